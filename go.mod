@@ -1,0 +1,3 @@
+module github.com/cpupoold/cpupoold
+
+go 1.26
