@@ -1,0 +1,100 @@
+package pools
+
+import (
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+	"github.com/cpupoold/cpupoold/pkg/workload"
+)
+
+// Input is everything that a plan depends on. Build reads nothing else.
+type Input struct {
+	Topology *topology.Topology
+	Pools    Pools
+	Names    workload.Names
+	Pods     []Pod
+	// Previous holds the assignments that are in force, by pod and container
+	// name. They are kept wherever the pools still allow it.
+	Previous []Assignment
+}
+
+// QoS is a pod's quality-of-service class (KEP-753, pkg/apis/core/v1/helper/qos).
+type QoS string
+
+// The three classes of Kubernetes. A pod that was made over CRI outside
+// the kubelet's tree has none.
+const (
+	QoSGuaranteed QoS = "Guaranteed"
+	QoSBurstable  QoS = "Burstable"
+	QoSBestEffort QoS = "BestEffort"
+	QoSNone       QoS = ""
+)
+
+// Pod is a pod sandbox with its containers, as far as the plan depends on it.
+type Pod struct {
+	UID, Namespace, Name string
+	QoS                  QoS
+	// Annotations are those of the sandbox's creation: later changes of the
+	// API object are never seen by the node.
+	Annotations map[string]string
+	// Resources are the pod's total as the kubelet gave it to the sandbox; the
+	// zero value means unknown.
+	Resources Resources
+	// Gone says that the sandbox is not ready any more and nothing runs in it:
+	// its CPUs are free.
+	Gone bool
+	// Settled says that the pod has existed long enough for all its containers
+	// to have been created, so that an annotation for a container that does not
+	// exist is an error and not a matter of time.
+	Settled    bool
+	Containers []Container
+}
+
+// Kind tells a pod's own container (pause) from those of the pod's spec.
+type Kind int
+
+// CRI does not tell init containers and sidecars from app containers; see the
+// package comment for how their CPUs are reused.
+const (
+	App   Kind = iota
+	Infra      // the sandbox (pause) container
+)
+
+// ContainerState is a container's state as CRI reports it.
+type ContainerState int
+
+// States in the order in which a container goes through them.
+const (
+	Created ContainerState = iota
+	Running
+	Exited
+)
+
+// Container is one container of a pod.
+type Container struct {
+	ID, Name string
+	Kind     Kind
+	State    ContainerState
+	// CreatedAt orders containers that compete for CPUs, in nanoseconds since
+	// the epoch.
+	CreatedAt int64
+	Resources Resources
+}
+
+// Resources are the CPU resources of a container or a pod at its creation.
+type Resources struct {
+	// Shares are CFS shares (milliCPU*1024/1000, 2..262144); 0 means unknown.
+	Shares uint64
+	// Quota and Period are in microseconds; a quota of 0 or less means none.
+	Quota, Period int64
+}
+
+// Key names a container over its restarts.
+type Key struct {
+	PodUID, Container string
+}
+
+// Assignment is a set of exclusive CPUs held by a container.
+type Assignment struct {
+	Key  Key
+	CPUs cpuset.Set
+}
