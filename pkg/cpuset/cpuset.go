@@ -1,0 +1,148 @@
+package cpuset
+
+import (
+	"fmt"
+	"iter"
+	"math/bits"
+	"slices"
+)
+
+// MaxCPUs bounds CPU numbers to 0..MaxCPUs-1. It is the largest NR_CPUS that a
+// kernel can be configured with (x86 with MAXSMP, arch/x86/Kconfig), and it
+// bounds what a hostile text can make the parsers allocate.
+const MaxCPUs = 8192
+
+const wordBits = 64
+
+// Set is an immutable set of CPU numbers in 0..MaxCPUs-1. The zero value is the
+// empty set.
+type Set struct {
+	// words holds CPU c in bit c%64 of word c/64. The last word is never zero,
+	// and words is nil when the set is empty.
+	words []uint64
+}
+
+// Of returns the set of the given CPUs, in any order, repeated or not. It panics
+// when a CPU is outside 0..MaxCPUs-1: numbers that do not come from the program
+// itself must go through one of the parsers.
+func Of(cpus ...int) Set {
+	last := -1
+	for _, cpu := range cpus {
+		mustBeCPU(cpu)
+		last = max(last, cpu)
+	}
+	if last < 0 {
+		return Set{}
+	}
+	words := wordsFor(last)
+	for _, cpu := range cpus {
+		words[cpu/wordBits] |= 1 << (cpu % wordBits)
+	}
+	return Set{words}
+}
+
+// Range returns the set of first..last, both included. It panics when first is
+// greater than last or when one of them is outside 0..MaxCPUs-1.
+func Range(first, last int) Set {
+	mustBeCPU(first)
+	mustBeCPU(last)
+	if first > last {
+		panic(fmt.Sprintf("cpuset: range %d-%d is reversed", first, last))
+	}
+	words := wordsFor(last)
+	setRange(words, first, last)
+	return Set{words}
+}
+
+// Len returns the number of CPUs in s.
+func (s Set) Len() int {
+	n := 0
+	for _, w := range s.words {
+		n += bits.OnesCount64(w)
+	}
+	return n
+}
+
+// IsEmpty reports whether s has no CPUs.
+func (s Set) IsEmpty() bool { return len(s.words) == 0 }
+
+// Contains reports whether cpu is in s. Numbers that cannot be a CPU are in no
+// set.
+func (s Set) Contains(cpu int) bool {
+	if cpu < 0 || cpu/wordBits >= len(s.words) {
+		return false
+	}
+	return s.words[cpu/wordBits]&(1<<(cpu%wordBits)) != 0
+}
+
+// Equal reports whether s and other have the same CPUs.
+func (s Set) Equal(other Set) bool { return slices.Equal(s.words, other.words) }
+
+// First returns the lowest CPU of s, or -1 when s is empty.
+func (s Set) First() int {
+	for i, w := range s.words {
+		if w != 0 {
+			return i*wordBits + bits.TrailingZeros64(w)
+		}
+	}
+	return -1
+}
+
+// Last returns the highest CPU of s, or -1 when s is empty.
+func (s Set) Last() int {
+	if s.IsEmpty() {
+		return -1
+	}
+	i := len(s.words) - 1
+	return i*wordBits + bits.Len64(s.words[i]) - 1
+}
+
+// All yields the CPUs of s in ascending order.
+func (s Set) All() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for i, w := range s.words {
+			for ; w != 0; w &= w - 1 {
+				if !yield(i*wordBits + bits.TrailingZeros64(w)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func mustBeCPU(cpu int) {
+	if cpu < 0 || cpu >= MaxCPUs {
+		panic(fmt.Sprintf("cpuset: CPU %d is outside 0-%d", cpu, MaxCPUs-1))
+	}
+}
+
+// wordsFor returns cleared words with room for CPUs 0..last.
+func wordsFor(last int) []uint64 { return make([]uint64, last/wordBits+1) }
+
+// setRange sets the bits first..last, which words must have room for.
+func setRange(words []uint64, first, last int) {
+	lo, hi := first/wordBits, last/wordBits
+	low := ^uint64(0) << (first % wordBits)
+	high := ^uint64(0) >> (wordBits - 1 - last%wordBits)
+	if lo == hi {
+		words[lo] |= low & high
+		return
+	}
+	words[lo] |= low
+	for i := lo + 1; i < hi; i++ {
+		words[i] = ^uint64(0)
+	}
+	words[hi] |= high
+}
+
+// canonical makes a Set of words, which it takes over.
+func canonical(words []uint64) Set {
+	n := len(words)
+	for n > 0 && words[n-1] == 0 {
+		n--
+	}
+	if n == 0 {
+		return Set{}
+	}
+	return Set{words[:n]}
+}

@@ -1,0 +1,134 @@
+package cpuset
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Conditions that the parsers tell apart, each named after the errno that the
+// kernel returns for it. Test for them with [errors.Is].
+var (
+	// ErrSyntax is EINVAL: malformed text, or a reversed range.
+	ErrSyntax = errors.New("not a CPU list")
+	// ErrRange is ERANGE: a CPU number beyond the width of the set.
+	ErrRange = errors.New("CPU number out of range")
+	// ErrOverflow is EOVERFLOW: a number that does not fit 32 bits, or a mask
+	// that has more bits than the set.
+	ErrOverflow = errors.New("value too large")
+)
+
+// Parse reads the list that people write in configuration: decimal CPU numbers
+// and ascending ranges, separated by commas, "0-3,8". The order of the elements
+// is free and they may overlap; "" is the empty set. Blanks, line ends, empty
+// elements, reversed ranges and strides are [ErrSyntax]; a CPU number above
+// MaxCPUs-1 is [ErrRange]. But for that bound it accepts what
+// k8s.io/utils/cpuset.Parse accepts (a leading plus sign and leading zeros too),
+// so that a list means the same here and in a kubelet configuration.
+func Parse(s string) (Set, error) {
+	if s == "" {
+		return Set{}, nil
+	}
+	var b builder
+	for element := range strings.SplitSeq(s, ",") {
+		first, last, err := parseElement(element)
+		if err != nil {
+			return Set{}, fmt.Errorf("parse CPU list %s: element %s: %w", quote(s), quote(element), err)
+		}
+		b.addRange(first, last)
+	}
+	return b.set(), nil
+}
+
+func parseElement(element string) (first, last int, err error) {
+	low, high, isRange := strings.Cut(element, "-")
+	if first, err = parseCPU(low); err != nil {
+		return 0, 0, err
+	}
+	if !isRange {
+		return first, first, nil
+	}
+	if last, err = parseCPU(high); err != nil {
+		return 0, 0, err
+	}
+	if first > last {
+		return 0, 0, fmt.Errorf("range is reversed: %w", ErrSyntax)
+	}
+	return first, last, nil
+}
+
+func parseCPU(s string) (int, error) {
+	n, err := strconv.ParseUint(strings.TrimPrefix(s, "+"), 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange), err == nil && n >= MaxCPUs:
+		return 0, fmt.Errorf("%w (0-%d)", ErrRange, MaxCPUs-1)
+	case err != nil:
+		return 0, ErrSyntax
+	}
+	return int(n), nil
+}
+
+// String returns s in the kernel's list format, "0-3,8": ascending, runs of two
+// and more as ranges, "" for the empty set (lib/vsprintf.c bitmap_list_string).
+func (s Set) String() string { return string(s.appendList(nil)) }
+
+func (s Set) appendList(b []byte) []byte {
+	first, last := -1, -1
+	flush := func() {
+		if first < 0 {
+			return
+		}
+		if len(b) > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, int64(first), 10)
+		if last > first {
+			b = append(b, '-')
+			b = strconv.AppendInt(b, int64(last), 10)
+		}
+	}
+	for cpu := range s.All() {
+		if cpu != last+1 || first < 0 {
+			flush()
+			first = cpu
+		}
+		last = cpu
+	}
+	flush()
+	return b
+}
+
+// MarshalText returns what String returns. It never fails.
+func (s Set) MarshalText() ([]byte, error) { return s.appendList([]byte{}), nil }
+
+// UnmarshalText sets s to what [Parse] makes of text.
+func (s *Set) UnmarshalText(text []byte) error {
+	parsed, err := Parse(string(text))
+	if err != nil {
+		return err
+	}
+	*s = parsed
+	return nil
+}
+
+// quote cuts long text, so that a bad line of a large file does not fill the log.
+func quote(s string) string {
+	const limit = 80
+	if len(s) > limit {
+		return strconv.Quote(s[:limit]) + "..."
+	}
+	return strconv.Quote(s)
+}
+
+// builder collects ranges before their width is known.
+type builder struct{ words []uint64 }
+
+func (b *builder) addRange(first, last int) {
+	if need := last/wordBits + 1; need > len(b.words) {
+		b.words = append(b.words, make([]uint64, need-len(b.words))...)
+	}
+	setRange(b.words, first, last)
+}
+
+func (b *builder) set() Set { return canonical(b.words) }

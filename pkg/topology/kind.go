@@ -1,0 +1,42 @@
+package topology
+
+import "fmt"
+
+// CoreKind tells the two kinds of core of a hybrid machine apart.
+type CoreKind int
+
+const (
+	// Unknown is the kind of every CPU of a machine that is not hybrid, or that
+	// does not tell.
+	Unknown CoreKind = iota
+	// Performance is a fast core: Intel P-core, the largest cores of Arm.
+	Performance
+	// Efficiency is any smaller core.
+	Efficiency
+)
+
+// String returns "unknown", "performance" or "efficiency".
+func (k CoreKind) String() string {
+	switch k {
+	case Performance:
+		return "performance"
+	case Efficiency:
+		return "efficiency"
+	default:
+		return "unknown"
+	}
+}
+
+// MarshalText returns what String returns. It never fails.
+func (k CoreKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText reads what MarshalText writes.
+func (k *CoreKind) UnmarshalText(text []byte) error {
+	for _, kind := range []CoreKind{Unknown, Performance, Efficiency} {
+		if kind.String() == string(text) {
+			*k = kind
+			return nil
+		}
+	}
+	return fmt.Errorf("parse core kind %q: not one of unknown, performance, efficiency", text)
+}

@@ -1,0 +1,102 @@
+package topology
+
+import (
+	"sort"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// Topology is what a machine's CPUs look like at one moment. It is not changed
+// after [Read] and may be shared. CPUs, and with them all groups and nodes, hold
+// online CPUs only: the kernel shows no topology for the others.
+type Topology struct {
+	// Possible, Present and Online are the CPUs that could ever appear, that are
+	// plugged in, and that run (Documentation/admin-guide/cputopology.rst).
+	// Isolated and NohzFull are those of isolcpus=domain and nohz_full= on the
+	// kernel command line; empty when the kernel has no such file.
+	Possible cpuset.Set `json:"possible"`
+	Present  cpuset.Set `json:"present"`
+	Online   cpuset.Set `json:"online"`
+	Isolated cpuset.Set `json:"isolated"`
+	NohzFull cpuset.Set `json:"nohzFull"`
+
+	// CPUs is sorted by ID.
+	CPUs []CPU `json:"cpus"`
+
+	// Each of these lists partitions the online CPUs and is sorted by the lowest
+	// CPU of its groups; for Nodes see there.
+	Cores    []Group `json:"cores"`
+	L3s      []Group `json:"l3s"`
+	Dies     []Group `json:"dies"`
+	Packages []Group `json:"packages"`
+
+	// Nodes holds the online NUMA nodes, sorted by ID. Nodes without CPUs are
+	// among them. A kernel without NUMA is shown as one node 0.
+	Nodes []Node `json:"nodes"`
+}
+
+// Group is a set of CPUs that share something.
+type Group struct {
+	// ID is the kernel's number for a package (physical_package_id) and for a die
+	// (die_id, which is unique within a package only), and the lowest CPU of the
+	// group for cores and caches, whose kernel numbers are not unique, or missing.
+	ID   int        `json:"id"`
+	CPUs cpuset.Set `json:"cpus"`
+}
+
+// Node is a NUMA node. CPUs is empty for nodes that have memory only (CXL, HBM).
+type Node struct {
+	ID   int        `json:"id"`
+	CPUs cpuset.Set `json:"cpus"`
+	// Distances[i] is the distance to Topology.Nodes[i] in the units of ACPI SLIT,
+	// where 10 is local.
+	Distances []int `json:"distances"`
+	HasMemory bool  `json:"hasMemory"`
+}
+
+// CPU is one online logical CPU (a hardware thread).
+type CPU struct {
+	// ID is the kernel's CPU number.
+	ID int `json:"id"`
+	// Core, L3, Die, Package and Node are indices into the lists of that name in
+	// Topology, not the kernel's numbers.
+	Core    int `json:"core"`
+	L3      int `json:"l3"`
+	Die     int `json:"die"`
+	Package int `json:"package"`
+	Node    int `json:"node"`
+	// Kind tells the fast from the small cores of a hybrid machine.
+	Kind CoreKind `json:"kind"`
+	// Capacity is the kernel's cpu_capacity, 1..1024 relative to the fastest CPU of
+	// the machine, or 0 where the kernel does not tell.
+	Capacity int `json:"capacity"`
+}
+
+// CPU returns the online CPU with the given number, and false when there is none.
+func (t *Topology) CPU(id int) (CPU, bool) {
+	i := sort.Search(len(t.CPUs), func(i int) bool { return t.CPUs[i].ID >= id })
+	if i == len(t.CPUs) || t.CPUs[i].ID != id {
+		return CPU{}, false
+	}
+	return t.CPUs[i], true
+}
+
+// ThreadSiblings returns the online CPUs of the core that id belongs to, id
+// included; the empty set when id is not online.
+func (t *Topology) ThreadSiblings(id int) cpuset.Set {
+	cpu, ok := t.CPU(id)
+	if !ok {
+		return cpuset.Set{}
+	}
+	return t.Cores[cpu.Core].CPUs
+}
+
+// ThreadsPerCore returns the largest number of online threads in one core: 1
+// without SMT, 2 on a hybrid machine of which only the fast cores have two.
+func (t *Topology) ThreadsPerCore() int {
+	most := 0
+	for _, core := range t.Cores {
+		most = max(most, core.CPUs.Len())
+	}
+	return most
+}
