@@ -1,0 +1,57 @@
+package cri
+
+import (
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// What callers decide on. The errors of this package wrap these.
+var (
+	// ErrNotFound means that the runtime does not know the pod or container (any
+	// more).
+	ErrNotFound = errors.New("not found")
+	// ErrNotRunning means that the container exists, but has exited.
+	ErrNotRunning = errors.New("not running")
+	// ErrNotSupported means that this runtime does not have the call.
+	ErrNotSupported = errors.New("not supported by the runtime")
+)
+
+// InfoError says that the verbose part of a status is missing or garbled. The
+// Pod or Container that comes with it is right in all fields but those that
+// are named here and, if Field is empty, all from the verbose part.
+type InfoError struct {
+	Kind  string // "pod" or "container"
+	ID    string
+	Field string // path in the info document, such as runtimeSpec.linux.cgroupsPath
+	Err   error
+}
+
+func (e *InfoError) Error() string {
+	if e.Field == "" {
+		return fmt.Sprintf("read verbose info of %s %s: %v", e.Kind, e.ID, e.Err)
+	}
+	return fmt.Sprintf("read %s in verbose info of %s %s: %v", e.Field, e.Kind, e.ID, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *InfoError) Unwrap() error { return e.Err }
+
+// fromGRPC replaces the status codes that callers decide on by the errors of
+// this package and keeps the runtime's own words.
+func fromGRPC(err error) error {
+	s, ok := status.FromError(err)
+	if !ok {
+		return err
+	}
+	switch s.Code() {
+	case codes.NotFound:
+		return fmt.Errorf("%w: %s", ErrNotFound, s.Message())
+	case codes.Unimplemented:
+		return fmt.Errorf("%w: %s", ErrNotSupported, s.Message())
+	default:
+		return err
+	}
+}

@@ -1,0 +1,113 @@
+package cri
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// Pod is a pod sandbox as the runtime knows it.
+type Pod struct {
+	ID                   string // sandbox id
+	UID, Namespace, Name string
+	Attempt              uint32
+	Ready                bool
+	CreatedAt            time.Time
+	// Annotations and Labels are those of the sandbox's creation. A later
+	// change of the API object never reaches the runtime.
+	Annotations, Labels map[string]string
+	RuntimeHandler      string
+
+	// Detailed says that the fields below were asked for (PodStatus); List
+	// leaves them zero.
+	Detailed bool
+	// CgroupParent is what the kubelet asked for: a slice name with the systemd
+	// driver, else a path below the cgroup mount. It is empty with a runtime
+	// that does not tell (CRI-O); the directory of CgroupsPath is the same.
+	CgroupParent string
+	// CgroupsPath is linux.cgroupsPath in the OCI spec of the sandbox (pause)
+	// container, and empty where the sandbox has none of its own.
+	CgroupsPath string
+	// Resources are the pod's total over all its containers, overhead not
+	// included (linux.resources of the sandbox configuration, since Kubernetes
+	// 1.23). Zero means unknown.
+	Resources Resources
+	// PID is the sandbox process in the runtime's PID namespace, 0 if none runs.
+	PID int
+}
+
+// Container is a container of a pod as the runtime knows it. Sandbox (pause)
+// containers are not among them; see Pod.
+type Container struct {
+	ID        string
+	PodID     string // sandbox id
+	Name      string
+	Attempt   uint32
+	State     State
+	CreatedAt time.Time
+
+	// Detailed says that the fields below were asked for (ContainerStatus);
+	// List leaves them zero.
+	Detailed bool
+	// CgroupsPath is linux.cgroupsPath in the container's OCI spec.
+	CgroupsPath string
+	// PID is the container's init in the runtime's PID namespace, 0 before the
+	// start and after the exit.
+	PID int
+	// Requested are the resources that CRI's callers asked for at creation and
+	// in updates since. On containerd they leave out what an NRI plugin has
+	// adjusted at creation.
+	Requested Resources
+	// Recorded are the resources in the runtime's copy of the OCI spec, which is
+	// what it applies at start and again at its next update. They need not be
+	// what the cgroup holds now.
+	Recorded Resources
+}
+
+// RecordedCPUs returns the CPUs that the runtime has recorded for the
+// container; the empty set means that it has recorded none and leaves the
+// cgroup's cpuset alone.
+func (c *Container) RecordedCPUs() (cpuset.Set, error) {
+	s, err := cpuset.Parse(c.Recorded.CPUs)
+	if err != nil {
+		return cpuset.Set{}, fmt.Errorf("parse recorded cpuset of container %s: %w", c.ID, err)
+	}
+	return s, nil
+}
+
+// Resources are CPU resources in the units of CRI and of cgroup v1.
+type Resources struct {
+	// Shares are CFS shares, 2..262144; 0 means unset.
+	Shares uint64
+	// Quota and Period are in microseconds. A quota of 0 means unset, a negative
+	// one none; a period of 0 means the kernel's default of 100 ms.
+	Quota, Period int64
+	// CPUs is a cpuset in the kernel's list format; empty means unset.
+	CPUs string
+}
+
+// State is the state of a container.
+type State int
+
+// The states of CRI's ContainerState. Unknown means that the runtime could not
+// find out (containerd: after a crash of the shim).
+const (
+	Unknown State = iota
+	Created
+	Running
+	Exited
+)
+
+func (s State) String() string {
+	switch s {
+	case Created:
+		return "created"
+	case Running:
+		return "running"
+	case Exited:
+		return "exited"
+	default:
+		return "unknown"
+	}
+}

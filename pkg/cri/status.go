@@ -1,0 +1,100 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// PodStatus returns a pod with all its fields. The error is ErrNotFound if the
+// runtime does not know it. If it is an *InfoError, the Pod is valid but for
+// the fields that the error speaks of.
+//
+// The runtime reads its database for it: ask once for each pod.
+func (c *Client) PodStatus(ctx context.Context, id string) (Pod, error) {
+	r, err := c.rpc.PodSandboxStatus(ctx, &runtime.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true})
+	if err != nil {
+		return Pod{}, fmt.Errorf("read status of pod %s: %w", id, fromGRPC(err))
+	}
+	s := r.GetStatus()
+	if s == nil {
+		return Pod{}, fmt.Errorf("read status of pod %s: %w", id, errNoStatus)
+	}
+	p := Pod{
+		ID:             s.GetId(),
+		UID:            s.GetMetadata().GetUid(),
+		Namespace:      s.GetMetadata().GetNamespace(),
+		Name:           s.GetMetadata().GetName(),
+		Attempt:        s.GetMetadata().GetAttempt(),
+		Ready:          s.GetState() == runtime.PodSandboxState_SANDBOX_READY,
+		CreatedAt:      time.Unix(0, s.GetCreatedAt()),
+		Annotations:    s.GetAnnotations(),
+		Labels:         s.GetLabels(),
+		RuntimeHandler: s.GetRuntimeHandler(),
+		Detailed:       true,
+	}
+	i, err := parseInfo(r.GetInfo()[infoKey])
+	if err != nil {
+		return p, &InfoError{Kind: "pod", ID: id, Err: err}
+	}
+	p.CgroupParent = i.Config.Linux.CgroupParent
+	p.Resources = i.Config.Linux.Resources.resources()
+	p.CgroupsPath = i.RuntimeSpec.Linux.CgroupsPath
+	p.PID = i.PID
+	return p, nil
+}
+
+// ContainerStatus returns a container with all its fields. The error is
+// ErrNotFound if the runtime does not know it. If it is an *InfoError, the
+// Container is valid but for the fields that the error speaks of.
+//
+// It costs the runtime some milliseconds (containerd reads its database and
+// decodes the whole spec): ask once for each container and after an update.
+func (c *Client) ContainerStatus(ctx context.Context, id string) (Container, error) {
+	r, err := c.rpc.ContainerStatus(ctx, &runtime.ContainerStatusRequest{ContainerId: id, Verbose: true})
+	if err != nil {
+		return Container{}, fmt.Errorf("read status of container %s: %w", id, fromGRPC(err))
+	}
+	s := r.GetStatus()
+	if s == nil {
+		return Container{}, fmt.Errorf("read status of container %s: %w", id, errNoStatus)
+	}
+	ct := Container{
+		ID:        s.GetId(),
+		Name:      s.GetMetadata().GetName(),
+		Attempt:   s.GetMetadata().GetAttempt(),
+		State:     stateOf(s.GetState()),
+		CreatedAt: time.Unix(0, s.GetCreatedAt()),
+		Detailed:  true,
+		Requested: requested(s.GetResources().GetLinux()),
+	}
+	i, err := parseInfo(r.GetInfo()[infoKey])
+	if err != nil {
+		return ct, &InfoError{Kind: "container", ID: id, Err: err}
+	}
+	ct.PodID = i.SandboxID
+	ct.PID = i.PID
+	ct.CgroupsPath = i.RuntimeSpec.Linux.CgroupsPath
+	ct.Recorded = i.RuntimeSpec.Linux.Resources.CPU.resources()
+	switch {
+	case ct.PodID == "":
+		return ct, &InfoError{Kind: "container", ID: id, Field: "sandboxID", Err: errMissing}
+	case ct.CgroupsPath == "":
+		return ct, &InfoError{Kind: "container", ID: id, Field: "runtimeSpec.linux.cgroupsPath", Err: errMissing}
+	}
+	return ct, nil
+}
+
+var errNoStatus = errors.New("the runtime's reply holds no status")
+
+func requested(r *runtime.LinuxContainerResources) Resources {
+	return Resources{
+		Shares: uint64(max(r.GetCpuShares(), 0)),
+		Quota:  r.GetCpuQuota(),
+		Period: r.GetCpuPeriod(),
+		CPUs:   r.GetCpusetCpus(),
+	}
+}

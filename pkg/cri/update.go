@@ -1,0 +1,58 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// UpdateCPUs has the runtime record cpus for the container and apply them: its
+// own store, the OCI runtime's state, systemd's AllowedCPUs and the cgroup file
+// change together. All other resources stay as they are, since in CRI's
+// UpdateContainerResources a zero field means unchanged.
+//
+// For the same reason the empty set cannot be asked for: it is an error. To
+// lift a restriction, ask for all CPUs.
+//
+// The error is ErrNotFound if the container is gone and ErrNotRunning if it has
+// exited. containerd takes an update of an exited container for its record
+// alone, and reports none. The call runs the OCI runtime (tens of milliseconds)
+// and passes through the node's NRI plugins.
+func (c *Client) UpdateCPUs(ctx context.Context, id string, cpus cpuset.Set) error {
+	if cpus.IsEmpty() {
+		return fmt.Errorf("update cpuset of container %s: empty set: CRI reads it as unchanged; name all CPUs instead", id)
+	}
+	_, err := c.rpc.UpdateContainerResources(ctx, &runtime.UpdateContainerResourcesRequest{
+		ContainerId: id,
+		Linux:       &runtime.LinuxContainerResources{CpusetCpus: cpus.String()},
+	})
+	if err == nil {
+		return nil
+	}
+	err = fromGRPC(err)
+	if !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrNotSupported) && ctx.Err() == nil {
+		err = c.explain(ctx, id, err)
+	}
+	return fmt.Errorf("update cpuset of container %s to %q: %w", id, cpus, err)
+}
+
+// explain finds out whether an update was refused because the container is gone
+// or has exited: CRI-O says so in words only, and an OCI runtime that was
+// overtaken by the exit says anything.
+func (c *Client) explain(ctx context.Context, id string, refusal error) error {
+	r, err := c.rpc.ContainerStatus(ctx, &runtime.ContainerStatusRequest{ContainerId: id})
+	if err != nil {
+		if err = fromGRPC(err); errors.Is(err, ErrNotFound) {
+			return fmt.Errorf("%w: %w", ErrNotFound, refusal)
+		}
+		return refusal
+	}
+	if stateOf(r.GetStatus().GetState()) == Exited {
+		return fmt.Errorf("%w: %w", ErrNotRunning, refusal)
+	}
+	return refusal
+}
