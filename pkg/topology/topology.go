@@ -1,7 +1,7 @@
 package topology
 
 import (
-	"sort"
+	"slices"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -24,22 +24,26 @@ type Topology struct {
 	CPUs []CPU `json:"cpus"`
 
 	// Each of these lists partitions the online CPUs and is sorted by the lowest
-	// CPU of its groups; for Nodes see there.
+	// CPU of its groups. L3s are the last-level caches, whatever their level; where
+	// the kernel shows none, the CPUs of one package and one node. Dies are the
+	// packages where the architecture has no dies.
 	Cores    []Group `json:"cores"`
 	L3s      []Group `json:"l3s"`
 	Dies     []Group `json:"dies"`
 	Packages []Group `json:"packages"`
 
-	// Nodes holds the online NUMA nodes, sorted by ID. Nodes without CPUs are
-	// among them. A kernel without NUMA is shown as one node 0.
+	// Nodes holds the online NUMA nodes, sorted by ID; they partition the online
+	// CPUs too, but some may have none. A package may have several nodes (SNC, NPS)
+	// and a node several packages. A kernel without NUMA is shown as one node 0.
 	Nodes []Node `json:"nodes"`
 }
 
 // Group is a set of CPUs that share something.
 type Group struct {
 	// ID is the kernel's number for a package (physical_package_id) and for a die
-	// (die_id, which is unique within a package only), and the lowest CPU of the
-	// group for cores and caches, whose kernel numbers are not unique, or missing.
+	// (die_id, which is unique within a package only), either of them -1 where the
+	// kernel knows none; and the lowest CPU of the group for cores and caches, whose
+	// kernel numbers are not unique, or missing.
 	ID   int        `json:"id"`
 	CPUs cpuset.Set `json:"cpus"`
 }
@@ -67,15 +71,15 @@ type CPU struct {
 	Node    int `json:"node"`
 	// Kind tells the fast from the small cores of a hybrid machine.
 	Kind CoreKind `json:"kind"`
-	// Capacity is the kernel's cpu_capacity, 1..1024 relative to the fastest CPU of
-	// the machine, or 0 where the kernel does not tell.
+	// Capacity is the kernel's cpu_capacity, up to 1024 for the fastest CPUs of the
+	// machine, or 0 where the kernel does not tell.
 	Capacity int `json:"capacity"`
 }
 
 // CPU returns the online CPU with the given number, and false when there is none.
 func (t *Topology) CPU(id int) (CPU, bool) {
-	i := sort.Search(len(t.CPUs), func(i int) bool { return t.CPUs[i].ID >= id })
-	if i == len(t.CPUs) || t.CPUs[i].ID != id {
+	i, ok := t.search(id)
+	if !ok {
 		return CPU{}, false
 	}
 	return t.CPUs[i], true
@@ -99,4 +103,15 @@ func (t *Topology) ThreadsPerCore() int {
 		most = max(most, core.CPUs.Len())
 	}
 	return most
+}
+
+// search returns the position of a CPU in t.CPUs.
+func (t *Topology) search(id int) (int, bool) {
+	return slices.BinarySearchFunc(t.CPUs, id, func(cpu CPU, id int) int { return cpu.ID - id })
+}
+
+// index returns the position of a CPU that is online.
+func (t *Topology) index(id int) int {
+	i, _ := t.search(id)
+	return i
 }

@@ -1,0 +1,88 @@
+package topology
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// Read reads the topology from the tree that is mounted on /sys. CPUs that go
+// offline or come online meanwhile make it start over, a few times at most.
+func Read(sys fs.FS) (*Topology, error) {
+	const attempts = 3
+	s := sysfs{sys}
+	online, err := s.list(path.Join(cpuDir, "online"))
+	if err != nil {
+		return nil, fmt.Errorf("read topology: %w", err)
+	}
+	for range attempts {
+		t, scanErr := s.scan(online)
+		// The files of a CPU vanish with it, so an error may mean no more than
+		// that online was out of date.
+		now, err := s.list(path.Join(cpuDir, "online"))
+		if err != nil {
+			return nil, fmt.Errorf("read topology: %w", err)
+		}
+		if now.Equal(online) {
+			if scanErr != nil {
+				return nil, fmt.Errorf("read topology: %w", scanErr)
+			}
+			return t, nil
+		}
+		online = now
+	}
+	return nil, fmt.Errorf("read topology: online CPUs changed during each of %d attempts, now %s", attempts, online)
+}
+
+func (s sysfs) scan(online cpuset.Set) (*Topology, error) {
+	if online.IsEmpty() {
+		return nil, fmt.Errorf("%s/online: no CPU is online", cpuDir)
+	}
+	t := &Topology{Online: online, CPUs: make([]CPU, 0, online.Len())}
+	if err := s.masks(t); err != nil {
+		return nil, err
+	}
+	for id := range online.All() {
+		t.CPUs = append(t.CPUs, CPU{ID: id})
+	}
+	for _, step := range []func(*Topology) error{s.cores, s.packages, s.nodes, s.caches, s.kinds} {
+		if err := step(t); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// masks reads the lists beside online.
+func (s sysfs) masks(t *Topology) error {
+	var err error
+	if t.Possible, err = s.list(path.Join(cpuDir, "possible")); err != nil {
+		return err
+	}
+	if t.Present, err = s.list(path.Join(cpuDir, "present")); err != nil {
+		return err
+	}
+	if t.Isolated, _, err = optional(s.list(path.Join(cpuDir, "isolated"))); err != nil {
+		return err
+	}
+	t.NohzFull, err = s.nohzFull()
+	return err
+}
+
+// nohzFull reads nohz_full, in which a kernel up to 6.18 that was not told about
+// nohz_full= prints a null pointer, padded to as many characters as it has CPUs.
+func (s sysfs) nohzFull() (cpuset.Set, error) {
+	name := path.Join(cpuDir, "nohz_full")
+	text, ok, err := optional(s.text(name))
+	if err != nil || !ok || strings.TrimSpace(text) == "(null)" {
+		return cpuset.Set{}, err
+	}
+	set, err := cpuset.Parse(text)
+	if err != nil {
+		return cpuset.Set{}, fmt.Errorf("read %s: %w", name, err)
+	}
+	return set, nil
+}
