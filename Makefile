@@ -1,0 +1,66 @@
+# Everything that is built, tested and shown, and all that CI runs. `make` lists the targets.
+
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS   += --no-print-directory
+.DEFAULT_GOAL := help
+
+# What is expensive to make (VM images, the node's software) is kept here, keyed by its inputs, and outlives the clone.
+export CPUPOOLD_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cpupoold
+
+GO       ?= go
+GOLANGCI := $(GO) tool -modfile=tools/go.mod golangci-lint
+BUILD    := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -ldflags "-s -w"
+FUZZTIME ?= 20s
+
+.PHONY: help build cross test test-unit test-vm demo vm-shell lint fmt bench fuzz clean host host-vm
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "%-10s %s\n", $$1, $$2 }'
+
+build: ## build bin/cpupoold for this machine, static
+	$(BUILD) -o bin/cpupoold ./cmd/cpupoold
+
+cross: ## build bin/cpupoold-arm64, and compile and link every unit test for arm64
+	GOARCH=arm64 $(BUILD) -o bin/cpupoold-arm64 ./cmd/cpupoold
+	CGO_ENABLED=0 GOARCH=arm64 $(GO) test -run '^$$' -exec true ./... >/dev/null
+
+test: test-unit test-vm ## run all tests
+
+test-unit: host ## run the unit tests, fuzz corpora and vectors with the race detector
+	$(GO) test -race ./...
+
+test-vm: host-vm build ## run the tests on real kernels and a real node, in virtual machines
+	$(GO) test -tags vm -count=1 -timeout 60m ./test/vm/...
+
+demo: host-vm build ## boot a node, run cpupoold and pods of every kind, show who runs where
+	$(GO) run ./test/vm/cmd/vm demo
+
+vm-shell: host-vm build ## boot a node and open a shell in it
+	$(GO) run ./test/vm/cmd/vm shell
+
+lint: ## run the linters, for amd64 and arm64, and check that go.mod is tidy
+	$(GO) mod tidy -diff
+	$(GO) vet -tags vm,guest ./...
+	GOARCH=arm64 $(GO) vet -tags vm,guest ./...
+	$(GOLANGCI) run
+
+fmt: ## format the code
+	$(GOLANGCI) fmt
+
+bench: ## run the benchmarks; print a record for docs/benchmarks.md
+	bench/record.sh
+
+fuzz: host ## fuzz every target for FUZZTIME (20s)
+	test/fuzz.sh $(FUZZTIME)
+
+clean: ## remove what was built here; the cache stays
+	rm -rf bin
+	@echo "kept: $(CPUPOOLD_CACHE) (VM images and node software, rebuilt when removed)"
+
+# The race detector needs a C compiler; prepare.sh installs one with everything else.
+host:
+	@command -v gcc >/dev/null || test/vm/image/prepare.sh
+
+host-vm:
+	@test/vm/image/prepare.sh
