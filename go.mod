@@ -3,6 +3,8 @@ module github.com/cpupoold/cpupoold
 go 1.26.0
 
 require (
+	github.com/BurntSushi/toml v1.6.0 // indirect
+	github.com/cavaliergopher/cpio v1.0.1 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/containerd/cgroups/v3 v3.1.3 // indirect
 	github.com/coreos/go-systemd/v22 v22.6.0 // indirect
@@ -19,6 +21,7 @@ require (
 	github.com/sirupsen/logrus v1.9.3 // indirect
 	github.com/spf13/pflag v1.0.10 // indirect
 	go.yaml.in/yaml/v3 v3.0.6 // indirect
+	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/net v0.61.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect

@@ -1,0 +1,33 @@
+#!/bin/sh
+# image.sh ROOTFS DIR [PARTS]: packs the system that rootfs.sh made in ROOTFS, with the configuration beside this script and the tree PARTS
+# on top, as DIR/disk.img (raw, sparse, ext4), and makes DIR/id_ed25519, the key that opens a root shell in it.
+set -eu
+PATH=$PATH:/usr/sbin:/sbin
+rootfs=$1 dir=$2 parts=${3:-}
+size=6G
+
+tree=$dir/tree
+cp -a "$rootfs/root" "$tree"
+cp -r "$(dirname "$0")/rootfs/." "$tree/"
+if [ -n "$parts" ]; then
+	cp -a "$parts/." "$tree/"
+fi
+
+ssh-keygen -q -t ed25519 -N '' -C vm -f "$dir/id_ed25519"
+install -d -m 700 "$tree/root/.ssh"
+install -m 600 "$dir/id_ed25519.pub" "$tree/root/.ssh/authorized_keys"
+rm -f "$tree/etc/machine-id"
+systemd_id=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+echo "$systemd_id" >"$tree/etc/machine-id" # an empty one means first boot: presets, and minutes of emulated time
+# A getty on the serial console takes the console away from whatever writes there.
+for unit in getty.target serial-getty@.service getty@.service systemd-firstboot.service systemd-journal-flush.service \
+	systemd-update-utmp.service e2scrub_reap.service e2scrub_all.timer fstrim.timer apt-daily.timer apt-daily-upgrade.timer \
+	dpkg-db-backup.timer sshd-keygen.service; do
+	ln -sfn /dev/null "$tree/etc/systemd/system/$unit"
+done
+mkdir -p "$tree/etc/systemd/system/multi-user.target.wants"
+ln -sfn /usr/lib/systemd/system/systemd-networkd.service "$tree/etc/systemd/system/multi-user.target.wants/systemd-networkd.service"
+chown -R 0:0 "$tree/etc/systemd" "$tree/root"
+
+mke2fs -q -t ext4 -d "$tree" -m 0 -E lazy_itable_init=1,nodiscard -O ^metadata_csum,^has_journal "$dir/disk.img" "$size" >&2
+rm -rf "$tree"
