@@ -1,0 +1,151 @@
+#!/bin/bash
+# Builds the real software of the VM node and lays it out as a tree that the guest's image takes over:
+#
+#   .cache/vm/parts/rootfs/      the tree
+#   .cache/vm/parts/rootfs.key   a hash of all that went into it; it changes when the tree does
+#
+# Nothing is built twice: each part is kept under the hash of its sources, flags and compiler. Several of these may run at once.
+set -euo pipefail
+umask 022
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+repo=$(cd "$here/../../.." && pwd)
+cache=$repo/.cache/vm/parts
+tree=$cache/rootfs
+
+# The caller's settings must not leak into what is cached.
+unset GOOS GOARCH CGO_CFLAGS CGO_LDFLAGS
+export GOFLAGS='-mod=readonly -trimpath -buildvcs=false' GOWORK=off
+
+say() { printf 'parts: %s\n' "$*" >&2; }
+die() {
+	say "$*"
+	exit 1
+}
+
+command -v go >/dev/null || die "no go command: install Go $(sed -n 's/^go //p' "$repo/go.mod") or later from https://go.dev/dl"
+command -v flock >/dev/null || die "no flock command: apt-get install util-linux"
+
+# require_c installs what runc, the only part in C, is linked with.
+require_c() {
+	local packages=(gcc libc6-dev libseccomp-dev pkgconf)
+	have_c && return
+	if [[ $EUID -eq 0 ]] && command -v apt-get >/dev/null; then
+		say "installing ${packages[*]}"
+		if ! DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -qq install -y --no-install-recommends "${packages[@]}" >&2; then
+			apt-get -o DPkg::Lock::Timeout=300 -qq update >&2
+			DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -qq install -y --no-install-recommends "${packages[@]}" >&2 || true
+		fi
+	fi
+	have_c || die "cannot link runc: a C compiler or a static library is missing: apt-get install ${packages[*]}"
+}
+
+# have_c: gcc answers with a full path only for a library that it has.
+have_c() {
+	command -v gcc >/dev/null && command -v pkg-config >/dev/null &&
+		[[ $(gcc -print-file-name=libseccomp.a) == /* && $(gcc -print-file-name=libc.a) == /* ]]
+}
+
+compiler=$(go version)
+
+# key hashes its arguments, the compiler and the files named on standard input.
+key() {
+	{
+		printf '%s\n' "$compiler" "$@"
+		(cd "$here" && xargs -r sha256sum)
+	} | sha256sum | cut -c1-16
+}
+
+# part NAME KEY COMMAND... runs COMMAND in an empty directory and keeps the result as $cache/NAME-KEY, in place of older ones.
+part() {
+	local name=$1 dir=$cache/$1-$2
+	shift 2
+	if [[ ! -d $dir ]]; then
+		say "$name: building"
+		rm -rf "$dir.part" && mkdir -p "$dir.part"
+		local began=$SECONDS
+		(cd "$dir.part" && "$@") || die "$name: not built, see above"
+		for old in "$cache/$name"-*; do
+			[[ $old == "$dir.part" ]] || rm -rf "$old"
+		done
+		mv "$dir.part" "$dir"
+		say "$name: built in $((SECONDS - began)) s"
+	fi
+	built[$name]=$dir
+}
+declare -A built
+
+# tools NAME CGO TAGS LDFLAGS builds the programs that the tool lines of NAME/go.mod name.
+tools() {
+	part "$1" "$(printf '%s\n' "$1"/go.{mod,sum} | key "$@")" go_build "$here/$1" "$2" "$3" "$4" tool
+}
+
+# own NAME builds the program of this repository in the directory NAME.
+own() {
+	part "$1" "$(cd "$here" && find "$1" -type f ! -name '*_test.go' | sort | key "$@")" go_build "$here/$1" 0 '' '' .
+}
+
+go_build() {
+	local out=$PWD
+	CGO_ENABLED=$2 go -C "$1" build -tags "$3" -ldflags "-s -w $4" -o "$out/" "$5"
+}
+
+# pack NAME WORD... makes NAME.tar, an image of the program work with these default arguments.
+pack() {
+	local name=$1 args=()
+	shift
+	for word; do args+=(-cmd "$word"); done
+	"${built[image]}/image" -o "$name.tar" -ref "localhost/cpupoold/$name:1" -file "${built[work]}/work:/work" -entrypoint /work "${args[@]}"
+}
+
+images() {
+	pack pause pause
+	pack work sleep
+}
+
+# lay out the tree in the current directory.
+layout() {
+	cp -r --no-preserve=mode,ownership "$here/rootfs/." .
+	chmod 755 usr/local/libexec/*
+	mkdir -p etc/kubernetes/manifests
+	install -D -t usr/local/bin "${built[containerd]}"/* "${built[runc]}/runc" "${built[crictl]}/crictl" "${built[kubelet]}/kubelet"
+	install -D -t opt/cni/bin "${built[cni]}"/*
+	install -D -m 644 -t var/lib/images "${built[images]}"/*.tar
+	# What `systemctl enable` would do.
+	mkdir -p etc/systemd/system/multi-user.target.wants
+	for unit in containerd cpupoold-images kubelet; do
+		ln -s "../$unit.service" "etc/systemd/system/multi-user.target.wants/$unit.service"
+	done
+}
+
+mkdir -p "$cache"
+exec 9>"$cache/lock"
+flock 9
+
+# Some sources do not carry the version of their release. The kubelet's decides which feature gates it has.
+release() { go -C "$here/$1" list -m -f '{{.Version}}' "$2"; }
+containerd_version=$(release containerd github.com/containerd/containerd/v2)
+crictl_version=$(release crictl sigs.k8s.io/cri-tools)
+kubelet_version=$(release kubelet k8s.io/kubernetes)
+kubelet_stamp=k8s.io/component-base/version
+# runc needs seccomp for pods that ask for the runtime's default profile. It is linked statically because the guest's libc is another.
+require_c
+tools runc 1 'seccomp netgo osusergo' '-linkmode external -extldflags -static'
+tools cni 0 '' ''
+tools crictl 0 '' "-X sigs.k8s.io/cri-tools/pkg/version.Version=$crictl_version"
+tools containerd 0 'no_btrfs no_devmapper no_zfs no_tracing' "-X github.com/containerd/containerd/v2/version.Version=$containerd_version"
+tools kubelet 0 '' "-X $kubelet_stamp.gitVersion=$kubelet_version -X $kubelet_stamp.gitMajor=1 -X $kubelet_stamp.gitMinor=$(cut -d. -f2 <<<"$kubelet_version")"
+own work
+own image
+part images "$(key "${built[work]}" "${built[image]}" "$(declare -f pack images)" </dev/null)" images
+
+all=$(cd "$here" && find rootfs -type f | sort | key "${built[@]}" "$(declare -f layout)")
+if [[ ! -d $tree || $(cat "$cache/rootfs.key" 2>/dev/null) != "$all" ]]; then
+	rm -rf "$tree.part" && mkdir -p "$tree.part"
+	(cd "$tree.part" && layout)
+	# The key goes first and comes last, so that a broken-off run is never taken for a whole tree.
+	rm -rf "$cache/rootfs.key" "$tree"
+	mv "$tree.part" "$tree"
+	echo "$all" >"$cache/rootfs.key"
+fi
+say "$tree is ready ($(du -sh "$tree" | cut -f1), key $all)"
