@@ -1,0 +1,203 @@
+package arch_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// pure are the packages and files that decide and do nothing else: the same
+// input gives the same output on any machine. pkg/topology reads, but only what
+// it is given as an fs.FS.
+func pure() []string {
+	return []string{
+		"pkg/cpuset/*.go",
+		"pkg/workload/*.go",
+		"pkg/topology/*.go",
+		"pkg/pools/*.go",
+		"pkg/cgroup/diff*.go",
+		"pkg/cgroup/weight.go",
+	}
+}
+
+// impure are imports that reach outside of the function, or hide state.
+func impure() []string {
+	return []string{
+		"context", "crypto/rand", "flag", "io/ioutil", "log", "math/rand", "net", "os",
+		"plugin", "runtime", "sync", "syscall", "testing", "time", "unsafe",
+	}
+}
+
+// impurities names what makes a source file impure.
+func impurities(name string, src any) ([]string, error) {
+	fset := token.NewFileSet()
+	f, err := parser.ParseFile(fset, name, src, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	var bad []string
+	for _, spec := range f.Imports {
+		path, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(impure(), func(dir string) bool { return under(path, dir) }) {
+			bad = append(bad, "imports "+path)
+		}
+		// The one library of the core: its weight conversion is a formula.
+		const allowed = "github.com/opencontainers/cgroups"
+		if strings.Contains(path, ".") && !strings.HasPrefix(path, module) && path != allowed {
+			bad = append(bad, "imports "+path)
+		}
+	}
+	for _, decl := range f.Decls {
+		bad = append(bad, globals(decl)...)
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			bad = append(bad, fmt.Sprintf("starts a goroutine in line %d", fset.Position(n.Pos()).Line))
+		case *ast.ChanType:
+			bad = append(bad, fmt.Sprintf("has a channel in line %d", fset.Position(n.Pos()).Line))
+		case *ast.FuncDecl:
+			if n.Recv == nil && n.Name.Name == "init" {
+				bad = append(bad, "has an init function")
+			}
+		}
+		return true
+	})
+	return bad, nil
+}
+
+// globals names the package variables of a declaration, sentinel errors apart.
+func globals(decl ast.Decl) []string {
+	gen, ok := decl.(*ast.GenDecl)
+	if !ok || gen.Tok != token.VAR {
+		return nil
+	}
+	var bad []string
+	for _, spec := range gen.Specs {
+		for _, name := range spec.(*ast.ValueSpec).Names {
+			if name.Name != "_" && !strings.HasPrefix(name.Name, "Err") && !strings.HasPrefix(name.Name, "err") {
+				bad = append(bad, "has the package variable "+name.Name)
+			}
+		}
+	}
+	return bad
+}
+
+func TestPureStaysPure(t *testing.T) {
+	for _, pattern := range pure() {
+		files, err := filepath.Glob("../../" + pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(files) == 0 {
+			t.Errorf("no file matches %s: correct the list", pattern)
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			bad, err := impurities(file, nil)
+			if err != nil {
+				t.Error(err)
+			}
+			for _, b := range bad {
+				t.Errorf("%s %s", file, b)
+			}
+		}
+	}
+}
+
+func TestImpurities(t *testing.T) {
+	const src = `package p
+
+import (
+	"errors"
+	"io/fs"
+	"os/exec"
+	"time"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"golang.org/x/sys/unix"
+)
+
+var ErrFine = errors.New("fine")
+var _ fs.FS
+var cache map[string]int
+
+func init() {}
+
+func f() { go f() }
+
+type t struct{ c chan int }
+`
+	got, err := impurities("p.go", src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"imports os/exec", "imports time", "imports golang.org/x/sys/unix", "has the package variable cache",
+		"has an init function", "starts a goroutine in line 19", "has a channel in line 21",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("impurities (-want +got):\n%s", diff)
+	}
+}
+
+func TestPackagesExplainThemselves(t *testing.T) {
+	for _, p := range list(t) {
+		start := "Package " + p.Name + " "
+		if p.Name == "main" {
+			start = "Command "
+		}
+		if len(p.GoFiles) > 0 && !strings.HasPrefix(p.Doc, start) {
+			t.Errorf("%s: package comment is %q; want one that starts with %q", p.rel(), p.Doc, start)
+		}
+	}
+}
+
+// Limits of a file's length in lines, so that a file keeps to one idea.
+const (
+	longestFile = 400
+	longestTest = 600
+)
+
+func TestFilesAreShort(t *testing.T) {
+	err := filepath.WalkDir("../..", func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && strings.HasPrefix(d.Name(), ".") && d.Name() != ".." {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(path, ".go") {
+			return nil
+		}
+		src, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		limit := longestFile
+		if strings.HasSuffix(path, "_test.go") {
+			limit = longestTest
+		}
+		if n := strings.Count(string(src), "\n"); n > limit {
+			t.Errorf("%s has %d lines; split it by ideas (limit %d)", path, n, limit)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
