@@ -1,0 +1,125 @@
+package workload
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// The range of CFS shares: the kubelet's MinShares and MaxShares.
+const (
+	MinShares = 2
+	MaxShares = 262144
+)
+
+// maxLimit bounds a CPU limit, in thousandths of a CPU: a million CPUs.
+const maxLimit = 1_000_000_000
+
+// Resources are the CPU resources that an annotation gives a container.
+type Resources struct {
+	// Shares are CFS shares, MinShares..MaxShares, or 0 when not set.
+	Shares uint64
+	// LimitMilli is the CPU limit in thousandths of a CPU, or 0 when not set.
+	LimitMilli int64
+}
+
+// ContainerResources returns what the pod's annotations say about a container's
+// CPU, and false when they say nothing. The old form is read for typ; the new
+// form wins where both are present. A value of 0 means not set, as in CRI-O.
+//
+// The new form is a JSON object with the keys cpushares and cpulimit. All others
+// are errors, cpuset above all: CRI-O would accept one there, but which CPUs a
+// pod gets is not for the pod to say.
+func (n Names) ContainerResources(annotations map[string]string, typ, container string) (Resources, bool, error) {
+	if key := n.ResourcesKey(container); has(annotations, key) {
+		r, err := parseResources(annotations[key])
+		if err != nil {
+			return Resources{}, true, badAnnotation(key, annotations[key], err.Error(),
+				`write {"cpushares":N}, or {"cpushares":N,"cpulimit":MILLICPU}`)
+		}
+		return r, true, nil
+	}
+	if key := n.oldSharesKey(typ, container); has(annotations, key) {
+		shares, err := parseShares(annotations[key])
+		if err != nil {
+			return Resources{}, true, badAnnotation(key, annotations[key], err.Error(),
+				fmt.Sprintf("write CPU shares, %d to %d", MinShares, MaxShares))
+		}
+		return Resources{Shares: shares}, true, nil
+	}
+	return Resources{}, false, nil
+}
+
+func has(annotations map[string]string, key string) bool {
+	_, ok := annotations[key]
+	return ok
+}
+
+func parseResources(value string) (Resources, error) {
+	members, err := parseObject(value)
+	if err != nil {
+		return Resources{}, err
+	}
+	var r Resources
+	for _, m := range members {
+		number, isNumber := m.value.(json.Number)
+		switch m.key {
+		case "cpushares", "cpulimit":
+			if !isNumber {
+				return Resources{}, errors.New(m.key + " is not a number")
+			}
+		case "cpuset":
+			return Resources{}, errors.New("a pod cannot choose its CPUs: cpuset")
+		default:
+			return Resources{}, errors.New("unknown key " + quote(m.key))
+		}
+		if m.key == "cpushares" {
+			r.Shares, err = parseShares(string(number))
+		} else {
+			r.LimitMilli, err = parseLimit(string(number))
+		}
+		if err != nil {
+			return Resources{}, err
+		}
+	}
+	return r, nil
+}
+
+func parseShares(s string) (uint64, error) {
+	v, err := parseCount(s)
+	if err != nil {
+		return 0, fmt.Errorf("cpushares %w", err)
+	}
+	if v != 0 && v < MinShares || v > MaxShares {
+		return 0, fmt.Errorf("cpushares is outside %d to %d", MinShares, MaxShares)
+	}
+	return v, nil
+}
+
+func parseLimit(s string) (int64, error) {
+	v, err := parseCount(s)
+	if err != nil {
+		return 0, fmt.Errorf("cpulimit %w", err)
+	}
+	if v > maxLimit {
+		return 0, fmt.Errorf("cpulimit is above %d", maxLimit)
+	}
+	return int64(v), nil
+}
+
+// parseCount reads decimal digits, without sign, fraction or exponent.
+func parseCount(s string) (uint64, error) {
+	if strings.HasPrefix(s, "-") {
+		return 0, errors.New("is negative")
+	}
+	v, err := strconv.ParseUint(s, 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return 0, errors.New("is too large")
+	case err != nil:
+		return 0, errors.New("is not a whole number")
+	}
+	return v, nil
+}

@@ -1,0 +1,81 @@
+package workload
+
+import (
+	"errors"
+	"slices"
+)
+
+// preferred is the only effect that there is.
+const preferred = "PreferredDuringScheduling"
+
+// Target returns the workload type that a pod asks for; found is false when the
+// pod asks for none. It is an error when the pod asks for several types, for one
+// without a name, or in any other words than
+// {"effect":"PreferredDuringScheduling"}: OpenShift's admission refuses such pods
+// (managementcpusoverride, getWorkloadType and getAnnotationEffect).
+func (n Names) Target(annotations map[string]string) (typ string, found bool, err error) {
+	domain := n.domain()
+	var types []string
+	for key := range annotations {
+		if t, ok := cutKey(key, targetPrefix, domain); ok {
+			types = append(types, t)
+		}
+	}
+	if len(types) == 0 {
+		return "", false, nil
+	}
+	slices.Sort(types)
+	key := n.TargetKey(types[0])
+	value := annotations[key]
+	remedy := "write " + clip(n.TargetKey("<type>")) + `: {"effect":"` + preferred + `"}`
+	if len(types) > 1 {
+		return "", true, badAnnotation(key, value,
+			"there is another one, "+clip(n.TargetKey(types[1])), "keep the annotation of one workload type only")
+	}
+	if types[0] == "" {
+		return "", true, badAnnotation(key, value, "no workload type after the slash", remedy)
+	}
+	if err := checkEffect(value); err != nil {
+		return "", true, badAnnotation(key, value, err.Error(), remedy)
+	}
+	return types[0], true, nil
+}
+
+func checkEffect(value string) error {
+	members, err := parseObject(value)
+	if err != nil {
+		return err
+	}
+	if len(members) == 0 {
+		return errors.New("no effect")
+	}
+	for _, m := range members {
+		if m.key != "effect" {
+			return errors.New("unknown key " + quote(m.key))
+		}
+		if m.value != preferred {
+			return errors.New("effect is not the string " + preferred)
+		}
+	}
+	return nil
+}
+
+// AnnotatedContainers returns the sorted names of the containers that a pod has
+// resources annotations for, in either form; of the old form only those for typ,
+// or for any type when typ is "".
+func (n Names) AnnotatedContainers(annotations map[string]string, typ string) []string {
+	if len(annotations) == 0 {
+		return nil
+	}
+	domain, old := n.domain(), n.oldDomain()
+	var names []string
+	for key := range annotations {
+		if c, ok := cutKey(key, resourcesPrefix, domain); ok {
+			names = append(names, c)
+		} else if t, c, ok := cutOldKey(key, old); ok && (typ == "" || t == typ) {
+			names = append(names, c)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
