@@ -19,9 +19,9 @@ var (
 	ErrNotSupported = errors.New("not supported by the runtime")
 )
 
-// InfoError says that the verbose part of a status is missing or garbled. The
-// Pod or Container that comes with it is right in all fields but those that
-// are named here and, if Field is empty, all from the verbose part.
+// InfoError says that the verbose part of a status, which CRI does not specify,
+// is missing or garbled. The Pod or Container that comes with it is valid: what
+// could be read is there, and what could not is zero.
 type InfoError struct {
 	Kind  string // "pod" or "container"
 	ID    string

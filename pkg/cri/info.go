@@ -13,12 +13,13 @@ var errMissing = errors.New("missing")
 // info is the part of that document that cpupoold reads. CRI does not specify
 // it; containerd (internal/cri/server/container_status.go, podsandbox
 // controller) and CRI-O (server/container_status.go, sandbox_status.go) agree on
-// these names. config is containerd's alone.
+// these names. config and resources are containerd's alone.
 type info struct {
 	SandboxID   string `json:"sandboxID"`
 	PID         int    `json:"pid"`
 	RuntimeSpec struct {
-		Linux struct {
+		Annotations map[string]string `json:"annotations"`
+		Linux       struct {
 			CgroupsPath string `json:"cgroupsPath"`
 			Resources   struct {
 				CPU ociCPU `json:"cpu"`
@@ -31,6 +32,11 @@ type info struct {
 			Resources    criCPU `json:"resources"`
 		} `json:"linux"`
 	} `json:"config"`
+	// Resources is there once UpdatePodSandboxResources has changed those in
+	// Config (containerd 2.2 and later).
+	Resources *struct {
+		Linux criCPU `json:"linux"`
+	} `json:"resources"`
 }
 
 // ociCPU is linux.resources.cpu of the OCI runtime specification.
@@ -45,21 +51,67 @@ func (c ociCPU) resources() Resources { return Resources(c) }
 
 // criCPU is CRI's LinuxContainerResources.
 type criCPU struct {
-	Shares uint64 `json:"cpu_shares"`
+	Shares int64  `json:"cpu_shares"`
 	Quota  int64  `json:"cpu_quota"`
 	Period int64  `json:"cpu_period"`
 	CPUs   string `json:"cpuset_cpus"`
 }
 
-func (c criCPU) resources() Resources { return Resources(c) }
+func (c criCPU) resources() Resources {
+	// CRI has shares signed; below zero they mean nothing.
+	return Resources{Shares: uint64(max(c.Shares, 0)), Quota: c.Quota, Period: c.Period, CPUs: c.CPUs}
+}
 
-func parseInfo(doc string) (info, error) {
+// parseInfo decodes the document. If it cannot, it returns the zero info and the
+// path of the field that it stumbled over, as far as there is one: a document
+// of which one part is garbled is not half believed.
+func parseInfo(doc string) (info, string, error) {
 	if doc == "" {
-		return info{}, errMissing
+		return info{}, "", errMissing
 	}
 	var i info
 	if err := json.Unmarshal([]byte(doc), &i); err != nil {
-		return info{}, err
+		var field string
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+			field = wrong.Field
+		}
+		return info{}, field, err
 	}
-	return i, nil
+	return i, "", nil
+}
+
+// CRI-O's verbose pod status has no config. CRI-O keeps it in annotations of the
+// sandbox's OCI spec (pkg/annotations; the later names since 1.35), next to the
+// annotations of the pod itself.
+const (
+	crioCgroupParent   = "io.kubernetes.cri-o.CgroupParent"
+	crioPodResources   = "io.kubernetes.cri-o.PodLinuxResources"
+	crioPodResourcesV2 = "pod-linux-resources.crio.io"
+)
+
+// podConfig returns the cgroup parent and the resources of a pod. own are the
+// pod's own annotations: of the keys above, one that the pod has itself may be
+// its author's invention and is not believed.
+func (i *info) podConfig(own map[string]string) (parent string, r Resources, field string, err error) {
+	if i.Resources != nil {
+		r = i.Resources.Linux.resources()
+	} else {
+		r = i.Config.Linux.Resources.resources()
+	}
+	parent = i.Config.Linux.CgroupParent
+	if _, forged := own[crioCgroupParent]; parent == "" && !forged {
+		parent = i.RuntimeSpec.Annotations[crioCgroupParent]
+	}
+	for _, key := range []string{crioPodResourcesV2, crioPodResources} {
+		doc := i.RuntimeSpec.Annotations[key]
+		if _, forged := own[key]; forged || doc == "" || r != (Resources{}) {
+			continue
+		}
+		var c criCPU
+		if err := json.Unmarshal([]byte(doc), &c); err != nil {
+			return parent, Resources{}, "runtimeSpec.annotations." + key, err
+		}
+		r = c.resources()
+	}
+	return parent, r, "", nil
 }

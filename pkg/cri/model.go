@@ -23,15 +23,14 @@ type Pod struct {
 	// leaves them zero.
 	Detailed bool
 	// CgroupParent is what the kubelet asked for: a slice name with the systemd
-	// driver, else a path below the cgroup mount. It is empty with a runtime
-	// that does not tell (CRI-O); the directory of CgroupsPath is the same.
+	// driver, else a path below the cgroup mount.
 	CgroupParent string
 	// CgroupsPath is linux.cgroupsPath in the OCI spec of the sandbox (pause)
 	// container, and empty where the sandbox has none of its own.
 	CgroupsPath string
 	// Resources are the pod's total over all its containers, overhead not
 	// included (linux.resources of the sandbox configuration, since Kubernetes
-	// 1.23). Zero means unknown.
+	// 1.23; KEP-1287 updates it). Zero means unknown.
 	Resources Resources
 	// PID is the sandbox process in the runtime's PID namespace, 0 if none runs.
 	PID int
@@ -55,9 +54,9 @@ type Container struct {
 	// PID is the container's init in the runtime's PID namespace, 0 before the
 	// start and after the exit.
 	PID int
-	// Requested are the resources that CRI's callers asked for at creation and
-	// in updates since. On containerd they leave out what an NRI plugin has
-	// adjusted at creation.
+	// Requested are the resources in CRI's status: what the kubelet asked for at
+	// creation and in updates since. What an NRI plugin adjusted at creation is
+	// not in it on containerd, until the first update copies the spec there.
 	Requested Resources
 	// Recorded are the resources in the runtime's copy of the OCI spec, which is
 	// what it applies at start and again at its next update. They need not be

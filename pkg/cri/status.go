@@ -36,14 +36,16 @@ func (c *Client) PodStatus(ctx context.Context, id string) (Pod, error) {
 		RuntimeHandler: s.GetRuntimeHandler(),
 		Detailed:       true,
 	}
-	i, err := parseInfo(r.GetInfo()[infoKey])
+	i, field, err := parseInfo(r.GetInfo()[infoKey])
 	if err != nil {
-		return p, &InfoError{Kind: "pod", ID: id, Err: err}
+		return p, &InfoError{Kind: "pod", ID: id, Field: field, Err: err}
 	}
-	p.CgroupParent = i.Config.Linux.CgroupParent
-	p.Resources = i.Config.Linux.Resources.resources()
 	p.CgroupsPath = i.RuntimeSpec.Linux.CgroupsPath
 	p.PID = i.PID
+	p.CgroupParent, p.Resources, field, err = i.podConfig(p.Annotations)
+	if err != nil {
+		return p, &InfoError{Kind: "pod", ID: id, Field: field, Err: err}
+	}
 	return p, nil
 }
 
@@ -71,9 +73,9 @@ func (c *Client) ContainerStatus(ctx context.Context, id string) (Container, err
 		Detailed:  true,
 		Requested: requested(s.GetResources().GetLinux()),
 	}
-	i, err := parseInfo(r.GetInfo()[infoKey])
+	i, field, err := parseInfo(r.GetInfo()[infoKey])
 	if err != nil {
-		return ct, &InfoError{Kind: "container", ID: id, Err: err}
+		return ct, &InfoError{Kind: "container", ID: id, Field: field, Err: err}
 	}
 	ct.PodID = i.SandboxID
 	ct.PID = i.PID

@@ -2,56 +2,23 @@ package cri
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
-
-// Event says that something happened to a container or to a pod's sandbox. It
-// is a hint to look: events are lost, repeated, late and, on containerd before
-// 2.0, taken away by other subscribers. There is none for a change of resources.
-type Event struct {
-	// ContainerID is the sandbox id if the event is about the sandbox.
-	ContainerID string
-	Kind        EventKind
-	At          time.Time
-	// PodID and PodUID are empty where the runtime could not tell.
-	PodID, PodUID string
-}
-
-// EventKind is what happened.
-type EventKind int
-
-// The values of CRI's ContainerEventType. Started comes after the entrypoint has
-// begun to run.
-const (
-	ContainerCreated EventKind = iota
-	ContainerStarted
-	ContainerStopped
-	ContainerDeleted
-)
-
-func (k EventKind) String() string {
-	switch k {
-	case ContainerCreated:
-		return "created"
-	case ContainerStarted:
-		return "started"
-	case ContainerStopped:
-		return "stopped"
-	case ContainerDeleted:
-		return "deleted"
-	default:
-		return "unknown"
-	}
-}
 
 // StreamState is the state of the event stream.
 type StreamState int
 
 const (
-	// Connecting is the state before anything is known.
+	// Connecting is the state before anything is known. It is never reported.
 	Connecting StreamState = iota
-	// Connected means that events flow from now on. What happened before is only
-	// in a list: list now.
+	// Connected means that from now on whatever happens is also an event. What
+	// happened before is only in a list: list now.
 	Connected
 	// Lost means that there is no connection; it is being tried again.
 	Lost
@@ -75,8 +42,8 @@ func (s StreamState) String() string {
 	}
 }
 
-// Handler is what Watch calls, always from one goroutine, in order. It may take
-// its time: events queue up here and never in the runtime.
+// Handler is what Watch calls, always from one goroutine and in order. It may
+// take its time: events queue up here, never in the runtime.
 type Handler struct {
 	Event func(Event)
 	// Stream is told each change of state, with the reason for Lost and
@@ -84,9 +51,146 @@ type Handler struct {
 	Stream func(StreamState, error)
 }
 
-// Watch follows the runtime's event stream until ctx ends, whose error it
-// returns. It connects again by itself, with growing, random pauses.
+const (
+	// settle is how long a new stream must last before it counts as connected.
+	// gRPC does not tell when the runtime has taken up a stream on which nothing
+	// is sent yet, and CRI-O ends a stream that is switched off at once.
+	settle = 500 * time.Millisecond
+	// retryUnsupported is the pause before a stream that the runtime does not
+	// offer is tried again: after an upgrade or a change of its configuration
+	// the runtime restarts without a notice to anybody.
+	retryUnsupported = time.Minute
+	// The bounds of the growing pause before a lost stream is tried again.
+	retryFirst, retryLast = 200 * time.Millisecond, 10 * time.Second
+)
+
+// Watch follows the runtime's event stream until ctx ends, and returns its
+// error. It connects again by itself, with growing, random pauses. One Watch
+// per node is enough: each is one more subscriber that a runtime waits for, or,
+// on containerd before 2.0, that takes events from the others.
 func (c *Client) Watch(ctx context.Context, h Handler) error {
-	<-ctx.Done()
-	return ctx.Err()
+	return watch(ctx, h, func(ctx context.Context) (eventStream, error) {
+		return c.rpc.GetContainerEvents(ctx, &runtime.GetEventsRequest{})
+	})
+}
+
+// eventStream is the receiving half of GetContainerEvents.
+type eventStream interface {
+	Recv() (*runtime.ContainerEventResponse, error)
+}
+
+type openFunc func(context.Context) (eventStream, error)
+
+func watch(ctx context.Context, h Handler, open openFunc) error {
+	q := newQueue[notice]()
+	go func() {
+		defer q.close()
+		follow(ctx, q, open)
+	}()
+	for {
+		notices := q.take()
+		if len(notices) == 0 {
+			return ctx.Err()
+		}
+		for _, n := range notices {
+			if ctx.Err() == nil {
+				n.deliver(h)
+			}
+		}
+	}
+}
+
+// notice is one call of a Handler: a change of state, or else an event.
+type notice struct {
+	state StreamState
+	err   error
+	event Event
+}
+
+func (n notice) deliver(h Handler) {
+	if n.state != Connecting {
+		h.Stream(n.state, n.err)
+		return
+	}
+	h.Event(n.event)
+}
+
+// follow connects again and again and puts all there is to tell into q.
+func follow(ctx context.Context, q *queue[notice], open openFunc) {
+	pauses := backoff.NewExponentialBackOff()
+	pauses.InitialInterval, pauses.MaxInterval = retryFirst, retryLast
+	state := Connecting
+	enter := func(s StreamState, err error) {
+		if s != state {
+			state = s
+			q.put(notice{state: s, err: err})
+		}
+	}
+	for {
+		err := followOnce(ctx, q, open, func() {
+			pauses.Reset()
+			enter(Connected, nil)
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		pause := retryUnsupported
+		if errors.Is(err, ErrNotSupported) {
+			enter(Unsupported, err)
+		} else {
+			pause = pauses.NextBackOff()
+			enter(Lost, err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// followOnce reads one stream to its end and returns why it ended. It calls
+// settled, at most once, when the stream counts as connected.
+func followOnce(ctx context.Context, q *queue[notice], open openFunc, settled func()) error {
+	// The end of the context is what tells gRPC, and so the runtime, that nobody
+	// reads the stream any more.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := open(ctx)
+	if err != nil {
+		return fmt.Errorf("open event stream: %w", fromGRPC(err))
+	}
+	type ending struct {
+		events int
+		err    error
+	}
+	ended := make(chan ending, 1)
+	go func() {
+		n, err := read(stream, q)
+		ended <- ending{n, err}
+	}()
+	var end ending
+	settling := time.NewTimer(settle)
+	defer settling.Stop()
+	select {
+	case <-settling.C:
+		settled()
+		end = <-ended
+	case end = <-ended:
+		if errors.Is(end.err, io.EOF) && end.events == 0 {
+			return fmt.Errorf("open event stream: %w: it ended at once (CRI-O: set enable_pod_events = true)", ErrNotSupported)
+		}
+	}
+	return fmt.Errorf("read event stream: %w", fromGRPC(end.err))
+}
+
+// read puts events into q until the stream ends, and counts them.
+func read(stream eventStream, q *queue[notice]) (int, error) {
+	for n := 0; ; n++ {
+		r, err := stream.Recv()
+		if err != nil {
+			return n, err
+		}
+		q.put(notice{event: eventOf(r)})
+	}
 }

@@ -1,0 +1,58 @@
+package cri
+
+import (
+	"time"
+
+	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Event says that something happened to a container or to a pod's sandbox. It
+// is a hint to look: events are lost, repeated, late and, on containerd before
+// 2.0, taken away by other subscribers. There is none for a change of resources.
+type Event struct {
+	// ContainerID is the sandbox id if the event is about the sandbox.
+	ContainerID string
+	Kind        EventKind
+	At          time.Time
+	// PodID and PodUID are empty where the runtime could not tell.
+	PodID, PodUID string
+}
+
+// EventKind is what happened.
+type EventKind int
+
+// The values of CRI's ContainerEventType. ContainerStarted comes after the
+// entrypoint has begun to run.
+const (
+	ContainerCreated EventKind = iota
+	ContainerStarted
+	ContainerStopped
+	ContainerDeleted
+)
+
+func (k EventKind) String() string {
+	switch k {
+	case ContainerCreated:
+		return "created"
+	case ContainerStarted:
+		return "started"
+	case ContainerStopped:
+		return "stopped"
+	case ContainerDeleted:
+		return "deleted"
+	default:
+		return "unknown"
+	}
+}
+
+// eventOf keeps the little that a hint needs: the message holds the status of
+// the whole pod.
+func eventOf(r *runtime.ContainerEventResponse) Event {
+	return Event{
+		ContainerID: r.GetContainerId(),
+		Kind:        EventKind(r.GetContainerEventType()),
+		At:          time.Unix(0, r.GetCreatedAt()),
+		PodID:       r.GetPodSandboxStatus().GetId(),
+		PodUID:      r.GetPodSandboxStatus().GetMetadata().GetUid(),
+	}
+}
