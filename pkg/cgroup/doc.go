@@ -1,0 +1,2 @@
+// Package cgroup reads and writes the cgroup v2 tree of a Kubernetes node.
+package cgroup

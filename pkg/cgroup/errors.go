@@ -1,0 +1,92 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"syscall"
+)
+
+var (
+	// ErrGone means that the cgroup does not exist, or is being destroyed. For a
+	// container that is no error: it has ended.
+	ErrGone = errors.New("cgroup is gone")
+	// ErrNoController means that the cgroup exists but has no such file, because
+	// its parent does not enable the controller (cgroup.subtree_control).
+	ErrNoController = errors.New("controller is not enabled for this cgroup")
+	// ErrNotCgroup2 means that what should be the cgroup mount is not cgroup v2.
+	ErrNotCgroup2 = errors.New("not a cgroup v2 file system")
+)
+
+// Error is a failed operation on a cgroup file.
+type Error struct {
+	Op    string // read, write or list
+	Path  string // below the cgroup2 mount, with the file's name
+	Value string // what was to be written
+	Err   error
+}
+
+// Error names the operation, the file, the value and the cause, with what the
+// cause means for that file where the errno alone does not say it.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Op + " " + e.Path)
+	if e.Op == opWrite {
+		fmt.Fprintf(&b, " %q", e.Value)
+	}
+	b.WriteString(": " + e.Err.Error())
+	if hint := e.hint(); hint != "" {
+		b.WriteString(" (" + hint + ")")
+	}
+	return b.String()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+const (
+	opRead  = "read"
+	opWrite = "write"
+	opList  = "list"
+)
+
+// hint explains what the kernel means by an errno
+// (kernel/cgroup/cpuset.c, kernel/sched/core.c).
+func (e *Error) hint() string {
+	file := e.Path[strings.LastIndexByte(e.Path, '/')+1:]
+	switch {
+	case errors.Is(e.Err, ErrNoController):
+		controller, _, _ := strings.Cut(file, ".")
+		return "write +" + controller + " to cgroup.subtree_control of the parent, or have systemd do it"
+	case errors.Is(e.Err, syscall.EROFS):
+		return "the cgroup file system is mounted read-only: mount it read-write"
+	case errors.Is(e.Err, fs.ErrPermission):
+		return "cgroups of pods can only be written by root of the host's user namespace"
+	case e.Op != opWrite:
+		return ""
+	case file == FileCPUs:
+		return cpusetHint(e.Err)
+	case file == FileWeight && errors.Is(e.Err, syscall.ERANGE):
+		return "weights go from 1 to 10000"
+	case file == FileWeight && errors.Is(e.Err, syscall.EINVAL):
+		return "the kernel takes no weight while cpu.idle is 1"
+	case file == FileMax && errors.Is(e.Err, syscall.EINVAL):
+		return "a quota is at least 1000 us and not below cpu.max.burst, a period 1 ms to 1 s"
+	}
+	return ""
+}
+
+func cpusetHint(err error) string {
+	switch {
+	case errors.Is(err, syscall.ERANGE):
+		return "a CPU number is beyond what this kernel was built or booted for"
+	case errors.Is(err, syscall.EINVAL):
+		return "a CPU is not possible on this machine, or an exclusive set of a sibling cgroup is in the way"
+	case errors.Is(err, syscall.EBUSY):
+		return "a task with SCHED_DEADLINE would lose its bandwidth, or the parent is no partition root"
+	case errors.Is(err, syscall.ENOSPC):
+		return "kernels before 7.0 do not clear the cpuset of a cgroup with tasks: write all possible CPUs"
+	}
+	return ""
+}

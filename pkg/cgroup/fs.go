@@ -1,0 +1,153 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// maxFile bounds what is read of one file. The largest that matter are CPU
+// lists: 8192 CPUs without two neighbours take less than 20 KiB.
+const maxFile = 1 << 20
+
+// Tree is the access to files that FS needs. Names are slash-separated and
+// relative to the cgroup2 mount; "." is its root. Errors are those of the
+// kernel, to be recognised by errors.Is.
+type Tree interface {
+	// ReadFile returns the whole file, or an error if it has more than limit
+	// bytes.
+	ReadFile(name string, limit int) ([]byte, error)
+	// WriteFile writes value to an existing file with a single write(2). It never
+	// creates or truncates one.
+	WriteFile(name, value string) error
+	// ReadDir returns the names of the directories in a directory, in any order.
+	ReadDir(name string) ([]string, error)
+}
+
+// FS reads and writes the cgroups below one cgroup2 mount. It holds no state
+// but the open root directory, and can be used by several goroutines.
+type FS struct {
+	tree Tree
+}
+
+// New makes an FS of a tree that is known to be cgroup v2. Open is for the
+// kernel's.
+func New(tree Tree) *FS { return &FS{tree} }
+
+// Children returns the cgroups in p, sorted; ErrGone if p does not exist.
+func (f *FS) Children(p Path) ([]Path, error) {
+	if err := p.validate(); err != nil {
+		return nil, &Error{Op: opList, Path: string(p), Err: err}
+	}
+	names, err := f.tree.ReadDir(p.name())
+	if err != nil {
+		return nil, &Error{Op: opList, Path: string(p), Err: goneOr(err)}
+	}
+	slices.Sort(names)
+	children := make([]Path, len(names))
+	for i, name := range names {
+		children[i] = p.Join(name)
+	}
+	return children, nil
+}
+
+// Walk calls visit for p and all cgroups below it, each before what is in it,
+// siblings in order of name. Cgroups that vanish meanwhile are left out; only a
+// p that does not exist is an error. An error of visit ends the walk.
+func (f *FS) Walk(p Path, visit func(Path) error) error {
+	children, err := f.Children(p)
+	if err != nil {
+		return err
+	}
+	if err := visit(p); err != nil {
+		return err
+	}
+	for _, child := range children {
+		if err := f.walkBelow(child, visit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *FS) walkBelow(p Path, visit func(Path) error) error {
+	err := f.Walk(p, visit)
+	var e *Error
+	if errors.As(err, &e) && e.Op == opList && e.Path == string(p) && errors.Is(err, ErrGone) {
+		return nil
+	}
+	return err
+}
+
+// Controllers returns the controllers that p could enable for its children
+// (cgroup.controllers), sorted.
+func (f *FS) Controllers(p Path) ([]string, error) {
+	data, err := f.ReadFile(p, "cgroup.controllers")
+	if err != nil {
+		return nil, err
+	}
+	names := strings.Fields(string(data))
+	slices.Sort(names)
+	return names, nil
+}
+
+// ReadFile returns the content of one file of a cgroup.
+func (f *FS) ReadFile(p Path, file string) ([]byte, error) {
+	name, err := p.file(file)
+	if err != nil {
+		return nil, &Error{Op: opRead, Path: name, Err: err}
+	}
+	data, err := f.tree.ReadFile(name, maxFile)
+	if err != nil {
+		return nil, &Error{Op: opRead, Path: name, Err: f.cause(p, err)}
+	}
+	return data, nil
+}
+
+// Write writes value to a file of a cgroup, in one write(2). The empty value is
+// refused: the kernel takes a write of no bytes for success and does nothing.
+func (f *FS) Write(p Path, file, value string) error {
+	name, err := p.file(file)
+	if err != nil {
+		return &Error{Op: opWrite, Path: name, Value: value, Err: err}
+	}
+	if value == "" {
+		return &Error{Op: opWrite, Path: name, Err: errors.New("empty value would be ignored by the kernel")}
+	}
+	if err := f.tree.WriteFile(name, value); err != nil {
+		return &Error{Op: opWrite, Path: name, Value: value, Err: f.cause(p, err)}
+	}
+	return nil
+}
+
+// Apply carries out a write that goes Via File; for others it is an error. A
+// container that has ended meanwhile is ErrGone.
+func (f *FS) Apply(w Write) error {
+	if w.Via != File {
+		return fmt.Errorf("apply %s: not a write to a file", w)
+	}
+	return f.Write(w.Path, w.Property, w.Value)
+}
+
+// cause turns the errno of an operation on a file of p into what callers branch
+// on. A missing file means two things that only the directory tells apart.
+func (f *FS) cause(p Path, err error) error {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return goneOr(err)
+	}
+	if _, e := f.tree.ReadFile(path.Join(p.name(), "cgroup.controllers"), maxFile); e != nil {
+		return goneOr(e)
+	}
+	return ErrNoController
+}
+
+func goneOr(err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
+		return ErrGone
+	}
+	return err
+}

@@ -1,0 +1,114 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+)
+
+// Path is a cgroup's place below the cgroup2 mount, without a leading slash:
+// "kubepods.slice/kubepods-pod1.slice/cri-containerd-x.scope". The root is "".
+type Path string
+
+// Parent is the cgroup that p is in; that of the root is the root.
+func (p Path) Parent() Path {
+	i := strings.LastIndexByte(string(p), '/')
+	if i < 0 {
+		return ""
+	}
+	return p[:i]
+}
+
+// Base is the last component of p.
+func (p Path) Base() string {
+	return string(p[strings.LastIndexByte(string(p), '/')+1:])
+}
+
+// Join is the descendant of p with the given relative name.
+func (p Path) Join(name string) Path {
+	return Path(path.Join(string(p), name))
+}
+
+// Unit is the systemd unit whose cgroup p is; ok is false when p is not named
+// like a unit that owns a cgroup (systemd.unit(5)).
+func (p Path) Unit() (name string, ok bool) {
+	base := p.Base()
+	for _, suffix := range []string{".slice", ".scope", ".service"} {
+		if len(base) > len(suffix) && strings.HasSuffix(base, suffix) {
+			return base, true
+		}
+	}
+	return "", false
+}
+
+// Contains says that q is p or below it.
+func (p Path) Contains(q Path) bool {
+	return p == "" || p == q || len(q) > len(p) && q[len(p)] == '/' && q[:len(p)] == p
+}
+
+// Limits of Linux for the length of a path and of one component of it.
+const (
+	maxPath = 4095
+	maxName = 255
+)
+
+var errPath = errors.New("not a path of a cgroup")
+
+// ParsePath checks a path that came from outside: relative, clean, without
+// "..", and short enough for the kernel. A leading slash is taken off.
+func ParsePath(s string) (Path, error) {
+	p := Path(strings.TrimPrefix(s, "/"))
+	if err := p.validate(); err != nil {
+		return "", fmt.Errorf("parse %s: %w", abbreviate(s), err)
+	}
+	return p, nil
+}
+
+func (p Path) validate() error {
+	if p == "" {
+		return nil
+	}
+	if !fs.ValidPath(string(p)) || p == "." || strings.ContainsAny(string(p), "\x00\n") {
+		return errPath
+	}
+	if len(p) > maxPath {
+		return fmt.Errorf("%w: %d bytes, at most %d", errPath, len(p), maxPath)
+	}
+	for component := range strings.SplitSeq(string(p), "/") {
+		if len(component) > maxName {
+			return fmt.Errorf("%w: component of %d bytes, at most %d", errPath, len(component), maxName)
+		}
+	}
+	return nil
+}
+
+// name is p as package io/fs wants it.
+func (p Path) name() string {
+	if p == "" {
+		return "."
+	}
+	return string(p)
+}
+
+// file is the name of a control file of p.
+func (p Path) file(file string) (string, error) {
+	name := path.Join(string(p), file)
+	if err := p.validate(); err != nil {
+		return name, err
+	}
+	if file == "" || file == "." || file == ".." || strings.ContainsAny(file, "/\x00") {
+		return name, fmt.Errorf("%q is not the name of a control file", file)
+	}
+	return name, nil
+}
+
+// abbreviate quotes s for a message, without the bulk of a hostile value.
+func abbreviate(s string) string {
+	const limit = 120
+	if len(s) > limit {
+		return fmt.Sprintf("%q... (%d bytes)", s[:limit], len(s))
+	}
+	return fmt.Sprintf("%q", s)
+}

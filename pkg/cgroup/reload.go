@@ -1,0 +1,69 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	godbus "github.com/godbus/dbus/v5"
+)
+
+const (
+	managerPath      = godbus.ObjectPath("/org/freedesktop/systemd1")
+	managerInterface = "org.freedesktop.systemd1.Manager"
+)
+
+// WatchReload calls wake when systemd has finished a daemon-reload: it then
+// applies the settings of all units again, and raw writes are lost. It also
+// calls wake once it listens, because reloads before that were missed. It
+// returns nil when ctx ends, and an error when the connection is lost, as by
+// daemon-reexec: the caller starts it again.
+func (s *Systemd) WatchReload(ctx context.Context, wake func()) error {
+	conn, err := dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() //nolint:errcheck // nothing to save
+	signals := make(chan *godbus.Signal, 16)
+	conn.Signal(signals)
+	if err := subscribe(ctx, conn); err != nil {
+		return fmt.Errorf("subscribe to systemd's reloads: %w", err)
+	}
+	wake()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case signal, ok := <-signals:
+			if !ok {
+				return errors.New("connection to systemd lost")
+			}
+			if reloaded(signal) {
+				wake()
+			}
+		}
+	}
+}
+
+// subscribe asks for signals. On its own socket systemd sends them in any case
+// and knows no match rules; there the second call fails and does not matter.
+func subscribe(ctx context.Context, conn *godbus.Conn) error {
+	manager := conn.Object("org.freedesktop.systemd1", managerPath)
+	if err := manager.CallWithContext(ctx, managerInterface+".Subscribe", 0).Err; err != nil {
+		return err
+	}
+	if len(conn.Names()) == 0 { // no bus
+		return nil
+	}
+	return conn.AddMatchSignalContext(ctx, godbus.WithMatchInterface(managerInterface),
+		godbus.WithMatchMember("Reloading"), godbus.WithMatchObjectPath(managerPath))
+}
+
+// reloaded recognises the end of a reload: Reloading(active=false).
+func reloaded(signal *godbus.Signal) bool {
+	if signal.Name != managerInterface+".Reloading" || len(signal.Body) != 1 {
+		return false
+	}
+	active, ok := signal.Body[0].(bool)
+	return ok && !active
+}

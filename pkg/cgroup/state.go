@@ -1,0 +1,183 @@
+package cgroup
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// State is a cgroup as the kernel tells it.
+type State struct {
+	Path Path
+	// HasCPUSet says that the cpuset controller is enabled for the cgroup
+	// (cgroup.subtree_control of its parent); without it CPUs is empty and
+	// Effective is that of the nearest ancestor with the controller.
+	HasCPUSet bool
+	// CPUs is the request (cpuset.cpus). Empty means inherit, not none.
+	CPUs cpuset.Set
+	// Effective is what the tasks run on (cpuset.cpus.effective): the request
+	// as far as the parent has it, or all of the parent's if that is nothing.
+	Effective cpuset.Set
+	// ParentEffective is the parent's cpuset.cpus.effective.
+	ParentEffective cpuset.Set
+	// HasCPU says that the cpu controller is enabled for the cgroup.
+	HasCPU bool
+	// Weight is cpu.weight, 1..10000; 0 without the cpu controller, and on
+	// kernels before 6.12 while Idle.
+	Weight uint64
+	// Idle is cpu.idle: the kernel refuses weights while it is set.
+	Idle bool
+	// Quota and Period are those of cpu.max in microseconds; a Quota of -1 is
+	// "max", no limit, and what a cgroup without the cpu controller has.
+	Quota, Period int64
+	// Populated is that of cgroup.events: tasks in the cgroup or below it.
+	Populated bool
+	// Inner is the child named `container` that crun makes below its scopes and
+	// in which the processes are; nil without one.
+	Inner *State
+}
+
+// innerName is the child that crun makes with the systemd driver
+// (crun.1, run.oci.systemd.subgroup).
+const innerName = "container"
+
+// Read returns the state of a cgroup. A cgroup that is not there is ErrGone.
+// The files are read one after the other: what changes meanwhile is seen by the
+// next pass.
+func (f *FS) Read(p Path) (State, error) {
+	s := State{Path: p}
+	if err := f.readPopulated(&s); err != nil {
+		return State{}, err
+	}
+	if err := f.readCPUSet(&s); err != nil {
+		return State{}, err
+	}
+	if err := f.readCPU(&s); err != nil {
+		return State{}, err
+	}
+	if strings.HasSuffix(string(p), ".scope") {
+		if err := f.readInner(&s); err != nil {
+			return State{}, err
+		}
+	}
+	return s, nil
+}
+
+func (f *FS) readPopulated(s *State) error {
+	if s.Path == "" { // the root has no cgroup.events
+		s.Populated = true
+		return nil
+	}
+	var err error
+	s.Populated, err = readValue(f, s.Path, "cgroup.events", parsePopulated)
+	return err
+}
+
+func (f *FS) readCPUSet(s *State) error {
+	effective, err := f.nearestEffective(s.Path.Parent())
+	if err != nil {
+		return err
+	}
+	s.ParentEffective, s.Effective = effective, effective
+	s.Effective, err = readValue(f, s.Path, fileEffective, parseCPUs)
+	switch {
+	case errors.Is(err, ErrNoController):
+		s.Effective = effective
+		return nil
+	case err != nil:
+		return err
+	}
+	s.HasCPUSet = true
+	if s.Path == "" { // the root has no request
+		return nil
+	}
+	s.CPUs, err = readValue(f, s.Path, FileCPUs, parseCPUs)
+	return err
+}
+
+// nearestEffective is the effective set of p or of the nearest ancestor that
+// has the controller: the tasks of p run on it.
+func (f *FS) nearestEffective(p Path) (cpuset.Set, error) {
+	for {
+		effective, err := readValue(f, p, fileEffective, parseCPUs)
+		if p == "" || !errors.Is(err, ErrNoController) {
+			return effective, err
+		}
+		p = p.Parent()
+	}
+}
+
+func (f *FS) readCPU(s *State) error {
+	s.Quota = -1
+	if s.Path == "" { // the root competes with nobody
+		return nil
+	}
+	var err error
+	s.Weight, err = readValue(f, s.Path, FileWeight, parseWeight)
+	switch {
+	case errors.Is(err, ErrNoController):
+		return nil
+	case err != nil:
+		return err
+	}
+	s.HasCPU = true
+	if s.Idle, err = readValue(f, s.Path, "cpu.idle", parseFlag); err != nil && !errors.Is(err, ErrNoController) {
+		return err // cpu.idle is there since kernel 5.15
+	}
+	data, err := f.ReadFile(s.Path, FileMax)
+	if errors.Is(err, ErrNoController) {
+		return nil // CONFIG_CFS_BANDWIDTH is off: there are no quotas
+	}
+	if err == nil {
+		if s.Quota, s.Period, err = parseMax(data); err != nil {
+			err = &Error{Op: opRead, Path: string(s.Path.Join(FileMax)), Err: err}
+		}
+	}
+	return err
+}
+
+func (f *FS) readInner(s *State) error {
+	inner := State{Path: s.Path.Join(innerName), ParentEffective: s.Effective, HasCPUSet: true}
+	var err error
+	if inner.Populated, err = readValue(f, inner.Path, "cgroup.events", parsePopulated); errors.Is(err, ErrGone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	inner.Effective, err = readValue(f, inner.Path, fileEffective, parseCPUs)
+	if err == nil {
+		inner.CPUs, err = readValue(f, inner.Path, FileCPUs, parseCPUs)
+	}
+	switch {
+	case errors.Is(err, ErrNoController):
+		inner.HasCPUSet, inner.Effective = false, s.Effective
+	case errors.Is(err, ErrGone):
+		return nil
+	case err != nil:
+		return err
+	}
+	if err := f.readCPU(&inner); err != nil && !errors.Is(err, ErrGone) {
+		return err
+	}
+	s.Inner = &inner
+	return nil
+}
+
+const fileEffective = "cpuset.cpus.effective"
+
+// readValue reads one file and names it in the error when it makes no sense.
+func readValue[T any](f *FS, p Path, file string, parse func([]byte) (T, error)) (T, error) {
+	data, err := f.ReadFile(p, file)
+	if err != nil {
+		var zero T
+		return zero, err
+	}
+	value, err := parse(data)
+	if err != nil {
+		var zero T
+		return zero, &Error{Op: opRead, Path: string(p.Join(file)), Err: err}
+	}
+	return value, nil
+}

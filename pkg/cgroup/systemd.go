@@ -1,0 +1,241 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/coreos/go-systemd/v22/dbus"
+	godbus "github.com/godbus/dbus/v5"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// privateSocket is where systemd listens itself, for root and without a bus
+// daemon.
+const privateSocket = "/run/systemd/private"
+
+// minSystemd is the first version with AllowedCPUs (NEWS, 244).
+const minSystemd = 244
+
+// Systemd sets properties of units over D-Bus. A connection that is lost, as by
+// daemon-reexec, is made again by the next call. It can be used by several
+// goroutines; each call waits for systemd, which takes milliseconds at best.
+type Systemd struct {
+	possible cpuset.Set
+
+	mu   sync.Mutex // guards conn
+	conn *dbus.Conn
+}
+
+// NewSystemd returns a client that connects when it is first used. Possible are
+// the kernel's possible CPUs.
+func NewSystemd(possible cpuset.Set) *Systemd {
+	return &Systemd{possible: possible}
+}
+
+// Close closes the connection.
+func (s *Systemd) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn != nil {
+		s.conn.Close()
+		s.conn = nil
+	}
+}
+
+// Version returns systemd's version number. One below 244 is an error: it has
+// no AllowedCPUs.
+func (s *Systemd) Version(ctx context.Context) (int, error) {
+	conn, err := s.connect(ctx)
+	if err != nil {
+		return 0, err
+	}
+	text, err := conn.GetManagerProperty("Version") // a quoted string, "257.13-1~deb13u1"
+	if err != nil {
+		return 0, fmt.Errorf("ask systemd for its version: %w", err)
+	}
+	digits := strings.TrimLeft(text, `"v`)
+	if end := strings.IndexFunc(digits, func(r rune) bool { return r < '0' || r > '9' }); end >= 0 {
+		digits = digits[:end]
+	}
+	version, err := strconv.Atoi(digits)
+	if err != nil {
+		return 0, fmt.Errorf("parse version of systemd %s: %w", abbreviate(text), err)
+	}
+	if version < minSystemd {
+		return version, fmt.Errorf("systemd %d has no %s: version %d or later is needed", version, UnitCPUs, minSystemd)
+	}
+	return version, nil
+}
+
+// SetProperties sets properties of a unit until it ends or the machine reboots
+// (runtime), all in one call. systemd applies them at once and with them every
+// other setting of the unit, so that raw writes to its cgroup are lost. A unit
+// that does not exist is ErrGone.
+func (s *Systemd) SetProperties(ctx context.Context, unit string, properties []Property) error {
+	wire := make([]dbus.Property, len(properties))
+	for i, p := range properties {
+		value, err := p.encode(s.possible)
+		if err != nil {
+			return fmt.Errorf("set properties of %s: %w", unit, err)
+		}
+		wire[i] = dbus.Property{Name: p.Name, Value: value}
+	}
+	conn, err := s.connect(ctx)
+	if err != nil {
+		return err
+	}
+	if err := conn.SetUnitPropertiesContext(ctx, unit, true, wire...); err != nil {
+		return fmt.Errorf("set %s of %s: %w", join(properties), unit, unitCause(err))
+	}
+	return nil
+}
+
+// Apply carries out a write that goes Via DBus; for others it is an error.
+func (s *Systemd) Apply(ctx context.Context, w Write) error {
+	unit, ok := w.Path.Unit()
+	if w.Via != DBus || !ok {
+		return fmt.Errorf("apply %s: not a write to a unit", w)
+	}
+	return s.SetProperties(ctx, unit, []Property{{w.Property, w.Value}})
+}
+
+// Properties returns what systemd holds for a unit, whatever the files of its
+// cgroup say. A unit that does not exist is ErrGone.
+func (s *Systemd) Properties(ctx context.Context, unit string) (UnitState, error) {
+	conn, err := s.connect(ctx)
+	if err != nil {
+		return UnitState{}, err
+	}
+	state, err := readUnit(ctx, conn, unit)
+	if err != nil {
+		return UnitState{}, fmt.Errorf("read properties of %s: %w", unit, unitCause(err))
+	}
+	return state, nil
+}
+
+func readUnit(ctx context.Context, conn *dbus.Conn, unit string) (UnitState, error) {
+	kind, err := unitInterface(unit)
+	if err != nil {
+		return UnitState{}, err
+	}
+	// systemd answers for units that do not exist too, with defaults.
+	load, err := conn.GetUnitPropertyContext(ctx, unit, "LoadState")
+	if err != nil {
+		return UnitState{}, err
+	}
+	if load.Value.Value() == "not-found" {
+		return UnitState{}, ErrGone
+	}
+	mask, err := unitProperty[[]byte](ctx, conn, unit, kind, UnitCPUs)
+	if err != nil {
+		return UnitState{}, err
+	}
+	weight, err := unitProperty[uint64](ctx, conn, unit, kind, UnitWeight)
+	if err != nil {
+		return UnitState{}, err
+	}
+	quota, err := unitProperty[uint64](ctx, conn, unit, kind, UnitQuota)
+	if err != nil {
+		return UnitState{}, err
+	}
+	state := UnitState{Known: true, Weight: weight, Quota: int64(quota)} // unset becomes -1
+	if weight == unset {
+		state.Weight = 0
+	}
+	state.CPUs, err = decodeCPUs(mask)
+	return state, err
+}
+
+func unitProperty[T any](ctx context.Context, conn *dbus.Conn, unit, kind, name string) (T, error) {
+	var zero T
+	p, err := conn.GetUnitTypePropertyContext(ctx, unit, kind, name)
+	if err != nil {
+		return zero, err
+	}
+	value, ok := p.Value.Value().(T)
+	if !ok {
+		return zero, fmt.Errorf("property %s is a %s, want a %T", name, p.Value.Signature(), zero)
+	}
+	return value, nil
+}
+
+func (s *Systemd) connect(ctx context.Context) (*dbus.Conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn != nil && s.conn.Connected() {
+		return s.conn, nil
+	}
+	if s.conn != nil {
+		s.conn.Close()
+		s.conn = nil
+	}
+	conn, err := dbus.NewConnection(func() (*godbus.Conn, error) { return dial(ctx) })
+	if err != nil {
+		return nil, err
+	}
+	s.conn = conn
+	return conn, nil
+}
+
+// dial connects to systemd's own socket, else to the system bus. Ctx bounds the
+// connecting and not the connection.
+func dial(ctx context.Context) (*godbus.Conn, error) {
+	private, privateErr := dialBus(ctx, false, func(o ...godbus.ConnOption) (*godbus.Conn, error) {
+		return godbus.Dial("unix:path="+privateSocket, o...)
+	})
+	if privateErr == nil {
+		return private, nil
+	}
+	bus, busErr := dialBus(ctx, true, godbus.SystemBusPrivate)
+	if busErr != nil {
+		return nil, fmt.Errorf("connect to systemd: %w (a container needs %s or the system bus socket mounted)",
+			errors.Join(privateErr, busErr), privateSocket)
+	}
+	return bus, nil
+}
+
+func dialBus(ctx context.Context, hello bool, open func(...godbus.ConnOption) (*godbus.Conn, error)) (*godbus.Conn, error) {
+	lifetime, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	release := context.AfterFunc(ctx, cancel)
+	conn, err := open(godbus.WithContext(lifetime))
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	err = conn.Auth([]godbus.Auth{godbus.AuthExternal(strconv.Itoa(os.Getuid()))})
+	if err == nil && hello {
+		err = conn.Hello()
+	}
+	if err == nil && !release() {
+		err = ctx.Err()
+	}
+	if err != nil {
+		cancel()
+		conn.Close() //nolint:errcheck // it failed already
+		return nil, err
+	}
+	return conn, nil
+}
+
+// unitCause recognises a unit that has ended.
+func unitCause(err error) error {
+	var e godbus.Error
+	if errors.As(err, &e) && e.Name == "org.freedesktop.systemd1.NoSuchUnit" {
+		return ErrGone
+	}
+	return err
+}
+
+func join(properties []Property) string {
+	var words []string
+	for _, p := range properties {
+		words = append(words, p.Name+"="+p.Value)
+	}
+	return strings.Join(words, " ")
+}

@@ -1,0 +1,75 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Verify compares what the kernel says with what should be, after the writes.
+// The kernel takes requests that it does not grant: without an error a cgroup
+// runs on its parent's CPUs when the parent has none of its own. The error
+// names each difference and its likely cause; nil means that all of t is true.
+func Verify(t Target, s State) error {
+	return errors.Join(
+		verifyCPUs(t, s),
+		verifyInner(t, s),
+		verifyWeight(t, s),
+		verifyQuota(t, s),
+	)
+}
+
+func verifyCPUs(t Target, s State) error {
+	switch {
+	case t.CPUs.IsEmpty() || s.Effective.Equal(t.CPUs):
+		return nil
+	case !s.HasCPUSet:
+		return fmt.Errorf("%s runs on CPUs %s, want %s: the parent does not enable the cpuset controller",
+			s.Path, s.Effective, t.CPUs)
+	case !s.CPUs.Equal(t.CPUs):
+		return fmt.Errorf("%s runs on CPUs %s, want %s: cpuset.cpus is %q, somebody else wrote it",
+			s.Path, s.Effective, t.CPUs, s.CPUs)
+	case !t.CPUs.Overlaps(s.ParentEffective):
+		return fmt.Errorf("%s runs on CPUs %s, want %s: %q has none of them, so the kernel uses its set",
+			s.Path, s.Effective, t.CPUs, s.Path.Parent())
+	case s.Effective.IsSubsetOf(t.CPUs):
+		return fmt.Errorf("%s runs on CPUs %s, want %s: the rest is offline, in a partition, or not in %q (%s)",
+			s.Path, s.Effective, t.CPUs, s.Path.Parent(), s.ParentEffective)
+	}
+	return fmt.Errorf("%s runs on CPUs %s, want %s", s.Path, s.Effective, t.CPUs)
+}
+
+// verifyInner looks at the child in which crun keeps the processes: it cannot
+// have more than the scope, but less.
+func verifyInner(t Target, s State) error {
+	if t.CPUs.IsEmpty() || s.Inner == nil || s.Inner.Effective.Equal(s.Effective) {
+		return nil
+	}
+	return fmt.Errorf("%s runs on CPUs %s, its scope on %s: cpuset.cpus of the former is %q",
+		s.Inner.Path, s.Inner.Effective, s.Effective, s.Inner.CPUs)
+}
+
+func verifyWeight(t Target, s State) error {
+	switch {
+	case t.Weight == 0 || s.Weight == t.Weight:
+		return nil
+	case !s.HasCPU:
+		return fmt.Errorf("%s has no cpu.weight, want %d: the parent does not enable the cpu controller", s.Path, t.Weight)
+	case s.Idle:
+		return fmt.Errorf("%s has cpu.idle set, want cpu.weight %d: it is left alone", s.Path, t.Weight)
+	}
+	return fmt.Errorf("%s has cpu.weight %d, want %d", s.Path, s.Weight, t.Weight)
+}
+
+func verifyQuota(t Target, s State) error {
+	if !t.Unlimited {
+		return nil
+	}
+	var errs []error
+	if s.Quota >= 0 {
+		errs = append(errs, fmt.Errorf("%s has a quota of %d us in %d us, want none", s.Path, s.Quota, s.Period))
+	}
+	if s.Inner != nil && s.Inner.Quota >= 0 {
+		errs = append(errs, fmt.Errorf("%s has a quota of %d us in %d us, want none", s.Inner.Path, s.Inner.Quota, s.Inner.Period))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,149 @@
+package cgroup
+
+import (
+	"strings"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// Driver is who makes the cgroups of pods: the kubelet's cgroupDriver.
+type Driver string
+
+// The two drivers of kubelet, containerd and CRI-O.
+const (
+	DriverSystemd  Driver = "systemd"
+	DriverCgroupfs Driver = "cgroupfs"
+)
+
+// Via is the way in which a value gets to the kernel.
+type Via string
+
+// The three ways. A file write takes effect at once, but where systemd manages
+// the cgroup it is only a cache entry: the next daemon-reload or property
+// change puts back what the unit says. The other two are what makes it last.
+const (
+	File Via = "file" // one write to a file of the cgroup
+	CRI  Via = "cri"  // UpdateContainerResources of the container
+	DBus Via = "dbus" // SetUnitProperties of the unit
+)
+
+// The properties that a Write can have, by Via.
+const (
+	FileCPUs   = "cpuset.cpus"        // File
+	FileWeight = "cpu.weight"         // File
+	FileMax    = "cpu.max"            // File
+	CRICPUs    = "cpuset_cpus"        // CRI: LinuxContainerResources
+	UnitCPUs   = "AllowedCPUs"        // DBus: systemd.resource-control(5), v244
+	UnitWeight = "CPUWeight"          // DBus
+	UnitQuota  = "CPUQuotaPerSecUSec" // DBus: microseconds a second, "infinity" for none
+	ValueMax   = "max"                // of FileMax: no quota
+	ValueInf   = "infinity"           // of UnitQuota: no quota
+)
+
+// Target is what a cgroup should be. Fields with zero values are left alone.
+type Target struct {
+	Path Path
+	// Container is the CRI id of an ordinary container; empty for what CRI
+	// cannot update: scopes of sandboxes (pause) and slices.
+	Container string
+	// CPUs is the set to run on; empty leaves it alone, as for slices of pods.
+	// Cgroups with CPUs must not contain each other.
+	CPUs cpuset.Set
+	// Exclusive says that no other target may run on CPUs.
+	Exclusive bool
+	// Weight is cpu.weight, 1..10000; 0 leaves it alone.
+	Weight uint64
+	// Unlimited says that there must be no quota.
+	Unlimited bool
+	// Reason is why, for people; it is copied to each Write.
+	Reason string
+}
+
+// Current is what a cgroup is: the kernel's word, and that of whoever records
+// the cgroup's settings and may put them back.
+type Current struct {
+	State
+	// Exists is false for a container that was created and has no cgroup yet
+	// (containerd makes it at start): only its record can be changed.
+	Exists bool
+	// Recorded is the cpuset that would be put back: of the container's OCI
+	// spec, or of the unit (AllowedCPUs) for what CRI cannot update. Empty means
+	// none. RecordedKnown is false when nobody could be asked.
+	Recorded      cpuset.Set
+	RecordedKnown bool
+	// Pending is the cpuset of a seal that has been submitted and whose end is
+	// not known: the cgroup may get it at any moment. Empty means none. Seals of
+	// one cgroup must be carried out in the order of their submission.
+	Pending cpuset.Set
+	// Unit is what systemd holds for weight and quota; used with DriverSystemd only.
+	Unit UnitState
+	// NoWrite says that the kernel refused a write to this cgroup in this pass,
+	// NoSeal that its recorder did. Diff then plans no more of them, but counts
+	// what the cgroup holds, so that the others get on where that is safe.
+	NoWrite, NoSeal bool
+}
+
+// UnitState is what systemd holds for a unit.
+type UnitState struct {
+	// Known is false when the unit could not be asked.
+	Known bool
+	// CPUs is AllowedCPUs; empty when it is not set.
+	CPUs cpuset.Set
+	// Weight is CPUWeight, 1..10000; 0 when it is not set.
+	Weight uint64
+	// Quota is CPUQuotaPerSecUSec in microseconds a second; -1 for infinity.
+	Quota int64
+}
+
+// Write is one step of a plan.
+type Write struct {
+	Path      Path   `json:"path"`
+	Container string `json:"container,omitempty"`
+	Via       Via    `json:"via"`
+	Property  string `json:"property"`
+	Value     string `json:"value"`
+	Reason    string `json:"reason,omitempty"`
+}
+
+// String is the line that `cpupoold plan` prints: way, property, value, place
+// and reason.
+func (w Write) String() string {
+	var b strings.Builder
+	b.WriteString(string(w.Via))
+	b.WriteString(" ")
+	b.WriteString(w.Property)
+	b.WriteString("=")
+	b.WriteString(w.Value)
+	b.WriteString(" ")
+	b.WriteString(string(w.Path))
+	if w.Container != "" {
+		b.WriteString(" container=")
+		b.WriteString(w.Container)
+	}
+	if w.Reason != "" {
+		b.WriteString(" # ")
+		b.WriteString(w.Reason)
+	}
+	return b.String()
+}
+
+// Deferred is a difference that cannot be written now.
+type Deferred struct {
+	Path      Path   `json:"path"`
+	Container string `json:"container,omitempty"`
+	Property  string `json:"property"`
+	// Reason is why, and what would change it.
+	Reason string `json:"reason"`
+	// WaitsFor are the cgroups that have to give way first, if any.
+	WaitsFor []Path `json:"waitsFor,omitempty"`
+}
+
+// Options are what Diff has to know about the node.
+type Options struct {
+	Driver Driver
+	// Possible are the kernel's possible CPUs: what AllowedCPUs is masked to.
+	Possible cpuset.Set
+	// Spare are CPUs on which an exclusive container may stay for a moment when
+	// two change places: online, of its pool, and planned for nobody.
+	Spare cpuset.Set
+}
