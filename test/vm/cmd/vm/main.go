@@ -1,0 +1,100 @@
+// Command vm builds the test machine's images and boots it, for people and for make.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/test/vm"
+	"golang.org/x/crypto/ssh"
+)
+
+const usage = `usage: vm image                          install what is missing, build all images and the node's snapshot
+       vm shell [flags]                  boot a machine and open a shell in it; it ends with the shell
+       vm run [flags] -- command [arg]   boot a machine, run one command in it, exit with its status
+flags:`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	err := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	if err == nil {
+		return
+	}
+	if exit := new(ssh.ExitError); errors.As(err, &exit) {
+		os.Exit(exit.ExitStatus())
+	}
+	fmt.Fprintln(os.Stderr, "vm:", err)
+	os.Exit(2)
+}
+
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
+	if len(args) == 0 {
+		args = []string{""}
+	}
+	var config vm.Config
+	var kernelArgs string
+	flags := flag.NewFlagSet("vm", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.Usage = func() {
+		fmt.Fprintln(stderr, usage)
+		flags.PrintDefaults()
+	}
+	flags.StringVar(&config.Topology, "topology", "8c2n", "4c1n, 8c2n, 16c2s2t or 32c4n")
+	flags.BoolVar(&config.Node, "node", false, "with containerd and a kubelet")
+	flags.BoolVar(&config.Cold, "cold", false, "boot a node from power-on instead of its snapshot")
+	flags.IntVar(&config.Memory, "memory", 2048, "in MiB")
+	flags.StringVar(&kernelArgs, "kernel-args", "", "added to the kernel's command line")
+	if err := flags.Parse(args[1:]); err != nil {
+		return err
+	}
+	config.KernelArgs = strings.Fields(kernelArgs)
+	switch args[0] {
+	case "image":
+		return vm.BuildImages(ctx, config.Topology)
+	case "shell":
+		return shell(ctx, config, stdin, stdout, stderr)
+	case "run":
+		return command(ctx, config, flags.Args(), vm.Files{Stdin: stdin, Stdout: stdout, Stderr: stderr})
+	}
+	flags.Usage()
+	return fmt.Errorf("find subcommand %q: none of image, shell, run", args[0])
+}
+
+func shell(ctx context.Context, config vm.Config, stdin io.Reader, stdout, stderr io.Writer) (err error) {
+	m, err := vm.Boot(ctx, config)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	line := m.SSHCommand()
+	fmt.Fprintf(stderr, "console: %s\nmore shells: %s\n", m.Console(), strings.Join(line, " "))
+	cmd := exec.Command(line[0], line[1:]...) // not ended by ctx: an interrupt is for the program in the guest
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
+	if err := cmd.Run(); err != nil {
+		if exit := new(exec.ExitError); errors.As(err, &exit) && exit.ExitCode() != 255 {
+			return nil // the status of the last command that was typed
+		}
+		return fmt.Errorf("run ssh: %w", err)
+	}
+	return nil
+}
+
+func command(ctx context.Context, config vm.Config, cmd []string, files vm.Files) (err error) {
+	if len(cmd) == 0 {
+		return errors.New("run: no command given")
+	}
+	m, err := vm.Boot(ctx, config)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	return m.RunWith(ctx, files, cmd...)
+}

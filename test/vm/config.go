@@ -1,0 +1,40 @@
+package vm
+
+import "fmt"
+
+// Config says what kind of machine to start. The zero value is a plain systemd guest with eight CPUs.
+type Config struct {
+	// Topology names the machine's CPUs and NUMA nodes: 4c1n; 8c2n (the default): 8 CPUs in 2 sockets and 2 nodes; 16c2s2t: 16 CPUs,
+	// 2 sockets and nodes of 4 cores with 2 threads; 32c4n: 32 CPUs, 2 sockets of 8 cores with 2 threads, 2 nodes in each.
+	Topology string
+
+	// Node asks for containerd and a kubelet besides systemd.
+	Node bool
+
+	// Cold boots a node from power-on. Otherwise it continues from a snapshot in which it has just become ready: the same, much faster.
+	Cold bool
+
+	// Memory in MiB, by default 2048. It must be a multiple of the number of NUMA nodes.
+	Memory int
+
+	// KernelArgs are added to the kernel's command line, such as isolcpus=2-3.
+	KernelArgs []string
+}
+
+// resolved returns c with its defaults filled in, and its topology.
+func (c Config) resolved() (Config, topology, error) {
+	if c.Topology == "" {
+		c.Topology = "8c2n"
+	}
+	if c.Memory == 0 {
+		c.Memory = 2048
+	}
+	t, err := findTopology(c.Topology)
+	if err != nil {
+		return Config{}, topology{}, err
+	}
+	if c.Memory < 512 || c.Memory%t.nodes != 0 {
+		return Config{}, topology{}, fmt.Errorf("check memory %d MiB: less than 512, or no multiple of the %d nodes of %s", c.Memory, t.nodes, c.Topology)
+	}
+	return c, t, nil
+}

@@ -1,0 +1,140 @@
+package vm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"github.com/cpupoold/cpupoold/test/vm/internal/qmp"
+	"golang.org/x/sys/unix"
+)
+
+const emulator = "qemu-system-x86_64"
+
+// machineArgs is what every guest has: emulated CPUs (there need be no KVM where tests run), a first serial port as console, no device
+// that was not asked for. QEMU 7.2 crashes guests with thread=multi; with la57 (five-level page tables) TCG is slower for nothing.
+func machineArgs(console string) []string {
+	return []string{
+		"-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max,la57=off",
+		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
+		"-serial", "file:" + console,
+		"-device", "virtio-rng-pci",
+	}
+}
+
+// kernelCommandLine is what every guest's kernel is told: messages to the console, a panic ends QEMU, and no work that only slows an
+// emulated machine down.
+func kernelCommandLine(args ...string) string {
+	return strings.Join(append([]string{
+		"console=ttyS0", "panic=-1", "oops=panic", "net.ifnames=0", "mitigations=off", "nokaslr", "random.trust_cpu=1", "no_timer_check",
+		"tsc=reliable",
+	}, args...), " ")
+}
+
+// qemu is one running QEMU.
+type qemu struct {
+	monitor *qmp.Client
+	events  chan qmp.Event // MIGRATION events
+	exited  chan struct{}  // closed when the process is gone
+	err     error          // how it ended, never nil; valid once exited is closed
+	kill    context.CancelFunc
+}
+
+// startQEMU starts QEMU with args. It ends with kill, with quit, by itself, and at the latest with this process.
+func startQEMU(ctx context.Context, args []string) (*qemu, error) {
+	ours, theirs, err := socketPair()
+	if err != nil {
+		return nil, fmt.Errorf("make monitor socket: %w", err)
+	}
+	running, kill := context.WithCancel(context.Background())
+	q := &qemu{events: make(chan qmp.Event, 64), exited: make(chan struct{}), kill: kill}
+	cmd := exec.CommandContext(running, emulator, append(args, "-chardev", "socket,id=qmp,fd=3", "-mon", "chardev=qmp,mode=control")...)
+	cmd.ExtraFiles = []*os.File{theirs} // descriptor 3 there
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	started := make(chan error)
+	go q.supervise(cmd, started)
+	err = <-started
+	theirs.Close()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start %s: %w (test/vm/image/prepare.sh installs it)", emulator, err), ours.Close())
+	}
+	q.monitor, err = qmp.New(ctx, ours, q.migrationEvent)
+	if err != nil {
+		q.stop()
+		return nil, errors.Join(err, q.err)
+	}
+	return q, nil
+}
+
+// supervise runs cmd on a thread of its own, because the parent whose death Pdeathsig speaks of is a thread, see prctl(2).
+func (q *qemu) supervise(cmd *exec.Cmd, started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		started <- err
+		return
+	}
+	started <- nil
+	q.err = fmt.Errorf("%s: %s %s", emulator, exitText(cmd.Wait()), bytes.TrimSpace(stderr.Bytes()))
+	close(q.exited)
+}
+
+func exitText(err error) string {
+	if err == nil {
+		return "exit status 0" // a guest that powers off, or whose kernel panics
+	}
+	return err.Error()
+}
+
+func (q *qemu) migrationEvent(e qmp.Event) {
+	if e.Name == "MIGRATION" {
+		q.events <- e
+	}
+}
+
+// stop ends QEMU at once and waits for it.
+func (q *qemu) stop() {
+	q.kill()
+	<-q.exited
+	if q.monitor != nil {
+		q.monitor.Close()
+	}
+}
+
+// sshPort returns the port on 127.0.0.1 that QEMU listens on for the guest's port 22. QEMU is told to take any free one: a port
+// chosen beforehand could be somebody else's by the time it is used.
+func (q *qemu) sshPort(ctx context.Context) (string, error) {
+	answer, err := q.monitor.Execute(ctx, "human-monitor-command", map[string]string{"command-line": "info usernet"})
+	if err != nil {
+		return "", err
+	}
+	m := regexp.MustCompile(`TCP\[HOST_FORWARD\] +\d+ +127\.0\.0\.1 +(\d+)`).FindSubmatch(answer)
+	if m == nil {
+		return "", fmt.Errorf("find forwarded port in %q", answer)
+	}
+	return string(m[1]), nil
+}
+
+func socketPair() (net.Conn, *os.File, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "qmp"), os.NewFile(uintptr(fds[1]), "qmp")
+	defer ours.Close() // FileConn duplicates it
+	conn, err := net.FileConn(ours)
+	if err != nil {
+		return nil, nil, errors.Join(err, theirs.Close())
+	}
+	return conn, theirs, nil
+}

@@ -1,0 +1,61 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/cpupoold/cpupoold/test/vm/internal/image"
+)
+
+// openStore finds this repository from the working directory, which `go test` sets to the package's.
+func openStore() (image.Store, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return image.Store{}, err
+	}
+	return image.Store{Source: filepath.Join(root, "test", "vm"), Cache: filepath.Join(root, ".cache", "vm")}, nil
+}
+
+func moduleRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for start := dir; ; {
+		_, err := os.Stat(filepath.Join(dir, "test", "vm", "image", "rootfs.sh"))
+		if err == nil {
+			return dir, nil
+		}
+		if !errors.Is(err, os.ErrNotExist) {
+			return "", err
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", fmt.Errorf("find the cpupoold repository: %s is not inside it", start)
+		}
+		dir = parent
+	}
+}
+
+func findDisk(ctx context.Context, store image.Store, config Config) (image.Disk, error) {
+	if config.Node {
+		return store.Node(ctx)
+	}
+	return store.Base(ctx)
+}
+
+// runDir makes a directory for one running machine.
+func runDir(store image.Store) (string, error) {
+	return saveDir(filepath.Join(store.Cache, "run"), "vm")
+}
+
+// saveDir makes a directory below parent whose name starts with name and is new.
+func saveDir(parent, name string) (string, error) {
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return "", err
+	}
+	return os.MkdirTemp(parent, name+"-")
+}

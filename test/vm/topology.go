@@ -1,0 +1,56 @@
+package vm
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// topology is a machine's shape. NUMA nodes have equal parts of the memory and consecutive CPUs.
+type topology struct {
+	sockets, cores, threads int // cores per socket, threads per core
+	nodes                   int
+}
+
+// topologies returns the machines that Config.Topology can name.
+func topologies() map[string]topology {
+	return map[string]topology{
+		"4c1n":    {sockets: 1, cores: 4, threads: 1, nodes: 1},
+		"8c2n":    {sockets: 2, cores: 4, threads: 1, nodes: 2},
+		"16c2s2t": {sockets: 2, cores: 4, threads: 2, nodes: 2},
+		"32c4n":   {sockets: 2, cores: 8, threads: 2, nodes: 4}, // two nodes per socket, as with sub-NUMA clustering
+	}
+}
+
+func findTopology(name string) (topology, error) {
+	all := topologies()
+	t, ok := all[name]
+	if !ok {
+		known := slices.Sorted(maps.Keys(all))
+		return topology{}, fmt.Errorf("find topology %q: not one of %s", name, strings.Join(known, ", "))
+	}
+	return t, nil
+}
+
+func (t topology) cpus() int { return t.sockets * t.cores * t.threads }
+
+// args returns QEMU's description of the machine with that much memory in MiB.
+func (t topology) args(memory int) []string {
+	args := []string{
+		"-smp", fmt.Sprintf("%d,sockets=%d,cores=%d,threads=%d", t.cpus(), t.sockets, t.cores, t.threads),
+		"-m", fmt.Sprintf("%dM", memory),
+	}
+	cpus, part := t.cpus()/t.nodes, memory/t.nodes
+	for n := range t.nodes {
+		args = append(args,
+			"-object", fmt.Sprintf("memory-backend-ram,id=mem%d,size=%dM", n, part),
+			"-numa", fmt.Sprintf("node,nodeid=%d,cpus=%d-%d,memdev=mem%d", n, n*cpus, (n+1)*cpus-1, n))
+	}
+	for n := range t.nodes {
+		for m := n + 1; m < t.nodes; m++ {
+			args = append(args, "-numa", fmt.Sprintf("dist,src=%d,dst=%d,val=20", n, m))
+		}
+	}
+	return args
+}
