@@ -1,0 +1,135 @@
+// Package config reads the daemon's one configuration file.
+//
+// Settings come from three places, later ones win: the defaults (Default), a
+// YAML file in the manner of the kubelet's (Load), and flags (Overrides). What
+// cannot be honoured is reported all at once, each problem with its file, line,
+// key and value, and what to write instead; a configuration with problems is
+// never used in part.
+package config
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
+
+// APIVersion and Kind are what a configuration file must say that it is.
+const (
+	APIVersion = "config.cpupoold.io/v1alpha1"
+	Kind       = "CPUPoolConfiguration"
+)
+
+// Config is everything that an operator can set. Each field names its key in
+// the file.
+type Config struct {
+	// Pools are the keys partitions, shared and guaranteed. Resolve holds them
+	// against a machine.
+	Pools pools.Spec
+
+	// AnnotationDomain (annotationDomain) is the domain of the annotations that
+	// pods and namespaces carry. Default: workload.openshift.io, so that
+	// manifests written for OpenShift work unchanged.
+	AnnotationDomain string
+
+	// RuntimeEndpoint (containerRuntimeEndpoint) is the CRI socket, a
+	// unix:// URL or an absolute path. Default: empty, which looks for one in
+	// the usual places.
+	RuntimeEndpoint string
+
+	// KubeletStateDir (kubeletStateDir) is where the kubelet keeps its
+	// configuration and its CPU manager's state, which are read to detect a
+	// second manager of cpusets. Default: /var/lib/kubelet.
+	KubeletStateDir string
+
+	// StateDir (stateDir) holds the journal with the originals of what the
+	// daemon changed; it must survive a reboot. Default: /var/lib/cpupoold.
+	StateDir string
+
+	// RunDir (runDir) holds the lock that keeps a second daemon from writing;
+	// it must not survive a reboot. Default: /run/cpupoold.
+	RunDir string
+
+	// ListenAddress (listenAddress) is host:port of /metrics, /healthz and
+	// /readyz. They are not authenticated. Default: 127.0.0.1:9466.
+	ListenAddress string
+
+	// ResyncPeriod (resyncPeriod) is the longest time between two passes over
+	// the node when nothing happens, 1s..10m. It bounds how long a lost event
+	// or a foreign write goes unnoticed. Default: 30s.
+	ResyncPeriod time.Duration
+
+	// WeightFormula (weightFormula) converts CFS shares to cpu.weight for
+	// containers. Default: auto.
+	WeightFormula WeightFormula
+
+	// PodSliceWeights (podSliceWeights) says whether slices of pods whose
+	// annotations change their containers' shares get a weight to match.
+	// Default: true.
+	PodSliceWeights bool
+
+	// LogLevel (logLevel) is debug, info, warn or error. Default: info.
+	LogLevel slog.Level
+
+	// LogFormat (logFormat) is text or json. Default: text.
+	LogFormat LogFormat
+
+	origins origins
+}
+
+// WeightFormula is a conversion of CFS shares (2..262144) to cpu.weight
+// (1..10000). OCI runtimes changed it in 2025 (opencontainers/cgroups 0.0.5,
+// crun 1.23), and a node's containers must all be weighed alike.
+type WeightFormula string
+
+// WeightAuto takes the formula of the OCI runtime in use.
+const (
+	WeightAuto      WeightFormula = "auto"
+	WeightLinear    WeightFormula = "linear"
+	WeightQuadratic WeightFormula = "quadratic"
+)
+
+// LogFormat is the form of the log's lines.
+type LogFormat string
+
+// The formats are those of log/slog's two handlers.
+const (
+	LogText LogFormat = "text"
+	LogJSON LogFormat = "json"
+)
+
+// Default is the configuration of an empty file: one shared pool of all CPUs.
+func Default() Config {
+	return Config{
+		AnnotationDomain: "workload.openshift.io",
+		KubeletStateDir:  "/var/lib/kubelet",
+		StateDir:         "/var/lib/cpupoold",
+		RunDir:           "/run/cpupoold",
+		ListenAddress:    "127.0.0.1:9466",
+		ResyncPeriod:     30 * time.Second,
+		WeightFormula:    WeightAuto,
+		PodSliceWeights:  true,
+		LogLevel:         slog.LevelInfo,
+		LogFormat:        LogText,
+	}
+}
+
+// Resolve holds the pools against a machine. Its error joins one *Problem for
+// each thing that the machine cannot give: pools that overlap, CPUs that do not
+// exist, a pool that is empty.
+func (c *Config) Resolve(t *topology.Topology) (pools.Pools, error) {
+	resolved, err := c.Pools.Resolve(t)
+	if err == nil {
+		return resolved, nil
+	}
+	var problems []error
+	for _, e := range flatten(err) {
+		if field, ok := errors.AsType[*pools.FieldError](e); ok {
+			e = c.origins.problem(field.Field, field.Value, field.Reason)
+		}
+		problems = append(problems, e)
+	}
+	return pools.Pools{}, errors.Join(problems...)
+}

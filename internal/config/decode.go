@@ -1,0 +1,148 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// decoder fills a Config from YAML nodes and collects what is wrong with them.
+// It works on nodes and not on Go types, because nodes know their lines and the
+// text that was written: to YAML, "cpus: 0x10" and "cpus: 1_0" are numbers.
+type decoder struct {
+	origins  origins
+	problems []error
+}
+
+// field is a key that a mapping may have.
+type field struct {
+	name   string
+	decode func(key string, n *yaml.Node)
+}
+
+// decode reads one YAML document. It reports only errors of syntax: there is
+// nothing to decode then.
+func (d *decoder) decode(data []byte, fields []field) {
+	const largest = 1 << 20 // a ConfigMap's limit
+	if len(data) > largest {
+		d.fail("", "", fmt.Sprintf("is %d bytes long; the limit is %d", len(data), largest))
+		return
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	var doc, second yaml.Node
+	if err := dec.Decode(&doc); err != nil && !errors.Is(err, io.EOF) {
+		d.fail("", "", syntaxReason(err))
+		return
+	}
+	if err := dec.Decode(&second); !errors.Is(err, io.EOF) {
+		d.fail("", "", "has more than one YAML document; keep one")
+		return
+	}
+	root := &yaml.Node{Kind: yaml.MappingNode}
+	if len(doc.Content) > 0 && doc.Content[0].Tag != "!!null" {
+		root = doc.Content[0]
+	}
+	d.mapping("", root, fields)
+	for _, required := range []struct{ key, value string }{{"apiVersion", APIVersion}, {"kind", Kind}} {
+		if _, ok := d.origins.lines[required.key]; !ok {
+			d.fail(required.key, "", "is missing; write "+required.value)
+		}
+	}
+}
+
+// syntaxReason is the parser's message without its package name: "line 3: did
+// not find expected key".
+func syntaxReason(err error) string {
+	return "is not YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")
+}
+
+// mapping decodes the fields of a mapping; an unknown or repeated key is a
+// problem of its own and does not keep the others from being decoded.
+func (d *decoder) mapping(key string, n *yaml.Node, fields []field) {
+	n = deref(n)
+	if n.Kind != yaml.MappingNode {
+		d.fail(key, n.Value, "must be a mapping with the keys "+names(fields))
+		return
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name := n.Content[i].Value
+		child := join(key, name)
+		f := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
+		_, seen := d.origins.lines[child]
+		switch {
+		case f < 0:
+			d.failAt(n.Content[i].Line, child, n.Content[i+1].Value, "is not a known key; known here: "+names(fields))
+		case seen:
+			d.failAt(n.Content[i].Line, child, n.Content[i+1].Value, "is set twice; keep one")
+		default:
+			d.origins.lines[child] = n.Content[i].Line
+			fields[f].decode(child, deref(n.Content[i+1]))
+		}
+	}
+}
+
+// sequence decodes each element of a list.
+func (d *decoder) sequence(key string, n *yaml.Node, element func(key string, n *yaml.Node)) {
+	if n.Kind != yaml.SequenceNode {
+		d.fail(key, n.Value, "must be a list")
+		return
+	}
+	for i, e := range n.Content {
+		child := fmt.Sprintf("%s[%d]", key, i)
+		d.origins.lines[child] = e.Line
+		element(child, deref(e))
+	}
+}
+
+// scalar gives a setter the text that was written; the setter's error is the
+// problem's reason.
+func (d *decoder) scalar(set func(text string) error) func(string, *yaml.Node) {
+	return func(key string, n *yaml.Node) {
+		if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
+			d.fail(key, n.Value, "must be a single value; to get the default, leave the key out")
+			return
+		}
+		if err := set(n.Value); err != nil {
+			d.fail(key, n.Value, err.Error())
+		}
+	}
+}
+
+func (d *decoder) fail(key, value, reason string) {
+	d.problems = append(d.problems, d.origins.problem(key, value, reason))
+}
+
+func (d *decoder) failAt(line int, key, value, reason string) {
+	p := d.origins.problem(key, value, reason)
+	p.Line = line
+	d.problems = append(d.problems, p)
+}
+
+// deref follows an alias. The decoder's depth is that of the known keys, so an
+// alias of an enclosing node cannot make it run forever.
+func deref(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
+}
+
+func join(key, name string) string {
+	if key == "" {
+		return name
+	}
+	return key + "." + name
+}
+
+func names(fields []field) string {
+	all := make([]string, 0, len(fields))
+	for _, f := range fields {
+		all = append(all, f.name)
+	}
+	return strings.Join(all, ", ")
+}

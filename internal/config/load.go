@@ -1,0 +1,125 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
+
+// Load reads the file at path over the defaults and applies the overrides over
+// it. An empty path means no file.
+//
+// With a topology, the pools are also held against it, so that all that is wrong
+// is reported at once; a nil topology leaves that to Resolve. The error joins
+// one *Problem for each thing that is wrong, or is the reason why the file
+// cannot be read.
+func Load(path string, o Overrides, t *topology.Topology) (*Config, error) {
+	if path == "" {
+		return build(nil, origins{file: "defaults"}, o, t)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	return build(data, origins{file: path}, o, t)
+}
+
+// Parse is Load of data that was read before; name stands for the file in
+// errors.
+func Parse(data []byte, name string, o Overrides, t *topology.Topology) (*Config, error) {
+	if data == nil {
+		data = []byte{}
+	}
+	return build(data, origins{file: name}, o, t)
+}
+
+// build decodes data, if there is any, and then the overrides.
+func build(data []byte, from origins, o Overrides, t *topology.Topology) (*Config, error) {
+	from.lines, from.flags = map[string]int{}, map[string]string{}
+	d := &decoder{origins: from}
+	c := Default()
+	fields := d.fields(&c)
+	if data != nil {
+		d.decode(data, fields)
+	}
+	for _, s := range o.settings {
+		d.origins.flags[s.key] = s.flag
+		for _, f := range fields {
+			if f.name == s.key {
+				f.decode(f.name, &yaml.Node{Kind: yaml.ScalarNode, Value: s.value})
+			}
+		}
+	}
+	c.origins = d.origins
+	if t != nil {
+		d.resolve(&c, t)
+	}
+	if len(d.problems) > 0 {
+		slices.SortStableFunc(d.problems, byLine)
+		return nil, errors.Join(d.problems...)
+	}
+	return &c, nil
+}
+
+// resolve adds what is wrong with the pools on this machine, except where a key
+// has a problem already: a list that could not be parsed looks empty.
+func (d *decoder) resolve(c *Config, t *topology.Topology) {
+	_, err := c.Resolve(t)
+	if err == nil {
+		return
+	}
+	bad := map[string]bool{}
+	for _, e := range d.problems {
+		if p, ok := errors.AsType[*Problem](e); ok {
+			bad[p.Key] = true
+		}
+	}
+	for _, e := range flatten(err) {
+		p, ok := errors.AsType[*Problem](e)
+		if !ok || !within(p.Key, bad) {
+			d.problems = append(d.problems, e)
+		}
+	}
+}
+
+// within says whether key, or a key around it, is in the set.
+func within(key string, set map[string]bool) bool {
+	for ; key != ""; key = parentKey(key) {
+		if set[key] {
+			return true
+		}
+	}
+	return false
+}
+
+// byLine orders problems as they stand in the file; those of flags come last.
+func byLine(a, b error) int {
+	line := func(err error) int {
+		p, ok := errors.AsType[*Problem](err)
+		if !ok || p.flag {
+			return math.MaxInt
+		}
+		return p.Line
+	}
+	return cmp.Compare(line(a), line(b))
+}
+
+// flatten undoes errors.Join.
+func flatten(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var all []error
+	for _, e := range joined.Unwrap() {
+		all = append(all, flatten(e)...)
+	}
+	return all
+}
