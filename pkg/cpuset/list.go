@@ -23,7 +23,7 @@ var (
 // and ascending ranges, separated by commas, "0-3,8". The order of the elements
 // is free and they may overlap; "" is the empty set. Blanks, line ends, empty
 // elements, reversed ranges and strides are [ErrSyntax]; a CPU number above
-// MaxCPUs-1 is [ErrRange]. But for that bound it accepts what
+// MaxCPUs-1 is [ErrRange]. But for that bound and for a minus zero it accepts what
 // k8s.io/utils/cpuset.Parse accepts (a leading plus sign and leading zeros too),
 // so that a list means the same here and in a kubelet configuration.
 func Parse(s string) (Set, error) {

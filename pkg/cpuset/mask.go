@@ -12,16 +12,20 @@ const groupBits = 32
 // ParseMask reads the kernel's mask format, groups of up to eight hexadecimal
 // digits of which the last one holds CPUs 0-31, as in smp_affinity
 // (lib/bitmap-str.c bitmap_parse). Groups are separated by commas and white
-// space, empty ones are skipped, and the text ends at the first newline.
+// space, empty ones are skipped, and the text ends at the first newline or NUL.
 //
 // nbits, in 1..MaxCPUs, is the width of the mask (else [ErrRange]). More groups
 // or bits than that, or more than eight digits in a group, are [ErrOverflow];
-// other characters are [ErrSyntax].
+// other characters are [ErrSyntax], also in front of eight digits, where the
+// kernel overlooks one.
 func ParseMask(s string, nbits int) (Set, error) {
 	if nbits < 1 || nbits > MaxCPUs {
 		return Set{}, fmt.Errorf("parse CPU mask: width %d is outside 1-%d: %w", nbits, MaxCPUs, ErrRange)
 	}
-	line, _, _ := strings.Cut(s, "\n")
+	line := s
+	if end := strings.IndexAny(s, "\n\x00"); end >= 0 {
+		line = s[:end]
+	}
 	words, err := parseGroups(line, nbits)
 	if err != nil {
 		return Set{}, fmt.Errorf("parse CPU mask %s: %w", quote(s), err)
