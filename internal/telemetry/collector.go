@@ -1,0 +1,186 @@
+package telemetry
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/procfs"
+)
+
+// collector makes the metrics from the View and the kernel at each scrape.
+type collector struct {
+	metrics map[string]metric
+	view    func() *View
+	proc    procfs.FS
+	cgroups string
+	build   []string // label values of buildInfo
+
+	mu    sync.Mutex // guards meter: scrapes may overlap
+	meter meter
+}
+
+type metric struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+}
+
+func newCollector(o Options) (*collector, error) {
+	proc, err := procfs.NewFS(o.Proc)
+	if err != nil {
+		return nil, fmt.Errorf("open proc file system: %w", err)
+	}
+	c := &collector{
+		metrics: make(map[string]metric),
+		view:    o.View,
+		proc:    proc,
+		cgroups: o.Cgroups,
+		build:   []string{o.Build.Version, o.Build.Revision, o.Build.Go},
+	}
+	for _, s := range specs() {
+		c.metrics[s.name] = metric{prometheus.NewDesc(s.name, s.help, s.labels, nil), s.kind}
+	}
+	readings, err := cpuReadings(proc, nil)
+	if err != nil {
+		return nil, err
+	}
+	c.meter.update(readings, nil) // counters count from here
+	return c, nil
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, m := range c.metrics {
+		ch <- m.desc
+	}
+}
+
+// Collect implements prometheus.Collector. What cannot be read is reported in
+// place of its metric and spoils nothing else.
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	e := emitter{ch, c.metrics}
+	e.emit(buildInfo, 1, c.build...)
+	v := c.view()
+	if v == nil {
+		v = &View{}
+	}
+	e.state(v)
+	e.placement(v)
+
+	readings, err := cpuReadings(c.proc, v.Pools)
+	if err != nil {
+		e.invalid(poolSeconds, err)
+	}
+	readings = append(readings, e.containers(v, c.cgroups)...)
+	names := make([]PoolName, 0, len(v.Pools))
+	for _, p := range v.Pools {
+		names = append(names, p.PoolName)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.meter.update(readings, names)
+	for s, sum := range c.meter.sums {
+		labels := []string{s.Pool, s.Type}
+		if s.kind != "" {
+			labels = append(labels, s.kind)
+		}
+		e.emit(s.metric, sum, labels...)
+	}
+}
+
+// emitter sends metrics of the table.
+type emitter struct {
+	ch      chan<- prometheus.Metric
+	metrics map[string]metric
+}
+
+func (e emitter) emit(name string, value float64, labels ...string) {
+	m := e.metrics[name]
+	sample, err := prometheus.NewConstMetric(m.desc, m.kind, value, labels...)
+	if err != nil { // a label that is not UTF-8
+		sample = prometheus.NewInvalidMetric(m.desc, err)
+	}
+	e.ch <- sample
+}
+
+func (e emitter) invalid(name string, err error) {
+	e.ch <- prometheus.NewInvalidMetric(e.metrics[name].desc, err)
+}
+
+// state emits what the daemon says of itself.
+func (e emitter) state(v *View) {
+	e.emit(configStale, truth(v.ConfigStale))
+	var at float64
+	if !v.LastSuccess.IsZero() {
+		at = float64(v.LastSuccess.UnixMilli()) / 1000
+	}
+	e.emit(lastSuccess, at)
+	for _, result := range []Result{OK, Failed} {
+		e.emit(passes, float64(v.Passes[result]), string(result))
+		for _, via := range []string{"file", "cri", "dbus"} {
+			e.emit(writes, float64(v.Writes[Write{via, result}]), via, string(result))
+		}
+	}
+	for source, is := range v.Sources {
+		for _, state := range []SourceState{SourceOK, SourcePolling, SourceLost} {
+			e.emit(sourceState, truth(is == state), string(source), string(state))
+		}
+	}
+	for code, n := range v.Problems {
+		e.emit(problems, float64(n), code)
+	}
+}
+
+// placement emits the pools and who is in them.
+func (e emitter) placement(v *View) {
+	for _, p := range v.Pools {
+		e.emit(poolCPUs, float64(p.CPUs.Len()), p.Pool, p.Type)
+		if p.Pool == "guaranteed" {
+			e.emit(poolFreeCPUs, float64(p.Free.Len()))
+		}
+	}
+	type group struct {
+		PoolName
+		reason string
+	}
+	counts := make(map[group]int)
+	for _, c := range v.Containers {
+		counts[group{c.PoolName, c.Reason}]++
+	}
+	for g, n := range counts {
+		e.emit(containers, float64(n), g.Pool, g.Type, g.reason)
+	}
+}
+
+// containers emits the CPU statistics of the containers that run, and returns
+// their pressure for the sums of their pools.
+func (e emitter) containers(v *View, cgroups string) []reading {
+	var readings []reading
+	for _, c := range v.Containers {
+		if c.Cgroup == "" {
+			continue
+		}
+		s, err := cpuStat(cgroups, c.Cgroup)
+		if err != nil {
+			e.invalid(containerSeconds, err)
+		}
+		if s == nil {
+			continue
+		}
+		labels := []string{c.Pool, c.Type, c.Namespace, c.Pod, c.Name, c.ID}
+		e.emit(containerSeconds, microseconds(s.GetUsageUsec()), labels...)
+		e.emit(containerThrottle, microseconds(s.GetThrottledUsec()), labels...)
+		for _, p := range pressures(s) {
+			e.emit(containerPressure, p.seconds, append(labels[:len(labels):len(labels)], p.kind)...)
+			readings = append(readings, reading{source{poolPressure, c.ID, p.kind}, p.seconds, []PoolName{c.PoolName}})
+		}
+	}
+	return readings
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

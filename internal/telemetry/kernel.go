@@ -1,0 +1,103 @@
+package telemetry
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/containerd/cgroups/v3/cgroup2"
+	"github.com/containerd/cgroups/v3/cgroup2/stats"
+	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
+)
+
+// cpuReadings reads the counters of every online CPU: its time by mode, and the
+// time that tasks waited for it where the kernel counts that
+// (CONFIG_SCHEDSTATS).
+func cpuReadings(proc procfs.FS, pools []Pool) ([]reading, error) {
+	members := func(cpu int) []PoolName {
+		var names []PoolName
+		for _, p := range pools {
+			if p.CPUs.Contains(cpu) {
+				names = append(names, p.PoolName)
+			}
+		}
+		return names
+	}
+	stat, err := proc.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("read CPU times: %w", err)
+	}
+	var all []reading
+	for id, c := range stat.CPU {
+		in := members(int(id))
+		for _, mode := range []struct {
+			name    string
+			seconds float64
+		}{
+			{"user", c.User}, {"nice", c.Nice}, {"system", c.System}, {"idle", c.Idle}, {"iowait", c.Iowait},
+			{"irq", c.IRQ}, {"softirq", c.SoftIRQ}, {"steal", c.Steal},
+		} {
+			all = append(all, reading{source{poolSeconds, strconv.FormatInt(id, 10), mode.name}, mode.seconds, in})
+		}
+	}
+	sched, err := proc.Schedstat()
+	if errors.Is(err, os.ErrNotExist) {
+		return all, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read run queue waits: %w", err)
+	}
+	for _, c := range sched.CPUs {
+		id, err := strconv.Atoi(c.CPUNum)
+		if err != nil {
+			return nil, fmt.Errorf("read run queue waits: CPU %q: %w", c.CPUNum, err)
+		}
+		waited := time.Duration(c.WaitingNanoseconds).Seconds()
+		all = append(all, reading{source{poolWait, c.CPUNum, ""}, waited, members(id)})
+	}
+	return all, nil
+}
+
+// cpuStat reads cpu.stat and cpu.pressure of a cgroup; nil without an error
+// when there is nothing to tell, because the container is gone or has not run
+// yet (the library shows a cgroup that is gone as zeros).
+func cpuStat(root, path string) (*stats.CPUStat, error) {
+	cg, err := cgroup2.Load("/"+path, cgroup2.WithMountpoint(root))
+	if err != nil {
+		return nil, fmt.Errorf("open cgroup %s: %w", path, err)
+	}
+	m, err := cg.StatFiltered(cgroup2.StatCPU)
+	switch {
+	case errors.Is(err, unix.ENODEV), errors.Is(err, os.ErrNotExist): // removed while it was read
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read statistics of cgroup %s: %w", path, err)
+	case m.CPU.GetUsageUsec() == 0:
+		return nil, nil
+	}
+	return m.CPU, nil
+}
+
+// pressure is a total of cpu.pressure by its kind.
+type pressure struct {
+	kind    string
+	seconds float64
+}
+
+// pressures are the totals of cpu.pressure; none where PSI is off. Kernels
+// before 5.13 have no full line for the CPU.
+func pressures(s *stats.CPUStat) []pressure {
+	var all []pressure
+	if some := s.GetPSI().GetSome(); some != nil {
+		all = append(all, pressure{"some", microseconds(some.GetTotal())})
+	}
+	if full := s.GetPSI().GetFull(); full != nil {
+		all = append(all, pressure{"full", microseconds(full.GetTotal())})
+	}
+	return all
+}
+
+func microseconds(n uint64) float64 { return float64(n) / 1e6 }

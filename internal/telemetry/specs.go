@@ -1,0 +1,84 @@
+package telemetry
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Names of the metrics.
+const (
+	buildInfo         = "cpupoold_build_info"
+	configStale       = "cpupoold_config_stale"
+	lastSuccess       = "cpupoold_last_successful_pass_timestamp_seconds"
+	passes            = "cpupoold_passes_total"
+	writes            = "cpupoold_writes_total"
+	sourceState       = "cpupoold_source_state"
+	problems          = "cpupoold_problems"
+	containers        = "cpupoold_containers"
+	poolCPUs          = "cpupoold_pool_cpus"
+	poolFreeCPUs      = "cpupoold_pool_free_cpus"
+	poolSeconds       = "cpupoold_pool_cpu_seconds_total"
+	poolWait          = "cpupoold_pool_runqueue_wait_seconds_total"
+	poolPressure      = "cpupoold_pool_container_pressure_seconds_total"
+	containerSeconds  = "cpupoold_container_cpu_seconds_total"
+	containerThrottle = "cpupoold_container_cpu_throttled_seconds_total"
+	containerPressure = "cpupoold_container_cpu_pressure_seconds_total"
+)
+
+// spec is one metric.
+type spec struct {
+	name, help string
+	kind       prometheus.ValueType
+	labels     []string
+}
+
+// specs is the table of all metrics. Labels take few values, except for those
+// that name a container; of these there are as many as containers on the node.
+func specs() []spec {
+	const counter, gauge = prometheus.CounterValue, prometheus.GaugeValue
+	pool := []string{"pool", "type"}
+	with := func(more ...string) []string { return append(pool[:2:2], more...) }
+	container := with("namespace", "pod", "container", "container_id")
+	return []spec{
+		{buildInfo, "Always 1; the labels are the daemon's version, its commit and its Go release.", gauge, []string{"version", "revision", "goversion"}},
+		{configStale, "1 while the configuration file has problems and an older configuration is in force.", gauge, nil},
+		{lastSuccess, "Unix time of the last pass after which every cgroup was verified to be as planned; 0 before the first.", gauge, nil},
+		{passes, "Passes over the node, by result (ok: everything was as planned afterwards; failed).", counter, []string{"result"}},
+		{writes, "Writes of settings, by way (file: cgroup file; cri: runtime; dbus: systemd) and result (ok, failed).", counter, []string{"via", "result"}},
+		{sourceState, "1 for the state that an event source is in: ok, polling (it does not exist here) or lost (it broke and is being reestablished).", gauge, []string{"source", "state"}},
+		{problems, "Inputs that could not be honoured, by reason code.", gauge, []string{"code"}},
+		{containers, "Containers, by pool and by reason code of their placement.", gauge, with("reason")},
+		{poolCPUs, "Online CPUs of a pool. Management pools of type all overlap the others.", gauge, pool},
+		{poolFreeCPUs, "CPUs of the guaranteed pool that no container holds.", gauge, nil},
+		{poolSeconds, "Time of the pool's CPUs by mode (/proc/stat), host processes included, since the daemon's start. A CPU that changes pools counts from the next scrape in the new one.", counter, with("mode")},
+		{poolWait, "Time that runnable tasks waited for the pool's CPUs (run_delay of /proc/schedstat), host processes included, since the daemon's start. Absent on kernels without schedstats.", counter, pool},
+		{poolPressure, "Time that containers of the pool were stalled for want of CPU (total of cpu.pressure, kinds some and full), summed over containers, each since it was first seen. Absent where PSI is off.", counter, with("kind")},
+		{containerSeconds, "CPU time of a container (usage_usec of cpu.stat).", counter, container},
+		{containerThrottle, "Time that a container was held back by its quota (throttled_usec of cpu.stat).", counter, container},
+		{containerPressure, "Time that a container was stalled for want of CPU (total of cpu.pressure, kinds some and full). Absent where PSI is off.", counter, append(container[:len(container):len(container)], "kind")},
+	}
+}
+
+// document renders the table as docs/metrics.md.
+func document(all []spec) string {
+	var b strings.Builder
+	b.WriteString(`# Metrics
+
+Served as text on /metrics of ` + "`listenAddress`" + `. Values come from the daemon's state after its last pass, or from the kernel at the
+time of the scrape; besides these there are the usual process_* metrics of the daemon's own process.
+This page is made from the table in internal/telemetry: ` + "`go test ./internal/telemetry -update`" + `.
+
+| metric | type | labels | meaning |
+|---|---|---|---|
+`)
+	for _, s := range all {
+		kind := "gauge"
+		if s.kind == prometheus.CounterValue {
+			kind = "counter"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", s.name, kind, strings.Join(s.labels, ", "), s.help)
+	}
+	return b.String()
+}
