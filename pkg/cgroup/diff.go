@@ -1,8 +1,199 @@
 package cgroup
 
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
 // Diff returns the writes that bring the cgroups from what they are to what
 // they should be, in an order of which every prefix is safe, and what cannot be
 // written now. See the package comment for the order and why it is safe.
+//
+// Targets may come in any order; of two for one path the second is deferred. A
+// target whose path is not in current is left out: its cgroup is gone. The
+// writes to one path must be carried out in their order; consecutive ones that
+// are not Via File may run at the same time for different paths. After a write
+// that failed, the rest of the list must not be carried out: mark the cgroup
+// (NoWrite, NoSeal), read again, and call Diff again.
 func Diff(targets []Target, current map[Path]Current, o Options) ([]Write, []Deferred) {
-	return nil, nil
+	if upToDate(targets, current, o) {
+		return nil, nil
+	}
+	d := differ{options: o}
+	d.add(targets, current)
+	d.place()
+	for _, it := range d.items {
+		d.limits(it)
+	}
+	return d.writes, d.deferred
+}
+
+// upToDate is the usual case, found without allocating anything.
+func upToDate(targets []Target, current map[Path]Current, o Options) bool {
+	for i := range targets {
+		t := &targets[i]
+		c, ok := current[t.Path]
+		if !ok {
+			continue
+		}
+		if !t.CPUs.IsEmpty() && (needsRaw(t.CPUs, &c) || needsSeal(t, t.CPUs, &c, o.Driver)) {
+			return false
+		}
+		if needsWeight(t, &c, o.Driver, false) || needsQuota(t, &c, o.Driver, false) {
+			return false
+		}
+	}
+	return true
+}
+
+// needsRaw says that the kernel's request differs.
+func needsRaw(want cpuset.Set, c *Current) bool {
+	if !c.Exists {
+		return false
+	}
+	return !c.CPUs.Equal(want) || innerDiffers(want, c)
+}
+
+// innerDiffers says that crun's inner cgroup has a request of its own, which is
+// not the right one.
+func innerDiffers(want cpuset.Set, c *Current) bool {
+	return c.Inner != nil && !c.Inner.CPUs.IsEmpty() && !c.Inner.CPUs.Equal(want)
+}
+
+// needsSeal says that the recorder holds another cpuset, or may do so.
+func needsSeal(t *Target, want cpuset.Set, c *Current, d Driver) bool {
+	if recorder(t, c, d) == "" || c.Pending.Equal(want) {
+		return false
+	}
+	return !c.RecordedKnown || !c.Recorded.Equal(want) || !c.Pending.IsEmpty()
+}
+
+// recorder is who keeps the cpuset of a cgroup; "" when nobody does, and the
+// raw write is all there is.
+func recorder(t *Target, c *Current, d Driver) Via {
+	if t.Container != "" {
+		return CRI
+	}
+	if unitOf(t.Path, d) != "" && c.Exists {
+		return DBus
+	}
+	return ""
+}
+
+// unitOf is the unit that systemd manages p as, if it does.
+func unitOf(p Path, d Driver) string {
+	if d != DriverSystemd {
+		return ""
+	}
+	unit, _ := p.Unit()
+	return unit
+}
+
+// differ is one run of Diff.
+type differ struct {
+	options  Options
+	items    []*item // sorted by path
+	writes   []Write
+	deferred []Deferred
+
+	holders, exclusive tally // by CPU: who holds it, and who of them is exclusive
+}
+
+// add makes items of the targets.
+func (d *differ) add(targets []Target, current map[Path]Current) {
+	sorted := slices.Clone(targets)
+	slices.SortFunc(sorted, compareTargets)
+	placed := make(map[Path]bool, len(sorted))
+	for _, t := range sorted {
+		placed[t.Path] = placed[t.Path] || !t.CPUs.IsEmpty()
+	}
+	for i := range sorted {
+		t := &sorted[i]
+		c, ok := current[t.Path]
+		if !ok {
+			continue
+		}
+		if i > 0 && sorted[i-1].Path == t.Path {
+			if compareTargets(sorted[i-1], *t) != 0 {
+				d.postpone(t, FileCPUs, "there is another target for this cgroup")
+			}
+			continue
+		}
+		d.items = append(d.items, newItem(t, c, d.options))
+		if it := d.items[len(d.items)-1]; it.moves {
+			d.admit(it, placed)
+		}
+	}
+	for _, it := range d.items {
+		if it.moves {
+			d.count(it, +1)
+		}
+	}
+}
+
+// admit sorts out targets that no write can fulfil.
+func (d *differ) admit(it *item, placed map[Path]bool) {
+	for p := it.Path.Parent(); p != ""; p = p.Parent() {
+		if placed[p] {
+			it.stay()
+			d.postpone(it.Target, FileCPUs, fmt.Sprintf("%s, which contains it, has CPUs of its own", p))
+			return
+		}
+	}
+	switch {
+	case it.want.IsEmpty():
+		it.stay()
+		d.postpone(it.Target, FileCPUs, fmt.Sprintf("none of the CPUs %s is possible on this machine", it.CPUs))
+	case it.current.Exists && !it.want.Overlaps(it.reachable()):
+		it.stay()
+		d.postpone(it.Target, FileCPUs, fmt.Sprintf("%q has none of the CPUs %s but %s, and would lend all of them",
+			it.Path.Parent(), it.want, it.current.ParentEffective))
+	case it.current.NoWrite:
+		if needsRaw(it.want, &it.current) {
+			d.postpone(it.Target, FileCPUs, "the kernel refused to write this cgroup in this pass")
+		}
+		it.stay()
+	case it.current.Exists && !it.current.HasCPUSet && it.via == "":
+		it.stay()
+		d.postpone(it.Target, FileCPUs, fmt.Sprintf("%q does not enable the cpuset controller for it", it.Path.Parent()))
+	}
+}
+
+func compareTargets(a, b Target) int {
+	return cmp.Or(
+		cmp.Compare(a.Path, b.Path),
+		cmp.Compare(a.Container, b.Container),
+		cmp.Compare(a.CPUs.String(), b.CPUs.String()),
+		compareBools(a.Exclusive, b.Exclusive),
+		cmp.Compare(a.Weight, b.Weight),
+		compareBools(a.Unlimited, b.Unlimited),
+		cmp.Compare(a.Reason, b.Reason),
+	)
+}
+
+func compareBools(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+func (d *differ) postpone(t *Target, property, reason string, waitsFor ...Path) {
+	d.deferred = append(d.deferred, Deferred{
+		Path: t.Path, Container: t.Container, Property: property, Reason: reason, WaitsFor: waitsFor,
+	})
+}
+
+func (d *differ) emit(it *item, p Path, via Via, property, value, reason string) {
+	w := Write{Path: p, Via: via, Property: property, Value: value, Reason: reason}
+	if via == CRI {
+		w.Container = it.Container
+	}
+	d.writes = append(d.writes, w)
 }

@@ -1,0 +1,239 @@
+package testnode
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// CgroupConfig is the machine and the kernel that Cgroups plays.
+type CgroupConfig struct {
+	// Possible and Online are the machine's CPUs; Online empty means Possible.
+	Possible, Online cpuset.Set
+	// ClearPopulated says that an empty cpuset.cpus can be written to a cgroup
+	// with tasks, as from kernel 7.0 on; before it is ENOSPC.
+	ClearPopulated bool
+	// IdleWeight is what cpu.weight reads while cpu.idle is set: 0 before kernel
+	// 6.12, 1 since.
+	IdleWeight uint64
+}
+
+// CgroupWrite is one write to a file.
+type CgroupWrite struct {
+	Name  string // below the mount, with the file's name
+	Value string
+}
+
+// Cgroups is a cgroup v2 tree in memory: the rules of the cpuset and cpu
+// controllers that cpupoold relies on, with the kernel's error numbers. It
+// implements cgroup.Tree. The conformance suite holds it to the real kernel.
+// It can be used by several goroutines.
+type Cgroups struct {
+	config CgroupConfig
+
+	mu        sync.Mutex // guards what follows
+	online    cpuset.Set
+	root      *cgroupNode
+	writes    []CgroupWrite
+	intercept func(CgroupWrite) error
+}
+
+// NewCgroups returns a tree that has only its root, with cpuset and cpu enabled
+// for the root's children.
+func NewCgroups(c CgroupConfig) *Cgroups {
+	online := c.Online
+	if online.IsEmpty() {
+		online = c.Possible
+	}
+	root := newCgroupNode(nil)
+	root.enabled = map[string]bool{"cpuset": true, "cpu": true}
+	return &Cgroups{config: c, online: online, root: root}
+}
+
+// Intercept has f called before each write, without any lock held; if f returns
+// an error the write fails with it and changes nothing. Nil ends it.
+func (c *Cgroups) Intercept(f func(CgroupWrite) error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.intercept = f
+}
+
+// Writes returns the writes so far, those that failed included.
+func (c *Cgroups) Writes() []CgroupWrite {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.writes)
+}
+
+// SetOnline plugs CPUs in and out.
+func (c *Cgroups) SetOnline(online cpuset.Set) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.online = online
+}
+
+// Mkdir makes a cgroup, like mkdir(2).
+func (c *Cgroups) Mkdir(name string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	parent, err := c.find("mkdir", path.Dir(name))
+	if err != nil {
+		return err
+	}
+	if parent.children[path.Base(name)] != nil {
+		return &fs.PathError{Op: "mkdir", Path: name, Err: syscall.EEXIST}
+	}
+	parent.children[path.Base(name)] = newCgroupNode(parent)
+	return nil
+}
+
+// MkdirAll makes a cgroup and its ancestors, all of which get cpuset and cpu, as
+// kubelet, systemd and the runtimes make them.
+func (c *Cgroups) MkdirAll(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	node := c.root
+	for component := range strings.SplitSeq(name, "/") {
+		node.enabled["cpuset"], node.enabled["cpu"] = true, true
+		if node.children[component] == nil {
+			node.children[component] = newCgroupNode(node)
+		}
+		node = node.children[component]
+	}
+}
+
+// Rmdir removes a cgroup without children and tasks.
+func (c *Cgroups) Rmdir(name string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	node, err := c.find("rmdir", name)
+	if err != nil {
+		return err
+	}
+	if len(node.children) > 0 || len(node.tasks) > 0 || node.parent == nil {
+		return &fs.PathError{Op: "rmdir", Path: name, Err: syscall.EBUSY}
+	}
+	delete(node.parent.children, path.Base(name))
+	return nil
+}
+
+// Remove ends the tasks of a cgroup and of all below it and removes them, as a
+// runtime does at the end of a container.
+func (c *Cgroups) Remove(name string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	node, err := c.find("remove", name)
+	if err != nil {
+		return err
+	}
+	delete(node.parent.children, path.Base(name))
+	return nil
+}
+
+// ReadFile implements cgroup.Tree.
+func (c *Cgroups) ReadFile(name string, limit int) ([]byte, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	node, file, err := c.findFile(name)
+	if err != nil {
+		return nil, err
+	}
+	text, err := c.show(node, file)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	if len(text) > limit {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: syscall.EFBIG}
+	}
+	return []byte(text), nil
+}
+
+// WriteFile implements cgroup.Tree.
+func (c *Cgroups) WriteFile(name, value string) error {
+	w := CgroupWrite{Name: name, Value: value}
+	c.mu.Lock()
+	c.writes = append(c.writes, w)
+	intercept := c.intercept
+	c.mu.Unlock()
+	if intercept != nil {
+		if err := intercept(w); err != nil {
+			return &fs.PathError{Op: "write", Path: name, Err: err}
+		}
+	}
+	return c.Write(name, value)
+}
+
+// Write is a write of somebody else, the runtime or a task: it is not recorded
+// and not intercepted.
+func (c *Cgroups) Write(name, value string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	node, file, err := c.findFile(name)
+	if err != nil {
+		return err
+	}
+	if _, err := c.show(node, file); err != nil {
+		return &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	if value == "" { // write(2) of no bytes does nothing
+		return nil
+	}
+	if err := c.store(node, file, strings.TrimSpace(value)); err != nil {
+		return &fs.PathError{Op: "write", Path: name, Err: err}
+	}
+	return nil
+}
+
+// ReadDir implements cgroup.Tree.
+func (c *Cgroups) ReadDir(name string) ([]string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	node, err := c.find("open", name)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for child := range node.children {
+		names = append(names, child)
+	}
+	return names, nil
+}
+
+func (c *Cgroups) find(op, name string) (*cgroupNode, error) {
+	node := c.root
+	if name == "." || name == "" {
+		return node, nil
+	}
+	for component := range strings.SplitSeq(name, "/") {
+		if node = node.children[component]; node == nil {
+			return nil, &fs.PathError{Op: op, Path: name, Err: syscall.ENOENT}
+		}
+	}
+	return node, nil
+}
+
+func (c *Cgroups) findFile(name string) (*cgroupNode, string, error) {
+	node, err := c.find("open", path.Dir(name))
+	return node, path.Base(name), err
+}
+
+// ForRuntime is the tree as a Runtime uses it: cgroups may be there already, and
+// at its end a container's tasks are killed.
+func (c *Cgroups) ForRuntime() Tree { return runtimeTree{c} }
+
+type runtimeTree struct{ *Cgroups }
+
+func (t runtimeTree) Mkdir(dir string) error {
+	if err := t.Cgroups.Mkdir(dir); !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+func (t runtimeTree) Rmdir(dir string) error { return t.Remove(dir) }

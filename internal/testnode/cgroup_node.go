@@ -1,0 +1,275 @@
+package testnode
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// cgroupNode is one cgroup. What belongs to a controller is only meaningful
+// while the parent enables the controller.
+type cgroupNode struct {
+	parent   *cgroupNode
+	children map[string]*cgroupNode
+	enabled  map[string]bool // cgroup.subtree_control
+	tasks    []int
+
+	cpus          cpuset.Set // empty: inherit
+	weight        uint64
+	idle          bool
+	quota, period int64 // quota -1: max
+}
+
+// What a new cgroup has (kernel/sched/core.c, sched.h).
+const (
+	defaultWeight = 100
+	defaultPeriod = 100_000
+)
+
+func newCgroupNode(parent *cgroupNode) *cgroupNode {
+	n := &cgroupNode{parent: parent, children: map[string]*cgroupNode{}, enabled: map[string]bool{}}
+	n.reset("cpuset")
+	n.reset("cpu")
+	return n
+}
+
+// reset puts a controller's settings to their defaults, as when it is disabled
+// and enabled again.
+func (n *cgroupNode) reset(controller string) {
+	if controller == "cpuset" {
+		n.cpus = cpuset.Set{}
+		return
+	}
+	n.weight, n.idle, n.quota, n.period = defaultWeight, false, -1, defaultPeriod
+}
+
+func (n *cgroupNode) has(controller string) bool {
+	return n.parent == nil || n.parent.enabled[controller]
+}
+
+func (n *cgroupNode) populated() bool {
+	if len(n.tasks) > 0 {
+		return true
+	}
+	for _, child := range n.children {
+		if child.populated() {
+			return true
+		}
+	}
+	return false
+}
+
+func (n *cgroupNode) dropTask(pid int) {
+	n.tasks = slices.DeleteFunc(n.tasks, func(p int) bool { return p == pid })
+	for _, child := range n.children {
+		child.dropTask(pid)
+	}
+}
+
+// effective is cpuset.cpus.effective: the request as far as the parent has it;
+// all of the parent's if that is nothing (update_cpumasks_hier).
+func (c *Cgroups) effective(n *cgroupNode) cpuset.Set {
+	if n.parent == nil {
+		return c.online
+	}
+	parent := c.effective(n.parent)
+	if !n.has("cpuset") {
+		return parent
+	}
+	if own := n.cpus.Intersection(parent); !own.IsEmpty() {
+		return own
+	}
+	return parent
+}
+
+// show is the content of a file, or the error of opening it.
+func (c *Cgroups) show(n *cgroupNode, file string) (string, error) {
+	isRoot := n.parent == nil
+	switch file {
+	case "cgroup.controllers":
+		return n.list(func(controller string) bool { return n.has(controller) }), nil
+	case "cgroup.subtree_control":
+		return n.list(func(controller string) bool { return n.enabled[controller] }), nil
+	case "cgroup.procs":
+		var b strings.Builder
+		for _, pid := range n.tasks {
+			fmt.Fprintln(&b, pid)
+		}
+		return b.String(), nil
+	}
+	controller, _, _ := strings.Cut(file, ".")
+	if !n.has(controller) {
+		return "", syscall.ENOENT
+	}
+	if file == "cpuset.cpus.effective" {
+		return c.effective(n).String() + "\n", nil
+	}
+	if isRoot {
+		return "", syscall.ENOENT
+	}
+	switch file {
+	case "cgroup.events":
+		return fmt.Sprintf("populated %d\nfrozen 0\n", bit(n.populated())), nil
+	case "cpuset.cpus":
+		return n.cpus.String() + "\n", nil
+	case "cpu.weight":
+		if n.idle {
+			return fmt.Sprintln(c.config.IdleWeight), nil
+		}
+		return fmt.Sprintln(n.weight), nil
+	case "cpu.idle":
+		return fmt.Sprintln(bit(n.idle)), nil
+	case "cpu.max":
+		if n.quota < 0 {
+			return fmt.Sprintf("max %d\n", n.period), nil
+		}
+		return fmt.Sprintf("%d %d\n", n.quota, n.period), nil
+	}
+	return "", syscall.ENOENT
+}
+
+func (n *cgroupNode) list(include func(string) bool) string {
+	var names []string
+	for _, controller := range []string{"cpuset", "cpu"} {
+		if include(controller) {
+			names = append(names, controller)
+		}
+	}
+	return strings.Join(names, " ") + "\n"
+}
+
+func bit(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// store is a write(2) of value, without blanks around it.
+func (c *Cgroups) store(n *cgroupNode, file, value string) error {
+	switch file {
+	case "cgroup.subtree_control":
+		return n.control(value)
+	case "cgroup.procs":
+		pid, err := strconv.Atoi(value)
+		if err != nil {
+			return syscall.EINVAL
+		}
+		c.root.dropTask(pid)
+		n.tasks = append(n.tasks, pid)
+		return nil
+	case "cpuset.cpus":
+		return c.storeCPUs(n, value)
+	case "cpu.weight":
+		return n.storeWeight(value)
+	case "cpu.idle":
+		return n.storeIdle(value)
+	case "cpu.max":
+		return n.storeMax(value)
+	}
+	return syscall.EINVAL // a file that can only be read
+}
+
+// control is cgroup.subtree_control: "+cpuset -cpu".
+func (n *cgroupNode) control(value string) error {
+	for word := range strings.FieldsSeq(value) {
+		controller := strings.TrimLeft(word, "+-")
+		if controller != "cpuset" && controller != "cpu" || len(word) != len(controller)+1 {
+			return syscall.EINVAL
+		}
+		switch enable := word[0] == '+'; {
+		case enable && !n.has(controller):
+			return syscall.ENOENT
+		case enable:
+			n.enabled[controller] = true
+			continue
+		}
+		for _, child := range n.children {
+			if child.enabled[controller] {
+				return syscall.EBUSY
+			}
+		}
+		delete(n.enabled, controller)
+		for _, child := range n.children {
+			child.reset(controller)
+		}
+	}
+	return nil
+}
+
+// storeCPUs follows update_cpumask and validate_change of kernel/cgroup/cpuset.c.
+func (c *Cgroups) storeCPUs(n *cgroupNode, value string) error {
+	cpus, err := cpuset.ParseKernel(value, c.config.Possible.Last()+1)
+	switch {
+	case errors.Is(err, cpuset.ErrRange):
+		return syscall.ERANGE
+	case errors.Is(err, cpuset.ErrOverflow):
+		return syscall.EOVERFLOW
+	case err != nil:
+		return syscall.EINVAL
+	case !cpus.IsSubsetOf(c.config.Possible):
+		return syscall.EINVAL
+	case cpus.IsEmpty() && !n.cpus.IsEmpty() && n.populated() && !c.config.ClearPopulated:
+		return syscall.ENOSPC
+	}
+	n.cpus = cpus
+	return nil
+}
+
+func (n *cgroupNode) storeWeight(value string) error {
+	weight, err := strconv.ParseUint(value, 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return syscall.ERANGE
+	case err != nil:
+		return syscall.EINVAL
+	case weight < 1 || weight > 10000:
+		return syscall.ERANGE
+	case n.idle:
+		return syscall.EINVAL
+	}
+	n.weight = weight
+	return nil
+}
+
+func (n *cgroupNode) storeIdle(value string) error {
+	switch value {
+	case "0":
+		n.idle, n.weight = false, defaultWeight
+	case "1":
+		n.idle = true
+	default:
+		return syscall.EINVAL
+	}
+	return nil
+}
+
+// storeMax follows cpu_max_write and tg_set_bandwidth of kernel/sched/core.c.
+func (n *cgroupNode) storeMax(value string) error {
+	const (
+		minQuota, minPeriod, maxPeriod = 1000, 1000, 1_000_000
+	)
+	quota, period := int64(-1), n.period
+	words := strings.Fields(value)
+	if len(words) < 1 || len(words) > 2 {
+		return syscall.EINVAL
+	}
+	var err error
+	if words[0] != "max" {
+		if quota, err = strconv.ParseInt(words[0], 10, 64); err != nil || quota < minQuota {
+			return syscall.EINVAL
+		}
+	}
+	if len(words) == 2 {
+		if period, err = strconv.ParseInt(words[1], 10, 64); err != nil || period < minPeriod || period > maxPeriod {
+			return syscall.EINVAL
+		}
+	}
+	n.quota, n.period = quota, period
+	return nil
+}

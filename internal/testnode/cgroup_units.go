@@ -1,0 +1,197 @@
+package testnode
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// Units plays systemd for the units whose cgroups are in a tree: it keeps
+// properties, and whenever it applies one of them it applies all of that unit
+// (facts that make raw writes a cache: src/core/cgroup.c,
+// unit_update_cgroup). A unit exists as long as its cgroup does.
+type Units struct {
+	tree *Cgroups
+	fs   *cgroup.FS
+
+	mu      sync.Mutex // guards what follows
+	held    map[string]cgroup.UnitState
+	refuse  error
+	watches map[chan struct{}]bool
+}
+
+// NewUnits returns a systemd for the units in the tree, without properties.
+func NewUnits(tree *Cgroups) *Units {
+	return &Units{
+		tree: tree, fs: cgroup.New(tree),
+		held: map[string]cgroup.UnitState{}, watches: map[chan struct{}]bool{},
+	}
+}
+
+// Refuse makes all calls fail with err until it is called with nil.
+func (u *Units) Refuse(err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.refuse = err
+}
+
+// SetProperties is that of cgroup.Systemd.
+func (u *Units) SetProperties(_ context.Context, unit string, properties []cgroup.Property) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.refuse != nil {
+		return u.refuse
+	}
+	p, err := u.find(unit)
+	if err != nil {
+		return err
+	}
+	state := u.state(unit)
+	for _, property := range properties {
+		if err := setProperty(&state, property); err != nil {
+			return err
+		}
+	}
+	u.held[unit] = state
+	u.apply(p, state)
+	return nil
+}
+
+// Apply is that of cgroup.Systemd.
+func (u *Units) Apply(ctx context.Context, w cgroup.Write) error {
+	unit, ok := w.Path.Unit()
+	if !ok || w.Via != cgroup.DBus {
+		return fmt.Errorf("apply %s: not a write to a unit", w)
+	}
+	return u.SetProperties(ctx, unit, []cgroup.Property{{Name: w.Property, Value: w.Value}})
+}
+
+// Properties is that of cgroup.Systemd.
+func (u *Units) Properties(_ context.Context, unit string) (cgroup.UnitState, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.refuse != nil {
+		return cgroup.UnitState{}, u.refuse
+	}
+	if _, err := u.find(unit); err != nil {
+		return cgroup.UnitState{}, err
+	}
+	return u.state(unit), nil
+}
+
+// Reload is a daemon-reload: the properties of every unit are applied again,
+// also the ones that are not set.
+func (u *Units) Reload() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	// The walk only fails if the root is gone.
+	_ = u.fs.Walk("", func(p cgroup.Path) error {
+		if unit, ok := p.Unit(); ok {
+			u.apply(p, u.state(unit))
+		}
+		return nil
+	})
+	for ch := range u.watches {
+		select {
+		case ch <- struct{}{}:
+		default: // it is awake already
+		}
+	}
+}
+
+// WatchReload is that of cgroup.Systemd.
+func (u *Units) WatchReload(ctx context.Context, wake func()) error {
+	ch := make(chan struct{}, 1)
+	u.mu.Lock()
+	u.watches[ch] = true
+	u.mu.Unlock()
+	defer func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		delete(u.watches, ch)
+	}()
+	wake()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ch:
+			wake()
+		}
+	}
+}
+
+func (u *Units) state(unit string) cgroup.UnitState {
+	if state, ok := u.held[unit]; ok {
+		return state
+	}
+	return cgroup.UnitState{Known: true, Quota: -1}
+}
+
+// find returns the cgroup of a unit; what systemd held for a unit is forgotten
+// with it.
+func (u *Units) find(unit string) (cgroup.Path, error) {
+	found, ok := cgroup.Path(""), false
+	_ = u.fs.Walk("", func(p cgroup.Path) error {
+		if p.Base() == unit {
+			found, ok = p, true
+		}
+		return nil
+	})
+	if !ok {
+		delete(u.held, unit)
+		return "", fmt.Errorf("unit %s: %w", unit, cgroup.ErrGone)
+	}
+	return found, nil
+}
+
+// apply writes all settings of a unit; like systemd it goes on after a write
+// that the kernel refuses.
+func (u *Units) apply(p cgroup.Path, s cgroup.UnitState) {
+	cpus, weight, quota := s.CPUs.String(), uint64(defaultWeight), "max"
+	if cpus == "" {
+		cpus = "\n"
+	}
+	if s.Weight != 0 {
+		weight = s.Weight
+	}
+	if s.Quota >= 0 {
+		quota = fmt.Sprintf("%d %d", s.Quota/10, defaultPeriod)
+	}
+	for file, value := range map[string]string{
+		cgroup.FileCPUs:   cpus,
+		cgroup.FileWeight: strconv.FormatUint(weight, 10),
+		cgroup.FileMax:    quota,
+	} {
+		_ = u.tree.Write(string(p.Join(file)), value)
+	}
+}
+
+func setProperty(s *cgroup.UnitState, p cgroup.Property) (err error) {
+	switch p.Name {
+	case cgroup.UnitCPUs:
+		s.CPUs, err = cpuset.Parse(p.Value)
+	case cgroup.UnitWeight:
+		s.Weight, err = parseUnset(p.Value)
+	case cgroup.UnitQuota:
+		s.Quota = -1
+		if p.Value != cgroup.ValueInf && p.Value != "" {
+			s.Quota, err = strconv.ParseInt(p.Value, 10, 64)
+		}
+	default:
+		err = fmt.Errorf("unknown property %s", p.Name)
+	}
+	return err
+}
+
+func parseUnset(s string) (uint64, error) {
+	if strings.TrimSpace(s) == "" {
+		return 0, nil
+	}
+	return strconv.ParseUint(s, 10, 64)
+}

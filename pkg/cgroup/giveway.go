@@ -1,0 +1,158 @@
+package cgroup
+
+import "github.com/cpupoold/cpupoold/pkg/cpuset"
+
+// giveWay is for the case that all who are left wait for each other. It emits
+// the least disturbing step that lets somebody go on, and says whether there was
+// one. Nobody is disturbed for CPUs that nobody waits for, nor while a seal is in
+// flight whose end may free them; and when a recorder or the kernel has refused,
+// nobody is sent where only the refused write would let him leave again.
+func (d *differ) giveWay() bool {
+	demand := d.demand()
+	refused := false
+	for _, it := range d.items {
+		if !it.moves || !it.holds().Overlaps(demand.of(it)) {
+			continue
+		}
+		if !it.pending.IsEmpty() {
+			return false
+		}
+		refused = refused || it.current.NoSeal || it.current.NoWrite
+	}
+	if d.dropUnwanted(demand) || d.sealSteps(demand) {
+		return true
+	}
+	return !refused && (d.takePart(demand) || d.halve(demand) || d.park(demand))
+}
+
+// demand is what the waiting items want and cannot have.
+type demand struct {
+	any, exclusive cpuset.Set
+}
+
+func (d *differ) demand() demand {
+	var w demand
+	for _, it := range d.items {
+		if it.placed || !it.moves {
+			continue
+		}
+		taken := d.contested(it, it.want)
+		w.any = w.any.Union(taken)
+		if it.Exclusive {
+			w.exclusive = w.exclusive.Union(taken)
+		}
+	}
+	return w
+}
+
+// of are the CPUs that others want the item to leave: an exclusive one is in
+// everybody's way, another one only in that of those who are exclusive.
+func (w demand) of(it *item) cpuset.Set {
+	if it.Exclusive {
+		return w.any
+	}
+	return w.exclusive
+}
+
+func (d *differ) waiting(it *item) bool { return it.moves && it.raw && !it.placed }
+
+// dropUnwanted narrows items to those of their CPUs that they may keep.
+func (d *differ) dropUnwanted(w demand) bool {
+	progress := false
+	for _, it := range d.items {
+		keep := it.effective.Intersection(it.want)
+		if !d.waiting(it) || keep.IsEmpty() || !it.holdsRaw().Difference(keep).Overlaps(w.of(it)) {
+			continue
+		}
+		d.writeStep(it, keep)
+		progress = true
+	}
+	return progress
+}
+
+// holdsRaw is what a raw write alone makes the item leave.
+func (it *item) holdsRaw() cpuset.Set { return it.effective.Union(it.request) }
+
+// sealSteps records what the items have been narrowed to, where their older
+// record keeps others from going on.
+func (d *differ) sealSteps(w demand) bool {
+	progress := false
+	for _, it := range d.items {
+		if !it.moves || it.sealed || !it.canSeal() {
+			continue
+		}
+		step := it.request
+		if !it.raw {
+			step = it.recorded.Intersection(it.want)
+		}
+		stale := it.recorded.Union(it.pending).Difference(step)
+		if step.IsEmpty() || !stale.Overlaps(w.of(it)) {
+			continue
+		}
+		d.writeSeal(it, step, it.step())
+		progress = true
+	}
+	return progress
+}
+
+// takePart moves items to the part of their target that is free already.
+func (d *differ) takePart(w demand) bool {
+	for _, it := range d.items {
+		if !d.waiting(it) || !it.holdsRaw().Difference(it.want).Overlaps(w.of(it)) {
+			continue
+		}
+		part := it.want.Intersection(it.reachable())
+		part = part.Difference(d.contested(it, part))
+		if part.IsEmpty() {
+			continue
+		}
+		d.writeStep(it, part)
+		return true
+	}
+	return false
+}
+
+// mustLeave says that the item is in the way with all that it runs on.
+func (d *differ) mustLeave(it *item, w demand) bool {
+	return d.waiting(it) && it.effective.Overlaps(w.of(it)) && !it.effective.Overlaps(it.want)
+}
+
+// halve narrows an item that must leave all its CPUs to fewer of them, so that
+// others can move and make place for it.
+func (d *differ) halve(w demand) bool {
+	for _, exclusive := range []bool{false, true} { // those who share suffer less
+		for _, it := range d.items {
+			if it.Exclusive != exclusive || !d.mustLeave(it, w) {
+				continue
+			}
+			keep := it.effective.Difference(w.of(it))
+			if keep.IsEmpty() {
+				keep = it.effective.Take(1)
+			}
+			if keep.Equal(it.effective) {
+				continue
+			}
+			d.writeStep(it, keep)
+			return true
+		}
+	}
+	return false
+}
+
+// park moves an exclusive item to a spare CPU, so that others can go on.
+func (d *differ) park(w demand) bool {
+	spare := d.options.Spare.Difference(w.any)
+	for _, it := range d.items {
+		if !it.Exclusive || !d.mustLeave(it, w) {
+			continue
+		}
+		free := spare.Intersection(it.reachable())
+		free = free.Difference(d.contested(it, free)).Take(1)
+		if free.IsEmpty() || it.current.ParentEffective.IsEmpty() {
+			continue
+		}
+		d.writeStep(it, free)
+		return true
+	}
+	return false
+}

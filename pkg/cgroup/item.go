@@ -1,0 +1,160 @@
+package cgroup
+
+import "github.com/cpupoold/cpupoold/pkg/cpuset"
+
+// item is one cgroup during Diff: its target, what it was, and what it is after
+// the writes so far.
+type item struct {
+	*Target
+	current Current
+	via     Via        // its recorder; "" for none
+	want    cpuset.Set // target CPUs that are possible
+
+	moves  bool // it has CPUs to be placed on, or holds some that others want
+	placed bool // the request is as wanted, or whatever stands in its place
+	sealed bool // nothing is left for the recorder
+	raw    bool // its files can be written
+
+	request, effective, recorded, pending cpuset.Set
+
+	limited bool // weight and quota are done
+	sealCRI bool // a CRI update of this list resets weight and quota
+}
+
+func newItem(t *Target, c Current, o Options) *item {
+	it := &item{
+		Target: t, current: c, via: recorder(t, &c, o.Driver), want: t.CPUs,
+		moves: !t.CPUs.IsEmpty(), placed: true, sealed: true,
+		raw:     c.Exists && c.HasCPUSet && !c.NoWrite,
+		request: c.CPUs, pending: c.Pending,
+	}
+	if !it.moves {
+		return it
+	}
+	if !o.Possible.IsEmpty() && !t.CPUs.IsSubsetOf(o.Possible) {
+		it.want = t.CPUs.Intersection(o.Possible)
+	}
+	if c.Exists {
+		it.effective = c.Effective
+	}
+	if c.RecordedKnown {
+		it.recorded = c.Recorded
+	}
+	it.sealed = !needsSeal(t, it.want, &c, o.Driver)
+	if it.raw {
+		it.placed = !needsRaw(it.want, &it.current)
+	} else {
+		it.placed = it.sealed
+	}
+	return it
+}
+
+// stay gives up on the item's CPUs: it keeps what it holds.
+func (it *item) stay() { it.placed, it.sealed, it.raw = true, true, false }
+
+// holds are the CPUs that the item runs on, or may run on at any moment without
+// a write of ours: when CPUs come online or its parent grows (request), when
+// the recorder acts (recorded), when a seal in flight arrives (pending).
+func (it *item) holds() cpuset.Set {
+	return it.effective.Union(it.request, it.recorded, it.pending)
+}
+
+// running are the CPUs that a write adds nothing to. A container that has no
+// cgroup yet would start on what is recorded for it, or on everything: then no
+// write can add to it.
+func (it *item) running() cpuset.Set {
+	switch {
+	case it.current.Exists:
+		return it.effective
+	case it.recorded.IsEmpty() && it.pending.IsEmpty():
+		return it.want
+	}
+	return it.recorded.Union(it.pending)
+}
+
+// reachable are the CPUs that the item can get from its parent.
+func (it *item) reachable() cpuset.Set {
+	if it.current.ParentEffective.IsEmpty() { // not known
+		return it.want.Union(it.effective)
+	}
+	return it.current.ParentEffective
+}
+
+// written is the effect of a request on the item.
+func (it *item) written(cpus cpuset.Set) {
+	it.request = cpus
+	it.effective = cpus.Intersection(it.reachable())
+}
+
+// recordedAs is the effect of a seal, which also writes the request.
+func (it *item) recordedAs(cpus cpuset.Set) {
+	it.recorded, it.pending = cpus, cpuset.Set{}
+	if it.current.Exists {
+		it.written(cpus)
+	}
+}
+
+// canSeal says that a seal can be asked for in this pass.
+func (it *item) canSeal() bool {
+	return it.via != "" && !it.current.NoSeal && (it.raw || !it.current.NoWrite)
+}
+
+// tally counts cgroups by CPU.
+type tally []int32
+
+func (t *tally) add(cpus cpuset.Set, n int32) {
+	if last := cpus.Last(); last >= len(*t) {
+		*t = append(*t, make([]int32, last+1-len(*t))...)
+	}
+	for cpu := range cpus.All() {
+		(*t)[cpu] += n
+	}
+}
+
+func (t tally) of(cpu int) int32 {
+	if cpu >= len(t) {
+		return 0
+	}
+	return t[cpu]
+}
+
+// count adds or removes what the item holds.
+func (d *differ) count(it *item, n int32) {
+	cpus := it.holds()
+	d.holders.add(cpus, n)
+	if it.Exclusive {
+		d.exclusive.add(cpus, n)
+	}
+}
+
+// change applies the effect of a write to the item and to the counts.
+func (d *differ) change(it *item, effect func()) {
+	d.count(it, -1)
+	effect()
+	d.count(it, +1)
+}
+
+// contested are the CPUs among cpus that the item would share with somebody
+// although one of the two is exclusive, and does not share already.
+func (d *differ) contested(it *item, cpus cpuset.Set) cpuset.Set {
+	added := cpus.Difference(it.running())
+	if added.IsEmpty() {
+		return added
+	}
+	counts := d.exclusive
+	if it.Exclusive {
+		counts = d.holders
+	}
+	held := it.holds()
+	var taken []int
+	for cpu := range added.All() {
+		n := counts.of(cpu)
+		if it.Exclusive && held.Contains(cpu) { // counted itself
+			n--
+		}
+		if n > 0 {
+			taken = append(taken, cpu)
+		}
+	}
+	return cpuset.Of(taken...)
+}

@@ -1,0 +1,88 @@
+package cgroup
+
+import "strconv"
+
+// limits emits the writes of weight and quota, once for each item: right after
+// the item's seal, since an update over CRI makes the runtime write its own
+// values again, or at the end.
+func (d *differ) limits(it *item) {
+	if it.limited {
+		return
+	}
+	it.limited = true
+	if needsWeight(it.Target, &it.current, d.options.Driver, it.sealCRI) {
+		d.weight(it)
+	}
+	if needsQuota(it.Target, &it.current, d.options.Driver, it.sealCRI) {
+		d.quota(it)
+	}
+}
+
+// resets says that weight and quota have to wait: there is no cgroup yet, or a
+// CRI update in flight would overwrite them when it arrives. Its end starts
+// another pass.
+func resets(t *Target, c *Current) bool {
+	return !c.Exists || t.Container != "" && !c.Pending.IsEmpty()
+}
+
+func needsWeight(t *Target, c *Current, d Driver, sealed bool) bool {
+	if t.Weight == 0 || !sealed && resets(t, c) {
+		return false
+	}
+	if sealed || unitOf(t.Path, d) == "" {
+		return sealed || c.Weight != t.Weight || c.Idle
+	}
+	return !c.Unit.Known || c.Unit.Weight != t.Weight || c.HasCPU && c.Weight != t.Weight || c.Idle
+}
+
+func (d *differ) weight(it *item) {
+	value := strconv.FormatUint(it.Weight, 10)
+	switch {
+	case !it.current.Exists:
+	case it.current.Idle:
+		d.postpone(it.Target, FileWeight, "cpu.idle is 1, and the kernel takes no weight")
+	case unitOf(it.Path, d.options.Driver) != "":
+		if it.current.NoSeal {
+			d.postpone(it.Target, UnitWeight, "systemd refused in this pass")
+			return
+		}
+		d.emit(it, it.Path, DBus, UnitWeight, value, it.Reason)
+	case !it.current.HasCPU:
+		d.postpone(it.Target, FileWeight, "the parent does not enable the cpu controller")
+	case it.current.NoWrite:
+		d.postpone(it.Target, FileWeight, "the kernel refused to write this cgroup in this pass")
+	default:
+		d.emit(it, it.Path, File, FileWeight, value, it.Reason)
+	}
+}
+
+func needsQuota(t *Target, c *Current, d Driver, sealed bool) bool {
+	if !t.Unlimited || !sealed && resets(t, c) {
+		return false
+	}
+	if sealed || c.Quota >= 0 || c.Inner != nil && c.Inner.Quota >= 0 {
+		return true
+	}
+	return unitOf(t.Path, d) != "" && (!c.Unit.Known || c.Unit.Quota >= 0)
+}
+
+func (d *differ) quota(it *item) {
+	c := &it.current
+	if !c.Exists {
+		return
+	}
+	unit := unitOf(it.Path, d.options.Driver) != ""
+	switch {
+	case unit && c.NoSeal:
+		d.postpone(it.Target, UnitQuota, "systemd refused in this pass")
+	case unit && (it.sealCRI || c.Quota >= 0 || !c.Unit.Known || c.Unit.Quota >= 0):
+		d.emit(it, it.Path, DBus, UnitQuota, ValueInf, it.Reason)
+	case !unit && c.NoWrite:
+		d.postpone(it.Target, FileMax, "the kernel refused to write this cgroup in this pass")
+	case !unit && (it.sealCRI && c.HasCPU || c.Quota >= 0):
+		d.emit(it, it.Path, File, FileMax, ValueMax, it.Reason)
+	}
+	if c.Inner != nil && c.Inner.Quota >= 0 && !c.NoWrite {
+		d.emit(it, c.Inner.Path, File, FileMax, ValueMax, it.Reason)
+	}
+}

@@ -1,0 +1,166 @@
+package cgroup
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// place emits the writes of cpusets: raw writes as far as they go, then the
+// seals that are due, and again, since a seal may free CPUs. Only when nothing
+// goes is somebody made to give way in a step of its own.
+func (d *differ) place() {
+	// Each step below brings one item nearer to its target for good; the bound
+	// is there for the case that this reasoning has a hole.
+	for range 16 + 8*len(d.items) {
+		progress := d.shrinkInPlace()
+		for d.moveFree() {
+			progress = true
+		}
+		if d.seal() {
+			progress = true
+		}
+		if !progress && !d.giveWay() {
+			break
+		}
+	}
+	d.report()
+}
+
+// shrinkInPlace writes the items that only lose CPUs. It is safe at any time.
+func (d *differ) shrinkInPlace() bool {
+	return d.writeAll(func(it *item) bool { return it.want.IsSubsetOf(it.effective) })
+}
+
+// moveFree writes the items whose new CPUs have been left by whom they must not
+// share them with.
+func (d *differ) moveFree() bool {
+	return d.writeAll(func(it *item) bool { return d.contested(it, it.want).IsEmpty() })
+}
+
+func (d *differ) writeAll(allowed func(*item) bool) bool {
+	progress := false
+	for _, it := range d.items {
+		if it.placed || !it.raw || !allowed(it) {
+			continue
+		}
+		d.writeFinal(it)
+		progress = true
+	}
+	return progress
+}
+
+// writeFinal emits the raw write of the item's target. What crun keeps below a
+// scope is narrowed before the scope and widened after it, so that it changes
+// once.
+func (d *differ) writeFinal(it *item) {
+	inner := innerDiffers(it.want, &it.current)
+	innerFirst := inner && it.want.IsSubsetOf(it.effective)
+	if innerFirst {
+		d.emit(it, it.current.Inner.Path, File, FileCPUs, it.want.String(), it.Reason)
+	}
+	if !it.request.Equal(it.want) {
+		d.emit(it, it.Path, File, FileCPUs, it.want.String(), it.Reason)
+	}
+	if inner && !innerFirst {
+		d.emit(it, it.current.Inner.Path, File, FileCPUs, it.want.String(), it.Reason)
+	}
+	d.change(it, func() { it.written(it.want) })
+	it.placed = true
+}
+
+// writeStep emits a raw write on the way to the item's target.
+func (d *differ) writeStep(it *item, cpus cpuset.Set) {
+	d.emit(it, it.Path, File, FileCPUs, cpus.String(), it.step())
+	d.change(it, func() { it.written(cpus) })
+}
+
+func (it *item) step() string {
+	reason := fmt.Sprintf("makes way before it gets %s", it.want)
+	if it.Reason != "" {
+		reason += ": " + it.Reason
+	}
+	return reason
+}
+
+// seal emits the seals that are due: of items whose request is in place, and of
+// those that have only a record. The seals of one call may run at the same
+// time, so none of them may need what another one frees.
+func (d *differ) seal() bool {
+	var due []*item
+	for _, it := range d.items {
+		if it.sealed || !it.canSeal() {
+			continue
+		}
+		if it.raw && it.placed || !it.raw && d.contested(it, it.want).IsEmpty() {
+			due = append(due, it)
+		}
+	}
+	progress := false
+	for _, it := range due {
+		if !it.raw && !d.contested(it, it.want).IsEmpty() {
+			continue // another one of these took it
+		}
+		d.writeSeal(it, it.want, it.Reason)
+		it.placed, it.sealed = true, true
+		d.limits(it)
+		progress = true
+	}
+	return progress
+}
+
+func (d *differ) writeSeal(it *item, cpus cpuset.Set, reason string) {
+	property := UnitCPUs
+	if it.via == CRI {
+		property, it.sealCRI = CRICPUs, true
+	}
+	d.emit(it, it.Path, it.via, property, cpus.String(), reason)
+	d.change(it, func() { it.recordedAs(cpus) })
+}
+
+// report defers what is left over.
+func (d *differ) report() {
+	for _, it := range d.items {
+		switch {
+		case !it.moves || it.placed && it.sealed:
+		case !it.placed && it.via != "" && !it.raw && it.current.NoSeal, it.placed && it.current.NoSeal:
+			d.postpone(it.Target, it.sealProperty(), "its recorder refused in this pass")
+		case !it.placed:
+			taken := d.contested(it, it.want)
+			d.postpone(it.Target, FileCPUs, fmt.Sprintf("waits until CPUs %s are left by others", taken), d.holding(it, taken)...)
+		}
+	}
+}
+
+func (it *item) sealProperty() string {
+	if it.via == CRI {
+		return CRICPUs
+	}
+	return UnitCPUs
+}
+
+// holding are the cgroups that keep the item from the CPUs.
+func (d *differ) holding(it *item, cpus cpuset.Set) []Path {
+	var paths []Path
+	for _, other := range d.items {
+		if other != it && other.moves && (it.Exclusive || other.Exclusive) && other.holds().Overlaps(cpus) {
+			paths = append(paths, other.Path)
+		}
+	}
+	return paths
+}
+
+// String describes a deferred change in one line.
+func (x Deferred) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "deferred %s %s", x.Property, x.Path)
+	if x.Container != "" {
+		b.WriteString(" container=" + x.Container)
+	}
+	b.WriteString(" # " + x.Reason)
+	if len(x.WaitsFor) > 0 {
+		fmt.Fprintf(&b, ": %v", x.WaitsFor)
+	}
+	return b.String()
+}
