@@ -1,0 +1,53 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/preflight"
+)
+
+func (a *app) check() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "check",
+		Short: "Examine host and configuration and print all problems at once",
+		Long: `Check examines the host and the configuration as run does before its first write, and
+prints everything that is wrong or worth knowing, the gravest first. It exits with 3 if
+there is an error or a reason for which run would refuse to start.`,
+		Args: cobra.NoArgs,
+	}
+	output := outputFlag(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		cfg, err := config.Load(a.configPath(), a.overrides, nil)
+		findings := preflight.Run(c.Context(), preflight.Local(),
+			preflight.Configuration{File: a.configPath(), Config: cfg, Err: err})
+		if err := a.printFindings(findings, *output); err != nil {
+			return err
+		}
+		for _, f := range findings {
+			if f.Severity >= preflight.Error {
+				return exitCode(exitFindings)
+			}
+		}
+		return nil
+	}
+	return c
+}
+
+func (a *app) printFindings(findings []preflight.Finding, output format) error {
+	if output == asJSON {
+		return printJSON(a.out, findings)
+	}
+	if len(findings) == 0 {
+		_, err := fmt.Fprintln(a.out, "No problems found.")
+		return err
+	}
+	for _, f := range findings {
+		if _, err := fmt.Fprintf(a.out, "%-7s %s: %s\n", f.Severity, f.Check, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+)
+
+// format is the value of -o.
+type format string
+
+const (
+	asTable format = "table"
+	asJSON  format = "json"
+)
+
+// String, Set and Type make format a flag.
+func (f *format) String() string { return string(*f) }
+
+// Set accepts the two formats.
+func (f *format) Set(s string) error {
+	switch format(s) {
+	case asTable, asJSON:
+		*f = format(s)
+		return nil
+	}
+	return fmt.Errorf("%q is neither json nor table", s)
+}
+
+// Type names the flag's values in help.
+func (f *format) Type() string { return "json|table" }
+
+func outputFlag(c *cobra.Command) *format {
+	f := asTable
+	c.Flags().VarP(&f, "output", "o", "output format")
+	return &f
+}
+
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// table prints rows in columns.
+type table struct {
+	w   *tabwriter.Writer
+	err error
+}
+
+func newTable(w io.Writer, head ...string) *table {
+	t := &table{w: tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
+	t.row(head...)
+	return t
+}
+
+func (t *table) row(cells ...string) {
+	for i, c := range cells {
+		if c == "" {
+			cells[i] = "-"
+		}
+	}
+	if _, err := fmt.Fprintln(t.w, strings.Join(cells, "\t")); t.err == nil {
+		t.err = err
+	}
+}
+
+// flush prints the table and returns the first error of all.
+func (t *table) flush() error {
+	if err := t.w.Flush(); t.err == nil {
+		t.err = err
+	}
+	return t.err
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cpupoold/cpupoold/internal/daemon"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+func (a *app) plan() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "plan",
+		Short: "Print the writes that run would make, and why",
+		Long: `Plan looks at the node, decides as run would, prints the writes in their order with the
+reason for each, and writes nothing. While a daemon runs, it prints what is left to do.`,
+		Args: cobra.NoArgs,
+	}
+	output := outputFlag(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		cfg, t, err := a.load()
+		if err != nil {
+			return err
+		}
+		p, err := daemon.DryRun(c.Context(), daemon.Options{Config: cfg, Topology: t, Log: a.logger(cfg)})
+		if err != nil {
+			return err
+		}
+		if *output == asJSON {
+			return printJSON(a.out, p)
+		}
+		return a.printPlan(p)
+	}
+	return c
+}
+
+func (a *app) printPlan(p daemon.Preview) error {
+	out := newTable(a.out, "POD", "CONTAINER", "POOL", "CPUS", "REASON")
+	for _, pod := range p.Plan.Pods {
+		for _, c := range pod.Containers {
+			if c.State == pools.Exited {
+				continue
+			}
+			out.row(pod.Namespace+"/"+pod.Name, c.Name, poolName(c), c.CPUs.String(), c.Reason.Text)
+		}
+	}
+	if err := out.flush(); err != nil {
+		return err
+	}
+	if len(p.Writes) == 0 {
+		if _, err := fmt.Fprintln(a.out, "\nNothing to write."); err != nil {
+			return err
+		}
+	} else if _, err := fmt.Fprintf(a.out, "\n%d writes:\n", len(p.Writes)); err != nil {
+		return err
+	}
+	writes := newTable(a.out)
+	for i, w := range p.Writes {
+		writes.row(fmt.Sprint(i+1), string(w.Via), w.Property+"="+w.Value, string(w.Path), w.Reason)
+	}
+	if err := writes.flush(); err != nil {
+		return err
+	}
+	return a.printRest(p)
+}
+
+// printRest prints what could not be honoured, written or read.
+func (a *app) printRest(p daemon.Preview) error {
+	var lines []string
+	for _, x := range p.Plan.Problems {
+		name := x.Pod
+		if x.Container != "" {
+			name += "/" + x.Container
+		}
+		lines = append(lines, fmt.Sprintf("not honoured: %s: %s (%s)", name, x.Text, x.Code))
+	}
+	for _, d := range p.Deferred {
+		lines = append(lines, fmt.Sprintf("waits: %s %s: %s", d.Path, d.Property, d.Reason))
+	}
+	for _, u := range p.Unread {
+		lines = append(lines, "not read: "+u)
+	}
+	for _, l := range lines {
+		if _, err := fmt.Fprintln(a.out, l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func poolName(c pools.Placement) string {
+	if c.Type != "" && c.Type != string(c.Pool) {
+		return string(c.Pool) + "/" + c.Type
+	}
+	return string(c.Pool)
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cpupoold/cpupoold/internal/daemon"
+)
+
+func (a *app) restore() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "restore",
+		Short: "Put back what the daemon has changed",
+		Long: `Restore puts the recorded original of each value that the daemon has changed back, reads
+it again and prints what differs. The daemon must not be running. Exit code 3 says that a
+value differs in a way that matters.`,
+		Args: cobra.NoArgs,
+	}
+	output := outputFlag(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		cfg, t, err := a.load()
+		if err != nil {
+			return err
+		}
+		r, err := daemon.Restore(c.Context(), daemon.Options{Config: cfg, Topology: t, Log: a.logger(cfg)})
+		if err != nil {
+			return err
+		}
+		if *output == asJSON {
+			err = printJSON(a.out, r)
+		} else {
+			err = a.printRestored(r)
+		}
+		if err != nil {
+			return err
+		}
+		for _, d := range r.Differs {
+			if !d.Harmless {
+				return exitCode(exitFindings)
+			}
+		}
+		return nil
+	}
+	return c
+}
+
+func (a *app) printRestored(r daemon.RestoreReport) error {
+	if _, err := fmt.Fprintf(a.out, "%d values restored, %d cgroups had ended\n", len(r.Restored)+harmless(r), r.Gone); err != nil {
+		return err
+	}
+	if len(r.Differs) == 0 {
+		return nil
+	}
+	out := newTable(a.out, "DIFFERS", "FILE", "WAS", "IS", "BECAUSE")
+	for _, d := range r.Differs {
+		out.row(string(d.Path), d.File, d.Value, d.Now, d.Reason)
+	}
+	return out.flush()
+}
+
+func harmless(r daemon.RestoreReport) int {
+	n := 0
+	for _, d := range r.Differs {
+		if d.Harmless {
+			n++
+		}
+	}
+	return n
+}

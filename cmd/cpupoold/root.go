@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
+
+// Exit codes of every subcommand.
+const (
+	exitOK       = 0
+	exitError    = 1 // could not do it
+	exitUsage    = 2 // command line not understood
+	exitFindings = 3 // done, and the answer is not "all well": see check and restore
+)
+
+// defaultConfig is read when it exists and --config is not given.
+const defaultConfig = "/etc/cpupoold/config.yaml"
+
+// streams are what the process is connected to.
+type streams struct {
+	out, err io.Writer
+	hangup   <-chan os.Signal
+}
+
+// exitCode is an error that has been reported already.
+type exitCode int
+
+func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// usageError is a command line that is not understood.
+type usageError struct{ error }
+
+// app is what all subcommands share.
+type app struct {
+	streams
+	configFile string
+	overrides  config.Overrides
+}
+
+// execute runs a command line and returns the exit code.
+func execute(ctx context.Context, s streams, args []string) int {
+	a := &app{streams: s}
+	root := a.command()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	var code exitCode
+	var usage usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &code):
+		return int(code)
+	case errors.As(err, &usage), isUsage(err):
+		complain(s.err, err)
+		_, _ = fmt.Fprintln(s.err, "See cpupoold help.")
+		return exitUsage
+	}
+	complain(s.err, err)
+	return exitError
+}
+
+// isUsage recognises cobra's own complaints, which have no type.
+func isUsage(err error) bool {
+	return strings.HasPrefix(err.Error(), "unknown command") || strings.HasPrefix(err.Error(), "accepts ")
+}
+
+// complain prints each of joined errors on a line of its own.
+func complain(w io.Writer, err error) {
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		_, _ = fmt.Fprintln(w, "cpupoold: "+line) // nobody is left to be told
+	}
+}
+
+func (a *app) command() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "cpupoold",
+		Short: "Keep management, shared and guaranteed CPUs of a node apart",
+		Long: `cpupoold keeps three kinds of work apart on the CPUs of a node: platform services
+(management pools), ordinary pods (shared pool) and latency-critical containers with
+CPUs of their own (guaranteed pool). It needs cgroup v2 and a CRI runtime.
+
+Exit codes: 0 all well, 1 failed, 2 usage, 3 done but not all is well (check, restore).`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.CompletionOptions.HiddenDefaultCmd = true
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.configFile, "config", "", "configuration `file` (default "+defaultConfig+", if it exists)")
+	a.overrides.AddFlags(flags)
+	root.AddCommand(a.run(), a.topology(), a.plan(), a.check(), a.restore(), a.version())
+	return root
+}
+
+// configPath is the file to read; "" means that there is none.
+func (a *app) configPath() string {
+	if a.configFile != "" {
+		return a.configFile
+	}
+	if _, err := os.Stat(defaultConfig); errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	return defaultConfig
+}
+
+// load reads topology and configuration; all that is wrong with the latter comes
+// back at once.
+func (a *app) load() (*config.Config, *topology.Topology, error) {
+	t, err := readTopology()
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := config.Load(a.configPath(), a.overrides, t)
+	return c, t, err
+}
+
+func readTopology() (*topology.Topology, error) {
+	t, err := topology.Read(os.DirFS("/sys"))
+	if err != nil {
+		return nil, fmt.Errorf("read topology: %w", err)
+	}
+	return t, nil
+}
+
+// logger writes as the configuration says.
+func (a *app) logger(c *config.Config) *slog.Logger {
+	o := &slog.HandlerOptions{Level: c.LogLevel}
+	if c.LogFormat == config.LogJSON {
+		return slog.New(slog.NewJSONHandler(a.err, o))
+	}
+	return slog.New(slog.NewTextHandler(a.err, o))
+}

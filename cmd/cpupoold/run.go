@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/daemon"
+	"github.com/cpupoold/cpupoold/internal/preflight"
+)
+
+func (a *app) run() *cobra.Command {
+	return &cobra.Command{
+		Use:   "run",
+		Short: "Keep the node's containers on their CPUs",
+		Long: `Run keeps every container of the node on the CPUs of its pool until it is stopped.
+It changes nothing when it stops: containers stay where they are. See restore.
+
+It refuses to start where another manager of cpusets is at work (the kubelet's static
+CPU manager policy, CRI-O's workloads table); check says which, and what else is wrong.
+
+SIGHUP, and any change of the file, read the configuration again. A configuration with
+problems is reported and the one in force stays.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return a.doRun(c.Context()) },
+	}
+}
+
+func (a *app) doRun(ctx context.Context) error {
+	// The node has few CPUs for the likes of us, and the loop is one goroutine.
+	runtime.GOMAXPROCS(min(2, runtime.NumCPU()))
+	c, t, err := a.load()
+	if err != nil {
+		return err
+	}
+	log := a.logger(c)
+	findings := preflight.Run(ctx, preflight.Local(), preflight.Configuration{File: a.configPath(), Config: c})
+	for _, f := range findings {
+		if f.Severity == preflight.Warning || f.Severity == preflight.Error {
+			log.Warn("check", "name", f.Check, "severity", f.Severity.String(), "finding", f.String())
+		}
+	}
+	if refusals := preflight.Refusals(findings); len(refusals) > 0 {
+		for _, f := range refusals {
+			_, _ = fmt.Fprintf(a.err, "cpupoold: %s\n", f) // nobody is left to be told
+		}
+		return fmt.Errorf("refusing to run: %d of the problems above make its writes useless or harmful", len(refusals))
+	}
+	return daemon.Run(ctx, daemon.Options{
+		Config:     c,
+		Topology:   t,
+		ConfigFile: a.configPath(),
+		Reload: func() (*config.Config, error) {
+			return config.Load(a.configPath(), a.overrides, nil)
+		},
+		Hangup: a.hangup,
+		Build:  build(),
+		Log:    log,
+	})
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
+
+func (a *app) topology() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "topology",
+		Short: "Print the machine's CPUs, cores, caches and NUMA nodes",
+		Args:  cobra.NoArgs,
+	}
+	output := outputFlag(c)
+	c.RunE = func(*cobra.Command, []string) error {
+		t, err := readTopology()
+		if err != nil {
+			return err
+		}
+		if *output == asJSON {
+			return printJSON(a.out, t)
+		}
+		return a.printTopology(t)
+	}
+	return c
+}
+
+// printTopology prints a line for each core.
+func (a *app) printTopology(t *topology.Topology) error {
+	out := newTable(a.out, "NODE", "PACKAGE", "DIE", "L3", "CORE", "CPUS", "KIND")
+	for _, core := range t.Cores {
+		cpu, _ := t.CPU(core.CPUs.First())
+		kind := ""
+		if cpu.Kind != topology.Unknown {
+			kind = cpu.Kind.String()
+		}
+		out.row(
+			strconv.Itoa(t.Nodes[cpu.Node].ID),
+			strconv.Itoa(t.Packages[cpu.Package].ID),
+			strconv.Itoa(t.Dies[cpu.Die].ID),
+			strconv.Itoa(t.L3s[cpu.L3].ID),
+			strconv.Itoa(core.ID),
+			core.CPUs.String(),
+			kind,
+		)
+	}
+	if err := out.flush(); err != nil {
+		return err
+	}
+	sets := newTable(a.out, "", "")
+	sets.row("online", t.Online.String())
+	sets.row("present", t.Present.String())
+	sets.row("isolated at boot", t.Isolated.String())
+	sets.row("nohz_full", t.NohzFull.String())
+	return sets.flush()
+}

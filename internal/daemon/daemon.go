@@ -1,0 +1,289 @@
+// Package daemon is the loop that keeps a node's cgroups as planned.
+//
+// One goroutine, the owner (loop), holds all state. Sources only post events to
+// its mailbox: the runtime's event stream, the configuration file, systemd, and
+// workers that have finished a slow call. After each batch of events the owner
+// makes a pass: decide (pure: classify, allocate, plan), look (read the cgroups
+// that are new or in doubt), compare (pure: the ordered writes), write. It
+// writes files of cgroups itself, since that takes microseconds and never waits
+// for anybody; calls of the runtime, of systemd and of the disk go to workers,
+// and their results come back as events. So no stalled service can keep the
+// owner from moving a container.
+//
+// Readers get an immutable view of the last pass.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
+
+// Places of the kernel's file systems.
+const (
+	cgroupRoot = "/sys/fs/cgroup"
+	procRoot   = "/proc"
+	bootIDFile = "/proc/sys/kernel/random/boot_id"
+)
+
+// Options are what the daemon is started with.
+type Options struct {
+	Config   *config.Config
+	Topology *topology.Topology
+	// ConfigFile is watched; empty means that there is none.
+	ConfigFile string
+	// Reload reads the configuration again.
+	Reload func() (*config.Config, error)
+	// Hangup wakes a reload in addition to the watch (SIGHUP).
+	Hangup <-chan os.Signal
+	Build  telemetry.Build
+	Log    *slog.Logger
+}
+
+// Run keeps the node as planned until ctx ends. It takes the node's writer lock
+// first and leaves everything in place at the end: containers stay where they
+// are while no daemon runs. Errors are those of the start, and of the metrics
+// server.
+func Run(ctx context.Context, o Options) error {
+	unlock, err := Lock(o.Config.RunDir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unlock() }() // the kernel does it anyway
+	h, closeHost, err := openHost(ctx, o.Config, o.Topology)
+	if err != nil {
+		return err
+	}
+	defer closeHost()
+	return runOn(ctx, h, o)
+}
+
+func runOn(ctx context.Context, h host, o Options) error {
+	l, err := newLoop(h, o)
+	if err != nil {
+		return err
+	}
+	server, err := telemetry.New(telemetry.Options{
+		View:       l.snapshot.Load,
+		Heartbeat:  l.notify.heartbeat,
+		MaxSilence: 2*l.notify.period(o.Config.ResyncPeriod) + updateTimeout,
+		Proc:       procRoot,
+		Cgroups:    cgroupRoot,
+		Build:      o.Build,
+		Log:        o.Log,
+	})
+	if err != nil {
+		return err
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Config.ListenAddress)
+	if err != nil {
+		return fmt.Errorf("listen for metrics (listenAddress): %w", err)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	l.jobs = newWorkers(ctx, l.box.post)
+	g.Go(func() error { return server.Serve(ctx, listener) })
+	g.Go(func() error { l.watchRuntime(ctx); return nil })
+	g.Go(func() error { l.watchConfig(ctx, o); return nil })
+	g.Go(func() error { l.watchHangup(ctx, o.Hangup); return nil })
+	g.Go(func() error { l.watchUnits(ctx); return nil })
+	l.jobs.submit("formula", func(ctx context.Context) event { return formulaFound{askFormula(ctx)} })
+	g.Go(func() error {
+		l.run(ctx)
+		l.notify.stopping()
+		l.jobs.wait()
+		return nil
+	})
+	return g.Wait()
+}
+
+func newLoop(h host, o Options) (*loop, error) {
+	notify, err := newNotifier(o.Log)
+	if err != nil {
+		return nil, fmt.Errorf("read watchdog settings: %w", err)
+	}
+	bootID, err := readBootID()
+	if err != nil {
+		return nil, err
+	}
+	j, note := LoadJournal(h.journal, bootID, time.Now())
+	if note != nil {
+		o.Log.Error("journal", "error", note)
+	}
+	l := &loop{
+		host:     h,
+		log:      o.Log,
+		box:      newMailbox(),
+		load:     o.Reload,
+		snapshot: new(atomic.Pointer[telemetry.View]),
+		notify:   notify,
+		model:    newModel(h.driver),
+		tree:     newTree(h.cgroups.Read),
+		bench:    newBench(),
+		ledger:   newLedger(j),
+		formula:  o.Config.WeightFormula,
+		status:   newStatus(),
+		timers:   timers{resync: stoppedTimer(), retry: stoppedTimer(), journal: stoppedTimer()},
+	}
+	l.notify.alive()
+	return l, l.settings.change(o.Config, o.Topology)
+}
+
+// journalName is the journal's place in the state directory.
+func journalName(c *config.Config) string { return filepath.Join(c.StateDir, "journal.json") }
+
+func readBootID() (string, error) {
+	b, err := os.ReadFile(bootIDFile)
+	if err != nil {
+		return "", fmt.Errorf("read boot id: %w", err)
+	}
+	return strings.TrimSpace(string(b)), nil
+}
+
+// openHost connects to everything that the daemon writes to.
+func openHost(ctx context.Context, c *config.Config, t *topology.Topology) (h host, closeAll func(), err error) {
+	fs, err := cgroup.Open(cgroupRoot)
+	if err != nil {
+		return host{}, nil, err
+	}
+	endpoint := c.RuntimeEndpoint
+	if endpoint == "" {
+		if endpoint, err = cri.Find(ctx, "/"); err != nil {
+			return host{}, nil, err
+		}
+	}
+	client, err := cri.Dial(endpoint)
+	if err != nil {
+		return host{}, nil, err
+	}
+	h = host{cgroups: fs, possible: t.Possible, runtime: client, journal: journalName(c)}
+	if h.driver, err = findDriver(ctx, client, fs); err != nil {
+		_ = client.Close() // nothing was sent that could be lost
+		return host{}, nil, err
+	}
+	closeAll = func() { _ = client.Close() }
+	if h.driver == cgroup.DriverSystemd {
+		units := cgroup.NewSystemd(t.Possible)
+		h.units = units
+		closeAll = func() { units.Close(); _ = client.Close() }
+	}
+	return h, closeAll, nil
+}
+
+// findDriver asks the runtime for its cgroup driver. Runtimes that cannot answer
+// are judged by the kubelet's cgroup, and without one by whether systemd runs.
+func findDriver(ctx context.Context, client *cri.Client, fs *cgroup.FS) (cgroup.Driver, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	d, err := client.CgroupDriver(ctx)
+	switch {
+	case err == nil:
+		return cgroup.Driver(d), nil
+	case !errors.Is(err, cri.ErrNotSupported):
+		return "", err
+	}
+	for path, driver := range map[cgroup.Path]cgroup.Driver{"kubepods.slice": cgroup.DriverSystemd, "kubepods": cgroup.DriverCgroupfs} {
+		if _, err := fs.Read(path); err == nil {
+			return driver, nil
+		}
+	}
+	if _, err := os.Stat("/run/systemd/system"); err == nil { // sd_booted(3)
+		return cgroup.DriverSystemd, nil
+	}
+	return cgroup.DriverCgroupfs, nil
+}
+
+// eventSource is the part of the CRI client that watches.
+type eventSource interface {
+	Watch(ctx context.Context, h cri.Handler) error
+}
+
+func (l *loop) watchRuntime(ctx context.Context) {
+	source, ok := l.runtime.(eventSource)
+	if !ok {
+		return
+	}
+	_ = source.Watch(ctx, cri.Handler{ // ends with ctx, and only then
+		Event:  func(e cri.Event) { l.box.post(runtimeEvent{e}) },
+		Stream: func(s cri.StreamState, err error) { l.box.post(streamChanged{s, err}) },
+	})
+}
+
+// watchConfig reads the configuration again when it may have changed.
+func (l *loop) watchConfig(ctx context.Context, o Options) {
+	if o.ConfigFile == "" {
+		return
+	}
+	keepTrying(ctx, func() error { return config.Watch(ctx, o.ConfigFile, l.reload) }, func(err error) {
+		l.log.Error("watch configuration", "error", err)
+	})
+}
+
+// watchHangup does the same when somebody asks for it.
+func (l *loop) watchHangup(ctx context.Context, hangup <-chan os.Signal) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangup:
+			l.reload()
+		}
+	}
+}
+
+func (l *loop) reload() {
+	c, err := l.load()
+	l.box.post(configLoaded{c, err})
+}
+
+// reloadSource is the part of the systemd client that watches.
+type reloadSource interface {
+	WatchReload(ctx context.Context, wake func()) error
+}
+
+func (l *loop) watchUnits(ctx context.Context) {
+	source, ok := l.units.(reloadSource)
+	if !ok {
+		return
+	}
+	wake := func() { l.box.post(reexecuted{}) }
+	keepTrying(ctx, func() error { return source.WatchReload(ctx, wake) }, func(err error) {
+		l.log.Warn("watch systemd", "error", err)
+	})
+}
+
+// keepTrying runs watch until ctx ends, with growing pauses after errors.
+func keepTrying(ctx context.Context, watch func() error, report func(error)) {
+	pause := backoff.NewExponentialBackOff()
+	for {
+		started := time.Now()
+		err := watch()
+		if ctx.Err() != nil {
+			return
+		}
+		report(err)
+		if time.Since(started) > lastPause {
+			pause.Reset()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause.NextBackOff()):
+		}
+	}
+}

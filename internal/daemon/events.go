@@ -1,0 +1,82 @@
+package daemon
+
+import (
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// event is something that the owner has to know. Every event is a hint or the
+// result of a job; losing any source costs latency and never correctness.
+type event any
+
+// runtimeEvent came over the runtime's event stream.
+type runtimeEvent struct{ cri.Event }
+
+// streamChanged tells the state of the event stream.
+type streamChanged struct {
+	state cri.StreamState
+	err   error
+}
+
+// listed is the result of a complete listing.
+type listed struct {
+	asOf       int // the model's clock when the listing was asked for
+	pods       []podFacts
+	containers []containerFacts
+	failed     []error // objects whose details could not be had
+	err        error
+}
+
+// podFetched and containerFetched are the results of a look at one object.
+type podFetched struct {
+	id  string
+	pod podFacts
+	err error
+}
+
+type containerFetched struct {
+	id        string
+	container containerFacts
+	err       error
+}
+
+// podFacts is a pod and what only systemd knows of its pause container.
+type podFacts struct {
+	cri.Pod
+	allowed      cpuset.Set // AllowedCPUs of the pause container's scope
+	allowedKnown bool
+	partial      error // what the runtime left out
+}
+
+// containerFacts is a container as the runtime tells it.
+type containerFacts struct {
+	cri.Container
+	partial error // what the runtime left out
+}
+
+// written is the result of one write that a worker made.
+type written struct {
+	write cgroup.Write
+	err   error
+}
+
+// saved is the result of writing the journal up to change number upTo.
+type saved struct {
+	upTo int
+	err  error
+}
+
+// formulaFound is the answer of the OCI runtime to the question for its version.
+type formulaFound struct{ formula config.WeightFormula }
+
+// configLoaded is a configuration that was read again, or why it is refused.
+type configLoaded struct {
+	config *config.Config
+	err    error
+}
+
+// reexecuted says that systemd has reloaded its units: values that were not
+// recorded with it may be gone.
+type reexecuted struct{}

@@ -1,0 +1,114 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// callTimeout is the limit for a question to the runtime or systemd,
+// updateTimeout that for a change, which forks the OCI runtime. Both are far
+// above what a loaded node needs: they are there so that a hung runtime is
+// noticed, not to hurry it.
+const (
+	callTimeout   = 30 * time.Second
+	updateTimeout = 2 * time.Minute
+)
+
+// runtimeClient is what the daemon needs of the CRI client.
+type runtimeClient interface {
+	List(ctx context.Context) ([]cri.Pod, []cri.Container, error)
+	PodStatus(ctx context.Context, id string) (cri.Pod, error)
+	ContainerStatus(ctx context.Context, id string) (cri.Container, error)
+	UpdateCPUs(ctx context.Context, id string, cpus cpuset.Set) error
+}
+
+// unitManager is what it needs of systemd; nil where there is none.
+type unitManager interface {
+	Properties(ctx context.Context, unit string) (cgroup.UnitState, error)
+	Apply(ctx context.Context, w cgroup.Write) error
+}
+
+// census asks the runtime for everything, and for the details of what is not
+// known yet. One object that cannot be read does not spoil the others: it is
+// listed without details and asked for again next time.
+func census(ctx context.Context, rt runtimeClient, units unitManager, driver cgroup.Driver, known func(id string) bool) listed {
+	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
+	defer cancel()
+	pods, containers, err := rt.List(ctx)
+	if err != nil {
+		return listed{err: err}
+	}
+	l := listed{pods: make([]podFacts, len(pods)), containers: make([]containerFacts, len(containers))}
+	failed := make([]error, len(pods)+len(containers))
+	var g errgroup.Group
+	g.SetLimit(maxWorkers)
+	for i, p := range pods {
+		l.pods[i].Pod = p
+		if known(p.ID) {
+			continue
+		}
+		g.Go(func() error {
+			if f, err := lookAtPod(ctx, rt, units, driver, p.ID); err == nil {
+				l.pods[i] = f
+			} else if !errors.Is(err, cri.ErrNotFound) {
+				failed[i] = err
+			}
+			return nil
+		})
+	}
+	for i, c := range containers {
+		l.containers[i].Container = c
+		if known(c.ID) {
+			continue
+		}
+		g.Go(func() error {
+			if f, err := lookAtContainer(ctx, rt, c.ID); err == nil {
+				l.containers[i] = f
+			} else if !errors.Is(err, cri.ErrNotFound) {
+				failed[len(pods)+i] = err
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // no job returns an error
+	l.failed = slices.DeleteFunc(failed, func(err error) bool { return err == nil })
+	return l
+}
+
+// lookAtPod asks for the details of a pod. Details that are missing in the
+// runtime's answer leave the pod without a cgroup; the model says so.
+func lookAtPod(ctx context.Context, rt runtimeClient, units unitManager, driver cgroup.Driver, id string) (podFacts, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	p, err := rt.PodStatus(ctx, id)
+	if _, partial := errors.AsType[*cri.InfoError](err); err != nil && !partial {
+		return podFacts{}, err
+	}
+	f := podFacts{Pod: p, partial: err}
+	if _, pause, err := podPaths(p, driver); err == nil && units != nil {
+		if unit, ok := pause.Unit(); ok {
+			if st, err := units.Properties(ctx, unit); err == nil && st.Known {
+				f.allowed, f.allowedKnown = st.CPUs, true
+			}
+		}
+	}
+	return f, nil
+}
+
+func lookAtContainer(ctx context.Context, rt runtimeClient, id string) (containerFacts, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	c, err := rt.ContainerStatus(ctx, id)
+	if _, partial := errors.AsType[*cri.InfoError](err); err != nil && !partial {
+		return containerFacts{}, err
+	}
+	return containerFacts{Container: c, partial: err}, nil
+}

@@ -1,0 +1,189 @@
+package daemon
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// journalVersion is raised when an older daemon could misread the file.
+const journalVersion = 1
+
+// journalLimit bounds what is read back: 64 MiB holds about 300,000 originals.
+const journalLimit = 64 << 20
+
+// Journal is the durable record of what the daemon has changed and decided. The
+// truth about running containers is the kernel's and the runtime's: assignments
+// here only break ties. Originals exist nowhere else.
+type Journal struct {
+	// BootID is the kernel's boot (/proc/sys/kernel/random/boot_id): cgroups die
+	// with it, and what is recorded about them too.
+	BootID      string       `json:"bootID"`
+	Originals   []Original   `json:"originals"`
+	Assignments []assignment `json:"assignments"`
+}
+
+// Original is the value that a file of a cgroup held before the daemon's first
+// write to it.
+type Original struct {
+	Path      cgroup.Path `json:"path"`
+	File      string      `json:"file"`                // cpuset.cpus, cpu.weight or cpu.max
+	Container string      `json:"container,omitempty"` // CRI id, where the cgroup is a container's
+	Value     string      `json:"value"`               // as the kernel printed it
+}
+
+// assignment is pools.Assignment as the file spells it.
+type assignment struct {
+	PodUID    string     `json:"podUID"`
+	Container string     `json:"container"`
+	CPUs      cpuset.Set `json:"cpus"`
+}
+
+// journalFile is the outer form: the checksum is over the bytes of Data.
+type journalFile struct {
+	Version int             `json:"version"`
+	SHA256  string          `json:"sha256"`
+	Data    json.RawMessage `json:"data"`
+}
+
+var errBadJournal = errors.New("journal is damaged")
+
+// encodeJournal gives equal bytes for equal journals.
+func encodeJournal(j Journal) ([]byte, error) {
+	data, err := json.Marshal(j)
+	if err != nil {
+		return nil, fmt.Errorf("encode journal: %w", err)
+	}
+	sum := sha256.Sum256(data)
+	out, err := json.Marshal(journalFile{Version: journalVersion, SHA256: hex.EncodeToString(sum[:]), Data: data})
+	if err != nil {
+		return nil, fmt.Errorf("encode journal: %w", err)
+	}
+	return append(out, '\n'), nil
+}
+
+// decodeJournal is strict: a journal that is not exactly what encodeJournal
+// wrote is errBadJournal.
+func decodeJournal(b []byte) (Journal, error) {
+	var f journalFile
+	if err := json.Unmarshal(b, &f); err != nil {
+		return Journal{}, fmt.Errorf("%w: %w", errBadJournal, err)
+	}
+	if f.Version != journalVersion {
+		return Journal{}, fmt.Errorf("%w: version %d, this daemon reads %d", errBadJournal, f.Version, journalVersion)
+	}
+	if sum := sha256.Sum256(f.Data); hex.EncodeToString(sum[:]) != f.SHA256 {
+		return Journal{}, fmt.Errorf("%w: checksum does not match", errBadJournal)
+	}
+	var j Journal
+	if err := json.Unmarshal(f.Data, &j); err != nil {
+		return Journal{}, fmt.Errorf("%w: %w", errBadJournal, err)
+	}
+	return j, nil
+}
+
+// LoadJournal reads the journal of this boot. A missing file is an empty
+// journal. A damaged one is set aside beside it, and one of an earlier boot is
+// passed over, since its cgroups are gone; in both cases the journal is empty
+// and note says what happened. It never fails: the daemon can work without.
+func LoadJournal(name, bootID string, now time.Time) (j Journal, note error) {
+	empty := Journal{BootID: bootID}
+	b, err := readBounded(name, journalLimit)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return empty, nil
+	case err != nil:
+		return empty, fmt.Errorf("read journal: %w: starting with an empty one", err)
+	}
+	j, err = decodeJournal(b)
+	if err != nil {
+		aside := fmt.Sprintf("%s.bad-%d", name, now.Unix())
+		if mvErr := os.Rename(name, aside); mvErr != nil {
+			return empty, fmt.Errorf("%s: %w (and it could not be set aside: %w)", name, err, mvErr)
+		}
+		return empty, fmt.Errorf("%s: %w: set aside as %s; the originals in it are lost, so `cpupoold restore` can only put back kernel defaults for them", name, err, aside)
+	}
+	if j.BootID != bootID {
+		return empty, nil
+	}
+	return j, nil
+}
+
+// SaveJournal replaces the journal atomically and durably.
+func SaveJournal(name string, j Journal) error {
+	b, err := encodeJournal(j)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return fmt.Errorf("create state directory: %w", err)
+	}
+	// renameio syncs the file before the rename; the directory is synced here,
+	// or a power cut could bring the old journal back.
+	if err := renameio.WriteFile(name, b, 0o600); err != nil {
+		return fmt.Errorf("write journal: %w", err)
+	}
+	dir, err := os.Open(filepath.Dir(name))
+	if err != nil {
+		return fmt.Errorf("write journal: %w", err)
+	}
+	err = dir.Sync()
+	if cerr := dir.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return fmt.Errorf("write journal: sync directory: %w", err)
+	}
+	return nil
+}
+
+func toRecords(as []pools.Assignment) []assignment {
+	out := make([]assignment, 0, len(as))
+	for _, a := range as {
+		out = append(out, assignment{PodUID: a.Key.PodUID, Container: a.Key.Container, CPUs: a.CPUs})
+	}
+	return out
+}
+
+func fromRecords(rs []assignment) []pools.Assignment {
+	out := make([]pools.Assignment, 0, len(rs))
+	for _, r := range rs {
+		out = append(out, pools.Assignment{Key: pools.Key{PodUID: r.PodUID, Container: r.Container}, CPUs: r.CPUs})
+	}
+	return out
+}
+
+func sortOriginals(os []Original) {
+	slices.SortFunc(os, func(a, b Original) int {
+		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.File, b.File))
+	})
+}
+
+// readBounded reads a whole file of at most limit bytes.
+func readBounded(name string, limit int64) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // opened to read
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		err = fmt.Errorf("%s has more than %d bytes", name, limit)
+	}
+	return b, err
+}

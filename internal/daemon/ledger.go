@@ -1,0 +1,84 @@
+package daemon
+
+import (
+	"slices"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// ledger is the owner's side of the journal: what is known, and what of it has
+// reached the disk. The disk itself is a worker's business.
+type ledger struct {
+	bootID      string
+	originals   map[originalKey]Original
+	assignments []pools.Assignment
+
+	changes int // number of the newest change
+	sent    int // newest change in a save that was submitted
+	durable int // newest change that is known to be on disk
+	barrier int // newest change that added an original
+}
+
+type originalKey struct {
+	path cgroup.Path
+	file string
+}
+
+func newLedger(j Journal) *ledger {
+	l := &ledger{bootID: j.BootID, originals: make(map[originalKey]Original), assignments: fromRecords(j.Assignments)}
+	for _, o := range j.Originals {
+		l.originals[originalKey{o.Path, o.File}] = o
+	}
+	return l
+}
+
+// note records an original unless there is one already: the first stands.
+func (l *ledger) note(o Original) {
+	k := originalKey{o.Path, o.File}
+	if _, known := l.originals[k]; known {
+		return
+	}
+	l.originals[k] = o
+	l.changes++
+	l.barrier = l.changes
+}
+
+// safe says that every original is on disk, so that what replaces them may be
+// written.
+func (l *ledger) safe() bool { return l.durable >= l.barrier }
+
+// touched says that the daemon has written, or is about to write, a file.
+func (l *ledger) touched(p cgroup.Path, file string) bool {
+	_, ok := l.originals[originalKey{p, file}]
+	return ok
+}
+
+// assign records the assignments in force.
+func (l *ledger) assign(as []pools.Assignment) {
+	same := func(a, b pools.Assignment) bool { return a.Key == b.Key && a.CPUs.Equal(b.CPUs) }
+	if slices.EqualFunc(l.assignments, as, same) {
+		return
+	}
+	l.assignments = as
+	l.changes++
+}
+
+// forget drops the originals of cgroups that are gone.
+func (l *ledger) forget(gone func(cgroup.Path) bool) {
+	for k := range l.originals {
+		if gone(k.path) {
+			delete(l.originals, k)
+			l.changes++
+		}
+	}
+}
+
+func (l *ledger) journal() Journal {
+	j := Journal{BootID: l.bootID, Originals: make([]Original, 0, len(l.originals)), Assignments: toRecords(l.assignments)}
+	for _, o := range l.originals {
+		j.Originals = append(j.Originals, o)
+	}
+	sortOriginals(j.Originals)
+	return j
+}

@@ -1,0 +1,272 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// pollPeriod is how often the runtime is asked when it has no event stream.
+const pollPeriod = time.Second
+
+// journalPatience is how long first writes wait for their originals to be on
+// disk. A stuck disk must not keep containers on the wrong CPUs: after it
+// the writes go ahead, and the state says that undo is at risk.
+const journalPatience = 500 * time.Millisecond
+
+// host is the outside world as the owner uses it: files of cgroups directly,
+// everything else through workers.
+type host struct {
+	cgroups  *cgroup.FS
+	driver   cgroup.Driver
+	possible cpuset.Set
+	runtime  runtimeClient
+	units    unitManager // nil without systemd
+	journal  string      // file name
+}
+
+// loop owns all state. Only run's goroutine touches it; everybody else posts
+// events and reads snapshots.
+type loop struct {
+	host
+	log      *slog.Logger
+	box      *mailbox
+	jobs     *workers
+	load     func() (*config.Config, error) // reads the configuration again
+	snapshot *atomic.Pointer[telemetry.View]
+	notify   notifier
+
+	settings    settings
+	model       *model
+	tree        *tree
+	bench       *bench
+	ledger      *ledger
+	assignments []pools.Assignment
+	formula     config.WeightFormula
+	status      status
+	timers      timers
+}
+
+// timers are the loop's: each is armed by the owner and read in run.
+type timers struct {
+	resync  *time.Timer // the next complete listing
+	retry   *time.Timer // the next refused write that is due
+	journal *time.Timer // the end of patience with the disk
+}
+
+func stoppedTimer() *time.Timer {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return t
+}
+
+// run handles events until ctx ends. It never waits for anything but events.
+func (l *loop) run(ctx context.Context) {
+	l.list()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.box.wake:
+		case <-l.timers.resync.C:
+			l.tree.distrustAll()
+			l.list()
+		case <-l.timers.retry.C:
+		case <-l.timers.journal.C:
+			l.status.journalLate = true
+		}
+		for _, e := range l.box.take() {
+			l.handle(e)
+		}
+		if l.status.listed && l.status.formulaAsked {
+			l.pass()
+		}
+		l.publish()
+		l.notify.alive()
+	}
+}
+
+func (l *loop) handle(e event) {
+	switch e := e.(type) {
+	case runtimeEvent:
+		l.onRuntimeEvent(e)
+	case streamChanged:
+		l.onStream(e)
+	case listed:
+		l.onListed(e)
+	case podFetched:
+		l.onPod(e)
+	case containerFetched:
+		l.onContainer(e)
+	case written:
+		l.onWritten(e)
+	case saved:
+		l.onSaved(e)
+	case configLoaded:
+		l.onConfig(e)
+	case formulaFound:
+		l.status.formulaAsked = true
+		if l.formula == config.WeightAuto {
+			l.formula = e.formula // until a container shows that it is another
+		}
+	case reexecuted:
+		l.tree.distrustAll()
+	}
+}
+
+// list asks the runtime for everything.
+func (l *loop) list() {
+	if l.status.listing {
+		return // the answer that is under way starts the next period
+	}
+	l.status.listing = true
+	asOf := l.model.clock
+	known := l.model.knownIDs()
+	l.jobs.submit("list", func(ctx context.Context) event {
+		found := census(ctx, l.runtime, l.units, l.driver, func(id string) bool { return known[id] })
+		found.asOf = asOf
+		return found
+	})
+}
+
+func (l *loop) onListed(e listed) {
+	l.status.listing = false
+	l.timers.resync.Reset(l.resyncPeriod())
+	if e.err != nil {
+		l.status.runtimeErr = e.err
+		return
+	}
+	l.status.runtimeErr = nil
+	l.status.unread = e.failed
+	l.model.merge(e)
+	if !l.status.listed {
+		l.status.listed = true
+		l.assignments = recoverAssignments(l.model, l.cgroups.Read, l.ledger.assignments, l.settings.pools.Guaranteed)
+	}
+	l.prune()
+}
+
+// prune forgets the originals of cgroups that are gone. Only the owner's own
+// reading tells: a listing of the runtime can be older than a cgroup.
+func (l *loop) prune() {
+	gone := func(p cgroup.Path) bool {
+		if _, ok := l.tree.current[p]; ok {
+			return false
+		}
+		_, err := l.cgroups.Read(p)
+		return errors.Is(err, cgroup.ErrGone)
+	}
+	l.ledger.forget(gone)
+	l.bench.forget(gone)
+}
+
+func (l *loop) resyncPeriod() time.Duration {
+	if l.status.stream == cri.Unsupported {
+		return min(pollPeriod, l.settings.config.ResyncPeriod)
+	}
+	return l.settings.config.ResyncPeriod
+}
+
+func (l *loop) onStream(e streamChanged) {
+	l.status.stream, l.status.streamErr = e.state, e.err
+	l.log.Info("runtime event stream", "state", e.state.String(), "error", e.err)
+	if e.state == cri.Connected || e.state == cri.Unsupported {
+		l.list() // what happened before is only in a list
+	}
+}
+
+func (l *loop) onRuntimeEvent(e runtimeEvent) {
+	if p := l.model.pods[e.ContainerID]; p != nil {
+		switch e.Kind {
+		case cri.ContainerStopped:
+			p.pod.Ready = false
+		case cri.ContainerDeleted:
+			delete(l.model.pods, e.ContainerID)
+		}
+		return
+	}
+	if c := l.model.containers[e.ContainerID]; c != nil {
+		switch e.Kind {
+		case cri.ContainerStarted:
+			c.advance(cri.Running)
+			l.tree.distrust(c.path)
+		case cri.ContainerStopped:
+			c.advance(cri.Exited)
+		case cri.ContainerDeleted:
+			delete(l.model.containers, e.ContainerID)
+		}
+		return
+	}
+	if e.Kind == cri.ContainerStopped || e.Kind == cri.ContainerDeleted {
+		return // never known, and over
+	}
+	if e.ContainerID == e.PodID {
+		l.fetchPod(e.ContainerID)
+		return
+	}
+	if l.model.pods[e.PodID] == nil && e.PodID != "" {
+		l.fetchPod(e.PodID)
+	}
+	l.fetchContainer(e.ContainerID)
+}
+
+func (l *loop) fetchPod(id string) {
+	l.jobs.submit(id, func(ctx context.Context) event {
+		f, err := lookAtPod(ctx, l.runtime, l.units, l.driver, id)
+		return podFetched{id: id, pod: f, err: err}
+	})
+}
+
+func (l *loop) fetchContainer(id string) {
+	l.jobs.submit(id, func(ctx context.Context) event {
+		f, err := lookAtContainer(ctx, l.runtime, id)
+		return containerFetched{id: id, container: f, err: err}
+	})
+}
+
+func (l *loop) onPod(e podFetched) {
+	switch {
+	case e.err == nil:
+		l.model.putPod(e.pod)
+	case errors.Is(e.err, cri.ErrNotFound):
+		delete(l.model.pods, e.id)
+	default:
+		l.log.Warn("read pod", "sandbox", e.id, "error", e.err) // the resync tries again
+	}
+}
+
+func (l *loop) onContainer(e containerFetched) {
+	delete(l.status.refetching, e.id)
+	switch {
+	case e.err == nil:
+		l.model.putContainer(e.container)
+		c := l.model.containers[e.id]
+		l.tree.relearn(c.path, c.recorded, c.err == nil)
+	case errors.Is(e.err, cri.ErrNotFound):
+		delete(l.model.containers, e.id)
+	default:
+		l.log.Warn("read container", "container", e.id, "error", e.err)
+	}
+}
+
+func (l *loop) onConfig(e configLoaded) {
+	if e.err == nil {
+		e.err = l.settings.change(e.config, l.settings.topology)
+	}
+	l.status.configErr = e.err
+	if e.err != nil {
+		l.log.Error("configuration refused; the one in force stays", "error", e.err)
+		return
+	}
+	l.log.Info("configuration in force", "pools", l.settings.pools)
+	l.timers.resync.Reset(l.resyncPeriod())
+}

@@ -1,0 +1,278 @@
+package daemon
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// settleTime is how long after its sandbox a pod may still be without some of
+// its containers: image pulls and init containers come in between.
+const settleTime = 10 * time.Minute
+
+// infraName is the pause container's name, as CRI-O calls it. A container of a
+// pod's spec cannot have it: upper case is not allowed there.
+const infraName = "POD"
+
+// model is what the runtime has told about the node. What a container is does
+// not change after its creation, so it is asked for once.
+type model struct {
+	driver     cgroup.Driver
+	clock      int                        // counts changes, to tell old listings from new entries
+	pods       map[string]*podEntry       // by sandbox id
+	containers map[string]*containerEntry // by container id
+}
+
+type podEntry struct {
+	pod      cri.Pod
+	uid      string
+	qos      pools.QoS
+	slice    cgroup.Path // of the pod, "" if unknown
+	pause    cgroup.Path // of the pause container, "" if it has none
+	recorded cpuset.Set  // AllowedCPUs of the pause container's scope
+	known    bool        // recorded was read or written
+	added    int
+	err      error // why slice or pause are unknown
+}
+
+type containerEntry struct {
+	container cri.Container
+	path      cgroup.Path
+	recorded  cpuset.Set // in the runtime's spec
+	added     int
+	err       error // why path or recorded are unknown
+}
+
+func newModel(d cgroup.Driver) *model {
+	return &model{driver: d, pods: make(map[string]*podEntry), containers: make(map[string]*containerEntry)}
+}
+
+// putPod adds or replaces a pod.
+func (m *model) putPod(f podFacts) {
+	m.clock++
+	e := &podEntry{pod: f.Pod, uid: cmp.Or(f.UID, f.ID), recorded: f.allowed, known: f.allowedKnown, added: m.clock}
+	if old := m.pods[f.ID]; old != nil {
+		e.pod.Ready = e.pod.Ready && old.pod.Ready // a sandbox never gets ready again
+		if old.known && !e.known {
+			e.recorded, e.known = old.recorded, true
+		}
+	}
+	e.slice, e.pause, e.err = podPaths(f.Pod, m.driver)
+	e.err = cmp.Or(f.partial, e.err)
+	if _, qos, ok := cgroup.PodOf(e.slice); ok {
+		e.qos = pools.QoS(qos)
+	}
+	m.pods[f.ID] = e
+}
+
+func podPaths(p cri.Pod, d cgroup.Driver) (slice, pause cgroup.Path, err error) {
+	if p.CgroupsPath != "" {
+		if pause, err = cgroup.ContainerPath(p.CgroupsPath, d); err != nil {
+			return "", "", err
+		}
+	}
+	if p.CgroupParent != "" {
+		slice, err = cgroup.PodPath(p.CgroupParent, d)
+		return slice, pause, err
+	}
+	return pause.Parent(), pause, nil
+}
+
+// putContainer adds or replaces a container. States only go forward: a status
+// that was read before an event must not take the event back.
+func (m *model) putContainer(f containerFacts) {
+	m.clock++
+	e := &containerEntry{container: f.Container, added: m.clock, err: f.partial}
+	if old := m.containers[f.ID]; old != nil {
+		e.added = old.added
+		e.container.State = max(old.container.State, f.State)
+	}
+	var pathErr, cpusErr error
+	e.path, pathErr = cgroup.ContainerPath(f.CgroupsPath, m.driver)
+	e.recorded, cpusErr = f.RecordedCPUs()
+	e.err = cmp.Or(e.err, pathErr, cpusErr)
+	m.containers[f.ID] = e
+}
+
+// advance moves a container's state forward.
+func (e *containerEntry) advance(s cri.State) bool {
+	if s <= e.container.State {
+		return false
+	}
+	e.container.State = s
+	return true
+}
+
+// merge takes over a complete listing. Entries that are newer than the listing
+// are left alone; details of known entries are kept.
+func (m *model) merge(l listed) (changed bool) {
+	seenPods := make(map[string]bool, len(l.pods))
+	for _, p := range l.pods {
+		seenPods[p.ID] = true
+		old := m.pods[p.ID]
+		switch {
+		case p.Detailed:
+			m.putPod(p)
+			changed = true
+		case old != nil && old.added <= l.asOf && old.pod.Ready != p.Ready:
+			old.pod.Ready = p.Ready
+			changed = true
+		}
+	}
+	seen := make(map[string]bool, len(l.containers))
+	for _, c := range l.containers {
+		seen[c.ID] = true
+		old := m.containers[c.ID]
+		switch {
+		case c.Detailed:
+			m.putContainer(c)
+			changed = true
+		case old != nil && old.advance(c.State):
+			changed = true
+		}
+	}
+	for id, e := range m.pods {
+		if !seenPods[id] && e.added <= l.asOf {
+			delete(m.pods, id)
+			changed = true
+		}
+	}
+	for id, e := range m.containers {
+		if !seen[id] && e.added <= l.asOf {
+			delete(m.containers, id)
+			changed = true
+		}
+	}
+	return changed
+}
+
+// input is the model as the planner wants it: one pod per UID, whose sandbox is
+// the newest one.
+func (m *model) input(now time.Time) []pools.Pod {
+	byUID := make(map[string]*pools.Pod, len(m.pods))
+	newest := make(map[string]*podEntry, len(m.pods))
+	for _, e := range m.pods {
+		if best := newest[e.uid]; best == nil || newer(e.pod, best.pod) {
+			newest[e.uid] = e
+		}
+	}
+	uids := make(map[string]string, len(m.pods)) // sandbox id → pod UID
+	for id, e := range m.pods {
+		uids[id] = e.uid
+		p := byUID[e.uid]
+		if p == nil {
+			n := newest[e.uid]
+			p = &pools.Pod{
+				UID:         e.uid,
+				Namespace:   n.pod.Namespace,
+				Name:        n.pod.Name,
+				QoS:         n.qos,
+				Annotations: n.pod.Annotations,
+				Resources:   resourcesOf(n.pod.Resources),
+				Settled:     now.Sub(n.pod.CreatedAt) >= settleTime,
+				Gone:        true,
+			}
+			byUID[e.uid] = p
+		}
+		if e.pod.Ready {
+			p.Gone = false
+			if e.pause != "" {
+				p.Containers = append(p.Containers, pools.Container{
+					ID: id, Name: infraName, Kind: pools.Infra, State: pools.Running, CreatedAt: e.pod.CreatedAt.UnixNano(),
+				})
+			}
+		}
+	}
+	for _, e := range m.containers {
+		p := byUID[uids[e.container.PodID]]
+		if p == nil {
+			continue // its sandbox is not known yet, or not any more
+		}
+		c := pools.Container{
+			ID:        e.container.ID,
+			Name:      e.container.Name,
+			State:     stateOf(e.container.State),
+			CreatedAt: e.container.CreatedAt.UnixNano(),
+			Resources: asked(e.container),
+		}
+		if c.State == pools.Running {
+			p.Gone = false
+		}
+		p.Containers = append(p.Containers, c)
+	}
+	out := make([]pools.Pod, 0, len(byUID))
+	for _, p := range byUID {
+		out = append(out, *p)
+	}
+	slices.SortFunc(out, func(a, b pools.Pod) int { return cmp.Compare(a.UID, b.UID) })
+	return out
+}
+
+func newer(a, b cri.Pod) bool {
+	if a.Ready != b.Ready {
+		return a.Ready
+	}
+	return a.CreatedAt.After(b.CreatedAt) || a.CreatedAt.Equal(b.CreatedAt) && a.ID > b.ID
+}
+
+func stateOf(s cri.State) pools.ContainerState {
+	switch s {
+	case cri.Created:
+		return pools.Created
+	case cri.Exited:
+		return pools.Exited
+	default: // Unknown too: it may well run
+		return pools.Running
+	}
+}
+
+// asked returns what the kubelet asked for. The runtime's spec may hold what was
+// made of it; older runtimes tell only that.
+func asked(c cri.Container) pools.Resources {
+	if c.Requested.Shares == 0 {
+		return resourcesOf(c.Recorded)
+	}
+	return resourcesOf(c.Requested)
+}
+
+func resourcesOf(r cri.Resources) pools.Resources {
+	return pools.Resources{Shares: r.Shares, Quota: r.Quota, Period: r.Period}
+}
+
+// recorded returns what is known of a target's record before its cgroup is read.
+func (m *model) recorded(t cgroup.Target) cgroup.Current {
+	if e := m.containers[t.Container]; e != nil {
+		return cgroup.Current{Recorded: e.recorded, RecordedKnown: e.err == nil}
+	}
+	for _, e := range m.pods {
+		if e.pause == t.Path {
+			return cgroup.Current{Recorded: e.recorded, RecordedKnown: e.known}
+		}
+	}
+	return cgroup.Current{}
+}
+
+// awaited says that a target's cgroup may be missing because its container has
+// not been started yet.
+func (m *model) awaited(t cgroup.Target) bool {
+	e := m.containers[t.Container]
+	return e != nil && e.container.State == cri.Created
+}
+
+// knownIDs returns the pods and containers whose details need not be asked for
+// again.
+func (m *model) knownIDs() map[string]bool {
+	known := make(map[string]bool, len(m.pods)+len(m.containers))
+	for id, e := range m.pods {
+		known[id] = e.err == nil
+	}
+	for id, e := range m.containers {
+		known[id] = e.err == nil
+	}
+	return known
+}

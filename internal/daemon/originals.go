@@ -1,0 +1,90 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+)
+
+// kernelFile returns the file of the cgroup that a write ends in, by whichever
+// way it goes.
+func kernelFile(w cgroup.Write) string {
+	switch w.Property {
+	case cgroup.CRICPUs, cgroup.UnitCPUs:
+		return cgroup.FileCPUs
+	case cgroup.UnitWeight:
+		return cgroup.FileWeight
+	case cgroup.UnitQuota:
+		return cgroup.FileMax
+	}
+	return w.Property
+}
+
+// original is what a write is about to replace, as the kernel prints it.
+func original(w cgroup.Write, c cgroup.Current) Original {
+	o := Original{Path: w.Path, File: kernelFile(w), Container: w.Container}
+	switch o.File {
+	case cgroup.FileCPUs:
+		o.Value = c.CPUs.String()
+		if !c.Exists {
+			o.Value = c.Recorded.String()
+		}
+	case cgroup.FileWeight:
+		o.Value = strconv.FormatUint(c.Weight, 10)
+	case cgroup.FileMax:
+		o.Value = maxValue(c.Quota, c.Period)
+	}
+	return o
+}
+
+// maxValue is cpu.max as the kernel prints it.
+func maxValue(quota, period int64) string {
+	if quota < 0 {
+		return fmt.Sprintf("%s %d", cgroup.ValueMax, period)
+	}
+	return fmt.Sprintf("%d %d", quota, period)
+}
+
+// noteOriginals records what the writes will replace, before the first of them.
+func (l *loop) noteOriginals(writes []cgroup.Write) {
+	for _, w := range writes {
+		l.ledger.note(original(w, l.tree.current[w.Path]))
+	}
+}
+
+// save hands the journal to a worker if it has changed. Only one save is under
+// way at a time; what changes meanwhile goes into the next.
+func (l *loop) save(now time.Time) {
+	if l.ledger.sent > l.ledger.durable || l.ledger.changes == l.ledger.durable || now.Before(l.status.journalRetry) {
+		return
+	}
+	upTo, j := l.ledger.changes, l.ledger.journal()
+	l.ledger.sent = upTo
+	if !l.ledger.safe() {
+		l.timers.journal.Reset(journalPatience)
+	}
+	l.jobs.submit("journal", func(context.Context) event {
+		return saved{upTo: upTo, err: SaveJournal(l.journal, j)}
+	})
+}
+
+func (l *loop) onSaved(e saved) {
+	l.status.journalErr = e.err
+	if e.err != nil {
+		l.ledger.sent = l.ledger.durable
+		l.status.journalLate = true // nobody waits for it
+		l.status.journalRetry = time.Now().Add(journalPause)
+		return
+	}
+	l.ledger.durable = e.upTo
+	if l.ledger.safe() {
+		l.status.journalLate = false
+		l.timers.journal.Stop()
+	}
+}
+
+// journalPause is how long a journal that could not be written is left alone.
+const journalPause = 5 * time.Second

@@ -1,0 +1,188 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strconv"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// decide is the whole decision, from what is known to what should be.
+func decide(s settings, m *model, previous []pools.Assignment, f config.WeightFormula, now time.Time) (pools.Plan, []cgroup.Target) {
+	plan := pools.Build(pools.Input{
+		Topology: s.topology,
+		Pools:    s.pools,
+		Names:    s.names,
+		Pods:     m.input(now),
+		Previous: previous,
+	})
+	return plan, targets(plan, m, f, s.config.PodSliceWeights)
+}
+
+// pass decides, compares and writes. Every round carries out the writes up to
+// the first that a worker has to make, hands that and those next to it over,
+// and compares again: what must wait for them is held back by Diff, and what
+// need not goes on at once.
+func (l *loop) pass() {
+	now := time.Now()
+	plan, want := decide(l.settings, l.model, l.assignments, l.formula, now)
+	if l.look(want); l.observeWeights() {
+		plan, want = decide(l.settings, l.model, l.assignments, l.formula, now)
+	}
+	l.assignments = plan.Assignments
+	l.ledger.assign(plan.Assignments)
+
+	var deferred []cgroup.Deferred
+	for {
+		l.look(want)
+		var writes []cgroup.Write
+		writes, deferred = cgroup.Diff(want, l.held(now), l.diffOptions(plan))
+		writes = l.due(writes, now)
+		l.noteOriginals(writes)
+		l.save(now)
+		if len(writes) == 0 || !l.ledger.safe() && !l.status.journalLate {
+			break
+		}
+		l.apply(writes, now)
+	}
+	l.status.planned = true
+	l.status.plan, l.status.targets, l.status.deferred = plan, want, deferred
+	l.armRetry(now)
+}
+
+// armRetry wakes the loop when the next refused write is due again.
+func (l *loop) armRetry(now time.Time) {
+	due, any := l.bench.next(now)
+	if r := l.status.journalRetry; r.After(now) && (!any || r.Before(due)) {
+		due, any = r, true
+	}
+	if any {
+		l.timers.retry.Reset(due.Sub(now))
+	}
+}
+
+// look reads what is new or stale. A running container without a cgroup has
+// ended, or is about to: the runtime is asked again.
+func (l *loop) look(want []cgroup.Target) {
+	gone, unreadable := l.tree.refresh(want, l.model)
+	for _, p := range gone {
+		l.refetch(p, want)
+	}
+	l.status.unreadable = unreadable
+}
+
+func (l *loop) refetch(p cgroup.Path, want []cgroup.Target) {
+	for _, t := range want {
+		if t.Path == p && t.Container != "" && !l.status.refetching[t.Container] {
+			l.status.refetching[t.Container] = true
+			l.fetchContainer(t.Container)
+		}
+	}
+}
+
+// held returns what the cgroups hold, with those marked that are to be left
+// alone for a while.
+func (l *loop) held(now time.Time) map[cgroup.Path]cgroup.Current {
+	view := maps.Clone(l.tree.current)
+	for p := range l.bench.paths() {
+		if c, ok := view[p]; ok {
+			c.NoWrite, c.NoSeal = l.bench.resting(p, now)
+			view[p] = c
+		}
+	}
+	return view
+}
+
+func (l *loop) diffOptions(p pools.Plan) cgroup.Options {
+	return cgroup.Options{Driver: l.driver, Possible: l.possible, Spare: p.Free}
+}
+
+// due leaves out what a worker is already at, and what was recorded only just
+// now without effect.
+func (l *loop) due(writes []cgroup.Write, now time.Time) []cgroup.Write {
+	var out []cgroup.Write
+	for _, w := range writes {
+		if w.Via != cgroup.File {
+			if l.tree.busy(w.Path) {
+				continue
+			}
+			if l.bench.futile(w, now) {
+				l.bench.refuse(w, errNoEffect, now)
+				continue
+			}
+		}
+		out = append(out, w)
+	}
+	return out
+}
+
+var errNoEffect = errors.New("the value was taken and is gone again: somebody else writes it, or systemd and the kernel disagree")
+
+// apply carries out one round of writes.
+func (l *loop) apply(writes []cgroup.Write, now time.Time) {
+	for i, w := range writes {
+		if w.Via != cgroup.File {
+			l.submit(w)
+			if i+1 < len(writes) && writes[i+1].Via == cgroup.File {
+				return
+			}
+			continue
+		}
+		err := l.cgroups.Apply(w)
+		l.tree.wrote(w.Path)
+		l.count(w, err)
+		switch {
+		case err == nil:
+			l.bench.succeed(w, now)
+		case errors.Is(err, cgroup.ErrGone):
+			return // it has given way for good: compare again
+		default:
+			l.bench.refuse(w, err, now)
+			return // what follows may rely on it
+		}
+	}
+}
+
+// submit hands a write to a worker. Writes of one cgroup are made in order.
+func (l *loop) submit(w cgroup.Write) {
+	l.tree.submitted(w)
+	l.jobs.submit(string(w.Path), func(ctx context.Context) event {
+		ctx, cancel := context.WithTimeout(ctx, updateTimeout)
+		defer cancel()
+		return written{write: w, err: l.seal(ctx, w)}
+	})
+}
+
+// seal makes a write that lasts; it runs in a worker.
+func (h *host) seal(ctx context.Context, w cgroup.Write) error {
+	if w.Via == cgroup.DBus {
+		return h.units.Apply(ctx, w)
+	}
+	cpus, ok := sealValue(w)
+	if !ok {
+		return errors.New("not a CPU list: " + strconv.Quote(w.Value))
+	}
+	return h.runtime.UpdateCPUs(ctx, w.Container, cpus)
+}
+
+func (l *loop) onWritten(e written) {
+	now := time.Now()
+	l.tree.finished(e.write, e.err)
+	l.count(e.write, e.err)
+	switch {
+	case e.err == nil:
+		l.bench.succeed(e.write, now)
+	case isGone(e.err):
+		if e.write.Container != "" {
+			l.fetchContainer(e.write.Container)
+		}
+		l.bench.refuse(e.write, e.err, now) // until the runtime has answered
+	default:
+		l.bench.refuse(e.write, e.err, now)
+	}
+}

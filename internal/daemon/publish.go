@@ -1,0 +1,211 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// publish makes the owner's state visible to everybody else and says in the log
+// what has changed.
+func (l *loop) publish() {
+	now := time.Now()
+	if l.status.planned {
+		l.judge(now)
+		l.report()
+	}
+	l.snapshot.Store(l.view())
+}
+
+// judge looks at what the last pass has left.
+func (l *loop) judge(now time.Time) {
+	faults := l.faults()
+	l.status.passes[passResult(faults)]++
+	for p, fault := range faults {
+		if l.status.faults[p] == nil || l.status.faults[p].Error() != fault.Error() {
+			l.log.Warn("not as planned", "cgroup", p, "error", fault)
+		}
+	}
+	for p := range l.status.faults {
+		if _, still := faults[p]; !still {
+			l.log.Info("as planned again", "cgroup", p)
+		}
+	}
+	l.status.faults = faults
+	if len(faults) == 0 && !l.working() {
+		l.status.lastSuccess = now
+	}
+	if !l.working() && !l.status.ready {
+		l.status.ready = true
+		l.log.Info("ready", "pods", len(l.model.pods), "containers", len(l.model.containers))
+		l.notify.ready()
+	}
+}
+
+func passResult(faults map[cgroup.Path]error) telemetry.Result {
+	if len(faults) == 0 {
+		return telemetry.OK
+	}
+	return telemetry.Failed
+}
+
+// working says that writes are under way, or wait for the journal.
+func (l *loop) working() bool {
+	return len(l.tree.pending) > 0 || !l.ledger.safe() && !l.status.journalLate
+}
+
+// faults are the cgroups that are not as planned and that nothing under way will
+// mend.
+func (l *loop) faults() map[cgroup.Path]error {
+	faults := maps.Clone(l.status.unreadable)
+	if faults == nil {
+		faults = make(map[cgroup.Path]error)
+	}
+	for _, d := range l.status.deferred {
+		faults[d.Path] = fmt.Errorf("%s waits: %s", d.Property, d.Reason)
+	}
+	for _, t := range l.status.targets {
+		c, known := l.tree.current[t.Path]
+		if !known || !c.Exists || l.working() {
+			continue
+		}
+		if err := errors.Join(cgroup.Verify(t, c.State), l.bench.err(t.Path)); err != nil {
+			faults[t.Path] = err
+		}
+	}
+	return faults
+}
+
+// report logs each problem once when it appears and once when it is over.
+func (l *loop) report() {
+	now := make(map[pools.Problem]bool, len(l.status.plan.Problems))
+	for _, p := range l.problems() {
+		now[p] = true
+		if !l.status.reported[p] {
+			l.log.Warn("not honoured", "pod", p.Pod, "container", p.Container, "code", p.Code, "problem", p.Text)
+		}
+	}
+	for p := range l.status.reported {
+		if !now[p] {
+			l.log.Info("problem is over", "pod", p.Pod, "container", p.Container, "code", p.Code)
+		}
+	}
+	l.status.reported = now
+}
+
+// codeUnread is the code of objects that the runtime lists and does not tell
+// enough about.
+const codeUnread pools.Code = "RuntimeDetailsMissing"
+
+// problems are the plan's, and those of objects that could not be planned.
+func (l *loop) problems() []pools.Problem {
+	all := l.status.plan.Problems[:len(l.status.plan.Problems):len(l.status.plan.Problems)]
+	for _, e := range l.model.pods {
+		if e.err != nil {
+			all = append(all, pools.Problem{PodUID: e.uid, Pod: e.pod.Namespace + "/" + e.pod.Name,
+				Reason: pools.Reason{Code: codeUnread, Text: e.err.Error()}})
+		}
+	}
+	for _, e := range l.model.containers {
+		if e.err == nil {
+			continue
+		}
+		p := pools.Problem{Container: e.container.Name, Reason: pools.Reason{Code: codeUnread, Text: e.err.Error()}}
+		if pod := l.model.pods[e.container.PodID]; pod != nil {
+			p.PodUID, p.Pod = pod.uid, pod.pod.Namespace+"/"+pod.pod.Name
+		}
+		all = append(all, p)
+	}
+	for _, err := range l.status.unread {
+		all = append(all, pools.Problem{Reason: pools.Reason{Code: codeUnread, Text: err.Error()}})
+	}
+	return all
+}
+
+func (l *loop) view() *telemetry.View {
+	v := &telemetry.View{
+		Problems:    make(map[string]int),
+		Passes:      maps.Clone(l.status.passes),
+		Writes:      maps.Clone(l.status.writes),
+		LastSuccess: l.status.lastSuccess,
+		Sources:     map[telemetry.Source]telemetry.SourceState{telemetry.CRIEvents: sourceState(l.status.stream)},
+		ConfigStale: l.status.configErr != nil,
+	}
+	p := l.settings.pools
+	for _, part := range p.Partitions {
+		v.Pools = append(v.Pools, telemetry.Pool{PoolName: poolName(pools.Management, part.Type), CPUs: part.CPUs})
+	}
+	v.Pools = append(v.Pools,
+		telemetry.Pool{PoolName: poolName(pools.Shared, ""), CPUs: p.Shared},
+		telemetry.Pool{PoolName: poolName(pools.Guaranteed, ""), CPUs: p.Guaranteed, Free: l.free()})
+	for _, problem := range l.problems() {
+		v.Problems[string(problem.Code)]++
+	}
+	paths := make(map[string]cgroup.Path, len(l.status.targets))
+	for _, t := range l.status.targets {
+		paths[t.Container] = t.Path
+	}
+	for _, pod := range l.status.plan.Pods {
+		for _, c := range pod.Containers {
+			if c.State == pools.Exited || c.Kind == pools.Infra {
+				continue
+			}
+			v.Containers = append(v.Containers, telemetry.Container{
+				PoolName: poolName(c.Pool, c.Type), ID: c.ID, Namespace: pod.Namespace, Pod: pod.Name, Name: c.Name,
+				Reason: string(c.Reason.Code), Cgroup: string(paths[c.ID]),
+			})
+		}
+	}
+	return v
+}
+
+// free are the guaranteed CPUs that nobody holds: all, before the first plan.
+func (l *loop) free() cpuset.Set {
+	if !l.status.planned {
+		return l.settings.pools.Guaranteed
+	}
+	return l.status.plan.Free
+}
+
+func poolName(p pools.Pool, typ string) telemetry.PoolName {
+	return telemetry.PoolName{Pool: string(p), Type: typ}
+}
+
+func sourceState(s cri.StreamState) telemetry.SourceState {
+	switch s {
+	case cri.Connected:
+		return telemetry.SourceOK
+	case cri.Unsupported:
+		return telemetry.SourcePolling
+	default:
+		return telemetry.SourceLost
+	}
+}
+
+// count counts a write and says in the log what it was.
+func (l *loop) count(w cgroup.Write, err error) {
+	result := telemetry.OK
+	attrs := []any{"via", w.Via, "cgroup", w.Path, "property", w.Property, "value", w.Value, "reason", w.Reason}
+	switch {
+	case err == nil:
+		l.log.Info("wrote", attrs...)
+	case isGone(err):
+		l.log.Info("gone before the write", append(attrs, "error", err)...)
+	default:
+		result = telemetry.Failed
+		l.log.Error("write refused", append(attrs, "error", err)...)
+	}
+	l.status.writes[telemetry.Write{Via: string(w.Via), Result: result}]++
+}
+
+// isGone says that a write came too late: what it was for has ended.
+func isGone(err error) bool {
+	return errors.Is(err, cgroup.ErrGone) || errors.Is(err, cri.ErrNotFound) || errors.Is(err, cri.ErrNotRunning)
+}

@@ -1,0 +1,203 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// RestoreReport says what Restore has done.
+type RestoreReport struct {
+	Restored []Original   `json:"restored"`
+	Gone     int          `json:"gone"` // originals whose cgroup has ended
+	Differs  []Difference `json:"differs"`
+}
+
+// Difference is a file that does not hold its original value afterwards.
+type Difference struct {
+	Original
+	Now string `json:"now"`
+	// Harmless says that the difference changes nothing: all CPUs instead of
+	// none named, which the kernel treats alike.
+	Harmless bool   `json:"harmless"`
+	Reason   string `json:"reason"`
+}
+
+// Restore puts back the recorded originals of this boot. No daemon may run: it
+// takes the node's writer lock. A value that cannot be put back does not keep
+// the others from it, stays in the journal and is reported as a difference.
+func Restore(ctx context.Context, o Options) (RestoreReport, error) {
+	unlock, err := Lock(o.Config.RunDir)
+	if err != nil {
+		return RestoreReport{}, err
+	}
+	defer func() { _ = unlock() }() // the kernel does it anyway
+	j, err := peekJournal(journalName(o.Config))
+	if err != nil {
+		return RestoreReport{}, err
+	}
+	if len(j.Originals) == 0 {
+		return RestoreReport{}, nil
+	}
+	h, closeHost, err := openHost(ctx, o.Config, o.Topology)
+	if err != nil {
+		return RestoreReport{}, err
+	}
+	defer closeHost()
+	return h.restore(ctx, j)
+}
+
+func (h *host) restore(ctx context.Context, j Journal) (RestoreReport, error) {
+	var r RestoreReport
+	// A CRI update makes the runtime write the whole of its spec, so the cpuset
+	// comes first and weight and quota after it.
+	slices.SortStableFunc(j.Originals, func(a, b Original) int {
+		return cmp.Compare(boolRank(a.File != cgroup.FileCPUs), boolRank(b.File != cgroup.FileCPUs))
+	})
+	failed := make(map[originalKey]error)
+	for _, o := range j.Originals {
+		if err := h.putBack(ctx, o); err != nil {
+			failed[originalKey{o.Path, o.File}] = err
+		}
+	}
+	left := Journal{BootID: j.BootID}
+	for _, o := range j.Originals {
+		err := failed[originalKey{o.Path, o.File}]
+		st, readErr := h.cgroups.Read(o.Path)
+		if errors.Is(readErr, cgroup.ErrGone) {
+			r.Gone++
+			continue
+		}
+		if err = cmp.Or(err, readErr); err != nil {
+			left.Originals = append(left.Originals, o)
+		}
+		if d, differs := h.difference(o, st, err); differs {
+			r.Differs = append(r.Differs, d)
+		} else {
+			r.Restored = append(r.Restored, o)
+		}
+	}
+	if len(left.Originals) == 0 {
+		return r, ignoreMissing(os.Remove(h.journal))
+	}
+	return r, SaveJournal(h.journal, left)
+}
+
+func boolRank(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// putBack writes an original: to the file, and to whoever would write over it.
+func (h *host) putBack(ctx context.Context, o Original) error {
+	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
+	defer cancel()
+	value, seal, err := h.undo(o)
+	if err != nil {
+		return err
+	}
+	err = h.cgroups.Write(o.Path, o.File, value)
+	if errors.Is(err, cgroup.ErrGone) && o.Container == "" {
+		return nil // it has taken its settings with it
+	}
+	if seal == nil {
+		return err
+	}
+	sealErr := h.seal(ctx, *seal)
+	if isGone(sealErr) {
+		sealErr = nil
+	}
+	if sealErr == nil {
+		return nil // it has written the file too
+	}
+	return errors.Join(err, sealErr)
+}
+
+// undo returns the value to write to the file and the write that records it, nil
+// if nobody does.
+func (h *host) undo(o Original) (value string, seal *cgroup.Write, err error) {
+	w := cgroup.Write{Path: o.Path, Container: o.Container, Via: cgroup.DBus, Reason: "restore"}
+	value = o.Value
+	switch o.File {
+	case cgroup.FileCPUs:
+		cpus, err := cpuset.Parse(o.Value)
+		if err != nil {
+			return "", nil, fmt.Errorf("journal: original of %s in %s: %w", o.File, o.Path, err)
+		}
+		if cpus.IsEmpty() {
+			cpus = h.possible // kernels before 7.0 refuse to clear, and runtimes cannot
+		}
+		value = cpus.String()
+		w.Property, w.Value = cgroup.UnitCPUs, value
+		if o.Container != "" {
+			w.Via, w.Property = cgroup.CRI, cgroup.CRICPUs
+			return value, &w, nil
+		}
+	case cgroup.FileWeight:
+		if o.Value == "0" {
+			return "", nil, fmt.Errorf("journal: original of %s in %s: weight 0", o.File, o.Path)
+		}
+		w.Property, w.Value = cgroup.UnitWeight, o.Value
+	case cgroup.FileMax:
+		w.Property = cgroup.UnitQuota
+		if w.Value, err = unitQuota(o.Value); err != nil {
+			return "", nil, fmt.Errorf("journal: original of %s in %s: %w", o.File, o.Path, err)
+		}
+	default:
+		return "", nil, fmt.Errorf("journal: original of unknown file %q in %s", o.File, o.Path)
+	}
+	if _, isUnit := o.Path.Unit(); h.units == nil || !isUnit {
+		return value, nil, nil
+	}
+	return value, &w, nil
+}
+
+// unitQuota translates cpu.max to CPUQuotaPerSecUSec, microseconds a second.
+func unitQuota(max string) (string, error) {
+	q, p, ok := strings.Cut(max, " ")
+	if q == cgroup.ValueMax {
+		return cgroup.ValueInf, nil
+	}
+	quota, err1 := strconv.ParseUint(q, 10, 63)
+	period, err2 := strconv.ParseUint(p, 10, 31)
+	if !ok || err1 != nil || err2 != nil || period == 0 || quota > 1<<40 {
+		return "", fmt.Errorf("%q is not a value of cpu.max", max)
+	}
+	return strconv.FormatUint(quota*1_000_000/period, 10), nil
+}
+
+// difference compares a file with its original.
+func (h *host) difference(o Original, st cgroup.State, failure error) (Difference, bool) {
+	d := Difference{Original: o}
+	switch o.File {
+	case cgroup.FileCPUs:
+		d.Now = st.CPUs.String()
+		d.Harmless = o.Value == "" && st.CPUs.Equal(h.possible)
+	case cgroup.FileWeight:
+		d.Now = strconv.FormatUint(st.Weight, 10)
+	case cgroup.FileMax:
+		d.Now = maxValue(st.Quota, st.Period)
+	}
+	switch {
+	case failure != nil:
+		d.Reason = failure.Error()
+		return d, true
+	case d.Now == o.Value:
+		return d, false
+	case d.Harmless:
+		d.Reason = "an empty set cannot be recorded again; all CPUs are the same to the kernel"
+	default:
+		d.Reason = "somebody else has written it since, or rounded it"
+	}
+	return d, true
+}

@@ -1,0 +1,27 @@
+package daemon
+
+import (
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+	"github.com/cpupoold/cpupoold/pkg/workload"
+)
+
+// settings are the configuration in force on the machine that it is for.
+type settings struct {
+	config   *config.Config
+	topology *topology.Topology
+	pools    pools.Pools
+	names    workload.Names
+}
+
+// change replaces the settings, or leaves them as they are if the configuration
+// does not fit the machine.
+func (s *settings) change(c *config.Config, t *topology.Topology) error {
+	p, err := c.Resolve(t)
+	if err != nil {
+		return err
+	}
+	*s = settings{config: c, topology: t, pools: p, names: workload.Names{Domain: c.AnnotationDomain}}
+	return nil
+}

@@ -1,0 +1,52 @@
+package daemon
+
+import (
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// status is what the owner remembers of its own work. It is the raw material of
+// a snapshot; no decision about CPUs depends on it.
+type status struct {
+	listed     bool            // a complete listing has been taken over
+	listing    bool            // one is under way
+	refetching map[string]bool // containers that are being asked for again
+
+	plan       pools.Plan
+	targets    []cgroup.Target
+	deferred   []cgroup.Deferred
+	unreadable map[cgroup.Path]error
+	unread     []error // objects of the runtime without details
+
+	stream     cri.StreamState
+	streamErr  error
+	runtimeErr error
+	configErr  error
+	journalErr error
+	// journalLate says that writes no longer wait for the journal; journalRetry
+	// is when it is tried again after an error.
+	journalLate  bool
+	journalRetry time.Time
+	formulaAsked bool // the OCI runtime's version is known, or known not to tell
+	formulaSeen  bool // a container has shown the formula
+	planned      bool // a pass has been made
+
+	passes      map[telemetry.Result]uint64
+	writes      map[telemetry.Write]uint64
+	faults      map[cgroup.Path]error // what the last pass has left
+	lastSuccess time.Time
+	ready       bool
+	reported    map[pools.Problem]bool // problems that are in the log
+}
+
+func newStatus() status {
+	return status{
+		refetching: make(map[string]bool),
+		passes:     make(map[telemetry.Result]uint64),
+		writes:     make(map[telemetry.Write]uint64),
+	}
+}

@@ -1,0 +1,81 @@
+package daemon
+
+import (
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// targets translates a plan into the desired state of each cgroup. Containers
+// that have exited, and those whose cgroup is unknown, have none.
+func targets(p pools.Plan, m *model, f config.WeightFormula, sliceWeights bool) []cgroup.Target {
+	var out []cgroup.Target
+	for _, pod := range p.Pods {
+		if t, ok := sliceTarget(pod, m, sliceWeights); ok {
+			out = append(out, t)
+		}
+		for _, c := range pod.Containers {
+			if t, ok := containerTarget(c, m, f); ok {
+				out = append(out, t)
+			}
+		}
+	}
+	return out
+}
+
+func sliceTarget(pod pools.PodPlan, m *model, weights bool) (cgroup.Target, bool) {
+	if !weights {
+		pod.Shares = 0
+	}
+	if pod.Shares == 0 && !pod.Unlimited {
+		return cgroup.Target{}, false
+	}
+	slice := m.sliceOf(pod)
+	if slice == "" {
+		return cgroup.Target{}, false
+	}
+	// Slices compete with slices, and those have the kubelet's linear weights.
+	return cgroup.Target{
+		Path:      slice,
+		Weight:    cgroup.WeightLinear(pod.Shares),
+		Unlimited: pod.Unlimited,
+		Reason:    pod.Reason.Text,
+	}, true
+}
+
+// sliceOf returns the slice that holds a live container of the pod.
+func (m *model) sliceOf(pod pools.PodPlan) cgroup.Path {
+	for _, c := range pod.Containers {
+		if c.State == pools.Exited {
+			continue
+		}
+		sandbox := c.ID
+		if c.Kind == pools.App {
+			e := m.containers[c.ID]
+			if e == nil {
+				continue
+			}
+			sandbox = e.container.PodID
+		}
+		if e := m.pods[sandbox]; e != nil && e.slice != "" {
+			return e.slice
+		}
+	}
+	return ""
+}
+
+func containerTarget(c pools.Placement, m *model, f config.WeightFormula) (cgroup.Target, bool) {
+	t := cgroup.Target{CPUs: c.CPUs, Exclusive: c.Exclusive, Reason: c.Reason.Text}
+	switch {
+	case c.State == pools.Exited:
+		return t, false
+	case c.Kind == pools.Infra:
+		t.Path = m.pods[c.ID].pause
+	default:
+		t.Path = m.containers[c.ID].path
+		t.Container = c.ID
+		t.Weight = containerWeight(f, c.Shares)
+		t.Unlimited = c.Exclusive
+	}
+	return t, t.Path != ""
+}

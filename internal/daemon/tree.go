@@ -1,0 +1,152 @@
+package daemon
+
+import (
+	"errors"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// tree is what the kernel, the runtime and systemd said of the cgroups that the
+// plan is about when they were last asked.
+type tree struct {
+	read    func(cgroup.Path) (cgroup.State, error)
+	current map[cgroup.Path]cgroup.Current
+	stale   map[cgroup.Path]bool
+	pending map[cgroup.Path]int  // seals under way
+	own     map[cgroup.Path]bool // written by the daemon since they were last read
+}
+
+func newTree(read func(cgroup.Path) (cgroup.State, error)) *tree {
+	return &tree{
+		read:    read,
+		current: make(map[cgroup.Path]cgroup.Current),
+		stale:   make(map[cgroup.Path]bool),
+		pending: make(map[cgroup.Path]int),
+		own:     make(map[cgroup.Path]bool),
+	}
+}
+
+// distrust makes the next refresh read a cgroup again.
+func (t *tree) distrust(p cgroup.Path) { t.stale[p] = true }
+
+// wrote notes a write of the daemon's own to a file of the cgroup.
+func (t *tree) wrote(p cgroup.Path) {
+	t.stale[p] = true
+	t.own[p] = true
+}
+
+// relearn takes over what the runtime has recorded for a container by now.
+func (t *tree) relearn(p cgroup.Path, recorded cpuset.Set, known bool) {
+	if c, ok := t.current[p]; ok {
+		c.Recorded, c.RecordedKnown = recorded, known
+		t.current[p] = c
+	}
+	t.stale[p] = true
+}
+
+// distrustAll makes the next refresh read every cgroup again.
+func (t *tree) distrustAll() {
+	for p := range t.current {
+		t.stale[p] = true
+	}
+}
+
+// refresh reads what is new or stale among the targets and forgets what is not
+// a target any more. Targets whose cgroup should be there and is not come back
+// as gone; errs are the cgroups that could not be read.
+func (t *tree) refresh(targets []cgroup.Target, m *model) (gone []cgroup.Path, errs map[cgroup.Path]error) {
+	wanted := make(map[cgroup.Path]bool, len(targets))
+	for _, target := range targets {
+		p := target.Path
+		wanted[p] = true
+		c, known := t.current[p]
+		if known && !t.stale[p] {
+			continue
+		}
+		if !known {
+			c = m.recorded(target)
+		}
+		st, err := t.read(p)
+		switch {
+		case err == nil:
+			if known && c.Exists && !t.own[p] && !st.CPUs.Equal(c.CPUs) {
+				// Who wrote the file may have written the record with it.
+				c.RecordedKnown = false
+			}
+			c.State, c.Exists = st, true
+		case !errors.Is(err, cgroup.ErrGone):
+			if errs == nil {
+				errs = make(map[cgroup.Path]error)
+			}
+			errs[p] = err
+			delete(t.current, p)
+			continue
+		case m.awaited(target):
+			c.State, c.Exists = cgroup.State{Path: p}, false
+		default:
+			gone = append(gone, p)
+			delete(t.current, p)
+			continue
+		}
+		t.current[p] = c
+		delete(t.stale, p)
+		delete(t.own, p)
+	}
+	for p := range t.current {
+		if !wanted[p] && t.pending[p] == 0 {
+			delete(t.current, p)
+			delete(t.stale, p)
+		}
+	}
+	return gone, errs
+}
+
+// submitted notes that a write was given to a worker: until it is known how it
+// ended, the cgroup may get its value at any moment.
+func (t *tree) submitted(w cgroup.Write) {
+	c := t.current[w.Path]
+	if cpus, ok := sealValue(w); ok {
+		c.Pending = cpus
+	}
+	t.current[w.Path] = c
+	t.pending[w.Path]++
+}
+
+// finished takes over what a worker's write has changed.
+func (t *tree) finished(w cgroup.Write, err error) {
+	t.pending[w.Path]--
+	last := t.pending[w.Path] == 0
+	if last {
+		delete(t.pending, w.Path)
+	}
+	c, known := t.current[w.Path]
+	if !known {
+		return
+	}
+	if cpus, ok := sealValue(w); ok {
+		if c.Pending.Equal(cpus) {
+			c.Pending = cpuset.Set{}
+		}
+		if err == nil {
+			c.Recorded, c.RecordedKnown = cpus, true
+		}
+	}
+	if w.Via == cgroup.CRI || err != nil {
+		c.Unit = cgroup.UnitState{} // the runtime has written all of the unit's properties
+	}
+	t.current[w.Path] = c
+	t.wrote(w.Path)
+}
+
+// busy says that a worker is at a write to the cgroup.
+func (t *tree) busy(p cgroup.Path) bool { return t.pending[p] > 0 }
+
+// sealValue returns the CPUs of a write that records a cpuset.
+func sealValue(w cgroup.Write) (cpuset.Set, bool) {
+	if w.Property != cgroup.CRICPUs && w.Property != cgroup.UnitCPUs {
+		return cpuset.Set{}, false
+	}
+	cpus, err := cpuset.Parse(w.Value)
+	return cpus, err == nil
+}

@@ -1,0 +1,79 @@
+package daemon
+
+import (
+	"context"
+	"sync"
+)
+
+// maxWorkers bounds the slow calls under way at once. Each CRI update forks the
+// OCI runtime, so more would only make the node's own work wait.
+const maxWorkers = 8
+
+// workers runs slow calls (runtime, D-Bus, disk) away from the owner. Jobs of
+// one key run one after another, in the order in which they were submitted;
+// each result is posted to the owner's mailbox.
+type workers struct {
+	ctx   context.Context //nolint:containedctx // the pool lives exactly as long as the loop that made it
+	post  func(event)
+	slots chan struct{}
+	wg    sync.WaitGroup
+
+	mu     sync.Mutex // guards queues
+	queues map[string][]job
+}
+
+// job is a slow call; its result is an event, or nil for none.
+type job func(ctx context.Context) event
+
+func newWorkers(ctx context.Context, post func(event)) *workers {
+	return &workers{
+		ctx:    ctx,
+		post:   post,
+		slots:  make(chan struct{}, maxWorkers),
+		queues: make(map[string][]job),
+	}
+}
+
+// submit queues a job and returns at once.
+func (w *workers) submit(key string, j job) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	q, running := w.queues[key]
+	w.queues[key] = append(q, j)
+	if !running {
+		w.wg.Go(func() { w.drain(key) })
+	}
+}
+
+// drain runs the jobs of one key until there are none.
+func (w *workers) drain(key string) {
+	for {
+		w.mu.Lock()
+		q := w.queues[key]
+		if len(q) == 0 {
+			delete(w.queues, key)
+			w.mu.Unlock()
+			return
+		}
+		j := q[0]
+		w.queues[key] = q[1:]
+		w.mu.Unlock()
+
+		select {
+		case w.slots <- struct{}{}:
+		case <-w.ctx.Done():
+			w.mu.Lock()
+			delete(w.queues, key)
+			w.mu.Unlock()
+			return
+		}
+		result := j(w.ctx)
+		<-w.slots
+		if result != nil {
+			w.post(result)
+		}
+	}
+}
+
+// wait returns when all jobs have ended; the context must have been cancelled.
+func (w *workers) wait() { w.wg.Wait() }
