@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -171,7 +172,7 @@ func (e emitter) containers(v *View, cgroups string) []reading {
 		e.emit(containerSeconds, microseconds(s.GetUsageUsec()), labels...)
 		e.emit(containerThrottle, microseconds(s.GetThrottledUsec()), labels...)
 		for _, p := range pressures(s) {
-			e.emit(containerPressure, p.seconds, append(labels[:len(labels):len(labels)], p.kind)...)
+			e.emit(containerPressure, p.seconds, append(slices.Clip(labels), p.kind)...)
 			readings = append(readings, reading{source{poolPressure, c.ID, p.kind}, p.seconds, []PoolName{c.PoolName}})
 		}
 	}

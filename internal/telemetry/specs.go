@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -39,7 +40,7 @@ type spec struct {
 func specs() []spec {
 	const counter, gauge = prometheus.CounterValue, prometheus.GaugeValue
 	pool := []string{"pool", "type"}
-	with := func(more ...string) []string { return append(pool[:2:2], more...) }
+	with := func(more ...string) []string { return append(slices.Clip(pool), more...) }
 	container := with("namespace", "pod", "container", "container_id")
 	return []spec{
 		{buildInfo, "Always 1; the labels are the daemon's version, its commit and its Go release.", gauge, []string{"version", "revision", "goversion"}},
@@ -57,7 +58,7 @@ func specs() []spec {
 		{poolPressure, "Time that containers of the pool were stalled for want of CPU (total of cpu.pressure, kinds some and full), summed over containers, each since it was first seen. Absent where PSI is off.", counter, with("kind")},
 		{containerSeconds, "CPU time of a container (usage_usec of cpu.stat).", counter, container},
 		{containerThrottle, "Time that a container was held back by its quota (throttled_usec of cpu.stat).", counter, container},
-		{containerPressure, "Time that a container was stalled for want of CPU (total of cpu.pressure, kinds some and full). Absent where PSI is off.", counter, append(container[:len(container):len(container)], "kind")},
+		{containerPressure, "Time that a container was stalled for want of CPU (total of cpu.pressure, kinds some and full). Absent where PSI is off.", counter, append(slices.Clip(container), "kind")},
 	}
 }
 

@@ -86,7 +86,11 @@ func globals(decl ast.Decl) []string {
 	}
 	var bad []string
 	for _, spec := range gen.Specs {
-		for _, name := range spec.(*ast.ValueSpec).Names {
+		value, ok := spec.(*ast.ValueSpec)
+		if !ok {
+			continue
+		}
+		for _, name := range value.Names {
 			if name.Name != "_" && !strings.HasPrefix(name.Name, "Err") && !strings.HasPrefix(name.Name, "err") {
 				bad = append(bad, "has the package variable "+name.Name)
 			}
