@@ -5,7 +5,8 @@ SHELL       := bash
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
 
-# What is expensive to make (VM images, the node's software) is kept here, keyed by its inputs, and outlives the clone.
+# What is expensive to make (VM images, the node's software) is kept here under a hash of its inputs and outlives the clone,
+# which has a link to it: .cache.
 export CPUPOOLD_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cpupoold
 
 GO       ?= go
@@ -58,9 +59,10 @@ clean: ## remove what was built here; the cache stays
 	rm -rf bin
 	@echo "kept: $(CPUPOOLD_CACHE) (VM images and node software, rebuilt when removed)"
 
-# The race detector needs a C compiler; prepare.sh installs one with everything else.
+# What Debian has to give: a C compiler for the race detector; QEMU and what makes images.
 host:
-	@command -v gcc >/dev/null || test/vm/image/prepare.sh
+	@test/prepare.sh
 
-host-vm:
+host-vm: host
 	@test/vm/image/prepare.sh
+	@[ -e .cache ] || { mkdir -p "$(CPUPOOLD_CACHE)" && ln -s "$(CPUPOOLD_CACHE)" .cache; }
