@@ -1,0 +1,185 @@
+package preflight
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// cgroupRoot is where systemd and every container runtime mount cgroups.
+const cgroupRoot = "/sys/fs/cgroup"
+
+// cgroupMount is what is mounted on cgroupRoot.
+type cgroupMount struct {
+	fsType string // "cgroup2" is right; empty when nothing is mounted there
+	hybrid bool   // controllers on v1, with a cgroup2 beside them
+	err    error
+}
+
+func (m cgroupMount) isV2() bool { return m.err == nil && m.fsType == "cgroup2" }
+
+// readCgroupMount reads the mount table of this process. Of several mounts on one
+// directory the last is the one that is seen (proc_pid_mountinfo(5)).
+func readCgroupMount(root fs.FS) cgroupMount {
+	b, err := readFile(root, "/proc/self/mountinfo")
+	if err != nil {
+		return cgroupMount{err: err}
+	}
+	mounts, err := mountinfo.GetMountsFromReader(bytes.NewReader(b), mountinfo.PrefixFilter(cgroupRoot))
+	if err != nil {
+		return cgroupMount{err: err}
+	}
+	var m cgroupMount
+	for _, mount := range mounts {
+		if mount.Mountpoint == cgroupRoot {
+			// What was mounted below is covered now.
+			m = cgroupMount{fsType: mount.FSType}
+		} else if mount.FSType == "cgroup2" {
+			m.hybrid = true
+		}
+	}
+	return m
+}
+
+func checkUnified(e *evidence) []Finding {
+	if e.mount.isV2() {
+		return nil
+	}
+	f := Finding{
+		Severity: Refuse,
+		Subject:  cgroupRoot,
+		Remedy:   "boot with the kernel argument systemd.unified_cgroup_hierarchy=1; in a container mount the host's " + cgroupRoot,
+	}
+	switch {
+	case e.mount.err != nil:
+		f.Found = fmt.Sprintf("cannot tell what is mounted there: read /proc/self/mountinfo: %s", cause(e.mount.err))
+		f.Remedy = "run as root with /proc mounted"
+	case e.mount.hybrid:
+		f.Found = "hybrid cgroup hierarchy: the controllers are on cgroup v1, cpupoold needs them on v2"
+	case e.mount.fsType == "":
+		f.Found = "no cgroup file system is mounted there, cpupoold needs cgroup v2"
+	default:
+		f.Found = fmt.Sprintf("%s is mounted there (cgroup v1), cpupoold needs cgroup v2", e.mount.fsType)
+	}
+	return []Finding{f}
+}
+
+// missing returns which of the controllers that cpupoold writes to a cgroup does
+// not have.
+func missing(e *evidence, cgroup string) ([]string, error) {
+	available, err := readWords(e.root, path.Join(cgroupRoot, cgroup, "cgroup.controllers"))
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc([]string{"cpu", "cpuset"}, func(c string) bool { return slices.Contains(available, c) }), nil
+}
+
+func checkControllers(e *evidence) []Finding {
+	lacking, err := missing(e, "")
+	f := Finding{Severity: Refuse, Subject: cgroupRoot + "/cgroup.controllers"}
+	switch {
+	case err != nil:
+		f.Found = fmt.Sprintf("cannot be read: %s", cause(err))
+		f.Remedy = "run as root on the host, or in a privileged container with the host's cgroup namespace"
+	case len(lacking) > 0:
+		f.Found = "not available: " + strings.Join(lacking, ", ")
+		f.Remedy = "remove cgroup_disable= from the kernel arguments, unmount any cgroup v1 hierarchy that holds it, or use a kernel with CONFIG_CPUSETS and CONFIG_FAIR_GROUP_SCHED"
+	default:
+		return nil
+	}
+	return []Finding{f}
+}
+
+// kubepodsDir is a cgroup in which a kubelet keeps its pods.
+type kubepodsDir struct {
+	path   string // below cgroupRoot
+	driver cri.Driver
+}
+
+// findKubepods looks for the kubelet's cgroup at the top of the tree and one
+// level below it, where --cgroup-root puts it (kind: kubelet.slice).
+func findKubepods(root fs.FS) []kubepodsDir {
+	var found []kubepodsDir
+	for _, dir := range directories(root, cgroupRoot) {
+		switch dir {
+		case "kubepods.slice":
+			found = append(found, kubepodsDir{dir, cri.Systemd})
+			continue
+		case "kubepods":
+			found = append(found, kubepodsDir{dir, cri.Cgroupfs})
+			continue
+		}
+		prefix := strings.TrimSuffix(dir, ".slice")
+		for _, sub := range directories(root, path.Join(cgroupRoot, dir)) {
+			switch {
+			case prefix != dir && sub == prefix+"-kubepods.slice":
+				found = append(found, kubepodsDir{path.Join(dir, sub), cri.Systemd})
+			case sub == "kubepods":
+				found = append(found, kubepodsDir{path.Join(dir, sub), cri.Cgroupfs})
+			}
+		}
+	}
+	return found
+}
+
+// directories lists the directories in dir by name; none if it cannot be read.
+func directories(root fs.FS, dir string) []string {
+	entries, err := fs.ReadDir(root, relative(dir))
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, entry := range entries {
+		if entry.IsDir() {
+			names = append(names, entry.Name())
+		}
+	}
+	return names
+}
+
+func checkKubepodsControllers(e *evidence) []Finding {
+	// What the whole machine lacks is the finding of checkControllers.
+	unavailable, _ := missing(e, "")
+	var findings []Finding
+	for _, pods := range e.pods {
+		lacking, err := missing(e, pods.path)
+		lacking = slices.DeleteFunc(lacking, func(c string) bool { return slices.Contains(unavailable, c) })
+		f := Finding{Severity: Error, Subject: path.Join(cgroupRoot, pods.path, "cgroup.controllers")}
+		switch {
+		case err != nil:
+			f.Found = fmt.Sprintf("cannot be read: %s", cause(err))
+			f.Remedy = "run as root on the host"
+		case len(lacking) > 0:
+			f.Found = "not enabled for pods: " + strings.Join(lacking, ", ")
+			f.Remedy = "restart the kubelet, which enables it; with the cgroupfs driver write it to cgroup.subtree_control of the parent"
+		default:
+			continue
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+func checkDriver(e *evidence) []Finding {
+	var others []string
+	for _, pods := range e.pods {
+		if pods.driver == e.runtime.driver {
+			return nil
+		}
+		others = append(others, path.Join(cgroupRoot, pods.path))
+	}
+	return []Finding{{
+		Severity: Error,
+		Subject:  strings.Join(others, ", "),
+		Found: fmt.Sprintf("made by a kubelet with cgroup driver %s, but %s uses %s",
+			e.pods[0].driver, e.runtime.name, e.runtime.driver),
+		Remedy: "give both the same driver (kubelet: cgroupDriver; containerd: SystemdCgroup; CRI-O: cgroup_manager), systemd where systemd is PID 1, and reboot",
+	}}
+}

@@ -1,0 +1,41 @@
+package preflight
+
+// The parsers, for tests from outside.
+var (
+	ParseCPUManagerState = parseCPUManagerState
+	ParseRelease         = parseRelease
+	ParseFlags           = parseFlags
+	ParseLocks           = parseLocks
+)
+
+// ParseKubeletConfig returns the three values; nil means absent.
+func ParseKubeletConfig(b []byte) (policy, driver, reserved *string, err error) {
+	c, err := parseKubeletConfig(b)
+	return c.cpuManagerPolicy, c.cgroupDriver, c.reservedSystemCPUs, err
+}
+
+// ParseCRIOConfig returns infra_ctr_cpuset and the activation annotations by
+// workload.
+func ParseCRIOConfig(b []byte) (infra *string, workloads map[string]string, err error) {
+	c, err := parseCRIOConfig(b)
+	workloads = make(map[string]string)
+	for name, w := range c.Crio.Runtime.Workloads {
+		workloads[name] = w.ActivationAnnotation
+	}
+	return c.Crio.Runtime.InfraCtrCPUSet, workloads, err
+}
+
+// CheckNames lists the table.
+func CheckNames() []string {
+	var names []string
+	for _, c := range checks() {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// Writable and LockHolder are those of Local.
+var (
+	Writable   = writable
+	LockHolder = lockHolder
+)

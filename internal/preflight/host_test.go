@@ -1,0 +1,145 @@
+package preflight_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"path"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"golang.org/x/tools/txtar"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/preflight"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// archive is a described host: files by name. "host/..." are files of the host,
+// "config" is the configuration, the others stand for what no file tells.
+type archive map[string]string
+
+func readArchive(t testing.TB, name string) archive {
+	t.Helper()
+	ar, err := txtar.ParseFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := make(archive)
+	for _, f := range ar.Files {
+		if _, ok := a[f.Name]; ok {
+			t.Fatalf("%s: %s is there twice", name, f.Name)
+		}
+		a[f.Name] = string(f.Data)
+	}
+	return a
+}
+
+// changed returns the archive with the files of change in place of its own and
+// without those that change lists in its file "remove".
+func (a archive) changed(t testing.TB, change archive) archive {
+	t.Helper()
+	result := maps.Clone(a)
+	for _, name := range strings.Fields(change["remove"]) {
+		found := false
+		for have := range a {
+			if have == name || strings.HasPrefix(have, name+"/") {
+				delete(result, have)
+				found = true
+			}
+		}
+		if !found {
+			t.Fatalf("remove %s: the host has no such file", name)
+		}
+	}
+	maps.Copy(result, change)
+	return result
+}
+
+func (a archive) configuration() preflight.Configuration {
+	const file = "/etc/cpupoold/config.yaml"
+	c, err := config.Parse([]byte(a["config"]), file, config.Overrides{}, nil)
+	return preflight.Configuration{File: file, Config: c, Err: err}
+}
+
+func (a archive) root() fs.FS {
+	root := make(fstest.MapFS)
+	for name, data := range a {
+		name, ok := strings.CutPrefix(name, "host/")
+		if !ok {
+			continue
+		}
+		if path.Base(name) == "cmdline" { // one argument a line
+			data = strings.ReplaceAll(data, "\n", "\x00")
+		}
+		root[name] = &fstest.MapFile{Data: []byte(data), Mode: 0o644}
+	}
+	return root
+}
+
+func (a archive) host() preflight.Host {
+	runtime := values(a["runtime"])
+	return preflight.Host{
+		Root: a.root(),
+		FindRuntime: func(context.Context) (string, error) {
+			return runtime["endpoint"], failure(runtime["find-error"])
+		},
+		DialRuntime: func(endpoint string) (preflight.Runtime, error) {
+			if endpoint != runtime["endpoint"] {
+				return nil, fs.ErrNotExist
+			}
+			return describedRuntime(runtime), nil
+		},
+		SystemdVersion: func(context.Context) (int, error) {
+			systemd := values(a["systemd"])
+			version, _ := strconv.Atoi(systemd["version"])
+			return version, failure(systemd["error"])
+		},
+		Writable: func(dir string) error { return failure(values(a["read-only"])[dir]) },
+		LockHolder: func(file string) (int, error) {
+			lock := values(a["lock"])
+			if lock["file"] != file {
+				return 0, nil
+			}
+			pid, _ := strconv.Atoi(lock["pid"])
+			return pid, failure(lock["error"])
+		},
+	}
+}
+
+// describedRuntime answers what the file "runtime" of an archive says.
+type describedRuntime map[string]string
+
+func (r describedRuntime) Version(context.Context) (name, version string, err error) {
+	return r["name"], r["version"], failure(r["version-error"])
+}
+
+func (r describedRuntime) CgroupDriver(context.Context) (cri.Driver, error) {
+	if r["driver"] == "unsupported" {
+		return "", cri.ErrNotSupported
+	}
+	return cri.Driver(r["driver"]), failure(r["driver-error"])
+}
+
+func (r describedRuntime) Close() error { return nil }
+
+// values reads lines of the form "key: value".
+func values(text string) map[string]string {
+	m := make(map[string]string)
+	for line := range strings.Lines(text) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), ": "); ok {
+			m[key] = value
+		}
+	}
+	return m
+}
+
+func failure(text string) error {
+	if text == "" {
+		return nil
+	}
+	return errors.New(text)
+}

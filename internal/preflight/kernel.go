@@ -1,0 +1,110 @@
+package preflight
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// kernelFacts is the running kernel's version (/proc/sys/kernel/osrelease).
+type kernelFacts struct {
+	release      string
+	major, minor int
+	err          error
+}
+
+func readKernel(root fs.FS) kernelFacts {
+	b, err := readFile(root, "/proc/sys/kernel/osrelease")
+	if err != nil {
+		return kernelFacts{err: err}
+	}
+	k := kernelFacts{release: strings.TrimSpace(string(b))}
+	k.major, k.minor, k.err = parseRelease(k.release)
+	return k
+}
+
+// parseRelease returns the first two numbers of a kernel release such as
+// "6.12.107+deb13-cloud-amd64".
+func parseRelease(s string) (major, minor int, err error) {
+	first, rest, ok := strings.Cut(s, ".")
+	end := strings.IndexFunc(rest, func(r rune) bool { return r < '0' || r > '9' })
+	if end >= 0 {
+		rest = rest[:end]
+	}
+	a, errA := strconv.ParseUint(first, 10, 16)
+	b, errB := strconv.ParseUint(rest, 10, 16)
+	if !ok || errA != nil || errB != nil {
+		return 0, 0, fmt.Errorf("parse kernel release %q: want MAJOR.MINOR first", s)
+	}
+	return int(a), int(b), nil
+}
+
+// before says whether the kernel is older than the version.
+func (k kernelFacts) before(major, minor int) bool {
+	return k.major < major || k.major == major && k.minor < minor
+}
+
+// checkAffinity: kernels up to 6.1 forget sched_setaffinity when a cpuset
+// changes, later ones remember the user's mask. Between the two nothing was
+// tested before 6.8, so the boundary is where the old behaviour was last seen.
+func checkAffinity(e *evidence) []Finding {
+	if !e.kernel.before(6, 2) {
+		return nil
+	}
+	return []Finding{{
+		Severity: Info,
+		Subject:  "kernel " + e.kernel.release,
+		Found:    "a change of a container's CPUs discards the affinities that its threads have set for themselves (kernels up to 6.1)",
+		Remedy:   "use kernel 6.8 or later for programs that pin their own threads",
+	}}
+}
+
+// checkReload: from 7.0 on a populated cpuset can be cleared, and systemd does
+// that to every unit without AllowedCPUs at daemon-reload.
+func checkReload(e *evidence) []Finding {
+	if e.kernel.before(7, 0) {
+		return nil
+	}
+	return []Finding{{
+		Severity: Info,
+		Subject:  "kernel " + e.kernel.release,
+		Found: fmt.Sprintf("with systemd %d a daemon-reload clears every cpuset.cpus that was only written to the file (kernels from 7.0 on)",
+			e.systemd.version),
+		Remedy: "nothing for cpupoold, which records its sets with systemd and the runtime; let nothing else write cpuset.cpus",
+	}}
+}
+
+// checkPartitions looks for the file, not for a version: distributions have
+// carried remote partitions back to old kernels.
+func checkPartitions(e *evidence) []Finding {
+	for _, pods := range e.pods {
+		dir := path.Join(cgroupRoot, pods.path)
+		if _, err := fs.Stat(e.root, relative(path.Join(dir, "cpuset.cpus"))); err != nil {
+			continue // no cpuset controller, which is the finding of another check
+		}
+		if _, err := fs.Stat(e.root, relative(path.Join(dir, "cpuset.cpus.exclusive"))); errors.Is(err, fs.ErrNotExist) {
+			return []Finding{{
+				Severity: Info,
+				Subject:  path.Join(dir, "cpuset.cpus.exclusive"),
+				Found:    fmt.Sprintf("does not exist: kernel %s cannot keep host processes off exclusive CPUs by itself", e.kernel.release),
+				Remedy:   "confine host services to the management CPUs, or use kernel 6.7 or later",
+			}}
+		}
+	}
+	return nil
+}
+
+func checkPSI(e *evidence) []Finding {
+	if _, err := readFile(e.root, "/proc/pressure/cpu"); err == nil {
+		return nil
+	}
+	return []Finding{{
+		Severity: Info,
+		Subject:  "/proc/pressure/cpu",
+		Found:    "cannot be read: the metrics of CPU pressure will be missing",
+		Remedy:   "boot with the kernel argument psi=1",
+	}}
+}

@@ -1,0 +1,215 @@
+package preflight
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// setting is one value of the kubelet's configuration with where it came from.
+type setting struct {
+	value  string // empty: not set, the kubelet's default holds
+	source string // file, or command line of a process
+	key    string // as it is spelled there
+}
+
+// fileError is a file that exists but could not be understood.
+type fileError struct {
+	name string
+	err  error
+}
+
+// kubeletFacts is how the kubelet of this node is configured, as far as it
+// matters here: KubeletConfiguration (kubelet.config.k8s.io/v1beta1) in --config,
+// then the files *.conf in --config-dir, then the command line, each overriding
+// the one before.
+type kubeletFacts struct {
+	known        bool // a kubelet runs, or its configuration was found
+	rootDir      string
+	policy       setting // cpuManagerPolicy
+	cgroupDriver setting
+	reserved     setting // reservedSystemCPUs
+	unreadable   []fileError
+}
+
+// readKubelet reads the configuration that the running kubelet was started with.
+// Without a kubelet it reads config.yaml in dir, where kubeadm puts it. A kubelet
+// that is part of another program (k3s) is not seen; its state file is.
+func readKubelet(root fs.FS, dir string) kubeletFacts {
+	k := kubeletFacts{rootDir: dir}
+	pid, flags := findKubelet(root)
+	file, optional := path.Join(dir, "config.yaml"), true
+	if pid != 0 {
+		k.known = true
+		file, optional = flags["config"], false
+		if d := flags["root-dir"]; d != "" {
+			k.rootDir = d
+		}
+	}
+	if file != "" {
+		k.readConfig(root, file, optional)
+	}
+	if d := flags["config-dir"]; d != "" {
+		k.readDropIns(root, d)
+	}
+	source := fmt.Sprintf("command line of the kubelet (process %d)", pid)
+	for name, s := range map[string]*setting{
+		"cpu-manager-policy": &k.policy,
+		"cgroup-driver":      &k.cgroupDriver,
+		"reserved-cpus":      &k.reserved,
+	} {
+		if value, ok := flags[name]; ok {
+			*s = setting{value, source, "--" + name}
+		}
+	}
+	return k
+}
+
+// findKubelet returns the process with the lowest number whose program is named
+// kubelet, with its flags; 0 when there is none.
+func findKubelet(root fs.FS) (pid int, flags map[string]string) {
+	for _, name := range directories(root, "/proc") {
+		n, err := strconv.Atoi(name)
+		if err != nil || pid != 0 && n > pid {
+			continue
+		}
+		b, err := readFile(root, path.Join("/proc", name, "cmdline"))
+		if err != nil {
+			continue // the process has ended, or is not ours to see
+		}
+		if program, _, _ := bytes.Cut(b, []byte{0}); path.Base(string(program)) == "kubelet" {
+			pid, flags = n, parseFlags(b)
+		}
+	}
+	return pid, flags
+}
+
+// parseFlags reads /proc/PID/cmdline. The kubelet takes --name=value, --name
+// value and _ for - in names; the last of several wins.
+func parseFlags(cmdline []byte) map[string]string {
+	args := strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
+	flags := make(map[string]string)
+	for i := 1; i < len(args); i++ {
+		arg, ok := strings.CutPrefix(args[i], "--")
+		if !ok || arg == "" {
+			continue
+		}
+		name, value, ok := strings.Cut(arg, "=")
+		if !ok && i+1 < len(args) && !strings.HasPrefix(args[i+1], "--") {
+			i++
+			value = args[i]
+		}
+		flags[strings.ReplaceAll(name, "_", "-")] = value
+	}
+	return flags
+}
+
+func (k *kubeletFacts) readConfig(root fs.FS, file string, optional bool) {
+	b, err := readFile(root, file)
+	if optional && errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	var config kubeletConfig
+	if err == nil {
+		config, err = parseKubeletConfig(b)
+	}
+	if err != nil {
+		k.unreadable = append(k.unreadable, fileError{file, err})
+		return
+	}
+	k.known = true
+	k.policy.overlay(config.cpuManagerPolicy, file, "cpuManagerPolicy")
+	k.cgroupDriver.overlay(config.cgroupDriver, file, "cgroupDriver")
+	k.reserved.overlay(config.reservedSystemCPUs, file, "reservedSystemCPUs")
+}
+
+// readDropIns reads the files of --config-dir in the kubelet's order, which is
+// that of fs.WalkDir.
+func (k *kubeletFacts) readDropIns(root fs.FS, dir string) {
+	var files []string
+	err := fs.WalkDir(root, relative(dir), func(name string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() && path.Ext(name) == ".conf" {
+			files = append(files, "/"+name)
+		}
+		return err
+	})
+	if err != nil {
+		k.unreadable = append(k.unreadable, fileError{dir, err})
+		return
+	}
+	for _, file := range files {
+		k.readConfig(root, file, false)
+	}
+}
+
+// kubeletConfig holds the keys that matter here; all others are the kubelet's
+// business. A nil value means that the key is absent.
+type kubeletConfig struct {
+	cpuManagerPolicy, cgroupDriver, reservedSystemCPUs *string
+}
+
+// parseKubeletConfig reads a KubeletConfiguration or a drop-in of it, YAML or
+// JSON. A null, with which a drop-in takes a value of the main file away, is the
+// empty string.
+func parseKubeletConfig(b []byte) (kubeletConfig, error) {
+	var keys struct {
+		CPUManagerPolicy   yaml.Node `yaml:"cpuManagerPolicy"`
+		CgroupDriver       yaml.Node `yaml:"cgroupDriver"`
+		ReservedSystemCPUs yaml.Node `yaml:"reservedSystemCPUs"`
+	}
+	if err := yaml.Unmarshal(b, &keys); err != nil {
+		return kubeletConfig{}, fmt.Errorf("parse kubelet configuration: %w", err)
+	}
+	var c kubeletConfig
+	return c, errors.Join(
+		scalar(&c.cpuManagerPolicy, &keys.CPUManagerPolicy, "cpuManagerPolicy"),
+		scalar(&c.cgroupDriver, &keys.CgroupDriver, "cgroupDriver"),
+		scalar(&c.reservedSystemCPUs, &keys.ReservedSystemCPUs, "reservedSystemCPUs"),
+	)
+}
+
+func scalar(to **string, node *yaml.Node, key string) error {
+	if node.Kind == yaml.AliasNode {
+		node = node.Alias
+	}
+	switch {
+	case node.IsZero():
+		return nil
+	case node.Kind != yaml.ScalarNode:
+		return fmt.Errorf("parse kubelet configuration: line %d: %s: want a single value", node.Line, key)
+	case node.ShortTag() == "!!null":
+		*to = new(string)
+	default:
+		*to = &node.Value
+	}
+	return nil
+}
+
+// overlay puts the value of a file over that of the files before it.
+func (s *setting) overlay(value *string, file, key string) {
+	if value != nil {
+		*s = setting{*value, file, key}
+	}
+}
+
+// parseCPUManagerState returns policyName of the kubelet's cpu_manager_state. All
+// versions of the file, 1 to 4 (Kubernetes 1.8 to 1.37), have it at the top level.
+func parseCPUManagerState(b []byte) (policy string, err error) {
+	var state struct {
+		PolicyName *string `json:"policyName"`
+	}
+	if err := json.Unmarshal(b, &state); err != nil {
+		return "", fmt.Errorf("parse CPU manager state: %w", err)
+	}
+	if state.PolicyName == nil || *state.PolicyName == "" {
+		return "", errors.New("parse CPU manager state: policyName is missing")
+	}
+	return *state.PolicyName, nil
+}

@@ -1,0 +1,72 @@
+package preflight
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// callTimeout bounds each question to the runtime and to systemd: a daemon that
+// hangs is a finding, not a reason to hang too.
+const callTimeout = 5 * time.Second
+
+// check is one row of the table: a problem that can be found.
+type check struct {
+	name string
+	// needs are the things without which there is nothing to examine. That they
+	// are missing is the finding of another check, or no problem at all.
+	needs []need
+	run   func(*evidence) []Finding
+}
+
+// checks lists every problem that is looked for.
+func checks() []check {
+	return []check{
+		{"configuration", nil, checkConfiguration},
+		{"cgroup-v2", nil, checkUnified},
+		{"controllers", []need{cgroupV2}, checkControllers},
+		{"controllers-kubepods", []need{cgroupV2, kubepods}, checkKubepodsControllers},
+		{"runtime", nil, checkRuntime},
+		{"cgroup-driver", []need{runtimeDriver, kubepods}, checkDriver},
+		{"cgroup-driver-kubelet", []need{runtimeDriver}, checkKubeletDriver},
+		{"systemd", []need{systemdDriver}, checkSystemd},
+		{"kubelet-policy", nil, checkKubeletPolicy},
+		{"kubelet-state", nil, checkKubeletState},
+		{"kubelet-config", nil, checkKubeletConfig},
+		{"kubelet-reserved", []need{kubeletConfigured}, checkReserved},
+		{"crio-workloads", []need{crioInUse}, checkWorkloads},
+		{"crio-infra-cpuset", []need{crioInUse}, checkInfraCPUSet},
+		{"crio-config", []need{crioInUse}, checkCRIOConfig},
+		{"kernel-affinity", []need{kernelVersion}, checkAffinity},
+		{"kernel-reload", []need{kernelVersion, systemdAnswers}, checkReload},
+		{"kernel-partitions", []need{cgroupV2, kubepods}, checkPartitions},
+		{"kernel-psi", nil, checkPSI},
+		{"topology", nil, checkTopology},
+		{"pools", []need{configured, cpuTopology}, checkPools},
+		{"pools-offline", []need{resolvedPools}, checkOffline},
+		{"pools-split-core", []need{resolvedPools}, checkSplitCores},
+		{"pools-cpu0", []need{resolvedPools}, checkCPU0},
+		{"pools-isolated", []need{resolvedPools}, checkIsolated},
+		{"directories", nil, checkDirectories},
+		{"daemon", nil, checkDaemon},
+	}
+}
+
+// Run examines the host and the configuration and returns all findings, the
+// gravest first. Asking the runtime and systemd takes at most some seconds, less
+// when ctx ends.
+func Run(ctx context.Context, host Host, c Configuration) []Finding {
+	e := gather(ctx, host, c)
+	var findings []Finding
+	for _, check := range checks() {
+		if slices.ContainsFunc(check.needs, func(n need) bool { return !e.has(n) }) {
+			continue
+		}
+		for _, f := range check.run(e) {
+			f.Check = check.name
+			findings = append(findings, f)
+		}
+	}
+	sortFindings(findings)
+	return findings
+}
