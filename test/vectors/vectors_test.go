@@ -1,0 +1,90 @@
+package vectors_test
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var dir = flag.String("dir", "", "directory of vector files to run instead of testdata")
+
+// vectorFile is the format of the files.
+type vectorFile struct {
+	Cases []json.RawMessage `json:"cases"`
+}
+
+// header is what every case has; each kind decodes the rest for itself.
+type header struct {
+	Name string `json:"name"`
+	Kind string `json:"kind"`
+}
+
+func TestVectors(t *testing.T) {
+	own := *dir == ""
+	pattern := filepath.Join(*dir, "*.json")
+	if own {
+		pattern = filepath.Join("testdata", "*.json")
+	}
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("glob %s: %d files, %v", pattern, len(files), err)
+	}
+	for _, path := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".json"), func(t *testing.T) {
+			for _, raw := range readCases(t, path) {
+				runCase(t, raw, own)
+			}
+		})
+	}
+}
+
+func readCases(t *testing.T, path string) []json.RawMessage {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file vectorFile
+	if err := json.Unmarshal(data, &file); err != nil {
+		t.Fatalf("read %s: %v", path, err)
+	}
+	if len(file.Cases) == 0 {
+		t.Fatalf("read %s: no cases", path)
+	}
+	return file.Cases
+}
+
+// runCase runs one case as a subtest. Our own cases must all be of kinds that run.
+func runCase(t *testing.T, raw json.RawMessage, own bool) {
+	var h header
+	if err := json.Unmarshal(raw, &h); err != nil {
+		t.Errorf("read case %s: %v", raw, err)
+		return
+	}
+	t.Run(h.Name, func(t *testing.T) {
+		k, runs := kinds[h.Kind]
+		switch reason, known := reasonToWait(h.Kind); {
+		case !runs && own:
+			t.Fatalf("kind %q has no check", h.Kind)
+		case !runs && known:
+			t.Skipf("kind %s: %s", h.Kind, reason)
+		case !runs:
+			t.Skipf("kind %s is unknown; decide about it in MAP.md", h.Kind)
+		}
+		err := k.check(raw)
+		listed := slices.ContainsFunc(deviations, func(d deviation) bool { return d.name == h.Name })
+		switch {
+		case errors.Is(err, errDeviation):
+			t.Skip(err)
+		case err != nil:
+			t.Error(err)
+		case listed:
+			t.Errorf("%q does not deviate any more; take it out of MAP.md", h.Name)
+		}
+	})
+}
