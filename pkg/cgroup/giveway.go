@@ -19,10 +19,10 @@ func (d *differ) giveWay() bool {
 		}
 		refused = refused || it.current.NoSeal || it.current.NoWrite
 	}
-	if d.dropUnwanted(demand) || d.sealSteps(demand) {
+	if d.takePart(demand) || d.sealSteps(demand) {
 		return true
 	}
-	return !refused && (d.takePart(demand) || d.halve(demand) || d.park(demand))
+	return !refused && (d.halve(demand) || d.park(demand))
 }
 
 // demand is what the waiting items want and cannot have.
@@ -56,15 +56,20 @@ func (w demand) of(it *item) cpuset.Set {
 
 func (d *differ) waiting(it *item) bool { return it.moves && it.raw && !it.placed }
 
-// dropUnwanted narrows items to those of their CPUs that they may keep.
-func (d *differ) dropUnwanted(w demand) bool {
+// takePart moves items to the part of their target that they have or that is
+// free already.
+func (d *differ) takePart(w demand) bool {
 	progress := false
 	for _, it := range d.items {
-		keep := it.effective.Intersection(it.want)
-		if !d.waiting(it) || keep.IsEmpty() || !it.holdsRaw().Difference(keep).Overlaps(w.of(it)) {
+		if !d.waiting(it) || !it.holdsRaw().Difference(it.want).Overlaps(w.of(it)) {
 			continue
 		}
-		d.writeStep(it, keep)
+		part := it.want.Intersection(it.reachable())
+		part = part.Difference(d.contested(it, part))
+		if part.IsEmpty() {
+			continue
+		}
+		d.writeStep(it, part)
 		progress = true
 	}
 	return progress
@@ -93,23 +98,6 @@ func (d *differ) sealSteps(w demand) bool {
 		progress = true
 	}
 	return progress
-}
-
-// takePart moves items to the part of their target that is free already.
-func (d *differ) takePart(w demand) bool {
-	for _, it := range d.items {
-		if !d.waiting(it) || !it.holdsRaw().Difference(it.want).Overlaps(w.of(it)) {
-			continue
-		}
-		part := it.want.Intersection(it.reachable())
-		part = part.Difference(d.contested(it, part))
-		if part.IsEmpty() {
-			continue
-		}
-		d.writeStep(it, part)
-		return true
-	}
-	return false
 }
 
 // mustLeave says that the item is in the way with all that it runs on.

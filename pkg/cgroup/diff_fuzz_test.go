@@ -1,0 +1,266 @@
+package cgroup_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/internal/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// randomWorld makes a node whose containers are anywhere, and a plan for it in
+// which exclusive sets are disjoint from all others.
+func randomWorld(r *rand.Rand) *world {
+	cpus := 2 + r.IntN(9)
+	driver := []cgroup.Driver{cgroup.DriverSystemd, cgroup.DriverCgroupfs}[r.IntN(2)]
+	w := newWorld(driver, cpus)
+	containers := 1 + r.IntN(7)
+	plan := randomPlan(r, containers, cpus)
+	before := randomPlan(r, containers, cpus)
+	chaos := r.IntN(3) == 0 // before there was no plan
+	w.options.Spare = w.options.Possible
+	for i := range containers {
+		t := cgroup.Target{
+			Path: containerPath(driver, i), Container: fmt.Sprint("c", i), CPUs: plan[i].cpus, Exclusive: plan[i].exclusive,
+			Unlimited: plan[i].exclusive, Reason: fmt.Sprint("reason ", i),
+		}
+		if r.IntN(5) == 0 {
+			t.Container = "" // a pause container
+		}
+		if r.IntN(3) == 0 {
+			t.Weight = uint64(1 + r.IntN(10000))
+		}
+		w.targets = append(w.targets, t)
+		w.options.Spare = w.options.Spare.Difference(t.CPUs)
+		place := before[i].cpus
+		if chaos {
+			place = randomSet(r, cpus)
+		}
+		w.begin(r, t, place)
+	}
+	if r.IntN(4) == 0 {
+		w.options.Spare = cpuset.Set{}
+	}
+	return w
+}
+
+// begin puts a container where it is before the plan.
+func (w *world) begin(r *rand.Rand, t cgroup.Target, place cpuset.Set) {
+	if t.Container != "" && r.IntN(8) == 0 {
+		w.absent[t.Path] = true
+	} else {
+		w.start(t.Path, w.units != nil && r.IntN(5) == 0)
+		if r.IntN(6) > 0 {
+			w.set(t.Path, place)
+		}
+		if w.units != nil && r.IntN(4) == 0 && t.Container == "" {
+			w.must(w.apply(cgroup.Write{Path: t.Path, Via: cgroup.DBus, Property: cgroup.UnitCPUs, Value: place.String()}))
+		}
+	}
+	if t.Container == "" {
+		return
+	}
+	switch r.IntN(4) {
+	case 0:
+	case 1:
+		w.recorded[t.Path] = place
+	case 2:
+		w.recorded[t.Path] = t.CPUs
+	case 3:
+		w.recorded[t.Path] = randomSet(r, w.options.Possible.Len())
+	}
+	if r.IntN(10) == 0 {
+		w.pending[t.Path] = randomSet(r, w.options.Possible.Len())
+	}
+}
+
+func containerPath(d cgroup.Driver, i int) cgroup.Path {
+	if d == cgroup.DriverCgroupfs {
+		return cgroup.Path(fmt.Sprintf("kubepods/pod%d/c%d", i/2, i))
+	}
+	return cgroup.Path(fmt.Sprintf("kubepods.slice/kubepods-pod%d.slice/cri-containerd-c%d.scope", i/2, i))
+}
+
+type placement struct {
+	cpus      cpuset.Set
+	exclusive bool
+}
+
+// randomPlan deals the CPUs out: some to exclusive containers, the rest to all
+// others.
+func randomPlan(r *rand.Rand, containers, cpus int) []placement {
+	owned := make(map[int][]int)
+	var rest []int
+	for cpu := range cpus {
+		owner := r.IntN(2 * containers)
+		if cpu == 0 || owner >= containers {
+			rest = append(rest, cpu)
+			continue
+		}
+		owned[owner] = append(owned[owner], cpu)
+	}
+	plan := make([]placement, containers)
+	for i := range plan {
+		if cpus := owned[i]; len(cpus) > 0 {
+			plan[i] = placement{cpuset.Of(cpus...), true}
+			continue
+		}
+		plan[i].cpus = cpuset.Of(rest...)
+	}
+	return plan
+}
+
+func randomSet(r *rand.Rand, cpus int) cpuset.Set {
+	set := cpuset.Of(r.IntN(cpus))
+	for cpu := range cpus {
+		if r.IntN(3) == 0 {
+			set = set.Union(cpuset.Of(cpu))
+		}
+	}
+	return set
+}
+
+// FuzzDiff applies the lists of random worlds write by write, with a failure in
+// the middle of some, and checks each prefix.
+func FuzzDiff(f *testing.F) {
+	for seed := range uint64(400) {
+		f.Add(seed, seed%5)
+	}
+	f.Fuzz(func(t *testing.T, seed, failAt uint64) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		w := randomWorld(r)
+		checkOrderIndependent(t, r, w)
+		if failAt > 0 {
+			w.applyUntilFailure(t, int(failAt-1)%16)
+		}
+		w.settle(t)
+	})
+}
+
+func checkOrderIndependent(t *testing.T, r *rand.Rand, w *world) {
+	writes, deferred := w.diff()
+	r.Shuffle(len(w.targets), func(i, j int) { w.targets[i], w.targets[j] = w.targets[j], w.targets[i] })
+	again, deferredAgain := w.diff()
+	if d := cmp.Diff(writes, again); d != "" {
+		t.Errorf("writes depend on the order of targets:\n%s", d)
+	}
+	if d := cmp.Diff(deferred, deferredAgain); d != "" {
+		t.Errorf("deferred depend on the order of targets:\n%s", d)
+	}
+}
+
+// applyUntilFailure lets the write with the given number fail, and all further
+// ones for the same cgroup by the same way, as the daemon's passes would meet
+// it; then the cause goes away.
+func (w *world) applyUntilFailure(t *testing.T, failAt int) {
+	writes, _ := w.diff()
+	if failAt >= len(writes) {
+		return
+	}
+	g := w.guard()
+	for _, x := range writes[:failAt] {
+		w.mustApply(t, x)
+		g.check(t, x.String())
+	}
+	failed := writes[failAt]
+	if failed.Via == cgroup.File {
+		w.noWrite[failed.Path] = true
+		w.tree.Intercept(func(x testnode.CgroupWrite) error {
+			if x.Name == string(failed.Path.Join(failed.Property)) {
+				return syscall.EBUSY
+			}
+			return nil
+		})
+	} else {
+		w.noSeal[failed.Path] = true
+	}
+	if err := w.apply(failed); err == nil {
+		t.Fatalf("%s did not fail", failed)
+	}
+	writes, _ = w.diff()
+	for _, x := range writes {
+		w.mustApply(t, x)
+		g.check(t, "failure of "+failed.String()+" and "+x.String())
+	}
+	w.tree.Intercept(nil)
+	clear(w.noSeal)
+	clear(w.noWrite)
+}
+
+func (w *world) mustApply(t *testing.T, x cgroup.Write) {
+	t.Helper()
+	if err := w.apply(x); err != nil {
+		t.Fatalf("apply %s: %v", x, err)
+	}
+}
+
+// settle applies passes until nothing is left and checks that all is as planned.
+func (w *world) settle(t *testing.T) {
+	var deferred []cgroup.Deferred
+	for pass := 0; ; pass++ {
+		if pass == 4 {
+			t.Fatal("no end after 4 passes")
+		}
+		var writes []cgroup.Write
+		writes, deferred = w.diff()
+		g := w.guard()
+		for p, cpus := range w.pending { // seals in flight arrive before those of the list
+			w.mustApply(t, cgroup.Write{Path: p, Via: cgroup.CRI, Value: cpus.String()})
+			g.check(t, "arrival of the seal of "+string(p))
+		}
+		if len(writes) == 0 && pass > 1 {
+			break
+		}
+		for _, x := range writes {
+			w.mustApply(t, x)
+			g.check(t, x.String())
+		}
+	}
+	if len(deferred) > 0 {
+		if w.options.Spare.IsEmpty() && w.stuckInCircle(deferred) {
+			return
+		}
+		t.Fatalf("left over: %v", deferred)
+	}
+	w.verify(t)
+}
+
+// stuckInCircle says that no step is possible: whoever waits is on a single CPU,
+// or keeps what it has of its target.
+func (w *world) stuckInCircle(deferred []cgroup.Deferred) bool {
+	current := w.current()
+	for _, x := range deferred {
+		for _, t := range w.targets {
+			if t.Path == x.Path && current[t.Path].Effective.Len() > 1 && !current[t.Path].Effective.Overlaps(t.CPUs) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (w *world) verify(t *testing.T) {
+	t.Helper()
+	var claims []cgroup.Claim
+	for _, target := range w.targets {
+		c := w.current()[target.Path]
+		if !c.Recorded.Equal(target.CPUs) && (target.Container != "" || w.units != nil) {
+			t.Errorf("%s: recorded %s, want %s", target.Path, c.Recorded, target.CPUs)
+		}
+		if !c.Exists {
+			continue
+		}
+		if err := cgroup.Verify(target, c.State); err != nil {
+			t.Error(err)
+		}
+		claims = append(claims, cgroup.Claim{Path: target.Path, CPUs: c.Effective, Exclusive: target.Exclusive})
+	}
+	for _, err := range cgroup.Check(claims) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,223 @@
+package cgroup_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/internal/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// world is a node for tests of Diff: a tree with a systemd over it, and what a
+// runtime has recorded.
+type world struct {
+	tree    *testnode.Cgroups
+	fs      *cgroup.FS
+	units   *testnode.Units // nil with the cgroupfs driver
+	options cgroup.Options
+
+	targets  []cgroup.Target
+	absent   map[cgroup.Path]bool       // created, not started
+	recorded map[cgroup.Path]cpuset.Set // by the runtime
+	pending  map[cgroup.Path]cpuset.Set
+	noSeal   map[cgroup.Path]bool
+	noWrite  map[cgroup.Path]bool
+	tasks    int
+}
+
+// What containers of the world have in their specs.
+const (
+	specWeight = 59
+	specQuota  = 50_000
+)
+
+func newWorld(d cgroup.Driver, cpus int) *world {
+	all := cpuset.Range(0, cpus-1)
+	w := &world{
+		tree:     testnode.NewCgroups(testnode.CgroupConfig{Possible: all}),
+		options:  cgroup.Options{Driver: d, Possible: all},
+		absent:   map[cgroup.Path]bool{},
+		recorded: map[cgroup.Path]cpuset.Set{},
+		pending:  map[cgroup.Path]cpuset.Set{},
+		noSeal:   map[cgroup.Path]bool{},
+		noWrite:  map[cgroup.Path]bool{},
+	}
+	w.fs = cgroup.New(w.tree)
+	if d == cgroup.DriverSystemd {
+		w.units = testnode.NewUnits(w.tree)
+	}
+	return w
+}
+
+// start makes a cgroup with a task in it; with inner as crun does.
+func (w *world) start(p cgroup.Path, inner bool) {
+	place := string(p)
+	if inner {
+		place += "/container"
+	}
+	w.tree.MkdirAll(place)
+	w.tasks++
+	w.must(w.tree.Write(place+"/cgroup.procs", fmt.Sprint(w.tasks)))
+}
+
+func (w *world) must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// set writes a request past the daemon.
+func (w *world) set(p cgroup.Path, cpus cpuset.Set) {
+	if !cpus.IsEmpty() {
+		w.must(w.tree.Write(string(p)+"/cpuset.cpus", cpus.String()))
+	}
+}
+
+// current is what the daemon would read.
+func (w *world) current() map[cgroup.Path]cgroup.Current {
+	current := map[cgroup.Path]cgroup.Current{}
+	for _, t := range w.targets {
+		c := cgroup.Current{Pending: w.pending[t.Path], NoSeal: w.noSeal[t.Path], NoWrite: w.noWrite[t.Path]}
+		state, err := w.fs.Read(t.Path)
+		switch {
+		case err == nil:
+			c.State, c.Exists = state, true
+		case !errors.Is(err, cgroup.ErrGone):
+			panic(err)
+		case !w.absent[t.Path]:
+			continue
+		}
+		if unit, ok := t.Path.Unit(); ok && w.units != nil && c.Exists {
+			c.Unit, err = w.units.Properties(context.Background(), unit)
+			w.must(err)
+			c.Recorded, c.RecordedKnown = c.Unit.CPUs, true
+		}
+		if t.Container != "" {
+			c.Recorded, c.RecordedKnown = w.recorded[t.Path], true
+		}
+		current[t.Path] = c
+	}
+	return current
+}
+
+func (w *world) diff() ([]cgroup.Write, []cgroup.Deferred) {
+	return cgroup.Diff(w.targets, w.current(), w.options)
+}
+
+var errRefused = errors.New("refused")
+
+func (w *world) apply(x cgroup.Write) error {
+	if x.Via != cgroup.File && w.noSeal[x.Path] {
+		return errRefused
+	}
+	switch x.Via {
+	case cgroup.File:
+		return w.fs.Apply(x)
+	case cgroup.DBus:
+		return w.units.Apply(context.Background(), x)
+	case cgroup.CRI:
+		return w.update(x)
+	}
+	return fmt.Errorf("unknown way %s", x.Via)
+}
+
+// update is UpdateContainerResources as containerd does it: the cpuset goes into
+// the spec, and the whole spec to the cgroup.
+func (w *world) update(x cgroup.Write) error {
+	cpus, err := cpuset.Parse(x.Value)
+	if err != nil {
+		return err
+	}
+	w.recorded[x.Path] = cpus
+	delete(w.pending, x.Path)
+	if w.absent[x.Path] {
+		return nil
+	}
+	if unit, ok := x.Path.Unit(); ok && w.units != nil {
+		return w.units.SetProperties(context.Background(), unit, []cgroup.Property{
+			{Name: cgroup.UnitCPUs, Value: x.Value},
+			{Name: cgroup.UnitWeight, Value: fmt.Sprint(specWeight)},
+			{Name: cgroup.UnitQuota, Value: fmt.Sprint(specQuota * 10)},
+		})
+	}
+	return errors.Join(
+		w.tree.Write(string(x.Path)+"/cpuset.cpus", x.Value),
+		w.tree.Write(string(x.Path)+"/cpu.weight", fmt.Sprint(specWeight)),
+		w.tree.Write(string(x.Path)+"/cpu.max", fmt.Sprint(specQuota)),
+	)
+}
+
+// reach is where a cgroup's tasks run, or may be sent without a write of ours.
+// What has neither cgroup nor record may start anywhere.
+func reach(c cgroup.Current, all cpuset.Set) cpuset.Set {
+	if adrift(c) {
+		return all
+	}
+	return c.Effective.Union(c.Recorded, c.Pending)
+}
+
+func adrift(c cgroup.Current) bool {
+	return !c.Exists && c.Recorded.IsEmpty() && c.Pending.IsEmpty()
+}
+
+type pair [2]cgroup.Path
+
+// guard checks the invariants at each prefix of a list: what two cgroups, one of
+// them exclusive, have in common never grows.
+type guard struct {
+	w *world
+	// effective is by the kernel's sets, reached counts what may come back too.
+	effective, reached map[pair]cpuset.Set
+	inFlight           bool
+}
+
+func (w *world) guard() *guard {
+	g := &guard{w: w, inFlight: len(w.pending) > 0}
+	g.effective, g.reached = g.overlaps(w.current())
+	return g
+}
+
+func (g *guard) overlaps(current map[cgroup.Path]cgroup.Current) (effective, reached map[pair]cpuset.Set) {
+	effective, reached = map[pair]cpuset.Set{}, map[pair]cpuset.Set{}
+	all := g.w.options.Possible
+	for i, a := range g.w.targets {
+		for _, b := range g.w.targets[i+1:] {
+			if a.CPUs.IsEmpty() || b.CPUs.IsEmpty() || !a.Exclusive && !b.Exclusive {
+				continue
+			}
+			ca, cb := current[a.Path], current[b.Path]
+			effective[pair{a.Path, b.Path}] = ca.Effective.Intersection(cb.Effective)
+			reached[pair{a.Path, b.Path}] = reach(ca, all).Intersection(reach(cb, all))
+		}
+	}
+	return effective, reached
+}
+
+// check is called after each write.
+func (g *guard) check(t testing.TB, after string) {
+	t.Helper()
+	current := g.w.current()
+	for p, c := range current {
+		if c.Exists && c.Effective.IsEmpty() {
+			t.Errorf("after %s: %s has no CPUs", after, p)
+		}
+	}
+	effective, reached := g.overlaps(current)
+	for two, cpus := range reached {
+		if !cpus.IsSubsetOf(g.reached[two]) && !adrift(current[two[0]]) && !adrift(current[two[1]]) {
+			t.Errorf("after %s: %s and %s may both run on %s, before on %s", after, two[0], two[1], cpus, g.reached[two])
+		}
+	}
+	if g.inFlight { // what arrives may take cgroups back to where they may be anyway
+		return
+	}
+	for two, cpus := range effective {
+		if !cpus.IsSubsetOf(g.effective[two]) {
+			t.Errorf("after %s: %s and %s run on %s, before on %s", after, two[0], two[1], cpus, g.effective[two])
+		}
+	}
+	g.effective, g.reached = effective, reached
+}
