@@ -1,0 +1,127 @@
+package vm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/cpupoold/cpupoold/test/vm/internal/replay"
+	"golang.org/x/crypto/ssh"
+)
+
+const (
+	defaultTestLimit = 30 * time.Minute
+	testGrace        = time.Minute // between the end of the guest's tests and the host's deadline: to fetch logs
+)
+
+// Start boots a guest for a test and closes it at the test's end. If the test has failed by then, the guest's journal and console log
+// are kept, and the test's log says where.
+func Start(t *testing.T, config Config) *VM {
+	t.Helper()
+	begin := time.Now()
+	m, err := Boot(t.Context(), config)
+	if err != nil {
+		t.Fatalf("start guest: %v", err)
+	}
+	t.Logf("guest ready after %v", time.Since(begin).Round(time.Millisecond))
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("logs of the guest: %s", m.keepLogs(m.logDir()))
+		}
+		if err := m.Close(); err != nil {
+			t.Errorf("close guest: %v", err)
+		}
+	})
+	return m
+}
+
+// RunTests compiles the tests of a package (an import path, or relative to the calling test's directory) with the build tag "guest",
+// runs them as root in m, which comes from Start, in a directory that has the package's testdata, and repeats their results as subtests
+// of t. Further arguments go to the test binary: -test.run=REGEXP, or what the package's own flags are. It reports whether all passed.
+func RunTests(t *testing.T, m *VM, pkg string, args ...string) bool {
+	t.Helper()
+	output, err := runTests(t.Context(), m, pkg, testLimit(t), args)
+	if err != nil {
+		t.Fatalf("run tests of %s in the guest: %v; its logs: %s", pkg, err, m.logDir())
+	}
+	if !replayOutput(t, pkg, output) {
+		t.Errorf("tests of %s failed in the guest; its logs: %s", pkg, m.logDir())
+		return false
+	}
+	return true
+}
+
+// runTests returns what the test binary printed.
+func runTests(ctx context.Context, m *VM, pkg string, limit time.Duration, args []string) (string, error) {
+	dir, err := saveDir(m.dir, "tests")
+	if err != nil {
+		return "", err
+	}
+	binary, err := compileTest(ctx, pkg, dir)
+	if err != nil {
+		return "", err
+	}
+	guestDir := "/var/lib/" + filepath.Base(dir)
+	if err := m.CopyTo(ctx, binary.path, guestDir+"/test"); err != nil {
+		return "", err
+	}
+	if binary.testdata != "" {
+		if err := m.CopyTo(ctx, binary.testdata, guestDir+"/testdata"); err != nil {
+			return "", err
+		}
+	}
+	// A file, so that one can watch it: the results come only at the end.
+	output, err := os.Create(filepath.Join(dir, "output.txt"))
+	if err != nil {
+		return "", err
+	}
+	defer output.Close()
+	cmd := append([]string{"sh", "-c", `cd "$0" && exec ./test "$@" 2>&1`, guestDir}, testFlags(limit, args)...)
+	err = m.RunWith(ctx, Files{Stdout: output}, cmd...)
+	var failed *ssh.ExitError
+	if err != nil && !errors.As(err, &failed) {
+		return "", fmt.Errorf("%w; output so far: %s", err, tail(output.Name()))
+	}
+	return output.Name(), nil
+}
+
+// testFlags make a test binary print its results for test2json and end before the host gives up.
+func testFlags(limit time.Duration, args []string) []string {
+	return append([]string{"-test.v=test2json", "-test.paniconexit0", "-test.timeout=" + limit.String()}, args...)
+}
+
+// testLimit is how long tests in a guest may take.
+func testLimit(t *testing.T) time.Duration {
+	deadline, ok := t.Deadline()
+	if !ok {
+		return defaultTestLimit
+	}
+	return max(time.Until(deadline)-testGrace, time.Second).Round(time.Second)
+}
+
+// replayOutput repeats what a test binary has printed to a file as results of subtests of t.
+func replayOutput(t *testing.T, pkg, output string) bool {
+	t.Helper()
+	f, err := os.Open(output)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	convert := exec.CommandContext(t.Context(), "go", "tool", "test2json", "-p", pkg)
+	convert.Stdin = f
+	events, err := convert.Output()
+	if err != nil {
+		t.Fatalf("convert output of tests: %v", err)
+	}
+	run, err := replay.Parse(bytes.NewReader(events))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return replay.Report(t, run)
+}

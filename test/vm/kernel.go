@@ -1,0 +1,89 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/cpupoold/cpupoold/test/vm/internal/image"
+)
+
+// RunKernelTests is RunTests for tests that need nothing but a kernel: it boots one, in a few seconds, with the tests as the only
+// process, as root, with cgroup2 and all its controllers at /sys/fs/cgroup, and /proc, /sys, /dev, /tmp and /run. Config.Node
+// does not apply.
+func RunKernelTests(t *testing.T, pkg string, config Config, args ...string) bool {
+	t.Helper()
+	store, err := openStore()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := runDir(store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := runKernelTests(t.Context(), store, dir, pkg, config, testLimit(t), args)
+	if err != nil {
+		t.Fatalf("run tests of %s on a bare kernel: %v; its console log: %s", pkg, err, dir)
+	}
+	if !replayOutput(t, pkg, output) {
+		t.Errorf("tests of %s failed on a bare kernel; its console log: %s", pkg, dir)
+		return false
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Error(err)
+	}
+	return true
+}
+
+// runKernelTests returns the path of the file with what the test binary printed.
+func runKernelTests(ctx context.Context, store image.Store, dir, pkg string, config Config, limit time.Duration, args []string) (string, error) {
+	config, topology, err := config.resolved()
+	if err != nil {
+		return "", err
+	}
+	if config.Node {
+		return "", errors.New("a bare kernel cannot be a node: use Start and RunTests")
+	}
+	kernel, err := store.Kernel(ctx)
+	if err != nil {
+		return "", err
+	}
+	init := filepath.Join(dir, "init")
+	if _, err := goCommand(ctx, "build", "-ldflags=-s -w", "-o", init, "github.com/cpupoold/cpupoold/test/vm/guestinit"); err != nil {
+		return "", err
+	}
+	binary, err := compileTest(ctx, pkg, dir)
+	if err != nil {
+		return "", err
+	}
+	initramfs, output := filepath.Join(dir, "initramfs"), filepath.Join(dir, "output.txt")
+	if err := writeInitramfs(initramfs, init, binary, testFlags(limit, args)); err != nil {
+		return "", fmt.Errorf("write initramfs: %w", err)
+	}
+	qemuArgs := append(machineArgs(filepath.Join(dir, "console.log")), topology.args(config.Memory)...)
+	qemuArgs = append(qemuArgs,
+		"-kernel", kernel.Image, "-initrd", initramfs,
+		"-append", kernelCommandLine(append([]string{"quiet"}, config.KernelArgs...)...),
+		"-device", "virtio-serial-pci", "-chardev", "file,id=output,path="+output, "-device", "virtserialport,chardev=output,name=output",
+	)
+	q, err := startQEMU(ctx, qemuArgs)
+	if err != nil {
+		return "", err
+	}
+	defer q.stop()
+	select {
+	case <-q.exited:
+		if _, err := os.Stat(output); err != nil {
+			return "", fmt.Errorf("%w: %w", q.err, err)
+		}
+		return output, nil
+	case <-time.After(bootLimit + limit):
+		return "", fmt.Errorf("guest does not end after %v; output so far: %s", bootLimit+limit, tail(output))
+	case <-ctx.Done():
+		return "", fmt.Errorf("%w; output so far: %s", context.Cause(ctx), tail(output))
+	}
+}
