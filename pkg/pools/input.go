@@ -6,8 +6,10 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// Input is everything that a plan depends on. Build reads nothing else.
+// Input is everything that a plan depends on. Build reads nothing else, and
+// changes none of it.
 type Input struct {
+	// Topology is the machine, and Pools what Spec.Resolve made of it.
 	Topology *topology.Topology
 	Pools    Pools
 	Names    workload.Names
@@ -52,7 +54,7 @@ type Pod struct {
 // Kind tells a pod's own container (pause) from those of the pod's spec.
 type Kind int
 
-// CRI does not tell init containers and sidecars from app containers; see the
+// The CRI does not tell init containers and sidecars from the others; see the
 // package comment for how their CPUs are reused.
 const (
 	App   Kind = iota

@@ -1,0 +1,139 @@
+package pools
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/workload"
+)
+
+// Claim is a set of CPUs that somebody runs on.
+type Claim struct {
+	Name string
+	CPUs cpuset.Set
+	// Exclusive says that nobody else may run on CPUs.
+	Exclusive bool
+}
+
+// CheckSets returns an error for each claim without CPUs, and for each pair that
+// overlaps although one of the two is exclusive.
+func CheckSets(claims []Claim) []error {
+	var errs []error
+	for i, a := range claims {
+		if a.CPUs.IsEmpty() {
+			errs = append(errs, fmt.Errorf("%s has no CPU", a.Name))
+		}
+		for _, b := range claims[:i] {
+			if (a.Exclusive || b.Exclusive) && a.CPUs.Overlaps(b.CPUs) {
+				errs = append(errs, fmt.Errorf("%s (%s) and %s (%s) share CPU %s, which one of them has to itself",
+					b.Name, b.CPUs, a.Name, a.CPUs, a.CPUs.Intersection(b.CPUs)))
+			}
+		}
+	}
+	return errs
+}
+
+// Check returns what is wrong with a plan for pools: the first two invariants of
+// the system (exclusive CPUs are exclusive, nobody is without CPUs), and that
+// the parts of the plan agree with each other. A plan of Build has no errors.
+func Check(p Plan, pools Pools) []error {
+	c := checker{pools: pools, held: make(map[Key]cpuset.Set, len(p.Assignments))}
+	c.assignments(p)
+	for i := range p.Pods {
+		c.pod(&p.Pods[i])
+	}
+	c.errs = append(c.errs, CheckSets(c.running)...)
+	if !slices.IsSortedFunc(p.Pods, func(a, b PodPlan) int { return compareKeys(Key{a.UID, ""}, Key{b.UID, ""}) }) {
+		c.report("pods are not sorted")
+	}
+	if !slices.IsSortedFunc(p.Problems, compareProblems) {
+		c.report("problems are not sorted")
+	}
+	return c.errs
+}
+
+type checker struct {
+	pools   Pools
+	held    map[Key]cpuset.Set
+	running []Claim
+	errs    []error
+}
+
+func (c *checker) report(format string, args ...any) {
+	c.errs = append(c.errs, fmt.Errorf(format, args...))
+}
+
+func (c *checker) assignments(p Plan) {
+	free := c.pools.Guaranteed
+	for i, a := range p.Assignments {
+		name := a.Key.PodUID + "/" + a.Key.Container
+		if i > 0 && compareKeys(p.Assignments[i-1].Key, a.Key) >= 0 {
+			c.report("assignment of %s is out of order", name)
+		}
+		if a.CPUs.IsEmpty() || !a.CPUs.IsSubsetOf(free) {
+			c.report("assignment of %s (%s) is empty or not within what others leave of the guaranteed pool (%s)", name, a.CPUs, free)
+		}
+		free = free.Difference(a.CPUs)
+		c.held[a.Key] = a.CPUs
+	}
+	if !p.Free.Equal(free) {
+		c.report("free CPUs are %s; the assignments leave %s", p.Free, free)
+	}
+}
+
+func (c *checker) pod(p *PodPlan) {
+	unlimited := false
+	for i := range p.Containers {
+		at := &p.Containers[i]
+		name := fmt.Sprintf("container %s (%s) of pod %s", at.Name, at.ID, p.UID)
+		c.placement(name, Key{p.UID, at.Name}, at)
+		if at.State == Exited {
+			continue
+		}
+		unlimited = unlimited || at.Exclusive
+		claim := Claim{Name: name, CPUs: at.CPUs, Exclusive: at.Exclusive}
+		if at.Exclusive {
+			// Two instances of one container are one user of its CPUs.
+			claim.Name = "container " + at.Name + " of pod " + p.UID
+			if slices.ContainsFunc(c.running, func(o Claim) bool { return o.Name == claim.Name && o.CPUs.Equal(claim.CPUs) }) {
+				continue
+			}
+		}
+		c.running = append(c.running, claim)
+	}
+	if p.Unlimited != unlimited {
+		c.report("pod %s: unlimited is %t, want %t", p.UID, p.Unlimited, unlimited)
+	}
+	if p.Shares != 0 && (p.Shares < workload.MinShares || p.Shares > workload.MaxShares) {
+		c.report("pod %s: %d shares", p.UID, p.Shares)
+	}
+	if (p.Shares != 0 || p.Unlimited) != (p.Reason != Reason{}) {
+		c.report("pod %s: %d shares, unlimited %t, reason %q", p.UID, p.Shares, p.Unlimited, p.Reason.Text)
+	}
+}
+
+func (c *checker) placement(name string, key Key, at *Placement) {
+	var pool cpuset.Set
+	switch at.Pool {
+	case Management:
+		partition, _ := c.pools.partition(at.Type)
+		pool = partition.CPUs
+	case Shared:
+		pool = c.pools.Shared
+	case Guaranteed:
+		pool = c.held[key]
+	}
+	if at.CPUs.IsEmpty() || !at.CPUs.Equal(pool) {
+		c.report("%s is on %s; its part of the %s pool is %s", name, at.CPUs, at.Pool, pool)
+	}
+	if at.Exclusive != (at.Pool == Guaranteed) || (at.Type != "") != (at.Pool == Management) {
+		c.report("%s: pool %s, type %q, exclusive %t", name, at.Pool, at.Type, at.Exclusive)
+	}
+	if at.Shares != 0 && (at.Pool != Management || at.Shares < workload.MinShares || at.Shares > workload.MaxShares) {
+		c.report("%s: pool %s, %d shares", name, at.Pool, at.Shares)
+	}
+	if at.Reason.Code == "" || at.Reason.Text == "" {
+		c.report("%s has no reason", name)
+	}
+}

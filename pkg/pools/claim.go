@@ -1,0 +1,147 @@
+package pools
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// claim is what one container name of a pod has to do with the guaranteed pool,
+// over all restarts of the container.
+type claim struct {
+	key Key
+	pod int // index of the pod
+	// live says that an instance of the container exists that has not exited.
+	// Only live claims get CPUs; the others keep theirs until the pod goes or a
+	// container of the same pod needs them.
+	live bool
+	// createdAt is that of the newest instance, and the age of the claim.
+	createdAt int64
+	want      int
+	// cpus is what the claim has: the previous assignment at first, the new one in
+	// the end.
+	cpus cpuset.Set
+	// contested says that somebody else was recorded as the owner of some of cpus.
+	contested bool
+}
+
+// claims lists the claims of pods on the guaranteed pool, sorted by key. Pods and
+// their containers are sorted; verdicts are theirs, in that order.
+func claims(pods []Pod, verdicts [][]verdict, previous []Assignment) []claim {
+	previous = slices.Clone(previous)
+	slices.SortFunc(previous, func(a, b Assignment) int { return compareKeys(a.Key, b.Key) })
+	var all []claim
+	for i := range pods {
+		p := &pods[i]
+		for len(previous) > 0 && previous[0].Key.PodUID < p.UID {
+			previous = previous[1:]
+		}
+		n := 0
+		for n < len(previous) && previous[n].Key.PodUID == p.UID {
+			n++
+		}
+		all = appendClaims(all, i, p, verdicts[i], previous[:n])
+	}
+	return all
+}
+
+// appendClaims appends the claims of one pod; previous are its assignments.
+func appendClaims(all []claim, pod int, p *Pod, verdicts []verdict, previous []Assignment) []claim {
+	before := func(name string) []Assignment {
+		n := 0
+		for n < len(previous) && previous[n].Key.Container == name {
+			n++
+		}
+		of := previous[:n]
+		previous = previous[n:]
+		return of
+	}
+	start := 0
+	for start < len(p.Containers) && p.Containers[start].Kind == Infra {
+		start++ // they come first, and never claim anything
+	}
+	for start < len(p.Containers) || len(previous) > 0 {
+		if start == len(p.Containers) || len(previous) > 0 && previous[0].Key.Container < p.Containers[start].Name {
+			// Only the assignment is left of the container.
+			held := before(previous[0].Key.Container)
+			if p.QoS == QoSGuaranteed {
+				all = append(all, newClaim(pod, held[0].Key, held))
+			}
+			continue
+		}
+		name := p.Containers[start].Name
+		end := start + 1
+		for end < len(p.Containers) && p.Containers[end].Name == name {
+			end++
+		}
+		held := before(name)
+		newest := start + newestOf(p.Containers[start:end])
+		if v := verdicts[newest]; v.pool == Guaranteed {
+			all = append(all, newClaim(pod, Key{p.UID, name}, held).madeBy(&p.Containers[newest], v))
+		}
+		start = end
+	}
+	return all
+}
+
+func newClaim(pod int, key Key, held []Assignment) claim {
+	c := claim{key: key, pod: pod}
+	for _, h := range held {
+		c.cpus = c.cpus.Union(h.CPUs)
+	}
+	return c
+}
+
+// madeBy completes c with what its container asks for.
+func (c claim) madeBy(ctr *Container, v verdict) claim {
+	c.live, c.createdAt = ctr.State != Exited, ctr.CreatedAt
+	c.want = v.want
+	if v.atLeast {
+		c.want = max(c.want, c.cpus.Len())
+	}
+	return c
+}
+
+// newestOf returns the index of the instance that counts: the newest that has
+// not exited, else the newest.
+func newestOf(instances []Container) int {
+	best := 0
+	for i := range instances {
+		a, b := &instances[i], &instances[best]
+		if liveA, liveB := a.State != Exited, b.State != Exited; liveA != liveB {
+			if liveA {
+				best = i
+			}
+			continue
+		}
+		if cmp.Or(cmp.Compare(a.CreatedAt, b.CreatedAt), cmp.Compare(a.ID, b.ID)) > 0 {
+			best = i
+		}
+	}
+	return best
+}
+
+// byAge returns the indices of claims in the order in which they are served:
+// containers that exist before those that do not, the older first.
+func byAge(claims []claim) []int {
+	order := make([]int, len(claims))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int {
+		a, b := &claims[i], &claims[j]
+		if a.live != b.live {
+			if a.live {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(a.createdAt, b.createdAt), compareKeys(a.key, b.key))
+	})
+	return order
+}
+
+func compareKeys(a, b Key) int {
+	return cmp.Or(cmp.Compare(a.PodUID, b.PodUID), cmp.Compare(a.Container, b.Container))
+}

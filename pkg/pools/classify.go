@@ -1,0 +1,219 @@
+package pools
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// verdict is what a container is, before anybody has looked for CPUs.
+type verdict struct {
+	pool Pool
+	// want is the number of CPUs that a container of the guaranteed pool asks for.
+	want int
+	// atLeast says that want is only a lower bound: it has what it had.
+	atLeast bool
+	// shares are those of the annotation.
+	shares uint64
+	reason Reason
+}
+
+// classifier decides who belongs where and collects what it cannot honour.
+type classifier struct {
+	in       *Input
+	problems []Problem
+}
+
+func (c *classifier) report(p *Pod, container string, code Code, text string) {
+	c.problems = append(c.problems, Problem{
+		PodUID: p.UID, Pod: p.Namespace + "/" + p.Name, Container: container, Reason: Reason{code, text},
+	})
+}
+
+// partition returns the partition that a pod belongs to, if it asks for one and
+// may have it.
+func (c *classifier) partition(p *Pod) (Partition, bool) {
+	const instead = "; the pod is placed like any other"
+	typ, found, err := c.in.Names.Target(p.Annotations)
+	if !found {
+		if names := c.in.Names.AnnotatedContainers(p.Annotations, ""); len(names) > 0 {
+			c.report(p, "", CodeResourcesIgnored, "annotations give resources to "+enumerate(names)+
+				" but no workload type; they are ignored; add "+c.in.Names.TargetKey("<type>"))
+		}
+		return Partition{}, false
+	}
+	if err != nil {
+		c.report(p, "", CodeTargetInvalid, err.Error()+instead)
+		return Partition{}, false
+	}
+	partition, ok := c.in.Pools.partition(typ)
+	switch {
+	case !ok:
+		c.report(p, "", CodeTypeUnknown, "no partition of this node is of workload type "+clip(typ)+instead)
+	case !slices.Contains(partition.Namespaces, p.Namespace):
+		c.report(p, "", CodeNamespaceNotListed, "namespace "+clip(p.Namespace)+
+			" is not among the namespaces of partition "+typ+instead)
+	case p.QoS == QoSGuaranteed:
+		c.report(p, "", CodeGuaranteedPod, "workload type "+typ+" is not for Guaranteed pods, whose CPU cannot be taken from the scheduler"+instead)
+	default:
+		return partition, true
+	}
+	return Partition{}, false
+}
+
+// managed classifies a container of a pod whose request for a partition stands.
+func (c *classifier) managed(p *Pod, ctr *Container, typ string) verdict {
+	v := verdict{pool: Management, reason: Reason{CodeManagement, "pod of workload type " + typ}}
+	if ctr.Kind == Infra {
+		v.reason.Text = "pause container of a pod of workload type " + typ
+		return v
+	}
+	r, _, err := c.in.Names.ContainerResources(p.Annotations, typ, ctr.Name)
+	if err != nil {
+		c.report(p, ctr.Name, CodeResourcesInvalid, err.Error()+"; the container keeps its shares")
+	}
+	v.shares = r.Shares
+	return v
+}
+
+// checkNames reports resources annotations for containers that p does not have.
+func (c *classifier) checkNames(p *Pod, typ string) {
+	if !p.Settled {
+		return
+	}
+	names := c.in.Names.AnnotatedContainers(p.Annotations, typ)
+	names = slices.DeleteFunc(names, func(name string) bool {
+		return slices.ContainsFunc(p.Containers, func(ctr Container) bool { return ctr.Kind == App && ctr.Name == name })
+	})
+	if len(names) > 0 {
+		c.report(p, "", CodeNoSuchContainer, "annotations give resources to "+enumerate(names)+", which the pod does not have; they are ignored")
+	}
+}
+
+// ordinary classifies a container of any other pod.
+func (c *classifier) ordinary(p *Pod, ctr *Container) verdict {
+	switch {
+	case ctr.Kind == Infra:
+		return shared(CodePause, "pause container")
+	case p.QoS == QoSBestEffort:
+		return shared(CodeBestEffort, "BestEffort pod")
+	case p.QoS == QoSBurstable:
+		return shared(CodeBurstable, "Burstable pod")
+	case p.QoS != QoSGuaranteed:
+		return shared(CodeNoQoS, "no QoS class: the pod is not in the kubelet's tree")
+	}
+	v := guaranteed(ctr.Resources)
+	if v.pool == Guaranteed && c.in.Pools.Guaranteed.IsEmpty() {
+		if v.want == 0 {
+			return shared(CodeUnknown, v.reason.Text)
+		}
+		return shared(CodeNoGuaranteedPool, v.reason.Text+", but the guaranteed pool is empty")
+	}
+	return v
+}
+
+func shared(code Code, text string) verdict {
+	return verdict{pool: Shared, reason: Reason{code, text}}
+}
+
+// The arithmetic of the kubelet (pkg/kubelet/cm, MilliCPUToShares): the shares of
+// a whole number of CPUs are a multiple of 1024, and those of no request at all
+// are 2. No fraction of a CPU gives a multiple of 1024, so that the test below is
+// exact, up to the cap of 256 CPUs.
+const (
+	sharesPerCPU = 1024
+	noRequest    = 2
+	sharesCap    = 262144
+)
+
+// mostCPUs bounds numbers that come from quotas; no machine has as many.
+const mostCPUs = 1 << 20
+
+// guaranteed classifies an app container of a Guaranteed pod. The quota counts
+// only where the shares are capped: it may be off on the whole node (kubelet
+// cpuCFSQuota), and is lifted from containers that have CPUs of their own.
+func guaranteed(r Resources) verdict {
+	exclusive := func(n int) verdict {
+		return verdict{pool: Guaranteed, want: n, reason: Reason{CodeExclusive, whole(n) + " in a Guaranteed pod"}}
+	}
+	switch {
+	case r.Shares == 0:
+		// What it had may be known from before, and is no reason to move it.
+		v := exclusive(0)
+		v.atLeast, v.reason = true, Reason{CodeUnknown, "the container's CPU request is not known"}
+		return v
+	case r.Shares == noRequest:
+		return shared(CodeNoRequest, "no CPU request of its own in a Guaranteed pod")
+	case r.Shares < sharesCap && r.Shares%sharesPerCPU == 0:
+		return exclusive(int(r.Shares / sharesPerCPU))
+	case r.Shares < sharesCap:
+		return fractional(int64(r.Shares*1000+sharesPerCPU-1) / sharesPerCPU)
+	}
+	const capped = sharesCap / sharesPerCPU
+	if r.Quota <= 0 || r.Period <= 0 || r.Quota/r.Period < capped {
+		v := exclusive(capped)
+		v.atLeast = true
+		return v
+	}
+	n := min(r.Quota/r.Period, mostCPUs)
+	if r.Quota%r.Period != 0 {
+		return fractional(n*1000 + r.Quota%r.Period*1000/r.Period)
+	}
+	return exclusive(int(n))
+}
+
+// whole says n whole CPUs.
+func whole(n int) string {
+	if n == 1 {
+		return "1 whole CPU"
+	}
+	return strconv.Itoa(n) + " whole CPUs"
+}
+
+func fractional(milli int64) verdict {
+	return shared(CodeFractional, fmt.Sprintf("%dm CPU in a Guaranteed pod is not a whole number of CPUs", milli))
+}
+
+// wholeCPUs is the number of whole CPUs in a pod's total; false when the pod does
+// not tell.
+func wholeCPUs(r Resources) (int, bool) {
+	switch {
+	case r.Shares == 0:
+		return 0, false
+	case r.Shares < sharesCap:
+		return int(r.Shares / sharesPerCPU), true
+	case r.Quota > 0 && r.Period > 0:
+		return int(min(r.Quota/r.Period, mostCPUs)), true
+	}
+	return 0, false
+}
+
+// enumerate lists the first few names.
+func enumerate(names []string) string {
+	const most = 3
+	var b strings.Builder
+	for i, name := range names[:min(len(names), most)] {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(clip(name))
+	}
+	if more := len(names) - most; more > 0 {
+		fmt.Fprintf(&b, " and %d more", more)
+	}
+	return b.String()
+}
+
+// clip makes a name from outside fit for a line of text: names that the API
+// server accepts stay as they are.
+func clip(name string) string {
+	const limit = 63
+	if len(name) > limit {
+		return strconv.Quote(name[:limit]) + "..."
+	}
+	if strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' }) || name == "" {
+		return strconv.Quote(name)
+	}
+	return name
+}

@@ -1,0 +1,72 @@
+package pools
+
+// Code is a stable name for a reason, for metric labels, events and tests.
+type Code string
+
+// Codes of placements: why a container is in its pool.
+const (
+	// CodeManagement: the pod asks for a workload type and may.
+	CodeManagement Code = "Management"
+	// CodeExclusive: a whole number of CPUs in a Guaranteed pod.
+	CodeExclusive Code = "Exclusive"
+	// CodeHeld: the container has exited; its CPUs wait for its restart.
+	CodeHeld Code = "Held"
+	// CodeExited: the container has exited and holds no CPUs.
+	CodeExited Code = "Exited"
+	// CodePause: the pause container of an ordinary pod.
+	CodePause Code = "Pause"
+	// CodeBestEffort, CodeBurstable: the QoS class says it all.
+	CodeBestEffort Code = "BestEffort"
+	CodeBurstable  Code = "Burstable"
+	// CodeNoQoS: the pod is not in the kubelet's tree.
+	CodeNoQoS Code = "NoQoS"
+	// CodeFractional: a Guaranteed pod, but no whole number of CPUs.
+	CodeFractional Code = "Fractional"
+	// CodeNoRequest: a container without a CPU request of its own in a Guaranteed
+	// pod, which pod-level resources allow.
+	CodeNoRequest Code = "NoRequest"
+	// CodeUnknown: the container's resources are not known.
+	CodeUnknown Code = "Unknown"
+	// CodeSuperseded: still there, next to a newer container of the same name that
+	// needs no CPUs of its own.
+	CodeSuperseded Code = "Superseded"
+	// CodeNoGuaranteedPool: whole CPUs, but this node gives none away.
+	CodeNoGuaranteedPool Code = "NoGuaranteedPool"
+)
+
+// Codes of placements that are problems too.
+const (
+	// CodeRefused: the guaranteed pool has too few free CPUs; runs shared.
+	CodeRefused Code = "Refused"
+	// CodeShort: has CPUs of its own, but fewer than it should.
+	CodeShort Code = "Short"
+)
+
+// Codes of pods: why a slice's weight or quota is set.
+const (
+	// CodeAnnotatedShares: annotations say what the containers' shares are.
+	CodeAnnotatedShares Code = "AnnotatedShares"
+	// CodeUnlimited: a container of the pod has CPUs of its own.
+	CodeUnlimited Code = "Unlimited"
+)
+
+// Codes of problems only.
+const (
+	// CodeTargetInvalid: the annotation that asks for a workload type is malformed.
+	CodeTargetInvalid Code = "TargetInvalid"
+	// CodeTypeUnknown: no partition for the workload type.
+	CodeTypeUnknown Code = "TypeUnknown"
+	// CodeNamespaceNotListed: the namespace may not ask for the workload type.
+	CodeNamespaceNotListed Code = "NamespaceNotListed"
+	// CodeGuaranteedPod: Guaranteed pods cannot be of a workload type.
+	CodeGuaranteedPod Code = "GuaranteedPod"
+	// CodeResourcesInvalid: a container's resources annotation is malformed.
+	CodeResourcesInvalid Code = "ResourcesInvalid"
+	// CodeResourcesIgnored: resources annotations, but no workload type.
+	CodeResourcesIgnored Code = "ResourcesIgnored"
+	// CodeNoSuchContainer: resources annotations for containers that the pod does
+	// not have.
+	CodeNoSuchContainer Code = "NoSuchContainer"
+	// CodeOverlap: two containers were recorded as owners of the same CPU.
+	CodeOverlap Code = "Overlap"
+)

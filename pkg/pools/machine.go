@@ -1,0 +1,107 @@
+package pools
+
+import "github.com/cpupoold/cpupoold/pkg/topology"
+
+// machine is a topology in the form that allocation needs: flat, by index.
+type machine struct {
+	// core is the index of a CPU's core, by CPU number; none where the CPU is not
+	// online.
+	core  []int32
+	cores []core
+	cells []cell
+	// threads is the largest number of threads in a core.
+	threads int
+	l3s     int
+	// nodes and packages bound the indices in cells.
+	nodes, packages int
+	// cellsPerNode is 1 unless a node spans packages, as it does where the kernel
+	// was told to see no NUMA.
+	cellsPerNode int
+	topology     *topology.Topology
+}
+
+// none is no index.
+const none = -1
+
+// core is a physical core with its online threads in ascending order.
+type core struct {
+	threads  []int32
+	cell, l3 int32
+}
+
+// cell is the part of a NUMA node that is in one package: for nearly all machines
+// a node, or a package where there are several packages to a node.
+type cell struct {
+	node, pkg int
+	cores     []int32 // ascending by lowest thread
+}
+
+func newMachine(t *topology.Topology) *machine {
+	m := &machine{
+		core:         make([]int32, t.Online.Last()+1),
+		cores:        make([]core, 0, len(t.Cores)),
+		l3s:          len(t.L3s),
+		nodes:        len(t.Nodes),
+		packages:     len(t.Packages),
+		cellsPerNode: 1,
+		topology:     t,
+	}
+	for i := range m.core {
+		m.core[i] = none
+	}
+	coreOf := make([]int32, len(t.Cores))
+	for i := range coreOf {
+		coreOf[i] = none
+	}
+	flat := make([]int32, 0, len(t.CPUs)) // holds the threads of all cores
+	for _, cpu := range t.CPUs {
+		i := coreOf[cpu.Core]
+		if i == none {
+			i = int32(len(m.cores))
+			coreOf[cpu.Core] = i
+			start := len(flat)
+			for id := range t.Cores[cpu.Core].CPUs.All() {
+				flat = append(flat, int32(id))
+			}
+			c := core{threads: flat[start:len(flat):len(flat)], cell: m.cellOf(cpu.Node, cpu.Package), l3: int32(cpu.L3)}
+			m.cores = append(m.cores, c)
+			m.cells[c.cell].cores = append(m.cells[c.cell].cores, i)
+			m.threads = max(m.threads, len(c.threads))
+		}
+		m.core[cpu.ID] = i
+	}
+	perNode := make([]int, m.nodes)
+	for _, c := range m.cells {
+		perNode[c.node]++
+		m.cellsPerNode = max(m.cellsPerNode, perNode[c.node])
+	}
+	return m
+}
+
+// cellOf returns the cell of a node and a package, which it makes when it is not
+// there yet. Neighbouring CPUs are mostly in the same one.
+func (m *machine) cellOf(node, pkg int) int32 {
+	for i := len(m.cells) - 1; i >= 0; i-- {
+		if m.cells[i].node == node && m.cells[i].pkg == pkg {
+			return int32(i)
+		}
+	}
+	m.cells = append(m.cells, cell{node: node, pkg: pkg})
+	return int32(len(m.cells) - 1)
+}
+
+// coreOf returns the index of a CPU's core, or none.
+func (m *machine) coreOf(cpu int) int32 {
+	if cpu < 0 || cpu >= len(m.core) {
+		return none
+	}
+	return m.core[cpu]
+}
+
+// distance between two nodes, by index; 0 where the kernel does not tell.
+func (m *machine) distance(a, b int) int {
+	if d := m.topology.Nodes[a].Distances; b < len(d) {
+		return d[b]
+	}
+	return 0
+}
