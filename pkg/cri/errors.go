@@ -1,6 +1,7 @@
 package cri
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -40,18 +41,28 @@ func (e *InfoError) Error() string {
 func (e *InfoError) Unwrap() error { return e.Err }
 
 // fromGRPC replaces the status codes that callers decide on by the errors of
-// this package and keeps the runtime's own words.
+// this package, and those that the caller's own context has caused by the
+// context's errors. The runtime's words are kept.
 func fromGRPC(err error) error {
 	s, ok := status.FromError(err)
 	if !ok {
 		return err
 	}
+	var kind error
 	switch s.Code() {
 	case codes.NotFound:
-		return fmt.Errorf("%w: %s", ErrNotFound, s.Message())
+		kind = ErrNotFound
 	case codes.Unimplemented:
-		return fmt.Errorf("%w: %s", ErrNotSupported, s.Message())
+		kind = ErrNotSupported
+	case codes.DeadlineExceeded:
+		kind = context.DeadlineExceeded
+	case codes.Canceled:
+		kind = context.Canceled
 	default:
 		return err
 	}
+	if s.Message() == kind.Error() {
+		return kind
+	}
+	return fmt.Errorf("%w: %s", kind, s.Message())
 }

@@ -1,0 +1,263 @@
+package testnode
+
+import (
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// RunPod makes the pod's cgroup, as the kubelet does, and then the sandbox with
+// its process. It returns the sandbox id.
+func (r *Runtime) RunPod(s PodSpec) (string, error) {
+	r.mu.Lock()
+	p := &pod{PodSpec: s, id: r.nextID(), pid: r.made, created: time.Now(), ready: true}
+	p.parent, p.dir = podCgroup(r.config.Driver, s)
+	p.path, p.scope = containerCgroup(r.config, p, p.id)
+	if err := r.makeCgroup(p.scope, cri.Resources{Shares: 2}, p.pid); err != nil {
+		r.mu.Unlock()
+		return "", fmt.Errorf("run pod %s/%s: %w", s.Namespace, s.Name, err)
+	}
+	r.pods[p.id] = p
+	created := r.event(p, p.id, runtime.ContainerEventType_CONTAINER_CREATED_EVENT)
+	started := r.event(p, p.id, runtime.ContainerEventType_CONTAINER_STARTED_EVENT)
+	r.mu.Unlock()
+	r.events.publish(created)
+	r.events.publish(started)
+	return p.id, nil
+}
+
+// StopPod ends all that runs in the pod and removes the cgroups.
+func (r *Runtime) StopPod(id string) error {
+	r.mu.Lock()
+	p, ok := r.pods[id]
+	if !ok {
+		r.mu.Unlock()
+		return fmt.Errorf("stop pod %s: no such pod", id)
+	}
+	var running []string
+	for _, c := range r.containers {
+		if c.pod == p && c.state != cri.Exited {
+			running = append(running, c.id)
+		}
+	}
+	r.mu.Unlock()
+	for _, c := range running {
+		if err := r.StopContainer(c); err != nil {
+			return err
+		}
+	}
+	r.mu.Lock()
+	if err := r.removeCgroup(p.scope); err != nil {
+		r.mu.Unlock()
+		return fmt.Errorf("stop pod %s: %w", id, err)
+	}
+	p.ready, p.pid = false, 0
+	stopped := r.event(p, p.id, runtime.ContainerEventType_CONTAINER_STOPPED_EVENT)
+	r.mu.Unlock()
+	r.events.publish(stopped)
+	return nil
+}
+
+// RemovePod forgets a stopped pod and its containers, and removes its cgroup as
+// the kubelet does.
+func (r *Runtime) RemovePod(id string) error {
+	r.mu.Lock()
+	p, ok := r.pods[id]
+	if !ok || p.ready {
+		r.mu.Unlock()
+		return fmt.Errorf("remove pod %s: not there or not stopped", id)
+	}
+	var deleted []*runtime.ContainerEventResponse
+	for cid, c := range r.containers {
+		if c.pod == p {
+			delete(r.containers, cid)
+			deleted = append(deleted, r.event(p, cid, runtime.ContainerEventType_CONTAINER_DELETED_EVENT))
+		}
+	}
+	if err := r.removeCgroup(p.dir); err != nil {
+		r.mu.Unlock()
+		return fmt.Errorf("remove pod %s: %w", id, err)
+	}
+	delete(r.pods, id)
+	deleted = append(deleted, r.event(p, id, runtime.ContainerEventType_CONTAINER_DELETED_EVENT))
+	r.mu.Unlock()
+	for _, ev := range deleted {
+		r.events.publish(ev)
+	}
+	return nil
+}
+
+// CreateContainer creates a container. Its cgroup exists afterwards with CRI-O,
+// and from StartContainer on with containerd.
+func (r *Runtime) CreateContainer(podID string, s ContainerSpec) (string, error) {
+	r.mu.Lock()
+	p, ok := r.pods[podID]
+	if !ok || !p.ready {
+		r.mu.Unlock()
+		return "", fmt.Errorf("create container %s: pod %s is not there or not ready", s.Name, podID)
+	}
+	c := &container{ContainerSpec: s, id: r.nextID(), created: time.Now(), pod: p, state: cri.Created, recorded: s.Resources}
+	c.path, c.scope = containerCgroup(r.config, p, c.id)
+	if r.config.Flavor == CRIO {
+		if err := r.begin(c); err != nil {
+			r.mu.Unlock()
+			return "", fmt.Errorf("create container %s: %w", s.Name, err)
+		}
+	}
+	r.containers[c.id] = c
+	created := r.event(p, c.id, runtime.ContainerEventType_CONTAINER_CREATED_EVENT)
+	r.mu.Unlock()
+	r.events.publish(created)
+	return c.id, nil
+}
+
+// StartContainer starts a created container. The event comes after the
+// entrypoint runs.
+func (r *Runtime) StartContainer(id string) error {
+	r.mu.Lock()
+	c, ok := r.containers[id]
+	if !ok || c.state != cri.Created {
+		r.mu.Unlock()
+		return fmt.Errorf("start container %s: not there or not just created", id)
+	}
+	if !c.cgroup {
+		if err := r.begin(c); err != nil {
+			r.mu.Unlock()
+			return fmt.Errorf("start container %s: %w", id, err)
+		}
+	}
+	c.state = cri.Running
+	started := r.event(c.pod, id, runtime.ContainerEventType_CONTAINER_STARTED_EVENT)
+	r.mu.Unlock()
+	r.events.publish(started)
+	return nil
+}
+
+// StopContainer ends a container, be it by itself or by the kubelet, and removes
+// its cgroup.
+func (r *Runtime) StopContainer(id string) error {
+	r.mu.Lock()
+	c, ok := r.containers[id]
+	if !ok || c.state == cri.Exited {
+		r.mu.Unlock()
+		return fmt.Errorf("stop container %s: not there or exited", id)
+	}
+	if c.cgroup {
+		if err := r.removeCgroup(c.scope); err != nil {
+			r.mu.Unlock()
+			return fmt.Errorf("stop container %s: %w", id, err)
+		}
+	}
+	c.state, c.pid, c.cgroup = cri.Exited, 0, false
+	stopped := r.event(c.pod, id, runtime.ContainerEventType_CONTAINER_STOPPED_EVENT)
+	r.mu.Unlock()
+	r.events.publish(stopped)
+	return nil
+}
+
+// RemoveContainer forgets an exited container.
+func (r *Runtime) RemoveContainer(id string) error {
+	r.mu.Lock()
+	c, ok := r.containers[id]
+	if !ok || c.state != cri.Exited {
+		r.mu.Unlock()
+		return fmt.Errorf("remove container %s: not there or not exited", id)
+	}
+	delete(r.containers, id)
+	deleted := r.event(c.pod, id, runtime.ContainerEventType_CONTAINER_DELETED_EVENT)
+	r.mu.Unlock()
+	r.events.publish(deleted)
+	return nil
+}
+
+// Cgroup returns the cgroup of a container or sandbox, relative to the tree's
+// root, whether or not it exists now; empty if the id is unknown.
+func (r *Runtime) Cgroup(id string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p, ok := r.pods[id]; ok {
+		return p.scope
+	}
+	if c, ok := r.containers[id]; ok {
+		return c.scope
+	}
+	return ""
+}
+
+// Garble replaces the verbose info of a container or pod by doc.
+func (r *Runtime) Garble(id, doc string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p, ok := r.pods[id]; ok {
+		p.garbled = &doc
+	}
+	if c, ok := r.containers[id]; ok {
+		c.garbled = &doc
+	}
+}
+
+func (r *Runtime) nextID() string {
+	r.made++
+	return id(r.made)
+}
+
+// begin makes the cgroup of a container with its first process, like "runc
+// create".
+func (r *Runtime) begin(c *container) error {
+	r.made++
+	c.pid = r.made
+	if err := r.makeCgroup(c.scope, c.recorded, c.pid); err != nil {
+		return err
+	}
+	c.cgroup = true
+	return nil
+}
+
+// makeCgroup makes dir and its ancestors with the controllers on, as the kubelet
+// and systemd do, sets the resources and puts the process in.
+func (r *Runtime) makeCgroup(dir string, res cri.Resources, pid int) error {
+	t := r.config.Tree
+	if t == nil {
+		return nil
+	}
+	at := ""
+	for _, name := range strings.Split(dir, "/") {
+		if err := t.Write(path.Join(at, "cgroup.subtree_control"), "+cpu +cpuset"); err != nil {
+			return err
+		}
+		at = path.Join(at, name)
+		if err := t.Mkdir(at); err != nil {
+			return err
+		}
+	}
+	if err := applyResources(t, dir, res); err != nil {
+		return err
+	}
+	return t.Write(path.Join(dir, "cgroup.procs"), strconv.Itoa(pid))
+}
+
+func (r *Runtime) removeCgroup(dir string) error {
+	if r.config.Tree == nil {
+		return nil
+	}
+	return r.config.Tree.Rmdir(dir)
+}
+
+// event makes an event with the state of the whole pod at this moment.
+func (r *Runtime) event(p *pod, id string, kind runtime.ContainerEventType) *runtime.ContainerEventResponse {
+	ev := &runtime.ContainerEventResponse{
+		ContainerId: id, ContainerEventType: kind, CreatedAt: time.Now().UnixNano(), PodSandboxStatus: p.status(),
+	}
+	for _, c := range r.containers {
+		if c.pod == p {
+			ev.ContainersStatuses = append(ev.ContainersStatuses, c.status())
+		}
+	}
+	return ev
+}

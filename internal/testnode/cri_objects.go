@@ -1,0 +1,242 @@
+package testnode
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// PodSpec is what the kubelet tells a runtime about a pod.
+type PodSpec struct {
+	UID, Namespace, Name string
+	// QoS is "guaranteed", "burstable" or "besteffort"; empty is guaranteed.
+	QoS            string
+	Annotations    map[string]string
+	RuntimeHandler string
+	// Resources are the pod's total.
+	Resources cri.Resources
+}
+
+// ContainerSpec is what the kubelet tells a runtime about a container.
+type ContainerSpec struct {
+	Name      string
+	Attempt   uint32
+	Resources cri.Resources
+}
+
+type pod struct {
+	PodSpec
+	id      string
+	pid     int
+	created time.Time
+	ready   bool
+	parent  string // cgroup parent, as the kubelet gives it
+	dir     string // cgroup of the pod
+	path    string // linux.cgroupsPath of the sandbox
+	scope   string // cgroup of the sandbox
+	garbled *string
+}
+
+type container struct {
+	ContainerSpec
+	id       string
+	pid      int // 0 unless it runs
+	created  time.Time
+	pod      *pod
+	state    cri.State
+	recorded cri.Resources
+	path     string // linux.cgroupsPath
+	scope    string // cgroup of the container
+	cgroup   bool   // the cgroup exists
+	garbled  *string
+}
+
+// id returns the n-th id: 64 hexadecimal digits, like those of the runtimes.
+func id(n int) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(strconv.Itoa(n)))) }
+
+// podCgroup returns the cgroup parent and the directory of a pod, as the kubelet
+// names them (pkg/kubelet/cm/cgroup_manager_linux.go).
+func podCgroup(d cri.Driver, s PodSpec) (parent, dir string) {
+	burst := s.QoS == "burstable" || s.QoS == "besteffort"
+	if d == cri.Cgroupfs {
+		dir = "kubepods"
+		if burst {
+			dir = path.Join(dir, s.QoS)
+		}
+		dir = path.Join(dir, "pod"+s.UID)
+		return "/" + dir, dir
+	}
+	slice, dir := "kubepods", "kubepods.slice"
+	if burst {
+		slice += "-" + s.QoS
+		dir = path.Join(dir, slice+".slice")
+	}
+	parent = slice + "-pod" + strings.ReplaceAll(s.UID, "-", "_") + ".slice"
+	return parent, path.Join(dir, parent)
+}
+
+// containerCgroup returns linux.cgroupsPath and the directory of a container or
+// sandbox, as the runtimes name them.
+func containerCgroup(c RuntimeConfig, p *pod, id string) (cgroupsPath, dir string) {
+	prefix := "cri-containerd"
+	if c.Flavor == CRIO {
+		prefix = "crio"
+	}
+	if c.Driver == cri.Systemd {
+		return p.parent + ":" + prefix + ":" + id, path.Join(p.dir, prefix+"-"+id+".scope")
+	}
+	base := id
+	if c.Flavor == CRIO {
+		base = "crio-" + id
+	}
+	return path.Join(p.parent, base), path.Join(p.dir, base)
+}
+
+// apply writes the recorded resources as runc does on an update: all of them,
+// whichever one has changed; a cpuset that is not recorded is not written.
+func (c *container) apply(t Tree) error {
+	if t == nil {
+		return nil
+	}
+	return applyResources(t, c.scope, c.recorded)
+}
+
+func applyResources(t Tree, dir string, r cri.Resources) error {
+	if r.Shares != 0 {
+		w := strconv.FormatUint(cgroup.WeightQuadratic(r.Shares), 10)
+		if err := t.Write(path.Join(dir, "cpu.weight"), w); err != nil {
+			return err
+		}
+	}
+	if r.Quota != 0 {
+		quota, period := "max", r.Period
+		if r.Quota > 0 {
+			quota = strconv.FormatInt(r.Quota, 10)
+		}
+		if period == 0 {
+			period = 100_000
+		}
+		if err := t.Write(path.Join(dir, "cpu.max"), fmt.Sprintf("%s %d", quota, period)); err != nil {
+			return err
+		}
+	}
+	if r.CPUs == "" {
+		return nil
+	}
+	return t.Write(path.Join(dir, "cpuset.cpus"), r.CPUs)
+}
+
+func (p *pod) status() *runtime.PodSandboxStatus {
+	state := runtime.PodSandboxState_SANDBOX_NOTREADY
+	if p.ready {
+		state = runtime.PodSandboxState_SANDBOX_READY
+	}
+	return &runtime.PodSandboxStatus{
+		Id:        p.id,
+		Metadata:  &runtime.PodSandboxMetadata{Name: p.Name, Namespace: p.Namespace, Uid: p.UID},
+		State:     state,
+		CreatedAt: p.created.UnixNano(),
+		Labels: map[string]string{
+			"io.kubernetes.pod.name": p.Name, "io.kubernetes.pod.namespace": p.Namespace, "io.kubernetes.pod.uid": p.UID,
+		},
+		Annotations:    p.Annotations,
+		RuntimeHandler: p.RuntimeHandler,
+	}
+}
+
+func (c *container) status() *runtime.ContainerStatus {
+	return &runtime.ContainerStatus{
+		Id:        c.id,
+		Metadata:  &runtime.ContainerMetadata{Name: c.Name, Attempt: c.Attempt},
+		State:     criState(c.state),
+		CreatedAt: c.created.UnixNano(),
+		Resources: &runtime.ContainerResources{Linux: criResources(c.recorded)},
+	}
+}
+
+func criState(s cri.State) runtime.ContainerState {
+	switch s {
+	case cri.Created:
+		return runtime.ContainerState_CONTAINER_CREATED
+	case cri.Running:
+		return runtime.ContainerState_CONTAINER_RUNNING
+	case cri.Exited:
+		return runtime.ContainerState_CONTAINER_EXITED
+	default:
+		return runtime.ContainerState_CONTAINER_UNKNOWN
+	}
+}
+
+func criResources(r cri.Resources) *runtime.LinuxContainerResources {
+	return &runtime.LinuxContainerResources{
+		CpuShares: int64(r.Shares), CpuQuota: r.Quota, CpuPeriod: r.Period, CpusetCpus: r.CPUs,
+	}
+}
+
+func (c *container) info() map[string]string {
+	if c.garbled != nil {
+		return map[string]string{"info": *c.garbled}
+	}
+	return document(map[string]any{
+		"sandboxID":   c.pod.id,
+		"pid":         c.pid,
+		"runtimeSpec": ociSpec(c.path, c.recorded, nil),
+	})
+}
+
+// info returns the pod's configuration where the flavor keeps it: containerd
+// beside the spec, CRI-O in the spec's annotations.
+func (p *pod) info(c RuntimeConfig) map[string]string {
+	if p.garbled != nil {
+		return map[string]string{"info": *p.garbled}
+	}
+	sandbox := cri.Resources{Shares: 2}
+	if c.Flavor == Containerd {
+		return document(map[string]any{
+			"pid":         p.pid,
+			"config":      map[string]any{"linux": map[string]any{"cgroup_parent": p.parent, "resources": criResources(p.Resources)}},
+			"runtimeSpec": ociSpec(p.path, sandbox, nil),
+		})
+	}
+	annotations := maps.Clone(p.Annotations)
+	if annotations == nil {
+		annotations = make(map[string]string)
+	}
+	annotations["io.kubernetes.cri-o.CgroupParent"] = p.parent
+	annotations["io.kubernetes.cri-o.PodLinuxResources"] = document(criResources(p.Resources))["info"]
+	return document(map[string]any{
+		"image":       "pause",
+		"pid":         p.pid,
+		"runtimeSpec": ociSpec(p.path, sandbox, annotations),
+	})
+}
+
+func ociSpec(cgroupsPath string, r cri.Resources, annotations map[string]string) map[string]any {
+	cpu := map[string]any{}
+	if r.Shares != 0 {
+		cpu["shares"] = r.Shares
+	}
+	if r.Quota != 0 {
+		cpu["quota"] = r.Quota
+	}
+	if r.Period != 0 {
+		cpu["period"] = r.Period
+	}
+	if r.CPUs != "" {
+		cpu["cpus"] = r.CPUs
+	}
+	return map[string]any{
+		"ociVersion":  "1.2.1",
+		"annotations": annotations,
+		"linux":       map[string]any{"cgroupsPath": cgroupsPath, "resources": map[string]any{"cpu": cpu}},
+	}
+}

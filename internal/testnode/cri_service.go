@@ -1,0 +1,151 @@
+package testnode
+
+import (
+	"context"
+	"encoding/json"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// service is the part of CRI that cpupoold calls.
+type service struct {
+	runtime.UnimplementedRuntimeServiceServer
+	r *Runtime
+}
+
+func (s *service) Version(context.Context, *runtime.VersionRequest) (*runtime.VersionResponse, error) {
+	version := "v2.4.2"
+	if s.r.config.Flavor == CRIO {
+		version = "1.36.3"
+	}
+	return &runtime.VersionResponse{
+		Version:           "0.1.0",
+		RuntimeName:       string(s.r.config.Flavor),
+		RuntimeVersion:    version,
+		RuntimeApiVersion: "v1",
+	}, nil
+}
+
+func (s *service) RuntimeConfig(ctx context.Context, req *runtime.RuntimeConfigRequest) (*runtime.RuntimeConfigResponse, error) {
+	if s.r.config.NoRuntimeConfig {
+		return s.UnimplementedRuntimeServiceServer.RuntimeConfig(ctx, req)
+	}
+	driver := runtime.CgroupDriver_SYSTEMD
+	if s.r.config.Driver == cri.Cgroupfs {
+		driver = runtime.CgroupDriver_CGROUPFS
+	}
+	return &runtime.RuntimeConfigResponse{Linux: &runtime.LinuxRuntimeConfiguration{CgroupDriver: driver}}, nil
+}
+
+func (s *service) ListPodSandbox(context.Context, *runtime.ListPodSandboxRequest) (*runtime.ListPodSandboxResponse, error) {
+	s.r.mu.Lock()
+	defer s.r.mu.Unlock()
+	out := &runtime.ListPodSandboxResponse{}
+	for _, p := range s.r.pods {
+		st := p.status()
+		out.Items = append(out.Items, &runtime.PodSandbox{
+			Id: st.GetId(), Metadata: st.GetMetadata(), State: st.GetState(), CreatedAt: st.GetCreatedAt(),
+			Labels: st.GetLabels(), Annotations: st.GetAnnotations(), RuntimeHandler: st.GetRuntimeHandler(),
+		})
+	}
+	return out, nil
+}
+
+func (s *service) ListContainers(context.Context, *runtime.ListContainersRequest) (*runtime.ListContainersResponse, error) {
+	s.r.mu.Lock()
+	defer s.r.mu.Unlock()
+	out := &runtime.ListContainersResponse{}
+	for _, c := range s.r.containers {
+		st := c.status()
+		out.Containers = append(out.Containers, &runtime.Container{
+			Id: st.GetId(), PodSandboxId: c.pod.id, Metadata: st.GetMetadata(), State: st.GetState(), CreatedAt: st.GetCreatedAt(),
+		})
+	}
+	return out, nil
+}
+
+func (s *service) PodSandboxStatus(_ context.Context, req *runtime.PodSandboxStatusRequest) (*runtime.PodSandboxStatusResponse, error) {
+	s.r.mu.Lock()
+	defer s.r.mu.Unlock()
+	p, ok := s.r.pods[req.GetPodSandboxId()]
+	if !ok {
+		return nil, status.Errorf(codes.NotFound, "pod sandbox %q", req.GetPodSandboxId())
+	}
+	out := &runtime.PodSandboxStatusResponse{Status: p.status()}
+	if req.GetVerbose() {
+		out.Info = p.info(s.r.config)
+	}
+	return out, nil
+}
+
+func (s *service) ContainerStatus(_ context.Context, req *runtime.ContainerStatusRequest) (*runtime.ContainerStatusResponse, error) {
+	s.r.mu.Lock()
+	defer s.r.mu.Unlock()
+	c, ok := s.r.containers[req.GetContainerId()]
+	if !ok {
+		return nil, status.Errorf(codes.NotFound, "container %q", req.GetContainerId())
+	}
+	out := &runtime.ContainerStatusResponse{Status: c.status()}
+	if req.GetVerbose() {
+		out.Info = c.info()
+	}
+	return out, nil
+}
+
+// UpdateContainerResources merges the fields that are set into the spec and
+// applies the whole spec to a container that has a cgroup.
+func (s *service) UpdateContainerResources(_ context.Context, req *runtime.UpdateContainerResourcesRequest) (*runtime.UpdateContainerResourcesResponse, error) {
+	s.r.mu.Lock()
+	defer s.r.mu.Unlock()
+	c, ok := s.r.containers[req.GetContainerId()]
+	crio := s.r.config.Flavor == CRIO
+	switch {
+	case !ok && crio:
+		return nil, status.Errorf(codes.Unknown, "container with ID starting with %s not found", req.GetContainerId())
+	case !ok:
+		return nil, status.Errorf(codes.NotFound, "container %q", req.GetContainerId())
+	case crio && c.state == cri.Exited:
+		return nil, status.Errorf(codes.Unknown, "container %s is not running or created state: stopped", c.id)
+	}
+	old := c.recorded
+	merge(&c.recorded, req.GetLinux())
+	if c.cgroup {
+		if err := c.apply(s.r.config.Tree); err != nil {
+			c.recorded = old
+			return nil, status.Errorf(codes.Unknown, "update resources of container %q: %v", c.id, err)
+		}
+	}
+	return &runtime.UpdateContainerResourcesResponse{}, nil
+}
+
+func merge(into *cri.Resources, from *runtime.LinuxContainerResources) {
+	if v := from.GetCpuShares(); v != 0 {
+		into.Shares = uint64(v)
+	}
+	if v := from.GetCpuQuota(); v != 0 {
+		into.Quota = v
+	}
+	if v := from.GetCpuPeriod(); v != 0 {
+		into.Period = v
+	}
+	if v := from.GetCpusetCpus(); v != "" {
+		into.CPUs = v
+	}
+}
+
+func (s *service) GetContainerEvents(_ *runtime.GetEventsRequest, stream eventServer) error {
+	return s.r.events.serve(stream)
+}
+
+// document is the JSON document of a verbose status.
+func document(v any) map[string]string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // maps of strings and numbers only
+	}
+	return map[string]string{"info": string(b)}
+}
