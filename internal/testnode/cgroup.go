@@ -123,6 +123,13 @@ func (c *Cgroups) Rmdir(name string) error {
 	return nil
 }
 
+// Exit ends a task, wherever it is.
+func (c *Cgroups) Exit(pid int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.root.dropTask(pid)
+}
+
 // Remove ends the tasks of a cgroup and of all below it and removes them, as a
 // runtime does at the end of a container.
 func (c *Cgroups) Remove(name string) error {

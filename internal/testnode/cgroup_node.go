@@ -101,6 +101,11 @@ func (c *Cgroups) show(n *cgroupNode, file string) (string, error) {
 			fmt.Fprintln(&b, pid)
 		}
 		return b.String(), nil
+	case "cgroup.events":
+		if isRoot {
+			return "", syscall.ENOENT
+		}
+		return fmt.Sprintf("populated %d\nfrozen 0\n", bit(n.populated())), nil
 	}
 	controller, _, _ := strings.Cut(file, ".")
 	if !n.has(controller) {
@@ -113,8 +118,6 @@ func (c *Cgroups) show(n *cgroupNode, file string) (string, error) {
 		return "", syscall.ENOENT
 	}
 	switch file {
-	case "cgroup.events":
-		return fmt.Sprintf("populated %d\nfrozen 0\n", bit(n.populated())), nil
 	case "cpuset.cpus":
 		return n.cpus.String() + "\n", nil
 	case "cpu.weight":

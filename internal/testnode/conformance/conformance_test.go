@@ -1,0 +1,52 @@
+package conformance_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/internal/testnode"
+	"github.com/cpupoold/cpupoold/internal/testnode/conformance"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+func TestCgroups(t *testing.T) {
+	for name, config := range map[string]testnode.CgroupConfig{
+		"6.1":  {IdleWeight: 0},
+		"6.12": {IdleWeight: 1},
+		"7.0":  {IdleWeight: 1, ClearPopulated: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config.Possible = cpuset.Range(0, 7)
+			conformance.Run(t, &memory{Cgroups: testnode.NewCgroups(config), config: config, online: config.Possible})
+		})
+	}
+}
+
+// memory is the tree in memory as the suite wants it.
+type memory struct {
+	*testnode.Cgroups
+	config testnode.CgroupConfig
+	online cpuset.Set
+	pid    int
+}
+
+func (m *memory) Task(t testing.TB, name string) (stop func()) {
+	m.pid++
+	pid := m.pid
+	if err := m.Write(name+"/cgroup.procs", fmt.Sprint(pid)); err != nil {
+		t.Fatal(err)
+	}
+	return func() { m.Exit(pid) }
+}
+
+func (m *memory) SetOnline(_ testing.TB, cpu int, online bool) {
+	m.online = m.online.Difference(cpuset.Of(cpu))
+	if online {
+		m.online = m.online.Union(cpuset.Of(cpu))
+	}
+	m.Cgroups.SetOnline(m.online)
+}
+
+func (m *memory) Possible() cpuset.Set  { return m.config.Possible }
+func (m *memory) ClearsPopulated() bool { return m.config.ClearPopulated }
+func (m *memory) IdleWeight() uint64    { return m.config.IdleWeight }

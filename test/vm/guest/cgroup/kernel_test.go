@@ -1,0 +1,182 @@
+//go:build guest
+
+package cgroup_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+const mount = "/sys/fs/cgroup"
+
+// kernel is the real cgroup v2 tree as the conformance suite wants it.
+type kernel struct {
+	possible     cpuset.Set
+	major, minor int
+}
+
+func newKernel(t *testing.T) kernel {
+	t.Helper()
+	possible, err := cpuset.Parse(read(t, "/sys/devices/system/cpu/possible"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(mount+"/cgroup.subtree_control", []byte("+cpuset +cpu"), 0); err != nil {
+		t.Fatal(err)
+	}
+	k := kernel{possible: possible}
+	k.major, k.minor = release(t)
+	return k
+}
+
+func release(t *testing.T) (major, minor int) {
+	t.Helper()
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		t.Fatal(err)
+	}
+	fields := strings.SplitN(unix.ByteSliceToString(name.Release[:]), ".", 3)
+	major, errMajor := strconv.Atoi(fields[0])
+	minor, errMinor := strconv.Atoi(fields[1])
+	if err := errors.Join(errMajor, errMinor); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("kernel %s", unix.ByteSliceToString(name.Release[:]))
+	return major, minor
+}
+
+func read(t testing.TB, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSuffix(string(data), "\n")
+}
+
+func (k kernel) ReadFile(name string, _ int) ([]byte, error) {
+	return os.ReadFile(filepath.Join(mount, name))
+}
+
+func (k kernel) WriteFile(name, value string) error {
+	f, err := os.OpenFile(filepath.Join(mount, name), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = unix.Write(int(f.Fd()), []byte(value)) // one write(2), also of no bytes
+	return errors.Join(err, f.Close())
+}
+
+func (k kernel) ReadDir(name string) ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(mount, name))
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	return names, err
+}
+
+func (k kernel) Mkdir(name string) error { return os.Mkdir(filepath.Join(mount, name), 0o755) }
+
+func (k kernel) Rmdir(name string) error {
+	if err := unix.Rmdir(filepath.Join(mount, name)); err != nil {
+		return &fs.PathError{Op: "rmdir", Path: name, Err: err}
+	}
+	return nil
+}
+
+func (k kernel) Task(t testing.TB, name string) (stop func()) {
+	return startTask(t, name).stop
+}
+
+func (k kernel) SetOnline(t testing.TB, cpu int, online bool) {
+	t.Helper()
+	value := "0"
+	if online {
+		value = "1"
+	}
+	file := filepath.Join("/sys/devices/system/cpu", "cpu"+strconv.Itoa(cpu), "online")
+	if err := os.WriteFile(file, []byte(value), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (k kernel) Possible() cpuset.Set  { return k.possible }
+func (k kernel) ClearsPopulated() bool { return k.major >= 7 }
+
+func (k kernel) IdleWeight() uint64 {
+	if k.major > 6 || k.major == 6 && k.minor >= 12 {
+		return 1
+	}
+	return 0
+}
+
+// task is a process that waits until its standard input is closed: this test
+// binary again, see TestMain.
+type task struct {
+	pid  int
+	stop func()
+}
+
+const taskEnv = "CGROUP_TEST_TASK"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(taskEnv) != "" {
+		os.Stdin.Read(make([]byte, 1)) //nolint:errcheck // the end is what it waits for
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func startTask(t testing.TB, name string) task {
+	t.Helper()
+	dir, err := os.Open(filepath.Join(mount, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), taskEnv+"=1", "GOMAXPROCS=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop := sync.OnceFunc(func() {
+		stdin.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	return task{cmd.Process.Pid, stop}
+}
+
+// allowed is where a process may run, by its own word.
+func (p task) allowed(t testing.TB) string {
+	t.Helper()
+	status := read(t, filepath.Join("/proc", strconv.Itoa(p.pid), "status"))
+	for line := range strings.Lines(status) {
+		if list, ok := strings.CutPrefix(line, "Cpus_allowed_list:"); ok {
+			return strings.TrimSpace(list)
+		}
+	}
+	t.Fatalf("no Cpus_allowed_list in the status of %d", p.pid)
+	return ""
+}
