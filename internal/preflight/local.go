@@ -27,6 +27,8 @@ func Local() Host {
 			// Which CPUs are possible matters only to a client that sets properties.
 			s := cgroup.NewSystemd(cpuset.Set{})
 			defer s.Close()
+			// A manager that hangs lets go of the call only when the connection ends.
+			defer context.AfterFunc(ctx, s.Close)()
 			return s.Version(ctx)
 		},
 		Writable:   writable,

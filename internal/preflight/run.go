@@ -57,7 +57,7 @@ func checks() []check {
 // when ctx ends.
 func Run(ctx context.Context, host Host, c Configuration) []Finding {
 	e := gather(ctx, host, c)
-	var findings []Finding
+	findings := []Finding{} // not nil: as JSON it is a list in any case
 	for _, check := range checks() {
 		if slices.ContainsFunc(check.needs, func(n need) bool { return !e.has(n) }) {
 			continue

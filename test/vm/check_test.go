@@ -1,0 +1,62 @@
+//go:build vm
+
+package vm_test
+
+import (
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+
+	"github.com/cpupoold/cpupoold/test/vm"
+)
+
+// TestCheck breaks a node in each way that cpupoold check claims to find.
+func TestCheck(t *testing.T) {
+	daemon := filepath.Join(t.TempDir(), "cpupoold")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", daemon, "../../cmd/cpupoold")
+	build.Env = append(build.Environ(), "CGO_ENABLED=0", "GOARCH=amd64")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build cpupoold: %v: %s", err, out)
+	}
+	m := vm.Start(t, vm.Config{Topology: "8c2n", Node: true})
+	const guestPath = "/usr/local/bin/cpupoold"
+	if err := m.CopyTo(t.Context(), daemon, guestPath); err != nil {
+		t.Fatal(err)
+	}
+	vm.RunTests(t, m, "./guest/check", "-cpupoold="+guestPath, "-checks="+strings.Join(checkNames(t), ","))
+}
+
+// checkNames are those of the findings in the unit tests' cases, which cover all checks.
+func checkNames(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("../../internal/preflight/testdata/cases/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("cases of internal/preflight: %v, %v", files, err)
+	}
+	finding := regexp.MustCompile(`(?m)^[a-z]+ ([a-z0-9-]+): `)
+	names := make(map[string]bool)
+	for _, file := range files {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range archive.Files {
+			if f.Name != "want" {
+				continue
+			}
+			for _, match := range finding.FindAllSubmatch(f.Data, -1) {
+				names[string(match[1])] = true
+			}
+		}
+	}
+	if len(names) == 0 {
+		t.Fatalf("no findings in %d cases", len(files))
+	}
+	return slices.Sorted(maps.Keys(names))
+}

@@ -1,0 +1,293 @@
+//go:build guest
+
+package check_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/internal/daemon"
+	"github.com/cpupoold/cpupoold/internal/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// broken is a node with one thing wrong.
+type broken struct {
+	name   string
+	script string                      // breaks the host for cpupoold alone
+	config string                      // the configuration; goodConfig if empty
+	setup  func(t *testing.T) addition // breaks the host itself, or starts something beside it, until the end of the test
+	want   []string                    // see matches
+}
+
+// addition goes after the script and the configuration of a case.
+type addition struct{ script, config string }
+
+func cases() []broken {
+	return slicesOf(configurationCases(), cgroupCases(), runtimeCases(), kubeletCases(), crioCases(), kernelCases(), poolCases(), directoryCases())
+}
+
+func slicesOf(groups ...[]broken) (all []broken) {
+	for _, g := range groups {
+		all = append(all, g...)
+	}
+	return all
+}
+
+func configurationCases() []broken {
+	return []broken{
+		{
+			name: "unknown key", config: goodConfig + "exclusive: true\n",
+			want: []string{"refuse configuration: exclusive"},
+		},
+		{
+			name: "not YAML", config: "partitions: [",
+			want: []string{"refuse configuration: is not YAML"},
+		},
+	}
+}
+
+func cgroupCases() []broken {
+	return []broken{
+		{
+			name: "cgroup v1", script: "mount -t cgroup -o none,name=check none /sys/fs/cgroup",
+			want: []string{"refuse cgroup-v2: systemd.unified_cgroup_hierarchy=1"},
+		},
+		{
+			name: "hybrid hierarchy", script: `hide /sys/fs/cgroup
+mkdir /sys/fs/cgroup/unified /sys/fs/cgroup/systemd
+mount -t cgroup2 none /sys/fs/cgroup/unified
+mount -t cgroup -o none,name=check none /sys/fs/cgroup/systemd`,
+			want: []string{"refuse cgroup-v2: hybrid"},
+		},
+		{
+			name: "no cgroups", script: "umount --lazy /sys/fs/cgroup",
+			want: []string{"refuse cgroup-v2: no cgroup file system"},
+		},
+		{
+			name: "no cpuset controller", script: "replace /sys/fs/cgroup/cgroup.controllers 'cpu io memory pids'",
+			want: []string{"refuse controllers: not available: cpuset"},
+		},
+		{
+			name: "controllers not enabled for pods", script: "replace /sys/fs/cgroup/kubepods.slice/cgroup.controllers 'memory pids'",
+			want: []string{"error controllers-kubepods: cpu, cpuset"},
+		},
+	}
+}
+
+func runtimeCases() []broken {
+	return []broken{
+		{
+			name: "no runtime", script: "hide /run/containerd",
+			want: []string{"error runtime: /run/crio/crio.sock"},
+		},
+		{
+			name: "two runtimes", setup: func(t *testing.T) addition {
+				socket := relay(t, "/run/containerd/containerd.sock", unchanged)
+				return addition{script: "mkdir -p /run/crio && touch /run/crio/crio.sock && mount --bind " + socket + " /run/crio/crio.sock"}
+			},
+			want: []string{"error runtime: 2 runtimes answer: unix:///run/containerd/containerd.sock, unix:///run/crio/crio.sock: name one of them as containerRuntimeEndpoint"},
+		},
+		{
+			name: "runtime hangs", config: goodConfig + "containerRuntimeEndpoint: /run/containerd/containerd.sock\n",
+			setup: func(t *testing.T) addition {
+				command(t, "systemctl", "kill", "--kill-whom=main", "--signal=STOP", "containerd")
+				t.Cleanup(func() { command(t, "systemctl", "kill", "--kill-whom=main", "--signal=CONT", "containerd") })
+				return addition{}
+			},
+			want: []string{"error runtime: /run/containerd/containerd.sock does not answer"},
+		},
+		{
+			name: "runtime of the other cgroup driver", script: "edit " + kubeletConfig + " /cgroupDriver:/d\n",
+			setup: func(t *testing.T) addition {
+				return addition{config: fakeRuntime(t, testnode.RuntimeConfig{Driver: cri.Cgroupfs})}
+			},
+			want: []string{"error cgroup-driver: /sys/fs/cgroup/kubepods.slice"},
+		},
+		{
+			name: "kubelet configured for the other driver", script: "edit " + kubeletConfig + " 's/^cgroupDriver:.*/cgroupDriver: cgroupfs/'",
+			want: []string{"warning cgroup-driver-kubelet: cgroupDriver is cgroupfs"},
+		},
+		{
+			name: "no systemd", script: "hide /run/systemd\nhide /run/dbus",
+			want: []string{"error systemd: /run/systemd/private"},
+		},
+		{
+			name: "systemd too old", setup: func(t *testing.T) addition {
+				socket := relay(t, "/run/systemd/private", olderSystemd)
+				return addition{script: "mount --bind " + socket + " /run/systemd/private"}
+			},
+			want: []string{"error systemd: systemd 243"},
+		},
+		{
+			name: "systemd hangs", script: "hide /run/dbus\n", setup: func(t *testing.T) addition {
+				return addition{script: "mount --bind " + relay(t, "/run/systemd/private", afterLogin(nothing)) + " /run/systemd/private"}
+			},
+			want: []string{"error systemd: "},
+		},
+	}
+}
+
+func kubeletCases() []broken {
+	return []broken{
+		{
+			name: "static policy in the configuration", script: "edit " + kubeletConfig + " 's/^cpuManagerPolicy:.*/cpuManagerPolicy: static/'",
+			want: []string{"refuse kubelet-policy: " + kubeletConfig},
+		},
+		{
+			name: "static policy in the state", script: "edit " + kubeletState + ` 's/"none"/"static"/'`,
+			want: []string{"refuse kubelet-policy: " + kubeletState},
+		},
+		{
+			name: "corrupt state", script: "replace " + kubeletState + ` '{"policyName":"st'`,
+			want: []string{"warning kubelet-state: " + kubeletState},
+		},
+		{
+			name: "corrupt configuration", script: "replace " + kubeletConfig + " 'cpuManagerPolicy: ['",
+			want: []string{"warning kubelet-config: " + kubeletConfig},
+		},
+		{
+			name: "other CPUs reserved", script: "edit " + kubeletConfig + " 's/^reservedSystemCPUs:.*/reservedSystemCPUs: 0-2/'",
+			want: []string{`warning kubelet-reserved: reservedSystemCPUs is 0-2`},
+		},
+		{
+			name: "no CPUs reserved", script: "edit " + kubeletConfig + " /^reservedSystemCPUs:/d",
+			want: []string{`warning kubelet-reserved: set reservedSystemCPUs: "0-1"`},
+		},
+	}
+}
+
+// workload is the table that OpenShift's node tuning writes.
+const workload = `[crio.runtime.workloads.management]
+activation_annotation = "target.workload.openshift.io/management"
+annotation_prefix = "resources.workload.openshift.io"
+resources = { "cpushares" = 0, "cpuset" = "0-1" }
+`
+
+func crioCases() []broken {
+	crio := func(file string) func(t *testing.T) addition {
+		return func(t *testing.T) addition {
+			return addition{
+				script: "mkdir -p /run/etc-crio/crio.conf.d /etc/crio\nmount --bind /run/etc-crio /etc/crio\ncat >/etc/crio/crio.conf.d/99-test.conf <<'END'\n" + file + "END",
+				config: fakeRuntime(t, testnode.RuntimeConfig{Flavor: testnode.CRIO}),
+			}
+		}
+	}
+	return []broken{
+		{
+			name: "CRI-O with a workloads table", setup: crio(workload),
+			want: []string{"refuse crio-workloads: /etc/crio/crio.conf.d/99-test.conf: crio.runtime.workloads.management"},
+		},
+		{
+			name: "CRI-O with infra_ctr_cpuset", setup: crio("[crio.runtime]\ninfra_ctr_cpuset = \"0-1\"\n"),
+			want: []string{`warning crio-infra-cpuset: crio.runtime.infra_ctr_cpuset is "0-1"`},
+		},
+		{
+			name: "CRI-O with a corrupt file", setup: crio("[crio\n"),
+			want: []string{"warning crio-config: /etc/crio/crio.conf.d/99-test.conf"},
+		},
+	}
+}
+
+func kernelCases() []broken {
+	return []broken{
+		{
+			name: "kernel that forgets affinities", script: "replace /proc/sys/kernel/osrelease 6.1.0-49-amd64",
+			want: []string{"info kernel-affinity: 6.1.0-49-amd64"},
+		},
+		{
+			name: "kernel that clears cpusets", script: "replace /proc/sys/kernel/osrelease 7.0.13-amd64",
+			want: []string{"info kernel-reload: daemon-reload"},
+		},
+		{
+			name: "kernel without remote partitions", script: `hide /sys/fs/cgroup/kubepods.slice
+echo cpuset cpu memory pids >/sys/fs/cgroup/kubepods.slice/cgroup.controllers
+echo 0-7 >/sys/fs/cgroup/kubepods.slice/cpuset.cpus`,
+			want: []string{"info kernel-partitions: cpuset.cpus.exclusive"},
+		},
+		{
+			name: "kernel without PSI", script: "hide /proc/pressure",
+			want: []string{"info kernel-psi: psi=1"},
+		},
+	}
+}
+
+func poolCases() []broken {
+	return []broken{
+		{
+			name: "CPU without topology", script: "hide /sys/devices/system/cpu/cpu5/topology",
+			want: []string{"refuse topology: cpu5"},
+		},
+		{
+			name: "overlapping pools", config: strings.Replace(goodConfig, "cpus: 2-3", "cpus: 2-4", 1),
+			want: []string{"refuse pools: CPU 4 is in shared.cpus too"},
+		},
+		{
+			name: "CPUs that do not exist", config: strings.Replace(goodConfig, "cpus: 4-7", "cpus: 4-8", 1),
+			want: []string{"refuse pools: no CPU 8"},
+		},
+		{
+			name: "CPU offline", setup: func(t *testing.T) addition {
+				write(t, "/sys/devices/system/cpu/cpu7/online", "0")
+				t.Cleanup(func() { write(t, "/sys/devices/system/cpu/cpu7/online", "1") })
+				return addition{}
+			},
+			want: []string{"warning pools-offline: CPUs 7"},
+		},
+		{
+			name: "core in two pools", script: `for cpu in 3 4; do
+	replace /sys/devices/system/cpu/cpu$cpu/topology/core_cpus_list 3-4
+	replace /sys/devices/system/cpu/cpu$cpu/topology/thread_siblings_list 3-4
+done`,
+			want: []string{"warning pools-split-core: CPUs 3 of the shared pool and 4 of the guaranteed pool"},
+		},
+		{
+			name: "CPU 0 guaranteed", config: strings.NewReplacer("cpus: 0-1", "cpus: 6-7", "cpus: 4-7", "cpus: 0-1,4-5").Replace(goodConfig),
+			script: "edit " + kubeletConfig + " 's/^reservedSystemCPUs:.*/reservedSystemCPUs: 6-7/'",
+			want:   []string{"warning pools-cpu0: 0-1,4-5 contains CPU 0"},
+		},
+		{
+			name: "isolated CPUs in the shared pool", script: "replace /sys/devices/system/cpu/isolated 3-7",
+			want: []string{"warning pools-isolated: CPUs 3 of the shared pool"},
+		},
+	}
+}
+
+func directoryCases() []broken {
+	const state, run = "/var/lib/cpupoold-check", "/run/cpupoold-check"
+	return []broken{
+		{
+			name: "journal on a read-only file system", config: goodConfig + "stateDir: " + state + "\n",
+			script: "mkdir -p " + state + "\nmount -t tmpfs -o ro none " + state,
+			want:   []string{"error directories: stateDir: " + state},
+		},
+		{
+			name: "lock on a read-only file system", config: goodConfig + "runDir: " + run + "\n",
+			script: "mkdir -p " + run + "\nmount -t tmpfs -o ro none " + run,
+			want:   []string{"error directories: runDir: " + run},
+		},
+		{
+			name: "another daemon", config: goodConfig + "runDir: " + run + "-held\n", setup: func(t *testing.T) addition {
+				unlock, err := daemon.Lock(run + "-held")
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() {
+					if err := unlock(); err != nil {
+						t.Error(err)
+					}
+				})
+				return addition{}
+			},
+			want: []string{"info daemon: a cpupoold is running as process "},
+		},
+	}
+}
+
+func write(t *testing.T, file, value string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(value), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

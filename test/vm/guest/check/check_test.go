@@ -1,0 +1,165 @@
+//go:build guest
+
+package check_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/internal/preflight"
+)
+
+var (
+	cpupoold = flag.String("cpupoold", "", "path of the program under test")
+	checks   = flag.String("checks", "", "names of all checks, by commas")
+)
+
+const (
+	kubeletConfig = "/var/lib/kubelet/config.yaml"
+	kubeletState  = "/var/lib/kubelet/cpu_manager_state"
+)
+
+// prelude are the tools to break a host with. What they do is seen in the mount namespace of the case only.
+const prelude = `set -eu
+# replace FILE TEXT: FILE reads as TEXT.
+replace() { new=$(mktemp); printf '%s\n' "$2" >"$new"; mount --bind "$new" "$1"; }
+# hide DIR: DIR is empty.
+hide() { mount -t tmpfs none "$1"; }
+# edit FILE SCRIPT: FILE reads as what sed makes of it.
+edit() { new=$(mktemp); sed "$2" "$1" >"$new"; mount --bind "$new" "$1"; }
+`
+
+// goodConfig fits a machine with eight CPUs. The kubelet reserves 0-1: see TestMain.
+const goodConfig = `apiVersion: config.cpupoold.io/v1alpha1
+kind: CPUPoolConfiguration
+partitions:
+- type: management
+  cpus: 0-1
+  namespaces: [kube-system]
+shared:
+  cpus: 2-3
+guaranteed:
+  cpus: 4-7
+`
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(func() int {
+		original, err := os.ReadFile(kubeletConfig)
+		if err == nil {
+			err = os.WriteFile(kubeletConfig, append(original, "\nreservedSystemCPUs: 0-1\n"...), 0o644)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+// result is what cpupoold check has said.
+type result struct {
+	findings []preflight.Finding
+	code     int
+}
+
+// inBroken runs cpupoold with a configuration in a mount namespace that a script has changed before.
+func inBroken(t *testing.T, script, config string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args = append([]string{"--config", file}, args...)
+	cmd := exec.CommandContext(t.Context(), "unshare", append([]string{"--mount", "--propagation", "private",
+		"sh", "-c", prelude + script + "\nexec \"$0\" \"$@\"", *cpupoold}, args...)...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+func check(t *testing.T, script, config string) result {
+	t.Helper()
+	stdout, stderr, code := inBroken(t, script, config, "check", "-o", "json")
+	if code != 0 && code != 3 || stderr != "" {
+		t.Fatalf("cpupoold check: exit code %d: %s%s", code, stdout, stderr)
+	}
+	r := result{code: code}
+	if err := json.Unmarshal([]byte(stdout), &r.findings); err != nil {
+		t.Fatalf("cpupoold check: %v in %s", err, stdout)
+	}
+	return r
+}
+
+// matches says whether a finding is "SEVERITY CHECK: WORDS": the words must be somewhere in it.
+func matches(f preflight.Finding, want string) bool {
+	head, words, _ := strings.Cut(want, ": ")
+	return head == f.Severity.String()+" "+f.Check && strings.Contains(f.String(), words)
+}
+
+// expect compares findings with what is wanted, in the order of both.
+func (r result) expect(t *testing.T, want []string) {
+	t.Helper()
+	if !slices.EqualFunc(r.findings, want, matches) {
+		t.Errorf("findings:\n%s\nwant:\n%s", list(r.findings), strings.Join(want, "\n"))
+	}
+	grave := slices.ContainsFunc(r.findings, func(f preflight.Finding) bool { return f.Severity >= preflight.Error })
+	if (r.code == 3) != grave {
+		t.Errorf("exit code %d with these findings:\n%s", r.code, list(r.findings))
+	}
+}
+
+func list(findings []preflight.Finding) string {
+	var b strings.Builder
+	for _, f := range findings {
+		fmt.Fprintf(&b, "%s %s: %s\n", f.Severity, f.Check, f)
+	}
+	return b.String()
+}
+
+func TestGoodNode(t *testing.T) {
+	check(t, "", goodConfig).expect(t, nil)
+}
+
+func TestBrokenNode(t *testing.T) {
+	for _, c := range cases() {
+		t.Run(c.name, func(t *testing.T) {
+			script, config := c.script, goodConfig
+			if c.config != "" {
+				config = c.config
+			}
+			if c.setup != nil {
+				added := c.setup(t)
+				script, config = script+added.script, config+added.config
+			}
+			check(t, script, config).expect(t, c.want)
+		})
+	}
+	// Nothing of all that may be left.
+	check(t, "", goodConfig).expect(t, nil)
+}
+
+// TestEveryCheckHasCase: what check claims to find, it finds here.
+func TestEveryCheckHasCase(t *testing.T) {
+	for name := range strings.SplitSeq(*checks, ",") {
+		if !slices.ContainsFunc(cases(), func(c broken) bool {
+			return slices.ContainsFunc(c.want, func(w string) bool { return strings.Contains(w, " "+name+": ") })
+		}) {
+			t.Errorf("no case for check %s", name)
+		}
+	}
+}

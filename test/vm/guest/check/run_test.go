@@ -1,0 +1,82 @@
+//go:build guest
+
+package check_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestRunRefuses: with what check calls a refusal, run ends before it has done anything, and says why.
+func TestRunRefuses(t *testing.T) {
+	for _, name := range []string{"static policy in the state", "CRI-O with a workloads table", "cgroup v1"} {
+		t.Run(name, func(t *testing.T) {
+			c := find(t, name)
+			script, config := c.script, goodConfig
+			if c.setup != nil {
+				added := c.setup(t)
+				script, config = script+added.script, config+added.config
+			}
+			_, head, _ := strings.Cut(c.want[0], " ")
+			_, reason, _ := strings.Cut(head, ": ")
+			_, stderr, code := inBroken(t, script, config, "run")
+			if code != 1 || !strings.Contains(stderr, reason) {
+				t.Errorf("cpupoold run: exit code %d, want 1; it said %q, want %q in it", code, stderr, reason)
+			}
+		})
+	}
+}
+
+func find(t *testing.T, name string) broken {
+	t.Helper()
+	for _, c := range cases() {
+		if c.name == name {
+			return c
+		}
+	}
+	t.Fatalf("no case %q", name)
+	return broken{}
+}
+
+// TestStaticKubelet makes the kubelet of the node a static one in earnest, and takes the configuration back while it runs: only its
+// state tells then.
+func TestStaticKubelet(t *testing.T) {
+	original, err := os.ReadFile(kubeletConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	restart := func(config []byte) {
+		t.Helper()
+		command(t, "systemctl", "stop", "kubelet")
+		write(t, kubeletConfig, string(config))
+		if err := os.Remove(kubeletState); err != nil {
+			t.Error(err)
+		}
+		command(t, "systemctl", "start", "kubelet") // returns when the kubelet is ready
+	}
+	t.Cleanup(func() {
+		restart(original)
+		check(t, "", goodConfig).expect(t, nil)
+	})
+	restart([]byte(strings.Replace(string(original), "cpuManagerPolicy: none", "cpuManagerPolicy: static", 1)))
+	check(t, "", goodConfig).expect(t, []string{
+		"refuse kubelet-policy: " + kubeletConfig,
+		"refuse kubelet-policy: " + kubeletState,
+	})
+	write(t, kubeletConfig, string(original))
+	check(t, "", goodConfig).expect(t, []string{"refuse kubelet-policy: " + kubeletState})
+}
+
+// TestAllAtOnce: no problem hides another.
+func TestAllAtOnce(t *testing.T) {
+	crio := find(t, "CRI-O with infra_ctr_cpuset").setup(t)
+	script := find(t, "static policy in the state").script + "\n" + find(t, "kernel without PSI").script + "\n" +
+		find(t, "core in two pools").script + "\n" + crio.script
+	check(t, script, goodConfig+crio.config).expect(t, []string{
+		"refuse kubelet-policy: static",
+		"warning crio-infra-cpuset: infra_ctr_cpuset",
+		"warning pools-split-core: CPUs 3",
+		"info kernel-psi: /proc/pressure/cpu",
+	})
+}
