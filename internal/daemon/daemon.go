@@ -22,6 +22,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -96,20 +97,24 @@ func runOn(ctx context.Context, h host, o Options) error {
 		return fmt.Errorf("listen for metrics (listenAddress): %w", err)
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	l.jobs = newWorkers(ctx, l.box.post)
 	g.Go(func() error { return server.Serve(ctx, listener) })
-	g.Go(func() error { l.watchRuntime(ctx); return nil })
-	g.Go(func() error { l.watchConfig(ctx, o); return nil })
-	g.Go(func() error { l.watchHangup(ctx, o.Hangup); return nil })
-	g.Go(func() error { l.watchUnits(ctx); return nil })
-	l.jobs.submit("formula", func(ctx context.Context) event { return formulaFound{askFormula(ctx)} })
-	g.Go(func() error {
-		l.run(ctx)
-		l.notify.stopping()
-		l.jobs.wait()
-		return nil
-	})
+	g.Go(func() error { l.serve(ctx, o); return nil })
 	return g.Wait()
+}
+
+// serve runs the owner with its sources and workers until ctx ends.
+func (l *loop) serve(ctx context.Context, o Options) {
+	l.jobs = newWorkers(ctx, l.box.post)
+	var sources sync.WaitGroup
+	sources.Go(func() { l.watchRuntime(ctx) })
+	sources.Go(func() { l.watchConfig(ctx, o) })
+	sources.Go(func() { l.watchHangup(ctx, o.Hangup) })
+	sources.Go(func() { l.watchUnits(ctx) })
+	l.jobs.submit("formula", func(ctx context.Context) event { return formulaFound{askFormula(ctx)} })
+	l.run(ctx)
+	l.notify.stopping()
+	sources.Wait()
+	l.jobs.wait()
 }
 
 func newLoop(h host, o Options) (*loop, error) {

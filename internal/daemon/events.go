@@ -3,7 +3,6 @@ package daemon
 import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
-	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
@@ -42,23 +41,24 @@ type containerFetched struct {
 	err       error
 }
 
-// podFacts is a pod and what only systemd knows of its pause container.
+// podFacts is a pod and what systemd holds for it.
 type podFacts struct {
 	cri.Pod
-	allowed      cpuset.Set // AllowedCPUs of the pause container's scope
-	allowedKnown bool
-	partial      error // what the runtime left out
+	pause, slice cgroup.UnitState // of the pause container's scope and the pod's slice
+	partial      error            // what the runtime left out
 }
 
-// containerFacts is a container as the runtime tells it.
+// containerFacts is a container and what systemd holds for it.
 type containerFacts struct {
 	cri.Container
-	partial error // what the runtime left out
+	unit    cgroup.UnitState // of its scope
+	partial error            // what the runtime left out
 }
 
 // written is the result of one write that a worker made.
 type written struct {
 	write cgroup.Write
+	unit  cgroup.UnitState // what systemd holds afterwards
 	err   error
 }
 

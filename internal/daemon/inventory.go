@@ -70,7 +70,7 @@ func census(ctx context.Context, rt runtimeClient, units unitManager, driver cgr
 			continue
 		}
 		g.Go(func() error {
-			if f, err := lookAtContainer(ctx, rt, c.ID); err == nil {
+			if f, err := lookAtContainer(ctx, rt, units, driver, c.ID); err == nil {
 				l.containers[i] = f
 			} else if !errors.Is(err, cri.ErrNotFound) {
 				failed[len(pods)+i] = err
@@ -93,22 +93,36 @@ func lookAtPod(ctx context.Context, rt runtimeClient, units unitManager, driver 
 		return podFacts{}, err
 	}
 	f := podFacts{Pod: p, partial: err}
-	if _, pause, err := podPaths(p, driver); err == nil && units != nil {
-		if unit, ok := pause.Unit(); ok {
-			if st, err := units.Properties(ctx, unit); err == nil && st.Known {
-				f.allowed, f.allowedKnown = st.CPUs, true
-			}
-		}
+	if slice, pause, err := podPaths(p, driver); err == nil {
+		f.slice, f.pause = unitState(ctx, units, slice), unitState(ctx, units, pause)
 	}
 	return f, nil
 }
 
-func lookAtContainer(ctx context.Context, rt runtimeClient, id string) (containerFacts, error) {
+func lookAtContainer(ctx context.Context, rt runtimeClient, units unitManager, driver cgroup.Driver, id string) (containerFacts, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	c, err := rt.ContainerStatus(ctx, id)
 	if _, partial := errors.AsType[*cri.InfoError](err); err != nil && !partial {
 		return containerFacts{}, err
 	}
-	return containerFacts{Container: c, partial: err}, nil
+	f := containerFacts{Container: c, partial: err}
+	if path, err := cgroup.ContainerPath(c.CgroupsPath, driver); err == nil {
+		f.unit = unitState(ctx, units, path)
+	}
+	return f, nil
+}
+
+// unitState asks systemd what it holds for a cgroup. Without an answer it is not
+// known, and everything that is to last is recorded again.
+func unitState(ctx context.Context, units unitManager, p cgroup.Path) cgroup.UnitState {
+	unit, ok := p.Unit()
+	if units == nil || !ok {
+		return cgroup.UnitState{}
+	}
+	st, err := units.Properties(ctx, unit)
+	if err != nil {
+		return cgroup.UnitState{}
+	}
+	return st
 }

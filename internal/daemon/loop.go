@@ -228,7 +228,7 @@ func (l *loop) fetchPod(id string) {
 
 func (l *loop) fetchContainer(id string) {
 	l.jobs.submit(id, func(ctx context.Context) event {
-		f, err := lookAtContainer(ctx, l.runtime, id)
+		f, err := lookAtContainer(ctx, l.runtime, l.units, l.driver, id)
 		return containerFetched{id: id, container: f, err: err}
 	})
 }
@@ -250,7 +250,7 @@ func (l *loop) onContainer(e containerFetched) {
 	case e.err == nil:
 		l.model.putContainer(e.container)
 		c := l.model.containers[e.id]
-		l.tree.relearn(c.path, c.recorded, c.err == nil)
+		l.tree.relearn(c.path, cgroup.Current{Recorded: c.recorded, RecordedKnown: c.err == nil, Unit: c.unit})
 	case errors.Is(e.err, cri.ErrNotFound):
 		delete(l.model.containers, e.id)
 	default:

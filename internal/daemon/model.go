@@ -29,21 +29,22 @@ type model struct {
 }
 
 type podEntry struct {
-	pod      cri.Pod
-	uid      string
-	qos      pools.QoS
-	slice    cgroup.Path // of the pod, "" if unknown
-	pause    cgroup.Path // of the pause container, "" if it has none
-	recorded cpuset.Set  // AllowedCPUs of the pause container's scope
-	known    bool        // recorded was read or written
-	added    int
-	err      error // why slice or pause are unknown
+	pod       cri.Pod
+	uid       string
+	qos       pools.QoS
+	slice     cgroup.Path // of the pod, "" if unknown
+	pause     cgroup.Path // of the pause container, "" if it has none
+	sliceUnit cgroup.UnitState
+	pauseUnit cgroup.UnitState
+	added     int
+	err       error // why slice or pause are unknown
 }
 
 type containerEntry struct {
 	container cri.Container
 	path      cgroup.Path
 	recorded  cpuset.Set // in the runtime's spec
+	unit      cgroup.UnitState
 	added     int
 	err       error // why path or recorded are unknown
 }
@@ -55,12 +56,9 @@ func newModel(d cgroup.Driver) *model {
 // putPod adds or replaces a pod.
 func (m *model) putPod(f podFacts) {
 	m.clock++
-	e := &podEntry{pod: f.Pod, uid: cmp.Or(f.UID, f.ID), recorded: f.allowed, known: f.allowedKnown, added: m.clock}
+	e := &podEntry{pod: f.Pod, uid: cmp.Or(f.UID, f.ID), sliceUnit: f.slice, pauseUnit: f.pause, added: m.clock}
 	if old := m.pods[f.ID]; old != nil {
 		e.pod.Ready = e.pod.Ready && old.pod.Ready // a sandbox never gets ready again
-		if old.known && !e.known {
-			e.recorded, e.known = old.recorded, true
-		}
 	}
 	e.slice, e.pause, e.err = podPaths(f.Pod, m.driver)
 	e.err = cmp.Or(f.partial, e.err)
@@ -87,7 +85,7 @@ func podPaths(p cri.Pod, d cgroup.Driver) (slice, pause cgroup.Path, err error) 
 // that was read before an event must not take the event back.
 func (m *model) putContainer(f containerFacts) {
 	m.clock++
-	e := &containerEntry{container: f.Container, added: m.clock, err: f.partial}
+	e := &containerEntry{container: f.Container, unit: f.unit, added: m.clock, err: f.partial}
 	if old := m.containers[f.ID]; old != nil {
 		e.added = old.added
 		e.container.State = max(old.container.State, f.State)
@@ -247,11 +245,14 @@ func resourcesOf(r cri.Resources) pools.Resources {
 // recorded returns what is known of a target's record before its cgroup is read.
 func (m *model) recorded(t cgroup.Target) cgroup.Current {
 	if e := m.containers[t.Container]; e != nil {
-		return cgroup.Current{Recorded: e.recorded, RecordedKnown: e.err == nil}
+		return cgroup.Current{Recorded: e.recorded, RecordedKnown: e.err == nil, Unit: e.unit}
 	}
 	for _, e := range m.pods {
-		if e.pause == t.Path {
-			return cgroup.Current{Recorded: e.recorded, RecordedKnown: e.known}
+		switch t.Path {
+		case e.pause:
+			return cgroup.Current{Recorded: e.pauseUnit.CPUs, RecordedKnown: e.pauseUnit.Known, Unit: e.pauseUnit}
+		case e.slice:
+			return cgroup.Current{Unit: e.sliceUnit}
 		}
 	}
 	return cgroup.Current{}

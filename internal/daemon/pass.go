@@ -154,7 +154,8 @@ func (l *loop) submit(w cgroup.Write) {
 	l.jobs.submit(string(w.Path), func(ctx context.Context) event {
 		ctx, cancel := context.WithTimeout(ctx, updateTimeout)
 		defer cancel()
-		return written{write: w, err: l.seal(ctx, w)}
+		err := l.seal(ctx, w)
+		return written{write: w, unit: unitState(ctx, l.units, w.Path), err: err}
 	})
 }
 
@@ -172,7 +173,7 @@ func (h *host) seal(ctx context.Context, w cgroup.Write) error {
 
 func (l *loop) onWritten(e written) {
 	now := time.Now()
-	l.tree.finished(e.write, e.err)
+	l.tree.finished(e.write, e.unit, e.err)
 	l.count(e.write, e.err)
 	switch {
 	case e.err == nil:

@@ -37,9 +37,9 @@ func (t *tree) wrote(p cgroup.Path) {
 }
 
 // relearn takes over what the runtime has recorded for a container by now.
-func (t *tree) relearn(p cgroup.Path, recorded cpuset.Set, known bool) {
+func (t *tree) relearn(p cgroup.Path, record cgroup.Current) {
 	if c, ok := t.current[p]; ok {
-		c.Recorded, c.RecordedKnown = recorded, known
+		c.Recorded, c.RecordedKnown, c.Unit = record.Recorded, record.RecordedKnown, record.Unit
 		t.current[p] = c
 	}
 	t.stale[p] = true
@@ -114,10 +114,9 @@ func (t *tree) submitted(w cgroup.Write) {
 }
 
 // finished takes over what a worker's write has changed.
-func (t *tree) finished(w cgroup.Write, err error) {
+func (t *tree) finished(w cgroup.Write, unit cgroup.UnitState, err error) {
 	t.pending[w.Path]--
-	last := t.pending[w.Path] == 0
-	if last {
+	if t.pending[w.Path] == 0 {
 		delete(t.pending, w.Path)
 	}
 	c, known := t.current[w.Path]
@@ -132,9 +131,7 @@ func (t *tree) finished(w cgroup.Write, err error) {
 			c.Recorded, c.RecordedKnown = cpus, true
 		}
 	}
-	if w.Via == cgroup.CRI || err != nil {
-		c.Unit = cgroup.UnitState{} // the runtime has written all of the unit's properties
-	}
+	c.Unit = unit // a CRI update, too, writes the unit's properties
 	t.current[w.Path] = c
 	t.wrote(w.Path)
 }
