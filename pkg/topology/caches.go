@@ -24,9 +24,10 @@ func (s sysfs) caches(t *Topology) error {
 	// Either the cache's lowest CPU, or package and node.
 	type key struct{ cache, pkg, node int }
 	g := newGrouping[key]()
+	agreed := t.agreed(shared)
 	for i, cpu := range t.CPUs {
 		k := key{cache: shared[i].First()}
-		if !t.agreed(shared, i) {
+		if !agreed.Contains(cpu.ID) {
 			k = key{cache: -1, pkg: cpu.Package, node: cpu.Node}
 		}
 		t.CPUs[i].L3 = g.add(cpu.ID, k, cpu.ID)
@@ -35,11 +36,20 @@ func (s sysfs) caches(t *Topology) error {
 	return nil
 }
 
-// agreed reports whether all that share CPU i's cache say so, CPU i included.
-func (t *Topology) agreed(shared []cpuset.Set, i int) bool {
-	if !shared[i].Contains(t.CPUs[i].ID) {
-		return false
+// agreed returns the CPUs that share a cache with themselves and with others that
+// say the same.
+func (t *Topology) agreed(shared []cpuset.Set) cpuset.Set {
+	var agreed cpuset.Set
+	for i, cpu := range t.CPUs {
+		// Each group is judged once, at its lowest CPU.
+		if shared[i].First() == cpu.ID && t.sameForAll(shared, i) {
+			agreed = agreed.Union(shared[i])
+		}
 	}
+	return agreed
+}
+
+func (t *Topology) sameForAll(shared []cpuset.Set, i int) bool {
 	for id := range shared[i].All() {
 		if !shared[t.index(id)].Equal(shared[i]) {
 			return false
