@@ -1,2 +1,88 @@
-// Package cgroup reads and writes the cgroup v2 tree of a Kubernetes node.
+// Package cgroup knows the cgroup v2 tree of a Kubernetes node: where the
+// cgroups of pods and containers are, what the kernel says about them, and how
+// to get them from what they are to what they should be.
+//
+// It has two halves. The pure one (paths, parsers, [Diff], [Check], [Verify])
+// depends on nothing but its arguments. The other one touches the machine: [FS]
+// reads and writes files of the cgroup2 mount, [Systemd] sets properties of units
+// over D-Bus.
+//
+// # Writes and seals
+//
+// A write to cpuset.cpus takes effect at once, but it is not the last word. The
+// container runtime keeps the container's cpuset in the OCI spec, systemd keeps
+// AllowedCPUs of the unit, and both write what they keep again: at a resize, at
+// a daemon-reload, whenever they set anything else. So each raw write is followed
+// by a seal, which makes the recorder agree: UpdateContainerResources over CRI
+// for containers, which changes spec, unit and file; AllowedCPUs over D-Bus for
+// the cgroups that CRI cannot update, those of sandboxes and slices. Without
+// systemd these have no recorder, and the raw write is all.
+//
+// Weight and quota never go over CRI, where they would change what the scheduler
+// counts, but over D-Bus, or to the file without systemd. They come after the
+// seal, because a runtime that gets a CRI update writes all it has recorded,
+// weight and quota included.
+//
+// # The order of writes, and why every prefix of it is safe
+//
+// A list of writes may end anywhere: the daemon is killed, a write fails, a
+// container goes away. Let E(x) be the CPUs that the tasks of a cgroup x run on,
+// T(x) its target, and
+//
+//	H(x) = E(x) ∪ request(x) ∪ recorded(x) ∪ pending(x)
+//
+// what x holds: where it runs or may be sent without a write of ours, because
+// CPUs come online, because its recorder acts, or because a seal in flight
+// arrives. A pair of cgroups conflicts when one of them is exclusive. Diff keeps
+// one rule: a write, or a seal, that takes x to a set V is emitted only if
+//
+//	(V \ E(x)) ∩ H(y) = ∅ for all y that conflict with x
+//
+// where E and H are those after all writes before it. From this follows:
+//
+//   - No conflicting pair begins to share a CPU. After the write E(x) is within V
+//     and H(x) has grown by nothing but V \ E(x), and nobody who conflicts holds
+//     any of that. So H(x) ∩ H(y), and with it E(x) ∩ E(y), never grows. What
+//     overlapped before the list may go on overlapping until its turn comes,
+//     because undoing that is what the list is for.
+//   - In particular no CPU that an exclusive cgroup has for itself comes into
+//     anybody else's set.
+//   - Nobody's set is ever empty. All written sets have CPUs that the cgroup can
+//     get from its parent (ParentEffective): a target that has none is deferred,
+//     because the kernel would send the tasks to all CPUs of the parent without
+//     an error.
+//   - It holds whatever the recorders do meanwhile, since H counts what they may
+//     put back. A CPU is given away only after the seal of whoever left it.
+//
+// A container without any record adds nothing to H: when its raw write is lost
+// before the first seal it runs on its parent's CPUs, as it did before we came.
+// That is counted as exposure and repaired by the next pass; to wait for it would
+// let one container whose seal fails hold up all others. A container that has no
+// cgroup yet would start on what is recorded for it, so this is what it holds; the
+// seal is then its only write.
+//
+// The order itself: first whoever only loses CPUs, which is always safe. Then
+// those whose new CPUs have been left, as long as there are any; then all seals
+// that are due; and again, because seals free CPUs. Within each step cgroups are
+// in order of their paths, so that equal states give equal lists. If nothing goes,
+// all who are left wait for each other, and Diff makes somebody give way, gently:
+//
+//  1. Who has, or can have, part of his target goes there ([Target.CPUs] without
+//     what others hold).
+//  2. Who has left CPUs but has them still recorded is sealed where he is.
+//  3. Who must leave all his CPUs keeps but one of those that others wait for.
+//  4. An exclusive container goes to a spare CPU of its pool.
+//
+// Two single CPUs that change hands with no CPU to spare cannot be moved without
+// an overlap: they are deferred. So is whoever waits for a cgroup that cannot be
+// written or sealed now. In that case, and while a seal is in flight, steps 3 and
+// 4 are not taken, so that nobody suffers for a move that is not going to happen.
+//
+// A list that was carried out up to the end of a run of raw writes, or of a run
+// of seals, is continued by the Diff of the state then: a daemon that leaves seals
+// to workers and comes back makes the writes that `plan` printed.
+//
+// The inner cgroup that crun makes below a scope is always within the scope's
+// set, so it does not matter for the above; it is written before its scope when
+// narrowing and after it otherwise, so that its tasks move once.
 package cgroup

@@ -104,8 +104,12 @@ func (d *differ) seal() bool {
 		}
 		d.writeSeal(it, it.want, it.Reason)
 		it.placed, it.sealed = true, true
-		d.limits(it)
 		progress = true
+	}
+	for _, it := range due {
+		if it.sealed {
+			d.limits(it)
+		}
 	}
 	return progress
 }

@@ -1,0 +1,51 @@
+package cgroup_test
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+)
+
+// TestDiffResumed cuts lists between runs of raw writes and runs of seals: the
+// Diff of the state then gives the rest of the list.
+func TestDiffResumed(t *testing.T) {
+	for seed := range uint64(300) {
+		whole, _ := quietWorld(seed).diff()
+		for cut := 1; cut < len(whole); cut++ {
+			if (whole[cut-1].Via == cgroup.File) == (whole[cut].Via == cgroup.File) {
+				continue
+			}
+			w := quietWorld(seed)
+			for _, x := range whole[:cut] {
+				w.mustApply(t, x)
+			}
+			rest, _ := w.diff()
+			if d := cmp.Diff(cpusetWrites(whole[cut:]), cpusetWrites(rest)); d != "" {
+				t.Errorf("seed %d, list cut after %d of %d writes:\n%s", seed, cut, len(whole), d)
+			}
+		}
+	}
+}
+
+// quietWorld has no seals in flight.
+func quietWorld(seed uint64) *world {
+	w := randomWorld(rand.New(rand.NewPCG(seed, 0)))
+	clear(w.pending)
+	return w
+}
+
+// cpusetWrites leaves out weights and quotas: whether a runtime resets them is
+// known after the seal only.
+func cpusetWrites(writes []cgroup.Write) []string {
+	var lines []string
+	for _, x := range writes {
+		if strings.Contains(x.Property, "cpuset") || x.Property == cgroup.UnitCPUs {
+			lines = append(lines, x.String())
+		}
+	}
+	return lines
+}
