@@ -26,10 +26,7 @@ type header struct {
 
 func TestVectors(t *testing.T) {
 	own := *dir == ""
-	pattern := filepath.Join(*dir, "*.json")
-	if own {
-		pattern = filepath.Join("testdata", "*.json")
-	}
+	pattern := filepath.Join(vectorDir(), "*.json")
 	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {
 		t.Fatalf("glob %s: %d files, %v", pattern, len(files), err)
@@ -41,6 +38,20 @@ func TestVectors(t *testing.T) {
 			}
 		})
 	}
+}
+
+// vectorDir resolves -dir. The go command runs tests in the directory of their
+// package, but people name DIR from the root of the repository.
+func vectorDir() string {
+	if *dir == "" {
+		return "testdata"
+	}
+	if fromRoot := filepath.Join("..", "..", *dir); !filepath.IsAbs(*dir) {
+		if _, err := os.Stat(fromRoot); err == nil {
+			return fromRoot
+		}
+	}
+	return *dir
 }
 
 func readCases(t *testing.T, path string) []json.RawMessage {
