@@ -11,11 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cpupoold/cpupoold/test/vm/internal/replay"
 	"golang.org/x/crypto/ssh"
+
+	"github.com/cpupoold/cpupoold/test/vm/internal/replay"
 )
 
 const (
+	outputs          = "tests" // prefix of the names of files with what tests printed, in the run directory
 	defaultTestLimit = 30 * time.Minute
 	testGrace        = time.Minute // between the end of the guest's tests and the host's deadline: to fetch logs
 )
@@ -32,7 +34,7 @@ func Start(t *testing.T, config Config) *VM {
 	t.Logf("guest ready after %v", time.Since(begin).Round(time.Millisecond))
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("logs of the guest: %s", m.keepLogs(m.logDir()))
+			t.Logf("logs of the guest: %s", m.keepLogs())
 		}
 		if err := m.Close(); err != nil {
 			t.Errorf("close guest: %v", err)
@@ -48,10 +50,10 @@ func RunTests(t *testing.T, m *VM, pkg string, args ...string) bool {
 	t.Helper()
 	output, err := runTests(t.Context(), m, pkg, testLimit(t), args)
 	if err != nil {
-		t.Fatalf("run tests of %s in the guest: %v; its logs: %s", pkg, err, m.logDir())
+		t.Fatalf("run tests of %s in the guest: %v; its logs: %s", pkg, err, m.dir.kept)
 	}
 	if !replayOutput(t, pkg, output) {
-		t.Errorf("tests of %s failed in the guest; its logs: %s", pkg, m.logDir())
+		t.Errorf("tests of %s failed in the guest; its logs: %s", pkg, m.dir.kept)
 		return false
 	}
 	return true
@@ -59,7 +61,7 @@ func RunTests(t *testing.T, m *VM, pkg string, args ...string) bool {
 
 // runTests returns what the test binary printed.
 func runTests(ctx context.Context, m *VM, pkg string, limit time.Duration, args []string) (string, error) {
-	dir, err := saveDir(m.dir, "tests")
+	dir, err := os.MkdirTemp(m.dir.path, outputs+"-")
 	if err != nil {
 		return "", err
 	}
@@ -77,7 +79,7 @@ func runTests(ctx context.Context, m *VM, pkg string, limit time.Duration, args 
 		}
 	}
 	// A file, so that one can watch it: the results come only at the end.
-	output, err := os.Create(filepath.Join(dir, "output.txt"))
+	output, err := os.Create(dir + ".txt")
 	if err != nil {
 		return "", err
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -21,26 +20,33 @@ func RunKernelTests(t *testing.T, pkg string, config Config, args ...string) boo
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := runDir(store)
+	dir, err := newRunDir(store)
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() {
+		var err error
+		if t.Failed() {
+			t.Logf("logs of the kernel: %s", dir.kept)
+			err = dir.keep(consoleLog, outputs+".txt")
+		}
+		if err := errors.Join(err, dir.remove()); err != nil {
+			t.Error(err)
+		}
+	}()
 	output, err := runKernelTests(t.Context(), store, dir, pkg, config, testLimit(t), args)
 	if err != nil {
-		t.Fatalf("run tests of %s on a bare kernel: %v; its console log: %s", pkg, err, dir)
+		t.Fatalf("run tests of %s on a bare kernel: %v", pkg, err)
 	}
 	if !replayOutput(t, pkg, output) {
-		t.Errorf("tests of %s failed on a bare kernel; its console log: %s", pkg, dir)
+		t.Errorf("tests of %s failed on a bare kernel; its logs: %s", pkg, dir.kept)
 		return false
-	}
-	if err := os.RemoveAll(dir); err != nil {
-		t.Error(err)
 	}
 	return true
 }
 
 // runKernelTests returns the path of the file with what the test binary printed.
-func runKernelTests(ctx context.Context, store image.Store, dir, pkg string, config Config, limit time.Duration, args []string) (string, error) {
+func runKernelTests(ctx context.Context, store image.Store, dir runDir, pkg string, config Config, limit time.Duration, args []string) (string, error) {
 	config, topology, err := config.resolved()
 	if err != nil {
 		return "", err
@@ -52,19 +58,19 @@ func runKernelTests(ctx context.Context, store image.Store, dir, pkg string, con
 	if err != nil {
 		return "", err
 	}
-	init := filepath.Join(dir, "init")
+	init := dir.file("init")
 	if _, err := goCommand(ctx, "build", "-ldflags=-s -w", "-o", init, "github.com/cpupoold/cpupoold/test/vm/guestinit"); err != nil {
 		return "", err
 	}
-	binary, err := compileTest(ctx, pkg, dir)
+	binary, err := compileTest(ctx, pkg, dir.path)
 	if err != nil {
 		return "", err
 	}
-	initramfs, output := filepath.Join(dir, "initramfs"), filepath.Join(dir, "output.txt")
+	initramfs, output := dir.file("initramfs"), dir.file(outputs+".txt")
 	if err := writeInitramfs(initramfs, init, binary, testFlags(limit, args)); err != nil {
 		return "", fmt.Errorf("write initramfs: %w", err)
 	}
-	qemuArgs := append(machineArgs(filepath.Join(dir, "console.log")), topology.args(config.Memory)...)
+	qemuArgs := append(machineArgs(dir.file(consoleLog)), topology.args(config.Memory)...)
 	qemuArgs = append(qemuArgs,
 		"-kernel", kernel.Image, "-initrd", initramfs,
 		"-append", kernelCommandLine(append([]string{"quiet"}, config.KernelArgs...)...),

@@ -34,7 +34,7 @@ func (m *VM) kubeletHealthy(ctx context.Context) error {
 			return errors.New("wait for the kubelet: QEMU ended")
 		case <-ctx.Done():
 			journal, jerr := m.Run(context.WithoutCancel(ctx), "journalctl", "--no-pager", "-n", "20", "-u", "kubelet")
-			return fmt.Errorf("wait for the kubelet: %w; last answer: %w; its journal: %s", context.Cause(ctx), err, errors.Join(jerr, errors.New(string(journal))))
+			return errors.Join(fmt.Errorf("wait for the kubelet: %w; last answer: %w; its journal: %s", context.Cause(ctx), err, journal), jerr)
 		}
 	}
 }

@@ -12,28 +12,23 @@ import (
 // logLimit is how long fetching logs from a guest that may be dying can take.
 const logLimit = 2 * time.Minute
 
-// logDir is where the logs of a guest whose test failed are kept.
-func (m *VM) logDir() string {
-	return filepath.Join(filepath.Dir(m.dir), "..", "failed", filepath.Base(m.dir))
-}
-
-// keepLogs copies the guest's console log and journal to dir, which outlives it, and returns dir, with what could not be had.
-func (m *VM) keepLogs(dir string) string {
-	err := os.MkdirAll(dir, 0o755)
-	err = errors.Join(err, os.Link(m.Console(), filepath.Join(dir, "console.log")))
+// keepLogs copies the guest's console log and journal, and what tests have printed, to a directory that outlives it. It returns that
+// directory, with what could not be had.
+func (m *VM) keepLogs() string {
+	err := m.dir.keep(consoleLog, outputs+"-*.txt")
 	// Not the test's context: that one may be what has ended.
 	ctx, cancel := context.WithTimeoutCause(context.Background(), logLimit, errors.New("the guest does not answer"))
 	defer cancel()
-	err = errors.Join(err, m.save(ctx, filepath.Join(dir, "journal.txt"), "journalctl", "--no-pager", "-o", "short-precise"))
-	err = errors.Join(err, m.save(ctx, filepath.Join(dir, "cgroups.txt"), "systemd-cgls", "--no-pager", "-l"))
-	outputs, _ := filepath.Glob(filepath.Join(m.dir, "tests-*", "output.txt"))
-	for _, output := range outputs {
-		err = errors.Join(err, os.Link(output, filepath.Join(dir, filepath.Base(filepath.Dir(output))+".txt")))
+	for name, cmd := range map[string][]string{
+		"journal.txt": {"journalctl", "--no-pager", "-o", "short-precise"},
+		"cgroups.txt": {"systemd-cgls", "--no-pager", "-l"},
+	} {
+		err = errors.Join(err, m.save(ctx, filepath.Join(m.dir.kept, name), cmd...))
 	}
 	if err != nil {
-		return fmt.Sprintf("%s (incomplete: %v)", dir, err)
+		return fmt.Sprintf("%s (incomplete: %v)", m.dir.kept, err)
 	}
-	return dir
+	return m.dir.kept
 }
 
 // save writes the standard output of a command in the guest to a file.

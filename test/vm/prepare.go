@@ -2,10 +2,6 @@ package vm
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 )
 
 // BuildImages installs what the host lacks, builds the node's software and every image, and makes the snapshot of a node with that
@@ -15,12 +11,8 @@ func BuildImages(ctx context.Context, topology string) error {
 	if err != nil {
 		return err
 	}
-	for _, script := range []string{"image/prepare.sh", "parts/build.sh"} {
-		cmd := exec.CommandContext(ctx, filepath.Join(store.Source, script))
-		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-		if err := cmd.Run(); err != nil {
-			return fmt.Errorf("run test/vm/%s: %w", script, err)
-		}
+	if err := store.Prepare(ctx); err != nil {
+		return err
 	}
 	if _, err := store.Base(ctx); err != nil {
 		return err

@@ -13,8 +13,9 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/cpupoold/cpupoold/test/vm/internal/qmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/cpupoold/cpupoold/test/vm/internal/qmp"
 )
 
 const emulator = "qemu-system-x86_64"

@@ -24,7 +24,7 @@ func (m *VM) resume(ctx context.Context, store image.Store, g guest) error {
 	if err != nil {
 		return err
 	}
-	if err := overlay(ctx, m.overlay(), filepath.Join(dir, "disk.qcow2"), "qcow2"); err != nil {
+	if err := overlay(ctx, m.overlay(), filepath.Join(dir, overlayDisk), "qcow2"); err != nil {
 		return err
 	}
 	if err := m.start(ctx, append(g.args(m.overlay(), m.Console()), "-incoming", "defer")); err != nil {
@@ -44,7 +44,7 @@ func (m *VM) resume(ctx context.Context, store image.Store, g guest) error {
 
 // makeSnapshot boots g and leaves its disk and its state in dir.
 func makeSnapshot(ctx context.Context, dir string, g guest) error {
-	m := &VM{dir: dir, disk: g.disk}
+	m := &VM{dir: runDir{path: dir}, disk: g.disk}
 	defer func() {
 		if m.qemu != nil {
 			m.qemu.stop()

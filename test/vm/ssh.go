@@ -12,8 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cpupoold/cpupoold/test/vm/internal/image"
 	"golang.org/x/crypto/ssh"
+
+	"github.com/cpupoold/cpupoold/test/vm/internal/image"
 )
 
 // Files for a command in the guest; nil ones read nothing or are thrown away.
@@ -138,14 +139,13 @@ func clientConfig(disk image.Disk) (*ssh.ClientConfig, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parse %s: %w", disk.HostKey, err)
 	}
-	config := &ssh.ClientConfig{
+	return &ssh.ClientConfig{
+		Config:            ssh.Config{Ciphers: []string{ssh.CipherAES128GCM}}, // QEMU emulates the AES instructions
 		User:              "root",
 		Auth:              []ssh.AuthMethod{ssh.PublicKeys(signer)},
 		HostKeyCallback:   ssh.FixedHostKey(host),
 		HostKeyAlgorithms: []string{host.Type()},
-	}
-	config.Ciphers = []string{ssh.CipherAES128GCM} // QEMU emulates the AES instructions
-	return config, nil
+	}, nil
 }
 
 // connectOnce gives the server a second to say its name, and then as long as emulated cryptography takes.
@@ -158,16 +158,16 @@ func connectOnce(ctx context.Context, config *ssh.ClientConfig, address string) 
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	named := &peeked{Conn: conn, buffered: bufio.NewReader(conn)}
-	conn.SetReadDeadline(time.Now().Add(time.Second))
-	if _, err := named.buffered.Peek(4); err != nil {
+	if err := named.await(time.Second); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	conn.SetReadDeadline(time.Now().Add(2 * time.Minute))
 	c, channels, requests, err := ssh.NewClientConn(named, address, config)
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	conn.SetReadDeadline(time.Time{})
+	if err := conn.SetReadDeadline(time.Time{}); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
 	return ssh.NewClient(c, channels, requests), nil
 }
 
@@ -176,6 +176,17 @@ type peeked struct {
 	net.Conn
 
 	buffered *bufio.Reader
+}
+
+// await returns when the first bytes have come, and then allows two minutes for the handshake.
+func (p *peeked) await(limit time.Duration) error {
+	if err := p.SetReadDeadline(time.Now().Add(limit)); err != nil {
+		return err
+	}
+	if _, err := p.buffered.Peek(4); err != nil {
+		return err
+	}
+	return p.SetReadDeadline(time.Now().Add(2 * time.Minute))
 }
 
 func (p *peeked) Read(b []byte) (int, error) { return p.buffered.Read(b) }

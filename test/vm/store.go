@@ -46,16 +46,3 @@ func findDisk(ctx context.Context, store image.Store, config Config) (image.Disk
 	}
 	return store.Base(ctx)
 }
-
-// runDir makes a directory for one running machine.
-func runDir(store image.Store) (string, error) {
-	return saveDir(filepath.Join(store.Cache, "run"), "vm")
-}
-
-// saveDir makes a directory below parent whose name starts with name and is new.
-func saveDir(parent, name string) (string, error) {
-	if err := os.MkdirAll(parent, 0o755); err != nil {
-		return "", err
-	}
-	return os.MkdirTemp(parent, name+"-")
-}

@@ -7,23 +7,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/cpupoold/cpupoold/test/vm/internal/image"
 	"golang.org/x/crypto/ssh"
+
+	"github.com/cpupoold/cpupoold/test/vm/internal/image"
 )
 
 // bootLimit is how long a guest may take to become ready. Half a minute is usual on an idle machine with two cores.
 const bootLimit = 15 * time.Minute
 
+// Names of files in a machine's directory.
+const (
+	consoleLog  = "console.log"
+	overlayDisk = "disk.qcow2"
+)
+
 // VM is a running guest. Its methods may be called from several goroutines.
 type VM struct {
-	dir    string // console log, disk; gone after Close
+	dir    runDir // console log, disk; gone after Close
 	disk   image.Disk
 	port   string
 	qemu   *qemu
@@ -45,7 +50,7 @@ func Boot(ctx context.Context, config Config) (*VM, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := runDir(store)
+	dir, err := newRunDir(store)
 	if err != nil {
 		return nil, err
 	}
@@ -111,9 +116,9 @@ func (m *VM) connect(ctx context.Context) (err error) {
 }
 
 // Console returns the path of the file with what the guest's kernel and systemd wrote to the serial console.
-func (m *VM) Console() string { return filepath.Join(m.dir, "console.log") }
+func (m *VM) Console() string { return m.dir.file(consoleLog) }
 
-func (m *VM) overlay() string { return filepath.Join(m.dir, "disk.qcow2") }
+func (m *VM) overlay() string { return m.dir.file(overlayDisk) }
 
 // SSHCommand returns a command line for a shell in the guest, for people.
 func (m *VM) SSHCommand() []string {
@@ -131,22 +136,15 @@ func (m *VM) Close() error {
 	if m.qemu != nil {
 		m.qemu.stop()
 	}
-	return os.RemoveAll(m.dir)
+	return m.dir.remove()
 }
 
 // abandon closes a machine that did not become ready, keeps its console log, and adds to err where.
 func (m *VM) abandon(err error) error {
 	if m.qemu != nil {
-		err = m.diagnose(err)
+		err = fmt.Errorf("%w (console log: %s)", m.diagnose(err), m.dir.kept)
 	}
-	log, lerr := saveDir(filepath.Dir(m.dir), "failed-boot")
-	if lerr == nil {
-		lerr = os.Rename(m.Console(), filepath.Join(log, "console.log"))
-	}
-	if lerr == nil {
-		err = fmt.Errorf("%w (console log: %s)", err, filepath.Join(log, "console.log"))
-	}
-	return errors.Join(err, m.Close())
+	return errors.Join(err, m.dir.keep(consoleLog), m.Close())
 }
 
 // overlay makes a disk at path that starts as a copy of base, which is never written.

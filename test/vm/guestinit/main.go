@@ -53,7 +53,7 @@ func mountAll() error {
 		if err := os.MkdirAll(m.dir, 0o755); err != nil {
 			return err
 		}
-		if err := unix.Mount(m.fstype, m.dir, m.fstype, 0, m.options); err != nil && !(m.fstype == "devtmpfs" && errors.Is(err, unix.EBUSY)) {
+		if err := unix.Mount(m.fstype, m.dir, m.fstype, 0, m.options); err != nil && !errors.Is(err, unix.EBUSY) {
 			return fmt.Errorf("mount %s on %s: %w", m.fstype, m.dir, err)
 		}
 	}
@@ -65,7 +65,7 @@ func enableControllers(root string) error {
 	if err != nil {
 		return err
 	}
-	for _, controller := range strings.Fields(string(data)) {
+	for controller := range strings.FieldsSeq(string(data)) {
 		f, err := os.OpenFile(filepath.Join(root, "cgroup.subtree_control"), os.O_WRONLY, 0)
 		if err != nil {
 			return err

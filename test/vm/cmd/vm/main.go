@@ -12,8 +12,9 @@ import (
 	"os/signal"
 	"strings"
 
-	"github.com/cpupoold/cpupoold/test/vm"
 	"golang.org/x/crypto/ssh"
+
+	"github.com/cpupoold/cpupoold/test/vm"
 )
 
 const usage = `usage: vm image                          install what is missing, build all images and the node's snapshot
@@ -48,13 +49,14 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		flags.PrintDefaults()
 	}
 	flags.StringVar(&config.Topology, "topology", "8c2n", "4c1n, 8c2n, 16c2s2t or 32c4n")
-	flags.BoolVar(&config.Node, "node", false, "with containerd and a kubelet")
+	plain := flags.Bool("plain", false, "without containerd and kubelet")
 	flags.BoolVar(&config.Cold, "cold", false, "boot a node from power-on instead of its snapshot")
 	flags.IntVar(&config.Memory, "memory", 2048, "in MiB")
 	flags.StringVar(&kernelArgs, "kernel-args", "", "added to the kernel's command line")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
+	config.Node = !*plain
 	config.KernelArgs = strings.Fields(kernelArgs)
 	switch args[0] {
 	case "image":

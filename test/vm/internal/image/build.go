@@ -16,14 +16,14 @@ import (
 const kept = 2
 
 // Build returns the directory in the cache that holds name built from inputs, a text that says all that the result depends on. If
-// there is none, it calls make with an empty directory to fill. Two processes never build one name at the same time.
-func (s Store) Build(ctx context.Context, name, inputs string, make func(dir string) error) (string, error) {
+// there is none, it calls fill with an empty directory to fill. Two processes never build one name at the same time.
+func (s Store) Build(ctx context.Context, name, inputs string, fill func(dir string) error) (string, error) {
 	var k key
 	k.text(inputs)
-	return s.build(ctx, name, &k, make)
+	return s.build(ctx, name, &k, fill)
 }
 
-func (s Store) build(ctx context.Context, name string, k *key, make func(dir string) error) (_ string, err error) {
+func (s Store) build(ctx context.Context, name string, k *key, fill func(dir string) error) (_ string, err error) {
 	sum, err := k.sum()
 	if err != nil {
 		return "", fmt.Errorf("hash inputs of %s: %w", name, err)
@@ -47,7 +47,7 @@ func (s Store) build(ctx context.Context, name string, k *key, make func(dir str
 	if err := os.Mkdir(tmp, 0o755); err != nil {
 		return "", err
 	}
-	if err := make(tmp); err != nil {
+	if err := fill(tmp); err != nil {
 		return "", fmt.Errorf("build %s: %w", name, err)
 	}
 	if err := os.Rename(tmp, dir); err != nil {

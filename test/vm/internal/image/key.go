@@ -40,21 +40,7 @@ func (k *key) file(path string) {
 }
 
 // tree adds names, modes and contents of all that is below dir.
-func (k *key) tree(dir string) { k.walk(dir, k.file) }
-
-// listing adds names, modes, sizes and times of all that is below dir: its contents would take seconds to read.
-func (k *key) listing(dir string) {
-	k.walk(dir, func(path string) {
-		info, err := os.Lstat(path)
-		if err != nil {
-			k.err = err
-			return
-		}
-		k.text(fmt.Sprint(info.Size(), info.ModTime().UnixNano()))
-	})
-}
-
-func (k *key) walk(dir string, file func(path string)) {
+func (k *key) tree(dir string) {
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -76,7 +62,7 @@ func (k *key) walk(dir string, file func(path string)) {
 			}
 			k.text(target)
 		case d.Type().IsRegular():
-			file(path)
+			k.file(path)
 		}
 		return k.err
 	})

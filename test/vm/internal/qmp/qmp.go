@@ -138,7 +138,7 @@ func (c *Client) read() {
 		}
 		switch {
 		case m.QMP != nil: // the greeting says only what we do not ask
-		case m.Event.Name != "":
+		case m.Name != "":
 			c.onEvent(m.Event)
 		default:
 			c.deliver(m)

@@ -8,9 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cpupoold/cpupoold/test/vm/internal/replay"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/cpupoold/cpupoold/test/vm/internal/replay"
 )
 
 func parse(t *testing.T, name string) *replay.Run {

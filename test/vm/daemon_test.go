@@ -1,0 +1,42 @@
+//go:build vm
+
+package vm_test
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/test/vm"
+)
+
+// TestDaemon runs cpupoold as a systemd unit on a node with real containers.
+func TestDaemon(t *testing.T) {
+	m := vm.Start(t, vm.Config{Topology: "8c2n", Node: true})
+	installDaemon(t, m)
+	vm.RunTests(t, m, "./guest/daemon")
+}
+
+// installDaemon puts the daemon and its unit into the guest, as the README says.
+func installDaemon(t *testing.T, m *vm.VM) {
+	t.Helper()
+	if err := m.CopyTo(t.Context(), buildDaemon(t), "/usr/local/bin/cpupoold"); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.CopyTo(t.Context(), "../../systemd/cpupoold.service", "/etc/systemd/system/cpupoold.service"); err != nil {
+		t.Fatal(err)
+	}
+	run(t, m, "systemctl", "daemon-reload")
+}
+
+// buildDaemon returns a static binary for the guest.
+func buildDaemon(t *testing.T) string {
+	t.Helper()
+	daemon := filepath.Join(t.TempDir(), "cpupoold")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", daemon, "../../cmd/cpupoold")
+	build.Env = append(build.Environ(), "CGO_ENABLED=0", "GOARCH=amd64")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build cpupoold: %v: %s", err, out)
+	}
+	return daemon
+}
