@@ -28,7 +28,7 @@ const (
 
 func TestMain(m *testing.M) {
 	if os.Getenv(spinner) != "" {
-		for { //nolint:revive // burning CPU is the purpose
+		for { //nolint:staticcheck // burning CPU is the purpose
 		}
 	}
 	os.Exit(m.Run())
