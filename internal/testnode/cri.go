@@ -42,6 +42,9 @@ type RuntimeConfig struct {
 	NoRuntimeConfig bool
 	// Tree may be nil: then containers have no cgroups.
 	Tree Tree
+	// Units may be nil: then systemd is not told of the resources that containers
+	// get, and its next daemon-reload undoes them.
+	Units *Units
 }
 
 // Runtime is a container runtime without containers: a CRI server on a real

@@ -236,7 +236,7 @@ func (r *Runtime) makeCgroup(dir string, res cri.Resources, pid int) error {
 			return err
 		}
 	}
-	if err := applyResources(t, dir, res); err != nil {
+	if err := r.config.apply(dir, res); err != nil {
 		return err
 	}
 	return t.Write(path.Join(dir, "cgroup.procs"), strconv.Itoa(pid))

@@ -11,7 +11,6 @@ import (
 
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
@@ -99,40 +98,6 @@ func containerCgroup(c RuntimeConfig, p *pod, id string) (cgroupsPath, dir strin
 		base = "crio-" + id
 	}
 	return path.Join(p.parent, base), path.Join(p.dir, base)
-}
-
-// apply writes the recorded resources as runc does on an update: all of them,
-// whichever one has changed; a cpuset that is not recorded is not written.
-func (c *container) apply(t Tree) error {
-	if t == nil {
-		return nil
-	}
-	return applyResources(t, c.scope, c.recorded)
-}
-
-func applyResources(t Tree, dir string, r cri.Resources) error {
-	if r.Shares != 0 {
-		w := strconv.FormatUint(cgroup.WeightQuadratic(r.Shares), 10)
-		if err := t.Write(path.Join(dir, "cpu.weight"), w); err != nil {
-			return err
-		}
-	}
-	if r.Quota != 0 {
-		quota, period := "max", r.Period
-		if r.Quota > 0 {
-			quota = strconv.FormatInt(r.Quota, 10)
-		}
-		if period == 0 {
-			period = 100_000
-		}
-		if err := t.Write(path.Join(dir, "cpu.max"), fmt.Sprintf("%s %d", quota, period)); err != nil {
-			return err
-		}
-	}
-	if r.CPUs == "" {
-		return nil
-	}
-	return t.Write(path.Join(dir, "cpuset.cpus"), r.CPUs)
 }
 
 func (p *pod) status() *runtime.PodSandboxStatus {

@@ -111,30 +111,15 @@ func (s *service) UpdateContainerResources(_ context.Context, req *runtime.Updat
 	case crio && c.state == cri.Exited:
 		return nil, status.Errorf(codes.Unknown, "container %s is not running or created state: stopped", c.id)
 	}
-	old := c.recorded
-	merge(&c.recorded, req.GetLinux())
+	updated := c.recorded
+	merge(&updated, req.GetLinux())
 	if c.cgroup {
-		if err := c.apply(s.r.config.Tree); err != nil {
-			c.recorded = old
+		if err := s.r.config.apply(c.scope, updated); err != nil {
 			return nil, status.Errorf(codes.Unknown, "update resources of container %q: %v", c.id, err)
 		}
 	}
+	c.recorded = updated
 	return &runtime.UpdateContainerResourcesResponse{}, nil
-}
-
-func merge(into *cri.Resources, from *runtime.LinuxContainerResources) {
-	if v := from.GetCpuShares(); v != 0 {
-		into.Shares = uint64(v)
-	}
-	if v := from.GetCpuQuota(); v != 0 {
-		into.Quota = v
-	}
-	if v := from.GetCpuPeriod(); v != 0 {
-		into.Period = v
-	}
-	if v := from.GetCpusetCpus(); v != "" {
-		into.CPUs = v
-	}
 }
 
 func (s *service) GetContainerEvents(_ *runtime.GetEventsRequest, stream eventServer) error {

@@ -1,0 +1,79 @@
+package testnode
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strconv"
+
+	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// apply gives a cgroup the resources as runc does at creation and on an update:
+// all of them, whichever one has changed, first as properties of the unit and
+// then as files; a cpuset that is not recorded is left alone.
+func (c RuntimeConfig) apply(dir string, r cri.Resources) error {
+	if c.Tree == nil {
+		return nil
+	}
+	var properties []cgroup.Property
+	var files [][2]string
+	if r.Shares != 0 {
+		w := strconv.FormatUint(cgroup.WeightQuadratic(r.Shares), 10)
+		properties = append(properties, cgroup.Property{Name: cgroup.UnitWeight, Value: w})
+		files = append(files, [2]string{cgroup.FileWeight, w})
+	}
+	if r.Quota != 0 {
+		perSecond, limit := cgroup.ValueInf, "max"
+		period := r.Period
+		if period == 0 {
+			period = defaultPeriod
+		}
+		if r.Quota > 0 {
+			perSecond = strconv.FormatInt(perSecondUSec(r.Quota, period), 10)
+			limit = strconv.FormatInt(r.Quota, 10)
+		}
+		properties = append(properties, cgroup.Property{Name: cgroup.UnitQuota, Value: perSecond})
+		files = append(files, [2]string{cgroup.FileMax, fmt.Sprintf("%s %d", limit, period)})
+	}
+	if r.CPUs != "" {
+		properties = append(properties, cgroup.Property{Name: cgroup.UnitCPUs, Value: r.CPUs})
+		files = append(files, [2]string{cgroup.FileCPUs, r.CPUs})
+	}
+	if c.Units != nil && c.Driver == cri.Systemd && len(properties) > 0 {
+		if err := c.Units.SetProperties(context.Background(), path.Base(dir), properties); err != nil {
+			return err
+		}
+	}
+	for _, f := range files {
+		if err := c.Tree.Write(path.Join(dir, f[0]), f[1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// perSecondUSec is CPUQuotaPerSecUSec as opencontainers/cgroups sets it: rounded
+// up to what systemd can express, 10 ms a second.
+func perSecondUSec(quota, period int64) int64 {
+	const unit = 10_000
+	return (quota*1_000_000/period + unit - 1) / unit * unit
+}
+
+func merge(into *cri.Resources, from *runtime.LinuxContainerResources) {
+	if v := from.GetCpuShares(); v != 0 {
+		into.Shares = uint64(v)
+	}
+	if v := from.GetCpuQuota(); v != 0 {
+		into.Quota = v
+	}
+	if v := from.GetCpuPeriod(); v != 0 {
+		into.Period = v
+	}
+	if v := from.GetCpusetCpus(); v != "" {
+		into.CPUs = v
+	}
+}
