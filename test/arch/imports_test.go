@@ -31,7 +31,7 @@ func arrows() map[string][]string {
 		"internal/config":    {"pkg/cpuset", "pkg/pools", "pkg/topology"},
 		"internal/telemetry": {"pkg/cpuset"},
 		"internal/preflight": {"pkg/...", "internal/config"},
-		"internal/testnode":  {"pkg/..."},
+		"internal/testnode":  {"pkg/...", "internal/testnode"},
 		"internal/daemon":    {"pkg/...", "internal/config", "internal/telemetry"},
 		"cmd/cpupoold":       {"pkg/...", "internal/..."},
 	}
