@@ -1,0 +1,63 @@
+package cgroup
+
+import (
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+func TestPropertyEncode(t *testing.T) {
+	for _, c := range []struct {
+		property Property
+		want     any // nil: an error
+	}{
+		{Property{UnitCPUs, "0,3,9"}, []byte{0x09, 0x02}},
+		{Property{UnitCPUs, "8-15"}, []byte{0x00, 0xff}},
+		{Property{UnitCPUs, "14-99"}, []byte{0x00, 0xc0}}, // masked to the possible ones
+		{Property{UnitCPUs, "16-99"}, nil},
+		{Property{UnitCPUs, "x"}, nil},
+		{Property{UnitCPUs, ""}, []byte{}},
+		{Property{UnitWeight, "59"}, uint64(59)},
+		{Property{UnitWeight, ""}, uint64(math.MaxUint64)},
+		{Property{UnitWeight, "0"}, nil}, // systemd would make it idle
+		{Property{UnitWeight, "10001"}, nil},
+		{Property{UnitWeight, "-1"}, nil},
+		{Property{UnitQuota, "infinity"}, uint64(math.MaxUint64)},
+		{Property{UnitQuota, "500000"}, uint64(500000)},
+		{Property{UnitQuota, "0"}, nil},
+		{Property{UnitQuota, "max"}, nil},
+		{Property{"MemoryMax", "1"}, nil},
+	} {
+		got, err := c.property.encode(cpuset.Range(0, 15))
+		if (err != nil) != (c.want == nil) {
+			t.Errorf("encode(%v): %v", c.property, err)
+		}
+		if err == nil && !cmp.Equal(got.Value(), c.want) {
+			t.Errorf("encode(%v) = %v; want %v", c.property, got.Value(), c.want)
+		}
+	}
+}
+
+func FuzzDecodeCPUs(f *testing.F) {
+	f.Add([]byte{0x09, 0x02})
+	f.Add([]byte{})
+	f.Add([]byte{0, 0, 0})
+	f.Add(make([]byte, cpuset.MaxCPUs/8+1))
+	f.Fuzz(func(t *testing.T, mask []byte) {
+		cpus, err := decodeCPUs(mask)
+		if err != nil || cpus.IsEmpty() {
+			return
+		}
+		wire, err := Property{UnitCPUs, cpus.String()}.wire(cpuset.Set{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := decodeCPUs(wire.([]byte))
+		if err != nil || !again.Equal(cpus) {
+			t.Errorf("decodeCPUs(%x) = %s, which is encoded as %x and decoded as %s, %v", mask, cpus, wire, again, err)
+		}
+	})
+}
