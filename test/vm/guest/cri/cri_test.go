@@ -1,0 +1,183 @@
+//go:build guest
+
+package cri_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/cpupoold/cpupoold/internal/testnode"
+	"github.com/cpupoold/cpupoold/internal/testnode/runtimetest"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+func dial(t *testing.T) *cri.Client {
+	t.Helper()
+	c, err := cri.Dial(endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func cgroups(t *testing.T) *cgroup.FS {
+	t.Helper()
+	fs, err := cgroup.Open("/sys/fs/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fs
+}
+
+// TestRuntime holds the runtime of the unit tests to this one.
+func TestRuntime(t *testing.T) {
+	runtimetest.Run(t, runtimetest.Node{
+		Runtime: newKubelet(t), Client: dial(t), Cgroups: cgroups(t), Driver: cgroup.DriverSystemd, UpdatesExited: true,
+	})
+}
+
+func TestFind(t *testing.T) {
+	got, err := cri.Find(t.Context(), "/")
+	if err != nil || got != endpoint {
+		t.Fatalf("Find() = %q, %v; want %q", got, err, endpoint)
+	}
+	c := dial(t)
+	if name, version, err := c.Version(t.Context()); err != nil || name != "containerd" || !strings.HasPrefix(version, "v2.") {
+		t.Errorf("Version() = %q, %q, %v; want containerd v2", name, version, err)
+	}
+	if driver, err := c.CgroupDriver(t.Context()); err != nil || driver != cri.Systemd {
+		t.Errorf("CgroupDriver() = %q, %v; want systemd", driver, err)
+	}
+}
+
+// TestUpdateLasts: an update is in systemd's books as well, and survives what
+// undoes a plain write to the file.
+func TestUpdateLasts(t *testing.T) {
+	k, c := newKubelet(t), dial(t)
+	pod, id := runOne(t, k)
+	want := cpuset.Range(2, 3)
+	if err := c.UpdateCPUs(t.Context(), id, want); err != nil {
+		t.Fatal(err)
+	}
+	if got := command(t, "systemctl", "show", "-P", "AllowedCPUs", "cri-containerd-"+id+".scope"); got != want.String() {
+		t.Errorf("AllowedCPUs = %q; want %q", got, want)
+	}
+	for _, event := range [][]string{{"systemctl", "daemon-reload"}, {"systemctl", "restart", "containerd"}} {
+		command(t, event[0], event[1:]...)
+		ct, err := c.ContainerStatus(t.Context(), id)
+		for err != nil && !errors.Is(err, cri.ErrNotFound) && t.Context().Err() == nil {
+			ct, err = c.ContainerStatus(t.Context(), id) // containerd may still be starting
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		recorded, err := ct.RecordedCPUs()
+		if err != nil || !recorded.Equal(want) || ct.State != cri.Running || ct.PodID != pod {
+			t.Errorf("after %v: %+v; want it running on the recorded CPUs %q", event, ct, want)
+		}
+		p, err := cgroup.ContainerPath(ct.CgroupsPath, cgroup.DriverSystemd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, err := cgroups(t).Read(p); err != nil || !s.Effective.Equal(want) {
+			t.Errorf("after %v: effective CPUs %q, %v; want %q", event, s.Effective, err, want)
+		}
+	}
+}
+
+// TestResize: the pod's total follows an in-place resize.
+func TestResize(t *testing.T) {
+	k, c := newKubelet(t), dial(t)
+	pod, _ := runOne(t, k)
+	want := cri.Resources{Shares: 4096, Quota: 400_000, Period: 100_000}
+	ctx, cancel := k.call()
+	defer cancel()
+	_, err := k.rpc.UpdatePodSandboxResources(ctx, &runtime.UpdatePodSandboxResourcesRequest{PodSandboxId: pod, Resources: resources(want)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.PodStatus(t.Context(), pod); err != nil || got.Resources != want {
+		t.Errorf("resources after the resize: %+v, %v; want %+v", got.Resources, err, want)
+	}
+}
+
+// TestWatchReconnects: the stream comes back after a restart of the runtime.
+func TestWatchReconnects(t *testing.T) {
+	k, c := newKubelet(t), dial(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*limit)
+	states, events := make(chan cri.StreamState, 100), make(chan cri.Event, 10_000)
+	done := make(chan error, 1)
+	go func() {
+		done <- c.Watch(ctx, cri.Handler{
+			Event: func(e cri.Event) { events <- e },
+			Stream: func(s cri.StreamState, err error) {
+				t.Logf("stream %v: %v", s, err)
+				states <- s
+			},
+		})
+	}()
+	defer func() {
+		cancel()
+		<-done
+	}()
+	expect := func(want cri.StreamState) {
+		t.Helper()
+		select {
+		case got := <-states:
+			if got != want {
+				t.Fatalf("stream %v; want %v", got, want)
+			}
+		case <-ctx.Done():
+			t.Fatalf("stream not %v in time", want)
+		}
+	}
+	expect(cri.Connected)
+	command(t, "systemctl", "stop", "containerd")
+	expect(cri.Lost)
+	command(t, "systemctl", "start", "containerd")
+	expect(cri.Connected)
+	_, id := runOne(t, k)
+	for {
+		select {
+		case e := <-events:
+			if e.ContainerID == id && e.Kind == cri.ContainerStarted {
+				return
+			}
+		case <-ctx.Done():
+			t.Fatal("no event after the restart")
+		}
+	}
+}
+
+// runOne runs a pod with one running container until the end of the test.
+func runOne(t *testing.T, k *kubelet) (pod, id string) {
+	t.Helper()
+	pod, err := k.RunPod(testnode.PodSpec{UID: "0b0e0000-0001-4002-8003-000000000001", Namespace: "cri", Name: "one", QoS: "burstable"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(k.StopPod(pod), k.RemovePod(pod)); err != nil {
+			t.Error(err)
+		}
+	})
+	id, err = k.CreateContainer(pod, testnode.ContainerSpec{Name: "c", Resources: cri.Resources{Shares: 1024}})
+	if err == nil {
+		err = k.StartContainer(id)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pod, id
+}
