@@ -49,6 +49,9 @@ func (a *assigner) keep(i int, pool cpuset.Set) {
 		c.contested = true
 	}
 	a.free = a.free.Difference(c.cpus)
+	if c.atLeast {
+		c.want = max(c.want, c.cpus.Len())
+	}
 }
 
 // shrink takes from a container what it does not ask for any more, so that what

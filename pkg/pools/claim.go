@@ -19,6 +19,8 @@ type claim struct {
 	// createdAt is that of the newest instance, and the age of the claim.
 	createdAt int64
 	want      int
+	// atLeast says that want is a guess: that many, or as many as it had.
+	atLeast bool
 	// cpus is what the claim has: the previous assignment at first, the new one in
 	// the end.
 	cpus cpuset.Set
@@ -96,10 +98,7 @@ func newClaim(pod int, key Key, held []Assignment) claim {
 // madeBy completes c with what its container asks for.
 func (c claim) madeBy(ctr *Container, v verdict) claim {
 	c.live, c.createdAt = ctr.State != Exited, ctr.CreatedAt
-	c.want = v.want
-	if v.atLeast {
-		c.want = max(c.want, c.cpus.Len())
-	}
+	c.want, c.atLeast = v.want, v.atLeast
 	return c
 }
 

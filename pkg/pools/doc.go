@@ -22,8 +22,8 @@
 // of its own. The number is told by its shares, which the kubelet derives from
 // the request: a quota may be switched off on the node, and we remove it
 // ourselves from containers that own their CPUs. Shares end at 256 CPUs. Above,
-// the quota counts where there is one, else what the container had before. A
-// container of which nothing is known keeps what it has.
+// the quota counts where there is one, else what the container has, and 256 at
+// least. A container of which nothing is known keeps what it has.
 //
 // All others are shared: BestEffort, Burstable, fractions of CPUs, containers
 // without a request in a pod with pod-level resources, pods that do not come
@@ -72,7 +72,7 @@
 //   - the lowest numbers.
 //
 // A container that grows first completes the cores that it has in part, and its
-// nodes count as touched. The search is exhaustive over sets of nodes up to a
-// bound that machines with 12 nodes do not reach; beyond, the emptiest nodes are
-// taken until there is enough.
+// nodes count as touched. On machines with up to 14 nodes all sets of nodes are
+// tried, the small ones first; beyond, when there are too many sets, the emptiest
+// nodes are taken until there is enough.
 package pools

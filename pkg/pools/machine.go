@@ -14,10 +14,7 @@ type machine struct {
 	l3s     int
 	// nodes and packages bound the indices in cells.
 	nodes, packages int
-	// cellsPerNode is 1 unless a node spans packages, as it does where the kernel
-	// was told to see no NUMA.
-	cellsPerNode int
-	topology     *topology.Topology
+	topology        *topology.Topology
 }
 
 // none is no index.
@@ -29,8 +26,8 @@ type core struct {
 	cell, l3 int32
 }
 
-// cell is the part of a NUMA node that is in one package: for nearly all machines
-// a node, or a package where there are several packages to a node.
+// cell is the part of a NUMA node that is in one package: a node, or a package
+// where the kernel sees no NUMA and has all packages in one node.
 type cell struct {
 	node, pkg int
 	cores     []int32 // ascending by lowest thread
@@ -38,42 +35,28 @@ type cell struct {
 
 func newMachine(t *topology.Topology) *machine {
 	m := &machine{
-		core:         make([]int32, t.Online.Last()+1),
-		cores:        make([]core, 0, len(t.Cores)),
-		l3s:          len(t.L3s),
-		nodes:        len(t.Nodes),
-		packages:     len(t.Packages),
-		cellsPerNode: 1,
-		topology:     t,
+		core:     make([]int32, t.Online.Last()+1),
+		cores:    make([]core, len(t.Cores)),
+		l3s:      len(t.L3s),
+		nodes:    len(t.Nodes),
+		packages: len(t.Packages),
+		topology: t,
 	}
 	for i := range m.core {
 		m.core[i] = none
 	}
-	coreOf := make([]int32, len(t.Cores))
-	for i := range coreOf {
-		coreOf[i] = none
-	}
-	flat := make([]int32, 0, len(t.CPUs)) // holds the threads of all cores
+	room := make([]int32, len(t.CPUs)) // for the threads of all cores
 	for _, cpu := range t.CPUs {
-		i := coreOf[cpu.Core]
-		if i == none {
-			i = int32(len(m.cores))
-			coreOf[cpu.Core] = i
-			start := len(flat)
-			for id := range t.Cores[cpu.Core].CPUs.All() {
-				flat = append(flat, int32(id))
-			}
-			c := core{threads: flat[start:len(flat):len(flat)], cell: m.cellOf(cpu.Node, cpu.Package), l3: int32(cpu.L3)}
-			m.cores = append(m.cores, c)
-			m.cells[c.cell].cores = append(m.cells[c.cell].cores, i)
-			m.threads = max(m.threads, len(c.threads))
+		c := &m.cores[cpu.Core]
+		if c.threads == nil {
+			n := t.Cores[cpu.Core].CPUs.Len()
+			m.threads = max(m.threads, n)
+			c.threads, room = room[:0:n], room[n:]
+			c.cell, c.l3 = m.cellOf(cpu.Node, cpu.Package), int32(cpu.L3)
+			m.cells[c.cell].cores = append(m.cells[c.cell].cores, int32(cpu.Core))
 		}
-		m.core[cpu.ID] = i
-	}
-	perNode := make([]int, m.nodes)
-	for _, c := range m.cells {
-		perNode[c.node]++
-		m.cellsPerNode = max(m.cellsPerNode, perNode[c.node])
+		c.threads = append(c.threads, int32(cpu.ID))
+		m.core[cpu.ID] = int32(cpu.Core)
 	}
 	return m
 }

@@ -3,7 +3,7 @@ package pools
 import "slices"
 
 // maxCombinations bounds the search for cells. It is exhaustive on machines with
-// up to 12 cells that have free CPUs; most allocations end with single cells.
+// up to 14 cells that have free CPUs, and most allocations end with one cell.
 const maxCombinations = 1 << 12
 
 // cost orders the ways to take CPUs, the most important first.
@@ -46,9 +46,14 @@ type search struct {
 	cost  cost
 }
 
-// cells returns the cells from which n CPUs are to be taken: first as few cores
-// in part as possible, then the lowest cost. have are cells that count as touched
-// whether anything is taken from them or not. n must not exceed the supply.
+// chooseCells returns the cells from which n CPUs are to be taken: first as few
+// cores in part as possible, then the lowest cost. have are cells that count as
+// touched whether anything is taken from them or not. n must not exceed the
+// supply.
+//
+// It tries combinations of one cell, then of two, and so on, and stops where it
+// finds one: a cell more is a node more, or where one node spans packages it is
+// a package more.
 func (s *supply) chooseCells(n int, have []int32) []int32 {
 	parts, _, _ := s.total.cover(n)
 	q := search{
@@ -66,7 +71,7 @@ func (s *supply) chooseCells(n int, have []int32) []int32 {
 			candidates = append(candidates, int32(i))
 		}
 	}
-	for size := 0; size <= len(candidates) && !q.settled(size); size++ {
+	for size := 0; size <= len(candidates) && !q.found; size++ {
 		if combinations(len(candidates), size) > maxCombinations {
 			q.fill(candidates)
 			break
@@ -74,13 +79,6 @@ func (s *supply) chooseCells(n int, have []int32) []int32 {
 		q.extend(candidates, size)
 	}
 	return q.best
-}
-
-// settled reports whether combinations of size more cells cannot be better than
-// the best that was found, because they touch more nodes.
-func (q *search) settled(size int) bool {
-	perNode := q.s.m.cellsPerNode
-	return q.found && (len(q.chosen)+size+perNode-1)/perNode > q.cost.nodes
 }
 
 // extend considers all combinations of size more candidates, in their order.

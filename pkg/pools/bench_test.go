@@ -1,0 +1,93 @@
+package pools_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+	"github.com/cpupoold/cpupoold/pkg/workload"
+)
+
+// loadedNode is a node with containers of all classes, a pause container to each
+// pair. A third of them wants CPUs of its own, as long as there are any.
+func loadedNode(t *topology.Topology, containers int) pools.Input {
+	last := t.Online.Last()
+	in := pools.Input{Topology: t, Pools: pools.Pools{
+		Partitions: []pools.Partition{{Type: "management", CPUs: cpuset.Range(0, 1), Namespaces: []string{"kube-system"}}},
+		Shared:     cpuset.Range(2, last/4), Guaranteed: cpuset.Range(last/4+1, last),
+	}}
+	for i := 0; len(in.Pods)*3 < containers; i++ {
+		p := podOf(i, 1+i%4)
+		if i%3 > 0 {
+			p.QoS, p.Resources = pools.QoSBurstable, pools.Resources{}
+		}
+		if i%3 == 1 {
+			p.Namespace = "kube-system"
+			p.Annotations = map[string]string{
+				workload.Names{}.TargetKey("management"): `{"effect":"PreferredDuringScheduling"}`,
+				workload.Names{}.ResourcesKey("app"):     `{"cpushares":409}`,
+				"kubernetes.io/config.source":            "api",
+			}
+		}
+		second := p.Containers[0]
+		second.ID, second.Name, second.Resources = fmt.Sprint("d", i), "sidecar", pools.Resources{Shares: 102}
+		pause := pools.Container{ID: fmt.Sprint("s", i), Name: "POD", Kind: pools.Infra, State: pools.Running, CreatedAt: int64(i)}
+		p.Containers = append(p.Containers, second, pause)
+		in.Pods = append(in.Pods, p)
+	}
+	return in
+}
+
+func BenchmarkBuild(b *testing.B) {
+	for _, cpus := range []int{64, 1024} {
+		for _, containers := range []int{100, 500} {
+			in := loadedNode(topologyOf(cpus), containers)
+			b.Run(fmt.Sprintf("%dcpu/%dcontainers/cold", cpus, containers), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					pools.Build(in)
+				}
+			})
+			in.Previous = pools.Build(in).Assignments
+			b.Run(fmt.Sprintf("%dcpu/%dcontainers/unchanged", cpus, containers), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					pools.Build(in)
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkBuildExclusive is the most work that a plan can be: all containers are
+// new and want CPUs of their own, every other one an odd number.
+func BenchmarkBuildExclusive(b *testing.B) {
+	t := topologyOf(1024)
+	in := pools.Input{Topology: t, Pools: pools.Pools{Shared: cpuset.Of(0), Guaranteed: cpuset.Range(1, 1023)}}
+	for i := range 500 {
+		in.Pods = append(in.Pods, podOf(i, 1+i%3))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		pools.Build(in)
+	}
+}
+
+func BenchmarkAllocate(b *testing.B) {
+	t := topologyOf(1024)
+	half := t.Online
+	for id := range t.Online.All() {
+		if id%4 < 2 {
+			half = half.Difference(cpuset.Of(id))
+		}
+	}
+	a := pools.NewAllocator(t, half)
+	b.Run("8of1024", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			a.Allocate(8)
+		}
+	})
+}

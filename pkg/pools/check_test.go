@@ -1,0 +1,106 @@
+package pools_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+func TestCheckSets(t *testing.T) {
+	a := pools.Claim{Name: "a", CPUs: cpuset.Range(0, 3)}
+	b := pools.Claim{Name: "b", CPUs: cpuset.Range(2, 5)}
+	own := pools.Claim{Name: "own", CPUs: cpuset.Range(3, 4), Exclusive: true}
+	tests := []struct {
+		name   string
+		claims []pools.Claim
+		want   []string
+	}{
+		{"none", nil, nil},
+		{"sharers overlap", []pools.Claim{a, b}, nil},
+		{"disjoint", []pools.Claim{own, {Name: "c", CPUs: cpuset.Of(0, 5), Exclusive: true}, {Name: "d", CPUs: cpuset.Of(1, 6)}}, nil},
+		{"nobody", []pools.Claim{{Name: "n"}, {Name: "x", Exclusive: true}}, []string{"n has no CPU", "x has no CPU"}},
+		{"intruders", []pools.Claim{a, own, b}, []string{
+			"a (0-3) and own (3-4) share CPU 3, which one of them has to itself",
+			"own (3-4) and b (2-5) share CPU 3-4, which one of them has to itself",
+		}},
+		{"two owners", []pools.Claim{own, {Name: "c", CPUs: cpuset.Of(4), Exclusive: true}}, []string{
+			"own (3-4) and c (4) share CPU 4, which one of them has to itself",
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var got []string
+			for _, err := range pools.CheckSets(tt.claims) {
+				got = append(got, err.Error())
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("CheckSets: -want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestCheckFindsWhatIsWrong breaks a good plan in one place at a time.
+func TestCheckFindsWhatIsWrong(t *testing.T) {
+	in := pools.Input{Topology: machine{packages: 1, nodes: 1, l3s: 1, cores: 8, threads: 1}.topology()}
+	in.Pools = must(must(parseSpec("management 0-1 kube-system\nshared 2-3\nguaranteed 4-7\n"))(t).Resolve(in.Topology))(t)
+	in.Pods = must(parsePods(`
+pod a default/a Guaranteed cpu=2
+app c1 running 1 cpu=2
+pod b default/b Guaranteed cpu=1
+app c2 running 2 cpu=1
+side c3 running 2 cpu=100m
+pod c kube-system/c Burstable
+annotation target.workload.openshift.io/management {"effect":"PreferredDuringScheduling"}
+annotation resources.workload.openshift.io/app {"cpushares":409}
+app c4 running 3
+pod d default/d Guaranteed cpu=4
+app c5 running 4 cpu=4
+app2 c6 running 4 cpu=4
+`))(t)
+	checkedBuild(t, in)
+	container := func(p *pools.Plan, pod, i int) *pools.Placement { return &p.Pods[pod].Containers[i] }
+	tests := []struct {
+		name  string
+		spoil func(p *pools.Plan)
+		want  string
+	}{
+		{"nothing", func(*pools.Plan) {}, ""},
+		{"assignments overlap", func(p *pools.Plan) { p.Assignments[1].CPUs = cpuset.Of(5) }, "assignment of b/app (5) is empty or not within"},
+		{"assignment outside the pool", func(p *pools.Plan) { p.Assignments[1].CPUs = cpuset.Of(3) }, "assignment of b/app (3) is empty or not within"},
+		{"empty assignment", func(p *pools.Plan) { p.Assignments[1].CPUs = cpuset.Set{} }, "assignment of b/app () is empty"},
+		{"assignments out of order", func(p *pools.Plan) { slices.Reverse(p.Assignments) }, "assignment of a/app is out of order"},
+		{"wrong free CPUs", func(p *pools.Plan) { p.Free = cpuset.Set{} }, "free CPUs are ; the assignments leave 7"},
+		{"exclusive without assignment", func(p *pools.Plan) { p.Assignments = p.Assignments[1:] }, "container app (c1) of pod a is on 4-5; its part of the guaranteed pool is "},
+		{"no CPUs", func(p *pools.Plan) { container(p, 1, 1).CPUs = cpuset.Set{} }, "container side (c3) of pod b has no CPU"},
+		{"shared on exclusive CPUs", func(p *pools.Plan) { container(p, 1, 1).CPUs = cpuset.Range(2, 4) }, "share CPU 4, which one of them has to itself"},
+		{"management elsewhere", func(p *pools.Plan) { container(p, 2, 0).CPUs = cpuset.Of(0) }, "container app (c4) of pod c is on 0; its part of the management pool is 0-1"},
+		{"unknown type", func(p *pools.Plan) { container(p, 2, 0).Type = "x" }, "its part of the management pool is "},
+		{"type without pool", func(p *pools.Plan) { container(p, 1, 1).Type = "x" }, `container side (c3) of pod b: pool shared, type "x", exclusive false`},
+		{"not exclusive", func(p *pools.Plan) { container(p, 0, 0).Exclusive = false }, "pool guaranteed, type \"\", exclusive false"},
+		{"shares of a shared container", func(p *pools.Plan) { container(p, 1, 1).Shares = 5 }, "pool shared, 5 shares"},
+		{"shares out of range", func(p *pools.Plan) { container(p, 2, 0).Shares = 1 }, "pool management, 1 shares"},
+		{"pod shares out of range", func(p *pools.Plan) { p.Pods[2].Shares = 1 << 20 }, "pod c: 1048576 shares"},
+		{"no reason", func(p *pools.Plan) { container(p, 1, 1).Reason.Text = "" }, "container side (c3) of pod b has no reason"},
+		{"pod without reason", func(p *pools.Plan) { p.Pods[2].Reason = pools.Reason{} }, "pod c: 409 shares, unlimited false, reason \"\""},
+		{"quota kept", func(p *pools.Plan) { p.Pods[0].Unlimited = false }, "pod a: unlimited is false, want true"},
+		{"pods out of order", func(p *pools.Plan) { slices.Reverse(p.Pods) }, "pods are not sorted"},
+		{"problems out of order", func(p *pools.Plan) { slices.Reverse(p.Problems) }, "problems are not sorted"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			plan := pools.Build(in)
+			tt.spoil(&plan)
+			got := fmt.Sprint(pools.Check(plan, in.Pools))
+			if !strings.Contains(got, tt.want) || (tt.want == "") != (got == "[]") {
+				t.Errorf("Check = %s, want %q in it", got, tt.want)
+			}
+		})
+	}
+}

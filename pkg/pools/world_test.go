@@ -1,0 +1,204 @@
+package pools_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+	"github.com/cpupoold/cpupoold/pkg/workload"
+)
+
+// world is a node that lives: a sequence of bytes decides what happens to it.
+type world struct {
+	bytes   []byte
+	machine machine
+	in      pools.Input
+	clock   int64
+	ids     int
+}
+
+// next returns a number below n; 0 when the bytes have run out.
+func (w *world) next(n int) int {
+	if len(w.bytes) == 0 {
+		return 0
+	}
+	b := w.bytes[0]
+	w.bytes = w.bytes[1:]
+	return int(b) % n
+}
+
+func newWorld(bytes []byte) *world {
+	w := &world{bytes: bytes}
+	w.machine = machine{
+		packages: 1 + w.next(2), nodes: 1 + w.next(2), l3s: 1 + w.next(2), cores: 1 + w.next(3), threads: 1 + w.next(2),
+		small: w.next(2), adjacent: w.next(2) == 1, numaOff: w.next(4) == 1,
+	}
+	w.in.Topology = w.machine.topology()
+	w.reload()
+	return w
+}
+
+// reload gives each CPU to a pool. Nothing happens when that leaves no valid
+// pools.
+func (w *world) reload() {
+	var lists [3]cpuset.Set
+	for cpu := range w.in.Topology.Present.All() {
+		i := []int{0, 1, 1, 2, 2, 2, 2, 2}[w.next(8)]
+		lists[i] = lists[i].Union(cpuset.Of(cpu))
+	}
+	spec := pools.Spec{
+		Partitions: []pools.PartitionSpec{{Type: "management", CPUs: lists[0], All: lists[0].IsEmpty(), Namespaces: []string{"kube-system"}}},
+		Shared:     &lists[1], Guaranteed: lists[2],
+	}
+	if p, err := spec.Resolve(w.in.Topology); err == nil {
+		w.in.Pools = p
+	} else if w.in.Pools.Shared.IsEmpty() {
+		// The first one must be valid: all shared.
+		w.in.Pools.Shared = w.in.Topology.Online
+	}
+}
+
+// hotplug takes CPUs away or brings them back, and keeps the pools in step.
+func (w *world) hotplug() {
+	w.machine.offline = cpuset.Set{}
+	for range w.next(3) {
+		w.machine.offline = w.machine.offline.Union(cpuset.Of(1 + w.next(max(1, w.in.Topology.Present.Len()-1))))
+	}
+	w.machine.offline = w.machine.offline.Intersection(w.in.Topology.Present).Difference(cpuset.Of(0))
+	w.in.Topology = w.machine.topology()
+	w.in.Pools = pools.Pools{Shared: w.in.Topology.Online}
+	w.reload()
+}
+
+var resources = []pools.Resources{
+	{}, {Shares: 2}, {Shares: 1024}, {Shares: 2048}, {Shares: 3072}, {Shares: 4096, Quota: 400000, Period: 100000},
+	{Shares: 512}, {Shares: 262144}, {Shares: 262144, Quota: 30000000, Period: 100000}, {Shares: 1 << 63, Quota: 1 << 62, Period: 1},
+}
+
+func (w *world) resources() pools.Resources { return resources[w.next(len(resources))] }
+
+func (w *world) createPod() {
+	w.ids++
+	p := pools.Pod{
+		UID: fmt.Sprint("pod-", w.ids), Namespace: []string{"default", "kube-system"}[w.next(2)], Name: fmt.Sprint(w.next(3)),
+		QoS:       []pools.QoS{pools.QoSGuaranteed, pools.QoSGuaranteed, pools.QoSBurstable, pools.QoSBestEffort, pools.QoSNone}[w.next(5)],
+		Resources: w.resources(),
+		Settled:   w.next(2) == 1,
+	}
+	if w.next(3) == 1 {
+		p.Annotations = map[string]string{
+			workload.Names{}.TargetKey([]string{"management", "", "x"}[w.next(3)]): []string{`{"effect":"PreferredDuringScheduling"}`, "{"}[w.next(2)],
+			workload.Names{}.ResourcesKey("a"):                                     []string{`{"cpushares":500}`, "-1", `{"cpushares":262144}`}[w.next(3)],
+		}
+	}
+	if w.next(2) == 1 {
+		p.Containers = append(p.Containers, pools.Container{ID: fmt.Sprint("sandbox-", w.ids), Name: "POD", Kind: pools.Infra, State: pools.Running})
+	}
+	w.in.Pods = append(slices.Clone(w.in.Pods), p)
+}
+
+// pod chooses a pod, which may be changed then; nil when there is none.
+func (w *world) pod() *pools.Pod {
+	if len(w.in.Pods) == 0 {
+		return nil
+	}
+	w.in.Pods = slices.Clone(w.in.Pods)
+	p := &w.in.Pods[w.next(len(w.in.Pods))]
+	p.Containers = slices.Clone(p.Containers)
+	return p
+}
+
+// startContainer starts a container: a new one, or one that is there already.
+func (w *world) startContainer(p *pools.Pod) {
+	w.ids++
+	w.clock += int64(w.next(2))
+	c := pools.Container{
+		ID: fmt.Sprint("c-", w.ids), Name: []string{"a", "b", "c"}[w.next(3)], State: pools.ContainerState(w.next(3)),
+		CreatedAt: w.clock, Resources: w.resources(),
+	}
+	p.Containers = append(p.Containers, c)
+}
+
+// step lets one thing happen and returns its name.
+func (w *world) step() string {
+	op := w.next(10)
+	p := w.pod()
+	switch {
+	case p == nil || op == 0:
+		w.createPod()
+		return "create pod"
+	case op <= 3:
+		w.startContainer(p)
+		return "start container"
+	case op == 6:
+		w.reload()
+		return "reload"
+	case op == 7:
+		w.hotplug()
+		return "hotplug"
+	case op == 8 && w.next(2) == 1:
+		p.Gone = !p.Gone
+		return "pod goes or comes back"
+	case op == 8:
+		w.in.Pods = slices.DeleteFunc(w.in.Pods, func(o pools.Pod) bool { return o.UID == p.UID })
+		return "delete pod"
+	case len(p.Containers) == 0:
+		return "nothing"
+	}
+	i := w.next(len(p.Containers))
+	switch op {
+	case 4:
+		p.Containers[i].State = pools.Exited
+		return "exit"
+	case 5:
+		p.Containers = slices.Delete(p.Containers, i, i+1)
+		return "remove container"
+	default:
+		p.Containers[i].Resources = w.resources()
+		return "resize"
+	}
+}
+
+// checkSticky holds the step from one plan to the next against the promise that
+// nobody who runs is moved: what he had and still asks for he still has.
+func checkSticky(t *testing.T, before, after pools.Plan, pool cpuset.Set) {
+	t.Helper()
+	type place struct {
+		cpus      cpuset.Set
+		exclusive bool
+		reason    pools.Reason
+	}
+	placed := make(map[string]place)
+	for _, p := range before.Pods {
+		for _, c := range p.Containers {
+			if c.State != pools.Exited {
+				placed[p.UID+"/"+c.ID] = place{c.CPUs, c.Exclusive, c.Reason}
+			}
+		}
+	}
+	for _, p := range after.Pods {
+		for _, c := range p.Containers {
+			b, ok := placed[p.UID+"/"+c.ID]
+			if !ok || !b.exclusive || !c.Exclusive || c.State == pools.Exited {
+				continue
+			}
+			kept := b.cpus.Intersection(pool)
+			grown, shrunk := kept.IsSubsetOf(c.CPUs), c.CPUs.IsSubsetOf(kept)
+			if !grown && !shrunk {
+				t.Errorf("container %s of %s moves from %s to %s in pool %s", c.ID, p.UID, b.cpus, c.CPUs, pool)
+			}
+			if b.reason == c.Reason && !grown {
+				t.Errorf("container %s of %s loses CPUs: %s, then %s", c.ID, p.UID, b.cpus, c.CPUs)
+			}
+		}
+	}
+}
+
+// topologyOf is a machine for benchmarks: 2 threads a core, 8 cores a cache, 4
+// caches a node, 2 nodes a package.
+func topologyOf(cpus int) *topology.Topology {
+	return machine{packages: max(1, cpus/128), nodes: 2, l3s: min(4, cpus/32), cores: 8, threads: 2}.topology()
+}
