@@ -54,7 +54,7 @@ func (a *app) doRun(ctx context.Context) error {
 		Topology:   t,
 		ConfigFile: a.configPath(),
 		Reload: func() (*config.Config, error) {
-			return config.Load(a.configPath(), a.overrides, nil)
+			return config.Load(a.configPath(), a.overrides, t)
 		},
 		Hangup: a.hangup,
 		Build:  build(),

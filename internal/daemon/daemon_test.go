@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -223,17 +224,18 @@ func TestPlanIsWhatRunDoes(t *testing.T) {
 	r.stop()
 	var done []cgroup.Write
 	for _, rec := range n.logged("wrote") {
-		w := cgroup.Write{Path: cgroup.Path(rec["cgroup"].(string)), Via: cgroup.Via(rec["via"].(string)),
-			Property: rec["property"].(string), Value: rec["value"].(string), Reason: rec["reason"].(string)}
+		data, err := json.Marshal(rec["write"])
+		var w cgroup.Write
+		if err == nil {
+			err = json.Unmarshal(data, &w)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 		done = append(done, w)
 	}
-	var planned []cgroup.Write
-	for _, w := range p.Writes {
-		w.Container = ""
-		planned = append(planned, w)
-	}
 	// Workers finish in any order; what one cgroup gets keeps its order.
-	if d := cmp.Diff(byPath(planned), byPath(done)); d != "" {
+	if d := cmp.Diff(byPath(p.Writes), byPath(done)); d != "" {
 		t.Errorf("planned and done differ (-planned +done):\n%s", d)
 	}
 }

@@ -57,11 +57,11 @@ func (l *loop) pass() {
 
 // armRetry wakes the loop when the next refused write is due again.
 func (l *loop) armRetry(now time.Time) {
-	due, any := l.bench.next(now)
-	if r := l.status.journalRetry; r.After(now) && (!any || r.Before(due)) {
-		due, any = r, true
+	due, armed := l.bench.next(now)
+	if r := l.status.journalRetry; r.After(now) && (!armed || r.Before(due)) {
+		due, armed = r, true
 	}
-	if any {
+	if armed {
 		l.timers.retry.Reset(due.Sub(now))
 	}
 }

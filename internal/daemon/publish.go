@@ -150,7 +150,9 @@ func (l *loop) view() *telemetry.View {
 	}
 	paths := make(map[string]cgroup.Path, len(l.status.targets))
 	for _, t := range l.status.targets {
-		paths[t.Container] = t.Path
+		if l.tree.current[t.Path].Exists {
+			paths[t.Container] = t.Path
+		}
 	}
 	for _, pod := range l.status.plan.Pods {
 		for _, c := range pod.Containers {
@@ -192,7 +194,7 @@ func sourceState(s cri.StreamState) telemetry.SourceState {
 // count counts a write and says in the log what it was.
 func (l *loop) count(w cgroup.Write, err error) {
 	result := telemetry.OK
-	attrs := []any{"via", w.Via, "cgroup", w.Path, "property", w.Property, "value", w.Value, "reason", w.Reason}
+	attrs := []any{"write", w}
 	switch {
 	case err == nil:
 		l.log.Info("wrote", attrs...)

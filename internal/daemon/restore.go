@@ -163,15 +163,15 @@ func (h *host) undo(o Original) (value string, seal *cgroup.Write, err error) {
 }
 
 // unitQuota translates cpu.max to CPUQuotaPerSecUSec, microseconds a second.
-func unitQuota(max string) (string, error) {
-	q, p, ok := strings.Cut(max, " ")
+func unitQuota(value string) (string, error) {
+	q, p, ok := strings.Cut(value, " ")
 	if q == cgroup.ValueMax {
 		return cgroup.ValueInf, nil
 	}
 	quota, err1 := strconv.ParseUint(q, 10, 63)
 	period, err2 := strconv.ParseUint(p, 10, 31)
 	if !ok || err1 != nil || err2 != nil || period == 0 || quota > 1<<40 {
-		return "", fmt.Errorf("%q is not a value of cpu.max", max)
+		return "", fmt.Errorf("%q is not a value of cpu.max", value)
 	}
 	return strconv.FormatUint(quota*1_000_000/period, 10), nil
 }

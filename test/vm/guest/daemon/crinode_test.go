@@ -1,0 +1,148 @@
+//go:build guest
+
+package daemon_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+)
+
+// runtimeNode makes pods directly over CRI, in the place of the kubelet, which would end pods that it does not know.
+type runtimeNode struct {
+	*node
+	rpc  runtime.RuntimeServiceClient
+	made int
+}
+
+// withoutKubelet stops the kubelet until the end of the test; what the test has left is removed.
+func (n *node) withoutKubelet() *runtimeNode {
+	n.Helper()
+	n.run("systemctl", "stop", "kubelet")
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		n.Fatal(err)
+	}
+	r := &runtimeNode{node: n, rpc: runtime.NewRuntimeServiceClient(conn)}
+	n.Cleanup(func() {
+		r.removeAll()
+		_ = conn.Close()
+	})
+	return r
+}
+
+func (r *runtimeNode) removeAll() {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	pods, _, err := r.client.List(ctx)
+	if err != nil {
+		r.Fatal(err)
+	}
+	for _, p := range pods {
+		r.removePod(pod{id: p.ID})
+	}
+}
+
+// pod and its one container.
+type pod struct {
+	id, container, name string
+	path                cgroup.Path // of the container
+}
+
+// start makes a pod with one container of the given CPUs: whole ones are Guaranteed.
+func (r *runtimeNode) start(milli int64, namespace string, annotations map[string]string) (pod, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	r.made++
+	name := fmt.Sprintf("pod%d", r.made)
+	uid := fmt.Sprintf("00000000-0000-4000-8000-%012d", r.made)
+	slice := "kubepods-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice"
+	if milli%1000 != 0 {
+		slice = "kubepods-burstable" + strings.TrimPrefix(slice, "kubepods")
+	}
+	res := &runtime.LinuxContainerResources{CpuShares: max(milli*1024/1000, 2)}
+	if milli%1000 == 0 {
+		res.CpuQuota, res.CpuPeriod = milli*100, 100_000
+	}
+	sandbox := &runtime.PodSandboxConfig{
+		Metadata:    &runtime.PodSandboxMetadata{Name: name, Namespace: namespace, Uid: uid},
+		Annotations: annotations,
+		Linux:       &runtime.LinuxPodSandboxConfig{CgroupParent: slice, Resources: res, SecurityContext: &runtime.LinuxSandboxSecurityContext{NamespaceOptions: &runtime.NamespaceOption{Network: runtime.NamespaceMode_NODE}}},
+	}
+	run, err := r.rpc.RunPodSandbox(ctx, &runtime.RunPodSandboxRequest{Config: sandbox})
+	if err != nil {
+		return pod{}, fmt.Errorf("run pod: %w", err)
+	}
+	p := pod{id: run.GetPodSandboxId(), name: name}
+	created, err := r.rpc.CreateContainer(ctx, &runtime.CreateContainerRequest{
+		PodSandboxId:  p.id,
+		SandboxConfig: sandbox,
+		Config: &runtime.ContainerConfig{
+			Metadata: &runtime.ContainerMetadata{Name: "app"},
+			Image:    &runtime.ImageSpec{Image: workImage},
+			Args:     []string{"pause"},
+			Linux: &runtime.LinuxContainerConfig{Resources: res, SecurityContext: &runtime.LinuxContainerSecurityContext{
+				NamespaceOptions: &runtime.NamespaceOption{Network: runtime.NamespaceMode_NODE}}},
+		},
+	})
+	if err != nil {
+		return p, fmt.Errorf("create container: %w", err)
+	}
+	p.container = created.GetContainerId()
+	parent, err := cgroup.PodPath(slice, cgroup.DriverSystemd)
+	if err != nil {
+		return p, err
+	}
+	p.path = parent.Join("cri-containerd-" + p.container + ".scope")
+	if _, err := r.rpc.StartContainer(ctx, &runtime.StartContainerRequest{ContainerId: p.container}); err != nil {
+		return p, fmt.Errorf("start container: %w", err)
+	}
+	return p, nil
+}
+
+// mustStart is start for pods that nothing disturbs.
+func (r *runtimeNode) mustStart(milli int64, namespace string, annotations map[string]string) pod {
+	r.Helper()
+	p, err := r.start(milli, namespace, annotations)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return p
+}
+
+func (r *runtimeNode) removePod(p pod) {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if _, err := r.rpc.StopPodSandbox(ctx, &runtime.StopPodSandboxRequest{PodSandboxId: p.id}); err != nil {
+		r.Errorf("stop pod: %v", err)
+	}
+	if _, err := r.rpc.RemovePodSandbox(ctx, &runtime.RemovePodSandboxRequest{PodSandboxId: p.id}); err != nil {
+		r.Errorf("remove pod: %v", err)
+	}
+}
+
+// onCPUs waits until a pod's container runs on as many guaranteed CPUs as it has asked for, and returns them.
+func (r *runtimeNode) onCPUs(p pod, count int) string {
+	r.Helper()
+	var cpus string
+	r.eventually(p.name+" on CPUs of its own", func() error {
+		st, err := r.fs.Read(p.path)
+		if err != nil {
+			return err
+		}
+		cpus = st.Effective.String()
+		if st.Effective.Len() != count || !st.Effective.IsSubsetOf(guaranteed()) {
+			return fmt.Errorf("%s runs on %s", p.name, cpus)
+		}
+		return nil
+	})
+	return cpus
+}

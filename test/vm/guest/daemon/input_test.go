@@ -1,0 +1,209 @@
+//go:build guest
+
+package daemon_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/internal/daemon"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+)
+
+// TestGarbage: each bad annotation gets one report, and nobody else notices.
+func TestGarbage(t *testing.T) {
+	n := newNode(t)
+	n.startDaemon(pools)
+	r := n.withoutKubelet()
+	bad := map[string]map[string]string{
+		"huge":      {"target.workload.openshift.io/management": strings.Repeat("9", 200_000)},
+		"json":      {"target.workload.openshift.io/management": `{"effect":`},
+		"negative":  target(map[string]string{"app": "-5"}),
+		"two types": {"target.workload.openshift.io/a": `{"effect":"PreferredDuringScheduling"}`, "target.workload.openshift.io/b": `{"effect":"PreferredDuringScheduling"}`},
+	}
+	want := map[string]int{}
+	var pods []pod
+	for _, annotations := range bad {
+		p := r.mustStart(100, "kube-system", annotations)
+		want["kube-system/"+p.name]++
+		pods = append(pods, p)
+	}
+	p := r.mustStart(100, "default", target(nil)) // a namespace that is not listed
+	want["default/"+p.name]++
+	pods = append(pods, p)
+	good := r.mustStart(100, "kube-system", target(map[string]string{"app": "512"}))
+	other := r.mustStart(2000, "default", nil)
+	r.onCPUs(other, 2)
+	r.eventually("management placement", func() error { return r.runsOn(good, "0-1", 59) })
+	for _, p := range pods {
+		r.eventually("placement", func() error {
+			return firstNil(r.runsOn(p, "2-3", 0), r.runsOn(p, "0-1", 0)) // a bad number of shares does not cost the pool
+		})
+	}
+	n.quiet()
+	got := map[string]int{}
+	for _, rec := range n.records("not honoured") {
+		got[rec["pod"].(string)]++
+		if text := rec["problem"].(string); len(text) > 1000 {
+			t.Errorf("report of %d bytes: %.200s", len(text), text)
+		}
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("reports by pod (-want +got):\n%s", d)
+	}
+}
+
+func firstNil(errs ...error) error {
+	for _, err := range errs {
+		if err == nil {
+			return nil
+		}
+	}
+	return errs[0]
+}
+
+// runsOn says whether a pod's container runs on exactly these CPUs, with this weight unless that is 0.
+func (r *runtimeNode) runsOn(p pod, cpus string, weight uint64) error {
+	st, err := r.fs.Read(p.path)
+	if err != nil {
+		return err
+	}
+	if st.Effective.String() != cpus || weight != 0 && st.Weight != weight {
+		return fmt.Errorf("%s runs on %s with weight %d; want %s, %d", p.name, st.Effective, st.Weight, cpus, weight)
+	}
+	return nil
+}
+
+// TestShortLived: containers that end while the daemon is about to write are no errors.
+func TestShortLived(t *testing.T) {
+	n := newNode(t)
+	n.startDaemon(pools)
+	r := n.withoutKubelet()
+	for range 10 {
+		p := r.mustStart(1000, "default", nil)
+		r.removePod(p) // at once
+	}
+	last := r.mustStart(1000, "default", nil)
+	r.onCPUs(last, 1)
+	n.quiet()
+	n.invariants()
+	for _, msg := range []string{"write refused", "not as planned"} {
+		if records := n.records(msg); len(records) > 0 {
+			t.Errorf("%s: %v", msg, records)
+		}
+	}
+}
+
+// TestReload moves a CPU from shared to management, then refuses a bad file.
+func TestReload(t *testing.T) {
+	n := newNode(t)
+	n.startDaemon(pools)
+	r := n.withoutKubelet()
+	management := r.mustStart(100, "kube-system", target(nil))
+	shared := r.mustStart(500, "default", nil)
+	exclusive := r.mustStart(2000, "default", nil)
+	own := r.onCPUs(exclusive, 2)
+	r.eventually("management", func() error { return r.runsOn(management, "0-1", 0) })
+	r.eventually("shared", func() error { return r.runsOn(shared, "2-3", 0) })
+
+	changed := strings.NewReplacer("cpus: 0-1", "cpus: 0-2", "cpus: 2-3", `cpus: "3"`).Replace(pools)
+	n.write(configFile, changed)
+	r.eventually("management grows", func() error { return r.runsOn(management, "0-2", 0) })
+	r.eventually("shared shrinks", func() error { return r.runsOn(shared, "3", 0) })
+	n.quiet()
+	n.invariants()
+
+	n.write(configFile, strings.Replace(pools, "cpus: 4-7", "cpus: 4-99", 1))
+	n.eventually("refusal in the log", func() error {
+		if len(n.records("configuration refused; the one in force stays")) == 0 {
+			return fmt.Errorf("no record")
+		}
+		return nil
+	})
+	for p, cpus := range map[pod]string{management: "0-2", shared: "3", exclusive: own} {
+		if err := r.runsOn(p, cpus, 0); err != nil {
+			t.Errorf("after a refused configuration: %v", err)
+		}
+	}
+}
+
+// TestPlanIsWhatRunDoes: the writes of plan and of the run after it are byte-equal.
+func TestPlanIsWhatRunDoes(t *testing.T) {
+	n := newNode(t)
+	r := n.withoutKubelet()
+	r.mustStart(100, "kube-system", target(map[string]string{"app": "512"}))
+	r.mustStart(500, "default", nil)
+	r.mustStart(2000, "default", nil)
+	n.write(configFile, pools)
+	planned := n.plan()
+	if len(planned.Writes) == 0 {
+		t.Fatal("nothing to write on a node that nobody has pinned")
+	}
+	n.startDaemon(pools)
+	n.quiet()
+	var done []cgroup.Write
+	for _, rec := range n.records("wrote") {
+		var w cgroup.Write
+		data, err := json.Marshal(rec["write"])
+		if err == nil {
+			err = json.Unmarshal(data, &w)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		done = append(done, w)
+	}
+	// Workers finish in any order; what one cgroup gets keeps its order.
+	if d := cmp.Diff(byPath(t, planned.Writes), byPath(t, done)); d != "" {
+		t.Errorf("planned and done differ (-planned +done):\n%s", d)
+	}
+}
+
+func byPath(t *testing.T, writes []cgroup.Write) map[cgroup.Path][]string {
+	t.Helper()
+	m := make(map[cgroup.Path][]string)
+	for _, w := range writes {
+		line, err := json.Marshal(w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m[w.Path] = append(m[w.Path], string(line))
+	}
+	return m
+}
+
+// TestRestore compares dumps of the tree from outside, before and after.
+func TestRestore(t *testing.T) {
+	n := newNode(t)
+	r := n.withoutKubelet()
+	r.mustStart(100, "kube-system", target(map[string]string{"app": "512"}))
+	r.mustStart(500, "default", nil)
+	r.mustStart(2000, "default", nil)
+	before := n.dump()
+	n.startDaemon(pools)
+	n.quiet()
+	n.stopDaemon()
+	if n.dump() == before {
+		t.Fatal("the daemon has changed nothing")
+	}
+	out := n.run("cpupoold", "restore", "-o", "json")
+	var report daemon.RestoreReport
+	if err := json.Unmarshal([]byte(out), &report); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, d := range report.Differs {
+		if !d.Harmless {
+			t.Errorf("%s %s is %q, was %q: %s", d.Path, d.File, d.Now, d.Value, d.Reason)
+		}
+	}
+	// A recorded cpuset cannot be cleared: all CPUs stand for none named. The effective sets are compared as they are.
+	possible := strings.TrimSpace(n.run("cat", "/sys/devices/system/cpu/possible"))
+	after := strings.ReplaceAll(n.dump(), fmt.Sprintf("cpus=%q", possible), `cpus=""`)
+	if d := cmp.Diff(strings.Split(before, "\n"), strings.Split(after, "\n")); d != "" {
+		t.Errorf("tree (-before +after):\n%s", d)
+	}
+}
