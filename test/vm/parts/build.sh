@@ -98,10 +98,8 @@ pack() {
 	"${built[image]}/image" -o "$name.tar" -ref "localhost/cpupoold/$name:1" -file "${built[work]}/work:/work" -entrypoint /work "${args[@]}"
 }
 
-images() {
-	pack pause pause
-	pack work sleep
-}
+# Joined by &&: part tests the outcome, and within a test bash does not stop at errors by itself.
+images() { pack pause pause && pack work sleep; }
 
 # lay out the tree in the current directory.
 layout() {
@@ -137,9 +135,10 @@ tools containerd 0 'no_btrfs no_devmapper no_zfs no_tracing' "-X github.com/cont
 tools kubelet 0 '' "-X $kubelet_stamp.gitVersion=$kubelet_version -X $kubelet_stamp.gitMajor=1 -X $kubelet_stamp.gitMinor=$(cut -d. -f2 <<<"$kubelet_version")"
 own work
 own image
-part images "$(key "${built[work]}" "${built[image]}" "$(declare -f pack images)" </dev/null)" images
+part images "$(key "${built[work]##*/}" "${built[image]##*/}" "$(declare -f pack images)" </dev/null)" images
 
-all=$(cd "$here" && find rootfs -type f | sort | key "${built[@]}" "$(declare -f layout)")
+# Names, not paths: the same tree has the same key in every clone.
+all=$(cd "$here" && find rootfs -type f | sort | key "${built[@]##*/}" "$(declare -f layout)")
 if [[ ! -d $tree || $(cat "$cache/rootfs.key" 2>/dev/null) != "$all" ]]; then
 	rm -rf "$tree.part" && mkdir -p "$tree.part"
 	(cd "$tree.part" && layout)
