@@ -1,6 +1,10 @@
 package pools
 
-import "github.com/cpupoold/cpupoold/pkg/topology"
+import (
+	"slices"
+
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
 
 // machine is a topology in the form that allocation needs: flat, by index.
 type machine struct {
@@ -64,8 +68,8 @@ func newMachine(t *topology.Topology) *machine {
 // cellOf returns the cell of a node and a package, which it makes when it is not
 // there yet. Neighbouring CPUs are mostly in the same one.
 func (m *machine) cellOf(node, pkg int) int32 {
-	for i := len(m.cells) - 1; i >= 0; i-- {
-		if m.cells[i].node == node && m.cells[i].pkg == pkg {
+	for i, c := range slices.Backward(m.cells) {
+		if c.node == node && c.pkg == pkg {
 			return int32(i)
 		}
 	}

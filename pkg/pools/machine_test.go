@@ -21,7 +21,7 @@ type machine struct {
 
 func parseMachine(text string) (machine, error) {
 	m := machine{packages: 1, nodes: 1, l3s: 1, cores: 1, threads: 1}
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		key, value, _ := strings.Cut(word, "=")
 		if key == "offline" {
 			var err error

@@ -53,7 +53,7 @@ func parseObject(s string) ([]member, error) {
 	if _, err := d.Token(); err != nil { // the closing brace
 		return nil, errors.New("malformed JSON")
 	}
-	if _, err := d.Token(); err != io.EOF { //nolint:errorlint // Token documents io.EOF itself
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("text after the JSON object")
 	}
 	return members, nil
