@@ -247,9 +247,9 @@ func TestUpdateCPUs(t *testing.T) {
 				t.Errorf("UpdateCPUs with the empty set made %d calls", n)
 			}
 
-			r.Fail("UpdateContainerResources", status.Error(codes.Unknown, "runc did not like it"))
+			r.Fail("UpdateContainerResources", status.Error(codes.Unknown, "runc did not like it\n"))
 			err := c.UpdateCPUs(t.Context(), id, want)
-			if err == nil || errors.Is(err, cri.ErrNotFound) || errors.Is(err, cri.ErrNotRunning) || !strings.Contains(err.Error(), "runc did not like it") {
+			if err == nil || errors.Is(err, cri.ErrNotFound) || errors.Is(err, cri.ErrNotRunning) || !strings.HasSuffix(err.Error(), "runc did not like it") {
 				t.Errorf("refused update of a running container: %v; want the runtime's own words", err)
 			}
 			if err := r.StopContainer(id); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -59,7 +60,8 @@ func fromGRPC(err error) error {
 	case codes.Canceled:
 		kind = context.Canceled
 	default:
-		return err
+		// The runtime passes on what runc prints, with its line ends.
+		return status.Error(s.Code(), strings.TrimSpace(s.Message()))
 	}
 	if s.Message() == kind.Error() {
 		return kind

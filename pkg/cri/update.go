@@ -22,6 +22,10 @@ import (
 // exited. containerd takes an update of an exited container for its record
 // alone, and reports none. The call runs the OCI runtime (tens of milliseconds)
 // and passes through the node's NRI plugins.
+//
+// An update that the kernel refuses, for a CPU that does not exist, leaves the
+// record and the cgroup as they were, but not systemd's AllowedCPUs (seen with
+// containerd 2.4 and systemd 257): repeat it with a good set.
 func (c *Client) UpdateCPUs(ctx context.Context, id string, cpus cpuset.Set) error {
 	if cpus.IsEmpty() {
 		return fmt.Errorf("update cpuset of container %s: empty set: CRI reads it as unchanged; name all CPUs instead", id)
