@@ -20,8 +20,8 @@ func Build(in Input) Plan {
 		free = assign(in.Topology, in.Pools.Guaranteed, pods, assigned)
 	}
 
-	plan := Plan{Free: free}
-	placer := placer{pools: in.Pools, free: free.Len()}
+	plan := Plan{Pods: make([]PodPlan, 0, len(pods)), Free: free}
+	placer := placer{pools: in.Pools, free: free.Len(), room: make([]Placement, 0, countContainers(pods))}
 	for i := range pods {
 		of := claimsOf(assigned, i)
 		plan.Pods = append(plan.Pods, placer.pod(&pods[i], partitions[i], verdicts[i], of))
@@ -78,23 +78,29 @@ func compareProblems(a, b Problem) int {
 // the zero Partition for ordinary pods.
 func (c *classifier) classify(pods []Pod) ([][]verdict, []Partition) {
 	verdicts, partitions := make([][]verdict, len(pods)), make([]Partition, len(pods))
+	room := make([]verdict, countContainers(pods))
 	for i := range pods {
 		p := &pods[i]
-		verdicts[i] = make([]verdict, len(p.Containers))
+		verdicts[i], room = room[:len(p.Containers)], room[len(p.Containers):]
 		partition, managed := c.partition(p)
 		if managed {
 			partitions[i] = partition
-			c.checkNames(p, partition.Type)
+			c.managed(p, partition.Type, verdicts[i])
+			continue
 		}
 		for j := range p.Containers {
-			if managed {
-				verdicts[i][j] = c.managed(p, &p.Containers[j], partition.Type)
-			} else {
-				verdicts[i][j] = c.ordinary(p, &p.Containers[j])
-			}
+			verdicts[i][j] = c.ordinary(p, &p.Containers[j])
 		}
 	}
 	return verdicts, partitions
+}
+
+func countContainers(pods []Pod) int {
+	n := 0
+	for i := range pods {
+		n += len(pods[i].Containers)
+	}
+	return n
 }
 
 // claimsOf cuts the claims of a pod out of the sorted claims of all.

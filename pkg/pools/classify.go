@@ -62,19 +62,22 @@ func (c *classifier) partition(p *Pod) (Partition, bool) {
 	return Partition{}, false
 }
 
-// managed classifies a container of a pod whose request for a partition stands.
-func (c *classifier) managed(p *Pod, ctr *Container, typ string) verdict {
-	v := verdict{pool: Management, reason: Reason{CodeManagement, "pod of workload type " + typ}}
-	if ctr.Kind == Infra {
-		v.reason.Text = "pause container of a pod of workload type " + typ
-		return v
+// managed classifies the containers of a pod whose request for a partition stands.
+func (c *classifier) managed(p *Pod, typ string, verdicts []verdict) {
+	reason := Reason{CodeManagement, "pod of workload type " + typ}
+	for i := range p.Containers {
+		ctr := &p.Containers[i]
+		verdicts[i] = verdict{pool: Management, reason: reason}
+		if ctr.Kind == Infra {
+			continue
+		}
+		r, _, err := c.in.Names.ContainerResources(p.Annotations, typ, ctr.Name)
+		if err != nil {
+			c.report(p, ctr.Name, CodeResourcesInvalid, err.Error()+"; the container keeps its shares")
+		}
+		verdicts[i].shares = r.Shares
 	}
-	r, _, err := c.in.Names.ContainerResources(p.Annotations, typ, ctr.Name)
-	if err != nil {
-		c.report(p, ctr.Name, CodeResourcesInvalid, err.Error()+"; the container keeps its shares")
-	}
-	v.shares = r.Shares
-	return v
+	c.checkNames(p, typ)
 }
 
 // checkNames reports resources annotations for containers that p does not have.

@@ -13,6 +13,8 @@ type placer struct {
 	// free is the number of guaranteed CPUs that nobody has in the end.
 	free     int
 	problems []Problem
+	// room has the capacity for all placements of the plan.
+	room []Placement
 }
 
 func (b *placer) report(p *Pod, container string, r Reason) {
@@ -20,7 +22,8 @@ func (b *placer) report(p *Pod, container string, r Reason) {
 }
 
 func (b *placer) pod(p *Pod, partition Partition, verdicts []verdict, claims []claim) PodPlan {
-	plan := PodPlan{UID: p.UID, Namespace: p.Namespace, Name: p.Name, Containers: make([]Placement, 0, len(p.Containers))}
+	plan := PodPlan{UID: p.UID, Namespace: p.Namespace, Name: p.Name}
+	first := len(b.room)
 	for i := range p.Containers {
 		ctr, v := &p.Containers[i], verdicts[i]
 		at := Placement{ID: ctr.ID, Name: ctr.Name, Kind: ctr.Kind, State: ctr.State, Shares: v.shares}
@@ -36,8 +39,9 @@ func (b *placer) pod(p *Pod, partition Partition, verdicts []verdict, claims []c
 			plan.Unlimited = true
 			plan.Reason = Reason{CodeUnlimited, "container " + clip(at.Name) + " has CPUs of its own, which bound it without a quota"}
 		}
-		plan.Containers = append(plan.Containers, at)
+		b.room = append(b.room, at)
 	}
+	plan.Containers = b.room[first:len(b.room):len(b.room)]
 	if shares, annotated := podShares(p, verdicts); annotated {
 		plan.Shares = shares
 		plan.Reason = Reason{CodeAnnotatedShares, strconv.FormatUint(shares, 10) + " shares: those of the containers together, as annotated"}
@@ -70,6 +74,8 @@ func (b *placer) guaranteed(at *Placement, c *claim, v verdict) {
 		at.Reason = Reason{CodeHeld, "has exited; its CPUs are held for its restart"}
 	case c.cpus.Len() < c.want:
 		at.Reason = b.short(c)
+	case v.want == c.want:
+		at.Reason = v.reason
 	default:
 		at.Reason = Reason{CodeExclusive, whole(c.want) + " in a Guaranteed pod"}
 	}

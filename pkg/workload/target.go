@@ -5,8 +5,12 @@ import (
 	"slices"
 )
 
-// preferred is the only effect that there is.
-const preferred = "PreferredDuringScheduling"
+// preferred is the only effect that there is, and canonical how a webhook writes
+// it.
+const (
+	preferred = "PreferredDuringScheduling"
+	canonical = `{"effect":"` + preferred + `"}`
+)
 
 // Target returns the workload type that a pod asks for; found is false when the
 // pod asks for none. It is an error when the pod asks for several types, for one
@@ -27,7 +31,7 @@ func (n Names) Target(annotations map[string]string) (typ string, found bool, er
 	slices.Sort(types)
 	key := n.TargetKey(types[0])
 	value := annotations[key]
-	remedy := "write " + clip(n.TargetKey("<type>")) + `: {"effect":"` + preferred + `"}`
+	remedy := "write " + clip(n.TargetKey("<type>")) + ": " + canonical
 	if len(types) > 1 {
 		return "", true, badAnnotation(key, value,
 			"there is another one, "+clip(n.TargetKey(types[1])), "keep the annotation of one workload type only")
@@ -42,6 +46,9 @@ func (n Names) Target(annotations map[string]string) (typ string, found bool, er
 }
 
 func checkEffect(value string) error {
+	if value == canonical {
+		return nil
+	}
 	members, err := parseObject(value)
 	if err != nil {
 		return err
