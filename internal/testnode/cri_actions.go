@@ -227,7 +227,7 @@ func (r *Runtime) makeCgroup(dir string, res cri.Resources, pid int) error {
 		return nil
 	}
 	at := ""
-	for _, name := range strings.Split(dir, "/") {
+	for name := range strings.SplitSeq(dir, "/") {
 		if err := t.Write(path.Join(at, "cgroup.subtree_control"), "+cpu +cpuset"); err != nil {
 			return err
 		}

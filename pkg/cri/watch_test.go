@@ -57,7 +57,7 @@ func await[T any](t *testing.T, what string, c <-chan T) T {
 	}
 }
 
-func awaitState(t *testing.T, c <-chan transition, want cri.StreamState) error {
+func awaitState(t *testing.T, c <-chan transition, want cri.StreamState) transition {
 	t.Helper()
 	got := await(t, want.String()+" stream", c)
 	if got.state != want {
@@ -66,7 +66,7 @@ func awaitState(t *testing.T, c <-chan transition, want cri.StreamState) error {
 	if (got.err == nil) != (want == cri.Connected) {
 		t.Errorf("stream %v: error %v", got.state, got.err)
 	}
-	return got.err
+	return got
 }
 
 func TestWatchEvents(t *testing.T) {
@@ -208,8 +208,8 @@ func TestWatchUnsupported(t *testing.T) {
 			t.Parallel()
 			r, c := start(t, testnode.RuntimeConfig{Flavor: testnode.CRIO, Events: mode})
 			transitions := watching(t, c, func(e cri.Event) { t.Errorf("event %+v", e) })
-			if err := awaitState(t, transitions, cri.Unsupported); !errors.Is(err, cri.ErrNotSupported) {
-				t.Errorf("reason %v; want ErrNotSupported", err)
+			if got := awaitState(t, transitions, cri.Unsupported); !errors.Is(got.err, cri.ErrNotSupported) {
+				t.Errorf("reason %v; want ErrNotSupported", got.err)
 			}
 			// Polling works meanwhile.
 			must[string](t)(r.RunPod(testnode.PodSpec{UID: "u", Name: "p"}))

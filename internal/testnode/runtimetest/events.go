@@ -2,6 +2,7 @@ package runtimetest
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -21,7 +22,9 @@ func (b *bench) events() {
 	}()
 	defer func() {
 		cancel()
-		<-done
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			b.Errorf("Watch() = %v; want its context's error", err)
+		}
 	}()
 	select {
 	case s := <-states:

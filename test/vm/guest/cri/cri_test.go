@@ -129,7 +129,9 @@ func TestWatchReconnects(t *testing.T) {
 	}()
 	defer func() {
 		cancel()
-		<-done
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Watch() = %v; want its context's error", err)
+		}
 	}()
 	expect := func(want cri.StreamState) {
 		t.Helper()
