@@ -49,8 +49,21 @@ func TestNode(t *testing.T) {
 	vm.RunTests(t, a, "./guest/boot", shapes["8c2n"]...)
 }
 
+// TestPanic: a test that kills its machine is told so, and not by a timeout.
+func TestPanic(t *testing.T) {
+	m := vm.Start(t, vm.Config{Node: true})
+	_, err := m.Run(t.Context(), "sh", "-c", "echo c >/proc/sysrq-trigger; sleep 1000")
+	if err == nil || !strings.Contains(err.Error(), "QEMU has ended") {
+		t.Errorf("Run of a kernel panic = %v; want that QEMU has ended", err)
+	}
+	console, err := os.ReadFile(m.Console())
+	if err != nil || !bytes.Contains(console, []byte("sysrq triggered crash")) {
+		t.Errorf("console log, %v, lacks the panic:\n%s", err, console)
+	}
+}
+
 func TestFiles(t *testing.T) {
-	m := vm.Start(t, vm.Config{Topology: "4c1n"})
+	m := vm.Start(t, vm.Config{Node: true})
 	dir := t.TempDir()
 	script := []byte("#!/bin/sh\nprintf '<%s>' \"$@\"\nexit 0\n")
 	script = append(script, bytes.Repeat([]byte("cpupoold"), 1<<17)...)

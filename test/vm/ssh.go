@@ -78,10 +78,14 @@ func (m *VM) Dial(ctx context.Context, network, address string) (net.Conn, error
 
 // diagnose adds that QEMU is gone, if it is: then err is only a consequence.
 func (m *VM) diagnose(err error) error {
+	var patience time.Duration
+	if missing := new(ssh.ExitMissingError); errors.Is(err, io.EOF) || errors.As(err, &missing) {
+		patience = 5 * time.Second // a process that ends closes its connections first
+	}
 	select {
 	case <-m.qemu.exited:
 		return fmt.Errorf("%w; QEMU has ended: %w", err, m.qemu.err)
-	default:
+	case <-time.After(patience):
 		return err
 	}
 }
