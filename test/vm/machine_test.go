@@ -101,7 +101,7 @@ func TestWriteTar(t *testing.T) {
 	var got []string
 	for r := tar.NewReader(&archive); ; {
 		h, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
@@ -141,7 +141,7 @@ func TestWriteInitramfs(t *testing.T) {
 	var got []string
 	for r := cpio.NewReader(f); ; {
 		h, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
