@@ -20,19 +20,35 @@ import (
 // in a container, the host's directories must be mounted where the host has them.
 func Local() Host {
 	return Host{
-		Root:        os.DirFS("/"),
-		FindRuntime: func(ctx context.Context) (string, error) { return cri.Find(ctx, "/") },
-		DialRuntime: func(endpoint string) (Runtime, error) { return cri.Dial(endpoint) },
-		SystemdVersion: func(ctx context.Context) (int, error) {
-			// Which CPUs are possible matters only to a client that sets properties.
-			s := cgroup.NewSystemd(cpuset.Set{})
-			defer s.Close()
-			// A manager that hangs lets go of the call only when the connection ends.
-			defer context.AfterFunc(ctx, s.Close)()
-			return s.Version(ctx)
-		},
-		Writable:   writable,
-		LockHolder: lockHolder,
+		Root:           os.DirFS("/"),
+		FindRuntime:    func(ctx context.Context) (string, error) { return cri.Find(ctx, "/") },
+		DialRuntime:    func(endpoint string) (Runtime, error) { return cri.Dial(endpoint) },
+		SystemdVersion: systemdVersion,
+		Writable:       writable,
+		LockHolder:     lockHolder,
+	}
+}
+
+// systemdVersion gives up when ctx ends: not every call on the way to the answer
+// takes a context, and a manager that hangs must not make the checks hang.
+func systemdVersion(ctx context.Context) (int, error) {
+	type answer struct {
+		version int
+		err     error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		// Which CPUs are possible matters only to a client that sets properties.
+		s := cgroup.NewSystemd(cpuset.Set{})
+		defer s.Close()
+		version, err := s.Version(ctx)
+		answered <- answer{version, err}
+	}()
+	select {
+	case a := <-answered:
+		return a.version, a.err
+	case <-ctx.Done():
+		return 0, fmt.Errorf("ask systemd for its version: %w", ctx.Err())
 	}
 }
 

@@ -4,6 +4,7 @@ package check_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -14,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cpupoold/cpupoold/internal/preflight"
 )
@@ -27,6 +29,9 @@ const (
 	kubeletConfig = "/var/lib/kubelet/config.yaml"
 	kubeletState  = "/var/lib/kubelet/cpu_manager_state"
 )
+
+// limit is for one run of cpupoold, or for the kubelet to start.
+const limit = 3 * time.Minute
 
 // prelude are the tools to break a host with. What they do is seen in the mount namespace of the case only.
 const prelude = `set -eu
@@ -80,11 +85,17 @@ func inBroken(t *testing.T, script, config string, args ...string) (stdout, stde
 		t.Fatal(err)
 	}
 	args = append([]string{"--config", file}, args...)
-	cmd := exec.CommandContext(t.Context(), "unshare", append([]string{"--mount", "--propagation", "private",
+	// Not the test's context: that of a cleanup has ended.
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "unshare", append([]string{"--mount", "--propagation", "private",
 		"sh", "-c", prelude + script + "\nexec \"$0\" \"$@\"", *cpupoold}, args...)...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
+	if ctx.Err() != nil {
+		t.Fatalf("cpupoold %q: not ended after %v: %s%s", args, limit, &out, &errs)
+	}
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)

@@ -4,8 +4,12 @@ package check_test
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
 )
 
 // TestRunRefuses: with what check calls a refusal, run ends before it has done anything, and says why.
@@ -53,7 +57,9 @@ func TestStaticKubelet(t *testing.T) {
 		if err := os.Remove(kubeletState); err != nil {
 			t.Error(err)
 		}
-		command(t, "systemctl", "start", "kubelet") // returns when the kubelet is ready
+		appeared := watch(t, kubeletState)
+		command(t, "systemctl", "start", "kubelet")
+		appeared() // later than the kubelet is ready
 	}
 	t.Cleanup(func() {
 		restart(original)
@@ -66,6 +72,35 @@ func TestStaticKubelet(t *testing.T) {
 	})
 	write(t, kubeletConfig, string(original))
 	check(t, "", goodConfig).expect(t, []string{"refuse kubelet-policy: " + kubeletState})
+}
+
+// watch returns a function that waits until the file has been made, from now on.
+func watch(t *testing.T, file string) (appeared func()) {
+	t.Helper()
+	w, err := fsnotify.NewWatcher()
+	if err == nil {
+		err = w.Add(filepath.Dir(file))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		defer w.Close()
+		late := time.After(limit)
+		for {
+			select {
+			case event := <-w.Events:
+				if event.Name == file && event.Has(fsnotify.Create) {
+					return
+				}
+			case err := <-w.Errors:
+				t.Fatal(err)
+			case <-late:
+				t.Fatalf("%s has not been made after %v", file, limit)
+			}
+		}
+	}
 }
 
 // TestAllAtOnce: no problem hides another.
