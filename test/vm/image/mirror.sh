@@ -6,9 +6,7 @@ if [ -n "${CPUPOOLD_DEBIAN_MIRROR:-}" ]; then
 	exit 0
 fi
 codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
-# shellcheck disable=SC2016 # apt expands the variables
-mirror=$(apt-get indextargets --format '$(RELEASE) $(COMPONENT) $(REPO_URI)' 'Identifier: Packages' |
-	awk -v release="$codename" '$1 == release && $2 == "main" { print $3; exit }')
+mirror=$(apt-get update --print-uris | sed -n "s|^'\(.*\)/dists/$codename/InRelease'.*|\1|p" | head -n 1)
 if [ -z "$mirror" ]; then
 	echo "mirror.sh: no apt source for Debian ${codename:-?}: set CPUPOOLD_DEBIAN_MIRROR to the URI of a Debian archive" >&2
 	exit 1

@@ -29,8 +29,9 @@ fi
 apt=$(mktemp -d)
 trap 'rm -rf "$apt"' EXIT
 mkdir -p "$apt/sources.list.d" "$apt/lists/partial"
+chmod 755 "$apt" # apt downloads as a user of its own
 cp /etc/apt/sources.list.d/*.sources /etc/apt/sources.list.d/*.list "$apt/sources.list.d/" 2>/dev/null || true
-get() { apt-get -q -o Dir::Etc::SourceParts="$apt/sources.list.d" -o Dir::State::Lists="$apt/lists" "$@"; }
+get() { apt-get -q -o DPkg::Lock::Timeout=300 -o Dir::Etc::SourceParts="$apt/sources.list.d" -o Dir::State::Lists="$apt/lists" "$@"; }
 
 get update >&2
 candidate=$(apt-cache -o Dir::Etc::SourceParts="$apt/sources.list.d" -o Dir::State::Lists="$apt/lists" policy qemu-system-x86 |
