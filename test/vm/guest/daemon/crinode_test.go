@@ -12,6 +12,7 @@ import (
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
 // runtimeNode makes pods directly over CRI, in the place of the kubelet, which would end pods that it does not know.
@@ -86,7 +87,7 @@ func (r *runtimeNode) start(milli int64, namespace string, annotations map[strin
 		SandboxConfig: sandbox,
 		Config: &runtime.ContainerConfig{
 			Metadata: &runtime.ContainerMetadata{Name: "app"},
-			Image:    &runtime.ImageSpec{Image: workImage},
+			Image:    &runtime.ImageSpec{Image: manifest.Image},
 			Args:     []string{"pause"},
 			Linux: &runtime.LinuxContainerConfig{Resources: res, SecurityContext: &runtime.LinuxContainerSecurityContext{
 				NamespaceOptions: &runtime.NamespaceOption{Network: runtime.NamespaceMode_NODE}}},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/daemon"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
 // TestGarbage: each bad annotation gets one report, and nobody else notices.
@@ -22,7 +23,7 @@ func TestGarbage(t *testing.T) {
 	bad := map[string]map[string]string{
 		"huge":      {"target.workload.openshift.io/management": strings.Repeat("9", 200_000)},
 		"json":      {"target.workload.openshift.io/management": `{"effect":`},
-		"negative":  target(map[string]string{"app": "-5"}),
+		"negative":  manifest.Management(map[string]string{"app": "-5"}),
 		"two types": {"target.workload.openshift.io/a": `{"effect":"PreferredDuringScheduling"}`, "target.workload.openshift.io/b": `{"effect":"PreferredDuringScheduling"}`},
 	}
 	want := map[string]int{}
@@ -32,10 +33,10 @@ func TestGarbage(t *testing.T) {
 		want["kube-system/"+p.name]++
 		pods = append(pods, p)
 	}
-	p := r.mustStart(100, "default", target(nil)) // a namespace that is not listed
+	p := r.mustStart(100, "default", manifest.Management(nil)) // a namespace that is not listed
 	want["default/"+p.name]++
 	pods = append(pods, p)
-	good := r.mustStart(100, "kube-system", target(map[string]string{"app": "512"}))
+	good := r.mustStart(100, "kube-system", manifest.Management(map[string]string{"app": "512"}))
 	other := r.mustStart(2000, "default", nil)
 	r.onCPUs(other, 2)
 	r.eventually("management placement", func() error { return r.runsOn(good, "0-1", 59) })
@@ -103,7 +104,7 @@ func TestReload(t *testing.T) {
 	n := newNode(t)
 	n.startDaemon(pools)
 	r := n.withoutKubelet()
-	management := r.mustStart(100, "kube-system", target(nil))
+	management := r.mustStart(100, "kube-system", manifest.Management(nil))
 	shared := r.mustStart(500, "default", nil)
 	exclusive := r.mustStart(2000, "default", nil)
 	own := r.onCPUs(exclusive, 2)
@@ -135,7 +136,7 @@ func TestReload(t *testing.T) {
 func TestPlanIsWhatRunDoes(t *testing.T) {
 	n := newNode(t)
 	r := n.withoutKubelet()
-	r.mustStart(100, "kube-system", target(map[string]string{"app": "512"}))
+	r.mustStart(100, "kube-system", manifest.Management(map[string]string{"app": "512"}))
 	r.mustStart(500, "default", nil)
 	r.mustStart(2000, "default", nil)
 	n.write(configFile, pools)
@@ -180,7 +181,7 @@ func byPath(t *testing.T, writes []cgroup.Write) map[cgroup.Path][]string {
 func TestRestore(t *testing.T) {
 	n := newNode(t)
 	r := n.withoutKubelet()
-	r.mustStart(100, "kube-system", target(map[string]string{"app": "512"}))
+	r.mustStart(100, "kube-system", manifest.Management(map[string]string{"app": "512"}))
 	r.mustStart(500, "default", nil)
 	r.mustStart(2000, "default", nil)
 	before := n.dump()

@@ -8,37 +8,26 @@ import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
-// everyKind are pods of every kind, and where they belong.
-func everyKind() ([]podSpec, []want) {
-	pods := []podSpec{
-		{name: "agent", namespace: "kube-system", annotations: target(map[string]string{"app": "512"}),
-			containers: []containerSpec{{name: "app", cpu: "100m", memory: "20Mi"}}},
-		{name: "besteffort", namespace: "default", containers: []containerSpec{{name: "app"}}},
-		{name: "burstable", namespace: "default", containers: []containerSpec{{name: "app", cpu: "500m", memory: "20Mi"}}},
-		{name: "fractional", namespace: "default", containers: []containerSpec{{name: "app", cpu: "1500m", memory: "20Mi", limited: true}}},
-		{name: "exclusive", namespace: "default", containers: []containerSpec{{name: "app", cpu: "2", memory: "20Mi", limited: true}}},
-		{name: "mixed", namespace: "default", containers: []containerSpec{
-			{name: "fast", cpu: "1", memory: "20Mi", limited: true},
-			{name: "side", cpu: "200m", memory: "20Mi", limited: true},
-		}},
-	}
-	wants := []want{
+// belongs says where the pods of manifest.EveryKind belong that get no CPUs of their own.
+func belongs() []want {
+	return []want{
 		{pod: "agent", container: "app", cpus: "0-1", weight: 59}, // 512 shares, as runc 1.3.2 and later convert them
+		{pod: "impostor", container: "app", cpus: "2-3"},
 		{pod: "besteffort", container: "app", cpus: "2-3"},
 		{pod: "burstable", container: "app", cpus: "2-3"},
 		{pod: "fractional", container: "app", cpus: "2-3"},
 		{pod: "mixed", container: "side", cpus: "2-3"},
 	}
-	return pods, wants
 }
 
 func TestPlacement(t *testing.T) {
 	n := newNode(t)
 	n.startDaemon(pools)
-	pods, wants := everyKind()
-	n.apply(pods...)
+	n.apply(manifest.EveryKind()...)
+	wants := belongs()
 	n.placed(wants...)
 	for _, e := range []want{{pod: "exclusive", container: "app"}, {pod: "mixed", container: "fast"}} {
 		wants = append(wants, n.ownCPUs(e))

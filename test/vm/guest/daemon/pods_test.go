@@ -7,55 +7,19 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
+
+	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
-// podSpec is a static pod; the manifest is made of it.
-type podSpec struct {
-	name, namespace string
-	annotations     map[string]string
-	containers      []containerSpec
-}
-
-// containerSpec: cpu and memory are requests; limited makes them limits too.
-type containerSpec struct {
-	name, cpu, memory string
-	limited           bool
-	args              string // of the test workload
-}
-
-const workImage = "localhost/cpupoold/work:1"
-
-func (p podSpec) manifest() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "apiVersion: v1\nkind: Pod\nmetadata:\n  name: %s\n  namespace: %s\n  annotations:\n    test: static\n", p.name, p.namespace)
-	for key, value := range p.annotations {
-		fmt.Fprintf(&b, "    %s: '%s'\n", key, value)
-	}
-	b.WriteString("spec:\n  terminationGracePeriodSeconds: 1\n  enableServiceLinks: false\n  containers:\n")
-	for _, c := range p.containers {
-		args := c.args
-		if args == "" {
-			args = "pause"
-		}
-		fmt.Fprintf(&b, "  - name: %s\n    image: %s\n    imagePullPolicy: Never\n    args: [%s]\n", c.name, workImage, args)
-		if c.cpu == "" {
-			continue
-		}
-		resources := fmt.Sprintf("{cpu: %s, memory: %s}", c.cpu, c.memory)
-		fmt.Fprintf(&b, "    resources:\n      requests: %s\n", resources)
-		if c.limited {
-			fmt.Fprintf(&b, "      limits: %s\n", resources)
-		}
-	}
-	return b.String()
-}
-
 // apply has the kubelet run a static pod.
-func (n *node) apply(pods ...podSpec) {
+func (n *node) apply(pods ...manifest.Pod) {
 	n.Helper()
 	for _, p := range pods {
-		n.write(filepath.Join(manifests, p.name+".yaml"), p.manifest())
+		text, err := p.YAML()
+		if err != nil {
+			n.Fatal(err)
+		}
+		n.write(filepath.Join(manifests, p.Name+".yaml"), string(text))
 	}
 }
 
@@ -90,13 +54,4 @@ func (n *node) clearManifests() {
 		}
 		return nil
 	})
-}
-
-// target are the annotations of a management pod; shares by container name.
-func target(shares map[string]string) map[string]string {
-	a := map[string]string{"target.workload.openshift.io/management": `{"effect":"PreferredDuringScheduling"}`}
-	for name, value := range shares {
-		a["resources.workload.openshift.io/"+name] = `{"cpushares":` + value + `}`
-	}
-	return a
 }

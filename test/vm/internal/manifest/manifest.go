@@ -1,0 +1,72 @@
+// Package manifest makes manifests of static pods for the kubelet of a test machine.
+package manifest
+
+import (
+	"fmt"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Image is the test workload, which every node has.
+const Image = "localhost/cpupoold/work:1"
+
+// Pod is a static pod.
+type Pod struct {
+	Name, Namespace string
+	Annotations     map[string]string
+	Containers      []Container
+}
+
+// Container runs the test workload.
+type Container struct {
+	Name string
+	// CPU and Memory are requests in the notation of Kubernetes; without CPU there are none of either.
+	CPU, Memory string
+	Limited     bool // the requests are limits too
+}
+
+// YAML returns the pod as the kubelet reads it.
+func (p Pod) YAML() ([]byte, error) {
+	type object = map[string]any
+	var containers []object
+	for _, c := range p.Containers {
+		container := object{"name": c.Name, "image": Image, "imagePullPolicy": "Never", "args": []string{"pause"}}
+		if c.CPU != "" {
+			amount := object{"cpu": c.CPU, "memory": c.Memory}
+			resources := object{"requests": amount}
+			if c.Limited {
+				resources["limits"] = amount
+			}
+			container["resources"] = resources
+		}
+		containers = append(containers, container)
+	}
+	metadata := object{"name": p.Name, "namespace": p.Namespace}
+	if len(p.Annotations) > 0 {
+		metadata["annotations"] = p.Annotations
+	}
+	out, err := yaml.Marshal(object{
+		"apiVersion": "v1",
+		"kind":       "Pod",
+		"metadata":   metadata,
+		"spec": object{
+			"terminationGracePeriodSeconds": 1,
+			"enableServiceLinks":            false,
+			"containers":                    containers,
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode manifest of pod %s: %w", p.Name, err)
+	}
+	return out, nil
+}
+
+// Management returns the annotations of a pod of workload type "management". Shares are CFS shares by container, as they are written
+// in JSON: they need not make sense.
+func Management(shares map[string]string) map[string]string {
+	annotations := map[string]string{"target.workload.openshift.io/management": `{"effect":"PreferredDuringScheduling"}`}
+	for container, value := range shares {
+		annotations["resources.workload.openshift.io/"+container] = `{"cpushares":` + value + `}`
+	}
+	return annotations
+}
