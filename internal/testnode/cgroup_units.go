@@ -12,8 +12,8 @@ import (
 )
 
 // Units plays systemd for the units whose cgroups are in a tree: it keeps
-// properties, and whenever it applies one of them it applies all of that unit
-// (facts that make raw writes a cache: src/core/cgroup.c,
+// properties, and whenever it applies one of them it applies all of that unit,
+// which is what makes raw writes a cache (src/core/cgroup.c,
 // unit_update_cgroup). A unit exists as long as its cgroup does.
 type Units struct {
 	tree *Cgroups

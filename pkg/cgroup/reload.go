@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	godbus "github.com/godbus/dbus/v5"
 )
@@ -19,14 +20,14 @@ const (
 // returns nil when ctx ends, and an error when the connection is lost, as by
 // daemon-reexec: the caller starts it again.
 func (s *Systemd) WatchReload(ctx context.Context, wake func()) error {
-	conn, err := dial(ctx)
+	conn, bus, err := dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close() //nolint:errcheck // nothing to save
 	signals := make(chan *godbus.Signal, 16)
 	conn.Signal(signals)
-	if err := subscribe(ctx, conn); err != nil {
+	if err := subscribe(ctx, conn, bus); err != nil {
 		return fmt.Errorf("subscribe to systemd's reloads: %w", err)
 	}
 	wake()
@@ -45,19 +46,21 @@ func (s *Systemd) WatchReload(ctx context.Context, wake func()) error {
 	}
 }
 
-// subscribe asks for signals. On its own socket systemd sends them in any case
-// and knows no match rules; there the second call fails and does not matter.
-func subscribe(ctx context.Context, conn *godbus.Conn) error {
+// subscribe asks for signals. On its own socket systemd sends all of them, and
+// does not answer calls that are meant for a bus.
+func subscribe(ctx context.Context, conn *godbus.Conn, bus bool) error {
+	ctx, cancel := context.WithTimeout(ctx, subscribeLimit)
+	defer cancel()
 	manager := conn.Object("org.freedesktop.systemd1", managerPath)
-	if err := manager.CallWithContext(ctx, managerInterface+".Subscribe", 0).Err; err != nil {
+	if err := manager.CallWithContext(ctx, managerInterface+".Subscribe", 0).Err; err != nil || !bus {
 		return err
-	}
-	if len(conn.Names()) == 0 { // no bus
-		return nil
 	}
 	return conn.AddMatchSignalContext(ctx, godbus.WithMatchInterface(managerInterface),
 		godbus.WithMatchMember("Reloading"), godbus.WithMatchObjectPath(managerPath))
 }
+
+// subscribeLimit is D-Bus's usual limit for a call.
+const subscribeLimit = 25 * time.Second
 
 // reloaded recognises the end of a reload: Reloading(active=false).
 func reloaded(signal *godbus.Signal) bool {

@@ -175,7 +175,10 @@ func (s *Systemd) connect(ctx context.Context) (*dbus.Conn, error) {
 		s.conn.Close()
 		s.conn = nil
 	}
-	conn, err := dbus.NewConnection(func() (*godbus.Conn, error) { return dial(ctx) })
+	conn, err := dbus.NewConnection(func() (*godbus.Conn, error) {
+		conn, _, err := dial(ctx)
+		return conn, err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -183,21 +186,21 @@ func (s *Systemd) connect(ctx context.Context) (*dbus.Conn, error) {
 	return conn, nil
 }
 
-// dial connects to systemd's own socket, else to the system bus. Ctx bounds the
-// connecting and not the connection.
-func dial(ctx context.Context) (*godbus.Conn, error) {
-	private, privateErr := dialBus(ctx, false, func(o ...godbus.ConnOption) (*godbus.Conn, error) {
+// dial connects to systemd's own socket, else to the system bus, and says which
+// it was. Ctx bounds the connecting and not the connection.
+func dial(ctx context.Context) (conn *godbus.Conn, bus bool, err error) {
+	conn, privateErr := dialBus(ctx, false, func(o ...godbus.ConnOption) (*godbus.Conn, error) {
 		return godbus.Dial("unix:path="+privateSocket, o...)
 	})
 	if privateErr == nil {
-		return private, nil
+		return conn, false, nil
 	}
-	bus, busErr := dialBus(ctx, true, godbus.SystemBusPrivate)
+	conn, busErr := dialBus(ctx, true, godbus.SystemBusPrivate)
 	if busErr != nil {
-		return nil, fmt.Errorf("connect to systemd: %w (a container needs %s or the system bus socket mounted)",
+		return nil, false, fmt.Errorf("connect to systemd: %w (a container needs %s or the system bus socket mounted)",
 			errors.Join(privateErr, busErr), privateSocket)
 	}
-	return bus, nil
+	return conn, true, nil
 }
 
 func dialBus(ctx context.Context, hello bool, open func(...godbus.ConnOption) (*godbus.Conn, error)) (*godbus.Conn, error) {

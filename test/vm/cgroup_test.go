@@ -12,3 +12,9 @@ import (
 func TestCgroup(t *testing.T) {
 	vm.RunKernelTests(t, "./guest/cgroup", vm.Config{Topology: "8c2n"})
 }
+
+// TestSystemd runs the D-Bus half of pkg/cgroup on a real systemd.
+func TestSystemd(t *testing.T) {
+	m := vm.Start(t, vm.Config{Topology: "8c2n"})
+	vm.RunTests(t, m, "./guest/systemd")
+}

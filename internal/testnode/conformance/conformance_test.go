@@ -6,8 +6,33 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/internal/testnode/conformance"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
+
+func TestUnits(t *testing.T) {
+	tree := testnode.NewCgroups(testnode.CgroupConfig{Possible: cpuset.Range(0, 3)})
+	units := testnode.NewUnits(tree)
+	conformance.RunUnits(t, units, &memoryInit{tree: tree, units: units}, cgroup.New(tree))
+}
+
+type memoryInit struct {
+	tree  *testnode.Cgroups
+	units *testnode.Units
+	pid   int
+}
+
+func (i *memoryInit) Scope(t testing.TB, name string) cgroup.Path {
+	p := "system.slice/" + name
+	i.tree.MkdirAll(p)
+	i.pid++
+	if err := i.tree.Write(p+"/cgroup.procs", fmt.Sprint(i.pid)); err != nil {
+		t.Fatal(err)
+	}
+	return cgroup.Path(p)
+}
+
+func (i *memoryInit) Reload(testing.TB) { i.units.Reload() }
 
 func TestCgroups(t *testing.T) {
 	for name, config := range map[string]testnode.CgroupConfig{

@@ -1,0 +1,182 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// Manager is cgroup.Systemd, or what plays it.
+type Manager interface {
+	SetProperties(ctx context.Context, unit string, properties []cgroup.Property) error
+	Properties(ctx context.Context, unit string) (cgroup.UnitState, error)
+	Apply(ctx context.Context, w cgroup.Write) error
+	WatchReload(ctx context.Context, wake func()) error
+}
+
+// Init is a systemd whose units the suite runs against, on a machine with the
+// CPUs 0-3 at least.
+type Init interface {
+	// Scope starts a process in a scope with Delegate=yes, as container runtimes
+	// do, and returns the scope's cgroup. It ends with the test.
+	Scope(t testing.TB, name string) cgroup.Path
+	// Reload is systemctl daemon-reload.
+	Reload(t testing.TB)
+}
+
+// RunUnits runs the suite of what cpupoold relies on in systemd.
+func RunUnits(t *testing.T, m Manager, i Init, fs *cgroup.FS) {
+	for name, run := range map[string]func(*unitBench){
+		"properties":      (*unitBench).properties,
+		"raw writes":      (*unitBench).rawWrites,
+		"unit that ended": (*unitBench).missing,
+		"reload":          (*unitBench).reload,
+		"plan":            (*unitBench).plan,
+	} {
+		t.Run(name, func(t *testing.T) { run(&unitBench{t, m, i, fs}) })
+	}
+}
+
+type unitBench struct {
+	*testing.T
+	m  Manager
+	i  Init
+	fs *cgroup.FS
+}
+
+func (b *unitBench) set(unit string, properties ...cgroup.Property) {
+	b.Helper()
+	if err := b.m.SetProperties(b.Context(), unit, properties); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// holds checks what systemd and what the kernel has.
+func (b *unitBench) holds(p cgroup.Path, unit cgroup.UnitState, cpus string, weight uint64, quota int64) {
+	b.Helper()
+	unit.Known = true
+	name, _ := p.Unit()
+	got, err := b.m.Properties(b.Context(), name)
+	if d := cmp.Diff(unit, got); d != "" || err != nil {
+		b.Errorf("properties of %s: %v (-want +got):\n%s", name, err, d)
+	}
+	s, err := b.fs.Read(p)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if s.CPUs.String() != cpus || s.Weight != weight || s.Quota != quota {
+		b.Errorf("%s has CPUs %q, weight %d, quota %d; want %q, %d, %d", p, s.CPUs, s.Weight, s.Quota, cpus, weight, quota)
+	}
+}
+
+func (b *unitBench) properties() {
+	p := b.i.Scope(b, "conformance-properties.scope")
+	unit, _ := p.Unit()
+	b.holds(p, cgroup.UnitState{Quota: -1}, "", 100, -1)
+	b.set(unit, cgroup.Property{Name: cgroup.UnitCPUs, Value: "1,3"})
+	b.holds(p, cgroup.UnitState{CPUs: cpuset.Of(1, 3), Quota: -1}, "1,3", 100, -1)
+	b.set(unit, cgroup.Property{Name: cgroup.UnitWeight, Value: "59"}, cgroup.Property{Name: cgroup.UnitQuota, Value: "500000"})
+	b.holds(p, cgroup.UnitState{CPUs: cpuset.Of(1, 3), Weight: 59, Quota: 500000}, "1,3", 59, 50000)
+	b.set(unit, cgroup.Property{Name: cgroup.UnitQuota, Value: cgroup.ValueInf})
+	b.holds(p, cgroup.UnitState{CPUs: cpuset.Of(1, 3), Weight: 59, Quota: -1}, "1,3", 59, -1)
+	b.set(unit, cgroup.Property{Name: cgroup.UnitCPUs, Value: "2"}, cgroup.Property{Name: cgroup.UnitWeight})
+	b.holds(p, cgroup.UnitState{CPUs: cpuset.Of(2), Quota: -1}, "2", 100, -1)
+}
+
+// rawWrites shows why a raw write is no decision: setting anything on the unit
+// undoes it.
+func (b *unitBench) rawWrites() {
+	p := b.i.Scope(b, "conformance-raw.scope")
+	unit, _ := p.Unit()
+	b.set(unit, cgroup.Property{Name: cgroup.UnitCPUs, Value: "1-2"})
+	for file, value := range map[string]string{cgroup.FileWeight: "7", cgroup.FileCPUs: "0"} {
+		if err := b.fs.Write(p, file, value); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.set(unit, cgroup.Property{Name: cgroup.UnitQuota, Value: "500000"})
+	b.holds(p, cgroup.UnitState{CPUs: cpuset.Of(1, 2), Quota: 500000}, "1-2", 100, 50000)
+}
+
+func (b *unitBench) missing() {
+	const unit = "conformance-missing.scope"
+	err := b.m.SetProperties(b.Context(), unit, []cgroup.Property{{Name: cgroup.UnitCPUs, Value: "1"}})
+	if !errors.Is(err, cgroup.ErrGone) {
+		b.Errorf("SetProperties(%s) = %v; want ErrGone", unit, err)
+	}
+	if _, err := b.m.Properties(b.Context(), unit); !errors.Is(err, cgroup.ErrGone) {
+		b.Errorf("Properties(%s) = %v; want ErrGone", unit, err)
+	}
+}
+
+func (b *unitBench) reload() {
+	p := b.i.Scope(b, "conformance-reload.scope")
+	unit, _ := p.Unit()
+	b.set(unit, cgroup.Property{Name: cgroup.UnitCPUs, Value: "1-2"}, cgroup.Property{Name: cgroup.UnitWeight, Value: "59"})
+	ctx, cancel := context.WithCancel(b.Context())
+	woken, ended := make(chan struct{}, 8), make(chan error, 1)
+	go func() { ended <- b.m.WatchReload(ctx, func() { woken <- struct{}{} }) }()
+	b.await(woken, "start")
+	b.i.Reload(b)
+	b.await(woken, "reload")
+	b.holds(p, cgroup.UnitState{CPUs: cpuset.Of(1, 2), Weight: 59, Quota: -1}, "1-2", 59, -1)
+	cancel()
+	if err := <-ended; err != nil {
+		b.Errorf("WatchReload = %v at the end of its context", err)
+	}
+}
+
+func (b *unitBench) await(woken <-chan struct{}, what string) {
+	b.Helper()
+	select {
+	case <-woken:
+	case <-time.After(time.Minute):
+		b.Fatalf("not woken by the %s", what)
+	}
+}
+
+// plan lets Diff and its writes meet systemd.
+func (b *unitBench) plan() {
+	p := b.i.Scope(b, "conformance-plan.scope")
+	unit, _ := p.Unit()
+	b.set(unit, cgroup.Property{Name: cgroup.UnitQuota, Value: "500000"})
+	targets := []cgroup.Target{{Path: p, CPUs: cpuset.Of(2, 3), Exclusive: true, Weight: 59, Unlimited: true}}
+	options := cgroup.Options{Driver: cgroup.DriverSystemd, Possible: cpuset.Range(0, 3)}
+	writes, _ := cgroup.Diff(targets, b.current(p), options)
+	for _, w := range writes {
+		apply := func() error { return b.m.Apply(b.Context(), w) }
+		if w.Via == cgroup.File {
+			apply = func() error { return b.fs.Apply(w) }
+		}
+		if err := apply(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if len(writes) != 4 { // raw, sealed, weight, quota
+		b.Errorf("writes: %v; want 4", writes)
+	}
+	b.holds(p, cgroup.UnitState{CPUs: cpuset.Of(2, 3), Weight: 59, Quota: -1}, "2-3", 59, -1)
+	if writes, deferred := cgroup.Diff(targets, b.current(p), options); len(writes)+len(deferred) > 0 {
+		b.Errorf("second Diff: %v, %v; want nothing", writes, deferred)
+	}
+}
+
+func (b *unitBench) current(p cgroup.Path) map[cgroup.Path]cgroup.Current {
+	b.Helper()
+	unit, _ := p.Unit()
+	held, err := b.m.Properties(b.Context(), unit)
+	if err != nil {
+		b.Fatal(err)
+	}
+	s, err := b.fs.Read(p)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return map[cgroup.Path]cgroup.Current{p: {State: s, Exists: true, Recorded: held.CPUs, RecordedKnown: true, Unit: held}}
+}

@@ -1,0 +1,105 @@
+//go:build guest
+
+package systemd_test
+
+import (
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/testnode/conformance"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+func newSystemd(t *testing.T) (*cgroup.Systemd, *cgroup.FS) {
+	t.Helper()
+	fs, err := cgroup.Open("/sys/fs/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := cgroup.NewSystemd(cpuset.Range(0, 7))
+	t.Cleanup(s.Close)
+	return s, fs
+}
+
+func TestUnits(t *testing.T) {
+	s, fs := newSystemd(t)
+	conformance.RunUnits(t, s, manager{}, fs)
+}
+
+func TestVersion(t *testing.T) {
+	s, _ := newSystemd(t)
+	version, err := s.Version(t.Context())
+	if err != nil || version < 252 {
+		t.Errorf("Version = %d, %v; want what the guest has", version, err)
+	}
+	t.Logf("systemd %d", version)
+}
+
+// TestReexec loses the connection: the watch ends with an error, and the next
+// call connects again.
+func TestReexec(t *testing.T) {
+	s, fs := newSystemd(t)
+	p := manager{}.Scope(t, "conformance-reexec.scope")
+	unit, _ := p.Unit()
+	if err := s.SetProperties(t.Context(), unit, []cgroup.Property{{Name: cgroup.UnitCPUs, Value: "1-2"}}); err != nil {
+		t.Fatal(err)
+	}
+	woken, ended := make(chan struct{}, 8), make(chan error, 1)
+	go func() { ended <- s.WatchReload(t.Context(), func() { woken <- struct{}{} }) }()
+	select {
+	case <-woken:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	run(t, "systemctl", "daemon-reexec")
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("WatchReload ended without an error although its connection was lost")
+		}
+	case <-time.After(time.Minute):
+		t.Error("WatchReload has not noticed that its connection was lost")
+	}
+	state, err := s.Properties(t.Context(), unit)
+	if err != nil || state.CPUs.String() != "1-2" {
+		t.Errorf("Properties after daemon-reexec = %+v, %v; want CPUs 1-2", state, err)
+	}
+	if got, err := fs.Read(p); err != nil || got.CPUs.String() != "1-2" {
+		t.Errorf("cpuset.cpus after daemon-reexec: %q, %v; want 1-2", got.CPUs, err)
+	}
+}
+
+// manager is the guest's systemd, by its own tools.
+type manager struct{}
+
+func (manager) Scope(t testing.TB, name string) cgroup.Path {
+	t.Helper()
+	cmd := exec.Command("systemd-run", "--quiet", "--scope", "--unit="+name, "--property=Delegate=yes",
+		"sh", "-c", "echo started; exec sleep infinity")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill() //nolint:errcheck // systemd-run has become the process
+		cmd.Wait()         //nolint:errcheck // it was killed
+	})
+	if _, err := out.Read(make([]byte, 1)); err != nil { // it is in the scope
+		t.Fatal(err)
+	}
+	return cgroup.Path("system.slice/" + name)
+}
+
+func (manager) Reload(t testing.TB) { run(t, "systemctl", "daemon-reload") }
+
+func run(t testing.TB, name string, args ...string) {
+	t.Helper()
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s %v: %v: %s", name, args, err, out)
+	}
+}
