@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"cmp"
 	"context"
 	"io/fs"
 	"path"
@@ -34,7 +35,7 @@ type evidence struct {
 }
 
 func gather(ctx context.Context, host Host, c Configuration) *evidence {
-	e := &evidence{root: host.Root, host: host, file: c.File, configErr: c.Err, config: config.Default()}
+	e := &evidence{root: host.Root, host: host, file: cmp.Or(c.File, "defaults"), configErr: c.Err, config: config.Default()}
 	if c.Config != nil {
 		e.config = *c.Config
 	}

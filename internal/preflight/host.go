@@ -44,7 +44,7 @@ type Runtime interface {
 
 // Configuration is what config.Load returned.
 type Configuration struct {
-	// File is the name of the file, for messages.
+	// File is the name of the file, for messages; empty if there is none.
 	File string
 	// Config is nil when Err is not.
 	Config *config.Config
@@ -85,11 +85,6 @@ func readWords(root fs.FS, name string) ([]string, error) {
 	return strings.Fields(string(b)), nil
 }
 
-func isDir(root fs.FS, name string) bool {
-	info, err := fs.Stat(root, relative(name))
-	return err == nil && info.IsDir()
-}
-
 // relative turns an absolute path of the host into a name below Root.
 func relative(name string) string {
 	if rel := strings.TrimPrefix(path.Clean("/"+name), "/"); rel != "" {
@@ -101,8 +96,7 @@ func relative(name string) string {
 // cause is the innermost part of a file error, where the message has named the
 // file already.
 func cause(err error) string {
-	var perr *fs.PathError
-	if errors.As(err, &perr) {
+	if perr, ok := errors.AsType[*fs.PathError](err); ok {
 		return perr.Err.Error()
 	}
 	return err.Error()

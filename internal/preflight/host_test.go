@@ -43,7 +43,7 @@ func readArchive(t testing.TB, name string) archive {
 func (a archive) changed(t testing.TB, change archive) archive {
 	t.Helper()
 	result := maps.Clone(a)
-	for _, name := range strings.Fields(change["remove"]) {
+	for name := range strings.FieldsSeq(change["remove"]) {
 		found := false
 		for have := range a {
 			if have == name || strings.HasPrefix(have, name+"/") {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
+	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/preflight"
 )
 
@@ -82,6 +83,16 @@ func TestAllAtOnce(t *testing.T) {
 	}
 	if len(got) != len(want) {
 		t.Errorf("%d findings, want %d:\n%s", len(got), len(want), strings.Join(got, ""))
+	}
+}
+
+func TestNoFile(t *testing.T) {
+	good := readArchive(t, "testdata/good.txtar")
+	a := good.changed(t, readArchive(t, "testdata/cases/runtime-none.txtar"))
+	c := config.Default()
+	got := preflight.Run(t.Context(), a.host(), preflight.Configuration{Config: &c})
+	if len(got) != 1 || got[0].Subject != "defaults: containerRuntimeEndpoint" {
+		t.Errorf("findings without a file:\n%s", render(got))
 	}
 }
 
