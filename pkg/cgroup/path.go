@@ -43,11 +43,6 @@ func (p Path) Unit() (name string, ok bool) {
 	return "", false
 }
 
-// Contains says that q is p or below it.
-func (p Path) Contains(q Path) bool {
-	return p == "" || p == q || len(q) > len(p) && q[len(p)] == '/' && q[:len(p)] == p
-}
-
 // Limits of Linux for the length of a path and of one component of it.
 const (
 	maxPath = 4095

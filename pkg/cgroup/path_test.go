@@ -30,16 +30,6 @@ func TestPath(t *testing.T) {
 				c.path, c.path.Parent(), c.path.Base(), unit, c.parent, c.base, c.unit)
 		}
 	}
-	for _, c := range []struct {
-		p, q cgroup.Path
-		want bool
-	}{
-		{"", "a", true}, {"a", "a", true}, {"a", "a/b", true}, {"a", "ab", false}, {"a/b", "a", false},
-	} {
-		if got := c.p.Contains(c.q); got != c.want {
-			t.Errorf("%q.Contains(%q) = %t; want %t", c.p, c.q, got, c.want)
-		}
-	}
 }
 
 func TestContainerPath(t *testing.T) {
