@@ -22,10 +22,11 @@ func TestBoot(t *testing.T) {
 	vm.RunTests(t, m, "./guest/boot", shapes["16c2s2t"]...)
 }
 
+// TestKernel has the topologies that TestBoot and TestNode leave.
 func TestKernel(t *testing.T) {
-	for topology, shape := range shapes {
+	for _, topology := range []string{"4c1n", "32c4n"} {
 		t.Run(topology, func(t *testing.T) {
-			vm.RunKernelTests(t, "./guest/boot", vm.Config{Topology: topology}, shape...)
+			vm.RunKernelTests(t, "./guest/boot", vm.Config{Topology: topology}, shapes[topology]...)
 		})
 	}
 }
