@@ -61,7 +61,8 @@ type node struct {
 func newNode(t *testing.T) *node {
 	t.Helper()
 	tree := testnode.NewCgroups(testnode.CgroupConfig{Possible: cpuset.Range(0, eightCPUs-1)})
-	rt := testnode.StartRuntime(t, testnode.RuntimeConfig{Tree: tree.ForRuntime()})
+	units := testnode.NewUnits(tree)
+	rt := testnode.StartRuntime(t, testnode.RuntimeConfig{Tree: tree.ForRuntime(), Units: units})
 	client, err := cri.Dial(rt.Endpoint())
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +72,7 @@ func newNode(t *testing.T) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &node{t: t, tree: tree, units: testnode.NewUnits(tree), runtime: rt, client: client, top: top,
+	return &node{t: t, tree: tree, units: units, runtime: rt, client: client, top: top,
 		yaml: poolsYAML, dir: t.TempDir(), logs: new(lockedBuffer)}
 }
 
