@@ -5,8 +5,7 @@ SHELL       := bash
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
 
-# What is expensive to make (VM images, the node's software) is kept here under a hash of its inputs and outlives the clone,
-# which has a link to it: .cache.
+# What is expensive to make (VM images, the node's software) is kept here under a hash of its inputs, and outlives the clone.
 export CPUPOOLD_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cpupoold
 
 GO       ?= go
@@ -63,4 +62,3 @@ host:
 
 host-vm: host
 	@test/vm/image/prepare.sh
-	@[ -e .cache ] || { mkdir -p "$(CPUPOOLD_CACHE)" && ln -s "$(CPUPOOLD_CACHE)" .cache; }

@@ -16,7 +16,23 @@ func openStore() (image.Store, error) {
 	if err != nil {
 		return image.Store{}, err
 	}
-	return image.Store{Source: filepath.Join(root, "test", "vm"), Cache: filepath.Join(root, ".cache", "vm")}, nil
+	cache, err := cacheDir()
+	if err != nil {
+		return image.Store{}, err
+	}
+	return image.Store{Source: filepath.Join(root, "test", "vm"), Cache: filepath.Join(cache, "vm")}, nil
+}
+
+// cacheDir is where what is expensive to make outlives the clone that has made it; parts/build.sh and the Makefile have the same rule.
+func cacheDir() (string, error) {
+	if dir := os.Getenv("CPUPOOLD_CACHE"); dir != "" {
+		return dir, nil
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find the cache: %w; set CPUPOOLD_CACHE", err)
+	}
+	return filepath.Join(dir, "cpupoold"), nil
 }
 
 func moduleRoot() (string, error) {

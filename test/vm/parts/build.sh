@@ -1,16 +1,17 @@
 #!/bin/bash
 # Builds the real software of the VM node and lays it out as a tree that the guest's image takes over:
 #
-#   .cache/vm/parts/rootfs/      the tree
-#   .cache/vm/parts/rootfs.key   a hash of all that went into it; it changes when the tree does
+#   $CPUPOOLD_CACHE/vm/parts/rootfs/      the tree
+#   $CPUPOOLD_CACHE/vm/parts/rootfs.key   a hash of all that went into it; it changes when the tree does
 #
+# CPUPOOLD_CACHE is by default ~/.cache/cpupoold; it outlives the clone.
 # Nothing is built twice: each part is kept under the hash of its sources, flags and compiler. Several of these may run at once.
 set -euo pipefail
 umask 022
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 repo=$(cd "$here/../../.." && pwd)
-cache=$repo/.cache/vm/parts
+cache=${CPUPOOLD_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/cpupoold}/vm/parts
 tree=$cache/rootfs
 
 # The caller's settings must not leak into what is cached.
