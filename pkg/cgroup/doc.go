@@ -80,7 +80,7 @@
 //
 // A list that was carried out up to the end of a run of raw writes, or of a run
 // of seals, is continued by the Diff of the state then: a daemon that leaves seals
-// to workers and comes back makes the writes that `plan` printed.
+// to workers and comes back makes the cpuset writes that `plan` printed.
 //
 // The inner cgroup that crun makes below a scope is always within the scope's
 // set, so it does not matter for the above; it is written before its scope when

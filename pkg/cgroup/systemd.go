@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,10 +13,6 @@ import (
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
-
-// privateSocket is where systemd listens itself, for root and without a bus
-// daemon.
-const privateSocket = "/run/systemd/private"
 
 // minSystemd is the first version with AllowedCPUs (NEWS, 244).
 const minSystemd = 244
@@ -163,67 +158,6 @@ func unitProperty[T any](ctx context.Context, conn *dbus.Conn, unit, kind, name 
 		return zero, fmt.Errorf("property %s is a %s, want a %T", name, p.Value.Signature(), zero)
 	}
 	return value, nil
-}
-
-func (s *Systemd) connect(ctx context.Context) (*dbus.Conn, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.conn != nil && s.conn.Connected() {
-		return s.conn, nil
-	}
-	if s.conn != nil {
-		s.conn.Close()
-		s.conn = nil
-	}
-	conn, err := dbus.NewConnection(func() (*godbus.Conn, error) {
-		conn, _, err := dial(ctx)
-		return conn, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	s.conn = conn
-	return conn, nil
-}
-
-// dial connects to systemd's own socket, else to the system bus, and says which
-// it was. Ctx bounds the connecting and not the connection.
-func dial(ctx context.Context) (conn *godbus.Conn, bus bool, err error) {
-	conn, privateErr := dialBus(ctx, false, func(o ...godbus.ConnOption) (*godbus.Conn, error) {
-		return godbus.Dial("unix:path="+privateSocket, o...)
-	})
-	if privateErr == nil {
-		return conn, false, nil
-	}
-	conn, busErr := dialBus(ctx, true, godbus.SystemBusPrivate)
-	if busErr != nil {
-		return nil, false, fmt.Errorf("connect to systemd: %w (a container needs %s or the system bus socket mounted)",
-			errors.Join(privateErr, busErr), privateSocket)
-	}
-	return conn, true, nil
-}
-
-func dialBus(ctx context.Context, hello bool, open func(...godbus.ConnOption) (*godbus.Conn, error)) (*godbus.Conn, error) {
-	lifetime, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	release := context.AfterFunc(ctx, cancel)
-	conn, err := open(godbus.WithContext(lifetime))
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	err = conn.Auth([]godbus.Auth{godbus.AuthExternal(strconv.Itoa(os.Getuid()))})
-	if err == nil && hello {
-		err = conn.Hello()
-	}
-	if err == nil && !release() {
-		err = ctx.Err()
-	}
-	if err != nil {
-		cancel()
-		conn.Close() //nolint:errcheck // it failed already
-		return nil, err
-	}
-	return conn, nil
 }
 
 // unitCause recognises a unit that has ended.

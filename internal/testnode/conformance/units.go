@@ -122,9 +122,9 @@ func (b *unitBench) reload() {
 	ctx, cancel := context.WithCancel(b.Context())
 	woken, ended := make(chan struct{}, 8), make(chan error, 1)
 	go func() { ended <- b.m.WatchReload(ctx, func() { woken <- struct{}{} }) }()
-	b.await(woken, "start")
+	b.await(woken, ended, "start")
 	b.i.Reload(b)
-	b.await(woken, "reload")
+	b.await(woken, ended, "reload")
 	b.holds(p, cgroup.UnitState{CPUs: cpuset.Of(1, 2), Weight: 59, Quota: -1}, "1-2", 59, -1)
 	cancel()
 	if err := <-ended; err != nil {
@@ -132,10 +132,12 @@ func (b *unitBench) reload() {
 	}
 }
 
-func (b *unitBench) await(woken <-chan struct{}, what string) {
+func (b *unitBench) await(woken <-chan struct{}, ended <-chan error, what string) {
 	b.Helper()
 	select {
 	case <-woken:
+	case err := <-ended:
+		b.Fatalf("WatchReload = %v before the %s", err, what)
 	case <-time.After(time.Minute):
 		b.Fatalf("not woken by the %s", what)
 	}

@@ -3,6 +3,7 @@
 package systemd_test
 
 import (
+	"context"
 	"os/exec"
 	"testing"
 	"time"
@@ -35,6 +36,21 @@ func TestVersion(t *testing.T) {
 		t.Errorf("Version = %d, %v; want what the guest has", version, err)
 	}
 	t.Logf("systemd %d", version)
+}
+
+// TestConnect connects many times: systemd must answer the first call on every
+// connection.
+func TestConnect(t *testing.T) {
+	for range 30 {
+		s := cgroup.NewSystemd(cpuset.Range(0, 7))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		_, err := s.Properties(ctx, "system.slice")
+		cancel()
+		s.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // TestReexec loses the connection: the watch ends with an error, and the next
