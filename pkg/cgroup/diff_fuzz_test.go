@@ -128,7 +128,7 @@ func randomSet(r *rand.Rand, cpus int) cpuset.Set {
 // FuzzDiff applies the lists of random worlds write by write, with a failure in
 // the middle of some, and checks each prefix.
 func FuzzDiff(f *testing.F) {
-	for seed := range uint64(400) {
+	for seed := range uint64(200) {
 		f.Add(seed, seed%5)
 	}
 	f.Fuzz(func(t *testing.T, seed, failAt uint64) {
