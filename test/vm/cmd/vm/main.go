@@ -19,6 +19,7 @@ import (
 
 const usage = `usage: vm image                          install what is missing, build all images and the node's snapshot
        vm shell [flags]                  boot a machine and open a shell in it; it ends with the shell
+       vm demo [-shell] [flags]          boot a node, run cpupoold and pods of every kind in it, show who runs where
        vm run [flags] -- command [arg]   boot a machine, run one command in it, exit with its status
 flags:`
 
@@ -52,6 +53,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	plain := flags.Bool("plain", false, "without containerd and kubelet")
 	flags.BoolVar(&config.Cold, "cold", false, "boot a node from power-on instead of its snapshot")
 	flags.IntVar(&config.Memory, "memory", 2048, "in MiB")
+	stay := flags.Bool("shell", false, "after the demo, open a shell in its node")
 	flags.StringVar(&kernelArgs, "kernel-args", "", "added to the kernel's command line")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
@@ -63,11 +65,13 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return vm.BuildImages(ctx, config.Topology)
 	case "shell":
 		return shell(ctx, config, stdin, stdout, stderr)
+	case "demo":
+		return showDemo(ctx, config, *stay, stdin, stdout, stderr)
 	case "run":
 		return command(ctx, config, flags.Args(), vm.Files{Stdin: stdin, Stdout: stdout, Stderr: stderr})
 	}
 	flags.Usage()
-	return fmt.Errorf("find subcommand %q: none of image, shell, run", args[0])
+	return fmt.Errorf("find subcommand %q: none of image, shell, demo, run", args[0])
 }
 
 func shell(ctx context.Context, config vm.Config, stdin io.Reader, stdout, stderr io.Writer) (err error) {
@@ -76,6 +80,10 @@ func shell(ctx context.Context, config vm.Config, stdin io.Reader, stdout, stder
 		return err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
+	return openShell(m, stdin, stdout, stderr)
+}
+
+func openShell(m *vm.VM, stdin io.Reader, stdout, stderr io.Writer) error {
 	line := m.SSHCommand()
 	fmt.Fprintf(stderr, "console: %s\nmore shells: %s\n", m.Console(), strings.Join(line, " "))
 	cmd := exec.Command(line[0], line[1:]...) // not ended by ctx: an interrupt is for the program in the guest

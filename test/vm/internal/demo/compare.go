@@ -1,0 +1,100 @@
+package demo
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// row is a container: what cpupoold says about it and what the kernel says.
+type row struct {
+	pools.Placement
+
+	pod    string // namespace/name
+	kernel view
+}
+
+// compare joins a plan with what the kernel says of its running containers, by pool and name.
+func compare(plan pools.Plan, kernel map[string]view) []row {
+	var rows []row
+	for _, pod := range plan.Pods {
+		for _, c := range pod.Containers {
+			if c.State == pools.Running {
+				rows = append(rows, row{Placement: c, pod: pod.Namespace + "/" + pod.Name, kernel: kernel[c.ID]})
+			}
+		}
+	}
+	order := []pools.Pool{pools.Management, pools.Guaranteed, pools.Shared}
+	slices.SortStableFunc(rows, func(a, b row) int {
+		return cmp.Or(
+			cmp.Compare(slices.Index(order, a.Pool), slices.Index(order, b.Pool)),
+			cmp.Compare(a.pod, b.pod),
+			cmp.Compare(a.Name, b.Name),
+		)
+	})
+	return rows
+}
+
+// differs says where the kernel does not agree.
+func (r row) differs() []string {
+	if r.kernel.Path == "" {
+		return []string{"has no cgroup"}
+	}
+	var d []string
+	if !r.kernel.Effective.Equal(r.CPUs) {
+		d = append(d, fmt.Sprintf("cpuset.cpus.effective is %s", r.kernel.Effective))
+	}
+	if got := r.allowed(); got != r.CPUs.String() {
+		d = append(d, fmt.Sprintf("its processes may run on %s", got))
+	}
+	// The node's runc is later than 1.3.1 and converts shares like this.
+	if want := cgroup.WeightQuadratic(r.Shares); r.Shares > 0 && r.kernel.Weight != want {
+		d = append(d, fmt.Sprintf("cpu.weight is %d, not %d", r.kernel.Weight, want))
+	}
+	if r.Exclusive && r.kernel.Quota != -1 {
+		d = append(d, fmt.Sprintf("cpu.max has a quota of %d us", r.kernel.Quota))
+	}
+	return d
+}
+
+// allowed is where the processes may run: one list if they agree.
+func (r row) allowed() string {
+	if len(r.kernel.allowed) == 0 {
+		return "nothing"
+	}
+	return strings.Join(r.kernel.allowed, " and ")
+}
+
+// disagreement is an error that names all containers for which the kernel does not say what cpupoold says, and all overlaps.
+func disagreement(rows []row) error {
+	var errs []error
+	var claims []cgroup.Claim
+	for _, r := range rows {
+		if d := r.differs(); len(d) > 0 {
+			errs = append(errs, fmt.Errorf("%s/%s belongs on %s: %s", r.pod, r.Name, r.CPUs, strings.Join(d, ", ")))
+		}
+		claims = append(claims, cgroup.Claim{Path: r.kernel.Path, CPUs: r.kernel.Effective, Exclusive: r.Exclusive})
+	}
+	return errors.Join(append(errs, cgroup.Check(claims)...)...)
+}
+
+// verdict sums it up in one line.
+func verdict(rows []row) string {
+	var apps, pauses int
+	for _, r := range rows {
+		if r.Kind == pools.Infra {
+			pauses++
+		} else {
+			apps++
+		}
+	}
+	if disagreement(rows) != nil {
+		return "cpupoold and the kernel do NOT agree."
+	}
+	return fmt.Sprintf("cpupoold and the kernel agree about all %d containers and %d pause containers; exclusive CPUs overlap with nobody's.", apps, pauses)
+}

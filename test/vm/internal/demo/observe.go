@@ -1,0 +1,138 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/test/vm"
+)
+
+// collect prints the files of all cgroups of pods, and where each thread of the machine may run: a file's name, a zero byte and a line of
+// it. What vanishes meanwhile is left out.
+const collect = `cd /sys/fs/cgroup
+grep -rsZ "" kubepods.slice --include=cgroup.controllers --include=cgroup.events --include=cgroup.procs \
+	--include=cpuset.cpus --include=cpuset.cpus.effective --include=cpu.weight --include=cpu.idle --include=cpu.max
+cd /
+grep -sZ ^Cpus_allowed_list: proc/[0-9]*/task/[0-9]*/status
+true`
+
+// view is what the kernel says about a container.
+type view struct {
+	cgroup.State
+
+	allowed []string // the different Cpus_allowed_list of its threads
+}
+
+// observe returns the kernel's word on each container by its ID, pause containers included.
+func observe(ctx context.Context, m *vm.VM) (map[string]view, error) {
+	out, err := m.Run(ctx, "sh", "-c", collect)
+	if err != nil {
+		return nil, err
+	}
+	views, err := parseViews(out)
+	if err != nil {
+		return nil, fmt.Errorf("read the node's cgroups: %w", err)
+	}
+	return views, nil
+}
+
+func parseViews(collected []byte) (map[string]view, error) {
+	files, err := parseFiles(collected)
+	if err != nil {
+		return nil, err
+	}
+	allowed := allowedLists(files)
+	tree := cgroup.New(files)
+	views := make(map[string]view)
+	err = tree.Walk("kubepods.slice", func(p cgroup.Path) error {
+		scope, ok := strings.CutSuffix(path.Base(string(p)), ".scope")
+		if !ok {
+			return nil
+		}
+		state, err := tree.Read(p)
+		if err != nil {
+			return err
+		}
+		v := view{State: state}
+		for pid := range bytes.FieldsSeq(files[string(p)+"/cgroup.procs"]) {
+			v.allowed = append(v.allowed, allowed[string(pid)]...)
+		}
+		slices.Sort(v.allowed)
+		v.allowed = slices.Compact(v.allowed)
+		views[scope[strings.LastIndex(scope, "-")+1:]] = v
+		return nil
+	})
+	return views, err
+}
+
+// allowedLists returns the lists of each process's threads by its ID.
+func allowedLists(f files) map[string][]string {
+	lists := make(map[string][]string)
+	for name, content := range f {
+		parts := strings.Split(name, "/")
+		if list, ok := strings.CutPrefix(string(content), "Cpus_allowed_list:"); ok && parts[0] == "proc" {
+			lists[parts[1]] = append(lists[parts[1]], strings.TrimSpace(list))
+		}
+	}
+	return lists
+}
+
+// files are copies of files by name. As a cgroup.Tree they are read by the daemon's own parsers.
+type files map[string][]byte
+
+func parseFiles(collected []byte) (files, error) {
+	f := make(files)
+	for line := range bytes.Lines(collected) {
+		name, content, ok := bytes.Cut(line, []byte{0})
+		if !ok {
+			return nil, fmt.Errorf("line %q has no file name", line)
+		}
+		f[string(name)] = append(f[string(name)], content...)
+	}
+	return f, nil
+}
+
+// ReadFile returns a file that has been copied.
+func (f files) ReadFile(name string, limit int) ([]byte, error) {
+	content, ok := f[name]
+	if !ok {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	if len(content) > limit {
+		return nil, fmt.Errorf("%s has more than %d bytes", name, limit)
+	}
+	return content, nil
+}
+
+// WriteFile refuses: these are copies.
+func (f files) WriteFile(name, _ string) error {
+	return &fs.PathError{Op: "write", Path: name, Err: errors.ErrUnsupported}
+}
+
+// ReadDir returns the directories in a directory, in no order.
+func (f files) ReadDir(name string) ([]string, error) {
+	found := make(map[string]bool)
+	for file := range f {
+		if below, ok := strings.CutPrefix(file, name+"/"); ok {
+			dir, _, isDir := strings.Cut(below, "/")
+			found[dir] = found[dir] || isDir
+		}
+	}
+	if len(found) == 0 {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	var dirs []string
+	for dir, isDir := range found {
+		if isDir {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs, nil
+}

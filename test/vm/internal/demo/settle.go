@@ -1,0 +1,106 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/daemon"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/test/vm"
+	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
+)
+
+// settleLimit is generous: an emulated kubelet takes seconds for each pod.
+const settleLimit = 10 * time.Minute
+
+// settle starts pods and waits until all their containers run and the daemon has nothing left to write.
+func settle(ctx context.Context, m *vm.VM, p *progress, all []manifest.Pod) (daemon.Preview, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, settleLimit, fmt.Errorf("not there after %v", settleLimit))
+	defer cancel()
+	if err := apply(ctx, m, all); err != nil {
+		return daemon.Preview{}, err
+	}
+	tick := time.NewTicker(2 * time.Second) // each look costs the node a second of CPU time
+	defer tick.Stop()
+	for last := ""; ; {
+		preview, err := plan(ctx, m)
+		if err != nil {
+			return daemon.Preview{}, err
+		}
+		s := stateOf(all, preview)
+		if now := s.String(); now != last {
+			p.step("  %s", now)
+			last = now
+		}
+		if s.settled() {
+			return preview, nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return daemon.Preview{}, fmt.Errorf("wait for pods: %w: %s", context.Cause(ctx), last)
+		}
+	}
+}
+
+// plan asks the daemon's own command what there is and what is left to do.
+func plan(ctx context.Context, m *vm.VM) (daemon.Preview, error) {
+	out, err := m.Run(ctx, "cpupoold", "plan", "-o", "json")
+	if err != nil {
+		return daemon.Preview{}, err
+	}
+	var p daemon.Preview
+	if err := json.Unmarshal(out, &p); err != nil {
+		return daemon.Preview{}, fmt.Errorf("parse output of cpupoold plan: %w", err)
+	}
+	return p, nil
+}
+
+// state is how far a node is on the way to rest.
+type state struct {
+	pods, wantedPods   int
+	containers, wanted int // containers count when they run
+	left               int // writes, also deferred ones, and objects that could not be read
+}
+
+func stateOf(want []manifest.Pod, p daemon.Preview) state {
+	there, running := make(map[string]bool), make(map[string]bool)
+	for _, pod := range p.Plan.Pods {
+		name := pod.Namespace + "/" + pod.Name
+		there[name] = true
+		for _, c := range pod.Containers {
+			if c.Kind == pools.App && c.State == pools.Running {
+				running[name+"/"+c.Name] = true
+			}
+		}
+	}
+	s := state{wantedPods: len(want), left: len(p.Writes) + len(p.Deferred) + len(p.Unread)}
+	for _, pod := range want {
+		name := pod.Namespace + "/" + pod.Name + nodeSuffix
+		if there[name] {
+			s.pods++
+		}
+		for _, c := range pod.Containers {
+			s.wanted++
+			if running[name+"/"+c.Name] {
+				s.containers++
+			}
+		}
+	}
+	return s
+}
+
+// nodeSuffix is what the kubelet adds to the name of a static pod.
+const nodeSuffix = "-node"
+
+func (s state) settled() bool { return s.containers == s.wanted && s.left == 0 }
+
+func (s state) String() string {
+	text := fmt.Sprintf("%d of %d pods are there, %d of %d containers run", s.pods, s.wantedPods, s.containers, s.wanted)
+	if s.left > 0 {
+		text += fmt.Sprintf("; left to do: %d", s.left)
+	}
+	return text
+}

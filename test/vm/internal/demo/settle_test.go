@@ -1,0 +1,50 @@
+package demo
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/internal/daemon"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
+)
+
+func TestState(t *testing.T) {
+	want := []manifest.Pod{
+		{Name: "a", Namespace: "default", Containers: []manifest.Container{{Name: "x"}, {Name: "y"}}},
+		{Name: "b", Namespace: "default", Containers: []manifest.Container{{Name: "x"}}},
+	}
+	pod := func(name string, states ...pools.ContainerState) pools.PodPlan {
+		p := pools.PodPlan{Name: name, Namespace: "default", Containers: []pools.Placement{{Name: "x", Kind: pools.Infra, State: pools.Running}}}
+		for i, s := range states {
+			p.Containers = append(p.Containers, pools.Placement{Name: string(rune('x' + i)), State: s})
+		}
+		return p
+	}
+	for name, test := range map[string]struct {
+		pods    []pools.PodPlan
+		writes  []cgroup.Write
+		want    string
+		settled bool
+	}{
+		"nothing":     {nil, nil, "0 of 2 pods are there, 0 of 3 containers run", false},
+		"sandboxes":   {[]pools.PodPlan{pod("a-node"), pod("b-node")}, nil, "2 of 2 pods are there, 0 of 3 containers run", false},
+		"created":     {[]pools.PodPlan{pod("a-node", pools.Running, pools.Created)}, nil, "1 of 2 pods are there, 1 of 3 containers run", false},
+		"others":      {[]pools.PodPlan{pod("a", pools.Running)}, nil, "0 of 2 pods are there, 0 of 3 containers run", false},
+		"run":         {[]pools.PodPlan{pod("a-node", pools.Running, pools.Running), pod("b-node", pools.Running)}, nil, "2 of 2 pods are there, 3 of 3 containers run", true},
+		"not at rest": {[]pools.PodPlan{pod("a-node", pools.Running, pools.Running), pod("b-node", pools.Running)}, make([]cgroup.Write, 2), "2 of 2 pods are there, 3 of 3 containers run; left to do: 2", false},
+		"ended":       {[]pools.PodPlan{pod("a-node", pools.Exited, pools.Running), pod("b-node", pools.Running)}, nil, "2 of 2 pods are there, 2 of 3 containers run", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := stateOf(want, daemon.Preview{Plan: pools.Plan{Pods: test.pods}, Writes: test.writes})
+			if d := cmp.Diff(test.want, s.String()); d != "" {
+				t.Errorf("state (-want +got):\n%s", d)
+			}
+			if s.settled() != test.settled {
+				t.Errorf("settled = %t; want %t", s.settled(), test.settled)
+			}
+		})
+	}
+}
