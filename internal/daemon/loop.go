@@ -18,6 +18,9 @@ import (
 // pollPeriod is how often the runtime is asked when it has no event stream.
 const pollPeriod = time.Second
 
+// relistPause is how soon a listing that failed is tried again.
+const relistPause = 5 * time.Second
+
 // journalPatience is how long first writes wait for their originals to be on
 // disk. A stuck disk must not keep containers on the wrong CPUs: after it
 // the writes go ahead, and the state says that undo is at risk.
@@ -61,6 +64,7 @@ type timers struct {
 	resync  *time.Timer // the next complete listing
 	retry   *time.Timer // the next refused write that is due
 	journal *time.Timer // the end of patience with the disk
+	pulse   *time.Timer // the next sign of life
 }
 
 func stoppedTimer() *time.Timer {
@@ -72,10 +76,15 @@ func stoppedTimer() *time.Timer {
 // run handles events until ctx ends. It never waits for anything but events.
 func (l *loop) run(ctx context.Context) {
 	l.list()
+	l.timers.pulse.Reset(l.notify.pulse())
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-l.timers.pulse.C:
+			l.timers.pulse.Reset(l.notify.pulse())
+			l.notify.alive()
+			continue
 		case <-l.box.wake:
 		case <-l.timers.resync.C:
 			l.tree.distrustAll()
@@ -142,11 +151,19 @@ func (l *loop) onListed(e listed) {
 	l.status.listing = false
 	l.timers.resync.Reset(l.resyncPeriod())
 	if e.err != nil {
+		if old := l.status.runtimeErr; old == nil || old.Error() != e.err.Error() {
+			l.log.Warn("list pods and containers", "error", e.err)
+		}
 		l.status.runtimeErr = e.err
+		l.timers.resync.Reset(min(relistPause, l.resyncPeriod()))
 		return
+	}
+	if l.status.runtimeErr != nil {
+		l.log.Info("the container runtime lists pods and containers again")
 	}
 	l.status.runtimeErr = nil
 	l.status.unread = e.failed
+	clear(l.status.vanished)
 	l.model.merge(e)
 	if !l.status.listed {
 		l.status.listed = true
@@ -240,12 +257,13 @@ func (l *loop) onPod(e podFetched) {
 	case errors.Is(e.err, cri.ErrNotFound):
 		delete(l.model.pods, e.id)
 	default:
-		l.log.Warn("read pod", "sandbox", e.id, "error", e.err) // the resync tries again
+		l.log.Warn("read pod", "sandbox", e.id, "error", e.err)
+		return // the next listing tries again
 	}
+	l.reappear(e.id)
 }
 
 func (l *loop) onContainer(e containerFetched) {
-	delete(l.status.refetching, e.id)
 	switch {
 	case e.err == nil:
 		l.model.putContainer(e.container)
@@ -255,7 +273,9 @@ func (l *loop) onContainer(e containerFetched) {
 		delete(l.model.containers, e.id)
 	default:
 		l.log.Warn("read container", "container", e.id, "error", e.err)
+		return // the next listing tries again
 	}
+	l.reappear(e.id)
 }
 
 func (l *loop) onConfig(e configLoaded) {

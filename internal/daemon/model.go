@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -98,55 +99,36 @@ func (m *model) putContainer(f containerFacts) {
 }
 
 // advance moves a container's state forward.
-func (e *containerEntry) advance(s cri.State) bool {
-	if s <= e.container.State {
-		return false
-	}
-	e.container.State = s
-	return true
+func (e *containerEntry) advance(s cri.State) {
+	e.container.State = max(e.container.State, s)
 }
 
 // merge takes over a complete listing. Entries that are newer than the listing
 // are left alone; details of known entries are kept.
-func (m *model) merge(l listed) (changed bool) {
-	seenPods := make(map[string]bool, len(l.pods))
+func (m *model) merge(l listed) {
+	seen := make(map[string]bool, len(l.pods)+len(l.containers))
 	for _, p := range l.pods {
-		seenPods[p.ID] = true
+		seen[p.ID] = true
 		old := m.pods[p.ID]
 		switch {
 		case p.Detailed:
 			m.putPod(p)
-			changed = true
-		case old != nil && old.added <= l.asOf && old.pod.Ready != p.Ready:
-			old.pod.Ready = p.Ready
-			changed = true
+		case old != nil && old.added <= l.asOf:
+			old.pod.Ready = old.pod.Ready && p.Ready
 		}
 	}
-	seen := make(map[string]bool, len(l.containers))
 	for _, c := range l.containers {
 		seen[c.ID] = true
 		old := m.containers[c.ID]
 		switch {
 		case c.Detailed:
 			m.putContainer(c)
-			changed = true
-		case old != nil && old.advance(c.State):
-			changed = true
+		case old != nil:
+			old.advance(c.State)
 		}
 	}
-	for id, e := range m.pods {
-		if !seenPods[id] && e.added <= l.asOf {
-			delete(m.pods, id)
-			changed = true
-		}
-	}
-	for id, e := range m.containers {
-		if !seen[id] && e.added <= l.asOf {
-			delete(m.containers, id)
-			changed = true
-		}
-	}
-	return changed
+	maps.DeleteFunc(m.pods, func(id string, e *podEntry) bool { return !seen[id] && e.added <= l.asOf })
+	maps.DeleteFunc(m.containers, func(id string, e *containerEntry) bool { return !seen[id] && e.added <= l.asOf })
 }
 
 // input is the model as the planner wants it: one pod per UID, whose sandbox is
@@ -256,6 +238,26 @@ func (m *model) recorded(t cgroup.Target) cgroup.Current {
 		}
 	}
 	return cgroup.Current{}
+}
+
+// container returns the id of the container whose cgroup p is, "" if it is none's.
+func (m *model) container(p cgroup.Path) string {
+	for id, e := range m.containers {
+		if e.path == p {
+			return id
+		}
+	}
+	return ""
+}
+
+// sandbox returns the id of the pod whose pause container or slice p is.
+func (m *model) sandbox(p cgroup.Path) string {
+	for id, e := range m.pods {
+		if e.pause == p || e.slice == p {
+			return id
+		}
+	}
+	return ""
 }
 
 // awaited says that a target's cgroup may be missing because its container has

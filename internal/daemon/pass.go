@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -31,24 +32,25 @@ func decide(s settings, m *model, previous []pools.Assignment, f config.WeightFo
 func (l *loop) pass() {
 	now := time.Now()
 	plan, want := decide(l.settings, l.model, l.assignments, l.formula, now)
-	if l.look(want); l.observeWeights() {
+	if l.look(slices.Clone(want)); l.observeWeights() {
 		plan, want = decide(l.settings, l.model, l.assignments, l.formula, now)
 	}
 	l.assignments = plan.Assignments
 	l.ledger.assign(plan.Assignments)
 
 	var deferred []cgroup.Deferred
+	made := make(map[cgroup.Write]bool)
 	for {
-		l.look(want)
+		want = l.look(want)
 		var writes []cgroup.Write
 		writes, deferred = cgroup.Diff(want, l.held(now), l.diffOptions(plan))
-		writes = l.due(writes, now)
+		writes = l.due(writes, made, now)
 		l.noteOriginals(writes)
 		l.save(now)
 		if len(writes) == 0 || !l.ledger.safe() && !l.status.journalLate {
 			break
 		}
-		l.apply(writes, now)
+		l.apply(writes, made, now)
 	}
 	l.status.planned = true
 	l.status.plan, l.status.targets, l.status.deferred = plan, want, deferred
@@ -66,23 +68,44 @@ func (l *loop) armRetry(now time.Time) {
 	}
 }
 
-// look reads what is new or stale. A running container without a cgroup has
-// ended, or is about to: the runtime is asked again.
-func (l *loop) look(want []cgroup.Target) {
+// look reads what is new or stale and returns the targets whose cgroup is there.
+// A running container without a cgroup has ended, or is about to: the runtime
+// is asked again, and until it has answered there is nothing to write.
+func (l *loop) look(want []cgroup.Target) []cgroup.Target {
 	gone, unreadable := l.tree.refresh(want, l.model)
-	for _, p := range gone {
-		l.refetch(p, want)
-	}
 	l.status.unreadable = unreadable
+	for _, p := range gone {
+		l.vanish(p)
+	}
+	return slices.DeleteFunc(want, func(t cgroup.Target) bool { return l.status.vanished[t.Path] != "" })
 }
 
-func (l *loop) refetch(p cgroup.Path, want []cgroup.Target) {
-	for _, t := range want {
-		if t.Path == p && t.Container != "" && !l.status.refetching[t.Container] {
-			l.status.refetching[t.Container] = true
-			l.fetchContainer(t.Container)
-		}
+// vanish asks the runtime for the owner of a cgroup that is gone.
+func (l *loop) vanish(p cgroup.Path) {
+	if l.status.vanished[p] != "" {
+		return
 	}
+	delete(l.tree.current, p)
+	if id := l.model.container(p); id != "" {
+		l.status.vanished[p] = id
+		l.fetchContainer(id)
+	} else if id := l.model.sandbox(p); id != "" {
+		l.status.vanished[p] = id
+		l.fetchPod(id)
+	}
+}
+
+// reappear lets those cgroups of an object be written again that are there. For
+// the others the next listing has the word: a runtime in a virtual machine has
+// containers without a cgroup here.
+func (l *loop) reappear(id string) {
+	maps.DeleteFunc(l.status.vanished, func(p cgroup.Path, owner string) bool {
+		if owner != id {
+			return false
+		}
+		_, err := l.cgroups.Read(p)
+		return err == nil
+	})
 }
 
 // held returns what the cgroups hold, with those marked that are to be left
@@ -102,11 +125,15 @@ func (l *loop) diffOptions(p pools.Plan) cgroup.Options {
 	return cgroup.Options{Driver: l.driver, Possible: l.possible, Spare: p.Free}
 }
 
-// due leaves out what a worker is already at, and what was recorded only just
-// now without effect.
-func (l *loop) due(writes []cgroup.Write, now time.Time) []cgroup.Write {
+// due leaves out what a worker is already at, and what was written only just now
+// without effect.
+func (l *loop) due(writes []cgroup.Write, made map[cgroup.Write]bool, now time.Time) []cgroup.Write {
 	var out []cgroup.Write
 	for _, w := range writes {
+		if made[w] {
+			l.bench.refuse(w, errNoEffect, now)
+			continue
+		}
 		if w.Via != cgroup.File {
 			if l.tree.busy(w.Path) {
 				continue
@@ -124,7 +151,7 @@ func (l *loop) due(writes []cgroup.Write, now time.Time) []cgroup.Write {
 var errNoEffect = errors.New("the value was taken and is gone again: somebody else writes it, or systemd and the kernel disagree")
 
 // apply carries out one round of writes.
-func (l *loop) apply(writes []cgroup.Write, now time.Time) {
+func (l *loop) apply(writes []cgroup.Write, made map[cgroup.Write]bool, now time.Time) {
 	for i, w := range writes {
 		if w.Via != cgroup.File {
 			l.submit(w)
@@ -134,12 +161,14 @@ func (l *loop) apply(writes []cgroup.Write, now time.Time) {
 			continue
 		}
 		err := l.cgroups.Apply(w)
+		made[w] = true
 		l.tree.wrote(w.Path)
 		l.count(w, err)
 		switch {
 		case err == nil:
 			l.bench.succeed(w, now)
 		case errors.Is(err, cgroup.ErrGone):
+			l.vanish(w.Path)
 			return // it has given way for good: compare again
 		default:
 			l.bench.refuse(w, err, now)
@@ -179,10 +208,7 @@ func (l *loop) onWritten(e written) {
 	case e.err == nil:
 		l.bench.succeed(e.write, now)
 	case isGone(e.err):
-		if e.write.Container != "" {
-			l.fetchContainer(e.write.Container)
-		}
-		l.bench.refuse(e.write, e.err, now) // until the runtime has answered
+		l.vanish(e.write.Path)
 	default:
 		l.bench.refuse(e.write, e.err, now)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/telemetry"
@@ -106,7 +107,7 @@ const codeUnread pools.Code = "RuntimeDetailsMissing"
 
 // problems are the plan's, and those of objects that could not be planned.
 func (l *loop) problems() []pools.Problem {
-	all := l.status.plan.Problems[:len(l.status.plan.Problems):len(l.status.plan.Problems)]
+	all := slices.Clip(l.status.plan.Problems)
 	for _, e := range l.model.pods {
 		if e.err != nil {
 			all = append(all, pools.Problem{PodUID: e.uid, Pod: e.pod.Namespace + "/" + e.pod.Name,

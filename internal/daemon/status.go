@@ -12,9 +12,11 @@ import (
 // status is what the owner remembers of its own work. It is the raw material of
 // a snapshot; no decision about CPUs depends on it.
 type status struct {
-	listed     bool            // a complete listing has been taken over
-	listing    bool            // one is under way
-	refetching map[string]bool // containers that are being asked for again
+	listed  bool // a complete listing has been taken over
+	listing bool // one is under way
+	// vanished are cgroups that are gone although the runtime has not said so;
+	// the value is the container or sandbox that is being asked for.
+	vanished map[cgroup.Path]string
 
 	plan       pools.Plan
 	targets    []cgroup.Target
@@ -45,8 +47,8 @@ type status struct {
 
 func newStatus() status {
 	return status{
-		refetching: make(map[string]bool),
-		passes:     make(map[telemetry.Result]uint64),
-		writes:     make(map[telemetry.Write]uint64),
+		vanished: make(map[cgroup.Path]string),
+		passes:   make(map[telemetry.Result]uint64),
+		writes:   make(map[telemetry.Write]uint64),
 	}
 }

@@ -12,15 +12,15 @@ import (
 )
 
 var (
-	starts = flag.Int("starts", 200, "starts and stops of exclusive containers in the churn tests")
-	seed   = flag.Uint64("seed", 1, "seed of the churn tests")
+	steps = flag.Int("steps", 200, "starts and stops of exclusive containers in TestChurn; TestKill makes a third")
+	seed  = flag.Uint64("seed", 1, "seed of the churn tests")
 )
 
 // TestChurn starts and stops exclusive containers in random order. At every step the invariants hold, and nobody else moves.
 func TestChurn(t *testing.T) {
 	n := newNode(t)
 	n.startDaemon(pools)
-	churn(n.withoutKubelet(), func(int) {})
+	churn(n.withoutKubelet(), *steps, func(int) {})
 }
 
 // TestKill does the same while the daemon is killed at random moments.
@@ -29,8 +29,8 @@ func TestKill(t *testing.T) {
 	n.startDaemon(pools)
 	random := rand.New(rand.NewPCG(*seed, 2))
 	kills := 0
-	churn(n.withoutKubelet(), func(step int) {
-		if random.IntN(4) != 0 {
+	churn(n.withoutKubelet(), *steps/3, func(step int) {
+		if random.IntN(3) != 0 {
 			return
 		}
 		kills++
@@ -45,8 +45,8 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// churn makes *starts steps; after each it calls meddle, waits for the placement of what it has started and checks.
-func churn(r *runtimeNode, meddle func(step int)) {
+// churn makes the given number of steps; after each it calls meddle, waits for the placement of what it has started and checks.
+func churn(r *runtimeNode, steps int, meddle func(step int)) {
 	r.Helper()
 	random := rand.New(rand.NewPCG(*seed, 1))
 	type member struct {
@@ -56,7 +56,7 @@ func churn(r *runtimeNode, meddle func(step int)) {
 	}
 	var live []member
 	free := guaranteed().Len()
-	for step := range *starts {
+	for step := range steps {
 		count := 1 + random.IntN(2)
 		if len(live) > 0 && (free < count || random.IntN(3) == 0) {
 			i := random.IntN(len(live))

@@ -5,6 +5,7 @@ package daemon_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -136,8 +137,10 @@ func (n *node) write(name, content string) {
 func (n *node) startDaemon(config string) {
 	n.Helper()
 	n.write(configFile, config)
-	n.run("systemctl", "reset-failed", "cpupoold")
-	n.run("systemctl", "start", "cpupoold")
+	_, _ = n.try("systemctl", "reset-failed", "cpupoold") // an error when it has never run
+	if out, err := n.try("systemctl", "start", "cpupoold"); err != nil {
+		n.Fatalf("start daemon: %v: %s\n%s", err, out, n.evidence())
+	}
 }
 
 func (n *node) stopDaemon() {
@@ -247,7 +250,7 @@ func (n *node) processes(p cgroup.Path) (map[int]string, error) {
 		return nil, err
 	}
 	lists := make(map[int]string)
-	for _, field := range strings.Fields(string(data)) {
+	for field := range strings.FieldsSeq(string(data)) {
 		pid, err := strconv.Atoi(field)
 		if err != nil {
 			return nil, err
@@ -304,8 +307,14 @@ func (n *node) claims(guaranteed cpuset.Set) []cgroup.Claim {
 	var claims []cgroup.Claim
 	err := n.fs.Walk("kubepods.slice", func(p cgroup.Path) error {
 		st, err := n.fs.Read(p)
-		if err != nil || !st.Populated || !strings.HasSuffix(string(p), ".scope") || st.CPUs.IsEmpty() {
-			return nil // not placed yet, or gone
+		if errors.Is(err, cgroup.ErrGone) || !strings.HasSuffix(string(p), ".scope") {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !st.Populated || st.CPUs.IsEmpty() {
+			return nil // nobody in it, or not placed yet
 		}
 		claims = append(claims, cgroup.Claim{Path: p, CPUs: st.Effective, Exclusive: st.CPUs.IsSubsetOf(guaranteed)})
 		return nil

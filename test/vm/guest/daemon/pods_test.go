@@ -23,13 +23,6 @@ func (n *node) apply(pods ...manifest.Pod) {
 	}
 }
 
-func (n *node) remove(name string) {
-	n.Helper()
-	if err := os.Remove(filepath.Join(manifests, name+".yaml")); err != nil {
-		n.Fatal(err)
-	}
-}
-
 // clearManifests ends all static pods and waits until they are gone.
 func (n *node) clearManifests() {
 	n.Helper()
