@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"runtime"
 
 	"github.com/spf13/cobra"
@@ -21,6 +22,7 @@ It changes nothing when it stops: containers stay where they are. See restore.
 
 It refuses to start where another manager of cpusets is at work (the kubelet's static
 CPU manager policy, CRI-O's workloads table); check says which, and what else is wrong.
+A container runtime that does not answer is waited for; systemctl status and the log say why.
 
 SIGHUP, and any change of the file, read the configuration again. A configuration with
 problems is reported and the one in force stays.`,
@@ -37,17 +39,8 @@ func (a *app) doRun(ctx context.Context) error {
 		return err
 	}
 	log := a.logger(c)
-	findings := preflight.Run(ctx, preflight.Local(), preflight.Configuration{File: a.configPath(), Config: c})
-	for _, f := range findings {
-		if f.Severity == preflight.Warning || f.Severity == preflight.Error {
-			log.Warn("check", "name", f.Check, "severity", f.Severity.String(), "finding", f.String())
-		}
-	}
-	if refusals := preflight.Refusals(findings); len(refusals) > 0 {
-		for _, f := range refusals {
-			_, _ = fmt.Fprintf(a.err, "cpupoold: %s\n", f) // nobody is left to be told
-		}
-		return fmt.Errorf("refusing to run: %d of the problems above make its writes useless or harmful", len(refusals))
+	if err := a.admit(ctx, c, log); err != nil {
+		return err
 	}
 	return daemon.Run(ctx, daemon.Options{
 		Config:     c,
@@ -56,8 +49,28 @@ func (a *app) doRun(ctx context.Context) error {
 		Reload: func() (*config.Config, error) {
 			return config.Load(a.configPath(), a.overrides, t)
 		},
-		Hangup: a.hangup,
-		Build:  build(),
-		Log:    log,
+		Recheck: func(ctx context.Context, c *config.Config) error { return a.admit(ctx, c, log) },
+		Hangup:  a.hangup,
+		Build:   build(),
+		Log:     log,
 	})
+}
+
+// admit logs what check finds and refuses hosts on which the daemon must not
+// write. A runtime that does not answer is no such host: it is waited for.
+func (a *app) admit(ctx context.Context, c *config.Config, log *slog.Logger) error {
+	findings := preflight.Run(ctx, preflight.Local(), preflight.Configuration{File: a.configPath(), Config: c})
+	for _, f := range findings {
+		if f.Severity == preflight.Warning || f.Severity == preflight.Error {
+			log.Warn("check", "name", f.Check, "severity", f.Severity.String(), "finding", f.String())
+		}
+	}
+	refusals := preflight.Refusals(findings)
+	if len(refusals) == 0 {
+		return nil
+	}
+	for _, f := range refusals {
+		_, _ = fmt.Fprintf(a.err, "cpupoold: %s\n", f) // nobody is left to be told
+	}
+	return fmt.Errorf("refusing to run: %d of the problems above make its writes useless or harmful", len(refusals))
 }

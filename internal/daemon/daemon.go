@@ -15,7 +15,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -31,7 +30,6 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
-	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
@@ -51,6 +49,10 @@ type Options struct {
 	ConfigFile string
 	// Reload reads the configuration again.
 	Reload func() (*config.Config, error)
+	// Recheck examines the host again when the runtime was not there at the start,
+	// before the first write: what it could not tell then may forbid to write.
+	// Its error ends Run. Optional.
+	Recheck func(context.Context, *config.Config) error
 	// Hangup wakes a reload in addition to the watch (SIGHUP).
 	Hangup <-chan os.Signal
 	Build  telemetry.Build
@@ -59,16 +61,19 @@ type Options struct {
 
 // Run keeps the node as planned until ctx ends. It takes the node's writer lock
 // first and leaves everything in place at the end: containers stay where they
-// are while no daemon runs. Errors are those of the start, and of the metrics
-// server.
+// are while no daemon runs. A runtime that does not answer is waited for. Errors
+// are those of the start, and of the metrics server.
 func Run(ctx context.Context, o Options) error {
 	unlock, err := Lock(o.Config.RunDir)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = unlock() }() // the kernel does it anyway
-	h, closeHost, err := openHost(ctx, o.Config, o.Topology)
+	h, closeHost, err := awaitHost(ctx, &o)
 	if err != nil {
+		if ctx.Err() != nil {
+			return nil // stopped while it waited
+		}
 		return err
 	}
 	defer closeHost()
@@ -83,7 +88,7 @@ func runOn(ctx context.Context, h host, o Options) error {
 	server, err := telemetry.New(telemetry.Options{
 		View:       l.snapshot.Load,
 		Heartbeat:  l.notify.heartbeat,
-		MaxSilence: 2*l.notify.period(o.Config.ResyncPeriod) + updateTimeout,
+		MaxSilence: maxSilence,
 		Proc:       procRoot,
 		Cgroups:    cgroupRoot,
 		Build:      o.Build,
@@ -143,7 +148,7 @@ func newLoop(h host, o Options) (*loop, error) {
 		ledger:   newLedger(j),
 		formula:  o.Config.WeightFormula,
 		status:   newStatus(),
-		timers:   timers{resync: stoppedTimer(), retry: stoppedTimer(), journal: stoppedTimer()},
+		timers:   timers{resync: stoppedTimer(), retry: stoppedTimer(), journal: stoppedTimer(), pulse: stoppedTimer()},
 	}
 	l.notify.alive()
 	return l, l.settings.change(o.Config, o.Topology)
@@ -158,59 +163,6 @@ func readBootID() (string, error) {
 		return "", fmt.Errorf("read boot id: %w", err)
 	}
 	return strings.TrimSpace(string(b)), nil
-}
-
-// openHost connects to everything that the daemon writes to.
-func openHost(ctx context.Context, c *config.Config, t *topology.Topology) (h host, closeAll func(), err error) {
-	fs, err := cgroup.Open(cgroupRoot)
-	if err != nil {
-		return host{}, nil, err
-	}
-	endpoint := c.RuntimeEndpoint
-	if endpoint == "" {
-		if endpoint, err = cri.Find(ctx, "/"); err != nil {
-			return host{}, nil, err
-		}
-	}
-	client, err := cri.Dial(endpoint)
-	if err != nil {
-		return host{}, nil, err
-	}
-	h = host{cgroups: fs, possible: t.Possible, runtime: client, journal: journalName(c)}
-	if h.driver, err = findDriver(ctx, client, fs); err != nil {
-		_ = client.Close() // nothing was sent that could be lost
-		return host{}, nil, err
-	}
-	closeAll = func() { _ = client.Close() }
-	if h.driver == cgroup.DriverSystemd {
-		units := cgroup.NewSystemd(t.Possible)
-		h.units = units
-		closeAll = func() { units.Close(); _ = client.Close() }
-	}
-	return h, closeAll, nil
-}
-
-// findDriver asks the runtime for its cgroup driver. Runtimes that cannot answer
-// are judged by the kubelet's cgroup, and without one by whether systemd runs.
-func findDriver(ctx context.Context, client *cri.Client, fs *cgroup.FS) (cgroup.Driver, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	d, err := client.CgroupDriver(ctx)
-	switch {
-	case err == nil:
-		return cgroup.Driver(d), nil
-	case !errors.Is(err, cri.ErrNotSupported):
-		return "", err
-	}
-	for path, driver := range map[cgroup.Path]cgroup.Driver{"kubepods.slice": cgroup.DriverSystemd, "kubepods": cgroup.DriverCgroupfs} {
-		if _, err := fs.Read(path); err == nil {
-			return driver, nil
-		}
-	}
-	if _, err := os.Stat("/run/systemd/system"); err == nil { // sd_booted(3)
-		return cgroup.DriverSystemd, nil
-	}
-	return cgroup.DriverCgroupfs, nil
 }
 
 // eventSource is the part of the CRI client that watches.

@@ -1,0 +1,185 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
+
+// The bounds of the growing pause before a runtime that does not answer is asked
+// again: a node's pods wait for the runtime first and then for their pools.
+const (
+	firstCallPause = 200 * time.Millisecond
+	lastCallPause  = 5 * time.Second
+)
+
+// link is a runtime that has answered.
+type link struct {
+	client *cri.Client
+	driver cgroup.Driver
+}
+
+// openHost connects to everything that the daemon writes to, once.
+func openHost(ctx context.Context, c *config.Config, t *topology.Topology) (h host, closeAll func(), err error) {
+	fs, err := cgroup.Open(cgroupRoot)
+	if err != nil {
+		return host{}, nil, err
+	}
+	rt, err := connect(ctx, c.RuntimeEndpoint, fs)
+	if err != nil {
+		return host{}, nil, err
+	}
+	h, closeAll = assemble(fs, rt, c, t)
+	return h, closeAll, nil
+}
+
+// awaitHost is openHost for a daemon, which starts with the node and so may be
+// there before the runtime is: it asks until the runtime answers or ctx ends.
+// It leaves in o the configuration that was in force by then.
+func awaitHost(ctx context.Context, o *Options) (h host, closeAll func(), err error) {
+	fs, err := cgroup.Open(cgroupRoot)
+	if err != nil {
+		return host{}, nil, err
+	}
+	rt, late, err := awaitRuntime(ctx, o, fs)
+	if err != nil {
+		return host{}, nil, err
+	}
+	h, closeAll = assemble(fs, rt, o.Config, o.Topology)
+	if late && o.Recheck != nil {
+		if err := o.Recheck(ctx, o.Config); err != nil {
+			closeAll()
+			return host{}, nil, err
+		}
+	}
+	return h, closeAll, nil
+}
+
+func assemble(fs *cgroup.FS, rt link, c *config.Config, t *topology.Topology) (h host, closeAll func()) {
+	h = host{cgroups: fs, driver: rt.driver, possible: t.Possible, runtime: rt.client, journal: journalName(c)}
+	if rt.driver != cgroup.DriverSystemd {
+		return h, rt.close
+	}
+	units := cgroup.NewSystemd(t.Possible)
+	h.units = units
+	return h, func() { units.Close(); rt.close() }
+}
+
+func (rt link) close() { _ = rt.client.Close() } // nothing was sent that could be lost
+
+// awaitRuntime asks until the runtime answers, and says whether it had to wait.
+// The log and the service manager are told why, each time that changes. Before
+// each further question the configuration is read again: its endpoint may be
+// what is wrong.
+func awaitRuntime(ctx context.Context, o *Options, fs *cgroup.FS) (rt link, late bool, err error) {
+	w := wait{log: o.Log}
+	ask := func() (link, error) {
+		var bad error
+		if w.reason != "" {
+			c, err := o.Reload()
+			if err == nil {
+				o.Config = c
+			}
+			bad = err
+		}
+		rt, err := connect(ctx, o.Config.RuntimeEndpoint, fs)
+		if err != nil {
+			return link{}, errors.Join(err, bad)
+		}
+		return rt, nil
+	}
+	pauses := backoff.NewExponentialBackOff()
+	pauses.InitialInterval, pauses.MaxInterval = firstCallPause, lastCallPause
+	rt, err = backoff.Retry(ctx, ask, backoff.WithBackOff(pauses), backoff.WithMaxElapsedTime(0), backoff.WithNotify(w.report))
+	if err != nil {
+		return link{}, true, err
+	}
+	w.over()
+	return rt, w.reason != "", nil
+}
+
+// wait is the wait for the runtime as others see it.
+type wait struct {
+	log    *slog.Logger
+	reason string
+	since  time.Time
+}
+
+func (w *wait) report(err error, _ time.Duration) {
+	if w.reason == "" {
+		w.since = time.Now()
+	}
+	if err.Error() == w.reason {
+		return
+	}
+	w.reason = err.Error()
+	w.log.Warn("waiting for the container runtime", "reason", err)
+	tellStatus(w.log, "waiting for the container runtime: "+w.reason)
+}
+
+func (w *wait) over() {
+	if w.reason == "" {
+		return
+	}
+	w.log.Info("the container runtime answers", "waited", time.Since(w.since).Round(time.Millisecond))
+	tellStatus(w.log, "looking at the node")
+}
+
+// connect finds the runtime, unless its endpoint is configured, and asks it for
+// its name and its cgroup driver.
+func connect(ctx context.Context, endpoint string, fs *cgroup.FS) (link, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if endpoint == "" {
+		var err error
+		if endpoint, err = cri.Find(ctx, "/"); err != nil {
+			return link{}, err
+		}
+	}
+	client, err := cri.Dial(endpoint)
+	if err != nil {
+		return link{}, err
+	}
+	rt := link{client: client}
+	// Any version will do. But a containerd whose CRI plugin is switched off looks
+	// like an old runtime to the question for the driver.
+	if _, _, err = client.Version(ctx); err == nil {
+		rt.driver, err = findDriver(ctx, client, fs)
+	}
+	if err != nil {
+		rt.close()
+		return link{}, fmt.Errorf("ask %s: %w", endpoint, err)
+	}
+	return rt, nil
+}
+
+// findDriver asks the runtime for its cgroup driver. Runtimes that cannot answer
+// are judged by the kubelet's cgroup, and without one by whether systemd runs.
+func findDriver(ctx context.Context, client *cri.Client, fs *cgroup.FS) (cgroup.Driver, error) {
+	d, err := client.CgroupDriver(ctx)
+	switch {
+	case err == nil:
+		return cgroup.Driver(d), nil
+	case !errors.Is(err, cri.ErrNotSupported):
+		return "", err
+	}
+	for path, driver := range map[cgroup.Path]cgroup.Driver{"kubepods.slice": cgroup.DriverSystemd, "kubepods": cgroup.DriverCgroupfs} {
+		if _, err := fs.Read(path); err == nil {
+			return driver, nil
+		}
+	}
+	if _, err := os.Stat("/run/systemd/system"); err == nil { // sd_booted(3)
+		return cgroup.DriverSystemd, nil
+	}
+	return cgroup.DriverCgroupfs, nil
+}
