@@ -23,7 +23,8 @@ func Build(in Input) Plan {
 	plan := Plan{Pods: make([]PodPlan, 0, len(pods)), Free: free}
 	placer := placer{pools: in.Pools, free: free.Len(), room: make([]Placement, 0, countContainers(pods))}
 	for i := range pods {
-		of := claimsOf(assigned, i)
+		var of []claim
+		of, assigned = cutClaims(assigned, i)
 		plan.Pods = append(plan.Pods, placer.pod(&pods[i], partitions[i], verdicts[i], of))
 		plan.Assignments = appendAssignments(plan.Assignments, of)
 	}
@@ -103,12 +104,14 @@ func countContainers(pods []Pod) int {
 	return n
 }
 
-// claimsOf cuts the claims of a pod out of the sorted claims of all.
-func claimsOf(claims []claim, pod int) []claim {
-	byPod := func(c claim, pod int) int { return cmp.Compare(c.pod, pod) }
-	first, _ := slices.BinarySearchFunc(claims, pod, byPod)
-	end, _ := slices.BinarySearchFunc(claims, pod+1, byPod)
-	return claims[first:end]
+// cutClaims cuts the claims of a pod from the front of the sorted claims of all
+// that come from it on.
+func cutClaims(claims []claim, pod int) (of, rest []claim) {
+	n := 0
+	for n < len(claims) && claims[n].pod == pod {
+		n++
+	}
+	return claims[:n], claims[n:]
 }
 
 func appendAssignments(all []Assignment, claims []claim) []Assignment {
