@@ -30,12 +30,18 @@ func main() {
 	if err == nil {
 		return
 	}
-	if exit := new(ssh.ExitError); errors.As(err, &exit) {
-		os.Exit(exit.ExitStatus())
+	var status exitStatus
+	if errors.As(err, &status) {
+		os.Exit(int(status))
 	}
 	fmt.Fprintln(os.Stderr, "vm:", err)
 	os.Exit(2)
 }
+
+// exitStatus is that of a command in the guest that has said itself what is wrong.
+type exitStatus int
+
+func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	if len(args) == 0 {
@@ -106,5 +112,9 @@ func command(ctx context.Context, config vm.Config, cmd []string, files vm.Files
 		return err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	return m.RunWith(ctx, files, cmd...)
+	err = m.RunWith(ctx, files, cmd...)
+	if exit := new(ssh.ExitError); errors.As(err, &exit) {
+		return exitStatus(exit.ExitStatus())
+	}
+	return err
 }

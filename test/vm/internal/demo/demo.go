@@ -16,7 +16,7 @@ import (
 // kernel does not say what cpupoold says, that is an error. Then, unless it is nil, is called while the node is still there.
 func Run(ctx context.Context, config vm.Config, out io.Writer, then func(*vm.VM) error) (err error) {
 	p := newProgress(out)
-	p.step("boot a node of emulated CPUs, with containerd and a kubelet (the first time builds all of that: about 15 min; later 10 s)")
+	p.step("boot a node with containerd and a kubelet (10 s on two idle cores; the first time builds all of that: about 15 min)")
 	m, err := vm.Boot(ctx, config)
 	if err != nil {
 		return err
@@ -30,7 +30,7 @@ func Run(ctx context.Context, config vm.Config, out io.Writer, then func(*vm.VM)
 }
 
 func show(ctx context.Context, m *vm.VM, p *progress, out io.Writer) error {
-	p.step("build cpupoold and copy it into the node with its unit and a configuration (the first time 1 min)")
+	p.step("build cpupoold and copy it into the node with its unit and a configuration (10 s; the first time 1 min)")
 	if err := install(ctx, m); err != nil {
 		return err
 	}

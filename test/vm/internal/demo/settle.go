@@ -3,7 +3,9 @@ package demo
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/daemon"
@@ -26,23 +28,34 @@ func settle(ctx context.Context, m *vm.VM, p *progress, all []manifest.Pod) (dae
 	defer tick.Stop()
 	for last := ""; ; {
 		preview, err := plan(ctx, m)
-		if err != nil {
-			return daemon.Preview{}, err
-		}
 		s := stateOf(all, preview)
-		if now := s.String(); now != last {
+		now := s.String()
+		if err != nil { // a runtime that starts many pods under emulation does not always answer in time
+			now = clip(err.Error())
+		}
+		if now != last {
 			p.step("  %s", now)
 			last = now
 		}
-		if s.settled() {
+		if err == nil && s.settled() {
 			return preview, nil
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return daemon.Preview{}, fmt.Errorf("wait for pods: %w: %s", context.Cause(ctx), last)
+			return daemon.Preview{}, errors.Join(fmt.Errorf("wait for pods: %w: %s", context.Cause(ctx), s), err)
 		}
 	}
+}
+
+// clip cuts text for a line of progress.
+func clip(text string) string {
+	const longest = width - len("12345 s    ...")
+	text, _, _ = strings.Cut(text, "\n")
+	if len(text) > longest {
+		return text[:longest] + "..."
+	}
+	return text
 }
 
 // plan asks the daemon's own command what there is and what is left to do.
