@@ -115,7 +115,7 @@ func (l *loop) serve(ctx context.Context, o Options) {
 	sources.Go(func() { l.watchConfig(ctx, o) })
 	sources.Go(func() { l.watchHangup(ctx, o.Hangup) })
 	sources.Go(func() { l.watchUnits(ctx) })
-	l.jobs.submit("formula", func(ctx context.Context) event { return formulaFound{askFormula(ctx)} })
+	l.jobs.submit("formula", func(ctx context.Context) event { return askFormula(ctx) })
 	l.run(ctx)
 	l.notify.stopping()
 	sources.Wait()

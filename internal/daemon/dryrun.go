@@ -89,7 +89,7 @@ func confirmFormula(ctx context.Context, m *model, current map[cgroup.Path]cgrou
 	if _, f, ok := witness(m, current, l); ok {
 		return f
 	}
-	return askFormula(ctx)
+	return askFormula(ctx).formula
 }
 
 // peekJournal reads the journal of this boot without setting a bad one aside.

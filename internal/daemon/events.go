@@ -69,7 +69,10 @@ type saved struct {
 }
 
 // formulaFound is the answer of the OCI runtime to the question for its version.
-type formulaFound struct{ formula config.WeightFormula }
+type formulaFound struct {
+	formula config.WeightFormula
+	version string // as the runtime prints it
+}
 
 // configLoaded is a configuration that was read again, or why it is refused.
 type configLoaded struct {

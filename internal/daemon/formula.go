@@ -72,19 +72,21 @@ func formulaOfVersion(out string) (config.WeightFormula, error) {
 	return config.WeightQuadratic, nil
 }
 
-// askFormula runs the OCI runtime for its version. It serves until a container
-// shows the formula; without an answer that is the current one.
-func askFormula(ctx context.Context) config.WeightFormula {
+// askFormula runs the OCI runtime for its version, and returns what it was. It
+// serves until a container shows the formula; without an answer that is the
+// current one.
+func askFormula(ctx context.Context) formulaFound {
 	for _, name := range []string{"runc", "crun"} {
 		out, err := exec.CommandContext(ctx, name, "--version").Output()
 		if err != nil {
 			continue
 		}
 		if f, err := formulaOfVersion(string(out)); err == nil {
-			return f
+			version, _, _ := strings.Cut(string(out), "\n")
+			return formulaFound{formula: f, version: version}
 		}
 	}
-	return config.WeightQuadratic
+	return formulaFound{formula: config.WeightQuadratic, version: "unknown"}
 }
 
 // witness looks for a container whose weight the OCI runtime made of shares that

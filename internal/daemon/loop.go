@@ -126,6 +126,7 @@ func (l *loop) handle(e event) {
 		l.status.formulaAsked = true
 		if l.formula == config.WeightAuto {
 			l.formula = e.formula // until a container shows that it is another
+			l.log.Info("weight formula", "formula", e.formula, "oci_runtime", e.version)
 		}
 	case reexecuted:
 		l.tree.distrustAll()

@@ -47,7 +47,7 @@ weightFormula: quadratic
 // node is a fake node with the daemon's parts on it. Resync is far away, so that
 // the tests prove the event path.
 type node struct {
-	t       *testing.T
+	t       testing.TB
 	tree    *testnode.Cgroups
 	units   *testnode.Units
 	runtime *testnode.Runtime
@@ -58,7 +58,7 @@ type node struct {
 	logs    *lockedBuffer
 }
 
-func newNode(t *testing.T) *node {
+func newNode(t testing.TB) *node {
 	t.Helper()
 	tree := testnode.NewCgroups(testnode.CgroupConfig{Possible: cpuset.Range(0, eightCPUs-1)})
 	units := testnode.NewUnits(tree)

@@ -44,10 +44,10 @@ func (l *loop) pass() {
 		want = l.look(want)
 		var writes []cgroup.Write
 		writes, deferred = cgroup.Diff(want, l.held(now), l.diffOptions(plan))
-		writes = l.due(writes, made, now)
+		writes, refused := l.due(writes, made, now)
 		l.noteOriginals(writes)
 		l.save(now)
-		if len(writes) == 0 || !l.ledger.safe() && !l.status.journalLate {
+		if len(writes) == 0 && !refused || !l.ledger.safe() && !l.status.journalLate {
 			break
 		}
 		l.apply(writes, made, now)
@@ -126,26 +126,30 @@ func (l *loop) diffOptions(p pools.Plan) cgroup.Options {
 }
 
 // due leaves out what a worker is already at, and what was written only just now
-// without effect.
-func (l *loop) due(writes []cgroup.Write, made map[cgroup.Write]bool, now time.Time) []cgroup.Write {
-	var out []cgroup.Write
+// without effect; refused says that there was any of the latter, so that Diff
+// has to be asked again. Files that come after a seal that is left out may rely
+// on it: the list ends before them.
+func (l *loop) due(writes []cgroup.Write, made map[cgroup.Write]bool, now time.Time) (out []cgroup.Write, refused bool) {
+	cut := false
 	for _, w := range writes {
-		if made[w] {
+		file := w.Via == cgroup.File
+		switch {
+		case file && cut:
+			return out, refused
+		case file && made[w], !file && l.bench.futile(w, now):
 			l.bench.refuse(w, errNoEffect, now)
-			continue
-		}
-		if w.Via != cgroup.File {
-			if l.tree.busy(w.Path) {
-				continue
+			refused = true
+			if file {
+				return out, refused
 			}
-			if l.bench.futile(w, now) {
-				l.bench.refuse(w, errNoEffect, now)
-				continue
-			}
+			cut = true
+		case !file && l.tree.busy(w.Path):
+			cut = true
+		default:
+			out = append(out, w)
 		}
-		out = append(out, w)
 	}
-	return out
+	return out, refused
 }
 
 var errNoEffect = errors.New("the value was taken and is gone again: somebody else writes it, or systemd and the kernel disagree")

@@ -1,0 +1,60 @@
+package daemon
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// BenchmarkResync is what the daemon does at rest, once every resyncPeriod: list
+// the runtime's 100 containers, read all their cgroups again, plan, compare. It
+// counts the process's CPU time, that of the fake runtime and the fake cgroups
+// with it; wall-clock time says nothing here.
+func BenchmarkResync(b *testing.B) {
+	n := newNode(b)
+	for i := range 50 {
+		uid := fmt.Sprintf("pod-%d", i)
+		pod, res := "", cri.Resources{Shares: 102}
+		switch {
+		case i < 2:
+			pod, res = n.pod(uid, "default", "guaranteed", 2, nil), whole(1)
+		case i%5 == 0:
+			pod = n.pod(uid, "kube-system", "burstable", 0, management(map[string]int{"a": 512, "b": 100}))
+		default:
+			pod = n.pod(uid, "default", "burstable", 0, nil)
+		}
+		n.container(pod, "a", res)
+		n.container(pod, "b", res)
+	}
+	r := n.start()
+	r.quiet()
+	passes := func() (n uint64) {
+		for _, count := range r.loop.snapshot.Load().Passes {
+			n += count
+		}
+		return n
+	}
+	before := cpuTime(b)
+	for b.Loop() {
+		// One pass reads the tree again and asks for the list, one takes it over.
+		done := passes() + 2
+		r.loop.timers.resync.Reset(0)
+		r.view("resync", func(*telemetry.View) bool { return passes() >= done })
+	}
+	b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
+	b.ReportMetric(0, "ns/op")
+}
+
+// cpuTime is that of this process so far.
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

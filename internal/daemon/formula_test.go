@@ -1,0 +1,75 @@
+package daemon
+
+import (
+	"testing"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+)
+
+func TestFormulaOfVersion(t *testing.T) {
+	for out, want := range map[string]config.WeightFormula{
+		"runc version 1.1.15+ds1\ncommit: x\nspec: 1.0.2\n": config.WeightLinear,
+		"runc version 1.2.9\n":                              config.WeightLinear,
+		"runc version 1.3.1":                                config.WeightLinear,
+		"runc version 1.3.2":                                config.WeightQuadratic,
+		"runc version 1.4.0-rc.1":                           config.WeightQuadratic,
+		"runc version 1.5.2\n":                              config.WeightQuadratic,
+		"crun version 1.22\n":                               config.WeightLinear,
+		"crun version 1.23\ncommit: x\n":                    config.WeightQuadratic,
+		"crun version 2.0":                                  config.WeightQuadratic,
+		"youki version 0.5":                                 "",
+		"":                                                  "",
+		"runc version one":                                  "",
+	} {
+		got, err := formulaOfVersion(out)
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("formulaOfVersion(%q) = %q, %v; want %q", out, got, err, want)
+		}
+	}
+}
+
+func FuzzFormulaOfVersion(f *testing.F) {
+	f.Add("runc version 1.3.2")
+	f.Add("crun version 99999999999999999999.1")
+	f.Fuzz(func(t *testing.T, out string) {
+		if got, err := formulaOfVersion(out); (err == nil) != (got == config.WeightLinear || got == config.WeightQuadratic) {
+			t.Errorf("formulaOfVersion(%q) = %q, %v", out, got, err)
+		}
+	})
+}
+
+func TestObserveFormula(t *testing.T) {
+	for shares := uint64(0); shares <= 262144; shares += 7 {
+		linear, quadratic := cgroup.WeightLinear(shares), cgroup.WeightQuadratic(shares)
+		if f, ok := observeFormula(shares, linear); ok && f != config.WeightLinear {
+			t.Errorf("weight %d of %d shares was taken for %s", linear, shares, f)
+		}
+		if f, ok := observeFormula(shares, quadratic); ok && f != config.WeightQuadratic {
+			t.Errorf("weight %d of %d shares was taken for %s", quadratic, shares, f)
+		}
+		if _, ok := observeFormula(shares, linear); ok == (linear == quadratic) {
+			t.Errorf("%d shares: decided = %v, weights %d and %d", shares, ok, linear, quadratic)
+		}
+	}
+	if f, ok := observeFormula(1024, 77); ok {
+		t.Errorf("a weight of neither formula was taken for %s", f)
+	}
+}
+
+func TestUnitQuota(t *testing.T) {
+	for value, want := range map[string]string{
+		"max 100000":           "infinity",
+		"200000 100000":        "2000000",
+		"1000 1000000":         "1000",
+		"":                     "",
+		"200000":               "",
+		"200000 0":             "",
+		"-1 100000":            "",
+		"99999999999999 10000": "",
+	} {
+		if got, err := unitQuota(value); got != want || (err == nil) != (want != "") {
+			t.Errorf("unitQuota(%q) = %q, %v; want %q", value, got, err, want)
+		}
+	}
+}

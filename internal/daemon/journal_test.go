@@ -1,0 +1,124 @@
+package daemon
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+func sampleJournal() Journal {
+	return Journal{
+		BootID: "boot-1",
+		Originals: []Original{
+			{Path: "kubepods.slice/a.scope", File: cgroup.FileCPUs, Container: "a", Value: ""},
+			{Path: "kubepods.slice/a.scope", File: cgroup.FileMax, Container: "a", Value: "200000 100000"},
+		},
+		Assignments: []assignment{{PodUID: "pod", Container: "app", CPUs: cpuset.Of(4, 5)}},
+	}
+}
+
+func TestJournalRoundTrip(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "state", "journal.json")
+	want := sampleJournal()
+	if err := SaveJournal(name, want); err != nil {
+		t.Fatal(err)
+	}
+	got, note := LoadJournal(name, "boot-1", time.Now())
+	if note != nil {
+		t.Fatal(note)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("journal (-written +read):\n%s", d)
+	}
+	got, note = LoadJournal(name, "boot-2", time.Now())
+	if note != nil || len(got.Originals)+len(got.Assignments) != 0 {
+		t.Errorf("journal of an earlier boot: %+v, %v; want an empty one", got, note)
+	}
+}
+
+func TestBadJournalIsSetAside(t *testing.T) {
+	good, err := encodeJournal(sampleJournal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{
+		"empty":     {},
+		"cut":       good[:len(good)/2],
+		"flipped":   bytes.Replace(good, []byte("200000"), []byte("300000"), 1),
+		"version":   bytes.Replace(good, []byte(`"version":1`), []byte(`"version":9`), 1),
+		"not json":  []byte("\x00\x01\x02"),
+		"too large": []byte(strings.Repeat(" ", 10) + "[]"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "journal.json")
+			if err := os.WriteFile(file, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			j, note := LoadJournal(file, "boot-1", time.Unix(7, 0))
+			if !errors.Is(note, errBadJournal) {
+				t.Errorf("note = %v; want that the journal is damaged", note)
+			}
+			if len(j.Originals) != 0 || j.BootID != "boot-1" {
+				t.Errorf("journal = %+v; want an empty one of this boot", j)
+			}
+			aside, err := os.ReadFile(file + ".bad-7")
+			if err != nil || !bytes.Equal(aside, content) {
+				t.Errorf("set aside = %q, %v; want the damaged file", aside, err)
+			}
+		})
+	}
+}
+
+func TestFullDiskKeepsTheOldJournal(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "journal.json")
+	if err := SaveJournal(name, sampleJournal()); err != nil {
+		t.Fatal(err)
+	}
+	// A directory in the place of the new file stands for a write that fails.
+	blocked := filepath.Join(dir, "blocked")
+	if err := os.MkdirAll(filepath.Join(blocked, "journal.json", "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := SaveJournal(filepath.Join(blocked, "journal.json"), Journal{}); err == nil {
+		t.Error("no error although the journal could not be replaced")
+	}
+	if j, note := LoadJournal(name, "boot-1", time.Now()); note != nil || len(j.Originals) != 2 {
+		t.Errorf("old journal = %+v, %v", j, note)
+	}
+}
+
+func FuzzDecodeJournal(f *testing.F) {
+	good, err := encodeJournal(sampleJournal())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add([]byte(`{"version":1,"sha256":"","data":{}}`))
+	f.Add([]byte(`{"version":1,"data":null}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		j, err := decodeJournal(b)
+		if err != nil {
+			if !errors.Is(err, errBadJournal) {
+				t.Fatalf("error of another kind: %v", err)
+			}
+			return
+		}
+		again, err := encodeJournal(j)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if j2, err := decodeJournal(again); err != nil || !cmp.Equal(j, j2) {
+			t.Fatalf("round trip: %+v, %v; want %+v", j2, err, j)
+		}
+	})
+}

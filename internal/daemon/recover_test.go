@@ -1,0 +1,53 @@
+package daemon
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// TestRecoverAssignments: the kernel's word, then the runtime's, then the journal's.
+func TestRecoverAssignments(t *testing.T) {
+	m := newModel(cgroup.DriverSystemd)
+	slice := "kubepods-podu.slice"
+	m.putPod(podFacts{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}})
+	kernel := make(map[cgroup.Path]string)
+	put := func(id, name string, state cri.State, inKernel, recorded string) {
+		m.putContainer(containerFacts{Container: cri.Container{ID: id, PodID: "p", Name: name, State: state,
+			CgroupsPath: slice + ":cri-containerd:" + id, Recorded: cri.Resources{CPUs: recorded}}})
+		if inKernel != "" {
+			kernel[m.containers[id].path] = inKernel
+		}
+	}
+	put("c1", "drifted", cri.Running, "4-5", "6-7")
+	put("c2", "starting", cri.Created, "", "6")
+	put("c3", "shared", cri.Running, "2-3", "2-3")
+	put("c4", "wide", cri.Running, "0-7", "")
+	put("c5", "again", cri.Exited, "", "7")
+	put("c6", "again", cri.Running, "8", "7")
+	read := func(p cgroup.Path) (cgroup.State, error) {
+		cpus, ok := kernel[p]
+		if !ok {
+			return cgroup.State{}, cgroup.ErrGone
+		}
+		set, err := cpuset.Parse(cpus)
+		return cgroup.State{Path: p, CPUs: set}, err
+	}
+	journal := []pools.Assignment{
+		{Key: pools.Key{PodUID: "u", Container: "drifted"}, CPUs: cpuset.Of(11)},
+		{Key: pools.Key{PodUID: "u", Container: "resting"}, CPUs: cpuset.Of(9)},
+	}
+	got := make(map[string]string)
+	for _, a := range recoverAssignments(m, read, journal, cpuset.Range(4, 11)) {
+		got[a.Key.Container] += a.CPUs.String()
+	}
+	want := map[string]string{"drifted": "4-5", "starting": "6", "again": "8", "resting": "9"}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("assignments (-want +got):\n%s", d)
+	}
+}
