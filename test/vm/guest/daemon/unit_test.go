@@ -1,0 +1,317 @@
+//go:build guest
+
+package daemon_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
+)
+
+const (
+	address = "http://127.0.0.1:9466"
+	journal = "/var/lib/cpupoold/journal.json"
+)
+
+// property is a property of the daemon's unit.
+func (n *node) property(name string) string {
+	n.Helper()
+	return strings.TrimSpace(n.run("systemctl", "show", "-P", name, "cpupoold"))
+}
+
+// becomes waits until a property of the unit has a value.
+func (n *node) becomes(name, value string) {
+	n.Helper()
+	n.eventually(name+" of the unit", func() error {
+		if got := n.property(name); got != value {
+			return fmt.Errorf("it is %q; want %q", got, value)
+		}
+		return nil
+	})
+}
+
+// get asks the daemon over HTTP and returns the status, with the body.
+func (n *node) get(path string) (int, string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+path, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	req.Close = true
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(body), err
+}
+
+// answers waits until a path answers with a status.
+func (n *node) answers(path string, want int) {
+	n.Helper()
+	n.eventually(path, func() error {
+		got, body, err := n.get(path)
+		if err == nil && got != want {
+			err = fmt.Errorf("status %d; want %d: %s", got, want, body)
+		}
+		return err
+	})
+}
+
+// threePods makes one of each pool, and returns what each must be from the moment that the daemon is ready.
+func (r *runtimeNode) threePods() (check func(when string)) {
+	r.Helper()
+	management := r.mustStart(100, "kube-system", manifest.Management(map[string]string{"app": "512"}))
+	shared := r.mustStart(500, "default", nil)
+	exclusive := r.mustStart(2000, "default", nil)
+	var own string
+	return func(when string) {
+		r.Helper()
+		st, err := r.fs.Read(exclusive.path)
+		if err == nil && own == "" {
+			if own = st.Effective.String(); st.Effective.Len() != 2 || !st.Effective.IsSubsetOf(guaranteed()) {
+				err = fmt.Errorf("%s runs on %s; want two guaranteed CPUs", exclusive.name, own)
+			}
+		}
+		if err = errors.Join(err, r.runsOn(management, "0-1", 59), r.runsOn(shared, "2-3", 0), r.runsOn(exclusive, own, 0)); err != nil {
+			r.Errorf("%s: %v\n%s", when, err, r.evidence())
+		}
+	}
+}
+
+// TestUnit: systemd starts, restarts, reloads and stops the daemon, with everything that the unit takes from it.
+func TestUnit(t *testing.T) {
+	n := newNode(t)
+	r := n.withoutKubelet()
+	placed := r.threePods()
+	n.startDaemon(pools)
+	placed("as soon as systemd calls the unit started")
+	n.answers("/healthz", http.StatusOK)
+	n.answers("/readyz", http.StatusOK)
+	n.hardened()
+
+	n.quiet()
+	// Each way of writing, and none of them refused.
+	ways := map[string]bool{"file": false, "cri": false, "dbus": false}
+	for _, rec := range n.records("wrote") {
+		ways[rec["write"].(map[string]any)["via"].(string)] = true
+	}
+	if d := cmp.Diff(map[string]bool{"file": true, "cri": true, "dbus": true}, ways); d != "" {
+		t.Errorf("ways of writing that were seen (-want +got):\n%s", d)
+	}
+	for _, msg := range []string{"write refused", "not as planned", "journal", "check", "notify service manager"} {
+		if records := n.records(msg); len(records) > 0 {
+			t.Errorf("log has %q: %v", msg, records)
+		}
+	}
+	if records := n.records("weight formula"); len(records) != 1 || !strings.HasPrefix(records[0]["oci_runtime"].(string), "runc version ") {
+		t.Errorf("log of the question for the OCI runtime: %v; want runc's answer", records)
+	}
+
+	before, err := os.ReadFile(journal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.run("systemctl", "restart", "cpupoold")
+	placed("after a restart")
+	n.quiet()
+	if records := n.records("wrote"); len(records) > 0 {
+		t.Errorf("a restart with nothing to do wrote %v", records)
+	}
+	if after, err := os.ReadFile(journal); err != nil || string(after) != string(before) {
+		t.Errorf("journal after a restart, %v:\n%s\nbefore:\n%s", err, after, before)
+	}
+
+	n.run("systemctl", "reload", "cpupoold")
+	n.eventually("configuration read again", func() error {
+		if got := len(n.records("configuration in force")); got != 1 {
+			return fmt.Errorf("%d records", got)
+		}
+		return nil
+	})
+
+	began := time.Now()
+	n.stopDaemon()
+	if took := time.Since(began); took > 20*time.Second { // TimeoutStopSec is 30 s
+		t.Errorf("stop took %v", took)
+	}
+	for name, want := range map[string]string{"Result": "success", "ExecMainCode": "1", "ExecMainStatus": "0"} { // CLD_EXITED
+		if got := n.property(name); got != want {
+			t.Errorf("%s after a stop = %s; want %s", name, got, want)
+		}
+	}
+	placed("after a stop")
+}
+
+// hardened asks systemd what it makes of the unit.
+func (n *node) hardened() {
+	n.Helper()
+	want := map[string]string{
+		"CapabilityBoundingSet":   "cap_dac_override cap_sys_admin",
+		"LockPersonality":         "yes",
+		"MemoryDenyWriteExecute":  "yes",
+		"NoNewPrivileges":         "yes",
+		"PrivateDevices":          "yes",
+		"PrivateTmp":              "yes",
+		"ProtectControlGroups":    "no",
+		"ProtectHome":             "yes",
+		"ProtectKernelModules":    "yes",
+		"ProtectKernelTunables":   "yes",
+		"ProtectSystem":           "strict",
+		"RestrictAddressFamilies": "AF_INET AF_INET6 AF_UNIX",
+		"RestrictNamespaces":      "yes",
+		"SystemCallArchitectures": "native",
+		"UMask":                   "0077",
+	}
+	got := make(map[string]string)
+	for name := range want {
+		got[name] = n.property(name)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		n.Errorf("properties of the unit (-want +got):\n%s", d)
+	}
+	// In force, not just in the file: what the process itself has.
+	status := n.run("cat", "/proc/"+n.property("MainPID")+"/status")
+	for _, line := range []string{"NoNewPrivs:\t1", "Seccomp:\t2", "CapBnd:\t0000000000200002"} {
+		if !strings.Contains(status, line+"\n") {
+			n.Errorf("status of the process lacks %q:\n%s", line, status)
+		}
+	}
+	// docs/deployment.md names the score.
+	out, err := n.try("systemd-analyze", "security", "--no-pager", "--threshold=35", "cpupoold.service")
+	_, score, _ := strings.Cut(out, "Overall exposure level")
+	n.Logf("exposure level %s", strings.TrimSpace(score))
+	if err != nil {
+		n.Errorf("systemd-analyze security: %v: %s", err, out)
+	}
+}
+
+// TestWatchdog: a loop that is alive feeds systemd's watchdog although nothing happens; a daemon that hangs is replaced, and its health
+// check fails meanwhile.
+func TestWatchdog(t *testing.T) {
+	const dropIn = "/run/systemd/system/cpupoold.service.d/watchdog.conf"
+	n := newNode(t)
+	t.Cleanup(func() {
+		if err := os.Remove(dropIn); err != nil {
+			t.Error(err)
+		}
+		n.run("systemctl", "daemon-reload")
+	})
+	// The pause before the restart leaves time to ask for the health.
+	n.write(dropIn, "[Service]\nWatchdogSec=12s\nRestartSec=100ms\n")
+	n.run("systemctl", "daemon-reload")
+	r := n.withoutKubelet()
+	placed := r.threePods()
+	n.startDaemon(pools)
+	placed("start")
+	n.quiet()
+	pid := n.property("MainPID")
+	for range 2 { // pools lets five minutes pass between two passes
+		fed := n.property("WatchdogTimestampMonotonic")
+		n.eventually("watchdog fed", func() error {
+			if n.property("WatchdogTimestampMonotonic") == fed {
+				return errors.New("not since")
+			}
+			return nil
+		})
+	}
+	n.answers("/healthz", http.StatusOK)
+
+	n.run("kill", "-STOP", pid)
+	if status, body, err := n.get("/healthz"); err == nil && status == http.StatusOK && n.property("MainPID") == pid {
+		t.Errorf("/healthz of a stopped daemon = %d, %s", status, body)
+	}
+	n.eventually("new process", func() error {
+		if now := n.property("MainPID"); now == pid || now == "0" {
+			return fmt.Errorf("MainPID is %s", now)
+		}
+		return nil
+	})
+	n.becomes("ActiveState", "active")
+	n.becomes("NRestarts", "1")
+	n.answers("/healthz", http.StatusOK)
+	n.answers("/readyz", http.StatusOK)
+	placed("after the watchdog")
+	if log := n.run("journalctl", "--no-pager", "-o", "cat", "-n", "200", "-u", "cpupoold"); !strings.Contains(log, "Watchdog timeout") {
+		t.Errorf("systemd's log does not have the watchdog:\n%s", log)
+	}
+}
+
+// TestRuntimeDown: the daemon waits for a runtime that is not there, can be stopped while it does, is ready when the runtime is, and does
+// not mind when it goes away again.
+func TestRuntimeDown(t *testing.T) {
+	n := newNode(t)
+	r := n.withoutKubelet()
+	placed := r.threePods()
+	n.run("systemctl", "stop", "containerd")
+	n.write(configFile, pools)
+	start := func() {
+		n.run("systemctl", "start", "--no-block", "cpupoold")
+		n.eventually("status of the unit", func() error {
+			if s := n.property("StatusText"); !strings.HasPrefix(s, "waiting for the container runtime: find container runtime: ") {
+				return fmt.Errorf("it is %q", s)
+			}
+			return nil
+		})
+	}
+	start()
+	n.stopDaemon()
+	for name, want := range map[string]string{"Result": "success", "ExecMainStatus": "0"} {
+		if got := n.property(name); got != want {
+			t.Errorf("%s after a stop while it waited = %s; want %s", name, got, want)
+		}
+	}
+	start()
+	if got := n.property("ActiveState"); got != "activating" {
+		t.Errorf("state of the unit without a runtime = %s; want activating", got)
+	}
+	n.run("systemctl", "start", "containerd")
+	n.becomes("ActiveState", "active")
+	placed("as soon as systemd calls the unit started")
+	if got := n.property("NRestarts"); got != "0" {
+		t.Errorf("the unit was restarted %s times", got)
+	}
+	if got := n.property("StatusText"); got != "" {
+		t.Errorf("status of the unit when it is ready = %q; want none", got)
+	}
+	if records := n.records("waiting for the container runtime"); len(records) == 0 || len(records) > 3 {
+		t.Errorf("log of the wait: %v; want one record for each reason", records)
+	}
+
+	n.run("systemctl", "stop", "containerd")
+	n.eventually("loss in the log", func() error {
+		for _, rec := range n.records("runtime event stream") {
+			if rec["state"] == "lost" {
+				return nil
+			}
+		}
+		return errors.New("no record")
+	})
+	placed("without a runtime")
+	n.answers("/healthz", http.StatusOK)
+	n.run("systemctl", "start", "containerd")
+	var late pod
+	n.eventually("runtime", func() (err error) {
+		if _, err = r.containers(); err != nil {
+			return err
+		}
+		late, err = r.start(1000, "default", nil)
+		return err
+	})
+	r.onCPUs(late, 1)
+	placed("with the runtime back")
+	n.quiet()
+	n.invariants()
+}
