@@ -13,13 +13,17 @@ GOLANGCI := $(GO) tool -modfile=tools/go.mod golangci-lint
 BUILD    := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -ldflags "-s -w"
 FUZZTIME ?= 20s
 
-.PHONY: help build cross test test-unit test-vm demo vm-shell lint fmt bench fuzz clean host host-vm
+.PHONY: help build image cross test test-unit test-vm demo vm-shell lint fmt bench fuzz clean host host-vm
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "%-10s %s\n", $$1, $$2 }'
 
 build: ## build bin/cpupoold for this machine, static
 	$(BUILD) -o bin/cpupoold ./cmd/cpupoold
+
+image: build ## build bin/cpupoold-image.tar, the container image of deploy/daemonset.yaml
+	$(GO) -C test/vm/parts/image run . -o $(CURDIR)/bin/cpupoold-image.tar -ref localhost/cpupoold/cpupoold:1 \
+		-file $(CURDIR)/bin/cpupoold:/usr/local/bin/cpupoold -entrypoint /usr/local/bin/cpupoold
 
 cross: ## build bin/cpupoold-arm64, and compile and link every unit test for arm64
 	GOARCH=arm64 $(BUILD) -o bin/cpupoold-arm64 ./cmd/cpupoold
@@ -46,7 +50,7 @@ lint: ## run the linters, and check that go.mod is tidy
 fmt: ## format the code
 	$(GOLANGCI) fmt
 
-bench: ## run the benchmarks; print a record for docs/benchmarks.md
+bench: host-vm build ## run the benchmarks, here and in a VM; write docs/benchmarks.md
 	bench/record.sh
 
 fuzz: host ## fuzz every target for FUZZTIME (20s)
