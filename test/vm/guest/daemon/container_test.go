@@ -1,0 +1,229 @@
+//go:build guest
+
+package daemon_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
+)
+
+const (
+	ownManifest = "/etc/kubernetes/cpupoold.yaml" // made of deploy/daemonset.yaml by the host
+	ownImage    = "localhost/cpupoold/cpupoold:1"
+)
+
+// TestContainer runs the daemon as deploy/daemonset.yaml does.
+func TestContainer(t *testing.T) {
+	n := newNode(t)
+	self := want{pod: "cpupoold", container: "cpupoold", cpus: "0-1"}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("log of the daemon's container:\n%s", n.containerLog())
+		}
+	})
+	kinds := manifest.EveryKind()
+	kind := func(name string) manifest.Pod {
+		return kinds[slices.IndexFunc(kinds, func(p manifest.Pod) bool { return p.Name == name })]
+	}
+	// Its mounts are in /run when the daemon's container gets its copy of them.
+	n.apply(kind("besteffort"))
+	n.eventually("first pod", func() error { _, err := n.find("besteffort", "app"); return err })
+	first, err := n.find("besteffort", "app")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	n.write(configFile, strings.Replace(pools, "[kube-system]", "[kube-system, cpupoold]", 1))
+	n.startContainer()
+	n.placed(self, want{pod: "besteffort", container: "app", cpus: "2-3"})
+	n.apply(kind("agent"), kind("burstable"), kind("exclusive"))
+	wants := []want{self, {pod: "agent", container: "app", cpus: "0-1", weight: 59}, {pod: "burstable", container: "app", cpus: "2-3"}}
+	n.placed(wants...)
+	wants = append(wants, n.ownCPUs(want{pod: "exclusive", container: "app"}))
+	n.quiet()
+	n.invariants()
+	n.answers("/healthz", http.StatusOK)
+
+	t.Run("sees what a unit sees", func(t *testing.T) {
+		outside, err := n.try("cpupoold", "check")
+		if err != nil {
+			t.Errorf("check on the host: %v", err)
+		}
+		inside, err := n.try("crictl", "exec", n.self().ID, "/usr/local/bin/cpupoold", "check")
+		if err != nil {
+			t.Errorf("check in the container: %v", err)
+		}
+		if d := cmp.Diff(outside, inside); d != "" {
+			t.Errorf("findings (-on the host +in the container):\n%s", d)
+		}
+	})
+
+	t.Run("keeps the unit out", func(t *testing.T) {
+		if out, err := n.try("systemctl", "start", "cpupoold"); err == nil {
+			t.Errorf("the unit has started beside the container: %s", out)
+		}
+		log := n.run("journalctl", "--no-pager", "-o", "cat", "-n", "50", "-u", "cpupoold")
+		n.stopDaemon() // which systemd would start again and again
+		if !strings.Contains(log, "another cpupoold holds the node's lock") {
+			t.Errorf("the unit's log does not name the lock:\n%s", log)
+		}
+	})
+
+	t.Run("keeps no mounts of pods that are gone", func(t *testing.T) {
+		mounts := func() string { return n.run("cat", fmt.Sprintf("/proc/%d/mountinfo", n.pid(self))) }
+		if !strings.Contains(mounts(), first.ID) {
+			t.Fatalf("the container has no mounts of a pod that was there before it:\n%s", mounts())
+		}
+		n.withdraw("besteffort")
+		n.eventually("first pod's mounts gone", func() error {
+			if strings.Contains(mounts(), first.ID) {
+				return errors.New("they are still there")
+			}
+			return nil
+		})
+	})
+
+	t.Run("moves nobody when it is replaced", func(t *testing.T) {
+		before, pid := n.self(), n.pid(self)
+		n.withdraw("cpupoold")
+		n.eventually("end of the pod", func() error {
+			if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err == nil {
+				return fmt.Errorf("process %d is still there", pid)
+			}
+			return nil
+		})
+		n.still("the end of the daemon's pod", wants[1:]...)
+		n.startContainer()
+		n.placed(self)
+		n.still("the start of another", wants...)
+		n.quiet()
+		n.invariants()
+		if n.self().ID == before.ID {
+			t.Error("the container is the same")
+		}
+		for _, path := range n.containerWrites() {
+			if !strings.Contains(path, strings.ReplaceAll(n.self().pod.UID, "-", "_")) {
+				t.Errorf("the new daemon has written to %s", path)
+			}
+		}
+	})
+
+	t.Run("leaves a binary to restore with", func(t *testing.T) {
+		dir := t.TempDir()
+		n.withdraw("cpupoold")
+		n.eventually("lock", func() error { // as the documentation says
+			n.run("ctr", "--namespace", "k8s.io", "images", "mount", ownImage, dir)
+			defer n.run("ctr", "--namespace", "k8s.io", "images", "unmount", "--rm", dir)
+			out, err := n.try(filepath.Join(dir, "usr/local/bin/cpupoold"), "restore")
+			if err != nil {
+				return fmt.Errorf("restore: %w: %s", err, out)
+			}
+			return nil
+		})
+		if _, err := os.Stat(journal); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("journal after restore: %v; want that it is gone", err)
+		}
+	})
+}
+
+// startContainer has the kubelet run the daemon and waits until it is ready.
+func (n *node) startContainer() {
+	n.Helper()
+	text, err := os.ReadFile(ownManifest)
+	if err != nil {
+		n.Fatal(err)
+	}
+	n.write(filepath.Join(manifests, "cpupoold.yaml"), string(text))
+	n.answers("/readyz", http.StatusOK)
+}
+
+// withdraw has the kubelet end a static pod.
+func (n *node) withdraw(name string) {
+	n.Helper()
+	if err := os.Remove(filepath.Join(manifests, name+".yaml")); err != nil {
+		n.Fatal(err)
+	}
+}
+
+// self is the daemon's container.
+func (n *node) self() container {
+	n.Helper()
+	c, err := n.find("cpupoold", "cpupoold")
+	if err != nil {
+		n.Fatal(err)
+	}
+	return c
+}
+
+// pid is the first process of a container.
+func (n *node) pid(w want) int {
+	n.Helper()
+	c, err := n.find(w.pod, w.container)
+	if err != nil {
+		n.Fatal(err)
+	}
+	lists, err := n.processes(c.path)
+	if err != nil {
+		n.Fatal(err)
+	}
+	for pid := range lists {
+		return pid
+	}
+	n.Fatalf("%s/%s has no processes", w.pod, w.container)
+	return 0
+}
+
+// containerLog is what the daemon in its newest container has printed.
+func (n *node) containerLog() string {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	_, all, err := n.client.List(ctx)
+	if err != nil {
+		return err.Error()
+	}
+	newest := -1
+	for i, c := range all {
+		if c.Name == "cpupoold" && (newest < 0 || c.CreatedAt.After(all[newest].CreatedAt)) {
+			newest = i
+		}
+	}
+	if newest < 0 {
+		return "no container"
+	}
+	out, err := n.try("crictl", "logs", all[newest].ID)
+	if err != nil {
+		return err.Error()
+	}
+	return out
+}
+
+// containerWrites are the cgroups that the daemon in its newest container has written to.
+func (n *node) containerWrites() []string {
+	n.Helper()
+	var paths []string
+	for line := range strings.Lines(n.containerLog()) {
+		var record struct {
+			Msg   string
+			Write struct{ Path string }
+		}
+		if json.Unmarshal([]byte(line), &record) == nil && record.Msg == "wrote" {
+			paths = append(paths, record.Write.Path)
+		}
+	}
+	if len(paths) == 0 {
+		n.Fatalf("no writes in the log:\n%s", n.containerLog())
+	}
+	return paths
+}
