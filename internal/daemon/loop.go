@@ -92,6 +92,7 @@ func (l *loop) run(ctx context.Context) {
 		case <-l.timers.retry.C:
 		case <-l.timers.journal.C:
 			l.status.journalLate = true
+			l.log.Error("journal is late; writes go ahead, and what they replace may not be known to restore", "journal", l.journal)
 		}
 		for _, e := range l.box.take() {
 			l.handle(e)
@@ -195,7 +196,7 @@ func (l *loop) resyncPeriod() time.Duration {
 }
 
 func (l *loop) onStream(e streamChanged) {
-	l.status.stream, l.status.streamErr = e.state, e.err
+	l.status.stream = e.state
 	l.log.Info("runtime event stream", "state", e.state.String(), "error", e.err)
 	if e.state == cri.Connected || e.state == cri.Unsupported {
 		l.list() // what happened before is only in a list

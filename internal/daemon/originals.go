@@ -72,8 +72,8 @@ func (l *loop) save(now time.Time) {
 }
 
 func (l *loop) onSaved(e saved) {
-	l.status.journalErr = e.err
 	if e.err != nil {
+		l.log.Error("journal not written; writes go ahead, and what they replace may not be known to restore", "journal", l.journal, "error", e.err)
 		l.ledger.sent = l.ledger.durable
 		l.status.journalLate = true // nobody waits for it
 		l.status.journalRetry = time.Now().Add(journalPause)

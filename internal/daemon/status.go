@@ -25,10 +25,8 @@ type status struct {
 	unread     []error // objects of the runtime without details
 
 	stream     cri.StreamState
-	streamErr  error
 	runtimeErr error
 	configErr  error
-	journalErr error
 	// journalLate says that writes no longer wait for the journal; journalRetry
 	// is when it is tried again after an error.
 	journalLate  bool
