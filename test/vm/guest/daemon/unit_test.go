@@ -195,7 +195,7 @@ func (n *node) hardened() {
 		}
 	}
 	// docs/deployment.md names the score.
-	out, err := n.try("systemd-analyze", "security", "--no-pager", "--threshold=35", "cpupoold.service")
+	out, err := n.try("systemd-analyze", "security", "--no-pager", "--threshold=30", "cpupoold.service")
 	_, score, _ := strings.Cut(out, "Overall exposure level")
 	n.Logf("exposure level %s", strings.TrimSpace(score))
 	if err != nil {
