@@ -94,16 +94,17 @@ TXT
   [ -e "$work/vm.txt" ] && cat <<TXT
 ## On a node
 
-A virtual machine of 8 CPUs with systemd and containerd (test/vm). **Its CPUs are emulated by the ones above, 10 to 50 times slower.**
+A virtual machine of 8 CPUs with systemd and containerd (test/vm). **Its CPUs are emulated by the ones above, 10 to 50 times
+slower; time in which the host does something else counts as theirs.** Memory is as on any machine.
 
 \`Placement\`: a container that asks for one whole CPU is made and started over CRI. mkdir: from the creation of its cgroup until the kernel
 says that it is effective on a guaranteed CPU, which is looked at every 2 ms; most of it is the OCI runtime's own work. started: until
-then from the moment that the runtime records as the container's start.
+then from the moment that the runtime records as the container's start; negative when it was there before.
 
 \`Rest\`: 100 containers in 50 pods; \`placed\` is the daemon that has placed them, \`restarted\` one that was started on them. A minute
 after its last work, 150 s long: RssAnon at the end, CPU time of the unit's cgroup, passes, voluntary context switches of all threads.
 Two things wake the daemon at rest: the resync, of two passes (one reads the tree and asks the runtime, one takes over its answer), and
-every 10 s a sign of life for /healthz and systemd's watchdog, without a pass. The rest of the context switches are Go's own.
+every 10 s a sign of life for /healthz and systemd's watchdog, without a pass.
 
 $(table "$work/vm.txt")
 
