@@ -10,10 +10,11 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm"
 )
 
-// TestDaemon runs cpupoold as a systemd unit on a node with real containers.
+// TestDaemon runs cpupoold as a systemd unit, and as a container, on a node with real containers.
 func TestDaemon(t *testing.T) {
 	m := vm.Start(t, vm.Config{Topology: "8c2n", Node: true})
 	installDaemon(t, m)
+	installImage(t, m)
 	vm.RunTests(t, m, "./guest/daemon")
 }
 

@@ -95,24 +95,21 @@ func TestContainer(t *testing.T) {
 		})
 	})
 
-	t.Run("moves nobody when it is replaced", func(t *testing.T) {
-		before, pid := n.self(), n.pid(self)
-		n.withdraw("cpupoold")
-		n.eventually("end of the pod", func() error {
-			if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err == nil {
-				return fmt.Errorf("process %d is still there", pid)
+	t.Run("moves nobody when it ends and starts again", func(t *testing.T) {
+		before := n.self()
+		n.run("kill", fmt.Sprint(n.pid(self)))
+		n.eventually("another container", func() error {
+			if c, err := n.find("cpupoold", "cpupoold"); err != nil || c.ID == before.ID {
+				return errors.Join(errors.New("not yet"), err)
 			}
 			return nil
 		})
-		n.still("the end of the daemon's pod", wants[1:]...)
-		n.startContainer()
+		n.still("the end of the daemon", wants[1:]...)
+		n.answers("/readyz", http.StatusOK)
 		n.placed(self)
 		n.still("the start of another", wants...)
 		n.quiet()
 		n.invariants()
-		if n.self().ID == before.ID {
-			t.Error("the container is the same")
-		}
 		for _, path := range n.containerWrites() {
 			if !strings.Contains(path, strings.ReplaceAll(n.self().pod.UID, "-", "_")) {
 				t.Errorf("the new daemon has written to %s", path)
