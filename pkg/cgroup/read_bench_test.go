@@ -31,7 +31,7 @@ func BenchmarkRead(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	root, err := os.Open(dir)
+	root, err := os.OpenRoot(dir)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,10 +1,8 @@
 package cgroup
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -14,7 +12,7 @@ import (
 // cgroup v2 is ErrNotCgroup2: with v1, and with the hybrid layout, there is no
 // cpuset in the unified hierarchy.
 func Open(dir string) (*FS, error) {
-	root, err := os.Open(dir)
+	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open cgroup mount: %w", err)
 	}
@@ -27,9 +25,14 @@ func Open(dir string) (*FS, error) {
 
 // checkMagic asks the directory that is open, not the name: what is mounted
 // over it afterwards cannot matter.
-func checkMagic(root *os.File) error {
+func checkMagic(root *os.Root) error {
+	dir, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer dir.Close() //nolint:errcheck // opened to read
 	var st unix.Statfs_t
-	if err := unix.Fstatfs(int(root.Fd()), &st); err != nil {
+	if err := unix.Fstatfs(int(dir.Fd()), &st); err != nil {
 		return fmt.Errorf("statfs: %w", err)
 	}
 	if st.Type != unix.CGROUP2_SUPER_MAGIC {
@@ -39,29 +42,15 @@ func checkMagic(root *os.File) error {
 	return nil
 }
 
-// rootTree is the kernel's tree below an open directory.
+// rootTree is the kernel's tree. os.Root opens component by component and
+// follows nothing out of the mount. openat2(2) would do it in one call, but the
+// unit's RestrictSUIDSGID= forbids that call: systemd cannot filter its flags.
 type rootTree struct {
-	root *os.File
-}
-
-// open opens a file below the root. The kernel itself follows nothing out of it,
-// and no symbolic link at all: openat2(2), kernel 5.6. A pass over a node opens
-// thousands of files, and os.Root takes two calls for each part of each name.
-func (t rootTree) open(name string, flags uint64) (*os.File, error) {
-	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
-	for {
-		fd, err := unix.Openat2(int(t.root.Fd()), name, &how)
-		switch {
-		case err == nil:
-			return os.NewFile(uintptr(fd), name), nil
-		case !errors.Is(err, unix.EINTR):
-			return nil, &fs.PathError{Op: "openat2", Path: name, Err: err}
-		}
-	}
+	root *os.Root
 }
 
 func (t rootTree) ReadFile(name string, limit int) ([]byte, error) {
-	f, err := t.open(name, unix.O_RDONLY)
+	f, err := t.root.Open(name)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +66,7 @@ func (t rootTree) ReadFile(name string, limit int) ([]byte, error) {
 }
 
 func (t rootTree) WriteFile(name, value string) error {
-	f, err := t.open(name, unix.O_WRONLY)
+	f, err := t.root.OpenFile(name, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
@@ -89,7 +78,7 @@ func (t rootTree) WriteFile(name, value string) error {
 }
 
 func (t rootTree) ReadDir(name string) ([]string, error) {
-	dir, err := t.open(name, unix.O_RDONLY|unix.O_DIRECTORY)
+	dir, err := t.root.Open(name)
 	if err != nil {
 		return nil, err
 	}
