@@ -30,8 +30,7 @@ func main() {
 	if err == nil {
 		return
 	}
-	var status exitStatus
-	if errors.As(err, &status) {
+	if status, ok := errors.AsType[exitStatus](err); ok {
 		os.Exit(int(status))
 	}
 	fmt.Fprintln(os.Stderr, "vm:", err)

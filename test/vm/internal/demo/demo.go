@@ -16,7 +16,7 @@ import (
 // kernel does not say what cpupoold says, that is an error. Then, unless it is nil, is called while the node is still there.
 func Run(ctx context.Context, config vm.Config, out io.Writer, then func(*vm.VM) error) (err error) {
 	p := newProgress(out)
-	p.step("boot a node with containerd and a kubelet (10 s on two idle cores; the first time builds all of that: about 15 min)")
+	p.step("boot a node with containerd and a kubelet (10 s on two idle cores; the first time builds all of that, for many minutes)")
 	m, err := vm.Boot(ctx, config)
 	if err != nil {
 		return err
@@ -39,13 +39,13 @@ func show(ctx context.Context, m *vm.VM, p *progress, out io.Writer) error {
 		return withJournal(ctx, m, err)
 	}
 	kinds := manifest.EveryKind()
-	p.step("have the kubelet start %d static pods of all kinds (1 min)", len(kinds))
+	p.step("have the kubelet start %d static pods of all kinds (2 min)", len(kinds))
 	if _, err := settle(ctx, m, p, kinds); err != nil {
 		return withJournal(ctx, m, err)
 	}
 	// Only when the others have theirs is it certain who gets none.
 	kinds = append(kinds, tooMuch())
-	p.step("start a pod that asks for more CPUs than are left (15 s)")
+	p.step("start a pod that asks for more CPUs than are left (30 s)")
 	preview, err := settle(ctx, m, p, kinds)
 	if err != nil {
 		return withJournal(ctx, m, err)
