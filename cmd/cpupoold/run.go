@@ -11,6 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/daemon"
 	"github.com/cpupoold/cpupoold/internal/preflight"
+	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
 func (a *app) run() *cobra.Command {
@@ -34,6 +35,7 @@ problems is reported and the one in force stays.`,
 func (a *app) doRun(ctx context.Context) error {
 	// The node has few CPUs for the likes of us, and the loop is one goroutine.
 	runtime.GOMAXPROCS(min(2, runtime.NumCPU()))
+	file := a.configPath()
 	c, t, err := a.load()
 	if err != nil {
 		return err
@@ -45,15 +47,23 @@ func (a *app) doRun(ctx context.Context) error {
 	return daemon.Run(ctx, daemon.Options{
 		Config:     c,
 		Topology:   t,
-		ConfigFile: a.configPath(),
-		Reload: func() (*config.Config, error) {
-			return config.Load(a.configPath(), a.overrides, t)
-		},
-		Recheck: func(ctx context.Context, c *config.Config) error { return a.admit(ctx, c, log) },
-		Hangup:  a.hangup,
-		Build:   build(),
-		Log:     log,
+		ConfigFile: file,
+		Reload:     func() (*config.Config, error) { return a.reload(file, t) },
+		Recheck:    func(ctx context.Context, c *config.Config) error { return a.admit(ctx, c, log) },
+		Hangup:     a.hangup,
+		Build:      build(),
+		Log:        log,
 	})
+}
+
+// reload reads the configuration again that the daemon has started with, which
+// was in file unless that is empty. A file that has gone since is an error: the
+// defaults have no guaranteed pool, and would take every container's CPUs away.
+func (a *app) reload(file string, t *topology.Topology) (*config.Config, error) {
+	if file == "" {
+		file = a.configPath() // it may have been made since
+	}
+	return config.Load(file, a.overrides, t)
 }
 
 // admit logs what check finds and refuses hosts on which the daemon must not
