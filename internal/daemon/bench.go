@@ -40,7 +40,7 @@ func newBench() *bench {
 	return &bench{failures: make(map[benchKey]failure), recorded: make(map[cgroup.Write]time.Time)}
 }
 
-func keyOf(w cgroup.Write) benchKey { return benchKey{w.Path, w.Via == cgroup.File} }
+func keyOf(w cgroup.Write) benchKey { return benchKey{w.Path.Scope(), w.Via == cgroup.File} }
 
 // refuse notes a failed write.
 func (b *bench) refuse(w cgroup.Write, err error, now time.Time) {

@@ -51,7 +51,11 @@ func maxValue(quota, period int64) string {
 // noteOriginals records what the writes will replace, before the first of them.
 func (l *loop) noteOriginals(writes []cgroup.Write) {
 	for _, w := range writes {
-		l.ledger.note(original(w, l.tree.current[w.Path]))
+		c := l.tree.current[w.Path.Scope()]
+		if c.Inner != nil && w.Path == c.Inner.Path {
+			c = cgroup.Current{State: *c.Inner, Exists: true}
+		}
+		l.ledger.note(original(w, c))
 	}
 }
 

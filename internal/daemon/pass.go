@@ -166,13 +166,13 @@ func (l *loop) apply(writes []cgroup.Write, made map[cgroup.Write]bool, now time
 		}
 		err := l.cgroups.Apply(w)
 		made[w] = true
-		l.tree.wrote(w.Path)
+		l.tree.wrote(w.Path.Scope())
 		l.count(w, err)
 		switch {
 		case err == nil:
 			l.bench.succeed(w, now)
 		case errors.Is(err, cgroup.ErrGone):
-			l.vanish(w.Path)
+			l.vanish(w.Path.Scope())
 			return // it has given way for good: compare again
 		default:
 			l.bench.refuse(w, err, now)

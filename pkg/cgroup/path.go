@@ -31,6 +31,15 @@ func (p Path) Join(name string) Path {
 	return Path(path.Join(string(p), name))
 }
 
+// Scope is the scope whose inner cgroup p is (see State.Inner), else p itself: the
+// cgroup that a target, and so a Write to either of the two, is about.
+func (p Path) Scope() Path {
+	if scope := p.Parent(); p.Base() == innerName && strings.HasSuffix(string(scope), ".scope") {
+		return scope
+	}
+	return p
+}
+
 // Unit is the systemd unit whose cgroup p is; ok is false when p is not named
 // like a unit that owns a cgroup (systemd.unit(5)).
 func (p Path) Unit() (name string, ok bool) {
