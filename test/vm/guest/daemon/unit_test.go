@@ -255,7 +255,7 @@ func TestWatchdog(t *testing.T) {
 	n.answers("/healthz", http.StatusOK)
 	n.answers("/readyz", http.StatusOK)
 	placed("after the watchdog")
-	if log := n.run("journalctl", "--no-pager", "-o", "cat", "-n", "200", "-u", "cpupoold"); !strings.Contains(log, "Watchdog timeout") {
+	if log := n.run("journalctl", "--no-pager", "-o", "cat", "-n", "200", "-u", "cpupoold"); !strings.Contains(log, "Failed with result 'watchdog'") {
 		t.Errorf("systemd's log does not have the watchdog:\n%s", log)
 	}
 }
