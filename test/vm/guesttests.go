@@ -19,7 +19,10 @@ import (
 const (
 	outputs          = "tests" // prefix of the names of files with what tests printed, in the run directory
 	defaultTestLimit = 30 * time.Minute
-	testGrace        = time.Minute // between the end of the guest's tests and the host's deadline: to fetch logs
+	// testGrace is between the end of the guest's tests and the host's deadline: to give up on a guest that does not end them by itself,
+	// and to fetch its logs. A host that reaches its deadline keeps none.
+	testGrace = giveUp + logLimit + 30*time.Second
+	giveUp    = 30 * time.Second
 )
 
 // Start boots a guest for a test and closes it at the test's end. If the test has failed by then, the guest's journal and console log
@@ -48,7 +51,10 @@ func Start(t *testing.T, config Config) *VM {
 // of t. Further arguments go to the test binary: -test.run=REGEXP, or what the package's own flags are. It reports whether all passed.
 func RunTests(t *testing.T, m *VM, pkg string, args ...string) bool {
 	t.Helper()
-	output, err := runTests(t.Context(), m, pkg, testLimit(t), args)
+	limit := testLimit(t)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), limit+giveUp, fmt.Errorf("the guest does not end its tests after %v", limit))
+	defer cancel()
+	output, err := runTests(ctx, m, pkg, limit, args)
 	if err != nil {
 		t.Fatalf("run tests of %s in the guest: %v; its logs: %s", pkg, err, m.dir.kept)
 	}

@@ -87,8 +87,8 @@ func runKernelTests(ctx context.Context, store image.Store, dir runDir, pkg stri
 			return "", fmt.Errorf("%w: %w", q.err, err)
 		}
 		return output, nil
-	case <-time.After(bootLimit + limit):
-		return "", fmt.Errorf("guest does not end after %v; output so far: %s", bootLimit+limit, tail(output))
+	case <-time.After(limit + giveUp):
+		return "", fmt.Errorf("guest does not end after %v; output so far: %s", limit, tail(output))
 	case <-ctx.Done():
 		return "", fmt.Errorf("%w; output so far: %s", context.Cause(ctx), tail(output))
 	}
