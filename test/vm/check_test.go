@@ -4,7 +4,6 @@ package vm_test
 
 import (
 	"maps"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -18,15 +17,9 @@ import (
 
 // TestCheck breaks a node in each way that cpupoold check claims to find.
 func TestCheck(t *testing.T) {
-	daemon := filepath.Join(t.TempDir(), "cpupoold")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", daemon, "../../cmd/cpupoold")
-	build.Env = append(build.Environ(), "CGO_ENABLED=0", "GOARCH=amd64")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build cpupoold: %v: %s", err, out)
-	}
 	m := vm.Start(t, vm.Config{Topology: "8c2n", Node: true})
 	const guestPath = "/usr/local/bin/cpupoold"
-	if err := m.CopyTo(t.Context(), daemon, guestPath); err != nil {
+	if err := m.CopyTo(t.Context(), buildDaemon(t), guestPath); err != nil {
 		t.Fatal(err)
 	}
 	vm.RunTests(t, m, "./guest/check", "-cpupoold="+guestPath, "-checks="+strings.Join(checkNames(t), ","))

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/internal/telemetry"
+)
+
+func TestExitCodes(t *testing.T) {
+	for _, c := range []struct {
+		args   string
+		want   int
+		stderr string // part of it; "" is nothing at all
+	}{
+		{"version", exitOK, ""},
+		{"help run", exitOK, ""},
+		{"", exitOK, ""},
+		{"pin", exitUsage, `unknown command "pin"`},
+		{"version now", exitUsage, "now"},
+		{"version -o xml", exitUsage, `"xml" is neither json nor table`},
+		{"version --loud", exitUsage, "unknown flag: --loud"},
+		{"plan --config /no/such/file", exitError, "/no/such/file"},
+	} {
+		var stdout, stderr bytes.Buffer
+		got := execute(t.Context(), streams{out: &stdout, err: &stderr}, strings.Fields(c.args))
+		if got != c.want || !strings.Contains(stderr.String(), c.stderr) || c.stderr == "" && stderr.Len() > 0 {
+			t.Errorf("cpupoold %s: exit code %d; want %d; standard error %q; want %q in it", c.args, got, c.want, &stderr, c.stderr)
+		}
+		if (stdout.Len() > 0) != (c.want == exitOK) {
+			t.Errorf("cpupoold %s: standard output %q", c.args, &stdout)
+		}
+	}
+}
+
+func TestVersionAsJSON(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	if code := execute(t.Context(), streams{out: &stdout, err: &stderr}, []string{"version", "-o", "json"}); code != exitOK {
+		t.Fatalf("exit code %d: %s", code, &stderr)
+	}
+	var got telemetry.Build
+	if err := json.Unmarshal(stdout.Bytes(), &got); err != nil || got != build() {
+		t.Errorf("version -o json = %s, %v; want %+v", &stdout, err, build())
+	}
+}
