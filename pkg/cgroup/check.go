@@ -13,7 +13,7 @@ type Claim struct {
 	Exclusive bool
 }
 
-// Check tests what the kernel says against the invariants (DESIGN §5, 1 and 2):
+// Check tests what the kernel says against the invariants 1 and 2 of ARCHITECTURE.md:
 // nobody's set is empty, and what is exclusive overlaps with nobody. It returns
 // one error for each cgroup or pair that breaks them. Claims of cgroups of which
 // one contains the other do not belong together: the caller gives the places of

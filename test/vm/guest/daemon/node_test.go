@@ -360,7 +360,7 @@ func (n *node) ownCPUs(w want) want {
 	return w
 }
 
-// invariants are DESIGN §5, 1 and 2, on the kernel's word.
+// invariants are 1 and 2 of ARCHITECTURE.md, on the kernel's word.
 func (n *node) invariants() {
 	n.Helper()
 	for _, err := range cgroup.Check(n.claims(guaranteed())) {
