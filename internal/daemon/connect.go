@@ -173,10 +173,13 @@ func findDriver(ctx context.Context, client *cri.Client, fs *cgroup.FS) (cgroup.
 	case !errors.Is(err, cri.ErrNotSupported):
 		return "", err
 	}
-	for path, driver := range map[cgroup.Path]cgroup.Driver{"kubepods.slice": cgroup.DriverSystemd, "kubepods": cgroup.DriverCgroupfs} {
-		if _, err := fs.Read(path); err == nil {
-			return driver, nil
-		}
+	// systemd's first: a node with its driver may have a cgroup kubepods too, made
+	// by hand to keep the controllers.
+	if _, err := fs.Read("kubepods.slice"); err == nil {
+		return cgroup.DriverSystemd, nil
+	}
+	if _, err := fs.Read("kubepods"); err == nil {
+		return cgroup.DriverCgroupfs, nil
 	}
 	if _, err := os.Stat("/run/systemd/system"); err == nil { // sd_booted(3)
 		return cgroup.DriverSystemd, nil

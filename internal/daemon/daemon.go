@@ -109,17 +109,17 @@ func runOn(ctx context.Context, h host, o Options) error {
 
 // serve runs the owner with its sources and workers until ctx ends.
 func (l *loop) serve(ctx context.Context, o Options) {
-	l.jobs = newWorkers(ctx, l.box.post)
+	l.crew = newCrew(ctx, l.box.post)
 	var sources sync.WaitGroup
 	sources.Go(func() { l.watchRuntime(ctx) })
 	sources.Go(func() { l.watchConfig(ctx, o) })
 	sources.Go(func() { l.watchHangup(ctx, o.Hangup) })
 	sources.Go(func() { l.watchUnits(ctx) })
-	l.jobs.submit("formula", func(ctx context.Context) event { return askFormula(ctx) })
+	l.askFormula()
 	l.run(ctx)
 	l.notify.stopping()
 	sources.Wait()
-	l.jobs.wait()
+	l.crew.wait()
 }
 
 func newLoop(h host, o Options) (*loop, error) {
@@ -203,7 +203,10 @@ func (l *loop) watchHangup(ctx context.Context, hangup <-chan os.Signal) {
 	}
 }
 
+// reload is called from several goroutines; what is read last is posted last.
 func (l *loop) reload() {
+	l.loading.Lock()
+	defer l.loading.Unlock()
 	c, err := l.load()
 	l.box.post(configLoaded{c, err})
 }

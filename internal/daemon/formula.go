@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -72,10 +73,20 @@ func formulaOfVersion(out string) (config.WeightFormula, error) {
 	return config.WeightQuadratic, nil
 }
 
+// versionTimeout is the limit for the OCI runtime to print its version: the first
+// pass waits for the answer.
+const versionTimeout = 5 * time.Second
+
+func (l *loop) askFormula() {
+	l.asks.submit("formula", func(ctx context.Context) event { return askFormula(ctx) })
+}
+
 // askFormula runs the OCI runtime for its version, and returns what it was. It
 // serves until a container shows the formula; without an answer that is the
 // current one.
 func askFormula(ctx context.Context) formulaFound {
+	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
+	defer cancel()
 	for _, name := range []string{"runc", "crun"} {
 		out, err := exec.CommandContext(ctx, name, "--version").Output()
 		if err != nil {

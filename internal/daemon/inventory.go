@@ -20,6 +20,10 @@ import (
 const (
 	callTimeout   = 30 * time.Second
 	updateTimeout = 2 * time.Minute
+	// unitPatience is the limit for what systemd holds for a new container. The
+	// container is placed without it, and systemd is busy for seconds in a
+	// daemon-reload.
+	unitPatience = 500 * time.Millisecond
 )
 
 // runtimeClient is what the daemon needs of the CRI client.
@@ -94,6 +98,8 @@ func lookAtPod(ctx context.Context, rt runtimeClient, units unitManager, driver 
 	}
 	f := podFacts{Pod: p, partial: err}
 	if slice, pause, err := podPaths(p, driver); err == nil {
+		ctx, cancel := context.WithTimeout(ctx, unitPatience)
+		defer cancel()
 		f.slice, f.pause = unitState(ctx, units, slice), unitState(ctx, units, pause)
 	}
 	return f, nil
@@ -108,6 +114,8 @@ func lookAtContainer(ctx context.Context, rt runtimeClient, units unitManager, d
 	}
 	f := containerFacts{Container: c, partial: err}
 	if path, err := cgroup.ContainerPath(c.CgroupsPath, driver); err == nil {
+		ctx, cancel := context.WithTimeout(ctx, unitPatience)
+		defer cancel()
 		f.unit = unitState(ctx, units, path)
 	}
 	return f, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,11 @@ const pollPeriod = time.Second
 
 // relistPause is how soon a listing that failed is tried again.
 const relistPause = 5 * time.Second
+
+// patientListings is how often the first listing is asked for again when parts of
+// it are missing. Then the daemon begins without them: one object that can never
+// be read must not keep the node from its pools.
+const patientListings = 6
 
 // journalPatience is how long first writes wait for their originals to be on
 // disk. A stuck disk must not keep containers on the wrong CPUs: after it
@@ -41,10 +47,11 @@ type host struct {
 // events and reads snapshots.
 type loop struct {
 	host
-	log      *slog.Logger
-	box      *mailbox
-	jobs     *workers
+	log *slog.Logger
+	box *mailbox
+	crew
 	load     func() (*config.Config, error) // reads the configuration again
+	loading  sync.Mutex                     // held while load runs and its result is posted
 	snapshot *atomic.Pointer[telemetry.View]
 	notify   notifier
 
@@ -86,8 +93,12 @@ func (l *loop) run(ctx context.Context) {
 			l.notify.alive()
 			continue
 		case <-l.box.wake:
-		case <-l.timers.resync.C:
-			l.tree.distrustAll()
+		case now := <-l.timers.resync.C:
+			// A runtime without events is listed much more often than that.
+			if now.Sub(l.status.distrusted) >= l.settings.config.ResyncPeriod {
+				l.status.distrusted = now
+				l.tree.distrustAll()
+			}
 			l.list()
 		case <-l.timers.retry.C:
 		case <-l.timers.journal.C:
@@ -125,7 +136,7 @@ func (l *loop) handle(e event) {
 		l.onConfig(e)
 	case formulaFound:
 		l.status.formulaAsked = true
-		if l.formula == config.WeightAuto {
+		if l.settings.config.WeightFormula == config.WeightAuto && !l.status.formulaSeen {
 			l.formula = e.formula // until a container shows that it is another
 			l.log.Info("weight formula", "formula", e.formula, "oci_runtime", e.version)
 		}
@@ -142,7 +153,7 @@ func (l *loop) list() {
 	l.status.listing = true
 	asOf := l.model.clock
 	known := l.model.knownIDs()
-	l.jobs.submit("list", func(ctx context.Context) event {
+	l.asks.submit("list", func(ctx context.Context) event {
 		found := census(ctx, l.runtime, l.units, l.driver, func(id string) bool { return known[id] })
 		found.asOf = asOf
 		return found
@@ -168,6 +179,14 @@ func (l *loop) onListed(e listed) {
 	clear(l.status.vanished)
 	l.model.merge(e)
 	if !l.status.listed {
+		if len(e.failed) > 0 && l.status.incomplete < patientListings {
+			// Who could not be read may hold CPUs that the first plan would give to
+			// others.
+			l.status.incomplete++
+			l.log.Warn("first listing is incomplete; asking again before anything is written", "error", errors.Join(e.failed...))
+			l.timers.resync.Reset(min(relistPause, l.resyncPeriod()))
+			return
+		}
 		l.status.listed = true
 		l.assignments = recoverAssignments(l.model, l.cgroups.Read, l.ledger.assignments, l.settings.pools.Guaranteed)
 	}
@@ -239,14 +258,14 @@ func (l *loop) onRuntimeEvent(e runtimeEvent) {
 }
 
 func (l *loop) fetchPod(id string) {
-	l.jobs.submit(id, func(ctx context.Context) event {
+	l.asks.submit(id, func(ctx context.Context) event {
 		f, err := lookAtPod(ctx, l.runtime, l.units, l.driver, id)
 		return podFetched{id: id, pod: f, err: err}
 	})
 }
 
 func (l *loop) fetchContainer(id string) {
-	l.jobs.submit(id, func(ctx context.Context) event {
+	l.asks.submit(id, func(ctx context.Context) event {
 		f, err := lookAtContainer(ctx, l.runtime, l.units, l.driver, id)
 		return containerFetched{id: id, container: f, err: err}
 	})
@@ -281,6 +300,7 @@ func (l *loop) onContainer(e containerFetched) {
 }
 
 func (l *loop) onConfig(e configLoaded) {
+	formula := l.settings.config.WeightFormula
 	if e.err == nil {
 		e.err = l.settings.change(e.config, l.settings.topology)
 	}
@@ -290,5 +310,13 @@ func (l *loop) onConfig(e configLoaded) {
 		return
 	}
 	l.log.Info("configuration in force", "pools", l.settings.pools)
+	switch f := e.config.WeightFormula; f {
+	case formula:
+	case config.WeightAuto:
+		l.status.formulaSeen = false
+		l.askFormula()
+	default:
+		l.formula = f
+	}
 	l.timers.resync.Reset(l.resyncPeriod())
 }

@@ -59,6 +59,11 @@ func (m *model) putPod(f podFacts) {
 	m.clock++
 	e := &podEntry{pod: f.Pod, uid: cmp.Or(f.UID, f.ID), sliceUnit: f.slice, pauseUnit: f.pause, added: m.clock}
 	if old := m.pods[f.ID]; old != nil {
+		if f.partial != nil && old.err == nil {
+			// A worse answer than the one before would move the pod's containers.
+			old.pod.Ready, old.added = old.pod.Ready && f.Ready, m.clock
+			return
+		}
 		e.pod.Ready = e.pod.Ready && old.pod.Ready // a sandbox never gets ready again
 	}
 	e.slice, e.pause, e.err = podPaths(f.Pod, m.driver)
@@ -88,6 +93,10 @@ func (m *model) putContainer(f containerFacts) {
 	m.clock++
 	e := &containerEntry{container: f.Container, unit: f.unit, added: m.clock, err: f.partial}
 	if old := m.containers[f.ID]; old != nil {
+		if f.partial != nil && old.err == nil {
+			old.advance(f.State)
+			return
+		}
 		e.added = old.added
 		e.container.State = max(old.container.State, f.State)
 	}

@@ -70,7 +70,7 @@ func (l *loop) save(now time.Time) {
 	if !l.ledger.safe() {
 		l.timers.journal.Reset(journalPatience)
 	}
-	l.jobs.submit("journal", func(context.Context) event {
+	l.disk.submit("journal", func(context.Context) event {
 		return saved{upTo: upTo, err: SaveJournal(l.journal, j)}
 	})
 }

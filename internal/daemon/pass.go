@@ -40,7 +40,11 @@ func (l *loop) pass() {
 
 	var deferred []cgroup.Deferred
 	made := make(map[cgroup.Write]bool)
-	for {
+	for round := 0; ; round++ {
+		if round > maxRounds(len(want)) {
+			l.log.Error("pass does not come to an end; the next one goes on", "rounds", round)
+			break
+		}
 		want = l.look(want)
 		var writes []cgroup.Write
 		writes, deferred = cgroup.Diff(want, l.held(now), l.diffOptions(plan))
@@ -56,6 +60,11 @@ func (l *loop) pass() {
 	l.status.plan, l.status.targets, l.status.deferred = plan, want, deferred
 	l.armRetry(now)
 }
+
+// maxRounds bounds a pass over n targets. Each round writes what was not written
+// before or rests somebody; the bound is there for the case that this reasoning
+// has a hole, because an owner that never comes back is worse than any cgroup.
+func maxRounds(n int) int { return 64 + 16*n }
 
 // armRetry wakes the loop when the next refused write is due again.
 func (l *loop) armRetry(now time.Time) {
@@ -115,6 +124,12 @@ func (l *loop) held(now time.Time) map[cgroup.Path]cgroup.Current {
 	for p := range l.bench.paths() {
 		if c, ok := view[p]; ok {
 			c.NoWrite, c.NoSeal = l.bench.resting(p, now)
+			view[p] = c
+		}
+	}
+	for p := range l.status.unreadable {
+		if c, ok := view[p]; ok {
+			c.NoWrite, c.NoSeal = true, true
 			view[p] = c
 		}
 	}
@@ -184,7 +199,7 @@ func (l *loop) apply(writes []cgroup.Write, made map[cgroup.Write]bool, now time
 // submit hands a write to a worker. Writes of one cgroup are made in order.
 func (l *loop) submit(w cgroup.Write) {
 	l.tree.submitted(w)
-	l.jobs.submit(string(w.Path), func(ctx context.Context) event {
+	l.seals.submit(string(w.Path), func(ctx context.Context) event {
 		ctx, cancel := context.WithTimeout(ctx, updateTimeout)
 		defer cancel()
 		err := l.seal(ctx, w)
@@ -213,6 +228,7 @@ func (l *loop) onWritten(e written) {
 		l.bench.succeed(e.write, now)
 	case isGone(e.err):
 		l.vanish(e.write.Path)
+		l.bench.refuse(e.write, e.err, now) // in case that only its recorder is gone
 	default:
 		l.bench.refuse(e.write, e.err, now)
 	}

@@ -65,10 +65,7 @@ func (l *loop) working() bool {
 // faults are the cgroups that are not as planned and that nothing under way will
 // mend.
 func (l *loop) faults() map[cgroup.Path]error {
-	faults := maps.Clone(l.status.unreadable)
-	if faults == nil {
-		faults = make(map[cgroup.Path]error)
-	}
+	faults := make(map[cgroup.Path]error)
 	for _, d := range l.status.deferred {
 		faults[d.Path] = fmt.Errorf("%s waits: %s", d.Property, d.Reason)
 	}
@@ -81,6 +78,7 @@ func (l *loop) faults() map[cgroup.Path]error {
 			faults[t.Path] = err
 		}
 	}
+	maps.Copy(faults, l.status.unreadable)
 	return faults
 }
 

@@ -12,8 +12,12 @@ import (
 // status is what the owner remembers of its own work. It is the raw material of
 // a snapshot; no decision about CPUs depends on it.
 type status struct {
-	listed  bool // a complete listing has been taken over
-	listing bool // one is under way
+	listed     bool      // a complete listing has been taken over
+	listing    bool      // one is under way
+	distrusted time.Time // when all cgroups were last to be read again
+	// incomplete counts the listings that were not taken over because details
+	// were missing.
+	incomplete int
 	// vanished are cgroups that are gone although the runtime has not said so;
 	// the value is the container or sandbox that is being asked for.
 	vanished map[cgroup.Path]string

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"maps"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -79,8 +80,7 @@ func (t *tree) refresh(targets []cgroup.Target, m *model) (gone []cgroup.Path, e
 			if errs == nil {
 				errs = make(map[cgroup.Path]error)
 			}
-			errs[p] = err
-			delete(t.current, p)
+			errs[p] = err // and what it held last stands: others must not get it
 			continue
 		case m.awaited(target):
 			c.State, c.Exists = cgroup.State{Path: p}, false
@@ -93,12 +93,10 @@ func (t *tree) refresh(targets []cgroup.Target, m *model) (gone []cgroup.Path, e
 		delete(t.stale, p)
 		delete(t.own, p)
 	}
-	for p := range t.current {
-		if !wanted[p] && t.pending[p] == 0 {
-			delete(t.current, p)
-			delete(t.stale, p)
-		}
-	}
+	over := func(p cgroup.Path) bool { return !wanted[p] && t.pending[p] == 0 }
+	maps.DeleteFunc(t.current, func(p cgroup.Path, _ cgroup.Current) bool { return over(p) })
+	maps.DeleteFunc(t.stale, func(p cgroup.Path, _ bool) bool { return over(p) })
+	maps.DeleteFunc(t.own, func(p cgroup.Path, _ bool) bool { return over(p) })
 	return gone, errs
 }
 

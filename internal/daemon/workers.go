@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// maxWorkers bounds the slow calls under way at once. Each CRI update forks the
-// OCI runtime, so more would only make the node's own work wait.
+// maxWorkers bounds the slow calls of one kind under way at once. Each CRI update
+// forks the OCI runtime, so more would only make the node's own work wait.
 const maxWorkers = 8
 
 // workers runs slow calls (runtime, D-Bus, disk) away from the owner. Jobs of
@@ -24,6 +24,26 @@ type workers struct {
 
 // job is a slow call; its result is an event, or nil for none.
 type job func(ctx context.Context) event
+
+// crew are the workers by what they wait for, so that hundreds of seals, or a
+// runtime that takes no more of them, keep neither a new container's details nor
+// the journal waiting.
+type crew struct {
+	asks  *workers // questions
+	seals *workers // changes by the runtime and systemd
+	disk  *workers
+}
+
+func newCrew(ctx context.Context, post func(event)) crew {
+	return crew{asks: newWorkers(ctx, post), seals: newWorkers(ctx, post), disk: newWorkers(ctx, post)}
+}
+
+// wait returns when all jobs have ended; the context must have been cancelled.
+func (c crew) wait() {
+	for _, w := range []*workers{c.asks, c.seals, c.disk} {
+		w.wait()
+	}
+}
 
 func newWorkers(ctx context.Context, post func(event)) *workers {
 	return &workers{

@@ -1,0 +1,156 @@
+package daemon
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// flaky is a tree of which one directory cannot be read.
+type flaky struct {
+	*testnode.Cgroups
+	bad atomic.Pointer[string]
+}
+
+func (f *flaky) ReadFile(name string, limit int) ([]byte, error) {
+	if bad := f.bad.Load(); bad != nil && filepath.Dir(name) == *bad {
+		return nil, syscall.EMFILE
+	}
+	return f.Cgroups.ReadFile(name, limit)
+}
+
+// TestUnreadableKeepsWhatItHolds: nobody gets the CPUs of a cgroup that cannot be
+// read at the moment.
+func TestUnreadableKeepsWhatItHolds(t *testing.T) {
+	n := newNode(t)
+	tree := &flaky{Cgroups: n.tree}
+	h := n.host()
+	h.cgroups = cgroup.New(tree)
+	r := n.startOn(h)
+	app := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	excl := n.container(n.pod("e", "default", "guaranteed", 4, nil), "app", whole(4))
+	n.runsOn(app, "2-3")
+	n.runsOn(excl, "4-7")
+	r.quiet()
+	dir := n.runtime.Cgroup(app)
+	tree.bad.Store(&dir)
+	n.yaml = strings.NewReplacer("cpus: 2-3", `cpus: "2"`, "cpus: 4-7", "cpus: 3-6").Replace(poolsYAML)
+	r.loop.box.post(reexecuted{}) // look again
+	r.loop.reload()
+	n.eventually("container waits", func() bool {
+		return slices.ContainsFunc(n.logged("not as planned"), func(rec map[string]any) bool {
+			return rec["cgroup"] == n.runtime.Cgroup(excl)
+		})
+	})
+	n.check()
+	tree.bad.Store(nil)
+	r.quiet()
+	n.runsOn(app, "2")
+	n.runsOn(excl, "3-6")
+}
+
+// TestFirstListingIsComplete: containers that the runtime lists and does not
+// describe at first keep their CPUs, also without a journal.
+func TestFirstListingIsComplete(t *testing.T) {
+	n := newNode(t)
+	n.yaml = strings.Replace(poolsYAML, "resyncPeriod: 10m", "resyncPeriod: 1s", 1)
+	r := n.start()
+	pod := n.pod("one", "default", "guaranteed", 1, nil)
+	n.runsOn(n.container(pod, "app", whole(1)), "4")
+	second := n.container(n.pod("two", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.runsOn(second, "6-7")
+	r.quiet()
+	r.stop()
+	if err := errors.Join(n.runtime.StopPod(pod), os.Remove(filepath.Join(n.dir, "journal.json"))); err != nil {
+		t.Fatal(err)
+	}
+	n.runtime.Fail("ContainerStatus", grpcstatus.Error(codes.Unavailable, "busy"))
+	r = n.start()
+	n.eventually("listing refused", func() bool {
+		return len(n.logged("first listing is incomplete; asking again before anything is written")) > 0
+	})
+	n.runtime.Fail("ContainerStatus", nil)
+	r.quiet()
+	n.runsOn(second, "6-7")
+}
+
+// TestWorseAnswerChangesNothing: a pod or container whose details are known does
+// not lose them to an answer without.
+func TestWorseAnswerChangesNothing(t *testing.T) {
+	const slice = "kubepods-podu.slice"
+	m := newModel(cgroup.DriverSystemd)
+	m.putPod(podFacts{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice}})
+	m.putContainer(containerFacts{Container: cri.Container{ID: "c", PodID: "p", State: cri.Running, CgroupsPath: slice + ":cri-containerd:c"}})
+	path := m.containers["c"].path
+	garbled := errors.New("garbled")
+	m.putPod(podFacts{Pod: cri.Pod{ID: "p", UID: "u"}, partial: garbled})
+	m.putContainer(containerFacts{Container: cri.Container{ID: "c", State: cri.Exited}, partial: garbled})
+	if p := m.pods["p"]; p.qos != "Guaranteed" || p.err != nil || p.pod.Ready {
+		t.Errorf("pod = %+v; want its details, and not ready", p)
+	}
+	if c := m.containers["c"]; c.path != path || c.err != nil || c.container.PodID != "p" || c.container.State != cri.Exited {
+		t.Errorf("container = %+v; want its details, and exited", c)
+	}
+}
+
+// TestStalledSealsDoNotHideNewContainers: more seals than there are workers hang,
+// and a container that comes then is placed, with its original in the journal.
+func TestStalledSealsDoNotHideNewContainers(t *testing.T) {
+	n := newNode(t)
+	release := n.runtime.Hang("UpdateContainerResources")
+	defer release()
+	pod := n.pod("many", "default", "burstable", 0, nil)
+	for range 2 * maxWorkers {
+		n.container(pod, "app", cri.Resources{Shares: 512})
+	}
+	r := n.start()
+	n.eventually("seals under way", func() bool { return n.runtime.Calls("UpdateContainerResources") >= maxWorkers })
+	late := n.container(n.pod("late", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.runsOn(late, "4-5")
+	if msgs := n.logged("journal is late; writes go ahead, and what they replace may not be known to restore"); len(msgs) != 0 {
+		t.Errorf("stalled seals made the journal late: %v", msgs)
+	}
+	release()
+	r.quiet()
+}
+
+// TestReloadChangesTheFormula: weights follow weightFormula.
+func TestReloadChangesTheFormula(t *testing.T) {
+	n := newNode(t)
+	r := n.start()
+	id := n.container(n.pod("m", "kube-system", "burstable", 0, management(map[string]int{"app": 512})), "app", cri.Resources{Shares: 102})
+	n.eventually("quadratic weight", func() bool { return n.state(id).Weight == 59 })
+	n.yaml = strings.Replace(poolsYAML, "quadratic", string(config.WeightLinear), 1)
+	r.loop.reload()
+	n.eventually("linear weight", func() bool { return n.state(id).Weight == 20 })
+	r.view("nothing refused", func(v *telemetry.View) bool {
+		return v.Writes[telemetry.Write{Via: "dbus", Result: telemetry.Failed}] == 0
+	})
+}
+
+// TestTreeForgets: what is no target any more leaves nothing behind.
+func TestTreeForgets(t *testing.T) {
+	tr := newTree(func(p cgroup.Path) (cgroup.State, error) { return cgroup.State{Path: p}, nil })
+	m := newModel(cgroup.DriverSystemd)
+	tr.refresh([]cgroup.Target{{Path: "a.scope"}}, m)
+	tr.wrote("a.scope")
+	delete(tr.current, "a.scope") // as it vanishes
+	tr.refresh(nil, m)
+	if len(tr.current)+len(tr.stale)+len(tr.own) != 0 {
+		t.Errorf("left over: %v %v %v", tr.current, tr.stale, tr.own)
+	}
+}
