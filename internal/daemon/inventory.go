@@ -23,7 +23,7 @@ const (
 	// unitPatience is the limit for what systemd holds for a new container. The
 	// container is placed without it, and systemd is busy for seconds in a
 	// daemon-reload.
-	unitPatience = 500 * time.Millisecond
+	unitPatience = time.Second
 )
 
 // runtimeClient is what the daemon needs of the CRI client.
@@ -60,7 +60,7 @@ func census(ctx context.Context, rt runtimeClient, units unitManager, driver cgr
 			continue
 		}
 		g.Go(func() error {
-			if f, err := lookAtPod(ctx, rt, units, driver, p.ID); err == nil {
+			if f, err := lookAtPod(ctx, rt, units, driver, p.ID, callTimeout); err == nil {
 				l.pods[i] = f
 			} else if !errors.Is(err, cri.ErrNotFound) {
 				failed[i] = err
@@ -74,7 +74,7 @@ func census(ctx context.Context, rt runtimeClient, units unitManager, driver cgr
 			continue
 		}
 		g.Go(func() error {
-			if f, err := lookAtContainer(ctx, rt, units, driver, c.ID); err == nil {
+			if f, err := lookAtContainer(ctx, rt, units, driver, c.ID, callTimeout); err == nil {
 				l.containers[i] = f
 			} else if !errors.Is(err, cri.ErrNotFound) {
 				failed[len(pods)+i] = err
@@ -88,8 +88,9 @@ func census(ctx context.Context, rt runtimeClient, units unitManager, driver cgr
 }
 
 // lookAtPod asks for the details of a pod. Details that are missing in the
-// runtime's answer leave the pod without a cgroup; the model says so.
-func lookAtPod(ctx context.Context, rt runtimeClient, units unitManager, driver cgroup.Driver, id string) (podFacts, error) {
+// runtime's answer leave the pod without a cgroup; the model says so. Patience is
+// the limit for systemd's part.
+func lookAtPod(ctx context.Context, rt runtimeClient, units unitManager, driver cgroup.Driver, id string, patience time.Duration) (podFacts, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	p, err := rt.PodStatus(ctx, id)
@@ -98,14 +99,14 @@ func lookAtPod(ctx context.Context, rt runtimeClient, units unitManager, driver 
 	}
 	f := podFacts{Pod: p, partial: err}
 	if slice, pause, err := podPaths(p, driver); err == nil {
-		ctx, cancel := context.WithTimeout(ctx, unitPatience)
+		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		f.slice, f.pause = unitState(ctx, units, slice), unitState(ctx, units, pause)
 	}
 	return f, nil
 }
 
-func lookAtContainer(ctx context.Context, rt runtimeClient, units unitManager, driver cgroup.Driver, id string) (containerFacts, error) {
+func lookAtContainer(ctx context.Context, rt runtimeClient, units unitManager, driver cgroup.Driver, id string, patience time.Duration) (containerFacts, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	c, err := rt.ContainerStatus(ctx, id)
@@ -114,7 +115,7 @@ func lookAtContainer(ctx context.Context, rt runtimeClient, units unitManager, d
 	}
 	f := containerFacts{Container: c, partial: err}
 	if path, err := cgroup.ContainerPath(c.CgroupsPath, driver); err == nil {
-		ctx, cancel := context.WithTimeout(ctx, unitPatience)
+		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		f.unit = unitState(ctx, units, path)
 	}

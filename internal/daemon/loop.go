@@ -259,14 +259,14 @@ func (l *loop) onRuntimeEvent(e runtimeEvent) {
 
 func (l *loop) fetchPod(id string) {
 	l.asks.submit(id, func(ctx context.Context) event {
-		f, err := lookAtPod(ctx, l.runtime, l.units, l.driver, id)
+		f, err := lookAtPod(ctx, l.runtime, l.units, l.driver, id, unitPatience)
 		return podFetched{id: id, pod: f, err: err}
 	})
 }
 
 func (l *loop) fetchContainer(id string) {
 	l.asks.submit(id, func(ctx context.Context) event {
-		f, err := lookAtContainer(ctx, l.runtime, l.units, l.driver, id)
+		f, err := lookAtContainer(ctx, l.runtime, l.units, l.driver, id, unitPatience)
 		return containerFetched{id: id, container: f, err: err}
 	})
 }
