@@ -17,11 +17,25 @@ const (
 // be recorded again sooner, it did not take effect, or somebody else insists.
 const quietTime = 5 * time.Second
 
-// bench holds the cgroups whose writes are refused, so that they are tried
-// again with growing pauses while the others get on.
+// A value that is gone again soon is no failure at first: the OCI runtime writes
+// its own values while it makes a container, before and after ours. It becomes
+// one after maxStrikes times in a row, with pauses that double from strikePause.
+const (
+	strikePause = 100 * time.Millisecond
+	maxStrikes  = 5
+)
+
+// bench holds the cgroups whose writes are refused, or do not last, so that they
+// are tried again with growing pauses while the others get on.
 type bench struct {
 	failures map[benchKey]failure
-	recorded map[cgroup.Write]time.Time // when a value was recorded successfully
+	recorded map[cgroup.Write]record
+}
+
+// record is when a value was recorded last, and how often in short order.
+type record struct {
+	at      time.Time
+	strikes int
 }
 
 // benchKey tells file writes of a cgroup from those of its recorder.
@@ -31,13 +45,13 @@ type benchKey struct {
 }
 
 type failure struct {
-	err   error
+	err   error // nil while it may be a matter of time
 	pause time.Duration
 	until time.Time
 }
 
 func newBench() *bench {
-	return &bench{failures: make(map[benchKey]failure), recorded: make(map[cgroup.Write]time.Time)}
+	return &bench{failures: make(map[benchKey]failure), recorded: make(map[cgroup.Write]record)}
 }
 
 func keyOf(w cgroup.Write) benchKey { return benchKey{w.Path.Scope(), w.Via == cgroup.File} }
@@ -54,15 +68,39 @@ func (b *bench) refuse(w cgroup.Write, err error, now time.Time) {
 // succeed notes a write that worked.
 func (b *bench) succeed(w cgroup.Write, now time.Time) {
 	delete(b.failures, keyOf(w))
-	if w.Via != cgroup.File {
-		b.recorded[w] = now
+	if w.Via == cgroup.File {
+		return
 	}
+	r := b.recorded[w]
+	if now.Sub(r.at) < quietTime {
+		r.strikes++
+	} else {
+		r.strikes = 0
+	}
+	r.at = now
+	b.recorded[w] = r
 }
 
-// futile says that the same value was recorded only just now.
-func (b *bench) futile(w cgroup.Write, now time.Time) bool {
-	at, ok := b.recorded[w]
-	return ok && now.Sub(at) < quietTime
+// repeated says whether a value that has to be recorded was recorded only just
+// now, and if so puts its recorder to rest.
+func (b *bench) repeated(w cgroup.Write, now time.Time) bool {
+	r, ok := b.recorded[w]
+	if !ok || now.Sub(r.at) >= quietTime {
+		return false
+	}
+	if r.strikes >= maxStrikes {
+		b.refuse(w, errNoEffect, now)
+	} else {
+		pause := strikePause << r.strikes
+		b.failures[keyOf(w)] = failure{pause: pause, until: now.Add(pause)}
+	}
+	return true
+}
+
+// waiting says that a cgroup rests for what may be a matter of time.
+func (b *bench) waiting(p cgroup.Path, now time.Time) bool {
+	f := b.failures[benchKey{p, false}]
+	return f.err == nil && now.Before(f.until)
 }
 
 // resting says whether the cgroup's files or its recorder are to be left alone.
@@ -72,7 +110,7 @@ func (b *bench) resting(p cgroup.Path, now time.Time) (noWrite, noSeal bool) {
 
 // err returns the last refusal of a cgroup, or nil.
 func (b *bench) err(p cgroup.Path) error {
-	if f, ok := b.failures[benchKey{p, true}]; ok {
+	if f, ok := b.failures[benchKey{p, true}]; ok && f.err != nil {
 		return f.err
 	}
 	return b.failures[benchKey{p, false}].err

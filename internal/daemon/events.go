@@ -62,6 +62,12 @@ type written struct {
 	err   error
 }
 
+// unitRead is what systemd holds for a cgroup.
+type unitRead struct {
+	path cgroup.Path
+	unit cgroup.UnitState
+}
+
 // saved is the result of writing the journal up to change number upTo.
 type saved struct {
 	upTo int

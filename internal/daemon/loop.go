@@ -130,6 +130,8 @@ func (l *loop) handle(e event) {
 		l.onContainer(e)
 	case written:
 		l.onWritten(e)
+	case unitRead:
+		l.tree.learnUnit(e.path, e.unit)
 	case saved:
 		l.onSaved(e)
 	case configLoaded:
@@ -177,6 +179,7 @@ func (l *loop) onListed(e listed) {
 	l.status.runtimeErr = nil
 	l.status.unread = e.failed
 	clear(l.status.vanished)
+	clear(l.status.unitAsked)
 	l.model.merge(e)
 	if !l.status.listed {
 		if len(e.failed) > 0 && l.status.incomplete < patientListings {

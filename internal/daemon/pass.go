@@ -86,7 +86,29 @@ func (l *loop) look(want []cgroup.Target) []cgroup.Target {
 	for _, p := range gone {
 		l.vanish(p)
 	}
+	l.askUnits(want)
 	return slices.DeleteFunc(want, func(t cgroup.Target) bool { return l.status.vanished[t.Path] != "" })
+}
+
+// askUnits asks systemd what it holds for containers of which that is not known:
+// those that have come up since they were created.
+func (l *loop) askUnits(want []cgroup.Target) {
+	if l.units == nil {
+		return
+	}
+	for _, t := range want {
+		c := l.tree.current[t.Path]
+		if t.Container == "" || !c.Exists || c.Unit.Known || l.tree.busy(t.Path) || l.status.unitAsked[t.Path] {
+			continue
+		}
+		l.status.unitAsked[t.Path] = true
+		// Among the seals, so that no answer is older than the last of them.
+		l.seals.submit(string(t.Path), func(ctx context.Context) event {
+			ctx, cancel := context.WithTimeout(ctx, callTimeout)
+			defer cancel()
+			return unitRead{path: t.Path, unit: unitState(ctx, l.units, t.Path)}
+		})
+	}
 }
 
 // vanish asks the runtime for the owner of a cgroup that is gone.
@@ -151,15 +173,13 @@ func (l *loop) due(writes []cgroup.Write, made map[cgroup.Write]bool, now time.T
 		switch {
 		case file && cut:
 			return out, refused
-		case file && made[w], !file && l.bench.futile(w, now):
+		case file && made[w]:
 			l.bench.refuse(w, errNoEffect, now)
-			refused = true
-			if file {
-				return out, refused
-			}
-			cut = true
+			return out, true
 		case !file && l.tree.busy(w.Path):
 			cut = true
+		case !file && l.bench.repeated(w, now):
+			cut, refused = true, true
 		default:
 			out = append(out, w)
 		}

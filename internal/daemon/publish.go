@@ -27,7 +27,7 @@ func (l *loop) publish() {
 
 // judge looks at what the last pass has left.
 func (l *loop) judge(now time.Time) {
-	faults := l.faults()
+	faults := l.faults(now)
 	l.status.passes[passResult(faults)]++
 	for p, fault := range faults {
 		if l.status.faults[p] == nil || l.status.faults[p].Error() != fault.Error() {
@@ -40,10 +40,10 @@ func (l *loop) judge(now time.Time) {
 		}
 	}
 	l.status.faults = faults
-	if len(faults) == 0 && !l.working() {
+	if len(faults) == 0 && !l.working(now) {
 		l.status.lastSuccess = now
 	}
-	if !l.working() && !l.status.ready {
+	if !l.working(now) && !l.status.ready {
 		l.status.ready = true
 		l.log.Info("ready", "pods", len(l.model.pods), "containers", len(l.model.containers))
 		l.notify.ready()
@@ -57,21 +57,36 @@ func passResult(faults map[cgroup.Path]error) telemetry.Result {
 	return telemetry.Failed
 }
 
-// working says that writes are under way, or wait for the journal.
-func (l *loop) working() bool {
-	return len(l.tree.pending) > 0 || !l.ledger.safe() && !l.status.journalLate
+// working says that writes are under way, wait for the journal, or will be
+// repeated in a moment.
+func (l *loop) working(now time.Time) bool {
+	if len(l.tree.pending) > 0 || !l.ledger.safe() && !l.status.journalLate {
+		return true
+	}
+	for p := range l.bench.paths() {
+		if l.bench.waiting(p, now) {
+			return true
+		}
+	}
+	return false
 }
 
 // faults are the cgroups that are not as planned and that nothing under way will
 // mend.
-func (l *loop) faults() map[cgroup.Path]error {
+func (l *loop) faults(now time.Time) map[cgroup.Path]error {
 	faults := make(map[cgroup.Path]error)
+	if !l.ledger.safe() && !l.status.journalLate {
+		return faults // nothing has been written yet
+	}
+	busy := func(p cgroup.Path) bool { return l.tree.busy(p) || l.bench.waiting(p, now) }
 	for _, d := range l.status.deferred {
-		faults[d.Path] = fmt.Errorf("%s waits: %s", d.Property, d.Reason)
+		if !busy(d.Path) && !slices.ContainsFunc(d.WaitsFor, busy) {
+			faults[d.Path] = fmt.Errorf("%s waits: %s", d.Property, d.Reason)
+		}
 	}
 	for _, t := range l.status.targets {
 		c, known := l.tree.current[t.Path]
-		if !known || !c.Exists || l.working() {
+		if !known || !c.Exists || busy(t.Path) || faults[t.Path] != nil {
 			continue
 		}
 		if err := errors.Join(cgroup.Verify(t, c.State), l.bench.err(t.Path)); err != nil {

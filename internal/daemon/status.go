@@ -12,8 +12,8 @@ import (
 // status is what the owner remembers of its own work. It is the raw material of
 // a snapshot; no decision about CPUs depends on it.
 type status struct {
-	listed     bool      // a complete listing has been taken over
-	listing    bool      // one is under way
+	listed  bool // a complete listing has been taken over
+	listing bool // one is under way
 	distrusted time.Time // when all cgroups were last to be read again
 	// incomplete counts the listings that were not taken over because details
 	// were missing.
@@ -21,6 +21,9 @@ type status struct {
 	// vanished are cgroups that are gone although the runtime has not said so;
 	// the value is the container or sandbox that is being asked for.
 	vanished map[cgroup.Path]string
+
+	// unitAsked are cgroups of which systemd has been asked since the last listing.
+	unitAsked map[cgroup.Path]bool
 
 	plan       pools.Plan
 	targets    []cgroup.Target
@@ -49,8 +52,9 @@ type status struct {
 
 func newStatus() status {
 	return status{
-		vanished: make(map[cgroup.Path]string),
-		passes:   make(map[telemetry.Result]uint64),
-		writes:   make(map[telemetry.Write]uint64),
+		vanished:  make(map[cgroup.Path]string),
+		unitAsked: make(map[cgroup.Path]bool),
+		passes:    make(map[telemetry.Result]uint64),
+		writes:    make(map[telemetry.Write]uint64),
 	}
 }

@@ -137,6 +137,14 @@ func (t *tree) finished(w cgroup.Write, unit cgroup.UnitState, err error) {
 // busy says that a worker is at a write to the cgroup.
 func (t *tree) busy(p cgroup.Path) bool { return t.pending[p] > 0 }
 
+// learnUnit takes over what systemd has said.
+func (t *tree) learnUnit(p cgroup.Path, unit cgroup.UnitState) {
+	if c, ok := t.current[p]; ok {
+		c.Unit = unit
+		t.current[p] = c
+	}
+}
+
 // sealValue returns the CPUs of a write that records a cpuset.
 func sealValue(w cgroup.Write) (cpuset.Set, bool) {
 	if w.Property != cgroup.CRICPUs && w.Property != cgroup.UnitCPUs {

@@ -33,7 +33,7 @@ func benchNode(moved bool) ([]cgroup.Target, map[cgroup.Path]cgroup.Current, cgr
 			State: cgroup.State{
 				Path: t.Path, HasCPUSet: true, CPUs: is, Effective: is, ParentEffective: all, HasCPU: true, Weight: 59, Quota: -1, Populated: true,
 			},
-			Exists: true, Recorded: is, RecordedKnown: true, Unit: cgroup.UnitState{Known: true, Weight: 59, Quota: -1},
+			Exists: true, Recorded: is, RecordedKnown: true, Unit: cgroup.UnitState{Known: true, CPUs: is, Weight: 59, Quota: -1},
 		}
 	}
 	return targets, current, cgroup.Options{Driver: cgroup.DriverSystemd, Possible: all}

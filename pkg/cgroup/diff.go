@@ -68,7 +68,14 @@ func needsSeal(t *Target, want cpuset.Set, c *Current, d Driver) bool {
 	if recorder(t, c, d) == "" || c.Pending.Equal(want) {
 		return false
 	}
-	return !c.RecordedKnown || !c.Recorded.Equal(want) || !c.Pending.IsEmpty()
+	return !c.RecordedKnown || !c.Recorded.Equal(want) || !c.Pending.IsEmpty() || unitForgets(t, want, c, d)
+}
+
+// unitForgets says that systemd would put other CPUs back, although the runtime
+// has recorded the right ones: it takes an update of a container that is being
+// started into its record, and starts the container as it was before.
+func unitForgets(t *Target, want cpuset.Set, c *Current, d Driver) bool {
+	return c.Exists && c.Unit.Known && unitOf(t.Path, d) != "" && !c.Unit.CPUs.Equal(want)
 }
 
 // recorder is who keeps the cpuset of a cgroup; "" when nobody does, and the

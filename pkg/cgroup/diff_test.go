@@ -113,14 +113,17 @@ func parseCurrent(t *testing.T, p cgroup.Path, w map[string]string, o cgroup.Opt
 		}
 	}
 	if has(w, "unit") {
-		c.Unit = cgroup.UnitState{Known: true, Weight: uint64(number(t, w["unit"], 0)), Quota: number(t, w["unitquota"], -1)}
+		if !has(w, "unitcpus") {
+			w["unitcpus"] = w["recorded"] // as the runtime hands it on
+		}
+		c.Unit = cgroup.UnitState{Known: true, CPUs: set(t, w["unitcpus"]), Weight: uint64(number(t, w["unit"], 0)), Quota: number(t, w["unitquota"], -1)}
 	}
 	return c
 }
 
 func words(t *testing.T, line string) map[string]string {
 	t.Helper()
-	known := " driver possible spare container cpus exclusive weight unlimited absent pending noseal nowrite recorded nocpuset nocpu idle quota parent inner innerquota unit unitquota "
+	known := " driver possible spare container cpus exclusive weight unlimited absent pending noseal nowrite recorded nocpuset nocpu idle quota parent inner innerquota unit unitquota unitcpus "
 	w := map[string]string{}
 	for word := range strings.FieldsSeq(line) {
 		key, value, _ := strings.Cut(word, "=")

@@ -75,7 +75,7 @@ type Current struct {
 	// not known: the cgroup may get it at any moment. Empty means none. Seals of
 	// one cgroup must be carried out in the order of their submission.
 	Pending cpuset.Set
-	// Unit is what systemd holds for weight and quota; used with DriverSystemd only.
+	// Unit is what systemd holds for the cgroup; used with DriverSystemd only.
 	Unit UnitState
 	// NoWrite says that the kernel refused a write to this cgroup in this pass,
 	// NoSeal that its recorder did. Diff then plans no more of them, but counts

@@ -3,34 +3,40 @@
 package daemon_test
 
 import (
+	"context"
 	"flag"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
 var (
-	steps = flag.Int("steps", 200, "starts and stops of exclusive containers in TestChurn; TestKill makes a third")
-	seed  = flag.Uint64("seed", 1, "seed of the churn tests")
+	steps = flag.Int("steps", 200, "starts and stops of exclusive containers in TestChurn; in the last third of them the daemon is killed")
+	seed  = flag.Uint64("seed", 1, "seed of TestChurn")
 )
 
-// TestChurn starts and stops exclusive containers in random order. At every step the invariants hold, and nobody else moves.
+// TestChurn starts and stops exclusive containers in random order, beside a management and a shared pod, in the last third while the
+// daemon is killed at random moments. At every sample the invariants hold, and nobody moves.
 func TestChurn(t *testing.T) {
 	n := newNode(t)
 	n.startDaemon(pools)
-	churn(n.withoutKubelet(), *steps, func(int) {})
-}
-
-// TestKill does the same while the daemon is killed at random moments.
-func TestKill(t *testing.T) {
-	n := newNode(t)
-	n.startDaemon(pools)
+	r := n.withoutKubelet()
+	agent := r.mustStart(100, "kube-system", manifest.Management(nil))
+	shared := r.mustStart(500, "default", nil)
+	r.eventually("management", func() error { return r.runsOn(agent, "0-1", 0) })
+	r.eventually("shared", func() error { return r.runsOn(shared, "2-3", 0) })
+	n.quiet()
+	violation := n.sample()
 	random := rand.New(rand.NewPCG(*seed, 2))
 	kills := 0
-	churn(n.withoutKubelet(), *steps/3, func(step int) {
-		if random.IntN(3) != 0 {
+	churn(r, func(step int) {
+		if step < *steps*2/3 || random.IntN(3) != 0 {
 			return
 		}
 		kills++
@@ -39,24 +45,76 @@ func TestKill(t *testing.T) {
 		n.run("systemctl", "kill", "--signal=KILL", "cpupoold")
 		n.run("systemctl", "reset-failed", "cpupoold") // the start limit is not what is tested
 	})
-	t.Logf("killed %d times", kills)
+	if err := violation(); err != "" {
+		t.Errorf("%s\n%s", err, n.evidence())
+	}
+	t.Logf("the daemon was killed %d times", kills)
 	if kills == 0 {
 		t.Error("the daemon was never killed")
 	}
+	for p, cpus := range map[pod]string{agent: "0-1", shared: "2-3"} {
+		if err := r.runsOn(p, cpus, 0); err != nil {
+			t.Error(err)
+		}
+	}
+	n.quiet()
+	n.invariants()
 }
 
-// churn makes the given number of steps; after each it calls meddle, waits for the placement of what it has started and checks.
-func churn(r *runtimeNode, steps int, meddle func(step int)) {
+// sample holds the invariants against the kernel again and again until the function is called that it returns, also while the daemon
+// writes or is dead. Two walks make a sample: what both have seen was so at one moment between them.
+func (n *node) sample() (violation func() string) {
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan string, 1)
+	samples := 0
+	go func() {
+		tick := time.NewTicker(200 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				ended <- ""
+				return
+			case <-tick.C:
+			}
+			first, err1 := n.claims(placedOnly)
+			second, err2 := n.claims(placedOnly)
+			if err1 != nil || err2 != nil {
+				continue // a cgroup has gone between list and look
+			}
+			both := slices.DeleteFunc(first, func(c cgroup.Claim) bool {
+				return !slices.ContainsFunc(second, func(d cgroup.Claim) bool { return c.Path == d.Path && c.CPUs.Equal(d.CPUs) })
+			})
+			samples++
+			for _, err := range cgroup.Check(both) {
+				ended <- err.Error()
+				return
+			}
+		}
+	}()
+	return func() string {
+		stop()
+		found := <-ended
+		n.Logf("%d samples", samples)
+		if samples == 0 {
+			return "no sample was taken"
+		}
+		return found
+	}
+}
+
+// churn makes *steps steps; after each it calls meddle, waits for the placement of what it has started and checks that nobody has moved.
+func churn(r *runtimeNode, meddle func(step int)) {
 	r.Helper()
 	random := rand.New(rand.NewPCG(*seed, 1))
 	type member struct {
 		pod
 		count int
-		cpus  string // "" until seen
+		cpus  string
 	}
 	var live []member
 	free := guaranteed().Len()
-	for step := range steps {
+	for step := range *steps {
 		count := 1 + random.IntN(2)
 		if len(live) > 0 && (free < count || random.IntN(3) == 0) {
 			i := random.IntN(len(live))
@@ -70,15 +128,11 @@ func churn(r *runtimeNode, steps int, meddle func(step int)) {
 			live = append(live, member{pod: p, count: count, cpus: r.onCPUs(p, count)})
 			free -= count
 		}
-		r.invariants()
 		for _, m := range live {
-			st, err := r.fs.Read(m.path)
-			if err != nil || st.Effective.String() != m.cpus {
-				r.Errorf("step %d: %s was on %s and is on %s, %v\n%s", step, m.name, m.cpus, st.Effective, err, r.evidence())
+			if err := r.runsOn(m.pod, m.cpus, 0); err != nil {
+				r.Errorf("step %d: moved: %v\n%s", step, err, r.evidence())
+				return
 			}
-		}
-		if r.Failed() {
-			return
 		}
 	}
 }

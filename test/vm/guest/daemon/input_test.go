@@ -20,30 +20,27 @@ func TestGarbage(t *testing.T) {
 	n := newNode(t)
 	n.startDaemon(pools)
 	r := n.withoutKubelet()
-	bad := map[string]map[string]string{
-		"huge":      {"target.workload.openshift.io/management": strings.Repeat("9", 200_000)},
-		"json":      {"target.workload.openshift.io/management": `{"effect":`},
-		"negative":  manifest.Management(map[string]string{"app": "-5"}),
-		"two types": {"target.workload.openshift.io/a": `{"effect":"PreferredDuringScheduling"}`, "target.workload.openshift.io/b": `{"effect":"PreferredDuringScheduling"}`},
-	}
-	want := map[string]int{}
-	var pods []pod
-	for _, annotations := range bad {
-		p := r.mustStart(100, "kube-system", annotations)
-		want["kube-system/"+p.name]++
-		pods = append(pods, p)
-	}
-	p := r.mustStart(100, "default", manifest.Management(nil)) // a namespace that is not listed
-	want["default/"+p.name]++
-	pods = append(pods, p)
 	good := r.mustStart(100, "kube-system", manifest.Management(map[string]string{"app": "512"}))
 	other := r.mustStart(2000, "default", nil)
-	r.onCPUs(other, 2)
-	r.eventually("management placement", func() error { return r.runsOn(good, "0-1", 59) })
-	for _, p := range pods {
-		r.eventually("placement", func() error {
-			return firstNil(r.runsOn(p, "2-3", 0), r.runsOn(p, "0-1", 0)) // a bad number of shares does not cost the pool
-		})
+	own := r.onCPUs(other, 2)
+	bad := []struct {
+		namespace   string
+		annotations map[string]string
+		cpus        string
+	}{
+		{"kube-system", map[string]string{"target.workload.openshift.io/management": strings.Repeat("9", 200_000)}, "2-3"},
+		{"kube-system", map[string]string{"target.workload.openshift.io/management": `{"effect":`}, "2-3"},
+		{"kube-system", map[string]string{
+			"target.workload.openshift.io/a": `{"effect":"PreferredDuringScheduling"}`,
+			"target.workload.openshift.io/b": `{"effect":"PreferredDuringScheduling"}`}, "2-3"},
+		{"kube-system", manifest.Management(map[string]string{"app": "-5"}), "0-1"}, // a bad number of shares does not cost the pool
+		{"default", manifest.Management(nil), "2-3"},                                // a namespace that is not listed
+	}
+	want := map[string]int{}
+	for _, b := range bad {
+		p := r.mustStart(100, b.namespace, b.annotations)
+		want[b.namespace+"/"+p.name]++
+		r.eventually("placement", func() error { return r.runsOn(p, b.cpus, 0) })
 	}
 	n.quiet()
 	got := map[string]int{}
@@ -56,15 +53,11 @@ func TestGarbage(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("reports by pod (-want +got):\n%s", d)
 	}
-}
-
-func firstNil(errs ...error) error {
-	for _, err := range errs {
-		if err == nil {
-			return nil
+	for _, err := range []error{r.runsOn(good, "0-1", 59), r.runsOn(other, own, 0)} {
+		if err != nil {
+			t.Error(err)
 		}
 	}
-	return errs[0]
 }
 
 // runsOn says whether a pod's container runs on exactly these CPUs, with this weight unless that is 0.
@@ -202,8 +195,9 @@ func TestRestore(t *testing.T) {
 		}
 	}
 	// A recorded cpuset cannot be cleared: all CPUs stand for none named. The effective sets are compared as they are.
-	possible := strings.TrimSpace(n.run("cat", "/sys/devices/system/cpu/possible"))
-	after := strings.ReplaceAll(n.dump(), fmt.Sprintf("cpus=%q", possible), `cpus=""`)
+	all := fmt.Sprintf("cpus=%q", strings.TrimSpace(n.run("cat", "/sys/devices/system/cpu/possible")))
+	before = strings.ReplaceAll(before, all, `cpus=""`)
+	after := strings.ReplaceAll(n.dump(), all, `cpus=""`)
 	if d := cmp.Diff(strings.Split(before, "\n"), strings.Split(after, "\n")); d != "" {
 		t.Errorf("tree (-before +after):\n%s", d)
 	}

@@ -98,8 +98,14 @@ func (n *node) try(name string, args ...string) (string, error) {
 // eventually waits until cond returns nil.
 func (n *node) eventually(what string, cond func() error) {
 	n.Helper()
+	n.every(100*time.Millisecond, what, cond)
+}
+
+// every does so for a cond that is dear.
+func (n *node) every(period time.Duration, what string, cond func() error) {
+	n.Helper()
 	deadline := time.Now().Add(patience)
-	tick := time.NewTicker(100 * time.Millisecond)
+	tick := time.NewTicker(period)
 	defer tick.Stop()
 	for {
 		err := cond()
@@ -225,8 +231,12 @@ func (n *node) check(w want) error {
 	if w.unlimited && c.Quota != -1 {
 		return fmt.Errorf("%s/%s: cpu.max has a quota of %d us", w.pod, w.container, c.Quota)
 	}
-	if slice, err := n.fs.Read(c.path.Parent()); err != nil || w.unlimited && slice.Quota != -1 {
-		return fmt.Errorf("%s/%s: quota of the pod's slice = %d, %w", w.pod, w.container, slice.Quota, err)
+	slice, err := n.fs.Read(c.path.Parent())
+	if err != nil {
+		return err
+	}
+	if w.unlimited && slice.Quota != -1 {
+		return fmt.Errorf("%s/%s: the pod's slice has a quota of %d us", w.pod, w.container, slice.Quota)
 	}
 	lists, err := n.processes(c.path)
 	if err != nil {
@@ -301,28 +311,36 @@ func (n *node) dump() string {
 	return b.String()
 }
 
+// scope says which cgroups make a claim.
+type scope bool
+
+const (
+	placedOnly scope = false // those with a cpuset of their own: others have just been started
+	everybody  scope = true  // all with processes: on a node that has settled, each must be placed
+)
+
 // claims are the places of the processes of all pods.
-func (n *node) claims(guaranteed cpuset.Set) []cgroup.Claim {
-	n.Helper()
+func (n *node) claims(of scope) ([]cgroup.Claim, error) {
 	var claims []cgroup.Claim
 	err := n.fs.Walk("kubepods.slice", func(p cgroup.Path) error {
+		if !strings.HasSuffix(string(p), ".scope") {
+			return nil
+		}
 		st, err := n.fs.Read(p)
-		if errors.Is(err, cgroup.ErrGone) || !strings.HasSuffix(string(p), ".scope") {
+		if errors.Is(err, cgroup.ErrGone) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		if !st.Populated || st.CPUs.IsEmpty() {
-			return nil // nobody in it, or not placed yet
+		if !st.Populated || of == placedOnly && st.CPUs.IsEmpty() {
+			return nil
 		}
-		claims = append(claims, cgroup.Claim{Path: p, CPUs: st.Effective, Exclusive: st.CPUs.IsSubsetOf(guaranteed)})
+		exclusive := !st.CPUs.IsEmpty() && st.CPUs.IsSubsetOf(guaranteed())
+		claims = append(claims, cgroup.Claim{Path: p, CPUs: st.Effective, Exclusive: exclusive})
 		return nil
 	})
-	if err != nil {
-		n.Fatal(err)
-	}
-	return claims
+	return claims, err
 }
 
 // records are the daemon's log records with the given message, since its unit was started last.
@@ -360,10 +378,14 @@ func (n *node) ownCPUs(w want) want {
 	return w
 }
 
-// invariants are 1 and 2 of ARCHITECTURE.md, on the kernel's word.
+// invariants are those of ARCHITECTURE.md, 1 and 2, on the kernel's word about a node that has settled.
 func (n *node) invariants() {
 	n.Helper()
-	for _, err := range cgroup.Check(n.claims(guaranteed())) {
+	claims, err := n.claims(everybody)
+	if err != nil {
+		n.Fatal(err)
+	}
+	for _, err := range cgroup.Check(claims) {
 		n.Errorf("%v\n%s", err, n.evidence())
 	}
 }
@@ -371,7 +393,7 @@ func (n *node) invariants() {
 // quiet waits until the daemon has nothing left to write.
 func (n *node) quiet() {
 	n.Helper()
-	n.eventually("plan without writes", func() error {
+	n.every(time.Second, "plan without writes", func() error {
 		p := n.plan()
 		if len(p.Writes) > 0 || len(p.Deferred) > 0 {
 			return fmt.Errorf("still to do: %v %v", p.Writes, p.Deferred)

@@ -5,6 +5,7 @@ package daemon_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -36,11 +37,12 @@ func TestPlacement(t *testing.T) {
 	n.invariants()
 	n.pauseContainers(map[string]string{"agent": "0-1", "besteffort": "2-3", "exclusive": "2-3"})
 
+	n.sealed(wants...)
 	n.run("systemctl", "daemon-reload")
 	n.still("daemon-reload", wants...)
 	n.invariants()
 
-	n.run("systemctl", "restart", "kubelet")
+	n.kubeletWrites(func() { n.run("systemctl", "restart", "kubelet") })
 	n.still("restart of the kubelet", wants...)
 	n.invariants()
 
@@ -80,4 +82,36 @@ func (n *node) pauseContainers(wants map[string]string) {
 	for name := range wants {
 		n.Errorf("pod %s has no sandbox", name)
 	}
+}
+
+// sealed holds what systemd would put back against what should be.
+func (n *node) sealed(wants ...want) {
+	n.Helper()
+	for _, w := range wants {
+		c, err := n.find(w.pod, w.container)
+		if err != nil {
+			n.Fatal(err)
+		}
+		got := strings.ReplaceAll(strings.TrimSpace(n.run("systemctl", "show", "-P", "AllowedCPUs", c.path.Base())), " ", ",")
+		if got != w.cpus {
+			n.Errorf("AllowedCPUs of %s/%s = %q; want %q", w.pod, w.container, got, w.cpus)
+		}
+	}
+}
+
+// kubeletWrites calls restart and waits until the kubelet has written what it writes each minute.
+func (n *node) kubeletWrites(restart func()) {
+	n.Helper()
+	const slice, odd = "kubepods.slice/kubepods-burstable.slice", 4321
+	if err := n.fs.Write(slice, cgroup.FileWeight, fmt.Sprint(odd)); err != nil {
+		n.Fatal(err)
+	}
+	restart()
+	n.eventually("the kubelet's weight of "+slice, func() error {
+		st, err := n.fs.Read(slice)
+		if err == nil && st.Weight == odd {
+			err = fmt.Errorf("cpu.weight is still %d", odd)
+		}
+		return err
+	})
 }
