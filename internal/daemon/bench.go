@@ -29,7 +29,7 @@ const (
 // are tried again with growing pauses while the others get on.
 type bench struct {
 	failures map[benchKey]failure
-	recorded map[cgroup.Write]record
+	recorded map[recordKey]record
 }
 
 // record is when a value was recorded last, and how often in short order.
@@ -44,6 +44,14 @@ type benchKey struct {
 	file bool
 }
 
+// recordKey is a value of a property of a cgroup.
+type recordKey struct {
+	path            cgroup.Path
+	property, value string
+}
+
+func recordOf(w cgroup.Write) recordKey { return recordKey{w.Path, w.Property, w.Value} }
+
 type failure struct {
 	err   error // nil while it may be a matter of time
 	pause time.Duration
@@ -51,7 +59,7 @@ type failure struct {
 }
 
 func newBench() *bench {
-	return &bench{failures: make(map[benchKey]failure), recorded: make(map[cgroup.Write]record)}
+	return &bench{failures: make(map[benchKey]failure), recorded: make(map[recordKey]record)}
 }
 
 func keyOf(w cgroup.Write) benchKey { return benchKey{w.Path.Scope(), w.Via == cgroup.File} }
@@ -71,20 +79,20 @@ func (b *bench) succeed(w cgroup.Write, now time.Time) {
 	if w.Via == cgroup.File {
 		return
 	}
-	r := b.recorded[w]
+	r := b.recorded[recordOf(w)]
 	if now.Sub(r.at) < quietTime {
 		r.strikes++
 	} else {
 		r.strikes = 0
 	}
 	r.at = now
-	b.recorded[w] = r
+	b.recorded[recordOf(w)] = r
 }
 
 // repeated says whether a value that has to be recorded was recorded only just
 // now, and if so puts its recorder to rest.
 func (b *bench) repeated(w cgroup.Write, now time.Time) bool {
-	r, ok := b.recorded[w]
+	r, ok := b.recorded[recordOf(w)]
 	if !ok || now.Sub(r.at) >= quietTime {
 		return false
 	}
@@ -134,9 +142,9 @@ func (b *bench) forget(gone func(cgroup.Path) bool) {
 			delete(b.failures, k)
 		}
 	}
-	for w := range b.recorded {
-		if gone(w.Path) {
-			delete(b.recorded, w)
+	for k := range b.recorded {
+		if gone(k.path) {
+			delete(b.recorded, k)
 		}
 	}
 }

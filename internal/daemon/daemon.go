@@ -26,7 +26,6 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
@@ -62,7 +61,7 @@ type Options struct {
 // Run keeps the node as planned until ctx ends. It takes the node's writer lock
 // first and leaves everything in place at the end: containers stay where they
 // are while no daemon runs. A runtime that does not answer is waited for. Errors
-// are those of the start, and of the metrics server.
+// are those of the start.
 func Run(ctx context.Context, o Options) error {
 	unlock, err := Lock(o.Config.RunDir)
 	if err != nil {
@@ -97,14 +96,25 @@ func runOn(ctx context.Context, h host, o Options) error {
 	if err != nil {
 		return err
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Config.ListenAddress)
-	if err != nil {
-		return fmt.Errorf("listen for metrics (listenAddress): %w", err)
-	}
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return server.Serve(ctx, listener) })
-	g.Go(func() error { l.serve(ctx, o); return nil })
-	return g.Wait()
+	var metrics sync.WaitGroup
+	metrics.Go(func() { serveMetrics(ctx, server, o) })
+	l.serve(ctx, o)
+	metrics.Wait()
+	return nil
+}
+
+// serveMetrics keeps trying: a port that somebody else has must not keep
+// containers from their CPUs.
+func serveMetrics(ctx context.Context, server *telemetry.Server, o Options) {
+	keepTrying(ctx, func() error {
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Config.ListenAddress)
+		if err != nil {
+			return fmt.Errorf("listen for metrics (listenAddress): %w", err)
+		}
+		return server.Serve(ctx, listener)
+	}, func(err error) {
+		o.Log.Error("metrics are not served", "error", err)
+	})
 }
 
 // serve runs the owner with its sources and workers until ctx ends.

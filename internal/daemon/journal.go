@@ -108,15 +108,18 @@ func LoadJournal(name, bootID string, now time.Time) (j Journal, note error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return empty, nil
 	case err != nil:
-		return empty, fmt.Errorf("read journal: %w: starting with an empty one", err)
+		err = fmt.Errorf("read journal: %w", err)
+		if mvErr := os.Rename(name, name+".unread"); mvErr != nil { // or the next save would replace it
+			err = fmt.Errorf("%w (and it could not be set aside: %w)", err, mvErr)
+		}
+		return empty, fmt.Errorf("%w: starting with an empty one", err)
 	}
-	j, err = decodeJournal(b)
-	if err != nil {
+	if j, err = decodeJournal(b); err != nil {
 		aside := fmt.Sprintf("%s.bad-%d", name, now.Unix())
 		if mvErr := os.Rename(name, aside); mvErr != nil {
 			return empty, fmt.Errorf("%s: %w (and it could not be set aside: %w)", name, err, mvErr)
 		}
-		return empty, fmt.Errorf("%s: %w: set aside as %s; the originals in it are lost, so `cpupoold restore` can only put back kernel defaults for them", name, err, aside)
+		return empty, fmt.Errorf("%s: %w: set aside as %s; the originals in it are lost, and `cpupoold restore` cannot put them back", name, err, aside)
 	}
 	if j.BootID != bootID {
 		return empty, nil

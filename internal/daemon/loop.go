@@ -293,6 +293,9 @@ func (l *loop) onContainer(e containerFetched) {
 		l.model.putContainer(e.container)
 		c := l.model.containers[e.id]
 		l.tree.relearn(c.path, cgroup.Current{Recorded: c.recorded, RecordedKnown: c.err == nil, Unit: c.unit})
+		if pod := c.container.PodID; pod != "" && l.model.pods[pod] == nil {
+			l.fetchPod(pod) // the event did not name it
+		}
 	case errors.Is(e.err, cri.ErrNotFound):
 		delete(l.model.containers, e.id)
 	default:
@@ -303,7 +306,8 @@ func (l *loop) onContainer(e containerFetched) {
 }
 
 func (l *loop) onConfig(e configLoaded) {
-	formula := l.settings.config.WeightFormula
+	before := l.settings.config
+	formula := before.WeightFormula
 	if e.err == nil {
 		e.err = l.settings.change(e.config, l.settings.topology)
 	}
@@ -313,6 +317,9 @@ func (l *loop) onConfig(e configLoaded) {
 		return
 	}
 	l.log.Info("configuration in force", "pools", l.settings.pools)
+	if keys := fixed(before, e.config); len(keys) > 0 {
+		l.log.Warn("restart the daemon for these keys to take effect", "keys", keys)
+	}
 	switch f := e.config.WeightFormula; f {
 	case formula:
 	case config.WeightAuto:

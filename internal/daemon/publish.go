@@ -99,19 +99,27 @@ func (l *loop) faults(now time.Time) map[cgroup.Path]error {
 
 // report logs each problem once when it appears and once when it is over.
 func (l *loop) report() {
-	now := make(map[pools.Problem]bool, len(l.status.plan.Problems))
+	now := make(map[problemKey]bool, len(l.status.plan.Problems))
 	for _, p := range l.problems() {
-		now[p] = true
-		if !l.status.reported[p] {
+		key := problemKey{p.Pod, p.PodUID, p.Container, p.Code}
+		if !now[key] && !l.status.reported[key] {
 			l.log.Warn("not honoured", "pod", p.Pod, "container", p.Container, "code", p.Code, "problem", p.Text)
 		}
+		now[key] = true
 	}
-	for p := range l.status.reported {
-		if !now[p] {
-			l.log.Info("problem is over", "pod", p.Pod, "container", p.Container, "code", p.Code)
+	for key := range l.status.reported {
+		if !now[key] {
+			l.log.Info("problem is over", "pod", key.pod, "container", key.container, "code", key.code)
 		}
 	}
 	l.status.reported = now
+}
+
+// problemKey is a problem without its numbers: how many CPUs are free at the
+// moment does not make another problem of a refusal.
+type problemKey struct {
+	pod, uid, container string
+	code                pools.Code
 }
 
 // codeUnread is the code of objects that the runtime lists and does not tell
@@ -148,6 +156,7 @@ func (l *loop) view() *telemetry.View {
 		Problems:    make(map[string]int),
 		Passes:      maps.Clone(l.status.passes),
 		Writes:      maps.Clone(l.status.writes),
+		Ready:       l.status.ready,
 		LastSuccess: l.status.lastSuccess,
 		Sources:     map[telemetry.Source]telemetry.SourceState{telemetry.CRIEvents: sourceState(l.status.stream)},
 		ConfigStale: l.status.configErr != nil,

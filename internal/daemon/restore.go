@@ -72,7 +72,7 @@ func (h *host) restore(ctx context.Context, j Journal) (RestoreReport, error) {
 	for _, o := range j.Originals {
 		err := failed[originalKey{o.Path, o.File}]
 		st, readErr := h.cgroups.Read(o.Path)
-		if errors.Is(readErr, cgroup.ErrGone) {
+		if errors.Is(readErr, cgroup.ErrGone) && err == nil {
 			r.Gone++
 			continue
 		}

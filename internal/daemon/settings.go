@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"slices"
+
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -13,6 +15,26 @@ type settings struct {
 	topology *topology.Topology
 	pools    pools.Pools
 	names    workload.Names
+}
+
+// fixed are keys of the configuration that are read at the start only, and of
+// which old and new differ.
+func fixed(old, changed *config.Config) []string {
+	var keys []string
+	for key, differs := range map[string]bool{
+		"containerRuntimeEndpoint": old.RuntimeEndpoint != changed.RuntimeEndpoint,
+		"stateDir":                 old.StateDir != changed.StateDir,
+		"runDir":                   old.RunDir != changed.RunDir,
+		"listenAddress":            old.ListenAddress != changed.ListenAddress,
+		"logLevel":                 old.LogLevel != changed.LogLevel,
+		"logFormat":                old.LogFormat != changed.LogFormat,
+	} {
+		if differs {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
 }
 
 // change replaces the settings, or leaves them as they are if the configuration

@@ -12,8 +12,8 @@ import (
 // status is what the owner remembers of its own work. It is the raw material of
 // a snapshot; no decision about CPUs depends on it.
 type status struct {
-	listed  bool // a complete listing has been taken over
-	listing bool // one is under way
+	listed     bool      // a complete listing has been taken over
+	listing    bool      // one is under way
 	distrusted time.Time // when all cgroups were last to be read again
 	// incomplete counts the listings that were not taken over because details
 	// were missing.
@@ -47,7 +47,7 @@ type status struct {
 	faults      map[cgroup.Path]error // what the last pass has left
 	lastSuccess time.Time
 	ready       bool
-	reported    map[pools.Problem]bool // problems that are in the log
+	reported    map[problemKey]bool // problems that are in the log
 }
 
 func newStatus() status {

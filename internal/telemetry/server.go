@@ -100,10 +100,11 @@ func health(o Options) error {
 	return nil
 }
 
-// readiness is nil once a pass left everything verified as planned.
+// readiness is nil once the first pass is over. What it could not do is in the
+// metrics: one bad container must not hold up the rollout of all nodes.
 func readiness(o Options) error {
-	if v := o.View(); v == nil || v.LastSuccess.IsZero() {
-		return errors.New("no pass has been completed and verified yet")
+	if v := o.View(); v == nil || !v.Ready {
+		return errors.New("the first pass is not over yet")
 	}
 	return nil
 }

@@ -137,11 +137,11 @@ func view() *telemetry.View {
 			{PoolName: shared, ID: "c2", Namespace: "default", Pod: "web", Name: "web", Reason: "burstable", Cgroup: "pod2/web.scope"},
 			{PoolName: shared, ID: "c3", Namespace: "default", Pod: "web", Name: "init", Reason: "burstable"},
 		},
-		Problems:    map[string]int{"namespace_not_listed": 2},
-		Passes:      map[telemetry.Result]uint64{telemetry.OK: 7},
-		Writes:      map[telemetry.Write]uint64{{Via: "cri", Result: telemetry.OK}: 3, {Via: "file", Result: telemetry.Failed}: 1},
-		LastSuccess: time.UnixMilli(1700000000500),
-		Sources:     map[telemetry.Source]telemetry.SourceState{telemetry.CRIEvents: telemetry.SourcePolling},
+		Problems: map[string]int{"namespace_not_listed": 2},
+		Passes:   map[telemetry.Result]uint64{telemetry.OK: 7},
+		Writes:   map[telemetry.Write]uint64{{Via: "cri", Result: telemetry.OK}: 3, {Via: "file", Result: telemetry.Failed}: 1},
+		Ready:    true, LastSuccess: time.UnixMilli(1700000000500),
+		Sources: map[telemetry.Source]telemetry.SourceState{telemetry.CRIEvents: telemetry.SourcePolling},
 	}
 }
 

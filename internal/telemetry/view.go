@@ -22,6 +22,9 @@ type View struct {
 	// Passes and Writes count since the daemon's start.
 	Passes map[Result]uint64
 	Writes map[Write]uint64
+	// Ready says that the first pass is over: everything that could be placed has
+	// been placed and recorded.
+	Ready bool
 	// LastSuccess is the end of the last pass after which every cgroup was
 	// verified to be as planned; zero before the first one.
 	LastSuccess time.Time
