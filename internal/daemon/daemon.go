@@ -129,7 +129,7 @@ func (l *loop) serve(ctx context.Context, o Options) {
 	l.run(ctx)
 	l.notify.stopping()
 	sources.Wait()
-	l.crew.wait()
+	l.wait()
 }
 
 func newLoop(h host, o Options) (*loop, error) {

@@ -79,8 +79,7 @@ func TestFSErrors(t *testing.T) {
 		got := ""
 		if err != nil {
 			got = err.Error()
-			var errno syscall.Errno
-			if errors.As(err, &errno) {
+			if errno, ok := errors.AsType[syscall.Errno](err); ok {
 				got = strings.Replace(got, pathError(err), errno.Error(), 1)
 			}
 		}
@@ -93,8 +92,7 @@ func TestFSErrors(t *testing.T) {
 // pathError is the text of the cause, in which the operation and the name stand
 // once more.
 func pathError(err error) string {
-	var e *cgroup.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*cgroup.Error](err); ok {
 		return e.Err.Error()
 	}
 	return ""
@@ -179,8 +177,12 @@ func TestVerify(t *testing.T) {
 	} {
 		s := good
 		c.change(&s)
-		if got := fmt.Sprint(cgroup.Verify(target, s)); got != c.want && !(c.want == "" && got == "<nil>") {
-			t.Errorf("%s: %s; want %s", c.name, got, c.want)
+		got := ""
+		if err := cgroup.Verify(target, s); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%s: %q; want %q", c.name, got, c.want)
 		}
 	}
 }
