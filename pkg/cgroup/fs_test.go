@@ -2,7 +2,6 @@ package cgroup_test
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"syscall"
 	"testing"
