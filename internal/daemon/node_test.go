@@ -246,13 +246,13 @@ func (n *node) dump() string {
 
 // claims are the places of all processes that have been placed: everything with
 // a cpuset of its own.
-func (n *node) claims(guaranteed cpuset.Set) []cgroup.Claim {
-	var claims []cgroup.Claim
+func (n *node) claims(guaranteed cpuset.Set) []cpuset.Claim {
+	var claims []cpuset.Claim
 	fs := cgroup.New(n.tree)
 	_ = fs.Walk("", func(p cgroup.Path) error {
 		st, err := fs.Read(p)
 		if err == nil && st.Populated && len(p) > 6 && p[len(p)-6:] == ".scope" && !st.CPUs.IsEmpty() {
-			claims = append(claims, cgroup.Claim{Path: p, CPUs: st.Effective,
+			claims = append(claims, cpuset.Claim{Name: string(p), CPUs: st.Effective,
 				Exclusive: st.CPUs.IsSubsetOf(guaranteed)})
 		}
 		return nil
@@ -263,7 +263,7 @@ func (n *node) claims(guaranteed cpuset.Set) []cgroup.Claim {
 // check calls the invariant checker on the kernel's word.
 func (n *node) check() {
 	n.t.Helper()
-	for _, err := range cgroup.Check(n.claims(cpuset.Range(4, 7))) {
+	for _, err := range cpuset.CheckClaims(n.claims(cpuset.Range(4, 7))) {
 		n.t.Errorf("%v\n%s", err, n.dump())
 	}
 }

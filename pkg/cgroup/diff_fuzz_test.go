@@ -246,7 +246,7 @@ func (w *world) stuckInCircle(deferred []cgroup.Deferred) bool {
 
 func (w *world) verify(t *testing.T) {
 	t.Helper()
-	var claims []cgroup.Claim
+	var claims []cpuset.Claim
 	for _, target := range w.targets {
 		c := w.current()[target.Path]
 		if !c.Recorded.Equal(target.CPUs) && (target.Container != "" || w.units != nil) {
@@ -258,9 +258,9 @@ func (w *world) verify(t *testing.T) {
 		if err := cgroup.Verify(target, c.State); err != nil {
 			t.Error(err)
 		}
-		claims = append(claims, cgroup.Claim{Path: target.Path, CPUs: c.Effective, Exclusive: target.Exclusive})
+		claims = append(claims, cpuset.Claim{Name: string(target.Path), CPUs: c.Effective, Exclusive: target.Exclusive})
 	}
-	for _, err := range cgroup.Check(claims) {
+	for _, err := range cpuset.CheckClaims(claims) {
 		t.Error(err)
 	}
 }

@@ -185,25 +185,3 @@ func TestVerify(t *testing.T) {
 		}
 	}
 }
-
-func TestCheck(t *testing.T) {
-	errs := cgroup.Check([]cgroup.Claim{
-		{Path: "x", CPUs: cpuset.Range(4, 5), Exclusive: true},
-		{Path: "y", CPUs: cpuset.Range(5, 6), Exclusive: true},
-		{Path: "s", CPUs: cpuset.Range(2, 4)},
-		{Path: "t", CPUs: cpuset.Range(2, 3)},
-		{Path: "none"},
-	})
-	var got []string
-	for _, err := range errs {
-		got = append(got, err.Error())
-	}
-	want := []string{
-		"CPUs 5 are exclusive to both x and y",
-		"CPUs 4 are exclusive to x, and s runs on them too",
-		"none has no CPUs",
-	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("Check (-want +got):\n%s", d)
-	}
-}

@@ -8,32 +8,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// Claim is a set of CPUs that somebody runs on.
-type Claim struct {
-	Name string
-	CPUs cpuset.Set
-	// Exclusive says that nobody else may run on CPUs.
-	Exclusive bool
-}
-
-// CheckSets returns an error for each claim without CPUs, and for each pair that
-// overlaps although one of the two is exclusive.
-func CheckSets(claims []Claim) []error {
-	var errs []error
-	for i, a := range claims {
-		if a.CPUs.IsEmpty() {
-			errs = append(errs, fmt.Errorf("%s has no CPU", a.Name))
-		}
-		for _, b := range claims[:i] {
-			if (a.Exclusive || b.Exclusive) && a.CPUs.Overlaps(b.CPUs) {
-				errs = append(errs, fmt.Errorf("%s (%s) and %s (%s) share CPU %s, which one of them has to itself",
-					b.Name, b.CPUs, a.Name, a.CPUs, a.CPUs.Intersection(b.CPUs)))
-			}
-		}
-	}
-	return errs
-}
-
 // Check returns what is wrong with a plan for pools: the first two invariants of
 // the system (exclusive CPUs are exclusive, nobody is without CPUs), and that
 // the parts of the plan agree with each other. A plan of Build has no errors.
@@ -43,7 +17,7 @@ func Check(p Plan, pools Pools) []error {
 	for i := range p.Pods {
 		c.pod(&p.Pods[i])
 	}
-	c.errs = append(c.errs, CheckSets(c.running)...)
+	c.errs = append(c.errs, cpuset.CheckClaims(c.running)...)
 	if !slices.IsSortedFunc(p.Pods, func(a, b PodPlan) int { return compareKeys(Key{a.UID, ""}, Key{b.UID, ""}) }) {
 		c.report("pods are not sorted")
 	}
@@ -56,7 +30,7 @@ func Check(p Plan, pools Pools) []error {
 type checker struct {
 	pools   Pools
 	held    map[Key]cpuset.Set
-	running []Claim
+	running []cpuset.Claim
 	errs    []error
 }
 
@@ -92,11 +66,11 @@ func (c *checker) pod(p *PodPlan) {
 			continue
 		}
 		unlimited = unlimited || at.Exclusive
-		claim := Claim{Name: name, CPUs: at.CPUs, Exclusive: at.Exclusive}
+		claim := cpuset.Claim{Name: name, CPUs: at.CPUs, Exclusive: at.Exclusive}
 		if at.Exclusive {
 			// Two instances of one container are one user of its CPUs.
 			claim.Name = "container " + at.Name + " of pod " + p.UID
-			if slices.ContainsFunc(c.running, func(o Claim) bool { return o.Name == claim.Name && o.CPUs.Equal(claim.CPUs) }) {
+			if slices.ContainsFunc(c.running, func(o cpuset.Claim) bool { return o.Name == claim.Name && o.CPUs.Equal(claim.CPUs) }) {
 				continue
 			}
 		}

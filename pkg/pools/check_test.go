@@ -6,45 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
-
-func TestCheckSets(t *testing.T) {
-	a := pools.Claim{Name: "a", CPUs: cpuset.Range(0, 3)}
-	b := pools.Claim{Name: "b", CPUs: cpuset.Range(2, 5)}
-	own := pools.Claim{Name: "own", CPUs: cpuset.Range(3, 4), Exclusive: true}
-	tests := []struct {
-		name   string
-		claims []pools.Claim
-		want   []string
-	}{
-		{"none", nil, nil},
-		{"sharers overlap", []pools.Claim{a, b}, nil},
-		{"disjoint", []pools.Claim{own, {Name: "c", CPUs: cpuset.Of(0, 5), Exclusive: true}, {Name: "d", CPUs: cpuset.Of(1, 6)}}, nil},
-		{"nobody", []pools.Claim{{Name: "n"}, {Name: "x", Exclusive: true}}, []string{"n has no CPU", "x has no CPU"}},
-		{"intruders", []pools.Claim{a, own, b}, []string{
-			"a (0-3) and own (3-4) share CPU 3, which one of them has to itself",
-			"own (3-4) and b (2-5) share CPU 3-4, which one of them has to itself",
-		}},
-		{"two owners", []pools.Claim{own, {Name: "c", CPUs: cpuset.Of(4), Exclusive: true}}, []string{
-			"own (3-4) and c (4) share CPU 4, which one of them has to itself",
-		}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			var got []string
-			for _, err := range pools.CheckSets(tt.claims) {
-				got = append(got, err.Error())
-			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("CheckSets: -want +got\n%s", diff)
-			}
-		})
-	}
-}
 
 // TestCheckFindsWhatIsWrong breaks a good plan in one place at a time.
 func TestCheckFindsWhatIsWrong(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
@@ -82,11 +82,11 @@ func (n *node) sample() (violation func() string) {
 			if err1 != nil || err2 != nil {
 				continue // a cgroup has gone between list and look
 			}
-			both := slices.DeleteFunc(first, func(c cgroup.Claim) bool {
-				return !slices.ContainsFunc(second, func(d cgroup.Claim) bool { return c.Path == d.Path && c.CPUs.Equal(d.CPUs) })
+			both := slices.DeleteFunc(first, func(c cpuset.Claim) bool {
+				return !slices.ContainsFunc(second, func(d cpuset.Claim) bool { return c.Name == d.Name && c.CPUs.Equal(d.CPUs) })
 			})
 			samples++
-			for _, err := range cgroup.Check(both) {
+			for _, err := range cpuset.CheckClaims(both) {
 				ended <- err.Error()
 				return
 			}

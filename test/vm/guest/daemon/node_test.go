@@ -320,8 +320,8 @@ const (
 )
 
 // claims are the places of the processes of all pods.
-func (n *node) claims(of scope) ([]cgroup.Claim, error) {
-	var claims []cgroup.Claim
+func (n *node) claims(of scope) ([]cpuset.Claim, error) {
+	var claims []cpuset.Claim
 	err := n.fs.Walk("kubepods.slice", func(p cgroup.Path) error {
 		if !strings.HasSuffix(string(p), ".scope") {
 			return nil
@@ -337,7 +337,7 @@ func (n *node) claims(of scope) ([]cgroup.Claim, error) {
 			return nil
 		}
 		exclusive := !st.CPUs.IsEmpty() && st.CPUs.IsSubsetOf(guaranteed())
-		claims = append(claims, cgroup.Claim{Path: p, CPUs: st.Effective, Exclusive: exclusive})
+		claims = append(claims, cpuset.Claim{Name: string(p), CPUs: st.Effective, Exclusive: exclusive})
 		return nil
 	})
 	return claims, err
@@ -385,7 +385,7 @@ func (n *node) invariants() {
 	if err != nil {
 		n.Fatal(err)
 	}
-	for _, err := range cgroup.Check(claims) {
+	for _, err := range cpuset.CheckClaims(claims) {
 		n.Errorf("%v\n%s", err, n.evidence())
 	}
 }

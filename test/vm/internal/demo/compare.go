@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -73,14 +74,14 @@ func (r row) allowed() string {
 // disagreement is an error that names all containers for which the kernel does not say what cpupoold says, and all overlaps.
 func disagreement(rows []row) error {
 	var errs []error
-	var claims []cgroup.Claim
+	var claims []cpuset.Claim
 	for _, r := range rows {
 		if d := r.differs(); len(d) > 0 {
 			errs = append(errs, fmt.Errorf("%s/%s belongs on %s: %s", r.pod, r.Name, r.CPUs, strings.Join(d, ", ")))
 		}
-		claims = append(claims, cgroup.Claim{Path: r.kernel.Path, CPUs: r.kernel.Effective, Exclusive: r.Exclusive})
+		claims = append(claims, cpuset.Claim{Name: string(r.kernel.Path), CPUs: r.kernel.Effective, Exclusive: r.Exclusive})
 	}
-	return errors.Join(append(errs, cgroup.Check(claims)...)...)
+	return errors.Join(append(errs, cpuset.CheckClaims(claims)...)...)
 }
 
 // verdict sums it up in one line.
