@@ -98,7 +98,7 @@ func (l *loop) askUnits(want []cgroup.Target) {
 	}
 	for _, t := range want {
 		c := l.tree.current[t.Path]
-		if t.Container == "" || !c.Exists || c.Unit.Known || l.tree.busy(t.Path) || l.status.unitAsked[t.Path] {
+		if t.Container == "" || !c.Exists || c.Unit.Known || l.model.awaited(t) || l.tree.busy(t.Path) || l.status.unitAsked[t.Path] {
 			continue
 		}
 		l.status.unitAsked[t.Path] = true
@@ -241,6 +241,9 @@ func (h *host) seal(ctx context.Context, w cgroup.Write) error {
 
 func (l *loop) onWritten(e written) {
 	now := time.Now()
+	if l.model.awaited(cgroup.Target{Container: e.write.Container}) {
+		e.unit = cgroup.UnitState{} // of a scope that is being made
+	}
 	l.tree.finished(e.write, e.unit, e.err)
 	l.count(e.write, e.err)
 	switch {

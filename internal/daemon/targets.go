@@ -74,6 +74,12 @@ func containerTarget(c pools.Placement, m *model, f config.WeightFormula) (cgrou
 	default:
 		t.Path = m.containers[c.ID].path
 		t.Container = c.ID
+		if c.State == pools.Created {
+			// The OCI runtime is making the scope, or will. A property that systemd
+			// sets meanwhile makes it attach the device program of the scope once more,
+			// which the runtime is about to replace: the container would not start.
+			break
+		}
 		t.Weight = containerWeight(f, c.Shares)
 		t.Unlimited = c.Exclusive
 	}

@@ -120,9 +120,9 @@ func TestContainer(t *testing.T) {
 	t.Run("leaves a binary to restore with", func(t *testing.T) {
 		dir := t.TempDir()
 		n.withdraw("cpupoold")
+		n.run("ctr", "--namespace", "k8s.io", "images", "mount", ownImage, dir)
+		defer n.run("ctr", "--namespace", "k8s.io", "images", "unmount", "--rm", dir)
 		n.eventually("lock", func() error { // as the documentation says
-			n.run("ctr", "--namespace", "k8s.io", "images", "mount", ownImage, dir)
-			defer n.run("ctr", "--namespace", "k8s.io", "images", "unmount", "--rm", dir)
 			out, err := n.try(filepath.Join(dir, "usr/local/bin/cpupoold"), "restore")
 			if err != nil {
 				return fmt.Errorf("restore: %w: %s", err, out)

@@ -1,0 +1,30 @@
+package daemon
+
+import (
+	"testing"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// TestNoPropertiesOfAScopeThatIsBeingMade: systemd and the OCI runtime would both
+// attach the scope's device program, and the container would not start.
+func TestNoPropertiesOfAScopeThatIsBeingMade(t *testing.T) {
+	m := newModel(cgroup.DriverSystemd)
+	slice := "kubepods-podu.slice"
+	m.putContainer(containerFacts{Container: cri.Container{ID: "c", PodID: "p", Name: "app", CgroupsPath: slice + ":cri-containerd:c"}})
+	placement := pools.Placement{ID: "c", Name: "app", Pool: pools.Guaranteed, CPUs: cpuset.Of(4), Exclusive: true, Shares: 512}
+	for state, want := range map[pools.ContainerState]cgroup.Target{
+		pools.Created: {CPUs: cpuset.Of(4)},
+		pools.Running: {CPUs: cpuset.Of(4), Weight: 59, Unlimited: true},
+	} {
+		placement.State = state
+		got, ok := containerTarget(placement, m, config.WeightQuadratic)
+		if !ok || !got.CPUs.Equal(want.CPUs) || got.Weight != want.Weight || got.Unlimited != want.Unlimited {
+			t.Errorf("state %v: target = %+v, %v; want %+v", state, got, ok, want)
+		}
+	}
+}
