@@ -68,7 +68,7 @@ func (n *node) sample() (violation func() string) {
 	ended := make(chan string, 1)
 	samples := 0
 	go func() {
-		tick := time.NewTicker(500 * time.Millisecond) // a walk costs the emulated node some of its time
+		tick := time.NewTicker(500 * time.Millisecond)
 		defer tick.Stop()
 		for {
 			select {

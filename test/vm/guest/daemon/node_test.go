@@ -7,12 +7,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -319,28 +321,55 @@ const (
 	everybody  scope = true  // all with processes: on a node that has settled, each must be placed
 )
 
-// claims are the places of the processes of all pods.
+// claims are the places of the processes of all pods. It reads no more than it needs: the churn test calls it all the time, and the
+// node is emulated.
 func (n *node) claims(of scope) ([]cpuset.Claim, error) {
+	scopes, err := filepath.Glob("/sys/fs/cgroup/kubepods.slice/*.slice/*.scope")
+	if err != nil {
+		return nil, err
+	}
+	deeper, err := filepath.Glob("/sys/fs/cgroup/kubepods.slice/*.slice/*.slice/*.scope")
+	if err != nil {
+		return nil, err
+	}
 	var claims []cpuset.Claim
-	err := n.fs.Walk("kubepods.slice", func(p cgroup.Path) error {
-		if !strings.HasSuffix(string(p), ".scope") {
-			return nil
+	for _, dir := range append(scopes, deeper...) {
+		c, populated, err := claim(dir)
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENODEV): // it has ended
+		case err != nil:
+			return nil, err
+		case populated && (of == everybody || c.placed):
+			claims = append(claims, c.Claim)
 		}
-		st, err := n.fs.Read(p)
-		if errors.Is(err, cgroup.ErrGone) {
-			return nil
-		}
+	}
+	return claims, nil
+}
+
+// placedClaim is a claim that says whether the cgroup has a cpuset of its own.
+type placedClaim struct {
+	cpuset.Claim
+	placed bool
+}
+
+func claim(dir string) (c placedClaim, populated bool, err error) {
+	events, err := os.ReadFile(dir + "/cgroup.events")
+	if err != nil || !strings.Contains(string(events), "populated 1") {
+		return c, false, err
+	}
+	var sets [2]cpuset.Set
+	for i, file := range []string{"/cpuset.cpus", "/cpuset.cpus.effective"} {
+		text, err := os.ReadFile(dir + file)
 		if err != nil {
-			return err
+			return c, false, err
 		}
-		if !st.Populated || of == placedOnly && st.CPUs.IsEmpty() {
-			return nil
+		if sets[i], err = cpuset.Parse(strings.TrimSpace(string(text))); err != nil {
+			return c, false, err
 		}
-		exclusive := !st.CPUs.IsEmpty() && st.CPUs.IsSubsetOf(guaranteed())
-		claims = append(claims, cpuset.Claim{Name: string(p), CPUs: st.Effective, Exclusive: exclusive})
-		return nil
-	})
-	return claims, err
+	}
+	c.placed = !sets[0].IsEmpty()
+	c.Claim = cpuset.Claim{Name: dir, CPUs: sets[1], Exclusive: c.placed && sets[0].IsSubsetOf(guaranteed())}
+	return c, true, nil
 }
 
 // records are the daemon's log records with the given message, since its unit was started last.
