@@ -1,6 +1,7 @@
 package pools
 
 import (
+	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
@@ -15,8 +16,8 @@ type assigner struct {
 
 	// machine and supply are made when somebody needs new CPUs. The supply counts
 	// free and is kept in step with it.
-	machine *machine
-	supply  *supply
+	machine *allocate.Machine
+	supply  *allocate.Supply
 }
 
 // assign settles what each claim gets, and returns what is left of the pool.
@@ -60,7 +61,7 @@ func (a *assigner) shrink(c *claim) {
 	if !c.live || c.cpus.Len() <= c.want {
 		return
 	}
-	keep := newSupply(a.index(), c.cpus).pick(c.want, cpuset.Set{})
+	keep := a.pick(a.index().Supply(c.cpus), c.want, cpuset.Set{})
 	a.free = a.free.Union(c.cpus.Difference(keep))
 	c.cpus = keep
 }
@@ -83,15 +84,15 @@ func (a *assigner) grow(i int) {
 		lack = got
 	}
 	if reuse > 0 {
-		again := newSupply(a.index(), left).pick(reuse, c.cpus)
+		again := a.pick(a.index().Supply(left), reuse, c.cpus)
 		c.cpus = c.cpus.Union(again)
 		bereave(siblings, again)
 	}
 	if fresh := lack - reuse; fresh > 0 {
 		if a.supply == nil {
-			a.supply = newSupply(a.index(), a.free)
+			a.supply = a.index().Supply(a.free)
 		}
-		taken := a.supply.pick(fresh, c.cpus)
+		taken := a.pick(a.supply, fresh, c.cpus)
 		c.cpus = c.cpus.Union(taken)
 		a.free = a.free.Difference(taken)
 	}
@@ -145,9 +146,15 @@ func excess(p *Pod, claims []claim, lack int) int {
 }
 
 // index returns the machine.
-func (a *assigner) index() *machine {
+func (a *assigner) index() *allocate.Machine {
 	if a.machine == nil {
-		a.machine = newMachine(a.topology)
+		a.machine = allocate.New(a.topology)
 	}
 	return a.machine
+}
+
+// pick takes what is known to be there.
+func (a *assigner) pick(from *allocate.Supply, n int, have cpuset.Set) cpuset.Set {
+	cpus, _ := from.Take(allocate.Request{CPUs: n, Have: have})
+	return cpus
 }

@@ -26,7 +26,8 @@ func arrows() map[string][]string {
 		"pkg/topology": {"pkg/cpuset"},
 		"pkg/cgroup":   {"pkg/cpuset"},
 		"pkg/cri":      {"pkg/cpuset"},
-		"pkg/pools":    {"pkg/cpuset", "pkg/topology", "pkg/workload"},
+		"pkg/allocate": {"pkg/cpuset", "pkg/topology"},
+		"pkg/pools":    {"pkg/allocate", "pkg/cpuset", "pkg/topology", "pkg/workload"},
 
 		"internal/config":    {"pkg/cpuset", "pkg/pools", "pkg/topology"},
 		"internal/telemetry": {"pkg/cpuset"},

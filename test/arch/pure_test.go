@@ -23,6 +23,7 @@ func pure() []string {
 		"pkg/cpuset/*.go",
 		"pkg/workload/*.go",
 		"pkg/topology/*.go",
+		"pkg/allocate/*.go",
 		"pkg/pools/*.go",
 		"pkg/cgroup/diff*.go",
 		"pkg/cgroup/weight.go",

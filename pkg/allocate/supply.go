@@ -1,10 +1,10 @@
-package pools
+package allocate
 
 import "github.com/cpupoold/cpupoold/pkg/cpuset"
 
-// supply is a set of CPUs to choose from, counted by core and cell.
-type supply struct {
-	m *machine
+// Supply is a set of CPUs to choose from, counted by core and cell.
+type Supply struct {
+	m *Machine
 	// free tells the CPUs of the set, by CPU number.
 	free []bool
 	// coreFree counts the CPUs of the set in each core.
@@ -21,7 +21,7 @@ type tally struct {
 	whole, part []int32
 }
 
-func newSupply(m *machine, cpus cpuset.Set) *supply {
+func (m *Machine) Supply(cpus cpuset.Set) *Supply {
 	stride := m.threads + 1
 	counts := make([]int32, 2*stride*(len(m.cells)+1))
 	newTally := func() tally {
@@ -29,7 +29,7 @@ func newSupply(m *machine, cpus cpuset.Set) *supply {
 		counts = counts[2*stride:]
 		return t
 	}
-	s := &supply{
+	s := &Supply{
 		m:        m,
 		free:     make([]bool, len(m.core)),
 		coreFree: make([]int32, len(m.cores)),
@@ -52,7 +52,7 @@ func newSupply(m *machine, cpus cpuset.Set) *supply {
 }
 
 // count adds (sign 1) or removes (sign -1) core c in the tallies.
-func (s *supply) count(c int32, sign int32) {
+func (s *Supply) count(c int32, sign int32) {
 	k := s.coreFree[c]
 	if k == 0 {
 		return
@@ -67,10 +67,10 @@ func (s *supply) count(c int32, sign int32) {
 	}
 }
 
-func (s *supply) isWhole(c int32) bool { return int(s.coreFree[c]) == len(s.m.cores[c].threads) }
+func (s *Supply) isWhole(c int32) bool { return int(s.coreFree[c]) == len(s.m.cores[c].threads) }
 
 // take moves the n lowest CPUs of core c from the set to out.
-func (s *supply) take(c int32, n int, out []int) []int {
+func (s *Supply) take(c int32, n int, out []int) []int {
 	s.count(c, -1)
 	for _, cpu := range s.m.cores[c].threads {
 		if n > 0 && s.free[cpu] {

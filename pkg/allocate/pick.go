@@ -1,4 +1,4 @@
-package pools
+package allocate
 
 import (
 	"slices"
@@ -10,7 +10,7 @@ import (
 // that holds the CPUs of have. In this order it takes as few cores in part, as
 // few NUMA nodes and as few packages as possible, and of what is left the fullest
 // that fits; see the package comment.
-func (s *supply) pick(n int, have cpuset.Set) cpuset.Set {
+func (s *Supply) pick(n int, have cpuset.Set) cpuset.Set {
 	f := filler{s: s, need: n, out: make([]int, 0, n), usedL3: make([]bool, s.m.l3s)}
 	cells := f.completeCores(have)
 	if f.need > 0 {
@@ -21,7 +21,7 @@ func (s *supply) pick(n int, have cpuset.Set) cpuset.Set {
 
 // filler takes CPUs from given cells.
 type filler struct {
-	s    *supply
+	s    *Supply
 	need int
 	out  []int
 	// usedL3 marks the caches that the container's CPUs share.

@@ -1,4 +1,4 @@
-package pools
+package allocate
 
 import "slices"
 
@@ -30,7 +30,7 @@ func (a cost) less(b cost) bool {
 
 // search looks for the cells to take n CPUs from.
 type search struct {
-	s     *supply
+	s     *Supply
 	n     int
 	parts int // the fewest cores taken in part, whatever the cells
 
@@ -54,7 +54,7 @@ type search struct {
 // It tries combinations of one cell, then of two, and so on, and stops where it
 // finds one: a cell more is a node more, or where one node spans packages it is
 // a package more.
-func (s *supply) chooseCells(n int, have []int32) []int32 {
+func (s *Supply) chooseCells(n int, have []int32) []int32 {
 	parts, _, _ := s.total.cover(n)
 	q := search{
 		s: s, n: n, parts: parts,

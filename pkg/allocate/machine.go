@@ -1,4 +1,4 @@
-package pools
+package allocate
 
 import (
 	"slices"
@@ -6,8 +6,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// machine is a topology in the form that allocation needs: flat, by index.
-type machine struct {
+// Machine is a topology in the form that allocation needs: flat, by index.
+type Machine struct {
 	// core is the index of a CPU's core, by CPU number; none where the CPU is not
 	// online.
 	core  []int32
@@ -37,8 +37,8 @@ type cell struct {
 	cores     []int32 // ascending by lowest thread
 }
 
-func newMachine(t *topology.Topology) *machine {
-	m := &machine{
+func New(t *topology.Topology) *Machine {
+	m := &Machine{
 		core:     make([]int32, t.Online.Last()+1),
 		cores:    make([]core, len(t.Cores)),
 		l3s:      len(t.L3s),
@@ -67,7 +67,7 @@ func newMachine(t *topology.Topology) *machine {
 
 // cellOf returns the cell of a node and a package, which it makes when it is not
 // there yet. Neighbouring CPUs are mostly in the same one.
-func (m *machine) cellOf(node, pkg int) int32 {
+func (m *Machine) cellOf(node, pkg int) int32 {
 	for i, c := range slices.Backward(m.cells) {
 		if c.node == node && c.pkg == pkg {
 			return int32(i)
@@ -78,7 +78,7 @@ func (m *machine) cellOf(node, pkg int) int32 {
 }
 
 // coreOf returns the index of a CPU's core, or none.
-func (m *machine) coreOf(cpu int) int32 {
+func (m *Machine) coreOf(cpu int) int32 {
 	if cpu < 0 || cpu >= len(m.core) {
 		return none
 	}
@@ -86,7 +86,7 @@ func (m *machine) coreOf(cpu int) int32 {
 }
 
 // distance between two nodes, by index; 0 where the kernel does not tell.
-func (m *machine) distance(a, b int) int {
+func (m *Machine) distance(a, b int) int {
 	if d := m.topology.Nodes[a].Distances; b < len(d) {
 		return d[b]
 	}
