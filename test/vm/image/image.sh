@@ -31,6 +31,7 @@ for unit in getty.target serial-getty@.service getty@.service systemd-firstboot.
 	ln -sfn /dev/null "$tree/etc/systemd/system/$unit"
 done
 systemctl_enable vm-network.service
+systemctl_enable quota.slice
 # Not older than /usr: else the first boot runs ldconfig and its like.
 touch "$tree/etc/.updated" "$tree/var/.updated"
 chown -R 0:0 "$tree/etc/systemd" "$tree/root"
