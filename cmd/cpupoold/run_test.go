@@ -21,7 +21,7 @@ func TestReloadOfFileThatIsGone(t *testing.T) {
 	}
 	machine := &topology.Topology{Present: cpuset.Range(0, 3), Online: cpuset.Range(0, 3)}
 	a := &app{} // without --config: the file was found where it is looked for
-	if c, err := a.reload(file, machine); err != nil || c.Pools.Guaranteed.String() != "2-3" {
+	if c, err := a.reload(file, machine); err != nil || c.Pools.Guaranteed.CPUs.String() != "2-3" {
 		t.Fatalf("reload = %+v, %v; want the file's guaranteed pool", c, err)
 	}
 	if err := os.Remove(file); err != nil {

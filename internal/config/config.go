@@ -103,6 +103,7 @@ const (
 // Default is the configuration of an empty file: one shared pool of all CPUs.
 func Default() Config {
 	return Config{
+		Pools:            pools.Spec{StrictReservation: true},
 		AnnotationDomain: "workload.openshift.io",
 		KubeletStateDir:  "/var/lib/kubelet",
 		StateDir:         "/var/lib/cpupoold",

@@ -106,7 +106,7 @@ func setGuaranteed(p *pools.Spec, s string) error {
 		return nil
 	}
 	set, err := parseCPUs(s, "none")
-	p.Guaranteed = set
+	p.Guaranteed.CPUs = set
 	return err
 }
 

@@ -16,7 +16,7 @@ import (
 // decide is the whole decision, from what is known to what should be.
 func decide(s settings, m *model, previous []pools.Assignment, f config.WeightFormula, now time.Time) (pools.Plan, []cgroup.Target) {
 	plan := pools.Build(pools.Input{
-		Topology: s.topology,
+		Machine:  s.machine,
 		Pools:    s.pools,
 		Names:    s.names,
 		Pods:     m.input(now),
@@ -159,7 +159,7 @@ func (l *loop) held(now time.Time) map[cgroup.Path]cgroup.Current {
 }
 
 func (l *loop) diffOptions(p pools.Plan) cgroup.Options {
-	return cgroup.Options{Driver: l.driver, Possible: l.possible, Spare: p.Free}
+	return cgroup.Options{Driver: l.driver, Possible: l.possible, Spare: p.Free.Difference(p.Shared)}
 }
 
 // due leaves out what a worker is already at, and what was written only just now

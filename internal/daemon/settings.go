@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 	"github.com/cpupoold/cpupoold/pkg/workload"
@@ -13,6 +14,7 @@ import (
 type settings struct {
 	config   *config.Config
 	topology *topology.Topology
+	machine  *allocate.Machine
 	pools    pools.Pools
 	names    workload.Names
 }
@@ -44,6 +46,10 @@ func (s *settings) change(c *config.Config, t *topology.Topology) error {
 	if err != nil {
 		return err
 	}
-	*s = settings{config: c, topology: t, pools: p, names: workload.Names{Domain: c.AnnotationDomain}}
+	machine := s.machine
+	if machine == nil || s.topology != t {
+		machine = allocate.New(t)
+	}
+	*s = settings{config: c, topology: t, machine: machine, pools: p, names: workload.Names{Domain: c.AnnotationDomain}}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -105,7 +106,7 @@ func TestAllocationIsBest(t *testing.T) {
 
 func checkAllocations(t *testing.T, r *rand.Rand, top *topology.Topology) {
 	t.Helper()
-	in := pools.Input{Topology: top}
+	in := pools.Input{Machine: allocate.New(top)}
 	for id := range top.Online.All() {
 		if id > 0 && r.IntN(4) > 0 {
 			in.Pools.Guaranteed = in.Pools.Guaranteed.Union(cpuset.Of(id))
@@ -148,7 +149,7 @@ func podOf(i, n int) pools.Pod {
 // an allocation is still complete and made of whole cores.
 func TestAllocationOnManyNodes(t *testing.T) {
 	top := machine{packages: 40, nodes: 1, l3s: 1, cores: 2, threads: 2}.topology()
-	in := pools.Input{Topology: top, Pools: pools.Pools{Shared: cpuset.Of(0, 80), Guaranteed: top.Online.Difference(cpuset.Of(0, 80))}}
+	in := pools.Input{Machine: allocate.New(top), Pools: pools.Pools{Shared: cpuset.Of(0, 80), Guaranteed: top.Online.Difference(cpuset.Of(0, 80))}}
 	in.Pods = []pools.Pod{podOf(0, 77), podOf(1, 2), podOf(2, 79)}
 	plan := checkedBuild(t, in)
 	var got [][]int

@@ -3,29 +3,27 @@ package pools
 import (
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
-	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
 // assigner gives CPUs of the guaranteed pool to claims.
 type assigner struct {
-	topology *topology.Topology
-	pods     []Pod
-	claims   []claim
+	machine *allocate.Machine
+	pods    []Pod
+	claims  []claim
 	// free are the CPUs of the pool that no claim has.
 	free cpuset.Set
 
-	// machine and supply are made when somebody needs new CPUs. The supply counts
-	// free and is kept in step with it.
-	machine *allocate.Machine
-	supply  *allocate.Supply
+	// supply is made when somebody needs new CPUs. It counts free and is kept in
+	// step with it.
+	supply *allocate.Supply
 }
 
 // assign settles what each claim gets, and returns what is left of the pool.
 // First all keep what they have, then those that have too much give back, then
 // those that have too little get more, the oldest container first: nobody who
 // has CPUs loses them to somebody who has not.
-func assign(t *topology.Topology, pool cpuset.Set, pods []Pod, claims []claim) cpuset.Set {
-	a := assigner{topology: t, pods: pods, claims: claims, free: pool}
+func assign(m *allocate.Machine, pool cpuset.Set, pods []Pod, claims []claim) cpuset.Set {
+	a := assigner{machine: m, pods: pods, claims: claims, free: pool}
 	order := byAge(claims)
 	for _, i := range order {
 		a.keep(i, pool)
@@ -61,7 +59,7 @@ func (a *assigner) shrink(c *claim) {
 	if !c.live || c.cpus.Len() <= c.want {
 		return
 	}
-	keep := a.pick(a.index().Supply(c.cpus), c.want, cpuset.Set{})
+	keep := a.pick(a.machine.Supply(c.cpus), c.want, cpuset.Set{})
 	a.free = a.free.Union(c.cpus.Difference(keep))
 	c.cpus = keep
 }
@@ -84,13 +82,13 @@ func (a *assigner) grow(i int) {
 		lack = got
 	}
 	if reuse > 0 {
-		again := a.pick(a.index().Supply(left), reuse, c.cpus)
+		again := a.pick(a.machine.Supply(left), reuse, c.cpus)
 		c.cpus = c.cpus.Union(again)
 		bereave(siblings, again)
 	}
 	if fresh := lack - reuse; fresh > 0 {
 		if a.supply == nil {
-			a.supply = a.index().Supply(a.free)
+			a.supply = a.machine.Supply(a.free)
 		}
 		taken := a.pick(a.supply, fresh, c.cpus)
 		c.cpus = c.cpus.Union(taken)
@@ -143,14 +141,6 @@ func excess(p *Pod, claims []claim, lack int) int {
 		lack += claims[i].cpus.Len()
 	}
 	return lack - total
-}
-
-// index returns the machine.
-func (a *assigner) index() *allocate.Machine {
-	if a.machine == nil {
-		a.machine = allocate.New(a.topology)
-	}
-	return a.machine
 }
 
 // pick takes what is known to be there.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -14,7 +15,7 @@ import (
 // pair. A third of them wants CPUs of its own, as long as there are any.
 func loadedNode(t *topology.Topology, containers int) pools.Input {
 	last := t.Online.Last()
-	in := pools.Input{Topology: t, Pools: pools.Pools{
+	in := pools.Input{Machine: allocate.New(t), Pools: pools.Pools{
 		Partitions: []pools.Partition{{Type: "management", CPUs: cpuset.Range(0, 1), Namespaces: []string{"kube-system"}}},
 		Shared:     cpuset.Range(2, last/4), Guaranteed: cpuset.Range(last/4+1, last),
 	}}
@@ -65,7 +66,7 @@ func BenchmarkBuild(b *testing.B) {
 // new and want CPUs of their own, every other one an odd number.
 func BenchmarkBuildExclusive(b *testing.B) {
 	t := topologyOf(1024)
-	in := pools.Input{Topology: t, Pools: pools.Pools{Shared: cpuset.Of(0), Guaranteed: cpuset.Range(1, 1023)}}
+	in := pools.Input{Machine: allocate.New(t), Pools: pools.Pools{Shared: cpuset.Of(0), Guaranteed: cpuset.Range(1, 1023)}}
 	for i := range 500 {
 		in.Pods = append(in.Pods, podOf(i, 1+i%3))
 	}

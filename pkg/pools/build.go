@@ -17,10 +17,10 @@ func Build(in Input) Plan {
 	free := in.Pools.Guaranteed
 	if !free.IsEmpty() {
 		assigned = claims(pods, verdicts, in.Previous)
-		free = assign(in.Topology, in.Pools.Guaranteed, pods, assigned)
+		free = assign(in.Machine, in.Pools.Guaranteed, pods, assigned)
 	}
 
-	plan := Plan{Pods: make([]PodPlan, 0, len(pods)), Free: free}
+	plan := Plan{Pods: make([]PodPlan, 0, len(pods)), Shared: in.Pools.Shared, Free: free}
 	placer := placer{pools: in.Pools, free: free.Len(), room: make([]Placement, 0, countContainers(pods))}
 	for i := range pods {
 		var of []claim

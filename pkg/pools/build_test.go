@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
+	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
@@ -40,12 +41,14 @@ func runCase(t *testing.T, file string) {
 	}
 	var in pools.Input
 	var spec pools.Spec
+	var top *topology.Topology
 	plans := 0
 	for i, section := range archive.Files {
 		text := string(section.Data)
 		switch section.Name {
 		case "topology":
-			in.Topology = must(parseMachine(text))(t).topology()
+			top = must(parseMachine(text))(t).topology()
+			in.Machine = allocate.New(top)
 		case "config":
 			spec = must(parseSpec(text))(t)
 		case "domain":
@@ -55,7 +58,7 @@ func runCase(t *testing.T, file string) {
 		case "pods":
 			in.Pods = must(parsePods(text))(t)
 		case "plan":
-			in.Pools = must(spec.Resolve(in.Topology))(t)
+			in.Pools = must(spec.Resolve(top))(t)
 			plan := checkedBuild(t, in)
 			if got := format(plan); *update {
 				archive.Files[i].Data = []byte(got)
@@ -131,8 +134,9 @@ func shuffle(in pools.Input) pools.Input {
 }
 
 func TestBuildLeavesItsInputAlone(t *testing.T) {
-	in := pools.Input{Topology: machine{packages: 1, nodes: 1, l3s: 1, cores: 4, threads: 2}.topology()}
-	in.Pools = must(must(parseSpec("guaranteed 2-7\n"))(t).Resolve(in.Topology))(t)
+	top := machine{packages: 1, nodes: 1, l3s: 1, cores: 4, threads: 2}.topology()
+	in := pools.Input{Machine: allocate.New(top)}
+	in.Pools = must(must(parseSpec("guaranteed 2-7\n"))(t).Resolve(top))(t)
 	in.Pods = must(parsePods("pod b n/b Guaranteed\nz 2 running 2 cpu=1\na 1 running 1 cpu=2\npod a n/a Burstable\nc 3 running 1\n"))(t)
 	in.Previous = must(parseAssignments("b/z 3,7\nb/a 2\na/c 4\n"))(t)
 	before := must(parsePods("pod b n/b Guaranteed\nz 2 running 2 cpu=1\na 1 running 1 cpu=2\npod a n/a Burstable\nc 3 running 1\n"))(t)
@@ -147,7 +151,7 @@ func TestBuildLeavesItsInputAlone(t *testing.T) {
 }
 
 func TestBuildOfNothing(t *testing.T) {
-	plan := pools.Build(pools.Input{Topology: &topology.Topology{}})
+	plan := pools.Build(pools.Input{Machine: allocate.New(&topology.Topology{})})
 	if len(plan.Pods)+len(plan.Assignments)+len(plan.Problems) != 0 || !plan.Free.IsEmpty() {
 		t.Errorf("Build of nothing = %+v, want nothing", plan)
 	}

@@ -6,14 +6,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // TestCheckFindsWhatIsWrong breaks a good plan in one place at a time.
 func TestCheckFindsWhatIsWrong(t *testing.T) {
-	in := pools.Input{Topology: machine{packages: 1, nodes: 1, l3s: 1, cores: 8, threads: 1}.topology()}
-	in.Pools = must(must(parseSpec("management 0-1 kube-system\nshared 2-3\nguaranteed 4-7\n"))(t).Resolve(in.Topology))(t)
+	top := machine{packages: 1, nodes: 1, l3s: 1, cores: 8, threads: 1}.topology()
+	in := pools.Input{Machine: allocate.New(top)}
+	in.Pools = must(must(parseSpec("management 0-1 kube-system\nshared 2-3\nguaranteed 4-7\n"))(t).Resolve(top))(t)
 	in.Pods = must(parsePods(`
 pod a default/a Guaranteed cpu=2
 app c1 running 1 cpu=2

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
@@ -15,9 +16,42 @@ type Spec struct {
 	// Shared are the CPUs of the shared pool; nil stands for all online CPUs that
 	// no other list names.
 	Shared *cpuset.Set
-	// Guaranteed are the CPUs that containers can have to themselves; the empty
-	// set means that no container gets CPUs of its own.
-	Guaranteed cpuset.Set
+	// StrictReservation keeps the shared pool off the CPUs of partitions. Without
+	// it the pool extends over them, as with the kubelet; exclusive CPUs never
+	// come from them.
+	StrictReservation bool
+	Guaranteed        GuaranteedSpec
+	// Units are systemd units that are placed like containers.
+	Units []UnitSpec
+}
+
+// GuaranteedSpec says which CPUs containers can have to themselves, and how they
+// are chosen. Without CPUs and FromShared no container gets CPUs of its own.
+type GuaranteedSpec struct {
+	// CPUs is a fixed list. It must be empty with FromShared.
+	CPUs cpuset.Set
+	// FromShared takes CPUs out of the shared pool, container by container, for as
+	// long as they are needed. Shared keeps at least Floor CPUs, or 1 if Floor is
+	// 0; Floor must be 0 without FromShared.
+	FromShared bool
+	Floor      int
+	// Options are how CPUs are chosen, and Overrides the names of those that pods
+	// may choose for themselves; see [Pools].
+	Options   allocate.Options
+	Overrides []string
+	// BindMemory binds memory to the NUMA nodes of exclusive CPUs.
+	BindMemory bool
+}
+
+// UnitSpec is a systemd unit with CPUs of its own or a pool to run in: either
+// CPUs or Pool is set.
+type UnitSpec struct {
+	// Name is a full unit name, like du.service or radio.slice.
+	Name string
+	// CPUs is the number of CPUs that the unit has to itself, above 0.
+	CPUs int
+	// Pool is "shared" or the workload type of a partition.
+	Pool string
 }
 
 // PartitionSpec is the management pool of one workload type.
@@ -33,16 +67,30 @@ type PartitionSpec struct {
 	Namespaces []string
 }
 
-// Pools are the CPU pools of a machine: online CPUs only. Those of Guaranteed are
-// in no other pool; Shared and the partitions overlap only where a partition
-// takes all.
+// Pools are the CPU pools of a machine: online CPUs only. Those of a fixed list of
+// guaranteed CPUs are in no other pool; Shared and the partitions overlap only
+// where a partition takes all, and without a strict reservation.
 type Pools struct {
 	// Partitions is sorted by Type.
 	Partitions []Partition
-	// Shared is never empty.
+	// Shared is the whole shared pool, and never empty. With FromShared some of it
+	// may belong to containers at the moment: see [Plan.Shared].
 	Shared cpuset.Set
-	// Guaranteed is empty when no container gets CPUs of its own.
+	// Guaranteed are the CPUs that can become exclusive: the fixed list, or with
+	// FromShared the part of Shared that can be carved out, of which so much stays
+	// that Shared keeps Floor CPUs, at least 1. It is empty when no container gets
+	// CPUs of its own.
 	Guaranteed cpuset.Set
+	FromShared bool
+	Floor      int
+	// Options are how exclusive CPUs are chosen. Overrides are the names of the
+	// options that pods may choose for themselves.
+	Options   allocate.Options
+	Overrides []string
+	// BindMemory says that plans bind the memory of exclusive owners.
+	BindMemory bool
+	// Units is sorted by Name.
+	Units []UnitSpec
 	// Offline are configured CPUs that the machine has but does not run at the
 	// moment. They are in no pool.
 	Offline cpuset.Set

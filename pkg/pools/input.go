@@ -1,19 +1,20 @@
 package pools
 
 import (
+	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
-	"github.com/cpupoold/cpupoold/pkg/topology"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
 // Input is everything that a plan depends on. Build reads nothing else, and
 // changes none of it.
 type Input struct {
-	// Topology is the machine, and Pools what Spec.Resolve made of it.
-	Topology *topology.Topology
-	Pools    Pools
-	Names    workload.Names
-	Pods     []Pod
+	// Machine is made once of the topology, and Pools are what Spec.Resolve or
+	// Spec.Adapt made of it.
+	Machine *allocate.Machine
+	Pools   Pools
+	Names   workload.Names
+	Pods    []Pod
 	// Previous holds the assignments that are in force, by pod and container
 	// name. They are kept wherever the pools still allow it.
 	Previous []Assignment
@@ -80,6 +81,9 @@ type Container struct {
 	// the epoch.
 	CreatedAt int64
 	Resources Resources
+	// Nodes are the IDs of the NUMA nodes of the container's devices and memory, as
+	// the kubelet chose them; empty means that there is no hint.
+	Nodes cpuset.Set
 }
 
 // Resources are the CPU resources of a container or a pod at its creation.
@@ -90,12 +94,14 @@ type Resources struct {
 	Quota, Period int64
 }
 
-// Key names a container over its restarts.
+// Key names an owner of CPUs over its restarts: a container; with Container "",
+// the pod, for what is reserved for those of its containers that are not there
+// yet; with PodUID "", the systemd unit that Container names.
 type Key struct {
 	PodUID, Container string
 }
 
-// Assignment is a set of exclusive CPUs held by a container.
+// Assignment is a set of exclusive CPUs held by an owner.
 type Assignment struct {
 	Key  Key
 	CPUs cpuset.Set

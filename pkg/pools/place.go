@@ -35,6 +35,7 @@ func (b *placer) pod(p *Pod, partition Partition, verdicts []verdict, claims []c
 		default:
 			at.Pool, at.CPUs, at.Reason = Shared, b.pools.Shared, v.reason
 		}
+		at.Unlimited = at.Exclusive
 		if at.Exclusive && at.State != Exited {
 			plan.Unlimited = true
 			plan.Reason = Reason{CodeUnlimited, "container " + clip(at.Name) + " has CPUs of its own, which bound it without a quota"}

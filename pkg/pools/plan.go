@@ -1,6 +1,9 @@
 package pools
 
-import "github.com/cpupoold/cpupoold/pkg/cpuset"
+import (
+	"github.com/cpupoold/cpupoold/pkg/allocate"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
 
 // Pool is one of the three kinds of pool.
 type Pool string
@@ -16,10 +19,15 @@ const (
 // equal inputs give equal plans whatever their order.
 type Plan struct {
 	Pods []PodPlan
+	// Units are the systemd units of the configuration, by name.
+	Units []UnitPlan
 	// Assignments are to be the next Input's Previous. They include CPUs that
 	// are held for containers that are not there at the moment.
 	Assignments []Assignment
-	// Free are the guaranteed CPUs that nobody holds.
+	// Shared is what the shared pool has at the moment; never empty.
+	Shared cpuset.Set
+	// Free are the guaranteed CPUs that nobody holds. With Pools.FromShared they
+	// are in Shared too.
 	Free cpuset.Set
 	// Problems are all inputs that could not be honoured, by pod and container.
 	Problems []Problem
@@ -33,10 +41,14 @@ type PodPlan struct {
 	// the pod slice's weight alone.
 	Shares uint64
 	// Unlimited says that the pod slice must have no quota, because one of its
-	// containers owns its CPUs.
-	Unlimited  bool
-	Reason     Reason // of Shares or Unlimited; zero if neither
-	Containers []Placement
+	// containers owns its CPUs and has none.
+	Unlimited bool
+	// Quota and Period, in microseconds, are to be put back where a quota of the
+	// slice was lifted; a quota of 0 means that the pod had none, or that it is not
+	// known, or Unlimited.
+	Quota, Period int64
+	Reason        Reason // of Shares or Unlimited; zero if neither
+	Containers    []Placement
 }
 
 // Placement is what one container should be.
@@ -49,9 +61,32 @@ type Placement struct {
 	CPUs     cpuset.Set // never empty
 	// Exclusive says that nobody else may run on CPUs.
 	Exclusive bool
+	// Mems are the IDs of the NUMA nodes to bind memory to; empty leaves the
+	// binding alone.
+	Mems cpuset.Set
 	// Shares are those of the annotation; 0 leaves the weight alone.
 	Shares uint64
-	Reason Reason
+	// Unlimited says that the container must have no quota. Quota and Period, in
+	// microseconds, are to be put back where its quota was lifted; a quota of 0
+	// means that the kubelet gave it none, or that it is not known, or Unlimited.
+	Unlimited     bool
+	Quota, Period int64
+	// Refused says why the container runs in the shared pool although it should
+	// have CPUs of its own; nil in all other cases.
+	Refused *allocate.Refusal
+	Reason  Reason
+}
+
+// UnitPlan is where a systemd unit runs, or will run when it is started.
+type UnitPlan struct {
+	Name      string
+	Pool      Pool
+	Type      string     // workload type, with Pool == Management
+	CPUs      cpuset.Set // never empty
+	Mems      cpuset.Set // as in Placement
+	Exclusive bool
+	Refused   *allocate.Refusal // as in Placement
+	Reason    Reason
 }
 
 // Reason says why something was decided: a code for metrics and tests and a
@@ -66,5 +101,6 @@ type Problem struct {
 	PodUID    string `json:"podUID"`
 	Pod       string `json:"pod"`                 // namespace/name
 	Container string `json:"container,omitempty"` // empty for a problem of the whole pod
+	Unit      string `json:"unit,omitempty"`      // set for a problem of a systemd unit, which has no pod
 	Reason
 }

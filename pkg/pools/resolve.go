@@ -29,7 +29,7 @@ func (s Spec) Resolve(t *topology.Topology) (Pools, error) {
 			r.checkDisjoint(l, earlier)
 		}
 	}
-	p := Pools{Guaranteed: s.Guaranteed.Intersection(t.Online)}
+	p := Pools{Guaranteed: s.Guaranteed.CPUs.Intersection(t.Online)}
 	taken := cpuset.Set{}
 	for _, l := range lists {
 		taken = taken.Union(l.cpus)
@@ -78,8 +78,8 @@ func (s Spec) lists() []list {
 	if s.Shared != nil {
 		lists = append(lists, list{sharedKey, *s.Shared})
 	}
-	if !s.Guaranteed.IsEmpty() {
-		lists = append(lists, list{guaranteedKey, s.Guaranteed})
+	if !s.Guaranteed.CPUs.IsEmpty() {
+		lists = append(lists, list{guaranteedKey, s.Guaranteed.CPUs})
 	}
 	return lists
 }

@@ -74,7 +74,7 @@ func TestResolveReportsEachProblem(t *testing.T) {
 			name: "overlaps and CPUs that do not exist", topology: "cores=4",
 			spec: pools.Spec{
 				Partitions: []pools.PartitionSpec{{Type: "a", CPUs: cpuset.Range(0, 1)}, {Type: "b", CPUs: cpuset.Range(1, 2)}},
-				Shared:     new(cpuset.Range(0, 8)), Guaranteed: cpuset.Of(3, 9),
+				Shared:     new(cpuset.Range(0, 8)), Guaranteed: pools.GuaranteedSpec{CPUs: cpuset.Of(3, 9)},
 			},
 			want: []string{
 				`partitions[1].cpus: "1-2": CPU 1 is in partitions[0].cpus too; take it out of one of them`,
@@ -89,7 +89,7 @@ func TestResolveReportsEachProblem(t *testing.T) {
 			name: "empty", topology: "cores=8 offline=4-7",
 			spec: pools.Spec{
 				Partitions: []pools.PartitionSpec{{Type: "none"}, {Type: "offline", CPUs: cpuset.Range(4, 5)}},
-				Shared:     new(cpuset.Set{}), Guaranteed: cpuset.Range(6, 7),
+				Shared:     new(cpuset.Set{}), Guaranteed: pools.GuaranteedSpec{CPUs: cpuset.Range(6, 7)},
 			},
 			want: []string{
 				`partitions[0].cpus: "": no CPU; write a list like 0-3,8`,
@@ -100,7 +100,7 @@ func TestResolveReportsEachProblem(t *testing.T) {
 		},
 		{
 			name: "nothing left", topology: "cores=4",
-			spec: pools.Spec{Partitions: []pools.PartitionSpec{{Type: "a", All: true}}, Guaranteed: cpuset.Range(0, 3)},
+			spec: pools.Spec{Partitions: []pools.PartitionSpec{{Type: "a", All: true}}, Guaranteed: pools.GuaranteedSpec{CPUs: cpuset.Range(0, 3)}},
 			want: []string{
 				`shared.cpus: "rest": the other pools leave no online CPU of 0-3; take some from them`,
 				`partitions[0].cpus: "all": the guaranteed pool has all online CPUs 0-3; take some from it`,

@@ -15,7 +15,7 @@ import (
 // parseSpec reads lines like "management 0-1 ns1,ns2", "shared 2-3" or "rest",
 // "guaranteed 4-7" or "none".
 func parseSpec(text string) (pools.Spec, error) {
-	var s pools.Spec
+	s := pools.Spec{StrictReservation: true}
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
 		if len(f) < 2 {
@@ -35,7 +35,7 @@ func parseSpec(text string) (pools.Spec, error) {
 		case "shared":
 			s.Shared = &cpus
 		case "guaranteed":
-			s.Guaranteed = cpus
+			s.Guaranteed.CPUs = cpus
 		default:
 			p := pools.PartitionSpec{Type: f[0], CPUs: cpus, All: f[1] == "all"}
 			if len(f) > 2 {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -15,6 +16,7 @@ import (
 type world struct {
 	bytes   []byte
 	machine machine
+	top     *topology.Topology
 	in      pools.Input
 	clock   int64
 	ids     int
@@ -36,28 +38,34 @@ func newWorld(bytes []byte) *world {
 		packages: 1 + w.next(2), nodes: 1 + w.next(2), l3s: 1 + w.next(2), cores: 1 + w.next(3), threads: 1 + w.next(2),
 		small: w.next(2), adjacent: w.next(2) == 1, numaOff: w.next(4) == 1,
 	}
-	w.in.Topology = w.machine.topology()
+	w.build()
 	w.reload()
 	return w
+}
+
+// build makes the machine as it is now.
+func (w *world) build() {
+	w.top = w.machine.topology()
+	w.in.Machine = allocate.New(w.top)
 }
 
 // reload gives each CPU to a pool. Nothing happens when that leaves no valid
 // pools.
 func (w *world) reload() {
 	var lists [3]cpuset.Set
-	for cpu := range w.in.Topology.Present.All() {
+	for cpu := range w.top.Present.All() {
 		i := []int{0, 1, 1, 2, 2, 2, 2, 2}[w.next(8)]
 		lists[i] = lists[i].Union(cpuset.Of(cpu))
 	}
 	spec := pools.Spec{
 		Partitions: []pools.PartitionSpec{{Type: "management", CPUs: lists[0], All: lists[0].IsEmpty(), Namespaces: []string{"kube-system"}}},
-		Shared:     &lists[1], Guaranteed: lists[2],
+		Shared:     &lists[1], Guaranteed: pools.GuaranteedSpec{CPUs: lists[2]},
 	}
-	if p, err := spec.Resolve(w.in.Topology); err == nil {
+	if p, err := spec.Resolve(w.top); err == nil {
 		w.in.Pools = p
 	} else if w.in.Pools.Shared.IsEmpty() {
 		// The first one must be valid: all shared.
-		w.in.Pools.Shared = w.in.Topology.Online
+		w.in.Pools.Shared = w.top.Online
 	}
 }
 
@@ -65,11 +73,11 @@ func (w *world) reload() {
 func (w *world) hotplug() {
 	w.machine.offline = cpuset.Set{}
 	for range w.next(3) {
-		w.machine.offline = w.machine.offline.Union(cpuset.Of(1 + w.next(max(1, w.in.Topology.Present.Len()-1))))
+		w.machine.offline = w.machine.offline.Union(cpuset.Of(1 + w.next(max(1, w.top.Present.Len()-1))))
 	}
-	w.machine.offline = w.machine.offline.Intersection(w.in.Topology.Present).Difference(cpuset.Of(0))
-	w.in.Topology = w.machine.topology()
-	w.in.Pools = pools.Pools{Shared: w.in.Topology.Online}
+	w.machine.offline = w.machine.offline.Intersection(w.top.Present).Difference(cpuset.Of(0))
+	w.build()
+	w.in.Pools = pools.Pools{Shared: w.top.Online}
 	w.reload()
 }
 
