@@ -16,28 +16,38 @@ type kind struct {
 	check     func(json.RawMessage) error
 }
 
-var kinds = map[string]kind{
-	"size":              {"cpuset.Set.Len", checkSize},
-	"is_empty":          {"cpuset.Set.IsEmpty", checkIsEmpty},
-	"contains":          {"cpuset.Set.Contains", checkContains},
-	"equal":             {"cpuset.Set.Equal", checkEqual},
-	"subset":            {"cpuset.Set.IsSubsetOf", checkSubset},
-	"union":             {"cpuset.Set.Union", checkUnion},
-	"intersection":      {"cpuset.Set.Intersection", checkIntersection},
-	"difference":        {"cpuset.Set.Difference", checkDifference},
-	"list":              {"cpuset.Set.All", checkList},
-	"format":            {"cpuset.Of, cpuset.Set.String", checkFormat},
-	"parse":             {"cpuset.Parse (k8s), cpuset.ParseKernel (kernel)", checkParse},
-	"parse_kernel":      {"cpuset.ParseKernel", checkParseKernel},
-	"parse_kernel_mask": {"cpuset.ParseMask", checkParseMask},
+// kinds returns the kinds that run, for cases of a file with these machines.
+func (m machines) kinds() map[string]kind {
+	return map[string]kind{
+		"size":              {"cpuset.Set.Len", checkSize},
+		"is_empty":          {"cpuset.Set.IsEmpty", checkIsEmpty},
+		"contains":          {"cpuset.Set.Contains", checkContains},
+		"equal":             {"cpuset.Set.Equal", checkEqual},
+		"subset":            {"cpuset.Set.IsSubsetOf", checkSubset},
+		"union":             {"cpuset.Set.Union", checkUnion},
+		"intersection":      {"cpuset.Set.Intersection", checkIntersection},
+		"difference":        {"cpuset.Set.Difference", checkDifference},
+		"list":              {"cpuset.Set.All", checkList},
+		"format":            {"cpuset.Of, cpuset.Set.String", checkFormat},
+		"parse":             {"cpuset.Parse (k8s), cpuset.ParseKernel (kernel)", checkParse},
+		"parse_kernel":      {"cpuset.ParseKernel", checkParseKernel},
+		"parse_kernel_mask": {"cpuset.ParseMask", checkParseMask},
 
-	"shares_to_weight_linear":          {"cgroup.WeightLinear", checkWeightLinear},
-	"shares_to_weight_quadratic":       {"cgroup.WeightQuadratic", checkWeightQuadratic},
-	"shares_to_weight_quadratic_range": {"cgroup.WeightQuadratic", checkWeightRange},
-	"weight_to_shares":                 {"cgroup.SharesFromWeight", checkSharesFromWeight},
-	"milli_to_shares":                  {"workload.MilliCPUToShares", checkMilliToShares},
-	"milli_to_quota":                   {"cgroup.MilliCPUToQuota", checkMilliToQuota},
-	"milli_to_weights":                 {"workload.MilliCPUToShares, cgroup.WeightQuadratic, cgroup.WeightLinear", checkMilliToWeights},
+		"shares_to_weight_linear":          {"cgroup.WeightLinear", checkWeightLinear},
+		"shares_to_weight_quadratic":       {"cgroup.WeightQuadratic", checkWeightQuadratic},
+		"shares_to_weight_quadratic_range": {"cgroup.WeightQuadratic", checkWeightRange},
+		"weight_to_shares":                 {"cgroup.SharesFromWeight", checkSharesFromWeight},
+		"milli_to_shares":                  {"workload.MilliCPUToShares", checkMilliToShares},
+		"milli_to_quota":                   {"cgroup.MilliCPUToQuota", checkMilliToQuota},
+		"milli_to_weights":                 {"workload.MilliCPUToShares, cgroup.WeightQuadratic, cgroup.WeightLinear", checkMilliToWeights},
+
+		"take_packed":         {"allocate.Supply.Take", m.checkTake},
+		"take_distributed":    {"allocate.Supply.Take", m.checkTake},
+		"allocate_cpus":       {"allocate.Supply.Take", m.checkTake},
+		"policy_allocate":     {"allocate.Supply.Take", m.checkPolicyAllocate},
+		"policy_allocate_all": {"allocate.Supply.Take, container by container", m.checkPolicyPod},
+		"policy_pod":          {"allocate.Supply.Take, container by container", m.checkPolicyPod},
+	}
 }
 
 // waiting is a row of MAP.md's second table: kinds that do not run, and why.
@@ -49,9 +59,8 @@ type waiting struct {
 var waitingKinds = []waiting{
 	{
 		[]string{
-			"accumulator_take", "alignment", "allocatable_cpus", "allocate_cpus", "allocate_pod_level", "operation_sequence",
-			"pod_guaranteed_cpus", "policy_allocate", "policy_allocate_all", "policy_pod", "policy_remove", "policy_sequence",
-			"take_distributed", "take_packed",
+			"accumulator_take", "alignment", "allocatable_cpus", "allocate_pod_level", "operation_sequence",
+			"pod_guaranteed_cpus", "policy_remove", "policy_sequence",
 		},
 		"the choices of the kubelet's static policy: ours differ on purpose and will be held to being no worse",
 	},

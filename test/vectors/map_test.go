@@ -16,7 +16,7 @@ func TestMap(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string][][2]string{}
-	for name, k := range kinds {
+	for name, k := range (machines{}).kinds() {
 		want["Kinds that run"] = append(want["Kinds that run"], [2]string{name, k.functions})
 	}
 	for _, w := range waitingKinds {
@@ -39,7 +39,7 @@ func TestMap(t *testing.T) {
 // TestKindsAreDecidedOnce checks that no kind is in two tables.
 func TestKindsAreDecidedOnce(t *testing.T) {
 	seen := map[string]bool{}
-	for name := range kinds {
+	for name := range (machines{}).kinds() {
 		seen[name] = true
 	}
 	for _, w := range waitingKinds {

@@ -1,0 +1,75 @@
+package vectors_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/cpupoold/cpupoold/pkg/allocate"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/test/vectors/choice"
+)
+
+// errNoAllocation is wrapped by checks of cases in which there is nothing to
+// choose.
+var errNoAllocation = errors.New("nothing to allocate")
+
+// takeCase asks for a number of CPUs of a given set: take_packed and
+// take_distributed of the kubelet's bare algorithms, allocate_cpus and
+// kubelet_choice of its policy.
+type takeCase struct {
+	Topology     string
+	Count        int
+	Available    *cpuset.Set
+	State        struct{ Default *cpuset.Set }
+	Strategy     string
+	PreferUncore bool              `json:"prefer_uncore"`
+	GroupSize    int               `json:"group_size"`
+	Hint         []int             `json:"numa_affinity"`
+	Options      map[string]string `json:"options"`
+	Expect       kubeletChoice
+}
+
+func (m machines) checkTake(raw json.RawMessage) error {
+	c, err := decode[takeCase](raw)
+	if err != nil {
+		return err
+	}
+	if c.Count == 0 {
+		return fmt.Errorf("0 CPUs: %w", errNoAllocation)
+	}
+	t, err := m.topology(c.Topology)
+	if err != nil {
+		return err
+	}
+	free := c.Available
+	if free == nil {
+		free = c.State.Default
+	}
+	if free == nil {
+		return errors.New("case has neither available nor state.default")
+	}
+	options, err := c.options()
+	if err != nil {
+		return err
+	}
+	return pick{
+		topology: t,
+		free:     free.Intersection(t.Online),
+		request:  allocate.Request{CPUs: c.Count, Nodes: cpuset.Of(c.Hint...), Options: options},
+		want:     c.Expect,
+	}.check()
+}
+
+// options are those with which the policy calls the algorithm as the case does.
+func (c takeCase) options() (allocate.Options, error) {
+	o, err := choice.Options(c.Options)
+	o.PreferAlignCPUsByUncoreCache = o.PreferAlignCPUsByUncoreCache || c.PreferUncore
+	o.DistributeCPUsAcrossCores = o.DistributeCPUsAcrossCores || c.Strategy == "spread"
+	if c.GroupSize > 0 {
+		o.DistributeCPUsAcrossNUMA = true
+		// What is not a number of whole groups does not get here under full-pcpus-only.
+		o.FullPCPUsOnly = c.GroupSize > 1 && c.Count%c.GroupSize == 0
+	}
+	return o, err
+}
