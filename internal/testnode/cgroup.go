@@ -16,6 +16,8 @@ import (
 type CgroupConfig struct {
 	// Possible and Online are the machine's CPUs; Online empty means Possible.
 	Possible, Online cpuset.Set
+	// Nodes are the NUMA nodes, all with memory; empty means node 0 alone.
+	Nodes cpuset.Set
 	// ClearPopulated says that an empty cpuset.cpus can be written to a cgroup
 	// with tasks, as from kernel 7.0 on; before it is ENOSPC.
 	ClearPopulated bool
@@ -50,6 +52,9 @@ func NewCgroups(c CgroupConfig) *Cgroups {
 	online := c.Online
 	if online.IsEmpty() {
 		online = c.Possible
+	}
+	if c.Nodes.IsEmpty() {
+		c.Nodes = cpuset.Of(0)
 	}
 	root := newCgroupNode(nil)
 	root.enabled = map[string]bool{"cpuset": true, "cpu": true}

@@ -19,7 +19,7 @@ type cgroupNode struct {
 	enabled  map[string]bool // cgroup.subtree_control
 	tasks    []int
 
-	cpus          cpuset.Set // empty: inherit
+	cpus, mems    cpuset.Set // empty: inherit
 	weight        uint64
 	idle          bool
 	quota, period int64 // quota -1: max
@@ -42,7 +42,7 @@ func newCgroupNode(parent *cgroupNode) *cgroupNode {
 // and enabled again.
 func (n *cgroupNode) reset(controller string) {
 	if controller == "cpuset" {
-		n.cpus = cpuset.Set{}
+		n.cpus, n.mems = cpuset.Set{}, cpuset.Set{}
 		return
 	}
 	n.weight, n.idle, n.quota, n.period = defaultWeight, false, -1, defaultPeriod
@@ -71,17 +71,27 @@ func (n *cgroupNode) dropTask(pid int) {
 	}
 }
 
-// effective is cpuset.cpus.effective: the request as far as the parent has it;
-// all of the parent's if that is nothing (update_cpumasks_hier).
+// effective is cpuset.cpus.effective.
 func (c *Cgroups) effective(n *cgroupNode) cpuset.Set {
+	return n.inherited(c.online, func(n *cgroupNode) cpuset.Set { return n.cpus })
+}
+
+// effectiveMems is cpuset.mems.effective.
+func (c *Cgroups) effectiveMems(n *cgroupNode) cpuset.Set {
+	return n.inherited(c.config.Nodes, func(n *cgroupNode) cpuset.Set { return n.mems })
+}
+
+// inherited is the request as far as the parent has it; all of the parent's if
+// that is nothing (update_cpumasks_hier, update_nodemasks_hier).
+func (n *cgroupNode) inherited(root cpuset.Set, request func(*cgroupNode) cpuset.Set) cpuset.Set {
 	if n.parent == nil {
-		return c.online
+		return root
 	}
-	parent := c.effective(n.parent)
+	parent := n.parent.inherited(root, request)
 	if !n.has("cpuset") {
 		return parent
 	}
-	if own := n.cpus.Intersection(parent); !own.IsEmpty() {
+	if own := request(n).Intersection(parent); !own.IsEmpty() {
 		return own
 	}
 	return parent
@@ -111,8 +121,11 @@ func (c *Cgroups) show(n *cgroupNode, file string) (string, error) {
 	if !n.has(controller) {
 		return "", syscall.ENOENT
 	}
-	if file == "cpuset.cpus.effective" {
+	switch file {
+	case "cpuset.cpus.effective":
 		return c.effective(n).String() + "\n", nil
+	case "cpuset.mems.effective":
+		return c.effectiveMems(n).String() + "\n", nil
 	}
 	if isRoot {
 		return "", syscall.ENOENT
@@ -120,6 +133,8 @@ func (c *Cgroups) show(n *cgroupNode, file string) (string, error) {
 	switch file {
 	case "cpuset.cpus":
 		return n.cpus.String() + "\n", nil
+	case "cpuset.mems":
+		return n.mems.String() + "\n", nil
 	case "cpu.weight":
 		if n.idle {
 			return fmt.Sprintln(c.config.IdleWeight), nil
@@ -167,7 +182,9 @@ func (c *Cgroups) store(n *cgroupNode, file, value string) error {
 		n.tasks = append(n.tasks, pid)
 		return nil
 	case "cpuset.cpus":
-		return c.storeCPUs(n, value)
+		return c.storeSet(n, &n.cpus, value, c.config.Possible, c.config.Possible.Last()+1)
+	case "cpuset.mems":
+		return c.storeSet(n, &n.mems, value, c.config.Nodes, maxNodes)
 	case "cpu.weight":
 		return n.storeWeight(value)
 	case "cpu.idle":
@@ -205,9 +222,13 @@ func (n *cgroupNode) control(value string) error {
 	return nil
 }
 
-// storeCPUs follows update_cpumask and validate_change of kernel/cgroup/cpuset.c.
-func (c *Cgroups) storeCPUs(n *cgroupNode, value string) error {
-	cpus, err := cpuset.ParseKernel(value, c.config.Possible.Last()+1)
+// maxNodes is the kernel's MAX_NUMNODES as distributions build it.
+const maxNodes = 1024
+
+// storeSet follows update_cpumask, update_nodemask and validate_change of
+// kernel/cgroup/cpuset.c.
+func (c *Cgroups) storeSet(n *cgroupNode, set *cpuset.Set, value string, possible cpuset.Set, limit int) error {
+	members, err := cpuset.ParseKernel(value, limit)
 	switch {
 	case errors.Is(err, cpuset.ErrRange):
 		return syscall.ERANGE
@@ -215,12 +236,12 @@ func (c *Cgroups) storeCPUs(n *cgroupNode, value string) error {
 		return syscall.EOVERFLOW
 	case err != nil:
 		return syscall.EINVAL
-	case !cpus.IsSubsetOf(c.config.Possible):
+	case !members.IsSubsetOf(possible):
 		return syscall.EINVAL
-	case cpus.IsEmpty() && !n.cpus.IsEmpty() && n.populated() && !c.config.ClearPopulated:
+	case members.IsEmpty() && !set.IsEmpty() && n.populated() && !c.config.ClearPopulated:
 		return syscall.ENOSPC
 	}
-	n.cpus = cpus
+	*set = members
 	return nil
 }
 

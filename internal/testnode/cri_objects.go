@@ -143,7 +143,7 @@ func criState(s cri.State) runtime.ContainerState {
 
 func criResources(r cri.Resources) *runtime.LinuxContainerResources {
 	return &runtime.LinuxContainerResources{
-		CpuShares: int64(r.Shares), CpuQuota: r.Quota, CpuPeriod: r.Period, CpusetCpus: r.CPUs,
+		CpuShares: int64(r.Shares), CpuQuota: r.Quota, CpuPeriod: r.Period, CpusetCpus: r.CPUs, CpusetMems: r.Mems,
 	}
 }
 
@@ -198,6 +198,9 @@ func ociSpec(cgroupsPath string, r cri.Resources, annotations map[string]string)
 	}
 	if r.CPUs != "" {
 		cpu["cpus"] = r.CPUs
+	}
+	if r.Mems != "" {
+		cpu["mems"] = r.Mems
 	}
 	return map[string]any{
 		"ociVersion":  "1.2.1",

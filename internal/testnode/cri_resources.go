@@ -43,6 +43,10 @@ func (c RuntimeConfig) apply(dir string, r cri.Resources) error {
 		properties = append(properties, cgroup.Property{Name: cgroup.UnitCPUs, Value: r.CPUs})
 		files = append(files, [2]string{cgroup.FileCPUs, r.CPUs})
 	}
+	if r.Mems != "" {
+		properties = append(properties, cgroup.Property{Name: cgroup.UnitMems, Value: r.Mems})
+		files = append(files, [2]string{cgroup.FileMems, r.Mems})
+	}
 	if c.Units != nil && c.Driver == cri.Systemd && len(properties) > 0 {
 		if err := c.Units.SetProperties(context.Background(), path.Base(dir), properties); err != nil {
 			return err
@@ -75,5 +79,8 @@ func merge(into *cri.Resources, from *runtime.LinuxContainerResources) {
 	}
 	if v := from.GetCpusetCpus(); v != "" {
 		into.CPUs = v
+	}
+	if v := from.GetCpusetMems(); v != "" {
+		into.Mems = v
 	}
 }

@@ -41,9 +41,10 @@ func (p Path) Scope() Path {
 }
 
 // Unit is the systemd unit whose cgroup p is; ok is false when p is not named
-// like a unit that owns a cgroup (systemd.unit(5)).
+// like a unit that owns a cgroup (systemd.unit(5)). systemd puts an underscore
+// before names that could be taken for files, as cpu.service (cg_escape).
 func (p Path) Unit() (name string, ok bool) {
-	base := p.Base()
+	base := strings.TrimPrefix(p.Base(), "_")
 	for _, suffix := range []string{".slice", ".scope", ".service"} {
 		if len(base) > len(suffix) && strings.HasSuffix(base, suffix) {
 			return base, true

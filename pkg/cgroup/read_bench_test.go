@@ -21,6 +21,7 @@ func BenchmarkRead(b *testing.B) {
 		scope + "/cgroup.events":            "populated 1\nfrozen 0\n",
 		scope + "/cpuset.cpus":              "4-5\n",
 		scope + "/cpuset.cpus.effective":    "4-5\n",
+		scope + "/cpuset.mems":              "\n",
 		scope + "/../cpuset.cpus.effective": "0-7\n",
 		scope + "/cpu.weight":               "79\n",
 		scope + "/cpu.idle":                 "0\n",

@@ -21,6 +21,10 @@ type State struct {
 	Effective cpuset.Set
 	// ParentEffective is the parent's cpuset.cpus.effective.
 	ParentEffective cpuset.Set
+	// Mems is cpuset.mems, the NUMA nodes asked for; empty means inherit.
+	// EffectiveMems is cpuset.mems.effective. Few cgroups ask for nodes, so it is
+	// read for those that do, and for the root, where it is all nodes with memory.
+	Mems, EffectiveMems cpuset.Set
 	// HasCPU says that the cpu controller is enabled for the cgroup.
 	HasCPU bool
 	// Weight is cpu.weight, 1..10000; 0 without the cpu controller, and on
@@ -79,21 +83,40 @@ func (f *FS) readCPUSet(s *State) error {
 	if err != nil {
 		return err
 	}
-	s.ParentEffective, s.Effective = effective, effective
-	s.Effective, err = readValue(f, s.Path, fileEffective, parseCPUs)
-	switch {
-	case errors.Is(err, ErrNoController):
+	s.ParentEffective = effective
+	if err = f.readOwnSet(s); errors.Is(err, ErrNoController) {
 		s.Effective = effective
 		return nil
-	case err != nil:
+	}
+	return err
+}
+
+// readOwnSet reads the files of the cpuset controller that the cgroup itself has.
+func (f *FS) readOwnSet(s *State) (err error) {
+	if s.Effective, err = readValue(f, s.Path, fileEffective, parseCPUs); err != nil {
 		return err
 	}
 	s.HasCPUSet = true
-	if s.Path == "" { // the root has no request
-		return nil
+	if s.Path != "" { // the root has no request
+		if s.CPUs, err = readValue(f, s.Path, FileCPUs, parseCPUs); err != nil {
+			return err
+		}
+		if s.Mems, err = f.readMems(s.Path, FileMems); err != nil || s.Mems.IsEmpty() {
+			return err
+		}
 	}
-	s.CPUs, err = readValue(f, s.Path, FileCPUs, parseCPUs)
+	s.EffectiveMems, err = f.readMems(s.Path, fileEffectiveMems)
 	return err
+}
+
+// readMems takes a missing file for an empty one: a tree of files that somebody
+// has collected need not have it.
+func (f *FS) readMems(p Path, file string) (cpuset.Set, error) {
+	mems, err := readValue(f, p, file, parseCPUs)
+	if errors.Is(err, ErrNoController) {
+		return cpuset.Set{}, nil
+	}
+	return mems, err
 }
 
 // nearestEffective is the effective set of p or of the nearest ancestor that
@@ -138,7 +161,7 @@ func (f *FS) readCPU(s *State) error {
 }
 
 func (f *FS) readInner(s *State) error {
-	inner := State{Path: s.Path.Join(innerName), ParentEffective: s.Effective, HasCPUSet: true}
+	inner := State{Path: s.Path.Join(innerName), ParentEffective: s.Effective}
 	var err error
 	if inner.Populated, err = readValue(f, inner.Path, "cgroup.events", parsePopulated); errors.Is(err, ErrGone) {
 		return nil
@@ -146,11 +169,7 @@ func (f *FS) readInner(s *State) error {
 	if err != nil {
 		return err
 	}
-	inner.Effective, err = readValue(f, inner.Path, fileEffective, parseCPUs)
-	if err == nil {
-		inner.CPUs, err = readValue(f, inner.Path, FileCPUs, parseCPUs)
-	}
-	switch {
+	switch err = f.readOwnSet(&inner); {
 	case errors.Is(err, ErrNoController):
 		inner.HasCPUSet, inner.Effective = false, s.Effective
 	case errors.Is(err, ErrGone):
@@ -165,7 +184,10 @@ func (f *FS) readInner(s *State) error {
 	return nil
 }
 
-const fileEffective = "cpuset.cpus.effective"
+const (
+	fileEffective     = "cpuset.cpus.effective"
+	fileEffectiveMems = "cpuset.mems.effective"
+)
 
 // readValue reads one file and names it in the error when it makes no sense.
 func readValue[T any](f *FS, p Path, file string, parse func([]byte) (T, error)) (T, error) {

@@ -131,6 +131,10 @@ func readUnit(ctx context.Context, conn *dbus.Conn, unit string) (UnitState, err
 	if err != nil {
 		return UnitState{}, err
 	}
+	nodes, err := unitProperty[[]byte](ctx, conn, unit, kind, UnitMems)
+	if err != nil {
+		return UnitState{}, err
+	}
 	weight, err := unitProperty[uint64](ctx, conn, unit, kind, UnitWeight)
 	if err != nil {
 		return UnitState{}, err
@@ -143,8 +147,13 @@ func readUnit(ctx context.Context, conn *dbus.Conn, unit string) (UnitState, err
 	if weight == unset {
 		state.Weight = 0
 	}
-	state.CPUs, err = decodeCPUs(mask)
-	return state, err
+	if state.CPUs, err = decodeCPUs(mask); err != nil {
+		return UnitState{}, fmt.Errorf("decode %s: %w", UnitCPUs, err)
+	}
+	if state.Mems, err = decodeCPUs(nodes); err != nil {
+		return UnitState{}, fmt.Errorf("decode %s: %w", UnitMems, err)
+	}
+	return state, nil
 }
 
 func unitProperty[T any](ctx context.Context, conn *dbus.Conn, unit, kind, name string) (T, error) {

@@ -11,10 +11,10 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Property is a setting of a unit (systemd.resource-control(5)) in text: CPUs as
-// a list, weights as numbers, the quota as microseconds a second or ValueInf.
-// The empty value is "not set"; for UnitCPUs kernels before 7.0 then keep the
-// CPUs of a cgroup with tasks, so that all possible CPUs are the better reset.
+// Property is a setting of a unit (systemd.resource-control(5)) in text: CPUs and
+// NUMA nodes as a list, weights as numbers, the quota as microseconds a second or
+// ValueInf. The empty value is "not set"; for UnitCPUs and UnitMems kernels before
+// 7.0 then keep what a cgroup with tasks has: see [Systemd.Revert].
 type Property struct {
 	Name, Value string
 }
@@ -36,20 +36,9 @@ func (p Property) encode(possible cpuset.Set) (godbus.Variant, error) {
 func (p Property) wire(possible cpuset.Set) (any, error) {
 	switch p.Name {
 	case UnitCPUs:
-		if p.Value == "" {
-			return []byte{}, nil
-		}
-		cpus, err := cpuset.Parse(p.Value)
-		if err != nil {
-			return nil, err
-		}
-		if !possible.IsEmpty() {
-			cpus = cpus.Intersection(possible)
-		}
-		if cpus.IsEmpty() {
-			return nil, fmt.Errorf("none of these CPUs is possible (%s)", possible)
-		}
-		return systemd.RangeToBits(cpus.String())
+		return wireSet(p.Value, possible)
+	case UnitMems:
+		return wireSet(p.Value, cpuset.Set{})
 	case UnitWeight:
 		if p.Value == "" {
 			return uint64(unset), nil
@@ -72,7 +61,25 @@ func (p Property) wire(possible cpuset.Set) (any, error) {
 	return nil, fmt.Errorf("not a property that is set here")
 }
 
-// decodeCPUs reads systemd's mask: bit j of byte i is CPU 8i+j
+// wireSet is systemd's mask, see decodeCPUs.
+func wireSet(value string, possible cpuset.Set) ([]byte, error) {
+	if value == "" {
+		return []byte{}, nil
+	}
+	set, err := cpuset.Parse(value)
+	if err != nil {
+		return nil, err
+	}
+	if !possible.IsEmpty() {
+		set = set.Intersection(possible)
+	}
+	if set.IsEmpty() {
+		return nil, fmt.Errorf("none of these is possible (%s)", possible)
+	}
+	return systemd.RangeToBits(set.String())
+}
+
+// decodeCPUs reads systemd's mask: bit j of byte i is CPU, or NUMA node, 8i+j
 // (src/shared/cpu-set-util.c).
 func decodeCPUs(mask []byte) (cpuset.Set, error) {
 	var cpus []int
@@ -83,7 +90,7 @@ func decodeCPUs(mask []byte) (cpuset.Set, error) {
 			}
 			cpu := 8*i + j
 			if cpu >= cpuset.MaxCPUs {
-				return cpuset.Set{}, fmt.Errorf("decode %s: CPU %d is above %d", UnitCPUs, cpu, cpuset.MaxCPUs-1)
+				return cpuset.Set{}, fmt.Errorf("number %d is above %d", cpu, cpuset.MaxCPUs-1)
 			}
 			cpus = append(cpus, cpu)
 		}

@@ -30,10 +30,13 @@ const (
 // The properties that a Write can have, by Via.
 const (
 	FileCPUs   = "cpuset.cpus"        // File
+	FileMems   = "cpuset.mems"        // File; see Write.Slow
 	FileWeight = "cpu.weight"         // File
 	FileMax    = "cpu.max"            // File
 	CRICPUs    = "cpuset_cpus"        // CRI: LinuxContainerResources
+	CRIMems    = "cpuset_mems"        // CRI
 	UnitCPUs   = "AllowedCPUs"        // DBus: systemd.resource-control(5), v244
+	UnitMems   = "AllowedMemoryNodes" // DBus: v244
 	UnitWeight = "CPUWeight"          // DBus
 	UnitQuota  = "CPUQuotaPerSecUSec" // DBus: microseconds a second, "infinity" for none
 	ValueMax   = "max"                // of FileMax: no quota
@@ -46,15 +49,29 @@ type Target struct {
 	// Container is the CRI id of an ordinary container; empty for what CRI
 	// cannot update: scopes of sandboxes (pause) and slices.
 	Container string
+	// Unit is the systemd unit that the configuration names and whose cgroup Path
+	// is, or will be when it starts (see [Unit]): its properties are set over
+	// D-Bus with both drivers, and while it is stopped too. Empty for all others.
+	Unit string
 	// CPUs is the set to run on; empty leaves it alone, as for slices of pods.
-	// Cgroups with CPUs must not contain each other.
+	// Cgroups with CPUs must not contain each other. What is below a cgroup is
+	// bounded by its set, whatever it asks for itself: a unit with Delegate= has
+	// its CPUs as a whole.
 	CPUs cpuset.Set
 	// Exclusive says that no other target may run on CPUs.
 	Exclusive bool
+	// Mems are the NUMA nodes to take memory from; empty leaves them alone. The
+	// kernel moves memory that is elsewhere, so it is written only when it
+	// differs, and once the cgroup is on its CPUs. To undo it name all nodes.
+	Mems cpuset.Set
 	// Weight is cpu.weight, 1..10000; 0 leaves it alone.
 	Weight uint64
 	// Unlimited says that there must be no quota.
 	Unlimited bool
+	// Quota and Period are the quota to put back, in microseconds: 1000 and more,
+	// in a period of 1000..1000000. A Quota of 0 leaves it alone, a Period of 0 is
+	// the kernel's default of 100000. Unlimited goes before them.
+	Quota, Period int64
 	// Reason is why, for people; it is copied to each Write.
 	Reason string
 }
@@ -64,13 +81,17 @@ type Target struct {
 type Current struct {
 	State
 	// Exists is false for a container that was created and has no cgroup yet
-	// (containerd makes it at start): only its record can be changed.
+	// (containerd makes it at start), and for a unit that is stopped: only the
+	// record can be changed.
 	Exists bool
 	// Recorded is the cpuset that would be put back: of the container's OCI
 	// spec, or of the unit (AllowedCPUs) for what CRI cannot update. Empty means
 	// none. RecordedKnown is false when nobody could be asked.
 	Recorded      cpuset.Set
 	RecordedKnown bool
+	// RecordedMems are the NUMA nodes in the container's OCI spec, known when
+	// Recorded is; empty means none. Those of a unit are in Unit.
+	RecordedMems cpuset.Set
 	// Pending is the cpuset of a seal that has been submitted and whose end is
 	// not known: the cgroup may get it at any moment. Empty means none. Seals of
 	// one cgroup must be carried out in the order of their submission.
@@ -87,8 +108,8 @@ type Current struct {
 type UnitState struct {
 	// Known is false when the unit could not be asked.
 	Known bool
-	// CPUs is AllowedCPUs; empty when it is not set.
-	CPUs cpuset.Set
+	// CPUs is AllowedCPUs, Mems AllowedMemoryNodes; empty when not set.
+	CPUs, Mems cpuset.Set
 	// Weight is CPUWeight, 1..10000; 0 when it is not set.
 	Weight uint64
 	// Quota is CPUQuotaPerSecUSec in microseconds a second; -1 for infinity.
@@ -104,6 +125,11 @@ type Write struct {
 	Value     string `json:"value"`
 	Reason    string `json:"reason,omitempty"`
 }
+
+// Slow says that the write may take more than a moment, and belongs to a worker:
+// it waits for the runtime or systemd, or for the kernel to move memory from node
+// to node, which cpuset.mems does before write(2) returns.
+func (w Write) Slow() bool { return w.Via != File || w.Property == FileMems }
 
 // String is the line that `cpupoold plan` prints: way, property, value, place
 // and reason.
@@ -143,6 +169,9 @@ type Options struct {
 	Driver Driver
 	// Possible are the kernel's possible CPUs: what AllowedCPUs is masked to.
 	Possible cpuset.Set
+	// Nodes are the NUMA nodes with memory, which Mems is masked to: those of the
+	// root's cpuset.mems.effective. Empty masks nothing.
+	Nodes cpuset.Set
 	// Spare are CPUs on which an exclusive container may stay for a moment when
 	// two change places: online, of its pool, and planned for nobody.
 	Spare cpuset.Set

@@ -45,6 +45,7 @@ type ociCPU struct {
 	Quota  int64  `json:"quota"`
 	Period int64  `json:"period"`
 	CPUs   string `json:"cpus"`
+	Mems   string `json:"mems"`
 }
 
 func (c ociCPU) resources() Resources { return Resources(c) }
@@ -55,11 +56,12 @@ type criCPU struct {
 	Quota  int64  `json:"cpu_quota"`
 	Period int64  `json:"cpu_period"`
 	CPUs   string `json:"cpuset_cpus"`
+	Mems   string `json:"cpuset_mems"`
 }
 
 func (c criCPU) resources() Resources {
 	// CRI has shares signed; below zero they mean nothing.
-	return Resources{Shares: uint64(max(c.Shares, 0)), Quota: c.Quota, Period: c.Period, CPUs: c.CPUs}
+	return Resources{Shares: uint64(max(c.Shares, 0)), Quota: c.Quota, Period: c.Period, CPUs: c.CPUs, Mems: c.Mems}
 }
 
 // parseInfo decodes the document. If it cannot, it returns the zero info and the

@@ -75,6 +75,16 @@ func (c *Container) RecordedCPUs() (cpuset.Set, error) {
 	return s, nil
 }
 
+// RecordedMems returns the NUMA nodes that the runtime has recorded for the
+// container's memory; empty means none, as for RecordedCPUs.
+func (c *Container) RecordedMems() (cpuset.Set, error) {
+	s, err := cpuset.Parse(c.Recorded.Mems)
+	if err != nil {
+		return cpuset.Set{}, fmt.Errorf("parse recorded memory nodes of container %s: %w", c.ID, err)
+	}
+	return s, nil
+}
+
 // Resources are CPU resources in the units of CRI and of cgroup v1.
 type Resources struct {
 	// Shares are CFS shares, 2..262144; 0 means unset.
@@ -82,8 +92,8 @@ type Resources struct {
 	// Quota and Period are in microseconds. A quota of 0 means unset, a negative
 	// one none; a period of 0 means the kernel's default of 100 ms.
 	Quota, Period int64
-	// CPUs is a cpuset in the kernel's list format; empty means unset.
-	CPUs string
+	// CPUs are CPUs, Mems NUMA nodes in the kernel's list format; empty means unset.
+	CPUs, Mems string
 }
 
 // State is the state of a container.

@@ -98,5 +98,6 @@ func requested(r *runtime.LinuxContainerResources) Resources {
 		Quota:  r.GetCpuQuota(),
 		Period: r.GetCpuPeriod(),
 		CPUs:   r.GetCpusetCpus(),
+		Mems:   r.GetCpusetMems(),
 	}
 }

@@ -30,10 +30,28 @@ func (c *Client) UpdateCPUs(ctx context.Context, id string, cpus cpuset.Set) err
 	if cpus.IsEmpty() {
 		return fmt.Errorf("update cpuset of container %s: empty set: CRI reads it as unchanged; name all CPUs instead", id)
 	}
-	_, err := c.rpc.UpdateContainerResources(ctx, &runtime.UpdateContainerResourcesRequest{
-		ContainerId: id,
-		Linux:       &runtime.LinuxContainerResources{CpusetCpus: cpus.String()},
-	})
+	if err := c.update(ctx, id, &runtime.LinuxContainerResources{CpusetCpus: cpus.String()}); err != nil {
+		return fmt.Errorf("update cpuset of container %s to %q: %w", id, cpus, err)
+	}
+	return nil
+}
+
+// UpdateMems is UpdateCPUs for the NUMA nodes (cpuset.mems) that the container's
+// memory comes from. For one that runs, the kernel moves what it has elsewhere
+// before the call returns: seconds for gigabytes. Write the file first, and there
+// is nothing left to move while systemd and the runtime wait.
+func (c *Client) UpdateMems(ctx context.Context, id string, nodes cpuset.Set) error {
+	if nodes.IsEmpty() {
+		return fmt.Errorf("update memory nodes of container %s: empty set: CRI reads it as unchanged; name all nodes instead", id)
+	}
+	if err := c.update(ctx, id, &runtime.LinuxContainerResources{CpusetMems: nodes.String()}); err != nil {
+		return fmt.Errorf("update memory nodes of container %s to %q: %w", id, nodes, err)
+	}
+	return nil
+}
+
+func (c *Client) update(ctx context.Context, id string, r *runtime.LinuxContainerResources) error {
+	_, err := c.rpc.UpdateContainerResources(ctx, &runtime.UpdateContainerResourcesRequest{ContainerId: id, Linux: r})
 	if err == nil {
 		return nil
 	}
@@ -41,7 +59,7 @@ func (c *Client) UpdateCPUs(ctx context.Context, id string, cpus cpuset.Set) err
 	if !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrNotSupported) && ctx.Err() == nil {
 		err = c.explain(ctx, id, err)
 	}
-	return fmt.Errorf("update cpuset of container %s to %q: %w", id, cpus, err)
+	return err
 }
 
 // explain finds out whether an update was refused because the container is gone

@@ -1,0 +1,145 @@
+package cgroup
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/coreos/go-systemd/v22/dbus"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// Unit is a unit as systemd knows it, running or not.
+type Unit struct {
+	// Name is the unit's own name, which may differ from the alias that was asked
+	// for.
+	Name string
+	// Load is LoadState: loaded; not-found, masked, error or bad-setting for a
+	// unit that cannot be started.
+	Load string
+	// Active is ActiveState: active, reloading, activating, deactivating, inactive
+	// or failed.
+	Active string
+	// Path is the unit's cgroup, and for one that is stopped the cgroup that it
+	// will have; empty for a unit that is not loaded.
+	Path Path
+	// UnitState holds its settings. Those of a unit that is stopped are the ones
+	// that it starts with.
+	UnitState
+}
+
+// loaded is the LoadState of a unit that can be started.
+const loaded = "loaded"
+
+// Loaded says that the unit can be started.
+func (u Unit) Loaded() bool { return u.Load == loaded }
+
+// Unit returns what systemd knows of a service, scope or slice, and loads it if
+// need be. One that does not exist is no error: it is not Loaded.
+func (s *Systemd) Unit(ctx context.Context, name string) (Unit, error) {
+	conn, err := s.connect(ctx)
+	if err != nil {
+		return Unit{}, err
+	}
+	u, err := readNamed(ctx, conn, name)
+	if err != nil {
+		return Unit{}, fmt.Errorf("read unit %s: %w", abbreviate(name), err)
+	}
+	return u, nil
+}
+
+func readNamed(ctx context.Context, conn *dbus.Conn, name string) (Unit, error) {
+	kind, err := unitInterface(name)
+	if err != nil {
+		return Unit{}, err
+	}
+	// Its object exists for every name: systemd loads the unit to answer.
+	general, err := conn.GetUnitPropertiesContext(ctx, name)
+	if err != nil {
+		return Unit{}, err
+	}
+	u := Unit{Load: text(general, "LoadState"), Active: text(general, "ActiveState"), Name: text(general, "Id")}
+	if !u.Loaded() {
+		return u, nil
+	}
+	if u.UnitState, err = readUnit(ctx, conn, u.Name); err != nil {
+		return Unit{}, err
+	}
+	group, err := unitProperty[string](ctx, conn, u.Name, kind, "ControlGroup")
+	if err != nil {
+		return Unit{}, err
+	}
+	if group == "" {
+		slice, err := unitProperty[string](ctx, conn, u.Name, kind, "Slice")
+		if err != nil {
+			return Unit{}, err
+		}
+		group, err = plannedGroup(u.Name, slice)
+		if err != nil {
+			return Unit{}, err
+		}
+	}
+	u.Path, err = ParsePath(group)
+	return u, err
+}
+
+func text(properties map[string]any, name string) string {
+	s, _ := properties[name].(string)
+	return s
+}
+
+// plannedGroup is the cgroup that a unit gets in its slice when it starts.
+func plannedGroup(unit, slice string) (string, error) {
+	if strings.HasSuffix(unit, ".slice") {
+		p, err := slicePath(unit)
+		return string(p), err
+	}
+	parent, err := slicePath(slice)
+	if err != nil {
+		return "", err
+	}
+	return string(parent.Join(escapeGroup(unit))), nil
+}
+
+// escapeGroup is systemd's cg_escape: names that the kernel may want for its own
+// files get an underscore.
+func escapeGroup(name string) string {
+	first, _, _ := strings.Cut(name, ".")
+	switch first {
+	case "", "cgroup", "cpu", "cpuacct", "cpuset", "io", "blkio", "memory", "devices", "pids":
+		return "_" + name
+	}
+	if strings.HasPrefix(name, "_") {
+		return "_" + name
+	}
+	return name
+}
+
+// Revert gives a unit properties back that were changed over D-Bus, for as long
+// as the machine runs, each to its original value; empty means that it was not
+// set. Clearing AllowedCPUs and AllowedMemoryNodes leaves the kernel's value as
+// it is on a cgroup with tasks before kernel 7.0, so that all CPUs, or all of
+// nodes (the NUMA nodes with memory), are set first. A unit that does not exist
+// any more is ErrGone.
+//
+// An empty setting remains in systemd's runtime directory until the next boot,
+// and goes before what the unit's own files may come to say of it.
+func (s *Systemd) Revert(ctx context.Context, unit string, originals []Property, nodes cpuset.Set) error {
+	var full []Property
+	for _, p := range originals {
+		switch {
+		case p.Value != "":
+		case p.Name == UnitCPUs:
+			full = append(full, Property{UnitCPUs, s.possible.String()})
+		case p.Name == UnitMems:
+			full = append(full, Property{UnitMems, nodes.String()})
+		}
+	}
+	if len(full) > 0 {
+		if err := s.SetProperties(ctx, unit, full); err != nil {
+			return err
+		}
+	}
+	return s.SetProperties(ctx, unit, originals)
+}

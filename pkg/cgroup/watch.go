@@ -1,0 +1,106 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+
+	"github.com/coreos/go-systemd/v22/dbus"
+	godbus "github.com/godbus/dbus/v5"
+)
+
+const (
+	unitsPath          = godbus.ObjectPath("/org/freedesktop/systemd1/unit")
+	unitIface          = "org.freedesktop.systemd1.Unit"
+	propertiesIface    = "org.freedesktop.DBus.Properties"
+	propertiesChanged  = propertiesIface + ".PropertiesChanged"
+	unitNew, unitEnded = managerInterface + ".UnitNew", managerInterface + ".UnitRemoved"
+)
+
+// WatchUnits calls wake with the name of a unit among units when something
+// happens to it: it starts, stops, fails, is reloaded, or systemd loads or forgets
+// it. It also calls wake with "" once it listens, because what was before that was
+// missed. Calls may be too many and, when a connection is lost, too few. It
+// returns nil when ctx ends, and an error when the connection is lost: the caller
+// starts it again. A reload of systemd itself is that of WatchReload.
+func (s *Systemd) WatchUnits(ctx context.Context, units []string, wake func(unit string)) error {
+	conn, bus, err := dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() //nolint:errcheck // nothing to save
+	signals := make(chan *godbus.Signal, 64)
+	conn.Signal(signals)
+	if err := subscribeUnits(ctx, conn, bus); err != nil {
+		return fmt.Errorf("subscribe to systemd's units: %w", err)
+	}
+	names, err := s.objects(ctx, units)
+	if err != nil {
+		return err
+	}
+	wake("")
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case signal, ok := <-signals:
+			if !ok {
+				return errors.New("connection to systemd lost")
+			}
+			if unit := names[subject(signal)]; unit != "" {
+				wake(unit)
+			}
+		}
+	}
+}
+
+func subscribeUnits(ctx context.Context, conn *godbus.Conn, bus bool) error {
+	if err := subscribe(ctx, conn, bus); err != nil || !bus {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, subscribeLimit)
+	defer cancel()
+	return errors.Join(
+		conn.AddMatchSignalContext(ctx, godbus.WithMatchInterface(managerInterface),
+			godbus.WithMatchMember("UnitNew"), godbus.WithMatchObjectPath(managerPath)),
+		conn.AddMatchSignalContext(ctx, godbus.WithMatchInterface(managerInterface),
+			godbus.WithMatchMember("UnitRemoved"), godbus.WithMatchObjectPath(managerPath)),
+		conn.AddMatchSignalContext(ctx, godbus.WithMatchInterface(propertiesIface),
+			godbus.WithMatchMember("PropertiesChanged"), godbus.WithMatchPathNamespace(unitsPath)),
+	)
+}
+
+// objects are the D-Bus objects of units: systemd's signals are about a unit's own
+// name, also for one that the configuration knows by an alias.
+func (s *Systemd) objects(ctx context.Context, units []string) (map[string]string, error) {
+	names := make(map[string]string, len(units))
+	for _, unit := range units {
+		u, err := s.Unit(ctx, unit)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range []string{unit, u.Name} {
+			names[dbus.PathBusEscape(name)] = unit
+		}
+	}
+	return names, nil
+}
+
+// subject is the last part of the path of the unit's object that a signal is about;
+// "" if it is about none, or about what does not matter here.
+func subject(signal *godbus.Signal) string {
+	switch signal.Name {
+	case unitNew, unitEnded: // name, object
+		if len(signal.Body) == 2 {
+			if object, ok := signal.Body[1].(godbus.ObjectPath); ok {
+				return path.Base(string(object))
+			}
+		}
+	case propertiesChanged: // interface, changed, invalidated
+		if len(signal.Body) == 3 && signal.Body[0] == unitIface {
+			return path.Base(string(signal.Path))
+		}
+	}
+	return ""
+}
