@@ -26,10 +26,13 @@ func arrows() map[string][]string {
 		"pkg/topology": {"pkg/cpuset"},
 		"pkg/cgroup":   {"pkg/cpuset"},
 		"pkg/cri":      {"pkg/cpuset"},
+
+		"pkg/podresources": {"pkg/cpuset"},
+
 		"pkg/allocate": {"pkg/cpuset", "pkg/topology"},
 		"pkg/pools":    {"pkg/allocate", "pkg/cpuset", "pkg/topology", "pkg/workload"},
 
-		"internal/config":    {"pkg/cpuset", "pkg/pools", "pkg/topology"},
+		"internal/config":    {"pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology"},
 		"internal/telemetry": {"pkg/cpuset"},
 		"internal/preflight": {"pkg/...", "internal/config"},
 		"internal/testnode":  {"pkg/...", "internal/testnode"},

@@ -1,0 +1,73 @@
+package podresources
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
+)
+
+// maxMessage bounds a reply. It is the bound of the clients in the kubelet's own
+// tests; an entry takes about 200 bytes for each device.
+const maxMessage = 16 << 20
+
+// Client talks to the kubelet. It is safe for concurrent use.
+type Client struct {
+	socket string
+	conn   *grpc.ClientConn
+	rpc    v1.PodResourcesListerClient
+}
+
+// Dial returns a client of the kubelet's socket, an absolute path such as
+// /var/lib/kubelet/pod-resources/kubelet.sock. It does not connect: the first
+// call does, and a connection that is lost is made again in the background.
+func Dial(socket string) (*Client, error) {
+	if !path.IsAbs(socket) || strings.ContainsRune(socket, 0) {
+		return nil, fmt.Errorf("dial the kubelet at %q: want the absolute path of its pod-resources socket", socket)
+	}
+	socket = path.Clean(socket)
+	conn, err := grpc.NewClient("unix://"+socket,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
+		// gRPC's own limit is two minutes, during which every call would fail
+		// although the kubelet is back. A local socket can be tried often.
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: backoff.Config{
+				BaseDelay:  100 * time.Millisecond,
+				Multiplier: 1.6,
+				Jitter:     0.2,
+				MaxDelay:   2 * time.Second,
+			},
+			MinConnectTimeout: 2 * time.Second,
+		}))
+	if err != nil {
+		return nil, fmt.Errorf("dial the kubelet at %s: %w", socket, err)
+	}
+	return &Client{socket: socket, conn: conn, rpc: v1.NewPodResourcesListerClient(conn)}, nil
+}
+
+// Close ends the connection and every call that is under way.
+func (c *Client) Close() error {
+	return c.conn.Close()
+}
+
+// List returns the containers of the node's active pods, sorted by namespace, pod
+// and name, in one call whatever their number. Ordinary init containers are not
+// among them: the kubelet leaves them out. A container that the kubelet has just
+// admitted is there before the runtime hears of it.
+//
+// The errors that a caller decides on are ErrUnavailable and ErrNotSupported, and
+// those of ctx. The kubelet answers 100 calls a second and refuses more.
+func (c *Client) List(ctx context.Context) ([]Container, error) {
+	r, err := c.rpc.List(ctx, &v1.ListPodResourcesRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("list pod resources of the kubelet at %s: %w", c.socket, fromGRPC(err))
+	}
+	return containers(r), nil
+}

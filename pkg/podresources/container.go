@@ -1,0 +1,99 @@
+package podresources
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// maxNodes bounds the IDs of NUMA nodes to 0..maxNodes-1. The kernel has at most
+// 1<<CONFIG_NODES_SHIFT of them, which no architecture lets be above 10.
+const maxNodes = 1024
+
+// Container is a container whose pod the kubelet has admitted. Pods have no UID
+// here: a pod that is going and its successor of the same name are one.
+type Container struct {
+	Namespace, Pod, Name string
+
+	// Nodes are the IDs of the NUMA nodes of the container's devices and of its
+	// memory and hugepages, all of them together. The empty set means that the
+	// kubelet knows none: there is no such device, or its plugin does not tell.
+	Nodes cpuset.Set
+
+	// Err says which nodes are not in Nodes because their IDs cannot be; nil if
+	// all are there. A negative ID counts as none: it is the kernel's way to say
+	// that a device has no node, and plugins pass it on.
+	Err error
+}
+
+type name struct{ namespace, pod, container string }
+
+func (n name) compare(o name) int {
+	return cmp.Or(strings.Compare(n.namespace, o.namespace), strings.Compare(n.pod, o.pod), strings.Compare(n.container, o.container))
+}
+
+// containers returns what the kubelet has said, in an order of its own: the
+// kubelet's changes from call to call.
+func containers(r *v1.ListPodResourcesResponse) []Container {
+	found := make(map[name]*nodes)
+	var names []name
+	for _, p := range r.GetPodResources() {
+		for _, c := range p.GetContainers() {
+			n := name{p.GetNamespace(), p.GetName(), c.GetName()}
+			if found[n] == nil {
+				found[n] = &nodes{}
+				names = append(names, n)
+			}
+			found[n].addAll(c)
+		}
+	}
+	slices.SortFunc(names, name.compare)
+	all := make([]Container, len(names))
+	for i, n := range names {
+		all[i] = Container{
+			Namespace: n.namespace, Pod: n.pod, Name: n.container,
+			Nodes: cpuset.Of(found[n].ids...), Err: found[n].err(),
+		}
+	}
+	return all
+}
+
+// nodes collects the NUMA nodes of one container.
+type nodes struct {
+	ids      []int
+	problems []string
+}
+
+func (ns *nodes) addAll(c *v1.ContainerResources) {
+	for _, d := range c.GetDevices() {
+		ns.add("device", d.GetResourceName(), d.GetTopology())
+	}
+	for _, m := range c.GetMemory() {
+		ns.add("memory", m.GetMemoryType(), m.GetTopology())
+	}
+}
+
+func (ns *nodes) add(kind, name string, topology *v1.TopologyInfo) {
+	for _, n := range topology.GetNodes() {
+		switch id := n.GetID(); {
+		case id >= maxNodes:
+			ns.problems = append(ns.problems, fmt.Sprintf("NUMA node %d of %s %q is outside 0-%d", id, kind, name, maxNodes-1))
+		case id >= 0:
+			ns.ids = append(ns.ids, int(id))
+		}
+	}
+}
+
+func (ns *nodes) err() error {
+	if len(ns.problems) == 0 {
+		return nil
+	}
+	slices.Sort(ns.problems)
+	return errors.New(strings.Join(slices.Compact(ns.problems), "; "))
+}
