@@ -25,9 +25,13 @@ const (
 // Config is everything that an operator can set. Each field names its key in
 // the file.
 type Config struct {
-	// Pools are the keys partitions, shared and guaranteed. Resolve holds them
-	// against a machine.
+	// Pools are the keys partitions, shared, guaranteed and units. Resolve holds
+	// them against a machine.
 	Pools pools.Spec
+
+	// OnRefusal (guaranteed.onRefusal) says what becomes of a container that is
+	// to have CPUs of its own and cannot get them. Default: shared.
+	OnRefusal OnRefusal
 
 	// AnnotationDomain (annotationDomain) is the domain of the annotations that
 	// pods and namespaces carry. Default: workload.openshift.io, so that
@@ -36,13 +40,20 @@ type Config struct {
 
 	// RuntimeEndpoint (containerRuntimeEndpoint) is the CRI socket, a
 	// unix:// URL or an absolute path. Default: empty, which looks for one in
-	// the usual places.
+	// the usual places. "none" stands for a machine without a runtime, where
+	// only systemd units are placed: see HasRuntime.
 	RuntimeEndpoint string
 
 	// KubeletStateDir (kubeletStateDir) is where the kubelet keeps its
 	// configuration and its CPU manager's state, which are read to detect a
 	// second manager of cpusets. Default: /var/lib/kubelet.
 	KubeletStateDir string
+
+	// PodResourcesSocket (podResourcesSocket) is the absolute path of the
+	// kubelet's PodResources socket, which tells the NUMA nodes of containers'
+	// devices and memory; empty, "none" in the file, asks nobody. Default:
+	// pod-resources/kubelet.sock in KubeletStateDir, or empty without a runtime.
+	PodResourcesSocket string
 
 	// StateDir (stateDir) holds the journal with the originals of what the
 	// daemon changed; it must survive a reboot. Default: /var/lib/cpupoold.
@@ -79,6 +90,19 @@ type Config struct {
 	origins origins
 }
 
+// HasRuntime says whether there is a container runtime to ask.
+func (c *Config) HasRuntime() bool { return c.RuntimeEndpoint != noRuntime }
+
+// OnRefusal is what becomes of a container that is refused CPUs of its own.
+type OnRefusal string
+
+// With RefusalShared it runs in the shared pool until there are enough. With
+// RefusalFail it is not to run.
+const (
+	RefusalShared OnRefusal = "shared"
+	RefusalFail   OnRefusal = "fail"
+)
+
 // WeightFormula is a conversion of CFS shares (2..262144) to cpu.weight
 // (1..10000). OCI runtimes changed it in 2025 (opencontainers/cgroups 0.0.5,
 // crun 1.23), and a node's containers must all be weighed alike.
@@ -102,18 +126,21 @@ const (
 
 // Default is the configuration of an empty file: one shared pool of all CPUs.
 func Default() Config {
+	const kubelet = "/var/lib/kubelet"
 	return Config{
-		Pools:            pools.Spec{StrictReservation: true},
-		AnnotationDomain: "workload.openshift.io",
-		KubeletStateDir:  "/var/lib/kubelet",
-		StateDir:         "/var/lib/cpupoold",
-		RunDir:           "/run/cpupoold",
-		ListenAddress:    "127.0.0.1:9466",
-		ResyncPeriod:     30 * time.Second,
-		WeightFormula:    WeightAuto,
-		PodSliceWeights:  true,
-		LogLevel:         slog.LevelInfo,
-		LogFormat:        LogText,
+		Pools:              pools.Spec{StrictReservation: true},
+		OnRefusal:          RefusalShared,
+		AnnotationDomain:   "workload.openshift.io",
+		KubeletStateDir:    kubelet,
+		PodResourcesSocket: podResources(kubelet),
+		StateDir:           "/var/lib/cpupoold",
+		RunDir:             "/run/cpupoold",
+		ListenAddress:      "127.0.0.1:9466",
+		ResyncPeriod:       30 * time.Second,
+		WeightFormula:      WeightAuto,
+		PodSliceWeights:    true,
+		LogLevel:           slog.LevelInfo,
+		LogFormat:          LogText,
 	}
 }
 

@@ -30,11 +30,15 @@ func (d *decoder) fields(c *Config) []field {
 		{"apiVersion", d.scalar(mustBe(APIVersion))},
 		{"kind", d.scalar(mustBe(Kind))},
 		{"partitions", func(key string, n *yaml.Node) { d.partitions(key, n, c) }},
-		{"shared", d.cpus(d.scalar(func(s string) error { return setShared(&c.Pools, s) }))},
-		{"guaranteed", d.cpus(d.scalar(func(s string) error { return setGuaranteed(&c.Pools, s) }))},
+		{"shared", func(key string, n *yaml.Node) {
+			d.mapping(key, n, []field{{"cpus", d.scalar(func(s string) error { return setShared(&c.Pools, s) })}})
+		}},
+		{"guaranteed", func(key string, n *yaml.Node) { d.guaranteed(key, n, c) }},
+		{"units", func(key string, n *yaml.Node) { d.units(key, n, c) }},
 		{"annotationDomain", d.scalar(func(s string) error { return setDomain(&c.AnnotationDomain, s) })},
 		{"containerRuntimeEndpoint", d.scalar(func(s string) error { return setEndpoint(&c.RuntimeEndpoint, s) })},
 		{"kubeletStateDir", d.scalar(func(s string) error { return setDir(&c.KubeletStateDir, s) })},
+		{"podResourcesSocket", d.scalar(func(s string) error { return setPodResources(&c.PodResourcesSocket, s) })},
 		{"stateDir", d.scalar(func(s string) error { return setDir(&c.StateDir, s) })},
 		{"runDir", d.scalar(func(s string) error { return setDir(&c.RunDir, s) })},
 		{"listenAddress", d.scalar(func(s string) error { return setAddress(&c.ListenAddress, s) })},
@@ -46,11 +50,6 @@ func (d *decoder) fields(c *Config) []field {
 		{"logLevel", d.scalar(func(s string) error { return setLevel(&c.LogLevel, s) })},
 		{"logFormat", d.scalar(func(s string) error { return setOneOf(&c.LogFormat, s, LogText, LogJSON) })},
 	}
-}
-
-// cpus is a mapping with the one key cpus.
-func (d *decoder) cpus(set func(string, *yaml.Node)) func(string, *yaml.Node) {
-	return func(key string, n *yaml.Node) { d.mapping(key, n, []field{{"cpus", set}}) }
 }
 
 func (d *decoder) partitions(key string, n *yaml.Node, c *Config) {
@@ -101,15 +100,6 @@ func setShared(p *pools.Spec, s string) error {
 	return err
 }
 
-func setGuaranteed(p *pools.Spec, s string) error {
-	if s == "none" {
-		return nil
-	}
-	set, err := parseCPUs(s, "none")
-	p.Guaranteed.CPUs = set
-	return err
-}
-
 // parseCPUs parses a list of at least one CPU; word is what the key accepts
 // instead of a list.
 func parseCPUs(s, word string) (cpuset.Set, error) {
@@ -141,8 +131,8 @@ func setDomain(domain *string, s string) error {
 }
 
 func setEndpoint(endpoint *string, s string) error {
-	if s != "" && !filepath.IsAbs(strings.TrimPrefix(s, "unix://")) {
-		return errors.New("is not a unix socket; write unix:///run/containerd/containerd.sock or the like, or leave the key out to look for it")
+	if s != "" && s != noRuntime && !filepath.IsAbs(strings.TrimPrefix(s, "unix://")) {
+		return errors.New("is not a unix socket; write unix:///run/containerd/containerd.sock or the like, none, or leave the key out to look for it")
 	}
 	*endpoint = s
 	return nil

@@ -58,6 +58,12 @@ func build(data []byte, from origins, o Overrides, t *topology.Topology) (*Confi
 		}
 	}
 	c.origins = d.origins
+	if !d.origins.has("podResourcesSocket") {
+		c.PodResourcesSocket = ""
+		if c.HasRuntime() {
+			c.PodResourcesSocket = podResources(c.KubeletStateDir)
+		}
+	}
 	if t != nil {
 		d.resolve(&c, t)
 	}

@@ -150,6 +150,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add([]byte("\xff\xfe"))
 	f.Add([]byte("a: &a [*a, *a]\n<<: *a"))
+	f.Add([]byte("guaranteed: &g {options: *g, overrides: [*g], from: *g}\nunits: {*g : *g, ? [a] : {cpus: 1}}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := config.Parse(data, "f", config.Overrides{}, machine())
 		if (c == nil) == (err == nil) {
@@ -162,8 +163,8 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatalf("Parse accepts what Resolve refuses: %v", err)
 		}
-		if p.Shared.IsEmpty() || p.Guaranteed.Overlaps(p.Shared) {
-			t.Fatalf("shared is %s and guaranteed is %s", p.Shared, p.Guaranteed)
+		if p.Shared.IsEmpty() || p.FromShared && !p.Guaranteed.IsSubsetOf(p.Shared) || !p.FromShared && p.Guaranteed.Overlaps(p.Shared) {
+			t.Fatalf("shared is %s and guaranteed is %s, from shared: %t", p.Shared, p.Guaranteed, p.FromShared)
 		}
 		again, err := config.Parse(data, "f", config.Overrides{}, nil)
 		if err != nil || outcome(again, nil) != outcome(c, nil) {

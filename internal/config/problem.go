@@ -61,6 +61,13 @@ func (o origins) problem(key, value, reason string) *Problem {
 	return p
 }
 
+// has says whether a file or a flag has the key.
+func (o origins) has(key string) bool {
+	_, file := o.lines[key]
+	_, flag := o.flags[key]
+	return file || flag
+}
+
 // parentKey cuts the last element off "partitions[0].cpus".
 func parentKey(key string) string {
 	return key[:max(strings.LastIndexAny(key, ".["), 0)]

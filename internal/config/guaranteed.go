@@ -1,0 +1,130 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/cpupoold/cpupoold/pkg/allocate"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// noRuntime is what containerRuntimeEndpoint says where there is none.
+const noRuntime = "none"
+
+// guaranteed decodes the guaranteed pool. What can be seen in a pools.Spec is
+// left to Resolve; "cpus: none" cannot.
+func (d *decoder) guaranteed(key string, n *yaml.Node, c *Config) {
+	g := &c.Pools.Guaranteed
+	none := false
+	d.mapping(key, n, []field{
+		{"cpus", d.scalar(func(s string) error {
+			none = s == "none"
+			if none {
+				return nil
+			}
+			set, err := parseCPUs(s, "none")
+			g.CPUs = set
+			return err
+		})},
+		{"from", d.scalar(func(s string) error {
+			if s != string(pools.Shared) {
+				return errors.New("is not supported; write shared, or leave the key out and write a list in cpus")
+			}
+			g.FromShared = true
+			return nil
+		})},
+		{"floor", d.scalar(func(s string) error { return setCount(&g.Floor, s) })},
+		{"options", func(key string, n *yaml.Node) { d.mapping(key, n, d.options(&c.Pools)) }},
+		{"overrides", func(key string, n *yaml.Node) {
+			d.sequence(key, n, d.scalar(func(s string) error {
+				g.Overrides = append(g.Overrides, s)
+				return nil
+			}))
+		}},
+		{"onRefusal", d.scalar(func(s string) error { return setOneOf(&c.OnRefusal, s, RefusalShared, RefusalFail) })},
+		{"memory", d.scalar(func(s string) error { return setMemory(&g.BindMemory, s) })},
+	})
+	if none && g.FromShared {
+		d.fail(key+".from", string(pools.Shared), "guaranteed.cpus says that no container gets CPUs of its own; remove one of the two")
+	}
+}
+
+// options are those of allocation and, under the kubelet's name for it, how the
+// shared pool treats the management CPUs.
+func (d *decoder) options(spec *pools.Spec) []field {
+	var fields []field
+	for _, name := range allocate.OptionNames() {
+		fields = append(fields, field{name, d.scalar(func(s string) error { return spec.Guaranteed.Options.Set(name, s) })})
+	}
+	return append(fields, field{"strict-cpu-reservation", d.scalar(func(s string) error { return setBool(&spec.StrictReservation, s) })})
+}
+
+// units decodes a mapping from the names of systemd units.
+func (d *decoder) units(key string, n *yaml.Node, c *Config) {
+	if n.Kind != yaml.MappingNode {
+		d.fail(key, n.Value, "must be a mapping from the names of systemd units, like du.service: {cpus: 4}")
+		return
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name, value := deref(n.Content[i]), deref(n.Content[i+1])
+		u := pools.UnitSpec{Name: name.Value}
+		child := join(key, u.Name)
+		if _, seen := d.origins.lines[child]; seen {
+			d.failAt(n.Content[i].Line, child, value.Value, "is set twice; keep one")
+			continue
+		}
+		d.origins.lines[child] = n.Content[i].Line
+		d.mapping(child, value, []field{
+			{"cpus", d.scalar(func(s string) error { return setCount(&u.CPUs, s) })},
+			{"pool", d.scalar(func(s string) error { u.Pool = s; return nil })},
+		})
+		c.Pools.Units = append(c.Pools.Units, u)
+	}
+}
+
+// setCount accepts a number of CPUs. A list is the mistake to expect, since that
+// is what pools have.
+func setCount(to *int, s string) error {
+	n, err := strconv.ParseUint(s, 10, 16)
+	if err != nil || n < 1 || n > cpuset.MaxCPUs {
+		return fmt.Errorf("is not a number of CPUs in 1..%d", cpuset.MaxCPUs)
+	}
+	*to = int(n)
+	return nil
+}
+
+func setMemory(bind *bool, s string) error {
+	switch s {
+	case "bind":
+		*bind = true
+	case "any":
+		*bind = false
+	default:
+		return errors.New("is not known; write bind or any")
+	}
+	return nil
+}
+
+func setPodResources(socket *string, s string) error {
+	if s == "none" {
+		*socket = ""
+		return nil
+	}
+	file := strings.TrimPrefix(s, "unix://")
+	if !filepath.IsAbs(file) || filepath.Clean(file) != file || file == "/" {
+		return errors.New("is not a unix socket; write one like /var/lib/kubelet/pod-resources/kubelet.sock, or none")
+	}
+	*socket = file
+	return nil
+}
+
+// podResources is the default of podResourcesSocket: where a kubelet listens
+// that keeps its state in dir.
+func podResources(dir string) string { return path.Join(dir, "pod-resources", "kubelet.sock") }
