@@ -36,7 +36,8 @@ func arrows() map[string][]string {
 		"internal/telemetry": {"pkg/cpuset"},
 		"internal/preflight": {"pkg/...", "internal/config"},
 		"internal/testnode":  {"pkg/...", "internal/testnode"},
-		"internal/daemon":    {"pkg/...", "internal/config", "internal/telemetry"},
+		"internal/appcpus":   {"pkg/cpuset"},
+		"internal/daemon":    {"pkg/...", "internal/appcpus", "internal/config", "internal/telemetry"},
 		"cmd/cpupoold":       {"pkg/...", "internal/..."},
 	}
 }

@@ -1,0 +1,151 @@
+package appcpus_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/internal/appcpus"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+func container(uid, name string) appcpus.Entry {
+	return appcpus.Entry{PodUID: uid, Pod: "default/" + uid, Container: name, Pool: "guaranteed", CPUs: cpuset.Of(4, 5),
+		Exclusive: true, Nodes: cpuset.Of(1), SharedCPUs: cpuset.Of(2, 3)}
+}
+
+func unit(name string) appcpus.Entry {
+	return appcpus.Entry{Unit: name, Pool: "management", Type: "management", CPUs: cpuset.Of(0), Nodes: cpuset.Of(0), SharedCPUs: cpuset.Of(2, 3)}
+}
+
+func TestRender(t *testing.T) {
+	got := make(map[string]string)
+	for _, e := range []appcpus.Entry{container("u1", "app"), unit("du@1.service")} {
+		if err := e.Render(got); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := map[string]string{
+		"containers/u1/app.json":  `{"pod":"default/u1","container":"app","pool":"guaranteed","cpus":"4-5","exclusive":true,"nodes":"1","sharedCPUs":"2-3"}` + "\n",
+		"units/du@1.service.json": `{"unit":"du@1.service","pool":"management","type":"management","cpus":"0","exclusive":false,"nodes":"0","sharedCPUs":"2-3"}` + "\n",
+		"units/du@1.service.env":  "CPUPOOL_CPUS=0\nCPUPOOL_POOL=management\nCPUPOOL_EXCLUSIVE=false\nCPUPOOL_NODES=0\nCPUPOOL_SHARED_CPUS=2-3\n",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("files (-want +got):\n%s", d)
+	}
+}
+
+// read returns the files below dir.
+func read(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := make(map[string]string)
+	err := filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(name)
+		rel, _ := filepath.Rel(dir, name) // name is below dir
+		files[rel] = string(b)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func render(t *testing.T, entries ...appcpus.Entry) map[string]string {
+	t.Helper()
+	files := make(map[string]string)
+	for _, e := range entries {
+		if err := e.Render(files); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return files
+}
+
+func TestSync(t *testing.T) {
+	dir := t.TempDir()
+	first := render(t, container("u1", "app"), container("u1", "side"), container("u2", "app"), unit("du.service"))
+	if err := appcpus.Sync(dir, appcpus.Files{Content: first}); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(first, read(t, dir)); d != "" {
+		t.Fatalf("files (-want +got):\n%s", d)
+	}
+	for name, mode := range map[string]fs.FileMode{"containers": fs.ModeDir | 0o755, "containers/u1": fs.ModeDir | 0o755, "containers/u1/app.json": 0o644} {
+		if st, err := os.Stat(filepath.Join(dir, name)); err != nil || st.Mode() != mode {
+			t.Errorf("%s: %v, %v; want %v", name, st.Mode(), err, mode)
+		}
+	}
+	// What has not changed is not written: a watcher would be woken.
+	before, err := os.Stat(filepath.Join(dir, "containers/u1/app.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := render(t, container("u1", "app"))
+	foreign := filepath.Join(dir, "units", "README")
+	if err := os.WriteFile(foreign, []byte("not ours"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := appcpus.Sync(dir, appcpus.Files{Content: second, Keep: map[string]bool{"containers/u1/side.json": true}}); err != nil {
+		t.Fatal(err)
+	}
+	after, err := os.Stat(filepath.Join(dir, "containers/u1/app.json"))
+	if err != nil || !os.SameFile(before, after) {
+		t.Errorf("a file without a change was written again (%v)", err)
+	}
+	want := map[string]string{
+		"containers/u1/app.json":  first["containers/u1/app.json"],
+		"containers/u1/side.json": first["containers/u1/side.json"],
+		"units/README":            "not ours",
+	}
+	if d := cmp.Diff(want, read(t, dir)); d != "" {
+		t.Errorf("files (-want +got):\n%s", d)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "containers/u2")); !os.IsNotExist(err) {
+		t.Errorf("the directory of a pod that is gone: %v", err)
+	}
+}
+
+// TestSyncGoesOn: a name that is taken by something else spoils only itself.
+func TestSyncGoesOn(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "containers/u1/app.json/x"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	err := appcpus.Sync(dir, appcpus.Files{Content: render(t, container("u1", "app"), container("u2", "app"))})
+	if err == nil {
+		t.Error("no error for a file that cannot be written")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "containers/u2/app.json")); err != nil {
+		t.Error(err)
+	}
+}
+
+// FuzzName: whatever names come from outside, a file is below its directory.
+func FuzzName(f *testing.F) {
+	for _, s := range []string{"app", "..", "../../etc/passwd", ".hidden", "a/b", "a\x00b", strings.Repeat("x", 300), ""} {
+		f.Add(s, "app", "")
+		f.Add("uid", s, "")
+		f.Add("", "", s)
+	}
+	f.Fuzz(func(t *testing.T, uid, name, unit string) {
+		e := appcpus.Entry{PodUID: uid, Container: name, Unit: unit}
+		file, err := e.Name()
+		if err != nil {
+			return
+		}
+		if filepath.Clean(file) != file || !filepath.IsLocal(file) {
+			t.Fatalf("%+v: file %q", e, file)
+		}
+		if parts := strings.Split(file, "/"); unit == "" && len(parts) != 3 || unit != "" && len(parts) != 2 {
+			t.Fatalf("%+v: file %q", e, file)
+		}
+	})
+}

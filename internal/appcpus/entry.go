@@ -1,0 +1,98 @@
+package appcpus
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// Entry is where a container or a systemd unit runs.
+type Entry struct {
+	// PodUID and Container name a container, Unit a unit (du.service).
+	PodUID, Container, Unit string
+	// Pod is namespace/name.
+	Pod string
+	// Pool is management, shared or guaranteed; Type is the workload type of a
+	// management pool.
+	Pool, Type string
+	CPUs       cpuset.Set
+	// Exclusive says that nobody else runs on CPUs.
+	Exclusive bool
+	// Nodes are the IDs of the NUMA nodes that CPUs are in.
+	Nodes cpuset.Set
+	// SharedCPUs are those of the shared pool at the moment: for threads that need
+	// no CPU of their own, if the application is let there.
+	SharedCPUs cpuset.Set
+}
+
+// document is the JSON form. CPUs and nodes are in the kernel's list format.
+type document struct {
+	Pod        string     `json:"pod,omitempty"`
+	Container  string     `json:"container,omitempty"`
+	Unit       string     `json:"unit,omitempty"`
+	Pool       string     `json:"pool"`
+	Type       string     `json:"type,omitempty"`
+	CPUs       cpuset.Set `json:"cpus"`
+	Exclusive  bool       `json:"exclusive"`
+	Nodes      cpuset.Set `json:"nodes"`
+	SharedCPUs cpuset.Set `json:"sharedCPUs"`
+}
+
+// Name is the entry's JSON file, below the directory that Sync is given. Names come
+// from outside: one that is no plain file name is an error.
+func (e Entry) Name() (string, error) {
+	if e.Unit != "" {
+		return path.Join(unitsDir, e.Unit+jsonSuffix), plain("unit", e.Unit)
+	}
+	if err := plain("pod UID", e.PodUID); err != nil {
+		return "", err
+	}
+	return path.Join(containersDir, e.PodUID, e.Container+jsonSuffix), plain("container", e.Container)
+}
+
+const (
+	containersDir = "containers"
+	unitsDir      = "units"
+	jsonSuffix    = ".json"
+	envSuffix     = ".env"
+)
+
+// longest leaves room for suffixes and renameio's in a file name of 255 bytes.
+const longest = 200
+
+// plain checks a path element.
+func plain(what, name string) error {
+	if name == "" || len(name) > longest || name[0] == '.' || strings.ContainsAny(name, "/\x00\n") {
+		return fmt.Errorf("%s %.80q cannot be the name of a file: no file tells it its CPUs", what, name)
+	}
+	return nil
+}
+
+// Render adds the entry's files to files, by name.
+func (e Entry) Render(files map[string]string) error {
+	name, err := e.Name()
+	if err != nil {
+		return err
+	}
+	b, err := json.Marshal(document{
+		Pod: e.Pod, Container: e.Container, Unit: e.Unit, Pool: e.Pool, Type: e.Type,
+		CPUs: e.CPUs, Exclusive: e.Exclusive, Nodes: e.Nodes, SharedCPUs: e.SharedCPUs,
+	})
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", name, err)
+	}
+	files[name] = string(b) + "\n"
+	if e.Unit != "" {
+		files[strings.TrimSuffix(name, jsonSuffix)+envSuffix] = e.environment()
+	}
+	return nil
+}
+
+// environment has no value that would need quotes (systemd.exec, EnvironmentFile=).
+func (e Entry) environment() string {
+	return fmt.Sprintf("CPUPOOL_CPUS=%s\nCPUPOOL_POOL=%s\nCPUPOOL_EXCLUSIVE=%t\nCPUPOOL_NODES=%s\nCPUPOOL_SHARED_CPUS=%s\n",
+		e.CPUs, e.Pool, e.Exclusive, e.Nodes, e.SharedCPUs)
+}

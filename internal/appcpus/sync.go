@@ -1,0 +1,100 @@
+package appcpus
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/renameio/v2"
+)
+
+// Files are to be there, by name below the directory.
+type Files struct {
+	// Content is what to write.
+	Content map[string]string
+	// Keep are names that stay as they are if they are there: files of containers
+	// whose placement is not verified at the moment. Everything else goes.
+	Keep map[string]bool
+}
+
+// Sync makes the files in dir as they should be, and touches none that is so. A
+// file that cannot be written or removed does not keep the others from it; the
+// error joins all of them.
+func Sync(dir string, want Files) error {
+	var errs []error
+	for name, content := range want.Content {
+		if err := put(filepath.Join(dir, name), content); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	for _, top := range []string{containersDir, unitsDir} {
+		if err := clean(dir, top, want); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// put writes a file unless it holds the content already.
+func put(file, content string) error {
+	if old, err := os.ReadFile(file); err == nil && string(old) == content {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return fmt.Errorf("write CPUs for the application: %w", err)
+	}
+	if err := renameio.WriteFile(file, []byte(content), 0o644, renameio.IgnoreUmask()); err != nil {
+		return fmt.Errorf("write CPUs for the application: %w", err)
+	}
+	return nil
+}
+
+// clean removes what is not wanted in a directory of dir, and directories that are
+// empty then. What has another suffix was not made here.
+func clean(dir, top string, want Files) error {
+	var errs []error
+	note := func(err error) {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("remove CPUs for the application: %w", err))
+		}
+	}
+	entries, err := os.ReadDir(filepath.Join(dir, top))
+	note(err)
+	for _, e := range entries {
+		name := filepath.Join(top, e.Name())
+		if !e.IsDir() {
+			note(drop(dir, name, want))
+			continue
+		}
+		files, err := os.ReadDir(filepath.Join(dir, name))
+		note(err)
+		left := len(files)
+		for _, f := range files {
+			file := filepath.Join(name, f.Name())
+			if err := drop(dir, file, want); err != nil {
+				note(err)
+			} else if !want.has(file) {
+				left--
+			}
+		}
+		if left == 0 {
+			note(os.Remove(filepath.Join(dir, name)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (f Files) has(name string) bool {
+	_, written := f.Content[name]
+	return written || f.Keep[name]
+}
+
+func drop(dir, name string, want Files) error {
+	if want.has(name) || !strings.HasSuffix(name, jsonSuffix) && !strings.HasSuffix(name, envSuffix) {
+		return nil
+	}
+	return os.Remove(filepath.Join(dir, name))
+}
