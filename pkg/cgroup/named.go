@@ -24,6 +24,8 @@ type Unit struct {
 	// Path is the unit's cgroup, and for one that is stopped the cgroup that it
 	// will have; empty for a unit that is not loaded.
 	Path Path
+	// Files are those that the unit was read from, its drop-ins among them.
+	Files []string
 	// UnitState holds its settings. Those of a unit that is stopped are the ones
 	// that it starts with.
 	UnitState
@@ -62,6 +64,10 @@ func readNamed(ctx context.Context, conn *dbus.Conn, name string) (Unit, error) 
 	u := Unit{Load: text(general, "LoadState"), Active: text(general, "ActiveState"), Name: text(general, "Id")}
 	if !u.Loaded() {
 		return u, nil
+	}
+	u.Files, _ = general["DropInPaths"].([]string)
+	if fragment := text(general, "FragmentPath"); fragment != "" {
+		u.Files = append([]string{fragment}, u.Files...)
 	}
 	if u.UnitState, err = readUnit(ctx, conn, u.Name); err != nil {
 		return Unit{}, err
