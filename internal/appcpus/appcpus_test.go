@@ -32,7 +32,7 @@ func TestRender(t *testing.T) {
 	want := map[string]string{
 		"containers/u1/app.json":  `{"pod":"default/u1","container":"app","pool":"guaranteed","cpus":"4-5","exclusive":true,"nodes":"1","sharedCPUs":"2-3"}` + "\n",
 		"units/du@1.service.json": `{"unit":"du@1.service","pool":"management","type":"management","cpus":"0","exclusive":false,"nodes":"0","sharedCPUs":"2-3"}` + "\n",
-		"units/du@1.service.env":  "CPUPOOL_CPUS=0\nCPUPOOL_POOL=management\nCPUPOOL_EXCLUSIVE=false\nCPUPOOL_NODES=0\nCPUPOOL_SHARED_CPUS=2-3\n",
+		"units/du@1.service.env":  "CPUPOOL_CPUS=0\nCPUPOOL_POOL=management\nCPUPOOL_EXCLUSIVE=false\nCPUPOOL_NODES=0\nCPUPOOL_SHARED_CPUS=2-3\nOPENSHIFT_SHARED_CPUS=2-3\n",
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("files (-want +got):\n%s", d)

@@ -92,7 +92,12 @@ func (e Entry) Render(files map[string]string) error {
 }
 
 // environment has no value that would need quotes (systemd.exec, EnvironmentFile=).
+// The last names are those that CRI-O gives to containers.
 func (e Entry) environment() string {
-	return fmt.Sprintf("CPUPOOL_CPUS=%s\nCPUPOOL_POOL=%s\nCPUPOOL_EXCLUSIVE=%t\nCPUPOOL_NODES=%s\nCPUPOOL_SHARED_CPUS=%s\n",
+	s := fmt.Sprintf("CPUPOOL_CPUS=%s\nCPUPOOL_POOL=%s\nCPUPOOL_EXCLUSIVE=%t\nCPUPOOL_NODES=%s\nCPUPOOL_SHARED_CPUS=%s\n",
 		e.CPUs, e.Pool, e.Exclusive, e.Nodes, e.SharedCPUs)
+	if e.Exclusive {
+		s += fmt.Sprintf("OPENSHIFT_ISOLATED_CPUS=%s\n", e.CPUs)
+	}
+	return s + fmt.Sprintf("OPENSHIFT_SHARED_CPUS=%s\n", e.SharedCPUs)
 }

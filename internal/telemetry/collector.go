@@ -111,6 +111,7 @@ func (e emitter) invalid(name string, err error) {
 // state emits what the daemon says of itself.
 func (e emitter) state(v *View) {
 	e.emit(configStale, truth(v.ConfigStale))
+	e.emit(configAdapted, float64(len(v.Adapted)))
 	var at float64
 	if !v.LastSuccess.IsZero() {
 		at = float64(v.LastSuccess.UnixMilli()) / 1000
@@ -130,6 +131,20 @@ func (e emitter) state(v *View) {
 	for code, n := range v.Problems {
 		e.emit(problems, float64(n), code)
 	}
+	e.refusals(v)
+}
+
+func (e emitter) refusals(v *View) {
+	for code, n := range v.Refused {
+		e.emit(refusals, float64(n), code)
+	}
+	now := 0
+	for _, r := range v.Refusals {
+		if r.Until.IsZero() {
+			now++
+		}
+	}
+	e.emit(refusedNow, float64(now))
 }
 
 // placement emits the pools and who is in them.
@@ -158,7 +173,7 @@ func (e emitter) placement(v *View) {
 func (e emitter) containers(v *View, cgroups string) []reading {
 	var readings []reading
 	for _, c := range v.Containers {
-		if c.Cgroup == "" {
+		if c.Cgroup == "" || c.Unit { // systemd accounts for units
 			continue
 		}
 		s, err := cpuStat(cgroups, c.Cgroup)

@@ -12,11 +12,14 @@ import (
 const (
 	buildInfo         = "cpupoold_build_info"
 	configStale       = "cpupoold_config_stale"
+	configAdapted     = "cpupoold_config_adapted"
 	lastSuccess       = "cpupoold_last_successful_pass_timestamp_seconds"
 	passes            = "cpupoold_passes_total"
 	writes            = "cpupoold_writes_total"
 	sourceState       = "cpupoold_source_state"
 	problems          = "cpupoold_problems"
+	refusals          = "cpupoold_refusals_total"
+	refusedNow        = "cpupoold_refused_containers"
 	containers        = "cpupoold_containers"
 	poolCPUs          = "cpupoold_pool_cpus"
 	poolFreeCPUs      = "cpupoold_pool_free_cpus"
@@ -45,12 +48,15 @@ func specs() []spec {
 	return []spec{
 		{buildInfo, "Always 1; the labels are the daemon's version, its commit and its Go release.", gauge, []string{"version", "revision", "goversion"}},
 		{configStale, "1 while the configuration file has problems and an older configuration is in force.", gauge, nil},
+		{configAdapted, "Number of differences between the configuration and what of it is in force, because it was accepted on another machine; 0 when it is in force as it is.", gauge, nil},
 		{lastSuccess, "Unix time of the last pass after which every cgroup was verified to be as planned; 0 before the first.", gauge, nil},
 		{passes, "Passes over the node, by result (ok: everything was as planned afterwards; failed).", counter, []string{"result"}},
 		{writes, "Writes of settings, by way (file: cgroup file; cri: runtime; dbus: systemd) and result (ok, failed).", counter, []string{"via", "result"}},
-		{sourceState, "1 for the state that an event source is in: ok, polling (it does not exist here) or lost (it broke and is being reestablished).", gauge, []string{"source", "state"}},
+		{sourceState, "1 for the state that a source of events or hints is in: ok, polling (it does not exist here) or lost (it broke and is being reestablished).", gauge, []string{"source", "state"}},
 		{problems, "Inputs that could not be honoured, by reason code.", gauge, []string{"code"}},
-		{containers, "Containers, by pool and by reason code of their placement.", gauge, with("reason")},
+		{refusals, "Containers and units that should have got CPUs of their own and did not, by reason code, since the daemon's start.", counter, []string{"code"}},
+		{refusedNow, "Containers and units that should have CPUs of their own and have none at the moment.", gauge, nil},
+		{containers, "Containers and units, by pool and by reason code of their placement.", gauge, with("reason")},
 		{poolCPUs, "Online CPUs of a pool. Management pools of type all overlap the others.", gauge, pool},
 		{poolFreeCPUs, "CPUs of the guaranteed pool that no container holds.", gauge, nil},
 		{poolSeconds, "Time of the pool's CPUs by mode (/proc/stat), host processes included, since the daemon's start. A CPU that changes pools counts from the next scrape in the new one.", counter, with("mode")},

@@ -136,12 +136,22 @@ func view() *telemetry.View {
 			{PoolName: guaranteed, ID: "c1", Namespace: "ran", Pod: "vdu", Name: "app", Reason: "whole_cpus", Cgroup: "pod1/app.scope"},
 			{PoolName: shared, ID: "c2", Namespace: "default", Pod: "web", Name: "web", Reason: "burstable", Cgroup: "pod2/web.scope"},
 			{PoolName: shared, ID: "c3", Namespace: "default", Pod: "web", Name: "init", Reason: "burstable"},
+			{PoolName: guaranteed, Unit: true, Name: "du.service", Reason: "unit", Cgroup: "system.slice/du.service"},
 		},
 		Problems: map[string]int{"namespace_not_listed": 2},
 		Passes:   map[telemetry.Result]uint64{telemetry.OK: 7},
 		Writes:   map[telemetry.Write]uint64{{Via: "cri", Result: telemetry.OK}: 3, {Via: "file", Result: telemetry.Failed}: 1},
 		Ready:    true, LastSuccess: time.UnixMilli(1700000000500),
-		Sources: map[telemetry.Source]telemetry.SourceState{telemetry.CRIEvents: telemetry.SourcePolling},
+		Sources: map[telemetry.Source]telemetry.SourceState{
+			telemetry.CRIEvents: telemetry.SourcePolling, telemetry.PodResources: telemetry.SourceLost,
+		},
+		Adapted: []string{"shared.cpus: CPU 9 is not on this machine; left out"},
+		Refused: map[string]uint64{"TooFew": 3, "Floor": 1},
+		Refusals: []telemetry.Refusal{
+			{Pod: "ran/old", Container: "app", Code: "TooFew", Since: time.Unix(1, 0), Until: time.Unix(2, 0)},
+			{Pod: "ran/new", Container: "app", Code: "TooFew", Since: time.Unix(3, 0)},
+			{Container: "du.service", Code: "Floor", Since: time.Unix(3, 0)},
+		},
 	}
 }
 

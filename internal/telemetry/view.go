@@ -33,6 +33,33 @@ type View struct {
 	// ConfigStale says that the configuration file has problems, so that an
 	// older one is in force.
 	ConfigStale bool
+	// Adapted are the differences between the configuration and what of it is in
+	// force, because this is another machine than the one it was accepted on; one
+	// sentence each.
+	Adapted []string
+	// Refusals are the containers and units that should have CPUs of their own and
+	// have none, and the latest of those that are over; the oldest first.
+	Refusals []Refusal
+	// Refused counts refusals since the daemon's start, by code.
+	Refused map[string]uint64
+}
+
+// Refusal is a container, or a unit, that was to have CPUs of its own and got none.
+type Refusal struct {
+	// Pod is namespace/name, empty for a unit; Container is the container's or the
+	// unit's name.
+	Pod, Container string
+	// PodUID and ID are the pod's UID and the container's CRI id; empty for a unit.
+	PodUID, ID string
+	// Asked and Free are numbers of CPUs; Free those that could be chosen from.
+	Asked, Free int
+	// Code is the stable name of the reason, Why the sentence.
+	Code, Why string
+	// Since is when it was refused first, Until when that was over: it has CPUs now,
+	// or is gone. Zero while it lasts.
+	Since, Until time.Time
+	// Stopped says that the container was stopped for it (onRefusal: fail).
+	Stopped bool
 }
 
 // Pool is a pool with its CPUs that are online.
@@ -49,12 +76,16 @@ type PoolName struct {
 	Pool, Type string
 }
 
-// Container is a container that the daemon knows.
+// Container is a container, or a systemd unit of the configuration, that the
+// daemon knows.
 type Container struct {
 	PoolName
 	ID, Namespace, Pod, Name string
 	// Reason is the code of the reason why it is in its pool.
 	Reason string
+	// Unit says that this is a systemd unit: Name is its name, and there is no ID
+	// and no pod.
+	Unit bool
 	// Cgroup is the path below the cgroup root, without a leading slash; empty
 	// when the container does not run.
 	Cgroup string
@@ -78,8 +109,13 @@ type Write struct {
 // Source is something that wakes the daemon.
 type Source string
 
-// CRIEvents is the runtime's event stream.
-const CRIEvents Source = "cri_events"
+// CRIEvents is the runtime's event stream, PodResources the kubelet's word on
+// devices and memory, Units systemd's signals.
+const (
+	CRIEvents    Source = "cri_events"
+	PodResources Source = "pod_resources"
+	Units        Source = "systemd_units"
+)
 
 // SourceState is how a source fares. Only OK is quick; none is needed for
 // correctness.
