@@ -1,6 +1,7 @@
 package testnode
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -11,25 +12,31 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Units plays systemd for the units whose cgroups are in a tree: it keeps
-// properties, and whenever it applies one of them it applies all of that unit,
-// which is what makes raw writes a cache (src/core/cgroup.c,
-// unit_update_cgroup). A unit exists as long as its cgroup does.
+// Units plays systemd for the units whose cgroups are in a tree, and for those
+// that are installed: it keeps properties, and whenever it applies one of them it
+// applies all of that unit, which is what makes raw writes a cache
+// (src/core/cgroup.c, unit_update_cgroup). A unit that is not installed exists as
+// long as its cgroup does.
 type Units struct {
 	tree *Cgroups
 	fs   *cgroup.FS
 
-	mu      sync.Mutex // guards what follows
-	held    map[string]cgroup.UnitState
-	refuse  error
-	watches map[chan struct{}]bool
+	mu        sync.Mutex // guards what follows
+	held      map[string]cgroup.UnitState
+	installed map[string]unitFile
+	refuse    error
+	watches   map[chan struct{}]bool
+	watchers  map[*unitWatch]bool
+	pid       int
 }
 
 // NewUnits returns a systemd for the units in the tree, without properties.
 func NewUnits(tree *Cgroups) *Units {
 	return &Units{
 		tree: tree, fs: cgroup.New(tree),
-		held: map[string]cgroup.UnitState{}, watches: map[chan struct{}]bool{},
+		held: map[string]cgroup.UnitState{}, installed: map[string]unitFile{},
+		watches: map[chan struct{}]bool{}, watchers: map[*unitWatch]bool{},
+		pid: 1 << 20, // beyond those of the runtime's
 	}
 }
 
@@ -44,10 +51,14 @@ func (u *Units) Refuse(err error) {
 func (u *Units) SetProperties(_ context.Context, unit string, properties []cgroup.Property) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	return u.set(unit, properties)
+}
+
+func (u *Units) set(unit string, properties []cgroup.Property) error {
 	if u.refuse != nil {
 		return u.refuse
 	}
-	p, err := u.find(unit)
+	p, running, err := u.find(unit)
 	if err != nil {
 		return err
 	}
@@ -58,7 +69,9 @@ func (u *Units) SetProperties(_ context.Context, unit string, properties []cgrou
 		}
 	}
 	u.held[unit] = state
-	u.apply(p, state)
+	if running {
+		u.apply(p, state)
+	}
 	return nil
 }
 
@@ -78,7 +91,7 @@ func (u *Units) Properties(_ context.Context, unit string) (cgroup.UnitState, er
 	if u.refuse != nil {
 		return cgroup.UnitState{}, u.refuse
 	}
-	if _, err := u.find(unit); err != nil {
+	if _, _, err := u.find(unit); err != nil {
 		return cgroup.UnitState{}, err
 	}
 	return u.state(unit), nil
@@ -130,33 +143,38 @@ func (u *Units) state(unit string) cgroup.UnitState {
 	if state, ok := u.held[unit]; ok {
 		return state
 	}
+	if file, ok := u.file(unit); ok {
+		return file.state
+	}
 	return cgroup.UnitState{Known: true, Quota: -1}
 }
 
-// find returns the cgroup of a unit; what systemd held for a unit is forgotten
-// with it.
-func (u *Units) find(unit string) (cgroup.Path, error) {
-	found, ok := cgroup.Path(""), false
-	_ = u.fs.Walk("", func(p cgroup.Path) error {
-		if p.Base() == unit {
-			found, ok = p, true
+// find returns the cgroup of a unit that runs. What systemd held for a unit that
+// is not installed is forgotten with it.
+func (u *Units) find(unit string) (p cgroup.Path, running bool, err error) {
+	_ = u.fs.Walk("", func(at cgroup.Path) error {
+		if name, ok := at.Unit(); ok && name == unit {
+			p, running = at, true
 		}
 		return nil
 	})
-	if !ok {
+	if _, ok := u.file(unit); !running && !ok {
 		delete(u.held, unit)
-		return "", fmt.Errorf("unit %s: %w", unit, cgroup.ErrGone)
+		return "", false, fmt.Errorf("unit %s: %w", unit, cgroup.ErrGone)
 	}
-	return found, nil
+	return p, running, nil
 }
 
-// apply writes all settings of a unit; like systemd it goes on after a write
-// that the kernel refuses.
+// apply writes all settings of a unit; like systemd it enables the controllers
+// that the unit needs, and goes on after a write that the kernel refuses.
 func (u *Units) apply(p cgroup.Path, s cgroup.UnitState) {
-	cpus, weight, quota := s.CPUs.String(), uint64(defaultWeight), "max"
-	if cpus == "" {
-		cpus = "\n"
+	if !s.CPUs.IsEmpty() || !s.Mems.IsEmpty() {
+		u.enable(p, "+cpuset")
 	}
+	if s.Weight != 0 || s.Quota >= 0 {
+		u.enable(p, "+cpu")
+	}
+	weight, quota := uint64(defaultWeight), "max"
 	if s.Weight != 0 {
 		weight = s.Weight
 	}
@@ -164,7 +182,8 @@ func (u *Units) apply(p cgroup.Path, s cgroup.UnitState) {
 		quota = fmt.Sprintf("%d %d", s.Quota/10, defaultPeriod)
 	}
 	for file, value := range map[string]string{
-		cgroup.FileCPUs:   cpus,
+		cgroup.FileCPUs:   cmp.Or(s.CPUs.String(), "\n"),
+		cgroup.FileMems:   cmp.Or(s.Mems.String(), "\n"),
 		cgroup.FileWeight: strconv.FormatUint(weight, 10),
 		cgroup.FileMax:    quota,
 	} {
@@ -172,10 +191,21 @@ func (u *Units) apply(p cgroup.Path, s cgroup.UnitState) {
 	}
 }
 
+// enable gives a cgroup a controller.
+func (u *Units) enable(p cgroup.Path, controller string) {
+	if p == "" {
+		return
+	}
+	u.enable(p.Parent(), controller)
+	_ = u.tree.Write(string(p.Parent().Join("cgroup.subtree_control")), controller)
+}
+
 func setProperty(s *cgroup.UnitState, p cgroup.Property) (err error) {
 	switch p.Name {
 	case cgroup.UnitCPUs:
 		s.CPUs, err = cpuset.Parse(p.Value)
+	case cgroup.UnitMems:
+		s.Mems, err = cpuset.Parse(p.Value)
 	case cgroup.UnitWeight:
 		s.Weight, err = parseUnset(p.Value)
 	case cgroup.UnitQuota:

@@ -26,6 +26,7 @@ func Diff(targets []Target, current map[Path]Current, o Options) ([]Write, []Def
 	d.add(targets, current)
 	d.place()
 	for _, it := range d.items {
+		d.mems(it)
 		d.limits(it)
 	}
 	return d.writes, d.deferred
@@ -42,7 +43,7 @@ func upToDate(targets []Target, current map[Path]Current, o Options) bool {
 		if !t.CPUs.IsEmpty() && (needsRaw(t.CPUs, &c) || needsSeal(t, t.CPUs, &c, o.Driver)) {
 			return false
 		}
-		if needsWeight(t, &c, o.Driver, false) || needsQuota(t, &c, o.Driver, false) {
+		if needsMems(t, &c, o) || needsWeight(t, &c, o.Driver, false) || needsQuota(t, &c, o.Driver, false) {
 			return false
 		}
 	}
@@ -75,7 +76,7 @@ func needsSeal(t *Target, want cpuset.Set, c *Current, d Driver) bool {
 // has recorded the right ones: it takes an update of a container that is being
 // started into its record, and starts the container as it was before.
 func unitForgets(t *Target, want cpuset.Set, c *Current, d Driver) bool {
-	return c.Exists && c.Unit.Known && unitOf(t.Path, d) != "" && !c.Unit.CPUs.Equal(want)
+	return c.Exists && c.Unit.Known && unitOf(t, d) != "" && !c.Unit.CPUs.Equal(want)
 }
 
 // recorder is who keeps the cpuset of a cgroup; "" when nobody does, and the
@@ -84,18 +85,19 @@ func recorder(t *Target, c *Current, d Driver) Via {
 	if t.Container != "" {
 		return CRI
 	}
-	if unitOf(t.Path, d) != "" && c.Exists {
+	if t.Unit != "" || unitOf(t, d) != "" && c.Exists {
 		return DBus
 	}
 	return ""
 }
 
-// unitOf is the unit that systemd manages p as, if it does.
-func unitOf(p Path, d Driver) string {
-	if d != DriverSystemd {
-		return ""
+// unitOf is the unit that systemd manages the target as, if it does. With the
+// cgroupfs driver it manages what the configuration names.
+func unitOf(t *Target, d Driver) string {
+	if t.Unit != "" || d != DriverSystemd {
+		return t.Unit
 	}
-	unit, _ := p.Unit()
+	unit, _ := t.Path.Unit()
 	return unit
 }
 
@@ -174,9 +176,13 @@ func compareTargets(a, b Target) int {
 		cmp.Compare(a.Path, b.Path),
 		cmp.Compare(a.Container, b.Container),
 		cmp.Compare(a.CPUs.String(), b.CPUs.String()),
+		cmp.Compare(a.Unit, b.Unit),
 		compareBools(a.Exclusive, b.Exclusive),
+		cmp.Compare(a.Mems.String(), b.Mems.String()),
 		cmp.Compare(a.Weight, b.Weight),
 		compareBools(a.Unlimited, b.Unlimited),
+		cmp.Compare(a.Quota, b.Quota),
+		cmp.Compare(a.Period, b.Period),
 		cmp.Compare(a.Reason, b.Reason),
 	)
 }

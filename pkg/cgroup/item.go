@@ -14,9 +14,11 @@ type item struct {
 	placed bool // the request is as wanted, or whatever stands in its place
 	sealed bool // nothing is left for the recorder
 	raw    bool // its files can be written
+	stays  bool // it keeps what it holds
 
 	request, effective, recorded, pending cpuset.Set
 
+	bound   bool // memory nodes are done
 	limited bool // weight and quota are done
 	sealCRI bool // a CRI update of this list resets weight and quota
 }
@@ -40,6 +42,9 @@ func newItem(t *Target, c Current, o Options) *item {
 	if c.RecordedKnown {
 		it.recorded = c.Recorded
 	}
+	if unitForgets(t, c.Recorded, &c, o.Driver) { // a reload would bring these
+		it.recorded = it.recorded.Union(c.Unit.CPUs)
+	}
 	it.sealed = !needsSeal(t, it.want, &c, o.Driver)
 	if it.raw {
 		it.placed = !needsRaw(it.want, &it.current)
@@ -50,7 +55,7 @@ func newItem(t *Target, c Current, o Options) *item {
 }
 
 // stay gives up on the item's CPUs: it keeps what it holds.
-func (it *item) stay() { it.placed, it.sealed, it.raw = true, true, false }
+func (it *item) stay() { it.placed, it.sealed, it.raw, it.stays = true, true, false, true }
 
 // holds are the CPUs that the item runs on, or may run on at any moment without
 // a write of ours: when CPUs come online or its parent grows (request), when
@@ -59,8 +64,8 @@ func (it *item) holds() cpuset.Set {
 	return it.effective.Union(it.request, it.recorded, it.pending)
 }
 
-// running are the CPUs that a write adds nothing to. A container that has no
-// cgroup yet would start on what is recorded for it, or on everything: then no
+// running are the CPUs that a write adds nothing to. A container or unit that has
+// no cgroup yet would start on what is recorded for it, or on everything: then no
 // write can add to it.
 func (it *item) running() cpuset.Set {
 	switch {

@@ -18,18 +18,26 @@ func (d *differ) limits(it *item) {
 	}
 }
 
-// resets says that weight and quota have to wait: there is no cgroup yet, or a
-// CRI update in flight would overwrite them when it arrives. Its end starts
-// another pass.
+func (d *differ) quota(it *item) {
+	if it.Unlimited {
+		d.lift(it)
+		return
+	}
+	d.putBack(it)
+}
+
+// resets says that weight and quota have to wait: there is no cgroup yet, nor a
+// unit that has them for its next start, or a CRI update in flight would overwrite
+// them when it arrives. Its end starts another pass.
 func resets(t *Target, c *Current) bool {
-	return !c.Exists || t.Container != "" && !c.Pending.IsEmpty()
+	return !c.Exists && t.Unit == "" || t.Container != "" && !c.Pending.IsEmpty()
 }
 
 func needsWeight(t *Target, c *Current, d Driver, sealed bool) bool {
 	if t.Weight == 0 || !sealed && resets(t, c) {
 		return false
 	}
-	if sealed || unitOf(t.Path, d) == "" {
+	if sealed || unitOf(t, d) == "" {
 		return sealed || c.Weight != t.Weight || c.Idle
 	}
 	return !c.Unit.Known || c.Unit.Weight != t.Weight || c.HasCPU && c.Weight != t.Weight || c.Idle
@@ -38,10 +46,10 @@ func needsWeight(t *Target, c *Current, d Driver, sealed bool) bool {
 func (d *differ) weight(it *item) {
 	value := strconv.FormatUint(it.Weight, 10)
 	switch {
-	case !it.current.Exists:
+	case !it.current.Exists && it.Unit == "":
 	case it.current.Idle:
 		d.postpone(it.Target, FileWeight, "cpu.idle is 1, and the kernel takes no weight")
-	case unitOf(it.Path, d.options.Driver) != "":
+	case unitOf(it.Target, d.options.Driver) != "":
 		if it.current.NoSeal {
 			d.postpone(it.Target, UnitWeight, "systemd refused in this pass")
 			return
@@ -53,36 +61,5 @@ func (d *differ) weight(it *item) {
 		d.postpone(it.Target, FileWeight, "the kernel refused to write this cgroup in this pass")
 	default:
 		d.emit(it, it.Path, File, FileWeight, value, it.Reason)
-	}
-}
-
-func needsQuota(t *Target, c *Current, d Driver, sealed bool) bool {
-	if !t.Unlimited || !sealed && resets(t, c) {
-		return false
-	}
-	if sealed || c.Quota >= 0 || c.Inner != nil && c.Inner.Quota >= 0 {
-		return true
-	}
-	return unitOf(t.Path, d) != "" && (!c.Unit.Known || c.Unit.Quota >= 0)
-}
-
-func (d *differ) quota(it *item) {
-	c := &it.current
-	if !c.Exists {
-		return
-	}
-	unit := unitOf(it.Path, d.options.Driver) != ""
-	switch {
-	case unit && c.NoSeal:
-		d.postpone(it.Target, UnitQuota, "systemd refused in this pass")
-	case unit && (it.sealCRI || c.Quota >= 0 || !c.Unit.Known || c.Unit.Quota >= 0):
-		d.emit(it, it.Path, DBus, UnitQuota, ValueInf, it.Reason)
-	case !unit && c.NoWrite:
-		d.postpone(it.Target, FileMax, "the kernel refused to write this cgroup in this pass")
-	case !unit && (it.sealCRI && c.HasCPU || c.Quota >= 0):
-		d.emit(it, it.Path, File, FileMax, ValueMax, it.Reason)
-	}
-	if c.Inner != nil && c.Inner.Quota >= 0 && !c.NoWrite {
-		d.emit(it, c.Inner.Path, File, FileMax, ValueMax, it.Reason)
 	}
 }

@@ -108,6 +108,7 @@ func (d *differ) seal() bool {
 	}
 	for _, it := range due {
 		if it.sealed {
+			d.mems(it)
 			d.limits(it)
 		}
 	}

@@ -13,6 +13,7 @@ func Verify(t Target, s State) error {
 	return errors.Join(
 		verifyCPUs(t, s),
 		verifyInner(t, s),
+		verifyMems(t, s),
 		verifyWeight(t, s),
 		verifyQuota(t, s),
 	)
@@ -58,18 +59,4 @@ func verifyWeight(t Target, s State) error {
 		return fmt.Errorf("%s has cpu.idle set, want cpu.weight %d: it is left alone", s.Path, t.Weight)
 	}
 	return fmt.Errorf("%s has cpu.weight %d, want %d", s.Path, s.Weight, t.Weight)
-}
-
-func verifyQuota(t Target, s State) error {
-	if !t.Unlimited {
-		return nil
-	}
-	var errs []error
-	if s.Quota >= 0 {
-		errs = append(errs, fmt.Errorf("%s has a quota of %d us in %d us, want none", s.Path, s.Quota, s.Period))
-	}
-	if s.Inner != nil && s.Inner.Quota >= 0 {
-		errs = append(errs, fmt.Errorf("%s has a quota of %d us in %d us, want none", s.Inner.Path, s.Inner.Quota, s.Inner.Period))
-	}
-	return errors.Join(errs...)
 }

@@ -68,9 +68,9 @@ type Target struct {
 	Weight uint64
 	// Unlimited says that there must be no quota.
 	Unlimited bool
-	// Quota and Period are the quota to put back, in microseconds: 1000 and more,
-	// in a period of 1000..1000000. A Quota of 0 leaves it alone, a Period of 0 is
-	// the kernel's default of 100000. Unlimited goes before them.
+	// Quota and Period are the quota to put back, in microseconds: 1000..2^40 in a
+	// period of 1000..1000000. A Quota of 0 leaves it alone, a Period of 0 is the
+	// kernel's default of 100000. Unlimited goes before them.
 	Quota, Period int64
 	// Reason is why, for people; it is copied to each Write.
 	Reason string

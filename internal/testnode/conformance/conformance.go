@@ -15,8 +15,8 @@ import (
 )
 
 // Kernel is what the suite runs against: a cgroup v2 tree of a machine with at
-// least four CPUs of which all but CPU 0 can be unplugged. The root's children
-// have the controllers cpuset and cpu.
+// least four CPUs of which all but CPU 0 can be unplugged, and the NUMA nodes 0
+// and 1. The root's children have the controllers cpuset and cpu.
 type Kernel interface {
 	cgroup.Tree
 	Mkdir(name string) error
@@ -26,6 +26,8 @@ type Kernel interface {
 	// SetOnline plugs a CPU in or out.
 	SetOnline(t testing.TB, cpu int, online bool)
 	Possible() cpuset.Set
+	// Nodes are the NUMA nodes with memory.
+	Nodes() cpuset.Set
 	// ClearsPopulated says that the kernel is 7.0 or later, IdleWeight what
 	// cpu.weight reads while cpu.idle is set.
 	ClearsPopulated() bool
@@ -47,6 +49,9 @@ func Run(t *testing.T, k Kernel) {
 		{"clearing cpuset.cpus", (*bench).clearing},
 		{"disabling a controller", (*bench).disabling},
 		{"hotplug", (*bench).hotplug},
+		{"cpuset.mems", (*bench).mems},
+		{"errors of cpuset.mems", (*bench).memsErrors},
+		{"clearing cpuset.mems", (*bench).clearingMems},
 		{"populated", (*bench).populated},
 		{"cpu.weight", (*bench).weight},
 		{"cpu.idle", (*bench).idle},

@@ -11,9 +11,11 @@ import (
 )
 
 func TestUnits(t *testing.T) {
-	tree := testnode.NewCgroups(testnode.CgroupConfig{Possible: cpuset.Range(0, 3)})
-	units := testnode.NewUnits(tree)
-	conformance.RunUnits(t, units, &memoryInit{tree: tree, units: units}, cgroup.New(tree))
+	for _, clears := range []bool{false, true} {
+		tree := testnode.NewCgroups(testnode.CgroupConfig{Possible: cpuset.Range(0, 3), Nodes: cpuset.Of(0, 1), ClearPopulated: clears})
+		units := testnode.NewUnits(tree)
+		conformance.RunUnits(t, units, &memoryInit{tree: tree, units: units}, cgroup.New(tree))
+	}
 }
 
 type memoryInit struct {
@@ -34,6 +36,26 @@ func (i *memoryInit) Scope(t testing.TB, name string) cgroup.Path {
 
 func (i *memoryInit) Reload(testing.TB) { i.units.Reload() }
 
+func (i *memoryInit) Install(t testing.TB, unit, allowed string) {
+	cpus, err := cpuset.Parse(allowed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i.units.Install(unit, cpus)
+}
+
+func (i *memoryInit) Start(t testing.TB, unit string) {
+	if err := i.units.Start(unit); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (i *memoryInit) Stop(t testing.TB, unit string) {
+	if err := i.units.Stop(unit); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestCgroups(t *testing.T) {
 	for name, config := range map[string]testnode.CgroupConfig{
 		"6.1":  {IdleWeight: 0},
@@ -41,7 +63,7 @@ func TestCgroups(t *testing.T) {
 		"7.0":  {IdleWeight: 1, ClearPopulated: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config.Possible = cpuset.Range(0, 7)
+			config.Possible, config.Nodes = cpuset.Range(0, 7), cpuset.Of(0, 1)
 			conformance.Run(t, &memory{Cgroups: testnode.NewCgroups(config), config: config, online: config.Possible})
 		})
 	}
@@ -73,5 +95,6 @@ func (m *memory) SetOnline(_ testing.TB, cpu int, online bool) {
 }
 
 func (m *memory) Possible() cpuset.Set  { return m.config.Possible }
+func (m *memory) Nodes() cpuset.Set     { return m.config.Nodes }
 func (m *memory) ClearsPopulated() bool { return m.config.ClearPopulated }
 func (m *memory) IdleWeight() uint64    { return m.config.IdleWeight }

@@ -18,16 +18,25 @@ type Manager interface {
 	Properties(ctx context.Context, unit string) (cgroup.UnitState, error)
 	Apply(ctx context.Context, w cgroup.Write) error
 	WatchReload(ctx context.Context, wake func()) error
+	Unit(ctx context.Context, name string) (cgroup.Unit, error)
+	WatchUnits(ctx context.Context, units []string, wake func(unit string)) error
+	Revert(ctx context.Context, unit string, originals []cgroup.Property, nodes cpuset.Set) error
 }
 
 // Init is a systemd whose units the suite runs against, on a machine with the
-// CPUs 0-3 at least.
+// CPUs 0-3 at least and the NUMA nodes 0 and 1.
 type Init interface {
 	// Scope starts a process in a scope with Delegate=yes, as container runtimes
 	// do, and returns the scope's cgroup. It ends with the test.
 	Scope(t testing.TB, name string) cgroup.Path
 	// Reload is systemctl daemon-reload.
 	Reload(t testing.TB)
+	// Install adds a service or a template of services, without starting it, and
+	// with AllowedCPUs= of its own if allowed is not empty. It goes with the test.
+	Install(t testing.TB, unit, allowed string)
+	// Start and Stop start and stop an installed service.
+	Start(t testing.TB, unit string)
+	Stop(t testing.TB, unit string)
 }
 
 // RunUnits runs the suite of what cpupoold relies on in systemd.
@@ -38,6 +47,12 @@ func RunUnits(t *testing.T, m Manager, i Init, fs *cgroup.FS) {
 		"unit that ended": (*unitBench).missing,
 		"reload":          (*unitBench).reload,
 		"plan":            (*unitBench).plan,
+		"unit not found":  (*unitBench).notFound,
+		"stopped unit":    (*unitBench).stopped,
+		"template":        (*unitBench).template,
+		"revert":          (*unitBench).revert,
+		"watch":           (*unitBench).watch,
+		"named plan":      (*unitBench).namedPlan,
 	} {
 		t.Run(name, func(t *testing.T) { run(&unitBench{t, m, i, fs}) })
 	}

@@ -24,6 +24,7 @@ const mount = "/sys/fs/cgroup"
 // kernel is the real cgroup v2 tree as the conformance suite wants it.
 type kernel struct {
 	possible     cpuset.Set
+	nodes        cpuset.Set
 	major, minor int
 }
 
@@ -36,7 +37,11 @@ func newKernel(t *testing.T) kernel {
 	if err := os.WriteFile(mount+"/cgroup.subtree_control", []byte("+cpuset +cpu"), 0); err != nil {
 		t.Fatal(err)
 	}
-	k := kernel{possible: possible}
+	nodes, err := cpuset.Parse(read(t, "/sys/devices/system/node/has_memory"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := kernel{possible: possible, nodes: nodes}
 	k.major, k.minor = release(t)
 	return k
 }
@@ -116,6 +121,7 @@ func (k kernel) SetOnline(t testing.TB, cpu int, online bool) {
 }
 
 func (k kernel) Possible() cpuset.Set  { return k.possible }
+func (k kernel) Nodes() cpuset.Set     { return k.nodes }
 func (k kernel) ClearsPopulated() bool { return k.major >= 7 }
 
 func (k kernel) IdleWeight() uint64 {

@@ -4,6 +4,7 @@ package systemd_test
 
 import (
 	"context"
+	"os"
 	"os/exec"
 	"testing"
 	"time"
@@ -112,6 +113,30 @@ func (manager) Scope(t testing.TB, name string) cgroup.Path {
 }
 
 func (manager) Reload(t testing.TB) { run(t, "systemctl", "daemon-reload") }
+
+const unitDir = "/run/systemd/system/"
+
+func (m manager) Install(t testing.TB, unit, allowed string) {
+	t.Helper()
+	text := "[Service]\nExecStart=sleep infinity\n"
+	if allowed != "" {
+		text += "AllowedCPUs=" + allowed + "\n"
+	}
+	if err := os.WriteFile(unitDir+unit, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	m.Reload(t)
+	t.Cleanup(func() {
+		if err := os.Remove(unitDir + unit); err != nil {
+			t.Error(err)
+		}
+		m.Reload(t)
+	})
+}
+
+func (manager) Start(t testing.TB, unit string) { run(t, "systemctl", "start", unit) }
+
+func (manager) Stop(t testing.TB, unit string) { run(t, "systemctl", "stop", unit) }
 
 func run(t testing.TB, name string, args ...string) {
 	t.Helper()

@@ -1,0 +1,192 @@
+package testnode
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// unitFile is a unit, or a template of units, that can be started and stopped.
+type unitFile struct {
+	slice string
+	state cgroup.UnitState // what the file says
+}
+
+// Install adds a service, or a template of services (NAME@.service), that is not
+// started. Allowed is its own AllowedCPUs, empty for none. What was set for the
+// unit before stays.
+func (u *Units) Install(unit string, allowed cpuset.Set) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	file := unitFile{slice: "system.slice", state: cgroup.UnitState{Known: true, CPUs: allowed, Quota: -1}}
+	if prefix, _, ok := strings.Cut(unit, "@"); ok { // unit_set_default_slice
+		file.slice = "system-" + prefix + ".slice"
+	}
+	u.installed[unit] = file
+}
+
+// Start starts an installed unit: it has its properties before its first process.
+func (u *Units) Start(unit string) error {
+	p, err := u.start(unit)
+	if err != nil {
+		return fmt.Errorf("start %s: %w", unit, err)
+	}
+	u.announce(p)
+	return nil
+}
+
+func (u *Units) start(unit string) (cgroup.Path, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	p, running, err := u.find(unit)
+	if err != nil || running {
+		return p, err
+	}
+	file, _ := u.file(unit)
+	slice, err := cgroup.PodPath(file.slice, cgroup.DriverSystemd)
+	if err != nil {
+		return "", err
+	}
+	p = slice.Join(unit)
+	if err := u.mkdir(p); err != nil {
+		return "", err
+	}
+	u.apply(p, u.state(unit))
+	u.pid++
+	return p, u.tree.Write(string(p.Join("cgroup.procs")), strconv.Itoa(u.pid))
+}
+
+// mkdir makes a cgroup without controllers, and its ancestors.
+func (u *Units) mkdir(p cgroup.Path) error {
+	if _, err := u.fs.Children(p); err == nil {
+		return nil
+	}
+	if err := u.mkdir(p.Parent()); err != nil {
+		return err
+	}
+	return u.tree.Mkdir(string(p))
+}
+
+// Stop stops an installed unit. Its properties stay.
+func (u *Units) Stop(unit string) error {
+	u.mu.Lock()
+	p, running, err := u.find(unit)
+	if err == nil && running {
+		err = u.tree.Remove(string(p))
+	}
+	u.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("stop %s: %w", unit, err)
+	}
+	if running {
+		u.announce(p)
+	}
+	return nil
+}
+
+// Unit is that of cgroup.Systemd.
+func (u *Units) Unit(_ context.Context, name string) (cgroup.Unit, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.refuse != nil {
+		return cgroup.Unit{}, u.refuse
+	}
+	p, running, err := u.find(name)
+	if err != nil {
+		return cgroup.Unit{Name: name, Load: "not-found", Active: "inactive"}, nil
+	}
+	unit := cgroup.Unit{Name: name, Load: "loaded", Active: "active", Path: p, UnitState: u.state(name)}
+	if !running {
+		file, _ := u.file(name)
+		slice, err := cgroup.PodPath(file.slice, cgroup.DriverSystemd)
+		if err != nil {
+			return cgroup.Unit{}, err
+		}
+		unit.Active, unit.Path = "inactive", slice.Join(name)
+	}
+	return unit, nil
+}
+
+// Revert is that of cgroup.Systemd.
+func (u *Units) Revert(_ context.Context, unit string, originals []cgroup.Property, nodes cpuset.Set) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var full []cgroup.Property
+	for _, p := range originals {
+		switch {
+		case p.Value != "":
+		case p.Name == cgroup.UnitCPUs:
+			full = append(full, cgroup.Property{Name: p.Name, Value: u.tree.config.Possible.String()})
+		case p.Name == cgroup.UnitMems:
+			full = append(full, cgroup.Property{Name: p.Name, Value: nodes.String()})
+		}
+	}
+	if err := u.set(unit, full); err != nil {
+		return err
+	}
+	return u.set(unit, originals)
+}
+
+// file returns what is installed for a unit: its own file, or its template.
+func (u *Units) file(unit string) (unitFile, bool) {
+	if file, ok := u.installed[unit]; ok {
+		return file, true
+	}
+	prefix, rest, ok := strings.Cut(unit, "@")
+	if i := strings.LastIndexByte(rest, '.'); ok && i > 0 {
+		file, ok := u.installed[prefix+"@"+rest[i:]]
+		return file, ok
+	}
+	return unitFile{}, false
+}
+
+// unitWatch is one call of WatchUnits.
+type unitWatch struct {
+	units map[string]bool
+	wakes chan string
+}
+
+// WatchUnits is that of cgroup.Systemd.
+func (u *Units) WatchUnits(ctx context.Context, units []string, wake func(unit string)) error {
+	w := &unitWatch{units: map[string]bool{}, wakes: make(chan string, 256)}
+	for _, unit := range units {
+		w.units[unit] = true
+	}
+	u.mu.Lock()
+	u.watchers[w] = true
+	u.mu.Unlock()
+	defer func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		delete(u.watchers, w)
+	}()
+	wake("")
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case unit := <-w.wakes:
+			wake(unit)
+		}
+	}
+}
+
+// announce wakes those who watch the unit.
+func (u *Units) announce(p cgroup.Path) {
+	unit, _ := p.Unit()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for w := range u.watchers {
+		if !w.units[unit] {
+			continue
+		}
+		select {
+		case w.wakes <- unit:
+		default: // it has enough to do
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+)
+
+// The kernel's and systemd's default period of cpu.max, in microseconds, and what
+// systemd rounds a quota to in its files: a hundredth of a CPU.
+const (
+	defaultPeriod = 100_000
+	quotaStep     = 10_000
+)
+
+func (t *Target) period() int64 {
+	if t.Period == 0 {
+		return defaultPeriod
+	}
+	return t.Period
+}
+
+// perSecond is the target's quota as systemd keeps it: microseconds a second,
+// rounded up as runc and crun do.
+func (t *Target) perSecond() int64 {
+	return (t.Quota*1_000_000/t.period() + quotaStep - 1) / quotaStep * quotaStep
+}
+
+func needsQuota(t *Target, c *Current, d Driver, sealed bool) bool {
+	unit := unitOf(t, d) != ""
+	switch {
+	case !sealed && resets(t, c):
+		return false
+	case t.Unlimited:
+		return sealed || limited(c) || unit && (!c.Unit.Known || c.Unit.Quota >= 0)
+	case t.Quota > 0:
+		return c.Exists && (c.Quota != t.Quota || c.Period != t.period()) || unit && (!c.Unit.Known || c.Unit.Quota != t.perSecond())
+	}
+	return false
+}
+
+// limited says that the cgroup, or crun's inner one, has a quota.
+func limited(c *Current) bool {
+	return c.Exists && (c.Quota >= 0 || c.Inner != nil && c.Inner.Quota >= 0)
+}
+
+// lift emits the writes that take a quota away.
+func (d *differ) lift(it *item) {
+	c := &it.current
+	if !c.Exists && it.Unit == "" {
+		return
+	}
+	unit := unitOf(it.Target, d.options.Driver) != ""
+	switch {
+	case unit && c.NoSeal:
+		d.postpone(it.Target, UnitQuota, "systemd refused in this pass")
+	case unit && (it.sealCRI || c.Exists && c.Quota >= 0 || !c.Unit.Known || c.Unit.Quota >= 0):
+		d.emit(it, it.Path, DBus, UnitQuota, ValueInf, it.Reason)
+	case !unit && c.NoWrite:
+		d.postpone(it.Target, FileMax, "the kernel refused to write this cgroup in this pass")
+	case !unit && (it.sealCRI && c.HasCPU || c.Quota >= 0):
+		d.emit(it, it.Path, File, FileMax, ValueMax, it.Reason)
+	}
+	if c.Inner != nil && c.Inner.Quota >= 0 && !c.NoWrite {
+		d.emit(it, c.Inner.Path, File, FileMax, ValueMax, it.Reason)
+	}
+}
+
+// putBack emits the writes that give a quota back. systemd keeps hundredths of a
+// CPU only, and its default period: what it makes of others the file corrects, until
+// systemd writes it again. What crun keeps below is within the scope's quota anyway.
+func (d *differ) putBack(it *item) {
+	c := &it.current
+	quota, period, hasCPU := c.Quota, c.Period, c.HasCPU
+	if unitOf(it.Target, d.options.Driver) != "" && (!c.Unit.Known || c.Unit.Quota != it.perSecond()) {
+		if c.NoSeal {
+			d.postpone(it.Target, UnitQuota, "systemd refused in this pass")
+			return
+		}
+		d.emit(it, it.Path, DBus, UnitQuota, fmt.Sprint(it.perSecond()), it.Reason)
+		quota, period, hasCPU = it.perSecond()*defaultPeriod/1_000_000, defaultPeriod, true
+	}
+	switch {
+	case !c.Exists || quota == it.Quota && period == it.period():
+	case !hasCPU:
+		d.postpone(it.Target, FileMax, "the parent does not enable the cpu controller")
+	case c.NoWrite:
+		d.postpone(it.Target, FileMax, "the kernel refused to write this cgroup in this pass")
+	default:
+		d.emit(it, it.Path, File, FileMax, fmt.Sprintf("%d %d", it.Quota, it.period()), it.Reason)
+	}
+}
+
+func verifyQuota(t Target, s State) error {
+	switch {
+	case t.Unlimited:
+		return errors.Join(verifyUnlimited(s), verifyInnerUnlimited(s))
+	case t.Quota == 0 || s.Quota == t.Quota && s.Period == t.period():
+		return nil
+	case !s.HasCPU:
+		return fmt.Errorf("%s has no cpu.max, want a quota of %d us in %d us: the parent does not enable the cpu controller",
+			s.Path, t.Quota, t.period())
+	case s.Quota < 0:
+		return fmt.Errorf("%s has no quota, want %d us in %d us", s.Path, t.Quota, t.period())
+	}
+	return fmt.Errorf("%s has a quota of %d us in %d us, want %d us in %d us", s.Path, s.Quota, s.Period, t.Quota, t.period())
+}
+
+func verifyUnlimited(s State) error {
+	if s.Quota < 0 {
+		return nil
+	}
+	return fmt.Errorf("%s has a quota of %d us in %d us, want none", s.Path, s.Quota, s.Period)
+}
+
+func verifyInnerUnlimited(s State) error {
+	if s.Inner == nil {
+		return nil
+	}
+	return verifyUnlimited(*s.Inner)
+}
