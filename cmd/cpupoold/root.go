@@ -118,15 +118,25 @@ func (a *app) configPath() string {
 	return defaultConfig
 }
 
-// load reads topology and configuration; all that is wrong with the latter comes
-// back at once.
+// load reads topology and configuration.
 func (a *app) load() (*config.Config, *topology.Topology, error) {
 	t, err := readTopology()
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err := config.Load(a.configPath(), a.overrides, t)
+	c, err := a.read(a.configPath(), t)
 	return c, t, err
+}
+
+// read reads a configuration. When the file is not to be understood, its error
+// says also what the machine cannot give, so that all of it comes at once; when
+// only the machine is at fault there is no error here: after a reboot into
+// another machine, the daemon adapts what it can.
+func (a *app) read(file string, t *topology.Topology) (*config.Config, error) {
+	if c, err := config.Load(file, a.overrides, nil); err == nil {
+		return c, nil
+	}
+	return config.Load(file, a.overrides, t)
 }
 
 func readTopology() (*topology.Topology, error) {

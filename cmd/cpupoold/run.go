@@ -63,7 +63,7 @@ func (a *app) reload(file string, t *topology.Topology) (*config.Config, error) 
 	if file == "" {
 		file = a.configPath() // it may have been made since
 	}
-	return config.Load(file, a.overrides, t)
+	return a.read(file, t)
 }
 
 // admit logs what check finds and refuses hosts on which the daemon must not

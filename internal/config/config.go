@@ -91,7 +91,7 @@ type Config struct {
 }
 
 // HasRuntime says whether there is a container runtime to ask.
-func (c *Config) HasRuntime() bool { return c.RuntimeEndpoint != noRuntime }
+func (c *Config) HasRuntime() bool { return c.RuntimeEndpoint != NoRuntime }
 
 // OnRefusal is what becomes of a container that is refused CPUs of its own.
 type OnRefusal string

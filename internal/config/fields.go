@@ -131,7 +131,7 @@ func setDomain(domain *string, s string) error {
 }
 
 func setEndpoint(endpoint *string, s string) error {
-	if s != "" && s != noRuntime && !filepath.IsAbs(strings.TrimPrefix(s, "unix://")) {
+	if s != "" && s != NoRuntime && !filepath.IsAbs(strings.TrimPrefix(s, "unix://")) {
 		return errors.New("is not a unix socket; write unix:///run/containerd/containerd.sock or the like, none, or leave the key out to look for it")
 	}
 	*endpoint = s

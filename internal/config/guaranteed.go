@@ -15,8 +15,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// noRuntime is what containerRuntimeEndpoint says where there is none.
-const noRuntime = "none"
+// NoRuntime is what containerRuntimeEndpoint says where there is none.
+const NoRuntime = "none"
 
 // guaranteed decodes the guaranteed pool. What can be seen in a pools.Spec is
 // left to Resolve; "cpus: none" cannot.

@@ -24,6 +24,7 @@ type evidence struct {
 	pods     []kubepodsDir
 	runtime  runtimeFacts
 	systemd  systemdFacts
+	units    []unitFacts
 	kubelet  kubeletFacts
 	crio     crioFacts
 	kernel   kernelFacts
@@ -41,8 +42,13 @@ func gather(ctx context.Context, host Host, c Configuration) *evidence {
 	}
 	e.mount = readCgroupMount(e.root)
 	e.pods = findKubepods(e.root)
-	e.runtime = askRuntime(ctx, host, e.config.RuntimeEndpoint)
+	if e.config.HasRuntime() {
+		e.runtime = askRuntime(ctx, host, e.config.RuntimeEndpoint)
+	}
 	e.systemd = askSystemd(ctx, host)
+	if e.systemd.err == nil {
+		e.units = askUnits(ctx, host, e.config.Pools.Units)
+	}
 	e.kubelet = readKubelet(e.root, e.config.KubeletStateDir)
 	e.crio = readCRIO(e.root)
 	e.kernel = readKernel(e.root)
@@ -81,14 +87,16 @@ const (
 	cgroupV2          need = iota // /sys/fs/cgroup is cgroup v2
 	kubepods                      // the kubelet's cgroup exists
 	runtimeDriver                 // the runtime has told its cgroup driver
-	systemdDriver                 // cgroups are made through systemd
+	systemdNeeded                 // cgroups are made through systemd, or its units are placed
 	systemdAnswers                // systemd has told its version
 	kubeletConfigured             // the kubelet's settings are known
+	runtimeUsed                   // the configuration does not say that there is none
 	configured                    // the configuration could be read
 	crioInUse
 	kernelVersion
 	cpuTopology
 	resolvedPools
+	exclusiveCPUs // somebody can get CPUs of its own
 )
 
 func (e *evidence) has(n need) bool {
@@ -99,12 +107,14 @@ func (e *evidence) has(n need) bool {
 		return len(e.pods) > 0
 	case runtimeDriver:
 		return e.runtime.driver != ""
-	case systemdDriver:
-		return e.driver() == cri.Systemd
+	case systemdNeeded:
+		return e.driver() == cri.Systemd || len(e.config.Pools.Units) > 0
 	case systemdAnswers:
 		return e.systemd.err == nil
 	case kubeletConfigured:
 		return e.kubelet.known && len(e.kubelet.unreadable) == 0
+	case runtimeUsed:
+		return e.config.HasRuntime()
 	case configured:
 		return e.configErr == nil
 	case crioInUse:
@@ -115,6 +125,8 @@ func (e *evidence) has(n need) bool {
 		return e.topologyErr == nil
 	case resolvedPools:
 		return e.configErr == nil && e.topologyErr == nil && e.poolsErr == nil
+	case exclusiveCPUs:
+		return e.has(resolvedPools) && !e.pools.Guaranteed.IsEmpty()
 	default:
 		return false
 	}

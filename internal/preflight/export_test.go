@@ -8,10 +8,25 @@ var (
 	ParseLocks           = parseLocks
 )
 
-// ParseKubeletConfig returns the three values; nil means absent.
-func ParseKubeletConfig(b []byte) (policy, driver, reserved *string, err error) {
+// ParseKubeletConfig returns the values by key; nil means absent.
+func ParseKubeletConfig(b []byte) (map[string]*string, error) {
 	c, err := parseKubeletConfig(b)
-	return c.cpuManagerPolicy, c.cgroupDriver, c.reservedSystemCPUs, err
+	return map[string]*string{
+		"cpuManagerPolicy":      c.cpuManagerPolicy,
+		"cgroupDriver":          c.cgroupDriver,
+		"reservedSystemCPUs":    c.reservedSystemCPUs,
+		"topologyManagerPolicy": c.topologyManagerPolicy,
+		"memoryManagerPolicy":   c.memoryManagerPolicy,
+	}, err
+}
+
+// ParseUnitFile returns "key=value" of each assignment.
+func ParseUnitFile(b []byte) []string {
+	var all []string
+	for _, a := range parseUnitFile(b) {
+		all = append(all, a.key+"="+a.value)
+	}
+	return all
 }
 
 // ParseCRIOConfig returns infra_ctr_cpuset and the activation annotations by

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
@@ -25,6 +26,9 @@ type Host struct {
 	// SystemdVersion asks the manager over D-Bus for its version. A version without
 	// AllowedCPUs (before 244) is an error that says so.
 	SystemdVersion func(ctx context.Context) (int, error)
+	// Unit asks the manager what it knows of a unit. One that does not exist is no
+	// error.
+	Unit func(ctx context.Context, name string) (cgroup.Unit, error)
 	// Writable returns nil when a file can be made in dir, or dir itself can be
 	// made.
 	Writable func(dir string) error

@@ -1,6 +1,7 @@
 package preflight_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/preflight"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
@@ -98,6 +100,7 @@ func (a archive) host() preflight.Host {
 			version, _ := strconv.Atoi(systemd["version"])
 			return version, failure(systemd["error"])
 		},
+		Unit:     func(_ context.Context, name string) (cgroup.Unit, error) { return a.unit(name) },
 		Writable: func(dir string) error { return failure(values(a["read-only"])[dir]) },
 		LockHolder: func(file string) (int, error) {
 			lock := values(a["lock"])
@@ -108,6 +111,19 @@ func (a archive) host() preflight.Host {
 			return pid, failure(lock["error"])
 		},
 	}
+}
+
+// unit is described by the file "unit/NAME"; without one there is no such unit.
+func (a archive) unit(name string) (cgroup.Unit, error) {
+	text, ok := a["unit/"+name]
+	if !ok {
+		return cgroup.Unit{Name: name, Load: "not-found"}, nil
+	}
+	u := values(text)
+	return cgroup.Unit{
+		Name: cmp.Or(u["name"], name), Load: cmp.Or(u["load"], "loaded"), Active: cmp.Or(u["active"], "active"),
+		Path: cgroup.Path(u["path"]), Files: strings.Fields(u["files"]),
+	}, failure(u["error"])
 }
 
 // describedRuntime answers what the file "runtime" of an archive says.

@@ -32,10 +32,13 @@ type fileError struct {
 // the one before.
 type kubeletFacts struct {
 	known        bool // a kubelet runs, or its configuration was found
+	pid          int  // 0 when none runs
 	rootDir      string
 	policy       setting // cpuManagerPolicy
 	cgroupDriver setting
 	reserved     setting // reservedSystemCPUs
+	topology     setting // topologyManagerPolicy
+	memory       setting // memoryManagerPolicy
 	unreadable   []fileError
 }
 
@@ -43,8 +46,8 @@ type kubeletFacts struct {
 // Without a kubelet it reads config.yaml in dir, where kubeadm puts it. A kubelet
 // that is part of another program (k3s) is not seen; its state file is.
 func readKubelet(root fs.FS, dir string) kubeletFacts {
-	k := kubeletFacts{rootDir: dir}
 	pid, flags := findKubelet(root)
+	k := kubeletFacts{rootDir: dir, pid: pid}
 	file, optional := path.Join(dir, "config.yaml"), true
 	if pid != 0 {
 		k.known = true
@@ -61,9 +64,11 @@ func readKubelet(root fs.FS, dir string) kubeletFacts {
 	}
 	source := fmt.Sprintf("command line of the kubelet (process %d)", pid)
 	for name, s := range map[string]*setting{
-		"cpu-manager-policy": &k.policy,
-		"cgroup-driver":      &k.cgroupDriver,
-		"reserved-cpus":      &k.reserved,
+		"cpu-manager-policy":      &k.policy,
+		"cgroup-driver":           &k.cgroupDriver,
+		"reserved-cpus":           &k.reserved,
+		"topology-manager-policy": &k.topology,
+		"memory-manager-policy":   &k.memory,
 	} {
 		if value, ok := flags[name]; ok {
 			*s = setting{value, source, "--" + name}
@@ -128,6 +133,8 @@ func (k *kubeletFacts) readConfig(root fs.FS, file string, optional bool) {
 	k.policy.overlay(config.cpuManagerPolicy, file, "cpuManagerPolicy")
 	k.cgroupDriver.overlay(config.cgroupDriver, file, "cgroupDriver")
 	k.reserved.overlay(config.reservedSystemCPUs, file, "reservedSystemCPUs")
+	k.topology.overlay(config.topologyManagerPolicy, file, "topologyManagerPolicy")
+	k.memory.overlay(config.memoryManagerPolicy, file, "memoryManagerPolicy")
 }
 
 // readDropIns reads the files of --config-dir in the kubelet's order, which is
@@ -153,6 +160,7 @@ func (k *kubeletFacts) readDropIns(root fs.FS, dir string) {
 // business. A nil value means that the key is absent.
 type kubeletConfig struct {
 	cpuManagerPolicy, cgroupDriver, reservedSystemCPUs *string
+	topologyManagerPolicy, memoryManagerPolicy         *string
 }
 
 // parseKubeletConfig reads a KubeletConfiguration or a drop-in of it, YAML or
@@ -160,9 +168,11 @@ type kubeletConfig struct {
 // empty string.
 func parseKubeletConfig(b []byte) (kubeletConfig, error) {
 	var keys struct {
-		CPUManagerPolicy   yaml.Node `yaml:"cpuManagerPolicy"`
-		CgroupDriver       yaml.Node `yaml:"cgroupDriver"`
-		ReservedSystemCPUs yaml.Node `yaml:"reservedSystemCPUs"`
+		CPUManagerPolicy      yaml.Node `yaml:"cpuManagerPolicy"`
+		CgroupDriver          yaml.Node `yaml:"cgroupDriver"`
+		ReservedSystemCPUs    yaml.Node `yaml:"reservedSystemCPUs"`
+		TopologyManagerPolicy yaml.Node `yaml:"topologyManagerPolicy"`
+		MemoryManagerPolicy   yaml.Node `yaml:"memoryManagerPolicy"`
 	}
 	if err := yaml.Unmarshal(b, &keys); err != nil {
 		return kubeletConfig{}, fmt.Errorf("parse kubelet configuration: %w", err)
@@ -172,6 +182,8 @@ func parseKubeletConfig(b []byte) (kubeletConfig, error) {
 		scalar(&c.cpuManagerPolicy, &keys.CPUManagerPolicy, "cpuManagerPolicy"),
 		scalar(&c.cgroupDriver, &keys.CgroupDriver, "cgroupDriver"),
 		scalar(&c.reservedSystemCPUs, &keys.ReservedSystemCPUs, "reservedSystemCPUs"),
+		scalar(&c.topologyManagerPolicy, &keys.TopologyManagerPolicy, "topologyManagerPolicy"),
+		scalar(&c.memoryManagerPolicy, &keys.MemoryManagerPolicy, "memoryManagerPolicy"),
 	)
 }
 

@@ -24,31 +24,41 @@ func Local() Host {
 		FindRuntime:    func(ctx context.Context) (string, error) { return cri.Find(ctx, "/") },
 		DialRuntime:    func(endpoint string) (Runtime, error) { return cri.Dial(endpoint) },
 		SystemdVersion: systemdVersion,
+		Unit:           unit,
 		Writable:       writable,
 		LockHolder:     lockHolder,
 	}
 }
 
-// systemdVersion gives up when ctx ends: not every call on the way to the answer
-// takes a context, and a manager that hangs must not make the checks hang.
 func systemdVersion(ctx context.Context) (int, error) {
+	return ask(ctx, "version", func(s *cgroup.Systemd) (int, error) { return s.Version(ctx) })
+}
+
+func unit(ctx context.Context, name string) (cgroup.Unit, error) {
+	return ask(ctx, "unit "+name, func(s *cgroup.Systemd) (cgroup.Unit, error) { return s.Unit(ctx, name) })
+}
+
+// ask gives up when ctx ends: not every call on the way to the answer takes a
+// context, and a manager that hangs must not make the checks hang.
+func ask[T any](ctx context.Context, what string, question func(*cgroup.Systemd) (T, error)) (T, error) {
 	type answer struct {
-		version int
-		err     error
+		value T
+		err   error
 	}
 	answered := make(chan answer, 1)
 	go func() {
 		// Which CPUs are possible matters only to a client that sets properties.
 		s := cgroup.NewSystemd(cpuset.Set{})
 		defer s.Close()
-		version, err := s.Version(ctx)
-		answered <- answer{version, err}
+		value, err := question(s)
+		answered <- answer{value, err}
 	}()
 	select {
 	case a := <-answered:
-		return a.version, a.err
+		return a.value, a.err
 	case <-ctx.Done():
-		return 0, fmt.Errorf("ask systemd for its version: %w", ctx.Err())
+		var none T
+		return none, fmt.Errorf("ask systemd for its %s: %w", what, ctx.Err())
 	}
 }
 

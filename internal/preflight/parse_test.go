@@ -49,12 +49,12 @@ func TestParseKubeletConfig(t *testing.T) {
 		{"not a mapping", "- a\n", "", "", "", "cannot unmarshal"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			policy, driver, reserved, err := preflight.ParseKubeletConfig([]byte(c.in))
+			values, err := preflight.ParseKubeletConfig([]byte(c.in))
 			checkError(t, err, c.err)
 			if err != nil {
 				return
 			}
-			got := []string{orAbsent(policy), orAbsent(driver), orAbsent(reserved)}
+			got := []string{orAbsent(values["cpuManagerPolicy"]), orAbsent(values["cgroupDriver"]), orAbsent(values["reservedSystemCPUs"])}
 			if diff := cmp.Diff([]string{c.policy, c.driver, c.reserved}, got); diff != "" {
 				t.Errorf("values (-want +got):\n%s", diff)
 			}
@@ -147,24 +147,24 @@ func FuzzParseCPUManagerState(f *testing.F) {
 func FuzzParseKubeletConfig(f *testing.F) {
 	f.Add([]byte("cpuManagerPolicy: static\nreservedSystemCPUs: 0-1\n"))
 	f.Add([]byte(`{"cgroupDriver":"systemd"}`))
+	f.Add([]byte("topologyManagerPolicy: restricted\nmemoryManagerPolicy: Static\n"))
 	f.Add([]byte("x: &a [1]\ncpuManagerPolicy: *a\n"))
 	f.Add([]byte("cpuManagerPolicy: !!binary aGk=\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		policy, driver, reserved, err := preflight.ParseKubeletConfig(b)
+		want, err := preflight.ParseKubeletConfig(b)
 		if err != nil {
 			return
 		}
 		// What was read is read again from a file with nothing else in it.
-		want := map[string]*string{"cpuManagerPolicy": policy, "cgroupDriver": driver, "reservedSystemCPUs": reserved}
 		file, err := yaml.Marshal(want)
 		if err != nil {
 			t.Fatal(err)
 		}
-		policy, driver, reserved, err = preflight.ParseKubeletConfig(file)
+		values, err := preflight.ParseKubeletConfig(file)
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
-		for key, value := range map[string]*string{"cpuManagerPolicy": policy, "cgroupDriver": driver, "reservedSystemCPUs": reserved} {
+		for key, value := range values {
 			if w := want[key]; w != nil && utf8.ValidString(*w) && *w != orAbsent(value) {
 				t.Errorf("%s: %q; want %q", key, orAbsent(value), *w)
 			}
@@ -237,4 +237,42 @@ func checkError(t *testing.T, err error, want string) {
 	case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
 		t.Errorf("error %v; want one with %q", err, want)
 	}
+}
+
+func TestParseUnitFile(t *testing.T) {
+	for _, c := range []struct {
+		name, in string
+		want     []string
+	}{
+		{"a service", "[Unit]\nDescription=DU\n\n[Service]\nExecStart=/usr/bin/du --cpus=4\nAllowedCPUs=0-3\n",
+			[]string{"Description=DU", "ExecStart=/usr/bin/du --cpus=4", "AllowedCPUs=0-3"}},
+		{"blanks and line ends of Windows", "AllowedCPUs = 0 1 \r\n", []string{"AllowedCPUs=0 1"}},
+		{"comments", "# AllowedCPUs=1\n ; AllowedCPUs=2\n", nil},
+		{"a line that goes on", "AllowedCPUs=0 \\\n# not this\n 1\nCPUWeight=5\n", []string{"AllowedCPUs=0  1", "CPUWeight=5"}},
+		{"a backslash at the end", "Environment=A=b\\\\\nAllowedCPUs=1\n", []string{`Environment=A=b\\`, "AllowedCPUs=1"}},
+		{"empty assignment", "AllowedCPUs=\n", []string{"AllowedCPUs="}},
+		{"a section with =", "[a=b]\n", nil},
+		{"no assignment", "AllowedCPUs\n\\", nil},
+		{"no line end", "CPUAffinity=1", []string{"CPUAffinity=1"}},
+	} {
+		if diff := cmp.Diff(c.want, preflight.ParseUnitFile([]byte(c.in))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
+
+func FuzzParseUnitFile(f *testing.F) {
+	f.Add([]byte("[Service]\nAllowedCPUs=0-3\n# c\nCPUAffinity=0 \\\n 1\n"))
+	f.Add([]byte("=\n==\n[=\n\\"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		all := preflight.ParseUnitFile(b)
+		// Read again, it says the same.
+		var file strings.Builder
+		for _, a := range all {
+			file.WriteString(a + "\n")
+		}
+		if diff := cmp.Diff(all, preflight.ParseUnitFile([]byte(file.String()))); diff != "" {
+			t.Errorf("read again (-want +got):\n%s", diff)
+		}
+	})
 }

@@ -31,18 +31,20 @@ func checkTopology(e *evidence) []Finding {
 	}}
 }
 
-// checkConfiguration reports the file itself: its form, its keys and values.
-func checkConfiguration(e *evidence) []Finding { return e.problems(e.configErr) }
+// checkConfiguration reports the file itself: its form, its keys and values. The
+// daemon does not start with any of it.
+func checkConfiguration(e *evidence) []Finding { return e.problems(e.configErr, Refuse) }
 
-// checkPools holds the pools against the machine.
-func checkPools(e *evidence) []Finding { return e.problems(e.poolsErr) }
+// checkPools holds the pools against the machine. It is the daemon that decides
+// what to do about them: after a reboot into another machine it adapts what it
+// can.
+func checkPools(e *evidence) []Finding { return e.problems(e.poolsErr, Error) }
 
-// problems turns each error of the configuration into a finding. The daemon does
-// not start with any of them.
-func (e *evidence) problems(err error) []Finding {
+// problems turns each error of the configuration into a finding.
+func (e *evidence) problems(err error, severity Severity) []Finding {
 	var findings []Finding
 	for _, err := range split(err) {
-		f := Finding{Severity: Refuse, Subject: e.file, Found: err.Error()}
+		f := Finding{Severity: severity, Subject: e.file, Found: err.Error()}
 		if p, ok := errors.AsType[*config.Problem](err); ok {
 			f.Subject, f.Found = located(p), p.Reason
 			if p.Value != "" {
@@ -90,9 +92,12 @@ type pool struct {
 	all bool
 }
 
-// allPools lists the pools of the node that have CPUs, guaranteed last.
+// allPools lists the pools of the node that have CPUs of their own, guaranteed
+// last. What is carved out of the shared pool is the shared pool's here, and
+// where that extends over the partitions, they have their own CPUs still.
 func (e *evidence) allPools() []pool {
 	var list []pool
+	shared := e.pools.Shared
 	for _, partition := range e.pools.Partitions {
 		p := pool{name: "workload type " + partition.Type, key: "partitions", cpus: partition.CPUs}
 		for i, spec := range e.config.Pools.Partitions {
@@ -100,10 +105,13 @@ func (e *evidence) allPools() []pool {
 				p.key, p.all = fmt.Sprintf("partitions[%d].cpus", i), spec.All
 			}
 		}
+		if rest := shared.Difference(p.cpus); !p.all && !rest.IsEmpty() {
+			shared = rest
+		}
 		list = append(list, p)
 	}
-	list = append(list, pool{name: "the shared pool", key: "shared.cpus", cpus: e.pools.Shared})
-	if !e.pools.Guaranteed.IsEmpty() {
+	list = append(list, pool{name: "the shared pool", key: "shared.cpus", cpus: shared})
+	if !e.pools.Guaranteed.IsEmpty() && !e.pools.FromShared {
 		list = append(list, pool{name: "the guaranteed pool", key: "guaranteed.cpus", cpus: e.pools.Guaranteed})
 	}
 	return list
@@ -160,9 +168,13 @@ func checkCPU0(e *evidence) []Finding {
 	if !e.pools.Guaranteed.Contains(0) {
 		return nil
 	}
+	key := "guaranteed.cpus"
+	if e.pools.FromShared {
+		key = "guaranteed.from"
+	}
 	return []Finding{{
 		Severity: Warning,
-		Subject:  e.file + ": guaranteed.cpus",
+		Subject:  e.file + ": " + key,
 		Found:    fmt.Sprintf("%s contains CPU 0, where the kernel runs timekeeping and interrupts that cannot be moved", e.pools.Guaranteed),
 		Remedy:   "move CPU 0 to a management pool",
 	}}

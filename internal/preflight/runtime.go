@@ -49,6 +49,8 @@ func checkRuntime(e *evidence) []Finding {
 	r := e.runtime
 	key := e.file + ": containerRuntimeEndpoint"
 	switch {
+	case !e.config.HasRuntime():
+		return withoutRuntime(e, key)
 	case r.findErr != nil:
 		return []Finding{{
 			Severity: Error,
@@ -71,6 +73,29 @@ func checkRuntime(e *evidence) []Finding {
 		}}
 	}
 	return nil
+}
+
+// withoutRuntime: containers that nobody places may run on any CPU.
+func withoutRuntime(e *evidence, key string) []Finding {
+	var findings []Finding
+	if e.kubelet.pid != 0 {
+		findings = append(findings, Finding{
+			Severity: Warning,
+			Subject:  key,
+			Found: fmt.Sprintf("is none, but a kubelet runs (process %d): its containers are not placed and run on the units' CPUs too",
+				e.kubelet.pid),
+			Remedy: "set the key to the socket that the kubelet uses, or leave it out",
+		})
+	}
+	if len(e.config.Pools.Units) == 0 {
+		findings = append(findings, Finding{
+			Severity: Warning,
+			Subject:  key,
+			Found:    "is none, and no units are configured: there is nothing to place",
+			Remedy:   "add units, or leave the key out",
+		})
+	}
+	return findings
 }
 
 func checkKubeletDriver(e *evidence) []Finding {

@@ -3,6 +3,8 @@ package preflight
 import (
 	"context"
 	"fmt"
+
+	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
 // systemdFacts is the answer of the service manager.
@@ -22,10 +24,14 @@ func checkSystemd(e *evidence) []Finding {
 	if e.systemd.err == nil {
 		return nil
 	}
+	use := "the cgroup driver is systemd"
+	if e.driver() != cri.Systemd {
+		use = "units are configured"
+	}
 	return []Finding{{
 		Severity: Error,
 		Subject:  "systemd",
-		Found:    fmt.Sprintf("the cgroup driver is systemd, but the manager cannot be used: %v", e.systemd.err),
+		Found:    fmt.Sprintf("%s, but the manager cannot be used: %v", use, e.systemd.err),
 		Remedy:   "use systemd 244 or later and run as root; in a container mount the host's /run/systemd and /run/dbus",
 	}}
 }

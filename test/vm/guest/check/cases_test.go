@@ -25,7 +25,8 @@ type broken struct {
 type addition struct{ script, config string }
 
 func cases() []broken {
-	return slicesOf(configurationCases(), cgroupCases(), runtimeCases(), kubeletCases(), crioCases(), kernelCases(), poolCases(), directoryCases())
+	return slicesOf(configurationCases(), cgroupCases(), runtimeCases(), kubeletCases(), crioCases(), kernelCases(), poolCases(), optionCases(), unitCases(),
+		directoryCases())
 }
 
 func slicesOf(groups ...[]broken) (all []broken) {
@@ -221,11 +222,11 @@ func poolCases() []broken {
 		},
 		{
 			name: "overlapping pools", config: strings.Replace(goodConfig, "cpus: 2-3", "cpus: 2-4", 1),
-			want: []string{"refuse pools: CPU 4 is in shared.cpus too"},
+			want: []string{"error pools: CPU 4 is in shared.cpus too"},
 		},
 		{
 			name: "CPUs that do not exist", config: strings.Replace(goodConfig, "cpus: 4-7", "cpus: 4-8", 1),
-			want: []string{"refuse pools: no CPU 8"},
+			want: []string{"error pools: no CPU 8"},
 		},
 		{
 			name: "CPU offline", setup: func(t *testing.T) addition {
