@@ -1,103 +1,195 @@
-// Package allocate chooses CPUs for one owner at a time.
-//
-// It is a function of the machine, what is free and the request: no clock, no
-// state, no order of earlier calls. [Machine] is a topology in the form that the
-// search needs, made once and shared; [Supply] is what there is to choose from.
 package allocate
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Policy says what NUMA nodes a request may touch, under the kubelet's names for
-// its topology manager (KEP-693).
-type Policy string
-
-// With None hints count for nothing. BestEffort prefers the hinted nodes;
-// Restricted and SingleNUMANode refuse what they cannot give there.
-const (
-	None           Policy = "none"
-	BestEffort     Policy = "best-effort"
-	Restricted     Policy = "restricted"
-	SingleNUMANode Policy = "single-numa-node"
-)
-
-// Wish is how much an attribute of CPUs counts.
-type Wish string
-
-// Wishes. The empty one stands for no wish at all.
-const (
-	Prefer  Wish = "prefer"
-	Require Wish = "require"
-	Avoid   Wish = "avoid"
-)
-
-// CoreType is a kind of core of a hybrid machine.
-type CoreType string
-
-// The empty CoreType stands for any.
-const (
-	Performance CoreType = "performance"
-	Efficiency  CoreType = "efficiency"
-)
-
-// Options say how CPUs are chosen. The first five and their exclusions are those
-// of the kubelet's static CPU manager policy, under its names
-// (pkg/kubelet/cm/cpumanager/policy_options.go).
-type Options struct {
-	FullPCPUsOnly                bool
-	DistributeCPUsAcrossNUMA     bool
-	AlignBySocket                bool
-	DistributeCPUsAcrossCores    bool
-	PreferAlignCPUsByUncoreCache bool
-
-	// TopologyPolicy is that of hints; the empty one is BestEffort.
-	TopologyPolicy Policy
-	// Isolated is the wish for CPUs that the kernel isolates since boot (isolcpus).
-	Isolated Wish
-	// CoreType, with CoreTypeWish Prefer or Require, chooses the kind of core on a
-	// hybrid machine.
-	CoreType     CoreType
-	CoreTypeWish Wish
-	// OneOwnerPerCore leaves the threads of a physical core to one owner: those
-	// that it does not ask for stay empty.
-	OneOwnerPerCore bool
-}
-
-
 // Request is what one owner asks for.
 type Request struct {
-	// CPUs is how many more it needs, above 0.
+	// CPUs is how many more it needs. Nothing is taken when it is not positive.
 	CPUs int
 	// Have are the CPUs that it has already, and Near those of its companions
 	// (containers of the same pod): they attract.
 	Have, Near cpuset.Set
 	// Nodes are the IDs of the NUMA nodes of its devices and memory; empty means
-	// that there is no hint.
+	// that there is no hint. Nodes without online CPUs do not count.
 	Nodes   cpuset.Set
 	Options Options
 }
 
-// Refusal says why a request cannot be had.
-type Refusal struct {
-	// Asked and Free are numbers of CPUs; Free those that the options let count.
-	Asked, Free int
-	// Why says what is in the way, and Code is its stable name.
-	Code string
-	Why  string
-}
-
-// Error says all of it.
-func (r *Refusal) Error() string {
-	return fmt.Sprintf("%d CPUs asked, %d free: %s", r.Asked, r.Free, r.Why)
-}
-
-// Take takes CPUs out of s, or returns a *Refusal and leaves s as it is.
+// Take takes CPUs out of s, or returns a *Refusal and leaves s as it is. Equal
+// supplies give equal CPUs for equal requests.
 func (s *Supply) Take(r Request) (cpuset.Set, error) {
-	if int(s.total.cpus) < r.CPUs {
-		return cpuset.Set{}, &Refusal{Asked: r.CPUs, Free: int(s.total.cpus), Code: "TooFew", Why: "there are too few"}
+	if r.CPUs <= 0 {
+		return cpuset.Set{}, nil
 	}
-	return s.pick(r.CPUs, r.Have), nil
+	a := attempt{s: s, r: &r, have: s.m.bitset(r.Have, nil)}
+	refusal := a.precheck()
+	if refusal != nil {
+		return cpuset.Set{}, refusal
+	}
+	for _, w := range a.wishes() {
+		if refusal = a.run(w); refusal == nil {
+			return s.commit(&r.Options), nil
+		}
+	}
+	return cpuset.Set{}, refusal
+}
+
+// commit takes what has been picked.
+func (s *Supply) commit(o *Options) cpuset.Set {
+	for _, cpu := range s.view.picked {
+		clearBit(s.free, cpu)
+		if o.OneOwnerPerCore {
+			s.closeCore(s.m.core[cpu])
+		}
+	}
+	return cpuset.Of(s.view.picked...)
+}
+
+// attempt is one way to meet a request: with all its wishes, or with some of them
+// dropped.
+type attempt struct {
+	s    *Supply
+	r    *Request
+	have []uint64
+}
+
+// wishes are those wishes that an attempt insists on.
+type wishes struct{ isolated, coreType bool }
+
+// wishes returns the attempts in their order: what is preferred comes before what
+// goes without it, and isolation before the kind of core.
+func (a *attempt) wishes() []wishes {
+	o := &a.r.Options
+	isolated, coreType := []bool{false}, []bool{false}
+	switch o.Isolated {
+	case Require:
+		isolated = []bool{true}
+	case Prefer, Avoid:
+		isolated = []bool{true, false}
+	}
+	if a.s.m.hybrid {
+		switch o.CoreTypeWish {
+		case Require:
+			coreType = []bool{true}
+		case Prefer:
+			coreType = []bool{true, false}
+		}
+	}
+	if len(isolated)+len(coreType) == 2 {
+		return []wishes{{isolated[0], coreType[0]}}
+	}
+	var all []wishes
+	for _, i := range isolated {
+		for _, t := range coreType {
+			all = append(all, wishes{i, t})
+		}
+	}
+	return all
+}
+
+// precheck refuses what no free CPU could help.
+func (a *attempt) precheck() *Refusal {
+	r, m := a.r, a.s.m
+	if errs := r.Options.Validate(); len(errs) > 0 {
+		return a.refuse(BadOptions, 0, "%s", errs[0])
+	}
+	if total := r.CPUs + count(a.have); r.Options.FullPCPUsOnly && total%max(m.group, 1) != 0 {
+		return a.refuse(SMTAlignment, 0, "full-pcpus-only gives whole cores of %d threads, and %d is no multiple of it; ask for %d, or turn the option off",
+			m.group, total, total+m.group-total%m.group)
+	}
+	if free := count(a.s.free); free < r.CPUs {
+		return a.refuse(TooFewFree, free, "%d more are needed; ask for fewer, make the pool larger, or wait until others end", r.CPUs-free)
+	}
+	return nil
+}
+
+func (a *attempt) refuse(code string, usable int, format string, args ...any) *Refusal {
+	return &Refusal{Asked: a.r.CPUs, Free: count(a.s.free), Usable: usable, Code: code, Why: fmt.Sprintf(format, args...)}
+}
+
+// filter is what the options and w let count.
+func (a *attempt) filter(w wishes) *filter {
+	o, m := &a.r.Options, a.s.m
+	f := &filter{wholeCores: o.FullPCPUsOnly, untouched: o.OneOwnerPerCore, spread: o.DistributeCPUsAcrossCores}
+	switch {
+	case !w.isolated:
+	case o.Isolated == Avoid:
+		f.without = m.isolated
+	default:
+		f.isolated = m.isolated
+	}
+	switch {
+	case !w.coreType:
+	case o.CoreType == Performance:
+		f.coreType = m.performance
+	default:
+		f.coreType = m.efficiency
+	}
+	return f
+}
+
+// run picks CPUs into the view of the supply.
+func (a *attempt) run(w wishes) *Refusal {
+	f := a.filter(w)
+	a.start(f)
+	if refusal := a.tooFew(f); refusal != nil {
+		return refusal
+	}
+	p := placing{a: a, v: &a.s.view, f: f}
+	return p.run()
+}
+
+// start counts what f lets count, and picks what needs no choice.
+func (a *attempt) start(f *filter) {
+	v := &a.s.view
+	v.reset(a.s, a.have, f)
+	if !v.spread {
+		v.completeCores(a.r.CPUs)
+	}
+}
+
+// tooFew refuses when f leaves too little.
+func (a *attempt) tooFew(f *filter) *Refusal {
+	v, o, asked := &a.s.view, &a.r.Options, a.r.CPUs
+	if v.total.cpus()+len(v.picked) >= asked {
+		return nil
+	}
+	left := slices.Clone(a.s.free)
+	if keep(left, f.isolated); count(left) < asked {
+		return a.refuse(TooFewIsolated, count(left), "isolated-cpus: require takes only CPUs that the kernel isolates since boot (isolcpus); write prefer, or isolate more")
+	}
+	if keep(left, f.coreType); count(left) < asked {
+		return a.refuse(TooFewOfCoreType, count(left), "core-type: %s takes only cores of that kind; write prefer-%s, or ask for fewer", o.CoreType, o.CoreType)
+	}
+	if o.FullPCPUsOnly {
+		return a.refuseFragments()
+	}
+	return a.refuse(TooFewUntouchedCores, v.total.cpus(),
+		"the other free CPUs are in cores of which another owner has a part (one-owner-per-core); ask for fewer, or wait until others end")
+}
+
+func (a *attempt) refuseFragments() *Refusal {
+	return a.refuse(TooFewWholeCores, a.s.view.total.cpus(),
+		"full-pcpus-only takes only cores that are wholly free, and those do not add up; ask for fewer, or see plan --defrag")
+}
+
+// completeCores picks what is usable of the cores of which the owner has a part,
+// as many cores as n CPUs are enough for.
+func (v *view) completeCores(n int) {
+	if len(v.own) == 0 {
+		return
+	}
+	for k := 1; k <= v.m.threads; k++ {
+		for i := range v.m.cores {
+			if free := int(v.coreFree[i]); v.own[i] && free == k && n > 0 {
+				v.take(int32(i), min(n, free))
+				n -= min(n, free)
+			}
+		}
+	}
 }

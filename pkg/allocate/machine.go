@@ -1,24 +1,35 @@
 package allocate
 
 import (
-	"slices"
+	"iter"
+	"math/bits"
 
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// Machine is a topology in the form that allocation needs: flat, by index.
+// Machine is a topology in the form that allocation needs: flat, by index. It is
+// not changed after [New] and may be shared.
 type Machine struct {
+	topology *topology.Topology
 	// core is the index of a CPU's core, by CPU number; none where the CPU is not
 	// online.
-	core  []int32
-	cores []core
-	cells []cell
-	// threads is the largest number of threads in a core.
-	threads int
-	l3s     int
-	// nodes and packages bound the indices in cells.
-	nodes, packages int
-	topology        *topology.Topology
+	core   []int32
+	cores  []core
+	leaves []leaf
+	cells  []cell
+	// cellsOfNode and cellsOfPackage are indices into cells.
+	cellsOfNode, cellsOfPackage [][]int32
+	// l3sSpanCells says that a cache has leaves in several cells.
+	l3sSpanCells bool
+	// words is the length of a bitset of the online CPUs.
+	words int
+	// isolated, and the kinds of core, are bitsets; hybrid says that kinds are known.
+	isolated, performance, efficiency []uint64
+	hybrid                            bool
+	// threads is the largest number of threads in a core, group the greatest number
+	// that divides those of all cores.
+	threads, group int
 }
 
 // none is no index.
@@ -26,55 +37,100 @@ const none = -1
 
 // core is a physical core with its online threads in ascending order.
 type core struct {
-	threads  []int32
+	threads []int32
+	leaf    int32
+}
+
+// leaf is the part of a cell that shares a last-level cache. A cache may have
+// leaves in several cells (Intel's sub-NUMA clusters).
+type leaf struct {
 	cell, l3 int32
+	cores    []int32 // ascending by lowest thread
 }
 
 // cell is the part of a NUMA node that is in one package: a node, or a package
-// where the kernel sees no NUMA and has all packages in one node.
+// where a node spans several of them.
 type cell struct {
-	node, pkg int
-	cores     []int32 // ascending by lowest thread
+	node, pkg int32
+	leaves    []int32
 }
 
+// New returns the machine of a topology, which it keeps.
 func New(t *topology.Topology) *Machine {
 	m := &Machine{
-		core:     make([]int32, t.Online.Last()+1),
-		cores:    make([]core, len(t.Cores)),
-		l3s:      len(t.L3s),
-		nodes:    len(t.Nodes),
-		packages: len(t.Packages),
-		topology: t,
+		topology:       t,
+		core:           make([]int32, t.Online.Last()+1),
+		cores:          make([]core, len(t.Cores)),
+		cellsOfNode:    make([][]int32, len(t.Nodes)),
+		cellsOfPackage: make([][]int32, len(t.Packages)),
+		words:          (t.Online.Last() + wordBits) / wordBits,
 	}
+	m.isolated, m.performance, m.efficiency = make([]uint64, m.words), make([]uint64, m.words), make([]uint64, m.words)
 	for i := range m.core {
 		m.core[i] = none
 	}
-	room := make([]int32, len(t.CPUs)) // for the threads of all cores
 	for _, cpu := range t.CPUs {
-		c := &m.cores[cpu.Core]
-		if c.threads == nil {
-			n := t.Cores[cpu.Core].CPUs.Len()
-			m.threads = max(m.threads, n)
-			c.threads, room = room[:0:n], room[n:]
-			c.cell, c.l3 = m.cellOf(cpu.Node, cpu.Package), int32(cpu.L3)
-			m.cells[c.cell].cores = append(m.cells[c.cell].cores, int32(cpu.Core))
-		}
-		c.threads = append(c.threads, int32(cpu.ID))
-		m.core[cpu.ID] = int32(cpu.Core)
+		m.add(cpu)
 	}
+	for i := range m.cores {
+		n := len(m.cores[i].threads)
+		m.threads, m.group = max(m.threads, n), gcd(m.group, n)
+	}
+	m.l3sSpanCells = len(m.leaves) > len(t.L3s)
+	m.hybrid = !isZero(m.performance) && !isZero(m.efficiency)
 	return m
 }
 
+// Topology returns what the machine was made of.
+func (m *Machine) Topology() *topology.Topology { return m.topology }
+
+// add enters a CPU; they come in ascending order.
+func (m *Machine) add(cpu topology.CPU) {
+	c := &m.cores[cpu.Core]
+	if c.threads == nil {
+		c.leaf = m.leafOf(m.cellOf(int32(cpu.Node), int32(cpu.Package)), int32(cpu.L3))
+		m.leaves[c.leaf].cores = append(m.leaves[c.leaf].cores, int32(cpu.Core))
+	}
+	c.threads = append(c.threads, int32(cpu.ID))
+	m.core[cpu.ID] = int32(cpu.Core)
+	if m.topology.Isolated.Contains(cpu.ID) {
+		setBit(m.isolated, cpu.ID)
+	}
+	switch cpu.Kind {
+	case topology.Performance:
+		setBit(m.performance, cpu.ID)
+	case topology.Efficiency:
+		setBit(m.efficiency, cpu.ID)
+	}
+}
+
 // cellOf returns the cell of a node and a package, which it makes when it is not
-// there yet. Neighbouring CPUs are mostly in the same one.
-func (m *Machine) cellOf(node, pkg int) int32 {
-	for i, c := range slices.Backward(m.cells) {
-		if c.node == node && c.pkg == pkg {
-			return int32(i)
+// there yet.
+func (m *Machine) cellOf(node, pkg int32) int32 {
+	for _, i := range m.cellsOfNode[node] {
+		if m.cells[i].pkg == pkg {
+			return i
 		}
 	}
+	i := int32(len(m.cells))
 	m.cells = append(m.cells, cell{node: node, pkg: pkg})
-	return int32(len(m.cells) - 1)
+	m.cellsOfNode[node] = append(m.cellsOfNode[node], i)
+	m.cellsOfPackage[pkg] = append(m.cellsOfPackage[pkg], i)
+	return i
+}
+
+// leafOf returns the leaf of a cell and a cache, which it makes when it is not
+// there yet.
+func (m *Machine) leafOf(in, l3 int32) int32 {
+	for _, i := range m.cells[in].leaves {
+		if m.leaves[i].l3 == l3 {
+			return i
+		}
+	}
+	i := int32(len(m.leaves))
+	m.leaves = append(m.leaves, leaf{cell: in, l3: l3})
+	m.cells[in].leaves = append(m.cells[in].leaves, i)
+	return i
 }
 
 // coreOf returns the index of a CPU's core, or none.
@@ -85,10 +141,67 @@ func (m *Machine) coreOf(cpu int) int32 {
 	return m.core[cpu]
 }
 
-// distance between two nodes, by index; 0 where the kernel does not tell.
-func (m *Machine) distance(a, b int) int {
-	if d := m.topology.Nodes[a].Distances; b < len(d) {
-		return d[b]
+// cellOfCPU returns the index of the cell of a CPU that is online.
+func (m *Machine) cellOfCPU(cpu int) int32 { return m.leaves[m.cores[m.core[cpu]].leaf].cell }
+
+// distance between two nodes, by index, there and back; 0 where the kernel does
+// not tell.
+func (m *Machine) distance(a, b int32) int32 {
+	sum := 0
+	if d := m.topology.Nodes[a].Distances; int(b) < len(d) {
+		sum += d[b]
 	}
-	return 0
+	if d := m.topology.Nodes[b].Distances; int(a) < len(d) {
+		sum += d[a]
+	}
+	return int32(sum)
+}
+
+const wordBits = 64
+
+// bitset returns the online CPUs of a set.
+func (m *Machine) bitset(cpus cpuset.Set, into []uint64) []uint64 {
+	for len(into) < m.words {
+		into = append(into, 0)
+	}
+	clear(into)
+	for cpu := range cpus.All() {
+		if m.coreOf(cpu) != none {
+			setBit(into, cpu)
+		}
+	}
+	return into
+}
+
+func setBit(words []uint64, cpu int)      { words[cpu/wordBits] |= 1 << (cpu % wordBits) }
+func clearBit(words []uint64, cpu int)    { words[cpu/wordBits] &^= 1 << (cpu % wordBits) }
+func hasBit(words []uint64, cpu int) bool { return words[cpu/wordBits]&(1<<(cpu%wordBits)) != 0 }
+
+// eachBit yields the numbers of the bits that are set, in ascending order.
+func eachBit(words []uint64) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for i, w := range words {
+			for ; w != 0; w &= w - 1 {
+				if !yield(i*wordBits + bits.TrailingZeros64(w)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func isZero(words []uint64) bool {
+	for _, w := range words {
+		if w != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
 }

@@ -2,89 +2,172 @@ package allocate
 
 import "slices"
 
-// maxCombinations bounds the search for cells. It is exhaustive on machines with
-// up to 14 cells that have free CPUs, and most allocations end with one cell.
+// maxCombinations bounds the combinations that are considered for one request,
+// and with them its time. A search that reaches it goes on without trying all
+// (filler in greedy.go). Nearly all requests end after a few dozen.
 const maxCombinations = 1 << 12
 
-// cost orders the ways to take CPUs, the most important first.
-type cost struct {
-	nodes, packages int // touched
-	distance        int // over all pairs of nodes
-	broken          int // whole cores that are taken in part
-	left            int // CPUs of the touched cells that stay free
-}
-
-func (a cost) less(b cost) bool {
-	switch {
-	case a.nodes != b.nodes:
-		return a.nodes < b.nodes
-	case a.packages != b.packages:
-		return a.packages < b.packages
-	case a.distance != b.distance:
-		return a.distance < b.distance
-	case a.broken != b.broken:
-		return a.broken < b.broken
-	}
-	return a.left < b.left
-}
-
-// search looks for the cells to take n CPUs from.
+// search looks for the part of a machine to take n CPUs from.
 type search struct {
-	s     *Supply
-	n     int
-	parts int // the fewest cores taken in part, whatever the cells
+	m *Machine
+	v *view
+	n int
 
-	// The combination under consideration, which starts with the cells that the
-	// container is in already.
-	chosen          []int32
-	sum             tally
-	inNode, inPkg   []int32 // chosen cells by node and package
-	nodes, packages int
+	byPackage   bool // packages count before nodes
+	cachesFirst bool // caches count before nodes and packages
+	spread      bool // one thread of each core
+	whole       bool // no core in part
+	// limit is the number of groups that the owner may be in at most: nodes, or
+	// packages when they count first. 0 stands for no limit.
+	limit int
+
+	// inNode, inPackage and inL3 mark what the owner is in already, and nearNode,
+	// nearPackage and nearL3 that and what its companions are in, by index.
+	inNode, inPackage, inL3          []bool
+	nearNode, nearPackage, nearL3    []bool
+	baseNodes, basePackages, baseL3s int32
+	// allowed marks the cells to take from; nil stands for all.
+	allowed []bool
+
+	// parts is what cannot be undercut: cores in part, whatever the cells.
+	parts int
+	// considered counts combinations of cells and of caches.
+	considered int
+
+	groups []group
+	chosen []int32 // of groups, by index
+	sum    tally
+	cells  []int32 // those of the chosen groups
+	caches caches
 
 	found bool
-	best  []int32
-	cost  cost
+	best  choice
 }
 
-// chooseCells returns the cells from which n CPUs are to be taken: first as few
-// cores in part as possible, then the lowest cost. have are cells that count as
-// touched whether anything is taken from them or not. n must not exceed the
-// supply.
-//
-// It tries combinations of one cell, then of two, and so on, and stops where it
-// finds one: a cell more is a node more, or where one node spans packages it is
-// a package more.
-func (s *Supply) chooseCells(n int, have []int32) []int32 {
-	parts, _, _ := s.total.cover(n)
-	q := search{
-		s: s, n: n, parts: parts,
-		sum:    tally{whole: make([]int32, s.m.threads+1), part: make([]int32, s.m.threads+1)},
-		inNode: make([]int32, s.m.nodes),
-		inPkg:  make([]int32, s.m.packages),
+// group is a NUMA node, or a package when they count first, with its cells that
+// have something to take.
+type group struct {
+	cells []int32
+	tally tally
+	base  bool // the owner is there already
+}
+
+// choice is a part of the machine, and what it costs to take the CPUs there.
+type choice struct {
+	cost cost
+	// leaves are those to take from.
+	leaves []int32
+}
+
+// run finds the best choice; it is false when there is none.
+func (q *search) run() bool {
+	parts, _, ok := q.cover(q.v.total)
+	if !ok {
+		return false
 	}
-	for _, c := range have {
-		q.push(c)
-	}
-	candidates := make([]int32, 0, len(s.cells))
-	for i := range s.cells {
-		if s.cells[i].cpus > 0 && !slices.Contains(have, int32(i)) {
+	q.parts = parts
+	q.collect()
+	candidates, base := make([]int32, 0, len(q.groups)), 0
+	for i := range q.groups {
+		if !q.groups[i].base {
 			candidates = append(candidates, int32(i))
+			continue
 		}
+		q.push(int32(i))
+		base++
 	}
-	for size := 0; size <= len(candidates) && !q.found; size++ {
-		if combinations(len(candidates), size) > maxCombinations {
-			q.fill(candidates)
+	limit := base + len(candidates)
+	if q.limit > 0 {
+		limit = min(limit, q.limit)
+	}
+	for size := q.fewest(candidates); base+size <= limit; size++ {
+		if combinations(len(candidates), size) > maxCombinations-q.considered {
+			q.greedy(candidates, limit-base)
 			break
 		}
 		q.extend(candidates, size)
+		if q.found && q.settled() {
+			break
+		}
 	}
-	return q.best
+	return q.found
+}
+
+// cover says what it takes to have q.n CPUs from t; false when they are not there.
+func (q *search) cover(t tally) (parts, broken int, ok bool) {
+	if q.spread {
+		return t.spread(q.n)
+	}
+	parts, broken, ok = t.cover(q.n)
+	return parts, broken, ok && (parts == 0 || !q.whole)
+}
+
+// collect makes the groups.
+func (q *search) collect() {
+	lists := q.m.cellsOfNode
+	in := q.inNode
+	if q.byPackage {
+		lists, in = q.m.cellsOfPackage, q.inPackage
+	}
+	q.sum = make(tally, len(q.v.total))
+	for i, list := range lists {
+		g := group{base: in[i]}
+		for _, c := range list {
+			if q.v.cells[c].cpus() == 0 || q.allowed != nil && !q.allowed[c] {
+				continue
+			}
+			g.cells = append(g.cells, c)
+		}
+		switch len(g.cells) {
+		case 0:
+			if !g.base {
+				continue
+			}
+			g.tally = make(tally, len(q.v.total))
+		case 1:
+			g.tally = q.v.cells[g.cells[0]]
+		default:
+			g.tally = make(tally, len(q.v.total))
+			for _, c := range g.cells {
+				g.tally.add(q.v.cells[c], 1)
+			}
+		}
+		q.groups = append(q.groups, g)
+	}
+}
+
+// fewest is how many of the candidates are needed at least for their CPUs alone.
+func (q *search) fewest(candidates []int32) int {
+	need := q.n - q.sum.cpus()
+	if need <= 0 {
+		return 0
+	}
+	sizes := make([]int, 0, len(candidates))
+	for _, g := range candidates {
+		sizes = append(sizes, q.groups[g].tally.cpus())
+	}
+	slices.Sort(sizes)
+	for i, size := range slices.Backward(sizes) {
+		if need -= size; need <= 0 {
+			return len(sizes) - i
+		}
+	}
+	return len(sizes) + 1
+}
+
+// settled says that more groups could not be better than the best.
+func (q *search) settled() bool {
+	c := &q.best.cost
+	if q.spread {
+		return true
+	}
+	return c[costParts] == int32(q.parts) && (!q.cachesFirst || int(c[costL3s]) <= q.caches.fewest(q))
 }
 
 // extend considers all combinations of size more candidates, in their order.
 func (q *search) extend(candidates []int32, size int) {
 	if size == 0 {
-		q.consider()
+		q.considerGroups()
 		return
 	}
 	for i := range len(candidates) - size + 1 {
@@ -94,76 +177,95 @@ func (q *search) extend(candidates []int32, size int) {
 	}
 }
 
-// fill is for machines with too many cells to try all combinations: it adds
-// those with the most free CPUs until it has enough.
-func (q *search) fill(candidates []int32) {
-	slices.SortStableFunc(candidates, func(a, b int32) int {
-		return int(q.s.cells[b].cpus - q.s.cells[a].cpus)
-	})
-	for _, c := range candidates {
-		q.push(c)
-		if q.consider(); q.found {
-			return
-		}
-	}
-}
-
-// consider holds the chosen cells against the best so far. Of equals the first
-// stays, which has the lowest numbers.
-func (q *search) consider() {
-	parts, broken, ok := q.sum.cover(q.n)
-	if !ok || parts > q.parts {
-		return
-	}
-	c := cost{nodes: q.nodes, packages: q.packages, broken: broken, left: int(q.sum.cpus) - q.n}
-	for i, a := range q.chosen {
-		for _, b := range q.chosen[:i] {
-			c.distance += q.s.m.distance(q.s.m.cells[a].node, q.s.m.cells[b].node)
-		}
-	}
-	if q.found && !c.less(q.cost) {
-		return
-	}
-	q.found, q.cost = true, c
-	q.best = append(q.best[:0], q.chosen...)
-}
-
-func (q *search) push(c int32) {
-	q.chosen = append(q.chosen, c)
-	q.sum.add(q.s.cells[c], 1)
-	q.nodes += enter(q.inNode, q.s.m.cells[c].node)
-	q.packages += enter(q.inPkg, q.s.m.cells[c].pkg)
+func (q *search) push(g int32) {
+	q.chosen = append(q.chosen, g)
+	q.sum.add(q.groups[g].tally, 1)
 }
 
 func (q *search) pop() {
-	c := q.chosen[len(q.chosen)-1]
-	q.chosen = q.chosen[:len(q.chosen)-1]
-	q.sum.add(q.s.cells[c], -1)
-	q.nodes -= leave(q.inNode, q.s.m.cells[c].node)
-	q.packages -= leave(q.inPkg, q.s.m.cells[c].pkg)
+	last := len(q.chosen) - 1
+	q.sum.add(q.groups[q.chosen[last]].tally, -1)
+	q.chosen = q.chosen[:last]
 }
 
-// enter counts one more in place i and returns 1 when it is the first there.
-func enter(counts []int32, i int) int {
-	counts[i]++
-	if counts[i] == 1 {
-		return 1
+// considerGroups holds the chosen groups against the best so far. Where one of
+// them has several cells, not all of which may be needed, it considers subsets.
+func (q *search) considerGroups() {
+	q.considered++
+	parts, _, ok := q.cover(q.sum)
+	if !ok || q.found && !q.spread && int32(parts) > q.best.cost[costParts] {
+		return
 	}
-	return 0
+	q.cells = q.cells[:0]
+	for _, g := range q.chosen {
+		q.cells = append(q.cells, q.groups[g].cells...)
+	}
+	if !slices.ContainsFunc(q.chosen, func(g int32) bool { return len(q.groups[g].cells) > 1 }) {
+		q.consider(q.cells, q.sum, parts)
+		return
+	}
+	s := subsets{q: q, parts: parts, sum: make(tally, len(q.sum))}
+	s.run()
 }
 
-// leave is the reverse of enter.
-func leave(counts []int32, i int) int {
-	counts[i]--
-	if counts[i] == 0 {
-		return 1
+// subsets tries the smallest subsets of the chosen groups' cells that take no
+// more cores in part than all of them.
+type subsets struct {
+	q      *search
+	parts  int
+	chosen []int32
+	sum    tally
+	found  bool
+}
+
+func (s *subsets) run() {
+	cells := slices.Clone(s.q.cells)
+	var free []int32
+	for _, c := range cells {
+		in := &s.q.m.cells[c]
+		if s.q.inNode[in.node] && s.q.inPackage[in.pkg] {
+			s.push(c)
+		} else {
+			free = append(free, c)
+		}
 	}
-	return 0
+	for size := 0; size <= len(free) && (!s.found || s.q.cachesFirst); size++ {
+		if combinations(len(free), size) > maxCombinations-s.q.considered {
+			s.q.consider(cells, s.q.sum, s.parts)
+			return
+		}
+		s.extend(free, size)
+	}
+}
+
+func (s *subsets) extend(cells []int32, size int) {
+	if size > 0 {
+		for i := range len(cells) - size + 1 {
+			s.push(cells[i])
+			s.extend(cells[i+1:], size-1)
+			s.sum.add(s.q.v.cells[cells[i]], -1)
+			s.chosen = s.chosen[:len(s.chosen)-1]
+		}
+		return
+	}
+	s.q.considered++
+	if parts, _, ok := s.q.cover(s.sum); ok && parts <= s.parts {
+		s.q.consider(s.chosen, s.sum, parts)
+		s.found = true
+	}
+}
+
+func (s *subsets) push(c int32) {
+	s.chosen = append(s.chosen, c)
+	s.sum.add(s.q.v.cells[c], 1)
 }
 
 // combinations is the number of ways to choose k of n, as far as it does not
 // exceed maxCombinations by much.
 func combinations(n, k int) int {
+	if k > n {
+		return 0
+	}
 	c := 1
 	for i := range min(k, n-k) {
 		c = c * (n - i) / (i + 1)

@@ -1,128 +1,61 @@
 package allocate
 
-import "github.com/cpupoold/cpupoold/pkg/cpuset"
+import (
+	"math/bits"
 
-// Supply is a set of CPUs to choose from, counted by core and cell.
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// Supply is a set of CPUs to choose from. It is not safe for concurrent use.
 type Supply struct {
 	m *Machine
-	// free tells the CPUs of the set, by CPU number.
-	free []bool
-	// coreFree counts the CPUs of the set in each core.
-	coreFree []int32
-	cells    []tally
-	total    tally
+	// free is a bitset.
+	free []uint64
+	// closed are cores that belong to one owner, by index; nil when there are none.
+	closed []bool
+	// view is kept for its memory only.
+	view view
 }
 
-// tally counts the CPUs of a set in some part of the machine.
-type tally struct {
-	cpus int32
-	// whole[k] counts the cores of k threads that are in the set with all of them;
-	// part[k] those that are in it with k threads, but not with all.
-	whole, part []int32
-}
-
+// Supply returns the supply of the CPUs of a set that are online.
 func (m *Machine) Supply(cpus cpuset.Set) *Supply {
-	stride := m.threads + 1
-	counts := make([]int32, 2*stride*(len(m.cells)+1))
-	newTally := func() tally {
-		t := tally{whole: counts[:stride:stride], part: counts[stride : 2*stride : 2*stride]}
-		counts = counts[2*stride:]
-		return t
-	}
-	s := &Supply{
-		m:        m,
-		free:     make([]bool, len(m.core)),
-		coreFree: make([]int32, len(m.cores)),
-		cells:    make([]tally, len(m.cells)),
-		total:    newTally(),
-	}
-	for i := range s.cells {
-		s.cells[i] = newTally()
-	}
-	for cpu := range cpus.All() {
-		if c := m.coreOf(cpu); c != none {
-			s.free[cpu] = true
-			s.coreFree[c]++
-		}
-	}
-	for i := range m.cores {
-		s.count(int32(i), 1)
-	}
-	return s
+	return &Supply{m: m, free: m.bitset(cpus, make([]uint64, 0, m.words))}
 }
 
-// count adds (sign 1) or removes (sign -1) core c in the tallies.
-func (s *Supply) count(c int32, sign int32) {
-	k := s.coreFree[c]
-	if k == 0 {
-		return
-	}
-	for _, t := range []*tally{&s.cells[s.m.cores[c].cell], &s.total} {
-		t.cpus += sign * k
-		if s.isWhole(c) {
-			t.whole[k] += sign
-		} else {
-			t.part[k] += sign
+// Free returns what there is.
+func (s *Supply) Free() cpuset.Set { return setOf(s.free) }
+
+// CloseCores keeps the free threads of the cores of held for who has a part of
+// the core: only a request that has a CPU of such a core may take the others. It
+// is for the CPUs of owners that were placed with OneOwnerPerCore earlier; Take
+// does it for those that it places.
+func (s *Supply) CloseCores(held cpuset.Set) {
+	for cpu := range held.All() {
+		if c := s.m.coreOf(cpu); c != none {
+			s.closeCore(c)
 		}
 	}
 }
 
-func (s *Supply) isWhole(c int32) bool { return int(s.coreFree[c]) == len(s.m.cores[c].threads) }
-
-// take moves the n lowest CPUs of core c from the set to out.
-func (s *Supply) take(c int32, n int, out []int) []int {
-	s.count(c, -1)
-	for _, cpu := range s.m.cores[c].threads {
-		if n > 0 && s.free[cpu] {
-			s.free[cpu] = false
-			s.coreFree[c]--
-			n--
-			out = append(out, int(cpu))
-		}
+func (s *Supply) closeCore(c int32) {
+	if s.closed == nil {
+		s.closed = make([]bool, len(s.m.cores))
 	}
-	s.count(c, 1)
-	return out
+	s.closed[c] = true
 }
 
-// add adds (sign 1) or subtracts (sign -1) other.
-func (t *tally) add(other tally, sign int32) {
-	t.cpus += sign * other.cpus
-	for k := range t.whole {
-		t.whole[k] += sign * other.whole[k]
-		t.part[k] += sign * other.part[k]
+func count(words []uint64) int {
+	n := 0
+	for _, w := range words {
+		n += bits.OnesCount64(w)
 	}
+	return n
 }
 
-// cover says how n CPUs can be had from t: in parts cores that are taken only in
-// part, broken of which were whole. It is false when t has fewer CPUs. This is
-// what filler.fill does, without choosing the cores; both are the fewest parts
-// where the numbers of threads divide one another (1, 2, 4, 8), as on real
-// machines.
-func (t *tally) cover(n int) (parts, broken int, ok bool) {
-	if int(t.cpus) < n {
-		return 0, 0, false
+func setOf(words []uint64) cpuset.Set {
+	cpus := make([]int, 0, count(words))
+	for cpu := range eachBit(words) {
+		cpus = append(cpus, cpu)
 	}
-	wholeLeft := false
-	for k := len(t.whole) - 1; k > 0; k-- {
-		cores := min(int(t.whole[k]), n/k)
-		n -= cores * k
-		wholeLeft = wholeLeft || cores < int(t.whole[k])
-	}
-	if n == 0 {
-		return 0, 0, true
-	}
-	for k := len(t.part) - 1; k >= n; k-- {
-		if t.part[k] > 0 {
-			return 1, 0, true
-		}
-	}
-	if wholeLeft {
-		return 1, 1, true
-	}
-	for k := len(t.part) - 1; n > 0 && k > 0; k-- {
-		cores := min(int(t.part[k]), (n+k-1)/k)
-		n -= cores * k
-		parts += cores
-	}
-	return parts, 0, true
+	return cpuset.Of(cpus...)
 }

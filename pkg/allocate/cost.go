@@ -1,0 +1,123 @@
+package allocate
+
+import "slices"
+
+// cost orders the choices: the lower one at the first difference is better.
+type cost [12]int32
+
+// The places in a cost; those of the first four depend on the options.
+const (
+	costParts = iota
+	costNodes
+	costPackages
+	costL3s
+	costFarNodes    // touched, but neither the owner's nor its companions'
+	costFarPackages // likewise
+	costFarL3s      // likewise
+	costDistance    // over all pairs of nodes, there and back
+	costBroken      // whole cores that are taken in part
+	costLeft        // usable CPUs of the touched cells that are not taken
+	costLeftL3      // likewise of the touched caches
+)
+
+// order is the sequence in which the places count.
+func (q *search) order() [4]int {
+	switch {
+	case q.spread && !q.byPackage:
+		return [...]int{costNodes, costParts, costPackages, costL3s}
+	case q.spread:
+		return [...]int{costPackages, costParts, costNodes, costL3s}
+	case q.cachesFirst && q.byPackage:
+		return [...]int{costParts, costL3s, costPackages, costNodes}
+	case q.cachesFirst:
+		return [...]int{costParts, costL3s, costNodes, costPackages}
+	case q.byPackage:
+		return [...]int{costParts, costPackages, costNodes, costL3s}
+	}
+	return [...]int{costParts, costNodes, costPackages, costL3s}
+}
+
+func (q *search) less(a, b *cost) bool {
+	for _, i := range q.order() {
+		if a[i] != b[i] {
+			return a[i] < b[i]
+		}
+	}
+	return slices.Compare(a[costFarNodes:], b[costFarNodes:]) < 0
+}
+
+// consider holds the cells against the best so far, with the caches in them that
+// are best to take from. Of equals the first stays, which has the lowest numbers.
+func (q *search) consider(cells []int32, sum tally, parts int) {
+	var c cost
+	c[costParts] = int32(parts)
+	q.costOfCells(cells, &c)
+	c[costLeft] = sum[0] - int32(q.n)
+	if q.found && !q.cachesFirst {
+		// The caches can only add to this.
+		bound := c
+		if !q.less(&bound, &q.best.cost) {
+			return
+		}
+	}
+	q.caches.choose(q, cells, sum, parts, &c)
+	if q.found && !q.less(&c, &q.best.cost) {
+		return
+	}
+	q.found = true
+	q.best.cost = c
+	q.best.leaves = q.caches.appendLeaves(q, cells, q.best.leaves[:0])
+}
+
+// costOfCells counts nodes and packages, those of the owner included.
+func (q *search) costOfCells(cells []int32, c *cost) {
+	c[costNodes], c[costPackages] = q.baseNodes, q.basePackages
+	for i, a := range cells {
+		at := &q.m.cells[a]
+		newNode, newPackage := !q.inNode[at.node], !q.inPackage[at.pkg]
+		for _, b := range cells[:i] {
+			other := &q.m.cells[b]
+			newNode = newNode && other.node != at.node
+			newPackage = newPackage && other.pkg != at.pkg
+		}
+		if newNode {
+			c[costNodes]++
+			c[costFarNodes] += toInt(!q.nearNode[at.node])
+			c[costDistance] += q.distance(cells[:i], at.node)
+		}
+		if newPackage {
+			c[costPackages]++
+			c[costFarPackages] += toInt(!q.nearPackage[at.pkg])
+		}
+	}
+}
+
+// distance is that of a new node to the owner's and to those of cells.
+func (q *search) distance(cells []int32, node int32) int32 {
+	sum := int32(0)
+	for i, b := range cells {
+		other := q.m.cells[b].node
+		seen := q.inNode[other]
+		for _, c := range cells[:i] {
+			seen = seen || q.m.cells[c].node == other
+		}
+		if !seen {
+			sum += q.m.distance(node, other)
+		}
+	}
+	if q.baseNodes > 0 {
+		for other, in := range q.inNode {
+			if in {
+				sum += q.m.distance(node, int32(other))
+			}
+		}
+	}
+	return sum
+}
+
+func toInt(b bool) int32 {
+	if b {
+		return 1
+	}
+	return 0
+}

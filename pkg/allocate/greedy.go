@@ -1,0 +1,51 @@
+package allocate
+
+import (
+	"cmp"
+	"slices"
+)
+
+// greedy is for machines with too many cells to try all combinations. It adds
+// groups until there is enough, the emptiest first, once wherever they are and
+// once package by package, and then tries each other one in place of the last.
+func (q *search) greedy(candidates []int32, most int) {
+	order := slices.Clone(candidates)
+	size := func(g int32) int32 { return q.groups[g].tally[0] }
+	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(size(b), size(a)) })
+	q.fillUp(order, most)
+
+	packages := make([]int32, len(q.m.cellsOfPackage))
+	pkg := func(g int32) int32 { return q.m.cells[q.groups[g].cells[0]].pkg }
+	for _, g := range order {
+		packages[pkg(g)] += size(g)
+	}
+	slices.SortStableFunc(order, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(packages[pkg(b)], packages[pkg(a)]), cmp.Compare(pkg(a), pkg(b)))
+	})
+	q.fillUp(order, most)
+}
+
+// fillUp adds groups in their order, at most as many as given.
+func (q *search) fillUp(order []int32, most int) {
+	before := len(q.chosen)
+	for i, g := range order {
+		if i == most {
+			break
+		}
+		q.push(g)
+		parts, _, ok := q.cover(q.sum)
+		if !ok || parts > q.parts && i+1 < min(most, len(order)) {
+			continue
+		}
+		q.considerGroups()
+		for _, other := range order[i+1:] {
+			q.pop()
+			q.push(other)
+			q.considerGroups()
+		}
+		break
+	}
+	for len(q.chosen) > before {
+		q.pop()
+	}
+}

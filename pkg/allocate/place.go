@@ -1,0 +1,154 @@
+package allocate
+
+// placing finds the CPUs of one attempt, under the topology policy.
+type placing struct {
+	a *attempt
+	v *view
+	f *filter
+	// hinted marks the nodes of the hint, by index; nil when there is none.
+	hinted []bool
+	q      search
+}
+
+// need is how many CPUs have still to be picked.
+func (p *placing) need() int { return p.a.r.CPUs - len(p.v.picked) }
+
+func (p *placing) run() *Refusal {
+	if p.need() == 0 {
+		return nil
+	}
+	o := &p.a.r.Options
+	if o.TopologyPolicy != None {
+		p.hint()
+	}
+	switch o.TopologyPolicy {
+	case SingleNUMANode:
+		if !p.solve(p.hintedCells(true), 1) {
+			return p.a.refuse(NotOnOneNode, p.mostOnOneNode(),
+				"no NUMA node %shas room for all of them (topology-policy: %s); ask for fewer, write %s, or see plan --defrag", p.hintText(), SingleNUMANode, BestEffort)
+		}
+		return nil
+	case Restricted:
+		return p.restricted()
+	case "", BestEffort:
+		if p.hinted != nil && p.preferHinted() {
+			return nil
+		}
+	}
+	if !p.solve(nil, 0) {
+		return p.a.refuseFragments()
+	}
+	return nil
+}
+
+// hint finds the hinted nodes that have CPUs; with align-by-socket all nodes of
+// their packages, as with the kubelet.
+func (p *placing) hint() {
+	m := p.v.m
+	for i := range m.topology.Nodes {
+		if p.a.r.Nodes.Contains(m.topology.Nodes[i].ID) && len(m.cellsOfNode[i]) > 0 {
+			p.hinted = orMake(p.hinted, len(m.cellsOfNode))
+			p.hinted[i] = true
+		}
+	}
+	if p.hinted == nil || !p.a.r.Options.AlignBySocket {
+		return
+	}
+	for _, cells := range m.cellsOfPackage {
+		in := false
+		for _, c := range cells {
+			in = in || p.hinted[m.cells[c].node]
+		}
+		for _, c := range cells {
+			p.hinted[m.cells[c].node] = p.hinted[m.cells[c].node] || in
+		}
+	}
+}
+
+func orMake(s []bool, n int) []bool {
+	if s == nil {
+		return make([]bool, n)
+	}
+	return s
+}
+
+// hintedCells marks the cells in hinted nodes (in true) or in the others. It is
+// nil without a hint.
+func (p *placing) hintedCells(in bool) []bool {
+	if p.hinted == nil {
+		return nil
+	}
+	cells := make([]bool, len(p.v.m.cells))
+	for i := range cells {
+		cells[i] = p.hinted[p.v.m.cells[i].node] == in
+	}
+	return cells
+}
+
+func (p *placing) hintText() string {
+	if p.hinted == nil {
+		return ""
+	}
+	return "of " + p.a.r.Nodes.String() + " (of the devices and memory) "
+}
+
+// preferHinted takes all from the hinted nodes, or what they have and the rest
+// from others, as the kubelet does. It is false, with nothing picked, when what
+// they have cannot be part of a whole.
+func (p *placing) preferHinted() bool {
+	inside := p.hintedCells(true)
+	if p.solve(inside, 0) {
+		return true
+	}
+	usable := 0
+	for i, t := range p.v.cells {
+		if inside[i] {
+			usable += t.cpus()
+		}
+	}
+	if usable >= p.need() {
+		return false // whole cores that do not add up
+	}
+	for i := range p.v.m.cores {
+		if n := p.v.coreFree[i]; n > 0 && inside[p.v.m.leaves[p.v.m.cores[i].leaf].cell] {
+			p.v.take(int32(i), int(n))
+		}
+	}
+	if p.need() == 0 || p.solve(p.hintedCells(false), 0) {
+		return true
+	}
+	p.a.start(p.f)
+	return false
+}
+
+// restricted refuses what would need more nodes than on the empty machine.
+func (p *placing) restricted() *Refusal {
+	total := p.need() + count(p.v.have)
+	if p.hinted != nil {
+		room := 0
+		for i, cells := range p.v.m.cellsOfNode {
+			if p.hinted[i] {
+				room += p.room(cells)
+			}
+		}
+		if room >= total {
+			if !p.solve(p.hintedCells(true), 0) {
+				return p.a.refuse(NotOnHintedNodes, p.v.total.cpus(),
+					"NUMA nodes %s of the devices and memory have too few left (topology-policy: %s); wait until others end, write %s, or see plan --defrag",
+					p.a.r.Nodes, Restricted, BestEffort)
+			}
+			return nil
+		}
+	}
+	lists, groups := p.v.m.cellsOfNode, "NUMA nodes"
+	if p.a.r.Options.AlignBySocket {
+		lists, groups = p.v.m.cellsOfPackage, "packages"
+	}
+	limit := p.fewestWhenEmpty(lists, total)
+	if !p.solve(nil, limit) {
+		return p.a.refuse(NotOnFewestNodes, p.v.total.cpus(),
+			"on the empty machine %d %s would be enough, now they are not (topology-policy: %s); ask for fewer, write %s, or see plan --defrag",
+			limit, groups, Restricted, BestEffort)
+	}
+	return nil
+}

@@ -1,0 +1,148 @@
+package allocate
+
+import "github.com/cpupoold/cpupoold/pkg/cpuset"
+
+// solve picks what is needed from the allowed cells, or from all when allowed is
+// nil, in at most limit nodes (packages with align-by-socket) when limit is not 0.
+// It is false, with nothing picked, when that is not possible.
+func (p *placing) solve(allowed []bool, limit int) bool {
+	if p.need() == 0 {
+		return true
+	}
+	o := &p.a.r.Options
+	p.newSearch(allowed, limit)
+	if o.DistributeCPUsAcrossNUMA && p.q.distribute() {
+		return true
+	}
+	if o.DistributeCPUsAcrossCores && limit == 0 {
+		p.takeWholeGroups(allowed)
+		if p.need() == 0 {
+			return true
+		}
+		p.newSearch(allowed, limit)
+	}
+	if !p.q.run() {
+		return false
+	}
+	p.q.fill(p.q.best.leaves)
+	return true
+}
+
+// newSearch prepares q for what is still needed.
+func (p *placing) newSearch(allowed []bool, limit int) {
+	m, o := p.v.m, &p.a.r.Options
+	p.q = search{
+		m: m, v: p.v, n: p.need(), limit: limit, allowed: allowed,
+		byPackage:   o.AlignBySocket || o.DistributeCPUsAcrossCores && limit == 0,
+		cachesFirst: o.PreferAlignCPUsByUncoreCache,
+		spread:      o.DistributeCPUsAcrossCores,
+		whole:       o.FullPCPUsOnly,
+		considered:  p.q.considered,
+		caches:      p.q.caches,
+	}
+	p.q.caches.bound = 0
+	nodes, packages, l3s := len(m.cellsOfNode), len(m.cellsOfPackage), len(m.topology.L3s)
+	marks := make([]bool, 2*(nodes+packages+l3s))
+	next := func(n int) []bool {
+		s := marks[:n:n]
+		marks = marks[n:]
+		return s
+	}
+	q := &p.q
+	q.inNode, q.inPackage, q.inL3 = next(nodes), next(packages), next(l3s)
+	q.nearNode, q.nearPackage, q.nearL3 = next(nodes), next(packages), next(l3s)
+	if len(p.v.own) > 0 || len(p.v.picked) > 0 {
+		for cpu := range eachBit(p.v.have) {
+			p.markBase(m.core[cpu])
+		}
+	}
+	p.markNear(p.a.r.Near)
+	for i, in := range p.hinted {
+		q.nearNode[i] = q.nearNode[i] || in
+	}
+}
+
+// markBase enters where the owner is with a core.
+func (p *placing) markBase(core int32) {
+	q := &p.q
+	leaf := &q.m.leaves[q.m.cores[core].leaf]
+	cell := &q.m.cells[leaf.cell]
+	if !q.inNode[cell.node] {
+		q.inNode[cell.node], q.nearNode[cell.node] = true, true
+		q.baseNodes++
+	}
+	if !q.inPackage[cell.pkg] {
+		q.inPackage[cell.pkg], q.nearPackage[cell.pkg] = true, true
+		q.basePackages++
+	}
+	if !q.inL3[leaf.l3] {
+		q.inL3[leaf.l3], q.nearL3[leaf.l3] = true, true
+		q.baseL3s++
+	}
+}
+
+// markNear enters where the companions are.
+func (p *placing) markNear(near cpuset.Set) {
+	q := &p.q
+	for cpu := range near.All() {
+		core := q.m.coreOf(cpu)
+		if core == none {
+			continue
+		}
+		leaf := &q.m.leaves[q.m.cores[core].leaf]
+		cell := &q.m.cells[leaf.cell]
+		q.nearNode[cell.node], q.nearPackage[cell.pkg], q.nearL3[leaf.l3] = true, true, true
+	}
+}
+
+// takeWholeGroups picks the packages and nodes that are wholly free and no larger
+// than what is needed, the outer ones first, before threads are spread over cores:
+// who needs all of a node has all of its cores, and no other node.
+func (p *placing) takeWholeGroups(allowed []bool) {
+	m := p.v.m
+	outer, inner := m.cellsOfPackage, m.cellsOfNode
+	if len(outer) >= len(inner) {
+		outer, inner = inner, outer
+	}
+	for _, groups := range [...][][]int32{outer, inner} {
+		for _, cells := range groups {
+			if n := p.wholeGroup(cells, allowed); n > 0 && n <= p.need() {
+				p.takeCells(cells)
+			}
+		}
+	}
+}
+
+// wholeGroup is the number of CPUs of cells when all of them are usable, else 0.
+func (p *placing) wholeGroup(cells []int32, allowed []bool) int {
+	n := 0
+	for _, c := range cells {
+		if allowed != nil && !allowed[c] {
+			return 0
+		}
+		n += p.v.cells[c].cpus()
+	}
+	for _, c := range cells {
+		for _, leaf := range p.v.m.cells[c].leaves {
+			for _, core := range p.v.m.leaves[leaf].cores {
+				if int(p.v.coreFree[core]) < len(p.v.m.cores[core].threads) {
+					return 0
+				}
+			}
+		}
+	}
+	return n
+}
+
+// takeCells picks all that is usable in cells.
+func (p *placing) takeCells(cells []int32) {
+	for _, c := range cells {
+		for _, leaf := range p.v.m.cells[c].leaves {
+			for _, core := range p.v.m.leaves[leaf].cores {
+				if n := int(p.v.coreFree[core]); n > 0 {
+					p.v.take(core, n)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,213 @@
+package allocate
+
+// view is what one request may take of a supply, counted by core, leaf and cell,
+// less what has been picked for it.
+type view struct {
+	m *Machine
+	// usable is a bitset; coreFree counts it in each core.
+	usable   []uint64
+	coreFree []int32
+	// have is a bitset of what the owner has, picked included.
+	have []uint64
+	// spread counts the usable threads of the owner's cores as no core's: they add
+	// none to those that it has.
+	spread bool
+	// own marks the cores of which the owner has a part, by index. It is empty when
+	// the owner has nothing.
+	own []bool
+	// counts is the memory of all tallies.
+	counts        []int32
+	leaves, cells []tally
+	total         tally
+	picked        []int
+}
+
+// tally counts the usable CPUs of some part of the machine: in tally[0] all of
+// them, in tally[k] the cores of k threads that are usable with all of them, and
+// in tally[T+k], T being the largest number of threads in a core, the cores that
+// are usable with k threads, but not with all.
+type tally []int32
+
+// filter says which free CPUs a request may take.
+type filter struct {
+	// isolated, coreType and without are bitsets: in, in, not in. nil stands for no
+	// bound.
+	isolated, coreType, without []uint64
+	// wholeCores leaves out cores that the owner cannot have with all their online
+	// threads; untouched those of which somebody else has a part.
+	wholeCores, untouched bool
+	// spread is for a request that is spread over cores.
+	spread bool
+}
+
+// reset counts what f lets count of s, for an owner that has the CPUs of have.
+func (v *view) reset(s *Supply, have []uint64, f *filter) {
+	v.m = s.m
+	v.have = append(v.have[:0], have...)
+	v.usable = append(v.usable[:0], s.free...)
+	keep(v.usable, f.isolated)
+	keep(v.usable, f.coreType)
+	for i, w := range f.without {
+		v.usable[i] &^= w
+	}
+	v.picked, v.spread = v.picked[:0], f.spread
+	v.markOwn()
+	v.makeTallies()
+	for i := range s.m.cores {
+		v.countCore(s, int32(i), f)
+	}
+	for i := range v.leaves {
+		v.cells[s.m.leaves[i].cell].add(v.leaves[i], 1)
+	}
+	for i := range v.cells {
+		v.total.add(v.cells[i], 1)
+	}
+}
+
+// keep drops from words what is not in bound; nil stands for no bound.
+func keep(words, bound []uint64) {
+	for i, w := range bound {
+		words[i] &= w
+	}
+}
+
+func (v *view) markOwn() {
+	v.own = v.own[:0]
+	if isZero(v.have) {
+		return
+	}
+	v.own = grown(v.own, len(v.m.cores))
+	for cpu := range eachBit(v.have) {
+		v.own[v.m.core[cpu]] = true
+	}
+}
+
+func (v *view) makeTallies() {
+	stride := 2*v.m.threads + 1
+	v.coreFree = grown(v.coreFree, len(v.m.cores))
+	v.counts = grown(v.counts, stride*(len(v.m.leaves)+len(v.m.cells)+1))
+	v.leaves, v.cells = v.leaves[:0], v.cells[:0]
+	room := v.counts
+	next := func() tally {
+		t := room[:stride:stride]
+		room = room[stride:]
+		return t
+	}
+	for range v.m.leaves {
+		v.leaves = append(v.leaves, next())
+	}
+	for range v.m.cells {
+		v.cells = append(v.cells, next())
+	}
+	v.total = next()
+}
+
+// grown returns n zeros, in the memory of s if that is enough.
+func grown[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	s = s[:n]
+	clear(s)
+	return s
+}
+
+// countCore enters what is usable of a core in its leaf.
+func (v *view) countCore(s *Supply, i int32, f *filter) {
+	c := &v.m.cores[i]
+	k, complete, untouched := int32(0), true, true
+	for _, cpu := range c.threads {
+		if hasBit(v.usable, int(cpu)) {
+			k++
+		} else if !hasBit(v.have, int(cpu)) {
+			complete = false
+			untouched = untouched && hasBit(s.free, int(cpu))
+		}
+	}
+	if k == 0 {
+		return
+	}
+	closed := s.closed != nil && s.closed[i] && !v.isOwn(i)
+	if closed || f.wholeCores && !complete || f.untouched && !untouched {
+		for _, cpu := range c.threads {
+			clearBit(v.usable, int(cpu))
+		}
+		return
+	}
+	v.coreFree[i] = k
+	v.leaves[c.leaf].count(k, v.kind(i, k), v.m.threads, 1)
+}
+
+// kind is how k usable threads of core i are counted.
+func (v *view) kind(i, k int32) kind {
+	switch {
+	case v.spread && v.isOwn(i):
+		return loose
+	case int(k) == len(v.m.cores[i].threads):
+		return whole
+	}
+	return part
+}
+
+// isOwn says whether the owner has a part of core i.
+func (v *view) isOwn(i int32) bool { return len(v.own) > 0 && v.own[i] }
+
+// take picks the n lowest usable CPUs of core i, which has as many.
+func (v *view) take(i int32, n int) {
+	c := &v.m.cores[i]
+	leaf := &v.m.leaves[c.leaf]
+	before, after := v.coreFree[i], v.coreFree[i]-int32(n)
+	was := v.kind(i, before)
+	if v.spread {
+		if len(v.own) == 0 {
+			v.own = grown(v.own, len(v.m.cores))
+		}
+		v.own[i] = true
+	}
+	becomes := v.kind(i, after)
+	for _, t := range [...]tally{v.leaves[c.leaf], v.cells[leaf.cell], v.total} {
+		t.count(before, was, v.m.threads, -1)
+		t.count(after, becomes, v.m.threads, 1)
+	}
+	v.coreFree[i] = after
+	for _, cpu := range c.threads {
+		if n > 0 && hasBit(v.usable, int(cpu)) {
+			clearBit(v.usable, int(cpu))
+			setBit(v.have, int(cpu))
+			v.picked = append(v.picked, int(cpu))
+			n--
+		}
+	}
+}
+
+// kind is how the usable threads of a core are counted.
+type kind int
+
+const (
+	whole kind = iota
+	part
+	loose // no core's
+)
+
+// count adds (sign 1) or removes (sign -1) a core that is usable with k threads,
+// on a machine with up to threads in a core.
+func (t tally) count(k int32, as kind, threads int, sign int32) {
+	t[0] += sign * k
+	switch {
+	case k == 0 || as == loose:
+	case as == whole:
+		t[k] += sign
+	default:
+		t[threads+int(k)] += sign
+	}
+}
+
+// add adds (sign 1) or subtracts (sign -1) other.
+func (t tally) add(other tally, sign int32) {
+	for i, n := range other {
+		t[i] += sign * n
+	}
+}
+
+// cpus is how many CPUs are usable.
+func (t tally) cpus() int { return int(t[0]) }
