@@ -122,6 +122,21 @@ func (s *service) UpdateContainerResources(_ context.Context, req *runtime.Updat
 	return &runtime.UpdateContainerResourcesResponse{}, nil
 }
 
+// StopContainer is idempotent. containerd leaves a container that was not started
+// as it is; CRI-O, where it has a process already, ends it.
+func (s *service) StopContainer(_ context.Context, req *runtime.StopContainerRequest) (*runtime.StopContainerResponse, error) {
+	s.r.mu.Lock()
+	c, ok := s.r.containers[req.GetContainerId()]
+	done := !ok || c.state == cri.Exited || c.state == cri.Created && s.r.config.Flavor == Containerd
+	s.r.mu.Unlock()
+	if !done {
+		if err := s.r.StopContainer(req.GetContainerId()); err != nil {
+			return nil, status.Errorf(codes.Unknown, "stop container %q: %v", req.GetContainerId(), err)
+		}
+	}
+	return &runtime.StopContainerResponse{}, nil
+}
+
 func (s *service) GetContainerEvents(_ *runtime.GetEventsRequest, stream eventServer) error {
 	return s.r.events.serve(stream)
 }

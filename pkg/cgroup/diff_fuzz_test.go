@@ -1,6 +1,7 @@
 package cgroup_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"syscall"
@@ -29,11 +30,21 @@ func randomWorld(r *rand.Rand) *world {
 			Path: containerPath(driver, i), Container: fmt.Sprint("c", i), CPUs: plan[i].cpus, Exclusive: plan[i].exclusive,
 			Unlimited: plan[i].exclusive, Reason: fmt.Sprint("reason ", i),
 		}
-		if r.IntN(5) == 0 {
+		switch r.IntN(6) {
+		case 0:
 			t.Container = "" // a pause container
+		case 1:
+			t.Container, t.Unit = "", fmt.Sprintf("u%d.service", i)
+			t.Path = cgroup.Path("system.slice/" + t.Unit)
 		}
 		if r.IntN(3) == 0 {
 			t.Weight = uint64(1 + r.IntN(10000))
+		}
+		if r.IntN(3) == 0 {
+			t.Mems = randomSet(r, w.options.Nodes.Len())
+		}
+		if r.IntN(3) == 0 {
+			t.Quota, t.Period = int64(1000+r.IntN(200_000)), []int64{0, 10_000, 100_000, 250_000}[r.IntN(4)]
 		}
 		w.targets = append(w.targets, t)
 		w.options.Spare = w.options.Spare.Difference(t.CPUs)
@@ -51,15 +62,26 @@ func randomWorld(r *rand.Rand) *world {
 
 // begin puts a container where it is before the plan.
 func (w *world) begin(r *rand.Rand, t cgroup.Target, place cpuset.Set) {
-	if t.Container != "" && r.IntN(8) == 0 {
+	mems := randomSet(r, w.options.Nodes.Len())
+	switch {
+	case t.Unit != "":
+		w.units.Install(t.Unit, cpuset.Set{})
+		w.remember(r, t.Unit, place, mems)
+		if r.IntN(2) == 0 {
+			w.must(w.units.Start(t.Unit))
+		}
+	case t.Container != "" && r.IntN(8) == 0:
 		w.absent[t.Path] = true
-	} else {
-		w.start(t.Path, w.units != nil && r.IntN(5) == 0)
+	default:
+		w.start(t.Path, w.systemd && r.IntN(5) == 0)
 		if r.IntN(6) > 0 {
 			w.set(t.Path, place)
 		}
-		if w.units != nil && r.IntN(4) == 0 && t.Container == "" {
-			w.must(w.apply(cgroup.Write{Path: t.Path, Via: cgroup.DBus, Property: cgroup.UnitCPUs, Value: place.String()}))
+		if r.IntN(4) == 0 {
+			w.must(w.tree.Write(string(t.Path)+"/cpuset.mems", mems.String()))
+		}
+		if w.systemd {
+			w.remember(r, t.Path.Base(), place, mems)
 		}
 	}
 	if t.Container == "" {
@@ -68,14 +90,29 @@ func (w *world) begin(r *rand.Rand, t cgroup.Target, place cpuset.Set) {
 	switch r.IntN(4) {
 	case 0:
 	case 1:
-		w.recorded[t.Path] = place
+		w.recorded[t.Path], w.mems[t.Path] = place, mems
 	case 2:
-		w.recorded[t.Path] = t.CPUs
+		w.recorded[t.Path], w.mems[t.Path] = t.CPUs, t.Mems
 	case 3:
 		w.recorded[t.Path] = randomSet(r, w.options.Possible.Len())
 	}
 	if r.IntN(10) == 0 {
 		w.pending[t.Path] = randomSet(r, w.options.Possible.Len())
+	}
+}
+
+// remember gives some units properties.
+func (w *world) remember(r *rand.Rand, unit string, cpus, mems cpuset.Set) {
+	var properties []cgroup.Property
+	for _, p := range []cgroup.Property{
+		{Name: cgroup.UnitCPUs, Value: cpus.String()}, {Name: cgroup.UnitMems, Value: mems.String()}, {Name: cgroup.UnitQuota, Value: "500000"},
+	} {
+		if r.IntN(4) == 0 {
+			properties = append(properties, p)
+		}
+	}
+	if len(properties) > 0 {
+		w.must(w.units.SetProperties(context.Background(), unit, properties))
 	}
 }
 
@@ -197,6 +234,24 @@ func (w *world) mustApply(t *testing.T, x cgroup.Write) {
 	if err := w.apply(x); err != nil {
 		t.Fatalf("apply %s: %v", x, err)
 	}
+	if x.Property == cgroup.FileMems || x.Property == cgroup.UnitMems || x.Property == cgroup.CRIMems {
+		w.checkBound(t, x)
+	}
+}
+
+// checkBound is called after writes of memory nodes: the cgroup is on its CPUs.
+func (w *world) checkBound(t *testing.T, x cgroup.Write) {
+	t.Helper()
+	if w.disturbed {
+		return
+	}
+	current := w.current()
+	for _, target := range w.targets {
+		c := current[target.Path]
+		if target.Path == x.Path.Scope() && c.Exists && !target.CPUs.IsEmpty() && !c.CPUs.Equal(target.CPUs) {
+			t.Errorf("%s although it is on the CPUs %s, want %s", x, c.CPUs, target.CPUs)
+		}
+	}
 }
 
 // settle applies passes until nothing is left and checks that all is as planned.
@@ -209,6 +264,7 @@ func (w *world) settle(t *testing.T) {
 		var writes []cgroup.Write
 		writes, deferred = w.diff()
 		g := w.guard()
+		w.disturbed = g.inFlight
 		for p, cpus := range w.pending { // seals in flight arrive before those of the list
 			w.mustApply(t, cgroup.Write{Path: p, Via: cgroup.CRI, Value: cpus.String()})
 			g.check(t, "arrival of the seal of "+string(p))
@@ -249,8 +305,14 @@ func (w *world) verify(t *testing.T) {
 	var claims []cpuset.Claim
 	for _, target := range w.targets {
 		c := w.current()[target.Path]
-		if !c.Recorded.Equal(target.CPUs) && (target.Container != "" || w.units != nil) {
+		if !c.Recorded.Equal(target.CPUs) && (target.Container != "" || c.Unit.Known) {
 			t.Errorf("%s: recorded %s, want %s", target.Path, c.Recorded, target.CPUs)
+		}
+		if target.Container != "" && !target.Mems.IsEmpty() && !c.RecordedMems.Equal(target.Mems) {
+			t.Errorf("%s: recorded nodes %s, want %s", target.Path, c.RecordedMems, target.Mems)
+		}
+		if c.Unit.Known && (!c.Unit.CPUs.Equal(target.CPUs) || !target.Mems.IsEmpty() && !c.Unit.Mems.Equal(target.Mems)) {
+			t.Errorf("%s: systemd has %s and nodes %s, want %s and %s", target.Path, c.Unit.CPUs, c.Unit.Mems, target.CPUs, target.Mems)
 		}
 		if !c.Exists {
 			continue

@@ -90,7 +90,7 @@ func (d *differ) sealSteps(w demand) bool {
 		if !it.raw {
 			step = it.recorded.Intersection(it.want)
 		}
-		stale := it.recorded.Union(it.pending).Difference(step)
+		stale := it.recorded.Union(it.unit, it.pending).Difference(step)
 		if step.IsEmpty() || !stale.Overlaps(w.of(it)) {
 			continue
 		}

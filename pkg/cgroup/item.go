@@ -16,7 +16,10 @@ type item struct {
 	raw    bool // its files can be written
 	stays  bool // it keeps what it holds
 
+	hasUnit bool // what systemd has is known
+
 	request, effective, recorded, pending cpuset.Set
+	unit                                  cpuset.Set // what systemd puts back whenever it sets anything
 
 	bound   bool // memory nodes are done
 	limited bool // weight and quota are done
@@ -42,8 +45,8 @@ func newItem(t *Target, c Current, o Options) *item {
 	if c.RecordedKnown {
 		it.recorded = c.Recorded
 	}
-	if unitForgets(t, c.Recorded, &c, o.Driver) { // a reload would bring these
-		it.recorded = it.recorded.Union(c.Unit.CPUs)
+	if it.hasUnit = c.Unit.Known && unitOf(t, o.Driver) != ""; it.hasUnit {
+		it.unit = c.Unit.CPUs
 	}
 	it.sealed = !needsSeal(t, it.want, &c, o.Driver)
 	if it.raw {
@@ -59,9 +62,16 @@ func (it *item) stay() { it.placed, it.sealed, it.raw, it.stays = true, true, fa
 
 // holds are the CPUs that the item runs on, or may run on at any moment without
 // a write of ours: when CPUs come online or its parent grows (request), when
-// the recorder acts (recorded), when a seal in flight arrives (pending).
+// the recorder or systemd acts (recorded, unit), when a seal in flight arrives
+// (pending).
 func (it *item) holds() cpuset.Set {
-	return it.effective.Union(it.request, it.recorded, it.pending)
+	return it.effective.Union(it.request, it.recorded, it.unit, it.pending)
+}
+
+// unsettled says that systemd, when it sets anything of the item's unit, would
+// take the item to other CPUs: those that it has, or all if it has none.
+func (it *item) unsettled() bool {
+	return it.moves && it.hasUnit && it.current.Exists && !it.unit.Equal(it.request)
 }
 
 // running are the CPUs that a write adds nothing to. A container or unit that has
@@ -93,7 +103,7 @@ func (it *item) written(cpus cpuset.Set) {
 
 // recordedAs is the effect of a seal, which also writes the request.
 func (it *item) recordedAs(cpus cpuset.Set) {
-	it.recorded, it.pending = cpus, cpuset.Set{}
+	it.recorded, it.unit, it.pending = cpus, cpus, cpuset.Set{}
 	if it.current.Exists {
 		it.written(cpus)
 	}

@@ -18,12 +18,29 @@ func (d *differ) limits(it *item) {
 	}
 }
 
-func (d *differ) quota(it *item) {
-	if it.Unlimited {
-		d.lift(it)
-		return
+// property emits the setting of a property, if that does no harm now, and says
+// whether it does.
+func (d *differ) property(it *item, name, value string) bool {
+	switch {
+	case it.current.NoSeal:
+		d.postpone(it.Target, name, "systemd refused in this pass")
+	case it.unsettled():
+		d.postpone(it.Target, name, "systemd would put the CPUs that it has recorded back with it")
+	default:
+		d.emit(it, it.Path, DBus, name, value, it.Reason)
+		return true
 	}
-	d.putBack(it)
+	return false
+}
+
+func (d *differ) quota(it *item) {
+	switch {
+	case !it.current.Exists && it.Unit == "":
+	case it.Unlimited:
+		d.lift(it)
+	default:
+		d.putBack(it)
+	}
 }
 
 // resets says that weight and quota have to wait: there is no cgroup yet, nor a
@@ -50,11 +67,7 @@ func (d *differ) weight(it *item) {
 	case it.current.Idle:
 		d.postpone(it.Target, FileWeight, "cpu.idle is 1, and the kernel takes no weight")
 	case unitOf(it.Target, d.options.Driver) != "":
-		if it.current.NoSeal {
-			d.postpone(it.Target, UnitWeight, "systemd refused in this pass")
-			return
-		}
-		d.emit(it, it.Path, DBus, UnitWeight, value, it.Reason)
+		d.property(it, UnitWeight, value)
 	case !it.current.HasCPU:
 		d.postpone(it.Target, FileWeight, "the parent does not enable the cpu controller")
 	case it.current.NoWrite:

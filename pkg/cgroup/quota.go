@@ -46,15 +46,10 @@ func limited(c *Current) bool {
 // lift emits the writes that take a quota away.
 func (d *differ) lift(it *item) {
 	c := &it.current
-	if !c.Exists && it.Unit == "" {
-		return
-	}
 	unit := unitOf(it.Target, d.options.Driver) != ""
 	switch {
-	case unit && c.NoSeal:
-		d.postpone(it.Target, UnitQuota, "systemd refused in this pass")
 	case unit && (it.sealCRI || c.Exists && c.Quota >= 0 || !c.Unit.Known || c.Unit.Quota >= 0):
-		d.emit(it, it.Path, DBus, UnitQuota, ValueInf, it.Reason)
+		d.property(it, UnitQuota, ValueInf)
 	case !unit && c.NoWrite:
 		d.postpone(it.Target, FileMax, "the kernel refused to write this cgroup in this pass")
 	case !unit && (it.sealCRI && c.HasCPU || c.Quota >= 0):
@@ -72,11 +67,9 @@ func (d *differ) putBack(it *item) {
 	c := &it.current
 	quota, period, hasCPU := c.Quota, c.Period, c.HasCPU
 	if unitOf(it.Target, d.options.Driver) != "" && (!c.Unit.Known || c.Unit.Quota != it.perSecond()) {
-		if c.NoSeal {
-			d.postpone(it.Target, UnitQuota, "systemd refused in this pass")
+		if !d.property(it, UnitQuota, fmt.Sprint(it.perSecond())) {
 			return
 		}
-		d.emit(it, it.Path, DBus, UnitQuota, fmt.Sprint(it.perSecond()), it.Reason)
 		quota, period, hasCPU = it.perSecond()*defaultPeriod/1_000_000, defaultPeriod, true
 	}
 	switch {

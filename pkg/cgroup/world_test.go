@@ -16,16 +16,20 @@ import (
 type world struct {
 	tree    *testnode.Cgroups
 	fs      *cgroup.FS
-	units   *testnode.Units // nil with the cgroupfs driver
+	units   *testnode.Units
+	systemd bool // the driver: containers are units too
 	options cgroup.Options
 
 	targets  []cgroup.Target
 	absent   map[cgroup.Path]bool       // created, not started
 	recorded map[cgroup.Path]cpuset.Set // by the runtime
+	mems     map[cgroup.Path]cpuset.Set // likewise
 	pending  map[cgroup.Path]cpuset.Set
 	noSeal   map[cgroup.Path]bool
 	noWrite  map[cgroup.Path]bool
 	tasks    int
+	// disturbed says that seals arrive that were in flight when the list was made.
+	disturbed bool
 }
 
 // What containers of the world have in their specs.
@@ -37,18 +41,18 @@ const (
 func newWorld(d cgroup.Driver, cpus int) *world {
 	all := cpuset.Range(0, cpus-1)
 	w := &world{
-		tree:     testnode.NewCgroups(testnode.CgroupConfig{Possible: all}),
-		options:  cgroup.Options{Driver: d, Possible: all},
+		tree:     testnode.NewCgroups(testnode.CgroupConfig{Possible: all, Nodes: cpuset.Range(0, 2)}),
+		systemd:  d == cgroup.DriverSystemd,
+		options:  cgroup.Options{Driver: d, Possible: all, Nodes: cpuset.Range(0, 2)},
 		absent:   map[cgroup.Path]bool{},
 		recorded: map[cgroup.Path]cpuset.Set{},
+		mems:     map[cgroup.Path]cpuset.Set{},
 		pending:  map[cgroup.Path]cpuset.Set{},
 		noSeal:   map[cgroup.Path]bool{},
 		noWrite:  map[cgroup.Path]bool{},
 	}
 	w.fs = cgroup.New(w.tree)
-	if d == cgroup.DriverSystemd {
-		w.units = testnode.NewUnits(w.tree)
-	}
+	w.units = testnode.NewUnits(w.tree)
 	return w
 }
 
@@ -87,20 +91,28 @@ func (w *world) current() map[cgroup.Path]cgroup.Current {
 			c.State, c.Exists = state, true
 		case !errors.Is(err, cgroup.ErrGone):
 			panic(err)
-		case !w.absent[t.Path]:
+		case !w.absent[t.Path] && t.Unit == "":
 			continue
 		}
-		if unit, ok := t.Path.Unit(); ok && w.units != nil && c.Exists {
+		if unit := w.unitOf(t, c.Exists); unit != "" {
 			c.Unit, err = w.units.Properties(context.Background(), unit)
 			w.must(err)
 			c.Recorded, c.RecordedKnown = c.Unit.CPUs, true
 		}
 		if t.Container != "" {
-			c.Recorded, c.RecordedKnown = w.recorded[t.Path], true
+			c.Recorded, c.RecordedMems, c.RecordedKnown = w.recorded[t.Path], w.mems[t.Path], true
 		}
 		current[t.Path] = c
 	}
 	return current
+}
+
+// unitOf is the unit that systemd has for a target.
+func (w *world) unitOf(t cgroup.Target, exists bool) string {
+	if unit, ok := t.Path.Unit(); ok && w.systemd && exists {
+		return unit
+	}
+	return t.Unit
 }
 
 func (w *world) diff() ([]cgroup.Write, []cgroup.Deferred) {
@@ -124,30 +136,46 @@ func (w *world) apply(x cgroup.Write) error {
 	return fmt.Errorf("unknown way %s", x.Via)
 }
 
-// update is UpdateContainerResources as containerd does it: the cpuset goes into
-// the spec, and the whole spec to the cgroup.
+// update is UpdateContainerResources as containerd does it: the set goes into the
+// spec, and the whole spec to the cgroup.
 func (w *world) update(x cgroup.Write) error {
-	cpus, err := cpuset.Parse(x.Value)
+	set, err := cpuset.Parse(x.Value)
 	if err != nil {
 		return err
 	}
-	w.recorded[x.Path] = cpus
-	delete(w.pending, x.Path)
+	if x.Property == cgroup.CRIMems {
+		if cpus, ok := w.pending[x.Path]; ok { // it was submitted before
+			w.must(w.update(cgroup.Write{Path: x.Path, Via: cgroup.CRI, Property: cgroup.CRICPUs, Value: cpus.String()}))
+		}
+		w.mems[x.Path] = set
+	} else {
+		w.recorded[x.Path] = set
+		delete(w.pending, x.Path)
+	}
 	if w.absent[x.Path] {
 		return nil
 	}
-	if unit, ok := x.Path.Unit(); ok && w.units != nil {
-		return w.units.SetProperties(context.Background(), unit, []cgroup.Property{
-			{Name: cgroup.UnitCPUs, Value: x.Value},
-			{Name: cgroup.UnitWeight, Value: fmt.Sprint(specWeight)},
-			{Name: cgroup.UnitQuota, Value: fmt.Sprint(specQuota * 10)},
-		})
+	properties := []cgroup.Property{
+		{Name: cgroup.UnitWeight, Value: fmt.Sprint(specWeight)},
+		{Name: cgroup.UnitQuota, Value: fmt.Sprint(specQuota * 10)},
 	}
-	return errors.Join(
-		w.tree.Write(string(x.Path)+"/cpuset.cpus", x.Value),
+	errs := []error{
 		w.tree.Write(string(x.Path)+"/cpu.weight", fmt.Sprint(specWeight)),
 		w.tree.Write(string(x.Path)+"/cpu.max", fmt.Sprint(specQuota)),
-	)
+	}
+	for _, set := range []struct {
+		file, property string
+		value          cpuset.Set
+	}{{cgroup.FileCPUs, cgroup.UnitCPUs, w.recorded[x.Path]}, {cgroup.FileMems, cgroup.UnitMems, w.mems[x.Path]}} {
+		if !set.value.IsEmpty() { // what is not recorded is left alone
+			properties = append(properties, cgroup.Property{Name: set.property, Value: set.value.String()})
+			errs = append(errs, w.tree.Write(string(x.Path)+"/"+set.file, set.value.String()))
+		}
+	}
+	if unit, ok := x.Path.Unit(); ok && w.systemd {
+		return w.units.SetProperties(context.Background(), unit, properties)
+	}
+	return errors.Join(errs...)
 }
 
 // reach is where a cgroup's tasks run, or may be sent without a write of ours.
@@ -156,7 +184,7 @@ func reach(c cgroup.Current, all cpuset.Set) cpuset.Set {
 	if adrift(c) {
 		return all
 	}
-	return c.Effective.Union(c.Recorded, c.Pending)
+	return c.Effective.Union(c.Recorded, c.Pending, c.Unit.CPUs)
 }
 
 func adrift(c cgroup.Current) bool {

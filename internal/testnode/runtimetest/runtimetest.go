@@ -29,7 +29,8 @@ type Runtime interface {
 	RemoveContainer(id string) error
 }
 
-// Node is what the suite runs on. It needs CPUs 0 to 3, and not CPU 4000.
+// Node is what the suite runs on. It needs CPUs 0 to 3, and not CPU 4000, and the
+// NUMA nodes 0 and 1, and not 900.
 type Node struct {
 	Runtime Runtime
 	Client  *cri.Client
@@ -39,6 +40,8 @@ type Node struct {
 	CgroupAtCreate bool
 	// UpdatesExited says that the runtime takes an update of an exited container.
 	UpdatesExited bool
+	// StopsCreated says that a container can be stopped before its start.
+	StopsCreated bool
 }
 
 // Run runs the suite. Whatever it makes on the node it removes again.
@@ -52,6 +55,10 @@ func Run(t *testing.T, n Node) {
 		{"update", (*bench).update},
 		{"refused update", (*bench).refusal},
 		{"update before the start", (*bench).updateCreated},
+		{"update of memory nodes", (*bench).updateMems},
+		{"memory nodes before the start", (*bench).memsCreated},
+		{"stop", (*bench).stop},
+		{"stop before the start", (*bench).stopCreated},
 		{"events", (*bench).events},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(&bench{T: t, Node: n}) })

@@ -17,7 +17,7 @@ func TestFakeRuntime(t *testing.T) {
 		for _, driver := range []cri.Driver{cri.Systemd, cri.Cgroupfs} {
 			t.Run(fmt.Sprintf("%s/%s", flavor, driver), func(t *testing.T) {
 				t.Parallel()
-				tree := testnode.NewCgroups(testnode.CgroupConfig{Possible: cpuset.Range(0, 7)})
+				tree := testnode.NewCgroups(testnode.CgroupConfig{Possible: cpuset.Range(0, 7), Nodes: cpuset.Of(0, 1)})
 				r := testnode.StartRuntime(t, testnode.RuntimeConfig{
 					Flavor: flavor, Driver: driver, Tree: tree.ForRuntime(), Units: testnode.NewUnits(tree),
 				})
@@ -29,6 +29,7 @@ func TestFakeRuntime(t *testing.T) {
 				runtimetest.Run(t, runtimetest.Node{
 					Runtime: r, Client: client, Cgroups: cgroup.New(tree), Driver: cgroup.Driver(driver),
 					CgroupAtCreate: flavor == testnode.CRIO, UpdatesExited: flavor == testnode.Containerd,
+					StopsCreated: flavor == testnode.CRIO,
 				})
 			})
 		}

@@ -39,7 +39,7 @@ func (b *bench) update() {
 }
 
 func without(r cri.Resources) cri.Resources {
-	r.CPUs = ""
+	r.CPUs, r.Mems = "", ""
 	return r
 }
 

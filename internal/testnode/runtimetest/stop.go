@@ -1,0 +1,44 @@
+package runtimetest
+
+import (
+	"time"
+
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// stop: a container that runs is ended, and one that has ended, or is gone, is no
+// error.
+func (b *bench) stop() {
+	id := b.container(b.pod())
+	b.must(b.Runtime.StartContainer(id))
+	path := b.status(id).CgroupsPath
+	for range 2 {
+		b.must(b.Client.Stop(b.Context(), id, time.Second))
+		if c := b.status(id); c.State != cri.Exited {
+			b.Errorf("state after Stop: %v; want exited", c.State)
+		}
+	}
+	if b.exists(path) {
+		b.Error("the cgroup is there after Stop")
+	}
+	b.must(b.Runtime.RemoveContainer(id))
+	b.must(b.Client.Stop(b.Context(), id, time.Second))
+}
+
+// stopCreated: where the runtime does not stop what has not been started, it says
+// nothing, and the container can be started afterwards.
+func (b *bench) stopCreated() {
+	id := b.container(b.pod())
+	b.must(b.Client.Stop(b.Context(), id, time.Second))
+	want := cri.Created
+	if b.StopsCreated {
+		want = cri.Exited
+	}
+	if c := b.status(id); c.State != want {
+		b.Errorf("state after Stop of a created container: %v; want %v", c.State, want)
+	}
+	if !b.StopsCreated {
+		b.must(b.Runtime.StartContainer(id))
+		b.must(b.Runtime.StopContainer(id))
+	}
+}
