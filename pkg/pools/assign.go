@@ -1,6 +1,8 @@
 package pools
 
 import (
+	"slices"
+
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -8,97 +10,195 @@ import (
 // assigner gives CPUs of the guaranteed pool to claims.
 type assigner struct {
 	machine *allocate.Machine
+	pools   *Pools
 	pods    []Pod
 	claims  []claim
-	// free are the CPUs of the pool that no claim has.
-	free cpuset.Set
-
+	// order are the indices of claims in the order in which they are served.
+	order []int
+	// free are the CPUs of the pool that can be given away. idle are those that
+	// nobody may have, because an owner has the rest of their core to itself.
+	free, idle cpuset.Set
+	// alone says that some claim has a core to itself.
+	alone bool
 	// supply is made when somebody needs new CPUs. It counts free and is kept in
-	// step with it.
+	// step with it; nil when it is not.
 	supply *allocate.Supply
 }
 
-// assign settles what each claim gets, and returns what is left of the pool.
-// First all keep what they have, then those that have too much give back, then
-// those that have too little get more, the oldest container first: nobody who
-// has CPUs loses them to somebody who has not.
-func assign(m *allocate.Machine, pool cpuset.Set, pods []Pod, claims []claim) cpuset.Set {
-	a := assigner{machine: m, pods: pods, claims: claims, free: pool}
-	order := byAge(claims)
-	for _, i := range order {
-		a.keep(i, pool)
-	}
-	for _, i := range order {
+// assign settles what each claim gets, and returns what is left of the pool, free
+// and idle. First all keep what they have, then those that have too much give
+// back, then those that have too little get more, units first and then the oldest
+// container: nobody who has CPUs loses them to somebody who has not.
+func assign(m *allocate.Machine, p *Pools, pods []Pod, claims []claim) (free, idle cpuset.Set) {
+	a := assigner{machine: m, pools: p, pods: pods, claims: claims, order: byAge(claims), free: p.Guaranteed}
+	a.keepAll()
+	for _, i := range a.order {
 		a.shrink(&claims[i])
 	}
-	for _, i := range order {
-		a.grow(i)
+	// What is reserved for a pod goes to its containers before the rest of it, if
+	// any, goes to others.
+	for _, i := range a.order {
+		a.grow(i, true)
 	}
-	return a.free
+	for _, i := range a.order {
+		a.release(i)
+	}
+	a.restoreFloor()
+	a.growAll()
+	return a.free, a.idle
 }
 
-// keep leaves claim i what is still in the pool and nobody older has.
-func (a *assigner) keep(i int, pool cpuset.Set) {
-	c := &a.claims[i]
-	if !c.cpus.IsSubsetOf(pool) {
-		c.cpus = c.cpus.Intersection(pool)
+// growAll lets everybody grow until nobody can: what is refused in the end is
+// refused with what is free in the end.
+func (a *assigner) growAll() {
+	for again := true; again; {
+		grown, unmet := false, false
+		for _, i := range a.order {
+			if a.grow(i, false) || a.reserve(i) {
+				grown = true
+			}
+			unmet = unmet || a.claims[i].lacks() || a.claims[i].isReserve() && a.claims[i].cpus.Len() < a.claims[i].want
+		}
+		again = grown && unmet
+	}
+}
+
+// keepAll lets all keep what they have. Where records contradict each other, a
+// container that is there goes before a unit, which may not run.
+func (a *assigner) keepAll() {
+	for _, units := range []bool{false, true} {
+		for _, i := range a.order {
+			if c := &a.claims[i]; c.live && c.isUnit() == units {
+				a.keep(c)
+			}
+		}
+	}
+	for _, i := range a.order {
+		if !a.claims[i].live {
+			a.keep(&a.claims[i])
+		}
+	}
+	if a.alone {
+		a.recount()
+	}
+}
+
+// keep leaves a claim what is still in the pool and nobody before it has.
+func (a *assigner) keep(c *claim) {
+	if !c.cpus.IsSubsetOf(a.pools.Guaranteed) {
+		c.cpus = c.cpus.Intersection(a.pools.Guaranteed)
 	}
 	if !c.cpus.IsSubsetOf(a.free) {
 		c.cpus = c.cpus.Intersection(a.free)
-		c.contested = true
+		c.contested = !c.isReserve() // containers that have started take from it
 	}
 	a.free = a.free.Difference(c.cpus)
-	if c.atLeast {
-		c.want = max(c.want, c.cpus.Len())
+	switch {
+	case c.waiting && c.cpus.IsEmpty():
+		c.want = 0
+	case c.atLeast:
+		c.want = max(c.least, c.cpus.Len())
 	}
+	a.alone = a.alone || c.options.OneOwnerPerCore
 }
 
-// shrink takes from a container what it does not ask for any more, so that what
-// it keeps is packed best.
+// shrink takes from an owner what it does not ask for any more.
 func (a *assigner) shrink(c *claim) {
-	if !c.live || c.cpus.Len() <= c.want {
-		return
+	if c.live && c.cpus.Len() > c.want {
+		a.give(c, a.best(c, c.want))
 	}
-	keep := a.pick(a.machine.Supply(c.cpus), c.want, cpuset.Set{})
-	a.free = a.free.Union(c.cpus.Difference(keep))
-	c.cpus = keep
 }
 
-// grow gives claim i the CPUs that it lacks. A container that has none yet gets
-// all that it asks for or nothing; one that has some gets as many as there are.
-func (a *assigner) grow(i int) {
-	c := &a.claims[i]
-	lack := c.want - c.cpus.Len()
-	if !c.live || lack <= 0 {
-		return
-	}
-	siblings := a.siblings(i)
-	left := leftBy(siblings)
-	reuse := min(left.Len(), max(lack-a.free.Len(), excess(&a.pods[c.pod], siblings, lack), 0), lack)
-	if got := reuse + a.free.Len(); got < lack {
-		if c.cpus.IsEmpty() {
+// restoreFloor takes CPUs from those who come last until the shared pool has what
+// it must keep: the floor was raised, or the pool has shrunk.
+func (a *assigner) restoreFloor() {
+	for _, i := range slices.Backward(a.order) {
+		missing := -a.room()
+		if missing <= 0 {
 			return
 		}
-		lack = got
-	}
-	if reuse > 0 {
-		again := a.pick(a.machine.Supply(left), reuse, c.cpus)
-		c.cpus = c.cpus.Union(again)
-		bereave(siblings, again)
-	}
-	if fresh := lack - reuse; fresh > 0 {
-		if a.supply == nil {
-			a.supply = a.machine.Supply(a.free)
+		c := &a.claims[i]
+		if !c.cpus.IsEmpty() {
+			a.give(c, a.best(c, max(c.cpus.Len()-missing, 0)))
 		}
-		taken := a.pick(a.supply, fresh, c.cpus)
-		c.cpus = c.cpus.Union(taken)
-		a.free = a.free.Difference(taken)
+		if c.atLeast {
+			c.want = max(c.least, c.cpus.Len())
+		}
 	}
 }
 
-// siblings are the claims of the same pod as claim i, which is one of them.
+// room is how many CPUs can still be given away. It is below 0 when too many are
+// given away already.
+func (a *assigner) room() int {
+	if !a.pools.FromShared {
+		return a.free.Len()
+	}
+	shared := a.pools.Shared.Len() - a.pools.Guaranteed.Len() + a.free.Len()
+	return min(shared-a.pools.floor(), a.free.Len())
+}
+
+// best returns those n CPUs of a claim that are packed best.
+func (a *assigner) best(c *claim, n int) cpuset.Set {
+	if n == 0 {
+		return cpuset.Set{}
+	}
+	from := a.machine.Supply(c.cpus)
+	keep, refusal := take(from, allocate.Request{CPUs: n, Nodes: c.nodes, Options: *c.options})
+	if refusal != nil {
+		keep, _ = take(from, allocate.Request{CPUs: n})
+	}
+	return keep
+}
+
+// give leaves a claim with keep.
+func (a *assigner) give(c *claim, keep cpuset.Set) {
+	a.free = a.free.Union(c.cpus.Difference(keep))
+	a.supply = nil
+	c.cpus = keep
+	if a.alone {
+		a.recount()
+	}
+}
+
+// have adds CPUs to a claim that are taken out of the supply already.
+func (a *assigner) have(c *claim, cpus cpuset.Set) {
+	c.cpus = c.cpus.Union(cpus)
+	a.free = a.free.Difference(cpus)
+	if a.alone {
+		a.recount()
+	}
+}
+
+// recount finds out what is idle, and so what is free.
+func (a *assigner) recount() {
+	all := held(a.claims)
+	a.idle = cpuset.Set{}
+	for i := range a.claims {
+		if c := &a.claims[i]; c.options.OneOwnerPerCore {
+			a.idle = a.idle.Union(a.coresOf(c.cpus))
+		}
+	}
+	a.idle = a.idle.Intersection(a.pools.Guaranteed).Difference(all)
+	a.free = a.pools.Guaranteed.Difference(all).Difference(a.idle)
+	a.supply = nil
+}
+
+// coresOf returns all threads of the cores of cpus.
+func (a *assigner) coresOf(cpus cpuset.Set) cpuset.Set {
+	var all cpuset.Set
+	for cpu := range cpus.All() {
+		all = all.Union(a.machine.Topology().ThreadSiblings(cpu))
+	}
+	return all
+}
+
+// siblings are the claims of the same pod as claim i, which is one of them. Units
+// have none.
 func (a *assigner) siblings(i int) []claim {
 	first, end := i, i+1
+	if a.claims[i].isUnit() {
+		return a.claims[first:end]
+	}
 	for first > 0 && a.claims[first-1].pod == a.claims[i].pod {
 		first--
 	}
@@ -106,45 +206,4 @@ func (a *assigner) siblings(i int) []claim {
 		end++
 	}
 	return a.claims[first:end]
-}
-
-// leftBy are the CPUs of the claims that are not live.
-func leftBy(claims []claim) cpuset.Set {
-	var left cpuset.Set
-	for i := range claims {
-		if !claims[i].live {
-			left = left.Union(claims[i].cpus)
-		}
-	}
-	return left
-}
-
-// bereave takes cpus from the claims that are not live.
-func bereave(claims []claim, cpus cpuset.Set) {
-	for i := range claims {
-		if !claims[i].live {
-			claims[i].cpus = claims[i].cpus.Difference(cpus)
-		}
-	}
-}
-
-// excess is by how many CPUs the claims of a pod would have more than the pod's
-// total if they got lack more; 0 when the total is not known. What is above the
-// total was of ordinary init containers, whose requests do not add to those of
-// the containers that run after them (KEP-753).
-func excess(p *Pod, claims []claim, lack int) int {
-	total, known := wholeCPUs(p.Resources)
-	if !known {
-		return 0
-	}
-	for i := range claims {
-		lack += claims[i].cpus.Len()
-	}
-	return lack - total
-}
-
-// pick takes what is known to be there.
-func (a *assigner) pick(from *allocate.Supply, n int, have cpuset.Set) cpuset.Set {
-	cpus, _ := from.Take(allocate.Request{CPUs: n, Have: have})
-	return cpus
 }

@@ -3,6 +3,8 @@ package pools
 import (
 	"cmp"
 	"slices"
+
+	"github.com/cpupoold/cpupoold/pkg/allocate"
 )
 
 // Build makes the plan for a node. It is a function of in alone: the order of
@@ -11,21 +13,24 @@ import (
 func Build(in Input) Plan {
 	pods := present(in.Pods)
 	c := classifier{in: &in}
-	verdicts, partitions := c.classify(pods)
+	classes := c.classify(pods)
 
 	var assigned []claim
-	free := in.Pools.Guaranteed
-	if !free.IsEmpty() {
-		assigned = claims(pods, verdicts, in.Previous)
-		free = assign(in.Machine, in.Pools.Guaranteed, pods, assigned)
+	plan := Plan{Pods: make([]PodPlan, 0, len(pods)), Free: in.Pools.Guaranteed}
+	if !plan.Free.IsEmpty() || len(in.Pools.Units) > 0 {
+		assigned = claims(&in.Pools, pods, classes, in.Previous)
+		plan.Free, plan.Idle = assign(in.Machine, &in.Pools, pods, assigned)
 	}
+	placer := newPlacer(&in, plan.Free, countContainers(pods))
+	plan.Shared = placer.ofShared
 
-	plan := Plan{Pods: make([]PodPlan, 0, len(pods)), Shared: in.Pools.Shared, Free: free}
-	placer := placer{pools: in.Pools, free: free.Len(), room: make([]Placement, 0, countContainers(pods))}
+	var of []claim
+	of, assigned = cutClaims(assigned, none)
+	plan.Units = placer.units(of)
+	plan.Assignments = appendAssignments(plan.Assignments, of)
 	for i := range pods {
-		var of []claim
 		of, assigned = cutClaims(assigned, i)
-		plan.Pods = append(plan.Pods, placer.pod(&pods[i], partitions[i], verdicts[i], of))
+		plan.Pods = append(plan.Pods, placer.pod(&pods[i], classes[i], of))
 		plan.Assignments = appendAssignments(plan.Assignments, of)
 	}
 	plan.Problems = append(c.problems, placer.problems...)
@@ -72,28 +77,40 @@ func compareContainers(a, b Container) int {
 
 func compareProblems(a, b Problem) int {
 	return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.PodUID, b.PodUID), cmp.Compare(a.Container, b.Container),
-		cmp.Compare(a.Code, b.Code), cmp.Compare(a.Text, b.Text))
+		cmp.Compare(a.Unit, b.Unit), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Text, b.Text))
 }
 
-// classify returns a verdict for each container, and for each pod its partition;
-// the zero Partition for ordinary pods.
-func (c *classifier) classify(pods []Pod) ([][]verdict, []Partition) {
-	verdicts, partitions := make([][]verdict, len(pods)), make([]Partition, len(pods))
+// class is what a pod and its containers are.
+type class struct {
+	verdicts []verdict // in the order of the containers
+	// partition is zero for ordinary pods.
+	partition Partition
+	// options are how CPUs for the pod's containers are chosen; nil for pods whose
+	// containers get none of their own.
+	options *allocate.Options
+}
+
+func (c *classifier) classify(pods []Pod) []class {
+	classes := make([]class, len(pods))
 	room := make([]verdict, countContainers(pods))
 	for i := range pods {
-		p := &pods[i]
-		verdicts[i], room = room[:len(p.Containers)], room[len(p.Containers):]
+		p, to := &pods[i], &classes[i]
+		to.verdicts, room = room[:len(p.Containers)], room[len(p.Containers):]
 		partition, managed := c.partition(p)
 		if managed {
-			partitions[i] = partition
-			c.managed(p, partition.Type, verdicts[i])
+			to.partition = partition
+			c.managed(p, partition.Type, to.verdicts)
 			continue
 		}
 		for j := range p.Containers {
-			verdicts[i][j] = c.ordinary(p, &p.Containers[j])
+			to.verdicts[j] = c.ordinary(p, &p.Containers[j])
+		}
+		if p.QoS == QoSGuaranteed && p.UID != "" && !c.in.Pools.Guaranteed.IsEmpty() {
+			to.options = c.options(p)
+			c.checkSwitches(p)
 		}
 	}
-	return verdicts, partitions
+	return classes
 }
 
 func countContainers(pods []Pod) int {

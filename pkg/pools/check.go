@@ -9,11 +9,14 @@ import (
 )
 
 // Check returns what is wrong with a plan for pools: the first two invariants of
-// the system (exclusive CPUs are exclusive, nobody is without CPUs), and that
-// the parts of the plan agree with each other. A plan of Build has no errors.
+// the system (exclusive CPUs are exclusive, nobody is without CPUs), that the
+// shared pool keeps its floor, and that the parts of the plan agree with each
+// other. A plan of Build has no errors.
 func Check(p Plan, pools Pools) []error {
 	c := checker{pools: pools, held: make(map[Key]cpuset.Set, len(p.Assignments))}
 	c.assignments(p)
+	c.shared(p)
+	c.units(p.Units)
 	for i := range p.Pods {
 		c.pod(&p.Pods[i])
 	}
@@ -30,6 +33,7 @@ func Check(p Plan, pools Pools) []error {
 type checker struct {
 	pools   Pools
 	held    map[Key]cpuset.Set
+	taken   cpuset.Set // by assignments, or idle beside them
 	running []cpuset.Claim
 	errs    []error
 }
@@ -51,8 +55,40 @@ func (c *checker) assignments(p Plan) {
 		free = free.Difference(a.CPUs)
 		c.held[a.Key] = a.CPUs
 	}
-	if !p.Free.Equal(free) {
-		c.report("free CPUs are %s; the assignments leave %s", p.Free, free)
+	if !p.Idle.IsSubsetOf(free) {
+		c.report("idle CPUs %s are not within what the assignments leave (%s)", p.Idle, free)
+	}
+	if free = free.Difference(p.Idle); !p.Free.Equal(free) {
+		c.report("free CPUs are %s; the assignments and idle CPUs leave %s", p.Free, free)
+	}
+	c.taken = c.pools.Guaranteed.Difference(free)
+}
+
+// shared checks what the shared pool has.
+func (c *checker) shared(p Plan) {
+	if want := c.pools.Shared.Difference(c.taken); !p.Shared.Equal(want) {
+		c.report("shared CPUs are %s; the assignments leave %s", p.Shared, want)
+	}
+	least := 1
+	if c.pools.FromShared {
+		least = max(least, min(c.pools.Floor, c.pools.Shared.Len()))
+	}
+	if p.Shared.Len() < least && !c.pools.Shared.IsEmpty() {
+		c.report("shared CPUs are %s; there must be %d", p.Shared, least)
+	}
+}
+
+func (c *checker) units(units []UnitPlan) {
+	sameName := func(a UnitPlan, b UnitSpec) bool { return a.Name == b.Name }
+	if !slices.EqualFunc(units, c.pools.Units, sameName) {
+		c.report("units are not those of the configuration")
+	}
+	for _, u := range units {
+		name := "unit " + u.Name
+		c.placement(name, Key{Container: u.Name}, &Placement{
+			Pool: u.Pool, Type: u.Type, CPUs: u.CPUs, Mems: u.Mems, Exclusive: u.Exclusive, Refused: u.Refused, Reason: u.Reason,
+		})
+		c.running = append(c.running, cpuset.Claim{Name: name, CPUs: u.CPUs, Exclusive: u.Exclusive})
 	}
 }
 
@@ -65,7 +101,7 @@ func (c *checker) pod(p *PodPlan) {
 		if at.State == Exited {
 			continue
 		}
-		unlimited = unlimited || at.Exclusive
+		unlimited = unlimited || at.Unlimited
 		claim := cpuset.Claim{Name: name, CPUs: at.CPUs, Exclusive: at.Exclusive}
 		if at.Exclusive {
 			// Two instances of one container are one user of its CPUs.
@@ -79,6 +115,7 @@ func (c *checker) pod(p *PodPlan) {
 	if p.Unlimited != unlimited {
 		c.report("pod %s: unlimited is %t, want %t", p.UID, p.Unlimited, unlimited)
 	}
+	c.quota("pod "+p.UID, p.Unlimited, p.Quota, p.Period)
 	if p.Shares != 0 && (p.Shares < workload.MinShares || p.Shares > workload.MaxShares) {
 		c.report("pod %s: %d shares", p.UID, p.Shares)
 	}
@@ -92,9 +129,9 @@ func (c *checker) placement(name string, key Key, at *Placement) {
 	switch at.Pool {
 	case Management:
 		partition, _ := c.pools.partition(at.Type)
-		pool = partition.CPUs
+		pool = partition.CPUs.Difference(c.taken)
 	case Shared:
-		pool = c.pools.Shared
+		pool = c.pools.Shared.Difference(c.taken)
 	case Guaranteed:
 		pool = c.held[key]
 	}
@@ -107,7 +144,24 @@ func (c *checker) placement(name string, key Key, at *Placement) {
 	if at.Shares != 0 && (at.Pool != Management || at.Shares < workload.MinShares || at.Shares > workload.MaxShares) {
 		c.report("%s: pool %s, %d shares", name, at.Pool, at.Shares)
 	}
+	c.quota(name, at.Unlimited, at.Quota, at.Period)
+	if !at.Mems.IsEmpty() && !(at.Exclusive && c.pools.BindMemory) {
+		c.report("%s: memory is bound to %s", name, at.Mems)
+	}
+	if at.Unlimited && !at.Exclusive {
+		c.report("%s has no quota, and no CPUs of its own", name)
+	}
+	if (at.Refused != nil) != (at.Reason.Code == CodeRefused) || at.Refused != nil && at.Pool != Shared {
+		c.report("%s: pool %s, reason %s, refusal %v", name, at.Pool, at.Reason.Code, at.Refused)
+	}
 	if at.Reason.Code == "" || at.Reason.Text == "" {
 		c.report("%s has no reason", name)
+	}
+}
+
+// quota checks what a container or pod is to get back.
+func (c *checker) quota(name string, unlimited bool, quota, period int64) {
+	if quota < 0 || (quota > 0) != (period > 0) || quota > 0 && unlimited {
+		c.report("%s: unlimited %t, quota %d, period %d", name, unlimited, quota, period)
 	}
 }

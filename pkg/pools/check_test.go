@@ -13,9 +13,9 @@ import (
 
 // TestCheckFindsWhatIsWrong breaks a good plan in one place at a time.
 func TestCheckFindsWhatIsWrong(t *testing.T) {
-	top := machine{packages: 1, nodes: 1, l3s: 1, cores: 8, threads: 1}.topology()
+	top := machine{packages: 1, nodes: 1, l3s: 1, cores: 9, threads: 1}.topology()
 	in := pools.Input{Machine: allocate.New(top)}
-	in.Pools = must(must(parseSpec("management 0-1 kube-system\nshared 2-3\nguaranteed 4-7\n"))(t).Resolve(top))(t)
+	in.Pools = must(must(parseSpec("management 0-1 kube-system\nshared 2-3\nguaranteed 4-8 bind-memory=true\nunit u.service 1\nunit v.service shared\n"))(t).Resolve(top))(t)
 	in.Pods = must(parsePods(`
 pod a default/a Guaranteed cpu=2
 app c1 running 1 cpu=2
@@ -38,12 +38,25 @@ app2 c6 running 4 cpu=4
 		want  string
 	}{
 		{"nothing", func(*pools.Plan) {}, ""},
-		{"assignments overlap", func(p *pools.Plan) { p.Assignments[1].CPUs = cpuset.Of(5) }, "assignment of b/app (5) is empty or not within"},
-		{"assignment outside the pool", func(p *pools.Plan) { p.Assignments[1].CPUs = cpuset.Of(3) }, "assignment of b/app (3) is empty or not within"},
-		{"empty assignment", func(p *pools.Plan) { p.Assignments[1].CPUs = cpuset.Set{} }, "assignment of b/app () is empty"},
+		{"assignments overlap", func(p *pools.Plan) { p.Assignments[2].CPUs = cpuset.Of(6) }, "assignment of b/app (6) is empty or not within"},
+		{"assignment outside the pool", func(p *pools.Plan) { p.Assignments[2].CPUs = cpuset.Of(3) }, "assignment of b/app (3) is empty or not within"},
+		{"empty assignment", func(p *pools.Plan) { p.Assignments[2].CPUs = cpuset.Set{} }, "assignment of b/app () is empty"},
 		{"assignments out of order", func(p *pools.Plan) { slices.Reverse(p.Assignments) }, "assignment of a/app is out of order"},
-		{"wrong free CPUs", func(p *pools.Plan) { p.Free = cpuset.Set{} }, "free CPUs are ; the assignments leave 7"},
-		{"exclusive without assignment", func(p *pools.Plan) { p.Assignments = p.Assignments[1:] }, "container app (c1) of pod a is on 4-5; its part of the guaranteed pool is "},
+		{"wrong free CPUs", func(p *pools.Plan) { p.Free = cpuset.Set{} }, "free CPUs are ; the assignments and idle CPUs leave 8"},
+		{"idle CPUs in use", func(p *pools.Plan) { p.Idle = cpuset.Of(5) }, "idle CPUs 5 are not within what the assignments leave (8)"},
+		{"idle CPUs free", func(p *pools.Plan) { p.Idle = cpuset.Of(8) }, "free CPUs are 8; the assignments and idle CPUs leave "},
+		{"shared CPUs of somebody", func(p *pools.Plan) { p.Shared = cpuset.Range(2, 4) }, "shared CPUs are 2-4; the assignments leave 2-3"},
+		{"no shared CPUs", func(p *pools.Plan) { p.Shared = cpuset.Set{} }, "shared CPUs are ; there must be 1"},
+		{"unit missing", func(p *pools.Plan) { p.Units = p.Units[:1] }, "units are not those of the configuration"},
+		{"unit elsewhere", func(p *pools.Plan) { p.Units[0].CPUs = cpuset.Of(8) }, "unit u.service is on 8; its part of the guaranteed pool is 4"},
+		{"unit shares exclusive CPUs", func(p *pools.Plan) { p.Units[1].CPUs = cpuset.Range(3, 4) }, "share CPU 4, which one of them has to itself"},
+		{"memory of a shared container", func(p *pools.Plan) { container(p, 1, 1).Mems = cpuset.Of(0) }, "memory is bound to 0"},
+		{"quota lifted from a shared container", func(p *pools.Plan) { container(p, 1, 1).Unlimited = true }, "has no quota, and no CPUs of its own"},
+		{"quota for one without", func(p *pools.Plan) { container(p, 0, 0).Quota = 5 }, "unlimited true, quota 5, period 0"},
+		{"negative quota", func(p *pools.Plan) { p.Pods[2].Quota = -1 }, "pod c: unlimited false, quota -1, period 0"},
+		{"refusal of somebody placed", func(p *pools.Plan) { container(p, 0, 0).Refused = &allocate.Refusal{} }, "pool guaranteed, reason Exclusive, refusal"},
+		{"refused without refusal", func(p *pools.Plan) { container(p, 3, 0).Refused = nil }, "pool shared, reason Refused, refusal <nil>"},
+		{"exclusive without assignment", func(p *pools.Plan) { p.Assignments = slices.Delete(p.Assignments, 1, 2) }, "container app (c1) of pod a is on 5-6; its part of the guaranteed pool is "},
 		{"no CPUs", func(p *pools.Plan) { container(p, 1, 1).CPUs = cpuset.Set{} }, "container side (c3) of pod b has no CPU"},
 		{"shared on exclusive CPUs", func(p *pools.Plan) { container(p, 1, 1).CPUs = cpuset.Range(2, 4) }, "share CPU 4, which one of them has to itself"},
 		{"management elsewhere", func(p *pools.Plan) { container(p, 2, 0).CPUs = cpuset.Of(0) }, "container app (c4) of pod c is on 0; its part of the management pool is 0-1"},

@@ -4,14 +4,16 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
 // claim is what one container name of a pod has to do with the guaranteed pool,
-// over all restarts of the container.
+// over all restarts of the container; or a systemd unit; or a pod, for what is
+// reserved for its containers.
 type claim struct {
 	key Key
-	pod int // index of the pod
+	pod int // index of the pod; none for a unit
 	// live says that an instance of the container exists that has not exited.
 	// Only live claims get CPUs; the others keep theirs until the pod goes or a
 	// container of the same pod needs them.
@@ -19,21 +21,41 @@ type claim struct {
 	// createdAt is that of the newest instance, and the age of the claim.
 	createdAt int64
 	want      int
-	// atLeast says that want is a guess: that many, or as many as it had.
+	// atLeast says that want is a guess: least, or as many as it had.
 	atLeast bool
+	least   int
+	// waiting says that it gets nothing new yet if it has nothing.
+	waiting bool
 	// cpus is what the claim has: the previous assignment at first, the new one in
 	// the end.
 	cpus cpuset.Set
 	// contested says that somebody else was recorded as the owner of some of cpus.
 	contested bool
+	options   *allocate.Options
+	nodes     cpuset.Set // hinted
+	// refused is why a claim that lacks CPUs does not get them.
+	refused *allocate.Refusal
 }
 
-// claims lists the claims of pods on the guaranteed pool, sorted by key. Pods and
-// their containers are sorted; verdicts are theirs, in that order.
-func claims(pods []Pod, verdicts [][]verdict, previous []Assignment) []claim {
+// none is the index of no pod.
+const none = -1
+
+// isReserve says that c is what a pod has beyond its containers. Its want are the
+// CPUs that the pod's total leaves for containers that are not there yet.
+func (c *claim) isReserve() bool { return c.key.Container == "" }
+
+// isUnit says that c is that of a systemd unit.
+func (c *claim) isUnit() bool { return c.pod == none }
+
+// lacks says that c should have more than it has.
+func (c *claim) lacks() bool { return c.live && c.cpus.Len() < c.want }
+
+// claims lists the claims on the guaranteed pool, sorted by key: those of units
+// come first. Pods and their containers are sorted; classes are theirs.
+func claims(p *Pools, pods []Pod, classes []class, previous []Assignment) []claim {
 	previous = slices.Clone(previous)
 	slices.SortFunc(previous, func(a, b Assignment) int { return compareKeys(a.Key, b.Key) })
-	var all []claim
+	all := unitClaims(p, previous)
 	for i := range pods {
 		p := &pods[i]
 		for len(previous) > 0 && previous[0].Key.PodUID < p.UID {
@@ -43,7 +65,30 @@ func claims(pods []Pod, verdicts [][]verdict, previous []Assignment) []claim {
 		for n < len(previous) && previous[n].Key.PodUID == p.UID {
 			n++
 		}
-		all = appendClaims(all, i, p, verdicts[i], previous[:n])
+		if options := classes[i].options; options != nil {
+			first := len(all)
+			all = appendClaims(all, i, p, classes[i].verdicts, previous[:n])
+			for j := range all[first:] {
+				all[first+j].options = options
+			}
+		}
+	}
+	return all
+}
+
+// unitClaims lists those of the units that have CPUs to themselves.
+func unitClaims(p *Pools, previous []Assignment) []claim {
+	var all []claim
+	for _, u := range p.Units {
+		if u.CPUs > 0 {
+			c := claim{key: Key{Container: u.Name}, pod: none, live: true, want: u.CPUs, options: &p.Options}
+			for _, held := range previous {
+				if held.Key == c.key {
+					c.cpus = c.cpus.Union(held.CPUs)
+				}
+			}
+			all = append(all, c)
+		}
 	}
 	return all
 }
@@ -59,6 +104,12 @@ func appendClaims(all []claim, pod int, p *Pod, verdicts []verdict, previous []A
 		previous = previous[n:]
 		return of
 	}
+	reserve := newClaim(pod, Key{PodUID: p.UID}, before(""))
+	reserve.want = reservable(p, verdicts)
+	reserve.createdAt = sandboxAge(p)
+	if reserve.want > 0 || !reserve.cpus.IsEmpty() {
+		all = append(all, reserve)
+	}
 	start := 0
 	for start < len(p.Containers) && p.Containers[start].Kind == Infra {
 		start++ // they come first, and never claim anything
@@ -67,9 +118,7 @@ func appendClaims(all []claim, pod int, p *Pod, verdicts []verdict, previous []A
 		if start == len(p.Containers) || len(previous) > 0 && previous[0].Key.Container < p.Containers[start].Name {
 			// Only the assignment is left of the container.
 			held := before(previous[0].Key.Container)
-			if p.QoS == QoSGuaranteed {
-				all = append(all, newClaim(pod, held[0].Key, held))
-			}
+			all = append(all, newClaim(pod, held[0].Key, held))
 			continue
 		}
 		name := p.Containers[start].Name
@@ -98,7 +147,8 @@ func newClaim(pod int, key Key, held []Assignment) claim {
 // madeBy completes c with what its container asks for.
 func (c claim) madeBy(ctr *Container, v verdict) claim {
 	c.live, c.createdAt = ctr.State != Exited, ctr.CreatedAt
-	c.want, c.atLeast = v.want, v.atLeast
+	c.want, c.atLeast, c.least = v.want, v.atLeast, v.want
+	c.waiting, c.nodes = v.waiting, ctr.Nodes
 	return c
 }
 
@@ -122,7 +172,7 @@ func newestOf(instances []Container) int {
 }
 
 // byAge returns the indices of claims in the order in which they are served:
-// containers that exist before those that do not, the older first.
+// units, then containers that exist before those that do not, the older first.
 func byAge(claims []claim) []int {
 	order := make([]int, len(claims))
 	for i := range order {
@@ -130,15 +180,23 @@ func byAge(claims []claim) []int {
 	}
 	slices.SortFunc(order, func(i, j int) int {
 		a, b := &claims[i], &claims[j]
+		if a.isUnit() != b.isUnit() {
+			return ahead(a.isUnit())
+		}
 		if a.live != b.live {
-			if a.live {
-				return -1
-			}
-			return 1
+			return ahead(a.live)
 		}
 		return cmp.Or(cmp.Compare(a.createdAt, b.createdAt), compareKeys(a.key, b.key))
 	})
 	return order
+}
+
+// ahead is the result of a comparison in which a comes first or last.
+func ahead(a bool) int {
+	if a {
+		return -1
+	}
+	return 1
 }
 
 func compareKeys(a, b Key) int {

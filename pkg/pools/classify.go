@@ -16,7 +16,9 @@ type verdict struct {
 	atLeast bool
 	// shares are those of the annotation.
 	shares uint64
-	reason Reason
+	// waiting says that it gets no CPUs yet, unless it has some.
+	waiting bool
+	reason  Reason
 }
 
 // classifier decides who belongs where and collects what it cannot honour.
@@ -103,8 +105,11 @@ func (c *classifier) ordinary(p *Pod, ctr *Container) verdict {
 		return shared(CodeBestEffort, "BestEffort pod")
 	case p.QoS == QoSBurstable:
 		return shared(CodeBurstable, "Burstable pod")
-	case p.QoS != QoSGuaranteed:
+	case p.QoS != QoSGuaranteed || p.UID == "":
 		return shared(CodeNoQoS, "no QoS class: the pod is not in the kubelet's tree")
+	}
+	if ctr.Name == "" {
+		return shared(CodeUnknown, "the container has no name")
 	}
 	v := guaranteed(ctr.Resources)
 	if v.pool == Guaranteed && c.in.Pools.Guaranteed.IsEmpty() {
@@ -113,6 +118,7 @@ func (c *classifier) ordinary(p *Pod, ctr *Container) verdict {
 		}
 		return shared(CodeNoGuaranteedPool, v.reason.Text+", but the guaranteed pool is empty")
 	}
+	v.waiting = ctr.Waiting
 	return v
 }
 
@@ -178,9 +184,9 @@ func fractional(milli int64) verdict {
 	return shared(CodeFractional, fmt.Sprintf("%dm CPU in a Guaranteed pod is not a whole number of CPUs", milli))
 }
 
-// wholeCPUs is the number of whole CPUs in a pod's total; false when the pod does
-// not tell.
-func wholeCPUs(r Resources) (int, bool) {
+// WholeCPUs is the number of whole CPUs in r, a fraction left out; it is not known
+// without shares, and where they are capped (256 CPUs) and there is no quota.
+func (r Resources) WholeCPUs() (n int, known bool) {
 	switch {
 	case r.Shares == 0:
 		return 0, false

@@ -30,6 +30,8 @@ const (
 	// CodeSuperseded: still there, next to a newer container of the same name that
 	// needs no CPUs of its own.
 	CodeSuperseded Code = "Superseded"
+	// CodeWaiting: whole CPUs, but its NUMA nodes are not known yet.
+	CodeWaiting Code = "Waiting"
 	// CodeNoGuaranteedPool: whole CPUs, but this node gives none away.
 	CodeNoGuaranteedPool Code = "NoGuaranteedPool"
 )
@@ -41,6 +43,9 @@ const (
 	// CodeShort: has CPUs of its own, but fewer than it should.
 	CodeShort Code = "Short"
 )
+
+// CodeUnit: the configuration names the systemd unit.
+const CodeUnit Code = "Unit"
 
 // Codes of pods: why a slice's weight or quota is set.
 const (
@@ -67,6 +72,19 @@ const (
 	// CodeNoSuchContainer: resources annotations for containers that the pod does
 	// not have.
 	CodeNoSuchContainer Code = "NoSuchContainer"
+	// CodeOverrideInvalid: an annotation chooses an option or a value that there is
+	// not, or options that contradict each other.
+	CodeOverrideInvalid Code = "OverrideInvalid"
+	// CodeOverrideNotAllowed: an annotation chooses an option that pods may not.
+	CodeOverrideNotAllowed Code = "OverrideNotAllowed"
+	// CodeSwitchInvalid: one of CRI-O's switches has a value that it does not know.
+	CodeSwitchInvalid Code = "SwitchInvalid"
+	// CodeSwitchIgnored: one of CRI-O's switches asks for what there is not here.
+	CodeSwitchIgnored Code = "SwitchIgnored"
 	// CodeOverlap: two containers were recorded as owners of the same CPU.
 	CodeOverlap Code = "Overlap"
 )
+
+// floorReached is a code of refusals (allocate.Refusal) beside those of
+// pkg/allocate: the shared pool keeps its floor.
+const floorReached = "Floor"

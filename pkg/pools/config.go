@@ -103,6 +103,9 @@ type Partition struct {
 	Namespaces []string
 }
 
+// floor is how many CPUs the shared pool keeps.
+func (p *Pools) floor() int { return max(p.Floor, 1) }
+
 // partition returns the partition of a workload type.
 func (p Pools) partition(typ string) (Partition, bool) {
 	i, ok := slices.BinarySearchFunc(p.Partitions, typ, func(p Partition, typ string) int {

@@ -84,6 +84,9 @@ type Container struct {
 	// Nodes are the IDs of the NUMA nodes of the container's devices and memory, as
 	// the kubelet chose them; empty means that there is no hint.
 	Nodes cpuset.Set
+	// Waiting says that Nodes are being asked for. Until they are known the
+	// container gets no CPUs of its own, unless it has some already.
+	Waiting bool
 }
 
 // Resources are the CPU resources of a container or a pod at its creation.

@@ -17,15 +17,18 @@ type machine struct {
 	adjacent                             bool       // siblings are 2n, 2n+1 and not n, n+cores
 	numaOff                              bool       // one node for all
 	offline                              cpuset.Set // present, but not there
+	isolated                             cpuset.Set // since boot
+	bare                                 cpuset.Set // nodes without memory
 }
 
 func parseMachine(text string) (machine, error) {
 	m := machine{packages: 1, nodes: 1, l3s: 1, cores: 1, threads: 1}
 	for word := range strings.FieldsSeq(text) {
 		key, value, _ := strings.Cut(word, "=")
-		if key == "offline" {
+		sets := map[string]*cpuset.Set{"offline": &m.offline, "isolated": &m.isolated, "bare": &m.bare}
+		if set := sets[key]; set != nil {
 			var err error
-			if m.offline, err = cpuset.Parse(value); err != nil {
+			if *set, err = cpuset.Parse(value); err != nil {
 				return m, err
 			}
 			continue
@@ -57,6 +60,7 @@ func (m machine) topology() *topology.Topology {
 	total := large*m.threads + l3s*m.small
 	t := &topology.Topology{Possible: cpuset.Range(0, total-1), Present: cpuset.Range(0, total-1)}
 	t.Online = t.Present.Difference(m.offline)
+	t.Isolated = m.isolated.Intersection(t.Present)
 
 	cores := make([][]int, l3s*perL3) // threads of each core
 	largeSeen, smallSeen := 0, 0
@@ -106,7 +110,7 @@ func (m machine) topology() *topology.Topology {
 		nodeOf, nodes = func(int) int { return 0 }, 1
 	}
 	for n := range nodes {
-		node := topology.Node{ID: n, HasMemory: true}
+		node := topology.Node{ID: n, HasMemory: !m.bare.Contains(n)}
 		for other := range nodes {
 			distance := 20
 			switch {

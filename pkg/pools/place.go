@@ -4,46 +4,86 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/cpupoold/cpupoold/pkg/allocate"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
 // placer turns verdicts and what the claims got into a plan.
 type placer struct {
-	pools Pools
-	// free is the number of guaranteed CPUs that nobody has in the end.
-	free     int
-	problems []Problem
+	pools *Pools
+	// free are the guaranteed CPUs that nobody has in the end, and taken the
+	// others.
+	free, taken cpuset.Set
+	// of are the CPUs of each partition, and those of the shared pool, without
+	// taken.
+	ofPartition []cpuset.Set
+	ofShared    cpuset.Set
+	problems    []Problem
 	// room has the capacity for all placements of the plan.
 	room []Placement
+	mems *memory // nil when memory is not bound
+}
+
+func newPlacer(in *Input, free cpuset.Set, containers int) *placer {
+	b := &placer{pools: &in.Pools, free: free, room: make([]Placement, 0, containers)}
+	b.taken = in.Pools.Guaranteed.Difference(free)
+	b.ofShared = in.Pools.Shared.Difference(b.taken)
+	for _, p := range in.Pools.Partitions {
+		b.ofPartition = append(b.ofPartition, p.CPUs.Difference(b.taken))
+	}
+	if in.Pools.BindMemory {
+		b.mems = newMemory(in.Machine.Topology())
+	}
+	return b
+}
+
+// partition returns what the partition of a workload type has now.
+func (b *placer) partition(typ string) cpuset.Set {
+	for i, p := range b.pools.Partitions {
+		if p.Type == typ {
+			return b.ofPartition[i]
+		}
+	}
+	return cpuset.Set{}
 }
 
 func (b *placer) report(p *Pod, container string, r Reason) {
 	b.problems = append(b.problems, Problem{PodUID: p.UID, Pod: p.Namespace + "/" + p.Name, Container: container, Reason: r})
 }
 
-func (b *placer) pod(p *Pod, partition Partition, verdicts []verdict, claims []claim) PodPlan {
+func (b *placer) pod(p *Pod, of class, claims []claim) PodPlan {
 	plan := PodPlan{UID: p.UID, Namespace: p.Namespace, Name: p.Name}
 	first := len(b.room)
 	for i := range p.Containers {
-		ctr, v := &p.Containers[i], verdicts[i]
+		ctr, v := &p.Containers[i], of.verdicts[i]
 		at := Placement{ID: ctr.ID, Name: ctr.Name, Kind: ctr.Kind, State: ctr.State, Shares: v.shares}
 		switch v.pool {
 		case Management:
-			at.Pool, at.Type, at.CPUs, at.Reason = Management, partition.Type, partition.CPUs, v.reason
+			at.Pool, at.Type, at.CPUs, at.Reason = Management, of.partition.Type, b.partition(of.partition.Type), v.reason
 		case Guaranteed:
 			b.guaranteed(&at, claimOf(claims, ctr.Name), v)
 		default:
-			at.Pool, at.CPUs, at.Reason = Shared, b.pools.Shared, v.reason
+			at.Pool, at.CPUs, at.Reason = Shared, b.ofShared, v.reason
 		}
-		at.Unlimited = at.Exclusive
-		if at.Exclusive && at.State != Exited {
+		if at.Exclusive {
+			at.Mems = b.mems.of(at.CPUs)
+			at.Unlimited = !keepsQuota(p, at.Name)
+		}
+		if ctr.Kind == App && p.QoS == QoSGuaranteed && !at.Unlimited {
+			at.Quota, at.Period = quotaOf(ctr.Resources)
+		}
+		if at.Unlimited && at.State != Exited {
 			plan.Unlimited = true
 			plan.Reason = Reason{CodeUnlimited, "container " + clip(at.Name) + " has CPUs of its own, which bound it without a quota"}
 		}
 		b.room = append(b.room, at)
 	}
 	plan.Containers = b.room[first:len(b.room):len(b.room)]
-	if shares, annotated := podShares(p, verdicts); annotated {
+	if p.QoS == QoSGuaranteed && !plan.Unlimited {
+		plan.Quota, plan.Period = quotaOf(p.Resources)
+	}
+	if shares, annotated := podShares(p, of.verdicts); annotated {
 		plan.Shares = shares
 		plan.Reason = Reason{CodeAnnotatedShares, strconv.FormatUint(shares, 10) + " shares: those of the containers together, as annotated"}
 	}
@@ -56,16 +96,18 @@ func (b *placer) pod(p *Pod, partition Partition, verdicts []verdict, claims []c
 // guaranteed places a container that asks for whole CPUs.
 func (b *placer) guaranteed(at *Placement, c *claim, v verdict) {
 	if c == nil || c.cpus.IsEmpty() {
-		at.Pool, at.CPUs = Shared, b.pools.Shared
+		at.Pool, at.CPUs = Shared, b.ofShared
 		switch {
 		case at.State == Exited:
 			at.Reason = Reason{CodeExited, "has exited and holds no CPUs"}
-		case c == nil:
-			at.Reason = Reason{CodeSuperseded, "a newer container of this name asks for no whole CPUs"}
 		case v.want == 0:
 			at.Reason = v.reason
+		case v.waiting:
+			at.Reason = Reason{CodeWaiting, v.reason.Text + ", as soon as it is known where its devices and memory are"}
+		case c == nil || c.refused == nil:
+			at.Reason = Reason{CodeSuperseded, "a newer container of this name asks for no whole CPUs"}
 		default:
-			at.Reason = b.refused(c)
+			at.Reason, at.Refused = b.refused(c), c.refused
 		}
 		return
 	}
@@ -85,7 +127,7 @@ func (b *placer) guaranteed(at *Placement, c *claim, v verdict) {
 // reportClaim reports what a claim did not get.
 func (b *placer) reportClaim(p *Pod, c *claim) {
 	if c.contested {
-		b.report(p, c.key.Container, Reason{CodeOverlap, "some of its recorded CPUs are recorded for another container too, which comes before it and keeps them"})
+		b.report(p, c.key.Container, overlap())
 	}
 	if !c.live || c.cpus.Len() >= c.want {
 		return
@@ -97,16 +139,28 @@ func (b *placer) reportClaim(p *Pod, c *claim) {
 	b.report(p, c.key.Container, r)
 }
 
+func overlap() Reason {
+	return Reason{CodeOverlap, "some of its recorded CPUs are recorded for another owner too, which comes before it and keeps them"}
+}
+
 func (b *placer) refused(c *claim) Reason {
-	return Reason{CodeRefused, fmt.Sprintf("asks for %s, but %s; runs in the shared pool until there are enough", whole(c.want), b.supply())}
+	until := " until there are enough"
+	if code := c.refused.Code; code != allocate.TooFewFree && code != floorReached {
+		until = fmt.Sprintf(" (%d of %d CPUs of the guaranteed pool are free)", b.free.Len(), b.pools.Guaranteed.Len())
+	}
+	return Reason{CodeRefused, fmt.Sprintf("asks for %s, but %s; runs in the shared pool%s", whole(c.want), c.refused.Why, until)}
 }
 
 func (b *placer) short(c *claim) Reason {
-	return Reason{CodeShort, fmt.Sprintf("has %d of %s, but %s; gets more when there are some", c.cpus.Len(), whole(c.want), b.supply())}
+	return Reason{CodeShort, fmt.Sprintf("has %d of %s, but %s; gets more when there are some", c.cpus.Len(), whole(c.want), c.refused.Why)}
 }
 
-func (b *placer) supply() string {
-	return fmt.Sprintf("%d of %d CPUs of the guaranteed pool are free", b.free, b.pools.Guaranteed.Len())
+// quotaOf returns the quota of a container or pod, zero when it has none.
+func quotaOf(r Resources) (quota, period int64) {
+	if r.Quota <= 0 || r.Period <= 0 {
+		return 0, 0
+	}
+	return r.Quota, r.Period
 }
 
 // claimOf returns the claim of a container name, nil when there is none.

@@ -29,6 +29,9 @@ type Plan struct {
 	// Free are the guaranteed CPUs that nobody holds. With Pools.FromShared they
 	// are in Shared too.
 	Free cpuset.Set
+	// Idle are guaranteed CPUs on which nobody may run: the rest of the cores that
+	// an owner has to itself (one-owner-per-core).
+	Idle cpuset.Set
 	// Problems are all inputs that could not be honoured, by pod and container.
 	Problems []Problem
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -14,12 +15,18 @@ import (
 const (
 	sharedKey     = "shared.cpus"
 	guaranteedKey = "guaranteed.cpus"
+	fromKey       = "guaranteed.from"
+	floorKey      = "guaranteed.floor"
+	optionsKey    = "guaranteed.options"
+	overridesKey  = "guaranteed.overrides"
+	unitsKey      = "units"
 )
 
 // Resolve holds s against a machine. CPUs that are present but offline are left
 // out of the pools. The error joins one *FieldError for each problem: CPUs that
 // the machine does not have or that two pools claim, a pool without a CPU that
-// runs, and partitions whose type or namespaces cannot be meant.
+// runs, partitions and units that cannot be meant, options that contradict each
+// other, and more CPUs for units than there are.
 func (s Spec) Resolve(t *topology.Topology) (Pools, error) {
 	r := resolver{topology: t}
 	lists := s.lists()
@@ -28,37 +35,68 @@ func (s Spec) Resolve(t *topology.Topology) (Pools, error) {
 		for _, earlier := range lists[:i] {
 			r.checkDisjoint(l, earlier)
 		}
-	}
-	p := Pools{Guaranteed: s.Guaranteed.CPUs.Intersection(t.Online)}
-	taken := cpuset.Set{}
-	for _, l := range lists {
-		taken = taken.Union(l.cpus)
 		if l.cpus.IsSubsetOf(t.Present) {
 			r.checkRuns(l)
 		}
 	}
-	p.Offline = taken.Intersection(t.Present).Difference(t.Online)
-	if s.Shared != nil {
-		p.Shared = s.Shared.Intersection(t.Online)
-	} else if p.Shared = t.Online.Difference(taken); p.Shared.IsEmpty() {
+	r.checkSpec(s)
+	p := s.pools(t)
+	if s.Shared == nil && p.Shared.IsEmpty() {
 		r.report(sharedKey, "rest", "the other pools leave no online CPU of %s; take some from them", t.Online)
 	}
 	for i, spec := range s.Partitions {
-		r.checkPartition(i, s.Partitions)
-		cpus := spec.CPUs.Intersection(t.Online)
-		if spec.All {
-			cpus = t.Online.Difference(p.Guaranteed)
-		}
-		if spec.All && cpus.IsEmpty() {
+		if spec.All && s.Guaranteed.CPUs.Intersection(t.Online).Equal(t.Online) {
 			r.report(partitionKey(i, "cpus"), "all", "the guaranteed pool has all online CPUs %s; take some from it", t.Online)
 		}
-		p.Partitions = append(p.Partitions, Partition{spec.Type, cpus, slices.Clone(spec.Namespaces)})
 	}
+	r.checkCapacity(s, p)
 	if len(r.problems) > 0 {
 		return Pools{}, errors.Join(r.problems...)
 	}
-	slices.SortFunc(p.Partitions, func(a, b Partition) int { return cmp.Compare(a.Type, b.Type) })
 	return p, nil
+}
+
+// pools are those of s on a machine, whatever is wrong with them.
+func (s Spec) pools(t *topology.Topology) Pools {
+	var taken, reserved cpuset.Set
+	for _, l := range s.lists() {
+		taken = taken.Union(l.cpus)
+	}
+	for _, spec := range s.Partitions {
+		reserved = reserved.Union(spec.CPUs)
+	}
+	p := Pools{
+		Guaranteed: s.Guaranteed.CPUs.Intersection(t.Online),
+		FromShared: s.Guaranteed.FromShared,
+		Floor:      s.Guaranteed.Floor,
+		Options:    s.Guaranteed.Options,
+		Overrides:  slices.Clone(s.Guaranteed.Overrides),
+		BindMemory: s.Guaranteed.BindMemory,
+		Units:      slices.Clone(s.Units),
+		Offline:    taken.Intersection(t.Present).Difference(t.Online),
+	}
+	if p.Shared = t.Online.Difference(taken); s.Shared != nil {
+		p.Shared = s.Shared.Intersection(t.Online)
+	}
+	if p.FromShared {
+		p.Guaranteed = p.Shared
+	}
+	if !s.StrictReservation && !p.Shared.IsEmpty() {
+		p.Shared = p.Shared.Union(reserved.Intersection(t.Online))
+	}
+	for _, spec := range s.Partitions {
+		cpus := spec.CPUs.Intersection(t.Online)
+		if spec.All {
+			cpus = t.Online
+			if !p.FromShared {
+				cpus = cpus.Difference(p.Guaranteed)
+			}
+		}
+		p.Partitions = append(p.Partitions, Partition{spec.Type, cpus, slices.Clone(spec.Namespaces)})
+	}
+	slices.SortFunc(p.Partitions, func(a, b Partition) int { return cmp.Compare(a.Type, b.Type) })
+	slices.SortFunc(p.Units, func(a, b UnitSpec) int { return cmp.Compare(a.Name, b.Name) })
+	return p
 }
 
 // list is a pool that is given as a list of CPUs.
@@ -117,39 +155,25 @@ func (r *resolver) checkRuns(l list) {
 	}
 }
 
-// checkPartition checks what does not depend on the machine.
-func (r *resolver) checkPartition(i int, partitions []PartitionSpec) {
-	p := partitions[i]
-	if p.All && !p.CPUs.IsEmpty() {
-		r.report(partitionKey(i, "cpus"), p.CPUs.String(), "all and a list at once; choose one of them")
-	}
-	sameType := func(other PartitionSpec) bool { return other.Type == p.Type }
-	switch earlier := slices.IndexFunc(partitions, sameType); {
-	case !isLabel(p.Type):
-		r.report(partitionKey(i, "type"), p.Type, "not a DNS label; write 1 to 63 of a-z, 0-9 and -, like management")
-	case earlier < i:
-		r.report(partitionKey(i, "type"), p.Type, "partitions[%d] has this type too; give each type one partition", earlier)
-	}
-	for j, ns := range p.Namespaces {
-		switch earlier := slices.Index(p.Namespaces, ns); {
-		case !isLabel(ns):
-			r.report(partitionKey(i, fmt.Sprintf("namespaces[%d]", j)), ns, "not the name of a namespace; write each name in full")
-		case earlier < j:
-			r.report(partitionKey(i, fmt.Sprintf("namespaces[%d]", j)), ns, "listed twice; remove one")
+// checkCapacity holds the floor and the units against the CPUs that there are.
+// CPUs that are offline at the moment count: what lacks is said by the plan.
+func (r *resolver) checkCapacity(s Spec, p Pools) {
+	room := s.Guaranteed.CPUs.Len()
+	if s.Guaranteed.FromShared {
+		shared := p.Shared.Len()
+		if s.Shared != nil {
+			shared = s.Shared.Len()
+		}
+		if room = max(min(shared-p.floor(), p.Guaranteed.Len()), 0); room == 0 && !p.Shared.IsEmpty() {
+			r.report(floorKey, strconv.Itoa(s.Guaranteed.Floor), "the shared pool has %d CPUs and would never give one away; lower the floor or enlarge the pool", shared)
+			return
 		}
 	}
-}
-
-// isLabel reports whether s is a DNS label: RFC 1123, as Kubernetes demands it of
-// namespaces.
-func isLabel(s string) bool {
-	if len(s) == 0 || len(s) > 63 || s[0] == '-' || s[len(s)-1] == '-' {
-		return false
+	asked := 0
+	for _, u := range s.Units {
+		asked += max(u.CPUs, 0)
 	}
-	for _, c := range []byte(s) {
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
-			return false
-		}
+	if asked > room {
+		r.report(unitsKey, strconv.Itoa(asked), "units ask for %d CPUs of their own, and there are %d; enlarge guaranteed.cpus or ask for less", asked, room)
 	}
-	return true
 }

@@ -2,10 +2,12 @@ package pools_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -20,6 +22,29 @@ func TestResolve(t *testing.T) {
 			want: pools.Pools{
 				Partitions: []pools.Partition{{Type: "management", CPUs: cpuset.Range(0, 1), Namespaces: []string{"kube-system"}}},
 				Shared:     cpuset.Range(2, 3), Guaranteed: cpuset.Range(4, 7),
+			},
+		},
+		{
+			name: "from shared", topology: "cores=8 offline=7", spec: "management 0-1\nall all\nguaranteed shared floor=2 full-pcpus-only=true\nunit b.service 2\nunit a.slice all",
+			want: pools.Pools{
+				Partitions: []pools.Partition{{Type: "all", CPUs: cpuset.Range(0, 6)}, {Type: "management", CPUs: cpuset.Range(0, 1)}},
+				Shared:     cpuset.Range(2, 6), Guaranteed: cpuset.Range(2, 6), FromShared: true, Floor: 2,
+				Options: allocate.Options{FullPCPUsOnly: true},
+				Units:   []pools.UnitSpec{{Name: "a.slice", Pool: "all"}, {Name: "b.service", CPUs: 2}},
+			},
+		},
+		{
+			name: "from a list, reservation is loose", topology: "cores=8", spec: "management 0-1\nshared 2-5\nguaranteed shared\nreservation loose",
+			want: pools.Pools{
+				Partitions: []pools.Partition{{Type: "management", CPUs: cpuset.Range(0, 1)}},
+				Shared:     cpuset.Range(0, 5), Guaranteed: cpuset.Range(2, 5), FromShared: true,
+			},
+		},
+		{
+			name: "units may wait for offline CPUs", topology: "cores=8 offline=6-7", spec: "guaranteed 4-7\nunit a.service 4",
+			want: pools.Pools{
+				Shared: cpuset.Range(0, 3), Guaranteed: cpuset.Range(4, 5), Offline: cpuset.Range(6, 7),
+				Units: []pools.UnitSpec{{Name: "a.service", CPUs: 4}},
 			},
 		},
 		{name: "nothing given", topology: "cores=4", want: pools.Pools{Shared: cpuset.Range(0, 3)}},
@@ -96,6 +121,60 @@ func TestResolveReportsEachProblem(t *testing.T) {
 				`partitions[1].cpus: "4-5": none of these CPUs is online; bring one online or choose from 0-3`,
 				`shared.cpus: "": no CPU; write a list like 0-3,8`,
 				`guaranteed.cpus: "6-7": none of these CPUs is online; bring one online or choose from 0-3`,
+			},
+		},
+		{
+			name: "guaranteed", topology: "cores=4",
+			spec: pools.Spec{Guaranteed: pools.GuaranteedSpec{
+				CPUs: cpuset.Of(3), FromShared: true, Floor: -1, Overrides: []string{"core-type", "core-type", "strict-cpu-reservation"},
+				Options: allocate.Options{DistributeCPUsAcrossNUMA: true, DistributeCPUsAcrossCores: true},
+			}},
+			want: []string{
+				`guaranteed.from: "shared": guaranteed.cpus is a list; choose one of them`,
+				`guaranteed.floor: "-1": is below 0; write how many CPUs the shared pool keeps, at least 1`,
+				`guaranteed.options: "": distribute-cpus-across-numa: true and distribute-cpus-across-cores: true contradict each other: ` +
+					`one spreads over NUMA nodes, the other over cores; turn one of them off`,
+				`guaranteed.overrides[1]: "core-type": listed twice; remove one`,
+				`guaranteed.overrides[2]: "strict-cpu-reservation": not an option; write one of ` + strings.Join(allocate.OptionNames(), ", "),
+			},
+		},
+		{
+			name: "floor without giving way", topology: "cores=4",
+			spec: pools.Spec{Guaranteed: pools.GuaranteedSpec{CPUs: cpuset.Of(3), Floor: 2}},
+			want: []string{`guaranteed.floor: "2": counts with from: shared only, where containers take CPUs out of the shared pool; remove it`},
+		},
+		{
+			name: "floor too high", topology: "cores=4",
+			spec: pools.Spec{Guaranteed: pools.GuaranteedSpec{FromShared: true, Floor: 4}},
+			want: []string{`guaranteed.floor: "4": the shared pool has 4 CPUs and would never give one away; lower the floor or enlarge the pool`},
+		},
+		{
+			name: "units", topology: "cores=4",
+			spec: pools.Spec{
+				Partitions: []pools.PartitionSpec{{Type: "shared", All: true}},
+				Guaranteed: pools.GuaranteedSpec{CPUs: cpuset.Of(3)},
+				Units: []pools.UnitSpec{
+					{Name: "a.service", CPUs: 1}, {Name: "a.service", CPUs: 1}, {Name: "b.service"}, {Name: "c.service", CPUs: 1, Pool: "shared"},
+					{Name: "d.service", Pool: "x"}, {Name: "e", CPUs: 1}, {Name: "f g.service", CPUs: 1}, {Name: "h@.service", CPUs: 1},
+					{Name: "i@1.service", Pool: "shared"}, {Name: "radio.slice", Pool: "shared"}, {Name: "radio-du.slice", Pool: "shared"},
+					{Name: "-.slice", Pool: "shared"}, {Name: "kubepods-burstable.slice", Pool: "shared"}, {Name: "a--b.slice", Pool: "shared"}, {Name: "j.mount", Pool: "shared"},
+				},
+			},
+			want: []string{
+				`partitions[0].type: "shared": the name of another pool; choose a different one`,
+				`units.a.service: "a.service": listed twice; remove one`,
+				`units.b.service.cpus: "0": not a number of CPUs; write at least 1, or a pool`,
+				`units.c.service.pool: "shared": CPUs of its own and a pool at once; choose one of them`,
+				`units.d.service.pool: "x": there is no such pool; write shared or the type of a partition`,
+				`units: "e": not a service or slice; write the whole name, like du.service`,
+				`units: "f g.service": not the name of a unit; write up to 255 of a-z, A-Z, 0-9 and :-_.\@`,
+				`units: "h@.service": a template and not a unit; write the name of an instance, like du@1.service`,
+				`units.radio-du.slice: "radio-du.slice": one of this slice and radio.slice lies in the other, so that they cannot have different CPUs; remove one`,
+				`units: "-.slice": this slice holds pods, which have pools of their own; choose another unit`,
+				`units: "kubepods-burstable.slice": this slice holds pods, which have pools of their own; choose another unit`,
+				`units: "a--b.slice": not the name of a slice: a dash stands for the slice around it; write a name like radio.slice or radio-du.slice`,
+				`units: "j.mount": not a service or slice; write the whole name, like du.service`,
+				`units: "6": units ask for 6 CPUs of their own, and there are 1; enlarge guaranteed.cpus or ask for less`,
 			},
 		},
 		{

@@ -12,8 +12,14 @@ import (
 
 // The text forms of the test cases in testdata.
 
-// parseSpec reads lines like "management 0-1 ns1,ns2", "shared 2-3" or "rest",
-// "guaranteed 4-7" or "none".
+// parseSpec reads lines like
+//
+//	management 0-1 ns1,ns2
+//	shared 2-3               or rest
+//	guaranteed 4-7 floor=2 full-pcpus-only=true bind-memory    or none, or shared
+//	overrides full-pcpus-only,core-type
+//	reservation loose
+//	unit du.service 4        or the name of a pool
 func parseSpec(text string) (pools.Spec, error) {
 	s := pools.Spec{StrictReservation: true}
 	for line := range strings.Lines(text) {
@@ -21,37 +27,83 @@ func parseSpec(text string) (pools.Spec, error) {
 		if len(f) < 2 {
 			return s, fmt.Errorf("%q: want a name and CPUs", line)
 		}
-		cpus, err := cpuset.Parse(f[1])
-		switch {
-		case f[0] == "shared" && f[1] == "rest" || f[0] == "guaranteed" && f[1] == "none":
-			continue
-		case f[1] == "all":
-			err = nil
-		}
-		if err != nil {
-			return s, err
-		}
-		switch f[0] {
-		case "shared":
-			s.Shared = &cpus
-		case "guaranteed":
-			s.Guaranteed.CPUs = cpus
-		default:
-			p := pools.PartitionSpec{Type: f[0], CPUs: cpus, All: f[1] == "all"}
-			if len(f) > 2 {
-				p.Namespaces = strings.Split(f[2], ",")
-			}
-			s.Partitions = append(s.Partitions, p)
+		if err := parseSpecLine(&s, f); err != nil {
+			return s, fmt.Errorf("%q: %w", line, err)
 		}
 	}
 	return s, nil
+}
+
+func parseSpecLine(s *pools.Spec, f []string) error {
+	switch f[0] {
+	case "shared":
+		if f[1] == "rest" {
+			return nil
+		}
+		cpus, err := cpuset.Parse(f[1])
+		s.Shared = &cpus
+		return err
+	case "guaranteed":
+		return parseGuaranteed(&s.Guaranteed, f)
+	case "overrides":
+		s.Guaranteed.Overrides = strings.Split(f[1], ",")
+		return nil
+	case "reservation":
+		s.StrictReservation = f[1] != "loose"
+		return nil
+	case "unit":
+		u := pools.UnitSpec{Name: f[1]}
+		if n, err := strconv.Atoi(f[2]); err == nil {
+			u.CPUs = n
+		} else {
+			u.Pool = f[2]
+		}
+		s.Units = append(s.Units, u)
+		return nil
+	}
+	p := pools.PartitionSpec{Type: f[0], All: f[1] == "all"}
+	if len(f) > 2 {
+		p.Namespaces = strings.Split(f[2], ",")
+	}
+	var err error
+	if !p.All {
+		p.CPUs, err = cpuset.Parse(f[1])
+	}
+	s.Partitions = append(s.Partitions, p)
+	return err
+}
+
+func parseGuaranteed(g *pools.GuaranteedSpec, f []string) error {
+	var err error
+	switch f[1] {
+	case "none":
+	case "shared":
+		g.FromShared = true
+	default:
+		g.CPUs, err = cpuset.Parse(f[1])
+	}
+	for _, word := range f[2:] {
+		key, value, _ := strings.Cut(word, "=")
+		switch key {
+		case "floor":
+			g.Floor, err = strconv.Atoi(value)
+		case "bind-memory":
+			g.BindMemory = true
+		default:
+			err = g.Options.Set(key, value)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return err
 }
 
 // parsePods reads
 //
 //	pod UID NAMESPACE/NAME QOS [cpu=4] [gone] [settled]
 //	annotation KEY VALUE
-//	NAME ID STATE CREATED [cpu=1500m] [shares=N] [quota=N] [period=N] [pause]
+//	NAME ID STATE CREATED [cpu=1500m] [shares=N] [quota=N] [period=N] [nodes=LIST] [waiting] [pause]
 //
 // where the lines of a pod follow the one that begins it.
 func parsePods(text string) ([]pools.Pod, error) {
@@ -123,9 +175,18 @@ func parseContainer(f []string) (pools.Container, error) {
 		return c, err
 	}
 	for _, word := range f[4:] {
-		if word == "pause" {
+		nodes, hinted := strings.CutPrefix(word, "nodes=")
+		switch {
+		case word == "pause":
 			c.Kind = pools.Infra
-		} else if err := setResource(&c.Resources, word); err != nil {
+		case word == "waiting":
+			c.Waiting = true
+		case hinted:
+			c.Nodes, err = cpuset.Parse(nodes)
+		default:
+			err = setResource(&c.Resources, word)
+		}
+		if err != nil {
 			return c, err
 		}
 	}
@@ -171,50 +232,4 @@ func parseAssignments(text string) ([]pools.Assignment, error) {
 		as = append(as, pools.Assignment{Key: pools.Key{PodUID: uid, Container: container}, CPUs: cpus})
 	}
 	return as, nil
-}
-
-// format writes a plan the way the test cases show it.
-func format(p pools.Plan) string {
-	var b strings.Builder
-	states := []string{"created", "running", "exited"}
-	for _, pod := range p.Pods {
-		fmt.Fprintf(&b, "pod %s %s/%s", pod.UID, pod.Namespace, pod.Name)
-		if pod.Shares != 0 {
-			fmt.Fprintf(&b, " shares=%d", pod.Shares)
-		}
-		if pod.Unlimited {
-			b.WriteString(" unlimited")
-		}
-		writeReason(&b, pod.Reason)
-		for _, c := range pod.Containers {
-			fmt.Fprintf(&b, "  %s %s %s: %s", c.Name, c.ID, states[c.State], c.Pool)
-			if c.Type != "" && c.Type != string(pools.Management) {
-				fmt.Fprintf(&b, "/%s", c.Type)
-			}
-			fmt.Fprintf(&b, " %s", c.CPUs)
-			if c.Exclusive {
-				b.WriteString(" exclusive")
-			}
-			if c.Shares != 0 {
-				fmt.Fprintf(&b, " shares=%d", c.Shares)
-			}
-			writeReason(&b, c.Reason)
-		}
-	}
-	for _, a := range p.Assignments {
-		fmt.Fprintf(&b, "hold %s/%s %s\n", a.Key.PodUID, a.Key.Container, a.CPUs)
-	}
-	fmt.Fprintf(&b, "free %s\n", p.Free)
-	for _, pr := range p.Problems {
-		fmt.Fprintf(&b, "problem %s %s %s", pr.PodUID, pr.Pod, pr.Container)
-		writeReason(&b, pr.Reason)
-	}
-	return b.String()
-}
-
-func writeReason(b *strings.Builder, r pools.Reason) {
-	if r != (pools.Reason{}) {
-		fmt.Fprintf(b, " (%s: %s)", r.Code, r.Text)
-	}
-	b.WriteString("\n")
 }

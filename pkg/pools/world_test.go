@@ -3,7 +3,6 @@ package pools_test
 import (
 	"fmt"
 	"slices"
-	"testing"
 
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -36,7 +35,7 @@ func newWorld(bytes []byte) *world {
 	w := &world{bytes: bytes}
 	w.machine = machine{
 		packages: 1 + w.next(2), nodes: 1 + w.next(2), l3s: 1 + w.next(2), cores: 1 + w.next(3), threads: 1 + w.next(2),
-		small: w.next(2), adjacent: w.next(2) == 1, numaOff: w.next(4) == 1,
+		small: w.next(2), adjacent: w.next(2) == 1, numaOff: w.next(4) == 1, isolated: cpuset.Range(2, 3+w.next(4)),
 	}
 	w.build()
 	w.reload()
@@ -49,9 +48,20 @@ func (w *world) build() {
 	w.in.Machine = allocate.New(w.top)
 }
 
-// reload gives each CPU to a pool. Nothing happens when that leaves no valid
-// pools.
+// reload gives each CPU to a pool, and chooses how they are given away. When that
+// leaves no valid pools, it takes what the machine allows, or nothing happens.
 func (w *world) reload() {
+	spec := w.spec()
+	p, err := spec.Resolve(w.top)
+	switch {
+	case err == nil:
+		w.in.Pools = p
+	case w.next(2) == 1 || w.in.Pools.Shared.IsEmpty():
+		w.in.Pools, _ = spec.Adapt(w.top)
+	}
+}
+
+func (w *world) spec() pools.Spec {
 	var lists [3]cpuset.Set
 	for cpu := range w.top.Present.All() {
 		i := []int{0, 1, 1, 2, 2, 2, 2, 2}[w.next(8)]
@@ -60,13 +70,44 @@ func (w *world) reload() {
 	spec := pools.Spec{
 		Partitions: []pools.PartitionSpec{{Type: "management", CPUs: lists[0], All: lists[0].IsEmpty(), Namespaces: []string{"kube-system"}}},
 		Shared:     &lists[1], Guaranteed: pools.GuaranteedSpec{CPUs: lists[2]},
+		StrictReservation: w.next(4) > 0,
 	}
-	if p, err := spec.Resolve(w.top); err == nil {
-		w.in.Pools = p
-	} else if w.in.Pools.Shared.IsEmpty() {
-		// The first one must be valid: all shared.
-		w.in.Pools.Shared = w.top.Online
+	if w.next(2) == 1 {
+		shared := lists[1].Union(lists[2])
+		spec.Shared, spec.Guaranteed = &shared, pools.GuaranteedSpec{FromShared: true, Floor: w.next(4)}
 	}
+	spec.Guaranteed.BindMemory = w.next(4) == 1
+	for range w.next(3) {
+		w.option(&spec.Guaranteed.Options)
+	}
+	for _, name := range allocate.OptionNames() {
+		if w.next(2) == 1 {
+			spec.Guaranteed.Overrides = append(spec.Guaranteed.Overrides, name)
+		}
+	}
+	for _, name := range []string{"a.service", "b.slice"} {
+		switch w.next(5) {
+		case 1, 2:
+			spec.Units = append(spec.Units, pools.UnitSpec{Name: name, CPUs: 1 + w.next(3)})
+		case 3:
+			spec.Units = append(spec.Units, pools.UnitSpec{Name: name, Pool: []string{"shared", "management"}[w.next(2)]})
+		}
+	}
+	return spec
+}
+
+// option sets an option, if it goes together with the others.
+func (w *world) option(o *allocate.Options) {
+	changed := *o
+	name := allocate.OptionNames()[w.next(len(allocate.OptionNames()))]
+	if changed.Set(name, optionValues[w.next(len(optionValues))]) == nil && len(changed.Validate()) == 0 {
+		*o = changed
+	}
+}
+
+var optionValues = []string{
+	"true", "true", "true", "true", "false", "none", "best-effort", "restricted", "single-numa-node", "prefer", "require", "avoid",
+	"performance", "prefer-efficiency", "any", "?",
 }
 
 // hotplug takes CPUs away or brings them back, and keeps the pools in step.
@@ -77,7 +118,7 @@ func (w *world) hotplug() {
 	}
 	w.machine.offline = w.machine.offline.Intersection(w.top.Present).Difference(cpuset.Of(0))
 	w.build()
-	w.in.Pools = pools.Pools{Shared: w.top.Online}
+	w.in.Pools = pools.Pools{}
 	w.reload()
 }
 
@@ -102,6 +143,16 @@ func (w *world) createPod() {
 			workload.Names{}.ResourcesKey("a"):                                     []string{`{"cpushares":500}`, "-1", `{"cpushares":262144}`}[w.next(3)],
 		}
 	}
+	for range w.next(3) {
+		if p.Annotations == nil {
+			p.Annotations = make(map[string]string)
+		}
+		name := allocate.OptionNames()[w.next(len(allocate.OptionNames()))]
+		p.Annotations["cpupoold.io/"+name] = optionValues[w.next(len(optionValues))]
+	}
+	if w.next(6) == 1 {
+		p.Annotations = map[string]string{"cpu-quota.crio.io" + []string{"", "/a"}[w.next(2)]: []string{"enable", "disable", "x"}[w.next(3)]}
+	}
 	if w.next(2) == 1 {
 		p.Containers = append(p.Containers, pools.Container{ID: fmt.Sprint("sandbox-", w.ids), Name: "POD", Kind: pools.Infra, State: pools.Running})
 	}
@@ -125,7 +176,10 @@ func (w *world) startContainer(p *pools.Pod) {
 	w.clock += int64(w.next(2))
 	c := pools.Container{
 		ID: fmt.Sprint("c-", w.ids), Name: []string{"a", "b", "c"}[w.next(3)], State: pools.ContainerState(w.next(3)),
-		CreatedAt: w.clock, Resources: w.resources(),
+		CreatedAt: w.clock, Resources: w.resources(), Waiting: w.next(8) == 1,
+	}
+	if w.next(3) == 1 {
+		c.Nodes = cpuset.Of(w.next(4))
 	}
 	p.Containers = append(p.Containers, c)
 }
@@ -167,41 +221,6 @@ func (w *world) step() string {
 	default:
 		p.Containers[i].Resources = w.resources()
 		return "resize"
-	}
-}
-
-// checkSticky holds the step from one plan to the next against the promise that
-// nobody who runs is moved: what he had and still asks for he still has.
-func checkSticky(t *testing.T, before, after pools.Plan, pool cpuset.Set) {
-	t.Helper()
-	type place struct {
-		cpus      cpuset.Set
-		exclusive bool
-		reason    pools.Reason
-	}
-	placed := make(map[string]place)
-	for _, p := range before.Pods {
-		for _, c := range p.Containers {
-			if c.State != pools.Exited {
-				placed[p.UID+"/"+c.ID] = place{c.CPUs, c.Exclusive, c.Reason}
-			}
-		}
-	}
-	for _, p := range after.Pods {
-		for _, c := range p.Containers {
-			b, ok := placed[p.UID+"/"+c.ID]
-			if !ok || !b.exclusive || !c.Exclusive || c.State == pools.Exited {
-				continue
-			}
-			kept := b.cpus.Intersection(pool)
-			grown, shrunk := kept.IsSubsetOf(c.CPUs), c.CPUs.IsSubsetOf(kept)
-			if !grown && !shrunk {
-				t.Errorf("container %s of %s moves from %s to %s in pool %s", c.ID, p.UID, b.cpus, c.CPUs, pool)
-			}
-			if b.reason == c.Reason && !grown {
-				t.Errorf("container %s of %s loses CPUs: %s, then %s", c.ID, p.UID, b.cpus, c.CPUs)
-			}
-		}
 	}
 }
 

@@ -1,0 +1,147 @@
+package pools
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
+
+// Adapt is Resolve for a machine that s may not be meant for: another one after a
+// reboot. It leaves out what cannot be had and returns one *FieldError for each
+// such thing. A partition without CPUs is left out, and its pods are placed like
+// others; a shared pool without CPUs has those that no other pool names, or, when
+// there are none, one of the largest other pool; a guaranteed pool without CPUs
+// refuses everybody. The pools are empty only when no CPU is online.
+func (s Spec) Adapt(t *topology.Topology) (Pools, []error) {
+	if p, err := s.Resolve(t); err == nil {
+		return p, nil
+	}
+	if t.Online.IsEmpty() {
+		return Pools{}, []error{errors.New("no CPU is online")}
+	}
+	r := resolver{topology: t}
+	s = s.copied()
+	r.adaptSpec(&s)
+	r.adaptLists(&s)
+	if s.Shared != nil && s.Shared.IsEmpty() {
+		s.Shared = nil
+	}
+	if s.pools(t).Shared.IsEmpty() {
+		r.makeRoom(&s)
+	}
+	r.dropEmpty(&s)
+	r.dropUnits(&s)
+	p := s.pools(t)
+	r.checkCapacity(s, p)
+	return p, r.problems
+}
+
+// copied returns a spec whose lists can be changed.
+func (s Spec) copied() Spec {
+	s.Partitions, s.Units = slices.Clone(s.Partitions), slices.Clone(s.Units)
+	s.Guaranteed.Overrides = slices.Clone(s.Guaranteed.Overrides)
+	if s.Shared != nil {
+		s.Shared = new(*s.Shared)
+	}
+	return s
+}
+
+// adaptSpec takes back what is wrong with s on any machine.
+func (r *resolver) adaptSpec(s *Spec) {
+	whole := resolver{topology: r.topology}
+	if whole.checkGuaranteed(s.Guaranteed); len(whole.problems) > 0 {
+		r.problems = append(r.problems, whole.problems...)
+		s.Guaranteed = GuaranteedSpec{CPUs: s.Guaranteed.CPUs, FromShared: s.Guaranteed.FromShared && s.Guaranteed.CPUs.IsEmpty()}
+	}
+	var valid []PartitionSpec
+	for _, p := range s.Partitions {
+		one := resolver{topology: r.topology}
+		one.checkPartition(len(valid), append(slices.Clone(valid), p))
+		r.problems = append(r.problems, one.problems...)
+		if len(one.problems) == 0 {
+			valid = append(valid, p)
+		}
+	}
+	s.Partitions = valid
+}
+
+// adaptLists leaves out the CPUs that the machine does not run, and of those that
+// two lists name the second time.
+func (r *resolver) adaptLists(s *Spec) {
+	var taken cpuset.Set
+	adapt := func(field string, cpus *cpuset.Set) {
+		had := *cpus
+		if absent := had.Difference(r.topology.Present); !absent.IsEmpty() {
+			r.report(field, had.String(), "the machine has no CPU %s; it has %s; the others count", absent, r.topology.Present)
+		}
+		if twice := had.Intersection(taken); !twice.IsEmpty() {
+			r.report(field, had.String(), "CPU %s is in another pool too, and counts there", twice)
+		}
+		*cpus = had.Intersection(r.topology.Online).Difference(taken)
+		taken = taken.Union(*cpus)
+		if cpus.IsEmpty() {
+			r.report(field, had.String(), "none of these CPUs is there and online; the pool is empty")
+		}
+	}
+	for i := range s.Partitions {
+		if !s.Partitions[i].All {
+			adapt(partitionKey(i, "cpus"), &s.Partitions[i].CPUs)
+		}
+	}
+	if s.Shared != nil {
+		adapt(sharedKey, s.Shared)
+	}
+	if !s.Guaranteed.CPUs.IsEmpty() {
+		adapt(guaranteedKey, &s.Guaranteed.CPUs)
+	}
+}
+
+// makeRoom takes one CPU from the largest list for the shared pool, which has
+// none.
+func (r *resolver) makeRoom(s *Spec) {
+	largest, from := &s.Guaranteed.CPUs, guaranteedKey
+	for i := range s.Partitions {
+		if cpus := &s.Partitions[i].CPUs; cpus.Len() > largest.Len() {
+			largest, from = cpus, partitionKey(i, "cpus")
+		}
+	}
+	one := largest.Take(1)
+	*largest = largest.Difference(one)
+	s.Shared = nil
+	r.report(sharedKey, "", "the other pools leave no online CPU of %s; it gets CPU %s of %s", r.topology.Online, one, from)
+}
+
+// dropEmpty leaves out the partitions that have no CPU.
+func (r *resolver) dropEmpty(s *Spec) {
+	all := r.topology.Online.Difference(s.Guaranteed.CPUs)
+	s.Partitions = slices.DeleteFunc(s.Partitions, func(p PartitionSpec) bool {
+		if empty := p.All && all.IsEmpty() || !p.All && p.CPUs.IsEmpty(); !empty {
+			return false
+		}
+		r.report("partitions", p.Type, "has no CPU on this machine; its pods are placed like any others")
+		return true
+	})
+}
+
+// dropUnits leaves out what units cannot be; those whose pool is gone run in the
+// shared pool.
+func (r *resolver) dropUnits(s *Spec) {
+	units := s.Units
+	s.Units = nil
+	for _, u := range units {
+		s.Units = append(s.Units, u)
+		one := resolver{topology: r.topology}
+		one.checkUnit(len(s.Units)-1, *s)
+		if len(one.problems) == 0 {
+			continue
+		}
+		r.problems = append(r.problems, one.problems...)
+		s.Units[len(s.Units)-1] = UnitSpec{Name: u.Name, Pool: string(Shared)}
+		one.problems = nil
+		if one.checkUnit(len(s.Units)-1, *s); len(one.problems) > 0 {
+			s.Units = s.Units[:len(s.Units)-1]
+		}
+	}
+}

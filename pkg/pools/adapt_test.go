@@ -1,0 +1,118 @@
+package pools_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/pkg/allocate"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+func TestAdapt(t *testing.T) {
+	tests := []struct {
+		name, topology, spec string
+		want                 pools.Pools
+		says                 []string
+	}{
+		{
+			name: "fits", topology: "cores=4", spec: "guaranteed 2-3",
+			want: pools.Pools{Shared: cpuset.Range(0, 1), Guaranteed: cpuset.Range(2, 3)},
+		},
+		{
+			name: "half the CPUs", topology: "cores=4", spec: "management 0 ns\nother 6-7\nshared 1-5\nguaranteed 2,8-15 bind-memory=true\nunit a.service 2\nunit b.service other",
+			want: pools.Pools{
+				Partitions: []pools.Partition{{Type: "management", CPUs: cpuset.Of(0), Namespaces: []string{"ns"}}},
+				Shared:     cpuset.Range(1, 3), BindMemory: true,
+				Units: []pools.UnitSpec{{Name: "a.service", CPUs: 2}, {Name: "b.service", Pool: "shared"}},
+			},
+			says: []string{
+				`partitions[1].cpus: "6-7": the machine has no CPU 6-7; it has 0-3; the others count`,
+				`partitions[1].cpus: "6-7": none of these CPUs is there and online; the pool is empty`,
+				`shared.cpus: "1-5": the machine has no CPU 4-5; it has 0-3; the others count`,
+				`guaranteed.cpus: "2,8-15": the machine has no CPU 8-15; it has 0-3; the others count`,
+				`guaranteed.cpus: "2,8-15": CPU 2 is in another pool too, and counts there`,
+				`guaranteed.cpus: "2,8-15": none of these CPUs is there and online; the pool is empty`,
+				`partitions: "other": has no CPU on this machine; its pods are placed like any others`,
+				`units.b.service.pool: "other": there is no such pool; write shared or the type of a partition`,
+				`units: "2": units ask for 2 CPUs of their own, and there are 0; enlarge guaranteed.cpus or ask for less`,
+			},
+		},
+		{
+			name: "shared has what nobody names", topology: "cores=4", spec: "management 0\nshared 8\nguaranteed 2-3",
+			want: pools.Pools{
+				Partitions: []pools.Partition{{Type: "management", CPUs: cpuset.Of(0)}}, Shared: cpuset.Of(1), Guaranteed: cpuset.Range(2, 3),
+			},
+			says: []string{
+				`shared.cpus: "8": the machine has no CPU 8; it has 0-3; the others count`,
+				`shared.cpus: "8": none of these CPUs is there and online; the pool is empty`,
+			},
+		},
+		{
+			name: "shared takes from the largest", topology: "cores=4", spec: "management 0\nguaranteed 1-5",
+			want: pools.Pools{
+				Partitions: []pools.Partition{{Type: "management", CPUs: cpuset.Of(0)}}, Shared: cpuset.Of(1), Guaranteed: cpuset.Range(2, 3),
+			},
+			says: []string{
+				`guaranteed.cpus: "1-5": the machine has no CPU 4-5; it has 0-3; the others count`,
+				`shared.cpus: "": the other pools leave no online CPU of 0-3; it gets CPU 1 of guaranteed.cpus`,
+			},
+		},
+		{
+			name: "one CPU", topology: "cores=1", spec: "management 0\nall all\nguaranteed shared floor=2\nunit u.service management",
+			want: pools.Pools{
+				Partitions: []pools.Partition{{Type: "all", CPUs: cpuset.Of(0)}},
+				Shared:     cpuset.Of(0), Guaranteed: cpuset.Of(0), FromShared: true, Floor: 2,
+				Units: []pools.UnitSpec{{Name: "u.service", Pool: "shared"}},
+			},
+			says: []string{
+				`shared.cpus: "": the other pools leave no online CPU of 0; it gets CPU 0 of partitions[0].cpus`,
+				`partitions: "management": has no CPU on this machine; its pods are placed like any others`,
+				`units.u.service.pool: "management": there is no such pool; write shared or the type of a partition`,
+				`guaranteed.floor: "2": the shared pool has 1 CPUs and would never give one away; lower the floor or enlarge the pool`,
+			},
+		},
+		{name: "no CPU", topology: "cores=1 offline=0", says: []string{"no CPU is online"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			spec := must(parseSpec(tt.spec))(t)
+			got, errs := spec.Adapt(must(parseMachine(tt.topology))(t).topology())
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("pools: -want +got\n%s", diff)
+			}
+			var says []string
+			for _, err := range errs {
+				says = append(says, err.Error())
+			}
+			if diff := cmp.Diff(tt.says, says); diff != "" {
+				t.Errorf("errors: -want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+// FuzzAdapt takes what fits one machine to another one, where pods want CPUs.
+func FuzzAdapt(f *testing.F) {
+	f.Add([]byte("some seed"), []byte("of another machine"))
+	f.Add([]byte(strings.Repeat("\x01\x05\x02\x03", 20)), []byte{})
+	f.Add([]byte(strings.Repeat("\x00\x05\x01\x03\x02", 30)), []byte(strings.Repeat("\x01\x00\x02", 40)))
+	f.Fuzz(func(t *testing.T, first, second []byte) {
+		spec := newWorld(first).spec()
+		w := newWorld(second)
+		p, errs := spec.Adapt(w.top)
+		if resolved, err := spec.Resolve(w.top); err == nil && (len(errs) > 0 || !cmp.Equal(resolved, p)) {
+			t.Errorf("Adapt of pools that fit says %v: -resolved +adapted\n%s", errs, cmp.Diff(resolved, p))
+		} else if err != nil && len(errs) == 0 {
+			t.Errorf("Adapt says nothing of %v", err)
+		}
+		w.in.Machine, w.in.Pools = allocate.New(w.top), p
+		for steps := 0; len(w.bytes) > 0 && steps < 20; steps++ {
+			w.createPod()
+			w.startContainer(w.pod())
+		}
+		checkedBuild(t, w.in)
+	})
+}

@@ -1,0 +1,262 @@
+package pools
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cpupoold/cpupoold/pkg/allocate"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// sources are where a claim gets CPUs from, and how many from each.
+type sources struct {
+	left, reserved           cpuset.Set
+	reuse, fromReserve, anew int
+}
+
+func (s *sources) sum() int { return s.reuse + s.fromReserve + s.anew }
+
+// grow gives claim i the CPUs that it lacks, and reports whether it got any. An
+// owner that has none yet gets all that it asks for or nothing; one that has some
+// gets as many as there are. With reserved set it takes only what its pod has
+// already.
+func (a *assigner) grow(i int, reserved bool) bool {
+	c := &a.claims[i]
+	if !c.lacks() {
+		return false
+	}
+	siblings := a.siblings(i)
+	s := sources{left: leftBy(siblings)}
+	if r := reserveOf(siblings); r != nil {
+		s.reserved = r.cpus
+	}
+	lack, most := c.want-c.cpus.Len(), max(a.room(), 0)
+	if reserved {
+		most = 0
+		if s.left.IsEmpty() && s.reserved.IsEmpty() {
+			return false
+		}
+	} else if c.cpus.IsEmpty() && len(siblings) > 1 && a.together(i) {
+		return true
+	}
+	s.reuse = max(excess(a.podOf(c), siblings, lack), 0)
+	if !reserved {
+		s.reuse = max(s.reuse, lack-s.reserved.Len()-most)
+	}
+	s.reuse = min(s.reuse, s.left.Len(), lack)
+	s.fromReserve = min(s.reserved.Len(), lack-s.reuse)
+	s.anew = lack - s.reuse - s.fromReserve
+	if s.anew > most && (reserved || c.cpus.IsEmpty()) {
+		if !reserved {
+			c.refused = a.tooMany(lack)
+		}
+		return false
+	}
+	if s.anew = min(s.anew, most); s.sum() == 0 {
+		c.refused = a.tooMany(lack)
+	}
+	for ; s.sum() > 0; s.anew-- {
+		refusal := a.draw(c, siblings, s)
+		if refusal == nil {
+			c.refused = nil
+			return true
+		}
+		if !reserved {
+			c.refused = refusal
+		}
+		if s.anew == 0 || c.cpus.IsEmpty() {
+			break
+		}
+	}
+	return false
+}
+
+// draw takes CPUs from the sources of claim c. It tries each of them for itself,
+// and all together when that is refused or hints point elsewhere.
+func (a *assigner) draw(c *claim, siblings []claim, s sources) *allocate.Refusal {
+	request := allocate.Request{Near: held(siblings).Difference(c.cpus), Nodes: c.nodes, Options: *c.options}
+	if s.fromReserve == 0 || c.nodes.IsEmpty() {
+		got, refusal := a.piecewise(c, request, s)
+		if refusal == nil {
+			a.commit(c, siblings, s, got)
+			return nil
+		}
+		if s.reuse+s.fromReserve == 0 {
+			return refusal
+		}
+	}
+	all := a.free.Union(s.reserved)
+	if s.reuse > 0 {
+		all = all.Union(s.left)
+	}
+	request.CPUs, request.Have = s.sum(), c.cpus
+	got, refusal := take(a.machine.Supply(all), request)
+	if refusal != nil {
+		return refusal
+	}
+	if refusal := a.affords(c, got, s.anew); refusal != nil {
+		return refusal
+	}
+	a.commit(c, siblings, s, got)
+	a.supply = nil
+	return nil
+}
+
+// piecewise takes as many CPUs from each source as s says.
+func (a *assigner) piecewise(c *claim, r allocate.Request, s sources) (cpuset.Set, *allocate.Refusal) {
+	var got, part cpuset.Set
+	var refusal *allocate.Refusal
+	for _, from := range []struct {
+		cpus cpuset.Set
+		n    int
+	}{{s.left, s.reuse}, {s.reserved, s.fromReserve}} {
+		if from.n == 0 {
+			continue
+		}
+		r.CPUs, r.Have = from.n, c.cpus.Union(got)
+		if part, refusal = take(a.machine.Supply(from.cpus), r); refusal != nil {
+			return got, refusal
+		}
+		got = got.Union(part)
+	}
+	if s.anew > 0 {
+		r.CPUs, r.Have = s.anew, c.cpus.Union(got)
+		if part, refusal = a.fresh(c, r); refusal != nil {
+			return got, refusal
+		}
+		got = got.Union(part)
+	}
+	return got, nil
+}
+
+// fresh takes CPUs that nobody has.
+func (a *assigner) fresh(c *claim, r allocate.Request) (cpuset.Set, *allocate.Refusal) {
+	if r.CPUs > a.room() {
+		return cpuset.Set{}, a.tooMany(r.CPUs)
+	}
+	from := a.supply
+	if own := a.ownIdle(c); !own.IsEmpty() {
+		from = a.machine.Supply(a.free.Union(own))
+	} else if from == nil {
+		from = a.machine.Supply(a.free)
+		a.supply = from
+	}
+	got, refusal := take(from, r)
+	if refusal == nil {
+		if refusal = a.affords(c, got, r.CPUs); refusal != nil {
+			a.supply = nil
+		}
+	}
+	return got, refusal
+}
+
+// ownIdle are the idle CPUs beside those of c, which only c may have.
+func (a *assigner) ownIdle(c *claim) cpuset.Set {
+	if !c.options.OneOwnerPerCore || c.cpus.IsEmpty() {
+		return cpuset.Set{}
+	}
+	return a.coresOf(c.cpus).Intersection(a.idle)
+}
+
+// affords refuses CPUs that leave too little to the shared pool because others
+// become idle with them; anew is how many of them are.
+func (a *assigner) affords(c *claim, got cpuset.Set, anew int) *allocate.Refusal {
+	if !a.pools.FromShared || !c.options.OneOwnerPerCore {
+		return nil
+	}
+	if beside := a.coresOf(got).Intersection(a.free).Difference(got).Len(); anew+beside > a.room() {
+		return a.tooMany(got.Len())
+	}
+	return nil
+}
+
+// commit settles that c has got. What its pod had for it in other places is free.
+func (a *assigner) commit(c *claim, siblings []claim, s sources, got cpuset.Set) {
+	unused := s.left.Difference(got).Take(max(s.reuse-s.left.Intersection(got).Len(), 0))
+	bereave(siblings, got.Union(unused))
+	if r := reserveOf(siblings); r != nil && s.fromReserve > 0 {
+		rest := r.cpus.Difference(got)
+		unwanted := rest.Take(max(s.fromReserve-r.cpus.Intersection(got).Len(), 0))
+		r.cpus = rest.Difference(unwanted)
+		unused = unused.Union(unwanted)
+	}
+	if !unused.IsEmpty() {
+		a.free = a.free.Union(unused)
+		a.supply = nil
+	}
+	a.have(c, got)
+}
+
+// tooMany refuses n CPUs that are not there.
+func (a *assigner) tooMany(n int) *allocate.Refusal {
+	free := max(a.room(), 0)
+	if free == a.free.Len() {
+		return &allocate.Refusal{Asked: n, Free: free, Code: allocate.TooFewFree, Why: fmt.Sprintf("%d of %d CPUs of the guaranteed pool are free", free, a.pools.Guaranteed.Len())}
+	}
+	shared := a.pools.Shared.Len() - a.pools.Guaranteed.Len() + a.free.Len()
+	return &allocate.Refusal{
+		Asked: n, Free: free, Code: floorReached,
+		Why: fmt.Sprintf("the shared pool has %d CPUs and keeps %d of them (guaranteed.floor)", shared, a.pools.floor()),
+	}
+}
+
+// podOf returns the pod of a claim; nil for a unit.
+func (a *assigner) podOf(c *claim) *Pod {
+	if c.isUnit() {
+		return nil
+	}
+	return &a.pods[c.pod]
+}
+
+// leftBy are the CPUs of containers that are not live.
+func leftBy(claims []claim) cpuset.Set {
+	var left cpuset.Set
+	for i := range claims {
+		if c := &claims[i]; !c.live && !c.isReserve() {
+			left = left.Union(c.cpus)
+		}
+	}
+	return left
+}
+
+// bereave takes cpus from the containers that are not live.
+func bereave(claims []claim, cpus cpuset.Set) {
+	for i := range claims {
+		if c := &claims[i]; !c.live && !c.isReserve() {
+			c.cpus = c.cpus.Difference(cpus)
+		}
+	}
+}
+
+// excess is by how many CPUs the containers of a pod would have more than the
+// pod's total if they got lack more; 0 when the total is not known. What is above
+// the total was of ordinary init containers, whose requests do not add to those
+// of the containers that run after them (KEP-753).
+func excess(p *Pod, claims []claim, lack int) int {
+	if p == nil {
+		return 0
+	}
+	total, known := p.Resources.WholeCPUs()
+	if !known {
+		return 0
+	}
+	for i := range claims {
+		if !claims[i].isReserve() {
+			lack += claims[i].cpus.Len()
+		}
+	}
+	return lack - total
+}
+
+// take takes CPUs out of a supply.
+func take(from *allocate.Supply, r allocate.Request) (cpuset.Set, *allocate.Refusal) {
+	cpus, err := from.Take(r)
+	if err == nil {
+		return cpus, nil
+	}
+	refusal, ok := errors.AsType[*allocate.Refusal](err)
+	if !ok {
+		refusal = &allocate.Refusal{Asked: r.CPUs, Why: err.Error()}
+	}
+	return cpuset.Set{}, refusal
+}

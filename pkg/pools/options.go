@@ -1,0 +1,49 @@
+package pools
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/pkg/allocate"
+)
+
+// overridePrefix begins the annotations by which a pod chooses options.
+const overridePrefix = "cpupoold.io/"
+
+// options returns how the CPUs of a Guaranteed pod are chosen: as configured,
+// with what its annotations override. When the result contradicts itself, none of
+// them counts.
+func (c *classifier) options(p *Pod) *allocate.Options {
+	configured := &c.in.Pools.Options
+	var names []string
+	for key := range p.Annotations {
+		if name, ok := strings.CutPrefix(key, overridePrefix); ok {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return configured
+	}
+	slices.Sort(names) // the order must not decide what a problem says
+	chosen := *configured
+	for _, name := range names {
+		value := p.Annotations[overridePrefix+name]
+		allowed := slices.Contains(c.in.Pools.Overrides, name)
+		if !allowed && slices.Contains(allocate.OptionNames(), name) {
+			c.report(p, "", CodeOverrideNotAllowed, "annotation "+overridePrefix+name+
+				" is for an option that pods may not choose on this node (guaranteed.overrides); the configured value counts")
+			continue
+		}
+		if err := chosen.Set(name, value); err != nil {
+			c.report(p, "", CodeOverrideInvalid, fmt.Sprintf("annotation %s %s %v; the configured value counts", clip(overridePrefix+name), clip(value), err))
+		}
+	}
+	if err := errors.Join(chosen.Validate()...); err != nil {
+		why := strings.ReplaceAll(err.Error(), "\n", "; ")
+		c.report(p, "", CodeOverrideInvalid, fmt.Sprintf("annotations %s*: %s; the configured options count", overridePrefix, why))
+		return configured
+	}
+	return &chosen
+}

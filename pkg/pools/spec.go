@@ -1,0 +1,145 @@
+package pools
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/pkg/allocate"
+)
+
+// checkSpec checks what does not depend on the machine.
+func (r *resolver) checkSpec(s Spec) {
+	for i := range s.Partitions {
+		r.checkPartition(i, s.Partitions)
+	}
+	r.checkGuaranteed(s.Guaranteed)
+	for i := range s.Units {
+		r.checkUnit(i, s)
+	}
+}
+
+func (r *resolver) checkGuaranteed(g GuaranteedSpec) {
+	if g.FromShared && !g.CPUs.IsEmpty() {
+		r.report(fromKey, "shared", "guaranteed.cpus is a list; choose one of them")
+	}
+	switch {
+	case g.Floor < 0:
+		r.report(floorKey, strconv.Itoa(g.Floor), "is below 0; write how many CPUs the shared pool keeps, at least 1")
+	case g.Floor > 0 && !g.FromShared:
+		r.report(floorKey, strconv.Itoa(g.Floor), "counts with from: shared only, where containers take CPUs out of the shared pool; remove it")
+	}
+	for _, err := range g.Options.Validate() {
+		r.report(optionsKey, "", "%v", err)
+	}
+	known := allocate.OptionNames()
+	for i, name := range g.Overrides {
+		field := fmt.Sprintf("%s[%d]", overridesKey, i)
+		switch earlier := slices.Index(g.Overrides, name); {
+		case !slices.Contains(known, name):
+			r.report(field, name, "not an option; write one of %s", strings.Join(known, ", "))
+		case earlier < i:
+			r.report(field, name, "listed twice; remove one")
+		}
+	}
+}
+
+func (r *resolver) checkPartition(i int, partitions []PartitionSpec) {
+	p := partitions[i]
+	if p.All && !p.CPUs.IsEmpty() {
+		r.report(partitionKey(i, "cpus"), p.CPUs.String(), "all and a list at once; choose one of them")
+	}
+	sameType := func(other PartitionSpec) bool { return other.Type == p.Type }
+	switch earlier := slices.IndexFunc(partitions, sameType); {
+	case !isLabel(p.Type):
+		r.report(partitionKey(i, "type"), p.Type, "not a DNS label; write 1 to 63 of a-z, 0-9 and -, like management")
+	case earlier < i:
+		r.report(partitionKey(i, "type"), p.Type, "partitions[%d] has this type too; give each type one partition", earlier)
+	case p.Type == string(Shared) || p.Type == string(Guaranteed):
+		r.report(partitionKey(i, "type"), p.Type, "the name of another pool; choose a different one")
+	}
+	for j, ns := range p.Namespaces {
+		switch earlier := slices.Index(p.Namespaces, ns); {
+		case !isLabel(ns):
+			r.report(partitionKey(i, fmt.Sprintf("namespaces[%d]", j)), ns, "not the name of a namespace; write each name in full")
+		case earlier < j:
+			r.report(partitionKey(i, fmt.Sprintf("namespaces[%d]", j)), ns, "listed twice; remove one")
+		}
+	}
+}
+
+func (r *resolver) checkUnit(i int, s Spec) {
+	u := s.Units[i]
+	field := unitsKey + "." + u.Name
+	if problem := unitNameProblem(u.Name); problem != "" {
+		r.report(unitsKey, u.Name, "%s", problem)
+		return
+	}
+	for _, earlier := range s.Units[:i] {
+		switch {
+		case earlier.Name == u.Name:
+			r.report(field, u.Name, "listed twice; remove one")
+		case contains(earlier.Name, u.Name) || contains(u.Name, earlier.Name):
+			r.report(field, u.Name, "one of this slice and %s lies in the other, so that they cannot have different CPUs; remove one", earlier.Name)
+		}
+	}
+	ofType := func(p PartitionSpec) bool { return p.Type == u.Pool }
+	switch {
+	case u.Pool == "" && u.CPUs <= 0:
+		r.report(field+".cpus", strconv.Itoa(u.CPUs), "not a number of CPUs; write at least 1, or a pool")
+	case u.Pool != "" && u.CPUs != 0:
+		r.report(field+".pool", u.Pool, "CPUs of its own and a pool at once; choose one of them")
+	case u.Pool != "" && u.Pool != string(Shared) && !slices.ContainsFunc(s.Partitions, ofType):
+		r.report(field+".pool", u.Pool, "there is no such pool; write shared or the type of a partition")
+	}
+}
+
+// unitNameProblem says what is wrong with the name of a unit, "" if nothing is:
+// systemd's rules (systemd.unit(5)), and units that can hold containers are not
+// for us.
+func unitNameProblem(name string) string {
+	const longest = 255
+	stem, slice := strings.CutSuffix(name, ".slice")
+	if !slice {
+		stem, _ = strings.CutSuffix(name, ".service")
+	}
+	badByte := func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune(`:-_.\@`, c)
+	}
+	switch {
+	case stem == name:
+		return "not a service or slice; write the whole name, like du.service"
+	case len(name) > longest || stem == "" || strings.ContainsFunc(stem, badByte) || stem[0] == '@' || slice && strings.Contains(stem, "@"):
+		return `not the name of a unit; write up to 255 of a-z, A-Z, 0-9 and :-_.\@`
+	case strings.HasSuffix(stem, "@"):
+		return "a template and not a unit; write the name of an instance, like du@1.service"
+	case !slice:
+		return ""
+	case stem == "-" || stem == "kubepods" || strings.HasPrefix(stem, "kubepods-"):
+		return "this slice holds pods, which have pools of their own; choose another unit"
+	case stem[0] == '-' || strings.HasSuffix(stem, "-") || strings.Contains(stem, "--"):
+		return "not the name of a slice: a dash stands for the slice around it; write a name like radio.slice or radio-du.slice"
+	}
+	return ""
+}
+
+// contains says that unit b is a slice within slice a.
+func contains(a, b string) bool {
+	outer, ok := strings.CutSuffix(a, ".slice")
+	return ok && strings.HasSuffix(b, ".slice") && strings.HasPrefix(b, outer+"-")
+}
+
+// isLabel reports whether s is a DNS label: RFC 1123, as Kubernetes demands it of
+// namespaces.
+func isLabel(s string) bool {
+	if len(s) == 0 || len(s) > 63 || s[0] == '-' || s[len(s)-1] == '-' {
+		return false
+	}
+	for _, c := range []byte(s) {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,43 @@
+package pools_test
+
+import (
+	"testing"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// checkSticky holds the step from one plan to the next against the promise that
+// nobody who runs is moved: what he had and still asks for he still has.
+func checkSticky(t *testing.T, before, after pools.Plan, pool cpuset.Set) {
+	t.Helper()
+	type place struct {
+		cpus      cpuset.Set
+		exclusive bool
+		reason    pools.Reason
+	}
+	placed := make(map[string]place)
+	for _, p := range before.Pods {
+		for _, c := range p.Containers {
+			if c.State != pools.Exited {
+				placed[p.UID+"/"+c.ID] = place{c.CPUs, c.Exclusive, c.Reason}
+			}
+		}
+	}
+	for _, p := range after.Pods {
+		for _, c := range p.Containers {
+			b, ok := placed[p.UID+"/"+c.ID]
+			if !ok || !b.exclusive || !c.Exclusive || c.State == pools.Exited {
+				continue
+			}
+			kept := b.cpus.Intersection(pool)
+			grown, shrunk := kept.IsSubsetOf(c.CPUs), c.CPUs.IsSubsetOf(kept)
+			if !grown && !shrunk {
+				t.Errorf("container %s of %s moves from %s to %s in pool %s", c.ID, p.UID, b.cpus, c.CPUs, pool)
+			}
+			if b.reason == c.Reason && !grown {
+				t.Errorf("container %s of %s loses CPUs: %s, then %s", c.ID, p.UID, b.cpus, c.CPUs)
+			}
+		}
+	}
+}

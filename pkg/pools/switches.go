@@ -1,0 +1,51 @@
+package pools
+
+import "strings"
+
+// Annotations of CRI-O's high-performance handler that pods written for it carry
+// (cri-o, pkg/annotations/v2). Each counts for all containers of the pod, or with
+// "/" and a name for that container, which goes first.
+const (
+	quotaKey         = "cpu-quota.crio.io"
+	loadBalancingKey = "cpu-load-balancing.crio.io"
+)
+
+// crioSwitch reads one of CRI-O's switches: off when it says "disable", or "true"
+// in its deprecated form. An empty container stands for the pod's own annotation.
+func crioSwitch(annotations map[string]string, key, container string) (off, found, valid bool) {
+	value, found := annotations[key+"/"+container]
+	if container == "" || !found {
+		value, found = annotations[key]
+	}
+	switch value {
+	case "disable", "true":
+		return true, found, true
+	case "enable":
+		return false, found, true
+	}
+	return false, found, !found
+}
+
+// keepsQuota says that an exclusive container is to run with its quota although
+// its CPUs bound it.
+func keepsQuota(p *Pod, container string) bool {
+	if len(p.Annotations) == 0 {
+		return false
+	}
+	off, found, valid := crioSwitch(p.Annotations, quotaKey, container)
+	return found && valid && !off
+}
+
+// checkSwitches reports what a Guaranteed pod asks of CRI-O and cannot have here.
+func (c *classifier) checkSwitches(p *Pod) {
+	for key, value := range p.Annotations {
+		name, _, _ := strings.Cut(key, "/")
+		switch {
+		case name != quotaKey && name != loadBalancingKey:
+		case value != "disable" && value != "true" && value != "enable":
+			c.report(p, "", CodeSwitchInvalid, "annotation "+clip(key)+": "+clip(value)+" is neither disable nor enable; it is ignored")
+		case name == loadBalancingKey && value != "enable":
+			c.report(p, "", CodeSwitchIgnored, "annotation "+clip(key)+": load balancing stays on, because exclusive CPUs are no cpuset partitions here")
+		}
+	}
+}
