@@ -9,6 +9,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -146,12 +147,9 @@ func Default() Config {
 
 // Resolve holds the pools against a machine. Its error joins one *Problem for
 // each thing that the machine cannot give: pools that overlap, CPUs that do not
-// exist, a pool that is empty.
+// exist, a pool that is empty, an option that it is not made for.
 func (c *Config) Resolve(t *topology.Topology) (pools.Pools, error) {
 	resolved, err := c.Pools.Resolve(t)
-	if err == nil {
-		return resolved, nil
-	}
 	var problems []error
 	for _, e := range flatten(err) {
 		if field, ok := errors.AsType[*pools.FieldError](e); ok {
@@ -159,5 +157,14 @@ func (c *Config) Resolve(t *topology.Topology) (pools.Pools, error) {
 		}
 		problems = append(problems, e)
 	}
-	return pools.Pools{}, errors.Join(problems...)
+	// As the kubelet does (ValidateStaticPolicyOptions): such a machine has nodes
+	// of several sockets, and the hint of a node is none of a socket.
+	if c.Pools.Guaranteed.Options.AlignBySocket && len(t.Packages) > len(t.Nodes) {
+		problems = append(problems, c.origins.problem("guaranteed.options.align-by-socket", "true",
+			fmt.Sprintf("the machine has more sockets (%d) than NUMA nodes (%d); write false", len(t.Packages), len(t.Nodes))))
+	}
+	if len(problems) > 0 {
+		return pools.Pools{}, errors.Join(problems...)
+	}
+	return resolved, nil
 }

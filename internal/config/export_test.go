@@ -1,10 +1,21 @@
 package config
 
-// Keys are the keys that a file may have at its top.
+import "github.com/cpupoold/cpupoold/pkg/pools"
+
+// Keys are those of the keys that a file may have that are not decoded with the
+// mapping around them: all at the top but mappings and lists, and the options.
 func Keys() []string {
 	var keys []string
-	for _, f := range (&decoder{}).fields(&Config{}) {
-		keys = append(keys, f.name)
+	d := &decoder{}
+	for _, f := range d.fields(&Config{}) {
+		switch f.name {
+		case "partitions", "shared", "guaranteed", "units":
+		default:
+			keys = append(keys, f.name)
+		}
+	}
+	for _, f := range d.options(&pools.Spec{}) {
+		keys = append(keys, "guaranteed.options."+f.name)
 	}
 	return keys
 }

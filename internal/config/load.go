@@ -119,6 +119,9 @@ func byLine(a, b error) int {
 
 // flatten undoes errors.Join.
 func flatten(err error) []error {
+	if err == nil {
+		return nil
+	}
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return []error{err}

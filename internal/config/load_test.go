@@ -136,6 +136,34 @@ guaranteed:
 	}
 }
 
+// TestResolveSockets: the kubelet refuses align-by-socket on such machines.
+func TestResolveSockets(t *testing.T) {
+	const text = `apiVersion: config.cpupoold.io/v1alpha1
+kind: CPUPoolConfiguration
+guaranteed:
+  cpus: 4-7
+  options:
+    align-by-socket: true
+`
+	c, err := config.Parse([]byte(text), "config.yaml", config.Overrides{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := cpuset.Range(0, 7)
+	m := &topology.Topology{
+		Present: all, Online: all, Nodes: []topology.Node{{CPUs: all}},
+		Packages: []topology.Group{{ID: 0, CPUs: cpuset.Range(0, 3)}, {ID: 1, CPUs: cpuset.Range(4, 7)}},
+	}
+	const want = `config.yaml:6: guaranteed.options.align-by-socket: "true": the machine has more sockets (2) than NUMA nodes (1); write false`
+	if _, err := c.Resolve(m); err == nil || err.Error() != want {
+		t.Errorf("Resolve with two sockets in one node = %v; want %s", err, want)
+	}
+	m.Nodes = append(m.Nodes, topology.Node{ID: 1})
+	if _, err := c.Resolve(m); err != nil {
+		t.Errorf("Resolve with two sockets and two nodes = %v", err)
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {
