@@ -153,7 +153,11 @@ func (c *Config) Resolve(t *topology.Topology) (pools.Pools, error) {
 	var problems []error
 	for _, e := range flatten(err) {
 		if field, ok := errors.AsType[*pools.FieldError](e); ok {
-			e = c.origins.problem(field.Field, field.Value, field.Reason)
+			key := field.Field
+			if unit := join(key, field.Value); key == "units" && c.origins.has(unit) {
+				key = unit // the name is wrong, and has a line of its own
+			}
+			e = c.origins.problem(key, field.Value, field.Reason)
 		}
 		problems = append(problems, e)
 	}
