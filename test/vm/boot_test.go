@@ -3,17 +3,35 @@
 package vm_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/cpupoold/cpupoold/test/vm"
 )
 
-// shapes is what a machine of each topology must look like from inside.
+// shapes is what a machine of each topology must look like from inside. With TCG's own CPU the kernel shows
+// no L3, and pkg/topology takes what is of one package and one node for one.
 var shapes = map[string][]string{
-	"4c1n":    {"-cpus=0-3", "-nodes=0", "-sibling=0"},
-	"8c2n":    {"-cpus=0-7", "-nodes=0-1", "-sibling=0"},
-	"16c2s2t": {"-cpus=0-15", "-nodes=0-1", "-sibling=0-1"},
-	"32c4n":   {"-cpus=0-31", "-nodes=0-3", "-sibling=0-1"},
+	"4c1n":    {"-cpus=0-3", "-nodes=0-3", "-packages=0-3", "-dies=0-3", "-l3s=0-3", "-cores=0 1 2 3"},
+	"8c2n":    {"-cpus=0-7", "-nodes=0-3 4-7", "-packages=0-3 4-7", "-dies=0-3 4-7", "-l3s=0-3 4-7", "-cores=0 1 2 3 4 5 6 7"},
+	"16c2s2t": {"-cpus=0-15", "-nodes=0-7 8-15", "-packages=0-7 8-15", "-dies=0-7 8-15", "-l3s=0-7 8-15", "-cores=" + pairs(16)},
+	"32c4n": {
+		"-cpus=0-31", "-nodes=0-7 8-15 16-23 24-31", "-packages=0-15 16-31", "-dies=0-15 16-31", "-l3s=0-7 8-15 16-23 24-31",
+		"-cores=" + pairs(32),
+	},
+	"16c2d4l": {
+		"-cpus=0-15", "-nodes=0-7 8-15", "-packages=0-15", "-dies=0-7 8-15", "-l3s=0-3 4-7 8-11 12-15", "-cores=" + pairs(16),
+	},
+}
+
+// pairs are cores of two threads.
+func pairs(cpus int) string {
+	var cores []string
+	for cpu := 0; cpu < cpus; cpu += 2 {
+		cores = append(cores, fmt.Sprintf("%d-%d", cpu, cpu+1))
+	}
+	return strings.Join(cores, " ")
 }
 
 // TestBoot boots a machine from power-on; TestNode continues one.
@@ -24,7 +42,7 @@ func TestBoot(t *testing.T) {
 
 // TestKernel has the topologies that TestBoot and TestNode leave.
 func TestKernel(t *testing.T) {
-	for _, topology := range []string{"4c1n", "32c4n"} {
+	for _, topology := range []string{"4c1n", "32c4n", "16c2d4l"} {
 		t.Run(topology, func(t *testing.T) {
 			vm.RunKernelTests(t, "./guest/boot", vm.Config{Topology: topology}, shapes[topology]...)
 		})

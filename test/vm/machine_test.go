@@ -29,9 +29,21 @@ func TestTopologyArgs(t *testing.T) {
 	}
 }
 
+func TestSplitTopologyArgs(t *testing.T) {
+	machine, err := findTopology("16c2d4l")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "-smp 16,sockets=1,dies=2,modules=2,cores=2,threads=2 -machine smp-cache.0.cache=l3,smp-cache.0.topology=module" +
+		" -cpu max,la57=off,vendor=GenuineIntel,family=6,model=143,stepping=8 -bios qboot.rom"
+	if diff := cmp.Diff(want, strings.Join(machine.smp(), " ")); diff != "" {
+		t.Errorf("smp (-want +got):\n%s", diff)
+	}
+}
+
 // TestTopologyNames holds the table to what the names say.
 func TestTopologyNames(t *testing.T) {
-	want := map[string][3]int{"4c1n": {4, 1, 1}, "8c2n": {8, 2, 1}, "16c2s2t": {16, 2, 2}, "32c4n": {32, 4, 2}}
+	want := map[string][3]int{"4c1n": {4, 1, 1}, "8c2n": {8, 2, 1}, "16c2s2t": {16, 2, 2}, "32c4n": {32, 4, 2}, "16c2d4l": {16, 2, 2}}
 	got := make(map[string][3]int)
 	for name, m := range topologies() {
 		got[name] = [3]int{m.cpus(), m.nodes, m.threads}
@@ -46,7 +58,7 @@ func TestConfigErrors(t *testing.T) {
 		config Config
 		want   string
 	}{
-		"topology": {Config{Topology: "3c"}, `find topology "3c": not one of 16c2s2t, 32c4n, 4c1n, 8c2n`},
+		"topology": {Config{Topology: "3c"}, `find topology "3c": not one of 16c2d4l, 16c2s2t, 32c4n, 4c1n, 8c2n`},
 		"odd":      {Config{Memory: 1025}, "check memory 1025 MiB: less than 512, or no multiple of the 2 nodes of 8c2n"},
 		"small":    {Config{Memory: 100}, "check memory 100 MiB: less than 512, or no multiple of the 2 nodes of 8c2n"},
 	}

@@ -10,14 +10,20 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
 // The expected values come from the host, which knows what it has ordered.
 var (
-	cpus    = flag.String("cpus", "", "CPUs that must be online, as a list")
-	nodes   = flag.String("nodes", "", "NUMA nodes that must be online, as a list")
-	sibling = flag.String("sibling", "", "threads of the core of CPU 0, as a list")
+	cpus     = flag.String("cpus", "", "CPUs that must be online, as a list")
+	nodes    = flag.String("nodes", "", "CPUs of each NUMA node, as lists with spaces between")
+	packages = flag.String("packages", "", "likewise of each package")
+	dies     = flag.String("dies", "", "likewise of each die")
+	l3s      = flag.String("l3s", "", "likewise of each last-level cache")
+	cores    = flag.String("cores", "", "likewise of each core")
 )
 
 func read(t *testing.T, path string) string {
@@ -29,16 +35,33 @@ func read(t *testing.T, path string) string {
 	return strings.TrimSuffix(string(data), "\n")
 }
 
+// TestTopology: pkg/topology reads from the kernel what the host has asked QEMU for.
 func TestTopology(t *testing.T) {
-	for path, want := range map[string]string{
-		"/sys/devices/system/cpu/online":                            *cpus,
-		"/sys/devices/system/node/online":                           *nodes,
-		"/sys/devices/system/cpu/cpu0/topology/core_cpus_list":      *sibling,
-		"/sys/devices/system/cpu/cpu0/topology/physical_package_id": "0",
-	} {
-		if got := read(t, path); got != want {
-			t.Errorf("%s = %q; want %q", path, got, want)
+	machine, err := topology.Read(os.DirFS("/sys"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lists := func(groups []topology.Group) string {
+		var sets []string
+		for _, g := range groups {
+			sets = append(sets, g.CPUs.String())
 		}
+		return strings.Join(sets, " ")
+	}
+	var nodeSets []string
+	for i, n := range machine.Nodes {
+		if n.ID != i || !n.HasMemory {
+			t.Errorf("node %d: ID %d, memory %v; want the same ID, and memory", i, n.ID, n.HasMemory)
+		}
+		nodeSets = append(nodeSets, n.CPUs.String())
+	}
+	want := map[string]string{"CPUs": *cpus, "nodes": *nodes, "packages": *packages, "dies": *dies, "L3s": *l3s, "cores": *cores}
+	got := map[string]string{
+		"CPUs": machine.Online.String(), "nodes": strings.Join(nodeSets, " "), "packages": lists(machine.Packages),
+		"dies": lists(machine.Dies), "L3s": lists(machine.L3s), "cores": lists(machine.Cores),
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("topology (-want +got):\n%s", diff)
 	}
 }
 
