@@ -3,6 +3,7 @@ package manifest
 
 import (
 	"fmt"
+	"maps"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -23,6 +24,30 @@ type Container struct {
 	// CPU and Memory are requests in the notation of Kubernetes; without CPU there are none of either.
 	CPU, Memory string
 	Limited     bool // the requests are limits too
+	// Extra are further resources, such as devices and hugepages, as requests and limits.
+	Extra map[string]string
+}
+
+// resources returns what the container asks for, nil if that is nothing.
+func (c Container) resources() map[string]any {
+	requests, limits := make(map[string]string), maps.Clone(c.Extra)
+	if c.CPU != "" {
+		requests["cpu"], requests["memory"] = c.CPU, c.Memory
+	}
+	maps.Copy(requests, c.Extra)
+	if c.Limited {
+		limits = requests
+	}
+	all := make(map[string]any)
+	for name, amounts := range map[string]map[string]string{"requests": requests, "limits": limits} {
+		if len(amounts) > 0 {
+			all[name] = amounts
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all
 }
 
 // YAML returns the pod as the kubelet reads it.
@@ -31,12 +56,7 @@ func (p Pod) YAML() ([]byte, error) {
 	var containers []object
 	for _, c := range p.Containers {
 		container := object{"name": c.Name, "image": Image, "imagePullPolicy": "Never", "args": []string{"pause"}}
-		if c.CPU != "" {
-			amount := object{"cpu": c.CPU, "memory": c.Memory}
-			resources := object{"requests": amount}
-			if c.Limited {
-				resources["limits"] = amount
-			}
+		if resources := c.resources(); resources != nil {
 			container["resources"] = resources
 		}
 		containers = append(containers, container)
