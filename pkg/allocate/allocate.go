@@ -26,12 +26,15 @@ func (s *Supply) Take(r Request) (cpuset.Set, error) {
 	if r.CPUs <= 0 {
 		return cpuset.Set{}, nil
 	}
-	a := attempt{s: s, r: &r, have: s.m.bitset(r.Have, nil)}
+	a := attempt{s: s, r: &r}
+	if !r.Have.IsEmpty() {
+		a.have = s.m.bitset(r.Have)
+	}
 	refusal := a.precheck()
 	if refusal != nil {
 		return cpuset.Set{}, refusal
 	}
-	for _, w := range a.wishes() {
+	for w := range a.tries {
 		if refusal = a.run(w); refusal == nil {
 			return s.commit(&r.Options), nil
 		}
@@ -50,46 +53,47 @@ func (s *Supply) commit(o *Options) cpuset.Set {
 	return cpuset.Of(s.view.picked...)
 }
 
-// attempt is one way to meet a request: with all its wishes, or with some of them
-// dropped.
+// attempt is the attempt to meet a request, first with all its wishes, then with
+// fewer.
 type attempt struct {
 	s    *Supply
 	r    *Request
+	// have is a bitset of Have; nil when it is empty.
 	have []uint64
 }
 
-// wishes are those wishes that an attempt insists on.
+// wishes are those wishes that one try insists on.
 type wishes struct{ isolated, coreType bool }
 
-// wishes returns the attempts in their order: what is preferred comes before what
-// goes without it, and isolation before the kind of core.
-func (a *attempt) wishes() []wishes {
+// tries yields the wishes in their order: what is preferred comes before what goes
+// without it, and isolation before the kind of core.
+func (a *attempt) tries(yield func(wishes) bool) {
 	o := &a.r.Options
-	isolated, coreType := []bool{false}, []bool{false}
-	switch o.Isolated {
+	kinds := o.CoreTypeWish
+	if !a.s.m.hybrid {
+		kinds = ""
+	}
+	for _, isolated := range [...]bool{true, false} {
+		if !insists(o.Isolated, isolated) {
+			continue
+		}
+		for _, coreType := range [...]bool{true, false} {
+			if insists(kinds, coreType) && !yield(wishes{isolated, coreType}) {
+				return
+			}
+		}
+	}
+}
+
+// insists says whether a wish is tried as a must (on true), or as nothing.
+func insists(w Wish, on bool) bool {
+	switch w {
 	case Require:
-		isolated = []bool{true}
+		return on
 	case Prefer, Avoid:
-		isolated = []bool{true, false}
+		return true
 	}
-	if a.s.m.hybrid {
-		switch o.CoreTypeWish {
-		case Require:
-			coreType = []bool{true}
-		case Prefer:
-			coreType = []bool{true, false}
-		}
-	}
-	if len(isolated)+len(coreType) == 2 {
-		return []wishes{{isolated[0], coreType[0]}}
-	}
-	var all []wishes
-	for _, i := range isolated {
-		for _, t := range coreType {
-			all = append(all, wishes{i, t})
-		}
-	}
-	return all
+	return !on
 }
 
 // precheck refuses what no free CPU could help.
@@ -113,9 +117,9 @@ func (a *attempt) refuse(code string, usable int, format string, args ...any) *R
 }
 
 // filter is what the options and w let count.
-func (a *attempt) filter(w wishes) *filter {
+func (a *attempt) filter(w wishes) filter {
 	o, m := &a.r.Options, a.s.m
-	f := &filter{wholeCores: o.FullPCPUsOnly, untouched: o.OneOwnerPerCore, spread: o.DistributeCPUsAcrossCores}
+	f := filter{wholeCores: o.FullPCPUsOnly, untouched: o.OneOwnerPerCore, spread: o.DistributeCPUsAcrossCores}
 	switch {
 	case !w.isolated:
 	case o.Isolated == Avoid:
@@ -135,12 +139,11 @@ func (a *attempt) filter(w wishes) *filter {
 
 // run picks CPUs into the view of the supply.
 func (a *attempt) run(w wishes) *Refusal {
-	f := a.filter(w)
-	a.start(f)
-	if refusal := a.tooFew(f); refusal != nil {
+	p := placing{a: a, v: &a.s.view, f: a.filter(w)}
+	a.start(&p.f)
+	if refusal := a.tooFew(&p.f); refusal != nil {
 		return refusal
 	}
-	p := placing{a: a, v: &a.s.view, f: f}
 	return p.run()
 }
 
@@ -148,6 +151,7 @@ func (a *attempt) run(w wishes) *Refusal {
 func (a *attempt) start(f *filter) {
 	v := &a.s.view
 	v.reset(a.s, a.have, f)
+	v.picked = slices.Grow(v.picked, a.r.CPUs)
 	if !v.spread {
 		v.completeCores(a.r.CPUs)
 	}

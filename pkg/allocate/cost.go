@@ -5,7 +5,7 @@ import "slices"
 // cost orders the choices: the lower one at the first difference is better.
 type cost [12]int32
 
-// The places in a cost; those of the first four depend on the options.
+// The places in a cost. What counts first depends on the options; see order.
 const (
 	costParts = iota
 	costNodes
@@ -20,21 +20,24 @@ const (
 	costLeftL3      // likewise of the touched caches
 )
 
-// order is the sequence in which the places count.
-func (q *search) order() [4]int {
+// order is the sequence in which the first places count. With align-by-socket the
+// hinted nodes come first in their packages.
+func (q *search) order() [5]int {
 	switch {
 	case q.spread && !q.byPackage:
-		return [...]int{costNodes, costParts, costPackages, costL3s}
+		return [...]int{costNodes, costParts, costPackages, costL3s, costFarNodes}
 	case q.spread:
-		return [...]int{costPackages, costParts, costNodes, costL3s}
+		return [...]int{costPackages, costParts, costNodes, costL3s, costFarNodes}
 	case q.cachesFirst && q.byPackage:
-		return [...]int{costParts, costL3s, costPackages, costNodes}
+		return [...]int{costParts, costPackages, costL3s, costNodes, costFarNodes}
 	case q.cachesFirst:
-		return [...]int{costParts, costL3s, costNodes, costPackages}
+		return [...]int{costParts, costL3s, costNodes, costPackages, costFarNodes}
+	case q.byPackage && q.hinted:
+		return [...]int{costParts, costPackages, costFarNodes, costNodes, costL3s}
 	case q.byPackage:
-		return [...]int{costParts, costPackages, costNodes, costL3s}
+		return [...]int{costParts, costPackages, costNodes, costL3s, costFarNodes}
 	}
-	return [...]int{costParts, costNodes, costPackages, costL3s}
+	return [...]int{costParts, costNodes, costPackages, costL3s, costFarNodes}
 }
 
 func (q *search) less(a, b *cost) bool {
@@ -43,7 +46,7 @@ func (q *search) less(a, b *cost) bool {
 			return a[i] < b[i]
 		}
 	}
-	return slices.Compare(a[costFarNodes:], b[costFarNodes:]) < 0
+	return slices.Compare(a[costFarPackages:], b[costFarPackages:]) < 0
 }
 
 // consider holds the cells against the best so far, with the caches in them that
@@ -56,6 +59,7 @@ func (q *search) consider(cells []int32, sum tally, parts int) {
 	if q.found && !q.cachesFirst {
 		// The caches can only add to this.
 		bound := c
+		bound[costL3s] = max(1, q.baseL3s)
 		if !q.less(&bound, &q.best.cost) {
 			return
 		}

@@ -39,8 +39,9 @@ type shareCost struct {
 
 // distributionCost orders the distributions over one number of nodes. It holds
 // packages (with align-by-socket), the difference of the largest and the smallest
-// share, cores in part, packages, caches, unevenness of what stays free, distance.
-type distributionCost [7]int64
+// share, the sum of the shares' squares, cores in part, packages, caches, the sum
+// of the squares of what stays free in each node, and the distance.
+type distributionCost [8]int64
 
 // distribute picks q.n CPUs in even shares from as few nodes as can give them, and
 // is false, with nothing picked, when none can.
@@ -214,8 +215,9 @@ func (d *distribution) costOf(portions []portion) (distributionCost, bool) {
 		if !s.ok {
 			return c, false
 		}
-		c[2] += int64(s.parts)
-		c[4] += int64(s.l3s)
+		c[2] += int64(p.units) * int64(p.units)
+		c[3] += int64(s.parts)
+		c[5] += int64(s.l3s)
 		cells = append(cells, d.nodes[p.node].cells...)
 	}
 	var in cost
@@ -227,7 +229,7 @@ func (d *distribution) costOf(portions []portion) (distributionCost, bool) {
 		}
 	}
 	c[1] = int64(most - least)
-	c[3] = int64(in[costPackages])
+	c[4] = int64(in[costPackages])
 	for i := range d.nodes {
 		free := int64(d.nodes[i].tally[0])
 		for _, p := range portions {
@@ -235,9 +237,9 @@ func (d *distribution) costOf(portions []portion) (distributionCost, bool) {
 				free -= int64(p.units) * int64(d.unit)
 			}
 		}
-		c[5] += free * free
+		c[6] += free * free
 	}
-	c[6] = int64(in[costDistance])
+	c[7] = int64(in[costDistance])
 	return c, true
 }
 

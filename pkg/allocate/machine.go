@@ -160,17 +160,14 @@ func (m *Machine) distance(a, b int32) int32 {
 const wordBits = 64
 
 // bitset returns the online CPUs of a set.
-func (m *Machine) bitset(cpus cpuset.Set, into []uint64) []uint64 {
-	for len(into) < m.words {
-		into = append(into, 0)
-	}
-	clear(into)
+func (m *Machine) bitset(cpus cpuset.Set) []uint64 {
+	words := make([]uint64, m.words)
 	for cpu := range cpus.All() {
 		if m.coreOf(cpu) != none {
-			setBit(into, cpu)
+			setBit(words, cpu)
 		}
 	}
-	return into
+	return words
 }
 
 func setBit(words []uint64, cpu int)      { words[cpu/wordBits] |= 1 << (cpu % wordBits) }

@@ -4,7 +4,7 @@ package allocate
 type placing struct {
 	a *attempt
 	v *view
-	f *filter
+	f filter
 	// hinted marks the nodes of the hint, by index; nil when there is none.
 	hinted []bool
 	q      search
@@ -117,7 +117,7 @@ func (p *placing) preferHinted() bool {
 	if p.need() == 0 || p.solve(p.hintedCells(false), 0) {
 		return true
 	}
-	p.a.start(p.f)
+	p.a.start(&p.f)
 	return false
 }
 

@@ -15,6 +15,7 @@ type search struct {
 
 	byPackage   bool // packages count before nodes
 	cachesFirst bool // caches count before nodes and packages
+	hinted      bool // there are hinted nodes
 	spread      bool // one thread of each core
 	whole       bool // no core in part
 	// limit is the number of groups that the owner may be in at most: nodes, or
@@ -110,14 +111,9 @@ func (q *search) collect() {
 		lists, in = q.m.cellsOfPackage, q.inPackage
 	}
 	q.sum = make(tally, len(q.v.total))
+	q.groups = make([]group, 0, len(lists))
 	for i, list := range lists {
-		g := group{base: in[i]}
-		for _, c := range list {
-			if q.v.cells[c].cpus() == 0 || q.allowed != nil && !q.allowed[c] {
-				continue
-			}
-			g.cells = append(g.cells, c)
-		}
+		g := group{base: in[i], cells: q.usableCells(list)}
 		switch len(g.cells) {
 		case 0:
 			if !g.base {
@@ -134,6 +130,18 @@ func (q *search) collect() {
 		}
 		q.groups = append(q.groups, g)
 	}
+}
+
+// usableCells returns those of cells that there is something to take from.
+func (q *search) usableCells(cells []int32) []int32 {
+	unusable := func(c int32) bool { return q.v.cells[c].cpus() == 0 || q.allowed != nil && !q.allowed[c] }
+	if !slices.ContainsFunc(cells, unusable) {
+		return cells
+	}
+	if len(cells) == 1 {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(cells), unusable)
 }
 
 // fewest is how many of the candidates are needed at least for their CPUs alone.
@@ -161,7 +169,7 @@ func (q *search) settled() bool {
 	if q.spread {
 		return true
 	}
-	return c[costParts] == int32(q.parts) && (!q.cachesFirst || int(c[costL3s]) <= q.caches.fewest(q))
+	return c[costParts] == int32(q.parts) && (!q.cachesFirst || q.byPackage || int(c[costL3s]) <= q.caches.fewest(q))
 }
 
 // extend considers all combinations of size more candidates, in their order.

@@ -57,8 +57,12 @@ func (p *placing) newSearch(allowed []bool, limit int) {
 		}
 	}
 	p.markNear(p.a.r.Near)
-	for i, in := range p.hinted {
-		q.nearNode[i] = q.nearNode[i] || in
+	if p.hinted == nil {
+		return
+	}
+	q.hinted = true
+	for i := range m.topology.Nodes {
+		q.nearNode[i] = q.nearNode[i] || p.a.r.Nodes.Contains(m.topology.Nodes[i].ID)
 	}
 }
 

@@ -19,7 +19,7 @@ type Supply struct {
 
 // Supply returns the supply of the CPUs of a set that are online.
 func (m *Machine) Supply(cpus cpuset.Set) *Supply {
-	return &Supply{m: m, free: m.bitset(cpus, make([]uint64, 0, m.words))}
+	return &Supply{m: m, free: m.bitset(cpus)}
 }
 
 // Free returns what there is.

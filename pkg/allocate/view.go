@@ -43,7 +43,7 @@ type filter struct {
 // reset counts what f lets count of s, for an owner that has the CPUs of have.
 func (v *view) reset(s *Supply, have []uint64, f *filter) {
 	v.m = s.m
-	v.have = append(v.have[:0], have...)
+	v.have = append(grown(v.have, s.m.words)[:0], have...)[:s.m.words]
 	v.usable = append(v.usable[:0], s.free...)
 	keep(v.usable, f.isolated)
 	keep(v.usable, f.coreType)
@@ -86,6 +86,10 @@ func (v *view) makeTallies() {
 	stride := 2*v.m.threads + 1
 	v.coreFree = grown(v.coreFree, len(v.m.cores))
 	v.counts = grown(v.counts, stride*(len(v.m.leaves)+len(v.m.cells)+1))
+	if v.leaves == nil {
+		tallies := make([]tally, len(v.m.leaves)+len(v.m.cells))
+		v.leaves, v.cells = tallies[:0:len(v.m.leaves)], tallies[len(v.m.leaves):]
+	}
 	v.leaves, v.cells = v.leaves[:0], v.cells[:0]
 	room := v.counts
 	next := func() tally {
