@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
@@ -228,6 +229,26 @@ func (c *Cgroups) find(op, name string) (*cgroupNode, error) {
 		}
 	}
 	return node, nil
+}
+
+// unit finds the cgroup of a unit.
+func (c *Cgroups) unit(name string) (cgroup.Path, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.root.unit("", name)
+}
+
+func (n *cgroupNode) unit(at cgroup.Path, name string) (cgroup.Path, bool) {
+	for base, child := range n.children {
+		p := at.Join(base)
+		if unit, ok := p.Unit(); ok && unit == name {
+			return p, true
+		}
+		if p, ok := child.unit(p, name); ok {
+			return p, true
+		}
+	}
+	return "", false
 }
 
 func (c *Cgroups) findFile(name string) (*cgroupNode, string, error) {

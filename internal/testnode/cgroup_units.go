@@ -152,12 +152,7 @@ func (u *Units) state(unit string) cgroup.UnitState {
 // find returns the cgroup of a unit that runs. What systemd held for a unit that
 // is not installed is forgotten with it.
 func (u *Units) find(unit string) (p cgroup.Path, running bool, err error) {
-	_ = u.fs.Walk("", func(at cgroup.Path) error {
-		if name, ok := at.Unit(); ok && name == unit {
-			p, running = at, true
-		}
-		return nil
-	})
+	p, running = u.tree.unit(unit)
 	if _, ok := u.file(unit); !running && !ok {
 		delete(u.held, unit)
 		return "", false, fmt.Errorf("unit %s: %w", unit, cgroup.ErrGone)
