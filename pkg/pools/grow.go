@@ -48,7 +48,7 @@ func (a *assigner) grow(i int, reserved bool) bool {
 	s.anew = lack - s.reuse - s.fromReserve
 	if s.anew > most && (reserved || c.cpus.IsEmpty()) {
 		if !reserved {
-			c.refused = a.tooMany(lack)
+			c.refused = a.never(c, lack)
 		}
 		return false
 	}
@@ -185,6 +185,19 @@ func (a *assigner) commit(c *claim, siblings []claim, s sources, got cpuset.Set)
 		a.supply = nil
 	}
 	a.have(c, got)
+}
+
+// never refuses n CPUs that are not there; if they could not be had from an empty
+// machine either, that is why.
+func (a *assigner) never(c *claim, n int) *allocate.Refusal {
+	if c.options.FullPCPUsOnly {
+		_, refusal := take(a.machine.Supply(cpuset.Set{}), allocate.Request{CPUs: n, Have: c.cpus, Options: *c.options})
+		if refusal != nil && refusal.Code != allocate.TooFewFree {
+			refusal.Free = max(a.room(), 0)
+			return refusal
+		}
+	}
+	return a.tooMany(n)
 }
 
 // tooMany refuses n CPUs that are not there.

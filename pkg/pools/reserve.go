@@ -12,7 +12,8 @@ import (
 // It is 0 when the total is not known, and when no more containers are to come.
 func reservable(p *Pod, verdicts []verdict) int {
 	total, known := p.Resources.WholeCPUs()
-	if !known || p.Settled {
+	waits := func(ctr Container) bool { return ctr.Waiting && ctr.State != Exited }
+	if !known || p.Settled && !slices.ContainsFunc(p.Containers, waits) {
 		return 0
 	}
 	if slices.ContainsFunc(p.Containers, func(ctr Container) bool {
@@ -65,8 +66,16 @@ func reserveOf(siblings []claim) *claim {
 }
 
 // due is how many CPUs the reserve of a pod should have: what is left by exited
-// containers counts for those that come.
-func (c *claim) due(siblings []claim) int { return max(c.want-leftBy(siblings).Len(), 0) }
+// containers counts for those that come, and so does what a waiting one has.
+func (c *claim) due(siblings []claim) int {
+	due := c.want - leftBy(siblings).Len()
+	for i := range siblings {
+		if siblings[i].waiting && siblings[i].live {
+			due -= siblings[i].cpus.Len()
+		}
+	}
+	return max(due, 0)
+}
 
 // release gives back what a pod's reserve has above its due.
 func (a *assigner) release(i int) {
@@ -104,7 +113,7 @@ func (a *assigner) together(i int) bool {
 		c := &siblings[j]
 		switch {
 		case c == reserve:
-			total += max(c.want-c.cpus.Len(), 0)
+			total += c.due(siblings)
 		case !c.cpus.IsEmpty() && !c.live, !c.nodes.Equal(a.claims[i].nodes):
 			return false
 		case c.lacks() && c.cpus.IsEmpty():

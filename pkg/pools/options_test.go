@@ -1,0 +1,102 @@
+package pools_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/cpupoold/cpupoold/pkg/allocate"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// FuzzOverrides gives a pod arbitrary annotations: it is placed whatever they
+// say, and what is wrong with them is said in one line each.
+func FuzzOverrides(f *testing.F) {
+	f.Add("cpupoold.io/full-pcpus-only", "true", "cpupoold.io/topology-policy", "single-numa-node", true)
+	f.Add("cpupoold.io/core-type", "prefer-efficiency", "cpu-quota.crio.io/app", "enable", false)
+	f.Add("cpupoold.io/", "", "cpu-load-balancing.crio.io", "x\ny", true)
+	f.Add("cpupoold.io/distribute-cpus-across-cores", "true", "cpupoold.io/full-pcpus-only", "true", true)
+	f.Fuzz(func(t *testing.T, key1, value1, key2, value2 string, allowed bool) {
+		top := machine{packages: 1, nodes: 2, l3s: 1, cores: 4, threads: 2}.topology()
+		spec := pools.Spec{Guaranteed: pools.GuaranteedSpec{FromShared: true}}
+		if allowed {
+			spec.Guaranteed.Overrides = allocate.OptionNames()
+		}
+		in := pools.Input{Machine: allocate.New(top), Pools: must(spec.Resolve(top))(t), Pods: []pools.Pod{podOf(0, 2)}}
+		in.Pods[0].Annotations = map[string]string{key1: value1, key2: value2}
+		plan := checkedBuild(t, in)
+		for _, p := range plan.Problems {
+			if strings.ContainsFunc(p.Text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+				t.Errorf("not one printable line: %q", p.Text)
+			}
+		}
+		c := plan.Pods[0].Containers[0]
+		if !c.Exclusive && c.Refused == nil {
+			t.Errorf("the container is neither placed nor refused: %s", c.Reason.Text)
+		}
+	})
+}
+
+// TestOneOwnerPerCore starts and ends random containers, all of which have their
+// cores to themselves.
+func TestOneOwnerPerCore(t *testing.T) {
+	top := machine{packages: 2, nodes: 1, l3s: 2, cores: 3, threads: 2}.topology()
+	spec := pools.Spec{Guaranteed: pools.GuaranteedSpec{FromShared: true, Floor: 3, Options: allocate.Options{OneOwnerPerCore: true}}}
+	in := pools.Input{Machine: allocate.New(top), Pools: must(spec.Resolve(top))(t)}
+	r := rand.New(rand.NewPCG(5, 5))
+	owners := 0
+	for i := range 400 {
+		if n := len(in.Pods); n > 5 || n > 0 && r.IntN(3) == 0 {
+			gone := r.IntN(n)
+			in.Pods = append(in.Pods[:gone:gone], in.Pods[gone+1:]...)
+		} else {
+			in.Pods = append(in.Pods, podOf(i, 1+r.IntN(5)))
+		}
+		plan := checkedBuild(t, in)
+		in.Previous = plan.Assignments
+		ofCore := make(map[int]string)
+		for _, a := range plan.Assignments {
+			owners++
+			for cpu := range a.CPUs.All() {
+				core := top.ThreadSiblings(cpu).First()
+				if other := ofCore[core]; other != "" && other != a.Key.PodUID {
+					t.Fatalf("step %d: %s and %s have a part of the core of CPU %d:\n%s", i, other, a.Key.PodUID, core, format(plan))
+				}
+				ofCore[core] = a.Key.PodUID
+				if plan.Shared.Overlaps(top.ThreadSiblings(cpu)) {
+					t.Fatalf("step %d: the shared pool has a part of the core of CPU %d of %s:\n%s", i, cpu, a.Key.PodUID, format(plan))
+				}
+			}
+		}
+	}
+	if owners < 400 {
+		t.Errorf("only %d owners in all steps", owners)
+	}
+}
+
+// TestReserveIsOfUse lets the containers of a pod come one after the other, with
+// others in between that would take everything: it never lacks its total.
+func TestReserveIsOfUse(t *testing.T) {
+	top := machine{packages: 1, nodes: 2, l3s: 1, cores: 4, threads: 2}.topology()
+	in := pools.Input{Machine: allocate.New(top), Pools: pools.Pools{Shared: cpuset.Of(0, 8), Guaranteed: top.Online.Difference(cpuset.Of(0, 8))}}
+	pod := podOf(9, 6)
+	pod.Containers = nil
+	in.Pods = []pools.Pod{pod}
+	for i, cpus := range []int{1, 3, 2} {
+		in.Previous = checkedBuild(t, in).Assignments
+		greedy := podOf(i, 4)
+		in.Pods[0].Containers = append(in.Pods[0].Containers, podOf(i+10, cpus).Containers[0])
+		in.Pods[0].Containers[i].Name = fmt.Sprint("c", i)
+		in.Pods = append(in.Pods, greedy)
+	}
+	for _, p := range checkedBuild(t, in).Pods {
+		for _, c := range p.Containers {
+			if p.UID == pod.UID && !c.Exclusive {
+				t.Errorf("container %s: %s", c.Name, c.Reason.Text)
+			}
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package pools
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/cpupoold/cpupoold/pkg/allocate"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// Owner is somebody who has CPUs of its own, with what they were chosen by.
+type Owner struct {
+	Key Key
+	// Pod is namespace/name; empty for a systemd unit.
+	Pod  string
+	CPUs cpuset.Set
+	// Options and Nodes are those of an [allocate.Request] for it.
+	Options allocate.Options
+	Nodes   cpuset.Set
+	// Fixed says why the owner must not be given other CPUs of the same number;
+	// empty if it may.
+	Fixed string
+}
+
+// Owners returns who has which CPUs after a plan that Build made of in. It is in
+// the order of the plan's assignments.
+func Owners(in Input, plan Plan) []Owner {
+	pods := present(in.Pods)
+	c := classifier{in: &in}
+	owners := make([]Owner, 0, len(plan.Assignments))
+	for _, a := range plan.Assignments {
+		o := Owner{Key: a.Key, CPUs: a.CPUs, Options: in.Pools.Options}
+		if a.Key.PodUID != "" {
+			i, ok := slices.BinarySearchFunc(pods, a.Key.PodUID, func(p Pod, uid string) int { return cmp.Compare(p.UID, uid) })
+			if !ok {
+				continue // Build assigns nothing to pods that are not there
+			}
+			o.ofPod(&pods[i])
+			o.Options = *c.options(&pods[i])
+		}
+		owners = append(owners, o)
+	}
+	return owners
+}
+
+// ofPod completes an owner with what its pod says of it.
+func (o *Owner) ofPod(p *Pod) {
+	o.Pod = p.Namespace + "/" + p.Name
+	o.Fixed = "no container of this name is there; the CPUs are held for it"
+	if o.Key.Container == "" {
+		o.Fixed = "reserved for containers of the pod that are still to come"
+		return
+	}
+	start := slices.IndexFunc(p.Containers, func(c Container) bool { return c.Kind == App && c.Name == o.Key.Container })
+	if start < 0 {
+		return
+	}
+	end := start + 1
+	for end < len(p.Containers) && p.Containers[end].Name == o.Key.Container {
+		end++
+	}
+	newest := &p.Containers[start+newestOf(p.Containers[start:end])]
+	o.Nodes = newest.Nodes
+	switch {
+	case newest.State == Exited:
+		o.Fixed = "has exited; its CPUs are held for its restart, and are those that the runtime has recorded"
+	case newest.State == Created:
+		o.Fixed = "is being started"
+	case newest.Waiting:
+		o.Fixed = "its NUMA nodes are not known yet"
+	default:
+		o.Fixed = ""
+	}
+}
