@@ -72,6 +72,7 @@ func parseCase(t *testing.T, archive *txtar.Archive) diffCase {
 	c.options.Driver = cgroup.Driver(options["driver"])
 	c.options.Possible = set(t, options["possible"])
 	c.options.Spare = set(t, options["spare"])
+	c.options.Nodes = set(t, options["nodes"])
 	for line := range strings.Lines(section(archive, "current")) {
 		path, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 		c.current[cgroup.Path(path)] = parseCurrent(t, cgroup.Path(path), words(t, rest), c.options)
@@ -82,7 +83,8 @@ func parseCase(t *testing.T, archive *txtar.Archive) diffCase {
 		w := words(t, rest)
 		c.targets = append(c.targets, cgroup.Target{
 			Path: cgroup.Path(path), Container: w["container"], CPUs: set(t, w["cpus"]), Exclusive: has(w, "exclusive"),
-			Weight: uint64(number(t, w["weight"], 0)), Unlimited: has(w, "unlimited"), Reason: reason,
+			Unit: w["named"], Mems: set(t, w["mems"]), Weight: uint64(number(t, w["weight"], 0)), Unlimited: has(w, "unlimited"),
+			Quota: number(t, w["quota"], 0), Period: number(t, w["period"], 0), Reason: reason,
 		})
 	}
 	return c
@@ -96,11 +98,12 @@ func parseCurrent(t *testing.T, p cgroup.Path, w map[string]string, o cgroup.Opt
 		Exists: !has(w, "absent"), Pending: set(t, w["pending"]), NoSeal: has(w, "noseal"), NoWrite: has(w, "nowrite"),
 	}
 	c.Recorded, c.RecordedKnown = set(t, w["recorded"]), has(w, "recorded")
+	c.RecordedMems = set(t, w["recordedmems"])
 	if c.Exists {
 		c.State = cgroup.State{
 			Path: p, HasCPUSet: !has(w, "nocpuset"), CPUs: set(t, w["cpus"]), ParentEffective: o.Possible,
 			HasCPU: !has(w, "nocpu"), Weight: uint64(number(t, w["weight"], 100)), Idle: has(w, "idle"),
-			Quota: number(t, w["quota"], -1), Period: 100_000, Populated: true,
+			Quota: number(t, w["quota"], -1), Period: number(t, w["period"], 100_000), Mems: set(t, w["mems"]), Populated: true,
 		}
 		if has(w, "parent") {
 			c.ParentEffective = set(t, w["parent"])
@@ -109,21 +112,21 @@ func parseCurrent(t *testing.T, p cgroup.Path, w map[string]string, o cgroup.Opt
 			c.Effective = c.ParentEffective
 		}
 		if has(w, "inner") {
-			c.Inner = &cgroup.State{Path: p.Join("container"), HasCPUSet: true, CPUs: set(t, w["inner"]), Quota: number(t, w["innerquota"], -1)}
+			c.Inner = &cgroup.State{Path: p.Join("container"), HasCPUSet: true, CPUs: set(t, w["inner"]), Mems: set(t, w["innermems"]), Quota: number(t, w["innerquota"], -1)}
 		}
 	}
 	if has(w, "unit") {
 		if !has(w, "unitcpus") {
 			w["unitcpus"] = w["recorded"] // as the runtime hands it on
 		}
-		c.Unit = cgroup.UnitState{Known: true, CPUs: set(t, w["unitcpus"]), Weight: uint64(number(t, w["unit"], 0)), Quota: number(t, w["unitquota"], -1)}
+		c.Unit = cgroup.UnitState{Known: true, CPUs: set(t, w["unitcpus"]), Mems: set(t, w["unitmems"]), Weight: uint64(number(t, w["unit"], 0)), Quota: number(t, w["unitquota"], -1)}
 	}
 	return c
 }
 
 func words(t *testing.T, line string) map[string]string {
 	t.Helper()
-	known := " driver possible spare container cpus exclusive weight unlimited absent pending noseal nowrite recorded nocpuset nocpu idle quota parent inner innerquota unit unitquota unitcpus "
+	known := " driver possible spare container cpus exclusive weight unlimited absent pending noseal nowrite recorded nocpuset nocpu idle quota parent inner innerquota unit unitquota unitcpus named mems nodes recordedmems period innermems unitmems "
 	w := map[string]string{}
 	for word := range strings.FieldsSeq(line) {
 		key, value, _ := strings.Cut(word, "=")

@@ -67,6 +67,8 @@ func (e *Error) hint() string {
 		return ""
 	case file == FileCPUs:
 		return cpusetHint(e.Err)
+	case file == FileMems:
+		return memsHint(e.Err)
 	case file == FileWeight && errors.Is(e.Err, syscall.ERANGE):
 		return "weights go from 1 to 10000"
 	case file == FileWeight && errors.Is(e.Err, syscall.EINVAL):
@@ -87,6 +89,16 @@ func cpusetHint(err error) string {
 		return "a task with SCHED_DEADLINE would lose its bandwidth, or the parent is no partition root"
 	case errors.Is(err, syscall.ENOSPC):
 		return "kernels before 7.0 do not clear the cpuset of a cgroup with tasks: write all possible CPUs"
+	}
+	return ""
+}
+
+func memsHint(err error) string {
+	switch {
+	case errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ERANGE):
+		return "there is no such NUMA node"
+	case errors.Is(err, syscall.ENOSPC):
+		return "kernels before 7.0 do not clear the memory nodes of a cgroup with tasks: write all nodes"
 	}
 	return ""
 }

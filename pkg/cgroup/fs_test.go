@@ -14,7 +14,7 @@ import (
 )
 
 func newTree(dirs ...string) (*testnode.Cgroups, *cgroup.FS) {
-	tree := testnode.NewCgroups(testnode.CgroupConfig{Possible: cpuset.Range(0, 7)})
+	tree := testnode.NewCgroups(testnode.CgroupConfig{Possible: cpuset.Range(0, 7), Nodes: cpuset.Of(0, 1)})
 	for _, dir := range dirs {
 		tree.MkdirAll(dir)
 	}
@@ -59,6 +59,8 @@ func TestFSErrors(t *testing.T) {
 			`write p.slice/c.scope/cpuset.cpus "0-3": device or resource busy (a task with SCHED_DEADLINE would lose its bandwidth, or the parent is no partition root)`},
 		{"p.slice/c.scope", "cpuset.cpus", "0-9", nil,
 			`write p.slice/c.scope/cpuset.cpus "0-9": numerical result out of range (a CPU number is beyond what this kernel was built or booted for)`},
+		{"p.slice/c.scope", "cpuset.mems", "2", nil,
+			`write p.slice/c.scope/cpuset.mems "2": invalid argument (there is no such NUMA node)`},
 		{"p.slice/c.scope", "cpu.weight", "0", nil, `write p.slice/c.scope/cpu.weight "0": numerical result out of range (weights go from 1 to 10000)`},
 		{"p.slice/c.scope", "cpu.max", "1", nil,
 			`write p.slice/c.scope/cpu.max "1": invalid argument (a quota is at least 1000 us and not below cpu.max.burst, a period 1 ms to 1 s)`},
@@ -101,7 +103,8 @@ func TestFSRead(t *testing.T) {
 	tree, fs := newTree("p.slice/c.scope/container")
 	for file, value := range map[string]string{
 		"p.slice/cpuset.cpus": "0-5", "p.slice/c.scope/cpuset.cpus": "4-7", "p.slice/c.scope/cpu.weight": "59",
-		"p.slice/c.scope/cpu.max": "50000 100000", "p.slice/c.scope/container/cpuset.cpus": "4", "p.slice/c.scope/container/cgroup.procs": "17",
+		"p.slice/c.scope/cpu.max": "50000 100000", "p.slice/cpuset.mems": "1", "p.slice/c.scope/cpuset.mems": "0-1",
+		"p.slice/c.scope/container/cpuset.cpus": "4", "p.slice/c.scope/container/cgroup.procs": "17",
 	} {
 		if err := tree.Write(file, value); err != nil {
 			t.Fatal(err)
@@ -113,6 +116,7 @@ func TestFSRead(t *testing.T) {
 	}
 	want := cgroup.State{
 		Path: "p.slice/c.scope", HasCPUSet: true, CPUs: cpuset.Range(4, 7), Effective: cpuset.Range(4, 5), ParentEffective: cpuset.Range(0, 5),
+		Mems: cpuset.Of(0, 1), EffectiveMems: cpuset.Of(1),
 		HasCPU: true, Weight: 59, Quota: 50000, Period: 100000, Populated: true,
 		Inner: &cgroup.State{
 			Path: "p.slice/c.scope/container", HasCPUSet: true, CPUs: cpuset.Of(4), Effective: cpuset.Of(4), ParentEffective: cpuset.Range(4, 5),
@@ -123,7 +127,7 @@ func TestFSRead(t *testing.T) {
 		t.Errorf("Read (-want +got):\n%s", d)
 	}
 	root, err := fs.Read("")
-	if err != nil || root.Effective.String() != "0-7" || !root.Populated || root.Quota != -1 {
+	if err != nil || root.Effective.String() != "0-7" || root.EffectiveMems.String() != "0-1" || !root.Populated || root.Quota != -1 {
 		t.Errorf("Read of the root = %+v, %v", root, err)
 	}
 	if _, err := fs.Read("p.slice/gone.scope"); !errors.Is(err, cgroup.ErrGone) {
@@ -148,9 +152,9 @@ func TestFSApply(t *testing.T) {
 func TestVerify(t *testing.T) {
 	good := cgroup.State{
 		Path: "p/c", HasCPUSet: true, CPUs: cpuset.Range(4, 5), Effective: cpuset.Range(4, 5), ParentEffective: cpuset.Range(0, 7),
-		HasCPU: true, Weight: 59, Quota: -1,
+		Mems: cpuset.Of(1), EffectiveMems: cpuset.Of(1), HasCPU: true, Weight: 59, Quota: -1,
 	}
-	target := cgroup.Target{Path: "p/c", CPUs: cpuset.Range(4, 5), Weight: 59, Unlimited: true}
+	target := cgroup.Target{Path: "p/c", CPUs: cpuset.Range(4, 5), Mems: cpuset.Of(1), Weight: 59, Unlimited: true}
 	for _, c := range []struct {
 		name   string
 		change func(*cgroup.State)
@@ -173,6 +177,15 @@ func TestVerify(t *testing.T) {
 		{"no cpu", func(s *cgroup.State) { s.Weight, s.HasCPU = 0, false },
 			"p/c has no cpu.weight, want 59: the parent does not enable the cpu controller"},
 		{"quota", func(s *cgroup.State) { s.Quota, s.Period = 50000, 100000 }, "p/c has a quota of 50000 us in 100000 us, want none"},
+		{"inner quota", func(s *cgroup.State) {
+			s.Inner = &cgroup.State{Path: "p/c/container", Effective: cpuset.Range(4, 5), Quota: 50000, Period: 100000}
+		}, "p/c/container has a quota of 50000 us in 100000 us, want none"},
+		{"memory elsewhere", func(s *cgroup.State) { s.Mems, s.EffectiveMems = cpuset.Of(0), cpuset.Of(0) },
+			`p/c is not bound to the memory nodes 1: cpuset.mems is "0"`},
+		{"memory unbound", func(s *cgroup.State) { s.Mems, s.EffectiveMems = cpuset.Set{}, cpuset.Set{} },
+			`p/c is not bound to the memory nodes 1: cpuset.mems is ""`},
+		{"memory that the parent lacks", func(s *cgroup.State) { s.EffectiveMems = cpuset.Of(0) },
+			`p/c has memory of the nodes 0, want 1: the others have none, or "p" has not got them`},
 	} {
 		s := good
 		c.change(&s)
@@ -182,6 +195,28 @@ func TestVerify(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("%s: %q; want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestVerifyQuota(t *testing.T) {
+	target := cgroup.Target{Path: "p/c", Quota: 50000}
+	for _, c := range []struct {
+		state cgroup.State
+		want  string
+	}{
+		{cgroup.State{HasCPU: true, Quota: 50000, Period: 100000}, ""},
+		{cgroup.State{HasCPU: true, Quota: -1, Period: 100000}, "p/c has no quota, want 50000 us in 100000 us"},
+		{cgroup.State{HasCPU: true, Quota: 50000, Period: 50000}, "p/c has a quota of 50000 us in 50000 us, want 50000 us in 100000 us"},
+		{cgroup.State{Quota: -1}, "p/c has no cpu.max, want a quota of 50000 us in 100000 us: the parent does not enable the cpu controller"},
+	} {
+		c.state.Path = target.Path
+		got := ""
+		if err := cgroup.Verify(target, c.state); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%+v: %q; want %q", c.state, got, c.want)
 		}
 	}
 }

@@ -20,6 +20,9 @@ func TestPropertyEncode(t *testing.T) {
 		{Property{UnitCPUs, "16-99"}, nil},
 		{Property{UnitCPUs, "x"}, nil},
 		{Property{UnitCPUs, ""}, []byte{}},
+		{Property{UnitMems, "0,3,17"}, []byte{0x09, 0x00, 0x02}}, // nodes are no CPUs
+		{Property{UnitMems, ""}, []byte{}},
+		{Property{UnitMems, "x"}, nil},
 		{Property{UnitWeight, "59"}, uint64(59)},
 		{Property{UnitWeight, ""}, uint64(math.MaxUint64)},
 		{Property{UnitWeight, "0"}, nil}, // systemd would make it idle

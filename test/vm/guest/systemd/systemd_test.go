@@ -88,6 +88,77 @@ func TestReexec(t *testing.T) {
 	}
 }
 
+// TestWatchCrash: the end of a service that nobody stops is seen, also by the name
+// of an alias.
+func TestWatchCrash(t *testing.T) {
+	s, _ := newSystemd(t)
+	const unit, alias = "conformance-crash.service", "conformance-alias.service"
+	manager{}.Install(t, unit, "")
+	if err := os.Symlink(unit, unitDir+alias); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(unitDir + alias) //nolint:errcheck // of a machine that ends with the tests
+	manager{}.Reload(t)
+	if u, err := s.Unit(t.Context(), alias); err != nil || u.Name != unit || u.Path != "system.slice/"+unit {
+		t.Errorf("Unit(%s) = %+v, %v; want %s", alias, u, err, unit)
+	}
+	run(t, "systemctl", "start", unit)
+	wakes, ended := make(chan string, 256), make(chan error, 1)
+	go func() { ended <- s.WatchUnits(t.Context(), []string{alias}, func(unit string) { wakes <- unit }) }()
+	if got := <-wakes; got != "" {
+		t.Fatalf("first woken for %q", got)
+	}
+	run(t, "systemctl", "kill", "--signal=KILL", unit)
+	deadline := time.After(time.Minute)
+	for {
+		select {
+		case got := <-wakes:
+			if got != alias {
+				t.Errorf("woken for %q, want %q", got, alias)
+			}
+			u, err := s.Unit(t.Context(), alias)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if u.Active == "failed" {
+				return
+			}
+		case err := <-ended:
+			t.Fatal(err)
+		case <-deadline:
+			t.Fatal("not woken by the end of the service")
+		}
+	}
+}
+
+// TestDelegated: what a service makes below its cgroup is within its CPUs.
+func TestDelegated(t *testing.T) {
+	s, fs := newSystemd(t)
+	const unit = "conformance-delegated.service"
+	text := "[Service]\nDelegate=yes\nExecStart=sh -c 'cd /sys/fs/cgroup/system.slice/" + unit +
+		" && mkdir main below && echo $$ >main/cgroup.procs && echo +cpuset >cgroup.subtree_control && echo 0-7 >below/cpuset.cpus && exec sleep infinity'\n"
+	if err := os.WriteFile(unitDir+unit, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	manager{}.Reload(t)
+	if err := s.SetProperties(t.Context(), unit, []cgroup.Property{{Name: cgroup.UnitCPUs, Value: "2-3"}}); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "systemctl", "start", unit)
+	defer run(t, "systemctl", "stop", unit)
+	var below cgroup.State
+	deadline := time.Now().Add(time.Minute)
+	for below.CPUs.String() != "0-7" { // its shell takes a moment
+		if time.Now().After(deadline) {
+			t.Fatalf("the service has not made its cgroup: %+v", below)
+		}
+		below, _ = fs.Read("system.slice/" + unit + "/below") // not there yet
+	}
+	if below.Effective.String() != "2-3" {
+		t.Errorf("effective CPUs below: %s, want 2-3", below.Effective)
+	}
+}
+
 // manager is the guest's systemd, by its own tools.
 type manager struct{}
 
