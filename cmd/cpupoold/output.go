@@ -46,7 +46,7 @@ func printJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// table prints rows in columns.
+// table prints rows in columns, below a head if there is one.
 type table struct {
 	w   *tabwriter.Writer
 	err error
@@ -54,7 +54,9 @@ type table struct {
 
 func newTable(w io.Writer, head ...string) *table {
 	t := &table{w: tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
-	t.row(head...)
+	if len(head) > 0 {
+		t.row(head...)
+	}
 	return t
 }
 

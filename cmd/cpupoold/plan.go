@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -36,14 +37,17 @@ reason for each, and writes nothing. While a daemon runs, it prints what is left
 }
 
 func (a *app) printPlan(p daemon.Preview) error {
-	out := newTable(a.out, "POD", "CONTAINER", "POOL", "CPUS", "REASON")
+	out := newTable(a.out, "POD", "CONTAINER OR UNIT", "POOL", "CPUS", "REASON")
 	for _, pod := range p.Plan.Pods {
 		for _, c := range pod.Containers {
 			if c.State == pools.Exited {
 				continue
 			}
-			out.row(pod.Namespace+"/"+pod.Name, c.Name, poolName(c), c.CPUs.String(), c.Reason.Text)
+			out.row(pod.Namespace+"/"+pod.Name, c.Name, poolName(c.Pool, c.Type), c.CPUs.String(), c.Reason.Text)
 		}
+	}
+	for _, u := range p.Plan.Units {
+		out.row("", u.Name, poolName(u.Pool, u.Type), u.CPUs.String(), u.Reason.Text)
 	}
 	if err := out.flush(); err != nil {
 		return err
@@ -69,7 +73,7 @@ func (a *app) printPlan(p daemon.Preview) error {
 func (a *app) printRest(p daemon.Preview) error {
 	var lines []string
 	for _, x := range p.Plan.Problems {
-		name := x.Pod
+		name := cmp.Or(x.Pod, x.Unit)
 		if x.Container != "" {
 			name += "/" + x.Container
 		}
@@ -89,9 +93,9 @@ func (a *app) printRest(p daemon.Preview) error {
 	return nil
 }
 
-func poolName(c pools.Placement) string {
-	if c.Type != "" && c.Type != string(c.Pool) {
-		return string(c.Pool) + "/" + c.Type
+func poolName(pool pools.Pool, typ string) string {
+	if typ != "" && typ != string(pool) {
+		return string(pool) + "/" + typ
 	}
-	return string(c.Pool)
+	return string(pool)
 }

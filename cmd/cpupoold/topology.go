@@ -1,10 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
@@ -12,7 +14,10 @@ func (a *app) topology() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "topology",
 		Short: "Print the machine's CPUs, cores, caches and NUMA nodes",
-		Args:  cobra.NoArgs,
+		Long: `Topology prints a line for each physical core: where it is, its CPUs (threads), and on
+hybrid machines its kind, then the sets of CPUs that the kernel treats differently. The
+numbers of caches and cores are those of their lowest CPU.`,
+		Args: cobra.NoArgs,
 	}
 	output := outputFlag(c)
 	c.RunE = func(*cobra.Command, []string) error {
@@ -50,10 +55,20 @@ func (a *app) printTopology(t *topology.Topology) error {
 	if err := out.flush(); err != nil {
 		return err
 	}
-	sets := newTable(a.out, "", "")
+	var memory []int
+	for _, node := range t.Nodes {
+		if node.HasMemory {
+			memory = append(memory, node.ID)
+		}
+	}
+	if _, err := fmt.Fprintln(a.out); err != nil {
+		return err
+	}
+	sets := newTable(a.out)
 	sets.row("online", t.Online.String())
 	sets.row("present", t.Present.String())
 	sets.row("isolated at boot", t.Isolated.String())
 	sets.row("nohz_full", t.NohzFull.String())
+	sets.row("nodes with memory", cpuset.Of(memory...).String())
 	return sets.flush()
 }

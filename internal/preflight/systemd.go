@@ -3,6 +3,7 @@ package preflight
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
@@ -31,7 +32,7 @@ func checkSystemd(e *evidence) []Finding {
 	return []Finding{{
 		Severity: Error,
 		Subject:  "systemd",
-		Found:    fmt.Sprintf("%s, but the manager cannot be used: %v", use, e.systemd.err),
+		Found:    fmt.Sprintf("%s, but the manager cannot be used: %s", use, strings.ReplaceAll(e.systemd.err.Error(), "\n", "; ")),
 		Remedy:   "use systemd 244 or later and run as root; in a container mount the host's /run/systemd and /run/dbus",
 	}}
 }

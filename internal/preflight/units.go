@@ -87,24 +87,19 @@ func checkUnitSettings(e *evidence) []Finding {
 	}
 	var findings []Finding
 	for _, u := range e.units {
+		settings, unread := e.unitSettings(u)
+		if len(unread) > 0 {
+			findings = append(findings, Finding{
+				Severity: Info,
+				Subject:  strings.Join(unread, ", "),
+				Found:    fmt.Sprintf("cannot be read, so it is not certain that nobody else gives %s CPUs", u.spec.Name),
+				Remedy:   "run check on the host",
+			})
+		}
 		for _, key := range keys {
-			value, file := e.unitSetting(u, key.name)
-			if value == "" {
-				continue
+			if s := settings[key.name]; s.value != "" {
+				findings = append(findings, key.finding(u, s))
 			}
-			f := Finding{
-				Severity: Warning,
-				Subject:  file,
-				Found: fmt.Sprintf("sets %s=%s, but cpupoold gives %s its %s: it overrides the line for as long as it runs",
-					key.name, value, u.spec.Name, key.of),
-				Remedy: "remove the line, or the unit from cpupoold's configuration",
-			}
-			if key.process {
-				f.Found = fmt.Sprintf("sets %s=%s, but cpupoold gives %s its %s: its threads keep to those that the line names",
-					key.name, value, u.spec.Name, key.of)
-				f.Remedy = "remove the line"
-			}
-			findings = append(findings, f)
 		}
 	}
 	return findings
@@ -116,24 +111,40 @@ type unitKey struct {
 	process  bool // what systemd sets for the process and not for its cgroup
 }
 
-// unitSetting is the value of a key in the unit's files, the last one of which
-// counts; empty when it is not set.
-func (e *evidence) unitSetting(u unitFacts, key string) (value, file string) {
+func (k unitKey) finding(u unitFacts, s setting) Finding {
+	f := Finding{
+		Severity: Warning,
+		Subject:  s.source,
+		Found: fmt.Sprintf("sets %s=%s, but cpupoold gives %s its %s: it overrides the line for as long as it runs",
+			s.key, s.value, u.spec.Name, k.of),
+		Remedy: "remove the line, or the unit from cpupoold's configuration",
+	}
+	if k.process {
+		f.Found = fmt.Sprintf("sets %s=%s, but cpupoold gives %s its %s: its threads keep to those that the line names",
+			s.key, s.value, u.spec.Name, k.of)
+		f.Remedy = "remove the line"
+	}
+	return f
+}
+
+// unitSettings are the keys in the unit's files by name, of which the last one
+// counts, and the files that cannot be read: in a container they are not there.
+func (e *evidence) unitSettings(u unitFacts) (settings map[string]setting, unread []string) {
+	settings = make(map[string]setting)
 	for _, name := range u.unit.Files {
 		if strings.HasPrefix(name, ownSettings) {
 			continue
 		}
 		b, err := readFile(e.root, name)
 		if err != nil {
-			continue // the unit is loaded; what systemd has read may be gone since
+			unread = append(unread, name)
+			continue
 		}
 		for _, a := range parseUnitFile(b) {
-			if a.key == key {
-				value, file = a.value, name
-			}
+			settings[a.key] = setting{a.value, name, a.key}
 		}
 	}
-	return value, file
+	return settings, unread
 }
 
 // checkUnitSlices: a unit cannot have what its slice does not have. The kernel

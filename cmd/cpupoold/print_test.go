@@ -1,0 +1,76 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/internal/daemon"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
+
+func TestPrintPlan(t *testing.T) {
+	p := daemon.Preview{
+		Plan: pools.Plan{
+			Pods: []pools.PodPlan{{Namespace: "default", Name: "du", Containers: []pools.Placement{
+				{Name: "du", Pool: pools.Guaranteed, CPUs: cpuset.Range(4, 5), Reason: pools.Reason{Text: "2 whole CPUs"}},
+				{Name: "init", State: pools.Exited, Pool: pools.Shared, CPUs: cpuset.Of(2)},
+			}}},
+			Units: []pools.UnitPlan{
+				{Name: "gnss.service", Pool: pools.Management, Type: "radio", CPUs: cpuset.Of(0), Reason: pools.Reason{Text: "unit of the configuration"}},
+			},
+			Problems: []pools.Problem{{Unit: "du.service", Reason: pools.Reason{Code: "Refused", Text: "too few"}}},
+		},
+	}
+	const want = `POD         CONTAINER OR UNIT  POOL              CPUS  REASON
+default/du  du                 guaranteed        4-5   2 whole CPUs
+-           gnss.service       management/radio  0     unit of the configuration
+
+Nothing to write.
+not honoured: du.service: too few (Refused)
+`
+	var out bytes.Buffer
+	if err := (&app{streams: streams{out: &out}}).printPlan(p); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("plan (-want +got):\n%s", diff)
+	}
+}
+
+func TestPrintTopology(t *testing.T) {
+	all := cpuset.Range(0, 3)
+	m := &topology.Topology{
+		Possible: all, Present: all, Online: all, Isolated: cpuset.Range(2, 3),
+		CPUs: []topology.CPU{
+			{ID: 0, Core: 0, Kind: topology.Performance}, {ID: 1, Core: 0, Kind: topology.Performance},
+			{ID: 2, Core: 1, L3: 1, Node: 1, Kind: topology.Efficiency}, {ID: 3, Core: 2, L3: 1, Node: 1, Kind: topology.Efficiency},
+		},
+		Cores:    []topology.Group{{ID: 0, CPUs: cpuset.Range(0, 1)}, {ID: 2, CPUs: cpuset.Of(2)}, {ID: 3, CPUs: cpuset.Of(3)}},
+		L3s:      []topology.Group{{ID: 0, CPUs: cpuset.Range(0, 1)}, {ID: 2, CPUs: cpuset.Range(2, 3)}},
+		Dies:     []topology.Group{{ID: 0, CPUs: all}},
+		Packages: []topology.Group{{ID: 0, CPUs: all}},
+		Nodes:    []topology.Node{{ID: 0, CPUs: cpuset.Range(0, 1), HasMemory: true}, {ID: 1, CPUs: cpuset.Range(2, 3)}, {ID: 2, HasMemory: true}},
+	}
+	const want = `NODE  PACKAGE  DIE  L3  CORE  CPUS  KIND
+0     0        0    0   0     0-1   performance
+1     0        0    2   2     2     efficiency
+1     0        0    2   3     3     efficiency
+
+online             0-3
+present            0-3
+isolated at boot   2-3
+nohz_full          -
+nodes with memory  0,2
+`
+	var out bytes.Buffer
+	if err := (&app{streams: streams{out: &out}}).printTopology(m); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("topology (-want +got):\n%s", diff)
+	}
+}
