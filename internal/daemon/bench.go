@@ -76,7 +76,7 @@ func (b *bench) refuse(w cgroup.Write, err error, now time.Time) {
 // succeed notes a write that worked.
 func (b *bench) succeed(w cgroup.Write, now time.Time) {
 	delete(b.failures, keyOf(w))
-	if w.Via == cgroup.File {
+	if !w.Slow() {
 		return
 	}
 	r := b.recorded[recordOf(w)]

@@ -13,6 +13,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/podresources"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
@@ -35,12 +36,13 @@ func openHost(ctx context.Context, c *config.Config, t *topology.Topology) (h ho
 	if err != nil {
 		return host{}, nil, err
 	}
-	rt, err := connect(ctx, c.RuntimeEndpoint, fs)
-	if err != nil {
-		return host{}, nil, err
+	rt := noRuntime()
+	if c.HasRuntime() {
+		if rt, err = connect(ctx, c.RuntimeEndpoint, fs); err != nil {
+			return host{}, nil, err
+		}
 	}
-	h, closeAll = assemble(fs, rt, c, t)
-	return h, closeAll, nil
+	return assemble(fs, rt, c, t)
 }
 
 // awaitHost is openHost for a daemon, which starts with the node and so may be
@@ -51,11 +53,15 @@ func awaitHost(ctx context.Context, o *Options) (h host, closeAll func(), err er
 	if err != nil {
 		return host{}, nil, err
 	}
-	rt, late, err := awaitRuntime(ctx, o, fs)
-	if err != nil {
+	rt, late := noRuntime(), false
+	if o.Config.HasRuntime() {
+		if rt, late, err = awaitRuntime(ctx, o, fs); err != nil {
+			return host{}, nil, err
+		}
+	}
+	if h, closeAll, err = assemble(fs, rt, o.Config, o.Topology); err != nil {
 		return host{}, nil, err
 	}
-	h, closeAll = assemble(fs, rt, o.Config, o.Topology)
 	if late && o.Recheck != nil {
 		if err := o.Recheck(ctx, o.Config); err != nil {
 			closeAll()
@@ -65,17 +71,54 @@ func awaitHost(ctx context.Context, o *Options) (h host, closeAll func(), err er
 	return h, closeAll, nil
 }
 
-func assemble(fs *cgroup.FS, rt link, c *config.Config, t *topology.Topology) (h host, closeAll func()) {
-	h = host{cgroups: fs, driver: rt.driver, possible: t.Possible, runtime: rt.client, journal: journalName(c)}
-	if rt.driver != cgroup.DriverSystemd {
-		return h, rt.close
+// assemble makes a host of what has been found. Whose endpoint is "none" has no
+// runtime, and systemd all the more.
+func assemble(fs *cgroup.FS, rt link, c *config.Config, t *topology.Topology) (h host, closeAll func(), err error) {
+	h = host{cgroups: fs, driver: rt.driver, possible: t.Possible, journal: journalName(c), files: c.RunDir}
+	// Without NUMA, or without the controller, there is nothing to bind memory to.
+	if root, err := fs.Read(""); err == nil {
+		h.nodes = root.EffectiveMems
 	}
-	units := cgroup.NewSystemd(t.Possible)
-	h.units = units
-	return h, func() { units.Close(); rt.close() }
+	closers := []func(){rt.close}
+	closeAll = func() {
+		for _, end := range closers {
+			end()
+		}
+	}
+	if rt.client != nil {
+		h.runtime = rt.client
+		if c.PodResourcesSocket != "" {
+			client, err := podresources.Dial(c.PodResourcesSocket)
+			if err != nil {
+				closeAll()
+				return host{}, nil, err
+			}
+			h.devices = kubelet{client, c.PodResourcesSocket}
+			closers = append(closers, func() { _ = client.Close() }) // it only answers
+		}
+	}
+	if rt.driver == cgroup.DriverSystemd || systemdRuns() {
+		units := cgroup.NewSystemd(t.Possible)
+		h.units = units
+		closers = append(closers, units.Close)
+	}
+	return h, closeAll, nil
 }
 
-func (rt link) close() { _ = rt.client.Close() } // nothing was sent that could be lost
+// noRuntime is the link of a machine without a container runtime.
+func noRuntime() link { return link{driver: cgroup.DriverSystemd} }
+
+func (rt link) close() {
+	if rt.client != nil {
+		_ = rt.client.Close() // nothing was sent that could be lost
+	}
+}
+
+// systemdRuns is sd_booted(3).
+func systemdRuns() bool {
+	_, err := os.Stat("/run/systemd/system")
+	return err == nil
+}
 
 // awaitRuntime asks until the runtime answers, and says whether it had to wait.
 // The log and the service manager are told why, each time that changes. Before
@@ -181,7 +224,7 @@ func findDriver(ctx context.Context, client *cri.Client, fs *cgroup.FS) (cgroup.
 	if _, err := fs.Read("kubepods"); err == nil {
 		return cgroup.DriverCgroupfs, nil
 	}
-	if _, err := os.Stat("/run/systemd/system"); err == nil { // sd_booted(3)
+	if systemdRuns() {
 		return cgroup.DriverSystemd, nil
 	}
 	return cgroup.DriverCgroupfs, nil

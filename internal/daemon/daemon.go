@@ -125,6 +125,7 @@ func (l *loop) serve(ctx context.Context, o Options) {
 	sources.Go(func() { l.watchConfig(ctx, o) })
 	sources.Go(func() { l.watchHangup(ctx, o.Hangup) })
 	sources.Go(func() { l.watchUnits(ctx) })
+	sources.Go(func() { l.followUnits(ctx) })
 	l.askFormula()
 	l.run(ctx)
 	l.notify.stopping()
@@ -158,10 +159,17 @@ func newLoop(h host, o Options) (*loop, error) {
 		ledger:   newLedger(j),
 		formula:  o.Config.WeightFormula,
 		status:   newStatus(),
+		hints:    newHints(),
+		refusals: newRefusals(),
 		timers:   timers{resync: stoppedTimer(), retry: stoppedTimer(), journal: stoppedTimer(), pulse: stoppedTimer()},
 	}
+	l.applications.bad = make(map[string]bool)
 	l.notify.alive()
-	return l, l.settings.change(o.Config, o.Topology)
+	if err := l.settings.change(o.Config, o.Topology, j.Accepted); err != nil {
+		return nil, err
+	}
+	l.inForce()
+	return l, nil
 }
 
 // journalName is the journal's place in the state directory.

@@ -212,7 +212,7 @@ func TestPlanIsWhatRunDoes(t *testing.T) {
 	n.container(n.pod("e", "default", "guaranteed", 3, nil), "app", whole(3))
 	o := n.options()
 	var s settings
-	if err := s.change(o.Config, o.Topology); err != nil {
+	if err := s.change(o.Config, o.Topology, nil); err != nil {
 		t.Fatal(err)
 	}
 	p, err := preview(context.Background(), n.host(), s, Journal{}, time.Now())

@@ -18,6 +18,9 @@ type Preview struct {
 	Plan     pools.Plan        `json:"plan"`
 	Writes   []cgroup.Write    `json:"writes"`
 	Deferred []cgroup.Deferred `json:"deferred,omitempty"`
+	// Adapted says what of the configuration is different on this machine from the
+	// one that it was accepted on.
+	Adapted []string `json:"adapted,omitempty"`
 	// Unread are objects and cgroups that could not be read, and so have no part
 	// in the plan.
 	Unread []string `json:"unread,omitempty"`
@@ -32,39 +35,43 @@ func DryRun(ctx context.Context, o Options) (Preview, error) {
 	}
 	defer closeHost()
 	var s settings
-	if err := s.change(o.Config, o.Topology); err != nil {
-		return Preview{}, err
-	}
 	j, err := peekJournal(h.journal)
 	if err != nil {
 		o.Log.Warn("journal is not used", "error", err)
+	}
+	if err := s.change(o.Config, o.Topology, j.Accepted); err != nil {
+		return Preview{}, err
 	}
 	return preview(ctx, h, s, j, time.Now())
 }
 
 func preview(ctx context.Context, h host, s settings, j Journal, now time.Time) (Preview, error) {
-	found := census(ctx, h.runtime, h.units, h.driver, func(string) bool { return false })
+	found := census(ctx, &h, s.unitNames(), func(string) bool { return false })
 	if found.err != nil {
 		return Preview{}, found.err
 	}
 	m := newModel(h.driver)
 	found.asOf = m.clock
 	m.merge(found)
-	previous := recoverAssignments(m, h.cgroups.Read, fromRecords(j.Assignments), s.pools.Guaranteed)
+	previous := recoverAssignments(m, h.cgroups.Read, fromRecords(j.Assignments), s.pools)
+	hints := newHints()
+	pods := m.input(now)
+	h.hint(ctx, hints, pods, previous)
+	hints.apply(pods)
+	look := scene{settings: s, model: m, pods: pods, previous: previous, formula: s.config.WeightFormula, ledger: newLedger(j)}
 
 	// The formula is observed on the node's containers, which the first plan
 	// names; it changes weights only, never CPUs.
-	formula := s.config.WeightFormula
-	_, want := decide(s, m, previous, formula, now)
+	_, want := look.decide()
 	current, gone, unreadable := readAll(h.cgroups, want, m)
-	if formula == config.WeightAuto {
-		formula = confirmFormula(ctx, m, current, newLedger(j))
+	if look.formula == config.WeightAuto {
+		look.formula = confirmFormula(ctx, m, current, look.ledger)
 	}
-	plan, want := decide(s, m, previous, formula, now)
+	plan, want := look.decide()
 	want = slices.DeleteFunc(want, func(t cgroup.Target) bool { return slices.Contains(gone, t.Path) || unreadable[t.Path] != nil })
 
-	p := Preview{Plan: plan}
-	p.Writes, p.Deferred = cgroup.Diff(want, current, cgroup.Options{Driver: h.driver, Possible: h.possible, Spare: plan.Free})
+	p := Preview{Plan: plan, Adapted: s.adapted}
+	p.Writes, p.Deferred = cgroup.Diff(want, current, h.diffOptions(plan))
 	for _, err := range found.failed {
 		p.Unread = append(p.Unread, err.Error())
 	}
@@ -106,10 +113,7 @@ func peekJournal(name string) (Journal, error) {
 	if err != nil {
 		return Journal{BootID: bootID}, fmt.Errorf("%s: %w", name, err)
 	}
-	if j.BootID != bootID {
-		return Journal{BootID: bootID}, nil
-	}
-	return j, nil
+	return j.of(bootID), nil
 }
 
 func ignoreMissing(err error) error {

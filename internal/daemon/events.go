@@ -10,6 +10,11 @@ import (
 // result of a job; losing any source costs latency and never correctness.
 type event any
 
+// applied is an event that knows what it changes.
+type applied interface {
+	apply(l *loop)
+}
+
 // runtimeEvent came over the runtime's event stream.
 type runtimeEvent struct{ cri.Event }
 
@@ -22,6 +27,7 @@ type streamChanged struct {
 // listed is the result of a complete listing.
 type listed struct {
 	asOf       int // the model's clock when the listing was asked for
+	units      []unitFetched
 	pods       []podFacts
 	containers []containerFacts
 	failed     []error // objects whose details could not be had

@@ -78,6 +78,10 @@ func formulaOfVersion(out string) (config.WeightFormula, error) {
 const versionTimeout = 5 * time.Second
 
 func (l *loop) askFormula() {
+	if l.runtime == nil {
+		l.status.formulaAsked = true // there are no containers to weigh
+		return
+	}
 	l.asks.submit("formula", func(ctx context.Context) event { return askFormula(ctx) })
 }
 

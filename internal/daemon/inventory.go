@@ -32,26 +32,45 @@ type runtimeClient interface {
 	PodStatus(ctx context.Context, id string) (cri.Pod, error)
 	ContainerStatus(ctx context.Context, id string) (cri.Container, error)
 	UpdateCPUs(ctx context.Context, id string, cpus cpuset.Set) error
+	UpdateMems(ctx context.Context, id string, nodes cpuset.Set) error
+	Stop(ctx context.Context, id string, timeout time.Duration) error
 }
 
 // unitManager is what it needs of systemd; nil where there is none.
 type unitManager interface {
 	Properties(ctx context.Context, unit string) (cgroup.UnitState, error)
 	Apply(ctx context.Context, w cgroup.Write) error
+	Unit(ctx context.Context, name string) (cgroup.Unit, error)
+	Revert(ctx context.Context, unit string, originals []cgroup.Property, nodes cpuset.Set) error
 }
 
-// census asks the runtime for everything, and for the details of what is not
-// known yet. One object that cannot be read does not spoil the others: it is
-// listed without details and asked for again next time.
-func census(ctx context.Context, rt runtimeClient, units unitManager, driver cgroup.Driver, known func(id string) bool) listed {
+// census asks systemd for the units of the configuration, the runtime for
+// everything, and for the details of what is not known yet. One object that cannot
+// be read does not spoil the others: it is listed without details and asked for
+// again next time.
+func census(ctx context.Context, h *host, names []string, known func(id string) bool) listed {
 	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
 	defer cancel()
-	pods, containers, err := rt.List(ctx)
-	if err != nil {
-		return listed{err: err}
+	var pods []cri.Pod
+	var containers []cri.Container
+	if h.runtime != nil {
+		var err error
+		if pods, containers, err = h.runtime.List(ctx); err != nil {
+			return listed{err: err}
+		}
 	}
+	rt, units, driver := h.runtime, h.units, h.driver
 	l := listed{pods: make([]podFacts, len(pods)), containers: make([]containerFacts, len(containers))}
 	failed := make([]error, len(pods)+len(containers))
+	if units != nil {
+		for _, name := range names {
+			u := askUnit(ctx, units, name)
+			l.units = append(l.units, u)
+			if u.err != nil {
+				failed = append(failed, u.err)
+			}
+		}
+	}
 	var g errgroup.Group
 	g.SetLimit(maxWorkers)
 	for i, p := range pods {

@@ -36,15 +36,19 @@ type Journal struct {
 	BootID      string       `json:"bootID"`
 	Originals   []Original   `json:"originals"`
 	Assignments []assignment `json:"assignments"`
+	// Accepted is the newest configuration that fitted the machine, and the machine.
+	// It outlives the boot.
+	Accepted *accepted `json:"accepted,omitempty"`
 }
 
 // Original is the value that a file of a cgroup held before the daemon's first
 // write to it.
 type Original struct {
 	Path      cgroup.Path `json:"path"`
-	File      string      `json:"file"`                // cpuset.cpus, cpu.weight or cpu.max
+	File      string      `json:"file"`                // cpuset.cpus, cpuset.mems, cpu.weight or cpu.max
 	Container string      `json:"container,omitempty"` // CRI id, where the cgroup is a container's
-	Value     string      `json:"value"`               // as the kernel printed it
+	Unit      string      `json:"unit,omitempty"`      // systemd unit, where the configuration names it
+	Value     string      `json:"value"`               // as the kernel printed it; of a unit: its property, "" if not set
 }
 
 // assignment is pools.Assignment as the file spells it.
@@ -99,8 +103,8 @@ func decodeJournal(b []byte) (Journal, error) {
 
 // LoadJournal reads the journal of this boot. A missing file is an empty
 // journal. A damaged one is set aside beside it, and one of an earlier boot is
-// passed over, since its cgroups are gone; in both cases the journal is empty
-// and note says what happened. It never fails: the daemon can work without.
+// passed over, since its cgroups are gone, up to the machine that it was made on;
+// in both cases note says what happened. It never fails: the daemon can work without.
 func LoadJournal(name, bootID string, now time.Time) (j Journal, note error) {
 	empty := Journal{BootID: bootID}
 	b, err := readBounded(name, journalLimit)
@@ -121,10 +125,16 @@ func LoadJournal(name, bootID string, now time.Time) (j Journal, note error) {
 		}
 		return empty, fmt.Errorf("%s: %w: set aside as %s; the originals in it are lost, and `cpupoold restore` cannot put them back", name, err, aside)
 	}
-	if j.BootID != bootID {
-		return empty, nil
+	return j.of(bootID), nil
+}
+
+// of is what the journal says about a boot: nothing but what outlives one, if it is
+// of an earlier one.
+func (j Journal) of(bootID string) Journal {
+	if j.BootID == bootID {
+		return j
 	}
-	return j, nil
+	return Journal{BootID: bootID, Accepted: j.Accepted}
 }
 
 // SaveJournal replaces the journal atomically and durably.

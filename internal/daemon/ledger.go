@@ -13,6 +13,7 @@ type ledger struct {
 	bootID      string
 	originals   map[originalKey]Original
 	assignments []pools.Assignment
+	accepted    *accepted
 
 	changes int // number of the newest change
 	sent    int // newest change in a save that was submitted
@@ -26,7 +27,7 @@ type originalKey struct {
 }
 
 func newLedger(j Journal) *ledger {
-	l := &ledger{bootID: j.BootID, originals: make(map[originalKey]Original), assignments: fromRecords(j.Assignments)}
+	l := &ledger{bootID: j.BootID, originals: make(map[originalKey]Original), assignments: fromRecords(j.Assignments), accepted: j.Accepted}
 	for _, o := range j.Originals {
 		l.originals[originalKey{o.Path, o.File}] = o
 	}
@@ -64,10 +65,44 @@ func (l *ledger) assign(as []pools.Assignment) {
 	l.changes++
 }
 
-// forget drops the originals of cgroups that are gone.
+// accept records that a configuration fits the machine.
+func (l *ledger) accept(a *accepted) {
+	if a == nil || l.accepted.equal(*a) {
+		return
+	}
+	l.accepted = a
+	l.changes++
+}
+
+// units are the originals of systemd units, by unit, in the order of their files.
+func (l *ledger) units() map[string][]Original {
+	all := make(map[string][]Original)
+	for _, o := range l.originals {
+		if o.Unit != "" {
+			all[o.Unit] = append(all[o.Unit], o)
+		}
+	}
+	for _, of := range all {
+		sortOriginals(of)
+	}
+	return all
+}
+
+// forgetUnit drops the originals of a unit that has them back.
+func (l *ledger) forgetUnit(name string) {
+	for k, o := range l.originals {
+		if o.Unit == name {
+			delete(l.originals, k)
+			l.changes++
+		}
+	}
+}
+
+// forget drops the originals of cgroups that are gone. A unit keeps its properties
+// when it is stopped.
 func (l *ledger) forget(gone func(cgroup.Path) bool) {
-	for k := range l.originals {
-		if gone(k.path) {
+	for k, o := range l.originals {
+		if o.Unit == "" && gone(k.path) {
 			delete(l.originals, k)
 			l.changes++
 		}
@@ -75,7 +110,7 @@ func (l *ledger) forget(gone func(cgroup.Path) bool) {
 }
 
 func (l *ledger) journal() Journal {
-	j := Journal{BootID: l.bootID, Originals: make([]Original, 0, len(l.originals)), Assignments: toRecords(l.assignments)}
+	j := Journal{BootID: l.bootID, Originals: make([]Original, 0, len(l.originals)), Assignments: toRecords(l.assignments), Accepted: l.accepted}
 	for _, o := range l.originals {
 		j.Originals = append(j.Originals, o)
 	}

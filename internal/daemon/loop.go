@@ -38,9 +38,12 @@ type host struct {
 	cgroups  *cgroup.FS
 	driver   cgroup.Driver
 	possible cpuset.Set
-	runtime  runtimeClient
-	units    unitManager // nil without systemd
-	journal  string      // file name
+	nodes    cpuset.Set    // NUMA nodes with memory
+	runtime  runtimeClient // nil without a container runtime
+	units    unitManager   // nil without systemd
+	devices  hintSource    // nil when the kubelet is not asked
+	journal  string        // file name
+	files    string        // directory of the files for applications
 }
 
 // loop owns all state. Only run's goroutine touches it; everybody else posts
@@ -64,6 +67,11 @@ type loop struct {
 	formula     config.WeightFormula
 	status      status
 	timers      timers
+
+	hints        *hints
+	refusals     *refusals
+	applications applications
+	watched      watchedUnits
 }
 
 // timers are the loop's: each is armed by the owner and read in run.
@@ -144,10 +152,12 @@ func (l *loop) handle(e event) {
 		}
 	case reexecuted:
 		l.tree.distrustAll()
+	case applied:
+		e.apply(l)
 	}
 }
 
-// list asks the runtime for everything.
+// list asks the runtime for everything, and systemd for the configured units.
 func (l *loop) list() {
 	if l.status.listing {
 		return // the answer that is under way starts the next period
@@ -155,8 +165,9 @@ func (l *loop) list() {
 	l.status.listing = true
 	asOf := l.model.clock
 	known := l.model.knownIDs()
+	names := l.settings.unitNames()
 	l.asks.submit("list", func(ctx context.Context) event {
-		found := census(ctx, l.runtime, l.units, l.driver, func(id string) bool { return known[id] })
+		found := census(ctx, &l.host, names, func(id string) bool { return known[id] })
 		found.asOf = asOf
 		return found
 	})
@@ -180,7 +191,11 @@ func (l *loop) onListed(e listed) {
 	l.status.unread = e.failed
 	clear(l.status.vanished)
 	clear(l.status.unitAsked)
+	clear(l.status.reverting)
 	l.model.merge(e)
+	for _, u := range e.units {
+		u.apply(l)
+	}
 	if !l.status.listed {
 		if len(e.failed) > 0 && l.status.incomplete < patientListings {
 			// Who could not be read may hold CPUs that the first plan would give to
@@ -191,7 +206,9 @@ func (l *loop) onListed(e listed) {
 			return
 		}
 		l.status.listed = true
-		l.assignments = recoverAssignments(l.model, l.cgroups.Read, l.ledger.assignments, l.settings.pools.Guaranteed)
+		l.model.unconsidered() // all that is there is considered now
+		l.assignments = recoverAssignments(l.model, l.cgroups.Read, l.ledger.assignments, l.settings.pools)
+		l.model.started = time.Now()
 	}
 	l.prune()
 }
@@ -208,6 +225,11 @@ func (l *loop) prune() {
 	}
 	l.ledger.forget(gone)
 	l.bench.forget(gone)
+	there := make(map[string]bool, len(l.model.pods))
+	for _, p := range l.model.pods {
+		there[p.uid] = true
+	}
+	l.hints.forget(there)
 }
 
 func (l *loop) resyncPeriod() time.Duration {
@@ -292,7 +314,7 @@ func (l *loop) onContainer(e containerFetched) {
 	case e.err == nil:
 		l.model.putContainer(e.container)
 		c := l.model.containers[e.id]
-		l.tree.relearn(c.path, cgroup.Current{Recorded: c.recorded, RecordedKnown: c.err == nil, Unit: c.unit})
+		l.tree.relearn(c.path, c.record())
 		if pod := c.container.PodID; pod != "" && l.model.pods[pod] == nil {
 			l.fetchPod(pod) // the event did not name it
 		}
@@ -305,18 +327,28 @@ func (l *loop) onContainer(e containerFetched) {
 	l.reappear(e.id)
 }
 
+// inForce follows a change of the settings.
+func (l *loop) inForce() {
+	l.log.Info("configuration in force", "pools", l.settings.pools)
+	for _, what := range l.settings.adapted {
+		l.log.Warn("configuration adapted to this machine", "adaption", what)
+	}
+	l.ledger.accept(l.settings.fits)
+	l.takeUnits()
+}
+
 func (l *loop) onConfig(e configLoaded) {
 	before := l.settings.config
 	formula := before.WeightFormula
 	if e.err == nil {
-		e.err = l.settings.change(e.config, l.settings.topology)
+		e.err = l.settings.change(e.config, l.settings.topology, l.ledger.accepted)
 	}
 	l.status.configErr = e.err
 	if e.err != nil {
 		l.log.Error("configuration refused; the one in force stays", "error", e.err)
 		return
 	}
-	l.log.Info("configuration in force", "pools", l.settings.pools)
+	l.inForce()
 	if keys := fixed(before, e.config); len(keys) > 0 {
 		l.log.Warn("restart the daemon for these keys to take effect", "keys", keys)
 	}

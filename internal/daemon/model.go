@@ -27,6 +27,10 @@ type model struct {
 	clock      int                        // counts changes, to tell old listings from new entries
 	pods       map[string]*podEntry       // by sandbox id
 	containers map[string]*containerEntry // by container id
+	units      map[string]*unitEntry      // by the name in the configuration
+	// started is when the daemon began to watch; zero before the first listing is
+	// in. What is made later, the daemon sees being made.
+	started time.Time
 }
 
 type podEntry struct {
@@ -45,13 +49,17 @@ type containerEntry struct {
 	container cri.Container
 	path      cgroup.Path
 	recorded  cpuset.Set // in the runtime's spec
+	mems      cpuset.Set // likewise, NUMA nodes
 	unit      cgroup.UnitState
 	added     int
 	err       error // why path or recorded are unknown
+	// born says that the daemon has seen it being created; considered that its CPUs
+	// have been recovered, if it had any.
+	born, considered bool
 }
 
 func newModel(d cgroup.Driver) *model {
-	return &model{driver: d, pods: make(map[string]*podEntry), containers: make(map[string]*containerEntry)}
+	return &model{driver: d, pods: make(map[string]*podEntry), containers: make(map[string]*containerEntry), units: make(map[string]*unitEntry)}
 }
 
 // putPod adds or replaces a pod.
@@ -92,18 +100,20 @@ func podPaths(p cri.Pod, d cgroup.Driver) (slice, pause cgroup.Path, err error) 
 func (m *model) putContainer(f containerFacts) {
 	m.clock++
 	e := &containerEntry{container: f.Container, unit: f.unit, added: m.clock, err: f.partial}
+	e.born = !m.started.IsZero() && !f.CreatedAt.Before(m.started)
 	if old := m.containers[f.ID]; old != nil {
 		if f.partial != nil && old.err == nil {
 			old.advance(f.State)
 			return
 		}
-		e.added = old.added
+		e.added, e.born, e.considered = old.added, old.born, old.considered
 		e.container.State = max(old.container.State, f.State)
 	}
-	var pathErr, cpusErr error
+	var pathErr, cpusErr, memsErr error
 	e.path, pathErr = cgroup.ContainerPath(f.CgroupsPath, m.driver)
 	e.recorded, cpusErr = f.RecordedCPUs()
-	e.err = cmp.Or(e.err, pathErr, cpusErr)
+	e.mems, memsErr = f.RecordedMems()
+	e.err = cmp.Or(e.err, pathErr, cpusErr, memsErr)
 	m.containers[f.ID] = e
 }
 
@@ -115,6 +125,9 @@ func (e *containerEntry) advance(s cri.State) {
 // merge takes over a complete listing. Entries that are newer than the listing
 // are left alone; details of known entries are kept.
 func (m *model) merge(l listed) {
+	for _, u := range l.units {
+		m.putUnit(u)
+	}
 	seen := make(map[string]bool, len(l.pods)+len(l.containers))
 	for _, p := range l.pods {
 		seen[p.ID] = true
@@ -236,7 +249,10 @@ func resourcesOf(r cri.Resources) pools.Resources {
 // recorded returns what is known of a target's record before its cgroup is read.
 func (m *model) recorded(t cgroup.Target) cgroup.Current {
 	if e := m.containers[t.Container]; e != nil {
-		return cgroup.Current{Recorded: e.recorded, RecordedKnown: e.err == nil, Unit: e.unit}
+		return e.record()
+	}
+	if e := m.units[m.unitAt(t.Path)]; e != nil {
+		return e.record()
 	}
 	for _, e := range m.pods {
 		switch t.Path {
@@ -269,9 +285,17 @@ func (m *model) sandbox(p cgroup.Path) string {
 	return ""
 }
 
-// awaited says that a target's cgroup may be missing because its container has
-// not been started yet.
+// record is what the runtime and systemd would put back.
+func (e *containerEntry) record() cgroup.Current {
+	return cgroup.Current{Recorded: e.recorded, RecordedMems: e.mems, RecordedKnown: e.err == nil, Unit: e.unit}
+}
+
+// awaited says that a target's cgroup may be missing because its container, or its
+// unit, has not been started yet.
 func (m *model) awaited(t cgroup.Target) bool {
+	if t.Unit != "" {
+		return true
+	}
 	e := m.containers[t.Container]
 	return e != nil && e.container.State == cri.Created
 }

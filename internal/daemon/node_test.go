@@ -56,11 +56,12 @@ type node struct {
 	yaml    string
 	dir     string
 	logs    *lockedBuffer
+	kubelet *fakeKubelet // nil: the daemon asks none
 }
 
 func newNode(t testing.TB) *node {
 	t.Helper()
-	tree := testnode.NewCgroups(testnode.CgroupConfig{Possible: cpuset.Range(0, eightCPUs-1)})
+	tree := testnode.NewCgroups(testnode.CgroupConfig{Possible: cpuset.Range(0, eightCPUs-1), Nodes: cpuset.Range(0, 1)})
 	units := testnode.NewUnits(tree)
 	rt := testnode.StartRuntime(t, testnode.RuntimeConfig{Tree: tree.ForRuntime(), Units: units})
 	client, err := cri.Dial(rt.Endpoint())
@@ -106,10 +107,15 @@ func (n *node) config() (*config.Config, error) {
 }
 
 func (n *node) host() host {
-	return host{
+	h := host{
 		cgroups: cgroup.New(n.tree), driver: cgroup.DriverSystemd, possible: n.top.Possible,
 		runtime: n.client, units: n.units, journal: filepath.Join(n.dir, "journal.json"),
+		nodes: cpuset.Range(0, 1), files: filepath.Join(n.dir, "run"),
 	}
+	if n.kubelet != nil {
+		h.devices = n.kubelet
+	}
+	return h
 }
 
 func (n *node) options() Options {
@@ -119,8 +125,10 @@ func (n *node) options() Options {
 		n.t.Fatal(err)
 	}
 	return Options{Config: c, Topology: n.top, Reload: n.config,
-		Log: slog.New(slog.NewJSONHandler(n.logs, nil))}
+		Log: n.logger()}
 }
+
+func (n *node) logger() *slog.Logger { return slog.New(slog.NewJSONHandler(n.logs, nil)) }
 
 // running is a daemon on the node.
 type running struct {

@@ -15,6 +15,8 @@ func kernelFile(w cgroup.Write) string {
 	switch w.Property {
 	case cgroup.CRICPUs, cgroup.UnitCPUs:
 		return cgroup.FileCPUs
+	case cgroup.CRIMems, cgroup.UnitMems:
+		return cgroup.FileMems
 	case cgroup.UnitWeight:
 		return cgroup.FileWeight
 	case cgroup.UnitQuota:
@@ -32,10 +34,28 @@ func original(w cgroup.Write, c cgroup.Current) Original {
 		if !c.Exists {
 			o.Value = c.Recorded.String()
 		}
+	case cgroup.FileMems:
+		o.Value = c.Mems.String()
+		if !c.Exists {
+			o.Value = c.RecordedMems.String()
+		}
 	case cgroup.FileWeight:
 		o.Value = strconv.FormatUint(c.Weight, 10)
 	case cgroup.FileMax:
 		o.Value = maxValue(c.Quota, c.Period)
+	}
+	return o
+}
+
+// unitOriginal is the property of a systemd unit that a write is about to replace,
+// whichever way it goes: systemd has set the file by it, or will.
+func unitOriginal(w cgroup.Write, unit string, st cgroup.UnitState) Original {
+	o := Original{Path: w.Path, File: kernelFile(w), Unit: unit}
+	switch o.File {
+	case cgroup.FileCPUs:
+		o.Value = st.CPUs.String()
+	case cgroup.FileMems:
+		o.Value = st.Mems.String()
 	}
 	return o
 }
@@ -54,6 +74,10 @@ func (l *loop) noteOriginals(writes []cgroup.Write) {
 		c := l.tree.current[w.Path.Scope()]
 		if c.Inner != nil && w.Path == c.Inner.Path {
 			c = cgroup.Current{State: *c.Inner, Exists: true}
+		}
+		if name := l.model.unitAt(w.Path); name != "" {
+			l.ledger.note(unitOriginal(w, l.model.unitName(name), c.Unit))
+			continue
 		}
 		l.ledger.note(original(w, c))
 	}

@@ -5,24 +5,43 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
+// scene is everything that a decision depends on.
+type scene struct {
+	settings settings
+	model    *model
+	pods     []pools.Pod // of the model, with hints
+	previous []pools.Assignment
+	formula  config.WeightFormula
+	ledger   *ledger
+}
+
 // decide is the whole decision, from what is known to what should be.
-func decide(s settings, m *model, previous []pools.Assignment, f config.WeightFormula, now time.Time) (pools.Plan, []cgroup.Target) {
+func (s scene) decide() (pools.Plan, []cgroup.Target) {
 	plan := pools.Build(pools.Input{
-		Machine:  s.machine,
-		Pools:    s.pools,
-		Names:    s.names,
-		Pods:     m.input(now),
-		Previous: previous,
+		Machine:  s.settings.machine,
+		Pools:    s.settings.pools,
+		Names:    s.settings.names,
+		Pods:     s.pods,
+		Previous: s.previous,
 	})
-	return plan, targets(plan, m, f, s.config.PodSliceWeights)
+	lifted := func(p cgroup.Path) bool { return s.ledger.touched(p, cgroup.FileMax) }
+	return plan, targets(plan, s.model, s.formula, s.settings.config.PodSliceWeights, lifted)
+}
+
+func (l *loop) decide(now time.Time) (pools.Plan, []cgroup.Target) {
+	pods := l.model.input(now)
+	l.askHints(pods, now)
+	l.hints.apply(pods)
+	s := scene{settings: l.settings, model: l.model, pods: pods, previous: l.assignments, formula: l.formula, ledger: l.ledger}
+	return s.decide()
 }
 
 // pass decides, compares and writes. Every round carries out the writes up to
@@ -31,12 +50,15 @@ func decide(s settings, m *model, previous []pools.Assignment, f config.WeightFo
 // need not goes on at once.
 func (l *loop) pass() {
 	now := time.Now()
-	plan, want := decide(l.settings, l.model, l.assignments, l.formula, now)
+	l.assignments = adoptLate(l.model, l.cgroups.Read, l.assignments, l.settings.pools)
+	plan, want := l.decide(now)
 	if l.look(slices.Clone(want)); l.observeWeights() {
-		plan, want = decide(l.settings, l.model, l.assignments, l.formula, now)
+		plan, want = l.decide(now)
 	}
 	l.assignments = plan.Assignments
 	l.ledger.assign(plan.Assignments)
+	l.noteRefusals(plan, now)
+	l.revertUnits()
 
 	var deferred []cgroup.Deferred
 	made := make(map[cgroup.Write]bool)
@@ -69,8 +91,15 @@ func maxRounds(n int) int { return 64 + 16*n }
 // armRetry wakes the loop when the next refused write is due again.
 func (l *loop) armRetry(now time.Time) {
 	due, armed := l.bench.next(now)
-	if r := l.status.journalRetry; r.After(now) && (!armed || r.Before(due)) {
-		due, armed = r, true
+	earlier := func(at time.Time) {
+		if at.After(now) && (!armed || at.Before(due)) {
+			due, armed = at, true
+		}
+	}
+	earlier(l.status.journalRetry)
+	earlier(l.applications.retry)
+	if at, waits := l.hints.next(); waits {
+		earlier(at)
 	}
 	if armed {
 		l.timers.retry.Reset(due.Sub(now))
@@ -111,8 +140,14 @@ func (l *loop) askUnits(want []cgroup.Target) {
 	}
 }
 
-// vanish asks the runtime for the owner of a cgroup that is gone.
+// vanish asks the runtime for the owner of a cgroup that is gone. A unit may stop
+// and start as it likes; systemd is asked what it will start it with.
 func (l *loop) vanish(p cgroup.Path) {
+	if name := l.model.unitAt(p); name != "" {
+		l.tree.distrust(p)
+		l.fetchUnit(name)
+		return
+	}
 	if l.status.vanished[p] != "" {
 		return
 	}
@@ -158,8 +193,8 @@ func (l *loop) held(now time.Time) map[cgroup.Path]cgroup.Current {
 	return view
 }
 
-func (l *loop) diffOptions(p pools.Plan) cgroup.Options {
-	return cgroup.Options{Driver: l.driver, Possible: l.possible, Spare: p.Free.Difference(p.Shared)}
+func (h *host) diffOptions(p pools.Plan) cgroup.Options {
+	return cgroup.Options{Driver: h.driver, Possible: h.possible, Nodes: h.nodes, Spare: p.Free.Difference(p.Shared)}
 }
 
 // due leaves out what a worker is already at, and what was written only just now
@@ -169,7 +204,7 @@ func (l *loop) diffOptions(p pools.Plan) cgroup.Options {
 func (l *loop) due(writes []cgroup.Write, made map[cgroup.Write]bool, now time.Time) (out []cgroup.Write, refused bool) {
 	cut := false
 	for _, w := range writes {
-		file := w.Via == cgroup.File
+		file := !w.Slow()
 		switch {
 		case file && cut:
 			return out, refused
@@ -192,9 +227,9 @@ var errNoEffect = errors.New("the value was taken and is gone again: somebody el
 // apply carries out one round of writes.
 func (l *loop) apply(writes []cgroup.Write, made map[cgroup.Write]bool, now time.Time) {
 	for i, w := range writes {
-		if w.Via != cgroup.File {
+		if w.Slow() {
 			l.submit(w)
-			if i+1 < len(writes) && writes[i+1].Via == cgroup.File {
+			if i+1 < len(writes) && !writes[i+1].Slow() {
 				return
 			}
 			continue
@@ -227,16 +262,22 @@ func (l *loop) submit(w cgroup.Write) {
 	})
 }
 
-// seal makes a write that lasts; it runs in a worker.
+// seal makes a write that takes its time; it runs in a worker.
 func (h *host) seal(ctx context.Context, w cgroup.Write) error {
-	if w.Via == cgroup.DBus {
+	switch w.Via {
+	case cgroup.DBus:
 		return h.units.Apply(ctx, w)
+	case cgroup.File:
+		return h.cgroups.Apply(w)
 	}
-	cpus, ok := sealValue(w)
-	if !ok {
-		return errors.New("not a CPU list: " + strconv.Quote(w.Value))
+	set, err := cpuset.Parse(w.Value)
+	switch {
+	case err != nil:
+		return err
+	case w.Property == cgroup.CRIMems:
+		return h.runtime.UpdateMems(ctx, w.Container, set)
 	}
-	return h.runtime.UpdateCPUs(ctx, w.Container, cpus)
+	return h.runtime.UpdateCPUs(ctx, w.Container, set)
 }
 
 func (l *loop) onWritten(e written) {

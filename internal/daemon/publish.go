@@ -21,6 +21,7 @@ func (l *loop) publish() {
 	if l.status.planned {
 		l.judge(now)
 		l.report()
+		l.tellApplications(now)
 	}
 	l.snapshot.Store(l.view())
 }
@@ -101,15 +102,15 @@ func (l *loop) faults(now time.Time) map[cgroup.Path]error {
 func (l *loop) report() {
 	now := make(map[problemKey]bool, len(l.status.plan.Problems))
 	for _, p := range l.problems() {
-		key := problemKey{p.Pod, p.PodUID, p.Container, p.Code}
+		key := problemKey{p.Pod, p.PodUID, p.Container, p.Unit, p.Code}
 		if !now[key] && !l.status.reported[key] {
-			l.log.Warn("not honoured", "pod", p.Pod, "container", p.Container, "code", p.Code, "problem", p.Text)
+			l.log.Warn("not honoured", "pod", p.Pod, "container", p.Container, "unit", p.Unit, "code", p.Code, "problem", p.Text)
 		}
 		now[key] = true
 	}
 	for key := range l.status.reported {
 		if !now[key] {
-			l.log.Info("problem is over", "pod", key.pod, "container", key.container, "code", key.code)
+			l.log.Info("problem is over", "pod", key.pod, "container", key.container, "unit", key.unit, "code", key.code)
 		}
 	}
 	l.status.reported = now
@@ -118,8 +119,9 @@ func (l *loop) report() {
 // problemKey is a problem without its numbers: how many CPUs are free at the
 // moment does not make another problem of a refusal.
 type problemKey struct {
-	pod, uid, container string
-	code                pools.Code
+	pod, uid, container, unit string
+
+	code pools.Code
 }
 
 // codeUnread is the code of objects that the runtime lists and does not tell
@@ -145,6 +147,7 @@ func (l *loop) problems() []pools.Problem {
 		}
 		all = append(all, p)
 	}
+	all = append(all, l.unitProblems()...)
 	for _, err := range l.status.unread {
 		all = append(all, pools.Problem{Reason: pools.Reason{Code: codeUnread, Text: err.Error()}})
 	}
@@ -158,15 +161,18 @@ func (l *loop) view() *telemetry.View {
 		Writes:      maps.Clone(l.status.writes),
 		Ready:       l.status.ready,
 		LastSuccess: l.status.lastSuccess,
-		Sources:     map[telemetry.Source]telemetry.SourceState{telemetry.CRIEvents: sourceState(l.status.stream)},
 		ConfigStale: l.status.configErr != nil,
+		Adapted:     l.settings.adapted,
+		Refusals:    l.refusals.list(),
+		Refused:     maps.Clone(l.refusals.total),
+		Sources:     l.sources(),
 	}
 	p := l.settings.pools
 	for _, part := range p.Partitions {
 		v.Pools = append(v.Pools, telemetry.Pool{PoolName: poolName(pools.Management, part.Type), CPUs: part.CPUs})
 	}
 	v.Pools = append(v.Pools,
-		telemetry.Pool{PoolName: poolName(pools.Shared, ""), CPUs: p.Shared},
+		telemetry.Pool{PoolName: poolName(pools.Shared, ""), CPUs: l.shared()},
 		telemetry.Pool{PoolName: poolName(pools.Guaranteed, ""), CPUs: p.Guaranteed, Free: l.free()})
 	for _, problem := range l.problems() {
 		v.Problems[string(problem.Code)]++
@@ -174,7 +180,7 @@ func (l *loop) view() *telemetry.View {
 	paths := make(map[string]cgroup.Path, len(l.status.targets))
 	for _, t := range l.status.targets {
 		if l.tree.current[t.Path].Exists {
-			paths[t.Container] = t.Path
+			paths[t.Container+t.Unit] = t.Path
 		}
 	}
 	for _, pod := range l.status.plan.Pods {
@@ -188,7 +194,39 @@ func (l *loop) view() *telemetry.View {
 			})
 		}
 	}
+	for _, u := range l.status.plan.Units {
+		v.Containers = append(v.Containers, telemetry.Container{
+			PoolName: poolName(u.Pool, u.Type), Unit: true, Name: u.Name,
+			Reason: string(u.Reason.Code), Cgroup: string(paths[l.model.unitName(u.Name)]),
+		})
+	}
 	return v
+}
+
+// sources are how those fare that are asked and listened to here.
+func (l *loop) sources() map[telemetry.Source]telemetry.SourceState {
+	all := make(map[telemetry.Source]telemetry.SourceState)
+	if l.runtime != nil {
+		all[telemetry.CRIEvents] = sourceState(l.status.stream)
+	}
+	if l.hints.state != "" {
+		all[telemetry.PodResources] = l.hints.state
+	}
+	if len(l.settings.pools.Units) > 0 {
+		all[telemetry.Units] = telemetry.SourceOK
+		if l.units == nil || l.status.unitsLost {
+			all[telemetry.Units] = telemetry.SourceLost
+		}
+	}
+	return all
+}
+
+// shared is what the shared pool has at the moment.
+func (l *loop) shared() cpuset.Set {
+	if !l.status.planned {
+		return l.settings.pools.Shared
+	}
+	return l.status.plan.Shared
 }
 
 // free are the guaranteed CPUs that nobody holds: all, before the first plan.

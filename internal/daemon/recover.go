@@ -1,63 +1,219 @@
 package daemon
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// recoverAssignments finds out which exclusive CPUs the containers of a running
-// node have, so that a daemon that starts moves nobody. The kernel's word comes
-// first, then the runtime's record, which also stands for containers that have
-// exited, then the journal, for those of which nothing else is left.
-func recoverAssignments(m *model, read func(cgroup.Path) (cgroup.State, error), journal []pools.Assignment, guaranteed cpuset.Set) []pools.Assignment {
-	found := make(map[pools.Key]recovered)
-	for _, e := range m.containers {
-		p := m.pods[e.container.PodID]
-		if p == nil {
-			continue
-		}
-		r := recovered{created: e.container.CreatedAt.UnixNano()}
-		if st, err := read(e.path); e.path != "" && err == nil && exclusiveSet(st.CPUs, guaranteed) {
-			r.cpus, r.live = st.CPUs, true
-		} else if exclusiveSet(e.recorded, guaranteed) {
-			r.cpus = e.recorded
-		} else {
-			continue
-		}
-		key := pools.Key{PodUID: p.uid, Container: e.container.Name}
-		if old, known := found[key]; !known || r.beats(old) {
-			found[key] = r
-		}
+// # Recovery
+//
+// A daemon that starts finds containers on exclusive CPUs, moves none of them, and
+// has to tell them from those of the shared pool: with guaranteed.from: shared both
+// are in the same CPUs. It asks three witnesses: the kernel (what a cgroup asks for
+// now), the runtime or systemd (what they would put back; also for containers that
+// have exited), and the journal. A set in the guaranteed pool is a container's own,
+// if the container is one that is to have CPUs of its own, and
+//
+//  1. the kernel's set, or else the recorded one, is that of the journal; or
+//  2. it has as many CPUs as the container asks for, and no other cgroup has any
+//     of them: no daemon ever leaves a shared set that overlaps an exclusive one
+//     (Diff), so a shared set of the same size does not pass, as pause containers
+//     and all others of the shared pool have the same; or else
+//  3. the journal's set counts, unless somebody found by 1 or 2 has some of it; or
+//     else, with a fixed list,
+//  4. the set of kernel or record as it is: nobody but an exclusive container was
+//     ever put there. It may be larger or smaller than asked for (a resize; a write
+//     on the way), which the plan puts right.
+//
+// With a fixed list and a kernel that contradicts the journal, 4 goes before 3. What
+// is reserved for pods, and for owners of which nothing else is left, comes from
+// the journal alone. Contradictions that remain are the plan's to settle: the older
+// container wins.
+type recovery struct {
+	pools pools.Pools
+	// journal has the sets that are on record, by owner.
+	journal map[pools.Key]cpuset.Set
+	// sets are what cgroups ask for, or would be started with.
+	sets []heldSet
+}
+
+// heldSet is the set of a live cgroup.
+type heldSet struct {
+	owner pools.Key
+	cpus  cpuset.Set
+}
+
+// witness is what is known of one instance of an owner.
+type instance struct {
+	owner    pools.Key
+	asked    int // CPUs; 0 if that is not known
+	kernel   cpuset.Set
+	recorded cpuset.Set
+	created  int64
+}
+
+// recoverAssignments finds out which exclusive CPUs the containers and units of a
+// running node have.
+func recoverAssignments(m *model, read func(cgroup.Path) (cgroup.State, error), journal []pools.Assignment, p pools.Pools) []pools.Assignment {
+	r, instances := newRecovery(m, read, journal, p)
+	found := r.find(instances)
+	out := make([]pools.Assignment, 0, len(found))
+	var taken cpuset.Set
+	for key, cpus := range found {
+		out = append(out, pools.Assignment{Key: key, CPUs: cpus})
+		taken = taken.Union(cpus)
 	}
-	var out []pools.Assignment
 	for _, a := range journal {
-		if _, known := found[a.Key]; !known {
-			out = append(out, a)
+		if _, known := found[a.Key]; known {
+			continue
 		}
-	}
-	for key, r := range found {
-		out = append(out, pools.Assignment{Key: key, CPUs: r.cpus})
+		if free := a.CPUs.Difference(taken); !free.IsEmpty() {
+			out = append(out, pools.Assignment{Key: a.Key, CPUs: free})
+		}
 	}
 	return out
 }
 
-type recovered struct {
-	cpus    cpuset.Set
-	live    bool  // the kernel says so, not just a record
-	created int64 // of the container
-}
-
-// beats prefers the kernel's word, then the newest container of the name.
-func (r recovered) beats(old recovered) bool {
-	if r.live != old.live {
-		return r.live
+// adoptLate finds the CPUs of containers that have come into the model after the
+// recovery, but existed before: they were unreadable, or made while no daemon ran.
+// They keep what they have if nobody has got it in the meantime.
+func adoptLate(m *model, read func(cgroup.Path) (cgroup.State, error), held []pools.Assignment, p pools.Pools) []pools.Assignment {
+	has := make(map[pools.Key]bool, len(held))
+	var taken cpuset.Set
+	for _, a := range held {
+		has[a.Key] = true
+		taken = taken.Union(a.CPUs)
 	}
-	return r.created > old.created
+	late := m.unconsidered()
+	late = slices.DeleteFunc(late, func(e *containerEntry) bool { return has[m.keyOf(e)] || !m.mayBeExclusive(e) })
+	if len(late) == 0 {
+		return held
+	}
+	r, instances := newRecovery(m, read, nil, p)
+	instances = slices.DeleteFunc(instances, func(i instance) bool {
+		return !slices.ContainsFunc(late, func(e *containerEntry) bool { return m.keyOf(e) == i.owner })
+	})
+	found := r.find(instances)
+	for _, key := range slices.SortedFunc(maps.Keys(found), compareKeys) {
+		if cpus := found[key]; !cpus.Overlaps(taken) {
+			held = append(slices.Clip(held), pools.Assignment{Key: key, CPUs: cpus})
+			taken = taken.Union(cpus)
+		}
+	}
+	return held
 }
 
-// exclusiveSet says that a set can only be the daemon's own choice: no other
-// pool reaches into the guaranteed one.
-func exclusiveSet(s, guaranteed cpuset.Set) bool {
-	return !s.IsEmpty() && s.IsSubsetOf(guaranteed)
+func newRecovery(m *model, read func(cgroup.Path) (cgroup.State, error), journal []pools.Assignment, p pools.Pools) (*recovery, []instance) {
+	r := &recovery{pools: p, journal: make(map[pools.Key]cpuset.Set, len(journal))}
+	for _, a := range journal {
+		r.journal[a.Key] = a.CPUs
+	}
+	asks := func(path cgroup.Path) cpuset.Set {
+		if path == "" {
+			return cpuset.Set{}
+		}
+		st, err := read(path)
+		if err != nil {
+			return cpuset.Set{}
+		}
+		return st.CPUs
+	}
+	var all []instance
+	for _, e := range m.containers {
+		key := m.keyOf(e)
+		i := instance{owner: key, kernel: asks(e.path), recorded: e.recorded, created: e.container.CreatedAt.UnixNano()}
+		r.hold(key, i.kernel)
+		if m.awaited(cgroup.Target{Container: e.container.ID}) {
+			r.hold(key, i.recorded) // it would be started there
+		}
+		if i.asked = exclusiveCPUs(asked(e.container)); m.mayBeExclusive(e) {
+			all = append(all, i)
+		}
+	}
+	for _, e := range m.pods {
+		r.hold(pools.Key{PodUID: e.uid, Container: infraName}, asks(e.pause))
+	}
+	for _, u := range p.Units {
+		e := m.units[u.Name]
+		if e == nil {
+			continue
+		}
+		i := instance{owner: pools.Key{Container: u.Name}, asked: u.CPUs, kernel: asks(e.unit.Path), recorded: e.unit.CPUs}
+		r.hold(i.owner, i.kernel)
+		r.hold(i.owner, i.recorded)
+		if u.CPUs > 0 {
+			all = append(all, i)
+		}
+	}
+	return r, all
+}
+
+func (r *recovery) hold(owner pools.Key, cpus cpuset.Set) {
+	if !cpus.IsEmpty() {
+		r.sets = append(r.sets, heldSet{owner, cpus})
+	}
+}
+
+// find settles who has what, by the rules 1 to 4. Of several instances the newest
+// with a cgroup counts.
+func (r *recovery) find(all []instance) map[pools.Key]cpuset.Set {
+	slices.SortFunc(all, func(a, b instance) int {
+		if liveA, liveB := !a.kernel.IsEmpty(), !b.kernel.IsEmpty(); liveA != liveB {
+			if liveA {
+				return -1
+			}
+			return 1
+		}
+		return int(min(max(b.created-a.created, -1), 1))
+	})
+	found := make(map[pools.Key]cpuset.Set)
+	for _, i := range all {
+		if _, known := found[i.owner]; known {
+			continue
+		}
+		for _, cpus := range []cpuset.Set{i.kernel, i.recorded} {
+			if r.certain(i, cpus) {
+				found[i.owner] = cpus
+				break
+			}
+		}
+	}
+	if r.pools.FromShared {
+		return found
+	}
+	for _, i := range all {
+		if _, known := found[i.owner]; known {
+			continue
+		}
+		journal := r.journal[i.owner]
+		for _, cpus := range []cpuset.Set{i.kernel, i.recorded} {
+			if r.possible(cpus) && !cpus.Overlaps(journal) {
+				found[i.owner] = cpus
+				break
+			}
+		}
+	}
+	return found
+}
+
+// possible says that a set can be exclusive at all.
+func (r *recovery) possible(cpus cpuset.Set) bool {
+	return !cpus.IsEmpty() && cpus.IsSubsetOf(r.pools.Guaranteed)
+}
+
+// certain is the rules 1 and 2.
+func (r *recovery) certain(i instance, cpus cpuset.Set) bool {
+	switch {
+	case !r.possible(cpus):
+		return false
+	case cpus.Equal(r.journal[i.owner]):
+		return true
+	}
+	return cpus.Len() == i.asked && !slices.ContainsFunc(r.sets, func(s heldSet) bool {
+		return s.owner != i.owner && s.cpus.Overlaps(cpus)
+	})
 }

@@ -25,8 +25,8 @@ type RestoreReport struct {
 type Difference struct {
 	Original
 	Now string `json:"now"`
-	// Harmless says that the difference changes nothing: all CPUs instead of
-	// none named, which the kernel treats alike.
+	// Harmless says that the difference changes nothing: all CPUs, or NUMA nodes,
+	// instead of none named, which the kernel treats alike.
 	Harmless bool   `json:"harmless"`
 	Reason   string `json:"reason"`
 }
@@ -57,21 +57,20 @@ func Restore(ctx context.Context, o Options) (RestoreReport, error) {
 
 func (h *host) restore(ctx context.Context, j Journal) (RestoreReport, error) {
 	var r RestoreReport
-	// A CRI update makes the runtime write the whole of its spec, so the cpuset
-	// comes first and weight and quota after it.
-	slices.SortStableFunc(j.Originals, func(a, b Original) int {
-		return cmp.Compare(boolRank(a.File != cgroup.FileCPUs), boolRank(b.File != cgroup.FileCPUs))
-	})
+	// A CRI update makes the runtime write the whole of its spec, so CPUs and memory
+	// nodes come first and weight and quota after them.
+	late := func(o Original) int { return boolRank(o.File != cgroup.FileCPUs && o.File != cgroup.FileMems) }
+	slices.SortStableFunc(j.Originals, func(a, b Original) int { return cmp.Compare(late(a), late(b)) })
 	failed := make(map[originalKey]error)
 	for _, o := range j.Originals {
 		if err := h.putBack(ctx, o); err != nil {
 			failed[originalKey{o.Path, o.File}] = err
 		}
 	}
-	left := Journal{BootID: j.BootID}
+	left := Journal{BootID: j.BootID, Accepted: j.Accepted}
 	for _, o := range j.Originals {
 		err := failed[originalKey{o.Path, o.File}]
-		st, readErr := h.cgroups.Read(o.Path)
+		st, readErr := h.heldBy(ctx, o)
 		if errors.Is(readErr, cgroup.ErrGone) && err == nil {
 			r.Gone++
 			continue
@@ -102,6 +101,9 @@ func boolRank(b bool) int {
 func (h *host) putBack(ctx context.Context, o Original) error {
 	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
 	defer cancel()
+	if o.Unit != "" {
+		return h.revert(ctx, o)
+	}
 	value, seal, err := h.undo(o)
 	if err != nil {
 		return err
@@ -123,6 +125,29 @@ func (h *host) putBack(ctx context.Context, o Original) error {
 	return errors.Join(err, sealErr)
 }
 
+// revert gives a systemd unit a property back, whether or not it runs.
+func (h *host) revert(ctx context.Context, o Original) error {
+	if h.units == nil {
+		return fmt.Errorf("no systemd to give %s its %s back", o.Unit, o.File)
+	}
+	err := h.units.Revert(ctx, o.Unit, properties([]Original{o}), h.nodes)
+	if errors.Is(err, cgroup.ErrGone) {
+		return nil // there is no such unit any more
+	}
+	return err
+}
+
+// heldBy is what a cgroup holds now; of a unit it is what systemd would give it.
+func (h *host) heldBy(ctx context.Context, o Original) (cgroup.State, error) {
+	if o.Unit == "" || h.units == nil {
+		return h.cgroups.Read(o.Path)
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	st, err := h.units.Properties(ctx, o.Unit)
+	return cgroup.State{CPUs: st.CPUs, Mems: st.Mems}, err
+}
+
 // undo returns the value to write to the file and the write that records it, nil
 // if nobody does.
 func (h *host) undo(o Original) (value string, seal *cgroup.Write, err error) {
@@ -141,6 +166,20 @@ func (h *host) undo(o Original) (value string, seal *cgroup.Write, err error) {
 		w.Property, w.Value = cgroup.UnitCPUs, value
 		if o.Container != "" {
 			w.Via, w.Property = cgroup.CRI, cgroup.CRICPUs
+			return value, &w, nil
+		}
+	case cgroup.FileMems:
+		nodes, err := cpuset.Parse(o.Value)
+		if err != nil {
+			return "", nil, fmt.Errorf("journal: original of %s in %s: %w", o.File, o.Path, err)
+		}
+		if nodes.IsEmpty() {
+			nodes = h.nodes // as for CPUs
+		}
+		value = nodes.String()
+		w.Property, w.Value = cgroup.UnitMems, value
+		if o.Container != "" {
+			w.Via, w.Property = cgroup.CRI, cgroup.CRIMems
 			return value, &w, nil
 		}
 	case cgroup.FileWeight:
@@ -183,6 +222,9 @@ func (h *host) difference(o Original, st cgroup.State, failure error) (Differenc
 	case cgroup.FileCPUs:
 		d.Now = st.CPUs.String()
 		d.Harmless = o.Value == "" && st.CPUs.Equal(h.possible)
+	case cgroup.FileMems:
+		d.Now = st.Mems.String()
+		d.Harmless = o.Value == "" && st.Mems.Equal(h.nodes)
 	case cgroup.FileWeight:
 		d.Now = strconv.FormatUint(st.Weight, 10)
 	case cgroup.FileMax:
@@ -195,7 +237,7 @@ func (h *host) difference(o Original, st cgroup.State, failure error) (Differenc
 	case d.Now == o.Value:
 		return d, false
 	case d.Harmless:
-		d.Reason = "an empty set cannot be recorded again; all CPUs are the same to the kernel"
+		d.Reason = "an empty set cannot be recorded again; all CPUs, or NUMA nodes, are the same to the kernel"
 	default:
 		d.Reason = "somebody else has written it since, or rounded it"
 	}

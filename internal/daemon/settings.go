@@ -1,10 +1,12 @@
 package daemon
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 	"github.com/cpupoold/cpupoold/pkg/workload"
@@ -14,9 +16,13 @@ import (
 type settings struct {
 	config   *config.Config
 	topology *topology.Topology
-	machine  *allocate.Machine
+	machine  *allocate.Machine // made once of topology
 	pools    pools.Pools
 	names    workload.Names
+	// fits is what is to be remembered of pools that fit this machine; nil when
+	// they had to be adapted, and adapted says how.
+	fits    *accepted
+	adapted []string
 }
 
 // fixed are keys of the configuration that are read at the start only, and of
@@ -25,6 +31,7 @@ func fixed(old, changed *config.Config) []string {
 	var keys []string
 	for key, differs := range map[string]bool{
 		"containerRuntimeEndpoint": old.RuntimeEndpoint != changed.RuntimeEndpoint,
+		"podResourcesSocket":       old.PodResourcesSocket != changed.PodResourcesSocket,
 		"stateDir":                 old.StateDir != changed.StateDir,
 		"runDir":                   old.RunDir != changed.RunDir,
 		"listenAddress":            old.ListenAddress != changed.ListenAddress,
@@ -40,16 +47,48 @@ func fixed(old, changed *config.Config) []string {
 }
 
 // change replaces the settings, or leaves them as they are if the configuration
-// does not fit the machine.
-func (s *settings) change(c *config.Config, t *topology.Topology) error {
-	p, err := c.Resolve(t)
+// does not fit the machine. One that did fit another machine, before, is adapted.
+func (s *settings) change(c *config.Config, t *topology.Topology, before *accepted) error {
+	now, err := acceptedOn(c, t)
 	if err != nil {
-		return err
+		return fmt.Errorf("digest of the pools: %w", err)
 	}
-	machine := s.machine
-	if machine == nil || s.topology != t {
-		machine = allocate.New(t)
+	next := settings{config: c, topology: t, machine: s.machine, names: workload.Names{Domain: c.AnnotationDomain}}
+	if next.pools, err = c.Resolve(t); err == nil {
+		next.fits = &now
+	} else {
+		if !before.elsewhere(now) {
+			return err
+		}
+		var differences []error
+		next.pools, differences = c.Pools.Adapt(t)
+		for _, d := range differences {
+			next.adapted = append(next.adapted, d.Error())
+		}
 	}
-	*s = settings{config: c, topology: t, machine: machine, pools: p, names: workload.Names{Domain: c.AnnotationDomain}}
+	if next.machine == nil || s.topology != t {
+		next.machine = allocate.New(t)
+	}
+	*s = next
 	return nil
+}
+
+// unitNames are the systemd units of the configuration.
+func (s *settings) unitNames() []string {
+	names := make([]string, len(s.pools.Units))
+	for i, u := range s.pools.Units {
+		names[i] = u.Name
+	}
+	return names
+}
+
+// nodes are the IDs of the NUMA nodes that CPUs are in.
+func (s *settings) nodes(cpus cpuset.Set) cpuset.Set {
+	var ids []int
+	for _, n := range s.topology.Nodes {
+		if n.CPUs.Overlaps(cpus) {
+			ids = append(ids, n.ID)
+		}
+	}
+	return cpuset.Of(ids...)
 }

@@ -24,6 +24,10 @@ type status struct {
 
 	// unitAsked are cgroups of which systemd has been asked since the last listing.
 	unitAsked map[cgroup.Path]bool
+	// reverting are units that are being given their properties back, or refused to
+	// be since the last listing.
+	reverting map[string]bool
+	unitsLost bool // systemd does not tell what happens to units
 
 	plan       pools.Plan
 	targets    []cgroup.Target
@@ -54,6 +58,7 @@ func newStatus() status {
 	return status{
 		vanished:  make(map[cgroup.Path]string),
 		unitAsked: make(map[cgroup.Path]bool),
+		reverting: make(map[string]bool),
 		passes:    make(map[telemetry.Result]uint64),
 		writes:    make(map[telemetry.Write]uint64),
 	}

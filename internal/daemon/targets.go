@@ -7,31 +7,43 @@ import (
 )
 
 // targets translates a plan into the desired state of each cgroup. Containers
-// that have exited, and those whose cgroup is unknown, have none.
-func targets(p pools.Plan, m *model, f config.WeightFormula, sliceWeights bool) []cgroup.Target {
+// that have exited, and those whose cgroup is unknown, have none. A quota is put
+// back where it has been lifted: elsewhere it is the kubelet's.
+func targets(p pools.Plan, m *model, f config.WeightFormula, sliceWeights bool, lifted func(cgroup.Path) bool) []cgroup.Target {
 	var out []cgroup.Target
 	for _, pod := range p.Pods {
-		if t, ok := sliceTarget(pod, m, sliceWeights); ok {
+		if t, ok := sliceTarget(pod, m, sliceWeights, lifted); ok {
 			out = append(out, t)
 		}
 		for _, c := range pod.Containers {
-			if t, ok := containerTarget(c, m, f); ok {
+			if t, ok := containerTarget(c, m, f, lifted); ok {
 				out = append(out, t)
 			}
+		}
+	}
+	for _, u := range p.Units {
+		if t, ok := unitTarget(u, m); ok {
+			out = append(out, t)
 		}
 	}
 	return out
 }
 
-func sliceTarget(pod pools.PodPlan, m *model, weights bool) (cgroup.Target, bool) {
+func sliceTarget(pod pools.PodPlan, m *model, weights bool, lifted func(cgroup.Path) bool) (cgroup.Target, bool) {
 	if !weights {
 		pod.Shares = 0
 	}
-	if pod.Shares == 0 && !pod.Unlimited {
+	if pod.Shares == 0 && !pod.Unlimited && pod.Quota == 0 {
 		return cgroup.Target{}, false
 	}
 	slice := m.sliceOf(pod)
 	if slice == "" {
+		return cgroup.Target{}, false
+	}
+	if !lifted(slice) {
+		pod.Quota, pod.Period = 0, 0
+	}
+	if pod.Shares == 0 && !pod.Unlimited && pod.Quota == 0 {
 		return cgroup.Target{}, false
 	}
 	// Slices compete with slices, and those have the kubelet's linear weights.
@@ -39,6 +51,8 @@ func sliceTarget(pod pools.PodPlan, m *model, weights bool) (cgroup.Target, bool
 		Path:      slice,
 		Weight:    cgroup.WeightLinear(pod.Shares),
 		Unlimited: pod.Unlimited,
+		Quota:     pod.Quota,
+		Period:    pod.Period,
 		Reason:    pod.Reason.Text,
 	}, true
 }
@@ -64,8 +78,8 @@ func (m *model) sliceOf(pod pools.PodPlan) cgroup.Path {
 	return ""
 }
 
-func containerTarget(c pools.Placement, m *model, f config.WeightFormula) (cgroup.Target, bool) {
-	t := cgroup.Target{CPUs: c.CPUs, Exclusive: c.Exclusive, Reason: c.Reason.Text}
+func containerTarget(c pools.Placement, m *model, f config.WeightFormula, lifted func(cgroup.Path) bool) (cgroup.Target, bool) {
+	t := cgroup.Target{CPUs: c.CPUs, Mems: c.Mems, Exclusive: c.Exclusive, Reason: c.Reason.Text}
 	switch {
 	case c.State == pools.Exited:
 		return t, false
@@ -81,7 +95,9 @@ func containerTarget(c pools.Placement, m *model, f config.WeightFormula) (cgrou
 			break
 		}
 		t.Weight = containerWeight(f, c.Shares)
-		t.Unlimited = c.Exclusive
+		if t.Unlimited = c.Unlimited; lifted(t.Path) {
+			t.Quota, t.Period = c.Quota, c.Period
+		}
 	}
 	return t, t.Path != ""
 }

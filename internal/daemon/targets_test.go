@@ -16,13 +16,13 @@ func TestNoPropertiesOfAScopeThatIsBeingMade(t *testing.T) {
 	m := newModel(cgroup.DriverSystemd)
 	slice := "kubepods-podu.slice"
 	m.putContainer(containerFacts{Container: cri.Container{ID: "c", PodID: "p", Name: "app", CgroupsPath: slice + ":cri-containerd:c"}})
-	placement := pools.Placement{ID: "c", Name: "app", Pool: pools.Guaranteed, CPUs: cpuset.Of(4), Exclusive: true, Shares: 512}
+	placement := pools.Placement{ID: "c", Name: "app", Pool: pools.Guaranteed, CPUs: cpuset.Of(4), Exclusive: true, Unlimited: true, Shares: 512}
 	for state, want := range map[pools.ContainerState]cgroup.Target{
 		pools.Created: {CPUs: cpuset.Of(4)},
 		pools.Running: {CPUs: cpuset.Of(4), Weight: 59, Unlimited: true},
 	} {
 		placement.State = state
-		got, ok := containerTarget(placement, m, config.WeightQuadratic)
+		got, ok := containerTarget(placement, m, config.WeightQuadratic, func(cgroup.Path) bool { return false })
 		if !ok || !got.CPUs.Equal(want.CPUs) || got.Weight != want.Weight || got.Unlimited != want.Unlimited {
 			t.Errorf("state %v: target = %+v, %v; want %+v", state, got, ok, want)
 		}

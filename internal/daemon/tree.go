@@ -40,7 +40,7 @@ func (t *tree) wrote(p cgroup.Path) {
 // relearn takes over what the runtime has recorded for a container by now.
 func (t *tree) relearn(p cgroup.Path, record cgroup.Current) {
 	if c, ok := t.current[p]; ok {
-		c.Recorded, c.RecordedKnown, c.Unit = record.Recorded, record.RecordedKnown, record.Unit
+		c.Recorded, c.RecordedMems, c.RecordedKnown, c.Unit = record.Recorded, record.RecordedMems, record.RecordedKnown, record.Unit
 		t.current[p] = c
 	}
 	t.stale[p] = true
@@ -127,6 +127,11 @@ func (t *tree) finished(w cgroup.Write, unit cgroup.UnitState, err error) {
 		}
 		if err == nil {
 			c.Recorded, c.RecordedKnown = cpus, true
+		}
+	}
+	if w.Property == cgroup.CRIMems && err == nil {
+		if nodes, err := cpuset.Parse(w.Value); err == nil {
+			c.RecordedMems = nodes
 		}
 	}
 	c.Unit = unit // a CRI update, too, writes the unit's properties

@@ -1,0 +1,41 @@
+package daemon
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
+
+// accepted says which pools fitted which machine. When the machine comes back as
+// another one, with other CPUs, or some of them offline, it tells a configuration
+// that was right from one that never was: the former is adapted, since a node that
+// boots must not wait for somebody to correct a file.
+type accepted struct {
+	// Pools is a digest of what was configured.
+	Pools   string     `json:"pools"`
+	Present cpuset.Set `json:"present"`
+	Online  cpuset.Set `json:"online"`
+}
+
+// acceptedOn describes pools that fit a machine.
+func acceptedOn(c *config.Config, t *topology.Topology) (accepted, error) {
+	b, err := json.Marshal(c.Pools)
+	if err != nil {
+		return accepted{}, err
+	}
+	sum := sha256.Sum256(b)
+	return accepted{Pools: hex.EncodeToString(sum[:]), Present: t.Present, Online: t.Online}, nil
+}
+
+// elsewhere says that the same pools were accepted on a machine with other CPUs.
+func (a *accepted) elsewhere(now accepted) bool {
+	return a != nil && a.Pools == now.Pools && !a.equal(now)
+}
+
+func (a *accepted) equal(b accepted) bool {
+	return a != nil && a.Pools == b.Pools && a.Present.Equal(b.Present) && a.Online.Equal(b.Online)
+}

@@ -1,0 +1,110 @@
+package daemon
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/appcpus"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// filesPause is how long files that could not be written are left alone.
+const filesPause = 10 * time.Second
+
+// applications are the files that tell applications their CPUs.
+type applications struct {
+	content map[string]string // verified once, of pods and units that are there
+	sent    appcpus.Files     // in the last job
+	busy    bool
+	retry   time.Time // after an error
+	bad     map[string]bool
+}
+
+// filesWritten is the result of a job.
+type filesWritten struct{ err error }
+
+// tellApplications hands the files over if they have changed: those of placements
+// that have just been verified anew; others stay as they are, for as long as their
+// pod is there.
+func (l *loop) tellApplications(now time.Time) {
+	if l.files == "" || !l.status.planned {
+		return
+	}
+	a := &l.applications
+	fresh, keep := make(map[string]string), make(map[string]bool)
+	for _, x := range l.entries() {
+		files := make(map[string]string)
+		if err := x.Render(files); err != nil {
+			if key := x.PodUID + "/" + x.Container + x.Unit; !a.bad[key] {
+				a.bad[key] = true
+				l.log.Warn("application is not told its CPUs", "error", err)
+			}
+			continue
+		}
+		for name, content := range files {
+			if keep[name] = true; x.verified {
+				fresh[name] = content
+			} else if before, known := a.content[name]; known && fresh[name] == "" {
+				fresh[name] = before
+			}
+		}
+	}
+	a.content = fresh
+	want := appcpus.Files{Content: fresh, Keep: keep}
+	if a.busy || now.Before(a.retry) || maps.Equal(want.Content, a.sent.Content) && maps.Equal(want.Keep, a.sent.Keep) {
+		return
+	}
+	a.busy, a.sent = true, want
+	l.disk.submit("files", func(context.Context) event { return filesWritten{appcpus.Sync(l.files, want)} })
+}
+
+func (e filesWritten) apply(l *loop) {
+	l.applications.busy = false
+	if e.err != nil {
+		l.log.Error("files that tell applications their CPUs", "error", e.err)
+		l.applications.retry = time.Now().Add(filesPause)
+		l.applications.sent = appcpus.Files{}
+	}
+}
+
+// applicationEntry is an entry, and whether the kernel has confirmed it.
+type applicationEntry struct {
+	appcpus.Entry
+	verified bool
+}
+
+// entries are the containers of all pods that are there, those that have exited
+// too, and the units.
+func (l *loop) entries() []applicationEntry {
+	verified := make(map[cgroup.Path]bool, len(l.status.targets))
+	byID := make(map[string]cgroup.Path, len(l.status.targets))
+	for _, t := range l.status.targets {
+		c, known := l.tree.current[t.Path]
+		settled := known && !l.tree.stale[t.Path] && !l.tree.busy(t.Path)
+		verified[t.Path] = settled && c.Exists && cgroup.Verify(t, c.State) == nil ||
+			settled && t.Unit != "" && !c.Exists && c.Unit.Known && c.Unit.CPUs.Equal(t.CPUs) // what it will start with
+		byID[t.Container+t.Unit] = t.Path
+	}
+	shared := l.status.plan.Shared
+	var all []applicationEntry
+	for _, pod := range l.status.plan.Pods {
+		for _, c := range pod.Containers {
+			if c.Kind != pools.App {
+				continue
+			}
+			all = append(all, applicationEntry{appcpus.Entry{
+				PodUID: pod.UID, Pod: pod.Namespace + "/" + pod.Name, Container: c.Name, Pool: string(c.Pool), Type: c.Type,
+				CPUs: c.CPUs, Exclusive: c.Exclusive, Nodes: l.settings.nodes(c.CPUs), SharedCPUs: shared,
+			}, c.State != pools.Exited && verified[byID[c.ID]]})
+		}
+	}
+	for _, u := range l.status.plan.Units {
+		all = append(all, applicationEntry{appcpus.Entry{
+			Unit: u.Name, Pool: string(u.Pool), Type: u.Type,
+			CPUs: u.CPUs, Exclusive: u.Exclusive, Nodes: l.settings.nodes(u.CPUs), SharedCPUs: shared,
+		}, verified[byID[l.model.unitName(u.Name)]]})
+	}
+	return all
+}

@@ -1,0 +1,202 @@
+package daemon
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// carvedYAML has no guaranteed pool of its own.
+const carvedYAML = `apiVersion: config.cpupoold.io/v1alpha1
+kind: CPUPoolConfiguration
+partitions:
+- type: management
+  cpus: 0-1
+  namespaces: [kube-system]
+shared:
+  cpus: 2-7
+guaranteed:
+  from: shared
+  floor: 2
+resyncPeriod: 10m
+weightFormula: quadratic
+`
+
+// checkAll holds the kernel's word against the daemon's: exclusive are the CPUs
+// that somebody was assigned.
+func (n *node) checkAll() {
+	n.t.Helper()
+	assigned := make(map[string]bool)
+	for _, a := range n.journal().Assignments {
+		assigned[a.CPUs.String()] = true
+	}
+	claims := n.claims(cpuset.Set{})
+	for i := range claims {
+		claims[i].Exclusive = assigned[claims[i].CPUs.String()]
+	}
+	for _, err := range cpuset.CheckClaims(claims) {
+		n.t.Errorf("%v\n%s", err, n.dump())
+	}
+}
+
+func TestSharedGivesWayAndComesBack(t *testing.T) {
+	n := newNode(t)
+	n.yaml = carvedYAML
+	r := n.start()
+	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	n.runsOn(shared, "2-7")
+	pod := n.pod("e", "default", "guaranteed", 2, nil)
+	excl := n.container(pod, "app", whole(2))
+	n.eventually("exclusive CPUs", func() bool { return n.state(excl).Effective.Len() == 2 })
+	r.quiet()
+	mine, rest := n.state(excl).Effective, cpuset.Range(2, 7)
+	n.runsOn(shared, rest.Difference(mine).String())
+	n.runsOn(pod, rest.Difference(mine).String())
+	n.checkAll()
+	if err := n.runtime.StopPod(pod); err != nil {
+		t.Fatal(err)
+	}
+	n.runsOn(shared, "2-7")
+}
+
+// TestRestartMovesNobodyThatIsCarved: exclusive and shared containers lie in one
+// pool, and a daemon that starts tells them apart.
+func TestRestartMovesNobodyThatIsCarved(t *testing.T) {
+	n := newNode(t)
+	n.yaml = carvedYAML
+	r := n.start()
+	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	first := n.container(n.pod("e1", "default", "guaranteed", 1, nil), "app", whole(1))
+	n.eventually("first placed", func() bool { return n.state(first).Effective.Len() == 1 })
+	second := n.container(n.pod("e2", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.eventually("second placed", func() bool { return n.state(second).Effective.Len() == 2 })
+	// 3 of 6 CPUs are left for the shared pool, and this one wants 3: refused, and
+	// its set has as many CPUs as it asks for.
+	refused := n.container(n.pod("e3", "default", "guaranteed", 3, nil), "app", whole(3))
+	n.eventually("third in the shared pool", func() bool { return n.state(refused).Effective.Equal(n.state(shared).Effective) })
+	r.quiet()
+	r.stop()
+	for name, damage := range map[string]func() error{
+		"journal kept": func() error { return nil },
+		"journal lost": func() error { return os.RemoveAll(filepath.Join(n.dir, "journal.json")) },
+	} {
+		if err := damage(); err != nil {
+			t.Fatal(err)
+		}
+		before := len(n.tree.Writes())
+		r := n.start()
+		r.quiet()
+		r.stop()
+		if writes := n.tree.Writes()[before:]; len(writes) != 0 {
+			t.Errorf("%s: a restart with nothing to do wrote %v", name, writes)
+		}
+	}
+}
+
+// TestLateContainersKeepTheirCPUs: a container that cannot be described at first is
+// not moved when it can be.
+func TestLateContainersKeepTheirCPUs(t *testing.T) {
+	for name, yaml := range map[string]string{"fixed": poolsYAML, "carved": carvedYAML} {
+		t.Run(name, func(t *testing.T) {
+			m := newModel(cgroup.DriverSystemd)
+			slice := "kubepods-podu.slice"
+			m.putPod(podFacts{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}})
+			c := cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running, CgroupsPath: slice + ":cri-containerd:c", Requested: whole(2)}
+			m.putContainer(containerFacts{Container: c, partial: os.ErrDeadlineExceeded})
+			m.unconsidered()
+			m.started = time.Now()
+			m.putContainer(containerFacts{Container: c})
+			read := func(p cgroup.Path) (cgroup.State, error) {
+				st := cgroup.State{Path: p, CPUs: cpuset.Range(2, 3)}
+				if p == m.containers["c"].path {
+					st.CPUs = cpuset.Range(6, 7)
+				}
+				return st, nil
+			}
+			n := newNode(t)
+			n.yaml = yaml
+			var s settings
+			o := n.options()
+			if err := s.change(o.Config, o.Topology, nil); err != nil {
+				t.Fatal(err)
+			}
+			other := pools.Assignment{Key: pools.Key{PodUID: "x", Container: "app"}, CPUs: cpuset.Of(4)}
+			got := adoptLate(m, read, []pools.Assignment{other}, s.pools)
+			if len(got) != 2 || got[1].Key != (pools.Key{PodUID: "u", Container: "app"}) || got[1].CPUs.String() != "6-7" {
+				t.Errorf("assignments = %v; want that 6-7 is u/app's", got)
+			}
+			m.containers["c"].considered = false
+			other.CPUs = cpuset.Of(6)
+			if got := adoptLate(m, read, []pools.Assignment{other}, s.pools); len(got) != 1 {
+				t.Errorf("assignments = %v; want that CPU 6 stays whose it is", got)
+			}
+		})
+	}
+}
+
+// TestRecoveryTellsSharedFromExclusive is the rule of recover.go by cases.
+func TestRecoveryTellsSharedFromExclusive(t *testing.T) {
+	slice := "kubepods-podu.slice"
+	for _, tc := range []struct {
+		name                    string
+		fixed                   bool
+		asks                    int
+		kernel, recorded, other string
+		journal, want           string
+	}{
+		{name: "alone and of the right size", asks: 2, kernel: "4-5", other: "2-3,6-7", want: "4-5"},
+		{name: "the shared set, of the same size", asks: 2, kernel: "2-3", other: "2-3"},
+		{name: "the shared set, of another size", asks: 2, kernel: "2-4", other: "2-4"},
+		{name: "alone, but of another size", asks: 1, kernel: "4-5", other: "2-3"},
+		{name: "alone, of another size, and fixed", fixed: true, asks: 1, kernel: "4-5", other: "2-3", want: "4-5"},
+		{name: "the journal agrees", asks: 1, kernel: "4-5", other: "4-7", journal: "4-5", want: "4-5"},
+		{name: "the journal knows more", asks: 2, kernel: "4", other: "2-3", journal: "4-5", want: "4-5"},
+		{name: "the kernel goes before the journal", asks: 2, kernel: "4-5", other: "2-3", journal: "6-7", want: "4-5"},
+		{name: "the kernel has forgotten", asks: 2, kernel: "", recorded: "6-7", other: "2-3", want: "6-7"},
+		{name: "the kernel was made wide", asks: 2, kernel: "0-7", recorded: "6-7", other: "2-3", want: "6-7"},
+		{name: "nothing but the journal", asks: 2, journal: "6-7", other: "2-3", want: "6-7"},
+		{name: "outside of the pool", asks: 2, kernel: "0-1", other: "2-3"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m := newModel(cgroup.DriverSystemd)
+			m.putPod(podFacts{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}})
+			m.putContainer(containerFacts{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running,
+				CgroupsPath: slice + ":cri-containerd:c", Requested: whole(tc.asks), Recorded: cri.Resources{CPUs: tc.recorded}}})
+			read := func(p cgroup.Path) (cgroup.State, error) {
+				text := tc.other
+				if p == m.containers["c"].path {
+					text = tc.kernel
+				}
+				cpus, err := cpuset.Parse(text)
+				return cgroup.State{Path: p, CPUs: cpus}, err
+			}
+			var journal []pools.Assignment
+			if tc.journal != "" {
+				cpus, err := cpuset.Parse(tc.journal)
+				if err != nil {
+					t.Fatal(err)
+				}
+				journal = append(journal, pools.Assignment{Key: pools.Key{PodUID: "u", Container: "app"}, CPUs: cpus})
+			}
+			p := pools.Pools{Shared: cpuset.Range(2, 7), Guaranteed: cpuset.Range(2, 7), FromShared: true}
+			if tc.fixed {
+				p = pools.Pools{Shared: cpuset.Range(2, 3), Guaranteed: cpuset.Range(4, 7)}
+			}
+			var got []string
+			for _, a := range recoverAssignments(m, read, journal, p) {
+				got = append(got, a.CPUs.String())
+			}
+			if fmt.Sprint(got) != fmt.Sprint(strings.Fields(tc.want)) {
+				t.Errorf("assignments = %v; want %q", got, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,169 @@
+package daemon
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/podresources"
+)
+
+// fakeKubelet answers for devices as a kubelet does.
+type fakeKubelet struct {
+	mu    sync.Mutex // guards what follows
+	nodes map[string]cpuset.Set
+	err   error
+	gate  chan struct{} // while it is not nil, calls hang
+	calls int
+	most  int // calls at once
+	now   int
+}
+
+func newKubelet() *fakeKubelet { return &fakeKubelet{nodes: make(map[string]cpuset.Set)} }
+
+// admit gives a container devices on NUMA nodes; its name is namespace/pod/name.
+func (k *fakeKubelet) admit(container string, nodes ...int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.nodes[container] = cpuset.Of(nodes...)
+}
+
+func (k *fakeKubelet) fail(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.err = err
+}
+
+func (k *fakeKubelet) hang() (release func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	gate := make(chan struct{})
+	k.gate = gate
+	return sync.OnceFunc(func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.gate = nil
+		close(gate)
+	})
+}
+
+func (k *fakeKubelet) asked() (calls, atOnce int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.calls, k.most
+}
+
+func (k *fakeKubelet) List(ctx context.Context) ([]podresources.Container, error) {
+	k.mu.Lock()
+	k.calls++
+	k.now++
+	k.most = max(k.most, k.now)
+	gate := k.gate
+	k.mu.Unlock()
+	if gate != nil {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.now--
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if k.err != nil {
+		return nil, k.err
+	}
+	var all []podresources.Container
+	for name, nodes := range k.nodes {
+		part := strings.Split(name, "/")
+		all = append(all, podresources.Container{Namespace: part[0], Pod: part[1], Name: part[2], Nodes: nodes})
+	}
+	return all, nil
+}
+
+// twoNodesYAML has guaranteed CPUs in both NUMA nodes: 2-3 and 4-7.
+const twoNodesYAML = `apiVersion: config.cpupoold.io/v1alpha1
+kind: CPUPoolConfiguration
+partitions:
+- type: management
+  cpus: "0"
+  namespaces: [kube-system]
+shared:
+  cpus: "1"
+guaranteed:
+  cpus: 2-7
+resyncPeriod: 10m
+weightFormula: quadratic
+`
+
+func TestHintsDecideTheNode(t *testing.T) {
+	n := newNode(t)
+	n.yaml, n.kubelet = twoNodesYAML, newKubelet()
+	n.kubelet.admit("default/near/app", 1)
+	n.kubelet.admit("default/far/app", 0)
+	r := n.start()
+	n.runsOn(n.container(n.pod("near", "default", "guaranteed", 2, nil), "app", whole(2)), "4-5")
+	n.runsOn(n.container(n.pod("far", "default", "guaranteed", 2, nil), "app", whole(2)), "2-3")
+	r.view("source is well", func(v *telemetry.View) bool { return v.Sources[telemetry.PodResources] == telemetry.SourceOK })
+	r.quiet()
+	calls, _ := n.kubelet.asked()
+	r.stop()
+	r = n.start()
+	r.quiet()
+	if again, most := n.kubelet.asked(); again != calls || most != 1 {
+		t.Errorf("%d questions after a restart, %d at once; want none for containers that have CPUs", again-calls, most)
+	}
+}
+
+// TestSilentKubeletStallsNobody: only the container that waits for the answer
+// waits, in the shared pool, and not for longer than the patience.
+func TestSilentKubeletStallsNobody(t *testing.T) {
+	n := newNode(t)
+	n.yaml, n.kubelet = twoNodesYAML, newKubelet()
+	defer n.kubelet.hang()()
+	r := n.start()
+	started := time.Now()
+	excl := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.runsOn(excl, "1")
+	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", whole(1))
+	n.runsOn(shared, "1")
+	if waited := time.Since(started); waited > hintPatience {
+		t.Errorf("the others waited for %v", waited)
+	}
+	n.eventually("CPUs without hints", func() bool { return n.state(excl).Effective.Len() == 2 })
+	if waited := time.Since(started); waited < hintPatience/2 {
+		t.Errorf("the container waited for %v only", waited)
+	}
+	r.view("source is lost", func(v *telemetry.View) bool { return v.Sources[telemetry.PodResources] == telemetry.SourceLost })
+	if said := n.logged("the kubelet does not tell NUMA nodes of devices and memory; CPUs are chosen without"); len(said) != 1 {
+		t.Errorf("said %d times that the kubelet is silent", len(said))
+	}
+	if _, most := n.kubelet.asked(); most != 1 {
+		t.Errorf("%d questions at once", most)
+	}
+	n.checkAll()
+}
+
+// TestNoKubeletMakesNobodyWait: without a socket hints are off.
+func TestNoKubeletMakesNobodyWait(t *testing.T) {
+	n := newNode(t)
+	n.yaml, n.kubelet = twoNodesYAML, newKubelet()
+	n.kubelet.fail(errNoKubelet)
+	r := n.start()
+	started := time.Now()
+	excl := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.eventually("exclusive CPUs", func() bool { return n.state(excl).Effective.Len() == 2 })
+	if waited := time.Since(started); waited >= hintPatience {
+		t.Errorf("waited for %v", waited)
+	}
+	r.quiet()
+	if _, shown := r.loop.snapshot.Load().Sources[telemetry.PodResources]; shown {
+		t.Error("a source that is not there is shown")
+	}
+}

@@ -1,0 +1,309 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// unitEntry is a systemd unit of the configuration.
+type unitEntry struct {
+	unit cgroup.Unit
+	err  error // systemd could not be asked; what is in unit may be old
+}
+
+// unitFetched is what systemd says of a unit.
+type unitFetched struct {
+	name string
+	unit cgroup.Unit
+	err  error
+}
+
+// unitReverted says that a unit has its original properties back.
+type unitReverted struct {
+	name string
+	err  error
+}
+
+// keyOf names the owner that a container is an instance of.
+func (m *model) keyOf(e *containerEntry) pools.Key {
+	p := m.pods[e.container.PodID]
+	if p == nil {
+		return pools.Key{PodUID: e.container.PodID, Container: e.container.Name}
+	}
+	return pools.Key{PodUID: p.uid, Container: e.container.Name}
+}
+
+// mayBeExclusive says that a container is one of those that get CPUs of their own,
+// or that it cannot be told.
+func (m *model) mayBeExclusive(e *containerEntry) bool {
+	p, r := m.pods[e.container.PodID], asked(e.container)
+	return p != nil && p.qos == pools.QoSGuaranteed && (r.Shares == 0 || exclusiveCPUs(r) > 0)
+}
+
+// unconsidered returns the containers that recovery has not looked at, and takes
+// note that it does now.
+func (m *model) unconsidered() []*containerEntry {
+	var late []*containerEntry
+	for _, e := range m.containers {
+		if !e.considered && e.err == nil && m.pods[e.container.PodID] != nil {
+			e.considered = true
+			late = append(late, e)
+		}
+	}
+	return late
+}
+
+func compareKeys(a, b pools.Key) int {
+	return cmp.Or(strings.Compare(a.PodUID, b.PodUID), strings.Compare(a.Container, b.Container))
+}
+
+// putUnit takes over what systemd says. Without an answer the last one stands.
+func (m *model) putUnit(f unitFetched) {
+	e := &unitEntry{unit: f.unit, err: f.err}
+	if old := m.units[f.name]; f.err != nil && old != nil {
+		e.unit = old.unit
+	}
+	m.units[f.name] = e
+}
+
+// unitName is a unit's own name, which may differ from the configuration's.
+func (m *model) unitName(configured string) string {
+	if e := m.units[configured]; e != nil && e.unit.Name != "" {
+		return e.unit.Name
+	}
+	return configured
+}
+
+// unitAt returns the configured name of the unit whose cgroup p is, or will be; ""
+// if it is none's.
+func (m *model) unitAt(p cgroup.Path) string {
+	for name, e := range m.units {
+		if e.unit.Path == p && p != "" {
+			return name
+		}
+	}
+	return ""
+}
+
+// unitTarget is the desired state of a unit's cgroup. One that systemd cannot start
+// has none, but keeps its CPUs: it may be installed at any moment.
+func unitTarget(u pools.UnitPlan, m *model) (cgroup.Target, bool) {
+	e := m.units[u.Name]
+	if e == nil || !e.unit.Loaded() || e.unit.Path == "" {
+		return cgroup.Target{}, false
+	}
+	return cgroup.Target{
+		Path: e.unit.Path, Unit: e.unit.Name, CPUs: u.CPUs, Mems: u.Mems, Exclusive: u.Exclusive, Reason: u.Reason.Text,
+	}, true
+}
+
+// record is what systemd would put back, or start the unit with.
+func (e *unitEntry) record() cgroup.Current {
+	return cgroup.Current{Unit: e.unit.UnitState, Recorded: e.unit.CPUs, RecordedKnown: e.err == nil && e.unit.Known}
+}
+
+// fetchUnit asks systemd for a unit, among the seals, so that no answer is older
+// than the last of them.
+func (l *loop) fetchUnit(name string) {
+	if l.units == nil {
+		return
+	}
+	l.seals.submit(l.unitQueue(name), func(ctx context.Context) event { return askUnit(ctx, l.units, name) })
+}
+
+// unitQueue is the queue in which what concerns a unit keeps its order.
+func (l *loop) unitQueue(name string) string {
+	if e := l.model.units[name]; e != nil && e.unit.Path != "" {
+		return string(e.unit.Path)
+	}
+	return name
+}
+
+func askUnit(ctx context.Context, units unitManager, name string) unitFetched {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	u, err := units.Unit(ctx, name)
+	return unitFetched{name: name, unit: u, err: err}
+}
+
+func (e unitFetched) apply(l *loop) {
+	if !slices.Contains(l.settings.unitNames(), e.name) {
+		return // not any more
+	}
+	if old := l.model.units[e.name]; e.err != nil && (old == nil || old.err == nil) {
+		l.log.Warn("read unit", "unit", e.name, "error", e.err)
+	}
+	l.model.putUnit(e)
+	u := l.model.units[e.name]
+	l.tree.relearn(u.unit.Path, u.record())
+}
+
+// watchedUnits are the units of the configuration, for the goroutine that watches.
+type watchedUnits struct {
+	mu      sync.Mutex // guards what follows
+	names   []string
+	changed func() // ends the watch of other names
+}
+
+func (w *watchedUnits) set(names []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if slices.Equal(w.names, names) {
+		return
+	}
+	w.names = names
+	if w.changed != nil {
+		w.changed()
+	}
+}
+
+// begin returns the names to watch, and a context that ends when there are others.
+func (w *watchedUnits) begin(ctx context.Context) ([]string, context.Context, context.CancelFunc) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	w.changed = cancel
+	return w.names, ctx, cancel
+}
+
+// unitSource is the part of the systemd client that watches units.
+type unitSource interface {
+	WatchUnits(ctx context.Context, units []string, wake func(unit string)) error
+}
+
+// unitWoken says that something has happened to a unit; to any, if it is empty.
+type unitWoken struct{ name string }
+
+// followUnits wakes the loop when units of the configuration start and stop.
+func (l *loop) followUnits(ctx context.Context) {
+	source, ok := l.units.(unitSource)
+	if !ok {
+		return
+	}
+	watch := func() error {
+		for ctx.Err() == nil {
+			names, current, cancel := l.watched.begin(ctx)
+			var err error
+			if len(names) == 0 {
+				<-current.Done()
+			} else {
+				err = source.WatchUnits(current, names, func(name string) { l.box.post(unitWoken{name}) })
+			}
+			cancel()
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	keepTrying(ctx, watch, func(err error) { l.box.post(unitsLost{err}) })
+}
+
+func (e unitWoken) apply(l *loop) {
+	l.status.unitsLost = false
+	for _, name := range l.settings.unitNames() {
+		if e.name == "" || e.name == name {
+			l.fetchUnit(name)
+		}
+	}
+}
+
+// unitsLost says that systemd does not tell what happens to units.
+type unitsLost struct{ err error }
+
+func (e unitsLost) apply(l *loop) {
+	l.status.unitsLost = true
+	l.log.Warn("watch units", "error", e.err)
+}
+
+// takeUnits makes the units of the configuration those that are followed.
+func (l *loop) takeUnits() {
+	names := l.settings.unitNames()
+	for _, name := range names {
+		if l.model.units[name] == nil && l.status.listed {
+			l.fetchUnit(name)
+		}
+	}
+	for name := range l.model.units {
+		if !slices.Contains(names, name) {
+			delete(l.model.units, name)
+		}
+	}
+	l.watched.set(names)
+}
+
+// revertUnits gives those units their properties back that the configuration does
+// not name any more: their CPUs go to others.
+func (l *loop) revertUnits() {
+	if l.units == nil || !l.ledger.safe() {
+		return
+	}
+	for name, originals := range l.ledger.units() {
+		if l.status.reverting[name] || slices.ContainsFunc(l.settings.unitNames(), func(configured string) bool {
+			return configured == name || l.model.unitName(configured) == name
+		}) {
+			continue
+		}
+		l.status.reverting[name] = true
+		l.seals.submit(string(originals[0].Path), func(ctx context.Context) event {
+			ctx, cancel := context.WithTimeout(ctx, callTimeout)
+			defer cancel()
+			return unitReverted{name, l.units.Revert(ctx, name, properties(originals), l.nodes)}
+		})
+	}
+}
+
+func (e unitReverted) apply(l *loop) {
+	if e.err != nil && !errors.Is(e.err, cgroup.ErrGone) {
+		l.log.Error("unit has not got its CPUs back", "unit", e.name, "error", e.err)
+		return // it is marked as being reverted until the next listing
+	}
+	delete(l.status.reverting, e.name)
+	l.ledger.forgetUnit(e.name)
+	l.log.Info("unit has its CPUs back", "unit", e.name)
+}
+
+// properties are the originals of a unit as systemd takes them.
+func properties(originals []Original) []cgroup.Property {
+	names := map[string]string{cgroup.FileCPUs: cgroup.UnitCPUs, cgroup.FileMems: cgroup.UnitMems}
+	var all []cgroup.Property
+	for _, o := range originals {
+		if name, ok := names[o.File]; ok {
+			all = append(all, cgroup.Property{Name: name, Value: o.Value})
+		}
+	}
+	return all
+}
+
+// codeUnitMissing is the code of units that systemd cannot start, or is not asked
+// about.
+const codeUnitMissing pools.Code = "UnitMissing"
+
+// unitProblems are the units of the configuration that have no cgroup to be placed.
+func (l *loop) unitProblems() []pools.Problem {
+	var all []pools.Problem
+	for _, name := range l.settings.unitNames() {
+		text := "there is no systemd here"
+		if e := l.model.units[name]; e != nil {
+			switch {
+			case e.err != nil:
+				text = e.err.Error()
+			case !e.unit.Loaded():
+				text = "systemd cannot start it: " + e.unit.Load + "; its CPUs are kept for it"
+			default:
+				continue
+			}
+		} else if l.units != nil {
+			continue // asked a moment ago
+		}
+		all = append(all, pools.Problem{Unit: name, Reason: pools.Reason{Code: codeUnitMissing, Text: text}})
+	}
+	return all
+}
