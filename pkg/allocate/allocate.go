@@ -56,8 +56,8 @@ func (s *Supply) commit(o *Options) cpuset.Set {
 // attempt is the attempt to meet a request, first with all its wishes, then with
 // fewer.
 type attempt struct {
-	s    *Supply
-	r    *Request
+	s *Supply
+	r *Request
 	// have is a bitset of Have; nil when it is empty.
 	have []uint64
 }
@@ -153,7 +153,7 @@ func (a *attempt) start(f *filter) {
 	v.reset(a.s, a.have, f)
 	v.picked = slices.Grow(v.picked, a.r.CPUs)
 	if !v.spread {
-		v.completeCores(a.r.CPUs)
+		v.completeCores(a.r.CPUs, f.wholeCores)
 	}
 }
 
@@ -183,17 +183,35 @@ func (a *attempt) refuseFragments() *Refusal {
 }
 
 // completeCores picks what is usable of the cores of which the owner has a part,
-// as many cores as n CPUs are enough for.
-func (v *view) completeCores(n int) {
+// up to n CPUs. Cores that it then has with all their threads come first, the ones
+// that lack the fewest before others; with whole the rest does not come at all.
+func (v *view) completeCores(n int, whole bool) {
 	if len(v.own) == 0 {
 		return
 	}
 	for k := 1; k <= v.m.threads; k++ {
 		for i := range v.m.cores {
-			if free := int(v.coreFree[i]); v.own[i] && free == k && n > 0 {
-				v.take(int32(i), min(n, free))
-				n -= min(n, free)
+			if v.own[i] && int(v.coreFree[i]) == k && k <= n && v.completes(int32(i)) {
+				v.take(int32(i), k)
+				n -= k
 			}
 		}
 	}
+	for i := range v.m.cores {
+		if k := min(n, int(v.coreFree[i])); v.own[i] && k > 0 && !whole {
+			v.take(int32(i), k)
+			n -= k
+		}
+	}
+}
+
+// completes says whether the owner has all online threads of core i when it takes
+// those that are usable.
+func (v *view) completes(i int32) bool {
+	for _, cpu := range v.m.cores[i].threads {
+		if !hasBit(v.usable, int(cpu)) && !hasBit(v.have, int(cpu)) {
+			return false
+		}
+	}
+	return true
 }

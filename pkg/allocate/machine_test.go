@@ -128,7 +128,14 @@ func (m machine) topology() *topology.Topology {
 			if t.Online.Contains(id) {
 				n := nodeOf(i)
 				t.Nodes[n].CPUs = t.Nodes[n].CPUs.Union(cpuset.Of(id))
-				cpus[id] = &topology.CPU{ID: id, Core: core[i], L3: l3[i], Die: pkg[i], Package: pkg[i], Node: n}
+				kind := topology.Unknown
+				switch {
+				case m.small > 0 && i%perL3 >= m.cores:
+					kind = topology.Efficiency
+				case m.small > 0:
+					kind = topology.Performance
+				}
+				cpus[id] = &topology.CPU{ID: id, Kind: kind, Core: core[i], L3: l3[i], Die: pkg[i], Package: pkg[i], Node: n}
 			}
 		}
 	}

@@ -79,7 +79,7 @@ func (q *search) run() bool {
 	}
 	limit := base + len(candidates)
 	if q.limit > 0 {
-		limit = min(limit, q.limit)
+		limit = min(limit, max(q.limit, base))
 	}
 	for size := q.fewest(candidates); base+size <= limit; size++ {
 		if combinations(len(candidates), size) > maxCombinations-q.considered {
@@ -208,12 +208,23 @@ func (q *search) considerGroups() {
 	for _, g := range q.chosen {
 		q.cells = append(q.cells, q.groups[g].cells...)
 	}
-	if !slices.ContainsFunc(q.chosen, func(g int32) bool { return len(q.groups[g].cells) > 1 }) {
+	if !slices.ContainsFunc(q.chosen, q.hasChoice) {
 		q.consider(q.cells, q.sum, parts)
 		return
 	}
 	s := subsets{q: q, parts: parts, sum: make(tally, len(q.sum))}
 	s.run()
+}
+
+// hasChoice says whether a chosen group has cells that may be left out.
+func (q *search) hasChoice(g int32) bool {
+	cells := q.groups[g].cells
+	return len(cells) > 1 || len(cells) == 1 && q.groups[g].base && !q.isBase(cells[0])
+}
+
+// isBase says that it adds neither node nor package to take from cell c.
+func (q *search) isBase(c int32) bool {
+	return q.inNode[q.m.cells[c].node] && q.inPackage[q.m.cells[c].pkg]
 }
 
 // subsets tries the smallest subsets of the chosen groups' cells that take no
@@ -230,14 +241,13 @@ func (s *subsets) run() {
 	cells := slices.Clone(s.q.cells)
 	var free []int32
 	for _, c := range cells {
-		in := &s.q.m.cells[c]
-		if s.q.inNode[in.node] && s.q.inPackage[in.pkg] {
+		if s.q.isBase(c) {
 			s.push(c)
 		} else {
 			free = append(free, c)
 		}
 	}
-	for size := 0; size <= len(free) && (!s.found || s.q.cachesFirst); size++ {
+	for size := 0; size <= len(free) && (!s.found || s.q.cachesFirst || s.q.byPackage && s.q.hinted); size++ {
 		if combinations(len(free), size) > maxCombinations-s.q.considered {
 			s.q.consider(cells, s.q.sum, s.parts)
 			return
