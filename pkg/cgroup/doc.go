@@ -4,8 +4,8 @@
 //
 // It has two halves. The pure one (paths, parsers, [Diff], [Check], [Verify])
 // depends on nothing but its arguments. The other one touches the machine: [FS]
-// reads and writes files of the cgroup2 mount, [Systemd] sets properties of units
-// over D-Bus.
+// reads and writes files of the cgroup2 mount, [Systemd] reads, sets and watches
+// units over D-Bus.
 //
 // # Writes and seals
 //
@@ -15,13 +15,33 @@
 // a daemon-reload, whenever they set anything else. So each raw write is followed
 // by a seal, which makes the recorder agree: UpdateContainerResources over CRI
 // for containers, which changes spec, unit and file; AllowedCPUs over D-Bus for
-// the cgroups that CRI cannot update, those of sandboxes and slices. Without
-// systemd these have no recorder, and the raw write is all.
+// the cgroups that CRI cannot update, those of sandboxes, slices and the units that
+// the configuration names. Without systemd these have no recorder, and the raw
+// write is all.
 //
 // Weight and quota never go over CRI, where they would change what the scheduler
 // counts, but over D-Bus, or to the file without systemd. They come after the
 // seal, because a runtime that gets a CRI update writes all it has recorded,
-// weight and quota included.
+// weight and quota included, and because systemd, with each property that it sets,
+// applies all that it has: a unit with other CPUs recorded would go there.
+//
+// Memory nodes are written when the cgroup is on its CPUs and these are recorded,
+// and only when they differ, for the kernel moves the memory: first the file, from
+// a worker ([Write.Slow]), then the recorder, which finds nothing left to move.
+// Neither runtimes nor kernels before 7.0 can clear them: all nodes undo it.
+//
+// # Units that are stopped
+//
+// What is set over D-Bus for a service that does not run, in runtime mode, goes
+// into systemd's runtime directory: the service starts with it, and keeps it
+// through daemon-reload, stops and starts until the machine boots (transient units
+// lose it with their end). So a unit that the configuration names is a cgroup that
+// does not exist yet, like that of a container that was created: it holds what is
+// recorded for it, and its seal is its only write.
+//
+// A unit may have cgroups of its own below (Delegate=). They are bounded by its
+// set whatever they ask for, and one that asks for nothing of it gets all of it: a
+// unit owns its CPUs as a whole, and who shares them inside is its own matter.
 //
 // # The order of writes, and why every prefix of it is safe
 //
@@ -29,11 +49,11 @@
 // container goes away. Let E(x) be the CPUs that the tasks of a cgroup x run on,
 // T(x) its target, and
 //
-//	H(x) = E(x) ∪ request(x) ∪ recorded(x) ∪ pending(x)
+//	H(x) = E(x) ∪ request(x) ∪ recorded(x) ∪ unit(x) ∪ pending(x)
 //
 // what x holds: where it runs or may be sent without a write of ours, because
-// CPUs come online, because its recorder acts, or because a seal in flight
-// arrives. A pair of cgroups conflicts when one of them is exclusive. Diff keeps
+// CPUs come online, because its recorder or systemd acts, or because a seal in
+// flight arrives. A pair of cgroups conflicts when one of them is exclusive. Diff keeps
 // one rule: a write, or a seal, that takes x to a set V is emitted only if
 //
 //	(V \ E(x)) ∩ H(y) = ∅ for all y that conflict with x
