@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -70,6 +71,7 @@ func render(t *testing.T, entries ...appcpus.Entry) map[string]string {
 }
 
 func TestSync(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0o077))
 	dir := t.TempDir()
 	first := render(t, container("u1", "app"), container("u1", "side"), container("u2", "app"), unit("du.service"))
 	if err := appcpus.Sync(dir, appcpus.Files{Content: first}); err != nil {
@@ -89,6 +91,9 @@ func TestSync(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := render(t, container("u1", "app"))
+	if err := os.Mkdir(filepath.Join(dir, "containers/u3"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	foreign := filepath.Join(dir, "units", "README")
 	if err := os.WriteFile(foreign, []byte("not ours"), 0o600); err != nil {
 		t.Fatal(err)
@@ -107,6 +112,9 @@ func TestSync(t *testing.T) {
 	}
 	if d := cmp.Diff(want, read(t, dir)); d != "" {
 		t.Errorf("files (-want +got):\n%s", d)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "containers/u3")); err != nil {
+		t.Errorf("a directory that waits for its file: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "containers/u2")); !os.IsNotExist(err) {
 		t.Errorf("the directory of a pod that is gone: %v", err)

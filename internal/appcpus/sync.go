@@ -26,7 +26,7 @@ type Files struct {
 func Sync(dir string, want Files) error {
 	var errs []error
 	for name, content := range want.Content {
-		if err := put(filepath.Join(dir, name), content); err != nil {
+		if err := put(dir, name, content); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -39,11 +39,12 @@ func Sync(dir string, want Files) error {
 }
 
 // put writes a file unless it holds the content already.
-func put(file, content string) error {
+func put(dir, name, content string) error {
+	file := filepath.Join(dir, name)
 	if old, err := os.ReadFile(file); err == nil && string(old) == content {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+	if err := makeDirs(dir, filepath.Dir(name)); err != nil {
 		return fmt.Errorf("write CPUs for the application: %w", err)
 	}
 	if err := renameio.WriteFile(file, []byte(content), 0o644, renameio.IgnoreUmask()); err != nil {
@@ -52,8 +53,28 @@ func put(file, content string) error {
 	return nil
 }
 
-// clean removes what is not wanted in a directory of dir, and directories that are
-// empty then. What has another suffix was not made here.
+// makeDirs makes a directory below dir, and dir. Applications of any user read what
+// is in it, whatever the daemon's umask.
+func makeDirs(dir, below string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for part := range strings.SplitSeq(below, "/") {
+		dir = filepath.Join(dir, part)
+		err := os.Mkdir(dir, 0o755)
+		if err == nil {
+			err = os.Chmod(dir, 0o755)
+		}
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// clean removes what is not wanted in a directory of dir, and directories that it
+// has emptied: one that was empty before may be of a container that is being made,
+// with the directory mounted. What has another suffix was not made here.
 func clean(dir, top string, want Files) error {
 	var errs []error
 	note := func(err error) {
@@ -80,7 +101,7 @@ func clean(dir, top string, want Files) error {
 				left--
 			}
 		}
-		if left == 0 {
+		if left == 0 && len(files) > 0 {
 			note(os.Remove(filepath.Join(dir, name)))
 		}
 	}

@@ -187,15 +187,23 @@ func (e hinted) apply(l *loop) {
 			uids[p.pod.Namespace+"/"+p.pod.Name] = p.uid
 		}
 	}
+	all := make(map[string]cpuset.Set) // by UID
 	for _, c := range e.containers {
 		uid, asked := uids[c.Namespace+"/"+c.Pod]
 		if !asked {
 			continue
 		}
+		all[uid] = all[uid].Union(c.Nodes)
 		h.known[pools.Key{PodUID: uid, Container: c.Name}] = c.Nodes
 		if c.Err != nil {
 			l.log.Warn("hint is not complete", "pod", c.Namespace+"/"+c.Pod, "container", c.Name, "error", c.Err)
 		}
+		delete(e.keys, pools.Key{PodUID: uid, Container: c.Name})
+	}
+	for k := range e.keys {
+		// An ordinary init container, which the kubelet does not list: what it has goes
+		// to those that come after it.
+		h.known[k] = all[k.PodUID]
 	}
 }
 
