@@ -41,6 +41,10 @@ func (m machines) kinds() map[string]kind {
 		"milli_to_quota":                   {"cgroup.MilliCPUToQuota", checkMilliToQuota},
 		"milli_to_weights":                 {"workload.MilliCPUToShares, cgroup.WeightQuadratic, cgroup.WeightLinear", checkMilliToWeights},
 
+		"option_available":    {"config.Parse", m.checkOption},
+		"options_parse":       {"config.Parse", m.checkOptions},
+		"options_validate":    {"config.Parse", m.checkOptions},
+		"kubelet_choice":      {"allocate.Supply.Take", m.checkTake},
 		"take_packed":         {"allocate.Supply.Take", m.checkTake},
 		"take_distributed":    {"allocate.Supply.Take", m.checkTake},
 		"allocate_cpus":       {"allocate.Supply.Take", m.checkTake},
@@ -59,26 +63,34 @@ type waiting struct {
 var waitingKinds = []waiting{
 	{
 		[]string{
-			"accumulator_take", "alignment", "allocatable_cpus", "allocate_pod_level", "operation_sequence",
-			"pod_guaranteed_cpus", "policy_remove", "policy_sequence",
+			"accumulator_take", "alignment", "cpu_core_id", "cpu_numa_id", "cpu_socket_id", "cpus_in_uncore", "cpus_per_uncore",
+			"discover", "free_cores_ordered", "free_cpus_ordered", "free_numa_nodes", "free_sockets", "free_sockets_and_numa",
+			"numa_in_sockets", "numa_nodes_in_same_socket", "smt_error_reason", "uncore_id_of_core", "uncore_ids", "uncore_in_numa",
 		},
-		"the choices of the kubelet's static policy: ours differ on purpose and will be held to being no worse",
+		"the kubelet's internal tables, lists and texts, which we do not have: pkg/topology reads sysfs and is tested with it",
+	},
+	{
+		[]string{"pod_level_topology_hints", "pod_topology_hints", "topology_hints"},
+		"what the kubelet's CPU manager tells its topology manager: we place CPUs after it has placed devices and memory, and follow its choice",
+	},
+	{
+		[]string{"allocate_pod_level", "validate_pod_scope"},
+		"how the kubelet splits the budget of a pod's own resources, behind an alpha gate: we give CPUs to containers",
 	},
 	{
 		[]string{
-			"cpu_core_id", "cpu_numa_id", "cpu_socket_id", "cpus_in_uncore", "cpus_per_uncore", "discover", "free_cores_ordered",
-			"free_cpus_ordered", "free_numa_nodes", "free_sockets", "free_sockets_and_numa", "numa_in_sockets",
-			"numa_nodes_in_same_socket", "uncore_id_of_core", "uncore_ids", "uncore_in_numa",
+			"allocatable_cpus", "checkpoint_restore", "checkpoint_store_reload", "manager_new", "operation_sequence", "policy_remove",
+			"policy_start", "reconcile", "restart_restore",
 		},
-		"the kubelet's internal tables, which we do not have: pkg/topology reads sysfs and is tested with it",
+		"the state of the kubelet's CPU manager and its file: ours is computed from what runs, in each pass",
 	},
 	{
-		[]string{
-			"checkpoint_restore", "checkpoint_store_reload", "manager_new", "option_available", "options_parse", "options_validate",
-			"pod_level_topology_hints", "pod_topology_hints", "policy_start", "reconcile", "restart_restore", "smt_error_reason",
-			"topology_hints", "validate_pod_scope",
-		},
-		"the kubelet's CPU manager itself: `run` refuses beside policy static, so there is nothing to agree with yet",
+		[]string{"policy_sequence"},
+		"known by name only: its form is not decided",
+	},
+	{
+		[]string{"pod_guaranteed_cpus"},
+		"what pkg/pools reserves for a pod is not exported",
 	},
 	{
 		[]string{"admit", "effective_request", "managed_node", "mixed_cpus", "node_resources", "qos", "qos_difference"},
@@ -117,8 +129,20 @@ func reasonToWait(kind string) (string, bool) {
 type deviation struct{ name, reason string }
 
 var deviations = []deviation{
-	{"derived parse '65535'", "CPU numbers end at cpuset.MaxCPUs-1 = 8191"},
+	{"derived parse '65535'", noSuchCPU},
+	{"beyond MaxCPUs", noSuchCPU},
+	{"PolicyOptionsAvailable 04: option_available", noGates},
+	{"PolicyOptionsAvailable 06: option_available", noGates},
+	{"PolicyOptionsAvailable 08: option_available", noGates},
+	{"four-sockets 15", "one socket less, on fewer cores"},
+	{"two-nodes-each 18", "more cores, on two NUMA nodes of the socket"},
+	{"two-nodes-each 27", "one socket less, on fewer cores"},
 }
+
+const (
+	noSuchCPU = "CPU numbers end at cpuset.MaxCPUs-1 = 8191"
+	noGates   = "options need no feature gate"
+)
 
 // errDeviation is wrapped by checks that meet a deliberate difference. The rule
 // counts, not the name, so that new cases of the same sort are recognised.

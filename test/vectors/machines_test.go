@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 	"github.com/cpupoold/cpupoold/test/vectors/choice"
@@ -24,14 +23,6 @@ func (m machines) topology(name string) (*topology.Topology, error) {
 	return machine.CPUs.Topology()
 }
 
-// pick is one request and what the kubelet did with it.
-type pick struct {
-	topology *topology.Topology
-	free     cpuset.Set
-	request  allocate.Request
-	want     kubeletChoice
-}
-
 // kubeletChoice is a set, null where the container shares, or an error.
 type kubeletChoice struct {
 	CPUSet *cpuset.Set `json:"cpuset"`
@@ -40,61 +31,19 @@ type kubeletChoice struct {
 	} `json:"error"`
 }
 
-// take is our answer.
-func (p pick) take() (cpuset.Set, error) {
-	return allocate.New(p.topology).Supply(p.free).Take(p.request)
-}
-
-// check is nil when ours is refused as the kubelet's is, and else no worse.
-func (p pick) check() error {
-	got, err := p.take()
-	var refusal *allocate.Refusal
+// check holds our choice against the kubelet's.
+func (k kubeletChoice) check(p choice.Pick) error {
+	var err error
 	switch {
-	case err != nil && !errors.As(err, &refusal):
-		return err
-	case p.want.Error != nil && err == nil:
-		return fmt.Errorf("takes %s; the kubelet refuses: %s", got, p.want.Error.Code)
-	case p.want.Error != nil:
-		return nil
-	case p.want.CPUSet == nil:
+	case k.Error != nil:
+		err = p.Check(cpuset.Set{}, errors.New(k.Error.Code))
+	case k.CPUSet != nil:
+		err = p.Check(*k.CPUSet, nil)
+	default:
 		return errors.New("case has neither a set nor an error")
 	}
-	theirs := *p.want.CPUSet
-	if theirs.Len() != p.request.CPUs || !theirs.IsSubsetOf(p.free) {
-		return fmt.Errorf("case is misread: %d CPUs of %s cannot be %s", p.request.CPUs, p.free, theirs)
+	if errors.Is(err, choice.ErrFragments) || errors.Is(err, choice.ErrNotFree) || errors.Is(err, choice.ErrTrade) {
+		return fmt.Errorf("%w: %w", err, errDeviation)
 	}
-	if err != nil {
-		return p.refused(refusal, theirs)
-	}
-	if got.Len() != p.request.CPUs || !got.IsSubsetOf(p.free) {
-		return fmt.Errorf("takes %s; want %d CPUs of %s", got, p.request.CPUs, p.free)
-	}
-	ours := choice.Count(p.topology, got)
-	if worse := choice.Worse(p.request.Options, ours, choice.Count(p.topology, theirs)); len(worse) > 0 {
-		return fmt.Errorf("takes %s where the kubelet takes %s: %q", got, theirs, worse)
-	}
-	return p.checkHint(got, theirs)
-}
-
-// refused decides about a refusal of ours where the kubelet takes theirs.
-func (p pick) refused(refusal *allocate.Refusal, theirs cpuset.Set) error {
-	return fmt.Errorf("refuses, where the kubelet takes %s: %w", theirs, refusal)
-}
-
-// checkHint is nil when ours has at least as many CPUs on the hinted nodes.
-func (p pick) checkHint(ours, theirs cpuset.Set) error {
-	if p.request.Nodes.IsEmpty() {
-		return nil
-	}
-	hinted := cpuset.Set{}
-	for _, node := range p.topology.Nodes {
-		if p.request.Nodes.Contains(node.ID) {
-			hinted = hinted.Union(node.CPUs)
-		}
-	}
-	a, b := ours.Intersection(hinted).Len(), theirs.Intersection(hinted).Len()
-	if a < b {
-		return fmt.Errorf("takes %s, of which %d CPUs are on nodes %s; %d of the kubelet's %s are", ours, a, p.request.Nodes, b, theirs)
-	}
-	return nil
+	return err
 }

@@ -87,7 +87,7 @@ func (m machines) checkPolicyAllocate(raw json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	return s.pick(n, c.Expect.kubeletChoice).check()
+	return c.Expect.check(s.pick(n))
 }
 
 // checkPolicyPod holds each container's choice against the kubelet's, from the
@@ -111,18 +111,18 @@ func (m machines) checkPolicyPod(raw json.RawMessage) error {
 		if !ok {
 			return fmt.Errorf("case is misread: nothing is expected for %s", spec.Name)
 		}
-		if err := theirs.pick(n, kubeletChoice{CPUSet: &want}).check(); err != nil {
+		if err := (kubeletChoice{CPUSet: &want}).check(theirs.pick(n)); err != nil {
 			return fmt.Errorf("%s: %w", spec.Name, err)
 		}
-		got, err := ours.pick(n, kubeletChoice{}).take()
+		got, err := ours.pick(n).Take()
 		if err != nil {
 			return fmt.Errorf("%s: %w", spec.Name, err)
 		}
 		reuse := i < len(c.Pod.Spec.InitContainers) && spec.RestartPolicy != "Always"
 		theirs, ours = theirs.after(want, reuse), ours.after(got, reuse)
 	}
-	worse := choice.Worse(theirs.options, choice.Count(ours.topology, ours.pod), choice.Count(ours.topology, theirs.pod))
-	if len(worse) > 0 {
+	worse, trade := choice.Worse(theirs.options, choice.Count(ours.topology, ours.pod), choice.Count(ours.topology, theirs.pod))
+	if len(worse) > 0 && !trade {
 		return fmt.Errorf("the pod gets %s where the kubelet gives %s: %q", ours.pod, theirs.pod, worse)
 	}
 	return nil
@@ -188,12 +188,11 @@ func lowest(table choice.Table, n int) cpuset.Set {
 	return cpuset.Of(cpus...)
 }
 
-func (s podState) pick(n int, want kubeletChoice) pick {
-	return pick{
-		topology: s.topology,
-		free:     s.free.Union(s.reuse),
-		request:  allocate.Request{CPUs: n, Near: s.pod, Nodes: s.hint, Options: s.options},
-		want:     want,
+func (s podState) pick(n int) choice.Pick {
+	return choice.Pick{
+		Topology: s.topology,
+		Free:     s.free.Union(s.reuse),
+		Request:  allocate.Request{CPUs: n, Near: s.pod, Nodes: s.hint, Options: s.options},
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/topology"
 	"github.com/cpupoold/cpupoold/test/vectors/choice"
 )
 
@@ -49,27 +50,38 @@ func (m machines) checkTake(raw json.RawMessage) error {
 	if free == nil {
 		return errors.New("case has neither available nor state.default")
 	}
-	options, err := c.options()
+	options, err := c.options(t, *free)
 	if err != nil {
 		return err
 	}
-	return pick{
-		topology: t,
-		free:     free.Intersection(t.Online),
-		request:  allocate.Request{CPUs: c.Count, Nodes: cpuset.Of(c.Hint...), Options: options},
-		want:     c.Expect,
-	}.check()
+	return c.Expect.check(choice.Pick{
+		Topology: t,
+		Free:     free.Intersection(t.Online),
+		Request:  allocate.Request{CPUs: c.Count, Nodes: cpuset.Of(c.Hint...), Options: options},
+	})
 }
 
 // options are those with which the policy calls the algorithm as the case does.
-func (c takeCase) options() (allocate.Options, error) {
+func (c takeCase) options(t *topology.Topology, free cpuset.Set) (allocate.Options, error) {
 	o, err := choice.Options(c.Options)
 	o.PreferAlignCPUsByUncoreCache = o.PreferAlignCPUsByUncoreCache || c.PreferUncore
 	o.DistributeCPUsAcrossCores = o.DistributeCPUsAcrossCores || c.Strategy == "spread"
 	if c.GroupSize > 0 {
 		o.DistributeCPUsAcrossNUMA = true
-		// What is not a number of whole groups does not get here under full-pcpus-only.
-		o.FullPCPUsOnly = c.GroupSize > 1 && c.Count%c.GroupSize == 0
+		// The policy asks for groups under full-pcpus-only, and refuses before what
+		// cannot be had in whole cores.
+		o.FullPCPUsOnly = c.GroupSize > 1 && c.Count%c.GroupSize == 0 && wholeCores(t, free) >= c.Count
 	}
 	return o, err
+}
+
+// wholeCores is the number of CPUs in cores that are wholly free.
+func wholeCores(t *topology.Topology, free cpuset.Set) int {
+	n := 0
+	for _, core := range t.Cores {
+		if core.CPUs.IsSubsetOf(free) {
+			n += core.CPUs.Len()
+		}
+	}
+	return n
 }

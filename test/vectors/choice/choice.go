@@ -55,31 +55,52 @@ func touched(groups []topology.Group, cpus cpuset.Set) int {
 	return n
 }
 
-// Worse says in what ours is worse than theirs for a request with these options;
-// empty when in nothing.
+// criterion is something of which a choice should have little.
+type criterion struct {
+	what         string
+	ours, theirs int
+}
+
+// criteria are what counts with these options, the most important first.
 //
-// The fewer NUMA nodes, sockets and caches the better, whatever the options, and
-// the fewer split cores, unless the option is to spread over as many cores as
-// possible. Where the option is to distribute over NUMA nodes and both choices
-// have as many, the even one is better.
-func Worse(o allocate.Options, ours, theirs Counts) []string {
-	var worse []string
-	more := func(what string, a, b int) {
-		if a > b {
-			worse = append(worse, fmt.Sprintf("%d %s instead of %d", a, what, b))
+// The kubelet splits as few cores as it can, and so must we before anything else.
+// Where the option is to align by cache, caches come next. Where it is to
+// distribute over NUMA nodes, a single node that suffices comes before all, and of
+// as many nodes the even share. Where it is to spread over cores, it is the more
+// cores on the fewest sockets, which takes more caches and parts of cores.
+func criteria(o allocate.Options, ours, theirs Counts) []criterion {
+	nodes := criterion{"NUMA nodes", ours.Nodes, theirs.Nodes}
+	sockets := criterion{"sockets", ours.Packages, theirs.Packages}
+	caches := criterion{"caches", ours.L3s, theirs.L3s}
+	split := criterion{"split cores", ours.Split, theirs.Split}
+	switch {
+	case o.DistributeCPUsAcrossCores:
+		most := max(ours.Cores, theirs.Cores)
+		return []criterion{sockets, {"cores less than possible", most - ours.Cores, most - theirs.Cores}, nodes}
+	case o.DistributeCPUsAcrossNUMA && ours.Nodes == theirs.Nodes:
+		return []criterion{split, sockets, caches, {"CPUs between the nodes' shares", ours.Uneven, theirs.Uneven}}
+	case o.DistributeCPUsAcrossNUMA:
+		return []criterion{nodes, split, sockets, caches}
+	case o.PreferAlignCPUsByUncoreCache:
+		return []criterion{split, caches, nodes, sockets}
+	default:
+		return []criterion{split, nodes, sockets, caches}
+	}
+}
+
+// Worse says in what ours is worse than theirs for a request with these options;
+// empty when in nothing. It is a fair trade when ours is better in something that
+// counts more than any of them.
+func Worse(o allocate.Options, ours, theirs Counts) (worse []string, trade bool) {
+	better := false
+	for _, c := range criteria(o, ours, theirs) {
+		switch {
+		case c.ours < c.theirs:
+			better = true
+		case c.ours > c.theirs:
+			trade = trade || better && len(worse) == 0
+			worse = append(worse, fmt.Sprintf("%d %s instead of %d", c.ours, c.what, c.theirs))
 		}
 	}
-	more("NUMA nodes", ours.Nodes, theirs.Nodes)
-	more("sockets", ours.Packages, theirs.Packages)
-	more("caches", ours.L3s, theirs.L3s)
-	switch {
-	case !o.DistributeCPUsAcrossCores:
-		more("split cores", ours.Split, theirs.Split)
-	case ours.Cores < theirs.Cores:
-		worse = append(worse, fmt.Sprintf("on %d cores instead of %d", ours.Cores, theirs.Cores))
-	}
-	if o.DistributeCPUsAcrossNUMA && ours.Nodes == theirs.Nodes {
-		more("CPUs between the nodes' shares", ours.Uneven, theirs.Uneven)
-	}
-	return worse
+	return worse, trade
 }

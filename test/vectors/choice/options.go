@@ -2,32 +2,20 @@ package choice
 
 import (
 	"fmt"
-	"strconv"
 
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 )
 
-// Options reads the kubelet's cpuManagerPolicyOptions. strict-cpu-reservation is
-// not about the choice and changes nothing in it.
+// Options reads the kubelet's cpuManagerPolicyOptions, whose names and values ours
+// share. strict-cpu-reservation says who shares what and changes no choice.
 func Options(values map[string]string) (allocate.Options, error) {
 	var o allocate.Options
-	var strict bool
-	fields := map[string]*bool{
-		"full-pcpus-only":                  &o.FullPCPUsOnly,
-		"distribute-cpus-across-numa":      &o.DistributeCPUsAcrossNUMA,
-		"align-by-socket":                  &o.AlignBySocket,
-		"distribute-cpus-across-cores":     &o.DistributeCPUsAcrossCores,
-		"prefer-align-cpus-by-uncorecache": &o.PreferAlignCPUsByUncoreCache,
-		"strict-cpu-reservation":           &strict,
-	}
 	for name, value := range values {
-		field := fields[name]
-		if field == nil {
-			return o, fmt.Errorf("option %q is not one of the kubelet's", name)
+		if name == "strict-cpu-reservation" {
+			continue
 		}
-		var err error
-		if *field, err = strconv.ParseBool(value); err != nil {
-			return o, fmt.Errorf("option %s: %w", name, err)
+		if err := o.Set(name, value); err != nil {
+			return o, fmt.Errorf("option %s: %q %w", name, value, err)
 		}
 	}
 	return o, nil

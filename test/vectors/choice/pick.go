@@ -1,0 +1,98 @@
+package choice
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cpupoold/cpupoold/pkg/allocate"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
+
+// Pick is a request for CPUs.
+type Pick struct {
+	Topology *topology.Topology
+	Free     cpuset.Set
+	Request  allocate.Request
+}
+
+// ErrFragments is wrapped when we refuse full-pcpus-only where the kubelet takes
+// parts of cores.
+var ErrFragments = errors.New("the kubelet splits cores under full-pcpus-only; we refuse")
+
+// ErrNotFree is wrapped when the kubelet gives away CPUs that are not free: it
+// takes a core for a whole one when it has as many free CPUs as cores have on the
+// average, and then all its CPUs. That happens on hybrid machines.
+var ErrNotFree = errors.New("the kubelet takes what is not free")
+
+// ErrTrade is wrapped when ours is worse in something, and better in something
+// that counts more.
+var ErrTrade = errors.New("a fair trade")
+
+// Take is our answer.
+func (p Pick) Take() (cpuset.Set, error) {
+	got, err := allocate.New(p.Topology).Supply(p.Free).Take(p.Request)
+	if err == nil && (got.Len() != p.Request.CPUs || !got.IsSubsetOf(p.Free)) {
+		return got, fmt.Errorf("takes %s; want %d CPUs of %s", got, p.Request.CPUs, p.Free)
+	}
+	return got, err
+}
+
+// Check holds our answer against the kubelet's, which is theirs or refused. It is
+// nil when we refuse what it refuses and are else worse in nothing.
+// ErrFragments, ErrNotFree and ErrTrade are for the caller to judge.
+func (p Pick) Check(theirs cpuset.Set, refused error) error {
+	got, err := p.Take()
+	var refusal *allocate.Refusal
+	if err != nil && !errors.As(err, &refusal) {
+		return err
+	}
+	if refused != nil {
+		if err == nil {
+			return fmt.Errorf("takes %s where the kubelet refuses: %w", got, refused)
+		}
+		return nil
+	}
+	if theirs.Len() != p.Request.CPUs || !theirs.IsSubsetOf(p.Free) {
+		return fmt.Errorf("%d CPUs of %s cannot be %s: %w", p.Request.CPUs, p.Free, theirs, ErrNotFree)
+	}
+	counts := Count(p.Topology, theirs)
+	fragments := p.Request.Options.FullPCPUsOnly && counts.Split > 0
+	if err != nil {
+		if fragments {
+			return fmt.Errorf("%w: %w", ErrFragments, refusal)
+		}
+		return fmt.Errorf("refuses where the kubelet takes %s: %w", theirs, refusal)
+	}
+	worse, trade := Worse(p.Request.Options, Count(p.Topology, got), counts)
+	if a, b := p.hinted(got), p.hinted(theirs); a < b && !fragments {
+		worse, trade = append(worse, fmt.Sprintf("%d CPUs on the hinted nodes instead of %d", a, b)), false
+	}
+	switch {
+	case trade:
+		return fmt.Errorf("takes %s where the kubelet takes %s: %q: %w", got, theirs, worse, ErrTrade)
+	case len(worse) > 0:
+		return fmt.Errorf("takes %s where the kubelet takes %s: %q", got, theirs, worse)
+	}
+	return nil
+}
+
+// hinted is the number of CPUs that are on the nodes of the request, or under
+// align-by-socket on their sockets, as for the kubelet.
+func (p Pick) hinted(cpus cpuset.Set) int {
+	hinted := cpuset.Set{}
+	for _, node := range p.Topology.Nodes {
+		if p.Request.Nodes.Contains(node.ID) {
+			hinted = hinted.Union(node.CPUs)
+		}
+	}
+	if p.Request.Options.AlignBySocket {
+		nodes := hinted
+		for _, pkg := range p.Topology.Packages {
+			if !pkg.CPUs.Intersection(nodes).IsEmpty() {
+				hinted = hinted.Union(pkg.CPUs)
+			}
+		}
+	}
+	return hinted.Intersection(cpus).Len()
+}
