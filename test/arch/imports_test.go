@@ -31,13 +31,15 @@ func arrows() map[string][]string {
 
 		"pkg/allocate": {"pkg/cpuset", "pkg/topology"},
 		"pkg/pools":    {"pkg/allocate", "pkg/cpuset", "pkg/topology", "pkg/workload"},
+		"pkg/defrag":   {"pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology"},
 
 		"internal/config":    {"pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology"},
 		"internal/telemetry": {"pkg/cpuset"},
 		"internal/preflight": {"pkg/...", "internal/config"},
 		"internal/testnode":  {"pkg/...", "internal/testnode"},
 		"internal/appcpus":   {"pkg/cpuset"},
-		"internal/daemon":    {"pkg/...", "internal/appcpus", "internal/config", "internal/telemetry"},
+		"internal/control":   {"pkg/cpuset"},
+		"internal/daemon":    {"pkg/...", "internal/appcpus", "internal/config", "internal/control", "internal/telemetry"},
 		"cmd/cpupoold":       {"pkg/...", "internal/..."},
 	}
 }

@@ -1,0 +1,161 @@
+package defrag
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/cpupoold/cpupoold/pkg/allocate"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// Input is what a report depends on.
+type Input struct {
+	Machine *allocate.Machine
+	// Pool are the CPUs that can be exclusive.
+	Pool cpuset.Set
+	// Owners are all that have CPUs of their own. Those are disjoint and in Pool.
+	Owners []pools.Owner
+}
+
+// Report is how owners lie on the machine, and what can be done about it.
+type Report struct {
+	// Owners is sorted by key.
+	Owners []Place `json:"owners"`
+	// Room is what new owners can have, now and after all moves.
+	Room Change[Room] `json:"room"`
+	// Excess is by how much all owners together are above their least, now and
+	// after all moves.
+	Excess Change[Shape] `json:"excess"`
+	// Moves is in the order in which they are to be made; see the package comment.
+	Moves []Move `json:"moves"`
+	// Bounded says that the search was ended before it had tried everything.
+	Bounded bool `json:"bounded,omitempty"`
+}
+
+// Change is something now and after all moves.
+type Change[T any] struct {
+	Now   T `json:"now"`
+	After T `json:"after"`
+}
+
+// Name names an owner: a container of a pod, or without PodUID a systemd unit.
+type Name struct {
+	PodUID    string `json:"podUID,omitempty"`
+	Pod       string `json:"pod,omitempty"` // namespace/name
+	Container string `json:"container,omitempty"`
+}
+
+func nameOf(o *pools.Owner) Name { return Name{o.Key.PodUID, o.Pod, o.Key.Container} }
+
+// Key is the name as plans have it.
+func (n Name) Key() pools.Key { return pools.Key{PodUID: n.PodUID, Container: n.Container} }
+
+// String returns namespace/pod/container, or the unit.
+func (n Name) String() string {
+	switch {
+	case n.PodUID == "":
+		return n.Container
+	case n.Container == "":
+		return cmp.Or(n.Pod, n.PodUID)
+	}
+	return cmp.Or(n.Pod, n.PodUID) + "/" + n.Container
+}
+
+// Place is where an owner is.
+type Place struct {
+	Name
+	CPUs cpuset.Set `json:"cpus"`
+	// Fixed says why the owner is not to be moved; empty if it can be.
+	Fixed string `json:"fixed,omitempty"`
+	// Now is how it lies, and After how after all moves. Least is how it would lie
+	// if it were alone in the pool.
+	Now   Shape `json:"now"`
+	After Shape `json:"after"`
+	Least Shape `json:"least"`
+}
+
+// Shape is how an owner's CPUs lie on the machine. Fewer is better in each field.
+type Shape struct {
+	// SplitCores are cores of which it has some threads and not all, and SharedCores
+	// those of them of which another owner has a part.
+	SplitCores  int `json:"splitCores"`
+	SharedCores int `json:"sharedCores"`
+	// L3Groups, Nodes and Packages are numbers of those that it touches.
+	L3Groups int `json:"l3Groups"`
+	Nodes    int `json:"nodes"`
+	Packages int `json:"packages"`
+	// RemoteCPUs are off the NUMA nodes of its devices and memory, where those are
+	// known and count.
+	RemoteCPUs int `json:"remoteCPUs"`
+}
+
+// excess is by how much s is above least.
+func (s Shape) excess(least Shape) Shape {
+	return Shape{
+		SplitCores:  max(s.SplitCores-least.SplitCores, 0),
+		SharedCores: max(s.SharedCores-least.SharedCores, 0),
+		L3Groups:    max(s.L3Groups-least.L3Groups, 0),
+		Nodes:       max(s.Nodes-least.Nodes, 0),
+		Packages:    max(s.Packages-least.Packages, 0),
+		RemoteCPUs:  max(s.RemoteCPUs-least.RemoteCPUs, 0),
+	}
+}
+
+func (s Shape) plus(o Shape) Shape {
+	return Shape{
+		SplitCores:  s.SplitCores + o.SplitCores,
+		SharedCores: s.SharedCores + o.SharedCores,
+		L3Groups:    s.L3Groups + o.L3Groups,
+		Nodes:       s.Nodes + o.Nodes,
+		Packages:    s.Packages + o.Packages,
+		RemoteCPUs:  s.RemoteCPUs + o.RemoteCPUs,
+	}
+}
+
+// Move takes an owner from CPUs to as many others. The two sets may overlap.
+type Move struct {
+	Name
+	From cpuset.Set `json:"from"`
+	To   cpuset.Set `json:"to"`
+	// Now and Then are how the owner lies before and after the move.
+	Now  Shape `json:"now"`
+	Then Shape `json:"then"`
+	// FromNodes and ToNodes are the IDs of the NUMA nodes of From and To. Where they
+	// differ, memory that is not bound stays where it is.
+	FromNodes cpuset.Set `json:"fromNodes"`
+	ToNodes   cpuset.Set `json:"toNodes"`
+	// MakesRoom says that the move is not for the sake of its owner, who is as well
+	// off as before, but lets the next one happen.
+	MakesRoom bool `json:"makesRoom,omitempty"`
+}
+
+// Analyse reports on owners. The same input gives the same report, whatever the
+// order of Owners.
+func Analyse(in Input) Report {
+	in.Owners = slices.Clone(in.Owners)
+	slices.SortFunc(in.Owners, func(a, b pools.Owner) int {
+		return cmp.Or(cmp.Compare(a.Key.PodUID, b.Key.PodUID), cmp.Compare(a.Key.Container, b.Key.Container))
+	})
+	n := newNode(in)
+	s := newSearch(n)
+	report := Report{Owners: make([]Place, len(in.Owners))}
+	report.Room.Now = n.room()
+	for i := range in.Owners {
+		o := &in.Owners[i]
+		place := Place{Name: nameOf(o), CPUs: o.CPUs, Fixed: o.Fixed, Now: n.shape(i), Least: s.least[i].shape}
+		report.Owners[i] = place
+		report.Excess.Now = report.Excess.Now.plus(place.Now.excess(place.Least))
+	}
+	s.run()
+	report.Moves, report.Bounded = n.describe(s.shortest()), s.effort <= 0
+	last := newNode(in)
+	last.replay(report.Moves)
+	for i := range report.Owners {
+		place := &report.Owners[i]
+		place.After = last.shape(i)
+		report.Excess.After = report.Excess.After.plus(place.After.excess(place.Least))
+	}
+	report.Room.After = last.room()
+	return report
+}

@@ -1,0 +1,115 @@
+package defrag
+
+import (
+	"github.com/cpupoold/cpupoold/pkg/allocate"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// measure is how badly an owner lies, in the order in which the allocator looks at
+// it. Fewer is better in each place.
+type measure [8]int
+
+// Places in a measure.
+const (
+	unwished = iota // CPUs against a wish for isolation or a kind of core
+	remote          // CPUs off the hinted nodes
+	crowded         // split cores; with distribute-cpus-across-cores minus the cores
+	nodes           // NUMA nodes
+	packages
+	l3s        // L3 groups
+	uneven     // with distribute-cpus-across-numa, between most and least on a node
+	idleBeside // CPUs that nobody may use because the owner has their core
+)
+
+// measured is a set of CPUs with how an owner would lie on it.
+type measured struct {
+	cpus  cpuset.Set
+	shape Shape
+	measure
+}
+
+// measure says how owner i would lie on cpus if others had that.
+func (n *node) measure(i int, cpus, others cpuset.Set) measured {
+	o := &n.owners[i]
+	s := n.shapeOf(i, cpus, others)
+	m := measure{
+		unwished: n.unwished(o, cpus), remote: s.RemoteCPUs,
+		crowded: s.SplitCores, nodes: s.Nodes, packages: s.Packages, l3s: s.L3Groups,
+	}
+	if o.Options.DistributeCPUsAcrossCores {
+		m[crowded] = -n.machine.Shape(cpus).Cores
+	}
+	if o.Options.DistributeCPUsAcrossNUMA {
+		m[uneven] = n.spread(cpus)
+	}
+	if o.Options.OneOwnerPerCore {
+		m[idleBeside] = n.idleBeside(cpus)
+	}
+	return measured{cpus, s, m}
+}
+
+// idleBeside counts the CPUs of the pool that are in the cores of cpus and not
+// among them.
+func (n *node) idleBeside(cpus cpuset.Set) int {
+	return n.coresOf(cpus).Intersection(n.pool).Difference(cpus).Len()
+}
+
+// unwished counts the CPUs that an owner would rather not have.
+func (n *node) unwished(o *pools.Owner, cpus cpuset.Set) int {
+	count := 0
+	for cpu := range cpus.All() {
+		isolated := n.topology.Isolated.Contains(cpu)
+		if o.Options.Isolated == allocate.Avoid && isolated || o.Options.Isolated == allocate.Prefer && !isolated {
+			count++
+		}
+		if info, ok := n.topology.CPU(cpu); ok && o.Options.CoreTypeWish == allocate.Prefer && info.Kind.String() != string(o.Options.CoreType) {
+			count++
+		}
+	}
+	return count
+}
+
+// spread is the difference between the most and the fewest CPUs on a node that
+// cpus touch.
+func (n *node) spread(cpus cpuset.Set) int {
+	most, fewest := 0, cpus.Len()
+	for i := range n.topology.Nodes {
+		if on := n.topology.Nodes[i].CPUs.Intersection(cpus).Len(); on > 0 {
+			most, fewest = max(most, on), min(fewest, on)
+		}
+	}
+	return most - fewest
+}
+
+// noWorse says that a is not above b in any place.
+func (a measure) noWorse(b measure) bool {
+	for i := range a {
+		if a[i] > b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// better says that a is below b somewhere and nowhere above it.
+func (a measure) better(b measure) bool { return a != b && a.noWorse(b) }
+
+// compare puts the better of two measures first where that is not clear from each
+// place alone: by the first place that differs.
+func (a measure) compare(b measure) int {
+	for i := range a {
+		if a[i] != b[i] {
+			return a[i] - b[i]
+		}
+	}
+	return 0
+}
+
+// above is by how much a is above b, place by place.
+func (a measure) above(b measure) measure {
+	for i := range a {
+		a[i] = max(a[i]-b[i], 0)
+	}
+	return a
+}

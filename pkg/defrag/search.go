@@ -1,0 +1,218 @@
+package defrag
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/cpupoold/cpupoold/pkg/allocate"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// maxEffort bounds a search, counted in questions to the allocator.
+const maxEffort = 20_000
+
+// step is a move within a search.
+type step struct {
+	owner     int
+	to        cpuset.Set
+	makesRoom bool
+}
+
+// search finds moves and makes them in node as it goes.
+type search struct {
+	node  *node
+	start []cpuset.Set // what owners had before the first step
+	steps []step
+	// least is how each owner would lie if it were alone in the pool.
+	least []measured
+	// tried is what was open to each owner when it could not be moved last.
+	tried  []cpuset.Set
+	effort int
+}
+
+func newSearch(n *node) *search {
+	s := &search{node: n, start: slices.Clone(n.at), tried: make([]cpuset.Set, len(n.owners)), effort: maxEffort}
+	for i := range n.owners {
+		s.least = append(s.least, s.alone(i))
+	}
+	return s
+}
+
+// alone is the best place for owner i if nobody else were there. One whose options
+// cannot be had at all lies as well as it can.
+func (s *search) alone(i int) measured {
+	o := &s.node.owners[i]
+	best := s.node.measure(i, o.CPUs, cpuset.Set{})
+	best.shape.SharedCores = 0
+	for _, to := range s.ask(i, s.node.pool) {
+		if m := s.node.measure(i, to, cpuset.Set{}); m.measure.compare(best.measure) < 0 {
+			best = m
+		}
+	}
+	return best
+}
+
+// run makes moves until none helps.
+func (s *search) run() {
+	for s.effort > 0 && (s.improveWorst() || s.makeRoom()) {
+		continue
+	}
+}
+
+// improveWorst moves the owner that is worst off among those that can be moved
+// for the better.
+func (s *search) improveWorst() bool {
+	for _, i := range s.worstFirst() {
+		// What was open to it when it could not be moved needs not be tried again.
+		open := s.node.open(i)
+		gained := open.Difference(s.tried[i])
+		if gained.IsEmpty() {
+			continue
+		}
+		if to, ok := s.improve(s.node, i, gained); ok {
+			s.move(step{owner: i, to: to})
+			return true
+		}
+		s.tried[i] = open
+	}
+	return false
+}
+
+// makeRoom moves an owner that is no worse off elsewhere out of the way of one
+// that can be moved for the better then, and moves that one.
+func (s *search) makeRoom() bool {
+	for _, i := range s.worstFirst() {
+		for j := range s.node.owners {
+			if j == i || s.node.owners[j].Fixed != "" || s.effort <= 0 {
+				continue
+			}
+			without := s.node.clone()
+			without.at[j] = cpuset.Set{}
+			to, ok := s.improve(without, i, s.node.at[j])
+			if !ok {
+				continue
+			}
+			away, ok := s.away(j, to)
+			if !ok {
+				continue
+			}
+			after := s.node.clone()
+			after.at[j] = away
+			if to.IsSubsetOf(after.open(i)) {
+				s.move(step{owner: j, to: away, makesRoom: true})
+				s.move(step{owner: i, to: to})
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// worstFirst are the owners that can be moved and are above their least.
+func (s *search) worstFirst() []int {
+	var order []int
+	excess := make([]measure, len(s.node.owners))
+	for i := range s.node.owners {
+		excess[i] = s.node.now(i).above(s.least[i].measure)
+		if s.node.owners[i].Fixed == "" && excess[i] != (measure{}) {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return excess[j].compare(excess[i]) })
+	return order
+}
+
+func (s *search) move(m step) {
+	s.node.at[m.owner] = m.to
+	s.tried[m.owner] = cpuset.Set{}
+	s.steps = append(s.steps, m)
+}
+
+// improve returns the best place for owner i of n, if it is a better one than it
+// has. It looks only where some of gained is.
+func (s *search) improve(n *node, i int, gained cpuset.Set) (cpuset.Set, bool) {
+	now := n.now(i)
+	return s.best(n, i, n.open(i), gained, func(m measure) bool { return m.better(now) })
+}
+
+// away returns the best place for owner j that is off cpus and no worse than the
+// one that it has.
+func (s *search) away(j int, cpus cpuset.Set) (cpuset.Set, bool) {
+	now := s.node.now(j)
+	open := s.node.open(j).Difference(cpus)
+	return s.best(s.node, j, open, open, func(m measure) bool { return m.noWorse(now) })
+}
+
+// best returns the best acceptable place for owner i of n on open CPUs, in parts
+// that have some of gained: of two that are alike the one that is less of a move.
+func (s *search) best(n *node, i int, open, gained cpuset.Set, accept func(measure) bool) (cpuset.Set, bool) {
+	var best measured
+	found := false
+	for _, parts := range n.parts(i, open) {
+		if found && best.measure == s.least[i].measure {
+			break // the parts that come now are many
+		}
+		for _, part := range parts {
+			if !part.Overlaps(gained) {
+				continue
+			}
+			for _, to := range s.ask(i, part) {
+				m := n.measure(i, to, cpuset.Set{})
+				if !accept(m.measure) || !n.mayCross(i, m) || n.checkOptions(i, to) != nil {
+					continue
+				}
+				moved := func(m measured) int { return m.cpus.Difference(n.at[i]).Len() }
+				if !found || cmp.Or(m.measure.compare(best.measure), moved(m)-moved(best)) < 0 {
+					best, found = m, true
+				}
+			}
+		}
+	}
+	return best.cpus, found
+}
+
+// ask asks the allocator where owner i should be, in a part of the machine: with
+// all its options, and with those only that could refuse it; anew, and keeping the
+// whole cores that it has there. A part may be too small for it.
+func (s *search) ask(i int, part cpuset.Set) []cpuset.Set {
+	o := &s.node.owners[i]
+	if part.Len() < o.CPUs.Len() {
+		return nil
+	}
+	var answers []cpuset.Set
+	keeps := []cpuset.Set{{}}
+	if whole := s.node.wholeCores(s.node.at[i].Intersection(part)); !whole.IsEmpty() {
+		keeps = append(keeps, whole)
+	}
+	for _, options := range variants(o.Options) {
+		for _, keep := range keeps {
+			lack := o.CPUs.Len() - keep.Len()
+			if lack == 0 || s.effort <= 0 {
+				continue
+			}
+			s.effort--
+			got, err := s.node.machine.Supply(part.Difference(keep)).Take(allocate.Request{CPUs: lack, Have: keep, Nodes: o.Nodes, Options: options})
+			if err == nil {
+				answers = append(answers, got.Union(keep))
+			}
+		}
+	}
+	return answers
+}
+
+// variants are options as they are and without mere preferences, which may stand
+// in the way of what else could be better.
+func variants(o allocate.Options) []allocate.Options {
+	hard := o
+	hard.DistributeCPUsAcrossNUMA, hard.DistributeCPUsAcrossCores, hard.PreferAlignCPUsByUncoreCache = false, false, false
+	if hard.Isolated != allocate.Require {
+		hard.Isolated = ""
+	}
+	if hard.CoreTypeWish != allocate.Require {
+		hard.CoreType, hard.CoreTypeWish = "", ""
+	}
+	if hard == o {
+		return []allocate.Options{o}
+	}
+	return []allocate.Options{o, hard}
+}
