@@ -88,7 +88,8 @@ func (a *app) command() *cobra.Command {
 		Short: "Keep management, shared and guaranteed CPUs of a node apart",
 		Long: `cpupoold keeps three kinds of work apart on the CPUs of a node: platform services
 (management pools), ordinary pods (shared pool) and latency-critical containers with
-CPUs of their own (guaranteed pool). It needs cgroup v2 and a CRI runtime.
+CPUs of their own (guaranteed pool). It needs cgroup v2, and a CRI runtime or, for units
+alone, systemd.
 
 Exit codes: 0 all well, 1 failed, 2 usage, 3 done but not all is well (check, restore).`,
 		SilenceErrors: true,

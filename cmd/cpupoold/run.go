@@ -17,9 +17,10 @@ import (
 func (a *app) run() *cobra.Command {
 	return &cobra.Command{
 		Use:   "run",
-		Short: "Keep the node's containers on their CPUs",
-		Long: `Run keeps every container of the node on the CPUs of its pool until it is stopped.
-It changes nothing when it stops: containers stay where they are. See restore.
+		Short: "Keep the node's containers and units on their CPUs",
+		Long: `Run keeps every container of the node, and the systemd units of the configuration, on the
+CPUs of their pools until it is stopped. It changes nothing when it stops: they stay where
+they are. See restore.
 
 It refuses to start where another manager of cpusets is at work (the kubelet's static
 CPU manager policy, CRI-O's workloads table); check says which, and what else is wrong.
