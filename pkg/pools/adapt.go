@@ -22,6 +22,7 @@ func (s Spec) Adapt(t *topology.Topology) (Pools, []error) {
 		return Pools{}, []error{errors.New("no CPU is online")}
 	}
 	r := resolver{topology: t}
+	offline := s.pools(t).Offline
 	s = s.copied()
 	r.adaptSpec(&s)
 	r.adaptLists(&s)
@@ -34,6 +35,7 @@ func (s Spec) Adapt(t *topology.Topology) (Pools, []error) {
 	r.dropEmpty(&s)
 	r.dropUnits(&s)
 	p := s.pools(t)
+	p.Offline = offline
 	r.checkCapacity(s, p)
 	return p, r.problems
 }

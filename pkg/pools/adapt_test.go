@@ -37,7 +37,7 @@ func TestAdapt(t *testing.T) {
 				`guaranteed.cpus: "2,8-15": none of these CPUs is there and online; the pool is empty`,
 				`partitions: "other": has no CPU on this machine; its pods are placed like any others`,
 				`units.b.service.pool: "other": there is no such pool; write shared or the type of a partition`,
-				`units: "2": units ask for 2 CPUs of their own, and there are 0; enlarge guaranteed.cpus or ask for less`,
+				`units: "2": units ask for 2 CPUs of their own, and the guaranteed pool has 0; enlarge it or ask for less`,
 			},
 		},
 		{
@@ -71,7 +71,15 @@ func TestAdapt(t *testing.T) {
 				`shared.cpus: "": the other pools leave no online CPU of 0; it gets CPU 0 of partitions[0].cpus`,
 				`partitions: "management": has no CPU on this machine; its pods are placed like any others`,
 				`units.u.service.pool: "management": there is no such pool; write shared or the type of a partition`,
-				`guaranteed.floor: "2": the shared pool has 1 CPUs and would never give one away; lower the floor or enlarge the pool`,
+				`guaranteed.floor: "2": the shared pool has 1 CPU and would never give one away; lower the floor or enlarge the pool`,
+			},
+		},
+		{
+			name: "offline", topology: "cores=4 offline=3", spec: "management 3\nguaranteed 2",
+			want: pools.Pools{Shared: cpuset.Range(0, 1), Guaranteed: cpuset.Of(2), Offline: cpuset.Of(3)},
+			says: []string{
+				`partitions[0].cpus: "3": none of these CPUs is there and online; the pool is empty`,
+				`partitions: "management": has no CPU on this machine; its pods are placed like any others`,
 			},
 		},
 		{name: "no CPU", topology: "cores=1 offline=0", says: []string{"no CPU is online"}},

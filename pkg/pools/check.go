@@ -145,7 +145,7 @@ func (c *checker) placement(name string, key Key, at *Placement) {
 		c.report("%s: pool %s, %d shares", name, at.Pool, at.Shares)
 	}
 	c.quota(name, at.Unlimited, at.Quota, at.Period)
-	if !at.Mems.IsEmpty() && !(at.Exclusive && c.pools.BindMemory) {
+	if !at.Mems.IsEmpty() && (!at.Exclusive || !c.pools.BindMemory) {
 		c.report("%s: memory is bound to %s", name, at.Mems)
 	}
 	if at.Unlimited && !at.Exclusive {

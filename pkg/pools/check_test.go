@@ -83,3 +83,19 @@ app2 c6 running 4 cpu=4
 		})
 	}
 }
+
+// TestCheckFloor lets an owner have more than the floor allows.
+func TestCheckFloor(t *testing.T) {
+	p := pools.Pools{Shared: cpuset.Range(0, 4), Guaranteed: cpuset.Range(0, 4), FromShared: true, Floor: 3}
+	plan := pools.Plan{Assignments: []pools.Assignment{{Key: pools.Key{PodUID: "a", Container: "app"}, CPUs: cpuset.Range(0, 1)}}}
+	for _, tt := range []struct {
+		floor int
+		want  string
+	}{{3, "[]"}, {4, "[shared CPUs are 2-4; there must be 4]"}} {
+		p.Floor = tt.floor
+		plan.Shared, plan.Free = cpuset.Range(2, 4), cpuset.Range(2, 4)
+		if got := fmt.Sprint(pools.Check(plan, p)); got != tt.want {
+			t.Errorf("floor %d: Check = %s, want %s", tt.floor, got, tt.want)
+		}
+	}
+}

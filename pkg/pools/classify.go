@@ -180,6 +180,14 @@ func whole(n int) string {
 	return strconv.Itoa(n) + " whole CPUs"
 }
 
+// several says n CPUs.
+func several(n int) string {
+	if n == 1 {
+		return "1 CPU"
+	}
+	return strconv.Itoa(n) + " CPUs"
+}
+
 func fractional(milli int64) verdict {
 	return shared(CodeFractional, fmt.Sprintf("%dm CPU in a Guaranteed pod is not a whole number of CPUs", milli))
 }

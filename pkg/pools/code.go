@@ -44,8 +44,11 @@ const (
 	CodeShort Code = "Short"
 )
 
-// CodeUnit: the configuration names the systemd unit.
-const CodeUnit Code = "Unit"
+// Codes of systemd units.
+const (
+	// CodeUnit: the configuration names the unit.
+	CodeUnit Code = "Unit"
+)
 
 // Codes of pods: why a slice's weight or quota is set.
 const (

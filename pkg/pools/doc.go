@@ -1,13 +1,14 @@
 // Package pools decides which CPUs each container of a node runs on.
 //
 // It is a function from data to data. [Spec.Resolve] holds what an operator
-// configured against a machine; [Build] takes the pools, the machine, the pods
-// and the assignments that are in force, and returns the [Plan]: for each
-// container a set of CPUs with the reason for it, for each pod what its slice
-// needs, and the problems. There is no clock, no file and no state in here: the
-// caller keeps the plan's assignments and gives them back the next time. So equal
-// inputs give equal plans, and a daemon that has just started and found its
-// assignments in the runtime plans what the one before it would have planned.
+// configured against a machine, and [Spec.Adapt] makes the best of it on another
+// one; [Build] takes the pools, the machine, the pods and the assignments that are
+// in force, and returns the [Plan]: for each container and systemd unit a set of
+// CPUs with the reason for it, for each pod what its slice needs, and the
+// problems. There is no clock, no file and no state in here: the caller keeps the
+// plan's assignments and gives them back the next time. So equal inputs give equal
+// plans, and a daemon that has just started and found its assignments in the
+// runtime plans what the one before it would have planned.
 //
 // # Classes
 //
@@ -33,15 +34,21 @@
 //
 // CPUs are assigned to a name, pod UID and container, not to a container ID, and
 // are held until the pod is gone: a container that restarts finds the CPUs that
-// it had, and nobody has had them in between. Three passes settle who has what:
+// it had, and nobody has had them in between. A systemd unit of the configuration
+// is an owner like a container, for as long as the configuration names it, also
+// while it is stopped. These passes settle who has what:
 //
 //  1. All keep what they have, as far as it is still in the guaranteed pool. Where
-//     records contradict each other the older container wins.
+//     records contradict each other a container goes before a unit, and the older
+//     container before the younger.
 //  2. Who has more than it asks for gives back the rest, and keeps what is best
 //     packed.
-//  3. Who has less gets more, the oldest container first: one that has nothing
-//     all or nothing, one that has lost a part (the pool has shrunk, a CPU is
-//     offline, the container was resized) as much as there is.
+//  3. What is reserved for a pod goes to its containers; see below.
+//  4. Where too little is left to the shared pool, those who come last give back.
+//  5. Who has less gets more, units first and then the oldest container: one that
+//     has nothing all or nothing, one that has lost a part (the pool has shrunk, a
+//     CPU is offline, the container was resized) as much as there is. This is
+//     repeated until nobody gets anything, so that a refusal is true in the end.
 //
 // Nobody who has CPUs loses them in favour of somebody else, so a container that
 // comes too late runs in the shared pool, with a Problem, until there is room.
@@ -55,24 +62,43 @@
 // are taken only when there are no others. Should the wrong container be hit, it
 // gets other CPUs when it starts again.
 //
-// # Allocation
+// # From shared
 //
-// Of all ways to take n CPUs from what is free, the best has, in this order
+// The guaranteed pool is a fixed list of CPUs, or with from: shared a part of the
+// shared pool, out of which owners carve theirs. Then the shared containers, and
+// those of a partition that takes all CPUs, have what owners leave: [Plan.Shared].
+// It is never less than the floor. Which CPUs stay is what packing the owners
+// leaves. A floor that is raised is the one case in which somebody loses CPUs that
+// are still in the pool: the youngest first, and of reserves and of containers
+// that have exited before all others.
 //
-//   - the fewest cores of which it takes only a part: threads of one core disturb
-//     each other more than anything else does, so a container shares a core with
-//     another one for an odd thread, or when there are no whole cores left;
-//   - the fewest NUMA nodes, then packages, then the shortest distance between
-//     the nodes;
-//   - the fewest whole cores broken up: an odd thread comes from a core that is
-//     split already, which keeps cores whole for those who come later;
-//   - the fewest CPUs left in the nodes that it touches: the fullest that fit are
-//     filled up, and large requests find empty nodes;
-//   - the fewest last-level caches, in the same manner;
-//   - the lowest numbers.
+// # Pods as a whole
 //
-// A container that grows first completes the cores that it has in part, and its
-// nodes count as touched. On machines with up to 14 nodes all sets of nodes are
-// tried, the small ones first; beyond, when there are too many sets, the emptiest
-// nodes are taken until there is enough.
+// A Guaranteed pod's total is known before its containers. What of it they do not
+// ask for, in whole CPUs, is reserved for those that are to come, under the key of
+// the pod, until the pod is settled. Containers that come take from it first, and
+// only then from what is free, so that a pod that has begun can go on. A container
+// with hints that point elsewhere changes what is reserved for other CPUs. The
+// reserve and all containers that have nothing yet are placed at once, which
+// keeps them together; where that cannot be had, the containers are tried one by
+// one, and nothing is reserved.
+//
+// # Options and hints
+//
+// How CPUs are chosen is for pkg/allocate, by the options of the configuration and
+// what a pod overrides by annotation, cpupoold.io/ and the name of the option, as
+// far as the configuration lets it. Hints are the NUMA nodes of a container's
+// devices and memory. A container whose hints are not known yet waits; it does not
+// lose what it has. Where an owner has its cores to itself, their other threads
+// are idle: in no pool, [Plan.Idle].
+//
+// With BindMemory the plan names the NUMA nodes for an owner's memory: those of
+// its CPUs, or for a node without memory the nearest that has some.
+//
+// # Quota
+//
+// An owner's CPUs bound it, so its quota is lifted, and with it that of its pod's
+// slice, unless the pod keeps it by CRI-O's annotation cpu-quota.crio.io. For all
+// others in Guaranteed pods the plan says what quota they had, so that it can be
+// put back when an owner loses its CPUs.
 package pools

@@ -209,7 +209,7 @@ func (a *assigner) tooMany(n int) *allocate.Refusal {
 	shared := a.pools.Shared.Len() - a.pools.Guaranteed.Len() + a.free.Len()
 	return &allocate.Refusal{
 		Asked: n, Free: free, Code: floorReached,
-		Why: fmt.Sprintf("the shared pool has %d CPUs and keeps %d of them (guaranteed.floor)", shared, a.pools.floor()),
+		Why: fmt.Sprintf("the shared pool has %s and keeps %d of them (guaranteed.floor)", several(shared), a.pools.floor()),
 	}
 }
 

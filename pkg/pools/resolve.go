@@ -81,7 +81,7 @@ func (s Spec) pools(t *topology.Topology) Pools {
 	if p.FromShared {
 		p.Guaranteed = p.Shared
 	}
-	if !s.StrictReservation && !p.Shared.IsEmpty() {
+	if !s.StrictReservation {
 		p.Shared = p.Shared.Union(reserved.Intersection(t.Online))
 	}
 	for _, spec := range s.Partitions {
@@ -160,12 +160,13 @@ func (r *resolver) checkRuns(l list) {
 func (r *resolver) checkCapacity(s Spec, p Pools) {
 	room := s.Guaranteed.CPUs.Len()
 	if s.Guaranteed.FromShared {
-		shared := p.Shared.Len()
+		offline := 0
 		if s.Shared != nil {
-			shared = s.Shared.Len()
+			offline = s.Shared.Difference(r.topology.Online).Len()
 		}
-		if room = max(min(shared-p.floor(), p.Guaranteed.Len()), 0); room == 0 && !p.Shared.IsEmpty() {
-			r.report(floorKey, strconv.Itoa(s.Guaranteed.Floor), "the shared pool has %d CPUs and would never give one away; lower the floor or enlarge the pool", shared)
+		shared := p.Shared.Len() + offline
+		if room = max(min(shared-p.floor(), p.Guaranteed.Len()+offline), 0); room == 0 && !p.Shared.IsEmpty() {
+			r.report(floorKey, strconv.Itoa(s.Guaranteed.Floor), "the shared pool has %s and would never give one away; lower the floor or enlarge the pool", several(shared))
 			return
 		}
 	}
@@ -174,6 +175,6 @@ func (r *resolver) checkCapacity(s Spec, p Pools) {
 		asked += max(u.CPUs, 0)
 	}
 	if asked > room {
-		r.report(unitsKey, strconv.Itoa(asked), "units ask for %d CPUs of their own, and there are %d; enlarge guaranteed.cpus or ask for less", asked, room)
+		r.report(unitsKey, strconv.Itoa(asked), "units ask for %s of their own, and the guaranteed pool has %d; enlarge it or ask for less", several(asked), room)
 	}
 }
