@@ -52,7 +52,7 @@ func (k *caches) choose(q *search, cells []int32, sum tally, parts int, c *cost)
 // collect fills entries with the caches of cells.
 func (k *caches) collect(q *search, cells []int32) {
 	if k.entries == nil {
-		k.entries = make([]cacheEntry, 0, len(q.m.topology.L3s))
+		k.entries = make([]cacheEntry, 0, len(q.m.leaves)/len(q.m.cells)+1)
 	}
 	k.entries = k.entries[:0]
 	if q.m.l3sSpanCells {

@@ -14,8 +14,12 @@ type Machine struct {
 	topology *topology.Topology
 	// core is the index of a CPU's core, by CPU number; none where the CPU is not
 	// online.
-	core   []int32
-	cores  []core
+	core  []int32
+	cores []core
+	// leafOfCore and threadsOfCore say of each core again what is in cores, in a
+	// form that is fast to go through.
+	leafOfCore, threadsOfCore []int32
+
 	leaves []leaf
 	cells  []cell
 	// cellsOfNode and cellsOfPackage are indices into cells.
@@ -74,6 +78,8 @@ func New(t *topology.Topology) *Machine {
 	}
 	for i := range m.cores {
 		n := len(m.cores[i].threads)
+		m.leafOfCore = append(m.leafOfCore, m.cores[i].leaf)
+		m.threadsOfCore = append(m.threadsOfCore, int32(n))
 		m.threads, m.group = max(m.threads, n), gcd(m.group, n)
 	}
 	m.l3sSpanCells = len(m.leaves) > len(t.L3s)

@@ -1,5 +1,7 @@
 package allocate
 
+import "math/bits"
+
 // view is what one request may take of a supply, counted by core, leaf and cell,
 // less what has been picked for it.
 type view struct {
@@ -53,8 +55,12 @@ func (v *view) reset(s *Supply, have []uint64, f *filter) {
 	v.picked, v.spread = v.picked[:0], f.spread
 	v.markOwn()
 	v.makeTallies()
-	for i := range s.m.cores {
-		v.countCore(s, int32(i), f)
+	if f.plain() && s.closed == nil {
+		v.countAll()
+	} else {
+		for i := range s.m.cores {
+			v.countCore(s, int32(i), f)
+		}
 	}
 	for i := range v.leaves {
 		v.cells[s.m.leaves[i].cell].add(v.leaves[i], 1)
@@ -114,6 +120,30 @@ func grown[T any](s []T, n int) []T {
 	s = s[:n]
 	clear(s)
 	return s
+}
+
+// plain says that it is the same for all cores how their threads count.
+func (f *filter) plain() bool { return !f.wholeCores && !f.untouched && !f.spread }
+
+// countAll is countCore for all cores, for a plain filter.
+func (v *view) countAll() {
+	for i, w := range v.usable {
+		for ; w != 0; w &= w - 1 {
+			v.coreFree[v.m.core[i*wordBits+bits.TrailingZeros64(w)]]++
+		}
+	}
+	stride := 2*v.m.threads + 1
+	for i, k := range v.coreFree {
+		if k == 0 {
+			continue
+		}
+		at := int(v.m.leafOfCore[i]) * stride
+		v.counts[at] += k
+		if k != v.m.threadsOfCore[i] {
+			at += v.m.threads
+		}
+		v.counts[at+int(k)]++
+	}
 }
 
 // countCore enters what is usable of a core in its leaf.
