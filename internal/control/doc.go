@@ -1,0 +1,16 @@
+// Package control is how an operator on the node asks the running daemon for
+// something: HTTP over a Unix socket that only root can open.
+//
+// The client and the server are one program, cpupoold, though perhaps of two
+// versions. Fields may be added; what is there keeps its meaning under /v1.
+//
+//	POST /v1/moves  [{"podUID": "…", "container": "du", "from": "2,4", "to": "2-3"}]
+//
+// makes the moves one after another and answers, when the last of them is
+// verified or one is not made, with a [Result] for each:
+//
+//	[{"podUID": "…", "container": "du", "from": "2,4", "to": "2-3", "outcome": "done"}]
+//
+// Whatever else goes wrong is answered with an HTTP status of 400 or above and
+// {"error": "…"}.
+package control

@@ -1,0 +1,143 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// MoveFunc makes one move, and returns when it is verified, refused, or ctx is
+// done.
+type MoveFunc func(ctx context.Context, m Move) (Outcome, error)
+
+// Server answers requests on the socket.
+type Server struct {
+	http.Handler
+	log *slog.Logger
+}
+
+// New returns a server. It calls move for one move at a time. Each has patience to
+// be verified.
+func New(move MoveFunc, patience time.Duration, log *slog.Logger) *Server {
+	s := &moves{move: move, patience: patience, log: log}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/moves", s.serve)
+	return &Server{http.MaxBytesHandler(mux, maxBody), log}
+}
+
+// Serve listens on a socket and answers until ctx is done. It lets requests in
+// progress finish for a moment; their context is that of the request and of ctx.
+// What was left of an earlier socket of that name is replaced: the caller holds
+// the node's lock.
+func (s *Server) Serve(ctx context.Context, socket string) error {
+	const grace = 2 * time.Second
+	l, remove, err := listen(ctx, socket)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	srv := &http.Server{
+		Handler:           s.until(ctx),
+		ReadHeaderTimeout: 5 * time.Second,
+		IdleTimeout:       time.Minute,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+	}
+	stopped := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+		defer cancel()
+		stopped <- srv.Shutdown(patience)
+	})
+	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		stop()
+		return fmt.Errorf("serve %s: %w", socket, err)
+	}
+	if err := <-stopped; err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("stop serving %s: %w", socket, err)
+	}
+	return nil
+}
+
+// until ends the context of each request when ctx ends.
+func (s *Server) until(ctx context.Context) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		both, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(ctx, cancel)()
+		s.ServeHTTP(w, r.WithContext(both))
+	})
+}
+
+// moves answers POST /v1/moves.
+type moves struct {
+	move     MoveFunc
+	patience time.Duration
+	log      *slog.Logger
+	one      sync.Mutex // held by the request that is being worked on
+}
+
+func (s *moves) serve(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		status := http.StatusBadRequest
+		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+			status = http.StatusRequestEntityTooLarge
+		}
+		s.answer(w, status, failure{err.Error()})
+		return
+	}
+	moves, err := decodeMoves(body)
+	if err != nil {
+		s.answer(w, http.StatusBadRequest, failure{err.Error()})
+		return
+	}
+	if !s.one.TryLock() {
+		s.answer(w, http.StatusConflict, failure{"somebody else is having owners moved at the moment; try again, with a new report"})
+		return
+	}
+	defer s.one.Unlock()
+	s.answer(w, http.StatusOK, s.all(r.Context(), moves))
+}
+
+// all makes moves until one is not done: those after it may rely on it.
+func (s *moves) all(ctx context.Context, moves []Move) []Result {
+	results := make([]Result, len(moves))
+	done := true
+	for i, m := range moves {
+		results[i] = Result{Move: m, Outcome: Skipped, Detail: "a move before it was not done"}
+		if done {
+			results[i].Outcome, results[i].Detail = s.try(ctx, m)
+			done = results[i].Outcome == Done
+		}
+	}
+	return results
+}
+
+func (s *moves) try(ctx context.Context, m Move) (Outcome, string) {
+	ctx, cancel := context.WithTimeout(ctx, s.patience)
+	defer cancel()
+	outcome, err := s.move(ctx, m)
+	if err != nil {
+		return outcome, err.Error()
+	}
+	return outcome, ""
+}
+
+// failure is the answer to what could not be begun.
+type failure struct {
+	Error string `json:"error"`
+}
+
+func (s *moves) answer(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	if err := json.NewEncoder(w).Encode(v); err != nil {
+		s.log.Debug("answer on the control socket", "error", err) // who asked has gone
+	}
+}
