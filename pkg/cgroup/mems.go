@@ -82,12 +82,13 @@ func innerMemsDiffer(want cpuset.Set, c *Current) bool {
 
 // forgetsMems says that whoever records the cgroup's settings has other nodes.
 func forgetsMems(t *Target, want cpuset.Set, c *Current, d Driver) bool {
-	unit := unitOf(t, d) != "" && !(c.Unit.Known && c.Unit.Mems.Equal(want))
+	unit := c.Unit.Known && c.Unit.Mems.Equal(want)
 	switch recorder(t, c, d) {
 	case CRI:
-		return !c.RecordedKnown || !c.RecordedMems.Equal(want) || c.Exists && c.Unit.Known && unit
+		// As with CPUs: see unitForgets.
+		return !c.RecordedKnown || !c.RecordedMems.Equal(want) || c.Exists && c.Unit.Known && unitOf(t, d) != "" && !unit
 	case DBus:
-		return unit
+		return !unit
 	}
 	return false
 }

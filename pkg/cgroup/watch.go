@@ -32,12 +32,12 @@ func (s *Systemd) WatchUnits(ctx context.Context, units []string, wake func(unit
 	defer conn.Close() //nolint:errcheck // nothing to save
 	signals := make(chan *godbus.Signal, 64)
 	conn.Signal(signals)
-	if err := subscribeUnits(ctx, conn, bus); err != nil {
-		return fmt.Errorf("subscribe to systemd's units: %w", err)
-	}
 	names, err := s.objects(ctx, units)
 	if err != nil {
 		return err
+	}
+	if err := subscribeUnits(ctx, conn, bus, names); err != nil {
+		return fmt.Errorf("subscribe to systemd's units: %w", err)
 	}
 	wake("")
 	for {
@@ -55,20 +55,24 @@ func (s *Systemd) WatchUnits(ctx context.Context, units []string, wake func(unit
 	}
 }
 
-func subscribeUnits(ctx context.Context, conn *godbus.Conn, bus bool) error {
+// subscribeUnits asks a bus for the signals of the units alone: others come with
+// each container. On its own socket systemd sends all of them.
+func subscribeUnits(ctx context.Context, conn *godbus.Conn, bus bool, objects map[string]string) error {
 	if err := subscribe(ctx, conn, bus); err != nil || !bus {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, subscribeLimit)
 	defer cancel()
-	return errors.Join(
-		conn.AddMatchSignalContext(ctx, godbus.WithMatchInterface(managerInterface),
-			godbus.WithMatchMember("UnitNew"), godbus.WithMatchObjectPath(managerPath)),
-		conn.AddMatchSignalContext(ctx, godbus.WithMatchInterface(managerInterface),
-			godbus.WithMatchMember("UnitRemoved"), godbus.WithMatchObjectPath(managerPath)),
-		conn.AddMatchSignalContext(ctx, godbus.WithMatchInterface(propertiesIface),
-			godbus.WithMatchMember("PropertiesChanged"), godbus.WithMatchPathNamespace(unitsPath)),
-	)
+	var errs []error
+	for _, member := range []string{"UnitNew", "UnitRemoved"} {
+		errs = append(errs, conn.AddMatchSignalContext(ctx, godbus.WithMatchInterface(managerInterface),
+			godbus.WithMatchMember(member), godbus.WithMatchObjectPath(managerPath)))
+	}
+	for object := range objects {
+		errs = append(errs, conn.AddMatchSignalContext(ctx, godbus.WithMatchInterface(propertiesIface),
+			godbus.WithMatchMember("PropertiesChanged"), godbus.WithMatchObjectPath(unitsPath+godbus.ObjectPath("/"+object))))
+	}
+	return errors.Join(errs...)
 }
 
 // objects are the D-Bus objects of units: systemd's signals are about a unit's own

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -131,8 +132,8 @@ func (k kernel) IdleWeight() uint64 {
 	return 0
 }
 
-// task is a process that waits until its standard input is closed: this test
-// binary again, see TestMain.
+// task is a process that has taskMemory and waits until its standard input is
+// closed: this test binary again, see TestMain.
 type task struct {
 	pid  int
 	stop func()
@@ -142,7 +143,13 @@ const taskEnv = "CGROUP_TEST_TASK"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(taskEnv) != "" {
+		memory := make([]byte, taskMemory)
+		for i := range memory {
+			memory[i] = 1
+		}
+		os.Stdout.Write(memory[:1])    //nolint:errcheck // the test waits for it
 		os.Stdin.Read(make([]byte, 1)) //nolint:errcheck // the end is what it waits for
+		runtime.KeepAlive(memory)
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
@@ -162,7 +169,14 @@ func startTask(t testing.TB, name string) task {
 	if err != nil {
 		t.Fatal(err)
 	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stdout.Read(make([]byte, 1)); err != nil { // it has its memory
 		t.Fatal(err)
 	}
 	stop := sync.OnceFunc(func() {

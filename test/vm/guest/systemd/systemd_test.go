@@ -30,6 +30,22 @@ func TestUnits(t *testing.T) {
 	conformance.RunUnits(t, s, manager{}, fs)
 }
 
+// TestUnitsOverBus runs the same without systemd's own socket, as in a container
+// that has only that of the bus mounted.
+func TestUnitsOverBus(t *testing.T) {
+	const socket, away = "/run/systemd/private", "/run/systemd/private.away"
+	if err := os.Rename(socket, away); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := os.Rename(away, socket); err != nil {
+			t.Error(err)
+		}
+	}()
+	s, fs := newSystemd(t)
+	conformance.RunUnits(t, s, manager{}, fs)
+}
+
 func TestVersion(t *testing.T) {
 	s, _ := newSystemd(t)
 	version, err := s.Version(t.Context())
@@ -136,7 +152,7 @@ func TestDelegated(t *testing.T) {
 	s, fs := newSystemd(t)
 	const unit = "conformance-delegated.service"
 	text := "[Service]\nDelegate=yes\nExecStart=sh -c 'cd /sys/fs/cgroup/system.slice/" + unit +
-		" && mkdir main below && echo $$ >main/cgroup.procs && echo +cpuset >cgroup.subtree_control && echo 0-7 >below/cpuset.cpus && exec sleep infinity'\n"
+		" && mkdir main below && echo 0 >main/cgroup.procs && echo +cpuset >cgroup.subtree_control && echo 0-7 >below/cpuset.cpus && exec sleep infinity'\n"
 	if err := os.WriteFile(unitDir+unit, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
