@@ -35,6 +35,7 @@ func assign(m *allocate.Machine, p *Pools, pods []Pod, claims []claim) (free, id
 	for _, i := range a.order {
 		a.shrink(&claims[i])
 	}
+	a.restoreFloor()
 	// What is reserved for a pod goes to its containers before the rest of it, if
 	// any, goes to others.
 	for _, i := range a.order {
@@ -43,7 +44,6 @@ func assign(m *allocate.Machine, p *Pools, pods []Pod, claims []claim) (free, id
 	for _, i := range a.order {
 		a.release(i)
 	}
-	a.restoreFloor()
 	a.growAll()
 	return a.free, a.idle
 }
@@ -93,12 +93,7 @@ func (a *assigner) keep(c *claim) {
 		c.contested = !c.isReserve() // containers that have started take from it
 	}
 	a.free = a.free.Difference(c.cpus)
-	switch {
-	case c.waiting && c.cpus.IsEmpty():
-		c.want = 0
-	case c.atLeast:
-		c.want = max(c.least, c.cpus.Len())
-	}
+	c.guess()
 	a.alone = a.alone || c.options.OneOwnerPerCore
 }
 
@@ -121,9 +116,7 @@ func (a *assigner) restoreFloor() {
 		if !c.cpus.IsEmpty() {
 			a.give(c, a.best(c, max(c.cpus.Len()-missing, 0)))
 		}
-		if c.atLeast {
-			c.want = max(c.least, c.cpus.Len())
-		}
+		c.guess()
 	}
 }
 
@@ -164,8 +157,11 @@ func (a *assigner) give(c *claim, keep cpuset.Set) {
 func (a *assigner) have(c *claim, cpus cpuset.Set) {
 	c.cpus = c.cpus.Union(cpus)
 	a.free = a.free.Difference(cpus)
-	if a.alone {
-		a.recount()
+	if c.options.OneOwnerPerCore {
+		beside := a.coresOf(cpus).Intersection(a.free)
+		a.idle = a.idle.Difference(cpus).Union(beside)
+		a.free = a.free.Difference(beside)
+		a.supply = nil
 	}
 }
 

@@ -70,10 +70,25 @@ func BenchmarkBuildExclusive(b *testing.B) {
 	for i := range 500 {
 		in.Pods = append(in.Pods, podOf(i, 1+i%3))
 	}
-	b.ReportAllocs()
-	for b.Loop() {
-		pools.Build(in)
+	run := func(name string) {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				pools.Build(in)
+			}
+		})
 	}
+	run("list")
+	in.Pools = pools.Pools{Shared: t.Online, Guaranteed: t.Online, FromShared: true, Floor: 8}
+	run("from-shared")
+	in.Pools.Options.OneOwnerPerCore = true
+	run("one-owner-per-core")
+	in.Pools.Options = allocate.Options{}
+	for i := range in.Pods {
+		in.Pods[i].Resources.Shares += 1024
+		in.Pods[i].Resources.Quota += 100000
+	}
+	run("reserves")
 }
 
 func BenchmarkAllocate(b *testing.B) {

@@ -50,6 +50,16 @@ func (c *claim) isUnit() bool { return c.pod == none }
 // lacks says that c should have more than it has.
 func (c *claim) lacks() bool { return c.live && c.cpus.Len() < c.want }
 
+// guess settles what c wants where that depends on what it has.
+func (c *claim) guess() {
+	switch {
+	case c.waiting && c.cpus.IsEmpty():
+		c.want = 0
+	case c.atLeast:
+		c.want = max(c.least, c.cpus.Len())
+	}
+}
+
 // claims lists the claims on the guaranteed pool, sorted by key: those of units
 // come first. Pods and their containers are sorted; classes are theirs.
 func claims(p *Pools, pods []Pod, classes []class, previous []Assignment) []claim {

@@ -43,8 +43,8 @@
 //     container before the younger.
 //  2. Who has more than it asks for gives back the rest, and keeps what is best
 //     packed.
-//  3. What is reserved for a pod goes to its containers; see below.
-//  4. Where too little is left to the shared pool, those who come last give back.
+//  3. Where too little is left to the shared pool, those who come last give back.
+//  4. What is reserved for a pod goes to its containers; see below.
 //  5. Who has less gets more, units first and then the oldest container: one that
 //     has nothing all or nothing, one that has lost a part (the pool has shrunk, a
 //     CPU is offline, the container was resized) as much as there is. This is

@@ -185,6 +185,9 @@ func (a *assigner) commit(c *claim, siblings []claim, s sources, got cpuset.Set)
 		a.supply = nil
 	}
 	a.have(c, got)
+	if a.alone && !unused.IsEmpty() {
+		a.recount() // some of it may be idle
+	}
 }
 
 // never refuses n CPUs that are not there; if they could not be had from an empty
