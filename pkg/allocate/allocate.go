@@ -11,8 +11,8 @@ import (
 type Request struct {
 	// CPUs is how many more it needs. Nothing is taken when it is not positive.
 	CPUs int
-	// Have are the CPUs that it has already, and Near those of its companions
-	// (containers of the same pod): they attract.
+	// Have are the CPUs that it has already, which are not given again, and Near
+	// those of its companions (containers of the same pod): they attract.
 	Have, Near cpuset.Set
 	// Nodes are the IDs of the NUMA nodes of its devices and memory; empty means
 	// that there is no hint. Nodes without online CPUs do not count.

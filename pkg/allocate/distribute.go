@@ -50,6 +50,9 @@ func (q *search) distribute() bool {
 	if q.whole {
 		d.unit = max(q.m.group, 1)
 	}
+	if q.n%d.unit != 0 {
+		return false
+	}
 	d.collect()
 	most := min(len(d.nodes), q.n/d.unit)
 	if q.limit > 0 && !q.byPackage {

@@ -30,7 +30,7 @@ type search struct {
 	// allowed marks the cells to take from; nil stands for all.
 	allowed []bool
 
-	// parts is what cannot be undercut: cores in part, whatever the cells.
+	// parts is what cannot be undercut: cores in part, whatever the allowed cells.
 	parts int
 	// considered counts combinations of cells and of caches.
 	considered int
@@ -62,12 +62,11 @@ type choice struct {
 
 // run finds the best choice; it is false when there is none.
 func (q *search) run() bool {
-	parts, _, ok := q.cover(q.v.total)
+	parts, _, ok := q.cover(q.collect())
 	if !ok {
 		return false
 	}
 	q.parts = parts
-	q.collect()
 	candidates, base := make([]int32, 0, len(q.groups)), 0
 	for i := range q.groups {
 		if !q.groups[i].base {
@@ -103,8 +102,8 @@ func (q *search) cover(t tally) (parts, broken int, ok bool) {
 	return parts, broken, ok && (parts == 0 || !q.whole)
 }
 
-// collect makes the groups.
-func (q *search) collect() {
+// collect makes the groups and returns the tally of all of them.
+func (q *search) collect() tally {
 	lists := q.m.cellsOfNode
 	in := q.inNode
 	if q.byPackage {
@@ -130,6 +129,14 @@ func (q *search) collect() {
 		}
 		q.groups = append(q.groups, g)
 	}
+	if q.allowed == nil {
+		return q.v.total
+	}
+	total := make(tally, len(q.v.total))
+	for i := range q.groups {
+		total.add(q.groups[i].tally, 1)
+	}
+	return total
 }
 
 // usableCells returns those of cells that there is something to take from.

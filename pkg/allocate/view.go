@@ -47,11 +47,10 @@ func (v *view) reset(s *Supply, have []uint64, f *filter) {
 	v.m = s.m
 	v.have = append(grown(v.have, s.m.words)[:0], have...)[:s.m.words]
 	v.usable = append(v.usable[:0], s.free...)
+	drop(v.usable, have)
+	drop(v.usable, f.without)
 	keep(v.usable, f.isolated)
 	keep(v.usable, f.coreType)
-	for i, w := range f.without {
-		v.usable[i] &^= w
-	}
 	v.picked, v.spread = v.picked[:0], f.spread
 	v.markOwn()
 	v.makeTallies()
@@ -74,6 +73,13 @@ func (v *view) reset(s *Supply, have []uint64, f *filter) {
 func keep(words, bound []uint64) {
 	for i, w := range bound {
 		words[i] &= w
+	}
+}
+
+// drop drops from words what is in bound.
+func drop(words, bound []uint64) {
+	for i, w := range bound {
+		words[i] &^= w
 	}
 }
 

@@ -1,0 +1,172 @@
+package allocate_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/pkg/allocate"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
+
+// owner is somebody who has been given CPUs.
+type owner struct {
+	cpus cpuset.Set
+	r    allocate.Request
+}
+
+// sequence lets one owner after the other ask, on a machine and with options that
+// numbers choose, and checks what must hold whatever they are.
+func sequence(t *testing.T, r *rand.Rand) {
+	m := machine{
+		packages: 1 + r.IntN(3), nodes: 1 + r.IntN(3), l3s: 1 + r.IntN(3), cores: 1 + r.IntN(3), threads: 1 + r.IntN(4),
+		small: r.IntN(2), adjacent: r.IntN(2) == 0, numaOff: r.IntN(4) == 0,
+	}
+	all := m.topology().Online
+	if r.IntN(3) == 0 {
+		m.offline = all.Difference(randomSubset(r, all, 5)).Difference(cpuset.Of(0))
+	}
+	top := m.topology()
+	top.Isolated = randomSubset(r, top.Online, 2)
+	machine := allocate.New(top)
+	supply, again := machine.Supply(all), machine.Supply(all)
+	var owners []owner
+	for range 8 {
+		o := randomRequest(r, top).r
+		o.Have, o.CPUs = cpuset.Set{}, 1+r.IntN(9)
+		if !o.Options.DistributeCPUsAcrossCores && !o.Options.PreferAlignCPUsByUncoreCache && o.Options.TopologyPolicy != allocate.SingleNUMANode {
+			o.Options.DistributeCPUsAcrossNUMA = r.IntN(2) == 0
+		}
+		grows := len(owners) > 0 && r.IntN(4) == 0
+		if grows {
+			o.Have = owners[len(owners)-1].cpus
+			o.Options.OneOwnerPerCore = owners[len(owners)-1].r.Options.OneOwnerPerCore
+		}
+		before := supply.Free()
+		cpus, err := supply.Take(o)
+		same, err2 := again.Take(o)
+		if !same.Equal(cpus) || (err == nil) != (err2 == nil) {
+			t.Fatalf("%+v of %s gets %s, and the second time %s", o, before, cpus, same)
+		}
+		checkTaken(t, top, o, before, cpus, supply.Free(), err)
+		if err != nil {
+			continue
+		}
+		if grows {
+			owners[len(owners)-1].cpus = o.Have.Union(cpus)
+			continue
+		}
+		owners = append(owners, owner{cpus, o})
+	}
+	checkOwners(t, top, owners)
+}
+
+// checkTaken checks one request against the supply before and after it.
+func checkTaken(t *testing.T, top *topology.Topology, r allocate.Request, before, cpus, after cpuset.Set, err error) {
+	t.Helper()
+	if err != nil {
+		refusal, ok := errors.AsType[*allocate.Refusal](err)
+		if !ok || !after.Equal(before) || !cpus.IsEmpty() {
+			t.Fatalf("%+v of %s: %v leaves %s and gives %s", r, before, err, after, cpus)
+		}
+		if refusal.Asked != r.CPUs || refusal.Free != before.Len() || refusal.Usable > refusal.Free || refusal.Code == "" || refusal.Why == "" {
+			t.Fatalf("%+v of %s: wrong numbers in %+v", r, before, refusal)
+		}
+		return
+	}
+	if cpus.Len() != r.CPUs || !cpus.IsSubsetOf(before) || !after.Equal(before.Difference(cpus)) {
+		t.Fatalf("%+v of %s: gives %s and leaves %s", r, before, cpus, after)
+	}
+	o := oracle{t: top, free: before, r: r}
+	all := cpus.Union(r.Have)
+	for _, core := range top.Cores {
+		whole := core.CPUs.IsSubsetOf(all)
+		if r.Options.FullPCPUsOnly && core.CPUs.Overlaps(cpus) && !whole {
+			t.Fatalf("%+v of %s: %s has a part of core %s", r, before, cpus, core.CPUs)
+		}
+	}
+	if r.Options.Isolated == allocate.Require && !cpus.IsSubsetOf(top.Isolated) {
+		t.Fatalf("%+v of %s: %s is not isolated", r, before, cpus)
+	}
+	if p := r.Options.TopologyPolicy; p == allocate.SingleNUMANode && o.count(all, nodeOf) > max(1, o.count(r.Have, nodeOf)) {
+		t.Fatalf("%+v of %s: %s is on several nodes", r, before, cpus)
+	}
+}
+
+// checkOwners checks that all are apart, and that who has its cores alone does.
+func checkOwners(t *testing.T, top *topology.Topology, owners []owner) {
+	t.Helper()
+	var claims []cpuset.Claim
+	for _, o := range owners {
+		claims = append(claims, cpuset.Claim{Name: o.cpus.String(), CPUs: o.cpus, Exclusive: true})
+	}
+	if errs := cpuset.CheckClaims(claims); len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	for _, core := range top.Cores {
+		in := slices.DeleteFunc(slices.Clone(owners), func(o owner) bool { return !o.cpus.Overlaps(core.CPUs) })
+		alone := slices.ContainsFunc(in, func(o owner) bool { return o.r.Options.OneOwnerPerCore })
+		if alone && len(in) > 1 {
+			t.Fatalf("core %s has owners %v", core.CPUs, in)
+		}
+	}
+}
+
+func TestSequences(t *testing.T) {
+	for seed := range uint64(2000) {
+		sequence(t, rand.New(rand.NewPCG(seed, 0)))
+	}
+}
+
+func FuzzTake(f *testing.F) {
+	f.Add(uint64(1), uint64(2))
+	f.Fuzz(func(t *testing.T, a, b uint64) { sequence(t, rand.New(rand.NewPCG(a, b))) })
+}
+
+// A core that an earlier owner has to itself is closed in a new supply, but not
+// for that owner.
+func TestCloseCores(t *testing.T) {
+	top := machineOf(t, plain).topology()
+	free := set(t, "1-15")
+	tests := []struct{ request, want string }{
+		{"2", "1,9"},
+		{"1", "1"},
+		{"1 have=0", "8"},
+		{"15", allocate.TooFewUntouchedCores},
+	}
+	for _, tt := range tests {
+		s := allocate.New(top).Supply(free)
+		s.CloseCores(set(t, "0,99"))
+		cpus, err := s.Take(requestOf(t, tt.request))
+		got := cpus.String()
+		if refusal, ok := errors.AsType[*allocate.Refusal](err); ok {
+			got = refusal.Code
+		}
+		if got != tt.want {
+			t.Errorf("Take(%s) = %s (%v); want %s", tt.request, got, err, tt.want)
+		}
+	}
+}
+
+func TestShape(t *testing.T) {
+	m := allocate.New(machineOf(t, "packages=2 nodes=2 l3s=2 cores=1 threads=2").topology())
+	tests := []struct {
+		cpus string
+		want allocate.Shape
+	}{
+		{"", allocate.Shape{}},
+		{"0", allocate.Shape{CPUs: 1, Nodes: 1, Packages: 1, L3s: 1, Cores: 1, SplitCores: 1}},
+		{"0,8", allocate.Shape{CPUs: 2, Nodes: 1, Packages: 1, L3s: 1, Cores: 1}},
+		{"0-2,8", allocate.Shape{CPUs: 4, Nodes: 2, Packages: 1, L3s: 3, Cores: 3, SplitCores: 2}},
+		{"0-20", allocate.Shape{CPUs: 16, Nodes: 4, Packages: 2, L3s: 8, Cores: 8}},
+	}
+	for _, tt := range tests {
+		if diff := cmp.Diff(tt.want, m.Shape(set(t, tt.cpus))); diff != "" {
+			t.Errorf("Shape(%s): -want +got\n%s", tt.cpus, diff)
+		}
+	}
+}
