@@ -69,9 +69,13 @@ func (a *app) printPlan(p daemon.Preview) error {
 	return a.printRest(p)
 }
 
-// printRest prints what could not be honoured, written or read.
+// printRest prints what the machine did not allow, and what could not be honoured,
+// written or read.
 func (a *app) printRest(p daemon.Preview) error {
 	var lines []string
+	for _, x := range p.Adapted {
+		lines = append(lines, "adapted: "+x)
+	}
 	for _, x := range p.Plan.Problems {
 		name := cmp.Or(x.Pod, x.Unit)
 		if x.Container != "" {

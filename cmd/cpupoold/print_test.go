@@ -14,6 +14,7 @@ import (
 
 func TestPrintPlan(t *testing.T) {
 	p := daemon.Preview{
+		Adapted: []string{"shared.cpus: the machine has no CPU 8"},
 		Plan: pools.Plan{
 			Pods: []pools.PodPlan{{Namespace: "default", Name: "du", Containers: []pools.Placement{
 				{Name: "du", Pool: pools.Guaranteed, CPUs: cpuset.Range(4, 5), Reason: pools.Reason{Text: "2 whole CPUs"}},
@@ -30,6 +31,7 @@ default/du  du                 guaranteed        4-5   2 whole CPUs
 -           gnss.service       management/radio  0     unit of the configuration
 
 Nothing to write.
+adapted: shared.cpus: the machine has no CPU 8
 not honoured: du.service: too few (Refused)
 `
 	var out bytes.Buffer
