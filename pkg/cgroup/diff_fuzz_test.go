@@ -292,7 +292,12 @@ func (w *world) stuckInCircle(deferred []cgroup.Deferred) bool {
 	current := w.current()
 	for _, x := range deferred {
 		for _, t := range w.targets {
-			if t.Path == x.Path && current[t.Path].Effective.Len() > 1 && !current[t.Path].Effective.Overlaps(t.CPUs) {
+			c := current[t.Path]
+			on := c.Effective
+			if !c.Exists {
+				on = c.Recorded
+			}
+			if t.Path == x.Path && on.Len() > 1 && !on.Overlaps(t.CPUs) {
 				return false
 			}
 		}

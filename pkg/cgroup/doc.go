@@ -93,6 +93,8 @@
 //  3. Who must leave all his CPUs keeps but one of those that others wait for.
 //  4. An exclusive container goes to a spare CPU of its pool.
 //
+// What has no cgroup yet takes these steps with its record.
+//
 // Two single CPUs that change hands with no CPU to spare cannot be moved without
 // an overlap: they are deferred. So is whoever waits for a cgroup that cannot be
 // written or sealed now. In that case, and while a seal is in flight, steps 3 and

@@ -54,29 +54,45 @@ func (w demand) of(it *item) cpuset.Set {
 	return w.exclusive
 }
 
-func (d *differ) waiting(it *item) bool { return it.moves && it.raw && !it.placed }
-
-// takePart moves items to the part of their target that they have or that is
-// free already.
-func (d *differ) takePart(w demand) bool {
-	progress := false
-	for _, it := range d.items {
-		if !d.waiting(it) || !it.holdsRaw().Difference(it.want).Overlaps(w.of(it)) {
-			continue
-		}
-		part := it.want.Intersection(it.reachable())
-		part = part.Difference(d.contested(it, part))
-		if part.IsEmpty() {
-			continue
-		}
-		d.writeStep(it, part)
-		progress = true
-	}
-	return progress
+func (d *differ) waiting(it *item) bool {
+	return it.moves && !it.placed && (it.raw || it.recordOnly())
 }
 
-// holdsRaw is what a raw write alone makes the item leave.
-func (it *item) holdsRaw() cpuset.Set { return it.effective.Union(it.request) }
+// recordOnly says that the item is nothing but a record, which can be changed.
+func (it *item) recordOnly() bool { return !it.current.Exists && it.canSeal() }
+
+// takePart moves items to the part of their target that they have or that is
+// free already: cgroups first, and what is only a record if there are none.
+func (d *differ) takePart(w demand) bool {
+	progress := false
+	for _, record := range []bool{false, true} {
+		for _, it := range d.items {
+			if it.recordOnly() != record || !d.waiting(it) || !it.holdsRaw().Difference(it.want).Overlaps(w.of(it)) {
+				continue
+			}
+			part := it.want.Intersection(it.reachable())
+			part = part.Difference(d.contested(it, part))
+			if part.IsEmpty() {
+				continue
+			}
+			d.writeStep(it, part)
+			progress = true
+		}
+		if progress {
+			return true
+		}
+	}
+	return false
+}
+
+// holdsRaw is what a step alone makes the item leave: what its raw write changes,
+// or its record if that is all there is.
+func (it *item) holdsRaw() cpuset.Set {
+	if it.recordOnly() {
+		return it.holds()
+	}
+	return it.effective.Union(it.request)
+}
 
 // sealSteps records what the items have been narrowed to, where their older
 // record keeps others from going on.
@@ -102,7 +118,7 @@ func (d *differ) sealSteps(w demand) bool {
 
 // mustLeave says that the item is in the way with all that it runs on.
 func (d *differ) mustLeave(it *item, w demand) bool {
-	return d.waiting(it) && it.effective.Overlaps(w.of(it)) && !it.effective.Overlaps(it.want)
+	return d.waiting(it) && it.running().Overlaps(w.of(it)) && !it.running().Overlaps(it.want)
 }
 
 // halve narrows an item that must leave all its CPUs to fewer of them, so that
@@ -113,11 +129,11 @@ func (d *differ) halve(w demand) bool {
 			if it.Exclusive != exclusive || !d.mustLeave(it, w) {
 				continue
 			}
-			keep := it.effective.Difference(w.of(it))
+			keep := it.running().Difference(w.of(it))
 			if keep.IsEmpty() {
-				keep = it.effective.Take(1)
+				keep = it.running().Take(1)
 			}
-			if keep.Equal(it.effective) {
+			if keep.Equal(it.running()) {
 				continue
 			}
 			d.writeStep(it, keep)
@@ -134,9 +150,11 @@ func (d *differ) park(w demand) bool {
 		if !it.Exclusive || !d.mustLeave(it, w) {
 			continue
 		}
-		free := spare.Intersection(it.reachable())
-		free = free.Difference(d.contested(it, free)).Take(1)
-		if free.IsEmpty() || it.current.ParentEffective.IsEmpty() {
+		free := spare
+		if !it.recordOnly() { // its parent is there
+			free = spare.Intersection(it.current.ParentEffective)
+		}
+		if free = free.Difference(d.contested(it, free)).Take(1); free.IsEmpty() {
 			continue
 		}
 		d.writeStep(it, free)

@@ -70,8 +70,13 @@ func (d *differ) writeFinal(it *item) {
 	it.placed = true
 }
 
-// writeStep emits a raw write on the way to the item's target.
+// writeStep emits a raw write on the way to the item's target, or a record where
+// that is all there is.
 func (d *differ) writeStep(it *item, cpus cpuset.Set) {
+	if it.recordOnly() {
+		d.writeSeal(it, cpus, it.step())
+		return
+	}
 	d.emit(it, it.Path, File, FileCPUs, cpus.String(), it.step())
 	d.change(it, func() { it.written(cpus) })
 }
