@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,12 +50,14 @@ func Start(t *testing.T, config Config) *VM {
 
 // RunTests compiles the tests of a package (an import path, or relative to the calling test's directory) with the build tag "guest",
 // runs them as root in m, which comes from Start, in a directory that has the package's testdata, and repeats their results as subtests
-// of t. Further arguments go to the test binary: -test.run=REGEXP, or what the package's own flags are. It reports whether all passed.
+// of t. Only those run that -run names, if it goes that deep. Further arguments go to the test binary: -test.run=REGEXP, or what the
+// package's own flags are. It reports whether all passed.
 func RunTests(t *testing.T, m *VM, pkg string, args ...string) bool {
 	t.Helper()
 	limit := testLimit(t)
 	ctx, cancel := context.WithTimeoutCause(t.Context(), limit+giveUp, fmt.Errorf("the guest does not end its tests after %v", limit))
 	defer cancel()
+	args = append(selected(flag.Lookup("test.run").Value.String(), t.Name()), args...)
 	output, err := runTests(ctx, m, pkg, limit, args)
 	if err != nil {
 		t.Fatalf("run tests of %s in the guest: %v; its logs: %s", pkg, err, m.dir.kept)
@@ -102,6 +106,17 @@ func runTests(ctx context.Context, m *VM, pkg string, limit time.Duration, args 
 // testFlags make a test binary print its results for test2json and end before the host gives up.
 func testFlags(limit time.Duration, args []string) []string {
 	return append([]string{"-test.v=test2json", "-test.paniconexit0", "-test.timeout=" + limit.String()}, args...)
+}
+
+// selected returns the flag that hands what -run says of subtests of t on to the guest, where they are tests: with
+// -run 'TestDaemon/TestReload' it is -test.run=TestReload. Slashes within brackets are not understood.
+func selected(run, test string) []string {
+	elements := strings.Split(run, "/")
+	depth := strings.Count(test, "/") + 1
+	if len(elements) <= depth {
+		return nil
+	}
+	return []string{"-test.run=" + strings.Join(elements[depth:], "/")}
 }
 
 // testLimit is how long tests in a guest may take.

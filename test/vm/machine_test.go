@@ -187,3 +187,20 @@ func TestCompileTestNeedsTests(t *testing.T) {
 		t.Errorf("compileTest of a package without tests = %v; want ... %s", err, want)
 	}
 }
+
+func TestSelected(t *testing.T) {
+	for _, tt := range []struct {
+		run, test string
+		want      []string
+	}{
+		{"", "TestDaemon", nil},
+		{"TestDaemon$", "TestDaemon", nil},
+		{"TestDaemon/TestReload", "TestDaemon", []string{"-test.run=TestReload"}},
+		{"TestPlacement/8c2n", "TestPlacement/8c2n", nil},
+		{"TestPlacement//TestOptions/too", "TestPlacement/8c2n", []string{"-test.run=TestOptions/too"}},
+	} {
+		if diff := cmp.Diff(tt.want, selected(tt.run, tt.test)); diff != "" {
+			t.Errorf("selected(%q, %q) (-want +got):\n%s", tt.run, tt.test, diff)
+		}
+	}
+}

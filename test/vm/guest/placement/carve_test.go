@@ -1,0 +1,62 @@
+//go:build guest
+
+package placement_test
+
+import (
+	"testing"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
+)
+
+// TestCarve: the shared pool gives way to each owner and gets the CPUs back, down to its floor and not below.
+func TestCarve(t *testing.T) {
+	n := newNode(t)
+	n.carves = true
+	everything := n.Online.Difference(n.management)
+	n.start(n.carved(2, ""))
+	n.apply(pod("neighbour", manifest.Container{Name: "app"}), pod("other", manifest.Container{Name: "app", CPU: "300m", Memory: "20Mi"}))
+	sets := n.meets(expectations{"neighbour/app": {}, "other/app": {}})
+	if got := sets["neighbour/app"]; !got.Equal(everything) {
+		t.Errorf("the shared pool has %s of %s before anybody has asked for more", got, everything)
+	}
+
+	// All but the floor, in two.
+	half := (everything.Len() - 2) / 2
+	n.apply(pod("a", whole("app", half)))
+	first := n.meets(expectations{"neighbour/app": {}, "other/app": {}, "a/app": {cpus: half}})
+	n.apply(pod("b", whole("app", everything.Len()-2-half)))
+	full := expectations{"neighbour/app": {}, "other/app": {}, "a/app": {cpus: half}, "b/app": {cpus: everything.Len() - 2 - half}}
+	second := n.meets(full)
+	stays(t, first, second, "a/app")
+	if got := second["neighbour/app"].Len(); got != 2 {
+		t.Errorf("the shared pool has %d CPUs; want the floor, 2", got)
+	}
+
+	n.apply(pod("late", whole("app", 1)))
+	full["late/app"] = rule{code: "Floor"}
+	third := n.meets(full)
+	stays(t, second, third, "a/app", "b/app")
+
+	n.run("systemctl", "restart", "cpupoold")
+	stays(t, third, n.meets(full), "a/app", "b/app", "neighbour/app", "late/app")
+
+	// What becomes free goes to the one that waits, and the rest back to all.
+	n.withdraw("a")
+	fourth := n.meets(expectations{"neighbour/app": {}, "other/app": {}, "late/app": {cpus: 1}, "b/app": full["b/app"]})
+	stays(t, third, fourth, "b/app")
+	n.withdraw("b", "late")
+	if got := n.meets(expectations{"neighbour/app": {}, "other/app": {}})["neighbour/app"]; !got.Equal(everything) {
+		t.Errorf("the shared pool has %s after all others have gone; want %s", got, everything)
+	}
+}
+
+// stays says that containers are where they were.
+func stays(t *testing.T, before, after map[name]cpuset.Set, names ...name) {
+	t.Helper()
+	for _, who := range names {
+		if !after[who].Equal(before[who]) {
+			t.Errorf("%s moved from %s to %s", who, before[who], after[who])
+		}
+	}
+}

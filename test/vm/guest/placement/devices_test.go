@@ -1,0 +1,259 @@
+//go:build guest
+
+package placement_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	deviceapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	resourceapi "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/cpupoold/cpupoold/pkg/allocate"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/podresources"
+	"github.com/cpupoold/cpupoold/test/vm/internal/deviceplugin"
+	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
+)
+
+const resourceSocket = "/var/lib/kubelet/pod-resources/kubelet.sock"
+
+// Resources that the plugins offer. Which NUMA node a container's device is near is chosen by the resource's name.
+const (
+	nicOf0    = "cpupoold.io/nic0"
+	nicOf1    = "cpupoold.io/nic1"
+	nicOfBoth = "cpupoold.io/nic-both"
+	nicOfNone = "cpupoold.io/nic-none"
+)
+
+// offerDevices has device plugins offer eight devices of each resource until the end of the test, and waits until the kubelet knows them.
+func (n *node) offerDevices() {
+	n.Helper()
+	var want []string
+	for resource, nodes := range map[string][]int64{nicOf0: {0}, nicOf1: {1}, nicOfBoth: {0, 1}, nicOfNone: nil} {
+		devices := make(map[string][]int64)
+		for i := range 8 {
+			id := fmt.Sprintf("%s-%d", filepath.Base(resource), i)
+			devices[id] = nodes
+			want = append(want, id)
+		}
+		p, err := deviceplugin.Start(n.Context(), deviceapi.DevicePluginPath, deviceplugin.Resource{Name: resource, Devices: devices})
+		if err != nil {
+			n.Fatal(err)
+		}
+		n.Cleanup(func() {
+			if err := p.Stop(); err != nil {
+				n.Error(err)
+			}
+		})
+	}
+	n.eventually("devices at the kubelet", func() error {
+		conn, err := grpc.NewClient("unix://"+resourceSocket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		all, err := resourceapi.NewPodResourcesListerClient(conn).GetAllocatableResources(n.Context(), &resourceapi.AllocatableResourcesRequest{})
+		if err != nil {
+			return err
+		}
+		known := make(map[string]bool)
+		for _, d := range all.GetDevices() {
+			for _, id := range d.GetDeviceIds() {
+				known[id] = true
+			}
+		}
+		for _, id := range want {
+			if !known[id] {
+				return fmt.Errorf("the kubelet does not know device %s", id)
+			}
+		}
+		return nil
+	})
+}
+
+// near is a container that gets CPUs of its own when it can, and a device of each resource.
+func near(name string, cpus int, resources ...string) manifest.Container {
+	c := whole(name, cpus)
+	c.Extra = make(map[string]string)
+	for _, r := range resources {
+		c.Extra[r] = "1"
+	}
+	return c
+}
+
+// TestPodResources: what a real kubelet says about real containers' devices reads as what the plugins have said to it.
+func TestPodResources(t *testing.T) {
+	n := newNode(t)
+	n.offerDevices()
+	side := near("side", 1, nicOf0)
+	side.CPU = "100m"
+	n.apply(
+		pod("a", near("app", 1, nicOf1), side, whole("plain", 1)),
+		pod("b", near("app", 1, nicOf0, nicOf1)), pod("c", near("app", 1, nicOfBoth)), pod("d", near("app", 1, nicOfNone)),
+	)
+	client, err := podresources.Dial(resourceSocket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	all, err := client.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	type container = podresources.Container
+	want := []container{
+		{Namespace: "default", Pod: "a-node", Name: "app", Nodes: cpuset.Of(1)},
+		{Namespace: "default", Pod: "a-node", Name: "plain"},
+		{Namespace: "default", Pod: "a-node", Name: "side", Nodes: cpuset.Of(0)},
+		{Namespace: "default", Pod: "b-node", Name: "app", Nodes: cpuset.Of(0, 1)},
+		{Namespace: "default", Pod: "c-node", Name: "app", Nodes: cpuset.Of(0, 1)},
+		{Namespace: "default", Pod: "d-node", Name: "app"},
+	}
+	if diff := cmp.Diff(want, all); diff != "" {
+		t.Errorf("List (-want +got):\n%s", diff)
+	}
+	// The container itself has been given what the kubelet speaks of.
+	p, err := n.find("a", "app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := n.environment(string(p)); !strings.HasPrefix(got, "nic1-") {
+		t.Errorf("%s in container a/app = %q; want a device of %s", deviceplugin.Env, got, nicOf1)
+	}
+}
+
+// environment is what the first process of a cgroup finds in the plugin's variable.
+func (n *node) environment(path string) string {
+	n.Helper()
+	pids, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", path, "cgroup.procs"))
+	if err != nil {
+		n.Fatal(err)
+	}
+	fields := strings.Fields(string(pids))
+	if len(fields) == 0 {
+		n.Fatalf("no process in %s", path)
+	}
+	environ, err := os.ReadFile("/proc/" + fields[0] + "/environ")
+	if err != nil {
+		n.Fatal(err)
+	}
+	for v := range strings.SplitSeq(string(environ), "\x00") {
+		if value, ok := strings.CutPrefix(v, deviceplugin.Env+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// on is a rule for so many CPUs, all of one NUMA node.
+func on(node, cpus int) rule { return rule{cpus: cpus, node: &node} }
+
+// TestDevices: CPUs are chosen beside the container's device, whichever node that is on, under each policy that heeds hints. When the
+// node has no CPUs left, best-effort takes others, and the other two refuse.
+func TestDevices(t *testing.T) {
+	m := readMachine(t)
+	for policy, late := range map[string]rule{
+		"best-effort":      {cpus: 1},
+		"restricted":       {code: allocate.NotOnHintedNodes},
+		"single-numa-node": {code: allocate.NotOnHintedNodes},
+	} {
+		t.Run(policy, func(t *testing.T) {
+			n := newNode(t)
+			n.offerDevices()
+			n.start(n.fixed(option("topology-policy", policy)))
+			// Alternating, so that no order of nodes gives the same by chance.
+			n.apply(pod("a", near("app", 1, nicOf1)), pod("b", near("app", 1, nicOf0)), pod("c", near("app", 1, nicOf1)))
+			want := expectations{"a/app": on(1, 1), "b/app": on(0, 1), "c/app": on(1, 1)}
+			before := n.meets(want)
+
+			// The rest of node 1, then one more of it.
+			rest := m.free(1).Len() - 2
+			n.apply(pod("fill", near("app", rest, nicOf1)), pod("late", near("app", 1, nicOf1)), pod("d", near("app", 1, nicOf0)))
+			want["fill/app"], want["late/app"], want["d/app"] = on(1, rest), late, on(0, 1)
+			after := n.meets(want)
+			stays(t, before, after, "a/app", "b/app", "c/app")
+
+			n.run("systemctl", "restart", "cpupoold")
+			again := n.meets(want)
+			stays(t, after, again, slices.Collect(owners(want))...)
+			if late.exclusive() {
+				return
+			}
+			// Who was refused waits for CPUs of that node, not of any.
+			n.withdraw("fill")
+			delete(want, "fill/app")
+			want["late/app"] = on(1, 1)
+			stays(t, again, n.meets(want), "a/app", "b/app", "c/app", "d/app")
+		})
+	}
+}
+
+// owners are the containers with CPUs of their own.
+func owners(want expectations) func(func(name) bool) {
+	return func(yield func(name) bool) {
+		for who, r := range want {
+			if r.exclusive() && !yield(who) {
+				return
+			}
+		}
+	}
+}
+
+// TestDevicesIgnored: without a policy for hints, or without hints, nobody is refused.
+func TestDevicesIgnored(t *testing.T) {
+	n := newNode(t)
+	n.offerDevices()
+	n.start(n.fixed(option("topology-policy", "none")))
+	across := n.free(1).Len() + 1
+	n.apply(pod("a", near("app", across, nicOf1)))
+	n.meets(expectations{"a/app": {cpus: across}})
+	n.withdraw("a")
+	n.start(n.fixed(option("topology-policy", "restricted")))
+	n.apply(pod("b", near("app", 2, nicOfNone)), pod("c", near("app", 2, nicOfBoth)))
+	n.meets(expectations{"b/app": {cpus: 2, nodes: 1}, "c/app": {cpus: 2}})
+}
+
+// TestDevicesFail: with onRefusal: fail a container that cannot run beside its device is stopped, again and again, and runs there as soon
+// as it can.
+func TestDevicesFail(t *testing.T) {
+	n := newNode(t)
+	n.offerDevices()
+	n.start(n.fixed("  onRefusal: fail\n" + option("topology-policy", "single-numa-node")))
+	all := n.free(1).Len()
+	n.apply(pod("fill", near("app", all, nicOf1)))
+	before := n.meets(expectations{"fill/app": on(1, all)})
+	n.apply(pod("late", near("app", 1, nicOf1)))
+	n.eventually("stop of the refused container", func() error {
+		_, err := n.find("late", "app")
+		if err == nil {
+			return errors.New("it runs")
+		}
+		return nil
+	})
+	stays(t, before, n.meets(expectations{"fill/app": on(1, all)}), "fill/app")
+	n.withdraw("fill")
+	n.meets(expectations{"late/app": on(1, 1)}) // when the kubelet's back-off has passed
+}
+
+// TestKubeletAway: containers that have their CPUs keep them when the daemon is started while no kubelet can say why.
+func TestKubeletAway(t *testing.T) {
+	n := newNode(t)
+	n.offerDevices()
+	n.start(n.fixed(option("topology-policy", "single-numa-node")))
+	n.apply(pod("a", near("app", 2, nicOf1)), pod("b", near("app", 1, nicOf0)))
+	want := expectations{"a/app": on(1, 2), "b/app": on(0, 1)}
+	before := n.meets(want)
+	n.run("systemctl", "stop", "kubelet")
+	defer n.run("systemctl", "start", "kubelet")
+	n.run("systemctl", "restart", "cpupoold")
+	stays(t, before, n.meets(want), "a/app", "b/app")
+}
