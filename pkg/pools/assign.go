@@ -108,12 +108,9 @@ func (a *assigner) shrink(c *claim) {
 // it must keep: the floor was raised, or the pool has shrunk.
 func (a *assigner) restoreFloor() {
 	for _, i := range slices.Backward(a.order) {
-		missing := -a.room()
-		if missing <= 0 {
-			return
-		}
 		c := &a.claims[i]
-		if !c.cpus.IsEmpty() {
+		// What it gives may only become idle, beside the rest of what it has.
+		for missing := -a.room(); missing > 0 && !c.cpus.IsEmpty(); missing = -a.room() {
 			a.give(c, a.best(c, max(c.cpus.Len()-missing, 0)))
 		}
 		c.guess()

@@ -63,6 +63,12 @@ func FuzzPrevious(f *testing.F) {
 		}
 		for len(records) >= 3 {
 			key := pools.Key{PodUID: "pod-" + string('0'+rune(records[0]%12)), Container: string('a' + rune(records[1]%4))}
+			switch records[1] >> 6 {
+			case 1:
+				key = pools.Key{Container: "a.service"}
+			case 2:
+				key.Container = "" // reserved
+			}
 			first := int(records[2]) % 64
 			w.in.Previous = append(w.in.Previous, pools.Assignment{Key: key, CPUs: cpuset.Range(first, first+int(records[0]>>5))})
 			records = records[3:]

@@ -94,7 +94,8 @@ func (a *assigner) draw(c *claim, siblings []claim, s sources) *allocate.Refusal
 	if refusal != nil {
 		return refusal
 	}
-	if refusal := a.affords(c, got, s.anew); refusal != nil {
+	unwanted := s.reuse + s.fromReserve - got.Intersection(s.left.Union(s.reserved)).Len()
+	if refusal := a.affords(c, got, s.anew+max(unwanted, 0)); refusal != nil {
 		return refusal
 	}
 	a.commit(c, siblings, s, got)
@@ -159,12 +160,17 @@ func (a *assigner) ownIdle(c *claim) cpuset.Set {
 }
 
 // affords refuses CPUs that leave too little to the shared pool because others
-// become idle with them; anew is how many of them are.
+// become idle with them. anew is how many of them count against it, and CPUs that
+// are given back for them too, because those may become idle.
 func (a *assigner) affords(c *claim, got cpuset.Set, anew int) *allocate.Refusal {
-	if !a.pools.FromShared || !c.options.OneOwnerPerCore {
+	if !a.pools.FromShared || !a.alone {
 		return nil
 	}
-	if beside := a.coresOf(got).Intersection(a.free).Difference(got).Len(); anew+beside > a.room() {
+	beside := 0
+	if c.options.OneOwnerPerCore {
+		beside = a.coresOf(got).Intersection(a.free).Difference(got).Len()
+	}
+	if anew+beside > max(a.room(), 0) {
 		return a.tooMany(got.Len())
 	}
 	return nil
