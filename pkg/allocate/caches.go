@@ -88,9 +88,11 @@ func (k *caches) search(q *search) {
 		return
 	}
 	for i := range k.entries {
-		k.push(int32(i))
-		k.consider(q)
-		k.pop()
+		if k.sum.cpus()+k.entries[i].tally.cpus() >= q.n {
+			k.push(int32(i))
+			k.consider(q)
+			k.pop()
+		}
 	}
 	if k.found {
 		return
@@ -112,13 +114,16 @@ func (k *caches) search(q *search) {
 	}
 	for i := 0; !k.found && i < len(k.entries); i++ {
 		k.push(int32(i)) // the fullest first, until it is enough
-		k.consider(q)
+		if k.sum.cpus() >= q.n {
+			k.consider(q)
+		}
 	}
 }
 
 // extend considers all combinations of size more caches, from entry i on, of
 // which each class counts once.
 func (k *caches) extend(q *search, i, size int) {
+	q.considered++
 	switch {
 	case size == 0:
 		k.consider(q)
@@ -156,7 +161,7 @@ func (k *caches) pop() {
 // consider holds the chosen caches against the best so far. Of equals the first
 // stays.
 func (k *caches) consider(q *search) {
-	q.considered++
+	q.considered++ // together with what leads to it
 	parts, broken, ok := q.cover(k.sum)
 	if !ok || parts > k.parts {
 		return

@@ -130,6 +130,9 @@ func (d *distribution) extend(from, size int) {
 		return
 	}
 	for i := from; i <= len(d.nodes)-size; i++ {
+		if d.found && d.q.considered > maxCombinations {
+			return
+		}
 		d.chosen = append(d.chosen, int32(i))
 		d.extend(i+1, size-1)
 		d.chosen = d.chosen[:len(d.chosen)-1]

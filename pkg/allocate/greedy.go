@@ -39,6 +39,9 @@ func (q *search) fillUp(order []int32, most int) {
 		}
 		q.considerGroups()
 		for _, other := range order[i+1:] {
+			if q.exhausted() {
+				break
+			}
 			q.pop()
 			q.push(other)
 			q.considerGroups()

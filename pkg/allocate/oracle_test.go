@@ -443,7 +443,7 @@ func TestTakeIsBest(t *testing.T) {
 			r := rand.New(rand.NewPCG(3, uint64(i)))
 			top := m.topology()
 			top.Isolated = cpuset.Range(top.Online.Len()/2, top.Online.Len()-3)
-			for range 300 {
+			for range 200 {
 				o := randomRequest(r, top)
 				checkBest(t, o)
 			}

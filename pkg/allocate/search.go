@@ -86,7 +86,7 @@ func (q *search) run() bool {
 			break
 		}
 		q.extend(candidates, size)
-		if q.found && q.settled() {
+		if q.found && (q.settled() || q.exhausted()) {
 			break
 		}
 	}
@@ -186,11 +186,17 @@ func (q *search) extend(candidates []int32, size int) {
 		return
 	}
 	for i := range len(candidates) - size + 1 {
+		if q.exhausted() {
+			return
+		}
 		q.push(candidates[i])
 		q.extend(candidates[i+1:], size-1)
 		q.pop()
 	}
 }
+
+// exhausted says that the best so far has to do.
+func (q *search) exhausted() bool { return q.found && q.considered > maxCombinations }
 
 func (q *search) push(g int32) {
 	q.chosen = append(q.chosen, g)
@@ -266,6 +272,9 @@ func (s *subsets) run() {
 func (s *subsets) extend(cells []int32, size int) {
 	if size > 0 {
 		for i := range len(cells) - size + 1 {
+			if s.q.exhausted() {
+				return
+			}
 			s.push(cells[i])
 			s.extend(cells[i+1:], size-1)
 			s.sum.add(s.q.v.cells[cells[i]], -1)

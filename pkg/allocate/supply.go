@@ -15,6 +15,8 @@ type Supply struct {
 	closed []bool
 	// view is kept for its memory only.
 	view view
+	// considered counts the combinations of the last Take.
+	considered int
 }
 
 // Supply returns the supply of the CPUs of a set that are online.

@@ -1,0 +1,56 @@
+package allocate_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/pkg/allocate"
+)
+
+// TestSearchIsBounded counts what is tried on machines on which nobody could try
+// all: more nodes than any machine is known to have, caches by the hundred, and
+// supplies in shreds. A search may end a little above the bound, with the node
+// that it is at.
+func TestSearchIsBounded(t *testing.T) {
+	const most = 2*allocate.MaxCombinations + 1024
+	machines := []string{
+		"packages=34 cores=8 threads=2",
+		"packages=2 nodes=17 cores=8 threads=2",
+		"packages=64 l3s=4 cores=4 threads=2",
+		"packages=2 l3s=128 cores=1 threads=2",
+		"packages=8 nodes=4 l3s=8 cores=2 threads=2 adjacent",
+		"packages=40 cores=4 threads=2 numa=off",
+	}
+	options := []string{
+		"", "align-by-socket=true", "prefer-align-cpus-by-uncorecache=true", "distribute-cpus-across-cores=true",
+		"distribute-cpus-across-numa=true", "full-pcpus-only=true", "topology-policy=restricted",
+		"distribute-cpus-across-numa=true full-pcpus-only=true align-by-socket=true",
+		"align-by-socket=true prefer-align-cpus-by-uncorecache=true nodes=3,5",
+	}
+	worst := 0
+	for i, text := range machines {
+		top := machineOf(t, text).topology()
+		m := allocate.New(top)
+		r := rand.New(rand.NewPCG(5, uint64(i)))
+		for _, option := range options {
+			for _, thin := range []int{2, 8} {
+				free := randomSubset(r, top.Online, thin)
+				for _, n := range []int{7, free.Len() / 3, free.Len() - 1} {
+					s := m.Supply(free)
+					cpus, err := s.Take(requestOf(t, fmt.Sprintf("%d %s", n, option)))
+					if got := s.Considered(); got > most {
+						t.Errorf("%s: %d of %d CPUs with %q: %d combinations; want at most %d", text, n, free.Len(), option, got, most)
+					}
+					worst = max(worst, s.Considered())
+					if err == nil && cpus.Len() != n {
+						t.Errorf("%s: %d CPUs with %q: %s", text, n, option, cpus)
+					}
+				}
+			}
+		}
+	}
+	if worst < allocate.MaxCombinations {
+		t.Errorf("at most %d combinations: nothing has reached the bound", worst)
+	}
+}
