@@ -104,7 +104,7 @@ func (a *attempt) precheck() *Refusal {
 		return a.refuse(BadOptions, 0, "%s", errs[0])
 	}
 	if total := r.CPUs + count(a.have); r.Options.FullPCPUsOnly && total%max(m.group, 1) != 0 {
-		return a.refuse(SMTAlignment, 0, "full-pcpus-only gives whole cores of %d threads, and %d is no multiple of it; ask for %d, or turn the option off",
+		return a.refuse(SMTAlignment, count(a.s.free), "full-pcpus-only gives whole cores of %d threads, and %d is no multiple of it; ask for %d, or turn the option off",
 			m.group, total, total+m.group-total%m.group)
 	}
 	if free := count(a.s.free); free < r.CPUs {

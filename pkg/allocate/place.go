@@ -24,8 +24,8 @@ func (p *placing) run() *Refusal {
 	switch o.TopologyPolicy {
 	case SingleNUMANode:
 		if !p.solve(p.hintedCells(true), 1) {
-			return p.a.refuse(NotOnOneNode, p.mostOnOneNode(),
-				"no NUMA node %shas room for all of them (topology-policy: %s); ask for fewer, write %s, or see plan --defrag", p.hintText(), SingleNUMANode, BestEffort)
+			return p.a.refuse(NotOnOneNode, p.most(p.v.m.cellsOfNode, 1),
+				"no NUMA node %shas room for all (topology-policy: %s); ask for fewer, write %s, or see plan --defrag", p.hintText(), SingleNUMANode, BestEffort)
 		}
 		return nil
 	case Restricted:
@@ -133,7 +133,7 @@ func (p *placing) restricted() *Refusal {
 		}
 		if room >= total {
 			if !p.solve(p.hintedCells(true), 0) {
-				return p.a.refuse(NotOnHintedNodes, p.v.total.cpus(),
+				return p.a.refuse(NotOnHintedNodes, p.most(p.v.m.cellsOfNode, len(p.hinted)),
 					"NUMA nodes %s of the devices and memory have too few left (topology-policy: %s); wait until others end, write %s, or see plan --defrag",
 					p.a.r.Nodes, Restricted, BestEffort)
 			}
@@ -146,9 +146,9 @@ func (p *placing) restricted() *Refusal {
 	}
 	limit := p.fewestWhenEmpty(lists, total)
 	if !p.solve(nil, limit) {
-		return p.a.refuse(NotOnFewestNodes, p.v.total.cpus(),
-			"on the empty machine %d %s would be enough, now they are not (topology-policy: %s); ask for fewer, write %s, or see plan --defrag",
-			limit, groups, Restricted, BestEffort)
+		return p.a.refuse(NotOnFewestNodes, p.most(lists, limit),
+			"%s that are enough on the empty machine: %d, and now they are not (topology-policy: %s); ask for fewer, write %s, or see plan --defrag",
+			groups, limit, Restricted, BestEffort)
 	}
 	return nil
 }

@@ -41,19 +41,23 @@ func (p *placing) fewestWhenEmpty(groups [][]int32, n int) int {
 	return len(rooms)
 }
 
-// mostOnOneNode is how many CPUs are usable on the emptiest of the nodes that
-// count.
-func (p *placing) mostOnOneNode() int {
-	most := 0
-	for i, cells := range p.v.m.cellsOfNode {
-		if p.hinted != nil && !p.hinted[i] {
-			continue
-		}
-		n := 0
+// most is how many CPUs can be had from n of the groups of cells, hinted nodes only
+// if there are any; what has been picked already is among them.
+func (p *placing) most(groups [][]int32, n int) int {
+	var rooms []int
+	for _, cells := range groups {
+		room := 0
 		for _, c := range cells {
-			n += p.v.cells[c].cpus()
+			if p.hinted == nil || p.hinted[p.v.m.cells[c].node] {
+				room += p.v.cells[c].cpus()
+			}
 		}
-		most = max(most, n)
+		rooms = append(rooms, room)
+	}
+	slices.Sort(rooms)
+	most := len(p.v.picked)
+	for _, room := range rooms[max(0, len(rooms)-n):] {
+		most += room
 	}
 	return most
 }

@@ -4,7 +4,7 @@ import "slices"
 
 // maxCombinations bounds the combinations that are considered for one request,
 // and with them its time. A search that reaches it goes on without trying all
-// (filler in greedy.go). Nearly all requests end after a few dozen.
+// (greedy.go). Nearly all requests end after a few dozen.
 const maxCombinations = 1 << 12
 
 // search looks for the part of a machine to take n CPUs from.
