@@ -96,10 +96,11 @@ func runOn(ctx context.Context, h host, o Options) error {
 	if err != nil {
 		return err
 	}
-	var metrics sync.WaitGroup
-	metrics.Go(func() { serveMetrics(ctx, server, o) })
+	var servers sync.WaitGroup
+	servers.Go(func() { serveMetrics(ctx, server, o) })
+	servers.Go(func() { l.serveControl(ctx, o) })
 	l.serve(ctx, o)
-	metrics.Wait()
+	servers.Wait()
 	return nil
 }
 

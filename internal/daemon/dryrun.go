@@ -10,6 +10,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/defrag"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -24,6 +25,8 @@ type Preview struct {
 	// Unread are objects and cgroups that could not be read, and so have no part
 	// in the plan.
 	Unread []string `json:"unread,omitempty"`
+	// Exclusive is who has CPUs of its own, for defrag.Analyse.
+	Exclusive defrag.Input `json:"-"`
 }
 
 // DryRun looks at the node and decides as Run would, and writes nothing. It can
@@ -70,7 +73,7 @@ func preview(ctx context.Context, h host, s settings, j Journal, now time.Time) 
 	plan, want := look.decide()
 	want = slices.DeleteFunc(want, func(t cgroup.Target) bool { return slices.Contains(gone, t.Path) || unreadable[t.Path] != nil })
 
-	p := Preview{Plan: plan, Adapted: s.adapted}
+	p := Preview{Plan: plan, Adapted: s.adapted, Exclusive: look.fragments(plan)}
 	p.Writes, p.Deferred = cgroup.Diff(want, current, h.diffOptions(plan))
 	for _, err := range found.failed {
 		p.Unread = append(p.Unread, err.Error())

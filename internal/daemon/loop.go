@@ -72,6 +72,7 @@ type loop struct {
 	refusals     *refusals
 	applications applications
 	watched      watchedUnits
+	moving       []moveAsked // begun, and not answered
 }
 
 // timers are the loop's: each is armed by the owner and read in run.
@@ -120,6 +121,7 @@ func (l *loop) run(ctx context.Context) {
 			l.pass()
 		}
 		l.publish()
+		l.answerMoves()
 		l.notify.alive()
 	}
 }

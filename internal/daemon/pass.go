@@ -25,23 +25,29 @@ type scene struct {
 
 // decide is the whole decision, from what is known to what should be.
 func (s scene) decide() (pools.Plan, []cgroup.Target) {
-	plan := pools.Build(pools.Input{
+	plan := pools.Build(s.input())
+	lifted := func(p cgroup.Path) bool { return s.ledger.touched(p, cgroup.FileMax) }
+	return plan, targets(plan, s.model, s.formula, s.settings.config.PodSliceWeights, lifted)
+}
+
+func (s scene) input() pools.Input {
+	return pools.Input{
 		Machine:  s.settings.machine,
 		Pools:    s.settings.pools,
 		Names:    s.settings.names,
 		Pods:     s.pods,
 		Previous: s.previous,
-	})
-	lifted := func(p cgroup.Path) bool { return s.ledger.touched(p, cgroup.FileMax) }
-	return plan, targets(plan, s.model, s.formula, s.settings.config.PodSliceWeights, lifted)
+	}
 }
 
-func (l *loop) decide(now time.Time) (pools.Plan, []cgroup.Target) {
+func (l *loop) decide(now time.Time) (pools.Plan, []cgroup.Target) { return l.scene(now).decide() }
+
+// scene is what is known now.
+func (l *loop) scene(now time.Time) scene {
 	pods := l.model.input(now)
 	l.askHints(pods, now)
 	l.hints.apply(pods)
-	s := scene{settings: l.settings, model: l.model, pods: pods, previous: l.assignments, formula: l.formula, ledger: l.ledger}
-	return s.decide()
+	return scene{settings: l.settings, model: l.model, pods: pods, previous: l.assignments, formula: l.formula, ledger: l.ledger}
 }
 
 // pass decides, compares and writes. Every round carries out the writes up to

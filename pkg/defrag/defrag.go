@@ -51,8 +51,8 @@ func nameOf(o *pools.Owner) Name { return Name{o.Key.PodUID, o.Pod, o.Key.Contai
 // Key is the name as plans have it.
 func (n Name) Key() pools.Key { return pools.Key{PodUID: n.PodUID, Container: n.Container} }
 
-// String returns namespace/pod/container, or the unit.
-func (n Name) String() string {
+// Full returns namespace/pod/container, or the unit.
+func (n Name) Full() string {
 	switch {
 	case n.PodUID == "":
 		return n.Container

@@ -53,7 +53,7 @@ func TestMoves(t *testing.T) {
 			checkReport(t, c.scene, r)
 			var got []string
 			for _, m := range r.Moves {
-				line := fmt.Sprintf("%s %s → %s", m.Name, m.From, m.To)
+				line := fmt.Sprintf("%s %s → %s", m.Full(), m.From, m.To)
 				if m.MakesRoom {
 					line += " (makes room)"
 				}

@@ -25,7 +25,7 @@ func checkReport(t *testing.T, s *scene, r defrag.Report) {
 	for i, m := range r.Moves {
 		before := defrag.Analyse(in)
 		if err := defrag.Check(in, m.Key(), m.From, m.To); err != nil {
-			t.Fatalf("move %d: %s %v", i, m.Name, err)
+			t.Fatalf("move %d: %s %v", i, m.Full(), err)
 		}
 		for j := range in.Owners {
 			if in.Owners[j].Key == m.Key() {
@@ -37,7 +37,7 @@ func checkReport(t *testing.T, s *scene, r defrag.Report) {
 		for j := range before.Owners {
 			was, is := before.Owners[j].Now, after.Owners[j].Now
 			if is.SharedCores > was.SharedCores && before.Owners[j].Key() != m.Key() {
-				t.Errorf("move %d of %s gives %s a neighbour in a core: %+v, was %+v", i, m.Name, before.Owners[j].Name, is, was)
+				t.Errorf("move %d of %s gives %s a neighbour in a core: %+v, was %+v", i, m.Full(), before.Owners[j].Full(), is, was)
 			}
 			if before.Owners[j].Key() == m.Key() {
 				checkMove(t, s, m, was, is)
@@ -59,19 +59,19 @@ func checkReport(t *testing.T, s *scene, r defrag.Report) {
 func checkMove(t *testing.T, s *scene, m defrag.Move, was, is defrag.Shape) {
 	t.Helper()
 	if diff := cmp.Diff([]defrag.Shape{was, is}, []defrag.Shape{m.Now, m.Then}); diff != "" {
-		t.Errorf("%s: shapes of the move (-then +reported):\n%s", m.Name, diff)
+		t.Errorf("%s: shapes of the move (-then +reported):\n%s", m.Full(), diff)
 	}
 	i := s.index(m.Key())
 	options := s.Owners[i].Options
 	if is.Nodes > was.Nodes || is.Packages > was.Packages || is.L3Groups > was.L3Groups || is.RemoteCPUs > was.RemoteCPUs ||
 		is.SplitCores > was.SplitCores && !options.DistributeCPUsAcrossCores {
-		t.Errorf("%s: %s → %s makes something worse: %+v, was %+v", m.Name, m.From, m.To, is, was)
+		t.Errorf("%s: %s → %s makes something worse: %+v, was %+v", m.Full(), m.From, m.To, is, was)
 	}
 	if options == (allocate.Options{}) && is == was && !m.MakesRoom {
-		t.Errorf("%s: %s → %s makes nothing better", m.Name, m.From, m.To)
+		t.Errorf("%s: %s → %s makes nothing better", m.Full(), m.From, m.To)
 	}
 	if !m.ToNodes.IsSubsetOf(m.FromNodes) && is.Nodes >= was.Nodes && is.RemoteCPUs >= was.RemoteCPUs {
-		t.Errorf("%s: %s → %s goes to other nodes for nothing", m.Name, m.From, m.To)
+		t.Errorf("%s: %s → %s goes to other nodes for nothing", m.Full(), m.From, m.To)
 	}
 }
 
