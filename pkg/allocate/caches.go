@@ -20,8 +20,6 @@ type caches struct {
 	found   bool
 	best    [3]int32 // far caches, broken cores, CPUs left
 	bestSet []int32
-	// bound is the fewest caches that any choice can have, plus 1 once it is known.
-	bound int
 }
 
 // cacheEntry is what there is of a cache in the cells at hand.
@@ -191,36 +189,4 @@ func (k *caches) appendLeaves(q *search, cells, leaves []int32) []int32 {
 		}
 	}
 	return leaves
-}
-
-// fewest is the fewest caches that q.n CPUs can be in, by their number alone,
-// those of the owner included.
-func (k *caches) fewest(q *search) int {
-	if k.bound > 0 {
-		return k.bound - 1
-	}
-	sizes := make([]int32, len(q.m.topology.L3s))
-	for i, t := range q.v.leaves {
-		if q.allowed == nil || q.allowed[q.m.leaves[i].cell] {
-			sizes[q.m.leaves[i].l3] += t[0]
-		}
-	}
-	need := int32(q.n)
-	for l3, in := range q.inL3 {
-		if in {
-			need -= sizes[l3]
-			sizes[l3] = 0
-		}
-	}
-	slices.Sort(sizes)
-	n := int(q.baseL3s)
-	for _, size := range slices.Backward(sizes) {
-		if need <= 0 {
-			break
-		}
-		need -= size
-		n++
-	}
-	k.bound = n + 1
-	return n
 }

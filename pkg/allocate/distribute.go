@@ -38,10 +38,10 @@ type shareCost struct {
 }
 
 // distributionCost orders the distributions over one number of nodes. It holds
-// packages (with align-by-socket), the difference of the largest and the smallest
-// share, the sum of the shares' squares, cores in part, packages, caches, the sum
-// of the squares of what stays free in each node, and the distance.
-type distributionCost [8]int64
+// packages (with align-by-socket), cores in part, the sum of the shares' squares,
+// packages, caches, the sum of the squares of what stays free in each node, and
+// the distance.
+type distributionCost [7]int64
 
 // distribute picks q.n CPUs in even shares from as few nodes as can give them, and
 // is false, with nothing picked, when none can.
@@ -152,14 +152,20 @@ func (d *distribution) consider() {
 	d.found, d.cost, d.best = true, c, portions
 }
 
-// portions shares the units out as evenly as the chosen nodes allow. Where an
-// even share leaves a remainder, those nodes give one more of which it splits the
-// fewest cores and leaves the most free.
+// portions shares the units out as evenly as the chosen nodes allow, and what is
+// left of that to those nodes where it splits the fewest cores.
 func (d *distribution) portions() []portion {
 	left := int32(d.q.n / d.unit)
 	all := make([]portion, 0, len(d.chosen))
 	for _, i := range d.chosen {
 		all = append(all, portion{node: i})
+	}
+	if !d.q.byPackage {
+		for i := range all {
+			all[i].units = left / int32(len(all))
+		}
+		d.remainder(all, left%int32(len(all)))
+		return all
 	}
 	room := func(p portion) int32 { return int32(d.nodes[p.node].units) - p.units }
 	for left > 0 {
@@ -171,7 +177,7 @@ func (d *distribution) portions() []portion {
 			break
 		}
 		if left < open {
-			d.remainder(all, left, room)
+			d.remainder(all, left)
 			break
 		}
 		step := left / open
@@ -190,40 +196,59 @@ func (d *distribution) portions() []portion {
 	return all
 }
 
-// remainder gives one more unit to left of the portions.
-func (d *distribution) remainder(all []portion, left int32, room func(portion) int32) {
-	var open []int
-	for i := range all {
-		if room(all[i]) > 0 {
-			open = append(open, i)
+// portionCost orders what a portion adds: cores in part, its square, caches, the
+// square of what stays free.
+type portionCost [4]int64
+
+func (d *distribution) portionCost(p portion) portionCost {
+	s, units := d.shareCost(p), int64(p.units)
+	free := int64(d.nodes[p.node].units) - units
+	return portionCost{int64(s.parts), units * units, int64(s.l3s), free * free}
+}
+
+// remainder gives left units more to the portions, so that they cost the least
+// together: the costs of 0 to left units for the first portion, for the first two,
+// and so on.
+func (d *distribution) remainder(all []portion, left int32) {
+	d.q.considered += len(all) * int(left)
+	costs := make([]portionCost, left+1)
+	for i := range costs {
+		costs[i][0] = int64(min(i, 1)) << 32 // nobody to give them to
+	}
+	given := make([][]int32, len(all))
+	for i, p := range all {
+		next := make([]portionCost, left+1)
+		given[i] = make([]int32, left+1)
+		for sum := range left + 1 {
+			for n := int32(0); n <= min(sum, int32(d.nodes[p.node].units)-p.units); n++ {
+				c := d.portionCost(portion{p.node, p.units + n})
+				for j := range c {
+					c[j] += costs[sum-n][j]
+				}
+				if n == 0 || slices.Compare(c[:], next[sum][:]) < 0 {
+					next[sum], given[i][sum] = c, n
+				}
+			}
 		}
+		costs = next
 	}
-	delta := func(i int) [3]int32 {
-		now, more := d.shareCost(all[i]), d.shareCost(portion{all[i].node, all[i].units + 1})
-		return [...]int32{more.parts - now.parts, more.l3s - now.l3s, -room(all[i])}
-	}
-	slices.SortStableFunc(open, func(a, b int) int {
-		da, db := delta(a), delta(b)
-		return slices.Compare(da[:], db[:])
-	})
-	for _, i := range open[:left] {
-		all[i].units++
+	for i := range slices.Backward(all) {
+		all[i].units += given[i][left]
+		left -= given[i][left]
 	}
 }
 
 func (d *distribution) costOf(portions []portion) (distributionCost, bool) {
 	var c distributionCost
-	least, most := portions[0].units, portions[0].units
 	var cells []int32
 	for _, p := range portions {
-		least, most = min(least, p.units), max(most, p.units)
 		s := d.shareCost(p)
 		if !s.ok {
 			return c, false
 		}
 		c[2] += int64(p.units) * int64(p.units)
-		c[3] += int64(s.parts)
-		c[5] += int64(s.l3s)
+		c[1] += int64(s.parts)
+		c[4] += int64(s.l3s)
 		cells = append(cells, d.nodes[p.node].cells...)
 	}
 	var in cost
@@ -234,8 +259,7 @@ func (d *distribution) costOf(portions []portion) (distributionCost, bool) {
 			return c, false
 		}
 	}
-	c[1] = int64(most - least)
-	c[4] = int64(in[costPackages])
+	c[3] = int64(in[costPackages])
 	for i := range d.nodes {
 		free := int64(d.nodes[i].tally[0])
 		for _, p := range portions {
@@ -243,9 +267,9 @@ func (d *distribution) costOf(portions []portion) (distributionCost, bool) {
 				free -= int64(p.units) * int64(d.unit)
 			}
 		}
-		c[6] += free * free
+		c[5] += free * free
 	}
-	c[7] = int64(in[costDistance])
+	c[6] = int64(in[costDistance])
 	return c, true
 }
 

@@ -50,24 +50,21 @@ func (o *oracle) shareCost(taken cpuset.Set) []int {
 		return nil
 	}
 	in := o.groups(taken, nodeOf)
-	even := taken.Len() / unit / len(in) * unit
-	if o.r.Options.AlignBySocket {
-		even = 1
+	floors := o.evenShares(in, taken.Len()/unit, unit)
+	if floors == nil {
+		return nil
 	}
-	least, most, squares, left := taken.Len(), 0, 0, 0
+	squares, left := 0, 0
 	for i, node := range o.t.Nodes {
 		share := node.CPUs.Intersection(taken).Len()
 		free := node.CPUs.Intersection(o.usable).Len()
 		if free >= unit { // others have nothing to give
 			left += (free - share) * (free - share)
 		}
-		if !slices.Contains(in, i) {
-			continue
+		squares += share * share
+		if share < floors[i] {
+			return nil
 		}
-		least, most, squares = min(least, share), max(most, share), squares+share*share
-	}
-	if least < even {
-		return nil
 	}
 	packages, distance := o.count(taken, packageOf), 0
 	for i, a := range in {
@@ -75,11 +72,59 @@ func (o *oracle) shareCost(taken cpuset.Set) []int {
 			distance += o.t.Nodes[a].Distances[b] + o.t.Nodes[b].Distances[a]
 		}
 	}
-	cost := []int{len(in), 0, most - least, squares, parts, packages, o.count(taken, l3Of), left, distance}
+	cost := []int{len(in), 0, parts, squares, packages, o.count(taken, l3Of), left, distance}
 	if o.r.Options.AlignBySocket {
 		cost[1] = packages
 	}
 	return cost
+}
+
+// evenShares is what each node gives at least, by index, of so many units from the
+// nodes in: all the same, as long as they have it. It is nil when one of them has
+// not, unless align-by-socket allows for that.
+func (o *oracle) evenShares(in []int, units, unit int) []int {
+	shares := make([]int, len(o.t.Nodes))
+	for {
+		var open []int
+		for _, i := range in {
+			if o.t.Nodes[i].CPUs.Intersection(o.usable).Len()/unit > shares[i] {
+				open = append(open, i)
+			}
+		}
+		if units < len(open) || len(open) == 0 {
+			break
+		}
+		if len(open) < len(in) && !o.r.Options.AlignBySocket {
+			if slices.Min(valuesOf(shares, in)) < (units+sum(shares))/len(in) {
+				return nil
+			}
+			break
+		}
+		for _, i := range open {
+			shares[i]++
+			units--
+		}
+	}
+	for i := range shares {
+		shares[i] *= unit
+	}
+	return shares
+}
+
+func valuesOf(values, indices []int) []int {
+	var of []int
+	for _, i := range indices {
+		of = append(of, values[i])
+	}
+	return of
+}
+
+func sum(values []int) int {
+	n := 0
+	for _, v := range values {
+		n += v
+	}
+	return n
 }
 
 func TestDistributionIsBest(t *testing.T) {

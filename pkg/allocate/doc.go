@@ -46,12 +46,13 @@
 //     to. The kubelet only counts, and gives out fragments when there is enough of
 //     them.
 //   - distribute-cpus-across-numa: even shares from the fewest nodes that can give
-//     them; with full-pcpus-only in units of the threads of a core. A remainder
-//     goes to nodes where it splits the fewest cores and leaves the most. Among
-//     nodes: the most even, then fewest cores in part, packages, caches, then what
-//     leaves the machine most even, then distance. Where no number of nodes can
-//     give even shares, the order above holds. With align-by-socket packages come
-//     before evenness, and a full node may give less than the others.
+//     them; with full-pcpus-only in units of the threads of a core. What an even
+//     share leaves over goes where it splits the fewest cores, and then to as many
+//     nodes as possible. Among sets of nodes: fewest cores in part, the most even,
+//     fewest packages, caches, then what leaves the machine most even, then
+//     distance. Where no number of nodes can give even shares, the order above
+//     holds. With align-by-socket the packages come first, and a full node may give
+//     less than the others.
 //   - align-by-socket: packages before nodes. A hint stands for the packages of its
 //     nodes; its nodes themselves come first in them.
 //   - distribute-cpus-across-cores: one thread of each core, as far as that is

@@ -7,7 +7,8 @@ import (
 
 // greedy is for machines with too many cells to try all combinations. It adds
 // groups until there is enough, the emptiest first, once wherever they are and
-// once package by package, and then tries each other one in place of the last.
+// once package by package, those of the owner before others; then it tries each
+// other one in place of the last.
 func (q *search) greedy(candidates []int32, most int) {
 	order := slices.Clone(candidates)
 	size := func(g int32) int32 { return q.groups[g].tally[0] }
@@ -20,7 +21,9 @@ func (q *search) greedy(candidates []int32, most int) {
 		packages[pkg(g)] += size(g)
 	}
 	slices.SortStableFunc(order, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(packages[pkg(b)], packages[pkg(a)]), cmp.Compare(pkg(a), pkg(b)))
+		return cmp.Or(
+			cmp.Compare(toInt(q.inPackage[pkg(b)]), toInt(q.inPackage[pkg(a)])),
+			cmp.Compare(packages[pkg(b)], packages[pkg(a)]), cmp.Compare(pkg(a), pkg(b)))
 	})
 	q.fillUp(order, most)
 }

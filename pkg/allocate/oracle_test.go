@@ -22,6 +22,7 @@ type oracle struct {
 	have     cpuset.Set // online
 	usable   cpuset.Set // by the wishes of one try
 	admitted cpuset.Set // online, by the wishes of one try
+	taken    cpuset.Set // on the hinted nodes, when the rest is at stake
 }
 
 // best returns the least cost; false when the request has to be refused.
@@ -128,7 +129,9 @@ func (o *oracle) stages() []stage {
 	case allocate.BestEffort:
 		stages := []stage{in}
 		if in.within.Len() < o.r.CPUs {
+			o.taken = in.within
 			rest := o.first(o.usable.Difference(in.within), o.r.CPUs-in.within.Len())
+			o.taken = cpuset.Set{}
 			stages = append(stages, stage{within: o.usable, with: in.within.Union(rest)})
 		}
 		return append(stages, all)
@@ -216,12 +219,44 @@ func (o *oracle) first(within cpuset.Set, n int) cpuset.Set {
 	if len(packages) >= len(nodes) {
 		outer, inner = nodes, packages
 	}
-	for _, group := range slices.Concat(outer, inner) {
-		if group.IsSubsetOf(within) && !group.Overlaps(first) && group.Len() <= n-first.Len() {
-			first = first.Union(group)
+	for _, groups := range [][]cpuset.Set{outer, inner} {
+		for {
+			best := -1
+			for i, group := range groups {
+				if !group.IsSubsetOf(within.Difference(first)) || group.IsEmpty() || group.Len() > n-first.Len() {
+					continue
+				}
+				if best < 0 || slices.Compare(o.packageRank(group, first, n), o.packageRank(groups[best], first, n)) < 0 {
+					best = i
+				}
+			}
+			if best < 0 {
+				break
+			}
+			first = first.Union(groups[best])
 		}
 	}
 	return first
+}
+
+// packageRank is the lower the better the package of group is for what is needed
+// after first: where the owner is already, then the fullest that has enough, then
+// the emptiest.
+func (o *oracle) packageRank(group, first cpuset.Set, n int) []int {
+	cpu, _ := o.t.CPU(group.First())
+	pkg := o.t.Packages[cpu.Package].CPUs
+	touched := o.have.Union(first, o.taken)
+	rank := []int{1, 0, 0}
+	if pkg.Overlaps(touched) {
+		rank[0] = 0
+		return rank
+	}
+	usable := pkg.Intersection(o.usable.Difference(first)).Len()
+	rank[2] = usable
+	if usable < n-first.Len() {
+		rank[1], rank[2] = 1, -usable
+	}
+	return rank
 }
 
 // least is the least cost in a stage, or nil.

@@ -7,6 +7,9 @@ import "slices"
 // (greedy.go). Nearly all requests end after a few dozen.
 const maxCombinations = 1 << 12
 
+// manyCombinations are so many that it pays to have a good one first.
+const manyCombinations = 64
+
 // search looks for the part of a machine to take n CPUs from.
 type search struct {
 	m *Machine
@@ -32,6 +35,8 @@ type search struct {
 
 	// parts is what cannot be undercut: cores in part, whatever the allowed cells.
 	parts int
+	// fewestL3s is likewise for caches, where they come first.
+	fewestL3s int32
 	// considered counts combinations of cells and of caches.
 	considered int
 
@@ -80,10 +85,16 @@ func (q *search) run() bool {
 	if q.limit > 0 {
 		limit = min(limit, max(q.limit, base))
 	}
+	if q.cachesFirst && limit == base+len(candidates) {
+		q.considerAll(candidates)
+	}
 	for size := q.fewest(candidates); base+size <= limit; size++ {
 		if combinations(len(candidates), size) > maxCombinations-q.considered {
 			q.greedy(candidates, limit-base)
 			break
+		}
+		if size > 1 && combinations(len(candidates), size) > manyCombinations {
+			q.greedy(candidates, size) // a good choice spares the worse ones
 		}
 		q.extend(candidates, size)
 		if q.found && (q.settled() || q.exhausted()) {
@@ -176,7 +187,23 @@ func (q *search) settled() bool {
 	if q.spread {
 		return true
 	}
-	return c[costParts] == int32(q.parts) && (!q.cachesFirst || q.byPackage || int(c[costL3s]) <= q.caches.fewest(q))
+	return c[costParts] == int32(q.parts) && (!q.cachesFirst || q.byPackage || c[costL3s] <= q.fewestL3s)
+}
+
+// considerAll finds out how few caches can do at best.
+func (q *search) considerAll(candidates []int32) {
+	for _, g := range candidates {
+		q.push(g)
+	}
+	q.cells = q.cells[:0]
+	for _, g := range q.chosen {
+		q.cells = append(q.cells, q.groups[g].cells...)
+	}
+	q.consider(q.cells, q.sum, q.parts)
+	q.fewestL3s = q.best.cost[costL3s]
+	for range candidates {
+		q.pop()
+	}
 }
 
 // extend considers all combinations of size more candidates, in their order.
@@ -248,10 +275,17 @@ type subsets struct {
 	chosen []int32
 	sum    tally
 	found  bool
+	// fewestL3s is how few caches can do at best, where caches come first.
+	fewestL3s int32
 }
 
 func (s *subsets) run() {
 	cells := slices.Clone(s.q.cells)
+	if s.q.cachesFirst {
+		var c cost
+		s.q.caches.choose(s.q, cells, s.q.sum, s.parts, &c)
+		s.fewestL3s = c[costL3s]
+	}
 	var free []int32
 	for _, c := range cells {
 		if s.q.isBase(c) {
@@ -260,13 +294,24 @@ func (s *subsets) run() {
 			free = append(free, c)
 		}
 	}
-	for size := 0; size <= len(free) && (!s.found || s.q.cachesFirst || s.q.byPackage && s.q.hinted); size++ {
+	for size := 0; size <= len(free) && !s.settled(); size++ {
 		if combinations(len(free), size) > maxCombinations-s.q.considered {
 			s.q.consider(cells, s.q.sum, s.parts)
 			return
 		}
 		s.extend(free, size)
 	}
+}
+
+// settled says that more cells could not be better.
+func (s *subsets) settled() bool {
+	switch {
+	case !s.found:
+		return false
+	case s.q.cachesFirst:
+		return s.q.best.cost[costL3s] <= s.fewestL3s
+	}
+	return !s.q.byPackage || !s.q.hinted
 }
 
 func (s *subsets) extend(cells []int32, size int) {

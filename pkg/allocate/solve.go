@@ -40,7 +40,6 @@ func (p *placing) newSearch(allowed []bool, limit int) {
 		considered:  p.q.considered,
 		caches:      p.q.caches,
 	}
-	p.q.caches.bound = 0
 	nodes, packages, l3s := len(m.cellsOfNode), len(m.cellsOfPackage), len(m.topology.L3s)
 	marks := make([]bool, 2*(nodes+packages+l3s))
 	next := func(n int) []bool {
@@ -101,7 +100,9 @@ func (p *placing) markNear(near cpuset.Set) {
 
 // takeWholeGroups picks the packages and nodes that are wholly free and no larger
 // than what is needed, the outer ones first, before threads are spread over cores:
-// who needs all of a node has all of its cores, and no other node.
+// who needs all of a node has all of its cores, and no other node. Those in
+// packages where the owner is already come first, then those in the fullest that
+// has enough for all, then those in the emptiest.
 func (p *placing) takeWholeGroups(allowed []bool) {
 	m := p.v.m
 	outer, inner := m.cellsOfPackage, m.cellsOfNode
@@ -109,12 +110,51 @@ func (p *placing) takeWholeGroups(allowed []bool) {
 		outer, inner = inner, outer
 	}
 	for _, groups := range [...][][]int32{outer, inner} {
-		for _, cells := range groups {
-			if n := p.wholeGroup(cells, allowed); n > 0 && n <= p.need() {
-				p.takeCells(cells)
+		for {
+			var best []int32
+			for _, cells := range groups {
+				n := p.wholeGroup(cells, allowed)
+				if n > 0 && n <= p.need() && (best == nil || p.closer(cells, best)) {
+					best = cells
+				}
 			}
+			if best == nil {
+				break
+			}
+			p.takeCells(best)
 		}
 	}
+}
+
+// closer says whether the package of cells is better than that of others.
+func (p *placing) closer(cells, others []int32) bool {
+	a, b := p.v.m.cells[cells[0]].pkg, p.v.m.cells[others[0]].pkg
+	if inA, inB := p.inPackage(a), p.inPackage(b); inA != inB {
+		return inA
+	}
+	usableA, usableB := p.usableIn(p.v.m.cellsOfPackage[a]), p.usableIn(p.v.m.cellsOfPackage[b])
+	if fitsA, fitsB := usableA >= p.need(), usableB >= p.need(); fitsA != fitsB || !fitsA {
+		return usableA > usableB
+	}
+	return usableA < usableB
+}
+
+// inPackage says whether the owner has CPUs in a package.
+func (p *placing) inPackage(pkg int32) bool {
+	for cpu := range eachBit(p.v.have) {
+		if p.v.m.cells[p.v.m.cellOfCPU(cpu)].pkg == pkg {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *placing) usableIn(cells []int32) int {
+	n := 0
+	for _, c := range cells {
+		n += p.v.cells[c].cpus()
+	}
+	return n
 }
 
 // wholeGroup is the number of CPUs of cells when all of them are usable, else 0.
