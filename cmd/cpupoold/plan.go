@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -15,14 +16,28 @@ func (a *app) plan() *cobra.Command {
 		Use:   "plan",
 		Short: "Print the writes that run would make, and why",
 		Long: `Plan looks at the node, decides as run would, prints the writes in their order with the
-reason for each, and writes nothing. While a daemon runs, it prints what is left to do.`,
+reason for each, and writes nothing. While a daemon runs, it prints what is left to do.
+
+With --defrag it prints instead how the exclusive CPUs of containers and units lie on the
+machine, and the moves that would mend what is fragmented. With --apply too it asks the
+running daemon for these moves, one after another, and prints what became of each; exit
+code 3 says that one was not made. A move disturbs the container: its caches are cold, and
+on another NUMA node its memory is far unless guaranteed.memory binds it.`,
 		Args: cobra.NoArgs,
 	}
 	output := outputFlag(c)
+	defrag := c.Flags().Bool("defrag", false, "print fragmentation, and the moves that would mend it")
+	apply := c.Flags().Bool("apply", false, "with --defrag, have the running daemon make the moves")
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		if *apply && !*defrag {
+			return usageError{errors.New("--apply is for --defrag; what plan prints otherwise is done by run")}
+		}
 		cfg, t, err := a.load()
 		if err != nil {
 			return err
+		}
+		if *defrag {
+			return a.doDefrag(c.Context(), cfg, t, *output, *apply)
 		}
 		p, err := daemon.DryRun(c.Context(), daemon.Options{Config: cfg, Topology: t, Log: a.logger(cfg)})
 		if err != nil {

@@ -91,7 +91,8 @@ func (a *app) command() *cobra.Command {
 CPUs of their own (guaranteed pool). It needs cgroup v2, and a CRI runtime or, for units
 alone, systemd.
 
-Exit codes: 0 all well, 1 failed, 2 usage, 3 done but not all is well (check, restore).`,
+Exit codes: 0 all well, 1 failed, 2 usage, 3 done but not all is well (check, restore,
+plan --defrag --apply).`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,

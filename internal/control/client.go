@@ -33,6 +33,15 @@ func NewClient(socket string) *Client {
 // Close gives up idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
+// Reach returns an error, ErrNoDaemon among others, unless somebody listens.
+func (c *Client) Reach(ctx context.Context) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", c.socket)
+	if err != nil {
+		return c.explain(err)
+	}
+	return conn.Close()
+}
+
 // Move asks for moves and returns what became of each, in their order. It has no
 // deadline of its own: the daemon answers in bounded time for each move.
 func (c *Client) Move(ctx context.Context, moves []Move) ([]Result, error) {

@@ -44,8 +44,7 @@ func serve(t *testing.T, f control.MoveFunc, patience time.Duration) (client *co
 	})
 	t.Cleanup(stop)
 	for {
-		if c, err := net.Dial("unix", socket); err == nil {
-			_ = c.Close()
+		if control.NewClient(socket).Reach(t.Context()) == nil {
 			break
 		}
 		select {
@@ -138,6 +137,9 @@ func TestEndOfDaemonEndsMoves(t *testing.T) {
 	}
 	if _, err := os.Lstat(socket); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the socket is still there: %v", err)
+	}
+	if err := client.Reach(t.Context()); !errors.Is(err, control.ErrNoDaemon) {
+		t.Errorf("Reach without a daemon = %v; want %v", err, control.ErrNoDaemon)
 	}
 	if _, err := client.Move(t.Context(), []control.Move{move("du")}); !errors.Is(err, control.ErrNoDaemon) {
 		t.Errorf("Move without a daemon = %v; want %v", err, control.ErrNoDaemon)

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/control"
+	"github.com/cpupoold/cpupoold/internal/daemon"
+	"github.com/cpupoold/cpupoold/pkg/defrag"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
+
+// doDefrag is plan --defrag.
+func (a *app) doDefrag(ctx context.Context, c *config.Config, t *topology.Topology, output format, apply bool) error {
+	client := control.NewClient(control.Socket(c.RunDir))
+	defer client.Close()
+	if apply {
+		// First of all: a report of moves that cannot be made is no answer.
+		if err := client.Reach(ctx); err != nil {
+			return err
+		}
+	}
+	p, err := daemon.DryRun(ctx, daemon.Options{Config: c, Topology: t, Log: a.logger(c)})
+	if err != nil {
+		return err
+	}
+	r := defragReport{Report: defrag.Analyse(p.Exclusive), Unread: p.Unread, bound: c.Pools.Guaranteed.BindMemory}
+	if !apply {
+		client = nil
+	}
+	if output == asJSON {
+		return a.defragJSON(ctx, r, client)
+	}
+	return a.defragTable(ctx, r, client)
+}
+
+// defragJSON prints the report when the moves have been made, if there is a client
+// to ask for them.
+func (a *app) defragJSON(ctx context.Context, r defragReport, client *control.Client) error {
+	var failed error
+	if client != nil {
+		r.Results, failed = applyMoves(ctx, client, r.Moves, func(defrag.Move, control.Result) error { return nil })
+	}
+	if err := printJSON(a.out, r); err != nil {
+		return err
+	}
+	return cmp.Or(failed, verdict(r.Results))
+}
+
+// defragTable prints the report, and then each move when it has been made.
+func (a *app) defragTable(ctx context.Context, r defragReport, client *control.Client) error {
+	if err := a.printDefrag(r, client != nil); err != nil || client == nil {
+		return err
+	}
+	results, err := applyMoves(ctx, client, r.Moves, a.printResult)
+	return cmp.Or(err, verdict(results))
+}
+
+// defragReport is what plan --defrag prints.
+type defragReport struct {
+	defrag.Report
+	// Results are those of the moves, with --apply.
+	Results []control.Result `json:"results,omitempty"`
+	// Unread are as in daemon.Preview.
+	Unread []string `json:"unread,omitempty"`
+
+	bound bool // memory follows CPUs
+}
+
+// verdict is the exit code for what became of moves.
+func verdict(results []control.Result) error {
+	for _, r := range results {
+		if r.Outcome != control.Done {
+			return exitCode(exitFindings)
+		}
+	}
+	return nil
+}
+
+// applyMoves asks for the moves one by one, so that each can be told of when it is
+// made, and for none after one that is not: those may rely on it.
+func applyMoves(ctx context.Context, client *control.Client, moves []defrag.Move, tell func(defrag.Move, control.Result) error) ([]control.Result, error) {
+	var results []control.Result
+	for _, m := range moves {
+		move := control.Move{PodUID: m.PodUID, Container: m.Container, From: m.From, To: m.To}
+		answer := []control.Result{{Move: move, Outcome: control.Skipped, Detail: "a move before it was not done"}}
+		if verdict(results) == nil {
+			var err error
+			if answer, err = client.Move(ctx, []control.Move{move}); err != nil {
+				return results, fmt.Errorf("move %s: %w", m.Full(), err)
+			}
+		}
+		results = append(results, answer...)
+		if err := tell(m, answer[0]); err != nil {
+			return results, err
+		}
+	}
+	return results, nil
+}
+
+func (a *app) printResult(m defrag.Move, r control.Result) error {
+	line := fmt.Sprintf("%s: %s %s → %s", r.Outcome, m.Full(), m.From, m.To)
+	if r.Detail != "" {
+		line += ": " + r.Detail
+	}
+	_, err := fmt.Fprintln(a.out, line)
+	return err
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/pkg/defrag"
+)
+
+// printDefrag prints a report for people.
+func (a *app) printDefrag(r defragReport, apply bool) error {
+	if err := a.printOwners(r.Owners); err != nil {
+		return err
+	}
+	if err := a.printRoom(r.Room); err != nil {
+		return err
+	}
+	for _, u := range r.Unread {
+		if _, err := fmt.Fprintln(a.out, "\nnot read: "+u); err != nil {
+			return err
+		}
+	}
+	if r.Bounded {
+		if _, err := fmt.Fprintln(a.out, "\nThe search was ended before everything was tried; after these moves there may be more."); err != nil {
+			return err
+		}
+	}
+	return a.printMoves(r, apply)
+}
+
+// printOwners prints where each owner is, and in brackets how it could be.
+func (a *app) printOwners(owners []defrag.Place) error {
+	if len(owners) == 0 {
+		_, err := fmt.Fprintln(a.out, "Nobody has CPUs of their own.")
+		return err
+	}
+	out := newTable(a.out, "OWNER", "CPUS", "SPLIT CORES", "SHARED", "L3 GROUPS", "NODES", "PACKAGES", "REMOTE CPUS", "STAYS")
+	above := false
+	cell := func(now, least int) string {
+		if now <= least {
+			return strconv.Itoa(now)
+		}
+		above = true
+		return fmt.Sprintf("%d (%d)", now, least)
+	}
+	for _, o := range owners {
+		out.row(o.Full(), o.CPUs.String(),
+			cell(o.Now.SplitCores, o.Least.SplitCores), cell(o.Now.SharedCores, o.Least.SharedCores),
+			cell(o.Now.L3Groups, o.Least.L3Groups), cell(o.Now.Nodes, o.Least.Nodes),
+			cell(o.Now.Packages, o.Least.Packages), cell(o.Now.RemoteCPUs, o.Least.RemoteCPUs), o.Fixed)
+	}
+	if err := out.flush(); err != nil || !above {
+		return err
+	}
+	_, err := fmt.Fprintln(a.out, "(In brackets: what it would be if the owner were alone in the pool.)")
+	return err
+}
+
+// printRoom prints what new owners can have.
+func (a *app) printRoom(room defrag.Change[defrag.Room]) error {
+	if _, err := fmt.Fprintln(a.out); err != nil {
+		return err
+	}
+	out := newTable(a.out, "ROOM", "FREE CPUS", "IN ONE L3 GROUP", "IN WHOLE CORES")
+	for i, now := range room.Now.Nodes {
+		after := room.After.Nodes[i]
+		out.row("node "+strconv.Itoa(now.Node), change(now.Free, after.Free), change(now.InL3, after.InL3), change(now.InWholeCores, after.InWholeCores))
+	}
+	out.row("largest on one node", change(room.Now.OnNode, room.After.OnNode), change(room.Now.InL3, room.After.InL3),
+		change(room.Now.InWholeCores, room.After.InWholeCores))
+	return out.flush()
+}
+
+func change(now, after int) string {
+	if now == after {
+		return strconv.Itoa(now)
+	}
+	return fmt.Sprintf("%d → %d", now, after)
+}
+
+// printMoves prints what would mend it.
+func (a *app) printMoves(r defragReport, apply bool) error {
+	head := "\nNothing to move."
+	switch {
+	case len(r.Moves) == 0 && r.Excess.Now != defrag.Shape{}:
+		head = "\nNothing to move: what is in brackets cannot be had with the CPUs that are free."
+	case len(r.Moves) > 0 && apply:
+		head = fmt.Sprintf("\n%s:", count(len(r.Moves), "move"))
+	case len(r.Moves) > 0:
+		head = fmt.Sprintf("\n%s, in this order; --apply has the daemon make them:", count(len(r.Moves), "move"))
+	}
+	if _, err := fmt.Fprintln(a.out, head); err != nil {
+		return err
+	}
+	out := newTable(a.out)
+	for i, m := range r.Moves {
+		out.row(strconv.Itoa(i+1), m.Full(), m.From.String()+" → "+m.To.String(), why(m, r.bound))
+	}
+	return out.flush()
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// why says what a move is good for and what it costs.
+func why(m defrag.Move, bound bool) string {
+	var parts []string
+	for _, x := range []struct {
+		what      string
+		now, then int
+	}{
+		{"remote CPUs", m.Now.RemoteCPUs, m.Then.RemoteCPUs},
+		{"split cores", m.Now.SplitCores, m.Then.SplitCores},
+		{"nodes", m.Now.Nodes, m.Then.Nodes},
+		{"packages", m.Now.Packages, m.Then.Packages},
+		{"L3 groups", m.Now.L3Groups, m.Then.L3Groups},
+	} {
+		if x.now != x.then {
+			parts = append(parts, fmt.Sprintf("%s %d → %d", x.what, x.now, x.then))
+		}
+	}
+	switch {
+	case m.MakesRoom:
+		parts = append(parts, "makes room for the next move")
+	case len(parts) == 0:
+		parts = append(parts, "nearer to what its options wish for")
+	}
+	if !m.FromNodes.Equal(m.ToNodes) {
+		memory := "its memory stays where it is"
+		if bound {
+			memory = "the kernel migrates its memory (guaranteed.memory: bind)"
+		}
+		parts = append(parts, fmt.Sprintf("NUMA nodes %s → %s: %s", m.FromNodes, m.ToNodes, memory))
+	}
+	return strings.Join(parts, "; ")
+}
