@@ -30,22 +30,6 @@ func TestUnits(t *testing.T) {
 	conformance.RunUnits(t, s, manager{}, fs)
 }
 
-// TestUnitsOverBus runs the same without systemd's own socket, as in a container
-// that has only that of the bus mounted.
-func TestUnitsOverBus(t *testing.T) {
-	const socket, away = "/run/systemd/private", "/run/systemd/private.away"
-	if err := os.Rename(socket, away); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := os.Rename(away, socket); err != nil {
-			t.Error(err)
-		}
-	}()
-	s, fs := newSystemd(t)
-	conformance.RunUnits(t, s, manager{}, fs)
-}
-
 func TestVersion(t *testing.T) {
 	s, _ := newSystemd(t)
 	version, err := s.Version(t.Context())
