@@ -134,6 +134,8 @@ var deviations = []deviation{
 	{"PolicyOptionsAvailable 04: option_available", noGates},
 	{"PolicyOptionsAvailable 06: option_available", noGates},
 	{"PolicyOptionsAvailable 08: option_available", noGates},
+	{"four-nodes-each 22", "fewer split cores, in shares that are less even by one CPU"},
+	{"four-sockets 17", "fewer split cores, in shares that are less even by one CPU"},
 	{"four-sockets 15", "one socket less, on fewer cores"},
 	{"two-nodes-each 18", "more cores, on two NUMA nodes of the socket"},
 	{"two-nodes-each 27", "one socket less, on fewer cores"},
