@@ -214,7 +214,7 @@ func TestErrors(t *testing.T) {
 				t.Errorf("List = %v, %v; want an error with %q and the socket", got, err, tt.words)
 			}
 			for _, known := range []error{podresources.ErrUnavailable, podresources.ErrNotSupported} {
-				if errors.Is(err, known) != (known == tt.want) {
+				if errors.Is(err, known) != errors.Is(tt.want, known) {
 					t.Errorf("error %v is %q: %v", err, known, errors.Is(err, known))
 				}
 			}

@@ -1,0 +1,80 @@
+//go:build guest
+
+package placement_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
+)
+
+const (
+	kubeletConfig = "/var/lib/kubelet/config.yaml"
+	memoryState   = "/var/lib/kubelet/memory_manager_state"
+)
+
+// staticMemory makes the kubelet pin memory: it tells the NUMA nodes of memory and hugepages then, and no others.
+const staticMemory = `
+memoryManagerPolicy: Static
+systemReserved: {memory: 128Mi}
+reservedMemory:
+- numaNode: 0
+  limits: {memory: 128Mi}
+`
+
+// TestHugepages: CPUs are chosen beside the container's hugepages, which one node only has.
+func TestHugepages(t *testing.T) {
+	const pool = "/sys/devices/system/node/node%d/hugepages/hugepages-2048kB/nr_hugepages"
+	for _, node := range []int{0, 1} {
+		t.Run(fmt.Sprintf("on node %d", node), func(t *testing.T) {
+			n := newNode(t)
+			n.setHugepages(fmt.Sprintf(pool, node), 16)
+			n.restartKubelet(staticMemory)
+			n.start(n.fixed(option("topology-policy", "single-numa-node")))
+			n.apply(pod("a", manifest.Container{Name: "app", CPU: "2", Memory: "64Mi", Limited: true, Extra: map[string]string{"hugepages-2Mi": "16Mi"}}))
+			n.meets(expectations{"a/app": on(node, 2)})
+		})
+	}
+}
+
+// setHugepages makes hugepages of a node until the end of the test.
+func (n *node) setHugepages(file string, count int) {
+	n.Helper()
+	set := func(count int) {
+		n.Helper()
+		if err := os.WriteFile(file, fmt.Append(nil, count), 0); err != nil {
+			n.Fatal(err)
+		}
+		if got := n.run("cat", file); got != fmt.Sprintln(count) {
+			n.Fatalf("%s is %q; want %d: the node's memory is in pieces", file, got, count)
+		}
+	}
+	set(count)
+	n.Cleanup(func() { set(0) })
+}
+
+// restartKubelet restarts the kubelet with lines added to its configuration, and as it was at the end of the test. What the memory manager
+// has recorded under another policy, or on other memory, keeps the kubelet from starting.
+func (n *node) restartKubelet(lines string) {
+	n.Helper()
+	original, err := os.ReadFile(kubeletConfig)
+	if err != nil {
+		n.Fatal(err)
+	}
+	restart := func(config string) {
+		n.Helper()
+		n.run("systemctl", "stop", "kubelet")
+		n.write(kubeletConfig, config)
+		if err := os.Remove(memoryState); err != nil {
+			n.Fatal(err)
+		}
+		n.run("systemctl", "start", "kubelet")
+	}
+	n.Cleanup(func() {
+		n.withdrawAll() // while this kubelet is here to end them
+		restart(string(original))
+	})
+	restart(string(original) + lines)
+}
