@@ -54,6 +54,10 @@ func sample() defragReport {
 }
 
 func TestPrintDefrag(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/defrag.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	const want = `OWNER         CPUS   SPLIT CORES  SHARED  L3 GROUPS  NODES  PACKAGES  REMOTE CPUS  STAYS
 gnss.service  11     1            1 (0)   1          1      1         0            -
 ran/du-0/app  6-9    0            0       2 (1)      2 (1)  2 (1)     0            -
@@ -77,6 +81,9 @@ largest on one node  2 → 4      2 → 4            2
 	}
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("report (-want +got):\n%s", diff)
+	}
+	if !strings.Contains(string(doc), want) {
+		t.Errorf("docs/defrag.md shows another report than\n%s", want)
 	}
 	out.Reset()
 	if err := a.defragTable(t.Context(), defragReport{}, nil); err != nil || out.String() != "Nobody has CPUs of their own.\n\nROOM                 FREE CPUS  IN ONE L3 GROUP  IN WHOLE CORES\nlargest on one node  0          0                0\n\nNothing to move.\n" {

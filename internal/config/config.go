@@ -60,8 +60,9 @@ type Config struct {
 	// daemon changed; it must survive a reboot. Default: /var/lib/cpupoold.
 	StateDir string
 
-	// RunDir (runDir) holds the lock that keeps a second daemon from writing;
-	// it must not survive a reboot. Default: /run/cpupoold.
+	// RunDir (runDir) holds the lock that keeps a second daemon from writing, the
+	// files that tell applications their CPUs, and the control socket; it must not
+	// survive a reboot. Default: /run/cpupoold.
 	RunDir string
 
 	// ListenAddress (listenAddress) is host:port of /metrics, /healthz and
