@@ -43,10 +43,7 @@ func serve(t *testing.T, f control.MoveFunc, patience time.Duration) (client *co
 		}
 	})
 	t.Cleanup(stop)
-	for {
-		if control.NewClient(socket).Reach(t.Context()) == nil {
-			break
-		}
+	for control.NewClient(socket).Reach(t.Context()) != nil {
 		select {
 		case err := <-ended:
 			t.Fatalf("Serve = %v", err)

@@ -24,6 +24,7 @@ type Move struct {
 // Outcome is what became of a move.
 type Outcome string
 
+// Outcomes. Only with Done and Unverified anything was changed.
 const (
 	// Done: the owner runs on the new CPUs, as the kernel says.
 	Done Outcome = "done"

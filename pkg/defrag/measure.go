@@ -29,10 +29,10 @@ type measured struct {
 	measure
 }
 
-// measure says how owner i would lie on cpus if others had that.
-func (n *node) measure(i int, cpus, others cpuset.Set) measured {
+// measure says how owner i would lie on cpus, whoever its neighbours are.
+func (n *node) measure(i int, cpus cpuset.Set) measured {
 	o := &n.owners[i]
-	s := n.shapeOf(i, cpus, others)
+	s := n.shapeOf(i, cpus, cpuset.Set{})
 	m := measure{
 		unwished: n.unwished(o, cpus), remote: s.RemoteCPUs,
 		crowded: s.SplitCores, nodes: s.Nodes, packages: s.Packages, l3s: s.L3Groups,

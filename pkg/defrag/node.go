@@ -80,7 +80,7 @@ func (n *node) mayCross(i int, to measured) bool {
 }
 
 // now is how owner i lies, whoever its neighbours are.
-func (n *node) now(i int) measure { return n.measure(i, n.at[i], cpuset.Set{}).measure }
+func (n *node) now(i int) measure { return n.measure(i, n.at[i]).measure }
 
 // coresOf returns all threads of the cores of cpus.
 func (n *node) coresOf(cpus cpuset.Set) cpuset.Set {

@@ -42,10 +42,9 @@ func newSearch(n *node) *search {
 // cannot be had at all lies as well as it can.
 func (s *search) alone(i int) measured {
 	o := &s.node.owners[i]
-	best := s.node.measure(i, o.CPUs, cpuset.Set{})
-	best.shape.SharedCores = 0
+	best := s.node.measure(i, o.CPUs)
 	for _, to := range s.ask(i, s.node.pool) {
-		if m := s.node.measure(i, to, cpuset.Set{}); m.measure.compare(best.measure) < 0 {
+		if m := s.node.measure(i, to); m.compare(best.measure) < 0 {
 			best = m
 		}
 	}
@@ -157,12 +156,12 @@ func (s *search) best(n *node, i int, open, gained cpuset.Set, accept func(measu
 				continue
 			}
 			for _, to := range s.ask(i, part) {
-				m := n.measure(i, to, cpuset.Set{})
+				m := n.measure(i, to)
 				if !accept(m.measure) || !n.mayCross(i, m) || n.checkOptions(i, to) != nil {
 					continue
 				}
 				moved := func(m measured) int { return m.cpus.Difference(n.at[i]).Len() }
-				if !found || cmp.Or(m.measure.compare(best.measure), moved(m)-moved(best)) < 0 {
+				if !found || cmp.Or(m.compare(best.measure), moved(m)-moved(best)) < 0 {
 					best, found = m, true
 				}
 			}

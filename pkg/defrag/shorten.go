@@ -35,8 +35,8 @@ func (s *search) holds(steps []step) bool {
 	n.at = append([]cpuset.Set(nil), s.start...)
 	for _, m := range steps {
 		now := n.now(m.owner)
-		to := n.measure(m.owner, m.to, cpuset.Set{})
-		good := to.measure.better(now) || m.makesRoom && to.measure.noWorse(now)
+		to := n.measure(m.owner, m.to)
+		good := to.better(now) || m.makesRoom && to.noWorse(now)
 		if !good || !m.to.IsSubsetOf(n.open(m.owner)) || !n.mayCross(m.owner, to) {
 			return false
 		}
