@@ -26,7 +26,7 @@ func (a *assigner) grow(i int, reserved bool) bool {
 		return false
 	}
 	siblings := a.siblings(i)
-	s := sources{left: leftBy(siblings)}
+	s := sources{left: leftFor(c, siblings)}
 	if r := reserveOf(siblings); r != nil {
 		s.reserved = r.cpus
 	}
@@ -236,6 +236,19 @@ func leftBy(claims []claim) cpuset.Set {
 	for i := range claims {
 		if c := &claims[i]; !c.live && !c.isReserve() {
 			left = left.Union(c.cpus)
+		}
+	}
+	return left
+}
+
+// leftFor are those of them that c may take over. An ordinary init container has
+// ended before any container that uses its CPUs is created, so whoever is younger
+// than c was none, and will start again.
+func leftFor(c *claim, siblings []claim) cpuset.Set {
+	var left cpuset.Set
+	for i := range siblings {
+		if o := &siblings[i]; !o.live && !o.isReserve() && o.createdAt <= c.createdAt {
+			left = left.Union(o.cpus)
 		}
 	}
 	return left
