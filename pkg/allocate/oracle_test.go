@@ -341,7 +341,7 @@ func (o *oracle) count(cpus cpuset.Set, of func(topology.CPU) int) int {
 	return len(o.groups(cpus, of))
 }
 
-// in returns the CPUs of cpus that are in one of the groups.
+// in counts the CPUs of cpus that are in one of the groups.
 func (o *oracle) in(cpus cpuset.Set, of func(topology.CPU) int, groups []int) int {
 	n := 0
 	for id := range cpus.All() {
@@ -434,7 +434,12 @@ func (o *oracle) cost(taken cpuset.Set) []int {
 			distance += o.t.Nodes[a].Distances[b] + o.t.Nodes[b].Distances[a]
 		}
 	}
-	return append(cost, o.far(taken, packageOf, near), o.far(taken, l3Of, near), distance, broken)
+	cost = append(cost, o.far(taken, packageOf, near), o.far(taken, l3Of, near), distance, broken)
+	if hinted || !o.have.IsEmpty() || op.DistributeCPUsAcrossCores {
+		return cost // what is taken in steps is not compared to the last place
+	}
+	rest := o.usable.Difference(taken)
+	return append(cost, o.in(rest, cellOf, o.groups(taken, cellOf)), o.in(rest, l3Of, o.groups(taken, l3Of)))
 }
 
 // limited says that the policy bounds the number of nodes.

@@ -86,7 +86,7 @@ func (q *search) run() bool {
 		limit = min(limit, max(q.limit, base))
 	}
 	if q.cachesFirst && limit == base+len(candidates) {
-		q.considerAll(candidates)
+		q.findFewestL3s(candidates)
 	}
 	for size := q.fewest(candidates); base+size <= limit; size++ {
 		if combinations(len(candidates), size) > maxCombinations-q.considered {
@@ -190,8 +190,8 @@ func (q *search) settled() bool {
 	return c[costParts] == int32(q.parts) && (!q.cachesFirst || q.byPackage || c[costL3s] <= q.fewestL3s)
 }
 
-// considerAll finds out how few caches can do at best.
-func (q *search) considerAll(candidates []int32) {
+// findFewestL3s finds out how few caches can do at best, wherever they are.
+func (q *search) findFewestL3s(candidates []int32) {
 	for _, g := range candidates {
 		q.push(g)
 	}
@@ -199,8 +199,9 @@ func (q *search) considerAll(candidates []int32) {
 	for _, g := range q.chosen {
 		q.cells = append(q.cells, q.groups[g].cells...)
 	}
-	q.consider(q.cells, q.sum, q.parts)
-	q.fewestL3s = q.best.cost[costL3s]
+	var c cost
+	q.caches.choose(q, q.cells, q.sum, q.parts, &c)
+	q.fewestL3s = c[costL3s]
 	for range candidates {
 		q.pop()
 	}
@@ -265,78 +266,6 @@ func (q *search) hasChoice(g int32) bool {
 // isBase says that it adds neither node nor package to take from cell c.
 func (q *search) isBase(c int32) bool {
 	return q.inNode[q.m.cells[c].node] && q.inPackage[q.m.cells[c].pkg]
-}
-
-// subsets tries the smallest subsets of the chosen groups' cells that take no
-// more cores in part than all of them.
-type subsets struct {
-	q      *search
-	parts  int
-	chosen []int32
-	sum    tally
-	found  bool
-	// fewestL3s is how few caches can do at best, where caches come first.
-	fewestL3s int32
-}
-
-func (s *subsets) run() {
-	cells := slices.Clone(s.q.cells)
-	if s.q.cachesFirst {
-		var c cost
-		s.q.caches.choose(s.q, cells, s.q.sum, s.parts, &c)
-		s.fewestL3s = c[costL3s]
-	}
-	var free []int32
-	for _, c := range cells {
-		if s.q.isBase(c) {
-			s.push(c)
-		} else {
-			free = append(free, c)
-		}
-	}
-	for size := 0; size <= len(free) && !s.settled(); size++ {
-		if combinations(len(free), size) > maxCombinations-s.q.considered {
-			s.q.consider(cells, s.q.sum, s.parts)
-			return
-		}
-		s.extend(free, size)
-	}
-}
-
-// settled says that more cells could not be better.
-func (s *subsets) settled() bool {
-	switch {
-	case !s.found:
-		return false
-	case s.q.cachesFirst:
-		return s.q.best.cost[costL3s] <= s.fewestL3s
-	}
-	return !s.q.byPackage || !s.q.hinted
-}
-
-func (s *subsets) extend(cells []int32, size int) {
-	if size > 0 {
-		for i := range len(cells) - size + 1 {
-			if s.q.exhausted() {
-				return
-			}
-			s.push(cells[i])
-			s.extend(cells[i+1:], size-1)
-			s.sum.add(s.q.v.cells[cells[i]], -1)
-			s.chosen = s.chosen[:len(s.chosen)-1]
-		}
-		return
-	}
-	s.q.considered++
-	if parts, _, ok := s.q.cover(s.sum); ok && parts <= s.parts {
-		s.q.consider(s.chosen, s.sum, parts)
-		s.found = true
-	}
-}
-
-func (s *subsets) push(c int32) {
-	s.chosen = append(s.chosen, c)
-	s.sum.add(s.q.v.cells[c], 1)
 }
 
 // combinations is the number of ways to choose k of n, as far as it does not
