@@ -164,7 +164,7 @@ func TestDevices(t *testing.T) {
 	for policy, late := range map[string]rule{
 		"best-effort":      {cpus: 1},
 		"restricted":       {code: allocate.NotOnHintedNodes},
-		"single-numa-node": {code: allocate.NotOnHintedNodes},
+		"single-numa-node": {code: allocate.NotOnOneNode},
 	} {
 		t.Run(policy, func(t *testing.T) {
 			n := newNode(t)
