@@ -119,9 +119,16 @@ func anyFree(r *rand.Rand, t *topology.Topology, reserved cpuset.Set, wholeCores
 // loops tells the requests at which the kubelet 1.37.0 never returns: it hands out
 // what does not divide evenly over NUMA nodes in whole cores, and waits for cores
 // that parts of cores do not make (mended after 1.37.0,
-// https://github.com/kubernetes/kubernetes/pull/140730).
+// https://github.com/kubernetes/kubernetes/pull/140730), or not for minutes: it
+// tries all combinations of NUMA nodes, and for each all subsets.
 func (q request) loops() bool {
-	if q.options["distribute-cpus-across-numa"] != "true" || q.options["full-pcpus-only"] != "true" {
+	if q.options["distribute-cpus-across-numa"] != "true" {
+		return false
+	}
+	if len(q.topology.Nodes) > 8 {
+		return true
+	}
+	if q.options["full-pcpus-only"] != "true" {
 		return false
 	}
 	return slices.ContainsFunc(q.topology.Cores, func(core topology.Group) bool {
