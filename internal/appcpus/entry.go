@@ -28,6 +28,12 @@ type Entry struct {
 	SharedCPUs cpuset.Set
 }
 
+// Equal says that two entries say the same.
+func (e Entry) Equal(o Entry) bool {
+	same := e.PodUID == o.PodUID && e.Container == o.Container && e.Unit == o.Unit && e.Pod == o.Pod && e.Pool == o.Pool && e.Type == o.Type
+	return same && e.Exclusive == o.Exclusive && e.CPUs.Equal(o.CPUs) && e.Nodes.Equal(o.Nodes) && e.SharedCPUs.Equal(o.SharedCPUs)
+}
+
 // document is the JSON form. CPUs and nodes are in the kernel's list format.
 type document struct {
 	Pod        string     `json:"pod,omitempty"`

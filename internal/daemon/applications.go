@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/appcpus"
@@ -15,8 +16,10 @@ const filesPause = 10 * time.Second
 
 // applications are the files that tell applications their CPUs.
 type applications struct {
-	content map[string]string // verified once, of pods and units that are there
-	sent    appcpus.Files     // in the last job
+	content map[string]string  // verified once, of pods and units that are there
+	entries []applicationEntry // that content was made of
+	told    bool               // nothing is left to do for entries
+	sent    *appcpus.Files     // in the last job; nil before it, and after an error
 	busy    bool
 	retry   time.Time // after an error
 	bad     map[string]bool
@@ -33,8 +36,13 @@ func (l *loop) tellApplications(now time.Time) {
 		return
 	}
 	a := &l.applications
+	entries := l.entries()
+	if a.told && slices.EqualFunc(entries, a.entries, applicationEntry.equal) {
+		return // as in nearly all passes
+	}
+	a.entries, a.told = entries, false
 	fresh, keep := make(map[string]string), make(map[string]bool)
-	for _, x := range l.entries() {
+	for _, x := range entries {
 		files := make(map[string]string)
 		if err := x.Render(files); err != nil {
 			if key := x.PodUID + "/" + x.Container + x.Unit; !a.bad[key] {
@@ -53,10 +61,14 @@ func (l *loop) tellApplications(now time.Time) {
 	}
 	a.content = fresh
 	want := appcpus.Files{Content: fresh, Keep: keep}
-	if a.busy || now.Before(a.retry) || maps.Equal(want.Content, a.sent.Content) && maps.Equal(want.Keep, a.sent.Keep) {
+	if a.busy || now.Before(a.retry) {
 		return
 	}
-	a.busy, a.sent = true, want
+	a.told = true
+	if a.sent != nil && maps.Equal(want.Content, a.sent.Content) && maps.Equal(want.Keep, a.sent.Keep) {
+		return
+	}
+	a.busy, a.sent = true, &want
 	l.disk.submit("files", func(context.Context) event { return filesWritten{appcpus.Sync(l.files, want)} })
 }
 
@@ -65,7 +77,7 @@ func (e filesWritten) apply(l *loop) {
 	if e.err != nil {
 		l.log.Error("files that tell applications their CPUs", "error", e.err)
 		l.applications.retry = time.Now().Add(filesPause)
-		l.applications.sent = appcpus.Files{}
+		l.applications.sent, l.applications.told = nil, false
 	}
 }
 
@@ -73,6 +85,10 @@ func (e filesWritten) apply(l *loop) {
 type applicationEntry struct {
 	appcpus.Entry
 	verified bool
+}
+
+func (x applicationEntry) equal(y applicationEntry) bool {
+	return x.verified == y.verified && x.Equal(y.Entry)
 }
 
 // entries are the containers of all pods that are there, those that have exited

@@ -60,6 +60,13 @@ func TestApplicationLearnsItsCPUs(t *testing.T) {
 	if n.told("s", "app") == nil {
 		t.Error("another pod's file is gone too")
 	}
+	// A pod that ends while no daemon runs leaves nothing behind.
+	r.stop()
+	if err := n.runtime.StopPod(n.podOf(shared)); err != nil {
+		t.Fatal(err)
+	}
+	n.start()
+	n.eventually("file gone with the last pod", func() bool { return n.told("s", "app") == nil })
 }
 
 // TestApplicationFilesThatCannotBeWritten hold up nobody.

@@ -32,8 +32,11 @@ type bench struct {
 	recorded map[recordKey]record
 }
 
-// record is when a value was recorded last, and how often in short order.
+// record is the value that a property was given last, when, and how often in short
+// order. Another value starts anew: with guaranteed.from: shared, a shared container
+// gives way and gets its CPUs back as fast as others come and go.
 type record struct {
+	value   string
 	at      time.Time
 	strikes int
 }
@@ -44,13 +47,13 @@ type benchKey struct {
 	file bool
 }
 
-// recordKey is a value of a property of a cgroup.
+// recordKey is a property of a cgroup.
 type recordKey struct {
-	path            cgroup.Path
-	property, value string
+	path     cgroup.Path
+	property string
 }
 
-func recordOf(w cgroup.Write) recordKey { return recordKey{w.Path, w.Property, w.Value} }
+func recordOf(w cgroup.Write) recordKey { return recordKey{w.Path, w.Property} }
 
 type failure struct {
 	err   error // nil while it may be a matter of time
@@ -80,12 +83,12 @@ func (b *bench) succeed(w cgroup.Write, now time.Time) {
 		return
 	}
 	r := b.recorded[recordOf(w)]
-	if now.Sub(r.at) < quietTime {
+	if r.value == w.Value && now.Sub(r.at) < quietTime {
 		r.strikes++
 	} else {
 		r.strikes = 0
 	}
-	r.at = now
+	r.value, r.at = w.Value, now
 	b.recorded[recordOf(w)] = r
 }
 
@@ -93,7 +96,7 @@ func (b *bench) succeed(w cgroup.Write, now time.Time) {
 // now, and if so puts its recorder to rest.
 func (b *bench) repeated(w cgroup.Write, now time.Time) bool {
 	r, ok := b.recorded[recordOf(w)]
-	if !ok || now.Sub(r.at) >= quietTime {
+	if !ok || r.value != w.Value || now.Sub(r.at) >= quietTime {
 		return false
 	}
 	if r.strikes >= maxStrikes {

@@ -3,36 +3,167 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
+
+// deathScene is a node on which a daemon dies, and which the next one puts right.
+type deathScene struct {
+	name string
+	// before is the configuration of a daemon that has placed everything first; empty
+	// if there was none. The one that dies has yaml.
+	before, yaml string
+	pool         cpuset.Set // what yaml lets be exclusive
+	least        int        // writes that there must be for the scene to be worth it
+}
+
+func deathScenes() []deathScene {
+	fixed, carved := cpuset.Range(4, 7), cpuset.Range(2, 7)
+	mems := strings.Replace(poolsYAML, "cpus: 4-7", "cpus: 4-7\n  memory: bind", 1)
+	return []deathScene{
+		{name: "fixed", yaml: poolsYAML, pool: fixed, least: 6},
+		{name: "carved", yaml: carvedYAML, pool: carved, least: 6},
+		{name: "carved from a full shared pool", before: strings.Replace(carvedYAML, "guaranteed:\n  from: shared\n  floor: 2\n", "", 1), yaml: carvedYAML, pool: carved, least: 6},
+		{name: "fixed to carved", before: poolsYAML, yaml: carvedYAML, pool: carved, least: 3},
+		{name: "carved to fixed", before: carvedYAML, yaml: poolsYAML, pool: fixed, least: 3},
+		{name: "memory", yaml: mems, pool: fixed, least: 8},
+		{name: "units", yaml: carvedYAML + unitsPart, pool: carved, least: 6},
+		{name: "refused", yaml: failing(strings.Replace(poolsYAML, "4-7", "4-5", 1)), pool: cpuset.Range(4, 5), least: 6},
+	}
+}
 
 // TestDeathAfterAnyWrite ends the daemon after each write in turn: at no moment
 // do placed containers overlap, and the next daemon ends right, with exclusive
 // containers where the first had put them.
 func TestDeathAfterAnyWrite(t *testing.T) {
-	total := deathAfter(t, -1)
-	if total < 6 {
-		t.Fatalf("the scene needs only %d writes", total)
-	}
-	for after := range total {
-		t.Run(fmt.Sprint(after), func(t *testing.T) { deathAfter(t, after) })
+	for _, s := range deathScenes() {
+		t.Run(s.name, func(t *testing.T) {
+			total := s.play(t, -1)
+			if total < s.least {
+				t.Fatalf("the scene needs only %d writes", total)
+			}
+			for after := range total {
+				t.Run(fmt.Sprint(after), func(t *testing.T) { s.play(t, after) })
+			}
+		})
 	}
 }
 
-// deathAfter returns how many files a daemon writes that lives.
-func deathAfter(t *testing.T, after int) int {
-	n := newNode(t)
+// crowd is who is on the node of a scene.
+type crowd struct {
+	*node
+	shared    string
+	exclusive map[string]int // asked CPUs, by container id
+}
+
+// populate fills the node: management, shared, two exclusive pods, one of which has
+// CPUs reserved for a container that is still to come, and two units.
+func populate(n *node) crowd {
+	n.units.Install("du.service", cpuset.Set{})
+	n.units.Install("telegraf.service", cpuset.Set{})
+	n.start2("telegraf.service")
 	n.container(n.pod("m", "kube-system", "burstable", 0, management(map[string]int{"app": 512})), "app", cri.Resources{Shares: 102})
-	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-	first := n.container(n.pod("e1", "default", "guaranteed", 2, nil), "app", whole(2))
-	second := n.container(n.pod("e2", "default", "guaranteed", 1, nil), "app", whole(1))
+	c := crowd{node: n, exclusive: make(map[string]int)}
+	c.shared = n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	c.exclusive[n.container(n.pod("e1", "default", "guaranteed", 2, nil), "app", whole(2))] = 2
+	c.exclusive[n.container(n.pod("e2", "default", "guaranteed", 2, nil), "app", whole(1))] = 1
+	return c
+}
+
+// change is what happens while no daemon runs: an exclusive pod goes, another one
+// comes.
+func (c crowd) change() {
+	c.t.Helper()
+	for id, asked := range c.exclusive {
+		if asked == 1 {
+			delete(c.exclusive, id)
+			if err := c.runtime.StopPod(c.podOf(id)); err != nil {
+				c.t.Fatal(err)
+			}
+		}
+	}
+	c.exclusive[c.container(c.pod("e3", "default", "guaranteed", 1, nil), "app", whole(1))] = 1
+}
+
+// owned are the exclusive containers that have what they ask for, with CPUs that
+// nobody else has who was placed, by the kernel's word.
+func (c crowd) owned() map[string]cpuset.Set {
+	all := make(map[string]cpuset.Set)
+	for id, asked := range c.exclusive {
+		claims := c.claims(cpuset.Set{})
+		for i := range claims {
+			claims[i].Exclusive = claims[i].Name == c.runtime.Cgroup(id)
+		}
+		if cpus := c.state(id).CPUs; cpus.Len() == asked && len(cpuset.CheckClaims(claims)) == 0 {
+			all[id] = cpus
+		}
+	}
+	return all
+}
+
+// everybody is where all processes run, those that nobody has placed yet too.
+func (c crowd) everybody() map[cgroup.Path]cpuset.Set {
+	all := make(map[cgroup.Path]cpuset.Set)
+	fs := cgroup.New(c.tree)
+	_ = fs.Walk("kubepods.slice", func(p cgroup.Path) error {
+		if st, err := fs.Read(p); err == nil && st.Populated && strings.HasSuffix(string(p), ".scope") {
+			all[p] = st.Effective
+		}
+		return nil
+	})
+	return all
+}
+
+// watch is what check compares with.
+type watch struct {
+	owned map[string]cpuset.Set
+	all   map[cgroup.Path]cpuset.Set
+}
+
+// check says that nobody has come to the CPUs of somebody who owned them and still
+// has them, and returns what there is now.
+func (c crowd) check(before watch) watch {
+	c.t.Helper()
+	now := watch{c.owned(), c.everybody()}
+	for id, cpus := range before.owned {
+		if !c.state(id).CPUs.Equal(cpus) {
+			continue
+		}
+		for p, runs := range now.all {
+			if was, there := before.all[p]; string(p) != c.runtime.Cgroup(id) && there && runs.Difference(was).Overlaps(cpus) {
+				c.t.Errorf("%s came to %s, which an exclusive container has\n%s", p, cpus, c.dump())
+			}
+		}
+	}
+	return now
+}
+
+// play returns how many files a daemon writes that lives.
+func (s deathScene) play(t *testing.T, after int) int {
+	n := newNode(t)
+	c := populate(n)
+	if s.before != "" {
+		n.yaml = s.before
+		r := n.start()
+		r.quiet()
+		r.stop()
+		c.change()
+	}
+	var mu sync.Mutex // seals of memory are writes of workers
 	writes := 0
 	dead := make(chan struct{})
+	before := c.check(watch{})
+	seen := before
 	n.tree.Intercept(func(testnode.CgroupWrite) error {
-		n.check()
+		mu.Lock()
+		defer mu.Unlock()
+		seen = c.check(seen)
 		if writes == after {
 			select {
 			case <-dead:
@@ -44,6 +175,7 @@ func deathAfter(t *testing.T, after int) int {
 		writes++
 		return nil
 	})
+	n.yaml = s.yaml
 	r := n.start()
 	if after >= 0 {
 		<-dead
@@ -52,17 +184,31 @@ func deathAfter(t *testing.T, after int) int {
 	}
 	r.stop()
 	n.tree.Intercept(nil)
-	placed := map[string]string{first: n.state(first).CPUs.String(), second: n.state(second).CPUs.String()}
+	placed := c.check(seen)
 	r = n.start()
 	r.quiet()
-	n.runsOn(shared, "2-3")
-	for id, cpus := range placed {
-		if cpus != "" {
-			n.runsOn(id, cpus)
+	c.right(s.pool, placed.owned)
+	c.right(s.pool, before.owned)
+	return writes
+}
+
+// right says that all are where they should be, and those that had their CPUs still
+// have them, where the pool still has these.
+func (c crowd) right(pool cpuset.Set, placed map[string]cpuset.Set) {
+	c.t.Helper()
+	owned := c.owned()
+	journal := make(map[string]bool)
+	for _, a := range c.journal().Assignments {
+		journal[a.CPUs.String()] = true
+	}
+	for id, asked := range c.exclusive {
+		cpus := c.state(id).Effective
+		if before := placed[id]; !before.IsEmpty() && before.IsSubsetOf(pool) && !before.Equal(cpus) {
+			c.t.Errorf("an exclusive container was moved from %s to %s", before, cpus)
+		}
+		refused := c.state(c.shared).Effective.Equal(cpus)
+		if _, own := owned[id]; own == refused || own && !journal[cpus.String()] {
+			c.t.Errorf("a container that asks for %d CPUs of its own is on %s", asked, cpus)
 		}
 	}
-	n.runsOn(first, "4-5")
-	n.runsOn(second, "6")
-	n.check()
-	return writes
 }

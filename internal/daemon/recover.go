@@ -19,10 +19,11 @@ import (
 // if the container is one that is to have CPUs of its own, and
 //
 //  1. the kernel's set, or else the recorded one, is that of the journal; or
-//  2. it has as many CPUs as the container asks for, and no other cgroup has any
-//     of them: no daemon ever leaves a shared set that overlaps an exclusive one
-//     (Diff), so a shared set of the same size does not pass, as pause containers
-//     and all others of the shared pool have the same; or else
+//  2. no other cgroup has any of its CPUs, and it has as many as the container asks
+//     for, or fewer: no daemon ever leaves a shared set that overlaps an exclusive
+//     one (Diff), and the set of a container that runs in the shared pool is that of
+//     all others there, of its own pod's pause container to begin with. Where that
+//     has none, the number must be the same; or else
 //  3. the journal's set counts, unless somebody found by 1 or 2 has some of it; or
 //     else, with a fixed list,
 //  4. the set of kernel or record as it is: nobody but an exclusive container was
@@ -47,10 +48,11 @@ type heldSet struct {
 	cpus  cpuset.Set
 }
 
-// witness is what is known of one instance of an owner.
+// instance is what is known of one instance of an owner.
 type instance struct {
 	owner    pools.Key
-	asked    int // CPUs; 0 if that is not known
+	asked    int  // CPUs; 0 if that is not known
+	watched  bool // its pod's pause container has a set, which a shared container would have too
 	kernel   cpuset.Set
 	recorded cpuset.Set
 	created  int64
@@ -129,6 +131,9 @@ func newRecovery(m *model, read func(cgroup.Path) (cgroup.State, error), journal
 		r.hold(key, i.kernel)
 		if m.awaited(cgroup.Target{Container: e.container.ID}) {
 			r.hold(key, i.recorded) // it would be started there
+		}
+		if pod := m.pods[e.container.PodID]; pod != nil {
+			i.watched = !asks(pod.pause).IsEmpty()
 		}
 		if i.asked = exclusiveCPUs(asked(e.container)); m.mayBeExclusive(e) {
 			all = append(all, i)
@@ -213,7 +218,9 @@ func (r *recovery) certain(i instance, cpus cpuset.Set) bool {
 	case cpus.Equal(r.journal[i.owner]):
 		return true
 	}
-	return cpus.Len() == i.asked && !slices.ContainsFunc(r.sets, func(s heldSet) bool {
+	// The journal knows of more when a write was on its way.
+	short := i.watched && cpus.Len() < i.asked && !r.journal[i.owner].Overlaps(cpus)
+	return (cpus.Len() == i.asked || short) && !slices.ContainsFunc(r.sets, func(s heldSet) bool {
 		return s.owner != i.owner && s.cpus.Overlaps(cpus)
 	})
 }

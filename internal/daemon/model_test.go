@@ -1,0 +1,157 @@
+package daemon
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/internal/testnode/scenario"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+var (
+	modelSeed  = flag.Uint64("model.seed", 0, "run only the sequence of this seed in TestModel")
+	modelSteps = flag.Int("model.steps", 10_000, "steps of TestModel in all its sequences")
+)
+
+// sequenceSteps is the length of one sequence: enough for pods to come and go a few
+// times, short enough to be read.
+const sequenceSteps = 250
+
+const modelHead = `apiVersion: config.cpupoold.io/v1alpha1
+kind: CPUPoolConfiguration
+resyncPeriod: 10m
+weightFormula: quadratic
+partitions:
+- {type: management, cpus: "0", namespaces: [kube-system]}
+`
+
+// modelConfigs are the configurations that reloads change between. The shared pool
+// keeps 2 CPUs, because two single CPUs that change hands without a third are not
+// moved (pkg/cgroup).
+func modelConfigs() []string {
+	const units = "units: {du.service: {cpus: 2}, telegraf.service: {pool: management}}\n"
+	return []string{
+		modelHead + "shared: {cpus: \"1\"}\nguaranteed: {cpus: 2-7}\n",
+		modelHead + "shared: {cpus: 1-7}\nguaranteed: {from: shared, floor: 2}\n",
+		modelHead + "shared: {cpus: \"1\"}\nguaranteed: {cpus: 2-7, onRefusal: fail, memory: bind}\n" + units,
+		modelHead + "shared: {cpus: 1-7}\nguaranteed: {from: shared, floor: 2, memory: bind, options: {topology-policy: restricted}}\n" + units,
+		modelHead + "shared: {cpus: 1-3}\nguaranteed: {cpus: 4-7}\n",
+	}
+}
+
+func modelBounds() scenario.Bounds {
+	return scenario.Bounds{Pods: 7, CPUs: 3, Configs: len(modelConfigs()), Nodes: 2, Units: []string{"du.service", "telegraf.service"}}
+}
+
+// TestModel runs random sequences and checks the invariants after each step. A
+// failure names the seed: run it again with -model.seed.
+func TestModel(t *testing.T) {
+	seeds := make([]uint64, max(*modelSteps/sequenceSteps, 1))
+	for i := range seeds {
+		seeds[i] = uint64(i) + 1
+	}
+	if *modelSeed != 0 {
+		seeds = []uint64{*modelSeed}
+	}
+	next := make(chan uint64)
+	var workers sync.WaitGroup
+	for range sequencesAtOnce {
+		workers.Go(func() {
+			for seed := range next {
+				t.Run(fmt.Sprint(seed), func(t *testing.T) { runSequence(t, seed) })
+			}
+		})
+	}
+	for _, seed := range seeds {
+		next <- seed
+	}
+	close(next)
+	workers.Wait()
+}
+
+// sequencesAtOnce is more than a small machine has CPUs: most of a sequence's time
+// is waiting.
+const sequencesAtOnce = 8
+
+func runSequence(t *testing.T, seed uint64) {
+	steps := scenario.Generate(seed, sequenceSteps, modelBounds())
+	w := newWorld(t)
+	err := scenario.Run(w, steps)
+	if err == nil {
+		err = w.end()
+	}
+	if err != nil {
+		t.Fatalf("%v\nagain: go test ./internal/daemon -run TestModel -model.seed %d\n%s%s", err, seed, w.dump(), w.tail())
+	}
+}
+
+// end stops the daemon and looks at what it has left on the disk.
+func (w *world) end() error {
+	held := make(map[string]string)
+	for _, a := range w.seen.plan.Assignments {
+		held[a.Key.PodUID+"/"+a.Key.Container] = a.CPUs.String()
+	}
+	if err := w.await("journal on disk", func() bool { return w.inspect().journaled }); err != nil {
+		return err
+	}
+	w.r.stop()
+	var errs []error
+	for _, a := range w.journal().Assignments {
+		key := a.PodUID + "/" + a.Container
+		if held[key] != a.CPUs.String() {
+			errs = append(errs, fmt.Errorf("journal: %s has %s; the plan gives it %q", key, a.CPUs, held[key]))
+		}
+		delete(held, key)
+	}
+	for key, cpus := range held {
+		errs = append(errs, fmt.Errorf("journal: nothing of %s, which has %s", key, cpus))
+	}
+	for _, pod := range w.seen.plan.Pods {
+		for _, c := range pod.Containers {
+			if c.Kind == pools.App && w.isRunning(c.ID) && w.told(pod.UID, c.Name)["cpus"] != c.CPUs.String() {
+				errs = append(errs, fmt.Errorf("%s/%s was told %v; it has %s", pod.UID, c.Name, w.told(pod.UID, c.Name), c.CPUs))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// fastDir is a directory in memory where there is one: each step waits for the
+// journal's fsync.
+func fastDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "model")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return filepath.Clean(dir)
+}
+
+// claimsOf are the claims of everything that the plan places, by the kernel's word.
+func (w *world) claimsOf() ([]cpuset.Claim, error) {
+	var claims []cpuset.Claim
+	var errs []error
+	for id, at := range w.placed() {
+		st := w.state(id)
+		if !st.Effective.Equal(at.cpus) {
+			errs = append(errs, fmt.Errorf("%s runs on %s; planned is %s", id[:8], st.Effective, at.cpus))
+		}
+		claims = append(claims, cpuset.Claim{Name: at.name, CPUs: st.Effective, Exclusive: at.exclusive})
+	}
+	for _, u := range w.seen.plan.Units {
+		if cpus := w.unitCPUs(u.Name); cpus != "" {
+			if cpus != u.CPUs.String() {
+				errs = append(errs, fmt.Errorf("%s runs on %s; planned is %s", u.Name, cpus, u.CPUs))
+			}
+			claims = append(claims, cpuset.Claim{Name: u.Name, CPUs: u.CPUs, Exclusive: u.Exclusive})
+		}
+	}
+	return claims, errors.Join(errs...)
+}
