@@ -20,7 +20,10 @@ type claim struct {
 	live bool
 	// createdAt is that of the newest instance, and the age of the claim.
 	createdAt int64
-	want      int
+	// finishedAt is when the newest instance has exited; 0 if it has not, or if
+	// that is not known.
+	finishedAt int64
+	want       int
 	// atLeast says that want is a guess: least, or as many as it had.
 	atLeast bool
 	least   int
@@ -157,6 +160,9 @@ func newClaim(pod int, key Key, held []Assignment) claim {
 // madeBy completes c with what its container asks for.
 func (c claim) madeBy(ctr *Container, v verdict) claim {
 	c.live, c.createdAt = ctr.State != Exited, ctr.CreatedAt
+	if !c.live {
+		c.finishedAt = ctr.FinishedAt
+	}
 	c.want, c.atLeast, c.least = v.want, v.atLeast, v.want
 	c.waiting, c.nodes = v.waiting, ctr.Nodes
 	return c

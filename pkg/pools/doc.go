@@ -59,7 +59,8 @@
 // (KEP-753), so when a new container would take the pod above it, something that
 // has exited was an init container, and the new one takes over as many of its
 // CPUs as it would be above. Without a known total the CPUs of exited containers
-// are taken only when there are no others, and never those of one that is younger.
+// are taken only when there are no others. One that is younger than the new one,
+// or has run beside it, was no init container, and keeps its CPUs.
 // Should the wrong container be hit, it gets other CPUs when it starts again.
 //
 // # From shared

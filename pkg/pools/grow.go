@@ -243,11 +243,11 @@ func leftBy(claims []claim) cpuset.Set {
 
 // leftFor are those of them that c may take over. An ordinary init container has
 // ended before any container that uses its CPUs is created, so whoever is younger
-// than c was none, and will start again.
+// than c, or has run beside it, was none, and will start again.
 func leftFor(c *claim, siblings []claim) cpuset.Set {
 	var left cpuset.Set
 	for i := range siblings {
-		if o := &siblings[i]; !o.live && !o.isReserve() && o.createdAt <= c.createdAt {
+		if o := &siblings[i]; !o.live && !o.isReserve() && max(o.createdAt, o.finishedAt) <= c.createdAt {
 			left = left.Union(o.cpus)
 		}
 	}

@@ -80,7 +80,10 @@ type Container struct {
 	// CreatedAt orders containers that compete for CPUs, in nanoseconds since
 	// the epoch.
 	CreatedAt int64
-	Resources Resources
+	// FinishedAt is when a container that has exited did so, in the same unit; 0
+	// means unknown. It tells who cannot have been an init container.
+	FinishedAt int64
+	Resources  Resources
 	// Nodes are the IDs of the NUMA nodes of the container's devices and memory, as
 	// the kubelet chose them; empty means that there is no hint.
 	Nodes cpuset.Set

@@ -103,7 +103,7 @@ func parseGuaranteed(g *pools.GuaranteedSpec, f []string) error {
 //
 //	pod UID NAMESPACE/NAME QOS [cpu=4] [gone] [settled]
 //	annotation KEY VALUE
-//	NAME ID STATE CREATED [cpu=1500m] [shares=N] [quota=N] [period=N] [nodes=LIST] [waiting] [pause]
+//	NAME ID STATE CREATED [cpu=1500m] [shares=N] [quota=N] [period=N] [nodes=LIST] [finished=N] [waiting] [pause]
 //
 // where the lines of a pod follow the one that begins it.
 func parsePods(text string) ([]pools.Pod, error) {
@@ -179,6 +179,8 @@ func parseContainer(f []string) (pools.Container, error) {
 		switch {
 		case word == "pause":
 			c.Kind = pools.Infra
+		case strings.HasPrefix(word, "finished="):
+			c.FinishedAt, err = strconv.ParseInt(word[len("finished="):], 10, 64)
 		case word == "waiting":
 			c.Waiting = true
 		case hinted:

@@ -214,6 +214,7 @@ func (w *world) step() string {
 	switch op {
 	case 4:
 		p.Containers[i].State = pools.Exited
+		p.Containers[i].FinishedAt = w.clock * int64(w.next(2))
 		return "exit"
 	case 5:
 		p.Containers = slices.Delete(p.Containers, i, i+1)
