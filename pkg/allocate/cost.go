@@ -56,10 +56,10 @@ func (q *search) consider(cells []int32, sum tally, parts int) {
 	c[costParts] = int32(parts)
 	q.costOfCells(cells, &c)
 	c[costLeft] = sum[0] - int32(q.n)
-	if q.found && !q.cachesFirst {
+	if q.found {
 		// The caches can only add to this.
 		bound := c
-		bound[costL3s] = max(1, q.baseL3s)
+		bound[costL3s] = max(1, q.baseL3s, q.fewestL3s)
 		if !q.less(&bound, &q.best.cost) {
 			return
 		}

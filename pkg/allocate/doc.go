@@ -95,7 +95,7 @@
 // # Bounds
 //
 // Sets of nodes are tried from small to large, and in each the caches, where
-// caches that are alike count once. That is exhaustive on machines with up to 12
+// caches that are alike count once. That is exhaustive on machines with up to 15
 // nodes, and for small requests on any. Beyond maxCombinations the emptiest nodes,
 // or caches, are taken until there is enough. Cores in part are the fewest where
 // the numbers of threads of the cores divide one another: with up to two threads

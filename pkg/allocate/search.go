@@ -5,7 +5,7 @@ import "slices"
 // maxCombinations bounds the combinations that are considered for one request,
 // and with them its time. A search that reaches it goes on without trying all
 // (greedy.go). Nearly all requests end after a few dozen.
-const maxCombinations = 1 << 12
+const maxCombinations = 1 << 14
 
 // manyCombinations are so many that it pays to have a good one first.
 const manyCombinations = 64
