@@ -266,6 +266,9 @@ func (l *loop) onRuntimeEvent(e runtimeEvent) {
 			l.tree.distrust(c.path)
 		case cri.ContainerStopped:
 			c.advance(cri.Exited)
+			if c.container.FinishedAt.IsZero() {
+				c.container.FinishedAt = e.At
+			}
 		case cri.ContainerDeleted:
 			delete(l.model.containers, e.ContainerID)
 		}

@@ -108,6 +108,9 @@ func (m *model) putContainer(f containerFacts) {
 		}
 		e.added, e.born, e.considered = old.added, old.born, old.considered
 		e.container.State = max(old.container.State, f.State)
+		if f.FinishedAt.IsZero() {
+			e.container.FinishedAt = old.container.FinishedAt
+		}
 	}
 	var pathErr, cpusErr, memsErr error
 	e.path, pathErr = cgroup.ContainerPath(f.CgroupsPath, m.driver)
@@ -201,6 +204,9 @@ func (m *model) input(now time.Time) []pools.Pod {
 			State:     stateOf(e.container.State),
 			CreatedAt: e.container.CreatedAt.UnixNano(),
 			Resources: asked(e.container),
+		}
+		if at := e.container.FinishedAt; c.State == pools.Exited && !at.IsZero() {
+			c.FinishedAt = at.UnixNano()
 		}
 		if c.State == pools.Running {
 			p.Gone = false
@@ -308,7 +314,9 @@ func (m *model) knownIDs() map[string]bool {
 		known[id] = e.err == nil
 	}
 	for id, e := range m.containers {
-		known[id] = e.err == nil
+		// When it finished tells which kind it was.
+		ended := e.container.State == cri.Exited && e.container.FinishedAt.IsZero()
+		known[id] = e.err == nil && !ended
 	}
 	return known
 }

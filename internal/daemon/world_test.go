@@ -41,7 +41,7 @@ type world struct {
 type worldPod struct {
 	id         string
 	spec       scenario.PodSpec
-	inits      bool
+	inits      bool // some have ended for good
 	stopped    bool
 	containers map[string]string
 	created    map[string]bool // ids of those that are not started yet
@@ -215,6 +215,7 @@ func (w *world) actOn(p *worldPod, s scenario.Step) error {
 		}
 	case scenario.RemoveContainer:
 		delete(p.containers, s.Container)
+		p.inits = true // of what is removed nobody knows any more what it was
 		return w.runtime.RemoveContainer(id)
 	}
 	return nil
@@ -415,7 +416,8 @@ func (w *world) checkOwners() (errs []error) {
 		reloaded := before.epoch != w.epoch
 		switch {
 		case still && reloaded && !before.cpus.IsSubsetOf(w.seen.pools.Guaranteed):
-		case still && reloaded && (now.cpus.IsSubsetOf(before.cpus) || before.cpus.IsSubsetOf(now.cpus)): // the floor, and what it had cost
+		case still && before.cpus.IsSubsetOf(now.cpus): // it had less than it asks for
+		case still && reloaded && now.cpus.IsSubsetOf(before.cpus): // to restore the floor
 		case still && !now.cpus.Equal(before.cpus) && (now.id == before.id || !w.reuses(key)):
 			errs = append(errs, fmt.Errorf("%s was moved from %s to %s", key, before.cpus, now.cpus))
 		case !still && !reloaded && w.isRunning(before.id):

@@ -154,7 +154,7 @@ func (r *Runtime) StopContainer(id string) error {
 			return fmt.Errorf("stop container %s: %w", id, err)
 		}
 	}
-	c.state, c.pid, c.cgroup = cri.Exited, 0, false
+	c.state, c.pid, c.cgroup, c.finished = cri.Exited, 0, false, time.Now()
 	stopped := r.event(c.pod, id, runtime.ContainerEventType_CONTAINER_STOPPED_EVENT)
 	r.mu.Unlock()
 	r.events.publish(stopped)

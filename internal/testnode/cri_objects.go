@@ -50,6 +50,7 @@ type container struct {
 	id       string
 	pid      int // 0 unless it runs
 	created  time.Time
+	finished time.Time // zero until it has exited
 	pod      *pod
 	state    cri.State
 	recorded cri.Resources
@@ -119,7 +120,12 @@ func (p *pod) status() *runtime.PodSandboxStatus {
 }
 
 func (c *container) status() *runtime.ContainerStatus {
+	var finished int64
+	if !c.finished.IsZero() {
+		finished = c.finished.UnixNano()
+	}
 	return &runtime.ContainerStatus{
+		FinishedAt: finished,
 		Id:        c.id,
 		Metadata:  &runtime.ContainerMetadata{Name: c.Name, Attempt: c.Attempt},
 		State:     criState(c.state),

@@ -54,6 +54,8 @@ type Container struct {
 	// PID is the container's init in the runtime's PID namespace, 0 before the
 	// start and after the exit.
 	PID int
+	// FinishedAt is when it exited; zero if it has not, or the runtime does not tell.
+	FinishedAt time.Time
 	// Requested are the resources in CRI's status: what the kubelet asked for at
 	// creation and in updates since. What an NRI plugin adjusted at creation is
 	// not in it on containerd, until the first update copies the spec there.

@@ -73,6 +73,9 @@ func (c *Client) ContainerStatus(ctx context.Context, id string) (Container, err
 		Detailed:  true,
 		Requested: requested(s.GetResources().GetLinux()),
 	}
+	if at := s.GetFinishedAt(); at > 0 && ct.State == Exited {
+		ct.FinishedAt = time.Unix(0, at)
+	}
 	i, field, err := parseInfo(r.GetInfo()[infoKey])
 	if err != nil {
 		return ct, &InfoError{Kind: "container", ID: id, Field: field, Err: err}
