@@ -126,11 +126,11 @@ func (c *container) status() *runtime.ContainerStatus {
 	}
 	return &runtime.ContainerStatus{
 		FinishedAt: finished,
-		Id:        c.id,
-		Metadata:  &runtime.ContainerMetadata{Name: c.Name, Attempt: c.Attempt},
-		State:     criState(c.state),
-		CreatedAt: c.created.UnixNano(),
-		Resources: &runtime.ContainerResources{Linux: criResources(c.recorded)},
+		Id:         c.id,
+		Metadata:   &runtime.ContainerMetadata{Name: c.Name, Attempt: c.Attempt},
+		State:      criState(c.state),
+		CreatedAt:  c.created.UnixNano(),
+		Resources:  &runtime.ContainerResources{Linux: criResources(c.recorded)},
 	}
 }
 
