@@ -45,6 +45,11 @@ func TestMoves(t *testing.T) {
 		{"alone in a core", newScene(twoNodes(), "0-7").owner("0,2", with(allocate.Options{OneOwnerPerCore: true})),
 			[]string{"default/a/app 0,2 → 0-1"}},
 		{"idle CPUs are not free", newScene(twoNodes(), "0-3").owner("0", with(allocate.Options{OneOwnerPerCore: true})).owner("2-3"), nil},
+		{"isolated CPUs have become free", isolated(newScene(twoNodes(), "2-7")).owner("2-3", with(allocate.Options{Isolated: allocate.Prefer})),
+			[]string{"default/a/app 2-3 → 6-7"}},
+		{"and are left when they are to be avoided", isolated(newScene(twoNodes(), "2-7")).owner("6-7", with(allocate.Options{Isolated: allocate.Avoid})),
+			[]string{"default/a/app 6-7 → 2-3"}},
+		{"uneven on two nodes", newScene(machine{2, 1, 1, 2, 1}, "0-3").owner("0-2", with(allocate.Options{DistributeCPUsAcrossNUMA: true})), nil},
 		{"a unit", newScene(twoNodes(), "2-15").owner("2,4", func(o *pools.Owner) { o.Key, o.Pod = pools.Key{Container: "du.service"}, "" }),
 			[]string{"du.service 2,4 → 2-3"}},
 	} {

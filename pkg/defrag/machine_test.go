@@ -56,6 +56,13 @@ func newScene(m machine, pool string) *scene {
 	return &scene{topology: t, Input: defrag.Input{Machine: allocate.New(t), Pool: set(pool)}}
 }
 
+// isolated gives a scene CPUs 6 and 7 that the kernel isolates.
+func isolated(s *scene) *scene {
+	s.topology.Isolated = set("6-7")
+	s.Machine = allocate.New(s.topology)
+	return s
+}
+
 // owner adds an owner that can be moved.
 func (s *scene) owner(cpus string, change ...func(*pools.Owner)) *scene {
 	o := pools.Owner{Key: pools.Key{PodUID: fmt.Sprintf("uid-%02d", len(s.Owners)), Container: "app"}, Pod: fmt.Sprintf("default/%c", 'a'+len(s.Owners)%26), CPUs: set(cpus)}
