@@ -3,7 +3,9 @@
 package placement_test
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"testing"
 
@@ -67,7 +69,8 @@ func (n *node) restartKubelet(lines string) {
 		n.Helper()
 		n.run("systemctl", "stop", "kubelet")
 		n.write(kubeletConfig, config)
-		if err := os.Remove(memoryState); err != nil {
+		// A kubelet that has just been started has not made it yet.
+		if err := os.Remove(memoryState); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			n.Fatal(err)
 		}
 		n.run("systemctl", "start", "kubelet")
