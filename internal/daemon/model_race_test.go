@@ -1,0 +1,7 @@
+//go:build race
+
+package daemon
+
+// modelDefault is the number of steps of TestModel: each takes several times as long
+// under the race detector.
+const modelDefault = 1_000
