@@ -138,7 +138,12 @@ func (l *loop) answerMoves() {
 			m.answer <- moveAnswer{control.Unverified, errors.New("the owner has ended meanwhile, or the pools have changed")}
 			return true
 		}
-		if settled, _ := l.settled(m.key(), now); !settled {
+		settled, err := l.settled(m.key(), now)
+		if errors.Is(err, errNoCgroup) {
+			m.answer <- moveAnswer{control.Unverified, errors.New("the owner has ended meanwhile")}
+			return true
+		}
+		if !settled {
 			return false
 		}
 		l.log.Info("moved", m.attrs()...)
@@ -173,10 +178,12 @@ func (l *loop) settled(key pools.Key, now time.Time) (bool, error) {
 		}
 	}
 	if !found {
-		return false, errors.New("its cgroup is not known")
+		return false, errNoCgroup
 	}
 	return true, nil
 }
+
+var errNoCgroup = errors.New("its cgroup is not known, or has gone")
 
 func (l *loop) unverified(t cgroup.Target, c cgroup.Current) error {
 	if err := errors.Join(l.bench.err(t.Path), l.status.unreadable[t.Path]); err != nil {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/control"
+	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -188,14 +190,27 @@ func TestMoveIsCheckedAgain(t *testing.T) {
 	if err := f.runtime.StopContainer(f.split); err != nil {
 		t.Fatal(err)
 	}
-	// The cgroup may be gone before the runtime has said why; either way it stays.
-	f.eventually("refused because it has exited", func() bool {
-		outcome, err := f.loop.ask(t.Context(), good)
-		if outcome != control.Refused {
-			t.Fatalf("move of a container that has exited = %s, %v; want refused", outcome, err)
-		}
-		return strings.Contains(err.Error(), "must stay where it is")
+	f.view("end of the container known", func(v *telemetry.View) bool {
+		return !slices.ContainsFunc(v.Containers, func(c telemetry.Container) bool { return c.ID == f.split })
 	})
+	if outcome, err := f.loop.ask(t.Context(), good); outcome != control.Refused || !strings.Contains(fmt.Sprint(err), "must stay where it is") {
+		t.Errorf("move of a container that has exited = %s, %v; want refused", outcome, err)
+	}
+}
+
+// TestEndDuringMove: a container that ends while it is moved is answered for.
+func TestEndDuringMove(t *testing.T) {
+	f := fragment(t, widePool)
+	m := f.theMove()
+	release := f.runtime.Hang("UpdateContainerResources")
+	defer release()
+	f.tree.Intercept(func(testnode.CgroupWrite) error {
+		go func() { _ = f.runtime.StopContainer(f.split) }()
+		return nil
+	})
+	if outcome, err := f.loop.ask(t.Context(), m); outcome != control.Unverified || !strings.Contains(fmt.Sprint(err), "ended") {
+		t.Errorf("move of a container that ends = %s, %v; want unverified, since it has ended", outcome, err)
+	}
 }
 
 // TestMoveThatTakesLong: who asked is told that it is not verified yet, and the
