@@ -70,7 +70,7 @@ func runKernelTests(ctx context.Context, store image.Store, dir runDir, pkg stri
 	if err := writeInitramfs(initramfs, init, binary, testFlags(limit, args)); err != nil {
 		return "", fmt.Errorf("write initramfs: %w", err)
 	}
-	qemuArgs := append(machineArgs(dir.file(consoleLog)), topology.args(config.Memory)...)
+	qemuArgs := append(machineArgs(oneThread, dir.file(consoleLog)), topology.args(config.Memory)...)
 	qemuArgs = append(qemuArgs,
 		"-kernel", kernel.Image, "-initrd", initramfs,
 		"-append", kernelCommandLine(append([]string{"quiet"}, config.KernelArgs...)...),

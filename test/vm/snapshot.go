@@ -19,7 +19,7 @@ func (m *VM) resume(ctx context.Context, store image.Store, g guest) error {
 	if err != nil {
 		return fmt.Errorf("ask for version of %s: %w", emulator, err)
 	}
-	inputs := fmt.Sprint(string(version), g.disk.Key, strings.Join(g.args("disk", "console"), "\n"))
+	inputs := fmt.Sprint(string(version), g.disk.Key, strings.Join(append(g.args(oneThread, "disk", "console"), string(manyThreads)), "\n"))
 	dir, err := store.Build(ctx, "snapshot-"+g.config.Topology, inputs, func(dir string) error { return makeSnapshot(ctx, dir, g) })
 	if err != nil {
 		return err
@@ -27,7 +27,7 @@ func (m *VM) resume(ctx context.Context, store image.Store, g guest) error {
 	if err := overlay(ctx, m.overlay(), filepath.Join(dir, overlayDisk), "qcow2"); err != nil {
 		return err
 	}
-	if err := m.start(ctx, append(g.args(m.overlay(), m.Console()), "-incoming", "defer")); err != nil {
+	if err := m.start(ctx, append(g.args(manyThreads, m.overlay(), m.Console()), "-incoming", "defer")); err != nil {
 		return err
 	}
 	if err := m.qemu.migrate(ctx, "migrate-incoming", filepath.Join(dir, "state")); err != nil {

@@ -77,8 +77,8 @@ type guest struct {
 }
 
 // args returns QEMU's arguments but for the monitor and an incoming snapshot.
-func (g guest) args(overlay, console string) []string {
-	args := append(machineArgs(console), g.topology.args(g.config.Memory)...)
+func (g guest) args(on emulation, overlay, console string) []string {
+	args := append(machineArgs(on, console), g.topology.args(g.config.Memory)...)
 	return append(args,
 		"-kernel", g.disk.Image, "-initrd", g.disk.Initrd,
 		"-append", kernelCommandLine(append([]string{"root=/dev/vda", "rw"}, g.config.KernelArgs...)...),
@@ -93,7 +93,7 @@ func (m *VM) powerOn(ctx context.Context, g guest) error {
 	if err := overlay(ctx, m.overlay(), g.disk.Path, "raw"); err != nil {
 		return err
 	}
-	if err := m.start(ctx, g.args(m.overlay(), m.Console())); err != nil {
+	if err := m.start(ctx, g.args(oneThread, m.overlay(), m.Console())); err != nil {
 		return err
 	}
 	if err := m.connect(ctx); err != nil {
