@@ -10,43 +10,29 @@ import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/testnode/scenario"
-	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 var (
 	modelSeed  = flag.Uint64("model.seed", 0, "run only the sequence of this seed in TestModel")
-	modelSteps = flag.Int("model.steps", 10_000, "steps of TestModel in all its sequences")
+	modelSteps = flag.Int("model.steps", modelDefault, "steps of TestModel in all its sequences")
 )
 
 // sequenceSteps is the length of one sequence: enough for pods to come and go a few
 // times, short enough to be read.
 const sequenceSteps = 250
 
-const modelHead = `apiVersion: config.cpupoold.io/v1alpha1
-kind: CPUPoolConfiguration
-resyncPeriod: 10m
-weightFormula: quadratic
-partitions:
-- {type: management, cpus: "0", namespaces: [kube-system]}
-`
-
-// modelConfigs are the configurations that reloads change between. The shared pool
-// keeps 2 CPUs, because two single CPUs that change hands without a third are not
-// moved (pkg/cgroup).
+// modelConfigs are the scenario's configurations, with what keeps the node quiet.
 func modelConfigs() []string {
-	const units = "units: {du.service: {cpus: 2}, telegraf.service: {pool: management}}\n"
-	return []string{
-		modelHead + "shared: {cpus: \"1\"}\nguaranteed: {cpus: 2-7}\n",
-		modelHead + "shared: {cpus: 1-7}\nguaranteed: {from: shared, floor: 2}\n",
-		modelHead + "shared: {cpus: \"1\"}\nguaranteed: {cpus: 2-7, onRefusal: fail, memory: bind}\n" + units,
-		modelHead + "shared: {cpus: 1-7}\nguaranteed: {from: shared, floor: 2, memory: bind, options: {topology-policy: restricted}}\n" + units,
-		modelHead + "shared: {cpus: 1-3}\nguaranteed: {cpus: 4-7}\n",
+	configs := scenario.Configurations()
+	for i := range configs {
+		configs[i] += "resyncPeriod: 10m\nweightFormula: quadratic\n"
 	}
+	return configs
 }
 
 func modelBounds() scenario.Bounds {
-	return scenario.Bounds{Pods: 7, CPUs: 3, Configs: len(modelConfigs()), Nodes: 2, Units: []string{"du.service", "telegraf.service"}}
+	return scenario.Bounds{Pods: 7, CPUs: 3, Configs: len(modelConfigs()), Nodes: 2, Units: scenario.Units()}
 }
 
 // TestModel runs random sequences and checks the invariants after each step. A
@@ -114,7 +100,7 @@ func (w *world) end() error {
 	}
 	for _, pod := range w.seen.plan.Pods {
 		for _, c := range pod.Containers {
-			if c.Kind == pools.App && w.isRunning(c.ID) && w.told(pod.UID, c.Name)["cpus"] != c.CPUs.String() {
+			if c.Kind == pools.App && w.pods.Runs(c.ID) && w.told(pod.UID, c.Name)["cpus"] != c.CPUs.String() {
 				errs = append(errs, fmt.Errorf("%s/%s was told %v; it has %s", pod.UID, c.Name, w.told(pod.UID, c.Name), c.CPUs))
 			}
 		}
@@ -132,26 +118,4 @@ func fastDir(t *testing.T) string {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return filepath.Clean(dir)
-}
-
-// claimsOf are the claims of everything that the plan places, by the kernel's word.
-func (w *world) claimsOf() ([]cpuset.Claim, error) {
-	var claims []cpuset.Claim
-	var errs []error
-	for id, at := range w.placed() {
-		st := w.state(id)
-		if !st.Effective.Equal(at.cpus) {
-			errs = append(errs, fmt.Errorf("%s runs on %s; planned is %s", id[:8], st.Effective, at.cpus))
-		}
-		claims = append(claims, cpuset.Claim{Name: at.name, CPUs: st.Effective, Exclusive: at.exclusive})
-	}
-	for _, u := range w.seen.plan.Units {
-		if cpus := w.unitCPUs(u.Name); cpus != "" {
-			if cpus != u.CPUs.String() {
-				errs = append(errs, fmt.Errorf("%s runs on %s; planned is %s", u.Name, cpus, u.CPUs))
-			}
-			claims = append(claims, cpuset.Claim{Name: u.Name, CPUs: u.CPUs, Exclusive: u.Exclusive})
-		}
-	}
-	return claims, errors.Join(errs...)
 }

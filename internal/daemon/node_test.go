@@ -56,7 +56,8 @@ type node struct {
 	yaml    string
 	dir     string
 	logs    *lockedBuffer
-	kubelet *fakeKubelet // nil: the daemon asks none
+	kubelet *fakeKubelet      // nil: the daemon asks none
+	made    map[string]uint32 // containers by pod and name
 }
 
 func newNode(t testing.TB) *node {
@@ -74,7 +75,7 @@ func newNode(t testing.TB) *node {
 		t.Fatal(err)
 	}
 	return &node{t: t, tree: tree, units: units, runtime: rt, client: client, top: top,
-		yaml: poolsYAML, dir: t.TempDir(), logs: new(lockedBuffer)}
+		yaml: poolsYAML, dir: t.TempDir(), logs: new(lockedBuffer), made: make(map[string]uint32)}
 }
 
 // sysfs describes n CPUs in two nodes, two threads a core.
@@ -190,7 +191,9 @@ func (n *node) pod(uid, namespace, qos string, cpus int, annotations map[string]
 // container makes and starts a container.
 func (n *node) container(pod, name string, res cri.Resources) string {
 	n.t.Helper()
-	id, err := n.runtime.CreateContainer(pod, testnode.ContainerSpec{Name: name, Resources: res})
+	attempt := n.made[pod+"/"+name]
+	n.made[pod+"/"+name]++
+	id, err := n.runtime.CreateContainer(pod, testnode.ContainerSpec{Name: name, Attempt: attempt, Resources: res})
 	if err == nil {
 		err = n.runtime.StartContainer(id)
 	}

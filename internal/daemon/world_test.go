@@ -24,10 +24,8 @@ type world struct {
 	*node
 	r       *running
 	configs []string
-	pods    map[string]*worldPod
+	pods    *scenario.Pods
 	seen    sight // when the node last came to rest
-	epoch   int   // counts reloads: after one, owners may lose their CPUs
-	owners  map[string]owner
 
 	mu    sync.Mutex            // guards what follows, which writes look at
 	armed int                   // writes until the daemon's death; -1: it lives
@@ -36,26 +34,9 @@ type world struct {
 	wrong []error
 }
 
-// worldPod is a pod with its containers by name; those that have exited keep theirs
-// until they are removed.
-type worldPod struct {
-	id         string
-	spec       scenario.PodSpec
-	inits      bool // some have ended for good
-	stopped    bool
-	containers map[string]string
-	created    map[string]bool // ids of those that are not started yet
-}
-
-// owner is who had exclusive CPUs at the last rest.
-type owner struct {
-	id    string
-	cpus  cpuset.Set
-	epoch int
-}
-
 func newWorld(t *testing.T) *world {
-	w := &world{node: newNode(t), configs: modelConfigs(), pods: make(map[string]*worldPod), owners: make(map[string]owner), armed: -1}
+	w := &world{node: newNode(t), configs: modelConfigs(), armed: -1}
+	w.pods = scenario.NewPods(fakeRuntime{w.runtime, w})
 	w.dir = fastDir(t)
 	w.kubelet = newKubelet()
 	w.yaml = w.configs[0]
@@ -132,22 +113,18 @@ func (w *world) Do(s scenario.Step) error {
 	return w.rest()
 }
 
-// act does what a step says. What concerns something that is not there is nothing.
+// act does what a step says.
 func (w *world) act(s scenario.Step) error {
-	p := w.pods[s.Pod]
+	if s.Kind == scenario.RunPod && s.Of.Devices >= 0 {
+		for _, name := range []string{"app-0", "app-1"} {
+			w.kubelet.admit(s.Of.Namespace()+"/"+s.Pod+"/"+name, s.Of.Devices)
+		}
+	}
+	if done, err := w.pods.Do(s); done || err != nil {
+		return err
+	}
 	switch s.Kind {
-	case scenario.RunPod:
-		return w.runPod(s.Pod, s.Of)
-	case scenario.StopPod:
-		p.stopped = true
-		return w.runtime.StopPod(p.id)
-	case scenario.RemovePod:
-		delete(w.pods, s.Pod)
-		return w.runtime.RemovePod(p.id)
-	case scenario.CreateContainer, scenario.StartContainer, scenario.StopContainer, scenario.RemoveContainer:
-		return w.actOn(p, s)
 	case scenario.Reload:
-		w.epoch++
 		w.forget()
 		w.yaml = w.configs[s.Config]
 		w.r.loop.reload()
@@ -175,53 +152,24 @@ func (w *world) act(s scenario.Step) error {
 	return nil
 }
 
-func (w *world) runPod(uid string, spec scenario.PodSpec) error {
-	namespace, annotations := "default", map[string]string(nil)
-	if spec.Management {
-		namespace, annotations = "kube-system", management(nil)
-	}
-	if spec.Devices >= 0 {
-		for _, name := range []string{"app-0", "app-1"} {
-			w.kubelet.admit(namespace+"/"+uid+"/"+name, spec.Devices)
-		}
-	}
-	res := cri.Resources{}
-	if spec.CPUs > 0 {
-		res = whole(spec.CPUs)
-	}
-	id, err := w.runtime.RunPod(testnode.PodSpec{UID: uid, Namespace: namespace, Name: uid, QoS: spec.QoS, Annotations: annotations, Resources: res})
-	w.pods[uid] = &worldPod{id: id, spec: spec, containers: make(map[string]string), created: make(map[string]bool)}
-	return err
+// fakeRuntime implements scenario.Runtime.
+type fakeRuntime struct {
+	*testnode.Runtime
+	w *world
 }
 
-func (w *world) actOn(p *worldPod, s scenario.Step) error {
-	id := p.containers[s.Container]
-	switch s.Kind {
-	case scenario.CreateContainer:
-		res := cri.Resources{Shares: uint64(max(s.Spec.Milli*1024/1000, 2))}
-		if p.spec.QoS == "guaranteed" {
-			res.Quota, res.Period = int64(s.Spec.Milli)*100, 100_000
-		}
-		p.inits = p.inits || s.Spec.Init
-		id, err := w.runtime.CreateContainer(p.id, testnode.ContainerSpec{Name: s.Container, Resources: res})
-		p.containers[s.Container], p.created[id] = id, true
-		return err
-	case scenario.StartContainer:
-		delete(p.created, id)
-		return w.runtime.StartContainer(id)
-	case scenario.StopContainer:
-		if w.isRunning(id) { // it may have been stopped for its refusal
-			return w.runtime.StopContainer(id)
-		}
-	case scenario.RemoveContainer:
-		delete(p.containers, s.Container)
-		p.inits = true // of what is removed nobody knows any more what it was
-		return w.runtime.RemoveContainer(id)
+func (r fakeRuntime) CPUs(id string) (cpuset.Set, bool) {
+	if r.Cgroup(id) == "" {
+		return cpuset.Set{}, false
 	}
-	return nil
+	st := r.w.state(id)
+	return st.Effective, st.Populated
 }
 
-func (w *world) isRunning(id string) bool { return w.runtime.Cgroup(id) != "" && w.state(id).Populated }
+func (r fakeRuntime) UnitCPUs(name string) (cpuset.Set, bool) {
+	cpus, err := cpuset.Parse(r.w.unitCPUs(name))
+	return cpus, err == nil && !cpus.IsEmpty()
+}
 
 // forget lets everybody move.
 func (w *world) forget() {
@@ -294,7 +242,7 @@ func (w *world) look() bool {
 		return false
 	}
 	w.seen = w.inspect()
-	return w.seen.resting && w.upToDate()
+	return w.seen.resting && w.pods.Known(w.seen.plan) == nil
 }
 
 // rest waits until the daemon has nothing left to do and knows of everything.
@@ -321,63 +269,11 @@ func (w *world) await(what string, cond func() bool) error {
 	defer tick.Stop()
 	for !cond() {
 		if time.Now().After(deadline) {
-			return fmt.Errorf("waited in vain for %s: %v, up to date: %t", what, w.seen.busy, w.upToDate())
+			return fmt.Errorf("waited in vain for %s: %v; %v", what, w.seen.busy, w.pods.Known(w.seen.plan))
 		}
 		<-tick.C
 	}
 	return nil
-}
-
-// upToDate says that the plan is about what there is: the containers that run, in
-// pods that are there, and the units.
-func (w *world) upToDate() bool {
-	planned := make(map[string]pools.ContainerState)
-	for _, p := range w.seen.plan.Pods {
-		for _, c := range p.Containers {
-			planned[c.ID] = c.State
-		}
-	}
-	for _, p := range w.pods {
-		if _, there := planned[p.id]; there == p.stopped {
-			return false
-		}
-		for _, id := range p.containers {
-			state, there := planned[id]
-			if w.isRunning(id) != (there && state == pools.Running) || p.created[id] && !p.stopped != (there && state == pools.Created) {
-				return false
-			}
-		}
-	}
-	for _, u := range w.seen.plan.Units {
-		if cpus := w.unitCPUs(u.Name); cpus != "" && cpus != u.CPUs.String() {
-			return false
-		}
-	}
-	return true
-}
-
-func has[K comparable, V any](m map[K]V, k K) bool { _, ok := m[k]; return ok }
-
-// place is where the plan puts a live container.
-type place struct {
-	name, key string
-	cpus      cpuset.Set
-	exclusive bool
-}
-
-// placed are the containers of the plan that run, by id.
-func (w *world) placed() map[string]place {
-	all := make(map[string]place)
-	for _, p := range w.seen.plan.Pods {
-		for _, c := range p.Containers {
-			if c.State != pools.Running || !w.isRunning(c.ID) {
-				continue
-			}
-			key := p.UID + "/" + c.Name
-			all[c.ID] = place{name: key + " " + c.ID[:8], key: key, cpus: c.CPUs, exclusive: c.Exclusive}
-		}
-	}
-	return all
 }
 
 // Check implements scenario.Node.
@@ -389,60 +285,15 @@ func (w *world) Check() error {
 	if armed {
 		return errors.Join(errs...) // the next step tells
 	}
-	errs = append(errs, pools.Check(w.seen.plan, w.seen.pools)...)
-	claims, err := w.claimsOf()
-	errs = append(append(errs, err), cpuset.CheckClaims(claims)...)
-	errs = append(errs, w.checkOwners()...)
-	return errors.Join(errs...)
-}
-
-// checkOwners says who has lost or changed exclusive CPUs without a reason, and
-// remembers who has which now.
-func (w *world) checkOwners() (errs []error) {
-	owners, known := make(map[string]owner), make(map[string]cpuset.Set)
-	for id, at := range w.placed() {
-		if at.exclusive {
-			owners[at.key] = owner{id, at.cpus, w.epoch}
-			known[w.runtime.Cgroup(id)] = at.cpus
-		}
+	exclusive, err := w.pods.Check(w.seen.plan, w.seen.pools)
+	known := make(map[string]cpuset.Set)
+	for id, cpus := range exclusive {
+		known[w.runtime.Cgroup(id)] = cpus
 	}
-	for _, u := range w.seen.plan.Units {
-		if u.Exclusive {
-			owners["unit/"+u.Name] = owner{u.Name, u.CPUs, w.epoch}
-		}
-	}
-	for key, before := range w.owners {
-		now, still := owners[key]
-		reloaded := before.epoch != w.epoch
-		switch {
-		case still && reloaded && !before.cpus.IsSubsetOf(w.seen.pools.Guaranteed):
-		case still && before.cpus.IsSubsetOf(now.cpus): // it had less than it asks for
-		case still && reloaded && now.cpus.IsSubsetOf(before.cpus): // to restore the floor
-		case still && !now.cpus.Equal(before.cpus) && (now.id == before.id || !w.reuses(key)):
-			errs = append(errs, fmt.Errorf("%s was moved from %s to %s", key, before.cpus, now.cpus))
-		case !still && !reloaded && w.isRunning(before.id):
-			errs = append(errs, fmt.Errorf("%s has lost %s", key, before.cpus))
-		}
-	}
-	for key, before := range w.owners { // it may come back as another instance
-		uid, _, _ := strings.Cut(key, "/")
-		if p := w.pods[uid]; !has(owners, key) && p != nil && !p.stopped && before.epoch == w.epoch {
-			owners[key] = before
-		}
-	}
-	w.owners = owners
 	w.mu.Lock()
 	w.known = known
 	w.mu.Unlock()
-	return errs
-}
-
-// reuses says that a restarted container may get other CPUs than before: its pod has
-// init containers, and which of them has ended for good nobody knows.
-func (w *world) reuses(key string) bool {
-	uid, _, _ := strings.Cut(key, "/")
-	p := w.pods[uid]
-	return p == nil || p.inits || p.spec.CPUs == 0
+	return errors.Join(append(errs, err)...)
 }
 
 // tail is the end of the log.

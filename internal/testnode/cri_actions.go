@@ -102,6 +102,12 @@ func (r *Runtime) CreateContainer(podID string, s ContainerSpec) (string, error)
 		r.mu.Unlock()
 		return "", fmt.Errorf("create container %s: pod %s is not there or not ready", s.Name, podID)
 	}
+	for id, other := range r.containers {
+		if other.pod == p && other.Name == s.Name && other.Attempt == s.Attempt {
+			r.mu.Unlock()
+			return "", fmt.Errorf("create container %s, attempt %d: the name is reserved for %s", s.Name, s.Attempt, id)
+		}
+	}
 	c := &container{ContainerSpec: s, id: r.nextID(), created: time.Now(), pod: p, state: cri.Created, recorded: s.Resources}
 	c.path, c.scope = containerCgroup(r.config, p, c.id)
 	if r.config.Flavor == CRIO {

@@ -183,6 +183,28 @@ func (b *unitBench) watch() {
 	}
 }
 
+// idle units, stopped or not there, do not wake those who ask for them. The start
+// of another tells that what the questions have caused has been told of.
+func (b *unitBench) idle() {
+	const stopped, nobody, last = "conformance-idle.service", "conformance-nobody.service", "conformance-last.service"
+	b.i.Install(b, stopped, "")
+	b.i.Install(b, last, "")
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	wakes, ended := make(chan string, 256), make(chan error, 1)
+	go func() {
+		ended <- b.m.WatchUnits(ctx, []string{stopped, nobody, last}, func(unit string) { wakes <- unit })
+	}()
+	b.wakes(wakes, ended, "", "start of the watch")
+	for range 3 {
+		b.active(stopped)
+		b.active(nobody)
+	}
+	b.i.Start(b, last)
+	b.wakes(wakes, ended, last, "start, and not by questions")
+	b.i.Stop(b, last)
+}
+
 func (b *unitBench) active(unit string) string {
 	b.Helper()
 	u, err := b.m.Unit(b.Context(), unit)

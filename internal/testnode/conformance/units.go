@@ -52,6 +52,7 @@ func RunUnits(t *testing.T, m Manager, i Init, fs *cgroup.FS) {
 		"template":        (*unitBench).template,
 		"revert":          (*unitBench).revert,
 		"watch":           (*unitBench).watch,
+		"idle units":      (*unitBench).idle,
 		"named plan":      (*unitBench).namedPlan,
 	} {
 		t.Run(name, func(t *testing.T) { run(&unitBench{t, m, i, fs}) })

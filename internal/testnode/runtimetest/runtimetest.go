@@ -52,6 +52,7 @@ func Run(t *testing.T, n Node) {
 	}{
 		{"pod", (*bench).podStatus},
 		{"container", (*bench).life},
+		{"attempts", (*bench).attempts},
 		{"update", (*bench).update},
 		{"refused update", (*bench).refusal},
 		{"update before the start", (*bench).updateCreated},
@@ -244,6 +245,20 @@ func (b *bench) life() {
 	if _, err := b.Client.ContainerStatus(b.Context(), id); !errors.Is(err, cri.ErrNotFound) {
 		b.Errorf("status of the removed container: %v; want ErrNotFound", err)
 	}
+}
+
+// attempts: a container that has exited keeps its name and attempt until it is
+// removed.
+func (b *bench) attempts() {
+	pod := b.pod()
+	first := b.container(pod)
+	b.must(b.Runtime.StartContainer(first))
+	b.must(b.Runtime.StopContainer(first))
+	if id, err := b.Runtime.CreateContainer(pod, containerSpec()); err == nil {
+		b.Errorf("container %s has the name and attempt of %s, which is still there", id, first)
+	}
+	b.must(b.Runtime.RemoveContainer(first))
+	b.container(pod)
 }
 
 func (b *bench) recordedCPUs(id string, want cpuset.Set) cri.Container {

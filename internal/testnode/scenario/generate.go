@@ -11,9 +11,13 @@ type Bounds struct {
 	// Pods is how many pods there are at once at most; CPUs the most that one
 	// container asks for.
 	Pods, CPUs int
-	// Configs is the number of configurations, Nodes that of NUMA nodes.
+	// Configs is the number of configurations, Nodes that of NUMA nodes; without
+	// nodes there are no devices, and no kubelet is asked for them.
 	Configs, Nodes int
 	Units          []string
+	// Kills is how many of 100 steps kill the daemon, beside the few that do so
+	// anyway.
+	Kills int
 }
 
 // Generate makes n steps from a seed.
@@ -57,6 +61,7 @@ func (g *generator) next() {
 	}
 	choices := []choice{
 		{12, g.newPod}, {34, g.advancePod}, {12, g.restart}, {10, g.endPod}, {5, g.reload}, {6, g.daemon}, {6, g.unit}, {2, g.systemd}, {2, g.kubelet},
+		{g.bounds.Kills, g.kill},
 	}
 	total := 0
 	for _, c := range choices {
@@ -127,7 +132,7 @@ func (g *generator) guaranteed(p *pod, add func(string, int, bool)) {
 	if g.rand.IntN(4) > 0 { // else the kubelet is too old to tell
 		p.spec.CPUs = max(most, sum)
 	}
-	if g.rand.IntN(3) == 0 {
+	if g.bounds.Nodes > 0 && g.rand.IntN(3) == 0 {
 		p.spec.Devices = g.rand.IntN(g.bounds.Nodes)
 	}
 }
@@ -209,8 +214,13 @@ func (g *generator) daemon() bool {
 	case 1:
 		g.emit(Step{Kind: LoseJournal})
 	default:
-		g.emit(Step{Kind: KillDaemon, After: g.rand.IntN(6)})
+		return g.kill()
 	}
+	return true
+}
+
+func (g *generator) kill() bool {
+	g.emit(Step{Kind: KillDaemon, After: g.rand.IntN(6)})
 	return true
 }
 
@@ -232,6 +242,9 @@ func (g *generator) systemd() bool {
 }
 
 func (g *generator) kubelet() bool {
+	if g.bounds.Nodes == 0 {
+		return false
+	}
 	kind := SilenceKubelet
 	if g.rand.IntN(2) == 0 {
 		kind = UnsilenceKubelet

@@ -1,0 +1,25 @@
+package scenario
+
+const head = `apiVersion: config.cpupoold.io/v1alpha1
+kind: CPUPoolConfiguration
+partitions:
+- {type: management, cpus: "0", namespaces: [kube-system]}
+`
+
+// Configurations are those that reloads change between, for eight CPUs in two NUMA
+// nodes, with the units of Units. The shared pool keeps 2 CPUs where CPUs come out of
+// it, because two single CPUs that change hands without a third are not moved
+// (pkg/cgroup).
+func Configurations() []string {
+	const units = "units: {du.service: {cpus: 2}, telegraf.service: {pool: management}}\n"
+	return []string{
+		head + "shared: {cpus: \"1\"}\nguaranteed: {cpus: 2-7}\n",
+		head + "shared: {cpus: 1-7}\nguaranteed: {from: shared, floor: 2}\n",
+		head + "shared: {cpus: \"1\"}\nguaranteed: {cpus: 2-7, onRefusal: fail, memory: bind}\n" + units,
+		head + "shared: {cpus: 1-7}\nguaranteed: {from: shared, floor: 2, memory: bind, options: {topology-policy: restricted}}\n" + units,
+		head + "shared: {cpus: 1-3}\nguaranteed: {cpus: 4-7}\n",
+	}
+}
+
+// Units are the systemd units of Configurations.
+func Units() []string { return []string{"du.service", "telegraf.service"} }

@@ -1,0 +1,162 @@
+package scenario
+
+import (
+	"fmt"
+
+	"github.com/cpupoold/cpupoold/internal/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// Runtime makes pods and containers, and tells what the kernel says of them. What a
+// method that makes something returns has happened.
+type Runtime interface {
+	RunPod(testnode.PodSpec) (id string, err error)
+	StopPod(id string) error
+	RemovePod(id string) error
+	CreateContainer(podID string, s testnode.ContainerSpec) (id string, err error)
+	StartContainer(id string) error
+	StopContainer(id string) error
+	RemoveContainer(id string) error
+	// CPUs are those that the processes of a container run on; false if it has none.
+	CPUs(id string) (cpuset.Set, bool)
+	// UnitCPUs are those of a systemd unit.
+	UnitCPUs(name string) (cpuset.Set, bool)
+}
+
+// Pods stands in the place of the kubelet: it carries out the steps about pods and
+// containers, and knows what there is and what must not change. Make it with NewPods.
+type Pods struct {
+	runtime Runtime
+	pods    map[string]*livePod
+	epoch   int // counts reloads: after one, owners may lose their CPUs
+	owners  map[string]owner
+}
+
+// livePod is a pod with its containers by name; those that have exited keep theirs
+// until they are removed.
+type livePod struct {
+	id         string
+	spec       PodSpec
+	inits      bool // some have ended for good
+	stopped    bool
+	containers map[string]string
+	created    map[string]bool // ids of those that are not started yet
+	attempts   map[string]uint32
+}
+
+// NewPods returns Pods without pods.
+func NewPods(r Runtime) *Pods {
+	return &Pods{runtime: r, pods: make(map[string]*livePod), owners: make(map[string]owner)}
+}
+
+// Do carries out a step about a pod or container, and takes note of a reload. Other
+// steps are left to the caller, and it says so.
+func (p *Pods) Do(s Step) (done bool, err error) {
+	of := p.pods[s.Pod]
+	switch s.Kind {
+	case RunPod:
+		err = p.run(s.Pod, s.Of)
+	case StopPod:
+		of.stopped = true
+		err = p.runtime.StopPod(of.id)
+	case RemovePod:
+		delete(p.pods, s.Pod)
+		err = p.runtime.RemovePod(of.id)
+	case CreateContainer:
+		err = p.create(of, s)
+	case StartContainer:
+		id := of.containers[s.Container]
+		err = p.runtime.StartContainer(id)
+		delete(of.created, id)
+	case StopContainer:
+		if id := of.containers[s.Container]; p.Runs(id) { // it may have been stopped for its refusal
+			err = p.runtime.StopContainer(id)
+		}
+	case RemoveContainer:
+		id := of.containers[s.Container]
+		delete(of.containers, s.Container)
+		of.inits = true // of what is removed nobody knows any more what it was
+		err = p.runtime.RemoveContainer(id)
+	case Reload:
+		p.epoch++
+		return false, nil
+	default:
+		return false, nil
+	}
+	return true, err
+}
+
+func (p *Pods) run(uid string, spec PodSpec) error {
+	res := cri.Resources{}
+	if spec.CPUs > 0 {
+		res = cri.Resources{Shares: uint64(spec.CPUs) * 1024, Quota: int64(spec.CPUs) * 100_000, Period: 100_000}
+	}
+	var annotations map[string]string
+	if spec.Management {
+		annotations = map[string]string{"target.workload.openshift.io/management": `{"effect":"PreferredDuringScheduling"}`}
+	}
+	id, err := p.runtime.RunPod(testnode.PodSpec{UID: uid, Namespace: spec.Namespace(), Name: uid, QoS: spec.QoS, Annotations: annotations, Resources: res})
+	p.pods[uid] = &livePod{id: id, spec: spec, containers: make(map[string]string), created: make(map[string]bool), attempts: make(map[string]uint32)}
+	return err
+}
+
+// Namespace is the pod's.
+func (s PodSpec) Namespace() string {
+	if s.Management {
+		return "kube-system"
+	}
+	return "default"
+}
+
+func (p *Pods) create(of *livePod, s Step) error {
+	res := cri.Resources{Shares: uint64(max(s.Spec.Milli*1024/1000, 2))}
+	if of.spec.QoS == "guaranteed" {
+		res.Quota, res.Period = int64(s.Spec.Milli)*100, 100_000
+	}
+	of.inits = of.inits || s.Spec.Init
+	id, err := p.runtime.CreateContainer(of.id, testnode.ContainerSpec{Name: s.Container, Attempt: of.attempts[s.Container], Resources: res})
+	of.attempts[s.Container]++ // one that has exited keeps its name until it is removed
+	of.containers[s.Container], of.created[id] = id, true
+	return err
+}
+
+// Runs says that a container has been started and has processes.
+func (p *Pods) Runs(id string) bool {
+	for _, of := range p.pods {
+		if of.created[id] {
+			return false // some runtimes make the cgroup, with a process, before the start
+		}
+	}
+	_, runs := p.runtime.CPUs(id)
+	return runs
+}
+
+// Known says that a plan is about what there is: the containers that run, in pods
+// that are there, and the units. Else it returns what differs.
+func (p *Pods) Known(plan pools.Plan) error {
+	planned := make(map[string]pools.ContainerState)
+	for _, pod := range plan.Pods {
+		for _, c := range pod.Containers {
+			planned[c.ID] = c.State
+		}
+	}
+	for uid, of := range p.pods {
+		if _, there := planned[of.id]; there == of.stopped {
+			return fmt.Errorf("plan: %s is there: %t", uid, there)
+		}
+		for name, id := range of.containers {
+			state, there := planned[id]
+			if p.Runs(id) != (there && state == pools.Running) || of.created[id] && !of.stopped != (there && state == pools.Created) {
+				return fmt.Errorf("plan: %s/%s %s is there: %t, as %v; runs: %t", uid, name, id, there, state, p.Runs(id))
+			}
+		}
+	}
+	for _, u := range plan.Units {
+		if cpus, runs := p.runtime.UnitCPUs(u.Name); runs && !cpus.Equal(u.CPUs) {
+			return fmt.Errorf("%s runs on %s; planned is %s", u.Name, cpus, u.CPUs)
+		}
+	}
+	return nil
+}
