@@ -36,13 +36,14 @@ func TestSubject(t *testing.T) {
 		signal godbus.Signal
 		want   string
 	}{
-		"loaded":    {godbus.Signal{Path: managerPath, Name: unitNew, Body: []any{"du.service", object}}, "du_2eservice"},
-		"forgotten": {godbus.Signal{Path: managerPath, Name: unitEnded, Body: []any{"du.service", object}}, "du_2eservice"},
+		"loaded":    {godbus.Signal{Path: managerPath, Name: managerInterface + ".UnitNew", Body: []any{"du.service", object}}, ""},
+		"forgotten": {godbus.Signal{Path: managerPath, Name: managerInterface + ".UnitRemoved", Body: []any{"du.service", object}}, ""},
+		"job":       {godbus.Signal{Path: managerPath, Name: jobRemoved, Body: []any{uint32(1), object, "du.service", "done"}}, "du_2eservice"},
 		"changed":   {godbus.Signal{Path: object, Name: propertiesChanged, Body: []any{unitIface, map[string]any{}, []string{}}}, "du_2eservice"},
 		"service":   {godbus.Signal{Path: object, Name: propertiesChanged, Body: []any{"org.freedesktop.systemd1.Service", 1, 2}}, ""},
 		"reload":    {godbus.Signal{Path: managerPath, Name: managerInterface + ".Reloading", Body: []any{false}}, ""},
 		"short":     {godbus.Signal{Path: object, Name: propertiesChanged}, ""},
-		"garbled":   {godbus.Signal{Path: managerPath, Name: unitNew, Body: []any{"du.service", 1}}, ""},
+		"garbled":   {godbus.Signal{Path: managerPath, Name: jobRemoved, Body: []any{uint32(1), object, 1, "done"}}, ""},
 	} {
 		if got := subject(&c.signal); got != c.want {
 			t.Errorf("%s: %q; want %q", name, got, c.want)

@@ -11,19 +11,22 @@ import (
 )
 
 const (
-	unitsPath          = godbus.ObjectPath("/org/freedesktop/systemd1/unit")
-	unitIface          = "org.freedesktop.systemd1.Unit"
-	propertiesIface    = "org.freedesktop.DBus.Properties"
-	propertiesChanged  = propertiesIface + ".PropertiesChanged"
-	unitNew, unitEnded = managerInterface + ".UnitNew", managerInterface + ".UnitRemoved"
+	unitsPath         = godbus.ObjectPath("/org/freedesktop/systemd1/unit")
+	unitIface         = "org.freedesktop.systemd1.Unit"
+	propertiesIface   = "org.freedesktop.DBus.Properties"
+	propertiesChanged = propertiesIface + ".PropertiesChanged"
+	jobRemoved        = managerInterface + ".JobRemoved"
 )
 
 // WatchUnits calls wake with the name of a unit among units when something
-// happens to it: it starts, stops, fails, is reloaded, or systemd loads or forgets
-// it. It also calls wake with "" once it listens, because what was before that was
-// missed. Calls may be too many and, when a connection is lost, too few. It
-// returns nil when ctx ends, and an error when the connection is lost: the caller
-// starts it again. A reload of systemd itself is that of WatchReload.
+// happens to it: it starts, stops, fails or is reloaded. It also calls wake with ""
+// once it listens, because what was before that was missed. Calls may be too many
+// and, when a connection is lost, too few. To ask [Systemd.Unit] for a unit never
+// causes one: systemd loads a unit that does not run, or that is not there, for
+// each question and forgets it after that, which is told of by UnitNew and
+// UnitRemoved; these are passed over. It returns nil when ctx ends, and an error
+// when the connection is lost: the caller starts it again. A reload of systemd
+// itself, after which units may have come or gone, is that of WatchReload.
 func (s *Systemd) WatchUnits(ctx context.Context, units []string, wake func(unit string)) error {
 	conn, bus, err := dial(ctx)
 	if err != nil {
@@ -55,19 +58,17 @@ func (s *Systemd) WatchUnits(ctx context.Context, units []string, wake func(unit
 	}
 }
 
-// subscribeUnits asks a bus for the signals of the units alone: others come with
-// each container. On its own socket systemd sends all of them.
+// subscribeUnits asks a bus for the signals of the units alone, and for the ends of
+// jobs: others come with each container. On its own socket systemd sends all of
+// them.
 func subscribeUnits(ctx context.Context, conn *godbus.Conn, bus bool, objects map[string]string) error {
 	if err := subscribe(ctx, conn, bus); err != nil || !bus {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, subscribeLimit)
 	defer cancel()
-	var errs []error
-	for _, member := range []string{"UnitNew", "UnitRemoved"} {
-		errs = append(errs, conn.AddMatchSignalContext(ctx, godbus.WithMatchInterface(managerInterface),
-			godbus.WithMatchMember(member), godbus.WithMatchObjectPath(managerPath)))
-	}
+	errs := []error{conn.AddMatchSignalContext(ctx, godbus.WithMatchInterface(managerInterface),
+		godbus.WithMatchMember("JobRemoved"), godbus.WithMatchObjectPath(managerPath))}
 	for object := range objects {
 		errs = append(errs, conn.AddMatchSignalContext(ctx, godbus.WithMatchInterface(propertiesIface),
 			godbus.WithMatchMember("PropertiesChanged"), godbus.WithMatchObjectPath(unitsPath+godbus.ObjectPath("/"+object))))
@@ -95,10 +96,10 @@ func (s *Systemd) objects(ctx context.Context, units []string) (map[string]strin
 // "" if it is about none, or about what does not matter here.
 func subject(signal *godbus.Signal) string {
 	switch signal.Name {
-	case unitNew, unitEnded: // name, object
-		if len(signal.Body) == 2 {
-			if object, ok := signal.Body[1].(godbus.ObjectPath); ok {
-				return path.Base(string(object))
+	case jobRemoved: // number, object, unit, result
+		if len(signal.Body) == 4 {
+			if unit, ok := signal.Body[2].(string); ok {
+				return dbus.PathBusEscape(unit)
 			}
 		}
 	case propertiesChanged: // interface, changed, invalidated
