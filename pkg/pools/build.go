@@ -96,6 +96,10 @@ func (c *classifier) classify(pods []Pod) []class {
 	for i := range pods {
 		p, to := &pods[i], &classes[i]
 		to.verdicts, room = room[:len(p.Containers)], room[len(p.Containers):]
+		if p.Unread {
+			c.unread(p, to)
+			continue
+		}
 		partition, managed := c.partition(p)
 		if managed {
 			to.partition = partition
@@ -111,6 +115,22 @@ func (c *classifier) classify(pods []Pod) []class {
 		}
 	}
 	return classes
+}
+
+// unread classifies a pod of which it is not known what it is: each of its
+// containers may have CPUs of its own. What is wrong with its annotations is
+// reported when they are known to matter.
+func (c *classifier) unread(p *Pod, to *class) {
+	const why = "what the pod is could not be read"
+	for i := range p.Containers {
+		to.verdicts[i] = shared(CodeUnread, why)
+		if ctr := &p.Containers[i]; ctr.Kind == App && ctr.Name != "" {
+			to.verdicts[i].pool, to.verdicts[i].atLeast = Guaranteed, true
+		}
+	}
+	if p.UID != "" && !c.in.Pools.Guaranteed.IsEmpty() {
+		to.options = (&classifier{in: c.in}).options(p)
+	}
 }
 
 func countContainers(pods []Pod) int {

@@ -151,6 +151,9 @@ func (c *checker) placement(name string, key Key, at *Placement) {
 	if at.Unlimited && !at.Exclusive {
 		c.report("%s has no quota, and no CPUs of its own", name)
 	}
+	if at.Unread && (at.Pool != Shared || at.Refused != nil) {
+		c.report("%s: pool %s, refusal %v, and what it is was not read", name, at.Pool, at.Refused)
+	}
 	if (at.Refused != nil) != (at.Reason.Code == CodeRefused) || at.Refused != nil && at.Pool != Shared {
 		c.report("%s: pool %s, reason %s, refusal %v", name, at.Pool, at.Reason.Code, at.Refused)
 	}

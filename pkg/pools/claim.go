@@ -27,6 +27,8 @@ type claim struct {
 	// atLeast says that want is a guess: least, or as many as it had.
 	atLeast bool
 	least   int
+	// unread says that its pod is Pod.Unread: it wants what it has.
+	unread bool
 	// waiting says that it gets nothing new yet if it has nothing.
 	waiting bool
 	// cpus is what the claim has: the previous assignment at first, the new one in
@@ -82,7 +84,10 @@ func claims(p *Pools, pods []Pod, classes []class, previous []Assignment) []clai
 			first := len(all)
 			all = appendClaims(all, i, p, classes[i].verdicts, previous[:n])
 			for j := range all[first:] {
-				all[first+j].options = options
+				c := &all[first+j]
+				if c.options = options; p.Unread {
+					c.unread, c.atLeast, c.least = true, true, 0
+				}
 			}
 		}
 	}
@@ -188,7 +193,9 @@ func newestOf(instances []Container) int {
 }
 
 // byAge returns the indices of claims in the order in which they are served:
-// units, then containers that exist before those that do not, the older first.
+// units, then containers that exist before those that do not, the older first. Who
+// comes late loses first, so that those of unread pods, who only have what they
+// have, come before all.
 func byAge(claims []claim) []int {
 	order := make([]int, len(claims))
 	for i := range order {
@@ -196,6 +203,9 @@ func byAge(claims []claim) []int {
 	}
 	slices.SortFunc(order, func(i, j int) int {
 		a, b := &claims[i], &claims[j]
+		if a.unread != b.unread {
+			return ahead(a.unread)
+		}
 		if a.isUnit() != b.isUnit() {
 			return ahead(a.isUnit())
 		}

@@ -27,6 +27,8 @@ const (
 	CodeNoRequest Code = "NoRequest"
 	// CodeUnknown: the container's resources are not known.
 	CodeUnknown Code = "Unknown"
+	// CodeUnread: what the container's pod is could not be read.
+	CodeUnread Code = "Unread"
 	// CodeSuperseded: still there, next to a newer container of the same name that
 	// needs no CPUs of its own.
 	CodeSuperseded Code = "Superseded"

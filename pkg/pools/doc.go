@@ -73,6 +73,12 @@
 // are still in the pool: the youngest first, and of reserves and of containers
 // that have exited before all others.
 //
+// # Unread pods
+//
+// A pod that is there, and of which it is not known what it is, keeps all that is
+// on record for it, and it is the last to lose something to a raised floor. Its
+// other containers stay where they are: [Placement.Unread].
+//
 // # Pods as a whole
 //
 // A Guaranteed pod's total is known before its containers. What of it they do not

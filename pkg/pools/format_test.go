@@ -32,6 +32,9 @@ func format(p pools.Plan) string {
 		for _, c := range pod.Containers {
 			fmt.Fprintf(&b, "  %s %s %s:", c.Name, c.ID, states[c.State])
 			writePlace(&b, c.Pool, c.Type, c.CPUs, c.Exclusive, c.Mems)
+			if c.Unread {
+				b.WriteString(" unread")
+			}
 			if c.Shares != 0 {
 				fmt.Fprintf(&b, " shares=%d", c.Shares)
 			}

@@ -45,6 +45,10 @@ type Pod struct {
 	// Gone says that the sandbox is not ready any more and nothing runs in it:
 	// its CPUs are free.
 	Gone bool
+	// Unread says that the pod is there and what it is could not be read: QoS and
+	// Resources mean nothing. What is recorded for it stays recorded, and it gets
+	// nothing new.
+	Unread bool
 	// Settled says that the pod has existed long enough for all its containers
 	// to have been created, so that an annotation for a container that does not
 	// exist is an error and not a matter of time.

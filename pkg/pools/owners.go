@@ -62,6 +62,8 @@ func (o *Owner) ofPod(p *Pod) {
 	newest := &p.Containers[start+newestOf(p.Containers[start:end])]
 	o.Nodes = newest.Nodes
 	switch {
+	case p.Unread:
+		o.Fixed = "what its pod is could not be read"
 	case newest.State == Exited:
 		o.Fixed = "has exited; its CPUs are held for its restart, and are those that the runtime has recorded"
 	case newest.State == Created:

@@ -68,8 +68,9 @@ func (b *placer) pod(p *Pod, of class, claims []claim) PodPlan {
 		}
 		if at.Exclusive {
 			at.Mems = b.mems.of(at.CPUs)
-			at.Unlimited = !keepsQuota(p, at.Name)
+			at.Unlimited = !p.Unread && !keepsQuota(p, at.Name)
 		}
+		at.Unread = p.Unread && !at.Exclusive
 		if ctr.Kind == App && p.QoS == QoSGuaranteed && !at.Unlimited {
 			at.Quota, at.Period = quotaOf(ctr.Resources)
 		}
@@ -113,6 +114,8 @@ func (b *placer) guaranteed(at *Placement, c *claim, v verdict) {
 	}
 	at.Pool, at.CPUs, at.Exclusive = Guaranteed, c.cpus, true
 	switch {
+	case c.unread:
+		at.Reason = Reason{CodeUnread, v.reason.Text + "; its CPUs are on record"}
 	case at.State == Exited:
 		at.Reason = Reason{CodeHeld, "has exited; its CPUs are held for its restart"}
 	case c.cpus.Len() < c.want:

@@ -67,6 +67,10 @@ type Placement struct {
 	// Mems are the IDs of the NUMA nodes to bind memory to; empty leaves the
 	// binding alone.
 	Mems cpuset.Set
+	// Unread says that the container's pod is Pod.Unread and has no CPUs on record
+	// for it: it may belong anywhere. It stays where it is, as long as that is no
+	// owner's; CPUs are those of the shared pool, for one that is nowhere yet.
+	Unread bool
 	// Shares are those of the annotation; 0 leaves the weight alone.
 	Shares uint64
 	// Unlimited says that the container must have no quota. Quota and Period, in

@@ -77,9 +77,13 @@ func (c *claim) due(siblings []claim) int {
 	return max(due, 0)
 }
 
-// release gives back what a pod's reserve has above its due.
+// release gives back what a pod's reserve has above its due, as far as that is
+// known.
 func (a *assigner) release(i int) {
 	c := &a.claims[i]
+	if c.unread {
+		return
+	}
 	if due := c.due(a.siblings(i)); c.isReserve() && c.cpus.Len() > due {
 		a.give(c, a.best(c, due))
 	}

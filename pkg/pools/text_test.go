@@ -101,7 +101,7 @@ func parseGuaranteed(g *pools.GuaranteedSpec, f []string) error {
 
 // parsePods reads
 //
-//	pod UID NAMESPACE/NAME QOS [cpu=4] [gone] [settled]
+//	pod UID NAMESPACE/NAME QOS [cpu=4] [gone] [settled] [unread]
 //	annotation KEY VALUE
 //	NAME ID STATE CREATED [cpu=1500m] [shares=N] [quota=N] [period=N] [nodes=LIST] [finished=N] [waiting] [pause]
 //
@@ -130,6 +130,8 @@ func parsePods(text string) ([]pools.Pod, error) {
 					p.Gone = true
 				case "settled":
 					p.Settled = true
+				case "unread":
+					p.Unread = true
 				default:
 					err = setResource(&p.Resources, word)
 				}

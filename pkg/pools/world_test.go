@@ -201,6 +201,9 @@ func (w *world) step() string {
 	case op == 7:
 		w.hotplug()
 		return "hotplug"
+	case op == 9 && w.next(2) == 1:
+		p.Unread = !p.Unread
+		return "pod is unread or read"
 	case op == 8 && w.next(2) == 1:
 		p.Gone = !p.Gone
 		return "pod goes or comes back"
