@@ -269,7 +269,7 @@ func (w *world) await(what string, cond func() bool) error {
 	defer tick.Stop()
 	for !cond() {
 		if time.Now().After(deadline) {
-			return fmt.Errorf("waited in vain for %s: %v; %v", what, w.seen.busy, w.pods.Known(w.seen.plan))
+			return errors.Join(fmt.Errorf("waited in vain for %s: %v", what, w.seen.busy), w.pods.Known(w.seen.plan))
 		}
 		<-tick.C
 	}

@@ -2,6 +2,7 @@ package scenario_test
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -110,9 +111,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 			}
 			do(test.steps...)
 			runs(test.plan)
-			for id, cpus := range test.kernel {
-				kernel[id] = cpus
-			}
+			maps.Copy(kernel, test.kernel)
 			_, err := pods.Check(test.plan, on)
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("Check: %v; want %q", err, test.want)
