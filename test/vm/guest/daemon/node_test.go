@@ -321,7 +321,7 @@ const (
 	everybody  scope = true  // all with processes: on a node that has settled, each must be placed
 )
 
-// claims are the places of the processes of all pods. It reads no more than it needs: the churn test calls it all the time, and the
+// claims are the places of the processes of all pods. It reads no more than it needs: the model test calls it all the time, and the
 // node is emulated.
 func (n *node) claims(of scope) ([]cpuset.Claim, error) {
 	scopes, err := filepath.Glob("/sys/fs/cgroup/kubepods.slice/*.slice/*.scope")

@@ -335,3 +335,16 @@ func TestRuntimeDown(t *testing.T) {
 	n.quiet()
 	n.invariants()
 }
+
+// TestLock: a second daemon on the node does not start.
+func TestLock(t *testing.T) {
+	n := newNode(t)
+	n.startDaemon(pools)
+	out, err := n.try("cpupoold", "run", "--listen-address=127.0.0.1:0")
+	if err == nil || !strings.Contains(out, "another cpupoold holds the node's lock") {
+		t.Errorf("second daemon: %v: %s", err, out)
+	}
+	if _, err := os.Stat("/run/cpupoold/lock"); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,57 @@
+//go:build guest
+
+package daemon_test
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// sample holds the invariants against the kernel again and again until the function is called that it returns, also while the daemon
+// writes or is dead. Two walks make a sample: what both have seen was so at one moment between them. Who should have its CPUs for itself
+// exclusive says.
+func (n *node) sample(exclusive func(cpuset.Claim) bool) (violation func() string) {
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan string, 1)
+	samples := 0
+	go func() {
+		tick := time.NewTicker(500 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				ended <- ""
+				return
+			case <-tick.C:
+			}
+			first, err1 := n.claims(placedOnly)
+			second, err2 := n.claims(placedOnly)
+			if err1 != nil || err2 != nil {
+				continue // a cgroup has gone between list and look
+			}
+			both := slices.DeleteFunc(first, func(c cpuset.Claim) bool {
+				return !slices.ContainsFunc(second, func(d cpuset.Claim) bool { return c.Name == d.Name && c.CPUs.Equal(d.CPUs) })
+			})
+			samples++
+			for i := range both {
+				both[i].Exclusive = exclusive(both[i])
+			}
+			for _, err := range cpuset.CheckClaims(both) {
+				ended <- err.Error()
+				return
+			}
+		}
+	}()
+	return func() string {
+		stop()
+		found := <-ended
+		n.Logf("%d samples", samples)
+		if samples == 0 {
+			return "no sample was taken"
+		}
+		return found
+	}
+}
