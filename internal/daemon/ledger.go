@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -53,6 +54,24 @@ func (l *ledger) safe() bool { return l.durable >= l.barrier }
 func (l *ledger) touched(p cgroup.Path, file string) bool {
 	_, ok := l.originals[originalKey{p, file}]
 	return ok
+}
+
+// nodesBefore returns the NUMA nodes that memory of a target was bound to before the
+// daemon bound it; bound says that it has. A unit may have had another cgroup then.
+func (l *ledger) nodesBefore(t *cgroup.Target) (nodes cpuset.Set, bound bool) {
+	o, bound := l.originals[originalKey{t.Path, cgroup.FileMems}]
+	if t.Unit != "" {
+		of := l.units()[t.Unit]
+		i := slices.IndexFunc(of, func(o Original) bool { return o.File == cgroup.FileMems })
+		if bound = i >= 0; bound {
+			o = of[i]
+		}
+	}
+	if !bound {
+		return cpuset.Set{}, false
+	}
+	nodes, err := cpuset.Parse(o.Value)
+	return nodes, err == nil // else restore reports it
 }
 
 // assign records the assignments in force.

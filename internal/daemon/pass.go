@@ -21,13 +21,16 @@ type scene struct {
 	previous []pools.Assignment
 	formula  config.WeightFormula
 	ledger   *ledger
+	nodes    cpuset.Set // NUMA nodes with memory
 }
 
 // decide is the whole decision, from what is known to what should be.
 func (s scene) decide() (pools.Plan, []cgroup.Target) {
 	plan := pools.Build(s.input())
 	lifted := func(p cgroup.Path) bool { return s.ledger.touched(p, cgroup.FileMax) }
-	return plan, targets(plan, s.model, s.formula, s.settings.config.PodSliceWeights, lifted)
+	want := targets(plan, s.model, s.formula, s.settings.config.PodSliceWeights, lifted)
+	unbind(want, s.ledger, s.nodes)
+	return plan, want
 }
 
 func (s scene) input() pools.Input {
@@ -47,7 +50,7 @@ func (l *loop) scene(now time.Time) scene {
 	pods := l.model.input(now)
 	l.askHints(pods, now)
 	l.hints.apply(pods)
-	return scene{settings: l.settings, model: l.model, pods: pods, previous: l.assignments, formula: l.formula, ledger: l.ledger}
+	return scene{settings: l.settings, model: l.model, pods: pods, previous: l.assignments, formula: l.formula, ledger: l.ledger, nodes: l.nodes}
 }
 
 // pass decides, compares and writes. Every round carries out the writes up to

@@ -3,6 +3,7 @@ package daemon
 import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -100,4 +101,23 @@ func containerTarget(c pools.Placement, m *model, f config.WeightFormula, lifted
 		}
 	}
 	return t, t.Path != ""
+}
+
+// unbind gives memory back to those that were bound to nodes and should not be any
+// more: who has lost its CPUs, and all of them once memory is not to be bound. They
+// get the nodes that they had before, else all, as with restore.
+func unbind(want []cgroup.Target, l *ledger, all cpuset.Set) {
+	for i := range want {
+		t := &want[i]
+		if t.CPUs.IsEmpty() || !t.Mems.IsEmpty() {
+			continue
+		}
+		before, bound := l.nodesBefore(t)
+		if !bound {
+			continue
+		}
+		if t.Mems = before; before.IsEmpty() {
+			t.Mems = all // runtimes cannot clear it
+		}
+	}
 }
