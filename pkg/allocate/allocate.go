@@ -26,7 +26,7 @@ func (s *Supply) Take(r Request) (cpuset.Set, error) {
 	if r.CPUs <= 0 {
 		return cpuset.Set{}, nil
 	}
-	s.considered = 0
+	s.considered, s.steps = 0, 0
 	a := attempt{s: s, r: &r}
 	if !r.Have.IsEmpty() {
 		a.have = s.m.bitset(r.Have)
@@ -141,7 +141,10 @@ func (a *attempt) filter(w wishes) filter {
 // run picks CPUs into the view of the supply.
 func (a *attempt) run(w wishes) *Refusal {
 	p := placing{a: a, v: &a.s.view, f: a.filter(w)}
-	defer func() { a.s.considered += p.q.considered }()
+	defer func() {
+		a.s.considered += p.q.considered
+		a.s.steps += p.q.steps
+	}()
 	a.start(&p.f)
 	if refusal := a.tooFew(&p.f); refusal != nil {
 		return refusal

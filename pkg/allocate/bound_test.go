@@ -16,33 +16,44 @@ func TestSearchIsBounded(t *testing.T) {
 	const most = 2*allocate.MaxCombinations + 1024
 	machines := []string{
 		"packages=34 cores=8 threads=2",
+		"packages=34 cores=30 threads=2",
 		"packages=2 nodes=17 cores=8 threads=2",
 		"packages=64 l3s=4 cores=4 threads=2",
 		"packages=2 l3s=128 cores=1 threads=2",
 		"packages=8 nodes=4 l3s=8 cores=2 threads=2 adjacent",
 		"packages=40 cores=4 threads=2 numa=off",
+		"packages=64 nodes=4 cores=2 threads=2",
+		"packages=64 cores=4 threads=2 small=3",
+		"packages=20 nodes=2 cores=8 threads=3 offline=0-40",
+		"packages=16 cores=32 threads=4",
 	}
 	options := []string{
 		"", "align-by-socket=true", "prefer-align-cpus-by-uncorecache=true", "distribute-cpus-across-cores=true",
 		"distribute-cpus-across-numa=true", "full-pcpus-only=true", "topology-policy=restricted",
 		"distribute-cpus-across-numa=true full-pcpus-only=true align-by-socket=true",
+		"distribute-cpus-across-numa=true align-by-socket=true topology-policy=restricted",
+		"distribute-cpus-across-numa=true full-pcpus-only=true topology-policy=restricted nodes=1,2",
+		"distribute-cpus-across-numa=true full-pcpus-only=true",
 		"align-by-socket=true prefer-align-cpus-by-uncorecache=true nodes=3,5",
 	}
-	worst := 0
+	worst, worstSteps := 0, 0
 	for i, text := range machines {
 		top := machineOf(t, text).topology()
 		m := allocate.New(top)
 		r := rand.New(rand.NewPCG(5, uint64(i)))
 		for _, option := range options {
-			for _, thin := range []int{2, 8} {
+			for _, thin := range []int{2, 3, 8} {
 				free := randomSubset(r, top.Online, thin)
-				for _, n := range []int{7, free.Len() / 3, free.Len() - 1} {
+				for _, n := range []int{7, free.Len() / 6, free.Len() / 3, free.Len() - 1} {
 					s := m.Supply(free)
 					cpus, err := s.Take(requestOf(t, fmt.Sprintf("%d %s", n, option)))
 					if got := s.Considered(); got > most {
 						t.Errorf("%s: %d of %d CPUs with %q: %d combinations; want at most %d", text, n, free.Len(), option, got, most)
 					}
-					worst = max(worst, s.Considered())
+					if got := s.Steps(); got > 2*allocate.MaxSteps {
+						t.Errorf("%s: %d of %d CPUs with %q: %d steps; want at most %d", text, n, free.Len(), option, got, 2*allocate.MaxSteps)
+					}
+					worst, worstSteps = max(worst, s.Considered()), max(worstSteps, s.Steps())
 					if err == nil && cpus.Len() != n {
 						t.Errorf("%s: %d CPUs with %q: %s", text, n, option, cpus)
 					}
@@ -50,7 +61,7 @@ func TestSearchIsBounded(t *testing.T) {
 			}
 		}
 	}
-	if worst < allocate.MaxCombinations {
-		t.Errorf("at most %d combinations: nothing has reached the bound", worst)
+	if worst < allocate.MaxCombinations || worstSteps < allocate.MaxSteps*9/10 {
+		t.Errorf("at most %d combinations and %d steps: nothing has reached the bounds", worst, worstSteps)
 	}
 }

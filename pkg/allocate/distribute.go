@@ -5,6 +5,11 @@ import (
 	"slices"
 )
 
+// maxSteps bounds what the combinations of a distribution cost, each of which is
+// weighed in a time that grows with the cube of its nodes. A step takes a few
+// nanoseconds.
+const maxSteps = 1 << 22
+
 // distribution looks for the nodes to take an even share of CPUs from each.
 type distribution struct {
 	q *search
@@ -12,8 +17,11 @@ type distribution struct {
 	// whole cores only.
 	unit  int
 	nodes []share
-	// memo is what a share of a node costs, by node and units.
-	memo map[[2]int32]shareCost
+	// bySize are the nodes by what they could give, and byPackage those of the
+	// packages that could give the most; the largest first.
+	bySize, byPackage []int32
+	// free is the sum of the squares of what is usable in each node.
+	free int64
 
 	chosen []int32 // of nodes, by index
 	found  bool
@@ -26,15 +34,19 @@ type share struct {
 	cells []int32
 	tally tally
 	units int
+	// costs is what it costs to take so many units, by their number, as far as it
+	// is known.
+	costs []shareCost
 }
 
 // portion is what a node gives.
 type portion struct{ node, units int32 }
 
-// shareCost is cores in part and caches.
+// shareCost is cores in part and caches, and where to take the share from.
 type shareCost struct {
-	ok         bool
+	known, ok  bool
 	parts, l3s int32
+	leaves     []int32
 }
 
 // distributionCost orders the distributions over one number of nodes. It holds
@@ -44,9 +56,9 @@ type shareCost struct {
 type distributionCost [7]int64
 
 // distribute picks q.n CPUs in even shares from as few nodes as can give them, and
-// is false, with nothing picked, when none can.
+// is false, with nothing picked, when none can or none is found within the bounds.
 func (q *search) distribute() bool {
-	d := distribution{q: q, unit: 1, memo: make(map[[2]int32]shareCost)}
+	d := distribution{q: q, unit: 1}
 	if q.whole {
 		d.unit = max(q.m.group, 1)
 	}
@@ -54,12 +66,9 @@ func (q *search) distribute() bool {
 		return false
 	}
 	d.collect()
-	most := min(len(d.nodes), q.n/d.unit)
-	if q.limit > 0 && !q.byPackage {
-		most = min(most, q.limit)
-	}
-	for size := 1; size <= most && !d.found; size++ {
-		if d.enough(d.largest(size)) {
+	most := min(len(d.nodes), q.n/d.unit, d.within(q.limit))
+	for size := 1; size <= most && !d.found && !d.exhausted(); size++ {
+		if d.enough(d.bySize[:size]) {
 			d.try(size)
 		}
 	}
@@ -67,11 +76,26 @@ func (q *search) distribute() bool {
 		return false
 	}
 	for _, p := range d.best {
-		sub := d.search(d.nodes[p.node].cells, int(p.units)*d.unit)
-		sub.run()
-		sub.fill(sub.best.leaves)
+		d.fill(p)
 	}
 	return true
+}
+
+// fill picks a portion.
+func (d *distribution) fill(p portion) {
+	sub := d.search(p)
+	if c := d.shareCost(p); c.known {
+		sub.fill(c.leaves)
+		return
+	}
+	sub.run()
+	sub.fill(sub.best.leaves)
+	d.q.considered = sub.considered
+}
+
+// exhausted says that the best so far has to do, or that there is none.
+func (d *distribution) exhausted() bool {
+	return d.q.considered > maxCombinations || d.q.steps > maxSteps
 }
 
 func (d *distribution) collect() {
@@ -84,19 +108,48 @@ func (d *distribution) collect() {
 			}
 		}
 		if s.units = s.tally.cpus() / d.unit; s.units > 0 {
+			d.bySize = append(d.bySize, int32(len(d.nodes)))
 			d.nodes = append(d.nodes, s)
+			d.free += int64(s.tally[0]) * int64(s.tally[0])
 		}
 	}
+	slices.SortStableFunc(d.bySize, func(a, b int32) int { return cmp.Compare(d.nodes[b].units, d.nodes[a].units) })
+	if !d.q.byPackage {
+		return
+	}
+	room := make([]int, len(d.q.m.cellsOfPackage))
+	pkg := func(i int32) int32 { return d.q.m.cells[d.nodes[i].cells[0]].pkg }
+	for i := range d.nodes {
+		room[pkg(int32(i))] += d.nodes[i].units
+	}
+	d.byPackage = slices.Clone(d.bySize)
+	slices.SortStableFunc(d.byPackage, func(a, b int32) int {
+		return cmp.Or(
+			cmp.Compare(toInt(d.q.inPackage[pkg(b)]), toInt(d.q.inPackage[pkg(a)])),
+			cmp.Compare(room[pkg(b)], room[pkg(a)]), cmp.Compare(pkg(a), pkg(b)))
+	})
 }
 
-// largest are the size nodes that could give the most.
-func (d *distribution) largest(size int) []int32 {
-	order := make([]int32, len(d.nodes))
-	for i := range order {
-		order[i] = int32(i)
+// within is how many nodes limit groups can have at most; 0 stands for no limit.
+func (d *distribution) within(limit int) int {
+	if limit == 0 {
+		return len(d.nodes)
 	}
-	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(d.nodes[b].units, d.nodes[a].units) })
-	return order[:size]
+	if !d.q.byPackage {
+		return limit
+	}
+	in := make([]int, len(d.q.m.cellsOfPackage))
+	for i := range d.nodes {
+		for _, c := range d.nodes[i].cells {
+			in[d.q.m.cells[c].pkg]++
+		}
+	}
+	slices.Sort(in)
+	most := 0
+	for _, n := range in[max(0, len(in)-limit):] {
+		most += n
+	}
+	return most
 }
 
 // enough says whether each of the nodes has its share, and all of them together
@@ -113,15 +166,20 @@ func (d *distribution) enough(nodes []int32) bool {
 }
 
 // try considers the combinations of size nodes: all of them, or where there are
-// too many, only that of the largest.
+// too many, only the largest.
 func (d *distribution) try(size int) {
-	if combinations(len(d.nodes), size) > maxCombinations-d.q.considered {
-		d.chosen = d.largest(size)
-		slices.Sort(d.chosen)
-		d.consider()
+	if combinations(len(d.nodes), size) <= maxCombinations-d.q.considered {
+		d.extend(0, size)
 		return
 	}
-	d.extend(0, size)
+	for _, order := range [...][]int32{d.bySize, d.byPackage} {
+		if len(order) > 0 {
+			d.chosen = append(d.chosen[:0], order[:size]...)
+			slices.Sort(d.chosen)
+			d.consider()
+		}
+	}
+	d.chosen = d.chosen[:0]
 }
 
 func (d *distribution) extend(from, size int) {
@@ -129,10 +187,7 @@ func (d *distribution) extend(from, size int) {
 		d.consider()
 		return
 	}
-	for i := from; i <= len(d.nodes)-size; i++ {
-		if d.found && d.q.considered > maxCombinations {
-			return
-		}
+	for i := from; i <= len(d.nodes)-size && !d.exhausted(); i++ {
 		d.chosen = append(d.chosen, int32(i))
 		d.extend(i+1, size-1)
 		d.chosen = d.chosen[:len(d.chosen)-1]
@@ -141,7 +196,7 @@ func (d *distribution) extend(from, size int) {
 
 func (d *distribution) consider() {
 	d.q.considered++
-	if !d.enough(d.chosen) {
+	if !d.enough(d.chosen) || !d.inLimit() {
 		return
 	}
 	portions := d.portions()
@@ -150,6 +205,24 @@ func (d *distribution) consider() {
 		return
 	}
 	d.found, d.cost, d.best = true, c, portions
+}
+
+// inLimit says that the chosen nodes are in no more packages than they may be,
+// where packages come first.
+func (d *distribution) inLimit() bool {
+	if d.q.limit == 0 || !d.q.byPackage {
+		return true
+	}
+	in := slices.Clone(d.q.inPackage)
+	n := int(d.q.basePackages)
+	for _, i := range d.chosen {
+		for _, c := range d.nodes[i].cells {
+			pkg := d.q.m.cells[c].pkg
+			n += int(toInt(!in[pkg]))
+			in[pkg] = true
+		}
+	}
+	return n <= d.q.limit
 }
 
 // portions shares the units out as evenly as the chosen nodes allow, and what is
@@ -208,38 +281,63 @@ func (d *distribution) portionCost(p portion) portionCost {
 
 // remainder gives left units more to the portions, so that they cost the least
 // together: the costs of 0 to left units for the first portion, for the first two,
-// and so on.
+// and so on. Where that would take too many steps, each portion gets one in turn.
 func (d *distribution) remainder(all []portion, left int32) {
-	d.q.considered += len(all) * int(left)
+	if steps := len(all) * int(left) * int(left); d.q.steps+steps > maxSteps {
+		d.inTurn(all, left)
+		return
+	}
 	costs := make([]portionCost, left+1)
 	for i := range costs {
 		costs[i][0] = int64(min(i, 1)) << 32 // nobody to give them to
 	}
-	given := make([][]int32, len(all))
+	next := make([]portionCost, left+1)
+	more := make([]portionCost, 0, left+1) // the cost of a portion with 0, 1, … more
+	stride := int(left) + 1
+	given := make([]int32, len(all)*stride)
 	for i, p := range all {
-		next := make([]portionCost, left+1)
-		given[i] = make([]int32, left+1)
+		room := min(left, int32(d.nodes[p.node].units)-p.units)
+		more = more[:0]
+		for n := range room + 1 {
+			more = append(more, d.portionCost(portion{p.node, p.units + n}))
+		}
+		row := given[i*stride:]
 		for sum := range left + 1 {
-			for n := int32(0); n <= min(sum, int32(d.nodes[p.node].units)-p.units); n++ {
-				c := d.portionCost(portion{p.node, p.units + n})
+			d.q.steps += int(min(sum, room)) + 1
+			for n := range min(sum, room) + 1 {
+				c := more[n]
 				for j := range c {
 					c[j] += costs[sum-n][j]
 				}
 				if n == 0 || slices.Compare(c[:], next[sum][:]) < 0 {
-					next[sum], given[i][sum] = c, n
+					next[sum], row[sum] = c, n
 				}
 			}
 		}
-		costs = next
+		costs, next = next, costs
 	}
 	for i := range slices.Backward(all) {
-		all[i].units += given[i][left]
-		left -= given[i][left]
+		n := given[i*stride+int(left)]
+		all[i].units += n
+		left -= n
+	}
+}
+
+// inTurn gives left units more to the portions, one after the other.
+func (d *distribution) inTurn(all []portion, left int32) {
+	for before := int32(0); left != before; {
+		before = left
+		for i := range all {
+			if left > 0 && all[i].units < int32(d.nodes[all[i].node].units) {
+				all[i].units++
+				left--
+			}
+		}
 	}
 }
 
 func (d *distribution) costOf(portions []portion) (distributionCost, bool) {
-	var c distributionCost
+	c := distributionCost{5: d.free}
 	var cells []int32
 	for _, p := range portions {
 		s := d.shareCost(p)
@@ -250,54 +348,53 @@ func (d *distribution) costOf(portions []portion) (distributionCost, bool) {
 		c[1] += int64(s.parts)
 		c[4] += int64(s.l3s)
 		cells = append(cells, d.nodes[p.node].cells...)
+		free, taken := int64(d.nodes[p.node].tally[0]), int64(p.units)*int64(d.unit)
+		c[5] += (free-taken)*(free-taken) - free*free
 	}
+	d.q.steps += len(cells) * len(cells) * (len(cells) + 6) / 6 // each pair, and the distances of each pair
 	var in cost
 	d.q.costOfCells(cells, &in)
 	if d.q.byPackage {
 		c[0] = int64(in[costPackages])
-		if d.q.limit > 0 && in[costPackages] > int32(d.q.limit) {
-			return c, false
-		}
 	}
 	c[3] = int64(in[costPackages])
-	for i := range d.nodes {
-		free := int64(d.nodes[i].tally[0])
-		for _, p := range portions {
-			if int(p.node) == i {
-				free -= int64(p.units) * int64(d.unit)
-			}
-		}
-		c[5] += free * free
-	}
 	c[6] = int64(in[costDistance])
 	return c, true
 }
 
-// shareCost is what it costs to take a portion from its node.
+// shareCost is what it costs to take a portion from its node. When the search is
+// exhausted it does not count the caches, and is not known for good.
 func (d *distribution) shareCost(p portion) shareCost {
 	if p.units == 0 {
-		return shareCost{ok: true}
+		return shareCost{known: true, ok: true}
 	}
-	key := [2]int32{p.node, p.units}
-	if c, ok := d.memo[key]; ok {
-		return c
+	s := &d.nodes[p.node]
+	if s.costs == nil {
+		s.costs = make([]shareCost, s.units+1)
 	}
-	sub := d.search(d.nodes[p.node].cells, int(p.units)*d.unit)
-	c := shareCost{ok: sub.run()}
+	c := &s.costs[p.units]
+	if c.known {
+		return *c
+	}
+	sub := d.search(p)
+	if d.exhausted() {
+		parts, _, ok := sub.cover(s.tally)
+		return shareCost{ok: ok, parts: int32(parts)}
+	}
+	*c = shareCost{known: true, ok: sub.run(), leaves: sub.best.leaves}
 	c.parts, c.l3s = sub.best.cost[costParts], sub.best.cost[costL3s]
-	d.q.considered += sub.considered
-	d.memo[key] = c
-	return c
+	d.q.considered = sub.considered
+	return *c
 }
 
-// search looks for n CPUs in the cells of one node.
-func (d *distribution) search(cells []int32, n int) *search {
+// search looks for the CPUs of a portion in its node.
+func (d *distribution) search(p portion) *search {
 	sub := *d.q
-	sub.n, sub.limit, sub.considered = n, 0, 0
+	sub.n, sub.limit = int(p.units)*d.unit, 0
 	sub.groups, sub.chosen, sub.sum, sub.cells = nil, nil, nil, nil
 	sub.caches, sub.found, sub.best = caches{}, false, choice{}
 	sub.allowed = make([]bool, len(d.q.m.cells))
-	for _, c := range cells {
+	for _, c := range d.nodes[p.node].cells {
 		sub.allowed[c] = true
 	}
 	return &sub

@@ -97,7 +97,9 @@
 // Sets of nodes are tried from small to large, and in each the caches, where
 // caches that are alike count once. That is exhaustive on machines with up to 15
 // nodes, and for small requests on any. Beyond maxCombinations the emptiest nodes,
-// or caches, are taken until there is enough. Cores in part are the fewest where
-// the numbers of threads of the cores divide one another: with up to two threads
-// always, with four or eight as long as all of them are online.
+// or caches, are taken until there is enough. Even shares are weighed within the
+// same bound and within maxSteps; beyond it only the largest nodes are, and what
+// an even share leaves over goes from node to node. Cores in part are the fewest
+// where the numbers of threads of the cores divide one another: with up to two
+// threads always, with four or eight as long as all of them are online.
 package allocate

@@ -39,6 +39,8 @@ type search struct {
 	fewestL3s int32
 	// considered counts combinations of cells and of caches.
 	considered int
+	// steps counts what distribute does.
+	steps int
 
 	groups []group
 	chosen []int32 // of groups, by index
@@ -89,7 +91,7 @@ func (q *search) run() bool {
 		q.findFewestL3s(candidates)
 	}
 	for size := q.fewest(candidates); base+size <= limit; size++ {
-		if combinations(len(candidates), size) > maxCombinations-q.considered {
+		if size > 0 && combinations(len(candidates), size) > maxCombinations-q.considered {
 			q.greedy(candidates, limit-base)
 			break
 		}

@@ -38,6 +38,7 @@ func (p *placing) newSearch(allowed []bool, limit int) {
 		spread:      o.DistributeCPUsAcrossCores,
 		whole:       o.FullPCPUsOnly,
 		considered:  p.q.considered,
+		steps:       p.q.steps,
 		caches:      p.q.caches,
 	}
 	nodes, packages, l3s := len(m.cellsOfNode), len(m.cellsOfPackage), len(m.topology.L3s)

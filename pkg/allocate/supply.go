@@ -17,6 +17,8 @@ type Supply struct {
 	view view
 	// considered counts the combinations of the last Take.
 	considered int
+	// steps counts what the distributions of the last Take did.
+	steps int
 }
 
 // Supply returns the supply of the CPUs of a set that are online.
