@@ -1,0 +1,110 @@
+//go:build guest
+
+package daemon_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/daemon"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	cpupools "github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// await is eventually for what may be wrong with the daemon, and so ends the scenario only.
+func (w *world) await(cond func() error) error {
+	deadline := time.Now().Add(patience / 3)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := cond()
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		<-tick.C
+	}
+}
+
+// preview is what a daemon that starts now would do.
+func (w *world) preview() (daemon.Preview, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return daemon.DryRun(ctx, w.options)
+}
+
+// resting says that the daemon has done all that one would do that starts now, that it has recorded the same, and that both know of all
+// that is there. Else it returns what is still to come.
+func (w *world) resting() error {
+	p, err := w.preview()
+	if err != nil {
+		return err
+	}
+	if len(p.Writes)+len(p.Deferred)+len(p.Unread) > 0 {
+		return fmt.Errorf("still to do: %v %v %v", p.Writes, p.Deferred, p.Unread)
+	}
+	if err := w.pods.Known(p.Plan); err != nil {
+		return err
+	}
+	if w.options.Config.OnRefusal == config.RefusalFail {
+		for _, pod := range p.Plan.Pods {
+			for _, c := range pod.Containers {
+				if c.Refused != nil && c.State == cpupools.Running {
+					return fmt.Errorf("%s/%s was refused and runs", pod.Name, c.Name)
+				}
+			}
+		}
+	}
+	return recorded(p.Plan)
+}
+
+// recorded says that the daemon's journal has the assignments of a plan.
+func recorded(plan cpupools.Plan) error {
+	bootID, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return err
+	}
+	j, err := daemon.LoadJournal(journal, strings.TrimSpace(string(bootID)), time.Now())
+	if err != nil {
+		return err
+	}
+	planned, found := make(map[cpupools.Key]string), make(map[cpupools.Key]string)
+	for _, a := range plan.Assignments {
+		planned[a.Key] = a.CPUs.String()
+	}
+	for _, a := range j.Assignments {
+		found[cpupools.Key{PodUID: a.PodUID, Container: a.Container}] = a.CPUs.String()
+	}
+	if !maps.Equal(planned, found) {
+		return fmt.Errorf("the daemon has recorded %v; a cold start plans %v", found, planned)
+	}
+	return nil
+}
+
+// Check implements scenario.Node.
+func (w *world) Check() error {
+	if w.armed != nil {
+		return nil // the next step tells
+	}
+	p, err := w.preview()
+	if err != nil {
+		return err
+	}
+	on, err := w.options.Config.Resolve(w.topology)
+	if err != nil {
+		return err
+	}
+	exclusive, err := w.pods.Check(p.Plan, on)
+	owned := make(map[string]cpuset.Set)
+	for id, cpus := range exclusive {
+		owned[w.kernel.directory(id)] = cpus
+	}
+	w.mu.Lock()
+	w.owned = owned
+	w.mu.Unlock()
+	return err
+}
