@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -140,6 +141,12 @@ func (n *node) start(config string) {
 func (n *node) apply(pods ...manifest.Pod) {
 	n.Helper()
 	for _, p := range pods {
+		// The kubelet knows a static pod by a hash of its manifest, and makes the same one wait longer each time that it comes back.
+		p.Annotations = maps.Clone(p.Annotations)
+		if p.Annotations == nil {
+			p.Annotations = make(map[string]string)
+		}
+		p.Annotations["cpupoold.test/of"] = n.Name()
 		text, err := p.YAML()
 		if err != nil {
 			n.Fatal(err)
