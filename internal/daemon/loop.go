@@ -154,6 +154,9 @@ func (l *loop) handle(e event) {
 		}
 	case reexecuted:
 		l.tree.distrustAll()
+		for _, name := range l.settings.unitNames() {
+			l.fetchUnit(name) // it may have been installed or removed
+		}
 	case applied:
 		e.apply(l)
 	}

@@ -59,6 +59,7 @@ func (l *loop) scene(now time.Time) scene {
 // need not goes on at once.
 func (l *loop) pass() {
 	now := time.Now()
+	l.askDue(now)
 	l.assignments = adoptLate(l.model, l.cgroups.Read, l.assignments, l.settings.pools)
 	plan, want := l.decide(now)
 	if l.look(slices.Clone(want)); l.observeWeights() {
@@ -108,6 +109,9 @@ func (l *loop) armRetry(now time.Time) {
 	earlier(l.status.journalRetry)
 	earlier(l.applications.retry)
 	if at, waits := l.hints.next(); waits {
+		earlier(at)
+	}
+	if at, waits := l.nextAsk(); waits {
 		earlier(at)
 	}
 	if armed {

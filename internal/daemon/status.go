@@ -27,7 +27,8 @@ type status struct {
 	// reverting are units that are being given their properties back, or refused to
 	// be since the last listing.
 	reverting map[string]bool
-	unitsLost bool // systemd does not tell what happens to units
+	asks      map[string]*unitAsk // by the name that is asked for
+	unitsLost bool                // systemd does not tell what happens to units
 
 	plan       pools.Plan
 	targets    []cgroup.Target
@@ -59,6 +60,7 @@ func newStatus() status {
 		vanished:  make(map[cgroup.Path]string),
 		unitAsked: make(map[cgroup.Path]bool),
 		reverting: make(map[string]bool),
+		asks:      make(map[string]*unitAsk),
 		passes:    make(map[telemetry.Result]uint64),
 		writes:    make(map[telemetry.Write]uint64),
 	}

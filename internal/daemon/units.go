@@ -6,7 +6,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -107,120 +106,6 @@ func unitTarget(u pools.UnitPlan, m *model) (cgroup.Target, bool) {
 // record is what systemd would put back, or start the unit with.
 func (e *unitEntry) record() cgroup.Current {
 	return cgroup.Current{Unit: e.unit.UnitState, Recorded: e.unit.CPUs, RecordedKnown: e.err == nil && e.unit.Known}
-}
-
-// fetchUnit asks systemd for a unit, among the seals, so that no answer is older
-// than the last of them.
-func (l *loop) fetchUnit(name string) {
-	if l.units == nil {
-		return
-	}
-	l.seals.submit(l.unitQueue(name), func(ctx context.Context) event { return askUnit(ctx, l.units, name) })
-}
-
-// unitQueue is the queue in which what concerns a unit keeps its order.
-func (l *loop) unitQueue(name string) string {
-	if e := l.model.units[name]; e != nil && e.unit.Path != "" {
-		return string(e.unit.Path)
-	}
-	return name
-}
-
-func askUnit(ctx context.Context, units unitManager, name string) unitFetched {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	u, err := units.Unit(ctx, name)
-	return unitFetched{name: name, unit: u, err: err}
-}
-
-func (e unitFetched) apply(l *loop) {
-	if !slices.Contains(l.settings.unitNames(), e.name) {
-		return // not any more
-	}
-	if old := l.model.units[e.name]; e.err != nil && (old == nil || old.err == nil) {
-		l.log.Warn("read unit", "unit", e.name, "error", e.err)
-	}
-	l.model.putUnit(e)
-	u := l.model.units[e.name]
-	l.tree.relearn(u.unit.Path, u.record())
-}
-
-// watchedUnits are the units of the configuration, for the goroutine that watches.
-type watchedUnits struct {
-	mu      sync.Mutex // guards what follows
-	names   []string
-	changed func() // ends the watch of other names
-}
-
-func (w *watchedUnits) set(names []string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if slices.Equal(w.names, names) {
-		return
-	}
-	w.names = names
-	if w.changed != nil {
-		w.changed()
-	}
-}
-
-// begin returns the names to watch, and a context that ends when there are others.
-func (w *watchedUnits) begin(ctx context.Context) ([]string, context.Context, context.CancelFunc) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	ctx, cancel := context.WithCancel(ctx)
-	w.changed = cancel
-	return w.names, ctx, cancel
-}
-
-// unitSource is the part of the systemd client that watches units.
-type unitSource interface {
-	WatchUnits(ctx context.Context, units []string, wake func(unit string)) error
-}
-
-// unitWoken says that something has happened to a unit; to any, if it is empty.
-type unitWoken struct{ name string }
-
-// followUnits wakes the loop when units of the configuration start and stop.
-func (l *loop) followUnits(ctx context.Context) {
-	source, ok := l.units.(unitSource)
-	if !ok {
-		return
-	}
-	watch := func() error {
-		for ctx.Err() == nil {
-			names, current, cancel := l.watched.begin(ctx)
-			var err error
-			if len(names) == 0 {
-				<-current.Done()
-			} else {
-				err = source.WatchUnits(current, names, func(name string) { l.box.post(unitWoken{name}) })
-			}
-			cancel()
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	keepTrying(ctx, watch, func(err error) { l.box.post(unitsLost{err}) })
-}
-
-func (e unitWoken) apply(l *loop) {
-	l.status.unitsLost = false
-	for _, name := range l.settings.unitNames() {
-		if e.name == "" || e.name == name {
-			l.fetchUnit(name)
-		}
-	}
-}
-
-// unitsLost says that systemd does not tell what happens to units.
-type unitsLost struct{ err error }
-
-func (e unitsLost) apply(l *loop) {
-	l.status.unitsLost = true
-	l.log.Warn("watch units", "error", e.err)
 }
 
 // takeUnits makes the units of the configuration those that are followed.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -212,4 +213,56 @@ func firstOf(t *testing.T, list string) int {
 		t.Fatal(err)
 	}
 	return cpus.First()
+}
+
+// countingUnits counts the questions about units, and holds them back until it is
+// released.
+type countingUnits struct {
+	unitManager
+	asked   chan string
+	release chan struct{}
+}
+
+func (c *countingUnits) Unit(ctx context.Context, name string) (cgroup.Unit, error) {
+	c.asked <- name
+	<-c.release
+	return c.unitManager.Unit(ctx, name)
+}
+
+// TestUnitIsAskedOnce: whatever comes while a question is under way makes one more.
+func TestUnitIsAskedOnce(t *testing.T) {
+	n := newNode(t)
+	n.yaml = poolsYAML + "units: {du.service: {cpus: 2}}\n"
+	h := n.host()
+	units := &countingUnits{unitManager: h.units, asked: make(chan string, 1000), release: make(chan struct{})}
+	h.units = units
+	l, err := newLoop(h, n.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	l.crew = newCrew(ctx, l.box.post)
+	defer func() { cancel(); close(units.asked); l.crew.wait() }()
+	now := time.Now()
+	for range 100 {
+		unitWoken{"du.service"}.apply(l)
+	}
+	<-units.asked
+	close(units.release)
+	<-l.box.wake
+	for _, e := range l.box.take() {
+		l.handle(e)
+	}
+	at, waits := l.nextAsk()
+	if !waits || at.Before(now.Add(unitPause)) {
+		t.Errorf("next question %v after the first, %t; want one after %v", at.Sub(now), waits, unitPause)
+	}
+	if len(units.asked) > 0 {
+		t.Errorf("%d more questions without a pause", len(units.asked))
+	}
+	l.askDue(at)
+	<-units.asked
+	if _, waits := l.nextAsk(); waits {
+		t.Error("one more question waits for nothing")
+	}
 }

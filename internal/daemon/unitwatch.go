@@ -1,0 +1,173 @@
+package daemon
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// unitPause is how long after a question about a unit the next one is asked. A
+// start or stop makes several signals; and whatever systemd may make of a question,
+// it must not have to answer the next one at once.
+const unitPause = 250 * time.Millisecond
+
+// unitAsk is what systemd is asked about a unit: one question at a time.
+type unitAsk struct {
+	asking bool      // a question is under way
+	wanted bool      // something has happened since it was asked
+	due    time.Time // when the next may be asked
+}
+
+// fetchUnit asks systemd for a unit, soon. It may be called at any time and as often
+// as anybody likes.
+func (l *loop) fetchUnit(name string) {
+	if l.units == nil {
+		return
+	}
+	if l.status.asks[name] == nil {
+		l.status.asks[name] = &unitAsk{}
+	}
+	l.status.asks[name].wanted = true
+	l.askDue(time.Now())
+}
+
+// askDue asks the questions about units that are due, among the seals, so that no
+// answer is older than the last of them.
+func (l *loop) askDue(now time.Time) {
+	for name, a := range l.status.asks {
+		if !a.wanted || a.asking || now.Before(a.due) {
+			continue
+		}
+		a.wanted, a.asking, a.due = false, true, now.Add(unitPause)
+		l.seals.submit(l.unitQueue(name), func(ctx context.Context) event {
+			return unitAnswered{askUnit(ctx, l.units, name)}
+		})
+	}
+}
+
+// nextAsk is when the next question about a unit is due.
+func (l *loop) nextAsk() (at time.Time, waits bool) {
+	for _, a := range l.status.asks {
+		if a.wanted && !a.asking && (!waits || a.due.Before(at)) {
+			at, waits = a.due, true
+		}
+	}
+	return at, waits
+}
+
+// unitAnswered is the answer to fetchUnit.
+type unitAnswered struct{ unitFetched }
+
+func (e unitAnswered) apply(l *loop) {
+	if a := l.status.asks[e.name]; a != nil {
+		a.asking = false
+	}
+	e.unitFetched.apply(l)
+	l.askDue(time.Now())
+}
+
+// unitQueue is the queue in which what concerns a unit keeps its order.
+func (l *loop) unitQueue(name string) string {
+	if e := l.model.units[name]; e != nil && e.unit.Path != "" {
+		return string(e.unit.Path)
+	}
+	return name
+}
+
+func askUnit(ctx context.Context, units unitManager, name string) unitFetched {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	u, err := units.Unit(ctx, name)
+	return unitFetched{name: name, unit: u, err: err}
+}
+
+func (e unitFetched) apply(l *loop) {
+	if !slices.Contains(l.settings.unitNames(), e.name) {
+		return // not any more
+	}
+	if old := l.model.units[e.name]; e.err != nil && (old == nil || old.err == nil) {
+		l.log.Warn("read unit", "unit", e.name, "error", e.err)
+	}
+	l.model.putUnit(e)
+	u := l.model.units[e.name]
+	l.tree.relearn(u.unit.Path, u.record())
+}
+
+// watchedUnits are the units of the configuration, for the goroutine that watches.
+type watchedUnits struct {
+	mu      sync.Mutex // guards what follows
+	names   []string
+	changed func() // ends the watch of other names
+}
+
+func (w *watchedUnits) set(names []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if slices.Equal(w.names, names) {
+		return
+	}
+	w.names = names
+	if w.changed != nil {
+		w.changed()
+	}
+}
+
+// begin returns the names to watch, and a context that ends when there are others.
+func (w *watchedUnits) begin(ctx context.Context) ([]string, context.Context, context.CancelFunc) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	w.changed = cancel
+	return w.names, ctx, cancel
+}
+
+// unitSource is the part of the systemd client that watches units.
+type unitSource interface {
+	WatchUnits(ctx context.Context, units []string, wake func(unit string)) error
+}
+
+// unitWoken says that something has happened to a unit; to any, if it is empty.
+type unitWoken struct{ name string }
+
+// followUnits wakes the loop when units of the configuration start and stop.
+func (l *loop) followUnits(ctx context.Context) {
+	source, ok := l.units.(unitSource)
+	if !ok {
+		return
+	}
+	watch := func() error {
+		for ctx.Err() == nil {
+			names, current, cancel := l.watched.begin(ctx)
+			var err error
+			if len(names) == 0 {
+				<-current.Done()
+			} else {
+				err = source.WatchUnits(current, names, func(name string) { l.box.post(unitWoken{name}) })
+			}
+			cancel()
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	keepTrying(ctx, watch, func(err error) { l.box.post(unitsLost{err}) })
+}
+
+func (e unitWoken) apply(l *loop) {
+	l.status.unitsLost = false
+	for _, name := range l.settings.unitNames() {
+		if e.name == "" || e.name == name {
+			l.fetchUnit(name)
+		}
+	}
+}
+
+// unitsLost says that systemd does not tell what happens to units.
+type unitsLost struct{ err error }
+
+func (e unitsLost) apply(l *loop) {
+	l.status.unitsLost = true
+	l.log.Warn("watch units", "error", e.err)
+}
