@@ -111,9 +111,7 @@ func (l *loop) armRetry(now time.Time) {
 	if at, waits := l.hints.next(); waits {
 		earlier(at)
 	}
-	if at, waits := l.nextAsk(); waits {
-		earlier(at)
-	}
+	l.nextAsk(earlier)
 	if armed {
 		l.timers.retry.Reset(due.Sub(now))
 	}

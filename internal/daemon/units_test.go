@@ -253,16 +253,15 @@ func TestUnitIsAskedOnce(t *testing.T) {
 	for _, e := range l.box.take() {
 		l.handle(e)
 	}
-	at, waits := l.nextAsk()
-	if !waits || at.Before(now.Add(unitPause)) {
-		t.Errorf("next question %v after the first, %t; want one after %v", at.Sub(now), waits, unitPause)
+	var at time.Time
+	l.nextAsk(func(due time.Time) { at = due })
+	if at.Before(now.Add(unitPause)) {
+		t.Errorf("next question %v after the first; want %v", at.Sub(now), unitPause)
 	}
 	if len(units.asked) > 0 {
 		t.Errorf("%d more questions without a pause", len(units.asked))
 	}
 	l.askDue(at)
 	<-units.asked
-	if _, waits := l.nextAsk(); waits {
-		t.Error("one more question waits for nothing")
-	}
+	l.nextAsk(func(time.Time) { t.Error("one more question waits for nothing") })
 }

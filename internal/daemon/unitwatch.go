@@ -46,14 +46,13 @@ func (l *loop) askDue(now time.Time) {
 	}
 }
 
-// nextAsk is when the next question about a unit is due.
-func (l *loop) nextAsk() (at time.Time, waits bool) {
+// nextAsk tells when questions about units are due.
+func (l *loop) nextAsk(earlier func(time.Time)) {
 	for _, a := range l.status.asks {
-		if a.wanted && !a.asking && (!waits || a.due.Before(at)) {
-			at, waits = a.due, true
+		if a.wanted && !a.asking {
+			earlier(a.due)
 		}
 	}
-	return at, waits
 }
 
 // unitAnswered is the answer to fetchUnit.
