@@ -157,6 +157,9 @@ func (l *loop) handle(e event) {
 		for _, name := range l.settings.unitNames() {
 			l.fetchUnit(name) // it may have been installed or removed
 		}
+		for name := range l.status.away {
+			delete(l.status.reverting, name) // likewise
+		}
 	case applied:
 		e.apply(l)
 	}

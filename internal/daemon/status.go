@@ -27,6 +27,7 @@ type status struct {
 	// reverting are units that are being given their properties back, or refused to
 	// be since the last listing.
 	reverting map[string]bool
+	away      map[string]bool     // of these, those that do not exist any more
 	asks      map[string]*unitAsk // by the name that is asked for
 	unitsLost bool                // systemd does not tell what happens to units
 
@@ -61,6 +62,7 @@ func newStatus() status {
 		unitAsked: make(map[cgroup.Path]bool),
 		reverting: make(map[string]bool),
 		asks:      make(map[string]*unitAsk),
+		away:      make(map[string]bool),
 		passes:    make(map[telemetry.Result]uint64),
 		writes:    make(map[telemetry.Write]uint64),
 	}

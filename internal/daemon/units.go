@@ -2,8 +2,6 @@ package daemon
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"slices"
 	"strings"
 
@@ -21,12 +19,6 @@ type unitEntry struct {
 type unitFetched struct {
 	name string
 	unit cgroup.Unit
-	err  error
-}
-
-// unitReverted says that a unit has its original properties back.
-type unitReverted struct {
-	name string
 	err  error
 }
 
@@ -122,49 +114,6 @@ func (l *loop) takeUnits() {
 		}
 	}
 	l.watched.set(names)
-}
-
-// revertUnits gives those units their properties back that the configuration does
-// not name any more: their CPUs go to others.
-func (l *loop) revertUnits() {
-	if l.units == nil || !l.ledger.safe() {
-		return
-	}
-	for name, originals := range l.ledger.units() {
-		if l.status.reverting[name] || slices.ContainsFunc(l.settings.unitNames(), func(configured string) bool {
-			return configured == name || l.model.unitName(configured) == name
-		}) {
-			continue
-		}
-		l.status.reverting[name] = true
-		l.seals.submit(string(originals[0].Path), func(ctx context.Context) event {
-			ctx, cancel := context.WithTimeout(ctx, callTimeout)
-			defer cancel()
-			return unitReverted{name, l.units.Revert(ctx, name, properties(originals), l.nodes)}
-		})
-	}
-}
-
-func (e unitReverted) apply(l *loop) {
-	if e.err != nil && !errors.Is(e.err, cgroup.ErrGone) {
-		l.log.Error("unit has not got its CPUs back", "unit", e.name, "error", e.err)
-		return // it is marked as being reverted until the next listing
-	}
-	delete(l.status.reverting, e.name)
-	l.ledger.forgetUnit(e.name)
-	l.log.Info("unit has its CPUs back", "unit", e.name)
-}
-
-// properties are the originals of a unit as systemd takes them.
-func properties(originals []Original) []cgroup.Property {
-	names := map[string]string{cgroup.FileCPUs: cgroup.UnitCPUs, cgroup.FileMems: cgroup.UnitMems}
-	var all []cgroup.Property
-	for _, o := range originals {
-		if name, ok := names[o.File]; ok {
-			all = append(all, cgroup.Property{Name: name, Value: o.Value})
-		}
-	}
-	return all
 }
 
 // codeUnitMissing is the code of units that systemd cannot start, or is not asked

@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// unitRetry is when a question that was not answered is asked again.
+const unitRetry = 5 * time.Second
+
 // unitPause is how long after a question about a unit the next one is asked. A
 // start or stop makes several signals; and whatever systemd may make of a question,
 // it must not have to answer the next one at once.
@@ -22,14 +25,24 @@ type unitAsk struct {
 // fetchUnit asks systemd for a unit, soon. It may be called at any time and as often
 // as anybody likes.
 func (l *loop) fetchUnit(name string) {
+	l.fetchUnitAt(name, time.Time{})
+	l.askDue(time.Now())
+}
+
+// fetchUnitAt asks systemd for a unit, but not before a time.
+func (l *loop) fetchUnitAt(name string, due time.Time) {
 	if l.units == nil {
 		return
 	}
-	if l.status.asks[name] == nil {
-		l.status.asks[name] = &unitAsk{}
+	a := l.status.asks[name]
+	if a == nil {
+		a = &unitAsk{}
+		l.status.asks[name] = a
 	}
-	l.status.asks[name].wanted = true
-	l.askDue(time.Now())
+	a.wanted = true
+	if due.After(a.due) {
+		a.due = due
+	}
 }
 
 // askDue asks the questions about units that are due, among the seals, so that no
@@ -85,8 +98,11 @@ func (e unitFetched) apply(l *loop) {
 	if !slices.Contains(l.settings.unitNames(), e.name) {
 		return // not any more
 	}
-	if old := l.model.units[e.name]; e.err != nil && (old == nil || old.err == nil) {
-		l.log.Warn("read unit", "unit", e.name, "error", e.err)
+	if e.err != nil {
+		if old := l.model.units[e.name]; old == nil || old.err == nil {
+			l.log.Warn("read unit", "unit", e.name, "error", e.err)
+		}
+		l.fetchUnitAt(e.name, time.Now().Add(unitRetry))
 	}
 	l.model.putUnit(e)
 	u := l.model.units[e.name]

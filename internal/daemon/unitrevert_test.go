@@ -1,0 +1,105 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// bareLoop is a loop that nobody runs, so that a test can be its owner; answers of
+// its workers wait in its mailbox.
+func (n *node) bareLoop(h host) *loop {
+	n.t.Helper()
+	l, err := newLoop(h, n.options())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	l.crew = newCrew(ctx, l.box.post)
+	n.t.Cleanup(func() { cancel(); l.crew.wait() })
+	return l
+}
+
+// revertingUnits lets the loop be one in which du.service was on CPUs 4-5, and is
+// known by the answers.
+func (n *node) revertingUnits(units string, h host, answers ...unitFetched) *loop {
+	n.t.Helper()
+	n.yaml = poolsYAML + units
+	l := n.bareLoop(h)
+	l.ledger.note(Original{Path: "system.slice/du.service", File: cgroup.FileCPUs, Unit: "du.service"})
+	l.ledger.durable = l.ledger.changes
+	for _, a := range answers {
+		l.model.putUnit(a)
+	}
+	return l
+}
+
+func duService() cgroup.Unit {
+	return cgroup.Unit{Name: "du.service", Load: "loaded", Active: "active", Path: "system.slice/du.service",
+		UnitState: cgroup.UnitState{Known: true, CPUs: cpuset.Of(4, 5), Quota: -1}}
+}
+
+// TestWhoIsReverted: nobody, as long as a name of the configuration may stand for
+// any unit.
+func TestWhoIsReverted(t *testing.T) {
+	silence := errors.New("no answer")
+	for name, c := range map[string]struct {
+		units   string
+		answers []unitFetched
+		want    bool
+	}{
+		"not configured":      {"", nil, true},
+		"configured":          {"units: {du.service: {cpus: 2}}\n", []unitFetched{{name: "du.service", unit: duService()}}, false},
+		"not asked yet":       {"units: {alias.service: {cpus: 2}}\n", nil, false},
+		"no answer":           {"units: {alias.service: {cpus: 2}}\n", []unitFetched{{name: "alias.service", err: silence}}, false},
+		"alias":               {"units: {alias.service: {cpus: 2}}\n", []unitFetched{{name: "alias.service", unit: duService()}}, false},
+		"alias that is known": {"units: {alias.service: {cpus: 2}}\n", []unitFetched{{name: "alias.service", unit: duService()}, {name: "alias.service", err: silence}}, false},
+		"another":             {"units: {ru.service: {cpus: 2}}\n", []unitFetched{{name: "ru.service", unit: cgroup.Unit{Name: "ru.service", Load: "not-found"}}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			l := n.revertingUnits(c.units, n.host(), c.answers...)
+			l.revertUnits()
+			if got := l.status.reverting["du.service"]; got != c.want {
+				t.Errorf("reverting: %t, want %t", got, c.want)
+			}
+		})
+	}
+}
+
+// TestRevertEnds: an original is forgotten when the unit has it back, and stays as
+// long as the unit needs it, or may come back with what it was given.
+func TestRevertEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		units string
+		err   error
+		kept  bool
+		again bool // reverted once more after a daemon-reload
+	}{
+		"done":             {"", nil, false, false},
+		"refused":          {"", errors.New("no answer"), true, false},
+		"gone":             {"", fmt.Errorf("unit du.service: %w", cgroup.ErrGone), true, true},
+		"configured again": {"units: {du.service: {cpus: 2}}\n", nil, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			l := n.revertingUnits(c.units, n.host())
+			l.status.reverting["du.service"] = true
+			unitReverted{"du.service", c.err}.apply(l)
+			if _, kept := l.ledger.units()["du.service"]; kept != c.kept {
+				t.Errorf("original kept: %t, want %t", kept, c.kept)
+			}
+			if asked := l.status.asks["du.service"] != nil; asked != (c.units != "") {
+				t.Errorf("systemd asked: %t; what is known of the unit is of before the revert", asked)
+			}
+			l.handle(reexecuted{})
+			if again := c.kept && !l.status.reverting["du.service"]; again != (c.again || c.units != "") {
+				t.Errorf("free to be reverted again: %t", again)
+			}
+		})
+	}
+}
