@@ -103,7 +103,7 @@ func (a *attempt) precheck() *Refusal {
 	if errs := r.Options.Validate(); len(errs) > 0 {
 		return a.refuse(BadOptions, 0, "%s", errs[0])
 	}
-	if total := r.CPUs + count(a.have); r.Options.FullPCPUsOnly && total%max(m.group, 1) != 0 {
+	if total := r.CPUs + count(a.have); r.Options.FullPCPUsOnly && total%m.Group() != 0 {
 		return a.refuse(SMTAlignment, count(a.s.free), "full-pcpus-only gives whole cores of %d threads, and %d is no multiple of it; ask for %d, or turn the option off",
 			m.group, total, total+m.group-total%m.group)
 	}
@@ -179,7 +179,7 @@ func (a *attempt) tooFew(f *filter) *Refusal {
 		return a.refuseFragments()
 	}
 	return a.refuse(TooFewUntouchedCores, v.total.cpus(),
-		"the other free CPUs are in cores of which another owner has a part (one-owner-per-core); ask for fewer, or wait until others end")
+		"the other free CPUs are in cores of which somebody else, an owner or another pool, has a part (one-owner-per-core); ask for fewer, or wait until others end")
 }
 
 func (a *attempt) refuseFragments() *Refusal {

@@ -90,6 +90,10 @@ func New(t *topology.Topology) *Machine {
 // Topology returns what the machine was made of.
 func (m *Machine) Topology() *topology.Topology { return m.topology }
 
+// Group is the greatest number that divides the numbers of online threads of all
+// cores, at least 1: with full-pcpus-only all is given out in multiples of it.
+func (m *Machine) Group() int { return max(m.group, 1) }
+
 // add enters a CPU; they come in ascending order.
 func (m *Machine) add(cpu topology.CPU) {
 	c := &m.cores[cpu.Core]
