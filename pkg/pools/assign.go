@@ -26,18 +26,19 @@ type assigner struct {
 }
 
 // assign settles what each claim gets, and returns what is left of the pool, free
-// and idle. First all keep what they have, then those that have too much give
-// back, then those that have too little get more, units first and then the oldest
-// container: nobody who has CPUs loses them to somebody who has not.
-func assign(m *allocate.Machine, p *Pools, pods []Pod, claims []claim) (free, idle cpuset.Set) {
+// and idle, and the problems of the pool as a whole. First all keep what they have,
+// then those that have too much give back, then those that have too little get
+// more, units first and then the oldest container: nobody who has CPUs loses them
+// to somebody who has not.
+func assign(m *allocate.Machine, p *Pools, pods []Pod, claims []claim) (free, idle cpuset.Set, problems []Problem) {
 	a := assigner{machine: m, pools: p, pods: pods, claims: claims, order: byAge(claims), free: p.Guaranteed}
 	a.keepAll()
 	for _, i := range a.order {
 		a.shrink(&claims[i])
 	}
-	a.restoreFloor()
-	// What is reserved for a pod goes to its containers before the rest of it, if
-	// any, goes to others.
+	a.leaveOne()
+	// A pod that has begun goes on before what is reserved for it, and is not
+	// needed by it any more, goes to others.
 	for _, i := range a.order {
 		a.grow(i, true)
 	}
@@ -45,7 +46,8 @@ func assign(m *allocate.Machine, p *Pools, pods []Pod, claims []claim) (free, id
 		a.release(i)
 	}
 	a.growAll()
-	return a.free, a.idle
+	a.mark()
+	return a.lend()
 }
 
 // growAll lets everybody grow until nobody can: what is refused in the end is
@@ -57,7 +59,7 @@ func (a *assigner) growAll() {
 			if a.grow(i, false) || a.reserve(i) {
 				grown = true
 			}
-			unmet = unmet || a.claims[i].lacks() || a.claims[i].isReserve() && a.claims[i].cpus.Len() < a.claims[i].want
+			unmet = unmet || a.claims[i].lacks() || a.claims[i].isReserve() && a.claims[i].cpus.Len() < a.due(&a.claims[i], a.siblings(i))
 		}
 		again = grown && unmet
 	}
@@ -104,33 +106,43 @@ func (a *assigner) shrink(c *claim) {
 	}
 }
 
-// restoreFloor takes CPUs from those who come last until the shared pool has what
-// it must keep: the floor was raised, or the pool has shrunk.
-func (a *assigner) restoreFloor() {
+// leaveOne takes a CPU from who comes last when the shared pool would have none:
+// it has shrunk, and all that is left of it belongs to owners.
+func (a *assigner) leaveOne() {
 	for _, i := range slices.Backward(a.order) {
-		c := &a.claims[i]
-		// What it gives may only become idle, beside the rest of what it has.
-		for missing := -a.room(); missing > 0 && !c.cpus.IsEmpty(); missing = -a.room() {
-			a.give(c, a.best(c, max(c.cpus.Len()-missing, 0)))
+		if !a.pools.Shared.IsSubsetOf(held(a.claims)) {
+			return
 		}
-		c.guess()
+		if c := &a.claims[i]; !c.cpus.IsEmpty() {
+			a.give(c, a.best(c, c.cpus.Len()-1))
+			c.guess()
+		}
 	}
 }
 
-// room is how many CPUs can still be given away. It is below 0 when too many are
-// given away already.
+// room is how many CPUs can still be given away. It is below 0 when the shared
+// pool has less than its floor.
 func (a *assigner) room() int {
 	if !a.pools.FromShared {
 		return a.free.Len()
 	}
-	shared := a.pools.Shared.Len() - a.pools.Guaranteed.Len() + a.free.Len()
-	return min(shared-a.pools.floor(), a.free.Len())
+	return min(a.shared()-a.pools.floor(), a.free.Len())
+}
+
+// shared is how many CPUs of its own the shared pool has, out of which owners
+// carve theirs.
+func (a *assigner) shared() int {
+	return a.pools.Shared.Len() - a.pools.Guaranteed.Len() + a.free.Len()
 }
 
 // best returns those n CPUs of a claim that are packed best.
 func (a *assigner) best(c *claim, n int) cpuset.Set {
 	if n == 0 {
 		return cpuset.Set{}
+	}
+	if ones := a.oneOfEach(c.cpus); c.isReserve() && c.options.OneOwnerPerCore && ones.Len() >= n {
+		keep, _ := take(a.machine.Supply(ones), allocate.Request{CPUs: n})
+		return keep // for as many owners
 	}
 	from := a.machine.Supply(c.cpus)
 	keep, refusal := take(from, allocate.Request{CPUs: n, Nodes: c.nodes, Options: *c.options})
@@ -160,29 +172,6 @@ func (a *assigner) have(c *claim, cpus cpuset.Set) {
 		a.free = a.free.Difference(beside)
 		a.supply = nil
 	}
-}
-
-// recount finds out what is idle, and so what is free.
-func (a *assigner) recount() {
-	all := held(a.claims)
-	a.idle = cpuset.Set{}
-	for i := range a.claims {
-		if c := &a.claims[i]; c.options.OneOwnerPerCore {
-			a.idle = a.idle.Union(a.coresOf(c.cpus))
-		}
-	}
-	a.idle = a.idle.Intersection(a.pools.Guaranteed).Difference(all)
-	a.free = a.pools.Guaranteed.Difference(all).Difference(a.idle)
-	a.supply = nil
-}
-
-// coresOf returns all threads of the cores of cpus.
-func (a *assigner) coresOf(cpus cpuset.Set) cpuset.Set {
-	var all cpuset.Set
-	for cpu := range cpus.All() {
-		all = all.Union(a.machine.Topology().ThreadSiblings(cpu))
-	}
-	return all
 }
 
 // siblings are the claims of the same pod as claim i, which is one of them. Units

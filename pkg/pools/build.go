@@ -19,7 +19,7 @@ func Build(in Input) Plan {
 	plan := Plan{Pods: make([]PodPlan, 0, len(pods)), Free: in.Pools.Guaranteed}
 	if !plan.Free.IsEmpty() || len(in.Pools.Units) > 0 {
 		assigned = claims(&in.Pools, pods, classes, in.Previous)
-		plan.Free, plan.Idle = assign(in.Machine, &in.Pools, pods, assigned)
+		plan.Free, plan.Idle, plan.Problems = assign(in.Machine, &in.Pools, pods, assigned)
 	}
 	placer := newPlacer(&in, plan.Free, countContainers(pods))
 	plan.Shared = placer.ofShared
@@ -33,7 +33,7 @@ func Build(in Input) Plan {
 		plan.Pods = append(plan.Pods, placer.pod(&pods[i], classes[i], of))
 		plan.Assignments = appendAssignments(plan.Assignments, of)
 	}
-	plan.Problems = append(c.problems, placer.problems...)
+	plan.Problems = slices.Concat(plan.Problems, c.problems, placer.problems)
 	slices.SortFunc(plan.Problems, compareProblems)
 	return plan
 }

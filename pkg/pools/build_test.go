@@ -14,7 +14,6 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/cpupoold/cpupoold/pkg/allocate"
-	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
@@ -96,10 +95,9 @@ func must[T any](v T, err error) func(*testing.T) T {
 func checkedBuild(t *testing.T, in pools.Input) pools.Plan {
 	t.Helper()
 	plan := pools.Build(in)
-	for _, err := range pools.Check(plan, in.Pools) {
+	for _, err := range pools.CheckBuild(plan, in) {
 		t.Error(err)
 	}
-	checkIdle(t, in, plan)
 	if shuffled := format(pools.Build(shuffle(in))); shuffled != format(plan) {
 		t.Errorf("the order of the input matters: -sorted +shuffled\n%s", cmp.Diff(format(plan), shuffled))
 	}
@@ -118,23 +116,6 @@ func checkedBuild(t *testing.T, in pools.Input) pools.Plan {
 		t.Logf("plan:\n%s", format(plan))
 	}
 	return plan
-}
-
-// checkIdle holds the idle CPUs against who has cores to itself.
-func checkIdle(t *testing.T, in pools.Input, plan pools.Plan) {
-	t.Helper()
-	var held, idle cpuset.Set
-	for _, o := range pools.Owners(in, plan) {
-		held = held.Union(o.CPUs)
-		for cpu := range o.CPUs.All() {
-			if o.Options.OneOwnerPerCore {
-				idle = idle.Union(in.Machine.Topology().ThreadSiblings(cpu))
-			}
-		}
-	}
-	if idle = idle.Intersection(in.Pools.Guaranteed).Difference(held); !idle.Equal(plan.Idle) {
-		t.Errorf("idle CPUs are %s, want %s", plan.Idle, idle)
-	}
 }
 
 // shuffle returns in with all its lists in another order, always the same one.

@@ -24,7 +24,8 @@ type claim struct {
 	// that is not known.
 	finishedAt int64
 	want       int
-	// atLeast says that want is a guess: least, or as many as it had.
+	// atLeast says that want is a guess: least, or as many as it had. The least of a
+	// reserve is what will be asked for surely.
 	atLeast bool
 	least   int
 	// unread says that its pod is Pod.Unread: it wants what it has.
@@ -38,6 +39,12 @@ type claim struct {
 	contested bool
 	options   *allocate.Options
 	nodes     cpuset.Set // hinted
+	// frozen says of a reserve that it gets no more.
+	frozen bool
+	// missing is how much a reserve is too small, and crowded says that somebody else
+	// has a part of cores that the claim should have to itself.
+	missing int
+	crowded bool
 	// refused is why a claim that lacks CPUs does not get them.
 	refused *allocate.Refusal
 }
@@ -123,7 +130,8 @@ func appendClaims(all []claim, pod int, p *Pod, verdicts []verdict, previous []A
 		return of
 	}
 	reserve := newClaim(pod, Key{PodUID: p.UID}, before(""))
-	reserve.want = reservable(p, verdicts)
+	left := reservable(p, verdicts)
+	reserve.want, reserve.least, reserve.frozen = left.cpus, left.sure, left.frozen
 	reserve.createdAt = sandboxAge(p)
 	if reserve.want > 0 || !reserve.cpus.IsEmpty() {
 		all = append(all, reserve)

@@ -88,6 +88,19 @@ const (
 	CodeSwitchIgnored Code = "SwitchIgnored"
 	// CodeOverlap: two containers were recorded as owners of the same CPU.
 	CodeOverlap Code = "Overlap"
+	// CodeNotReserved: a pod's total cannot be reserved for its containers.
+	CodeNotReserved Code = "NotReserved"
+	// CodeCrowded: somebody else has a part of the cores of an owner that should
+	// have them to itself.
+	CodeCrowded Code = "Crowded"
+)
+
+// Codes of problems of the shared pool, which have neither pod nor unit.
+const (
+	// CodeIdleShared: CPUs that should be idle are in the shared pool.
+	CodeIdleShared Code = "IdleShared"
+	// CodeBelowFloor: the shared pool has less than its floor.
+	CodeBelowFloor Code = "BelowFloor"
 )
 
 // floorReached is a code of refusals (allocate.Refusal) beside those of

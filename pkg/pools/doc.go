@@ -43,8 +43,9 @@
 //     container before the younger.
 //  2. Who has more than it asks for gives back the rest, and keeps what is best
 //     packed.
-//  3. Where too little is left to the shared pool, those who come last give back.
-//  4. What is reserved for a pod goes to its containers; see below.
+//  3. Where nothing is left to the shared pool, the last one gives it a CPU.
+//  4. Containers of pods for which CPUs are reserved take them, with what they need
+//     beside them; see below.
 //  5. Who has less gets more, units first and then the oldest container: one that
 //     has nothing all or nothing, one that has lost a part (the pool has shrunk, a
 //     CPU is offline, the container was resized) as much as there is. This is
@@ -68,27 +69,28 @@
 // The guaranteed pool is a fixed list of CPUs, or with from: shared a part of the
 // shared pool, out of which owners carve theirs. Then the shared containers, and
 // those of a partition that takes all CPUs, have what owners leave: [Plan.Shared].
-// It is never less than the floor. Which CPUs stay is what packing the owners
-// leaves. A floor that is raised is the one case in which somebody loses CPUs that
-// are still in the pool: the youngest first, and of reserves and of containers
-// that have exited before all others.
-//
-// # Unread pods
-//
-// A pod that is there, and of which it is not known what it is, keeps all that is
-// on record for it, and it is the last to lose something to a raised floor. Its
-// other containers stay where they are: [Placement.Unread].
+// Nobody gets CPUs that would leave it less than the floor. Which CPUs stay is what
+// packing the owners leaves. When the floor is raised, or CPUs go offline, it has
+// less than the floor, with a Problem, until owners end: they keep what they have.
+// It is never empty: when owners have all that is left of it, one CPU is taken, from
+// reserves and exited containers before all others, then from the youngest.
 //
 // # Pods as a whole
 //
 // A Guaranteed pod's total is known before its containers. What of it they do not
 // ask for, in whole CPUs, is reserved for those that are to come, under the key of
-// the pod, until the pod is settled. Containers that come take from it first, and
-// only then from what is free, so that a pod that has begun can go on. A container
-// with hints that point elsewhere changes what is reserved for other CPUs. The
-// reserve and all containers that have nothing yet are placed at once, which
-// keeps them together; where that cannot be had, the containers are tried one by
-// one, and nothing is reserved.
+// the pod. Fractions count when the pod is settled, or nothing would be left of the
+// total: they may be an init container's. A settled pod gets no more, but keeps what
+// is reserved, because an init container may run for long, and the scheduler gives
+// a pod's total to nobody else.
+//
+// Containers that come take from the reserve first, and only then from what is free,
+// so that a pod that has begun can go on. A container with hints that point elsewhere
+// changes what is reserved for other CPUs. The reserve and all containers that have
+// nothing yet are placed at once, which keeps them together; where that cannot be
+// had, the containers are tried one by one. Where there are enough CPUs, but not as
+// the options want them for the whole pod, as many are reserved as can be used;
+// what is missing is a Problem.
 //
 // # Options and hints
 //
@@ -96,8 +98,14 @@
 // what a pod overrides by annotation, cpupoold.io/ and the name of the option, as
 // far as the configuration lets it. Hints are the NUMA nodes of a container's
 // devices and memory. A container whose hints are not known yet waits; it does not
-// lose what it has. Where an owner has its cores to itself, their other threads
-// are idle: in no pool, [Plan.Idle].
+// lose what it has.
+//
+// Where an owner has its cores to itself, their other threads are idle: in no pool,
+// [Plan.Idle]. Only the owner can grow into them. The reserve of a pod has a core for
+// each CPU where there are as many, because each may become an owner's. Nobody loses
+// CPUs because others should be idle or apart: where the shared pool has less than
+// its floor otherwise, it has idle CPUs too, and owners that have parts of one core
+// stay there, both with a Problem.
 //
 // With BindMemory the plan names the NUMA nodes for an owner's memory: those of
 // its CPUs, or for a node without memory the nearest that has some.

@@ -8,7 +8,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// sources are where a claim gets CPUs from, and how many from each.
+// sources are where a claim gets CPUs from, and how many from each. Who has its
+// cores to itself can have the idle CPUs there too.
 type sources struct {
 	left, reserved           cpuset.Set
 	reuse, fromReserve, anew int
@@ -18,8 +19,8 @@ func (s *sources) sum() int { return s.reuse + s.fromReserve + s.anew }
 
 // grow gives claim i the CPUs that it lacks, and reports whether it got any. An
 // owner that has none yet gets all that it asks for or nothing; one that has some
-// gets as many as there are. With reserved set it takes only what its pod has
-// already.
+// gets as many as there are. With reserved set it is for those only whose pod has
+// CPUs for them already; who needs more than is reserved gets the rest too.
 func (a *assigner) grow(i int, reserved bool) bool {
 	c := &a.claims[i]
 	if !c.lacks() {
@@ -30,11 +31,14 @@ func (a *assigner) grow(i int, reserved bool) bool {
 	if r := reserveOf(siblings); r != nil {
 		s.reserved = r.cpus
 	}
-	lack, most := c.want-c.cpus.Len(), max(a.room(), 0)
+	s.left, s.reserved = s.left.Union(a.beside(c, s.left)), s.reserved.Union(a.beside(c, s.reserved))
+	lack, most := c.want-c.cpus.Len(), a.offered(c)
 	if reserved {
-		most = 0
-		if s.left.IsEmpty() && s.reserved.IsEmpty() {
-			return false
+		if s.reserved.IsEmpty() {
+			most = 0
+			if s.left.IsEmpty() {
+				return false
+			}
 		}
 	} else if c.cpus.IsEmpty() && len(siblings) > 1 && a.together(i) {
 		return true
@@ -46,13 +50,13 @@ func (a *assigner) grow(i int, reserved bool) bool {
 	s.reuse = min(s.reuse, s.left.Len(), lack)
 	s.fromReserve = min(s.reserved.Len(), lack-s.reuse)
 	s.anew = lack - s.reuse - s.fromReserve
-	if s.anew > most && (reserved || c.cpus.IsEmpty()) {
+	if s.anew > most && c.cpus.IsEmpty() {
 		if !reserved {
 			c.refused = a.never(c, lack)
 		}
 		return false
 	}
-	if s.anew = min(s.anew, most); s.sum() == 0 {
+	if s.anew = min(s.anew, most); s.sum() == 0 && !reserved {
 		c.refused = a.tooMany(lack)
 	}
 	for ; s.sum() > 0; s.anew-- {
@@ -77,15 +81,14 @@ func (a *assigner) draw(c *claim, siblings []claim, s sources) *allocate.Refusal
 	request := allocate.Request{Near: held(siblings).Difference(c.cpus), Nodes: c.nodes, Options: *c.options}
 	if s.fromReserve == 0 || c.nodes.IsEmpty() {
 		got, refusal := a.piecewise(c, request, s)
-		if refusal == nil {
-			a.commit(c, siblings, s, got)
-			return nil
+		if refusal == nil && !a.commit(c, siblings, s, got) {
+			refusal = a.tooMany(s.sum())
 		}
-		if s.reuse+s.fromReserve == 0 {
+		if refusal == nil || s.reuse+s.fromReserve == 0 {
 			return refusal
 		}
 	}
-	all := a.free.Union(s.reserved)
+	all := a.free.Union(s.reserved, a.beside(c, c.cpus))
 	if s.reuse > 0 {
 		all = all.Union(s.left)
 	}
@@ -94,11 +97,9 @@ func (a *assigner) draw(c *claim, siblings []claim, s sources) *allocate.Refusal
 	if refusal != nil {
 		return refusal
 	}
-	unwanted := s.reuse + s.fromReserve - got.Intersection(s.left.Union(s.reserved)).Len()
-	if refusal := a.affords(c, got, s.anew+max(unwanted, 0)); refusal != nil {
-		return refusal
+	if !a.commit(c, siblings, s, got) {
+		return a.tooMany(s.sum())
 	}
-	a.commit(c, siblings, s, got)
 	a.supply = nil
 	return nil
 }
@@ -130,70 +131,49 @@ func (a *assigner) piecewise(c *claim, r allocate.Request, s sources) (cpuset.Se
 	return got, nil
 }
 
-// fresh takes CPUs that nobody has.
+// fresh takes CPUs that nobody has, and idle ones that only c may have.
 func (a *assigner) fresh(c *claim, r allocate.Request) (cpuset.Set, *allocate.Refusal) {
-	if r.CPUs > a.room() {
+	if r.CPUs > a.offered(c) {
 		return cpuset.Set{}, a.tooMany(r.CPUs)
 	}
-	from := a.supply
-	if own := a.ownIdle(c); !own.IsEmpty() {
-		from = a.machine.Supply(a.free.Union(own))
-	} else if from == nil {
-		from = a.machine.Supply(a.free)
-		a.supply = from
+	own := a.beside(c, c.cpus)
+	switch {
+	case a.room() <= 0:
+		return take(a.machine.Supply(own), r)
+	case !own.IsEmpty():
+		a.supply = nil // what is taken now is not taken from it
+		return take(a.machine.Supply(a.free.Union(own)), r)
+	case a.supply == nil:
+		a.supply = a.machine.Supply(a.free)
 	}
-	got, refusal := take(from, r)
-	if refusal == nil {
-		if refusal = a.affords(c, got, r.CPUs); refusal != nil {
+	return take(a.supply, r)
+}
+
+// commit lets c have got. What its pod had for it in other places is free. It
+// changes nothing and is false when that leaves too little to the shared pool.
+func (a *assigner) commit(c *claim, siblings []claim, s sources, got cpuset.Set) bool {
+	return a.allowed(siblings, func() {
+		taken := got
+		if c.options.OneOwnerPerCore {
+			taken = a.coresOf(got) // the pod's other owners, too, have no part of these
+		}
+		unused := s.left.Difference(taken).Difference(a.idle).Take(max(s.reuse-s.left.Intersection(got).Len(), 0))
+		bereave(siblings, taken.Union(unused))
+		if r := reserveOf(siblings); r != nil && s.fromReserve > 0 {
+			rest := r.cpus.Difference(taken)
+			unwanted := rest.Take(max(s.fromReserve-s.reserved.Intersection(got).Len(), 0))
+			r.cpus = rest.Difference(unwanted)
+			unused = unused.Union(unwanted)
+		}
+		if !unused.IsEmpty() {
+			a.free = a.free.Union(unused)
 			a.supply = nil
 		}
-	}
-	return got, refusal
-}
-
-// ownIdle are the idle CPUs beside those of c, which only c may have.
-func (a *assigner) ownIdle(c *claim) cpuset.Set {
-	if !c.options.OneOwnerPerCore || c.cpus.IsEmpty() {
-		return cpuset.Set{}
-	}
-	return a.coresOf(c.cpus).Intersection(a.idle)
-}
-
-// affords refuses CPUs that leave too little to the shared pool because others
-// become idle with them. anew is how many of them count against it, and CPUs that
-// are given back for them too, because those may become idle.
-func (a *assigner) affords(c *claim, got cpuset.Set, anew int) *allocate.Refusal {
-	if !a.pools.FromShared || !a.alone {
-		return nil
-	}
-	beside := 0
-	if c.options.OneOwnerPerCore {
-		beside = a.coresOf(got).Intersection(a.free).Difference(got).Len()
-	}
-	if anew+beside > max(a.room(), 0) {
-		return a.tooMany(got.Len())
-	}
-	return nil
-}
-
-// commit settles that c has got. What its pod had for it in other places is free.
-func (a *assigner) commit(c *claim, siblings []claim, s sources, got cpuset.Set) {
-	unused := s.left.Difference(got).Take(max(s.reuse-s.left.Intersection(got).Len(), 0))
-	bereave(siblings, got.Union(unused))
-	if r := reserveOf(siblings); r != nil && s.fromReserve > 0 {
-		rest := r.cpus.Difference(got)
-		unwanted := rest.Take(max(s.fromReserve-r.cpus.Intersection(got).Len(), 0))
-		r.cpus = rest.Difference(unwanted)
-		unused = unused.Union(unwanted)
-	}
-	if !unused.IsEmpty() {
-		a.free = a.free.Union(unused)
-		a.supply = nil
-	}
-	a.have(c, got)
-	if a.alone && !unused.IsEmpty() {
-		a.recount() // some of it may be idle
-	}
+		a.have(c, got)
+		if a.alone && s.reuse+s.fromReserve > 0 {
+			a.recount() // what was somebody's may be idle, and the reverse
+		}
+	})
 }
 
 // never refuses n CPUs that are not there; if they could not be had from an empty
@@ -215,11 +195,11 @@ func (a *assigner) tooMany(n int) *allocate.Refusal {
 	if free == a.free.Len() {
 		return &allocate.Refusal{Asked: n, Free: free, Code: allocate.TooFewFree, Why: fmt.Sprintf("%d of %d CPUs of the guaranteed pool are free", free, a.pools.Guaranteed.Len())}
 	}
-	shared := a.pools.Shared.Len() - a.pools.Guaranteed.Len() + a.free.Len()
-	return &allocate.Refusal{
-		Asked: n, Free: free, Code: floorReached,
-		Why: fmt.Sprintf("the shared pool has %s and keeps %d of them (guaranteed.floor)", several(shared), a.pools.floor()),
+	why := "the shared pool has %s and keeps %d of them (guaranteed.floor)"
+	if a.shared() < a.pools.floor() {
+		why = "the shared pool has %s, fewer than its floor of %d (guaranteed.floor)"
 	}
+	return &allocate.Refusal{Asked: n, Free: free, Code: floorReached, Why: fmt.Sprintf(why, several(a.shared()), a.pools.floor())}
 }
 
 // podOf returns the pod of a claim; nil for a unit.

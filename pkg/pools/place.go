@@ -132,6 +132,7 @@ func (b *placer) reportClaim(p *Pod, c *claim) {
 	if c.contested {
 		b.report(p, c.key.Container, overlap())
 	}
+	b.reportKept(p, c)
 	if !c.live || c.cpus.Len() >= c.want {
 		return
 	}

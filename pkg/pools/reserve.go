@@ -7,23 +7,27 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// reservable is the number of whole CPUs of a Guaranteed pod's total that its
-// live containers do not ask for: for those that the kubelet has not created yet.
-// It is 0 when the total is not known, and when no more containers are to come.
-func reservable(p *Pod, verdicts []verdict) int {
+// reservable says what of a Guaranteed pod's total its live containers do not ask
+// for. It is nothing when the total is not known.
+//
+// Fractions of CPUs count when they and the rest add up to the total, or when the
+// pod is settled: those of an init container are not asked for in addition to what
+// comes after it. A settled pod gets no more than it has (frozen), but keeps that:
+// whether a container that still runs is an init container nobody tells, and the
+// scheduler gives the total to nobody else.
+func reservable(p *Pod, verdicts []verdict) remainder {
 	total, known := p.Resources.WholeCPUs()
-	waits := func(ctr Container) bool { return ctr.Waiting && ctr.State != Exited }
-	if !known || p.Settled && !slices.ContainsFunc(p.Containers, waits) {
-		return 0
-	}
-	if slices.ContainsFunc(p.Containers, func(ctr Container) bool {
+	if !known || slices.ContainsFunc(p.Containers, func(ctr Container) bool {
 		return ctr.Kind == App && ctr.State != Exited && ctr.Resources.Shares == 0
 	}) {
-		return 0 // what that one asks for may be all
+		return remainder{} // what that one asks for may be all
 	}
-	left := total * sharesPerCPU
-	if p.Resources.Shares < sharesCap {
-		left = int(p.Resources.Shares) // with the fraction, which is asked for too
+	left, fractions := total*sharesPerCPU, 0
+	switch r := p.Resources; {
+	case r.Shares < sharesCap:
+		left = int(r.Shares) // with the fraction, which is asked for too
+	case r.Quota%r.Period != 0:
+		left += sharesPerCPU - 1
 	}
 	for i := 0; i < len(p.Containers); {
 		end := i + 1
@@ -31,10 +35,27 @@ func reservable(p *Pod, verdicts []verdict) int {
 			end++
 		}
 		newest := i + newestOf(p.Containers[i:end])
-		left -= asked(&p.Containers[newest], verdicts[newest])
+		n := asked(&p.Containers[newest], verdicts[newest])
+		if left -= n; verdicts[newest].pool != Guaranteed {
+			fractions += n
+		}
 		i = end
 	}
-	return max(left/sharesPerCPU, 0)
+	waits := func(ctr Container) bool { return ctr.Waiting && ctr.State != Exited }
+	r := remainder{frozen: p.Settled && !slices.ContainsFunc(p.Containers, waits), sure: max(left/sharesPerCPU, 0)}
+	r.cpus = r.sure
+	if left >= len(p.Containers) && !p.Settled { // shares are rounded down
+		r.cpus = max((left+fractions)/sharesPerCPU, 0)
+	}
+	return r
+}
+
+// remainder is what remains of the total of a pod, in whole CPUs. As many as sure
+// says remain also if no container is an init container.
+type remainder struct {
+	cpus, sure int
+	// frozen says that the pod has all its containers, as far as one can tell.
+	frozen bool
 }
 
 // sandboxAge is when a pod began, as far as its pause container tells.
@@ -67,12 +88,20 @@ func reserveOf(siblings []claim) *claim {
 
 // due is how many CPUs the reserve of a pod should have: what is left by exited
 // containers counts for those that come, and so does what a waiting one has.
-func (c *claim) due(siblings []claim) int {
-	due := c.want - leftBy(siblings).Len()
+func (a *assigner) due(c *claim, siblings []claim) int {
+	left := leftBy(siblings)
+	if c.options.OneOwnerPerCore {
+		left = a.oneOfEach(left) // a core is for one owner
+	}
+	due := c.want - left.Len()
 	for i := range siblings {
 		if siblings[i].waiting && siblings[i].live {
 			due -= siblings[i].cpus.Len()
 		}
+	}
+	due -= max(due, 0) % a.unit(c) // what remains is of no use to anybody
+	if c.frozen {
+		due = min(due, c.cpus.Len())
 	}
 	return max(due, 0)
 }
@@ -81,29 +110,60 @@ func (c *claim) due(siblings []claim) int {
 // known.
 func (a *assigner) release(i int) {
 	c := &a.claims[i]
-	if c.unread {
+	if !c.isReserve() || c.unread {
 		return
 	}
-	if due := c.due(a.siblings(i)); c.isReserve() && c.cpus.Len() > due {
+	if due := a.due(c, a.siblings(i)); c.cpus.Len() > due {
 		a.give(c, a.best(c, due))
 	}
 }
 
 // reserve takes what the pod's total leaves for containers that are to come: all
-// of it or nothing.
+// of it, or when there is enough in an unfit form, as much as is fit.
 func (a *assigner) reserve(i int) bool {
 	c := &a.claims[i]
+	if !c.isReserve() {
+		return false
+	}
 	siblings := a.siblings(i)
-	lack := c.due(siblings) - c.cpus.Len()
-	if !c.isReserve() || lack <= 0 {
+	lack := a.due(c, siblings) - c.cpus.Len()
+	if lack <= 0 || lack > a.offered(c) {
 		return false
 	}
-	got, refusal := a.fresh(c, allocate.Request{CPUs: lack, Have: c.cpus, Near: held(siblings).Difference(c.cpus), Options: *c.options})
-	if refusal != nil {
-		return false
+	r := allocate.Request{CPUs: lack, Have: c.cpus, Near: held(siblings).Difference(c.cpus), Options: *c.options}
+	// Each container is placed for itself in the end, so the topology policy need
+	// not hold for all of them together.
+	anywhere := r
+	anywhere.Options.TopologyPolicy = allocate.None
+	takes := func(r allocate.Request, from func(allocate.Request) (cpuset.Set, *allocate.Refusal)) bool {
+		got, refusal := from(r)
+		if refusal != nil {
+			return false
+		}
+		return a.allowed(siblings, func() { a.have(c, got) })
 	}
-	a.have(c, got)
-	return true
+	packed := func(r allocate.Request) (cpuset.Set, *allocate.Refusal) { return a.fresh(c, r) }
+	if c.options.OneOwnerPerCore && !c.options.FullPCPUsOnly &&
+		(takes(r, a.spread) || takes(anywhere, a.spread)) {
+		return true
+	}
+	if takes(r, packed) {
+		return true
+	}
+	for step := a.unit(c); anywhere.CPUs > 0; anywhere.CPUs -= step {
+		if takes(anywhere, packed) {
+			return true
+		}
+	}
+	return false
+}
+
+// unit is what numbers of CPUs of a claim are multiples of.
+func (a *assigner) unit(c *claim) int {
+	if c.options.FullPCPUsOnly {
+		return a.machine.Group()
+	}
+	return 1
 }
 
 // together takes CPUs for all containers of a pod that have none yet, and for its
@@ -111,17 +171,19 @@ func (a *assigner) reserve(i int) bool {
 // had; the containers are tried one by one then.
 func (a *assigner) together(i int) bool {
 	siblings := a.siblings(i)
+	if a.claims[i].options.OneOwnerPerCore {
+		return false // how many cores that takes depends on who has what of them
+	}
 	reserve := reserveOf(siblings)
-	members, total := 0, 0
+	total := 0
 	for j := range siblings {
 		c := &siblings[j]
 		switch {
 		case c == reserve:
-			total += c.due(siblings)
+			total += a.due(c, siblings)
 		case !c.cpus.IsEmpty() && !c.live, !c.nodes.Equal(a.claims[i].nodes):
 			return false
 		case c.lacks() && c.cpus.IsEmpty():
-			members++
 			total += c.want
 		}
 	}

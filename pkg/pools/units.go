@@ -26,6 +26,9 @@ func (b *placer) exclusiveUnit(at *UnitPlan, c *claim) {
 	if c.contested {
 		b.problems = append(b.problems, Problem{Unit: at.Name, Reason: overlap()})
 	}
+	if c.crowded {
+		b.problems = append(b.problems, Problem{Unit: at.Name, Reason: crowded()})
+	}
 	switch {
 	case c.cpus.IsEmpty():
 		at.Pool, at.CPUs, at.Refused, at.Reason = Shared, b.ofShared, c.refused, b.refused(c)

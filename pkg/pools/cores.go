@@ -1,0 +1,159 @@
+package pools
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cpupoold/cpupoold/pkg/allocate"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// What follows is for owners that have their cores to themselves
+// (one-owner-per-core). The other threads of these cores are idle: not free for
+// anybody else, and not in the shared pool.
+
+// coresOf returns all threads of the cores of cpus.
+func (a *assigner) coresOf(cpus cpuset.Set) cpuset.Set {
+	var all cpuset.Set
+	for cpu := range cpus.All() {
+		all = all.Union(a.machine.Topology().ThreadSiblings(cpu))
+	}
+	return all
+}
+
+// recount finds out what is idle, and so what is free.
+func (a *assigner) recount() {
+	all := held(a.claims)
+	a.idle = cpuset.Set{}
+	for i := range a.claims {
+		if c := &a.claims[i]; c.options.OneOwnerPerCore {
+			a.idle = a.idle.Union(a.coresOf(c.cpus))
+		}
+	}
+	a.idle = a.idle.Intersection(a.pools.Guaranteed).Difference(all)
+	a.free = a.pools.Guaranteed.Difference(all).Difference(a.idle)
+	a.supply = nil
+}
+
+// beside returns the idle CPUs beside cpus, if c has its cores to itself: whoever
+// takes over cpus may have them too.
+func (a *assigner) beside(c *claim, cpus cpuset.Set) cpuset.Set {
+	if !c.options.OneOwnerPerCore || cpus.IsEmpty() {
+		return cpuset.Set{}
+	}
+	return a.coresOf(cpus).Intersection(a.idle)
+}
+
+// offered is how many CPUs c could get beyond what its pod has: what there is to
+// give away, and its own idle CPUs, which cost nobody anything unless the shared
+// pool needs them.
+func (a *assigner) offered(c *claim) int {
+	own := a.beside(c, c.cpus).Len()
+	if a.pools.FromShared {
+		own = max(min(own, a.shared()+a.idle.Len()-a.pools.floor()), 0)
+	}
+	return max(a.room(), 0) + own
+}
+
+// allowed lets change happen to siblings, and undoes it when it leaves less to the
+// shared pool than its floor, and less than before. Idle CPUs make that hard to
+// tell in advance.
+func (a *assigner) allowed(siblings []claim, change func()) bool {
+	if !a.pools.FromShared || !a.alone {
+		change()
+		return true
+	}
+	before, free, idle := slices.Clone(siblings), a.free, a.idle
+	shared, all := a.shared(), a.shared()+a.idle.Len()
+	change()
+	floor := a.pools.floor()
+	if a.shared() >= min(floor, shared) && a.shared()+a.idle.Len() >= min(floor, all) {
+		return true
+	}
+	copy(siblings, before)
+	a.free, a.idle, a.supply = free, idle, nil
+	return false
+}
+
+// oneOfEach returns one thread of each core of cpus.
+func (a *assigner) oneOfEach(cpus cpuset.Set) cpuset.Set {
+	var ones cpuset.Set
+	for left := cpus; !left.IsEmpty(); {
+		first := left.Take(1)
+		ones, left = ones.Union(first), left.Difference(first).Difference(a.coresOf(first))
+	}
+	return ones
+}
+
+// spread takes n CPUs in n cores of which nobody has a part, for as many owners
+// that have their cores to themselves.
+func (a *assigner) spread(r allocate.Request) (cpuset.Set, *allocate.Refusal) {
+	untouched := a.oneOfEach(a.free)
+	for cpu := range untouched.All() {
+		if !a.machine.Topology().ThreadSiblings(cpu).IsSubsetOf(a.free) {
+			untouched = untouched.Difference(cpuset.Of(cpu))
+		}
+	}
+	r.Options.OneOwnerPerCore, r.Options.DistributeCPUsAcrossCores = false, false
+	got, refusal := take(a.machine.Supply(untouched), r)
+	if refusal == nil {
+		a.supply = nil
+	}
+	return got, refusal
+}
+
+// lend leaves idle CPUs to the shared pool as far as it has less than its floor
+// otherwise, which happens when the option or the floor changes, or CPUs go
+// offline. It returns what is free, idle, and what is wrong with that.
+func (a *assigner) lend() (free, idle cpuset.Set, problems []Problem) {
+	missing := a.pools.floor() - a.shared()
+	if !a.pools.FromShared || missing <= 0 {
+		return a.free, a.idle, nil
+	}
+	lent := a.idle.Take(min(missing, a.idle.Len()))
+	if !lent.IsEmpty() {
+		problems = append(problems, Problem{Reason: Reason{CodeIdleShared, "CPUs " + lent.String() +
+			" are beside owners that should have their cores to themselves (one-owner-per-core), but the shared pool needs them for its floor (guaranteed.floor) until owners end"}})
+	}
+	if missing -= lent.Len(); missing > 0 {
+		problems = append(problems, Problem{Reason: Reason{CodeBelowFloor, fmt.Sprintf(
+			"the shared pool has %s and should have %d (guaranteed.floor), but those who have CPUs keep them; it gets more when owners end",
+			several(a.pools.floor()-missing), a.pools.floor())}})
+	}
+	return a.free.Union(lent), a.idle.Difference(lent), problems
+}
+
+// mark notes who should have its cores to itself and has not, and which reserves
+// are too small.
+func (a *assigner) mark() {
+	for i := range a.claims {
+		if c := &a.claims[i]; c.isReserve() {
+			c.missing = max(min(a.due(c, a.siblings(i)), c.least)-c.cpus.Len(), 0)
+		}
+	}
+	if !a.alone {
+		return
+	}
+	all := held(a.claims)
+	for i := range a.claims {
+		c := &a.claims[i]
+		others := all.Difference(c.cpus)
+		c.crowded = c.options.OneOwnerPerCore && a.coresOf(c.cpus).Overlaps(others)
+	}
+}
+
+// reportKept reports what a claim has otherwise than it should.
+func (b *placer) reportKept(p *Pod, c *claim) {
+	if c.crowded {
+		b.report(p, c.key.Container, crowded())
+	}
+	if c.missing > 0 {
+		b.report(p, "", Reason{CodeNotReserved,
+			"not all of the pod's total can be reserved for those of its containers that are still to come; they may find too few CPUs"})
+	}
+}
+
+func crowded() Reason {
+	return Reason{CodeCrowded, "another owner has a part of its cores, although it should have them to itself (one-owner-per-core): " +
+		"both had their CPUs before and keep them; ends with one of them"}
+}
