@@ -148,7 +148,7 @@ func Analyse(in Input) Report {
 		report.Excess.Now = report.Excess.Now.plus(place.Now.excess(place.Least))
 	}
 	s.run()
-	report.Moves, report.Bounded = n.describe(s.shortest()), s.effort <= 0
+	report.Moves, report.Bounded = s.start.describe(s.shortest()), s.effort <= 0
 	last := newNode(in)
 	last.replay(report.Moves)
 	for i := range report.Owners {

@@ -2,12 +2,14 @@ package defrag_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/pkg/allocate"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/defrag"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -117,6 +119,33 @@ func TestReport(t *testing.T) {
 	slices.Reverse(s.Owners)
 	if diff := cmp.Diff(want, defrag.Analyse(s.Input)); diff != "" {
 		t.Errorf("report of owners in another order (-want +got):\n%s", diff)
+	}
+}
+
+// TestLargestNode has 2,048 CPUs and owners all over them: there is always another
+// pair of caches to try. The search ends, says that it was bounded, and has found
+// moves that can be made.
+func TestLargestNode(t *testing.T) {
+	s := newScene(machine{8, 4, 8, 4, 2}, "4-2047")
+	r := rand.New(rand.NewPCG(1, 2))
+	ids := r.Perm(2044)
+	for len(s.Owners) < 300 {
+		var cpus []int
+		for _, id := range ids[:6] {
+			cpus = append(cpus, 4+id)
+		}
+		ids = ids[6:]
+		s.owner(cpuset.Of(cpus...).String())
+	}
+	report := defrag.Analyse(s.Input)
+	if now, after := report.Excess.Now, report.Excess.After; !report.Bounded || after.Nodes > now.Nodes*2/3 || after.SplitCores > now.SplitCores/2 {
+		t.Errorf("bounded: %t, excess %+v, and after %d moves %+v", report.Bounded, now, len(report.Moves), after)
+	}
+	for _, m := range report.Moves {
+		if err := defrag.Check(s.Input, m.Key(), m.From, m.To); err != nil {
+			t.Fatalf("%s: %v", m.Full(), err)
+		}
+		s.Owners[s.index(m.Key())].CPUs = m.To
 	}
 }
 

@@ -15,34 +15,52 @@ type node struct {
 	topology *topology.Topology
 	pool     cpuset.Set
 	owners   []pools.Owner
-	// at is what each of owners has.
-	at []cpuset.Set
+	// at is what each of owners has, put there by put. cores are the cores of that,
+	// and lies is how it lies, where that is known.
+	at    []cpuset.Set
+	cores []cpuset.Set
+	lies  []*measure
+	// taken is what all owners have together, and touched its cores.
+	taken, touched cpuset.Set
 }
 
 func newNode(in Input) *node {
-	n := &node{machine: in.Machine, topology: in.Machine.Topology(), pool: in.Pool, owners: in.Owners}
+	n := &node{
+		machine: in.Machine, topology: in.Machine.Topology(), pool: in.Pool, owners: in.Owners,
+		at: make([]cpuset.Set, len(in.Owners)), cores: make([]cpuset.Set, len(in.Owners)), lies: make([]*measure, len(in.Owners)),
+	}
 	for i := range in.Owners {
-		n.at = append(n.at, in.Owners[i].CPUs)
+		n.put(i, in.Owners[i].CPUs)
 	}
 	return n
+}
+
+// put gives owner i CPUs that nobody else has, in place of what it has.
+func (n *node) put(i int, cpus cpuset.Set) {
+	n.taken = n.taken.Difference(n.at[i]).Union(cpus)
+	left := n.touched.Difference(n.cores[i])
+	for cpu := range n.cores[i].All() { // others may be in them
+		if core := n.topology.ThreadSiblings(cpu); !left.Contains(cpu) && core.Overlaps(n.taken) {
+			left = left.Union(core)
+		}
+	}
+	n.at[i], n.cores[i], n.lies[i] = cpus, n.coresOf(cpus), nil
+	n.touched = left.Union(n.cores[i])
 }
 
 // clone returns a copy that can be changed.
 func (n *node) clone() *node {
 	c := *n
-	c.at = slices.Clone(n.at)
+	c.at, c.cores, c.lies = slices.Clone(n.at), slices.Clone(n.cores), slices.Clone(n.lies)
 	return &c
 }
 
 // others is what all but owner i have together; i may be none.
 func (n *node) others(i int) cpuset.Set {
-	var all cpuset.Set
-	for j := range n.at {
-		if j != i {
-			all = all.Union(n.at[j])
-		}
+	if i == nobody {
+		return n.taken
 	}
-	return all
+	return n.taken.Difference(n.at[i])
 }
 
 const nobody = -1
@@ -52,7 +70,7 @@ func (n *node) closed(i int) cpuset.Set {
 	var all cpuset.Set
 	for j := range n.at {
 		if j != i && n.owners[j].Options.OneOwnerPerCore {
-			all = all.Union(n.coresOf(n.at[j]))
+			all = all.Union(n.cores[j])
 		}
 	}
 	return all
@@ -67,8 +85,7 @@ func (n *node) available(i int) cpuset.Set {
 // open are the available CPUs less those in cores of which another owner has a
 // part, unless owner i is there already.
 func (n *node) open(i int) cpuset.Set {
-	others := n.coresOf(n.others(i))
-	return n.available(i).Difference(others.Difference(n.coresOf(n.at[i])))
+	return n.available(i).Difference(n.touched.Difference(n.cores[i]))
 }
 
 // mayCross says that owner i may go to the NUMA nodes of a place: only to touch
@@ -80,17 +97,21 @@ func (n *node) mayCross(i int, to measured) bool {
 }
 
 // now is how owner i lies, whoever its neighbours are.
-func (n *node) now(i int) measure { return n.measure(i, n.at[i]).measure }
+func (n *node) now(i int) measure {
+	if n.lies[i] == nil {
+		m := n.measure(i, n.at[i]).measure
+		n.lies[i] = &m
+	}
+	return *n.lies[i]
+}
 
 // coresOf returns all threads of the cores of cpus.
 func (n *node) coresOf(cpus cpuset.Set) cpuset.Set {
-	var all cpuset.Set
+	var all []int
 	for cpu := range cpus.All() {
-		if !all.Contains(cpu) {
-			all = all.Union(n.topology.ThreadSiblings(cpu))
-		}
+		all = slices.AppendSeq(all, n.topology.ThreadSiblings(cpu).All())
 	}
-	return all
+	return cpuset.Of(all...)
 }
 
 // wholeCores returns those of cpus of whose core all threads are among them.
@@ -149,12 +170,9 @@ func (n *node) shapeOf(i int, cpus, others cpuset.Set) Shape {
 	return s
 }
 
-// describe completes moves with what they do.
+// describe completes moves, made from n, with what they do.
 func (n *node) describe(moves []step) []Move {
 	at := n.clone()
-	for i := range at.at {
-		at.at[i] = n.owners[i].CPUs
-	}
 	out := make([]Move, 0, len(moves))
 	for _, m := range moves {
 		o := &at.owners[m.owner]
@@ -162,7 +180,7 @@ func (n *node) describe(moves []step) []Move {
 			Name: nameOf(o), From: at.at[m.owner], To: m.to, Now: at.shape(m.owner), MakesRoom: m.makesRoom,
 			FromNodes: at.nodesOf(at.at[m.owner]), ToNodes: at.nodesOf(m.to),
 		}
-		at.at[m.owner] = m.to
+		at.put(m.owner, m.to)
 		move.Then = at.shape(m.owner)
 		out = append(out, move)
 	}
@@ -173,7 +191,7 @@ func (n *node) describe(moves []step) []Move {
 func (n *node) replay(moves []Move) {
 	for i := range moves {
 		if o := n.find(moves[i].Key()); o != nobody {
-			n.at[o] = moves[i].To
+			n.put(o, moves[i].To)
 		}
 	}
 }

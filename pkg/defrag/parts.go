@@ -1,28 +1,52 @@
 package defrag
 
-import "github.com/cpupoold/cpupoold/pkg/cpuset"
+import (
+	"iter"
+	"slices"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
 
 // fewGroups is the number of groups up to which all unions of them are tried.
 const fewGroups = 8
 
-// parts returns the parts of open CPUs in which owner i is to be tried, those that
-// promise most first. The allocator weighs one thing against another, and here nothing may get worse: in
-// a part that touches no more of the machine than the owner does, it cannot.
-func (n *node) parts(i int, open cpuset.Set) [][]cpuset.Set {
-	p := &partition{size: n.owners[i].CPUs.Len(), at: n.at[i]}
+// parts yields the parts of open CPUs in which owner i is to be tried, those that
+// promise most first, and says of the last ones, which are many, that they are.
+// All have some of gained. The allocator weighs one thing against another, and here
+// nothing may get worse: in a part that touches no more of the machine than the
+// owner does, it cannot.
+func (n *node) parts(i int, open, gained cpuset.Set) iter.Seq2[cpuset.Set, bool] {
+	p := &partition{size: n.owners[i].CPUs.Len(), at: n.at[i], gained: gained}
 	if near, counts := n.hinted(&n.owners[i]); counts {
 		p.near = near
 	}
 	p.add(open)
 	groups := n.groups(open)
+	touched := 0
 	if len(groups) <= fewGroups {
 		p.unions(groups)
-		return [][]cpuset.Set{p.all}
+	} else {
+		touched = n.addParts(p, groups, open)
 	}
+	return func(yield func(cpuset.Set, bool) bool) {
+		for _, part := range p.all {
+			if !yield(part, false) {
+				return
+			}
+		}
+		if touched > 1 { // with one, a pair is more than it has
+			p.pairs(groups, yield)
+		}
+	}
+}
+
+// addParts adds what the owner touches of groups, nodes, packages and single
+// groups, and returns how many groups it touches.
+func (n *node) addParts(p *partition, groups []cpuset.Set, open cpuset.Set) int {
 	var own cpuset.Set
 	touched := 0
 	for _, g := range groups {
-		if g.Overlaps(n.at[i]) {
+		if g.Overlaps(p.at) {
 			own = own.Union(g)
 			touched++
 		}
@@ -36,17 +60,11 @@ func (n *node) parts(i int, open cpuset.Set) [][]cpuset.Set {
 	}
 	for _, g := range groups {
 		p.add(g)
-		if g.Overlaps(n.at[i]) {
+		if g.Overlaps(p.at) {
 			p.add(own.Difference(g))
 		}
 	}
-	first := len(p.all)
-	for j := 0; j < len(groups) && touched > 1; j++ { // with one, a pair is more than it has
-		for _, other := range groups[:j] {
-			p.add(groups[j].Union(other))
-		}
-	}
-	return [][]cpuset.Set{p.all[:first], p.all[first:]}
+	return touched
 }
 
 // groups returns the CPUs among cpus by what cache, node and package they share.
@@ -79,30 +97,33 @@ func (n *node) groups(cpus cpuset.Set) []cpuset.Set {
 type partition struct {
 	size     int        // of the owner
 	at, near cpuset.Set // of the owner, and the CPUs of its hinted nodes
+	gained   cpuset.Set
 	all      []cpuset.Set
 	seen     map[string]bool
 }
 
-// add adds a part that is large enough, and, where hints count, what of it is as
-// near as what the owner has.
+// add adds a part that is of use, and, where hints count, what of it is as near as
+// what the owner has.
 func (p *partition) add(part cpuset.Set) {
-	p.put(part)
-	if !p.near.IsEmpty() {
-		p.put(part.Intersection(p.near))
-		p.put(part.Intersection(p.near.Union(p.at)))
+	for _, part := range p.variants(part) {
+		if p.seen == nil {
+			p.seen = make(map[string]bool)
+		}
+		if name := part.String(); !p.seen[name] {
+			p.seen[name] = true
+			p.all = append(p.all, part)
+		}
 	}
 }
 
-func (p *partition) put(part cpuset.Set) {
-	name := part.String()
-	if part.Len() < p.size || p.seen[name] {
-		return
+// variants are a part and the nearer parts of it, as far as they are large enough
+// and have something new.
+func (p *partition) variants(part cpuset.Set) []cpuset.Set {
+	all := append(make([]cpuset.Set, 0, 3), part)
+	if !p.near.IsEmpty() {
+		all = append(all, part.Intersection(p.near), part.Intersection(p.near.Union(p.at)))
 	}
-	if p.seen == nil {
-		p.seen = make(map[string]bool)
-	}
-	p.seen[name] = true
-	p.all = append(p.all, part)
+	return slices.DeleteFunc(all, func(s cpuset.Set) bool { return s.Len() < p.size || !s.Overlaps(p.gained) })
 }
 
 // unions adds all unions of groups.
@@ -115,5 +136,24 @@ func (p *partition) unions(groups []cpuset.Set) {
 			}
 		}
 		p.add(part)
+	}
+}
+
+// pairs yields the pairs of groups. There may be tens of thousands: each is made
+// when it is its turn, and those that are of no use are not made at all.
+func (p *partition) pairs(groups []cpuset.Set, yield func(cpuset.Set, bool) bool) {
+	sizes, gains := make([]int, len(groups)), make([]bool, len(groups))
+	for i, g := range groups {
+		sizes[i], gains[i] = g.Len(), g.Overlaps(p.gained)
+		for j, other := range groups[:i] {
+			if sizes[i]+sizes[j] < p.size || !gains[i] && !gains[j] {
+				continue
+			}
+			for _, part := range p.variants(g.Union(other)) {
+				if !yield(part, true) {
+					return
+				}
+			}
+		}
 	}
 }

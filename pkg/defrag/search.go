@@ -8,8 +8,12 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// maxEffort bounds a search, counted in questions to the allocator.
-const maxEffort = 20_000
+// maxEffort bounds a search, and once more the shortening of what it has found. It
+// is counted in questions to the allocator about a machine of cheapCPUs; a larger
+// one counts for as many as it is larger. It is a few seconds at most.
+const maxEffort = 1 << 17
+
+const cheapCPUs = 256
 
 // step is a move within a search.
 type step struct {
@@ -21,17 +25,19 @@ type step struct {
 // search finds moves and makes them in node as it goes.
 type search struct {
 	node  *node
-	start []cpuset.Set // what owners had before the first step
+	start *node // before the first step
 	steps []step
 	// least is how each owner would lie if it were alone in the pool.
 	least []measured
 	// tried is what was open to each owner when it could not be moved last.
-	tried  []cpuset.Set
-	effort int
+	tried []cpuset.Set
+	// effort is what is left, and price what a question costs.
+	effort, price int
 }
 
 func newSearch(n *node) *search {
-	s := &search{node: n, start: slices.Clone(n.at), tried: make([]cpuset.Set, len(n.owners)), effort: maxEffort}
+	s := &search{node: n, start: n.clone(), tried: make([]cpuset.Set, len(n.owners)), effort: maxEffort}
+	s.price = 1 + n.topology.Online.Len()/cheapCPUs
 	for i := range n.owners {
 		s.least = append(s.least, s.alone(i))
 	}
@@ -68,7 +74,7 @@ func (s *search) improveWorst() bool {
 		if gained.IsEmpty() {
 			continue
 		}
-		if to, ok := s.improve(s.node, i, gained); ok {
+		if to, ok := s.improve(i, gained); ok {
 			s.move(step{owner: i, to: to})
 			return true
 		}
@@ -85,9 +91,10 @@ func (s *search) makeRoom() bool {
 			if j == i || s.node.owners[j].Fixed != "" || s.effort <= 0 {
 				continue
 			}
-			without := s.node.clone()
-			without.at[j] = cpuset.Set{}
-			to, ok := s.improve(without, i, s.node.at[j])
+			left := s.node.at[j]
+			s.node.put(j, cpuset.Set{})
+			to, ok := s.improve(i, left)
+			s.node.put(j, left)
 			if !ok {
 				continue
 			}
@@ -96,7 +103,7 @@ func (s *search) makeRoom() bool {
 				continue
 			}
 			after := s.node.clone()
-			after.at[j] = away
+			after.put(j, away)
 			if to.IsSubsetOf(after.open(i)) {
 				s.move(step{owner: j, to: away, makesRoom: true})
 				s.move(step{owner: i, to: to})
@@ -122,16 +129,16 @@ func (s *search) worstFirst() []int {
 }
 
 func (s *search) move(m step) {
-	s.node.at[m.owner] = m.to
+	s.node.put(m.owner, m.to)
 	s.tried[m.owner] = cpuset.Set{}
 	s.steps = append(s.steps, m)
 }
 
-// improve returns the best place for owner i of n, if it is a better one than it
-// has. It looks only where some of gained is.
-func (s *search) improve(n *node, i int, gained cpuset.Set) (cpuset.Set, bool) {
-	now := n.now(i)
-	return s.best(n, i, n.open(i), gained, func(m measure) bool { return m.better(now) })
+// improve returns the best place for owner i, if it is a better one than it has. It
+// looks only where some of gained is.
+func (s *search) improve(i int, gained cpuset.Set) (cpuset.Set, bool) {
+	now := s.node.now(i)
+	return s.best(i, s.node.open(i), gained, func(m measure) bool { return m.better(now) })
 }
 
 // away returns the best place for owner j that is off cpus and no worse than the
@@ -139,31 +146,31 @@ func (s *search) improve(n *node, i int, gained cpuset.Set) (cpuset.Set, bool) {
 func (s *search) away(j int, cpus cpuset.Set) (cpuset.Set, bool) {
 	now := s.node.now(j)
 	open := s.node.open(j).Difference(cpus)
-	return s.best(s.node, j, open, open, func(m measure) bool { return m.noWorse(now) })
+	return s.best(j, open, open, func(m measure) bool { return m.noWorse(now) })
 }
 
-// best returns the best acceptable place for owner i of n on open CPUs, in parts
-// that have some of gained: of two that are alike the one that is less of a move.
-func (s *search) best(n *node, i int, open, gained cpuset.Set, accept func(measure) bool) (cpuset.Set, bool) {
+// best returns the best acceptable place for owner i on open CPUs, in parts that
+// have some of gained: of two that are alike the one that is less of a move.
+func (s *search) best(i int, open, gained cpuset.Set, accept func(measure) bool) (cpuset.Set, bool) {
+	if !open.Overlaps(gained) {
+		return cpuset.Set{}, false
+	}
+	n := s.node
+	s.effort -= s.price // finding the parts costs as much
 	var best measured
 	found := false
-	for _, parts := range n.parts(i, open) {
-		if found && best.measure == s.least[i].measure {
-			break // the parts that come now are many
+	for part, last := range n.parts(i, open, gained) {
+		if s.effort <= 0 || last && found && best.measure == s.least[i].measure {
+			break
 		}
-		for _, part := range parts {
-			if !part.Overlaps(gained) {
+		for _, to := range s.ask(i, part) {
+			m := n.measure(i, to)
+			if !accept(m.measure) || !n.mayCross(i, m) || n.checkOptions(i, to) != nil {
 				continue
 			}
-			for _, to := range s.ask(i, part) {
-				m := n.measure(i, to)
-				if !accept(m.measure) || !n.mayCross(i, m) || n.checkOptions(i, to) != nil {
-					continue
-				}
-				moved := func(m measured) int { return m.cpus.Difference(n.at[i]).Len() }
-				if !found || cmp.Or(m.compare(best.measure), moved(m)-moved(best)) < 0 {
-					best, found = m, true
-				}
+			moved := func(m measured) int { return m.cpus.Difference(n.at[i]).Len() }
+			if !found || cmp.Or(m.compare(best.measure), moved(m)-moved(best)) < 0 {
+				best, found = m, true
 			}
 		}
 	}
@@ -189,7 +196,7 @@ func (s *search) ask(i int, part cpuset.Set) []cpuset.Set {
 			if lack == 0 || s.effort <= 0 {
 				continue
 			}
-			s.effort--
+			s.effort -= s.price
 			got, err := s.node.machine.Supply(part.Difference(keep)).Take(allocate.Request{CPUs: lack, Have: keep, Nodes: o.Nodes, Options: options})
 			if err == nil {
 				answers = append(answers, got.Union(keep))
