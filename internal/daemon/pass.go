@@ -36,7 +36,7 @@ func (s scene) decide() (pools.Plan, []cgroup.Target) {
 func (s scene) input() pools.Input {
 	return pools.Input{
 		Machine:  s.settings.machine,
-		Pools:    s.settings.pools,
+		Pools:    s.placeable(),
 		Names:    s.settings.names,
 		Pods:     s.pods,
 		Previous: s.previous,

@@ -15,7 +15,7 @@ type unitReverted struct {
 }
 
 // revertUnits gives those units their properties back that the configuration does
-// not name any more: their CPUs go to others. The journal knows units by their own
+// not name any more, or that have to be left alone: their CPUs go to others. The journal knows units by their own
 // names and the configuration may name them by an alias: until systemd has told
 // what each of its names stands for, nobody is known to have left it.
 func (l *loop) revertUnits() {
@@ -23,8 +23,9 @@ func (l *loop) revertUnits() {
 	if l.units == nil || !l.ledger.safe() || l.model.unnamed(names) {
 		return
 	}
+	placed := l.placedUnits()
 	for name, originals := range l.ledger.units() {
-		if l.status.reverting[name] || l.model.configuredAs(names, name) != "" {
+		if l.status.reverting[name] || l.model.configuredAs(placed, name) != "" {
 			continue
 		}
 		l.status.reverting[name] = true
@@ -69,7 +70,7 @@ func (e unitReverted) apply(l *loop) {
 	}
 	delete(l.status.reverting, e.name)
 	delete(l.status.away, e.name)
-	if name := l.model.configuredAs(l.settings.unitNames(), e.name); name != "" {
+	if name := l.model.configuredAs(l.placedUnits(), e.name); name != "" {
 		l.fetchUnit(name) // it has come back meanwhile: what is known of it is old
 		return
 	}

@@ -124,6 +124,11 @@ const codeUnitMissing pools.Code = "UnitMissing"
 func (l *loop) unitProblems() []pools.Problem {
 	var all []pools.Problem
 	for _, name := range l.settings.unitNames() {
+		if inside := l.model.encloses(name); inside != "" {
+			text := "its cgroup contains " + inside + ", which would be limited to its CPUs; it is left alone"
+			all = append(all, pools.Problem{Unit: name, Reason: pools.Reason{Code: codeUnitEncloses, Text: text}})
+			continue
+		}
 		text := "there is no systemd here"
 		if e := l.model.units[name]; e != nil {
 			switch {

@@ -43,6 +43,7 @@ func checkUnits(e *evidence) []Finding {
 	for _, u := range e.units {
 		f := Finding{Severity: Error, Subject: u.key(e)}
 		other, twice := names[u.unit.Name]
+		inside := e.inside(u)
 		switch {
 		case u.err != nil:
 			f.Found = fmt.Sprintf("systemd does not tell about it: %v", u.err)
@@ -55,6 +56,9 @@ func checkUnits(e *evidence) []Finding {
 			f.Severity = Warning
 			f.Found = fmt.Sprintf("the unit cannot be started (LoadState=%s): its CPUs wait for it", u.unit.Load)
 			f.Remedy = "see systemctl status " + u.spec.Name
+		case inside != "":
+			f.Found = fmt.Sprintf("its cgroup %s contains %s: it would limit them to its CPUs, so that cpupoold leaves it alone", u.unit.Path, inside)
+			f.Remedy = "name units in it one by one, or remove it"
 		case twice:
 			f.Found = fmt.Sprintf("is the same unit as %s (%s)", other, u.unit.Name)
 			f.Remedy = "keep one of them"
@@ -71,6 +75,22 @@ func checkUnits(e *evidence) []Finding {
 		}
 	}
 	return findings
+}
+
+// inside says who is in a unit's cgroup that is placed for himself, "" if nobody is.
+func (e *evidence) inside(u unitFacts) string {
+	within := func(dir string) bool { return u.unit.Path != "" && strings.HasPrefix(dir, string(u.unit.Path)+"/") }
+	for _, pods := range e.pods {
+		if within(pods.path) {
+			return "the kubelet's pods (" + pods.path + ")"
+		}
+	}
+	for _, other := range e.units {
+		if within(string(other.unit.Path)) {
+			return other.spec.Name
+		}
+	}
+	return ""
 }
 
 // ownSettings is where systemd keeps what was set over D-Bus until the next boot,
