@@ -59,7 +59,7 @@ func preview(ctx context.Context, h host, s settings, j Journal, now time.Time) 
 	previous := recoverAssignments(m, h.cgroups.Read, fromRecords(j.Assignments), s.pools)
 	hints := newHints()
 	pods := m.input(now)
-	h.hint(ctx, hints, pods, previous)
+	h.hint(ctx, hints, s.pools, pods, previous)
 	hints.apply(pods)
 	look := scene{settings: s, model: m, pods: pods, previous: previous, formula: s.config.WeightFormula, ledger: newLedger(j), nodes: h.nodes}
 

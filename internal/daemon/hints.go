@@ -1,100 +1,109 @@
 package daemon
 
 import (
-	"context"
-	"errors"
-	"io/fs"
 	"maps"
-	"os"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
-	"github.com/cpupoold/cpupoold/pkg/podresources"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // hintPatience is how long a container waits for the kubelet's word on its devices
-// before it gets CPUs without. The answer comes in milliseconds from a kubelet that
-// is well: it admits devices before it creates the sandbox.
+// before it gets CPUs without, or before it is a problem that it goes on waiting.
+// The answer comes in milliseconds from a kubelet that is well: it admits devices
+// before it creates the sandbox.
 const hintPatience = 2 * time.Second
 
-// hintSource is what the daemon needs of the kubelet; nil when it is not asked.
-type hintSource interface {
-	List(ctx context.Context) ([]podresources.Container, error)
-}
-
-// errNoKubelet means that there is no socket: nobody is asked, and nobody waits.
-var errNoKubelet = errors.New("no kubelet serves PodResources here")
-
-// kubelet is the real source.
-type kubelet struct {
-	*podresources.Client
-	socket string
-}
-
-func (k kubelet) List(ctx context.Context) ([]podresources.Container, error) {
-	if _, err := os.Stat(k.socket); errors.Is(err, fs.ErrNotExist) {
-		return nil, errNoKubelet
-	}
-	return k.Client.List(ctx)
-}
+// codeHints is the code of containers whose NUMA nodes the kubelet has not told.
+const codeHints pools.Code = "HintsMissing"
 
 // hints are the NUMA nodes of containers' devices and memory, as the kubelet tells
 // them. A container that is to get CPUs of its own waits for them in the shared
-// pool, and nobody waits with it. They are asked for when the pod appears, so that
-// its containers hardly ever do.
+// pool, and nobody waits with it: for as long as it takes under a topology policy
+// that refuses other nodes, else until its patience ends. They are asked for when
+// the pod appears, so that its containers hardly ever wait.
 type hints struct {
 	// known has the nodes by container, the empty set where there is no hint, and an
 	// entry without a container's name for each pod that was asked for.
 	known map[pools.Key]cpuset.Set
-	// since is from when on a container, or a pod, waits.
-	since  map[pools.Key]time.Time
-	asking bool
-	state  telemetry.SourceState // empty until the kubelet was asked, and without one
-	off    bool                  // it will never answer
+	// open are those, containers and pods, that the kubelet is to be asked for.
+	open map[pools.Key]*wish
+	// without are the containers that went on without, until they are gone or the
+	// answer has come before their CPUs.
+	without map[pools.Key]bool
+	asking  bool
+	state   telemetry.SourceState // empty until the kubelet was asked, and without one
+	off     bool                  // it does not serve hints; it is asked again with the next listing
+}
+
+// wish is a question to the kubelet that has no answer yet.
+type wish struct {
+	since  time.Time
+	due    time.Time // when to ask again; zero for at once
+	strict bool      // no CPUs without an answer
+	alone  bool      // has gone on without
 }
 
 func newHints() *hints {
-	return &hints{known: make(map[pools.Key]cpuset.Set), since: make(map[pools.Key]time.Time)}
+	return &hints{known: make(map[pools.Key]cpuset.Set), open: make(map[pools.Key]*wish), without: make(map[pools.Key]bool)}
 }
 
-// hinted is the answer of the kubelet to a question for these containers.
-type hinted struct {
-	keys       map[pools.Key]bool
-	containers []podresources.Container
-	err        error
-}
-
-// wait makes those wait that need hints and have none, and gives up on those that
-// have waited long enough.
-func (h *hints) wait(wanted map[pools.Key]bool, now time.Time) {
-	maps.DeleteFunc(h.since, func(k pools.Key, _ time.Time) bool { return !wanted[k] })
-	for k := range wanted {
+// follow brings the questions up to date with what wantHints has found, and lets
+// those go on without that have waited long enough.
+func (h *hints) follow(want, has map[pools.Key]bool, now time.Time) {
+	maps.DeleteFunc(h.open, func(k pools.Key, _ *wish) bool {
+		_, still := want[k]
+		return !still
+	})
+	maps.DeleteFunc(h.without, func(k pools.Key, _ bool) bool { return h.open[k] == nil && !has[k] })
+	for k, strict := range want {
 		if _, known := h.known[k]; known {
-			delete(h.since, k)
+			delete(h.open, k)
 			continue
 		}
-		since, waits := h.since[k]
+		w := h.open[k]
+		if w == nil {
+			w = &wish{since: now}
+			h.open[k] = w
+		}
+		w.strict = strict
 		switch {
-		case !waits:
-			h.since[k] = now
-		case now.Sub(since) >= hintPatience:
-			h.known[k] = cpuset.Set{}
-			delete(h.since, k)
+		case strict:
+			w.alone = false
+			delete(h.without, k)
+		case h.off || !w.alone && w.impatient(now):
+			h.goOn(k, w)
 		}
 	}
 }
 
-// next is when the first of those that wait has waited long enough.
-func (h *hints) next() (time.Time, bool) {
-	var first time.Time
-	for _, since := range h.since {
-		if due := since.Add(hintPatience); first.IsZero() || due.Before(first) {
-			first = due
+// goOn lets a container have CPUs without a hint.
+func (h *hints) goOn(k pools.Key, w *wish) {
+	if w.alone = true; k.Container != "" {
+		h.without[k] = true
+	}
+}
+
+func (w *wish) impatient(now time.Time) bool { return now.Sub(w.since) >= hintPatience }
+
+// overdue says that a container waits for its hints, and has for too long.
+func (h *hints) overdue(k pools.Key, now time.Time) bool {
+	w := h.open[k]
+	return w != nil && !w.alone && w.impatient(now)
+}
+
+// next calls earlier with the times at which there is something to do.
+func (h *hints) next(earlier func(time.Time)) {
+	for _, w := range h.open {
+		if !w.alone {
+			earlier(w.since.Add(hintPatience))
+		}
+		if !h.off {
+			earlier(w.due)
 		}
 	}
-	return first, !first.IsZero()
 }
 
 // apply gives pods what is known, and says which of their containers wait.
@@ -104,7 +113,8 @@ func (h *hints) apply(pods []pools.Pod) {
 			c := &pods[i].Containers[j]
 			k := pools.Key{PodUID: pods[i].UID, Container: c.Name}
 			c.Nodes = h.known[k]
-			_, c.Waiting = h.since[k]
+			w := h.open[k]
+			c.Waiting = w != nil && !w.alone
 		}
 	}
 }
@@ -112,31 +122,83 @@ func (h *hints) apply(pods []pools.Pod) {
 // forget drops what is known of pods that are gone.
 func (h *hints) forget(there map[string]bool) {
 	maps.DeleteFunc(h.known, func(k pools.Key, _ cpuset.Set) bool { return !there[k.PodUID] })
+	maps.DeleteFunc(h.without, func(k pools.Key, _ bool) bool { return !there[k.PodUID] })
+}
+
+// problems are the containers that wait for too long, or have gone on without.
+func (h *hints) problems(m *model, now time.Time) []pools.Problem {
+	var all []pools.Problem
+	report := func(k pools.Key, text string) {
+		if p := m.podOf(k.PodUID); p != nil {
+			all = append(all, pools.Problem{PodUID: k.PodUID, Pod: p.pod.Namespace + "/" + p.pod.Name, Container: k.Container,
+				Reason: pools.Reason{Code: codeHints, Text: text}})
+		}
+	}
+	for k, w := range h.open {
+		if k.Container != "" && w.strict && w.impatient(now) {
+			report(k, "the kubelet does not tell the NUMA nodes of its devices and memory, which its topology policy demands; runs in the shared pool until it does")
+		}
+	}
+	for k := range h.without {
+		report(k, "the kubelet did not tell the NUMA nodes of its devices and memory in time; its CPUs are chosen without")
+	}
+	return all
+}
+
+// podOf returns an entry of the pod with a UID, nil if there is none.
+func (m *model) podOf(uid string) *podEntry {
+	for _, e := range m.pods {
+		if e.uid == uid {
+			return e
+		}
+	}
+	return nil
 }
 
 // wantHints are the containers that are to get CPUs of their own and have none, and
-// their pods.
-func wantHints(pods []pools.Pod, held []pools.Assignment) map[pools.Key]bool {
-	has := make(map[pools.Key]bool, len(held))
+// their pods, with whether only an answer will do; and who has CPUs already.
+func wantHints(p pools.Pools, pods []pools.Pod, held []pools.Assignment) (want, has map[pools.Key]bool) {
+	has = make(map[pools.Key]bool, len(held))
 	for _, a := range held {
 		has[a.Key] = true
 	}
-	wanted := make(map[pools.Key]bool)
-	for _, p := range pods {
-		if p.Gone || p.QoS != pools.QoSGuaranteed {
+	want = make(map[pools.Key]bool)
+	if p.Guaranteed.IsEmpty() {
+		return want, has
+	}
+	for i := range pods {
+		pod := &pods[i]
+		if pod.Gone || pod.QoS != pools.QoSGuaranteed {
 			continue
 		}
-		if n, _ := p.Resources.WholeCPUs(); n > 0 && len(p.Containers) <= 1 {
-			wanted[pools.Key{PodUID: p.UID}] = true // before its containers come
+		of := hintsOf(pod, has)
+		if len(of) == 0 {
+			continue
 		}
-		for _, c := range p.Containers {
-			k := pools.Key{PodUID: p.UID, Container: c.Name}
-			if c.Kind == pools.App && c.State != pools.Exited && !has[k] && exclusiveCPUs(c.Resources) > 0 {
-				wanted[k] = true
+		policy := p.OptionsFor(pod).TopologyPolicy
+		for _, k := range of {
+			if policy != allocate.None {
+				// A pod's own question only comes early.
+				want[k] = k.Container != "" && (policy == allocate.Restricted || policy == allocate.SingleNUMANode)
 			}
 		}
 	}
-	return wanted
+	return want, has
+}
+
+// hintsOf are those of a pod, itself included, for whom hints would count.
+func hintsOf(p *pools.Pod, has map[pools.Key]bool) []pools.Key {
+	var of []pools.Key
+	if n, _ := p.Resources.WholeCPUs(); n > 0 && len(p.Containers) <= 1 {
+		of = append(of, pools.Key{PodUID: p.UID}) // before its containers come
+	}
+	for _, c := range p.Containers {
+		k := pools.Key{PodUID: p.UID, Container: c.Name}
+		if c.Kind == pools.App && c.State != pools.Exited && !has[k] && exclusiveCPUs(c.Resources) > 0 {
+			of = append(of, k)
+		}
+	}
+	return of
 }
 
 // exclusiveCPUs is the number of CPUs of its own that a container of a Guaranteed
@@ -147,115 +209,4 @@ func exclusiveCPUs(r pools.Resources) int {
 		return n
 	}
 	return 0
-}
-
-// askHints asks the kubelet if somebody waits for it. Only one question is under
-// way at a time; who comes meanwhile is in the next.
-func (l *loop) askHints(pods []pools.Pod, now time.Time) {
-	if l.devices == nil || l.hints.off {
-		return
-	}
-	l.hints.wait(wantHints(pods, l.assignments), now)
-	if l.hints.asking || len(l.hints.since) == 0 {
-		return
-	}
-	l.hints.asking = true
-	keys := make(map[pools.Key]bool, len(l.hints.since))
-	for k := range l.hints.since {
-		keys[k] = true
-	}
-	l.asks.submit("hints", func(ctx context.Context) event {
-		ctx, cancel := context.WithTimeout(ctx, hintPatience)
-		defer cancel()
-		found, err := l.devices.List(ctx)
-		return hinted{keys: keys, containers: found, err: err}
-	})
-}
-
-// apply takes the kubelet's answer over. Without one, those that have asked go on
-// without hints.
-func (e hinted) apply(l *loop) {
-	h := l.hints
-	h.asking = false
-	l.judgeHints(e.err)
-	for k := range e.keys {
-		h.known[k] = cpuset.Set{}
-	}
-	uids := make(map[string]string) // namespace/name of pods that were asked for → UID
-	for _, p := range l.model.pods {
-		if e.keys[pools.Key{PodUID: p.uid}] || l.askedFor(e.keys, p.uid) {
-			uids[p.pod.Namespace+"/"+p.pod.Name] = p.uid
-		}
-	}
-	all := make(map[string]cpuset.Set) // by UID
-	for _, c := range e.containers {
-		uid, asked := uids[c.Namespace+"/"+c.Pod]
-		if !asked {
-			continue
-		}
-		all[uid] = all[uid].Union(c.Nodes)
-		h.known[pools.Key{PodUID: uid, Container: c.Name}] = c.Nodes
-		if c.Err != nil {
-			l.log.Warn("hint is not complete", "pod", c.Namespace+"/"+c.Pod, "container", c.Name, "error", c.Err)
-		}
-		delete(e.keys, pools.Key{PodUID: uid, Container: c.Name})
-	}
-	for k := range e.keys {
-		// An ordinary init container, which the kubelet does not list: what it has goes
-		// to those that come after it.
-		h.known[k] = all[k.PodUID]
-	}
-}
-
-func (l *loop) askedFor(keys map[pools.Key]bool, uid string) bool {
-	for k := range keys {
-		if k.PodUID == uid {
-			return true
-		}
-	}
-	return false
-}
-
-// judgeHints says once when the kubelet stops answering, and when it answers again.
-func (l *loop) judgeHints(err error) {
-	h, before := l.hints, l.hints.state
-	switch {
-	case err == nil:
-		h.state = telemetry.SourceOK
-		if before == telemetry.SourceLost {
-			l.log.Info("the kubelet tells NUMA nodes of devices and memory again")
-		}
-		return
-	case errors.Is(err, errNoKubelet):
-		h.state = ""
-		return
-	case errors.Is(err, podresources.ErrNotSupported):
-		h.off = true
-		clear(h.since)
-	}
-	h.state = telemetry.SourceLost
-	if before != telemetry.SourceLost {
-		l.log.Warn("the kubelet does not tell NUMA nodes of devices and memory; CPUs are chosen without", "error", err)
-	}
-}
-
-// hint asks once and waits for the answer, for those who look and do not stay.
-func (h *host) hint(ctx context.Context, to *hints, pods []pools.Pod, held []pools.Assignment) {
-	wanted := wantHints(pods, held)
-	if h.devices == nil || len(wanted) == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, hintPatience)
-	defer cancel()
-	found, err := h.devices.List(ctx)
-	if err != nil {
-		return // the daemon would go on without, too
-	}
-	for _, c := range found {
-		for _, p := range pods {
-			if p.Namespace == c.Namespace && p.Name == c.Pod {
-				to.known[pools.Key{PodUID: p.UID, Container: c.Name}] = c.Nodes
-			}
-		}
-	}
 }

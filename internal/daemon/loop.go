@@ -182,7 +182,7 @@ func (l *loop) list() {
 }
 
 func (l *loop) onListed(e listed) {
-	l.status.listing = false
+	l.status.listing, l.hints.off = false, false
 	l.timers.resync.Reset(l.resyncPeriod())
 	if e.err != nil {
 		if old := l.status.runtimeErr; old == nil || old.Error() != e.err.Error() {

@@ -108,9 +108,7 @@ func (l *loop) armRetry(now time.Time) {
 	}
 	earlier(l.status.journalRetry)
 	earlier(l.applications.retry)
-	if at, waits := l.hints.next(); waits {
-		earlier(at)
-	}
+	l.hints.next(earlier)
 	l.nextAsk(earlier)
 	if armed {
 		l.timers.retry.Reset(due.Sub(now))

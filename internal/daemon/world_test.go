@@ -197,7 +197,7 @@ func (i inspection) apply(l *loop) {
 		"planning":            !l.status.planned || !l.status.ready,
 		"faults":              len(l.faults(now)) > 0,
 		"writing":             l.working(now),
-		"asking the kubelet":  l.hints.asking || len(l.hints.since) > 0,
+		"asking the kubelet":  l.hints.asking || l.hints.waiting(now),
 		"reverting units":     len(l.status.reverting) > 0,
 		"bad configuration":   l.status.configErr != nil,
 		"writing files":       l.applications.busy,

@@ -12,6 +12,12 @@ import (
 // overridePrefix begins the annotations by which a pod chooses options.
 const overridePrefix = "cpupoold.io/"
 
+// OptionsFor returns how the CPUs of the containers of a Guaranteed pod are chosen.
+func (p Pools) OptionsFor(pod *Pod) allocate.Options {
+	c := classifier{in: &Input{Pools: p}}
+	return *c.options(pod)
+}
+
 // options returns how the CPUs of a Guaranteed pod are chosen: as configured,
 // with what its annotations override. When the result contradicts itself, none of
 // them counts.
