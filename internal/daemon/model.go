@@ -56,6 +56,7 @@ type containerEntry struct {
 	// born says that the daemon has seen it being created; considered that its CPUs
 	// have been recovered, if it had any.
 	born, considered bool
+	fate             fate
 }
 
 func newModel(d cgroup.Driver) *model {
@@ -106,7 +107,7 @@ func (m *model) putContainer(f containerFacts) {
 			old.advance(f.State)
 			return
 		}
-		e.added, e.born, e.considered = old.added, old.born, old.considered
+		e.added, e.born, e.considered, e.fate = old.added, old.born, old.considered, old.fate
 		e.container.State = max(old.container.State, f.State)
 		if f.FinishedAt.IsZero() {
 			e.container.FinishedAt = old.container.FinishedAt

@@ -110,6 +110,7 @@ func (l *loop) armRetry(now time.Time) {
 	earlier(l.applications.retry)
 	l.hints.next(earlier)
 	l.nextAsk(earlier)
+	l.nextStop(earlier)
 	if armed {
 		l.timers.retry.Reset(due.Sub(now))
 	}

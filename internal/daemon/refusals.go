@@ -19,6 +19,9 @@ const keptRefusals = 100
 // stop signal and the end: it has just been started, and has nothing to save.
 const stopGrace = time.Second
 
+// stopPause is how long a container that could not be stopped is left alone.
+const stopPause = 5 * time.Second
+
 // refusals are the owners that were refused CPUs of their own.
 type refusals struct {
 	now   map[refusalKey]telemetry.Refusal
@@ -39,10 +42,9 @@ func newRefusals() *refusals {
 
 // refused is one refusal of a plan.
 type refused struct {
-	key     refusalKey
-	pod     string
-	running bool
-	why     *allocate.Refusal
+	key refusalKey
+	pod string
+	why *allocate.Refusal
 }
 
 func refusedIn(p pools.Plan) []refused {
@@ -51,13 +53,13 @@ func refusedIn(p pools.Plan) []refused {
 		for _, c := range pod.Containers {
 			if c.Refused != nil && c.State != pools.Exited {
 				key := refusalKey{pools.Key{PodUID: pod.UID, Container: c.Name}, c.ID}
-				all = append(all, refused{key, pod.Namespace + "/" + pod.Name, c.State == pools.Running, c.Refused})
+				all = append(all, refused{key, pod.Namespace + "/" + pod.Name, c.Refused})
 			}
 		}
 	}
 	for _, u := range p.Units {
 		if u.Refused != nil {
-			all = append(all, refused{refusalKey{Key: pools.Key{Container: u.Name}}, "", false, u.Refused})
+			all = append(all, refused{refusalKey{Key: pools.Key{Container: u.Name}}, "", u.Refused})
 		}
 	}
 	return all
@@ -76,10 +78,8 @@ func (l *loop) noteRefusals(p pools.Plan, now time.Time) {
 			l.log.Warn("refused", "pod", x.pod, "container", x.key.Container, "asked", x.why.Asked, "free", x.why.Free,
 				"code", x.why.Code, "why", x.why.Why)
 		}
-		if x.running {
-			l.stopRefused(x.key)
-		}
 	}
+	l.sentence(p, now)
 	for k, x := range r.now {
 		if still[k] {
 			continue
@@ -122,37 +122,90 @@ func (r *refusals) list() []telemetry.Refusal {
 	return all
 }
 
-// stopRefused ends a container that was refused, once, if this daemon has seen it
-// being created: what ran before is not to die of a restart of the daemon. The
-// kubelet then starts it again, with pauses that grow.
-func (l *loop) stopRefused(k refusalKey) {
-	e, x := l.model.containers[k.id], l.refusals.now[k]
-	if l.settings.config.OnRefusal != config.RefusalFail || e == nil || !e.born || x.Stopped {
-		return
+// fate is what onRefusal means for an instance of a container.
+type fate struct {
+	// decided once, by the first verdict after the start; doomed says that it is to
+	// be stopped.
+	decided, doomed bool
+	stopping        bool
+	retry           time.Time // after an error
+}
+
+// sentence decides about each instance that has been started, once, and stops those
+// that have to go. Whoever was let run is never stopped, on CPUs of its own or in
+// the shared pool: neither a reload nor a resize may end what has begun to work, nor
+// may a daemon that has not seen it being created. The kubelet starts who was
+// stopped again, with pauses that grow.
+func (l *loop) sentence(p pools.Plan, now time.Time) {
+	fail := l.settings.config.OnRefusal == config.RefusalFail
+	for _, pod := range p.Pods {
+		for _, c := range pod.Containers {
+			e := l.model.containers[c.ID]
+			if e == nil || c.State != pools.Running {
+				continue
+			}
+			key := pools.Key{PodUID: pod.UID, Container: c.Name}
+			if !e.fate.decided && (c.Reason.Code != pools.CodeWaiting || l.hints.overdue(key, now)) {
+				e.fate.decided, e.fate.doomed = true, e.born
+			}
+			e.fate.doomed = e.fate.doomed && fail && c.Refused != nil
+			if e.fate.doomed && !e.fate.stopping && !now.Before(e.fate.retry) {
+				l.stopRefused(refusalKey{key, c.ID}, e)
+			}
+		}
 	}
-	x.Stopped = true
-	l.refusals.now[k] = x
-	l.log.Warn("stopping refused container", "pod", x.Pod, "container", x.Container, "container_id", k.id)
+}
+
+// nextStop is when the first of those that could not be stopped is due again.
+func (l *loop) nextStop(earlier func(time.Time)) {
+	for _, e := range l.model.containers {
+		if e.fate.doomed && e.container.State == cri.Running {
+			earlier(e.fate.retry)
+		}
+	}
+}
+
+// stopRefused ends a container that was refused.
+func (l *loop) stopRefused(k refusalKey, e *containerEntry) {
+	e.fate.stopping = true
+	l.refusals.stopped(k, true)
+	l.log.Warn("stopping refused container", "pod", l.refusals.now[k].Pod, "container", k.Container, "container_id", k.id)
 	// Among the seals, so that none of them comes after it.
 	l.seals.submit(string(e.path), func(ctx context.Context) event {
 		ctx, cancel := context.WithTimeout(ctx, updateTimeout)
 		defer cancel()
-		return refusedStopped{id: k.id, err: l.runtime.Stop(ctx, k.id, stopGrace)}
+		return refusedStopped{key: k, err: l.runtime.Stop(ctx, k.id, stopGrace)}
 	})
+}
+
+// stopped notes that a refused container is stopped for it, or is not.
+func (r *refusals) stopped(k refusalKey, is bool) {
+	if x, known := r.now[k]; known {
+		x.Stopped = is
+		r.now[k] = x
+	}
 }
 
 // refusedStopped is the result of stopping a refused container.
 type refusedStopped struct {
-	id  string
+	key refusalKey
 	err error
 }
 
 func (e refusedStopped) apply(l *loop) {
+	c := l.model.containers[e.key.id]
+	if c != nil {
+		c.fate.stopping = false
+	}
 	if e.err != nil {
-		l.log.Error("refused container is not stopped; it runs in the shared pool", "container_id", e.id, "error", e.err)
+		l.log.Error("refused container is not stopped; it runs in the shared pool for now", "container_id", e.key.id, "error", e.err)
+		l.refusals.stopped(e.key, false)
+		if c != nil {
+			c.fate.retry = time.Now().Add(stopPause)
+		}
 		return
 	}
-	if c := l.model.containers[e.id]; c != nil {
+	if c != nil {
 		c.advance(cri.Exited)
 	}
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -68,6 +69,89 @@ func TestRefusedContainerIsStoppedOnce(t *testing.T) {
 	}
 	n.eventually("holder gone", func() bool { return r.loop.snapshot.Load().Pools[2].Free.Len() >= 2 })
 	n.runsOn(n.container(pod, "app", whole(2)), "4-5")
+}
+
+// TestReloadStopsNobody: with onRefusal: fail a container that has begun to run runs
+// on, on CPUs of its own or in the shared pool, whatever the configuration becomes.
+func TestReloadStopsNobody(t *testing.T) {
+	shrunk := strings.NewReplacer("cpus: 4-7", "cpus: 6-7", "cpus: 2-3", "cpus: 2-5")
+	failingCarved := strings.Replace(carvedYAML, "from: shared\n", "from: shared\n  onRefusal: fail\n", 1)
+	for _, tt := range []struct {
+		name          string
+		before, after string
+		cpus          int // of each of two containers
+		refused       int // before the reload
+	}{
+		{"pool shrinks", failing(poolsYAML), shrunk.Replace(failing(poolsYAML)), 2, 0},
+		{"floor rises", failingCarved, strings.Replace(failingCarved, "floor: 2", "floor: 4", 1), 2, 0},
+		{"unit comes", failing(poolsYAML), failing(poolsYAML) + "units:\n  du.service: {cpus: 2}\n", 2, 0},
+		{"shared becomes fail", poolsYAML, failing(poolsYAML), 3, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := newNode(t)
+			n.yaml = tt.before
+			r := n.start()
+			r.quiet()
+			var ids []string
+			for _, uid := range []string{"a", "b"} {
+				ids = append(ids, n.container(n.pod(uid, "default", "guaranteed", tt.cpus, nil), "app", whole(tt.cpus)))
+				r.view("placed", func(v *telemetry.View) bool { return len(v.Containers) == len(ids) })
+				r.quiet()
+			}
+			refusals := func(count int) func(*telemetry.View) bool {
+				return func(v *telemetry.View) bool { return len(v.Refusals) == count }
+			}
+			r.view("refusals before", refusals(tt.refused))
+			n.yaml = tt.after
+			r.loop.reload()
+			n.eventually("reloaded", func() bool { return len(n.logged("configuration in force")) == 2 })
+			r.quiet()
+			if tt.name != "unit comes" { // it waits for a unit file
+				r.view("refusals after", refusals(1))
+			}
+			// A later container meets the same lack, and is stopped: all before it was judged.
+			late := n.container(n.pod("late", "default", "guaranteed", 4, nil), "app", whole(4))
+			n.eventually("late one stopped", func() bool { return !n.running(late) })
+			for i, id := range ids {
+				if !n.running(id) {
+					t.Errorf("container %d was stopped", i)
+				}
+			}
+			if calls := n.runtime.Calls("StopContainer"); calls != 1 {
+				t.Errorf("%d containers stopped; want only the late one", calls)
+			}
+		})
+	}
+}
+
+// TestStopIsTriedAgain: a runtime that does not stop a container is asked again, and
+// not all the time.
+func TestStopIsTriedAgain(t *testing.T) {
+	n := newNode(t)
+	n.yaml = failing(poolsYAML)
+	r := n.start()
+	r.quiet()
+	n.runtime.Fail("StopContainer", errors.New("the shim is busy"))
+	started := time.Now()
+	id := n.container(n.pod("new", "default", "guaranteed", 5, nil), "app", whole(5))
+	stopped := func(is bool) func(*telemetry.View) bool {
+		return func(v *telemetry.View) bool { return len(v.Refusals) == 1 && v.Refusals[0].Stopped == is }
+	}
+	n.eventually("tried", func() bool {
+		return len(n.logged("refused container is not stopped; it runs in the shared pool for now")) == 1
+	})
+	r.view("not stopped", stopped(false))
+	n.runsOn(id, "2-3")
+	r.quiet()
+	n.runtime.Fail("StopContainer", nil)
+	n.eventually("stopped", func() bool { return !n.running(id) })
+	r.view("stopped", stopped(true))
+	if waited := time.Since(started); waited < stopPause {
+		t.Errorf("tried again after %v", waited)
+	}
+	if calls := n.runtime.Calls("StopContainer"); calls != 2 {
+		t.Errorf("asked %d times; want twice", calls)
+	}
 }
 
 func (n *node) running(id string) bool { return n.state(id).Populated }
