@@ -4,14 +4,20 @@ import "math/bits"
 
 // Union returns the CPUs that are in s or in any of others.
 func (s Set) Union(others ...Set) Set {
-	longest := s
+	longest, some := s, 0
+	if !s.IsEmpty() {
+		some++
+	}
 	for _, o := range others {
 		if len(o.words) > len(longest.words) {
 			longest = o
 		}
+		if !o.IsEmpty() {
+			some++
+		}
 	}
-	if len(others) == 0 || longest.IsEmpty() {
-		return s
+	if some <= 1 {
+		return longest // sets are never changed
 	}
 	words := make([]uint64, len(longest.words))
 	copy(words, s.words)
