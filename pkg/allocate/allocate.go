@@ -27,9 +27,12 @@ func (s *Supply) Take(r Request) (cpuset.Set, error) {
 		return cpuset.Set{}, nil
 	}
 	s.considered, s.steps = 0, 0
-	a := attempt{s: s, r: &r}
+	s.request, s.attempt = r, attempt{s: s, r: &s.request}
+	a := &s.attempt
 	if !r.Have.IsEmpty() {
-		a.have = s.m.bitset(r.Have)
+		clear(s.had)
+		s.m.mark(s.had, r.Have)
+		a.have = s.had
 	}
 	refusal := a.precheck()
 	if refusal != nil {
@@ -45,13 +48,16 @@ func (s *Supply) Take(r Request) (cpuset.Set, error) {
 
 // commit takes what has been picked.
 func (s *Supply) commit(o *Options) cpuset.Set {
-	for _, cpu := range s.view.picked {
+	v := &s.view
+	for _, cpu := range v.picked {
 		clearBit(s.free, cpu)
 		if o.OneOwnerPerCore {
 			s.closeCore(s.m.core[cpu])
 		}
 	}
-	return cpuset.Of(s.view.picked...)
+	cpus := cpuset.Of(v.picked...)
+	v.picked = v.picked[:0]
+	return cpus
 }
 
 // attempt is the attempt to meet a request, first with all its wishes, then with
@@ -140,16 +146,16 @@ func (a *attempt) filter(w wishes) filter {
 
 // run picks CPUs into the view of the supply.
 func (a *attempt) run(w wishes) *Refusal {
-	p := placing{a: a, v: &a.s.view, f: a.filter(w)}
-	defer func() {
-		a.s.considered += p.q.considered
-		a.s.steps += p.q.steps
-	}()
+	p := &a.s.placing
+	*p = placing{a: a, v: &a.s.view, f: a.filter(w), q: search{scratch: &a.s.scratch}}
 	a.start(&p.f)
-	if refusal := a.tooFew(&p.f); refusal != nil {
-		return refusal
+	refusal := a.tooFew(&p.f)
+	if refusal == nil {
+		refusal = p.run()
 	}
-	return p.run()
+	a.s.considered += p.q.considered
+	a.s.steps += p.q.steps
+	return refusal
 }
 
 // start counts what f lets count, and picks what needs no choice.

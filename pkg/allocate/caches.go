@@ -36,12 +36,14 @@ func (k *caches) choose(q *search, cells []int32, sum tally, parts int, c *cost)
 	k.collect(q, cells)
 	k.chosen, k.sum = k.chosen[:0], grown(k.sum, len(sum))
 	// What the owner shares already costs nothing.
-	k.entries = slices.DeleteFunc(k.entries, func(e cacheEntry) bool {
-		if q.inL3[e.l3] {
-			k.sum.add(e.tally, 1)
-		}
-		return q.inL3[e.l3]
-	})
+	if q.baseL3s > 0 {
+		k.entries = slices.DeleteFunc(k.entries, func(e cacheEntry) bool {
+			if q.inL3[e.l3] {
+				k.sum.add(e.tally, 1)
+			}
+			return q.inL3[e.l3]
+		})
+	}
 	k.search(q)
 	c[costL3s] = q.baseL3s + int32(len(k.bestSet))
 	c[costFarL3s], c[costBroken], c[costLeftL3] = k.best[0], k.best[1], k.best[2]

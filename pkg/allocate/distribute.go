@@ -391,8 +391,7 @@ func (d *distribution) shareCost(p portion) shareCost {
 func (d *distribution) search(p portion) *search {
 	sub := *d.q
 	sub.n, sub.limit = int(p.units)*d.unit, 0
-	sub.groups, sub.chosen, sub.sum, sub.cells = nil, nil, nil, nil
-	sub.caches, sub.found, sub.best = caches{}, false, choice{}
+	sub.scratch, sub.found, sub.best = new(scratch), false, choice{} // d keeps what it finds
 	sub.allowed = make([]bool, len(d.q.m.cells))
 	for _, c := range d.nodes[p.node].cells {
 		sub.allowed[c] = true

@@ -169,15 +169,13 @@ func (m *Machine) distance(a, b int32) int32 {
 
 const wordBits = 64
 
-// bitset returns the online CPUs of a set.
-func (m *Machine) bitset(cpus cpuset.Set) []uint64 {
-	words := make([]uint64, m.words)
+// mark sets the bits of the online CPUs of a set.
+func (m *Machine) mark(words []uint64, cpus cpuset.Set) {
 	for cpu := range cpus.All() {
 		if m.coreOf(cpu) != none {
 			setBit(words, cpu)
 		}
 	}
-	return words
 }
 
 func setBit(words []uint64, cpu int)      { words[cpu/wordBits] |= 1 << (cpu % wordBits) }
@@ -195,6 +193,15 @@ func eachBit(words []uint64) iter.Seq[int] {
 			}
 		}
 	}
+}
+
+func overlap(a, b []uint64) bool {
+	for i, w := range a {
+		if w&b[i] != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func isZero(words []uint64) bool {

@@ -42,14 +42,46 @@ type search struct {
 	// steps counts what distribute does.
 	steps int
 
-	groups []group
-	chosen []int32 // of groups, by index
-	sum    tally
-	cells  []int32 // those of the chosen groups
-	caches caches
+	*scratch
 
 	found bool
 	best  choice
+}
+
+// scratch is what a search works in; the next one uses its memory again.
+type scratch struct {
+	marks      []bool
+	groups     []group
+	candidates []int32 // groups where the owner is not yet
+	sizes      []int32
+	chosen     []int32 // of groups, by index
+	sum        tally
+	cells      []int32 // those of the chosen groups
+	leaves     []int32 // those of the best choice
+	caches     caches
+}
+
+// reuse makes the memory for the machine in few pieces, or clears what is there.
+func (q *search) reuse() {
+	m := q.m
+	groups, leaves, stride := max(len(m.cellsOfNode), len(m.cellsOfPackage)), len(m.leaves), 2*m.threads+1
+	q.marks = grown(q.marks, 2*(len(m.cellsOfNode)+len(m.cellsOfPackage)+len(m.topology.L3s)))
+	q.chosen = q.chosen[:0]
+	if q.groups != nil {
+		q.best.leaves = q.leaves
+		return
+	}
+	q.groups = make([]group, 0, groups)
+	room := make([]int32, 3*groups+len(m.cells)+3*leaves+2*stride)
+	next := func(n int) []int32 {
+		s := room[:0:n]
+		room = room[n:]
+		return s
+	}
+	q.candidates, q.sizes, q.chosen = next(groups), next(groups), next(groups)
+	q.cells, q.leaves, q.sum = next(len(m.cells)), next(leaves), next(stride)
+	q.caches.chosen, q.caches.bestSet, q.caches.sum = next(leaves), next(leaves), next(stride)
+	q.best.leaves = q.leaves
 }
 
 // group is a NUMA node, or a package when they count first, with its cells that
@@ -74,7 +106,7 @@ func (q *search) run() bool {
 		return false
 	}
 	q.parts = parts
-	candidates, base := make([]int32, 0, len(q.groups)), 0
+	candidates, base := q.candidates[:0], 0
 	for i := range q.groups {
 		if !q.groups[i].base {
 			candidates = append(candidates, int32(i))
@@ -83,6 +115,7 @@ func (q *search) run() bool {
 		q.push(int32(i))
 		base++
 	}
+	q.candidates = candidates
 	limit := base + len(candidates)
 	if q.limit > 0 {
 		limit = min(limit, max(q.limit, base))
@@ -122,8 +155,8 @@ func (q *search) collect() tally {
 	if q.byPackage {
 		lists, in = q.m.cellsOfPackage, q.inPackage
 	}
-	q.sum = make(tally, len(q.v.total))
-	q.groups = make([]group, 0, len(lists))
+	q.sum = grown(q.sum, len(q.v.total))
+	q.groups = q.groups[:0]
 	for i, list := range lists {
 		g := group{base: in[i], cells: q.usableCells(list)}
 		switch len(g.cells) {
@@ -170,17 +203,17 @@ func (q *search) fewest(candidates []int32) int {
 	if need <= 0 {
 		return 0
 	}
-	sizes := make([]int, 0, len(candidates))
+	q.sizes = q.sizes[:0]
 	for _, g := range candidates {
-		sizes = append(sizes, q.groups[g].tally.cpus())
+		q.sizes = append(q.sizes, q.groups[g].tally[0])
 	}
-	slices.Sort(sizes)
-	for i, size := range slices.Backward(sizes) {
-		if need -= size; need <= 0 {
-			return len(sizes) - i
+	slices.Sort(q.sizes)
+	for i, size := range slices.Backward(q.sizes) {
+		if need -= int(size); need <= 0 {
+			return len(q.sizes) - i
 		}
 	}
-	return len(sizes) + 1
+	return len(q.sizes) + 1
 }
 
 // settled says that more groups could not be better than the best.

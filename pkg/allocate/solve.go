@@ -32,17 +32,18 @@ func (p *placing) solve(allowed []bool, limit int) bool {
 func (p *placing) newSearch(allowed []bool, limit int) {
 	m, o := p.v.m, &p.a.r.Options
 	p.q = search{
-		m: m, v: p.v, n: p.need(), limit: limit, allowed: allowed,
+		scratch: p.q.scratch,
+		m:       m, v: p.v, n: p.need(), limit: limit, allowed: allowed,
 		byPackage:   o.AlignBySocket || o.DistributeCPUsAcrossCores && limit == 0,
 		cachesFirst: o.PreferAlignCPUsByUncoreCache,
 		spread:      o.DistributeCPUsAcrossCores,
 		whole:       o.FullPCPUsOnly,
 		considered:  p.q.considered,
 		steps:       p.q.steps,
-		caches:      p.q.caches,
 	}
 	nodes, packages, l3s := len(m.cellsOfNode), len(m.cellsOfPackage), len(m.topology.L3s)
-	marks := make([]bool, 2*(nodes+packages+l3s))
+	p.q.reuse()
+	marks := p.q.marks
 	next := func(n int) []bool {
 		s := marks[:n:n]
 		marks = marks[n:]

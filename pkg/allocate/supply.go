@@ -13,8 +13,16 @@ type Supply struct {
 	free []uint64
 	// closed are cores that belong to one owner, by index; nil when there are none.
 	closed []bool
-	// view is kept for its memory only.
+	// had is the memory for what an owner has, a bitset.
+	had []uint64
+	// view is kept for its memory, and because it may still be right.
 	view view
+	// request, attempt and placing are those of the last Take; what they refer to is
+	// used again.
+	request Request
+	attempt attempt
+	placing placing
+	scratch scratch
 	// considered counts the combinations of the last Take.
 	considered int
 	// steps counts what the distributions of the last Take did.
@@ -23,7 +31,16 @@ type Supply struct {
 
 // Supply returns the supply of the CPUs of a set that are online.
 func (m *Machine) Supply(cpus cpuset.Set) *Supply {
-	return &Supply{m: m, free: m.bitset(cpus)}
+	words := make([]uint64, 4*m.words) // in one piece: most supplies serve once
+	next := func() []uint64 {
+		w := words[:m.words:m.words]
+		words = words[m.words:]
+		return w
+	}
+	s := &Supply{m: m, free: next(), had: next()}
+	s.view.have, s.view.usable = next(), next()
+	m.mark(s.free, cpus)
+	return s
 }
 
 // Free returns what there is.

@@ -6,6 +6,9 @@ import "math/bits"
 // less what has been picked for it.
 type view struct {
 	m *Machine
+	// all says that it counts all that is free: what is left of it after a Take is
+	// right for the next one that may take all.
+	all bool
 	// usable is a bitset; coreFree counts it in each core.
 	usable   []uint64
 	coreFree []int32
@@ -45,8 +48,15 @@ type filter struct {
 // reset counts what f lets count of s, for an owner that has the CPUs of have.
 func (v *view) reset(s *Supply, have []uint64, f *filter) {
 	v.m = s.m
-	v.have = append(grown(v.have, s.m.words)[:0], have...)[:s.m.words]
-	v.usable = append(v.usable[:0], s.free...)
+	clear(v.have)
+	copy(v.have, have)
+	all := f.isNothing() && s.closed == nil && !overlap(have, s.free)
+	if all && v.all && len(v.picked) == 0 {
+		v.markOwn()
+		return
+	}
+	v.all = all
+	copy(v.usable, s.free)
 	drop(v.usable, have)
 	drop(v.usable, f.without)
 	keep(v.usable, f.isolated)
@@ -95,27 +105,25 @@ func (v *view) markOwn() {
 }
 
 func (v *view) makeTallies() {
-	stride := 2*v.m.threads + 1
-	v.coreFree = grown(v.coreFree, len(v.m.cores))
-	v.counts = grown(v.counts, stride*(len(v.m.leaves)+len(v.m.cells)+1))
-	if v.leaves == nil {
-		tallies := make([]tally, len(v.m.leaves)+len(v.m.cells))
-		v.leaves, v.cells = tallies[:0:len(v.m.leaves)], tallies[len(v.m.leaves):]
+	if v.counts == nil {
+		v.makeMemory()
+		return
 	}
-	v.leaves, v.cells = v.leaves[:0], v.cells[:0]
-	room := v.counts
-	next := func() tally {
-		t := room[:stride:stride]
-		room = room[stride:]
-		return t
+	clear(v.coreFree)
+	clear(v.counts)
+}
+
+// makeMemory makes the memory of all counts in few pieces.
+func (v *view) makeMemory() {
+	m := v.m
+	stride := 2*m.threads + 1
+	counts := make([]int32, len(m.cores)+stride*(len(m.leaves)+len(m.cells)+1))
+	v.coreFree, v.counts = counts[:len(m.cores):len(m.cores)], counts[len(m.cores):]
+	tallies := make([]tally, len(m.leaves)+len(m.cells)+1)
+	for i := range tallies {
+		tallies[i] = v.counts[i*stride : (i+1)*stride : (i+1)*stride]
 	}
-	for range v.m.leaves {
-		v.leaves = append(v.leaves, next())
-	}
-	for range v.m.cells {
-		v.cells = append(v.cells, next())
-	}
-	v.total = next()
+	v.leaves, v.cells, v.total = tallies[:len(m.leaves)], tallies[len(m.leaves):len(tallies)-1], tallies[len(tallies)-1]
 }
 
 // grown returns n zeros, in the memory of s if that is enough.
@@ -130,6 +138,11 @@ func grown[T any](s []T, n int) []T {
 
 // plain says that it is the same for all cores how their threads count.
 func (f *filter) plain() bool { return !f.wholeCores && !f.untouched && !f.spread }
+
+// isNothing says that all CPUs count, and alike.
+func (f *filter) isNothing() bool {
+	return f.plain() && f.isolated == nil && f.coreType == nil && f.without == nil
+}
 
 // countAll is countCore for all cores, for a plain filter.
 func (v *view) countAll() {

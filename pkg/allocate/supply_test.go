@@ -1,0 +1,67 @@
+package allocate_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/pkg/allocate"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// A supply that has served others, or refused them, keeps counts and memory for the
+// next, and gives what a new supply of the same CPUs gives.
+func TestServedSupplyIsAsGoodAsNew(t *testing.T) {
+	for seed := range uint64(3000) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		m := machine{
+			packages: 1 + r.IntN(3), nodes: 1 + r.IntN(3), l3s: 1 + r.IntN(3), cores: 1 + r.IntN(4), threads: 1 + r.IntN(3),
+			small: r.IntN(2), adjacent: r.IntN(2) == 0, numaOff: r.IntN(4) == 0,
+		}
+		top := m.topology()
+		top.Isolated = randomSubset(r, top.Online, 2)
+		machine := allocate.New(top)
+		served := machine.Supply(top.Online)
+		var last, alone cpuset.Set
+		for range 12 {
+			o := randomRequest(r, top).r
+			o.Have, o.CPUs = cpuset.Set{}, 1+r.IntN(6)
+			if r.IntN(3) > 0 {
+				o.Options = allocate.Options{}
+			}
+			switch r.IntN(4) {
+			case 0:
+				o.Have = last
+			case 1:
+				o.Have = randomSubset(r, top.Online, 4) // some of which is free
+			}
+			fresh := machine.Supply(served.Free())
+			if !alone.IsEmpty() {
+				fresh.CloseCores(alone)
+			}
+			want, wantErr := fresh.Take(o)
+			got, err := served.Take(o)
+			if !got.Equal(want) || (err == nil) != (wantErr == nil) || err != nil && err.Error() != wantErr.Error() || !served.Free().Equal(fresh.Free()) {
+				t.Fatalf("seed %d: %+v of %s gives %s (%v); a new supply gives %s (%v)", seed, o, served.Free(), got, err, want, wantErr)
+			}
+			if last = got; o.Options.OneOwnerPerCore {
+				alone = alone.Union(got)
+			}
+		}
+	}
+}
+
+// The second request and those after it use the memory of the first: what is
+// allocated is the set that is given.
+func TestServedSupplyAllocatesNothing(t *testing.T) {
+	m := allocate.New(machineOf(t, "packages=2 nodes=4 cores=8 threads=2").topology())
+	s := m.Supply(cpuset.Range(0, 127))
+	take := func(n int) {
+		if _, err := s.Take(allocate.Request{CPUs: n}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	take(2)
+	if got := testing.AllocsPerRun(20, func() { take(2); take(3) }); got > 2 {
+		t.Errorf("%v allocations for two requests; want one for each", got)
+	}
+}
