@@ -23,15 +23,19 @@ func Build(in Input) Plan {
 	}
 	placer := newPlacer(&in, plan.Free, countContainers(pods))
 	plan.Shared = placer.ofShared
+	assignments := make([]Assignment, 0, len(assigned))
 
 	var of []claim
 	of, assigned = cutClaims(assigned, none)
 	plan.Units = placer.units(of)
-	plan.Assignments = appendAssignments(plan.Assignments, of)
+	assignments = appendAssignments(assignments, of)
 	for i := range pods {
 		of, assigned = cutClaims(assigned, i)
 		plan.Pods = append(plan.Pods, placer.pod(&pods[i], classes[i], of))
-		plan.Assignments = appendAssignments(plan.Assignments, of)
+		assignments = appendAssignments(assignments, of)
+	}
+	if len(assignments) > 0 {
+		plan.Assignments = assignments
 	}
 	plan.Problems = slices.Concat(plan.Problems, c.problems, placer.problems)
 	slices.SortFunc(plan.Problems, compareProblems)

@@ -77,7 +77,7 @@ func (c *claim) guess() {
 func claims(p *Pools, pods []Pod, classes []class, previous []Assignment) []claim {
 	previous = slices.Clone(previous)
 	slices.SortFunc(previous, func(a, b Assignment) int { return compareKeys(a.Key, b.Key) })
-	all := unitClaims(p, previous)
+	all := slices.Grow(unitClaims(p, previous), countExclusive(pods, classes))
 	for i := range pods {
 		p := &pods[i]
 		for len(previous) > 0 && previous[0].Key.PodUID < p.UID {
@@ -99,6 +99,17 @@ func claims(p *Pools, pods []Pod, classes []class, previous []Assignment) []clai
 		}
 	}
 	return all
+}
+
+// countExclusive is how many claims there are, about.
+func countExclusive(pods []Pod, classes []class) int {
+	n := 0
+	for i := range pods {
+		if classes[i].options != nil {
+			n += len(pods[i].Containers)
+		}
+	}
+	return n
 }
 
 // unitClaims lists those of the units that have CPUs to themselves.
