@@ -3,6 +3,7 @@ package pools_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -78,24 +79,53 @@ func TestOneOwnerPerCore(t *testing.T) {
 }
 
 // TestReserveIsOfUse lets the containers of a pod come one after the other, with
-// others in between that would take everything: it never lacks its total.
+// others in between that would take everything: it never lacks its total, whoever
+// has which part of it.
 func TestReserveIsOfUse(t *testing.T) {
-	top := machine{packages: 1, nodes: 2, l3s: 1, cores: 4, threads: 2}.topology()
-	in := pools.Input{Machine: allocate.New(top), Pools: pools.Pools{Shared: cpuset.Of(0, 8), Guaranteed: top.Online.Difference(cpuset.Of(0, 8))}}
-	pod := podOf(9, 6)
+	top := machine{packages: 1, nodes: 2, l3s: 1, cores: 6, threads: 2}.topology()
+	options := map[string]allocate.Options{
+		"any": {}, "one-owner-per-core": {OneOwnerPerCore: true}, "full-pcpus-only": {FullPCPUsOnly: true},
+		"both": {OneOwnerPerCore: true, FullPCPUsOnly: true}, "single-numa-node": {TopologyPolicy: allocate.SingleNUMANode},
+		"one-owner-per-core, spread": {OneOwnerPerCore: true, DistributeCPUsAcrossCores: true},
+	}
+	for name, o := range options {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(60) {
+				r := rand.New(rand.NewPCG(seed, 11))
+				p := pools.Pools{Shared: cpuset.Of(0, 12), Guaranteed: top.Online.Difference(cpuset.Of(0, 12)), Options: o}
+				if r.IntN(2) == 0 {
+					p.Shared, p.Guaranteed, p.FromShared, p.Floor = top.Online, top.Online, true, 2
+				}
+				reserveIsOfUse(t, r, pools.Input{Machine: allocate.New(top), Pools: p})
+			}
+		})
+	}
+}
+
+func reserveIsOfUse(t *testing.T, r *rand.Rand, in pools.Input) {
+	unit := 1
+	if in.Pools.Options.FullPCPUsOnly {
+		unit = 2
+	}
+	left := 4 + r.IntN(2)
+	pod := podOf(99, left)
 	pod.Containers = nil
 	in.Pods = []pools.Pod{pod}
-	for i, cpus := range []int{1, 3, 2} {
+	for i := 1; left >= unit; i++ {
 		in.Previous = checkedBuild(t, in).Assignments
-		greedy := podOf(i, 4)
-		in.Pods[0].Containers = append(in.Pods[0].Containers, podOf(i+10, cpus).Containers[0])
-		in.Pods[0].Containers[i].Name = fmt.Sprint("c", i)
-		in.Pods = append(in.Pods, greedy)
-	}
-	for _, p := range checkedBuild(t, in).Pods {
-		for _, c := range p.Containers {
-			if p.UID == pod.UID && !c.Exclusive {
-				t.Errorf("container %s: %s", c.Name, c.Reason.Text)
+		n := unit * (1 + r.IntN(left/unit))
+		left -= n
+		c := podOf(50+i, n).Containers[0]
+		c.Name = fmt.Sprint("c", i)
+		in.Pods = append(slices.Clone(in.Pods), podOf(i, unit*(1+r.IntN(4))))
+		in.Pods[0].Containers = append(slices.Clone(in.Pods[0].Containers), c)
+		in.Pods[0].Settled = r.IntN(3) == 0
+		plan := checkedBuild(t, in)
+		for _, p := range plan.Pods {
+			for _, c := range p.Containers {
+				if p.UID == pod.UID && !c.Exclusive {
+					t.Fatalf("container %s: %s; before:\n%v\nafter:\n%s", c.Name, c.Reason.Text, in.Previous, format(plan))
+				}
 			}
 		}
 	}

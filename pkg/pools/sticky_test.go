@@ -27,6 +27,10 @@ func checkSticky(t *testing.T, before, after pools.Plan, pool cpuset.Set) {
 	for _, p := range after.Pods {
 		for _, c := range p.Containers {
 			b, ok := placed[p.UID+"/"+c.ID]
+			lacks := c.Reason.Code == pools.CodeShort || c.Refused != nil
+			if ok && b.exclusive && lacks && after.Shared.Len() > 1 && !b.cpus.Intersection(pool).IsSubsetOf(c.CPUs) {
+				t.Errorf("container %s of %s loses CPUs that it asks for: %s, then %s of pool %s", c.ID, p.UID, b.cpus, c.CPUs, pool)
+			}
 			if !ok || !b.exclusive || !c.Exclusive || c.State == pools.Exited {
 				continue
 			}
