@@ -25,7 +25,9 @@ func unit(name string) appcpus.Entry {
 
 func TestRender(t *testing.T) {
 	got := make(map[string]string)
-	for _, e := range []appcpus.Entry{container("u1", "app"), unit("du@1.service")} {
+	exclusive := unit("du.service")
+	exclusive.Pool, exclusive.Type, exclusive.CPUs, exclusive.Exclusive = "guaranteed", "", cpuset.Of(4, 6, 7), true
+	for _, e := range []appcpus.Entry{container("u1", "app"), unit("du@1.service"), exclusive} {
 		if err := e.Render(got); err != nil {
 			t.Fatal(err)
 		}
@@ -34,6 +36,10 @@ func TestRender(t *testing.T) {
 		"containers/u1/app.json":  `{"pod":"default/u1","container":"app","pool":"guaranteed","cpus":"4-5","exclusive":true,"nodes":"1","sharedCPUs":"2-3"}` + "\n",
 		"units/du@1.service.json": `{"unit":"du@1.service","pool":"management","type":"management","cpus":"0","exclusive":false,"nodes":"0","sharedCPUs":"2-3"}` + "\n",
 		"units/du@1.service.env":  "CPUPOOL_CPUS=0\nCPUPOOL_POOL=management\nCPUPOOL_EXCLUSIVE=false\nCPUPOOL_NODES=0\nCPUPOOL_SHARED_CPUS=2-3\nOPENSHIFT_SHARED_CPUS=2-3\n",
+		"units/du.service.json":   `{"unit":"du.service","pool":"guaranteed","cpus":"4,6-7","exclusive":true,"nodes":"0","sharedCPUs":"2-3"}` + "\n",
+		"units/du.service.env": "CPUPOOL_CPUS=4,6-7\nCPUPOOL_POOL=guaranteed\nCPUPOOL_EXCLUSIVE=true\nCPUPOOL_NODES=0\nCPUPOOL_SHARED_CPUS=2-3\n" +
+			"OPENSHIFT_ISOLATED_CPUS=4,6-7\nOPENSHIFT_SHARED_CPUS=2-3\n",
+		"units/du.service.go.env": "GOMAXPROCS=3\n",
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("files (-want +got):\n%s", d)
@@ -115,6 +121,31 @@ func TestSync(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "containers/u3")); err != nil {
 		t.Errorf("a directory that waits for its file: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "containers/u2")); !os.IsNotExist(err) {
+		t.Errorf("the directory of a pod that is gone: %v", err)
+	}
+}
+
+// TestSyncRemovesLeftovers: a file that a daemon had not renamed yet when it was
+// killed goes with the next Sync, and so does its directory.
+func TestSyncRemovesLeftovers(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"containers/u1/.app.json4711", "containers/u2/.app.json0", "units/.du.service.env12", "units/.du.service.env", "units/.README7"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := render(t, container("u1", "app"))
+	if err := appcpus.Sync(dir, appcpus.Files{Content: want}); err != nil {
+		t.Fatal(err)
+	}
+	want["units/.du.service.env"], want["units/.README7"] = "half", "half" // not made here
+	if d := cmp.Diff(want, read(t, dir)); d != "" {
+		t.Errorf("files (-want +got):\n%s", d)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "containers/u2")); !os.IsNotExist(err) {
 		t.Errorf("the directory of a pod that is gone: %v", err)

@@ -5,6 +5,7 @@
 //	containers/<pod UID>/<container>.json
 //	units/<unit>.json
 //	units/<unit>.env     for EnvironmentFile=
+//	units/<unit>.go.env  likewise, with GOMAXPROCS for a unit with CPUs of its own
 //
 // A file appears when the placement has been verified, is replaced when another
 // one has been, and goes with its pod. It is replaced by a rename, so that nobody

@@ -64,6 +64,7 @@ const (
 	unitsDir      = "units"
 	jsonSuffix    = ".json"
 	envSuffix     = ".env"
+	goSuffix      = ".go" + envSuffix
 )
 
 // longest leaves room for suffixes and renameio's in a file name of 255 bytes.
@@ -91,8 +92,15 @@ func (e Entry) Render(files map[string]string) error {
 		return fmt.Errorf("encode %s: %w", name, err)
 	}
 	files[name] = string(b) + "\n"
-	if e.Unit != "" {
-		files[strings.TrimSuffix(name, jsonSuffix)+envSuffix] = e.environment()
+	if e.Unit == "" {
+		return nil
+	}
+	base := strings.TrimSuffix(name, jsonSuffix)
+	files[base+envSuffix] = e.environment()
+	if e.Exclusive {
+		// Apart, because not all Go programs want it: the runtime's own count follows
+		// a change, and a number that is given to it does not.
+		files[base+goSuffix] = fmt.Sprintf("GOMAXPROCS=%d\n", e.CPUs.Len())
 	}
 	return nil
 }

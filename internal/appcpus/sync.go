@@ -74,7 +74,7 @@ func makeDirs(dir, below string) error {
 
 // clean removes what is not wanted in a directory of dir, and directories that it
 // has emptied: one that was empty before may be of a container that is being made,
-// with the directory mounted. What has another suffix was not made here.
+// with the directory mounted. What has another name was not made here.
 func clean(dir, top string, want Files) error {
 	var errs []error
 	note := func(err error) {
@@ -114,8 +114,22 @@ func (f Files) has(name string) bool {
 }
 
 func drop(dir, name string, want Files) error {
-	if want.has(name) || !strings.HasSuffix(name, jsonSuffix) && !strings.HasSuffix(name, envSuffix) {
+	if want.has(name) || !ours(filepath.Base(name)) {
 		return nil
 	}
 	return os.Remove(filepath.Join(dir, name))
+}
+
+// ours says that a file has a name as they are made here. A daemon that is killed
+// between writing and renaming leaves .app.json4711 (renameio), which goes with the
+// next Sync: there is only one at a time.
+func ours(file string) bool {
+	if file[0] == '.' {
+		whole := strings.TrimRight(file, "0123456789")
+		if whole == file {
+			return false
+		}
+		file = whole
+	}
+	return strings.HasSuffix(file, jsonSuffix) || strings.HasSuffix(file, envSuffix)
 }
