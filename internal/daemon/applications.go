@@ -21,8 +21,8 @@ type applications struct {
 	told    bool               // nothing is left to do for entries
 	sent    *appcpus.Files     // in the last job; nil before it, and after an error
 	busy    bool
-	retry   time.Time // after an error
-	bad     map[string]bool
+	retry   time.Time       // after an error
+	bad     map[string]bool // names that no file can have, which the log has; of entries
 }
 
 // filesWritten is the result of a job.
@@ -41,12 +41,12 @@ func (l *loop) tellApplications(now time.Time) {
 		return // as in nearly all passes
 	}
 	a.entries, a.told = entries, false
-	fresh, keep := make(map[string]string), make(map[string]bool)
+	fresh, keep, bad := make(map[string]string), make(map[string]bool), make(map[string]bool)
 	for _, x := range entries {
 		files := make(map[string]string)
 		if err := x.Render(files); err != nil {
-			if key := x.PodUID + "/" + x.Container + x.Unit; !a.bad[key] {
-				a.bad[key] = true
+			key := x.PodUID + "/" + x.Container + x.Unit
+			if bad[key] = true; !a.bad[key] {
 				l.log.Warn("application is not told its CPUs", "error", err)
 			}
 			continue
@@ -59,7 +59,7 @@ func (l *loop) tellApplications(now time.Time) {
 			}
 		}
 	}
-	a.content = fresh
+	a.content, a.bad = fresh, bad
 	want := appcpus.Files{Content: fresh, Keep: keep}
 	if a.busy || now.Before(a.retry) {
 		return

@@ -6,10 +6,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // told is what a container finds in its file, nil without one.
@@ -67,6 +69,27 @@ func TestApplicationLearnsItsCPUs(t *testing.T) {
 	}
 	n.start()
 	n.eventually("file gone with the last pod", func() bool { return n.told("s", "app") == nil })
+}
+
+// TestBadNamesAreForgotten with their containers: a name that comes again is said again.
+func TestBadNamesAreForgotten(t *testing.T) {
+	n := newNode(t)
+	l, err := newLoop(n.host(), n.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.status.planned, l.applications.busy = true, true // nothing is to be written
+	bad := pools.Plan{Pods: []pools.PodPlan{{UID: "u", Containers: []pools.Placement{{ID: "c", Name: "../c"}}}}}
+	for _, p := range []pools.Plan{bad, bad, {}, bad} {
+		l.status.plan = p
+		l.tellApplications(time.Now())
+		if got, want := len(l.applications.bad), len(p.Pods); got != want {
+			t.Errorf("%d bad names; want %d", got, want)
+		}
+	}
+	if said := n.logged("application is not told its CPUs"); len(said) != 2 {
+		t.Errorf("said %d times; want once for each time it came", len(said))
+	}
 }
 
 // TestApplicationFilesThatCannotBeWritten hold up nobody.

@@ -164,7 +164,6 @@ func newLoop(h host, o Options) (*loop, error) {
 		refusals: newRefusals(),
 		timers:   timers{resync: stoppedTimer(), retry: stoppedTimer(), journal: stoppedTimer(), pulse: stoppedTimer()},
 	}
-	l.applications.bad = make(map[string]bool)
 	l.notify.alive()
 	if err := l.settings.change(o.Config, o.Topology, j.Accepted); err != nil {
 		return nil, err
