@@ -83,3 +83,40 @@ app2 c6 running 4 cpu=4
 		})
 	}
 }
+
+// TestCheckBuildFindsWhatIsWrong breaks good plans in what depends on the machine
+// and on what was before.
+func TestCheckBuildFindsWhatIsWrong(t *testing.T) {
+	top := machine{packages: 1, nodes: 1, l3s: 1, cores: 4, threads: 2}.topology()
+	in := pools.Input{Machine: allocate.New(top)}
+	in.Pools = must(must(parseSpec("guaranteed shared floor=3 one-owner-per-core=true\n"))(t).Resolve(top))(t)
+	in.Pods = []pools.Pod{podOf(1, 1), podOf(2, 1)}
+	checkedBuild(t, in)
+	assign := func(p *pools.Plan, i int, cpus cpuset.Set) { p.Assignments[i].CPUs = cpus }
+	tests := []struct {
+		name     string
+		previous string
+		spoil    func(p *pools.Plan)
+		want     string
+	}{
+		{"nothing", "", func(*pools.Plan) {}, ""},
+		{"two owners in a core", "", func(p *pools.Plan) { assign(p, 1, cpuset.Of(4)) }, "CPU 4 of {pod-0002 app} are in one core"},
+		{"not both from before", "pod-0002/app 4", func(p *pools.Plan) { assign(p, 1, cpuset.Of(4)) }, "are in one core"},
+		{"nothing idle", "", func(p *pools.Plan) { p.Idle = cpuset.Set{} }, "beside CPU 0 of {pod-0001 app}, is not idle"},
+		{"too much idle", "", func(p *pools.Plan) { p.Idle = cpuset.Range(4, 6) }, "idle CPUs are 4-6; beside owners are 4-5"},
+		{"idle below the floor", "", func(p *pools.Plan) { p.Shared = cpuset.Of(6, 7) }, "fewer than 3, and 4-5 are idle"},
+		{"too much given away", "pod-0001/app 0", func(p *pools.Plan) { p.Shared = cpuset.Of(6, 7) }, "fewer than 3, and owners have 0-1; they had 0"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			plan := pools.Build(in)
+			tt.spoil(&plan)
+			of := in
+			of.Previous = must(parseAssignments(tt.previous))(t)
+			got := fmt.Sprint(pools.CheckBuild(plan, of))
+			if !strings.Contains(got, tt.want) || (tt.want == "") != (got == "[]") {
+				t.Errorf("CheckBuild = %s, want %q in it", got, tt.want)
+			}
+		})
+	}
+}
