@@ -61,7 +61,7 @@ func preview(ctx context.Context, h host, s settings, j Journal, now time.Time) 
 	pods := m.input(now)
 	h.hint(ctx, hints, s.pools, pods, previous)
 	hints.apply(pods)
-	look := scene{settings: s, model: m, pods: pods, previous: previous, formula: s.config.WeightFormula, ledger: newLedger(j), nodes: h.nodes}
+	look := scene{settings: s, model: m, pods: pods, previous: previous, formula: s.config.WeightFormula, ledger: newLedger(j), nodes: h.nodes, read: h.cgroups.Read}
 
 	// The formula is observed on the node's containers, which the first plan
 	// names; it changes weights only, never CPUs.

@@ -52,6 +52,8 @@ type podFacts struct {
 	cri.Pod
 	pause, slice cgroup.UnitState // of the pause container's scope and the pod's slice
 	partial      error            // what the runtime left out
+	// foundSlice and foundPause are its cgroups, where the runtime left those out.
+	foundSlice, foundPause cgroup.Path
 }
 
 // containerFacts is a container and what systemd holds for it.
@@ -59,6 +61,7 @@ type containerFacts struct {
 	cri.Container
 	unit    cgroup.UnitState // of its scope
 	partial error            // what the runtime left out
+	found   cgroup.Path      // its cgroup, where the runtime left that out
 }
 
 // written is the result of one write that a worker made.

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -44,67 +45,152 @@ type unitManager interface {
 	Revert(ctx context.Context, unit string, originals []cgroup.Property, nodes cpuset.Set) error
 }
 
-// census asks systemd for the units of the configuration, the runtime for
-// everything, and for the details of what is not known yet. One object that cannot
-// be read does not spoil the others: it is listed without details and asked for
-// again next time.
+// census asks the runtime for everything, and for the details of what is not known
+// yet, and systemd for the units of the configuration. One object that cannot be
+// read does not spoil the others: it is listed without details, with why, and asked
+// for again next time.
 func census(ctx context.Context, h *host, names []string, known func(id string) bool) listed {
-	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
-	defer cancel()
-	var pods []cri.Pod
-	var containers []cri.Container
-	if h.runtime != nil {
-		var err error
-		if pods, containers, err = h.runtime.List(ctx); err != nil {
-			return listed{err: err}
-		}
+	// Neither waits for the other: systemd may take its time for each unit.
+	units := make(chan []unitFetched, 1)
+	go func() { units <- askAll(ctx, h.units, names) }()
+	l := h.inspect(ctx, known)
+	l.units = <-units
+	l.failed = l.failures()
+	return l
+}
+
+// askAll asks systemd for units.
+func askAll(ctx context.Context, units unitManager, names []string) []unitFetched {
+	if units == nil {
+		return nil
 	}
-	rt, units, driver := h.runtime, h.units, h.driver
-	l := listed{pods: make([]podFacts, len(pods)), containers: make([]containerFacts, len(containers))}
-	failed := make([]error, len(pods)+len(containers))
-	if units != nil {
-		for _, name := range names {
-			u := askUnit(ctx, units, name)
-			l.units = append(l.units, u)
-			if u.err != nil {
-				failed = append(failed, u.err)
-			}
-		}
-	}
+	all := make([]unitFetched, len(names))
 	var g errgroup.Group
 	g.SetLimit(maxWorkers)
-	for i, p := range pods {
-		l.pods[i].Pod = p
-		if known(p.ID) {
-			continue
-		}
+	for i, name := range names {
 		g.Go(func() error {
-			if f, err := lookAtPod(ctx, rt, units, driver, p.ID, callTimeout); err == nil {
-				l.pods[i] = f
-			} else if !errors.Is(err, cri.ErrNotFound) {
-				failed[i] = err
-			}
-			return nil
-		})
-	}
-	for i, c := range containers {
-		l.containers[i].Container = c
-		if known(c.ID) {
-			continue
-		}
-		g.Go(func() error {
-			if f, err := lookAtContainer(ctx, rt, units, driver, c.ID, callTimeout); err == nil {
-				l.containers[i] = f
-			} else if !errors.Is(err, cri.ErrNotFound) {
-				failed[len(pods)+i] = err
-			}
+			ctx, cancel := context.WithTimeout(ctx, unitPatience)
+			defer cancel()
+			all[i] = askUnit(ctx, units, name)
 			return nil
 		})
 	}
 	_ = g.Wait() // no job returns an error
-	l.failed = slices.DeleteFunc(failed, func(err error) bool { return err == nil })
+	return all
+}
+
+// inspect asks the runtime.
+func (h *host) inspect(ctx context.Context, known func(id string) bool) listed {
+	if h.runtime == nil {
+		return listed{}
+	}
+	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
+	defer cancel()
+	pods, containers, err := h.runtime.List(ctx)
+	if err != nil {
+		return listed{err: err}
+	}
+	l := listed{pods: make([]podFacts, len(pods)), containers: make([]containerFacts, len(containers))}
+	var g errgroup.Group
+	g.SetLimit(maxWorkers)
+	for i, p := range pods {
+		if l.pods[i].Pod = p; !known(p.ID) {
+			g.Go(func() error {
+				l.pods[i] = h.inspectPod(ctx, p)
+				return nil
+			})
+		}
+	}
+	for i, c := range containers {
+		if l.containers[i].Container = c; !known(c.ID) {
+			g.Go(func() error {
+				l.containers[i] = h.inspectContainer(ctx, c)
+				return nil
+			})
+		}
+	}
+	_ = g.Wait() // no job returns an error
+	l.locate(h.cgroups)
 	return l
 }
+
+// inspectPod asks for the details of a pod that is listed.
+func (h *host) inspectPod(ctx context.Context, p cri.Pod) podFacts {
+	f, err := lookAtPod(ctx, h.runtime, h.units, h.driver, p.ID, callTimeout)
+	switch {
+	case err == nil:
+		return f
+	case errors.Is(err, cri.ErrNotFound):
+		err = nil // gone since
+	}
+	return podFacts{Pod: p, partial: err}
+}
+
+// inspectContainer asks for the details of a container that is listed.
+func (h *host) inspectContainer(ctx context.Context, c cri.Container) containerFacts {
+	f, err := lookAtContainer(ctx, h.runtime, h.units, h.driver, c.ID, callTimeout)
+	switch {
+	case err == nil:
+		f.PodID = cmp.Or(f.PodID, c.PodID)
+		return f
+	case errors.Is(err, cri.ErrNotFound):
+		err = nil
+	}
+	return containerFacts{Container: c, partial: err}
+}
+
+// failures are why objects have no details.
+func (l *listed) failures() []error {
+	var all []error
+	for _, u := range l.units {
+		all = append(all, u.err)
+	}
+	for _, p := range l.pods {
+		all = append(all, p.partial)
+	}
+	for _, c := range l.containers {
+		all = append(all, c.partial)
+	}
+	return slices.DeleteFunc(all, func(err error) bool { return err == nil })
+}
+
+// locate finds the cgroups that the runtime does not tell: their names say whose they
+// are, and of which class, and the kernel what they have.
+func (l *listed) locate(fs *cgroup.FS) {
+	var ids []string
+	for _, p := range l.pods {
+		if p.lost() {
+			ids = append(ids, p.ID)
+		}
+	}
+	for _, c := range l.containers {
+		if c.lost() {
+			ids = append(ids, c.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return
+	}
+	// What has not been found when an error ended the walk stays unknown, as it was.
+	found, _ := locate(fs, ids)
+	for i := range l.pods {
+		if p := &l.pods[i]; p.lost() {
+			p.foundSlice, p.foundPause = found.pods[p.UID], found.containers[p.ID]
+		}
+	}
+	for i := range l.containers {
+		if c := &l.containers[i]; c.lost() {
+			c.found = found.containers[c.ID]
+		}
+	}
+}
+
+// lost says that the runtime has not told where the object's cgroups are.
+func (f *podFacts) lost() bool {
+	return f.partial != nil && f.CgroupParent == "" && f.CgroupsPath == ""
+}
+
+func (f *containerFacts) lost() bool { return f.partial != nil && f.CgroupsPath == "" }
 
 // lookAtPod asks for the details of a pod. Details that are missing in the
 // runtime's answer leave the pod without a cgroup; the model says so. Patience is

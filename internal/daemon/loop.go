@@ -196,7 +196,6 @@ func (l *loop) onListed(e listed) {
 		l.log.Info("the container runtime lists pods and containers again")
 	}
 	l.status.runtimeErr = nil
-	l.status.unread = e.failed
 	clear(l.status.vanished)
 	clear(l.status.unitAsked)
 	clear(l.status.reverting)
@@ -204,13 +203,12 @@ func (l *loop) onListed(e listed) {
 	for _, u := range e.units {
 		u.apply(l)
 	}
+	patience := l.relistSoon(len(e.failed) > 0)
 	if !l.status.listed {
-		if len(e.failed) > 0 && l.status.incomplete < patientListings {
-			// Who could not be read may hold CPUs that the first plan would give to
-			// others.
-			l.status.incomplete++
+		if patience {
+			// What could not be read keeps what it has. But what is free, and where
+			// others belong, is better decided when all is known.
 			l.log.Warn("first listing is incomplete; asking again before anything is written", "error", errors.Join(e.failed...))
-			l.timers.resync.Reset(min(relistPause, l.resyncPeriod()))
 			return
 		}
 		l.status.listed = true
@@ -219,6 +217,23 @@ func (l *loop) onListed(e listed) {
 		l.model.started = time.Now()
 	}
 	l.prune()
+}
+
+// relistSoon brings the next listing forward while some objects cannot be read, less
+// and less often: they keep what they have, and get nothing new. It says whether it
+// is early enough to wait for them.
+func (l *loop) relistSoon(incomplete bool) (early bool) {
+	if !incomplete {
+		l.status.incomplete = 0
+		return false
+	}
+	pause := relistPause
+	for range l.status.incomplete - patientListings {
+		pause = min(2*pause, l.resyncPeriod())
+	}
+	l.timers.resync.Reset(min(pause, l.resyncPeriod()))
+	l.status.incomplete++
+	return l.status.incomplete <= patientListings
 }
 
 // prune forgets the originals of cgroups that are gone. Only the owner's own

@@ -75,7 +75,9 @@ func (m *model) putPod(f podFacts) {
 		}
 		e.pod.Ready = e.pod.Ready && old.pod.Ready // a sandbox never gets ready again
 	}
-	e.slice, e.pause, e.err = podPaths(f.Pod, m.driver)
+	if e.slice, e.pause = f.foundSlice, f.foundPause; !f.lost() {
+		e.slice, e.pause, e.err = podPaths(f.Pod, m.driver)
+	}
 	e.err = cmp.Or(f.partial, e.err)
 	if _, qos, ok := cgroup.PodOf(e.slice); ok {
 		e.qos = pools.QoS(qos)
@@ -114,7 +116,9 @@ func (m *model) putContainer(f containerFacts) {
 		}
 	}
 	var pathErr, cpusErr, memsErr error
-	e.path, pathErr = cgroup.ContainerPath(f.CgroupsPath, m.driver)
+	if e.path = f.found; !f.lost() {
+		e.path, pathErr = cgroup.ContainerPath(f.CgroupsPath, m.driver)
+	}
 	e.recorded, cpusErr = f.RecordedCPUs()
 	e.mems, memsErr = f.RecordedMems()
 	e.err = cmp.Or(e.err, pathErr, cpusErr, memsErr)
@@ -137,7 +141,7 @@ func (m *model) merge(l listed) {
 		seen[p.ID] = true
 		old := m.pods[p.ID]
 		switch {
-		case p.Detailed:
+		case p.Detailed, old == nil && p.partial != nil:
 			m.putPod(p)
 		case old != nil && old.added <= l.asOf:
 			old.pod.Ready = old.pod.Ready && p.Ready
@@ -147,7 +151,7 @@ func (m *model) merge(l listed) {
 		seen[c.ID] = true
 		old := m.containers[c.ID]
 		switch {
-		case c.Detailed:
+		case c.Detailed, old == nil && c.partial != nil:
 			m.putContainer(c)
 		case old != nil:
 			old.advance(c.State)
@@ -157,58 +161,27 @@ func (m *model) merge(l listed) {
 	maps.DeleteFunc(m.containers, func(id string, e *containerEntry) bool { return !seen[id] && e.added <= l.asOf })
 }
 
-// input is the model as the planner wants it: one pod per UID, whose sandbox is
-// the newest one.
+// input is the model as the planner wants it: one pod per UID.
 func (m *model) input(now time.Time) []pools.Pod {
-	byUID := make(map[string]*pools.Pod, len(m.pods))
-	newest := make(map[string]*podEntry, len(m.pods))
-	for _, e := range m.pods {
-		if best := newest[e.uid]; best == nil || newer(e.pod, best.pod) {
-			newest[e.uid] = e
-		}
-	}
-	uids := make(map[string]string, len(m.pods)) // sandbox id → pod UID
+	byUID := m.inputPods(now)
 	for id, e := range m.pods {
-		uids[id] = e.uid
 		p := byUID[e.uid]
-		if p == nil {
-			n := newest[e.uid]
-			p = &pools.Pod{
-				UID:         e.uid,
-				Namespace:   n.pod.Namespace,
-				Name:        n.pod.Name,
-				QoS:         n.qos,
-				Annotations: n.pod.Annotations,
-				Resources:   resourcesOf(n.pod.Resources),
-				Settled:     now.Sub(n.pod.CreatedAt) >= settleTime,
-				Gone:        true,
-			}
-			byUID[e.uid] = p
+		if !e.pod.Ready {
+			continue
 		}
-		if e.pod.Ready {
-			p.Gone = false
-			if e.pause != "" {
-				p.Containers = append(p.Containers, pools.Container{
-					ID: id, Name: infraName, Kind: pools.Infra, State: pools.Running, CreatedAt: e.pod.CreatedAt.UnixNano(),
-				})
-			}
+		p.Gone = false
+		if e.pause != "" {
+			p.Containers = append(p.Containers, pools.Container{
+				ID: id, Name: infraName, Kind: pools.Infra, State: pools.Running, CreatedAt: e.pod.CreatedAt.UnixNano(),
+			})
 		}
 	}
 	for _, e := range m.containers {
-		p := byUID[uids[e.container.PodID]]
-		if p == nil {
+		pod := m.pods[e.container.PodID]
+		if pod == nil {
 			continue // its sandbox is not known yet, or not any more
 		}
-		c := pools.Container{
-			ID:        e.container.ID,
-			Name:      e.container.Name,
-			State:     stateOf(e.container.State),
-			CreatedAt: e.container.CreatedAt.UnixNano(),
-			Resources: asked(e.container),
-		}
-		if at := e.container.FinishedAt; c.State == pools.Exited && !at.IsZero() {
-			c.FinishedAt = at.UnixNano()
-		}
+		p, c := byUID[pod.uid], e.input()
 		if c.State == pools.Running {
 			p.Gone = false
 		}
@@ -220,6 +193,55 @@ func (m *model) input(now time.Time) []pools.Pod {
 	}
 	slices.SortFunc(out, func(a, b pools.Pod) int { return cmp.Compare(a.UID, b.UID) })
 	return out
+}
+
+// inputPods are the pods by UID, without containers, as if they were gone. Of
+// those sandboxes that the runtime has described the newest tells what a pod is.
+func (m *model) inputPods(now time.Time) map[string]*pools.Pod {
+	newest := make(map[string]*podEntry, len(m.pods))
+	for _, e := range m.pods {
+		if best := newest[e.uid]; best == nil || e.tellsMore(best) {
+			newest[e.uid] = e
+		}
+	}
+	byUID := make(map[string]*pools.Pod, len(newest))
+	for uid, e := range newest {
+		byUID[uid] = &pools.Pod{
+			UID:         uid,
+			Namespace:   e.pod.Namespace,
+			Name:        e.pod.Name,
+			QoS:         e.qos,
+			Annotations: e.pod.Annotations,
+			Resources:   resourcesOf(e.pod.Resources),
+			Settled:     now.Sub(e.pod.CreatedAt) >= settleTime,
+			Gone:        true,
+			Unread:      e.unread(),
+		}
+	}
+	return byUID
+}
+
+// tellsMore says that e, and not o, tells what their pod is.
+func (e *podEntry) tellsMore(o *podEntry) bool {
+	if e.unread() != o.unread() {
+		return o.unread()
+	}
+	return newer(e.pod, o.pod)
+}
+
+// input is the container as the planner wants it.
+func (e *containerEntry) input() pools.Container {
+	c := pools.Container{
+		ID:        e.container.ID,
+		Name:      e.container.Name,
+		State:     stateOf(e.container.State),
+		CreatedAt: e.container.CreatedAt.UnixNano(),
+		Resources: asked(e.container),
+	}
+	if at := e.container.FinishedAt; c.State == pools.Exited && !at.IsZero() {
+		c.FinishedAt = at.UnixNano()
+	}
+	return c
 }
 
 func newer(a, b cri.Pod) bool {

@@ -151,6 +151,10 @@ func (n *node) startOn(h host) *running {
 	if err != nil {
 		n.t.Fatal(err)
 	}
+	return n.serve(l, o)
+}
+
+func (n *node) serve(l *loop, o Options) *running {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {

@@ -22,6 +22,7 @@ type scene struct {
 	formula  config.WeightFormula
 	ledger   *ledger
 	nodes    cpuset.Set // NUMA nodes with memory
+	read     func(cgroup.Path) (cgroup.State, error)
 }
 
 // decide is the whole decision, from what is known to what should be.
@@ -30,7 +31,7 @@ func (s scene) decide() (pools.Plan, []cgroup.Target) {
 	lifted := func(p cgroup.Path) bool { return s.ledger.touched(p, cgroup.FileMax) }
 	want := targets(plan, s.model, s.formula, s.settings.config.PodSliceWeights, lifted)
 	unbind(want, s.ledger, s.nodes)
-	return plan, want
+	return plan, s.stay(plan, want)
 }
 
 func (s scene) input() pools.Input {
@@ -50,7 +51,7 @@ func (l *loop) scene(now time.Time) scene {
 	pods := l.model.input(now)
 	l.askHints(pods, now)
 	l.hints.apply(pods)
-	return scene{settings: l.settings, model: l.model, pods: pods, previous: l.assignments, formula: l.formula, ledger: l.ledger, nodes: l.nodes}
+	return scene{settings: l.settings, model: l.model, pods: pods, previous: l.assignments, formula: l.formula, ledger: l.ledger, nodes: l.nodes, read: l.cgroups.Read}
 }
 
 // pass decides, compares and writes. Every round carries out the writes up to

@@ -149,9 +149,6 @@ func (l *loop) problems() []pools.Problem {
 	}
 	all = append(all, l.unitProblems()...)
 	all = append(all, l.hints.problems(l.model, time.Now())...)
-	for _, err := range l.status.unread {
-		all = append(all, pools.Problem{Reason: pools.Reason{Code: codeUnread, Text: err.Error()}})
-	}
 	return all
 }
 

@@ -23,7 +23,8 @@ import (
 //     for, or fewer: no daemon ever leaves a shared set that overlaps an exclusive
 //     one (Diff), and the set of a container that runs in the shared pool is that of
 //     all others there, of its own pod's pause container to begin with. Where that
-//     has none, the number must be the same; or else
+//     has none, the number must be the same, unless the runtime has not told it yet;
+//     or else
 //  3. the journal's set counts, unless somebody found by 1 or 2 has some of it; or
 //     else, with a fixed list,
 //  4. the set of kernel or record as it is: nobody but an exclusive container was
@@ -52,6 +53,7 @@ type heldSet struct {
 type instance struct {
 	owner    pools.Key
 	asked    int  // CPUs; 0 if that is not known
+	unread   bool // the runtime has not told yet, but will
 	watched  bool // its pod's pause container has a set, which a shared container would have too
 	kernel   cpuset.Set
 	recorded cpuset.Set
@@ -135,6 +137,7 @@ func newRecovery(m *model, read func(cgroup.Path) (cgroup.State, error), journal
 		if pod := m.pods[e.container.PodID]; pod != nil {
 			i.watched = !asks(pod.pause).IsEmpty()
 		}
+		i.unread = e.unread()
 		if i.asked = exclusiveCPUs(asked(e.container)); m.mayBeExclusive(e) {
 			all = append(all, i)
 		}
@@ -220,7 +223,7 @@ func (r *recovery) certain(i instance, cpus cpuset.Set) bool {
 	}
 	// The journal knows of more when a write was on its way.
 	short := i.watched && cpus.Len() < i.asked && !r.journal[i.owner].Overlaps(cpus)
-	return (cpus.Len() == i.asked || short) && !slices.ContainsFunc(r.sets, func(s heldSet) bool {
+	return (cpus.Len() == i.asked || short || i.unread) && !slices.ContainsFunc(r.sets, func(s heldSet) bool {
 		return s.owner != i.owner && s.cpus.Overlaps(cpus)
 	})
 }

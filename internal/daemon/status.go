@@ -15,8 +15,8 @@ type status struct {
 	listed     bool      // a complete listing has been taken over
 	listing    bool      // one is under way
 	distrusted time.Time // when all cgroups were last to be read again
-	// incomplete counts the listings that were not taken over because details
-	// were missing.
+	// incomplete counts the listings, one after another, of which some details could
+	// not be had.
 	incomplete int
 	// vanished are cgroups that are gone although the runtime has not said so;
 	// the value is the container or sandbox that is being asked for.
@@ -35,7 +35,6 @@ type status struct {
 	targets    []cgroup.Target
 	deferred   []cgroup.Deferred
 	unreadable map[cgroup.Path]error
-	unread     []error // objects of the runtime without details
 
 	stream     cri.StreamState
 	runtimeErr error

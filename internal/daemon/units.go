@@ -35,7 +35,7 @@ func (m *model) keyOf(e *containerEntry) pools.Key {
 // or that it cannot be told.
 func (m *model) mayBeExclusive(e *containerEntry) bool {
 	p, r := m.pods[e.container.PodID], asked(e.container)
-	return p != nil && p.qos == pools.QoSGuaranteed && (r.Shares == 0 || exclusiveCPUs(r) > 0)
+	return p != nil && (p.qos == pools.QoSGuaranteed || p.unread()) && (r.Shares == 0 || exclusiveCPUs(r) > 0)
 }
 
 // unconsidered returns the containers that recovery has not looked at, and takes
