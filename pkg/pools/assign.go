@@ -109,6 +109,9 @@ func (a *assigner) shrink(c *claim) {
 // leaveOne takes a CPU from who comes last when the shared pool would have none:
 // it has shrunk, and all that is left of it belongs to owners.
 func (a *assigner) leaveOne() {
+	if !a.pools.FromShared {
+		return
+	}
 	for _, i := range slices.Backward(a.order) {
 		if !a.pools.Shared.IsSubsetOf(held(a.claims)) {
 			return
@@ -140,9 +143,11 @@ func (a *assigner) best(c *claim, n int) cpuset.Set {
 	if n == 0 {
 		return cpuset.Set{}
 	}
-	if ones := a.oneOfEach(c.cpus); c.isReserve() && c.options.OneOwnerPerCore && ones.Len() >= n {
-		keep, _ := take(a.machine.Supply(ones), allocate.Request{CPUs: n})
-		return keep // for as many owners
+	if c.isReserve() && c.options.OneOwnerPerCore {
+		if ones := a.oneOfEach(c.cpus); ones.Len() >= n {
+			keep, _ := take(a.machine.Supply(ones), allocate.Request{CPUs: n})
+			return keep // for as many owners
+		}
 	}
 	from := a.machine.Supply(c.cpus)
 	keep, refusal := take(from, allocate.Request{CPUs: n, Nodes: c.nodes, Options: *c.options})
