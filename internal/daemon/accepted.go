@@ -12,8 +12,8 @@ import (
 
 // accepted says which pools fitted which machine. When the machine comes back as
 // another one, with other CPUs, or some of them offline, it tells a configuration
-// that was right from one that never was: the former is adapted, since a node that
-// boots must not wait for somebody to correct a file.
+// that was right from one that never was: a reload adapts the former and refuses the
+// latter. A daemon that starts adapts both (settings.begin).
 type accepted struct {
 	// Pools is a digest of what was configured.
 	Pools   string     `json:"pools"`

@@ -94,26 +94,56 @@ func TestOtherMachineAfterAReboot(t *testing.T) {
 	}
 }
 
-// TestFirstStartMustFit: without a word in the journal a configuration that does not
-// fit is a mistake.
-func TestFirstStartMustFit(t *testing.T) {
+// TestUnfitAtTheStart: without a word in the journal the daemon starts all the same,
+// says loudly what it has adapted, and does not take it for right: a reload refuses
+// what does not fit, unless it is what is in force, and plan refuses it.
+func TestUnfitAtTheStart(t *testing.T) {
 	n := newNode(t)
-	n.yaml = strings.Replace(poolsYAML, "cpus: 4-7", "cpus: 4-9", 1)
-	c, err := n.lenient()
-	if err != nil {
-		t.Fatal(err)
+	unfit := strings.Replace(poolsYAML, "cpus: 4-7", "cpus: 4-9", 1)
+	n.yaml = unfit
+	for name, prepare := range map[string]func() error{
+		"no journal":      func() error { return nil },
+		"damaged journal": func() error { return os.WriteFile(filepath.Join(n.dir, "journal.json"), []byte("{"), 0o600) },
+	} {
+		if err := prepare(); err != nil {
+			t.Fatal(err)
+		}
+		c, err := n.lenient()
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := Options{Config: c, Topology: n.top, Reload: n.lenient, Log: n.logger()}
+		l, err := newLoop(n.host(), o)
+		if err != nil {
+			t.Fatalf("%s: the daemon does not start: %v", name, err)
+		}
+		if got := l.settings.pools.Guaranteed.String(); got != "4-7" || len(l.settings.adapted) == 0 {
+			t.Errorf("%s: guaranteed pool = %s, adaptions %q; want 4-7 and why", name, got, l.settings.adapted)
+		}
+		r := n.serve(l, o)
+		excl := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
+		n.runsOn(excl, "4-5")
+		n.yaml = strings.Replace(unfit, "cpus: 2-3", "cpus: 2-9", 1)
+		l.reload()
+		n.eventually("refused", func() bool { return l.snapshot.Load().ConfigStale })
+		n.yaml = unfit
+		l.reload()
+		n.eventually("adapted again", func() bool { v := l.snapshot.Load(); return !v.ConfigStale && len(v.Adapted) > 0 })
+		r.stop()
+		if a := n.journal().Accepted; a != nil {
+			t.Errorf("%s: the journal takes it for accepted: %+v", name, a)
+		}
+		var s settings
+		if err := s.change(c, n.top, n.journal().Accepted); err == nil || !strings.Contains(err.Error(), "guaranteed.cpus") {
+			t.Errorf("%s: plan's error = %v; want one about guaranteed.cpus", name, err)
+		}
+		if err := n.runtime.StopPod(n.podOf(excl)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	o := Options{Config: c, Topology: n.top, Log: n.logger()}
-	if _, err := newLoop(n.host(), o); err == nil || !strings.Contains(err.Error(), "guaranteed.cpus") {
-		t.Errorf("error = %v; want one about guaranteed.cpus", err)
-	}
-	// Nor is one that was accepted here with other pools.
-	n.yaml = poolsYAML
-	r := n.start()
-	r.quiet()
-	r.stop()
-	if _, err := newLoop(n.host(), o); err == nil {
-		t.Error("no error for pools that were never accepted")
+	const loud = "configuration does not fit this machine, and is not known to have fitted another; what of it can be had is in force"
+	if got := len(n.logged(loud)); got != 2 {
+		t.Errorf("%d errors in the log; want 2", got)
 	}
 }
 

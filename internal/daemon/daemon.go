@@ -165,8 +165,12 @@ func newLoop(h host, o Options) (*loop, error) {
 		timers:   timers{resync: stoppedTimer(), retry: stoppedTimer(), journal: stoppedTimer(), pulse: stoppedTimer()},
 	}
 	l.notify.alive()
-	if err := l.settings.change(o.Config, o.Topology, j.Accepted); err != nil {
+	unfit, err := l.settings.begin(o.Config, o.Topology)
+	if err != nil {
 		return nil, err
+	}
+	if unfit != nil && !j.Accepted.elsewhere(l.settings.now) {
+		o.Log.Error("configuration does not fit this machine, and is not known to have fitted another; what of it can be had is in force", "error", unfit)
 	}
 	l.inForce()
 	return l, nil

@@ -19,6 +19,7 @@ type settings struct {
 	machine  *allocate.Machine // made once of topology
 	pools    pools.Pools
 	names    workload.Names
+	now      accepted // describes pools and machine
 	// fits is what is to be remembered of pools that fit this machine; nil when
 	// they had to be adapted, and adapted says how.
 	fits    *accepted
@@ -46,18 +47,39 @@ func fixed(old, changed *config.Config) []string {
 	return keys
 }
 
+// begin makes the settings of a daemon that starts. It does not refuse pools that do
+// not fit the machine: a node that boots must not wait for somebody to correct a
+// file, and a lost journal cannot tell what was right before. What is wrong comes
+// back, and the pools in force are what of them can be had.
+func (s *settings) begin(c *config.Config, t *topology.Topology) (unfit, err error) {
+	err = s.set(c, t, func(_ accepted, why error) bool {
+		unfit = why
+		return true
+	})
+	return unfit, err
+}
+
 // change replaces the settings, or leaves them as they are if the configuration
-// does not fit the machine. One that did fit another machine, before, is adapted.
+// does not fit the machine. One whose pools did fit another machine, before, is
+// adapted, and so is one with those that are in force.
 func (s *settings) change(c *config.Config, t *topology.Topology, before *accepted) error {
+	return s.set(c, t, func(now accepted, _ error) bool {
+		return before.elsewhere(now) || s.config != nil && s.now.Pools == now.Pools
+	})
+}
+
+// set replaces the settings. Pools that do not fit the machine are an error, unless
+// adapt lets them be adapted.
+func (s *settings) set(c *config.Config, t *topology.Topology, adapt func(now accepted, unfit error) bool) error {
 	now, err := acceptedOn(c, t)
 	if err != nil {
 		return fmt.Errorf("digest of the pools: %w", err)
 	}
-	next := settings{config: c, topology: t, machine: s.machine, names: workload.Names{Domain: c.AnnotationDomain}}
+	next := settings{config: c, topology: t, machine: s.machine, names: workload.Names{Domain: c.AnnotationDomain}, now: now}
 	if next.pools, err = c.Resolve(t); err == nil {
 		next.fits = &now
 	} else {
-		if !before.elsewhere(now) {
+		if t.Online.IsEmpty() || !adapt(now, err) {
 			return err
 		}
 		var differences []error

@@ -48,7 +48,7 @@ func specs() []spec {
 	return []spec{
 		{buildInfo, "Always 1; the labels are the daemon's version, its commit and its Go release.", gauge, []string{"version", "revision", "goversion"}},
 		{configStale, "1 while the configuration file has problems and an older configuration is in force.", gauge, nil},
-		{configAdapted, "Number of differences between the configuration and what of it is in force, because it was accepted on another machine; 0 when it is in force as it is.", gauge, nil},
+		{configAdapted, "Number of differences between the configuration and what of it is in force, because it does not fit this machine; 0 when it is in force as it is.", gauge, nil},
 		{lastSuccess, "Unix time of the last pass after which every cgroup was verified to be as planned; 0 before the first.", gauge, nil},
 		{passes, "Passes over the node, by result (ok: everything was as planned afterwards; failed).", counter, []string{"result"}},
 		{writes, "Writes of settings, by way (file: cgroup file; cri: runtime; dbus: systemd) and result (ok, failed).", counter, []string{"via", "result"}},

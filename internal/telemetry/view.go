@@ -34,8 +34,7 @@ type View struct {
 	// older one is in force.
 	ConfigStale bool
 	// Adapted are the differences between the configuration and what of it is in
-	// force, because this is another machine than the one it was accepted on; one
-	// sentence each.
+	// force, because it does not fit this machine; one sentence each.
 	Adapted []string
 	// Refusals are the containers and units that should have CPUs of their own and
 	// have none, and the latest of those that are over; the oldest first.
