@@ -11,7 +11,7 @@ import (
 // A supply that has served others, or refused them, keeps counts and memory for the
 // next, and gives what a new supply of the same CPUs gives.
 func TestServedSupplyIsAsGoodAsNew(t *testing.T) {
-	for seed := range uint64(3000) {
+	for seed := range uint64(1500) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		m := machine{
 			packages: 1 + r.IntN(3), nodes: 1 + r.IntN(3), l3s: 1 + r.IntN(3), cores: 1 + r.IntN(4), threads: 1 + r.IntN(3),
