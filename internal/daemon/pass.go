@@ -23,6 +23,8 @@ type scene struct {
 	ledger   *ledger
 	nodes    cpuset.Set // NUMA nodes with memory
 	read     func(cgroup.Path) (cgroup.State, error)
+	leaving  cpuset.Set // CPUs of units that have not left them yet
+	systemd  bool       // units are asked for
 }
 
 // decide is the whole decision, from what is known to what should be.
@@ -51,7 +53,8 @@ func (l *loop) scene(now time.Time) scene {
 	pods := l.model.input(now)
 	l.askHints(pods, now)
 	l.hints.apply(pods)
-	return scene{settings: l.settings, model: l.model, pods: pods, previous: l.assignments, formula: l.formula, ledger: l.ledger, nodes: l.nodes, read: l.cgroups.Read}
+	return scene{settings: l.settings, model: l.model, pods: pods, previous: l.assignments, formula: l.formula, ledger: l.ledger, nodes: l.nodes, read: l.cgroups.Read,
+		leaving: l.leavingCPUs(), systemd: l.units != nil}
 }
 
 // pass decides, compares and writes. Every round carries out the writes up to
@@ -61,13 +64,14 @@ func (l *loop) scene(now time.Time) scene {
 func (l *loop) pass() {
 	now := time.Now()
 	l.askDue(now)
+	l.settleUnits()
 	l.assignments = adoptLate(l.model, l.cgroups.Read, l.assignments, l.settings.pools)
 	plan, want := l.decide(now)
 	if l.look(slices.Clone(want)); l.observeWeights() {
 		plan, want = l.decide(now)
 	}
-	l.assignments = plan.Assignments
-	l.ledger.assign(plan.Assignments)
+	l.assignments = append(slices.Clip(plan.Assignments), l.status.leaving...)
+	l.ledger.assign(l.assignments)
 	l.noteRefusals(plan, now)
 	l.revertUnits()
 

@@ -82,8 +82,9 @@ func recoverAssignments(m *model, read func(cgroup.Path) (cgroup.State, error), 
 	return out
 }
 
-// adoptLate finds the CPUs of containers that have come into the model after the
-// recovery, but existed before: they were unreadable, or made while no daemon ran.
+// adoptLate finds the CPUs of containers and units that have come into the model
+// after the recovery, but existed before: they were unreadable, or made while no
+// daemon ran, or the configuration did not name them.
 // They keep what they have if nobody has got it in the meantime.
 func adoptLate(m *model, read func(cgroup.Path) (cgroup.State, error), held []pools.Assignment, p pools.Pools) []pools.Assignment {
 	has := make(map[pools.Key]bool, len(held))
@@ -92,14 +93,15 @@ func adoptLate(m *model, read func(cgroup.Path) (cgroup.State, error), held []po
 		has[a.Key] = true
 		taken = taken.Union(a.CPUs)
 	}
-	late := m.unconsidered()
+	late, units := m.unconsidered()
+	units = slices.DeleteFunc(units, func(k pools.Key) bool { return has[k] })
 	late = slices.DeleteFunc(late, func(e *containerEntry) bool { return has[m.keyOf(e)] || !m.mayBeExclusive(e) })
-	if len(late) == 0 {
+	if len(late)+len(units) == 0 {
 		return held
 	}
 	r, instances := newRecovery(m, read, nil, p)
 	instances = slices.DeleteFunc(instances, func(i instance) bool {
-		return !slices.ContainsFunc(late, func(e *containerEntry) bool { return m.keyOf(e) == i.owner })
+		return !slices.Contains(units, i.owner) && !slices.ContainsFunc(late, func(e *containerEntry) bool { return m.keyOf(e) == i.owner })
 	})
 	found := r.find(instances)
 	for _, key := range slices.SortedFunc(maps.Keys(found), compareKeys) {

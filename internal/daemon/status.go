@@ -28,6 +28,7 @@ type status struct {
 	// be since the last listing.
 	reverting map[string]bool
 	away      map[string]bool     // of these, those that do not exist any more
+	leaving   []pools.Assignment  // of units that are not placed any more
 	asks      map[string]*unitAsk // by the name that is asked for
 	unitsLost bool                // systemd does not tell what happens to units
 

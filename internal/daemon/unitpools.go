@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -13,13 +14,96 @@ import (
 // for himself.
 const codeUnitEncloses pools.Code = "UnitEncloses"
 
-// placeable are the configured pools with those of the units that can be placed. A
-// slice around pods, or around another unit of the configuration, cannot have CPUs
-// of its own: it would limit them all to these. Those inside go first.
+// placeable are the configured pools with those of the units that can be placed, and
+// without the CPUs of units that are about to leave them. A slice around pods, or
+// around another unit of the configuration, cannot have CPUs of its own: it would
+// limit them all to these. Those inside go first. A unit that systemd has not told
+// about gets nothing new: it may be on CPUs that it can keep.
 func (s *scene) placeable() pools.Pools {
 	p := s.settings.pools
-	p.Units = slices.DeleteFunc(slices.Clone(p.Units), func(u pools.UnitSpec) bool { return s.model.encloses(u.Name) != "" })
+	p.Units = slices.DeleteFunc(slices.Clone(p.Units), func(u pools.UnitSpec) bool {
+		fresh := s.systemd && u.CPUs > 0 && assigned(s.previous, unitKey(u.Name)).IsEmpty() && s.model.unnamed([]string{u.Name})
+		return fresh || s.model.encloses(u.Name) != ""
+	})
+	if s.leaving.IsEmpty() {
+		return p
+	}
+	p.Guaranteed = p.Guaranteed.Difference(s.leaving)
+	if rest := p.Shared.Difference(s.leaving); p.FromShared && !rest.IsEmpty() {
+		p.Shared = rest
+	}
 	return p
+}
+
+func unitKey(name string) pools.Key { return pools.Key{Container: name} }
+
+// settleUnits looks at the CPUs of units that are not placed any more, which may be
+// on them still. One that has another name in the configuration now takes them
+// along; of the others they are given to nobody until they have been reverted, or
+// until it is known that they do not exist.
+func (l *loop) settleUnits() {
+	names, placed := l.settings.unitNames(), l.placedUnits()
+	var kept, left, leaving []pools.Assignment
+	for _, a := range l.assignments {
+		if a.Key.PodUID != "" || slices.Contains(placed, a.Key.Container) {
+			kept = append(kept, a)
+		} else {
+			left = append(left, a)
+		}
+	}
+	for _, a := range left {
+		name := a.Key.Container
+		own := l.model.unitName(name)
+		heir := l.model.configuredAs(placed, own)
+		switch {
+		case l.units == nil:
+		case l.model.unnamed([]string{name}):
+			if l.status.asks[name] == nil {
+				l.fetchUnit(name)
+			}
+			leaving = append(leaving, a)
+		case heir != "":
+			kept = l.settings.inherit(kept, heir, a)
+		case l.model.unnamed(names), l.ledger.units()[own] != nil && !l.status.away[own]:
+			leaving = append(leaving, a)
+		}
+	}
+	l.status.leaving = leaving
+	if len(left) == 0 {
+		return
+	}
+	l.assignments = slices.Concat(kept, leaving)
+	l.forgetUnits()
+}
+
+// inherit gives a unit the CPUs that it had by another name.
+func (s *settings) inherit(all []pools.Assignment, heir string, a pools.Assignment) []pools.Assignment {
+	exclusive := slices.ContainsFunc(s.pools.Units, func(u pools.UnitSpec) bool { return u.Name == heir && u.CPUs > 0 })
+	if !exclusive || !assigned(all, unitKey(heir)).IsEmpty() {
+		return all
+	}
+	return append(all, pools.Assignment{Key: unitKey(heir), CPUs: a.CPUs})
+}
+
+// follows says that a unit is of the configuration, or was and may have its CPUs
+// still.
+func (l *loop) follows(name string) bool {
+	return slices.Contains(l.settings.unitNames(), name) || !assigned(l.assignments, unitKey(name)).IsEmpty()
+}
+
+// forgetUnits drops what is known of units that are not followed.
+func (l *loop) forgetUnits() {
+	maps.DeleteFunc(l.model.units, func(name string, _ *unitEntry) bool { return !l.follows(name) })
+	maps.DeleteFunc(l.status.asks, func(name string, _ *unitAsk) bool { return !l.follows(name) })
+}
+
+// leavingCPUs are those that nobody may have for now.
+func (l *loop) leavingCPUs() cpuset.Set {
+	var all cpuset.Set
+	for _, a := range l.status.leaving {
+		all = all.Union(a.CPUs)
+	}
+	return all
 }
 
 // placedUnits are the names of the units that are not left alone.

@@ -1,11 +1,15 @@
 package daemon
 
 import (
+	"errors"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 func TestEncloses(t *testing.T) {
@@ -52,4 +56,93 @@ func TestInnerUnitWins(t *testing.T) {
 	n.eventually("slice reverted", func() bool { return n.property("system.slice") == "" })
 	r.view("problem", func(v *telemetry.View) bool { return v.Problems[string(codeUnitEncloses)] == 1 })
 	r.quiet()
+}
+
+// duOriginal is in the journal as long as du.service is on CPUs of ours.
+func duOriginal() Original {
+	return Original{Path: "system.slice/du.service", File: cgroup.FileCPUs, Unit: "du.service"}
+}
+
+// TestUnitsThatLeave: the CPUs of a unit that the configuration does not name any
+// more go nowhere before it has left them; another name of it takes them along.
+func TestUnitsThatLeave(t *testing.T) {
+	du, silence := duService(), unitFetched{name: "alias.service", err: errors.New("no answer")}
+	known := unitFetched{name: "du.service", unit: du}
+	alias := unitFetched{name: "alias.service", unit: du}
+	ru := unitFetched{name: "ru.service", unit: cgroup.Unit{Name: "ru.service", Load: "loaded", Path: "system.slice/ru.service"}}
+	for name, c := range map[string]struct {
+		units    string
+		answers  []unitFetched
+		reverted bool // has its original back
+		away     bool
+		want     string // assignments afterwards
+		withheld string
+	}{
+		"still there":          {"", []unitFetched{known}, false, false, "du.service 4-5", "4-5"},
+		"reverted":             {"", []unitFetched{known}, true, false, "", ""},
+		"gone":                 {"", []unitFetched{known}, false, true, "", ""},
+		"not known any more":   {"", nil, false, false, "du.service 4-5", "4-5"},
+		"renamed":              {"units: {alias.service: {cpus: 2}}\n", []unitFetched{known, alias}, false, false, "alias.service 4-5", ""},
+		"renamed, not told":    {"units: {alias.service: {cpus: 2}}\n", []unitFetched{known}, false, false, "du.service 4-5", "4-5"},
+		"renamed, no answer":   {"units: {alias.service: {cpus: 2}}\n", []unitFetched{known, silence}, false, false, "du.service 4-5", "4-5"},
+		"renamed, now in pool": {"units: {alias.service: {pool: management}}\n", []unitFetched{known, alias}, false, false, "", ""},
+		"another":              {"units: {ru.service: {cpus: 2}}\n", []unitFetched{known, ru}, false, false, "du.service 4-5, ru.service 6-7", "4-5"},
+		"another, not told":    {"units: {ru.service: {cpus: 2}}\n", []unitFetched{known}, false, false, "du.service 4-5", "4-5"},
+		"other has come":       {"units: {ru.service: {cpus: 2}}\n", []unitFetched{known, ru}, true, false, "ru.service 4-5", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.yaml = poolsYAML + c.units
+			l := n.bareLoop(n.host())
+			if !c.reverted {
+				l.ledger.note(duOriginal())
+				l.ledger.durable = l.ledger.changes
+			}
+			for _, a := range c.answers {
+				l.model.putUnit(a)
+			}
+			l.status.away["du.service"] = c.away
+			l.assignments = []pools.Assignment{{Key: unitKey("du.service"), CPUs: cpuset.Of(4, 5)}}
+			l.pass()
+			var got []string
+			for _, a := range l.assignments {
+				got = append(got, a.Key.Container+" "+a.CPUs.String())
+			}
+			slices.Sort(got)
+			if got := strings.Join(got, ", "); got != c.want {
+				t.Errorf("assignments: %s; want %s", got, c.want)
+			}
+			if got := l.leavingCPUs().String(); got != c.withheld {
+				t.Errorf("given to nobody: %s; want %s", got, c.withheld)
+			}
+			if free := l.status.plan.Free; free.Overlaps(l.leavingCPUs()) {
+				t.Errorf("the plan has %s free", free)
+			}
+		})
+	}
+}
+
+// TestUnitBroughtAlong: a unit that is on CPUs of the pool when the configuration
+// begins to name it stays there.
+func TestUnitBroughtAlong(t *testing.T) {
+	n := newNode(t)
+	n.units.Install("du.service", cpuset.Of(6, 7))
+	n.start2("du.service")
+	r := n.start()
+	r.quiet()
+	before := len(n.tree.Writes())
+	n.yaml = poolsYAML + "units: {du.service: {cpus: 2}}\n"
+	r.loop.reload()
+	n.eventually("assignment on record", func() bool {
+		for _, a := range n.journal().Assignments {
+			if a.Container == "du.service" {
+				return a.CPUs.Equal(cpuset.Of(6, 7))
+			}
+		}
+		return false
+	})
+	r.quiet()
+	if writes := n.tree.Writes()[before:]; len(writes) > 0 {
+		t.Errorf("writes %v", writes)
+	}
 }

@@ -30,7 +30,7 @@ func (n *node) revertingUnits(units string, h host, answers ...unitFetched) *loo
 	n.t.Helper()
 	n.yaml = poolsYAML + units
 	l := n.bareLoop(h)
-	l.ledger.note(Original{Path: "system.slice/du.service", File: cgroup.FileCPUs, Unit: "du.service"})
+	l.ledger.note(duOriginal())
 	l.ledger.durable = l.ledger.changes
 	for _, a := range answers {
 		l.model.putUnit(a)

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -13,6 +12,8 @@ import (
 type unitEntry struct {
 	unit cgroup.Unit
 	err  error // systemd could not be asked; what is in unit may be old
+	// considered says that its CPUs have been recovered, if it had any.
+	considered bool
 }
 
 // unitFetched is what systemd says of a unit.
@@ -38,17 +39,22 @@ func (m *model) mayBeExclusive(e *containerEntry) bool {
 	return p != nil && (p.qos == pools.QoSGuaranteed || p.unread()) && (r.Shares == 0 || exclusiveCPUs(r) > 0)
 }
 
-// unconsidered returns the containers that recovery has not looked at, and takes
-// note that it does now.
-func (m *model) unconsidered() []*containerEntry {
-	var late []*containerEntry
+// unconsidered returns the containers and units that recovery has not looked at, and
+// takes note that it does now.
+func (m *model) unconsidered() (late []*containerEntry, units []pools.Key) {
 	for _, e := range m.containers {
 		if !e.considered && e.err == nil && m.pods[e.container.PodID] != nil {
 			e.considered = true
 			late = append(late, e)
 		}
 	}
-	return late
+	for name, e := range m.units {
+		if !e.considered && e.unit.Name != "" {
+			e.considered = true
+			units = append(units, unitKey(name))
+		}
+	}
+	return late, units
 }
 
 func compareKeys(a, b pools.Key) int {
@@ -58,8 +64,11 @@ func compareKeys(a, b pools.Key) int {
 // putUnit takes over what systemd says. Without an answer the last one stands.
 func (m *model) putUnit(f unitFetched) {
 	e := &unitEntry{unit: f.unit, err: f.err}
-	if old := m.units[f.name]; f.err != nil && old != nil {
-		e.unit = old.unit
+	if old := m.units[f.name]; old != nil {
+		e.considered = old.considered
+		if f.err != nil {
+			e.unit = old.unit
+		}
 	}
 	m.units[f.name] = e
 }
@@ -108,11 +117,7 @@ func (l *loop) takeUnits() {
 			l.fetchUnit(name)
 		}
 	}
-	for name := range l.model.units {
-		if !slices.Contains(names, name) {
-			delete(l.model.units, name)
-		}
-	}
+	l.forgetUnits()
 	l.watched.set(names)
 }
 

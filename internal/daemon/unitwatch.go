@@ -95,7 +95,7 @@ func askUnit(ctx context.Context, units unitManager, name string) unitFetched {
 }
 
 func (e unitFetched) apply(l *loop) {
-	if !slices.Contains(l.settings.unitNames(), e.name) {
+	if !l.follows(e.name) {
 		return // not any more
 	}
 	if e.err != nil {
