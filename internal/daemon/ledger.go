@@ -22,22 +22,34 @@ type ledger struct {
 	barrier int // newest change that added an original
 }
 
+// originalKey is the place of an original. A unit's is the unit and not its cgroup,
+// which is another one when its slice changes.
 type originalKey struct {
 	path cgroup.Path
+	unit string
 	file string
+}
+
+func (o Original) key() originalKey {
+	if o.Unit != "" {
+		return originalKey{unit: o.Unit, file: o.File}
+	}
+	return originalKey{path: o.Path, file: o.File}
 }
 
 func newLedger(j Journal) *ledger {
 	l := &ledger{bootID: j.BootID, originals: make(map[originalKey]Original), assignments: fromRecords(j.Assignments), accepted: j.Accepted}
 	for _, o := range j.Originals {
-		l.originals[originalKey{o.Path, o.File}] = o
+		if _, known := l.originals[o.key()]; !known || o.Value == "" {
+			l.originals[o.key()] = o // of two for a unit, not the one that we had set
+		}
 	}
 	return l
 }
 
 // note records an original unless there is one already: the first stands.
 func (l *ledger) note(o Original) {
-	k := originalKey{o.Path, o.File}
+	k := o.key()
 	if _, known := l.originals[k]; known {
 		return
 	}
@@ -52,21 +64,14 @@ func (l *ledger) safe() bool { return l.durable >= l.barrier }
 
 // touched says that the daemon has written, or is about to write, a file.
 func (l *ledger) touched(p cgroup.Path, file string) bool {
-	_, ok := l.originals[originalKey{p, file}]
+	_, ok := l.originals[originalKey{path: p, file: file}]
 	return ok
 }
 
 // nodesBefore returns the NUMA nodes that memory of a target was bound to before the
-// daemon bound it; bound says that it has. A unit may have had another cgroup then.
+// daemon bound it; bound says that it has.
 func (l *ledger) nodesBefore(t *cgroup.Target) (nodes cpuset.Set, bound bool) {
-	o, bound := l.originals[originalKey{t.Path, cgroup.FileMems}]
-	if t.Unit != "" {
-		of := l.units()[t.Unit]
-		i := slices.IndexFunc(of, func(o Original) bool { return o.File == cgroup.FileMems })
-		if bound = i >= 0; bound {
-			o = of[i]
-		}
-	}
+	o, bound := l.originals[Original{Path: t.Path, Unit: t.Unit, File: cgroup.FileMems}.key()]
 	if !bound {
 		return cpuset.Set{}, false
 	}

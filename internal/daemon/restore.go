@@ -64,12 +64,12 @@ func (h *host) restore(ctx context.Context, j Journal) (RestoreReport, error) {
 	failed := make(map[originalKey]error)
 	for _, o := range j.Originals {
 		if err := h.putBack(ctx, o); err != nil {
-			failed[originalKey{o.Path, o.File}] = err
+			failed[o.key()] = err
 		}
 	}
 	left := Journal{BootID: j.BootID, Accepted: j.Accepted}
 	for _, o := range j.Originals {
-		err := failed[originalKey{o.Path, o.File}]
+		err := failed[o.key()]
 		st, readErr := h.heldBy(ctx, o)
 		if errors.Is(readErr, cgroup.ErrGone) && err == nil {
 			r.Gone++
