@@ -3,6 +3,7 @@ package pools
 import (
 	"errors"
 	"slices"
+	"strconv"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -13,7 +14,8 @@ import (
 // such thing. A partition without CPUs is left out, and its pods are placed like
 // others; a shared pool without CPUs has those that no other pool names, or, when
 // there are none, one of the largest other pool; a guaranteed pool without CPUs
-// refuses everybody. The pools are empty only when no CPU is online.
+// refuses everybody; a floor that would keep the whole shared pool is lowered to
+// half of it. The pools are empty only when no CPU is online.
 func (s Spec) Adapt(t *topology.Topology) (Pools, []error) {
 	if p, err := s.Resolve(t); err == nil {
 		return p, nil
@@ -34,6 +36,7 @@ func (s Spec) Adapt(t *topology.Topology) (Pools, []error) {
 	}
 	r.dropEmpty(&s)
 	r.dropUnits(&s)
+	r.adaptFloor(&s)
 	p := s.pools(t)
 	p.Offline = offline
 	r.checkCapacity(s, p)
@@ -58,12 +61,13 @@ func (r *resolver) adaptSpec(s *Spec) {
 		s.Guaranteed = GuaranteedSpec{CPUs: s.Guaranteed.CPUs, FromShared: s.Guaranteed.FromShared && s.Guaranteed.CPUs.IsEmpty()}
 	}
 	var valid []PartitionSpec
-	for _, p := range s.Partitions {
-		one := resolver{topology: r.topology}
+	r.numbers = []int{}
+	for i, p := range s.Partitions {
+		one := resolver{topology: r.topology, numbers: append(slices.Clone(r.numbers), i)}
 		one.checkPartition(len(valid), append(slices.Clone(valid), p))
 		r.problems = append(r.problems, one.problems...)
 		if len(one.problems) == 0 {
-			valid = append(valid, p)
+			valid, r.numbers = append(valid, p), one.numbers
 		}
 	}
 	s.Partitions = valid
@@ -83,13 +87,17 @@ func (r *resolver) adaptLists(s *Spec) {
 		}
 		*cpus = had.Intersection(r.topology.Online).Difference(taken)
 		taken = taken.Union(*cpus)
-		if cpus.IsEmpty() {
+		switch {
+		case !cpus.IsEmpty():
+		case had.Overlaps(r.topology.Online):
+			r.report(field, had.String(), "other pools have all of these CPUs that are online; the pool is empty")
+		default:
 			r.report(field, had.String(), "none of these CPUs is there and online; the pool is empty")
 		}
 	}
 	for i := range s.Partitions {
 		if !s.Partitions[i].All {
-			adapt(partitionKey(i, "cpus"), &s.Partitions[i].CPUs)
+			adapt(r.partitionKey(i, "cpus"), &s.Partitions[i].CPUs)
 		}
 	}
 	if s.Shared != nil {
@@ -106,7 +114,7 @@ func (r *resolver) makeRoom(s *Spec) {
 	largest, from := &s.Guaranteed.CPUs, guaranteedKey
 	for i := range s.Partitions {
 		if cpus := &s.Partitions[i].CPUs; cpus.Len() > largest.Len() {
-			largest, from = cpus, partitionKey(i, "cpus")
+			largest, from = cpus, r.partitionKey(i, "cpus")
 		}
 	}
 	one := largest.Take(1)
@@ -125,6 +133,17 @@ func (r *resolver) dropEmpty(s *Spec) {
 		r.report("partitions", p.Type, "has no CPU on this machine; its pods are placed like any others")
 		return true
 	})
+}
+
+// adaptFloor lowers a floor that leaves nothing of the shared pool to give away.
+func (r *resolver) adaptFloor(s *Spec) {
+	p := s.pools(r.topology)
+	shared := p.Shared.Len()
+	if !p.FromShared || p.Floor == 0 || p.Floor < shared {
+		return
+	}
+	s.Guaranteed.Floor = max(shared/2, 1)
+	r.report(floorKey, strconv.Itoa(p.Floor), "the shared pool has %s; it keeps %d", several(shared), s.Guaranteed.Floor)
 }
 
 // dropUnits leaves out what units cannot be; those whose pool is gone run in the

@@ -34,7 +34,7 @@ func TestAdapt(t *testing.T) {
 				`shared.cpus: "1-5": the machine has no CPU 4-5; it has 0-3; the others count`,
 				`guaranteed.cpus: "2,8-15": the machine has no CPU 8-15; it has 0-3; the others count`,
 				`guaranteed.cpus: "2,8-15": CPU 2 is in another pool too, and counts there`,
-				`guaranteed.cpus: "2,8-15": none of these CPUs is there and online; the pool is empty`,
+				`guaranteed.cpus: "2,8-15": other pools have all of these CPUs that are online; the pool is empty`,
 				`partitions: "other": has no CPU on this machine; its pods are placed like any others`,
 				`units.b.service.pool: "other": there is no such pool; write shared or the type of a partition`,
 				`units: "2": units ask for 2 CPUs of their own, and the guaranteed pool has 0; enlarge it or ask for less`,
@@ -64,14 +64,15 @@ func TestAdapt(t *testing.T) {
 			name: "one CPU", topology: "cores=1", spec: "management 0\nall all\nguaranteed shared floor=2\nunit u.service management",
 			want: pools.Pools{
 				Partitions: []pools.Partition{{Type: "all", CPUs: cpuset.Of(0)}},
-				Shared:     cpuset.Of(0), Guaranteed: cpuset.Of(0), FromShared: true, Floor: 2,
+				Shared:     cpuset.Of(0), Guaranteed: cpuset.Of(0), FromShared: true, Floor: 1,
 				Units: []pools.UnitSpec{{Name: "u.service", Pool: "shared"}},
 			},
 			says: []string{
 				`shared.cpus: "": the other pools leave no online CPU of 0; it gets CPU 0 of partitions[0].cpus`,
 				`partitions: "management": has no CPU on this machine; its pods are placed like any others`,
 				`units.u.service.pool: "management": there is no such pool; write shared or the type of a partition`,
-				`guaranteed.floor: "2": the shared pool has 1 CPU and would never give one away; lower the floor or enlarge the pool`,
+				`guaranteed.floor: "2": the shared pool has 1 CPU; it keeps 1`,
+				`guaranteed.floor: "1": the shared pool has 1 CPU and would never give one away; lower the floor or enlarge the pool`,
 			},
 		},
 		{
@@ -80,6 +81,36 @@ func TestAdapt(t *testing.T) {
 			says: []string{
 				`partitions[0].cpus: "3": none of these CPUs is there and online; the pool is empty`,
 				`partitions: "management": has no CPU on this machine; its pods are placed like any others`,
+			},
+		},
+		{
+			name: "a floor above the machine", topology: "cores=4", spec: "management 0\nguaranteed shared floor=8",
+			want: pools.Pools{
+				Partitions: []pools.Partition{{Type: "management", CPUs: cpuset.Of(0)}},
+				Shared:     cpuset.Range(1, 3), Guaranteed: cpuset.Range(1, 3), FromShared: true, Floor: 1,
+			},
+			says: []string{`guaranteed.floor: "8": the shared pool has 3 CPUs; it keeps 1`},
+		},
+		{
+			name: "the number in the file", topology: "cores=4", spec: "management 0\nmanagement 3\nother 2,7\nguaranteed 1",
+			want: pools.Pools{
+				Partitions: []pools.Partition{{Type: "management", CPUs: cpuset.Of(0)}, {Type: "other", CPUs: cpuset.Of(2)}},
+				Shared:     cpuset.Of(3), Guaranteed: cpuset.Of(1),
+			},
+			says: []string{
+				`partitions[1].type: "management": partitions[0] has this type too; give each type one partition`,
+				`partitions[2].cpus: "2,7": the machine has no CPU 7; it has 0-3; the others count`,
+			},
+		},
+		{
+			name: "partitions take everything", topology: "cores=4", spec: "management 0-5\nreservation loose\nguaranteed shared",
+			want: pools.Pools{
+				Partitions: []pools.Partition{{Type: "management", CPUs: cpuset.Range(0, 3)}},
+				Shared:     cpuset.Range(0, 3), FromShared: true,
+			},
+			says: []string{
+				`partitions[0].cpus: "0-5": the machine has no CPU 4-5; it has 0-3; the others count`,
+				`guaranteed.from: "shared": the partitions have all CPUs, and theirs never become exclusive; leave some to the shared pool`,
 			},
 		},
 		{name: "no CPU", topology: "cores=1 offline=0", says: []string{"no CPU is online"}},

@@ -127,8 +127,21 @@ func partitionKey(i int, key string) string { return fmt.Sprintf("partitions[%d]
 // resolver collects problems.
 type resolver struct {
 	topology *topology.Topology
+	// numbers are what the partitions have in the configuration, where some have
+	// been left out since; nil stands for 0, 1, …
+	numbers  []int
 	problems []error
 }
+
+// number is what partition i has in the configuration.
+func (r *resolver) number(i int) int {
+	if r.numbers == nil {
+		return i
+	}
+	return r.numbers[i]
+}
+
+func (r *resolver) partitionKey(i int, key string) string { return partitionKey(r.number(i), key) }
 
 func (r *resolver) report(field, value, format string, args ...any) {
 	r.problems = append(r.problems, &FieldError{field, value, fmt.Sprintf(format, args...)})
@@ -165,7 +178,14 @@ func (r *resolver) checkCapacity(s Spec, p Pools) {
 			offline = s.Shared.Difference(r.topology.Online).Len()
 		}
 		shared := p.Shared.Len() + offline
-		if room = max(min(shared-p.floor(), p.Guaranteed.Len()+offline), 0); room == 0 && !p.Shared.IsEmpty() {
+		own := p.Guaranteed.Len() + offline
+		room = max(min(shared-p.floor(), own), 0)
+		switch {
+		case room > 0 || p.Shared.IsEmpty():
+		case own == 0:
+			r.report(fromKey, "shared", "the partitions have all CPUs, and theirs never become exclusive; leave some to the shared pool")
+			return
+		default:
 			r.report(floorKey, strconv.Itoa(s.Guaranteed.Floor), "the shared pool has %s and would never give one away; lower the floor or enlarge the pool", several(shared))
 			return
 		}

@@ -48,23 +48,23 @@ func (r *resolver) checkGuaranteed(g GuaranteedSpec) {
 func (r *resolver) checkPartition(i int, partitions []PartitionSpec) {
 	p := partitions[i]
 	if p.All && !p.CPUs.IsEmpty() {
-		r.report(partitionKey(i, "cpus"), p.CPUs.String(), "all and a list at once; choose one of them")
+		r.report(r.partitionKey(i, "cpus"), p.CPUs.String(), "all and a list at once; choose one of them")
 	}
 	sameType := func(other PartitionSpec) bool { return other.Type == p.Type }
 	switch earlier := slices.IndexFunc(partitions, sameType); {
 	case !isLabel(p.Type):
-		r.report(partitionKey(i, "type"), p.Type, "not a DNS label; write 1 to 63 of a-z, 0-9 and -, like management")
+		r.report(r.partitionKey(i, "type"), p.Type, "not a DNS label; write 1 to 63 of a-z, 0-9 and -, like management")
 	case earlier < i:
-		r.report(partitionKey(i, "type"), p.Type, "partitions[%d] has this type too; give each type one partition", earlier)
+		r.report(r.partitionKey(i, "type"), p.Type, "partitions[%d] has this type too; give each type one partition", r.number(earlier))
 	case p.Type == string(Shared) || p.Type == string(Guaranteed):
-		r.report(partitionKey(i, "type"), p.Type, "the name of another pool; choose a different one")
+		r.report(r.partitionKey(i, "type"), p.Type, "the name of another pool; choose a different one")
 	}
 	for j, ns := range p.Namespaces {
 		switch earlier := slices.Index(p.Namespaces, ns); {
 		case !isLabel(ns):
-			r.report(partitionKey(i, fmt.Sprintf("namespaces[%d]", j)), ns, "not the name of a namespace; write each name in full")
+			r.report(r.partitionKey(i, fmt.Sprintf("namespaces[%d]", j)), ns, "not the name of a namespace; write each name in full")
 		case earlier < j:
-			r.report(partitionKey(i, fmt.Sprintf("namespaces[%d]", j)), ns, "listed twice; remove one")
+			r.report(r.partitionKey(i, fmt.Sprintf("namespaces[%d]", j)), ns, "listed twice; remove one")
 		}
 	}
 }
