@@ -21,8 +21,10 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// journalVersion is raised when an older daemon could misread the file.
-const journalVersion = 1
+// journalVersion is raised when an older daemon could misread the file. Since 2 it
+// has originals of systemd units; what only knows version 1 would take them for
+// those of cgroups. Version 1 means the same in both.
+const journalVersion, oldestJournal = 2, 1
 
 // journalLimit bounds what is read back: 64 MiB holds about 300,000 originals.
 const journalLimit = 64 << 20
@@ -82,14 +84,14 @@ func encodeJournal(j Journal) ([]byte, error) {
 }
 
 // decodeJournal is strict: a journal that is not exactly what encodeJournal
-// wrote is errBadJournal.
+// wrote, now or when it wrote an older version, is errBadJournal.
 func decodeJournal(b []byte) (Journal, error) {
 	var f journalFile
 	if err := json.Unmarshal(b, &f); err != nil {
 		return Journal{}, fmt.Errorf("%w: %w", errBadJournal, err)
 	}
-	if f.Version != journalVersion {
-		return Journal{}, fmt.Errorf("%w: version %d, this daemon reads %d", errBadJournal, f.Version, journalVersion)
+	if f.Version < oldestJournal || f.Version > journalVersion {
+		return Journal{}, fmt.Errorf("%w: version %d, this daemon reads %d to %d", errBadJournal, f.Version, oldestJournal, journalVersion)
 	}
 	if sum := sha256.Sum256(f.Data); hex.EncodeToString(sum[:]) != f.SHA256 {
 		return Journal{}, fmt.Errorf("%w: checksum does not match", errBadJournal)

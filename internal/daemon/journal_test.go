@@ -45,6 +45,26 @@ func TestJournalRoundTrip(t *testing.T) {
 	}
 }
 
+// TestJournalOfVersion1 was written before there were units: an upgrade keeps the
+// originals in it.
+func TestJournalOfVersion1(t *testing.T) {
+	b, err := encodeJournal(sampleJournal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := bytes.Replace(b, []byte(`{"version":2,`), []byte(`{"version":1,`), 1)
+	if bytes.Equal(old, b) {
+		t.Fatalf("journal begins with %.20s; want version 2", b)
+	}
+	got, err := decodeJournal(old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(sampleJournal(), got); d != "" {
+		t.Errorf("journal (-written +read):\n%s", d)
+	}
+}
+
 func TestBadJournalIsSetAside(t *testing.T) {
 	good, err := encodeJournal(sampleJournal())
 	if err != nil {
@@ -54,7 +74,8 @@ func TestBadJournalIsSetAside(t *testing.T) {
 		"empty":     {},
 		"cut":       good[:len(good)/2],
 		"flipped":   bytes.Replace(good, []byte("200000"), []byte("300000"), 1),
-		"version":   bytes.Replace(good, []byte(`"version":1`), []byte(`"version":9`), 1),
+		"version":   bytes.Replace(good, []byte(`"version":2`), []byte(`"version":3`), 1),
+		"version 0": bytes.Replace(good, []byte(`"version":2`), []byte(`"version":0`), 1),
 		"not json":  []byte("\x00\x01\x02"),
 		"too large": []byte(strings.Repeat(" ", 10) + "[]"),
 	} {
