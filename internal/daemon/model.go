@@ -12,8 +12,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// settleTime is how long after its sandbox a pod may still be without some of
-// its containers: image pulls and init containers come in between.
+// settleTime is how long a pod may still be without some of its containers after
+// the last of its sandbox, its containers and their ends: image pulls come between.
 const settleTime = 10 * time.Minute
 
 // infraName is the pause container's name, as CRI-O calls it. A container of a
@@ -184,6 +184,9 @@ func (m *model) input(now time.Time) []pools.Pod {
 		p, c := byUID[pod.uid], e.input()
 		if c.State == pools.Running {
 			p.Gone = false
+		}
+		if now.UnixNano()-max(c.CreatedAt, c.FinishedAt) < int64(settleTime) {
+			p.Settled = false
 		}
 		p.Containers = append(p.Containers, c)
 	}
