@@ -72,7 +72,9 @@ func (h *host) restore(ctx context.Context, j Journal) (RestoreReport, error) {
 		err := failed[o.key()]
 		st, readErr := h.heldBy(ctx, o)
 		if errors.Is(readErr, cgroup.ErrGone) && err == nil {
-			r.Gone++
+			if r.Gone++; o.Unit != "" {
+				left.Originals = append(left.Originals, o) // systemd keeps what was set for it until the machine boots
+			}
 			continue
 		}
 		if err = cmp.Or(err, readErr); err != nil {

@@ -19,8 +19,9 @@ func (n *node) bareLoop(h host) *loop {
 		n.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	l.crew = newCrew(ctx, l.box.post)
-	n.t.Cleanup(func() { cancel(); l.crew.wait() })
+	c := newCrew(ctx, l.box.post)
+	n.t.Cleanup(func() { cancel(); c.wait() })
+	l.crew = c
 	return l
 }
 
@@ -68,6 +69,29 @@ func TestWhoIsReverted(t *testing.T) {
 				t.Errorf("reverting: %t, want %t", got, c.want)
 			}
 		})
+	}
+}
+
+// TestRestoreOfAUnitThatIsGone: its original stays in the journal, for the daemon or
+// the restore that finds the unit again.
+func TestRestoreOfAUnitThatIsGone(t *testing.T) {
+	n := newNode(t)
+	h := n.host()
+	boot, err := readBootID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := Journal{BootID: boot, Originals: []Original{duOriginal()}}
+	report, err := h.restore(t.Context(), j)
+	if err != nil || report.Gone != 1 {
+		t.Fatalf("restore: %+v, %v", report, err)
+	}
+	n.units.Install("du.service", cpuset.Of(4))
+	if report, err = h.restore(t.Context(), n.journal()); err != nil || len(report.Restored)+len(report.Differs) != 1 {
+		t.Fatalf("restore when it is back: %+v, %v", report, err)
+	}
+	if got := n.property("du.service"); got != "" {
+		t.Errorf("AllowedCPUs = %q; want none", got)
 	}
 }
 

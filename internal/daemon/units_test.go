@@ -79,10 +79,10 @@ func TestUnitsAreFollowed(t *testing.T) {
 	}
 	r.quiet()
 	n.checkAll()
-	env, err := os.ReadFile(filepath.Join(n.dir, "run/units/du.service.env"))
-	if err != nil || !strings.Contains(string(env), "CPUPOOL_CPUS=4-5\n") {
-		t.Errorf("environment of the unit = %q, %v", env, err)
-	}
+	n.eventually("environment of the unit", func() bool {
+		env, err := os.ReadFile(filepath.Join(n.dir, "run/units/du.service.env"))
+		return err == nil && strings.Contains(string(env), "CPUPOOL_CPUS=4-5\n")
+	})
 }
 
 // TestUnitsKeepTheirCPUs over restarts of the daemon, with journal and without.
@@ -236,13 +236,7 @@ func TestUnitIsAskedOnce(t *testing.T) {
 	h := n.host()
 	units := &countingUnits{unitManager: h.units, asked: make(chan string, 1000), release: make(chan struct{})}
 	h.units = units
-	l, err := newLoop(h, n.options())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	l.crew = newCrew(ctx, l.box.post)
-	defer func() { cancel(); close(units.asked); l.crew.wait() }()
+	l := n.bareLoop(h)
 	now := time.Now()
 	for range 100 {
 		unitWoken{"du.service"}.apply(l)
