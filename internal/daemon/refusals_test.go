@@ -81,11 +81,12 @@ func TestReloadStopsNobody(t *testing.T) {
 		before, after string
 		cpus          int // of each of two containers
 		refused       int // before the reload
+		later         int // and after it
 	}{
-		{"pool shrinks", failing(poolsYAML), shrunk.Replace(failing(poolsYAML)), 2, 0},
-		{"floor rises", failingCarved, strings.Replace(failingCarved, "floor: 2", "floor: 4", 1), 2, 0},
-		{"unit comes", failing(poolsYAML), failing(poolsYAML) + "units:\n  du.service: {cpus: 2}\n", 2, 0},
-		{"shared becomes fail", poolsYAML, failing(poolsYAML), 3, 1},
+		{"pool shrinks", failing(poolsYAML), shrunk.Replace(failing(poolsYAML)), 2, 0, 1},
+		{"floor rises", failingCarved, strings.Replace(failingCarved, "floor: 2", "floor: 4", 1), 2, 0, 0},    // who has CPUs keeps them
+		{"unit comes", failing(poolsYAML), failing(poolsYAML) + "units:\n  du.service: {cpus: 2}\n", 2, 0, 1}, // the unit, which comes too late
+		{"shared becomes fail", poolsYAML, failing(poolsYAML), 3, 1, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n := newNode(t)
@@ -106,9 +107,7 @@ func TestReloadStopsNobody(t *testing.T) {
 			r.loop.reload()
 			n.eventually("reloaded", func() bool { return len(n.logged("configuration in force")) == 2 })
 			r.quiet()
-			if tt.name != "unit comes" { // it waits for a unit file
-				r.view("refusals after", refusals(1))
-			}
+			r.view("refusals after", refusals(tt.later))
 			// A later container meets the same lack, and is stopped: all before it was judged.
 			late := n.container(n.pod("late", "default", "guaranteed", 4, nil), "app", whole(4))
 			n.eventually("late one stopped", func() bool { return !n.running(late) })
