@@ -198,6 +198,7 @@ func (i inspection) apply(l *loop) {
 		"faults":              len(l.faults(now)) > 0,
 		"writing":             l.working(now),
 		"asking the kubelet":  l.hints.asking || l.hints.waiting(now),
+		"asking systemd":      l.model.unnamed(l.settings.unitNames()) || len(l.status.leaving) > 0,
 		"reverting units":     len(l.status.reverting) > 0,
 		"bad configuration":   l.status.configErr != nil,
 		"writing files":       l.applications.busy,
