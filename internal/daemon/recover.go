@@ -6,6 +6,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -30,6 +31,10 @@ import (
 //  4. the set of kernel or record as it is: nobody but an exclusive container was
 //     ever put there. It may be larger or smaller than asked for (a resize; a write
 //     on the way), which the plan puts right.
+//
+// What the runtime has recorded of a container that has ended counts only where there
+// is no journal at all: it stays on record when its CPUs are given on, or reserved
+// for others.
 //
 // With a fixed list and a kernel that contradicts the journal, 4 goes before 3. What
 // is reserved for pods, and for owners of which nothing else is left, comes from
@@ -56,7 +61,7 @@ type instance struct {
 	unread   bool // the runtime has not told yet, but will
 	watched  bool // its pod's pause container has a set, which a shared container would have too
 	kernel   cpuset.Set
-	recorded cpuset.Set
+	recorded cpuset.Set // none where the journal knows better
 	created  int64
 }
 
@@ -132,6 +137,9 @@ func newRecovery(m *model, read func(cgroup.Path) (cgroup.State, error), journal
 	for _, e := range m.containers {
 		key := m.keyOf(e)
 		i := instance{owner: key, kernel: asks(e.path), recorded: e.recorded, created: e.container.CreatedAt.UnixNano()}
+		if e.container.State == cri.Exited && len(journal) > 0 {
+			i.recorded = cpuset.Set{}
+		}
 		r.hold(key, i.kernel)
 		if m.awaited(cgroup.Target{Container: e.container.ID}) {
 			r.hold(key, i.recorded) // it would be started there

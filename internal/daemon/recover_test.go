@@ -30,6 +30,7 @@ func TestRecoverAssignments(t *testing.T) {
 	put("c4", "wide", cri.Running, "0-7", "")
 	put("c5", "again", cri.Exited, "", "7")
 	put("c6", "again", cri.Running, "8", "7")
+	put("c7", "ended", cri.Exited, "", "10") // the journal has nothing of it: others may have been given its CPUs
 	read := func(p cgroup.Path) (cgroup.State, error) {
 		cpus, ok := kernel[p]
 		if !ok {

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/internal/testnode/scenario"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -26,6 +28,8 @@ type world struct {
 	configs []string
 	pods    *scenario.Pods
 	seen    sight // when the node last came to rest
+	silent  bool  // the kubelet does not answer
+	checks  int
 
 	mu    sync.Mutex            // guards what follows, which writes look at
 	armed int                   // writes until the daemon's death; -1: it lives
@@ -146,8 +150,10 @@ func (w *world) act(s scenario.Step) error {
 		w.units.Reload()
 	case scenario.SilenceKubelet:
 		w.kubelet.fail(errors.New("the kubelet restarts"))
+		w.silent = true
 	case scenario.UnsilenceKubelet:
 		w.kubelet.fail(nil)
+		w.silent = false
 	}
 	return nil
 }
@@ -286,6 +292,9 @@ func (w *world) Check() error {
 	if armed {
 		return errors.Join(errs...) // the next step tells
 	}
+	if w.checks++; w.checks%coldEvery == 0 && !w.silent { // a cold start asks the kubelet for what the daemon knows
+		errs = append(errs, w.coldStart())
+	}
 	exclusive, err := w.pods.Check(w.seen.plan, w.seen.pools)
 	known := make(map[string]cpuset.Set)
 	for id, cpus := range exclusive {
@@ -295,6 +304,46 @@ func (w *world) Check() error {
 	w.known = known
 	w.mu.Unlock()
 	return errors.Join(append(errs, err)...)
+}
+
+// coldEvery is how many steps there are to one look at what a cold start would do: it
+// takes as long as they do.
+const coldEvery = 4
+
+// coldStart says that a daemon which starts now would plan the same, and has nothing
+// to write.
+func (w *world) coldStart() error {
+	var why error
+	if w.await("what a cold start would do", func() bool {
+		w.seen = w.inspect()
+		why = w.compareCold()
+		return why == nil
+	}) == nil {
+		return nil
+	}
+	return why
+}
+
+func (w *world) compareCold() error {
+	if !w.seen.journaled {
+		return errors.New("journal is not on disk")
+	}
+	var s settings
+	o := w.options()
+	if err := s.change(o.Config, o.Topology, nil); err != nil {
+		return err
+	}
+	p, err := preview(w.t.Context(), w.host(), s, w.journal(), time.Now())
+	if err != nil {
+		return err
+	}
+	if len(p.Writes)+len(p.Deferred)+len(p.Unread) > 0 {
+		err = fmt.Errorf("a cold start has to do: %v %v %v", p.Writes, p.Deferred, p.Unread)
+	}
+	if d := cmp.Diff(w.seen.plan.Assignments, p.Plan.Assignments); d != "" {
+		err = errors.Join(err, fmt.Errorf("a cold start assigns (-warm +cold):\n%s", d))
+	}
+	return err
 }
 
 // tail is the end of the log.
