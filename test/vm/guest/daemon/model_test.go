@@ -20,7 +20,7 @@ import (
 )
 
 var (
-	steps = flag.Int("steps", 300, "steps of TestModel")
+	steps = flag.Int("steps", 30, "steps of TestModel")
 	seed  = flag.Uint64("seed", 1, "seed of TestModel")
 )
 

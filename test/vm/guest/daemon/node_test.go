@@ -45,6 +45,7 @@ shared:
 guaranteed:
   cpus: 4-7
 resyncPeriod: 5m
+podResourcesSocket: none
 logFormat: json
 `
 
