@@ -3,6 +3,7 @@
 package vm_test
 
 import (
+	"flag"
 	"maps"
 	"slices"
 	"testing"
@@ -10,13 +11,19 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm"
 )
 
+// Without it each run of the VM tests would take ten minutes more.
+var allPlacement = flag.Bool("placement.all", false, "run all of guest/placement on the smallest machine")
+
 // TestPlacement holds cpupoold's choices of CPUs against its options, on machines of several shapes, with real devices and containers.
 // What does not depend on the machine's shape is tested on the smallest only.
 func TestPlacement(t *testing.T) {
 	tests := map[string][]string{
-		"8c2n":    nil,
+		"8c2n":    {"-test.run=^(TestCarve|TestPodResources|TestDevices)$"},
 		"16c2s2t": {"-test.run=^(TestOptions|TestOneOwnerPerCore|TestCarve)$"},
 		"16c2d4l": {"-test.run=^(TestOptions|TestOneOwnerPerCore)$"},
+	}
+	if *allPlacement {
+		tests["8c2n"] = nil
 	}
 	for _, topology := range slices.Sorted(maps.Keys(tests)) {
 		t.Run(topology, func(t *testing.T) {
