@@ -319,8 +319,8 @@ func TestLargeList(t *testing.T) {
 	var want []string
 	for i := range 1000 {
 		pod := must[string](t)(r.RunPod(testnode.PodSpec{UID: fmt.Sprint(i), Name: "p", Annotations: big}))
-		for range 3 {
-			want = append(want, must[string](t)(r.CreateContainer(pod, testnode.ContainerSpec{Name: "c"})))
+		for attempt := range uint32(3) {
+			want = append(want, must[string](t)(r.CreateContainer(pod, testnode.ContainerSpec{Name: "c", Attempt: attempt})))
 		}
 	}
 	pods, containers, err := c.List(t.Context())
