@@ -77,8 +77,9 @@ type Place struct {
 
 // Shape is how an owner's CPUs lie on the machine. Fewer is better in each field.
 type Shape struct {
-	// SplitCores are cores of which it has some threads and not all, and SharedCores
-	// those of them of which another owner has a part.
+	// SplitCores are cores of which it has some threads and not all: none are counted
+	// for an owner with distribute-cpus-across-cores, which wishes for that.
+	// SharedCores are those of which another owner has a part.
 	SplitCores  int `json:"splitCores"`
 	SharedCores int `json:"sharedCores"`
 	// L3Groups, Nodes and Packages are numbers of those that it touches.

@@ -122,6 +122,18 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// TestLeast: the least of an owner does not depend on where it is. Spread over
+// cores it needs one package, and is not above its least for having split cores.
+func TestLeast(t *testing.T) {
+	for _, cpus := range []string{"0-3", "2,6-7,9", "1-2,6,9"} {
+		s := newScene(machine{2, 1, 1, 3, 2}, "0-11").owner(cpus, fixed, with(allocate.Options{DistributeCPUsAcrossCores: true}))
+		r := defrag.Analyse(s.Input)
+		if want := (defrag.Shape{L3Groups: 1, Nodes: 1, Packages: 1}); r.Owners[0].Least != want || r.Excess.Now.SplitCores != 0 {
+			t.Errorf("on %s: least %+v, excess %+v; want %+v and no split cores", cpus, r.Owners[0].Least, r.Excess.Now, want)
+		}
+	}
+}
+
 // TestLargestNode has 2,048 CPUs and owners all over them: there is always another
 // pair of caches to try. The search ends, says that it was bounded, and has found
 // moves that can be made.

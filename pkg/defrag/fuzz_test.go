@@ -64,7 +64,7 @@ func checkMove(t *testing.T, s *scene, m defrag.Move, was, is defrag.Shape) {
 	i := s.index(m.Key())
 	options := s.Owners[i].Options
 	if is.Nodes > was.Nodes || is.Packages > was.Packages || is.L3Groups > was.L3Groups || is.RemoteCPUs > was.RemoteCPUs ||
-		is.SplitCores > was.SplitCores && !options.DistributeCPUsAcrossCores {
+		is.SplitCores > was.SplitCores {
 		t.Errorf("%s: %s → %s makes something worse: %+v, was %+v", m.Full(), m.From, m.To, is, was)
 	}
 	if options == (allocate.Options{}) && is == was && !m.MakesRoom {

@@ -157,7 +157,10 @@ func (n *node) shape(i int) Shape { return n.shapeOf(i, n.at[i], n.others(i)) }
 // shapeOf is how owner i would lie on cpus if others had that.
 func (n *node) shapeOf(i int, cpus, others cpuset.Set) Shape {
 	m := n.machine.Shape(cpus)
-	s := Shape{SplitCores: m.SplitCores, L3Groups: m.L3s, Nodes: m.Nodes, Packages: m.Packages}
+	s := Shape{L3Groups: m.L3s, Nodes: m.Nodes, Packages: m.Packages}
+	if !n.owners[i].Options.DistributeCPUsAcrossCores {
+		s.SplitCores = m.SplitCores
+	}
 	for c := 0; c < len(n.topology.Cores) && !others.IsEmpty(); c++ {
 		core := n.topology.Cores[c].CPUs
 		if core.Overlaps(cpus) && core.Overlaps(others) {

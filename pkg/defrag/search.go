@@ -39,20 +39,28 @@ func newSearch(n *node) *search {
 	s := &search{node: n, start: n.clone(), tried: make([]cpuset.Set, len(n.owners)), effort: maxEffort}
 	s.price = 1 + n.topology.Online.Len()/cheapCPUs
 	for i := range n.owners {
-		s.least = append(s.least, s.alone(i))
+		s.least = append(s.least, n.alone(i))
 	}
 	return s
 }
 
-// alone is the best place for owner i if nobody else were there. One whose options
-// cannot be had at all lies as well as it can.
-func (s *search) alone(i int) measured {
-	o := &s.node.owners[i]
-	best := s.node.measure(i, o.CPUs)
-	for _, to := range s.ask(i, s.node.pool) {
-		if m := s.node.measure(i, to); m.compare(best.measure) < 0 {
+// alone is the best place for owner i if nobody else were there, wherever it is
+// now: a move must not change what its owner is measured by. One whose options
+// cannot be had at all, and who therefore cannot be moved, lies as well as it can.
+func (n *node) alone(i int) measured {
+	o := &n.owners[i]
+	var best measured
+	for _, options := range variants(o.Options) {
+		got, err := n.machine.Supply(n.pool).Take(allocate.Request{CPUs: o.CPUs.Len(), Nodes: o.Nodes, Options: options})
+		if err != nil {
+			continue
+		}
+		if m := n.measure(i, got); best.cpus.IsEmpty() || m.compare(best.measure) < 0 {
 			best = m
 		}
+	}
+	if best.cpus.IsEmpty() {
+		return n.measure(i, o.CPUs)
 	}
 	return best
 }
