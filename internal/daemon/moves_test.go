@@ -268,12 +268,15 @@ func deathDuringMove(t *testing.T, yaml string, after int) int {
 		writes++
 		return nil
 	})
-	want := control.Done
-	if after >= 0 {
-		want = control.Unverified
-	}
-	if outcome, err := f.loop.ask(ctx, m); outcome != want {
-		t.Errorf("move = %s, %v; want %s", outcome, err, want)
+	outcome, err := f.loop.ask(ctx, m)
+	switch {
+	case outcome == control.Done && f.state(f.split).Effective.Equal(m.To):
+		// It may die after its answer, while others get their CPUs back; or not at all:
+		// a seal that arrives after the next write to its cgroup costs one more, which
+		// the move that was counted may have needed and this one not.
+	case outcome == control.Unverified && after >= 0:
+	default:
+		t.Errorf("move = %s, %v; the container is on %s", outcome, err, f.state(f.split).Effective)
 	}
 	f.stop()
 	f.tree.Intercept(nil)
