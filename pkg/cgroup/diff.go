@@ -141,6 +141,10 @@ func (d *differ) add(targets []Target, current map[Path]Current) {
 			d.count(it, +1)
 		}
 	}
+	for _, cpus := range d.options.Leaving {
+		d.holders.add(cpus, +1)
+		d.exclusive.add(cpus, +1)
+	}
 }
 
 // admit sorts out targets that no write can fulfil.

@@ -57,6 +57,9 @@ func randomWorld(r *rand.Rand) *world {
 	if r.IntN(4) == 0 {
 		w.options.Spare = cpuset.Set{}
 	}
+	if r.IntN(4) == 0 {
+		w.options.Leaving = map[cgroup.Path]cpuset.Set{"system.slice/leaving.service": randomSet(r, cpus)}
+	}
 	return w
 }
 
@@ -260,6 +263,9 @@ func (w *world) settle(t *testing.T) {
 	for pass := 0; ; pass++ {
 		if pass == 4 {
 			t.Fatal("no end after 4 passes")
+		}
+		if pass == 1 {
+			w.options.Leaving = nil
 		}
 		var writes []cgroup.Write
 		writes, deferred = w.diff()

@@ -73,6 +73,9 @@ func parseCase(t *testing.T, archive *txtar.Archive) diffCase {
 	c.options.Possible = set(t, options["possible"])
 	c.options.Spare = set(t, options["spare"])
 	c.options.Nodes = set(t, options["nodes"])
+	if has(options, "leaving") {
+		c.options.Leaving = map[cgroup.Path]cpuset.Set{"system.slice/leaving.service": set(t, options["leaving"])}
+	}
 	for line := range strings.Lines(section(archive, "current")) {
 		path, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 		c.current[cgroup.Path(path)] = parseCurrent(t, cgroup.Path(path), words(t, rest), c.options)
@@ -126,7 +129,7 @@ func parseCurrent(t *testing.T, p cgroup.Path, w map[string]string, o cgroup.Opt
 
 func words(t *testing.T, line string) map[string]string {
 	t.Helper()
-	known := " driver possible spare container cpus exclusive weight unlimited absent pending noseal nowrite recorded nocpuset nocpu idle quota parent inner innerquota unit unitquota unitcpus named mems nodes recordedmems period innermems unitmems "
+	known := " driver possible spare leaving container cpus exclusive weight unlimited absent pending noseal nowrite recorded nocpuset nocpu idle quota parent inner innerquota unit unitquota unitcpus named mems nodes recordedmems period innermems unitmems "
 	w := map[string]string{}
 	for word := range strings.FieldsSeq(line) {
 		key, value, _ := strings.Cut(word, "=")

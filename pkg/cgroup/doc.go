@@ -74,6 +74,10 @@
 //   - It holds whatever the recorders do meanwhile, since H counts what they may
 //     put back. A CPU is given away only after the seal of whoever left it.
 //
+// Who is no target any more and has not left its CPUs ([Options.Leaving]) is such a
+// y, exclusive and with nothing but these CPUs: what it goes to in the end is not
+// planned here, and everybody else's as much as its own.
+//
 // A container without any record adds nothing to H: when its raw write is lost
 // before the first seal it runs on its parent's CPUs, as it did before we came.
 // That is counted as exposure and repaired by the next pass; to wait for it would

@@ -2,6 +2,8 @@ package cgroup
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -156,6 +158,11 @@ func (d *differ) holding(it *item, cpus cpuset.Set) []Path {
 	for _, other := range d.items {
 		if other != it && other.moves && (it.Exclusive || other.Exclusive) && other.holds().Overlaps(cpus) {
 			paths = append(paths, other.Path)
+		}
+	}
+	for _, p := range slices.Sorted(maps.Keys(d.options.Leaving)) {
+		if d.options.Leaving[p].Overlaps(cpus) {
+			paths = append(paths, p)
 		}
 	}
 	return paths

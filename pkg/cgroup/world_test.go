@@ -212,6 +212,11 @@ func (g *guard) overlaps(current map[cgroup.Path]cgroup.Current) (effective, rea
 	effective, reached = map[pair]cpuset.Set{}, map[pair]cpuset.Set{}
 	all := g.w.options.Possible
 	for i, a := range g.w.targets {
+		for p, cpus := range g.w.options.Leaving {
+			if c := current[a.Path]; !a.CPUs.IsEmpty() {
+				effective[pair{a.Path, p}], reached[pair{a.Path, p}] = c.Effective.Intersection(cpus), reach(c, all).Intersection(cpus)
+			}
+		}
 		for _, b := range g.w.targets[i+1:] {
 			if a.CPUs.IsEmpty() || b.CPUs.IsEmpty() || !a.Exclusive && !b.Exclusive {
 				continue

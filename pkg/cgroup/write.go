@@ -175,4 +175,7 @@ type Options struct {
 	// Spare are CPUs on which an exclusive container may stay for a moment when
 	// two change places: online, of its pool, and planned for nobody.
 	Spare cpuset.Set
+	// Leaving are the CPUs of cgroups that are no targets any more and whose owner has
+	// not left them for good: they hold these as if they were exclusive.
+	Leaving map[Path]cpuset.Set
 }
