@@ -20,8 +20,9 @@ type Request struct {
 	Options Options
 }
 
-// Take takes CPUs out of s, or returns a *Refusal and leaves s as it is. Equal
-// supplies give equal CPUs for equal requests.
+// Take takes CPUs out of s, and with OneOwnerPerCore all else of their cores, or
+// returns a *Refusal and leaves s as it is. Equal supplies give equal CPUs for
+// equal requests.
 func (s *Supply) Take(r Request) (cpuset.Set, error) {
 	if r.CPUs <= 0 {
 		return cpuset.Set{}, nil
@@ -52,7 +53,7 @@ func (s *Supply) commit(o *Options) cpuset.Set {
 	for _, cpu := range v.picked {
 		clearBit(s.free, cpu)
 		if o.OneOwnerPerCore {
-			s.closeCore(s.m.core[cpu])
+			s.dropCore(s.m.core[cpu])
 		}
 	}
 	cpus := cpuset.Of(v.picked...)

@@ -65,8 +65,7 @@
 //     caches are always kept together. With align-by-socket packages stay first.
 //   - one-owner-per-core: only cores of which nobody else has a part, that is, of
 //     which all online threads are free or the owner's. The threads that are not
-//     asked for stay in the supply, but closed: only who has a part of the core may
-//     take them. CloseCores does this for owners of earlier supplies.
+//     asked for leave the supply too: nobody but the owner may have them.
 //   - isolated-cpus: require takes only CPUs that the kernel isolates since boot;
 //     prefer takes all from them, or where that is not possible forgets about it: a
 //     container on both sorts would be balanced on half of its CPUs. Avoid is the

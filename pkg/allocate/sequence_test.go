@@ -78,7 +78,7 @@ func checkTaken(t *testing.T, top *topology.Topology, r allocate.Request, before
 		}
 		return
 	}
-	if cpus.Len() != r.CPUs || !cpus.IsSubsetOf(before) || !after.Equal(before.Difference(cpus)) {
+	if cpus.Len() != r.CPUs || !cpus.IsSubsetOf(before) || !after.Equal(left(top, r, before, cpus)) {
 		t.Fatalf("%+v of %s: gives %s and leaves %s", r, before, cpus, after)
 	}
 	o := oracle{t: top, free: before, r: r}
@@ -95,6 +95,17 @@ func checkTaken(t *testing.T, top *topology.Topology, r allocate.Request, before
 	if p := r.Options.TopologyPolicy; p == allocate.SingleNUMANode && o.count(all, nodeOf) > max(1, o.count(r.Have, nodeOf)) {
 		t.Fatalf("%+v of %s: %s is on several nodes", r, before, cpus)
 	}
+}
+
+// left is what a supply has left when cpus have been taken.
+func left(top *topology.Topology, r allocate.Request, before, cpus cpuset.Set) cpuset.Set {
+	for cpu := range cpus.All() {
+		before = before.Difference(cpuset.Of(cpu))
+		if r.Options.OneOwnerPerCore {
+			before = before.Difference(top.ThreadSiblings(cpu))
+		}
+	}
+	return before
 }
 
 // checkOwners checks that all are apart, and that who has its cores alone does.
@@ -125,31 +136,6 @@ func TestSequences(t *testing.T) {
 func FuzzTake(f *testing.F) {
 	f.Add(uint64(1), uint64(2))
 	f.Fuzz(func(t *testing.T, a, b uint64) { sequence(t, rand.New(rand.NewPCG(a, b))) })
-}
-
-// A core that an earlier owner has to itself is closed in a new supply, but not
-// for that owner.
-func TestCloseCores(t *testing.T) {
-	top := machineOf(t, plain).topology()
-	free := set(t, "1-15")
-	tests := []struct{ request, want string }{
-		{"2", "1,9"},
-		{"1", "1"},
-		{"1 have=0", "8"},
-		{"15", allocate.TooFewUntouchedCores},
-	}
-	for _, tt := range tests {
-		s := allocate.New(top).Supply(free)
-		s.CloseCores(set(t, "0,99"))
-		cpus, err := s.Take(requestOf(t, tt.request))
-		got := cpus.String()
-		if refusal, ok := errors.AsType[*allocate.Refusal](err); ok {
-			got = refusal.Code
-		}
-		if got != tt.want {
-			t.Errorf("Take(%s) = %s (%v); want %s", tt.request, got, err, tt.want)
-		}
-	}
 }
 
 func TestShape(t *testing.T) {

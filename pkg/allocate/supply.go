@@ -11,8 +11,6 @@ type Supply struct {
 	m *Machine
 	// free is a bitset.
 	free []uint64
-	// closed are cores that belong to one owner, by index; nil when there are none.
-	closed []bool
 	// had is the memory for what an owner has, a bitset.
 	had []uint64
 	// view is kept for its memory, and because it may still be right.
@@ -46,23 +44,12 @@ func (m *Machine) Supply(cpus cpuset.Set) *Supply {
 // Free returns what there is.
 func (s *Supply) Free() cpuset.Set { return setOf(s.free) }
 
-// CloseCores keeps the free threads of the cores of held for who has a part of
-// the core: only a request that has a CPU of such a core may take the others. It
-// is for the CPUs of owners that were placed with OneOwnerPerCore earlier; Take
-// does it for those that it places.
-func (s *Supply) CloseCores(held cpuset.Set) {
-	for cpu := range held.All() {
-		if c := s.m.coreOf(cpu); c != none {
-			s.closeCore(c)
-		}
+// dropCore leaves nothing of core i to anybody, nor to the view.
+func (s *Supply) dropCore(i int32) {
+	for _, cpu := range s.m.cores[i].threads {
+		clearBit(s.free, int(cpu))
 	}
-}
-
-func (s *Supply) closeCore(c int32) {
-	if s.closed == nil {
-		s.closed = make([]bool, len(s.m.cores))
-	}
-	s.closed[c] = true
+	s.view.drop(i)
 }
 
 func count(words []uint64) int {

@@ -21,12 +21,12 @@ func TestServedSupplyIsAsGoodAsNew(t *testing.T) {
 		top.Isolated = randomSubset(r, top.Online, 2)
 		machine := allocate.New(top)
 		served := machine.Supply(top.Online)
-		var last, alone cpuset.Set
+		var last cpuset.Set
 		for range 12 {
 			o := randomRequest(r, top).r
 			o.Have, o.CPUs = cpuset.Set{}, 1+r.IntN(6)
 			if r.IntN(3) > 0 {
-				o.Options = allocate.Options{}
+				o.Options = allocate.Options{OneOwnerPerCore: seed%2 > 0}
 			}
 			switch r.IntN(4) {
 			case 0:
@@ -35,17 +35,12 @@ func TestServedSupplyIsAsGoodAsNew(t *testing.T) {
 				o.Have = randomSubset(r, top.Online, 4) // some of which is free
 			}
 			fresh := machine.Supply(served.Free())
-			if !alone.IsEmpty() {
-				fresh.CloseCores(alone)
-			}
 			want, wantErr := fresh.Take(o)
 			got, err := served.Take(o)
 			if !got.Equal(want) || (err == nil) != (wantErr == nil) || err != nil && err.Error() != wantErr.Error() || !served.Free().Equal(fresh.Free()) {
 				t.Fatalf("seed %d: %+v of %s gives %s (%v); a new supply gives %s (%v)", seed, o, served.Free(), got, err, want, wantErr)
 			}
-			if last = got; o.Options.OneOwnerPerCore {
-				alone = alone.Union(got)
-			}
+			last = got
 		}
 	}
 }
@@ -54,14 +49,16 @@ func TestServedSupplyIsAsGoodAsNew(t *testing.T) {
 // allocated is the set that is given.
 func TestServedSupplyAllocatesNothing(t *testing.T) {
 	m := allocate.New(machineOf(t, "packages=2 nodes=4 cores=8 threads=2").topology())
-	s := m.Supply(cpuset.Range(0, 127))
-	take := func(n int) {
-		if _, err := s.Take(allocate.Request{CPUs: n}); err != nil {
-			t.Fatal(err)
+	for _, options := range []allocate.Options{{}, {OneOwnerPerCore: true}} {
+		s := m.Supply(cpuset.Range(0, 127))
+		take := func(n int) {
+			if _, err := s.Take(allocate.Request{CPUs: n, Options: options}); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	take(2)
-	if got := testing.AllocsPerRun(20, func() { take(2); take(3) }); got > 2 {
-		t.Errorf("%v allocations for two requests; want one for each", got)
+		take(2)
+		if got := testing.AllocsPerRun(20, func() { take(2); take(3) }); got > 2 {
+			t.Errorf("%+v: %v allocations for two requests; want one for each", options, got)
+		}
 	}
 }

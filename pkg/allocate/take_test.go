@@ -112,9 +112,10 @@ func TestTake(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := allocate.New(machineOf(t, tt.machine).topology()).Supply(set(t, tt.free))
+			top, r := machineOf(t, tt.machine).topology(), requestOf(t, tt.request)
+			s := allocate.New(top).Supply(set(t, tt.free))
 			before := s.Free()
-			cpus, err := s.Take(requestOf(t, tt.request))
+			cpus, err := s.Take(r)
 			got := cpus.String()
 			if refusal, ok := errors.AsType[*allocate.Refusal](err); ok {
 				got = refusal.Code
@@ -124,7 +125,7 @@ func TestTake(t *testing.T) {
 			if got != tt.want {
 				t.Errorf("Take(%s) of %s = %s (%v); want %s", tt.request, tt.free, got, err, tt.want)
 			}
-			if want := before.Difference(cpus); !s.Free().Equal(want) {
+			if want := left(top, r, before, cpus); !s.Free().Equal(want) {
 				t.Errorf("free afterwards: %s; want %s", s.Free(), want)
 			}
 		})

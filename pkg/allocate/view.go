@@ -6,9 +6,9 @@ import "math/bits"
 // less what has been picked for it.
 type view struct {
 	m *Machine
-	// all says that it counts all that is free: what is left of it after a Take is
-	// right for the next one that may take all.
-	all bool
+	// extent is what it counts: what is left of it after a Take is right for the next
+	// one of the same extent.
+	extent extent
 	// usable is a bitset; coreFree counts it in each core.
 	usable   []uint64
 	coreFree []int32
@@ -50,12 +50,12 @@ func (v *view) reset(s *Supply, have []uint64, f *filter) {
 	v.m = s.m
 	clear(v.have)
 	copy(v.have, have)
-	all := f.isNothing() && s.closed == nil && !overlap(have, s.free)
-	if all && v.all && len(v.picked) == 0 {
+	extent := f.extent(s, have)
+	if extent != someCPUs && extent == v.extent && len(v.picked) == 0 {
 		v.markOwn()
 		return
 	}
-	v.all = all
+	v.extent = extent
 	copy(v.usable, s.free)
 	drop(v.usable, have)
 	drop(v.usable, f.without)
@@ -64,7 +64,7 @@ func (v *view) reset(s *Supply, have []uint64, f *filter) {
 	v.picked, v.spread = v.picked[:0], f.spread
 	v.markOwn()
 	v.makeTallies()
-	if f.plain() && s.closed == nil {
+	if f.plain() {
 		v.countAll()
 	} else {
 		for i := range s.m.cores {
@@ -136,13 +136,29 @@ func grown[T any](s []T, n int) []T {
 	return s
 }
 
+// extent is what a view counts of a supply.
+type extent int
+
+const (
+	someCPUs extent = iota
+	allCPUs
+	untouchedCores // of which nobody has a part
+)
+
+// extent is what f lets count of s, for an owner that has the CPUs of have.
+func (f *filter) extent(s *Supply, have []uint64) extent {
+	switch {
+	case f.isolated != nil || f.coreType != nil || f.without != nil || f.wholeCores || f.spread:
+	case f.untouched && isZero(have):
+		return untouchedCores
+	case !f.untouched && !overlap(have, s.free):
+		return allCPUs
+	}
+	return someCPUs
+}
+
 // plain says that it is the same for all cores how their threads count.
 func (f *filter) plain() bool { return !f.wholeCores && !f.untouched && !f.spread }
-
-// isNothing says that all CPUs count, and alike.
-func (f *filter) isNothing() bool {
-	return f.plain() && f.isolated == nil && f.coreType == nil && f.without == nil
-}
 
 // countAll is countCore for all cores, for a plain filter.
 func (v *view) countAll() {
@@ -180,8 +196,7 @@ func (v *view) countCore(s *Supply, i int32, f *filter) {
 	if k == 0 {
 		return
 	}
-	closed := s.closed != nil && s.closed[i] && !v.isOwn(i)
-	if closed || f.wholeCores && !complete || f.untouched && !untouched {
+	if f.wholeCores && !complete || f.untouched && !untouched {
 		for _, cpu := range c.threads {
 			clearBit(v.usable, int(cpu))
 		}
@@ -208,21 +223,14 @@ func (v *view) isOwn(i int32) bool { return len(v.own) > 0 && v.own[i] }
 // take picks the n lowest usable CPUs of core i, which has as many.
 func (v *view) take(i int32, n int) {
 	c := &v.m.cores[i]
-	leaf := &v.m.leaves[c.leaf]
-	before, after := v.coreFree[i], v.coreFree[i]-int32(n)
-	was := v.kind(i, before)
+	was, after := v.kind(i, v.coreFree[i]), v.coreFree[i]-int32(n)
 	if v.spread {
 		if len(v.own) == 0 {
 			v.own = grown(v.own, len(v.m.cores))
 		}
 		v.own[i] = true
 	}
-	becomes := v.kind(i, after)
-	for _, t := range [...]tally{v.leaves[c.leaf], v.cells[leaf.cell], v.total} {
-		t.count(before, was, v.m.threads, -1)
-		t.count(after, becomes, v.m.threads, 1)
-	}
-	v.coreFree[i] = after
+	v.change(i, was, after)
 	for _, cpu := range c.threads {
 		if n > 0 && hasBit(v.usable, int(cpu)) {
 			clearBit(v.usable, int(cpu))
@@ -231,6 +239,28 @@ func (v *view) take(i int32, n int) {
 			n--
 		}
 	}
+}
+
+// drop leaves nothing usable of core i.
+func (v *view) drop(i int32) {
+	if v.coreFree[i] == 0 {
+		return
+	}
+	v.change(i, v.kind(i, v.coreFree[i]), 0)
+	for _, cpu := range v.m.cores[i].threads {
+		clearBit(v.usable, int(cpu))
+	}
+}
+
+// change counts core i, which was counted as was, with n usable threads.
+func (v *view) change(i int32, was kind, n int32) {
+	leaf := v.m.cores[i].leaf
+	becomes := v.kind(i, n)
+	for _, t := range [...]tally{v.leaves[leaf], v.cells[v.m.leaves[leaf].cell], v.total} {
+		t.count(v.coreFree[i], was, v.m.threads, -1)
+		t.count(n, becomes, v.m.threads, 1)
+	}
+	v.coreFree[i] = n
 }
 
 // kind is how the usable threads of a core are counted.

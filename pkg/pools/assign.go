@@ -167,7 +167,8 @@ func (a *assigner) give(c *claim, keep cpuset.Set) {
 	}
 }
 
-// have adds CPUs to a claim that are taken out of the supply already.
+// have adds CPUs to a claim that are taken out of the supply already, with what is
+// idle beside them.
 func (a *assigner) have(c *claim, cpus cpuset.Set) {
 	c.cpus = c.cpus.Union(cpus)
 	a.free = a.free.Difference(cpus)
@@ -175,7 +176,6 @@ func (a *assigner) have(c *claim, cpus cpuset.Set) {
 		beside := a.coresOf(cpus).Intersection(a.free)
 		a.idle = a.idle.Difference(cpus).Union(beside)
 		a.free = a.free.Difference(beside)
-		a.supply = nil
 	}
 }
 
