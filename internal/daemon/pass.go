@@ -75,6 +75,8 @@ func (l *loop) pass() {
 	l.noteRefusals(plan, now)
 	l.revertUnits()
 
+	options := l.diffOptions(plan)
+	options.Leaving = l.leavingCgroups()
 	var deferred []cgroup.Deferred
 	made := make(map[cgroup.Write]bool)
 	for round := 0; ; round++ {
@@ -84,7 +86,7 @@ func (l *loop) pass() {
 		}
 		want = l.look(want)
 		var writes []cgroup.Write
-		writes, deferred = cgroup.Diff(want, l.held(now), l.diffOptions(plan))
+		writes, deferred = cgroup.Diff(want, l.held(now), options)
 		writes, refused := l.due(writes, made, now)
 		l.noteOriginals(writes)
 		l.save(now)

@@ -80,14 +80,15 @@ func (l *loop) faults(now time.Time) map[cgroup.Path]error {
 		return faults // nothing has been written yet
 	}
 	busy := func(p cgroup.Path) bool { return l.tree.busy(p) || l.bench.waiting(p, now) }
+	waits := make(map[cgroup.Path]bool)
 	for _, d := range l.status.deferred {
-		if !busy(d.Path) && !slices.ContainsFunc(d.WaitsFor, busy) {
+		if waits[d.Path] = busy(d.Path) || slices.ContainsFunc(d.WaitsFor, busy); !waits[d.Path] {
 			faults[d.Path] = fmt.Errorf("%s waits: %s", d.Property, d.Reason)
 		}
 	}
 	for _, t := range l.status.targets {
 		c, known := l.tree.current[t.Path]
-		if !known || !c.Exists || busy(t.Path) || faults[t.Path] != nil {
+		if !known || !c.Exists || busy(t.Path) || waits[t.Path] || faults[t.Path] != nil {
 			continue
 		}
 		if err := errors.Join(cgroup.Verify(t, c.State), l.bench.err(t.Path)); err != nil {

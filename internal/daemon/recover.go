@@ -34,7 +34,9 @@ import (
 //
 // What the runtime has recorded of a container that has ended counts only where there
 // is no journal at all: it stays on record when its CPUs are given on, or reserved
-// for others.
+// for others. What it has recorded of one that was not started before its pod was
+// stopped never counts: it holds no CPUs, and containerd lists it as created for as
+// long as it lists the pod.
 //
 // With a fixed list and a kernel that contradicts the journal, 4 goes before 3. What
 // is reserved for pods, and for owners of which nothing else is left, comes from
@@ -137,14 +139,16 @@ func newRecovery(m *model, read func(cgroup.Path) (cgroup.State, error), journal
 	for _, e := range m.containers {
 		key := m.keyOf(e)
 		i := instance{owner: key, kernel: asks(e.path), recorded: e.recorded, created: e.container.CreatedAt.UnixNano()}
-		if e.container.State == cri.Exited && len(journal) > 0 {
+		pod := m.pods[e.container.PodID]
+		stillborn := e.container.State == cri.Created && pod != nil && !pod.pod.Ready
+		if stillborn || e.container.State == cri.Exited && len(journal) > 0 {
 			i.recorded = cpuset.Set{}
 		}
 		r.hold(key, i.kernel)
 		if m.awaited(cgroup.Target{Container: e.container.ID}) {
 			r.hold(key, i.recorded) // it would be started there
 		}
-		if pod := m.pods[e.container.PodID]; pod != nil {
+		if pod != nil {
 			i.watched = !asks(pod.pause).IsEmpty()
 		}
 		i.unread = e.unread()

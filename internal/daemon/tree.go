@@ -14,7 +14,7 @@ type tree struct {
 	read    func(cgroup.Path) (cgroup.State, error)
 	current map[cgroup.Path]cgroup.Current
 	stale   map[cgroup.Path]bool
-	pending map[cgroup.Path]int  // seals under way
+	pending map[cgroup.Path]int  // seals and reverts under way
 	own     map[cgroup.Path]bool // written by the daemon since they were last read
 }
 
@@ -108,15 +108,21 @@ func (t *tree) submitted(w cgroup.Write) {
 		c.Pending = cpus
 	}
 	t.current[w.Path] = c
-	t.pending[w.Path]++
+	t.begin(w.Path)
+}
+
+// begin and end enclose the time in which a worker is at a cgroup.
+func (t *tree) begin(p cgroup.Path) { t.pending[p]++ }
+
+func (t *tree) end(p cgroup.Path) {
+	if t.pending[p]--; t.pending[p] == 0 {
+		delete(t.pending, p)
+	}
 }
 
 // finished takes over what a worker's write has changed.
 func (t *tree) finished(w cgroup.Write, unit cgroup.UnitState, err error) {
-	t.pending[w.Path]--
-	if t.pending[w.Path] == 0 {
-		delete(t.pending, w.Path)
-	}
+	t.end(w.Path)
 	c, known := t.current[w.Path]
 	if !known {
 		return
@@ -139,7 +145,7 @@ func (t *tree) finished(w cgroup.Write, unit cgroup.UnitState, err error) {
 	t.wrote(w.Path)
 }
 
-// busy says that a worker is at a write to the cgroup.
+// busy says that a worker is at the cgroup.
 func (t *tree) busy(p cgroup.Path) bool { return t.pending[p] > 0 }
 
 // learnUnit takes over what systemd has said.

@@ -29,10 +29,21 @@ func (s *scene) placeable() pools.Pools {
 		return p
 	}
 	p.Guaranteed = p.Guaranteed.Difference(s.leaving)
-	if rest := p.Shared.Difference(s.leaving); p.FromShared && !rest.IsEmpty() {
-		p.Shared = rest
+	p.Shared = s.without(p.Shared)
+	p.Partitions = slices.Clone(p.Partitions)
+	for i := range p.Partitions {
+		p.Partitions[i].CPUs = s.without(p.Partitions[i].CPUs)
 	}
 	return p
+}
+
+// without is what units that are about to leave let a pool have. Where that is
+// nothing, Diff makes the pool wait for it.
+func (s *scene) without(pool cpuset.Set) cpuset.Set {
+	if rest := pool.Difference(s.leaving); !rest.IsEmpty() {
+		return rest
+	}
+	return pool
 }
 
 func unitKey(name string) pools.Key { return pools.Key{Container: name} }
@@ -100,8 +111,21 @@ func (l *loop) forgetUnits() {
 // leavingCPUs are those that nobody may have for now.
 func (l *loop) leavingCPUs() cpuset.Set {
 	var all cpuset.Set
+	for _, cpus := range l.leavingCgroups() {
+		all = all.Union(cpus)
+	}
+	return all
+}
+
+// leavingCgroups has the same by the cgroups of those who are to leave.
+func (l *loop) leavingCgroups() map[cgroup.Path]cpuset.Set {
+	all := make(map[cgroup.Path]cpuset.Set, len(l.status.leaving))
 	for _, a := range l.status.leaving {
-		all = all.Union(a.CPUs)
+		var p cgroup.Path // until systemd has told
+		if e := l.model.units[a.Key.Container]; e != nil {
+			p = e.unit.Path
+		}
+		all[p] = all[p].Union(a.CPUs)
 	}
 	return all
 }

@@ -113,7 +113,8 @@ func TestRevertEnds(t *testing.T) {
 			n := newNode(t)
 			l := n.revertingUnits(c.units, n.host())
 			l.status.reverting["du.service"] = true
-			unitReverted{"du.service", c.err}.apply(l)
+			l.tree.begin(duOriginal().Path)
+			unitReverted{"du.service", duOriginal().Path, c.err}.apply(l)
 			if _, kept := l.ledger.units()["du.service"]; kept != c.kept {
 				t.Errorf("original kept: %t, want %t", kept, c.kept)
 			}

@@ -1,0 +1,162 @@
+package daemon
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/internal/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// slowUnits is a systemd that takes its time to revert units.
+type slowUnits struct {
+	unitManager
+	asked, release chan struct{}
+}
+
+func newSlowUnits(u unitManager) *slowUnits {
+	return &slowUnits{unitManager: u, asked: make(chan struct{}, 100), release: make(chan struct{})}
+}
+
+func (s *slowUnits) Revert(ctx context.Context, unit string, originals []cgroup.Property, nodes cpuset.Set) error {
+	s.asked <- struct{}{}
+	<-s.release
+	return s.unitManager.Revert(ctx, unit, originals, nodes)
+}
+
+// TestNobodyGetsTheCPUsOfALeavingUnit before it has left them, whatever pool they
+// are in by then. Those who come meanwhile get the rest of their pool.
+func TestNobodyGetsTheCPUsOfALeavingUnit(t *testing.T) {
+	pools := func(management, shared, guaranteed string) string {
+		return strings.NewReplacer("cpus: 0-1", `cpus: "`+management+`"`, "cpus: 2-3", `cpus: "`+shared+`"`, "cpus: 4-7", guaranteed).Replace(poolsYAML)
+	}
+	everywhere := strings.Replace(carvedYAML, "cpus: 0-1", "cpus: all", 1)
+	for name, c := range map[string]struct {
+		before, after string
+		meanwhile     [2]string // where management and shared containers that come get to; empty for nowhere
+		then          [2]string
+	}{
+		"to the shared pool":         {poolsYAML, pools("0-1", "2-5", "cpus: 6-7"), [2]string{"0-1", "2-3"}, [2]string{"0-1", "2-5"}},
+		"are the shared pool":        {poolsYAML, pools("0-3", "4-5", "cpus: 6-7"), [2]string{"0-3", ""}, [2]string{"0-3", "4-5"}},
+		"to a partition":             {poolsYAML, pools("0-1,4-5", "2-3", "cpus: 6-7"), [2]string{"0-1", "2-3"}, [2]string{"0-1,4-5", "2-3"}},
+		"were carved":                {carvedYAML, carvedYAML, [2]string{"0-1", ""}, [2]string{"0-1", "2-7"}},
+		"were carved out of any CPU": {everywhere, everywhere, [2]string{"", ""}, [2]string{"0-7", "2-7"}},
+	} {
+		t.Run(name, func(t *testing.T) { leave(t, c.before, c.after, c.meanwhile, c.then) })
+	}
+}
+
+func leave(t *testing.T, before, after string, meanwhile, then [2]string) {
+	n := newNode(t)
+	n.units.Install("du.service", cpuset.Set{})
+	n.start2("du.service")
+	n.yaml = before + "units: {du.service: {cpus: 2}}\n"
+	h := n.host()
+	slow := newSlowUnits(h.units)
+	h.units = slow
+	release := sync.OnceFunc(func() { close(slow.release) })
+	defer release()
+	r := n.startOn(h)
+	both := func(uid string) [2]string {
+		return [2]string{
+			n.container(n.pod(uid+"m", "kube-system", "burstable", 0, management(nil)), "app", cri.Resources{Shares: 102}),
+			n.container(n.pod(uid+"s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512}),
+		}
+	}
+	first := both("first")
+	r.quiet()
+	held := n.stateAt("system.slice/du.service").CPUs
+	if held.Len() != 2 {
+		t.Fatalf("the unit is on %s; want two CPUs of its own", held)
+	}
+	n.tree.Intercept(func(w testnode.CgroupWrite) error {
+		cpus, err := cpuset.Parse(w.Value)
+		runs := n.stateAt(cgroup.Path(filepath.Dir(w.Name))).Effective
+		if filepath.Base(w.Name) == cgroup.FileCPUs && (err != nil || cpus.Difference(runs).Overlaps(held)) && n.stateAt("system.slice/du.service").CPUs.Equal(held) {
+			t.Errorf("%s gets %s; the unit is still on %s", w.Name, w.Value, held)
+		}
+		return nil
+	})
+	n.yaml = after
+	r.loop.reload()
+	<-slow.asked
+	second := both("second")
+	for i, want := range meanwhile {
+		if want == "" {
+			continue
+		}
+		n.runsOn(second[i], want)
+	}
+	if got := n.stateAt("system.slice/du.service").CPUs; !got.Equal(held) {
+		t.Fatalf("the unit has left for %s: the test shows nothing", got)
+	}
+	if faults := n.logged("not as planned"); len(faults) > 0 {
+		t.Errorf("to wait for systemd is no fault: %v", faults)
+	}
+	release()
+	for i, want := range then {
+		n.runsOn(first[i], want)
+		n.runsOn(second[i], want)
+	}
+	r.quiet()
+}
+
+// stateAt is what the kernel says of a cgroup by its path.
+func (n *node) stateAt(p cgroup.Path) cgroup.State {
+	st, err := cgroup.New(n.tree).Read(p)
+	if err != nil {
+		return cgroup.State{}
+	}
+	return st
+}
+
+// deafUnits says that units have their properties back, which the kernel has not heard
+// of.
+type deafUnits struct {
+	unitManager
+	tree *testnode.Cgroups
+}
+
+func (d deafUnits) Revert(ctx context.Context, unit string, originals []cgroup.Property, nodes cpuset.Set) error {
+	name := "system.slice/" + unit + "/" + cgroup.FileCPUs
+	before, err := d.tree.ReadFile(name, 100)
+	if err != nil {
+		return err
+	}
+	if err := d.unitManager.Revert(ctx, unit, originals, nodes); err != nil {
+		return err
+	}
+	return d.tree.Write(name, string(before))
+}
+
+// TestRevertIsVerified: as long as the kernel has a unit on CPUs of its own, nobody
+// else gets these, and its original stays.
+func TestRevertIsVerified(t *testing.T) {
+	n := newNode(t)
+	n.units.Install("du.service", cpuset.Set{})
+	n.start2("du.service")
+	n.yaml = poolsYAML + "units: {du.service: {cpus: 2}}\n"
+	h := n.host()
+	h.units = deafUnits{h.units, n.tree}
+	r := n.startOn(h)
+	n.unitRunsOn("du.service", "4-5")
+	r.quiet()
+	n.yaml = poolsYAML
+	r.loop.reload()
+	n.eventually("error", func() bool { return len(n.logged("unit has not got its CPUs back")) == 1 })
+	late := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.runsOn(late, "6-7")
+	r.stop()
+	if got := n.journal(); len(got.Originals) == 0 || !slices.ContainsFunc(got.Originals, func(o Original) bool { return o.Unit == "du.service" }) {
+		t.Errorf("originals %v; want that of du.service", got.Originals)
+	}
+	r = n.start()
+	n.unitRunsOn("du.service", "0-7")
+	r.quiet()
+}
