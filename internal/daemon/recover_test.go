@@ -30,8 +30,9 @@ func TestRecoverAssignments(t *testing.T) {
 	put("c4", "wide", cri.Running, "0-7", "")
 	put("c5", "again", cri.Exited, "", "7")
 	put("c6", "again", cri.Running, "8", "7")
-	put("c7", "ended", cri.Exited, "", "10")   // the journal has nothing of it: others may have been given its CPUs
-	m.putPod(podFacts{Pod: cri.Pod{ID: "q", UID: "v", CgroupParent: "kubepods-podv.slice"}}) // stopped
+	put("c7", "ended", cri.Exited, "", "10") // the journal has nothing of it: others may have been given its CPUs
+	// Its pod is stopped.
+	m.putPod(podFacts{Pod: cri.Pod{ID: "q", UID: "v", CgroupParent: "kubepods-podv.slice"}})
 	m.putContainer(containerFacts{Container: cri.Container{ID: "c8", PodID: "q", Name: "stillborn", State: cri.Created, Recorded: cri.Resources{CPUs: "9"}}})
 	read := func(p cgroup.Path) (cgroup.State, error) {
 		cpus, ok := kernel[p]

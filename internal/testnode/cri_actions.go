@@ -32,7 +32,8 @@ func (r *Runtime) RunPod(s PodSpec) (string, error) {
 	return p.id, nil
 }
 
-// StopPod ends all that runs in the pod and removes the cgroups.
+// StopPod ends all that runs in the pod and removes the cgroups. containerd lets
+// containers that have not been started be.
 func (r *Runtime) StopPod(id string) error {
 	r.mu.Lock()
 	p, ok := r.pods[id]
@@ -42,7 +43,7 @@ func (r *Runtime) StopPod(id string) error {
 	}
 	var running []string
 	for _, c := range r.containers {
-		if c.pod == p && c.state != cri.Exited {
+		if c.pod == p && (c.state == cri.Running || c.state == cri.Created && r.config.Flavor == CRIO) {
 			running = append(running, c.id)
 		}
 	}
@@ -53,6 +54,10 @@ func (r *Runtime) StopPod(id string) error {
 		}
 	}
 	r.mu.Lock()
+	if !p.ready { // stopped already, which CRI says is no error
+		r.mu.Unlock()
+		return nil
+	}
 	if err := r.removeCgroup(p.scope); err != nil {
 		r.mu.Unlock()
 		return fmt.Errorf("stop pod %s: %w", id, err)
@@ -128,9 +133,9 @@ func (r *Runtime) CreateContainer(podID string, s ContainerSpec) (string, error)
 func (r *Runtime) StartContainer(id string) error {
 	r.mu.Lock()
 	c, ok := r.containers[id]
-	if !ok || c.state != cri.Created {
+	if !ok || c.state != cri.Created || !c.pod.ready {
 		r.mu.Unlock()
-		return fmt.Errorf("start container %s: not there or not just created", id)
+		return fmt.Errorf("start container %s: not there, not just created, or its pod is stopped", id)
 	}
 	if !c.cgroup {
 		if err := r.begin(c); err != nil {

@@ -40,7 +40,8 @@ type Node struct {
 	CgroupAtCreate bool
 	// UpdatesExited says that the runtime takes an update of an exited container.
 	UpdatesExited bool
-	// StopsCreated says that a container can be stopped before its start.
+	// StopsCreated says that a container can be stopped before its start, and is when
+	// its pod is.
 	StopsCreated bool
 }
 
@@ -60,6 +61,7 @@ func Run(t *testing.T, n Node) {
 		{"memory nodes before the start", (*bench).memsCreated},
 		{"stop", (*bench).stop},
 		{"stop before the start", (*bench).stopCreated},
+		{"stop of the pod before the start", (*bench).stopPodCreated},
 		{"events", (*bench).events},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(&bench{T: t, Node: n}) })

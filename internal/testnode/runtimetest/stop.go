@@ -42,3 +42,21 @@ func (b *bench) stopCreated() {
 		b.must(b.Runtime.StopContainer(id))
 	}
 }
+
+// stopPodCreated: a container that has not been started when its pod is stopped may
+// go on as one that is to be started.
+func (b *bench) stopPodCreated() {
+	pod := b.pod()
+	id := b.container(pod)
+	b.must(b.Runtime.StopPod(pod))
+	want := cri.Created
+	if b.StopsCreated {
+		want = cri.Exited
+	}
+	if c := b.status(id); c.State != want {
+		b.Errorf("state of a created container after its pod was stopped: %v; want %v", c.State, want)
+	}
+	if err := b.Runtime.StartContainer(id); err == nil {
+		b.Error("a container of a stopped pod was started")
+	}
+}
