@@ -60,6 +60,7 @@ func (q *search) consider(cells []int32, sum tally, parts int) {
 		// The caches can only add to this.
 		bound := c
 		bound[costL3s] = max(1, q.baseL3s, q.fewestL3s)
+		bound[costFarL3s] = max(0, bound[costL3s]-q.nearL3s)
 		if !q.less(&bound, &q.best.cost) {
 			return
 		}

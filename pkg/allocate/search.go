@@ -30,6 +30,7 @@ type search struct {
 	inNode, inPackage, inL3          []bool
 	nearNode, nearPackage, nearL3    []bool
 	baseNodes, basePackages, baseL3s int32
+	nearL3s                          int32
 	// allowed marks the cells to take from; nil stands for all.
 	allowed []bool
 

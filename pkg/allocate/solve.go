@@ -83,6 +83,7 @@ func (p *placing) markBase(core int32) {
 	if !q.inL3[leaf.l3] {
 		q.inL3[leaf.l3], q.nearL3[leaf.l3] = true, true
 		q.baseL3s++
+		q.nearL3s++
 	}
 }
 
@@ -96,6 +97,7 @@ func (p *placing) markNear(near cpuset.Set) {
 		}
 		leaf := &q.m.leaves[q.m.cores[core].leaf]
 		cell := &q.m.cells[leaf.cell]
+		q.nearL3s += toInt(!q.nearL3[leaf.l3])
 		q.nearNode[cell.node], q.nearPackage[cell.pkg], q.nearL3[leaf.l3] = true, true, true
 	}
 }

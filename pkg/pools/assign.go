@@ -18,11 +18,16 @@ type assigner struct {
 	// free are the CPUs of the pool that can be given away. idle are those that
 	// nobody may have, because an owner has the rest of their core to itself.
 	free, idle cpuset.Set
+	// own is how many CPUs only the shared pool may have; below 0 when the pools are
+	// apart.
+	own int
 	// alone says that some claim has a core to itself.
 	alone bool
 	// supply is made when somebody needs new CPUs. It counts free and is kept in
 	// step with it; nil when it is not.
 	supply *allocate.Supply
+	// spare is for what does not come from there; see from.
+	spare *allocate.Supply
 }
 
 // assign settles what each claim gets, and returns what is left of the pool, free
@@ -31,7 +36,10 @@ type assigner struct {
 // more, units first and then the oldest container: nobody who has CPUs loses them
 // to somebody who has not.
 func assign(m *allocate.Machine, p *Pools, pods []Pod, claims []claim) (free, idle cpuset.Set, problems []Problem) {
-	a := assigner{machine: m, pools: p, pods: pods, claims: claims, order: byAge(claims), free: p.Guaranteed}
+	a := assigner{
+		machine: m, pools: p, pods: pods, claims: claims, order: byAge(claims),
+		free: p.Guaranteed, own: p.Shared.Len() - p.Guaranteed.Len(),
+	}
 	a.keepAll()
 	for _, i := range a.order {
 		a.shrink(&claims[i])
@@ -135,7 +143,7 @@ func (a *assigner) room() int {
 // shared is how many CPUs of its own the shared pool has, out of which owners
 // carve theirs.
 func (a *assigner) shared() int {
-	return a.pools.Shared.Len() - a.pools.Guaranteed.Len() + a.free.Len()
+	return a.own + a.free.Len()
 }
 
 // best returns those n CPUs of a claim that are packed best.
@@ -145,11 +153,11 @@ func (a *assigner) best(c *claim, n int) cpuset.Set {
 	}
 	if c.isReserve() && c.options.OneOwnerPerCore {
 		if ones := a.oneOfEach(c.cpus); ones.Len() >= n {
-			keep, _ := take(a.machine.Supply(ones), allocate.Request{CPUs: n})
+			keep, _ := take(a.from(ones), allocate.Request{CPUs: n})
 			return keep // for as many owners
 		}
 	}
-	from := a.machine.Supply(c.cpus)
+	from := a.from(c.cpus)
 	keep, refusal := take(from, allocate.Request{CPUs: n, Nodes: c.nodes, Options: *c.options})
 	if refusal != nil {
 		keep, _ = take(from, allocate.Request{CPUs: n})
@@ -177,6 +185,16 @@ func (a *assigner) have(c *claim, cpus cpuset.Set) {
 		a.idle = a.idle.Difference(cpus).Union(beside)
 		a.free = a.free.Difference(beside)
 	}
+}
+
+// from returns a supply of cpus, which serves until the next call.
+func (a *assigner) from(cpus cpuset.Set) *allocate.Supply {
+	if a.spare == nil {
+		a.spare = a.machine.Supply(cpus)
+	} else {
+		a.spare.Reset(cpus)
+	}
+	return a.spare
 }
 
 // siblings are the claims of the same pod as claim i, which is one of them. Units

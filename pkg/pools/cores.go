@@ -95,7 +95,7 @@ func (a *assigner) spread(r allocate.Request) (cpuset.Set, *allocate.Refusal) {
 		}
 	}
 	r.Options.OneOwnerPerCore, r.Options.DistributeCPUsAcrossCores = false, false
-	got, refusal := take(a.machine.Supply(untouched), r)
+	got, refusal := take(a.from(untouched), r)
 	if refusal == nil {
 		a.supply = nil
 	}

@@ -93,7 +93,7 @@ func (a *assigner) draw(c *claim, siblings []claim, s sources) *allocate.Refusal
 		all = all.Union(s.left)
 	}
 	request.CPUs, request.Have = s.sum(), c.cpus
-	got, refusal := take(a.machine.Supply(all), request)
+	got, refusal := take(a.from(all), request)
 	if refusal != nil {
 		return refusal
 	}
@@ -116,7 +116,7 @@ func (a *assigner) piecewise(c *claim, r allocate.Request, s sources) (cpuset.Se
 			continue
 		}
 		r.CPUs, r.Have = from.n, c.cpus.Union(got)
-		if part, refusal = take(a.machine.Supply(from.cpus), r); refusal != nil {
+		if part, refusal = take(a.from(from.cpus), r); refusal != nil {
 			return got, refusal
 		}
 		got = got.Union(part)
@@ -139,10 +139,10 @@ func (a *assigner) fresh(c *claim, r allocate.Request) (cpuset.Set, *allocate.Re
 	own := a.beside(c, c.cpus)
 	switch {
 	case a.room() <= 0:
-		return take(a.machine.Supply(own), r)
+		return take(a.from(own), r)
 	case !own.IsEmpty():
 		a.supply = nil // what is taken now is not taken from it
-		return take(a.machine.Supply(a.free.Union(own)), r)
+		return take(a.from(a.free.Union(own)), r)
 	case a.supply == nil:
 		a.supply = a.machine.Supply(a.free)
 	}
@@ -180,7 +180,7 @@ func (a *assigner) commit(c *claim, siblings []claim, s sources, got cpuset.Set)
 // machine either, that is why.
 func (a *assigner) never(c *claim, n int) *allocate.Refusal {
 	if c.options.FullPCPUsOnly {
-		_, refusal := take(a.machine.Supply(cpuset.Set{}), allocate.Request{CPUs: n, Have: c.cpus, Options: *c.options})
+		_, refusal := take(a.from(cpuset.Set{}), allocate.Request{CPUs: n, Have: c.cpus, Options: *c.options})
 		if refusal != nil && refusal.Code != allocate.TooFewFree {
 			refusal.Free = max(a.room(), 0)
 			return refusal

@@ -187,7 +187,7 @@ func (a *assigner) together(i int) bool {
 			total += c.want
 		}
 	}
-	if total == a.claims[i].want || reserve != nil && !reserve.cpus.IsEmpty() {
+	if total == a.claims[i].want || total > a.offered(&a.claims[i]) || reserve != nil && !reserve.cpus.IsEmpty() {
 		return false
 	}
 	near, nodes := held(siblings), a.claims[i].nodes
@@ -213,7 +213,7 @@ func (a *assigner) together(i int) bool {
 // older first, and the rest to the reserve.
 func (a *assigner) divide(siblings []claim, all, near cpuset.Set) ([]cpuset.Set, bool) {
 	parts := make([]cpuset.Set, len(siblings))
-	rest := a.machine.Supply(all)
+	rest := a.from(all)
 	for _, j := range byAge(siblings) {
 		c := &siblings[j]
 		if c.isReserve() || !c.lacks() || !c.cpus.IsEmpty() {
