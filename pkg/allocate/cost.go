@@ -50,8 +50,9 @@ func (q *search) less(a, b *cost) bool {
 }
 
 // consider holds the cells against the best so far, with the caches in them that
-// are best to take from. Of equals the first stays, which has the lowest numbers.
-func (q *search) consider(cells []int32, sum tally, parts int) {
+// are best to take from. parts and broken say what it takes to have the CPUs from
+// sum, all of the cells. Of equals the first stays, which has the lowest numbers.
+func (q *search) consider(cells []int32, sum tally, parts, broken int) {
 	var c cost
 	c[costParts] = int32(parts)
 	q.costOfCells(cells, &c)
@@ -61,6 +62,9 @@ func (q *search) consider(cells []int32, sum tally, parts int) {
 		bound := c
 		bound[costL3s] = max(1, q.baseL3s, q.fewestL3s)
 		bound[costFarL3s] = max(0, bound[costL3s]-q.nearL3s)
+		if !q.spread {
+			bound[costBroken] = int32(broken)
+		}
 		if !q.less(&bound, &q.best.cost) {
 			return
 		}

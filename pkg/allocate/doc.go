@@ -98,7 +98,8 @@
 // nodes, and for small requests on any. Beyond maxCombinations the emptiest nodes,
 // or caches, are taken until there is enough. Even shares are weighed within the
 // same bound and within maxSteps; beyond it only the largest nodes are, and what
-// an even share leaves over goes from node to node. Cores in part are the fewest
-// where the numbers of threads of the cores divide one another: with up to two
-// threads always, with four or eight as long as all of them are online.
+// an even share leaves over goes from node to node. Cores in part, and those broken
+// up, are the fewest where the numbers of threads of the cores divide one another:
+// with up to two threads always, with four or eight as long as all of them are
+// online.
 package allocate

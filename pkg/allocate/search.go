@@ -277,7 +277,7 @@ func (q *search) pop() {
 // them has several cells, not all of which may be needed, it considers subsets.
 func (q *search) considerGroups() {
 	q.considered++
-	parts, _, ok := q.cover(q.sum)
+	parts, broken, ok := q.cover(q.sum)
 	if !ok || q.found && !q.spread && int32(parts) > q.best.cost[costParts] {
 		return
 	}
@@ -286,10 +286,10 @@ func (q *search) considerGroups() {
 		q.cells = append(q.cells, q.groups[g].cells...)
 	}
 	if !slices.ContainsFunc(q.chosen, q.hasChoice) {
-		q.consider(q.cells, q.sum, parts)
+		q.consider(q.cells, q.sum, parts, broken)
 		return
 	}
-	s := subsets{q: q, parts: parts, sum: make(tally, len(q.sum))}
+	s := subsets{q: q, parts: parts, broken: broken, sum: make(tally, len(q.sum))}
 	s.run()
 }
 

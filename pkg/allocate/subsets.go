@@ -5,11 +5,11 @@ import "slices"
 // subsets tries the smallest subsets of the chosen groups' cells that take no
 // more cores in part than all of them.
 type subsets struct {
-	q      *search
-	parts  int
-	chosen []int32
-	sum    tally
-	found  bool
+	q             *search
+	parts, broken int // with all of the cells
+	chosen        []int32
+	sum           tally
+	found         bool
 	// fewestL3s is how few caches can do at best, where caches come first.
 	fewestL3s int32
 }
@@ -31,7 +31,7 @@ func (s *subsets) run() {
 	}
 	for size := 0; size <= len(free) && !s.settled(); size++ {
 		if combinations(len(free), size) > maxCombinations-s.q.considered {
-			s.q.consider(cells, s.q.sum, s.parts)
+			s.q.consider(cells, s.q.sum, s.parts, s.broken)
 			return
 		}
 		s.extend(free, size)
@@ -63,8 +63,8 @@ func (s *subsets) extend(cells []int32, size int) {
 		return
 	}
 	s.q.considered++
-	if parts, _, ok := s.q.cover(s.sum); ok && parts <= s.parts {
-		s.q.consider(s.chosen, s.sum, parts)
+	if parts, broken, ok := s.q.cover(s.sum); ok && parts <= s.parts {
+		s.q.consider(s.chosen, s.sum, parts, broken)
 		s.found = true
 	}
 }

@@ -101,12 +101,13 @@ func claims(p *Pools, pods []Pod, classes []class, previous []Assignment) []clai
 	return all
 }
 
-// countExclusive is how many claims there are, about.
+// countExclusive is how many claims there are, about: those of a pod's containers
+// but the first, which is its pause container, and one of its reserve.
 func countExclusive(pods []Pod, classes []class) int {
 	n := 0
 	for i := range pods {
 		if classes[i].options != nil {
-			n += len(pods[i].Containers)
+			n += max(len(pods[i].Containers), 2)
 		}
 	}
 	return n
@@ -231,7 +232,10 @@ func byAge(claims []claim) []int {
 		if a.live != b.live {
 			return ahead(a.live)
 		}
-		return cmp.Or(cmp.Compare(a.createdAt, b.createdAt), compareKeys(a.key, b.key))
+		if a.createdAt != b.createdAt {
+			return cmp.Compare(a.createdAt, b.createdAt)
+		}
+		return compareKeys(a.key, b.key)
 	})
 	return order
 }

@@ -136,11 +136,11 @@ func (b *placer) reportClaim(p *Pod, c *claim) {
 	if !c.live || c.cpus.Len() >= c.want {
 		return
 	}
-	r := b.short(c)
 	if c.cpus.IsEmpty() {
-		r = b.refused(c)
+		b.report(p, c.key.Container, b.refused(c))
+		return
 	}
-	b.report(p, c.key.Container, r)
+	b.report(p, c.key.Container, b.short(c))
 }
 
 func overlap() Reason {
