@@ -113,7 +113,7 @@ func (l *loop) entries() []applicationEntry {
 			all = append(all, applicationEntry{appcpus.Entry{
 				PodUID: pod.UID, Pod: pod.Namespace + "/" + pod.Name, Container: c.Name, Pool: string(c.Pool), Type: c.Type,
 				CPUs: c.CPUs, Exclusive: c.Exclusive, Nodes: l.settings.nodes(c.CPUs), SharedCPUs: shared,
-			}, c.State != pools.Exited && verified[byID[c.ID]]})
+			}, c.State != pools.Exited && pod.Name != "" && verified[byID[c.ID]]})
 		}
 	}
 	for _, u := range l.status.plan.Units {

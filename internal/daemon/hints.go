@@ -130,7 +130,7 @@ func (h *hints) problems(m *model, now time.Time) []pools.Problem {
 	var all []pools.Problem
 	report := func(k pools.Key, text string) {
 		if p := m.podOf(k.PodUID); p != nil {
-			all = append(all, pools.Problem{PodUID: k.PodUID, Pod: p.pod.Namespace + "/" + p.pod.Name, Container: k.Container,
+			all = append(all, pools.Problem{PodUID: k.PodUID, Pod: p.name(), Container: k.Container,
 				Reason: pools.Reason{Code: codeHints, Text: text}})
 		}
 	}

@@ -200,6 +200,7 @@ func (l *loop) onListed(e listed) {
 	clear(l.status.unitAsked)
 	clear(l.status.reverting)
 	l.model.merge(e)
+	l.fetchUnlisted()
 	for _, u := range e.units {
 		u.apply(l)
 	}
@@ -276,7 +277,7 @@ func (l *loop) onRuntimeEvent(e runtimeEvent) {
 		case cri.ContainerStopped:
 			p.pod.Ready = false
 		case cri.ContainerDeleted:
-			delete(l.model.pods, e.ContainerID)
+			l.model.unlist(e.ContainerID)
 		}
 		return
 	}
@@ -327,7 +328,7 @@ func (l *loop) onPod(e podFetched) {
 	case e.err == nil:
 		l.model.putPod(e.pod)
 	case errors.Is(e.err, cri.ErrNotFound):
-		delete(l.model.pods, e.id)
+		l.model.unlist(e.id)
 	default:
 		l.log.Warn("read pod", "sandbox", e.id, "error", e.err)
 		return // the next listing tries again

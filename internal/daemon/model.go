@@ -43,6 +43,8 @@ type podEntry struct {
 	pauseUnit cgroup.UnitState
 	added     int
 	err       error // why slice or pause are unknown
+	// unlisted says that the runtime does not list the sandbox, but containers of it.
+	unlisted bool
 }
 
 type containerEntry struct {
@@ -70,7 +72,7 @@ func (m *model) putPod(f podFacts) {
 	if old := m.pods[f.ID]; old != nil {
 		if f.partial != nil && old.err == nil {
 			// A worse answer than the one before would move the pod's containers.
-			old.pod.Ready, old.added = old.pod.Ready && f.Ready, m.clock
+			old.pod.Ready, old.added, old.unlisted = old.pod.Ready && f.Ready, m.clock, false
 			return
 		}
 		e.pod.Ready = e.pod.Ready && old.pod.Ready // a sandbox never gets ready again
@@ -83,6 +85,14 @@ func (m *model) putPod(f podFacts) {
 		e.qos = pools.QoS(qos)
 	}
 	m.pods[f.ID] = e
+}
+
+// name is the pod's, for people; empty if it is not known.
+func (e *podEntry) name() string {
+	if e.pod.Name == "" {
+		return ""
+	}
+	return e.pod.Namespace + "/" + e.pod.Name
 }
 
 func podPaths(p cri.Pod, d cgroup.Driver) (slice, pause cgroup.Path, err error) {
@@ -141,7 +151,7 @@ func (m *model) merge(l listed) {
 		seen[p.ID] = true
 		old := m.pods[p.ID]
 		switch {
-		case p.Detailed, old == nil && p.partial != nil:
+		case p.Detailed, p.partial != nil && (old == nil || old.unlisted):
 			m.putPod(p)
 		case old != nil && old.added <= l.asOf:
 			old.pod.Ready = old.pod.Ready && p.Ready
@@ -157,8 +167,17 @@ func (m *model) merge(l listed) {
 			old.advance(c.State)
 		}
 	}
-	maps.DeleteFunc(m.pods, func(id string, e *podEntry) bool { return !seen[id] && e.added <= l.asOf })
 	maps.DeleteFunc(m.containers, func(id string, e *containerEntry) bool { return !seen[id] && e.added <= l.asOf })
+	for id, e := range m.pods {
+		if !seen[id] && e.added <= l.asOf {
+			m.unlist(id)
+		}
+	}
+	for _, e := range m.containers {
+		if id := e.container.PodID; id != "" && m.pods[id] == nil {
+			m.unlist(id)
+		}
+	}
 }
 
 // input is the model as the planner wants it: one pod per UID.
@@ -169,7 +188,7 @@ func (m *model) input(now time.Time) []pools.Pod {
 		if !e.pod.Ready {
 			continue
 		}
-		p.Gone = false
+		p.Gone = p.Gone && e.unlisted // then its containers tell
 		if e.pause != "" {
 			p.Containers = append(p.Containers, pools.Container{
 				ID: id, Name: infraName, Kind: pools.Infra, State: pools.Running, CreatedAt: e.pod.CreatedAt.UnixNano(),
@@ -179,10 +198,10 @@ func (m *model) input(now time.Time) []pools.Pod {
 	for _, e := range m.containers {
 		pod := m.pods[e.container.PodID]
 		if pod == nil {
-			continue // its sandbox is not known yet, or not any more
+			continue // it has exited, and its sandbox is gone, or it is not known whose it is
 		}
 		p, c := byUID[pod.uid], e.input()
-		if c.State == pools.Running {
+		if c.State == pools.Running || pod.unlisted && c.State == pools.Created {
 			p.Gone = false
 		}
 		if now.UnixNano()-max(c.CreatedAt, c.FinishedAt) < int64(settleTime) {
@@ -337,7 +356,7 @@ func (m *model) awaited(t cgroup.Target) bool {
 func (m *model) knownIDs() map[string]bool {
 	known := make(map[string]bool, len(m.pods)+len(m.containers))
 	for id, e := range m.pods {
-		known[id] = e.err == nil
+		known[id] = e.err == nil && !e.unlisted
 	}
 	for id, e := range m.containers {
 		// When it finished tells which kind it was.

@@ -132,11 +132,17 @@ const codeUnread pools.Code = "RuntimeDetailsMissing"
 // problems are the plan's, and those of objects that could not be planned.
 func (l *loop) problems() []pools.Problem {
 	all := slices.Clip(l.status.plan.Problems)
-	for _, e := range l.model.pods {
-		if e.err != nil {
-			all = append(all, pools.Problem{PodUID: e.uid, Pod: e.pod.Namespace + "/" + e.pod.Name,
-				Reason: pools.Reason{Code: codeUnread, Text: e.err.Error()}})
+	for id, e := range l.model.pods {
+		p := pools.Problem{PodUID: e.uid, Pod: e.name(), Reason: pools.Reason{Code: codeUnread}}
+		switch {
+		case e.unlisted:
+			p.Text = fmt.Sprintf("sandbox %s: %s", id, errUnlisted)
+		case e.err != nil:
+			p.Text = e.err.Error()
+		default:
+			continue
 		}
+		all = append(all, p)
 	}
 	for _, e := range l.model.containers {
 		if e.err == nil {
@@ -144,7 +150,7 @@ func (l *loop) problems() []pools.Problem {
 		}
 		p := pools.Problem{Container: e.container.Name, Reason: pools.Reason{Code: codeUnread, Text: e.err.Error()}}
 		if pod := l.model.pods[e.container.PodID]; pod != nil {
-			p.PodUID, p.Pod = pod.uid, pod.pod.Namespace+"/"+pod.pod.Name
+			p.PodUID, p.Pod = pod.uid, pod.name()
 		}
 		all = append(all, p)
 	}

@@ -1,10 +1,13 @@
 package daemon
 
 import (
+	"cmp"
+	"errors"
 	"strings"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -15,6 +18,44 @@ import (
 // have CPUs of its own. It keeps what journal and kernel say it has (recover.go),
 // and it is not moved: only from CPUs that somebody else has for certain, and when
 // nobody has ever given it any.
+//
+// It may also list a container and not its sandbox. As long as such a container has
+// not exited, its pod stays what it was; after a start of the daemon it is one of
+// which nothing is known but the UID, which is in the names of the kubelet's cgroups.
+
+var errUnlisted = errors.New("the runtime lists containers of it, and not the sandbox; they keep their CPUs")
+
+// unlist drops a sandbox that the runtime does not list, unless it lists a container
+// of it that has not exited.
+func (m *model) unlist(id string) {
+	var of *containerEntry
+	for _, e := range m.containers {
+		if e.container.PodID == id && stateOf(e.container.State) != pools.Exited && (of == nil || e.err == nil) {
+			of = e
+		}
+	}
+	switch e := m.pods[id]; {
+	case of == nil:
+		delete(m.pods, id)
+	case e != nil:
+		e.unlisted = true
+	default:
+		m.clock++
+		uid, _, _ := cgroup.PodOf(of.path)
+		// For all that is known it is ready: it is the runtime that does not tell.
+		m.pods[id] = &podEntry{pod: cri.Pod{ID: id, Ready: true}, uid: cmp.Or(uid, id), added: m.clock, unlisted: true, err: errUnlisted}
+	}
+}
+
+// fetchUnlisted asks for the sandboxes that are not listed: they may be newer than
+// the list.
+func (l *loop) fetchUnlisted() {
+	for id, e := range l.model.pods {
+		if e.unlisted {
+			l.fetchPod(id)
+		}
+	}
+}
 
 // unread says that it is not known what a pod is, or what it asks for where that
 // matters.

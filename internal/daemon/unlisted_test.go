@@ -1,0 +1,168 @@
+package daemon
+
+import (
+	"context"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/internal/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// sandboxless is a runtime that does not know some sandboxes, and no events.
+type sandboxless struct {
+	runtimeClient
+	lost map[string]bool // set while no daemon runs
+}
+
+func (s *sandboxless) List(ctx context.Context) ([]cri.Pod, []cri.Container, error) {
+	ps, cs, err := s.runtimeClient.List(ctx)
+	return slices.DeleteFunc(ps, func(p cri.Pod) bool { return s.lost[p.ID] }), cs, err
+}
+
+func (s *sandboxless) PodStatus(ctx context.Context, id string) (cri.Pod, error) {
+	if s.lost[id] {
+		return cri.Pod{}, cri.ErrNotFound
+	}
+	return s.runtimeClient.PodStatus(ctx, id)
+}
+
+// relist lets the daemon ask for everything, and waits until it has nothing to do.
+func (r *running) relist() {
+	r.t.Helper()
+	calls := r.runtime.Calls("ListContainers")
+	r.loop.box.post(streamChanged{state: cri.Unsupported})
+	r.eventually("listing", func() bool { return r.runtime.Calls("ListContainers") > calls })
+	r.quiet()
+}
+
+// TestUnlistedSandbox: a container keeps its CPUs as long as the runtime lists it as
+// created or running, whatever has become of its sandbox; before a start of the
+// daemon, with its journal or without, and while it runs.
+func TestUnlistedSandbox(t *testing.T) {
+	for pool, yaml := range map[string]string{"fixed": poolsYAML, "carved": carvedYAML} {
+		for _, when := range []string{"while it runs", "before a start", "before a start without journal"} {
+			t.Run(pool+"/"+when, func(t *testing.T) { unlisted(t, yaml, when) })
+		}
+	}
+}
+
+func unlisted(t *testing.T, yaml, when string) {
+	n := newNode(t)
+	n.yaml = yaml
+	h := n.host()
+	rt := &sandboxless{runtimeClient: h.runtime}
+	h.runtime = rt
+	r := n.startOn(h)
+	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	pod := n.pod("a", "default", "guaranteed", 2, nil)
+	excl := n.container(pod, "app", whole(2))
+	n.eventually("placed", func() bool { return n.state(excl).Effective.Len() == 2 && !n.state(shared).CPUs.IsEmpty() })
+	r.quiet()
+	r.stop()
+	had := n.state(excl).CPUs
+	if when == "before a start without journal" {
+		if err := os.Remove(filepath.Join(n.dir, "journal.json")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if when == "while it runs" {
+		r = n.startOn(h)
+		r.quiet()
+		r.stop() // with all that it knows
+		m, held := r.loop.model, r.loop.assignments
+		rt.lost = map[string]bool{pod: true}
+		l, err := newLoop(h, n.options())
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.model, l.assignments, l.status.listed, l.status.formulaAsked = m, held, true, true
+		r = n.serve(l, n.options())
+	} else {
+		rt.lost = map[string]bool{pod: true}
+		r = n.startOn(h)
+	}
+	before := len(n.tree.Writes())
+	late := n.container(n.pod("b", "default", "guaranteed", 2, nil), "app", whole(2))
+	later := n.container(n.pod("c", "default", "guaranteed", 2, nil), "app", whole(2))
+	r.relist()
+	r.view("problem", func(v *telemetry.View) bool { return v.Problems[string(codeUnread)] == 1 })
+	if when == "while it runs" {
+		n.checkAll()
+	} // else nobody knows of the pause container, which has nothing to do
+	if got := n.state(excl).CPUs; !got.Equal(had) || n.state(late).CPUs.Union(n.state(later).CPUs).Overlaps(had) {
+		t.Errorf("the container had %s and has %s; others have %s and %s", had, got, n.state(late).CPUs, n.state(later).CPUs)
+	}
+	for _, w := range n.tree.Writes()[before:] {
+		if filepath.Dir(w.Name) == n.runtime.Cgroup(excl) {
+			t.Errorf("the container was disturbed: %v", w)
+		}
+	}
+	if err := n.runtime.StopContainer(excl); err != nil {
+		t.Fatal(err)
+	}
+	r.relist()
+	r.view("no problem", func(v *telemetry.View) bool { return v.Problems[string(codeUnread)] == 0 })
+	for _, a := range n.journal().Assignments {
+		if a.PodUID == "a" {
+			t.Errorf("%s are still held for a container that has ended, of a pod that is gone", a.CPUs)
+		}
+	}
+	n.eventually("both placed", func() bool {
+		return n.state(late).Effective.Len() == 2 && n.state(later).Effective.Len() == 2 && n.state(later).Quota == -1
+	})
+}
+
+// TestUnlist: what is dropped, what is kept, and what is made up.
+func TestUnlist(t *testing.T) {
+	const path = "kubepods-podu_1.slice:cri-containerd:"
+	for name, c := range map[string]struct {
+		known bool
+		state cri.State
+		want  map[string]string // UIDs of the pods that are there, by sandbox
+	}{
+		"exited":           {true, cri.Exited, map[string]string{}},
+		"running":          {true, cri.Running, map[string]string{"p": "u-1"}},
+		"created":          {true, cri.Created, map[string]string{"p": "u-1"}},
+		"unknown, exited":  {false, cri.Exited, map[string]string{}},
+		"unknown, running": {false, cri.Running, map[string]string{"p": "u-1"}},
+		"unknown, created": {false, cri.Created, map[string]string{"p": "u-1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			m := newModel(n.host().driver)
+			pod := podFacts{Pod: cri.Pod{ID: "p", UID: "u-1", Namespace: "default", Name: "a", Ready: true, Detailed: true, CgroupParent: "kubepods-podu_1.slice", Resources: whole(2)}}
+			ctr := containerFacts{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: c.state, Detailed: true, CgroupsPath: path + "c", Requested: whole(2)}}
+			if c.known {
+				m.merge(listed{pods: []podFacts{pod}, containers: []containerFacts{ctr}})
+			}
+			m.merge(listed{asOf: m.clock, containers: []containerFacts{ctr}})
+			got := make(map[string]string)
+			for id, e := range m.pods {
+				got[id] = e.uid
+			}
+			if d := cmp.Diff(c.want, got); d != "" {
+				t.Fatalf("pods (-want +got):\n%s", d)
+			}
+			for _, p := range m.input(time.Now()) {
+				if p.Gone || p.Unread == c.known || len(p.Containers) != 1 {
+					t.Errorf("input %+v; want a pod that is there, read only if it was known, with the container alone", p)
+				}
+			}
+			// Once it is listed again it is what it says.
+			m.merge(listed{asOf: m.clock, pods: []podFacts{pod}, containers: []containerFacts{ctr}})
+			if p := m.input(time.Now()); len(p) != 1 || p[0].Unread || p[0].Name != "a" || p[0].Gone {
+				t.Errorf("input when it is listed again: %+v", p)
+			}
+			if known := m.knownIDs(); !maps.Equal(known, map[string]bool{"p": true, "c": c.state != cri.Exited}) {
+				t.Errorf("known: %v", known)
+			}
+		})
+	}
+}
