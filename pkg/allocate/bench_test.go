@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/testnode/hardware"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -22,14 +23,14 @@ func halfFull(t *topology.Topology) cpuset.Set {
 
 // BenchmarkTake is one allocation of 8 CPUs on a machine that is half full.
 func BenchmarkTake(b *testing.B) {
-	machines := map[string]machine{
-		"64":         {packages: 2, nodes: 1, l3s: 1, cores: 16, threads: 2},
-		"1024":       {packages: 2, nodes: 4, l3s: 1, cores: 64, threads: 2},
-		"1024caches": {packages: 2, nodes: 4, l3s: 8, cores: 8, threads: 2},
-		"1088nodes":  {packages: 34, nodes: 1, l3s: 1, cores: 16, threads: 2},
+	machines := map[string]hardware.Machine{
+		"64":         {Packages: 2, Nodes: 1, L3s: 1, Cores: 16, Threads: 2},
+		"1024":       {Packages: 2, Nodes: 4, L3s: 1, Cores: 64, Threads: 2},
+		"1024caches": {Packages: 2, Nodes: 4, L3s: 8, Cores: 8, Threads: 2},
+		"1088nodes":  {Packages: 34, Nodes: 1, L3s: 1, Cores: 16, Threads: 2},
 	}
 	for name, m := range machines {
-		t := m.topology()
+		t := m.Topology()
 		machine, free := allocate.New(t), halfFull(t)
 		for _, n := range []int{8, 200} {
 			if n > free.Len() {

@@ -38,7 +38,7 @@ func TestSearchIsBounded(t *testing.T) {
 	}
 	worst, worstSteps := 0, 0
 	for i, text := range machines {
-		top := machineOf(t, text).topology()
+		top := machineOf(t, text).Topology()
 		m := allocate.New(top)
 		r := rand.New(rand.NewPCG(5, uint64(i)))
 		for _, option := range options {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/testnode/hardware"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -128,16 +129,16 @@ func sum(values []int) int {
 }
 
 func TestDistributionIsBest(t *testing.T) {
-	for i, m := range smallMachines() {
+	for i, m := range hardware.Small() {
 		t.Run(fmt.Sprintf("%+v", m), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(4, uint64(i)))
-			top := m.topology()
+			top := m.Topology()
 			for range 300 {
 				o := &oracle{t: top, free: randomSubset(r, top.Online, 3)}
 				o.r = allocate.Request{CPUs: 2 + r.IntN(6), Options: allocate.Options{
 					DistributeCPUsAcrossNUMA: true, FullPCPUsOnly: r.IntN(3) == 0 && o.regular(),
 					// Of a node that spans packages the share is packed like any request.
-					AlignBySocket:  r.IntN(3) == 0 && !m.numaOff,
+					AlignBySocket:  r.IntN(3) == 0 && !m.NUMAOff,
 					TopologyPolicy: allocate.None,
 				}}
 				checkDistribution(t, o)

@@ -79,7 +79,7 @@ func TestRefusal(t *testing.T) {
 			Why: "NUMA nodes 1 of the devices and memory have too few left (topology-policy: restricted); wait until others end, write best-effort, or see plan --defrag"}},
 	}
 	for _, tt := range tests {
-		_, err := allocate.New(machineOf(t, tt.machine).topology()).Supply(set(t, tt.free)).Take(requestOf(t, tt.request))
+		_, err := allocate.New(machineOf(t, tt.machine).Topology()).Supply(set(t, tt.free)).Take(requestOf(t, tt.request))
 		got, ok := errors.AsType[*allocate.Refusal](err)
 		if !ok {
 			t.Errorf("Take(%s): %v is not a refusal", tt.request, err)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/testnode/hardware"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -454,34 +455,13 @@ func (o *oracle) limited() bool {
 	return false
 }
 
-// smallMachines have up to 16 CPUs.
-func smallMachines() []machine {
-	return []machine{
-		{packages: 1, nodes: 1, l3s: 1, cores: 6, threads: 2},
-		{packages: 2, nodes: 1, l3s: 1, cores: 3, threads: 2},
-		{packages: 2, nodes: 2, l3s: 1, cores: 2, threads: 2, offline: cpuset.Of(3, 9, 13, 14)},
-		{packages: 2, nodes: 2, l3s: 1, cores: 3, threads: 1},
-		{packages: 3, nodes: 1, l3s: 2, cores: 1, threads: 2, adjacent: true},
-		{packages: 1, nodes: 2, l3s: 1, cores: 2, threads: 2, small: 2},
-		{packages: 3, nodes: 1, l3s: 1, cores: 2, threads: 2, numaOff: true},
-		{packages: 1, nodes: 3, l3s: 1, cores: 1, threads: 4},
-		{packages: 2, nodes: 3, l3s: 1, cores: 1, threads: 2},
-		{packages: 1, nodes: 1, l3s: 1, cores: 3, threads: 4, adjacent: true},
-		{packages: 1, nodes: 2, l3s: 3, cores: 2, threads: 1},
-		{packages: 1, nodes: 1, l3s: 4, cores: 3, threads: 1},
-		{packages: 1, nodes: 2, l3s: 2, cores: 2, threads: 2, adjacent: true},
-		{packages: 2, nodes: 2, l3s: 2, cores: 2, threads: 1},
-		{packages: 2, nodes: 1, l3s: 1, cores: 2, threads: 2, small: 2},
-	}
-}
-
 // TestTakeIsBest compares what is taken on small machines, for random options and
 // requests, with all that would have been possible.
 func TestTakeIsBest(t *testing.T) {
-	for i, m := range smallMachines() {
+	for i, m := range hardware.Small() {
 		t.Run(fmt.Sprintf("%+v", m), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(3, uint64(i)))
-			top := m.topology()
+			top := m.Topology()
 			top.Isolated = cpuset.Range(top.Online.Len()/2, top.Online.Len()-3)
 			for range 200 {
 				o := randomRequest(r, top)

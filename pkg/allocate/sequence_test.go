@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/internal/testnode/hardware"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -22,15 +23,15 @@ type owner struct {
 // sequence lets one owner after the other ask, on a machine and with options that
 // numbers choose, and checks what must hold whatever they are.
 func sequence(t *testing.T, r *rand.Rand) {
-	m := machine{
-		packages: 1 + r.IntN(3), nodes: 1 + r.IntN(3), l3s: 1 + r.IntN(3), cores: 1 + r.IntN(3), threads: 1 + r.IntN(4),
-		small: r.IntN(2), adjacent: r.IntN(2) == 0, numaOff: r.IntN(4) == 0,
+	m := hardware.Machine{
+		Packages: 1 + r.IntN(3), Nodes: 1 + r.IntN(3), L3s: 1 + r.IntN(3), Cores: 1 + r.IntN(3), Threads: 1 + r.IntN(4),
+		Small: r.IntN(2), Adjacent: r.IntN(2) == 0, NUMAOff: r.IntN(4) == 0,
 	}
-	all := m.topology().Online
+	all := m.Topology().Online
 	if r.IntN(3) == 0 {
-		m.offline = all.Difference(randomSubset(r, all, 5)).Difference(cpuset.Of(0))
+		m.Offline = all.Difference(randomSubset(r, all, 5)).Difference(cpuset.Of(0))
 	}
-	top := m.topology()
+	top := m.Topology()
 	top.Isolated = randomSubset(r, top.Online, 2)
 	machine := allocate.New(top)
 	supply, again := machine.Supply(all), machine.Supply(all)
@@ -139,7 +140,7 @@ func FuzzTake(f *testing.F) {
 }
 
 func TestShape(t *testing.T) {
-	m := allocate.New(machineOf(t, "packages=2 nodes=2 l3s=2 cores=1 threads=2").topology())
+	m := allocate.New(machineOf(t, "packages=2 nodes=2 l3s=2 cores=1 threads=2").Topology())
 	tests := []struct {
 		cpus string
 		want allocate.Shape

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/testnode/hardware"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -13,11 +14,11 @@ import (
 func TestServedSupplyIsAsGoodAsNew(t *testing.T) {
 	for seed := range uint64(1500) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		m := machine{
-			packages: 1 + r.IntN(3), nodes: 1 + r.IntN(3), l3s: 1 + r.IntN(3), cores: 1 + r.IntN(4), threads: 1 + r.IntN(3),
-			small: r.IntN(2), adjacent: r.IntN(2) == 0, numaOff: r.IntN(4) == 0,
+		m := hardware.Machine{
+			Packages: 1 + r.IntN(3), Nodes: 1 + r.IntN(3), L3s: 1 + r.IntN(3), Cores: 1 + r.IntN(4), Threads: 1 + r.IntN(3),
+			Small: r.IntN(2), Adjacent: r.IntN(2) == 0, NUMAOff: r.IntN(4) == 0,
 		}
-		top := m.topology()
+		top := m.Topology()
 		top.Isolated = randomSubset(r, top.Online, 2)
 		machine := allocate.New(top)
 		served := machine.Supply(top.Online)
@@ -48,7 +49,7 @@ func TestServedSupplyIsAsGoodAsNew(t *testing.T) {
 // The second request and those after it use the memory of the first: what is
 // allocated is the set that is given.
 func TestServedSupplyAllocatesNothing(t *testing.T) {
-	m := allocate.New(machineOf(t, "packages=2 nodes=4 cores=8 threads=2").topology())
+	m := allocate.New(machineOf(t, "packages=2 nodes=4 cores=8 threads=2").Topology())
 	for _, options := range []allocate.Options{{}, {OneOwnerPerCore: true}} {
 		s := m.Supply(cpuset.Range(0, 127))
 		take := func(n int) {

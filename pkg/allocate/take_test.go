@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/testnode/hardware"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -112,7 +113,7 @@ func TestTake(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			top, r := machineOf(t, tt.machine).topology(), requestOf(t, tt.request)
+			top, r := machineOf(t, tt.machine).Topology(), requestOf(t, tt.request)
 			s := allocate.New(top).Supply(set(t, tt.free))
 			before := s.Free()
 			cpus, err := s.Take(r)
@@ -141,9 +142,9 @@ func set(t testing.TB, list string) cpuset.Set {
 	return s
 }
 
-func machineOf(t testing.TB, text string) machine {
+func machineOf(t testing.TB, text string) hardware.Machine {
 	t.Helper()
-	m, err := parseMachine(text)
+	m, err := hardware.Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package defrag_test
 import (
 	"fmt"
 
+	"github.com/cpupoold/cpupoold/internal/testnode/hardware"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/defrag"
@@ -16,33 +17,7 @@ type machine struct{ packages, nodes, l3s, cores, threads int }
 func (m machine) cpus() int { return m.packages * m.nodes * m.l3s * m.cores * m.threads }
 
 func (m machine) topology() *topology.Topology {
-	all := cpuset.Range(0, m.cpus()-1)
-	t := &topology.Topology{Possible: all, Present: all, Online: all}
-	cut := func(size int) []topology.Group {
-		var groups []topology.Group
-		for first := 0; first < m.cpus(); first += size {
-			groups = append(groups, topology.Group{ID: first, CPUs: cpuset.Range(first, first+size-1)})
-		}
-		return groups
-	}
-	core := m.threads
-	l3 := core * m.cores
-	node := l3 * m.l3s
-	pkg := node * m.nodes
-	t.Cores, t.L3s, t.Packages = cut(core), cut(l3), cut(pkg)
-	t.Dies = t.Packages
-	for i, g := range cut(node) {
-		t.Nodes = append(t.Nodes, topology.Node{ID: i, CPUs: g.CPUs, HasMemory: true})
-		for j := range m.packages * m.nodes {
-			t.Nodes[i].Distances = append(t.Nodes[i].Distances, 10+11*min(1, max(i-j, j-i)))
-		}
-	}
-	for id := range m.cpus() {
-		t.CPUs = append(t.CPUs, topology.CPU{
-			ID: id, Core: id / core, L3: id / l3, Die: id / pkg, Package: id / pkg, Node: id / node,
-		})
-	}
-	return t
+	return hardware.Machine{Packages: m.packages, Nodes: m.nodes, L3s: m.l3s, Cores: m.cores, Threads: m.threads, Adjacent: true}.Topology()
 }
 
 // scene is an input in the making.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/internal/testnode/hardware"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -118,7 +119,7 @@ func TestAdapt(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			spec := must(parseSpec(tt.spec))(t)
-			got, errs := spec.Adapt(must(parseMachine(tt.topology))(t).topology())
+			got, errs := spec.Adapt(must(hardware.Parse(tt.topology))(t).Topology())
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("pools: -want +got\n%s", diff)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
+	"github.com/cpupoold/cpupoold/internal/testnode/hardware"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -47,7 +48,7 @@ func runCase(t *testing.T, file string) {
 		text := string(section.Data)
 		switch section.Name {
 		case "topology":
-			top = must(parseMachine(text))(t).topology()
+			top = must(hardware.Parse(text))(t).Topology()
 			in.Machine = allocate.New(top)
 		case "config":
 			spec = must(parseSpec(text))(t)
@@ -134,7 +135,7 @@ func shuffle(in pools.Input) pools.Input {
 }
 
 func TestBuildLeavesItsInputAlone(t *testing.T) {
-	top := machine{packages: 1, nodes: 1, l3s: 1, cores: 4, threads: 2}.topology()
+	top := hardware.Machine{Packages: 1, Nodes: 1, L3s: 1, Cores: 4, Threads: 2}.Topology()
 	in := pools.Input{Machine: allocate.New(top)}
 	in.Pools = must(must(parseSpec("guaranteed 2-7\n"))(t).Resolve(top))(t)
 	in.Pods = must(parsePods("pod b n/b Guaranteed\nz 2 running 2 cpu=1\na 1 running 1 cpu=2\npod a n/a Burstable\nc 3 running 1\n"))(t)

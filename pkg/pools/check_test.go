@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/testnode/hardware"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -13,7 +14,7 @@ import (
 
 // TestCheckFindsWhatIsWrong breaks a good plan in one place at a time.
 func TestCheckFindsWhatIsWrong(t *testing.T) {
-	top := machine{packages: 1, nodes: 1, l3s: 1, cores: 9, threads: 1}.topology()
+	top := hardware.Machine{Packages: 1, Nodes: 1, L3s: 1, Cores: 9, Threads: 1}.Topology()
 	in := pools.Input{Machine: allocate.New(top)}
 	in.Pools = must(must(parseSpec("management 0-1 kube-system\nshared 2-3\nguaranteed 4-8 bind-memory=true\nunit u.service 1\nunit v.service shared\n"))(t).Resolve(top))(t)
 	in.Pods = must(parsePods(`
@@ -87,7 +88,7 @@ app2 c6 running 4 cpu=4
 // TestCheckBuildFindsWhatIsWrong breaks good plans in what depends on the machine
 // and on what was before.
 func TestCheckBuildFindsWhatIsWrong(t *testing.T) {
-	top := machine{packages: 1, nodes: 1, l3s: 1, cores: 4, threads: 2}.topology()
+	top := hardware.Machine{Packages: 1, Nodes: 1, L3s: 1, Cores: 4, Threads: 2}.Topology()
 	in := pools.Input{Machine: allocate.New(top)}
 	in.Pools = must(must(parseSpec("guaranteed shared floor=3 one-owner-per-core=true\n"))(t).Resolve(top))(t)
 	in.Pods = []pools.Pod{podOf(1, 1), podOf(2, 1)}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unicode"
 
+	"github.com/cpupoold/cpupoold/internal/testnode/hardware"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -21,7 +22,7 @@ func FuzzOverrides(f *testing.F) {
 	f.Add("cpupoold.io/", "", "cpu-load-balancing.crio.io", "x\ny", true)
 	f.Add("cpupoold.io/distribute-cpus-across-cores", "true", "cpupoold.io/full-pcpus-only", "true", true)
 	f.Fuzz(func(t *testing.T, key1, value1, key2, value2 string, allowed bool) {
-		top := machine{packages: 1, nodes: 2, l3s: 1, cores: 4, threads: 2}.topology()
+		top := hardware.Machine{Packages: 1, Nodes: 2, L3s: 1, Cores: 4, Threads: 2}.Topology()
 		spec := pools.Spec{Guaranteed: pools.GuaranteedSpec{FromShared: true}}
 		if allowed {
 			spec.Guaranteed.Overrides = allocate.OptionNames()
@@ -44,7 +45,7 @@ func FuzzOverrides(f *testing.F) {
 // TestOneOwnerPerCore starts and ends random containers, all of which have their
 // cores to themselves.
 func TestOneOwnerPerCore(t *testing.T) {
-	top := machine{packages: 2, nodes: 1, l3s: 2, cores: 3, threads: 2}.topology()
+	top := hardware.Machine{Packages: 2, Nodes: 1, L3s: 2, Cores: 3, Threads: 2}.Topology()
 	spec := pools.Spec{Guaranteed: pools.GuaranteedSpec{FromShared: true, Floor: 3, Options: allocate.Options{OneOwnerPerCore: true}}}
 	in := pools.Input{Machine: allocate.New(top), Pools: must(spec.Resolve(top))(t)}
 	r := rand.New(rand.NewPCG(5, 5))
@@ -82,7 +83,7 @@ func TestOneOwnerPerCore(t *testing.T) {
 // others in between that would take everything: it never lacks its total, whoever
 // has which part of it.
 func TestReserveIsOfUse(t *testing.T) {
-	top := machine{packages: 1, nodes: 2, l3s: 1, cores: 6, threads: 2}.topology()
+	top := hardware.Machine{Packages: 1, Nodes: 2, L3s: 1, Cores: 6, Threads: 2}.Topology()
 	options := map[string]allocate.Options{
 		"any": {}, "one-owner-per-core": {OneOwnerPerCore: true}, "full-pcpus-only": {FullPCPUsOnly: true},
 		"both": {OneOwnerPerCore: true, FullPCPUsOnly: true}, "single-numa-node": {TopologyPolicy: allocate.SingleNUMANode},

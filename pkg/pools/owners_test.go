@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/internal/testnode/hardware"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -12,7 +13,7 @@ import (
 )
 
 func TestOwners(t *testing.T) {
-	top := machine{packages: 1, nodes: 2, l3s: 1, cores: 4, threads: 2, adjacent: true}.topology()
+	top := hardware.Machine{Packages: 1, Nodes: 2, L3s: 1, Cores: 4, Threads: 2, Adjacent: true}.Topology()
 	two := pools.Resources{Shares: 2048, Quota: 200000, Period: 100000}
 	ctr := func(name string, state pools.ContainerState) pools.Container {
 		return pools.Container{ID: name, Name: name, State: state, Resources: two, Nodes: cpuset.Of(1)}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/internal/testnode/hardware"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -77,7 +78,7 @@ func TestResolve(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			spec := must(parseSpec(tt.spec))(t)
-			got, err := spec.Resolve(must(parseMachine(tt.topology))(t).topology())
+			got, err := spec.Resolve(must(hardware.Parse(tt.topology))(t).Topology())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -211,7 +212,7 @@ func TestResolveReportsEachProblem(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := tt.spec.Resolve(must(parseMachine(tt.topology))(t).topology())
+			got, err := tt.spec.Resolve(must(hardware.Parse(tt.topology))(t).Topology())
 			if diff := cmp.Diff(pools.Pools{}, got); diff != "" {
 				t.Errorf("Resolve gives pools beside its error: %s", diff)
 			}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cpupoold/cpupoold/internal/testnode/hardware"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -14,7 +15,7 @@ import (
 // world is a node that lives: a sequence of bytes decides what happens to it.
 type world struct {
 	bytes   []byte
-	machine machine
+	machine hardware.Machine
 	top     *topology.Topology
 	in      pools.Input
 	clock   int64
@@ -33,9 +34,9 @@ func (w *world) next(n int) int {
 
 func newWorld(bytes []byte) *world {
 	w := &world{bytes: bytes}
-	w.machine = machine{
-		packages: 1 + w.next(2), nodes: 1 + w.next(2), l3s: 1 + w.next(2), cores: 1 + w.next(3), threads: 1 + w.next(2),
-		small: w.next(2), adjacent: w.next(2) == 1, numaOff: w.next(4) == 1, isolated: cpuset.Range(2, 3+w.next(4)),
+	w.machine = hardware.Machine{
+		Packages: 1 + w.next(2), Nodes: 1 + w.next(2), L3s: 1 + w.next(2), Cores: 1 + w.next(3), Threads: 1 + w.next(2),
+		Small: w.next(2), Adjacent: w.next(2) == 1, NUMAOff: w.next(4) == 1, Isolated: cpuset.Range(2, 3+w.next(4)),
 	}
 	w.build()
 	w.reload()
@@ -44,7 +45,7 @@ func newWorld(bytes []byte) *world {
 
 // build makes the machine as it is now.
 func (w *world) build() {
-	w.top = w.machine.topology()
+	w.top = w.machine.Topology()
 	w.in.Machine = allocate.New(w.top)
 }
 
@@ -112,11 +113,11 @@ var optionValues = []string{
 
 // hotplug takes CPUs away or brings them back, and keeps the pools in step.
 func (w *world) hotplug() {
-	w.machine.offline = cpuset.Set{}
+	w.machine.Offline = cpuset.Set{}
 	for range w.next(3) {
-		w.machine.offline = w.machine.offline.Union(cpuset.Of(1 + w.next(max(1, w.top.Present.Len()-1))))
+		w.machine.Offline = w.machine.Offline.Union(cpuset.Of(1 + w.next(max(1, w.top.Present.Len()-1))))
 	}
-	w.machine.offline = w.machine.offline.Intersection(w.top.Present).Difference(cpuset.Of(0))
+	w.machine.Offline = w.machine.Offline.Intersection(w.top.Present).Difference(cpuset.Of(0))
 	w.build()
 	w.in.Pools = pools.Pools{}
 	w.reload()
@@ -231,5 +232,5 @@ func (w *world) step() string {
 // topologyOf is a machine for benchmarks: 2 threads a core, 8 cores a cache, 4
 // caches a node, 2 nodes a package.
 func topologyOf(cpus int) *topology.Topology {
-	return machine{packages: max(1, cpus/128), nodes: 2, l3s: min(4, cpus/32), cores: 8, threads: 2}.topology()
+	return hardware.Machine{Packages: max(1, cpus/128), Nodes: 2, L3s: min(4, cpus/32), Cores: 8, Threads: 2}.Topology()
 }
