@@ -147,6 +147,7 @@ func newLoop(h host, o Options) (*loop, error) {
 	if note != nil {
 		o.Log.Error("journal", "error", note)
 	}
+	ledger := newLedger(j)
 	l := &loop{
 		host:     h,
 		log:      o.Log,
@@ -157,10 +158,10 @@ func newLoop(h host, o Options) (*loop, error) {
 		model:    newModel(h.driver),
 		tree:     newTree(h.cgroups.Read),
 		bench:    newBench(),
-		ledger:   newLedger(j),
+		ledger:   ledger,
 		formula:  o.Config.WeightFormula,
 		status:   newStatus(),
-		hints:    newHints(),
+		hints:    newHints(ledger.unhinted),
 		refusals: newRefusals(),
 		timers:   timers{resync: stoppedTimer(), retry: stoppedTimer(), journal: stoppedTimer(), pulse: stoppedTimer()},
 	}

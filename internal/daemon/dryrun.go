@@ -57,7 +57,7 @@ func preview(ctx context.Context, h host, s settings, j Journal, now time.Time) 
 	found.asOf = m.clock
 	m.merge(found)
 	previous := recoverAssignments(m, h.cgroups.Read, fromRecords(j.Assignments), s.pools)
-	hints := newHints()
+	hints := newHints(nil)
 	pods := m.input(now)
 	h.hint(ctx, hints, s.pools, pods, previous)
 	hints.apply(pods)

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/telemetry"
@@ -31,7 +32,7 @@ type hints struct {
 	// open are those, containers and pods, that the kubelet is to be asked for.
 	open map[pools.Key]*wish
 	// without are the containers that went on without, until they are gone or the
-	// answer has come before their CPUs.
+	// answer has come before their CPUs. The journal has them too.
 	without map[pools.Key]bool
 	asking  bool
 	state   telemetry.SourceState // empty until the kubelet was asked, and without one
@@ -46,8 +47,18 @@ type wish struct {
 	alone  bool      // has gone on without
 }
 
-func newHints() *hints {
-	return &hints{known: make(map[pools.Key]cpuset.Set), open: make(map[pools.Key]*wish), without: make(map[pools.Key]bool)}
+// newHints begins with those who went on without before.
+func newHints(unhinted []pools.Key) *hints {
+	h := &hints{known: make(map[pools.Key]cpuset.Set), open: make(map[pools.Key]*wish), without: make(map[pools.Key]bool)}
+	for _, k := range unhinted {
+		h.without[k] = true
+	}
+	return h
+}
+
+// unhinted are those who went on without, sorted.
+func (h *hints) unhinted() []pools.Key {
+	return slices.SortedFunc(maps.Keys(h.without), compareKeys)
 }
 
 // follow brings the questions up to date with what wantHints has found, and lets

@@ -268,7 +268,8 @@ func TestHintsComeWithinThePatience(t *testing.T) {
 	r.view("no problem", hintProblems(0))
 }
 
-// TestMissingHintsAreAProblem for as long as the container lives that went on without.
+// TestMissingHintsAreAProblem for as long as the container lives that went on without,
+// also after a restart of the daemon.
 func TestMissingHintsAreAProblem(t *testing.T) {
 	n := newNode(t)
 	n.yaml, n.kubelet = twoNodesYAML, newKubelet()
@@ -286,10 +287,16 @@ func TestMissingHintsAreAProblem(t *testing.T) {
 	r.quiet()
 	r.view("problem stays", hintProblems(1))
 	n.runsOn(excl, "2-3")
+	n.eventually("journal on disk", func() bool { return len(n.journal().Unhinted) == 1 })
+	r.stop()
+	r = n.start()
+	r.quiet()
+	r.view("problem stays", hintProblems(1))
 	if err := n.runtime.StopPod(pod); err != nil {
 		t.Fatal(err)
 	}
 	r.view("problem gone", hintProblems(0))
+	n.eventually("journal on disk", func() bool { return len(n.journal().Unhinted) == 0 })
 }
 
 // TestNoPolicyAsksNobody: what would not count is not asked for.

@@ -38,6 +38,9 @@ type Journal struct {
 	BootID      string       `json:"bootID"`
 	Originals   []Original   `json:"originals"`
 	Assignments []assignment `json:"assignments"`
+	// Unhinted are the containers whose CPUs were chosen before the kubelet had told
+	// their NUMA nodes: nobody else can tell afterwards.
+	Unhinted []owner `json:"unhinted,omitempty"`
 	// Accepted is the newest configuration that fitted the machine, and the machine.
 	// It outlives the boot.
 	Accepted *accepted `json:"accepted,omitempty"`
@@ -58,6 +61,12 @@ type assignment struct {
 	PodUID    string     `json:"podUID"`
 	Container string     `json:"container"`
 	CPUs      cpuset.Set `json:"cpus"`
+}
+
+// owner is pools.Key as the file spells it.
+type owner struct {
+	PodUID    string `json:"podUID"`
+	Container string `json:"container"`
 }
 
 // journalFile is the outer form: the checksum is over the bytes of Data.

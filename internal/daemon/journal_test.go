@@ -23,6 +23,7 @@ func sampleJournal() Journal {
 			{Path: "kubepods.slice/a.scope", File: cgroup.FileMax, Container: "a", Value: "200000 100000"},
 		},
 		Assignments: []assignment{{PodUID: "pod", Container: "app", CPUs: cpuset.Of(4, 5)}},
+		Unhinted:    []owner{{PodUID: "pod", Container: "app"}},
 	}
 }
 

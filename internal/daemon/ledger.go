@@ -14,6 +14,7 @@ type ledger struct {
 	bootID      string
 	originals   map[originalKey]Original
 	assignments []pools.Assignment
+	unhinted    []pools.Key // sorted
 	accepted    *accepted
 
 	changes int // number of the newest change
@@ -43,6 +44,9 @@ func newLedger(j Journal) *ledger {
 		if _, known := l.originals[o.key()]; !known || o.Value == "" {
 			l.originals[o.key()] = o // of two for a unit, not the one that we had set
 		}
+	}
+	for _, o := range j.Unhinted {
+		l.unhinted = append(l.unhinted, pools.Key(o))
 	}
 	return l
 }
@@ -87,6 +91,14 @@ func (l *ledger) assign(as []pools.Assignment) {
 	}
 	l.assignments = as
 	l.changes++
+}
+
+// goWithout records who has CPUs that were chosen without hints, sorted.
+func (l *ledger) goWithout(keys []pools.Key) {
+	if !slices.Equal(l.unhinted, keys) {
+		l.unhinted = keys
+		l.changes++
+	}
 }
 
 // accept records that a configuration fits the machine.
@@ -139,5 +151,8 @@ func (l *ledger) journal() Journal {
 		j.Originals = append(j.Originals, o)
 	}
 	sortOriginals(j.Originals)
+	for _, k := range l.unhinted {
+		j.Unhinted = append(j.Unhinted, owner(k))
+	}
 	return j
 }

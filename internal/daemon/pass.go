@@ -72,6 +72,7 @@ func (l *loop) pass() {
 	}
 	l.assignments = append(slices.Clip(plan.Assignments), l.status.leaving...)
 	l.ledger.assign(l.assignments)
+	l.ledger.goWithout(l.hints.unhinted())
 	l.noteRefusals(plan, now)
 	l.revertUnits()
 
