@@ -64,7 +64,8 @@ type criterion struct {
 // criteria are what counts with these options, the most important first.
 //
 // The kubelet splits as few cores as it can, and so must we before anything else.
-// Where the option is to align by cache, caches come next. Where it is to
+// Where the option is to align by socket, sockets come next, and then where it is to
+// align by cache, caches. Where it is to
 // distribute over NUMA nodes, a single node that suffices comes before all, and of
 // as many nodes the even share. Where it is to spread over cores, it is the more
 // cores on the fewest sockets, which takes more caches and parts of cores.
@@ -81,8 +82,12 @@ func criteria(o allocate.Options, ours, theirs Counts) []criterion {
 		return []criterion{split, sockets, caches, {"CPUs between the nodes' shares", ours.Uneven, theirs.Uneven}}
 	case o.DistributeCPUsAcrossNUMA:
 		return []criterion{nodes, split, sockets, caches}
+	case o.PreferAlignCPUsByUncoreCache && o.AlignBySocket:
+		return []criterion{split, sockets, caches, nodes}
 	case o.PreferAlignCPUsByUncoreCache:
 		return []criterion{split, caches, nodes, sockets}
+	case o.AlignBySocket:
+		return []criterion{split, sockets, nodes, caches}
 	default:
 		return []criterion{split, nodes, sockets, caches}
 	}

@@ -37,7 +37,9 @@ func TestTopologyTwice(t *testing.T) {
 }
 
 func TestWorse(t *testing.T) {
-	theirs := choice.Counts{Nodes: 2, Packages: 1, L3s: 2, Split: 1, Cores: 4, Uneven: 0}
+	socket := allocate.Options{AlignBySocket: true}
+	socketAndCache := allocate.Options{AlignBySocket: true, PreferAlignCPUsByUncoreCache: true}
+	theirs := choice.Counts{Nodes: 2, Packages: 2, L3s: 2, Split: 1, Cores: 4, Uneven: 0}
 	for name, c := range map[string]struct {
 		options   allocate.Options
 		change    func(*choice.Counts)
@@ -49,6 +51,12 @@ func TestWorse(t *testing.T) {
 		"one node more":           {change: func(c *choice.Counts) { c.Nodes = 3 }, worse: 1},
 		"a node for a split core": {change: func(c *choice.Counts) { c.Nodes, c.Split = 3, 0 }, worse: 1, fairTrade: true},
 		"a split core for a node": {change: func(c *choice.Counts) { c.Nodes, c.Split = 1, 2 }, worse: 1},
+		"a cache for a socket":    {change: func(c *choice.Counts) { c.Packages, c.L3s = 1, 3 }, worse: 1, fairTrade: true},
+		"caches come first":       {options: allocate.Options{PreferAlignCPUsByUncoreCache: true}, change: func(c *choice.Counts) { c.Packages, c.L3s = 1, 3 }, worse: 1},
+		"sockets before caches":   {options: socketAndCache, change: func(c *choice.Counts) { c.Packages, c.L3s = 1, 3 }, worse: 1, fairTrade: true},
+		"a socket for a cache":    {options: socketAndCache, change: func(c *choice.Counts) { c.Packages, c.L3s = 3, 1 }, worse: 1},
+		"sockets before nodes":    {options: socket, change: func(c *choice.Counts) { c.Packages, c.Nodes = 1, 3 }, worse: 1, fairTrade: true},
+		"a socket for a node":     {options: socket, change: func(c *choice.Counts) { c.Packages, c.Nodes = 3, 1 }, worse: 1},
 		"uneven":                  {options: allocate.Options{DistributeCPUsAcrossNUMA: true}, change: func(c *choice.Counts) { c.Uneven = 1 }, worse: 1},
 		"fewer cores":             {options: allocate.Options{DistributeCPUsAcrossCores: true}, change: func(c *choice.Counts) { c.Cores = 3 }, worse: 1},
 	} {
