@@ -5,12 +5,11 @@ import (
 	"fmt"
 	"path"
 	"strings"
-	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/cpupoold/cpupoold/internal/localgrpc"
 )
 
 // maxMessage bounds a reply. It is the kubelet's bound: a list that exceeds it
@@ -31,20 +30,7 @@ func Dial(endpoint string) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := grpc.NewClient("unix://"+socket,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
-		// gRPC's own limit is two minutes, during which every call would fail
-		// although the runtime is back. A local socket can be tried often.
-		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff: backoff.Config{
-				BaseDelay:  100 * time.Millisecond,
-				Multiplier: 1.6,
-				Jitter:     0.2,
-				MaxDelay:   2 * time.Second,
-			},
-			MinConnectTimeout: 2 * time.Second,
-		}))
+	conn, err := localgrpc.Dial(socket, maxMessage)
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", endpoint, err)
 	}

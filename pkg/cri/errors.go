@@ -1,13 +1,12 @@
 package cri
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+
+	"github.com/cpupoold/cpupoold/internal/localgrpc"
 )
 
 // What callers decide on. The errors of this package wrap these.
@@ -41,30 +40,8 @@ func (e *InfoError) Error() string {
 // Unwrap returns the cause.
 func (e *InfoError) Unwrap() error { return e.Err }
 
-// fromGRPC replaces the status codes that callers decide on by the errors of
-// this package, and those that the caller's own context has caused by the
-// context's errors. The runtime's words are kept.
+// fromGRPC replaces the status codes that callers decide on by the errors of this
+// package.
 func fromGRPC(err error) error {
-	s, ok := status.FromError(err)
-	if !ok {
-		return err
-	}
-	var kind error
-	switch s.Code() {
-	case codes.NotFound:
-		kind = ErrNotFound
-	case codes.Unimplemented:
-		kind = ErrNotSupported
-	case codes.DeadlineExceeded:
-		kind = context.DeadlineExceeded
-	case codes.Canceled:
-		kind = context.Canceled
-	default:
-		// The runtime passes on what runc prints, with its line ends.
-		return status.Error(s.Code(), strings.TrimSpace(s.Message()))
-	}
-	if s.Message() == kind.Error() {
-		return kind
-	}
-	return fmt.Errorf("%w: %s", kind, s.Message())
+	return localgrpc.Error(err, map[codes.Code]error{codes.NotFound: ErrNotFound, codes.Unimplemented: ErrNotSupported})
 }

@@ -5,12 +5,11 @@ import (
 	"fmt"
 	"path"
 	"strings"
-	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/cpupoold/cpupoold/internal/localgrpc"
 )
 
 // maxMessage bounds a reply. It is the bound of the clients in the kubelet's own
@@ -32,20 +31,7 @@ func Dial(socket string) (*Client, error) {
 		return nil, fmt.Errorf("dial the kubelet at %q: want the absolute path of its pod-resources socket", socket)
 	}
 	socket = path.Clean(socket)
-	conn, err := grpc.NewClient("unix://"+socket,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
-		// gRPC's own limit is two minutes, during which every call would fail
-		// although the kubelet is back. A local socket can be tried often.
-		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff: backoff.Config{
-				BaseDelay:  100 * time.Millisecond,
-				Multiplier: 1.6,
-				Jitter:     0.2,
-				MaxDelay:   2 * time.Second,
-			},
-			MinConnectTimeout: 2 * time.Second,
-		}))
+	conn, err := localgrpc.Dial(socket, maxMessage)
 	if err != nil {
 		return nil, fmt.Errorf("dial the kubelet at %s: %w", socket, err)
 	}

@@ -1,12 +1,11 @@
 package podresources
 
 import (
-	"context"
 	"errors"
-	"fmt"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+
+	"github.com/cpupoold/cpupoold/internal/localgrpc"
 )
 
 // What callers decide on. The errors of List wrap these.
@@ -20,28 +19,7 @@ var (
 )
 
 // fromGRPC replaces the status codes that callers decide on by the errors of this
-// package, and those that the caller's own context has caused by the context's
-// errors. What gRPC says about it is kept.
+// package.
 func fromGRPC(err error) error {
-	s, ok := status.FromError(err)
-	if !ok {
-		return err
-	}
-	var kind error
-	switch s.Code() {
-	case codes.Unavailable:
-		kind = ErrUnavailable
-	case codes.Unimplemented:
-		kind = ErrNotSupported
-	case codes.DeadlineExceeded:
-		kind = context.DeadlineExceeded
-	case codes.Canceled:
-		kind = context.Canceled
-	default:
-		return err
-	}
-	if s.Message() == kind.Error() {
-		return kind
-	}
-	return fmt.Errorf("%w: %s", kind, s.Message())
+	return localgrpc.Error(err, map[codes.Code]error{codes.Unavailable: ErrUnavailable, codes.Unimplemented: ErrNotSupported})
 }

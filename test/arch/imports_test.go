@@ -25,14 +25,15 @@ func arrows() map[string][]string {
 		"pkg/workload": nil,
 		"pkg/topology": {"pkg/cpuset"},
 		"pkg/cgroup":   {"pkg/cpuset"},
-		"pkg/cri":      {"pkg/cpuset"},
+		"pkg/cri":      {"internal/localgrpc", "pkg/cpuset"},
 
-		"pkg/podresources": {"pkg/cpuset"},
+		"pkg/podresources": {"internal/localgrpc", "pkg/cpuset"},
 
 		"pkg/allocate": {"pkg/cpuset", "pkg/topology"},
 		"pkg/pools":    {"pkg/allocate", "pkg/cpuset", "pkg/topology", "pkg/workload"},
 		"pkg/defrag":   {"pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology"},
 
+		"internal/localgrpc": nil,
 		"internal/config":    {"pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology"},
 		"internal/telemetry": {"pkg/cpuset"},
 		"internal/preflight": {"pkg/...", "internal/config"},

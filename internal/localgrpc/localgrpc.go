@@ -1,0 +1,61 @@
+// Package localgrpc is what the clients of gRPC services on this machine have in
+// common: the connection, and errors that a caller can decide on.
+package localgrpc
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+)
+
+// Dial returns a connection to the service at socket, an absolute path, that takes
+// replies of up to maxMessage bytes. It does not connect: the first call does, and a
+// connection that is lost is made again in the background.
+func Dial(socket string, maxMessage int) (*grpc.ClientConn, error) {
+	return grpc.NewClient("unix://"+socket,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
+		// gRPC's own limit is two minutes, during which every call would fail
+		// although the service is back. A local socket can be tried often.
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: backoff.Config{
+				BaseDelay:  100 * time.Millisecond,
+				Multiplier: 1.6,
+				Jitter:     0.2,
+				MaxDelay:   2 * time.Second,
+			},
+			MinConnectTimeout: 2 * time.Second,
+		}))
+}
+
+// Error replaces the status codes of kinds by the errors there, and those that the
+// caller's own context has caused by the context's errors. The service's words are
+// kept. An error without a status is returned as it is.
+func Error(err error, kinds map[codes.Code]error) error {
+	s, ok := status.FromError(err)
+	if !ok {
+		return err
+	}
+	kind := kinds[s.Code()]
+	switch {
+	case kind != nil:
+	case s.Code() == codes.DeadlineExceeded:
+		kind = context.DeadlineExceeded
+	case s.Code() == codes.Canceled:
+		kind = context.Canceled
+	default:
+		// A runtime passes on what runc prints, with its line ends.
+		return status.Error(s.Code(), strings.TrimSpace(s.Message()))
+	}
+	if s.Message() == kind.Error() {
+		return kind
+	}
+	return fmt.Errorf("%w: %s", kind, s.Message())
+}
