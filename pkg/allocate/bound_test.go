@@ -65,3 +65,14 @@ func TestSearchIsBounded(t *testing.T) {
 		t.Errorf("at most %d combinations and %d steps: nothing has reached the bounds", worst, worstSteps)
 	}
 }
+
+// TestFewestCachesBeyondTheBound: the fewest caches are on seven of 16 nodes, and
+// there are too many sets of nodes to come to these.
+func TestFewestCachesBeyondTheBound(t *testing.T) {
+	m := allocate.New(machineOf(t, "packages=4 nodes=4 l3s=2 cores=2").Topology())
+	s := m.Supply(set(t, "2,4-5,8-10,13-16,18-20,23-26,32,34-35,38,43,45,48,53-56,58-59,61-62"))
+	cpus, err := s.Take(requestOf(t, "14 prefer-align-cpus-by-uncorecache=true"))
+	if got := m.Shape(cpus); err != nil || got.L3s != 7 {
+		t.Errorf("Take = %s (%v): %+v; want 7 caches", cpus, err, got)
+	}
+}

@@ -28,6 +28,21 @@ func (q *search) greedy(candidates []int32, most int) {
 	q.fillUp(order, most)
 }
 
+// considerFewestL3s holds the groups of the fewest caches against the best so far.
+func (q *search) considerFewestL3s(candidates []int32) {
+	before := len(q.chosen)
+	wanted := func(leaf int32) bool { return slices.Contains(q.inFewestL3s, q.m.leaves[leaf].l3) }
+	for _, g := range candidates {
+		if slices.ContainsFunc(q.groups[g].cells, func(c int32) bool { return slices.ContainsFunc(q.m.cells[c].leaves, wanted) }) {
+			q.push(g)
+		}
+	}
+	q.considerGroups()
+	for len(q.chosen) > before {
+		q.pop()
+	}
+}
+
 // fillUp adds groups in their order, at most as many as given.
 func (q *search) fillUp(order []int32, most int) {
 	before := len(q.chosen)

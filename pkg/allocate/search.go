@@ -36,8 +36,10 @@ type search struct {
 
 	// parts is what cannot be undercut: cores in part, whatever the allowed cells.
 	parts int
-	// fewestL3s is likewise for caches, where they come first.
-	fewestL3s int32
+	// fewestL3s is likewise for caches, where they come first, and inFewestL3s are
+	// those that do it.
+	fewestL3s   int32
+	inFewestL3s []int32
 	// considered counts combinations of cells and of caches.
 	considered int
 	// steps counts what distribute does.
@@ -136,6 +138,9 @@ func (q *search) run() bool {
 		if q.found && (q.settled() || q.exhausted()) {
 			break
 		}
+	}
+	if q.fewestL3s > 0 && !(q.found && q.settled()) {
+		q.considerFewestL3s(candidates) // which may have been too many to come to
 	}
 	return q.found
 }
@@ -237,7 +242,7 @@ func (q *search) findFewestL3s(candidates []int32) {
 	}
 	var c cost
 	q.caches.choose(q, q.cells, q.sum, q.parts, &c)
-	q.fewestL3s = c[costL3s]
+	q.fewestL3s, q.inFewestL3s = c[costL3s], slices.Clone(q.caches.bestSet)
 	for range candidates {
 		q.pop()
 	}
