@@ -61,7 +61,9 @@
 // has exited was an init container, and the new one takes over as many of its
 // CPUs as it would be above. Without a known total the CPUs of exited containers
 // are taken only when there are no others. One that is younger than the new one,
-// or has run beside it, was no init container, and keeps its CPUs.
+// or has run beside it, was no init container, and keeps its CPUs. Of one that was
+// removed from the runtime (the kubelet keeps the last that has ended) nobody knows
+// when it ran, with or without a restart of the caller, and it counts as older.
 // Should the wrong container be hit, it gets other CPUs when it starts again.
 //
 // # From shared
