@@ -139,7 +139,7 @@ func (q *search) run() bool {
 			break
 		}
 	}
-	if q.fewestL3s > 0 && !(q.found && q.settled()) {
+	if q.fewestL3s > 0 && (!q.found || !q.settled()) {
 		q.considerFewestL3s(candidates) // which may have been too many to come to
 	}
 	return q.found
