@@ -110,6 +110,7 @@ func (h *host) inspect(ctx context.Context, known func(id string) bool) listed {
 		}
 	}
 	_ = g.Wait() // no job returns an error
+	l.pods = append(l.pods, h.inspectUnlisted(ctx, l)...)
 	l.locate(h.cgroups)
 	return l
 }

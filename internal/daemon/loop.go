@@ -200,7 +200,6 @@ func (l *loop) onListed(e listed) {
 	clear(l.status.unitAsked)
 	clear(l.status.reverting)
 	l.model.merge(e)
-	l.fetchUnlisted()
 	for _, u := range e.units {
 		u.apply(l)
 	}

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"strings"
 
@@ -47,14 +48,23 @@ func (m *model) unlist(id string) {
 	}
 }
 
-// fetchUnlisted asks for the sandboxes that are not listed: they may be newer than
-// the list.
-func (l *loop) fetchUnlisted() {
-	for id, e := range l.model.pods {
-		if e.unlisted {
-			l.fetchPod(id)
+// inspectUnlisted asks for the sandboxes of listed containers that are not listed
+// themselves: most are newer than the list of them.
+func (h *host) inspectUnlisted(ctx context.Context, l listed) (found []podFacts) {
+	asked := make(map[string]bool, len(l.pods))
+	for _, p := range l.pods {
+		asked[p.ID] = true
+	}
+	for _, c := range l.containers {
+		if c.PodID == "" || asked[c.PodID] || stateOf(c.State) == pools.Exited {
+			continue
+		}
+		asked[c.PodID] = true
+		if f, err := lookAtPod(ctx, h.runtime, h.units, h.driver, c.PodID, callTimeout); err == nil {
+			found = append(found, f)
 		}
 	}
+	return found
 }
 
 // unread says that it is not known what a pod is, or what it asks for where that
