@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/control"
 	"github.com/cpupoold/cpupoold/internal/testnode/scenario"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -32,7 +33,7 @@ func modelConfigs() []string {
 }
 
 func modelBounds() scenario.Bounds {
-	return scenario.Bounds{Pods: 7, CPUs: 3, Configs: len(modelConfigs()), Nodes: 2, Units: scenario.Units()}
+	return scenario.Bounds{Pods: 7, CPUs: 3, Configs: len(modelConfigs()), Nodes: 2, Units: scenario.Units(), Moves: 5}
 }
 
 // TestModel runs random sequences and checks the invariants after each step. A
@@ -45,12 +46,21 @@ func TestModel(t *testing.T) {
 	if *modelSeed != 0 {
 		seeds = []uint64{*modelSeed}
 	}
+	var mu sync.Mutex // guards moves
+	moves := make(map[control.Outcome]int)
 	next := make(chan uint64)
 	var workers sync.WaitGroup
 	for range sequencesAtOnce {
 		workers.Go(func() {
 			for seed := range next {
-				t.Run(fmt.Sprint(seed), func(t *testing.T) { runSequence(t, seed) })
+				t.Run(fmt.Sprint(seed), func(t *testing.T) {
+					of := runSequence(t, seed)
+					mu.Lock()
+					defer mu.Unlock()
+					for outcome, n := range of {
+						moves[outcome] += n
+					}
+				})
 			}
 		})
 	}
@@ -59,13 +69,17 @@ func TestModel(t *testing.T) {
 	}
 	close(next)
 	workers.Wait()
+	if len(seeds) > 3 && (moves[control.Done] == 0 || moves[control.Refused] == 0) {
+		t.Errorf("moves that were asked for: %v; want some that are done and some that are refused", moves)
+	}
 }
 
 // sequencesAtOnce is more than a small machine has CPUs: most of a sequence's time
 // is waiting.
 const sequencesAtOnce = 8
 
-func runSequence(t *testing.T, seed uint64) {
+// runSequence returns what became of the moves in a sequence.
+func runSequence(t *testing.T, seed uint64) map[control.Outcome]int {
 	steps := scenario.Generate(seed, sequenceSteps, modelBounds())
 	w := newWorld(t)
 	err := scenario.Run(w, steps)
@@ -75,6 +89,7 @@ func runSequence(t *testing.T, seed uint64) {
 	if err != nil {
 		t.Fatalf("%v\nagain: go test ./internal/daemon -run TestModel -model.seed %d\n%s%s", err, seed, w.dump(), w.tail())
 	}
+	return w.moves
 }
 
 // end stops the daemon and looks at what it has left on the disk.

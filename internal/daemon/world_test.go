@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/internal/control"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/internal/testnode/scenario"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -30,6 +32,7 @@ type world struct {
 	seen    sight // when the node last came to rest
 	silent  bool  // the kubelet does not answer
 	checks  int
+	moves   map[control.Outcome]int
 
 	mu    sync.Mutex            // guards what follows, which writes look at
 	armed int                   // writes until the daemon's death; -1: it lives
@@ -39,7 +42,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{node: newNode(t), configs: modelConfigs(), armed: -1}
+	w := &world{node: newNode(t), configs: modelConfigs(), armed: -1, moves: make(map[control.Outcome]int)}
 	w.pods = scenario.NewPods(fakeRuntime{w.runtime, w})
 	w.dir = fastDir(t)
 	w.kubelet = newKubelet()
@@ -154,7 +157,40 @@ func (w *world) act(s scenario.Step) error {
 	case scenario.UnsilenceKubelet:
 		w.kubelet.fail(nil)
 		w.silent = false
+	case scenario.MoveOwner:
+		if m, ok := scenario.MoveOf(s, w.seen.plan, w.seen.pools); ok {
+			return w.move(m)
+		}
 	}
+	return nil
+}
+
+// move asks for a move as an operator does. Whether it is possible is the daemon's
+// word, but for CPUs of others.
+func (w *world) move(m scenario.Move) error {
+	w.mu.Lock()
+	armed, dead := w.armed >= 0, w.dead
+	w.mu.Unlock()
+	ctx, giveUp := context.WithTimeout(w.t.Context(), patience)
+	defer giveUp()
+	if armed {
+		go func() {
+			select {
+			case <-dead:
+				giveUp()
+			case <-ctx.Done():
+			}
+		}()
+	}
+	outcome, err := w.r.loop.ask(ctx, control.Move{PodUID: m.Owner.PodUID, Container: m.Owner.Container, From: m.From, To: m.To})
+	w.moves[outcome]++
+	switch {
+	case outcome == control.Refused:
+		return nil // and nobody has moved
+	case m.Taken, outcome == control.Unverified && !armed:
+		return fmt.Errorf("move %+v: %s, %w", m, outcome, err)
+	}
+	w.pods.Moved(m, outcome == control.Done)
 	return nil
 }
 

@@ -11,9 +11,10 @@ import (
 
 // owner is who had exclusive CPUs at the last rest.
 type owner struct {
-	id    string
-	cpus  cpuset.Set
-	epoch int
+	id      string
+	cpus    cpuset.Set
+	epoch   int
+	perhaps cpuset.Set // where a move has taken it that nobody knows the end of
 }
 
 // place is where the plan puts a container that runs.
@@ -83,13 +84,13 @@ func (p *Pods) owned(plan pools.Plan) (map[string]owner, map[string]cpuset.Set) 
 	owners, exclusive := make(map[string]owner), make(map[string]cpuset.Set)
 	for id, at := range p.placed(plan) {
 		if at.exclusive {
-			owners[at.key] = owner{id, at.cpus, p.epoch}
+			owners[at.key] = owner{id: id, cpus: at.cpus, epoch: p.epoch}
 			exclusive[id] = at.cpus
 		}
 	}
 	for _, u := range plan.Units {
 		if u.Exclusive {
-			owners["unit/"+u.Name] = owner{u.Name, u.CPUs, p.epoch}
+			owners["unit/"+u.Name] = owner{id: u.Name, cpus: u.CPUs, epoch: p.epoch}
 		}
 	}
 	return owners, exclusive
@@ -103,6 +104,7 @@ func (p *Pods) moved(owners map[string]owner, guaranteed cpuset.Set) (errs []err
 		switch {
 		case still && reloaded && !before.cpus.IsSubsetOf(guaranteed):
 		case still && before.cpus.IsSubsetOf(now.cpus): // it had less than it asks for
+		case still && !before.perhaps.IsEmpty() && before.perhaps.IsSubsetOf(now.cpus):
 		case still && reloaded && now.cpus.IsSubsetOf(before.cpus): // to restore the floor
 		case still && (now.id == before.id || !p.reuses(key)):
 			errs = append(errs, fmt.Errorf("%s was moved from %s to %s", key, before.cpus, now.cpus))

@@ -80,6 +80,11 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 		{"moved by a restart", restart, planOf(at("p/a#1", 4), b), nil, "p/a was moved from 2 to 4"},
 		{"elsewhere", nil, planOf(at("p/a#0", 2), b), board{"p/a#0": cpuset.Of(5)}, "p/a p/a#0 runs on 5; planned is 2"},
 		{"intruder", nil, planOf(at("p/a#0", 2), b), board{"p/a#0": cpuset.Of(3)}, "share CPU 3"},
+		{"moved as asked for", []scenario.Step{{Kind: scenario.MoveOwner}}, planOf(at("p/a#0", 4), b), nil, ""},
+		{"moved elsewhere", []scenario.Step{{Kind: scenario.MoveOwner}}, planOf(at("p/a#0", 5), b), nil, "p/a was moved from 4 to 5"},
+		{"move not made", []scenario.Step{{Kind: scenario.MoveOwner}}, planOf(at("p/a#0", 2), b), nil, "p/a was moved from 4 to 2"},
+		{"moved or not", []scenario.Step{{Kind: scenario.MoveOwner, After: 1}}, planOf(at("p/a#0", 2), b), nil, ""},
+		{"moved, or not", []scenario.Step{{Kind: scenario.MoveOwner, After: 1}}, planOf(at("p/a#0", 4), b), nil, ""},
 		{"bad plan", nil, planOf(at("p/a#0", 3), b), nil, "assignment of p/b (3) is empty or not within what others leave"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -88,6 +93,10 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 			do := func(steps ...scenario.Step) {
 				t.Helper()
 				for _, s := range steps {
+					if s.Kind == scenario.MoveOwner {
+						m := scenario.Move{Owner: pools.Key{PodUID: "p", Container: "a"}, From: cpuset.Of(2), To: cpuset.Of(4)}
+						pods.Moved(m, s.After == 0)
+					}
 					if _, err := pods.Do(s); err != nil {
 						t.Fatal(err)
 					}

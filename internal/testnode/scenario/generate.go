@@ -18,6 +18,9 @@ type Bounds struct {
 	// Kills is how many of 100 steps kill the daemon, beside the few that do so
 	// anyway.
 	Kills int
+	// Moves is how many of 100 steps ask for a move of somebody's exclusive CPUs; 0
+	// for who cannot ask the daemon.
+	Moves int
 }
 
 // Generate makes n steps from a seed.
@@ -61,7 +64,7 @@ func (g *generator) next() {
 	}
 	choices := []choice{
 		{12, g.newPod}, {34, g.advancePod}, {12, g.restart}, {10, g.endPod}, {5, g.reload}, {6, g.daemon}, {6, g.unit}, {2, g.systemd}, {2, g.kubelet},
-		{g.bounds.Kills, g.kill},
+		{g.bounds.Kills, g.kill}, {g.bounds.Moves, g.move},
 	}
 	total := 0
 	for _, c := range choices {
@@ -233,6 +236,11 @@ func (g *generator) unit() bool {
 		kind = StopUnit
 	}
 	g.emit(Step{Kind: kind, Unit: g.bounds.Units[g.rand.IntN(len(g.bounds.Units))]})
+	return true
+}
+
+func (g *generator) move() bool {
+	g.emit(Step{Kind: MoveOwner, Pick: g.rand.Uint64()})
 	return true
 }
 

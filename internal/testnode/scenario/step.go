@@ -29,6 +29,7 @@ const (
 	ReloadSystemd    Kind = "daemon-reload" // systemd applies what it has recorded
 	SilenceKubelet   Kind = "silence-kubelet"
 	UnsilenceKubelet Kind = "unsilence-kubelet"
+	MoveOwner        Kind = "move-owner" // an operator asks for it; it need not be possible
 )
 
 // Step is one thing that happens. Which fields count depends on Kind.
@@ -41,6 +42,7 @@ type Step struct {
 	Unit           string        // StartUnit, StopUnit
 	Config         int           // Reload: index of a configuration
 	After          int           // KillDaemon: number of writes of its last pass that succeed
+	Pick           uint64        // MoveOwner: who, and where to; see MoveOf
 }
 
 // PodSpec is a pod.
@@ -78,6 +80,8 @@ func (s Step) String() string {
 		return fmt.Sprintf("%s to configuration %d", s.Kind, s.Config)
 	case KillDaemon:
 		return fmt.Sprintf("%s after %d writes of the next step", s.Kind, s.After)
+	case MoveOwner:
+		return fmt.Sprintf("%s %d", s.Kind, s.Pick)
 	case StartUnit, StopUnit:
 		return fmt.Sprintf("%s %s", s.Kind, s.Unit)
 	}

@@ -1,0 +1,63 @@
+package scenario
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// Move is what a MoveOwner step asks for.
+type Move struct {
+	Owner    pools.Key
+	From, To cpuset.Set
+	// Taken says that others have some of To: the daemon must refuse.
+	Taken bool
+}
+
+// MoveOf picks a container or unit that has CPUs by a plan, and as many CPUs of the
+// guaranteed pool: often what is free, and sometimes what it has or others have. It is
+// false when nobody has any.
+func MoveOf(s Step, plan pools.Plan, on pools.Pools) (Move, bool) {
+	owners := slices.DeleteFunc(slices.Clone(plan.Assignments), func(a pools.Assignment) bool { return a.Key.Container == "" })
+	if len(owners) == 0 {
+		return Move{}, false
+	}
+	r := rand.New(rand.NewPCG(s.Pick, 0)) //nolint:gosec // to be repeatable is the point
+	a := owners[r.IntN(len(owners))]
+	m := Move{Owner: a.Key, From: a.CPUs}
+	from := on.Guaranteed
+	if r.IntN(4) > 0 {
+		from = plan.Free.Union(a.CPUs)
+	}
+	var cpus []int
+	for cpu := range from.All() {
+		cpus = append(cpus, cpu)
+	}
+	r.Shuffle(len(cpus), func(i, j int) { cpus[i], cpus[j] = cpus[j], cpus[i] })
+	m.To = cpuset.Of(cpus[:min(a.CPUs.Len(), len(cpus))]...)
+	for _, other := range plan.Assignments {
+		m.Taken = m.Taken || other.Key != a.Key && other.CPUs.Overlaps(m.To)
+	}
+	return m, true
+}
+
+// Moved takes note of a move that was made, or that may have been made: the daemon
+// was killed in it.
+func (p *Pods) Moved(m Move, certain bool) {
+	key := m.Owner.PodUID + "/" + m.Owner.Container
+	if m.Owner.PodUID == "" {
+		key = "unit" + key
+	}
+	o, known := p.owners[key]
+	switch {
+	case !known:
+		return
+	case certain:
+		o.cpus = m.To
+	default:
+		o.perhaps = m.To
+	}
+	p.owners[key] = o
+}
