@@ -25,6 +25,10 @@ const (
 	// container is placed without it, and systemd is busy for seconds in a
 	// daemon-reload.
 	unitPatience = time.Second
+	// startPatience is the limit for the configured units before the first listing is
+	// complete: nothing is written without them then, so that to ask again takes
+	// longer than to wait.
+	startPatience = 5 * time.Second
 )
 
 // runtimeClient is what the daemon needs of the CRI client.
@@ -48,11 +52,11 @@ type unitManager interface {
 // census asks the runtime for everything, and for the details of what is not known
 // yet, and systemd for the units of the configuration. One object that cannot be
 // read does not spoil the others: it is listed without details, with why, and asked
-// for again next time.
-func census(ctx context.Context, h *host, names []string, known func(id string) bool) listed {
+// for again next time. Patience is the limit for each unit.
+func census(ctx context.Context, h *host, names []string, patience time.Duration, known func(id string) bool) listed {
 	// Neither waits for the other: systemd may take its time for each unit.
 	units := make(chan []unitFetched, 1)
-	go func() { units <- askAll(ctx, h.units, names) }()
+	go func() { units <- askAll(ctx, h.units, names, patience) }()
 	l := h.inspect(ctx, known)
 	l.units = <-units
 	l.failed = l.failures()
@@ -60,7 +64,7 @@ func census(ctx context.Context, h *host, names []string, known func(id string) 
 }
 
 // askAll asks systemd for units.
-func askAll(ctx context.Context, units unitManager, names []string) []unitFetched {
+func askAll(ctx context.Context, units unitManager, names []string, patience time.Duration) []unitFetched {
 	if units == nil {
 		return nil
 	}
@@ -69,7 +73,7 @@ func askAll(ctx context.Context, units unitManager, names []string) []unitFetche
 	g.SetLimit(maxWorkers)
 	for i, name := range names {
 		g.Go(func() error {
-			ctx, cancel := context.WithTimeout(ctx, unitPatience)
+			ctx, cancel := context.WithTimeout(ctx, patience)
 			defer cancel()
 			all[i] = askUnit(ctx, units, name)
 			return nil

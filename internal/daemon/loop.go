@@ -173,9 +173,12 @@ func (l *loop) list() {
 	l.status.listing = true
 	asOf := l.model.clock
 	known := l.model.knownIDs()
-	names := l.settings.unitNames()
+	names, patience := l.settings.unitNames(), unitPatience
+	if !l.status.listed {
+		patience = startPatience
+	}
 	l.asks.submit("list", func(ctx context.Context) event {
-		found := census(ctx, &l.host, names, func(id string) bool { return known[id] })
+		found := census(ctx, &l.host, names, patience, func(id string) bool { return known[id] })
 		found.asOf = asOf
 		return found
 	})
