@@ -11,7 +11,6 @@ import (
 
 // showDemo runs the demo on a node, and a shell there if one is asked for.
 func showDemo(ctx context.Context, config vm.Config, stay bool, stdin io.Reader, stdout, stderr io.Writer) error {
-	config.Node = true
 	if stay {
 		return demo.Run(ctx, config, stdout, func(m *vm.VM) error { return openShell(m, stdin, stdout, stderr) })
 	}

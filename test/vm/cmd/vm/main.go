@@ -54,7 +54,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		fmt.Fprintln(stderr, usage)
 		flags.PrintDefaults()
 	}
-	flags.StringVar(&config.Topology, "topology", "8c2n", "4c1n, 8c2n, 16c2s2t or 32c4n")
+	flags.StringVar(&config.Topology, "topology", "8c2n", "4c1n, 8c2n, 16c2s2t, 32c4n or 16c2d4l; the demo has its own")
 	plain := flags.Bool("plain", false, "without containerd and kubelet")
 	flags.BoolVar(&config.Cold, "cold", false, "boot a node from power-on instead of its snapshot")
 	flags.IntVar(&config.Memory, "memory", 2048, "in MiB")

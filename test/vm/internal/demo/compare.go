@@ -12,23 +12,28 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// row is a container: what cpupoold says about it and what the kernel says.
+// row is a container or unit: what cpupoold says about it and what the kernel says.
 type row struct {
-	pools.Placement
+	pools.Placement // of a unit its name is the ID
 
-	pod    string // namespace/name
+	pod    string // namespace/name; of a unit its name
+	uid    string // of the pod, as the runtime knows it; of a unit ""
 	kernel view
 }
 
-// compare joins a plan with what the kernel says of its running containers, by pool and name.
+// compare joins a plan with what the kernel says of its running containers and its units, by pool and name.
 func compare(plan pools.Plan, kernel map[string]view) []row {
 	var rows []row
 	for _, pod := range plan.Pods {
 		for _, c := range pod.Containers {
 			if c.State == pools.Running {
-				rows = append(rows, row{Placement: c, pod: pod.Namespace + "/" + pod.Name, kernel: kernel[c.ID]})
+				rows = append(rows, row{Placement: c, pod: pod.Namespace + "/" + pod.Name, uid: pod.UID, kernel: kernel[c.ID]})
 			}
 		}
+	}
+	for _, u := range plan.Units {
+		placement := pools.Placement{ID: u.Name, Name: "(unit)", Pool: u.Pool, CPUs: u.CPUs, Exclusive: u.Exclusive, Reason: u.Reason}
+		rows = append(rows, row{Placement: placement, pod: u.Name, kernel: kernel[u.Name]})
 	}
 	order := []pools.Pool{pools.Management, pools.Guaranteed, pools.Shared}
 	slices.SortStableFunc(rows, func(a, b row) int {
@@ -86,16 +91,20 @@ func disagreement(rows []row) error {
 
 // verdict sums it up in one line.
 func verdict(rows []row) string {
-	var apps, pauses int
+	var apps, pauses, units int
 	for _, r := range rows {
-		if r.Kind == pools.Infra {
+		switch {
+		case r.uid == "":
+			units++
+		case r.Kind == pools.Infra:
 			pauses++
-		} else {
+		default:
 			apps++
 		}
 	}
 	if disagreement(rows) != nil {
 		return "cpupoold and the kernel do NOT agree."
 	}
-	return fmt.Sprintf("cpupoold and the kernel agree about all %d containers and %d pause containers; exclusive CPUs overlap with nobody's.", apps, pauses)
+	return fmt.Sprintf("cpupoold and the kernel agree about all %d containers, %d pause containers and %d unit; exclusive CPUs overlap with nobody's.",
+		apps, pauses, units)
 }

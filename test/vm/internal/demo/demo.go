@@ -1,5 +1,5 @@
-// Package demo shows cpupoold at work on a real node: pods of every kind, and what the daemon says about each of their containers next
-// to what the kernel says.
+// Package demo shows cpupoold at work on a real node: pods of every kind and a systemd unit, and what the daemon says about where each of
+// them runs next to what the kernel says.
 package demo
 
 import (
@@ -8,78 +8,105 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/test/vm"
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
 // Run boots a node, runs cpupoold and pods of every kind in it, and prints who runs where, in lines of at most 140 characters. If the
-// kernel does not say what cpupoold says, that is an error. Then, unless it is nil, is called while the node is still there.
+// kernel does not say what cpupoold says, that is an error. Then, unless it is nil, is called while the node is still there. The
+// configuration's topology and kind of guest are the demo's own.
 func Run(ctx context.Context, config vm.Config, out io.Writer, then func(*vm.VM) error) (err error) {
 	p := newProgress(out)
 	p.step("boot a node with containerd and a kubelet (10 s on two idle cores; the first time builds all of that, for many minutes)")
+	config.Node, config.Topology = true, topology
 	m, err := vm.Boot(ctx, config)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	shown := show(ctx, m, p, out)
+	s := scene{m: m, progress: p, out: out}
+	shown := s.show(ctx)
+	if shown != nil {
+		shown = withJournal(ctx, m, shown)
+	}
 	if then != nil {
 		return errors.Join(shown, then(m))
 	}
 	return shown
 }
 
-func show(ctx context.Context, m *vm.VM, p *progress, out io.Writer) error {
-	p.step("build cpupoold and copy it into the node with its unit and a configuration (10 s; the first time 1 min)")
-	if err := install(ctx, m); err != nil {
-		return err
-	}
-	p.step("systemctl start cpupoold (10 s)")
-	if _, err := m.Run(ctx, "systemctl", "start", "cpupoold"); err != nil {
-		return withJournal(ctx, m, err)
-	}
-	kinds := manifest.EveryKind()
-	p.step("have the kubelet start %d static pods of all kinds (2 min)", len(kinds))
-	if _, err := settle(ctx, m, p, kinds); err != nil {
-		return withJournal(ctx, m, err)
-	}
-	// Only when the others have theirs is it certain who gets none.
-	kinds = append(kinds, tooMuch())
-	p.step("start a pod that asks for more CPUs than are left (30 s)")
-	preview, err := settle(ctx, m, p, kinds)
-	if err != nil {
-		return withJournal(ctx, m, err)
-	}
-	p.step("read cgroups and processes")
-	kernel, err := observe(ctx, m)
-	if err != nil {
-		return err
-	}
-	rows := compare(preview.Plan, kernel)
-	fmt.Fprintf(out, "\n%s\n%s\n", table(rows), verdict(rows))
-	fmt.Fprint(out, refusals(preview.Plan.Problems))
-	if err := disagreement(rows); err != nil {
-		return err
-	}
-	fmt.Fprintln(out)
-	return reload(ctx, m, p, rows)
+// scene is a node and who watches it.
+type scene struct {
+	*progress
+
+	m   *vm.VM
+	out io.Writer
 }
 
-// tooMuch returns a pod for which manifest.EveryKind leaves too few guaranteed CPUs.
-func tooMuch() manifest.Pod {
-	return manifest.Pod{
-		Name: "toomuch", Namespace: "default",
-		Containers: []manifest.Container{{Name: "app", CPU: "2", Memory: "20Mi", Limited: true}},
+func (s *scene) show(ctx context.Context) error {
+	s.step("build cpupoold and copy it into the node with its unit and a configuration (10 s; the first time 1 min)")
+	if err := install(ctx, s.m); err != nil {
+		return err
 	}
+	s.step("systemctl start cpupoold %s (10 s)", unit)
+	if _, err := s.m.Run(ctx, "systemctl", "start", "cpupoold", unit); err != nil {
+		return err
+	}
+	pods := append(manifest.EveryKind(), exclusive(large, "6"))
+	s.step("have the kubelet start %d static pods of all kinds (2 min)", len(pods))
+	if _, err := s.settle(ctx, pods); err != nil {
+		return err
+	}
+	// Only when the others have theirs is it certain who gets none.
+	pods = append(pods, exclusive(late, "3"))
+	s.step("start a pod that asks for more CPUs than are left (30 s)")
+	rows, err := s.everybody(ctx, pods)
+	if err != nil {
+		return err
+	}
+	if err := s.reload(ctx, rows); err != nil {
+		return err
+	}
+	return s.gather(ctx, pods)
+}
+
+// everybody starts pods, and shows them all and what two of them have been told.
+func (s *scene) everybody(ctx context.Context, pods []manifest.Pod) ([]row, error) {
+	rows, problems, err := s.look(ctx, pods)
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(s.out, "\n%s\n%s\n%s", table(rows), verdict(rows), refusals(problems))
+	if err := disagreement(rows); err != nil {
+		return nil, err
+	}
+	if err := aligned(rows, large); err != nil {
+		return nil, err
+	}
+	return rows, s.told(ctx, rows)
+}
+
+// look waits until a node with these pods and no others is at rest, and joins what cpupoold and the kernel say.
+func (s *scene) look(ctx context.Context, pods []manifest.Pod) ([]row, []pools.Problem, error) {
+	preview, err := s.settle(ctx, pods)
+	if err != nil {
+		return nil, nil, err
+	}
+	kernel, err := observe(ctx, s.m)
+	if err != nil {
+		return nil, nil, err
+	}
+	return compare(preview.Plan, kernel), preview.Plan.Problems, nil
 }
 
 // reload has systemd write all its units' properties again, which undoes cpusets that were only written to files.
-func reload(ctx context.Context, m *vm.VM, p *progress, before []row) error {
-	p.step("systemctl daemon-reload")
-	if _, err := m.Run(ctx, "systemctl", "daemon-reload"); err != nil {
+func (s *scene) reload(ctx context.Context, before []row) error {
+	s.step("systemctl daemon-reload")
+	if _, err := s.m.Run(ctx, "systemctl", "daemon-reload"); err != nil {
 		return err
 	}
-	kernel, err := observe(ctx, m)
+	kernel, err := observe(ctx, s.m)
 	if err != nil {
 		return err
 	}
@@ -91,7 +118,7 @@ func reload(ctx context.Context, m *vm.VM, p *progress, before []row) error {
 	if err := disagreement(after); err != nil {
 		return fmt.Errorf("after daemon-reload: %w", err)
 	}
-	p.step("nobody has moved: all of the above is still true of all %d", len(after))
+	s.step("nobody has moved: all of the above is still true of all %d", len(after))
 	return nil
 }
 

@@ -3,6 +3,7 @@ package demo
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -25,17 +26,36 @@ partitions:
 shared:
   cpus: 2-3
 guaranteed:
-  cpus: 4-7
+  cpus: 4-15
+units:
+  du.service: {cpus: 2}
 `
 
-// install puts the daemon, its unit and a configuration into the guest.
+// topology is the machine of that configuration: two NUMA nodes of four cores with two threads.
+const (
+	topology = "16c2s2t"
+	threads  = 2 // of each core
+)
+
+// unit is a service with CPUs of its own. It logs what it has been told of them.
+const unit = "du.service"
+
+const unitFile = `[Unit]
+After=cpupoold.service
+
+[Service]
+EnvironmentFile=-/run/cpupoold/units/%n.env
+ExecStart=sh -c 'echo "CPUPOOL_CPUS=$CPUPOOL_CPUS CPUPOOL_NODES=$CPUPOOL_NODES"; exec sleep infinity'
+`
+
+// install puts the daemon, its unit, a configuration and the service into the guest.
 func install(ctx context.Context, m *vm.VM) (err error) {
 	dir, err := os.MkdirTemp("", "cpupoold-demo-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	binary, config := filepath.Join(dir, "cpupoold"), filepath.Join(dir, "config.yaml")
+	binary, config, service := filepath.Join(dir, "cpupoold"), filepath.Join(dir, "config.yaml"), filepath.Join(dir, unit)
 	if _, err := goCommand(ctx, "build", "-trimpath", "-ldflags=-s -w", "-o", binary, module+"/cmd/cpupoold"); err != nil {
 		return err
 	}
@@ -43,13 +63,14 @@ func install(ctx context.Context, m *vm.VM) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(config, []byte(configuration), 0o644); err != nil {
+	if err := errors.Join(os.WriteFile(config, []byte(configuration), 0o644), os.WriteFile(service, []byte(unitFile), 0o644)); err != nil {
 		return err
 	}
 	for _, file := range [][2]string{
 		{binary, "/usr/local/bin/cpupoold"},
 		{filepath.Join(root, "systemd", "cpupoold.service"), "/etc/systemd/system/cpupoold.service"},
 		{config, "/etc/cpupoold/config.yaml"},
+		{service, "/etc/systemd/system/" + unit},
 	} {
 		if err := m.CopyTo(ctx, file[0], file[1]); err != nil {
 			return err
@@ -72,7 +93,7 @@ func goCommand(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// apply has the kubelet run static pods. Those that it runs already stay as they are.
+// apply has the kubelet run these static pods and no others. Those that it runs already stay as they are.
 func apply(ctx context.Context, m *vm.VM, pods []manifest.Pod) error {
 	dir, err := os.MkdirTemp("", "cpupoold-demo-")
 	if err != nil {
@@ -92,6 +113,10 @@ func apply(ctx context.Context, m *vm.VM, pods []manifest.Pod) error {
 		return err
 	}
 	// Renamed into their place, so that the kubelet never sees half a file.
-	_, err = m.Run(ctx, "sh", "-c", "mv /etc/kubernetes/new/* /etc/kubernetes/manifests/")
+	const swap = `cd /etc/kubernetes
+for old in manifests/*; do [ -e "new/${old##*/}" ] || rm -f "$old"; done
+mv new/* manifests/
+rmdir new`
+	_, err = m.Run(ctx, "sh", "-ec", swap)
 	return err
 }

@@ -11,26 +11,30 @@ import (
 	"strings"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/test/vm"
 )
 
-// collect prints the files of all cgroups of pods, and where each thread of the machine may run: a file's name, a zero byte and a line of
-// it. What vanishes meanwhile is left out.
+// collect prints the files of the cgroups of all pods and of the unit, where each thread of the machine may run, and the machine's shape: a
+// file's name, a zero byte and a line of it. What vanishes meanwhile is left out.
 const collect = `cd /sys/fs/cgroup
-grep -rsZ "" kubepods.slice --include=cgroup.controllers --include=cgroup.events --include=cgroup.procs \
+grep -rsZ "" kubepods.slice system.slice/cpuset.cpus.effective system.slice/` + unit + ` --include=cgroup.controllers --include=cgroup.events --include=cgroup.procs \
 	--include=cpuset.cpus --include=cpuset.cpus.effective --include=cpu.weight --include=cpu.idle --include=cpu.max
 cd /
 grep -sZ ^Cpus_allowed_list: proc/[0-9]*/task/[0-9]*/status
+grep -sZ "" sys/devices/system/cpu/cpu[0-9]*/topology/thread_siblings_list sys/devices/system/node/node[0-9]*/cpulist
 true`
 
-// view is what the kernel says about a container.
+// view is what the kernel says about a container or unit.
 type view struct {
 	cgroup.State
 
-	allowed []string // the different Cpus_allowed_list of its threads
+	allowed []string   // the different Cpus_allowed_list of its threads
+	cores   int        // physical cores that it has all threads of
+	nodes   cpuset.Set // NUMA nodes that it has CPUs of
 }
 
-// observe returns the kernel's word on each container by its ID, pause containers included.
+// observe returns the kernel's word on each container by its ID, pause containers included, and on the unit by its name.
 func observe(ctx context.Context, m *vm.VM) (map[string]view, error) {
 	out, err := m.Run(ctx, "sh", "-c", collect)
 	if err != nil {
@@ -48,28 +52,46 @@ func parseViews(collected []byte) (map[string]view, error) {
 	if err != nil {
 		return nil, err
 	}
+	shape, err := parseShape(files)
+	if err != nil {
+		return nil, err
+	}
 	allowed := allowedLists(files)
 	tree := cgroup.New(files)
 	views := make(map[string]view)
-	err = tree.Walk("kubepods.slice", func(p cgroup.Path) error {
-		scope, ok := strings.CutSuffix(path.Base(string(p)), ".scope")
-		if !ok {
+	for _, slice := range []cgroup.Path{"kubepods.slice", "system.slice"} {
+		err := tree.Walk(slice, func(p cgroup.Path) error {
+			name, ok := observed(p)
+			if !ok {
+				return nil
+			}
+			state, err := tree.Read(p)
+			if err != nil {
+				return err
+			}
+			v := view{State: state, cores: shape.wholeCores(state.Effective), nodes: shape.nodesOf(state.Effective)}
+			for pid := range bytes.FieldsSeq(files[string(p)+"/cgroup.procs"]) {
+				v.allowed = append(v.allowed, allowed[string(pid)]...)
+			}
+			slices.Sort(v.allowed)
+			v.allowed = slices.Compact(v.allowed)
+			views[name] = v
 			return nil
-		}
-		state, err := tree.Read(p)
+		})
 		if err != nil {
-			return err
+			return nil, err
 		}
-		v := view{State: state}
-		for pid := range bytes.FieldsSeq(files[string(p)+"/cgroup.procs"]) {
-			v.allowed = append(v.allowed, allowed[string(pid)]...)
-		}
-		slices.Sort(v.allowed)
-		v.allowed = slices.Compact(v.allowed)
-		views[scope[strings.LastIndex(scope, "-")+1:]] = v
-		return nil
-	})
-	return views, err
+	}
+	return views, nil
+}
+
+// observed returns the name by which a cgroup's container or unit is known, if it is one's.
+func observed(p cgroup.Path) (name string, ok bool) {
+	name = path.Base(string(p))
+	if scope, ok := strings.CutSuffix(name, ".scope"); ok {
+		return scope[strings.LastIndex(scope, "-")+1:], true
+	}
+	return name, name == unit
 }
 
 // allowedLists returns the lists of each process's threads by its ID.

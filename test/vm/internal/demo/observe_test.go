@@ -33,19 +33,22 @@ func TestParseViews(t *testing.T) {
 	type short struct {
 		Effective string
 		Allowed   []string
+		Cores     int
+		Nodes     string
 		Weight    uint64
 		Quota     int64
 	}
 	got := make(map[string]short)
 	for id, v := range views {
-		got[id[:8]] = short{v.Effective.String(), v.allowed, v.Weight, v.Quota}
+		got[id[:8]] = short{v.Effective.String(), v.allowed, v.cores, v.nodes.String(), v.Weight, v.Quota}
 	}
 	want := map[string]short{
-		"025ece53": {"0-1", []string{"0-1"}, 1, -1}, // pause container of the management pod
-		"64fb6c20": {"0-1", []string{"0-1"}, 59, -1},
-		"88442eff": {"2-3", []string{"2-3"}, 1, -1}, // pause container of the mixed pod
-		"1e734a84": {"4", []string{"4"}, 100, -1},
-		"1f4a2a14": {"2-3", []string{"2-3"}, 29, 20_000},
+		"6cea5da9": {"0-1", []string{"0-1"}, 1, "0", 1, -1}, // pause container of the management pod
+		"d39223e3": {"0-1", []string{"0-1"}, 1, "0", 59, -1},
+		"34f4c94f": {"2-3", []string{"2-3"}, 1, "0", 1, -1}, // pause container of the mixed pod
+		"466952f9": {"7", []string{"7"}, 0, "0", 100, -1},
+		"e5fe18a4": {"2-3", []string{"2-3"}, 1, "0", 29, 20_000},
+		"du.servi": {"4-5", []string{"4-5"}, 1, "0", 100, -1},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("views (-want +got):\n%s", d)
@@ -59,7 +62,9 @@ func TestParseViewsOfBadInput(t *testing.T) {
 	}{
 		"nothing":        {"", "kubepods.slice"},
 		"no name":        {good + "something\n", `line "something\n" has no file name`},
-		"not a list":     {strings.ReplaceAll(good, "cpuset.cpus.effective\x004\n", "cpuset.cpus.effective\x00four\n"), "cpuset.cpus.effective"},
+		"not a list":     {strings.ReplaceAll(good, "cpuset.cpus.effective\x007\n", "cpuset.cpus.effective\x00seven\n"), "cpuset.cpus.effective"},
+		"no unit":        {strings.ReplaceAll(good, "system.slice/", "other.slice/"), "system.slice"},
+		"not a node":     {strings.ReplaceAll(good, "cpulist\x008-15\n", "cpulist\x008-\n"), "node1/cpulist"},
 		"no controllers": {strings.ReplaceAll(good, "cgroup.events\x00populated 1\n", ""), "cgroup.events"},
 	} {
 		t.Run(name, func(t *testing.T) {

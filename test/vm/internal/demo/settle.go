@@ -17,33 +17,33 @@ import (
 // settleLimit is generous: an emulated kubelet takes seconds for each pod.
 const settleLimit = 10 * time.Minute
 
-// settle starts pods and waits until all their containers run and the daemon has nothing left to write.
-func settle(ctx context.Context, m *vm.VM, p *progress, all []manifest.Pod) (daemon.Preview, error) {
+// settle starts pods, ends all others, and waits until all their containers run and the daemon has nothing left to write.
+func (s *scene) settle(ctx context.Context, all []manifest.Pod) (daemon.Preview, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, settleLimit, fmt.Errorf("not there after %v", settleLimit))
 	defer cancel()
-	if err := apply(ctx, m, all); err != nil {
+	if err := apply(ctx, s.m, all); err != nil {
 		return daemon.Preview{}, err
 	}
 	tick := time.NewTicker(2 * time.Second) // each look costs the node a second of CPU time
 	defer tick.Stop()
 	for last := ""; ; {
-		preview, err := plan(ctx, m)
-		s := stateOf(all, preview)
-		now := s.String()
+		preview, err := plan(ctx, s.m)
+		state := stateOf(all, preview)
+		now := state.String()
 		if err != nil { // a runtime that starts many pods under emulation does not always answer in time
 			now = clip(err.Error())
 		}
 		if now != last {
-			p.step("  %s", now)
+			s.step("  %s", now)
 			last = now
 		}
-		if err == nil && s.settled() {
+		if err == nil && state.settled() {
 			return preview, nil
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return daemon.Preview{}, errors.Join(fmt.Errorf("wait for pods: %w: %s", context.Cause(ctx), s), err)
+			return daemon.Preview{}, errors.Join(fmt.Errorf("wait for pods: %w: %s", context.Cause(ctx), state), err)
 		}
 	}
 }
@@ -75,6 +75,7 @@ func plan(ctx context.Context, m *vm.VM) (daemon.Preview, error) {
 type state struct {
 	pods, wantedPods   int
 	containers, wanted int // containers count when they run
+	others             int // pods that are to end
 	left               int // writes, also deferred ones, and objects that could not be read
 }
 
@@ -94,6 +95,7 @@ func stateOf(want []manifest.Pod, p daemon.Preview) state {
 		name := pod.Namespace + "/" + pod.Name + nodeSuffix
 		if there[name] {
 			s.pods++
+			delete(there, name)
 		}
 		for _, c := range pod.Containers {
 			s.wanted++
@@ -102,16 +104,20 @@ func stateOf(want []manifest.Pod, p daemon.Preview) state {
 			}
 		}
 	}
+	s.others = len(there)
 	return s
 }
 
 // nodeSuffix is what the kubelet adds to the name of a static pod.
 const nodeSuffix = "-node"
 
-func (s state) settled() bool { return s.containers == s.wanted && s.left == 0 }
+func (s state) settled() bool { return s.containers == s.wanted && s.others == 0 && s.left == 0 }
 
 func (s state) String() string {
 	text := fmt.Sprintf("%d of %d pods are there, %d of %d containers run", s.pods, s.wantedPods, s.containers, s.wanted)
+	if s.others > 0 {
+		text += fmt.Sprintf("; to end: %d", s.others)
+	}
 	if s.left > 0 {
 		text += fmt.Sprintf("; left to do: %d", s.left)
 	}

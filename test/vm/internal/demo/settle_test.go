@@ -29,13 +29,14 @@ func TestState(t *testing.T) {
 		want    string
 		settled bool
 	}{
-		"nothing":     {nil, nil, "0 of 2 pods are there, 0 of 3 containers run", false},
-		"sandboxes":   {[]pools.PodPlan{pod("a-node"), pod("b-node")}, nil, "2 of 2 pods are there, 0 of 3 containers run", false},
-		"created":     {[]pools.PodPlan{pod("a-node", pools.Running, pools.Created)}, nil, "1 of 2 pods are there, 1 of 3 containers run", false},
-		"others":      {[]pools.PodPlan{pod("a", pools.Running)}, nil, "0 of 2 pods are there, 0 of 3 containers run", false},
-		"run":         {[]pools.PodPlan{pod("a-node", pools.Running, pools.Running), pod("b-node", pools.Running)}, nil, "2 of 2 pods are there, 3 of 3 containers run", true},
-		"not at rest": {[]pools.PodPlan{pod("a-node", pools.Running, pools.Running), pod("b-node", pools.Running)}, make([]cgroup.Write, 2), "2 of 2 pods are there, 3 of 3 containers run; left to do: 2", false},
-		"ended":       {[]pools.PodPlan{pod("a-node", pools.Exited, pools.Running), pod("b-node", pools.Running)}, nil, "2 of 2 pods are there, 2 of 3 containers run", false},
+		"nothing":      {nil, nil, "0 of 2 pods are there, 0 of 3 containers run", false},
+		"sandboxes":    {[]pools.PodPlan{pod("a-node"), pod("b-node")}, nil, "2 of 2 pods are there, 0 of 3 containers run", false},
+		"created":      {[]pools.PodPlan{pod("a-node", pools.Running, pools.Created)}, nil, "1 of 2 pods are there, 1 of 3 containers run", false},
+		"others":       {[]pools.PodPlan{pod("a", pools.Running)}, nil, "0 of 2 pods are there, 0 of 3 containers run; to end: 1", false},
+		"run":          {[]pools.PodPlan{pod("a-node", pools.Running, pools.Running), pod("b-node", pools.Running)}, nil, "2 of 2 pods are there, 3 of 3 containers run", true},
+		"not at rest":  {[]pools.PodPlan{pod("a-node", pools.Running, pools.Running), pod("b-node", pools.Running)}, make([]cgroup.Write, 2), "2 of 2 pods are there, 3 of 3 containers run; left to do: 2", false},
+		"one too many": {[]pools.PodPlan{pod("a-node", pools.Running, pools.Running), pod("b-node", pools.Running), pod("c-node")}, nil, "2 of 2 pods are there, 3 of 3 containers run; to end: 1", false},
+		"ended":        {[]pools.PodPlan{pod("a-node", pools.Exited, pools.Running), pod("b-node", pools.Running)}, nil, "2 of 2 pods are there, 2 of 3 containers run", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := stateOf(want, daemon.Preview{Plan: pools.Plan{Pods: test.pods}, Writes: test.writes})

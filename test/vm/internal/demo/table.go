@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -16,8 +17,8 @@ const gap = "  "
 // table renders rows; of pause containers only those with which something is wrong.
 func table(rows []row) string {
 	cells := [][]string{{
-		"\n\npod", "\n\ncontainer", "cpupoold says:\n\npool", "\n\nCPUs",
-		"the kernel says:\ncpuset.cpus\n.effective", "\nCpus_\nallowed_list", "\ncpu.\nweight", "\n\nreason",
+		"\n\npod", "\n\ncontainer", "cpupoold:\n\npool", "\n\nCPUs",
+		"kernel:\ncpuset.cpus\n.effective", "\nCpus_\nallowed_list", "\nwhole\ncores", "\nNUMA\nnodes", "\ncpu.\nweight", "\n\nreason",
 	}}
 	for _, r := range rows {
 		name, reason := r.Name, r.Reason.Text
@@ -30,7 +31,8 @@ func table(rows []row) string {
 			name = "(pause)"
 		}
 		cells = append(cells, []string{
-			r.pod, name, string(r.Pool), r.CPUs.String(), r.kernel.Effective.String(), r.allowed(), fmt.Sprint(r.kernel.Weight), reason,
+			r.pod, name, string(r.Pool), r.CPUs.String(), r.kernel.Effective.String(), r.allowed(), fmt.Sprint(r.kernel.cores),
+			r.kernel.nodes.String(), fmt.Sprint(r.kernel.Weight), reason,
 		})
 	}
 	return render(cells)
@@ -40,7 +42,7 @@ func table(rows []row) string {
 func refusals(problems []pools.Problem) string {
 	var cells [][]string
 	for _, p := range problems {
-		cells = append(cells, []string{"not honoured:", strings.TrimSuffix(p.Pod+"/"+p.Container, "/") + ": " + p.Text})
+		cells = append(cells, []string{"not honoured:", strings.TrimSuffix(cmp.Or(p.Pod, p.Unit)+"/"+p.Container, "/") + ": " + p.Text})
 	}
 	return render(cells)
 }

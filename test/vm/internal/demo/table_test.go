@@ -18,7 +18,7 @@ func container(name string, pool pools.Pool, cpus cpuset.Set, change func(*row))
 		pod:       "default/" + name,
 		kernel: view{
 			State:   cgroup.State{Path: cgroup.Path(name + ".scope"), Effective: cpus, Weight: 100, Quota: -1},
-			allowed: []string{cpus.String()},
+			allowed: []string{cpus.String()}, cores: 1, nodes: cpuset.Of(0),
 		},
 	}
 	r.Reason.Text = "because " + name
@@ -73,15 +73,16 @@ func TestTable(t *testing.T) {
 		}),
 	}
 	const want = `
-                            cpupoold says:        the kernel says:
-                                                  cpuset.cpus       Cpus_         cpu.
-pod              container  pool            CPUs  .effective        allowed_list  weight  reason
-default/own      app        guaranteed      4-5   4-5               4-5           100     because own
-default/moved    app        shared          2-3   0-7               2-3           100     DIFFERS: cpuset.cpus.effective is 0-7; many words
-                                                                                          many words many words many words many words many
-                                                                                          words many words many words many words
-default/shifted  (pause)    shared          2-3   2-3               0-7           100     DIFFERS: its processes may run on 0-7; because
-                                                                                          shifted
+                            cpupoold:         kernel:
+                                              cpuset.cpus  Cpus_         whole  NUMA   cpu.
+pod              container  pool        CPUs  .effective   allowed_list  cores  nodes  weight  reason
+default/own      app        guaranteed  4-5   4-5          4-5           1      0      100     because own
+default/moved    app        shared      2-3   0-7          2-3           1      0      100     DIFFERS: cpuset.cpus.effective is 0-7; many
+                                                                                               words many words many words many words many
+                                                                                               words many words many words many words many
+                                                                                               words
+default/shifted  (pause)    shared      2-3   2-3          0-7           1      0      100     DIFFERS: its processes may run on 0-7;
+                                                                                               because shifted
 `
 	got := table(rows)
 	if d := cmp.Diff(want, "\n"+got); d != "" {

@@ -42,6 +42,7 @@ spec:
           imagePullPolicy: Never
           name: side
     enableServiceLinks: false
+    hostNetwork: true
     terminationGracePeriodSeconds: 1
 `
 	got, err := p.YAML()

@@ -1,0 +1,130 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
+)
+
+// Pods with CPUs of their own besides those of manifest.EveryKind and the unit. Large takes three of the four cores that the guaranteed pool
+// has on the second NUMA node. Of the other cores a single CPU is left then, so that late has to wait; when exclusive ends there is its core
+// too, on the other node.
+const (
+	large = "large"
+	late  = "late"
+)
+
+// exclusive returns a pod of one container with so many CPUs of its own.
+func exclusive(name, cpus string) manifest.Pod {
+	return manifest.Pod{
+		Name: name, Namespace: "default",
+		Containers: []manifest.Container{{Name: "app", CPU: cpus, Memory: "20Mi", Limited: true}},
+	}
+}
+
+// without returns pods but the one of a name.
+func without(pods []manifest.Pod, name string) []manifest.Pod {
+	return slices.DeleteFunc(slices.Clone(pods), func(p manifest.Pod) bool { return p.Name == name })
+}
+
+// find returns the row of the only container of a static pod.
+func find(rows []row, pod string) (row, error) {
+	for _, r := range rows {
+		if r.pod == "default/"+pod+nodeSuffix && r.Name == "app" {
+			return r, nil
+		}
+	}
+	return row{}, fmt.Errorf("pod %s has no running container", pod)
+}
+
+// aligned is an error unless the kernel has a pod's container on CPUs of its own, as many whole cores as they make, of one NUMA node.
+func aligned(rows []row, pod string) error {
+	r, err := find(rows, pod)
+	if err != nil {
+		return err
+	}
+	if cpus := r.kernel.Effective.Len(); !r.Exclusive || r.kernel.nodes.Len() != 1 || r.kernel.cores != cpus/threads {
+		return fmt.Errorf("%s; want whole cores of one node, its own", r)
+	}
+	return nil
+}
+
+// String says where the kernel has a container.
+func (r row) String() string {
+	return fmt.Sprintf("%s/%s runs on %s: whole cores: %d, NUMA nodes: %s", r.pod, r.Name, r.kernel.Effective, r.kernel.cores, r.kernel.nodes)
+}
+
+// told shows what a pod and the unit have been told of their CPUs, which has to be what the kernel says.
+func (s *scene) told(ctx context.Context, rows []row) error {
+	for _, r := range rows {
+		var err error
+		switch {
+		case r.pod == "default/"+large+nodeSuffix && r.Name == "app":
+			want := fmt.Sprintf(`"cpus":"%s","exclusive":true,"nodes":"%s"`, r.kernel.Effective, r.kernel.nodes)
+			err = s.transcript(ctx, want, "cat", "/run/cpupoold/containers/"+r.uid+"/app.json")
+		case r.pod == unit:
+			want := fmt.Sprintf("CPUPOOL_CPUS=%s CPUPOOL_NODES=%s", r.kernel.Effective, r.kernel.nodes)
+			err = s.transcript(ctx, want, "journalctl", "--no-pager", "--output=cat", "--identifier=sh", "--unit="+unit)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// transcript runs a command in the node and shows it with its output, in which want must be.
+func (s *scene) transcript(ctx context.Context, want string, cmd ...string) error {
+	out, err := s.m.Run(ctx, cmd...)
+	fmt.Fprintf(s.out, "\n$ %s\n%s", strings.Join(cmd, " "), out)
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(string(out), want) {
+		return fmt.Errorf("%q: no %s in its output", cmd, want)
+	}
+	return nil
+}
+
+// gather has two pods end: late gets the CPUs of the first, on both nodes, and moves to one of them when the second has made room.
+func (s *scene) gather(ctx context.Context, pods []manifest.Pod) error {
+	s.step("delete pod exclusive: its CPUs go to the one that waits (10 s)")
+	pods = without(pods, "exclusive")
+	rows, err := s.agreed(ctx, pods)
+	if err != nil {
+		return err
+	}
+	moved, err := find(rows, late)
+	if err != nil {
+		return err
+	}
+	s.step("  %s", moved)
+	s.step("delete pod large, and ask what the room that it leaves is good for (10 s)")
+	pods = without(pods, large)
+	if _, err := s.settle(ctx, pods); err != nil {
+		return err
+	}
+	if err := s.transcript(ctx, fmt.Sprintf("done: %s/%s", moved.pod, moved.Name), "cpupoold", "plan", "--defrag", "--apply"); err != nil {
+		return err
+	}
+	if rows, err = s.agreed(ctx, pods); err != nil {
+		return err
+	}
+	if moved, err = find(rows, late); err != nil {
+		return err
+	}
+	fmt.Fprintf(s.out, "\n%s\n%s\n", moved, verdict(rows))
+	return aligned(rows, late)
+}
+
+// agreed is look, with an error where the kernel does not say what cpupoold says.
+func (s *scene) agreed(ctx context.Context, pods []manifest.Pod) ([]row, error) {
+	rows, _, err := s.look(ctx, pods)
+	if err != nil {
+		return nil, err
+	}
+	return rows, disagreement(rows)
+}
