@@ -91,6 +91,7 @@ func (l *loop) moved(m *moveAsked, now time.Time) ([]pools.Assignment, error) {
 	if !l.status.planned {
 		return nil, errors.New("the daemon has not placed anybody yet; try again")
 	}
+	l.settleUnits() // the configuration may have changed since the last pass
 	s := l.scene(now)
 	plan, _ := s.decide()
 	if err := defrag.Check(s.fragments(plan), m.key(), m.From, m.To); err != nil {
@@ -112,7 +113,7 @@ func (l *loop) moved(m *moveAsked, now time.Time) ([]pools.Assignment, error) {
 			return nil, fmt.Errorf("%s/%s would lose CPUs by it", a.Key.PodUID, a.Key.Container)
 		}
 	}
-	return next, nil
+	return append(next, l.status.leaving...), nil // of whom no plan tells
 }
 
 // fragments is what there is to be said of how owners lie after a plan.

@@ -7,7 +7,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/cpupoold/cpupoold/internal/control"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -158,5 +160,54 @@ func TestRevertIsVerified(t *testing.T) {
 	}
 	r = n.start()
 	n.unitRunsOn("du.service", "0-7")
+	r.quiet()
+}
+
+// TestMoveWhileAUnitLeaves: a move gives nobody the CPUs of a unit that has not left
+// them yet, neither who is moved nor those who come after it; whether it is asked for
+// while systemd is busy with the unit, or at once with the reload.
+func TestMoveWhileAUnitLeaves(t *testing.T) {
+	n := newNode(t)
+	n.units.Install("du.service", cpuset.Set{})
+	n.start2("du.service")
+	n.yaml = poolsYAML + "units: {du.service: {cpus: 2}}\n"
+	h := n.host()
+	slow := newSlowUnits(h.units)
+	h.units = slow
+	release := sync.OnceFunc(func() { close(slow.release) })
+	defer release()
+	r := n.startOn(h)
+	n.unitRunsOn("du.service", "4-5")
+	single := n.container(n.pod("a", "default", "guaranteed", 1, nil), "app", whole(1))
+	n.eventually("placed", func() bool { return n.state(single).Effective.Len() == 1 && n.state(single).Quota == -1 })
+	r.quiet()
+	has := n.state(single).Effective
+	free := cpuset.Range(6, 7).Difference(has)
+	move := func(to cpuset.Set) control.Move {
+		return control.Move{PodUID: "a", Container: "app", From: has, To: to}
+	}
+
+	r.stop()
+	n.yaml = poolsYAML
+	l := r.loop
+	l.handle(configLoaded{config: n.options().Config})
+	if _, err := l.moved(&moveAsked{Move: move(cpuset.Of(4))}, time.Now()); err == nil {
+		t.Error("a container may be moved to the CPUs of a unit that is there")
+	}
+	answer := make(chan moveAnswer, 1)
+	moveAsked{Move: move(free), answer: answer}.apply(l)
+	if got := assigned(l.assignments, unitKey("du.service")).String(); got != "4-5" || len(answer) > 0 {
+		t.Errorf("the unit that is to leave has CPUs %q on record after a move; want 4-5", got)
+	}
+
+	r = n.startOn(h)
+	<-slow.asked
+	if outcome, err := r.loop.ask(t.Context(), move(free)); outcome != control.Done {
+		t.Fatalf("move = %s, %v", outcome, err)
+	}
+	late := n.container(n.pod("b", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.runsOn(late, "2-3")
+	release()
+	n.runsOn(late, "4-5")
 	r.quiet()
 }
