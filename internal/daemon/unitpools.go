@@ -54,6 +54,9 @@ func unitKey(name string) pools.Key { return pools.Key{Container: name} }
 // until it is known that they do not exist.
 func (l *loop) settleUnits() {
 	names, placed := l.settings.unitNames(), l.placedUnits()
+	maps.DeleteFunc(l.status.away, func(own string, _ bool) bool {
+		return l.model.configuredAs(placed, own) != "" // it may be there, and get CPUs
+	})
 	var kept, left, leaving []pools.Assignment
 	for _, a := range l.assignments {
 		if a.Key.PodUID != "" || slices.Contains(placed, a.Key.Container) {

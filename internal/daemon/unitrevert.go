@@ -110,6 +110,12 @@ func (m *model) configuredAs(configured []string, own string) string {
 
 func (e unitReverted) apply(l *loop) {
 	l.tree.end(e.path)
+	if name := l.model.configuredAs(l.placedUnits(), e.name); name != "" {
+		// It has come back meanwhile: what is known of it is old, however this ended.
+		delete(l.status.reverting, e.name)
+		l.fetchUnit(name)
+		return
+	}
 	if errors.Is(e.err, cgroup.ErrGone) {
 		// What was set for it is still in systemd's runtime directory, and would be
 		// in force if it came back.
@@ -125,10 +131,6 @@ func (e unitReverted) apply(l *loop) {
 	}
 	delete(l.status.reverting, e.name)
 	delete(l.status.away, e.name)
-	if name := l.model.configuredAs(l.placedUnits(), e.name); name != "" {
-		l.fetchUnit(name) // it has come back meanwhile: what is known of it is old
-		return
-	}
 	l.ledger.forgetUnit(e.name)
 	l.log.Info("unit has its CPUs back", "unit", e.name)
 }

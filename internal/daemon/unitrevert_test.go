@@ -8,6 +8,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // bareLoop is a loop that nobody runs, so that a test can be its owner; answers of
@@ -104,10 +105,11 @@ func TestRevertEnds(t *testing.T) {
 		kept  bool
 		again bool // reverted once more after a daemon-reload
 	}{
-		"done":             {"", nil, false, false},
-		"refused":          {"", errors.New("no answer"), true, false},
-		"gone":             {"", fmt.Errorf("unit du.service: %w", cgroup.ErrGone), true, true},
-		"configured again": {"units: {du.service: {cpus: 2}}\n", nil, true, false},
+		"done":                               {"", nil, false, false},
+		"refused":                            {"", errors.New("no answer"), true, false},
+		"gone":                               {"", fmt.Errorf("unit du.service: %w", cgroup.ErrGone), true, true},
+		"configured again":                   {"units: {du.service: {cpus: 2}}\n", nil, true, false},
+		"configured again, after half of it": {"units: {du.service: {cpus: 2}}\n", errors.New("no answer"), true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
@@ -126,5 +128,22 @@ func TestRevertEnds(t *testing.T) {
 				t.Errorf("free to be reverted again: %t", again)
 			}
 		})
+	}
+}
+
+// TestUnitThatWasAway has what it was given when it came back, until it has left it
+// again.
+func TestUnitThatWasAway(t *testing.T) {
+	n := newNode(t)
+	const units = "units: {du.service: {cpus: 2}}\n"
+	l := n.revertingUnits(units, n.host(), unitFetched{name: "du.service", unit: duService()})
+	l.status.away["du.service"] = true // it was, when it was not configured
+	l.assignments = []pools.Assignment{{Key: unitKey("du.service"), CPUs: cpuset.Of(4, 5)}}
+	l.pass()
+	n.yaml = poolsYAML
+	l.handle(configLoaded{config: n.options().Config})
+	l.pass()
+	if got := l.leavingCPUs().String(); got != "4-5" || l.status.plan.Free.Overlaps(cpuset.Of(4, 5)) {
+		t.Errorf("given to nobody: %q, free: %s; want 4-5 given to nobody", got, l.status.plan.Free)
 	}
 }
