@@ -201,7 +201,7 @@ func (m *model) input(now time.Time) []pools.Pod {
 			continue // it has exited, and its sandbox is gone, or it is not known whose it is
 		}
 		p, c := byUID[pod.uid], e.input()
-		if c.State == pools.Running || pod.unlisted && c.State == pools.Created {
+		if c.State == pools.Running || c.State == pools.Created && pod.unlisted && pod.pod.Ready {
 			p.Gone = false
 		}
 		if now.UnixNano()-max(c.CreatedAt, c.FinishedAt) < int64(settleTime) {

@@ -186,3 +186,17 @@ func TestSandboxNewerThanTheList(t *testing.T) {
 		t.Errorf("problems: %v", said)
 	}
 }
+
+// TestUnlistStillborn: a container that was not started before its pod was stopped
+// can never start, and gets nothing when the sandbox is gone before it.
+func TestUnlistStillborn(t *testing.T) {
+	n := newNode(t)
+	m := newModel(n.host().driver)
+	pod := podFacts{Pod: cri.Pod{ID: "p", UID: "u-1", Namespace: "default", Name: "a", Detailed: true, CgroupParent: "kubepods-podu_1.slice", Resources: whole(2)}}
+	ctr := containerFacts{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Created, Detailed: true, CgroupsPath: "kubepods-podu_1.slice:cri-containerd:c", Requested: whole(2)}}
+	m.merge(listed{pods: []podFacts{pod}, containers: []containerFacts{ctr}})
+	m.unlist("p")
+	if p := m.input(time.Now()); len(p) != 1 || !p[0].Gone {
+		t.Errorf("input %+v; want one pod that is gone", p)
+	}
+}
