@@ -17,7 +17,7 @@ GOLANGCI := $(GO) tool -modfile=tools/go.mod golangci-lint
 BUILD    := $(GO) build -buildvcs=auto -ldflags "-s -w"
 FUZZTIME ?= 20s
 
-.PHONY: help build image cross test test-unit test-vm demo vm-shell lint fmt bench fuzz clean host host-vm
+.PHONY: help build image cross test test-unit test-vm test-model demo vm-shell lint fmt bench fuzz clean host host-vm
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "%-10s %s\n", $$1, $$2 }'
@@ -40,7 +40,10 @@ test-unit: host ## run the unit tests, fuzz corpora and vectors with the race de
 	$(GO) -C test/vm/parts/image test ./...
 
 test-vm: host-vm build ## run the tests on real kernels and a real node, in virtual machines
-	$(GO) test -tags vm -count=1 -timeout 60m ./test/vm/...
+	$(GO) test -tags vm -count=1 -timeout 75m ./test/vm/...
+
+test-model: host-vm build ## run the model test's 300 steps on a real node (SEED=1)
+	$(GO) test -tags vm -count=1 -timeout 75m -run '^TestDaemon$$/^TestModel$$' ./test/vm -model.steps 300 -model.seed $(or $(SEED),1)
 
 demo: host-vm build ## boot a node, run cpupoold and pods of every kind, show who runs where
 	$(GO) run ./test/vm/cmd/vm demo

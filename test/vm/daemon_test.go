@@ -3,6 +3,8 @@
 package vm_test
 
 import (
+	"flag"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -10,12 +12,18 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm"
 )
 
+// Three hundred steps take a quarter of an hour: `make test-model`.
+var (
+	modelSteps = flag.Int("model.steps", 100, "steps of TestDaemon/TestModel")
+	modelSeed  = flag.Uint64("model.seed", 1, "seed of TestDaemon/TestModel")
+)
+
 // TestDaemon runs cpupoold as a systemd unit, and as a container, on a node with real containers.
 func TestDaemon(t *testing.T) {
 	m := vm.Start(t, vm.Config{Topology: "8c2n", Node: true})
 	installDaemon(t, m)
 	installImage(t, m)
-	vm.RunTests(t, m, "./guest/daemon")
+	vm.RunTests(t, m, "./guest/daemon", fmt.Sprintf("-steps=%d", *modelSteps), fmt.Sprintf("-seed=%d", *modelSeed))
 }
 
 // installDaemon puts the daemon and its unit into the guest, as the README says.

@@ -19,7 +19,7 @@ import (
 // await is eventually for what may be wrong with the daemon, and so ends the scenario only.
 func (w *world) await(cond func() error) error {
 	deadline := time.Now().Add(patience / 3)
-	tick := time.NewTicker(50 * time.Millisecond)
+	tick := time.NewTicker(200 * time.Millisecond) // each look takes the daemon's CPU away
 	defer tick.Stop()
 	for {
 		err := cond()
@@ -44,6 +44,7 @@ func (w *world) resting() error {
 	if err != nil {
 		return err
 	}
+	w.rest = p
 	if len(p.Writes)+len(p.Deferred)+len(p.Unread) > 0 {
 		return fmt.Errorf("still to do: %v %v %v", p.Writes, p.Deferred, p.Unread)
 	}
@@ -90,15 +91,11 @@ func (w *world) Check() error {
 	if w.armed != nil {
 		return nil // the next step tells
 	}
-	p, err := w.preview()
-	if err != nil {
-		return err
-	}
 	on, err := w.options.Config.Resolve(w.topology)
 	if err != nil {
 		return err
 	}
-	exclusive, err := w.pods.Check(p.Plan, on)
+	exclusive, err := w.pods.Check(w.rest.Plan, on)
 	owned := make(map[string]cpuset.Set)
 	for id, cpus := range exclusive {
 		owned[w.kernel.directory(id)] = cpus
