@@ -9,8 +9,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// A supply that has served others, or refused them, keeps counts and memory for the
-// next, and gives what a new supply of the same CPUs gives.
+// A supply that has served others, or refused them, or was made one of other CPUs,
+// keeps counts and memory for the next, and gives what a new supply of the same CPUs
+// gives.
 func TestServedSupplyIsAsGoodAsNew(t *testing.T) {
 	for seed := range uint64(1500) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -34,6 +35,8 @@ func TestServedSupplyIsAsGoodAsNew(t *testing.T) {
 				o.Have = last
 			case 1:
 				o.Have = randomSubset(r, top.Online, 4) // some of which is free
+			case 2:
+				served.Reset(randomSubset(r, top.Online, 4))
 			}
 			fresh := machine.Supply(served.Free())
 			want, wantErr := fresh.Take(o)
