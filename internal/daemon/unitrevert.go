@@ -110,10 +110,11 @@ func (m *model) configuredAs(configured []string, own string) string {
 
 func (e unitReverted) apply(l *loop) {
 	l.tree.end(e.path)
-	if name := l.model.configuredAs(l.placedUnits(), e.name); name != "" {
-		// It has come back meanwhile: what is known of it is old, however this ended.
-		delete(l.status.reverting, e.name)
-		l.fetchUnit(name)
+	if name := l.model.configuredAs(l.settings.unitNames(), e.name); name != "" {
+		l.fetchUnit(name) // what is known of it is old, however this ended
+	}
+	if l.model.configuredAs(l.placedUnits(), e.name) != "" {
+		delete(l.status.reverting, e.name) // it has come back meanwhile
 		return
 	}
 	if errors.Is(e.err, cgroup.ErrGone) {

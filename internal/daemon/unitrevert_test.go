@@ -131,6 +131,23 @@ func TestRevertEnds(t *testing.T) {
 	}
 }
 
+// TestRevertOfAUnitThatIsLeftAlone: it may be placed again at any moment, by what
+// systemd holds for it then.
+func TestRevertOfAUnitThatIsLeftAlone(t *testing.T) {
+	n := newNode(t)
+	inner := cgroup.Unit{Name: "ru.service", Load: "loaded", Path: duService().Path + "/ru.service"}
+	l := n.revertingUnits("units: {du.service: {cpus: 2}, ru.service: {cpus: 1}}\n", n.host(),
+		unitFetched{name: "du.service", unit: duService()}, unitFetched{name: "ru.service", unit: inner})
+	l.tree.begin(duOriginal().Path)
+	unitReverted{"du.service", duOriginal().Path, nil}.apply(l)
+	if _, kept := l.ledger.units()["du.service"]; kept {
+		t.Error("its original was kept")
+	}
+	if l.status.asks["du.service"] == nil {
+		t.Error("systemd is not asked what it holds now")
+	}
+}
+
 // TestUnitThatWasAway has what it was given when it came back, until it has left it
 // again.
 func TestUnitThatWasAway(t *testing.T) {
