@@ -211,3 +211,36 @@ func TestMoveWhileAUnitLeaves(t *testing.T) {
 	n.runsOn(late, "4-5")
 	r.quiet()
 }
+
+// TestNobodyGivesWayForALeavingUnit: where the shared pool is to have nothing but the
+// CPUs of a unit that leaves, it waits for these, and takes none from an owner.
+func TestNobodyGivesWayForALeavingUnit(t *testing.T) {
+	n := newNode(t)
+	n.units.Install("du.service", cpuset.Set{})
+	n.start2("du.service")
+	n.yaml = carvedYAML + "units: {du.service: {cpus: 2}}\n"
+	h := n.host()
+	slow := newSlowUnits(h.units)
+	h.units = slow
+	release := sync.OnceFunc(func() { close(slow.release) })
+	defer release()
+	r := n.startOn(h)
+	excl := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.eventually("placed", func() bool { return n.state(excl).Effective.Len() == 2 && n.state(excl).Quota == -1 })
+	r.quiet()
+	has, unit := n.state(excl).Effective, n.stateAt("system.slice/du.service").CPUs
+	rest := cpuset.Range(2, 7).Difference(has.Union(unit))
+	before := len(n.tree.Writes())
+	n.yaml = strings.NewReplacer("cpus: 0-1", `cpus: "0-1,`+rest.String()+`"`, "cpus: 2-7", `cpus: "`+has.Union(unit).String()+`"`).Replace(carvedYAML)
+	r.loop.reload()
+	<-slow.asked
+	late := n.container(n.pod("m", "kube-system", "burstable", 0, management(nil)), "app", cri.Resources{Shares: 102})
+	n.runsOn(late, cpuset.Range(0, 1).Union(rest).String())
+	release()
+	r.quiet()
+	for _, w := range n.tree.Writes()[before:] {
+		if filepath.Dir(w.Name) == n.runtime.Cgroup(excl) {
+			t.Errorf("the container was disturbed: %v", w)
+		}
+	}
+}

@@ -28,22 +28,25 @@ func (s *scene) placeable() pools.Pools {
 	if s.leaving.IsEmpty() {
 		return p
 	}
+	owned := s.leaving
+	for _, a := range s.previous {
+		owned = owned.Union(a.CPUs)
+	}
+	// Where those who leave and other owners have all of a pool, Diff makes it wait:
+	// no owner has to give way for it.
+	without := func(pool cpuset.Set) cpuset.Set {
+		if pool.IsSubsetOf(owned) {
+			return pool
+		}
+		return pool.Difference(s.leaving)
+	}
 	p.Guaranteed = p.Guaranteed.Difference(s.leaving)
-	p.Shared = s.without(p.Shared)
+	p.Shared = without(p.Shared)
 	p.Partitions = slices.Clone(p.Partitions)
 	for i := range p.Partitions {
-		p.Partitions[i].CPUs = s.without(p.Partitions[i].CPUs)
+		p.Partitions[i].CPUs = without(p.Partitions[i].CPUs)
 	}
 	return p
-}
-
-// without is what units that are about to leave let a pool have. Where that is
-// nothing, Diff makes the pool wait for it.
-func (s *scene) without(pool cpuset.Set) cpuset.Set {
-	if rest := pool.Difference(s.leaving); !rest.IsEmpty() {
-		return rest
-	}
-	return pool
 }
 
 func unitKey(name string) pools.Key { return pools.Key{Container: name} }
