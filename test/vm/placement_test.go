@@ -11,7 +11,9 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm"
 )
 
-// Without it each run of the VM tests would take ten minutes more.
+// Without it TestOptions, devices that are ignored or run out, a kubelet that is away, hugepages, memory binding and a reservation that is
+// not strict are left out on the smallest machine. What they take is CPU time of pods' starts and ends, a minute for each scenario when the
+// host is busy, and the kubelet's restarts and back-off; together more than all tests that are left.
 var allPlacement = flag.Bool("placement.all", false, "run all of guest/placement on the smallest machine")
 
 // TestPlacement holds cpupoold's choices of CPUs against its options, on machines of several shapes, with real devices and containers.

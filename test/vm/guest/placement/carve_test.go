@@ -14,7 +14,7 @@ func TestCarve(t *testing.T) {
 	n := newNode(t)
 	n.carves = true
 	everything := n.Online.Difference(n.management)
-	n.start(n.carved(2, ""))
+	n.StartDaemon(n.carved(2, ""))
 	n.apply(pod("neighbour", manifest.Container{Name: "app"}), pod("other", manifest.Container{Name: "app", CPU: "300m", Memory: "20Mi"}))
 	sets := n.meets(expectations{"neighbour/app": {}, "other/app": {}})
 	if got := sets["neighbour/app"]; !got.Equal(everything) {
@@ -38,14 +38,14 @@ func TestCarve(t *testing.T) {
 	third := n.meets(full)
 	stays(t, second, third, "a/app", "b/app")
 
-	n.run("systemctl", "restart", "cpupoold")
+	n.Run("systemctl", "restart", "cpupoold")
 	stays(t, third, n.meets(full), "a/app", "b/app", "neighbour/app", "late/app")
 
 	// What becomes free goes to the one that waits, and the rest back to all.
-	n.withdraw("a")
+	n.Withdraw("a")
 	fourth := n.meets(expectations{"neighbour/app": {}, "other/app": {}, "late/app": {cpus: 1}, "b/app": full["b/app"]})
 	stays(t, third, fourth, "b/app")
-	n.withdraw("b", "late")
+	n.Withdraw("b", "late")
 	if got := n.meets(expectations{"neighbour/app": {}, "other/app": {}})["neighbour/app"]; !got.Equal(everything) {
 		t.Errorf("the shared pool has %s after all others have gone; want %s", got, everything)
 	}

@@ -55,7 +55,7 @@ func (n *node) offerDevices() {
 			}
 		})
 	}
-	n.eventually("devices at the kubelet", func() error {
+	n.Eventually("devices at the kubelet", func() error {
 		conn, err := grpc.NewClient("unix://"+resourceSocket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			return err
@@ -111,12 +111,12 @@ func TestPodResources(t *testing.T) {
 	}
 	type container = podresources.Container
 	want := []container{
-		{Namespace: "default", Pod: "a-node", Name: "app", Nodes: cpuset.Of(1)},
-		{Namespace: "default", Pod: "a-node", Name: "plain"},
-		{Namespace: "default", Pod: "a-node", Name: "side", Nodes: cpuset.Of(0)},
-		{Namespace: "default", Pod: "b-node", Name: "app", Nodes: cpuset.Of(0, 1)},
-		{Namespace: "default", Pod: "c-node", Name: "app", Nodes: cpuset.Of(0, 1)},
-		{Namespace: "default", Pod: "d-node", Name: "app"},
+		{Namespace: "default", Pod: n.FullName("a"), Name: "app", Nodes: cpuset.Of(1)},
+		{Namespace: "default", Pod: n.FullName("a"), Name: "plain"},
+		{Namespace: "default", Pod: n.FullName("a"), Name: "side", Nodes: cpuset.Of(0)},
+		{Namespace: "default", Pod: n.FullName("b"), Name: "app", Nodes: cpuset.Of(0, 1)},
+		{Namespace: "default", Pod: n.FullName("c"), Name: "app", Nodes: cpuset.Of(0, 1)},
+		{Namespace: "default", Pod: n.FullName("d"), Name: "app"},
 	}
 	if diff := cmp.Diff(want, all); diff != "" {
 		t.Errorf("List (-want +got):\n%s", diff)
@@ -169,7 +169,7 @@ func TestDevices(t *testing.T) {
 		t.Run(policy, func(t *testing.T) {
 			n := newNode(t)
 			n.offerDevices()
-			n.start(n.fixed(option("topology-policy", policy)))
+			n.StartDaemon(n.fixed(option("topology-policy", policy)))
 			// Alternating, so that no order of nodes gives the same by chance.
 			n.apply(pod("a", near("app", 1, nicOf1)), pod("b", near("app", 1, nicOf0)), pod("c", near("app", 1, nicOf1)))
 			want := expectations{"a/app": on(1, 1), "b/app": on(0, 1), "c/app": on(1, 1)}
@@ -177,19 +177,20 @@ func TestDevices(t *testing.T) {
 
 			// The rest of node 1, then one more of it.
 			rest := m.free(1).Len() - 2
-			n.apply(pod("fill", near("app", rest, nicOf1)), pod("late", near("app", 1, nicOf1)), pod("d", near("app", 1, nicOf0)))
+			n.apply(pod("fill", near("app", rest, nicOf1)))
+			n.apply(pod("late", near("app", 1, nicOf1)), pod("d", near("app", 1, nicOf0)))
 			want["fill/app"], want["late/app"], want["d/app"] = on(1, rest), late, on(0, 1)
 			after := n.meets(want)
 			stays(t, before, after, "a/app", "b/app", "c/app")
 
-			n.run("systemctl", "restart", "cpupoold")
+			n.Run("systemctl", "restart", "cpupoold")
 			again := n.meets(want)
 			stays(t, after, again, slices.Collect(owners(want))...)
 			if late.exclusive() {
 				return
 			}
 			// Who was refused waits for CPUs of that node, not of any.
-			n.withdraw("fill")
+			n.Withdraw("fill")
 			delete(want, "fill/app")
 			want["late/app"] = on(1, 1)
 			stays(t, again, n.meets(want), "a/app", "b/app", "c/app", "d/app")
@@ -212,12 +213,13 @@ func owners(want expectations) func(func(name) bool) {
 func TestDevicesIgnored(t *testing.T) {
 	n := newNode(t)
 	n.offerDevices()
-	n.start(n.fixed(option("topology-policy", "none")))
+	n.StartDaemon(n.fixed(option("topology-policy", "none")))
 	across := n.free(1).Len() + 1
 	n.apply(pod("a", near("app", across, nicOf1)))
 	n.meets(expectations{"a/app": {cpus: across}})
-	n.withdraw("a")
-	n.start(n.fixed(option("topology-policy", "restricted")))
+	n.Withdraw("a")
+	n.StopDaemon()
+	n.StartDaemon(n.fixed(option("topology-policy", "restricted")))
 	n.apply(pod("b", near("app", 2, nicOfNone)), pod("c", near("app", 2, nicOfBoth)))
 	n.meets(expectations{"b/app": {cpus: 2, nodes: 1}, "c/app": {cpus: 2}})
 }
@@ -227,12 +229,12 @@ func TestDevicesIgnored(t *testing.T) {
 func TestDevicesFail(t *testing.T) {
 	n := newNode(t)
 	n.offerDevices()
-	n.start(n.fixed("  onRefusal: fail\n" + option("topology-policy", "single-numa-node")))
+	n.StartDaemon(n.fixed("  onRefusal: fail\n" + option("topology-policy", "single-numa-node")))
 	all := n.free(1).Len()
 	n.apply(pod("fill", near("app", all, nicOf1)))
 	before := n.meets(expectations{"fill/app": on(1, all)})
 	n.apply(pod("late", near("app", 1, nicOf1)))
-	n.eventually("stop of the refused container", func() error {
+	n.Eventually("stop of the refused container", func() error {
 		_, err := n.find("late", "app")
 		if err == nil {
 			return errors.New("it runs")
@@ -240,7 +242,7 @@ func TestDevicesFail(t *testing.T) {
 		return nil
 	})
 	stays(t, before, n.meets(expectations{"fill/app": on(1, all)}), "fill/app")
-	n.withdraw("fill")
+	n.Withdraw("fill")
 	n.meets(expectations{"late/app": on(1, 1)}) // when the kubelet's back-off has passed
 }
 
@@ -248,12 +250,12 @@ func TestDevicesFail(t *testing.T) {
 func TestKubeletAway(t *testing.T) {
 	n := newNode(t)
 	n.offerDevices()
-	n.start(n.fixed(option("topology-policy", "single-numa-node")))
+	n.StartDaemon(n.fixed(option("topology-policy", "single-numa-node")))
 	n.apply(pod("a", near("app", 2, nicOf1)), pod("b", near("app", 1, nicOf0)))
 	want := expectations{"a/app": on(1, 2), "b/app": on(0, 1)}
 	before := n.meets(want)
-	n.run("systemctl", "stop", "kubelet")
-	defer n.run("systemctl", "start", "kubelet")
-	n.run("systemctl", "restart", "cpupoold")
+	n.Run("systemctl", "stop", "kubelet")
+	defer n.Run("systemctl", "start", "kubelet")
+	n.Run("systemctl", "restart", "cpupoold")
 	stays(t, before, n.meets(want), "a/app", "b/app")
 }

@@ -14,7 +14,7 @@ import (
 
 // kernelSet returns where the kernel lets a cgroup's processes run: cpuset.cpus.effective, which each of them must agree with.
 func (n *node) kernelSet(p cgroup.Path) (cpuset.Set, error) {
-	text, err := n.fs.ReadFile(p, "cpuset.cpus.effective")
+	text, err := n.FS.ReadFile(p, "cpuset.cpus.effective")
 	if err != nil {
 		return cpuset.Set{}, err
 	}
@@ -22,7 +22,7 @@ func (n *node) kernelSet(p cgroup.Path) (cpuset.Set, error) {
 	if err != nil {
 		return cpuset.Set{}, err
 	}
-	pids, err := n.fs.ReadFile(p, "cgroup.procs")
+	pids, err := n.FS.ReadFile(p, "cgroup.procs")
 	if err != nil {
 		return cpuset.Set{}, err
 	}
@@ -46,81 +46,90 @@ type name string
 // expectations are what containers' CPUs must be like, by their names.
 type expectations map[name]rule
 
+// place is where a container runs.
+type place struct {
+	path cgroup.Path
+	cpus cpuset.Set
+}
+
 // meets waits until the kernel has every container where it must be, and then holds everybody who runs in a pod, pause containers too,
 // against the invariants of ARCHITECTURE.md: 1 and 2. It returns the containers' CPUs.
 func (n *node) meets(want expectations) map[name]cpuset.Set {
 	n.Helper()
-	var sets map[name]cpuset.Set
-	n.eventually("placement", func() (err error) {
-		sets, err = n.placed(want)
+	n.Eventually("placement", func() error {
+		_, err := n.placed(want)
 		return err
 	})
-	plan := n.settled().Plan
-	if again, err := n.placed(want); err != nil {
-		n.Errorf("after the daemon has settled: %v\n%s", err, n.evidence())
-	} else {
-		sets = again
+	plan := n.Settled().Plan
+	places, err := n.placed(want)
+	if err != nil {
+		n.Fatalf("after the daemon has settled: %v\n%s", err, n.Evidence())
 	}
 	codes := make(map[name]string)
 	for _, pod := range plan.Pods {
 		for _, c := range pod.Containers {
 			if c.Refused != nil {
-				codes[name(strings.TrimSuffix(pod.Name, "-node")+"/"+c.Name)] = c.Refused.Code
+				codes[name(n.ShortName(pod.Name)+"/"+c.Name)] = c.Refused.Code
 			}
 		}
 	}
+	sets := make(map[name]cpuset.Set)
+	owners := make(map[cgroup.Path]bool)
 	for who, r := range want {
 		if codes[who] != r.code {
 			n.Errorf("%s was refused with code %q; want %q", who, codes[who], r.code)
 		}
+		sets[who], owners[places[who].path] = places[who].cpus, r.exclusive()
 		n.Logf("%s runs on %s", who, sets[who])
 	}
-	n.invariants(want)
+	n.invariants(owners)
 	return sets
 }
 
 // placed returns where containers run, and an error if that is not where they must be.
-func (n *node) placed(want expectations) (map[name]cpuset.Set, error) {
-	sets, shared := make(map[name]cpuset.Set), n.shared
-	for who := range want {
-		pod, container, _ := strings.Cut(string(who), "/")
-		p, err := n.find(pod, container)
-		if err != nil {
-			return nil, err
+func (n *node) placed(want expectations) (map[name]place, error) {
+	running, err := n.Containers()
+	if err != nil {
+		return nil, err
+	}
+	places := make(map[name]place)
+	for _, c := range running {
+		who := name(n.ShortName(c.Pod.Name) + "/" + c.Name)
+		if _, known := want[who]; !known || !c.Pod.Ready {
+			continue
 		}
-		if sets[who], err = n.kernelSet(p); err != nil {
+		cpus, err := n.kernelSet(c.Path)
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", who, err)
 		}
+		places[who] = place{c.Path, cpus}
 	}
+	shared := n.shared
 	if n.carves {
 		// The shared pool has what nobody else has.
 		shared = n.Online.Difference(n.management)
 		for who, r := range want {
 			if r.exclusive() {
-				shared = shared.Difference(sets[who])
+				shared = shared.Difference(places[who].cpus)
 			}
 		}
 	}
 	for who, r := range want {
-		if err := n.check(r, sets[who], shared); err != nil {
+		p, there := places[who]
+		if !there {
+			return nil, fmt.Errorf("%s does not run", who)
+		}
+		if err := n.check(r, p.cpus, shared); err != nil {
 			return nil, fmt.Errorf("%s %w", who, err)
 		}
 	}
-	return sets, nil
+	return places, nil
 }
 
-// invariants holds all processes of all pods against each other.
-func (n *node) invariants(want expectations) {
+// invariants holds all processes of all pods against each other; owners are the cgroups with CPUs of their own, and all that must have
+// processes.
+func (n *node) invariants(owners map[cgroup.Path]bool) {
 	n.Helper()
-	owners := make(map[string]bool)
-	for who, r := range want {
-		pod, container, _ := strings.Cut(string(who), "/")
-		p, err := n.find(pod, container)
-		if err != nil {
-			n.Fatal(err)
-		}
-		owners[string(p)] = r.exclusive()
-	}
 	var scopes []string
 	for _, pattern := range []string{"*.slice/*.scope", "*.slice/*.slice/*.scope"} {
 		found, err := filepath.Glob("/sys/fs/cgroup/kubepods.slice/" + pattern)
@@ -140,12 +149,12 @@ func (n *node) invariants(want expectations) {
 			n.Errorf("%s: %v", p, err)
 			continue
 		}
-		claims = append(claims, cpuset.Claim{Name: string(p), CPUs: set, Exclusive: owners[string(p)]})
+		claims = append(claims, cpuset.Claim{Name: string(p), CPUs: set, Exclusive: owners[p]})
 	}
-	if len(claims) < len(want) {
-		n.Errorf("%d cgroups with processes; there are %d containers", len(claims), len(want))
+	if len(claims) < len(owners) {
+		n.Errorf("%d cgroups with processes; there are %d containers", len(claims), len(owners))
 	}
 	for _, err := range cpuset.CheckClaims(claims) {
-		n.Errorf("%v\n%s", err, n.evidence())
+		n.Errorf("%v\n%s", err, n.Evidence())
 	}
 }

@@ -28,13 +28,12 @@ reservedMemory:
 
 // TestHugepages: CPUs are chosen beside the container's hugepages, which one node only has.
 func TestHugepages(t *testing.T) {
-	const pool = "/sys/devices/system/node/node%d/hugepages/hugepages-2048kB/nr_hugepages"
 	for _, node := range []int{0, 1} {
 		t.Run(fmt.Sprintf("on node %d", node), func(t *testing.T) {
 			n := newNode(t)
-			n.setHugepages(fmt.Sprintf(pool, node), 16)
+			n.setHugepages(node, 16)
 			n.restartKubelet(staticMemory)
-			n.start(n.fixed(option("topology-policy", "single-numa-node")))
+			n.StartDaemon(n.fixed(option("topology-policy", "single-numa-node")))
 			n.apply(pod("a", manifest.Container{Name: "app", CPU: "2", Memory: "64Mi", Limited: true, Extra: map[string]string{"hugepages-2Mi": "16Mi"}}))
 			n.meets(expectations{"a/app": on(node, 2)})
 		})
@@ -42,14 +41,15 @@ func TestHugepages(t *testing.T) {
 }
 
 // setHugepages makes hugepages of a node until the end of the test.
-func (n *node) setHugepages(file string, count int) {
+func (n *node) setHugepages(node, count int) {
 	n.Helper()
+	file := fmt.Sprintf("/sys/devices/system/node/node%d/hugepages/hugepages-2048kB/nr_hugepages", node)
 	set := func(count int) {
 		n.Helper()
 		if err := os.WriteFile(file, fmt.Append(nil, count), 0); err != nil {
 			n.Fatal(err)
 		}
-		if got := n.run("cat", file); got != fmt.Sprintln(count) {
+		if got := n.Run("cat", file); got != fmt.Sprintln(count) {
 			n.Fatalf("%s is %q; want %d: the node's memory is in pieces", file, got, count)
 		}
 	}
@@ -67,16 +67,16 @@ func (n *node) restartKubelet(lines string) {
 	}
 	restart := func(config string) {
 		n.Helper()
-		n.run("systemctl", "stop", "kubelet")
-		n.write(kubeletConfig, config)
+		n.Run("systemctl", "stop", "kubelet")
+		n.Write(kubeletConfig, config)
 		// A kubelet that has just been started has not made it yet.
 		if err := os.Remove(memoryState); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			n.Fatal(err)
 		}
-		n.run("systemctl", "start", "kubelet")
+		n.Run("systemctl", "start", "kubelet")
 	}
 	n.Cleanup(func() {
-		n.withdrawAll() // while this kubelet is here to end them
+		n.WithdrawAll() // while this kubelet is here to end them
 		restart(string(original))
 	})
 	restart(string(original) + lines)

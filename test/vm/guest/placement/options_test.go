@@ -47,12 +47,12 @@ func TestOptions(t *testing.T) {
 				t.Skip("a machine of this shape cannot show it")
 			}
 			n := newNode(t)
-			n.start(n.fixed(s.lines))
+			n.StartDaemon(n.fixed(s.lines))
 			n.apply(pod("neighbour", manifest.Container{Name: "app"}))
 			n.apply(s.pods...)
 			s.expect["neighbour/app"] = rule{}
 			before := n.meets(s.expect)
-			n.run("systemctl", "restart", "cpupoold")
+			n.Run("systemctl", "restart", "cpupoold")
 			after := n.meets(s.expect)
 			for who, set := range before {
 				if !after[who].Equal(set) {
@@ -140,7 +140,7 @@ func TestOneOwnerPerCore(t *testing.T) {
 	if !n.smt() {
 		t.Skip("needs cores of several threads")
 	}
-	n.start(n.fixed(option("one-owner-per-core", "true")))
+	n.StartDaemon(n.fixed(option("one-owner-per-core", "true")))
 	n.apply(pod("a", whole("app", 1)), pod("b", whole("app", 1)))
 	sets := n.meets(expectations{"a/app": {cpus: 1}, "b/app": {cpus: 1}})
 	if a, b := sets["a/app"], sets["b/app"]; n.ThreadSiblings(a.First()).Overlaps(b) {
@@ -151,7 +151,7 @@ func TestOneOwnerPerCore(t *testing.T) {
 // TestMemoryBinding: the memory of an owner comes from the nodes of its CPUs; that of others from anywhere.
 func TestMemoryBinding(t *testing.T) {
 	n := newNode(t)
-	n.start(n.fixed("  memory: bind\n" + option("topology-policy", "single-numa-node")))
+	n.StartDaemon(n.fixed("  memory: bind\n" + option("topology-policy", "single-numa-node")))
 	n.apply(pod("a", whole("app", 2)), pod("neighbour", manifest.Container{Name: "app"}))
 	sets := n.meets(expectations{"a/app": {cpus: 2, nodes: 1}, "neighbour/app": {}})
 	cpu, _ := n.CPU(sets["a/app"].First())
@@ -160,7 +160,7 @@ func TestMemoryBinding(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := n.fs.ReadFile(p, "cpuset.mems.effective")
+		got, err := n.FS.ReadFile(p, "cpuset.mems.effective")
 		if err != nil || string(got) != want+"\n" {
 			t.Errorf("cpuset.mems.effective of %s = %q, %v; want %s", pod, got, err, want)
 		}
@@ -171,7 +171,7 @@ func TestMemoryBinding(t *testing.T) {
 // taken from there.
 func TestSharedOverManagement(t *testing.T) {
 	n := newNode(t)
-	n.start(n.fixed(option("strict-cpu-reservation", "false")))
+	n.StartDaemon(n.fixed(option("strict-cpu-reservation", "false")))
 	n.apply(pod("neighbour", manifest.Container{Name: "app"}), pod("a", whole("app", 2)))
 	n.shared = n.shared.Union(n.management)
 	n.meets(expectations{"neighbour/app": {}, "a/app": {cpus: 2}})

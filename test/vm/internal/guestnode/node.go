@@ -1,0 +1,143 @@
+// Package guestnode is the node around the tests that run in a guest: commands, files, static pods, and the daemon's unit. What the node does
+// not do within Patience ends the test, with what one wants to see then.
+package guestnode
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// Runtime is the socket of the node's container runtime.
+const Runtime = "/run/containerd/containerd.sock"
+
+// Patience is how long the node may take for anything: it is emulated, and shares the host's CPUs with other guests.
+const Patience = 5 * time.Minute
+
+// Node is the guest as a test uses it.
+type Node struct {
+	*testing.T
+
+	FS     *cgroup.FS
+	Client *cri.Client
+}
+
+// New makes sure that the node is as after boot, now and again at the end of the test: kubelet and runtime run, no daemon, no pods.
+func New(t *testing.T) *Node {
+	t.Helper()
+	tree, err := cgroup.Open("/sys/fs/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := cri.Dial(Runtime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &Node{T: t, FS: tree, Client: client}
+	t.Cleanup(func() {
+		n.StopDaemon()
+		n.Run("systemctl", "start", "containerd", "kubelet")
+		n.WithdrawAll()
+		if err := os.RemoveAll("/var/lib/cpupoold"); err != nil {
+			t.Error(err)
+		}
+		_ = client.Close()
+	})
+	n.WithdrawAll()
+	return n
+}
+
+// Run runs a command and returns what it prints.
+func (n *Node) Run(name string, args ...string) string {
+	n.Helper()
+	out, err := n.Try(name, args...)
+	if err != nil {
+		n.Fatalf("%s %s: %v: %s", name, strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// Try is Run for a command that may fail.
+func (n *Node) Try(name string, args ...string) (string, error) {
+	ctx, cancel := patiently()
+	defer cancel()
+	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
+	return string(out), err
+}
+
+// patiently returns a context for one request: not that of the test, which is over when cleanups make theirs.
+func patiently() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), Patience)
+}
+
+// Eventually waits until cond returns nil.
+func (n *Node) Eventually(what string, cond func() error) {
+	n.Helper()
+	n.Every(100*time.Millisecond, what, cond)
+}
+
+// Every does so for a cond that is dear.
+func (n *Node) Every(period time.Duration, what string, cond func() error) {
+	n.Helper()
+	deadline := time.Now().Add(Patience)
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	for {
+		err := cond()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			n.Fatalf("waited in vain: %s: %v\n%s", what, err, n.Evidence())
+		}
+		<-tick.C
+	}
+}
+
+// Write replaces a file at once: neither the kubelet nor the daemon may see half of it.
+func (n *Node) Write(name, content string) {
+	n.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		n.Fatal(err)
+	}
+	if err := os.WriteFile(name+".new", []byte(content), 0o644); err != nil {
+		n.Fatal(err)
+	}
+	if err := os.Rename(name+".new", name); err != nil {
+		n.Fatal(err)
+	}
+}
+
+// Dump prints the cgroups of pods.
+func (n *Node) Dump() string {
+	var b strings.Builder
+	err := n.FS.Walk("kubepods.slice", func(p cgroup.Path) error {
+		if st, err := n.FS.Read(p); err == nil {
+			fmt.Fprintf(&b, "%s cpus=%q effective=%s weight=%d max=%d/%d\n", p, st.CPUs, st.Effective, st.Weight, st.Quota, st.Period)
+		}
+		return nil
+	})
+	if err != nil {
+		fmt.Fprintln(&b, err)
+	}
+	return b.String()
+}
+
+// Evidence is what one wants to see when a test has failed.
+func (n *Node) Evidence() string {
+	var b strings.Builder
+	b.WriteString(n.Dump())
+	for _, unit := range []string{"cpupoold", "kubelet"} {
+		log, _ := n.Try("journalctl", "--no-pager", "-o", "cat", "-n", "60", "-u", unit)
+		fmt.Fprintf(&b, "\nlog of %s:\n%s", unit, log)
+	}
+	return b.String()
+}
