@@ -174,7 +174,8 @@ func (m *model) merge(l listed) {
 		}
 	}
 	for _, e := range m.containers {
-		if id := e.container.PodID; id != "" && m.pods[id] == nil {
+		// The pod of one that is newer than the listing is being asked for.
+		if id := e.container.PodID; seen[e.container.ID] && id != "" && m.pods[id] == nil {
 			m.unlist(id)
 		}
 	}

@@ -187,6 +187,20 @@ func TestSandboxNewerThanTheList(t *testing.T) {
 	}
 }
 
+// TestListingOlderThanAPod: a container that has come since, and whose pod is being
+// asked for, is not taken for one without a sandbox.
+func TestListingOlderThanAPod(t *testing.T) {
+	n := newNode(t)
+	m := newModel(n.host().driver)
+	asOf := m.clock
+	m.putContainer(containerFacts{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running, Detailed: true,
+		CgroupsPath: "kubepods-podu_1.slice:cri-containerd:c", Requested: whole(2)}})
+	m.merge(listed{asOf: asOf})
+	if len(m.containers) != 1 || len(m.pods) != 0 {
+		t.Errorf("containers %v, pods %v; want the container alone", m.containers, m.pods)
+	}
+}
+
 // TestUnlistStillborn: a container that was not started before its pod was stopped
 // can never start, and gets nothing when the sandbox is gone before it.
 func TestUnlistStillborn(t *testing.T) {
