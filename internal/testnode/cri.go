@@ -103,8 +103,13 @@ func (r *Runtime) Endpoint() string { return "unix://" + r.socket }
 
 // Up serves again after Down, with the pods and containers of before.
 func (r *Runtime) Up() error {
-	l, err := net.Listen("unix", r.socket)
+	// There is a moment between bind and listen at which the socket refuses who connects:
+	// nobody knows it by then.
+	l, err := net.Listen("unix", r.socket+".new")
 	if err != nil {
+		return fmt.Errorf("start runtime: %w", err)
+	}
+	if err := os.Rename(r.socket+".new", r.socket); err != nil {
 		return fmt.Errorf("start runtime: %w", err)
 	}
 	r.server = grpc.NewServer(
@@ -123,4 +128,7 @@ func (r *Runtime) Up() error {
 
 // Down stops serving, as when the runtime is restarted: calls under way and
 // event streams break, containers run on.
-func (r *Runtime) Down() { r.server.Stop() }
+func (r *Runtime) Down() {
+	_ = os.Remove(r.socket) // Down may be called twice
+	r.server.Stop()
+}
