@@ -107,10 +107,17 @@ func (l *loop) moved(m *moveAsked, now time.Time) ([]pools.Assignment, error) {
 		}
 	}
 	s.previous = next
-	after, _ := s.decide()
+	after, want := s.decide()
 	for _, a := range next {
 		if !a.CPUs.IsSubsetOf(assigned(after.Assignments, a.Key)) {
 			return nil, fmt.Errorf("%s/%s would lose CPUs by it", a.Key.PodUID, a.Key.Container)
+		}
+	}
+	// Two who change places need a CPU to step aside to.
+	_, deferred := cgroup.Diff(want, l.held(now), l.liveOptions(after))
+	for _, t := range want {
+		if err := waits(t, deferred); err != nil && l.ownerOf(t) == m.key() {
+			return nil, fmt.Errorf("cannot be carried out: %w", err)
 		}
 	}
 	return append(next, l.status.leaving...), nil // of whom no plan tells
@@ -190,10 +197,8 @@ func (l *loop) unverified(t cgroup.Target, c cgroup.Current) error {
 	if err := errors.Join(l.bench.err(t.Path), l.status.unreadable[t.Path]); err != nil {
 		return err
 	}
-	for _, d := range l.status.deferred {
-		if d.Path == t.Path {
-			return fmt.Errorf("%s of %s waits: %s", d.Property, d.Path, d.Reason)
-		}
+	if err := waits(t, l.status.deferred); err != nil {
+		return err
 	}
 	if !c.Exists {
 		if t.Unit != "" {
@@ -202,6 +207,16 @@ func (l *loop) unverified(t cgroup.Target, c cgroup.Current) error {
 		return fmt.Errorf("%s is not there", t.Path)
 	}
 	return cgroup.Verify(t, c.State)
+}
+
+// waits says what of a target cannot be written now.
+func waits(t cgroup.Target, deferred []cgroup.Deferred) error {
+	for _, d := range deferred {
+		if d.Path == t.Path {
+			return fmt.Errorf("%s of %s waits: %s", d.Property, d.Path, d.Reason)
+		}
+	}
+	return nil
 }
 
 // ownerOf is whose cgroup a target is; the zero key for pods and pause containers.

@@ -339,3 +339,32 @@ func TestControlSocket(t *testing.T) {
 	f.runsOn(f.split, m.To.String())
 	f.checkMoves()
 }
+
+// TestMoveWithoutRoom asks for the only CPU of the shared pool: who is there would have
+// to go where the owner is, and there is no third CPU.
+func TestMoveWithoutRoom(t *testing.T) {
+	n := newNode(t)
+	n.yaml = wideCarved
+	r := n.start()
+	shared := n.container(n.pod("shared", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	var owner string
+	for i := range 5 {
+		owner = n.container(n.pod(fmt.Sprintf("single-%d", i), "default", "guaranteed", 1, nil), "app", whole(1))
+		n.eventually("single placed", func() bool { return n.state(owner).Effective.Len() == 1 && n.state(owner).Quota == -1 })
+	}
+	r.quiet()
+	m := control.Move{PodUID: "single-4", Container: "app", From: n.state(owner).Effective, To: n.state(shared).Effective}
+	if m.To.Len() != 1 {
+		t.Fatalf("the shared pool has %s; want one CPU", m.To)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	outcome, err := r.loop.ask(ctx, m)
+	if outcome != control.Refused || err == nil || !strings.Contains(err.Error(), "cannot be carried out") {
+		t.Errorf("move = %v, %v; want it refused, since it cannot be carried out", outcome, err)
+	}
+	r.quiet()
+	if got := n.state(owner).Effective; !got.Equal(m.From) {
+		t.Errorf("the owner is on %s; want %s", got, m.From)
+	}
+}

@@ -76,8 +76,7 @@ func (l *loop) pass() {
 	l.noteRefusals(plan, now)
 	l.revertUnits()
 
-	options := l.diffOptions(plan)
-	options.Leaving = l.leavingCgroups()
+	options := l.liveOptions(plan)
 	var deferred []cgroup.Deferred
 	made := make(map[cgroup.Write]bool)
 	for round := 0; ; round++ {
@@ -209,6 +208,13 @@ func (l *loop) held(now time.Time) map[cgroup.Path]cgroup.Current {
 		}
 	}
 	return view
+}
+
+// liveOptions are those of a daemon, which knows of units that are about to leave.
+func (l *loop) liveOptions(p pools.Plan) cgroup.Options {
+	o := l.diffOptions(p)
+	o.Leaving = l.leavingCgroups()
+	return o
 }
 
 func (h *host) diffOptions(p pools.Plan) cgroup.Options {
