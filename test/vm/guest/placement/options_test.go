@@ -98,7 +98,8 @@ func scenarios(m machine) []scenario {
 		},
 		{
 			name: "distribute-cpus-across-cores", skip: !m.smt(), lines: option("distribute-cpus-across-cores", "true"),
-			pods: []manifest.Pod{pod("a", whole("app", 4))}, expect: expectations{"a/app": {cpus: 4, cores: 4}},
+			// No more than a node has cores for, which goes before cores.
+			pods: []manifest.Pod{pod("a", whole("app", 3))}, expect: expectations{"a/app": {cpus: 3, cores: 3}},
 		},
 		{
 			name: "align-by-socket", lines: option("align-by-socket", "true"), skip: len(m.Packages) > len(m.Nodes),
