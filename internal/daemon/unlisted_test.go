@@ -33,12 +33,13 @@ func (s *sandboxless) PodStatus(ctx context.Context, id string) (cri.Pod, error)
 	return s.runtimeClient.PodStatus(ctx, id)
 }
 
-// relist lets the daemon ask for everything, and waits until it has nothing to do.
+// relist lets the daemon ask for everything, and waits until it has nothing to do. A
+// second question, a poll later, says that the answer to the first has been taken over.
 func (r *running) relist() {
 	r.t.Helper()
 	calls := r.runtime.Calls("ListContainers")
 	r.loop.box.post(streamChanged{state: cri.Unsupported})
-	r.eventually("listing", func() bool { return r.runtime.Calls("ListContainers") > calls })
+	r.eventually("listing", func() bool { return r.runtime.Calls("ListContainers") >= calls+2 })
 	r.quiet()
 }
 
