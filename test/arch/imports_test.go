@@ -27,6 +27,7 @@ func arrows() map[string][]string {
 		"pkg/cgroup":   {"pkg/cpuset"},
 		"pkg/cri":      {"internal/localgrpc", "pkg/cpuset"},
 
+		"pkg/nri":          {"pkg/cpuset", "pkg/cri"},
 		"pkg/podresources": {"internal/localgrpc", "pkg/cpuset"},
 
 		"pkg/allocate": {"pkg/cpuset", "pkg/topology"},

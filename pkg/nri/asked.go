@@ -1,0 +1,110 @@
+package nri
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// asked is the plugin as the stub sees it. The stub subscribes to an event for
+// each method that it finds here, and a runtime refuses a plugin that subscribes
+// to an event which it does not know: add none that NRI 0.6 (containerd 1.7,
+// CRI-O 1.30) has not.
+type asked struct{ s *session }
+
+func (a *asked) Configure(ctx context.Context, _, _, _ string) (api.EventMask, error) {
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
+	if told := a.s.stub.RequestTimeout(); told > 0 {
+		a.s.limit = told
+	}
+	return 0, nil // all that there are methods for
+}
+
+func (a *asked) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
+	now := time.Now()
+	ps := make([]cri.Pod, 0, len(pods))
+	for _, p := range pods {
+		ps = append(ps, podOf(p))
+	}
+	cs := make([]cri.Container, 0, len(containers))
+	for _, c := range containers {
+		cs = append(cs, containerOf(c, now))
+	}
+	if err := a.s.handler.Synchronize(ctx, ps, cs); err != nil {
+		// The runtime's answer will be to close the connection.
+		a.s.end(fmt.Errorf("take over %d pods and %d containers: %w", len(ps), len(cs), err))
+		return nil, err
+	}
+	a.s.synchronized()
+	return nil, nil
+}
+
+func (a *asked) RunPodSandbox(_ context.Context, p *api.PodSandbox) error {
+	pod := podOf(p)
+	pod.CreatedAt = time.Now()
+	a.s.handler.RunPod(pod)
+	return nil
+}
+
+func (a *asked) StopPodSandbox(_ context.Context, p *api.PodSandbox) error {
+	a.s.handler.StopPod(p.GetId())
+	return nil
+}
+
+func (a *asked) RemovePodSandbox(_ context.Context, p *api.PodSandbox) error {
+	a.s.handler.RemovePod(p.GetId())
+	return nil
+}
+
+func (a *asked) CreateContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	ct := containerOf(c, time.Now())
+	ct.State = cri.Created // what containerd does not know yet is unknown to it
+	r, err := a.s.handler.Create(ctx, podOf(p), ct)
+	if err != nil {
+		return nil, nil, err
+	}
+	return adjustmentOf(r.Adjustment), updatesOf(r.Updates), nil
+}
+
+func (a *asked) StartContainer(ctx context.Context, _ *api.PodSandbox, c *api.Container) error {
+	return a.s.handler.Start(ctx, c.GetId())
+}
+
+func (a *asked) UpdateContainer(ctx context.Context, _ *api.PodSandbox, c *api.Container, r *api.LinuxResources) ([]*api.ContainerUpdate, error) {
+	instead, err := a.s.handler.Update(ctx, c.GetId(), resourcesOf(r))
+	if err != nil {
+		return nil, err
+	}
+	return insteadOf(c.GetId(), instead), nil
+}
+
+func (a *asked) StopContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
+	a.s.handler.Stop(c.GetId())
+	return nil, nil
+}
+
+func (a *asked) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
+	a.s.handler.Remove(c.GetId())
+	return nil
+}
+
+// The stub finds methods by these interfaces, and passes over one that is none.
+var (
+	_ stub.ConfigureInterface       = (*asked)(nil)
+	_ stub.SynchronizeInterface     = (*asked)(nil)
+	_ stub.RunPodInterface          = (*asked)(nil)
+	_ stub.StopPodInterface         = (*asked)(nil)
+	_ stub.RemovePodInterface       = (*asked)(nil)
+	_ stub.CreateContainerInterface = (*asked)(nil)
+	_ stub.StartContainerInterface  = (*asked)(nil)
+	_ stub.UpdateContainerInterface = (*asked)(nil)
+	_ stub.StopContainerInterface   = (*asked)(nil)
+	_ stub.RemoveContainerInterface = (*asked)(nil)
+)

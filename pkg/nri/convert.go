@@ -1,0 +1,153 @@
+package nri
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// podOf converts a pod. NRI does not tell its attempt nor when it was created.
+func podOf(p *api.PodSandbox) cri.Pod {
+	linux := p.GetLinux()
+	total := linux.GetPodResources()
+	if total == nil {
+		total = linux.GetResources()
+	}
+	return cri.Pod{
+		ID:             p.GetId(),
+		UID:            p.GetUid(),
+		Namespace:      p.GetNamespace(),
+		Name:           p.GetName(),
+		Ready:          true,
+		Annotations:    p.GetAnnotations(),
+		Labels:         p.GetLabels(),
+		RuntimeHandler: p.GetRuntimeHandler(),
+		Detailed:       true,
+		CgroupParent:   linux.GetCgroupParent(),
+		CgroupsPath:    linux.GetCgroupsPath(),
+		Resources:      resourcesOf(total),
+		PID:            int(p.GetPid()),
+	}
+}
+
+// containerOf converts a container. now stands for the time of its creation,
+// where the runtime does not tell it (NRI before 0.9).
+func containerOf(c *api.Container, now time.Time) cri.Container {
+	linux := c.GetLinux()
+	r := resourcesOf(linux.GetResources())
+	ct := cri.Container{
+		ID:          c.GetId(),
+		PodID:       c.GetPodSandboxId(),
+		Name:        c.GetName(),
+		State:       stateOf(c.GetState()),
+		CreatedAt:   now,
+		Detailed:    true,
+		CgroupsPath: linux.GetCgroupsPath(),
+		PID:         int(c.GetPid()),
+		// The spec is all that NRI shows. In a new container it is what the kubelet
+		// asks for.
+		Requested: r,
+		Recorded:  r,
+	}
+	if at := c.GetCreatedAt(); at > 0 {
+		ct.CreatedAt = time.Unix(0, at)
+	}
+	if at := c.GetFinishedAt(); at > 0 && ct.State == cri.Exited {
+		ct.FinishedAt = time.Unix(0, at)
+	}
+	return ct
+}
+
+func stateOf(s api.ContainerState) cri.State {
+	switch s {
+	case api.ContainerState_CONTAINER_CREATED:
+		return cri.Created
+	case api.ContainerState_CONTAINER_RUNNING, api.ContainerState_CONTAINER_PAUSED:
+		return cri.Running
+	case api.ContainerState_CONTAINER_STOPPED:
+		return cri.Exited
+	default:
+		return cri.Unknown
+	}
+}
+
+// maxShares is the most that the kernel takes; it lowers what is more.
+const maxShares = 262144
+
+func resourcesOf(r *api.LinuxResources) cri.Resources {
+	cpu := r.GetCpu()
+	period := cpu.GetPeriod().GetValue()
+	if period > math.MaxInt64 {
+		period = 0 // no kernel takes it: as if unset
+	}
+	return cri.Resources{
+		Shares: min(cpu.GetShares().GetValue(), maxShares),
+		Quota:  cpu.GetQuota().GetValue(),
+		Period: int64(period),
+		CPUs:   cpu.GetCpus(),
+		Mems:   cpu.GetMems(),
+	}
+}
+
+func adjustmentOf(a Adjustment) *api.ContainerAdjustment {
+	var to api.ContainerAdjustment
+	if !a.CPUs.IsEmpty() {
+		to.SetLinuxCPUSetCPUs(a.CPUs.String())
+	}
+	if !a.Mems.IsEmpty() {
+		to.SetLinuxCPUSetMems(a.Mems.String())
+	}
+	if a.Shares != 0 {
+		to.SetLinuxCPUShares(a.Shares)
+	}
+	if a.Unlimited {
+		to.SetLinuxCPUQuota(-1)
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.Env)) {
+		to.AddEnv(name, a.Env[name])
+	}
+	return &to
+}
+
+func updatesOf(us []Update) []*api.ContainerUpdate {
+	var to []*api.ContainerUpdate
+	for _, u := range us {
+		if u.CPUs.IsEmpty() {
+			continue // would leave the cpuset as it is
+		}
+		up := &api.ContainerUpdate{ContainerId: u.Container, IgnoreFailure: true}
+		up.SetLinuxCPUSetCPUs(u.CPUs.String())
+		to = append(to, up)
+	}
+	return to
+}
+
+// insteadOf returns what makes the runtime apply r where it is not zero, and
+// elsewhere what was asked for: it lays an update of the same container over it.
+func insteadOf(id string, r cri.Resources) []*api.ContainerUpdate {
+	if r == (cri.Resources{}) {
+		return nil
+	}
+	up := &api.ContainerUpdate{ContainerId: id}
+	if r.Shares != 0 {
+		up.SetLinuxCPUShares(r.Shares)
+	}
+	if r.Quota != 0 {
+		up.SetLinuxCPUQuota(r.Quota)
+	}
+	if r.Period != 0 {
+		up.SetLinuxCPUPeriod(r.Period)
+	}
+	if r.CPUs != "" {
+		up.SetLinuxCPUSetCPUs(r.CPUs)
+	}
+	if r.Mems != "" {
+		up.SetLinuxCPUSetMems(r.Mems)
+	}
+	return []*api.ContainerUpdate{up}
+}

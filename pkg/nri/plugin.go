@@ -1,0 +1,119 @@
+package nri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+// Name and Index are what the plugin registers with: the runtime calls plugins in
+// the order of their indices, and its required_plugins speak of the name.
+const (
+	Name  = "cpupoold"
+	Index = "50"
+)
+
+// State is the state of the connection to the runtime.
+type State int
+
+const (
+	// Unknown is the state before anything is known. It is never reported.
+	Unknown State = iota
+	// Absent means that nobody listens on the socket: the runtime is not there, or
+	// has NRI switched off.
+	Absent
+	// Connected means that Handler.Synchronize has succeeded: from now on the
+	// runtime asks before it acts.
+	Connected
+	// Lost means that there is no connection, for the reason that comes with it.
+	Lost
+)
+
+func (s State) String() string {
+	switch s {
+	case Absent:
+		return "absent"
+	case Connected:
+		return "connected"
+	case Lost:
+		return "lost"
+	default:
+		return "unknown"
+	}
+}
+
+// Options are what Run needs, all of it.
+type Options struct {
+	// Socket is the path of the runtime's NRI socket.
+	Socket string
+	// Handler is asked one thing at a time, by whichever connection.
+	Handler Handler
+	// State is told each change of state, with the reason for Absent and Lost. The
+	// runtime may be waiting meanwhile: return at once. It is never called while a
+	// method of Handler runs.
+	State func(State, error)
+}
+
+const (
+	// The bounds of the growing pause before the runtime is tried again.
+	retryFirst, retryLast = 100 * time.Millisecond, 5 * time.Second
+	// defaultLimit is how long a runtime waits that does not tell (NRI before 0.7),
+	// and NRI's default.
+	defaultLimit = 2 * time.Second
+)
+
+// Run keeps the plugin connected to the runtime until ctx ends, and returns its
+// error. When it returns, no method of the Handler runs any more.
+func Run(ctx context.Context, o Options) error {
+	state := Unknown
+	enter := func(s State, err error) {
+		if s != state {
+			state = s
+			o.State(s, err)
+		}
+	}
+	pauses := backoff.NewExponentialBackOff()
+	pauses.InitialInterval, pauses.MaxInterval, pauses.RandomizationFactor = retryFirst, retryLast, 0
+	for {
+		began := time.Now()
+		err := connect(ctx, o, func() { enter(Connected, nil) })
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED) {
+			enter(Absent, err)
+		} else {
+			enter(Lost, err)
+		}
+		// A connection that is dropped again and again, each time after all pods have
+		// been told, is not to be had at full speed.
+		if time.Since(began) > retryLast {
+			pauses.Reset()
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pauses.NextBackOff()):
+		}
+	}
+}
+
+// connect serves one connection to its end and returns why it ended. It calls
+// synchronized, at most once, when the runtime has told what there is.
+func connect(ctx context.Context, o Options, synchronized func()) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", o.Socket)
+	if err != nil {
+		return fmt.Errorf("connect to NRI: %w", err)
+	}
+	s, err := newSession(ctx, conn, o.Handler, synchronized)
+	if err != nil {
+		conn.Close()
+		return fmt.Errorf("connect to NRI at %s: %w", o.Socket, err)
+	}
+	return fmt.Errorf("NRI at %s: %w", o.Socket, s.run())
+}

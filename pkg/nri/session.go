@@ -1,0 +1,137 @@
+package nri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+	"github.com/containerd/ttrpc"
+)
+
+var errClosed = errors.New("the runtime closed the connection")
+
+// session is one connection to the runtime, with a stub of its own: a stub that
+// is used again may be closed by the late end of the connection before.
+type session struct {
+	// ctx ends with the connection; its cause says why. All that the stub asks
+	// gets a context below it.
+	ctx  context.Context
+	end  context.CancelCauseFunc
+	conn *conn
+	stub stub.Stub
+
+	// calls is held for each of the runtime's calls, so that they never overlap,
+	// not even with those of the next session.
+	calls      sync.Mutex
+	configured bool // Configure has been called
+	limit      time.Duration
+	handler    Handler
+	// synchronized is called when the handler knows what there is.
+	synchronized func()
+}
+
+func newSession(ctx context.Context, c net.Conn, h Handler, synchronized func()) (*session, error) {
+	s := &session{limit: defaultLimit, handler: h, synchronized: synchronized}
+	s.ctx, s.end = context.WithCancelCause(ctx)
+	s.conn = &conn{Conn: c, ended: s.end, wrote: make(chan struct{})}
+	var err error
+	s.stub, err = stub.New(&asked{s},
+		stub.WithConnection(s.conn),
+		stub.WithPluginName(Name),
+		stub.WithPluginIdx(Index),
+		stub.WithLogger(silent{}),
+		stub.WithTTRPCOptions(nil, []ttrpc.ServerOpt{ttrpc.WithUnaryServerInterceptor(s.call)}),
+	)
+	if err != nil {
+		s.end(err)
+		return nil, err
+	}
+	return s, nil
+}
+
+// run serves the connection to its end and returns why it ended.
+func (s *session) run() error {
+	ran := make(chan error, 1)
+	go func() { ran <- s.stub.Run(s.ctx) }()
+	select {
+	case err := <-ran: // the runtime has refused us
+		s.end(err)
+	case <-s.ctx.Done():
+		s.conn.Close()
+		s.release()
+		<-ran
+	}
+	s.calls.Lock()
+	defer s.calls.Unlock()
+	return context.Cause(s.ctx)
+}
+
+// release ends a Start of the stub that waits to be configured. It waits for
+// that without a limit, whatever becomes of the connection.
+func (s *session) release() {
+	select {
+	case <-s.conn.wrote:
+	default:
+		return // not registered yet: that fails without a connection
+	}
+	s.calls.Lock()
+	defer s.calls.Unlock()
+	if service, ok := s.stub.(api.PluginService); ok && !s.configured {
+		s.configured = true
+		// Refused by asked.Configure, since ctx has ended; Start returns the error.
+		_, _ = service.Configure(s.ctx, &api.ConfigureRequest{})
+	}
+}
+
+// call is around each of the runtime's calls.
+func (s *session) call(ctx context.Context, in ttrpc.Unmarshaler, info *ttrpc.UnaryServerInfo, method ttrpc.Method) (any, error) {
+	s.calls.Lock()
+	defer s.calls.Unlock()
+	if s.ctx.Err() != nil {
+		return nil, context.Cause(s.ctx)
+	}
+	if info.FullMethod == configureMethod {
+		s.configured = true
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.limit/4*3)
+	defer cancel()
+	return method(ctx, in)
+}
+
+// configureMethod is ttrpc's name of Configure.
+const configureMethod = "/nri.pkg.api.v1alpha1.Plugin/Configure"
+
+// conn tells of its end as soon as its reader meets it: while the runtime waits
+// for an answer, nobody else would notice.
+type conn struct {
+	net.Conn
+	ended context.CancelCauseFunc
+	once  sync.Once
+	wrote chan struct{} // closed before the first write
+}
+
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil {
+		c.ended(fmt.Errorf("%w: %w", errClosed, err))
+	}
+	return n, err
+}
+
+func (c *conn) Write(b []byte) (int, error) {
+	c.once.Do(func() { close(c.wrote) })
+	return c.Conn.Write(b)
+}
+
+// silent is the stub's logger. What matters is told as State.
+type silent struct{}
+
+func (silent) Debugf(context.Context, string, ...any) {}
+func (silent) Infof(context.Context, string, ...any)  {}
+func (silent) Warnf(context.Context, string, ...any)  {}
+func (silent) Errorf(context.Context, string, ...any) {}

@@ -1,0 +1,243 @@
+package nri_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containerd/nri/pkg/adaptation"
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/log"
+	"github.com/containerd/ttrpc"
+
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/nri"
+)
+
+// patience is how long a test waits for what must come.
+const patience = 30 * time.Second
+
+func TestMain(m *testing.M) {
+	log.Set(quiet{}) // the runtime's half; ours says nothing anyway
+	os.Exit(m.Run())
+}
+
+type quiet struct{}
+
+func (quiet) Debugf(context.Context, string, ...any) {}
+func (quiet) Infof(context.Context, string, ...any)  {}
+func (quiet) Warnf(context.Context, string, ...any)  {}
+func (quiet) Errorf(context.Context, string, ...any) {}
+
+// side is the runtime's half of NRI: the library that containerd and CRI-O use.
+type side struct {
+	*adaptation.Adaptation
+	mu      sync.Mutex
+	clients []*ttrpc.Client
+}
+
+// start makes a runtime listen on the socket. It has these pods and containers.
+func start(t *testing.T, socket string, pods []*api.PodSandbox, containers []*api.Container) *side {
+	t.Helper()
+	s := &side{}
+	sync := func(ctx context.Context, tell adaptation.SyncCB) error {
+		_, err := tell(ctx, pods, containers)
+		return err
+	}
+	update := func(context.Context, []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) { return nil, nil }
+	keep := func(c *ttrpc.Client) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.clients = append(s.clients, c)
+	}
+	var err error
+	s.Adaptation, err = adaptation.New("test", "v0.0.0", sync, update,
+		adaptation.WithSocketPath(socket),
+		adaptation.WithPluginPath(filepath.Join(t.TempDir(), "none")),
+		adaptation.WithPluginConfigPath(filepath.Join(t.TempDir(), "none")),
+		adaptation.WithTTRPCOptions([]ttrpc.ClientOpts{keep}, nil))
+	if err == nil {
+		err = s.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.die)
+	return s
+}
+
+// taken waits until the runtime asks the plugin that has become Connected: it
+// lists a plugin a moment after its answer, and takes no request meanwhile.
+func (s *side) taken() { s.BlockPluginSync().Unblock() }
+
+// hangUp closes the connections to all plugins.
+func (s *side) hangUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.clients {
+		c.Close()
+	}
+	s.clients = nil
+}
+
+// die is the runtime's end.
+func (s *side) die() {
+	s.Stop()
+	s.hangUp()
+}
+
+// recorder is a Handler that writes down what it is asked, and answers what the
+// test says.
+type recorder struct {
+	mu    sync.Mutex
+	heard []string
+	pods  []cri.Pod
+	cts   []cri.Container
+
+	synchronize func(context.Context, []cri.Pod, []cri.Container) error
+	create      func(context.Context, cri.Pod, cri.Container) (nri.Reply, error)
+	startCt     func(context.Context, string) error
+	update      func(context.Context, string, cri.Resources) (cri.Resources, error)
+}
+
+func (r *recorder) hear(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.heard = append(r.heard, fmt.Sprintf(format, args...))
+}
+
+func (r *recorder) all() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Join(r.heard, "\n")
+}
+
+func (r *recorder) Synchronize(ctx context.Context, pods []cri.Pod, cts []cri.Container) error {
+	r.hear("synchronize %d %d", len(pods), len(cts))
+	if r.synchronize != nil {
+		return r.synchronize(ctx, pods, cts)
+	}
+	return nil
+}
+
+func (r *recorder) RunPod(p cri.Pod) {
+	r.hear("run %s", p.ID)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pods = append(r.pods, p)
+}
+func (r *recorder) StopPod(id string)   { r.hear("stop pod %s", id) }
+func (r *recorder) RemovePod(id string) { r.hear("remove pod %s", id) }
+
+func (r *recorder) Create(ctx context.Context, p cri.Pod, c cri.Container) (nri.Reply, error) {
+	r.hear("create %s in %s", c.ID, p.ID)
+	if r.create != nil {
+		return r.create(ctx, p, c)
+	}
+	return nri.Reply{}, nil
+}
+
+func (r *recorder) Start(ctx context.Context, id string) error {
+	r.hear("start %s", id)
+	if r.startCt != nil {
+		return r.startCt(ctx, id)
+	}
+	return nil
+}
+
+func (r *recorder) Update(ctx context.Context, id string, asked cri.Resources) (cri.Resources, error) {
+	r.hear("update %s %+v", id, asked)
+	if r.update != nil {
+		return r.update(ctx, id, asked)
+	}
+	return cri.Resources{}, nil
+}
+func (r *recorder) Stop(id string)   { r.hear("stop %s", id) }
+func (r *recorder) Remove(id string) { r.hear("remove %s", id) }
+
+// plugin is a running Run.
+type plugin struct {
+	t      *testing.T
+	states chan change
+	stop   context.CancelFunc
+	done   chan error
+}
+
+type change struct {
+	nri.State
+	err error
+}
+
+// run runs the plugin until the test ends or stop is called.
+func run(t *testing.T, socket string, h nri.Handler) *plugin {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	p := &plugin{t: t, states: make(chan change, 1000), stop: cancel, done: make(chan error, 1)}
+	go func() {
+		p.done <- nri.Run(ctx, nri.Options{Socket: socket, Handler: h, State: func(s nri.State, err error) { p.states <- change{s, err} }})
+	}()
+	t.Cleanup(p.end)
+	return p
+}
+
+// end ends Run and waits for it.
+func (p *plugin) end() {
+	p.stop()
+	select {
+	case err := <-p.done:
+		p.done <- err
+		if !errors.Is(err, context.Canceled) {
+			p.t.Errorf("Run = %v; want the context's error", err)
+		}
+	case <-time.After(patience):
+		p.t.Error("Run does not return after its context has ended")
+	}
+}
+
+// await waits until the state is reached and returns the error that came with it.
+func (p *plugin) await(want nri.State) error {
+	p.t.Helper()
+	limit := time.After(patience)
+	for {
+		select {
+		case c := <-p.states:
+			if c.State == want {
+				return c.err
+			}
+		case <-limit:
+			p.t.Fatalf("the plugin does not become %v", want)
+		}
+	}
+}
+
+// until waits for the condition.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(patience)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("waited %v in vain for %s", patience, what)
+		}
+	}
+}
+
+// socketPath returns a path for a socket that is not there yet.
+func socketPath(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "nri") // t.TempDir may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return filepath.Join(dir, "nri.sock")
+}
