@@ -25,6 +25,9 @@ type CgroupConfig struct {
 	// IdleWeight is what cpu.weight reads while cpu.idle is set: 0 before kernel
 	// 6.12, 1 since.
 	IdleWeight uint64
+	// DropWatches says that the watch of a removed cgroup goes with it, as from
+	// kernel 7.1 on; before it stays until it is removed.
+	DropWatches bool
 }
 
 // CgroupWrite is one write to a file.
@@ -45,6 +48,8 @@ type Cgroups struct {
 	root      *cgroupNode
 	writes    []CgroupWrite
 	intercept func(CgroupWrite) error
+	notices   []*notices
+	unwatched error
 }
 
 // NewCgroups returns a tree that has only its root, with cpuset and cpu enabled
@@ -95,8 +100,22 @@ func (c *Cgroups) Mkdir(name string) error {
 	if parent.children[path.Base(name)] != nil {
 		return &fs.PathError{Op: "mkdir", Path: name, Err: syscall.EEXIST}
 	}
-	parent.children[path.Base(name)] = newCgroupNode(parent)
+	c.adopt(parent, path.Base(name))
 	return nil
+}
+
+// adopt makes a child.
+func (c *Cgroups) adopt(parent *cgroupNode, name string) {
+	parent.children[name] = newCgroupNode(parent)
+	c.tell(parent, cgroup.Appeared, name)
+}
+
+// orphan removes a child.
+func (c *Cgroups) orphan(parent *cgroupNode, name string) {
+	gone := parent.children[name]
+	delete(parent.children, name)
+	c.unwatch(gone)
+	c.tell(parent, cgroup.Gone, name)
 }
 
 // MkdirAll makes a cgroup and its ancestors, all of which get cpuset and cpu, as
@@ -108,7 +127,7 @@ func (c *Cgroups) MkdirAll(name string) {
 	for component := range strings.SplitSeq(name, "/") {
 		node.enabled["cpuset"], node.enabled["cpu"] = true, true
 		if node.children[component] == nil {
-			node.children[component] = newCgroupNode(node)
+			c.adopt(node, component)
 		}
 		node = node.children[component]
 	}
@@ -125,7 +144,7 @@ func (c *Cgroups) Rmdir(name string) error {
 	if len(node.children) > 0 || len(node.tasks) > 0 || node.parent == nil {
 		return &fs.PathError{Op: "rmdir", Path: name, Err: syscall.EBUSY}
 	}
-	delete(node.parent.children, path.Base(name))
+	c.orphan(node.parent, path.Base(name))
 	return nil
 }
 
@@ -145,7 +164,7 @@ func (c *Cgroups) Remove(name string) error {
 	if err != nil {
 		return err
 	}
-	delete(node.parent.children, path.Base(name))
+	c.orphan(node.parent, path.Base(name))
 	return nil
 }
 
@@ -200,6 +219,7 @@ func (c *Cgroups) Write(name, value string) error {
 	if err := c.store(node, file, strings.TrimSpace(value)); err != nil {
 		return &fs.PathError{Op: "write", Path: name, Err: err}
 	}
+	c.tell(node, cgroup.Written, file)
 	return nil
 }
 

@@ -32,6 +32,9 @@ type Kernel interface {
 	// cpu.weight reads while cpu.idle is set.
 	ClearsPopulated() bool
 	IdleWeight() uint64
+	cgroup.Notifier
+	// Watches is the number of inotify watches that the process holds.
+	Watches(t testing.TB) int
 }
 
 // Run runs the suite. Whatever it makes in the tree it removes again.
@@ -57,6 +60,11 @@ func Run(t *testing.T, k Kernel) {
 		{"cpu.idle", (*bench).idle},
 		{"cpu.max", (*bench).max},
 		{"plans", (*bench).plans},
+		{"writes are told", (*bench).writesTold},
+		{"many writes are told once", (*bench).writesFold},
+		{"own writes are told", (*bench).ownWritesTold},
+		{"children are told", (*bench).childrenTold},
+		{"watches are released", (*bench).watchesReleased},
 	}
 	for i, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -93,6 +101,13 @@ func (b *bench) child(p cgroup.Path, name string) cgroup.Path {
 	b.Helper()
 	b.write(p, "cgroup.subtree_control", "+cpuset +cpu")
 	return b.mkdir(p.Join(name))
+}
+
+func (b *bench) rmdir(p cgroup.Path) {
+	b.Helper()
+	if err := b.k.Rmdir(string(p)); err != nil {
+		b.Fatal(err)
+	}
 }
 
 func (b *bench) task(p cgroup.Path) (stop func()) {

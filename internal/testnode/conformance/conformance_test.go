@@ -61,6 +61,7 @@ func TestCgroups(t *testing.T) {
 		"6.1":  {IdleWeight: 0},
 		"6.12": {IdleWeight: 1},
 		"7.0":  {IdleWeight: 1, ClearPopulated: true},
+		"7.1":  {IdleWeight: 1, ClearPopulated: true, DropWatches: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config.Possible, config.Nodes = cpuset.Range(0, 7), cpuset.Of(0, 1)
@@ -93,6 +94,8 @@ func (m *memory) SetOnline(_ testing.TB, cpu int, online bool) {
 	}
 	m.Cgroups.SetOnline(m.online)
 }
+
+func (m *memory) Watches(testing.TB) int { return m.Cgroups.Watches() }
 
 func (m *memory) Possible() cpuset.Set  { return m.config.Possible }
 func (m *memory) Nodes() cpuset.Set     { return m.config.Nodes }

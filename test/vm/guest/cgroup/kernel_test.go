@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
@@ -119,6 +120,27 @@ func (k kernel) SetOnline(t testing.TB, cpu int, online bool) {
 	if err := os.WriteFile(file, []byte(value), 0); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func (k kernel) Notify() (cgroup.Notices, error) { return cgroup.Inotify(mount) }
+
+// Watches counts the lines of the process's inotify instances (proc_pid_fdinfo(5)).
+func (k kernel) Watches(t testing.TB) int {
+	t.Helper()
+	const dir = "/proc/self/fdinfo"
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for _, e := range entries {
+		info, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // that of ReadDir
+			t.Fatal(err)
+		}
+		count += strings.Count(string(info), "inotify wd:")
+	}
+	return count
 }
 
 func (k kernel) Possible() cpuset.Set  { return k.possible }
