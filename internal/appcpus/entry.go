@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"strconv"
 	"strings"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -96,7 +97,7 @@ func (e Entry) Render(files map[string]string) error {
 		return nil
 	}
 	base := strings.TrimSuffix(name, jsonSuffix)
-	files[base+envSuffix] = e.environment()
+	files[base+envSuffix] = e.environmentFile()
 	if e.Exclusive {
 		// Apart, because not all Go programs want it: the runtime's own count follows
 		// a change, and a number that is given to it does not.
@@ -105,13 +106,37 @@ func (e Entry) Render(files map[string]string) error {
 	return nil
 }
 
-// environment has no value that would need quotes (systemd.exec, EnvironmentFile=).
-// The last names are those that CRI-O gives to containers.
-func (e Entry) environment() string {
-	s := fmt.Sprintf("CPUPOOL_CPUS=%s\nCPUPOOL_POOL=%s\nCPUPOOL_EXCLUSIVE=%t\nCPUPOOL_NODES=%s\nCPUPOOL_SHARED_CPUS=%s\n",
-		e.CPUs, e.Pool, e.Exclusive, e.Nodes, e.SharedCPUs)
-	if e.Exclusive {
-		s += fmt.Sprintf("OPENSHIFT_ISOLATED_CPUS=%s\n", e.CPUs)
+// environmentFile has no value that would need quotes (systemd.exec,
+// EnvironmentFile=).
+func (e Entry) environmentFile() string {
+	var b strings.Builder
+	for _, v := range e.variables() {
+		fmt.Fprintf(&b, "%s=%s\n", v[0], v[1])
 	}
-	return s + fmt.Sprintf("OPENSHIFT_SHARED_CPUS=%s\n", e.SharedCPUs)
+	return b.String()
+}
+
+// Environment returns the variables that tell the entry's process its CPUs, by name.
+func (e Entry) Environment() map[string]string {
+	all := make(map[string]string)
+	for _, v := range e.variables() {
+		all[v[0]] = v[1]
+	}
+	return all
+}
+
+// variables are names and values. The last names are those that CRI-O gives to
+// containers.
+func (e Entry) variables() [][2]string {
+	all := [][2]string{
+		{"CPUPOOL_CPUS", e.CPUs.String()},
+		{"CPUPOOL_POOL", e.Pool},
+		{"CPUPOOL_EXCLUSIVE", strconv.FormatBool(e.Exclusive)},
+		{"CPUPOOL_NODES", e.Nodes.String()},
+		{"CPUPOOL_SHARED_CPUS", e.SharedCPUs.String()},
+	}
+	if e.Exclusive {
+		all = append(all, [2]string{"OPENSHIFT_ISOLATED_CPUS", e.CPUs.String()})
+	}
+	return append(all, [2]string{"OPENSHIFT_SHARED_CPUS", e.SharedCPUs.String()})
 }

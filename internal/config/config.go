@@ -31,7 +31,7 @@ type Config struct {
 	Pools pools.Spec
 
 	// OnRefusal (guaranteed.onRefusal) says what becomes of a container that is
-	// to have CPUs of its own and cannot get them. Default: shared.
+	// to have CPUs of its own and cannot get them. Default: auto.
 	OnRefusal OnRefusal
 
 	// AnnotationDomain (annotationDomain) is the domain of the annotations that
@@ -99,8 +99,11 @@ func (c *Config) HasRuntime() bool { return c.RuntimeEndpoint != NoRuntime }
 type OnRefusal string
 
 // With RefusalShared it runs in the shared pool until there are enough. With
-// RefusalFail it is not to run.
+// RefusalFail it is not to run: it is not created where the runtime asks first (NRI),
+// else stopped. RefusalAuto is RefusalFail where the runtime asks first, and else
+// RefusalShared.
 const (
+	RefusalAuto   OnRefusal = "auto"
 	RefusalShared OnRefusal = "shared"
 	RefusalFail   OnRefusal = "fail"
 )
@@ -131,7 +134,7 @@ func Default() Config {
 	const kubelet = "/var/lib/kubelet"
 	return Config{
 		Pools:              pools.Spec{StrictReservation: true},
-		OnRefusal:          RefusalShared,
+		OnRefusal:          RefusalAuto,
 		AnnotationDomain:   "workload.openshift.io",
 		KubeletStateDir:    kubelet,
 		PodResourcesSocket: podResources(kubelet),

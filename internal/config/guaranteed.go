@@ -48,7 +48,7 @@ func (d *decoder) guaranteed(key string, n *yaml.Node, c *Config) {
 				return nil
 			}))
 		}},
-		{"onRefusal", d.scalar(func(s string) error { return setOneOf(&c.OnRefusal, s, RefusalShared, RefusalFail) })},
+		{"onRefusal", d.scalar(func(s string) error { return setOneOf(&c.OnRefusal, s, RefusalAuto, RefusalShared, RefusalFail) })},
 		{"memory", d.scalar(func(s string) error { return setMemory(&g.BindMemory, s) })},
 	})
 	if none && g.FromShared {

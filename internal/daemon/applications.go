@@ -91,6 +91,14 @@ func (x applicationEntry) equal(y applicationEntry) bool {
 	return x.verified == y.verified && x.Equal(y.Entry)
 }
 
+// entryOf is what a container is told.
+func (l *loop) entryOf(pod *pools.PodPlan, c *pools.Placement) appcpus.Entry {
+	return appcpus.Entry{
+		PodUID: pod.UID, Pod: pod.Namespace + "/" + pod.Name, Container: c.Name, Pool: string(c.Pool), Type: c.Type,
+		CPUs: c.CPUs, Exclusive: c.Exclusive, Nodes: l.settings.nodes(c.CPUs), SharedCPUs: l.status.plan.Shared,
+	}
+}
+
 // entries are the containers of all pods that are there, those that have exited
 // too, and the units.
 func (l *loop) entries() []applicationEntry {
@@ -110,10 +118,7 @@ func (l *loop) entries() []applicationEntry {
 			if c.Kind != pools.App {
 				continue
 			}
-			all = append(all, applicationEntry{appcpus.Entry{
-				PodUID: pod.UID, Pod: pod.Namespace + "/" + pod.Name, Container: c.Name, Pool: string(c.Pool), Type: c.Type,
-				CPUs: c.CPUs, Exclusive: c.Exclusive, Nodes: l.settings.nodes(c.CPUs), SharedCPUs: shared,
-			}, c.State != pools.Exited && pod.Name != "" && verified[byID[c.ID]]})
+			all = append(all, applicationEntry{l.entryOf(&pod, &c), c.State != pools.Exited && pod.Name != "" && verified[byID[c.ID]]})
 		}
 	}
 	for _, u := range l.status.plan.Units {

@@ -127,6 +127,7 @@ func (l *loop) serve(ctx context.Context, o Options) {
 	sources.Go(func() { l.watchHangup(ctx, o.Hangup) })
 	sources.Go(func() { l.watchUnits(ctx) })
 	sources.Go(func() { l.followUnits(ctx) })
+	sources.Go(func() { l.watchNRI(ctx) })
 	l.askFormula()
 	l.run(ctx)
 	l.notify.stopping()
@@ -163,7 +164,11 @@ func newLoop(h host, o Options) (*loop, error) {
 		status:   newStatus(),
 		hints:    newHints(ledger.unhinted),
 		refusals: newRefusals(),
-		timers:   timers{resync: stoppedTimer(), retry: stoppedTimer(), journal: stoppedTimer(), pulse: stoppedTimer()},
+		promises: newPromises(),
+
+		plannedOnce: make(chan struct{}),
+
+		timers: timers{resync: stoppedTimer(), retry: stoppedTimer(), journal: stoppedTimer(), pulse: stoppedTimer()},
 	}
 	l.notify.alive()
 	unfit, err := l.settings.begin(o.Config, o.Topology)

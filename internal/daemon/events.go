@@ -59,6 +59,7 @@ type podFacts struct {
 // containerFacts is a container and what systemd holds for it.
 type containerFacts struct {
 	cri.Container
+	asOf    int              // the model's clock when it was asked for
 	unit    cgroup.UnitState // of its scope
 	partial error            // what the runtime left out
 	found   cgroup.Path      // its cgroup, where the runtime left that out

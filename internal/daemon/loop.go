@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,6 +45,8 @@ type host struct {
 	devices  hintSource    // nil when the kubelet is not asked
 	journal  string        // file name
 	files    string        // directory of the files for applications
+	// nriSocket is the runtime's NRI; empty when it is not used.
+	nriSocket string
 }
 
 // loop owns all state. Only run's goroutine touches it; everybody else posts
@@ -73,6 +76,11 @@ type loop struct {
 	applications applications
 	watched      watchedUnits
 	moving       []moveAsked // begun, and not answered
+
+	creating    []*createAsked // not answered; one at a time, but for those that the runtime has given up
+	starting    []*startAsked  // likewise
+	promises    promises
+	plannedOnce chan struct{} // closed after the first pass
 }
 
 // timers are the loop's: each is armed by the owner and read in run.
@@ -119,6 +127,9 @@ func (l *loop) run(ctx context.Context) {
 		}
 		if l.status.listed && l.status.formulaAsked {
 			l.pass()
+			for l.answerHooks(time.Now()) {
+				l.pass()
+			}
 		}
 		l.publish()
 		l.answerMoves()
@@ -256,6 +267,7 @@ func (l *loop) prune() {
 		there[p.uid] = true
 	}
 	l.hints.forget(there)
+	maps.DeleteFunc(l.promises.broken, func(id string, _ bool) bool { return l.model.containers[id] == nil })
 }
 
 func (l *loop) resyncPeriod() time.Duration {
@@ -263,97 +275,6 @@ func (l *loop) resyncPeriod() time.Duration {
 		return min(pollPeriod, l.settings.config.ResyncPeriod)
 	}
 	return l.settings.config.ResyncPeriod
-}
-
-func (l *loop) onStream(e streamChanged) {
-	l.status.stream = e.state
-	l.log.Info("runtime event stream", "state", e.state.String(), "error", e.err)
-	if e.state == cri.Connected || e.state == cri.Unsupported {
-		l.list() // what happened before is only in a list
-	}
-}
-
-func (l *loop) onRuntimeEvent(e runtimeEvent) {
-	if p := l.model.pods[e.ContainerID]; p != nil {
-		switch e.Kind {
-		case cri.ContainerStopped:
-			p.pod.Ready = false
-		case cri.ContainerDeleted:
-			l.model.unlist(e.ContainerID)
-		}
-		return
-	}
-	if c := l.model.containers[e.ContainerID]; c != nil {
-		switch e.Kind {
-		case cri.ContainerStarted:
-			c.advance(cri.Running)
-			l.tree.distrust(c.path)
-		case cri.ContainerStopped:
-			c.advance(cri.Exited)
-			if c.container.FinishedAt.IsZero() {
-				c.container.FinishedAt = e.At
-			}
-		case cri.ContainerDeleted:
-			delete(l.model.containers, e.ContainerID)
-		}
-		return
-	}
-	if e.Kind == cri.ContainerStopped || e.Kind == cri.ContainerDeleted {
-		return // never known, and over
-	}
-	if e.ContainerID == e.PodID {
-		l.fetchPod(e.ContainerID)
-		return
-	}
-	if l.model.pods[e.PodID] == nil && e.PodID != "" {
-		l.fetchPod(e.PodID)
-	}
-	l.fetchContainer(e.ContainerID)
-}
-
-func (l *loop) fetchPod(id string) {
-	l.asks.submit(id, func(ctx context.Context) event {
-		f, err := lookAtPod(ctx, l.runtime, l.units, l.driver, id, unitPatience)
-		return podFetched{id: id, pod: f, err: err}
-	})
-}
-
-func (l *loop) fetchContainer(id string) {
-	l.asks.submit(id, func(ctx context.Context) event {
-		f, err := lookAtContainer(ctx, l.runtime, l.units, l.driver, id, unitPatience)
-		return containerFetched{id: id, container: f, err: err}
-	})
-}
-
-func (l *loop) onPod(e podFetched) {
-	switch {
-	case e.err == nil:
-		l.model.putPod(e.pod)
-	case errors.Is(e.err, cri.ErrNotFound):
-		l.model.unlist(e.id)
-	default:
-		l.log.Warn("read pod", "sandbox", e.id, "error", e.err)
-		return // the next listing tries again
-	}
-	l.reappear(e.id)
-}
-
-func (l *loop) onContainer(e containerFetched) {
-	switch {
-	case e.err == nil:
-		l.model.putContainer(e.container)
-		c := l.model.containers[e.id]
-		l.tree.relearn(c.path, c.record())
-		if pod := c.container.PodID; pod != "" && l.model.pods[pod] == nil {
-			l.fetchPod(pod) // the event did not name it
-		}
-	case errors.Is(e.err, cri.ErrNotFound):
-		delete(l.model.containers, e.id)
-	default:
-		l.log.Warn("read container", "container", e.id, "error", e.err)
-		return // the next listing tries again
-	}
-	l.reappear(e.id)
 }
 
 // inForce follows a change of the settings.

@@ -43,6 +43,8 @@ type podEntry struct {
 	pauseUnit cgroup.UnitState
 	added     int
 	err       error // why slice or pause are unknown
+	// unconfirmed is as in containerEntry.
+	unconfirmed bool
 	// unlisted says that the runtime does not list the sandbox, but containers of it.
 	unlisted bool
 }
@@ -54,7 +56,11 @@ type containerEntry struct {
 	mems      cpuset.Set // likewise, NUMA nodes
 	unit      cgroup.UnitState
 	added     int
+	told      int   // the model's clock when NRI last told what the kubelet asks for
 	err       error // why path or recorded are unknown
+	// unborn says that the runtime waits for our answer before it makes the container,
+	// unconfirmed that it has got one and has not shown yet that it has it (hooks.go).
+	unborn, unconfirmed bool
 	// born says that the daemon has seen it being created; considered that its CPUs
 	// have been recovered, if it had any.
 	born, considered bool
@@ -121,6 +127,9 @@ func (m *model) putContainer(f containerFacts) {
 		}
 		e.added, e.born, e.considered, e.fate = old.added, old.born, old.considered, old.fate
 		e.container.State = max(old.container.State, f.State)
+		if e.told = old.told; old.told > f.asOf {
+			e.container.Requested = old.container.Requested // asked before the resize
+		}
 		if f.FinishedAt.IsZero() {
 			e.container.FinishedAt = old.container.FinishedAt
 		}
@@ -156,6 +165,9 @@ func (m *model) merge(l listed) {
 		case old != nil && old.added <= l.asOf:
 			old.pod.Ready = old.pod.Ready && p.Ready
 		}
+		if old != nil {
+			old.unconfirmed = false
+		}
 	}
 	for _, c := range l.containers {
 		seen[c.ID] = true
@@ -165,11 +177,15 @@ func (m *model) merge(l listed) {
 			m.putContainer(c)
 		case old != nil:
 			old.advance(c.State)
+			old.unconfirmed = false
 		}
 	}
-	maps.DeleteFunc(m.containers, func(id string, e *containerEntry) bool { return !seen[id] && e.added <= l.asOf })
+	now := time.Now()
+	maps.DeleteFunc(m.containers, func(id string, e *containerEntry) bool {
+		return !seen[id] && e.added <= l.asOf && !e.expected(now)
+	})
 	for id, e := range m.pods {
-		if !seen[id] && e.added <= l.asOf {
+		if !seen[id] && e.added <= l.asOf && !e.expected(now) {
 			m.unlist(id)
 		}
 	}

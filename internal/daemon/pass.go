@@ -63,6 +63,8 @@ func (l *loop) scene(now time.Time) scene {
 // need not goes on at once.
 func (l *loop) pass() {
 	now := time.Now()
+	l.settlePromises(false, now)
+	l.hurry(now)
 	l.askDue(now)
 	l.settleUnits()
 	l.assignments = adoptLate(l.model, l.cgroups.Read, l.assignments, l.settings.pools)
@@ -70,6 +72,7 @@ func (l *loop) pass() {
 	if l.look(slices.Clone(want)); l.observeWeights() {
 		plan, want = l.decide(now)
 	}
+	l.status.plan = plan
 	l.assignments = append(slices.Clip(plan.Assignments), l.status.leaving...)
 	l.ledger.assign(l.assignments)
 	l.ledger.goWithout(l.hints.unhinted())
@@ -95,8 +98,11 @@ func (l *loop) pass() {
 		}
 		l.apply(writes, made, now)
 	}
-	l.status.planned = true
-	l.status.plan, l.status.targets, l.status.deferred = plan, want, deferred
+	if !l.status.planned {
+		l.status.planned = true
+		close(l.plannedOnce)
+	}
+	l.status.targets, l.status.deferred = want, deferred
 	l.armRetry(now)
 }
 
@@ -118,6 +124,8 @@ func (l *loop) armRetry(now time.Time) {
 	l.hints.next(earlier)
 	l.nextAsk(earlier)
 	l.nextStop(earlier)
+	l.nextHook(earlier)
+	l.nextPromise(earlier)
 	if armed {
 		l.timers.retry.Reset(due.Sub(now))
 	}
@@ -201,6 +209,12 @@ func (l *loop) held(now time.Time) map[cgroup.Path]cgroup.Current {
 			view[p] = c
 		}
 	}
+	for _, e := range l.model.containers {
+		if c, ok := view[e.path]; ok && e.unconfirmed {
+			c.NoSeal = true
+			view[e.path] = c
+		}
+	}
 	for p := range l.status.unreadable {
 		if c, ok := view[p]; ok {
 			c.NoWrite, c.NoSeal = true, true
@@ -252,7 +266,9 @@ var errNoEffect = errors.New("the value was taken and is gone again: somebody el
 func (l *loop) apply(writes []cgroup.Write, made map[cgroup.Write]bool, now time.Time) {
 	for i, w := range writes {
 		if w.Slow() {
-			l.submit(w)
+			if !l.promised(w) {
+				l.submit(w)
+			}
 			if i+1 < len(writes) && !writes[i+1].Slow() {
 				return
 			}
@@ -314,6 +330,9 @@ func (l *loop) onWritten(e written) {
 	switch {
 	case e.err == nil:
 		l.bench.succeed(e.write, now)
+		if e.write.Via == cgroup.CRI {
+			delete(l.promises.broken, e.write.Container)
+		}
 	case isGone(e.err):
 		l.vanish(e.write.Path)
 		l.bench.refuse(e.write, e.err, now) // in case that only its recorder is gone

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -79,7 +80,13 @@ func (l *loop) faults(now time.Time) map[cgroup.Path]error {
 	if !l.ledger.safe() && !l.status.journalLate {
 		return faults // nothing has been written yet
 	}
-	busy := func(p cgroup.Path) bool { return l.tree.busy(p) || l.bench.waiting(p, now) }
+	unconfirmed := make(map[cgroup.Path]bool)
+	for _, e := range l.model.containers {
+		if e.unconfirmed {
+			unconfirmed[e.path] = true
+		}
+	}
+	busy := func(p cgroup.Path) bool { return l.tree.busy(p) || l.bench.waiting(p, now) || unconfirmed[p] }
 	waits := make(map[cgroup.Path]bool)
 	for _, d := range l.status.deferred {
 		if waits[d.Path] = busy(d.Path) || slices.ContainsFunc(d.WaitsFor, busy); !waits[d.Path] {
@@ -155,6 +162,7 @@ func (l *loop) problems() []pools.Problem {
 		all = append(all, p)
 	}
 	all = append(all, l.unitProblems()...)
+	all = append(all, l.refusals.problems()...)
 	all = append(all, l.hints.problems(l.model, time.Now())...)
 	return all
 }
@@ -213,6 +221,9 @@ func (l *loop) sources() map[telemetry.Source]telemetry.SourceState {
 	all := make(map[telemetry.Source]telemetry.SourceState)
 	if l.runtime != nil {
 		all[telemetry.CRIEvents] = sourceState(l.status.stream)
+	}
+	if l.nriSocket != "" {
+		all[telemetry.NRI] = cmp.Or(l.status.nri, telemetry.SourceAbsent)
 	}
 	if l.hints.state != "" {
 		all[telemetry.PodResources] = l.hints.state

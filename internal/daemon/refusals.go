@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -27,6 +28,9 @@ type refusals struct {
 	now   map[refusalKey]telemetry.Refusal
 	past  []telemetry.Refusal // oldest first
 	total map[string]uint64
+	// turned are the containers that were not created for it (NRI), until they are, or
+	// their pod is gone. They are tried again with other ids: it is one refusal.
+	turned map[pools.Key]pools.Problem
 }
 
 // refusalKey names an instance: a container that is started again and refused
@@ -37,7 +41,7 @@ type refusalKey struct {
 }
 
 func newRefusals() *refusals {
-	return &refusals{now: make(map[refusalKey]telemetry.Refusal), total: make(map[string]uint64)}
+	return &refusals{now: make(map[refusalKey]telemetry.Refusal), total: make(map[string]uint64), turned: make(map[pools.Key]pools.Problem)}
 }
 
 // refused is one refusal of a plan.
@@ -70,7 +74,17 @@ func refusedIn(p pools.Plan) []refused {
 func (l *loop) noteRefusals(p pools.Plan, now time.Time) {
 	r := l.refusals
 	still := make(map[refusalKey]bool)
+	for key := range r.turned {
+		if l.stillTurned(key) {
+			still[refusalKey{Key: key}] = true
+		} else {
+			delete(r.turned, key)
+		}
+	}
 	for _, x := range refusedIn(p) {
+		if e := l.model.containers[x.key.id]; e != nil && e.unborn {
+			continue // see turnAway
+		}
 		still[x.key] = true
 		if _, known := r.now[x.key]; !known {
 			r.now[x.key] = x.record(now)
@@ -91,6 +105,38 @@ func (l *loop) noteRefusals(p pools.Plan, now time.Time) {
 	}
 	slices.SortFunc(r.past, compareRefusals)
 	r.past = r.past[max(len(r.past)-keptRefusals, 0):]
+}
+
+// turnAway notes that a container is not created because it is refused CPUs.
+func (l *loop) turnAway(pod *pools.PodPlan, p *pools.Placement, now time.Time) {
+	r, key := l.refusals, pools.Key{PodUID: pod.UID, Container: p.Name}
+	x := refused{refusalKey{Key: key}, pod.Namespace + "/" + pod.Name, p.Refused}
+	if _, known := r.turned[key]; !known {
+		r.now[x.key] = x.record(now)
+		r.total[x.why.Code]++
+		l.log.Warn("refused, and not created", "pod", x.pod, "container", p.Name, "asked", x.why.Asked, "free", x.why.Free,
+			"code", x.why.Code, "why", x.why.Why)
+	}
+	r.turned[key] = pools.Problem{PodUID: pod.UID, Pod: x.pod, Container: p.Name,
+		Reason: pools.Reason{Code: pools.CodeRefused, Text: "not created: " + x.why.Error()}}
+}
+
+// stillTurned says that a container that was turned away has not been created since.
+func (l *loop) stillTurned(key pools.Key) bool {
+	if l.model.podOf(key.PodUID) == nil {
+		return false
+	}
+	for _, e := range l.model.containers {
+		if !e.unborn && e.container.State != cri.Exited && l.model.keyOf(e) == key {
+			return false
+		}
+	}
+	return true
+}
+
+// problems are the containers that are not created.
+func (r *refusals) problems() []pools.Problem {
+	return slices.Collect(maps.Values(r.turned))
 }
 
 func (x refused) record(now time.Time) telemetry.Refusal {

@@ -38,6 +38,7 @@ type status struct {
 	unreadable map[cgroup.Path]error
 
 	stream     cri.StreamState
+	nri        telemetry.SourceState // empty before the first try
 	runtimeErr error
 	configErr  error
 	// journalLate says that writes no longer wait for the journal; journalRetry

@@ -84,6 +84,8 @@ func containerTarget(c pools.Placement, m *model, f config.WeightFormula, lifted
 	switch {
 	case c.State == pools.Exited:
 		return t, false
+	case c.Kind == pools.App && m.containers[c.ID].unborn:
+		return t, false // its answer has all of it
 	case c.Kind == pools.Infra:
 		t.Path = m.pods[c.ID].pause
 	default:

@@ -16,6 +16,8 @@ type tree struct {
 	stale   map[cgroup.Path]bool
 	pending map[cgroup.Path]int  // seals and reverts under way
 	own     map[cgroup.Path]bool // written by the daemon since they were last read
+	// overruled are those whose seal under way NRI has been told another value for.
+	overruled map[cgroup.Path]bool
 }
 
 func newTree(read func(cgroup.Path) (cgroup.State, error)) *tree {
@@ -25,6 +27,8 @@ func newTree(read func(cgroup.Path) (cgroup.State, error)) *tree {
 		stale:   make(map[cgroup.Path]bool),
 		pending: make(map[cgroup.Path]int),
 		own:     make(map[cgroup.Path]bool),
+
+		overruled: make(map[cgroup.Path]bool),
 	}
 }
 
@@ -132,8 +136,9 @@ func (t *tree) finished(w cgroup.Write, unit cgroup.UnitState, err error) {
 			c.Pending = cpuset.Set{}
 		}
 		if err == nil {
-			c.Recorded, c.RecordedKnown = cpus, true
+			c.Recorded, c.RecordedKnown = cpus, !t.overruled[w.Path]
 		}
+		delete(t.overruled, w.Path)
 	}
 	if w.Property == cgroup.CRIMems && err == nil {
 		if nodes, err := cpuset.Parse(w.Value); err == nil {
@@ -163,4 +168,43 @@ func sealValue(w cgroup.Write) (cpuset.Set, bool) {
 	}
 	cpus, err := cpuset.Parse(w.Value)
 	return cpus, err == nil
+}
+
+// settledCPUs are the CPUs that a container may have on record: those that were
+// recorded last, or are being, or as many of them as its cgroup has been left by now.
+// Empty if that is not known.
+func (t *tree) settledCPUs(p cgroup.Path) cpuset.Set {
+	c := t.current[p]
+	cpus := c.Pending
+	if cpus.IsEmpty() && c.RecordedKnown {
+		cpus = c.Recorded
+	}
+	if c.Exists && !c.CPUs.IsEmpty() && c.CPUs.IsSubsetOf(cpus) {
+		return c.CPUs
+	}
+	return cpus
+}
+
+// overrule notes that an update is made with other CPUs than it asked for. If it is
+// our own, what is on record after it is not what it says.
+func (t *tree) overrule(p cgroup.Path) {
+	if t.pending[p] > 0 {
+		t.overruled[p] = true
+	}
+}
+
+// unpromised ends what submitted has begun for a seal that nobody tells the end of:
+// what is on record is to be asked for.
+func (t *tree) unpromised(p cgroup.Path, cpus cpuset.Set) {
+	t.end(p)
+	c, known := t.current[p]
+	if !known {
+		return
+	}
+	if c.Pending.Equal(cpus) {
+		c.Pending = cpuset.Set{}
+	}
+	c.RecordedKnown = false
+	t.current[p] = c
+	t.distrust(p)
 }

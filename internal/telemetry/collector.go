@@ -124,7 +124,7 @@ func (e emitter) state(v *View) {
 		}
 	}
 	for source, is := range v.Sources {
-		for _, state := range []SourceState{SourceOK, SourcePolling, SourceLost} {
+		for _, state := range []SourceState{SourceOK, SourcePolling, SourceAbsent, SourceLost} {
 			e.emit(sourceState, truth(is == state), string(source), string(state))
 		}
 	}

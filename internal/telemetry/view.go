@@ -109,11 +109,13 @@ type Write struct {
 type Source string
 
 // CRIEvents is the runtime's event stream, PodResources the kubelet's word on
-// devices and memory, Units systemd's signals.
+// devices and memory, Units systemd's signals, NRI what the runtime asks before it
+// creates a container.
 const (
 	CRIEvents    Source = "cri_events"
 	PodResources Source = "pod_resources"
 	Units        Source = "systemd_units"
+	NRI          Source = "nri"
 )
 
 // SourceState is how a source fares. Only OK is quick; none is needed for
@@ -121,9 +123,11 @@ const (
 type SourceState string
 
 // Polling: the source does not exist here and its place is taken by polling.
+// Absent: it does not exist here, and slower ones lead to the same.
 // Lost: it broke and is being reestablished.
 const (
 	SourceOK      SourceState = "ok"
 	SourcePolling SourceState = "polling"
+	SourceAbsent  SourceState = "absent"
 	SourceLost    SourceState = "lost"
 )

@@ -18,13 +18,14 @@ const (
 // Via is the way in which a value gets to the kernel.
 type Via string
 
-// The three ways. A file write takes effect at once, but where systemd manages
+// The ways. A file write takes effect at once, but where systemd manages
 // the cgroup it is only a cache entry: the next daemon-reload or property
-// change puts back what the unit says. The other two are what makes it last.
+// change puts back what the unit says. The others are what makes it last.
 const (
 	File Via = "file" // one write to a file of the cgroup
 	CRI  Via = "cri"  // UpdateContainerResources of the container
 	DBus Via = "dbus" // SetUnitProperties of the unit
+	NRI  Via = "nri"  // an update in the answer to the creation of another container
 )
 
 // The properties that a Write can have, by Via.

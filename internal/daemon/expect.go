@@ -1,0 +1,48 @@
+package daemon
+
+import (
+	"time"
+
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// expect takes in a container that the runtime is about to create, and its pod.
+func (m *model) expect(p cri.Pod, c cri.Container) {
+	m.expectPod(p)
+	m.putContainer(containerFacts{Container: c})
+	e := m.containers[c.ID]
+	e.born, e.considered, e.unborn, e.told = true, true, true, m.clock
+}
+
+// expectPod takes in a pod that is not known yet. What it is the runtime has told
+// with it; what systemd has for it is asked with the first event about it.
+func (m *model) expectPod(p cri.Pod) {
+	if m.pods[p.ID] != nil {
+		return
+	}
+	m.putPod(podFacts{Pod: p})
+	m.pods[p.ID].unconfirmed = true
+}
+
+// unexpect drops those that are known from NRI alone and are not there.
+func (m *model) unexpect(there map[string]bool) {
+	for id, e := range m.containers {
+		if e.unconfirmed && !there[id] {
+			delete(m.containers, id)
+		}
+	}
+	for id, e := range m.pods {
+		if e.unconfirmed && !there[id] {
+			m.unlist(id)
+		}
+	}
+}
+
+// expected says that a container may well come into the runtime's lists yet.
+func (e *containerEntry) expected(now time.Time) bool {
+	return e.unborn || e.unconfirmed && now.Sub(e.container.CreatedAt) < ghostTime
+}
+
+func (e *podEntry) expected(now time.Time) bool {
+	return e.unconfirmed && now.Sub(e.pod.CreatedAt) < ghostTime
+}

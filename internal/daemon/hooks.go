@@ -1,0 +1,287 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/nri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// # The life of a container with NRI
+//
+// The runtime asks about a container before it makes it (createAsked). The owner
+// takes it into the model as unborn: it is planned like anybody else, and no cgroup
+// and no record of it are looked for. The pass that follows writes the files of those
+// who give way; the updates of their records go into the reply, as promises of the
+// runtime's (promises.go). Then the answer is given: the planned CPUs, if the kernel
+// says that nobody else is on them. From there on the container is one that has been
+// created and not started, with these CPUs on record. Until the runtime shows that it
+// has it (unconfirmed), nothing is asked of the runtime about it.
+//
+// When its cgroup exists and its first process waits in it (startAsked), whatever has
+// changed since is written to its files first.
+//
+// An answer that has to wait, for a move of somebody else, the kubelet's word or the
+// journal, waits for hookPatience at most, and the owner never waits with it.
+
+// hookPatience is how long the runtime may be kept waiting for an answer. It gives up
+// after 2 s (NRI's plugin_request_timeout), and goes on without.
+const hookPatience = time.Second
+
+// ghostTime is how long a container may be known from NRI alone. A creation takes
+// seconds on a busy node; one that has failed is taken back by the runtime, if it is
+// still connected then.
+const ghostTime = 2 * time.Minute
+
+// createAsked asks where a container is to be that the runtime is about to create.
+type createAsked struct {
+	pod       cri.Pod
+	container cri.Container
+	asker     <-chan struct{} // closed when nobody waits any more
+	answer    chan<- created  // has room for one
+	since     time.Time
+	updates   []nri.Update // promised so far
+}
+
+type created struct {
+	reply nri.Reply
+	err   error
+}
+
+// startAsked asks whether a container's first process may go on.
+type startAsked struct {
+	id     string
+	asker  <-chan struct{}
+	answer chan<- error
+	since  time.Time
+}
+
+func (a *createAsked) apply(l *loop) {
+	l.recheck(l.settlePromises) // the runtime has done with the one before
+	l.model.expect(a.pod, a.container)
+	l.creating = append(l.creating, a)
+}
+
+func (a *startAsked) apply(l *loop) {
+	e := l.model.containers[a.id]
+	if e == nil {
+		l.fetchContainer(a.id)
+		a.answer <- nil
+		return
+	}
+	e.unconfirmed = false
+	l.tree.distrust(e.path)
+	l.starting = append(l.starting, a)
+}
+
+// answerHooks answers those whom the last pass has settled, or whose time is over.
+// It says whether another pass is needed.
+func (l *loop) answerHooks(now time.Time) (again bool) {
+	l.creating = slices.DeleteFunc(l.creating, func(a *createAsked) bool {
+		if gone(a.asker) {
+			l.takeBack(a)
+			again = true
+			return true
+		}
+		c, done := l.decideCreate(a, now)
+		if !done {
+			return false
+		}
+		if c.err != nil {
+			l.takeBack(a)
+			again = true
+		} else {
+			l.sent(a, now)
+		}
+		a.answer <- c
+		return true
+	})
+	l.starting = slices.DeleteFunc(l.starting, func(a *startAsked) bool {
+		done, err := l.decideStart(a, now)
+		if done = done || gone(a.asker); done {
+			a.answer <- err
+		}
+		return done
+	})
+	return again
+}
+
+func gone(asker <-chan struct{}) bool {
+	select {
+	case <-asker:
+		return true
+	default:
+		return false
+	}
+}
+
+// nextHook calls earlier with the times at which somebody's patience ends.
+func (l *loop) nextHook(earlier func(time.Time)) {
+	for _, a := range l.creating {
+		earlier(a.since.Add(hookPatience))
+	}
+	for _, a := range l.starting {
+		earlier(a.since.Add(hookPatience))
+	}
+}
+
+// takeBack forgets a container that is not going to be created.
+func (l *loop) takeBack(a *createAsked) {
+	delete(l.model.containers, a.container.ID)
+	l.breakPromises(a.updates)
+}
+
+// decideCreate is the answer, if there is one yet.
+func (l *loop) decideCreate(a *createAsked, now time.Time) (created, bool) {
+	late := now.Sub(a.since) >= hookPatience
+	refuse := l.settings.config.OnRefusal != config.RefusalShared
+	pod, p := findPlacement(&l.status.plan, a.container.ID)
+	switch {
+	case p == nil:
+		return created{err: errors.New("its pod is being removed, or the daemon cannot tell what it is")}, true
+	case p.Refused != nil && refuse:
+		l.turnAway(pod, p, now)
+		return created{err: fmt.Errorf("%s: %s", p.Refused.Code, p.Refused.Why)}, true
+	case p.Reason.Code == pools.CodeWaiting && !late:
+		return created{}, false
+	case p.Reason.Code == pools.CodeWaiting && refuse:
+		return created{err: errors.New("the kubelet does not tell the NUMA nodes of its devices and memory, which its topology policy demands; it is asked again when the kubelet tries again")}, true
+	}
+	cpus, taken, by := l.obtainable(p)
+	switch {
+	case cpus.IsEmpty() && !late:
+		return created{}, false
+	case cpus.IsEmpty() && (refuse || !p.Exclusive):
+		return created{err: fmt.Errorf("CPUs %s are not free yet: %s still has them; it gets them when the kubelet tries again", taken, by)}, true
+	case cpus.IsEmpty():
+		cpus = l.status.plan.Shared // it gets its own when they are free
+	}
+	l.noteBirth(l.model.containers[a.container.ID], p)
+	if l.save(now); !l.ledger.safe() && !l.status.journalLate && !late {
+		return created{}, false
+	}
+	return created{reply: l.reply(a, pod, p, cpus)}, true
+}
+
+func findPlacement(plan *pools.Plan, id string) (*pools.PodPlan, *pools.Placement) {
+	for i := range plan.Pods {
+		pod := &plan.Pods[i]
+		for j := range pod.Containers {
+			if c := &pod.Containers[j]; c.ID == id && c.Kind == pools.App {
+				return pod, c
+			}
+		}
+	}
+	return nil, nil
+}
+
+// obtainable are the CPUs that a container can have at once: as planned, but for those
+// that somebody still runs on, by the kernel's word, who must not share them. Records
+// do not count: those of containers change with the reply, and what else has them
+// (pause containers, units) has left by the kernel's word, and is sealed in a moment.
+// An owner gets all of its CPUs or none.
+func (l *loop) obtainable(p *pools.Placement) (cpus, taken cpuset.Set, by cgroup.Path) {
+	for _, t := range l.status.targets {
+		if t.Container == p.ID || !t.Exclusive && !p.Exclusive {
+			continue
+		}
+		c := l.tree.current[t.Path]
+		if held := c.Effective.Union(c.CPUs).Intersection(p.CPUs); c.Exists && !held.IsEmpty() {
+			taken, by = taken.Union(held), t.Path
+		}
+	}
+	for path, held := range l.leavingCgroups() {
+		if held = held.Intersection(p.CPUs); !held.IsEmpty() {
+			taken, by = taken.Union(held), path
+		}
+	}
+	if p.Exclusive && !taken.IsEmpty() {
+		return cpuset.Set{}, taken, by
+	}
+	return p.CPUs.Difference(taken), taken, by
+}
+
+// noteBirth records what the container would have been without us, for restore.
+func (l *loop) noteBirth(e *containerEntry, p *pools.Placement) {
+	note := func(file, value string) {
+		l.ledger.note(Original{Path: e.path, File: file, Container: e.container.ID, Value: value})
+	}
+	if e.path == "" {
+		return
+	}
+	asked := e.container.Requested
+	note(cgroup.FileCPUs, asked.CPUs)
+	if !p.Mems.IsEmpty() {
+		note(cgroup.FileMems, asked.Mems)
+	}
+	if w := containerWeight(l.formula, asked.Shares); p.Shares != 0 && w != 0 {
+		note(cgroup.FileWeight, fmt.Sprint(w))
+	}
+	if p.Unlimited && asked.Quota > 0 {
+		note(cgroup.FileMax, maxValue(asked.Quota, asked.Period))
+	}
+}
+
+// reply makes the answer, and the container one that has it on record.
+func (l *loop) reply(a *createAsked, pod *pools.PodPlan, p *pools.Placement, cpus cpuset.Set) nri.Reply {
+	given := *p
+	given.CPUs, given.Exclusive = cpus, p.Exclusive && cpus.Equal(p.CPUs)
+	e := l.model.containers[a.container.ID]
+	e.unborn, e.unconfirmed, e.recorded = false, true, cpus
+	if !p.Mems.IsEmpty() {
+		e.mems = p.Mems
+	}
+	return nri.Reply{
+		Adjustment: nri.Adjustment{CPUs: cpus, Mems: p.Mems, Shares: p.Shares, Unlimited: p.Unlimited, Env: l.entryOf(pod, &given).Environment()},
+		Updates:    a.updates,
+	}
+}
+
+// decideStart is the answer, if there is one yet: nothing is in the way of a
+// container that has its CPUs. One that should have CPUs of its own and runs elsewhere,
+// or that is on those of somebody else, must not begin.
+func (l *loop) decideStart(a *startAsked, now time.Time) (done bool, refusal error) {
+	for _, t := range l.status.targets {
+		if t.Container != a.id {
+			continue
+		}
+		c := l.tree.current[t.Path]
+		switch {
+		case !c.Exists || c.Effective.IsSubsetOf(t.CPUs):
+			return true, nil
+		case now.Sub(a.since) < hookPatience:
+			return false, nil
+		case t.Exclusive:
+			return true, fmt.Errorf("it is on CPUs %s, not on its own, %s", c.Effective, t.CPUs)
+		}
+		var owned cpuset.Set
+		for _, held := range l.status.plan.Assignments {
+			owned = owned.Union(held.CPUs)
+		}
+		if on := c.Effective.Intersection(owned); !on.IsEmpty() {
+			return true, fmt.Errorf("it is on CPUs %s, which others have for themselves", on)
+		}
+	}
+	return true, nil
+}
+
+// hurry lets those go on without the kubelet's word whose answer is due.
+func (l *loop) hurry(now time.Time) {
+	for _, a := range l.creating {
+		e := l.model.containers[a.container.ID]
+		if e == nil || now.Sub(a.since) < hookPatience {
+			continue
+		}
+		key := l.model.keyOf(e)
+		if w := l.hints.open[key]; w != nil && !w.strict && !w.alone {
+			l.hints.goOn(key, w)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package daemon
+
+import (
+	"context"
+	"time"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/nri"
+)
+
+// promisePatience is how long the runtime has, after a reply, to make the updates in
+// it, before it is asked what has become of them. Its next request says that too: it
+// makes one after the other.
+const promisePatience = 500 * time.Millisecond
+
+// promise is an update that the runtime makes before it creates a container. It tells
+// nobody how that ended, so it is asked afterwards what it has on record.
+type promise struct {
+	path cgroup.Path
+	cpus cpuset.Set
+	// sent is when the reply was given; zero before.
+	sent time.Time
+	// asking says that the runtime has been asked.
+	asking bool
+}
+
+// promises are those that nothing is known of yet, by container.
+type promises struct {
+	open map[string]*promise
+	// broken are containers whose last promise was not kept. They get no other until
+	// a worker has got through to them: the runtime makes the updates of a reply while
+	// every creation on the node waits, so one hung shim would stop them all.
+	broken map[string]bool
+}
+
+func newPromises() promises {
+	return promises{open: make(map[string]*promise), broken: make(map[string]bool)}
+}
+
+// promised puts a write into the reply that is being made, if it belongs there: it
+// takes a container's record off the CPUs of the one that is being created.
+func (l *loop) promised(w cgroup.Write) bool {
+	if w.Property != cgroup.CRICPUs || len(l.creating) == 0 || l.promises.broken[w.Container] {
+		return false
+	}
+	a := l.creating[0] // the runtime asks one question at a time
+	_, p := findPlacement(&l.status.plan, a.container.ID)
+	cpus, err := cpuset.Parse(w.Value)
+	recorded := l.tree.current[w.Path].Recorded
+	if e := l.model.containers[w.Container]; e == nil || e.unconfirmed || err != nil || p == nil || !p.Exclusive ||
+		!recorded.Overlaps(p.CPUs) || cpus.Overlaps(p.CPUs) {
+		return false
+	}
+	a.updates = append(a.updates, nri.Update{Container: w.Container, CPUs: cpus})
+	l.promises.open[w.Container] = &promise{path: w.Path, cpus: cpus}
+	l.tree.submitted(w)
+	return true
+}
+
+// sent notes that a reply is on its way.
+func (l *loop) sent(a *createAsked, now time.Time) {
+	for _, u := range a.updates {
+		if p := l.promises.open[u.Container]; p != nil {
+			p.sent = now
+		}
+	}
+}
+
+// breakPromises takes back what no reply will have.
+func (l *loop) breakPromises(updates []nri.Update) {
+	for _, u := range updates {
+		if p := l.promises.open[u.Container]; p != nil {
+			delete(l.promises.open, u.Container)
+			l.tree.unpromised(p.path, p.cpus)
+		}
+	}
+}
+
+// recheck calls settle with whether every promise is due.
+func (l *loop) recheck(settle func(all bool, now time.Time)) { settle(true, time.Now()) }
+
+// settlePromises asks the runtime what has become of those that are due, or of all
+// that have been sent.
+func (l *loop) settlePromises(all bool, now time.Time) {
+	for id, p := range l.promises.open {
+		if p.asking || p.sent.IsZero() || !all && now.Sub(p.sent) < promisePatience {
+			continue
+		}
+		p.asking = true
+		// Among the seals: what is asked for next comes after it.
+		l.seals.submit(string(p.path), func(ctx context.Context) event {
+			f, err := lookAtContainer(ctx, l.runtime, l.units, l.driver, id, unitPatience)
+			return promiseSettled{id: id, container: f, err: err}
+		})
+	}
+}
+
+// nextPromise calls earlier with the times at which promises are due.
+func (l *loop) nextPromise(earlier func(time.Time)) {
+	for _, p := range l.promises.open {
+		if !p.asking && !p.sent.IsZero() {
+			earlier(p.sent.Add(promisePatience))
+		}
+	}
+}
+
+// promiseSettled is what the runtime has on record for a container that it promised to
+// update.
+type promiseSettled struct {
+	id        string
+	container containerFacts
+	err       error
+}
+
+func (e promiseSettled) apply(l *loop) {
+	p := l.promises.open[e.id]
+	if p == nil {
+		return
+	}
+	delete(l.promises.open, e.id)
+	l.tree.unpromised(p.path, p.cpus)
+	l.onContainer(containerFetched(e))
+	if c := l.model.containers[e.id]; c != nil && stateIsLive(c) && !c.recorded.Equal(p.cpus) {
+		l.promises.broken[e.id] = true
+		l.log.Warn("the runtime has not made the update of its NRI reply; it is asked for over CRI", "container_id", e.id, "want", p.cpus, "has", c.recorded)
+	} else {
+		l.count(cgroup.Write{Path: p.path, Via: cgroup.NRI, Property: cgroup.CRICPUs, Value: p.cpus.String(), Container: e.id, Reason: "gave way"}, nil)
+	}
+}
+
+func stateIsLive(e *containerEntry) bool { return e.container.State != cri.Exited }
