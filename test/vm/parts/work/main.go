@@ -4,7 +4,7 @@
 //	work sleep                      wait for SIGTERM or SIGINT
 //	work spin [THREADS]             burn CPU in that many threads until told to stop; default: one per CPU it may use
 //	work exit CODE [after SECONDS]  end with that status
-//	work report                     print the CPUs it may use and its cgroup, then wait
+//	work report                     print the CPUs it may use, the one it is on, its cgroup and what tells it its CPUs, then wait
 //
 // Being told to stop is success: the exit status is 0. A command line it does not understand is status 2, any other trouble 1.
 package main

@@ -66,7 +66,7 @@ func TestExitStatus(t *testing.T) {
 
 func TestReportThenTerminate(t *testing.T) {
 	c, out := start(t, "report")
-	for _, prefix := range []string{"cpus ", "cgroup "} {
+	for _, prefix := range []string{"cpus ", "began-with ", "on ", "cgroup "} {
 		line, err := out.ReadString('\n')
 		if err != nil || !strings.HasPrefix(line, prefix) {
 			t.Errorf("got %q, %v; want a line that starts with %q", line, err, prefix)
