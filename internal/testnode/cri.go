@@ -42,6 +42,8 @@ type RuntimeConfig struct {
 	NoRuntimeConfig bool
 	// Tree may be nil: then containers have no cgroups.
 	Tree Tree
+	// NRI makes the runtime ask plugins, on NRISocket.
+	NRI bool
 	// Units may be nil: then systemd is not told of the resources that containers
 	// get, and its next daemon-reload undoes them.
 	Units *Units
@@ -56,6 +58,7 @@ type Runtime struct {
 	server *grpc.Server
 	events *events
 	faults *faults
+	nri    *hooks // nil if NRI is off
 
 	mu         sync.Mutex // guards what follows
 	pods       map[string]*pod
@@ -86,6 +89,9 @@ func StartRuntime(t testing.TB, c RuntimeConfig) *Runtime {
 		pods:       make(map[string]*pod),
 		containers: make(map[string]*container),
 	}
+	if c.NRI {
+		r.nri = newHooks(r)
+	}
 	t.Cleanup(func() {
 		r.Down()
 		if err := os.RemoveAll(dir); err != nil {
@@ -101,8 +107,19 @@ func StartRuntime(t testing.TB, c RuntimeConfig) *Runtime {
 // Endpoint returns the endpoint to dial.
 func (r *Runtime) Endpoint() string { return "unix://" + r.socket }
 
+// version returns the name and version of the runtime.
+func (c RuntimeConfig) version() (name, version string) {
+	if c.Flavor == CRIO {
+		return string(c.Flavor), "1.36.3"
+	}
+	return string(c.Flavor), "v2.4.2"
+}
+
 // Up serves again after Down, with the pods and containers of before.
 func (r *Runtime) Up() error {
+	if err := r.NRIUp(); err != nil {
+		return fmt.Errorf("start runtime: %w", err)
+	}
 	// There is a moment between bind and listen at which the socket refuses who connects:
 	// nobody knows it by then.
 	l, err := net.Listen("unix", r.socket+".new")
@@ -131,4 +148,8 @@ func (r *Runtime) Up() error {
 func (r *Runtime) Down() {
 	_ = os.Remove(r.socket) // Down may be called twice
 	r.server.Stop()
+	r.NRIDown()
+	if r.nri != nil {
+		r.nri.forget()
+	}
 }

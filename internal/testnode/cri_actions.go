@@ -1,6 +1,7 @@
 package testnode
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 // RunPod makes the pod's cgroup, as the kubelet does, and then the sandbox with
 // its process. It returns the sandbox id.
 func (r *Runtime) RunPod(s PodSpec) (string, error) {
+	defer r.nri.begin()()
 	r.mu.Lock()
 	p := &pod{PodSpec: s, id: r.nextID(), pid: r.made, created: time.Now(), ready: true}
 	p.parent, p.dir = podCgroup(r.config.Driver, s)
@@ -23,6 +25,13 @@ func (r *Runtime) RunPod(s PodSpec) (string, error) {
 		r.mu.Unlock()
 		return "", fmt.Errorf("run pod %s/%s: %w", s.Namespace, s.Name, err)
 	}
+	r.mu.Unlock()
+	if err := r.nri.runPod(p); err != nil {
+		r.nri.stopPod(p)
+		r.nri.removePod(p)
+		return "", errors.Join(fmt.Errorf("run pod %s/%s: %w", s.Namespace, s.Name, err), r.removeCgroup(p.scope))
+	}
+	r.mu.Lock()
 	r.pods[p.id] = p
 	created := r.event(p, p.id, runtime.ContainerEventType_CONTAINER_CREATED_EVENT)
 	started := r.event(p, p.id, runtime.ContainerEventType_CONTAINER_STARTED_EVENT)
@@ -35,6 +44,7 @@ func (r *Runtime) RunPod(s PodSpec) (string, error) {
 // StopPod ends all that runs in the pod and removes the cgroups. containerd lets
 // containers that have not been started be.
 func (r *Runtime) StopPod(id string) error {
+	defer r.nri.begin()()
 	r.mu.Lock()
 	p, ok := r.pods[id]
 	if !ok {
@@ -65,6 +75,7 @@ func (r *Runtime) StopPod(id string) error {
 	p.ready, p.pid = false, 0
 	stopped := r.event(p, p.id, runtime.ContainerEventType_CONTAINER_STOPPED_EVENT)
 	r.mu.Unlock()
+	r.nri.stopPod(p)
 	r.events.publish(stopped)
 	return nil
 }
@@ -72,12 +83,25 @@ func (r *Runtime) StopPod(id string) error {
 // RemovePod forgets a stopped pod and its containers, and removes its cgroup as
 // the kubelet does.
 func (r *Runtime) RemovePod(id string) error {
+	defer r.nri.begin()()
 	r.mu.Lock()
 	p, ok := r.pods[id]
 	if !ok || p.ready {
 		r.mu.Unlock()
 		return fmt.Errorf("remove pod %s: not there or not stopped", id)
 	}
+	var containers []*container
+	for _, c := range r.containers {
+		if c.pod == p {
+			containers = append(containers, c)
+		}
+	}
+	r.mu.Unlock()
+	for _, c := range containers {
+		r.nri.remove(c)
+	}
+	r.nri.removePod(p)
+	r.mu.Lock()
 	var deleted []*runtime.ContainerEventResponse
 	for cid, c := range r.containers {
 		if c.pod == p {
@@ -95,95 +119,6 @@ func (r *Runtime) RemovePod(id string) error {
 	for _, ev := range deleted {
 		r.events.publish(ev)
 	}
-	return nil
-}
-
-// CreateContainer creates a container. Its cgroup exists afterwards with CRI-O,
-// and from StartContainer on with containerd.
-func (r *Runtime) CreateContainer(podID string, s ContainerSpec) (string, error) {
-	r.mu.Lock()
-	p, ok := r.pods[podID]
-	if !ok || !p.ready {
-		r.mu.Unlock()
-		return "", fmt.Errorf("create container %s: pod %s is not there or not ready", s.Name, podID)
-	}
-	for id, other := range r.containers {
-		if other.pod == p && other.Name == s.Name && other.Attempt == s.Attempt {
-			r.mu.Unlock()
-			return "", fmt.Errorf("create container %s, attempt %d: the name is reserved for %s", s.Name, s.Attempt, id)
-		}
-	}
-	c := &container{ContainerSpec: s, id: r.nextID(), created: time.Now(), pod: p, state: cri.Created, recorded: s.Resources}
-	c.path, c.scope = containerCgroup(r.config, p, c.id)
-	if r.config.Flavor == CRIO {
-		if err := r.begin(c); err != nil {
-			r.mu.Unlock()
-			return "", fmt.Errorf("create container %s: %w", s.Name, err)
-		}
-	}
-	r.containers[c.id] = c
-	created := r.event(p, c.id, runtime.ContainerEventType_CONTAINER_CREATED_EVENT)
-	r.mu.Unlock()
-	r.events.publish(created)
-	return c.id, nil
-}
-
-// StartContainer starts a created container. The event comes after the
-// entrypoint runs.
-func (r *Runtime) StartContainer(id string) error {
-	r.mu.Lock()
-	c, ok := r.containers[id]
-	if !ok || c.state != cri.Created || !c.pod.ready {
-		r.mu.Unlock()
-		return fmt.Errorf("start container %s: not there, not just created, or its pod is stopped", id)
-	}
-	if !c.cgroup {
-		if err := r.begin(c); err != nil {
-			r.mu.Unlock()
-			return fmt.Errorf("start container %s: %w", id, err)
-		}
-	}
-	c.state = cri.Running
-	started := r.event(c.pod, id, runtime.ContainerEventType_CONTAINER_STARTED_EVENT)
-	r.mu.Unlock()
-	r.events.publish(started)
-	return nil
-}
-
-// StopContainer ends a container, be it by itself or by the kubelet, and removes
-// its cgroup.
-func (r *Runtime) StopContainer(id string) error {
-	r.mu.Lock()
-	c, ok := r.containers[id]
-	if !ok || c.state == cri.Exited {
-		r.mu.Unlock()
-		return fmt.Errorf("stop container %s: not there or exited", id)
-	}
-	if c.cgroup {
-		if err := r.removeCgroup(c.scope); err != nil {
-			r.mu.Unlock()
-			return fmt.Errorf("stop container %s: %w", id, err)
-		}
-	}
-	c.state, c.pid, c.cgroup, c.finished = cri.Exited, 0, false, time.Now()
-	stopped := r.event(c.pod, id, runtime.ContainerEventType_CONTAINER_STOPPED_EVENT)
-	r.mu.Unlock()
-	r.events.publish(stopped)
-	return nil
-}
-
-// RemoveContainer forgets an exited container.
-func (r *Runtime) RemoveContainer(id string) error {
-	r.mu.Lock()
-	c, ok := r.containers[id]
-	if !ok || c.state != cri.Exited {
-		r.mu.Unlock()
-		return fmt.Errorf("remove container %s: not there or not exited", id)
-	}
-	delete(r.containers, id)
-	deleted := r.event(c.pod, id, runtime.ContainerEventType_CONTAINER_DELETED_EVENT)
-	r.mu.Unlock()
-	r.events.publish(deleted)
 	return nil
 }
 

@@ -54,9 +54,12 @@ type container struct {
 	pod      *pod
 	state    cri.State
 	recorded cri.Resources
-	path     string // linux.cgroupsPath
-	scope    string // cgroup of the container
-	cgroup   bool   // the cgroup exists
+	shown    cri.Resources // in CRI's status
+	env      []string      // process.env in the OCI spec
+	starting bool          // plugins are asked whether it may start
+	path     string        // linux.cgroupsPath
+	scope    string        // cgroup of the container
+	cgroup   bool          // the cgroup exists
 	garbled  *string
 }
 
@@ -107,15 +110,19 @@ func (p *pod) status() *runtime.PodSandboxStatus {
 		state = runtime.PodSandboxState_SANDBOX_READY
 	}
 	return &runtime.PodSandboxStatus{
-		Id:        p.id,
-		Metadata:  &runtime.PodSandboxMetadata{Name: p.Name, Namespace: p.Namespace, Uid: p.UID},
-		State:     state,
-		CreatedAt: p.created.UnixNano(),
-		Labels: map[string]string{
-			"io.kubernetes.pod.name": p.Name, "io.kubernetes.pod.namespace": p.Namespace, "io.kubernetes.pod.uid": p.UID,
-		},
+		Id:             p.id,
+		Metadata:       &runtime.PodSandboxMetadata{Name: p.Name, Namespace: p.Namespace, Uid: p.UID},
+		State:          state,
+		CreatedAt:      p.created.UnixNano(),
+		Labels:         p.labels(),
 		Annotations:    p.Annotations,
 		RuntimeHandler: p.RuntimeHandler,
+	}
+}
+
+func (p *pod) labels() map[string]string {
+	return map[string]string{
+		"io.kubernetes.pod.name": p.Name, "io.kubernetes.pod.namespace": p.Namespace, "io.kubernetes.pod.uid": p.UID,
 	}
 }
 
@@ -130,7 +137,7 @@ func (c *container) status() *runtime.ContainerStatus {
 		Metadata:   &runtime.ContainerMetadata{Name: c.Name, Attempt: c.Attempt},
 		State:      criState(c.state),
 		CreatedAt:  c.created.UnixNano(),
-		Resources:  &runtime.ContainerResources{Linux: criResources(c.recorded)},
+		Resources:  &runtime.ContainerResources{Linux: criResources(c.shown)},
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"path"
 	"strconv"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -65,6 +67,54 @@ func (c RuntimeConfig) apply(dir string, r cri.Resources) error {
 func perSecondUSec(quota, period int64) int64 {
 	const unit = 10_000
 	return (quota*1_000_000/period + unit - 1) / unit * unit
+}
+
+// updatable returns a container that takes updates; r.mu is held.
+func (r *Runtime) updatable(id string) (*container, error) {
+	c, ok := r.containers[id]
+	crio := r.config.Flavor == CRIO
+	switch {
+	case !ok && crio:
+		return nil, status.Errorf(codes.Unknown, "container with ID starting with %s not found", id)
+	case !ok:
+		return nil, status.Errorf(codes.NotFound, "container %q", id)
+	case crio && c.state == cri.Exited:
+		return nil, status.Errorf(codes.Unknown, "container %s is not running or created state: stopped", c.id)
+	}
+	return c, nil
+}
+
+// update merges the fields that are set into the spec and applies the whole spec
+// to a container that has a cgroup. containerd records only, as long as the
+// container is on its way from its cgroup to its entrypoint.
+func (r *Runtime) update(id string, with *runtime.LinuxContainerResources) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c, err := r.updatable(id)
+	if err != nil {
+		return err
+	}
+	updated := c.recorded
+	merge(&updated, with)
+	if c.cgroup && (c.state == cri.Running || r.config.Flavor == CRIO) {
+		if err := r.config.apply(c.scope, updated); err != nil {
+			return status.Errorf(codes.Unknown, "update resources of container %q: %v", c.id, err)
+		}
+	}
+	c.recorded, c.shown = updated, updated
+	return nil
+}
+
+// updateFromPlugin is update for an NRI plugin, which is not told of containers
+// that are not there.
+func (r *Runtime) updateFromPlugin(id string, with *runtime.LinuxContainerResources) error {
+	r.mu.Lock()
+	_, err := r.updatable(id)
+	r.mu.Unlock()
+	if err != nil {
+		return nil //nolint:nilerr // see above
+	}
+	return r.update(id, with)
 }
 
 func merge(into *cri.Resources, from *runtime.LinuxContainerResources) {

@@ -18,13 +18,10 @@ type service struct {
 }
 
 func (s *service) Version(context.Context, *runtime.VersionRequest) (*runtime.VersionResponse, error) {
-	version := "v2.4.2"
-	if s.r.config.Flavor == CRIO {
-		version = "1.36.3"
-	}
+	name, version := s.r.config.version()
 	return &runtime.VersionResponse{
 		Version:           "0.1.0",
-		RuntimeName:       string(s.r.config.Flavor),
+		RuntimeName:       name,
 		RuntimeVersion:    version,
 		RuntimeApiVersion: "v1",
 	}, nil
@@ -96,29 +93,26 @@ func (s *service) ContainerStatus(_ context.Context, req *runtime.ContainerStatu
 	return out, nil
 }
 
-// UpdateContainerResources merges the fields that are set into the spec and
-// applies the whole spec to a container that has a cgroup.
+// UpdateContainerResources asks plugins and then merges the fields that are set
+// into the spec.
 func (s *service) UpdateContainerResources(_ context.Context, req *runtime.UpdateContainerResourcesRequest) (*runtime.UpdateContainerResourcesResponse, error) {
+	defer s.r.nri.begin()()
 	s.r.mu.Lock()
-	defer s.r.mu.Unlock()
-	c, ok := s.r.containers[req.GetContainerId()]
-	crio := s.r.config.Flavor == CRIO
-	switch {
-	case !ok && crio:
-		return nil, status.Errorf(codes.Unknown, "container with ID starting with %s not found", req.GetContainerId())
-	case !ok:
-		return nil, status.Errorf(codes.NotFound, "container %q", req.GetContainerId())
-	case crio && c.state == cri.Exited:
-		return nil, status.Errorf(codes.Unknown, "container %s is not running or created state: stopped", c.id)
+	c, err := s.r.updatable(req.GetContainerId())
+	s.r.mu.Unlock()
+	if err != nil {
+		return nil, err
 	}
-	updated := c.recorded
-	merge(&updated, req.GetLinux())
-	if c.cgroup {
-		if err := s.r.config.apply(c.scope, updated); err != nil {
-			return nil, status.Errorf(codes.Unknown, "update resources of container %q: %v", c.id, err)
-		}
+	linux := req.GetLinux()
+	switch instead, err := s.r.nri.update(c, linux); {
+	case err != nil:
+		return nil, status.Errorf(codes.Unknown, "NRI container update failed: %v", err)
+	case instead != nil:
+		linux = instead
 	}
-	c.recorded = updated
+	if err := s.r.update(req.GetContainerId(), linux); err != nil {
+		return nil, err
+	}
 	return &runtime.UpdateContainerResourcesResponse{}, nil
 }
 

@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"time"
 
+	"github.com/containerd/log"
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
 	"github.com/containerd/ttrpc"
+	"github.com/sirupsen/logrus"
 )
 
 var errClosed = errors.New("the runtime closed the connection")
@@ -37,6 +40,8 @@ type session struct {
 
 func newSession(ctx context.Context, c net.Conn, h Handler, synchronized func()) (*session, error) {
 	s := &session{limit: defaultLimit, handler: h, synchronized: synchronized}
+	// ttrpc logs by a logger in the context.
+	ctx = log.WithLogger(ctx, logrus.NewEntry(&logrus.Logger{Out: io.Discard}))
 	s.ctx, s.end = context.WithCancelCause(ctx)
 	s.conn = &conn{Conn: c, ended: s.end, wrote: make(chan struct{})}
 	var err error
@@ -64,7 +69,7 @@ func (s *session) run() error {
 	case <-s.ctx.Done():
 		s.conn.Close()
 		s.release()
-		<-ran
+		s.end(<-ran) // the reason is there already
 	}
 	s.calls.Lock()
 	defer s.calls.Unlock()

@@ -13,8 +13,8 @@ import (
 
 	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
-	"github.com/containerd/nri/pkg/log"
 	"github.com/containerd/ttrpc"
+	"github.com/sirupsen/logrus"
 
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/nri"
@@ -24,16 +24,9 @@ import (
 const patience = 30 * time.Second
 
 func TestMain(m *testing.M) {
-	log.Set(quiet{}) // the runtime's half; ours says nothing anyway
+	logrus.SetLevel(logrus.PanicLevel) // the runtime's half; ours logs nothing
 	os.Exit(m.Run())
 }
-
-type quiet struct{}
-
-func (quiet) Debugf(context.Context, string, ...any) {}
-func (quiet) Infof(context.Context, string, ...any)  {}
-func (quiet) Warnf(context.Context, string, ...any)  {}
-func (quiet) Errorf(context.Context, string, ...any) {}
 
 // side is the runtime's half of NRI: the library that containerd and CRI-O use.
 type side struct {
@@ -98,7 +91,6 @@ type recorder struct {
 	mu    sync.Mutex
 	heard []string
 	pods  []cri.Pod
-	cts   []cri.Container
 
 	synchronize func(context.Context, []cri.Pod, []cri.Container) error
 	create      func(context.Context, cri.Pod, cri.Container) (nri.Reply, error)
@@ -200,33 +192,18 @@ func (p *plugin) end() {
 	}
 }
 
-// await waits until the state is reached and returns the error that came with it.
-func (p *plugin) await(want nri.State) error {
+// await waits until the state is reached.
+func (p *plugin) await(want nri.State) change {
 	p.t.Helper()
 	limit := time.After(patience)
 	for {
 		select {
 		case c := <-p.states:
 			if c.State == want {
-				return c.err
+				return c
 			}
 		case <-limit:
 			p.t.Fatalf("the plugin does not become %v", want)
-		}
-	}
-}
-
-// until waits for the condition.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.After(patience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-limit:
-			t.Fatalf("waited %v in vain for %s", patience, what)
 		}
 	}
 }

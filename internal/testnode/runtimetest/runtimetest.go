@@ -43,6 +43,13 @@ type Node struct {
 	// StopsCreated says that a container can be stopped before its start, and is when
 	// its pod is.
 	StopsCreated bool
+	// NRISocket is where the runtime takes NRI plugins; empty if nowhere.
+	NRISocket string
+	// ShowsAdjusted says that the status of a new container shows what a plugin has
+	// adjusted.
+	ShowsAdjusted bool
+	// StartsRefused says that a plugin's refusal of a start is not heeded.
+	StartsRefused bool
 }
 
 // Run runs the suite. Whatever it makes on the node it removes again.
@@ -63,6 +70,9 @@ func Run(t *testing.T, n Node) {
 		{"stop before the start", (*bench).stopCreated},
 		{"stop of the pod before the start", (*bench).stopPodCreated},
 		{"events", (*bench).events},
+		{"adjustment by a plugin", (*bench).adjustment},
+		{"override by a plugin", (*bench).override},
+		{"refusal by a plugin", (*bench).refusals},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(&bench{T: t, Node: n}) })
 	}

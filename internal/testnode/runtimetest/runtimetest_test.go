@@ -19,7 +19,7 @@ func TestFakeRuntime(t *testing.T) {
 				t.Parallel()
 				tree := testnode.NewCgroups(testnode.CgroupConfig{Possible: cpuset.Range(0, 7), Nodes: cpuset.Of(0, 1)})
 				r := testnode.StartRuntime(t, testnode.RuntimeConfig{
-					Flavor: flavor, Driver: driver, Tree: tree.ForRuntime(), Units: testnode.NewUnits(tree),
+					Flavor: flavor, Driver: driver, Tree: tree.ForRuntime(), Units: testnode.NewUnits(tree), NRI: true,
 				})
 				client, err := cri.Dial(r.Endpoint())
 				if err != nil {
@@ -30,6 +30,7 @@ func TestFakeRuntime(t *testing.T) {
 					Runtime: r, Client: client, Cgroups: cgroup.New(tree), Driver: cgroup.Driver(driver),
 					CgroupAtCreate: flavor == testnode.CRIO, UpdatesExited: flavor == testnode.Containerd,
 					StopsCreated: flavor == testnode.CRIO,
+					NRISocket:    r.NRISocket(), ShowsAdjusted: flavor == testnode.CRIO, StartsRefused: flavor == testnode.CRIO,
 				})
 			})
 		}

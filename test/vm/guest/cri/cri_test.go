@@ -44,6 +44,7 @@ func cgroups(t *testing.T) *cgroup.FS {
 func TestRuntime(t *testing.T) {
 	runtimetest.Run(t, runtimetest.Node{
 		Runtime: newKubelet(t), Client: dial(t), Cgroups: cgroups(t), Driver: cgroup.DriverSystemd, UpdatesExited: true,
+		NRISocket: "/var/run/nri/nri.sock",
 	})
 }
 

@@ -1,0 +1,165 @@
+package testnode
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// CreateContainer creates a container, as plugins adjust it. Its cgroup exists
+// afterwards with CRI-O, and from StartContainer on with containerd.
+func (r *Runtime) CreateContainer(podID string, s ContainerSpec) (string, error) {
+	defer r.nri.begin()()
+	r.mu.Lock()
+	p, err := r.creatable(podID, s)
+	if err != nil {
+		r.mu.Unlock()
+		return "", err
+	}
+	c := &container{ContainerSpec: s, id: r.nextID(), created: time.Now(), pod: p, state: cri.Created, recorded: s.Resources, shown: s.Resources}
+	c.path, c.scope = containerCgroup(r.config, p, c.id)
+	r.mu.Unlock()
+
+	adjustment, err := r.nri.create(c)
+	if err != nil {
+		r.nri.undo(c)
+		return "", fmt.Errorf("create container %s: NRI: %w", s.Name, err)
+	}
+	created, err := r.add(c, func() {
+		c.adjust(adjustment)
+		if r.config.Flavor == CRIO {
+			c.shown = c.recorded
+		}
+	})
+	if err != nil {
+		r.nri.undo(c)
+		return "", err
+	}
+	r.events.publish(created)
+	return c.id, nil
+}
+
+// creatable returns the pod if the container can be made in it; r.mu is held.
+func (r *Runtime) creatable(podID string, s ContainerSpec) (*pod, error) {
+	p, ok := r.pods[podID]
+	if !ok || !p.ready {
+		return nil, fmt.Errorf("create container %s: pod %s is not there or not ready", s.Name, podID)
+	}
+	for id, other := range r.containers {
+		if other.pod == p && other.Name == s.Name && other.Attempt == s.Attempt {
+			return nil, fmt.Errorf("create container %s, attempt %d: the name is reserved for %s", s.Name, s.Attempt, id)
+		}
+	}
+	return p, nil
+}
+
+// add puts a container among the others, if that is still possible.
+func (r *Runtime) add(c *container, adjust func()) (*runtime.ContainerEventResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, err := r.creatable(c.pod.id, c.ContainerSpec); err != nil {
+		return nil, err
+	}
+	adjust()
+	if r.config.Flavor == CRIO {
+		if err := r.begin(c); err != nil {
+			return nil, fmt.Errorf("create container %s: %w", c.Name, err)
+		}
+	}
+	r.containers[c.id] = c
+	return r.event(c.pod, c.id, runtime.ContainerEventType_CONTAINER_CREATED_EVENT), nil
+}
+
+// StartContainer starts a created container. Plugins are asked when its cgroup is
+// there and its first process waits. If they refuse, it has exited on containerd,
+// and starts all the same on CRI-O. The event comes after the entrypoint runs.
+func (r *Runtime) StartContainer(id string) error {
+	defer r.nri.begin()()
+	r.mu.Lock()
+	c, ok := r.containers[id]
+	if !ok || c.state != cri.Created || c.starting || !c.pod.ready {
+		r.mu.Unlock()
+		return fmt.Errorf("start container %s: not there, not just created, or its pod is stopped", id)
+	}
+	if !c.cgroup {
+		if err := r.begin(c); err != nil {
+			r.mu.Unlock()
+			return fmt.Errorf("start container %s: %w", id, err)
+		}
+	}
+	c.starting = true
+	r.mu.Unlock()
+
+	refused := r.nri.start(c)
+	if refused != nil && r.config.Flavor == Containerd {
+		r.mu.Lock()
+		err := r.removeCgroup(c.scope)
+		c.state, c.starting, c.pid, c.cgroup, c.finished = cri.Exited, false, 0, false, time.Now()
+		r.mu.Unlock()
+		r.nri.stop(c)
+		return errors.Join(fmt.Errorf("start container %s: NRI: %w", id, refused), err)
+	}
+	r.mu.Lock()
+	c.state, c.starting = cri.Running, false
+	started := r.event(c.pod, id, runtime.ContainerEventType_CONTAINER_STARTED_EVENT)
+	r.mu.Unlock()
+	r.events.publish(started)
+	return nil
+}
+
+// StopContainer ends a container, be it by itself or by the kubelet, and removes
+// its cgroup.
+func (r *Runtime) StopContainer(id string) error {
+	r.mu.Lock()
+	c, ok := r.containers[id]
+	if !ok || c.state == cri.Exited || c.starting {
+		r.mu.Unlock()
+		return fmt.Errorf("stop container %s: not there, exited, or on its way to start", id)
+	}
+	if c.cgroup {
+		if err := r.removeCgroup(c.scope); err != nil {
+			r.mu.Unlock()
+			return fmt.Errorf("stop container %s: %w", id, err)
+		}
+	}
+	c.state, c.pid, c.cgroup, c.finished = cri.Exited, 0, false, time.Now()
+	stopped := r.event(c.pod, id, runtime.ContainerEventType_CONTAINER_STOPPED_EVENT)
+	r.mu.Unlock()
+	r.nri.stop(c)
+	r.events.publish(stopped)
+	return nil
+}
+
+// RemoveContainer forgets an exited container.
+func (r *Runtime) RemoveContainer(id string) error {
+	defer r.nri.begin()()
+	r.mu.Lock()
+	c, ok := r.containers[id]
+	if !ok || c.state != cri.Exited {
+		r.mu.Unlock()
+		return fmt.Errorf("remove container %s: not there or not exited", id)
+	}
+	r.mu.Unlock()
+	r.nri.remove(c)
+	r.mu.Lock()
+	delete(r.containers, id)
+	deleted := r.event(c.pod, id, runtime.ContainerEventType_CONTAINER_DELETED_EVENT)
+	r.mu.Unlock()
+	r.events.publish(deleted)
+	return nil
+}
+
+// Env returns the environment in the container's OCI spec, as NAME=value.
+func (r *Runtime) Env(id string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c, ok := r.containers[id]; ok {
+		return slices.Clone(c.env)
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+package nri_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/nri"
+)
+
+// A runtime that is not there yet is found when it comes, and again each time
+// that it goes and comes back; each time it tells all there is.
+func TestReconnect(t *testing.T) {
+	socket, r := socketPath(t), &recorder{}
+	p := run(t, socket, r)
+	if c := p.await(nri.Absent); c.err == nil || !strings.Contains(c.err.Error(), socket) {
+		t.Errorf("absent with the error %v; want one that names the socket", c.err)
+	}
+	for range 2 {
+		rt := start(t, socket, nil, []*api.Container{oneContainer()})
+		p.await(nri.Connected)
+		rt.taken()
+		if err := rt.RunPodSandbox(t.Context(), &api.RunPodSandboxRequest{Pod: onePod}); err != nil {
+			t.Fatal(err)
+		}
+		rt.die()
+		if c := p.await(nri.Lost); c.err == nil {
+			t.Error("lost without a reason")
+		}
+		p.await(nri.Absent)
+	}
+	if got, want := r.all(), "synchronize 0 1\nrun p1\nsynchronize 0 1\nrun p1"; got != want {
+		t.Errorf("calls %q; want %q", got, want)
+	}
+}
+
+// A connection that ends in the middle of a question ends the question's context,
+// the runtime goes on without an answer, and the plugin is asked again after it
+// has connected again. No two questions are ever open at once.
+func TestHungUp(t *testing.T) {
+	socket, r := socketPath(t), &recorder{}
+	rt := start(t, socket, nil, nil)
+	asked := make(chan struct{}, 1)
+	var open atomic.Int32
+	one := func() (done func()) {
+		if n := open.Add(1); n != 1 {
+			t.Errorf("%d questions at once", n)
+		}
+		return func() { open.Add(-1) }
+	}
+	r.synchronize = func(context.Context, []cri.Pod, []cri.Container) error {
+		defer one()()
+		return nil
+	}
+	r.create = func(ctx context.Context, _ cri.Pod, _ cri.Container) (nri.Reply, error) {
+		defer one()()
+		asked <- struct{}{}
+		<-ctx.Done()
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			t.Error("the question stays open until its deadline")
+		}
+		return nri.Reply{}, ctx.Err()
+	}
+	p := run(t, socket, r)
+	for range 5 {
+		p.await(nri.Connected)
+		rt.taken()
+		created := make(chan error, 1)
+		go func() {
+			_, err := rt.CreateContainer(context.Background(), &api.CreateContainerRequest{Pod: onePod, Container: oneContainer()})
+			created <- err
+		}()
+		<-asked
+		rt.hangUp()
+		if err := <-created; err != nil {
+			t.Errorf("CreateContainer = %v; want it to go on without the plugin", err)
+		}
+		p.await(nri.Lost)
+	}
+}
+
+// The end of Run's context ends a question under way, too. Whether the runtime
+// still gets the answer is open.
+func TestEndInQuestion(t *testing.T) {
+	socket, r := socketPath(t), &recorder{}
+	rt := start(t, socket, nil, nil)
+	asked, returned := make(chan struct{}), make(chan struct{})
+	r.create = func(ctx context.Context, _ cri.Pod, _ cri.Container) (nri.Reply, error) {
+		close(asked)
+		<-ctx.Done()
+		close(returned)
+		return nri.Reply{}, ctx.Err()
+	}
+	p := run(t, socket, r)
+	p.await(nri.Connected)
+	rt.taken()
+	created := make(chan struct{})
+	go func() {
+		defer close(created)
+		_, _ = rt.CreateContainer(context.Background(), &api.CreateContainerRequest{Pod: onePod, Container: oneContainer()})
+	}()
+	<-asked
+	p.end()
+	select {
+	case <-returned:
+	default:
+		t.Error("Run returns while a question is open")
+	}
+	<-created
+}
+
+// Questions come with a deadline that leaves time for the answer's way.
+func TestDeadline(t *testing.T) {
+	socket, r := socketPath(t), &recorder{}
+	rt := start(t, socket, nil, nil)
+	check := func(what string, ctx context.Context) {
+		end, ok := ctx.Deadline()
+		if left := time.Until(end); !ok || left > 1500*time.Millisecond {
+			t.Errorf("%s: %v left, %v; want at most three quarters of 2 s", what, left, ok)
+		}
+	}
+	r.synchronize = func(ctx context.Context, _ []cri.Pod, _ []cri.Container) error {
+		check("Synchronize", ctx)
+		return nil
+	}
+	r.create = func(ctx context.Context, _ cri.Pod, _ cri.Container) (nri.Reply, error) {
+		check("Create", ctx)
+		return nri.Reply{}, nil
+	}
+	r.startCt = func(ctx context.Context, _ string) error {
+		check("Start", ctx)
+		<-ctx.Done() // its end comes before the runtime loses patience
+		return ctx.Err()
+	}
+	r.update = func(ctx context.Context, _ string, _ cri.Resources) (cri.Resources, error) {
+		check("Update", ctx)
+		return cri.Resources{}, nil
+	}
+	run(t, socket, r).await(nri.Connected)
+	rt.taken()
+	if _, err := rt.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: onePod, Container: oneContainer()}); err != nil {
+		t.Error(err)
+	}
+	if err := rt.StartContainer(t.Context(), &api.StartContainerRequest{Pod: onePod, Container: oneContainer()}); err == nil {
+		t.Error("the start goes on after the handler has run out of time")
+	}
+	if _, err := rt.UpdateContainer(t.Context(), &api.UpdateContainerRequest{Pod: onePod, Container: oneContainer()}); err != nil {
+		t.Error(err)
+	}
+	if got := strings.Count(r.all(), "synchronize"); got != 1 {
+		t.Errorf("connected %d times; want the connection to last", got)
+	}
+}
+
+// A handler that cannot take over what is there is not connected, and is told
+// again.
+func TestSynchronizeFails(t *testing.T) {
+	socket, r := socketPath(t), &recorder{}
+	start(t, socket, nil, nil)
+	broken, fails := errors.New("journal on fire"), true
+	r.synchronize = func(context.Context, []cri.Pod, []cri.Container) error {
+		if fails {
+			fails = false
+			return broken
+		}
+		return nil
+	}
+	p := run(t, socket, r)
+	if c := p.await(nri.Lost); !errors.Is(c.err, broken) {
+		t.Errorf("lost: %v; want %v", c.err, broken)
+	}
+	p.await(nri.Connected)
+}
+
+// A panic of the handler ends the process: a daemon that has lost its mind must
+// not answer for it.
+func TestPanic(t *testing.T) {
+	const key = "NRI_TEST_PANIC"
+	if os.Getenv(key) != "" {
+		socket, r := socketPath(t), &recorder{}
+		r.synchronize = func(context.Context, []cri.Pod, []cri.Container) error { panic("bug") }
+		start(t, socket, nil, nil)
+		run(t, socket, r).await(nri.Connected)
+		return
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestPanic$")
+	cmd.Env = append(os.Environ(), key+"=1")
+	out, err := cmd.CombinedOutput()
+	if _, exited := errors.AsType[*exec.ExitError](err); !exited || !strings.Contains(string(out), "panic: bug") {
+		t.Errorf("the process ended with %v and said:\n%s", err, out)
+	}
+}

@@ -1,0 +1,90 @@
+package nri
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+func absurd() *api.LinuxResources {
+	return &api.LinuxResources{Cpu: &api.LinuxCPU{
+		Shares: api.UInt64(uint64(math.MaxUint64)), Quota: api.Int64(int64(math.MinInt64)), Period: api.UInt64(uint64(math.MaxUint64)),
+		Cpus: "9-", Mems: "\x00",
+	}}
+}
+
+func checkResources(t *testing.T, r cri.Resources) {
+	if r.Shares > maxShares || r.Period < 0 {
+		t.Errorf("%+v is not in the ranges of cri.Resources", r)
+	}
+}
+
+// FuzzContainer: whatever a runtime says, the container is one that the daemon
+// can believe in.
+func FuzzContainer(f *testing.F) {
+	for _, c := range []*api.Container{
+		{},
+		{Id: "c", PodSandboxId: "p", State: 99, CreatedAt: -1, FinishedAt: math.MaxInt64, Pid: math.MaxUint32,
+			Linux: &api.LinuxContainer{CgroupsPath: "a:b:c", Resources: absurd()}},
+		{Id: "c", State: api.ContainerState_CONTAINER_STOPPED, CreatedAt: 1, FinishedAt: 2, Linux: &api.LinuxContainer{}},
+	} {
+		data, err := proto.Marshal(c)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var c api.Container
+		if proto.Unmarshal(data, &c) != nil {
+			return
+		}
+		now := time.Unix(1700000000, 0)
+		got := containerOf(&c, now)
+		checkResources(t, got.Requested)
+		switch {
+		case got.ID != c.GetId() || got.PodID != c.GetPodSandboxId():
+			t.Errorf("ids %q, %q; want %q, %q", got.ID, got.PodID, c.GetId(), c.GetPodSandboxId())
+		case got.Requested != got.Recorded:
+			t.Errorf("requested %+v, recorded %+v", got.Requested, got.Recorded)
+		case got.CreatedAt.IsZero() || c.GetCreatedAt() <= 0 && !got.CreatedAt.Equal(now):
+			t.Errorf("created at %v", got.CreatedAt)
+		case got.State < cri.Unknown || got.State > cri.Exited || !got.FinishedAt.IsZero() && got.State != cri.Exited:
+			t.Errorf("state %v, finished at %v", got.State, got.FinishedAt)
+		}
+	})
+}
+
+// FuzzPod: as FuzzContainer, for pods.
+func FuzzPod(f *testing.F) {
+	for _, p := range []*api.PodSandbox{
+		{},
+		{Id: "p", Linux: &api.LinuxPodSandbox{PodResources: absurd(), Resources: absurd()}},
+		{Id: "p", Linux: &api.LinuxPodSandbox{Resources: &api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(2)}}}},
+	} {
+		data, err := proto.Marshal(p)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var p api.PodSandbox
+		if proto.Unmarshal(data, &p) != nil {
+			return
+		}
+		got := podOf(&p)
+		checkResources(t, got.Resources)
+		if got.ID != p.GetId() || !got.Ready || !got.Detailed {
+			t.Errorf("pod %+v", got)
+		}
+		if total := p.GetLinux().GetPodResources(); total == nil && got.Resources != resourcesOf(p.GetLinux().GetResources()) {
+			t.Errorf("resources %+v; want those of the sandbox", got.Resources)
+		}
+	})
+}
