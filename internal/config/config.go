@@ -56,6 +56,11 @@ type Config struct {
 	// pod-resources/kubelet.sock in KubeletStateDir, or empty without a runtime.
 	PodResourcesSocket string
 
+	// NRISocket (nriSocket) is the absolute path of the runtime's NRI socket, over
+	// which it asks before it creates a container; empty, "none" in the file, is not
+	// asked. Default: /run/nri/nri.sock, or empty without a runtime.
+	NRISocket string
+
 	// StateDir (stateDir) holds the journal with the originals of what the
 	// daemon changed; it must survive a reboot. Default: /var/lib/cpupoold.
 	StateDir string
@@ -129,6 +134,9 @@ const (
 	LogJSON LogFormat = "json"
 )
 
+// nriSocket is where runtimes serve NRI unless they are told otherwise.
+const nriSocket = "/run/nri/nri.sock"
+
 // Default is the configuration of an empty file: one shared pool of all CPUs.
 func Default() Config {
 	const kubelet = "/var/lib/kubelet"
@@ -138,6 +146,7 @@ func Default() Config {
 		AnnotationDomain:   "workload.openshift.io",
 		KubeletStateDir:    kubelet,
 		PodResourcesSocket: podResources(kubelet),
+		NRISocket:          nriSocket,
 		StateDir:           "/var/lib/cpupoold",
 		RunDir:             "/run/cpupoold",
 		ListenAddress:      "127.0.0.1:9466",

@@ -112,14 +112,14 @@ func setMemory(bind *bool, s string) error {
 	return nil
 }
 
-func setPodResources(socket *string, s string) error {
+func setSocket(socket *string, s, example string) error {
 	if s == "none" {
 		*socket = ""
 		return nil
 	}
 	file := strings.TrimPrefix(s, "unix://")
 	if !filepath.IsAbs(file) || filepath.Clean(file) != file || file == "/" {
-		return errors.New("is not a unix socket; write one like /var/lib/kubelet/pod-resources/kubelet.sock, or none")
+		return fmt.Errorf("is not a unix socket; write one like %s, or none", example)
 	}
 	*socket = file
 	return nil

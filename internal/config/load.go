@@ -64,6 +64,9 @@ func build(data []byte, from origins, o Overrides, t *topology.Topology) (*Confi
 			c.PodResourcesSocket = podResources(c.KubeletStateDir)
 		}
 	}
+	if !d.origins.has("nriSocket") && !c.HasRuntime() {
+		c.NRISocket = ""
+	}
 	if t != nil {
 		d.resolve(&c, t)
 	}

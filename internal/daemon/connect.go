@@ -86,7 +86,7 @@ func assemble(fs *cgroup.FS, rt link, c *config.Config, t *topology.Topology) (h
 		}
 	}
 	if rt.client != nil {
-		h.runtime = rt.client
+		h.runtime, h.nriSocket = rt.client, c.NRISocket
 		if c.PodResourcesSocket != "" {
 			client, err := podresources.Dial(c.PodResourcesSocket)
 			if err != nil {

@@ -33,6 +33,7 @@ func fixed(old, changed *config.Config) []string {
 	for key, differs := range map[string]bool{
 		"containerRuntimeEndpoint": old.RuntimeEndpoint != changed.RuntimeEndpoint,
 		"podResourcesSocket":       old.PodResourcesSocket != changed.PodResourcesSocket,
+		"nriSocket":                old.NRISocket != changed.NRISocket,
 		"stateDir":                 old.StateDir != changed.StateDir,
 		"runDir":                   old.RunDir != changed.RunDir,
 		"listenAddress":            old.ListenAddress != changed.ListenAddress,

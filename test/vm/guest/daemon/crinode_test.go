@@ -5,7 +5,9 @@ package daemon_test
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -19,7 +21,7 @@ import (
 type runtimeNode struct {
 	*node
 	rpc  runtime.RuntimeServiceClient
-	made int
+	made atomic.Int64
 }
 
 // withoutKubelet stops the kubelet until the end of the test; what the test has left is removed.
@@ -55,15 +57,25 @@ func (r *runtimeNode) removeAll() {
 type pod struct {
 	id, container, name string
 	path                cgroup.Path // of the container
+	log                 string      // file
 }
 
 // start makes a pod with one container of the given CPUs: whole ones are Guaranteed.
 func (r *runtimeNode) start(milli int64, namespace string, annotations map[string]string) (pod, error) {
+	return r.startWith(milli, namespace, annotations, "pause")
+}
+
+// witness makes one whose process says what it found when it began.
+func (r *runtimeNode) witness(milli int64) (pod, error) {
+	return r.startWith(milli, "default", nil, "report")
+}
+
+func (r *runtimeNode) startWith(milli int64, namespace string, annotations map[string]string, command string) (pod, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	r.made++
-	name := fmt.Sprintf("pod%d", r.made)
-	uid := fmt.Sprintf("00000000-0000-4000-8000-%012d", r.made)
+	number := r.made.Add(1)
+	name := fmt.Sprintf("pod%d", number)
+	uid := fmt.Sprintf("00000000-0000-4000-8000-%012d", number)
 	slice := "kubepods-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice"
 	if milli%1000 != 0 {
 		slice = "kubepods-burstable" + strings.TrimPrefix(slice, "kubepods")
@@ -73,22 +85,24 @@ func (r *runtimeNode) start(milli int64, namespace string, annotations map[strin
 		res.CpuQuota, res.CpuPeriod = milli*100, 100_000
 	}
 	sandbox := &runtime.PodSandboxConfig{
-		Metadata:    &runtime.PodSandboxMetadata{Name: name, Namespace: namespace, Uid: uid},
-		Annotations: annotations,
+		Metadata:     &runtime.PodSandboxMetadata{Name: name, Namespace: namespace, Uid: uid},
+		Annotations:  annotations,
+		LogDirectory: filepath.Join("/var/log/pods", uid),
 		Linux:       &runtime.LinuxPodSandboxConfig{CgroupParent: slice, Resources: res, SecurityContext: &runtime.LinuxSandboxSecurityContext{NamespaceOptions: &runtime.NamespaceOption{Network: runtime.NamespaceMode_NODE}}},
 	}
 	run, err := r.rpc.RunPodSandbox(ctx, &runtime.RunPodSandboxRequest{Config: sandbox})
 	if err != nil {
 		return pod{}, fmt.Errorf("run pod: %w", err)
 	}
-	p := pod{id: run.GetPodSandboxId(), name: name}
+	p := pod{id: run.GetPodSandboxId(), name: name, log: filepath.Join(sandbox.GetLogDirectory(), "app.log")}
 	created, err := r.rpc.CreateContainer(ctx, &runtime.CreateContainerRequest{
 		PodSandboxId:  p.id,
 		SandboxConfig: sandbox,
 		Config: &runtime.ContainerConfig{
 			Metadata: &runtime.ContainerMetadata{Name: "app"},
 			Image:    &runtime.ImageSpec{Image: manifest.Image},
-			Args:     []string{"pause"},
+			Args:     []string{command},
+			LogPath:  "app.log",
 			Linux: &runtime.LinuxContainerConfig{Resources: res, SecurityContext: &runtime.LinuxContainerSecurityContext{
 				NamespaceOptions: &runtime.NamespaceOption{Network: runtime.NamespaceMode_NODE}}},
 		},
