@@ -36,7 +36,7 @@ func podOf(p *api.PodSandbox) cri.Pod {
 }
 
 // containerOf converts a container. now stands for the time of its creation,
-// where the runtime does not tell it (NRI before 0.9).
+// where the runtime does not tell it (NRI before 0.10).
 func containerOf(c *api.Container, now time.Time) cri.Container {
 	linux := c.GetLinux()
 	r := resourcesOf(linux.GetResources())
