@@ -17,10 +17,10 @@ GOLANGCI := $(GO) tool -modfile=tools/go.mod golangci-lint
 BUILD    := $(GO) build -buildvcs=auto -ldflags "-s -w"
 FUZZTIME ?= 20s
 
-.PHONY: help build image cross test test-unit test-vm test-model demo vm-shell lint fmt bench fuzz clean host host-vm
+.PHONY: help build image cross test test-unit test-vm test-matrix test-model demo vm-shell lint fmt bench fuzz clean host host-vm
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "%-10s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "%-11s %s\n", $$1, $$2 }'
 
 build: ## build bin/cpupoold for this machine, static
 	$(BUILD) -o bin/cpupoold ./cmd/cpupoold
@@ -41,6 +41,9 @@ test-unit: host ## run the unit tests, fuzz corpora and vectors with the race de
 
 test-vm: host-vm build ## run the tests on real kernels and a real node, in virtual machines
 	$(GO) test -tags vm -count=1 -timeout 75m ./test/vm/...
+
+test-matrix: host-vm build ## run what holds on every runtime, systemd and kernel on all of them
+	$(GO) test -tags vm -count=1 -timeout 170m -run '^TestPairs$$' ./test/vm -pairs $(or $(PAIRS),all)
 
 test-model: host-vm build ## run the model test's 300 steps on a real node (SEED=1)
 	$(GO) test -tags vm -count=1 -timeout 75m -run '^TestDaemon$$/^TestModel$$' ./test/vm -model.steps 300 -model.seed $(or $(SEED),1)

@@ -1,6 +1,10 @@
 package vm
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // Config says what kind of machine to start. The zero value is a plain systemd guest with eight CPUs.
 type Config struct {
@@ -9,8 +13,15 @@ type Config struct {
 	// CPUs, one socket with 2 dies and nodes, in each of them 2 L3s of 2 cores with 2 threads.
 	Topology string
 
-	// Node asks for containerd and a kubelet besides systemd.
+	// Node asks for a container runtime and a kubelet besides systemd.
 	Node bool
+
+	// Runtime is the node's container runtime. The zero value is containerd 2 with runc, as it comes: with NRI, on systemd's cgroups.
+	Runtime Runtime
+
+	// Suite is the release of Debian under all of it: bookworm has systemd 252 and Linux 6.1, trixie (the default) 257 and 6.12, forky,
+	// which is not released yet, what is newest: at the time of writing 262 and 7.2.
+	Suite string
 
 	// Cold boots a node from power-on. Otherwise it continues from a snapshot in which it has just become ready: the same, much faster.
 	Cold bool
@@ -30,6 +41,12 @@ func (c Config) resolved() (Config, topology, error) {
 	if c.Memory == 0 {
 		c.Memory = 2048
 	}
+	if c.Suite == "" {
+		c.Suite = "trixie"
+	}
+	if !slices.Contains(suites(), c.Suite) {
+		return Config{}, topology{}, fmt.Errorf("find suite %q: not one of %s", c.Suite, strings.Join(suites(), ", "))
+	}
 	t, err := findTopology(c.Topology)
 	if err != nil {
 		return Config{}, topology{}, err
@@ -39,3 +56,5 @@ func (c Config) resolved() (Config, topology, error) {
 	}
 	return c, t, nil
 }
+
+func suites() []string { return []string{"bookworm", "trixie", "forky"} }

@@ -13,7 +13,7 @@ import (
 
 // RunKernelTests is RunTests for tests that need nothing but a kernel: it boots one, in a few seconds, with the tests as the only
 // process, as root, with cgroup2 and all its controllers at /sys/fs/cgroup, and /proc, /sys, /dev, /tmp and /run. Config.Node
-// does not apply.
+// does not apply, Config.Suite says whose kernel it is.
 func RunKernelTests(t *testing.T, pkg string, config Config, args ...string) bool {
 	t.Helper()
 	store, err := openStore()
@@ -54,7 +54,7 @@ func runKernelTests(ctx context.Context, store image.Store, dir runDir, pkg stri
 	if config.Node {
 		return "", errors.New("a bare kernel cannot be a node: use Start and RunTests")
 	}
-	kernel, err := store.Kernel(ctx)
+	kernel, err := store.Kernel(ctx, config.Suite)
 	if err != nil {
 		return "", err
 	}

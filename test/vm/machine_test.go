@@ -13,6 +13,8 @@ import (
 
 	"github.com/cavaliergopher/cpio"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/test/vm/internal/image"
 )
 
 func TestTopologyArgs(t *testing.T) {
@@ -59,6 +61,7 @@ func TestConfigErrors(t *testing.T) {
 		want   string
 	}{
 		"topology": {Config{Topology: "3c"}, `find topology "3c": not one of 16c2d4l, 16c2s2t, 32c4n, 4c1n, 8c2n`},
+		"suite":    {Config{Suite: "buster"}, `find suite "buster": not one of bookworm, trixie, forky`},
 		"odd":      {Config{Memory: 1025}, "check memory 1025 MiB: less than 512, or no multiple of the 2 nodes of 8c2n"},
 		"small":    {Config{Memory: 100}, "check memory 100 MiB: less than 512, or no multiple of the 2 nodes of 8c2n"},
 	}
@@ -66,6 +69,79 @@ func TestConfigErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if _, _, err := tt.config.resolved(); err == nil || err.Error() != tt.want {
 				t.Errorf("resolved() = %v; want %s", err, tt.want)
+			}
+		})
+	}
+}
+
+// TestDiskOfRuntime: what two runtimes are made of differs, and so do the names under which the cache keeps it.
+func TestDiskOfRuntime(t *testing.T) {
+	tests := map[string]struct {
+		config Config
+		want   image.Spec
+	}{
+		"plain":  {Config{}, image.Spec{Name: "base-trixie", Suite: "trixie"}},
+		"kernel": {Config{Suite: "forky"}, image.Spec{Name: "base-forky", Suite: "forky"}},
+		"node": {Config{Node: true}, image.Spec{
+			Name: "node-trixie-containerd", Suite: "trixie", Trees: []string{"node", "containerd"}, Layers: []string{"containerd", "containerd-2"},
+		}},
+		"options": {Config{Node: true, Runtime: Runtime{NRIOff: true, Cgroupfs: true}}, image.Spec{
+			Name: "node-trixie-containerd-nri-off-cgroupfs", Suite: "trixie", Trees: []string{"node", "containerd"},
+			Layers: []string{"containerd", "containerd-2", "nri-off", "cgroupfs"},
+		}},
+		"containerd of Debian": {Config{Node: true, Runtime: Runtime{Name: "containerd-1.7"}}, image.Spec{
+			Name: "node-trixie-containerd-1.7", Suite: "trixie", Packages: []string{"containerd", "runc"}, Trees: []string{"node"},
+			Layers: []string{"containerd", "containerd-1.7"},
+		}},
+		"CRI-O": {Config{Node: true, Suite: "bookworm", Runtime: Runtime{Name: "crio-crun", PodEvents: true}}, image.Spec{
+			Name: "node-bookworm-crio-crun-pod-events", Suite: "bookworm", Packages: []string{"conmon", "crun"}, Trees: []string{"node", "crio"},
+			Layers: []string{"crio", "crun", "pod-events"},
+		}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			config, _, err := tt.config.resolved()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := config.disk()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("disk (-want +got):\n%s", diff)
+			}
+			for _, layer := range got.Layers {
+				if _, err := os.Stat(filepath.Join("parts", "layers", layer)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+func TestDiskErrors(t *testing.T) {
+	tests := map[string]struct {
+		config Config
+		want   string
+	}{
+		"runtime": {Config{Node: true, Runtime: Runtime{Name: "docker"}}, `find runtime "docker": not one of containerd, containerd-1.7, crio-crun, crio-runc`},
+		"plain":   {Config{Runtime: Runtime{Name: "crio-runc"}}, `check runtime "crio-runc": a machine without Node has none`},
+		"suite":   {Config{Node: true, Suite: "forky", Runtime: Runtime{Name: "containerd-1.7"}}, "check suite forky: containerd-1.7 is in trixie only"},
+		"NRI": {
+			Config{Node: true, Runtime: Runtime{Name: "containerd-1.7", NRIOff: true}},
+			"check runtime: NRIOff and Cgroupfs are for containerd 2, not for containerd-1.7",
+		},
+		"events": {Config{Node: true, Runtime: Runtime{PodEvents: true}}, "check runtime: PodEvents is for CRI-O, not for containerd"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			config, _, err := tt.config.resolved()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := config.disk(); err == nil || err.Error() != tt.want {
+				t.Errorf("disk() = %v; want %s", err, tt.want)
 			}
 		})
 	}

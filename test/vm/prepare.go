@@ -14,7 +14,11 @@ func BuildImages(ctx context.Context, topology string) error {
 	if err := store.Prepare(ctx); err != nil {
 		return err
 	}
-	if _, err := store.Base(ctx); err != nil {
+	plain, _, err := Config{}.resolved()
+	if err != nil {
+		return err
+	}
+	if _, err := findDisk(ctx, store, plain); err != nil {
 		return err
 	}
 	m, err := Boot(ctx, Config{Topology: topology, Node: true})

@@ -20,7 +20,7 @@ func (m *VM) resume(ctx context.Context, store image.Store, g guest) error {
 		return fmt.Errorf("ask for version of %s: %w", emulator, err)
 	}
 	inputs := fmt.Sprint(string(version), g.disk.Key, strings.Join(append(g.args(oneThread, "disk", "console"), string(manyThreads)), "\n"))
-	dir, err := store.Build(ctx, "snapshot-"+g.config.Topology, inputs, func(dir string) error { return makeSnapshot(ctx, dir, g) })
+	dir, err := store.Build(ctx, "snapshot-"+g.disk.Name+"-"+g.config.Topology, inputs, func(dir string) error { return makeSnapshot(ctx, dir, g) })
 	if err != nil {
 		return err
 	}

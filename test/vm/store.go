@@ -57,8 +57,9 @@ func moduleRoot() (string, error) {
 }
 
 func findDisk(ctx context.Context, store image.Store, config Config) (image.Disk, error) {
-	if config.Node {
-		return store.Node(ctx)
+	spec, err := config.disk()
+	if err != nil {
+		return image.Disk{}, err
 	}
-	return store.Base(ctx)
+	return store.Disk(ctx, spec)
 }

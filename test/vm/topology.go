@@ -32,10 +32,14 @@ func findTopology(name string) (topology, error) {
 	all := topologies()
 	t, ok := all[name]
 	if !ok {
-		known := slices.Sorted(maps.Keys(all))
-		return topology{}, fmt.Errorf("find topology %q: not one of %s", name, strings.Join(known, ", "))
+		return topology{}, fmt.Errorf("find topology %q: not one of %s", name, known(all))
 	}
 	return t, nil
+}
+
+// known lists the names of a table for an error message.
+func known[V any](table map[string]V) string {
+	return strings.Join(slices.Sorted(maps.Keys(table)), ", ")
 }
 
 func (t topology) cpus() int { return t.sockets * t.cores * t.threads }

@@ -1,10 +1,11 @@
 #!/bin/sh
-# image.sh ROOTFS DIR [PARTS]: packs the system that rootfs.sh made in ROOTFS, with the configuration beside this script and the tree PARTS
-# on top, as DIR/disk.img (raw, sparse, ext4), and makes DIR/id_ed25519, the key that opens a root
+# image.sh ROOTFS DIR [TREE...]: packs the system that rootfs.sh made in ROOTFS, with the configuration beside this script and the trees
+# on top, each over those before it, as DIR/disk.img (raw, sparse, ext4), and makes DIR/id_ed25519, the key that opens a root
 # shell in it, and DIR/host_key.pub, the key that it answers with.
 set -eu
 PATH=$PATH:/usr/sbin:/sbin
-rootfs=$1 dir=$2 parts=${3:-}
+rootfs=$1 dir=$2
+shift 2
 size=6G
 
 tree=$dir/tree
@@ -13,10 +14,9 @@ systemctl_enable() {
 	ln -sfn "/etc/systemd/system/$1" "$tree/etc/systemd/system/multi-user.target.wants/$1"
 }
 cp -a "$rootfs/root" "$tree"
-cp -r "$(dirname "$0")/rootfs/." "$tree/"
-if [ -n "$parts" ]; then
-	cp -a "$parts/." "$tree/"
-fi
+for top in "$(dirname "$0")/rootfs" "$@"; do
+	cp -r "$top/." "$tree/"
+done
 
 ssh-keygen -q -t ed25519 -N '' -C vm -f "$dir/id_ed25519"
 cp "$tree/etc/ssh/ssh_host_ed25519_key.pub" "$dir/host_key.pub"

@@ -1,8 +1,9 @@
 #!/bin/bash
-# Builds the real software of the VM node and lays it out as a tree that the guest's image takes over:
+# build.sh TREE...: builds the real software of the VM node and lays it out as trees that the guest's image takes over. TREE is node, what
+# every node has, containerd or crio.
 #
-#   $CPUPOOLD_CACHE/vm/parts/rootfs/      the tree
-#   $CPUPOOLD_CACHE/vm/parts/rootfs.key   a hash of all that went into it; it changes when the tree does
+#   $CPUPOOLD_CACHE/vm/parts/tree-NAME/      the tree
+#   $CPUPOOLD_CACHE/vm/parts/tree-NAME.key   a hash of all that went into it; it changes when the tree does
 #
 # CPUPOOLD_CACHE is by default ~/.cache/cpupoold; it outlives the clone.
 # Nothing is built twice: each part is kept under the hash of its sources, flags and compiler. Several of these may run at once.
@@ -12,7 +13,6 @@ umask 022
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 repo=$(cd "$here/../../.." && pwd)
 cache=${CPUPOOLD_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/cpupoold}/vm/parts
-tree=$cache/rootfs
 
 # The caller's settings must not leak into what is cached.
 unset GOOS GOARCH CGO_CFLAGS CGO_LDFLAGS
@@ -27,7 +27,7 @@ die() {
 command -v go >/dev/null || die "no go command: install Go $(sed -n 's/^go //p' "$repo/go.mod") or later from https://go.dev/dl"
 command -v flock >/dev/null || die "no flock command: apt-get install util-linux"
 
-# require_c installs what runc, the only part in C, is linked with.
+# require_c installs what the parts in C, runc and a helper of CRI-O, are linked with.
 require_c() {
 	local packages=(gcc libc6-dev libseccomp-dev pkgconf)
 	have_c && return
@@ -74,7 +74,6 @@ part() {
 	fi
 	built[$name]=$dir
 }
-declare -A built
 
 # tools NAME CGO TAGS LDFLAGS builds the programs that the tool lines of NAME/go.mod name.
 tools() {
@@ -102,19 +101,49 @@ pack() {
 # Joined by &&: part tests the outcome, and within a test bash does not stop at errors by itself.
 images() { pack pause pause && pack work sleep; }
 
-# lay out the tree in the current directory.
-layout() {
+# layout_NAME lays out the tree NAME in the current directory.
+layout_node() {
 	cp -r --no-preserve=mode,ownership "$here/rootfs/." .
-	chmod 755 usr/local/libexec/*
-	mkdir -p etc/kubernetes/manifests
-	install -D -t usr/local/bin "${built[containerd]}"/* "${built[runc]}/runc" "${built[crictl]}/crictl" "${built[kubelet]}/kubelet"
+	mkdir -p etc/kubernetes/manifests etc/kubernetes/kubelet.conf.d
+	install -D -t usr/local/bin "${built[crictl]}/crictl" "${built[kubelet]}/kubelet"
 	install -D -t opt/cni/bin "${built[cni]}"/*
 	install -D -m 644 -t var/lib/images "${built[images]}"/*.tar
-	# What `systemctl enable` would do.
+	enable cpupoold-images kubelet
+}
+
+layout_containerd() {
+	install -D -t usr/local/bin "${built[containerd]}"/* "${built[runc]}/runc"
+	enable containerd
+}
+
+layout_crio() {
+	install -D -t usr/local/bin "${built[crio]}"/* "${built[pinns]}/pinns" "${built[runc]}/runc"
+	enable crio
+}
+
+# enable does what `systemctl enable` would.
+enable() {
 	mkdir -p etc/systemd/system/multi-user.target.wants
-	for unit in containerd cpupoold-images kubelet; do
+	for unit; do
 		ln -s "../$unit.service" "etc/systemd/system/multi-user.target.wants/$unit.service"
 	done
+}
+
+# tree NAME FILE... lays out a tree of all that has been built, and of these files.
+tree() {
+	local name=$1 tree=$cache/tree-$1 all
+	shift
+	# Names, not paths: the same tree has the same key in every clone.
+	all=$(printf '%s\n' "$@" | key "${built[@]##*/}" "$(declare -f "layout_$name" enable)")
+	if [[ ! -d $tree || $(cat "$tree.key" 2>/dev/null) != "$all" ]]; then
+		rm -rf "$tree.part" && mkdir -p "$tree.part"
+		(cd "$tree.part" && "layout_$name")
+		# The key goes first and comes last, so that a broken-off run is never taken for a whole tree.
+		rm -rf "$tree.key" "$tree"
+		mv "$tree.part" "$tree"
+		echo "$all" >"$tree.key"
+	fi
+	say "$tree is ready ($(du -sh "$tree" | cut -f1), key $all)"
 }
 
 mkdir -p "$cache"
@@ -123,29 +152,56 @@ flock 9
 
 # Some sources do not carry the version of their release. The kubelet's decides which feature gates it has.
 release() { go -C "$here/$1" list -m -f '{{.Version}}' "$2"; }
-containerd_version=$(release containerd github.com/containerd/containerd/v2)
-crictl_version=$(release crictl sigs.k8s.io/cri-tools)
-kubelet_version=$(release kubelet k8s.io/kubernetes)
-kubelet_stamp=k8s.io/component-base/version
-# runc needs seccomp for pods that ask for the runtime's default profile. It is linked statically because the guest's libc is another.
-require_c
-tools runc 1 'seccomp netgo osusergo' '-linkmode external -extldflags -static'
-tools cni 0 '' ''
-tools crictl 0 '' "-X sigs.k8s.io/cri-tools/pkg/version.Version=$crictl_version"
-tools containerd 0 'no_btrfs no_devmapper no_zfs no_tracing' "-X github.com/containerd/containerd/v2/version.Version=$containerd_version"
-tools kubelet 0 '' "-X $kubelet_stamp.gitVersion=$kubelet_version -X $kubelet_stamp.gitMajor=1 -X $kubelet_stamp.gitMinor=$(cut -d. -f2 <<<"$kubelet_version")"
-own work
-own image
-part images "$(key "${built[work]##*/}" "${built[image]##*/}" "$(declare -f pack images)" </dev/null)" images
 
-# Names, not paths: the same tree has the same key in every clone.
-all=$(cd "$here" && find rootfs -type f | sort | key "${built[@]##*/}" "$(declare -f layout)")
-if [[ ! -d $tree || $(cat "$cache/rootfs.key" 2>/dev/null) != "$all" ]]; then
-	rm -rf "$tree.part" && mkdir -p "$tree.part"
-	(cd "$tree.part" && layout)
-	# The key goes first and comes last, so that a broken-off run is never taken for a whole tree.
-	rm -rf "$cache/rootfs.key" "$tree"
-	mv "$tree.part" "$tree"
-	echo "$all" >"$cache/rootfs.key"
-fi
-say "$tree is ready ($(du -sh "$tree" | cut -f1), key $all)"
+# runc needs seccomp for pods that ask for the runtime's default profile. It is linked statically because the guest's libc is another.
+build_runc() {
+	require_c
+	tools runc 1 'seccomp netgo osusergo' '-linkmode external -extldflags -static'
+}
+
+build_node() {
+	local version stamp=k8s.io/component-base/version
+	version=$(release crictl sigs.k8s.io/cri-tools)
+	tools cni 0 '' ''
+	tools crictl 0 '' "-X sigs.k8s.io/cri-tools/pkg/version.Version=$version"
+	version=$(release kubelet k8s.io/kubernetes)
+	tools kubelet 0 '' "-X $stamp.gitVersion=$version -X $stamp.gitMajor=1 -X $stamp.gitMinor=$(cut -d. -f2 <<<"$version")"
+	own work
+	own image
+	part images "$(key "${built[work]##*/}" "${built[image]##*/}" "$(declare -f pack images)" </dev/null)" images
+	mapfile -t files < <(cd "$here" && find rootfs -type f | sort)
+	tree node "${files[@]}"
+}
+
+build_containerd() {
+	build_runc
+	local version
+	version=$(release containerd github.com/containerd/containerd/v2)
+	tools containerd 0 'no_btrfs no_devmapper no_zfs no_tracing' "-X github.com/containerd/containerd/v2/version.Version=$version"
+	tree containerd
+}
+
+# CRI-O without seccomp, whose profiles it makes with a library in C: pods have none there.
+build_crio() {
+	build_runc
+	tools crio 0 'exclude_graphdriver_btrfs containers_image_openpgp libsubid_off' ''
+	part pinns "$(printf '%s\n' crio/go.{mod,sum} | key "$(gcc --version)" "$(declare -f pinns)")" pinns
+	tree crio
+}
+
+# pinns is the program with which CRI-O makes namespaces. Its sources lie in CRI-O's module.
+pinns() {
+	local sources
+	sources=$(go -C "$here/crio" list -m -f '{{.Dir}}' github.com/cri-o/cri-o)/pinns/src
+	gcc -std=c99 -Os -static -s -o pinns "$sources"/*.c
+}
+
+for name; do
+	case $name in
+	node | containerd | crio) (
+		declare -A built
+		"build_$name"
+	) ;;
+	*) die "no tree $name: node, containerd or crio" ;;
+	esac
+done

@@ -55,7 +55,12 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		flags.PrintDefaults()
 	}
 	flags.StringVar(&config.Topology, "topology", "8c2n", "4c1n, 8c2n, 16c2s2t, 32c4n or 16c2d4l; the demo has its own")
-	plain := flags.Bool("plain", false, "without containerd and kubelet")
+	plain := flags.Bool("plain", false, "without container runtime and kubelet")
+	flags.StringVar(&config.Suite, "suite", "trixie", "of Debian: bookworm, trixie or forky")
+	flags.StringVar(&config.Runtime.Name, "runtime", "", "containerd, containerd-1.7, crio-runc or crio-crun")
+	flags.BoolVar(&config.Runtime.NRIOff, "nri-off", false, "turn NRI off in containerd 2")
+	flags.BoolVar(&config.Runtime.Cgroupfs, "cgroupfs", false, "containerd 2 and kubelet make cgroups without systemd")
+	flags.BoolVar(&config.Runtime.PodEvents, "pod-events", false, "turn CRI-O's events on")
 	flags.BoolVar(&config.Cold, "cold", false, "boot a node from power-on instead of its snapshot")
 	flags.IntVar(&config.Memory, "memory", 2048, "in MiB")
 	stay := flags.Bool("shell", false, "after the demo, open a shell in its node")

@@ -5,7 +5,6 @@ package cri_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -19,7 +18,7 @@ import (
 
 func dial(t *testing.T) *cri.Client {
 	t.Helper()
-	c, err := cri.Dial(endpoint)
+	c, err := cri.Dial(readNode(t).Socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,24 +41,17 @@ func cgroups(t *testing.T) *cgroup.FS {
 
 // TestRuntime holds the runtime of the unit tests to this one.
 func TestRuntime(t *testing.T) {
+	node := readNode(t)
+	crio := node.Name == "cri-o"
+	socket := ""
+	if node.NRI {
+		socket = "/run/nri/nri.sock"
+	}
 	runtimetest.Run(t, runtimetest.Node{
-		Runtime: newKubelet(t), Client: dial(t), Cgroups: cgroups(t), Driver: cgroup.DriverSystemd, UpdatesExited: true,
-		NRISocket: "/var/run/nri/nri.sock",
+		Runtime: newKubelet(t), Client: dial(t), Cgroups: cgroups(t), Driver: node.Driver,
+		CgroupAtCreate: crio, UpdatesExited: !crio, StopsCreated: crio,
+		NRISocket: socket, ShowsAdjusted: crio, StartsRefused: crio,
 	})
-}
-
-func TestFind(t *testing.T) {
-	got, err := cri.Find(t.Context(), "/")
-	if err != nil || got != endpoint {
-		t.Fatalf("Find() = %q, %v; want %q", got, err, endpoint)
-	}
-	c := dial(t)
-	if name, version, err := c.Version(t.Context()); err != nil || name != "containerd" || !strings.HasPrefix(version, "v2.") {
-		t.Errorf("Version() = %q, %q, %v; want containerd v2", name, version, err)
-	}
-	if driver, err := c.CgroupDriver(t.Context()); err != nil || driver != cri.Systemd {
-		t.Errorf("CgroupDriver() = %q, %v; want systemd", driver, err)
-	}
 }
 
 // TestUpdateLasts: an update is in systemd's books as well, and survives what
@@ -71,14 +63,24 @@ func TestUpdateLasts(t *testing.T) {
 	if err := c.UpdateCPUs(t.Context(), id, want); err != nil {
 		t.Fatal(err)
 	}
-	if got := command(t, "systemctl", "show", "-P", "AllowedCPUs", "cri-containerd-"+id+".scope"); got != want.String() {
-		t.Errorf("AllowedCPUs = %q; want %q", got, want)
+	ct, err := c.ContainerStatus(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, event := range [][]string{{"systemctl", "daemon-reload"}, {"systemctl", "restart", "containerd"}} {
+	p, err := cgroup.ContainerPath(ct.CgroupsPath, k.node.Driver)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if unit, ok := p.Unit(); ok {
+		if got := command(t, "systemctl", "show", "-P", "AllowedCPUs", unit); got != want.String() {
+			t.Errorf("AllowedCPUs of %s = %q; want %q", unit, got, want)
+		}
+	}
+	for _, event := range [][]string{{"systemctl", "daemon-reload"}, {"systemctl", "restart", k.node.Unit}} {
 		command(t, event[0], event[1:]...)
 		ct, err := c.ContainerStatus(t.Context(), id)
 		for err != nil && !errors.Is(err, cri.ErrNotFound) && t.Context().Err() == nil {
-			ct, err = c.ContainerStatus(t.Context(), id) // containerd may still be starting
+			ct, err = c.ContainerStatus(t.Context(), id) // it may still be starting
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -86,10 +88,6 @@ func TestUpdateLasts(t *testing.T) {
 		recorded, err := ct.RecordedCPUs()
 		if err != nil || !recorded.Equal(want) || ct.State != cri.Running || ct.PodID != pod {
 			t.Errorf("after %v: %+v; want it running on the recorded CPUs %q", event, ct, want)
-		}
-		p, err := cgroup.ContainerPath(ct.CgroupsPath, cgroup.DriverSystemd)
-		if err != nil {
-			t.Fatal(err)
 		}
 		if s, err := cgroups(t).Read(p); err != nil || !s.Effective.Equal(want) {
 			t.Errorf("after %v: effective CPUs %q, %v; want %q", event, s.Effective, err, want)
@@ -146,9 +144,9 @@ func TestWatchReconnects(t *testing.T) {
 		}
 	}
 	expect(cri.Connected)
-	command(t, "systemctl", "stop", "containerd")
+	command(t, "systemctl", "stop", k.node.Unit)
 	expect(cri.Lost)
-	command(t, "systemctl", "start", "containerd")
+	command(t, "systemctl", "start", k.node.Unit)
 	expect(cri.Connected)
 	_, id := runOne(t, k)
 	for {

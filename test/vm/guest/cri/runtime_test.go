@@ -5,7 +5,9 @@ package cri_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,19 +17,31 @@ import (
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/cpupoold/cpupoold/internal/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/test/vm/internal/guestnode"
 )
 
 const (
-	endpoint = "unix:///run/containerd/containerd.sock"
-	image    = "localhost/cpupoold/work:1"
+	image = "localhost/cpupoold/work:1"
 	// limit bounds one call: the machine is emulated.
 	limit = 2 * time.Minute
 )
 
+// readNode is what the node's image says of its runtime.
+func readNode(t *testing.T) guestnode.Runtime {
+	t.Helper()
+	node, err := guestnode.ReadRuntime()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return node
+}
+
 // kubelet makes pods and containers on a real runtime, in the place of the
 // kubelet, which would remove pods that it does not know.
 type kubelet struct {
+	node guestnode.Runtime
 	rpc  runtime.RuntimeServiceClient
 	pods map[string]*runtime.PodSandboxConfig
 }
@@ -36,7 +50,8 @@ func newKubelet(t *testing.T) *kubelet {
 	t.Helper()
 	command(t, "systemctl", "stop", "kubelet")
 	t.Cleanup(func() { command(t, "systemctl", "start", "kubelet") })
-	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	node := readNode(t)
+	conn, err := grpc.NewClient("unix://"+node.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +60,7 @@ func newKubelet(t *testing.T) *kubelet {
 			t.Error(err)
 		}
 	})
-	return &kubelet{runtime.NewRuntimeServiceClient(conn), make(map[string]*runtime.PodSandboxConfig)}
+	return &kubelet{node, runtime.NewRuntimeServiceClient(conn), make(map[string]*runtime.PodSandboxConfig)}
 }
 
 func command(t *testing.T, name string, args ...string) string {
@@ -64,10 +79,6 @@ func (k *kubelet) call() (context.Context, context.CancelFunc) {
 }
 
 func (k *kubelet) RunPod(s testnode.PodSpec) (string, error) {
-	slice := "kubepods-pod"
-	if s.QoS != "" && s.QoS != "guaranteed" {
-		slice = "kubepods-" + s.QoS + "-pod"
-	}
 	config := &runtime.PodSandboxConfig{
 		Metadata: &runtime.PodSandboxMetadata{Name: s.Name, Namespace: s.Namespace, Uid: s.UID},
 		Labels: map[string]string{
@@ -76,7 +87,7 @@ func (k *kubelet) RunPod(s testnode.PodSpec) (string, error) {
 		Annotations:  s.Annotations,
 		LogDirectory: "/var/log/pods/" + s.UID,
 		Linux: &runtime.LinuxPodSandboxConfig{
-			CgroupParent: slice + strings.ReplaceAll(s.UID, "-", "_") + ".slice",
+			CgroupParent: k.parent(s),
 			Resources:    resources(s.Resources),
 			SecurityContext: &runtime.LinuxSandboxSecurityContext{
 				NamespaceOptions: &runtime.NamespaceOption{Network: runtime.NamespaceMode_NODE},
@@ -93,6 +104,22 @@ func (k *kubelet) RunPod(s testnode.PodSpec) (string, error) {
 	return r.GetPodSandboxId(), nil
 }
 
+// parent names the pod's cgroup as the kubelet does.
+func (k *kubelet) parent(s testnode.PodSpec) string {
+	guaranteed := s.QoS == "" || s.QoS == "guaranteed"
+	if k.node.Driver == cgroup.DriverCgroupfs {
+		if guaranteed {
+			return "/kubepods/pod" + s.UID
+		}
+		return "/kubepods/" + s.QoS + "/pod" + s.UID
+	}
+	slice := "kubepods-pod"
+	if !guaranteed {
+		slice = "kubepods-" + s.QoS + "-pod"
+	}
+	return slice + strings.ReplaceAll(s.UID, "-", "_") + ".slice"
+}
+
 func (k *kubelet) StopPod(id string) error {
 	ctx, cancel := k.call()
 	defer cancel()
@@ -106,10 +133,13 @@ func (k *kubelet) RemovePod(id string) error {
 	if _, err := k.rpc.RemovePodSandbox(ctx, &runtime.RemovePodSandboxRequest{PodSandboxId: id}); err != nil {
 		return err
 	}
-	slice := k.pods[id].GetLinux().GetCgroupParent()
+	parent := k.pods[id].GetLinux().GetCgroupParent()
 	delete(k.pods, id)
-	if out, err := exec.CommandContext(ctx, "systemctl", "stop", slice).CombinedOutput(); err != nil {
-		return fmt.Errorf("stop %s: %w: %s", slice, err, out)
+	if k.node.Driver == cgroup.DriverCgroupfs {
+		return os.Remove(filepath.Join("/sys/fs/cgroup", parent))
+	}
+	if out, err := exec.CommandContext(ctx, "systemctl", "stop", parent).CombinedOutput(); err != nil {
+		return fmt.Errorf("stop %s: %w: %s", parent, err, out)
 	}
 	return nil
 }

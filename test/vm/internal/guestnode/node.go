@@ -16,9 +16,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// Runtime is the socket of the node's container runtime.
-const Runtime = "/run/containerd/containerd.sock"
-
 // Patience is how long the node may take for anything: it is emulated, and shares the host's CPUs with other guests.
 const Patience = 5 * time.Minute
 
@@ -26,8 +23,9 @@ const Patience = 5 * time.Minute
 type Node struct {
 	*testing.T
 
-	FS     *cgroup.FS
-	Client *cri.Client
+	FS      *cgroup.FS
+	Client  *cri.Client
+	Runtime Runtime
 }
 
 // New makes sure that the node is as after boot, now and again at the end of the test: kubelet and runtime run, no daemon, no pods.
@@ -37,14 +35,18 @@ func New(t *testing.T) *Node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := cri.Dial(Runtime)
+	runtime, err := ReadRuntime()
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &Node{T: t, FS: tree, Client: client}
+	client, err := cri.Dial(runtime.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &Node{T: t, FS: tree, Client: client, Runtime: runtime}
 	t.Cleanup(func() {
 		n.StopDaemon()
-		n.Run("systemctl", "start", "containerd", "kubelet")
+		n.Run("systemctl", "start", runtime.Unit, "kubelet")
 		n.WithdrawAll()
 		if err := os.RemoveAll("/var/lib/cpupoold"); err != nil {
 			t.Error(err)
@@ -119,7 +121,11 @@ func (n *Node) Write(name, content string) {
 // Dump prints the cgroups of pods.
 func (n *Node) Dump() string {
 	var b strings.Builder
-	err := n.FS.Walk("kubepods.slice", func(p cgroup.Path) error {
+	top := cgroup.Path("kubepods.slice")
+	if n.Runtime.Driver == cgroup.DriverCgroupfs {
+		top = "kubepods"
+	}
+	err := n.FS.Walk(top, func(p cgroup.Path) error {
 		if st, err := n.FS.Read(p); err == nil {
 			fmt.Fprintf(&b, "%s cpus=%q effective=%s weight=%d max=%d/%d\n", p, st.CPUs, st.Effective, st.Weight, st.Quota, st.Period)
 		}
@@ -135,7 +141,7 @@ func (n *Node) Dump() string {
 func (n *Node) Evidence() string {
 	var b strings.Builder
 	b.WriteString(n.Dump())
-	for _, unit := range []string{"cpupoold", "kubelet"} {
+	for _, unit := range []string{"cpupoold", "kubelet", n.Runtime.Unit} {
 		log, _ := n.Try("journalctl", "--no-pager", "-o", "cat", "-n", "60", "-u", unit)
 		fmt.Fprintf(&b, "\nlog of %s:\n%s", unit, log)
 	}

@@ -148,7 +148,7 @@ func (n *Node) containers(which func(cri.Pod, cri.Container) bool) ([]Container,
 		if err != nil {
 			continue // it has ended meanwhile
 		}
-		path, err := cgroup.ContainerPath(full.CgroupsPath, cgroup.DriverSystemd)
+		path, err := cgroup.ContainerPath(full.CgroupsPath, n.Runtime.Driver)
 		if err != nil {
 			return nil, err
 		}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 )
 
 // Kernel is what QEMU loads by itself.
@@ -20,6 +21,7 @@ type Kernel struct {
 type Disk struct {
 	Kernel
 
+	Name    string // the Spec's
 	Path    string // raw image, never to be written: put an overlay on it
 	SSHKey  string // path of the private key of root
 	HostKey string // path of the public key of its SSH server
@@ -37,59 +39,71 @@ func (s Store) Prepare(ctx context.Context) error {
 	return script(ctx, filepath.Join(s.Source, "image", "prepare.sh"))
 }
 
-// Kernel returns the kernel, after building the root file system it comes from if there is none for the current inputs.
-func (s Store) Kernel(ctx context.Context) (Kernel, error) {
-	dir, err := s.rootfs(ctx)
+// Spec says what a disk is made of.
+type Spec struct {
+	Name     string   // of the directories in the cache: one for each set of the following
+	Suite    string   // of Debian: it has the kernel and systemd
+	Packages []string // of Debian, besides those that every guest has
+	Trees    []string // names that parts/build.sh knows; it runs first, and the first time that takes minutes
+	Layers   []string // directories in parts/layers, each copied over what comes before it
+}
+
+// Kernel returns the kernel of a suite of Debian, after building the root file system it comes from if there is none for the current inputs.
+func (s Store) Kernel(ctx context.Context, suite string) (Kernel, error) {
+	return s.rootfs(ctx, suite, nil)
+}
+
+func (s Store) rootfs(ctx context.Context, suite string, packages []string) (Kernel, error) {
+	program := filepath.Join(s.Source, "image", "rootfs.sh")
+	args := append([]string{suite}, packages...)
+	var k key
+	k.file(program)
+	k.text(strings.Join(args, " "))
+	dir, err := s.build(ctx, strings.Join(append([]string{"rootfs"}, args...), "-"), &k, func(dir string) error {
+		return script(ctx, program, append([]string{dir}, args...)...)
+	})
 	if err != nil {
 		return Kernel{}, err
 	}
 	return Kernel{Image: filepath.Join(dir, "vmlinuz"), Initrd: filepath.Join(dir, "initrd"), Key: filepath.Base(dir)}, nil
 }
 
-// Base returns the disk of a plain systemd machine, after building it if there is none for the current inputs.
-func (s Store) Base(ctx context.Context) (Disk, error) {
-	return s.disk(ctx, "base", "")
-}
-
-// Node returns the disk of a Kubernetes node: Base with the software of parts/build.sh on top of it, which it runs first. The first
-// time that takes minutes.
-func (s Store) Node(ctx context.Context) (Disk, error) {
-	if err := script(ctx, filepath.Join(s.Source, "parts", "build.sh")); err != nil {
-		return Disk{}, err
-	}
-	return s.disk(ctx, "node", filepath.Join(s.Cache, "parts", "rootfs"))
-}
-
-func (s Store) rootfs(ctx context.Context) (string, error) {
-	scripts := filepath.Join(s.Source, "image")
-	var k key
-	k.file(filepath.Join(scripts, "rootfs.sh"))
-	return s.build(ctx, "rootfs", &k, func(dir string) error {
-		return script(ctx, filepath.Join(scripts, "rootfs.sh"), dir)
-	})
-}
-
-func (s Store) disk(ctx context.Context, name, parts string) (Disk, error) {
-	kernel, err := s.Kernel(ctx)
+// Disk returns a disk, after building it if there is none for the current inputs.
+func (s Store) Disk(ctx context.Context, spec Spec) (Disk, error) {
+	kernel, err := s.rootfs(ctx, spec.Suite, spec.Packages)
 	if err != nil {
 		return Disk{}, err
 	}
-	scripts := filepath.Join(s.Source, "image")
+	scripts, parts := filepath.Join(s.Source, "image"), filepath.Join(s.Source, "parts")
+	if len(spec.Trees) > 0 {
+		if err := script(ctx, filepath.Join(parts, "build.sh"), spec.Trees...); err != nil {
+			return Disk{}, err
+		}
+	}
 	var k key
 	k.text(kernel.Key)
 	k.file(filepath.Join(scripts, "image.sh"))
 	k.tree(filepath.Join(scripts, "rootfs"))
-	if parts != "" {
-		k.file(parts + ".key") // its contents would take a second to read
+	var tops []string
+	for _, name := range spec.Trees {
+		tree := filepath.Join(s.Cache, "parts", "tree-"+name)
+		k.file(tree + ".key") // its contents would take a second to read
+		tops = append(tops, tree)
 	}
-	dir, err := s.build(ctx, name, &k, func(dir string) error {
-		return script(ctx, filepath.Join(scripts, "image.sh"), filepath.Dir(kernel.Image), dir, parts)
+	for _, name := range spec.Layers {
+		layer := filepath.Join(parts, "layers", name)
+		k.tree(layer)
+		tops = append(tops, layer)
+	}
+	dir, err := s.build(ctx, spec.Name, &k, func(dir string) error {
+		return script(ctx, filepath.Join(scripts, "image.sh"), append([]string{filepath.Dir(kernel.Image), dir}, tops...)...)
 	})
 	if err != nil {
 		return Disk{}, err
 	}
 	return Disk{
 		Kernel:  kernel,
+		Name:    spec.Name,
 		Path:    filepath.Join(dir, "disk.img"),
 		SSHKey:  filepath.Join(dir, "id_ed25519"),
 		HostKey: filepath.Join(dir, "host_key.pub"),

@@ -1,0 +1,47 @@
+package guestnode
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+)
+
+// Runtime is what the machine's image says of its container runtime: test/vm/parts/layers/*/etc/vm-node.
+type Runtime struct {
+	Name   string        `json:"name"`   // as it calls itself: containerd or cri-o
+	Unit   string        `json:"unit"`   // of systemd, without .service
+	Socket string        `json:"socket"` // path, of CRI
+	OCI    string        `json:"oci"`    // runc or crun
+	Driver cgroup.Driver `json:"driver"` // of the runtime and the kubelet
+	NRI    bool          `json:"nri"`    // it listens for plugins
+	Events bool          `json:"events"` // it sends CRI's events
+}
+
+// ReadRuntime reads it. Of two files that say the same thing, the one whose name sorts last is right.
+func ReadRuntime() (Runtime, error) {
+	const pattern = "/etc/vm-node/*.json"
+	files, err := filepath.Glob(pattern)
+	if err != nil {
+		return Runtime{}, err
+	}
+	if len(files) == 0 {
+		return Runtime{}, fmt.Errorf("read what the node's runtime is: no %s: boot a machine with vm.Config.Node", pattern)
+	}
+	var r Runtime
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return Runtime{}, err
+		}
+		d := json.NewDecoder(bytes.NewReader(data))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&r); err != nil {
+			return Runtime{}, fmt.Errorf("parse %s: %w", file, err)
+		}
+	}
+	return r, nil
+}

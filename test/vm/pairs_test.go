@@ -1,0 +1,100 @@
+//go:build vm
+
+package vm_test
+
+import (
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/test/vm"
+)
+
+// chosenPairs is what `make test-vm` has time for unless it is told otherwise; `make test-matrix` has time for all.
+var chosenPairs = flag.String("pairs", "slice", "pairs of TestPairs: all; names with commas between; slice: first and one more, by the commit")
+
+// pair is a container runtime on a systemd and a kernel.
+type pair struct {
+	name                     string
+	config                   vm.Config
+	runtime, systemd, kernel string // what their versions start with; "" for whatever is newest
+}
+
+// matrix covers each runtime, each systemd and each kernel once or twice, and not all products of them. The first is the machine of all
+// other tests.
+func matrix() []pair {
+	node := func(suite string, runtime vm.Runtime) vm.Config {
+		return vm.Config{Topology: "8c2n", Node: true, Suite: suite, Runtime: runtime}
+	}
+	return []pair{
+		{"containerd", node("trixie", vm.Runtime{}), "2.", "257", "6.12."},
+		{"crio-runc", node("bookworm", vm.Runtime{Name: "crio-runc", PodEvents: true}), "1.34.", "252", "6.1."},
+	}
+}
+
+// everyPair are the packages below guest that run on each pair, one after the other in one machine, with cpupoold and its unit installed.
+// A test there finds out with guestnode.ReadRuntime, or Node.Runtime, what it runs on.
+func everyPair(p pair) []guestPackage {
+	return []guestPackage{
+		{"runtime", []string{"-runtime=" + p.runtime, "-systemd=" + p.systemd, "-kernel=" + p.kernel}},
+	}
+}
+
+type guestPackage struct {
+	name string
+	args []string
+}
+
+// TestPairs holds every pair to what cpupoold relies on: -run TestPairs/crio-crun/runtime -pairs all is one package on one pair.
+func TestPairs(t *testing.T) {
+	chosen, err := choosePairs(*chosenPairs, head(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range chosen {
+		t.Run(p.name, func(t *testing.T) {
+			m := vm.Start(t, p.config)
+			installDaemon(t, m)
+			for _, pkg := range everyPair(p) {
+				t.Run(pkg.name, func(t *testing.T) { vm.RunTests(t, m, "./guest/"+pkg.name, pkg.args...) })
+			}
+		})
+	}
+}
+
+// head is the commit that is tested.
+func head(t *testing.T) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "git", "rev-parse", "HEAD").Output()
+	if err != nil {
+		t.Fatalf("find the commit for -pairs slice: git rev-parse HEAD: %v", err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func choosePairs(chosen, commit string) ([]pair, error) {
+	all := matrix()
+	switch chosen {
+	case "all":
+		return all, nil
+	case "slice":
+		h := fnv.New32a()
+		_, _ = io.WriteString(h, commit)
+		other := 1 + int(h.Sum32()%uint32(len(all)-1))
+		return []pair{all[0], all[other]}, nil
+	}
+	var named []pair
+	for name := range strings.SplitSeq(chosen, ",") {
+		i := slices.IndexFunc(all, func(p pair) bool { return p.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("choose pairs %q: there is no %s", chosen, name)
+		}
+		named = append(named, all[i])
+	}
+	return named, nil
+}

@@ -1,0 +1,83 @@
+package vm
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/test/vm/internal/image"
+)
+
+// Runtime says which container runtime a node has, and how it is set up.
+type Runtime struct {
+	// Name is "containerd" (the default): containerd 2 and runc, both from their Go modules; "containerd-1.7": containerd 1.7 and runc
+	// 1.1 of Debian 13, with which NRI is off; "crio-runc" and "crio-crun": CRI-O from its Go module, conmon of Debian, and runc from its
+	// Go module or crun of Debian.
+	Name string
+
+	// NRIOff turns NRI off in containerd 2.
+	NRIOff bool
+
+	// Cgroupfs has containerd 2 and the kubelet make cgroups by themselves, instead of through systemd.
+	Cgroupfs bool
+
+	// PodEvents turns CRI-O's stream of events on, which is off as it comes.
+	PodEvents bool
+}
+
+// part is what one runtime is made of, see image.Spec.
+type part struct {
+	trees, layers, packages []string
+	suite                   string // the only one that has it; "" for any
+}
+
+func runtimes() map[string]part {
+	return map[string]part{
+		"containerd":     {trees: []string{"containerd"}, layers: []string{"containerd", "containerd-2"}},
+		"containerd-1.7": {layers: []string{"containerd", "containerd-1.7"}, packages: []string{"containerd", "runc"}, suite: "trixie"},
+		"crio-runc":      {trees: []string{"crio"}, layers: []string{"crio"}, packages: []string{"conmon"}},
+		"crio-crun":      {trees: []string{"crio"}, layers: []string{"crio", "crun"}, packages: []string{"conmon", "crun"}},
+	}
+}
+
+// disk returns what the disk of a machine with the resolved configuration c is made of.
+func (c Config) disk() (image.Spec, error) {
+	if !c.Node {
+		if c.Runtime != (Runtime{}) {
+			return image.Spec{}, fmt.Errorf("check runtime %q: a machine without Node has none", c.Runtime.Name)
+		}
+		return image.Spec{Name: "base-" + c.Suite, Suite: c.Suite}, nil
+	}
+	name := c.Runtime.Name
+	if name == "" {
+		name = "containerd"
+	}
+	all := runtimes()
+	p, ok := all[name]
+	if !ok {
+		return image.Spec{}, fmt.Errorf("find runtime %q: not one of %s", name, known(all))
+	}
+	if p.suite != "" && p.suite != c.Suite {
+		return image.Spec{}, fmt.Errorf("check suite %s: %s is in %s only", c.Suite, name, p.suite)
+	}
+	if name != "containerd" && (c.Runtime.NRIOff || c.Runtime.Cgroupfs) {
+		return image.Spec{}, errors.New("check runtime: NRIOff and Cgroupfs are for containerd 2, not for " + name)
+	}
+	if c.Runtime.PodEvents && !strings.HasPrefix(name, "crio-") {
+		return image.Spec{}, errors.New("check runtime: PodEvents is for CRI-O, not for " + name)
+	}
+	label := []string{"node", c.Suite, name}
+	for _, option := range []struct {
+		on    bool
+		layer string
+	}{{c.Runtime.NRIOff, "nri-off"}, {c.Runtime.Cgroupfs, "cgroupfs"}, {c.Runtime.PodEvents, "pod-events"}} {
+		if option.on {
+			label = append(label, option.layer)
+			p.layers = append(p.layers, option.layer)
+		}
+	}
+	return image.Spec{
+		Name: strings.Join(label, "-"), Suite: c.Suite, Packages: p.packages,
+		Trees: append([]string{"node"}, p.trees...), Layers: p.layers,
+	}, nil
+}
