@@ -44,6 +44,9 @@ type RuntimeConfig struct {
 	Tree Tree
 	// NRI makes the runtime ask plugins, on NRISocket.
 	NRI bool
+	// NRIRequired are plugins without which no container is created
+	// (required_plugins of NRI's default validator).
+	NRIRequired []string
 	// Units may be nil: then systemd is not told of the resources that containers
 	// get, and its next daemon-reload undoes them.
 	Units *Units

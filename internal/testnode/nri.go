@@ -9,6 +9,7 @@ import (
 
 	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
+	validator "github.com/containerd/nri/plugins/default-validator/builtin"
 	"github.com/containerd/ttrpc"
 	"github.com/sirupsen/logrus"
 
@@ -27,7 +28,9 @@ type hooks struct {
 	asking sync.Mutex
 	told   map[string]stage // what plugins know of a pod or container, by its id
 
+	turning sync.Mutex             // held by up and down, one of which would undo half of the other
 	mu      sync.Mutex             // guards what follows
+	serving bool                   // plugins may connect
 	nri     *adaptation.Adaptation // nil while it is down
 	clients []*ttrpc.Client
 }
@@ -67,32 +70,42 @@ func newHooks(r *Runtime) *hooks {
 }
 
 func (h *hooks) up() error {
+	h.turning.Lock()
+	defer h.turning.Unlock()
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.nri != nil {
+	up := h.serving
+	h.serving = true
+	h.mu.Unlock()
+	if up {
 		return nil
 	}
 	none := filepath.Join(filepath.Dir(h.socket), "none")
 	name, version := h.r.config.version()
+	validator := &validator.DefaultValidatorConfig{Enable: len(h.r.config.NRIRequired) > 0, RequiredPlugins: h.r.config.NRIRequired}
 	a, err := adaptation.New(name, version, h.synchronize, h.unsolicited,
 		adaptation.WithSocketPath(h.socket),
 		adaptation.WithPluginPath(none),
 		adaptation.WithPluginConfigPath(none),
+		adaptation.WithDefaultValidator(validator),
 		adaptation.WithTTRPCOptions([]ttrpc.ClientOpts{h.keep}, nil))
 	if err == nil {
-		err = a.Start()
+		err = a.Start() // calls synchronize: mu must be free, and nobody ask yet
 	}
 	if err != nil {
 		return fmt.Errorf("start NRI: %w", err)
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.nri = a
 	return nil
 }
 
 func (h *hooks) down() {
+	h.turning.Lock()
+	defer h.turning.Unlock()
 	h.mu.Lock()
 	a := h.nri
-	h.nri = nil
+	h.nri, h.serving = nil, false
 	h.mu.Unlock()
 	if a == nil {
 		return
@@ -106,7 +119,7 @@ func (h *hooks) down() {
 func (h *hooks) keep(c *ttrpc.Client) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.nri == nil {
+	if !h.serving {
 		c.Close()
 		return
 	}
