@@ -75,7 +75,7 @@ type Config struct {
 	ListenAddress string
 
 	// ResyncPeriod (resyncPeriod) is the longest time between two passes over
-	// the node when nothing happens, 1s..10m. It bounds how long a lost event
+	// the node when nothing happens, 1s..1h. It bounds how long a lost event
 	// or a foreign write goes unnoticed. Default: 30s.
 	ResyncPeriod time.Duration
 

@@ -21,7 +21,7 @@ import (
 // event must not go unnoticed for longer than an operator would wait.
 const (
 	minResync = time.Second
-	maxResync = 10 * time.Minute
+	maxResync = time.Hour
 )
 
 // fields is the whole schema: every key that a file may have.

@@ -128,6 +128,7 @@ func (l *loop) serve(ctx context.Context, o Options) {
 	sources.Go(func() { l.watchUnits(ctx) })
 	sources.Go(func() { l.followUnits(ctx) })
 	sources.Go(func() { l.watchNRI(ctx) })
+	sources.Go(func() { l.watchTree(ctx) })
 	l.askFormula()
 	l.run(ctx)
 	l.notify.stopping()
@@ -165,6 +166,8 @@ func newLoop(h host, o Options) (*loop, error) {
 		hints:    newHints(ledger.unhinted),
 		refusals: newRefusals(),
 		promises: newPromises(),
+		watch:    newTreeWatch(),
+		drifts:   newDrifts(),
 
 		plannedOnce: make(chan struct{}),
 

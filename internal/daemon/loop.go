@@ -81,6 +81,8 @@ type loop struct {
 	starting    []*startAsked  // likewise
 	promises    promises
 	plannedOnce chan struct{} // closed after the first pass
+	watch       treeWatch
+	drifts      *drifts
 }
 
 // timers are the loop's: each is armed by the owner and read in run.
@@ -110,6 +112,10 @@ func (l *loop) run(ctx context.Context) {
 			l.notify.alive()
 			continue
 		case <-l.box.wake:
+		case <-l.watch.wake:
+			if !l.heard() {
+				continue
+			}
 		case now := <-l.timers.resync.C:
 			// A runtime without events is listed much more often than that.
 			if now.Sub(l.status.distrusted) >= l.settings.config.ResyncPeriod {

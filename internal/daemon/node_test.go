@@ -62,7 +62,14 @@ type node struct {
 
 func newNode(t testing.TB) *node {
 	t.Helper()
-	tree := testnode.NewCgroups(testnode.CgroupConfig{Possible: cpuset.Range(0, eightCPUs-1), Nodes: cpuset.Range(0, 1)})
+	return newNodeOn(t, testnode.CgroupConfig{})
+}
+
+// newNodeOn is a node with a kernel of which the machine is filled in.
+func newNodeOn(t testing.TB, kernel testnode.CgroupConfig) *node {
+	t.Helper()
+	kernel.Possible, kernel.Nodes = cpuset.Range(0, eightCPUs-1), cpuset.Range(0, 1)
+	tree := testnode.NewCgroups(kernel)
 	units := testnode.NewUnits(tree)
 	rt := testnode.StartRuntime(t, testnode.RuntimeConfig{Tree: tree.ForRuntime(), Units: units})
 	client, err := cri.Dial(rt.Endpoint())

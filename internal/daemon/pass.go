@@ -103,6 +103,7 @@ func (l *loop) pass() {
 		close(l.plannedOnce)
 	}
 	l.status.targets, l.status.deferred = want, deferred
+	l.watchAll()
 	l.armRetry(now)
 }
 

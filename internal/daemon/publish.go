@@ -225,6 +225,7 @@ func (l *loop) sources() map[telemetry.Source]telemetry.SourceState {
 	if l.nriSocket != "" {
 		all[telemetry.NRI] = cmp.Or(l.status.nri, telemetry.SourceAbsent)
 	}
+	all[telemetry.Inotify] = l.watch.state()
 	if l.hints.state != "" {
 		all[telemetry.PodResources] = l.hints.state
 	}

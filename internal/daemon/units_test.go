@@ -174,8 +174,8 @@ func TestNoRuntimeAtAll(t *testing.T) {
 	r := n.startOn(h)
 	n.unitRunsOn("du.service", "4-5")
 	r.view("ready", func(v *telemetry.View) bool { return v.Ready })
-	r.quiet()
-	want := map[telemetry.Source]telemetry.SourceState{telemetry.Units: telemetry.SourceOK}
+	r.settled()
+	want := map[telemetry.Source]telemetry.SourceState{telemetry.Inotify: telemetry.SourceOK, telemetry.Units: telemetry.SourceOK}
 	if d := cmp.Diff(want, r.loop.snapshot.Load().Sources); d != "" {
 		t.Errorf("sources (-want +got):\n%s", d)
 	}

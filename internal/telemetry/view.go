@@ -110,12 +110,13 @@ type Source string
 
 // CRIEvents is the runtime's event stream, PodResources the kubelet's word on
 // devices and memory, Units systemd's signals, NRI what the runtime asks before it
-// creates a container.
+// creates a container, Inotify the kernel's word on writes of others to cgroups.
 const (
 	CRIEvents    Source = "cri_events"
 	PodResources Source = "pod_resources"
 	Units        Source = "systemd_units"
 	NRI          Source = "nri"
+	Inotify      Source = "inotify"
 )
 
 // SourceState is how a source fares. Only OK is quick; none is needed for

@@ -46,15 +46,18 @@ func (c *Cgroups) Watches() int {
 	return count
 }
 
-// OverflowNotices loses what is queued for those who are told of changes, as a
-// queue of the kernel's that is full.
-func (c *Cgroups) OverflowNotices() {
+// LoseNotices loses what happens in f, as a queue of the kernel's that is full: those
+// who are told of changes are only told that some are lost.
+func (c *Cgroups) LoseNotices(f func()) {
+	c.mu.Lock()
+	told := c.notices
+	c.notices = nil
+	c.mu.Unlock()
+	f()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.notices = told
 	for _, n := range c.notices {
-		n.mu.Lock()
-		n.queue = nil
-		n.mu.Unlock()
 		n.post(cgroup.Notice{Kind: cgroup.Overflow})
 	}
 }

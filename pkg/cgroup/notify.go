@@ -98,6 +98,16 @@ func (w *Watcher) Close() error {
 	return err
 }
 
+// Ended is closed when the watch has ended: by Close, or by itself.
+func (w *Watcher) Ended() <-chan struct{} { return w.ended }
+
+// Err is why the watch has ended, nil before that.
+func (w *Watcher) Err() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
 // Take returns the changes since the last Take, the oldest first. An error is the
 // end of the watch; what was lost with it is not known.
 func (w *Watcher) Take() ([]Change, error) {

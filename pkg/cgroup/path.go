@@ -40,6 +40,12 @@ func (p Path) Scope() Path {
 	return p
 }
 
+// Inner is the cgroup that crun makes below a scope (see State.Inner); ok is false
+// when p is no scope.
+func (p Path) Inner() (inner Path, ok bool) {
+	return p.Join(innerName), strings.HasSuffix(string(p), ".scope")
+}
+
 // Unit is the systemd unit whose cgroup p is; ok is false when p is not named
 // like a unit that owns a cgroup (systemd.unit(5)). systemd puts an underscore
 // before names that could be taken for files, as cpu.service (cg_escape).

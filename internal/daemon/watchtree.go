@@ -1,0 +1,223 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+)
+
+// treeWatch is the owner's ear at the cgroups: what others write to those that are
+// placed, and which ones come and go in pods.
+type treeWatch struct {
+	wake    chan struct{} // holds one token while there is something to take
+	watcher *cgroup.Watcher
+	err     error // why not all that should be is watched
+	// slices are the pods' that have shown up, known to the runtime or not.
+	slices map[cgroup.Path]bool
+}
+
+func newTreeWatch() treeWatch {
+	return treeWatch{wake: make(chan struct{}, 1), slices: make(map[cgroup.Path]bool)}
+}
+
+// state is how the source fares.
+func (w *treeWatch) state() telemetry.SourceState {
+	if w.watcher == nil || w.err != nil {
+		return telemetry.SourceLost
+	}
+	return telemetry.SourceOK
+}
+
+// watchTree keeps a watcher until ctx ends.
+func (l *loop) watchTree(ctx context.Context) {
+	keepTrying(ctx, func() error {
+		w, err := l.cgroups.Watch(func() {
+			select {
+			case l.watch.wake <- struct{}{}:
+			default:
+			}
+		})
+		if err != nil {
+			l.box.post(treeWatched{err: err})
+			return err
+		}
+		l.box.post(treeWatched{watcher: w})
+		select {
+		case <-ctx.Done():
+		case <-w.Ended():
+		}
+		err = w.Close()
+		if ctx.Err() == nil {
+			err = errors.Join(w.Err(), err)
+			l.box.post(treeWatched{err: err})
+		}
+		return err
+	}, func(err error) {
+		l.log.Warn("watch cgroups; until it works again, what others write is found by the resync", "error", err)
+	})
+}
+
+// treeWatched is a watcher that begins, or why there is none.
+type treeWatched struct {
+	watcher *cgroup.Watcher
+	err     error
+}
+
+func (e treeWatched) apply(l *loop) {
+	// What happened before is not known; the first Set tells of everything.
+	l.watch.watcher, l.watch.err = e.watcher, e.err
+	clear(l.watch.slices)
+}
+
+// watchAll tells the watcher which cgroups matter after a pass.
+func (l *loop) watchAll() {
+	if l.watch.watcher == nil {
+		return
+	}
+	files, parents := watchSet(l.status.targets, l.model.slices(), slices.Collect(maps.Keys(l.watch.slices)))
+	err := l.watch.watcher.Set(files, parents)
+	if err != nil && (l.watch.err == nil || l.watch.err.Error() != err.Error()) {
+		l.log.Warn("not all cgroups are watched; what others write to the rest is found by the resync", "error", err)
+	}
+	l.watch.err = err
+}
+
+// slices are the cgroups of pods that the runtime has told of.
+func (m *model) slices() []cgroup.Path {
+	var all []cgroup.Path
+	for _, e := range m.pods {
+		if e.slice != "" {
+			all = append(all, e.slice)
+		}
+	}
+	return all
+}
+
+// watchSet returns the cgroups of which the files matter, and those of which the
+// children do: these are the kubelet's, in which pods appear, and the pods', in which
+// containers do.
+func watchSet(targets []cgroup.Target, known, seen []cgroup.Path) (files, parents []cgroup.Path) {
+	for _, t := range targets {
+		files = append(files, t.Path)
+		if inner, ok := t.Path.Inner(); ok && t.Unit == "" {
+			files = append(files, inner) // crun's; it may come later
+		}
+	}
+	// The kubelet's with the default --cgroup-root and with that of kind.
+	tops := map[cgroup.Path]bool{
+		"kubepods.slice": true, "kubepods": true,
+		"kubelet.slice/kubelet-kubepods.slice": true, "kubelet/kubepods": true,
+	}
+	for _, slice := range slices.Concat(known, seen) {
+		parents = append(parents, slice)
+		for p := slice.Parent(); p != ""; p = p.Parent() {
+			if name := strings.TrimSuffix(p.Base(), ".slice"); name == "kubepods" || strings.HasSuffix(name, "-kubepods") {
+				tops[p] = true
+			}
+		}
+	}
+	for top := range tops {
+		parents = append(parents, top)
+		for _, class := range []string{"burstable", "besteffort"} {
+			name := class
+			if base, ok := strings.CutSuffix(top.Base(), ".slice"); ok {
+				name = base + "-" + class + ".slice"
+			}
+			parents = append(parents, top.Join(name))
+		}
+	}
+	return files, parents
+}
+
+// heard takes over what the watcher has told. It says whether that may change
+// anything: an echo of the daemon's own writes does not.
+func (l *loop) heard() bool {
+	if l.watch.watcher == nil {
+		return false
+	}
+	changes, err := l.watch.watcher.Take()
+	matters := err != nil
+	for _, c := range changes {
+		switch c.Kind {
+		case cgroup.Overflow:
+			l.log.Warn("changes of cgroups have been lost; all of them are read again")
+			l.tree.distrustAll()
+			clear(l.watch.slices)
+			l.list()
+			matters = true
+		case cgroup.Written:
+			matters = l.heardWrite(c.Path.Scope(), c.At) || matters
+		case cgroup.Appeared:
+			matters = l.heardChild(c.Path.Join(c.Name), true) || matters
+		case cgroup.Gone:
+			matters = l.heardChild(c.Path.Join(c.Name), false) || matters
+		}
+	}
+	return matters
+}
+
+// heardWrite compares what a cgroup has with what was read last.
+func (l *loop) heardWrite(p cgroup.Path, at time.Time) bool {
+	c, known := l.tree.current[p]
+	if !known || l.tree.stale[p] {
+		return false // it is read in the next pass, if anybody needs it
+	}
+	if c.Exists {
+		st, err := l.cgroups.Read(p)
+		if err == nil && l.tree.busy(p) && st.CPUs.Equal(c.Pending) {
+			c.CPUs = c.Pending // a seal of the daemon's own arrives
+		}
+		if err == nil && sameRequests(c.State, st) {
+			return false
+		}
+	}
+	l.drifts.hear(p, at)
+	l.tree.distrust(p)
+	return true
+}
+
+// heardChild is told of a cgroup that has come or gone. What the runtime will tell,
+// too, is only looked at again.
+func (l *loop) heardChild(p cgroup.Path, there bool) bool {
+	if _, _, inPod := cgroup.PodOf(p.Parent()); !inPod {
+		if _, _, isPod := cgroup.PodOf(p); isPod {
+			l.heardPod(p, there)
+		}
+	}
+	scope := p.Scope()
+	if _, known := l.tree.current[scope]; known || l.status.vanished[scope] != "" {
+		l.tree.distrust(scope)
+		return true
+	}
+	return false
+}
+
+// heardPod follows the cgroups of pods: their containers appear in them.
+func (l *loop) heardPod(p cgroup.Path, there bool) {
+	if !there {
+		delete(l.watch.slices, p)
+		return
+	}
+	if !l.watch.slices[p] {
+		l.watch.slices[p] = true
+		l.watchAll() // at once: its first container is about to come
+	}
+}
+
+// sameRequests says that nobody has written other values to the files of a cgroup.
+func sameRequests(a, b cgroup.State) bool {
+	if a.HasCPUSet != b.HasCPUSet || a.HasCPU != b.HasCPU || !a.CPUs.Equal(b.CPUs) || !a.Mems.Equal(b.Mems) ||
+		a.Weight != b.Weight || a.Idle != b.Idle || a.Quota != b.Quota || a.Period != b.Period {
+		return false
+	}
+	if a.Inner == nil || b.Inner == nil {
+		return a.Inner == b.Inner
+	}
+	return sameRequests(*a.Inner, *b.Inner)
+}
