@@ -61,6 +61,7 @@ func newSession(ctx context.Context, c net.Conn, h Handler, synchronized func())
 
 // run serves the connection to its end and returns why it ended.
 func (s *session) run() error {
+	defer s.conn.Close()
 	ran := make(chan error, 1)
 	go func() { ran <- s.stub.Run(s.ctx) }()
 	select {
