@@ -83,6 +83,7 @@ type loop struct {
 	plannedOnce chan struct{} // closed after the first pass
 	watch       treeWatch
 	drifts      *drifts
+	strangers   strangers
 }
 
 // timers are the loop's: each is armed by the owner and read in run.

@@ -46,7 +46,10 @@ func (s scene) input() pools.Input {
 	}
 }
 
-func (l *loop) decide(now time.Time) (pools.Plan, []cgroup.Target) { return l.scene(now).decide() }
+func (l *loop) decide(now time.Time) (pools.Plan, []cgroup.Target) {
+	plan, want := l.scene(now).decide()
+	return plan, l.confine(plan.Shared, ownedBy(plan).Union(l.leavingCPUs()), want)
+}
 
 // scene is what is known now.
 func (l *loop) scene(now time.Time) scene {
@@ -204,6 +207,7 @@ func (l *loop) reappear(id string) {
 // alone for a while.
 func (l *loop) held(now time.Time) map[cgroup.Path]cgroup.Current {
 	view := maps.Clone(l.tree.current)
+	l.strangers.unsealed(view)
 	for p := range l.bench.paths() {
 		if c, ok := view[p]; ok {
 			c.NoWrite, c.NoSeal = l.bench.resting(p, now)
@@ -250,7 +254,7 @@ func (l *loop) due(writes []cgroup.Write, made map[cgroup.Write]bool, now time.T
 		case file && made[w]:
 			l.bench.refuse(w, errNoEffect, now)
 			return out, true
-		case !file && l.tree.busy(w.Path):
+		case !file && (l.tree.busy(w.Path) || l.strangers.has(w.Path)):
 			cut = true
 		case !file && l.bench.repeated(w, now):
 			cut, refused = true, true

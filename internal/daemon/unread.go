@@ -89,10 +89,7 @@ func (s scene) stay(p pools.Plan, want []cgroup.Target) []cgroup.Target {
 	if len(unread) == 0 {
 		return want
 	}
-	owned := p.Idle
-	for _, a := range p.Assignments {
-		owned = owned.Union(a.CPUs)
-	}
+	owned := ownedBy(p)
 	kept := want[:0]
 	for _, t := range want {
 		if !unread[t.Path] || s.mustGo(&t, owned) {

@@ -195,6 +195,10 @@ func (l *loop) heardChild(p cgroup.Path, there bool) bool {
 		l.tree.distrust(scope)
 		return true
 	}
+	if there {
+		return l.meet(p)
+	}
+	delete(l.strangers, p)
 	return false
 }
 

@@ -1,0 +1,117 @@
+package daemon
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// strangers are cgroups of containers that have appeared in pods before the runtime
+// has told of the container: it does so when the entrypoint runs already. They wait
+// in the shared pool. Only files are written: a property that systemd sets while the
+// OCI runtime makes a scope can keep the container from starting. Pods and what is
+// above them are never narrowed.
+type strangers map[cgroup.Path]stranger
+
+type stranger struct {
+	id   string
+	cpus cpuset.Set // that it is to have
+}
+
+// strangerID returns the id of a container whose cgroup p is by its name, "" if it is
+// none's.
+func strangerID(p cgroup.Path, d cgroup.Driver) string {
+	if _, _, inPod := cgroup.PodOf(p.Parent()); !inPod {
+		return ""
+	}
+	if _, _, deeper := cgroup.PodOf(p.Parent().Parent()); deeper {
+		return ""
+	}
+	name, isScope := strings.CutSuffix(p.Base(), ".scope")
+	if isScope != (d == cgroup.DriverSystemd) {
+		return ""
+	}
+	id := name[strings.LastIndexByte(name, '-')+1:]
+	const idLength = 64 // of all runtimes that the kubelet talks to
+	if len(id) != idLength || strings.Trim(id, "0123456789abcdef") != "" || !isContainerPrefix(strings.TrimSuffix(name, id)) {
+		return ""
+	}
+	return id
+}
+
+// meet is told of a cgroup in a pod. It says whether that is a stranger.
+func (l *loop) meet(p cgroup.Path) bool {
+	id := strangerID(p, l.driver)
+	if id == "" || l.runtime == nil || l.model.containers[id] != nil || l.model.pods[id] != nil || l.strangers.has(p) {
+		return false
+	}
+	l.strangers[p] = stranger{id: id}
+	if l.status.listed { // else the first listing will tell
+		l.fetchContainer(id)
+		l.fetchPod(id) // it may be a sandbox
+	}
+	return true
+}
+
+// confine adds the strangers to what should be. Who is planned by now is none any
+// more. One that has a cpuset already got it by its specification, and keeps it
+// unless somebody else owns CPUs of it.
+func (l *loop) confine(shared, owned cpuset.Set, want []cgroup.Target) []cgroup.Target {
+	for _, t := range want {
+		if l.strangers.has(t.Path) {
+			delete(l.strangers, t.Path)
+			delete(l.tree.current, t.Path) // the runtime and systemd may have told of its record
+		}
+	}
+	shared = shared.Difference(owned)
+	if shared.IsEmpty() {
+		return want
+	}
+	var more []cgroup.Target
+	for p, s := range l.strangers {
+		st, err := l.cgroups.Read(p)
+		if errors.Is(err, cgroup.ErrGone) {
+			delete(l.strangers, p)
+			continue
+		}
+		if err != nil || !st.HasCPUSet {
+			continue // there is no file to write
+		}
+		if !st.CPUs.IsEmpty() && !st.CPUs.Overlaps(owned) && !l.ledger.touched(p, cgroup.FileCPUs) {
+			continue
+		}
+		s.cpus = shared
+		l.strangers[p] = s
+		more = append(more, cgroup.Target{Path: p, CPUs: shared, Reason: "the runtime has not told what it is yet"})
+	}
+	slices.SortFunc(more, func(a, b cgroup.Target) int { return strings.Compare(string(a.Path), string(b.Path)) })
+	return append(want, more...)
+}
+
+// ownedBy are the CPUs of a plan that somebody has for himself.
+func ownedBy(p pools.Plan) cpuset.Set {
+	owned := p.Idle
+	for _, a := range p.Assignments {
+		owned = owned.Union(a.CPUs)
+	}
+	return owned
+}
+
+// unsealed makes Diff leave the recorders of strangers alone.
+func (s strangers) unsealed(view map[cgroup.Path]cgroup.Current) {
+	for p, who := range s {
+		if c, ok := view[p]; ok {
+			c.Recorded, c.RecordedKnown = who.cpus, true
+			view[p] = c
+		}
+	}
+}
+
+func (s strangers) has(p cgroup.Path) bool {
+	_, ok := s[p]
+	return ok
+}

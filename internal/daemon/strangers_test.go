@@ -1,0 +1,99 @@
+package daemon
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+)
+
+// TestStrangerConfined: a container that the runtime has not told of runs in the
+// shared pool from its first moment, off the CPUs of owners, and nothing of it is
+// recorded; once it is known it gets what it should have.
+func TestStrangerConfined(t *testing.T) {
+	n := driftNode(t)
+	r := n.start()
+	owner := n.container(n.pod("owner", "default", "guaranteed", 2, nil), "a", whole(2))
+	n.runsOn(owner, "4-5")
+	pod := n.pod("late", "default", "guaranteed", 2, nil)
+	n.runsOn(pod, "2-3")
+	r.settled()
+	release := n.runtime.Hang("ContainerStatus")
+	defer release()
+	late := n.container(pod, "a", whole(2))
+	n.runsOn(late, "2-3")
+	if unit, err := n.units.Properties(t.Context(), cgroup.Path(n.runtime.Cgroup(late)).Base()); err != nil || !unit.CPUs.IsEmpty() {
+		t.Errorf("AllowedCPUs of a container that is not known: %s, %v; want none", unit.CPUs, err)
+	}
+	n.check()
+	// systemd applies what it has: the file is repaired, and that is all.
+	n.foreign(late, cgroup.FileCPUs, "0-7")
+	n.runsOn(late, "2-3")
+	release()
+	n.runsOn(late, "6-7")
+	r.settled()
+	n.check()
+	for _, o := range n.journal().Originals {
+		if string(o.Path) == n.runtime.Cgroup(late) && o.File == cgroup.FileCPUs && o.Value != "" {
+			t.Errorf("the original of the cpuset is %q, want none", o.Value)
+		}
+	}
+}
+
+// TestStrangerWithSpecification: a cpuset that a container brings along stays while
+// its container is not known, unless somebody else owns CPUs of it.
+func TestStrangerWithSpecification(t *testing.T) {
+	n := driftNode(t)
+	r := n.start()
+	owner := n.container(n.pod("owner", "default", "guaranteed", 2, nil), "a", whole(2))
+	n.runsOn(owner, "4-5")
+	pod := n.pod("late", "default", "burstable", 0, nil)
+	n.runsOn(pod, "2-3")
+	r.settled()
+	release := n.runtime.Hang("ContainerStatus")
+	defer release()
+	res := whole(0)
+	res.CPUs = "0"
+	stays := n.container(pod, "stays", res)
+	res.CPUs = "0-7"
+	goes := n.container(pod, "goes", res)
+	n.runsOn(goes, "2-3")
+	if at := n.state(stays).Effective.String(); at != "0" {
+		t.Errorf("runs on %s, want its own 0", at)
+	}
+	n.check()
+	r.stop()
+}
+
+func TestStrangerID(t *testing.T) {
+	id := strings.Repeat("0123456789abcdef", 4)
+	const pod, dir = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice/", "kubepods/burstable/pod1/"
+	for _, test := range []struct {
+		path   string
+		driver cgroup.Driver
+		known  bool
+	}{
+		{pod + "cri-containerd-" + id + ".scope", cgroup.DriverSystemd, true},
+		{pod + "crio-" + id + ".scope", cgroup.DriverSystemd, true},
+		{pod + "crio-conmon-" + id + ".scope", cgroup.DriverSystemd, false},
+		{pod + "crio-" + id, cgroup.DriverSystemd, false}, // of a dropped pause container
+		{pod + "crio-" + id + ".scope/container", cgroup.DriverSystemd, false},
+		{pod + "cri-containerd-" + id + ".scope/" + id + ".scope", cgroup.DriverSystemd, false},
+		{pod + "cri-containerd-" + id[1:] + ".scope", cgroup.DriverSystemd, false},
+		{pod[:len(pod)-1], cgroup.DriverSystemd, false},
+		{"system.slice/cri-containerd-" + id + ".scope", cgroup.DriverSystemd, false},
+		{dir + id, cgroup.DriverCgroupfs, true},
+		{dir + "crio-" + id, cgroup.DriverCgroupfs, true},
+		{dir + "crio-conmon-" + id, cgroup.DriverCgroupfs, false},
+		{dir + id + ".scope", cgroup.DriverCgroupfs, false},
+		{dir[:len(dir)-1], cgroup.DriverCgroupfs, false},
+	} {
+		want := ""
+		if test.known {
+			want = id
+		}
+		if got := strangerID(cgroup.Path(test.path), test.driver); got != want {
+			t.Errorf("strangerID(%s, %s) = %q; want %q", test.path, test.driver, got, want)
+		}
+	}
+}
