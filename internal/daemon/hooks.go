@@ -189,8 +189,8 @@ func findPlacement(plan *pools.Plan, id string) (*pools.PodPlan, *pools.Placemen
 // An owner gets all of its CPUs or none.
 func (l *loop) obtainable(p *pools.Placement) (cpus, taken cpuset.Set, by cgroup.Path) {
 	for _, t := range l.status.targets {
-		if t.Container == p.ID || !t.Exclusive && !p.Exclusive {
-			continue
+		if t.Container == p.ID || t.CPUs.IsEmpty() || !t.Exclusive && !p.Exclusive {
+			continue // of slices only weight and quota are ours
 		}
 		c := l.tree.current[t.Path]
 		if held := c.Effective.Union(c.CPUs).Intersection(p.CPUs); c.Exists && !held.IsEmpty() {

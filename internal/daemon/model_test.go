@@ -81,13 +81,16 @@ const sequencesAtOnce = 8
 // runSequence returns what became of the moves in a sequence.
 func runSequence(t *testing.T, seed uint64) map[control.Outcome]int {
 	steps := scenario.Generate(seed, sequenceSteps, modelBounds())
-	w := newWorld(t)
+	w := newWorld(t, seed%2 == 1)
 	err := scenario.Run(w, steps)
 	if err == nil {
 		err = w.end()
 	}
 	if err != nil {
 		t.Fatalf("%v\nagain: go test ./internal/daemon -run TestModel -model.seed %d\n%s%s", err, seed, w.dump(), w.tail())
+	}
+	if made, refused := w.pods.Created(); refused > made {
+		t.Errorf("%d containers were created and %d refused; want that most can be", made, refused)
 	}
 	return w.moves
 }

@@ -57,21 +57,34 @@ type node struct {
 	dir     string
 	logs    *lockedBuffer
 	kubelet *fakeKubelet      // nil: the daemon asks none
+	nri     bool              // the daemon is a plugin of the runtime's
 	made    map[string]uint32 // containers by pod and name
 }
 
 func newNode(t testing.TB) *node {
 	t.Helper()
-	return newNodeOn(t, testnode.CgroupConfig{})
+	return newNodeOf(t, testnode.CgroupConfig{}, testnode.RuntimeConfig{})
 }
 
 // newNodeOn is a node with a kernel of which the machine is filled in.
 func newNodeOn(t testing.TB, kernel testnode.CgroupConfig) *node {
 	t.Helper()
+	return newNodeOf(t, kernel, testnode.RuntimeConfig{})
+}
+
+// newNodeWith is a node with a runtime of a certain kind.
+func newNodeWith(t testing.TB, c testnode.RuntimeConfig) *node {
+	t.Helper()
+	return newNodeOf(t, testnode.CgroupConfig{}, c)
+}
+
+func newNodeOf(t testing.TB, kernel testnode.CgroupConfig, c testnode.RuntimeConfig) *node {
+	t.Helper()
 	kernel.Possible, kernel.Nodes = cpuset.Range(0, eightCPUs-1), cpuset.Range(0, 1)
 	tree := testnode.NewCgroups(kernel)
 	units := testnode.NewUnits(tree)
-	rt := testnode.StartRuntime(t, testnode.RuntimeConfig{Tree: tree.ForRuntime(), Units: units})
+	c.Tree, c.Units = tree.ForRuntime(), units
+	rt := testnode.StartRuntime(t, c)
 	client, err := cri.Dial(rt.Endpoint())
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +95,7 @@ func newNodeOn(t testing.TB, kernel testnode.CgroupConfig) *node {
 		t.Fatal(err)
 	}
 	return &node{t: t, tree: tree, units: units, runtime: rt, client: client, top: top,
-		yaml: poolsYAML, dir: t.TempDir(), logs: new(lockedBuffer), made: make(map[string]uint32)}
+		yaml: poolsYAML, nri: c.NRI, dir: t.TempDir(), logs: new(lockedBuffer), made: make(map[string]uint32)}
 }
 
 // sysfs describes n CPUs in two nodes, two threads a core.
@@ -119,6 +132,9 @@ func (n *node) host() host {
 		cgroups: cgroup.New(n.tree), driver: cgroup.DriverSystemd, possible: n.top.Possible,
 		runtime: n.client, units: n.units, journal: filepath.Join(n.dir, "journal.json"),
 		nodes: cpuset.Range(0, 1), files: filepath.Join(n.dir, "run"),
+	}
+	if n.nri {
+		h.nriSocket = n.runtime.NRISocket()
 	}
 	if n.kubelet != nil {
 		h.devices = n.kubelet

@@ -37,12 +37,13 @@ type world struct {
 	mu    sync.Mutex            // guards what follows, which writes look at
 	armed int                   // writes until the daemon's death; -1: it lives
 	dead  chan struct{}         // closed by the first write that is refused
+	cut   chan struct{}         // closed when NRI is cut for it; nil before
 	known map[string]cpuset.Set // exclusive sets, by the cgroup of the owner
 	wrong []error
 }
 
-func newWorld(t *testing.T) *world {
-	w := &world{node: newNode(t), configs: modelConfigs(), armed: -1, moves: make(map[control.Outcome]int)}
+func newWorld(t *testing.T, nri bool) *world {
+	w := &world{node: newNodeWith(t, testnode.RuntimeConfig{NRI: nri}), configs: modelConfigs(), armed: -1, moves: make(map[control.Outcome]int)}
 	w.pods = scenario.NewPods(fakeRuntime{w.runtime, w})
 	w.dir = fastDir(t)
 	w.kubelet = newKubelet()
@@ -65,6 +66,11 @@ func (w *world) write(x testnode.CgroupWrite) error {
 		case <-w.dead:
 		default:
 			close(w.dead)
+			w.cut = make(chan struct{})
+			go func() { // who is dead answers nobody
+				defer close(w.cut)
+				w.runtime.NRIDown()
+			}()
 		}
 		return errDead
 	}
@@ -114,7 +120,15 @@ func (w *world) Do(s scenario.Step) error {
 		w.r.stop()
 		w.mu.Lock()
 		w.armed = -1
+		cut := w.cut
+		w.cut = nil
 		w.mu.Unlock()
+		if cut != nil {
+			<-cut
+			if err := w.runtime.NRIUp(); err != nil {
+				return err
+			}
+		}
 		w.r = w.start()
 	}
 	return w.rest()
@@ -246,6 +260,11 @@ func (i inspection) apply(l *loop) {
 		"writing files":       l.applications.busy,
 		"reading":             len(l.tree.stale) > 0,
 		"stopping containers": false,
+	}
+	for _, e := range l.model.containers {
+		if e.unconfirmed {
+			busy["waiting for the runtime to show what NRI has told of"] = true
+		}
 	}
 	for k, x := range l.refusals.now {
 		if x.Stopped && l.model.containers[k.id] != nil {

@@ -30,6 +30,7 @@ type Tree interface {
 	Mkdir(dir string) error
 	Rmdir(dir string) error
 	Write(file, value string) error
+	ReadFile(file string, limit int) ([]byte, error)
 }
 
 // RuntimeConfig says what a Runtime behaves like. The zero value is containerd

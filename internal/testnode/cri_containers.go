@@ -3,11 +3,14 @@ package testnode
 import (
 	"errors"
 	"fmt"
+	"path"
 	"slices"
+	"strings"
 	"time"
 
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
@@ -104,7 +107,12 @@ func (r *Runtime) StartContainer(id string) error {
 		r.nri.stop(c)
 		return errors.Join(fmt.Errorf("start container %s: NRI: %w", id, refused), err)
 	}
+	began, err := r.effective(c.scope)
+	if err != nil {
+		return fmt.Errorf("start container %s: %w", id, err)
+	}
 	r.mu.Lock()
+	c.began = began
 	c.state, c.starting = cri.Running, false
 	started := r.event(c.pod, id, runtime.ContainerEventType_CONTAINER_STARTED_EVENT)
 	r.mu.Unlock()
@@ -162,4 +170,27 @@ func (r *Runtime) Env(id string) []string {
 		return slices.Clone(c.env)
 	}
 	return nil
+}
+
+// effective returns the CPUs that processes in a cgroup run on.
+func (r *Runtime) effective(scope string) (cpuset.Set, error) {
+	if r.config.Tree == nil {
+		return cpuset.Set{}, nil
+	}
+	b, err := r.config.Tree.ReadFile(path.Join(scope, "cpuset.cpus.effective"), 1<<12)
+	if err != nil {
+		return cpuset.Set{}, err
+	}
+	return cpuset.Parse(strings.TrimSpace(string(b)))
+}
+
+// BeganOn returns the CPUs of a container at the moment at which its first process
+// became the entrypoint.
+func (r *Runtime) BeganOn(id string) cpuset.Set {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c, ok := r.containers[id]; ok {
+		return c.began
+	}
+	return cpuset.Set{}
 }

@@ -11,6 +11,7 @@ import (
 
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
@@ -60,6 +61,7 @@ type container struct {
 	path     string        // linux.cgroupsPath
 	scope    string        // cgroup of the container
 	cgroup   bool          // the cgroup exists
+	began    cpuset.Set    // CPUs at the moment of the start
 	garbled  *string
 }
 

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -32,7 +33,16 @@ type Pods struct {
 	pods    map[string]*livePod
 	epoch   int // counts reloads: after one, owners may lose their CPUs
 	owners  map[string]owner
+	// made and refused count the containers that were created, and those that NRI has
+	// kept from it.
+	made, refused int
 }
+
+// refusal is in the error of a container that the daemon does not let be created.
+const refusal = "cpupoold: "
+
+// Created returns how many containers were created, and how many were refused.
+func (p *Pods) Created() (made, refused int) { return p.made, p.refused }
 
 // livePod is a pod with its containers by name; those that have exited keep theirs
 // until they are removed.
@@ -67,9 +77,10 @@ func (p *Pods) Do(s Step) (done bool, err error) {
 	case CreateContainer:
 		err = p.create(of, s)
 	case StartContainer:
-		id := of.containers[s.Container]
-		err = p.runtime.StartContainer(id)
-		delete(of.created, id)
+		if id := of.containers[s.Container]; id != "" {
+			err = p.runtime.StartContainer(id)
+			delete(of.created, id)
+		}
 	case StopContainer:
 		if id := of.containers[s.Container]; p.Runs(id) { // it may have been stopped for its refusal
 			err = p.runtime.StopContainer(id)
@@ -78,7 +89,9 @@ func (p *Pods) Do(s Step) (done bool, err error) {
 		id := of.containers[s.Container]
 		delete(of.containers, s.Container)
 		of.inits = true // of what is removed nobody knows any more what it was
-		err = p.runtime.RemoveContainer(id)
+		if id != "" {
+			err = p.runtime.RemoveContainer(id)
+		}
 	case Reload:
 		p.epoch++
 		return false, nil
@@ -118,6 +131,12 @@ func (p *Pods) create(of *livePod, s Step) error {
 	of.inits = of.inits || s.Spec.Init
 	id, err := p.runtime.CreateContainer(of.id, testnode.ContainerSpec{Name: s.Container, Attempt: of.attempts[s.Container], Resources: res})
 	of.attempts[s.Container]++ // one that has exited keeps its name until it is removed
+	if err != nil && strings.Contains(err.Error(), refusal) {
+		delete(of.containers, s.Container)
+		p.refused++
+		return nil
+	}
+	p.made++
 	of.containers[s.Container], of.created[id] = id, true
 	return err
 }

@@ -77,6 +77,9 @@ func newWorld(n *node) *world {
 	w.pods = scenario.NewPods(w.kernel)
 	for i := range w.configs {
 		w.configs[i] += "resyncPeriod: 5m\nweightFormula: quadratic\nlogFormat: json\npodResourcesSocket: none\n"
+		if *seed%2 == 0 {
+			w.configs[i] += "nriSocket: none\n"
+		}
 	}
 	w.installUnits(map[string]string{"du.service": "", "telegraf.service": "AllowedCPUs=0-1"})
 	n.startDaemon(w.configs[0])
