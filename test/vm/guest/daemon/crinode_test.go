@@ -88,7 +88,7 @@ func (r *runtimeNode) startWith(milli int64, namespace string, annotations map[s
 		Metadata:     &runtime.PodSandboxMetadata{Name: name, Namespace: namespace, Uid: uid},
 		Annotations:  annotations,
 		LogDirectory: filepath.Join("/var/log/pods", uid),
-		Linux:       &runtime.LinuxPodSandboxConfig{CgroupParent: slice, Resources: res, SecurityContext: &runtime.LinuxSandboxSecurityContext{NamespaceOptions: &runtime.NamespaceOption{Network: runtime.NamespaceMode_NODE}}},
+		Linux:        &runtime.LinuxPodSandboxConfig{CgroupParent: slice, Resources: res, SecurityContext: &runtime.LinuxSandboxSecurityContext{NamespaceOptions: &runtime.NamespaceOption{Network: runtime.NamespaceMode_NODE}}},
 	}
 	run, err := r.rpc.RunPodSandbox(ctx, &runtime.RunPodSandboxRequest{Config: sandbox})
 	if err != nil {
