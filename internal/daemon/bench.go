@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"maps"
 	"time"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -165,4 +166,10 @@ func (b *bench) paths() map[cgroup.Path]bool {
 		out[k.path] = true
 	}
 	return out
+}
+
+// outlived drops refusals whose rest was over before a pass that came to its end: what
+// was refused has been written since, or is not wanted any more.
+func (b *bench) outlived(began time.Time) {
+	maps.DeleteFunc(b.failures, func(_ benchKey, f failure) bool { return !f.until.After(began) })
 }

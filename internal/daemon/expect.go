@@ -11,7 +11,7 @@ func (m *model) expect(p cri.Pod, c cri.Container) {
 	m.expectPod(p)
 	m.putContainer(containerFacts{Container: c})
 	e := m.containers[c.ID]
-	e.born, e.considered, e.unborn, e.told = true, true, true, m.clock
+	e.born, e.considered, e.unborn, e.told, e.since = true, true, true, m.clock, time.Now()
 }
 
 // expectPod takes in a pod that is not known yet. What it is the runtime has told
@@ -21,7 +21,7 @@ func (m *model) expectPod(p cri.Pod) {
 		return
 	}
 	m.putPod(podFacts{Pod: p})
-	m.pods[p.ID].unconfirmed = true
+	m.pods[p.ID].unconfirmed, m.pods[p.ID].since = true, time.Now()
 }
 
 // unexpect drops those that are known from NRI alone and are not there.
@@ -40,9 +40,9 @@ func (m *model) unexpect(there map[string]bool) {
 
 // expected says that a container may well come into the runtime's lists yet.
 func (e *containerEntry) expected(now time.Time) bool {
-	return e.unborn || e.unconfirmed && now.Sub(e.container.CreatedAt) < ghostTime
+	return e.unborn || e.unconfirmed && now.Sub(e.since) < ghostTime
 }
 
 func (e *podEntry) expected(now time.Time) bool {
-	return e.unconfirmed && now.Sub(e.pod.CreatedAt) < ghostTime
+	return e.unconfirmed && now.Sub(e.since) < ghostTime
 }

@@ -43,8 +43,9 @@ type podEntry struct {
 	pauseUnit cgroup.UnitState
 	added     int
 	err       error // why slice or pause are unknown
-	// unconfirmed is as in containerEntry.
+	// unconfirmed and since are as in containerEntry.
 	unconfirmed bool
+	since       time.Time
 	// unlisted says that the runtime does not list the sandbox, but containers of it.
 	unlisted bool
 }
@@ -61,6 +62,8 @@ type containerEntry struct {
 	// unborn says that the runtime waits for our answer before it makes the container,
 	// unconfirmed that it has got one and has not shown yet that it has it (hooks.go).
 	unborn, unconfirmed bool
+	// since is when NRI told of it; no clock that is set changes it.
+	since time.Time
 	// born says that the daemon has seen it being created; considered that its CPUs
 	// have been recovered, if it had any.
 	born, considered bool

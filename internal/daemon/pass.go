@@ -96,7 +96,11 @@ func (l *loop) pass() {
 		writes, refused := l.due(writes, made, now)
 		l.noteOriginals(writes)
 		l.save(now)
-		if len(writes) == 0 && !refused || !l.ledger.safe() && !l.status.journalLate {
+		if len(writes) == 0 && !refused {
+			l.bench.outlived(now)
+			break
+		}
+		if !l.ledger.safe() && !l.status.journalLate {
 			break
 		}
 		l.apply(writes, made, now)
