@@ -19,6 +19,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/podresources"
 	"github.com/cpupoold/cpupoold/test/vm/internal/deviceplugin"
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
@@ -224,26 +225,61 @@ func TestDevicesIgnored(t *testing.T) {
 	n.meets(expectations{"b/app": {cpus: 2, nodes: 1}, "c/app": {cpus: 2}})
 }
 
-// TestDevicesFail: with onRefusal: fail a container that cannot run beside its device is stopped, again and again, and runs there as soon
-// as it can.
+// TestDevicesFail: with onRefusal: fail a container that cannot run beside its device is never created, or stopped where the runtime does
+// not ask first, again and again; it runs there as soon as it can.
 func TestDevicesFail(t *testing.T) {
-	n := newNode(t)
-	n.offerDevices()
-	n.StartDaemon(n.fixed("  onRefusal: fail\n" + option("topology-policy", "single-numa-node")))
-	all := n.free(1).Len()
-	n.apply(pod("fill", near("app", all, nicOf1)))
-	before := n.meets(expectations{"fill/app": on(1, all)})
-	n.apply(pod("late", near("app", 1, nicOf1)))
-	n.Eventually("stop of the refused container", func() error {
-		_, err := n.find("late", "app")
-		if err == nil {
-			return errors.New("it runs")
-		}
-		return nil
+	for _, way := range []struct {
+		name, lines, record string
+		created             bool
+	}{
+		{name: "with NRI", record: "refused, and not created"},
+		{name: "without NRI", lines: "nriSocket: none\n", record: "stopping refused container", created: true},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			n := newNode(t)
+			n.offerDevices()
+			n.StartDaemon(n.fixed("  onRefusal: fail\n"+option("topology-policy", "single-numa-node")) + way.lines)
+			all := n.free(1).Len()
+			n.apply(pod("fill", near("app", all, nicOf1)))
+			before := n.meets(expectations{"fill/app": on(1, all)})
+			n.reserve(pod("late", near("app", 1, nicOf1)))
+			n.Eventually("refusal", func() error { return n.logged(way.record) })
+			n.Eventually("stop of the refused container", func() error {
+				if _, err := n.find("late", "app"); err == nil {
+					return errors.New("it runs")
+				}
+				return nil
+			})
+			if created := n.created("late"); created != way.created {
+				t.Errorf("pod late has had a container: %v; want %v\n%s", created, way.created, n.Evidence())
+			}
+			stays(t, before, n.meets(expectations{"fill/app": on(1, all)}), "fill/app")
+			n.Withdraw("fill")
+			n.meets(expectations{"late/app": on(1, 1)}) // when the kubelet's back-off has passed
+		})
+	}
+}
+
+// logged says whether the daemon has logged a message since it was started.
+func (n *node) logged(message string) error {
+	id := strings.TrimSpace(n.Run("systemctl", "show", "-P", "InvocationID", "cpupoold"))
+	log := n.Run("journalctl", "--no-pager", "-o", "cat", "_SYSTEMD_INVOCATION_ID="+id)
+	if !strings.Contains(log, fmt.Sprintf("%q:%q", "msg", message)) {
+		return fmt.Errorf("the daemon has not logged %q", message)
+	}
+	return nil
+}
+
+// created says whether a pod has, or has had, a container.
+func (n *node) created(pod string) bool {
+	n.Helper()
+	pods, containers, err := n.Client.List(n.Context())
+	if err != nil {
+		n.Fatal(err)
+	}
+	return slices.ContainsFunc(containers, func(c cri.Container) bool {
+		return slices.ContainsFunc(pods, func(p cri.Pod) bool { return p.ID == c.PodID && n.ShortName(p.Name) == pod })
 	})
-	stays(t, before, n.meets(expectations{"fill/app": on(1, all)}), "fill/app")
-	n.Withdraw("fill")
-	n.meets(expectations{"late/app": on(1, 1)}) // when the kubelet's back-off has passed
 }
 
 // TestKubeletAway: containers that have their CPUs keep them when the daemon is started while no kubelet can say why.

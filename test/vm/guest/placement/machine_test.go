@@ -5,6 +5,7 @@ package placement_test
 import (
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -31,14 +32,23 @@ func readMachine(t *testing.T) machine {
 	return m
 }
 
-// fixed is a configuration with those pools, and lines of the section guaranteed, indented by two.
+// fixed is a configuration with those pools, and lines of the section guaranteed, indented by two. Who is refused runs in the shared pool,
+// unless they say something else.
 func (m machine) fixed(guaranteed string) string {
-	return m.base() + fmt.Sprintf("shared:\n  cpus: %q\nguaranteed:\n  cpus: %q\n", m.shared, m.guaranteed) + guaranteed
+	return m.base() + fmt.Sprintf("shared:\n  cpus: %q\nguaranteed:\n  cpus: %q\n", m.shared, m.guaranteed) + refusal(guaranteed)
 }
 
 // carved is one in which exclusive CPUs come out of the shared pool, which has all but the management CPUs.
 func (m machine) carved(floor int, guaranteed string) string {
-	return m.base() + fmt.Sprintf("guaranteed:\n  from: shared\n  floor: %d\n", floor) + guaranteed
+	return m.base() + fmt.Sprintf("guaranteed:\n  from: shared\n  floor: %d\n", floor) + refusal(guaranteed)
+}
+
+// refusal adds what becomes of those who are refused, where the lines do not say it.
+func refusal(guaranteed string) string {
+	if strings.Contains(guaranteed, "onRefusal:") {
+		return guaranteed
+	}
+	return "  onRefusal: shared\n" + guaranteed
 }
 
 // The resync is far away, so that it cannot do the events' work.

@@ -24,18 +24,24 @@ func newNode(t *testing.T) *node {
 	return &node{Node: guestnode.New(t), machine: readMachine(t)}
 }
 
-// apply has the kubelet run static pods. Each has its sandbox, for which the daemon reserves CPUs, before the next: they are given out in
-// this order.
+// apply has the kubelet run static pods, and waits until their containers run.
 func (n *node) apply(pods ...manifest.Pod) {
 	n.Helper()
-	for _, p := range pods {
-		n.Apply(p)
-		n.Eventually("sandbox of "+p.Name, func() error { return n.Ready(p.Name) })
-	}
+	n.reserve(pods...)
 	for _, p := range pods {
 		for _, c := range p.Containers {
 			n.Eventually("start of "+p.Name+"/"+c.Name, func() error { _, err := n.find(p.Name, c.Name); return err })
 		}
+	}
+}
+
+// reserve waits for their sandboxes only. Each is there, and the daemon has reserved CPUs for it, before the next: they are given out in
+// this order.
+func (n *node) reserve(pods ...manifest.Pod) {
+	n.Helper()
+	for _, p := range pods {
+		n.Apply(p)
+		n.Eventually("sandbox of "+p.Name, func() error { return n.Ready(p.Name) })
 	}
 }
 

@@ -27,6 +27,7 @@ shared:
   cpus: 2-3
 guaranteed:
   cpus: 4-15
+  onRefusal: shared
 units:
   du.service: {cpus: 2}
 `
