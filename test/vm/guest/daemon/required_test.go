@@ -1,0 +1,97 @@
+//go:build guest
+
+package daemon_test
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
+)
+
+// required is what docs/deployment.md has the runtime told, in the words of containerd.
+const required = `version = 4
+
+[plugins.'io.containerd.nri.v1.nri'.default_validator]
+  enable = true
+  required_plugins = ['cpupoold']
+  tolerate_missing_plugins_annotation = 'nri.cpupoold.io/tolerate-missing'
+`
+
+// TestRequiredPlugin: where the runtime requires the plugin, no container is created while the daemon is away, but for those of pods that
+// tolerate it; the daemon's own pod is one of them. Nobody has to do anything but start the daemon for the others to go on.
+func TestRequiredPlugin(t *testing.T) {
+	n := newNode(t)
+	n.require()
+	tolerant := manifest.Pod{
+		Name: "tolerant", Namespace: "kube-system", Annotations: map[string]string{"nri.cpupoold.io/tolerate-missing": "true"},
+		Containers: []manifest.Container{{Name: "app"}},
+	}
+	n.apply(plain("first"), tolerant)
+	n.eventually("container of a pod that tolerates it", func() error { _, err := n.find("tolerant", "app"); return err })
+	n.turnedAway("first")
+
+	n.startDaemon(pools)
+	n.placed(want{pod: "first", container: "app", cpus: "2-3"}, want{pod: "tolerant", container: "app", cpus: "2-3"})
+	n.stopDaemon()
+
+	n.apply(plain("second"))
+	n.turnedAway("second")
+	n.still("the end of the daemon", want{pod: "first", container: "app", cpus: "2-3"})
+	n.write(configFile, strings.Replace(pools, "[kube-system]", "[kube-system, cpupoold]", 1))
+	n.startContainer()
+	n.placed(want{pod: "second", container: "app", cpus: "2-3"}, want{pod: "cpupoold", container: "cpupoold", cpus: "0-1"})
+}
+
+// plain is a pod that tolerates nothing.
+func plain(name string) manifest.Pod {
+	return manifest.Pod{Name: name, Namespace: "default", Containers: []manifest.Container{{Name: "app"}}}
+}
+
+// require has the runtime require the plugin until the end of the test.
+func (n *node) require() {
+	n.Helper()
+	const file = "/etc/containerd/conf.d/required.toml"
+	restart := func() {
+		n.Helper()
+		n.run("systemctl", "restart", "containerd")
+		n.eventually("runtime", func() error { _, err := n.containers(); return err })
+	}
+	n.write(file, required)
+	n.Cleanup(func() {
+		if err := os.Remove(file); err != nil {
+			n.Error(err)
+		}
+		restart()
+	})
+	restart()
+}
+
+// turnedAway waits until the kubelet has been told that a pod's container is not created for want of the plugin.
+func (n *node) turnedAway(pod string) {
+	n.Helper()
+	n.eventually("refusal of "+pod, func() error {
+		log, _ := n.try("journalctl", "--no-pager", "-o", "cat", "-u", "kubelet", "--grep", "required plugin") // an error when there is none
+		for line := range strings.Lines(log) {
+			if strings.Contains(line, pod+"-node") && strings.Contains(line, "cpupoold") && strings.Contains(line, "not present") {
+				return nil
+			}
+		}
+		return errors.New("the kubelet's log does not say so")
+	})
+	ctx, cancel := call()
+	defer cancel()
+	pods, containers, err := n.client.List(ctx)
+	if err != nil {
+		n.Fatal(err)
+	}
+	for _, p := range pods {
+		for _, c := range containers {
+			if c.PodID == p.ID && p.Name == pod+"-node" {
+				n.Errorf("pod %s has had a container: %+v", pod, c)
+			}
+		}
+	}
+}
