@@ -36,7 +36,9 @@ func (r *Runtime) RunPod(s PodSpec) (string, error) {
 	created := r.event(p, p.id, runtime.ContainerEventType_CONTAINER_CREATED_EVENT)
 	started := r.event(p, p.id, runtime.ContainerEventType_CONTAINER_STARTED_EVENT)
 	r.mu.Unlock()
-	r.events.publish(created)
+	if r.config.Flavor == Containerd { // CRI-O: a sandbox that is being made has no status yet, and without one there is no event
+		r.events.publish(created)
+	}
 	r.events.publish(started)
 	return p.id, nil
 }
@@ -116,6 +118,9 @@ func (r *Runtime) RemovePod(id string) error {
 	delete(r.pods, id)
 	deleted = append(deleted, r.event(p, id, runtime.ContainerEventType_CONTAINER_DELETED_EVENT))
 	r.mu.Unlock()
+	if r.config.Flavor == CRIO { // what the pod takes along has no event, and the pod no status any more
+		return nil
+	}
 	for _, ev := range deleted {
 		r.events.publish(ev)
 	}

@@ -15,11 +15,16 @@ import (
 )
 
 // CreateContainer creates a container, as plugins adjust it. Its cgroup exists
-// afterwards with CRI-O, and from StartContainer on with containerd.
+// afterwards with CRI-O, and from StartContainer on with containerd. To whom asks
+// again for a container that is there, CRI-O returns that one.
 func (r *Runtime) CreateContainer(podID string, s ContainerSpec) (string, error) {
 	defer r.nri.begin()()
 	r.mu.Lock()
 	p, err := r.creatable(podID, s)
+	if reserved := new(reservedError); errors.As(err, reserved) && r.config.Flavor == CRIO {
+		r.mu.Unlock()
+		return reserved.id, nil
+	}
 	if err != nil {
 		r.mu.Unlock()
 		return "", err
@@ -55,11 +60,16 @@ func (r *Runtime) creatable(podID string, s ContainerSpec) (*pod, error) {
 	}
 	for id, other := range r.containers {
 		if other.pod == p && other.Name == s.Name && other.Attempt == s.Attempt {
-			return nil, fmt.Errorf("create container %s, attempt %d: the name is reserved for %s", s.Name, s.Attempt, id)
+			return nil, fmt.Errorf("create container %s, attempt %d: %w", s.Name, s.Attempt, reservedError{id})
 		}
 	}
 	return p, nil
 }
+
+// reservedError says that there is a container of that name and attempt.
+type reservedError struct{ id string }
+
+func (e reservedError) Error() string { return "the name is reserved for " + e.id }
 
 // add puts a container among the others, if that is still possible.
 func (r *Runtime) add(c *container, adjust func()) (*runtime.ContainerEventResponse, error) {
@@ -134,6 +144,9 @@ func (r *Runtime) StopContainer(id string) error {
 			r.mu.Unlock()
 			return fmt.Errorf("stop container %s: %w", id, err)
 		}
+	}
+	if r.config.Flavor == CRIO {
+		c.left = c.pid
 	}
 	c.state, c.pid, c.cgroup, c.finished = cri.Exited, 0, false, time.Now()
 	stopped := r.event(c.pod, id, runtime.ContainerEventType_CONTAINER_STOPPED_EVENT)

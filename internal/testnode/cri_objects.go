@@ -50,6 +50,7 @@ type container struct {
 	ContainerSpec
 	id       string
 	pid      int // 0 unless it runs
+	left     int // CRI-O goes on to tell the PID of a container that has exited
 	created  time.Time
 	finished time.Time // zero until it has exited
 	pod      *pod
@@ -168,7 +169,7 @@ func (c *container) info() map[string]string {
 	}
 	return document(map[string]any{
 		"sandboxID":   c.pod.id,
-		"pid":         c.pid,
+		"pid":         max(c.pid, c.left),
 		"runtimeSpec": ociSpec(c.path, c.recorded, nil),
 	})
 }

@@ -81,7 +81,9 @@ func (c *Client) ContainerStatus(ctx context.Context, id string) (Container, err
 		return ct, &InfoError{Kind: "container", ID: id, Field: field, Err: err}
 	}
 	ct.PodID = i.SandboxID
-	ct.PID = i.PID
+	if ct.State != Exited { // CRI-O goes on to tell a PID that may by now be another process's
+		ct.PID = i.PID
+	}
 	ct.CgroupsPath = i.RuntimeSpec.Linux.CgroupsPath
 	ct.Recorded = i.RuntimeSpec.Linux.Resources.CPU.resources()
 	switch {

@@ -29,8 +29,8 @@ func TestFakeRuntime(t *testing.T) {
 				runtimetest.Run(t, runtimetest.Node{
 					Runtime: r, Client: client, Cgroups: cgroup.New(tree), Driver: cgroup.Driver(driver),
 					CgroupAtCreate: flavor == testnode.CRIO, UpdatesExited: flavor == testnode.Containerd,
-					StopsCreated: flavor == testnode.CRIO,
-					NRISocket:    r.NRISocket(), ShowsAdjusted: flavor == testnode.CRIO, StartsRefused: flavor == testnode.CRIO,
+					StopsCreated: flavor == testnode.CRIO, QuietSandboxes: flavor == testnode.CRIO,
+					NRISocket: r.NRISocket(), ShowsAdjusted: flavor == testnode.CRIO, StartsRefused: flavor == testnode.CRIO,
 				})
 			})
 		}
