@@ -31,6 +31,7 @@ const (
 type bench struct {
 	failures map[benchKey]failure
 	recorded map[recordKey]record
+	contests map[recordKey]*contest
 }
 
 // record is the value that a property was given last, when, and how often in short
@@ -63,7 +64,7 @@ type failure struct {
 }
 
 func newBench() *bench {
-	return &bench{failures: make(map[benchKey]failure), recorded: make(map[recordKey]record)}
+	return &bench{failures: make(map[benchKey]failure), recorded: make(map[recordKey]record), contests: make(map[recordKey]*contest)}
 }
 
 func keyOf(w cgroup.Write) benchKey { return benchKey{w.Path.Scope(), w.Via == cgroup.File} }
@@ -157,12 +158,20 @@ func (b *bench) forget(gone func(cgroup.Path) bool) {
 			delete(b.recorded, k)
 		}
 	}
+	for k := range b.contests {
+		if gone(k.path) {
+			delete(b.contests, k)
+		}
+	}
 }
 
 // paths are the cgroups that have been refused something.
 func (b *bench) paths() map[cgroup.Path]bool {
 	out := make(map[cgroup.Path]bool, len(b.failures))
 	for k := range b.failures {
+		out[k.path] = true
+	}
+	for k := range b.contests {
 		out[k.path] = true
 	}
 	return out

@@ -1,22 +1,174 @@
 package daemon
 
 import (
+	"context"
+	"maps"
+	"slices"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
+// witnessPatience is the limit for what runtime and systemd have on record after a
+// foreign write: the repair of the record waits for it, that of the file does not.
+const witnessPatience = 2 * time.Second
+
+// reloadMargin is how far a reload of systemd and a write that it makes may be apart.
+const reloadMargin = 3 * time.Second
+
 // drifts follow what others write to cgroups that were as planned, from the moment
-// that it was noticed until it is repaired.
+// that it was noticed until it is repaired and known whose it was.
 type drifts struct {
-	heard map[cgroup.Path]time.Time // when the watcher told of a write that is not read yet
+	heard    map[cgroup.Path]time.Time // when the watcher told of a write that is not read yet
+	open     []*drift
+	records  map[string]cri.Resources // of containers, as the last witness told
+	reloaded time.Time                // when systemd last reloaded
+	total    map[telemetry.Drift]uint64
+	repairs  telemetry.Histogram
 }
 
-func newDrifts() *drifts { return &drifts{heard: make(map[cgroup.Path]time.Time)} }
+// drift is one deviation.
+type drift struct {
+	cgroup.Target
+	deviation
+	before   cgroup.Current
+	after    cgroup.State
+	noticed  time.Time
+	heard    bool // by the watcher; else by a look at everything
+	witness  *witnessed
+	repaired bool
+}
+
+func newDrifts() *drifts {
+	return &drifts{
+		heard:   make(map[cgroup.Path]time.Time),
+		records: make(map[string]cri.Resources),
+		total:   make(map[telemetry.Drift]uint64),
+		repairs: telemetry.NewRepairs(),
+	}
+}
 
 // hear notes that somebody has written to a cgroup.
 func (d *drifts) hear(p cgroup.Path, at time.Time) {
 	if _, before := d.heard[p]; !before {
 		d.heard[p] = at
 	}
+}
+
+// foreignWrite is a cgroup that somebody else has written to.
+type foreignWrite struct {
+	target cgroup.Target
+	before cgroup.Current
+	after  cgroup.State
+}
+
+// followDrifts takes over what the last reading has found.
+func (l *loop) followDrifts(now time.Time) {
+	found := l.tree.foreign
+	l.tree.foreign = nil
+	for _, f := range found {
+		p := f.target.Path
+		at, heard := l.drifts.heard[p]
+		if !heard {
+			at = now
+		}
+		if l.strangers.has(p) || l.model.awaited(f.target) && f.target.Unit == "" {
+			continue // it is being made, by whoever writes
+		}
+		deviations := deviations(f.target, f.before.State, f.after)
+		for _, dev := range deviations {
+			l.log.Warn("somebody else has written to a cgroup", "cgroup", p, "property", dev.property, "was", dev.was, "is", dev.is)
+			l.drifts.open = append(l.drifts.open, &drift{Target: f.target, deviation: dev, before: f.before, after: f.after, noticed: at, heard: heard})
+			l.bench.contest(recordKey{p, dev.property}, dev, now)
+		}
+		if len(deviations) > 0 {
+			l.callWitnesses(f.target)
+		}
+	}
+	clear(l.drifts.heard)
+}
+
+// callWitnesses asks runtime and systemd what they have on record, before the daemon
+// repairs that.
+func (l *loop) callWitnesses(t cgroup.Target) {
+	l.seals.submit(string(t.Path), func(ctx context.Context) event {
+		ctx, cancel := context.WithTimeout(ctx, witnessPatience)
+		defer cancel()
+		w := witnessed{path: t.Path, id: t.Container, unit: unitState(ctx, l.units, t.Path)}
+		if t.Container != "" {
+			c, err := l.runtime.ContainerStatus(ctx, t.Container)
+			w.record, w.known = c.Recorded, err == nil && c.Detailed
+		}
+		return w
+	})
+}
+
+// witnessed is what runtime and systemd have on record after a foreign write.
+type witnessed struct {
+	path   cgroup.Path
+	id     string
+	unit   cgroup.UnitState
+	record cri.Resources
+	known  bool // record
+}
+
+func (e witnessed) apply(l *loop) {
+	for _, d := range l.drifts.open {
+		if d.Path == e.path && d.witness == nil {
+			d.witness = &e
+		}
+	}
+}
+
+// settleDrifts counts the drifts that are repaired, or whose cgroup is gone.
+func (l *loop) settleDrifts(now time.Time) {
+	told := make(map[string]cri.Resources)
+	l.drifts.open = slices.DeleteFunc(l.drifts.open, func(d *drift) bool {
+		c, there := l.tree.current[d.Path]
+		there = there && c.Exists
+		if there && !d.repaired && !l.tree.stale[d.Path] && len(deviations(d.Target, d.before.State, c.State)) == 0 {
+			d.repaired = true
+			if d.heard {
+				l.drifts.repairs.Observe(now.Sub(d.noticed).Seconds())
+			}
+		}
+		if there && (!d.repaired || d.witness == nil) {
+			return false
+		}
+		if d.witness != nil && d.witness.known {
+			told[d.witness.id] = d.witness.record
+		}
+		l.drifts.total[telemetry.Drift{Cause: l.causeOf(d), Property: d.property}]++
+		return true
+	})
+	maps.Copy(l.drifts.records, told)
+	maps.DeleteFunc(l.drifts.records, func(id string, _ cri.Resources) bool { return l.model.containers[id] == nil })
+}
+
+// causeOf gathers the evidence.
+func (l *loop) causeOf(d *drift) telemetry.Cause {
+	var e evidence
+	e.reload = d.noticed.Sub(l.drifts.reloaded).Abs() <= reloadMargin
+	if w := d.witness; w != nil {
+		e.unitKnown = d.before.Unit.Known && w.unit.Known
+		e.unitHad, e.unitHas = inUnit(d.property, d.before.Unit, d.after), inUnit(d.property, w.unit, d.after)
+		if c := l.model.containers[d.Container]; c != nil && w.known {
+			before, asked := l.drifts.records[w.id]
+			if !asked {
+				before = c.container.Recorded
+			}
+			before.CPUs, before.Mems = d.before.Recorded.String(), d.before.RecordedMems.String()
+			e.recordKnown = d.before.RecordedKnown
+			e.recordHad, e.recordHas = inRecord(d.property, before, l.formula, d.after), inRecord(d.property, w.record, l.formula, d.after)
+		}
+	}
+	original := l.ledger.originals[originalKey{path: d.Path, file: d.property}]
+	_, _, inPod := cgroup.PodOf(d.Path)
+	e.kubelets = inPod && d.Container == "" && d.CPUs.IsEmpty() && original.Value == d.is
+	cause := e.cause()
+	l.bench.blame(recordKey{d.Path, d.property}, string(cause))
+	l.log.Info("foreign write is repaired", "cgroup", d.Path, "property", d.property, "cause", cause)
+	return cause
 }

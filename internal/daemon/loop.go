@@ -171,6 +171,7 @@ func (l *loop) handle(e event) {
 			l.log.Info("weight formula", "formula", e.formula, "oci_runtime", e.version)
 		}
 	case reexecuted:
+		l.drifts.reloaded = time.Now()
 		l.tree.distrustAll()
 		for _, name := range l.settings.unitNames() {
 			l.fetchUnit(name) // it may have been installed or removed

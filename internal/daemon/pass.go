@@ -110,6 +110,7 @@ func (l *loop) pass() {
 		close(l.plannedOnce)
 	}
 	l.status.targets, l.status.deferred = want, deferred
+	l.settleDrifts(time.Now())
 	l.watchAll()
 	l.armRetry(now)
 }
@@ -130,6 +131,7 @@ func (l *loop) armRetry(now time.Time) {
 	earlier(l.status.journalRetry)
 	earlier(l.applications.retry)
 	l.hints.next(earlier)
+	l.bench.nextContest(earlier, now)
 	l.nextAsk(earlier)
 	l.nextStop(earlier)
 	l.nextHook(earlier)
@@ -145,6 +147,7 @@ func (l *loop) armRetry(now time.Time) {
 func (l *loop) look(want []cgroup.Target) []cgroup.Target {
 	gone, unreadable := l.tree.refresh(want, l.model)
 	l.status.unreadable = unreadable
+	l.followDrifts(time.Now())
 	for _, p := range gone {
 		l.vanish(p)
 	}
@@ -215,6 +218,9 @@ func (l *loop) held(now time.Time) map[cgroup.Path]cgroup.Current {
 	for p := range l.bench.paths() {
 		if c, ok := view[p]; ok {
 			c.NoWrite, c.NoSeal = l.bench.resting(p, now)
+			if l.bench.truce(p, l.trespasses(p), now) {
+				c.NoWrite, c.NoSeal = true, true
+			}
 			view[p] = c
 		}
 	}

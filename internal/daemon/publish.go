@@ -162,6 +162,7 @@ func (l *loop) problems() []pools.Problem {
 		all = append(all, p)
 	}
 	all = append(all, l.unitProblems()...)
+	all = append(all, l.contestProblems(time.Now())...)
 	all = append(all, l.refusals.problems()...)
 	all = append(all, l.hints.problems(l.model, time.Now())...)
 	return all
@@ -177,6 +178,8 @@ func (l *loop) view() *telemetry.View {
 		ConfigStale: l.status.configErr != nil,
 		Adapted:     l.settings.adapted,
 		Refusals:    l.refusals.list(),
+		Drifts:      maps.Clone(l.drifts.total),
+		Repairs:     l.drifts.repairs.Clone(),
 		Refused:     maps.Clone(l.refusals.total),
 		Sources:     l.sources(),
 	}

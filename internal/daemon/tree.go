@@ -18,6 +18,7 @@ type tree struct {
 	own     map[cgroup.Path]bool // written by the daemon since they were last read
 	// overruled are those whose seal under way NRI has been told another value for.
 	overruled map[cgroup.Path]bool
+	foreign   []foreignWrite // found by reading
 }
 
 func newTree(read func(cgroup.Path) (cgroup.State, error)) *tree {
@@ -75,6 +76,9 @@ func (t *tree) refresh(targets []cgroup.Target, m *model) (gone []cgroup.Path, e
 		st, err := t.read(p)
 		switch {
 		case err == nil:
+			if known && c.Exists && !t.own[p] && !t.busy(p) && !sameRequests(c.State, st) {
+				t.foreign = append(t.foreign, foreignWrite{target, c, st})
+			}
 			if known && c.Exists && !t.own[p] && !st.CPUs.Equal(c.CPUs) {
 				// Who wrote the file may have written the record with it.
 				c.RecordedKnown = false

@@ -132,6 +132,7 @@ func (e emitter) state(v *View) {
 		e.emit(problems, float64(n), code)
 	}
 	e.refusals(v)
+	e.drifts(v)
 }
 
 func (e emitter) refusals(v *View) {

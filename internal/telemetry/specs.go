@@ -28,8 +28,14 @@ const (
 	poolPressure      = "cpupoold_pool_container_pressure_seconds_total"
 	containerSeconds  = "cpupoold_container_cpu_seconds_total"
 	containerThrottle = "cpupoold_container_cpu_throttled_seconds_total"
+	driftsTotal       = "cpupoold_drift_total"
+	driftRepair       = "cpupoold_drift_repair_seconds"
 	containerPressure = "cpupoold_container_cpu_pressure_seconds_total"
 )
+
+// histogram is the kind of metrics that count by bounds, of which the library does not
+// make one value each.
+const histogram = prometheus.UntypedValue
 
 // spec is one metric.
 type spec struct {
@@ -56,6 +62,8 @@ func specs() []spec {
 		{problems, "Inputs that could not be honoured, by reason code.", gauge, []string{"code"}},
 		{refusals, "Containers and units that should have got CPUs of their own and did not, by reason code, since the daemon's start.", counter, []string{"code"}},
 		{refusedNow, "Containers and units that should have CPUs of their own and have none at the moment.", gauge, nil},
+		{driftsTotal, "Writes of somebody else to cgroups that were as planned, by cause (systemd_reload, runtime, kubelet; unknown where the evidence does not tell) and by the file of the cgroup. Each was repaired, or its cgroup is gone.", counter, []string{"cause", "property"}},
+		{driftRepair, "Time from a foreign write, as the kernel told of it, until the kernel confirmed the repair.", histogram, nil},
 		{containers, "Containers and units, by pool and by reason code of their placement.", gauge, with("reason")},
 		{poolCPUs, "Online CPUs of a pool. Management pools of type all overlap the others.", gauge, pool},
 		{poolFreeCPUs, "CPUs of the guaranteed pool that no container holds.", gauge, nil},
@@ -82,8 +90,11 @@ This page is made from the table in internal/telemetry: ` + "`go test ./internal
 `)
 	for _, s := range all {
 		kind := "gauge"
-		if s.kind == prometheus.CounterValue {
+		switch s.kind {
+		case prometheus.CounterValue:
 			kind = "counter"
+		case histogram:
+			kind = "histogram"
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", s.name, kind, strings.Join(s.labels, ", "), s.help)
 	}

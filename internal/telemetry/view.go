@@ -39,6 +39,10 @@ type View struct {
 	// Refusals are the containers and units that should have CPUs of their own and
 	// have none, and the latest of those that are over; the oldest first.
 	Refusals []Refusal
+	// Drifts counts foreign writes since the daemon's start, Repairs how long it took
+	// to repair those that the kernel told of.
+	Drifts  map[Drift]uint64
+	Repairs Histogram
 	// Refused counts refusals since the daemon's start, by code.
 	Refused map[string]uint64
 }

@@ -1,0 +1,126 @@
+package daemon
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// codeContested is the code of cgroups over which the daemon and somebody else fight.
+const codeContested pools.Code = "Contested"
+
+// Two who write different values in turn move a container's threads to and fro and
+// bring neither anything: after maxRepairs in contestTime the daemon leaves the cgroup
+// alone, from firstTruce on and twice as long each time, up to lastTruce. Only where
+// somebody is on another's exclusive CPUs it goes on, every trespassPause.
+const (
+	maxRepairs    = 5
+	contestTime   = time.Minute
+	firstTruce    = time.Minute
+	lastTruce     = 10 * time.Minute
+	trespassPause = time.Second
+)
+
+// contest is a property that somebody else writes, too.
+type contest struct {
+	deviation
+	cause string
+	at    []time.Time // of the writes, the latest maxRepairs+1
+	truce time.Duration
+	until time.Time // the end of the truce
+}
+
+// contest notes a foreign write, and begins a truce when it is one too many.
+func (b *bench) contest(k recordKey, d deviation, now time.Time) {
+	c := b.contests[k]
+	if c == nil {
+		c = &contest{}
+		b.contests[k] = c
+	}
+	c.deviation = d
+	if c.at = append(c.at, now); len(c.at) > maxRepairs+1 {
+		c.at = c.at[1:]
+	}
+	again := c.truce > 0 && now.Sub(c.until) < contestTime
+	if again || len(c.at) > maxRepairs && now.Sub(c.at[0]) < contestTime {
+		c.truce = min(max(2*c.truce, firstTruce), lastTruce)
+		c.until = now.Add(c.truce)
+	}
+}
+
+// blame notes whose the writes are.
+func (b *bench) blame(k recordKey, cause string) {
+	if c := b.contests[k]; c != nil {
+		c.cause = cause
+	}
+}
+
+// over says that nobody contests any more.
+func (c *contest) over(now time.Time) bool {
+	return now.Sub(c.at[len(c.at)-1]) > contestTime && now.Sub(c.until) > contestTime
+}
+
+// truce says whether a cgroup is to be left alone because of somebody who writes to
+// it; trespasses that it runs on CPUs that another has for himself.
+func (b *bench) truce(p cgroup.Path, trespasses bool, now time.Time) bool {
+	for k, c := range b.contests {
+		if k.path != p || !now.Before(c.until) {
+			continue
+		}
+		if !trespasses || now.Sub(c.at[len(c.at)-1]) < trespassPause {
+			return true
+		}
+	}
+	return false
+}
+
+// nextContest tells when cgroups that are contested are due again.
+func (b *bench) nextContest(earlier func(time.Time), now time.Time) {
+	for k, c := range b.contests {
+		if c.over(now) {
+			delete(b.contests, k)
+			continue
+		}
+		if now.Before(c.until) {
+			earlier(c.at[len(c.at)-1].Add(trespassPause))
+			earlier(c.until)
+		}
+		if c.truce > 0 {
+			earlier(c.until.Add(contestTime + time.Second)) // it may be over then
+		}
+	}
+}
+
+// trespasses says that a cgroup runs on CPUs that another target has for itself.
+func (l *loop) trespasses(p cgroup.Path) bool {
+	has := l.tree.current[p].Effective
+	for _, t := range l.status.targets {
+		if t.Exclusive && t.Path != p && t.CPUs.Overlaps(has) {
+			return true
+		}
+	}
+	return false
+}
+
+// contestProblems are the cgroups that are left to somebody else for now.
+func (l *loop) contestProblems(now time.Time) []pools.Problem {
+	var all []pools.Problem
+	for k, c := range l.bench.contests {
+		if c.truce == 0 || c.over(now) {
+			continue
+		}
+		p := pools.Problem{Reason: pools.Reason{Code: codeContested, Text: fmt.Sprintf(
+			"%s of %s: somebody else (%s) writes %q whenever it has %q; it is left alone until %s. Stop one of the two",
+			k.property, k.path, c.cause, c.is, c.was, c.until.Format(time.RFC3339))}}
+		if e := l.model.containers[l.model.container(k.path)]; e != nil {
+			p.Container = e.container.Name
+			if pod := l.model.pods[e.container.PodID]; pod != nil {
+				p.PodUID, p.Pod = pod.uid, pod.name()
+			}
+		}
+		all = append(all, p)
+	}
+	return all
+}

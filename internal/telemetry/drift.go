@@ -1,0 +1,71 @@
+package telemetry
+
+import (
+	"maps"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Cause is who has written to a cgroup that was as planned.
+type Cause string
+
+// A cause is told only where the evidence leaves no other: CauseUnknown for all the
+// rest, administrators among them.
+const (
+	CauseSystemd Cause = "systemd_reload"
+	CauseRuntime Cause = "runtime"
+	CauseKubelet Cause = "kubelet"
+	CauseUnknown Cause = "unknown"
+)
+
+// Drift is a kind of foreign write: who, and to which file of the cgroup.
+type Drift struct {
+	Cause    Cause
+	Property string
+}
+
+// Histogram counts observations by upper bounds in seconds, cumulatively.
+type Histogram struct {
+	Count   uint64
+	Sum     float64
+	Buckets map[float64]uint64
+}
+
+// NewRepairs is an empty histogram of the time that repairs take: a write to a file
+// takes less than a millisecond, a call of runtime or systemd on a busy node seconds.
+func NewRepairs() Histogram {
+	h := Histogram{Buckets: make(map[float64]uint64)}
+	for _, bound := range []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60} {
+		h.Buckets[bound] = 0
+	}
+	return h
+}
+
+// Observe adds a value.
+func (h *Histogram) Observe(seconds float64) {
+	h.Count++
+	h.Sum += seconds
+	for bound := range h.Buckets {
+		if seconds <= bound {
+			h.Buckets[bound]++
+		}
+	}
+}
+
+// Clone returns a copy that later observations do not change.
+func (h *Histogram) Clone() Histogram {
+	return Histogram{Count: h.Count, Sum: h.Sum, Buckets: maps.Clone(h.Buckets)}
+}
+
+// drifts emits what others have written.
+func (e emitter) drifts(v *View) {
+	for d, n := range v.Drifts {
+		e.emit(driftsTotal, float64(n), string(d.Cause), d.Property)
+	}
+	sample, err := prometheus.NewConstHistogram(e.metrics[driftRepair].desc, v.Repairs.Count, v.Repairs.Sum, v.Repairs.Buckets)
+	if err != nil {
+		e.invalid(driftRepair, err)
+		return
+	}
+	e.ch <- sample
+}
