@@ -28,8 +28,7 @@ import (
 // When its cgroup exists and its first process waits in it (startAsked), whatever has
 // changed since is written to its files first.
 //
-// An answer that has to wait, for a move of somebody else, the kubelet's word or the
-// journal, waits for hookPatience at most, and the owner never waits with it.
+// An answer that has to wait, for a move of somebody else or the kubelet's word, waits for hookPatience at most, and the owner never waits with it.
 
 // hookPatience is how long the runtime may be kept waiting for an answer. It gives up
 // after 2 s (NRI's plugin_request_timeout), and goes on without.
@@ -164,9 +163,6 @@ func (l *loop) decideCreate(a *createAsked, now time.Time) (created, bool) {
 		cpus = l.status.plan.Shared // it gets its own when they are free
 	}
 	l.noteBirth(l.model.containers[a.container.ID], p)
-	if l.save(now); !l.ledger.safe() && !l.status.journalLate && !late {
-		return created{}, false
-	}
 	return created{reply: l.reply(a, pod, p, cpus)}, true
 }
 
@@ -208,10 +204,11 @@ func (l *loop) obtainable(p *pools.Placement) (cpus, taken cpuset.Set, by cgroup
 	return p.CPUs.Difference(taken), taken, by
 }
 
-// noteBirth records what the container would have been without us, for restore.
+// noteBirth records what the container would have been without us, for restore. The
+// answer does not wait for the disk: who loses it gives the container all CPUs.
 func (l *loop) noteBirth(e *containerEntry, p *pools.Placement) {
 	note := func(file, value string) {
-		l.ledger.note(Original{Path: e.path, File: file, Container: e.container.ID, Value: value})
+		l.ledger.remember(Original{Path: e.path, File: file, Container: e.container.ID, Value: value})
 	}
 	if e.path == "" {
 		return

@@ -51,15 +51,23 @@ func newLedger(j Journal) *ledger {
 	return l
 }
 
-// note records an original unless there is one already: the first stands.
+// note records an original unless there is one already: the first stands. No write
+// is made before it is on disk.
 func (l *ledger) note(o Original) {
+	if l.remember(o) {
+		l.barrier = l.changes
+	}
+}
+
+// remember is note for what nothing waits for.
+func (l *ledger) remember(o Original) (added bool) {
 	k := o.key()
 	if _, known := l.originals[k]; known {
-		return
+		return false
 	}
 	l.originals[k] = o
 	l.changes++
-	l.barrier = l.changes
+	return true
 }
 
 // safe says that every original is on disk, so that what replaces them may be
