@@ -37,6 +37,7 @@ func checks() []check {
 		{"kubelet-topology", []need{kubeletConfigured, runtimeUsed, exclusiveCPUs}, checkKubeletTopology},
 		{"kubelet-memory", []need{kubeletConfigured, runtimeUsed, exclusiveCPUs}, checkKubeletMemory},
 		{"pod-resources", []need{kubeletConfigured, runtimeUsed, exclusiveCPUs}, checkPodResources},
+		{"nri", []need{runtimeUsed}, checkNRI},
 		{"crio-workloads", []need{crioInUse}, checkWorkloads},
 		{"crio-infra-cpuset", []need{crioInUse}, checkInfraCPUSet},
 		{"crio-config", []need{crioInUse}, checkCRIOConfig},
