@@ -116,7 +116,7 @@ func TestLostNotices(t *testing.T) {
 	id := n.container(n.pod("a", "default", "burstable", 0, nil), "a", whole(0))
 	n.runsOn(id, "2-3")
 	r.settled()
-	for range 5 {
+	for range maxRepairs / 2 { // more would be a contest
 		n.tree.LoseNotices(func() { n.foreign(id, cgroup.FileCPUs, "3-4") })
 		n.runsOn(id, "2-3")
 		n.foreign(id, cgroup.FileCPUs, "4") // all are watched again
