@@ -111,6 +111,10 @@ func runtimeCases() []broken {
 			want: []string{"warning cgroup-driver-kubelet: cgroupDriver is cgroupfs"},
 		},
 		{
+			name: "no NRI", script: "hide /run/nri",
+			want: []string{"info nri: /run/nri/nri.sock does not exist"},
+		},
+		{
 			name: "no systemd", script: "hide /run/systemd\nhide /run/dbus",
 			want: []string{"error systemd: /run/systemd/private"},
 		},
