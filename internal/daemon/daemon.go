@@ -166,6 +166,7 @@ func newLoop(h host, o Options) (*loop, error) {
 		hints:     newHints(ledger.unhinted),
 		refusals:  newRefusals(),
 		promises:  newPromises(),
+		exposures: newExposures(),
 		watch:     newTreeWatch(),
 		drifts:    newDrifts(),
 		strangers: make(strangers),

@@ -46,7 +46,7 @@ func newDrifts() *drifts {
 		heard:   make(map[cgroup.Path]time.Time),
 		records: make(map[string]cri.Resources),
 		total:   make(map[telemetry.Drift]uint64),
-		repairs: telemetry.NewRepairs(),
+		repairs: telemetry.NewHistogram(),
 	}
 }
 

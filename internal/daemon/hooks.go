@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -232,6 +233,7 @@ func (l *loop) reply(a *createAsked, pod *pools.PodPlan, p *pools.Placement, cpu
 	given.CPUs, given.Exclusive = cpus, p.Exclusive && cpus.Equal(p.CPUs)
 	e := l.model.containers[a.container.ID]
 	e.unborn, e.unconfirmed, e.recorded = false, true, cpus
+	e.foundBy(telemetry.WayNRI)
 	if !p.Mems.IsEmpty() {
 		e.mems = p.Mems
 	}

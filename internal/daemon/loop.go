@@ -84,6 +84,7 @@ type loop struct {
 	watch       treeWatch
 	drifts      *drifts
 	strangers   strangers
+	exposures   exposures
 }
 
 // timers are the loop's: each is armed by the owner and read in run.

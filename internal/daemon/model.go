@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -68,6 +69,7 @@ type containerEntry struct {
 	// have been recovered, if it had any.
 	born, considered bool
 	fate             fate
+	sighting         sighting
 }
 
 func newModel(d cgroup.Driver) *model {
@@ -128,7 +130,7 @@ func (m *model) putContainer(f containerFacts) {
 			old.advance(f.State)
 			return
 		}
-		e.added, e.born, e.considered, e.fate = old.added, old.born, old.considered, old.fate
+		e.added, e.born, e.considered, e.fate, e.sighting = old.added, old.born, old.considered, old.fate, old.sighting
 		e.container.State = max(old.container.State, f.State)
 		if e.told = old.told; old.told > f.asOf {
 			e.container.Requested = old.container.Requested // asked before the resize
@@ -178,6 +180,9 @@ func (m *model) merge(l listed) {
 		switch {
 		case c.Detailed, old == nil && c.partial != nil:
 			m.putContainer(c)
+			if old == nil && c.State == cri.Running {
+				m.containers[c.ID].foundBy(telemetry.WayResync)
+			}
 		case old != nil:
 			old.advance(c.State)
 			old.unconfirmed = false

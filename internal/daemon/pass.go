@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -91,6 +93,9 @@ func (l *loop) pass() {
 			break
 		}
 		want = l.look(want)
+		if round == 0 {
+			l.firstSight(want)
+		}
 		var writes []cgroup.Write
 		writes, deferred = cgroup.Diff(want, l.held(now), options)
 		writes, refused := l.due(writes, made, now)
@@ -111,6 +116,7 @@ func (l *loop) pass() {
 	}
 	l.status.targets, l.status.deferred = want, deferred
 	l.settleDrifts(time.Now())
+	l.settleExposures(time.Now())
 	l.watchAll()
 	l.armRetry(now)
 }
@@ -347,6 +353,9 @@ func (l *loop) onWritten(e written) {
 		l.bench.succeed(e.write, now)
 		if e.write.Via == cgroup.CRI {
 			delete(l.promises.broken, e.write.Container)
+			if c := l.model.containers[e.write.Container]; c != nil && c.container.State == cri.Created {
+				c.foundBy(telemetry.WaySpec)
+			}
 		}
 	case isGone(e.err):
 		l.vanish(e.write.Path)

@@ -180,6 +180,7 @@ func (l *loop) view() *telemetry.View {
 		Refusals:    l.refusals.list(),
 		Drifts:      maps.Clone(l.drifts.total),
 		Repairs:     l.drifts.repairs.Clone(),
+		Placements:  l.exposures.view(),
 		Refused:     maps.Clone(l.refusals.total),
 		Sources:     l.sources(),
 	}

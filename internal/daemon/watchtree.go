@@ -154,8 +154,12 @@ func (l *loop) heard() bool {
 		case cgroup.Written:
 			matters = l.heardWrite(c.Path.Scope(), c.At) || matters
 		case cgroup.Appeared:
+			if p := c.Path.Join(c.Name); strangerID(p, l.driver) != "" {
+				l.exposures.appear(p, c.At)
+			}
 			matters = l.heardChild(c.Path.Join(c.Name), true) || matters
 		case cgroup.Gone:
+			l.exposures.vanish(c.Path.Join(c.Name))
 			matters = l.heardChild(c.Path.Join(c.Name), false) || matters
 		}
 	}

@@ -133,6 +133,7 @@ func (e emitter) state(v *View) {
 	}
 	e.refusals(v)
 	e.drifts(v)
+	e.placements(v)
 }
 
 func (e emitter) refusals(v *View) {

@@ -31,9 +31,9 @@ type Histogram struct {
 	Buckets map[float64]uint64
 }
 
-// NewRepairs is an empty histogram of the time that repairs take: a write to a file
+// NewHistogram is empty. Its bounds are for repairs and placements: a write to a file
 // takes less than a millisecond, a call of runtime or systemd on a busy node seconds.
-func NewRepairs() Histogram {
+func NewHistogram() Histogram {
 	h := Histogram{Buckets: make(map[float64]uint64)}
 	for _, bound := range []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60} {
 		h.Buckets[bound] = 0
@@ -62,9 +62,13 @@ func (e emitter) drifts(v *View) {
 	for d, n := range v.Drifts {
 		e.emit(driftsTotal, float64(n), string(d.Cause), d.Property)
 	}
-	sample, err := prometheus.NewConstHistogram(e.metrics[driftRepair].desc, v.Repairs.Count, v.Repairs.Sum, v.Repairs.Buckets)
+	e.histogram(driftRepair, v.Repairs)
+}
+
+func (e emitter) histogram(name string, h Histogram, labels ...string) {
+	sample, err := prometheus.NewConstHistogram(e.metrics[name].desc, h.Count, h.Sum, h.Buckets, labels...)
 	if err != nil {
-		e.invalid(driftRepair, err)
+		e.invalid(name, err)
 		return
 	}
 	e.ch <- sample

@@ -30,6 +30,8 @@ const (
 	containerThrottle = "cpupoold_container_cpu_throttled_seconds_total"
 	driftsTotal       = "cpupoold_drift_total"
 	driftRepair       = "cpupoold_drift_repair_seconds"
+	placementTime     = "cpupoold_placement_seconds"
+	placementUsage    = "cpupoold_placement_exposure_cpu_seconds"
 	containerPressure = "cpupoold_container_cpu_pressure_seconds_total"
 )
 
@@ -63,6 +65,8 @@ func specs() []spec {
 		{refusals, "Containers and units that should have got CPUs of their own and did not, by reason code, since the daemon's start.", counter, []string{"code"}},
 		{refusedNow, "Containers and units that should have CPUs of their own and have none at the moment.", gauge, nil},
 		{driftsTotal, "Writes of somebody else to cgroups that were as planned, by cause (systemd_reload, runtime, kubelet; unknown where the evidence does not tell) and by the file of the cgroup. Each was repaired, or its cgroup is gone.", counter, []string{"cause", "property"}},
+		{placementTime, "Time from the appearance of a new container's cgroup until the kernel confirmed that it is in its pool, by what led there (nri and spec: its CPUs were on record before; inotify, event, resync: it was found); 0 where it was inside when it was first looked at.", histogram, []string{"path"}},
+		{placementUsage, "CPU time that a new container had used by then: an upper bound of what it did outside its pool.", histogram, []string{"path"}},
 		{driftRepair, "Time from a foreign write, as the kernel told of it, until the kernel confirmed the repair.", histogram, nil},
 		{containers, "Containers and units, by pool and by reason code of their placement.", gauge, with("reason")},
 		{poolCPUs, "Online CPUs of a pool. Management pools of type all overlap the others.", gauge, pool},

@@ -43,6 +43,9 @@ type View struct {
 	// to repair those that the kernel told of.
 	Drifts  map[Drift]uint64
 	Repairs Histogram
+	// Placements are the first placements of containers that were made since the
+	// daemon's start, by the way that led to them.
+	Placements map[Way]Placements
 	// Refused counts refusals since the daemon's start, by code.
 	Refused map[string]uint64
 }

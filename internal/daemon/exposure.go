@@ -1,0 +1,144 @@
+package daemon
+
+import (
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// exposures measure how long containers are outside their pool before they are placed
+// for the first time. Only those count that were made while the daemon watched.
+type exposures struct {
+	// appeared are the cgroups of containers that have been seen to appear and not to
+	// be placed.
+	appeared map[cgroup.Path]time.Time
+	// confined are those that waited in the shared pool until the runtime told of them.
+	confined map[cgroup.Path]exposure
+	total    map[telemetry.Way]*telemetry.Placements
+}
+
+// exposure is what a container could do before it was placed.
+type exposure struct {
+	elapsed, used time.Duration
+}
+
+// sighting is what is known of a container's first placement.
+type sighting struct {
+	way     telemetry.Way // empty until something better than an event leads to it
+	seen    bool          // its cgroup has been read
+	exposed bool          // and was outside its pool; it has not been inside yet
+}
+
+func newExposures() exposures {
+	return exposures{
+		appeared: make(map[cgroup.Path]time.Time),
+		confined: make(map[cgroup.Path]exposure),
+		total:    make(map[telemetry.Way]*telemetry.Placements),
+	}
+}
+
+// appear notes when a cgroup has come, vanish that it has gone.
+func (x *exposures) appear(p cgroup.Path, at time.Time) { x.appeared[p] = at }
+
+func (x *exposures) vanish(p cgroup.Path) {
+	delete(x.appeared, p)
+	delete(x.confined, p)
+}
+
+func (x *exposures) observe(way telemetry.Way, took exposure) {
+	if x.total[way] == nil {
+		all := telemetry.NewPlacements()
+		x.total[way] = &all
+	}
+	x.total[way].Elapsed.Observe(took.elapsed.Seconds())
+	x.total[way].Used.Observe(took.used.Seconds())
+}
+
+func (x *exposures) view() map[telemetry.Way]telemetry.Placements {
+	all := make(map[telemetry.Way]telemetry.Placements, len(x.total))
+	for way, p := range x.total {
+		all[way] = telemetry.Placements{Elapsed: p.Elapsed.Clone(), Used: p.Used.Clone()}
+	}
+	return all
+}
+
+// firstSight looks at the cgroups that have been read for the first time, before
+// anything is written to them.
+func (l *loop) firstSight(want []cgroup.Target) {
+	for _, t := range want {
+		e := l.model.containers[t.Container]
+		if e == nil || !e.born || e.sighting.seen {
+			continue
+		}
+		c := l.tree.current[t.Path]
+		if !c.Exists {
+			continue
+		}
+		e.sighting.seen = true
+		if !c.Effective.IsSubsetOf(t.CPUs) {
+			e.sighting.exposed = true
+			continue
+		}
+		took, confined := l.exposures.confined[t.Path]
+		way := e.sighting.way
+		if confined && way == "" {
+			way = telemetry.WayInotify
+		}
+		l.exposures.observe(wayOr(way), took)
+		l.exposures.vanish(t.Path)
+	}
+}
+
+func wayOr(way telemetry.Way) telemetry.Way {
+	if way == "" {
+		return telemetry.WayEvent
+	}
+	return way
+}
+
+// settleExposures observes those that are inside their pool by now.
+func (l *loop) settleExposures(now time.Time) {
+	for _, t := range l.status.targets {
+		e := l.model.containers[t.Container]
+		if e == nil || !e.sighting.exposed {
+			continue
+		}
+		if c := l.tree.current[t.Path]; !c.Exists || l.tree.stale[t.Path] || !c.Effective.IsSubsetOf(t.CPUs) {
+			continue
+		}
+		e.sighting.exposed = false
+		l.exposures.observe(wayOr(e.sighting.way), l.exposed(t.Path, e.container.CreatedAt, now))
+		l.exposures.vanish(t.Path)
+	}
+	for p, s := range l.strangers {
+		if _, known := l.exposures.confined[p]; known {
+			continue
+		}
+		if c := l.tree.current[p]; c.Exists && !l.tree.stale[p] && !s.cpus.IsEmpty() && c.Effective.IsSubsetOf(s.cpus) {
+			l.exposures.confined[p] = l.exposed(p, now, now)
+		}
+	}
+}
+
+// exposed is what has become of a cgroup until now. Who was not seen to appear may
+// have been there since its creation.
+func (l *loop) exposed(p cgroup.Path, created, now time.Time) exposure {
+	since, seen := l.exposures.appeared[p]
+	if !seen {
+		since = created
+	}
+	took := exposure{elapsed: max(now.Sub(since), 0)}
+	if used, err := l.cgroups.Usage(p); err == nil {
+		took.used = used
+	}
+	return took
+}
+
+// foundBy says how the daemon came to know of a container that it has not placed yet.
+func (e *containerEntry) foundBy(way telemetry.Way) {
+	if !e.sighting.seen && e.sighting.way == "" && e.container.State != cri.Exited {
+		e.sighting.way = way
+	}
+}

@@ -1,0 +1,27 @@
+package cgroup
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Usage is the CPU time that the tasks of a cgroup, and of those below it, have used
+// since it was made (usage_usec of cpu.stat, which needs no controller).
+func (f *FS) Usage(p Path) (time.Duration, error) {
+	return readValue(f, p, "cpu.stat", parseUsage)
+}
+
+func parseUsage(data []byte) (time.Duration, error) {
+	for line := range bytes.Lines(data) {
+		if value, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("usage_usec ")); ok {
+			us, err := strconv.ParseInt(string(value), 10, 64)
+			if err != nil || us < 0 || us > int64((1<<63-1)/time.Microsecond) {
+				return 0, fmt.Errorf("usage_usec %.40q is not a number of microseconds", value)
+			}
+			return time.Duration(us) * time.Microsecond, nil
+		}
+	}
+	return 0, fmt.Errorf("%.100q has no usage_usec", data)
+}
