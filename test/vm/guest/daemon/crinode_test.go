@@ -5,6 +5,7 @@ package daemon_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -90,12 +91,15 @@ func (r *runtimeNode) startWith(milli int64, namespace string, annotations map[s
 		LogDirectory: filepath.Join("/var/log/pods", uid),
 		Linux:        &runtime.LinuxPodSandboxConfig{CgroupParent: slice, Resources: res, SecurityContext: &runtime.LinuxSandboxSecurityContext{NamespaceOptions: &runtime.NamespaceOption{Network: runtime.NamespaceMode_NODE}}},
 	}
+	if err := os.RemoveAll(sandbox.GetLogDirectory()); err != nil { // of a test before, which the runtime would append to
+		return pod{}, err
+	}
 	run, err := r.rpc.RunPodSandbox(ctx, &runtime.RunPodSandboxRequest{Config: sandbox})
 	if err != nil {
 		return pod{}, fmt.Errorf("run pod: %w", err)
 	}
 	p := pod{id: run.GetPodSandboxId(), name: name, log: filepath.Join(sandbox.GetLogDirectory(), "app.log")}
-	created, err := r.rpc.CreateContainer(ctx, &runtime.CreateContainerRequest{
+	created, err := r.create(ctx, &runtime.CreateContainerRequest{
 		PodSandboxId:  p.id,
 		SandboxConfig: sandbox,
 		Config: &runtime.ContainerConfig{
@@ -120,6 +124,17 @@ func (r *runtimeNode) startWith(milli int64, namespace string, annotations map[s
 		return p, fmt.Errorf("start container: %w", err)
 	}
 	return p, nil
+}
+
+// create tries again, as the kubelet does, when the daemon has been too slow to answer: this machine may not run it for seconds.
+func (r *runtimeNode) create(ctx context.Context, req *runtime.CreateContainerRequest) (*runtime.CreateContainerResponse, error) {
+	for {
+		created, err := r.rpc.CreateContainer(ctx, req)
+		if err == nil || !strings.Contains(err.Error(), "cpupoold did not decide in time") {
+			return created, err
+		}
+		r.Logf("created again: %v", err)
+	}
 }
 
 // mustStart is start for pods that nothing disturbs.
