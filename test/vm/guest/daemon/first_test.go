@@ -35,37 +35,43 @@ type witnessed struct {
 func (r *runtimeNode) testimony(p pod) witnessed {
 	r.Helper()
 	var w witnessed
-	r.eventually("testimony of "+p.name, func() error {
-		data, err := os.ReadFile(p.log)
-		if err != nil {
-			return err
+	r.eventually("testimony of "+p.name, func() (err error) {
+		w, err = r.heard(p)
+		if err == nil && w.env["CPUPOOL_CPUS"] == "" { // the environment comes last
+			err = fmt.Errorf("not complete: %+v", w)
 		}
-		w = witnessed{env: make(map[string]string)}
-		for line := range strings.Lines(string(data)) {
-			// CRI's log format: time, stream, tag, text.
-			fields := strings.SplitN(strings.TrimSpace(line), " ", 4)
-			if len(fields) < 4 {
-				continue
-			}
-			key, value, _ := strings.Cut(fields[3], " ")
-			switch key {
-			case "cpus":
-				w.cpus = value
-			case "began-with":
-				w.beganWith = value
-			case "on":
-				w.on = value
-			case "env":
-				name, v, _ := strings.Cut(value, "=")
-				w.env[name] = v
-			}
-		}
-		if w.env["CPUPOOL_CPUS"] == "" { // the environment comes last
-			return fmt.Errorf("not complete: %s", data)
-		}
-		return nil
+		return err
 	})
 	return w
+}
+
+// heard is what the witness in a container has said so far.
+func (r *runtimeNode) heard(p pod) (witnessed, error) {
+	data, err := os.ReadFile(p.log)
+	if err != nil {
+		return witnessed{}, err
+	}
+	w := witnessed{env: make(map[string]string)}
+	for line := range strings.Lines(string(data)) {
+		// CRI's log format: time, stream, tag, text.
+		fields := strings.SplitN(strings.TrimSpace(line), " ", 4)
+		if len(fields) < 4 {
+			continue
+		}
+		key, value, _ := strings.Cut(fields[3], " ")
+		switch key {
+		case "cpus":
+			w.cpus = value
+		case "began-with":
+			w.beganWith = value
+		case "on":
+			w.on = value
+		case "env":
+			name, v, _ := strings.Cut(value, "=")
+			w.env[name] = v
+		}
+	}
+	return w, nil
 }
 
 // outside says what is wrong with a testimony, empty if nothing is.
