@@ -1,8 +1,11 @@
 package daemon
 
 import (
+	"strings"
 	"sync"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testnode"
@@ -158,4 +161,39 @@ func TestFailedCreationLeavesNothing(t *testing.T) {
 	})
 	r.quiet()
 	n.check()
+}
+
+// TestRestoreOfThoseBornWithNRI: they become what they would have been without the
+// daemon, which never was so.
+func TestRestoreOfThoseBornWithNRI(t *testing.T) {
+	populate := func(n *node) {
+		n.container(n.pod("m", "kube-system", "burstable", 0, management(map[string]int{"app": 512})), "app", cri.Resources{Shares: 102})
+		n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
+		n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	}
+	without := newNRINode(t)
+	populate(without)
+
+	n := newNRINode(t)
+	r := n.start()
+	r.connected()
+	populate(n)
+	r.quiet()
+	r.stop()
+	if n.dump() == without.dump() {
+		t.Fatal("the daemon has changed nothing")
+	}
+	h := n.host()
+	report, err := h.restore(t.Context(), n.journal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range report.Differs {
+		if !d.Harmless {
+			t.Errorf("%s %s is %q; want %q: %s", d.Path, d.File, d.Now, d.Value, d.Reason)
+		}
+	}
+	if diff := cmp.Diff(without.dump(), strings.ReplaceAll(n.dump(), `cpus="0-7"`, `cpus=""`)); diff != "" {
+		t.Errorf("tree (-without the daemon +restored):\n%s", diff)
+	}
 }
