@@ -239,6 +239,9 @@ func TestDevicesFail(t *testing.T) {
 			n := newNode(t)
 			n.offerDevices()
 			n.StartDaemon(n.fixed("  onRefusal: fail\n"+option("topology-policy", "single-numa-node")) + way.lines)
+			if !way.created {
+				n.Eventually("NRI", func() error { return n.logged("NRI is connected: containers are placed before they exist") })
+			}
 			all := n.free(1).Len()
 			n.apply(pod("fill", near("app", all, nicOf1)))
 			before := n.meets(expectations{"fill/app": on(1, all)})
