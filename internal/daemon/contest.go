@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -93,15 +94,18 @@ func (b *bench) nextContest(earlier func(time.Time), now time.Time) {
 	}
 }
 
-// trespasses says that a cgroup runs on CPUs that another target has for itself.
+// trespasses says that a cgroup runs on CPUs that somebody else is to have for
+// himself, be it a container that does not exist yet.
 func (l *loop) trespasses(p cgroup.Path) bool {
-	has := l.tree.current[p].Effective
-	for _, t := range l.status.targets {
-		if t.Exclusive && t.Path != p && t.CPUs.Overlaps(has) {
-			return true
-		}
+	i := slices.IndexFunc(l.status.targets, func(t cgroup.Target) bool { return t.Path == p })
+	if i < 0 || l.status.targets[i].CPUs.IsEmpty() {
+		return false
 	}
-	return false
+	others := ownedBy(l.status.plan)
+	if t := l.status.targets[i]; t.Exclusive {
+		others = others.Difference(assigned(l.assignments, l.ownerOf(t)))
+	}
+	return l.tree.current[p].Effective.Overlaps(others)
 }
 
 // contestProblems are the cgroups that are left to somebody else for now.

@@ -125,10 +125,17 @@ func (e witnessed) apply(l *loop) {
 // settleDrifts counts the drifts that are repaired, or whose cgroup is gone.
 func (l *loop) settleDrifts(now time.Time) {
 	told := make(map[string]cri.Resources)
+	wanted := make(map[cgroup.Path]cgroup.Target)
+	if len(l.drifts.open) > 0 {
+		for _, t := range l.status.targets {
+			wanted[t.Path] = t
+		}
+	}
 	l.drifts.open = slices.DeleteFunc(l.drifts.open, func(d *drift) bool {
 		c, there := l.tree.current[d.Path]
-		there = there && c.Exists
-		if there && !d.repaired && !l.tree.stale[d.Path] && len(deviations(d.Target, d.before.State, c.State)) == 0 {
+		target, planned := wanted[d.Path] // which may be another by now
+		there = there && c.Exists && planned
+		if there && !d.repaired && !l.tree.stale[d.Path] && len(deviations(target, d.before.State, c.State)) == 0 {
 			d.repaired = true
 			if d.heard {
 				l.drifts.repairs.Observe(now.Sub(d.noticed).Seconds())

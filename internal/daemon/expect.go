@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"maps"
 	"time"
 
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -9,6 +10,11 @@ import (
 // expect takes in a container that the runtime is about to create, and its pod.
 func (m *model) expect(p cri.Pod, c cri.Container) {
 	m.expectPod(p)
+	for id, e := range m.containers {
+		if e.unconfirmed && e.container.PodID == c.PodID && e.container.Name == c.Name {
+			delete(m.containers, id) // its creation has failed, and the runtime did not say so
+		}
+	}
 	m.putContainer(containerFacts{Container: c})
 	e := m.containers[c.ID]
 	e.born, e.considered, e.unborn, e.told, e.since = true, true, true, m.clock, time.Now()
@@ -17,7 +23,7 @@ func (m *model) expect(p cri.Pod, c cri.Container) {
 // expectPod takes in a pod that is not known yet. What it is the runtime has told
 // with it; what systemd has for it is asked with the first event about it.
 func (m *model) expectPod(p cri.Pod) {
-	if m.pods[p.ID] != nil {
+	if old := m.pods[p.ID]; old != nil && old.err == nil && !old.unlisted {
 		return
 	}
 	m.putPod(podFacts{Pod: p})
@@ -45,4 +51,10 @@ func (e *containerEntry) expected(now time.Time) bool {
 
 func (e *podEntry) expected(now time.Time) bool {
 	return e.unconfirmed && now.Sub(e.since) < ghostTime
+}
+
+// forgetExpected drops the containers of a pod that is gone which are known from NRI
+// alone.
+func (m *model) forgetExpected(pod string) {
+	maps.DeleteFunc(m.containers, func(_ string, e *containerEntry) bool { return e.unconfirmed && e.container.PodID == pod })
 }

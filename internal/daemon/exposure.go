@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"maps"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/telemetry"
@@ -45,6 +46,12 @@ func (x *exposures) appear(p cgroup.Path, at time.Time) { x.appeared[p] = at }
 func (x *exposures) vanish(p cgroup.Path) {
 	delete(x.appeared, p)
 	delete(x.confined, p)
+}
+
+// forget drops what has gone without a word.
+func (x *exposures) forget(gone func(cgroup.Path) bool) {
+	maps.DeleteFunc(x.appeared, func(p cgroup.Path, _ time.Time) bool { return gone(p) })
+	maps.DeleteFunc(x.confined, func(p cgroup.Path, _ exposure) bool { return gone(p) })
 }
 
 func (x *exposures) observe(way telemetry.Way, took exposure) {

@@ -70,15 +70,15 @@ func (a *createAsked) apply(l *loop) {
 }
 
 func (a *startAsked) apply(l *loop) {
-	e := l.model.containers[a.id]
-	if e == nil {
-		l.fetchContainer(a.id)
-		a.answer <- nil
-		return
-	}
-	e.unconfirmed = false
-	l.tree.distrust(e.path)
 	l.starting = append(l.starting, a)
+	e := l.model.containers[a.id]
+	if e == nil || e.unconfirmed {
+		l.fetchContainer(a.id)
+	}
+	if e != nil {
+		e.unconfirmed = false
+		l.tree.distrust(e.path)
+	}
 }
 
 // answerHooks answers those whom the last pass has settled, or whose time is over.
@@ -87,6 +87,7 @@ func (l *loop) answerHooks(now time.Time) (again bool) {
 	l.creating = slices.DeleteFunc(l.creating, func(a *createAsked) bool {
 		if gone(a.asker) {
 			l.takeBack(a)
+			l.fetchContainer(a.container.ID) // the runtime may have gone on without an answer
 			again = true
 			return true
 		}
@@ -161,7 +162,11 @@ func (l *loop) decideCreate(a *createAsked, now time.Time) (created, bool) {
 	case cpus.IsEmpty() && (refuse || !p.Exclusive):
 		return created{err: fmt.Errorf("CPUs %s are not free yet: %s still has them; it gets them when the kubelet tries again", taken, by)}, true
 	case cpus.IsEmpty():
-		cpus = l.status.plan.Shared // it gets its own when they are free
+		q := *p // it gets its own when they are free
+		q.Exclusive, q.CPUs = false, l.status.plan.Shared.Difference(l.leavingCPUs())
+		if cpus, taken, by = l.obtainable(&q); cpus.IsEmpty() {
+			return created{err: fmt.Errorf("all CPUs of the shared pool are taken: %s still has %s", by, taken)}, true
+		}
 	}
 	l.noteBirth(l.model.containers[a.container.ID], p)
 	return created{reply: l.reply(a, pod, p, cpus)}, true
@@ -206,7 +211,7 @@ func (l *loop) obtainable(p *pools.Placement) (cpus, taken cpuset.Set, by cgroup
 }
 
 // noteBirth records what the container would have been without us, for restore. The
-// answer does not wait for the disk: who loses it gives the container all CPUs.
+// answer does not wait for the disk.
 func (l *loop) noteBirth(e *containerEntry, p *pools.Placement) {
 	note := func(file, value string) {
 		l.ledger.remember(Original{Path: e.path, File: file, Container: e.container.ID, Value: value})
@@ -245,28 +250,30 @@ func (l *loop) reply(a *createAsked, pod *pools.PodPlan, p *pools.Placement, cpu
 
 // decideStart is the answer, if there is one yet: nothing is in the way of a
 // container that has its CPUs. One that should have CPUs of its own and runs elsewhere,
-// or that is on those of somebody else, must not begin.
+// unless it was let, or that is on those of somebody else, must not begin. Who is not
+// known, from a time without NRI, is being asked for.
 func (l *loop) decideStart(a *startAsked, now time.Time) (done bool, refusal error) {
-	for _, t := range l.status.targets {
-		if t.Container != a.id {
-			continue
-		}
-		c := l.tree.current[t.Path]
-		switch {
-		case !c.Exists || c.Effective.IsSubsetOf(t.CPUs):
-			return true, nil
-		case now.Sub(a.since) < hookPatience:
-			return false, nil
-		case t.Exclusive:
-			return true, fmt.Errorf("it is on CPUs %s, not on its own, %s", c.Effective, t.CPUs)
-		}
-		var owned cpuset.Set
-		for _, held := range l.status.plan.Assignments {
-			owned = owned.Union(held.CPUs)
-		}
-		if on := c.Effective.Intersection(owned); !on.IsEmpty() {
-			return true, fmt.Errorf("it is on CPUs %s, which others have for themselves", on)
-		}
+	late := now.Sub(a.since) >= hookPatience
+	i := slices.IndexFunc(l.status.targets, func(t cgroup.Target) bool { return t.Container == a.id })
+	if i < 0 {
+		return late, nil
+	}
+	t := l.status.targets[i]
+	c := l.tree.current[t.Path]
+	switch {
+	case !c.Exists || c.Effective.IsSubsetOf(t.CPUs):
+		return true, nil
+	case !late:
+		return false, nil
+	case t.Exclusive && l.settings.config.OnRefusal != config.RefusalShared:
+		return true, fmt.Errorf("it is on CPUs %s, not on its own, %s", c.Effective, t.CPUs)
+	}
+	others := ownedBy(l.status.plan)
+	if t.Exclusive {
+		others = others.Difference(t.CPUs)
+	}
+	if on := c.Effective.Intersection(others); !on.IsEmpty() {
+		return true, fmt.Errorf("it is on CPUs %s, which others have for themselves", on)
 	}
 	return true, nil
 }

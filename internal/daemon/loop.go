@@ -138,6 +138,8 @@ func (l *loop) run(ctx context.Context) {
 			for l.answerHooks(time.Now()) {
 				l.pass()
 			}
+			l.save(time.Now()) // what was noted with an answer
+			l.armRetry(time.Now())
 		}
 		l.publish()
 		l.answerMoves()
@@ -262,7 +264,16 @@ func (l *loop) relistSoon(incomplete bool) (early bool) {
 // prune forgets the originals of cgroups that are gone. Only the owner's own
 // reading tells: a listing of the runtime can be older than a cgroup.
 func (l *loop) prune() {
+	expected := make(map[cgroup.Path]bool, len(l.model.containers))
+	for _, e := range l.model.containers {
+		if e.container.State == cri.Created {
+			expected[e.path] = true // it has no cgroup yet
+		}
+	}
 	gone := func(p cgroup.Path) bool {
+		if expected[p] {
+			return false
+		}
 		if _, ok := l.tree.current[p]; ok {
 			return false
 		}
@@ -271,6 +282,7 @@ func (l *loop) prune() {
 	}
 	l.ledger.forget(gone)
 	l.bench.forget(gone)
+	l.exposures.forget(gone)
 	there := make(map[string]bool, len(l.model.pods))
 	for _, p := range l.model.pods {
 		there[p.uid] = true

@@ -135,6 +135,10 @@ func (m *model) putContainer(f containerFacts) {
 		if e.told = old.told; old.told > f.asOf {
 			e.container.Requested = old.container.Requested // asked before the resize
 		}
+		if was := old.container.Requested; was.Quota > 0 && e.container.Requested.Quota < 0 {
+			// Some runtimes show what NRI has made of it.
+			e.container.Requested.Quota, e.container.Requested.Period = was.Quota, was.Period
+		}
 		if f.FinishedAt.IsZero() {
 			e.container.FinishedAt = old.container.FinishedAt
 		}
@@ -381,12 +385,12 @@ func (m *model) awaited(t cgroup.Target) bool {
 func (m *model) knownIDs() map[string]bool {
 	known := make(map[string]bool, len(m.pods)+len(m.containers))
 	for id, e := range m.pods {
-		known[id] = e.err == nil && !e.unlisted
+		known[id] = e.err == nil && !e.unlisted && !e.unconfirmed
 	}
 	for id, e := range m.containers {
 		// When it finished tells which kind it was.
 		ended := e.container.State == cri.Exited && e.container.FinishedAt.IsZero()
-		known[id] = e.err == nil && !ended
+		known[id] = e.err == nil && !ended && !e.unconfirmed
 	}
 	return known
 }

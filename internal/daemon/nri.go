@@ -143,8 +143,8 @@ type synchronized struct {
 }
 
 // apply asks for what is not known yet; the way of the event stream does the rest.
-// Nothing is being created at this moment, so what is known from NRI alone and not
-// there is not going to be.
+// What is known from NRI alone and not there is not going to be: containerd creates
+// nothing at this moment. Where another runtime does, the container is found again.
 func (s synchronized) apply(l *loop) {
 	s.answer <- struct{}{}
 	there := make(map[string]bool, len(s.pods)+len(s.containers))

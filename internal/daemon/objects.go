@@ -25,6 +25,7 @@ func (l *loop) onRuntimeEvent(e runtimeEvent) {
 		case cri.ContainerStopped:
 			p.pod.Ready = false
 		case cri.ContainerDeleted:
+			l.model.forgetExpected(e.ContainerID)
 			l.model.unlist(e.ContainerID)
 		}
 		return

@@ -10,18 +10,23 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/nri"
 )
 
-// promisePatience is how long the runtime has, after a reply, to make the updates in
-// it, before it is asked what has become of them. Its next request says that too: it
-// makes one after the other.
+// promisePatience is how long the runtime has, after a reply, for each update in it,
+// before it is asked what has become of them. Its next request says that too: it makes
+// one after the other.
 const promisePatience = 500 * time.Millisecond
+
+// maxPromises bounds the updates of one reply: each runs the OCI runtime while every
+// creation on the node waits. The others have left by file as well, and workers have
+// their records changed.
+const maxPromises = 8
 
 // promise is an update that the runtime makes before it creates a container. It tells
 // nobody how that ended, so it is asked afterwards what it has on record.
 type promise struct {
 	path cgroup.Path
 	cpus cpuset.Set
-	// sent is when the reply was given; zero before.
-	sent time.Time
+	// due is when it should have been kept; zero until the reply is given.
+	due time.Time
 	// asking says that the runtime has been asked.
 	asking bool
 }
@@ -46,6 +51,9 @@ func (l *loop) promised(w cgroup.Write) bool {
 		return false
 	}
 	a := l.creating[0] // the runtime asks one question at a time
+	if len(a.updates) == maxPromises {
+		return false
+	}
 	_, p := findPlacement(&l.status.plan, a.container.ID)
 	cpus, err := cpuset.Parse(w.Value)
 	recorded := l.tree.current[w.Path].Recorded
@@ -63,7 +71,7 @@ func (l *loop) promised(w cgroup.Write) bool {
 func (l *loop) sent(a *createAsked, now time.Time) {
 	for _, u := range a.updates {
 		if p := l.promises.open[u.Container]; p != nil {
-			p.sent = now
+			p.due = now.Add(promisePatience * time.Duration(len(a.updates)))
 		}
 	}
 }
@@ -85,7 +93,7 @@ func (l *loop) recheck(settle func(all bool, now time.Time)) { settle(true, time
 // that have been sent.
 func (l *loop) settlePromises(all bool, now time.Time) {
 	for id, p := range l.promises.open {
-		if p.asking || p.sent.IsZero() || !all && now.Sub(p.sent) < promisePatience {
+		if p.asking || p.due.IsZero() || !all && now.Before(p.due) {
 			continue
 		}
 		p.asking = true
@@ -100,8 +108,8 @@ func (l *loop) settlePromises(all bool, now time.Time) {
 // nextPromise calls earlier with the times at which promises are due.
 func (l *loop) nextPromise(earlier func(time.Time)) {
 	for _, p := range l.promises.open {
-		if !p.asking && !p.sent.IsZero() {
-			earlier(p.sent.Add(promisePatience))
+		if !p.asking && !p.due.IsZero() {
+			earlier(p.due)
 		}
 	}
 }

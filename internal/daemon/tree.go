@@ -125,11 +125,13 @@ func (t *tree) begin(p cgroup.Path) { t.pending[p]++ }
 func (t *tree) end(p cgroup.Path) {
 	if t.pending[p]--; t.pending[p] == 0 {
 		delete(t.pending, p)
+		delete(t.overruled, p)
 	}
 }
 
 // finished takes over what a worker's write has changed.
 func (t *tree) finished(w cgroup.Write, unit cgroup.UnitState, err error) {
+	overruled := t.overruled[w.Path]
 	t.end(w.Path)
 	c, known := t.current[w.Path]
 	if !known {
@@ -140,9 +142,8 @@ func (t *tree) finished(w cgroup.Write, unit cgroup.UnitState, err error) {
 			c.Pending = cpuset.Set{}
 		}
 		if err == nil {
-			c.Recorded, c.RecordedKnown = cpus, !t.overruled[w.Path]
+			c.Recorded, c.RecordedKnown = cpus, !overruled
 		}
-		delete(t.overruled, w.Path)
 	}
 	if w.Property == cgroup.CRIMems && err == nil {
 		if nodes, err := cpuset.Parse(w.Value); err == nil {

@@ -48,7 +48,7 @@ func (l *loop) keep(e *containerEntry, p *pools.Placement, asked cri.Resources) 
 	if asked.Shares != 0 && p.Shares != 0 {
 		keep.Shares = p.Shares
 	}
-	if asked.Quota > 0 && p.Unlimited {
+	if asked.Quota > 0 && p.Unlimited && (asked.Shares == 0 || exclusiveCPUs(resourcesOf(asked)) > 0) {
 		keep.Quota = -1
 	}
 	if !p.Mems.IsEmpty() && asked.Mems != "" && !l.tree.busy(e.path) {

@@ -1,0 +1,162 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// stuckNode is a node on which one shared container cannot be moved.
+func stuckNode(t *testing.T, onRefusal string) (*node, *running) {
+	n := newNRINode(t)
+	n.yaml = strings.Replace(carvedYAML, "  floor: 2\n", "  floor: 2\n  onRefusal: "+onRefusal+"\n", 1)
+	r := n.start()
+	r.connected()
+	stuck := n.container(n.pod("s1", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	n.runsOn(stuck, "2-7")
+	r.quiet()
+	n.tree.Intercept(func(w testnode.CgroupWrite) error {
+		if strings.Contains(w.Name, stuck) {
+			return errors.New("device or resource busy")
+		}
+		return nil
+	})
+	return n, r
+}
+
+// TestWhoWasLetIntoTheSharedPoolStarts: and gets its own CPUs when they are free.
+func TestWhoWasLetIntoTheSharedPoolStarts(t *testing.T) {
+	n, _ := stuckNode(t, "shared")
+	id, on := n.begins(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
+	if on.Len() != 4 {
+		t.Errorf("it began on %s; want the shared pool without the two CPUs that wait for it", on)
+	}
+	n.tree.Intercept(nil)
+	n.eventually("CPUs of its own", func() bool { return n.state(id).Effective.Len() == 2 })
+}
+
+// TestFightKeepsNoOwnerAway: a container that is left alone for a fight gives way all
+// the same.
+func TestFightKeepsNoOwnerAway(t *testing.T) {
+	n := driftNode(t)
+	n.yaml = carvedYAML
+	r := n.start()
+	id := n.container(n.pod("a", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 512})
+	n.runsOn(id, "2-7")
+	r.settled()
+	for range maxRepairs {
+		n.foreign(id, cgroup.FileCPUs, "4-7")
+		n.runsOn(id, "2-7")
+	}
+	n.foreign(id, cgroup.FileCPUs, "4-7")
+	r.view("contested", func(v *telemetry.View) bool { return v.Problems[string(codeContested)] == 1 })
+	a := r.asker()
+	pod := ofPod("e", "default", "guaranteed", 4, nil)
+	n.eventually("an owner in spite of it", func() bool {
+		_, err := a.create(pod, a.container(pod, "app", whole(4)))
+		return err == nil
+	})
+	if got := n.state(id).Effective; got.Len() != 2 {
+		t.Errorf("the other one is on %s", got)
+	}
+}
+
+// TestManyGiveWay: the runtime makes few updates while all creations wait for it, and
+// the others have left by file.
+func TestManyGiveWay(t *testing.T) {
+	n := newNRINode(t)
+	n.yaml = carvedYAML
+	r := n.start()
+	r.connected()
+	pod := n.pod("s", "default", "burstable", 0, nil)
+	var ids []string
+	for i := range 3 * maxPromises {
+		ids = append(ids, n.container(pod, fmt.Sprint("app", i), cri.Resources{Shares: 512}))
+	}
+	r.quiet()
+	own, on := n.begins(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
+	if on.Len() != 2 {
+		t.Fatalf("the owner began on %s", on)
+	}
+	for _, id := range ids {
+		if got := n.state(id).Effective; got.Overlaps(n.state(own).Effective) {
+			t.Errorf("%s is on %s", id, got)
+		}
+	}
+	r.quiet()
+	n.checkAll()
+	for _, id := range ids {
+		c, err := n.client.ContainerStatus(t.Context(), id)
+		if err != nil || c.Recorded.CPUs != n.state(id).CPUs.String() {
+			t.Errorf("recorded for %s: %q, %v; it is on %s", id, c.Recorded.CPUs, err, n.state(id).CPUs)
+		}
+	}
+	if got := r.loop.snapshot.Load().Writes[telemetry.Write{Via: "nri", Result: telemetry.OK}]; got != maxPromises {
+		t.Errorf("%d updates in the reply; want %d", got, maxPromises)
+	}
+}
+
+// TestStartOfOneThatIsNotKnown: created while nobody was asked, and started when
+// somebody is.
+func TestStartOfOneThatIsNotKnown(t *testing.T) {
+	n := newNRINode(t)
+	defer n.runtime.Hang("GetContainerEvents")()
+	r := n.start()
+	r.connected()
+	pod := n.pod("e", "default", "guaranteed", 2, nil)
+	n.runtime.NRIDown()
+	r.view("NRI lost", func(v *telemetry.View) bool { return v.Sources[telemetry.NRI] == telemetry.SourceLost })
+	id, err := n.runtime.CreateContainer(pod, testnode.ContainerSpec{Name: "app", Resources: whole(2)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.runtime.NRIUp(); err != nil {
+		t.Fatal(err)
+	}
+	r.connected()
+	if err := n.runtime.StartContainer(id); err != nil {
+		t.Fatal(err)
+	}
+	if on := n.runtime.BeganOn(id); on.String() != "4-5" {
+		t.Errorf("it began on %s; want 4-5", on)
+	}
+}
+
+// TestGhosts: a creation that has failed without a word leaves nothing when the next
+// one of the same name is asked for, nor when the pod goes.
+func TestGhosts(t *testing.T) {
+	a := newNode(t).start().asker()
+	pod := ofPod("e", "default", "guaranteed", 2, nil)
+	for range 3 {
+		a.mustCreate(pod, a.container(pod, "app", whole(2)))
+	}
+	counted := make(chan int, 1)
+	count := func() int {
+		a.loop.box.post(counting(counted))
+		select {
+		case n := <-counted:
+			return n
+		case <-time.After(patience):
+			return -1
+		}
+	}
+	if n := count(); n != 1 {
+		t.Errorf("%d containers are known; want the last", n)
+	}
+	a.hooks.RemovePod(pod.ID)
+	if n := count(); n != 0 {
+		t.Errorf("%d containers are known after the pod; want none", n)
+	}
+}
+
+// counting is an event that asks how many containers are known.
+type counting chan int
+
+func (c counting) apply(l *loop) { c <- len(l.model.containers) }
