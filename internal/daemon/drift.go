@@ -8,6 +8,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
@@ -120,6 +121,22 @@ func (e witnessed) apply(l *loop) {
 			d.witness = &e
 		}
 	}
+	if cpus, err := cpuset.Parse(e.record.CPUs); e.known && err == nil {
+		l.tree.attest(e.path, cpus, e.unit)
+	}
+}
+
+// unheard are the containers of which a cpuset was overwritten and nobody has told yet
+// whether the record was, too. An update over CRI would be for nothing if it was not,
+// and writes weight and quota as the runtime has them: it waits for the answer.
+func (d *drifts) unheard() map[cgroup.Path]bool {
+	all := make(map[cgroup.Path]bool)
+	for _, o := range d.open {
+		if o.Container != "" && o.property == cgroup.FileCPUs && o.witness == nil {
+			all[o.Path] = true
+		}
+	}
+	return all
 }
 
 // settleDrifts counts the drifts that are repaired, or whose cgroup is gone.

@@ -10,6 +10,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
 // driftNode is a node whose resync is so far away that only events repair anything.
@@ -84,6 +85,43 @@ func TestForeignWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.has(slice, cgroup.FileMax, cgroup.ValueMax)
+}
+
+// TestRepairSparesTheRecord: where only the file was written, the runtime is not asked
+// to update the container, which would write its own weight and quota for a moment.
+func TestRepairSparesTheRecord(t *testing.T) {
+	n := driftNode(t)
+	r := n.start()
+	id := n.container(n.pod("a", "kube-system", "burstable", 0, management(map[string]int{"a": 512})), "a", whole(1))
+	n.runsOn(id, "0-1")
+	r.settled()
+	updates := func() (all []any) {
+		for _, rec := range n.logged("wrote") {
+			if w, ok := rec["write"].(map[string]any); ok && w["via"] != string(cgroup.File) {
+				all = append(all, w)
+			}
+		}
+		return all
+	}
+	before := len(updates())
+	n.foreign(id, cgroup.FileCPUs, "2")
+	counted := func(v *telemetry.View) bool {
+		return v.Drifts[telemetry.Drift{Cause: telemetry.CauseUnknown, Property: cgroup.FileCPUs}] == 1
+	}
+	r.view("counted", counted)
+	n.runsOn(id, "0-1")
+	r.quiet()
+	if more := updates()[before:]; len(more) > 0 {
+		t.Errorf("a write to a file alone is answered with %v", more)
+	}
+	// But where the record was written, too, it gets the right one again.
+	if err := n.client.UpdateCPUs(t.Context(), id, cpuset.Of(2)); err != nil {
+		t.Fatal(err)
+	}
+	n.eventually("the record is mended", func() bool {
+		c, err := n.client.ContainerStatus(t.Context(), id)
+		return err == nil && c.Recorded.CPUs == "0-1" && n.state(id).CPUs.String() == "0-1"
+	})
 }
 
 // TestEchoesCostNothing: the daemon's own writes come back, and make no pass.

@@ -230,6 +230,12 @@ func (l *loop) held(now time.Time) map[cgroup.Path]cgroup.Current {
 			view[p] = c
 		}
 	}
+	for p := range l.drifts.unheard() {
+		if c, ok := view[p]; ok {
+			c.NoSeal = true
+			view[p] = c
+		}
+	}
 	for _, e := range l.model.containers {
 		if c, ok := view[e.path]; ok && e.unconfirmed {
 			c.NoSeal = true

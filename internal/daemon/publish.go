@@ -86,7 +86,10 @@ func (l *loop) faults(now time.Time) map[cgroup.Path]error {
 			unconfirmed[e.path] = true
 		}
 	}
-	busy := func(p cgroup.Path) bool { return l.tree.busy(p) || l.bench.waiting(p, now) || unconfirmed[p] }
+	unheard := l.drifts.unheard()
+	busy := func(p cgroup.Path) bool {
+		return l.tree.busy(p) || l.bench.waiting(p, now) || unconfirmed[p] || unheard[p]
+	}
 	waits := make(map[cgroup.Path]bool)
 	for _, d := range l.status.deferred {
 		if waits[d.Path] = busy(d.Path) || slices.ContainsFunc(d.WaitsFor, busy); !waits[d.Path] {

@@ -51,6 +51,17 @@ func (t *tree) relearn(p cgroup.Path, record cgroup.Current) {
 	t.stale[p] = true
 }
 
+// attest takes over that a foreign write to a container's file has changed no record:
+// runtime and systemd still hold what they did. Else their word is as unsure as before.
+func (t *tree) attest(p cgroup.Path, record cpuset.Set, unit cgroup.UnitState) {
+	c, ok := t.current[p]
+	if !ok || t.busy(p) || c.RecordedKnown || !record.Equal(c.Recorded) || !unit.Known || !unit.CPUs.Equal(record) {
+		return
+	}
+	c.RecordedKnown, c.Unit = true, unit
+	t.current[p] = c
+}
+
 // distrustAll makes the next refresh read every cgroup again.
 func (t *tree) distrustAll() {
 	for p := range t.current {
