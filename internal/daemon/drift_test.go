@@ -124,6 +124,44 @@ func TestRepairSparesTheRecord(t *testing.T) {
 	})
 }
 
+// TestNoWeightBringsCPUsBack: while the runtime refuses to record the right CPUs,
+// systemd is told nothing with which it would put back the wrong ones that it has.
+func TestNoWeightBringsCPUsBack(t *testing.T) {
+	n := driftNode(t)
+	r := n.start()
+	id := n.container(n.pod("a", "kube-system", "burstable", 0, management(map[string]int{"a": 512})), "a", whole(1))
+	n.runsOn(id, "0-1")
+	r.settled()
+	before := len(n.logged("wrote"))
+	n.runtime.Fail("UpdateContainerResources", errors.New("no"))
+	unit := path.Base(n.runtime.Cgroup(id))
+	if err := n.units.SetProperties(t.Context(), unit, []cgroup.Property{{Name: cgroup.UnitCPUs, Value: "2"}}); err != nil {
+		t.Fatal(err)
+	}
+	refused := func() int { return len(n.logged("write refused")) }
+	n.eventually("refused twice", func() bool { return refused() >= 2 })
+	repairs := 0
+	for _, rec := range n.logged("somebody else has written to a cgroup") {
+		if rec["property"] == cgroup.FileCPUs {
+			repairs++
+		}
+	}
+	if repairs != 1 {
+		t.Errorf("%d deviations of the cpuset; want the one that somebody else has made", repairs)
+	}
+	for _, rec := range n.logged("wrote")[before:] {
+		if w, ok := rec["write"].(map[string]any); ok && w["via"] == string(cgroup.DBus) {
+			t.Errorf("with the wrong CPUs on record systemd was told %v", w)
+		}
+	}
+	n.runsOn(id, "0-1")
+	n.runtime.Fail("UpdateContainerResources", nil)
+	n.eventually("recorded", func() bool {
+		u, err := n.units.Properties(t.Context(), unit)
+		return err == nil && u.CPUs.String() == "0-1"
+	})
+}
+
 // TestEchoesCostNothing: the daemon's own writes come back, and make no pass.
 func TestEchoesCostNothing(t *testing.T) {
 	n := driftNode(t)

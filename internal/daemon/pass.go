@@ -291,10 +291,14 @@ var errNoEffect = errors.New("the value was taken and is gone again: somebody el
 
 // apply carries out one round of writes.
 func (l *loop) apply(writes []cgroup.Write, made map[cgroup.Write]bool, now time.Time) {
+	refused := make(map[cgroup.Path]*cpuset.Set)
 	for i, w := range writes {
 		if w.Slow() {
+			if refused[w.Path] == nil {
+				refused[w.Path] = new(cpuset.Set)
+			}
 			if !l.promised(w) {
-				l.submit(w)
+				l.submit(w, refused[w.Path])
 			}
 			if i+1 < len(writes) && !writes[i+1].Slow() {
 				return
@@ -318,13 +322,24 @@ func (l *loop) apply(writes []cgroup.Write, made map[cgroup.Write]bool, now time
 	}
 }
 
-// submit hands a write to a worker. Writes of one cgroup are made in order.
-func (l *loop) submit(w cgroup.Write) {
+// submit hands a write to a worker. Writes of one cgroup are made in order. The CPUs
+// that its runtime has refused to record in this round are for its jobs alone: systemd
+// must not be told a weight then, with which it would put others back.
+func (l *loop) submit(w cgroup.Write, refused *cpuset.Set) {
 	l.tree.submitted(w)
 	l.seals.submit(string(w.Path), func(ctx context.Context) event {
 		ctx, cancel := context.WithTimeout(ctx, updateTimeout)
 		defer cancel()
+		if !refused.IsEmpty() {
+			u := unitState(ctx, l.units, w.Path)
+			if u.Known && !u.CPUs.IsEmpty() && !u.CPUs.Equal(*refused) {
+				return written{write: w, unit: u, unmade: true}
+			}
+		}
 		err := l.seal(ctx, w)
+		if cpus, ok := sealValue(w); ok && err != nil {
+			*refused = cpus
+		}
 		return written{write: w, unit: unitState(ctx, l.units, w.Path), err: err}
 	})
 }
@@ -353,6 +368,9 @@ func (l *loop) onWritten(e written) {
 		e.unit = cgroup.UnitState{} // of a scope that is being made
 	}
 	l.tree.finished(e.write, e.unit, e.err)
+	if e.unmade {
+		return
+	}
 	l.count(e.write, e.err)
 	switch {
 	case e.err == nil:

@@ -68,7 +68,7 @@ func newDrifter(t *testing.T, config string) *drifter {
 		add(500, "default", nil, victim{cpus: "2-3", lent: "1"})
 	}
 	for range 2 {
-		add(1000, "default", nil, victim{lent: "3"})
+		add(1000, "default", nil, victim{lent: "7"}) // what systemd has on record for an owner nobody else gets
 	}
 	n.startDaemon(config)
 	for _, v := range d.all {
@@ -302,6 +302,7 @@ func TestDriftReload(t *testing.T) {
 		t.Errorf("reloads have changed what is on record with systemd: %v", found)
 	}
 
+	t.Cleanup(func() { d.run("systemctl", "start", "containerd") }) // it is to remove the pods
 	d.run("systemctl", "stop", "containerd")
 	for _, v := range d.all {
 		d.set(v.path, cgroup.Property{Name: cgroup.UnitCPUs, Value: v.lent})
