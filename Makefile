@@ -17,7 +17,7 @@ GOLANGCI := $(GO) tool -modfile=tools/go.mod golangci-lint
 BUILD    := $(GO) build -buildvcs=auto -ldflags "-s -w"
 FUZZTIME ?= 20s
 
-.PHONY: help build image cross test test-unit test-vm test-matrix test-model demo vm-shell lint fmt bench fuzz clean host host-vm
+.PHONY: help build image cross test test-unit test-vm test-drift test-matrix test-model demo vm-shell lint fmt bench fuzz clean host host-vm
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "%-11s %s\n", $$1, $$2 }'
@@ -47,6 +47,9 @@ test-matrix: host-vm build ## run what holds on every runtime, systemd and kerne
 
 test-model: host-vm build ## run the model test's 300 steps on a real node (SEED=1)
 	$(GO) test -tags vm -count=1 -timeout 75m -run '^TestDaemon$$/^TestModel$$' ./test/vm -model.steps 300 -model.seed $(or $(SEED),1)
+
+test-drift: host-vm build ## run the tests of foreign writes on a real node
+	$(GO) test -tags vm -count=1 -timeout 75m -run '^TestDrift$$' ./test/vm -drift
 
 demo: host-vm build ## boot a node, run cpupoold and pods of every kind, show who runs where
 	$(GO) run ./test/vm/cmd/vm demo

@@ -26,6 +26,18 @@ func TestDaemon(t *testing.T) {
 	vm.RunTests(t, m, "./guest/daemon", fmt.Sprintf("-steps=%d", *modelSteps), fmt.Sprintf("-seed=%d", *modelSeed))
 }
 
+var driftTests = flag.Bool("drift", false, "run TestDrift")
+
+// TestDrift writes to the cgroups of real containers behind the daemon's back, and starts containers without NRI.
+func TestDrift(t *testing.T) {
+	if !*driftTests {
+		t.Skip("a quarter of an hour: make test-drift")
+	}
+	m := vm.Start(t, vm.Config{Topology: "8c2n", Node: true})
+	installDaemon(t, m)
+	vm.RunTests(t, m, "./guest/daemon", "-drift", "-test.run=^(TestDrift.*|TestStrangers)$")
+}
+
 // installDaemon puts the daemon and its unit into the guest, as the README says.
 func installDaemon(t *testing.T, m *vm.VM) {
 	t.Helper()

@@ -5,6 +5,7 @@ package daemon_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"net/http"
@@ -20,6 +21,16 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
+
+// These take a quarter of an hour: `make test-drift`.
+var driftTests = flag.Bool("drift", false, "run the tests of foreign writes, and of containers without NRI")
+
+func long(t *testing.T) {
+	t.Helper()
+	if !*driftTests {
+		t.Skip("not asked for: make test-drift")
+	}
+}
 
 const (
 	driftRepeats = 20
@@ -260,6 +271,7 @@ func managed(v *victim) bool { return v.weight != 0 }
 
 // TestDrift provokes writes of every cause. With the resync an hour away each is repaired by event, and none is put down to a wrong cause.
 func TestDrift(t *testing.T) {
+	long(t)
 	d := newDrifter(t, hourly+"nriSocket: none\n")
 	d.provoke("", cgroup.FileCPUs, nil, nil, func(v *victim, _ int) { d.rawWrite(v.path, cgroup.FileCPUs, v.lent) })
 	d.provoke("", cgroup.FileWeight, managed, nil, func(v *victim, i int) { d.rawWrite(v.path, cgroup.FileWeight, fmt.Sprint(1000+i)) })
@@ -292,6 +304,7 @@ func TestDrift(t *testing.T) {
 // TestDriftReload: what systemd has on record against the daemon's will, because the runtime is away, it puts back. systemd 257 does not do
 // so by a reload alone, others do; any property that is set afterwards makes it.
 func TestDriftReload(t *testing.T) {
+	long(t)
 	d := newDrifter(t, hourly)
 	before := d.metrics("cpupoold_drift_total")
 	for range 3 {
@@ -325,6 +338,7 @@ func TestDriftReload(t *testing.T) {
 
 // TestDriftAsked: with NRI the daemon is asked before the runtime writes, and nothing drifts.
 func TestDriftAsked(t *testing.T) {
+	long(t)
 	d := newDrifter(t, hourly)
 	d.nriConnected()
 	before := d.metrics("cpupoold_drift_total")
@@ -350,6 +364,7 @@ func TestDriftAsked(t *testing.T) {
 
 // TestDriftRestarts: drifts are repaired while those restart who also write to cgroups, and nobody else is moved.
 func TestDriftRestarts(t *testing.T) {
+	long(t)
 	n := newNode(t)
 	for _, p := range manifest.EveryKind() {
 		if slices.Contains([]string{"agent", "burstable", "exclusive"}, p.Name) {

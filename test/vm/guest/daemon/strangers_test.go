@@ -17,6 +17,7 @@ import (
 // its pod's CPUs until then, so that no number of those outside is wrong: but each ends in its pool, and from its first placement on nobody
 // shares an owner's CPUs.
 func TestStrangers(t *testing.T) {
+	long(t)
 	n := newNode(t)
 	r := n.withoutKubelet()
 	n.startDaemon(hourly + "nriSocket: none\n")
