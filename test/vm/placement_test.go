@@ -20,7 +20,7 @@ var allPlacement = flag.Bool("placement.all", false, "run all of guest/placement
 // What does not depend on the machine's shape is tested on the smallest only.
 func TestPlacement(t *testing.T) {
 	tests := map[string][]string{
-		"8c2n":    {"-test.run=^(TestCarve|TestPodResources|TestDevices)$"},
+		"8c2n":    {"-test.run=^(TestCarve|TestPodResources|TestDevices|TestDevicesFail)$"},
 		"16c2s2t": {"-test.run=^(TestOptions|TestOneOwnerPerCore|TestCarve)$"},
 		"16c2d4l": {"-test.run=^(TestOptions|TestOneOwnerPerCore)$"},
 	}
