@@ -16,7 +16,7 @@ import (
 )
 
 // chosenPairs is what `make test-vm` has time for unless it is told otherwise; `make test-matrix` has time for all.
-var chosenPairs = flag.String("pairs", "slice", "pairs of TestPairs: all; names with commas between; slice: first and one more, by the commit")
+var chosenPairs = flag.String("pairs", "slice", "pairs of TestPairs: all; names with commas between; slice: first and one of the sliced ones, if there are any, by the commit")
 
 // pair is a container runtime on a systemd and a kernel.
 type pair struct {
@@ -28,6 +28,10 @@ type pair struct {
 
 // matrix covers each runtime, each systemd and each kernel once or twice, and not all products of them. The first is the machine of all
 // other tests.
+//
+// Not all are proven. containerd has passed guest/runtime, guest/cri, and guest/witness with 22 of its 80 containers; crio-runc
+// guest/runtime, not yet guest/cri and guest/witness; containerd-1.7 has booted; the others have not, only their images were built. So
+// `make test-vm` takes the first alone, until another has passed all of everyPair.
 func matrix() []pair {
 	node := func(suite string, runtime vm.Runtime) vm.Config {
 		return vm.Config{Topology: "8c2n", Node: true, Suite: suite, Runtime: runtime}
@@ -37,7 +41,7 @@ func matrix() []pair {
 		{"containerd-nri-off", node("trixie", vm.Runtime{NRIOff: true}), "2.", "257", "6.12.", false},
 		{"containerd-1.7", node("trixie", vm.Runtime{Name: "containerd-1.7"}), "1.7.", "257", "6.12.", false},
 		{"containerd-cgroupfs", node("trixie", vm.Runtime{Cgroupfs: true}), "2.", "257", "6.12.", false},
-		{"crio-runc", node("bookworm", vm.Runtime{Name: "crio-runc", PodEvents: true}), "1.34.", "252", "6.1.", true},
+		{"crio-runc", node("bookworm", vm.Runtime{Name: "crio-runc", PodEvents: true}), "1.34.", "252", "6.1.", false},
 		{"crio-crun", node("trixie", vm.Runtime{Name: "crio-crun"}), "1.34.", "257", "6.12.", false},
 	}
 }
@@ -47,6 +51,8 @@ func matrix() []pair {
 func everyPair(p pair) []guestPackage {
 	return []guestPackage{
 		{"runtime", []string{"-runtime=" + p.runtime, "-systemd=" + p.systemd, "-kernel=" + p.kernel}},
+		{"cri", nil},
+		{"witness", nil},
 	}
 }
 
@@ -91,6 +97,9 @@ func choosePairs(chosen, commit string) ([]pair, error) {
 		h := fnv.New32a()
 		_, _ = io.WriteString(h, commit)
 		others := slices.DeleteFunc(slices.Clone(all[1:]), func(p pair) bool { return !p.sliced })
+		if len(others) == 0 {
+			return all[:1], nil
+		}
 		return []pair{all[0], others[int(h.Sum32()%uint32(len(others)))]}, nil
 	}
 	var named []pair

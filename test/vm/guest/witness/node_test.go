@@ -1,0 +1,226 @@
+//go:build guest
+
+package witness_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/test/vm/internal/guestnode"
+	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
+)
+
+// node makes pods directly over CRI, in the place of the kubelet, which would end pods that it does not know.
+type node struct {
+	*guestnode.Node
+
+	rpc  runtime.RuntimeServiceClient
+	made atomic.Int64
+}
+
+// newNode stops the kubelet until the end of the test; what the test has left is removed.
+func newNode(t *testing.T) *node {
+	t.Helper()
+	n := &node{Node: guestnode.New(t)}
+	n.Run("systemctl", "stop", "kubelet")
+	conn, err := grpc.NewClient("unix://"+n.Runtime.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.rpc = runtime.NewRuntimeServiceClient(conn)
+	t.Cleanup(func() {
+		n.removeAll()
+		_ = conn.Close()
+	})
+	return n
+}
+
+func patiently() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), guestnode.Patience)
+}
+
+// pod and its one container, whose process says what it found when it began.
+type pod struct {
+	id, container, name string
+	log                 string // file
+}
+
+// start makes a pod whose container asks for that many thousandths of a CPU: with whole ones it is Guaranteed.
+func (n *node) start(milli int64) (pod, error) {
+	ctx, cancel := patiently()
+	defer cancel()
+	number := n.made.Add(1)
+	uid := fmt.Sprintf("00000000-0000-4000-8000-%012d", number)
+	res := &runtime.LinuxContainerResources{CpuShares: max(milli*1024/1000, 2)}
+	if milli%1000 == 0 {
+		res.CpuQuota, res.CpuPeriod = milli*100, 100_000
+	}
+	// As the kubelet does; without a PID namespace of the pod, CRI-O needs no process that holds it.
+	namespaces := &runtime.NamespaceOption{Network: runtime.NamespaceMode_NODE, Pid: runtime.NamespaceMode_CONTAINER}
+	sandbox := &runtime.PodSandboxConfig{
+		Metadata:     &runtime.PodSandboxMetadata{Name: fmt.Sprintf("pod%d", number), Namespace: "default", Uid: uid},
+		LogDirectory: filepath.Join("/var/log/pods", uid),
+		Linux: &runtime.LinuxPodSandboxConfig{
+			CgroupParent:    n.parent(uid, milli%1000 == 0),
+			Resources:       res,
+			SecurityContext: &runtime.LinuxSandboxSecurityContext{NamespaceOptions: namespaces},
+		},
+	}
+	if err := os.RemoveAll(sandbox.GetLogDirectory()); err != nil { // of a test before, which the runtime would append to
+		return pod{}, err
+	}
+	run, err := n.rpc.RunPodSandbox(ctx, &runtime.RunPodSandboxRequest{Config: sandbox})
+	if err != nil {
+		return pod{}, fmt.Errorf("run pod: %w", err)
+	}
+	p := pod{id: run.GetPodSandboxId(), name: sandbox.GetMetadata().GetName(), log: filepath.Join(sandbox.GetLogDirectory(), "app.log")}
+	created, err := n.create(ctx, &runtime.CreateContainerRequest{
+		PodSandboxId:  p.id,
+		SandboxConfig: sandbox,
+		Config: &runtime.ContainerConfig{
+			Metadata: &runtime.ContainerMetadata{Name: "app"},
+			Image:    &runtime.ImageSpec{Image: manifest.Image},
+			Args:     []string{"report"},
+			LogPath:  "app.log",
+			Linux: &runtime.LinuxContainerConfig{
+				Resources:       res,
+				SecurityContext: &runtime.LinuxContainerSecurityContext{NamespaceOptions: namespaces},
+			},
+		},
+	})
+	if err != nil {
+		return p, fmt.Errorf("create container: %w", err)
+	}
+	p.container = created.GetContainerId()
+	if _, err := n.rpc.StartContainer(ctx, &runtime.StartContainerRequest{ContainerId: p.container}); err != nil {
+		return p, fmt.Errorf("start container: %w", err)
+	}
+	return p, nil
+}
+
+// create tries again, as the kubelet does, when the daemon has been too slow to answer: this machine may not run it for seconds.
+func (n *node) create(ctx context.Context, req *runtime.CreateContainerRequest) (*runtime.CreateContainerResponse, error) {
+	for {
+		created, err := n.rpc.CreateContainer(ctx, req)
+		if err == nil || !strings.Contains(err.Error(), "cpupoold did not decide in time") {
+			return created, err
+		}
+		n.Logf("created again: %v", err)
+	}
+}
+
+// parent names a pod's cgroup as the kubelet does.
+func (n *node) parent(uid string, guaranteed bool) string {
+	if n.Runtime.Driver == cgroup.DriverCgroupfs {
+		if guaranteed {
+			return "/kubepods/pod" + uid
+		}
+		return "/kubepods/burstable/pod" + uid
+	}
+	slice := "kubepods-pod"
+	if !guaranteed {
+		slice = "kubepods-burstable-pod"
+	}
+	return slice + strings.ReplaceAll(uid, "-", "_") + ".slice"
+}
+
+func (n *node) remove(id string) {
+	n.Helper()
+	ctx, cancel := patiently()
+	defer cancel()
+	if _, err := n.rpc.StopPodSandbox(ctx, &runtime.StopPodSandboxRequest{PodSandboxId: id}); err != nil {
+		n.Errorf("stop pod: %v", err)
+	}
+	if _, err := n.rpc.RemovePodSandbox(ctx, &runtime.RemovePodSandboxRequest{PodSandboxId: id}); err != nil {
+		n.Errorf("remove pod: %v", err)
+	}
+}
+
+func (n *node) removeAll() {
+	n.Helper()
+	ctx, cancel := patiently()
+	defer cancel()
+	pods, _, err := n.Client.List(ctx)
+	if err != nil {
+		n.Fatal(err)
+	}
+	for _, p := range pods {
+		n.remove(p.ID)
+	}
+	if n.Runtime.Driver != cgroup.DriverCgroupfs {
+		return
+	}
+	// The kubelet removes the cgroups of pods where systemd does not.
+	for _, pattern := range []string{"/sys/fs/cgroup/kubepods/pod*", "/sys/fs/cgroup/kubepods/burstable/pod*"} {
+		dirs, err := filepath.Glob(pattern)
+		if err != nil {
+			n.Fatal(err)
+		}
+		for _, dir := range dirs {
+			if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				n.Error(err)
+			}
+		}
+	}
+}
+
+// cgroup returns the cgroup of a pod's container.
+func (n *node) cgroup(p pod) (cgroup.State, error) {
+	ctx, cancel := patiently()
+	defer cancel()
+	full, err := n.Client.ContainerStatus(ctx, p.container)
+	if err != nil {
+		return cgroup.State{}, err
+	}
+	if full.State != cri.Running {
+		return cgroup.State{}, fmt.Errorf("container of %s does not run: %v", p.name, full.State)
+	}
+	path, err := cgroup.ContainerPath(full.CgroupsPath, n.Runtime.Driver)
+	if err != nil {
+		return cgroup.State{}, err
+	}
+	return n.FS.Read(path)
+}
+
+// metrics are the lines of the daemon's /metrics that begin with one of the prefixes.
+func (n *node) metrics(prefixes ...string) (string, error) {
+	ctx, cancel := patiently()
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:9466/metrics", nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for line := range strings.Lines(string(body)) {
+		for _, prefix := range prefixes {
+			if strings.HasPrefix(line, prefix) {
+				b.WriteString(line)
+			}
+		}
+	}
+	return b.String(), nil
+}

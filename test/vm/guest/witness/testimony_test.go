@@ -1,0 +1,105 @@
+//go:build guest
+
+package witness_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// testimony is what a container's process has found when it began.
+type testimony struct {
+	cpus      cpuset.Set // Cpus_allowed_list
+	beganWith string     // how many CPUs it was allowed when it was executed
+	on        cpuset.Set // the CPU that it was on
+	told      string     // CPUPOOL_CPUS in its environment: only with NRI
+}
+
+// hear waits until a witness has said all.
+func (n *node) hear(p pod) (found testimony) {
+	n.Helper()
+	n.Eventually("testimony of "+p.name, func() error {
+		data, err := os.ReadFile(p.log)
+		if err != nil {
+			return err
+		}
+		said := read(string(data))
+		last := "cgroup"
+		if n.Runtime.NRI {
+			last = "env CPUPOOL_CPUS"
+		}
+		if _, complete := said[last]; !complete {
+			return fmt.Errorf("no %q yet: %s", last, data)
+		}
+		found = testimony{beganWith: said["began-with"], told: said["env CPUPOOL_CPUS"]}
+		if found.cpus, err = cpuset.Parse(said["cpus"]); err != nil {
+			return err
+		}
+		found.on, err = cpuset.Parse(said["on"])
+		return err
+	})
+	return found
+}
+
+// read returns the values of a log in CRI's format, each line of which is time, stream, tag and text, by their names. Variables of the
+// environment are named "env NAME".
+func read(log string) map[string]string {
+	said := make(map[string]string)
+	for line := range strings.Lines(log) {
+		fields := strings.SplitN(strings.TrimSpace(line), " ", 4)
+		if len(fields) < 4 {
+			continue
+		}
+		name, value, _ := strings.Cut(fields[3], " ")
+		if name == "env" {
+			variable, v, _ := strings.Cut(value, "=")
+			name, value = "env "+variable, v
+		}
+		said[name] = value
+	}
+	return said
+}
+
+// place is where a witness has to be.
+type place struct {
+	pool  cpuset.Set
+	count int // of its CPUs; 0 where others take CPUs of the pool, and give them back, while it begins
+}
+
+// outside says what is wrong with a testimony, empty if nothing is.
+func (p place) outside(w testimony, nri bool) string {
+	told, err := cpuset.Parse(w.told)
+	switch {
+	case !w.cpus.IsSubsetOf(p.pool) || w.cpus.IsEmpty() || p.count != 0 && w.cpus.Len() != p.count:
+		return fmt.Sprintf("began on CPUs %s; want %s", w.cpus, p)
+	case !p.began(w.beganWith):
+		return fmt.Sprintf("was executed with %s CPUs; want %s", w.beganWith, p)
+	case !w.on.IsSubsetOf(p.pool) || p.count != 0 && !w.on.IsSubsetOf(w.cpus):
+		return fmt.Sprintf("was on CPU %s; allowed were %s", w.on, w.cpus)
+	case nri && (err != nil || !told.IsSubsetOf(p.pool) || p.count != 0 && !told.Equal(w.cpus)):
+		return fmt.Sprintf("CPUPOOL_CPUS=%q; allowed were %s", w.told, w.cpus)
+	}
+	return ""
+}
+
+// began says whether a process in this place may have been executed with that many CPUs.
+func (p place) began(with string) bool {
+	var count int
+	if _, err := fmt.Sscan(with, &count); err != nil {
+		return false
+	}
+	if p.count == 0 {
+		return count > 0 && count <= p.pool.Len()
+	}
+	return count == p.count
+}
+
+func (p place) String() string {
+	if p.count == 0 {
+		return "some of " + p.pool.String()
+	}
+	return fmt.Sprintf("%d of %s", p.count, p.pool)
+}
