@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -72,8 +73,12 @@ func (n *node) start(milli int64) (pod, error) {
 	}
 	// As the kubelet does; without a PID namespace of the pod, CRI-O needs no process that holds it.
 	namespaces := &runtime.NamespaceOption{Network: runtime.NamespaceMode_NODE, Pid: runtime.NamespaceMode_CONTAINER}
+	name := fmt.Sprintf("pod%d", number)
+	// The kubelet's labels: over NRI, CRI-O calls a container what they say, and not what its metadata does.
+	labels := map[string]string{"io.kubernetes.pod.name": name, "io.kubernetes.pod.namespace": "default", "io.kubernetes.pod.uid": uid}
 	sandbox := &runtime.PodSandboxConfig{
-		Metadata:     &runtime.PodSandboxMetadata{Name: fmt.Sprintf("pod%d", number), Namespace: "default", Uid: uid},
+		Metadata:     &runtime.PodSandboxMetadata{Name: name, Namespace: "default", Uid: uid},
+		Labels:       maps.Clone(labels),
 		LogDirectory: filepath.Join("/var/log/pods", uid),
 		Linux: &runtime.LinuxPodSandboxConfig{
 			CgroupParent:    n.parent(uid, milli%1000 == 0),
@@ -88,12 +93,14 @@ func (n *node) start(milli int64) (pod, error) {
 	if err != nil {
 		return pod{}, fmt.Errorf("run pod: %w", err)
 	}
-	p := pod{id: run.GetPodSandboxId(), name: sandbox.GetMetadata().GetName(), log: filepath.Join(sandbox.GetLogDirectory(), "app.log")}
+	p := pod{id: run.GetPodSandboxId(), name: name, log: filepath.Join(sandbox.GetLogDirectory(), "app.log")}
+	labels["io.kubernetes.container.name"] = "app"
 	created, err := n.create(ctx, &runtime.CreateContainerRequest{
 		PodSandboxId:  p.id,
 		SandboxConfig: sandbox,
 		Config: &runtime.ContainerConfig{
 			Metadata: &runtime.ContainerMetadata{Name: "app"},
+			Labels:   labels,
 			Image:    &runtime.ImageSpec{Image: manifest.Image},
 			Args:     []string{"report"},
 			LogPath:  "app.log",
