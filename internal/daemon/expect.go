@@ -4,6 +4,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
@@ -42,6 +43,14 @@ func (m *model) unexpect(there map[string]bool) {
 			m.unlist(id)
 		}
 	}
+}
+
+// unready says that a target's cgroup is nobody's business yet: if it is there, it is
+// being made, from what is on record, and the runtime asks before anything runs in it.
+// What is written to it meanwhile is lost, or the OCI runtime's own is.
+func (m *model) unready(t *cgroup.Target) bool {
+	e := m.containers[t.Container]
+	return m.asksFirst && e != nil && e.container.State == cri.Created && !e.starting
 }
 
 // expected says that a container may well come into the runtime's lists yet.

@@ -76,7 +76,7 @@ func (a *startAsked) apply(l *loop) {
 		l.fetchContainer(a.id)
 	}
 	if e != nil {
-		e.unconfirmed = false
+		e.unconfirmed, e.starting = false, true
 		l.tree.distrust(e.path)
 	}
 }

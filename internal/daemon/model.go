@@ -32,6 +32,8 @@ type model struct {
 	// started is when the daemon began to watch; zero before the first listing is
 	// in. What is made later, the daemon sees being made.
 	started time.Time
+	// asksFirst says that the runtime asks before it starts a container (NRI).
+	asksFirst bool
 }
 
 type podEntry struct {
@@ -63,6 +65,8 @@ type containerEntry struct {
 	// unborn says that the runtime waits for our answer before it makes the container,
 	// unconfirmed that it has got one and has not shown yet that it has it (hooks.go).
 	unborn, unconfirmed bool
+	// starting says that the runtime has asked whether it may start it.
+	starting bool
 	// since is when NRI told of it; no clock that is set changes it.
 	since time.Time
 	// born says that the daemon has seen it being created; considered that its CPUs
@@ -130,7 +134,7 @@ func (m *model) putContainer(f containerFacts) {
 			old.advance(f.State)
 			return
 		}
-		e.added, e.born, e.considered, e.fate, e.sighting = old.added, old.born, old.considered, old.fate, old.sighting
+		e.added, e.born, e.considered, e.fate, e.sighting, e.starting = old.added, old.born, old.considered, old.fate, old.sighting, old.starting
 		e.container.State = max(old.container.State, f.State)
 		if e.told = old.told; old.told > f.asOf {
 			e.container.Requested = old.container.Requested // asked before the resize

@@ -57,7 +57,12 @@ func (e nriChanged) apply(l *loop) {
 	default:
 		l.log.Info("the runtime does not offer NRI; containers are placed when the runtime tells of them", "error", e.err)
 	}
-	if e.state != nri.Connected {
+	if l.model.asksFirst = e.state == nri.Connected; !l.model.asksFirst {
+		for _, c := range l.model.containers {
+			if c.container.State == cri.Created {
+				l.tree.distrust(c.path) // nobody asks any more before it starts
+			}
+		}
 		l.recheck(l.settlePromises) // nobody says any more when they are kept
 	}
 }

@@ -160,3 +160,24 @@ func TestGhosts(t *testing.T) {
 type counting chan int
 
 func (c counting) apply(l *loop) { c <- len(l.model.containers) }
+
+// TestNothingIsWrittenToWhatIsBeingMade: the OCI runtime writes a cgroup's files in
+// steps, and what the daemon writes between them is lost or in its way.
+func TestNothingIsWrittenToWhatIsBeingMade(t *testing.T) {
+	n := newNRINode(t)
+	r := n.start()
+	r.connected()
+	pod := n.pod("s", "default", "burstable", 0, nil)
+	var ids []string
+	for i := range 20 {
+		ids = append(ids, n.container(pod, fmt.Sprint("app", i), cri.Resources{Shares: 512}))
+	}
+	r.quiet()
+	for _, w := range n.tree.Writes() {
+		for _, id := range ids {
+			if strings.Contains(w.Name, id) {
+				t.Errorf("%s was written to %s, which the runtime had made right", w.Value, w.Name)
+			}
+		}
+	}
+}

@@ -78,11 +78,18 @@ func (t *tree) refresh(targets []cgroup.Target, m *model) (gone []cgroup.Path, e
 		p := target.Path
 		wanted[p] = true
 		c, known := t.current[p]
-		if known && !t.stale[p] {
+		if known && !t.stale[p] && (c.Exists || m.awaited(target)) {
 			continue
 		}
 		if !known {
 			c = m.recorded(target)
+		}
+		if m.unready(&target) {
+			c.State, c.Exists = cgroup.State{Path: p}, false
+			t.current[p] = c
+			delete(t.stale, p)
+			delete(t.own, p)
+			continue
 		}
 		st, err := t.read(p)
 		switch {

@@ -172,6 +172,9 @@ func (l *loop) heardWrite(p cgroup.Path, at time.Time) bool {
 	if !known || l.tree.stale[p] {
 		return false // it is read in the next pass, if anybody needs it
 	}
+	if !c.Exists && l.model.unready(&cgroup.Target{Container: l.model.container(p)}) {
+		return false // it is being made
+	}
 	if c.Exists {
 		st, err := l.cgroups.Read(p)
 		if err == nil && l.tree.busy(p) && st.CPUs.Equal(c.Pending) {
