@@ -10,6 +10,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
@@ -161,23 +162,35 @@ type counting chan int
 
 func (c counting) apply(l *loop) { c <- len(l.model.containers) }
 
-// TestNothingIsWrittenToWhatIsBeingMade: the OCI runtime writes a cgroup's files in
-// steps, and what the daemon writes between them is lost or in its way.
-func TestNothingIsWrittenToWhatIsBeingMade(t *testing.T) {
-	n := newNRINode(t)
-	r := n.start()
-	r.connected()
-	pod := n.pod("s", "default", "burstable", 0, nil)
-	var ids []string
-	for i := range 20 {
-		ids = append(ids, n.container(pod, fmt.Sprint("app", i), cri.Resources{Shares: 512}))
-	}
-	r.quiet()
-	for _, w := range n.tree.Writes() {
-		for _, id := range ids {
-			if strings.Contains(w.Name, id) {
-				t.Errorf("%s was written to %s, which the runtime had made right", w.Value, w.Name)
-			}
+// TestWhatIsBeingMadeIsNotLookedAt: the OCI runtime writes a cgroup's files in steps,
+// and what the daemon would write between them is lost or in its way.
+func TestWhatIsBeingMadeIsNotLookedAt(t *testing.T) {
+	m := newModel(cgroup.DriverSystemd)
+	slice := "kubepods-podu.slice"
+	m.expect(cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice},
+		cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Created, CgroupsPath: slice + ":cri-containerd:c"})
+	e := m.containers["c"]
+	e.unborn, e.recorded = false, cpuset.Of(4)
+	tree := newTree(func(p cgroup.Path) (cgroup.State, error) {
+		return cgroup.State{Path: p, HasCPUSet: true, Effective: cpuset.Range(0, 7)}, nil
+	})
+	targets := []cgroup.Target{{Path: e.path, Container: "c", CPUs: cpuset.Of(4)}}
+	there := func() bool {
+		if gone, errs := tree.refresh(targets, m); len(gone)+len(errs) > 0 {
+			t.Fatal(gone, errs)
 		}
+		return tree.current[e.path].Exists
+	}
+	m.asksFirst = true
+	if there() {
+		t.Error("it is looked at while it is being made")
+	}
+	e.starting = true
+	if tree.distrust(e.path); !there() {
+		t.Error("it is not looked at when the runtime asks whether it may start")
+	}
+	e.starting, m.asksFirst = false, false
+	if tree.distrust(e.path); !there() {
+		t.Error("it is not looked at although nobody will ask")
 	}
 }
