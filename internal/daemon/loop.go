@@ -76,6 +76,7 @@ type loop struct {
 	applications applications
 	watched      watchedUnits
 	moving       []moveAsked // begun, and not answered
+	waiting      []moveAsked // not begun
 
 	creating    []*createAsked // not answered; one at a time, but for those that the runtime has given up
 	starting    []*startAsked  // likewise
@@ -135,7 +136,7 @@ func (l *loop) run(ctx context.Context) {
 		}
 		if l.status.listed && l.status.formulaAsked {
 			l.pass()
-			for l.answerHooks(time.Now()) {
+			for l.answerHooks(time.Now()) || l.retryMoves() {
 				l.pass()
 			}
 			l.save(time.Now()) // what was noted with an answer

@@ -26,6 +26,7 @@ type moveAsked struct {
 	asker <-chan struct{}
 	// answer has room for one.
 	answer chan<- moveAnswer
+	heard  bool // once, when something was in the way
 }
 
 type moveAnswer struct {
@@ -74,6 +75,11 @@ func (m moveAsked) apply(l *loop) {
 	default:
 	}
 	assignments, err := l.moved(&m, time.Now())
+	if errors.Is(err, errBeingWritten) && !m.heard {
+		m.heard = true // once more after the pass: it may be an echo of what was written
+		l.waiting = append(l.waiting, m)
+		return
+	}
 	if err != nil {
 		l.log.Warn("move refused", append(m.attrs(), "error", err)...)
 		m.answer <- moveAnswer{control.Refused, err}
@@ -82,6 +88,17 @@ func (m moveAsked) apply(l *loop) {
 	l.log.Info("move", m.attrs()...)
 	l.assignments = assignments
 	l.moving = append(l.moving, m)
+}
+
+// retryMoves hears those once more that something was in the way of. It says whether one of
+// them is a part of what is to be now.
+func (l *loop) retryMoves() bool {
+	again, before := l.waiting, len(l.moving)
+	l.waiting = nil
+	for _, m := range again {
+		m.apply(l)
+	}
+	return len(l.moving) > before
 }
 
 // moved returns the assignments after a move, or why it must not be made. All of
@@ -173,9 +190,9 @@ func (l *loop) settled(key pools.Key, now time.Time) (bool, error) {
 		c := l.tree.current[t.Path]
 		switch {
 		case l.tree.stale[t.Path] || l.tree.busy(t.Path) || l.bench.waiting(t.Path, now):
-			return false, fmt.Errorf("%s is being written", t.Path)
+			return false, fmt.Errorf("%s %w", t.Path, errBeingWritten)
 		case !l.ledger.safe() && !l.status.journalLate:
-			return false, errors.New("the journal is being written")
+			return false, fmt.Errorf("the journal %w", errBeingWritten)
 		case t.Container != "" && c.RecordedKnown && !c.Recorded.Equal(t.CPUs):
 			return false, fmt.Errorf("the runtime has recorded CPUs %s for %s, not %s", c.Recorded, t.Path, t.CPUs)
 		case t.Unit != "" && !c.Unit.CPUs.Equal(t.CPUs):
@@ -190,6 +207,8 @@ func (l *loop) settled(key pools.Key, now time.Time) (bool, error) {
 	}
 	return true, nil
 }
+
+var errBeingWritten = errors.New("is being written")
 
 var errNoCgroup = errors.New("its cgroup is not known, or has gone")
 

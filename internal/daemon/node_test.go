@@ -253,6 +253,11 @@ func (n *node) runsOn(id, cpus string) {
 // quiet waits until the daemon has nothing left to do.
 func (r *running) quiet() {
 	r.t.Helper()
+	r.eventually("all containers known", func() bool {
+		answer := make(meeting, 1)
+		r.loop.box.post(answer)
+		return <-answer == 0
+	})
 	started := time.Now()
 	r.loop.box.post(reexecuted{}) // look at everything again
 	r.eventually("daemon quiet", func() bool {
@@ -260,6 +265,11 @@ func (r *running) quiet() {
 		return v != nil && v.LastSuccess.After(started)
 	})
 }
+
+// meeting is an event that asks how many containers the runtime has not told of yet.
+type meeting chan int
+
+func (m meeting) apply(l *loop) { m <- len(l.strangers) }
 
 // view waits for a view that satisfies cond.
 func (r *running) view(what string, cond func(*telemetry.View) bool) {

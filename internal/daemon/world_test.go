@@ -66,9 +66,10 @@ func (w *world) write(x testnode.CgroupWrite) error {
 		case <-w.dead:
 		default:
 			close(w.dead)
-			w.cut = make(chan struct{})
+			cut := make(chan struct{})
+			w.cut = cut
 			go func() { // who is dead answers nobody
-				defer close(w.cut)
+				defer close(cut)
 				w.runtime.NRIDown()
 			}()
 		}
