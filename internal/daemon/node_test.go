@@ -253,10 +253,16 @@ func (n *node) runsOn(id, cpus string) {
 // quiet waits until the daemon has nothing left to do.
 func (r *running) quiet() {
 	r.t.Helper()
-	r.eventually("all containers known", func() bool {
+	met := 0 // twice: an answer may have been posted after the first question
+	r.eventually("all containers known, or denied", func() bool {
 		answer := make(meeting, 1)
 		r.loop.box.post(answer)
-		return <-answer == 0
+		if <-answer {
+			met++
+		} else {
+			met = 0
+		}
+		return met == 2
 	})
 	started := time.Now()
 	r.loop.box.post(reexecuted{}) // look at everything again
@@ -266,10 +272,15 @@ func (r *running) quiet() {
 	})
 }
 
-// meeting is an event that asks how many containers the runtime has not told of yet.
-type meeting chan int
+// meeting is an event that asks whether the runtime has told what it knows of each
+// container that has been seen.
+type meeting chan bool
 
-func (m meeting) apply(l *loop) { m <- len(l.strangers) }
+func (m meeting) apply(l *loop) {
+	l.asks.mu.Lock()
+	defer l.asks.mu.Unlock()
+	m <- len(l.strangers) == 0 || len(l.asks.queues) == 0
+}
 
 // view waits for a view that satisfies cond.
 func (r *running) view(what string, cond func(*telemetry.View) bool) {
