@@ -52,12 +52,13 @@ func TestFightKeepsNoOwnerAway(t *testing.T) {
 	id := n.container(n.pod("a", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 512})
 	n.runsOn(id, "2-7")
 	r.settled()
-	for range maxRepairs {
-		n.foreign(id, cgroup.FileCPUs, "4-7")
-		n.runsOn(id, "2-7")
-	}
-	n.foreign(id, cgroup.FileCPUs, "4-7")
-	r.view("contested", func(v *telemetry.View) bool { return v.Problems[string(codeContested)] == 1 })
+	r.view("contested", func(v *telemetry.View) bool {
+		contested := v.Problems[string(codeContested)] == 1
+		if !contested && n.state(id).CPUs.String() == "2-7" {
+			n.foreign(id, cgroup.FileCPUs, "4-7") // not each is counted, see TestContest
+		}
+		return contested
+	})
 	a := r.asker()
 	pod := ofPod("e", "default", "guaranteed", 4, nil)
 	n.eventually("an owner in spite of it", func() bool {
