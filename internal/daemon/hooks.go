@@ -64,7 +64,7 @@ type startAsked struct {
 }
 
 func (a *createAsked) apply(l *loop) {
-	l.recheck(l.settlePromises) // the runtime has done with the one before
+	l.settlePromises(true, time.Now()) // the runtime has done with the one before
 	l.model.expect(a.pod, a.container)
 	l.creating = append(l.creating, a)
 }

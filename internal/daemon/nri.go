@@ -63,7 +63,7 @@ func (e nriChanged) apply(l *loop) {
 				l.tree.distrust(c.path) // nobody asks any more before it starts
 			}
 		}
-		l.recheck(l.settlePromises) // nobody says any more when they are kept
+		l.settlePromises(true, time.Now()) // nobody says any more when they are kept
 	}
 }
 

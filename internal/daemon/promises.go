@@ -86,9 +86,6 @@ func (l *loop) breakPromises(updates []nri.Update) {
 	}
 }
 
-// recheck calls settle with whether every promise is due.
-func (l *loop) recheck(settle func(all bool, now time.Time)) { settle(true, time.Now()) }
-
 // settlePromises asks the runtime what has become of those that are due, or of all
 // that have been sent.
 func (l *loop) settlePromises(all bool, now time.Time) {
@@ -130,12 +127,10 @@ func (e promiseSettled) apply(l *loop) {
 	delete(l.promises.open, e.id)
 	l.tree.unpromised(p.path, p.cpus)
 	l.onContainer(containerFetched(e))
-	if c := l.model.containers[e.id]; c != nil && stateIsLive(c) && !c.recorded.Equal(p.cpus) {
+	if c := l.model.containers[e.id]; c != nil && c.container.State != cri.Exited && !c.recorded.Equal(p.cpus) {
 		l.promises.broken[e.id] = true
 		l.log.Warn("the runtime has not made the update of its NRI reply; it is asked for over CRI", "container_id", e.id, "want", p.cpus, "has", c.recorded)
 	} else {
 		l.count(cgroup.Write{Path: p.path, Via: cgroup.NRI, Property: cgroup.CRICPUs, Value: p.cpus.String(), Container: e.id, Reason: "gave way"}, nil)
 	}
 }
-
-func stateIsLive(e *containerEntry) bool { return e.container.State != cri.Exited }

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"cmp"
+	"time"
 
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -15,7 +16,7 @@ type updateAsked struct {
 }
 
 func (u updateAsked) apply(l *loop) {
-	l.recheck(l.settlePromises)
+	l.settlePromises(true, time.Now())
 	e := l.model.containers[u.id]
 	if e == nil {
 		u.answer <- cri.Resources{}

@@ -119,7 +119,7 @@ func (e emitter) state(v *View) {
 	e.emit(lastSuccess, at)
 	for _, result := range []Result{OK, Failed} {
 		e.emit(passes, float64(v.Passes[result]), string(result))
-		for _, via := range []string{"file", "cri", "dbus"} {
+		for _, via := range []string{"file", "cri", "dbus", "nri"} {
 			e.emit(writes, float64(v.Writes[Write{via, result}]), via, string(result))
 		}
 	}

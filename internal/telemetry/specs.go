@@ -59,7 +59,7 @@ func specs() []spec {
 		{configAdapted, "Number of differences between the configuration and what of it is in force, because it does not fit this machine; 0 when it is in force as it is.", gauge, nil},
 		{lastSuccess, "Unix time of the last pass after which every cgroup was verified to be as planned; 0 before the first.", gauge, nil},
 		{passes, "Passes over the node, by result (ok: everything was as planned afterwards; failed).", counter, []string{"result"}},
-		{writes, "Writes of settings, by way (file: cgroup file; cri: runtime; dbus: systemd) and result (ok, failed).", counter, []string{"via", "result"}},
+		{writes, "Writes of settings, by way (file: cgroup file; cri: runtime; dbus: systemd; nri: runtime, before it creates another container) and result (ok, failed).", counter, []string{"via", "result"}},
 		{sourceState, "1 for the state that a source of events or hints is in: ok, polling or absent (it does not exist here, and others lead to the same), or lost (it broke and is being reestablished).", gauge, []string{"source", "state"}},
 		{problems, "Inputs that could not be honoured, by reason code.", gauge, []string{"code"}},
 		{refusals, "Containers and units that should have got CPUs of their own and did not, by reason code, since the daemon's start.", counter, []string{"code"}},
