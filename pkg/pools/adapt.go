@@ -13,9 +13,10 @@ import (
 // reboot. It leaves out what cannot be had and returns one *FieldError for each
 // such thing. A partition without CPUs is left out, and its pods are placed like
 // others; a shared pool without CPUs has those that no other pool names, or, when
-// there are none, one of the largest other pool; a guaranteed pool without CPUs
-// refuses everybody; a floor that would keep the whole shared pool is lowered to
-// half of it. The pools are empty only when no CPU is online.
+// there are none, those of the partitions together with them, or else one of the
+// guaranteed pool: owners keep theirs before anything else; a guaranteed pool
+// without CPUs refuses everybody; a floor that would keep the whole shared pool is
+// lowered to half of it. The pools are empty only when no CPU is online.
 func (s Spec) Adapt(t *topology.Topology) (Pools, []error) {
 	if p, err := s.Resolve(t); err == nil {
 		return p, nil
@@ -24,7 +25,7 @@ func (s Spec) Adapt(t *topology.Topology) (Pools, []error) {
 		return Pools{}, []error{errors.New("no CPU is online")}
 	}
 	r := resolver{topology: t}
-	offline := s.pools(t).Offline
+	asked := s.pools(t)
 	s = s.copied()
 	r.adaptSpec(&s)
 	r.adaptLists(&s)
@@ -38,7 +39,7 @@ func (s Spec) Adapt(t *topology.Topology) (Pools, []error) {
 	r.dropUnits(&s)
 	r.adaptFloor(&s)
 	p := s.pools(t)
-	p.Offline = offline
+	p.Offline, p.Away = asked.Offline, asked.Away
 	r.checkCapacity(s, p)
 	return p, r.problems
 }
@@ -108,19 +109,23 @@ func (r *resolver) adaptLists(s *Spec) {
 	}
 }
 
-// makeRoom takes one CPU from the largest list for the shared pool, which has
-// none.
+// makeRoom finds CPUs for the shared pool, which has none. Those of the partitions
+// have no owners. Of the guaranteed pool it gets the last one, because owners come to
+// lie at the lower end.
 func (r *resolver) makeRoom(s *Spec) {
-	largest, from := &s.Guaranteed.CPUs, guaranteedKey
-	for i := range s.Partitions {
-		if cpus := &s.Partitions[i].CPUs; cpus.Len() > largest.Len() {
-			largest, from = cpus, r.partitionKey(i, "cpus")
-		}
-	}
-	one := largest.Take(1)
-	*largest = largest.Difference(one)
 	s.Shared = nil
-	r.report(sharedKey, "", "the other pools leave no online CPU of %s; it gets CPU %s of %s", r.topology.Online, one, from)
+	var partitions cpuset.Set
+	for _, p := range s.Partitions {
+		partitions = partitions.Union(p.CPUs)
+	}
+	if !partitions.IsEmpty() {
+		s.StrictReservation = false
+		r.report(sharedKey, "", "the other pools leave no online CPU of %s; it runs on %s together with the partitions", r.topology.Online, named(partitions))
+		return
+	}
+	one := cpuset.Of(s.Guaranteed.CPUs.Last())
+	s.Guaranteed.CPUs = s.Guaranteed.CPUs.Difference(one)
+	r.report(sharedKey, "", "the other pools leave no online CPU of %s; it gets CPU %s of %s", r.topology.Online, one, guaranteedKey)
 }
 
 // dropEmpty leaves out the partitions that have no CPU.

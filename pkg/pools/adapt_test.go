@@ -52,28 +52,36 @@ func TestAdapt(t *testing.T) {
 			},
 		},
 		{
-			name: "shared takes from the largest", topology: "cores=4", spec: "management 0\nguaranteed 1-5",
+			name: "shared joins the partitions", topology: "cores=4", spec: "management 0\nguaranteed 1-5",
 			want: pools.Pools{
-				Partitions: []pools.Partition{{Type: "management", CPUs: cpuset.Of(0)}}, Shared: cpuset.Of(1), Guaranteed: cpuset.Range(2, 3),
+				Partitions: []pools.Partition{{Type: "management", CPUs: cpuset.Of(0)}}, Shared: cpuset.Of(0), Guaranteed: cpuset.Range(1, 3),
 			},
 			says: []string{
 				`guaranteed.cpus: "1-5": the machine has no CPU 4-5; it has 0-3; the others count`,
-				`shared.cpus: "": the other pools leave no online CPU of 0-3; it gets CPU 1 of guaranteed.cpus`,
+				`shared.cpus: "": the other pools leave no online CPU of 0-3; it runs on CPU 0 together with the partitions`,
+			},
+		},
+		{
+			name: "shared takes from guaranteed", topology: "cores=4", spec: "management all\nguaranteed 0-5",
+			want: pools.Pools{
+				Partitions: []pools.Partition{{Type: "management", CPUs: cpuset.Of(3)}}, Shared: cpuset.Of(3), Guaranteed: cpuset.Range(0, 2),
+			},
+			says: []string{
+				`guaranteed.cpus: "0-5": the machine has no CPU 4-5; it has 0-3; the others count`,
+				`shared.cpus: "": the other pools leave no online CPU of 0-3; it gets CPU 3 of guaranteed.cpus`,
 			},
 		},
 		{
 			name: "one CPU", topology: "cores=1", spec: "management 0\nall all\nguaranteed shared floor=2\nunit u.service management",
 			want: pools.Pools{
-				Partitions: []pools.Partition{{Type: "all", CPUs: cpuset.Of(0)}},
-				Shared:     cpuset.Of(0), Guaranteed: cpuset.Of(0), FromShared: true, Floor: 1,
-				Units: []pools.UnitSpec{{Name: "u.service", Pool: "shared"}},
+				Partitions: []pools.Partition{{Type: "all", CPUs: cpuset.Of(0)}, {Type: "management", CPUs: cpuset.Of(0)}},
+				Shared:     cpuset.Of(0), FromShared: true, Floor: 1,
+				Units: []pools.UnitSpec{{Name: "u.service", Pool: "management"}},
 			},
 			says: []string{
-				`shared.cpus: "": the other pools leave no online CPU of 0; it gets CPU 0 of partitions[0].cpus`,
-				`partitions: "management": has no CPU on this machine; its pods are placed like any others`,
-				`units.u.service.pool: "management": there is no such pool; write shared or the type of a partition`,
+				`shared.cpus: "": the other pools leave no online CPU of 0; it runs on CPU 0 together with the partitions`,
 				`guaranteed.floor: "2": the shared pool has 1 CPU; it keeps 1`,
-				`guaranteed.floor: "1": the shared pool has 1 CPU and would never give one away; lower the floor or enlarge the pool`,
+				`guaranteed.from: "shared": the partitions have all CPUs, and theirs never become exclusive; leave some to the shared pool`,
 			},
 		},
 		{

@@ -18,6 +18,8 @@ type assigner struct {
 	// free are the CPUs of the pool that can be given away. idle are those that
 	// nobody may have, because an owner has the rest of their core to itself.
 	free, idle cpuset.Set
+	// away are the CPUs of pools.Away that no owner has had.
+	away cpuset.Set
 	// own is how many CPUs only the shared pool may have; below 0 when the pools are
 	// apart.
 	own int
@@ -38,7 +40,7 @@ type assigner struct {
 func assign(m *allocate.Machine, p *Pools, pods []Pod, claims []claim) (free, idle cpuset.Set, problems []Problem) {
 	a := assigner{
 		machine: m, pools: p, pods: pods, claims: claims, order: byAge(claims),
-		free: p.Guaranteed, own: p.Shared.Len() - p.Guaranteed.Len(),
+		free: p.Guaranteed, away: p.Away, own: p.Shared.Len() - p.Guaranteed.Len(),
 	}
 	a.keepAll()
 	for _, i := range a.order {
@@ -54,6 +56,7 @@ func assign(m *allocate.Machine, p *Pools, pods []Pod, claims []claim) (free, id
 		a.release(i)
 	}
 	a.growAll()
+	a.forgo()
 	a.mark()
 	return a.lend()
 }
@@ -93,10 +96,12 @@ func (a *assigner) keepAll() {
 	}
 }
 
-// keep leaves a claim what is still in the pool and nobody before it has.
+// keep leaves a claim what is still in the pool and nobody before it has. What has
+// gone offline is away, and what was away and is back is its own again.
 func (a *assigner) keep(c *claim) {
-	if !c.cpus.IsSubsetOf(a.pools.Guaranteed) {
-		c.cpus = c.cpus.Intersection(a.pools.Guaranteed)
+	if had := c.cpus.Union(c.away); !had.IsSubsetOf(a.pools.Guaranteed) || !c.away.IsEmpty() {
+		c.cpus, c.away = had.Intersection(a.pools.Guaranteed), had.Intersection(a.away)
+		a.away = a.away.Difference(c.away)
 	}
 	if !c.cpus.IsSubsetOf(a.free) {
 		c.cpus = c.cpus.Intersection(a.free)

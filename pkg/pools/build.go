@@ -17,7 +17,7 @@ func Build(in Input) Plan {
 
 	var assigned []claim
 	plan := Plan{Pods: make([]PodPlan, 0, len(pods)), Free: in.Pools.Guaranteed}
-	if !plan.Free.IsEmpty() || len(in.Pools.Units) > 0 {
+	if in.Pools.exclusive() || len(in.Pools.Units) > 0 {
 		assigned = claims(&in.Pools, pods, classes, in.Previous)
 		plan.Free, plan.Idle, plan.Problems = assign(in.Machine, &in.Pools, pods, assigned)
 	}
@@ -113,7 +113,7 @@ func (c *classifier) classify(pods []Pod) []class {
 		for j := range p.Containers {
 			to.verdicts[j] = c.ordinary(p, &p.Containers[j])
 		}
-		if p.QoS == QoSGuaranteed && p.UID != "" && !c.in.Pools.Guaranteed.IsEmpty() {
+		if p.QoS == QoSGuaranteed && p.UID != "" && c.in.Pools.exclusive() {
 			to.options = c.options(p)
 			c.checkSwitches(p)
 		}
@@ -132,7 +132,7 @@ func (c *classifier) unread(p *Pod, to *class) {
 			to.verdicts[i].pool, to.verdicts[i].atLeast = Guaranteed, true
 		}
 	}
-	if p.UID != "" && !c.in.Pools.Guaranteed.IsEmpty() {
+	if p.UID != "" && c.in.Pools.exclusive() {
 		to.options = (&classifier{in: c.in}).options(p)
 	}
 }
@@ -157,8 +157,8 @@ func cutClaims(claims []claim, pod int) (of, rest []claim) {
 
 func appendAssignments(all []Assignment, claims []claim) []Assignment {
 	for _, c := range claims {
-		if !c.cpus.IsEmpty() {
-			all = append(all, Assignment{c.key, c.cpus})
+		if !c.cpus.IsEmpty() || !c.away.IsEmpty() {
+			all = append(all, Assignment{c.key, c.cpus, c.away})
 		}
 	}
 	return all

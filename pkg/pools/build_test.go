@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "rewrite the plans in testdata")
 // TestBuild runs the cases in testdata: archives of sections that are read in
 // order. topology and config stay in force until they are given again; previous
 // replaces the assignments of the plan before; each pods is followed by the plan
-// that Build makes then.
+// that Build makes then. After adapt the config need not fit the topology.
 func TestBuild(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -43,7 +43,7 @@ func runCase(t *testing.T, file string) {
 	var in pools.Input
 	var spec pools.Spec
 	var top *topology.Topology
-	plans := 0
+	plans, adapts := 0, false
 	for i, section := range archive.Files {
 		text := string(section.Data)
 		switch section.Name {
@@ -52,6 +52,8 @@ func runCase(t *testing.T, file string) {
 			in.Machine = allocate.New(top)
 		case "config":
 			spec = must(parseSpec(text))(t)
+		case "adapt":
+			adapts = true
 		case "domain":
 			in.Names.Domain = strings.TrimSpace(text)
 		case "previous":
@@ -59,7 +61,9 @@ func runCase(t *testing.T, file string) {
 		case "pods":
 			in.Pods = must(parsePods(text))(t)
 		case "plan":
-			in.Pools = must(spec.Resolve(top))(t)
+			if in.Pools, _ = spec.Adapt(top); !adapts {
+				in.Pools = must(spec.Resolve(top))(t)
+			}
 			plan := checkedBuild(t, in)
 			if got := format(plan); *update {
 				archive.Files[i].Data = []byte(got)

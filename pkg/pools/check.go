@@ -42,16 +42,19 @@ func (c *checker) report(format string, args ...any) {
 }
 
 func (c *checker) assignments(p Plan) {
-	free := c.pools.Guaranteed
+	free, away := c.pools.Guaranteed, c.pools.Away
 	for i, a := range p.Assignments {
 		name := a.Key.PodUID + "/" + a.Key.Container
 		if i > 0 && compareKeys(p.Assignments[i-1].Key, a.Key) >= 0 {
 			c.report("assignment of %s is out of order", name)
 		}
-		if a.CPUs.IsEmpty() || !a.CPUs.IsSubsetOf(free) {
+		if a.CPUs.IsEmpty() && a.Away.IsEmpty() || !a.CPUs.IsSubsetOf(free) {
 			c.report("assignment of %s (%s) is empty or not within what others leave of the guaranteed pool (%s)", name, a.CPUs, free)
 		}
-		free = free.Difference(a.CPUs)
+		if !a.Away.IsSubsetOf(away) {
+			c.report("assignment of %s: CPUs %s that are away are not within what others leave of those that are offline (%s)", name, a.Away, away)
+		}
+		free, away = free.Difference(a.CPUs), away.Difference(a.Away)
 		c.held[a.Key] = a.CPUs
 	}
 	if !p.Idle.IsSubsetOf(free) {

@@ -20,7 +20,7 @@ func CheckBuild(p Plan, in Input) []error {
 	}
 	c.had = make(map[Key]cpuset.Set, len(in.Previous))
 	for _, a := range in.Previous {
-		c.had[a.Key] = c.had[a.Key].Union(a.CPUs)
+		c.had[a.Key] = c.had[a.Key].Union(a.CPUs, a.Away)
 	}
 	c.floor()
 	c.cores()
@@ -53,7 +53,7 @@ func (c *stepChecker) floor() {
 	}
 	var had, has cpuset.Set
 	for _, a := range c.in.Previous {
-		had = had.Union(a.CPUs)
+		had = had.Union(a.CPUs, a.Away)
 	}
 	for _, a := range c.plan.Assignments {
 		has = has.Union(a.CPUs)

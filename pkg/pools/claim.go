@@ -35,6 +35,8 @@ type claim struct {
 	// cpus is what the claim has: the previous assignment at first, the new one in
 	// the end.
 	cpus cpuset.Set
+	// away is what it had and is offline now; see Assignment.
+	away cpuset.Set
 	// contested says that somebody else was recorded as the owner of some of cpus.
 	contested bool
 	options   *allocate.Options
@@ -67,8 +69,10 @@ func (c *claim) guess() {
 	switch {
 	case c.waiting && c.cpus.IsEmpty():
 		c.want = 0
+	case c.unread:
+		c.want = c.cpus.Len()
 	case c.atLeast:
-		c.want = max(c.least, c.cpus.Len())
+		c.want = max(c.least, c.cpus.Len()+c.away.Len())
 	}
 }
 
@@ -121,7 +125,7 @@ func unitClaims(p *Pools, previous []Assignment) []claim {
 			c := claim{key: Key{Container: u.Name}, pod: none, live: true, want: u.CPUs, options: &p.Options}
 			for _, held := range previous {
 				if held.Key == c.key {
-					c.cpus = c.cpus.Union(held.CPUs)
+					c.had(held)
 				}
 			}
 			all = append(all, c)
@@ -145,7 +149,7 @@ func appendClaims(all []claim, pod int, p *Pod, verdicts []verdict, previous []A
 	left := reservable(p, verdicts)
 	reserve.want, reserve.least, reserve.frozen = left.cpus, left.sure, left.frozen
 	reserve.createdAt = sandboxAge(p)
-	if reserve.want > 0 || !reserve.cpus.IsEmpty() {
+	if reserve.want > 0 || !reserve.cpus.IsEmpty() || !reserve.away.IsEmpty() {
 		all = append(all, reserve)
 	}
 	start := 0
@@ -177,9 +181,14 @@ func appendClaims(all []claim, pod int, p *Pod, verdicts []verdict, previous []A
 func newClaim(pod int, key Key, held []Assignment) claim {
 	c := claim{key: key, pod: pod}
 	for _, h := range held {
-		c.cpus = c.cpus.Union(h.CPUs)
+		c.had(h)
 	}
 	return c
+}
+
+// had adds what was assigned to c before.
+func (c *claim) had(a Assignment) {
+	c.cpus, c.away = c.cpus.Union(a.CPUs), c.away.Union(a.Away)
 }
 
 // madeBy completes c with what its container asks for.

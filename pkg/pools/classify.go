@@ -112,7 +112,7 @@ func (c *classifier) ordinary(p *Pod, ctr *Container) verdict {
 		return shared(CodeUnknown, "the container has no name")
 	}
 	v := guaranteed(ctr.Resources)
-	if v.pool == Guaranteed && c.in.Pools.Guaranteed.IsEmpty() {
+	if v.pool == Guaranteed && !c.in.Pools.exclusive() {
 		if v.want == 0 {
 			return shared(CodeUnknown, v.reason.Text)
 		}

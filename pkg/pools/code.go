@@ -88,6 +88,9 @@ const (
 	CodeSwitchIgnored Code = "SwitchIgnored"
 	// CodeOverlap: two containers were recorded as owners of the same CPU.
 	CodeOverlap Code = "Overlap"
+	// CodeOffline: CPUs that an owner has had are offline, and it has got no others
+	// instead.
+	CodeOffline Code = "Offline"
 	// CodeNotReserved: a pod's total cannot be reserved for its containers.
 	CodeNotReserved Code = "NotReserved"
 	// CodeCrowded: somebody else has a part of the cores of an owner that should

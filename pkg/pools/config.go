@@ -94,6 +94,10 @@ type Pools struct {
 	// Offline are configured CPUs that the machine has but does not run at the
 	// moment. They are in no pool.
 	Offline cpuset.Set
+	// Away are the CPUs that would be in Guaranteed if they were online. Nobody
+	// gets them, and an owner that had some of them gets them back; see
+	// [Assignment].
+	Away cpuset.Set
 }
 
 // Partition is the management pool of one workload type. CPUs is never empty.
@@ -102,6 +106,10 @@ type Partition struct {
 	CPUs       cpuset.Set
 	Namespaces []string
 }
+
+// exclusive says that containers can have CPUs of their own, if only when some are
+// online again.
+func (p *Pools) exclusive() bool { return !p.Guaranteed.IsEmpty() || !p.Away.IsEmpty() }
 
 // floor is how many CPUs the shared pool keeps.
 func (p *Pools) floor() int { return max(p.Floor, 1) }

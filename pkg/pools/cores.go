@@ -144,6 +144,9 @@ func (a *assigner) mark() {
 
 // reportKept reports what a claim has otherwise than it should.
 func (b *placer) reportKept(p *Pod, c *claim) {
+	if r, is := reportAway(c); is {
+		b.report(p, c.key.Container, r)
+	}
 	if c.crowded {
 		b.report(p, c.key.Container, crowded())
 	}

@@ -77,6 +77,16 @@
 // It is never empty: when owners have all that is left of it, one CPU is taken, from
 // reserves and exited containers before all others, then from the youngest.
 //
+// # Offline CPUs
+//
+// Pools have online CPUs only, and grow and shrink with them. An owner whose CPUs go
+// offline gets others where there are some, as in pass 5: one that has lost all of
+// them all or nothing, so that it may have to run in the shared pool for a while.
+// What it has got no others for is away: it is remembered with the assignment, nobody
+// else gets it, and when it is online again the owner has it before anybody is served.
+// A container that has exited, and one of an unread pod, get no others and keep what
+// is away. What becomes of a pool that has lost its last CPU says [Spec.Adapt].
+//
 // # Pods as a whole
 //
 // A Guaranteed pod's total is known before its containers. What of it they do not

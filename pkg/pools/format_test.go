@@ -44,7 +44,11 @@ func format(p pools.Plan) string {
 		}
 	}
 	for _, a := range p.Assignments {
-		fmt.Fprintf(&b, "hold %s/%s %s\n", a.Key.PodUID, a.Key.Container, a.CPUs)
+		fmt.Fprintf(&b, "hold %s/%s %s", a.Key.PodUID, a.Key.Container, a.CPUs)
+		if !a.Away.IsEmpty() {
+			fmt.Fprintf(&b, " away %s", a.Away)
+		}
+		b.WriteString("\n")
 	}
 	fmt.Fprintf(&b, "free %s\n", p.Free)
 	if p.Free.Overlaps(p.Shared) {

@@ -22,6 +22,7 @@ func live(t *testing.T, bytes []byte) {
 		w.in.Previous = before.Assignments
 		after := checkedBuild(t, w.in)
 		checkSticky(t, before, after, w.in.Pools.Guaranteed)
+		checkAway(t, before, after)
 		if t.Failed() {
 			t.Fatalf("step %d: %s, before:\n%s", steps, what, format(before))
 		}

@@ -115,4 +115,7 @@ type Key struct {
 type Assignment struct {
 	Key  Key
 	CPUs cpuset.Set
+	// Away are CPUs of the owner that are offline. Nobody else gets them, and they
+	// come back to it when they are online again, unless it has got others instead.
+	Away cpuset.Set
 }

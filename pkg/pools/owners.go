@@ -29,6 +29,9 @@ func Owners(in Input, plan Plan) []Owner {
 	c := classifier{in: &in}
 	owners := make([]Owner, 0, len(plan.Assignments))
 	for _, a := range plan.Assignments {
+		if a.CPUs.IsEmpty() {
+			continue // all of them are offline
+		}
 		o := Owner{Key: a.Key, CPUs: a.CPUs, Options: in.Pools.Options}
 		if a.Key.PodUID != "" {
 			i, ok := slices.BinarySearchFunc(pods, a.Key.PodUID, func(p Pod, uid string) int { return cmp.Compare(p.UID, uid) })

@@ -89,6 +89,15 @@ func reserveOf(siblings []claim) *claim {
 // due is how many CPUs the reserve of a pod should have: what is left by exited
 // containers counts for those that come, and so does what a waiting one has.
 func (a *assigner) due(c *claim, siblings []claim) int {
+	due := a.owed(c, siblings)
+	if c.frozen {
+		due = min(due, c.cpus.Len())
+	}
+	return due
+}
+
+// owed is due, also where the reserve gets no more.
+func (a *assigner) owed(c *claim, siblings []claim) int {
 	left := leftBy(siblings)
 	if c.options.OneOwnerPerCore {
 		left = a.oneOfEach(left) // a core is for one owner
@@ -100,9 +109,6 @@ func (a *assigner) due(c *claim, siblings []claim) int {
 		}
 	}
 	due -= max(due, 0) % a.unit(c) // what remains is of no use to anybody
-	if c.frozen {
-		due = min(due, c.cpus.Len())
-	}
 	return max(due, 0)
 }
 

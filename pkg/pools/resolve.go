@@ -74,13 +74,18 @@ func (s Spec) pools(t *topology.Topology) Pools {
 		BindMemory: s.Guaranteed.BindMemory,
 		Units:      slices.Clone(s.Units),
 		Offline:    taken.Intersection(t.Present).Difference(t.Online),
+		Away:       s.Guaranteed.CPUs,
 	}
 	if p.Shared = t.Online.Difference(taken); s.Shared != nil {
 		p.Shared = s.Shared.Intersection(t.Online)
 	}
 	if p.FromShared {
 		p.Guaranteed = p.Shared
+		if p.Away = t.Present.Difference(taken); s.Shared != nil {
+			p.Away = *s.Shared
+		}
 	}
+	p.Away = p.Away.Intersection(t.Present).Difference(t.Online)
 	if !s.StrictReservation {
 		p.Shared = p.Shared.Union(reserved.Intersection(t.Online))
 	}

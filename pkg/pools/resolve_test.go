@@ -31,7 +31,7 @@ func TestResolve(t *testing.T) {
 				Partitions: []pools.Partition{{Type: "all", CPUs: cpuset.Range(0, 6)}, {Type: "management", CPUs: cpuset.Range(0, 1)}},
 				Shared:     cpuset.Range(2, 6), Guaranteed: cpuset.Range(2, 6), FromShared: true, Floor: 2,
 				Options: allocate.Options{FullPCPUsOnly: true},
-				Units:   []pools.UnitSpec{{Name: "a.slice", Pool: "all"}, {Name: "b.service", CPUs: 2}},
+				Units:   []pools.UnitSpec{{Name: "a.slice", Pool: "all"}, {Name: "b.service", CPUs: 2}}, Away: cpuset.Of(7),
 			},
 		},
 		{
@@ -44,7 +44,7 @@ func TestResolve(t *testing.T) {
 		{
 			name: "units may wait for offline CPUs", topology: "cores=8 offline=6-7", spec: "guaranteed 4-7\nunit a.service 4",
 			want: pools.Pools{
-				Shared: cpuset.Range(0, 3), Guaranteed: cpuset.Range(4, 5), Offline: cpuset.Range(6, 7),
+				Shared: cpuset.Range(0, 3), Guaranteed: cpuset.Range(4, 5), Offline: cpuset.Range(6, 7), Away: cpuset.Range(6, 7),
 				Units: []pools.UnitSpec{{Name: "a.service", CPUs: 4}},
 			},
 		},
@@ -67,7 +67,7 @@ func TestResolve(t *testing.T) {
 			name: "offline CPUs are left out", topology: "cores=8 offline=1,3,7", spec: "m 0-1\nshared 2-3\nguaranteed 4-7",
 			want: pools.Pools{
 				Partitions: []pools.Partition{{Type: "m", CPUs: cpuset.Of(0)}},
-				Shared:     cpuset.Of(2), Guaranteed: cpuset.Range(4, 6), Offline: cpuset.Of(1, 3, 7),
+				Shared:     cpuset.Of(2), Guaranteed: cpuset.Range(4, 6), Offline: cpuset.Of(1, 3, 7), Away: cpuset.Of(7),
 			},
 		},
 		{

@@ -45,3 +45,22 @@ func checkSticky(t *testing.T, before, after pools.Plan, pool cpuset.Set) {
 		}
 	}
 }
+
+// checkAway says that CPUs that were away did not go to others while their owner
+// still lacks some.
+func checkAway(t *testing.T, before, after pools.Plan) {
+	t.Helper()
+	lacks := make(map[pools.Key]bool)
+	for _, p := range after.Problems {
+		if p.Code == pools.CodeShort || p.Code == pools.CodeRefused {
+			lacks[pools.Key{PodUID: p.PodUID, Container: p.Container + p.Unit}] = true
+		}
+	}
+	for _, a := range before.Assignments {
+		for _, other := range after.Assignments {
+			if stolen := a.Away.Intersection(other.CPUs.Union(other.Away)); other.Key != a.Key && lacks[a.Key] && !stolen.IsEmpty() {
+				t.Errorf("%v lacks CPUs, and %v has %s, which it had before they went offline", a.Key, other.Key, stolen)
+			}
+		}
+	}
+}

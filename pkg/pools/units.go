@@ -26,6 +26,9 @@ func (b *placer) exclusiveUnit(at *UnitPlan, c *claim) {
 	if c.contested {
 		b.problems = append(b.problems, Problem{Unit: at.Name, Reason: overlap()})
 	}
+	if r, is := reportAway(c); is {
+		b.problems = append(b.problems, Problem{Unit: at.Name, Reason: r})
+	}
 	if c.crowded {
 		b.problems = append(b.problems, Problem{Unit: at.Name, Reason: crowded()})
 	}

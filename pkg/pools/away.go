@@ -1,0 +1,56 @@
+package pools
+
+import (
+	"fmt"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// forgo settles which of their offline CPUs owners still get back: as many as they
+// lack in the end. An owner that has got others does without.
+func (a *assigner) forgo() {
+	for i := range a.claims {
+		c := &a.claims[i]
+		if c.away.IsEmpty() {
+			continue
+		}
+		if lack, known := a.lack(i); known && lack < c.away.Len() {
+			c.away = c.away.Take(max(lack, 0))
+		}
+	}
+}
+
+// lack is how many CPUs claim i should have and has not; it is not known of one that
+// is not there at the moment, or gets nothing yet.
+func (a *assigner) lack(i int) (n int, known bool) {
+	c := &a.claims[i]
+	switch {
+	case c.unread, c.waiting && c.cpus.IsEmpty():
+		return 0, false
+	case c.isReserve():
+		return a.owed(c, a.siblings(i)) - c.cpus.Len(), true
+	case !c.live:
+		return 0, false
+	}
+	return c.want - c.cpus.Len(), true
+}
+
+// reportAway reports what of its own an owner is without.
+func reportAway(c *claim) (r Reason, is bool) {
+	if c.away.IsEmpty() {
+		return Reason{}, false
+	}
+	verb := "is"
+	if c.away.Len() > 1 {
+		verb = "are"
+	}
+	return Reason{CodeOffline, fmt.Sprintf("%s of its own %s offline, and kept for it until it gets others instead", named(c.away), verb)}, true
+}
+
+// named says which CPUs.
+func named(cpus cpuset.Set) string {
+	if cpus.Len() == 1 {
+		return "CPU " + cpus.String()
+	}
+	return "CPUs " + cpus.String()
+}
