@@ -91,6 +91,9 @@ func (a *app) printRest(p daemon.Preview) error {
 	for _, x := range p.Adapted {
 		lines = append(lines, "adapted: "+x)
 	}
+	if !p.Offline.IsEmpty() {
+		lines = append(lines, fmt.Sprintf("offline: CPUs %s; their pools are smaller", p.Offline))
+	}
 	for _, x := range p.Plan.Problems {
 		name := cmp.Or(x.Pod, x.Unit)
 		if x.Container != "" {

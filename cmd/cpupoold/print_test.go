@@ -15,6 +15,7 @@ import (
 func TestPrintPlan(t *testing.T) {
 	p := daemon.Preview{
 		Adapted: []string{"shared.cpus: the machine has no CPU 8"},
+		Offline: cpuset.Range(6, 7),
 		Plan: pools.Plan{
 			Pods: []pools.PodPlan{{Namespace: "default", Name: "du", Containers: []pools.Placement{
 				{Name: "du", Pool: pools.Guaranteed, CPUs: cpuset.Range(4, 5), Reason: pools.Reason{Text: "2 whole CPUs"}},
@@ -32,6 +33,7 @@ default/du  du                 guaranteed        4-5   2 whole CPUs
 
 Nothing to write.
 adapted: shared.cpus: the machine has no CPU 8
+offline: CPUs 6-7; their pools are smaller
 not honoured: du.service: too few (Refused)
 `
 	var out bytes.Buffer
@@ -46,7 +48,7 @@ not honoured: du.service: too few (Refused)
 func TestPrintTopology(t *testing.T) {
 	all := cpuset.Range(0, 3)
 	m := &topology.Topology{
-		Possible: all, Present: all, Online: all, Isolated: cpuset.Range(2, 3),
+		Possible: cpuset.Range(0, 4), Present: cpuset.Range(0, 4), Online: all, Isolated: cpuset.Range(2, 3),
 		CPUs: []topology.CPU{
 			{ID: 0, Core: 0, Kind: topology.Performance}, {ID: 1, Core: 0, Kind: topology.Performance},
 			{ID: 2, Core: 1, L3: 1, Node: 1, Kind: topology.Efficiency}, {ID: 3, Core: 2, L3: 1, Node: 1, Kind: topology.Efficiency},
@@ -63,7 +65,8 @@ func TestPrintTopology(t *testing.T) {
 1     0        0    2   3     3     efficiency
 
 online             0-3
-present            0-3
+offline            4
+present            0-4
 isolated at boot   2-3
 nohz_full          -
 nodes with memory  0,2

@@ -66,6 +66,7 @@ func (a *app) printTopology(t *topology.Topology) error {
 	}
 	sets := newTable(a.out)
 	sets.row("online", t.Online.String())
+	sets.row("offline", t.Present.Difference(t.Online).String())
 	sets.row("present", t.Present.String())
 	sets.row("isolated at boot", t.Isolated.String())
 	sets.row("nohz_full", t.NohzFull.String())

@@ -28,6 +28,7 @@ func (n *node) replace(cpus int) {
 	if n.top, err = topology.Read(sysfs(cpus)); err != nil {
 		n.t.Fatal(err)
 	}
+	n.cpus = newCPUs(n.top)
 	n.tree = testnode.NewCgroups(testnode.CgroupConfig{Possible: cpuset.Range(0, cpus-1), Nodes: cpuset.Range(0, 1)})
 	n.units = testnode.NewUnits(n.tree)
 	n.runtime = testnode.StartRuntime(n.t, testnode.RuntimeConfig{Tree: n.tree.ForRuntime(), Units: n.units})

@@ -37,6 +37,7 @@ import (
 const (
 	cgroupRoot = "/sys/fs/cgroup"
 	procRoot   = "/proc"
+	sysRoot    = "/sys"
 	bootIDFile = "/proc/sys/kernel/random/boot_id"
 )
 
@@ -129,6 +130,7 @@ func (l *loop) serve(ctx context.Context, o Options) {
 	sources.Go(func() { l.followUnits(ctx) })
 	sources.Go(func() { l.watchNRI(ctx) })
 	sources.Go(func() { l.watchTree(ctx) })
+	sources.Go(func() { l.watchCPUs(ctx) })
 	l.askFormula()
 	l.run(ctx)
 	l.notify.stopping()
@@ -155,6 +157,7 @@ func newLoop(h host, o Options) (*loop, error) {
 		log:       o.Log,
 		box:       newMailbox(),
 		load:      o.Reload,
+		counted:   o.Topology,
 		snapshot:  new(atomic.Pointer[telemetry.View]),
 		notify:    notify,
 		model:     newModel(h.driver),

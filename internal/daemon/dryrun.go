@@ -10,6 +10,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/defrag"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -22,6 +23,8 @@ type Preview struct {
 	// Adapted says what of the configuration is different on this machine from the
 	// one that it was accepted on.
 	Adapted []string `json:"adapted,omitempty"`
+	// Offline are the CPUs that pools would have if they were online.
+	Offline cpuset.Set `json:"offline,omitzero"`
 	// Unread are objects and cgroups that could not be read, and so have no part
 	// in the plan.
 	Unread []string `json:"unread,omitempty"`
@@ -73,7 +76,7 @@ func preview(ctx context.Context, h host, s settings, j Journal, now time.Time) 
 	plan, want := look.decide()
 	want = slices.DeleteFunc(want, func(t cgroup.Target) bool { return slices.Contains(gone, t.Path) || unreadable[t.Path] != nil })
 
-	p := Preview{Plan: plan, Adapted: s.adapted, Exclusive: look.fragments(plan)}
+	p := Preview{Plan: plan, Adapted: s.adapted, Offline: s.offline(), Exclusive: look.fragments(plan)}
 	p.Writes, p.Deferred = cgroup.Diff(want, current, h.diffOptions(plan))
 	for _, err := range found.failed {
 		p.Unread = append(p.Unread, err.Error())

@@ -61,6 +61,7 @@ type assignment struct {
 	PodUID    string     `json:"podUID"`
 	Container string     `json:"container"`
 	CPUs      cpuset.Set `json:"cpus"`
+	Away      cpuset.Set `json:"away,omitzero"`
 }
 
 // owner is pools.Key as the file spells it.
@@ -179,7 +180,7 @@ func SaveJournal(name string, j Journal) error {
 func toRecords(as []pools.Assignment) []assignment {
 	out := make([]assignment, 0, len(as))
 	for _, a := range as {
-		out = append(out, assignment{PodUID: a.Key.PodUID, Container: a.Key.Container, CPUs: a.CPUs})
+		out = append(out, assignment{PodUID: a.Key.PodUID, Container: a.Key.Container, CPUs: a.CPUs, Away: a.Away})
 	}
 	return out
 }
@@ -187,7 +188,7 @@ func toRecords(as []pools.Assignment) []assignment {
 func fromRecords(rs []assignment) []pools.Assignment {
 	out := make([]pools.Assignment, 0, len(rs))
 	for _, r := range rs {
-		out = append(out, pools.Assignment{Key: pools.Key{PodUID: r.PodUID, Container: r.Container}, CPUs: r.CPUs})
+		out = append(out, pools.Assignment{Key: pools.Key{PodUID: r.PodUID, Container: r.Container}, CPUs: r.CPUs, Away: r.Away})
 	}
 	return out
 }

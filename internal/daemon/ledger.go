@@ -93,7 +93,9 @@ func (l *ledger) nodesBefore(t *cgroup.Target) (nodes cpuset.Set, bound bool) {
 
 // assign records the assignments in force.
 func (l *ledger) assign(as []pools.Assignment) {
-	same := func(a, b pools.Assignment) bool { return a.Key == b.Key && a.CPUs.Equal(b.CPUs) }
+	same := func(a, b pools.Assignment) bool {
+		return a.Key == b.Key && a.CPUs.Equal(b.CPUs) && a.Away.Equal(b.Away)
+	}
 	if slices.EqualFunc(l.assignments, as, same) {
 		return
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
 // pollPeriod is how often the runtime is asked when it has no event stream.
@@ -43,6 +44,7 @@ type host struct {
 	runtime  runtimeClient // nil without a container runtime
 	units    unitManager   // nil without systemd
 	devices  hintSource    // nil when the kubelet is not asked
+	cpus     cpuSource     // nil when CPUs are not watched
 	journal  string        // file name
 	files    string        // directory of the files for applications
 	// nriSocket is the runtime's NRI; empty when it is not used.
@@ -58,6 +60,8 @@ type loop struct {
 	crew
 	load     func() (*config.Config, error) // reads the configuration again
 	loading  sync.Mutex                     // held while load runs and its result is posted
+	counting sync.Mutex                     // guards counted, and is held while CPUs are read and posted
+	counted  *topology.Topology             // the CPUs as they were last read
 	snapshot *atomic.Pointer[telemetry.View]
 	notify   notifier
 
@@ -124,6 +128,7 @@ func (l *loop) run(ctx context.Context) {
 			if now.Sub(l.status.distrusted) >= l.settings.config.ResyncPeriod {
 				l.status.distrusted = now
 				l.tree.distrustAll()
+				l.recountCPUs()
 			}
 			l.list()
 		case <-l.timers.retry.C:

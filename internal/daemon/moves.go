@@ -145,11 +145,11 @@ func (s *scene) fragments(plan pools.Plan) defrag.Input {
 	return defrag.Input{Machine: s.settings.machine, Pool: s.settings.pools.Guaranteed, Owners: pools.Owners(s.input(), plan)}
 }
 
-// assigned returns what an owner has.
+// assigned returns what an owner has, and what is offline of it.
 func assigned(all []pools.Assignment, key pools.Key) cpuset.Set {
 	for _, a := range all {
 		if a.Key == key {
-			return a.CPUs
+			return a.CPUs.Union(a.Away)
 		}
 	}
 	return cpuset.Set{}

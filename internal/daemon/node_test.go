@@ -52,7 +52,8 @@ type node struct {
 	units   *testnode.Units
 	runtime *testnode.Runtime
 	client  *cri.Client
-	top     *topology.Topology
+	top     *topology.Topology // as it was at first
+	cpus    *fakeCPUs
 	yaml    string
 	dir     string
 	logs    *lockedBuffer
@@ -94,7 +95,7 @@ func newNodeOf(t testing.TB, kernel testnode.CgroupConfig, c testnode.RuntimeCon
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &node{t: t, tree: tree, units: units, runtime: rt, client: client, top: top,
+	return &node{t: t, tree: tree, units: units, runtime: rt, client: client, top: top, cpus: newCPUs(top),
 		yaml: poolsYAML, nri: c.NRI, dir: t.TempDir(), logs: new(lockedBuffer), made: make(map[string]uint32)}
 }
 
@@ -131,7 +132,7 @@ func (n *node) host() host {
 	h := host{
 		cgroups: cgroup.New(n.tree), driver: cgroup.DriverSystemd, possible: n.top.Possible,
 		runtime: n.client, units: n.units, journal: filepath.Join(n.dir, "journal.json"),
-		nodes: cpuset.Range(0, 1), files: filepath.Join(n.dir, "run"),
+		nodes: cpuset.Range(0, 1), files: filepath.Join(n.dir, "run"), cpus: n.cpus,
 	}
 	if n.nri {
 		h.nriSocket = n.runtime.NRISocket()
@@ -148,7 +149,7 @@ func (n *node) options() Options {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	return Options{Config: c, Topology: n.top, Reload: n.config,
+	return Options{Config: c, Topology: n.cpus.now(), Reload: n.config,
 		Log: n.logger()}
 }
 

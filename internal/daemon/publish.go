@@ -180,6 +180,7 @@ func (l *loop) view() *telemetry.View {
 		LastSuccess: l.status.lastSuccess,
 		ConfigStale: l.status.configErr != nil,
 		Adapted:     l.settings.adapted,
+		Offline:     l.settings.offline(),
 		Refusals:    l.refusals.list(),
 		Drifts:      maps.Clone(l.drifts.total),
 		Repairs:     l.drifts.repairs.Clone(),
@@ -233,6 +234,9 @@ func (l *loop) sources() map[telemetry.Source]telemetry.SourceState {
 		all[telemetry.NRI] = cmp.Or(l.status.nri, telemetry.SourceAbsent)
 	}
 	all[telemetry.Inotify] = l.watch.state()
+	if l.cpus != nil {
+		all[telemetry.CPUs] = l.cpuState()
+	}
 	if l.hints.state != "" {
 		all[telemetry.PodResources] = l.hints.state
 	}

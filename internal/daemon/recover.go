@@ -79,11 +79,13 @@ func recoverAssignments(m *model, read func(cgroup.Path) (cgroup.State, error), 
 		taken = taken.Union(cpus)
 	}
 	for _, a := range journal {
+		free := a.CPUs
 		if _, known := found[a.Key]; known {
-			continue
+			free = cpuset.Set{}
 		}
-		if free := a.CPUs.Difference(taken); !free.IsEmpty() {
-			out = append(out, pools.Assignment{Key: a.Key, CPUs: free})
+		free, away := free.Difference(taken), a.Away.Difference(taken)
+		if !free.IsEmpty() || !away.IsEmpty() {
+			out = append(out, pools.Assignment{Key: a.Key, CPUs: free, Away: away})
 		}
 	}
 	return out
@@ -98,7 +100,7 @@ func adoptLate(m *model, read func(cgroup.Path) (cgroup.State, error), held []po
 	var taken cpuset.Set
 	for _, a := range held {
 		has[a.Key] = true
-		taken = taken.Union(a.CPUs)
+		taken = taken.Union(a.CPUs, a.Away)
 	}
 	late, units := m.unconsidered()
 	units = slices.DeleteFunc(units, func(k pools.Key) bool { return has[k] })
@@ -222,9 +224,10 @@ func (r *recovery) find(all []instance) map[pools.Key]cpuset.Set {
 	return found
 }
 
-// possible says that a set can be exclusive at all.
+// possible says that a set can be exclusive at all. Some of it may have gone offline
+// while no daemon ran.
 func (r *recovery) possible(cpus cpuset.Set) bool {
-	return !cpus.IsEmpty() && cpus.IsSubsetOf(r.pools.Guaranteed)
+	return !cpus.IsEmpty() && cpus.IsSubsetOf(r.pools.Guaranteed.Union(r.pools.Away))
 }
 
 // certain is the rules 1 and 2.

@@ -105,6 +105,9 @@ func (s *settings) unitNames() []string {
 	return names
 }
 
+// offline are the CPUs that pools would have if they were online.
+func (s *settings) offline() cpuset.Set { return s.pools.Offline.Union(s.pools.Away) }
+
 // nodes are the IDs of the NUMA nodes that CPUs are in.
 func (s *settings) nodes(cpus cpuset.Set) cpuset.Set {
 	var ids []int

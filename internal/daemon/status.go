@@ -31,6 +31,7 @@ type status struct {
 	leaving   []pools.Assignment  // of units that are not placed any more
 	asks      map[string]*unitAsk // by the name that is asked for
 	unitsLost bool                // systemd does not tell what happens to units
+	cpusLost  bool                // the kernel does not tell of CPUs that come and go
 
 	plan       pools.Plan
 	targets    []cgroup.Target

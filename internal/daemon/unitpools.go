@@ -99,7 +99,7 @@ func (s *settings) inherit(all []pools.Assignment, heir string, a pools.Assignme
 	if !exclusive || !assigned(all, unitKey(heir)).IsEmpty() {
 		return all
 	}
-	return append(all, pools.Assignment{Key: unitKey(heir), CPUs: a.CPUs})
+	return append(all, pools.Assignment{Key: unitKey(heir), CPUs: a.CPUs, Away: a.Away})
 }
 
 // follows says that a unit is of the configuration, or was and may have its CPUs

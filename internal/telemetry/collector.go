@@ -112,6 +112,7 @@ func (e emitter) invalid(name string, err error) {
 func (e emitter) state(v *View) {
 	e.emit(configStale, truth(v.ConfigStale))
 	e.emit(configAdapted, float64(len(v.Adapted)))
+	e.emit(offlineCPUs, float64(v.Offline.Len()))
 	var at float64
 	if !v.LastSuccess.IsZero() {
 		at = float64(v.LastSuccess.UnixMilli()) / 1000

@@ -22,6 +22,7 @@ const (
 	refusedNow        = "cpupoold_refused_containers"
 	containers        = "cpupoold_containers"
 	poolCPUs          = "cpupoold_pool_cpus"
+	offlineCPUs       = "cpupoold_offline_cpus"
 	poolFreeCPUs      = "cpupoold_pool_free_cpus"
 	poolSeconds       = "cpupoold_pool_cpu_seconds_total"
 	poolWait          = "cpupoold_pool_runqueue_wait_seconds_total"
@@ -71,6 +72,7 @@ func specs() []spec {
 		{containers, "Containers and units, by pool and by reason code of their placement.", gauge, with("reason")},
 		{poolCPUs, "Online CPUs of a pool. Management pools of type all overlap the others.", gauge, pool},
 		{poolFreeCPUs, "CPUs of the guaranteed pool that no container holds.", gauge, nil},
+		{offlineCPUs, "CPUs that pools would have if they were online. What owners are without for it is cpupoold_problems with the code Offline.", gauge, nil},
 		{poolSeconds, "Time of the pool's CPUs by mode (/proc/stat), host processes included, since the daemon's start. A CPU that changes pools counts from the next scrape in the new one.", counter, with("mode")},
 		{poolWait, "Time that runnable tasks waited for the pool's CPUs (run_delay of /proc/schedstat), host processes included, since the daemon's start. Absent on kernels without schedstats.", counter, pool},
 		{poolPressure, "Time that containers of the pool were stalled for want of CPU (total of cpu.pressure, kinds some and full), summed over containers, each since it was first seen. Absent where PSI is off.", counter, with("kind")},

@@ -146,6 +146,7 @@ func view() *telemetry.View {
 			telemetry.CRIEvents: telemetry.SourcePolling, telemetry.PodResources: telemetry.SourceLost,
 		},
 		Adapted: []string{"shared.cpus: CPU 9 is not on this machine; left out"},
+		Offline: cpuset.Of(8, 9),
 		Refused: map[string]uint64{"TooFew": 3, "Floor": 1},
 		Refusals: []telemetry.Refusal{
 			{Pod: "ran/old", Container: "app", Code: "TooFew", Since: time.Unix(1, 0), Until: time.Unix(2, 0)},

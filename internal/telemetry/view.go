@@ -36,6 +36,8 @@ type View struct {
 	// Adapted are the differences between the configuration and what of it is in
 	// force, because it does not fit this machine; one sentence each.
 	Adapted []string
+	// Offline are the CPUs that pools would have if they were online.
+	Offline cpuset.Set
 	// Refusals are the containers and units that should have CPUs of their own and
 	// have none, and the latest of those that are over; the oldest first.
 	Refusals []Refusal
@@ -117,13 +119,15 @@ type Source string
 
 // CRIEvents is the runtime's event stream, PodResources the kubelet's word on
 // devices and memory, Units systemd's signals, NRI what the runtime asks before it
-// creates a container, Inotify the kernel's word on writes of others to cgroups.
+// creates a container, Inotify the kernel's word on writes of others to cgroups, CPUs
+// that on CPUs that go offline and come online.
 const (
 	CRIEvents    Source = "cri_events"
 	PodResources Source = "pod_resources"
 	Units        Source = "systemd_units"
 	NRI          Source = "nri"
 	Inotify      Source = "inotify"
+	CPUs         Source = "cpu_hotplug"
 )
 
 // SourceState is how a source fares. Only OK is quick; none is needed for

@@ -61,3 +61,31 @@ func TestReadDuringHotplug(t *testing.T) {
 		})
 	}
 }
+
+func TestCurrent(t *testing.T) {
+	sys := &hotplugFS{MapFS: machine(t, "offline"), online: []string{"0,2,4-6\n"}}
+	top, err := topology.Read(sys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name, online string
+		want         bool
+		err          string
+	}{
+		{name: "same", online: "0,2,4-6\n", want: true},
+		{name: "one gone", online: "0,2,4-5\n"},
+		{name: "one more", online: "0,2,4-7\n"},
+		{name: "another one", online: "0-1,4-6\n"},
+		{name: "broken", online: "?", err: "read devices/system/cpu/online"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			sys.online = []string{tt.online}
+			got, err := top.Current(sys)
+			if got != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("Current = %t, %v; want %t, %q", got, err, tt.want, tt.err)
+			}
+		})
+	}
+}

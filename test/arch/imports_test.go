@@ -41,7 +41,8 @@ func arrows() map[string][]string {
 		"internal/testnode":  {"pkg/...", "internal/testnode"},
 		"internal/appcpus":   {"pkg/cpuset"},
 		"internal/control":   {"pkg/cpuset"},
-		"internal/daemon":    {"pkg/...", "internal/appcpus", "internal/config", "internal/control", "internal/telemetry"},
+		"internal/hotplug":   nil,
+		"internal/daemon":    {"pkg/...", "internal/appcpus", "internal/config", "internal/control", "internal/hotplug", "internal/telemetry"},
 		"cmd/cpupoold":       {"pkg/...", "internal/..."},
 	}
 }

@@ -1,0 +1,121 @@
+package daemon
+
+import (
+	"context"
+	"io/fs"
+
+	"github.com/cpupoold/cpupoold/internal/hotplug"
+	"github.com/cpupoold/cpupoold/internal/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
+
+// cpuSource tells of CPUs that come and go.
+type cpuSource interface {
+	// Watch calls changed when it begins to listen, and whenever CPUs may have come
+	// or gone since. It ends with ctx, or with the error of changed, or with the reason
+	// why it cannot listen.
+	Watch(ctx context.Context, changed func() error) error
+	// Read reads the CPUs as they are; it returns what it read before if they are the
+	// same.
+	Read(before *topology.Topology) (*topology.Topology, error)
+}
+
+// kernelCPUs is the kernel's word.
+type kernelCPUs struct{ sys fs.FS }
+
+func (k kernelCPUs) Watch(ctx context.Context, changed func() error) error {
+	return hotplug.Watch(ctx, changed)
+}
+
+// Read looks at the lists of CPUs first: on a large machine a topology is in thousands
+// of files.
+func (k kernelCPUs) Read(before *topology.Topology) (*topology.Topology, error) {
+	if same, err := before.Current(k.sys); same || err != nil {
+		return before, err
+	}
+	return topology.Read(k.sys)
+}
+
+// watchCPUs hears of CPUs that come and go. It reads the topology itself: behind the
+// questions to a runtime that does not answer, containers could wait on CPUs of others.
+func (l *loop) watchCPUs(ctx context.Context) {
+	if l.cpus == nil {
+		return
+	}
+	keepTrying(ctx, func() error {
+		err := l.cpus.Watch(ctx, func() error {
+			l.box.post(cpusHeard{})
+			return l.countCPUs()
+		})
+		if ctx.Err() == nil {
+			l.box.post(cpusHeard{err})
+		}
+		return err
+	}, func(err error) {
+		l.log.Error("CPUs that go offline or come online are not heard of; until they are, the resync finds them", "error", err)
+	})
+}
+
+// countCPUs reads the CPUs as they are. It is called from several goroutines; what is
+// read last is posted last.
+func (l *loop) countCPUs() error {
+	l.counting.Lock()
+	defer l.counting.Unlock()
+	t, err := l.cpus.Read(l.counted)
+	if err == nil && t != l.counted {
+		l.counted = t
+		l.box.post(cpusCounted{t})
+	}
+	return err
+}
+
+// recountCPUs is what the resync does about CPUs, in case that an event was lost.
+func (l *loop) recountCPUs() {
+	if l.cpus == nil {
+		return
+	}
+	l.asks.submit("cpus", func(context.Context) event {
+		if err := l.countCPUs(); err != nil {
+			return cpusUncounted{err}
+		}
+		return nil
+	})
+}
+
+// cpusHeard says that CPUs that come and go are heard of, or why not.
+type cpusHeard struct{ err error }
+
+func (e cpusHeard) apply(l *loop) { l.status.cpusLost = e.err != nil }
+
+// cpusUncounted says why the resync could not read the CPUs.
+type cpusUncounted struct{ err error }
+
+func (e cpusUncounted) apply(l *loop) {
+	l.log.Error("read CPUs; the next resync tries again", "error", e.err)
+}
+
+// cpusCounted are the CPUs after some have come or gone.
+type cpusCounted struct{ topology *topology.Topology }
+
+// apply makes the pools anew. The pass that follows moves those who have lost their
+// CPUs, of whom some may run on CPUs of others by now: a cgroup without any of its own
+// runs on its parent's. So all are read again.
+func (e cpusCounted) apply(l *loop) {
+	before := l.settings.topology
+	l.log.Warn("CPUs have come or gone", "online", e.topology.Online, "gone", before.Online.Difference(e.topology.Online),
+		"came", e.topology.Online.Difference(before.Online))
+	if err := l.settings.change(l.settings.config, e.topology, l.ledger.accepted); err != nil {
+		l.log.Error("pools of these CPUs cannot be made; those before stay in force", "error", err)
+		return
+	}
+	l.inForce()
+	l.tree.distrustAll()
+}
+
+// cpuState is how the source fares.
+func (l *loop) cpuState() telemetry.SourceState {
+	if l.status.cpusLost {
+		return telemetry.SourceLost
+	}
+	return telemetry.SourceOK
+}

@@ -1,0 +1,50 @@
+package hotplug
+
+import (
+	"bytes"
+	"strconv"
+)
+
+// cpuDevices is the directory of the CPUs' devices in sysfs.
+const cpuDevices = "/devices/system/cpu/cpu"
+
+// Event is what has happened to a CPU.
+type Event struct {
+	// Action is the kernel's word for it: add, remove, online, offline or another
+	// (lib/kobject_uevent.c, kobject_actions).
+	Action string
+	CPU    int
+}
+
+// Parse reads a uevent: "offline@/devices/system/cpu/cpu3", and then variables like
+// SUBSYSTEM=cpu, each ended by a zero byte. It is false for a message that is about no
+// CPU, or that is none of the kernel's.
+func Parse(message []byte) (Event, bool) {
+	header, rest, ok := bytes.Cut(message, []byte{0})
+	if !ok {
+		return Event{}, false
+	}
+	action, device, ok := bytes.Cut(header, []byte{'@'})
+	if !ok {
+		return Event{}, false
+	}
+	number, ok := bytes.CutPrefix(device, []byte(cpuDevices))
+	if !ok {
+		return Event{}, false
+	}
+	cpu, err := strconv.ParseUint(string(number), 10, 31)
+	if err != nil || variable(rest, "SUBSYSTEM") != "cpu" || variable(rest, "ACTION") != string(action) {
+		return Event{}, false
+	}
+	return Event{Action: string(action), CPU: int(cpu)}, true
+}
+
+// variable returns the value of a variable of a uevent, "" if it has none.
+func variable(variables []byte, name string) string {
+	for v := range bytes.SplitSeq(variables, []byte{0}) {
+		if key, value, ok := bytes.Cut(v, []byte{'='}); ok && string(key) == name {
+			return string(value)
+		}
+	}
+	return ""
+}

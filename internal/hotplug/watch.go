@@ -1,0 +1,83 @@
+package hotplug
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// kernelGroup is the multicast group of the kernel's own uevents; that of udevd is
+// another one.
+const kernelGroup = 1
+
+// messageLimit is above what the kernel sends: 2 KiB of variables (UEVENT_BUFFER_SIZE)
+// after action and path.
+const messageLimit = 8 << 10
+
+// Watch calls changed once when it hears the kernel, since what happened before is not
+// known, and then after each event about a CPU, and when events were lost. It ends with
+// ctx, without an error, or when the kernel cannot be heard, or with the error of
+// changed. It works in any network namespace that belongs to the host's user namespace.
+func Watch(ctx context.Context, changed func() error) error {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_KOBJECT_UEVENT)
+	if err != nil {
+		return fmt.Errorf("listen for uevents: %w", os.NewSyscallError("socket", err))
+	}
+	// As a file it waits with the runtime's poller and not with a thread of its own.
+	socket := os.NewFile(uintptr(fd), "uevents")
+	defer socket.Close() //nolint:errcheck // nothing was written
+	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: kernelGroup}); err != nil {
+		return fmt.Errorf("listen for uevents: %w", os.NewSyscallError("bind", err))
+	}
+	stop := context.AfterFunc(ctx, func() { _ = socket.SetReadDeadline(time.Now()) })
+	defer stop()
+	conn, err := socket.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("listen for uevents: %w", err)
+	}
+	buffer := make([]byte, messageLimit)
+	for something := true; ; {
+		if something {
+			if err := changed(); err != nil {
+				return err
+			}
+		}
+		n, from, err := receive(conn, buffer)
+		lost := errors.Is(err, unix.ENOBUFS)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && !lost:
+			return fmt.Errorf("listen for uevents: %w", err)
+		}
+		_, ofCPU := Parse(buffer[:n])
+		something = lost || ofCPU && ofKernel(from)
+	}
+}
+
+// receive waits for a message.
+func receive(conn interface {
+	Read(func(uintptr) bool) error
+}, buffer []byte) (n int, from unix.Sockaddr, err error) {
+	waitErr := conn.Read(func(fd uintptr) bool {
+		for {
+			if n, from, err = unix.Recvfrom(int(fd), buffer, 0); !errors.Is(err, unix.EINTR) {
+				return !errors.Is(err, unix.EAGAIN)
+			}
+		}
+	})
+	if waitErr != nil {
+		return 0, nil, waitErr
+	}
+	return max(n, 0), from, os.NewSyscallError("recvfrom", err)
+}
+
+// ofKernel says that no process sent the message: port 0 is the kernel's.
+func ofKernel(from unix.Sockaddr) bool {
+	a, ok := from.(*unix.SockaddrNetlink)
+	return ok && a.Pid == 0
+}
