@@ -117,8 +117,9 @@ func (d *differ) add(targets []Target, current map[Path]Current) {
 	slices.SortFunc(sorted, compareTargets)
 	placed := make(map[Path]bool, len(sorted))
 	for _, t := range sorted {
-		placed[t.Path] = placed[t.Path] || !t.CPUs.IsEmpty()
+		placed[t.Path] = placed[t.Path] || !t.CPUs.IsEmpty() && !t.Around
 	}
+	around := make(map[Path]*item)
 	for i := range sorted {
 		t := &sorted[i]
 		c, ok := current[t.Path]
@@ -133,7 +134,10 @@ func (d *differ) add(targets []Target, current map[Path]Current) {
 		}
 		d.items = append(d.items, newItem(t, c, d.options))
 		if it := d.items[len(d.items)-1]; it.moves {
-			d.admit(it, placed)
+			d.enclose(it, around)
+			if d.admit(it, placed); it.Around && !it.stays {
+				around[it.Path] = it // before all that is in it: they are in order of their paths
+			}
 		}
 	}
 	for _, it := range d.items {
@@ -150,7 +154,7 @@ func (d *differ) add(targets []Target, current map[Path]Current) {
 // admit sorts out targets that no write can fulfil.
 func (d *differ) admit(it *item, placed map[Path]bool) {
 	for p := it.Path.Parent(); p != ""; p = p.Parent() {
-		if placed[p] {
+		if placed[p] || it.Around && it.outer != nil && it.outer.Path == p {
 			it.stay()
 			d.postpone(it.Target, FileCPUs, fmt.Sprintf("%s, which contains it, has CPUs of its own", p))
 			return
@@ -160,7 +164,7 @@ func (d *differ) admit(it *item, placed map[Path]bool) {
 	case it.want.IsEmpty():
 		it.stay()
 		d.postpone(it.Target, FileCPUs, fmt.Sprintf("none of the CPUs %s is possible on this machine", it.CPUs))
-	case it.current.Exists && !it.want.Overlaps(it.reachable()):
+	case it.current.Exists && !it.want.Overlaps(it.reachable()) && !it.awaitsOuter():
 		it.stay()
 		d.postpone(it.Target, FileCPUs, fmt.Sprintf("%q has none of the CPUs %s but %s, and would lend all of them",
 			it.Path.Parent(), it.want, it.current.ParentEffective))
@@ -182,6 +186,7 @@ func compareTargets(a, b Target) int {
 		cmp.Compare(a.CPUs.String(), b.CPUs.String()),
 		cmp.Compare(a.Unit, b.Unit),
 		compareBools(a.Exclusive, b.Exclusive),
+		compareBools(a.Around, b.Around),
 		cmp.Compare(a.Mems.String(), b.Mems.String()),
 		cmp.Compare(a.Weight, b.Weight),
 		compareBools(a.Unlimited, b.Unlimited),

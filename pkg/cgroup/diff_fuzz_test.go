@@ -54,6 +54,9 @@ func randomWorld(r *rand.Rand) *world {
 		}
 		w.begin(r, t, place)
 	}
+	if r.IntN(2) == 0 {
+		w.addHostSlice(r, driver)
+	}
 	if r.IntN(4) == 0 {
 		w.options.Spare = cpuset.Set{}
 	}
@@ -61,6 +64,25 @@ func randomWorld(r *rand.Rand) *world {
 		w.options.Leaving = map[cgroup.Path]cpuset.Set{"system.slice/leaving.service": randomSet(r, cpus)}
 	}
 	return w
+}
+
+// addHostSlice confines system.slice to a CPU that nobody has to himself, with what
+// the units in it are to have.
+func (w *world) addHostSlice(r *rand.Rand, d cgroup.Driver) {
+	t := cgroup.Target{Path: "system.slice", Unit: "system.slice", CPUs: cpuset.Of(0), Around: true}
+	for _, in := range w.targets {
+		if in.Unit != "" {
+			t.CPUs = t.CPUs.Union(in.CPUs)
+		}
+	}
+	w.tree.MkdirAll("system.slice/sshd.service")
+	if r.IntN(2) == 0 {
+		w.set(t.Path, randomSet(r, w.options.Possible.Len()))
+	}
+	if d == cgroup.DriverSystemd {
+		w.remember(r, "system.slice", randomSet(r, w.options.Possible.Len()), cpuset.Set{})
+	}
+	w.targets = append(w.targets, t)
 }
 
 // begin puts a container where it is before the plan.
@@ -330,6 +352,9 @@ func (w *world) verify(t *testing.T) {
 		}
 		if err := cgroup.Verify(target, c.State); err != nil {
 			t.Error(err)
+		}
+		if target.Around {
+			continue // what a unit in it has to itself it has, too
 		}
 		claims = append(claims, cpuset.Claim{Name: string(target.Path), CPUs: c.Effective, Exclusive: target.Exclusive})
 	}

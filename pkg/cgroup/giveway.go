@@ -11,7 +11,7 @@ func (d *differ) giveWay() bool {
 	demand := d.demand()
 	refused := false
 	for _, it := range d.items {
-		if !it.moves || !it.holds().Overlaps(demand.of(it)) {
+		if !it.moves || it.Around || !it.holds().Overlaps(demand.of(it)) {
 			continue
 		}
 		if !it.pending.IsEmpty() {
@@ -55,7 +55,7 @@ func (w demand) of(it *item) cpuset.Set {
 }
 
 func (d *differ) waiting(it *item) bool {
-	return it.moves && !it.placed && (it.raw || it.recordOnly())
+	return it.moves && !it.placed && !it.Around && (it.raw || it.recordOnly())
 }
 
 // recordOnly says that the item is nothing but a record, which can be changed.
@@ -99,7 +99,7 @@ func (it *item) holdsRaw() cpuset.Set {
 func (d *differ) sealSteps(w demand) bool {
 	progress := false
 	for _, it := range d.items {
-		if !it.moves || it.sealed || !it.canSeal() {
+		if !it.moves || it.Around || it.sealed || !it.canSeal() {
 			continue
 		}
 		step := it.request

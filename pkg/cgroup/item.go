@@ -18,6 +18,9 @@ type item struct {
 
 	hasUnit bool // what systemd has is known
 
+	outer *item   // the slice that it is in, if that is Around
+	inner []*item // of one that is Around: what is in it
+
 	request, effective, recorded, pending cpuset.Set
 	unit                                  cpuset.Set // what systemd puts back whenever it sets anything
 
@@ -135,6 +138,9 @@ func (t tally) of(cpu int) int32 {
 
 // count adds or removes what the item holds.
 func (d *differ) count(it *item, n int32) {
+	if it.Around {
+		return // nobody waits for it
+	}
 	cpus := it.holds()
 	d.holders.add(cpus, n)
 	if it.Exclusive {
@@ -147,6 +153,11 @@ func (d *differ) change(it *item, effect func()) {
 	d.count(it, -1)
 	effect()
 	d.count(it, +1)
+	for _, in := range it.inner {
+		d.count(in, -1)
+		in.within(it.effective)
+		d.count(in, +1)
+	}
 }
 
 // contested are the CPUs among cpus that the item would share with somebody
@@ -166,6 +177,11 @@ func (d *differ) contested(it *item, cpus cpuset.Set) cpuset.Set {
 		n := counts.of(cpu)
 		if it.Exclusive && held.Contains(cpu) { // counted itself
 			n--
+		}
+		for _, in := range it.inner {
+			if in.Exclusive && in.holds().Contains(cpu) {
+				n--
+			}
 		}
 		if n > 0 {
 			taken = append(taken, cpu)

@@ -43,12 +43,18 @@ func (d *differ) moveFree() bool {
 
 func (d *differ) writeAll(allowed func(*item) bool) bool {
 	progress := false
-	for _, it := range d.items {
-		if it.placed || !it.raw || !allowed(it) {
-			continue
+	for _, around := range []bool{true, false} { // host services first, so that their CPUs are left when others come
+		for _, it := range d.items {
+			if it.Around != around || it.placed || !it.raw || it.awaitsOuter() || !allowed(it) {
+				continue
+			}
+			if kept := it.kept(); !kept.IsEmpty() {
+				progress = d.writeAround(it, kept) || progress
+				continue
+			}
+			d.writeFinal(it)
+			progress = true
 		}
-		d.writeFinal(it)
-		progress = true
 	}
 	return progress
 }
@@ -138,6 +144,7 @@ func (d *differ) report() {
 		case !it.moves || it.placed && it.sealed:
 		case !it.placed && it.via != "" && !it.raw && it.current.NoSeal, it.placed && it.current.NoSeal:
 			d.postpone(it.Target, it.sealProperty(), "its recorder refused in this pass")
+		case !it.placed && d.reportAround(it):
 		case !it.placed:
 			taken := d.contested(it, it.want)
 			d.postpone(it.Target, FileCPUs, fmt.Sprintf("waits until CPUs %s are left by others", taken), d.holding(it, taken)...)
@@ -156,7 +163,7 @@ func (it *item) sealProperty() string {
 func (d *differ) holding(it *item, cpus cpuset.Set) []Path {
 	var paths []Path
 	for _, other := range d.items {
-		if other != it && other.moves && (it.Exclusive || other.Exclusive) && other.holds().Overlaps(cpus) {
+		if other != it && other.moves && !other.Around && other.outer != it && (it.Exclusive || other.Exclusive) && other.holds().Overlaps(cpus) {
 			paths = append(paths, other.Path)
 		}
 	}

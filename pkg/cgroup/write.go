@@ -55,12 +55,16 @@ type Target struct {
 	// D-Bus with both drivers, and while it is stopped too. Empty for all others.
 	Unit string
 	// CPUs is the set to run on; empty leaves it alone, as for slices of pods.
-	// Cgroups with CPUs must not contain each other. What is below a cgroup is
+	// Cgroups with CPUs must not contain each other, but for Around. What is below a cgroup is
 	// bounded by its set, whatever it asks for itself: a unit with Delegate= has
 	// its CPUs as a whole.
 	CPUs cpuset.Set
 	// Exclusive says that no other target may run on CPUs.
 	Exclusive bool
+	// Around says that the cgroup is a slice of host services, of which other targets
+	// may be part: CPUs must have all of theirs. It is neither Exclusive nor within
+	// another one that is Around.
+	Around bool
 	// Mems are the NUMA nodes to take memory from; empty leaves them alone. The
 	// kernel moves memory that is elsewhere, so it is written only when it
 	// differs, and once the cgroup is on its CPUs. To undo it name all nodes.

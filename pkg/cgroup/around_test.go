@@ -1,0 +1,172 @@
+package cgroup_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// aroundWorld is a node of 8 CPUs with a slice of host services that is not confined,
+// a unit in it, a daemon, and a container.
+func aroundWorld() *world {
+	w := newWorld(cgroup.DriverSystemd, 8)
+	w.start("system.slice/sshd.service", false)
+	w.start("system.slice/du.service", false)
+	w.start(containerPath(cgroup.DriverSystemd, 0), false)
+	w.targets = []cgroup.Target{hostSlice(0, 1), unitTarget("du.service")}
+	return w
+}
+
+func hostSlice(cpus ...int) cgroup.Target {
+	return cgroup.Target{Path: "system.slice", Unit: "system.slice", CPUs: cpuset.Of(cpus...), Around: true}
+}
+
+func unitTarget(name string, cpus ...int) cgroup.Target {
+	return cgroup.Target{Path: cgroup.Path("system.slice/" + name), Unit: name, CPUs: cpuset.Of(cpus...), Exclusive: len(cpus) > 0}
+}
+
+func exclusiveContainer(cpus ...int) cgroup.Target {
+	return cgroup.Target{Path: containerPath(cgroup.DriverSystemd, 0), Container: "c0", CPUs: cpuset.Of(cpus...), Exclusive: true}
+}
+
+// place makes what the targets are now what they should be.
+func (w *world) place(t *testing.T, targets ...cgroup.Target) {
+	t.Helper()
+	w.targets = targets
+	w.settle(t)
+}
+
+func (w *world) list(t *testing.T, targets ...cgroup.Target) []string {
+	t.Helper()
+	w.targets = targets
+	writes, deferred := w.diff()
+	g := w.guard()
+	var lines []string
+	for _, x := range writes {
+		w.mustApply(t, x)
+		g.check(t, x.String())
+		lines = append(lines, x.String())
+	}
+	for _, x := range deferred {
+		lines = append(lines, x.String())
+	}
+	return lines
+}
+
+const scope0 = "kubepods.slice/kubepods-pod0.slice/cri-containerd-c0.scope"
+
+// TestAroundIsFirst: host services leave what a container is to have before it comes.
+func TestAroundIsFirst(t *testing.T) {
+	w := aroundWorld()
+	want := []string{
+		"file cpuset.cpus=0-1 system.slice",
+		"file cpuset.cpus=4-5 " + scope0,
+		"cri cpuset_cpus=4-5 " + scope0 + " container=c0",
+		"dbus AllowedCPUs=0-1 system.slice",
+	}
+	if d := cmp.Diff(want, w.list(t, exclusiveContainer(4, 5), hostSlice(0, 1))); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestAroundAUnitThatMoves: the slice is wider while the unit is on its way, and the
+// unit never on what the slice has.
+func TestAroundAUnitThatMoves(t *testing.T) {
+	w := aroundWorld()
+	w.place(t, hostSlice(0, 1, 4, 5), unitTarget("du.service", 4, 5))
+	want := []string{
+		"file cpuset.cpus=0-1,4-7 system.slice # makes way before it gets 0-1,6-7",
+		"file cpuset.cpus=6-7 system.slice/du.service",
+		"dbus AllowedCPUs=6-7 system.slice/du.service",
+		"file cpuset.cpus=0-1,6-7 system.slice",
+		"dbus AllowedCPUs=0-1,6-7 system.slice",
+	}
+	if d := cmp.Diff(want, w.list(t, hostSlice(0, 1, 6, 7), unitTarget("du.service", 6, 7))); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestAroundWaitsForTheUnit that has CPUs on record which the slice is to lose.
+func TestAroundWaitsForTheUnit(t *testing.T) {
+	w := aroundWorld()
+	w.place(t, hostSlice(0, 1, 4, 5), unitTarget("du.service", 4, 5))
+	w.noSeal["system.slice/du.service"] = true
+	want := []string{
+		"file cpuset.cpus=0-1,4-7 system.slice # makes way before it gets 0-1,6-7",
+		"file cpuset.cpus=6-7 system.slice/du.service",
+		"deferred cpuset.cpus system.slice # waits until CPUs 4-5 are left by what is in it: [system.slice/du.service]",
+		"deferred AllowedCPUs system.slice/du.service # its recorder refused in this pass",
+	}
+	if d := cmp.Diff(want, w.list(t, hostSlice(0, 1, 6, 7), unitTarget("du.service", 6, 7))); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestAroundWaitsForAContainer that has what the slice, and with it the unit, is to
+// have; the container waits for nobody.
+func TestAroundWaitsForAContainer(t *testing.T) {
+	w := aroundWorld()
+	w.place(t, hostSlice(0, 1, 4), unitTarget("du.service", 4), exclusiveContainer(6, 7))
+	w.noWrite[scope0] = true
+	want := []string{
+		"deferred cpuset.cpus " + scope0 + " container=c0 # the kernel refused to write this cgroup in this pass",
+		"deferred cpuset.cpus system.slice # waits until CPUs 6 are left by others: [" + scope0 + "]",
+		"deferred cpuset.cpus system.slice/du.service # waits until system.slice has CPUs 6: [system.slice]",
+	}
+	if d := cmp.Diff(want, w.list(t, hostSlice(0, 1, 6), unitTarget("du.service", 6), exclusiveContainer(5, 7))); d != "" {
+		t.Error(d)
+	}
+	delete(w.noWrite, scope0)
+	w.settle(t)
+}
+
+// TestAroundCannotBeNarrowed: nobody else is held up by it.
+func TestAroundCannotBeNarrowed(t *testing.T) {
+	w := aroundWorld()
+	w.noWrite["system.slice"] = true
+	want := []string{
+		"file cpuset.cpus=6-7 " + scope0,
+		"file cpuset.cpus=4-5 system.slice/du.service",
+		"cri cpuset_cpus=6-7 " + scope0 + " container=c0",
+		"dbus AllowedCPUs=4-5 system.slice/du.service",
+		"deferred cpuset.cpus system.slice # the kernel refused to write this cgroup in this pass",
+	}
+	if d := cmp.Diff(want, w.list(t, hostSlice(0, 1, 4, 5), unitTarget("du.service", 4, 5), exclusiveContainer(6, 7))); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestAroundWithinAround is refused, as is one in a cgroup that has CPUs of its own.
+func TestAroundWithinAround(t *testing.T) {
+	w := aroundWorld()
+	w.start("system.slice/system-getty.slice/getty@tty1.service", false)
+	inner := cgroup.Target{Path: "system.slice/system-getty.slice", Unit: "system-getty.slice", CPUs: cpuset.Of(0), Around: true}
+	got := w.list(t, hostSlice(0, 1), inner)
+	want := []string{
+		"file cpuset.cpus=0-1 system.slice",
+		"dbus AllowedCPUs=0-1 system.slice",
+		"deferred cpuset.cpus system.slice/system-getty.slice # system.slice, which contains it, has CPUs of its own",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestAroundAStoppedSlice: only its record can be changed, and it starts with it.
+func TestAroundAStoppedSlice(t *testing.T) {
+	w := aroundWorld()
+	w.units.Install("machine.slice", cpuset.Set{})
+	machines := cgroup.Target{Path: "machine.slice", Unit: "machine.slice", CPUs: cpuset.Of(0, 1), Around: true, Weight: 50}
+	want := []string{"dbus AllowedCPUs=0-1 machine.slice", "dbus CPUWeight=50 machine.slice"}
+	if d := cmp.Diff(want, w.list(t, machines)); d != "" {
+		t.Error(d)
+	}
+	st, err := w.units.Properties(context.Background(), "machine.slice")
+	if err != nil || !st.CPUs.Equal(cpuset.Of(0, 1)) || st.Weight != 50 {
+		t.Errorf("systemd has %+v, %v", st, err)
+	}
+}
