@@ -20,15 +20,6 @@ func ParseKubeletConfig(b []byte) (map[string]*string, error) {
 	}, err
 }
 
-// ParseUnitFile returns "key=value" of each assignment.
-func ParseUnitFile(b []byte) []string {
-	var all []string
-	for _, a := range parseUnitFile(b) {
-		all = append(all, a.key+"="+a.value)
-	}
-	return all
-}
-
 // ParseCRIOConfig returns infra_ctr_cpuset and the activation annotations by
 // workload.
 func ParseCRIOConfig(b []byte) (infra *string, workloads map[string]string, err error) {

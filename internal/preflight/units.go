@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cpupoold/cpupoold/internal/host"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -160,8 +161,8 @@ func (e *evidence) unitSettings(u unitFacts) (settings map[string]setting, unrea
 			unread = append(unread, name)
 			continue
 		}
-		for _, a := range parseUnitFile(b) {
-			settings[a.key] = setting{a.value, name, a.key}
+		for _, a := range host.ParseUnitFile(b) {
+			settings[a.Key] = setting{a.Value, name, a.Key}
 		}
 	}
 	return settings, unread

@@ -37,12 +37,13 @@ func arrows() map[string][]string {
 		"internal/localgrpc": nil,
 		"internal/config":    {"pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology"},
 		"internal/telemetry": {"pkg/cpuset"},
-		"internal/preflight": {"pkg/...", "internal/config"},
+		"internal/host":      {"pkg/cgroup", "pkg/cpuset"},
+		"internal/preflight": {"pkg/...", "internal/config", "internal/host"},
 		"internal/testnode":  {"pkg/...", "internal/testnode"},
 		"internal/appcpus":   {"pkg/cpuset"},
 		"internal/control":   {"pkg/cpuset"},
 		"internal/hotplug":   nil,
-		"internal/daemon":    {"pkg/...", "internal/appcpus", "internal/config", "internal/control", "internal/hotplug", "internal/telemetry"},
+		"internal/daemon":    {"pkg/...", "internal/appcpus", "internal/config", "internal/control", "internal/host", "internal/hotplug", "internal/telemetry"},
 		"cmd/cpupoold":       {"pkg/...", "internal/..."},
 	}
 }
