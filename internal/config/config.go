@@ -34,6 +34,9 @@ type Config struct {
 	// to have CPUs of its own and cannot get them. Default: auto.
 	OnRefusal OnRefusal
 
+	// HostSlices (hostSlices) says where services of the host run.
+	HostSlices HostSlices
+
 	// AnnotationDomain (annotationDomain) is the domain of the annotations that
 	// pods and namespaces carry. Default: workload.openshift.io, so that
 	// manifests written for OpenShift work unchanged.
@@ -143,6 +146,7 @@ func Default() Config {
 	return Config{
 		Pools:              pools.Spec{StrictReservation: true},
 		OnRefusal:          RefusalAuto,
+		HostSlices:         HostSlices{Pool: defaultHostPool},
 		AnnotationDomain:   "workload.openshift.io",
 		KubeletStateDir:    kubelet,
 		PodResourcesSocket: podResources(kubelet),
@@ -180,6 +184,7 @@ func (c *Config) Resolve(t *topology.Topology) (pools.Pools, error) {
 		problems = append(problems, c.origins.problem("guaranteed.options.align-by-socket", "true",
 			fmt.Sprintf("the machine has more sockets (%d) than NUMA nodes (%d); write false", len(t.Packages), len(t.Nodes))))
 	}
+	problems = append(problems, c.checkHostSlices()...)
 	if len(problems) > 0 {
 		return pools.Pools{}, errors.Join(problems...)
 	}

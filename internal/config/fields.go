@@ -35,6 +35,7 @@ func (d *decoder) fields(c *Config) []field {
 		}},
 		{"guaranteed", func(key string, n *yaml.Node) { d.guaranteed(key, n, c) }},
 		{"units", func(key string, n *yaml.Node) { d.units(key, n, c) }},
+		{"hostSlices", func(key string, n *yaml.Node) { d.hostSlices(key, n, c) }},
 		{"annotationDomain", d.scalar(func(s string) error { return setDomain(&c.AnnotationDomain, s) })},
 		{"containerRuntimeEndpoint", d.scalar(func(s string) error { return setEndpoint(&c.RuntimeEndpoint, s) })},
 		{"kubeletStateDir", d.scalar(func(s string) error { return setDir(&c.KubeletStateDir, s) })},

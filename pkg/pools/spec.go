@@ -72,7 +72,7 @@ func (r *resolver) checkPartition(i int, partitions []PartitionSpec) {
 func (r *resolver) checkUnit(i int, s Spec) {
 	u := s.Units[i]
 	field := unitsKey + "." + u.Name
-	if problem := unitNameProblem(u.Name); problem != "" {
+	if problem := UnitNameProblem(u.Name); problem != "" {
 		r.report(unitsKey, u.Name, "%s", problem)
 		return
 	}
@@ -95,10 +95,10 @@ func (r *resolver) checkUnit(i int, s Spec) {
 	}
 }
 
-// unitNameProblem says what is wrong with the name of a unit, "" if nothing is:
+// UnitNameProblem says what is wrong with the name of a unit, "" if nothing is:
 // systemd's rules (systemd.unit(5)), and units that can hold containers are not
 // for us.
-func unitNameProblem(name string) string {
+func UnitNameProblem(name string) string {
 	const longest = 255
 	stem, slice := strings.CutSuffix(name, ".slice")
 	if !slice {

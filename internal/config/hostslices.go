@@ -1,0 +1,111 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// HostSlices (hostSlices) says where the services of the host run: systemd's slices
+// with all that is in them.
+type HostSlices struct {
+	// Enabled (enabled) confines them to a management pool that is a list of CPUs.
+	// Default: false, and they run everywhere.
+	Enabled bool
+	// Pool (pool) is the type of that pool. Default: management.
+	Pool string
+	// Weight (weight) is the CPUWeight of each, 1..10000; 0 leaves it alone. Default: 0.
+	Weight uint64
+	// Units (units) are slices and services that are confined besides the standard
+	// ones, which are init.scope and the slices machine, system and user.
+	Units []string
+}
+
+// defaultHostPool is the first of the management pools, that of the host itself.
+const defaultHostPool = "management"
+
+func standardSlices() []string {
+	return []string{"init.scope", "machine.slice", "system.slice", "user.slice"}
+}
+
+// HostUnits are the units that host services are confined by, sorted, without those
+// that the key units gives CPUs or a pool. They do not depend on Enabled.
+func (c *Config) HostUnits() []string {
+	names := slices.Concat(standardSlices(), c.HostSlices.Units)
+	slices.Sort(names)
+	return slices.DeleteFunc(names, func(name string) bool {
+		return slices.ContainsFunc(c.Pools.Units, func(u pools.UnitSpec) bool { return u.Name == name })
+	})
+}
+
+func (d *decoder) hostSlices(key string, n *yaml.Node, c *Config) {
+	h := &c.HostSlices
+	d.mapping(key, n, []field{
+		{"enabled", d.scalar(func(s string) error { return setBool(&h.Enabled, s) })},
+		{"pool", d.scalar(func(s string) error { h.Pool = s; return nil })},
+		{"weight", d.scalar(func(s string) error { return setWeight(&h.Weight, s) })},
+		{"units", func(key string, n *yaml.Node) {
+			d.sequence(key, n, d.scalar(func(s string) error {
+				earlier := h.Units
+				h.Units = append(h.Units, s)
+				return checkHostUnit(s, earlier)
+			}))
+		}},
+	})
+}
+
+func setWeight(to *uint64, s string) error {
+	w, err := strconv.ParseUint(s, 10, 16)
+	if err != nil || w < 1 || w > 10000 {
+		return errors.New("is not a weight in 1..10000; leave the key out to leave weights alone")
+	}
+	*to = w
+	return nil
+}
+
+// checkHostUnit says what is wrong with a unit besides those that are confined anyway
+// and others before it.
+func checkHostUnit(name string, others []string) error {
+	if problem := pools.UnitNameProblem(name); problem != "" {
+		return errors.New(problem)
+	}
+	for _, other := range slices.Concat(standardSlices(), others) {
+		switch {
+		case other == name:
+			return errors.New("is confined already; remove it")
+		case sliceWithin(name, other):
+			return fmt.Errorf("lies in %s, which is confined with all that is in it; remove it", other)
+		case sliceWithin(other, name):
+			return fmt.Errorf("has %s in it; remove one of the two", other)
+		}
+	}
+	return nil
+}
+
+// sliceWithin says that a slice lies in another one.
+func sliceWithin(inner, outer string) bool {
+	stem, ok := strings.CutSuffix(outer, ".slice")
+	return ok && strings.HasSuffix(inner, ".slice") && strings.HasPrefix(inner, stem+"-")
+}
+
+// checkHostSlices says what does not go together with other keys.
+func (c *Config) checkHostSlices() []error {
+	var problems []error
+	const key = "hostSlices.pool"
+	known := slices.ContainsFunc(c.Pools.Partitions, func(p pools.PartitionSpec) bool { return p.Type == c.HostSlices.Pool })
+	if c.origins.has(key) && !known {
+		problems = append(problems, c.origins.problem(key, c.HostSlices.Pool, "there is no such pool; write the type of a partition"))
+	}
+	for i, name := range c.HostSlices.Units {
+		if slices.ContainsFunc(c.Pools.Units, func(u pools.UnitSpec) bool { return u.Name == name }) {
+			problems = append(problems, c.origins.problem(fmt.Sprintf("hostSlices.units[%d]", i), name, "the key units has a place for it, too; remove one of the two"))
+		}
+	}
+	return problems
+}
