@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cpupoold/cpupoold/internal/daemon"
+	"github.com/cpupoold/cpupoold/internal/host"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -64,6 +65,11 @@ func (a *app) printPlan(p daemon.Preview) error {
 	for _, u := range p.Plan.Units {
 		out.row("", u.Name, poolName(u.Pool, u.Type), u.CPUs.String(), u.Reason.Text)
 	}
+	for _, v := range p.Host {
+		if v.State == host.Confined {
+			out.row("", v.Name, "host", v.CPUs.String(), "services of the host")
+		}
+	}
 	if err := out.flush(); err != nil {
 		return err
 	}
@@ -100,6 +106,11 @@ func (a *app) printRest(p daemon.Preview) error {
 			name += "/" + x.Container
 		}
 		lines = append(lines, fmt.Sprintf("not honoured: %s: %s (%s)", name, x.Text, x.Code))
+	}
+	for _, v := range p.Host {
+		if v.State != host.Confined {
+			lines = append(lines, fmt.Sprintf("left alone: %s: %s", v.Name, v.Why))
+		}
 	}
 	for _, d := range p.Deferred {
 		lines = append(lines, fmt.Sprintf("waits: %s %s: %s", d.Path, d.Property, d.Reason))

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/daemon"
+	"github.com/cpupoold/cpupoold/internal/host"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -14,6 +15,10 @@ import (
 
 func TestPrintPlan(t *testing.T) {
 	p := daemon.Preview{
+		Host: []host.Verdict{
+			{Name: "system.slice", State: host.Confined, CPUs: cpuset.Range(0, 1)},
+			{Name: "user.slice", State: host.Foreign, Why: "somebody has given it CPUs 3"},
+		},
 		Adapted: []string{"shared.cpus: the machine has no CPU 8"},
 		Offline: cpuset.Range(6, 7),
 		Plan: pools.Plan{
@@ -30,11 +35,13 @@ func TestPrintPlan(t *testing.T) {
 	const want = `POD         CONTAINER OR UNIT  POOL              CPUS  REASON
 default/du  du                 guaranteed        4-5   2 whole CPUs
 -           gnss.service       management/radio  0     unit of the configuration
+-           system.slice       host              0-1   services of the host
 
 Nothing to write.
 adapted: shared.cpus: the machine has no CPU 8
 offline: CPUs 6-7; their pools are smaller
 not honoured: du.service: too few (Refused)
+left alone: user.slice: somebody has given it CPUs 3
 `
 	var out bytes.Buffer
 	if err := (&app{streams: streams{out: &out}}).printPlan(p); err != nil {

@@ -102,7 +102,9 @@ func (l *loop) trespasses(p cgroup.Path) bool {
 		return false
 	}
 	others := ownedBy(l.status.plan)
-	if t := l.status.targets[i]; t.Exclusive {
+	if t := l.status.targets[i]; t.Around {
+		others = others.Difference(t.CPUs) // of units in it
+	} else if t.Exclusive {
 		others = others.Difference(assigned(l.assignments, l.ownerOf(t)))
 	}
 	return l.tree.current[p].Effective.Overlaps(others)

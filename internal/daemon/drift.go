@@ -87,6 +87,9 @@ func (l *loop) followDrifts(now time.Time) {
 		if len(deviations) > 0 {
 			l.callWitnesses(f.target)
 		}
+		if f.target.Around {
+			l.fetchUnit(l.model.unitAt(p)) // an administrator may have given it CPUs for good
+		}
 	}
 	clear(l.drifts.heard)
 }

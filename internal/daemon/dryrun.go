@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	services "github.com/cpupoold/cpupoold/internal/host"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/defrag"
@@ -20,6 +21,8 @@ type Preview struct {
 	Plan     pools.Plan        `json:"plan"`
 	Writes   []cgroup.Write    `json:"writes"`
 	Deferred []cgroup.Deferred `json:"deferred,omitempty"`
+	// Host is what becomes of the host's own services.
+	Host []services.Verdict `json:"host,omitempty"`
 	// Adapted says what of the configuration is different on this machine from the
 	// one that it was accepted on.
 	Adapted []string `json:"adapted,omitempty"`
@@ -76,7 +79,7 @@ func preview(ctx context.Context, h host, s settings, j Journal, now time.Time) 
 	plan, want := look.decide()
 	want = slices.DeleteFunc(want, func(t cgroup.Target) bool { return slices.Contains(gone, t.Path) || unreadable[t.Path] != nil })
 
-	p := Preview{Plan: plan, Adapted: s.adapted, Offline: s.offline(), Exclusive: look.fragments(plan)}
+	p := Preview{Plan: plan, Host: look.verdicts(want), Adapted: s.adapted, Offline: s.offline(), Exclusive: look.fragments(plan)}
 	p.Writes, p.Deferred = cgroup.Diff(want, current, h.diffOptions(plan))
 	for _, err := range found.failed {
 		p.Unread = append(p.Unread, err.Error())

@@ -56,7 +56,7 @@ type unitManager interface {
 func census(ctx context.Context, h *host, names []string, patience time.Duration, known func(id string) bool) listed {
 	// Neither waits for the other: systemd may take its time for each unit.
 	units := make(chan []unitFetched, 1)
-	go func() { units <- askAll(ctx, h.units, names, patience) }()
+	go func() { units <- h.askAll(ctx, names, patience) }()
 	l := h.inspect(ctx, known)
 	l.units = <-units
 	l.failed = l.failures()
@@ -64,8 +64,8 @@ func census(ctx context.Context, h *host, names []string, patience time.Duration
 }
 
 // askAll asks systemd for units.
-func askAll(ctx context.Context, units unitManager, names []string, patience time.Duration) []unitFetched {
-	if units == nil {
+func (h *host) askAll(ctx context.Context, names []string, patience time.Duration) []unitFetched {
+	if h.units == nil {
 		return nil
 	}
 	all := make([]unitFetched, len(names))
@@ -75,7 +75,7 @@ func askAll(ctx context.Context, units unitManager, names []string, patience tim
 		g.Go(func() error {
 			ctx, cancel := context.WithTimeout(ctx, patience)
 			defer cancel()
-			all[i] = askUnit(ctx, units, name)
+			all[i] = h.askUnit(ctx, name)
 			return nil
 		})
 	}

@@ -49,6 +49,8 @@ type host struct {
 	files    string        // directory of the files for applications
 	// nriSocket is the runtime's NRI; empty when it is not used.
 	nriSocket string
+	// unitFile reads a file that systemd reads units from.
+	unitFile func(name string) ([]byte, error)
 }
 
 // loop owns all state. Only run's goroutine touches it; everybody else posts

@@ -132,7 +132,7 @@ func (n *node) host() host {
 	h := host{
 		cgroups: cgroup.New(n.tree), driver: cgroup.DriverSystemd, possible: n.top.Possible,
 		runtime: n.client, units: n.units, journal: filepath.Join(n.dir, "journal.json"),
-		nodes: cpuset.Range(0, 1), files: filepath.Join(n.dir, "run"), cpus: n.cpus,
+		nodes: cpuset.Range(0, 1), files: filepath.Join(n.dir, "run"), cpus: n.cpus, unitFile: n.units.ReadFile,
 	}
 	if n.nri {
 		h.nriSocket = n.runtime.NRISocket()

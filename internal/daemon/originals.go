@@ -56,8 +56,18 @@ func unitOriginal(w cgroup.Write, unit string, st cgroup.UnitState) Original {
 		o.Value = st.CPUs.String()
 	case cgroup.FileMems:
 		o.Value = st.Mems.String()
+	case cgroup.FileWeight:
+		o.Value = weightValue(st.Weight)
 	}
 	return o
+}
+
+// weightValue is a unit's weight in text, empty if it is not set.
+func weightValue(w uint64) string {
+	if w == 0 {
+		return ""
+	}
+	return strconv.FormatUint(w, 10)
 }
 
 // maxValue is cpu.max as the kernel prints it.

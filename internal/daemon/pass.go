@@ -35,7 +35,7 @@ func (s scene) decide() (pools.Plan, []cgroup.Target) {
 	lifted := func(p cgroup.Path) bool { return s.ledger.touched(p, cgroup.FileMax) }
 	want := targets(plan, s.model, s.formula, s.settings.config.PodSliceWeights, lifted)
 	unbind(want, s.ledger, s.nodes)
-	return plan, s.stay(plan, want)
+	return plan, s.withHost(s.stay(plan, want))
 }
 
 func (s scene) input() pools.Input {
@@ -49,7 +49,9 @@ func (s scene) input() pools.Input {
 }
 
 func (l *loop) decide(now time.Time) (pools.Plan, []cgroup.Target) {
-	plan, want := l.scene(now).decide()
+	s := l.scene(now)
+	plan, want := s.decide()
+	l.status.hosts = s.verdicts(want)
 	return plan, l.confine(plan.Shared, ownedBy(plan).Union(l.leavingCPUs()), want)
 }
 
@@ -82,6 +84,7 @@ func (l *loop) pass() {
 	l.ledger.assign(l.assignments)
 	l.ledger.goWithout(l.hints.unhinted())
 	l.noteRefusals(plan, now)
+	l.yield()
 	l.revertUnits()
 
 	options := l.liveOptions(plan)

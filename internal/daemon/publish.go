@@ -165,6 +165,7 @@ func (l *loop) problems() []pools.Problem {
 		all = append(all, p)
 	}
 	all = append(all, l.unitProblems()...)
+	all = append(all, l.hostProblems()...)
 	all = append(all, l.contestProblems(time.Now())...)
 	all = append(all, l.refusals.problems()...)
 	all = append(all, l.hints.problems(l.model, time.Now())...)
@@ -187,6 +188,7 @@ func (l *loop) view() *telemetry.View {
 		Placements:  l.exposures.view(),
 		Refused:     maps.Clone(l.refusals.total),
 		Sources:     l.sources(),
+		HostUnits:   l.hostView(),
 	}
 	p := l.settings.pools
 	for _, part := range p.Partitions {
@@ -240,7 +242,7 @@ func (l *loop) sources() map[telemetry.Source]telemetry.SourceState {
 	if l.hints.state != "" {
 		all[telemetry.PodResources] = l.hints.state
 	}
-	if len(l.settings.pools.Units) > 0 {
+	if len(l.settings.unitNames()) > 0 {
 		all[telemetry.Units] = telemetry.SourceOK
 		if l.units == nil || l.status.unitsLost {
 			all[telemetry.Units] = telemetry.SourceLost

@@ -147,7 +147,7 @@ func (h *host) heldBy(ctx context.Context, o Original) (cgroup.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	st, err := h.units.Properties(ctx, o.Unit)
-	return cgroup.State{CPUs: st.CPUs, Mems: st.Mems}, err
+	return cgroup.State{CPUs: st.CPUs, Mems: st.Mems, Weight: st.Weight}, err
 }
 
 // undo returns the value to write to the file and the write that records it, nil
@@ -228,7 +228,9 @@ func (h *host) difference(o Original, st cgroup.State, failure error) (Differenc
 		d.Now = st.Mems.String()
 		d.Harmless = o.Value == "" && st.Mems.Equal(h.nodes)
 	case cgroup.FileWeight:
-		d.Now = strconv.FormatUint(st.Weight, 10)
+		if d.Now = strconv.FormatUint(st.Weight, 10); o.Unit != "" {
+			d.Now = weightValue(st.Weight)
+		}
 	case cgroup.FileMax:
 		d.Now = maxValue(st.Quota, st.Period)
 	}

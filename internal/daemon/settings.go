@@ -96,8 +96,12 @@ func (s *settings) set(c *config.Config, t *topology.Topology, adapt func(now ac
 	return nil
 }
 
-// unitNames are the systemd units of the configuration.
-func (s *settings) unitNames() []string {
+// unitNames are the systemd units of the configuration: those with a place of their
+// own, and those of host services.
+func (s *settings) unitNames() []string { return slices.Concat(s.placedNames(), s.hostUnits()) }
+
+// placedNames are those with a place of their own.
+func (s *settings) placedNames() []string {
 	names := make([]string, len(s.pools.Units))
 	for i, u := range s.pools.Units {
 		names[i] = u.Name

@@ -3,6 +3,7 @@ package daemon
 import (
 	"time"
 
+	services "github.com/cpupoold/cpupoold/internal/host"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -32,6 +33,7 @@ type status struct {
 	asks      map[string]*unitAsk // by the name that is asked for
 	unitsLost bool                // systemd does not tell what happens to units
 	cpusLost  bool                // the kernel does not tell of CPUs that come and go
+	hosts     []services.Verdict  // what becomes of host services
 
 	plan       pools.Plan
 	targets    []cgroup.Target

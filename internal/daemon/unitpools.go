@@ -23,7 +23,7 @@ func (s *scene) placeable() pools.Pools {
 	p := s.settings.pools
 	p.Units = slices.DeleteFunc(slices.Clone(p.Units), func(u pools.UnitSpec) bool {
 		fresh := s.systemd && u.CPUs > 0 && assigned(s.previous, unitKey(u.Name)).IsEmpty() && s.model.unnamed([]string{u.Name})
-		return fresh || s.model.encloses(u.Name) != ""
+		return fresh || s.model.encloses(u.Name, s.settings.hostUnits()) != ""
 	})
 	if s.leaving.IsEmpty() {
 		return p
@@ -138,31 +138,26 @@ func (l *loop) leavingCgroups() map[cgroup.Path]cpuset.Set {
 
 // placedUnits are the names of the units that are not left alone.
 func (l *loop) placedUnits() []string {
-	return slices.DeleteFunc(l.settings.unitNames(), func(name string) bool { return l.model.encloses(name) != "" })
+	hosts := l.settings.hostUnits()
+	encloses := func(name string) bool { return l.model.encloses(name, hosts) != "" }
+	return slices.Concat(slices.DeleteFunc(l.settings.placedNames(), encloses), slices.DeleteFunc(slices.Clone(hosts), l.leftAlone))
 }
 
 // encloses says what a unit's cgroup contains that is placed for itself, "" if there
-// is nothing.
-func (m *model) encloses(unit string) string {
+// is nothing. Units of host services (hosts) are not.
+func (m *model) encloses(unit string, hosts []string) string {
 	e := m.units[unit]
 	if e == nil || e.unit.Path == "" {
 		return ""
 	}
 	within := func(p cgroup.Path) bool { return strings.HasPrefix(string(p), string(e.unit.Path)+"/") }
 	for _, name := range slices.Sorted(maps.Keys(m.units)) {
-		if within(m.units[name].unit.Path) {
+		if within(m.units[name].unit.Path) && !slices.Contains(hosts, name) {
 			return name
 		}
 	}
-	for _, p := range m.pods {
-		if within(p.slice) || within(p.pause) {
-			return "pods"
-		}
-	}
-	for _, c := range m.containers {
-		if within(c.path) {
-			return "pods"
-		}
+	if slices.ContainsFunc(m.podCgroups(), within) {
+		return "pods"
 	}
 	return ""
 }

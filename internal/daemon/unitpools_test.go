@@ -30,9 +30,10 @@ func TestEncloses(t *testing.T) {
 		m := newModel(cgroup.DriverSystemd)
 		m.units["du.service"] = &unitEntry{unit: cgroup.Unit{Name: "du.service", Path: "system.slice/du.service"}}
 		m.units["outer"] = &unitEntry{unit: cgroup.Unit{Name: "outer", Path: c.path}}
+		m.units["y.service"] = &unitEntry{unit: cgroup.Unit{Name: "y.service", Path: "radio.slice/y.service"}} // of the host's
 		m.pods["p"] = &podEntry{slice: pod, pause: pod + "/cri-containerd-p.scope"}
 		m.containers["c"] = &containerEntry{path: "machine.slice/cri-containerd-c.scope"}
-		if got := m.encloses("outer"); got != c.want {
+		if got := m.encloses("outer", []string{"y.service"}); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}

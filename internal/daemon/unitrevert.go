@@ -133,12 +133,13 @@ func (e unitReverted) apply(l *loop) {
 	delete(l.status.reverting, e.name)
 	delete(l.status.away, e.name)
 	l.ledger.forgetUnit(e.name)
+	l.bench.forget(func(p cgroup.Path) bool { return p == e.path }) // it may get the same again soon
 	l.log.Info("unit has its CPUs back", "unit", e.name)
 }
 
 // properties are the originals of a unit as systemd takes them.
 func properties(originals []Original) []cgroup.Property {
-	names := map[string]string{cgroup.FileCPUs: cgroup.UnitCPUs, cgroup.FileMems: cgroup.UnitMems}
+	names := map[string]string{cgroup.FileCPUs: cgroup.UnitCPUs, cgroup.FileMems: cgroup.UnitMems, cgroup.FileWeight: cgroup.UnitWeight}
 	var all []cgroup.Property
 	for _, o := range originals {
 		if name, ok := names[o.File]; ok {

@@ -4,23 +4,26 @@ import (
 	"cmp"
 	"strings"
 
+	services "github.com/cpupoold/cpupoold/internal/host"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // unitEntry is a systemd unit of the configuration.
 type unitEntry struct {
-	unit cgroup.Unit
-	err  error // systemd could not be asked; what is in unit may be old
+	unit  cgroup.Unit
+	files services.Setting // what an administrator's files say
+	err   error            // systemd could not be asked; what is in unit may be old
 	// considered says that its CPUs have been recovered, if it had any.
 	considered bool
 }
 
 // unitFetched is what systemd says of a unit.
 type unitFetched struct {
-	name string
-	unit cgroup.Unit
-	err  error
+	name  string
+	unit  cgroup.Unit
+	files services.Setting
+	err   error
 }
 
 // keyOf names the owner that a container is an instance of.
@@ -63,11 +66,11 @@ func compareKeys(a, b pools.Key) int {
 
 // putUnit takes over what systemd says. Without an answer the last one stands.
 func (m *model) putUnit(f unitFetched) {
-	e := &unitEntry{unit: f.unit, err: f.err}
+	e := &unitEntry{unit: f.unit, files: f.files, err: f.err}
 	if old := m.units[f.name]; old != nil {
 		e.considered = old.considered
 		if f.err != nil {
-			e.unit = old.unit
+			e.unit, e.files = old.unit, old.files
 		}
 	}
 	m.units[f.name] = e
@@ -128,8 +131,9 @@ const codeUnitMissing pools.Code = "UnitMissing"
 // unitProblems are the units of the configuration that have no cgroup to be placed.
 func (l *loop) unitProblems() []pools.Problem {
 	var all []pools.Problem
-	for _, name := range l.settings.unitNames() {
-		if inside := l.model.encloses(name); inside != "" {
+	hosts := l.settings.hostUnits()
+	for _, name := range l.settings.placedNames() {
+		if inside := l.model.encloses(name, hosts); inside != "" {
 			text := "its cgroup contains " + inside + ", which would be limited to its CPUs; it is left alone"
 			all = append(all, pools.Problem{Unit: name, Reason: pools.Reason{Code: codeUnitEncloses, Text: text}})
 			continue

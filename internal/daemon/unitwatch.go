@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	services "github.com/cpupoold/cpupoold/internal/host"
 )
 
 // unitRetry is when a question that was not answered is asked again.
@@ -54,7 +56,7 @@ func (l *loop) askDue(now time.Time) {
 		}
 		a.wanted, a.asking, a.due = false, true, now.Add(unitPause)
 		l.seals.submit(l.unitQueue(name), func(ctx context.Context) event {
-			return unitAnswered{askUnit(ctx, l.units, name)}
+			return unitAnswered{l.askUnit(ctx, name)}
 		})
 	}
 }
@@ -87,11 +89,11 @@ func (l *loop) unitQueue(name string) string {
 	return name
 }
 
-func askUnit(ctx context.Context, units unitManager, name string) unitFetched {
+func (h *host) askUnit(ctx context.Context, name string) unitFetched {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	u, err := units.Unit(ctx, name)
-	return unitFetched{name: name, unit: u, err: err}
+	u, err := h.units.Unit(ctx, name)
+	return unitFetched{name: name, unit: u, files: services.Settings(u.Files, u.CPUs, h.unitFile), err: err}
 }
 
 func (e unitFetched) apply(l *loop) {

@@ -132,6 +132,9 @@ func (e emitter) state(v *View) {
 	for code, n := range v.Problems {
 		e.emit(problems, float64(n), code)
 	}
+	for _, u := range v.HostUnits {
+		e.emit(hostUnit, 1, u.Name, u.State)
+	}
 	e.refusals(v)
 	e.drifts(v)
 	e.placements(v)

@@ -18,6 +18,7 @@ const (
 	writes            = "cpupoold_writes_total"
 	sourceState       = "cpupoold_source_state"
 	problems          = "cpupoold_problems"
+	hostUnit          = "cpupoold_host_unit"
 	refusals          = "cpupoold_refusals_total"
 	refusedNow        = "cpupoold_refused_containers"
 	containers        = "cpupoold_containers"
@@ -63,6 +64,7 @@ func specs() []spec {
 		{writes, "Writes of settings, by way (file: cgroup file; cri: runtime; dbus: systemd; nri: runtime, before it creates another container) and result (ok, failed).", counter, []string{"via", "result"}},
 		{sourceState, "1 for the state that a source of events or hints is in: ok, polling or absent (it does not exist here, and others lead to the same), or lost (it broke and is being reestablished).", gauge, []string{"source", "state"}},
 		{problems, "Inputs that could not be honoured, by reason code.", gauge, []string{"code"}},
+		{hostUnit, "1 for what has become of a unit of host services (hostSlices): confined, foreign (an administrator has given it CPUs), inside (another unit that is placed), holds-pods, absent or unknown.", gauge, []string{"unit", "state"}},
 		{refusals, "Containers and units that should have got CPUs of their own and did not, by reason code, since the daemon's start.", counter, []string{"code"}},
 		{refusedNow, "Containers and units that should have CPUs of their own and have none at the moment.", gauge, nil},
 		{driftsTotal, "Writes of somebody else to cgroups that were as planned, by cause (systemd_reload, runtime, kubelet; unknown where the evidence does not tell) and by the file of the cgroup. Each was repaired, or its cgroup is gone.", counter, []string{"cause", "property"}},

@@ -139,9 +139,11 @@ func view() *telemetry.View {
 			{PoolName: guaranteed, Unit: true, Name: "du.service", Reason: "unit", Cgroup: "system.slice/du.service"},
 		},
 		Problems: map[string]int{"namespace_not_listed": 2},
-		Passes:   map[telemetry.Result]uint64{telemetry.OK: 7},
-		Writes:   map[telemetry.Write]uint64{{Via: "cri", Result: telemetry.OK}: 3, {Via: "file", Result: telemetry.Failed}: 1},
-		Ready:    true, LastSuccess: time.UnixMilli(1700000000500),
+
+		HostUnits: []telemetry.HostUnit{{Name: "init.scope", State: "confined"}, {Name: "user.slice", State: "foreign"}},
+		Passes:    map[telemetry.Result]uint64{telemetry.OK: 7},
+		Writes:    map[telemetry.Write]uint64{{Via: "cri", Result: telemetry.OK}: 3, {Via: "file", Result: telemetry.Failed}: 1},
+		Ready:     true, LastSuccess: time.UnixMilli(1700000000500),
 		Sources: map[telemetry.Source]telemetry.SourceState{
 			telemetry.CRIEvents: telemetry.SourcePolling, telemetry.PodResources: telemetry.SourceLost,
 		},

@@ -48,6 +48,8 @@ type View struct {
 	// Placements are the first placements of containers that were made since the
 	// daemon's start, by the way that led to them.
 	Placements map[Way]Placements
+	// HostUnits are the units of host services, if they are to be confined.
+	HostUnits []HostUnit
 	// Refused counts refusals since the daemon's start, by code.
 	Refused map[string]uint64
 }
@@ -68,6 +70,12 @@ type Refusal struct {
 	Since, Until time.Time
 	// Stopped says that the container was stopped for it (onRefusal: fail).
 	Stopped bool
+}
+
+// HostUnit is a unit of host services: init.scope, a slice or a service.
+type HostUnit struct {
+	// Name is what the configuration calls it; State one of package host's.
+	Name, State string
 }
 
 // Pool is a pool with its CPUs that are online.

@@ -16,8 +16,8 @@ type unitFile struct {
 	state cgroup.UnitState // what the file says
 }
 
-// Install adds a service, or a template of services (NAME@.service), that is not
-// started. Allowed is its own AllowedCPUs, empty for none. What was set for the
+// Install adds a service, a template of services (NAME@.service), or a slice, that is
+// not started. Allowed is its own AllowedCPUs, empty for none. What was set for the
 // unit before stays.
 func (u *Units) Install(unit string, allowed cpuset.Set) {
 	u.mu.Lock()
@@ -46,18 +46,25 @@ func (u *Units) start(unit string) (cgroup.Path, error) {
 	if err != nil || running {
 		return p, err
 	}
-	file, _ := u.file(unit)
-	slice, err := cgroup.PodPath(file.slice, cgroup.DriverSystemd)
-	if err != nil {
+	if p, err = u.planned(unit); err != nil {
 		return "", err
 	}
-	p = slice.Join(unit)
 	if err := u.mkdir(p); err != nil {
 		return "", err
 	}
 	u.apply(p, u.state(unit))
 	u.pid++
 	return p, u.tree.Write(string(p.Join("cgroup.procs")), strconv.Itoa(u.pid))
+}
+
+// planned is the cgroup that an installed unit has when it runs.
+func (u *Units) planned(unit string) (cgroup.Path, error) {
+	if strings.HasSuffix(unit, ".slice") {
+		return cgroup.PodPath(unit, cgroup.DriverSystemd)
+	}
+	file, _ := u.file(unit)
+	slice, err := cgroup.PodPath(file.slice, cgroup.DriverSystemd)
+	return slice.Join(unit), err
 }
 
 // mkdir makes a cgroup without controllers, and its ancestors.
@@ -99,14 +106,12 @@ func (u *Units) Unit(_ context.Context, name string) (cgroup.Unit, error) {
 	if err != nil {
 		return cgroup.Unit{Name: name, Load: "not-found", Active: "inactive"}, nil
 	}
-	unit := cgroup.Unit{Name: name, Load: "loaded", Active: "active", Path: p, UnitState: u.state(name)}
+	unit := cgroup.Unit{Name: name, Load: "loaded", Active: "active", Path: p, Files: u.files(name), UnitState: u.state(name)}
 	if !running {
-		file, _ := u.file(name)
-		slice, err := cgroup.PodPath(file.slice, cgroup.DriverSystemd)
-		if err != nil {
+		unit.Active = "inactive"
+		if unit.Path, err = u.planned(name); err != nil {
 			return cgroup.Unit{}, err
 		}
-		unit.Active, unit.Path = "inactive", slice.Join(name)
 	}
 	return unit, nil
 }

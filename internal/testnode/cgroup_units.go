@@ -24,6 +24,8 @@ type Units struct {
 	mu        sync.Mutex // guards what follows
 	held      map[string]cgroup.UnitState
 	installed map[string]unitFile
+	dropIns   map[string][]dropIn   // by unit
+	runtime   map[string]cpuset.Set // AllowedCPUs that were set over D-Bus
 	refuse    error
 	watches   map[chan struct{}]bool
 	watchers  map[*unitWatch]bool
@@ -35,6 +37,7 @@ func NewUnits(tree *Cgroups) *Units {
 	return &Units{
 		tree: tree, fs: cgroup.New(tree),
 		held: map[string]cgroup.UnitState{}, installed: map[string]unitFile{},
+		dropIns: map[string][]dropIn{}, runtime: map[string]cpuset.Set{},
 		watches: map[chan struct{}]bool{}, watchers: map[*unitWatch]bool{},
 		pid: 1 << 20, // beyond those of the runtime's
 	}
@@ -69,6 +72,11 @@ func (u *Units) set(unit string, properties []cgroup.Property) error {
 		}
 	}
 	u.held[unit] = state
+	for _, property := range properties {
+		if property.Name == cgroup.UnitCPUs {
+			u.runtime[unit] = state.CPUs
+		}
+	}
 	if running {
 		u.apply(p, state)
 	}
@@ -102,6 +110,9 @@ func (u *Units) Properties(_ context.Context, unit string) (cgroup.UnitState, er
 func (u *Units) Reload() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	for unit := range u.dropIns {
+		u.load(unit)
+	}
 	// The walk only fails if the root is gone.
 	_ = u.fs.Walk("", func(p cgroup.Path) error {
 		if unit, ok := p.Unit(); ok {

@@ -1,0 +1,331 @@
+package daemon
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	services "github.com/cpupoold/cpupoold/internal/host"
+	"github.com/cpupoold/cpupoold/internal/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+const hostPart = "hostSlices: {enabled: true}\n"
+
+// newHostNode is a node on which services of the host run.
+func newHostNode(t testing.TB, part string) *node {
+	t.Helper()
+	n := newNode(t)
+	n.hostServices()
+	n.yaml = poolsYAML + part
+	return n
+}
+
+func (n *node) hostServices() {
+	n.t.Helper()
+	for i, p := range []string{"system.slice/sshd.service", "user.slice/user-0.slice/session-1.scope", "init.scope"} {
+		n.tree.MkdirAll(p)
+		if err := n.tree.Write(p+"/cgroup.procs", []string{"900001", "900002", "900003"}[i]); err != nil {
+			n.t.Fatal(err)
+		}
+	}
+	n.units.Install("machine.slice", cpuset.Set{})
+}
+
+// on are the CPUs that a cgroup runs on, "" if it is not there.
+func (n *node) on(p cgroup.Path) string {
+	st, err := cgroup.New(n.tree).Read(p)
+	if err != nil {
+		return ""
+	}
+	return st.Effective.String()
+}
+
+func (n *node) hostOn(p cgroup.Path, cpus string) {
+	n.t.Helper()
+	n.eventually(string(p)+" on CPUs "+cpus, func() bool { return n.on(p) == cpus })
+}
+
+// TestHostIsConfined, with what appears later, over reloads, and against others.
+func TestHostIsConfined(t *testing.T) {
+	n := newHostNode(t, "hostSlices: {enabled: true, weight: 200}\n")
+	id := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
+	r := n.start()
+	n.runsOn(id, "4-5")
+	for _, p := range []cgroup.Path{"system.slice/sshd.service", "user.slice/user-0.slice/session-1.scope", "init.scope"} {
+		n.hostOn(p, "0-1")
+	}
+	for _, unit := range []string{"system.slice", "user.slice", "init.scope", "machine.slice"} {
+		n.eventually("properties of "+unit, func() bool {
+			st, err := n.units.Properties(context.Background(), unit)
+			return err == nil && st.CPUs.String() == "0-1" && st.Weight == 200
+		})
+	}
+	if got := n.property("kubepods.slice"); got != "" {
+		t.Errorf("AllowedCPUs of kubepods.slice = %q", got)
+	}
+	r.quiet()
+	n.units.Install("new.service", cpuset.Set{})
+	for _, unit := range []string{"new.service", "machine.slice"} {
+		n.start2(unit)
+	}
+	n.hostOn("system.slice/new.service", "0-1")
+	n.hostOn("machine.slice", "0-1")
+	n.units.Reload()
+	r.quiet()
+	n.hostOn("system.slice/new.service", "0-1")
+	if err := n.tree.Write("system.slice/cpuset.cpus", "0-7"); err != nil {
+		t.Fatal(err)
+	}
+	n.hostOn("system.slice", "0-1")
+	r.quiet()
+	r.view("the write is counted", func(v *telemetry.View) bool {
+		return v.Drifts[telemetry.Drift{Cause: "unknown", Property: cgroup.FileCPUs}] == 1 && v.Problems[string(codeHostForeign)] == 0
+	})
+	want := []telemetry.HostUnit{
+		{Name: "init.scope", State: "confined"}, {Name: "machine.slice", State: "confined"},
+		{Name: "system.slice", State: "confined"}, {Name: "user.slice", State: "confined"},
+	}
+	if d := cmp.Diff(want, r.loop.snapshot.Load().HostUnits); d != "" {
+		t.Error(d)
+	}
+	r.view("ready", func(v *telemetry.View) bool { return v.Ready && v.Passes[telemetry.OK] > 0 })
+}
+
+// TestHostIsPutBack by restore, and when the option is switched off; a weight already
+// when it is not configured any more.
+func TestHostIsPutBack(t *testing.T) {
+	for name, kernel := range map[string]testnode.CgroupConfig{"to 6.19": {}, "from 7.0": {ClearPopulated: true}} {
+		t.Run(name, func(t *testing.T) {
+			n := newNodeOn(t, kernel)
+			n.hostServices()
+			n.yaml = poolsYAML + "hostSlices: {enabled: true, weight: 200}\n"
+			if err := n.units.SetProperties(context.Background(), "user.slice", []cgroup.Property{{Name: cgroup.UnitWeight, Value: "50"}}); err != nil {
+				t.Fatal(err)
+			}
+			before := n.hostState()
+			r := n.start()
+			n.hostOn("init.scope", "0-1")
+			r.quiet()
+			n.yaml = poolsYAML + hostPart
+			r.loop.reload()
+			n.eventually("weights", func() bool {
+				s := n.hostState()
+				return s["user.slice"].Weight == 50 && s["system.slice"].Weight == 100
+			})
+			n.yaml = poolsYAML
+			r.loop.reload()
+			n.eventually("originals forgotten", func() bool { return len(n.journal().Originals) == 0 })
+			if d := cmp.Diff(before, n.hostState()); d != "" {
+				t.Errorf("after the option was switched off (-before +after):\n%s", d)
+			}
+			n.hostOn("system.slice/sshd.service", "0-7")
+			n.yaml = poolsYAML + "hostSlices: {enabled: true, weight: 200}\n"
+			r.loop.reload()
+			n.hostOn("init.scope", "0-1")
+			r.quiet()
+			r.stop()
+			h := n.host()
+			report, err := h.restore(context.Background(), n.journal())
+			if err != nil || len(report.Differs) != 0 {
+				t.Fatalf("restore: %+v, %v", report, err)
+			}
+			if d := cmp.Diff(before, n.hostState()); d != "" {
+				t.Errorf("after restore (-before +after):\n%s", d)
+			}
+			n.hostOn("system.slice/sshd.service", "0-7")
+		})
+	}
+}
+
+// hostState is what systemd has for the units of the host's services.
+func (n *node) hostState() map[string]cgroup.UnitState {
+	n.t.Helper()
+	all := make(map[string]cgroup.UnitState)
+	for _, unit := range []string{"system.slice", "user.slice", "init.scope", "machine.slice"} {
+		st, err := n.units.Properties(context.Background(), unit)
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		all[unit] = st
+	}
+	return all
+}
+
+// TestAdministratorsSlices are left alone and reported, whenever he has set them.
+func TestAdministratorsSlices(t *testing.T) {
+	n := newHostNode(t, hostPart)
+	n.units.DropIn("user.slice", "/etc/systemd/system/user.slice.d/cpus.conf", cpuset.Range(0, 3))
+	n.units.Reload()
+	if err := n.units.SetProperties(context.Background(), "init.scope", []cgroup.Property{{Name: cgroup.UnitCPUs, Value: "2-3"}}); err != nil {
+		t.Fatal(err)
+	}
+	r := n.start()
+	n.hostOn("system.slice", "0-1")
+	r.view("two problems", func(v *telemetry.View) bool { return v.Problems[string(codeHostForeign)] == 2 })
+	r.quiet()
+	n.units.DropIn("system.slice", "/etc/systemd/system/system.slice.d/cpus.conf", cpuset.Range(0, 5))
+	n.units.Reload()
+	n.hostOn("system.slice", "0-5")
+	r.view("three problems", func(v *telemetry.View) bool { return v.Problems[string(codeHostForeign)] == 3 })
+	n.units.SetForGood("machine.slice", cpuset.Of(7))
+	n.units.Reload()
+	r.view("four problems", func(v *telemetry.View) bool { return v.Problems[string(codeHostForeign)] == 4 })
+	r.quiet()
+	n.eventually("nothing of it is ours", func() bool { return len(n.journal().Originals) == 0 })
+	for unit, want := range map[string]string{"system.slice": "0-5", "user.slice": "0-3", "init.scope": "2-3", "machine.slice": "7"} {
+		if got := n.property(unit); got != want {
+			t.Errorf("AllowedCPUs of %s = %q; want the administrator's %q", unit, got, want)
+		}
+	}
+	n.units.Reload()
+	r.quiet()
+	n.hostOn("system.slice", "0-5")
+	n.hostOn("user.slice", "0-3")
+}
+
+// TestSetForGoodIsYieldedTo without a reload: the write to the file tells of it.
+func TestSetForGoodIsYieldedTo(t *testing.T) {
+	n := newHostNode(t, hostPart)
+	r := n.start()
+	n.hostOn("system.slice", "0-1")
+	r.quiet()
+	n.units.SetForGood("system.slice", cpuset.Range(0, 5))
+	r.view("problem", func(v *telemetry.View) bool { return v.Problems[string(codeHostForeign)] == 1 })
+	n.hostOn("system.slice", "0-5")
+	r.quiet()
+	n.hostOn("system.slice", "0-5")
+}
+
+// TestHostAroundUnits: a slice has what units in it are given, and says so.
+func TestHostAroundUnits(t *testing.T) {
+	n := newHostNode(t, hostPart+"units: {du.service: {cpus: 2}, telegraf.service: {pool: shared}, ru.slice: {cpus: 1}}\n")
+	n.units.Install("ru.slice", cpuset.Set{})
+	for _, unit := range []string{"du.service", "telegraf.service"} {
+		n.units.Install(unit, cpuset.Set{})
+		n.start2(unit)
+	}
+	n.start2("ru.slice")
+	r := n.start()
+	n.unitRunsOn("du.service", "4-5")
+	n.unitRunsOn("telegraf.service", "2-3")
+	n.hostOn("system.slice/sshd.service", "0-5")
+	n.hostOn("user.slice", "0-1")
+	n.hostOn("ru.slice", "6")
+	r.view("problem", func(v *telemetry.View) bool { return v.Problems[string(codeHostShares)] == 1 })
+	r.quiet()
+	n.yaml = poolsYAML + hostPart
+	r.loop.reload()
+	n.hostOn("system.slice/sshd.service", "0-1")
+	n.unitRunsOn("du.service", "0-1")
+	n.hostOn("ru.slice", "0-7")
+	r.view("no problem", func(v *telemetry.View) bool { return v.Problems[string(codeHostShares)] == 0 })
+	id := n.container(n.pod("e", "default", "guaranteed", 4, nil), "app", whole(4))
+	n.runsOn(id, "4-7")
+	r.quiet()
+	n.yaml = poolsYAML + hostPart + "units: {du.service: {cpus: 2}}\n"
+	r.loop.reload()
+	r.view("the unit is refused", func(v *telemetry.View) bool {
+		return slices.ContainsFunc(v.Refusals, func(x telemetry.Refusal) bool { return x.Container == "du.service" })
+	})
+	n.unitRunsOn("du.service", "2-3")
+	n.hostOn("system.slice", "0-3")
+}
+
+// TestHostFollowsThePool that it is configured to run in.
+func TestHostFollowsThePool(t *testing.T) {
+	n := newHostNode(t, hostPart)
+	r := n.start()
+	n.hostOn("system.slice", "0-1")
+	r.quiet()
+	n.yaml = "apiVersion: config.cpupoold.io/v1alpha1\nkind: CPUPoolConfiguration\npartitions: [{type: management, cpus: 2-3}]\nguaranteed: {cpus: 4-7}\n" + hostPart
+	r.loop.reload()
+	n.hostOn("system.slice", "2-3")
+	n.eventually("property", func() bool { return n.property("machine.slice") == "2-3" })
+	r.quiet()
+}
+
+// TestNoPoolForTheHost: nothing is written, and it is said.
+func TestNoPoolForTheHost(t *testing.T) {
+	const head = "apiVersion: config.cpupoold.io/v1alpha1\nkind: CPUPoolConfiguration\n"
+	for name, yaml := range map[string]string{
+		"no pool":      "guaranteed: {cpus: 4-7}\n",
+		"all":          "partitions: [{type: management, cpus: all}]\nguaranteed: {cpus: 4-7}\n",
+		"another type": "partitions: [{type: infra, cpus: 0-1}]\nguaranteed: {cpus: 4-7}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newHostNode(t, "")
+			n.yaml = head + yaml + hostPart
+			before := n.hostState()
+			r := n.start()
+			r.view("problem", func(v *telemetry.View) bool { return v.Ready && v.Problems[string(codeHostUnconfined)] == 1 })
+			r.quiet()
+			if d := cmp.Diff(before, n.hostState()); d != "" {
+				t.Errorf("systemd was told something:\n%s", d)
+			}
+		})
+	}
+}
+
+// TestPlanShowsTheHost: what would be written, and what is left alone.
+func TestPlanShowsTheHost(t *testing.T) {
+	n := newHostNode(t, "hostSlices: {enabled: true, units: [backup.service]}\n")
+	n.units.DropIn("user.slice", "/etc/systemd/system/user.slice.d/cpus.conf", cpuset.Range(0, 3))
+	n.units.Reload()
+	o := n.options()
+	var s settings
+	if err := s.change(o.Config, o.Topology, nil); err != nil {
+		t.Fatal(err)
+	}
+	p, err := preview(context.Background(), n.host(), s, Journal{}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var writes []string
+	for _, w := range p.Writes {
+		writes = append(writes, w.String())
+	}
+	const reason = " # services of the host"
+	want := []string{
+		"file cpuset.cpus=0-1 init.scope" + reason, "file cpuset.cpus=0-1 system.slice" + reason,
+		"dbus AllowedCPUs=0-1 init.scope" + reason, "dbus AllowedCPUs=0-1 machine.slice" + reason, "dbus AllowedCPUs=0-1 system.slice" + reason,
+	}
+	if d := cmp.Diff(want, writes); d != "" {
+		t.Error(d)
+	}
+	states := make(map[string]services.State)
+	for _, v := range p.Host {
+		states[v.Name] = v.State
+	}
+	wantStates := map[string]services.State{"backup.service": services.Absent, "init.scope": services.Confined, "machine.slice": services.Confined,
+		"system.slice": services.Confined, "user.slice": services.Foreign}
+	if d := cmp.Diff(wantStates, states); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestHostAfterAKill: what was set is known to be ours, and put back.
+func TestHostAfterAKill(t *testing.T) {
+	n := newHostNode(t, hostPart)
+	id := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	r := n.start()
+	n.hostOn("system.slice", "0-1")
+	n.runsOn(id, "2-3")
+	r.quiet()
+	r.stop()
+	before := len(n.tree.Writes())
+	r = n.start()
+	r.quiet()
+	if writes := n.tree.Writes()[before:]; len(writes) != 0 {
+		t.Errorf("a restart wrote %v", writes)
+	}
+	n.yaml = poolsYAML
+	r.loop.reload()
+	n.hostOn("system.slice", "0-7")
+}
