@@ -25,6 +25,7 @@ type evidence struct {
 	runtime  runtimeFacts
 	systemd  systemdFacts
 	units    []unitFacts
+	hosts    hostFacts
 	kubelet  kubeletFacts
 	crio     crioFacts
 	kernel   kernelFacts
@@ -48,6 +49,9 @@ func gather(ctx context.Context, host Host, c Configuration) *evidence {
 	e.systemd = askSystemd(ctx, host)
 	if e.systemd.err == nil {
 		e.units = askUnits(ctx, host, e.config.Pools.Units)
+		if e.config.HostSlices.Enabled {
+			e.hosts = askHostUnits(ctx, e)
+		}
 	}
 	e.kubelet = readKubelet(e.root, e.config.KubeletStateDir)
 	e.crio = readCRIO(e.root)
@@ -108,7 +112,7 @@ func (e *evidence) has(n need) bool {
 	case runtimeDriver:
 		return e.runtime.driver != ""
 	case systemdNeeded:
-		return e.driver() == cri.Systemd || len(e.config.Pools.Units) > 0
+		return e.driver() == cri.Systemd || len(e.config.Pools.Units) > 0 || e.config.HostSlices.Enabled
 	case systemdAnswers:
 		return e.systemd.err == nil
 	case kubeletConfigured:

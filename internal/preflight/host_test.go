@@ -17,6 +17,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/preflight"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
@@ -120,9 +121,14 @@ func (a archive) unit(name string) (cgroup.Unit, error) {
 		return cgroup.Unit{Name: name, Load: "not-found"}, nil
 	}
 	u := values(text)
+	cpus, err := cpuset.Parse(u["cpus"])
+	if err != nil {
+		return cgroup.Unit{}, err
+	}
 	return cgroup.Unit{
 		Name: cmp.Or(u["name"], name), Load: cmp.Or(u["load"], "loaded"), Active: cmp.Or(u["active"], "active"),
 		Path: cgroup.Path(u["path"]), Files: strings.Fields(u["files"]),
+		UnitState: cgroup.UnitState{Known: true, CPUs: cpus},
 	}, failure(u["error"])
 }
 

@@ -56,6 +56,7 @@ func checks() []check {
 		{"units", nil, checkUnits},
 		{"units-settings", nil, checkUnitSettings},
 		{"units-slices", []need{cgroupV2, resolvedPools}, checkUnitSlices},
+		{"host-slices", []need{cgroupV2, resolvedPools, systemdAnswers}, checkHostSlices},
 		{"directories", nil, checkDirectories},
 		{"daemon", nil, checkDaemon},
 	}
