@@ -25,7 +25,7 @@ type broken struct {
 type addition struct{ script, config string }
 
 func cases() []broken {
-	return slicesOf(configurationCases(), cgroupCases(), runtimeCases(), kubeletCases(), crioCases(), kernelCases(), poolCases(), optionCases(), unitCases(),
+	return slicesOf(configurationCases(), cgroupCases(), runtimeCases(), kubeletCases(), crioCases(), kernelCases(), poolCases(), optionCases(), unitCases(), hostCases(),
 		directoryCases())
 }
 

@@ -125,6 +125,11 @@ func matches(f preflight.Finding, want string) bool {
 // expect compares findings with what is wanted, in the order of both.
 func (r result) expect(t *testing.T, want []string) {
 	t.Helper()
+	// The guest's own services are everywhere: only those cases say so that are about them.
+	hosts := func(f preflight.Finding) bool { return f.Check == "host-slices" }
+	if !slices.ContainsFunc(want, func(w string) bool { return strings.Contains(w, " host-slices: ") }) {
+		r.findings = slices.DeleteFunc(r.findings, hosts)
+	}
 	if !slices.EqualFunc(r.findings, want, matches) {
 		t.Errorf("findings:\n%s\nwant:\n%s", list(r.findings), strings.Join(want, "\n"))
 	}

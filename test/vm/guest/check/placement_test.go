@@ -76,6 +76,24 @@ func unitCases() []broken {
 	}
 }
 
+// hostCases are about the guest's own services.
+func hostCases() []broken {
+	return []broken{
+		{
+			name: "services of the host everywhere",
+			want: []string{"warning host-slices: services of the host in init.scope, system.slice"},
+		},
+		{
+			name: "services of the host in no pool", config: strings.Replace(goodConfig, "cpus: 0-1", "cpus: all", 1) + "hostSlices: {enabled: true}\n",
+			want: []string{"warning host-slices: there is no management pool management with a list of CPUs"},
+		},
+		{
+			name: "services of the host that will move", config: goodConfig + "hostSlices: {enabled: true}\n",
+			want: []string{"info host-slices: init.scope, system.slice"},
+		},
+	}
+}
+
 // makeUnit installs a unit, with a drop-in if there is one, until the end of the test. It is not started.
 func makeUnit(t *testing.T, name, text, dropIn string) {
 	t.Helper()
