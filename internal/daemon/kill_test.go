@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -34,6 +35,7 @@ func deathScenes() []deathScene {
 		{name: "carved to fixed", before: carvedYAML, yaml: poolsYAML, pool: fixed, least: 3},
 		{name: "memory", yaml: mems, pool: fixed, least: 8},
 		{name: "units", yaml: carvedYAML + unitsPart, pool: carved, least: 6},
+		{name: "host services", yaml: carvedYAML + unitsPart + hostPart, pool: carved, least: 9},
 		{name: "refused", yaml: failing(strings.Replace(poolsYAML, "4-7", "4-5", 1)), pool: cpuset.Range(4, 5), least: 6},
 	}
 }
@@ -68,6 +70,7 @@ func populate(n *node) crowd {
 	n.units.Install("du.service", cpuset.Set{})
 	n.units.Install("telegraf.service", cpuset.Set{})
 	n.start2("telegraf.service")
+	n.hostServices()
 	n.container(n.pod("m", "kube-system", "burstable", 0, management(map[string]int{"app": 512})), "app", cri.Resources{Shares: 102})
 	c := crowd{node: n, exclusive: make(map[string]int)}
 	c.shared = n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
@@ -189,7 +192,35 @@ func (s deathScene) play(t *testing.T, after int) int {
 	r.quiet()
 	c.right(s.pool, placed.owned)
 	c.right(s.pool, before.owned)
+	if strings.Contains(s.yaml, hostPart) {
+		c.hostRight(r)
+	}
 	return writes
+}
+
+// hostRight says that the host's services are confined, and get back what they had
+// before the first daemon came.
+func (c crowd) hostRight(r *running) {
+	c.t.Helper()
+	du, err := cpuset.Parse("0-1," + c.property("du.service"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for p, want := range map[cgroup.Path]string{"init.scope": "0-1", "user.slice": "0-1", "system.slice": du.String(), "system.slice/sshd.service": du.String()} {
+		if got := c.on(p); got != want {
+			c.t.Errorf("%s is on %s, want %s", p, got, want)
+		}
+	}
+	r.stop()
+	h := c.host()
+	if report, err := h.restore(c.t.Context(), c.journal()); err != nil || slices.ContainsFunc(report.Differs, func(d Difference) bool { return !d.Harmless }) {
+		c.t.Errorf("restore: %+v, %v", report, err)
+	}
+	for unit, st := range c.hostState() {
+		if !st.CPUs.IsEmpty() {
+			c.t.Errorf("AllowedCPUs=%s of %s after restore", st.CPUs, unit)
+		}
+	}
 }
 
 // right says that all are where they should be, and those that had their CPUs still
