@@ -58,7 +58,7 @@ func (e *evidence) hostCPUs() cpuset.Set {
 func checkHostSlices(e *evidence) []Finding {
 	key := e.file + ": hostSlices"
 	if !e.config.HostSlices.Enabled {
-		return e.exposed(key+".enabled", nil,
+		return e.exposed(key+".enabled", e.pools.Guaranteed, nil,
 			"set hostSlices.enabled: true, if the management pool has room for them, or AllowedCPUs= in drop-ins of their slices")
 	}
 	cpus := e.hostCPUs()
@@ -91,7 +91,7 @@ func checkHostSlices(e *evidence) []Finding {
 			Found:    fmt.Sprintf("%s will be confined to CPUs %s", strings.Join(ahead, ", "), cpus),
 		})
 	}
-	return append(findings, e.exposed(key+".units", known, "name them in hostSlices.units")...)
+	return append(findings, e.exposed(key+".units", e.others(), known, "name them in hostSlices.units")...)
 }
 
 // hostFinding is what is to be said of one unit.
@@ -148,12 +148,12 @@ func (e *evidence) displaced(v host.Verdict) []Finding {
 	return findings
 }
 
-// exposed are cgroups of the host that may run on CPUs that somebody is to have for
-// himself, without those that are known.
-func (e *evidence) exposed(subject string, known []cgroup.Path, remedy string) []Finding {
+// exposed are cgroups of the host that may run on CPUs of containers, without those
+// that are known.
+func (e *evidence) exposed(subject string, of cpuset.Set, known []cgroup.Path, remedy string) []Finding {
 	entries, err := fs.ReadDir(e.root, relative(cgroupRoot))
-	if err != nil || !e.has(exclusiveCPUs) {
-		return nil
+	if err != nil {
+		return nil // there is no tree to speak of
 	}
 	var names []string
 	var cpus cpuset.Set
@@ -162,7 +162,7 @@ func (e *evidence) exposed(subject string, known []cgroup.Path, remedy string) [
 		holdsPods := func(pods kubepodsDir) bool { return pods.path == name || strings.HasPrefix(pods.path, name+"/") }
 		ofUnit := func(u unitFacts) bool { return string(u.unit.Path) == name }
 		on, there := e.runsOn(name)
-		on = on.Intersection(e.pools.Guaranteed)
+		on = on.Intersection(of)
 		if !there || on.IsEmpty() || slices.Contains(known, cgroup.Path(name)) || slices.ContainsFunc(e.pods, holdsPods) || slices.ContainsFunc(e.units, ofUnit) {
 			continue
 		}
@@ -171,10 +171,14 @@ func (e *evidence) exposed(subject string, known []cgroup.Path, remedy string) [
 	if len(names) == 0 {
 		return nil
 	}
+	whose := "which are those of containers"
+	if own := cpus.Intersection(e.pools.Guaranteed); !own.IsEmpty() {
+		whose = fmt.Sprintf("and containers are to have %s for themselves", own)
+	}
 	return []Finding{{
 		Severity: Warning,
 		Subject:  subject,
-		Found:    fmt.Sprintf("services of the host in %s may run on CPUs %s, which containers are to have for themselves", strings.Join(names, ", "), cpus),
+		Found:    fmt.Sprintf("services of the host in %s may run on CPUs %s, %s", strings.Join(names, ", "), cpus, whose),
 		Remedy:   remedy,
 	}}
 }
