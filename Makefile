@@ -48,8 +48,8 @@ test-matrix: host-vm build ## run what holds on every runtime, systemd and kerne
 test-model: host-vm build ## run the model test's 300 steps on a real node (SEED=1)
 	$(GO) test -tags vm -count=1 -timeout 75m -run '^TestDaemon$$/^TestModel$$' ./test/vm -model.steps 300 -model.seed $(or $(SEED),1)
 
-test-drift: host-vm build ## run the tests of foreign writes on a real node
-	$(GO) test -tags vm -count=1 -timeout 75m -run '^TestDrift$$' ./test/vm -drift
+test-drift: host-vm build ## run the tests of foreign writes on a real node (SUITE=trixie)
+	$(GO) test -tags vm -count=1 -timeout 75m -run '^TestDrift$$' ./test/vm -drift -drift.suite=$(SUITE)
 
 demo: host-vm build ## boot a node, run cpupoold and pods of every kind, show who runs where
 	$(GO) run ./test/vm/cmd/vm demo

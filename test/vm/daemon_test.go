@@ -26,14 +26,17 @@ func TestDaemon(t *testing.T) {
 	vm.RunTests(t, m, "./guest/daemon", fmt.Sprintf("-steps=%d", *modelSteps), fmt.Sprintf("-seed=%d", *modelSeed))
 }
 
-var driftTests = flag.Bool("drift", false, "run TestDrift")
+var (
+	driftTests = flag.Bool("drift", false, "run TestDrift")
+	driftSuite = flag.String("drift.suite", "", "Debian suite of TestDrift's machine; that of all tests if empty")
+)
 
 // TestDrift writes to the cgroups of real containers behind the daemon's back, and starts containers without NRI.
 func TestDrift(t *testing.T) {
 	if !*driftTests {
 		t.Skip("a quarter of an hour: make test-drift")
 	}
-	m := vm.Start(t, vm.Config{Topology: "8c2n", Node: true})
+	m := vm.Start(t, vm.Config{Topology: "8c2n", Node: true, Suite: *driftSuite})
 	installDaemon(t, m)
 	vm.RunTests(t, m, "./guest/daemon", "-drift", "-test.run=^(TestDrift.*|TestStrangers)$")
 }

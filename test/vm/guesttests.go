@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -57,7 +58,7 @@ func RunTests(t *testing.T, m *VM, pkg string, args ...string) bool {
 	limit := testLimit(t)
 	ctx, cancel := context.WithTimeoutCause(t.Context(), limit+giveUp, fmt.Errorf("the guest does not end its tests after %v", limit))
 	defer cancel()
-	args = append(selected(flag.Lookup("test.run").Value.String(), t.Name()), args...)
+	args = append(slices.Clone(args), selected(flag.Lookup("test.run").Value.String(), t.Name())...)
 	output, err := runTests(ctx, m, pkg, limit, args)
 	if err != nil {
 		t.Fatalf("run tests of %s in the guest: %v; its logs: %s", pkg, err, m.dir.kept)
