@@ -168,6 +168,11 @@ func (d *differ) admit(it *item, placed map[Path]bool) {
 		it.stay()
 		d.postpone(it.Target, FileCPUs, fmt.Sprintf("%q has none of the CPUs %s but %s, and would lend all of them",
 			it.Path.Parent(), it.want, it.current.ParentEffective))
+	case it.current.left(FileCPUs):
+		if !it.placed || !it.sealed {
+			d.postpone(it.Target, FileCPUs, leftAlone)
+		}
+		it.stay()
 	case it.current.NoWrite:
 		if needsRaw(it.want, &it.current) {
 			d.postpone(it.Target, FileCPUs, "the kernel refused to write this cgroup in this pass")
@@ -178,6 +183,8 @@ func (d *differ) admit(it *item, placed map[Path]bool) {
 		d.postpone(it.Target, FileCPUs, fmt.Sprintf("%q does not enable the cpuset controller for it", it.Path.Parent()))
 	}
 }
+
+const leftAlone = "somebody else writes it, too, and it is left alone for a while"
 
 func compareTargets(a, b Target) int {
 	return cmp.Or(

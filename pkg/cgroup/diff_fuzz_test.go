@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -200,6 +201,9 @@ func FuzzDiff(f *testing.F) {
 		if failAt > 0 {
 			w.applyUntilFailure(t, int(failAt-1)%16)
 		}
+		if failAt%3 == 0 {
+			w.applyBeside(t, r)
+		}
 		w.settle(t)
 	})
 }
@@ -252,6 +256,38 @@ func (w *world) applyUntilFailure(t *testing.T, failAt int) {
 	w.tree.Intercept(nil)
 	clear(w.noSeal)
 	clear(w.noWrite)
+}
+
+// applyBeside carries out a list while somebody else is left properties of some
+// cgroups: it may be worse than another, but not wrong.
+func (w *world) applyBeside(t *testing.T, r *rand.Rand) {
+	files := []string{cgroup.FileCPUs, cgroup.FileMems, cgroup.FileWeight, cgroup.FileMax}
+	for _, target := range w.targets {
+		if r.IntN(3) == 0 {
+			w.left[target.Path] = append(w.left[target.Path], files[r.IntN(len(files))])
+		}
+	}
+	writes, _ := w.diff()
+	g := w.guard()
+	for _, x := range writes {
+		file, at := x.Property, x.Path.Scope()
+		switch x.Property {
+		case cgroup.CRICPUs, cgroup.UnitCPUs:
+			file = cgroup.FileCPUs
+		case cgroup.CRIMems, cgroup.UnitMems:
+			file = cgroup.FileMems
+		case cgroup.UnitWeight:
+			file = cgroup.FileWeight
+		case cgroup.UnitQuota:
+			file = cgroup.FileMax
+		}
+		if slices.Contains(w.left[at], file) {
+			t.Errorf("%s although it is left to somebody else", x)
+		}
+		w.mustApply(t, x)
+		g.check(t, x.String())
+	}
+	clear(w.left)
 }
 
 func (w *world) mustApply(t *testing.T, x cgroup.Write) {

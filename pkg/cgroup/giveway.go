@@ -17,7 +17,7 @@ func (d *differ) giveWay() bool {
 		if !it.pending.IsEmpty() {
 			return false
 		}
-		refused = refused || it.current.NoSeal || it.current.NoWrite
+		refused = refused || it.current.NoSeal || it.current.NoWrite || it.current.left(FileCPUs)
 	}
 	if d.takePart(demand) || d.sealSteps(demand) {
 		return true

@@ -33,9 +33,17 @@ func (d *differ) property(it *item, name, value string) bool {
 	return false
 }
 
+// byUnit says that systemd has to be told a weight or quota. Where it has it on record
+// already and would put CPUs back with it, the file is written alone.
+func (d *differ) byUnit(it *item, recorded bool) bool {
+	return unitOf(it.Target, d.options.Driver) != "" && (!recorded || !it.unsettled() || !it.current.HasCPU)
+}
+
 func (d *differ) quota(it *item) {
 	switch {
 	case !it.current.Exists && it.Unit == "":
+	case it.current.left(FileMax):
+		d.postpone(it.Target, FileMax, leftAlone)
 	case it.Unlimited:
 		d.lift(it)
 	default:
@@ -64,9 +72,11 @@ func (d *differ) weight(it *item) {
 	value := strconv.FormatUint(it.Weight, 10)
 	switch {
 	case !it.current.Exists && it.Unit == "":
+	case it.current.left(FileWeight):
+		d.postpone(it.Target, FileWeight, leftAlone)
 	case it.current.Idle:
 		d.postpone(it.Target, FileWeight, "cpu.idle is 1, and the kernel takes no weight")
-	case unitOf(it.Target, d.options.Driver) != "":
+	case d.byUnit(it, it.current.Unit.Weight == it.Weight):
 		d.property(it, UnitWeight, value)
 	case !it.current.HasCPU:
 		d.postpone(it.Target, FileWeight, "the parent does not enable the cpu controller")

@@ -21,6 +21,9 @@ func (d *differ) mems(it *item) {
 		return
 	}
 	switch {
+	case c.left(FileMems):
+		d.postpone(it.Target, FileMems, leftAlone)
+		return
 	case !memsDiffer(want, c):
 	case c.NoWrite:
 		d.postpone(it.Target, FileMems, "the kernel refused to write this cgroup in this pass")

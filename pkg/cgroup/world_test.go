@@ -27,6 +27,7 @@ type world struct {
 	pending  map[cgroup.Path]cpuset.Set
 	noSeal   map[cgroup.Path]bool
 	noWrite  map[cgroup.Path]bool
+	left     map[cgroup.Path][]string
 	tasks    int
 	// disturbed says that seals arrive that were in flight when the list was made.
 	disturbed bool
@@ -50,6 +51,7 @@ func newWorld(d cgroup.Driver, cpus int) *world {
 		pending:  map[cgroup.Path]cpuset.Set{},
 		noSeal:   map[cgroup.Path]bool{},
 		noWrite:  map[cgroup.Path]bool{},
+		left:     map[cgroup.Path][]string{},
 	}
 	w.fs = cgroup.New(w.tree)
 	w.units = testnode.NewUnits(w.tree)
@@ -84,7 +86,7 @@ func (w *world) set(p cgroup.Path, cpus cpuset.Set) {
 func (w *world) current() map[cgroup.Path]cgroup.Current {
 	current := map[cgroup.Path]cgroup.Current{}
 	for _, t := range w.targets {
-		c := cgroup.Current{Pending: w.pending[t.Path], NoSeal: w.noSeal[t.Path], NoWrite: w.noWrite[t.Path]}
+		c := cgroup.Current{Pending: w.pending[t.Path], NoSeal: w.noSeal[t.Path], NoWrite: w.noWrite[t.Path], Left: w.left[t.Path]}
 		state, err := w.fs.Read(t.Path)
 		switch {
 		case err == nil:

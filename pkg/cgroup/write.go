@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -107,7 +108,13 @@ type Current struct {
 	// NoSeal that its recorder did. Diff then plans no more of them, but counts
 	// what the cgroup holds, so that the others get on where that is safe.
 	NoWrite, NoSeal bool
+	// Left are the files among FileCPUs, FileMems, FileWeight and FileMax that somebody
+	// else writes, too, and that are left to him for now. Diff plans nothing for them,
+	// nor for what is recorded of them; the others are as ever.
+	Left []string
 }
+
+func (c *Current) left(file string) bool { return slices.Contains(c.Left, file) }
 
 // UnitState is what systemd holds for a unit.
 type UnitState struct {
