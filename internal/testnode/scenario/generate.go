@@ -21,6 +21,9 @@ type Bounds struct {
 	// Moves is how many of 100 steps ask for a move of somebody's exclusive CPUs; 0
 	// for who cannot ask the daemon.
 	Moves int
+	// Writes is how many of 100 steps are somebody else's writes to a cgroup; 0 for who
+	// cannot make any.
+	Writes int
 }
 
 // Generate makes n steps from a seed.
@@ -64,7 +67,7 @@ func (g *generator) next() {
 	}
 	choices := []choice{
 		{12, g.newPod}, {34, g.advancePod}, {12, g.restart}, {10, g.endPod}, {5, g.reload}, {6, g.daemon}, {6, g.unit}, {2, g.systemd}, {2, g.kubelet},
-		{g.bounds.Kills, g.kill}, {g.bounds.Moves, g.move},
+		{g.bounds.Kills, g.kill}, {g.bounds.Moves, g.move}, {g.bounds.Writes, g.write},
 	}
 	total := 0
 	for _, c := range choices {
@@ -241,6 +244,11 @@ func (g *generator) unit() bool {
 
 func (g *generator) move() bool {
 	g.emit(Step{Kind: MoveOwner, Pick: g.rand.Uint64()})
+	return true
+}
+
+func (g *generator) write() bool {
+	g.emit(Step{Kind: ForeignWrite, Pick: g.rand.Uint64()})
 	return true
 }
 

@@ -29,7 +29,8 @@ const (
 	ReloadSystemd    Kind = "daemon-reload" // systemd applies what it has recorded
 	SilenceKubelet   Kind = "silence-kubelet"
 	UnsilenceKubelet Kind = "unsilence-kubelet"
-	MoveOwner        Kind = "move-owner" // an operator asks for it; it need not be possible
+	MoveOwner        Kind = "move-owner"    // an operator asks for it; it need not be possible
+	ForeignWrite     Kind = "foreign-write" // somebody else writes to a cgroup that is as planned
 )
 
 // Step is one thing that happens. Which fields count depends on Kind.
@@ -42,7 +43,7 @@ type Step struct {
 	Unit           string        // StartUnit, StopUnit
 	Config         int           // Reload: index of a configuration
 	After          int           // KillDaemon: number of writes of its last pass that succeed
-	Pick           uint64        // MoveOwner: who, and where to; see MoveOf
+	Pick           uint64        // MoveOwner: who, and where to; see MoveOf. ForeignWrite: what, and where to; see WriteOf
 }
 
 // PodSpec is a pod.
@@ -80,7 +81,7 @@ func (s Step) String() string {
 		return fmt.Sprintf("%s to configuration %d", s.Kind, s.Config)
 	case KillDaemon:
 		return fmt.Sprintf("%s after %d writes of the next step", s.Kind, s.After)
-	case MoveOwner:
+	case MoveOwner, ForeignWrite:
 		return fmt.Sprintf("%s %d", s.Kind, s.Pick)
 	case StartUnit, StopUnit:
 		return fmt.Sprintf("%s %s", s.Kind, s.Unit)
