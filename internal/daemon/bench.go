@@ -178,7 +178,8 @@ func (b *bench) paths() map[cgroup.Path]bool {
 }
 
 // outlived drops refusals whose rest was over before a pass that came to its end: what
-// was refused has been written since, or is not wanted any more.
-func (b *bench) outlived(began time.Time) {
-	maps.DeleteFunc(b.failures, func(_ benchKey, f failure) bool { return !f.until.After(began) })
+// was refused has been written since, or is not wanted any more. Where a worker is
+// trying again, its end tells.
+func (b *bench) outlived(began time.Time, busy func(cgroup.Path) bool) {
+	maps.DeleteFunc(b.failures, func(k benchKey, f failure) bool { return !f.until.After(began) && !busy(k.path) })
 }

@@ -67,8 +67,8 @@ func (r *running) causes(before map[telemetry.Drift]uint64) map[telemetry.Drift]
 	return now
 }
 
-// provoke makes a drift and waits until it is counted. One that comes while a seal is
-// under way is repaired with it and not counted: it is made again.
+// provoke makes a drift and waits until it is counted. One of a weight that comes while
+// a seal is under way is repaired with it and not counted: it is made again.
 func (r *running) provoke(write func() error, property string, right telemetry.Cause) (was telemetry.Cause) {
 	r.t.Helper()
 	r.loop.box.post(noReload{})
@@ -171,40 +171,4 @@ func TestReloadTold(t *testing.T) {
 		t.Error("a reload is never recognised")
 	}
 	t.Logf("told right: %d of %d", right, repetitions)
-}
-
-// TestContest: who writes again and again is left to it, and that is said; but nobody
-// may stay on another's CPUs for longer than a moment.
-func TestContest(t *testing.T) {
-	n := driftNode(t)
-	r := n.start()
-	owner := n.container(n.pod("owner", "default", "guaranteed", 2, nil), "a", whole(2))
-	n.runsOn(owner, "4-5")
-	id := n.container(n.pod("a", "default", "burstable", 0, nil), "a", whole(0))
-	n.runsOn(id, "2-3")
-	r.settled()
-	contested := func(v *telemetry.View) bool { return v.Problems[string(codeContested)] == 1 }
-	for range maxRepairs {
-		n.foreign(id, cgroup.FileCPUs, "3")
-		n.runsOn(id, "2-3")
-		if contested(r.loop.snapshot.Load()) {
-			t.Fatal("contested too early")
-		}
-	}
-	// One that comes between a write of the daemon's and its reading back is not told
-	// from a write without effect, and not counted.
-	r.view("contested", func(v *telemetry.View) bool {
-		if !contested(v) && n.state(id).CPUs.String() == "2-3" {
-			n.foreign(id, cgroup.FileCPUs, "3")
-		}
-		return contested(v)
-	})
-	if got := n.state(id).CPUs.String(); got != "3" {
-		t.Errorf("a contested cgroup is written: it has %s", got)
-	}
-	for range 3 {
-		n.foreign(id, cgroup.FileCPUs, "3-4")
-		n.eventually("off the owner's CPUs", func() bool { return !n.state(id).Effective.Overlaps(cpuset.Of(4, 5)) })
-	}
-	n.check()
 }

@@ -13,9 +13,11 @@ import (
 const codeContested pools.Code = "Contested"
 
 // Two who write different values in turn move a container's threads to and fro and
-// bring neither anything: after maxRepairs in contestTime the daemon leaves the cgroup
+// bring neither anything: after maxRepairs in contestTime the daemon leaves the property
 // alone, from firstTruce on and twice as long each time, up to lastTruce. Only where
-// somebody is on another's exclusive CPUs it goes on, every trespassPause.
+// somebody is on another's exclusive CPUs it goes on, every trespassPause. The cgroup's
+// other properties are repaired as ever, but where systemd would put the contested one
+// back with them, or the runtime.
 const (
 	maxRepairs    = 5
 	contestTime   = time.Minute
@@ -63,18 +65,19 @@ func (c *contest) over(now time.Time) bool {
 	return now.Sub(c.at[len(c.at)-1]) > contestTime && now.Sub(c.until) > contestTime
 }
 
-// truce says whether a cgroup is to be left alone because of somebody who writes to
-// it; trespasses that it runs on CPUs that another has for himself.
-func (b *bench) truce(p cgroup.Path, trespasses bool, now time.Time) bool {
+// truces are the properties of a cgroup that are to be left alone because somebody
+// else writes them; trespasses says that it runs on CPUs that another has for himself.
+func (b *bench) truces(p cgroup.Path, trespasses bool, now time.Time) (left []string) {
 	for k, c := range b.contests {
 		if k.path != p || !now.Before(c.until) {
 			continue
 		}
-		if !trespasses || now.Sub(c.at[len(c.at)-1]) < trespassPause {
-			return true
+		if trespasses && k.property == cgroup.FileCPUs && now.Sub(c.at[len(c.at)-1]) >= trespassPause {
+			continue
 		}
+		left = append(left, k.property)
 	}
-	return false
+	return left
 }
 
 // nextContest tells when cgroups that are contested are due again.

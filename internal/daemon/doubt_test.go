@@ -147,10 +147,10 @@ func TestTreeForgets(t *testing.T) {
 	tr := newTree(func(p cgroup.Path) (cgroup.State, error) { return cgroup.State{Path: p}, nil })
 	m := newModel(cgroup.DriverSystemd)
 	tr.refresh([]cgroup.Target{{Path: "a.scope"}}, m)
-	tr.wrote("a.scope")
+	tr.wrote(cgroup.Write{Path: "a.scope", Via: cgroup.File, Property: cgroup.FileWeight, Value: "59"}, nil)
 	delete(tr.current, "a.scope") // as it vanishes
 	tr.refresh(nil, m)
-	if len(tr.current)+len(tr.stale)+len(tr.own) != 0 {
-		t.Errorf("left over: %v %v %v", tr.current, tr.stale, tr.own)
+	if len(tr.current)+len(tr.stale)+len(tr.deeds) != 0 {
+		t.Errorf("left over: %v %v %v", tr.current, tr.stale, tr.deeds)
 	}
 }

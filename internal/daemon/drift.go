@@ -155,7 +155,7 @@ func (l *loop) settleDrifts(now time.Time) {
 		c, there := l.tree.current[d.Path]
 		target, planned := wanted[d.Path] // which may be another by now
 		there = there && c.Exists && planned
-		if there && !d.repaired && !l.tree.stale[d.Path] && len(deviations(target, d.before.State, c.State)) == 0 {
+		if there && !d.repaired && !l.tree.stale[d.Path] && !d.lasts(target, c.State) {
 			d.repaired = true
 			if d.heard {
 				l.drifts.repairs.Observe(now.Sub(d.noticed).Seconds())
@@ -172,6 +172,12 @@ func (l *loop) settleDrifts(now time.Time) {
 	})
 	maps.Copy(l.drifts.records, told)
 	maps.DeleteFunc(l.drifts.records, func(id string, _ cri.Resources) bool { return l.model.containers[id] == nil })
+}
+
+// lasts says that the property is still not as planned; others of the cgroup may be
+// left to somebody else for now.
+func (d *drift) lasts(t cgroup.Target, now cgroup.State) bool {
+	return slices.ContainsFunc(deviations(t, d.before.State, now), func(dev deviation) bool { return dev.property == d.property })
 }
 
 // causeOf gathers the evidence.

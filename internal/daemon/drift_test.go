@@ -6,6 +6,7 @@ import (
 	"path"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testnode"
@@ -244,4 +245,32 @@ func TestWatchesReleased(t *testing.T) {
 			n.eventually("watches released", func() bool { return n.tree.Watches() == before })
 		})
 	}
+}
+
+// TestRefusalsGrowRare: a runtime that refuses is asked less and less often; a pass that
+// ends while it is being asked is no sign that it has given in.
+func TestRefusalsGrowRare(t *testing.T) {
+	n := driftNode(t)
+	r := n.start()
+	r.settled()
+	n.runtime.Fail("UpdateContainerResources", errors.New("no"))
+	id := n.container(n.pod("a", "default", "burstable", 0, nil), "a", whole(0))
+	n.runsOn(id, "2-3")
+	n.eventually("refused twice", func() bool { return len(n.logged("write refused")) == 2 })
+	pause := make(pauseAsked, 1)
+	r.loop.box.post(pause)
+	if got := <-pause; got != 2*firstPause {
+		t.Errorf("after two refusals it rests for %v; want %v", got, 2*firstPause)
+	}
+}
+
+// pauseAsked asks the owner for the longest rest.
+type pauseAsked chan time.Duration
+
+func (p pauseAsked) apply(l *loop) {
+	var longest time.Duration
+	for _, f := range l.bench.failures {
+		longest = max(longest, f.pause)
+	}
+	p <- longest
 }

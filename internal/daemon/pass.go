@@ -105,7 +105,7 @@ func (l *loop) pass() {
 		l.noteOriginals(writes)
 		l.save(now)
 		if len(writes) == 0 && !refused {
-			l.bench.outlived(now)
+			l.bench.outlived(now, l.tree.busy)
 			break
 		}
 		if !l.ledger.safe() && !l.status.journalLate {
@@ -227,9 +227,7 @@ func (l *loop) held(now time.Time) map[cgroup.Path]cgroup.Current {
 	for p := range l.bench.paths() {
 		if c, ok := view[p]; ok {
 			c.NoWrite, c.NoSeal = l.bench.resting(p, now)
-			if l.bench.truce(p, l.trespasses(p), now) {
-				c.NoWrite, c.NoSeal = true, true
-			}
+			c.Left = l.bench.truces(p, l.trespasses(p), now)
 			view[p] = c
 		}
 	}
@@ -310,7 +308,7 @@ func (l *loop) apply(writes []cgroup.Write, made map[cgroup.Write]bool, now time
 		}
 		err := l.cgroups.Apply(w)
 		made[w] = true
-		l.tree.wrote(w.Path.Scope())
+		l.tree.wrote(w, err)
 		l.count(w, err)
 		switch {
 		case err == nil:

@@ -14,8 +14,8 @@ type tree struct {
 	read    func(cgroup.Path) (cgroup.State, error)
 	current map[cgroup.Path]cgroup.Current
 	stale   map[cgroup.Path]bool
-	pending map[cgroup.Path]int  // seals and reverts under way
-	own     map[cgroup.Path]bool // written by the daemon since they were last read
+	pending map[cgroup.Path]int   // seals and reverts under way
+	deeds   map[cgroup.Path]*deed // the daemon's since they were last read
 	// overruled are those whose seal under way NRI has been told another value for.
 	overruled map[cgroup.Path]bool
 	foreign   []foreignWrite // found by reading
@@ -27,7 +27,7 @@ func newTree(read func(cgroup.Path) (cgroup.State, error)) *tree {
 		current: make(map[cgroup.Path]cgroup.Current),
 		stale:   make(map[cgroup.Path]bool),
 		pending: make(map[cgroup.Path]int),
-		own:     make(map[cgroup.Path]bool),
+		deeds:   make(map[cgroup.Path]*deed),
 
 		overruled: make(map[cgroup.Path]bool),
 	}
@@ -35,12 +35,6 @@ func newTree(read func(cgroup.Path) (cgroup.State, error)) *tree {
 
 // distrust makes the next refresh read a cgroup again.
 func (t *tree) distrust(p cgroup.Path) { t.stale[p] = true }
-
-// wrote notes a write of the daemon's own to a file of the cgroup.
-func (t *tree) wrote(p cgroup.Path) {
-	t.stale[p] = true
-	t.own[p] = true
-}
 
 // relearn takes over what the runtime has recorded for a container by now.
 func (t *tree) relearn(p cgroup.Path, record cgroup.Current) {
@@ -51,14 +45,14 @@ func (t *tree) relearn(p cgroup.Path, record cgroup.Current) {
 	t.stale[p] = true
 }
 
-// attest takes over that a foreign write to a container's file has changed no record:
-// runtime and systemd still hold what they did. Else their word is as unsure as before.
+// attest takes over what runtime and systemd have on record after a foreign write to a
+// container's file: what they had before, or else nobody knows what they would put back.
 func (t *tree) attest(p cgroup.Path, record cpuset.Set, unit cgroup.UnitState) {
 	c, ok := t.current[p]
-	if !ok || t.busy(p) || c.RecordedKnown || !record.Equal(c.Recorded) || !unit.Known || !unit.CPUs.Equal(record) {
+	if !ok || t.busy(p) || !unit.Known {
 		return
 	}
-	c.RecordedKnown, c.Unit = true, unit
+	c.RecordedKnown, c.Unit = record.Equal(c.Recorded) && unit.CPUs.Equal(record), unit
 	t.current[p] = c
 }
 
@@ -88,18 +82,18 @@ func (t *tree) refresh(targets []cgroup.Target, m *model) (gone []cgroup.Path, e
 			c.State, c.Exists = cgroup.State{Path: p}, false
 			t.current[p] = c
 			delete(t.stale, p)
-			delete(t.own, p)
+			delete(t.deeds, p)
 			continue
 		}
 		st, err := t.read(p)
 		switch {
 		case err == nil:
-			if known && c.Exists && !t.own[p] && !t.busy(p) && !sameRequests(c.State, st) {
-				t.foreign = append(t.foreign, foreignWrite{target, c, st})
-			}
-			if known && c.Exists && !t.own[p] && !st.CPUs.Equal(c.CPUs) {
-				// Who wrote the file may have written the record with it.
-				c.RecordedKnown = false
+			if before, is := t.deeds[p].foreign(c, st); is && known && c.Exists {
+				t.foreign = append(t.foreign, foreignWrite{target, before, st})
+				if !st.CPUs.Equal(before.CPUs) {
+					// Who wrote the file may have written the record with it.
+					c.RecordedKnown = false
+				}
 			}
 			c.State, c.Exists = st, true
 		case !errors.Is(err, cgroup.ErrGone):
@@ -117,12 +111,14 @@ func (t *tree) refresh(targets []cgroup.Target, m *model) (gone []cgroup.Path, e
 		}
 		t.current[p] = c
 		delete(t.stale, p)
-		delete(t.own, p)
+		if !t.busy(p) {
+			delete(t.deeds, p)
+		}
 	}
 	over := func(p cgroup.Path) bool { return !wanted[p] && t.pending[p] == 0 }
 	maps.DeleteFunc(t.current, func(p cgroup.Path, _ cgroup.Current) bool { return over(p) })
 	maps.DeleteFunc(t.stale, func(p cgroup.Path, _ bool) bool { return over(p) })
-	maps.DeleteFunc(t.own, func(p cgroup.Path, _ bool) bool { return over(p) })
+	maps.DeleteFunc(t.deeds, func(p cgroup.Path, _ *deed) bool { return over(p) })
 	return gone, errs
 }
 
@@ -130,15 +126,21 @@ func (t *tree) refresh(targets []cgroup.Target, m *model) (gone []cgroup.Path, e
 // ended, the cgroup may get its value at any moment.
 func (t *tree) submitted(w cgroup.Write) {
 	c := t.current[w.Path]
+	t.since(w.Path).seals(w, c)
 	if cpus, ok := sealValue(w); ok {
 		c.Pending = cpus
 	}
 	t.current[w.Path] = c
-	t.begin(w.Path)
+	t.pending[w.Path]++
 }
 
-// begin and end enclose the time in which a worker is at a cgroup.
-func (t *tree) begin(p cgroup.Path) { t.pending[p]++ }
+// begin and end enclose the time in which a worker is at a cgroup with what it was not
+// given here.
+func (t *tree) begin(p cgroup.Path) {
+	d := t.since(p)
+	d.sealed, d.blind = true, true
+	t.pending[p]++
+}
 
 func (t *tree) end(p cgroup.Path) {
 	if t.pending[p]--; t.pending[p] == 0 {
@@ -170,7 +172,7 @@ func (t *tree) finished(w cgroup.Write, unit cgroup.UnitState, err error) {
 	}
 	c.Unit = unit // a CRI update, too, writes the unit's properties
 	t.current[w.Path] = c
-	t.wrote(w.Path)
+	t.distrust(w.Path)
 }
 
 // busy says that a worker is at the cgroup.
@@ -213,6 +215,7 @@ func (t *tree) settledCPUs(p cgroup.Path) cpuset.Set {
 func (t *tree) overrule(p cgroup.Path) {
 	if t.pending[p] > 0 {
 		t.overruled[p] = true
+		t.since(p).blind = true
 	}
 }
 

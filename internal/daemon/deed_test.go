@@ -1,0 +1,138 @@
+package daemon
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/internal/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// TestForeignBesideOurs: what somebody else writes between a write of the daemon's and
+// its reading back, or while a seal is under way, is told from what the daemon and those
+// who work for it have written.
+func TestForeignBesideOurs(t *testing.T) {
+	const scope = cgroup.Path("p.slice/cri-containerd-a.scope")
+	target := cgroup.Target{Path: scope, CPUs: cpuset.Range(0, 1), Weight: 59, Unlimited: true}
+	file := func(property, value string) cgroup.Write {
+		return cgroup.Write{Path: scope, Via: cgroup.File, Property: property, Value: value}
+	}
+	unit := func(property, value string) cgroup.Write {
+		return cgroup.Write{Path: scope, Via: cgroup.DBus, Property: property, Value: value}
+	}
+	cpus := cgroup.Write{Path: scope, Via: cgroup.CRI, Property: cgroup.CRICPUs, Value: "0-1"}
+	end := func(w cgroup.Write) func(*tree) {
+		return func(tr *tree) { tr.finished(w, cgroup.UnitState{Known: true, CPUs: cpuset.Range(0, 1)}, nil) }
+	}
+	wrote := func(w cgroup.Write, err error) func(*tree) { return func(tr *tree) { tr.wrote(w, err) } }
+	seal := func(w cgroup.Write) func(*tree) { return func(tr *tree) { tr.submitted(w); tr.distrust(scope) } }
+	for name, test := range map[string]struct {
+		doings []func(*tree)
+		is     string // cpus weight quota
+		want   string // properties of which a foreign write is told
+	}{
+		"nothing":                            {nil, "0-1 59 -1", ""},
+		"theirs alone":                       {nil, "2 100 5000", "cpuset.cpus cpu.weight cpu.max"},
+		"ours arrives":                       {[]func(*tree){wrote(file(cgroup.FileCPUs, "0-1"), nil)}, "0-1 59 -1", ""},
+		"after ours":                         {[]func(*tree){wrote(file(cgroup.FileCPUs, "0-1"), nil)}, "2 59 -1", "cpuset.cpus"},
+		"after ours, another property":       {[]func(*tree){wrote(file(cgroup.FileCPUs, "0-1"), nil)}, "0-1 7 -1", "cpu.weight"},
+		"ours replaces theirs":               {[]func(*tree){wrote(file(cgroup.FileWeight, "59"), nil), wrote(file(cgroup.FileMax, "max"), nil)}, "0-1 59 -1", ""},
+		"a refused one":                      {[]func(*tree){wrote(file(cgroup.FileCPUs, "3"), errors.New("no"))}, "0-1 59 -1", ""},
+		"below":                              {[]func(*tree){wrote(cgroup.Write{Path: scope.Join("container"), Property: cgroup.FileCPUs, Value: "0-1"}, nil)}, "0-1 59 -1", ""},
+		"a seal under way":                   {[]func(*tree){seal(cpus)}, "2 59 -1", "cpuset.cpus"},
+		"a seal's own weight and quota":      {[]func(*tree){seal(cpus)}, "0-1 4 5000", ""},
+		"a seal that has ended":              {[]func(*tree){seal(cpus), end(cpus)}, "2 4 -1", "cpuset.cpus"},
+		"one of the weight":                  {[]func(*tree){seal(unit(cgroup.UnitWeight, "59"))}, "2 59 -1", "cpuset.cpus"},
+		"which brings back what systemd had": {[]func(*tree){seal(unit(cgroup.UnitWeight, "59"))}, "6 59 -1", ""},
+		"or what it has not":                 {[]func(*tree){seal(unit(cgroup.UnitWeight, "59"))}, " 59 -1", ""},
+		"one that NRI has changed":           {[]func(*tree){seal(cpus), func(tr *tree) { tr.overrule(scope) }}, "2 59 -1", ""},
+		"a revert":                           {[]func(*tree){func(tr *tree) { tr.begin(scope); tr.distrust(scope) }}, "2 59 -1", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := parseState(t, scope, "0-1 59 -1")
+			tr := newTree(func(cgroup.Path) (cgroup.State, error) { return is, nil })
+			m := newModel(cgroup.DriverSystemd)
+			look := func() {
+				if gone, errs := tr.refresh([]cgroup.Target{target}, m); len(gone)+len(errs) > 0 {
+					t.Fatal(gone, errs)
+				}
+			}
+			look()
+			c := tr.current[scope]
+			c.Recorded, c.RecordedKnown, c.Unit = cpuset.Range(0, 1), true, cgroup.UnitState{Known: true, CPUs: cpuset.Of(6)}
+			tr.current[scope] = c
+			for _, do := range test.doings {
+				do(tr)
+			}
+			tr.distrust(scope)
+			is = parseState(t, scope, test.is)
+			look()
+			var told []string
+			for _, f := range tr.foreign {
+				for _, d := range deviations(f.target, f.before.State, f.after) {
+					told = append(told, d.property)
+				}
+			}
+			if got := strings.Join(told, " "); got != test.want {
+				t.Errorf("foreign writes of %q; want %q", got, test.want)
+			}
+			if len(tr.pending) == 0 && len(tr.deeds) > 0 {
+				t.Error("a deed outlives the reading")
+			}
+		})
+	}
+}
+
+// parseState reads cpus, weight and quota.
+func parseState(t *testing.T, p cgroup.Path, text string) cgroup.State {
+	fields := strings.Split(text, " ")
+	cpus, err := cpuset.Parse(fields[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := after(cgroup.State{Path: p, HasCPUSet: true, HasCPU: true, CPUs: cpus, Period: 100_000}, cgroup.Write{Property: cgroup.FileWeight, Value: fields[1]})
+	return after(st, cgroup.Write{Property: cgroup.FileMax, Value: strings.Replace(fields[2], "-1", cgroup.ValueMax, 1)})
+}
+
+// TestForeignWriteDuringSeal: a cpuset that somebody writes while the runtime is at the
+// container is repaired at once, and counted.
+func TestForeignWriteDuringSeal(t *testing.T) {
+	n := driftNode(t)
+	r := n.start()
+	id := n.container(n.pod("a", "default", "burstable", 0, nil), "a", whole(0))
+	n.runsOn(id, "2-3")
+	r.settled()
+	release := n.runtime.Hang("UpdateContainerResources")
+	defer release()
+	if err := n.units.SetProperties(t.Context(), cgroup.Path(n.runtime.Cgroup(id)).Base(), []cgroup.Property{{Name: cgroup.UnitCPUs, Value: "4"}}); err != nil {
+		t.Fatal(err)
+	}
+	counted := func(count uint64) func(*telemetry.View) bool {
+		return func(v *telemetry.View) bool {
+			return v.Drifts[telemetry.Drift{Cause: telemetry.CauseUnknown, Property: cgroup.FileCPUs}] == count
+		}
+	}
+	r.view("the first is counted", counted(1))
+	n.eventually("a seal is under way", func() bool { return r.sealing(cgroup.Path(n.runtime.Cgroup(id))) })
+	n.foreign(id, cgroup.FileCPUs, "6")
+	n.runsOn(id, "2-3")
+	release()
+	r.view("the second is counted", counted(2))
+	r.quiet()
+}
+
+// sealing asks the owner whether a worker is at a cgroup.
+func (r *running) sealing(p cgroup.Path) bool {
+	answer := make(chan bool, 1)
+	r.loop.box.post(busyAsked{p, answer})
+	return <-answer
+}
+
+type busyAsked struct {
+	path   cgroup.Path
+	answer chan<- bool
+}
+
+func (b busyAsked) apply(l *loop) { b.answer <- l.tree.busy(b.path) }
