@@ -33,7 +33,7 @@ func modelConfigs() []string {
 }
 
 func modelBounds() scenario.Bounds {
-	return scenario.Bounds{Pods: 7, CPUs: 3, Configs: len(modelConfigs()), Nodes: 2, Units: scenario.Units(), Moves: 5}
+	return scenario.Bounds{Pods: 7, CPUs: 3, Configs: len(modelConfigs()), Nodes: 2, Units: scenario.Units(), Moves: 5, Writes: 6}
 }
 
 // TestModel runs random sequences and checks the invariants after each step. A

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/control"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/internal/testnode/scenario"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -176,6 +178,11 @@ func (w *world) act(s scenario.Step) error {
 		if m, ok := scenario.MoveOf(s, w.seen.plan, w.seen.pools); ok {
 			return w.move(m)
 		}
+	case scenario.ForeignWrite:
+		w.seen = w.inspect()
+		if x, ok := scenario.WriteOf(s, w.seen.asPlanned, w.top.Possible); ok {
+			return w.intrude(x)
+		}
 	}
 	return nil
 }
@@ -243,6 +250,7 @@ type sight struct {
 	busy      map[string]bool // why not
 	journaled bool
 	connected bool // events come from the runtime
+	asPlanned []cgroup.Target
 }
 
 // inspection is an event by which the owner shows its state.
@@ -260,6 +268,7 @@ func (i inspection) apply(l *loop) {
 		"bad configuration":   l.status.configErr != nil,
 		"writing files":       l.applications.busy,
 		"reading":             len(l.tree.stale) > 0,
+		"watching cgroups":    l.watch.watcher == nil || len(l.watch.wake) > 0,
 		"stopping containers": false,
 	}
 	for _, e := range l.model.containers {
@@ -274,7 +283,11 @@ func (i inspection) apply(l *loop) {
 	}
 	maps.DeleteFunc(busy, func(_ string, is bool) bool { return !is })
 	resting := len(busy) == 0
-	i <- sight{busy: busy, plan: l.status.plan, pools: l.settings.pools, resting: resting, journaled: l.ledger.durable == l.ledger.changes,
+	asPlanned := slices.DeleteFunc(slices.Clone(l.status.targets), func(t cgroup.Target) bool {
+		c := l.tree.current[t.Path]
+		return !c.Exists || cgroup.Verify(t, c.State) != nil
+	})
+	i <- sight{busy: busy, asPlanned: asPlanned, plan: l.status.plan, pools: l.settings.pools, resting: resting, journaled: l.ledger.durable == l.ledger.changes,
 		connected: l.status.stream == cri.Connected}
 }
 
