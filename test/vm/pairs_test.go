@@ -18,6 +18,9 @@ import (
 // chosenPairs is what `make test-vm` has time for unless it is told otherwise; `make test-matrix` has time for all.
 var chosenPairs = flag.String("pairs", "slice", "pairs of TestPairs: all; names with commas between; slice: first and one of the sliced ones, if there are any, by the commit")
 
+// fewWitnesses is for those who wait.
+var fewWitnesses = flag.Bool("few-witnesses", false, "guest/witness starts half as many, as it does on the second pair of a slice")
+
 // pair is a container runtime on a systemd and a kernel.
 type pair struct {
 	name                     string
@@ -46,10 +49,9 @@ func matrix() []pair {
 
 // everyPair are the packages below guest that run on each pair, one after the other in one machine, with cpupoold and its unit installed.
 // A test there finds out with guestnode.ReadRuntime, or Node.Runtime, what it runs on.
-// In a hurry there are fewer witnesses.
-func everyPair(p pair, hurry bool) []guestPackage {
+func everyPair(p pair, few bool) []guestPackage {
 	var witnesses []string
-	if hurry {
+	if few {
 		witnesses = []string{"-witnesses=10", "-witnesses-at-once=10"}
 	}
 	return []guestPackage{
@@ -74,7 +76,7 @@ func TestPairs(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			m := vm.Start(t, p.config)
 			installDaemon(t, m)
-			for _, pkg := range everyPair(p, *chosenPairs == "slice" && i > 0) {
+			for _, pkg := range everyPair(p, *fewWitnesses || *chosenPairs == "slice" && i > 0) {
 				t.Run(pkg.name, func(t *testing.T) { vm.RunTests(t, m, "./guest/"+pkg.name, pkg.args...) })
 			}
 		})

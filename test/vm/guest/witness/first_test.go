@@ -142,7 +142,9 @@ func (n *course) judge(p pod, kind string, where place) {
 	n.outside[kind]++
 	if n.Runtime.NRI {
 		n.Errorf("%s: %s\n%s", p.name, problem, n.Evidence())
+		return
 	}
+	n.Logf("%s, %s: %s", p.name, kind, problem)
 }
 
 // inside waits until the kernel confirms that a witness is in its place, and returns its CPUs.
