@@ -173,6 +173,7 @@ func newLoop(h host, o Options) (*loop, error) {
 		watch:     newTreeWatch(),
 		drifts:    newDrifts(),
 		strangers: make(strangers),
+		threads:   newThreads(),
 
 		plannedOnce: make(chan struct{}),
 

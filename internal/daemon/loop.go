@@ -91,6 +91,7 @@ type loop struct {
 	watch       treeWatch
 	drifts      *drifts
 	strangers   strangers
+	threads     threads
 	exposures   exposures
 }
 

@@ -82,6 +82,9 @@ func newNodeWith(t testing.TB, c testnode.RuntimeConfig) *node {
 func newNodeOf(t testing.TB, kernel testnode.CgroupConfig, c testnode.RuntimeConfig) *node {
 	t.Helper()
 	kernel.Possible, kernel.Nodes = cpuset.Range(0, eightCPUs-1), cpuset.Range(0, 1)
+	if kernel.LeaveBehind == 0 {
+		kernel.LeaveBehind = 3
+	}
 	tree := testnode.NewCgroups(kernel)
 	units := testnode.NewUnits(tree)
 	c.Tree, c.Units = tree.ForRuntime(), units
@@ -248,7 +251,9 @@ func (n *node) state(id string) cgroup.State {
 // runsOn waits until a container runs on exactly these CPUs.
 func (n *node) runsOn(id, cpus string) {
 	n.t.Helper()
-	n.eventually("container on CPUs "+cpus, func() bool { return n.state(id).Effective.String() == cpus })
+	n.eventually("container on CPUs "+cpus, func() bool {
+		return n.state(id).Effective.String() == cpus && n.threads(id).IsSubsetOf(n.state(id).Effective)
+	})
 }
 
 // quiet waits until the daemon has nothing left to do.

@@ -185,6 +185,8 @@ func (l *loop) view() *telemetry.View {
 		Refusals:    l.refusals.list(),
 		Drifts:      maps.Clone(l.drifts.total),
 		Repairs:     l.drifts.repairs.Clone(),
+		Gathered:    l.threads.gathered,
+		Stuck:       l.threads.stuckNow(),
 		Placements:  l.exposures.view(),
 		Refused:     maps.Clone(l.refusals.total),
 		Sources:     l.sources(),

@@ -19,6 +19,7 @@ type tree struct {
 	// overruled are those whose seal under way NRI has been told another value for.
 	overruled map[cgroup.Path]bool
 	foreign   []foreignWrite // found by reading
+	fresh     []cgroup.Path  // read, and with processes that must be on its CPUs
 }
 
 func newTree(read func(cgroup.Path) (cgroup.State, error)) *tree {
@@ -96,6 +97,9 @@ func (t *tree) refresh(targets []cgroup.Target, m *model) (gone []cgroup.Path, e
 				}
 			}
 			c.State, c.Exists = st, true
+			if st.Populated && !target.CPUs.IsEmpty() {
+				t.fresh = append(t.fresh, p)
+			}
 		case !errors.Is(err, cgroup.ErrGone):
 			if errs == nil {
 				errs = make(map[cgroup.Path]error)

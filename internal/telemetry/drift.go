@@ -63,6 +63,8 @@ func (e emitter) drifts(v *View) {
 		e.emit(driftsTotal, float64(n), string(d.Cause), d.Property)
 	}
 	e.histogram(driftRepair, v.Repairs)
+	e.emit(gatheredTotal, float64(v.Gathered))
+	e.emit(stuckThreads, float64(v.Stuck))
 }
 
 func (e emitter) histogram(name string, h Histogram, labels ...string) {

@@ -31,6 +31,8 @@ const (
 	containerSeconds  = "cpupoold_container_cpu_seconds_total"
 	containerThrottle = "cpupoold_container_cpu_throttled_seconds_total"
 	driftsTotal       = "cpupoold_drift_total"
+	gatheredTotal     = "cpupoold_gathered_threads_total"
+	stuckThreads      = "cpupoold_stuck_threads"
 	driftRepair       = "cpupoold_drift_repair_seconds"
 	placementTime     = "cpupoold_placement_seconds"
 	placementUsage    = "cpupoold_placement_exposure_cpu_seconds"
@@ -71,6 +73,8 @@ func specs() []spec {
 		{placementTime, "Time from the appearance of a new container's cgroup until the kernel confirmed that it is in its pool, by what led there (nri and spec: its CPUs were on record before; inotify, event, resync: it was found); 0 where it was inside when it was first looked at.", histogram, []string{"path"}},
 		{placementUsage, "CPU time that a new container had used by then: an upper bound of what it did outside its pool.", histogram, []string{"path"}},
 		{driftRepair, "Time from a foreign write, as the kernel told of it, until the kernel confirmed the repair.", histogram, nil},
+		{gatheredTotal, "Threads that the kernel had left outside of the CPUs of their cgroup (forked while its cpuset was written) and that were brought back.", counter, nil},
+		{stuckThreads, "Threads outside of the CPUs of their cgroup that could not be brought back (io_uring workers before kernel 6.12).", gauge, nil},
 		{containers, "Containers and units, by pool and by reason code of their placement.", gauge, with("reason")},
 		{poolCPUs, "Online CPUs of a pool. Management pools of type all overlap the others.", gauge, pool},
 		{poolFreeCPUs, "CPUs of the guaranteed pool that no container holds.", gauge, nil},

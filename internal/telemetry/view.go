@@ -45,6 +45,11 @@ type View struct {
 	// to repair those that the kernel told of.
 	Drifts  map[Drift]uint64
 	Repairs Histogram
+	// Gathered counts threads that were found outside the CPUs of their cgroup and
+	// brought back, since the daemon's start. Stuck is the number of those that the
+	// kernel does not let go back, as of when their cgroup was last read.
+	Gathered uint64
+	Stuck    int
 	// Placements are the first placements of containers that were made since the
 	// daemon's start, by the way that led to them.
 	Placements map[Way]Placements

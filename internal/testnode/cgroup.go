@@ -28,6 +28,10 @@ type CgroupConfig struct {
 	// DropWatches says that the watch of a removed cgroup goes with it, as from
 	// kernel 7.1 on; before it stays until it is removed.
 	DropWatches bool
+	// LeaveBehind has each n-th change of a cpuset.cpus leave one thread of the
+	// cgroup on the CPUs that it had, as a real kernel does once in thousands of
+	// writes; 0 for never. See cgroup.FS.Gather.
+	LeaveBehind int
 }
 
 // CgroupWrite is one write to a file.
@@ -50,6 +54,8 @@ type Cgroups struct {
 	intercept func(CgroupWrite) error
 	notices   []*notices
 	unwatched error
+	strays    map[int]cpuset.Set // of threads that were left behind
+	changes   int                // of a cpuset.cpus with tasks
 }
 
 // NewCgroups returns a tree that has only its root, with cpuset and cpu enabled
@@ -64,7 +70,7 @@ func NewCgroups(c CgroupConfig) *Cgroups {
 	}
 	root := newCgroupNode(nil)
 	root.enabled = map[string]bool{"cpuset": true, "cpu": true}
-	return &Cgroups{config: c, online: online, root: root}
+	return &Cgroups{config: c, online: online, root: root, strays: make(map[int]cpuset.Set)}
 }
 
 // Intercept has f called before each write, without any lock held; if f returns

@@ -105,7 +105,7 @@ func (c *Cgroups) show(n *cgroupNode, file string) (string, error) {
 		return n.list(func(controller string) bool { return n.has(controller) }), nil
 	case "cgroup.subtree_control":
 		return n.list(func(controller string) bool { return n.enabled[controller] }), nil
-	case "cgroup.procs":
+	case "cgroup.procs", "cgroup.threads":
 		var b strings.Builder
 		for _, pid := range n.tasks {
 			fmt.Fprintln(&b, pid)
@@ -182,7 +182,10 @@ func (c *Cgroups) store(n *cgroupNode, file, value string) error {
 		n.tasks = append(n.tasks, pid)
 		return nil
 	case "cpuset.cpus":
-		return c.storeSet(n, &n.cpus, value, c.config.Possible, c.config.Possible.Last()+1)
+		before := c.effective(n)
+		err := c.storeSet(n, &n.cpus, value, c.config.Possible, c.config.Possible.Last()+1)
+		c.moveTasks(n, before)
+		return err
 	case "cpuset.mems":
 		return c.storeSet(n, &n.mems, value, c.config.Nodes, maxNodes)
 	case "cpu.weight":

@@ -21,7 +21,7 @@ var (
 
 // Error is a failed operation on a cgroup file.
 type Error struct {
-	Op    string // read, write or list
+	Op    string // read, write, list or gather threads of
 	Path  string // below the cgroup2 mount, with the file's name
 	Value string // what was to be written
 	Err   error
@@ -49,6 +49,8 @@ const (
 	opRead  = "read"
 	opWrite = "write"
 	opList  = "list"
+
+	opGather = "gather threads of"
 )
 
 // hint explains what the kernel means by an errno

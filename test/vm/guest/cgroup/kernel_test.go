@@ -161,10 +161,17 @@ type task struct {
 	stop func()
 }
 
-const taskEnv = "CGROUP_TEST_TASK"
+const (
+	taskEnv   = "CGROUP_TEST_TASK"
+	taskWaits = "wait"
+	taskForks = "fork"
+)
 
 func TestMain(m *testing.M) {
-	if os.Getenv(taskEnv) != "" {
+	switch os.Getenv(taskEnv) {
+	case taskForks:
+		forkForEver()
+	case taskWaits:
 		memory := make([]byte, taskMemory)
 		for i := range memory {
 			memory[i] = 1
@@ -179,14 +186,7 @@ func TestMain(m *testing.M) {
 
 func startTask(t testing.TB, name string) task {
 	t.Helper()
-	dir, err := os.Open(filepath.Join(mount, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dir.Close()
-	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), taskEnv+"=1", "GOMAXPROCS=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
+	cmd := taskIn(t, name, taskWaits)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -221,4 +221,18 @@ func (p task) allowed(t testing.TB) string {
 	}
 	t.Fatalf("no Cpus_allowed_list in the status of %d", p.pid)
 	return ""
+}
+
+// taskIn is this test binary again, in a cgroup and not started yet.
+func taskIn(t testing.TB, name, task string) *exec.Cmd {
+	t.Helper()
+	dir, err := os.Open(filepath.Join(mount, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dir.Close() })
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), taskEnv+"="+task, "GOMAXPROCS=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
+	return cmd
 }

@@ -1,0 +1,120 @@
+package cgroup
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// Threads is what a Tree can do that has the kernel's threads in it.
+type Threads interface {
+	// Affinity returns the online CPUs that a thread may run on
+	// (sched_getaffinity(2)).
+	Affinity(tid int) (cpuset.Set, error)
+	// Unbind lets a thread run on all CPUs of its cpuset (sched_setaffinity(2) of
+	// all CPUs, which the kernel cuts down to them).
+	Unbind(tid int) error
+}
+
+// Gathered is what Gather found.
+type Gathered struct {
+	// Back is the number of threads that were brought back.
+	Back int
+	// Stuck are threads that could not be, and Why is the kernel's reason for the first
+	// of them: EPERM without CAP_SYS_NICE, EINVAL for workers of io_uring, which before
+	// kernel 6.12 are made without regard to the cpuset.
+	Stuck []int
+	Why   error
+}
+
+// gatherRounds bounds Gather. Threads that begin outside do so because they were
+// forked while cpuset.cpus was written, each by one that was outside itself: every
+// round ends such a line, unless somebody writes cpusets all the while.
+const gatherRounds = 16
+
+// Gather brings the threads of a cgroup, and of those below it, back to its
+// cpuset.cpus.effective; ErrGone if there is no cgroup.
+//
+// The kernel leaves threads outside and never says so: a child that is forked while
+// cpuset.cpus is written can keep the CPUs that its parent had before, because
+// update_tasks_cpumask has gone past the end of the list of tasks when
+// cpuset_fork copies the parent's old mask (kernel/cgroup/cpuset.c; seen on 6.12,
+// a few times in 20,000 writes, and for a pause container at the start of its pod).
+// No file of the cgroup shows it, and writing the same value again does nothing.
+// A thread's own narrower affinity is left alone. A tree without Threads has nobody
+// to bring back.
+func (f *FS) Gather(p Path) (Gathered, error) {
+	threads, ok := f.tree.(Threads)
+	if !ok {
+		return Gathered{}, nil
+	}
+	stuck := make(map[int]error)
+	back := 0
+	for range gatherRounds {
+		found, err := f.gatherOnce(p, threads, stuck)
+		back += found
+		if err != nil || found == 0 {
+			return gathered(back, stuck), err
+		}
+	}
+	return gathered(back, stuck), &Error{Op: opGather, Path: string(p), Err: errors.New("threads go on to appear outside of its CPUs: somebody else writes its cpuset without pause")}
+}
+
+func gathered(back int, stuck map[int]error) Gathered {
+	g := Gathered{Back: back, Stuck: slices.Sorted(maps.Keys(stuck))}
+	if len(g.Stuck) > 0 {
+		g.Why = stuck[g.Stuck[0]]
+	}
+	return g
+}
+
+// gatherOnce returns how many threads it has brought back.
+func (f *FS) gatherOnce(p Path, threads Threads, stuck map[int]error) (back int, err error) {
+	effective, err := f.nearestEffective(p)
+	if err != nil {
+		return 0, err
+	}
+	err = f.Walk(p, func(below Path) error {
+		data, err := f.ReadFile(below, "cgroup.threads")
+		if errors.Is(err, ErrGone) && below != p {
+			return nil
+		}
+		for field := range strings.FieldsSeq(string(data)) {
+			// 0 is a thread of another PID namespace, or one that is ending.
+			tid, err := strconv.Atoi(field)
+			if err != nil || tid == 0 || stuck[tid] != nil {
+				continue
+			}
+			if inside(threads, tid, effective) {
+				continue
+			}
+			// The set is read again before it is said of anybody: to take the affinity
+			// of its own from a thread because the set has just grown would be worse.
+			if effective, err = f.nearestEffective(p); err != nil {
+				return err
+			}
+			if inside(threads, tid, effective) {
+				continue
+			}
+			switch err := threads.Unbind(tid); {
+			case err == nil:
+				back++
+			case !errors.Is(err, syscall.ESRCH):
+				stuck[tid] = err
+			}
+		}
+		return err
+	})
+	return back, err
+}
+
+// inside says that a thread is where it may be, or has ended.
+func inside(threads Threads, tid int, effective cpuset.Set) bool {
+	cpus, err := threads.Affinity(tid)
+	return err != nil || cpus.IsSubsetOf(effective)
+}
