@@ -144,8 +144,16 @@ func (l *loop) leftAlone(name string) bool {
 // be, and those with whom units share.
 func (l *loop) hostProblems() []pools.Problem {
 	h := l.settings.config.HostSlices
-	if h.Enabled && l.settings.hostCPUs().IsEmpty() {
-		text := fmt.Sprintf("there is no management pool %s with a list of CPUs on this machine: they run everywhere", h.Pool)
+	missing := ""
+	switch {
+	case !h.Enabled:
+	case l.settings.hostCPUs().IsEmpty():
+		missing = fmt.Sprintf("management pool %s with a list of CPUs", h.Pool)
+	case l.units == nil:
+		missing = "systemd"
+	}
+	if missing != "" {
+		text := fmt.Sprintf("there is no %s on this machine: they run everywhere", missing)
 		return []pools.Problem{{Unit: "host services", Reason: pools.Reason{Code: codeHostUnconfined, Text: text}}}
 	}
 	var all []pools.Problem

@@ -258,12 +258,17 @@ func TestNoPoolForTheHost(t *testing.T) {
 		"no pool":      "guaranteed: {cpus: 4-7}\n",
 		"all":          "partitions: [{type: management, cpus: all}]\nguaranteed: {cpus: 4-7}\n",
 		"another type": "partitions: [{type: infra, cpus: 0-1}]\nguaranteed: {cpus: 4-7}\n",
+		"no systemd":   "partitions: [{type: management, cpus: 0-1}]\nguaranteed: {cpus: 4-7}\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newHostNode(t, "")
 			n.yaml = head + yaml + hostPart
 			before := n.hostState()
-			r := n.start()
+			h := n.host()
+			if name == "no systemd" {
+				h.units = nil
+			}
+			r := n.startOn(h)
 			r.view("problem", func(v *telemetry.View) bool { return v.Ready && v.Problems[string(codeHostUnconfined)] == 1 })
 			r.quiet()
 			if d := cmp.Diff(before, n.hostState()); d != "" {
