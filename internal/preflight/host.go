@@ -26,15 +26,21 @@ type Host struct {
 	// SystemdVersion asks the manager over D-Bus for its version. A version without
 	// AllowedCPUs (before 244) is an error that says so.
 	SystemdVersion func(ctx context.Context) (int, error)
-	// Unit asks the manager what it knows of a unit. One that does not exist is no
-	// error.
-	Unit func(ctx context.Context, name string) (cgroup.Unit, error)
+	// Units asks the manager what it knows of units, and returns as many answers. A
+	// unit that does not exist is no error.
+	Units func(ctx context.Context, names []string) []UnitAnswer
 	// Writable returns nil when a file can be made in dir, or dir itself can be
 	// made.
 	Writable func(dir string) error
 	// LockHolder returns the process that holds a flock(2) on the file, 0 when
 	// there is none. A file that does not exist is held by nobody.
 	LockHolder func(file string) (pid int, err error)
+}
+
+// UnitAnswer is what the manager knows of a unit, or why it does not tell.
+type UnitAnswer struct {
+	Unit cgroup.Unit
+	Err  error
 }
 
 // Runtime is what is asked of a container runtime. *cri.Client is one.

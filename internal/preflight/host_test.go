@@ -101,7 +101,13 @@ func (a archive) host() preflight.Host {
 			version, _ := strconv.Atoi(systemd["version"])
 			return version, failure(systemd["error"])
 		},
-		Unit:     func(_ context.Context, name string) (cgroup.Unit, error) { return a.unit(name) },
+		Units: func(_ context.Context, names []string) []preflight.UnitAnswer {
+			all := make([]preflight.UnitAnswer, len(names))
+			for i, name := range names {
+				all[i].Unit, all[i].Err = a.unit(name)
+			}
+			return all
+		},
 		Writable: func(dir string) error { return failure(values(a["read-only"])[dir]) },
 		LockHolder: func(file string) (int, error) {
 			lock := values(a["lock"])

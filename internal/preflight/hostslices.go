@@ -27,10 +27,11 @@ func askHostUnits(ctx context.Context, e *evidence) hostFacts {
 	defer cancel()
 	pid, _ := e.host.LockHolder(path.Join(e.config.RunDir, "lock")) // checkDaemon reports the error
 	f := hostFacts{errs: make(map[string]error)}
-	for _, name := range e.config.HostUnits() {
-		u, err := e.host.Unit(within, name)
-		if err != nil {
-			f.errs[name] = err
+	names := e.config.HostUnits()
+	for i, a := range e.host.Units(within, names) {
+		name, u := names[i], a.Unit
+		if a.Err != nil {
+			f.errs[name] = a.Err
 			u = cgroup.Unit{}
 		}
 		read := func(name string) ([]byte, error) { return readFile(e.root, name) }

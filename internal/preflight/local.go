@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -24,7 +25,7 @@ func Local() Host {
 		FindRuntime:    func(ctx context.Context) (string, error) { return cri.Find(ctx, "/") },
 		DialRuntime:    func(endpoint string) (Runtime, error) { return cri.Dial(endpoint) },
 		SystemdVersion: systemdVersion,
-		Unit:           unit,
+		Units:          units,
 		Writable:       writable,
 		LockHolder:     lockHolder,
 	}
@@ -34,8 +35,19 @@ func systemdVersion(ctx context.Context) (int, error) {
 	return ask(ctx, "version", func(s *cgroup.Systemd) (int, error) { return s.Version(ctx) })
 }
 
-func unit(ctx context.Context, name string) (cgroup.Unit, error) {
-	return ask(ctx, "unit "+name, func(s *cgroup.Systemd) (cgroup.Unit, error) { return s.Unit(ctx, name) })
+// units asks for all over one connection: to make one takes longer than the answer.
+func units(ctx context.Context, names []string) []UnitAnswer {
+	all, err := ask(ctx, "units", func(s *cgroup.Systemd) ([]UnitAnswer, error) {
+		answers := make([]UnitAnswer, len(names))
+		for i, name := range names {
+			answers[i].Unit, answers[i].Err = s.Unit(ctx, name)
+		}
+		return answers, nil
+	})
+	if err != nil {
+		return slices.Repeat([]UnitAnswer{{Err: err}}, len(names))
+	}
+	return all
 }
 
 // ask gives up when ctx ends: not every call on the way to the answer takes a

@@ -28,11 +28,16 @@ func (u unitFacts) key(e *evidence) string { return e.file + ": units." + u.spec
 func askUnits(ctx context.Context, host Host, specs []pools.UnitSpec) []unitFacts {
 	within, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	var units []unitFacts
-	for _, spec := range specs {
-		u := unitFacts{spec: spec}
-		u.unit, u.err = host.Unit(within, spec.Name)
-		units = append(units, u)
+	if len(specs) == 0 {
+		return nil
+	}
+	names := make([]string, len(specs))
+	for i, spec := range specs {
+		names[i] = spec.Name
+	}
+	units := make([]unitFacts, len(specs))
+	for i, a := range host.Units(within, names) {
+		units[i] = unitFacts{spec: specs[i], unit: a.Unit, err: a.Err}
 	}
 	return units
 }
