@@ -1,0 +1,69 @@
+//go:build guest
+
+package daemon_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
+)
+
+// TestDriftRestarts: drifts are repaired while those restart who also write to cgroups, and nobody else is moved.
+func TestDriftRestarts(t *testing.T) {
+	long(t)
+	n := newNode(t)
+	for _, p := range manifest.EveryKind() {
+		if slices.Contains([]string{"agent", "burstable", "exclusive"}, p.Name) {
+			n.apply(p)
+		}
+	}
+	n.startDaemon(hourly)
+	wants := []want{{pod: "agent", container: "app", cpus: "0-1", weight: 59}, {pod: "burstable", container: "app", cpus: "2-3"}}
+	n.placed(wants...)
+	wants = append(wants, n.ownCPUs(want{pod: "exclusive", container: "app"}))
+	n.quiet()
+	for _, restart := range [][]string{{"daemon-reexec"}, {"restart", "containerd"}, {"restart", "kubelet"}} {
+		var hurt []container
+		for i, lent := range []string{"2", "3", "3"} {
+			c, err := n.find(wants[i].pod, wants[i].container)
+			if err != nil {
+				t.Fatal(err)
+			}
+			hurt = append(hurt, c)
+			if i == 1 {
+				continue // this one nobody touches
+			}
+			if err := n.fs.Write(c.path, cgroup.FileCPUs, lent); err != nil {
+				t.Fatal(err)
+			}
+		}
+		untouched := len(n.writesTo(hurt[1].path))
+		if err := n.fs.Write(hurt[0].path, cgroup.FileWeight, "1234"); err != nil {
+			t.Fatal(err)
+		}
+		n.run("systemctl", restart...)
+		n.eventually("runtime", func() error { _, err := n.containers(); return err })
+		n.placed(wants...)
+		n.quiet()
+		n.still(strings.Join(restart, " "), wants...)
+		n.invariants()
+		if all := n.writesTo(hurt[1].path); len(all) > untouched {
+			t.Errorf("%v: the daemon has written to a container that nobody has touched: %v", restart, all[untouched:])
+		}
+		t.Logf("%v: %v", restart, n.metrics("cpupoold_drift_total"))
+	}
+}
+
+// writesTo are the daemon's writes to a cgroup.
+func (n *node) writesTo(p cgroup.Path) (all []any) {
+	n.Helper()
+	for _, r := range n.records("wrote") {
+		if w, ok := r["write"].(map[string]any); ok && w["path"] == string(p) {
+			all = append(all, w)
+		}
+	}
+	return all
+}
