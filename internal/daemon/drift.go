@@ -124,9 +124,8 @@ func (e witnessed) apply(l *loop) {
 			d.witness = &e
 		}
 	}
-	if cpus, err := cpuset.Parse(e.record.CPUs); e.known && err == nil {
-		l.tree.attest(e.path, cpus, e.unit)
-	}
+	cpus, err := cpuset.Parse(e.record.CPUs)
+	l.tree.attest(e.path, cpus, e.known && err == nil, e.unit)
 }
 
 // unheard are the containers of which a cpuset was overwritten and nobody has told yet

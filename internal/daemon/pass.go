@@ -231,6 +231,12 @@ func (l *loop) held(now time.Time) map[cgroup.Path]cgroup.Current {
 			view[p] = c
 		}
 	}
+	for _, d := range l.drifts.open {
+		if c, ok := view[d.Path]; ok && !d.repaired {
+			c.Drifted = append(c.Drifted, d.property)
+			view[d.Path] = c
+		}
+	}
 	for p := range l.drifts.unheard() {
 		if c, ok := view[p]; ok {
 			c.NoSeal = true

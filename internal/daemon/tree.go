@@ -46,14 +46,17 @@ func (t *tree) relearn(p cgroup.Path, record cgroup.Current) {
 	t.stale[p] = true
 }
 
-// attest takes over what runtime and systemd have on record after a foreign write to a
-// container's file: what they had before, or else nobody knows what they would put back.
-func (t *tree) attest(p cgroup.Path, record cpuset.Set, unit cgroup.UnitState) {
+// attest takes over what systemd has on record after a foreign write, and the runtime if
+// it could tell: what it had before, or else nobody knows what it would put back.
+func (t *tree) attest(p cgroup.Path, record cpuset.Set, told bool, unit cgroup.UnitState) {
 	c, ok := t.current[p]
-	if !ok || t.busy(p) || !unit.Known {
+	if !ok || t.busy(p) {
 		return
 	}
-	c.RecordedKnown, c.Unit = record.Equal(c.Recorded) && unit.CPUs.Equal(record), unit
+	c.Unit = unit
+	if told && unit.Known {
+		c.RecordedKnown = record.Equal(c.Recorded) && unit.CPUs.Equal(record)
+	}
 	t.current[p] = c
 }
 

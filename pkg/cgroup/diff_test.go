@@ -100,7 +100,8 @@ func parseCurrent(t *testing.T, p cgroup.Path, w map[string]string, o cgroup.Opt
 	c := cgroup.Current{
 		Exists: !has(w, "absent"), Pending: set(t, w["pending"]), NoSeal: has(w, "noseal"), NoWrite: has(w, "nowrite"),
 	}
-	c.Left = strings.FieldsFunc(w["left"], func(r rune) bool { return r == ',' })
+	list := func(key string) []string { return strings.FieldsFunc(w[key], func(r rune) bool { return r == ',' }) }
+	c.Left, c.Drifted = list("left"), list("drifted")
 	c.Recorded, c.RecordedKnown = set(t, w["recorded"]), has(w, "recorded")
 	c.RecordedMems = set(t, w["recordedmems"])
 	if c.Exists {
@@ -130,7 +131,7 @@ func parseCurrent(t *testing.T, p cgroup.Path, w map[string]string, o cgroup.Opt
 
 func words(t *testing.T, line string) map[string]string {
 	t.Helper()
-	known := " driver possible spare leaving container cpus exclusive weight unlimited absent pending noseal nowrite recorded nocpuset nocpu idle quota parent inner innerquota unit unitquota unitcpus named mems nodes recordedmems period innermems unitmems left "
+	known := " driver possible spare leaving container cpus exclusive weight unlimited absent pending noseal nowrite recorded nocpuset nocpu idle quota parent inner innerquota unit unitquota unitcpus named mems nodes recordedmems period innermems unitmems left drifted "
 	w := map[string]string{}
 	for word := range strings.FieldsSeq(line) {
 		key, value, _ := strings.Cut(word, "=")

@@ -1,6 +1,9 @@
 package cgroup
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+)
 
 // limits emits the writes of weight and quota, once for each item: right after
 // the item's seal, since an update over CRI makes the runtime write its own
@@ -33,10 +36,13 @@ func (d *differ) property(it *item, name, value string) bool {
 	return false
 }
 
-// byUnit says that systemd has to be told a weight or quota. Where it has it on record
-// already and would put CPUs back with it, the file is written alone.
-func (d *differ) byUnit(it *item, recorded bool) bool {
-	return unitOf(it.Target, d.options.Driver) != "" && (!recorded || !it.unsettled() || !it.current.HasCPU)
+// byUnit says that systemd has to be told a weight or quota, which are in a file. After a
+// drift the file alone is written if it has them on record: that is done at once, and
+// brings back nothing else that systemd has.
+func (d *differ) byUnit(it *item, file string, recorded bool) bool {
+	c := &it.current
+	spared := recorded && c.Unit.Known && slices.Contains(c.Drifted, file) && !it.sealCRI && c.HasCPU && !c.NoWrite
+	return unitOf(it.Target, d.options.Driver) != "" && !spared
 }
 
 func (d *differ) quota(it *item) {
@@ -76,7 +82,7 @@ func (d *differ) weight(it *item) {
 		d.postpone(it.Target, FileWeight, leftAlone)
 	case it.current.Idle:
 		d.postpone(it.Target, FileWeight, "cpu.idle is 1, and the kernel takes no weight")
-	case d.byUnit(it, it.current.Unit.Weight == it.Weight):
+	case d.byUnit(it, FileWeight, it.current.Unit.Weight == it.Weight):
 		d.property(it, UnitWeight, value)
 	case !it.current.HasCPU:
 		d.postpone(it.Target, FileWeight, "the parent does not enable the cpu controller")

@@ -46,7 +46,7 @@ func limited(c *Current) bool {
 // lift emits the writes that take a quota away.
 func (d *differ) lift(it *item) {
 	c := &it.current
-	unit := d.byUnit(it, c.Unit.Quota < 0)
+	unit := d.byUnit(it, FileMax, c.Unit.Quota < 0)
 	switch {
 	case unit && (it.sealCRI || c.Exists && c.Quota >= 0 || !c.Unit.Known || c.Unit.Quota >= 0):
 		d.property(it, UnitQuota, ValueInf)

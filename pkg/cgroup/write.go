@@ -112,6 +112,9 @@ type Current struct {
 	// else writes, too, and that are left to him for now. Diff plans nothing for them,
 	// nor for what is recorded of them; the others are as ever.
 	Left []string
+	// Drifted are those of them that were as wanted until somebody else wrote them. They
+	// are written at once; whether the record is still right, the caller has to find out.
+	Drifted []string
 }
 
 func (c *Current) left(file string) bool { return slices.Contains(c.Left, file) }
