@@ -80,10 +80,22 @@ func (n *node) eventually(what string, cond func() error) {
 	}
 }
 
-// property is what systemd has for a unit.
-func (n *node) property(unit, name string) string {
+// unit is what systemd has for one.
+type unit struct{ cpus, weight, pid string }
+
+// show asks systemd for units, all at once: on an emulated machine each systemctl takes its time.
+func (n *node) show(names ...string) map[string]unit {
 	n.Helper()
-	return n.run("systemctl", "show", "-P", name, unit)
+	all := make(map[string]unit)
+	for text := range strings.SplitSeq(n.run("systemctl", append([]string{"show", "-p", "Id,AllowedCPUs,CPUWeight,MainPID"}, names...)...), "\n\n") {
+		values := make(map[string]string)
+		for line := range strings.SplitSeq(text, "\n") {
+			name, value, _ := strings.Cut(line, "=")
+			values[name] = value
+		}
+		all[values["Id"]] = unit{cpus: values["AllowedCPUs"], weight: values["CPUWeight"], pid: values["MainPID"]}
+	}
+	return all
 }
 
 // on checks that a cgroup runs on CPUs.
