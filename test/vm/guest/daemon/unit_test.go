@@ -193,7 +193,7 @@ func (n *node) hardened() {
 		"ProtectKernelModules":    "yes",
 		"ProtectKernelTunables":   "yes",
 		"ProtectSystem":           "strict",
-		"RestrictAddressFamilies": "AF_INET AF_INET6 AF_UNIX",
+		"RestrictAddressFamilies": "AF_INET AF_INET6 AF_NETLINK AF_UNIX",
 		"RestrictNamespaces":      "yes",
 		"SystemCallArchitectures": "native",
 		"UMask":                   "0077",
