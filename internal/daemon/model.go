@@ -49,6 +49,8 @@ type podEntry struct {
 	// unconfirmed and since are as in containerEntry.
 	unconfirmed bool
 	since       time.Time
+	// total is the pod's after a resize, as long as the runtime tells another.
+	total pools.Resources
 	// unlisted says that the runtime does not list the sandbox, but containers of it.
 	unlisted bool
 }
@@ -91,6 +93,7 @@ func (m *model) putPod(f podFacts) {
 			return
 		}
 		e.pod.Ready = e.pod.Ready && old.pod.Ready // a sandbox never gets ready again
+		e.outgrown(old)
 	}
 	if e.slice, e.pause = f.foundSlice, f.foundPause; !f.lost() {
 		e.slice, e.pause, e.err = podPaths(f.Pod, m.driver)
@@ -267,7 +270,7 @@ func (m *model) inputPods(now time.Time) map[string]*pools.Pod {
 			Name:        e.pod.Name,
 			QoS:         e.qos,
 			Annotations: e.pod.Annotations,
-			Resources:   resourcesOf(e.pod.Resources),
+			Resources:   e.resources(),
 			Settled:     now.Sub(e.pod.CreatedAt) >= settleTime,
 			Gone:        true,
 			Unread:      e.unread(),
@@ -315,19 +318,6 @@ func stateOf(s cri.State) pools.ContainerState {
 	default: // Unknown too: it may well run
 		return pools.Running
 	}
-}
-
-// asked returns what the kubelet asked for. The runtime's spec may hold what was
-// made of it; older runtimes tell only that.
-func asked(c cri.Container) pools.Resources {
-	if c.Requested.Shares == 0 {
-		return resourcesOf(c.Recorded)
-	}
-	return resourcesOf(c.Requested)
-}
-
-func resourcesOf(r cri.Resources) pools.Resources {
-	return pools.Resources{Shares: r.Shares, Quota: r.Quota, Period: r.Period}
 }
 
 // recorded returns what is known of a target's record before its cgroup is read.

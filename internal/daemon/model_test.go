@@ -32,8 +32,14 @@ func modelConfigs() []string {
 	return configs
 }
 
-func modelBounds() scenario.Bounds {
-	return scenario.Bounds{Pods: 7, CPUs: 3, Configs: len(modelConfigs()), Nodes: 2, Units: scenario.Units(), Moves: 5, Writes: 6}
+// modelBounds: a resize is told by NRI alone. The only CPUs of two pools stay online,
+// because a reload to a pool without any is refused.
+func modelBounds(nri bool) scenario.Bounds {
+	b := scenario.Bounds{Pods: 7, CPUs: 3, Configs: len(modelConfigs()), Nodes: 2, Units: scenario.Units(), Moves: 5, Writes: 6, Pluggable: []int{2, 3, 4, 5, 6, 7}}
+	if nri {
+		b.Resizes = 8
+	}
+	return b
 }
 
 // TestModel runs random sequences and checks the invariants after each step. A
@@ -80,8 +86,9 @@ const sequencesAtOnce = 8
 
 // runSequence returns what became of the moves in a sequence.
 func runSequence(t *testing.T, seed uint64) map[control.Outcome]int {
-	steps := scenario.Generate(seed, sequenceSteps, modelBounds())
-	w := newWorld(t, seed%2 == 1)
+	nri := seed%2 == 1
+	steps := scenario.Generate(seed, sequenceSteps, modelBounds(nri))
+	w := newWorld(t, nri)
 	err := scenario.Run(w, steps)
 	if err == nil {
 		err = w.end()

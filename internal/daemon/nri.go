@@ -124,7 +124,11 @@ func (h hooks) Start(ctx context.Context, id string) error {
 }
 
 func (h hooks) Update(ctx context.Context, id string, asked cri.Resources) (cri.Resources, error) {
-	return ask(ctx, h, func(a chan<- cri.Resources) event { return updateAsked{id, asked, a} })
+	u, err := ask(ctx, h, func(a chan<- updated) event { return updateAsked{id, asked, a} })
+	if err == nil {
+		err = u.err
+	}
+	return u.keep, err
 }
 
 func (h hooks) RunPod(p cri.Pod) { h.post(podRun{p}) }

@@ -61,7 +61,7 @@ type instance struct {
 	owner    pools.Key
 	asked    int  // CPUs; 0 if that is not known
 	unread   bool // the runtime has not told yet, but will
-	watched  bool // its pod's pause container has a set, which a shared container would have too
+	watched  bool // its pod's pause container has a set, which a shared container would have too; for a unit, somebody's has
 	kernel   cpuset.Set
 	recorded cpuset.Set // none where the journal knows better
 	created  int64
@@ -158,15 +158,18 @@ func newRecovery(m *model, read func(cgroup.Path) (cgroup.State, error), journal
 			all = append(all, i)
 		}
 	}
+	watched := false
 	for _, e := range m.pods {
-		r.hold(pools.Key{PodUID: e.uid, Container: infraName}, asks(e.pause))
+		set := asks(e.pause)
+		r.hold(pools.Key{PodUID: e.uid, Container: infraName}, set)
+		watched = watched || set.Overlaps(p.Shared) // a shared unit would have some of it
 	}
 	for _, u := range p.Units {
 		e := m.units[u.Name]
 		if e == nil {
 			continue
 		}
-		i := instance{owner: pools.Key{Container: u.Name}, asked: u.CPUs, kernel: asks(e.unit.Path), recorded: e.unit.CPUs}
+		i := instance{owner: pools.Key{Container: u.Name}, asked: u.CPUs, watched: watched, kernel: asks(e.unit.Path), recorded: e.unit.CPUs}
 		r.hold(i.owner, i.kernel)
 		r.hold(i.owner, i.recorded)
 		if u.CPUs > 0 {

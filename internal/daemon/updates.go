@@ -1,37 +1,56 @@
 package daemon
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// updateAsked asks what is to become of somebody's update of a container.
+// updateAsked asks what is to become of somebody's update of a container. One that has
+// shares is a resize, of which nothing else tells: nobody of ours sends shares over CRI.
 type updateAsked struct {
 	id     string
 	asked  cri.Resources
-	answer chan<- cri.Resources
+	answer chan<- updated
+}
+
+// updated is what to make of an update, or why it must not be made.
+type updated struct {
+	keep cri.Resources
+	err  error
 }
 
 func (u updateAsked) apply(l *loop) {
 	l.settlePromises(true, time.Now())
 	e := l.model.containers[u.id]
 	if e == nil {
-		u.answer <- cri.Resources{}
+		u.answer <- updated{}
 		return
 	}
 	_, p := findPlacement(&l.status.plan, u.id)
-	u.answer <- l.keep(e, p, u.asked)
-	if r := &e.container.Requested; u.asked.Shares != 0 {
-		// A resize: nobody of ours sends shares over CRI.
-		r.Shares, r.Period = u.asked.Shares, cmp.Or(u.asked.Period, r.Period)
-		r.Quota = cmp.Or(u.asked.Quota, r.Quota)
-		l.model.clock++
-		e.told = l.model.clock
-		l.fetchPod(e.container.PodID) // its total is another
+	if u.asked.Shares == 0 {
+		u.answer <- updated{keep: l.keep(e, p, u.asked)}
+		return
 	}
+	resized, err := l.resize(e, u.asked)
+	if err != nil {
+		u.answer <- updated{err: err}
+		return
+	}
+	if resized != nil {
+		p = resized
+	}
+	keep := l.keep(e, p, u.asked)
+	if u.asked.CPUs == "" && resized != nil {
+		// The runtime writes the cpuset with the rest: the new one, or it would put the
+		// old one back for a moment. Where others must leave first, that is left to the pass.
+		if cpus, _, _ := l.obtainable(p); cpus.Equal(p.CPUs) && !cpus.Equal(l.tree.current[e.path].CPUs) {
+			keep.CPUs = cpus.String()
+		}
+	}
+	u.answer <- updated{keep: keep}
+	l.fetchPod(e.container.PodID) // its total is another
 }
 
 // keep is what an update must not change.
@@ -49,7 +68,7 @@ func (l *loop) keep(e *containerEntry, p *pools.Placement, asked cri.Resources) 
 	if asked.Shares != 0 && p.Shares != 0 {
 		keep.Shares = p.Shares
 	}
-	if asked.Quota > 0 && p.Unlimited && (asked.Shares == 0 || exclusiveCPUs(resourcesOf(asked)) > 0) {
+	if asked.Quota > 0 && p.Unlimited {
 		keep.Quota = -1
 	}
 	if !p.Mems.IsEmpty() && asked.Mems != "" && !l.tree.busy(e.path) {

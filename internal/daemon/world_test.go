@@ -23,6 +23,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
 // world carries out the steps of a scenario on the fake node.
@@ -174,6 +175,8 @@ func (w *world) act(s scenario.Step) error {
 	case scenario.UnsilenceKubelet:
 		w.kubelet.fail(nil)
 		w.silent = false
+	case scenario.PlugCPUs:
+		w.online(without(s.Offline...))
 	case scenario.MoveOwner:
 		if m, ok := scenario.MoveOf(s, w.seen.plan, w.seen.pools); ok {
 			return w.move(m)
@@ -230,6 +233,14 @@ func (r fakeRuntime) CPUs(id string) (cpuset.Set, bool) {
 	return st.Effective, st.Populated
 }
 
+// Resize lets the container move: it may ask for less.
+func (r fakeRuntime) Resize(id string, to cri.Resources) error {
+	r.w.mu.Lock()
+	delete(r.w.known, r.Cgroup(id))
+	r.w.mu.Unlock()
+	return r.Runtime.Resize(id, to)
+}
+
 func (r fakeRuntime) UnitCPUs(name string) (cpuset.Set, bool) {
 	cpus, err := cpuset.Parse(r.w.unitCPUs(name))
 	return cpus, err == nil && !cpus.IsEmpty()
@@ -251,6 +262,7 @@ type sight struct {
 	journaled bool
 	connected bool // events come from the runtime
 	asPlanned []cgroup.Target
+	cpus      *topology.Topology
 }
 
 // inspection is an event by which the owner shows its state.
@@ -288,7 +300,7 @@ func (i inspection) apply(l *loop) {
 		return !c.Exists || cgroup.Verify(t, c.State) != nil
 	})
 	i <- sight{busy: busy, asPlanned: asPlanned, plan: l.status.plan, pools: l.settings.pools, resting: resting, journaled: l.ledger.durable == l.ledger.changes,
-		connected: l.status.stream == cri.Connected}
+		connected: l.status.stream == cri.Connected, cpus: l.settings.topology}
 }
 
 func (w *world) inspect() sight {
@@ -318,7 +330,7 @@ func (w *world) look() bool {
 		return false
 	}
 	w.seen = w.inspect()
-	return w.seen.resting && w.pods.Known(w.seen.plan) == nil
+	return w.seen.resting && w.seen.cpus == w.cpus.now() && w.pods.Known(w.seen.plan) == nil
 }
 
 // rest waits until the daemon has nothing left to do and knows of everything.

@@ -44,6 +44,7 @@ type pod struct {
 	path    string // linux.cgroupsPath of the sandbox
 	scope   string // cgroup of the sandbox
 	garbled *string
+	resized *cri.Resources // its total since a resize
 }
 
 type container struct {
@@ -182,11 +183,15 @@ func (p *pod) info(c RuntimeConfig) map[string]string {
 	}
 	sandbox := cri.Resources{Shares: 2}
 	if c.Flavor == Containerd {
-		return document(map[string]any{
+		doc := map[string]any{
 			"pid":         p.pid,
 			"config":      map[string]any{"linux": map[string]any{"cgroup_parent": p.parent, "resources": criResources(p.Resources)}},
 			"runtimeSpec": ociSpec(p.path, sandbox, nil),
-		})
+		}
+		if p.resized != nil {
+			doc["resources"] = map[string]any{"linux": criResources(*p.resized)}
+		}
+		return document(doc)
 	}
 	annotations := maps.Clone(p.Annotations)
 	if annotations == nil {

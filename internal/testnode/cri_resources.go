@@ -134,3 +134,33 @@ func merge(into *cri.Resources, from *runtime.LinuxContainerResources) {
 		into.Mems = v
 	}
 }
+
+// Resize gives a container other resources as the kubelet does: it asks for the
+// container's first, and then tells the pod's total (UpdatePodSandboxResources), if it
+// has told one before. CRI-O does not take that in.
+func (r *Runtime) Resize(id string, to cri.Resources) error {
+	r.mu.Lock()
+	c, ok := r.containers[id]
+	var was cri.Resources
+	if ok {
+		was = c.Resources
+	}
+	r.mu.Unlock()
+	linux := &runtime.LinuxContainerResources{CpuShares: int64(to.Shares), CpuQuota: to.Quota, CpuPeriod: to.Period}
+	if _, err := (&service{r: r}).UpdateContainerResources(context.Background(), &runtime.UpdateContainerResourcesRequest{ContainerId: id, Linux: linux}); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.Resources = to
+	total := c.pod.Resources
+	if c.pod.resized != nil {
+		total = *c.pod.resized
+	}
+	if total.Shares != 0 && r.config.Flavor == Containerd {
+		total.Shares += to.Shares - was.Shares
+		total.Quota += to.Quota - was.Quota
+		c.pod.resized = &total
+	}
+	return nil
+}

@@ -155,6 +155,9 @@ func (c *checker) placement(name string, key Key, at *Placement) {
 	if (at.Refused != nil) != (at.Reason.Code == CodeRefused) || at.Refused != nil && at.Pool != Shared {
 		c.report("%s: pool %s, reason %s, refusal %v", name, at.Pool, at.Reason.Code, at.Refused)
 	}
+	if at.Short != nil && at.Reason.Code != CodeShort {
+		c.report("%s: reason %s, shortage %v", name, at.Reason.Code, at.Short)
+	}
 	if at.Reason.Code == "" || at.Reason.Text == "" {
 		c.report("%s has no reason", name)
 	}

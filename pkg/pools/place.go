@@ -119,7 +119,7 @@ func (b *placer) guaranteed(at *Placement, c *claim, v verdict) {
 	case at.State == Exited:
 		at.Reason = Reason{CodeHeld, "has exited; its CPUs are held for its restart"}
 	case c.cpus.Len() < c.want:
-		at.Reason = b.short(c)
+		at.Reason, at.Short = b.short(c), c.refused
 	case v.want == c.want:
 		at.Reason = v.reason
 	default:

@@ -81,7 +81,10 @@ type Placement struct {
 	// Refused says why the container runs in the shared pool although it should
 	// have CPUs of its own; nil in all other cases.
 	Refused *allocate.Refusal
-	Reason  Reason
+	// Short says why the container has fewer CPUs of its own than it should; nil in
+	// all other cases.
+	Short  *allocate.Refusal
+	Reason Reason
 }
 
 // UnitPlan is where a systemd unit runs, or will run when it is started.

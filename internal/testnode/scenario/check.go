@@ -15,6 +15,7 @@ type owner struct {
 	cpus    cpuset.Set
 	epoch   int
 	perhaps cpuset.Set // where a move has taken it that nobody knows the end of
+	resized bool       // since: it may have lost some, or all
 }
 
 // place is where the plan puts a container that runs.
@@ -48,7 +49,7 @@ func (p *Pods) Check(plan pools.Plan, on pools.Pools) (exclusive map[string]cpus
 	errs = append(errs, p.moved(owners, on.Guaranteed)...)
 	for key, before := range p.owners { // it may come back as another instance
 		uid, _, _ := strings.Cut(key, "/")
-		if _, still := owners[key]; !still && p.pods[uid] != nil && !p.pods[uid].stopped && before.epoch == p.epoch {
+		if _, still := owners[key]; !still && !before.resized && p.pods[uid] != nil && !p.pods[uid].stopped && before.epoch == p.epoch {
 			owners[key] = before
 		}
 	}
@@ -101,7 +102,16 @@ func (p *Pods) moved(owners map[string]owner, guaranteed cpuset.Set) (errs []err
 	for key, before := range p.owners {
 		now, still := owners[key]
 		reloaded := before.epoch != p.epoch
+		left := before.cpus.Intersection(guaranteed)
+		if reloaded && p.plugged == p.epoch && still && !before.cpus.IsSubsetOf(guaranteed) {
+			if before.perhaps.IsEmpty() && !before.resized && !left.IsSubsetOf(now.cpus) && !now.cpus.IsSubsetOf(left) {
+				errs = append(errs, fmt.Errorf("%s has lost some of %s, had %s left, and was moved to %s", key, before.cpus, left, now.cpus))
+			}
+			continue
+		}
 		switch {
+		case before.resized && still && now.cpus.IsSubsetOf(before.cpus): // it asks for less
+		case before.resized && !still:
 		case still && reloaded && !before.cpus.IsSubsetOf(guaranteed):
 		case still && before.cpus.IsSubsetOf(now.cpus): // it had less than it asks for
 		case still && !before.perhaps.IsEmpty() && before.perhaps.IsSubsetOf(now.cpus):

@@ -9,6 +9,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/internal/testnode/scenario"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -21,6 +22,7 @@ func (b board) RemovePod(string) error                    { return nil }
 func (b board) StartContainer(string) error               { return nil }
 func (b board) StopContainer(id string) error             { delete(b, id); return nil }
 func (b board) RemoveContainer(string) error              { return nil }
+func (b board) Resize(string, cri.Resources) error        { return nil }
 
 func (b board) CreateContainer(pod string, s testnode.ContainerSpec) (string, error) {
 	return fmt.Sprintf("%s/%s#%d", pod, s.Name, s.Attempt), nil
@@ -85,6 +87,9 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 		{"move not made", []scenario.Step{{Kind: scenario.MoveOwner}}, planOf(at("p/a#0", 2), b), nil, "p/a was moved from 4 to 2"},
 		{"moved or not", []scenario.Step{{Kind: scenario.MoveOwner, After: 1}}, planOf(at("p/a#0", 2), b), nil, ""},
 		{"moved, or not", []scenario.Step{{Kind: scenario.MoveOwner, After: 1}}, planOf(at("p/a#0", 4), b), nil, ""},
+		{"resized", []scenario.Step{{Kind: scenario.ResizeContainer, Pod: "p", Container: "a"}}, planOf(at("p/a#0", 0), b), nil, ""},
+		{"moved by a resize", []scenario.Step{{Kind: scenario.ResizeContainer, Pod: "p", Container: "a"}}, planOf(at("p/a#0", 4), b), nil, "p/a was moved from 2 to 4"},
+		{"moved though its CPU is online", []scenario.Step{{Kind: scenario.PlugCPUs}}, planOf(at("p/a#0", 4), b), nil, "p/a was moved from 2 to 4"},
 		{"bad plan", nil, planOf(at("p/a#0", 3), b), nil, "assignment of p/b (3) is empty or not within what others leave"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -24,6 +24,11 @@ type Bounds struct {
 	// Writes is how many of 100 steps are somebody else's writes to a cgroup; 0 for who
 	// cannot make any.
 	Writes int
+	// Resizes is how many of 100 steps resize a container: 0 where nobody tells the
+	// daemon.
+	Resizes int
+	// Pluggable are the CPUs that go offline and come back, two at a time at most.
+	Pluggable []int
 }
 
 // Generate makes n steps from a seed.
@@ -67,7 +72,8 @@ func (g *generator) next() {
 	}
 	choices := []choice{
 		{12, g.newPod}, {34, g.advancePod}, {12, g.restart}, {10, g.endPod}, {5, g.reload}, {6, g.daemon}, {6, g.unit}, {2, g.systemd}, {2, g.kubelet},
-		{g.bounds.Kills, g.kill}, {g.bounds.Moves, g.move}, {g.bounds.Writes, g.write},
+		{g.bounds.Kills, g.kill}, {g.bounds.Moves, g.move}, {g.bounds.Writes, g.write}, {g.bounds.Resizes, g.resize},
+		{len(g.bounds.Pluggable), g.plug},
 	}
 	total := 0
 	for _, c := range choices {
@@ -249,6 +255,33 @@ func (g *generator) move() bool {
 
 func (g *generator) write() bool {
 	g.emit(Step{Kind: ForeignWrite, Pick: g.rand.Uint64()})
+	return true
+}
+
+// resize gives a running container of a Guaranteed pod without init containers another
+// size: what the pod's total is then follows from it.
+func (g *generator) resize() bool {
+	p := g.pick(func(p *pod) bool {
+		return !p.stopped && p.spec.QoS == "guaranteed" && p.containers[0].state == StartContainer && !p.containers[0].spec.Init
+	})
+	if p == nil {
+		return false
+	}
+	c := p.containers[0]
+	c.spec.Milli = 1000 * (1 + g.rand.IntN(g.bounds.CPUs))
+	if g.rand.IntN(4) == 0 {
+		c.spec.Milli -= 500 // from now on it shares, or does no more
+	}
+	g.emit(Step{Kind: ResizeContainer, Pod: p.uid, Container: c.name, Spec: c.spec})
+	return true
+}
+
+func (g *generator) plug() bool {
+	s := Step{Kind: PlugCPUs}
+	for range g.rand.IntN(3) {
+		s.Offline = append(s.Offline, g.bounds.Pluggable[g.rand.IntN(len(g.bounds.Pluggable))])
+	}
+	g.emit(s)
 	return true
 }
 

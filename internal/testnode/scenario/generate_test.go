@@ -9,7 +9,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/testnode/scenario"
 )
 
-var bounds = scenario.Bounds{Pods: 8, CPUs: 3, Configs: 3, Nodes: 2, Units: []string{"du.service"}, Moves: 4, Writes: 4}
+var bounds = scenario.Bounds{Pods: 8, CPUs: 3, Configs: 3, Nodes: 2, Units: []string{"du.service"}, Moves: 4, Writes: 4, Resizes: 4, Pluggable: []int{1, 2}}
 
 // TestSeedsRepeat: the same seed gives the same steps, a longer sequence begins with
 // the shorter one, and all kinds occur.
@@ -25,8 +25,8 @@ func TestSeedsRepeat(t *testing.T) {
 	for _, s := range long {
 		kinds[s.Kind]++
 	}
-	if len(kinds) != 18 {
-		t.Errorf("kinds = %v; want all 18", kinds)
+	if len(kinds) != 20 {
+		t.Errorf("kinds = %v; want all 20", kinds)
 	}
 }
 

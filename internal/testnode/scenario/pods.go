@@ -20,6 +20,8 @@ type Runtime interface {
 	StartContainer(id string) error
 	StopContainer(id string) error
 	RemoveContainer(id string) error
+	// Resize gives a container other resources, as the kubelet does.
+	Resize(id string, to cri.Resources) error
 	// CPUs are those that the processes of a container run on; false if it has none.
 	CPUs(id string) (cpuset.Set, bool)
 	// UnitCPUs are those of a systemd unit.
@@ -31,7 +33,8 @@ type Runtime interface {
 type Pods struct {
 	runtime Runtime
 	pods    map[string]*livePod
-	epoch   int // counts reloads: after one, owners may lose their CPUs
+	epoch   int // counts reloads, and CPUs that go: after one, owners may lose their CPUs
+	plugged int // the epoch in which CPUs have come or gone last
 	owners  map[string]owner
 	// made and refused count the containers that were created, and those that NRI has
 	// kept from it.
@@ -92,6 +95,12 @@ func (p *Pods) Do(s Step) (done bool, err error) {
 		if id != "" {
 			err = p.runtime.RemoveContainer(id)
 		}
+	case ResizeContainer:
+		err = p.resize(of, s)
+	case PlugCPUs:
+		p.epoch++
+		p.plugged = p.epoch
+		return false, nil
 	case Reload:
 		p.epoch++
 		return false, nil
@@ -123,11 +132,36 @@ func (s PodSpec) Namespace() string {
 	return "default"
 }
 
-func (p *Pods) create(of *livePod, s Step) error {
-	res := cri.Resources{Shares: uint64(max(s.Spec.Milli*1024/1000, 2))}
-	if of.spec.QoS == "guaranteed" {
-		res.Quota, res.Period = int64(s.Spec.Milli)*100, 100_000
+// resources of a container, as the kubelet makes them.
+func (s ContainerSpec) resources(qos string) cri.Resources {
+	res := cri.Resources{Shares: uint64(max(s.Milli*1024/1000, 2))}
+	if qos == "guaranteed" {
+		res.Quota, res.Period = int64(s.Milli)*100, 100_000
 	}
+	return res
+}
+
+// resize changes the size of a container that runs. The daemon may refuse more CPUs.
+func (p *Pods) resize(of *livePod, s Step) error {
+	id := of.containers[s.Container]
+	if !p.Runs(id) {
+		return nil
+	}
+	err := p.runtime.Resize(id, s.Spec.resources(of.spec.QoS))
+	if err != nil && strings.Contains(err.Error(), refusal) {
+		p.refused++
+		return nil
+	}
+	key := s.Pod + "/" + s.Container
+	if o, has := p.owners[key]; has {
+		o.resized = true
+		p.owners[key] = o
+	}
+	return err
+}
+
+func (p *Pods) create(of *livePod, s Step) error {
+	res := s.Spec.resources(of.spec.QoS)
 	of.inits = of.inits || s.Spec.Init
 	id, err := p.runtime.CreateContainer(of.id, testnode.ContainerSpec{Name: s.Container, Attempt: of.attempts[s.Container], Resources: res})
 	of.attempts[s.Container]++ // one that has exited keeps its name until it is removed

@@ -31,6 +31,8 @@ const (
 	UnsilenceKubelet Kind = "unsilence-kubelet"
 	MoveOwner        Kind = "move-owner"    // an operator asks for it; it need not be possible
 	ForeignWrite     Kind = "foreign-write" // somebody else writes to a cgroup that is as planned
+	ResizeContainer  Kind = "resize-container"
+	PlugCPUs         Kind = "plug-cpus" // some go offline, all others are online
 )
 
 // Step is one thing that happens. Which fields count depends on Kind.
@@ -39,7 +41,8 @@ type Step struct {
 	// Pod is the pod's UID and name. Container names one of its containers.
 	Pod, Container string
 	Of             PodSpec       // RunPod
-	Spec           ContainerSpec // CreateContainer
+	Spec           ContainerSpec // CreateContainer, ResizeContainer
+	Offline        []int         // PlugCPUs
 	Unit           string        // StartUnit, StopUnit
 	Config         int           // Reload: index of a configuration
 	After          int           // KillDaemon: number of writes of its last pass that succeed
@@ -71,7 +74,7 @@ func (s Step) String() string {
 	switch s.Kind {
 	case RunPod:
 		return fmt.Sprintf("%s %s %+v", s.Kind, s.Pod, s.Of)
-	case CreateContainer:
+	case CreateContainer, ResizeContainer:
 		return fmt.Sprintf("%s %s/%s %+v", s.Kind, s.Pod, s.Container, s.Spec)
 	case StartContainer, StopContainer, RemoveContainer:
 		return fmt.Sprintf("%s %s/%s", s.Kind, s.Pod, s.Container)
@@ -83,6 +86,8 @@ func (s Step) String() string {
 		return fmt.Sprintf("%s after %d writes of the next step", s.Kind, s.After)
 	case MoveOwner, ForeignWrite:
 		return fmt.Sprintf("%s %d", s.Kind, s.Pick)
+	case PlugCPUs:
+		return fmt.Sprintf("%s, offline: %v", s.Kind, s.Offline)
 	case StartUnit, StopUnit:
 		return fmt.Sprintf("%s %s", s.Kind, s.Unit)
 	}

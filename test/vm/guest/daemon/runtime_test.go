@@ -128,6 +128,13 @@ func (r *realRuntime) RemoveContainer(id string) error {
 	return err
 }
 
+func (r *realRuntime) Resize(id string, to cri.Resources) error {
+	ctx, cancel := call()
+	defer cancel()
+	_, err := r.rpc.UpdateContainerResources(ctx, &runtime.UpdateContainerResourcesRequest{ContainerId: id, Linux: linuxResources(to)})
+	return err
+}
+
 // directory is that of a container's cgroup.
 func (r *realRuntime) directory(id string) string { return "/sys/fs/cgroup/" + string(r.paths[id]) }
 
