@@ -42,17 +42,25 @@ func (l *loop) watchCPUs(ctx context.Context) {
 	if l.cpus == nil {
 		return
 	}
+	told := ""
 	keepTrying(ctx, func() error {
 		err := l.cpus.Watch(ctx, func() error {
 			l.box.post(cpusHeard{})
-			return l.countCPUs()
+			err := l.countCPUs()
+			if err == nil {
+				told = ""
+			}
+			return err
 		})
 		if ctx.Err() == nil {
 			l.box.post(cpusHeard{err})
 		}
 		return err
 	}, func(err error) {
-		l.log.Error("CPUs that go offline or come online are not heard of; until they are, the resync finds them", "error", err)
+		if told != err.Error() { // it is tried again for as long as the daemon runs
+			told = err.Error()
+			l.log.Error("CPUs that go offline or come online are not heard of; until they are, the resync finds them", "error", err)
+		}
 	})
 }
 
