@@ -46,7 +46,7 @@ func (c Config) disk() (image.Spec, error) {
 		if c.Runtime != (Runtime{}) {
 			return image.Spec{}, fmt.Errorf("check runtime %q: a machine without Node has none", c.Runtime.Name)
 		}
-		return image.Spec{Name: "base-" + c.Suite, Suite: c.Suite}, nil
+		return image.Spec{Name: "base-" + c.Suite, Suite: c.Suite, Packages: c.packages()}, nil
 	}
 	name := c.Runtime.Name
 	if name == "" {
@@ -77,7 +77,15 @@ func (c Config) disk() (image.Spec, error) {
 		}
 	}
 	return image.Spec{
-		Name: strings.Join(label, "-"), Suite: c.Suite, Packages: p.packages,
+		Name: strings.Join(label, "-"), Suite: c.Suite, Packages: append(c.packages(), p.packages...),
 		Trees: append([]string{"node"}, p.trees...), Layers: p.layers,
 	}, nil
+}
+
+// packages are what a suite lacks for every machine: in forky, systemd only recommends what it mounts and filters system calls with.
+func (c Config) packages() []string {
+	if c.Suite == "forky" {
+		return []string{"libseccomp2", "mount"}
+	}
+	return nil
 }

@@ -8,11 +8,15 @@ dir=$1 suite=$2
 shift 2
 packages=$(echo "$@" | tr ' ' ,)
 mirror=$("$(dirname "$0")/mirror.sh")
+case $suite in
+forky) set -- --aptopt='Acquire::Check-Valid-Until "false"' ;; # not released yet, so signed for a week: a mirror may be behind
+*) set -- ;;
+esac
 
 # The initrd holds only what finds the root disk: emulated CPUs take seconds to unpack Debian's full one.
 # shellcheck disable=SC2016 # mmdebstrap expands $1
 mmdebstrap --mode=root --variant=essential --architectures=amd64 \
-	--keyring=/usr/share/keyrings \
+	--keyring=/usr/share/keyrings "$@" \
 	--aptopt='Apt::Install-Recommends "false"' \
 	--dpkgopt='path-exclude=/usr/share/doc/*' \
 	--dpkgopt='path-exclude=/usr/share/info/*' \
