@@ -22,11 +22,13 @@ type deathScene struct {
 	before, yaml string
 	pool         cpuset.Set // what yaml lets be exclusive
 	least        int        // writes that there must be for the scene to be worth it
+	kernel       testnode.CgroupConfig
 }
 
 func deathScenes() []deathScene {
 	fixed, carved := cpuset.Range(4, 7), cpuset.Range(2, 7)
 	mems := strings.Replace(poolsYAML, "cpus: 4-7", "cpus: 4-7\n  memory: bind", 1)
+	seven := testnode.CgroupConfig{ClearPopulated: true}
 	return []deathScene{
 		{name: "fixed", yaml: poolsYAML, pool: fixed, least: 6},
 		{name: "carved", yaml: carvedYAML, pool: carved, least: 6},
@@ -37,6 +39,9 @@ func deathScenes() []deathScene {
 		{name: "units", yaml: carvedYAML + unitsPart, pool: carved, least: 6},
 		{name: "host services", yaml: carvedYAML + unitsPart + hostPart, pool: carved, least: 9},
 		{name: "refused", yaml: failing(strings.Replace(poolsYAML, "4-7", "4-5", 1)), pool: cpuset.Range(4, 5), least: 6},
+		{name: "fixed on 7.0", yaml: poolsYAML, pool: fixed, least: 6, kernel: seven},
+		{name: "fixed to carved on 7.0", before: poolsYAML, yaml: carvedYAML, pool: carved, least: 3, kernel: seven},
+		{name: "host services on 7.0", yaml: carvedYAML + unitsPart + hostPart, pool: carved, least: 9, kernel: seven},
 	}
 }
 
@@ -149,7 +154,7 @@ func (c crowd) check(before watch) watch {
 
 // play returns how many files a daemon writes that lives.
 func (s deathScene) play(t *testing.T, after int) int {
-	n := newNode(t)
+	n := newNodeOn(t, s.kernel)
 	c := populate(n)
 	if s.before != "" {
 		n.yaml = s.before

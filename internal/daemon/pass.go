@@ -341,8 +341,8 @@ func (l *loop) submit(w cgroup.Write, refused *cpuset.Set) {
 		ctx, cancel := context.WithTimeout(ctx, updateTimeout)
 		defer cancel()
 		if !refused.IsEmpty() {
-			u := unitState(ctx, l.units, w.Path)
-			if u.Known && !u.CPUs.IsEmpty() && !u.CPUs.Equal(*refused) {
+			// That it has none is no better: from kernel 7.0 on it would clear the file.
+			if u := unitState(ctx, l.units, w.Path); !u.Known || !u.CPUs.Equal(*refused) {
 				return written{write: w, unit: u, unmade: true}
 			}
 		}

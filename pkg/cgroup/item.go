@@ -17,6 +17,7 @@ type item struct {
 	stays  bool // it keeps what it holds
 
 	hasUnit bool // what systemd has is known
+	unasked bool // and is not, although it has something
 
 	outer *item   // the slice that it is in, if that is Around
 	inner []*item // of one that is Around: what is in it
@@ -51,6 +52,7 @@ func newItem(t *Target, c Current, o Options) *item {
 	if it.hasUnit = c.Unit.Known && unitOf(t, o.Driver) != ""; it.hasUnit {
 		it.unit = c.Unit.CPUs
 	}
+	it.unasked = !c.Unit.Known && unitOf(t, o.Driver) != ""
 	it.sealed = !needsSeal(t, it.want, &c, o.Driver)
 	if it.raw {
 		it.placed = !needsRaw(it.want, &it.current)
@@ -72,9 +74,10 @@ func (it *item) holds() cpuset.Set {
 }
 
 // unsettled says that systemd, when it sets anything of the item's unit, would
-// take the item to other CPUs: those that it has, or all if it has none.
+// take the item to other CPUs: those that it has, or all if it has none; or that it has
+// not said what it has.
 func (it *item) unsettled() bool {
-	return it.moves && it.hasUnit && it.current.Exists && !it.unit.Equal(it.request)
+	return it.moves && it.current.Exists && (it.unasked || it.hasUnit && !it.unit.Equal(it.request))
 }
 
 // running are the CPUs that a write adds nothing to. A container or unit that has
@@ -106,7 +109,7 @@ func (it *item) written(cpus cpuset.Set) {
 
 // recordedAs is the effect of a seal, which also writes the request.
 func (it *item) recordedAs(cpus cpuset.Set) {
-	it.recorded, it.unit, it.pending = cpus, cpus, cpuset.Set{}
+	it.recorded, it.unit, it.pending, it.unasked = cpus, cpus, cpuset.Set{}, false
 	if it.current.Exists {
 		it.written(cpus)
 	}
