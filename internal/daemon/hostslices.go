@@ -117,6 +117,19 @@ func (l *loop) yield() {
 	}
 }
 
+// claim records that confined units whose CPUs systemd has already had none before,
+// unless the journal knows better: the daemon has set them, and has lost its journal
+// since. No write would tell of it, and these CPUs would pass for an administrator's
+// as soon as the unit is to have others.
+func (l *loop) claim() {
+	for _, v := range l.status.hosts {
+		e := l.model.units[v.Name]
+		if v.State == services.Confined && e != nil && e.unit.Known && e.unit.CPUs.Equal(v.CPUs) {
+			l.ledger.note(Original{Path: v.Path, Unit: v.Unit, File: cgroup.FileCPUs})
+		}
+	}
+}
+
 // amend replaces the value of an original that is there.
 func (l *ledger) amend(k originalKey, value string) {
 	if o, ok := l.originals[k]; ok && o.Value != value {

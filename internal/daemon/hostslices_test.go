@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -333,4 +335,36 @@ func TestHostAfterAKill(t *testing.T) {
 	n.yaml = poolsYAML
 	r.loop.reload()
 	n.hostOn("system.slice", "0-7")
+}
+
+// TestHostAfterALostJournal: what was set is known to be ours when it is to change, and
+// when it is put back.
+func TestHostAfterALostJournal(t *testing.T) {
+	const head = "apiVersion: config.cpupoold.io/v1alpha1\nkind: CPUPoolConfiguration\n"
+	const moved = head + "partitions: [{type: management, cpus: 2-3}]\nguaranteed: {cpus: 4-7}\n"
+	n := newHostNode(t, hostPart)
+	before := n.hostState()
+	r := n.start()
+	n.hostOn("init.scope", "0-1")
+	n.eventually("property", func() bool { return n.property("machine.slice") == "0-1" })
+	r.quiet()
+	r.stop()
+	if err := os.Remove(filepath.Join(n.dir, "journal.json")); err != nil {
+		t.Fatal(err)
+	}
+	r = n.start()
+	r.quiet()
+	n.yaml = moved + hostPart
+	r.loop.reload()
+	n.hostOn("system.slice/sshd.service", "2-3")
+	n.hostOn("init.scope", "2-3")
+	n.eventually("property", func() bool { return n.property("machine.slice") == "2-3" })
+	r.view("nobody else has set them", func(v *telemetry.View) bool { return v.Problems[string(codeHostForeign)] == 0 })
+	r.quiet()
+	n.yaml = moved
+	r.loop.reload()
+	n.eventually("originals forgotten", func() bool { return len(n.journal().Originals) == 0 })
+	if d := cmp.Diff(before, n.hostState()); d != "" {
+		t.Errorf("after the option was switched off (-before +after):\n%s", d)
+	}
 }

@@ -23,11 +23,12 @@ var (
 // times, short enough to be read.
 const sequenceSteps = 250
 
-// modelConfigs are the scenario's configurations, with what keeps the node quiet.
+// modelConfigs are the scenario's configurations, with what keeps the node
+// quiet, and confined services of the host.
 func modelConfigs() []string {
 	configs := scenario.Configurations()
 	for i := range configs {
-		configs[i] += "resyncPeriod: 10m\nweightFormula: quadratic\n"
+		configs[i] += "resyncPeriod: 10m\nweightFormula: quadratic\n" + hostPart
 	}
 	return configs
 }

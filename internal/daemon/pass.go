@@ -84,6 +84,7 @@ func (l *loop) pass() {
 	l.ledger.assign(l.assignments)
 	l.ledger.goWithout(l.hints.unhinted())
 	l.noteRefusals(plan, now)
+	l.claim()
 	l.yield()
 	l.revertUnits()
 

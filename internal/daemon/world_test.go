@@ -51,6 +51,7 @@ func newWorld(t *testing.T, nri bool) *world {
 	w.dir = fastDir(t)
 	w.kubelet = newKubelet()
 	w.yaml = w.configs[0]
+	w.hostServices()
 	w.units.Install("du.service", cpuset.Set{})
 	w.units.Install("telegraf.service", cpuset.Of(0, 1))
 	w.tree.Intercept(w.write)
