@@ -79,7 +79,7 @@ func preview(ctx context.Context, h host, s settings, j Journal, now time.Time) 
 	plan, want := look.decide()
 	want = slices.DeleteFunc(want, func(t cgroup.Target) bool { return slices.Contains(gone, t.Path) || unreadable[t.Path] != nil })
 
-	p := Preview{Plan: plan, Host: look.verdicts(want), Adapted: s.adapted, Offline: s.offline(), Exclusive: look.fragments(plan)}
+	p := Preview{Plan: plan, Host: look.verdicts(plan, want), Adapted: s.adapted, Offline: s.offline(), Exclusive: look.fragments(plan)}
 	p.Writes, p.Deferred = cgroup.Diff(want, current, h.diffOptions(plan))
 	for _, err := range found.failed {
 		p.Unread = append(p.Unread, err.Error())

@@ -21,27 +21,33 @@ const (
 )
 
 // hostCPUs are the CPUs that host services are to keep to; empty if they are left
-// alone.
-func (s *settings) hostCPUs() cpuset.Set {
+// alone. While none of their pool is online they are in the shared pool, which has
+// the CPUs shared at the moment, as the pods of their pool are: left alone they would
+// run on exclusive CPUs.
+func (s *settings) hostCPUs(shared cpuset.Set) cpuset.Set {
 	h := s.config.HostSlices
-	all := func(p pools.PartitionSpec) bool { return p.Type == h.Pool && p.All }
-	i := slices.IndexFunc(s.pools.Partitions, func(p pools.Partition) bool { return p.Type == h.Pool })
-	if !h.Enabled || i < 0 || slices.ContainsFunc(s.config.Pools.Partitions, all) {
+	specs := s.config.Pools.Partitions
+	spec := slices.IndexFunc(specs, func(p pools.PartitionSpec) bool { return p.Type == h.Pool })
+	if !h.Enabled || spec < 0 || specs[spec].All {
 		return cpuset.Set{}
+	}
+	i := slices.IndexFunc(s.pools.Partitions, func(p pools.Partition) bool { return p.Type == h.Pool })
+	if i < 0 {
+		return shared
 	}
 	return s.pools.Partitions[i].CPUs
 }
 
 // hostUnits are the units of host services; none if they are left alone.
 func (s *settings) hostUnits() []string {
-	if s.hostCPUs().IsEmpty() {
+	if s.hostCPUs(s.pools.Shared).IsEmpty() {
 		return nil
 	}
 	return s.config.HostUnits()
 }
 
-// verdicts say what becomes of host services beside the targets.
-func (s scene) verdicts(want []cgroup.Target) []services.Verdict {
+// verdicts say what becomes of host services beside the targets of a plan.
+func (s scene) verdicts(plan pools.Plan, want []cgroup.Target) []services.Verdict {
 	names := s.settings.hostUnits()
 	if len(names) == 0 {
 		return nil
@@ -61,12 +67,12 @@ func (s scene) verdicts(want []cgroup.Target) []services.Verdict {
 			placed = append(placed, services.Placed{Name: t.Unit, Path: t.Path, CPUs: t.CPUs})
 		}
 	}
-	return services.Decide(units, s.settings.hostCPUs(), placed, s.model.podCgroups())
+	return services.Decide(units, s.settings.hostCPUs(plan.Shared), placed, s.model.podCgroups())
 }
 
-// withHost adds the host's services to the targets.
-func (s scene) withHost(want []cgroup.Target) []cgroup.Target {
-	for _, v := range s.verdicts(want) {
+// withHost adds the host's services to the targets of a plan.
+func (s scene) withHost(plan pools.Plan, want []cgroup.Target) []cgroup.Target {
+	for _, v := range s.verdicts(plan, want) {
 		if v.State != services.Confined {
 			continue
 		}
@@ -160,7 +166,7 @@ func (l *loop) hostProblems() []pools.Problem {
 	missing := ""
 	switch {
 	case !h.Enabled:
-	case l.settings.hostCPUs().IsEmpty():
+	case len(l.settings.hostUnits()) == 0:
 		missing = fmt.Sprintf("management pool %s with a list of CPUs", h.Pool)
 	case l.units == nil:
 		missing = "systemd"

@@ -368,3 +368,35 @@ func TestHostAfterALostJournal(t *testing.T) {
 		t.Errorf("after the option was switched off (-before +after):\n%s", d)
 	}
 }
+
+// TestHostWhileItsPoolIsOffline: it keeps off exclusive CPUs, as the pods of the pool do.
+func TestHostWhileItsPoolIsOffline(t *testing.T) {
+	for name, c := range map[string]struct{ yaml, owner, shared string }{
+		"fixed":  {poolsYAML, "4-5", "2-3"},
+		"carved": {carvedYAML, "2-3", "4-7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newHostNode(t, "")
+			n.yaml = c.yaml + hostPart
+			owner := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
+			r := n.start()
+			on := func(cpus string) {
+				t.Helper()
+				n.runsOn(owner, c.owner)
+				for _, p := range []cgroup.Path{"system.slice/sshd.service", "init.scope"} {
+					n.hostOn(p, cpus)
+				}
+				n.eventually("property", func() bool { return n.property("machine.slice") == cpus })
+				r.quiet()
+			}
+			on("0-1")
+			n.online(without(0, 1))
+			on(c.shared)
+			r.view("adapted, and no problem", func(v *telemetry.View) bool {
+				return len(v.Adapted) > 0 && v.Problems[string(codeHostUnconfined)] == 0
+			})
+			n.online(without())
+			on("0-1")
+		})
+	}
+}

@@ -35,7 +35,7 @@ func (s scene) decide() (pools.Plan, []cgroup.Target) {
 	lifted := func(p cgroup.Path) bool { return s.ledger.touched(p, cgroup.FileMax) }
 	want := targets(plan, s.model, s.formula, s.settings.config.PodSliceWeights, lifted)
 	unbind(want, s.ledger, s.nodes)
-	return plan, s.withHost(s.stay(plan, want))
+	return plan, s.withHost(plan, s.stay(plan, want))
 }
 
 func (s scene) input() pools.Input {
@@ -51,7 +51,7 @@ func (s scene) input() pools.Input {
 func (l *loop) decide(now time.Time) (pools.Plan, []cgroup.Target) {
 	s := l.scene(now)
 	plan, want := s.decide()
-	l.status.hosts = s.verdicts(want)
+	l.status.hosts = s.verdicts(plan, want)
 	return plan, l.confine(plan.Shared, ownedBy(plan).Union(l.leavingCPUs()), want)
 }
 
