@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strconv"
 
@@ -205,14 +204,9 @@ func (l *loop) hostView() []telemetry.HostUnit {
 	return all
 }
 
-// hostFile reads a unit file of the host, from within a container too: a privileged
-// one in the host's PID namespace finds it by way of the host's init.
+// hostFile reads a unit file of the host, from within a privileged container too.
 func hostFile(name string) ([]byte, error) {
-	b, err := readBounded(filepath.Join("/proc/1/root", name), unitFileLimit)
-	if err != nil {
-		b, err = readBounded(name, unitFileLimit)
-	}
-	return b, err
+	return services.OfTheHost(func(name string) ([]byte, error) { return readBounded(name, unitFileLimit) })(name)
 }
 
 // unitFileLimit is far above any unit file, in bytes.

@@ -60,6 +60,19 @@ func Administrators(files []string) []string {
 	return all
 }
 
+// OfTheHost makes read find unit files of the host from within a container too: one in
+// the host's PID namespace sees them by way of the host's init. Where that cannot be
+// seen, they are read as they are named.
+func OfTheHost(read func(name string) ([]byte, error)) func(name string) ([]byte, error) {
+	return func(name string) ([]byte, error) {
+		b, err := read(path.Join("/proc/1/root", name))
+		if err != nil {
+			return read(name)
+		}
+		return b, nil
+	}
+}
+
 // Settings returns what the administrators' files of a unit say, in systemd's order
 // of them: AllowedCPUs adds to what was said before, and an empty one resets it. A
 // file that cannot be read counts if its name tells what is in it; has are the CPUs

@@ -102,3 +102,22 @@ func TestSettings(t *testing.T) {
 		}
 	}
 }
+
+// TestOfTheHost: the host's own files come first, and these are not all.
+func TestOfTheHost(t *testing.T) {
+	content := map[string]string{"/proc/1/root/a": "host", "/a": "container", "/b": "mounted"}
+	read := host.OfTheHost(func(name string) ([]byte, error) {
+		if text, ok := content[name]; ok {
+			return []byte(text), nil
+		}
+		return nil, fs.ErrNotExist
+	})
+	for name, want := range map[string]string{"/a": "host", "/b": "mounted"} {
+		if got, err := read(name); string(got) != want || err != nil {
+			t.Errorf("%s: %q, %v; want %q", name, got, err, want)
+		}
+	}
+	if got, err := read("/c"); err == nil {
+		t.Errorf("/c: %q; want an error", got)
+	}
+}

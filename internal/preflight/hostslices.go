@@ -27,6 +27,7 @@ func askHostUnits(ctx context.Context, e *evidence) hostFacts {
 	defer cancel()
 	pid, _ := e.host.LockHolder(path.Join(e.config.RunDir, "lock")) // checkDaemon reports the error
 	f := hostFacts{errs: make(map[string]error)}
+	read := host.OfTheHost(func(name string) ([]byte, error) { return readFile(e.root, name) })
 	names := e.config.HostUnits()
 	for i, a := range e.host.Units(within, names) {
 		name, u := names[i], a.Unit
@@ -34,7 +35,6 @@ func askHostUnits(ctx context.Context, e *evidence) hostFacts {
 			f.errs[name] = a.Err
 			u = cgroup.Unit{}
 		}
-		read := func(name string) ([]byte, error) { return readFile(e.root, name) }
 		f.units = append(f.units, host.Unit{Name: name, Unit: u, Files: host.Settings(u.Files, u.CPUs, read), Ours: pid != 0})
 	}
 	return f
