@@ -169,6 +169,7 @@ func newLoop(h host, o Options) (*loop, error) {
 		hints:     newHints(ledger.unhinted),
 		refusals:  newRefusals(),
 		promises:  newPromises(),
+		resizing:  make(map[string]*resizing),
 		exposures: newExposures(),
 		watch:     newTreeWatch(),
 		drifts:    newDrifts(),

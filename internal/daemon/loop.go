@@ -87,7 +87,8 @@ type loop struct {
 	creating    []*createAsked // not answered; one at a time, but for those that the runtime has given up
 	starting    []*startAsked  // likewise
 	promises    promises
-	plannedOnce chan struct{} // closed after the first pass
+	resizing    map[string]*resizing // by container
+	plannedOnce chan struct{}        // closed after the first pass
 	watch       treeWatch
 	drifts      *drifts
 	strangers   strangers

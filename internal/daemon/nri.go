@@ -124,7 +124,7 @@ func (h hooks) Start(ctx context.Context, id string) error {
 }
 
 func (h hooks) Update(ctx context.Context, id string, asked cri.Resources) (cri.Resources, error) {
-	u, err := ask(ctx, h, func(a chan<- updated) event { return updateAsked{id, asked, a} })
+	u, err := ask(ctx, h, func(a chan<- updated) event { return updateAsked{id, asked, ctx.Done(), a} })
 	if err == nil {
 		err = u.err
 	}

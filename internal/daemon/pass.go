@@ -71,6 +71,7 @@ func (l *loop) scene(now time.Time) scene {
 func (l *loop) pass() {
 	now := time.Now()
 	l.settlePromises(false, now)
+	l.settleResizes(now)
 	l.hurry(now)
 	l.askDue(now)
 	l.settleUnits()
@@ -146,6 +147,7 @@ func (l *loop) armRetry(now time.Time) {
 	l.nextStop(earlier)
 	l.nextHook(earlier)
 	l.nextPromise(earlier)
+	l.nextResize(earlier)
 	if armed {
 		l.timers.retry.Reset(due.Sub(now))
 	}

@@ -12,7 +12,8 @@ import (
 type updateAsked struct {
 	id     string
 	asked  cri.Resources
-	answer chan<- updated
+	asker  <-chan struct{} // closed when nobody waits any more
+	answer chan<- updated  // has room for one
 }
 
 // updated is what to make of an update, or why it must not be made.
@@ -33,6 +34,14 @@ func (u updateAsked) apply(l *loop) {
 		u.answer <- updated{keep: l.keep(e, p, u.asked)}
 		return
 	}
+	before := l.model.size(e)
+	if gone(u.asker) { // the runtime goes on without an answer, or gives up: it will show
+		undo := l.model.resize(e, u.asked)
+		after := l.model.size(e)
+		undo()
+		l.followResize(u.id, before, after, false)
+		return
+	}
 	resized, err := l.resize(e, u.asked)
 	if err != nil {
 		u.answer <- updated{err: err}
@@ -48,6 +57,9 @@ func (u updateAsked) apply(l *loop) {
 		if cpus, _, _ := l.obtainable(p); cpus.Equal(p.CPUs) && !cpus.Equal(l.tree.current[e.path].CPUs) {
 			keep.CPUs = cpus.String()
 		}
+	}
+	if keep.Shares == 0 {
+		l.followResize(u.id, before, l.model.size(e), true)
 	}
 	u.answer <- updated{keep: keep}
 	l.fetchPod(e.container.PodID) // its total is another

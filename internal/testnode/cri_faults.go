@@ -8,6 +8,10 @@ import (
 	"google.golang.org/grpc"
 )
 
+// OCIUpdate is, for Fail, the OCI runtime's part of an update of a container that runs:
+// plugins have been asked by then.
+const OCIUpdate = "OCIUpdate"
+
 // Fail makes each call of the named CRI method, such as "ListContainers", return
 // err, until it is called with nil.
 func (r *Runtime) Fail(method string, err error) {
@@ -31,6 +35,13 @@ func (r *Runtime) Hang(method string) (release func()) {
 			delete(r.faults.gates, method)
 		}
 	})
+}
+
+// failing is what Fail has said last of something.
+func (f *faults) failing(what string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.errs[what]
 }
 
 // Calls returns how often the named CRI method has been called.

@@ -97,7 +97,11 @@ func (r *Runtime) update(id string, with *runtime.LinuxContainerResources) error
 	updated := c.recorded
 	merge(&updated, with)
 	if c.cgroup && (c.state == cri.Running || r.config.Flavor == CRIO) {
-		if err := r.config.apply(c.scope, updated); err != nil {
+		err := r.faults.failing(OCIUpdate)
+		if err == nil {
+			err = r.config.apply(c.scope, updated)
+		}
+		if err != nil {
 			return status.Errorf(codes.Unknown, "update resources of container %q: %v", c.id, err)
 		}
 	}
