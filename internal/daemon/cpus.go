@@ -109,14 +109,15 @@ type cpusCounted struct{ topology *topology.Topology }
 // CPUs, of whom some may run on CPUs of others by now: a cgroup without any of its own
 // runs on its parent's. So all are read again.
 func (e cpusCounted) apply(l *loop) {
-	before := l.settings.topology
-	l.log.Warn("CPUs have come or gone", "online", e.topology.Online, "gone", before.Online.Difference(e.topology.Online),
-		"came", e.topology.Online.Difference(before.Online))
+	told := l.settings
+	if before, now := told.topology.Online, e.topology.Online; !now.Equal(before) { // and not only what is present
+		l.log.Warn("CPUs have come or gone", "online", now, "gone", before.Difference(now), "came", now.Difference(before))
+	}
 	if err := l.settings.change(l.settings.config, e.topology, l.ledger.accepted); err != nil {
 		l.log.Error("pools of these CPUs cannot be made; those before stay in force", "error", err)
 		return
 	}
-	l.inForce()
+	l.inForce(told)
 	l.tree.distrustAll()
 }
 

@@ -294,3 +294,36 @@ func (n *node) recordedCPUs(id string) string {
 	}
 	return cpus.String()
 }
+
+// TestHotplugTellsChanges: of CPUs that come and go the log tells what is another than
+// before, once.
+func TestHotplugTellsChanges(t *testing.T) {
+	n := newNode(t)
+	r := n.start()
+	r.quiet()
+	n.online(without(2, 3))
+	n.eventually("the adaption told", func() bool { return len(n.logged("configuration in force")) == 2 })
+	n.online(without(2, 3, 7))
+	n.eventually("the next adaption told", func() bool { return len(n.logged("configuration in force")) == 3 })
+	r.quiet()
+	told := make(map[any]int)
+	for _, line := range n.logged("configuration adapted to this machine") {
+		told[line["adaption"]]++
+	}
+	if len(told) < 3 {
+		t.Errorf("told these adaptions: %v; want those of both pools", told)
+	}
+	for what, times := range told {
+		if times != 1 {
+			t.Errorf("told %d times: %v", times, what)
+		}
+	}
+	n.online(without(2, 3, 7)) // nothing but another topology, as when only what is present has changed
+	r.quiet()
+	if got := len(n.logged("CPUs have come or gone")); got != 2 {
+		t.Errorf("told %d times that CPUs have come or gone; want 2", got)
+	}
+	if got := len(n.logged("configuration in force")); got != 3 {
+		t.Errorf("told %d times which configuration is in force; want 3", got)
+	}
+}

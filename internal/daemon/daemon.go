@@ -188,7 +188,7 @@ func newLoop(h host, o Options) (*loop, error) {
 	if unfit != nil && !j.Accepted.elsewhere(l.settings.now) {
 		o.Log.Error("configuration does not fit this machine, and is not known to have fitted another; what of it can be had is in force", "error", unfit)
 	}
-	l.inForce()
+	l.inForce(settings{})
 	return l, nil
 }
 

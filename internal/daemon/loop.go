@@ -5,6 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -308,11 +310,16 @@ func (l *loop) resyncPeriod() time.Duration {
 	return l.settings.config.ResyncPeriod
 }
 
-// inForce follows a change of the settings.
-func (l *loop) inForce() {
-	l.log.Info("configuration in force", "pools", l.settings.pools)
+// inForce follows a change of the settings, and tells what of them is not as it was
+// told before.
+func (l *loop) inForce(told settings) {
+	if !reflect.DeepEqual(l.settings.pools, told.pools) {
+		l.log.Info("configuration in force", "pools", l.settings.pools)
+	}
 	for _, what := range l.settings.adapted {
-		l.log.Warn("configuration adapted to this machine", "adaption", what)
+		if !slices.Contains(told.adapted, what) {
+			l.log.Warn("configuration adapted to this machine", "adaption", what)
+		}
 	}
 	l.ledger.accept(l.settings.fits)
 	l.takeUnits()
@@ -329,7 +336,7 @@ func (l *loop) onConfig(e configLoaded) {
 		l.log.Error("configuration refused; the one in force stays", "error", e.err)
 		return
 	}
-	l.inForce()
+	l.inForce(settings{}) // somebody waits for an answer to his change
 	if keys := fixed(before, e.config); len(keys) > 0 {
 		l.log.Warn("restart the daemon for these keys to take effect", "keys", keys)
 	}
