@@ -126,7 +126,7 @@ func (a *app) load() (*config.Config, *topology.Topology, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err := a.read(a.configPath(), t)
+	c, err := a.read(a.configPath(), func() (*topology.Topology, error) { return t, nil })
 	return c, t, err
 }
 
@@ -134,9 +134,14 @@ func (a *app) load() (*config.Config, *topology.Topology, error) {
 // says also what the machine cannot give, so that all of it comes at once; when
 // only the machine is at fault there is no error here: after a reboot into
 // another machine, the daemon adapts what it can.
-func (a *app) read(file string, t *topology.Topology) (*config.Config, error) {
-	if c, err := config.Load(file, a.overrides, nil); err == nil {
+func (a *app) read(file string, machine func() (*topology.Topology, error)) (*config.Config, error) {
+	c, err := config.Load(file, a.overrides, nil)
+	if err == nil {
 		return c, nil
+	}
+	t, unread := machine()
+	if unread != nil {
+		return nil, errors.Join(err, unread)
 	}
 	return config.Load(file, a.overrides, t)
 }

@@ -49,7 +49,7 @@ func (a *app) doRun(ctx context.Context) error {
 		Config:     c,
 		Topology:   t,
 		ConfigFile: file,
-		Reload:     func() (*config.Config, error) { return a.reload(file, t) },
+		Reload:     func() (*config.Config, error) { return a.reload(file, readTopology) },
 		Recheck:    func(ctx context.Context, c *config.Config) error { return a.admit(ctx, c, log) },
 		Hangup:     a.hangup,
 		Build:      build(),
@@ -59,12 +59,13 @@ func (a *app) doRun(ctx context.Context) error {
 
 // reload reads the configuration again that the daemon has started with, which
 // was in file unless that is empty. A file that has gone since is an error: the
-// defaults have no guaranteed pool, and would take every container's CPUs away.
-func (a *app) reload(file string, t *topology.Topology) (*config.Config, error) {
+// defaults have no guaranteed pool, and would take every container's CPUs away. The
+// machine is read again: CPUs may have come or gone.
+func (a *app) reload(file string, machine func() (*topology.Topology, error)) (*config.Config, error) {
 	if file == "" {
 		file = a.configPath() // it may have been made since
 	}
-	return a.read(file, t)
+	return a.read(file, machine)
 }
 
 // admit logs what check finds and refuses hosts on which the daemon must not
