@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -73,7 +74,7 @@ func checkHostSlices(e *evidence) []Finding {
 	}
 	verdicts := host.Decide(e.hosts.units, cpus, e.placedUnits(), e.podPaths())
 	var findings []Finding
-	var ahead []string
+	ahead := make(map[string][]string) // by the CPUs
 	var known []cgroup.Path
 	for _, v := range verdicts {
 		known = append(known, v.Path)
@@ -81,18 +82,28 @@ func checkHostSlices(e *evidence) []Finding {
 		if v.State == host.Confined {
 			findings = append(findings, e.displaced(v)...)
 			if on, there := e.runsOn(string(v.Path)); there && !on.IsSubsetOf(v.CPUs) {
-				ahead = append(ahead, v.Name)
+				to := confinement(cpus, v)
+				ahead[to] = append(ahead[to], v.Name)
 			}
 		}
 	}
-	if len(ahead) > 0 {
+	for _, to := range slices.Sorted(maps.Keys(ahead)) {
 		findings = append(findings, Finding{
 			Severity: Info,
 			Subject:  key,
-			Found:    fmt.Sprintf("%s will be confined to CPUs %s", strings.Join(ahead, ", "), cpus),
+			Found:    fmt.Sprintf("%s will be confined to %s", strings.Join(ahead[to], ", "), to),
 		})
 	}
 	return append(findings, e.exposed(key+".units", e.others(), known, "name them in hostSlices.units")...)
+}
+
+// confinement names the CPUs that a unit is to have: those of the pool, and of what is
+// in it. Which of the guaranteed CPUs a unit in it gets is not known yet.
+func confinement(pool cpuset.Set, v host.Verdict) string {
+	if len(v.Has) == 0 {
+		return fmt.Sprintf("CPUs %s", pool)
+	}
+	return fmt.Sprintf("CPUs %s and those of %s", pool, strings.Join(v.Has, ", "))
 }
 
 // hostFinding is what is to be said of one unit.
