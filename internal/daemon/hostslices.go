@@ -162,31 +162,32 @@ func (l *loop) leftAlone(name string) bool {
 // be, and those with whom units share.
 func (l *loop) hostProblems() []pools.Problem {
 	h := l.settings.config.HostSlices
-	missing := ""
+	missing, remedy := "", ""
 	switch {
 	case !h.Enabled:
 	case len(l.settings.hostUnits()) == 0:
 		missing = fmt.Sprintf("management pool %s with a list of CPUs", h.Pool)
+		remedy = "give it a list in partitions[].cpus"
 	case l.units == nil:
-		missing = "systemd"
+		missing, remedy = "systemd", "in a container mount the host's /run/systemd and /run/dbus"
 	}
 	if missing != "" {
-		text := fmt.Sprintf("there is no %s on this machine: they run everywhere", missing)
+		text := fmt.Sprintf("there is no %s on this machine: they run everywhere; %s", missing, remedy)
 		return []pools.Problem{{Unit: "host services", Reason: pools.Reason{Code: codeHostUnconfined, Text: text}}}
 	}
 	var all []pools.Problem
 	for _, v := range l.status.hosts {
-		p := pools.Problem{Unit: v.Name, Reason: pools.Reason{Text: v.Why}}
+		p := pools.Problem{Unit: v.Name, Reason: pools.Reason{Text: v.Why + "; " + v.Remedy()}}
 		switch {
 		case v.State == services.Foreign:
-			p.Code, p.Text = codeHostForeign, v.Why+"; it is left alone"
+			p.Code, p.Text = codeHostForeign, v.Why+": it is left alone; "+v.Remedy()
 		case v.State == services.HoldsPods:
-			p.Code, p.Text = codeUnitEncloses, v.Why+"; it is left alone"
+			p.Code, p.Text = codeUnitEncloses, v.Why+": it is left alone; "+v.Remedy()
 		case v.State == services.Unknown && l.model.units[v.Name] != nil, v.State == services.Absent && slices.Contains(h.Units, v.Name):
 			p.Code = codeUnitMissing
 		case !v.Also.IsEmpty():
 			p.Code = codeHostShares
-			p.Text = fmt.Sprintf("has CPUs %s because %s in it have them: services beside these may run there. Give them a slice of their own (Slice=)", v.Also, v.Has)
+			p.Text = fmt.Sprintf("has CPUs %s because %s in it have them: services beside these may run there; %s", v.Also, v.Has, v.Remedy())
 		default:
 			continue
 		}

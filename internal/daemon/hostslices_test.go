@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 const hostPart = "hostSlices: {enabled: true}\n"
@@ -190,6 +192,21 @@ func TestAdministratorsSlices(t *testing.T) {
 	r.quiet()
 	n.hostOn("system.slice", "0-5")
 	n.hostOn("user.slice", "0-3")
+	for _, unit := range []string{"system.slice", "user.slice", "init.scope", "machine.slice"} {
+		n.said(codeHostForeign, unit, "set-property --runtime "+unit+" AllowedCPUs=)")
+	}
+}
+
+// said holds that a problem with a unit was logged, with a remedy.
+func (n *node) said(code pools.Code, unit, remedy string) {
+	n.t.Helper()
+	records := n.logged("not honoured")
+	if !slices.ContainsFunc(records, func(r map[string]any) bool {
+		text, _ := r["problem"].(string)
+		return r["code"] == string(code) && r["unit"] == unit && strings.Contains(text, remedy)
+	}) {
+		n.t.Errorf("log has no %s of %s with %q: %v", code, unit, remedy, records)
+	}
 }
 
 // TestSetForGoodIsYieldedTo without a reload: the write to the file tells of it.
@@ -238,46 +255,6 @@ func TestHostAroundUnits(t *testing.T) {
 	})
 	n.unitRunsOn("du.service", "2-3")
 	n.hostOn("system.slice", "0-3")
-}
-
-// TestHostFollowsThePool that it is configured to run in.
-func TestHostFollowsThePool(t *testing.T) {
-	n := newHostNode(t, hostPart)
-	r := n.start()
-	n.hostOn("system.slice", "0-1")
-	r.quiet()
-	n.yaml = "apiVersion: config.cpupoold.io/v1alpha1\nkind: CPUPoolConfiguration\npartitions: [{type: management, cpus: 2-3}]\nguaranteed: {cpus: 4-7}\n" + hostPart
-	r.loop.reload()
-	n.hostOn("system.slice", "2-3")
-	n.eventually("property", func() bool { return n.property("machine.slice") == "2-3" })
-	r.quiet()
-}
-
-// TestNoPoolForTheHost: nothing is written, and it is said.
-func TestNoPoolForTheHost(t *testing.T) {
-	const head = "apiVersion: config.cpupoold.io/v1alpha1\nkind: CPUPoolConfiguration\n"
-	for name, yaml := range map[string]string{
-		"no pool":      "guaranteed: {cpus: 4-7}\n",
-		"all":          "partitions: [{type: management, cpus: all}]\nguaranteed: {cpus: 4-7}\n",
-		"another type": "partitions: [{type: infra, cpus: 0-1}]\nguaranteed: {cpus: 4-7}\n",
-		"no systemd":   "partitions: [{type: management, cpus: 0-1}]\nguaranteed: {cpus: 4-7}\n",
-	} {
-		t.Run(name, func(t *testing.T) {
-			n := newHostNode(t, "")
-			n.yaml = head + yaml + hostPart
-			before := n.hostState()
-			h := n.host()
-			if name == "no systemd" {
-				h.units = nil
-			}
-			r := n.startOn(h)
-			r.view("problem", func(v *telemetry.View) bool { return v.Ready && v.Problems[string(codeHostUnconfined)] == 1 })
-			r.quiet()
-			if d := cmp.Diff(before, n.hostState()); d != "" {
-				t.Errorf("systemd was told something:\n%s", d)
-			}
-		})
-	}
 }
 
 // TestPlanShowsTheHost: what would be written, and what is left alone.
@@ -366,37 +343,5 @@ func TestHostAfterALostJournal(t *testing.T) {
 	n.eventually("originals forgotten", func() bool { return len(n.journal().Originals) == 0 })
 	if d := cmp.Diff(before, n.hostState()); d != "" {
 		t.Errorf("after the option was switched off (-before +after):\n%s", d)
-	}
-}
-
-// TestHostWhileItsPoolIsOffline: it keeps off exclusive CPUs, as the pods of the pool do.
-func TestHostWhileItsPoolIsOffline(t *testing.T) {
-	for name, c := range map[string]struct{ yaml, owner, shared string }{
-		"fixed":  {poolsYAML, "4-5", "2-3"},
-		"carved": {carvedYAML, "2-3", "4-7"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			n := newHostNode(t, "")
-			n.yaml = c.yaml + hostPart
-			owner := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
-			r := n.start()
-			on := func(cpus string) {
-				t.Helper()
-				n.runsOn(owner, c.owner)
-				for _, p := range []cgroup.Path{"system.slice/sshd.service", "init.scope"} {
-					n.hostOn(p, cpus)
-				}
-				n.eventually("property", func() bool { return n.property("machine.slice") == cpus })
-				r.quiet()
-			}
-			on("0-1")
-			n.online(without(0, 1))
-			on(c.shared)
-			r.view("adapted, and no problem", func(v *telemetry.View) bool {
-				return len(v.Adapted) > 0 && v.Problems[string(codeHostUnconfined)] == 0
-			})
-			n.online(without())
-			on("0-1")
-		})
 	}
 }

@@ -102,6 +102,26 @@ func Decide(units []Unit, cpus cpuset.Set, placed []Placed, pods []cgroup.Path) 
 	return all
 }
 
+// Remedy says what an administrator can do about it, without a capital and a full stop;
+// "" where nothing needs to be done.
+func (v Verdict) Remedy() string {
+	switch {
+	case v.State == Foreign:
+		return "to have it confined, remove the setting (systemctl revert, or systemctl set-property --runtime " + v.Unit + " AllowedCPUs=)"
+	case v.State == HoldsPods:
+		return "name what is in it one by one in hostSlices.units"
+	case v.State == Unknown:
+		return "run as root; in a container mount the host's /run/systemd and /run/dbus"
+	case v.State == Absent:
+		return "correct the name, or install the unit and run systemctl daemon-reload"
+	case v.State == Inside:
+		return "remove it: it is bounded by that"
+	case len(v.Has) > 0:
+		return "give them a slice of their own (Slice=)"
+	}
+	return ""
+}
+
 // join adds what placed units in it have.
 func (v *Verdict) join(placed []Placed) {
 	for _, p := range placed {

@@ -103,3 +103,28 @@ func TestHas(t *testing.T) {
 		t.Error(d)
 	}
 }
+
+// TestRemedy: whoever is not as confined as he was to be is told what to do.
+func TestRemedy(t *testing.T) {
+	units := []host.Unit{
+		withFile(slice("user.slice"), 3), slice("pods.slice"), {Name: "silent.service"}, slice("system.slice"),
+		unit("x.service", "system.slice/x.service"), slice("init.scope"), {Name: "gone.service", Unit: cgroup.Unit{Name: "gone.service", Load: "not-found"}},
+	}
+	placed := []host.Placed{{Name: "du.service", Path: "system.slice/du.service", CPUs: cpuset.Of(4)}}
+	want := map[string]string{
+		"user.slice":     "to have it confined, remove the setting (systemctl revert, or systemctl set-property --runtime user.slice AllowedCPUs=)",
+		"pods.slice":     "name what is in it one by one in hostSlices.units",
+		"silent.service": "run as root; in a container mount the host's /run/systemd and /run/dbus",
+		"gone.service":   "correct the name, or install the unit and run systemctl daemon-reload",
+		"x.service":      "remove it: it is bounded by that",
+		"system.slice":   "give them a slice of their own (Slice=)",
+		"init.scope":     "",
+	}
+	got := make(map[string]string)
+	for _, v := range host.Decide(units, cpuset.Of(0, 1), placed, []cgroup.Path{"pods.slice/x"}) {
+		got[v.Name] = v.Remedy()
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}

@@ -108,7 +108,7 @@ func confinement(pool cpuset.Set, v host.Verdict) string {
 
 // hostFinding is what is to be said of one unit.
 func (e *evidence) hostFinding(key string, v host.Verdict) []Finding {
-	f := Finding{Severity: Warning, Subject: v.Name, Found: v.Why + ": cpupoold leaves it alone"}
+	f := Finding{Severity: Warning, Subject: v.Name, Found: v.Why + ": cpupoold leaves it alone", Remedy: v.Remedy()}
 	configured := slices.Contains(e.config.HostSlices.Units, v.Name)
 	switch {
 	case v.State == host.Foreign:
@@ -116,19 +116,16 @@ func (e *evidence) hostFinding(key string, v host.Verdict) []Finding {
 			f.Severity = Warning
 			f.Found += fmt.Sprintf(", and its services may run on CPUs %s of containers", e.others().Intersection(e.on(v.Path)))
 		}
-		f.Remedy = "to have it confined, remove the setting (systemctl revert, or systemctl set-property --runtime " + v.Name + " AllowedCPUs=)"
 	case v.State == host.HoldsPods:
-		f.Severity, f.Remedy = Error, "name what is in it one by one in hostSlices.units"
+		f.Severity = Error
 	case v.State == host.Unknown:
 		f.Severity, f.Found = Error, fmt.Sprintf("systemd does not tell about it: %v", e.hosts.errs[v.Name])
-		f.Remedy = "run as root; in a container mount the host's /run/systemd and /run/dbus"
 	case v.State == host.Absent && configured:
-		f.Subject, f.Found, f.Remedy = key+".units", v.Name+": "+v.Why, "correct the name, or install the unit and run systemctl daemon-reload"
+		f.Subject, f.Found = key+".units", v.Name+": "+v.Why
 	case v.State == host.Inside && configured:
-		f.Severity, f.Subject, f.Found, f.Remedy = Info, key+".units", v.Name+" "+v.Why, "remove it: it is bounded by that"
+		f.Severity, f.Subject, f.Found = Info, key+".units", v.Name+" "+v.Why
 	case len(v.Has) > 0:
 		f.Found = fmt.Sprintf("%s in it have CPUs of their own, or a pool: services beside them may run there, too", strings.Join(v.Has, ", "))
-		f.Remedy = "give them a slice of their own (Slice=)"
 	default:
 		return nil
 	}
