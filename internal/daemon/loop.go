@@ -175,6 +175,7 @@ func (l *loop) handle(e event) {
 		l.onWritten(e)
 	case unitRead:
 		l.tree.learnUnit(e.path, e.unit)
+		delete(l.status.unitAwaited, e.path)
 	case saved:
 		l.onSaved(e)
 	case configLoaded:

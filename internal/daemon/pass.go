@@ -178,7 +178,7 @@ func (l *loop) askUnits(want []cgroup.Target) {
 		if t.Container == "" || !c.Exists || c.Unit.Known || l.model.awaited(t) || l.tree.busy(t.Path) || l.status.unitAsked[t.Path] {
 			continue
 		}
-		l.status.unitAsked[t.Path] = true
+		l.status.unitAsked[t.Path], l.status.unitAwaited[t.Path] = true, true
 		// Among the seals, so that no answer is older than the last of them.
 		l.seals.submit(string(t.Path), func(ctx context.Context) event {
 			ctx, cancel := context.WithTimeout(ctx, callTimeout)

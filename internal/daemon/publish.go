@@ -88,7 +88,7 @@ func (l *loop) faults(now time.Time) map[cgroup.Path]error {
 	}
 	unheard := l.drifts.unheard()
 	busy := func(p cgroup.Path) bool {
-		return l.tree.busy(p) || l.bench.waiting(p, now) || unconfirmed[p] || unheard[p]
+		return l.tree.busy(p) || l.bench.waiting(p, now) || unconfirmed[p] || unheard[p] || l.status.unitAwaited[p]
 	}
 	waits := make(map[cgroup.Path]bool)
 	for _, d := range l.status.deferred {

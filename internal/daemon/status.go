@@ -25,6 +25,8 @@ type status struct {
 
 	// unitAsked are cgroups of which systemd has been asked since the last listing.
 	unitAsked map[cgroup.Path]bool
+	// unitAwaited are those of which it has not answered yet.
+	unitAwaited map[cgroup.Path]bool
 	// reverting are units that are being given their properties back, or refused to
 	// be since the last listing.
 	reverting map[string]bool
@@ -64,10 +66,12 @@ func newStatus() status {
 	return status{
 		vanished:  make(map[cgroup.Path]string),
 		unitAsked: make(map[cgroup.Path]bool),
-		reverting: make(map[string]bool),
-		asks:      make(map[string]*unitAsk),
-		away:      make(map[string]bool),
-		passes:    make(map[telemetry.Result]uint64),
-		writes:    make(map[telemetry.Write]uint64),
+
+		unitAwaited: make(map[cgroup.Path]bool),
+		reverting:   make(map[string]bool),
+		asks:        make(map[string]*unitAsk),
+		away:        make(map[string]bool),
+		passes:      make(map[telemetry.Result]uint64),
+		writes:      make(map[telemetry.Write]uint64),
 	}
 }

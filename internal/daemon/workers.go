@@ -54,10 +54,13 @@ func newWorkers(ctx context.Context, post func(event)) *workers {
 	}
 }
 
-// submit queues a job and returns at once.
+// submit queues a job and returns at once. After the end of the context no job begins.
 func (w *workers) submit(key string, j job) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.ctx.Err() != nil {
+		return
+	}
 	q, running := w.queues[key]
 	w.queues[key] = append(q, j)
 	if !running {
@@ -82,9 +85,10 @@ func (w *workers) drain(key string) {
 		select {
 		case w.slots <- struct{}{}:
 		case <-w.ctx.Done():
-			w.mu.Lock()
-			delete(w.queues, key)
-			w.mu.Unlock()
+		}
+		// None begins after the end, not even by chance: it may rely on one before it
+		// that was given up.
+		if w.ctx.Err() != nil {
 			return
 		}
 		result := j(w.ctx)

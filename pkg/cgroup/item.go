@@ -75,9 +75,10 @@ func (it *item) holds() cpuset.Set {
 
 // unsettled says that systemd, when it sets anything of the item's unit, would
 // take the item to other CPUs: those that it has, or all if it has none; or that it has
-// not said what it has.
+// not said what it has. That it has none, as the cgroup, is no better: the property may
+// arrive after the next write to the file.
 func (it *item) unsettled() bool {
-	return it.moves && it.current.Exists && (it.unasked || it.hasUnit && !it.unit.Equal(it.request))
+	return it.moves && it.current.Exists && (it.unasked || it.hasUnit && (it.unit.IsEmpty() || !it.unit.Equal(it.request)))
 }
 
 // running are the CPUs that a write adds nothing to. A container or unit that has

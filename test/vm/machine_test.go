@@ -81,7 +81,7 @@ func TestDiskOfRuntime(t *testing.T) {
 		want   image.Spec
 	}{
 		"plain":  {Config{}, image.Spec{Name: "base-trixie", Suite: "trixie"}},
-		"kernel": {Config{Suite: "forky"}, image.Spec{Name: "base-forky", Suite: "forky"}},
+		"kernel": {Config{Suite: "forky"}, image.Spec{Name: "base-forky", Suite: "forky", Packages: []string{"libseccomp2", "mount"}}},
 		"node": {Config{Node: true}, image.Spec{
 			Name: "node-trixie-containerd", Suite: "trixie", Trees: []string{"node", "containerd"}, Layers: []string{"containerd", "containerd-2"},
 		}},
