@@ -28,6 +28,11 @@ func (a *asked) Configure(ctx context.Context, _, _, _ string) (api.EventMask, e
 }
 
 func (a *asked) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
+	// With the end of its connection the stub forgets what came in earlier messages: this
+	// may be the last part alone.
+	if a.s.ctx.Err() != nil {
+		return nil, context.Cause(a.s.ctx)
+	}
 	now := time.Now()
 	ps := make([]cri.Pod, 0, len(pods))
 	for _, p := range pods {
