@@ -98,20 +98,6 @@ type loop struct {
 	exposures   exposures
 }
 
-// timers are the loop's: each is armed by the owner and read in run.
-type timers struct {
-	resync  *time.Timer // the next complete listing
-	retry   *time.Timer // the next refused write that is due
-	journal *time.Timer // the end of patience with the disk
-	pulse   *time.Timer // the next sign of life
-}
-
-func stoppedTimer() *time.Timer {
-	t := time.NewTimer(time.Hour)
-	t.Stop()
-	return t
-}
-
 // run handles events until ctx ends. It never waits for anything but events.
 func (l *loop) run(ctx context.Context) {
 	l.list()

@@ -131,28 +131,6 @@ func (l *loop) pass() {
 // has a hole, because an owner that never comes back is worse than any cgroup.
 func maxRounds(n int) int { return 64 + 16*n }
 
-// armRetry wakes the loop when the next refused write is due again.
-func (l *loop) armRetry(now time.Time) {
-	due, armed := l.bench.next(now)
-	earlier := func(at time.Time) {
-		if at.After(now) && (!armed || at.Before(due)) {
-			due, armed = at, true
-		}
-	}
-	earlier(l.status.journalRetry)
-	earlier(l.applications.retry)
-	l.hints.next(earlier)
-	l.bench.nextContest(earlier, now)
-	l.nextAsk(earlier)
-	l.nextStop(earlier)
-	l.nextHook(earlier)
-	l.nextPromise(earlier)
-	l.nextResize(earlier)
-	if armed {
-		l.timers.retry.Reset(due.Sub(now))
-	}
-}
-
 // look reads what is new or stale and returns the targets whose cgroup is there.
 // A running container without a cgroup has ended, or is about to: the runtime
 // is asked again, and until it has answered there is nothing to write.

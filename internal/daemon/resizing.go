@@ -42,15 +42,19 @@ type size struct {
 func (l *loop) followResize(id string, before, after size, taken bool) {
 	now := time.Now()
 	r := &resizing{since: now, pause: promisePatience, due: now.Add(promisePatience)}
-	if open := l.resizing[id]; open != nil {
+	open := l.resizing[id]
+	if open != nil {
 		r.sizes, r.at = open.sizes, open.at
+		if last := len(r.sizes) - 1; r.sizes[last].requested.Shares == after.requested.Shares {
+			r.sizes = r.sizes[:max(last, 1)] // the kubelet tries again, maybe for ever
+		}
 	} else {
 		r.sizes = []size{before}
 	}
 	if r.sizes = append(r.sizes, after); taken {
 		r.at = len(r.sizes) - 1
 	}
-	if len(r.sizes) > 2 || before.requested.Shares != after.requested.Shares {
+	if open != nil || before.requested.Shares != after.requested.Shares {
 		l.resizing[id] = r
 	}
 }

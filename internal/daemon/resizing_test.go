@@ -21,9 +21,16 @@ func TestResizeThatFails(t *testing.T) {
 	r.quiet()
 	for _, wrong := range []int{3, 4} {
 		n.runtime.Fail(testnode.OCIUpdate, errors.New("no such device"))
-		if err := n.runtime.Resize(app, whole(wrong)); err == nil {
-			t.Fatal("the resize has not failed")
+		for range 3 { // the kubelet tries again
+			if err := n.runtime.Resize(app, whole(wrong)); err == nil {
+				t.Fatal("the resize has not failed")
+			}
 		}
+		r.inspect(func(l *loop) {
+			if got := len(l.resizing[app].sizes); got != wrong-1 { // the first, and each once
+				t.Errorf("%d sizes may have been made; want %d", got, wrong-1)
+			}
+		})
 		n.runtime.Fail(testnode.OCIUpdate, nil)
 		n.eventually("the resize taken back", func() bool {
 			has := r.size(app)
