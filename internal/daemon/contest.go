@@ -123,13 +123,20 @@ func (l *loop) contestProblems(now time.Time) []pools.Problem {
 		p := pools.Problem{Reason: pools.Reason{Code: codeContested, Text: fmt.Sprintf(
 			"%s of %s: somebody else (%s) writes %q whenever it has %q; it is left alone until %s. Stop one of the two",
 			k.property, k.path, c.cause, c.is, c.was, c.until.Format(time.RFC3339))}}
-		if e := l.model.containers[l.model.container(k.path)]; e != nil {
-			p.Container = e.container.Name
-			if pod := l.model.pods[e.container.PodID]; pod != nil {
-				p.PodUID, p.Pod = pod.uid, pod.name()
-			}
-		}
+		l.nameOwner(&p, k.path)
 		all = append(all, p)
 	}
 	return all
+}
+
+// nameOwner adds whose cgroup a problem is about, if that is a container's.
+func (l *loop) nameOwner(p *pools.Problem, at cgroup.Path) {
+	e := l.model.containers[l.model.container(at)]
+	if e == nil {
+		return
+	}
+	p.Container = e.container.Name
+	if pod := l.model.pods[e.container.PodID]; pod != nil {
+		p.PodUID, p.Pod = pod.uid, pod.name()
+	}
 }

@@ -180,6 +180,7 @@ func newLoop(h host, o Options) (*loop, error) {
 
 		timers: timers{resync: stoppedTimer(), retry: stoppedTimer(), journal: stoppedTimer(), pulse: stoppedTimer()},
 	}
+	l.tree.gather = l.gather
 	l.notify.alive()
 	unfit, err := l.settings.begin(o.Config, o.Topology)
 	if err != nil {

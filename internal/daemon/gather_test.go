@@ -1,10 +1,12 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/testnode"
@@ -58,6 +60,62 @@ func TestNobodyLeftBehind(t *testing.T) {
 	}
 	if v := r.loop.snapshot.Load(); v.Gathered < uint64(len(owners)+len(shared)) || v.Stuck != 0 {
 		t.Errorf("%d threads brought back, %d stuck", v.Gathered, v.Stuck)
+	}
+}
+
+// TestStuckThreads: threads that cannot be brought back are a problem, with what to do
+// about it, and the node is not as planned while there are any.
+func TestStuckThreads(t *testing.T) {
+	n := newNodeOn(t, testnode.CgroupConfig{LeaveBehind: 1})
+	id := n.container(n.pod("s", "default", "burstable", 0, nil), "app", whole(0))
+	n.tree.RefuseUnbind(syscall.EPERM)
+	r := n.start()
+	stuck := func() bool {
+		v := r.loop.snapshot.Load()
+		return v != nil && v.Stuck > 0 && v.Problems[string(codeStuckThreads)] > 0 && v.LastSuccess.IsZero()
+	}
+	n.eventually("threads are stuck", stuck)
+	if logs := n.logged("not honoured"); len(logs) == 0 || !strings.Contains(fmt.Sprint(logs), "CAP_SYS_NICE") {
+		t.Errorf("log of the problem: %v", logs)
+	}
+	n.tree.RefuseUnbind(nil)
+	r.quiet()
+	if v := r.loop.snapshot.Load(); v.Stuck != 0 || v.Problems[string(codeStuckThreads)] != 0 {
+		t.Errorf("%d stuck, problems %v", v.Stuck, v.Problems)
+	}
+	if on, has := n.threads(id), n.state(id).Effective; !on.IsSubsetOf(has) {
+		t.Errorf("threads may run on %s; their cgroup has %s", on, has)
+	}
+}
+
+// TestUngatheredKeepsWhatItHolds: of whose threads nothing can be said is believed to
+// be where he was.
+func TestUngatheredKeepsWhatItHolds(t *testing.T) {
+	state := cgroup.State{Path: "a", CPUs: cpuset.Range(0, 3), Effective: cpuset.Range(0, 3), HasCPUSet: true, Populated: true}
+	tr := newTree(func(cgroup.Path) (cgroup.State, error) { return state, nil })
+	var fails error
+	tr.gather = func(cgroup.Path) error { return fails }
+	target := cgroup.Target{Path: "a", Unit: "a.service", CPUs: cpuset.Of(0)}
+	refresh := func() map[cgroup.Path]error {
+		_, errs := tr.refresh([]cgroup.Target{target}, newModel(cgroup.DriverSystemd))
+		return errs
+	}
+	if errs := refresh(); errs != nil {
+		t.Fatal(errs)
+	}
+	state.CPUs, state.Effective, fails = cpuset.Of(0), cpuset.Of(0), syscall.EIO
+	tr.wrote(cgroup.Write{Path: "a", Via: cgroup.File, Property: cgroup.FileCPUs, Value: "0"}, nil)
+	for range 2 {
+		if errs := refresh(); !errors.Is(errs["a"], syscall.EIO) {
+			t.Errorf("errors %v, want that of the gathering", errs)
+		}
+		if holds := tr.current["a"].Effective; holds.String() != "0-3" {
+			t.Errorf("holds %s, want 0-3", holds)
+		}
+	}
+	fails = nil
+	if errs := refresh(); errs != nil || tr.current["a"].Effective.String() != "0" {
+		t.Errorf("%v, holds %s", errs, tr.current["a"].Effective)
 	}
 }
 

@@ -136,7 +136,8 @@ func maxRounds(n int) int { return 64 + 16*n }
 // is asked again, and until it has answered there is nothing to write.
 func (l *loop) look(want []cgroup.Target) []cgroup.Target {
 	gone, unreadable := l.tree.refresh(want, l.model)
-	l.status.unreadable = l.gatherRead(unreadable)
+	l.status.unreadable = unreadable
+	l.forgetStuck()
 	l.followDrifts(time.Now())
 	for _, p := range gone {
 		l.vanish(p)
@@ -294,11 +295,11 @@ func (l *loop) apply(writes []cgroup.Write, made map[cgroup.Write]bool, now time
 			continue
 		}
 		err := l.cgroups.Apply(w)
+		made[w] = true
+		l.tree.wrote(w, err)
 		if err == nil && w.Property == cgroup.FileCPUs {
 			err = l.gather(w.Path.Scope()) // what follows may give to others what it has left
 		}
-		made[w] = true
-		l.tree.wrote(w, err)
 		l.count(w, err)
 		switch {
 		case err == nil:

@@ -105,6 +105,9 @@ func (l *loop) faults(now time.Time) map[cgroup.Path]error {
 			faults[t.Path] = err
 		}
 	}
+	for p, stuck := range l.threads.stuck {
+		faults[p] = stuck.err(p)
+	}
 	maps.Copy(faults, l.status.unreadable)
 	return faults
 }
@@ -167,6 +170,7 @@ func (l *loop) problems() []pools.Problem {
 	all = append(all, l.unitProblems()...)
 	all = append(all, l.hostProblems()...)
 	all = append(all, l.contestProblems(time.Now())...)
+	all = append(all, l.stuckProblems()...)
 	all = append(all, l.refusals.problems()...)
 	all = append(all, l.hints.problems(l.model, time.Now())...)
 	return all

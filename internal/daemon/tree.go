@@ -11,7 +11,10 @@ import (
 // tree is what the kernel, the runtime and systemd said of the cgroups that the
 // plan is about when they were last asked.
 type tree struct {
-	read    func(cgroup.Path) (cgroup.State, error)
+	read func(cgroup.Path) (cgroup.State, error)
+	// gather brings the threads of a cgroup to its CPUs; nil where nothing is to be
+	// changed.
+	gather  func(cgroup.Path) error
 	current map[cgroup.Path]cgroup.Current
 	stale   map[cgroup.Path]bool
 	pending map[cgroup.Path]int   // seals and reverts under way
@@ -19,7 +22,6 @@ type tree struct {
 	// overruled are those whose seal under way NRI has been told another value for.
 	overruled map[cgroup.Path]bool
 	foreign   []foreignWrite // found by reading
-	fresh     []cgroup.Path  // read, and with processes that must be on its CPUs
 }
 
 func newTree(read func(cgroup.Path) (cgroup.State, error)) *tree {
@@ -90,6 +92,9 @@ func (t *tree) refresh(targets []cgroup.Target, m *model) (gone []cgroup.Path, e
 			continue
 		}
 		st, err := t.read(p)
+		if err == nil && t.gather != nil && st.Populated && !target.CPUs.IsEmpty() {
+			err = t.gather(p)
+		}
 		switch {
 		case err == nil:
 			if before, is := t.deeds[p].foreign(c, st); is && known && c.Exists {
@@ -100,9 +105,6 @@ func (t *tree) refresh(targets []cgroup.Target, m *model) (gone []cgroup.Path, e
 				}
 			}
 			c.State, c.Exists = st, true
-			if st.Populated && !target.CPUs.IsEmpty() {
-				t.fresh = append(t.fresh, p)
-			}
 		case !errors.Is(err, cgroup.ErrGone):
 			if errs == nil {
 				errs = make(map[cgroup.Path]error)

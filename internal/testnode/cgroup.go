@@ -56,6 +56,7 @@ type Cgroups struct {
 	unwatched error
 	strays    map[int]cpuset.Set // of threads that were left behind
 	changes   int                // of a cpuset.cpus with tasks
+	unbound   error              // of Unbind
 }
 
 // NewCgroups returns a tree that has only its root, with cpuset and cpu enabled

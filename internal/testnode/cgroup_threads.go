@@ -51,8 +51,18 @@ func (c *Cgroups) Unbind(tid int) error {
 	if c.root.holder(tid) == nil {
 		return syscall.ESRCH
 	}
+	if c.unbound != nil {
+		return c.unbound
+	}
 	delete(c.strays, tid)
 	return nil
+}
+
+// RefuseUnbind has Unbind fail, until it is called with nil.
+func (c *Cgroups) RefuseUnbind(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unbound = err
 }
 
 // holder is the cgroup that a thread is in, nil if there is none.

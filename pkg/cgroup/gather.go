@@ -37,8 +37,8 @@ type Gathered struct {
 // round ends such a line, unless somebody writes cpusets all the while.
 const gatherRounds = 16
 
-// Gather brings the threads of a cgroup, and of those below it, back to its
-// cpuset.cpus.effective; ErrGone if there is no cgroup.
+// Gather brings the threads of a cgroup, and of those below it, back to the
+// cpuset.cpus.effective of the cgroup that they are in; ErrGone if p does not exist.
 //
 // The kernel leaves threads outside and never says so: a child that is forked while
 // cpuset.cpus is written can keep the CPUs that its parent had before, because
@@ -75,11 +75,15 @@ func gathered(back int, stuck map[int]error) Gathered {
 
 // gatherOnce returns how many threads it has brought back.
 func (f *FS) gatherOnce(p Path, threads Threads, stuck map[int]error) (back int, err error) {
-	effective, err := f.nearestEffective(p)
-	if err != nil {
-		return 0, err
-	}
 	err = f.Walk(p, func(below Path) error {
+		// Its own: a partition below has CPUs that are not in the set above it.
+		effective, err := f.nearestEffective(below)
+		if errors.Is(err, ErrGone) && below != p {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
 		data, err := f.ReadFile(below, "cgroup.threads")
 		if errors.Is(err, ErrGone) && below != p {
 			return nil
@@ -95,7 +99,7 @@ func (f *FS) gatherOnce(p Path, threads Threads, stuck map[int]error) (back int,
 			}
 			// The set is read again before it is said of anybody: to take the affinity
 			// of its own from a thread because the set has just grown would be worse.
-			if effective, err = f.nearestEffective(p); err != nil {
+			if effective, err = f.nearestEffective(below); err != nil {
 				return err
 			}
 			if inside(threads, tid, effective) {
