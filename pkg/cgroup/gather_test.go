@@ -157,6 +157,18 @@ func (c *crowd) has() cpuset.Set {
 	return st.Effective
 }
 
+// blind is a tree whose threads cannot be asked for.
+type blind struct{ *crowd }
+
+func (blind) Affinity(int) (cpuset.Set, error) { return cpuset.Set{}, syscall.EPERM }
+
+// TestGatherBlind: that a thread cannot be asked for does not mean that it has ended.
+func TestGatherBlind(t *testing.T) {
+	if got, err := cgroup.New(blind{newCrowd(t)}).Gather("a"); !errors.Is(err, syscall.EPERM) {
+		t.Errorf("Gather = %+v, %v; want that it is not permitted", got, err)
+	}
+}
+
 func TestGatherGone(t *testing.T) {
 	if got, err := cgroup.New(newCrowd(t)).Gather("gone"); !errors.Is(err, cgroup.ErrGone) {
 		t.Errorf("Gather of a cgroup that is not there = %+v, %v", got, err)
