@@ -61,6 +61,7 @@ type startAsked struct {
 	asker  <-chan struct{}
 	answer chan<- error
 	since  time.Time
+	noted  bool // see noteStarts
 }
 
 func (a *createAsked) apply(l *loop) {
@@ -71,13 +72,20 @@ func (a *createAsked) apply(l *loop) {
 
 func (a *startAsked) apply(l *loop) {
 	l.starting = append(l.starting, a)
-	e := l.model.containers[a.id]
-	if e == nil || e.unconfirmed {
+	if e := l.model.containers[a.id]; e == nil || e.unconfirmed {
 		l.fetchContainer(a.id)
 	}
-	if e != nil {
-		e.unconfirmed, e.starting = false, true
-		l.tree.distrust(e.path)
+}
+
+// noteStarts notes of the containers that are about to start that their cgroups are
+// made and may be written. Of one that was not known that is when the runtime has told
+// of it.
+func (l *loop) noteStarts() {
+	for _, a := range l.starting {
+		if e := l.model.containers[a.id]; e != nil && !a.noted {
+			a.noted, e.unconfirmed, e.starting = true, false, true
+			l.tree.distrust(e.path)
+		}
 	}
 }
 

@@ -73,6 +73,7 @@ func (l *loop) pass() {
 	l.settlePromises(false, now)
 	l.settleResizes(now)
 	l.hurry(now)
+	l.noteStarts()
 	l.askDue(now)
 	l.settleUnits()
 	l.assignments = adoptLate(l.model, l.cgroups.Read, l.assignments, l.settings.pools)
