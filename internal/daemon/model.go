@@ -13,10 +13,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// settleTime is how long a pod may still be without some of its containers after
-// the last of its sandbox, its containers and their ends: image pulls come between.
-const settleTime = 10 * time.Minute
-
 // infraName is the pause container's name, as CRI-O calls it. A container of a
 // pod's spec cannot have it: upper case is not allowed there.
 const infraName = "POD"
@@ -53,6 +49,7 @@ type podEntry struct {
 	total pools.Resources
 	// unlisted says that the runtime does not list the sandbox, but containers of it.
 	unlisted bool
+	began    time.Time // on the daemon's clock
 }
 
 type containerEntry struct {
@@ -76,6 +73,8 @@ type containerEntry struct {
 	born, considered bool
 	fate             fate
 	sighting         sighting
+	// began and ended are when it was created and has ended, on the daemon's clock.
+	began, ended time.Time
 }
 
 func newModel(d cgroup.Driver) *model {
@@ -85,7 +84,8 @@ func newModel(d cgroup.Driver) *model {
 // putPod adds or replaces a pod.
 func (m *model) putPod(f podFacts) {
 	m.clock++
-	e := &podEntry{pod: f.Pod, uid: cmp.Or(f.UID, f.ID), sliceUnit: f.slice, pauseUnit: f.pause, added: m.clock}
+	e := &podEntry{pod: f.Pod, uid: cmp.Or(f.UID, f.ID), sliceUnit: f.slice, pauseUnit: f.pause, added: m.clock,
+		began: onClock(f.CreatedAt, time.Now())}
 	if old := m.pods[f.ID]; old != nil {
 		if f.partial != nil && old.err == nil {
 			// A worse answer than the one before would move the pod's containers.
@@ -93,6 +93,9 @@ func (m *model) putPod(f podFacts) {
 			return
 		}
 		e.pod.Ready = e.pod.Ready && old.pod.Ready // a sandbox never gets ready again
+		if !old.pod.CreatedAt.IsZero() {
+			e.began = old.began
+		}
 		e.outgrown(old)
 	}
 	if e.slice, e.pause = f.foundSlice, f.foundPause; !f.lost() {
@@ -131,7 +134,9 @@ func podPaths(p cri.Pod, d cgroup.Driver) (slice, pause cgroup.Path, err error) 
 func (m *model) putContainer(f containerFacts) {
 	m.clock++
 	e := &containerEntry{container: f.Container, unit: f.unit, added: m.clock, err: f.partial}
-	e.born = !m.started.IsZero() && !f.CreatedAt.Before(m.started)
+	e.began = onClock(f.CreatedAt, time.Now())
+	e.finish(f.FinishedAt)
+	e.born = !m.started.IsZero() && !e.began.Before(m.started)
 	if old := m.containers[f.ID]; old != nil {
 		if f.partial != nil && old.err == nil {
 			old.advance(f.State)
@@ -139,6 +144,7 @@ func (m *model) putContainer(f containerFacts) {
 		}
 		e.added, e.born, e.considered, e.fate, e.sighting, e.starting = old.added, old.born, old.considered, old.fate, old.sighting, old.starting
 		e.container.State = max(old.container.State, f.State)
+		e.remember(old)
 		if e.told = old.told; old.told > f.asOf {
 			e.container.Requested = old.container.Requested // asked before the resize
 		}
@@ -240,7 +246,7 @@ func (m *model) input(now time.Time) []pools.Pod {
 		if c.State == pools.Running || c.State == pools.Created && pod.unlisted && pod.pod.Ready {
 			p.Gone = false
 		}
-		if now.UnixNano()-max(c.CreatedAt, c.FinishedAt) < int64(settleTime) {
+		if now.Sub(e.changed()) < settleTime {
 			p.Settled = false
 		}
 		p.Containers = append(p.Containers, c)
@@ -271,7 +277,7 @@ func (m *model) inputPods(now time.Time) map[string]*pools.Pod {
 			QoS:         e.qos,
 			Annotations: e.pod.Annotations,
 			Resources:   e.resources(),
-			Settled:     now.Sub(e.pod.CreatedAt) >= settleTime,
+			Settled:     now.Sub(e.began) >= settleTime,
 			Gone:        true,
 			Unread:      e.unread(),
 		}

@@ -20,8 +20,8 @@ const (
 // notifier tells the service manager, and whoever asks, that the owner is alive.
 type notifier struct {
 	log      *slog.Logger
-	last     *atomic.Int64 // heartbeat, nanoseconds since the epoch
-	watchdog time.Duration // WatchdogSec of the unit, 0 without
+	last     *atomic.Pointer[time.Time] // heartbeat, with the reading of the clock that nobody sets
+	watchdog time.Duration              // WatchdogSec of the unit, 0 without
 	fed      *time.Time
 }
 
@@ -30,7 +30,10 @@ func newNotifier(log *slog.Logger) (notifier, error) {
 	if err != nil {
 		return notifier{}, err
 	}
-	return notifier{log: log, last: new(atomic.Int64), watchdog: interval, fed: new(time.Time)}, nil
+	n := notifier{log: log, last: new(atomic.Pointer[time.Time]), watchdog: interval, fed: new(time.Time)}
+	now := time.Now()
+	n.last.Store(&now)
+	return n, nil
 }
 
 // ready says that the first pass is complete (sd_notify(3)), and that there is
@@ -41,7 +44,7 @@ func (n notifier) ready() { tell(n.log, daemon.SdNotifyReady+"\n"+statusPrefix) 
 // pulse. It feeds the watchdog, so that a hung owner is restarted.
 func (n notifier) alive() {
 	now := time.Now()
-	n.last.Store(now.UnixNano())
+	n.last.Store(&now)
 	if n.watchdog > 0 && now.Sub(*n.fed) >= n.watchdog/4 {
 		*n.fed = now
 		tell(n.log, daemon.SdNotifyWatchdog)
@@ -51,7 +54,7 @@ func (n notifier) alive() {
 func (n notifier) stopping() { tell(n.log, daemon.SdNotifyStopping) }
 
 // heartbeat is when the owner was last seen alive.
-func (n notifier) heartbeat() time.Time { return time.Unix(0, n.last.Load()) }
+func (n notifier) heartbeat() time.Time { return *n.last.Load() }
 
 // pulse is how often an owner without events has to call alive.
 func (n notifier) pulse() time.Duration {

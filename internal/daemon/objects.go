@@ -42,6 +42,7 @@ func (l *loop) onRuntimeEvent(e runtimeEvent) {
 			c.advance(cri.Exited)
 			if c.container.FinishedAt.IsZero() {
 				c.container.FinishedAt = e.At
+				c.finish(e.At)
 			}
 		case cri.ContainerDeleted:
 			delete(l.model.containers, e.ContainerID)

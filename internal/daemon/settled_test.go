@@ -11,7 +11,7 @@ import (
 // A pod has all its containers only when nothing has come or gone for a while: an
 // init container may run, and an image may be pulled, for longer than that.
 func TestPodSettles(t *testing.T) {
-	now := time.Unix(1e9, 0)
+	now := time.Now()
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	for _, tt := range []struct {
 		name              string
@@ -27,12 +27,12 @@ func TestPodSettles(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			m := newModel(cgroup.DriverSystemd)
-			m.pods["sandbox"] = &podEntry{pod: cri.Pod{ID: "sandbox", Ready: true, CreatedAt: tt.sandbox}, uid: "uid"}
+			m.putPod(podFacts{Pod: cri.Pod{ID: "sandbox", UID: "uid", Ready: true, CreatedAt: tt.sandbox}})
 			c := cri.Container{ID: "c", PodID: "sandbox", Name: "app", State: cri.Running, CreatedAt: tt.created}
 			if !tt.finished.IsZero() {
 				c.State, c.FinishedAt = cri.Exited, tt.finished
 			}
-			m.containers["c"] = &containerEntry{container: c}
+			m.putContainer(containerFacts{Container: c})
 			pods := m.input(now)
 			if len(pods) != 1 || pods[0].Settled != tt.want {
 				t.Errorf("input() = %+v, want one pod with Settled %t", pods, tt.want)
