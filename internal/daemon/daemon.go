@@ -261,9 +261,7 @@ func (l *loop) watchUnits(ctx context.Context) {
 		return
 	}
 	wake := func() { l.box.post(reexecuted{}) }
-	keepTrying(ctx, func() error { return source.WatchReload(ctx, wake) }, func(err error) {
-		l.log.Warn("watch systemd", "error", err)
-	})
+	keepTrying(ctx, func() error { return source.WatchReload(ctx, wake) }, func(err error) { l.box.post(reloadsLost{err}) })
 }
 
 // keepTrying runs watch until ctx ends, with growing pauses after errors.

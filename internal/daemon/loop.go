@@ -125,7 +125,7 @@ func (l *loop) run(ctx context.Context) {
 			l.list()
 		case <-l.timers.retry.C:
 		case <-l.timers.journal.C:
-			l.status.journalLate = true
+			l.status.journalLate, l.status.journalErr = true, errSlowDisk
 			l.log.Error("journal is late; writes go ahead, and what they replace may not be known to restore", "journal", l.journal)
 		}
 		for _, e := range l.box.take() {
@@ -174,6 +174,7 @@ func (l *loop) handle(e event) {
 		}
 	case reexecuted:
 		l.drifts.reloaded = time.Now()
+		l.status.reloadsLost = false
 		l.tree.distrustAll()
 		for _, name := range l.settings.unitNames() {
 			l.fetchUnit(name) // it may have been installed or removed

@@ -2,11 +2,13 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // kernelFile returns the file of the cgroup that a write ends in, by whichever
@@ -113,7 +115,7 @@ func (l *loop) onSaved(e saved) {
 	if e.err != nil {
 		l.log.Error("journal not written; writes go ahead, and what they replace may not be known to restore", "journal", l.journal, "error", e.err)
 		l.ledger.sent = l.ledger.durable
-		l.status.journalLate = true // nobody waits for it
+		l.status.journalLate, l.status.journalErr = true, e.err // nobody waits for it
 		l.status.journalRetry = time.Now().Add(journalPause)
 		return
 	}
@@ -122,6 +124,21 @@ func (l *loop) onSaved(e saved) {
 		l.status.journalLate = false
 		l.timers.journal.Stop()
 	}
+}
+
+// codeJournal is the code of a journal that is not written.
+const codeJournal pools.Code = "JournalNotWritten"
+
+var errSlowDisk = errors.New("the disk does not answer")
+
+// journalProblems says that undo is at risk.
+func (l *loop) journalProblems() []pools.Problem {
+	if !l.status.journalLate {
+		return nil
+	}
+	return []pools.Problem{{Reason: pools.Reason{Code: codeJournal, Text: fmt.Sprintf(
+		"journal %s: %s; `cpupoold restore` may not know what the daemon replaces meanwhile. Make room on the disk, or repair it",
+		l.journal, l.status.journalErr)}}}
 }
 
 // journalPause is how long a journal that could not be written is left alone.

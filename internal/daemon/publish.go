@@ -171,6 +171,7 @@ func (l *loop) problems() []pools.Problem {
 	all = append(all, l.hostProblems()...)
 	all = append(all, l.contestProblems(time.Now())...)
 	all = append(all, l.stuckProblems()...)
+	all = append(all, l.journalProblems()...)
 	all = append(all, l.refusals.problems()...)
 	all = append(all, l.hints.problems(l.model, time.Now())...)
 	return all
@@ -237,6 +238,10 @@ func (l *loop) sources() map[telemetry.Source]telemetry.SourceState {
 	all := make(map[telemetry.Source]telemetry.SourceState)
 	if l.runtime != nil {
 		all[telemetry.CRIEvents] = sourceState(l.status.stream)
+		if l.status.runtimeErr != nil {
+			// A runtime that hangs does not end its stream. Nothing comes over it.
+			all[telemetry.CRIEvents] = telemetry.SourceLost
+		}
 	}
 	if l.nriSocket != "" {
 		all[telemetry.NRI] = cmp.Or(l.status.nri, telemetry.SourceAbsent)
@@ -248,9 +253,9 @@ func (l *loop) sources() map[telemetry.Source]telemetry.SourceState {
 	if l.hints.state != "" {
 		all[telemetry.PodResources] = l.hints.state
 	}
-	if len(l.settings.unitNames()) > 0 {
+	if l.units != nil || len(l.settings.unitNames()) > 0 {
 		all[telemetry.Units] = telemetry.SourceOK
-		if l.units == nil || l.status.unitsLost {
+		if l.units == nil || l.status.reloadsLost || l.status.unitsLost {
 			all[telemetry.Units] = telemetry.SourceLost
 		}
 	}

@@ -34,8 +34,10 @@ type status struct {
 	leaving   []pools.Assignment  // of units that are not placed any more
 	asks      map[string]*unitAsk // by the name that is asked for
 	unitsLost bool                // systemd does not tell what happens to units
-	cpusLost  bool                // the kernel does not tell of CPUs that come and go
-	hosts     []services.Verdict  // what becomes of host services
+	// reloadsLost says that systemd does not tell when it has reloaded.
+	reloadsLost bool
+	cpusLost    bool               // the kernel does not tell of CPUs that come and go
+	hosts       []services.Verdict // what becomes of host services
 
 	plan       pools.Plan
 	targets    []cgroup.Target
@@ -50,9 +52,10 @@ type status struct {
 	// is when it is tried again after an error.
 	journalLate  bool
 	journalRetry time.Time
-	formulaAsked bool // the OCI runtime's version is known, or known not to tell
-	formulaSeen  bool // a container has shown the formula
-	planned      bool // a pass has been made
+	journalErr   error // why the journal is late
+	formulaAsked bool  // the OCI runtime's version is known, or known not to tell
+	formulaSeen  bool  // a container has shown the formula
+	planned      bool  // a pass has been made
 
 	passes      map[telemetry.Result]uint64
 	writes      map[telemetry.Write]uint64

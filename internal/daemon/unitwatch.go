@@ -181,6 +181,15 @@ func (e unitWoken) apply(l *loop) {
 	}
 }
 
+// reloadsLost says that systemd does not tell when it has reloaded. What it puts back
+// is found by what is written to the files.
+type reloadsLost struct{ err error }
+
+func (e reloadsLost) apply(l *loop) {
+	l.status.reloadsLost = true
+	l.log.Warn("watch systemd", "error", e.err)
+}
+
 // unitsLost says that systemd does not tell what happens to units.
 type unitsLost struct{ err error }
 

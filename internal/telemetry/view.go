@@ -131,9 +131,9 @@ type Write struct {
 type Source string
 
 // CRIEvents is the runtime's event stream, PodResources the kubelet's word on
-// devices and memory, Units systemd's signals, NRI what the runtime asks before it
-// creates a container, Inotify the kernel's word on writes of others to cgroups, CPUs
-// that on CPUs that go offline and come online.
+// devices and memory, Units systemd's signals about units and its reloads, NRI what the
+// runtime asks before it creates a container, Inotify the kernel's word on writes of
+// others to cgroups, CPUs that on CPUs that go offline and come online.
 const (
 	CRIEvents    Source = "cri_events"
 	PodResources Source = "pod_resources"

@@ -1,0 +1,102 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/internal/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// TestFullDisk: containers are placed although the journal cannot be written; that is a
+// problem that shows, and is over when there is room again.
+func TestFullDisk(t *testing.T) {
+	n := newNode(t)
+	h := n.host()
+	// A file in the place of its directory stands for a disk that takes nothing.
+	state := filepath.Join(n.dir, "state")
+	if err := os.WriteFile(state, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.journal = filepath.Join(state, "journal.json")
+	r := n.startOn(h)
+	own := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.runsOn(own, "4-5")
+	problem := func(v *telemetry.View) bool { return v.Problems[string(codeJournal)] == 1 }
+	r.view("the problem", problem)
+	if err := os.Remove(state); err != nil {
+		t.Fatal(err)
+	}
+	r.view("no problem any more", func(v *telemetry.View) bool { return !problem(v) })
+	if _, err := os.Stat(h.journal); err != nil {
+		t.Error(err)
+	}
+	r.quiet()
+	n.check()
+}
+
+// TestHungRuntime: a runtime that answers no more is a lost source, although its stream
+// of events has not ended.
+func TestHungRuntime(t *testing.T) {
+	n := newNode(t)
+	n.yaml = strings.Replace(n.yaml, "resyncPeriod: 10m", "resyncPeriod: 1s", 1)
+	r := n.start()
+	state := func(s telemetry.SourceState) func(*telemetry.View) bool {
+		return func(v *telemetry.View) bool { return v.Sources[telemetry.CRIEvents] == s }
+	}
+	r.view("stream", state(telemetry.SourceOK))
+	n.runtime.Fail("ListContainers", errors.New("no answer"))
+	r.view("loss", state(telemetry.SourceLost))
+	n.runtime.Fail("ListContainers", nil)
+	r.view("runtime back", state(telemetry.SourceOK))
+	n.runsOn(n.container(n.pod("a", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512}), "2-3")
+}
+
+// mutedUnits is a systemd that can hang up on those who listen for its reloads.
+type mutedUnits struct {
+	*testnode.Units
+	away   atomic.Bool
+	hangUp chan struct{}
+}
+
+func (u *mutedUnits) WatchReload(ctx context.Context, wake func()) error {
+	if u.away.Load() {
+		return errors.New("no such socket")
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-u.hangUp:
+			cancel(errors.New("connection lost"))
+		case <-ctx.Done():
+		}
+	}()
+	err := u.Units.WatchReload(ctx, wake)
+	return errors.Join(err, context.Cause(ctx))
+}
+
+// TestLostSystemd: a systemd that does not tell of its reloads is a lost source, until it
+// does.
+func TestLostSystemd(t *testing.T) {
+	n := newNode(t)
+	h := n.host()
+	u := &mutedUnits{Units: n.units, hangUp: make(chan struct{})}
+	h.units = u
+	r := n.startOn(h)
+	state := func(s telemetry.SourceState) func(*telemetry.View) bool {
+		return func(v *telemetry.View) bool { return v.Sources[telemetry.Units] == s }
+	}
+	r.view("systemd", state(telemetry.SourceOK))
+	u.away.Store(true)
+	u.hangUp <- struct{}{}
+	r.view("loss", state(telemetry.SourceLost))
+	u.away.Store(false)
+	r.view("systemd back", state(telemetry.SourceOK))
+}
