@@ -6,6 +6,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
@@ -17,7 +18,10 @@ type exposures struct {
 	appeared map[cgroup.Path]time.Time
 	// confined are those that waited in the shared pool until the runtime told of them.
 	confined map[cgroup.Path]exposure
-	total    map[telemetry.Way]*telemetry.Placements
+	// made are those that are placed, and of which systemd has not told yet what they
+	// were made with.
+	made  map[cgroup.Path]making
+	total map[telemetry.Way]*telemetry.Placements
 }
 
 // exposure is what a container could do before it was placed.
@@ -25,17 +29,30 @@ type exposure struct {
 	elapsed, used time.Duration
 }
 
+// making is a container whose cgroup was there before its CPUs were in it, although
+// the runtime had them on record before. The OCI runtime writes what it was told into
+// the cgroup before it lets the entrypoint begin. But it may have been told before the
+// record was changed: then nobody but the daemon has written the CPUs, and systemd
+// does not know of them.
+type making struct {
+	way  telemetry.Way
+	took exposure // if it was not told
+	cpus cpuset.Set
+}
+
 // sighting is what is known of a container's first placement.
 type sighting struct {
 	way     telemetry.Way // empty until something better than an event leads to it
 	seen    bool          // its cgroup has been read
 	exposed bool          // and was outside its pool; it has not been inside yet
+	making  bool          // and had its CPUs on record only, since it was being made
 }
 
 func newExposures() exposures {
 	return exposures{
 		appeared: make(map[cgroup.Path]time.Time),
 		confined: make(map[cgroup.Path]exposure),
+		made:     make(map[cgroup.Path]making),
 		total:    make(map[telemetry.Way]*telemetry.Placements),
 	}
 }
@@ -44,6 +61,7 @@ func newExposures() exposures {
 func (x *exposures) appear(p cgroup.Path, at time.Time) { x.appeared[p] = at }
 
 func (x *exposures) vanish(p cgroup.Path) {
+	x.told(p, false)
 	delete(x.appeared, p)
 	delete(x.confined, p)
 }
@@ -52,6 +70,25 @@ func (x *exposures) vanish(p cgroup.Path) {
 func (x *exposures) forget(gone func(cgroup.Path) bool) {
 	maps.DeleteFunc(x.appeared, func(p cgroup.Path, _ time.Time) bool { return gone(p) })
 	maps.DeleteFunc(x.confined, func(p cgroup.Path, _ exposure) bool { return gone(p) })
+	for p := range x.made {
+		if gone(p) {
+			x.told(p, false)
+		}
+	}
+}
+
+// told observes a container that was being made: it was inside its pool before its
+// entrypoint began if the OCI runtime had its CPUs. Where that is not known, it was not.
+func (x *exposures) told(p cgroup.Path, had bool) {
+	m, known := x.made[p]
+	if !known {
+		return
+	}
+	delete(x.made, p)
+	if had {
+		m.took = exposure{}
+	}
+	x.observe(m.way, m.took)
 }
 
 func (x *exposures) observe(way telemetry.Way, took exposure) {
@@ -86,6 +123,7 @@ func (l *loop) firstSight(want []cgroup.Target) {
 		e.sighting.seen = true
 		if !c.Effective.IsSubsetOf(t.CPUs) {
 			e.sighting.exposed = true
+			e.sighting.making = e.sighting.way == telemetry.WaySpec && e.container.State == cri.Created && c.CPUs.IsEmpty()
 			continue
 		}
 		took, confined := l.exposures.confined[t.Path]
@@ -116,15 +154,33 @@ func (l *loop) settleExposures(now time.Time) {
 			continue
 		}
 		e.sighting.exposed = false
-		l.exposures.observe(wayOr(e.sighting.way), l.exposed(t.Path, e.container.CreatedAt, now))
+		took := l.exposed(t.Path, e.began, now)
 		l.exposures.vanish(t.Path)
+		if e.sighting.making && l.units != nil {
+			l.exposures.made[t.Path] = making{way: e.sighting.way, took: took, cpus: t.CPUs}
+			continue
+		}
+		l.exposures.observe(wayOr(e.sighting.way), took)
 	}
+	l.askMakers()
 	for p, s := range l.strangers {
 		if _, known := l.exposures.confined[p]; known {
 			continue
 		}
 		if c := l.tree.current[p]; c.Exists && !l.tree.stale[p] && !s.cpus.IsEmpty() && c.Effective.IsSubsetOf(s.cpus) {
 			l.exposures.confined[p] = l.exposed(p, now, now)
+		}
+	}
+}
+
+// askMakers settles those of which systemd has told what they were made with. What the
+// daemon has it record meanwhile would be no evidence: see onWritten.
+func (l *loop) askMakers() {
+	for p, m := range l.exposures.made {
+		unit := l.tree.current[p].Unit
+		answered := unit.Known || l.status.unitAsked[p] && !l.status.unitAwaited[p]
+		if answered && !l.tree.busy(p) {
+			l.exposures.told(p, unit.Known && !unit.CPUs.IsEmpty() && unit.CPUs.IsSubsetOf(m.cpus))
 		}
 	}
 }

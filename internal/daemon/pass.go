@@ -360,6 +360,9 @@ func (l *loop) onWritten(e written) {
 	if l.model.awaited(cgroup.Target{Container: e.write.Container}) {
 		e.unit = cgroup.UnitState{} // of a scope that is being made
 	}
+	if _, seals := sealValue(e.write); seals {
+		l.exposures.told(e.write.Path, false)
+	}
 	l.tree.finished(e.write, e.unit, e.err)
 	if e.unmade {
 		return
