@@ -58,6 +58,7 @@ func everyPair(p pair, few bool) []guestPackage {
 		{"runtime", []string{"-runtime=" + p.runtime, "-systemd=" + p.systemd, "-kernel=" + p.kernel}},
 		{"cri", nil},
 		{"witness", witnesses},
+		{"isolation", nil},
 	}
 }
 

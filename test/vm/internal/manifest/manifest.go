@@ -26,6 +26,8 @@ type Container struct {
 	Limited     bool // the requests are limits too
 	// Extra are further resources, such as devices and hugepages, as requests and limits.
 	Extra map[string]string
+	// Args are those of the workload; without any it is "pause".
+	Args []string
 }
 
 // resources returns what the container asks for, nil if that is nothing.
@@ -56,6 +58,9 @@ func (p Pod) YAML() ([]byte, error) {
 	var containers []object
 	for _, c := range p.Containers {
 		container := object{"name": c.Name, "image": Image, "imagePullPolicy": "Never", "args": []string{"pause"}}
+		if len(c.Args) > 0 {
+			container["args"] = c.Args
+		}
 		if resources := c.resources(); resources != nil {
 			container["resources"] = resources
 		}

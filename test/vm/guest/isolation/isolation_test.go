@@ -1,0 +1,202 @@
+//go:build guest
+
+package isolation_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/test/vm/internal/guestnode"
+	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
+)
+
+// config takes exclusive CPUs out of those that the shared pods have been running on.
+const config = `apiVersion: config.cpupoold.io/v1alpha1
+kind: CPUPoolConfiguration
+partitions:
+- {type: management, cpus: 0-1, namespaces: [kube-system]}
+shared: {cpus: 2-7}
+guaranteed: {from: shared, floor: 2}
+hostSlices: {enabled: true}
+resyncPeriod: 1h
+podResourcesSocket: none
+`
+
+// spun is how much CPU time the exclusive container uses while it is watched, in microseconds.
+const spun = 2_000_000
+
+type node struct{ *guestnode.Node }
+
+// TestNoForeignTask watches the CPUs of an exclusive container, whose threads spin, while others who spin are told to come there from
+// outside: with the daemon alive, and after it was killed.
+func TestNoForeignTask(t *testing.T) {
+	n := &node{guestnode.New(t)}
+	n.Run("systemd-run", "--unit=spinner", "--property=CPUWeight=1", "sh", "-c", "while :; do :; done")
+	t.Cleanup(func() { n.Run("systemctl", "stop", "spinner") })
+	const host = cgroup.Path("system.slice/spinner.service")
+	spinner := n.threads(host)
+
+	// That the trace would show it.
+	tr := startTrace(t, cpuset.Range(6, 6))
+	for _, tid := range spinner {
+		if err := allow(tid, cpuset.Range(6, 6)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.spins(host, spun/10)
+	if r := tr.end(); len(r.among(spinner)) == 0 {
+		t.Fatalf("nobody was in the way, and the trace does not show the spinner: %v", r)
+	}
+	for _, tid := range spinner {
+		if err := allow(tid, cpuset.Range(0, 7)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.signal(host, unix.SIGSTOP) // while the emulated node has work to do; they spin while they are watched
+
+	n.StartDaemon(config)
+	n.Apply(manifest.Pod{Name: "old", Namespace: "default", Containers: []manifest.Container{
+		{Name: "app", CPU: "500m", Memory: "32Mi", Args: []string{"spin", "2"}}}})
+	old := n.running("old", func(c guestnode.Container) bool { return c.Effective.Len() == 6 })
+	n.signal(n.path(old), unix.SIGSTOP)
+	n.Apply(manifest.Pod{Name: "owner", Namespace: "default", Containers: []manifest.Container{
+		{Name: "app", CPU: "2", Memory: "32Mi", Limited: true, Args: []string{"spin", "2"}}}})
+	owner := n.running("owner", func(c guestnode.Container) bool { return c.Effective.Len() == 2 })
+	n.Settled()
+	watched := func(when string) {
+		t.Helper()
+		tr := startTrace(t, owner.Effective)
+		mine := n.threads(n.path(owner))
+		n.signal(n.path(old), unix.SIGCONT)
+		n.signal(host, unix.SIGCONT)
+		n.lure(slices.Concat(n.threads(n.path(old)), n.threads(host), []int{os.Getpid()}), owner.Effective)
+		n.spins(n.path(owner), spun)
+		n.signal(n.path(old), unix.SIGSTOP)
+		n.signal(host, unix.SIGSTOP)
+		r := tr.end()
+		mine = append(mine, n.threads(n.path(owner))...)
+		if foreign := r.besides(mine); len(foreign) > 0 {
+			t.Errorf("%s: on CPUs %s of the exclusive container ran %v\n%s", when, owner.Effective, foreign, n.Evidence())
+		}
+		if len(r.among(mine)) == 0 {
+			t.Errorf("%s: the trace does not show the exclusive container itself: %v", when, r)
+		}
+		t.Logf("%s: switches on CPUs %s: to the container %v, to kernel threads %v", when, owner.Effective, r.among(mine), r.kernels)
+	}
+	watched("daemon alive")
+	n.Run("systemctl", "kill", "--signal=KILL", "cpupoold")
+	n.Run("systemctl", "stop", "cpupoold") // before systemd starts it again
+	watched("daemon dead")
+}
+
+// running waits for a pod's container.
+func (n *node) running(pod string, when func(guestnode.Container) bool) (c guestnode.Container) {
+	n.Helper()
+	n.Eventually(pod, func() (err error) {
+		if c, err = n.Find(pod, "app"); err == nil && !when(c) {
+			err = fmt.Errorf("on CPUs %s", c.Effective)
+		}
+		return err
+	})
+	return c
+}
+
+func (n *node) path(c guestnode.Container) cgroup.Path {
+	n.Helper()
+	p, err := cgroup.ContainerPath(c.CgroupsPath, n.Runtime.Driver)
+	if err != nil {
+		n.Fatal(err)
+	}
+	return p
+}
+
+// threads of a cgroup and of those below it: crun puts a container into one of its own.
+func (n *node) threads(p cgroup.Path) []int {
+	n.Helper()
+	return n.members(p, "cgroup.threads")
+}
+
+// signal sends one to the processes of a cgroup.
+func (n *node) signal(p cgroup.Path, signal unix.Signal) {
+	n.Helper()
+	for _, pid := range n.members(p, "cgroup.procs") {
+		if err := unix.Kill(pid, signal); err != nil {
+			n.Fatalf("signal %v to process %d of %s: %v", signal, pid, p, err)
+		}
+	}
+}
+
+func (n *node) members(p cgroup.Path, file string) (ids []int) {
+	n.Helper()
+	err := n.FS.Walk(p, func(p cgroup.Path) error {
+		text, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", string(p), file))
+		for field := range strings.FieldsSeq(string(text)) {
+			id, err := strconv.Atoi(field)
+			if err != nil {
+				return err
+			}
+			ids = append(ids, id)
+		}
+		return err
+	})
+	if err != nil || len(ids) == 0 {
+		n.Fatalf("%s of %s: %v, %v", file, p, ids, err)
+	}
+	return ids
+}
+
+// spins waits until a cgroup has used that many more microseconds of CPU time.
+func (n *node) spins(p cgroup.Path, usec int64) {
+	n.Helper()
+	used := func() int64 {
+		text, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", string(p), "cpu.stat"))
+		if err != nil {
+			n.Fatal(err)
+		}
+		var usage int64
+		if _, err := fmt.Sscanf(string(text), "usage_usec %d", &usage); err != nil {
+			n.Fatalf("cpu.stat of %s: %v: %s", p, err, text)
+		}
+		return usage
+	}
+	begin := used()
+	n.Eventually(fmt.Sprintf("%s spins", p), func() error {
+		if now := used() - begin; now < usec {
+			return fmt.Errorf("%d of %d µs", now, usec)
+		}
+		return nil
+	})
+}
+
+// lure tells threads to run on CPUs of the exclusive container: on these alone, which the kernel refuses, and on all, of which it gives
+// them what their cpuset has.
+func (n *node) lure(tids []int, cpus cpuset.Set) {
+	n.Helper()
+	for _, tid := range tids {
+		if err := allow(tid, cpus); !errors.Is(err, unix.EINVAL) {
+			n.Errorf("thread %d is told to run on %s: %v; want that it is refused", tid, cpus, err)
+		}
+		if err := allow(tid, cpuset.Range(0, 7)); err != nil {
+			n.Errorf("thread %d is told to run anywhere: %v", tid, err)
+		}
+	}
+}
+
+// allow is what taskset does.
+func allow(tid int, cpus cpuset.Set) error {
+	var mask unix.CPUSet
+	for cpu := range cpus.All() {
+		mask.Set(cpu)
+	}
+	return unix.SchedSetaffinity(tid, &mask)
+}
