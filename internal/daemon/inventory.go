@@ -83,6 +83,14 @@ func (h *host) askAll(ctx context.Context, names []string, patience time.Duratio
 	return all
 }
 
+// listAll is one question, whose answer tells whether the runtime hangs: the details of
+// many objects may take it longer.
+func (h *host) listAll(ctx context.Context) ([]cri.Pod, []cri.Container, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return h.runtime.List(ctx)
+}
+
 // inspect asks the runtime.
 func (h *host) inspect(ctx context.Context, known func(id string) bool) listed {
 	if h.runtime == nil {
@@ -90,7 +98,7 @@ func (h *host) inspect(ctx context.Context, known func(id string) bool) listed {
 	}
 	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
 	defer cancel()
-	pods, containers, err := h.runtime.List(ctx)
+	pods, containers, err := h.listAll(ctx)
 	if err != nil {
 		return listed{err: err}
 	}
