@@ -43,7 +43,7 @@ test-vm: host-vm build ## run the tests on real kernels and a real node, in virt
 	$(GO) test -tags vm -count=1 -timeout 75m ./test/vm/...
 
 test-matrix: host-vm build ## run what holds on every runtime, systemd and kernel on all of them
-	$(GO) test -tags vm -count=1 -timeout 170m -run '^TestPairs$$' ./test/vm -pairs $(or $(PAIRS),all)
+	$(GO) test -tags vm -count=1 -timeout 300m -run '^TestPairs$$' ./test/vm -pairs $(or $(PAIRS),all) -witnesses many
 
 test-model: host-vm build ## run the model test's 300 steps on a real node (SEED=1)
 	$(GO) test -tags vm -count=1 -timeout 75m -run '^TestDaemon$$/^TestModel$$' ./test/vm -model.steps 300 -model.seed $(or $(SEED),1)

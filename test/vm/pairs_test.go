@@ -18,8 +18,21 @@ import (
 // chosenPairs is what `make test-vm` has time for unless it is told otherwise; `make test-matrix` has time for all.
 var chosenPairs = flag.String("pairs", "slice", "pairs of TestPairs: all; names with commas between; slice: first and one of the sliced ones, if there are any, by the commit")
 
-// fewWitnesses is for those who wait.
-var fewWitnesses = flag.Bool("few-witnesses", false, "guest/witness starts half as many, as it does on the second pair of a slice")
+// howMany is how many containers guest/witness starts.
+var howMany = flag.String("witnesses", "usual", "witnesses: few (as on the second pair of a slice), usual, or many (make test-matrix)")
+
+// witnesses are those that guest/witness starts with each of its two configurations: one after another, and at once.
+func witnesses(many string) ([]string, error) {
+	switch many {
+	case "few":
+		return []string{"-witnesses=10", "-witnesses-at-once=10"}, nil
+	case "usual":
+		return []string{"-witnesses=30", "-witnesses-at-once=10"}, nil
+	case "many": // 200 and 50 on each pair
+		return []string{"-witnesses=100", "-witnesses-at-once=25"}, nil
+	}
+	return nil, fmt.Errorf("choose witnesses %q: want few, usual or many", many)
+}
 
 // pair is a container runtime on a systemd and a kernel.
 type pair struct {
@@ -49,11 +62,7 @@ func matrix() []pair {
 
 // everyPair are the packages below guest that run on each pair, one after the other in one machine, with cpupoold and its unit installed.
 // A test there finds out with guestnode.ReadRuntime, or Node.Runtime, what it runs on.
-func everyPair(p pair, few bool) []guestPackage {
-	var witnesses []string
-	if few {
-		witnesses = []string{"-witnesses=10", "-witnesses-at-once=10"}
-	}
+func everyPair(p pair, witnesses []string) []guestPackage {
 	return []guestPackage{
 		{"runtime", []string{"-runtime=" + p.runtime, "-systemd=" + p.systemd, "-kernel=" + p.kernel}},
 		{"cri", nil},
@@ -74,10 +83,18 @@ func TestPairs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, p := range chosen {
+		many := *howMany
+		if *chosenPairs == "slice" && i > 0 {
+			many = "few"
+		}
+		args, err := witnesses(many)
+		if err != nil {
+			t.Fatal(err)
+		}
 		t.Run(p.name, func(t *testing.T) {
 			m := vm.Start(t, p.config)
 			installDaemon(t, m)
-			for _, pkg := range everyPair(p, *fewWitnesses || *chosenPairs == "slice" && i > 0) {
+			for _, pkg := range everyPair(p, args) {
 				t.Run(pkg.name, func(t *testing.T) { vm.RunTests(t, m, "./guest/"+pkg.name, pkg.args...) })
 			}
 		})
