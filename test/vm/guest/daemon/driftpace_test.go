@@ -1,0 +1,61 @@
+//go:build guest
+
+package daemon_test
+
+import (
+	"slices"
+	"time"
+)
+
+// The daemon ends a fight after five repairs of one property in a minute.
+const peacefulWrites, peacefulTime = 5, 61 * time.Second
+
+// next is the victim whose property was left in peace for longest, once another write to it is no fight.
+func (d *drifter) next(property string, of func(*victim) bool) *victim {
+	all := slices.DeleteFunc(slices.Clone(d.all), func(v *victim) bool { return of != nil && !of(v) })
+	due := func(v *victim) time.Time { return v.due(property, 1) }
+	if d.crowded {
+		due = func(v *victim) time.Time { return v.due(property, 2) }
+	}
+	v := slices.MinFunc(all, func(a, b *victim) int { return due(a).Compare(due(b)) })
+	at := due(v)
+	if d.crowded {
+		for _, other := range d.all {
+			if t := other.due(property, 1); t.After(at) {
+				at = t
+			}
+		}
+	}
+	if wait := time.Until(at); wait > 0 {
+		<-time.After(wait)
+	}
+	now := time.Now()
+	if d.crowded {
+		for _, other := range d.all {
+			other.writes[property] = append(other.writes[property], now)
+		}
+	}
+	v.writes[property] = append(v.writes[property], now)
+	return v
+}
+
+// passed moves the writes that next has prepared last, v's among them, to the present: they may have taken long.
+func (d *drifter) passed(property string, v *victim) {
+	began, now := v.writes[property][len(v.writes[property])-1], time.Now()
+	for _, other := range d.all {
+		for i, t := range other.writes[property] {
+			if t.Equal(began) {
+				other.writes[property][i] = now
+			}
+		}
+	}
+}
+
+// due is when so many writes more are no fight yet; the fewer there have been, the earlier.
+func (v *victim) due(property string, more int) time.Time {
+	w, few := v.writes[property], peacefulWrites-more
+	if len(w) <= few {
+		return time.Time{}.Add(time.Duration(len(w)))
+	}
+	return w[len(w)-few-1].Add(peacefulTime)
+}
