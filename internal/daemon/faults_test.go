@@ -37,6 +37,16 @@ func TestFullDisk(t *testing.T) {
 	if _, err := os.Stat(h.journal); err != nil {
 		t.Error(err)
 	}
+	if late := n.logged("journal is late; writes go ahead, and what they replace may not be known to restore"); len(late) > 0 {
+		t.Errorf("a disk that refuses is taken for one that does not answer: %v", late)
+	}
+	var passes uint64
+	for _, count := range r.loop.snapshot.Load().Passes {
+		passes += count
+	}
+	if passes > 100 {
+		t.Errorf("%d passes while the disk was full", passes)
+	}
 	r.quiet()
 	n.check()
 }

@@ -117,6 +117,7 @@ func (l *loop) onSaved(e saved) {
 		l.ledger.sent = l.ledger.durable
 		l.status.journalLate, l.status.journalErr = true, e.err // nobody waits for it
 		l.status.journalRetry = time.Now().Add(journalPause)
+		l.timers.journal.Stop() // the disk has answered
 		return
 	}
 	l.ledger.durable = e.upTo
