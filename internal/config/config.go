@@ -37,6 +37,10 @@ type Config struct {
 	// HostSlices (hostSlices) says where services of the host run.
 	HostSlices HostSlices
 
+	// Isolation (guaranteed.isolation) says what keeps others off the CPUs of a
+	// container that has its own. Default: cpuset.
+	Isolation Isolation
+
 	// AnnotationDomain (annotationDomain) is the domain of the annotations that
 	// pods and namespaces carry. Default: workload.openshift.io, so that
 	// manifests written for OpenShift work unchanged.
@@ -116,6 +120,20 @@ const (
 	RefusalFail   OnRefusal = "fail"
 )
 
+// Isolation is what keeps others off CPUs that a container has for itself.
+type Isolation string
+
+// With IsolationCPUSet the sets of all others are kept disjoint from them. With
+// IsolationPartition the container's cgroup is a partition, besides: the kernel keeps
+// everybody off, host processes too. Kernels before 6.11 have no such partitions, and
+// before 7.0 another container of the pod can break one. IsolationAuto is
+// IsolationPartition from kernel 7.0 on.
+const (
+	IsolationAuto      Isolation = "auto"
+	IsolationPartition Isolation = "partition"
+	IsolationCPUSet    Isolation = "cpuset"
+)
+
 // WeightFormula is a conversion of CFS shares (2..262144) to cpu.weight
 // (1..10000). OCI runtimes changed it in 2025 (opencontainers/cgroups 0.0.5,
 // crun 1.23), and a node's containers must all be weighed alike.
@@ -147,6 +165,7 @@ func Default() Config {
 		Pools:              pools.Spec{StrictReservation: true},
 		OnRefusal:          RefusalAuto,
 		HostSlices:         HostSlices{Pool: defaultHostPool},
+		Isolation:          IsolationCPUSet,
 		AnnotationDomain:   "workload.openshift.io",
 		KubeletStateDir:    kubelet,
 		PodResourcesSocket: podResources(kubelet),

@@ -49,6 +49,9 @@ func (d *decoder) guaranteed(key string, n *yaml.Node, c *Config) {
 			}))
 		}},
 		{"onRefusal", d.scalar(func(s string) error { return setOneOf(&c.OnRefusal, s, RefusalAuto, RefusalShared, RefusalFail) })},
+		{"isolation", d.scalar(func(s string) error {
+			return setOneOf(&c.Isolation, s, IsolationAuto, IsolationPartition, IsolationCPUSet)
+		})},
 		{"memory", d.scalar(func(s string) error { return setMemory(&g.BindMemory, s) })},
 	})
 	if none && g.FromShared {

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/podresources"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -75,6 +77,10 @@ func awaitHost(ctx context.Context, o *Options) (h host, closeAll func(), err er
 // runtime, and systemd all the more.
 func assemble(fs *cgroup.FS, rt link, c *config.Config, t *topology.Topology) (h host, closeAll func(), err error) {
 	h = host{cgroups: fs, driver: rt.driver, possible: t.Possible, cpus: kernelCPUs{os.DirFS(sysRoot)}, journal: journalName(c), files: c.RunDir, unitFile: hostFile}
+	h.online = onlineNow(t)
+	if h.kernel, err = runningKernel(); err != nil {
+		return host{}, nil, err
+	}
 	// Without NUMA, or without the controller, there is nothing to bind memory to.
 	if root, err := fs.Read(""); err == nil {
 		h.nodes = root.EffectiveMems
@@ -103,6 +109,31 @@ func assemble(fs *cgroup.FS, rt link, c *config.Config, t *topology.Topology) (h
 		closers = append(closers, units.Close)
 	}
 	return h, closeAll, nil
+}
+
+// runningKernel is what the kernel's release says of partitions.
+func runningKernel() (cgroup.PartitionKernel, error) {
+	b, err := os.ReadFile(procRoot + "/sys/kernel/osrelease")
+	if err != nil {
+		return cgroup.PartitionKernel{}, fmt.Errorf("read kernel release: %w", err)
+	}
+	return cgroup.ParsePartitionKernel(strings.TrimSpace(string(b)))
+}
+
+// onlineNow tells the CPUs that are online: those of the topology where the kernel does
+// not.
+func onlineNow(t *topology.Topology) func() cpuset.Set {
+	return func() cpuset.Set {
+		b, err := os.ReadFile("/sys/devices/system/cpu/online")
+		if err != nil {
+			return t.Online
+		}
+		online, err := cpuset.Parse(strings.TrimSpace(string(b)))
+		if err != nil {
+			return t.Online
+		}
+		return online
+	}
 }
 
 // noRuntime is the link of a machine without a container runtime.

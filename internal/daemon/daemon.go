@@ -171,6 +171,7 @@ func newLoop(h host, o Options) (*loop, error) {
 		promises:  newPromises(),
 		resizing:  make(map[string]*resizing),
 		exposures: newExposures(),
+		isolation: newIsolation(),
 		watch:     newTreeWatch(),
 		drifts:    newDrifts(),
 		strangers: make(strangers),

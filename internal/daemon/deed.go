@@ -59,6 +59,8 @@ func after(st cgroup.State, w cgroup.Write) cgroup.State {
 		if cpus, err := cpuset.Parse(w.Value); err == nil {
 			st.CPUs = cpus
 		}
+	case cgroup.FilePartition:
+		st.Partition = cgroup.PartitionState{Type: cgroup.PartitionType(w.Value)}
 	case cgroup.FileWeight:
 		if weight, err := strconv.ParseUint(w.Value, 10, 64); err == nil {
 			st.Weight = weight

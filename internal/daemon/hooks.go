@@ -269,6 +269,12 @@ func (l *loop) decideStart(a *startAsked, now time.Time) (done bool, refusal err
 	t := l.status.targets[i]
 	c := l.tree.current[t.Path]
 	switch {
+	case c.Exists && !late && l.partitionPending(t):
+		return false, nil
+	case c.Exists && l.partitionPending(t):
+		l.log.Warn("a container begins before the kernel keeps others off its CPUs: that takes longer than the runtime waits", "cgroup", t.Path)
+	}
+	switch {
 	case !c.Exists || c.Effective.IsSubsetOf(t.CPUs):
 		return true, nil
 	case !late:

@@ -36,9 +36,14 @@ func deathScenes() []deathScene {
 		{name: "fixed to carved", before: poolsYAML, yaml: carvedYAML, pool: carved, least: 3},
 		{name: "carved to fixed", before: carvedYAML, yaml: poolsYAML, pool: fixed, least: 3},
 		{name: "memory", yaml: mems, pool: fixed, least: 8},
+		{name: "partitions", yaml: isolating(poolsYAML), pool: fixed, least: 12, kernel: kernelLike(6, 12)},
+		{name: "carved partitions", yaml: isolating(carvedYAML), pool: carved, least: 12, kernel: kernelLike(6, 19)},
+		{name: "fixed to carved partitions", before: isolating(poolsYAML), yaml: isolating(carvedYAML), pool: carved, least: 6, kernel: kernelLike(6, 18)},
+		{name: "partitions to none", before: isolating(poolsYAML), yaml: poolsYAML, pool: fixed, least: 6, kernel: kernelLike(6, 12)},
 		{name: "units", yaml: carvedYAML + unitsPart, pool: carved, least: 6},
 		{name: "host services", yaml: carvedYAML + unitsPart + hostPart, pool: carved, least: 9},
 		{name: "refused", yaml: failing(strings.Replace(poolsYAML, "4-7", "4-5", 1)), pool: cpuset.Range(4, 5), least: 6},
+		{name: "carved partitions on 7.0", yaml: isolating(carvedYAML), pool: carved, least: 12, kernel: kernelLike(7, 0)},
 		{name: "fixed on 7.0", yaml: poolsYAML, pool: fixed, least: 6, kernel: seven},
 		{name: "fixed to carved on 7.0", before: poolsYAML, yaml: carvedYAML, pool: carved, least: 3, kernel: seven},
 		{name: "host services on 7.0", yaml: carvedYAML + unitsPart + hostPart, pool: carved, least: 9, kernel: seven},
@@ -199,6 +204,9 @@ func (s deathScene) play(t *testing.T, after int) int {
 	c.right(s.pool, before.owned)
 	if strings.Contains(s.yaml, hostPart) {
 		c.hostRight(r)
+	}
+	if n.tree.Crashed() || !n.tree.Leaked().IsEmpty() {
+		t.Errorf("crashed: %t, leaked: %s", n.tree.Crashed(), n.tree.Leaked())
 	}
 	return writes
 }

@@ -42,13 +42,15 @@ type host struct {
 	cgroups  *cgroup.FS
 	driver   cgroup.Driver
 	possible cpuset.Set
-	nodes    cpuset.Set    // NUMA nodes with memory
-	runtime  runtimeClient // nil without a container runtime
-	units    unitManager   // nil without systemd
-	devices  hintSource    // nil when the kubelet is not asked
-	cpus     cpuSource     // nil when CPUs are not watched
-	journal  string        // file name
-	files    string        // directory of the files for applications
+	nodes    cpuset.Set             // NUMA nodes with memory
+	runtime  runtimeClient          // nil without a container runtime
+	units    unitManager            // nil without systemd
+	devices  hintSource             // nil when the kubelet is not asked
+	cpus     cpuSource              // nil when CPUs are not watched
+	journal  string                 // file name
+	files    string                 // directory of the files for applications
+	kernel   cgroup.PartitionKernel // what it can do with partitions
+	online   func() cpuset.Set      // CPUs that are plugged in
 	// nriSocket is the runtime's NRI; empty when it is not used.
 	nriSocket string
 	// unitFile reads a file that systemd reads units from.
@@ -96,6 +98,7 @@ type loop struct {
 	strangers   strangers
 	threads     threads
 	exposures   exposures
+	isolation   isolation
 }
 
 // run handles events until ctx ends. It never waits for anything but events.
@@ -271,7 +274,7 @@ func (l *loop) prune() {
 		}
 	}
 	gone := func(p cgroup.Path) bool {
-		if expected[p] {
+		if expected[p] || l.untrimmed(p) {
 			return false
 		}
 		if _, ok := l.tree.current[p]; ok {

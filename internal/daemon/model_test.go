@@ -89,13 +89,16 @@ const sequencesAtOnce = 8
 func runSequence(t *testing.T, seed uint64) map[control.Outcome]int {
 	nri := seed%2 == 1
 	steps := scenario.Generate(seed, sequenceSteps, modelBounds(nri))
-	w := newWorld(t, nri)
+	w := newWorld(t, nri, seed/2%3)
 	err := scenario.Run(w, steps)
 	if err == nil {
 		err = w.end()
 	}
 	if err != nil {
 		t.Fatalf("%v\nagain: go test ./internal/daemon -run TestModel -model.seed %d\n%s%s", err, seed, w.dump(), w.tail())
+	}
+	if w.kernel.Remote && w.parted == 0 {
+		t.Error("no container has ever been a partition")
 	}
 	if made, refused := w.pods.Created(); refused > made {
 		t.Errorf("%d containers were created and %d refused; want that most can be", made, refused)

@@ -60,6 +60,7 @@ type node struct {
 	kubelet *fakeKubelet      // nil: the daemon asks none
 	nri     bool              // the daemon is a plugin of the runtime's
 	made    map[string]uint32 // containers by pod and name
+	kernel  cgroup.PartitionKernel
 }
 
 func newNode(t testing.TB) *node {
@@ -99,7 +100,8 @@ func newNodeOf(t testing.TB, kernel testnode.CgroupConfig, c testnode.RuntimeCon
 		t.Fatal(err)
 	}
 	return &node{t: t, tree: tree, units: units, runtime: rt, client: client, top: top, cpus: newCPUs(top),
-		yaml: poolsYAML, nri: c.NRI, dir: t.TempDir(), logs: new(lockedBuffer), made: make(map[string]uint32)}
+		yaml: poolsYAML, nri: c.NRI, dir: t.TempDir(), logs: new(lockedBuffer), made: make(map[string]uint32),
+		kernel: cgroup.PartitionKernel{Remote: kernel.Partitions.Remote, Settled: kernel.Partitions.Remote && !kernel.Partitions.Siblings}}
 }
 
 // sysfs describes n CPUs in two nodes, two threads a core.
@@ -136,6 +138,7 @@ func (n *node) host() host {
 		cgroups: cgroup.New(n.tree), driver: cgroup.DriverSystemd, possible: n.top.Possible,
 		runtime: n.client, units: n.units, journal: filepath.Join(n.dir, "journal.json"),
 		nodes: cpuset.Range(0, 1), files: filepath.Join(n.dir, "run"), cpus: n.cpus, unitFile: n.units.ReadFile,
+		kernel: n.kernel, online: n.tree.Online,
 	}
 	if n.nri {
 		h.nriSocket = n.runtime.NRISocket()

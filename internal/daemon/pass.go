@@ -101,6 +101,7 @@ func (l *loop) pass() {
 		want = l.look(want)
 		if round == 0 {
 			l.firstSight(want)
+			want = l.repartition(want, true)
 		}
 		var writes []cgroup.Write
 		writes, deferred = cgroup.Diff(want, l.held(now), options)
@@ -116,6 +117,7 @@ func (l *loop) pass() {
 		}
 		l.apply(writes, made, now)
 	}
+	want = l.repartition(want, false)
 	if !l.status.planned {
 		l.status.planned = true
 		close(l.plannedOnce)
@@ -166,40 +168,6 @@ func (l *loop) askUnits(want []cgroup.Target) {
 			return unitRead{path: t.Path, unit: unitState(ctx, l.units, t.Path)}
 		})
 	}
-}
-
-// vanish asks the runtime for the owner of a cgroup that is gone. A unit may stop
-// and start as it likes; systemd is asked what it will start it with.
-func (l *loop) vanish(p cgroup.Path) {
-	if name := l.model.unitAt(p); name != "" {
-		l.tree.distrust(p)
-		l.fetchUnit(name)
-		return
-	}
-	if l.status.vanished[p] != "" {
-		return
-	}
-	delete(l.tree.current, p)
-	if id := l.model.container(p); id != "" {
-		l.status.vanished[p] = id
-		l.fetchContainer(id)
-	} else if id := l.model.sandbox(p); id != "" {
-		l.status.vanished[p] = id
-		l.fetchPod(id)
-	}
-}
-
-// reappear lets those cgroups of an object be written again that are there. For
-// the others the next listing has the word: a runtime in a virtual machine has
-// containers without a cgroup here.
-func (l *loop) reappear(id string) {
-	maps.DeleteFunc(l.status.vanished, func(p cgroup.Path, owner string) bool {
-		if owner != id {
-			return false
-		}
-		_, err := l.cgroups.Read(p)
-		return err == nil
-	})
 }
 
 // held returns what the cgroups hold, with those marked that are to be left

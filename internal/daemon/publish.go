@@ -169,6 +169,7 @@ func (l *loop) problems() []pools.Problem {
 	}
 	all = append(all, l.unitProblems()...)
 	all = append(all, l.hostProblems()...)
+	all = append(all, l.isolationProblems()...)
 	all = append(all, l.contestProblems(time.Now())...)
 	all = append(all, l.stuckProblems()...)
 	all = append(all, l.journalProblems()...)
@@ -196,6 +197,8 @@ func (l *loop) view() *telemetry.View {
 		Refused:     maps.Clone(l.refusals.total),
 		Sources:     l.sources(),
 		HostUnits:   l.hostView(),
+		Partitions:  l.isolation.counts(),
+		Leaked:      l.isolation.leaked,
 	}
 	p := l.settings.pools
 	for _, part := range p.Partitions {
@@ -218,10 +221,14 @@ func (l *loop) view() *telemetry.View {
 			if c.State == pools.Exited || c.Kind == pools.Infra {
 				continue
 			}
-			v.Containers = append(v.Containers, telemetry.Container{
+			shown := telemetry.Container{
 				PoolName: poolName(c.Pool, c.Type), ID: c.ID, Namespace: pod.Namespace, Pod: pod.Name, Name: c.Name,
 				Reason: string(c.Reason.Code), Cgroup: string(paths[c.ID]),
-			})
+			}
+			if c.Exclusive && shown.Cgroup != "" {
+				shown.Isolation = l.isolation.mode(paths[c.ID])
+			}
+			v.Containers = append(v.Containers, shown)
 		}
 	}
 	for _, u := range l.status.plan.Units {

@@ -56,7 +56,15 @@ func Restore(ctx context.Context, o Options) (RestoreReport, error) {
 }
 
 func (h *host) restore(ctx context.Context, j Journal) (RestoreReport, error) {
-	var r RestoreReport
+	var parts []Original
+	j.Originals = slices.DeleteFunc(slices.Clone(j.Originals), func(o Original) bool {
+		if isOfPartition(o) {
+			parts = append(parts, o)
+		}
+		return isOfPartition(o)
+	})
+	// Partitions first: sets that overlap them break them.
+	r, left := h.unpartition(ctx, parts)
 	// A CRI update makes the runtime write the whole of its spec, so CPUs and memory
 	// nodes come first and weight and quota after them.
 	late := func(o Original) int { return boolRank(o.File != cgroup.FileCPUs && o.File != cgroup.FileMems) }
@@ -67,18 +75,18 @@ func (h *host) restore(ctx context.Context, j Journal) (RestoreReport, error) {
 			failed[o.key()] = err
 		}
 	}
-	left := Journal{BootID: j.BootID, Accepted: j.Accepted}
+	rest := Journal{BootID: j.BootID, Accepted: j.Accepted, Originals: left}
 	for _, o := range j.Originals {
 		err := failed[o.key()]
 		st, readErr := h.heldBy(ctx, o)
 		if errors.Is(readErr, cgroup.ErrGone) && err == nil {
 			if r.Gone++; o.Unit != "" {
-				left.Originals = append(left.Originals, o) // systemd keeps what was set for it until the machine boots
+				rest.Originals = append(rest.Originals, o) // systemd keeps what was set for it until the machine boots
 			}
 			continue
 		}
 		if err = cmp.Or(err, readErr); err != nil {
-			left.Originals = append(left.Originals, o)
+			rest.Originals = append(rest.Originals, o)
 		}
 		if d, differs := h.difference(o, st, err); differs {
 			r.Differs = append(r.Differs, d)
@@ -86,10 +94,10 @@ func (h *host) restore(ctx context.Context, j Journal) (RestoreReport, error) {
 			r.Restored = append(r.Restored, o)
 		}
 	}
-	if len(left.Originals) == 0 {
+	if len(rest.Originals) == 0 {
 		return r, ignoreMissing(os.Remove(h.journal))
 	}
-	return r, SaveJournal(h.journal, left)
+	return r, SaveJournal(h.journal, rest)
 }
 
 func boolRank(b bool) int {

@@ -33,6 +33,7 @@ func (l *loop) armRetry(now time.Time) {
 	l.nextHook(earlier)
 	l.nextPromise(earlier)
 	l.nextResize(earlier)
+	l.nextPartition(earlier)
 	if armed {
 		l.timers.retry.Reset(due.Sub(now))
 	}

@@ -22,6 +22,7 @@ type tree struct {
 	// overruled are those whose seal under way NRI has been told another value for.
 	overruled map[cgroup.Path]bool
 	foreign   []foreignWrite // found by reading
+	swept     bool           // all are to be read again, and partitions looked at
 }
 
 func newTree(read func(cgroup.Path) (cgroup.State, error)) *tree {
@@ -64,6 +65,7 @@ func (t *tree) attest(p cgroup.Path, record cpuset.Set, told bool, unit cgroup.U
 
 // distrustAll makes the next refresh read every cgroup again.
 func (t *tree) distrustAll() {
+	t.swept = true
 	for p := range t.current {
 		t.stale[p] = true
 	}

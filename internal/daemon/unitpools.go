@@ -114,9 +114,10 @@ func (l *loop) forgetUnits() {
 	maps.DeleteFunc(l.status.asks, func(name string, _ *unitAsk) bool { return !l.follows(name) })
 }
 
-// leavingCPUs are those that nobody may have for now.
+// leavingCPUs are those that nobody may have for now: of units that leave, and those
+// that the kernel has lost.
 func (l *loop) leavingCPUs() cpuset.Set {
-	var all cpuset.Set
+	all := l.isolation.leaked
 	for _, cpus := range l.leavingCgroups() {
 		all = all.Union(cpus)
 	}

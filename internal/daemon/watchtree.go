@@ -152,7 +152,7 @@ func (l *loop) heard() bool {
 			l.list()
 			matters = true
 		case cgroup.Written:
-			matters = l.heardWrite(c.Path.Scope(), c.At) || matters
+			matters = l.heardWrite(c.Path.Scope(), c.At) || l.heardList(c.Name) || matters
 		case cgroup.Appeared:
 			if p := c.Path.Join(c.Name); strangerID(p, l.driver) != "" {
 				l.exposures.appear(p, c.At)
@@ -186,6 +186,18 @@ func (l *loop) heardWrite(p cgroup.Path, at time.Time) bool {
 	}
 	l.drifts.hear(p, at)
 	l.tree.distrust(p)
+	l.isolation.stale = true // a sibling's cpuset, too, can break a partition
+	return true
+}
+
+// heardList is told of a write to an exclusive list, which may have been the daemon's:
+// that costs another look at partitions.
+func (l *loop) heardList(name string) bool {
+	on, _ := l.partitions()
+	if name != cgroup.FileExclusive || !on {
+		return false
+	}
+	l.isolation.stale = true
 	return true
 }
 
@@ -224,7 +236,7 @@ func (l *loop) heardPod(p cgroup.Path, there bool) {
 // sameRequests says that nobody has written other values to the files of a cgroup.
 func sameRequests(a, b cgroup.State) bool {
 	if a.HasCPUSet != b.HasCPUSet || a.HasCPU != b.HasCPU || !a.CPUs.Equal(b.CPUs) || !a.Mems.Equal(b.Mems) ||
-		a.Weight != b.Weight || a.Idle != b.Idle || a.Quota != b.Quota || a.Period != b.Period {
+		a.Partition != b.Partition || a.Weight != b.Weight || a.Idle != b.Idle || a.Quota != b.Quota || a.Period != b.Period {
 		return false
 	}
 	if a.Inner == nil || b.Inner == nil {

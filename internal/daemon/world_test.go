@@ -36,6 +36,7 @@ type world struct {
 	silent  bool  // the kubelet does not answer
 	checks  int
 	moves   map[control.Outcome]int
+	parted  int // partitions that were seen
 
 	mu    sync.Mutex            // guards what follows, which writes look at
 	armed int                   // writes until the daemon's death; -1: it lives
@@ -45,8 +46,24 @@ type world struct {
 	wrong []error
 }
 
-func newWorld(t *testing.T, nri bool) *world {
-	w := &world{node: newNodeWith(t, testnode.RuntimeConfig{NRI: nri}), configs: modelConfigs(), armed: -1, moves: make(map[control.Outcome]int)}
+// newWorld is one whose kernel has no partitions (0), safe ones (1), or such that are
+// asked for in spite of their traps (2).
+func newWorld(t *testing.T, nri bool, partitions uint64) *world {
+	runtime := testnode.RuntimeConfig{NRI: nri}
+	n := newNodeWith(t, runtime)
+	configs := modelConfigs()
+	switch partitions {
+	case 1:
+		n = newPartitionNode(t, 7, 0, runtime)
+	case 2:
+		n = newPartitionNode(t, 6, 12, runtime)
+	}
+	if partitions > 0 {
+		for i := range configs {
+			configs[i] = strings.Replace(configs[i], "guaranteed: {", "guaranteed: {isolation: partition, ", 1)
+		}
+	}
+	w := &world{node: n, configs: configs, armed: -1, moves: make(map[control.Outcome]int)}
 	w.pods = scenario.NewPods(fakeRuntime{w.runtime, w})
 	w.dir = fastDir(t)
 	w.kubelet = newKubelet()
@@ -284,6 +301,9 @@ func (i inspection) apply(l *loop) {
 		"watching cgroups":    l.watch.watcher == nil || len(l.watch.wake) > 0,
 		"stopping containers": false,
 	}
+	for _, o := range l.isolation.outcomes {
+		busy["making partitions"] = busy["making partitions"] || o.Phase != cgroup.PartitionInForce
+	}
 	for _, e := range l.model.containers {
 		if e.unconfirmed {
 			busy["waiting for the runtime to show what NRI has told of"] = true
@@ -378,6 +398,7 @@ func (w *world) Check() error {
 		errs = append(errs, w.coldStart())
 	}
 	exclusive, err := w.pods.Check(w.seen.plan, w.seen.pools)
+	errs = append(errs, w.checkPartitions(exclusive))
 	known := make(map[string]cpuset.Set)
 	for id, cpus := range exclusive {
 		known[w.runtime.Cgroup(id)] = cpus
@@ -386,6 +407,29 @@ func (w *world) Check() error {
 	w.known = known
 	w.mu.Unlock()
 	return errors.Join(append(errs, err)...)
+}
+
+// checkPartitions says that owners are partitions where the kernel can do it.
+func (w *world) checkPartitions(exclusive map[string]cpuset.Set) error {
+	if !w.kernel.Remote {
+		return nil
+	}
+	var errs []error
+	if w.tree.Crashed() || !w.tree.Leaked().IsEmpty() {
+		errs = append(errs, fmt.Errorf("kernel crashed: %t, lost CPUs: %s", w.tree.Crashed(), w.tree.Leaked()))
+	}
+	for id, cpus := range exclusive {
+		st := w.state(id)
+		if !st.Populated {
+			continue
+		}
+		if st.Partition.Valid() && st.Effective.Equal(cpus) {
+			w.parted++
+		} else {
+			errs = append(errs, fmt.Errorf("%s has %s for itself, and is %s with %s", w.runtime.Cgroup(id), cpus, st.Partition, st.Effective))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // coldEvery is how many steps there are to one look at what a cold start would do: it

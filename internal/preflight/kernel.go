@@ -7,6 +7,9 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
 // kernelFacts is the running kernel's version (/proc/sys/kernel/osrelease).
@@ -95,6 +98,28 @@ func checkPartitions(e *evidence) []Finding {
 		}
 	}
 	return nil
+}
+
+// checkIsolation holds what is asked for against what the kernel can do.
+func checkIsolation(e *evidence) []Finding {
+	if e.config.Isolation != config.IsolationPartition {
+		return nil
+	}
+	f := Finding{Subject: e.file + ": guaranteed.isolation"}
+	switch kernel := cgroup.PartitionsOf(e.kernel.major, e.kernel.minor); {
+	case kernel.Settled:
+		return nil
+	case !kernel.Remote:
+		f.Severity = Error
+		f.Found = fmt.Sprintf("is partition, and kernel %s has no partitions for containers: exclusive CPUs are kept by cpusets alone", e.kernel.release)
+		f.Remedy = "use kernel 6.11 or later, or write cpuset"
+	default:
+		f.Severity = Warning
+		f.Found = fmt.Sprintf("is partition, and on kernel %s a container gets none while another container of its pod has a cpuset around its CPUs, and loses it when one gets such a cpuset",
+			e.kernel.release)
+		f.Remedy = "use kernel 7.0 or later, or let nobody else write cpusets of containers"
+	}
+	return []Finding{f}
 }
 
 func checkPSI(e *evidence) []Finding {

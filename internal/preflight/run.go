@@ -44,6 +44,7 @@ func checks() []check {
 		{"kernel-affinity", []need{kernelVersion}, checkAffinity},
 		{"kernel-reload", []need{kernelVersion, systemdAnswers}, checkReload},
 		{"kernel-partitions", []need{cgroupV2, kubepods}, checkPartitions},
+		{"isolation", []need{kernelVersion, configured, exclusiveCPUs}, checkIsolation},
 		{"kernel-psi", nil, checkPSI},
 		{"topology", nil, checkTopology},
 		{"pools", []need{configured, cpuTopology}, checkPools},

@@ -161,6 +161,10 @@ func (e emitter) placement(v *View) {
 			e.emit(poolFreeCPUs, float64(p.Free.Len()))
 		}
 	}
+	for state, n := range v.Partitions {
+		e.emit(partitions, float64(n), state)
+	}
+	e.emit(leakedCPUs, float64(v.Leaked.Len()))
 	type group struct {
 		PoolName
 		reason string
@@ -168,6 +172,9 @@ func (e emitter) placement(v *View) {
 	counts := make(map[group]int)
 	for _, c := range v.Containers {
 		counts[group{c.PoolName, c.Reason}]++
+		if c.Isolation != "" {
+			e.emit(containerMode, 1, c.Pool, c.Type, c.Namespace, c.Pod, c.Name, c.ID, c.Isolation)
+		}
 	}
 	for g, n := range counts {
 		e.emit(containers, float64(n), g.Pool, g.Type, g.reason)

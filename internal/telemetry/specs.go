@@ -22,6 +22,9 @@ const (
 	refusals          = "cpupoold_refusals_total"
 	refusedNow        = "cpupoold_refused_containers"
 	containers        = "cpupoold_containers"
+	containerMode     = "cpupoold_container_isolation"
+	partitions        = "cpupoold_partitions"
+	leakedCPUs        = "cpupoold_leaked_cpus"
 	poolCPUs          = "cpupoold_pool_cpus"
 	offlineCPUs       = "cpupoold_offline_cpus"
 	poolFreeCPUs      = "cpupoold_pool_free_cpus"
@@ -76,6 +79,9 @@ func specs() []spec {
 		{gatheredTotal, "Threads that the kernel had left outside of the CPUs of their cgroup (forked while its cpuset was written) and that were brought back.", counter, nil},
 		{stuckThreads, "Threads outside of the CPUs of their cgroup that could not be brought back (io_uring workers before kernel 6.12).", gauge, nil},
 		{containers, "Containers and units, by pool and by reason code of their placement.", gauge, with("reason")},
+		{containerMode, "Always 1: what keeps others off the CPUs of a container that has its own. With partition-root and partition-isolated it is the kernel, with cpuset the sets of all others.", gauge, append(slices.Clip(container), "mode")},
+		{partitions, "Containers that are to be partitions, by state: root and isolated are in force, underway will be in a moment; waits (for CPUs that are offline or not given back yet) and refused keep their CPUs by cpusets alone.", gauge, []string{"state"}},
+		{leakedCPUs, "CPUs that are online and that the kernel has in no cgroup any more; they are given to nobody until the machine boots.", gauge, nil},
 		{poolCPUs, "Online CPUs of a pool. Management pools of type all overlap the others.", gauge, pool},
 		{poolFreeCPUs, "CPUs of the guaranteed pool that no container holds.", gauge, nil},
 		{offlineCPUs, "CPUs that pools would have if they were online. What owners are without for it is cpupoold_problems with the code Offline.", gauge, nil},

@@ -133,7 +133,7 @@ func view() *telemetry.View {
 			{PoolName: guaranteed, CPUs: cpuset.Of(2, 3), Free: cpuset.Of(3)},
 		},
 		Containers: []telemetry.Container{
-			{PoolName: guaranteed, ID: "c1", Namespace: "ran", Pod: "vdu", Name: "app", Reason: "whole_cpus", Cgroup: "pod1/app.scope"},
+			{PoolName: guaranteed, ID: "c1", Namespace: "ran", Pod: "vdu", Name: "app", Reason: "whole_cpus", Cgroup: "pod1/app.scope", Isolation: "partition-root"},
 			{PoolName: shared, ID: "c2", Namespace: "default", Pod: "web", Name: "web", Reason: "burstable", Cgroup: "pod2/web.scope"},
 			{PoolName: shared, ID: "c3", Namespace: "default", Pod: "web", Name: "init", Reason: "burstable"},
 			{PoolName: guaranteed, Unit: true, Name: "du.service", Reason: "unit", Cgroup: "system.slice/du.service"},
@@ -147,9 +147,11 @@ func view() *telemetry.View {
 		Sources: map[telemetry.Source]telemetry.SourceState{
 			telemetry.CRIEvents: telemetry.SourcePolling, telemetry.PodResources: telemetry.SourceLost,
 		},
-		Adapted: []string{"shared.cpus: CPU 9 is not on this machine; left out"},
-		Offline: cpuset.Of(8, 9),
-		Refused: map[string]uint64{"TooFew": 3, "Floor": 1},
+		Adapted:    []string{"shared.cpus: CPU 9 is not on this machine; left out"},
+		Offline:    cpuset.Of(8, 9),
+		Partitions: map[string]int{"root": 1, "refused": 2},
+		Leaked:     cpuset.Of(7),
+		Refused:    map[string]uint64{"TooFew": 3, "Floor": 1},
 		Refusals: []telemetry.Refusal{
 			{Pod: "ran/old", Container: "app", Code: "TooFew", Since: time.Unix(1, 0), Until: time.Unix(2, 0)},
 			{Pod: "ran/new", Container: "app", Code: "TooFew", Since: time.Unix(3, 0)},

@@ -55,6 +55,11 @@ type View struct {
 	Placements map[Way]Placements
 	// HostUnits are the units of host services, if they are to be confined.
 	HostUnits []HostUnit
+	// Partitions counts the partitions that there are or should be: root and isolated
+	// are in force, underway, waits and refused are not.
+	Partitions map[string]int
+	// Leaked are CPUs that the kernel has lost: online, and in no cgroup.
+	Leaked cpuset.Set
 	// Refused counts refusals since the daemon's start, by code.
 	Refused map[string]uint64
 }
@@ -107,6 +112,9 @@ type Container struct {
 	// Unit says that this is a systemd unit: Name is its name, and there is no ID
 	// and no pod.
 	Unit bool
+	// Isolation says what keeps others off the CPUs of a container that has its own:
+	// partition-root, partition-isolated or cpuset; empty for all that have not.
+	Isolation string
 	// Cgroup is the path below the cgroup root, without a leading slash; empty
 	// when the container does not run.
 	Cgroup string

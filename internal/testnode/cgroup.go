@@ -32,6 +32,8 @@ type CgroupConfig struct {
 	// cgroup on the CPUs that it had, as a real kernel does once in thousands of
 	// writes; 0 for never. See cgroup.FS.Gather.
 	LeaveBehind int
+	// Partitions are the kernel's rules for partitions.
+	Partitions PartitionRules
 }
 
 // CgroupWrite is one write to a file.
@@ -50,6 +52,7 @@ type Cgroups struct {
 	mu        sync.Mutex // guards what follows
 	online    cpuset.Set
 	root      *cgroupNode
+	parted    partitions
 	writes    []CgroupWrite
 	intercept func(CgroupWrite) error
 	notices   []*notices
@@ -71,7 +74,7 @@ func NewCgroups(c CgroupConfig) *Cgroups {
 	}
 	root := newCgroupNode(nil)
 	root.enabled = map[string]bool{"cpuset": true, "cpu": true}
-	return &Cgroups{config: c, online: online, root: root, strays: make(map[int]cpuset.Set)}
+	return &Cgroups{config: c, online: online, root: root, parted: partitions{nodes: map[*cgroupNode]bool{}}, strays: make(map[int]cpuset.Set)}
 }
 
 // Intercept has f called before each write, without any lock held; if f returns
@@ -94,6 +97,14 @@ func (c *Cgroups) SetOnline(online cpuset.Set) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.online = online
+	c.plugged()
+}
+
+// Online are the CPUs that are plugged in.
+func (c *Cgroups) Online() cpuset.Set {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.online
 }
 
 // Mkdir makes a cgroup, like mkdir(2).
@@ -121,6 +132,7 @@ func (c *Cgroups) adopt(parent *cgroupNode, name string) {
 func (c *Cgroups) orphan(parent *cgroupNode, name string) {
 	gone := parent.children[name]
 	delete(parent.children, name)
+	c.dissolve(gone)
 	c.unwatch(gone)
 	c.tell(parent, cgroup.Gone, name)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
@@ -19,7 +20,8 @@ type cgroupNode struct {
 	enabled  map[string]bool // cgroup.subtree_control
 	tasks    []int
 
-	cpus, mems    cpuset.Set // empty: inherit
+	cpus, mems cpuset.Set // empty: inherit
+	partition
 	weight        uint64
 	idle          bool
 	quota, period int64 // quota -1: max
@@ -42,7 +44,7 @@ func newCgroupNode(parent *cgroupNode) *cgroupNode {
 // and enabled again.
 func (n *cgroupNode) reset(controller string) {
 	if controller == "cpuset" {
-		n.cpus, n.mems = cpuset.Set{}, cpuset.Set{}
+		n.cpus, n.mems, n.partition = cpuset.Set{}, cpuset.Set{}, partition{}
 		return
 	}
 	n.weight, n.idle, n.quota, n.period = defaultWeight, false, -1, defaultPeriod
@@ -71,27 +73,30 @@ func (n *cgroupNode) dropTask(pid int) {
 	}
 }
 
-// effective is cpuset.cpus.effective.
+// effective is cpuset.cpus.effective: what a partition has for itself, else the request
+// as far as the parent has it; all of the parent's if that is nothing
+// (update_cpumasks_hier).
 func (c *Cgroups) effective(n *cgroupNode) cpuset.Set {
-	return n.inherited(c.online, func(n *cgroupNode) cpuset.Set { return n.cpus })
+	switch {
+	case n.parent == nil:
+		return c.rootCPUs()
+	case n.state.Valid():
+		return n.held.Intersection(c.online)
+	}
+	parent := c.effective(n.parent)
+	if own := n.cpus.Intersection(parent); n.has("cpuset") && !own.IsEmpty() {
+		return own
+	}
+	return parent
 }
 
-// effectiveMems is cpuset.mems.effective.
+// effectiveMems is cpuset.mems.effective (update_nodemasks_hier).
 func (c *Cgroups) effectiveMems(n *cgroupNode) cpuset.Set {
-	return n.inherited(c.config.Nodes, func(n *cgroupNode) cpuset.Set { return n.mems })
-}
-
-// inherited is the request as far as the parent has it; all of the parent's if
-// that is nothing (update_cpumasks_hier, update_nodemasks_hier).
-func (n *cgroupNode) inherited(root cpuset.Set, request func(*cgroupNode) cpuset.Set) cpuset.Set {
 	if n.parent == nil {
-		return root
+		return c.config.Nodes
 	}
-	parent := n.parent.inherited(root, request)
-	if !n.has("cpuset") {
-		return parent
-	}
-	if own := request(n).Intersection(parent); !own.IsEmpty() {
+	parent := c.effectiveMems(n.parent)
+	if own := n.mems.Intersection(parent); n.has("cpuset") && !own.IsEmpty() {
 		return own
 	}
 	return parent
@@ -123,6 +128,9 @@ func (c *Cgroups) show(n *cgroupNode, file string) (string, error) {
 	}
 	switch file {
 	case "cpuset.cpus.effective":
+		if isRoot {
+			defer c.settleReturning()
+		}
 		return c.effective(n).String() + "\n", nil
 	case "cpuset.mems.effective":
 		return c.effectiveMems(n).String() + "\n", nil
@@ -135,6 +143,14 @@ func (c *Cgroups) show(n *cgroupNode, file string) (string, error) {
 		return n.cpus.String() + "\n", nil
 	case "cpuset.mems":
 		return n.mems.String() + "\n", nil
+	case cgroup.FileExclusive, cgroup.FilePartition:
+		if !c.config.Partitions.Remote {
+			return "", syscall.ENOENT
+		}
+		if file == cgroup.FilePartition {
+			return n.state.String() + "\n", nil
+		}
+		return n.exclusive.String() + "\n", nil
 	case "cpu.weight":
 		if n.idle {
 			return fmt.Sprintln(c.config.IdleWeight), nil
@@ -185,7 +201,14 @@ func (c *Cgroups) store(n *cgroupNode, file, value string) error {
 		before := c.effective(n)
 		err := c.storeSet(n, &n.cpus, value, c.config.Possible, c.config.Possible.Last()+1)
 		c.moveTasks(n, before)
+		if err == nil {
+			c.requested(n)
+		}
 		return err
+	case cgroup.FileExclusive:
+		return c.storeExclusive(n, value)
+	case cgroup.FilePartition:
+		return c.storePartition(n, value)
 	case "cpuset.mems":
 		return c.storeSet(n, &n.mems, value, c.config.Nodes, maxNodes)
 	case "cpu.weight":
@@ -231,6 +254,19 @@ const maxNodes = 1024
 // storeSet follows update_cpumask, update_nodemask and validate_change of
 // kernel/cgroup/cpuset.c.
 func (c *Cgroups) storeSet(n *cgroupNode, set *cpuset.Set, value string, possible cpuset.Set, limit int) error {
+	var members cpuset.Set
+	if err := parseSet(&members, value, possible, limit); err != nil {
+		return err
+	}
+	if members.IsEmpty() && !set.IsEmpty() && n.populated() && !c.config.ClearPopulated {
+		return syscall.ENOSPC
+	}
+	*set = members
+	return nil
+}
+
+// parseSet reads what is written to a list.
+func parseSet(set *cpuset.Set, value string, possible cpuset.Set, limit int) error {
 	members, err := cpuset.ParseKernel(value, limit)
 	switch {
 	case errors.Is(err, cpuset.ErrRange):
@@ -241,8 +277,6 @@ func (c *Cgroups) storeSet(n *cgroupNode, set *cpuset.Set, value string, possibl
 		return syscall.EINVAL
 	case !members.IsSubsetOf(possible):
 		return syscall.EINVAL
-	case members.IsEmpty() && !set.IsEmpty() && n.populated() && !c.config.ClearPopulated:
-		return syscall.ENOSPC
 	}
 	*set = members
 	return nil

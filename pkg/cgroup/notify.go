@@ -272,7 +272,7 @@ func (w *Watcher) take(n Notice, err error) bool {
 // from writing.
 func controlFile(name string) bool {
 	switch name {
-	case FileCPUs, FileMems, FileWeight, FileMax, "cpu.idle":
+	case FileCPUs, FileMems, FileWeight, FileMax, "cpu.idle", FilePartition, FileExclusive:
 		return true
 	}
 	return false

@@ -19,8 +19,11 @@ type State struct {
 	// Effective is what the tasks run on (cpuset.cpus.effective): the request
 	// as far as the parent has it, or all of the parent's if that is nothing.
 	Effective cpuset.Set
-	// ParentEffective is the parent's cpuset.cpus.effective.
+	// ParentEffective is the parent's cpuset.cpus.effective, and the CPUs that the
+	// cgroup has for itself if it is a partition: what it can have.
 	ParentEffective cpuset.Set
+	// Partition is cpuset.cpus.partition.
+	Partition PartitionState
 	// Mems is cpuset.mems, the NUMA nodes asked for; empty means inherit.
 	// EffectiveMems is cpuset.mems.effective. Few cgroups ask for nodes, so it is
 	// read for those that do, and for the root, where it is all nodes with memory.
@@ -87,6 +90,15 @@ func (f *FS) readCPUSet(s *State) error {
 	if err = f.readOwnSet(s); errors.Is(err, ErrNoController) {
 		s.Effective = effective
 		return nil
+	}
+	if err != nil || s.Path == "" {
+		return err
+	}
+	if s.Partition, err = readValue(f, s.Path, FilePartition, parsePartition); errors.Is(err, ErrNoController) {
+		return nil // a tree of files that somebody has collected need not have it
+	}
+	if s.Partition.Valid() {
+		s.ParentEffective = s.ParentEffective.Union(s.Effective)
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -25,6 +26,7 @@ type Kernel interface {
 	Task(t testing.TB, name string) (stop func())
 	// SetOnline plugs a CPU in or out.
 	SetOnline(t testing.TB, cpu int, online bool)
+	Online(t testing.TB) cpuset.Set
 	Possible() cpuset.Set
 	// Nodes are the NUMA nodes with memory.
 	Nodes() cpuset.Set
@@ -32,6 +34,7 @@ type Kernel interface {
 	// cpu.weight reads while cpu.idle is set.
 	ClearsPopulated() bool
 	IdleWeight() uint64
+	Partitions() testnode.PartitionRules
 	cgroup.Notifier
 	// Watches is the number of inotify watches that the process holds.
 	Watches(t testing.TB) int
@@ -65,6 +68,15 @@ func Run(t *testing.T, k Kernel) {
 		{"own writes are told", (*bench).ownWritesTold},
 		{"children are told", (*bench).childrenTold},
 		{"watches are released", (*bench).watchesReleased},
+		{"remote partition", (*bench).remotePartition},
+		{"lists of exclusive CPUs", (*bench).partitionLists},
+		{"sibling of a partition", (*bench).partitionSibling},
+		{"cut above a partition", (*bench).partitionCut},
+		{"cleared lists above a partition", (*bench).partitionCleared},
+		{"hotplug of a partition", (*bench).partitionHotplug},
+		{"removal of a partition", (*bench).partitionRemoval},
+		{"broken partitions are told", (*bench).partitionTold},
+		{"plans of partitions", (*bench).partitionPlans},
 	}
 	for i, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

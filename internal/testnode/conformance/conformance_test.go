@@ -59,9 +59,10 @@ func (i *memoryInit) Stop(t testing.TB, unit string) {
 func TestCgroups(t *testing.T) {
 	for name, config := range map[string]testnode.CgroupConfig{
 		"6.1":  {IdleWeight: 0},
-		"6.12": {IdleWeight: 1},
-		"7.0":  {IdleWeight: 1, ClearPopulated: true},
-		"7.1":  {IdleWeight: 1, ClearPopulated: true, DropWatches: true},
+		"6.12": {IdleWeight: 1, Partitions: testnode.PartitionsLike(6, 12)},
+		"6.19": {IdleWeight: 1, Partitions: testnode.PartitionsLike(6, 19)},
+		"7.0":  {IdleWeight: 1, ClearPopulated: true, Partitions: testnode.PartitionsLike(7, 0)},
+		"7.1":  {IdleWeight: 1, ClearPopulated: true, DropWatches: true, Partitions: testnode.PartitionsLike(7, 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config.Possible, config.Nodes = cpuset.Range(0, 7), cpuset.Of(0, 1)
@@ -94,6 +95,10 @@ func (m *memory) SetOnline(_ testing.TB, cpu int, online bool) {
 	}
 	m.Cgroups.SetOnline(m.online)
 }
+
+func (m *memory) Online(testing.TB) cpuset.Set { return m.Cgroups.Online() }
+
+func (m *memory) Partitions() testnode.PartitionRules { return m.config.Partitions }
 
 func (m *memory) Watches(testing.TB) int { return m.Cgroups.Watches() }
 

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -146,6 +147,20 @@ func (k kernel) Watches(t testing.TB) int {
 func (k kernel) Possible() cpuset.Set  { return k.possible }
 func (k kernel) Nodes() cpuset.Set     { return k.nodes }
 func (k kernel) ClearsPopulated() bool { return k.major >= 7 }
+
+// Partitions are those of the version: what no test has shown is not relied on.
+func (k kernel) Partitions() testnode.PartitionRules {
+	return testnode.PartitionsLike(k.major, k.minor)
+}
+
+func (k kernel) Online(t testing.TB) cpuset.Set {
+	t.Helper()
+	online, err := cpuset.Parse(read(t, "/sys/devices/system/cpu/online"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return online
+}
 
 func (k kernel) IdleWeight() uint64 {
 	if k.major > 6 || k.major == 6 && k.minor >= 12 {

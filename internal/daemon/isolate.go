@@ -1,0 +1,292 @@
+package daemon
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// maxPartitionSteps bounds the steps of one look at partitions, as maxRounds does a
+// pass.
+func maxPartitionSteps(n int) int { return 32 + 8*n }
+
+// repartition is partition, with another look at those of whom it has changed what they
+// have or can have.
+func (l *loop) repartition(want []cgroup.Target, keep bool) []cgroup.Target {
+	if !l.partition(want, keep, time.Now()) {
+		return want
+	}
+	l.doubtParents(want)
+	return l.look(want)
+}
+
+// partition brings partitions closer to what should be: with keep by giving back
+// alone. It says whether anything was written. First writes wait for the journal.
+func (l *loop) partition(want []cgroup.Target, keep bool, now time.Time) (wrote bool) {
+	s := &l.isolation
+	s.stale = s.stale || l.tree.swept
+	l.tree.swept = false
+	if s.found == nil && !l.findLists() {
+		return false
+	}
+	wishes := l.partitionWishes(want, keep, now)
+	former := l.formerPartitions(wishes)
+	if keep {
+		l.spareOwners(former, want)
+	}
+	if len(wishes) == 0 && len(former) == 0 && len(s.missing) == 0 {
+		s.stale = false
+		clear(s.settled)
+		clear(s.outcomes)
+		clear(s.failures)
+		return false
+	}
+	if l.partitionsSettled(wishes, former, now) {
+		return false
+	}
+	typed := make(map[cgroup.Path]bool)
+	for range maxPartitionSteps(len(wishes)) {
+		step, view, err := l.partitionStep(wishes, former)
+		if err != nil {
+			l.log.Error("read partitions; they are left alone until the next look", "error", err)
+			return wrote
+		}
+		if l.failTyped(typed, view, wishes, now) {
+			continue
+		}
+		if len(step.Writes) == 0 {
+			l.partitioned(step, wishes, former, keep, now)
+			return wrote
+		}
+		if !l.noteOfPartitions(step.Writes, now) {
+			return wrote // when they are on disk
+		}
+		wrote = true
+		if !l.writePartitions(step.Writes, wishes, typed, now) {
+			return wrote
+		}
+	}
+	l.log.Error("partitions do not come to an end; the next pass goes on")
+	return wrote
+}
+
+// findLists looks for what a daemon has left whose journal is lost: lists of pods, which
+// nobody else trims, and partitions of containers. As long as the journal knows of any
+// partition it knows of all that were made, and others are not ours.
+func (l *loop) findLists() bool {
+	found := make(map[cgroup.Path]bool)
+	on, _ := l.partitions()
+	if !on {
+		l.isolation.found = found
+		return true
+	}
+	listed, err := l.cgroups.Listed()
+	if err != nil {
+		l.log.Warn("look for exclusive lists; the next pass tries again", "error", err)
+		return false
+	}
+	lost := true
+	for k := range l.ledger.originals {
+		lost = lost && k.file != cgroup.FilePartition
+	}
+	for _, p := range listed {
+		_, _, inPod := cgroup.PodOf(p)
+		switch _, _, below := cgroup.PodOf(p.Parent()); {
+		case inPod && !below:
+			found[p.Join("gone")] = true // whoever it was for
+		case below && lost:
+			found[p] = true
+		}
+	}
+	l.isolation.found = found
+	return true
+}
+
+// spareOwners leaves out those who still own what they are on, and are only not to be
+// partitions any more: others go from these CPUs first.
+func (l *loop) spareOwners(former map[cgroup.Path]bool, want []cgroup.Target) {
+	for _, t := range want {
+		if t.Exclusive && t.CPUs.Equal(l.tree.current[t.Path].CPUs) {
+			delete(former, t.Path)
+		}
+	}
+}
+
+// partitionStep asks the kernel, and what follows from its answer.
+func (l *loop) partitionStep(wishes []cgroup.PartitionWish, former map[cgroup.Path]bool) (cgroup.PartitionStep, cgroup.PartitionView, error) {
+	in := cgroup.PartitionInput{Kernel: l.kernel, Wishes: wishes, Former: slices.Sorted(maps.Keys(former)), Online: l.online()}
+	in.Housekeeping = l.settings.pools.Shared
+	for _, part := range l.settings.pools.Partitions {
+		in.Housekeeping = in.Housekeeping.Union(part.CPUs)
+	}
+	leaves := slices.Clone(in.Former)
+	for _, w := range wishes {
+		leaves = append(leaves, w.Path)
+	}
+	var err error
+	if in.View, err = l.cgroups.ReadPartitions(leaves); err != nil {
+		return cgroup.PartitionStep{}, in.View, err
+	}
+	return cgroup.PlanPartitions(in), in.View, nil
+}
+
+// failTyped finds the types that the kernel took and did not grant.
+func (l *loop) failTyped(typed map[cgroup.Path]bool, view cgroup.PartitionView, wishes []cgroup.PartitionWish, now time.Time) (found bool) {
+	for i, w := range wishes {
+		if n := view.Nodes[w.Path]; typed[w.Path] && n.State.Invalid && w.Not == "" {
+			wishes[i].Not = l.failPartition(w, "the kernel says "+n.State.String(), now)
+			found = true
+		}
+	}
+	clear(typed)
+	return found
+}
+
+// failPartition notes that the kernel has refused a partition.
+func (l *loop) failPartition(w cgroup.PartitionWish, why string, now time.Time) string {
+	f := l.isolation.failures[w.Path]
+	if !sameWish(f.wish, w) {
+		f = partitionFailure{}
+	}
+	f.wish, f.why = w, why
+	f.after(now)
+	l.isolation.failures[w.Path] = f
+	return why
+}
+
+// noteOfPartitions records what partitions replace, and says whether that is on disk.
+// What was there before is never anything: a cgroup is made without.
+func (l *loop) noteOfPartitions(writes []cgroup.PartitionWrite, now time.Time) bool {
+	for _, w := range writes {
+		o := Original{Path: w.Path, File: w.Property, Container: w.Container}
+		if w.Property == cgroup.FilePartition {
+			o.Value = string(cgroup.MemberPartition)
+		}
+		l.ledger.note(o)
+		if w.Leaf != "" { // whose type tells afterwards that the lists above are ours
+			l.ledger.note(Original{Path: w.Leaf, File: cgroup.FilePartition, Container: w.Container, Value: string(cgroup.MemberPartition)})
+		}
+	}
+	l.save(now)
+	return l.ledger.safe() || l.status.journalLate
+}
+
+// adopt records the partitions that a daemon has left whose journal is lost: restore
+// takes them away, too.
+func (l *loop) adopt(wishes []cgroup.PartitionWish, outcomes map[cgroup.Path]cgroup.PartitionOutcome, now time.Time) {
+	added := false
+	for _, w := range wishes {
+		if outcomes[w.Path].Phase != cgroup.PartitionInForce || l.ledger.touched(w.Path, cgroup.FilePartition) {
+			continue
+		}
+		added = true
+		l.ledger.remember(Original{Path: w.Path, File: cgroup.FilePartition, Container: w.Container, Value: string(cgroup.MemberPartition)})
+		l.ledger.remember(Original{Path: w.Path, File: cgroup.FileExclusive, Container: w.Container})
+		for a := w.Path.Parent(); a != ""; a = a.Parent() {
+			l.ledger.remember(Original{Path: a, File: cgroup.FileExclusive})
+		}
+	}
+	if added {
+		l.save(now)
+	}
+}
+
+// writePartitions makes the writes up to the first that fails. It says whether to go on:
+// not after what no wish can be done without.
+func (l *loop) writePartitions(writes []cgroup.PartitionWrite, wishes []cgroup.PartitionWish, typed map[cgroup.Path]bool, now time.Time) bool {
+	for _, w := range writes {
+		err := l.cgroups.Apply(w.Write)
+		l.tree.wrote(w.Write, err)
+		l.count(w.Write, err)
+		switch {
+		case err == nil:
+			typed[w.Path] = typed[w.Path] || w.Property == cgroup.FilePartition && w.Value != string(cgroup.MemberPartition)
+		case errors.Is(err, cgroup.ErrGone):
+			return true // it is not in the next view
+		default:
+			i := slices.IndexFunc(wishes, func(wish cgroup.PartitionWish) bool { return wish.Path == w.Leaf && wish.Not == "" })
+			if i < 0 {
+				return false
+			}
+			wishes[i].Not = l.failPartition(wishes[i], err.Error(), now)
+			return true
+		}
+	}
+	return true
+}
+
+// partitioned takes over how things are when nothing is left to be written.
+func (l *loop) partitioned(step cgroup.PartitionStep, wishes []cgroup.PartitionWish, former map[cgroup.Path]bool, keep bool, now time.Time) {
+	s := &l.isolation
+	l.notePartitionless(step.Missing, now)
+	clear(s.former)
+	for p := range former {
+		s.former[p] = len(s.missing) > s.leaked.Len()
+	}
+	if keep {
+		return // the rest is to come
+	}
+	s.stale = false
+	clear(s.settled)
+	waits := false
+	l.adopt(wishes, step.Outcomes, now)
+	for _, w := range wishes {
+		was, now := s.outcomes[w.Path], step.Outcomes[w.Path]
+		s.settled[w.Path] = w
+		waits = waits || now.Phase == cgroup.PartitionWaits
+		if was != now && now.Phase == cgroup.PartitionInForce {
+			l.log.Info("the kernel keeps others off its CPUs", "cgroup", w.Path, "partition", w.Type, "cpus", w.CPUs)
+			delete(s.failures, w.Path)
+		}
+	}
+	s.outcomes = step.Outcomes
+	maps.DeleteFunc(s.failures, func(p cgroup.Path, _ partitionFailure) bool { _, wished := s.settled[p]; return !wished })
+	if waits || len(s.missing) > s.leaked.Len() {
+		s.waits.after(now)
+	} else {
+		s.waits = partitionFailure{}
+	}
+}
+
+// notePartitionless follows the CPUs that are in nobody's hands, but for those in
+// partitions of others.
+func (l *loop) notePartitionless(missing cpuset.Set, now time.Time) {
+	s := &l.isolation
+	if !missing.IsEmpty() {
+		others, err := l.cgroups.Partitioned()
+		if err != nil {
+			l.log.Warn("look for partitions of others", "error", err)
+			return
+		}
+		missing = missing.Difference(others)
+	}
+	maps.DeleteFunc(s.missing, func(cpu int, _ time.Time) bool { return !missing.Contains(cpu) })
+	var leaked cpuset.Set
+	for cpu := range missing.All() {
+		since, known := s.missing[cpu]
+		if !known {
+			s.missing[cpu] = now
+		} else if now.Sub(since) >= leakTime {
+			leaked = leaked.Union(cpuset.Of(cpu))
+		}
+	}
+	if !leaked.Equal(s.leaked) {
+		l.log.Error("CPUs that are online and in no cgroup; they are given to nobody", "cpus", leaked, "were", s.leaked)
+		s.leaked = leaked
+		s.replan = now.Add(time.Millisecond) // without them
+	}
+}
+
+// doubtParents has those read again of whom a partition has changed what they can
+// have.
+func (l *loop) doubtParents(want []cgroup.Target) {
+	for _, t := range want {
+		if c := l.tree.current[t.Path]; c.Exists && !t.CPUs.IsSubsetOf(c.ParentEffective) {
+			l.tree.distrust(t.Path)
+		}
+	}
+}

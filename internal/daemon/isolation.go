@@ -1,0 +1,275 @@
+package daemon
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// # Partitions
+//
+// Where the kernel can do it, each container with CPUs of its own becomes a remote
+// partition: then the kernel keeps everybody else off its CPUs, host processes
+// included, whether or not a daemon runs. Which writes lead there is pkg/cgroup's to
+// say (PlanPartitions). A pass looks at partitions twice: before its other writes, to
+// give back what is not to be had any more, and after them, when an owner is on its
+// CPUs and nobody else is, to take them. So a partition is always of a container that
+// is pinned already, and a partition that is lost leaves it pinned.
+
+// leakTime is how long CPUs may be in nobody's hands before they are held for lost:
+// the kernel gives back those of a removed cgroup after a moment, if it does.
+const leakTime = 2 * time.Second
+
+// The bounds of the growing pause after which a partition that the kernel has refused,
+// or that waits for CPUs, is tried again.
+const (
+	firstPartitionPause = 100 * time.Millisecond
+	lastPartitionPause  = time.Minute
+)
+
+// Codes of problems with partitions.
+const (
+	codeNoPartitions pools.Code = "NoPartitions"
+	codeNoPartition  pools.Code = "NoPartition"
+	codeLeakedCPUs   pools.Code = "LeakedCPUs"
+)
+
+// isolation is what the owner knows of partitions.
+type isolation struct {
+	stale    bool                                    // all of them are to be looked at
+	settled  map[cgroup.Path]cgroup.PartitionWish    // at the last look
+	outcomes map[cgroup.Path]cgroup.PartitionOutcome // likewise
+	failures map[cgroup.Path]partitionFailure        // by leaf
+	former   map[cgroup.Path]bool                    // that are not wished for any more, and not settled
+	missing  map[int]time.Time                       // since when a CPU is in nobody's hands
+	leaked   cpuset.Set                              // those of them that are held for lost
+	found    map[cgroup.Path]bool                    // left by a daemon whose journal is lost; nil before the first look
+	replan   time.Time                               // when the plan has to do without others
+	waits    partitionFailure                        // the pause for those who wait
+}
+
+// partitionFailure is a partition that the kernel has refused.
+type partitionFailure struct {
+	wish  cgroup.PartitionWish
+	why   string
+	pause time.Duration
+	until time.Time
+}
+
+func newIsolation() isolation {
+	return isolation{
+		stale:    true,
+		settled:  make(map[cgroup.Path]cgroup.PartitionWish),
+		outcomes: make(map[cgroup.Path]cgroup.PartitionOutcome),
+		failures: make(map[cgroup.Path]partitionFailure),
+		former:   make(map[cgroup.Path]bool),
+		missing:  make(map[int]time.Time),
+	}
+}
+
+// after makes the pause longer.
+func (f *partitionFailure) after(now time.Time) {
+	f.pause = min(max(2*f.pause, firstPartitionPause), lastPartitionPause)
+	f.until = now.Add(f.pause)
+}
+
+// partitions says whether containers are to become partitions, and if not, why that is
+// not as configured.
+func (l *loop) partitions() (on bool, why string) {
+	switch mode := l.settings.config.Isolation; {
+	case mode == config.IsolationCPUSet:
+		return false, ""
+	case mode == config.IsolationAuto:
+		return l.kernel.Settled, ""
+	case !l.kernel.Remote:
+		return false, "guaranteed.isolation is partition, and the kernel has no remote partitions: 6.11 and later have; exclusive CPUs are kept by cpusets alone"
+	}
+	return true, ""
+}
+
+// partitionWishes are the partitions that there should be. With keep nothing is to be
+// taken yet.
+func (l *loop) partitionWishes(want []cgroup.Target, keep bool, now time.Time) []cgroup.PartitionWish {
+	var wishes []cgroup.PartitionWish
+	if on, _ := l.partitions(); !on {
+		return nil
+	}
+	for _, t := range want {
+		c := l.tree.current[t.Path]
+		if !t.Exclusive || t.Container == "" || !c.Exists {
+			continue
+		}
+		w := cgroup.PartitionWish{Path: t.Path, Container: t.Container, Type: l.partitionType(t.Container), CPUs: t.CPUs}
+		if f, failed := l.isolation.failures[t.Path]; failed && sameWish(f.wish, w) && now.Before(f.until) {
+			w.Not = f.why
+		}
+		w.Keep = keep || !l.alone(t, want)
+		wishes = append(wishes, w)
+	}
+	return wishes
+}
+
+func sameWish(a, b cgroup.PartitionWish) bool { return a.Type == b.Type && a.CPUs.Equal(b.CPUs) }
+
+// partitionType is isolated for containers whose pod switches load balancing off.
+func (l *loop) partitionType(container string) cgroup.PartitionType {
+	e := l.model.containers[container]
+	pod := l.model.pods[e.container.PodID]
+	if pod != nil && l.settings.names.LoadBalancingOff(pod.pod.Annotations, e.container.Name) {
+		return cgroup.IsolatedPartition
+	}
+	return cgroup.RootPartition
+}
+
+// alone says that an owner is on its CPUs, by its own request, and that nobody else who
+// is placed is on any of them.
+func (l *loop) alone(t cgroup.Target, want []cgroup.Target) bool {
+	if c := l.tree.current[t.Path]; !c.CPUs.Equal(t.CPUs) || l.tree.stale[t.Path] {
+		return false
+	}
+	return !slices.ContainsFunc(want, func(o cgroup.Target) bool {
+		c := l.tree.current[o.Path]
+		return o.Path != t.Path && !o.CPUs.IsEmpty() && c.Exists && c.Effective.Overlaps(t.CPUs)
+	})
+}
+
+// formerPartitions are the cgroups that have had a partition of ours, by the journal,
+// and should not have one.
+func (l *loop) formerPartitions(wishes []cgroup.PartitionWish) map[cgroup.Path]bool {
+	former := make(map[cgroup.Path]bool)
+	for k := range l.ledger.originals {
+		switch {
+		case k.file == cgroup.FilePartition:
+			former[k.path] = true
+		case k.file == cgroup.FileExclusive && !l.ledger.touched(k.path, cgroup.FilePartition):
+			former[k.path.Join("gone")] = true // whoever it was for: the list is ours to trim
+		}
+	}
+	maps.Copy(former, l.isolation.found)
+	for _, w := range wishes {
+		delete(former, w.Path)
+	}
+	return former
+}
+
+// partitionsSettled says that nothing has changed since the last look.
+func (l *loop) partitionsSettled(wishes []cgroup.PartitionWish, former map[cgroup.Path]bool, now time.Time) bool {
+	s := &l.isolation
+	if s.stale || len(s.missing) > s.leaked.Len() || len(wishes) != len(s.settled) {
+		return false
+	}
+	for p := range former {
+		if open, known := s.former[p]; open || !known {
+			return false
+		}
+	}
+	for _, w := range wishes {
+		old, known := s.settled[w.Path]
+		if !known || !sameWish(old, w) || old.Not != w.Not || old.Keep && !w.Keep {
+			return false
+		}
+		inForce := l.tree.current[w.Path].Partition.Is(w.Type)
+		if phase := s.outcomes[w.Path].Phase; inForce != (phase == cgroup.PartitionInForce) || phase == cgroup.PartitionWaits && !now.Before(s.waits.until) {
+			return false
+		}
+	}
+	return true
+}
+
+// mode says how the exclusive CPUs of a container are kept, as it is shown.
+func (s *isolation) mode(p cgroup.Path) string {
+	if s.outcomes[p].Phase == cgroup.PartitionInForce {
+		return "partition-" + string(s.settled[p].Type)
+	}
+	return "cpuset"
+}
+
+// counts are the partitions by what has become of them.
+func (s *isolation) counts() map[string]int {
+	counts := map[string]int{"root": 0, "isolated": 0, "underway": 0, "waits": 0, "refused": 0}
+	for p, o := range s.outcomes {
+		switch o.Phase {
+		case cgroup.PartitionInForce:
+			counts[string(s.settled[p].Type)]++
+		case cgroup.PartitionWaits:
+			counts["waits"]++
+		case cgroup.PartitionRefused:
+			counts["refused"]++
+		default:
+			counts["underway"]++
+		}
+	}
+	return counts
+}
+
+// isolationProblems are the containers whose CPUs are not kept as they should be, and
+// the CPUs that the kernel has lost.
+func (l *loop) isolationProblems() []pools.Problem {
+	var all []pools.Problem
+	if _, why := l.partitions(); why != "" {
+		all = append(all, pools.Problem{Reason: pools.Reason{Code: codeNoPartitions, Text: why}})
+	}
+	if leaked := l.isolation.leaked; !leaked.IsEmpty() {
+		all = append(all, pools.Problem{Reason: pools.Reason{Code: codeLeakedCPUs,
+			Text: fmt.Sprintf("CPUs %s are online, and the kernel has them in no cgroup: they are given to nobody; they come back when the machine boots", leaked)}})
+	}
+	for _, p := range slices.Sorted(maps.Keys(l.isolation.outcomes)) {
+		o := l.isolation.outcomes[p]
+		if o.Phase != cgroup.PartitionRefused && o.Phase != cgroup.PartitionWaits {
+			continue
+		}
+		problem := pools.Problem{Reason: pools.Reason{Code: codeNoPartition, Text: "its CPUs are its own by cpusets alone: " + o.Why}}
+		if e := l.model.containers[l.isolation.settled[p].Container]; e != nil {
+			problem.Container = e.container.Name
+			if pod := l.model.pods[e.container.PodID]; pod != nil {
+				problem.PodUID, problem.Pod = pod.uid, pod.name()
+			}
+		}
+		all = append(all, problem)
+	}
+	return all
+}
+
+// nextPartition calls earlier with the times at which partitions are to be looked at
+// again.
+func (l *loop) nextPartition(earlier func(time.Time)) {
+	s := &l.isolation
+	earlier(s.replan)
+	for _, f := range s.failures {
+		earlier(f.until)
+	}
+	for _, since := range s.missing {
+		earlier(since.Add(leakTime))
+	}
+	if len(s.missing) > s.leaked.Len() {
+		earlier(s.waits.until)
+	}
+	for _, o := range s.outcomes {
+		if o.Phase == cgroup.PartitionWaits {
+			earlier(s.waits.until)
+		}
+	}
+}
+
+// partitionPending says that a container is to become a partition in a moment.
+func (l *loop) partitionPending(t cgroup.Target) bool {
+	on, _ := l.partitions()
+	if !on || !t.Exclusive {
+		return false
+	}
+	phase := l.isolation.outcomes[t.Path].Phase
+	return phase != cgroup.PartitionInForce && phase != cgroup.PartitionRefused
+}
+
+// untrimmed says that a cgroup has had a partition, and that its CPUs may still be in
+// the lists of others.
+func (l *loop) untrimmed(p cgroup.Path) bool {
+	open, looked := l.isolation.former[p]
+	return l.ledger.touched(p, cgroup.FilePartition) && (open || !looked)
+}

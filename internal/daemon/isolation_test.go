@@ -1,0 +1,321 @@
+package daemon
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/internal/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// newPartitionNode is a node with a kernel that has remote partitions.
+func newPartitionNode(t testing.TB, major, minor int, c testnode.RuntimeConfig) *node {
+	t.Helper()
+	return newNodeOf(t, kernelLike(major, minor), c)
+}
+
+// kernelLike has the rules of a kernel's version, from 6.8 on.
+func kernelLike(major, minor int) testnode.CgroupConfig {
+	return testnode.CgroupConfig{IdleWeight: 1, ClearPopulated: major >= 7, Partitions: testnode.PartitionsLike(major, minor)}
+}
+
+// isolating switches partitions on.
+func isolating(yaml string) string { return isolatingBy(yaml, "partition") }
+
+// isolatingBy is a configuration with a value of guaranteed.isolation.
+func isolatingBy(yaml, mode string) string {
+	return strings.Replace(yaml, "guaranteed:\n", "guaranteed:\n  isolation: "+mode+"\n", 1)
+}
+
+// isPartition waits until a container's cgroup is a partition with its CPUs.
+func (n *node) isPartition(id string, typ cgroup.PartitionType) {
+	n.t.Helper()
+	n.eventually("partition "+string(typ), func() bool {
+		st := n.state(id)
+		return st.Partition.Is(typ) && st.Effective.Equal(st.CPUs)
+	})
+}
+
+// root is what the root has.
+func (n *node) root() cpuset.Set {
+	st, err := cgroup.New(n.tree).Read("")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return st.Effective
+}
+
+// lists are the exclusive lists that are not empty, by cgroup.
+func (n *node) lists() map[cgroup.Path]string {
+	all := make(map[cgroup.Path]string)
+	fs := cgroup.New(n.tree)
+	_ = fs.Walk("", func(p cgroup.Path) error {
+		if b, err := fs.ReadFile(p, cgroup.FileExclusive); err == nil && strings.TrimSpace(string(b)) != "" {
+			all[p] = strings.TrimSpace(string(b))
+		}
+		return nil
+	})
+	return all
+}
+
+// modes are what the daemon says keeps others off, by container.
+func modes(v *telemetry.View) map[string]string {
+	all := make(map[string]string)
+	for _, c := range v.Containers {
+		if c.Isolation != "" {
+			all[c.Pod] = c.Isolation
+		}
+	}
+	return all
+}
+
+// TestPartitions follows owners from birth to end, over a restart of the daemon, on
+// kernels with and without the traps.
+func TestPartitions(t *testing.T) {
+	for name, kernel := range map[string][2]int{"6.11": {6, 11}, "6.12": {6, 12}, "6.18": {6, 18}, "7.0": {7, 0}} {
+		t.Run(name, func(t *testing.T) {
+			n := newPartitionNode(t, kernel[0], kernel[1], testnode.RuntimeConfig{})
+			n.yaml = isolating(n.yaml)
+			if n.kernel.Settled {
+				n.yaml = isolatingBy(poolsYAML, "auto")
+			}
+			r := n.start()
+			balanced := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
+			isolated := n.container(n.pod("b", "default", "guaranteed", 1, map[string]string{"cpu-load-balancing.workload.openshift.io/app": "disable"}), "app", whole(1))
+			shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+			n.isPartition(balanced, cgroup.RootPartition)
+			n.isPartition(isolated, cgroup.IsolatedPartition)
+			n.runsOn(shared, "2-3")
+			r.quiet()
+			n.check()
+			r.view("modes", func(v *telemetry.View) bool {
+				return modes(v)["a"] == "partition-root" && modes(v)["b"] == "partition-isolated" && len(modes(v)) == 2 &&
+					v.Partitions["root"] == 1 && v.Partitions["isolated"] == 1
+			})
+			if root := n.root(); root.Overlaps(n.state(balanced).CPUs) || !root.Overlaps(cpuset.Of(0, 1)) {
+				t.Errorf("the root has CPUs %s", root)
+			}
+			r.stop()
+			writes := len(n.tree.Writes())
+			r = n.start() // and knows its partitions
+			r.quiet()
+			if more := n.tree.Writes()[writes:]; len(more) > 0 {
+				t.Errorf("a daemon that starts again writes %v", more)
+			}
+			if err := n.runtime.StopPod(n.podOf(balanced)); err != nil {
+				t.Fatal(err)
+			}
+			r.quiet()
+			own := n.state(isolated).CPUs
+			n.eventually("lists of the rest alone", func() bool {
+				r.loop.box.post(relist{})
+				for _, list := range n.lists() {
+					if list != own.String() {
+						return false
+					}
+				}
+				return len(n.lists()) == 3 && n.root().Equal(cpuset.Range(0, 7).Difference(own))
+			})
+			r.stop()
+			h := n.host()
+			report, err := h.restore(t.Context(), n.journal())
+			if err != nil || len(n.lists()) > 0 || !n.root().Equal(cpuset.Range(0, 7)) || !n.state(isolated).Partition.Is(cgroup.MemberPartition) {
+				t.Errorf("after restore: %+v, %v; lists %v, root %s", report, err, n.lists(), n.root())
+			}
+			if n.tree.Crashed() || !n.tree.Leaked().IsEmpty() {
+				t.Errorf("crashed: %t, leaked: %s", n.tree.Crashed(), n.tree.Leaked())
+			}
+		})
+	}
+}
+
+// TestPartitionBeforeEntrypoint: with NRI the kernel keeps others off before the first
+// instruction.
+func TestPartitionBeforeEntrypoint(t *testing.T) {
+	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{NRI: true})
+	n.yaml = isolating(n.yaml)
+	r := n.start()
+	r.connected()
+	id := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
+	if st := n.state(id); !st.Partition.Is(cgroup.RootPartition) || st.Effective.Len() != 2 {
+		t.Errorf("the entrypoint began in %+v", st)
+	}
+	r.quiet()
+	n.check()
+}
+
+// TestPartitionIsRepaired: what others do to a partition is undone, or the CPUs are
+// kept by cpusets alone and the reason is told.
+func TestPartitionIsRepaired(t *testing.T) {
+	for name, kernel := range map[string][2]int{"6.12": {6, 12}, "6.18": {6, 18}, "7.0": {7, 0}} {
+		t.Run(name, func(t *testing.T) {
+			n := newPartitionNode(t, kernel[0], kernel[1], testnode.RuntimeConfig{})
+			n.yaml = isolating(n.yaml)
+			r := n.start()
+			pod := n.pod("a", "default", "guaranteed", 2, nil)
+			id := n.container(pod, "app", whole(2))
+			n.isPartition(id, cgroup.RootPartition)
+			r.quiet()
+			scope := n.runtime.Cgroup(id)
+			for file, value := range map[string]string{
+				scope + "/cpuset.cpus.partition": "member", string(cgroup.Path(scope).Parent()) + "/cpuset.cpus.exclusive": "\n",
+				"kubepods.slice/cpuset.cpus.exclusive": "\n",
+			} {
+				if err := n.tree.Write(file, value); err != nil {
+					t.Fatal(err)
+				}
+				r.quiet()
+				n.isPartition(id, cgroup.RootPartition)
+				n.eventually("lists", func() bool { return len(n.lists()) == 3 })
+			}
+			if leaked := n.tree.Leaked(); !leaked.IsEmpty() {
+				t.Errorf("CPUs %s are lost", leaked)
+			}
+			stranger := string(cgroup.Path(scope).Parent().Join("stranger"))
+			n.tree.MkdirAll(stranger)
+			if err := n.tree.Write(stranger+"/cpuset.cpus", "0-7"); err != nil {
+				t.Fatal(err)
+			}
+			if n.kernel.Settled {
+				r.quiet()
+				n.isPartition(id, cgroup.RootPartition)
+				return
+			}
+			r.view("refused", func(v *telemetry.View) bool { return modes(v)["a"] == "cpuset" && v.Problems["NoPartition"] == 1 })
+			if st := n.state(id); !st.Partition.Is(cgroup.MemberPartition) || !st.Effective.Equal(st.CPUs) || len(n.lists()) > 0 {
+				t.Errorf("a broken partition is left as %+v, lists %v", st, n.lists())
+			}
+			if err := n.tree.Write(stranger+"/cpuset.cpus", "0-1"); err != nil {
+				t.Fatal(err)
+			}
+			r.quiet()
+			n.isPartition(id, cgroup.RootPartition)
+			if n.tree.Crashed() {
+				t.Error("the kernel has crashed")
+			}
+		})
+	}
+}
+
+// TestLostJournalOfPartitions: restore takes away what a daemon has found that has lost
+// its journal, and the next daemon what is not to be a partition any more. Lists that
+// somebody has cleared meanwhile cost no CPU.
+func TestLostJournalOfPartitions(t *testing.T) {
+	for name, found := range map[string]bool{"owner": true, "owner no more": false} {
+		t.Run(name, func(t *testing.T) {
+			n := newPartitionNode(t, 6, 12, testnode.RuntimeConfig{})
+			n.yaml = isolating(n.yaml)
+			r := n.start()
+			id := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
+			n.isPartition(id, cgroup.RootPartition)
+			r.quiet()
+			r.stop()
+			if err := os.Remove(n.host().journal); err != nil {
+				t.Fatal(err)
+			}
+			if !found {
+				n.yaml = strings.Replace(isolating(poolsYAML), "cpus: 4-7", "cpus: \"7\"", 1)
+			}
+			r = n.start()
+			r.quiet()
+			if found {
+				n.eventually("it is in the journal", func() bool {
+					return slices.ContainsFunc(n.journal().Originals, func(o Original) bool { return o.File == cgroup.FilePartition })
+				})
+			} else {
+				n.eventually("no partition", func() bool { return n.state(id).Partition.Is(cgroup.MemberPartition) && len(n.lists()) == 0 })
+			}
+			r.stop()
+			if err := n.tree.Write("kubepods.slice/cpuset.cpus.exclusive", "\n"); err != nil {
+				t.Fatal(err)
+			}
+			h := n.host()
+			report, err := h.restore(t.Context(), n.journal())
+			if err != nil || len(n.lists()) > 0 || !n.root().Equal(cpuset.Range(0, 7)) || !n.tree.Leaked().IsEmpty() {
+				t.Errorf("after restore: %+v, %v; lists %v, root %s, lost %s", report, err, n.lists(), n.root(), n.tree.Leaked())
+			}
+		})
+	}
+}
+
+// TestLeakedCPUs: CPUs that the kernel has lost are told of and given to nobody.
+func TestLeakedCPUs(t *testing.T) {
+	n := newPartitionNode(t, 6, 12, testnode.RuntimeConfig{})
+	n.yaml = isolating(n.yaml)
+	r := n.start()
+	pod := n.pod("a", "default", "guaranteed", 2, nil)
+	id := n.container(pod, "app", whole(2))
+	n.isPartition(id, cgroup.RootPartition)
+	r.quiet()
+	lost := n.state(id).CPUs
+	r.stop()
+	// Nobody repairs it before its cgroup is gone.
+	stranger := string(cgroup.Path(n.runtime.Cgroup(id)).Parent().Join("stranger"))
+	n.tree.MkdirAll(stranger)
+	if err := n.tree.Write(stranger+"/cpuset.cpus", "0-7"); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.runtime.StopPod(pod); err != nil {
+		t.Fatal(err)
+	}
+	if leaked := n.tree.Leaked(); !leaked.Equal(lost) {
+		t.Fatalf("leaked: %s, want %s", leaked, lost)
+	}
+	r = n.start()
+	r.view("CPUs held for lost", func(v *telemetry.View) bool { return v.Leaked.Equal(lost) && v.Problems["LeakedCPUs"] == 1 })
+	other := n.container(n.pod("b", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.isPartition(other, cgroup.RootPartition)
+	if cpus := n.state(other).CPUs; cpus.Overlaps(lost) {
+		t.Errorf("a container was given CPUs %s, of which %s are lost", cpus, lost)
+	}
+	third := n.container(n.pod("c", "default", "guaranteed", 1, nil), "app", whole(1))
+	n.runsOn(third, "2-3") // there are no others
+}
+
+// TestNoPartitions: where the kernel has none, containers are kept apart by cpusets.
+func TestNoPartitions(t *testing.T) {
+	for name, c := range map[string]struct {
+		major, minor int
+		yaml         string
+		problems     int
+	}{
+		"asked for, old kernel": {6, 8, isolating(poolsYAML), 1},
+		"auto, kernel before":   {6, 12, isolatingBy(poolsYAML, "auto"), 0},
+		"switched off":          {7, 0, isolatingBy(poolsYAML, "cpuset"), 0},
+		"default":               {7, 0, poolsYAML, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newPartitionNode(t, c.major, c.minor, testnode.RuntimeConfig{})
+			n.yaml = c.yaml
+			r := n.start()
+			id := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
+			r.view("cpuset", func(v *telemetry.View) bool {
+				return modes(v)["a"] == "cpuset" && v.Problems["NoPartitions"] == c.problems
+			})
+			r.quiet()
+			n.check()
+			if st := n.state(id); !st.Partition.Is(cgroup.MemberPartition) || len(n.lists()) > 0 {
+				t.Errorf("it is a partition: %+v", st)
+			}
+		})
+	}
+}
+
+// TestPartitionsSwitchedOff: a configuration without gives all of them back.
+func TestPartitionsSwitchedOff(t *testing.T) {
+	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{})
+	n.yaml = isolating(n.yaml)
+	r := n.start()
+	id := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.isPartition(id, cgroup.RootPartition)
+	n.yaml = poolsYAML
+	r.loop.reload()
+	n.eventually("no partitions", func() bool { return len(n.lists()) == 0 && n.root().Equal(cpuset.Range(0, 7)) })
+	r.quiet()
+	n.check()
+}

@@ -1,0 +1,87 @@
+package daemon
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+)
+
+// isOfPartition says that an original is of a partition: there was none before.
+func isOfPartition(o Original) bool {
+	return o.File == cgroup.FilePartition || o.File == cgroup.FileExclusive
+}
+
+// unpartition takes away the partitions of a journal and the exclusive lists that were
+// made for them. What the kernel does not give back within leakTime, or refuses, is
+// among the differences, and left is what of the originals the next try is about.
+func (h *host) unpartition(ctx context.Context, originals []Original) (r RestoreReport, left []Original) {
+	var leaves []cgroup.Path
+	for _, o := range originals {
+		if o.File == cgroup.FilePartition {
+			leaves = append(leaves, o.Path)
+		}
+	}
+	failures := make(map[cgroup.Path]error)
+	view, err := h.giveBackPartitions(ctx, leaves, failures)
+	for _, o := range originals {
+		n, there := view.Nodes[o.Path]
+		d := Difference{Original: o, Now: n.State.String()}
+		differs := !n.State.Is(cgroup.MemberPartition)
+		if o.File == cgroup.FileExclusive {
+			d.Now, differs = n.Exclusive.String(), !n.Exclusive.IsEmpty()
+		}
+		switch {
+		case err != nil:
+			d.Reason = err.Error()
+		case !there:
+			r.Gone++
+			continue
+		case !differs:
+			r.Restored = append(r.Restored, o)
+			continue
+		case failures[o.Path] != nil:
+			d.Reason = failures[o.Path].Error()
+		default:
+			d.Reason = "another partition in it has these CPUs, or the kernel has not given them back"
+		}
+		left = append(left, o)
+		r.Differs = append(r.Differs, d)
+	}
+	return r, left
+}
+
+// giveBackPartitions makes the steps until nothing is left to be written, and waits for
+// CPUs that the kernel still has to give back.
+func (h *host) giveBackPartitions(ctx context.Context, leaves []cgroup.Path, failures map[cgroup.Path]error) (cgroup.PartitionView, error) {
+	tick := time.NewTicker(firstPartitionPause)
+	defer tick.Stop()
+	for deadline := time.Now().Add(leakTime); ; {
+		todo := slices.DeleteFunc(slices.Clone(leaves), func(p cgroup.Path) bool { return failures[p] != nil })
+		view, err := h.cgroups.ReadPartitions(leaves)
+		if err != nil {
+			return view, err
+		}
+		step := cgroup.PlanPartitions(cgroup.PartitionInput{Kernel: h.kernel, Former: todo, View: view, Online: h.online()})
+		for _, w := range step.Writes {
+			if err := h.cgroups.Apply(w.Write); err != nil && !isGone(err) {
+				if w.Leaf == "" {
+					return view, err
+				}
+				failures[w.Leaf] = err
+			}
+		}
+		if len(step.Writes) > 0 {
+			continue
+		}
+		if step.Missing.IsEmpty() || time.Now().After(deadline) {
+			return view, nil
+		}
+		select {
+		case <-ctx.Done():
+			return view, ctx.Err()
+		case <-tick.C:
+		}
+	}
+}

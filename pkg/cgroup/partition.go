@@ -1,0 +1,247 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// PartitionType is one of the words that cpuset.cpus.partition takes.
+type PartitionType string
+
+// A root partition has its CPUs for itself, and a scheduling domain of its own; an
+// isolated one is not balanced either. A member is no partition.
+const (
+	MemberPartition   PartitionType = "member"
+	RootPartition     PartitionType = "root"
+	IsolatedPartition PartitionType = "isolated"
+)
+
+// Files of partitions, for writes that go Via File.
+const (
+	FilePartition = "cpuset.cpus.partition"
+	FileExclusive = "cpuset.cpus.exclusive"
+)
+
+// ValueNone clears a list of CPUs: the kernel ignores a write of no bytes.
+const ValueNone = "\n"
+
+// PartitionState is what cpuset.cpus.partition says. The zero value is a cgroup
+// without the file: no partition, like a member.
+type PartitionState struct {
+	Type PartitionType
+	// Invalid says that the kernel does not grant the type, Why its reason: empty
+	// where a sibling's cpuset.cpus has broken the partition (kernels to 6.19). Then
+	// its CPUs are missing everywhere until it is made a member, and the kernel may
+	// crash if any other type is written (6.16 to 6.18).
+	Invalid bool
+	Why     string
+}
+
+// Is says that the cgroup is a valid partition of the type, or a member.
+func (s PartitionState) Is(t PartitionType) bool { return !s.Invalid && s.typ() == t }
+
+// Valid says that the cgroup is a partition, and in force.
+func (s PartitionState) Valid() bool { return !s.Invalid && s.typ() != MemberPartition }
+
+func (s PartitionState) typ() PartitionType {
+	if s.Type == "" {
+		return MemberPartition
+	}
+	return s.Type
+}
+
+// String is what the kernel prints.
+func (s PartitionState) String() string {
+	switch {
+	case !s.Invalid:
+		return string(s.typ())
+	case s.Why == "":
+		return string(s.Type) + " invalid"
+	}
+	return fmt.Sprintf("%s invalid (%s)", s.Type, s.Why)
+}
+
+// parsePartition reads cpuset.cpus.partition: "member", "root", "isolated", the last
+// two with " invalid" or " invalid (REASON)" behind.
+func parsePartition(data []byte) (PartitionState, error) {
+	s, err := line(data)
+	if err != nil {
+		return PartitionState{}, err
+	}
+	word, rest, more := strings.Cut(s, " ")
+	state := PartitionState{Type: PartitionType(word)}
+	switch state.Type {
+	case MemberPartition:
+		if !more {
+			return state, nil
+		}
+	case RootPartition, IsolatedPartition:
+		if !more {
+			return state, nil
+		}
+		if state.Invalid = true; rest == "invalid" {
+			return state, nil
+		}
+		why, opened := strings.CutPrefix(rest, "invalid (")
+		if why, closed := strings.CutSuffix(why, ")"); opened && closed && why != "" {
+			state.Why = why
+			return state, nil
+		}
+	}
+	return PartitionState{}, fmt.Errorf("%w: partition %s", errFormat, abbreviate(s))
+}
+
+// PartitionKernel is what a kernel can do with remote partitions: those of which the
+// parent is none.
+type PartitionKernel struct {
+	// Remote says that a cgroup can be one with nothing but cpuset.cpus.exclusive in
+	// itself and its ancestors, whatever their cpuset.cpus (6.11 and later).
+	Remote bool
+	// Settled says that the cpuset.cpus of a sibling cannot break one (7.0 and later).
+	Settled bool
+}
+
+// PartitionsOf returns what the kernel of a version can do. Distributions carry
+// cpusets back to older kernels, with traps that no version tells of: who has no such
+// version is taken to have nothing.
+func PartitionsOf(major, minor int) PartitionKernel {
+	return PartitionKernel{
+		Remote:  major > 6 || major == 6 && minor >= 11,
+		Settled: major >= 7,
+	}
+}
+
+// ParsePartitionKernel is PartitionsOf a kernel release, such as
+// "6.12.107+deb13-cloud-amd64".
+func ParsePartitionKernel(release string) (PartitionKernel, error) {
+	var major, minor int
+	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {
+		return PartitionKernel{}, fmt.Errorf("parse kernel release %s: want MAJOR.MINOR first", abbreviate(release))
+	}
+	return PartitionsOf(major, minor), nil
+}
+
+// PartitionNode is a cgroup as far as partitions go.
+type PartitionNode struct {
+	// HasCPUSet says that the cgroup has the files at all.
+	HasCPUSet bool
+	State     PartitionState
+	// CPUs is cpuset.cpus, Exclusive cpuset.cpus.exclusive, Effective
+	// cpuset.cpus.effective.
+	CPUs, Exclusive, Effective cpuset.Set
+}
+
+// PartitionView is what the kernel tells of some cgroups and their ancestors, and of
+// all siblings of these.
+type PartitionView struct {
+	// Root is the root's cpuset.cpus.effective: online, and in no partition.
+	Root  cpuset.Set
+	Nodes map[Path]PartitionNode
+}
+
+// ReadPartitions looks at the cgroups for PlanPartitions. Those that are gone are not
+// in the view.
+func (f *FS) ReadPartitions(leaves []Path) (PartitionView, error) {
+	v := PartitionView{Nodes: make(map[Path]PartitionNode)}
+	var err error
+	if v.Root, err = readValue(f, "", fileEffective, parseCPUs); err != nil {
+		return PartitionView{}, err
+	}
+	listed := make(map[Path]bool)
+	for _, leaf := range leaves {
+		for p := leaf; p != "" && !listed[p.Parent()]; p = p.Parent() {
+			listed[p.Parent()] = true
+			if err := f.readChildren(v, p.Parent()); err != nil {
+				return PartitionView{}, err
+			}
+		}
+	}
+	return v, nil
+}
+
+func (f *FS) readChildren(v PartitionView, p Path) error {
+	children, err := f.Children(p)
+	if err != nil && !errors.Is(err, ErrGone) {
+		return err
+	}
+	for _, child := range children {
+		if err := f.readPartition(v, child); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *FS) readPartition(v PartitionView, p Path) error {
+	if _, done := v.Nodes[p]; done {
+		return nil
+	}
+	n, err := f.partition(p)
+	if errors.Is(err, ErrGone) {
+		return nil
+	}
+	if err == nil {
+		v.Nodes[p] = n
+	}
+	return err
+}
+
+// partition reads one cgroup.
+func (f *FS) partition(p Path) (n PartitionNode, err error) {
+	n.State, err = readValue(f, p, FilePartition, parsePartition)
+	if errors.Is(err, ErrNoController) {
+		return PartitionNode{}, nil
+	}
+	if err != nil {
+		return PartitionNode{}, err
+	}
+	n.HasCPUSet = true
+	for file, to := range map[string]*cpuset.Set{FileCPUs: &n.CPUs, FileExclusive: &n.Exclusive, fileEffective: &n.Effective} {
+		if *to, err = readValue(f, p, file, parseCPUs); err != nil && !errors.Is(err, ErrNoController) {
+			return PartitionNode{}, err // cpuset.cpus.exclusive is there since 6.7
+		}
+	}
+	return n, nil
+}
+
+// Listed returns the cgroups that have an exclusive list or are partitions.
+func (f *FS) Listed() ([]Path, error) {
+	var all []Path
+	err := f.Walk("", func(p Path) error {
+		if p == "" {
+			return nil
+		}
+		n, err := f.partition(p)
+		if errors.Is(err, ErrGone) {
+			return nil
+		}
+		if !n.Exclusive.IsEmpty() || !n.State.Is(MemberPartition) {
+			all = append(all, p)
+		}
+		return err
+	})
+	return all, err
+}
+
+// Partitioned returns the CPUs of all valid partitions of the tree: to tell those that
+// are missing in the root and in none of them.
+func (f *FS) Partitioned() (cpuset.Set, error) {
+	var all cpuset.Set
+	err := f.Walk("", func(p Path) error {
+		if p == "" {
+			return nil
+		}
+		n, err := f.partition(p)
+		if errors.Is(err, ErrGone) {
+			return nil
+		}
+		if n.State.Valid() {
+			all = all.Union(n.Effective)
+		}
+		return err
+	})
+	return all, err
+}

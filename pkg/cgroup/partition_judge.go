@@ -1,0 +1,130 @@
+package cgroup
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// judge says what keeps a wish from coming true.
+func (p *partitioner) judge(w PartitionWish) PartitionOutcome {
+	n, there := p.View.Nodes[w.Path]
+	refuse := func(format string, args ...any) PartitionOutcome {
+		return PartitionOutcome{PartitionRefused, fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case w.Not != "":
+		return PartitionOutcome{PartitionRefused, w.Not}
+	case !p.Kernel.Remote:
+		return refuse("the kernel has no remote partitions (6.11 and later have)")
+	case w.CPUs.IsEmpty():
+		return refuse("it has no CPUs")
+	case !there:
+		return PartitionOutcome{PartitionWaits, "its cgroup is gone"}
+	case !n.HasCPUSet:
+		return refuse("its parent does not enable the cpuset controller")
+	}
+	for a := w.Path.Parent(); a != ""; a = a.Parent() {
+		switch above := p.View.Nodes[a]; {
+		case !above.HasCPUSet:
+			return refuse("%s has no cpuset: the controller is not enabled for it", a)
+		case above.State.typ() != MemberPartition:
+			return refuse("%s, which it is in, is a partition (%s)", a, above.State)
+		}
+	}
+	if out := p.rival(w); out.Why != "" {
+		return out
+	}
+	if p.inForce(w) {
+		return PartitionOutcome{Phase: PartitionInForce}
+	}
+	if !w.CPUs.Overlaps(p.Online) {
+		return PartitionOutcome{PartitionWaits, fmt.Sprintf("CPUs %s are offline", w.CPUs)}
+	}
+	return PartitionOutcome{Phase: PartitionUnderway}
+}
+
+// rival finds whose lists the kernel would not suffer beside the wish: at no level may
+// a sibling have any of its CPUs in its exclusive list, or nothing but CPUs of the new
+// list in its cpuset.cpus; and before 7.0 no sibling of the cgroup itself may have any.
+func (p *partitioner) rival(w PartitionWish) PartitionOutcome {
+	for at := w.Path; at != ""; at = at.Parent() {
+		has := p.View.Nodes[at].Exclusive
+		list := has.Union(w.CPUs)
+		for _, s := range p.siblings(at) {
+			n := p.View.Nodes[s]
+			both := n.Exclusive.Intersection(w.CPUs)
+			swallowed := !has.Equal(list) && n.Exclusive.IsEmpty() && !n.CPUs.IsEmpty() && n.CPUs.IsSubsetOf(list)
+			switch {
+			case !both.IsEmpty():
+				return PartitionOutcome{PartitionWaits, fmt.Sprintf("%s has CPUs %s in its cpuset.cpus.exclusive", s, both)}
+			case swallowed:
+				return PartitionOutcome{PartitionRefused, fmt.Sprintf("%s has nothing but such CPUs in its cpuset.cpus, %s", s, n.CPUs)}
+			case at == w.Path && !p.Kernel.Settled && n.CPUs.Overlaps(w.CPUs):
+				return PartitionOutcome{PartitionRefused, fmt.Sprintf("%s in the same pod has CPUs %s in its cpuset.cpus, which breaks partitions on kernels before 7.0", s, n.CPUs)}
+			}
+		}
+	}
+	return PartitionOutcome{}
+}
+
+// siblings are the other children of the parent, sorted.
+func (p *partitioner) siblings(of Path) []Path {
+	var all []Path
+	for path := range p.View.Nodes {
+		if path != of && path.Parent() == of.Parent() {
+			all = append(all, path)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// inForce says that the kernel has granted all of a wish.
+func (p *partitioner) inForce(w PartitionWish) bool {
+	n := p.View.Nodes[w.Path]
+	return n.State.Is(w.Type) && n.Exclusive.Equal(w.CPUs) && p.chained(w) && n.Effective.Equal(w.CPUs.Intersection(p.Online))
+}
+
+// chained says that all ancestors have the CPUs in their lists.
+func (p *partitioner) chained(w PartitionWish) bool {
+	for a := w.Path.Parent(); a != ""; a = a.Parent() {
+		if !w.CPUs.IsSubsetOf(p.exclusive[a]) {
+			return false
+		}
+	}
+	return true
+}
+
+// wanted says that a wish may come true, or stays.
+func (p *partitioner) wanted(w PartitionWish) bool {
+	switch p.step.Outcomes[w.Path].Phase {
+	case PartitionRefused:
+		return false
+	case PartitionWaits: // what it has by now it keeps
+		return p.View.Nodes[w.Path].Exclusive.IsSubsetOf(w.CPUs)
+	}
+	return true
+}
+
+// afford says whether the root can do without the CPUs of a wish that it does not have
+// yet.
+func (p *partitioner) afford(w PartitionWish, has cpuset.Set) PartitionOutcome {
+	more := w.CPUs.Intersection(p.Online).Difference(has)
+	left := p.root.Difference(more)
+	switch lost := more.Difference(p.root); {
+	case !lost.IsEmpty():
+		return PartitionOutcome{PartitionWaits, fmt.Sprintf("CPUs %s are in another partition, or the kernel has not given them back", lost)}
+	case left.IsEmpty():
+		return PartitionOutcome{PartitionRefused, "it would take the last CPUs that are in no partition"}
+	case !p.Housekeeping.IsEmpty() && !left.Overlaps(p.Housekeeping):
+		return PartitionOutcome{PartitionRefused, fmt.Sprintf("it would take the last of the management and shared CPUs (%s)", p.Housekeeping)}
+	}
+	return PartitionOutcome{Phase: PartitionUnderway}
+}
+
+// within says that all ancestors have the CPUs in their lists.
+func (p *partitioner) within(leaf Path, cpus cpuset.Set) bool {
+	return p.chained(PartitionWish{Path: leaf, CPUs: cpus})
+}

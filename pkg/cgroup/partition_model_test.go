@@ -1,0 +1,370 @@
+package cgroup_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/internal/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// partitionWorld is a node with pods of two containers, whose partitions are made and
+// taken away as PlanPartitions says.
+type partitionWorld struct {
+	t      *testing.T
+	rules  testnode.PartitionRules
+	kernel cgroup.PartitionKernel
+	tree   *testnode.Cgroups
+	fs     *cgroup.FS
+	rand   *rand.Rand
+	online cpuset.Set
+	wishes map[cgroup.Path]cgroup.PartitionWish
+	former map[cgroup.Path]bool
+	lossy  bool // others have done what makes the kernel lose CPUs
+	left   int  // writes until the next fault; -1: none comes
+}
+
+const worldCPUs = 12
+
+var housekeeping = cpuset.Range(0, 1)
+
+func newPartitionWorld(t *testing.T, seed uint64, major, minor int) *partitionWorld {
+	rules := testnode.PartitionsLike(major, minor)
+	all := cpuset.Range(0, worldCPUs-1)
+	tree := testnode.NewCgroups(testnode.CgroupConfig{Possible: all, ClearPopulated: major >= 7, Partitions: rules})
+	tree.MkdirAll("system.slice/cron.service")
+	tree.MkdirAll("kubepods.slice")
+	w := &partitionWorld{t: t, rules: rules, kernel: cgroup.PartitionsOf(major, minor), tree: tree, fs: cgroup.New(tree),
+		rand: rand.New(rand.NewPCG(seed, 1)), online: all, left: -1,
+		wishes: make(map[cgroup.Path]cgroup.PartitionWish), former: make(map[cgroup.Path]bool)}
+	tree.Intercept(w.intercept)
+	return w
+}
+
+// intercept stands before each write of the plan's.
+func (w *partitionWorld) intercept(x testnode.CgroupWrite) error {
+	dir, file := path.Split(x.Name)
+	if file == cgroup.FilePartition && x.Value != string(cgroup.MemberPartition) {
+		now, err := w.tree.ReadFile(x.Name, 1<<10)
+		if err != nil || strings.TrimSpace(string(now)) != string(cgroup.MemberPartition) {
+			w.t.Errorf("%s is written over %q of %s", x.Value, now, dir)
+		}
+	}
+	if w.left == 0 {
+		return syscall.EIO
+	}
+	w.left--
+	return nil
+}
+
+func (w *partitionWorld) input(not map[cgroup.Path]string) cgroup.PartitionInput {
+	in := cgroup.PartitionInput{Kernel: w.kernel, Online: w.online, Housekeeping: housekeeping}
+	var leaves []cgroup.Path
+	for p, wish := range w.wishes {
+		wish.Not = not[p]
+		in.Wishes = append(in.Wishes, wish)
+		leaves = append(leaves, p)
+	}
+	for p := range w.former {
+		in.Former = append(in.Former, p)
+		leaves = append(leaves, p)
+	}
+	var err error
+	if in.View, err = w.fs.ReadPartitions(leaves); err != nil {
+		w.t.Fatal(err)
+	}
+	return in
+}
+
+// settle carries out steps until there is nothing left to do, or until the fault.
+func (w *partitionWorld) settle() (map[cgroup.Path]cgroup.PartitionOutcome, bool) {
+	w.t.Helper()
+	not := make(map[cgroup.Path]string)
+	for range 100 {
+		step := cgroup.PlanPartitions(w.input(not))
+		if len(step.Writes) == 0 {
+			return step.Outcomes, true
+		}
+		for _, x := range step.Writes {
+			err := w.fs.Apply(x.Write)
+			w.check()
+			if err != nil && w.left == 0 {
+				return nil, false // and a daemon that knows nothing goes on
+			}
+			if err != nil {
+				w.t.Errorf("the kernel refuses a write that was planned: %v", err)
+				not[x.Leaf] = err.Error()
+				break
+			}
+		}
+	}
+	w.t.Fatal("the steps do not come to an end")
+	return nil, false
+}
+
+// check holds after each write.
+func (w *partitionWorld) check() {
+	w.t.Helper()
+	if w.tree.Crashed() {
+		w.t.Fatal("the kernel has crashed")
+	}
+	if leaked := w.tree.Leaked(); !leaked.IsEmpty() && !w.lossy {
+		w.t.Fatalf("CPUs %s have leaked", leaked)
+	}
+	if root := w.root(); !root.Overlaps(housekeeping) {
+		w.t.Fatalf("the root has only CPUs %s", root)
+	}
+}
+
+func (w *partitionWorld) root() cpuset.Set {
+	st, err := w.fs.Read("")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return st.Effective
+}
+
+// rested holds when there is nothing left to do.
+func (w *partitionWorld) rested(outcomes map[cgroup.Path]cgroup.PartitionOutcome) {
+	w.t.Helper()
+	in := w.input(nil)
+	for p, n := range in.View.Nodes {
+		wish, wished := w.wishes[p]
+		switch out := outcomes[p]; {
+		case wished && out.Phase == cgroup.PartitionInForce:
+			if !n.State.Is(wish.Type) || !n.Effective.Equal(wish.CPUs.Intersection(w.online)) {
+				w.t.Errorf("%s is in force, and is %s with %s; wished for %+v", p, n.State, n.Effective, wish)
+			}
+		case wished && out.Phase == cgroup.PartitionUnderway:
+			w.t.Errorf("%s is under way, and nothing is to be written", p)
+		case wished && out.Phase == cgroup.PartitionRefused || w.former[p]:
+			if !n.State.Is(cgroup.MemberPartition) || !n.Exclusive.IsEmpty() {
+				w.t.Errorf("%s should be no partition, and is %s with list %q", p, n.State, n.Exclusive)
+			}
+		}
+		if n.State.Invalid {
+			w.t.Errorf("%s is left %s", p, n.State)
+		}
+		var below cpuset.Set
+		ancestor := false
+		for q, child := range in.View.Nodes {
+			if q.Parent() == p {
+				below, ancestor = below.Union(child.Exclusive), true
+			}
+		}
+		for q, wish := range w.wishes { // one that waits has what it has by then
+			if strings.HasPrefix(string(q), string(p)+"/") {
+				below = below.Union(wish.CPUs)
+			}
+		}
+		if over := n.Exclusive.Difference(below).Intersection(w.root()); ancestor && !over.IsEmpty() {
+			w.t.Errorf("%s keeps %s in its list, and nobody in it has that", p, over)
+		}
+	}
+}
+
+// free are CPUs that nobody wishes for and the root has.
+func (w *partitionWorld) free() []int {
+	free := w.root().Difference(housekeeping)
+	for _, wish := range w.wishes {
+		free = free.Difference(wish.CPUs)
+	}
+	for p := range w.former {
+		if st, err := w.fs.ReadFile(p, cgroup.FileExclusive); err == nil {
+			held, _ := cpuset.Parse(strings.TrimSpace(string(st)))
+			free = free.Difference(held)
+		}
+	}
+	cpus := slices.Collect(free.All())
+	w.rand.Shuffle(len(cpus), func(i, j int) { cpus[i], cpus[j] = cpus[j], cpus[i] })
+	return cpus
+}
+
+func (w *partitionWorld) someone() (cgroup.Path, bool) {
+	var all []cgroup.Path
+	for p := range w.wishes {
+		all = append(all, p)
+	}
+	slices.Sort(all)
+	if len(all) == 0 {
+		return "", false
+	}
+	return all[w.rand.IntN(len(all))], true
+}
+
+func (w *partitionWorld) types() cgroup.PartitionType {
+	return []cgroup.PartitionType{cgroup.RootPartition, cgroup.IsolatedPartition}[w.rand.IntN(2)]
+}
+
+// act does one thing that happens on nodes, and says what.
+func (w *partitionWorld) act() string {
+	switch p, some := w.someone(); {
+	case !some || w.rand.IntN(5) == 0:
+		return w.start()
+	default:
+		acts := []func(cgroup.Path) string{w.resize, w.resize, w.retype, w.end, w.release, w.sibling, w.foreignMember, w.cutAncestor, w.plug}
+		return acts[w.rand.IntN(len(acts))](p)
+	}
+}
+
+func (w *partitionWorld) start() string {
+	free := w.free()
+	p := cgroup.Path(fmt.Sprintf("kubepods.slice/kubepods-pod%d.slice/c%d.scope", w.rand.IntN(3), w.rand.IntN(2)))
+	if _, known := w.wishes[p]; known || len(free) == 0 {
+		return "nothing"
+	}
+	w.tree.MkdirAll(string(p))
+	delete(w.former, p)
+	cpus := cpuset.Of(free[:1+w.rand.IntN(min(len(free), 4))]...)
+	w.foreign(p.Join(cgroup.FileCPUs), cpus.String())
+	w.wishes[p] = cgroup.PartitionWish{Path: p, Type: w.types(), CPUs: cpus}
+	return fmt.Sprintf("%s starts on %s", p, cpus)
+}
+
+func (w *partitionWorld) foreign(name cgroup.Path, value string) {
+	if err := w.tree.Write(string(name), value); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *partitionWorld) resize(p cgroup.Path) string {
+	wish := w.wishes[p]
+	cpus := slices.Collect(wish.CPUs.All())
+	keep := cpuset.Of(cpus[:w.rand.IntN(len(cpus)+1)]...)
+	if free := w.free(); len(free) > 0 {
+		keep = keep.Union(cpuset.Of(free[:w.rand.IntN(min(len(free), 3)+1)]...))
+	}
+	if keep.IsEmpty() {
+		return "nothing"
+	}
+	wish.CPUs = keep
+	w.wishes[p] = wish
+	return fmt.Sprintf("%s is to have %s", p, keep)
+}
+
+func (w *partitionWorld) retype(p cgroup.Path) string {
+	wish := w.wishes[p]
+	wish.Type = w.types()
+	w.wishes[p] = wish
+	return fmt.Sprintf("%s is to be %s", p, wish.Type)
+}
+
+// end removes the cgroup without a word.
+func (w *partitionWorld) end(p cgroup.Path) string {
+	n := w.input(nil).View.Nodes[p]
+	w.lossy = w.lossy || n.State.Invalid && n.State.Why == ""
+	delete(w.wishes, p)
+	w.former[p] = true
+	if err := w.tree.Remove(string(p)); err != nil {
+		w.t.Fatal(err)
+	}
+	return fmt.Sprintf("%s ends", p)
+}
+
+func (w *partitionWorld) release(p cgroup.Path) string {
+	delete(w.wishes, p)
+	w.former[p] = true
+	return fmt.Sprintf("%s is to be none", p)
+}
+
+// sibling gives another container of the pod a cpuset around everything.
+func (w *partitionWorld) sibling(p cgroup.Path) string {
+	s := p.Parent().Join("sidecar.scope")
+	w.tree.MkdirAll(string(s))
+	value := []string{"0-11", "0-1", w.wishes[p].CPUs.String(), "\n"}[w.rand.IntN(4)]
+	w.foreign(s.Join(cgroup.FileCPUs), value)
+	return fmt.Sprintf("%s has cpuset %q", s, value)
+}
+
+func (w *partitionWorld) foreignMember(p cgroup.Path) string {
+	w.foreign(p.Join(cgroup.FilePartition), "member")
+	return fmt.Sprintf("somebody makes %s a member", p)
+}
+
+func (w *partitionWorld) cutAncestor(p cgroup.Path) string {
+	w.lossy = w.lossy || w.rules.SlowRemoval // what has not come back yet does not then
+	w.foreign(p.Parent().Join(cgroup.FileExclusive), "\n")
+	return fmt.Sprintf("somebody clears the list of %s", p.Parent())
+}
+
+func (w *partitionWorld) plug(cgroup.Path) string {
+	gone := cpuset.Range(0, worldCPUs-1).Difference(w.online)
+	if gone.IsEmpty() {
+		gone = cpuset.Of(2+w.rand.IntN(worldCPUs-2), 2+w.rand.IntN(worldCPUs-2))
+		w.online = w.online.Difference(gone)
+	} else {
+		w.online = cpuset.Range(0, worldCPUs-1)
+	}
+	w.tree.SetOnline(w.online)
+	return fmt.Sprintf("CPUs %s are plugged out or in", gone)
+}
+
+// TestPartitionModel does what happens on nodes, in any order, with a write that fails
+// now and then, on each kind of kernel.
+func TestPartitionModel(t *testing.T) {
+	for _, kernel := range [][2]int{{6, 11}, {6, 12}, {6, 18}, {6, 19}, {7, 0}} {
+		t.Run(fmt.Sprintf("%d.%d", kernel[0], kernel[1]), func(t *testing.T) {
+			inForce := 0
+			for seed := range uint64(40) {
+				w := newPartitionWorld(t, seed, kernel[0], kernel[1])
+				var story []string
+				for range 30 {
+					story = append(story, w.act())
+					w.left = w.rand.IntN(12) - 1
+					outcomes, done := w.settle()
+					if w.left = -1; !done {
+						outcomes, _ = w.settle()
+					}
+					for range removal611 { // until the kernel has given CPUs back
+						outcomes, _ = w.settle()
+					}
+					w.rested(outcomes)
+					for _, o := range outcomes {
+						if o.Phase == cgroup.PartitionInForce {
+							inForce++
+						}
+					}
+					if t.Failed() {
+						t.Fatalf("seed %d:\n%s\n%v", seed, strings.Join(story, "\n"), outcomes)
+					}
+				}
+				w.finish()
+				if t.Failed() {
+					t.Fatalf("seed %d, at the end", seed)
+				}
+			}
+			if inForce < 1000 {
+				t.Errorf("only %d times was a partition in force", inForce)
+			}
+		})
+	}
+}
+
+// removal611 is how often the root has to be looked at before kernel 6.11 shows the
+// CPUs of a removed partition.
+const removal611 = 3
+
+// finish takes everything away.
+func (w *partitionWorld) finish() {
+	w.t.Helper()
+	for p := range w.wishes {
+		w.release(p)
+	}
+	for range removal611 {
+		w.settle()
+	}
+	for p, n := range w.input(nil).View.Nodes {
+		if over := n.Exclusive.Intersection(w.root()); !over.IsEmpty() || !n.State.Is(cgroup.MemberPartition) {
+			w.t.Errorf("%s is left %s, with %s in its list", p, n.State, n.Exclusive)
+		}
+	}
+	if root, want := w.root(), w.online.Difference(w.tree.Leaked()); !root.Equal(want) {
+		w.t.Errorf("the root has %s, want %s", root, want)
+	}
+}

@@ -1,0 +1,270 @@
+//go:build guest
+
+package daemon_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// isolating is hourly with partitions, which the kernel of this node does not get by default.
+var isolating = strings.Replace(hourly, "cpus: 4-7\n", "cpus: 4-7\n  isolation: partition\n", 1)
+
+// parted says that a container is a partition with CPUs that nobody else has, by the kernel's word, and that it may run there and nowhere else.
+func (r *runtimeNode) parted(p pod, typ cgroup.PartitionType, cpus string) error {
+	st, err := r.fs.Read(p.path)
+	if err != nil {
+		return err
+	}
+	root, err := r.fs.Read("")
+	switch {
+	case err != nil:
+		return err
+	case !st.Partition.Is(typ):
+		return fmt.Errorf("%s is %s; want %s", p.name, st.Partition, typ)
+	case root.Effective.Overlaps(st.Effective):
+		return fmt.Errorf("%s has CPUs %s, and the root %s", p.name, st.Effective, root.Effective)
+	}
+	return r.allowed(p, cpus)
+}
+
+// lists are the exclusive lists of kubepods.slice and all in it that are not empty.
+func (n *node) lists() map[cgroup.Path]string {
+	n.Helper()
+	all := make(map[cgroup.Path]string)
+	if err := n.fs.Walk("kubepods.slice", func(p cgroup.Path) error {
+		if b, err := n.fs.ReadFile(p, cgroup.FileExclusive); err == nil && strings.TrimSpace(string(b)) != "" {
+			all[p] = strings.TrimSpace(string(b))
+		}
+		return nil
+	}); err != nil {
+		n.Fatal(err)
+	}
+	return all
+}
+
+// rootHas waits until the root has the CPUs.
+func (n *node) rootHas(cpus cpuset.Set) {
+	n.Helper()
+	n.eventually("the root has CPUs "+cpus.String(), func() error {
+		st, err := n.fs.Read("")
+		if err == nil && !st.Effective.Equal(cpus) {
+			err = fmt.Errorf("it has %s", st.Effective)
+		}
+		return err
+	})
+}
+
+// outsider is a process of the host's that asks for CPUs.
+type outsider struct {
+	*node
+	pid int
+}
+
+func (n *node) outsider() outsider {
+	n.Helper()
+	cmd := exec.Command("sleep", "infinity")
+	if err := cmd.Start(); err != nil {
+		n.Fatal(err)
+	}
+	n.Cleanup(func() {
+		_ = cmd.Process.Kill() // it has no other end
+		_ = cmd.Wait()
+	})
+	return outsider{n, cmd.Process.Pid}
+}
+
+// asks says what the kernel answers.
+func (o outsider) asks(cpu int) error {
+	var set unix.CPUSet
+	set.Set(cpu)
+	return unix.SchedSetaffinity(o.pid, &set)
+}
+
+// keptOff says that the process cannot get on any of the CPUs.
+func (o outsider) keptOff(when string, cpus cpuset.Set) {
+	o.Helper()
+	for cpu := range cpus.All() {
+		if err := o.asks(cpu); !errors.Is(err, unix.EINVAL) {
+			o.Errorf("%s a process of the host asks for CPU %d: %v; want EINVAL\n%s", when, cpu, err, o.evidence())
+		}
+	}
+}
+
+// notRestarted has a daemon that dies stay dead.
+func (n *node) notRestarted() {
+	n.Helper()
+	const dropIn = "/run/systemd/system/cpupoold.service.d/dies.conf"
+	n.write(dropIn, "[Service]\nRestart=no\n")
+	n.run("systemctl", "daemon-reload")
+	n.Cleanup(func() {
+		if err := os.Remove(dropIn); err != nil {
+			n.Error(err)
+		}
+		n.run("systemctl", "daemon-reload")
+	})
+}
+
+// TestPartition follows owners that the kernel keeps others off: from before the first instruction, over what outsiders write and the death of the
+// daemon, to restore. The resync is an hour away.
+func TestPartition(t *testing.T) {
+	n := newNode(t)
+	r := n.withoutKubelet()
+	n.notRestarted()
+	n.startDaemon(isolating)
+	n.nriConnected()
+	all := cpuset.Range(0, 7)
+	outside := n.outsider()
+	if err := outside.asks(4); err != nil {
+		t.Fatalf("CPU 4 is free, and a process of the host does not get it: %v", err)
+	}
+
+	owner := r.beginsParted(2000, "4-5")
+	outside.keptOff("with the daemon alive", cpuset.Of(4, 5))
+	isolated := r.mustStart(1000, "default", map[string]string{"cpu-load-balancing.crio.io": "disable"})
+	r.eventually("the isolated one", func() error { return r.parted(isolated, cgroup.IsolatedPartition, "6") })
+	shared := r.mustStart(500, "default", nil)
+	r.eventually("the shared one", func() error { return r.allowed(shared, "2-3") })
+	n.rootHas(cpuset.Of(0, 1, 2, 3, 7))
+
+	for _, w := range []struct {
+		path        cgroup.Path
+		file, value string
+	}{
+		{owner.path, cgroup.FilePartition, "member"},
+		{owner.path.Parent(), cgroup.FileExclusive, cgroup.ValueNone},
+		{"kubepods.slice", cgroup.FileExclusive, cgroup.ValueNone},
+	} {
+		if err := n.fs.Write(w.path, w.file, w.value); err != nil {
+			t.Fatal(err)
+		}
+		r.eventually(fmt.Sprintf("repair of %s %q", w.file, w.value), func() error {
+			if lists := n.lists(); lists["kubepods.slice"] != "4-6" || lists[owner.path.Parent()] != "4-5" {
+				return fmt.Errorf("the lists are %v", lists)
+			}
+			return errors.Join(r.parted(owner, cgroup.RootPartition, "4-5"), r.parted(isolated, cgroup.IsolatedPartition, "6"))
+		})
+	}
+
+	n.run("systemctl", "kill", "-s", "KILL", "cpupoold")
+	n.eventually("death of the daemon", func() error {
+		if state, _ := n.try("systemctl", "is-active", "cpupoold"); strings.TrimSpace(state) != "failed" {
+			return errors.New("its unit is " + state)
+		}
+		return nil
+	})
+	outside.keptOff("with the daemon dead", cpuset.Of(4, 5, 6))
+	n.startDaemon(isolating)
+	n.nriConnected()
+	outside.keptOff("with a new daemon", cpuset.Of(4, 5, 6))
+	if err := errors.Join(r.parted(owner, cgroup.RootPartition, "4-5"), r.parted(isolated, cgroup.IsolatedPartition, "6")); err != nil {
+		t.Errorf("after the daemon's death: %v", err)
+	}
+	n.eventually("partitions in the metrics", func() error {
+		_, body, err := n.get("/metrics")
+		for _, want := range []string{`cpupoold_partitions{state="root"} 1`, `cpupoold_partitions{state="isolated"} 1`, "cpupoold_leaked_cpus 0"} {
+			if err == nil && !strings.Contains(body, want) {
+				err = errors.New("no " + want)
+			}
+		}
+		return err
+	})
+
+	r.removePod(owner)
+	n.rootHas(all.Difference(cpuset.Of(6)))
+	n.eventually("lists without those of the owner that has ended", func() error {
+		if lists := n.lists(); len(lists) != 3 || lists["kubepods.slice"] != "6" {
+			return fmt.Errorf("they are %v", lists)
+		}
+		return nil
+	})
+	next := r.mustStart(3000, "default", nil)
+	r.eventually("the next owner of these CPUs", func() error { return r.parted(next, cgroup.RootPartition, "4-5,7") })
+	n.quiet()
+	n.invariants()
+
+	n.stopDaemon()
+	n.run("cpupoold", "restore")
+	if lists := n.lists(); len(lists) > 0 {
+		t.Errorf("restore leaves exclusive lists: %v", lists)
+	}
+	n.rootHas(all)
+	for _, p := range []pod{isolated, next} {
+		if st, err := n.fs.Read(p.path); err != nil || !st.Partition.Is(cgroup.MemberPartition) {
+			t.Errorf("restore leaves %s as %s, %v", p.name, st.Partition, err)
+		}
+	}
+}
+
+// beginsParted starts a witness that is a partition before its first instruction. Where the daemon says that this machine does not run it in the
+// second that the runtime waits, another one is started.
+func (r *runtimeNode) beginsParted(milli int64, cpus string) pod {
+	r.Helper()
+	const late = "a container begins before the kernel keeps others off its CPUs: that takes longer than the runtime waits"
+	for range 10 {
+		p, err := r.witness(milli)
+		if err != nil {
+			r.Fatal(err)
+		}
+		err = r.parted(p, cgroup.RootPartition, cpus)
+		told := slices.ContainsFunc(r.records(late), func(rec map[string]any) bool { return rec["cgroup"] == string(p.path) })
+		switch {
+		case !told && err != nil:
+			r.Fatalf("as soon as it is started: %v\n%s", err, r.evidence())
+		case !told:
+			r.beganInPartition(p)
+			return p
+		}
+		r.eventually("partition that is late", func() error { return r.parted(p, cgroup.RootPartition, cpus) })
+		r.removePod(p)
+		r.eventually("CPUs that are free again", func() error {
+			if lists := r.lists(); len(lists) > 0 {
+				return fmt.Errorf("the lists are %v", lists)
+			}
+			return nil
+		})
+	}
+	r.Fatalf("of ten containers none was a partition in time\n%s", r.evidence())
+	return pod{}
+}
+
+// beganInPartition compares the time at which the daemon had read back that a container is a partition with that of the first line of its process.
+func (r *runtimeNode) beganInPartition(p pod) {
+	r.Helper()
+	r.eventually("the witness's words", func() error {
+		if w, err := r.heard(p); err != nil || w.cpus == "" {
+			return fmt.Errorf("nothing, %w", err)
+		}
+		return nil
+	})
+	data, err := os.ReadFile(p.log)
+	if err != nil {
+		r.Fatal(err)
+	}
+	stamp, _, _ := strings.Cut(string(data), " ")
+	spoke, err := time.Parse(time.RFC3339Nano, stamp)
+	if err != nil {
+		r.Fatal(err)
+	}
+	for _, rec := range r.records("the kernel keeps others off its CPUs") {
+		if rec["cgroup"] != string(p.path) {
+			continue
+		}
+		if at, err := time.Parse(time.RFC3339Nano, rec["time"].(string)); err != nil || !at.Before(spoke) {
+			r.Errorf("it was a partition at %v, and its process spoke at %v; %v", at, spoke, err)
+		}
+		return
+	}
+	r.Errorf("the daemon does not tell of the partition\n%s", r.evidence())
+}
