@@ -44,6 +44,7 @@ type course struct {
 // TestFirstInstruction starts witnesses, with a fixed list and with CPUs taken out of the shared pool. With NRI none of them ever runs
 // outside its pool; without, all end inside.
 func TestFirstInstruction(t *testing.T) {
+	allowTime(t)
 	for name, c := range map[string]struct {
 		config string
 		shared place // of one witness at a time

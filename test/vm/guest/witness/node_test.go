@@ -51,6 +51,37 @@ func newNode(t *testing.T) *node {
 	return n
 }
 
+// allowTime has the runtime wait for the daemon's answer over NRI for 20 s, and not for 2 s: then it goes on without the daemon, as it
+// should, and containers begin anywhere. On emulated CPUs that others use too, the daemon may not run for so long.
+func allowTime(t *testing.T) {
+	t.Helper()
+	n := guestnode.New(t)
+	if !n.Runtime.NRI {
+		return
+	}
+	file, text := "/etc/containerd/conf.d/nri-time.toml", "version = 4\n[plugins.'io.containerd.nri.v1.nri']\nplugin_request_timeout = '20s'\n"
+	if n.Runtime.Name == "cri-o" {
+		file, text = "/etc/crio/crio.conf.d/nri-time.conf", "[crio.nri]\nnri_plugin_request_timeout = \"20s\"\n"
+	}
+	restart := func() {
+		n.Run("systemctl", "restart", n.Runtime.Unit)
+		n.Eventually("runtime", func() error {
+			ctx, cancel := patiently()
+			defer cancel()
+			_, _, err := n.Client.List(ctx)
+			return err
+		})
+	}
+	n.Write(file, text)
+	t.Cleanup(func() {
+		if err := os.Remove(file); err != nil {
+			t.Error(err)
+		}
+		restart()
+	})
+	restart()
+}
+
 func patiently() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), guestnode.Patience)
 }
