@@ -196,7 +196,16 @@ func crioCases() []broken {
 }
 
 func kernelCases() []broken {
+	partitions := strings.Replace(goodConfig, "cpus: 4-7", "cpus: 4-7\n  isolation: partition", 1)
 	return []broken{
+		{
+			name: "partitions on a kernel without", config: partitions, script: "replace /proc/sys/kernel/osrelease 6.8.0-31-generic",
+			want: []string{"error isolation: 6.8.0-31-generic has no partitions"},
+		},
+		{
+			name: "partitions on a kernel with traps", config: partitions,
+			want: []string{"warning isolation: 6.12."},
+		},
 		{
 			name: "kernel that forgets affinities", script: "replace /proc/sys/kernel/osrelease 6.1.0-49-amd64",
 			want: []string{"info kernel-affinity: 6.1.0-49-amd64"},
