@@ -63,7 +63,11 @@ func (s scene) verdicts(plan pools.Plan, want []cgroup.Target) []services.Verdic
 	var placed []services.Placed
 	for _, t := range want {
 		if t.Unit != "" && !t.Around {
-			placed = append(placed, services.Placed{Name: t.Unit, Path: t.Path, CPUs: t.CPUs})
+			p := services.Placed{Name: t.Unit, Path: t.Path, CPUs: t.CPUs}
+			if e := s.model.units[s.model.unitAt(t.Path)]; e != nil {
+				p.Had = e.unit.CPUs
+			}
+			placed = append(placed, p)
 		}
 	}
 	return services.Decide(units, s.settings.hostCPUs(plan.Shared), placed, s.model.podCgroups())
@@ -122,14 +126,15 @@ func (l *loop) yield() {
 	}
 }
 
-// claim records that confined units whose CPUs systemd has already had none before,
-// unless the journal knows better: the daemon has set them, and has lost its journal
-// since. No write would tell of it, and these CPUs would pass for an administrator's
-// as soon as the unit is to have others.
+// claim records that confined units for which systemd has CPUs had none before, unless
+// the journal knows better: an administrator's would not be confined, so the daemon has
+// set them, and has lost its journal since. A write would take them for the original,
+// and without one they would pass for an administrator's as soon as the unit is to have
+// others.
 func (l *loop) claim() {
 	for _, v := range l.status.hosts {
 		e := l.model.units[v.Name]
-		if v.State == services.Confined && e != nil && e.unit.Known && e.unit.CPUs.Equal(v.CPUs) {
+		if v.State == services.Confined && e != nil && e.unit.Known && !e.unit.CPUs.IsEmpty() {
 			l.ledger.note(Original{Path: v.Path, Unit: v.Unit, File: cgroup.FileCPUs})
 		}
 	}

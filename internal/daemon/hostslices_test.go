@@ -345,3 +345,35 @@ func TestHostAfterALostJournal(t *testing.T) {
 		t.Errorf("after the option was switched off (-before +after):\n%s", d)
 	}
 }
+
+// TestHostAroundUnitsAfterALostJournal: a slice is known to be ours also when a unit in
+// it is to have other CPUs than before.
+func TestHostAroundUnitsAfterALostJournal(t *testing.T) {
+	n := newHostNode(t, hostPart)
+	n.units.Install("du.service", cpuset.Set{})
+	n.start2("du.service")
+	before := n.hostState()
+	id := n.container(n.pod("e", "default", "guaranteed", 4, nil), "app", whole(4))
+	r := n.start()
+	n.runsOn(id, "4-7")
+	n.yaml = poolsYAML + hostPart + "units: {du.service: {cpus: 2}}\n"
+	r.loop.reload()
+	n.unitRunsOn("du.service", "2-3")
+	n.eventually("property", func() bool { return n.property("system.slice") == "0-3" && n.property("du.service") == "2-3" })
+	r.quiet()
+	r.stop()
+	if err := n.runtime.StopPod(n.podOf(id)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(n.dir, "journal.json")); err != nil {
+		t.Fatal(err)
+	}
+	r = n.start()
+	n.unitRunsOn("du.service", "4-5")
+	n.hostOn("system.slice", "0-1,4-5")
+	r.view("nobody else has set it", func(v *telemetry.View) bool { return v.Problems[string(codeHostForeign)] == 0 })
+	r.quiet()
+	n.yaml = poolsYAML
+	r.loop.reload()
+	n.eventually("slices as before", func() bool { return cmp.Equal(before, n.hostState()) })
+}

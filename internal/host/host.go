@@ -46,6 +46,8 @@ type Placed struct {
 	Name string
 	Path cgroup.Path
 	CPUs cpuset.Set
+	// Had are the CPUs that systemd has for it until it gets these; empty if it has none.
+	Had cpuset.Set
 }
 
 // Verdict is what becomes of a unit.
@@ -93,8 +95,9 @@ func Decide(units []Unit, cpus cpuset.Set, placed []Placed, pods []cgroup.Path) 
 		case slices.ContainsFunc(pods, inner):
 			v.State, v.Why = HoldsPods, "pods are in it, and would be limited to its CPUs"
 		default:
+			before := v.before(placed)
 			v.join(placed)
-			v.respect(u)
+			v.respect(u, before)
 		}
 		all = append(all, v)
 	}
@@ -133,14 +136,27 @@ func (v *Verdict) join(placed []Placed) {
 	slices.Sort(v.Has)
 }
 
+// before are the CPUs that it was given when placed units in it were given what they
+// have: with its journal, cpupoold loses who had which CPUs, and may give these units
+// others.
+func (v *Verdict) before(placed []Placed) cpuset.Set {
+	cpus := v.CPUs
+	for _, p := range placed {
+		if within(p.Path, v.Path) {
+			cpus = cpus.Union(p.Had)
+		}
+	}
+	return cpus
+}
+
 // respect leaves a unit alone that an administrator has given CPUs. What systemd has
 // and no file says was set over D-Bus until the next boot: by cpupoold, before it
-// lost its journal, if it is what cpupoold would set.
-func (v *Verdict) respect(u Unit) {
+// lost its journal, if it is what cpupoold would set, or would have set before.
+func (v *Verdict) respect(u Unit, before cpuset.Set) {
 	switch has := u.Unit.CPUs; {
 	case !u.Files.CPUs.IsEmpty():
 		v.Why = fmt.Sprintf("%s gives it CPUs %s (AllowedCPUs)", u.Files.File, u.Files.CPUs)
-	case !u.Ours && !has.IsEmpty() && !has.Equal(v.CPUs):
+	case !u.Ours && !has.IsEmpty() && !has.Equal(v.CPUs) && !has.Equal(before):
 		v.Why = fmt.Sprintf("somebody has given it CPUs %s until the next boot (systemctl set-property --runtime)", has)
 	default:
 		return

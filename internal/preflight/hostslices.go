@@ -221,7 +221,7 @@ func (e *evidence) placedUnits() []host.Placed {
 	var all []host.Placed
 	for _, u := range e.units {
 		if u.unit.Loaded() && u.unit.Path != "" && e.inside(u) == "" {
-			all = append(all, host.Placed{Name: u.unit.Name, Path: u.unit.Path, CPUs: e.wantedBy(u.spec)})
+			all = append(all, host.Placed{Name: u.unit.Name, Path: u.unit.Path, CPUs: e.wantedBy(u.spec), Had: u.unit.CPUs})
 		}
 	}
 	return all
