@@ -55,7 +55,7 @@ func DryRun(ctx context.Context, o Options) (Preview, error) {
 }
 
 func preview(ctx context.Context, h host, s settings, j Journal, now time.Time) (Preview, error) {
-	found := census(ctx, &h, s.unitNames(), callTimeout, func(string) bool { return false })
+	found := census(ctx, &h, s.unitNames(), limits{callTimeout, updateTimeout}, func(string) bool { return false })
 	if found.err != nil {
 		return Preview{}, found.err
 	}

@@ -49,15 +49,18 @@ type unitManager interface {
 	Revert(ctx context.Context, unit string, originals []cgroup.Property, nodes cpuset.Set) error
 }
 
+// limits are those of a census: for each unit, and for the runtime's lists.
+type limits struct{ unit, listing time.Duration }
+
 // census asks the runtime for everything, and for the details of what is not known
 // yet, and systemd for the units of the configuration. One object that cannot be
 // read does not spoil the others: it is listed without details, with why, and asked
-// for again next time. Patience is the limit for each unit.
-func census(ctx context.Context, h *host, names []string, patience time.Duration, known func(id string) bool) listed {
+// for again next time.
+func census(ctx context.Context, h *host, names []string, within limits, known func(id string) bool) listed {
 	// Neither waits for the other: systemd may take its time for each unit.
 	units := make(chan []unitFetched, 1)
-	go func() { units <- h.askAll(ctx, names, patience) }()
-	l := h.inspect(ctx, known)
+	go func() { units <- h.askAll(ctx, names, within.unit) }()
+	l := h.inspect(ctx, within.listing, known)
 	l.units = <-units
 	l.failed = l.failures()
 	return l
@@ -84,21 +87,21 @@ func (h *host) askAll(ctx context.Context, names []string, patience time.Duratio
 }
 
 // listAll is one question, whose answer tells whether the runtime hangs: the details of
-// many objects may take it longer.
-func (h *host) listAll(ctx context.Context) ([]cri.Pod, []cri.Container, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+// many objects may take it longer, and so may the first answer on a node that boots.
+func (h *host) listAll(ctx context.Context, patience time.Duration) ([]cri.Pod, []cri.Container, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return h.runtime.List(ctx)
 }
 
 // inspect asks the runtime.
-func (h *host) inspect(ctx context.Context, known func(id string) bool) listed {
+func (h *host) inspect(ctx context.Context, patience time.Duration, known func(id string) bool) listed {
 	if h.runtime == nil {
 		return listed{}
 	}
 	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
 	defer cancel()
-	pods, containers, err := h.listAll(ctx)
+	pods, containers, err := h.listAll(ctx, patience)
 	if err != nil {
 		return listed{err: err}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -49,11 +50,14 @@ func (l *loop) partition(want []cgroup.Target, keep bool, now time.Time) (wrote 
 		return false
 	}
 	typed := make(map[cgroup.Path]bool)
-	for range maxPartitionSteps(len(wishes)) {
+	for i := range maxPartitionSteps(len(wishes)) {
 		step, view, err := l.partitionStep(wishes, former)
 		if err != nil {
 			l.log.Error("read partitions; they are left alone until the next look", "error", err)
 			return wrote
+		}
+		if i == 0 {
+			l.contestPartitions(view, wishes, now)
 		}
 		if l.failTyped(typed, view, wishes, now) {
 			continue
@@ -75,8 +79,8 @@ func (l *loop) partition(want []cgroup.Target, keep bool, now time.Time) (wrote 
 }
 
 // findLists looks for what a daemon has left whose journal is lost: lists of pods, which
-// nobody else trims, and partitions of containers. As long as the journal knows of any
-// partition it knows of all that were made, and others are not ours.
+// nobody else trims, and partitions of containers. If the journal knew of anything at
+// the start it knew of all partitions that were made, and others are not ours.
 func (l *loop) findLists() bool {
 	found := make(map[cgroup.Path]bool)
 	on, _ := l.partitions()
@@ -89,16 +93,14 @@ func (l *loop) findLists() bool {
 		l.log.Warn("look for exclusive lists; the next pass tries again", "error", err)
 		return false
 	}
-	lost := true
-	for k := range l.ledger.originals {
-		lost = lost && k.file != cgroup.FilePartition
-	}
 	for _, p := range listed {
 		_, _, inPod := cgroup.PodOf(p)
-		switch _, _, below := cgroup.PodOf(p.Parent()); {
+		_, _, below := cgroup.PodOf(p.Parent())
+		_, _, deeper := cgroup.PodOf(p.Parent().Parent())
+		switch {
 		case inPod && !below:
 			found[p.Join("gone")] = true // whoever it was for
-		case below && lost:
+		case below && !deeper && l.ledger.bare:
 			found[p] = true
 		}
 	}
@@ -132,6 +134,24 @@ func (l *loop) partitionStep(wishes []cgroup.PartitionWish, former map[cgroup.Pa
 		return cgroup.PartitionStep{}, in.View, err
 	}
 	return cgroup.PlanPartitions(in), in.View, nil
+}
+
+// contestPartitions notes the partitions that somebody has ended by another type. Each
+// is repaired at once, but for those that he insists on: making and ending partitions
+// in turn costs the whole node time.
+func (l *loop) contestPartitions(view cgroup.PartitionView, wishes []cgroup.PartitionWish, now time.Time) {
+	s := &l.isolation
+	for _, w := range wishes {
+		n, there := view.Nodes[w.Path]
+		if !there || n.State.Invalid || n.State.Is(w.Type) || s.outcomes[w.Path].Phase != cgroup.PartitionInForce || !sameWish(s.settled[w.Path], w) {
+			continue
+		}
+		k := recordKey{w.Path, cgroup.FilePartition}
+		l.bench.contest(k, deviation{cgroup.FilePartition, string(w.Type), n.State.String()}, now)
+		l.bench.blame(k, string(telemetry.CauseUnknown))
+		delete(s.outcomes, w.Path) // which would be counted once more
+		s.stale = true
+	}
 }
 
 // failTyped finds the types that the kernel took and did not grant.
@@ -275,7 +295,12 @@ func (l *loop) notePartitionless(missing cpuset.Set, now time.Time) {
 		}
 	}
 	if !leaked.Equal(s.leaked) {
-		l.log.Error("CPUs that are online and in no cgroup; they are given to nobody", "cpus", leaked, "were", s.leaked)
+		if more := leaked.Difference(s.leaked); !more.IsEmpty() {
+			l.log.Error("CPUs that are online and in no cgroup; they are given to nobody", "cpus", more)
+		}
+		if back := s.leaked.Difference(leaked); !back.IsEmpty() {
+			l.log.Info("CPUs that were in no cgroup are back", "cpus", back)
+		}
 		s.leaked = leaked
 		s.replan = now.Add(time.Millisecond) // without them
 	}

@@ -109,6 +109,9 @@ func (l *loop) partitionWishes(want []cgroup.Target, keep bool, now time.Time) [
 		if f, failed := l.isolation.failures[t.Path]; failed && sameWish(f.wish, w) && now.Before(f.until) {
 			w.Not = f.why
 		}
+		if slices.Contains(l.bench.truces(t.Path, false, now), cgroup.FilePartition) {
+			w.Not = "somebody else ends it whenever it is one, and it is left alone for a while"
+		}
 		w.Keep = keep || !l.alone(t, want)
 		wishes = append(wishes, w)
 	}

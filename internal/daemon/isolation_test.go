@@ -243,6 +243,63 @@ func TestLostJournalOfPartitions(t *testing.T) {
 	}
 }
 
+// TestPartitionsOfOthers: a daemon that has its journal takes no partition of a
+// container that it has not made for one that it has lost.
+func TestPartitionsOfOthers(t *testing.T) {
+	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{})
+	r := n.start()
+	id := n.container(n.pod("b", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	r.quiet()
+	r.stop()
+	scope := cgroup.Path(n.runtime.Cgroup(id))
+	var above []cgroup.Path
+	for p := scope; p != ""; p = p.Parent() {
+		above = append(above, p)
+	}
+	for _, p := range slices.Backward(above) {
+		if err := n.tree.Write(string(p)+"/cpuset.cpus.exclusive", "7"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := n.tree.Write(string(scope)+"/cpuset.cpus.partition", "isolated"); err != nil {
+		t.Fatal(err)
+	}
+	n.yaml = isolating(n.yaml)
+	n.start()
+	n.eventually("it is told that it is not where it should be", func() bool { return strings.Contains(n.logs.String(), "runs on CPUs 7, want 2-3") })
+	if got := n.state(id).Partition; !got.Is(cgroup.IsolatedPartition) {
+		t.Errorf("the partition of somebody else is %s now", got)
+	}
+}
+
+// TestPartitionContest: who ends a partition whenever it is one is left alone with it,
+// and the state says so. The container stays on its CPUs.
+func TestPartitionContest(t *testing.T) {
+	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{})
+	n.yaml = isolating(n.yaml)
+	r := n.start()
+	id := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.isPartition(id, cgroup.RootPartition)
+	r.quiet()
+	on, ended := n.state(id).CPUs, 0
+	r.view("contested", func(v *telemetry.View) bool {
+		contested := v.Problems[string(codeContested)] == 1
+		if !contested && n.state(id).Partition.Valid() {
+			ended++
+			if err := n.tree.Write(n.runtime.Cgroup(id)+"/cpuset.cpus.partition", "member"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return contested
+	})
+	if ended < maxRepairs || ended > 3*maxRepairs { // not each is seen
+		t.Errorf("ended %d times before it is left alone; want about %d", ended, maxRepairs)
+	}
+	if got := n.state(id); !got.Effective.Equal(on) || got.Partition.Valid() {
+		t.Errorf("while it is left alone it is on %s, %s; want %s, member", got.Effective, got.Partition, on)
+	}
+}
+
 // TestLeakedCPUs: CPUs that the kernel has lost are told of and given to nobody.
 func TestLeakedCPUs(t *testing.T) {
 	n := newPartitionNode(t, 6, 12, testnode.RuntimeConfig{})

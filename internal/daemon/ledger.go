@@ -16,6 +16,8 @@ type ledger struct {
 	assignments []pools.Assignment
 	unhinted    []pools.Key // sorted
 	accepted    *accepted
+	// bare says that no original of this boot was known when the daemon started.
+	bare bool
 
 	changes int // number of the newest change
 	sent    int // newest change in a save that was submitted
@@ -39,7 +41,7 @@ func (o Original) key() originalKey {
 }
 
 func newLedger(j Journal) *ledger {
-	l := &ledger{bootID: j.BootID, originals: make(map[originalKey]Original), assignments: fromRecords(j.Assignments), accepted: j.Accepted}
+	l := &ledger{bare: len(j.Originals) == 0, bootID: j.BootID, originals: make(map[originalKey]Original), assignments: fromRecords(j.Assignments), accepted: j.Accepted}
 	for _, o := range j.Originals {
 		if _, known := l.originals[o.key()]; !known || o.Value == "" {
 			l.originals[o.key()] = o // of two for a unit, not the one that we had set

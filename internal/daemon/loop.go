@@ -140,7 +140,7 @@ func (l *loop) run(ctx context.Context) {
 				l.pass()
 			}
 			l.save(time.Now()) // what was noted with an answer
-			l.armRetry(time.Now())
+			l.armRetry(l.status.began)
 		}
 		l.publish()
 		l.answerMoves()
@@ -198,12 +198,12 @@ func (l *loop) list() {
 	l.status.listing = true
 	asOf := l.model.clock
 	known := l.model.knownIDs()
-	names, patience := l.settings.unitNames(), unitPatience
+	names, within := l.settings.unitNames(), limits{unitPatience, callTimeout}
 	if !l.status.listed {
-		patience = startPatience
+		within = limits{startPatience, updateTimeout}
 	}
 	l.asks.submit("list", func(ctx context.Context) event {
-		found := census(ctx, &l.host, names, patience, func(id string) bool { return known[id] })
+		found := census(ctx, &l.host, names, within, func(id string) bool { return known[id] })
 		found.asOf = asOf
 		return found
 	})

@@ -70,6 +70,7 @@ func (l *loop) scene(now time.Time) scene {
 // need not goes on at once.
 func (l *loop) pass() {
 	now := time.Now()
+	l.status.began = now
 	l.settlePromises(false, now)
 	l.settleResizes(now)
 	l.hurry(now)

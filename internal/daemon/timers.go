@@ -16,18 +16,19 @@ func stoppedTimer() *time.Timer {
 	return t
 }
 
-// armRetry wakes the loop when the next refused write is due again.
-func (l *loop) armRetry(now time.Time) {
-	due, armed := l.bench.next(now)
+// armRetry wakes the loop when the next thing is due that the last pass, as of its begin,
+// came too early for. What has become due since is due at once.
+func (l *loop) armRetry(began time.Time) {
+	due, armed := l.bench.next(began)
 	earlier := func(at time.Time) {
-		if at.After(now) && (!armed || at.Before(due)) {
+		if at.After(began) && (!armed || at.Before(due)) {
 			due, armed = at, true
 		}
 	}
 	earlier(l.status.journalRetry)
 	earlier(l.applications.retry)
 	l.hints.next(earlier)
-	l.bench.nextContest(earlier, now)
+	l.bench.nextContest(earlier, began)
 	l.nextAsk(earlier)
 	l.nextStop(earlier)
 	l.nextHook(earlier)
@@ -35,6 +36,6 @@ func (l *loop) armRetry(now time.Time) {
 	l.nextResize(earlier)
 	l.nextPartition(earlier)
 	if armed {
-		l.timers.retry.Reset(due.Sub(now))
+		l.timers.retry.Reset(time.Until(due))
 	}
 }

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -57,7 +58,7 @@ func (h *host) unpartition(ctx context.Context, originals []Original) (r Restore
 func (h *host) giveBackPartitions(ctx context.Context, leaves []cgroup.Path, failures map[cgroup.Path]error) (cgroup.PartitionView, error) {
 	tick := time.NewTicker(firstPartitionPause)
 	defer tick.Stop()
-	for deadline := time.Now().Add(leakTime); ; {
+	for deadline, steps := time.Now().Add(leakTime), 0; ; steps++ {
 		todo := slices.DeleteFunc(slices.Clone(leaves), func(p cgroup.Path) bool { return failures[p] != nil })
 		view, err := h.cgroups.ReadPartitions(leaves)
 		if err != nil {
@@ -73,6 +74,12 @@ func (h *host) giveBackPartitions(ctx context.Context, leaves []cgroup.Path, fai
 			}
 		}
 		if len(step.Writes) > 0 {
+			if steps == maxPartitionSteps(len(leaves)) {
+				return view, fmt.Errorf("partitions do not come to an end after %d steps: somebody else writes them, too; stop that and run restore again", steps)
+			}
+			if ctx.Err() != nil {
+				return view, ctx.Err()
+			}
 			continue
 		}
 		if step.Missing.IsEmpty() || time.Now().After(deadline) {

@@ -94,6 +94,16 @@ func parsePartition(data []byte) (PartitionState, error) {
 	return PartitionState{}, fmt.Errorf("%w: partition %s", errFormat, abbreviate(s))
 }
 
+// parseAnyPartition takes words that no kernel is known to print for a partition that is
+// not in force: a cgroup can be placed whatever they mean.
+func parseAnyPartition(data []byte) (PartitionState, error) {
+	state, err := parsePartition(data)
+	if err != nil {
+		return PartitionState{Invalid: true, Why: err.Error()}, nil //nolint:nilerr // it is in the state
+	}
+	return state, nil
+}
+
 // PartitionKernel is what a kernel can do with remote partitions: those of which the
 // parent is none.
 type PartitionKernel struct {

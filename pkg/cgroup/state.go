@@ -94,7 +94,7 @@ func (f *FS) readCPUSet(s *State) error {
 	if err != nil || s.Path == "" {
 		return err
 	}
-	if s.Partition, err = readValue(f, s.Path, FilePartition, parsePartition); errors.Is(err, ErrNoController) {
+	if s.Partition, err = readValue(f, s.Path, FilePartition, parseAnyPartition); errors.Is(err, ErrNoController) {
 		return nil // a tree of files that somebody has collected need not have it
 	}
 	if s.Partition.Valid() {
