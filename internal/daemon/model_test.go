@@ -53,8 +53,8 @@ func TestModel(t *testing.T) {
 	if *modelSeed != 0 {
 		seeds = []uint64{*modelSeed}
 	}
-	var mu sync.Mutex // guards moves
-	moves := make(map[control.Outcome]int)
+	var mu sync.Mutex // guards all
+	all := tally{moves: make(map[control.Outcome]int)}
 	next := make(chan uint64)
 	var workers sync.WaitGroup
 	for range sequencesAtOnce {
@@ -64,9 +64,7 @@ func TestModel(t *testing.T) {
 					of := runSequence(t, seed)
 					mu.Lock()
 					defer mu.Unlock()
-					for outcome, n := range of {
-						moves[outcome] += n
-					}
+					all.add(of)
 				})
 			}
 		})
@@ -76,8 +74,33 @@ func TestModel(t *testing.T) {
 	}
 	close(next)
 	workers.Wait()
-	if len(seeds) > 3 && (moves[control.Done] == 0 || moves[control.Refused] == 0) {
-		t.Errorf("moves that were asked for: %v; want some that are done and some that are refused", moves)
+	if len(seeds) > 3 {
+		all.check(t)
+	}
+}
+
+// tally is what must not be rare, or happen always, in sequences taken together: in a
+// single one the kubelet may be silent, or CPUs offline, most of the time.
+type tally struct {
+	moves         map[control.Outcome]int
+	made, refused int // containers
+}
+
+func (y *tally) add(of tally) {
+	for outcome, n := range of.moves {
+		y.moves[outcome] += n
+	}
+	y.made += of.made
+	y.refused += of.refused
+}
+
+func (y *tally) check(t *testing.T) {
+	t.Helper()
+	if y.moves[control.Done] == 0 || y.moves[control.Refused] == 0 {
+		t.Errorf("moves that were asked for: %v; want some that are done and some that are refused", y.moves)
+	}
+	if y.refused > y.made {
+		t.Errorf("%d containers were created and %d refused; want that most can be", y.made, y.refused)
 	}
 }
 
@@ -85,8 +108,8 @@ func TestModel(t *testing.T) {
 // is waiting.
 const sequencesAtOnce = 8
 
-// runSequence returns what became of the moves in a sequence.
-func runSequence(t *testing.T, seed uint64) map[control.Outcome]int {
+// runSequence returns what became of the moves and containers in a sequence.
+func runSequence(t *testing.T, seed uint64) tally {
 	nri := seed%2 == 1
 	steps := scenario.Generate(seed, sequenceSteps, modelBounds(nri))
 	w := newWorld(t, nri, seed/2%3)
@@ -100,10 +123,9 @@ func runSequence(t *testing.T, seed uint64) map[control.Outcome]int {
 	if w.kernel.Remote && w.parted == 0 {
 		t.Error("no container has ever been a partition")
 	}
-	if made, refused := w.pods.Created(); refused > made {
-		t.Errorf("%d containers were created and %d refused; want that most can be", made, refused)
-	}
-	return w.moves
+	of := tally{moves: w.moves}
+	of.made, of.refused = w.pods.Created()
+	return of
 }
 
 // end stops the daemon and looks at what it has left on the disk.
