@@ -99,7 +99,11 @@ func (r *runtimeNode) startWith(milli int64, namespace string, annotations map[s
 		return pod{}, fmt.Errorf("run pod: %w", err)
 	}
 	p := pod{id: run.GetPodSandboxId(), name: name, log: filepath.Join(sandbox.GetLogDirectory(), "app.log")}
-	created, err := r.create(ctx, &runtime.CreateContainerRequest{
+	parent, err := cgroup.PodPath(slice, cgroup.DriverSystemd)
+	if err != nil {
+		return p, err
+	}
+	request := &runtime.CreateContainerRequest{
 		PodSandboxId:  p.id,
 		SandboxConfig: sandbox,
 		Config: &runtime.ContainerConfig{
@@ -110,31 +114,30 @@ func (r *runtimeNode) startWith(milli int64, namespace string, annotations map[s
 			Linux: &runtime.LinuxContainerConfig{Resources: res, SecurityContext: &runtime.LinuxContainerSecurityContext{
 				NamespaceOptions: &runtime.NamespaceOption{Network: runtime.NamespaceMode_NODE}}},
 		},
-	})
-	if err != nil {
-		return p, fmt.Errorf("create container: %w", err)
 	}
-	p.container = created.GetContainerId()
-	parent, err := cgroup.PodPath(slice, cgroup.DriverSystemd)
-	if err != nil {
-		return p, err
+	for {
+		p.container, err = r.begin(ctx, request)
+		if err == nil || !strings.Contains(err.Error(), "cpupoold did not decide in time") {
+			p.path = parent.Join("cri-containerd-" + p.container + ".scope")
+			return p, err
+		}
+		// As the kubelet does: this machine may not run the daemon for seconds.
+		r.Logf("tried again: %v", err)
+		request.Config.Metadata.Attempt++
 	}
-	p.path = parent.Join("cri-containerd-" + p.container + ".scope")
-	if _, err := r.rpc.StartContainer(ctx, &runtime.StartContainerRequest{ContainerId: p.container}); err != nil {
-		return p, fmt.Errorf("start container: %w", err)
-	}
-	return p, nil
 }
 
-// create tries again, as the kubelet does, when the daemon has been too slow to answer: this machine may not run it for seconds.
-func (r *runtimeNode) create(ctx context.Context, req *runtime.CreateContainerRequest) (*runtime.CreateContainerResponse, error) {
-	for {
-		created, err := r.rpc.CreateContainer(ctx, req)
-		if err == nil || !strings.Contains(err.Error(), "cpupoold did not decide in time") {
-			return created, err
-		}
-		r.Logf("created again: %v", err)
+// begin creates and starts a container.
+func (r *runtimeNode) begin(ctx context.Context, request *runtime.CreateContainerRequest) (id string, err error) {
+	created, err := r.rpc.CreateContainer(ctx, request)
+	if err != nil {
+		return "", fmt.Errorf("create container: %w", err)
 	}
+	id = created.GetContainerId()
+	if _, err := r.rpc.StartContainer(ctx, &runtime.StartContainerRequest{ContainerId: id}); err != nil {
+		return id, fmt.Errorf("start container: %w", err)
+	}
+	return id, nil
 }
 
 // mustStart is start for pods that nothing disturbs.
