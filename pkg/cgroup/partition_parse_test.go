@@ -1,0 +1,30 @@
+package cgroup
+
+import (
+	"strings"
+	"testing"
+)
+
+// FuzzParsePartition: what is read is what the kernel prints, and what it cannot have
+// printed is an error, but keeps nobody from reading the rest of a cgroup.
+func FuzzParsePartition(f *testing.F) {
+	for _, seed := range []string{
+		"member\n", "root\n", "isolated\n", "root invalid\n", "isolated invalid (Cpu list in cpuset.cpus not exclusive)\n",
+		"", "member invalid\n", "root invalid ()\n", "root (x)\n", "domain\n", "root\nroot\n",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		state, err := parsePartition([]byte(text))
+		if err == nil && state.String() != strings.TrimSuffix(text, "\n") {
+			t.Errorf("%q is read as %q", text, state)
+		}
+		if err == nil && state.Valid() && state.Is(MemberPartition) {
+			t.Errorf("%q is a partition and a member", text)
+		}
+		tolerant, none := parseAnyPartition([]byte(text))
+		if none != nil || err == nil && tolerant != state || err != nil && (tolerant.Valid() || tolerant.Is(MemberPartition) || tolerant.Why == "") {
+			t.Errorf("%q is read as %+v, %v; alone it is %+v, %v", text, tolerant, none, state, err)
+		}
+	})
+}
