@@ -38,6 +38,8 @@ const (
 	codeNoPartitions pools.Code = "NoPartitions"
 	codeNoPartition  pools.Code = "NoPartition"
 	codeLeakedCPUs   pools.Code = "LeakedCPUs"
+
+	codeForeignPartition pools.Code = "ForeignPartition"
 )
 
 // isolation is what the owner knows of partitions.
@@ -222,18 +224,24 @@ func (l *loop) isolationProblems() []pools.Problem {
 		all = append(all, pools.Problem{Reason: pools.Reason{Code: codeLeakedCPUs,
 			Text: fmt.Sprintf("CPUs %s are online, and the kernel has them in no cgroup: they are given to nobody; they come back when the machine boots", leaked)}})
 	}
+	for _, t := range l.status.targets {
+		st := l.tree.current[t.Path].Partition
+		if _, wished := l.isolation.outcomes[t.Path]; wished || !st.Valid() || l.ledger.touched(t.Path, cgroup.FilePartition) {
+			continue
+		}
+		p := pools.Problem{Reason: pools.Reason{Code: codeForeignPartition, Text: fmt.Sprintf(
+			"%s is a partition (%s) that cpupoold has not made, or not with this journal: its cpuset.cpus has no effect; write member to its %s",
+			t.Path, st, cgroup.FilePartition)}}
+		l.nameOwner(&p, t.Path)
+		all = append(all, p)
+	}
 	for _, p := range slices.Sorted(maps.Keys(l.isolation.outcomes)) {
 		o := l.isolation.outcomes[p]
 		if o.Phase != cgroup.PartitionRefused && o.Phase != cgroup.PartitionWaits {
 			continue
 		}
 		problem := pools.Problem{Reason: pools.Reason{Code: codeNoPartition, Text: "its CPUs are its own by cpusets alone: " + o.Why}}
-		if e := l.model.containers[l.isolation.settled[p].Container]; e != nil {
-			problem.Container = e.container.Name
-			if pod := l.model.pods[e.container.PodID]; pod != nil {
-				problem.PodUID, problem.Pod = pod.uid, pod.name()
-			}
-		}
+		l.nameOwner(&problem, p)
 		all = append(all, problem)
 	}
 	return all

@@ -265,8 +265,7 @@ func TestPartitionsOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.yaml = isolating(n.yaml)
-	n.start()
-	n.eventually("it is told that it is not where it should be", func() bool { return strings.Contains(n.logs.String(), "runs on CPUs 7, want 2-3") })
+	n.start().view("told", func(v *telemetry.View) bool { return v.Problems[string(codeForeignPartition)] == 1 })
 	if got := n.state(id).Partition; !got.Is(cgroup.IsolatedPartition) {
 		t.Errorf("the partition of somebody else is %s now", got)
 	}

@@ -218,40 +218,39 @@ func (f *FS) partition(p Path) (n PartitionNode, err error) {
 }
 
 // Listed returns the cgroups that have an exclusive list or are partitions.
-func (f *FS) Listed() ([]Path, error) {
-	var all []Path
-	err := f.Walk("", func(p Path) error {
-		if p == "" {
-			return nil
-		}
-		n, err := f.partition(p)
-		if errors.Is(err, ErrGone) {
-			return nil
-		}
+func (f *FS) Listed() (all []Path, err error) {
+	err = f.eachPartition(func(p Path, n PartitionNode) {
 		if !n.Exclusive.IsEmpty() || !n.State.Is(MemberPartition) {
 			all = append(all, p)
 		}
-		return err
 	})
 	return all, err
 }
 
 // Partitioned returns the CPUs of all valid partitions of the tree: to tell those that
 // are missing in the root and in none of them.
-func (f *FS) Partitioned() (cpuset.Set, error) {
-	var all cpuset.Set
-	err := f.Walk("", func(p Path) error {
+func (f *FS) Partitioned() (all cpuset.Set, err error) {
+	err = f.eachPartition(func(_ Path, n PartitionNode) {
+		if n.State.Valid() {
+			all = all.Union(n.Effective)
+		}
+	})
+	return all, err
+}
+
+// eachPartition calls visit with all cgroups but the root.
+func (f *FS) eachPartition(visit func(Path, PartitionNode)) error {
+	return f.Walk("", func(p Path) error {
 		if p == "" {
 			return nil
 		}
 		n, err := f.partition(p)
+		if err == nil {
+			visit(p, n)
+		}
 		if errors.Is(err, ErrGone) {
 			return nil
 		}
-		if n.State.Valid() {
-			all = all.Union(n.Effective)
-		}
 		return err
 	})
-	return all, err
 }
