@@ -36,9 +36,10 @@ type listed struct {
 
 // podFetched and containerFetched are the results of a look at one object.
 type podFetched struct {
-	id  string
-	pod podFacts
-	err error
+	id   string
+	asOf int // the model's clock when it was asked for
+	pod  podFacts
+	err  error
 }
 
 type containerFetched struct {

@@ -25,6 +25,7 @@ type model struct {
 	pods       map[string]*podEntry       // by sandbox id
 	containers map[string]*containerEntry // by container id
 	units      map[string]*unitEntry      // by the name in the configuration
+	removed    map[string]int             // when a container or sandbox was deleted, on clock
 	// started is when the daemon began to watch; zero before the first listing is
 	// in. What is made later, the daemon sees being made.
 	started time.Time
@@ -78,7 +79,7 @@ type containerEntry struct {
 }
 
 func newModel(d cgroup.Driver) *model {
-	return &model{driver: d, pods: make(map[string]*podEntry), containers: make(map[string]*containerEntry), units: make(map[string]*unitEntry)}
+	return &model{driver: d, pods: make(map[string]*podEntry), containers: make(map[string]*containerEntry), units: make(map[string]*unitEntry), removed: make(map[string]int)}
 }
 
 // putPod adds or replaces a pod.
@@ -179,6 +180,9 @@ func (m *model) merge(l listed) {
 	}
 	seen := make(map[string]bool, len(l.pods)+len(l.containers))
 	for _, p := range l.pods {
+		if m.outdated(p.ID, l.asOf) {
+			continue
+		}
 		seen[p.ID] = true
 		old := m.pods[p.ID]
 		switch {
@@ -192,6 +196,9 @@ func (m *model) merge(l listed) {
 		}
 	}
 	for _, c := range l.containers {
+		if m.outdated(c.ID, l.asOf) {
+			continue
+		}
 		seen[c.ID] = true
 		old := m.containers[c.ID]
 		switch {
@@ -220,6 +227,7 @@ func (m *model) merge(l listed) {
 			m.unlist(id)
 		}
 	}
+	m.forgetRemoved(l.asOf)
 }
 
 // input is the model as the planner wants it: one pod per UID.

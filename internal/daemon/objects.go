@@ -26,6 +26,7 @@ func (l *loop) onRuntimeEvent(e runtimeEvent) {
 			p.pod.Ready = false
 		case cri.ContainerDeleted:
 			l.model.forgetExpected(e.ContainerID)
+			l.model.remove(e.ContainerID)
 			l.model.unlist(e.ContainerID)
 		}
 		return
@@ -45,11 +46,15 @@ func (l *loop) onRuntimeEvent(e runtimeEvent) {
 				c.finish(e.At)
 			}
 		case cri.ContainerDeleted:
-			delete(l.model.containers, e.ContainerID)
+			l.model.remove(e.ContainerID)
 		}
 		return
 	}
-	if e.Kind == cri.ContainerStopped || e.Kind == cri.ContainerDeleted {
+	switch e.Kind {
+	case cri.ContainerDeleted:
+		l.model.remove(e.ContainerID)
+		return
+	case cri.ContainerStopped:
 		return // never known, and over
 	}
 	if e.ContainerID == e.PodID {
@@ -63,9 +68,10 @@ func (l *loop) onRuntimeEvent(e runtimeEvent) {
 }
 
 func (l *loop) fetchPod(id string) {
+	asOf := l.model.clock
 	l.asks.submit(id, func(ctx context.Context) event {
 		f, err := lookAtPod(ctx, l.runtime, l.units, l.driver, id, unitPatience)
-		return podFetched{id: id, pod: f, err: err}
+		return podFetched{id: id, asOf: asOf, pod: f, err: err}
 	})
 }
 
@@ -80,6 +86,8 @@ func (l *loop) fetchContainer(id string) {
 
 func (l *loop) onPod(e podFetched) {
 	switch {
+	case l.model.outdated(e.id, e.asOf):
+		return
 	case e.err == nil:
 		l.model.putPod(e.pod)
 	case errors.Is(e.err, cri.ErrNotFound):
@@ -96,6 +104,8 @@ func (l *loop) onPod(e podFetched) {
 
 func (l *loop) onContainer(e containerFetched) {
 	switch {
+	case l.model.outdated(e.id, e.container.asOf):
+		return
 	case e.err == nil:
 		l.model.putContainer(e.container)
 		c := l.model.containers[e.id]

@@ -56,3 +56,59 @@ func TestRemovedContainer(t *testing.T) {
 		}
 	}
 }
+
+// TestAnswerAfterRemoval: an answer about a container that was asked for before its
+// removal, and comes after it, does not bring it back, whether it is to a question for
+// the container or to a listing. One that was asked for afterwards counts: the removal
+// may have failed.
+func TestAnswerAfterRemoval(t *testing.T) {
+	n := newNode(t)
+	pod := n.pod("p", "default", "guaranteed", 2, nil)
+	id := n.container(pod, "app", whole(2))
+	r := n.start()
+	n.eventually("placed", func() bool { return n.state(id).Effective.Len() == 2 })
+	r.quiet()
+	facts, err := lookAtContainer(t.Context(), r.loop.runtime, r.loop.units, r.loop.driver, id, unitPatience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sandbox, err := lookAtPod(t.Context(), r.loop.runtime, r.loop.units, r.loop.driver, pod, unitPatience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before int
+	r.inspect(func(l *loop) { before = l.model.clock })
+	if err := n.runtime.StopPod(pod); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.runtime.RemovePod(pod); err != nil {
+		t.Fatal(err)
+	}
+	there := func() (pods, containers int) {
+		r.inspect(func(l *loop) { pods, containers = len(l.model.pods), len(l.model.containers) })
+		return pods, containers
+	}
+	n.eventually("removal seen", func() bool { pods, containers := there(); return pods == 0 && containers == 0 })
+
+	answer := func(asOf int) (events [3]event) {
+		c := facts
+		c.asOf = asOf
+		return [3]event{
+			containerFetched{id: id, container: c},
+			podFetched{id: pod, asOf: asOf, pod: sandbox},
+			listed{asOf: asOf, pods: []podFacts{sandbox}, containers: []containerFacts{facts}},
+		}
+	}
+	var after int
+	r.inspect(func(l *loop) { after = l.model.clock })
+	for i, e := range answer(before) {
+		r.loop.box.post(e)
+		if pods, containers := there(); pods != 0 || containers != 0 {
+			t.Errorf("late answer %d: %d pods and %d containers are back", i, pods, containers)
+		}
+	}
+	r.loop.box.post(answer(after)[2])
+	if pods, containers := there(); pods != 1 || containers != 1 {
+		t.Errorf("a listing from after the removal: %d pods and %d containers; want that it counts", pods, containers)
+	}
+}

@@ -283,12 +283,28 @@ type sight struct {
 	cpus      *topology.Topology
 }
 
-// inspection is an event by which the owner shows its state.
-type inspection chan sight
+// inspection is an event by which the owner shows its state as a pass has left it: what
+// is handled with it in the same batch may have changed what is known, and not yet what
+// is planned. So it is put back into the box, and counts if it is the next there.
+type inspection struct {
+	seen   chan<- sight
+	behind bool // it has been put back, and others are before it
+	again  bool // it has been put back
+}
 
 func (i inspection) apply(l *loop) {
+	if !i.again {
+		i.again = true
+		l.box.mu.Lock()
+		i.behind = len(l.box.items) > 0
+		l.box.items = append(l.box.items, i)
+		l.box.mu.Unlock()
+		l.box.post(nothing{}) // wakes the owner
+		return
+	}
 	now := time.Now()
 	busy := map[string]bool{
+		"handling events":     i.behind,
 		"planning":            !l.status.planned || !l.status.ready,
 		"faults":              len(l.faults(now)) > 0,
 		"writing":             l.working(now),
@@ -320,20 +336,24 @@ func (i inspection) apply(l *loop) {
 		c := l.tree.current[t.Path]
 		return !c.Exists || cgroup.Verify(t, c.State) != nil
 	})
-	i <- sight{busy: busy, asPlanned: asPlanned, plan: l.status.plan, pools: l.settings.pools, resting: resting, journaled: l.ledger.durable == l.ledger.changes,
+	i.seen <- sight{busy: busy, asPlanned: asPlanned, plan: l.status.plan, pools: l.settings.pools, resting: resting, journaled: l.ledger.durable == l.ledger.changes,
 		connected: l.status.stream == cri.Connected, cpus: l.settings.topology}
 }
 
 func (w *world) inspect() sight {
-	ask := make(inspection, 1)
-	w.r.loop.box.post(ask)
+	seen := make(chan sight, 1)
+	w.r.loop.box.post(inspection{seen: seen})
 	select {
-	case s := <-ask:
+	case s := <-seen:
 		return s
 	case <-time.After(patience):
 		return sight{}
 	}
 }
+
+type nothing struct{}
+
+func (nothing) apply(*loop) {}
 
 // relist is a resync, for the half second in which a daemon that has started does
 // not get events yet.

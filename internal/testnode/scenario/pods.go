@@ -36,6 +36,7 @@ type Pods struct {
 	epoch   int // counts reloads, and CPUs that go: after one, owners may lose their CPUs
 	plugged int // the epoch in which CPUs have come or gone last
 	owners  map[string]owner
+	removed map[string]bool // ids of pods and containers
 	// made and refused count the containers that were created, and those that NRI has
 	// kept from it.
 	made, refused int
@@ -61,7 +62,7 @@ type livePod struct {
 
 // NewPods returns Pods without pods.
 func NewPods(r Runtime) *Pods {
-	return &Pods{runtime: r, pods: make(map[string]*livePod), owners: make(map[string]owner)}
+	return &Pods{runtime: r, pods: make(map[string]*livePod), owners: make(map[string]owner), removed: make(map[string]bool)}
 }
 
 // Do carries out a step about a pod or container, and takes note of a reload. Other
@@ -76,6 +77,7 @@ func (p *Pods) Do(s Step) (done bool, err error) {
 		err = p.runtime.StopPod(of.id)
 	case RemovePod:
 		delete(p.pods, s.Pod)
+		p.removed[of.id] = true
 		err = p.runtime.RemovePod(of.id)
 	case CreateContainer:
 		err = p.create(of, s)
@@ -93,6 +95,7 @@ func (p *Pods) Do(s Step) (done bool, err error) {
 		delete(of.containers, s.Container)
 		of.inits = true // of what is removed nobody knows any more what it was
 		if id != "" {
+			p.removed[id] = true
 			err = p.runtime.RemoveContainer(id)
 		}
 	case ResizeContainer:
@@ -193,6 +196,9 @@ func (p *Pods) Known(plan pools.Plan) error {
 	for _, pod := range plan.Pods {
 		for _, c := range pod.Containers {
 			planned[c.ID] = c.State
+			if p.removed[c.ID] {
+				return fmt.Errorf("plan: %s/%s %s is there, and has been removed", pod.UID, c.Name, c.ID)
+			}
 		}
 	}
 	for uid, of := range p.pods {
