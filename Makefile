@@ -17,7 +17,7 @@ GOLANGCI := $(GO) tool -modfile=tools/go.mod golangci-lint
 BUILD    := $(GO) build -buildvcs=auto -ldflags "-s -w"
 FUZZTIME ?= 20s
 
-.PHONY: help build image cross test test-unit test-vm test-drift test-matrix test-model demo vm-shell lint fmt bench fuzz clean host host-vm
+.PHONY: help build image cross test test-unit test-vm test-ci test-drift test-matrix test-model demo vm-shell lint fmt bench fuzz clean host host-vm
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "%-11s %s\n", $$1, $$2 }'
@@ -41,6 +41,10 @@ test-unit: host ## run the unit tests, fuzz corpora and vectors with the race de
 
 test-vm: host-vm build ## run the tests on real kernels and a real node, in virtual machines
 	$(GO) test -tags vm -count=1 -timeout 80m ./test/vm/...
+
+test-ci: host-vm build ## run of test-vm what CI does: the first tier, and the slice that the commit chooses (SLICE=faults: that one)
+	$(GO) test -tags vm -count=1 ./test/vm/cmd/... ./test/vm/internal/... ./test/vm/parts/...
+	$(GO) test -tags vm -count=1 -timeout 60m ./test/vm -slice $(or $(SLICE),commit)
 
 test-matrix: host-vm build ## run what holds on every runtime, systemd and kernel on all of them
 	$(GO) test -tags vm -count=1 -timeout 300m -run '^TestPairs$$' ./test/vm -pairs $(or $(PAIRS),all) -witnesses many

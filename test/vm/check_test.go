@@ -17,6 +17,7 @@ import (
 
 // TestCheck breaks a node in each way that cpupoold check claims to find.
 func TestCheck(t *testing.T) {
+	leave(t)
 	m := vm.Start(t, vm.Config{Topology: "8c2n", Node: true})
 	const guestPath = "/usr/local/bin/cpupoold"
 	if err := m.CopyTo(t.Context(), buildDaemon(t), guestPath); err != nil {

@@ -23,7 +23,7 @@ func TestDaemon(t *testing.T) {
 	m := vm.Start(t, vm.Config{Topology: "8c2n", Node: true})
 	installDaemon(t, m)
 	installImage(t, m)
-	vm.RunTests(t, m, "./guest/daemon", fmt.Sprintf("-steps=%d", *modelSteps), fmt.Sprintf("-seed=%d", *modelSeed))
+	vm.RunTests(t, m, "./guest/daemon", append(leftOut(t), fmt.Sprintf("-steps=%d", *modelSteps), fmt.Sprintf("-seed=%d", *modelSeed))...)
 }
 
 var (

@@ -10,6 +10,7 @@ import (
 
 // TestHostSlices confines the host's own services on a node with a runtime and a kubelet.
 func TestHostSlices(t *testing.T) {
+	leave(t)
 	m := vm.Start(t, vm.Config{Topology: "8c2n", Node: true})
 	installDaemon(t, m)
 	vm.RunTests(t, m, "./guest/hostslices")

@@ -19,19 +19,25 @@ var allPlacement = flag.Bool("placement.all", false, "run all of guest/placement
 // TestPlacement holds cpupoold's choices of CPUs against its options, on machines of several shapes, with real devices and containers.
 // What does not depend on the machine's shape is tested on the smallest only.
 func TestPlacement(t *testing.T) {
-	tests := map[string][]string{
-		"8c2n":    {"-test.run=^(TestCarve|TestPodResources|TestDevices|TestDevicesFail)$"},
-		"16c2s2t": {"-test.run=^(TestOptions|TestOneOwnerPerCore|TestCarve)$"},
-		"16c2d4l": {"-test.run=^(TestOptions|TestOneOwnerPerCore)$"},
-	}
+	tests := placements()
 	if *allPlacement {
 		tests["8c2n"] = nil
 	}
 	for _, topology := range slices.Sorted(maps.Keys(tests)) {
 		t.Run(topology, func(t *testing.T) {
+			leave(t)
 			m := vm.Start(t, vm.Config{Topology: topology, Node: true})
 			installDaemon(t, m)
 			vm.RunTests(t, m, "./guest/placement", tests[topology]...)
 		})
+	}
+}
+
+// placements are what of guest/placement is run, by machine.
+func placements() map[string][]string {
+	return map[string][]string{
+		"8c2n":    {"-test.run=^(TestCarve|TestPodResources|TestDevices|TestDevicesFail)$"},
+		"16c2s2t": {"-test.run=^(TestOptions|TestOneOwnerPerCore|TestCarve)$"},
+		"16c2d4l": {"-test.run=^(TestOptions|TestOneOwnerPerCore)$"},
 	}
 }

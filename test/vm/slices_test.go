@@ -1,0 +1,132 @@
+//go:build vm
+
+package vm_test
+
+import (
+	"flag"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"hash/fnv"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// chosenSlice is what `make test-ci` has time for.
+var chosenSlice = flag.String("slice", "all", "what is run beside the tests that are in no slice: all; commit: the slice that the commit chooses; or a slice's name")
+
+// slice is a part of the tests that a run may leave to another one, by their names. Those in the guest's package daemon are parts of
+// TestDaemon.
+type slice struct {
+	name  string
+	tests []string
+}
+
+// sliced are the slices, each of about eight minutes. What is in none of them is the first tier: it shows a fault in what every user needs.
+func sliced() []slice {
+	return []slice{
+		{"changes", []string{"TestDaemon/TestModel", "TestDaemon/TestHotplug", "TestDaemon/TestResize", "TestDaemon/TestReload", "TestDaemon/TestPlanIsWhatRunDoes", "TestPartition"}},
+		{"faults", []string{"TestDaemon/TestFaults", "TestDaemon/TestPartition", "TestDaemon/TestGarbage", "TestDaemon/TestRequiredPlugin", "TestDaemon/TestWatchdog", "TestDaemon/TestRuntimeDown"}},
+		{"devices", []string{"TestPlacement/8c2n", "TestCheck"}},
+		{"options", []string{"TestPlacement/16c2s2t", "TestPlacement/16c2d4l"}},
+		{"second-pair", append(secondPairs(), "TestHostSlices")},
+	}
+}
+
+// secondPairs are the tests of all pairs but the first.
+func secondPairs() (names []string) {
+	for _, p := range matrix()[1:] {
+		names = append(names, "TestPairs/"+p.name)
+	}
+	return names
+}
+
+// left are the tests that are left to other runs.
+func left(t *testing.T) (names []string) {
+	t.Helper()
+	all := sliced()
+	chosen := *chosenSlice
+	switch chosen {
+	case "all":
+		return nil
+	case "commit":
+		h := fnv.New32a()
+		_, _ = io.WriteString(h, "slice of "+head(t))
+		chosen = all[int(h.Sum32()%uint32(len(all)))].name
+	}
+	if !slices.ContainsFunc(all, func(s slice) bool { return s.name == chosen }) {
+		t.Fatalf("choose slice %q: there is none of that name", chosen)
+	}
+	for _, s := range all {
+		if s.name != chosen {
+			names = append(names, s.tests...)
+		}
+	}
+	return names
+}
+
+// leave skips a test that is left to another run.
+func leave(t *testing.T) {
+	t.Helper()
+	if slices.Contains(left(t), t.Name()) {
+		t.Skip("in a slice that is not chosen; make test-vm runs all")
+	}
+}
+
+// leftOut are the arguments by which a package in the guest leaves out what is left to another run.
+func leftOut(t *testing.T) []string {
+	t.Helper()
+	var names []string
+	for _, name := range left(t) {
+		if in, of := strings.CutPrefix(name, t.Name()+"/"); of {
+			names = append(names, in)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return []string{"-test.skip=^(" + strings.Join(names, "|") + ")$"}
+}
+
+// TestSlices: a name that is in no package would be a test that runs always, or one that was thought to.
+func TestSlices(t *testing.T) {
+	there := make(map[string]bool)
+	for dir, prefix := range map[string]string{".": "", "guest/daemon": "TestDaemon/"} {
+		files, err := filepath.Glob(dir + "/*_test.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range files {
+			f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range f.Decls {
+				if f, is := d.(*ast.FuncDecl); is {
+					there[prefix+f.Name.Name] = true
+				}
+			}
+		}
+	}
+	for topology := range placements() {
+		there["TestPlacement/"+topology] = true
+	}
+	for _, p := range matrix() {
+		there["TestPairs/"+p.name] = true
+	}
+	seen := make(map[string]bool)
+	for _, s := range sliced() {
+		for _, name := range s.tests {
+			if !there[name] {
+				t.Errorf("slice %s: there is no %s", s.name, name)
+			}
+			if seen[name] {
+				t.Errorf("%s is in two slices", name)
+			}
+			seen[name] = true
+		}
+	}
+}
