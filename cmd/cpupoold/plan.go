@@ -73,6 +73,9 @@ func (a *app) printPlan(p daemon.Preview) error {
 	if err := out.flush(); err != nil {
 		return err
 	}
+	if err := a.printNoise(p); err != nil {
+		return err
+	}
 	if len(p.Writes) == 0 {
 		if _, err := fmt.Fprintln(a.out, "\nNothing to write."); err != nil {
 			return err

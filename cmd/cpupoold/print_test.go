@@ -8,6 +8,8 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/daemon"
 	"github.com/cpupoold/cpupoold/internal/host"
+	"github.com/cpupoold/cpupoold/internal/noise"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -21,6 +23,13 @@ func TestPrintPlan(t *testing.T) {
 		},
 		Adapted: []string{"shared.cpus: the machine has no CPU 8"},
 		Offline: cpuset.Range(6, 7),
+		Owners: []daemon.OwnerPreview{
+			{Pod: "default/du", Name: "du", Wanted: noise.Isolated, Why: "a sibling has CPUs 0-7",
+				Report: noise.Machine{NohzFull: cpuset.Range(5, 7)}.Of(cpuset.Range(4, 5), noise.CPUSet)},
+			{Name: "ptp.service", Wanted: noise.CPUSet, Report: noise.Machine{Isolated: cpuset.Of(6), NohzFull: cpuset.Range(5, 7)}.Of(cpuset.Of(6), noise.CPUSet)},
+		},
+		Ends:          []cgroup.Path{"kubepods.slice/a"},
+		BootArguments: []string{"nohz_full=4-7", "isolcpus=managed_irq,4-7"},
 		Plan: pools.Plan{
 			Pods: []pools.PodPlan{{Namespace: "default", Name: "du", Containers: []pools.Placement{
 				{Name: "du", Pool: pools.Guaranteed, CPUs: cpuset.Range(4, 5), Reason: pools.Reason{Text: "2 whole CPUs"}},
@@ -36,6 +45,14 @@ func TestPrintPlan(t *testing.T) {
 default/du  du                 guaranteed        4-5   2 whole CPUs
 -           gnss.service       management/radio  0     unit of the configuration
 -           system.slice       host              0-1   services of the host
+
+Exclusive CPUs, and on which of them the kernel does work of its own:
+POD         CONTAINER OR UNIT  CPUS  KEPT BY                           BALANCING  TICK  RCU  MANAGED IRQS
+default/du  du                 4-5   cpuset, to be partition-isolated  node       4     4    4-5
+-           ptp.service        6     cpuset                            off        -     -    6
+no partition: default/du/du: a sibling has CPUs 0-7
+partition to end: kubepods.slice/a
+kernel arguments against tick, RCU callbacks and managed interrupts there: nohz_full=4-7 isolcpus=managed_irq,4-7
 
 Nothing to write.
 adapted: shared.cpus: the machine has no CPU 8

@@ -81,6 +81,7 @@ func assemble(fs *cgroup.FS, rt link, c *config.Config, t *topology.Topology) (h
 	if h.kernel, err = runningKernel(); err != nil {
 		return host{}, nil, err
 	}
+	h.boot = readBoot(t.Possible)
 	// Without NUMA, or without the controller, there is nothing to bind memory to.
 	if root, err := fs.Read(""); err == nil {
 		h.nodes = root.EffectiveMems

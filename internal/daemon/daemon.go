@@ -190,6 +190,9 @@ func newLoop(h host, o Options) (*loop, error) {
 	if unfit != nil && !j.Accepted.elsewhere(l.settings.now) {
 		o.Log.Error("configuration does not fit this machine, and is not known to have fitted another; what of it can be had is in force", "error", unfit)
 	}
+	if h.boot.err != nil {
+		o.Log.Warn("what the kernel does on exclusive CPUs is not known, or not all of it", "error", h.boot.err)
+	}
 	l.inForce(settings{})
 	return l, nil
 }

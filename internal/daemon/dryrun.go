@@ -31,6 +31,12 @@ type Preview struct {
 	// Unread are objects and cgroups that could not be read, and so have no part
 	// in the plan.
 	Unread []string `json:"unread,omitempty"`
+	// Owners are those who have CPUs of their own, and what the machine gives them;
+	// Ends are the cgroups of which a partition would be taken away.
+	Owners []OwnerPreview `json:"owners,omitempty"`
+	Ends   []cgroup.Path  `json:"partitionsToEnd,omitempty"`
+	// BootArguments are those of the kernel's command line that exclusive CPUs lack.
+	BootArguments []string `json:"bootArguments,omitempty"`
 	// Exclusive is who has CPUs of its own, for defrag.Analyse.
 	Exclusive defrag.Input `json:"-"`
 }
@@ -54,7 +60,7 @@ func DryRun(ctx context.Context, o Options) (Preview, error) {
 	return preview(ctx, h, s, j, time.Now())
 }
 
-func preview(ctx context.Context, h host, s settings, j Journal, now time.Time) (Preview, error) {
+func preview(ctx context.Context, h host, s settings, j Journal, now time.Time) (_ Preview, err error) {
 	found := census(ctx, &h, s.unitNames(), limits{callTimeout, updateTimeout}, func(string) bool { return false })
 	if found.err != nil {
 		return Preview{}, found.err
@@ -81,6 +87,17 @@ func preview(ctx context.Context, h host, s settings, j Journal, now time.Time) 
 
 	p := Preview{Plan: plan, Host: look.verdicts(plan, want), Adapted: s.adapted, Offline: s.offline(), Exclusive: look.fragments(plan)}
 	p.Writes, p.Deferred = cgroup.Diff(want, current, h.diffOptions(plan))
+	if p.Owners, p.Ends, err = look.previewOwners(&h, plan, want, current); err != nil {
+		p.Unread = append(p.Unread, err.Error())
+	}
+	var owned cpuset.Set
+	for _, o := range p.Owners {
+		owned = owned.Union(o.CPUs)
+	}
+	p.BootArguments = s.bootArguments(h.boot, owned)
+	if h.boot.err != nil {
+		p.Unread = append(p.Unread, h.boot.err.Error())
+	}
 	for _, err := range found.failed {
 		p.Unread = append(p.Unread, err.Error())
 	}

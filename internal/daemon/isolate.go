@@ -121,10 +121,7 @@ func (l *loop) spareOwners(former map[cgroup.Path]bool, want []cgroup.Target) {
 // partitionStep asks the kernel, and what follows from its answer.
 func (l *loop) partitionStep(wishes []cgroup.PartitionWish, former map[cgroup.Path]bool) (cgroup.PartitionStep, cgroup.PartitionView, error) {
 	in := cgroup.PartitionInput{Kernel: l.kernel, Wishes: wishes, Former: slices.Sorted(maps.Keys(former)), Online: l.online()}
-	in.Housekeeping = l.settings.pools.Shared
-	for _, part := range l.settings.pools.Partitions {
-		in.Housekeeping = in.Housekeeping.Union(part.CPUs)
-	}
+	in.Housekeeping = l.settings.housekeeping()
 	leaves := slices.Clone(in.Former)
 	for _, w := range wishes {
 		leaves = append(leaves, w.Path)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/noise"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -83,13 +84,15 @@ func (f *partitionFailure) after(now time.Time) {
 
 // partitions says whether containers are to become partitions, and if not, why that is
 // not as configured.
-func (l *loop) partitions() (on bool, why string) {
-	switch mode := l.settings.config.Isolation; {
+func (l *loop) partitions() (on bool, why string) { return l.settings.partitions(l.kernel) }
+
+func (s *settings) partitions(kernel cgroup.PartitionKernel) (on bool, why string) {
+	switch mode := s.config.Isolation; {
 	case mode == config.IsolationCPUSet:
 		return false, ""
 	case mode == config.IsolationAuto:
-		return l.kernel.Settled, ""
-	case !l.kernel.Remote:
+		return kernel.Settled, ""
+	case !kernel.Remote:
 		return false, "guaranteed.isolation is partition, and the kernel has no remote partitions: 6.11 and later have; exclusive CPUs are kept by cpusets alone"
 	}
 	return true, ""
@@ -107,7 +110,7 @@ func (l *loop) partitionWishes(want []cgroup.Target, keep bool, now time.Time) [
 		if !t.Exclusive || t.Container == "" || !c.Exists {
 			continue
 		}
-		w := cgroup.PartitionWish{Path: t.Path, Container: t.Container, Type: l.partitionType(t.Container), CPUs: t.CPUs}
+		w := cgroup.PartitionWish{Path: t.Path, Container: t.Container, Type: l.settings.partitionType(l.model, t.Container), CPUs: t.CPUs}
 		if f, failed := l.isolation.failures[t.Path]; failed && sameWish(f.wish, w) && now.Before(f.until) {
 			w.Not = f.why
 		}
@@ -123,10 +126,10 @@ func (l *loop) partitionWishes(want []cgroup.Target, keep bool, now time.Time) [
 func sameWish(a, b cgroup.PartitionWish) bool { return a.Type == b.Type && a.CPUs.Equal(b.CPUs) }
 
 // partitionType is isolated for containers whose pod switches load balancing off.
-func (l *loop) partitionType(container string) cgroup.PartitionType {
-	e := l.model.containers[container]
-	pod := l.model.pods[e.container.PodID]
-	if pod != nil && l.settings.names.LoadBalancingOff(pod.pod.Annotations, e.container.Name) {
+func (s *settings) partitionType(m *model, container string) cgroup.PartitionType {
+	e := m.containers[container]
+	pod := m.pods[e.container.PodID]
+	if pod != nil && s.names.LoadBalancingOff(pod.pod.Annotations, e.container.Name) {
 		return cgroup.IsolatedPartition
 	}
 	return cgroup.RootPartition
@@ -188,11 +191,11 @@ func (l *loop) partitionsSettled(wishes []cgroup.PartitionWish, former map[cgrou
 }
 
 // mode says how the exclusive CPUs of a container are kept, as it is shown.
-func (s *isolation) mode(p cgroup.Path) string {
+func (s *isolation) mode(p cgroup.Path) noise.Mode {
 	if s.outcomes[p].Phase == cgroup.PartitionInForce {
-		return "partition-" + string(s.settled[p].Type)
+		return noise.Mode("partition-" + string(s.settled[p].Type))
 	}
-	return "cpuset"
+	return noise.CPUSet
 }
 
 // counts are the partitions by what has become of them.

@@ -51,6 +51,7 @@ type host struct {
 	files    string                 // directory of the files for applications
 	kernel   cgroup.PartitionKernel // what it can do with partitions
 	online   func() cpuset.Set      // CPUs that are plugged in
+	boot     bootFacts
 	// nriSocket is the runtime's NRI; empty when it is not used.
 	nriSocket string
 	// unitFile reads a file that systemd reads units from.

@@ -61,6 +61,7 @@ type node struct {
 	nri     bool              // the daemon is a plugin of the runtime's
 	made    map[string]uint32 // containers by pod and name
 	kernel  cgroup.PartitionKernel
+	boot    bootFacts
 }
 
 func newNode(t testing.TB) *node {
@@ -138,7 +139,7 @@ func (n *node) host() host {
 		cgroups: cgroup.New(n.tree), driver: cgroup.DriverSystemd, possible: n.top.Possible,
 		runtime: n.client, units: n.units, journal: filepath.Join(n.dir, "journal.json"),
 		nodes: cpuset.Range(0, 1), files: filepath.Join(n.dir, "run"), cpus: n.cpus, unitFile: n.units.ReadFile,
-		kernel: n.kernel, online: n.tree.Online,
+		kernel: n.kernel, online: n.tree.Online, boot: n.boot,
 	}
 	if n.nri {
 		h.nriSocket = n.runtime.NRISocket()

@@ -22,6 +22,7 @@ func (l *loop) publish() {
 	if l.status.planned {
 		l.judge(now)
 		l.report()
+		l.reportNoise()
 		l.tellApplications(now)
 	}
 	l.snapshot.Store(l.view())
@@ -226,7 +227,8 @@ func (l *loop) view() *telemetry.View {
 				Reason: string(c.Reason.Code), Cgroup: string(paths[c.ID]),
 			}
 			if c.Exclusive && shown.Cgroup != "" {
-				shown.Isolation = l.isolation.mode(paths[c.ID])
+				r := l.machine().Of(c.CPUs, l.isolation.mode(paths[c.ID]))
+				shown.Isolation, shown.Noise = string(r.Mode), l.boot.counts(r)
 			}
 			v.Containers = append(v.Containers, shown)
 		}

@@ -122,3 +122,12 @@ func (s *settings) nodes(cpus cpuset.Set) cpuset.Set {
 	}
 	return cpuset.Of(ids...)
 }
+
+// housekeeping are the CPUs of all who have none of their own.
+func (s *settings) housekeeping() cpuset.Set {
+	cpus := s.pools.Shared
+	for _, part := range s.pools.Partitions {
+		cpus = cpus.Union(part.CPUs)
+	}
+	return cpus
+}

@@ -64,6 +64,8 @@ type status struct {
 	lastSuccess time.Time
 	ready       bool
 	reported    map[problemKey]bool // problems that are in the log
+	noise       map[string]string   // likewise, what owners really have, by container
+	bootArgs    []string            // likewise, what the kernel was not told
 }
 
 func newStatus() status {

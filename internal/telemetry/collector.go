@@ -175,6 +175,9 @@ func (e emitter) placement(v *View) {
 		if c.Isolation != "" {
 			e.emit(containerMode, 1, c.Pool, c.Type, c.Namespace, c.Pod, c.Name, c.ID, c.Isolation)
 		}
+		for source, cpus := range c.Noise {
+			e.emit(containerNoise, float64(cpus), c.Pool, c.Type, c.Namespace, c.Pod, c.Name, c.ID, source)
+		}
 	}
 	for g, n := range counts {
 		e.emit(containers, float64(n), g.Pool, g.Type, g.reason)

@@ -23,6 +23,7 @@ const (
 	refusedNow        = "cpupoold_refused_containers"
 	containers        = "cpupoold_containers"
 	containerMode     = "cpupoold_container_isolation"
+	containerNoise    = "cpupoold_container_noise_cpus"
 	partitions        = "cpupoold_partitions"
 	leakedCPUs        = "cpupoold_leaked_cpus"
 	poolCPUs          = "cpupoold_pool_cpus"
@@ -80,6 +81,7 @@ func specs() []spec {
 		{stuckThreads, "Threads outside of the CPUs of their cgroup that could not be brought back (io_uring workers before kernel 6.12).", gauge, nil},
 		{containers, "Containers and units, by pool and by reason code of their placement.", gauge, with("reason")},
 		{containerMode, "Always 1: what keeps others off the CPUs of a container that has its own. With partition-root and partition-isolated it is the kernel, with cpuset the sets of all others.", gauge, append(slices.Clip(container), "mode")},
+		{containerNoise, "CPUs of a container with CPUs of its own on which the kernel does work of its own, by source: balancing (load balancing of the scheduler), tick (the timer tick while one thread runs), rcu (RCU callbacks), managed_irq (managed interrupts of drivers). The last three end with kernel arguments alone, which cpupoold plan prints.", gauge, append(slices.Clip(container), "source")},
 		{partitions, "Containers that are to be partitions, by state: root and isolated are in force, underway will be in a moment; waits (for CPUs that are offline or not given back yet) and refused keep their CPUs by cpusets alone.", gauge, []string{"state"}},
 		{leakedCPUs, "CPUs that are online and that the kernel has in no cgroup any more; they are given to nobody until the machine boots.", gauge, nil},
 		{poolCPUs, "Online CPUs of a pool. Management pools of type all overlap the others.", gauge, pool},

@@ -133,7 +133,8 @@ func view() *telemetry.View {
 			{PoolName: guaranteed, CPUs: cpuset.Of(2, 3), Free: cpuset.Of(3)},
 		},
 		Containers: []telemetry.Container{
-			{PoolName: guaranteed, ID: "c1", Namespace: "ran", Pod: "vdu", Name: "app", Reason: "whole_cpus", Cgroup: "pod1/app.scope", Isolation: "partition-root"},
+			{PoolName: guaranteed, ID: "c1", Namespace: "ran", Pod: "vdu", Name: "app", Reason: "whole_cpus", Cgroup: "pod1/app.scope", Isolation: "partition-root",
+				Noise: map[string]int{"balancing": 2, "tick": 0}},
 			{PoolName: shared, ID: "c2", Namespace: "default", Pod: "web", Name: "web", Reason: "burstable", Cgroup: "pod2/web.scope"},
 			{PoolName: shared, ID: "c3", Namespace: "default", Pod: "web", Name: "init", Reason: "burstable"},
 			{PoolName: guaranteed, Unit: true, Name: "du.service", Reason: "unit", Cgroup: "system.slice/du.service"},

@@ -115,6 +115,9 @@ type Container struct {
 	// Isolation says what keeps others off the CPUs of a container that has its own:
 	// partition-root, partition-isolated or cpuset; empty for all that have not.
 	Isolation string
+	// Noise is, for such a container, on how many of its CPUs the kernel does work of its
+	// own, by source: balancing, tick, rcu and managed_irq.
+	Noise map[string]int
 	// Cgroup is the path below the cgroup root, without a leading slash; empty
 	// when the container does not run.
 	Cgroup string

@@ -43,7 +43,8 @@ func arrows() map[string][]string {
 		"internal/appcpus":   {"pkg/cpuset"},
 		"internal/control":   {"pkg/cpuset"},
 		"internal/hotplug":   nil,
-		"internal/daemon":    {"pkg/...", "internal/appcpus", "internal/config", "internal/control", "internal/host", "internal/hotplug", "internal/telemetry"},
+		"internal/noise":     {"pkg/cpuset"},
+		"internal/daemon":    {"pkg/...", "internal/appcpus", "internal/config", "internal/control", "internal/host", "internal/hotplug", "internal/noise", "internal/telemetry"},
 		"cmd/cpupoold":       {"pkg/...", "internal/..."},
 	}
 }

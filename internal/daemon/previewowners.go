@@ -1,0 +1,77 @@
+package daemon
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/cpupoold/cpupoold/internal/noise"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// OwnerPreview is who has CPUs of its own, and what keeps them so.
+type OwnerPreview struct {
+	Pod  string `json:"pod,omitempty"` // namespace/name; empty for a unit
+	Name string `json:"name"`          // the container's or the unit's
+	noise.Report
+	// Wanted is the mode that run is going to bring about; that of Report is in force.
+	Wanted noise.Mode `json:"wanted"`
+	// Why says why the kernel does not let it be as wanted.
+	Why string `json:"why,omitempty"`
+}
+
+// previewOwners asks the kernel what is in force, and what would come of the partitions
+// that there should be. Ends are those that would be taken away.
+func (s scene) previewOwners(h *host, plan pools.Plan, want []cgroup.Target, current map[cgroup.Path]cgroup.Current) (all []OwnerPreview, ends []cgroup.Path, err error) {
+	on, _ := s.settings.partitions(h.kernel)
+	in := cgroup.PartitionInput{Kernel: h.kernel, Online: h.online(), Housekeeping: s.settings.housekeeping()}
+	wanted := make(map[string]cgroup.PartitionWish) // by container
+	former := make(map[cgroup.Path]bool)
+	for k := range s.ledger.originals {
+		former[k.path] = former[k.path] || k.file == cgroup.FilePartition
+	}
+	leaves := slices.Collect(maps.Keys(former))
+	for _, t := range want {
+		if !t.Exclusive || t.Container == "" {
+			continue
+		}
+		w := cgroup.PartitionWish{Path: t.Path, Container: t.Container, CPUs: t.CPUs}
+		if on {
+			w.Type = s.settings.partitionType(s.model, t.Container)
+			delete(former, t.Path)
+			if current[t.Path].CPUs.Equal(t.CPUs) {
+				in.Wishes = append(in.Wishes, w)
+			}
+		}
+		wanted[t.Container] = w
+		leaves = append(leaves, t.Path)
+	}
+	if in.View, err = h.cgroups.ReadPartitions(leaves); err != nil {
+		return nil, nil, err
+	}
+	outcomes := cgroup.PlanPartitions(in).Outcomes
+	for _, o := range soleOwners(plan) {
+		p := OwnerPreview{Pod: o.pod, Name: o.name, Wanted: noise.CPUSet}
+		mode := noise.CPUSet
+		if w, placed := wanted[o.id]; placed && !o.unit {
+			if st := in.View.Nodes[w.Path].State; st.Valid() {
+				mode = noise.Mode("partition-" + string(st.Type))
+			}
+			if w.Type != "" {
+				p.Wanted = noise.Mode("partition-" + string(w.Type))
+			}
+			if end := outcomes[w.Path]; end.Phase == cgroup.PartitionRefused || end.Phase == cgroup.PartitionWaits {
+				p.Why = end.Why
+			}
+		}
+		p.Report = s.settings.machineOf(h.boot).Of(o.cpus, mode)
+		all = append(all, p)
+	}
+	for p, of := range former {
+		if n, there := in.View.Nodes[p]; of && there && !n.State.Is(cgroup.MemberPartition) {
+			ends = append(ends, p)
+		}
+	}
+	slices.Sort(ends)
+	return all, ends, nil
+}
