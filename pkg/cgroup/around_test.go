@@ -124,6 +124,26 @@ func TestAroundWaitsForAContainer(t *testing.T) {
 	w.settle(t)
 }
 
+// TestAroundInName: somebody who waits for what a unit has in name only is waited for by
+// the slice around it: the unit gives up the name.
+func TestAroundInName(t *testing.T) {
+	w := aroundWorld()
+	w.place(t, hostSlice(0), exclusiveContainer(1))
+	w.set("system.slice/du.service", cpuset.Range(0, 7)) // of which it has got 0
+	want := []string{
+		"file cpuset.cpus=0 system.slice/du.service # makes way before it gets 1",
+		"file cpuset.cpus=5 " + scope0,
+		"cri cpuset_cpus=5 " + scope0 + " container=c0",
+		"file cpuset.cpus=0-1 system.slice",
+		"file cpuset.cpus=1 system.slice/du.service",
+		"dbus AllowedCPUs=0-1 system.slice",
+		"dbus AllowedCPUs=1 system.slice/du.service",
+	}
+	if d := cmp.Diff(want, w.list(t, hostSlice(0, 1), unitTarget("du.service", 1), exclusiveContainer(5))); d != "" {
+		t.Error(d)
+	}
+}
+
 // TestAroundCannotBeNarrowed: nobody else is held up by it.
 func TestAroundCannotBeNarrowed(t *testing.T) {
 	w := aroundWorld()

@@ -19,7 +19,7 @@ func (d *differ) giveWay() bool {
 		}
 		refused = refused || it.current.NoSeal || it.current.NoWrite || it.current.left(FileCPUs)
 	}
-	if d.takePart(demand) || d.sealSteps(demand) {
+	if d.takePart(demand) || d.sealSteps(demand) || d.withdraw(demand) {
 		return true
 	}
 	return !refused && (d.halve(demand) || d.park(demand))
@@ -111,6 +111,21 @@ func (d *differ) sealSteps(w demand) bool {
 			continue
 		}
 		d.writeSeal(it, step, it.step())
+		progress = true
+	}
+	return progress
+}
+
+// withdraw narrows requests to what has come of them: a unit that waits for the slice
+// around it may name CPUs that the slice has not got, and somebody wait for those whose
+// own are what the slice waits for. Nothing changes for who runs there.
+func (d *differ) withdraw(w demand) bool {
+	progress := false
+	for _, it := range d.items {
+		if !d.waiting(it) || it.recordOnly() || it.effective.IsEmpty() || !it.request.Difference(it.effective).Overlaps(w.of(it)) {
+			continue
+		}
+		d.writeStep(it, it.effective)
 		progress = true
 	}
 	return progress
