@@ -41,6 +41,11 @@ type Config struct {
 	// container that has its own. Default: cpuset.
 	Isolation Isolation
 
+	// Park (guaranteed.park) says whether the kernel keeps everybody off the CPUs of
+	// the guaranteed pool that nobody has, too. It needs a list in guaranteed.cpus and
+	// an Isolation with partitions. Default: false.
+	Park bool
+
 	// AnnotationDomain (annotationDomain) is the domain of the annotations that
 	// pods and namespaces carry. Default: workload.openshift.io, so that
 	// manifests written for OpenShift work unchanged.

@@ -52,10 +52,26 @@ func (d *decoder) guaranteed(key string, n *yaml.Node, c *Config) {
 		{"isolation", d.scalar(func(s string) error {
 			return setOneOf(&c.Isolation, s, IsolationAuto, IsolationPartition, IsolationCPUSet)
 		})},
+		{"park", d.scalar(func(s string) error { return setBool(&c.Park, s) })},
 		{"memory", d.scalar(func(s string) error { return setMemory(&g.BindMemory, s) })},
 	})
 	if none && g.FromShared {
 		d.fail(key+".from", string(pools.Shared), "guaranteed.cpus says that no container gets CPUs of its own; remove one of the two")
+	}
+	if c.Park {
+		d.parks(key+".park", none, c)
+	}
+}
+
+// parks refuses guaranteed.park where there is nothing to park, or nothing to park it in.
+func (d *decoder) parks(key string, none bool, c *Config) {
+	switch {
+	case c.Pools.Guaranteed.FromShared:
+		d.fail(key, "true", "has nothing to do with guaranteed.from: CPUs that no container has are the shared pool's; remove one of the two, or write a list in guaranteed.cpus")
+	case none || c.Pools.Guaranteed.CPUs.IsEmpty():
+		d.fail(key, "true", "needs a list of CPUs in guaranteed.cpus")
+	case c.Isolation == IsolationCPUSet:
+		d.fail(key, "true", "needs the kernel's partitions; write isolation: partition (kernel 6.11 or later) or auto (partitions from 7.0 on) beside it")
 	}
 }
 

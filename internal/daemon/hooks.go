@@ -212,6 +212,9 @@ func (l *loop) obtainable(p *pools.Placement) (cpus, taken cpuset.Set, by cgroup
 			taken, by = taken.Union(held), path
 		}
 	}
+	if held := l.isolation.parking.cpus.Intersection(p.CPUs); !held.IsEmpty() {
+		taken, by = taken.Union(held), cgroup.Parking
+	}
 	if p.Exclusive && !taken.IsEmpty() {
 		return cpuset.Set{}, taken, by
 	}

@@ -49,6 +49,7 @@ func (l *loop) partition(want []cgroup.Target, keep bool, now time.Time) (wrote 
 	if l.partitionsSettled(wishes, former, now) {
 		return false
 	}
+	l.makeParking(wishes, now)
 	typed := make(map[cgroup.Path]bool)
 	for i := range maxPartitionSteps(len(wishes)) {
 		step, view, err := l.partitionStep(wishes, former)
@@ -56,6 +57,7 @@ func (l *loop) partition(want []cgroup.Target, keep bool, now time.Time) (wrote 
 			l.log.Error("read partitions; they are left alone until the next look", "error", err)
 			return wrote
 		}
+		s.parking.seen(view)
 		if i == 0 {
 			l.contestPartitions(view, wishes, now)
 		}
@@ -63,7 +65,9 @@ func (l *loop) partition(want []cgroup.Target, keep bool, now time.Time) (wrote 
 			continue
 		}
 		if len(step.Writes) == 0 {
-			l.partitioned(step, wishes, former, keep, now)
+			if l.partitioned(step, wishes, former, keep, now); !keep {
+				l.parked(view)
+			}
 			return wrote
 		}
 		if !l.noteOfPartitions(step.Writes, now) {
@@ -82,6 +86,7 @@ func (l *loop) partition(want []cgroup.Target, keep bool, now time.Time) (wrote 
 // nobody else trims, and partitions of containers. If the journal knew of anything at
 // the start it knew of all partitions that were made, and others are not ours.
 func (l *loop) findLists() bool {
+	l.findParking()
 	found := make(map[cgroup.Path]bool)
 	on, _ := l.partitions()
 	if !on {
@@ -255,9 +260,12 @@ func (l *loop) partitioned(step cgroup.PartitionStep, wishes []cgroup.PartitionW
 		was, now := s.outcomes[w.Path], step.Outcomes[w.Path]
 		s.settled[w.Path] = w
 		waits = waits || now.Phase == cgroup.PartitionWaits
-		if was != now && now.Phase == cgroup.PartitionInForce {
+		if was == now || now.Phase != cgroup.PartitionInForce {
+			continue
+		}
+		delete(s.failures, w.Path)
+		if w.Path != cgroup.Parking {
 			l.log.Info("the kernel keeps others off its CPUs", "cgroup", w.Path, "partition", w.Type, "cpus", w.CPUs)
-			delete(s.failures, w.Path)
 		}
 	}
 	s.outcomes = step.Outcomes

@@ -55,6 +55,7 @@ type isolation struct {
 	found    map[cgroup.Path]bool                    // left by a daemon whose journal is lost; nil before the first look
 	replan   time.Time                               // when the plan has to do without others
 	waits    partitionFailure                        // the pause for those who wait
+	parking  parking
 }
 
 // partitionFailure is a partition that the kernel has refused.
@@ -111,16 +112,25 @@ func (l *loop) partitionWishes(want []cgroup.Target, keep bool, now time.Time) [
 			continue
 		}
 		w := cgroup.PartitionWish{Path: t.Path, Container: t.Container, Type: l.settings.partitionType(l.model, t.Container), CPUs: t.CPUs}
-		if f, failed := l.isolation.failures[t.Path]; failed && sameWish(f.wish, w) && now.Before(f.until) {
-			w.Not = f.why
-		}
-		if slices.Contains(l.bench.truces(t.Path, false, now), cgroup.FilePartition) {
-			w.Not = "somebody else ends it whenever it is one, and it is left alone for a while"
-		}
+		w.Not = l.notNow(w, now)
 		w.Keep = keep || !l.alone(t, want)
 		wishes = append(wishes, w)
 	}
+	if w, ok := l.parkingWish(want, keep, now); ok {
+		wishes = append(wishes, w)
+	}
 	return wishes
+}
+
+// notNow is why a wish is to wait, empty if it is not.
+func (l *loop) notNow(w cgroup.PartitionWish, now time.Time) string {
+	if slices.Contains(l.bench.truces(w.Path, false, now), cgroup.FilePartition) {
+		return "somebody else ends it whenever it is one, and it is left alone for a while"
+	}
+	if f, failed := l.isolation.failures[w.Path]; failed && sameWish(f.wish, w) && now.Before(f.until) {
+		return f.why
+	}
+	return ""
 }
 
 func sameWish(a, b cgroup.PartitionWish) bool { return a.Type == b.Type && a.CPUs.Equal(b.CPUs) }
@@ -160,6 +170,9 @@ func (l *loop) formerPartitions(wishes []cgroup.PartitionWish) map[cgroup.Path]b
 		}
 	}
 	maps.Copy(former, l.isolation.found)
+	if l.isolation.parking.made {
+		former[cgroup.Parking] = true
+	}
 	for _, w := range wishes {
 		delete(former, w.Path)
 	}
@@ -172,6 +185,9 @@ func (l *loop) partitionsSettled(wishes []cgroup.PartitionWish, former map[cgrou
 	if s.stale || len(s.missing) > s.leaked.Len() || len(wishes) != len(s.settled) {
 		return false
 	}
+	if on, _ := l.parks(); s.parking.made && !on {
+		return false // it is to be removed
+	}
 	for p := range former {
 		if open, known := s.former[p]; open || !known {
 			return false
@@ -183,6 +199,9 @@ func (l *loop) partitionsSettled(wishes []cgroup.PartitionWish, former map[cgrou
 			return false
 		}
 		inForce := l.tree.current[w.Path].Partition.Is(w.Type)
+		if w.Path == cgroup.Parking {
+			inForce = l.parkedStill()
+		}
 		if phase := s.outcomes[w.Path].Phase; inForce != (phase == cgroup.PartitionInForce) || phase == cgroup.PartitionWaits && !now.Before(s.waits.until) {
 			return false
 		}
@@ -198,10 +217,13 @@ func (s *isolation) mode(p cgroup.Path) noise.Mode {
 	return noise.CPUSet
 }
 
-// counts are the partitions by what has become of them.
+// counts are the partitions of containers by what has become of them.
 func (s *isolation) counts() map[string]int {
 	counts := map[string]int{"root": 0, "isolated": 0, "underway": 0, "waits": 0, "refused": 0}
 	for p, o := range s.outcomes {
+		if p == cgroup.Parking {
+			continue
+		}
 		switch o.Phase {
 		case cgroup.PartitionInForce:
 			counts[string(s.settled[p].Type)]++
@@ -222,6 +244,9 @@ func (l *loop) isolationProblems() []pools.Problem {
 	var all []pools.Problem
 	if _, why := l.partitions(); why != "" {
 		all = append(all, pools.Problem{Reason: pools.Reason{Code: codeNoPartitions, Text: why}})
+	}
+	if _, why := l.parks(); why != "" {
+		all = append(all, pools.Problem{Reason: pools.Reason{Code: codeNoParking, Text: "guaranteed.park is true, and free CPUs are not parked: " + why}})
 	}
 	if leaked := l.isolation.leaked; !leaked.IsEmpty() {
 		all = append(all, pools.Problem{Reason: pools.Reason{Code: codeLeakedCPUs,
@@ -244,6 +269,9 @@ func (l *loop) isolationProblems() []pools.Problem {
 			continue
 		}
 		problem := pools.Problem{Reason: pools.Reason{Code: codeNoPartition, Text: "its CPUs are its own by cpusets alone: " + o.Why}}
+		if p == cgroup.Parking {
+			problem.Reason = pools.Reason{Code: codeNoParking, Text: "free CPUs are not parked: " + o.Why}
+		}
 		l.nameOwner(&problem, p)
 		all = append(all, problem)
 	}

@@ -28,6 +28,7 @@ type deathScene struct {
 func deathScenes() []deathScene {
 	fixed, carved := cpuset.Range(4, 7), cpuset.Range(2, 7)
 	mems := strings.Replace(poolsYAML, "cpus: 4-7", "cpus: 4-7\n  memory: bind", 1)
+	five, fiveYAML := cpuset.Range(3, 7), strings.NewReplacer("cpus: 2-3", "cpus: \"2\"", "cpus: 4-7", "cpus: 3-7").Replace(poolsYAML)
 	seven := testnode.CgroupConfig{ClearPopulated: true}
 	return []deathScene{
 		{name: "fixed", yaml: poolsYAML, pool: fixed, least: 6},
@@ -40,6 +41,9 @@ func deathScenes() []deathScene {
 		{name: "carved partitions", yaml: isolating(carvedYAML), pool: carved, least: 12, kernel: kernelLike(6, 19)},
 		{name: "fixed to carved partitions", before: isolating(poolsYAML), yaml: isolating(carvedYAML), pool: carved, least: 6, kernel: kernelLike(6, 18)},
 		{name: "partitions to none", before: isolating(poolsYAML), yaml: poolsYAML, pool: fixed, least: 6, kernel: kernelLike(6, 12)},
+		{name: "parking begins", before: isolating(fiveYAML), yaml: parkingYAML(fiveYAML, "partition"), pool: five, least: 8, kernel: kernelLike(6, 12)},
+		{name: "parked CPUs change hands", before: parkingYAML(fiveYAML, "partition"), yaml: parkingYAML(fiveYAML, "partition"), pool: five, least: 8, kernel: kernelLike(6, 18)},
+		{name: "parking ends", before: parkingYAML(poolsYAML, "partition"), yaml: poolsYAML, pool: fixed, least: 8, kernel: kernelLike(6, 12)},
 		{name: "units", yaml: carvedYAML + unitsPart, pool: carved, least: 6},
 		{name: "host services", yaml: carvedYAML + unitsPart + hostPart, pool: carved, least: 9},
 		{name: "refused", yaml: failing(strings.Replace(poolsYAML, "4-7", "4-5", 1)), pool: cpuset.Range(4, 5), least: 6},

@@ -84,6 +84,7 @@ func TestModel(t *testing.T) {
 type tally struct {
 	moves         map[control.Outcome]int
 	made, refused int // containers
+	parked        int // times that CPUs were parked
 }
 
 func (y *tally) add(of tally) {
@@ -92,12 +93,16 @@ func (y *tally) add(of tally) {
 	}
 	y.made += of.made
 	y.refused += of.refused
+	y.parked += of.parked
 }
 
 func (y *tally) check(t *testing.T) {
 	t.Helper()
 	if y.moves[control.Done] == 0 || y.moves[control.Refused] == 0 {
 		t.Errorf("moves that were asked for: %v; want some that are done and some that are refused", y.moves)
+	}
+	if y.parked == 0 {
+		t.Error("no CPUs were ever parked")
 	}
 	if y.refused > y.made {
 		t.Errorf("%d containers were created and %d refused; want that most can be", y.made, y.refused)
@@ -123,7 +128,7 @@ func runSequence(t *testing.T, seed uint64) tally {
 	if w.kernel.Remote && w.parted == 0 {
 		t.Error("no container has ever been a partition")
 	}
-	of := tally{moves: w.moves}
+	of := tally{moves: w.moves, parked: w.parked}
 	of.made, of.refused = w.pods.Created()
 	return of
 }

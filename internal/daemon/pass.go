@@ -214,6 +214,7 @@ func (l *loop) held(now time.Time) map[cgroup.Path]cgroup.Current {
 func (l *loop) liveOptions(p pools.Plan) cgroup.Options {
 	o := l.diffOptions(p)
 	o.Leaving = l.leavingCgroups()
+	o.Spare = o.Spare.Difference(l.isolation.parking.cpus)
 	return o
 }
 

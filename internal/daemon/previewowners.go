@@ -30,7 +30,11 @@ func (s scene) previewOwners(h *host, plan pools.Plan, want []cgroup.Target, cur
 	for k := range s.ledger.originals {
 		former[k.path] = former[k.path] || k.file == cgroup.FilePartition
 	}
+	former[cgroup.Parking] = true // whether or not the journal knows
 	leaves := slices.Collect(maps.Keys(former))
+	if on && s.settings.config.Park {
+		delete(former, cgroup.Parking)
+	}
 	for _, t := range want {
 		if !t.Exclusive || t.Container == "" {
 			continue
@@ -48,6 +52,17 @@ func (s scene) previewOwners(h *host, plan pools.Plan, want []cgroup.Target, cur
 	}
 	if in.View, err = h.cgroups.ReadPartitions(leaves); err != nil {
 		return nil, nil, err
+	}
+	for p, of := range former {
+		if n, there := in.View.Nodes[p]; of && there && !n.State.Is(cgroup.MemberPartition) {
+			ends = append(ends, p)
+		}
+	}
+	slices.Sort(ends)
+	if n := in.View.Nodes[cgroup.Parking]; n.State.Valid() { // it gives way before an owner takes
+		in.View.Root = in.View.Root.Union(n.Effective)
+		delete(in.View.Nodes, cgroup.Parking)
+		delete(in.View.Nodes, cgroup.ParkingTop)
 	}
 	outcomes := cgroup.PlanPartitions(in).Outcomes
 	for _, o := range soleOwners(plan) {
@@ -67,11 +82,5 @@ func (s scene) previewOwners(h *host, plan pools.Plan, want []cgroup.Target, cur
 		p.Report = s.settings.machineOf(h.boot).Of(o.cpus, mode)
 		all = append(all, p)
 	}
-	for p, of := range former {
-		if n, there := in.View.Nodes[p]; of && there && !n.State.Is(cgroup.MemberPartition) {
-			ends = append(ends, p)
-		}
-	}
-	slices.Sort(ends)
 	return all, ends, nil
 }

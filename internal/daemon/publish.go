@@ -200,6 +200,7 @@ func (l *loop) view() *telemetry.View {
 		HostUnits:   l.hostView(),
 		Partitions:  l.isolation.counts(),
 		Leaked:      l.isolation.leaked,
+		Parked:      l.isolation.parking.cpus,
 	}
 	p := l.settings.pools
 	for _, part := range p.Partitions {

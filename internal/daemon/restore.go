@@ -44,7 +44,7 @@ func Restore(ctx context.Context, o Options) (RestoreReport, error) {
 	if err != nil {
 		return RestoreReport{}, err
 	}
-	if len(j.Originals) == 0 {
+	if len(j.Originals) == 0 && !parkingLeft() {
 		return RestoreReport{}, nil
 	}
 	h, closeHost, err := openHost(ctx, o.Config, o.Topology)
@@ -64,7 +64,8 @@ func (h *host) restore(ctx context.Context, j Journal) (RestoreReport, error) {
 		return isOfPartition(o)
 	})
 	// Partitions first: sets that overlap them break them.
-	r, left := h.unpartition(ctx, parts)
+	r, left := h.unpartition(ctx, h.withParking(parts))
+	parkErr := h.removeParking(left)
 	// A CRI update makes the runtime write the whole of its spec, so CPUs and memory
 	// nodes come first and weight and quota after them.
 	late := func(o Original) int { return boolRank(o.File != cgroup.FileCPUs && o.File != cgroup.FileMems) }
@@ -95,9 +96,9 @@ func (h *host) restore(ctx context.Context, j Journal) (RestoreReport, error) {
 		}
 	}
 	if len(rest.Originals) == 0 {
-		return r, ignoreMissing(os.Remove(h.journal))
+		return r, errors.Join(parkErr, ignoreMissing(os.Remove(h.journal)))
 	}
-	return r, SaveJournal(h.journal, rest)
+	return r, errors.Join(parkErr, SaveJournal(h.journal, rest))
 }
 
 func boolRank(b bool) int {

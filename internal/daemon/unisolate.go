@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -91,4 +92,42 @@ func (h *host) giveBackPartitions(ctx context.Context, leaves []cgroup.Path, fai
 		case <-tick.C:
 		}
 	}
+}
+
+// withParking adds the cgroup of parked CPUs to the originals of partitions if it is
+// there: its place tells whose it is, so that a lost journal does not matter.
+func (h *host) withParking(parts []Original) []Original {
+	if _, err := h.cgroups.Read(cgroup.Parking); errors.Is(err, cgroup.ErrGone) {
+		return parts
+	}
+	for _, o := range []Original{
+		{Path: cgroup.ParkingTop, File: cgroup.FileExclusive},
+		{Path: cgroup.Parking, File: cgroup.FileExclusive},
+		{Path: cgroup.Parking, File: cgroup.FilePartition, Value: string(cgroup.MemberPartition)},
+	} {
+		if !slices.ContainsFunc(parts, func(p Original) bool { return p.key() == o.key() }) {
+			parts = append(parts, o)
+		}
+	}
+	return parts
+}
+
+// removeParking removes the cgroup of parked CPUs, unless something of it is left to be
+// put back.
+func (h *host) removeParking(left []Original) error {
+	if slices.ContainsFunc(left, func(o Original) bool { return isParking(o.Path) }) {
+		return nil
+	}
+	return h.cgroups.RemoveParking()
+}
+
+// parkingLeft says that a daemon has left the cgroup of parked CPUs. What cannot be
+// asked has none.
+func parkingLeft() bool {
+	fs, err := cgroup.Open(cgroupRoot)
+	if err != nil {
+		return false
+	}
+	_, err = fs.Read(cgroup.ParkingTop)
+	return err == nil
 }

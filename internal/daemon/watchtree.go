@@ -81,6 +81,9 @@ func (l *loop) watchAll() {
 		return
 	}
 	files, parents := watchSet(l.status.targets, l.model.slices(), slices.Collect(maps.Keys(l.watch.slices)))
+	if !l.isolation.parking.cpus.IsEmpty() {
+		files = append(files, cgroup.Parking, cgroup.ParkingTop)
+	}
 	err := l.watch.watcher.Set(files, parents)
 	if err != nil && (l.watch.err == nil || l.watch.err.Error() != err.Error()) {
 		l.log.Warn("not all cgroups are watched; what others write to the rest is found by the resync", "error", err)
@@ -152,7 +155,7 @@ func (l *loop) heard() bool {
 			l.list()
 			matters = true
 		case cgroup.Written:
-			matters = l.heardWrite(c.Path.Scope(), c.At) || l.heardList(c.Name) || matters
+			matters = l.heardWrite(c.Path.Scope(), c.At) || l.heardList(c.Name) || l.heardParking(c.Path, c.Name) || matters
 		case cgroup.Appeared:
 			if p := c.Path.Join(c.Name); strangerID(p, l.driver) != "" {
 				l.exposures.appear(p, c.At)

@@ -37,6 +37,7 @@ type world struct {
 	checks  int
 	moves   map[control.Outcome]int
 	parted  int // partitions that were seen
+	parked  int // and parkings
 
 	mu    sync.Mutex            // guards what follows, which writes look at
 	armed int                   // writes until the daemon's death; -1: it lives
@@ -61,6 +62,9 @@ func newWorld(t *testing.T, nri bool, partitions uint64) *world {
 	if partitions > 0 {
 		for i := range configs {
 			configs[i] = strings.Replace(configs[i], "guaranteed: {", "guaranteed: {isolation: partition, ", 1)
+			if !strings.Contains(configs[i], "from: shared") && i > 0 {
+				configs[i] = strings.Replace(configs[i], "guaranteed: {", "guaranteed: {park: true, ", 1)
+			}
 		}
 	}
 	w := &world{node: n, configs: configs, armed: -1, moves: make(map[control.Outcome]int)}
@@ -438,8 +442,15 @@ func (w *world) checkPartitions(exclusive map[string]cpuset.Set) error {
 	if w.tree.Crashed() || !w.tree.Leaked().IsEmpty() {
 		errs = append(errs, fmt.Errorf("kernel crashed: %t, lost CPUs: %s", w.tree.Crashed(), w.tree.Leaked()))
 	}
+	park, _ := w.node.parked()
+	if park.Partition.Valid() {
+		w.parked++
+	}
 	for id, cpus := range exclusive {
 		st := w.state(id)
+		if park.Partition.Valid() && park.Effective.Overlaps(cpus) {
+			errs = append(errs, fmt.Errorf("CPUs %s are parked, and %s has %s for itself", park.Effective, w.runtime.Cgroup(id), cpus))
+		}
 		if !st.Populated {
 			continue
 		}

@@ -103,7 +103,7 @@ func checkPartitions(e *evidence) []Finding {
 // checkIsolation holds what is asked for against what the kernel can do.
 func checkIsolation(e *evidence) []Finding {
 	if e.config.Isolation != config.IsolationPartition {
-		return nil
+		return checkParking(e)
 	}
 	f := Finding{Subject: e.file + ": guaranteed.isolation"}
 	switch kernel := cgroup.PartitionsOf(e.kernel.major, e.kernel.minor); {
@@ -120,6 +120,19 @@ func checkIsolation(e *evidence) []Finding {
 		f.Remedy = "use kernel 7.0 or later, or let nobody else write cpusets of containers"
 	}
 	return []Finding{f}
+}
+
+// checkParking is about free CPUs where partitions come with a later kernel.
+func checkParking(e *evidence) []Finding {
+	if !e.config.Park || cgroup.PartitionsOf(e.kernel.major, e.kernel.minor).Settled {
+		return nil
+	}
+	return []Finding{{
+		Severity: Warning,
+		Subject:  e.file + ": guaranteed.park",
+		Found:    fmt.Sprintf("is true, and with isolation auto kernel %s makes no partitions: no CPU is parked", e.kernel.release),
+		Remedy:   "use kernel 7.0 or later, write isolation: partition (6.11 or later), or write park: false",
+	}}
 }
 
 func checkPSI(e *evidence) []Finding {

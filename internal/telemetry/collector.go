@@ -165,6 +165,7 @@ func (e emitter) placement(v *View) {
 		e.emit(partitions, float64(n), state)
 	}
 	e.emit(leakedCPUs, float64(v.Leaked.Len()))
+	e.emit(parkedCPUs, float64(v.Parked.Len()))
 	type group struct {
 		PoolName
 		reason string

@@ -26,6 +26,7 @@ const (
 	containerNoise    = "cpupoold_container_noise_cpus"
 	partitions        = "cpupoold_partitions"
 	leakedCPUs        = "cpupoold_leaked_cpus"
+	parkedCPUs        = "cpupoold_parked_cpus"
 	poolCPUs          = "cpupoold_pool_cpus"
 	offlineCPUs       = "cpupoold_offline_cpus"
 	poolFreeCPUs      = "cpupoold_pool_free_cpus"
@@ -84,6 +85,7 @@ func specs() []spec {
 		{containerNoise, "CPUs of a container with CPUs of its own on which the kernel does work of its own, by source: balancing (load balancing of the scheduler), tick (the timer tick while one thread runs), rcu (RCU callbacks), managed_irq (managed interrupts of drivers). The last three end with kernel arguments alone, which cpupoold plan prints.", gauge, append(slices.Clip(container), "source")},
 		{partitions, "Containers that are to be partitions, by state: root and isolated are in force, underway will be in a moment; waits (for CPUs that are offline or not given back yet) and refused keep their CPUs by cpusets alone.", gauge, []string{"state"}},
 		{leakedCPUs, "CPUs that are online and that the kernel has in no cgroup any more; they are given to nobody until the machine boots.", gauge, nil},
+		{parkedCPUs, "CPUs of the guaranteed pool that no container holds and that the kernel keeps everybody off (guaranteed.park).", gauge, nil},
 		{poolCPUs, "Online CPUs of a pool. Management pools of type all overlap the others.", gauge, pool},
 		{poolFreeCPUs, "CPUs of the guaranteed pool that no container holds.", gauge, nil},
 		{offlineCPUs, "CPUs that pools would have if they were online. What owners are without for it is cpupoold_problems with the code Offline.", gauge, nil},

@@ -152,6 +152,7 @@ func view() *telemetry.View {
 		Offline:    cpuset.Of(8, 9),
 		Partitions: map[string]int{"root": 1, "refused": 2},
 		Leaked:     cpuset.Of(7),
+		Parked:     cpuset.Of(5, 6),
 		Refused:    map[string]uint64{"TooFew": 3, "Floor": 1},
 		Refusals: []telemetry.Refusal{
 			{Pod: "ran/old", Container: "app", Code: "TooFew", Since: time.Unix(1, 0), Until: time.Unix(2, 0)},

@@ -60,6 +60,8 @@ type View struct {
 	Partitions map[string]int
 	// Leaked are CPUs that the kernel has lost: online, and in no cgroup.
 	Leaked cpuset.Set
+	// Parked are the CPUs that nobody owns and that the kernel keeps everybody off.
+	Parked cpuset.Set
 	// Refused counts refusals since the daemon's start, by code.
 	Refused map[string]uint64
 }

@@ -21,7 +21,7 @@ var (
 
 // Error is a failed operation on a cgroup file.
 type Error struct {
-	Op    string // read, write, list or gather threads of
+	Op    string // read, write, list, make, remove or gather threads of
 	Path  string // below the cgroup2 mount, with the file's name
 	Value string // what was to be written
 	Err   error
@@ -51,6 +51,8 @@ const (
 	opList  = "list"
 
 	opGather = "gather threads of"
+	opMake   = "make"
+	opRemove = "remove"
 )
 
 // hint explains what the kernel means by an errno

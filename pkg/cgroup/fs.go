@@ -26,6 +26,10 @@ type Tree interface {
 	WriteFile(name, value string) error
 	// ReadDir returns the names of the directories in a directory, in any order.
 	ReadDir(name string) ([]string, error)
+	// Mkdir makes a directory in one that exists, Rmdir removes one without
+	// children and processes.
+	Mkdir(name string) error
+	Rmdir(name string) error
 }
 
 // FS reads and writes the cgroups below one cgroup2 mount. It holds no state

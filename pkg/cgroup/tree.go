@@ -95,3 +95,8 @@ func (t rootTree) ReadDir(name string) ([]string, error) {
 	}
 	return names, nil
 }
+
+func (t rootTree) Mkdir(name string) error { return t.root.Mkdir(name, 0o755) }
+
+// Rmdir removes a directory: cgroupfs lets nobody remove a file.
+func (t rootTree) Rmdir(name string) error { return t.root.Remove(name) }

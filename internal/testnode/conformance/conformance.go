@@ -20,8 +20,6 @@ import (
 // and 1. The root's children have the controllers cpuset and cpu.
 type Kernel interface {
 	cgroup.Tree
-	Mkdir(name string) error
-	Rmdir(name string) error
 	// Task starts a process in the cgroup; stop ends it and waits for its end.
 	Task(t testing.TB, name string) (stop func())
 	// SetOnline plugs a CPU in or out.
@@ -77,6 +75,7 @@ func Run(t *testing.T, k Kernel) {
 		{"removal of a partition", (*bench).partitionRemoval},
 		{"broken partitions are told", (*bench).partitionTold},
 		{"plans of partitions", (*bench).partitionPlans},
+		{"parked CPUs", (*bench).parking},
 	}
 	for i, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

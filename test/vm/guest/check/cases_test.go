@@ -207,6 +207,10 @@ func kernelCases() []broken {
 			want: []string{"warning isolation: 6.12."},
 		},
 		{
+			name: "parking on a kernel without partitions by default", config: strings.Replace(goodConfig, "cpus: 4-7", "cpus: 4-7\n  isolation: auto\n  park: true", 1),
+			want: []string{"warning isolation: no CPU is parked"},
+		},
+		{
 			name: "kernel that forgets affinities", script: "replace /proc/sys/kernel/osrelease 6.1.0-49-amd64",
 			want: []string{"info kernel-affinity: 6.1.0-49-amd64"},
 		},

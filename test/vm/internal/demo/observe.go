@@ -138,6 +138,16 @@ func (f files) WriteFile(name, _ string) error {
 	return &fs.PathError{Op: "write", Path: name, Err: errors.ErrUnsupported}
 }
 
+// Mkdir refuses, too.
+func (f files) Mkdir(name string) error {
+	return &fs.PathError{Op: "mkdir", Path: name, Err: errors.ErrUnsupported}
+}
+
+// Rmdir refuses, too.
+func (f files) Rmdir(name string) error {
+	return &fs.PathError{Op: "rmdir", Path: name, Err: errors.ErrUnsupported}
+}
+
 // ReadDir returns the directories in a directory, in no order.
 func (f files) ReadDir(name string) ([]string, error) {
 	found := make(map[string]bool)

@@ -1,0 +1,147 @@
+package daemon
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// # Parking
+//
+// With guaranteed.park the CPUs of the guaranteed pool that nobody has are in a
+// partition of their own, without processes (cgroup.Parking). It is one more wish: a
+// pass takes from it what somebody is to have before its other writes, and adds what
+// nobody has after them. No reply to the runtime gives CPUs that it still has.
+
+// codeNoParking is the code of free CPUs that should be parked and are not.
+const codeNoParking pools.Code = "NoParking"
+
+// parking is what the owner knows of the parked CPUs.
+type parking struct {
+	made   bool       // the cgroup may be there
+	cpus   cpuset.Set // that it had when it was last looked at
+	told   cpuset.Set // those that the log tells of
+	failed string     // why it could not be removed
+}
+
+// parks says whether free CPUs are to be parked, and if not, why that is not as
+// configured.
+func (l *loop) parks() (on bool, why string) {
+	if !l.settings.config.Park {
+		return false, ""
+	}
+	if on, why = l.partitions(); !on && why == "" {
+		why = "with guaranteed.isolation auto this kernel makes no partitions (7.0 and later do)"
+	}
+	return on, why
+}
+
+// parkable are the CPUs that nobody has or is on. While an owner stands on what another
+// is to have there are none: the two need free CPUs to change places.
+func (l *loop) parkable(want []cgroup.Target) cpuset.Set {
+	plan := l.status.plan
+	free := plan.Free.Union(plan.Idle).Intersection(l.online()).Difference(l.leavingCPUs().Union(l.isolation.leaked))
+	for _, t := range want {
+		c := l.tree.current[t.Path]
+		if t.CPUs.IsEmpty() || !c.Exists {
+			continue
+		}
+		if t.Exclusive && slices.ContainsFunc(want, func(o cgroup.Target) bool {
+			return o.Exclusive && o.Path != t.Path && c.CPUs.Overlaps(o.CPUs)
+		}) {
+			return cpuset.Set{}
+		}
+		free = free.Difference(c.Effective.Union(c.Pending))
+	}
+	return free
+}
+
+// parkingWish is the partition of the CPUs that nobody has, if there are any.
+func (l *loop) parkingWish(want []cgroup.Target, keep bool, now time.Time) (w cgroup.PartitionWish, ok bool) {
+	if on, _ := l.parks(); !on {
+		return w, false
+	}
+	w = cgroup.PartitionWish{Path: cgroup.Parking, Type: cgroup.IsolatedPartition, CPUs: l.parkable(want), Keep: keep}
+	w.Not = l.notNow(w, now)
+	return w, !w.CPUs.IsEmpty()
+}
+
+// makeParking makes the cgroup for a wish that needs it.
+func (l *loop) makeParking(wishes []cgroup.PartitionWish, now time.Time) {
+	i := slices.IndexFunc(wishes, func(w cgroup.PartitionWish) bool { return w.Path == cgroup.Parking && !w.Keep && w.Not == "" })
+	if i < 0 || l.parkedStill() {
+		return
+	}
+	l.isolation.parking.made = true
+	if err := l.cgroups.MakeParking(); err != nil {
+		wishes[i].Not = l.failPartition(wishes[i], err.Error(), now)
+	}
+}
+
+// findParking looks whether a daemon has left the cgroup. Nobody needs a journal to know
+// whose it is.
+func (l *loop) findParking() {
+	_, err := l.cgroups.Read(cgroup.ParkingTop)
+	l.isolation.parking.made = !errors.Is(err, cgroup.ErrGone)
+}
+
+// seen takes over what the kernel says of the parked CPUs.
+func (p *parking) seen(view cgroup.PartitionView) {
+	switch n := view.Nodes[cgroup.Parking]; {
+	case n.State.Valid():
+		p.cpus = n.Effective
+	case n.State.Invalid:
+		p.cpus = n.Exclusive // until it is a member
+	default:
+		p.cpus = cpuset.Set{}
+	}
+}
+
+// parked tells of the CPUs that are parked when nothing is left to be written, and
+// removes the cgroup that is not needed any more.
+func (l *loop) parked(view cgroup.PartitionView) {
+	p := &l.isolation.parking
+	if !p.cpus.Equal(p.told) {
+		if p.told = p.cpus; p.cpus.IsEmpty() {
+			l.log.Info("no CPUs are parked any more")
+		} else {
+			l.log.Info("the kernel keeps everybody off free CPUs", "cpus", p.cpus)
+		}
+	}
+	on, _ := l.parks()
+	leaf, top := view.Nodes[cgroup.Parking], view.Nodes[cgroup.ParkingTop]
+	if on || !p.made || !leaf.State.Is(cgroup.MemberPartition) || !leaf.Exclusive.IsEmpty() || !top.Exclusive.IsEmpty() {
+		return
+	}
+	if err := l.cgroups.RemoveParking(); err != nil {
+		if p.failed != err.Error() {
+			p.failed = err.Error()
+			l.log.Warn("the cgroup of parked CPUs is left behind; the next pass tries again", "error", err)
+		}
+		return
+	}
+	*p = parking{}
+	l.ledger.forget(isParking)
+}
+
+func isParking(p cgroup.Path) bool { return p == cgroup.Parking || p == cgroup.ParkingTop }
+
+// heardParking is told of a write to the cgroups of parked CPUs, which may have been the
+// daemon's. It says whether somebody else has ended the partition.
+func (l *loop) heardParking(p cgroup.Path, file string) bool {
+	if p != cgroup.Parking || file != cgroup.FilePartition || l.isolation.outcomes[p].Phase != cgroup.PartitionInForce || l.parkedStill() {
+		return false
+	}
+	l.isolation.stale = true
+	return true
+}
+
+// parkedStill says that the kernel still has the partition of parked CPUs.
+func (l *loop) parkedStill() bool {
+	st, err := l.cgroups.Read(cgroup.Parking)
+	return err == nil && st.Partition.Is(cgroup.IsolatedPartition)
+}
