@@ -209,6 +209,18 @@ func (s deathScene) play(t *testing.T, after int) int {
 	if strings.Contains(s.yaml, hostPart) {
 		c.hostRight(r)
 	}
+	if strings.Contains(s.yaml, "park: true") {
+		c.eventually("parking of what nobody owns", func() bool {
+			st, _ := c.parked()
+			free := s.pool
+			for _, a := range c.journal().Assignments {
+				free = free.Difference(a.CPUs)
+			}
+			return st.Partition.Is(cgroup.IsolatedPartition) && st.Effective.Equal(free)
+		})
+	} else if _, there := c.parked(); there {
+		t.Error("the cgroup of parked CPUs is left behind")
+	}
 	if n.tree.Crashed() || !n.tree.Leaked().IsEmpty() {
 		t.Errorf("crashed: %t, leaked: %s", n.tree.Crashed(), n.tree.Leaked())
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -305,4 +306,33 @@ func TestParkingPreviewed(t *testing.T) {
 			t.Errorf("%s\nends %v, owners %+v, %v", yaml, p.Ends, p.Owners, err)
 		}
 	}
+}
+
+// TestParkedCPUsAreNotGiven: no answer to the runtime gives CPUs that the kernel still
+// has in the parking, whatever the plan says.
+func TestParkedCPUsAreNotGiven(t *testing.T) {
+	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{NRI: true})
+	n.yaml = parkingYAML(n.yaml, "auto")
+	r := n.start()
+	r.connected()
+	r.parks("4-7")
+	r.quiet()
+	n.tree.Intercept(func(w testnode.CgroupWrite) error {
+		if strings.HasPrefix(w.Name, string(cgroup.ParkingTop)+"/") {
+			return syscall.EIO
+		}
+		return nil
+	})
+	pod := n.pod("a", "default", "guaranteed", 2, nil)
+	_, err := n.runtime.CreateContainer(pod, testnode.ContainerSpec{Name: "app", Resources: whole(2)})
+	if err == nil || !strings.Contains(err.Error(), string(cgroup.Parking)) {
+		t.Errorf("created while its CPUs are parked: %v", err)
+	}
+	n.tree.Intercept(nil)
+	id := n.container(pod, "app", whole(2))
+	if st := n.state(id); !st.Partition.Is(cgroup.RootPartition) || st.Effective.Len() != 2 {
+		t.Errorf("the entrypoint began in %+v", st)
+	}
+	r.parks(cpuset.Range(4, 7).Difference(n.state(id).CPUs).String())
+	n.unharmed()
 }
