@@ -115,6 +115,9 @@ func (a *app) printRest(p daemon.Preview) error {
 			lines = append(lines, fmt.Sprintf("left alone: %s: %s", v.Name, v.Why))
 		}
 	}
+	if resting := p.Plan.Resting; !resting.IsEmpty() {
+		lines = append(lines, fmt.Sprintf("waits: CPUs %s stay out of the shared pool (quiet)", resting))
+	}
 	for _, d := range p.Deferred {
 		lines = append(lines, fmt.Sprintf("waits: %s %s: %s", d.Path, d.Property, d.Reason))
 	}

@@ -91,6 +91,10 @@ type Config struct {
 	// or a foreign write goes unnoticed. Default: 30s.
 	ResyncPeriod time.Duration
 
+	// Quiet (quiet) is how long what is not needed to keep exclusive CPUs exclusive may
+	// wait while somebody has some, 1s..24h; 0 lets nothing wait. Default: 0.
+	Quiet time.Duration
+
 	// WeightFormula (weightFormula) converts CFS shares to cpu.weight for
 	// containers. Default: auto.
 	WeightFormula WeightFormula

@@ -24,6 +24,10 @@ const (
 	maxResync = time.Hour
 )
 
+// maxQuiet bounds Quiet: what waits must come to pass on a node where somebody always has
+// CPUs of its own.
+const maxQuiet = 24 * time.Hour
+
 // fields is the whole schema: every key that a file may have.
 func (d *decoder) fields(c *Config) []field {
 	return []field{
@@ -45,6 +49,7 @@ func (d *decoder) fields(c *Config) []field {
 		{"runDir", d.scalar(func(s string) error { return setDir(&c.RunDir, s) })},
 		{"listenAddress", d.scalar(func(s string) error { return setAddress(&c.ListenAddress, s) })},
 		{"resyncPeriod", d.scalar(func(s string) error { return setResync(&c.ResyncPeriod, s) })},
+		{"quiet", d.scalar(func(s string) error { return setQuiet(&c.Quiet, s) })},
 		{"weightFormula", d.scalar(func(s string) error {
 			return setOneOf(&c.WeightFormula, s, WeightAuto, WeightLinear, WeightQuadratic)
 		})},
@@ -169,6 +174,15 @@ func setResync(period *time.Duration, s string) error {
 		return fmt.Errorf("is not a duration in %v..%v; write one like 30s", minResync, maxResync)
 	}
 	*period = d
+	return nil
+}
+
+func setQuiet(limit *time.Duration, s string) error {
+	d, err := time.ParseDuration(s)
+	if err != nil || d != 0 && (d < time.Second || d > maxQuiet) {
+		return fmt.Errorf("is not 0 or a duration in %v..%v; write one like 10m", time.Second, maxQuiet)
+	}
+	*limit = d
 	return nil
 }
 

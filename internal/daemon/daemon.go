@@ -172,6 +172,7 @@ func newLoop(h host, o Options) (*loop, error) {
 		resizing:  make(map[string]*resizing),
 		exposures: newExposures(),
 		isolation: newIsolation(),
+		quiet:     quiet{resting: ledger.resting},
 		watch:     newTreeWatch(),
 		drifts:    newDrifts(),
 		strangers: make(strangers),

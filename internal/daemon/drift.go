@@ -141,6 +141,18 @@ func (d *drifts) unheard() map[cgroup.Path]bool {
 	return all
 }
 
+// changed are the cgroups of which somebody else has changed a property that has not been
+// repaired.
+func (d *drifts) changed(property string) map[cgroup.Path]bool {
+	all := make(map[cgroup.Path]bool)
+	for _, o := range d.open {
+		if o.property == property && !o.repaired {
+			all[o.Path] = true
+		}
+	}
+	return all
+}
+
 // settleDrifts counts the drifts that are repaired, or whose cgroup is gone.
 func (l *loop) settleDrifts(now time.Time) {
 	told := make(map[string]cri.Resources)

@@ -75,6 +75,9 @@ func preview(ctx context.Context, h host, s settings, j Journal, now time.Time) 
 	hints.apply(pods)
 	look := scene{settings: s, model: m, pods: pods, previous: previous, formula: s.config.WeightFormula, ledger: newLedger(j), nodes: h.nodes, read: h.cgroups.Read}
 
+	q := quiet{on: s.config.Quiet > 0, resting: j.Resting}
+	look.resting = q.rest(previous)
+
 	// The formula is observed on the node's containers, which the first plan
 	// names; it changes weights only, never CPUs.
 	_, want := look.decide()

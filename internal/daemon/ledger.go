@@ -15,6 +15,7 @@ type ledger struct {
 	originals   map[originalKey]Original
 	assignments []pools.Assignment
 	unhinted    []pools.Key // sorted
+	resting     cpuset.Set
 	accepted    *accepted
 	// bare says that no original of this boot was known when the daemon started.
 	bare bool
@@ -41,7 +42,7 @@ func (o Original) key() originalKey {
 }
 
 func newLedger(j Journal) *ledger {
-	l := &ledger{bare: len(j.Originals) == 0, bootID: j.BootID, originals: make(map[originalKey]Original), assignments: fromRecords(j.Assignments), accepted: j.Accepted}
+	l := &ledger{bare: len(j.Originals) == 0, bootID: j.BootID, originals: make(map[originalKey]Original), assignments: fromRecords(j.Assignments), resting: j.Resting, accepted: j.Accepted}
 	for _, o := range j.Originals {
 		if _, known := l.originals[o.key()]; !known || o.Value == "" {
 			l.originals[o.key()] = o // of two for a unit, not the one that we had set
@@ -113,6 +114,14 @@ func (l *ledger) goWithout(keys []pools.Key) {
 	}
 }
 
+// rest records the CPUs that are kept out of the shared pool.
+func (l *ledger) rest(cpus cpuset.Set) {
+	if !l.resting.Equal(cpus) {
+		l.resting = cpus
+		l.changes++
+	}
+}
+
 // accept records that a configuration fits the machine.
 func (l *ledger) accept(a *accepted) {
 	if a == nil || l.accepted.equal(*a) {
@@ -158,7 +167,7 @@ func (l *ledger) forget(gone func(cgroup.Path) bool) {
 }
 
 func (l *ledger) journal() Journal {
-	j := Journal{BootID: l.bootID, Originals: make([]Original, 0, len(l.originals)), Assignments: toRecords(l.assignments), Accepted: l.accepted}
+	j := Journal{BootID: l.bootID, Originals: make([]Original, 0, len(l.originals)), Assignments: toRecords(l.assignments), Resting: l.resting, Accepted: l.accepted}
 	for _, o := range l.originals {
 		j.Originals = append(j.Originals, o)
 	}

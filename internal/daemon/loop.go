@@ -100,6 +100,7 @@ type loop struct {
 	threads     threads
 	exposures   exposures
 	isolation   isolation
+	quiet       quiet
 }
 
 // run handles events until ctx ends. It never waits for anything but events.

@@ -27,6 +27,7 @@ type scene struct {
 	read     func(cgroup.Path) (cgroup.State, error)
 	leaving  cpuset.Set // CPUs of units that have not left them yet
 	systemd  bool       // units are asked for
+	resting  cpuset.Set // CPUs that may stay out of the shared pool
 }
 
 // decide is the whole decision, from what is known to what should be.
@@ -45,6 +46,7 @@ func (s scene) input() pools.Input {
 		Names:    s.settings.names,
 		Pods:     s.pods,
 		Previous: s.previous,
+		Resting:  s.resting,
 	}
 }
 
@@ -61,7 +63,7 @@ func (l *loop) scene(now time.Time) scene {
 	l.askHints(pods, now)
 	l.hints.apply(pods)
 	return scene{settings: l.settings, model: l.model, pods: pods, previous: l.assignments, formula: l.formula, ledger: l.ledger, nodes: l.nodes, read: l.cgroups.Read,
-		leaving: l.leavingCPUs(), systemd: l.units != nil}
+		leaving: l.leavingCPUs(), systemd: l.units != nil, resting: l.quiet.rest(l.assignments)}
 }
 
 // pass decides, compares and writes. Every round carries out the writes up to
@@ -71,6 +73,7 @@ func (l *loop) scene(now time.Time) scene {
 func (l *loop) pass() {
 	now := time.Now()
 	l.status.began = now
+	l.quiet.begin(l.settings.config.Quiet, now)
 	l.settlePromises(false, now)
 	l.settleResizes(now)
 	l.hurry(now)
@@ -83,6 +86,7 @@ func (l *loop) pass() {
 		plan, want = l.decide(now)
 	}
 	l.status.plan = plan
+	l.settleQuiet(plan, want, now)
 	l.assignments = append(slices.Clip(plan.Assignments), l.status.leaving...)
 	l.ledger.assign(l.assignments)
 	l.ledger.goWithout(l.hints.unhinted())
@@ -123,6 +127,7 @@ func (l *loop) pass() {
 		l.status.planned = true
 		close(l.plannedOnce)
 	}
+	l.quiet.explain(deferred)
 	l.status.targets, l.status.deferred = want, deferred
 	l.settleDrifts(time.Now())
 	l.settleExposures(time.Now())
@@ -183,6 +188,7 @@ func (l *loop) held(now time.Time) map[cgroup.Path]cgroup.Current {
 			view[p] = c
 		}
 	}
+	l.quiet.spare(view)
 	for _, d := range l.drifts.open {
 		if c, ok := view[d.Path]; ok && !d.repaired {
 			c.Drifted = append(c.Drifted, d.property)

@@ -93,6 +93,9 @@ func (l *loop) faults(now time.Time) map[cgroup.Path]error {
 	}
 	waits := make(map[cgroup.Path]bool)
 	for _, d := range l.status.deferred {
+		if l.quiet.waits(d.Path, d.Property) {
+			continue
+		}
 		if waits[d.Path] = busy(d.Path) || slices.ContainsFunc(d.WaitsFor, busy); !waits[d.Path] {
 			faults[d.Path] = fmt.Errorf("%s waits: %s", d.Property, d.Reason)
 		}
@@ -101,6 +104,9 @@ func (l *loop) faults(now time.Time) map[cgroup.Path]error {
 		c, known := l.tree.current[t.Path]
 		if !known || !c.Exists || busy(t.Path) || waits[t.Path] || faults[t.Path] != nil {
 			continue
+		}
+		if l.quiet.waits(t.Path, cgroup.FileWeight) {
+			t.Weight = 0
 		}
 		if err := errors.Join(cgroup.Verify(t, c.State), l.bench.err(t.Path)); err != nil {
 			faults[t.Path] = err
@@ -201,6 +207,7 @@ func (l *loop) view() *telemetry.View {
 		Partitions:  l.isolation.counts(),
 		Leaked:      l.isolation.leaked,
 		Parked:      l.isolation.parking.cpus,
+		Quiet:       l.quiet.counts(),
 	}
 	p := l.settings.pools
 	for _, part := range p.Partitions {

@@ -66,6 +66,7 @@ type status struct {
 	reported    map[problemKey]bool // problems that are in the log
 	noise       map[string]string   // likewise, what owners really have, by container
 	bootArgs    []string            // likewise, what the kernel was not told
+	quieted     bool                // likewise, that something waits (quiet)
 }
 
 func newStatus() status {

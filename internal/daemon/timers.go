@@ -35,6 +35,7 @@ func (l *loop) armRetry(began time.Time) {
 	l.nextPromise(earlier)
 	l.nextResize(earlier)
 	l.nextPartition(earlier)
+	l.quiet.next(l.settings.config.Quiet, earlier)
 	if armed {
 		l.timers.retry.Reset(time.Until(due))
 	}

@@ -164,6 +164,9 @@ func (e emitter) placement(v *View) {
 	for state, n := range v.Partitions {
 		e.emit(partitions, float64(n), state)
 	}
+	for kind, n := range v.Quiet {
+		e.emit(quietWaits, float64(n), kind)
+	}
 	e.emit(leakedCPUs, float64(v.Leaked.Len()))
 	e.emit(parkedCPUs, float64(v.Parked.Len()))
 	type group struct {

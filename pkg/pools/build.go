@@ -21,7 +21,8 @@ func Build(in Input) Plan {
 		assigned = claims(&in.Pools, pods, classes, in.Previous)
 		plan.Free, plan.Idle, plan.Problems = assign(in.Machine, &in.Pools, pods, assigned)
 	}
-	placer := newPlacer(&in, plan.Free, countContainers(pods))
+	plan.Resting = resting(&in, plan.Free, assigned)
+	placer := newPlacer(&in, plan.Free, plan.Resting, countContainers(pods))
 	plan.Shared = placer.ofShared
 	assignments := make([]Assignment, 0, len(assigned))
 

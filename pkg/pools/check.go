@@ -63,7 +63,10 @@ func (c *checker) assignments(p Plan) {
 	if free = free.Difference(p.Idle); !p.Free.Equal(free) {
 		c.report("free CPUs are %s; the assignments and idle CPUs leave %s", p.Free, free)
 	}
-	c.taken = c.pools.Guaranteed.Difference(free)
+	if !p.Resting.IsSubsetOf(free) || !p.Resting.IsEmpty() && (!c.pools.FromShared || len(c.held) == 0) {
+		c.report("CPUs %s rest, and free are %s; from: shared is %t, and there are %d owners", p.Resting, free, c.pools.FromShared, len(c.held))
+	}
+	c.taken = c.pools.Guaranteed.Difference(free).Union(p.Resting)
 }
 
 // shared checks what the shared pool has.

@@ -22,6 +22,9 @@ func CheckBuild(p Plan, in Input) []error {
 	for _, a := range in.Previous {
 		c.had[a.Key] = c.had[a.Key].Union(a.CPUs, a.Away)
 	}
+	if !p.Resting.IsSubsetOf(in.Resting) {
+		c.report("CPUs %s rest, and only %s may", p.Resting, in.Resting)
+	}
 	c.floor()
 	c.cores()
 	return c.errs
@@ -47,6 +50,9 @@ func (c *stepChecker) floor() {
 	floor := min(c.in.Pools.floor(), c.in.Pools.Shared.Len())
 	if !c.in.Pools.FromShared || c.plan.Shared.Len() >= floor {
 		return
+	}
+	if !c.plan.Resting.IsEmpty() {
+		c.report("shared CPUs are %s, fewer than %d, and %s rest", c.plan.Shared, floor, c.plan.Resting)
 	}
 	if !c.plan.Idle.IsEmpty() {
 		c.report("shared CPUs are %s, fewer than %d, and %s are idle", c.plan.Shared, floor, c.plan.Idle)

@@ -18,6 +18,9 @@ type Input struct {
 	// Previous holds the assignments that are in force, by pod and container
 	// name. They are kept wherever the pools still allow it.
 	Previous []Assignment
+	// Resting are CPUs that owners had and that are to stay out of the shared pool,
+	// where they have come from there. See [Plan.Resting].
+	Resting cpuset.Set
 }
 
 // QoS is a pod's quality-of-service class (KEP-753, pkg/apis/core/v1/helper/qos).

@@ -13,7 +13,7 @@ import (
 type placer struct {
 	pools *Pools
 	// free are the guaranteed CPUs that nobody has in the end, and taken the
-	// others.
+	// others, and those that rest.
 	free, taken cpuset.Set
 	// of are the CPUs of each partition, and those of the shared pool, without
 	// taken.
@@ -25,9 +25,9 @@ type placer struct {
 	mems *memory // nil when memory is not bound
 }
 
-func newPlacer(in *Input, free cpuset.Set, containers int) *placer {
+func newPlacer(in *Input, free, resting cpuset.Set, containers int) *placer {
 	b := &placer{pools: &in.Pools, free: free, room: make([]Placement, 0, containers)}
-	b.taken = in.Pools.Guaranteed.Difference(free)
+	b.taken = in.Pools.Guaranteed.Difference(free).Union(resting)
 	b.ofShared = in.Pools.Shared.Difference(b.taken)
 	for _, p := range in.Pools.Partitions {
 		b.ofPartition = append(b.ofPartition, p.CPUs.Difference(b.taken))

@@ -27,11 +27,16 @@ type Plan struct {
 	// Shared is what the shared pool has at the moment; never empty.
 	Shared cpuset.Set
 	// Free are the guaranteed CPUs that nobody holds. With Pools.FromShared they
-	// are in Shared too.
+	// are in Shared too, but for Resting.
 	Free cpuset.Set
 	// Idle are guaranteed CPUs on which nobody may run: the rest of the cores that
 	// an owner has to itself (one-owner-per-core).
 	Idle cpuset.Set
+	// Resting are those of Free that the shared pool does not get back for now: who
+	// asks for CPUs of its own can have them, and nobody has to give way for it. There
+	// are none when nobody has CPUs of its own, and never so many that the shared pool
+	// is below its floor.
+	Resting cpuset.Set
 	// Problems are all inputs that could not be honoured, by pod and container.
 	Problems []Problem
 }

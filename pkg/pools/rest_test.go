@@ -1,0 +1,53 @@
+package pools_test
+
+import (
+	"testing"
+
+	"github.com/cpupoold/cpupoold/internal/testnode/hardware"
+	"github.com/cpupoold/cpupoold/pkg/allocate"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// TestResting: CPUs rest where they would go to the shared pool, while somebody has CPUs
+// of its own, and as long as the shared pool keeps its floor.
+func TestResting(t *testing.T) {
+	base := pools.Pools{Shared: cpuset.Range(0, 7), Guaranteed: cpuset.Range(2, 7), FromShared: true, Floor: 2, Units: []pools.UnitSpec{{Name: "du.service", CPUs: 2}}}
+	for name, c := range map[string]struct {
+		change          func(*pools.Input)
+		resting, shared string
+	}{
+		"those that may":       {func(in *pools.Input) { in.Resting = cpuset.Range(4, 5) }, "4-5", "0-1,6-7"},
+		"not those of owners":  {func(in *pools.Input) { in.Resting = cpuset.Range(2, 4) }, "4", "0-1,5-7"},
+		"not below the floor":  {func(in *pools.Input) { in.Resting, in.Pools.Floor = cpuset.Range(0, 7), 4 }, "4-5", "0-1,6-7"},
+		"no owner":             {func(in *pools.Input) { in.Resting, in.Pools.Units = cpuset.Range(4, 5), nil }, "", "0-7"},
+		"nobody asks for rest": {func(*pools.Input) {}, "", "0-1,4-7"},
+		"a fixed list": {func(in *pools.Input) {
+			in.Resting, in.Pools.Shared, in.Pools.FromShared, in.Pools.Floor = cpuset.Range(4, 5), cpuset.Range(0, 1), false, 0
+		}, "", "0-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := pools.Input{Machine: allocate.New(hardware.Machine{Packages: 1, Nodes: 1, L3s: 1, Cores: 4, Threads: 2}.Topology()), Pools: base}
+			in.Previous = []pools.Assignment{{Key: pools.Key{Container: "du.service"}, CPUs: cpuset.Range(2, 3)}}
+			c.change(&in)
+			p := checkedBuild(t, in)
+			if p.Resting.String() != c.resting || p.Shared.String() != c.shared {
+				t.Errorf("CPUs %q rest, shared are %q; want %q and %q", p.Resting, p.Shared, c.resting, c.shared)
+			}
+		})
+	}
+}
+
+// TestRestingIsFirstChoice: the next owner of the same size has what rests.
+func TestRestingIsFirstChoice(t *testing.T) {
+	in := pools.Input{
+		Machine: allocate.New(hardware.Machine{Packages: 1, Nodes: 1, L3s: 1, Cores: 4, Threads: 2}.Topology()), Resting: cpuset.Range(4, 5),
+		Pools: pools.Pools{Shared: cpuset.Range(0, 7), Guaranteed: cpuset.Range(2, 7), FromShared: true, Floor: 2,
+			Units: []pools.UnitSpec{{Name: "a.service", CPUs: 2}, {Name: "b.service", CPUs: 2}}},
+		Previous: []pools.Assignment{{Key: pools.Key{Container: "a.service"}, CPUs: cpuset.Range(2, 3)}},
+	}
+	p := checkedBuild(t, in)
+	if !p.Resting.IsEmpty() || p.Shared.String() != "0-1,6-7" {
+		t.Errorf("CPUs %q rest, shared are %q: the second owner has others than those that rested", p.Resting, p.Shared)
+	}
+}
