@@ -51,35 +51,76 @@ func newNode(t *testing.T) *node {
 	return n
 }
 
-// allowTime has the runtime wait for the daemon's answer over NRI for 20 s, and not for 2 s: then it goes on without the daemon, as it
-// should, and containers begin anywhere. On emulated CPUs that others use too, the daemon may not run for so long.
+// allowTime has the runtime wait for 20 s where it would wait for 2 s: for the daemon's answer over NRI, after which it goes on without the
+// daemon, as it should, and containers begin anywhere; and, containerd, for the state of a pod, without which it looks for the pod's
+// namespaces at process 0. On emulated CPUs that others use too, either may take so long.
 func allowTime(t *testing.T) {
 	t.Helper()
 	n := guestnode.New(t)
-	if !n.Runtime.NRI {
+	if n.Runtime.Name == "cri-o" {
+		configure(n, "/etc/crio/crio.conf.d/time.conf", "[crio.nri]\nnri_plugin_request_timeout = \"20s\"\n")
 		return
 	}
-	file, text := "/etc/containerd/conf.d/nri-time.toml", "version = 4\n[plugins.'io.containerd.nri.v1.nri']\nplugin_request_timeout = '20s'\n"
-	if n.Runtime.Name == "cri-o" {
-		file, text = "/etc/crio/crio.conf.d/nri-time.conf", "[crio.nri]\nnri_plugin_request_timeout = \"20s\"\n"
+	if isOld(n) {
+		configure(n, oldConfig, stateTime)
+		return
 	}
-	restart := func() {
-		n.Run("systemctl", "restart", n.Runtime.Unit)
-		n.Eventually("runtime", func() error {
-			ctx, cancel := patiently()
-			defer cancel()
-			_, _, err := n.Client.List(ctx)
-			return err
-		})
+	text := "version = 4\n" + stateTime
+	if n.Runtime.NRI {
+		text += "[plugins.'io.containerd.nri.v1.nri']\nplugin_request_timeout = '20s'\n"
 	}
-	n.Write(file, text)
-	t.Cleanup(func() {
-		if err := os.Remove(file); err != nil {
-			t.Error(err)
+	configure(n, "/etc/containerd/conf.d/time.toml", text)
+}
+
+const (
+	stateTime = "\n[timeouts]\n'io.containerd.timeout.task.state' = '20s'\n" // of containerd, see allowTime
+	oldConfig = "/etc/containerd/config.toml"                                // all that containerd 1.7 reads
+)
+
+// isOld says whether the runtime is containerd 1.7.
+func isOld(n *guestnode.Node) bool {
+	n.Helper()
+	ctx, cancel := patiently()
+	defer cancel()
+	name, version, err := n.Client.Version(ctx)
+	if err != nil {
+		n.Fatal(err)
+	}
+	return name == "containerd" && strings.HasPrefix(strings.TrimPrefix(version, "v"), "1.7.")
+}
+
+// configure adds to a file of the runtime's, or makes it, until the end of the test.
+func configure(n *guestnode.Node, file, text string) {
+	n.Helper()
+	before, err := os.ReadFile(file)
+	isNew := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !isNew {
+		n.Fatal(err)
+	}
+	n.Cleanup(func() {
+		if isNew {
+			if err := os.Remove(file); err != nil {
+				n.Error(err)
+			}
+		} else {
+			n.Write(file, string(before))
 		}
-		restart()
+		restart(n)
 	})
-	restart()
+	n.Write(file, string(before)+text)
+	restart(n)
+}
+
+// restart restarts the runtime and waits until it answers.
+func restart(n *guestnode.Node) {
+	n.Helper()
+	n.Run("systemctl", "restart", n.Runtime.Unit)
+	n.Eventually("runtime", func() error {
+		ctx, cancel := patiently()
+		defer cancel()
+		_, _, err := n.Client.List(ctx)
+		return err
+	})
 }
 
 func patiently() (context.Context, context.CancelFunc) {
