@@ -72,12 +72,17 @@ func TestHungRuntime(t *testing.T) {
 type mutedUnits struct {
 	*testnode.Units
 	away   atomic.Bool
+	begun  chan struct{} // holds one when somebody listens
 	hangUp chan struct{}
 }
 
 func (u *mutedUnits) WatchReload(ctx context.Context, wake func()) error {
 	if u.away.Load() {
 		return errors.New("no such socket")
+	}
+	select {
+	case u.begun <- struct{}{}:
+	default:
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -97,13 +102,14 @@ func (u *mutedUnits) WatchReload(ctx context.Context, wake func()) error {
 func TestLostSystemd(t *testing.T) {
 	n := newNode(t)
 	h := n.host()
-	u := &mutedUnits{Units: n.units, hangUp: make(chan struct{})}
+	u := &mutedUnits{Units: n.units, begun: make(chan struct{}, 1), hangUp: make(chan struct{})}
 	h.units = u
 	r := n.startOn(h)
 	state := func(s telemetry.SourceState) func(*telemetry.View) bool {
 		return func(v *telemetry.View) bool { return v.Sources[telemetry.Units] == s }
 	}
 	r.view("systemd", state(telemetry.SourceOK))
+	<-u.begun // the source is not called lost before anybody has listened
 	u.away.Store(true)
 	u.hangUp <- struct{}{}
 	r.view("loss", state(telemetry.SourceLost))
