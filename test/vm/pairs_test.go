@@ -19,7 +19,7 @@ import (
 var chosenPairs = flag.String("pairs", "slice", "pairs of TestPairs: all; names with commas between; slice: first and one of the sliced ones, if there are any, by the commit")
 
 // howMany is how many containers guest/witness starts.
-var howMany = flag.String("witnesses", "usual", "witnesses: few (as on the second pair of a slice), usual, or many (make test-matrix)")
+var howMany = flag.String("witnesses", "usual", "witnesses: few, usual, or many (make test-matrix)")
 
 // witnesses are those that guest/witness starts with each of its two configurations: one after another, and at once.
 func witnesses(many string) ([]string, error) {
@@ -82,15 +82,11 @@ func TestPairs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, p := range chosen {
-		many := *howMany
-		if *chosenPairs == "slice" && i > 0 {
-			many = "few"
-		}
-		args, err := witnesses(many)
-		if err != nil {
-			t.Fatal(err)
-		}
+	args, err := witnesses(*howMany)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range chosen {
 		t.Run(p.name, func(t *testing.T) {
 			if *chosenPairs == "slice" {
 				leave(t)
