@@ -5,8 +5,11 @@ import (
 	"strings"
 )
 
-// defaultDomain is OpenShift's.
-const defaultDomain = "workload.openshift.io"
+// The domains are OpenShift's.
+const (
+	defaultDomain     = "workload.openshift.io"
+	defaultPoolDomain = "openshift.io"
+)
 
 // Names says how the annotations are called. The zero value gives the names that
 // OpenShift uses.
@@ -14,6 +17,9 @@ type Names struct {
 	// Domain is a DNS subdomain that stands in for workload.openshift.io in each
 	// name; "" is workload.openshift.io itself.
 	Domain string
+	// PoolDomain stands in for openshift.io in the names of the resources of the
+	// shared and the guaranteed pool; "" is openshift.io itself.
+	PoolDomain string
 }
 
 // The parts that stand before the domain.
@@ -31,6 +37,29 @@ func (n Names) TargetKey(typ string) string { return targetPrefix + n.domain() +
 // ResourcesKey is the name of the pod annotation with a container's resources.
 func (n Names) ResourcesKey(container string) string {
 	return resourcesPrefix + n.domain() + "/" + container
+}
+
+// WarningKey is the name of the pod annotation that says why a webhook has not
+// honoured what a pod asks for.
+func (n Names) WarningKey() string { return n.domain() + "/warning" }
+
+// Claims says that an annotation of this name, on a pod, asks for a workload type
+// or gives a container resources, in either form. Whoever cannot trust the pod's
+// author removes them.
+func (n Names) Claims(key string) bool {
+	domain := n.domain()
+	if _, ok := cutKey(key, targetPrefix, domain); ok {
+		return true
+	}
+	if _, ok := cutKey(key, resourcesPrefix, domain); ok {
+		return true
+	}
+	// Most names have a slash and no such infix; the reversed domain is made for the others only.
+	if !strings.Contains(key, sharesInfix) {
+		return false
+	}
+	_, _, ok := cutOldKey(key, n.oldDomain())
+	return ok
 }
 
 func (n Names) domain() string {

@@ -14,8 +14,8 @@ const (
 	MaxShares = 262144
 )
 
-// maxLimit bounds a CPU limit, in thousandths of a CPU: a million CPUs.
-const maxLimit = 1_000_000_000
+// MaxMilliCPU bounds amounts of CPU, in thousandths of a CPU: a million CPUs.
+const MaxMilliCPU = 1_000_000_000
 
 // Resources are the CPU resources that an annotation gives a container.
 type Resources struct {
@@ -23,6 +23,23 @@ type Resources struct {
 	Shares uint64
 	// LimitMilli is the CPU limit in thousandths of a CPU, or 0 when not set.
 	LimitMilli int64
+}
+
+// Encode returns the value of the annotation that gives a container r, with the
+// keys that are set.
+func (r Resources) Encode() string {
+	b := make([]byte, 0, 48)
+	b = append(b, '{')
+	if r.Shares != 0 {
+		b = strconv.AppendUint(append(b, `"cpushares":`...), r.Shares, 10)
+	}
+	if r.LimitMilli != 0 {
+		if r.Shares != 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(append(b, `"cpulimit":`...), r.LimitMilli, 10)
+	}
+	return string(append(b, '}'))
 }
 
 // ContainerResources returns what the pod's annotations say about a container's
@@ -103,8 +120,8 @@ func parseLimit(s string) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("cpulimit %w", err)
 	}
-	if v > maxLimit {
-		return 0, fmt.Errorf("cpulimit is above %d", maxLimit)
+	if v > MaxMilliCPU {
+		return 0, fmt.Errorf("cpulimit is above %d", MaxMilliCPU)
 	}
 	return int64(v), nil
 }

@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// preferred is the only effect that there is, and canonical how a webhook writes
-// it.
-const (
-	preferred = "PreferredDuringScheduling"
-	canonical = `{"effect":"` + preferred + `"}`
-)
+// preferred is the only effect that there is.
+const preferred = "PreferredDuringScheduling"
+
+// TargetValue is the value of the annotation that asks for a workload type, as a
+// webhook writes it.
+const TargetValue = `{"effect":"` + preferred + `"}`
 
 // Target returns the workload type that a pod asks for; found is false when the
 // pod asks for none. It is an error when the pod asks for several types, for one
@@ -18,6 +18,20 @@ const (
 // {"effect":"PreferredDuringScheduling"}: OpenShift's admission refuses such pods
 // (managementcpusoverride, getWorkloadType and getAnnotationEffect).
 func (n Names) Target(annotations map[string]string) (typ string, found bool, err error) {
+	typ, found, err = n.TargetType(annotations)
+	if !found || err != nil {
+		return "", found, err
+	}
+	key := n.TargetKey(typ)
+	if err := checkEffect(annotations[key]); err != nil {
+		return "", true, badAnnotation(key, annotations[key], err.Error(), n.targetRemedy())
+	}
+	return typ, true, nil
+}
+
+// TargetType is [Names.Target] without a look at the words: who may not have the
+// type, or nobody may, need not be told that they are wrong.
+func (n Names) TargetType(annotations map[string]string) (typ string, found bool, err error) {
 	domain := n.domain()
 	var types []string
 	for key := range annotations {
@@ -31,22 +45,22 @@ func (n Names) Target(annotations map[string]string) (typ string, found bool, er
 	slices.Sort(types)
 	key := n.TargetKey(types[0])
 	value := annotations[key]
-	remedy := "write " + clip(n.TargetKey("<type>")) + ": " + canonical
 	if len(types) > 1 {
 		return "", true, badAnnotation(key, value,
 			"there is another one, "+clip(n.TargetKey(types[1])), "keep the annotation of one workload type only")
 	}
 	if types[0] == "" {
-		return "", true, badAnnotation(key, value, "no workload type after the slash", remedy)
-	}
-	if err := checkEffect(value); err != nil {
-		return "", true, badAnnotation(key, value, err.Error(), remedy)
+		return "", true, badAnnotation(key, value, "no workload type after the slash", n.targetRemedy())
 	}
 	return types[0], true, nil
 }
 
+func (n Names) targetRemedy() string {
+	return "write " + clip(n.TargetKey("<type>")) + ": " + TargetValue
+}
+
 func checkEffect(value string) error {
-	if value == canonical {
+	if value == TargetValue {
 		return nil
 	}
 	members, err := parseObject(value)

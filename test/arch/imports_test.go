@@ -35,6 +35,7 @@ func arrows() map[string][]string {
 		"pkg/defrag":   {"pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology"},
 
 		"internal/localgrpc": nil,
+		"internal/admission": {"pkg/workload"},
 		"internal/config":    {"pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology"},
 		"internal/telemetry": {"pkg/cpuset"},
 		"internal/host":      {"pkg/cgroup", "pkg/cpuset"},
@@ -47,6 +48,12 @@ func arrows() map[string][]string {
 		"internal/daemon":    {"pkg/...", "internal/appcpus", "internal/config", "internal/control", "internal/host", "internal/hotplug", "internal/noise", "internal/telemetry"},
 		"cmd/cpupoold":       {"pkg/...", "internal/..."},
 	}
+}
+
+// notInDaemon are packages that only the other programs need: the daemon must not
+// link them, nor what they bring along.
+func notInDaemon() []string {
+	return []string{module + "internal/admission", "k8s.io/api", "k8s.io/apimachinery"}
 }
 
 // testOnly are packages that production code must not link.
@@ -138,6 +145,22 @@ func TestProductionLinksNoTestCode(t *testing.T) {
 			rel, ours := strings.CutPrefix(dep, module)
 			if dep == "testing" || ours && slices.ContainsFunc(testOnly(), func(dir string) bool { return under(rel, dir) }) {
 				t.Errorf("%s links %s", p.rel(), dep)
+			}
+		}
+	}
+}
+
+func TestDaemonIsLean(t *testing.T) {
+	for _, p := range list(t) {
+		if p.rel() != "cmd/cpupoold" {
+			continue
+		}
+		if len(p.Deps) == 0 {
+			t.Error("go list knows no dependencies of cmd/cpupoold")
+		}
+		for _, dep := range p.Deps {
+			if slices.ContainsFunc(notInDaemon(), func(dir string) bool { return under(dep, dir) }) {
+				t.Errorf("cmd/cpupoold links %s", dep)
 			}
 		}
 	}

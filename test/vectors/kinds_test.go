@@ -51,6 +51,13 @@ func (m machines) kinds() map[string]kind {
 		"policy_allocate":     {"allocate.Supply.Take", m.checkPolicyAllocate},
 		"policy_allocate_all": {"allocate.Supply.Take, container by container", m.checkPolicyPod},
 		"policy_pod":          {"allocate.Supply.Take, container by container", m.checkPolicyPod},
+
+		"admit":             {"admission.Settings.Mutate", checkAdmit},
+		"effective_request": {"admission.Settings.Mutate", checkEffectiveRequest},
+		"qos":               {"admission.Settings.Mutate", checkClass},
+		"qos_difference":    {"admission.Settings.Mutate", checkClass},
+		"static_mutate":     {"admission.Settings.Mutate", checkStatic},
+		"validate":          {"admission.Settings.Validate", checkValidate},
 	}
 }
 
@@ -93,20 +100,16 @@ var waitingKinds = []waiting{
 		"what pkg/pools reserves for a pod is not exported",
 	},
 	{
-		[]string{"admit", "effective_request", "managed_node", "mixed_cpus", "node_resources", "qos", "qos_difference"},
-		"needs the admission webhook",
+		[]string{"managed_node", "mixed_cpus"},
+		"OpenShift's flag for all nodes, and its device for containers that have exclusive and shared CPUs: we have neither",
 	},
 	{
-		[]string{"node_capacity", "static_mutate"},
-		"needs the rewriting of static pods",
+		[]string{"node_capacity", "node_resources"},
+		"needs the daemon's side of the API, which advertises the resources",
 	},
 	{
 		[]string{"apply", "apply_conmon", "mutate_spec"},
 		"needs CRI-O's workloads table: beside an active one `run` refuses",
-	},
-	{
-		[]string{"validate"},
-		"needs the admission webhook, and for some cases CRI-O's workloads table",
 	},
 	{
 		[]string{"kubelet_pinning_enabled", "mixed_cpus_file", "partition_file", "profile_cpus", "render", "strict_parse"},
@@ -139,11 +142,49 @@ var deviations = []deviation{
 	{"four-sockets 15", "one socket less, on fewer cores"},
 	{"two-nodes-each 18", "more cores, on two NUMA nodes of the socket"},
 	{"two-nodes-each 27", "one socket less, on fewer cores"},
+	{"admit 14 cluster without CPU partitioning", offIsSaid},
+	{"admit 15 no nodes yet: allowed unchanged", offIsSaid},
+	{"admit 16 infrastructure status empty", "there is no Infrastructure object"},
+	{"admit 17 both topology fields empty: left alone", offIsSaid},
+	{"admit 19 HA control plane, no flag", offIsSaid},
+	{"admit old 1 plain namespace is an error", outOfDate},
+	{"admit old 2 request and limit: skipped with a warning", outOfDate},
+	{"admit old 3 a node lacks the resource: skipped with a warning", outOfDate},
+	{"admit old 4 no nodes is an error", outOfDate},
+	{"admit derived: target annotation dropped silently when the cluster has no partitioning", offIsSaid},
+	{"admit derived: seed spelling of the namespace annotation has no effect", "the older annotation of namespaces counts"},
+	{"admit derived: effect error is not reached without partitioning", offIsSaid},
+	{"admit derived: other resource kinds (not pods) pass through", "the webhook is asked about pods only"},
+	{"qos 03 Guaranteed", asKubernetes},
+	{"validate 07 plain namespace is allowed", "the annotation may be only where the namespace allows it"},
+	{"validate derived: namespace missing", "the API server finds the namespace before it asks"},
+	{"static error 01 app container without cpu", staticLacks},
+	{"static error 02 app container without memory", staticLacks},
+	{"static error 03 init container without cpu", staticLacks},
+	{"static error 04 init container without memory", staticLacks},
+	{"static 04 no resources", staticSame},
+	{"static 05 only an unrelated request", staticSame},
+	{"static 06 app and init container without resources", staticSame},
+	{"static 07 app and init container with an unrelated request", staticSame},
+	{"static 10 cpu request 0 counts as guaranteed", asKubernetes},
+	{"static derived: pre-set resource annotation of a container that is not mutated survives", staticSame},
+	{"static derived: pinning file absent, nothing happens", "there is no file that switches this on: who rewrites a manifest wants it rewritten"},
+	{"static old management 1", givenUp},
+	{"static old management 2", givenUp},
+	{"static old throttle 1", givenUp},
+	{"static old throttle 2", givenUp},
 }
 
 const (
 	noSuchCPU = "CPU numbers end at cpuset.MaxCPUs-1 = 8191"
 	noGates   = "options need no feature gate"
+
+	offIsSaid    = "what is switched off is said in the warning"
+	outOfDate    = "OpenShift does otherwise today"
+	staticLacks  = "static pods may lack CPU or memory requests, as others may"
+	staticSame   = "containers without CPU requests get what those of other pods get"
+	givenUp      = "a form of annotations that OpenShift has given up"
+	asKubernetes = "requests count as the API server and the kubelet read them"
 )
 
 // errDeviation is wrapped by checks that meet a deliberate difference. The rule

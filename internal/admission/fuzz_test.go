@@ -1,0 +1,163 @@
+package admission_test
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/cpupoold/cpupoold/internal/admission"
+	"github.com/cpupoold/cpupoold/pkg/workload"
+)
+
+// FuzzMutate holds what must be so for every pod.
+func FuzzMutate(f *testing.F) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range files {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, section := range archive.Files {
+			if section.Name == "pod" || section.Name == "result" {
+				f.Add(string(section.Data), uint8(0b111))
+				f.Add(string(section.Data), uint8(0b1000))
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, text string, bits uint8) {
+		pod := &corev1.Pod{}
+		if parsePod(pod, text) != nil {
+			t.Skip("no pod")
+		}
+		s := admission.Settings{
+			Types: map[string]bool{"management": bits&1 != 0}, SharedCPUs: bits&2 != 0, GuaranteedCPUs: bits&4 != 0,
+		}
+		from := admission.Origin{Namespace: map[string]string{s.Names.AllowedKey(): "management"}, Manifest: bits&8 != 0}
+		before := formatPod(pod)
+		got, warnings, err := s.Mutate(pod, from)
+		if after := formatPod(pod); after != before {
+			t.Fatalf("the pod itself was changed:\n%s", cmp.Diff(before, after))
+		}
+		if _, ok := errors.AsType[*admission.Refusal](err); ok {
+			if got != nil || len(warnings) > 0 {
+				t.Errorf("refused, with pod %v and warnings %v", got, warnings)
+			}
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkAlways(t, s, from, pod, got)
+	})
+}
+
+func checkAlways(t *testing.T, s admission.Settings, from admission.Origin, pod, got *corev1.Pod) {
+	t.Helper()
+	again, warnings, err := s.Mutate(got, from)
+	if err != nil || len(warnings) > 0 {
+		t.Fatalf("the second time: warnings %v, error %v", warnings, err)
+	}
+	if diff := cmp.Diff(formatPod(got), formatPod(again)); diff != "" {
+		t.Errorf("mutated again (-once +twice):\n%s", diff)
+	}
+	if errs := s.Validate(got, from); len(errs) > 0 {
+		t.Errorf("not valid: %v", errs)
+	}
+	_, managed, _ := s.Names.Target(got.Annotations)
+	if !hasCores(s, pod) {
+		if before, after := qosClass(pod), qosClass(got); before != after {
+			t.Errorf("QoS class %s became %s", before, after)
+		}
+		checkConserved(t, s, pod, got, managed)
+	}
+	if !managed && hasCores(s, got) {
+		t.Error("a pod of no type has a type's resource")
+	}
+	checkAnnotations(t, s, got)
+}
+
+// checkConserved checks that what is counted is what was requested.
+func checkConserved(t *testing.T, s admission.Settings, pod, got *corev1.Pod, managed bool) {
+	t.Helper()
+	sum := func(pod *corev1.Pod, name string) (milli int64) {
+		for _, c := range all(pod) {
+			q := c.Resources.Requests[corev1.ResourceName(name)]
+			milli += min(max(q.Value(), 0), workload.MaxMilliCPU)
+		}
+		return milli
+	}
+	var want, over int64
+	for _, c := range all(pod) {
+		q := requested(&c.Resources, corev1.ResourceCPU)
+		if q.CmpInt64(1000) > 0 {
+			over++ // too large to be worth exact arithmetic here
+		}
+		if q.Sign() > 0 {
+			want += q.MilliValue()
+		}
+	}
+	if over > 0 || pod.Spec.Resources != nil {
+		return
+	}
+	counted := sum(got, s.Names.SharedResource()) + sum(got, s.Names.GuaranteedResource())
+	switch cores := sum(got, s.Names.CoresResource("management")); {
+	case managed && (cores != want || counted != 0):
+		t.Errorf("management pod is counted for %d and %d; want %d and 0", cores, counted, want)
+	case !managed && s.SharedCPUs && counted != want:
+		t.Errorf("pod is counted for %d; want %d", counted, want)
+	}
+}
+
+// checkAnnotations checks that those which only we may write are what we write.
+func checkAnnotations(t *testing.T, s admission.Settings, pod *corev1.Pod) {
+	t.Helper()
+	names := map[string]bool{}
+	for _, c := range all(pod) {
+		names[c.Name] = true
+	}
+	if len(names) < len(all(pod)) {
+		return // the API server will refuse the pod: names are unique
+	}
+	written := map[string]string{s.Names.TargetKey("management"): workload.TargetValue}
+	for _, c := range all(pod) {
+		q := c.Resources.Limits[corev1.ResourceName(s.Names.CoresResource("management"))]
+		r, found, err := s.Names.ContainerResources(pod.Annotations, "management", c.Name)
+		if err != nil || found && r.Shares != workload.MilliCPUToShares(q.Value()) {
+			t.Errorf("container %q has %s cores and the annotation %+v, %v", c.Name, q.String(), r, err)
+		}
+		if q.IsZero() && found && qosClass(pod) != corev1.PodQOSBestEffort {
+			t.Errorf("container %q has an annotation and no cores", c.Name)
+		}
+		written[s.Names.ResourcesKey(c.Name)] = r.Encode()
+	}
+	for key, value := range pod.Annotations {
+		if s.Names.Claims(key) && written[key] != value {
+			t.Errorf("annotation %q survives with the value %q", key, value)
+		}
+	}
+}
+
+func all(pod *corev1.Pod) []corev1.Container {
+	return slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
+}
+
+func hasCores(s admission.Settings, pod *corev1.Pod) bool {
+	return slices.ContainsFunc(all(pod), func(c corev1.Container) bool {
+		for _, list := range []corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
+			for name := range list {
+				if _, ok := s.Names.CoresType(string(name)); ok {
+					return true
+				}
+			}
+		}
+		return false
+	})
+}

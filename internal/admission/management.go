@@ -1,0 +1,132 @@
+package admission
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/cpupoold/cpupoold/pkg/workload"
+)
+
+// manage returns the pod as one of a workload type; or nil and why it will not be
+// one; or the error with which it is refused. The order is OpenShift's: whether the
+// words of the annotation are right matters only to those who may use it.
+func (s Settings) manage(pod *corev1.Pod, typ string, from Origin) (*corev1.Pod, Reason, error) {
+	if !s.Types[typ] {
+		return nil, TypeOff, nil
+	}
+	if !from.Manifest {
+		switch allowed, annotated := s.Names.Allowed(from.Namespace, typ); {
+		case !annotated:
+			return nil, NamespaceNotAnnotated, nil
+		case !allowed:
+			return nil, "", s.forbidden(typ)
+		}
+	}
+	if _, _, err := s.Names.Target(pod.Annotations); err != nil {
+		return nil, "", &Refusal{Message: err.Error()}
+	}
+	// The scheduler counts these instead of what the containers ask for, and they
+	// cannot be an extended resource.
+	if r := pod.Spec.Resources; r != nil && has(r, corev1.ResourceCPU) {
+		return nil, PodLevelCPU, nil
+	}
+
+	managed := draft(pod)
+	claims := make([]claim, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
+	for c := range containers(managed) {
+		claim := s.claim(pod.Annotations, &c.Resources, typ, c.Name)
+		if claim.moved {
+			remove(&c.Resources, corev1.ResourceCPU)
+		}
+		claims = append(claims, claim)
+	}
+	before := class(managed)
+	if before == corev1.PodQOSGuaranteed {
+		return nil, GuaranteedPod, nil
+	}
+	i := 0
+	for c := range containers(managed) {
+		s.move(&c.Resources, typ, claims[i])
+		i++
+	}
+	if class(managed) != before {
+		return nil, ClassWouldChange, nil
+	}
+
+	s.strip(managed)
+	delete(managed.Annotations, s.Names.WarningKey())
+	annotate(managed, s.Names.TargetKey(typ), workload.TargetValue)
+	i = 0
+	for c := range containers(managed) {
+		if claims[i].milli > 0 || before == corev1.PodQOSBestEffort {
+			annotate(managed, s.Names.ResourcesKey(c.Name), claims[i].annotation())
+		}
+		i++
+	}
+	return managed, "", nil
+}
+
+// claim is the CPU that a container of a workload type asks for.
+type claim struct {
+	// milli is its request in thousandths of a CPU, or 0; limit its limit, or 0
+	// when there is none.
+	milli, limit int64
+	// moved says that the request has been a resource of the type before. CPU that
+	// the container asks for nevertheless has been given to it since, by a
+	// LimitRange for instance, in place of the request that it had.
+	moved bool
+}
+
+// annotation is what the node is told about a container.
+func (c claim) annotation() string {
+	return workload.Resources{Shares: workload.MilliCPUToShares(c.milli), LimitMilli: c.limit}.Encode()
+}
+
+// claim reads the claim of a container with resources r. Resource and annotation
+// that agree are what move has written, or as good: whoever writes them is counted
+// for all that he gets.
+func (s Settings) claim(annotations map[string]string, r *corev1.ResourceRequirements, typ, container string) claim {
+	cores := count(request(r, corev1.ResourceName(s.Names.CoresResource(typ))))
+	if cores > 0 {
+		a, found, err := s.Names.ContainerResources(annotations, typ, container)
+		if found && err == nil && a.Shares == workload.MilliCPUToShares(cores) {
+			return claim{milli: cores, limit: a.LimitMilli, moved: true}
+		}
+	}
+	limit := milliCPU(r.Limits[corev1.ResourceCPU])
+	if limit == workload.MaxMilliCPU {
+		limit = 0 // more than any machine has
+	}
+	if milli := milliCPU(request(r, corev1.ResourceCPU)); milli > 0 {
+		return claim{milli: milli, limit: limit}
+	}
+	return claim{milli: cores, limit: limit}
+}
+
+// move makes a claim the resource of a workload type, and the only one of a pool.
+func (s Settings) move(r *corev1.ResourceRequirements, typ string, c claim) {
+	s.release(r)
+	s.unpool(r)
+	if c.milli > 0 {
+		remove(r, corev1.ResourceCPU)
+		set(r, s.Names.CoresResource(typ), c.milli)
+	}
+}
+
+// release removes the resources of all workload types. It returns the largest
+// amount, in thousandths of a CPU, and its type, the last one in the alphabet if
+// several are as large.
+func (s Settings) release(r *corev1.ResourceRequirements) (milli int64, typ string) {
+	for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
+		for name, q := range list {
+			t, ok := s.Names.CoresType(string(name))
+			if !ok {
+				continue
+			}
+			delete(list, name)
+			if n := count(q); n > milli || n == milli && t > typ {
+				milli, typ = n, t
+			}
+		}
+	}
+	return milli, typ
+}

@@ -1,0 +1,111 @@
+package admission
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/cpupoold/cpupoold/pkg/workload"
+)
+
+// share returns the pod as one of no workload type. asks says that it wanted to be
+// of one, of which the caller warns.
+func (s Settings) share(pod *corev1.Pod, asks bool) (*corev1.Pod, []Warning) {
+	shared := draft(pod)
+	s.strip(shared)
+	var warnings []Warning
+	warn := func(w Warning) {
+		if !slices.Contains(warnings, w) {
+			warnings = append(warnings, w)
+		}
+	}
+	for c := range containers(shared) {
+		if typ, released := s.giveBack(pod.Annotations, c); released && !asks {
+			warn(Warning{CoresWithoutTarget, typ})
+		}
+		removedShared, removedGuaranteed := s.unpool(&c.Resources)
+		if removedShared && !s.SharedCPUs {
+			warn(Warning{ResourceOff, s.Names.SharedResource()})
+		}
+		if removedGuaranteed && !s.GuaranteedCPUs {
+			warn(Warning{ResourceOff, s.Names.GuaranteedResource()})
+		}
+	}
+	s.pool(shared)
+	return shared, warnings
+}
+
+// giveBack removes a container's resources of workload types, and makes them the
+// CPU request that they once were where there is none: without either the container
+// would get next to no CPU. typ is the type of the largest one.
+func (s Settings) giveBack(annotations map[string]string, c *corev1.Container) (typ string, released bool) {
+	milli, typ := s.release(&c.Resources)
+	if milli == 0 || has(&c.Resources, corev1.ResourceCPU) {
+		return typ, typ != ""
+	}
+	put(&c.Resources.Requests, corev1.ResourceCPU, *resource.NewMilliQuantity(milli, resource.DecimalSI))
+	a, found, err := s.Names.ContainerResources(annotations, typ, c.Name)
+	if found && err == nil && a.LimitMilli >= milli && a.LimitMilli < workload.MaxMilliCPU {
+		put(&c.Resources.Limits, corev1.ResourceCPU, *resource.NewMilliQuantity(a.LimitMilli, resource.DecimalSI))
+	}
+	return typ, true
+}
+
+// unpool removes the resources of the shared and the guaranteed pool: pool writes
+// them anew, for what the container asks for now.
+func (s Settings) unpool(r *corev1.ResourceRequirements) (shared, guaranteed bool) {
+	for _, pool := range []struct {
+		name corev1.ResourceName
+		had  *bool
+	}{
+		{corev1.ResourceName(s.Names.SharedResource()), &shared},
+		{corev1.ResourceName(s.Names.GuaranteedResource()), &guaranteed},
+	} {
+		*pool.had = has(r, pool.name)
+		remove(r, pool.name)
+	}
+	return shared, guaranteed
+}
+
+// pool adds to each container the resource of the pool that its CPU comes from.
+func (s Settings) pool(pod *corev1.Pod) {
+	if !s.SharedCPUs && !s.GuaranteedCPUs {
+		return
+	}
+	guaranteed := class(pod) == corev1.PodQOSGuaranteed
+	for c := range containers(pod) {
+		milli := milliCPU(request(&c.Resources, corev1.ResourceCPU))
+		switch {
+		case milli == 0:
+		case guaranteed && milli%1000 == 0 && s.GuaranteedCPUs:
+			set(&c.Resources, s.Names.GuaranteedResource(), milli)
+		case s.SharedCPUs:
+			set(&c.Resources, s.Names.SharedResource(), milli)
+		}
+	}
+	if rest := podRest(pod); rest > 0 && s.SharedCPUs && len(pod.Spec.Containers) > 0 {
+		// Only containers can ask for an extended resource.
+		first := &pod.Spec.Containers[0].Resources
+		held := first.Requests[corev1.ResourceName(s.Names.SharedResource())]
+		set(first, s.Names.SharedResource(), min(count(held)+rest, workload.MaxMilliCPU))
+	}
+}
+
+// podRest is the part of a pod's own CPU request, in thousandths, that no container
+// asks for while the pod runs. The scheduler counts it, and any container may use it.
+func podRest(pod *corev1.Pod) int64 {
+	if pod.Spec.Resources == nil {
+		return 0
+	}
+	rest := milliCPU(request(pod.Spec.Resources, corev1.ResourceCPU))
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			rest -= milliCPU(request(&c.Resources, corev1.ResourceCPU))
+		}
+	}
+	for i := range pod.Spec.Containers {
+		rest -= milliCPU(request(&pod.Spec.Containers[i].Resources, corev1.ResourceCPU))
+	}
+	return max(rest, 0)
+}

@@ -1,0 +1,174 @@
+package admission_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/cpupoold/cpupoold/internal/admission"
+)
+
+// Pods in tests are texts with one line for each annotation and container:
+//
+//	@name value
+//	app|init|sidecar|debug name requests | limits
+//	pod requests | limits
+//
+// in which resources are name=quantity, separated by blanks.
+
+// parsePod reads a pod. A container that is there already is replaced.
+func parsePod(pod *corev1.Pod, text string) error {
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		kind, rest, _ := strings.Cut(line, " ")
+		if line == "" {
+			continue
+		}
+		if key, ok := strings.CutPrefix(kind, "@"); ok {
+			if pod.Annotations == nil {
+				pod.Annotations = map[string]string{}
+			}
+			pod.Annotations[key] = strings.ReplaceAll(rest, `\n`, "\n")
+			continue
+		}
+		name := ""
+		if kind != "pod" {
+			name, rest, _ = strings.Cut(rest, " ")
+		}
+		r, err := parseResources(rest)
+		if err != nil {
+			return fmt.Errorf("line %q: %w", line, err)
+		}
+		always := corev1.ContainerRestartPolicyAlways
+		switch kind {
+		case "app":
+			replace(&pod.Spec.Containers, corev1.Container{Name: name, Resources: r})
+		case "init":
+			replace(&pod.Spec.InitContainers, corev1.Container{Name: name, Resources: r})
+		case "sidecar":
+			replace(&pod.Spec.InitContainers, corev1.Container{Name: name, Resources: r, RestartPolicy: &always})
+		case "debug":
+			pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, corev1.EphemeralContainer{
+				EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: name, Resources: r},
+			})
+		case "pod":
+			pod.Spec.Resources = &r
+		default:
+			return fmt.Errorf("line %q: unknown kind %q", line, kind)
+		}
+	}
+	return nil
+}
+
+func replace(list *[]corev1.Container, c corev1.Container) {
+	i := slices.IndexFunc(*list, func(o corev1.Container) bool { return o.Name == c.Name })
+	if i < 0 {
+		*list = append(*list, c)
+		return
+	}
+	*list = slices.Clone(*list)
+	(*list)[i] = c
+}
+
+func parseResources(text string) (corev1.ResourceRequirements, error) {
+	requests, limits, _ := strings.Cut(text, "|")
+	var r corev1.ResourceRequirements
+	for _, part := range []struct {
+		text string
+		list *corev1.ResourceList
+	}{{requests, &r.Requests}, {limits, &r.Limits}} {
+		for field := range strings.FieldsSeq(part.text) {
+			name, value, _ := strings.Cut(field, "=")
+			q, err := resource.ParseQuantity(value)
+			if err != nil {
+				return r, fmt.Errorf("resource %q: %w", field, err)
+			}
+			if *part.list == nil {
+				*part.list = corev1.ResourceList{}
+			}
+			(*part.list)[corev1.ResourceName(name)] = q
+		}
+	}
+	return r, nil
+}
+
+// formatPod writes a pod as parsePod reads it.
+func formatPod(pod *corev1.Pod) string {
+	var b strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(pod.Annotations)) {
+		fmt.Fprintln(&b, strings.TrimSpace("@"+key+" "+strings.ReplaceAll(pod.Annotations[key], "\n", `\n`)))
+	}
+	if pod.Spec.Resources != nil {
+		line(&b, "pod", *pod.Spec.Resources)
+	}
+	for _, c := range pod.Spec.InitContainers {
+		kind := "init "
+		if c.RestartPolicy != nil {
+			kind = "sidecar "
+		}
+		line(&b, kind+c.Name, c.Resources)
+	}
+	for _, c := range pod.Spec.Containers {
+		line(&b, "app "+c.Name, c.Resources)
+	}
+	for _, c := range pod.Spec.EphemeralContainers {
+		line(&b, "debug "+c.Name, c.Resources)
+	}
+	return b.String()
+}
+
+func line(b *strings.Builder, head string, r corev1.ResourceRequirements) {
+	fields := []string{head}
+	for i, list := range []corev1.ResourceList{r.Requests, r.Limits} {
+		if i == 1 && len(list) > 0 {
+			fields = append(fields, "|")
+		}
+		for _, name := range slices.Sorted(maps.Keys(list)) {
+			q := list[name]
+			fields = append(fields, string(name)+"="+q.String())
+		}
+	}
+	fmt.Fprintln(b, strings.Join(fields, " "))
+}
+
+// parseSettings reads "on TYPE...", "shared", "guaranteed", "node", "manifest",
+// "domain D", "pools D" and "namespace NAME=VALUE...".
+func parseSettings(text string) (s admission.Settings, from admission.Origin, err error) {
+	s.Types, from.Namespace = map[string]bool{}, map[string]string{}
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) == 0 {
+			continue
+		}
+		switch fields[0] {
+		case "on":
+			for _, typ := range fields[1:] {
+				s.Types[typ] = true
+			}
+		case "namespace":
+			for _, f := range fields[1:] {
+				key, value, _ := strings.Cut(f, "=")
+				from.Namespace[key] = value
+			}
+		case "domain":
+			s.Names.Domain = fields[1]
+		case "pools":
+			s.Names.PoolDomain = fields[1]
+		case "shared":
+			s.SharedCPUs = true
+		case "guaranteed":
+			s.GuaranteedCPUs = true
+		case "node":
+			from.Node = true
+		case "manifest":
+			from.Manifest = true
+		default:
+			return s, from, fmt.Errorf("setting %q is unknown", fields[0])
+		}
+	}
+	return s, from, nil
+}

@@ -1,0 +1,72 @@
+package admission
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Validate returns what a pod that is about to be stored may not have, as one
+// [*Refusal] each. It is for pods that every webhook has seen: what
+// [Settings.Mutate] returns passes, whatever was asked for.
+//
+// Switches do not matter here. A workload type that has been switched off since
+// keeps the pods that it has.
+func (s Settings) Validate(pod *corev1.Pod, from Origin) []error {
+	if from.mirrors(pod) {
+		return nil
+	}
+	typ, asks, err := s.Names.Target(pod.Annotations)
+	if err != nil {
+		return []error{&Refusal{Message: err.Error()}}
+	}
+	errs := s.checkResources(pod, typ, asks)
+	if !asks {
+		return append(errs, s.checkCores(pod)...)
+	}
+	if allowed, _ := s.Names.Allowed(from.Namespace, typ); !allowed && !from.Manifest {
+		errs = append(errs, s.forbidden(typ))
+	}
+	return errs
+}
+
+// checkResources checks the annotations that give containers resources.
+func (s Settings) checkResources(pod *corev1.Pod, typ string, asks bool) []error {
+	var errs []error
+	for _, container := range s.Names.AnnotatedContainers(pod.Annotations, "") {
+		if !asks {
+			errs = append(errs, &Refusal{Message: fmt.Sprintf(
+				"an annotation gives container %s resources, but no annotation asks for a workload type; remove it, or add %s",
+				strconv.Quote(container), s.Names.TargetKey("<type>"))})
+			continue
+		}
+		if _, _, err := s.Names.ContainerResources(pod.Annotations, typ, container); err != nil {
+			errs = append(errs, &Refusal{Message: err.Error()})
+		}
+	}
+	return errs
+}
+
+// checkCores refuses requests for a workload type's resource by a pod of no type.
+// It would be counted there and run elsewhere.
+func (s Settings) checkCores(pod *corev1.Pod) []error {
+	var errs []error
+	for c := range containers(pod) {
+		var names []string
+		for name := range c.Resources.Requests {
+			if _, ok := s.Names.CoresType(string(name)); ok {
+				names = append(names, string(name))
+			}
+		}
+		slices.Sort(names)
+		for _, name := range names {
+			typ, _ := s.Names.CoresType(name)
+			errs = append(errs, &Refusal{Message: fmt.Sprintf(
+				"container %s requests %s, but the pod is of no workload type; request cpu instead, or add the annotation %s",
+				strconv.Quote(c.Name), name, s.Names.TargetKey(typ))})
+		}
+	}
+	return errs
+}

@@ -1,0 +1,31 @@
+package workload
+
+import "strings"
+
+// allowedPrefix stands before the domain in the old form of the namespace's
+// annotation.
+const allowedPrefix = "allowed."
+
+// AllowedKey is the name of the namespace annotation with the workload types that
+// pods of the namespace may ask for, separated by commas.
+func (n Names) AllowedKey() string { return n.domain() + "/allowed" }
+
+// Allowed says whether a namespace with these annotations lets its pods ask for
+// the workload type, and whether it says anything about types at all. Types are
+// compared exactly, blanks around them included, as in OpenShift. The old form of
+// the annotation, allowed.workload.openshift.io, counts where there is no new one.
+func (n Names) Allowed(namespace map[string]string, typ string) (allowed, annotated bool) {
+	list, annotated := namespace[n.AllowedKey()]
+	if !annotated {
+		list, annotated = namespace[allowedPrefix+n.domain()]
+	}
+	if !annotated {
+		return false, false
+	}
+	for t := range strings.SplitSeq(list, ",") {
+		if t == typ && t != "" {
+			return true, true
+		}
+	}
+	return false, true
+}

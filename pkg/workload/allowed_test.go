@@ -1,0 +1,102 @@
+package workload_test
+
+import (
+	"testing"
+
+	"github.com/cpupoold/cpupoold/pkg/workload"
+)
+
+func TestAllowed(t *testing.T) {
+	const now, old = "workload.openshift.io/allowed", "allowed.workload.openshift.io"
+	for name, c := range map[string]struct {
+		names              workload.Names
+		namespace          map[string]string
+		allowed, annotated bool
+	}{
+		"nothing said":      {namespace: map[string]string{"a": "management"}},
+		"one":               {namespace: map[string]string{now: "management"}, allowed: true, annotated: true},
+		"second":            {namespace: map[string]string{now: "infra,management"}, allowed: true, annotated: true},
+		"blank":             {namespace: map[string]string{now: "infra, management"}, annotated: true},
+		"another":           {namespace: map[string]string{now: "management2"}, annotated: true},
+		"case":              {namespace: map[string]string{now: "Management"}, annotated: true},
+		"empty":             {namespace: map[string]string{now: ""}, annotated: true},
+		"old form":          {namespace: map[string]string{old: "management"}, allowed: true, annotated: true},
+		"new form wins":     {namespace: map[string]string{now: "infra", old: "management"}, annotated: true},
+		"other domain":      {names: workload.Names{Domain: "example.org"}, namespace: map[string]string{now: "management"}},
+		"own domain":        {names: workload.Names{Domain: "example.org"}, namespace: map[string]string{"example.org/allowed": "management"}, allowed: true, annotated: true},
+		"own domain, older": {names: workload.Names{Domain: "example.org"}, namespace: map[string]string{"allowed.example.org": "management"}, allowed: true, annotated: true},
+	} {
+		allowed, annotated := c.names.Allowed(c.namespace, "management")
+		if allowed != c.allowed || annotated != c.annotated {
+			t.Errorf("%s: Allowed = %t, %t, want %t, %t", name, allowed, annotated, c.allowed, c.annotated)
+		}
+	}
+	if allowed, _ := (workload.Names{}).Allowed(map[string]string{now: ","}, ""); allowed {
+		t.Error("Allowed lets a pod ask for a type without a name")
+	}
+}
+
+func TestResourceNames(t *testing.T) {
+	var names workload.Names
+	own := workload.Names{Domain: "cpu.example.org", PoolDomain: "example.org"}
+	for got, want := range map[string]string{
+		names.CoresResource("management"): "management.workload.openshift.io/cores",
+		own.CoresResource("infra"):        "infra.cpu.example.org/cores",
+		names.SharedResource():            "openshift.io/shared-cpus",
+		own.SharedResource():              "example.org/shared-cpus",
+		names.GuaranteedResource():        "openshift.io/guaranteed-cpus",
+		own.GuaranteedResource():          "example.org/guaranteed-cpus",
+		names.AllowedKey():                "workload.openshift.io/allowed",
+		own.WarningKey():                  "cpu.example.org/warning",
+	} {
+		if got != want {
+			t.Errorf("name %s, want %s", got, want)
+		}
+	}
+	for resource, want := range map[string]string{
+		"management.workload.openshift.io/cores": "management",
+		"a.b.workload.openshift.io/cores":        "a.b",
+		"workload.openshift.io/cores":            "",
+		"xworkload.openshift.io/cores":           "",
+		"management.workload.openshift.io/other": "",
+		"cpu":                                    "",
+	} {
+		if typ, ok := names.CoresType(resource); typ != want && ok || ok != (want != "") {
+			t.Errorf("CoresType(%q) = %q, %t, want %q", resource, typ, ok, want)
+		}
+	}
+}
+
+func TestClaims(t *testing.T) {
+	for key, want := range map[string]bool{
+		"target.workload.openshift.io/management":        true,
+		"target.workload.openshift.io/":                  true,
+		"resources.workload.openshift.io/app":            true,
+		"io.openshift.workload.management.cpushares/app": true,
+		"workload.openshift.io/warning":                  false,
+		"workload.openshift.io/allowed":                  false,
+		"org.example.cpushares/app":                      false,
+		"resources.example.org/app":                      false,
+		"app":                                            false,
+	} {
+		if got := (workload.Names{}).Claims(key); got != want {
+			t.Errorf("Claims(%q) = %t, want %t", key, got, want)
+		}
+	}
+}
+
+func TestEncode(t *testing.T) {
+	var names workload.Names
+	for want, r := range map[string]workload.Resources{
+		`{}`:                                {},
+		`{"cpushares":2}`:                   {Shares: 2},
+		`{"cpulimit":1}`:                    {LimitMilli: 1},
+		`{"cpushares":262144,"cpulimit":7}`: {Shares: 262144, LimitMilli: 7},
+	} {
+		got := r.Encode()
+		read, _, err := names.ContainerResources(map[string]string{names.ResourcesKey("c"): got}, "t", "c")
+		if got != want || read != r || err != nil {
+			t.Errorf("Encode(%+v) = %s, which reads as %+v, %v; want %s", r, got, read, err, want)
+		}
+	}
+}
