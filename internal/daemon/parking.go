@@ -65,7 +65,11 @@ func (l *loop) parkingWish(want []cgroup.Target, keep bool, now time.Time) (w cg
 	if on, _ := l.parks(); !on {
 		return w, false
 	}
-	w = cgroup.PartitionWish{Path: cgroup.Parking, Type: cgroup.IsolatedPartition, CPUs: l.parkable(want), Keep: keep}
+	cpus, news := l.quiet.park(l.parkable(want), l.isolation.parking.cpus, len(l.status.plan.Assignments) > 0, now)
+	if news {
+		l.log.Info("quiet: free CPUs are parked later", "cpus", l.quiet.unparked)
+	}
+	w = cgroup.PartitionWish{Path: cgroup.Parking, Type: cgroup.IsolatedPartition, CPUs: cpus, Keep: keep}
 	w.Not = l.notNow(w, now)
 	return w, !w.CPUs.IsEmpty()
 }
@@ -85,8 +89,12 @@ func (l *loop) makeParking(wishes []cgroup.PartitionWish, now time.Time) {
 // findParking looks whether a daemon has left the cgroup. Nobody needs a journal to know
 // whose it is.
 func (l *loop) findParking() {
+	p := &l.isolation.parking
 	_, err := l.cgroups.Read(cgroup.ParkingTop)
-	l.isolation.parking.made = !errors.Is(err, cgroup.ErrGone)
+	p.made = !errors.Is(err, cgroup.ErrGone)
+	if st, err := l.cgroups.Read(cgroup.Parking); err == nil && st.Partition.Valid() {
+		p.cpus = st.Effective
+	}
 }
 
 // seen takes over what the kernel says of the parked CPUs.

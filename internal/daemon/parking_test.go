@@ -14,6 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // parkingYAML switches parking on, with a value of guaranteed.isolation.
@@ -304,6 +305,76 @@ func TestParkingPreviewed(t *testing.T) {
 		p, err := preview(t.Context(), n.host(), s, n.journal(), time.Now())
 		if err != nil || !slices.Equal(p.Ends, ends) || len(p.Owners) != 1 || p.Owners[0].Why != "" {
 			t.Errorf("%s\nends %v, owners %+v, %v", yaml, p.Ends, p.Owners, err)
+		}
+	}
+}
+
+// TestParkingIsQuiet: while somebody has CPUs of its own, what is free is parked when the
+// time of quiet is over, or the last owner gone; what owners get leaves at once, and a
+// daemon that starts keeps what is parked.
+func TestParkingIsQuiet(t *testing.T) {
+	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{})
+	n.yaml = quieting(parkingYAML(n.yaml, "auto"), "1h")
+	r := n.start()
+	r.parks("4-7")
+	stays, goes := n.pod("a", "default", "guaranteed", 1, nil), n.pod("b", "default", "guaranteed", 2, nil)
+	n.isPartition(n.container(stays, "app", whole(1)), cgroup.RootPartition)
+	n.isPartition(n.container(goes, "app", whole(2)), cgroup.RootPartition)
+	left, _ := n.parked()
+	if left.Effective.Len() != 1 {
+		t.Fatalf("beside 3 CPUs of owners %s are parked", left.Effective)
+	}
+	if err := n.runtime.StopPod(goes); err != nil {
+		t.Fatal(err)
+	}
+	r.loop.box.post(relist{})
+	waits := func(v *telemetry.View) bool { return v.Quiet["cpus"] == 2 && v.Parked.Equal(left.Effective) }
+	r.view("two CPUs wait", waits)
+	r.quiet()
+	r.stop()
+	r = n.start()
+	r.view("two CPUs wait still", waits)
+	r.parks(left.Effective.String())
+	if err := n.runtime.StopPod(stays); err != nil {
+		t.Fatal(err)
+	}
+	n.eventually("all is parked", func() bool {
+		r.loop.box.post(relist{})
+		st, _ := n.parked()
+		return st.Effective.String() == "4-7"
+	})
+	r.view("nothing waits", func(v *telemetry.View) bool { return v.Quiet["cpus"] == 0 })
+	n.unharmed()
+}
+
+// TestQuietParks is when CPUs are parked, without a node.
+func TestQuietParks(t *testing.T) {
+	const limit = 10 * time.Minute
+	start := time.Now()
+	all, some := cpuset.Range(4, 7), cpuset.Of(4, 5)
+	var q quiet
+	for _, c := range []struct {
+		what      string
+		at        time.Duration
+		are       cpuset.Set
+		owned     bool
+		want      cpuset.Set
+		waits     bool
+		unchanged bool
+	}{
+		{"nobody has CPUs", 0, cpuset.Set{}, false, all, false, true},
+		{"somebody, and some are parked", time.Minute, some, true, some, true, false},
+		{"still", 10 * time.Minute, some, true, some, true, true},
+		{"time is up", 11 * time.Minute, some, true, all, false, true},
+		{"and again", 12 * time.Minute, some, true, some, true, false},
+		{"the last one goes", 13 * time.Minute, some, false, all, false, true},
+	} {
+		now := start.Add(c.at)
+		q.begin(limit, now)
+		q.settle(pools.Plan{}, nil, nil, now)
+		got, news := q.park(all, c.are, c.owned, now)
+		if !got.Equal(c.want) || q.unparked.IsEmpty() == c.waits || news == c.unchanged {
+			t.Errorf("%s: %s, waits %s, news %t; want %s", c.what, got, q.unparked, news, c.want)
 		}
 	}
 }

@@ -15,8 +15,8 @@ import (
 // Each write for others is work on the node of somebody who was promised to be left in
 // peace. While anybody has CPUs of its own, what is not needed to keep them exclusive, nor
 // for a container that begins, waits: CPUs that an owner has left stay out of the shared
-// pool, so that nobody is widened now and narrowed for the next owner, and weights that
-// somebody else has changed stay so. All of it is done at once when the last owner is
+// pool, so that nobody is widened now and narrowed for the next owner, or are not parked,
+// and weights that somebody else has changed stay so. All of it is done at once when the last owner is
 // gone, or when the first of it has waited for as long as the configuration says.
 
 // quiet is what waits.
@@ -25,6 +25,8 @@ type quiet struct {
 	since   time.Time // when the first of it began to wait; zero: nothing does
 	resting cpuset.Set
 	weights map[cgroup.Path]bool
+
+	unparked cpuset.Set // CPUs that are to be parked
 }
 
 // quietReason is the reason for what waits.
@@ -34,7 +36,7 @@ const quietReason = "quiet: somebody has CPUs of its own, and nobody needs this 
 func (q *quiet) begin(limit time.Duration, now time.Time) {
 	q.on = limit > 0 && (q.since.IsZero() || now.Before(q.since.Add(limit)))
 	if !q.on {
-		q.since, q.resting, q.weights = time.Time{}, cpuset.Set{}, nil
+		q.since, q.resting, q.weights, q.unparked = time.Time{}, cpuset.Set{}, nil, cpuset.Set{}
 	}
 }
 
@@ -63,12 +65,25 @@ func (q *quiet) settle(plan pools.Plan, want []cgroup.Target, changed map[cgroup
 	news = !q.resting.Equal(plan.Resting) || !maps.Equal(q.weights, weights)
 	q.resting, q.weights = plan.Resting, weights
 	switch {
-	case q.resting.IsEmpty() && len(weights) == 0:
+	case q.resting.IsEmpty() && len(weights) == 0 && q.unparked.IsEmpty():
 		q.since = time.Time{}
 	case q.since.IsZero():
 		q.since = now
 	}
 	return news
+}
+
+// park says which CPUs of those that can be are parked now: those that are, while
+// somebody has CPUs of its own. It says whether it is news that others wait.
+func (q *quiet) park(can, are cpuset.Set, owned bool, now time.Time) (cpus cpuset.Set, news bool) {
+	was := q.unparked
+	if q.unparked = (cpuset.Set{}); !q.on || !owned {
+		return can, false
+	}
+	if q.unparked = can.Difference(are); !q.unparked.IsEmpty() && q.since.IsZero() {
+		q.since = now
+	}
+	return can.Intersection(are), !q.unparked.IsEmpty() && !q.unparked.Equal(was)
 }
 
 // spare has Diff leave what waits.
@@ -104,7 +119,7 @@ func (q *quiet) next(limit time.Duration, earlier func(time.Time)) {
 
 // counts is what waits, as it is shown.
 func (q *quiet) counts() map[string]int {
-	return map[string]int{"cpus": q.resting.Len(), "weights": len(q.weights)}
+	return map[string]int{"cpus": q.resting.Union(q.unparked).Len(), "weights": len(q.weights)}
 }
 
 // settleQuiet takes over what waits by the plan of this pass, and says in the log what

@@ -63,7 +63,7 @@ type View struct {
 	// Parked are the CPUs that nobody owns and that the kernel keeps everybody off.
 	Parked cpuset.Set
 	// Quiet counts what waits while somebody has CPUs of its own: cpus that stay out of
-	// the shared pool, and weights.
+	// the shared pool or are not parked, and weights.
 	Quiet map[string]int
 	// Refused counts refusals since the daemon's start, by code.
 	Refused map[string]uint64
