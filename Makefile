@@ -22,15 +22,18 @@ FUZZTIME ?= 20s
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "%-11s %s\n", $$1, $$2 }'
 
-build: ## build bin/cpupoold for this machine, static
+build: ## build bin/cpupoold and bin/kubectl-cpupool for this machine, static
 	$(BUILD) -o bin/cpupoold ./cmd/cpupoold
+	$(BUILD) -o bin/kubectl-cpupool ./cmd/kubectl-cpupool
 
 image: build ## build bin/cpupoold-image.tar, the container image of deploy/daemonset.yaml
 	$(GO) -C test/vm/parts/image run . -o $(CURDIR)/bin/cpupoold-image.tar -ref localhost/cpupoold/cpupoold:1 \
 		-file $(CURDIR)/bin/cpupoold:/usr/local/bin/cpupoold -entrypoint /usr/local/bin/cpupoold
 
-cross: ## build bin/cpupoold-arm64, and compile and link every unit test for arm64
+cross: ## build bin/cpupoold-arm64, kubectl-cpupool for other machines, and compile and link every unit test for arm64
 	GOARCH=arm64 $(BUILD) -o bin/cpupoold-arm64 ./cmd/cpupoold
+	GOARCH=arm64 $(BUILD) -o bin/kubectl-cpupool-arm64 ./cmd/kubectl-cpupool
+	GOOS=darwin GOARCH=arm64 $(BUILD) -o bin/kubectl-cpupool-darwin-arm64 ./cmd/kubectl-cpupool
 	GOARCH=arm64 $(GO) test -vet=off -run '^$$' -exec true ./... >/dev/null
 
 test: test-unit test-vm ## run all tests

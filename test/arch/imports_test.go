@@ -36,6 +36,7 @@ func arrows() map[string][]string {
 
 		"internal/localgrpc": nil,
 		"internal/admission": {"pkg/workload"},
+		"internal/manifest":  nil,
 		"internal/config":    {"pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology"},
 		"internal/telemetry": {"pkg/cpuset"},
 		"internal/host":      {"pkg/cgroup", "pkg/cpuset"},
@@ -47,13 +48,15 @@ func arrows() map[string][]string {
 		"internal/noise":     {"pkg/cpuset"},
 		"internal/daemon":    {"pkg/...", "internal/appcpus", "internal/config", "internal/control", "internal/host", "internal/hotplug", "internal/noise", "internal/telemetry"},
 		"cmd/cpupoold":       {"pkg/...", "internal/..."},
+
+		"cmd/kubectl-cpupool": {"internal/admission", "internal/manifest"},
 	}
 }
 
 // notInDaemon are packages that only the other programs need: the daemon must not
 // link them, nor what they bring along.
 func notInDaemon() []string {
-	return []string{module + "internal/admission", "k8s.io/api", "k8s.io/apimachinery"}
+	return []string{module + "internal/admission", module + "internal/manifest", "k8s.io/api", "k8s.io/apimachinery"}
 }
 
 // testOnly are packages that production code must not link.

@@ -1,0 +1,58 @@
+// Command kubectl-cpupool is what an author of workloads needs of CPU pools, away
+// from any node. See `kubectl cpupool help`.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes.
+const (
+	exitOK    = 0
+	exitError = 1 // could not do it
+	exitUsage = 2 // command line not understood
+)
+
+func main() {
+	os.Exit(execute(streams{os.Stdin, os.Stdout, os.Stderr}, os.Args[1:]))
+}
+
+// streams are what the process is connected to.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+// usageError is a command line that is not understood.
+type usageError struct{ error }
+
+// execute runs a command line and returns the exit code.
+func execute(s streams, args []string) int {
+	root := &cobra.Command{
+		Use:           "kubectl-cpupool",
+		Short:         "CPU pools for authors of workloads",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetIn(s.in)
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.AddCommand(mutateCommand(s))
+	root.SetArgs(args)
+	err := root.Execute()
+	if err == nil {
+		return exitOK
+	}
+	fmt.Fprintln(s.err, "kubectl-cpupool:", err)
+	if _, ok := errors.AsType[usageError](err); ok {
+		return exitUsage
+	}
+	return exitError
+}

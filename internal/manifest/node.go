@@ -1,0 +1,161 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// child returns the value of a mapping's key, nil when there is none or when it is
+// null.
+func child(mapping *yaml.Node, key string) *yaml.Node {
+	i := index(mapping, key)
+	if i < 0 || mapping.Content[i+1].Tag == "!!null" {
+		return nil
+	}
+	return mapping.Content[i+1]
+}
+
+// index is the place of a key in a mapping, -1 when there is none.
+func index(mapping *yaml.Node, key string) int {
+	if mapping == nil || mapping.Kind != yaml.MappingNode {
+		return -1
+	}
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		if mapping.Content[i].Value == key {
+			return i
+		}
+	}
+	return -1
+}
+
+func text(mapping *yaml.Node, key string) string {
+	if n := child(mapping, key); n != nil && n.Kind == yaml.ScalarNode {
+		return n.Value
+	}
+	return ""
+}
+
+// spellNull writes out what is null by being absent, as in {a}: between braces the
+// encoder would make it an empty string.
+func spellNull(n *yaml.Node, braces bool) {
+	braces = braces || n.Style&yaml.FlowStyle != 0
+	if braces && n.Kind == yaml.ScalarNode && n.Tag == "!!null" && n.Value == "" {
+		n.Value = "null"
+	}
+	for _, c := range n.Content {
+		spellNull(c, braces)
+	}
+}
+
+func findAlias(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n
+	}
+	for _, c := range n.Content {
+		if alias := findAlias(c); alias != nil {
+			return alias
+		}
+	}
+	return nil
+}
+
+// write brings the annotations and the containers' resources of a pod from before
+// to after.
+func write(pod *yaml.Node, before, after *corev1.Pod) error {
+	if err := writeMap(pod, before.Annotations, after.Annotations, "metadata", "annotations"); err != nil {
+		return err
+	}
+	for _, list := range []struct {
+		key           string
+		before, after []corev1.Container
+	}{
+		{"initContainers", before.Spec.InitContainers, after.Spec.InitContainers},
+		{"containers", before.Spec.Containers, after.Spec.Containers},
+	} {
+		nodes := child(child(pod, "spec"), list.key)
+		if nodes == nil {
+			continue
+		}
+		if len(nodes.Content) != len(list.before) || len(nodes.Content) != len(list.after) {
+			return errors.New("containers were added or removed; only their resources can be written")
+		}
+		for i, node := range nodes.Content {
+			old, changed := list.before[i].Resources, list.after[i].Resources
+			if err := writeMap(node, quantities(old.Requests), quantities(changed.Requests), "resources", "requests"); err != nil {
+				return err
+			}
+			if err := writeMap(node, quantities(old.Limits), quantities(changed.Limits), "resources", "limits"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func quantities(list corev1.ResourceList) map[string]string {
+	texts := make(map[string]string, len(list))
+	for name, q := range list {
+		texts[string(name)] = q.String()
+	}
+	return texts
+}
+
+// writeMap writes the differences of two maps into the mapping at a path, which is
+// made where it is missing, and removed again with what it leaves empty.
+func writeMap(at *yaml.Node, before, after map[string]string, path ...string) error {
+	if maps.Equal(before, after) {
+		return nil
+	}
+	parents := []*yaml.Node{at}
+	for _, key := range path {
+		i := index(at, key)
+		if i < 0 {
+			at.Content = append(at.Content, scalar(key), &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"})
+			i = len(at.Content) - 2
+		}
+		if at.Content[i+1].Tag == "!!null" {
+			at.Content[i+1] = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+		}
+		if at = at.Content[i+1]; at.Kind != yaml.MappingNode {
+			return fmt.Errorf("line %d: %s is no mapping", at.Line, key)
+		}
+		parents = append(parents, at)
+	}
+	for key := range before {
+		if _, stays := after[key]; !stays {
+			drop(at, key)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(after)) {
+		old, had := before[key]
+		switch i := index(at, key); {
+		case had && old == after[key]:
+		case i >= 0:
+			comment := at.Content[i+1].LineComment
+			at.Content[i+1] = scalar(after[key])
+			at.Content[i+1].LineComment = comment
+		default:
+			at.Content = append(at.Content, scalar(key), scalar(after[key]))
+		}
+	}
+	for i := len(path) - 1; i >= 0 && len(parents[i+1].Content) == 0; i-- {
+		drop(parents[i], path[i])
+	}
+	return nil
+}
+
+func drop(mapping *yaml.Node, key string) {
+	if i := index(mapping, key); i >= 0 {
+		mapping.Content = slices.Delete(mapping.Content, i, i+2)
+	}
+}
+
+// scalar is a string; the encoder quotes it where it would be read as something else.
+func scalar(value string) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value}
+}

@@ -1,0 +1,159 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
+	kjson "sigs.k8s.io/json"
+)
+
+// Mutate returns the pod as it is to be, and what its author should know. The pod
+// that it is given must stay as it is.
+type Mutate func(*corev1.Pod) (pod *corev1.Pod, notes []string, err error)
+
+// Result is what Rewrite makes of a file.
+type Result struct {
+	// Before and After are the documents in the same indentation.
+	Before, After []byte
+	// Notes are one line each, and name the object.
+	Notes []string
+}
+
+// Rewrite mutates the pods of all documents of a YAML or JSON file: Pod, the
+// templates of Deployment, ReplicaSet, StatefulSet, DaemonSet, Job and CronJob, and
+// those in a List. Objects of other kinds stay as they are. Errors name line or
+// object; a document with aliases is one, since a change in one place would show
+// up in others.
+func Rewrite(data []byte, mutate Mutate) (Result, error) {
+	var result Result
+	var documents []*yaml.Node
+	for dec := yaml.NewDecoder(bytes.NewReader(data)); ; {
+		var doc yaml.Node
+		err := dec.Decode(&doc)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return Result{}, err
+		}
+		if len(doc.Content) == 1 && doc.Content[0].Kind == yaml.MappingNode {
+			spellNull(&doc, false)
+			documents = append(documents, &doc)
+		}
+	}
+	var err error
+	if result.Before, err = encode(documents); err != nil {
+		return Result{}, err
+	}
+	for _, doc := range documents {
+		notes, err := rewriteObject(doc.Content[0], mutate)
+		if err != nil {
+			return Result{}, err
+		}
+		result.Notes = append(result.Notes, notes...)
+	}
+	result.After, err = encode(documents)
+	return result, err
+}
+
+func encode(documents []*yaml.Node) ([]byte, error) {
+	if len(documents) == 0 {
+		return nil, nil
+	}
+	var out bytes.Buffer
+	enc := yaml.NewEncoder(&out)
+	enc.SetIndent(2)
+	enc.CompactSeqIndent()
+	for _, doc := range documents {
+		if err := enc.Encode(doc); err != nil {
+			return nil, err
+		}
+	}
+	err := enc.Close()
+	return out.Bytes(), err
+}
+
+// template returns the path from an object to what its pods are made of, and false
+// for objects that make no pods.
+func template(apiVersion, kind string) (path []string, ok bool) {
+	switch apiVersion + " " + kind {
+	case "v1 Pod":
+		return nil, true
+	case "apps/v1 Deployment", "apps/v1 ReplicaSet", "apps/v1 StatefulSet", "apps/v1 DaemonSet", "batch/v1 Job":
+		return []string{"spec", "template"}, true
+	case "batch/v1 CronJob":
+		return []string{"spec", "jobTemplate", "spec", "template"}, true
+	}
+	return nil, false
+}
+
+func rewriteObject(object *yaml.Node, mutate Mutate) (notes []string, err error) {
+	apiVersion, kind := text(object, "apiVersion"), text(object, "kind")
+	if apiVersion == "v1" && kind == "List" {
+		items := child(object, "items")
+		if items == nil {
+			return nil, nil
+		}
+		for _, item := range items.Content {
+			more, err := rewriteObject(item, mutate)
+			if err != nil {
+				return nil, err
+			}
+			notes = append(notes, more...)
+		}
+		return notes, nil
+	}
+	path, ok := template(apiVersion, kind)
+	if !ok {
+		return nil, nil
+	}
+	name := kind + "/" + text(child(object, "metadata"), "name")
+	if alias := findAlias(object); alias != nil {
+		return nil, fmt.Errorf("%s, line %d: an alias, of which a change would show up elsewhere; write it out", name, alias.Line)
+	}
+	pod := object
+	for _, key := range path {
+		if pod = child(pod, key); pod == nil {
+			return nil, fmt.Errorf("%s has no %s; it makes no pods as it is", name, key)
+		}
+	}
+	before, err := decode(pod)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	after, notes, err := mutate(before)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	for i := range notes {
+		notes[i] = name + ": " + notes[i]
+	}
+	if err := write(pod, before, after); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return notes, nil
+}
+
+// decode reads metadata and spec of a pod or of a template.
+func decode(node *yaml.Node) (*corev1.Pod, error) {
+	var v map[string]any
+	if err := node.Decode(&v); err != nil {
+		return nil, err
+	}
+	delete(v, "status")
+	data, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	pod := &corev1.Pod{}
+	// As the API server reads it: SPEC is no spec.
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, pod); err != nil {
+		return nil, fmt.Errorf("read as a pod: %w", err)
+	}
+	return pod, nil
+}

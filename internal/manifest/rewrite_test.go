@@ -1,0 +1,136 @@
+package manifest_test
+
+import (
+	"bytes"
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/cpupoold/cpupoold/internal/manifest"
+)
+
+// move renames the resource cpu of all containers, and sums it up in an annotation
+// and a note.
+func move(pod *corev1.Pod) (*corev1.Pod, []string, error) {
+	moved, milli := pod.DeepCopy(), int64(0)
+	for _, list := range [][]corev1.Container{moved.Spec.InitContainers, moved.Spec.Containers} {
+		for _, c := range list {
+			for _, r := range []corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
+				if q, ok := r[corev1.ResourceCPU]; ok {
+					delete(r, corev1.ResourceCPU)
+					r["moved"] = q
+					milli += q.MilliValue()
+				}
+			}
+		}
+	}
+	delete(moved.Annotations, "gone")
+	if milli == 0 {
+		return moved, nil, nil
+	}
+	if moved.Annotations == nil {
+		moved.Annotations = map[string]string{}
+	}
+	moved.Annotations["cpu"] = strconv.FormatInt(milli, 10)
+	return moved, []string{moved.Annotations["cpu"]}, nil
+}
+
+func same(pod *corev1.Pod) (*corev1.Pod, []string, error) { return pod, nil, nil }
+
+func section(t *testing.T, name string) []byte {
+	t.Helper()
+	archive, err := txtar.ParseFile("testdata/kinds.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range archive.Files {
+		if f.Name == name {
+			return f.Data
+		}
+	}
+	t.Fatalf("no section %s", name)
+	return nil
+}
+
+func TestRewrite(t *testing.T) {
+	got, err := manifest.Rewrite(section(t, "before"), move)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		what      string
+		got, want []byte
+	}{
+		{"before", got.Before, section(t, "before")},
+		{"after", got.After, section(t, "after")},
+		{"notes", []byte(strings.Join(got.Notes, "\n") + "\n"), section(t, "notes")},
+	} {
+		if diff := cmp.Diff(string(c.want), string(c.got)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.what, diff)
+		}
+	}
+}
+
+func TestEmptyMappingsGo(t *testing.T) {
+	const pod = "apiVersion: v1\nkind: Pod\nmetadata:\n  annotations:\n    gone: x\nspec:\n  containers: []\n"
+	got, err := manifest.Rewrite([]byte(pod), move)
+	if want := "apiVersion: v1\nkind: Pod\nspec:\n  containers: []\n"; err != nil || string(got.After) != want {
+		t.Errorf("Rewrite = %q, %v, want %q", got.After, err, want)
+	}
+}
+
+func TestKeysAreAsTheyAreSpelled(t *testing.T) {
+	const pod = "apiVersion: v1\nkind: Pod\nSPEC: {containers: [{resources: {requests: {cpu: 1}}}]}\n"
+	if got, err := manifest.Rewrite([]byte(pod), move); err != nil || string(got.After) != pod {
+		t.Errorf("Rewrite = %q, %v; want no change", got.After, err)
+	}
+}
+
+func TestRewriteErrors(t *testing.T) {
+	refuse := func(*corev1.Pod) (*corev1.Pod, []string, error) { return nil, nil, errors.New("not this one") }
+	for name, c := range map[string]struct {
+		text   string
+		mutate manifest.Mutate
+		want   string
+	}{
+		"no YAML":     {"a: [", same, "yaml: "},
+		"alias":       {"apiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: &l {a: b}}\nspec:\n  nodeSelector: *l\n", same, "Pod/p, line 5: an alias"},
+		"no template": {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {}\n", same, "Deployment/d has no template"},
+		"no quantity": {"apiVersion: v1\nkind: Pod\nspec: {containers: [{resources: {requests: {cpu: much}}}]}\n", same, "read as a pod"},
+		"refused":     {"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {}\n", refuse, "Pod/p: not this one"},
+	} {
+		if _, err := manifest.Rewrite([]byte(c.text), c.mutate); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want one with %q", name, err, c.want)
+		}
+	}
+}
+
+// FuzzRewrite checks that nothing changes where nothing is to change, and that the
+// result is read as what was written.
+func FuzzRewrite(f *testing.F) {
+	f.Add("a: b\n---\n# nothing\n---\n- c\n")
+	f.Add("apiVersion: v1\nkind: Pod\nmetadata: null\nspec: {containers: [null, {resources: {requests: {cpu: 1}}}]}\n")
+	f.Add("apiVersion: v1\nkind: Pod\nspec: {containers}\n")
+	f.Add("apiVersion: batch/v1\nkind: CronJob\nspec: {jobTemplate: {spec: {template: {spec: {containers: [{name: a, resources: {limits: {cpu: 1}}}]}}}}}\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		if got, err := manifest.Rewrite([]byte(text), same); err == nil && !bytes.Equal(got.Before, got.After) {
+			t.Errorf("changed:\n%s", cmp.Diff(string(got.Before), string(got.After)))
+		}
+		once, err := manifest.Rewrite([]byte(text), move)
+		if err != nil {
+			return
+		}
+		twice, err := manifest.Rewrite(once.After, move)
+		if err != nil {
+			t.Fatalf("the result cannot be read: %v\n%s", err, once.After)
+		}
+		if len(twice.Notes) > 0 {
+			t.Errorf("cpu is there again: %q\n%s", twice.Notes, once.After)
+		}
+	})
+}
