@@ -17,10 +17,10 @@ GOLANGCI := $(GO) tool -modfile=tools/go.mod golangci-lint
 BUILD    := $(GO) build -buildvcs=auto -ldflags "-s -w"
 FUZZTIME ?= 20s
 
-.PHONY: help build image cross test test-unit test-vm test-ci test-drift test-matrix test-model demo vm-shell lint fmt bench fuzz clean host host-vm
+.PHONY: help build image cross test test-unit test-vm test-ci test-drift test-disturbance test-matrix test-model demo vm-shell lint fmt bench fuzz clean host host-vm
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "%-11s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "%-16s %s\n", $$1, $$2 }'
 
 build: ## build bin/cpupoold and bin/kubectl-cpupool for this machine, static
 	$(BUILD) -o bin/cpupoold ./cmd/cpupoold
@@ -57,6 +57,9 @@ test-model: host-vm build ## run the model test's 300 steps on a real node (SEED
 
 test-drift: host-vm build ## run the tests of foreign writes on a real node (SUITE=trixie)
 	$(GO) test -tags vm -count=1 -timeout 75m -run '^TestDrift$$' ./test/vm -drift -drift.suite=$(SUITE)
+
+test-disturbance: host-vm build ## count what hand-overs do to a neighbour, on the kernels that have partitions (HANDOVERS=100)
+	$(GO) test -v -tags vm -count=1 -timeout 75m -run '^TestDisturbance$$' ./test/vm -disturbance $(or $(HANDOVERS),100)
 
 demo: host-vm build ## boot a node, run cpupoold and pods of every kind, show who runs where
 	$(GO) run ./test/vm/cmd/vm demo

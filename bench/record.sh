@@ -142,7 +142,7 @@ every 10 s a sign of life for /healthz and systemd's watchdog, without a pass.
 $(table "$work/vm.txt")
 
 TXT
-  cat bench/witnesses.md
+  cat bench/witnesses.md bench/disturbance.md
   echo '## Samples'
   echo
   echo '```'

@@ -1,0 +1,27 @@
+//go:build vm
+
+package vm_test
+
+import (
+	"flag"
+	"fmt"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/test/vm"
+)
+
+var disturbances = flag.Int("disturbance", 0, "hand-overs in each mode of TestDisturbance")
+
+// TestDisturbance counts what hand-overs do to a neighbour, on all kernels that have partitions.
+func TestDisturbance(t *testing.T) {
+	if *disturbances == 0 {
+		t.Skip("counts for docs/benchmarks.md: make test-disturbance")
+	}
+	for _, suite := range []string{"trixie", "forky"} {
+		t.Run(suite, func(t *testing.T) {
+			// A thread for each CPU, which a bare kernel does not have: CPUs that spin would keep the others waiting for a tenth of a second.
+			m := vm.Start(t, vm.Config{Topology: "8c2n", Suite: suite})
+			vm.RunTests(t, m, "./guest/disturbance", fmt.Sprintf("-handovers=%d", *disturbances))
+		})
+	}
+}
