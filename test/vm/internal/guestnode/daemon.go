@@ -30,8 +30,16 @@ func (n *Node) StopDaemon() {
 }
 
 // Plan is what `cpupoold plan` prints.
-func (n *Node) Plan() (p daemon.Preview) {
+func (n *Node) Plan() daemon.Preview {
 	n.Helper()
+	p, err := n.tryPlan()
+	if err != nil {
+		n.Fatalf("%v\n%s", err, n.Evidence())
+	}
+	return p
+}
+
+func (n *Node) tryPlan() (p daemon.Preview, err error) {
 	ctx, cancel := patiently()
 	defer cancel()
 	var stderr bytes.Buffer
@@ -39,19 +47,21 @@ func (n *Node) Plan() (p daemon.Preview) {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		n.Fatalf("cpupoold plan: %v: %s\n%s", err, &stderr, n.Evidence())
+		return p, fmt.Errorf("cpupoold plan: %w: %s", err, &stderr)
 	}
 	if err := json.Unmarshal(out, &p); err != nil {
-		n.Fatalf("cpupoold plan: %v: %s", err, out)
+		return p, fmt.Errorf("cpupoold plan: %w: %s", err, out)
 	}
-	return p
+	return p, nil
 }
 
-// Settled waits until the daemon has nothing left to write, and returns the plan.
+// Settled waits until the daemon has nothing left to write, and returns the plan. A runtime that is too busy to answer is asked again.
 func (n *Node) Settled() (p daemon.Preview) {
 	n.Helper()
-	n.Every(time.Second, "plan without writes", func() error {
-		p = n.Plan()
+	n.Every(time.Second, "plan without writes", func() (err error) {
+		if p, err = n.tryPlan(); err != nil {
+			return err
+		}
 		if len(p.Writes) > 0 || len(p.Deferred) > 0 {
 			return fmt.Errorf("still to do: %v %v", p.Writes, p.Deferred)
 		}
