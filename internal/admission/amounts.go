@@ -125,7 +125,7 @@ func podLevel(pod *corev1.Pod) bool {
 // request of 0 counts as none.
 func class(pod *corev1.Pod) corev1.PodQOSClass {
 	if podLevel(pod) {
-		return classOf(pod.Spec.Resources)
+		return classOf(withRequests(pod))
 	}
 	var all corev1.PodQOSClass
 	for c := range containers(pod) {
@@ -140,6 +140,60 @@ func class(pod *corev1.Pod) corev1.PodQOSClass {
 		return corev1.PodQOSBestEffort
 	}
 	return all
+}
+
+// withRequests returns a pod's own resources with the requests that the API server
+// will find: a limit alone is one only if no container requests the resource; else
+// the pod requests what its containers do (defaultPodRequests). From Kubernetes 1.37
+// on it does so when all webhooks have seen the pod.
+func withRequests(pod *corev1.Pod) *corev1.ResourceRequirements {
+	r := *pod.Spec.Resources
+	if len(r.Limits) == 0 {
+		return &r
+	}
+	r.Requests = maps.Clone(r.Requests)
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		if _, explicit := r.Requests[name]; explicit {
+			continue
+		}
+		if q, found := together(pod, name); found {
+			put(&r.Requests, name, q)
+		}
+	}
+	return &r
+}
+
+// together is what the containers of a pod request at most at one time, and false
+// when none of them says anything: those that run together, or an init container
+// with the sidecars that run before it.
+func together(pod *corev1.Pod, name corev1.ResourceName) (sum resource.Quantity, found bool) {
+	var peak resource.Quantity
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		found = found || has(&c.Resources, name)
+		if sidecar(c) {
+			sum.Add(request(&c.Resources, name))
+			continue
+		}
+		before := sum.DeepCopy() // an amount of the pod's must not be added to: its copies share digits
+		if before.Add(request(&c.Resources, name)); before.Cmp(peak) > 0 {
+			peak = before
+		}
+	}
+	for i := range pod.Spec.Containers {
+		r := &pod.Spec.Containers[i].Resources
+		found = found || has(r, name)
+		sum.Add(request(r, name))
+	}
+	if peak.Cmp(sum) > 0 {
+		sum = peak
+	}
+	return sum, found
+}
+
+// sidecar says that an init container runs on.
+func sidecar(c *corev1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
 func classOf(r *corev1.ResourceRequirements) corev1.PodQOSClass {

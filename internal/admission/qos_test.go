@@ -16,7 +16,7 @@ func qosClass(pod *corev1.Pod) corev1.PodQOSClass {
 		lists = append(lists, c.Resources)
 	}
 	if r := pod.Spec.Resources; r != nil && decides(r) {
-		lists = []corev1.ResourceRequirements{*r}
+		lists = []corev1.ResourceRequirements{*defaulted(pod)}
 	}
 	nobody, everybody := true, len(lists) > 0
 	for i := range lists {
@@ -34,6 +34,46 @@ func qosClass(pod *corev1.Pod) corev1.PodQOSClass {
 	default:
 		return corev1.PodQOSBurstable
 	}
+}
+
+// defaulted are a pod's own resources with the API server's requests (defaultPodRequests).
+func defaulted(pod *corev1.Pod) *corev1.ResourceRequirements {
+	r := pod.Spec.Resources.DeepCopy()
+	sums := corev1.ResourceList{}
+	add := func(c corev1.Container, to corev1.ResourceList) {
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			_, requests := c.Resources.Requests[name]
+			_, limits := c.Resources.Limits[name]
+			if q := to[name]; requests || limits {
+				q.Add(requested(&c.Resources, name))
+				to[name] = q
+			}
+		}
+	}
+	peaks := []corev1.ResourceList{sums}
+	for _, c := range pod.Spec.InitContainers {
+		if c.RestartPolicy == nil {
+			peaks = append(peaks, sums.DeepCopy())
+			add(c, peaks[len(peaks)-1])
+		} else {
+			add(c, sums)
+		}
+	}
+	for _, c := range pod.Spec.Containers {
+		add(c, sums)
+	}
+	if r.Requests == nil {
+		r.Requests = corev1.ResourceList{}
+	}
+	explicit := r.DeepCopy().Requests
+	for _, peak := range peaks {
+		for name, q := range peak {
+			if _, ok := explicit[name]; !ok && len(r.Limits) > 0 && q.Cmp(r.Requests[name]) >= 0 {
+				r.Requests[name] = q
+			}
+		}
+	}
+	return r
 }
 
 func decides(r *corev1.ResourceRequirements) bool {

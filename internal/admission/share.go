@@ -98,9 +98,9 @@ func podRest(pod *corev1.Pod) int64 {
 	if pod.Spec.Resources == nil {
 		return 0
 	}
-	rest := milliCPU(request(pod.Spec.Resources, corev1.ResourceCPU))
+	rest := milliCPU(request(withRequests(pod), corev1.ResourceCPU))
 	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+		if c := &pod.Spec.InitContainers[i]; sidecar(c) {
 			rest -= milliCPU(request(&c.Resources, corev1.ResourceCPU))
 		}
 	}
