@@ -38,6 +38,8 @@ func execute(s streams, args []string) int {
 		Short:         "CPU pools for authors of workloads",
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Args:          noArgs,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetIn(s.in)
@@ -55,4 +57,12 @@ func execute(s streams, args []string) int {
 		return exitUsage
 	}
 	return exitError
+}
+
+// noArgs is cobra.NoArgs, as a usage error.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if err := cobra.NoArgs(cmd, args); err != nil {
+		return usageError{err}
+	}
+	return nil
 }

@@ -37,8 +37,8 @@ func mutateCommand(s streams) *cobra.Command {
 		Short: "print manifests as the webhook would have them",
 		Long:  mutateHelp,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.NoArgs(cmd, args); err != nil {
-				return usageError{err}
+			if err := noArgs(cmd, args); err != nil {
+				return err
 			}
 			if len(o.files) == 0 {
 				return usageError{errors.New("no file; name one with -f, or - for the standard input")}

@@ -82,6 +82,7 @@ func TestMutateFails(t *testing.T) {
 		code  int
 		want  string
 	}{
+		"no command":   {args: []string{"pin"}, code: exitUsage, want: `unknown command "pin"`},
 		"no file":      {args: []string{"mutate"}, code: exitUsage, want: "no file; name one with -f"},
 		"argument":     {args: []string{"mutate", "x"}, code: exitUsage, want: "unknown command"},
 		"unknown flag": {args: []string{"mutate", "--x"}, code: exitUsage, want: "unknown flag"},
