@@ -335,6 +335,13 @@ func TestParkingIsQuiet(t *testing.T) {
 	r = n.start()
 	r.view("two CPUs wait still", waits)
 	r.parks(left.Effective.String())
+	with := n.yaml
+	n.yaml = strings.Replace(with, "park: true", "park: false", 1)
+	r.loop.reload()
+	r.view("nothing is to be parked", func(v *telemetry.View) bool { return v.Quiet["cpus"] == 0 && v.Parked.IsEmpty() })
+	n.yaml = with
+	r.loop.reload()
+	r.view("three CPUs wait", func(v *telemetry.View) bool { return v.Quiet["cpus"] == 3 && v.Parked.IsEmpty() })
 	if err := n.runtime.StopPod(stays); err != nil {
 		t.Fatal(err)
 	}
@@ -366,6 +373,7 @@ func TestQuietParks(t *testing.T) {
 		{"somebody, and some are parked", time.Minute, some, true, some, true, false},
 		{"still", 10 * time.Minute, some, true, some, true, true},
 		{"time is up", 11 * time.Minute, some, true, all, false, true},
+		{"not all is done", 11*time.Minute + quietBreak/2, some, true, all, false, true},
 		{"and again", 12 * time.Minute, some, true, some, true, false},
 		{"the last one goes", 13 * time.Minute, some, false, all, false, true},
 	} {

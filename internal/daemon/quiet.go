@@ -23,6 +23,7 @@ import (
 type quiet struct {
 	on      bool
 	since   time.Time // when the first of it began to wait; zero: nothing does
+	over    time.Time // until then nothing waits, because time was up
 	resting cpuset.Set
 	weights map[cgroup.Path]bool
 
@@ -32,9 +33,16 @@ type quiet struct {
 // quietReason is the reason for what waits.
 const quietReason = "quiet: somebody has CPUs of its own, and nobody needs this to keep them"
 
+// quietBreak is for how long nothing waits when time is up: one pass does not always do
+// for what has waited. It may have to wait for the journal, or a worker to try again.
+const quietBreak = 10 * time.Second
+
 // begin is at the start of a pass: when time is up nothing waits in it.
 func (q *quiet) begin(limit time.Duration, now time.Time) {
-	q.on = limit > 0 && (q.since.IsZero() || now.Before(q.since.Add(limit)))
+	if !q.since.IsZero() && !now.Before(q.since.Add(limit)) {
+		q.over = now.Add(min(limit, quietBreak))
+	}
+	q.on = limit > 0 && !now.Before(q.over)
 	if !q.on {
 		q.since, q.resting, q.weights, q.unparked = time.Time{}, cpuset.Set{}, nil, cpuset.Set{}
 	}
