@@ -88,7 +88,13 @@ func TestAnswerAfterRemoval(t *testing.T) {
 		r.inspect(func(l *loop) { pods, containers = len(l.model.pods), len(l.model.containers) })
 		return pods, containers
 	}
-	n.eventually("removal seen", func() bool { pods, containers := there(); return pods == 0 && containers == 0 })
+	// By its events: that the runtime does not find them any more may be heard before.
+	n.eventually("removal seen", func() bool {
+		told := false
+		r.inspect(func(l *loop) { told = l.model.outdated(id, before) && l.model.outdated(pod, before) })
+		pods, containers := there()
+		return told && pods == 0 && containers == 0
+	})
 
 	answer := func(asOf int) (events [3]event) {
 		c := facts
