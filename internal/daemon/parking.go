@@ -63,7 +63,7 @@ func (l *loop) parkable(want []cgroup.Target) cpuset.Set {
 // parkingWish is the partition of the CPUs that nobody has, if there are any.
 func (l *loop) parkingWish(want []cgroup.Target, keep bool, now time.Time) (w cgroup.PartitionWish, ok bool) {
 	if on, _ := l.parks(); !on {
-		l.quiet.unparked = cpuset.Set{}
+		l.quiet.unparked, l.quiet.parked = cpuset.Set{}, cpuset.Set{}
 		return w, false
 	}
 	cpus, news := l.quiet.park(l.parkable(want), l.isolation.parking.cpus, len(l.status.plan.Assignments) > 0, now)

@@ -335,6 +335,10 @@ func TestParkingIsQuiet(t *testing.T) {
 	r = n.start()
 	r.view("two CPUs wait still", waits)
 	r.parks(left.Effective.String())
+	if err := n.tree.Write(string(cgroup.Parking.Join(cgroup.FilePartition)), "member"); err != nil {
+		t.Fatal(err)
+	}
+	r.parks(left.Effective.String())
 	with := n.yaml
 	n.yaml = strings.Replace(with, "park: true", "park: false", 1)
 	r.loop.reload()
@@ -358,29 +362,33 @@ func TestParkingIsQuiet(t *testing.T) {
 func TestQuietParks(t *testing.T) {
 	const limit = 10 * time.Minute
 	start := time.Now()
-	all, some := cpuset.Range(4, 7), cpuset.Of(4, 5)
+	all, more, some := cpuset.Range(4, 7), cpuset.Range(4, 6), cpuset.Of(4, 5)
 	var q quiet
 	for _, c := range []struct {
 		what      string
 		at        time.Duration
-		are       cpuset.Set
+		can, are  cpuset.Set
 		owned     bool
 		want      cpuset.Set
 		waits     bool
 		unchanged bool
 	}{
-		{"nobody has CPUs", 0, cpuset.Set{}, false, all, false, true},
-		{"somebody, and some are parked", time.Minute, some, true, some, true, false},
-		{"still", 10 * time.Minute, some, true, some, true, true},
-		{"time is up", 11 * time.Minute, some, true, all, false, true},
-		{"not all is done", 11*time.Minute + quietBreak/2, some, true, all, false, true},
-		{"and again", 12 * time.Minute, some, true, some, true, false},
-		{"the last one goes", 13 * time.Minute, some, false, all, false, true},
+		{"nobody has CPUs", 0, all, cpuset.Set{}, false, all, false, true},
+		{"somebody gets two", time.Minute, some, all, true, some, false, true},
+		{"and gives one back", time.Minute, more, some, true, some, true, false},
+		{"still", 10 * time.Minute, more, some, true, some, true, true},
+		{"somebody ends the parking", 10 * time.Minute, more, cpuset.Set{}, true, some, true, true},
+		{"time is up", 11 * time.Minute, more, some, true, more, false, true},
+		{"and more is free", 11*time.Minute + quietBreak/2, all, some, true, all, false, true},
+		{"which is not parked yet", 12 * time.Minute, all, some, true, all, false, true},
+		{"one is taken", 13 * time.Minute, more, all, true, more, false, true},
+		{"and back", 14 * time.Minute, all, more, true, more, true, false},
+		{"the last one goes", 15 * time.Minute, all, more, false, all, false, true},
 	} {
 		now := start.Add(c.at)
 		q.begin(limit, now)
 		q.settle(pools.Plan{}, nil, nil, now)
-		got, news := q.park(all, c.are, c.owned, now)
+		got, news := q.park(c.can, c.are, c.owned, now)
 		if !got.Equal(c.want) || q.unparked.IsEmpty() == c.waits || news == c.unchanged {
 			t.Errorf("%s: %s, waits %s, news %t; want %s", c.what, got, q.unparked, news, c.want)
 		}

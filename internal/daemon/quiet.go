@@ -28,6 +28,7 @@ type quiet struct {
 	weights map[cgroup.Path]bool
 
 	unparked cpuset.Set // CPUs that are to be parked
+	parked   cpuset.Set // those that did not wait for it, whatever has become of them
 }
 
 // quietReason is the reason for what waits.
@@ -81,17 +82,18 @@ func (q *quiet) settle(plan pools.Plan, want []cgroup.Target, changed map[cgroup
 	return news
 }
 
-// park says which CPUs of those that can be are parked now: those that are, while
-// somebody has CPUs of its own. It says whether it is news that others wait.
+// park says which CPUs of those that can be are parked now: those that are or were to be,
+// while somebody has CPUs of its own. It says whether it is news that others wait.
 func (q *quiet) park(can, are cpuset.Set, owned bool, now time.Time) (cpus cpuset.Set, news bool) {
 	was := q.unparked
-	if q.unparked = (cpuset.Set{}); !q.on || !owned {
+	if q.unparked, q.parked = (cpuset.Set{}), can.Intersection(are.Union(q.parked)); !q.on || !owned {
+		q.parked = can
 		return can, false
 	}
-	if q.unparked = can.Difference(are); !q.unparked.IsEmpty() && q.since.IsZero() {
+	if q.unparked = can.Difference(q.parked); !q.unparked.IsEmpty() && q.since.IsZero() {
 		q.since = now
 	}
-	return can.Intersection(are), !q.unparked.IsEmpty() && !q.unparked.Equal(was)
+	return q.parked, !q.unparked.IsEmpty() && !q.unparked.Equal(was)
 }
 
 // spare has Diff leave what waits.
