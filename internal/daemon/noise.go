@@ -99,7 +99,13 @@ func (l *loop) reportNoise() {
 	for _, o := range soleOwners(l.status.plan) {
 		owned = owned.Union(o.cpus)
 		p, runs := paths[o.id]
-		if o.unit || !runs || l.partitionPending(cgroup.Target{Path: p, Exclusive: true}) {
+		if o.unit || !runs {
+			continue
+		}
+		if l.partitionPending(cgroup.Target{Path: p, Exclusive: true}) {
+			if was, told := l.status.noise[o.id]; told {
+				now[o.id] = was
+			}
 			continue
 		}
 		r := l.machine().Of(o.cpus, l.isolation.mode(p))

@@ -117,7 +117,7 @@ func (l *loop) onContainer(e containerFetched) {
 		if c := l.model.containers[e.id]; c != nil && c.expected(time.Now()) {
 			return // not there yet
 		}
-		delete(l.model.containers, e.id)
+		l.model.removeAsOf(e.id, e.container.asOf)
 	default:
 		l.log.Warn("read container", "container", e.id, "error", e.err)
 		return // the next listing tries again

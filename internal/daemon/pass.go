@@ -33,10 +33,20 @@ type scene struct {
 // decide is the whole decision, from what is known to what should be.
 func (s scene) decide() (pools.Plan, []cgroup.Target) {
 	plan := pools.Build(s.input())
+	if !plan.Resting.IsEmpty() && s.narrows(plan) {
+		s.resting = cpuset.Set{}
+		plan = pools.Build(s.input())
+	}
 	lifted := func(p cgroup.Path) bool { return s.ledger.touched(p, cgroup.FileMax) }
 	want := targets(plan, s.model, s.formula, s.settings.config.PodSliceWeights, lifted)
 	unbind(want, s.ledger, s.nodes)
 	return plan, s.withHost(plan, s.stay(plan, want))
+}
+
+// narrows says that an owner gets CPUs that neither rested nor were assigned. Then the
+// shared pool has to be written at once, and nothing is spared by what would rest.
+func (s scene) narrows(plan pools.Plan) bool {
+	return slices.ContainsFunc(plan.Assignments, func(a pools.Assignment) bool { return !a.CPUs.IsSubsetOf(s.resting) })
 }
 
 func (s scene) input() pools.Input {

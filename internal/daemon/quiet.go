@@ -15,8 +15,9 @@ import (
 // Each write for others is work on the node of somebody who was promised to be left in
 // peace. While anybody has CPUs of its own, what is not needed to keep them exclusive, nor
 // for a container that begins, waits: CPUs that an owner has left stay out of the shared
-// pool, so that nobody is widened now and narrowed for the next owner, or are not parked,
-// and weights that somebody else has changed stay so. All of it is done at once when the last owner is
+// pool, so that nobody is widened now and narrowed for the next owner (until one gets
+// others, and who shares has to give way anyway), or are not parked, and weights that
+// somebody else has changed stay so. All of it is done at once when the last owner is
 // gone, or when the first of it has waited for as long as the configuration says.
 
 // quiet is what waits.

@@ -172,3 +172,37 @@ func TestQuietWeights(t *testing.T) {
 	r.loop.reload()
 	n.has(n.runtime.Cgroup(id), cgroup.FileWeight, "59")
 }
+
+// TestQuietIsOver for CPUs when an owner gets others than those that rest: the shared pool
+// is narrowed for it, and gets back what rested in the same writes.
+func TestQuietIsOver(t *testing.T) {
+	n := newNode(t)
+	n.yaml = quieting(carvedYAML, "1h")
+	r := n.start()
+	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	owner := func(uid string, cpus int) (pod, id string) {
+		t.Helper()
+		pod = n.pod(uid, "default", "guaranteed", cpus, nil)
+		id = n.container(pod, "app", whole(cpus))
+		n.eventually(uid+" has its CPUs", func() bool { return n.state(id).Effective.Len() == cpus && n.state(id).Quota == -1 })
+		r.quiet()
+		return pod, id
+	}
+	_, stays := owner("a", 1)
+	goes, its := owner("b", 1)
+	rested := n.state(its).Effective
+	if err := n.runtime.StopPod(goes); err != nil {
+		t.Fatal(err)
+	}
+	r.view("a CPU rests", func(v *telemetry.View) bool { return v.Quiet["cpus"] == 1 })
+	_, next := owner("c", 2)
+	if n.state(next).Effective.Overlaps(rested) {
+		t.Fatalf("the next owner has %s, of which %s rested: choose a case in which it gets others", n.state(next).Effective, rested)
+	}
+	r.view("nothing rests", func(v *telemetry.View) bool { return v.Quiet["cpus"] == 0 })
+	r.quiet()
+	n.checkAll()
+	if all := n.state(shared).CPUs.Union(n.state(stays).CPUs, n.state(next).CPUs); !rested.IsSubsetOf(n.state(shared).CPUs) {
+		t.Errorf("who shares has %s, without %s that rested; all have %s", n.state(shared).CPUs, rested, all)
+	}
+}

@@ -6,7 +6,12 @@ import "maps"
 // to a question from before would bring it back, with its CPUs, until the next listing.
 func (m *model) remove(id string) {
 	m.clock++
-	m.removed[id] = m.clock
+	m.removeAsOf(id, m.clock)
+}
+
+// removeAsOf is remove for what was found gone by a question that was asked at asOf.
+func (m *model) removeAsOf(id string, asOf int) {
+	m.removed[id] = max(m.removed[id], asOf)
 	delete(m.containers, id)
 }
 

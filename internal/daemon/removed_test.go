@@ -4,7 +4,9 @@ import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/pkg/allocate"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -116,5 +118,22 @@ func TestAnswerAfterRemoval(t *testing.T) {
 	r.loop.box.post(answer(after)[2])
 	if pods, containers := there(); pods != 1 || containers != 1 {
 		t.Errorf("a listing from after the removal: %d pods and %d containers; want that it counts", pods, containers)
+	}
+}
+
+// TestNotFound: what a question did not find any more, answers to older ones do not bring
+// back. A younger one may find it: some runtimes tell of a container before it is there.
+func TestNotFound(t *testing.T) {
+	m := newModel(cgroup.DriverSystemd)
+	m.putContainer(containerFacts{Container: cri.Container{ID: "c"}})
+	asked := m.clock
+	m.removeAsOf("c", asked)
+	if m.containers["c"] != nil || !m.outdated("c", asked-1) || m.outdated("c", asked) {
+		t.Errorf("not found as of %d: there %t, answer of before outdated %t, one of then %t; want false, true, false",
+			asked, m.containers["c"] != nil, m.outdated("c", asked-1), m.outdated("c", asked))
+	}
+	m.forgetRemoved(asked)
+	if len(m.removed) > 0 {
+		t.Errorf("after a listing of then: %v is still noted", m.removed)
 	}
 }

@@ -33,7 +33,7 @@ type Plan struct {
 	// an owner has to itself (one-owner-per-core).
 	Idle cpuset.Set
 	// Resting are those of Free that the shared pool does not get back for now: who
-	// asks for CPUs of its own can have them, and nobody has to give way for it. There
+	// is given them as its own makes nobody give way. There
 	// are none when nobody has CPUs of its own, and never so many that the shared pool
 	// is below its floor.
 	Resting cpuset.Set

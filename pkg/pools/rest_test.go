@@ -38,8 +38,8 @@ func TestResting(t *testing.T) {
 	}
 }
 
-// TestRestingIsFirstChoice: the next owner of the same size has what rests.
-func TestRestingIsFirstChoice(t *testing.T) {
+// TestRestingIsFree: the next owner can have what rests, where it would have it anyway.
+func TestRestingIsFree(t *testing.T) {
 	in := pools.Input{
 		Machine: allocate.New(hardware.Machine{Packages: 1, Nodes: 1, L3s: 1, Cores: 4, Threads: 2}.Topology()), Resting: cpuset.Range(4, 5),
 		Pools: pools.Pools{Shared: cpuset.Range(0, 7), Guaranteed: cpuset.Range(2, 7), FromShared: true, Floor: 2,
