@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -376,4 +377,50 @@ func TestHostAroundUnitsAfterALostJournal(t *testing.T) {
 	n.yaml = poolsYAML
 	r.loop.reload()
 	n.eventually("slices as before", func() bool { return cmp.Equal(before, n.hostState()) })
+}
+
+// busyUnits is a systemd that may be too busy to say what it has on record.
+type busyUnits struct {
+	*testnode.Units
+	busy atomic.Bool
+}
+
+func (u *busyUnits) Unit(ctx context.Context, name string) (cgroup.Unit, error) {
+	if u.busy.Load() {
+		return cgroup.Unit{}, context.DeadlineExceeded
+	}
+	return u.Units.Unit(ctx, name)
+}
+
+// TestHostIsNotToldAgain: a systemd that does not answer keeps what it has been told, and
+// is not told again for it.
+func TestHostIsNotToldAgain(t *testing.T) {
+	n := newHostNode(t, hostPart)
+	h := n.host()
+	u := &busyUnits{Units: n.units}
+	h.units = u
+	r := n.startOn(h)
+	n.hostOn("system.slice", "0-1")
+	r.quiet()
+	before := len(n.logged("wrote"))
+	u.busy.Store(true)
+	r.loop.box.post(relist{})
+	n.eventually("no answer about any of them", func() bool {
+		failed := 0
+		r.inspect(func(l *loop) {
+			for _, e := range l.model.units {
+				if e.err != nil {
+					failed++
+				}
+			}
+		})
+		return failed == 4
+	})
+	r.quiet()
+	if wrote := n.logged("wrote")[before:]; len(wrote) > 0 {
+		t.Errorf("systemd does not answer, and is told again: %v", wrote)
+	}
+	u.busy.Store(false)
+	r.quiet()
+	n.hostOn("system.slice", "0-1")
 }

@@ -105,6 +105,10 @@ func (e unitFetched) apply(l *loop) {
 			l.log.Warn("read unit", "unit", e.name, "error", e.err)
 		}
 		l.fetchUnitAt(e.name, time.Now().Add(unitRetry))
+		// What it has been told it has on record: a systemd that is too busy to say so
+		// must not be told again at every resync.
+		l.model.putUnit(e)
+		return
 	}
 	l.model.putUnit(e)
 	u := l.model.units[e.name]
