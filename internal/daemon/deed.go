@@ -37,6 +37,9 @@ func (t *tree) since(p cgroup.Path) *deed {
 func (t *tree) wrote(w cgroup.Write, err error) {
 	p := w.Path.Scope()
 	t.stale[p] = true
+	if w.Property == cgroup.FileCPUs {
+		t.distrustBelow(p)
+	}
 	t.since(p)
 	c, known := t.current[p]
 	if !known || err != nil {

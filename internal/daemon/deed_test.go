@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -136,3 +138,26 @@ type busyAsked struct {
 }
 
 func (b busyAsked) apply(l *loop) { b.answer <- l.tree.busy(b.path) }
+
+// TestWriteOfASlice: what is in it is read again, whether the daemon has written its file
+// or systemd its property; nothing else is.
+func TestWriteOfASlice(t *testing.T) {
+	for _, via := range []cgroup.Via{cgroup.File, cgroup.DBus} {
+		tr := newTree(nil)
+		for _, p := range []cgroup.Path{"system.slice", "system.slice/du.service", "system.slice/a.slice/b.service", "system.slice2/c.service", "user.slice"} {
+			tr.current[p] = cgroup.Current{Exists: true}
+		}
+		w := cgroup.Write{Path: "system.slice", Via: via, Property: cgroup.FileCPUs, Value: "0-1"}
+		if via == cgroup.DBus {
+			w.Property = cgroup.UnitCPUs
+			tr.submitted(w)
+			tr.finished(w, cgroup.UnitState{}, nil)
+		} else {
+			tr.wrote(w, nil)
+		}
+		want := []cgroup.Path{"system.slice", "system.slice/a.slice/b.service", "system.slice/du.service"}
+		if got := slices.Sorted(maps.Keys(tr.stale)); !slices.Equal(got, want) {
+			t.Errorf("after a write over %s %v are read again; want %v", via, got, want)
+		}
+	}
+}

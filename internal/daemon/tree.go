@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"maps"
+	"strings"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -39,6 +40,19 @@ func newTree(read func(cgroup.Path) (cgroup.State, error)) *tree {
 
 // distrust makes the next refresh read a cgroup again.
 func (t *tree) distrust(p cgroup.Path) { t.stale[p] = true }
+
+// distrustBelow makes the next refresh read what is in a slice, which may get other CPUs
+// now: a unit that waits for the slice around it would wait for the next resync.
+func (t *tree) distrustBelow(slice cgroup.Path) {
+	if !strings.HasSuffix(string(slice), ".slice") {
+		return // of hundreds, and with nothing in them
+	}
+	for p := range t.current {
+		if strings.HasPrefix(string(p), string(slice)+"/") {
+			t.stale[p] = true
+		}
+	}
+}
 
 // relearn takes over what the runtime has recorded for a container by now.
 func (t *tree) relearn(p cgroup.Path, record cgroup.Current) {
@@ -174,6 +188,7 @@ func (t *tree) finished(w cgroup.Write, unit cgroup.UnitState, err error) {
 		}
 		if err == nil {
 			c.Recorded, c.RecordedKnown = cpus, !overruled
+			t.distrustBelow(w.Path)
 		}
 	}
 	if w.Property == cgroup.CRIMems && err == nil {
