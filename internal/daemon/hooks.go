@@ -283,14 +283,14 @@ func (l *loop) decideStart(a *startAsked, now time.Time) (done bool, refusal err
 	case !late:
 		return false, nil
 	case t.Exclusive && l.settings.config.OnRefusal != config.RefusalShared:
-		return true, fmt.Errorf("it is on CPUs %s, not on its own, %s", c.Effective, t.CPUs)
+		return true, fmt.Errorf("it is on CPUs %s, not on its own, %s; the kubelet tries again", c.Effective, t.CPUs)
 	}
 	others := ownedBy(l.status.plan)
 	if t.Exclusive {
 		others = others.Difference(t.CPUs)
 	}
 	if on := c.Effective.Intersection(others); !on.IsEmpty() {
-		return true, fmt.Errorf("it is on CPUs %s, which others have for themselves", on)
+		return true, fmt.Errorf("it is on CPUs %s, which others have for themselves; the kubelet tries again", on)
 	}
 	return true, nil
 }

@@ -15,6 +15,7 @@ import (
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/test/vm/internal/guestnode"
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
@@ -117,11 +118,10 @@ func (r *runtimeNode) startWith(milli int64, namespace string, annotations map[s
 	}
 	for {
 		p.container, err = r.begin(ctx, request)
-		if err == nil || !strings.Contains(err.Error(), "cpupoold did not decide in time") {
+		if ctx.Err() != nil || !guestnode.TriesAgain(err) {
 			p.path = parent.Join("cri-containerd-" + p.container + ".scope")
 			return p, err
 		}
-		// As the kubelet does: this machine may not run the daemon for seconds.
 		r.Logf("tried again: %v", err)
 		request.Config.Metadata.Attempt++
 	}

@@ -30,8 +30,9 @@ import (
 type node struct {
 	*guestnode.Node
 
-	rpc  runtime.RuntimeServiceClient
-	made atomic.Int64
+	rpc       runtime.RuntimeServiceClient
+	made      atomic.Int64
+	unstarted atomic.Int64 // containers that were created, and not let begin
 }
 
 // newNode stops the kubelet until the end of the test; what the test has left is removed.
@@ -167,7 +168,7 @@ func (n *node) start(milli int64) (pod, error) {
 	}
 	p := pod{id: run.GetPodSandboxId(), name: name, log: filepath.Join(sandbox.GetLogDirectory(), "app.log")}
 	labels["io.kubernetes.container.name"] = "app"
-	created, err := n.create(ctx, &runtime.CreateContainerRequest{
+	request := &runtime.CreateContainerRequest{
 		PodSandboxId:  p.id,
 		SandboxConfig: sandbox,
 		Config: &runtime.ContainerConfig{
@@ -181,26 +182,29 @@ func (n *node) start(milli int64) (pod, error) {
 				SecurityContext: &runtime.LinuxContainerSecurityContext{NamespaceOptions: namespaces},
 			},
 		},
-	})
-	if err != nil {
-		return p, fmt.Errorf("create container: %w", err)
 	}
-	p.container = created.GetContainerId()
-	if _, err := n.rpc.StartContainer(ctx, &runtime.StartContainerRequest{ContainerId: p.container}); err != nil {
-		return p, fmt.Errorf("start container: %w", err)
+	for {
+		p.container, err = n.begin(ctx, request)
+		if ctx.Err() != nil || !guestnode.TriesAgain(err) {
+			return p, err
+		}
+		n.Logf("tried again: %v", err)
+		request.Config.Metadata.Attempt++
 	}
-	return p, nil
 }
 
-// create tries again, as the kubelet does, when the daemon has been too slow to answer: this machine may not run it for seconds.
-func (n *node) create(ctx context.Context, req *runtime.CreateContainerRequest) (*runtime.CreateContainerResponse, error) {
-	for {
-		created, err := n.rpc.CreateContainer(ctx, req)
-		if err == nil || !strings.Contains(err.Error(), "cpupoold did not decide in time") {
-			return created, err
-		}
-		n.Logf("created again: %v", err)
+// begin creates and starts a container.
+func (n *node) begin(ctx context.Context, request *runtime.CreateContainerRequest) (id string, err error) {
+	created, err := n.rpc.CreateContainer(ctx, request)
+	if err != nil {
+		return "", fmt.Errorf("create container: %w", err)
 	}
+	id = created.GetContainerId()
+	if _, err := n.rpc.StartContainer(ctx, &runtime.StartContainerRequest{ContainerId: id}); err != nil {
+		n.unstarted.Add(1)
+		return id, fmt.Errorf("start container: %w", err)
+	}
+	return id, nil
 }
 
 // parent names a pod's cgroup as the kubelet does.
