@@ -134,10 +134,11 @@ func (n *node) write(name, content string) {
 		n.Fatal(err)
 	}
 	// The kubelet and the daemon must never see half a file.
-	if err := os.WriteFile(name+".new", []byte(content), 0o644); err != nil {
+	beside := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)) // which the kubelet does not look at, see guestnode.Node.Write
+	if err := os.WriteFile(beside, []byte(content), 0o644); err != nil {
 		n.Fatal(err)
 	}
-	if err := os.Rename(name+".new", name); err != nil {
+	if err := os.Rename(beside, name); err != nil {
 		n.Fatal(err)
 	}
 }

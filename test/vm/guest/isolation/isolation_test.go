@@ -46,22 +46,15 @@ func TestNoForeignTask(t *testing.T) {
 	const host = cgroup.Path("system.slice/spinner.service")
 	spinner := n.threads(host)
 
-	// That the trace would show it.
+	// That the trace would show it. It comes from another CPU: the kernel does not switch to what has been running.
+	n.allow(spinner, cpuset.Range(7, 7))
 	tr := startTrace(t, cpuset.Range(6, 6))
-	for _, tid := range spinner {
-		if err := allow(tid, cpuset.Range(6, 6)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	n.allow(spinner, cpuset.Range(6, 6))
 	n.spins(host, spun/10)
 	if r := tr.end(); len(r.among(spinner)) == 0 {
 		t.Fatalf("nobody was in the way, and the trace does not show the spinner: %v", r)
 	}
-	for _, tid := range spinner {
-		if err := allow(tid, cpuset.Range(0, 7)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	n.allow(spinner, cpuset.Range(0, 7))
 	n.signal(host, unix.SIGSTOP) // while the emulated node has work to do; they spin while they are watched
 
 	n.StartDaemon(config)
@@ -188,6 +181,16 @@ func (n *node) lure(tids []int, cpus cpuset.Set) {
 		}
 		if err := allow(tid, cpuset.Range(0, 7)); err != nil {
 			n.Errorf("thread %d is told to run anywhere: %v", tid, err)
+		}
+	}
+}
+
+// allow tells threads to run on some CPUs.
+func (n *node) allow(tids []int, cpus cpuset.Set) {
+	n.Helper()
+	for _, tid := range tids {
+		if err := allow(tid, cpus); err != nil {
+			n.Fatalf("thread %d is told to run on %s: %v", tid, cpus, err)
 		}
 	}
 }

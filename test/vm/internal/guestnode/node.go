@@ -104,16 +104,18 @@ func (n *Node) Every(period time.Duration, what string, cond func() error) {
 	}
 }
 
-// Write replaces a file at once: neither the kubelet nor the daemon may see half of it.
+// Write replaces a file at once: neither the kubelet nor the daemon may see half of it. The kubelet takes every file of its directory for a
+// pod, at once, but those whose name begins with a dot: it would start the pod of a file that is only there to be renamed, and end it.
 func (n *Node) Write(name, content string) {
 	n.Helper()
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		n.Fatal(err)
 	}
-	if err := os.WriteFile(name+".new", []byte(content), 0o644); err != nil {
+	beside := filepath.Join(filepath.Dir(name), "."+filepath.Base(name))
+	if err := os.WriteFile(beside, []byte(content), 0o644); err != nil {
 		n.Fatal(err)
 	}
-	if err := os.Rename(name+".new", name); err != nil {
+	if err := os.Rename(beside, name); err != nil {
 		n.Fatal(err)
 	}
 }
