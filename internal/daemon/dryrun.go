@@ -68,6 +68,9 @@ func preview(ctx context.Context, h host, s settings, j Journal, now time.Time) 
 	m := newModel(h.driver)
 	found.asOf = m.clock
 	m.merge(found)
+	for _, u := range found.units {
+		m.putUnit(u)
+	}
 	previous := recoverAssignments(m, h.cgroups.Read, fromRecords(j.Assignments), s.pools)
 	hints := newHints(nil)
 	pods := m.input(now)

@@ -171,12 +171,9 @@ func (e *containerEntry) advance(s cri.State) {
 	e.container.State = max(e.container.State, s)
 }
 
-// merge takes over a complete listing. Entries that are newer than the listing
-// are left alone; details of known entries are kept.
+// merge takes over the pods and containers of a complete listing. Entries that are newer
+// than the listing are left alone; details of known entries are kept.
 func (m *model) merge(l listed) {
-	for _, u := range l.units {
-		m.putUnit(u)
-	}
 	seen := make(map[string]bool, len(l.pods)+len(l.containers))
 	for _, p := range l.pods {
 		if m.outdated(p.ID, l.asOf) {

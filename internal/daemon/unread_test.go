@@ -217,3 +217,18 @@ func TestLocate(t *testing.T) {
 		t.Errorf("locate: %v (-want +got):\n%s", err, d)
 	}
 }
+
+// TestUnreadUnitIsLogged: once when systemd stops telling of a unit, whoever has asked.
+func TestUnreadUnitIsLogged(t *testing.T) {
+	n := newNode(t)
+	l := n.revertingUnits("units: {du.service: {cpus: 2}}\n", n.host())
+	silent, told := unitFetched{name: "du.service", err: errors.New("no answer")}, unitFetched{name: "du.service", unit: duService()}
+	l.status.listed = true
+	for i, f := range []unitFetched{told, silent, silent, told, silent} {
+		l.onListed(listed{asOf: l.model.clock, units: []unitFetched{f}})
+		f.apply(l) // the question that follows
+		if got, want := len(n.logged("read unit")), []int{0, 1, 1, 1, 2}[i]; got != want {
+			t.Errorf("after answer %d it has been logged %d times, want %d", i, got, want)
+		}
+	}
+}
