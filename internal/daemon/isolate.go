@@ -44,6 +44,7 @@ func (l *loop) partition(want []cgroup.Target, keep bool, now time.Time) (wrote 
 		clear(s.settled)
 		clear(s.outcomes)
 		clear(s.failures)
+		clear(s.stuck)
 		return false
 	}
 	if l.partitionsSettled(wishes, former, now) {
@@ -52,7 +53,7 @@ func (l *loop) partition(want []cgroup.Target, keep bool, now time.Time) (wrote 
 	l.makeParking(wishes, now)
 	typed := make(map[cgroup.Path]bool)
 	for i := range maxPartitionSteps(len(wishes)) {
-		step, view, err := l.partitionStep(wishes, former)
+		step, view, err := l.partitionStep(wishes, former, now)
 		if err != nil {
 			l.log.Error("read partitions; they are left alone until the next look", "error", err)
 			return wrote
@@ -74,9 +75,7 @@ func (l *loop) partition(want []cgroup.Target, keep bool, now time.Time) (wrote 
 			return wrote // when they are on disk
 		}
 		wrote = true
-		if !l.writePartitions(step.Writes, wishes, typed, now) {
-			return wrote
-		}
+		l.writePartitions(step.Writes, wishes, typed, now)
 	}
 	l.log.Error("partitions do not come to an end; the next pass goes on")
 	return wrote
@@ -124,9 +123,9 @@ func (l *loop) spareOwners(former map[cgroup.Path]bool, want []cgroup.Target) {
 }
 
 // partitionStep asks the kernel, and what follows from its answer.
-func (l *loop) partitionStep(wishes []cgroup.PartitionWish, former map[cgroup.Path]bool) (cgroup.PartitionStep, cgroup.PartitionView, error) {
+func (l *loop) partitionStep(wishes []cgroup.PartitionWish, former map[cgroup.Path]bool, now time.Time) (cgroup.PartitionStep, cgroup.PartitionView, error) {
 	in := cgroup.PartitionInput{Kernel: l.kernel, Wishes: wishes, Former: slices.Sorted(maps.Keys(former)), Online: l.online()}
-	in.Housekeeping = l.settings.housekeeping()
+	in.Housekeeping, in.Stuck = l.settings.housekeeping(), l.isolation.held(now)
 	leaves := slices.Clone(in.Former)
 	for _, w := range wishes {
 		leaves = append(leaves, w.Path)
@@ -217,9 +216,10 @@ func (l *loop) adopt(wishes []cgroup.PartitionWish, outcomes map[cgroup.Path]cgr
 	}
 }
 
-// writePartitions makes the writes up to the first that fails. It says whether to go on:
-// not after what no wish can be done without.
-func (l *loop) writePartitions(writes []cgroup.PartitionWrite, wishes []cgroup.PartitionWish, typed map[cgroup.Path]bool, now time.Time) bool {
+// writePartitions makes the writes up to the first that fails. Who has needed that one
+// does without; if it was for nobody's wish, or his wish is given up already, the cgroup
+// is left as it is.
+func (l *loop) writePartitions(writes []cgroup.PartitionWrite, wishes []cgroup.PartitionWish, typed map[cgroup.Path]bool, now time.Time) {
 	for _, w := range writes {
 		err := l.cgroups.Apply(w.Write)
 		l.tree.wrote(w.Write, err)
@@ -227,18 +227,37 @@ func (l *loop) writePartitions(writes []cgroup.PartitionWrite, wishes []cgroup.P
 		switch {
 		case err == nil:
 			typed[w.Path] = typed[w.Path] || w.Property == cgroup.FilePartition && w.Value != string(cgroup.MemberPartition)
-		case errors.Is(err, cgroup.ErrGone):
-			return true // it is not in the next view
+			continue
+		case errors.Is(err, cgroup.ErrGone): // it is not in the next view
 		default:
 			i := slices.IndexFunc(wishes, func(wish cgroup.PartitionWish) bool { return wish.Path == w.Leaf && wish.Not == "" })
-			if i < 0 {
-				return false
+			if i >= 0 {
+				wishes[i].Not = l.failPartition(wishes[i], err.Error(), now)
+			} else {
+				l.isolation.hold(w.Stuck(), err, now)
 			}
-			wishes[i].Not = l.failPartition(wishes[i], err.Error(), now)
-			return true
+		}
+		return
+	}
+}
+
+// hold leaves a cgroup as it is for a while.
+func (s *isolation) hold(p cgroup.Path, err error, now time.Time) {
+	f := s.stuck[p]
+	f.why = err.Error()
+	f.after(now)
+	s.stuck[p] = f
+}
+
+// held are the cgroups that are left as they are now, and why.
+func (s *isolation) held(now time.Time) map[cgroup.Path]string {
+	held := make(map[cgroup.Path]string)
+	for p, f := range s.stuck {
+		if now.Before(f.until) {
+			held[p] = f.why
 		}
 	}
-	return true
+	return held
 }
 
 // partitioned takes over how things are when nothing is left to be written.
@@ -254,6 +273,7 @@ func (l *loop) partitioned(step cgroup.PartitionStep, wishes []cgroup.PartitionW
 	}
 	s.stale = false
 	clear(s.settled)
+	maps.DeleteFunc(s.stuck, func(_ cgroup.Path, f partitionFailure) bool { return !now.Before(f.until) }) // tried again, or over
 	waits := false
 	l.adopt(wishes, step.Outcomes, now)
 	for _, w := range wishes {

@@ -41,6 +41,7 @@ const (
 	codeLeakedCPUs   pools.Code = "LeakedCPUs"
 
 	codeForeignPartition pools.Code = "ForeignPartition"
+	codeStuckPartition   pools.Code = "StuckPartition"
 )
 
 // isolation is what the owner knows of partitions.
@@ -49,6 +50,7 @@ type isolation struct {
 	settled  map[cgroup.Path]cgroup.PartitionWish    // at the last look
 	outcomes map[cgroup.Path]cgroup.PartitionOutcome // likewise
 	failures map[cgroup.Path]partitionFailure        // by leaf
+	stuck    map[cgroup.Path]partitionFailure        // that are left as they are: the kernel does not let them be anything else
 	former   map[cgroup.Path]bool                    // that are not wished for any more, and not settled
 	missing  map[int]time.Time                       // since when a CPU is in nobody's hands
 	leaked   cpuset.Set                              // those of them that are held for lost
@@ -72,6 +74,7 @@ func newIsolation() isolation {
 		settled:  make(map[cgroup.Path]cgroup.PartitionWish),
 		outcomes: make(map[cgroup.Path]cgroup.PartitionOutcome),
 		failures: make(map[cgroup.Path]partitionFailure),
+		stuck:    make(map[cgroup.Path]partitionFailure),
 		former:   make(map[cgroup.Path]bool),
 		missing:  make(map[int]time.Time),
 	}
@@ -188,6 +191,9 @@ func (l *loop) partitionsSettled(wishes []cgroup.PartitionWish, former map[cgrou
 	if on, _ := l.parks(); s.parking.made && !on {
 		return false // it is to be removed
 	}
+	if len(s.held(now)) != len(s.stuck) {
+		return false
+	}
 	for p := range former {
 		if open, known := s.former[p]; open || !known {
 			return false
@@ -263,6 +269,15 @@ func (l *loop) isolationProblems() []pools.Problem {
 		l.nameOwner(&p, t.Path)
 		all = append(all, p)
 	}
+	for _, p := range slices.Sorted(maps.Keys(l.isolation.stuck)) {
+		if l.isolation.outcomes[p].Why != "" {
+			continue // that says it
+		}
+		problem := pools.Problem{Reason: pools.Reason{Code: codeStuckPartition, Text: fmt.Sprintf(
+			"the kernel refuses to take back what %s has of a partition that is over: %s; its CPUs are missing elsewhere", p, l.isolation.stuck[p].why)}}
+		l.nameOwner(&problem, p)
+		all = append(all, problem)
+	}
 	for _, p := range slices.Sorted(maps.Keys(l.isolation.outcomes)) {
 		o := l.isolation.outcomes[p]
 		if o.Phase != cgroup.PartitionRefused && o.Phase != cgroup.PartitionWaits {
@@ -284,6 +299,9 @@ func (l *loop) nextPartition(earlier func(time.Time)) {
 	s := &l.isolation
 	earlier(s.replan)
 	for _, f := range s.failures {
+		earlier(f.until)
+	}
+	for _, f := range s.stuck {
 		earlier(f.until)
 	}
 	for _, since := range s.missing {

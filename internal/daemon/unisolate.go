@@ -25,8 +25,8 @@ func (h *host) unpartition(ctx context.Context, originals []Original) (r Restore
 			leaves = append(leaves, o.Path)
 		}
 	}
-	failures := make(map[cgroup.Path]error)
-	view, err := h.giveBackPartitions(ctx, leaves, failures)
+	stuck := make(map[cgroup.Path]string)
+	view, err := h.giveBackPartitions(ctx, leaves, stuck)
 	for _, o := range originals {
 		n, there := view.Nodes[o.Path]
 		d := Difference{Original: o, Now: n.State.String()}
@@ -43,8 +43,8 @@ func (h *host) unpartition(ctx context.Context, originals []Original) (r Restore
 		case !differs:
 			r.Restored = append(r.Restored, o)
 			continue
-		case failures[o.Path] != nil:
-			d.Reason = failures[o.Path].Error()
+		case stuck[o.Path] != "":
+			d.Reason = stuck[o.Path]
 		default:
 			d.Reason = "another partition in it has these CPUs, or the kernel has not given them back"
 		}
@@ -54,25 +54,26 @@ func (h *host) unpartition(ctx context.Context, originals []Original) (r Restore
 	return r, left
 }
 
-// giveBackPartitions makes the steps until nothing is left to be written, and waits for
-// CPUs that the kernel still has to give back.
-func (h *host) giveBackPartitions(ctx context.Context, leaves []cgroup.Path, failures map[cgroup.Path]error) (cgroup.PartitionView, error) {
+// giveBackPartitions makes the steps until nothing is left to be written but what the
+// kernel has refused, and waits for CPUs that it still has to give back.
+func (h *host) giveBackPartitions(ctx context.Context, leaves []cgroup.Path, stuck map[cgroup.Path]string) (cgroup.PartitionView, error) {
 	tick := time.NewTicker(firstPartitionPause)
 	defer tick.Stop()
 	for deadline, steps := time.Now().Add(leakTime), 0; ; steps++ {
-		todo := slices.DeleteFunc(slices.Clone(leaves), func(p cgroup.Path) bool { return failures[p] != nil })
 		view, err := h.cgroups.ReadPartitions(leaves)
 		if err != nil {
 			return view, err
 		}
-		step := cgroup.PlanPartitions(cgroup.PartitionInput{Kernel: h.kernel, Former: todo, View: view, Online: h.online()})
+		step := cgroup.PlanPartitions(cgroup.PartitionInput{Kernel: h.kernel, Former: leaves, View: view, Online: h.online(), Stuck: stuck})
 		for _, w := range step.Writes {
-			if err := h.cgroups.Apply(w.Write); err != nil && !isGone(err) {
-				if w.Leaf == "" {
-					return view, err
-				}
-				failures[w.Leaf] = err
+			err := h.cgroups.Apply(w.Write)
+			if err == nil {
+				continue
 			}
+			if !isGone(err) {
+				stuck[w.Stuck()] = err.Error()
+			}
+			break // and asks the kernel again
 		}
 		if len(step.Writes) > 0 {
 			if steps == maxPartitionSteps(len(leaves)) {

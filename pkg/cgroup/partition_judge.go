@@ -16,6 +16,8 @@ func (p *partitioner) judge(w PartitionWish) PartitionOutcome {
 	switch {
 	case w.Not != "":
 		return PartitionOutcome{PartitionRefused, w.Not}
+	case p.stuck(w.Path):
+		return PartitionOutcome{PartitionRefused, p.Stuck[w.Path]}
 	case !p.Kernel.Remote:
 		return refuse("the kernel has no remote partitions (6.11 and later have)")
 	case w.CPUs.IsEmpty():

@@ -26,8 +26,9 @@ type partitionWorld struct {
 	online cpuset.Set
 	wishes map[cgroup.Path]cgroup.PartitionWish
 	former map[cgroup.Path]bool
-	lossy  bool // others have done what makes the kernel lose CPUs
-	left   int  // writes until the next fault; -1: none comes
+	lossy  bool        // others have done what makes the kernel lose CPUs
+	left   int         // writes until the next fault; -1: none comes
+	barred cgroup.Path // for which every write is refused; "": none
 }
 
 const worldCPUs = 12
@@ -59,12 +60,25 @@ func (w *partitionWorld) intercept(x testnode.CgroupWrite) error {
 	if w.left == 0 {
 		return syscall.EIO
 	}
-	w.left--
+	if w.left--; w.barred != "" && dir == string(w.barred)+"/" {
+		return syscall.EBUSY
+	}
 	return nil
 }
 
-func (w *partitionWorld) input(not map[cgroup.Path]string) cgroup.PartitionInput {
-	in := cgroup.PartitionInput{Kernel: w.kernel, Online: w.online, Housekeeping: housekeeping}
+// bar has all writes for a cgroup of some partition's refused.
+func (w *partitionWorld) bar() {
+	p, some := w.someone()
+	if !some || w.rand.IntN(3) > 0 {
+		w.barred = ""
+		return
+	}
+	chain := []cgroup.Path{p, p.Parent(), p.Parent().Parent()}
+	w.barred = chain[w.rand.IntN(len(chain))]
+}
+
+func (w *partitionWorld) input(not, stuck map[cgroup.Path]string) cgroup.PartitionInput {
+	in := cgroup.PartitionInput{Kernel: w.kernel, Online: w.online, Housekeeping: housekeeping, Stuck: stuck}
 	var leaves []cgroup.Path
 	for p, wish := range w.wishes {
 		wish.Not = not[p]
@@ -85,9 +99,9 @@ func (w *partitionWorld) input(not map[cgroup.Path]string) cgroup.PartitionInput
 // settle carries out steps until there is nothing left to do, or until the fault.
 func (w *partitionWorld) settle() (map[cgroup.Path]cgroup.PartitionOutcome, bool) {
 	w.t.Helper()
-	not := make(map[cgroup.Path]string)
+	not, stuck := make(map[cgroup.Path]string), make(map[cgroup.Path]string)
 	for range 100 {
-		step := cgroup.PlanPartitions(w.input(not))
+		step := cgroup.PlanPartitions(w.input(not, stuck))
 		if len(step.Writes) == 0 {
 			return step.Outcomes, true
 		}
@@ -97,11 +111,18 @@ func (w *partitionWorld) settle() (map[cgroup.Path]cgroup.PartitionOutcome, bool
 			if err != nil && w.left == 0 {
 				return nil, false // and a daemon that knows nothing goes on
 			}
-			if err != nil {
-				w.t.Errorf("the kernel refuses a write that was planned: %v", err)
-				not[x.Leaf] = err.Error()
-				break
+			if err == nil {
+				continue
 			}
+			if x.Path != w.barred {
+				w.t.Errorf("the kernel refuses a write that was planned: %v", err)
+			}
+			if _, wished := w.wishes[x.Leaf]; wished && not[x.Leaf] == "" {
+				not[x.Leaf] = err.Error()
+			} else {
+				stuck[x.Stuck()] = err.Error()
+			}
+			break
 		}
 	}
 	w.t.Fatal("the steps do not come to an end")
@@ -133,7 +154,7 @@ func (w *partitionWorld) root() cpuset.Set {
 // rested holds when there is nothing left to do.
 func (w *partitionWorld) rested(outcomes map[cgroup.Path]cgroup.PartitionOutcome) {
 	w.t.Helper()
-	in := w.input(nil)
+	in := w.input(nil, nil)
 	for p, n := range in.View.Nodes {
 		wish, wished := w.wishes[p]
 		switch out := outcomes[p]; {
@@ -257,7 +278,7 @@ func (w *partitionWorld) retype(p cgroup.Path) string {
 
 // end removes the cgroup without a word.
 func (w *partitionWorld) end(p cgroup.Path) string {
-	n := w.input(nil).View.Nodes[p]
+	n := w.input(nil, nil).View.Nodes[p]
 	w.lossy = w.lossy || n.State.Invalid && n.State.Why == ""
 	delete(w.wishes, p)
 	w.former[p] = true
@@ -316,6 +337,15 @@ func TestPartitionModel(t *testing.T) {
 				var story []string
 				for range 30 {
 					story = append(story, w.act())
+					if w.bar(); w.barred != "" {
+						outcomes, _ := w.settle()
+						for p, o := range outcomes {
+							if o.Phase == cgroup.PartitionUnderway {
+								t.Errorf("%s is under way, and nothing is to be written but for %s", p, w.barred)
+							}
+						}
+						w.barred = ""
+					}
 					w.left = w.rand.IntN(12) - 1
 					outcomes, done := w.settle()
 					if w.left = -1; !done {
@@ -359,7 +389,7 @@ func (w *partitionWorld) finish() {
 	for range removal611 {
 		w.settle()
 	}
-	for p, n := range w.input(nil).View.Nodes {
+	for p, n := range w.input(nil, nil).View.Nodes {
 		if over := n.Exclusive.Intersection(w.root()); !over.IsEmpty() || !n.State.Is(cgroup.MemberPartition) {
 			w.t.Errorf("%s is left %s, with %s in its list", p, n.State, n.Exclusive)
 		}

@@ -53,6 +53,9 @@ type PartitionInput struct {
 	Online cpuset.Set
 	// Housekeeping are CPUs of which one must stay with the root.
 	Housekeeping cpuset.Set
+	// Stuck are cgroups that are to be left as they are for the time being, and why:
+	// see PartitionWrite.Stuck.
+	Stuck map[Path]string
 }
 
 // PartitionWrite is a write for the partition of Leaf, which may be below its Path;
@@ -60,6 +63,16 @@ type PartitionInput struct {
 type PartitionWrite struct {
 	Write
 	Leaf Path
+}
+
+// Stuck is the cgroup that is to be left as it is if the kernel refuses the write, and
+// refusing the wish of Leaf does not help: its partition cannot be ended, or its list
+// not be cut. Later steps do without what the write would have given.
+func (w PartitionWrite) Stuck() Path {
+	if w.Leaf == "" {
+		return w.Path
+	}
+	return w.Leaf
 }
 
 // PartitionPhase is how far a wish has come.
@@ -145,13 +158,16 @@ func (p *partitioner) refill() {
 	for _, leaf := range p.leaves() {
 		n := p.View.Nodes[leaf]
 		w := PartitionWish{Path: leaf, CPUs: n.Exclusive}
-		i := slices.IndexFunc(p.Wishes, func(w PartitionWish) bool { return w.Path == leaf })
-		failed := i >= 0 && p.Wishes[i].Not != ""
-		if !n.State.Valid() || failed || p.chained(w) || p.rival(w).Why != "" {
+		if !n.State.Valid() || p.stuck(leaf) || p.chained(w) || p.rival(w).Why != "" {
 			continue
 		}
 		p.claim(w)
 	}
+}
+
+func (p *partitioner) stuck(path Path) bool {
+	_, stuck := p.Stuck[path]
+	return stuck
 }
 
 // leaves are the cgroups of all wishes and of all that were, sorted.
@@ -173,7 +189,7 @@ func (p *partitioner) giveBack() {
 	}
 	for _, leaf := range p.leaves() {
 		n, there := p.View.Nodes[leaf]
-		if !there || !n.HasCPUSet {
+		if !there || !n.HasCPUSet || p.stuck(leaf) {
 			continue
 		}
 		w, wished := wishes[leaf]
@@ -196,6 +212,9 @@ func (p *partitioner) giveBack() {
 // bottom up, if the root has it.
 func (p *partitioner) trim() {
 	for _, a := range p.ancestors() {
+		if p.stuck(a) {
+			continue
+		}
 		n := p.View.Nodes[a]
 		keep := p.children(a)
 		for _, w := range p.Wishes {
