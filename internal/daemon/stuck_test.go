@@ -55,7 +55,9 @@ func TestStuckPartition(t *testing.T) {
 			}
 			own := n.state(third).CPUs.String()
 			n.eventually("lists of the rest alone", func() bool { return n.lists()["kubepods.slice"] == own })
-			r.view("nothing stuck", func(v *telemetry.View) bool { return v.Problems["StuckPartition"] == 0 && v.Problems["NoPartition"] == 0 })
+			r.view("nothing stuck", func(v *telemetry.View) bool {
+				return v.Problems["StuckPartition"] == 0 && v.Problems["NoPartition"] == 0
+			})
 			r.stop()
 
 			// restore goes on with the rest, too.
@@ -68,7 +70,7 @@ func TestStuckPartition(t *testing.T) {
 			}
 			told := false
 			for _, d := range report.Differs {
-				told = told || d.Original.Path == scope && d.Original.File == cgroup.FilePartition && strings.Contains(d.Reason, "busy")
+				told = told || d.Path == scope && d.File == cgroup.FilePartition && strings.Contains(d.Reason, "busy")
 			}
 			if !told {
 				t.Errorf("restore does not tell of %s: %+v", scope, report)
