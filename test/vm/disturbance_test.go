@@ -10,7 +10,10 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm"
 )
 
-var disturbances = flag.Int("disturbance", 0, "hand-overs in each mode of TestDisturbance")
+var (
+	disturbances = flag.Int("disturbance", 0, "hand-overs in each mode of TestDisturbance")
+	modes        = flag.String("disturbance.modes", "", "modes to count, with commas between; all if empty")
+)
 
 // TestDisturbance counts what hand-overs do to a neighbour, on all kernels that have partitions.
 func TestDisturbance(t *testing.T) {
@@ -21,7 +24,7 @@ func TestDisturbance(t *testing.T) {
 		t.Run(suite, func(t *testing.T) {
 			// A thread for each CPU, which a bare kernel does not have: CPUs that spin would keep the others waiting for a tenth of a second.
 			m := vm.Start(t, vm.Config{Topology: "8c2n", Suite: suite})
-			vm.RunTests(t, m, "./guest/disturbance", fmt.Sprintf("-handovers=%d", *disturbances))
+			vm.RunTests(t, m, "./guest/disturbance", fmt.Sprintf("-handovers=%d", *disturbances), "-modes="+*modes)
 		})
 	}
 }

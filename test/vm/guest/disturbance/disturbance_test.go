@@ -18,9 +18,12 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-var handovers = flag.Int("handovers", 10, "how often CPUs are handed over in each mode")
+var (
+	handovers = flag.Int("handovers", 10, "how often CPUs are handed over in each mode")
+	chosen    = flag.String("modes", "", "modes to count, with commas between; all if empty")
+)
 
-// Where everybody is, on 8 CPUs. The owner's CPUs are carved out of the shared ones when it comes.
+// Where everybody is, on 8 CPUs.
 const (
 	mount     = "/sys/fs/cgroup"
 	host      = cgroup.Path("host")
@@ -32,27 +35,48 @@ const (
 
 func wide() cpuset.Set    { return cpuset.Range(2, 5) } // the shared pool without the owner
 func narrow() cpuset.Set  { return cpuset.Range(2, 3) } // with it
-func carved() cpuset.Set  { return cpuset.Range(4, 5) }
+func beside() cpuset.Set  { return cpuset.Of(2) }       // beside a fixed list
+func spare() cpuset.Set   { return cpuset.Of(3) }       // of the fixed list, and nobody's
+func owned() cpuset.Set   { return cpuset.Range(4, 5) }
 func nearSet() cpuset.Set { return cpuset.Range(6, 7) }
 
-// TestDisturbance counts what happens on a CPU on which a neighbour's thread spins, while an owner comes and goes that gets its CPUs from the
-// shared pool: as with cpusets, as a partition and as an isolated one. The writes are the daemon's, in its order; no container runtime is
-// there to disturb. Each mode is held against time in which nothing is written: as much, a minute at most.
+// mode is how CPUs are handed over, and kept.
+type mode struct {
+	name  string
+	typ   cgroup.PartitionType
+	fixed bool // the owner's CPUs are nobody's without it; else those of the shared pool
+	park  bool // what is nobody's is parked
+}
+
+func modes() []mode {
+	return []mode{
+		{"cpuset", cgroup.MemberPartition, false, false},
+		{"root", cgroup.RootPartition, false, false},
+		{"isolated", cgroup.IsolatedPartition, false, false},
+		{"fixed-root", cgroup.RootPartition, true, false},
+		{"parked-root", cgroup.RootPartition, true, true},
+		{"parked-isolated", cgroup.IsolatedPartition, true, true},
+	}
+}
+
+// TestDisturbance counts what happens on a CPU on which a neighbour's thread spins, while an owner comes and goes. The writes are the daemon's,
+// in its order; no container runtime is there to disturb. Each mode is held against time in which nothing is written: as much, a minute at
+// most.
 func TestDisturbance(t *testing.T) {
 	k := newKernel(t)
-	for _, mode := range []struct {
-		name string
-		typ  cgroup.PartitionType
-	}{{"cpuset", cgroup.MemberPartition}, {"root", cgroup.RootPartition}, {"isolated", cgroup.IsolatedPartition}} {
-		if mode.typ != cgroup.MemberPartition && !k.partitions.Remote {
+	for _, m := range modes() {
+		if *chosen != "" && !slices.Contains(strings.Split(*chosen, ","), m.name) {
+			continue
+		}
+		if m.typ != cgroup.MemberPartition && !k.partitions.Remote {
 			t.Fatalf("kernel %s has no remote partitions", k.release)
 		}
 		n := &neighbour{T: t, pid: k.nearPID, cpu: nearSet().Last()}
-		k.partition(mode.typ, false)
+		k.begin(m)
 		before, begin := n.counters(), time.Now()
 		for range *handovers {
-			k.come(mode.typ)
-			k.gone(mode.typ)
+			k.come(m)
+			k.gone(m)
 		}
 		took := time.Since(begin)
 		with := n.since(before)
@@ -60,40 +84,76 @@ func TestDisturbance(t *testing.T) {
 		before = n.counters()
 		rest := min(took, time.Minute)
 		<-time.After(rest)
-		t.Logf("%s, kernel %s: %d hand-overs and back in %v, without any %v", mode.name, k.release, *handovers, took.Round(time.Second), rest.Round(time.Second))
+		t.Logf("%s, kernel %s: %d hand-overs and back in %v, without any %v", m.name, k.release, *handovers, took.Round(time.Second), rest.Round(time.Second))
 		without := n.since(before)
 		for _, counter := range counters() {
-			t.Logf("%s: %-11s %6d with, %6d without", mode.name, counter, with[counter], without[counter])
+			t.Logf("%s: %-11s %6d with, %6d without", m.name, counter, with[counter], without[counter])
+		}
+		k.end(m)
+	}
+}
+
+// begin makes the machine that of a mode, without the owner.
+func (k *kernel) begin(m mode) {
+	k.Helper()
+	if m.park {
+		if err := k.fs.MakeParking(); err != nil {
+			k.Fatal(err)
+		}
+	}
+	if m.fixed {
+		k.share(beside())
+	} else {
+		k.share(wide())
+	}
+	k.partition(m, false, spare().Union(owned()))
+}
+
+// end takes the partitions of a mode away.
+func (k *kernel) end(m mode) {
+	k.Helper()
+	k.partition(mode{typ: cgroup.MemberPartition}, false, cpuset.Set{})
+	if m.park {
+		if err := k.fs.RemoveParking(); err != nil {
+			k.Fatal(err)
 		}
 	}
 }
 
-// come gives an owner its CPUs: who shares gives way first, then it begins, then it is a partition.
-func (k *kernel) come(typ cgroup.PartitionType) {
+// come gives an owner its CPUs: who shares, or what is parked, gives way first, then it begins, then it is a partition.
+func (k *kernel) come(m mode) {
 	k.Helper()
-	k.share(narrow())
+	if m.fixed {
+		k.partition(m, false, spare())
+	} else {
+		k.share(narrow())
+	}
 	if err := os.Mkdir(filepath.Join(mount, string(owner)), 0o755); err != nil {
 		k.Fatal(err)
 	}
-	k.apply(owner, cgroup.FileCPUs, carved().String())
+	k.apply(owner, cgroup.FileCPUs, owned().String())
 	k.move(k.ownerPID, owner)
-	k.partition(typ, true)
-	if st := k.state(owner); !st.Effective.Equal(carved()) || !st.Partition.Is(typ) {
-		k.Fatalf("the owner is %s with CPUs %s; want %s with %s", st.Partition, st.Effective, typ, carved())
+	k.partition(m, true, spare())
+	if st := k.state(owner); !st.Effective.Equal(owned()) || !st.Partition.Is(m.typ) {
+		k.Fatalf("the owner is %s with CPUs %s; want %s with %s", st.Partition, st.Effective, m.typ, owned())
 	}
 }
 
-// gone ends the owner as a runtime does, which removes its cgroup; then the others get its CPUs back.
-func (k *kernel) gone(typ cgroup.PartitionType) {
+// gone ends the owner as a runtime does, which removes its cgroup; then the others get its CPUs back, or they are parked again.
+func (k *kernel) gone(m mode) {
 	k.Helper()
 	k.move(k.ownerPID, host)
 	if err := os.Remove(filepath.Join(mount, string(owner))); err != nil {
 		k.Fatal(err)
 	}
-	k.partition(typ, false)
-	k.share(wide())
-	if st := k.state(near); !st.Effective.Equal(nearSet()) || !st.Partition.Is(typ) {
-		k.Fatalf("the neighbour is %s with CPUs %s; want %s with %s", st.Partition, st.Effective, typ, nearSet())
+	k.partition(m, false, spare())
+	if m.fixed {
+		k.partition(m, false, spare().Union(owned()))
+	} else {
+		k.share(wide())
+	}
+	if st := k.state(near); !st.Effective.Equal(nearSet()) || !st.Partition.Is(m.typ) {
+		k.Fatalf("the neighbour is %s with CPUs %s; want %s with %s", st.Partition, st.Effective, m.typ, nearSet())
 	}
 }
 
@@ -110,22 +170,25 @@ func (k *kernel) share(cpus cpuset.Set) {
 
 func sharer(i int) cgroup.Path { return cgroup.Path(fmt.Sprintf("kubepods/shared%d/c", i)) }
 
-// partition makes the steps until the neighbour, and with both the owner, are partitions of the type, and the owner's is over without.
-func (k *kernel) partition(typ cgroup.PartitionType, both bool) {
+// partition makes the steps until the neighbour, with both the owner too, and where they are parked the CPUs that nobody has, are partitions,
+// and those that should not be are over.
+func (k *kernel) partition(m mode, both bool, parked cpuset.Set) {
 	k.Helper()
-	in := cgroup.PartitionInput{Kernel: k.partitions, Online: cpuset.Range(0, 7), Housekeeping: cpuset.Range(0, 3)}
-	if typ != cgroup.MemberPartition {
-		in.Wishes = []cgroup.PartitionWish{{Path: near, Type: typ, CPUs: nearSet()}}
-		if both {
-			in.Wishes = append(in.Wishes, cgroup.PartitionWish{Path: owner, Type: typ, CPUs: carved()})
+	in := cgroup.PartitionInput{Kernel: k.partitions, Online: cpuset.Range(0, 7), Housekeeping: cpuset.Range(0, 2)}
+	wish := func(p cgroup.Path, typ cgroup.PartitionType, cpus cpuset.Set, wished bool) {
+		if wished {
+			in.Wishes = append(in.Wishes, cgroup.PartitionWish{Path: p, Type: typ, CPUs: cpus})
+		} else {
+			in.Former = append(in.Former, p)
 		}
 	}
-	if !both {
-		in.Former = []cgroup.Path{owner}
-	}
+	some := m.typ != cgroup.MemberPartition
+	wish(near, m.typ, nearSet(), some)
+	wish(owner, m.typ, owned(), some && both)
+	wish(cgroup.Parking, cgroup.IsolatedPartition, parked, m.park)
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		var err error
-		if in.View, err = k.fs.ReadPartitions([]cgroup.Path{near, owner}); err != nil {
+		if in.View, err = k.fs.ReadPartitions([]cgroup.Path{near, owner, cgroup.Parking}); err != nil {
 			k.Fatal(err)
 		}
 		step := cgroup.PlanPartitions(in)
