@@ -40,8 +40,10 @@ func (l *loop) parks() (on bool, why string) {
 	return on, why
 }
 
-// parkable are the CPUs that nobody has or is on. While an owner stands on what another
-// is to have there are none: the two need free CPUs to change places.
+// parkable are the CPUs that nobody has or is on. While an owner is to leave to another
+// what it stands on there are none: the two need free CPUs to change places. What
+// instances of one container have in common none of them leaves: one whose start has
+// failed may be known as created until the next listing.
 func (l *loop) parkable(want []cgroup.Target) cpuset.Set {
 	plan := l.status.plan
 	free := plan.Free.Union(plan.Idle).Intersection(l.online()).Difference(l.leavingCPUs().Union(l.isolation.leaked))
@@ -51,7 +53,7 @@ func (l *loop) parkable(want []cgroup.Target) cpuset.Set {
 			continue
 		}
 		if t.Exclusive && slices.ContainsFunc(want, func(o cgroup.Target) bool {
-			return o.Exclusive && o.Path != t.Path && c.CPUs.Overlaps(o.CPUs)
+			return o.Exclusive && o.Path != t.Path && c.CPUs.Difference(t.CPUs).Overlaps(o.CPUs)
 		}) {
 			return cpuset.Set{}
 		}

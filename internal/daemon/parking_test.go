@@ -138,6 +138,26 @@ func TestParking(t *testing.T) {
 	}
 }
 
+// TestParkingAfterFailedStart: an instance that was created and never ran is planned for
+// the CPUs of the next one, and what is free stays parked.
+func TestParkingAfterFailedStart(t *testing.T) {
+	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{NRI: true})
+	n.yaml = parkingYAML(n.yaml, "auto")
+	r := n.start()
+	r.connected()
+	r.parks("4-7")
+	pod := n.pod("a", "default", "guaranteed", 2, nil)
+	if _, err := n.runtime.CreateContainer(pod, testnode.ContainerSpec{Name: "app", Resources: whole(2)}); err != nil {
+		t.Fatal(err)
+	}
+	n.made[pod+"/app"]++
+	owner := n.container(pod, "app", whole(2))
+	n.isPartition(owner, cgroup.RootPartition)
+	r.parks(cpuset.Range(4, 7).Difference(n.state(owner).CPUs).String())
+	r.quiet()
+	n.unharmed()
+}
+
 // TestParkingWithLostJournal: its place says whose the parking is.
 func TestParkingWithLostJournal(t *testing.T) {
 	for name, next := range map[string]string{
