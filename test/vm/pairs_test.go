@@ -54,7 +54,7 @@ func matrix() []pair {
 		{"containerd", node("trixie", vm.Runtime{}), "2.", "257", "6.12.", false},
 		{"containerd-nri-off", node("trixie", vm.Runtime{NRIOff: true}), "2.", "257", "6.12.", true},
 		{"containerd-1.7", node("trixie", vm.Runtime{Name: "containerd-1.7"}), "1.7.", "257", "6.12.", true},
-		{"containerd-cgroupfs", node("trixie", vm.Runtime{Cgroupfs: true}), "2.", "257", "6.12.", false},
+		{"containerd-cgroupfs", node("trixie", vm.Runtime{Cgroupfs: true}), "2.", "257", "6.12.", true},
 		{"crio-runc", node("bookworm", vm.Runtime{Name: "crio-runc", PodEvents: true}), "1.34.", "252", "6.1.", true},
 		{"crio-crun", node("forky", vm.Runtime{Name: "crio-crun"}), "1.34.", "", "", true},
 	}
