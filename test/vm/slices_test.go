@@ -28,7 +28,7 @@ type slice struct {
 // sliced are the slices, each of about eight minutes. What is in none of them is the first tier: it shows a fault in what every user needs.
 func sliced() []slice {
 	return []slice{
-		{"changes", []string{"TestDaemon/TestModel", "TestDaemon/TestHotplug", "TestDaemon/TestResize", "TestDaemon/TestReload", "TestDaemon/TestPlanIsWhatRunDoes", "TestPartition", "TestUnplug"}},
+		{"changes", []string{"TestDaemon/TestModel", "TestDaemon/TestHotplug", "TestDaemon/TestResize", "TestDaemon/TestQuiet", "TestDaemon/TestReload", "TestDaemon/TestPlanIsWhatRunDoes", "TestPartition", "TestUnplug"}},
 		{"faults", []string{"TestDaemon/TestFaults", "TestDaemon/TestPartition", "TestDaemon/TestGarbage", "TestDaemon/TestRequiredPlugin", "TestDaemon/TestWatchdog", "TestDaemon/TestRuntimeDown"}},
 		{"devices", []string{"TestPlacement/8c2n", "TestCheck"}},
 		{"options", []string{"TestPlacement/16c2s2t", "TestPlacement/16c2d4l"}},
