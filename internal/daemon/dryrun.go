@@ -76,7 +76,8 @@ func preview(ctx context.Context, h host, s settings, j Journal, now time.Time) 
 	pods := m.input(now)
 	h.hint(ctx, hints, s.pools, pods, previous)
 	hints.apply(pods)
-	look := scene{settings: s, model: m, pods: pods, previous: previous, formula: s.config.WeightFormula, ledger: newLedger(j), nodes: h.nodes, read: h.cgroups.Read}
+	partitions, _ := s.partitions(h.kernel)
+	look := scene{settings: s, model: m, pods: pods, previous: previous, formula: s.config.WeightFormula, ledger: newLedger(j), nodes: h.nodes, read: h.cgroups.Read, partitions: partitions}
 
 	q := quiet{on: s.config.Quiet > 0, resting: j.Resting}
 	look.resting = q.rest(previous)

@@ -86,7 +86,7 @@ func TestPartitions(t *testing.T) {
 			}
 			r := n.start()
 			balanced := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
-			isolated := n.container(n.pod("b", "default", "guaranteed", 1, map[string]string{"cpu-load-balancing.workload.openshift.io/app": "disable"}), "app", whole(1))
+			isolated := n.container(n.pod("b", "default", "guaranteed", 1, map[string]string{"cpu-load-balancing.crio.io": "disable"}), "app", whole(1))
 			shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 			n.isPartition(balanced, cgroup.RootPartition)
 			n.isPartition(isolated, cgroup.IsolatedPartition)
@@ -95,8 +95,11 @@ func TestPartitions(t *testing.T) {
 			n.check()
 			r.view("modes", func(v *telemetry.View) bool {
 				return modes(v)["a"] == "partition-root" && modes(v)["b"] == "partition-isolated" && len(modes(v)) == 2 &&
-					v.Partitions["root"] == 1 && v.Partitions["isolated"] == 1
+					v.Partitions["root"] == 1 && v.Partitions["isolated"] == 1 && len(v.Problems) == 0
 			})
+			if p := n.preview(); len(p.Plan.Problems) > 0 {
+				t.Errorf("plan reports %v", p.Plan.Problems)
+			}
 			if root := n.root(); root.Overlaps(n.state(balanced).CPUs) || !root.Overlaps(cpuset.Of(0, 1)) {
 				t.Errorf("the root has CPUs %s", root)
 			}

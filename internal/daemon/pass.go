@@ -28,6 +28,8 @@ type scene struct {
 	leaving  cpuset.Set // CPUs of units that have not left them yet
 	systemd  bool       // units are asked for
 	resting  cpuset.Set // CPUs that may stay out of the shared pool
+
+	partitions bool // owners become partitions
 }
 
 // decide is the whole decision, from what is known to what should be.
@@ -57,6 +59,8 @@ func (s scene) input() pools.Input {
 		Pods:     s.pods,
 		Previous: s.previous,
 		Resting:  s.resting,
+
+		Partitions: s.partitions,
 	}
 }
 
@@ -72,8 +76,9 @@ func (l *loop) scene(now time.Time) scene {
 	pods := l.model.input(now)
 	l.askHints(pods, now)
 	l.hints.apply(pods)
+	partitions, _ := l.partitions()
 	return scene{settings: l.settings, model: l.model, pods: pods, previous: l.assignments, formula: l.formula, ledger: l.ledger, nodes: l.nodes, read: l.cgroups.Read,
-		leaving: l.leavingCPUs(), systemd: l.units != nil, resting: l.quiet.rest(l.assignments)}
+		leaving: l.leavingCPUs(), systemd: l.units != nil, resting: l.quiet.rest(l.assignments), partitions: partitions}
 }
 
 // pass decides, compares and writes. Every round carries out the writes up to

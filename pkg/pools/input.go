@@ -21,6 +21,9 @@ type Input struct {
 	// Resting are CPUs that owners had and that are to stay out of the shared pool,
 	// where they have come from there. See [Plan.Resting].
 	Resting cpuset.Set
+	// Partitions says that exclusive CPUs become cpuset partitions, in which load
+	// balancing can be switched off. It changes nothing but what is reported.
+	Partitions bool
 }
 
 // QoS is a pod's quality-of-service class (KEP-753, pkg/apis/core/v1/helper/qos).

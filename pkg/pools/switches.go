@@ -44,8 +44,11 @@ func (c *classifier) checkSwitches(p *Pod) {
 		case name != quotaKey && name != loadBalancingKey:
 		case value != "disable" && value != "true" && value != "enable":
 			c.report(p, "", CodeSwitchInvalid, "annotation "+clip(key)+": "+clip(value)+" is neither disable nor enable; it is ignored")
-		case name == loadBalancingKey && value != "enable":
+		case name != loadBalancingKey || value == "enable":
+		case !c.in.Partitions:
 			c.report(p, "", CodeSwitchIgnored, "annotation "+clip(key)+": load balancing stays on, because exclusive CPUs are no cpuset partitions here")
+		case value != "disable":
+			c.report(p, "", CodeSwitchIgnored, "annotation "+clip(key)+": load balancing stays on, because only disable switches it off")
 		}
 	}
 }
