@@ -66,6 +66,27 @@ func ReadRecord(file string) (Record, error) {
 	return record, nil
 }
 
+// recordCache reads the record again when the file has changed.
+type recordCache struct {
+	was    fs.FileInfo
+	record Record
+	told   string // the error that was told last
+}
+
+func (c *recordCache) read(file string) (Record, error) {
+	info, err := os.Stat(file)
+	if err == nil && c.was != nil && os.SameFile(c.was, info) && c.was.ModTime().Equal(info.ModTime()) && c.was.Size() == info.Size() {
+		return c.record, nil
+	}
+	c.was, c.record = nil, nil
+	record, err := ReadRecord(file)
+	if err != nil {
+		return nil, err
+	}
+	c.was, c.record, c.told = info, record, ""
+	return record, nil
+}
+
 // requirements are a container's or a pod's resources as the API writes them.
 type requirements struct {
 	Limits   map[string]string `json:"limits"`

@@ -45,7 +45,7 @@ func arrows() map[string][]string {
 		"internal/appcpus":   {"pkg/cpuset"},
 		"internal/control":   {"pkg/cpuset"},
 		"internal/hotplug":   nil,
-		"internal/node":      nil,
+		"internal/node":      {"pkg/workload"},
 		"internal/noise":     {"pkg/cpuset"},
 		"internal/daemon":    {"pkg/...", "internal/appcpus", "internal/config", "internal/control", "internal/host", "internal/hotplug", "internal/noise", "internal/telemetry"},
 		"cmd/cpupoold":       {"pkg/...", "internal/..."},

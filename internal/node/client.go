@@ -1,0 +1,186 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// The types of patches (RFC 7386, and Kubernetes' own).
+const (
+	mergePatch     = "application/merge-patch+json"
+	strategicPatch = "application/strategic-merge-patch+json"
+)
+
+// manager is the name under which the API server records who has set which field.
+const manager = "cpupoold"
+
+// Answers that are longer are not read: the API server itself refuses objects above
+// 3 MiB.
+const maxAnswer = 8 << 20
+
+// pings tell a connection whose other end is gone from one over which nothing happens.
+const (
+	pingAfter = 30 * time.Second
+	pingWait  = 15 * time.Second
+)
+
+// client talks to one API server. It is used by one goroutine at a time, but for open.
+type client struct {
+	access *Access
+	agent  string
+	limits Limits
+	ca     []byte
+	http   *http.Client
+}
+
+// Limits are how long the API server is waited for. The zero value stands for those
+// of production.
+type Limits struct {
+	// Call bounds a request, and the first answer of a watch. Default: 10s.
+	Call time.Duration
+	// Watch is how long a watch is asked for; it is given up a little later.
+	// Default: 5m.
+	Watch time.Duration
+	// Gap is the shortest time between two patches; it grows while somebody undoes
+	// them. Default: 500ms.
+	Gap time.Duration
+}
+
+func (l Limits) orDefault() Limits {
+	for _, d := range []struct {
+		value   *time.Duration
+		instead time.Duration
+	}{{&l.Call, 10 * time.Second}, {&l.Watch, 5 * time.Minute}, {&l.Gap, 500 * time.Millisecond}} {
+		if *d.value == 0 {
+			*d.value = d.instead
+		}
+	}
+	return l
+}
+
+// statusError is the API server's answer to what it does not do.
+type statusError struct {
+	Code    int    `json:"code"`
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+
+	retryAfter time.Duration
+}
+
+func (e *statusError) Error() string {
+	if e.Message == "" {
+		return fmt.Sprintf("API server answers %d %s", e.Code, http.StatusText(e.Code))
+	}
+	return fmt.Sprintf("API server answers %d: %s", e.Code, e.Message)
+}
+
+// isStatus says that an error is the answer of this code.
+func isStatus(err error, code int) bool {
+	e, ok := errors.AsType[*statusError](err)
+	return ok && e.Code == code
+}
+
+// connect makes the client ready. After an error of a call it is to be called again:
+// the certificate authority may have been replaced, and what is left of an old
+// connection may hang.
+func (c *client) connect() error {
+	ca, err := c.access.ca.read()
+	if err != nil {
+		return fmt.Errorf("certificate authority of the API server: %w", err)
+	}
+	if c.http != nil {
+		c.http.CloseIdleConnections()
+		if bytes.Equal(ca, c.ca) {
+			return nil
+		}
+	}
+	secure, err := c.access.tls(ca)
+	if err != nil {
+		return err
+	}
+	c.ca = ca
+	c.http = &http.Client{
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			TLSClientConfig:       secure,
+			TLSHandshakeTimeout:   c.limits.Call,
+			ResponseHeaderTimeout: c.limits.Call,
+			IdleConnTimeout:       time.Minute,
+			ForceAttemptHTTP2:     true,
+			HTTP2:                 &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingWait},
+		},
+	}
+	return nil
+}
+
+// call makes a request and decodes the answer into out, unless that is nil.
+func (c *client) call(ctx context.Context, method, path, contentType string, body []byte, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, c.limits.Call)
+	defer cancel()
+	answer, err := c.open(ctx, method, path, url.Values{"fieldManager": {manager}}, contentType, body)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Close() }() // it has been read
+	data, err := io.ReadAll(io.LimitReader(answer, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("read answer of the API server: %w", err)
+	}
+	if out == nil {
+		return nil
+	}
+	if err := json.Unmarshal(data, out); err != nil {
+		return fmt.Errorf("answer of the API server to %s %s: %w", method, path, err)
+	}
+	return nil
+}
+
+// open makes a request and returns the body of the answer, which is to be closed. An
+// answer that is no success is a *statusError.
+func (c *client) open(ctx context.Context, method, path string, query url.Values, contentType string, body []byte) (io.ReadCloser, error) {
+	target := *c.access.server
+	target.Path, target.RawQuery = target.Path+path, query.Encode()
+	request, err := http.NewRequestWithContext(ctx, method, target.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("ask the API server: %w", err)
+	}
+	token, err := c.access.bearer()
+	if err != nil {
+		return nil, err
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	request.Header.Set("Accept", "application/json")
+	request.Header.Set("User-Agent", c.agent)
+	if contentType != "" {
+		request.Header.Set("Content-Type", contentType)
+	}
+	answer, err := c.http.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("ask the API server: %w", err)
+	}
+	if answer.StatusCode/100 == 2 {
+		return answer.Body, nil
+	}
+	defer func() { _ = answer.Body.Close() }()
+	failure := &statusError{}
+	if data, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer)); err == nil {
+		if json.Unmarshal(data, failure) != nil { // a proxy's page
+			failure = &statusError{}
+		}
+	}
+	failure.Code = answer.StatusCode
+	if seconds, err := strconv.ParseUint(answer.Header.Get("Retry-After"), 10, 16); err == nil {
+		failure.retryAfter = time.Duration(seconds) * time.Second
+	}
+	return nil, failure
+}

@@ -1,0 +1,155 @@
+package node
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cpupoold/cpupoold/pkg/workload"
+)
+
+// ConditionType is the type of the node's condition.
+const ConditionType = "CPUPoolsReady"
+
+// heartbeat is how old a condition may become: as old as the kubelet's own do while
+// nothing changes (nodeStatusReportFrequency).
+const heartbeat = 5 * time.Minute
+
+// maxMessage bounds the text of a condition and of an event (1 KiB in events.k8s.io).
+const maxMessage = 1000
+
+// wanted is what the status of the Node is to show.
+type wanted struct {
+	// resources are the extended resources, in thousandths; nil leaves all as they
+	// are, an empty map withdraws all.
+	resources map[string]int64
+	// condition is the condition without its times; nil withdraws it.
+	condition *condition
+}
+
+// list is a part of a patch: values by key, nil deletes.
+type list map[string]*string
+
+// statusPatch is the strategic merge patch that makes the status as wanted, nil when
+// it is.
+func (o *object) statusPatch(want wanted, names workload.Names, now time.Time) []byte {
+	status := make(map[string]any)
+	if want.resources != nil {
+		for field, is := range map[string]map[string]string{"capacity": o.Status.Capacity, "allocatable": o.Status.Allocatable} {
+			if changes := o.resourceChanges(is, want.resources, names); len(changes) > 0 {
+				status[field] = changes
+			}
+		}
+	}
+	if c := o.conditionChange(want.condition, now); c != nil {
+		status["conditions"] = []any{c}
+	}
+	if len(status) == 0 {
+		return nil
+	}
+	return encode(map[string]any{"status": status})
+}
+
+// resourceChanges compares quantities, not texts: the API server writes 4000 as 4k.
+func (o *object) resourceChanges(is map[string]string, want map[string]int64, names workload.Names) list {
+	changes := make(list)
+	for name, milli := range want {
+		have, there := is[name]
+		if value, err := parseMilli(have); !there || err != nil || value != milli*1000 {
+			text := strconv.FormatInt(milli, 10)
+			changes[name] = &text
+		}
+	}
+	for name := range is {
+		if _, ok := want[name]; !ok && o.ours(name, names) {
+			changes[name] = nil
+		}
+	}
+	return changes
+}
+
+// ours says that a resource has been put here by this program: by its name, or because
+// the API server has noted so, which tells those of another configured domain.
+func (o *object) ours(name string, names workload.Names) bool {
+	if _, cores := names.CoresType(name); cores || name == names.SharedResource() || name == names.GuaranteedResource() {
+		return true
+	}
+	if !strings.Contains(name, "/") {
+		return false
+	}
+	for _, m := range o.Metadata.ManagedFields {
+		if m.Manager != manager {
+			continue
+		}
+		if _, ok := m.Fields.Status.Capacity["f:"+name]; ok {
+			return true
+		}
+		if _, ok := m.Fields.Status.Allocatable["f:"+name]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// conditionChange is the entry of a patch for the condition, nil for none.
+func (o *object) conditionChange(want *condition, now time.Time) any {
+	is := o.condition(ConditionType)
+	if want == nil {
+		if is == nil {
+			return nil
+		}
+		return noCondition()
+	}
+	next := *want
+	next.Type, next.Heartbeat, next.Transition = ConditionType, now.UTC().Truncate(time.Second), now.UTC().Truncate(time.Second)
+	next.Message = clip(next.Message)
+	if is != nil && is.Status == next.Status {
+		if next.Transition = is.Transition; is.Reason == next.Reason && is.Message == next.Message && now.Sub(is.Heartbeat) < heartbeat {
+			return nil
+		}
+	}
+	return next
+}
+
+// noCondition is the entry of a patch that deletes the condition.
+func noCondition() map[string]string {
+	return map[string]string{"$patch": "delete", "type": ConditionType}
+}
+
+// taintPatch is the merge patch that removes the taint with this key, nil when there is
+// none. Taints have no merge key, so the patch has the list as it is to be, and fails
+// when the Node has changed since (409).
+func (o *object) taintPatch(key string) []byte {
+	kept := make([]json.RawMessage, 0, len(o.Spec.Taints))
+	for _, raw := range o.Spec.Taints {
+		var taint struct {
+			Key string `json:"key"`
+		}
+		if json.Unmarshal(raw, &taint) != nil || taint.Key != key {
+			kept = append(kept, raw)
+		}
+	}
+	if key == "" || len(kept) == len(o.Spec.Taints) {
+		return nil
+	}
+	return encode(map[string]any{
+		"metadata": map[string]any{"resourceVersion": o.Metadata.ResourceVersion},
+		"spec":     map[string]any{"taints": kept},
+	})
+}
+
+// encode writes what cannot fail to be written: maps, texts, and JSON that was read
+// before.
+func encode(v any) []byte {
+	data, _ := json.Marshal(v)
+	return data
+}
+
+// clip shortens a text to what the API takes.
+func clip(s string) string {
+	if len(s) <= maxMessage {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxMessage], "") + "…"
+}

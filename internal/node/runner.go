@@ -1,0 +1,426 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/cpupoold/cpupoold/pkg/workload"
+)
+
+// farewell is how long the end of the daemon may take for the condition to go.
+const farewell = 3 * time.Second
+
+// State is what the daemon wants to be seen of the node. It is not changed once shown.
+type State struct {
+	// Names are those of the resources.
+	Names workload.Names
+	// Resources says that Pools are advertised; else all resources are withdrawn.
+	Resources bool
+	Pools     []Pool
+	Pods      []Pod
+	// Condition is the node's condition; nil shows none.
+	Condition *Condition
+	// Taint is the key of the startup taint, which goes as soon as Verified; empty
+	// leaves all taints alone.
+	Taint    string
+	Verified bool
+	// Problems become events of pods.
+	Problems []Problem
+}
+
+// Condition is how the daemon fares.
+type Condition struct {
+	Ready bool
+	// Reason is one word in CamelCase, Message a sentence.
+	Reason, Message string
+}
+
+// Options are what a Runner needs.
+type Options struct {
+	// Name is that of the Node.
+	Name   string
+	Access *Access
+	// Record is the kubelet's record: see [ReadRecord].
+	Record string
+	// Version is the program's, for the API server's log.
+	Version string
+	Limits  Limits
+	Log     *slog.Logger
+	// Now is the clock. Default: time.Now.
+	Now func() time.Time
+}
+
+func (o Options) client() client {
+	return client{access: o.Access, agent: manager + "/" + o.Version, limits: o.Limits.orDefault()}
+}
+
+// Stats are what a Runner has done, and how it fares.
+type Stats struct {
+	// Connected says that the API server answers, and tells of the Node's changes.
+	Connected bool
+	// Amounts are those that are advertised, or will be.
+	Amounts []Amount
+	// Patches and Events count by result since the start.
+	Patches, Events map[Result]uint64
+}
+
+// Result is how a request ended.
+type Result string
+
+// Conflict: the Node had changed, and the request is made again.
+const (
+	OK       Result = "ok"
+	Failed   Result = "failed"
+	Conflict Result = "conflict"
+)
+
+// Runner shows a node to its cluster.
+type Runner struct {
+	Options
+	state  atomic.Pointer[State]
+	wake   chan struct{} // holds a token when state has changed
+	seen   chan seen
+	stats  atomic.Pointer[Stats]
+	linked atomic.Bool // there is a watch
+
+	// What follows is of the goroutine of work alone.
+	client   client
+	node     *object // as it was last seen; nil when there is none
+	newest   uint64  // the version that our last patch has made
+	cache    recordCache
+	reporter *reporter
+	counts   Stats
+	retry    *backoff.ExponentialBackOff
+	failing  string    // the last error, as long as it lasts
+	due      time.Time // no request before
+	gap      time.Duration
+	asked    wanted // by the last patch, which was at
+	patched  time.Time
+}
+
+// New makes a Runner; Run makes it work.
+func New(o Options) *Runner {
+	o.Limits = o.Limits.orDefault()
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	r := &Runner{
+		Options: o, wake: make(chan struct{}, 1), seen: make(chan seen), client: o.client(), reporter: newReporter(),
+		counts: Stats{Patches: make(map[Result]uint64), Events: make(map[Result]uint64)}, retry: newPause(),
+		gap: o.Limits.Gap,
+	}
+	r.stats.Store(&Stats{})
+	return r
+}
+
+// Show hands over what is to be seen from now on. It never waits.
+func (r *Runner) Show(s *State) {
+	r.state.Store(s)
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Stats returns what has been done so far.
+func (r *Runner) Stats() Stats {
+	s := *r.stats.Load()
+	s.Connected = s.Connected && r.linked.Load()
+	return s
+}
+
+// Run works until ctx ends, and then takes the node's condition back; the resources
+// stay, as the pods that they count do.
+func (r *Runner) Run(ctx context.Context) {
+	var watching sync.WaitGroup
+	watching.Go(func() { r.follow(ctx) })
+	r.work(ctx)
+	watching.Wait()
+}
+
+// follow watches the Node until ctx ends.
+func (r *Runner) follow(ctx context.Context) {
+	c, pause, failing := r.Options.client(), newPause(), ""
+	began := func() {
+		if r.linked.Store(true); failing != "" {
+			r.Log.Info("node is watched again", "node", r.Name)
+			failing = ""
+		}
+	}
+	tell := func(ctx context.Context, s seen) {
+		select {
+		case r.seen <- s:
+		case <-ctx.Done():
+		}
+	}
+	for {
+		started := time.Now()
+		err := c.connect()
+		if err == nil {
+			err = c.watch(ctx, r.Name, began, tell)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(started) > longestPause {
+			pause.Reset()
+		}
+		if err != nil && !errors.Is(err, errExpired) {
+			if r.linked.Store(false); failing == "" {
+				r.Log.Warn("node is not watched", "node", r.Name, "error", err)
+			}
+			failing = err.Error()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(max(pause.NextBackOff(), retryAfter(err))):
+		}
+	}
+}
+
+// longestPause is how late an API server that is back is noticed.
+const longestPause = 30 * time.Second
+
+func newPause() *backoff.ExponentialBackOff {
+	b := backoff.NewExponentialBackOff()
+	b.MaxInterval = longestPause
+	return b
+}
+
+func retryAfter(err error) time.Duration {
+	if e, ok := errors.AsType[*statusError](err); ok {
+		return e.retryAfter
+	}
+	return 0
+}
+
+// work keeps the Node as wanted.
+func (r *Runner) work(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		if next := r.step(ctx); !next.IsZero() {
+			timer.Reset(max(next.Sub(r.Now()), time.Millisecond))
+		}
+		select {
+		case <-ctx.Done():
+			r.leave()
+			return
+		case <-r.wake:
+		case s := <-r.seen:
+			r.take(s)
+		case <-timer.C:
+		}
+	}
+}
+
+// take notes what the watch tells, unless it is older than what our own patch has
+// answered: it would be patched again for nothing.
+func (r *Runner) take(s seen) {
+	switch {
+	case s.node == nil:
+		r.node, r.newest = nil, 0
+	case s.fresh || s.node.version() >= r.newest:
+		r.node, r.newest = s.node, 0
+	}
+}
+
+// step makes the requests that are due, and says when the next one is; zero stands
+// for not before something happens.
+func (r *Runner) step(ctx context.Context) time.Time {
+	state := r.state.Load()
+	if state == nil || ctx.Err() != nil {
+		return time.Time{}
+	}
+	now := r.Now()
+	r.reporter.note(state.Problems, now)
+	want := r.want(state)
+	defer r.publish()
+	if now.Before(r.due) {
+		return r.due
+	}
+	next, err := r.change(ctx, state, want)
+	if err == nil {
+		var later time.Time
+		later, err = r.tell(ctx)
+		if next.IsZero() || !later.IsZero() && later.Before(next) {
+			next = later
+		}
+	}
+	if err == nil {
+		if r.failing != "" {
+			r.Log.Info("the API server answers again")
+			r.failing = ""
+		}
+		r.retry.Reset()
+		return next
+	}
+	if ctx.Err() == nil && r.failing != err.Error() {
+		r.failing = err.Error()
+		r.Log.Warn("node is not shown as it is", "node", r.Name, "error", err)
+	}
+	r.due = r.Now().Add(max(r.retry.NextBackOff(), retryAfter(err)))
+	return r.due
+}
+
+// want is what the status is to show.
+func (r *Runner) want(s *State) wanted {
+	var w wanted
+	record, err := r.cache.read(r.Record)
+	if note := fmt.Sprint(err); err != nil && note != r.cache.told {
+		r.cache.told = note
+		r.Log.Warn("what pods ask for is not known", "error", err)
+	}
+	w.resources = make(map[string]int64)
+	r.counts.Amounts = nil
+	if s.Resources {
+		r.counts.Amounts = Advertise(s.Pools, s.Pods, record)
+		for _, a := range r.counts.Amounts {
+			w.resources[a.Resource] = a.Milli
+		}
+	}
+	if c := s.Condition; c != nil {
+		w.condition = &condition{Status: "False", Reason: c.Reason, Message: c.Message}
+		if c.Ready {
+			w.condition.Status = "True"
+		}
+	}
+	return w
+}
+
+// change patches the Node where it is not as wanted. The time is when it is to be
+// looked at again.
+func (r *Runner) change(ctx context.Context, s *State, want wanted) (time.Time, error) {
+	if r.node == nil {
+		return time.Time{}, nil
+	}
+	now := r.Now()
+	status := r.node.statusPatch(want, s.Names, now)
+	var taint []byte
+	if s.Verified {
+		taint = r.node.taintPatch(s.Taint)
+	}
+	if status == nil && taint == nil {
+		if want.condition == nil {
+			return time.Time{}, nil
+		}
+		return r.node.condition(ConditionType).Heartbeat.Add(heartbeat), nil
+	}
+	if earliest := r.patched.Add(r.gap); now.Before(earliest) {
+		return earliest, nil
+	}
+	r.pace(want, now)
+	if status != nil {
+		if err := r.patch(ctx, "/status", strategicPatch, status); err != nil {
+			return time.Time{}, err
+		}
+	}
+	if taint != nil && r.node != nil {
+		if taint = r.node.taintPatch(s.Taint); taint != nil { // of the version that there is now
+			if err := r.patch(ctx, "", mergePatch, taint); err != nil {
+				return time.Time{}, err
+			}
+			r.Log.Info("startup taint removed", "node", r.Name, "taint", s.Taint)
+		}
+	}
+	return r.Now().Add(r.gap), nil
+}
+
+// pace lets the gap between patches grow while somebody undoes them.
+func (r *Runner) pace(want wanted, now time.Time) {
+	if reflect.DeepEqual(want, r.asked) && now.Sub(r.patched) < 4*r.gap {
+		r.gap = min(2*r.gap, max(longestPause, r.Limits.Gap))
+	} else {
+		r.gap = r.Limits.Gap
+	}
+	r.asked, r.patched = want, now
+}
+
+// patch makes one patch, and goes on from what it has made.
+func (r *Runner) patch(ctx context.Context, subresource, kind string, patch []byte) error {
+	err := r.client.connect()
+	result := new(object)
+	if err == nil {
+		err = r.client.call(ctx, "PATCH", path(r.Name, subresource), kind, patch, result)
+	}
+	switch {
+	case err == nil:
+		r.counts.Patches[OK]++
+		r.node, r.newest = result, result.version()
+		r.Log.Debug("node patched", "node", r.Name, "patch", string(patch))
+		return nil
+	case isStatus(err, 404):
+		// It is gone, and the watch has not told, or could not.
+		r.counts.Patches[Failed]++
+		r.node, r.newest = nil, 0
+		return nil
+	case isStatus(err, 409):
+		// The watch tells of the change, if it has not yet.
+		r.counts.Patches[Conflict]++
+	default:
+		r.counts.Patches[Failed]++
+	}
+	return fmt.Errorf("patch node %s: %w", r.Name, err)
+}
+
+// tell writes the events that are due.
+func (r *Runner) tell(ctx context.Context) (time.Time, error) {
+	for ctx.Err() == nil {
+		now := r.Now()
+		next, later := r.reporter.due(now)
+		if next == nil {
+			return later, nil
+		}
+		err := r.client.connect()
+		var name string
+		if err == nil {
+			name, err = r.client.tell(ctx, next, r.Name, now)
+		}
+		if status, ok := errors.AsType[*statusError](err); ok && status.Code/100 == 4 && status.Code != 401 && status.Code != 429 {
+			// The namespace ends, or events are forbidden: it is of no use to insist.
+			r.Log.Debug("event is refused", "pod", next.Namespace+"/"+next.Pod, "error", err)
+			r.counts.Events[Failed]++
+			r.reporter.spent(next, "", now)
+			continue
+		}
+		if err != nil {
+			r.counts.Events[Failed]++
+			return time.Time{}, fmt.Errorf("event of pod %s/%s: %w", next.Namespace, next.Pod, err)
+		}
+		r.counts.Events[OK]++
+		r.reporter.spent(next, name, now)
+	}
+	return time.Time{}, nil
+}
+
+// leave takes the condition back, also one that was written by a request of which the
+// answer has not come.
+func (r *Runner) leave() {
+	if r.node == nil || r.node.condition(ConditionType) == nil && r.asked.condition == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), farewell)
+	defer cancel()
+	patch := encode(map[string]any{"status": map[string]any{"conditions": []any{noCondition()}}})
+	if err := r.patch(ctx, "/status", strategicPatch, patch); err != nil {
+		r.Log.Warn("the node's condition stays", "node", r.Name, "condition", ConditionType, "error", err)
+	}
+}
+
+// publish makes the counts visible.
+func (r *Runner) publish() {
+	s := r.counts
+	s.Connected = r.failing == ""
+	s.Patches, s.Events = maps.Clone(s.Patches), maps.Clone(s.Events)
+	r.stats.Store(&s)
+}

@@ -1,0 +1,83 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// path is where the Node is, with a subresource or nothing behind it.
+func path(name, subresource string) string {
+	return "/api/v1/nodes/" + url.PathEscape(name) + subresource
+}
+
+// seen is what a watch tells: the Node as it is, nil when there is none. The first of a
+// watch is fresh: it is the state that there is now.
+type seen struct {
+	node  *object
+	fresh bool
+}
+
+// errExpired ends a watch that has fallen too far behind: the next one begins anew.
+var errExpired = errors.New("watch has expired")
+
+// watch tells of the Node's state, and of each change of it, until the API server ends
+// it or something fails; began is called when it has let us. A watch without a version
+// begins with the state that there is, so there is no list to fall out of step with,
+// and one that is begun again misses nothing.
+func (c *client) watch(ctx context.Context, name string, began func(), tell func(context.Context, seen)) error {
+	// Not all nodes at the same time, when an API server has come back.
+	duration := c.limits.Watch + rand.N(c.limits.Watch/4+1)
+	ctx, cancel := context.WithTimeout(ctx, duration+c.limits.Call)
+	defer cancel()
+	body, err := c.open(ctx, "GET", "/api/v1/nodes", url.Values{
+		"watch":               {"true"},
+		"fieldSelector":       {"metadata.name=" + name},
+		"allowWatchBookmarks": {"true"},
+		"timeoutSeconds":      {strconv.Itoa(max(int(duration/time.Second), 1))},
+	}, "", nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = body.Close() }() // the watch is over
+	began()
+	events, fresh := json.NewDecoder(body), true
+	for {
+		var e struct {
+			Type   string          `json:"type"`
+			Object json.RawMessage `json:"object"`
+		}
+		switch err := events.Decode(&e); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("watch: %w", err)
+		}
+		switch e.Type {
+		case "ADDED", "MODIFIED":
+			o := new(object)
+			if err := json.Unmarshal(e.Object, o); err != nil {
+				return fmt.Errorf("watch: %w", err)
+			}
+			if o.Metadata.Name != name {
+				continue
+			}
+			tell(ctx, seen{o, fresh})
+			fresh = false
+		case "DELETED":
+			tell(ctx, seen{})
+		case "ERROR":
+			failure := new(statusError)
+			if json.Unmarshal(e.Object, failure) == nil && failure.Code == 410 {
+				return errExpired
+			}
+			return fmt.Errorf("watch: %w", failure)
+		}
+	}
+}
