@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -63,26 +62,6 @@ func (o Options) client() client {
 	return client{access: o.Access, agent: manager + "/" + o.Version, limits: o.Limits.orDefault()}
 }
 
-// Stats are what a Runner has done, and how it fares.
-type Stats struct {
-	// Connected says that the API server answers, and tells of the Node's changes.
-	Connected bool
-	// Amounts are those that are advertised, or will be.
-	Amounts []Amount
-	// Patches and Events count by result since the start.
-	Patches, Events map[Result]uint64
-}
-
-// Result is how a request ended.
-type Result string
-
-// Conflict: the Node had changed, and the request is made again.
-const (
-	OK       Result = "ok"
-	Failed   Result = "failed"
-	Conflict Result = "conflict"
-)
-
 // Runner shows a node to its cluster.
 type Runner struct {
 	Options
@@ -131,13 +110,6 @@ func (r *Runner) Show(s *State) {
 	}
 }
 
-// Stats returns what has been done so far.
-func (r *Runner) Stats() Stats {
-	s := *r.stats.Load()
-	s.Connected = s.Connected && r.linked.Load()
-	return s
-}
-
 // Run works until ctx ends, and then takes the node's condition back; the resources
 // stay, as the pods that they count do.
 func (r *Runner) Run(ctx context.Context) {
@@ -145,56 +117,6 @@ func (r *Runner) Run(ctx context.Context) {
 	watching.Go(func() { r.follow(ctx) })
 	r.work(ctx)
 	watching.Wait()
-}
-
-// follow watches the Node until ctx ends.
-func (r *Runner) follow(ctx context.Context) {
-	c, pause, failing := r.Options.client(), newPause(), ""
-	began := func() {
-		if r.linked.Store(true); failing != "" {
-			r.Log.Info("node is watched again", "node", r.Name)
-			failing = ""
-		}
-	}
-	tell := func(ctx context.Context, s seen) {
-		select {
-		case r.seen <- s:
-		case <-ctx.Done():
-		}
-	}
-	for {
-		started := time.Now()
-		err := c.connect()
-		if err == nil {
-			err = c.watch(ctx, r.Name, began, tell)
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		if time.Since(started) > longestPause {
-			pause.Reset()
-		}
-		if err != nil && !errors.Is(err, errExpired) {
-			if r.linked.Store(false); failing == "" {
-				r.Log.Warn("node is not watched", "node", r.Name, "error", err)
-			}
-			failing = err.Error()
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(max(pause.NextBackOff(), retryAfter(err))):
-		}
-	}
-}
-
-// longestPause is how late an API server that is back is noticed.
-const longestPause = 30 * time.Second
-
-func newPause() *backoff.ExponentialBackOff {
-	b := backoff.NewExponentialBackOff()
-	b.MaxInterval = longestPause
-	return b
 }
 
 func retryAfter(err error) time.Duration {
@@ -415,12 +337,4 @@ func (r *Runner) leave() {
 	if err := r.patch(ctx, "/status", strategicPatch, patch); err != nil {
 		r.Log.Warn("the node's condition stays", "node", r.Name, "condition", ConditionType, "error", err)
 	}
-}
-
-// publish makes the counts visible.
-func (r *Runner) publish() {
-	s := r.counts
-	s.Connected = r.failing == ""
-	s.Patches, s.Events = maps.Clone(s.Patches), maps.Clone(s.Events)
-	r.stats.Store(&s)
 }

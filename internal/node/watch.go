@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/cenkalti/backoff/v5"
 )
 
 // path is where the Node is, with a subresource or nothing behind it.
@@ -80,4 +82,54 @@ func (c *client) watch(ctx context.Context, name string, began func(), tell func
 			return fmt.Errorf("watch: %w", failure)
 		}
 	}
+}
+
+// follow watches the Node until ctx ends.
+func (r *Runner) follow(ctx context.Context) {
+	c, pause, failing := r.Options.client(), newPause(), ""
+	began := func() {
+		if r.linked.Store(true); failing != "" {
+			r.Log.Info("node is watched again", "node", r.Name)
+			failing = ""
+		}
+	}
+	tell := func(ctx context.Context, s seen) {
+		select {
+		case r.seen <- s:
+		case <-ctx.Done():
+		}
+	}
+	for {
+		started := time.Now()
+		err := c.connect()
+		if err == nil {
+			err = c.watch(ctx, r.Name, began, tell)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(started) > longestPause {
+			pause.Reset()
+		}
+		if err != nil && !errors.Is(err, errExpired) {
+			if r.linked.Store(false); failing == "" {
+				r.Log.Warn("node is not watched", "node", r.Name, "error", err)
+			}
+			failing = err.Error()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(max(pause.NextBackOff(), retryAfter(err))):
+		}
+	}
+}
+
+// longestPause is how late an API server that is back is noticed.
+const longestPause = 30 * time.Second
+
+func newPause() *backoff.ExponentialBackOff {
+	b := backoff.NewExponentialBackOff()
+	b.MaxInterval = longestPause
+	return b
 }
