@@ -24,9 +24,11 @@ var (
 const sequenceSteps = 250
 
 // modelConfigs are the scenario's configurations, with what keeps the node
-// quiet, and confined services of the host.
+// quiet, and confined services of the host. With one of them, what owners leave stays
+// out of the shared pool.
 func modelConfigs() []string {
 	configs := scenario.Configurations()
+	configs[1] = quieting(configs[1], "1h")
 	for i := range configs {
 		configs[i] += "resyncPeriod: 10m\nweightFormula: quadratic\n" + hostPart
 	}
@@ -85,6 +87,7 @@ type tally struct {
 	moves         map[control.Outcome]int
 	made, refused int // containers
 	parked        int // times that CPUs were parked
+	rested        int // and that they stayed out of the shared pool
 }
 
 func (y *tally) add(of tally) {
@@ -94,6 +97,7 @@ func (y *tally) add(of tally) {
 	y.made += of.made
 	y.refused += of.refused
 	y.parked += of.parked
+	y.rested += of.rested
 }
 
 func (y *tally) check(t *testing.T) {
@@ -103,6 +107,9 @@ func (y *tally) check(t *testing.T) {
 	}
 	if y.parked == 0 {
 		t.Error("no CPUs were ever parked")
+	}
+	if y.rested == 0 {
+		t.Error("no CPUs ever stayed out of the shared pool")
 	}
 	if y.refused > y.made {
 		t.Errorf("%d containers were created and %d refused; want that most can be", y.made, y.refused)
@@ -128,7 +135,7 @@ func runSequence(t *testing.T, seed uint64) tally {
 	if w.kernel.Remote && w.parted == 0 {
 		t.Error("no container has ever been a partition")
 	}
-	of := tally{moves: w.moves, parked: w.parked}
+	of := tally{moves: w.moves, parked: w.parked, rested: w.rested}
 	of.made, of.refused = w.pods.Created()
 	return of
 }

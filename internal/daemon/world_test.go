@@ -38,6 +38,7 @@ type world struct {
 	moves   map[control.Outcome]int
 	parted  int // partitions that were seen
 	parked  int // and parkings
+	rested  int // times that CPUs stayed out of the shared pool
 
 	mu    sync.Mutex            // guards what follows, which writes look at
 	armed int                   // writes until the daemon's death; -1: it lives
@@ -420,6 +421,9 @@ func (w *world) Check() error {
 	}
 	if w.checks++; w.checks%coldEvery == 0 && !w.silent { // a cold start asks the kubelet for what the daemon knows
 		errs = append(errs, w.coldStart())
+	}
+	if !w.seen.plan.Resting.IsEmpty() {
+		w.rested++
 	}
 	exclusive, err := w.pods.Check(w.seen.plan, w.seen.pools)
 	errs = append(errs, w.checkPartitions(exclusive))
