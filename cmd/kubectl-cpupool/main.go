@@ -29,7 +29,12 @@ type streams struct {
 }
 
 // usageError is a command line that is not understood.
-type usageError struct{ error }
+type usageError struct {
+	error
+	command string // with its path
+}
+
+func usage(cmd *cobra.Command, err error) error { return usageError{err, cmd.CommandPath()} }
 
 // execute runs a command line and returns the exit code.
 func execute(s streams, args []string) int {
@@ -45,24 +50,39 @@ func execute(s streams, args []string) int {
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(usage)
 	root.AddCommand(mutateCommand(s))
 	root.SetArgs(args)
 	err := root.Execute()
 	if err == nil {
 		return exitOK
 	}
-	fmt.Fprintln(s.err, "kubectl-cpupool:", err)
-	if _, ok := errors.AsType[usageError](err); ok {
+	complain(s.err, err)
+	if bad, ok := errors.AsType[usageError](err); ok {
+		fmt.Fprintf(s.err, "See '%s --help'\n", bad.command)
 		return exitUsage
 	}
 	return exitError
 }
 
+// complain prints each of joined errors on a line of its own.
+func complain(w io.Writer, err error) {
+	if all, ok := errors.AsType[interface {
+		error
+		Unwrap() []error
+	}](err); ok && all.Error() == err.Error() {
+		for _, one := range all.Unwrap() {
+			complain(w, one)
+		}
+		return
+	}
+	fmt.Fprintln(w, "kubectl-cpupool:", err)
+}
+
 // noArgs is cobra.NoArgs, as a usage error.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if err := cobra.NoArgs(cmd, args); err != nil {
-		return usageError{err}
+		return usage(cmd, err)
 	}
 	return nil
 }

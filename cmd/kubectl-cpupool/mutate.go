@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 
 	"github.com/rogpeppe/go-internal/diff"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/admission"
 	"github.com/cpupoold/cpupoold/internal/manifest"
+	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
 const mutateHelp = `Prints manifests as the webhook would have them: Pods, and the templates of
@@ -20,77 +22,165 @@ Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs and CronJobs. Other
 objects and all comments stay.
 
 Whether the namespace allows a workload type is known in the cluster only, and
-taken for granted here. Warnings go to the standard error.`
+taken for granted here. Warnings go to the standard error.
+
+With --in-place the files are changed instead, each in one step, with mode and
+owner kept. The original of FILE is kept beside it as .FILE.cpupool-backup, which the
+kubelet does not take for a static pod; --restore puts it back. What cannot be
+changed is an error, and the rest is done. --diff shows what either would do.`
 
 // mutateOptions are the flags of mutate.
 type mutateOptions struct {
-	files    []string
+	admissionFlags
+	files     []string
+	target    string
+	backupDir string
+	recursive bool
+	diff      bool
+	change    bool
+	putBack   bool
+}
+
+// admissionFlags are the switches of the webhook, for commands that do what it does.
+type admissionFlags struct {
 	types    []string
-	diff     bool
 	settings admission.Settings
 }
 
+func (a *admissionFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringSliceVar(&a.types, "type", []string{"management"}, "workload `TYPE` that is switched on; may be repeated")
+	flags.BoolVar(&a.settings.SharedCPUs, "shared-cpus", false, "the resource of the shared pool is switched on")
+	flags.BoolVar(&a.settings.GuaranteedCPUs, "guaranteed-cpus", false, "the resource of the guaranteed pool is switched on")
+	flags.StringVar(&a.settings.Names.Domain, "domain", "workload.openshift.io", "`DOMAIN` of annotations and types")
+	flags.StringVar(&a.settings.Names.PoolDomain, "pool-domain", "openshift.io", "`DOMAIN` of the pools' resources")
+}
+
+// switchOn puts the types into the settings.
+func (a *admissionFlags) switchOn() {
+	a.settings.Types = map[string]bool{}
+	for _, typ := range a.types {
+		a.settings.Types[typ] = true
+	}
+}
+
 func mutateCommand(s streams) *cobra.Command {
-	o := &mutateOptions{settings: admission.Settings{Types: map[string]bool{}}}
+	o := &mutateOptions{}
 	cmd := &cobra.Command{
-		Use:   "mutate -f FILE",
-		Short: "print manifests as the webhook would have them",
+		Use:   "mutate -f FILE|DIR",
+		Short: "print manifests as the webhook would have them, or change them",
 		Long:  mutateHelp,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := noArgs(cmd, args); err != nil {
 				return err
 			}
-			if len(o.files) == 0 {
-				return usageError{errors.New("no file; name one with -f, or - for the standard input")}
+			if err := o.check(); err != nil {
+				return usage(cmd, err)
 			}
 			return nil
 		},
 		RunE: func(*cobra.Command, []string) error { return o.run(s) },
 	}
+	o.add(cmd)
 	flags := cmd.Flags()
-	flags.StringArrayVarP(&o.files, "filename", "f", nil, "`FILE` of manifests, - for the standard input; may be repeated")
+	flags.StringArrayVarP(&o.files, "filename", "f", nil, "`FILE` of manifests, - for the standard input, or a directory of files; may be repeated")
+	flags.BoolVarP(&o.recursive, "recursive", "R", false, "directories below directories too")
+	flags.StringVar(&o.target, "target", "", "workload `TYPE` that pods are to ask for that ask for none")
 	flags.BoolVar(&o.diff, "diff", false, "print what changes instead")
-	flags.StringSliceVar(&o.types, "type", []string{"management"}, "workload `TYPE` that is switched on; may be repeated")
-	flags.BoolVar(&o.settings.SharedCPUs, "shared-cpus", false, "the resource of the shared pool is switched on")
-	flags.BoolVar(&o.settings.GuaranteedCPUs, "guaranteed-cpus", false, "the resource of the guaranteed pool is switched on")
-	flags.StringVar(&o.settings.Names.Domain, "domain", "workload.openshift.io", "`DOMAIN` of annotations and types")
-	flags.StringVar(&o.settings.Names.PoolDomain, "pool-domain", "openshift.io", "`DOMAIN` of the pools' resources")
+	flags.BoolVar(&o.change, "in-place", false, "change the files, and keep a backup of each")
+	flags.BoolVar(&o.putBack, "restore", false, "put the backups of --in-place back")
+	flags.StringVar(&o.backupDir, "backup-dir", "", "`DIR` of the backups, instead of each file's own")
 	return cmd
 }
 
-func (o *mutateOptions) run(s streams) error {
-	for _, typ := range o.types {
-		o.settings.Types[typ] = true
-	}
-	var out bytes.Buffer
+// check returns what is wrong with the flags.
+func (o *mutateOptions) check() error {
+	files := o.change || o.putBack
 	for _, file := range o.files {
+		if file == "-" && files {
+			return errors.New("-f -: the standard input is no file that could be changed; name one")
+		}
+	}
+	switch {
+	case len(o.files) == 0:
+		return errors.New("no file; name one with -f, or - for the standard input")
+	case o.change && o.putBack:
+		return errors.New("--in-place and --restore: give one of them")
+	case o.backupDir != "" && !files:
+		return errors.New("--backup-dir without --in-place or --restore: add one of them")
+	case o.backupDir != "" && o.recursive:
+		return errors.New("--backup-dir holds the files of one directory; leave --recursive out, or --backup-dir")
+	}
+	return nil
+}
+
+func (o *mutateOptions) run(s streams) error {
+	if o.target != "" {
+		o.types = append(o.types, o.target)
+	}
+	o.switchOn()
+	switch {
+	case o.change:
+		return o.inPlace(s)
+	case o.putBack:
+		return o.restore(s)
+	}
+	return o.print(s)
+}
+
+// print writes all files to the standard output, or nothing if one of them is bad.
+func (o *mutateOptions) print(s streams) error {
+	var out bytes.Buffer
+	files, _, errs := listFiles(o.files, o.recursive)
+	for _, file := range files {
 		data, err := read(s.in, file)
 		if err != nil {
-			return err
+			errs = append(errs, err)
+			continue
 		}
 		result, err := manifest.Rewrite(data, o.mutate)
 		if err != nil {
-			return fmt.Errorf("%s: %w", file, err)
+			errs = append(errs, fmt.Errorf("%s: %w", file, err))
+			continue
 		}
-		for _, note := range result.Notes {
-			fmt.Fprintf(s.err, "warning: %s: %s\n", file, note)
-		}
-		switch {
-		case o.diff:
+		o.note(s, file, result.Notes)
+		if o.diff {
 			out.Write(diff.Diff(file, result.Before, file+" (mutated)", result.After))
-		case out.Len() > 0 && len(result.After) > 0:
-			out.WriteString("---\n")
-			fallthrough
-		default:
-			out.Write(result.After)
+			continue
 		}
+		if out.Len() > 0 && len(result.After) > 0 && !bytes.HasPrefix(result.After, []byte("---")) {
+			out.WriteString("---\n")
+		}
+		out.Write(result.After)
+		if len(result.After) > 0 && !bytes.HasSuffix(result.After, []byte("\n")) {
+			out.WriteByte('\n')
+		}
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
 	}
 	_, err := s.out.Write(out.Bytes())
 	return err
 }
 
+// note prints the warnings of a file.
+func (o *mutateOptions) note(s streams, file string, notes []string) {
+	for _, note := range notes {
+		fmt.Fprintf(s.err, "warning: %s: %s\n", file, note)
+	}
+}
+
 // mutate is what the webhook does to a pod.
 func (o *mutateOptions) mutate(pod *corev1.Pod) (*corev1.Pod, []string, error) {
+	if _, asks, _ := o.settings.Names.TargetType(pod.Annotations); o.target != "" && !asks {
+		asking := *pod
+		asking.Annotations = maps.Clone(pod.Annotations)
+		if asking.Annotations == nil {
+			asking.Annotations = map[string]string{}
+		}
+		asking.Annotations[o.settings.Names.TargetKey(o.target)] = workload.TargetValue
+		pod = &asking
+	}
 	result, warnings, err := o.settings.Mutate(pod, admission.Origin{Manifest: true})
 	var notes []string
 	for _, w := range warnings {

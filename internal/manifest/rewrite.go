@@ -3,9 +3,7 @@ package manifest
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
@@ -18,64 +16,56 @@ type Mutate func(*corev1.Pod) (pod *corev1.Pod, notes []string, err error)
 
 // Result is what Rewrite makes of a file.
 type Result struct {
-	// Before and After are the documents in the same indentation.
-	Before, After []byte
+	// After is the file as it is to be. Documents that change are in uniform
+	// indentation; all others, and what stands between, are as they were.
+	After []byte
+	// Before is the file with only the indentation of these documents changed: from
+	// here to After the mutation alone makes the difference. Without one, both are
+	// the file.
+	Before []byte
 	// Notes are one line each, and name the object.
 	Notes []string
 }
 
 // Rewrite mutates the pods of all documents of a YAML or JSON file: Pod, the
 // templates of Deployment, ReplicaSet, StatefulSet, DaemonSet, Job and CronJob, and
-// those in a List. Objects of other kinds stay as they are. Errors name line or
-// object; a document with aliases is one, since a change in one place would show
-// up in others.
+// those in a List. Objects of other kinds stay as they are. JSON stays JSON. Errors
+// name line or object; a document with aliases is one, since a change in one place
+// would show up in others.
 func Rewrite(data []byte, mutate Mutate) (Result, error) {
-	var result Result
-	var documents []*yaml.Node
-	for dec := yaml.NewDecoder(bytes.NewReader(data)); ; {
-		var doc yaml.Node
-		err := dec.Decode(&doc)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return Result{}, err
-		}
-		if len(doc.Content) == 1 && doc.Content[0].Kind == yaml.MappingNode {
-			spellNull(&doc, false)
-			documents = append(documents, &doc)
-		}
-	}
-	var err error
-	if result.Before, err = encode(documents); err != nil {
+	parts, err := read(data)
+	if err != nil {
 		return Result{}, err
 	}
-	for _, doc := range documents {
-		notes, err := rewriteObject(doc.Content[0], mutate)
-		if err != nil {
-			return Result{}, err
+	encode := part.encode
+	if isJSON(data) {
+		encode = func(p part) ([]byte, error) { return encodeJSON(p.documents[0], p.text) }
+	}
+	var result Result
+	for _, p := range parts {
+		before, after := p.text, p.text
+		if len(p.documents) > 0 {
+			if before, err = encode(p); err != nil {
+				return Result{}, err
+			}
+			for _, doc := range p.documents {
+				notes, err := rewriteObject(doc.Content[0], mutate)
+				if err != nil {
+					return Result{}, err
+				}
+				result.Notes = append(result.Notes, notes...)
+			}
+			if after, err = encode(p); err != nil {
+				return Result{}, err
+			}
 		}
-		result.Notes = append(result.Notes, notes...)
-	}
-	result.After, err = encode(documents)
-	return result, err
-}
-
-func encode(documents []*yaml.Node) ([]byte, error) {
-	if len(documents) == 0 {
-		return nil, nil
-	}
-	var out bytes.Buffer
-	enc := yaml.NewEncoder(&out)
-	enc.SetIndent(2)
-	enc.CompactSeqIndent()
-	for _, doc := range documents {
-		if err := enc.Encode(doc); err != nil {
-			return nil, err
+		if bytes.Equal(before, after) {
+			before, after = p.text, p.text
 		}
+		result.Before = append(result.Before, before...)
+		result.After = append(result.After, after...)
 	}
-	err := enc.Close()
-	return out.Bytes(), err
+	return result, nil
 }
 
 // template returns the path from an object to what its pods are made of, and false

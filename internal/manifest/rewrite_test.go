@@ -1,7 +1,7 @@
 package manifest_test
 
 import (
-	"bytes"
+	"encoding/json"
 	"errors"
 	"strconv"
 	"strings"
@@ -84,6 +84,31 @@ func TestEmptyMappingsGo(t *testing.T) {
 	}
 }
 
+func TestOtherDocumentsStay(t *testing.T) {
+	const pod = "apiVersion: v1\nkind: Pod\nspec:\n    containers:\n        - resources: {requests: {cpu: 1}}\n"
+	const after = "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - resources: {requests: {moved: \"1\"}}\nmetadata:\n  annotations:\n    cpu: \"1000\"\n"
+	for name, c := range map[string]struct{ before, after string }{
+		"comments":    {"# licence\n---\n# the pod\n" + pod + "---\n# nothing\n---\n- c\n", "# licence\n---\n# the pod\n" + after + "---\n# nothing\n---\n- c\n"},
+		"indentation": {"a:\n    b: {c: d}\n--- # next\n" + pod, "a:\n    b: {c: d}\n---\n# next\n" + after},
+		"directive":   {"%YAML 1.1\n---\na:  b\n---\n" + pod + "...\n%YAML 1.1\n---\nx:   y", "%YAML 1.1\n---\na:  b\n---\n" + after + "---\nx: y\n"},
+		"a string":    {"a: |\n  ---\n  b\n---\r\nc:  d\r\n", "a: |\n  ---\n  b\n---\r\nc:  d\r\n"},
+		"unchanged":   {"apiVersion: v1\nkind: Pod\nspec:\n      containers: [ ]\n", "apiVersion: v1\nkind: Pod\nspec:\n      containers: [ ]\n"},
+		"json":        {`{"apiVersion":"v1","kind":"Pod","spec":{"containers":[{"name":"<a>","resources":{"limits":{"cpu":1,"x":null}}}]}}`, `{"apiVersion":"v1","kind":"Pod","spec":{"containers":[{"name":"<a>","resources":{"limits":{"x":null,"moved":"1"}}}]},"metadata":{"annotations":{"cpu":"1000"}}}` + "\n"},
+		"indented json": {
+			"{\n\t\"apiVersion\": \"v1\",\n\t\"kind\": \"Pod\", \"spec\": {\"containers\": [{\"resources\": {\"requests\": {\"cpu\": 1}}}]}}",
+			"{\n\t\"apiVersion\": \"v1\",\n\t\"kind\": \"Pod\",\n\t\"spec\": {\n\t\t\"containers\": [\n\t\t\t{\n\t\t\t\t\"resources\": {\n\t\t\t\t\t\"requests\": {\n\t\t\t\t\t\t\"moved\": \"1\"\n\t\t\t\t\t}\n\t\t\t\t}\n\t\t\t}\n\t\t]\n\t},\n\t\"metadata\": {\n\t\t\"annotations\": {\n\t\t\t\"cpu\": \"1000\"\n\t\t}\n\t}\n}\n",
+		},
+	} {
+		got, err := manifest.Rewrite([]byte(c.before), move)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(c.after, string(got.After)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 func TestKeysAreAsTheyAreSpelled(t *testing.T) {
 	const pod = "apiVersion: v1\nkind: Pod\nSPEC: {containers: [{resources: {requests: {cpu: 1}}}]}\n"
 	if got, err := manifest.Rewrite([]byte(pod), move); err != nil || string(got.After) != pod {
@@ -99,7 +124,9 @@ func TestRewriteErrors(t *testing.T) {
 		want   string
 	}{
 		"no YAML":     {"a: [", same, "yaml: "},
+		"a later one": {"a: b\n---\nc: d\n---\ne: [\n", same, "yaml: line 5: "},
 		"alias":       {"apiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: &l {a: b}}\nspec:\n  nodeSelector: *l\n", same, "Pod/p, line 5: an alias"},
+		"later alias": {"a: b\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: &l {a: b}}\nspec:\n  nodeSelector: *l\n", same, "Pod/p, line 7: an alias"},
 		"no template": {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {}\n", same, "Deployment/d has no template"},
 		"no quantity": {"apiVersion: v1\nkind: Pod\nspec: {containers: [{resources: {requests: {cpu: much}}}]}\n", same, "read as a pod"},
 		"refused":     {"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {}\n", refuse, "Pod/p: not this one"},
@@ -116,14 +143,19 @@ func FuzzRewrite(f *testing.F) {
 	f.Add("a: b\n---\n# nothing\n---\n- c\n")
 	f.Add("apiVersion: v1\nkind: Pod\nmetadata: null\nspec: {containers: [null, {resources: {requests: {cpu: 1}}}]}\n")
 	f.Add("apiVersion: v1\nkind: Pod\nspec: {containers}\n")
+	f.Add(`{"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"resources": {"limits": {"cpu": 1e3}}}]}}]}`)
+	f.Add("%YAML 1.2\n--- # one\na: |\n  b\n...\n---\nc: d\n---")
 	f.Add("apiVersion: batch/v1\nkind: CronJob\nspec: {jobTemplate: {spec: {template: {spec: {containers: [{name: a, resources: {limits: {cpu: 1}}}]}}}}}\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		if got, err := manifest.Rewrite([]byte(text), same); err == nil && !bytes.Equal(got.Before, got.After) {
-			t.Errorf("changed:\n%s", cmp.Diff(string(got.Before), string(got.After)))
+		if got, err := manifest.Rewrite([]byte(text), same); err == nil && (string(got.After) != text || string(got.Before) != text) {
+			t.Errorf("changed:\n%s", cmp.Diff(text, string(got.After)))
 		}
 		once, err := manifest.Rewrite([]byte(text), move)
 		if err != nil {
 			return
+		}
+		if json.Valid([]byte(text)) && !json.Valid(once.After) {
+			t.Errorf("no JSON any more:\n%s", once.After)
 		}
 		twice, err := manifest.Rewrite(once.After, move)
 		if err != nil {

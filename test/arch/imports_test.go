@@ -50,7 +50,7 @@ func arrows() map[string][]string {
 		"internal/daemon":    {"pkg/...", "internal/appcpus", "internal/config", "internal/control", "internal/host", "internal/hotplug", "internal/noise", "internal/telemetry"},
 		"cmd/cpupoold":       {"pkg/...", "internal/..."},
 
-		"cmd/kubectl-cpupool": {"internal/admission", "internal/manifest"},
+		"cmd/kubectl-cpupool": {"internal/admission", "internal/manifest", "pkg/workload"},
 	}
 }
 

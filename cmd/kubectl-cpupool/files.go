@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// listFiles returns the files that arguments of -f stand for: themselves, and of
+// directories the manifests in them, in the order of their names; with recursive,
+// also those further down. What begins with a dot is none, as for the kubelet.
+// skipped are the other files in directories. Errors are one for each directory
+// that cannot be read and each manifest that is no file, and the rest is there.
+func listFiles(arguments []string, recursive bool) (files, skipped []string, errs []error) {
+	for _, arg := range arguments {
+		info, err := os.Stat(arg)
+		if arg == "-" || err != nil || !info.IsDir() {
+			files = append(files, arg) // who reads it has an error to tell
+			continue
+		}
+		err = filepath.WalkDir(arg, func(path string, e fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				errs = append(errs, fmt.Errorf("directory cannot be read: %w", err))
+				if e == nil || e.IsDir() {
+					return fs.SkipDir
+				}
+			case path == arg:
+			case strings.HasPrefix(e.Name(), "."), e.IsDir() && !recursive:
+				if e.IsDir() {
+					return fs.SkipDir
+				}
+			case e.IsDir():
+			case isManifest(path) && e.Type()&^fs.ModeSymlink != 0:
+				errs = append(errs, irregular(path, e.Type()))
+			case isManifest(path):
+				files = append(files, path)
+			default:
+				skipped = append(skipped, path)
+			}
+			return nil
+		})
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return files, skipped, errs
+}
+
+// isManifest says that a file's name is one by which kubectl takes it for a
+// manifest.
+func isManifest(path string) bool {
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path))
+}
+
+func irregular(path string, mode fs.FileMode) error {
+	return fmt.Errorf("%s is no regular file but %s; move it away", path, mode)
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/diff"
+
+	"github.com/cpupoold/cpupoold/internal/manifest"
+)
+
+// inPlace mutates files where they are. It goes on after an error.
+func (o *mutateOptions) inPlace(s streams) error {
+	if err := o.checkBackupDir(); err != nil {
+		return err
+	}
+	files, skipped, errs := listFiles(o.files, o.recursive)
+	if !o.recursive {
+		for _, file := range skipped {
+			fmt.Fprintf(s.err, "warning: %s is skipped: it does not end in .yaml, .yml or .json; name it with -f to change it too\n", file)
+		}
+	}
+	for _, file := range files {
+		if err := o.changeFile(s, file); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (o *mutateOptions) checkBackupDir() error {
+	if o.backupDir == "" {
+		return nil
+	}
+	if info, err := os.Stat(o.backupDir); err != nil || !info.IsDir() {
+		return fmt.Errorf("--backup-dir %s: no such directory; make it first", o.backupDir)
+	}
+	return nil
+}
+
+func (o *mutateOptions) changeFile(s streams, file string) error {
+	was, err := readRegular(file)
+	if err != nil {
+		return err
+	}
+	result, err := manifest.Rewrite(was.data, o.mutate)
+	if err != nil {
+		return fmt.Errorf("%s: %w; it stays as it is", file, err)
+	}
+	o.note(s, file, result.Notes)
+	if bytes.Equal(result.After, was.data) {
+		fmt.Fprintf(s.out, "%s: nothing to change\n", file)
+		return nil
+	}
+	backup := beside(file, o.backupDir, backupSuffix)
+	if o.diff {
+		if _, err := checkCopy(backup, was); err != nil {
+			return fmt.Errorf("%s would not be changed: %w", file, err)
+		}
+		_, err := s.out.Write(diff.Diff(file, was.data, file+" (mutated)", result.After))
+		return err
+	}
+	if err := writeCopy(backup, was); err != nil {
+		return fmt.Errorf("%s has no backup and stays as it is: %w", file, err)
+	}
+	if err := replace(file, result.After, was.info); err != nil {
+		return fmt.Errorf("%s stays as it is: %w", file, err)
+	}
+	fmt.Fprintf(s.out, "%s: changed, backup %s\n", file, backup)
+	return nil
+}
+
+// restore puts the backups of files back. It goes on after an error.
+func (o *mutateOptions) restore(s streams) error {
+	if err := o.checkBackupDir(); err != nil {
+		return err
+	}
+	var errs []error
+	for _, arg := range o.files {
+		info, err := os.Stat(arg)
+		if err != nil || !info.IsDir() {
+			if err := o.restoreFile(s, arg); err != nil {
+				errs = append(errs, err)
+			}
+			continue
+		}
+		files, err := o.backedUp(arg)
+		if err != nil {
+			errs = append(errs, err)
+		} else if len(files) == 0 {
+			errs = append(errs, fmt.Errorf("%s: no backup of anything in it; see --backup-dir", arg))
+		}
+		for _, file := range files {
+			if err := o.restoreFile(s, file); err != nil {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// backedUp returns the files of a directory that have a backup, whether or not they
+// are still there.
+func (o *mutateOptions) backedUp(dir string) ([]string, error) {
+	in := dir
+	if o.backupDir != "" {
+		in = o.backupDir
+	}
+	var files []string
+	err := filepath.WalkDir(in, func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case e.IsDir() && path != in && !o.recursive:
+			return fs.SkipDir
+		}
+		name, isBackup := strings.CutSuffix(e.Name(), backupSuffix)
+		if name, hidden := strings.CutPrefix(name, "."); isBackup && hidden && e.Type().IsRegular() {
+			at := dir
+			if o.backupDir == "" {
+				at = filepath.Dir(path)
+			}
+			files = append(files, filepath.Join(at, name))
+		}
+		return nil
+	})
+	slices.Sort(files)
+	return files, err
+}
+
+func (o *mutateOptions) restoreFile(s streams, file string) error {
+	path := beside(file, o.backupDir, backupSuffix)
+	backup, err := readRegular(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s has no backup %s; nothing is restored", file, path)
+	}
+	if err != nil {
+		return err
+	}
+	is, err := readRegular(file)
+	gone := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !gone {
+		return err
+	}
+	edits := o.edits(file, backup.data, is.data)
+	if gone {
+		edits = nil
+	}
+	if o.diff {
+		_, err := s.out.Write(diff.Diff(file, is.data, path, backup.data))
+		return err
+	}
+	if len(edits) > 0 {
+		kept := beside(file, o.backupDir, editedSuffix)
+		if err := writeCopy(kept, is); err != nil {
+			return fmt.Errorf("%s has been edited since and stays as it is: %w", file, err)
+		}
+		fmt.Fprintf(s.out, "%s: edited since it was changed, or changed with other flags; it is kept as %s. The difference:\n%s", file, kept, edits)
+	}
+	if err := replace(file, backup.data, backup.info); err != nil {
+		return fmt.Errorf("%s stays as it is: %w", file, err)
+	}
+	if err := os.Remove(path); err != nil {
+		return fmt.Errorf("%s is restored, but its backup stays: %w", file, err)
+	}
+	fmt.Fprintf(s.out, "%s: restored\n", file)
+	return nil
+}
+
+// edits is the difference between what mutate makes of a backup and what the file
+// is now; nil when there is none, or when the file is the backup.
+func (o *mutateOptions) edits(file string, backup, is []byte) []byte {
+	if bytes.Equal(is, backup) {
+		return nil
+	}
+	made := backup
+	if result, err := manifest.Rewrite(backup, o.mutate); err == nil {
+		made = result.After
+	}
+	return diff.Diff(file+" (as it was changed)", made, file, is)
+}
