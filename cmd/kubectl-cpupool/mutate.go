@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 
 	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cpupoold/cpupoold/internal/admission"
 	"github.com/cpupoold/cpupoold/internal/manifest"
@@ -27,14 +28,22 @@ taken for granted here. Warnings go to the standard error.
 With --in-place the files are changed instead, each in one step, with mode and
 owner kept. The original of FILE is kept beside it as .FILE.cpupool-backup, which the
 kubelet does not take for a static pod; --restore puts it back. What cannot be
-changed is an error, and the rest is done. --diff shows what either would do.`
+changed is an error, and the rest is done.
+
+With --kubeadm-patches, kubeadm's static pods stay as they are, and patches are
+written for kubeadm to apply whenever it writes them (patches.directory of its
+configuration, or its flag --patches): an upgrade keeps them.
+
+--diff shows what any of these would do.`
 
 // mutateOptions are the flags of mutate.
 type mutateOptions struct {
 	admissionFlags
 	files     []string
 	target    string
+	memory    resource.Quantity // 0: leave requests for memory alone
 	backupDir string
+	patchDir  string
 	recursive bool
 	diff      bool
 	change    bool
@@ -86,9 +95,11 @@ func mutateCommand(s streams) *cobra.Command {
 	flags.StringArrayVarP(&o.files, "filename", "f", nil, "`FILE` of manifests, - for the standard input, or a directory of files; may be repeated")
 	flags.BoolVarP(&o.recursive, "recursive", "R", false, "directories below directories too")
 	flags.StringVar(&o.target, "target", "", "workload `TYPE` that pods are to ask for that ask for none")
+	flags.Var(&quantityFlag{&o.memory}, "request-memory", "what containers without a memory request are to request, in pods of a workload type: without CPU and memory a pod would be BestEffort")
 	flags.BoolVar(&o.diff, "diff", false, "print what changes instead")
 	flags.BoolVar(&o.change, "in-place", false, "change the files, and keep a backup of each")
 	flags.BoolVar(&o.putBack, "restore", false, "put the backups of --in-place back")
+	flags.StringVar(&o.patchDir, "kubeadm-patches", "", "`DIR` to write kubeadm's patches into, instead of changing anything")
 	flags.StringVar(&o.backupDir, "backup-dir", "", "`DIR` of the backups, instead of each file's own")
 	return cmd
 }
@@ -106,6 +117,8 @@ func (o *mutateOptions) check() error {
 		return errors.New("no file; name one with -f, or - for the standard input")
 	case o.change && o.putBack:
 		return errors.New("--in-place and --restore: give one of them")
+	case o.patchDir != "" && files:
+		return errors.New("--kubeadm-patches changes no files; leave --in-place and --restore out")
 	case o.backupDir != "" && !files:
 		return errors.New("--backup-dir without --in-place or --restore: add one of them")
 	case o.backupDir != "" && o.recursive:
@@ -124,6 +137,8 @@ func (o *mutateOptions) run(s streams) error {
 		return o.inPlace(s)
 	case o.putBack:
 		return o.restore(s)
+	case o.patchDir != "":
+		return o.patches(s)
 	}
 	return o.print(s)
 }
@@ -170,18 +185,9 @@ func (o *mutateOptions) note(s streams, file string, notes []string) {
 	}
 }
 
-// mutate is what the webhook does to a pod.
+// mutate is what the webhook does to a pod, once it asks for what the flags say.
 func (o *mutateOptions) mutate(pod *corev1.Pod) (*corev1.Pod, []string, error) {
-	if _, asks, _ := o.settings.Names.TargetType(pod.Annotations); o.target != "" && !asks {
-		asking := *pod
-		asking.Annotations = maps.Clone(pod.Annotations)
-		if asking.Annotations == nil {
-			asking.Annotations = map[string]string{}
-		}
-		asking.Annotations[o.settings.Names.TargetKey(o.target)] = workload.TargetValue
-		pod = &asking
-	}
-	result, warnings, err := o.settings.Mutate(pod, admission.Origin{Manifest: true})
+	result, warnings, err := o.settings.Mutate(o.asking(pod), admission.Origin{Manifest: true})
 	var notes []string
 	for _, w := range warnings {
 		notes = append(notes, w.String())
@@ -189,9 +195,53 @@ func (o *mutateOptions) mutate(pod *corev1.Pod) (*corev1.Pod, []string, error) {
 	return result, notes, err
 }
 
+// asking returns the pod with the annotation of --target, and the memory of
+// --request-memory. The pod that it is given stays as it is.
+func (o *mutateOptions) asking(pod *corev1.Pod) *corev1.Pod {
+	_, asks, _ := o.settings.Names.TargetType(pod.Annotations)
+	if !asks && o.target == "" {
+		return pod
+	}
+	pod = pod.DeepCopy()
+	if !asks {
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, o.settings.Names.TargetKey(o.target), workload.TargetValue)
+	}
+	if o.memory.IsZero() {
+		return pod
+	}
+	for i := range pod.Spec.Containers {
+		r := &pod.Spec.Containers[i].Resources
+		if _, limits := r.Limits[corev1.ResourceMemory]; limits {
+			continue // which is a request too
+		}
+		if _, requests := r.Requests[corev1.ResourceMemory]; requests {
+			continue
+		}
+		if r.Requests == nil {
+			r.Requests = corev1.ResourceList{}
+		}
+		r.Requests[corev1.ResourceMemory] = o.memory
+	}
+	return pod
+}
+
 func read(stdin io.Reader, file string) ([]byte, error) {
 	if file == "-" {
 		return io.ReadAll(stdin)
 	}
 	return os.ReadFile(file)
+}
+
+// quantityFlag is a flag for an amount that is not negative.
+type quantityFlag struct{ *resource.Quantity }
+
+func (q *quantityFlag) Type() string { return "QUANTITY" }
+
+func (q *quantityFlag) Set(text string) error {
+	parsed, err := resource.ParseQuantity(text)
+	if err != nil || parsed.Sign() < 0 {
+		return errors.New("no amount; write one such as 64Mi")
+	}
+	*q.Quantity = parsed
+	return nil
 }

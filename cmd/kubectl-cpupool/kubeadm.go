@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/google/renameio/v2"
+	"github.com/rogpeppe/go-internal/diff"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/cpupoold/cpupoold/internal/manifest"
+)
+
+// patchSuffix is how kubeadm's file names go on after the name of what they patch
+// (target[suffix][+patchtype].extension). kubeadm applies them in the order of
+// their names; the digit keeps ours behind patches that change CPU requests.
+const patchSuffix = "9-cpupool+strategic.yaml"
+
+// kubeadmPods returns the static pods that kubeadm writes, and patches, by name.
+func kubeadmPods() []string {
+	return []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
+}
+
+// patches writes kubeadm's patches for the static pods in files. It goes on after
+// an error.
+func (o *mutateOptions) patches(s streams) error {
+	if info, err := os.Stat(o.patchDir); err != nil || !info.IsDir() {
+		return fmt.Errorf("--kubeadm-patches %s: no such directory; make it first", o.patchDir)
+	}
+	files, _, errs := listFiles(o.files, o.recursive)
+	for _, file := range files {
+		if err := o.patchFile(s, file); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", file, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (o *mutateOptions) patchFile(s streams, file string) error {
+	data, err := read(s.in, file)
+	if err != nil {
+		return err
+	}
+	type pair struct{ before, after *corev1.Pod }
+	var pods []pair
+	result, err := manifest.Rewrite(data, func(pod *corev1.Pod) (*corev1.Pod, []string, error) {
+		after, notes, err := o.mutate(pod)
+		if pod.Kind == "Pod" { // and no template
+			pods = append(pods, pair{pod, after})
+		}
+		return after, notes, err
+	})
+	if err != nil {
+		return err
+	}
+	o.note(s, file, result.Notes)
+	for _, pod := range pods {
+		name := pod.before.Name
+		if !slices.Contains(kubeadmPods(), name) {
+			fmt.Fprintf(s.err, "warning: %s: Pod/%s is skipped: kubeadm patches only %s; use --in-place for others\n",
+				file, name, strings.Join(kubeadmPods(), ", "))
+			continue
+		}
+		patch, err := o.strategicPatch(pod.before, pod.after)
+		if err != nil {
+			return fmt.Errorf("Pod/%s: %w", name, err)
+		}
+		if err := o.writePatch(s, name, patch); err != nil {
+			return fmt.Errorf("Pod/%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// writePatch writes the patch of one pod. A file that is not ours is not written over.
+func (o *mutateOptions) writePatch(s streams, pod string, patch []byte) error {
+	path := filepath.Join(o.patchDir, pod+patchSuffix)
+	is, err := os.ReadFile(path)
+	exists := err == nil
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	case exists && !bytes.HasPrefix(is, []byte(patchHead)):
+		return fmt.Errorf("%s exists and does not begin with %q; move it away", path, strings.TrimSpace(patchHead))
+	case patch == nil && exists:
+		return fmt.Errorf("%s is of an earlier run, and the pod asks for no pool any more; remove it, or give --target", path)
+	case patch == nil:
+		fmt.Fprintf(s.out, "Pod/%s: no patch, it asks for no pool; see --target\n", pod)
+		return nil
+	case exists && bytes.Equal(is, patch):
+		fmt.Fprintf(s.out, "%s: nothing to change\n", path)
+		return nil
+	case o.diff:
+		_, err := s.out.Write(diff.Diff(path, is, path+" (new)", patch))
+		return err
+	}
+	if err := renameio.WriteFile(path, patch, 0o644, renameio.WithTempDir(o.patchDir)); err != nil {
+		return err
+	}
+	fmt.Fprintf(s.out, "%s: written\n", path)
+	return nil
+}
