@@ -13,8 +13,9 @@ func (a *app) restore() *cobra.Command {
 		Use:   "restore",
 		Short: "Put back what the daemon has changed",
 		Long: `Restore puts the recorded original of each value that the daemon has changed back, reads
-it again and prints what differs. The daemon must not be running. Exit code 3 says that a
-value differs in a way that matters.`,
+it again and prints what differs. Where the daemon shows the node to a cluster, its extended
+resources and its condition are withdrawn. The daemon must not be running. Exit code 3 says
+that a value differs in a way that matters, or that the cluster could not be told.`,
 		Args: cobra.NoArgs,
 	}
 	output := outputFlag(c)
@@ -23,7 +24,9 @@ value differs in a way that matters.`,
 		if err != nil {
 			return err
 		}
-		r, err := daemon.Restore(c.Context(), daemon.Options{Config: cfg, Topology: t, Log: a.logger(cfg)})
+		r, err := daemon.Restore(c.Context(), daemon.Options{
+			Config: cfg, Topology: t, Environment: environment(), Build: build(), Log: a.logger(cfg),
+		})
 		if err != nil {
 			return err
 		}
@@ -34,6 +37,9 @@ value differs in a way that matters.`,
 		}
 		if err != nil {
 			return err
+		}
+		if r.Node != nil && r.Node.Error != "" {
+			return exitCode(exitFindings)
 		}
 		for _, d := range r.Differs {
 			if !d.Harmless {
@@ -49,6 +55,9 @@ func (a *app) printRestored(r daemon.RestoreReport) error {
 	if _, err := fmt.Fprintf(a.out, "%d values restored, %d cgroups had ended\n", len(r.Restored)+harmless(r), r.Gone); err != nil {
 		return err
 	}
+	if err := a.printNode(r.Node); err != nil {
+		return err
+	}
 	if len(r.Differs) == 0 {
 		return nil
 	}
@@ -57,6 +66,18 @@ func (a *app) printRestored(r daemon.RestoreReport) error {
 		out.row(string(d.Path), d.File, d.Value, d.Now, d.Reason)
 	}
 	return out.flush()
+}
+
+func (a *app) printNode(n *daemon.NodeReport) error {
+	if n == nil {
+		return nil
+	}
+	if n.Error != "" {
+		_, err := fmt.Fprintf(a.out, "node %s still shows resources and condition: %s\n", n.Name, n.Error)
+		return err
+	}
+	_, err := fmt.Fprintf(a.out, "%d resources of node %s withdrawn\n", len(n.Withdrawn), n.Name)
+	return err
 }
 
 func harmless(r daemon.RestoreReport) int {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"runtime"
 
 	"github.com/spf13/cobra"
@@ -54,7 +55,18 @@ func (a *app) doRun(ctx context.Context) error {
 		Hangup:     a.hangup,
 		Build:      build(),
 		Log:        log,
+
+		Environment: environment(),
 	})
+}
+
+// environment is what the pod's manifest and the kubelet say of the cluster.
+func environment() daemon.Environment {
+	return daemon.Environment{
+		NodeName: os.Getenv("NODE_NAME"),
+		APIHost:  os.Getenv("KUBERNETES_SERVICE_HOST"),
+		APIPort:  os.Getenv("KUBERNETES_SERVICE_PORT"),
+	}
 }
 
 // reload reads the configuration again that the daemon has started with, which

@@ -104,6 +104,9 @@ type Config struct {
 	// Default: true.
 	PodSliceWeights bool
 
+	// Node (node) says what the cluster sees of this node.
+	Node Node
+
 	// LogLevel (logLevel) is debug, info, warn or error. Default: info.
 	LogLevel slog.Level
 
@@ -185,6 +188,7 @@ func Default() Config {
 		ResyncPeriod:       30 * time.Second,
 		WeightFormula:      WeightAuto,
 		PodSliceWeights:    true,
+		Node:               defaultNode(),
 		LogLevel:           slog.LevelInfo,
 		LogFormat:          LogText,
 	}

@@ -55,8 +55,10 @@ type Options struct {
 	Recheck func(context.Context, *config.Config) error
 	// Hangup wakes a reload in addition to the watch (SIGHUP).
 	Hangup <-chan os.Signal
-	Build  telemetry.Build
-	Log    *slog.Logger
+	// Environment tells of the cluster, where the node is in one.
+	Environment Environment
+	Build       telemetry.Build
+	Log         *slog.Logger
 }
 
 // Run keeps the node as planned until ctx ends. It takes the node's writer lock
@@ -85,8 +87,11 @@ func runOn(ctx context.Context, h host, o Options) error {
 	if err != nil {
 		return err
 	}
+	if err := l.joinCluster(o); err != nil {
+		return err
+	}
 	server, err := telemetry.New(telemetry.Options{
-		View:       l.snapshot.Load,
+		View:       l.viewWithCluster,
 		Heartbeat:  l.notify.heartbeat,
 		MaxSilence: maxSilence,
 		Proc:       procRoot,
@@ -100,6 +105,9 @@ func runOn(ctx context.Context, h host, o Options) error {
 	var servers sync.WaitGroup
 	servers.Go(func() { serveMetrics(ctx, server, o) })
 	servers.Go(func() { l.serveControl(ctx, o) })
+	if l.cluster != nil {
+		servers.Go(func() { l.cluster.Run(ctx) })
+	}
 	l.serve(ctx, o)
 	servers.Wait()
 	return nil

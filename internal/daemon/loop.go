@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	cluster "github.com/cpupoold/cpupoold/internal/node"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -71,6 +72,7 @@ type loop struct {
 	counted  *topology.Topology             // the CPUs as they were last read
 	snapshot *atomic.Pointer[telemetry.View]
 	notify   notifier
+	cluster  *cluster.Runner // nil where the node is in no cluster
 
 	settings    settings
 	model       *model

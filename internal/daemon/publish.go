@@ -26,6 +26,7 @@ func (l *loop) publish() {
 		l.tellApplications(now)
 	}
 	l.snapshot.Store(l.view())
+	l.showCluster()
 }
 
 // judge looks at what the last pass has left.

@@ -19,6 +19,8 @@ type RestoreReport struct {
 	Restored []Original   `json:"restored"`
 	Gone     int          `json:"gone"` // originals whose cgroup has ended
 	Differs  []Difference `json:"differs"`
+	// Node is nil where the daemon does not show the node to a cluster.
+	Node *NodeReport `json:"node,omitempty"`
 }
 
 // Difference is a file that does not hold its original value afterwards.
@@ -31,15 +33,22 @@ type Difference struct {
 	Reason   string `json:"reason"`
 }
 
-// Restore puts back the recorded originals of this boot. No daemon may run: it
-// takes the node's writer lock. A value that cannot be put back does not keep
-// the others from it, stays in the journal and is reported as a difference.
+// Restore puts back the recorded originals of this boot, and takes back what the
+// cluster is shown of the node. No daemon may run: it takes the node's writer lock. A
+// value that cannot be put back does not keep the others from it, stays in the journal
+// and is reported as a difference.
 func Restore(ctx context.Context, o Options) (RestoreReport, error) {
 	unlock, err := Lock(o.Config.RunDir)
 	if err != nil {
 		return RestoreReport{}, err
 	}
 	defer func() { _ = unlock() }() // the kernel does it anyway
+	r, err := restoreHost(ctx, o)
+	r.Node = withdraw(ctx, o)
+	return r, err
+}
+
+func restoreHost(ctx context.Context, o Options) (RestoreReport, error) {
 	j, err := peekJournal(journalName(o.Config))
 	if err != nil {
 		return RestoreReport{}, err

@@ -37,6 +37,9 @@ func fixed(old, changed *config.Config) []string {
 		"stateDir":                 old.StateDir != changed.StateDir,
 		"runDir":                   old.RunDir != changed.RunDir,
 		"listenAddress":            old.ListenAddress != changed.ListenAddress,
+		"node.enabled":             old.Node.Enabled != changed.Node.Enabled,
+		"node.name":                old.Node.Name != changed.Node.Name,
+		"node.kubeconfig":          old.Node.Kubeconfig != changed.Node.Kubeconfig,
 		"logLevel":                 old.LogLevel != changed.LogLevel,
 		"logFormat":                old.LogFormat != changed.LogFormat,
 	} {
@@ -47,6 +50,9 @@ func fixed(old, changed *config.Config) []string {
 	slices.Sort(keys)
 	return keys
 }
+
+// namesOf are the names of annotations and resources.
+func namesOf(c *config.Config) workload.Names { return workload.Names{Domain: c.AnnotationDomain} }
 
 // begin makes the settings of a daemon that starts. It does not refuse pools that do
 // not fit the machine: a node that boots must not wait for somebody to correct a
@@ -76,7 +82,7 @@ func (s *settings) set(c *config.Config, t *topology.Topology, adapt func(now ac
 	if err != nil {
 		return fmt.Errorf("digest of the pools: %w", err)
 	}
-	next := settings{config: c, topology: t, machine: s.machine, names: workload.Names{Domain: c.AnnotationDomain}, now: now}
+	next := settings{config: c, topology: t, machine: s.machine, names: namesOf(c), now: now}
 	if next.pools, err = c.Resolve(t); err == nil {
 		next.fits = &now
 	} else {

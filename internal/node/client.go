@@ -52,13 +52,16 @@ type Limits struct {
 	// Gap is the shortest time between two patches; it grows while somebody undoes
 	// them. Default: 500ms.
 	Gap time.Duration
+	// Settle is how long there must have been a problem before it becomes an event:
+	// much of what a pod lacks at its start is there a moment later. Default: 3s.
+	Settle time.Duration
 }
 
 func (l Limits) orDefault() Limits {
 	for _, d := range []struct {
 		value   *time.Duration
 		instead time.Duration
-	}{{&l.Call, 10 * time.Second}, {&l.Watch, 5 * time.Minute}, {&l.Gap, 500 * time.Millisecond}} {
+	}{{&l.Call, 10 * time.Second}, {&l.Watch, 5 * time.Minute}, {&l.Gap, 500 * time.Millisecond}, {&l.Settle, 3 * time.Second}} {
 		if *d.value == 0 {
 			*d.value = d.instead
 		}

@@ -44,19 +44,21 @@ type report struct {
 	text  string // of the event: it cannot be changed
 	count int    // how often it has appeared or been told again
 	told  time.Time
+	since time.Time
 	seen  time.Time // last time that there was the problem
 	now   bool
 }
 
 // reporter decides which problems are told when.
 type reporter struct {
+	settle  time.Duration // see Limits
 	reports map[problemKey]*report
 	tokens  float64
 	filled  time.Time
 }
 
-func newReporter() *reporter {
-	return &reporter{reports: make(map[problemKey]*report), tokens: eventBurst}
+func newReporter(settle time.Duration) *reporter {
+	return &reporter{settle: settle, reports: make(map[problemKey]*report), tokens: eventBurst}
 }
 
 // note takes over the problems that there are.
@@ -69,7 +71,7 @@ func (r *reporter) note(problems []Problem, now time.Time) {
 	for _, p := range problems {
 		key := problemKey{p.UID, p.Container, p.Code}
 		if r.reports[key] == nil {
-			r.reports[key] = new(report)
+			r.reports[key] = &report{since: now}
 		}
 		known := r.reports[key]
 		known.Problem, known.now, known.seen = p, true, now
@@ -85,9 +87,9 @@ func (r *reporter) due(now time.Time) (next *report, later time.Time) {
 	r.tokens = min(r.tokens+now.Sub(r.filled).Seconds()/eventPause.Seconds(), eventBurst)
 	r.filled = now
 	for _, known := range slices.SortedFunc(maps.Values(r.reports), compareReports) {
-		at := known.told
-		if !at.IsZero() {
-			at = at.Add(againAfter)
+		at := known.since.Add(r.settle)
+		if !known.told.IsZero() {
+			at = known.told.Add(againAfter)
 		}
 		switch {
 		case !known.now:

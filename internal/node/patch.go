@@ -16,6 +16,9 @@ const ConditionType = "CPUPoolsReady"
 // nothing changes (nodeStatusReportFrequency).
 const heartbeat = 5 * time.Minute
 
+// rewording is how often a message may change of which the reason does not.
+const rewording = 30 * time.Second
+
 // maxMessage bounds the text of a condition and of an event (1 KiB in events.k8s.io).
 const maxMessage = 1000
 
@@ -105,7 +108,8 @@ func (o *object) conditionChange(want *condition, now time.Time) any {
 	next.Type, next.Heartbeat, next.Transition = ConditionType, now.UTC().Truncate(time.Second), now.UTC().Truncate(time.Second)
 	next.Message = clip(next.Message)
 	if is != nil && is.Status == next.Status {
-		if next.Transition = is.Transition; is.Reason == next.Reason && is.Message == next.Message && now.Sub(is.Heartbeat) < heartbeat {
+		next.Transition = is.Transition
+		if age := now.Sub(is.Heartbeat); is.Reason == next.Reason && (is.Message == next.Message && age < heartbeat || age < rewording) {
 			return nil
 		}
 	}

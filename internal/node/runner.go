@@ -18,6 +18,9 @@ import (
 // farewell is how long the end of the daemon may take for the condition to go.
 const farewell = 3 * time.Second
 
+// maxGap is how late a busy node's resources are patched.
+const maxGap = 4 * time.Second
+
 // State is what the daemon wants to be seen of the node. It is not changed once shown.
 type State struct {
 	// Names are those of the resources.
@@ -93,7 +96,7 @@ func New(o Options) *Runner {
 		o.Now = time.Now
 	}
 	r := &Runner{
-		Options: o, wake: make(chan struct{}, 1), seen: make(chan seen), client: o.client(), reporter: newReporter(),
+		Options: o, wake: make(chan struct{}, 1), seen: make(chan seen), client: o.client(), reporter: newReporter(o.Limits.Settle),
 		counts: Stats{Patches: make(map[Result]uint64), Events: make(map[Result]uint64)}, retry: newPause(),
 		gap: o.Limits.Gap,
 	}
@@ -258,10 +261,15 @@ func (r *Runner) change(ctx context.Context, s *State, want wanted) (time.Time, 
 	return r.Now().Add(r.gap), nil
 }
 
-// pace lets the gap between patches grow while somebody undoes them.
+// pace lets the gap between patches grow while there is always something to patch, and
+// most of all while somebody undoes them.
 func (r *Runner) pace(want wanted, now time.Time) {
-	if reflect.DeepEqual(want, r.asked) && now.Sub(r.patched) < 4*r.gap {
-		r.gap = min(2*r.gap, max(longestPause, r.Limits.Gap))
+	longest := maxGap
+	if reflect.DeepEqual(want, r.asked) {
+		longest = longestPause
+	}
+	if now.Sub(r.patched) < 4*r.gap {
+		r.gap = min(2*r.gap, max(longest, r.gap))
 	} else {
 		r.gap = r.Limits.Gap
 	}

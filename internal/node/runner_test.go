@@ -21,7 +21,7 @@ func quantity(s string) resource.Quantity { return resource.MustParse(s) }
 
 // quick are limits for tests: short where something is to be given up, else as ever.
 func quick() node.Limits {
-	return node.Limits{Call: 10 * time.Second, Watch: time.Minute, Gap: time.Millisecond}
+	return node.Limits{Call: 10 * time.Second, Watch: time.Minute, Gap: time.Millisecond, Settle: time.Millisecond}
 }
 
 // started is a runner at work.

@@ -66,6 +66,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		v = &View{}
 	}
 	e.state(v)
+	e.node(v.Node)
 	e.placement(v)
 
 	readings, err := cpuReadings(c.proc, v.Pools)

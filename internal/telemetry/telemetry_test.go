@@ -148,6 +148,11 @@ func view() *telemetry.View {
 		Sources: map[telemetry.Source]telemetry.SourceState{
 			telemetry.CRIEvents: telemetry.SourcePolling, telemetry.PodResources: telemetry.SourceLost,
 		},
+		Node: &telemetry.NodeView{
+			Resources: []telemetry.NodeResource{{Name: "openshift.io/shared-cpus", Milli: 3750, Unaccounted: 250}},
+			Patches:   map[telemetry.Result]uint64{telemetry.OK: 2, telemetry.Conflict: 1},
+			Events:    map[telemetry.Result]uint64{telemetry.Failed: 1},
+		},
 		Adapted:    []string{"shared.cpus: CPU 9 is not on this machine; left out"},
 		Offline:    cpuset.Of(8, 9),
 		Partitions: map[string]int{"root": 1, "refused": 2},

@@ -67,6 +67,22 @@ type View struct {
 	Quiet map[string]int
 	// Refused counts refusals since the daemon's start, by code.
 	Refused map[string]uint64
+	// Node is what the cluster is shown of the node; nil where it is shown nothing.
+	Node *NodeView
+}
+
+// NodeView is what the cluster is shown of the node.
+type NodeView struct {
+	Resources []NodeResource
+	// Patches and Events count requests since the daemon's start.
+	Patches, Events map[Result]uint64
+}
+
+// NodeResource is an extended resource, in thousandths of a CPU: what is advertised, and
+// what pods use that do not ask for it.
+type NodeResource struct {
+	Name               string
+	Milli, Unaccounted int64
 }
 
 // Refusal is a container, or a unit, that was to have CPUs of its own and got none.
@@ -135,6 +151,8 @@ type Result string
 const (
 	OK     Result = "ok"
 	Failed Result = "failed"
+	// Conflict: the Node had changed, and the patch was made again.
+	Conflict Result = "conflict"
 )
 
 // Write is a kind of write, by the way it took: file, cri or dbus.
@@ -149,7 +167,8 @@ type Source string
 // CRIEvents is the runtime's event stream, PodResources the kubelet's word on
 // devices and memory, Units systemd's signals about units and its reloads, NRI what the
 // runtime asks before it creates a container, Inotify the kernel's word on writes of
-// others to cgroups, CPUs that on CPUs that go offline and come online.
+// others to cgroups, CPUs that on CPUs that go offline and come online, APIServer what
+// the cluster tells of its Node.
 const (
 	CRIEvents    Source = "cri_events"
 	PodResources Source = "pod_resources"
@@ -157,6 +176,7 @@ const (
 	NRI          Source = "nri"
 	Inotify      Source = "inotify"
 	CPUs         Source = "cpu_hotplug"
+	APIServer    Source = "api_server"
 )
 
 // SourceState is how a source fares. Only OK is quick; none is needed for

@@ -47,7 +47,7 @@ func arrows() map[string][]string {
 		"internal/hotplug":   nil,
 		"internal/node":      {"pkg/workload"},
 		"internal/noise":     {"pkg/cpuset"},
-		"internal/daemon":    {"pkg/...", "internal/appcpus", "internal/config", "internal/control", "internal/host", "internal/hotplug", "internal/noise", "internal/telemetry"},
+		"internal/daemon":    {"pkg/...", "internal/appcpus", "internal/config", "internal/control", "internal/host", "internal/hotplug", "internal/node", "internal/noise", "internal/telemetry"},
 		"cmd/cpupoold":       {"pkg/...", "internal/..."},
 
 		"cmd/kubectl-cpupool": {"internal/admission", "internal/manifest", "pkg/workload"},

@@ -1,0 +1,274 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	cluster "github.com/cpupoold/cpupoold/internal/node"
+	"github.com/cpupoold/cpupoold/internal/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// Environment is what the process is told of the cluster that it runs in: by its pod's
+// manifest the node's name, and by the kubelet the API server's address.
+type Environment struct {
+	NodeName, APIHost, APIPort string
+}
+
+// clusterOptions are those of the Runner, nil where the cluster is not to be talked to.
+func clusterOptions(o Options) (*cluster.Options, error) {
+	n := o.Config.Node
+	if n.Enabled == config.NodeOff {
+		return nil, nil
+	}
+	off := func(err error) (*cluster.Options, error) {
+		if n.Enabled == config.NodeOn || n.Kubeconfig != "" {
+			return nil, fmt.Errorf("node: %w", err)
+		}
+		return nil, nil
+	}
+	name := cmp.Or(n.Name, o.Environment.NodeName)
+	if name == "" {
+		return off(errors.New("the name of the Node is not known; set node.name or the environment variable NODE_NAME, or node.enabled: false"))
+	}
+	if n.Enabled == config.NodeAuto && !o.Config.HasRuntime() {
+		return nil, nil
+	}
+	var access *cluster.Access
+	var err error
+	if n.Kubeconfig != "" {
+		access, err = cluster.Kubeconfig(n.Kubeconfig)
+	} else {
+		access, err = cluster.InCluster(o.Environment.APIHost, o.Environment.APIPort, cluster.ServiceAccountDir)
+	}
+	if err != nil {
+		return off(err)
+	}
+	return &cluster.Options{
+		Name: name, Access: access, Version: o.Build.Version, Log: o.Log,
+		Record: filepath.Join(o.Config.KubeletStateDir, cluster.RecordFile),
+	}, nil
+}
+
+// joinCluster makes the goroutine's part ready that shows the node to its cluster.
+func (l *loop) joinCluster(o Options) error {
+	options, err := clusterOptions(o)
+	if err != nil || options == nil {
+		return err
+	}
+	o.Log.Info("the node's pools are shown to its cluster", "node", options.Name, "access", options.Access.String())
+	l.cluster = cluster.New(*options)
+	return nil
+}
+
+// showCluster hands over what is to be seen. It never waits.
+func (l *loop) showCluster() {
+	if l.cluster != nil && l.status.planned {
+		l.cluster.Show(l.clusterState())
+	}
+}
+
+// clusterState is what the cluster is to see after a pass.
+func (l *loop) clusterState() *cluster.State {
+	n := l.settings.config.Node
+	s := &cluster.State{
+		Names: l.settings.names, Resources: n.Resources, Taint: n.StartupTaint, Verified: l.status.ready,
+	}
+	if n.Resources {
+		s.Pools, s.Pods = l.countedPools(), l.countedPods()
+	}
+	if n.Condition {
+		s.Condition = l.condition()
+	}
+	if n.Events {
+		for _, p := range l.problems() {
+			// The name is namespace/name: see pools.Problem.
+			if namespace, name, ok := strings.Cut(p.Pod, "/"); ok && p.PodUID != "" {
+				s.Problems = append(s.Problems, cluster.Problem{
+					UID: p.PodUID, Namespace: namespace, Pod: name, Container: p.Container, Code: string(p.Code), Text: p.Text,
+				})
+			}
+		}
+	}
+	return s
+}
+
+// countedPools are what the scheduler may give away. What units of the configuration
+// own, and what the kernel has lost, is nothing for pods. A pool is there as long as
+// it is configured, also while all of its CPUs are offline.
+func (l *loop) countedPools() []cluster.Pool {
+	c, p, names := l.settings.config, l.settings.pools, l.settings.names
+	taken := l.isolation.leaked
+	for _, u := range l.status.plan.Units {
+		if u.Exclusive {
+			taken = taken.Union(u.CPUs)
+		}
+	}
+	const milli = 1000
+	counted := []cluster.Pool{{Resource: names.SharedResource(), Milli: int64(p.Shared.Difference(taken).Len()) * milli}}
+	if !c.Pools.Guaranteed.CPUs.IsEmpty() {
+		counted = append(counted, cluster.Pool{Resource: names.GuaranteedResource(), Milli: int64(p.Guaranteed.Difference(taken).Len()) * milli})
+	}
+	for _, part := range c.Pools.Partitions {
+		counted = append(counted, cluster.Pool{Resource: names.CoresResource(part.Type), Milli: int64(l.settings.topology.Online.Len()) * milli})
+	}
+	return counted
+}
+
+// countedPods are the kubelet's pods with what they use.
+func (l *loop) countedPods() []cluster.Pod {
+	var pods []cluster.Pod
+	for _, plan := range l.status.plan.Pods {
+		if plan.UID == "" {
+			continue // no scheduler has put it here
+		}
+		pod := cluster.Pod{UID: plan.UID, Resource: l.settings.names.SharedResource()}
+		for _, c := range plan.Containers {
+			resource := l.resourceOf(&c)
+			if c.Pool == pools.Management {
+				pod.Resource = resource
+			}
+			if c.Kind == pools.Infra {
+				continue
+			}
+			counted := cluster.Container{Name: c.Name, Resource: resource, Presumed: c.Pool != pools.Management, Annotated: c.Shares > 0}
+			shares := c.Shares
+			if e := l.model.containers[c.ID]; e != nil && shares == 0 {
+				shares = asked(e.container).Shares
+			}
+			if c.State == pools.Exited || c.Unread || c.Reason.Code == pools.CodeWaiting {
+				counted.Resource = "" // it is not settled where it will run
+			}
+			if c.State != pools.Exited {
+				counted.Milli = milliOf(shares)
+			}
+			pod.Containers = append(pod.Containers, counted)
+		}
+		pods = append(pods, pod)
+	}
+	return pods
+}
+
+// resourceOf is the resource by which the pool of a container is counted. CPUs that are
+// carved out of the shared pool are counted there.
+func (l *loop) resourceOf(c *pools.Placement) string {
+	names := l.settings.names
+	switch {
+	case c.Pool == pools.Management:
+		return names.CoresResource(c.Type)
+	case c.Pool == pools.Guaranteed && !l.settings.pools.FromShared:
+		return names.GuaranteedResource()
+	}
+	return names.SharedResource()
+}
+
+// milliOf is the CPU request that the kubelet has made shares of, rounded up; those of
+// no request are 2.
+func milliOf(shares uint64) int64 {
+	if shares <= 2 {
+		return 0
+	}
+	return int64(min(shares, 262144)*1000+1023) / 1024
+}
+
+// condition is how the daemon fares, the gravest first.
+func (l *loop) condition() *cluster.Condition {
+	bad := func(reason, message string) *cluster.Condition {
+		return &cluster.Condition{Reason: reason, Message: message}
+	}
+	good := func(reason, message string) *cluster.Condition {
+		return &cluster.Condition{Ready: true, Reason: reason, Message: message}
+	}
+	if !l.status.ready {
+		return bad("Starting", "the first pass is not over yet")
+	}
+	if err := l.status.runtimeErr; err != nil {
+		return bad("RuntimeUnavailable", err.Error())
+	}
+	if paths := slices.Sorted(maps.Keys(l.status.faults)); len(paths) > 0 {
+		return bad("NotAsPlanned", worst(paths, l.status.faults))
+	}
+	if err := l.status.configErr; err != nil {
+		return good("ConfigurationRefused", "an older configuration is in force: "+err.Error())
+	}
+	if len(l.settings.adapted) > 0 {
+		return good("ConfigurationAdapted", "the configuration does not fit this machine: "+l.settings.adapted[0])
+	}
+	for _, p := range l.problems() {
+		if p.PodUID == "" {
+			return good("Degraded", p.Text)
+		}
+	}
+	return good("AsPlanned", "containers and units are on the CPUs of their pools")
+}
+
+func worst(paths []cgroup.Path, faults map[cgroup.Path]error) string {
+	text := fmt.Sprintf("%s: %s", paths[0], faults[paths[0]])
+	if more := len(paths) - 1; more > 0 {
+		return fmt.Sprintf("%s; and %d cgroups more", text, more)
+	}
+	return text
+}
+
+// viewWithCluster adds to the published view what the cluster is shown, as it is now.
+func (l *loop) viewWithCluster() *telemetry.View {
+	v := l.snapshot.Load()
+	if v == nil || l.cluster == nil {
+		return v
+	}
+	stats := l.cluster.Stats()
+	all := *v
+	all.Sources = maps.Clone(v.Sources)
+	if all.Sources == nil {
+		all.Sources = make(map[telemetry.Source]telemetry.SourceState)
+	}
+	all.Sources[telemetry.APIServer] = telemetry.SourceLost
+	if stats.Connected {
+		all.Sources[telemetry.APIServer] = telemetry.SourceOK
+	}
+	shown := &telemetry.NodeView{Patches: results(stats.Patches), Events: results(stats.Events)}
+	for _, a := range stats.Amounts {
+		shown.Resources = append(shown.Resources, telemetry.NodeResource{Name: a.Resource, Milli: a.Milli, Unaccounted: a.Unaccounted})
+	}
+	all.Node = shown
+	return &all
+}
+
+func results(counts map[cluster.Result]uint64) map[telemetry.Result]uint64 {
+	all := make(map[telemetry.Result]uint64, len(counts))
+	for result, n := range counts {
+		all[telemetry.Result(result)] = n
+	}
+	return all
+}
+
+// NodeReport says what of a Node was taken back.
+type NodeReport struct {
+	Name      string   `json:"name"`
+	Withdrawn []string `json:"withdrawn"`       // resources
+	Error     string   `json:"error,omitempty"` // why not
+}
+
+// withdraw takes back what the cluster is shown; nil where it is shown nothing.
+func withdraw(ctx context.Context, o Options) *NodeReport {
+	options, err := clusterOptions(o)
+	switch {
+	case err != nil:
+		return &NodeReport{Name: o.Config.Node.Name, Error: err.Error()}
+	case options == nil:
+		return nil
+	}
+	r := &NodeReport{Name: options.Name}
+	if r.Withdrawn, err = cluster.Withdraw(ctx, *options, namesOf(o.Config)); err != nil {
+		r.Error = err.Error()
+	}
+	return r
+}

@@ -1,0 +1,262 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	cluster "github.com/cpupoold/cpupoold/internal/node"
+	"github.com/cpupoold/cpupoold/internal/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+const (
+	managementCores = "management.workload.openshift.io/cores"
+	sharedCPUs      = "openshift.io/shared-cpus"
+	guaranteedCPUs  = "openshift.io/guaranteed-cpus"
+)
+
+// shown is what the cluster would be shown: the loop must have ended.
+func (r *running) shown() *cluster.State {
+	r.stop()
+	return r.loop.clusterState()
+}
+
+func TestClusterState(t *testing.T) {
+	n := newNode(t)
+	n.yaml += "units: {du.service: {cpus: 1}}\n"
+	target := map[string]string{"target.workload.openshift.io/management": `{"effect":"PreferredDuringScheduling"}`}
+	counted := map[string]string{"resources.workload.openshift.io/app": `{"cpushares":409}`}
+	maps.Copy(counted, target)
+	n.container(n.pod("counted", "kube-system", "burstable", 0, counted), "app", cri.Resources{Shares: 2})
+	n.container(n.pod("not-counted", "kube-system", "burstable", 0, target), "app", cri.Resources{Shares: 307})
+	n.container(n.pod("forbidden", "default", "burstable", 0, target), "app", cri.Resources{Shares: 102})
+	du := n.pod("du", "ran", "guaranteed", 2, nil)
+	n.container(du, "cell", whole(1))
+	n.container(du, "log", cri.Resources{Shares: 512, Quota: 50000, Period: 100000})
+	n.container(n.pod("big", "ran", "guaranteed", 3, nil), "app", whole(3))
+	r := n.start()
+	r.view("first pass", func(v *telemetry.View) bool { return v.Ready && len(v.Containers) == 7 })
+	s := r.shown()
+	pod := func(uid, resource string, containers ...cluster.Container) cluster.Pod {
+		return cluster.Pod{UID: uid, Resource: resource, Containers: containers}
+	}
+	want := &cluster.State{
+		Resources: true,
+		// A CPU of the guaranteed pool is the unit's.
+		Pools: []cluster.Pool{{Resource: sharedCPUs, Milli: 2000}, {Resource: guaranteedCPUs, Milli: 3000}, {Resource: managementCores, Milli: 8000}},
+		Pods: []cluster.Pod{
+			pod("big", sharedCPUs, cluster.Container{Name: "app", Resource: sharedCPUs, Milli: 3000, Presumed: true}), // refused
+			pod("counted", managementCores, cluster.Container{Name: "app", Resource: managementCores, Milli: 400, Annotated: true}),
+			pod("du", sharedCPUs,
+				cluster.Container{Name: "cell", Resource: guaranteedCPUs, Milli: 1000, Presumed: true},
+				cluster.Container{Name: "log", Resource: sharedCPUs, Milli: 500, Presumed: true}),
+			pod("forbidden", sharedCPUs, cluster.Container{Name: "app", Resource: sharedCPUs, Milli: 100, Presumed: true}),
+			pod("not-counted", managementCores, cluster.Container{Name: "app", Resource: managementCores, Milli: 300}),
+		},
+		Taint: "cpupoold.io/starting", Verified: true,
+		// There is no such unit.
+		Condition: &cluster.Condition{Ready: true, Reason: "Degraded", Message: s.Condition.Message},
+	}
+	problems := s.Problems
+	s.Names, s.Problems = want.Names, nil
+	if diff := cmp.Diff(want, s); diff != "" {
+		t.Errorf("state (-want +got):\n%s", diff)
+	}
+	codes := map[string]string{}
+	for _, p := range problems {
+		codes[p.Namespace+"/"+p.Pod+"/"+p.Container+" "+p.UID] = p.Code
+	}
+	if diff := cmp.Diff(map[string]string{"default/forbidden/ forbidden": "NamespaceNotListed", "ran/big/app big": "Refused"}, codes); diff != "" {
+		t.Errorf("problems (-want +got):\n%s", diff)
+	}
+}
+
+// TestClusterStateFollowsTheConfiguration: what is carved out of the shared pool is
+// counted there, and what is switched off is not shown.
+func TestClusterStateFollowsTheConfiguration(t *testing.T) {
+	n := newNode(t)
+	n.yaml = carvedYAML
+	n.container(n.pod("du", "ran", "guaranteed", 2, nil), "cell", whole(2))
+	r := n.start()
+	r.view("first pass", func(v *telemetry.View) bool { return v.Ready && len(v.Containers) == 1 })
+	s := r.shown()
+	for _, p := range s.Pools {
+		if p.Resource == guaranteedCPUs {
+			t.Error("CPUs that are carved out of the shared pool are advertised twice")
+		}
+	}
+	if c := s.Pods[0].Containers[0]; c.Resource != sharedCPUs || c.Milli != 2000 {
+		t.Errorf("container is counted as %+v", c)
+	}
+	r.loop.settings.config.Node = config.Node{}
+	if s := r.loop.clusterState(); s.Resources || s.Pools != nil || s.Condition != nil || s.Problems != nil || s.Taint != "" {
+		t.Errorf("with everything off: %+v", s)
+	}
+}
+
+func TestConditionOfTheNode(t *testing.T) {
+	n := newNode(t)
+	r := n.start()
+	r.view("first pass", func(v *telemetry.View) bool { return v.Ready })
+	n.yaml = "nonsense"
+	r.loop.reload()
+	r.view("refusal", func(v *telemetry.View) bool { return v.ConfigStale })
+	if c := r.shown().Condition; !c.Ready || c.Reason != "ConfigurationRefused" {
+		t.Errorf("condition %+v", c)
+	}
+	r.loop.status.runtimeErr = fmt.Errorf("no answer")
+	if c := r.loop.condition(); c.Ready || c.Reason != "RuntimeUnavailable" {
+		t.Errorf("condition %+v", c)
+	}
+	r.loop.status.ready = false
+	if c := r.loop.condition(); c.Ready || c.Reason != "Starting" {
+		t.Errorf("condition %+v", c)
+	}
+}
+
+// api is an API server with the one Node; it keeps what it is told.
+type api struct {
+	mu      sync.Mutex
+	patches []string
+	hangs   bool
+}
+
+func (a *api) told(text string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return strings.Contains(strings.Join(a.patches, "\n"), text)
+}
+
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if a.hangs {
+		<-r.Context().Done()
+		return
+	}
+	node := map[string]any{"metadata": map[string]any{"name": "n1", "uid": "u", "resourceVersion": "1"}}
+	if r.Method != http.MethodPatch {
+		_ = json.NewEncoder(w).Encode(map[string]any{"type": "ADDED", "object": node})
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+		return
+	}
+	var patch map[string]any
+	_ = json.NewDecoder(r.Body).Decode(&patch)
+	text, _ := json.Marshal(patch)
+	a.mu.Lock()
+	a.patches = append(a.patches, string(text))
+	a.mu.Unlock()
+	maps.Copy(node, patch)
+	_ = json.NewEncoder(w).Encode(node)
+}
+
+// joined starts a daemon whose node is in the cluster of a.
+func (n *node) joined(a *api) *running {
+	n.t.Helper()
+	server := httptest.NewTLSServer(a)
+	n.t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	file := filepath.Join(n.dir, "kubeconfig")
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	text, err := json.Marshal(map[string]any{
+		"current-context": "c",
+		"contexts":        []any{map[string]any{"name": "c", "context": map[string]any{"cluster": "c", "user": "u"}}},
+		"clusters":        []any{map[string]any{"name": "c", "cluster": map[string]any{"server": server.URL, "certificate-authority-data": ca}}},
+		"users":           []any{map[string]any{"name": "u", "user": map[string]any{"token": "t"}}},
+	})
+	if err == nil {
+		err = os.WriteFile(file, text, 0o600)
+	}
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.yaml += "node: {name: n1, kubeconfig: " + file + "}\n"
+	o := n.options()
+	l, err := newLoop(n.host(), o)
+	if err == nil {
+		err = l.joinCluster(o)
+	}
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.cluster.Run(ctx)
+	}()
+	n.t.Cleanup(func() { cancel(); <-done })
+	return n.serve(l, o)
+}
+
+func TestClusterIsShown(t *testing.T) {
+	n, a := newNode(t), new(api)
+	r := n.joined(a)
+	n.eventually("resources", func() bool {
+		return a.told(`"`+sharedCPUs+`":"2000"`) && a.told(`"`+guaranteedCPUs+`":"4000"`) && a.told(`"`+managementCores+`":"8000"`)
+	})
+	n.eventually("metrics", func() bool {
+		v := r.loop.viewWithCluster()
+		return v != nil && v.Node != nil && v.Sources[telemetry.APIServer] == telemetry.SourceOK && len(v.Node.Resources) == 3 && v.Node.Patches[telemetry.OK] > 0
+	})
+	if _, is := r.loop.snapshot.Load().Sources[telemetry.APIServer]; is {
+		t.Error("the published view has changed")
+	}
+	n.yaml = strings.Replace(n.yaml, "cpus: 4-7", "cpus: 6-7", 1)
+	r.loop.reload()
+	n.eventually("a smaller pool", func() bool { return a.told(`"` + guaranteedCPUs + `":"2000"`) })
+}
+
+// TestClusterHangs: nothing on the node waits for an API server.
+func TestClusterHangs(t *testing.T) {
+	n := newNode(t)
+	r := n.joined(&api{hangs: true})
+	r.view("first pass", func(v *telemetry.View) bool { return v.Ready })
+	n.runsOn(n.container(n.pod("du", "ran", "guaranteed", 2, nil), "cell", whole(2)), "4-5")
+	r.quiet()
+	if s := r.loop.viewWithCluster().Sources[telemetry.APIServer]; s != telemetry.SourceLost {
+		t.Errorf("source is %s", s)
+	}
+}
+
+func TestClusterOptions(t *testing.T) {
+	n := newNode(t)
+	inPod := Environment{NodeName: "n1", APIHost: "10.0.0.1", APIPort: "443"}
+	for yaml, want := range map[string]string{
+		"":                                "", // no service account here
+		"node: {enabled: true}":           "service account",
+		"node: {enabled: true, name: n2}": "service account",
+		"node: {enabled: false, kubeconfig: /nowhere}": "",
+		"node: {kubeconfig: /nowhere}":                 "/nowhere",
+	} {
+		c, err := config.Parse([]byte(poolsYAML+yaml), "config.yaml", config.Overrides{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := clusterOptions(Options{Config: c, Environment: inPod, Log: n.logger()})
+		if o != nil || (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, %v; want %q", yaml, o, err, want)
+		}
+	}
+	c, err := config.Parse([]byte(poolsYAML+"node: {enabled: true}"), "config.yaml", config.Overrides{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := clusterOptions(Options{Config: c}); err == nil || !strings.Contains(err.Error(), "NODE_NAME") {
+		t.Errorf("without a name: %v", err)
+	}
+}
