@@ -22,8 +22,9 @@ FUZZTIME ?= 20s
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "%-16s %s\n", $$1, $$2 }'
 
-build: ## build bin/cpupoold and bin/kubectl-cpupool for this machine, static
+build: ## build bin/cpupoold, bin/cpupool-webhook and bin/kubectl-cpupool for this machine, static
 	$(BUILD) -o bin/cpupoold ./cmd/cpupoold
+	$(BUILD) -o bin/cpupool-webhook ./cmd/cpupool-webhook
 	$(BUILD) -o bin/kubectl-cpupool ./cmd/kubectl-cpupool
 
 image: build ## build bin/cpupoold-image.tar, the container image of deploy/daemonset.yaml
@@ -32,6 +33,7 @@ image: build ## build bin/cpupoold-image.tar, the container image of deploy/daem
 
 cross: ## build bin/cpupoold-arm64, kubectl-cpupool for other machines, and compile and link every unit test for arm64
 	GOARCH=arm64 $(BUILD) -o bin/cpupoold-arm64 ./cmd/cpupoold
+	GOARCH=arm64 $(BUILD) -o bin/cpupool-webhook-arm64 ./cmd/cpupool-webhook
 	GOARCH=arm64 $(BUILD) -o bin/kubectl-cpupool-arm64 ./cmd/kubectl-cpupool
 	GOOS=darwin GOARCH=arm64 $(BUILD) -o bin/kubectl-cpupool-darwin-arm64 ./cmd/kubectl-cpupool
 	GOARCH=arm64 $(GO) test -vet=off -run '^$$' -exec true ./... >/dev/null

@@ -39,6 +39,7 @@ func FuzzMutate(f *testing.F) {
 		}
 		s := admission.Settings{
 			Types: map[string]bool{"management": bits&1 != 0}, SharedCPUs: bits&2 != 0, GuaranteedCPUs: bits&4 != 0,
+			TolerateDepletion: bits&16 != 0,
 		}
 		from := admission.Origin{Namespace: map[string]string{s.Names.AllowedKey(): "management"}, Manifest: bits&8 != 0}
 		before := formatPod(pod)
@@ -56,6 +57,7 @@ func FuzzMutate(f *testing.F) {
 			t.Fatal(err)
 		}
 		checkAlways(t, s, from, pod, got)
+		checkPatch(t, pod, got)
 	})
 }
 

@@ -26,11 +26,15 @@ func (s Settings) manage(pod *corev1.Pod, typ string, from Origin) (*corev1.Pod,
 	}
 	// The scheduler counts these instead of what the containers ask for, and they
 	// cannot be an extended resource.
-	if r := pod.Spec.Resources; r != nil && has(r, corev1.ResourceCPU) {
+	if r := pod.Spec.Resources; r != nil && has(r, corev1.ResourceCPU) && !defaulted(pod) {
 		return nil, PodLevelCPU, nil
 	}
 
 	managed := draft(pod)
+	if defaulted(pod) {
+		managed.Spec.Resources = pod.Spec.Resources.DeepCopy()
+		delete(managed.Spec.Resources.Requests, corev1.ResourceCPU)
+	}
 	claims := make([]claim, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
 	for c := range containers(managed) {
 		claim := s.claim(pod.Annotations, &c.Resources, typ, c.Name)
@@ -63,6 +67,22 @@ func (s Settings) manage(pod *corev1.Pod, typ string, from Origin) (*corev1.Pod,
 		i++
 	}
 	return managed, "", nil
+}
+
+// defaulted says that a pod's own CPU request is, or could be, one that the API server
+// has added up from its containers' (defaultPodRequests). Kubernetes 1.34 to 1.36 do so
+// before webhooks see a pod that has any limit of its own, and again afterwards.
+func defaulted(pod *corev1.Pod) bool {
+	r := pod.Spec.Resources
+	if r == nil || len(r.Limits) == 0 {
+		return false
+	}
+	if _, limited := r.Limits[corev1.ResourceCPU]; limited {
+		return false
+	}
+	own, requested := r.Requests[corev1.ResourceCPU]
+	sum, found := together(pod, corev1.ResourceCPU)
+	return requested && found && own.Cmp(sum) == 0
 }
 
 // claim is the CPU that a container of a workload type asks for.

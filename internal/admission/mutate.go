@@ -29,6 +29,7 @@ func (s Settings) Mutate(pod *corev1.Pod, from Origin) (*corev1.Pod, []Warning, 
 			return nil, nil, err
 		}
 		if managed != nil {
+			s.tolerate(managed, from)
 			return managed, nil, nil
 		}
 		warnings = append(warnings, Warning{why, typ})
@@ -36,6 +37,9 @@ func (s Settings) Mutate(pod *corev1.Pod, from Origin) (*corev1.Pod, []Warning, 
 	result, more := s.share(pod, asks)
 	warnings = append(warnings, more...)
 	s.warn(result, asks, warnings)
+	if requestsCPU(result) {
+		s.tolerate(result, from)
+	}
 	return result, warnings, nil
 }
 

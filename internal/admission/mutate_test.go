@@ -96,6 +96,7 @@ func checkResult(t *testing.T, s admission.Settings, from admission.Origin, pod 
 			t.Errorf("warning %q is not in the annotation %q", w, annotation)
 		}
 	}
+	checkPatch(t, pod, got)
 	again, _, err := s.Mutate(got, from)
 	if err != nil {
 		t.Fatalf("the result is refused: %v", err)

@@ -24,6 +24,9 @@ type Settings struct {
 	// Without the second one, containers with CPUs of their own are counted by the
 	// first: their CPUs are taken from the shared pool then.
 	SharedCPUs, GuaranteedCPUs bool
+	// TolerateDepletion lets pods with a CPU request, and pods of a workload type, be
+	// scheduled to nodes whose shared pool is depleted (workload.DepletedTaint).
+	TolerateDepletion bool
 }
 
 // Origin is what a pod cannot be believed to say about itself.

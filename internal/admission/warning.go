@@ -54,8 +54,8 @@ func (r Reason) text() string {
 	}
 }
 
-// reasons returns all that there are.
-func reasons() []Reason {
+// Reasons returns all that there are.
+func Reasons() []Reason {
 	return []Reason{TypeOff, NamespaceNotAnnotated, PodLevelCPU, GuaranteedPod, ClassWouldChange, CoresWithoutTarget, ResourceOff}
 }
 
@@ -87,7 +87,7 @@ func ours(text string) bool {
 }
 
 func isWarning(line string) bool {
-	for _, r := range reasons() {
+	for _, r := range Reasons() {
 		subject, ok := strings.CutSuffix(line, " "+r.text())
 		if !ok {
 			continue

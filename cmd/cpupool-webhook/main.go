@@ -1,0 +1,105 @@
+// Command cpupool-webhook rewrites pods so that a stock scheduler counts them by CPU
+// pool. See `cpupool-webhook help`.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/cpupoold/cpupoold/internal/webhook"
+)
+
+// Exit codes.
+const (
+	exitOK    = 0
+	exitError = 1 // could not do it
+	exitUsage = 2 // command line not understood
+)
+
+const help = `Serves the mutating webhook for pods and the validating one for their resizing.
+
+It runs in the cluster, in two replicas that share nothing but a Secret with the
+certificate and a ConfigMap with the latches. See docs/webhook.md.`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal kills
+	os.Exit(execute(ctx, os.Stdout, os.Stderr, os.Args[1:]))
+}
+
+// usageError is a command line that is not understood.
+type usageError struct{ error }
+
+// flags of the command.
+type flags struct {
+	config, namespace, kubeconfig string
+	check                         bool
+}
+
+// execute runs a command line and returns the exit code.
+func execute(ctx context.Context, out, errs io.Writer, args []string) int {
+	var f flags
+	root := &cobra.Command{
+		Use:           "cpupool-webhook",
+		Short:         "Count pods by CPU pool",
+		Long:          help,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := cobra.NoArgs(cmd, args); err != nil {
+				return usageError{err}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), errs) },
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetOut(out)
+	root.SetErr(errs)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.Flags().StringVar(&f.config, "config", "/etc/cpupool-webhook/config.yaml", "configuration `FILE`")
+	root.Flags().StringVar(&f.namespace, "namespace", "cpupool-webhook", "`NAMESPACE` of the program's Secret and ConfigMap")
+	root.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` with the way to the cluster; by default the pod's service account")
+	root.Flags().BoolVar(&f.check, "check", false, "check the configuration and exit")
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	_, _ = fmt.Fprintln(errs, "cpupool-webhook:", err)
+	if _, ok := errors.AsType[usageError](err); ok {
+		_, _ = fmt.Fprintln(errs, "See 'cpupool-webhook --help'.")
+		return exitUsage
+	}
+	return exitError
+}
+
+func (f *flags) run(ctx context.Context, errs io.Writer) error {
+	c, err := webhook.Load(f.config)
+	if err != nil || f.check {
+		return err
+	}
+	way, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
+	if err != nil {
+		return fmt.Errorf("find the cluster: %w", err)
+	}
+	return webhook.Run(ctx, webhook.Options{Config: c, Namespace: f.namespace, REST: way, Log: logger(c, errs)})
+}
+
+// logger writes as the configuration says.
+func logger(c webhook.Config, w io.Writer) *slog.Logger {
+	o := &slog.HandlerOptions{Level: c.LogLevel}
+	if c.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}

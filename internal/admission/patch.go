@@ -1,0 +1,98 @@
+package admission
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// An Operation is one step of a JSON patch (RFC 6902), "add", "replace" or "remove".
+type Operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+}
+
+// Patch returns what makes after of before, of which [Settings.Mutate] has made it;
+// nil when they are the same. It names only what is different: a newer API server's
+// pods have fields that this program does not know.
+func Patch(before, after *corev1.Pod) []Operation {
+	ops := patchMap("/metadata/annotations", before.Annotations, after.Annotations, func(a, b string) bool { return a == b })
+	ops = append(ops, patchContainers("/spec/initContainers/", before.Spec.InitContainers, after.Spec.InitContainers)...)
+	ops = append(ops, patchContainers("/spec/containers/", before.Spec.Containers, after.Spec.Containers)...)
+	if before.Spec.Resources != nil && after.Spec.Resources != nil {
+		ops = append(ops, patchResources("/spec/resources", before.Spec.Resources, after.Spec.Resources)...)
+	}
+	return append(ops, patchTolerations(before.Spec.Tolerations, after.Spec.Tolerations)...)
+}
+
+func patchContainers(path string, before, after []corev1.Container) []Operation {
+	var ops []Operation
+	for i := range before {
+		ops = append(ops, patchResources(path+strconv.Itoa(i)+"/resources", &before[i].Resources, &after[i].Resources)...)
+	}
+	return ops
+}
+
+func patchResources(path string, before, after *corev1.ResourceRequirements) []Operation {
+	// A path can be written to only when there is what it leads through.
+	if reflect.ValueOf(*before).IsZero() {
+		if reflect.ValueOf(*after).IsZero() {
+			return nil
+		}
+		return []Operation{{Op: "add", Path: path, Value: after}}
+	}
+	equal := func(a, b resource.Quantity) bool { return a.Cmp(b) == 0 }
+	return append(
+		patchMap(path+"/requests", before.Requests, after.Requests, equal),
+		patchMap(path+"/limits", before.Limits, after.Limits, equal)...)
+}
+
+// patchTolerations knows that tolerations are only appended.
+func patchTolerations(before, after []corev1.Toleration) []Operation {
+	const path = "/spec/tolerations"
+	if len(before) == 0 && len(after) > 0 {
+		return []Operation{{Op: "add", Path: path, Value: after}}
+	}
+	var ops []Operation
+	for _, t := range after[len(before):] {
+		ops = append(ops, Operation{Op: "add", Path: path + "/-", Value: t})
+	}
+	return ops
+}
+
+// patchMap patches the members of an object, in the order of their names.
+func patchMap[K ~string, V any](path string, before, after map[K]V, equal func(a, b V) bool) []Operation {
+	switch {
+	case len(before) == 0 && len(after) == 0:
+		return nil
+	case len(before) == 0:
+		return []Operation{{Op: "add", Path: path, Value: after}}
+	}
+	var ops []Operation
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		value, stays := after[name]
+		switch {
+		case !stays:
+			ops = append(ops, Operation{Op: "remove", Path: member(path, string(name))})
+		case !equal(before[name], value):
+			ops = append(ops, Operation{Op: "replace", Path: member(path, string(name)), Value: value})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		if _, was := before[name]; !was {
+			ops = append(ops, Operation{Op: "add", Path: member(path, string(name)), Value: after[name]})
+		}
+	}
+	return ops
+}
+
+// member is the path of a member (RFC 6901).
+func member(path, name string) string {
+	return path + "/" + strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
+}

@@ -1,0 +1,66 @@
+package webhook
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/internal/admission"
+)
+
+const head = "apiVersion: config.cpupoold.io/v1alpha1\nkind: CPUPoolWebhookConfiguration\n"
+
+func TestParse(t *testing.T) {
+	got, err := Parse([]byte(head))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Default(), got); diff != "" {
+		t.Errorf("empty file (-defaults +got):\n%s", diff)
+	}
+	got, err = Parse([]byte(head + `
+types: {infra: on, night: off}
+sharedCPUs: off
+allowUnaccounted: true
+drainPeriod: 0s
+annotationDomain: example.org
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Default()
+	want.Types = map[string]admission.Switch{"infra": "on", "night": "off"}
+	want.SharedCPUs, want.AllowUnaccounted, want.DrainPeriod, want.AnnotationDomain = "off", true, 0*time.Second, "example.org"
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("file (-want +got):\n%s", diff)
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		want []string
+	}{
+		"empty":         {"", []string{`apiVersion: "": write config`, `kind: "": write CPUPool`}},
+		"unknown key":   {head + "sharedCPU: on\n", []string{"line 3: field sharedCPU not found"}},
+		"twice":         {head + "sharedCPUs: on\nsharedCPUs: off\n", []string{`already defined`}},
+		"two documents": {head + "---\n" + head, []string{"more than one YAML document"}},
+		"no YAML":       {"\t", []string{"is not as it must be"}},
+		"all at once": {head + "types: {\"\": on, a_b: on, x: maybe}\nsharedCPUs: yes\nannotationDomain: A\ncertificates: none\nlistenAddress: 9443\ndrainPeriod: 2m\nlogFormat: xml\n",
+			[]string{`types: "": is no name`, `types: "a_b": is no name`, `types.x: "maybe": write on, off or auto`, `sharedCPUs: "yes"`, `annotationDomain: "A"`,
+				`certificates: "none"`, `listenAddress: "9443"`, `drainPeriod: "2m0s"`, `logFormat: "xml"`}},
+	} {
+		_, err := Parse([]byte(c.text))
+		if err == nil {
+			t.Errorf("%s: no error", name)
+			continue
+		}
+		for _, want := range c.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: error %q, want one with %q", name, err, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/cpupoold/cpupoold/internal/admission"
+)
+
+// A node's identity (authorization/node): the user of this name in this group.
+const (
+	nodeUserPrefix = "system:node:"
+	nodesGroup     = "system:nodes"
+)
+
+// cluster is what a decision needs besides the pod.
+type cluster interface {
+	// settings are those in force, and false until they are known.
+	settings() (admission.Settings, bool)
+	// namespace returns the annotations of a namespace.
+	namespace(ctx context.Context, name string) (map[string]string, error)
+}
+
+// mutatePods rewrites pods that are created.
+func mutatePods(c cluster, count *counters) judge {
+	return func(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+		if err := wants(request, admissionv1.Create, ""); err != nil {
+			return nil, err
+		}
+		settings, known := c.settings()
+		if !known {
+			return nil, errUnknown
+		}
+		pod, err := decodePod(request.Object.Raw)
+		if err != nil {
+			return nil, err
+		}
+		annotations, err := c.namespace(ctx, request.Namespace)
+		if err != nil {
+			return nil, err
+		}
+		mutated, warnings, err := settings.Mutate(pod, admission.Origin{Namespace: annotations, Node: ownPod(&request.UserInfo, pod)})
+		if refusal, ok := errors.AsType[*admission.Refusal](err); ok {
+			return refused(refusal), nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		response, err := patched(admission.Patch(pod, mutated))
+		if err != nil {
+			return nil, err
+		}
+		for _, w := range warnings {
+			count.warning(w.Reason)
+			response.Warnings = append(response.Warnings, w.String())
+		}
+		return response, nil
+	}
+}
+
+// wants says that a request is one for pods that the judge knows.
+func wants(request *admissionv1.AdmissionRequest, operation admissionv1.Operation, subresource string) error {
+	r := request.Resource
+	if r.Group == "" && r.Version == "v1" && r.Resource == "pods" && request.SubResource == subresource && request.Operation == operation {
+		return nil
+	}
+	return &badReview{fmt.Errorf("%s of %s/%s %s %s is not reviewed here; correct the webhook configuration's rules",
+		request.Operation, r.Group, r.Version, r.Resource, request.SubResource)}
+}
+
+// ownPod says that a node makes a pod of its own: only then is true what the pod says
+// about being a static one. The API server holds nodes to their own pods only with the
+// NodeRestriction plugin.
+func ownPod(user *authenticationv1.UserInfo, pod *corev1.Pod) bool {
+	name, node := strings.CutPrefix(user.Username, nodeUserPrefix)
+	return node && slices.Contains(user.Groups, nodesGroup) && name != "" && name == pod.Spec.NodeName
+}
+
+func patched(ops []admission.Operation) (*admissionv1.AdmissionResponse, error) {
+	response := allowed()
+	if len(ops) == 0 {
+		return response, nil
+	}
+	patch, err := json.Marshal(ops)
+	if err != nil {
+		return nil, fmt.Errorf("encode patch: %w", err)
+	}
+	kind := admissionv1.PatchTypeJSONPatch
+	response.Patch, response.PatchType = patch, &kind
+	return response, nil
+}

@@ -1,0 +1,43 @@
+package webhook
+
+import (
+	"context"
+	"strings"
+
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/cpupoold/cpupoold/internal/admission"
+)
+
+// reviewResize checks pods that are resized while they run.
+func reviewResize(c cluster, allowUnaccounted bool) judge {
+	return func(_ context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+		if err := wants(request, admissionv1.Update, "resize"); err != nil {
+			return nil, err
+		}
+		if allowUnaccounted {
+			return allowed(), nil
+		}
+		settings, known := c.settings()
+		if !known {
+			return nil, errUnknown
+		}
+		before, err := decodePod(request.OldObject.Raw)
+		if err != nil {
+			return nil, err
+		}
+		after, err := decodePod(request.Object.Raw)
+		if err != nil {
+			return nil, err
+		}
+		errs := settings.Resize(before, after)
+		if len(errs) == 0 {
+			return allowed(), nil
+		}
+		lines := make([]string, 0, len(errs))
+		for _, e := range errs {
+			lines = append(lines, e.Error())
+		}
+		return refused(&admission.Refusal{Forbidden: true, Message: strings.Join(lines, "; ")}), nil
+	}
+}

@@ -1,0 +1,117 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/cpupoold/cpupoold/internal/admission"
+)
+
+// largestReview bounds a request, in bytes. An object has at most 3 MiB (the API
+// server's MaxRequestBodyBytes), a review two of them.
+const largestReview = 7 << 20
+
+// A judge answers a request. Its error is nobody's fault who is part of the request.
+type judge func(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)
+
+// reviews serves a judge as an admission webhook.
+type reviews struct {
+	name  string // of the webhook, in metrics and log
+	judge judge
+	count *counters
+	log   *slog.Logger
+}
+
+// ServeHTTP implements http.Handler.
+func (r *reviews) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			r.log.Error("review panicked", "webhook", r.name, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			r.fail(w, http.StatusInternalServerError, "internal error")
+		}
+	}()
+	body, err := io.ReadAll(http.MaxBytesReader(w, request.Body, largestReview))
+	if err != nil {
+		r.fail(w, http.StatusBadRequest, "read review: "+err.Error())
+		return
+	}
+	answer, err := r.answer(request.Context(), body)
+	if _, bad := errors.AsType[*badReview](err); bad {
+		r.fail(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	if err != nil {
+		r.log.Error("review failed", "webhook", r.name, "error", err)
+		r.fail(w, http.StatusInternalServerError, err.Error())
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(answer) // nobody is left to be told
+}
+
+func (r *reviews) fail(w http.ResponseWriter, code int, message string) {
+	r.count.review(r.name, resultFailed)
+	http.Error(w, message, code)
+}
+
+// badReview is a request that is no review, or of something that is not judged here.
+type badReview struct{ error }
+
+// answer judges a review and returns it with the answer.
+func (r *reviews) answer(ctx context.Context, body []byte) ([]byte, error) {
+	var review admissionv1.AdmissionReview
+	if err := decode(body, &review); err != nil {
+		return nil, &badReview{fmt.Errorf("decode review: %w", err)}
+	}
+	if want := admissionv1.SchemeGroupVersion.String(); review.APIVersion != want || review.Kind != "AdmissionReview" || review.Request == nil {
+		return nil, &badReview{fmt.Errorf("%s %s is no request for a review; want %s AdmissionReview with a request", review.APIVersion, review.Kind, want)}
+	}
+	response, err := r.judge(ctx, review.Request)
+	if err != nil {
+		return nil, err
+	}
+	response.UID = review.Request.UID
+	r.count.review(r.name, resultOf(response))
+	return json.Marshal(admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: response})
+}
+
+// decode reads JSON as the API server does, which tells names that differ in case.
+func decode(data []byte, into any) error {
+	return kjson.UnmarshalCaseSensitivePreserveInts(data, into)
+}
+
+// decodePod reads the pod of a request.
+func decodePod(raw []byte) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	if err := decode(raw, pod); err != nil {
+		return nil, &badReview{fmt.Errorf("decode pod: %w", err)}
+	}
+	return pod, nil
+}
+
+// allowed admits as it is.
+func allowed() *admissionv1.AdmissionResponse {
+	return &admissionv1.AdmissionResponse{Allowed: true}
+}
+
+// refused answers with what the author of the pod has to change.
+func refused(refusal *admission.Refusal) *admissionv1.AdmissionResponse {
+	status := &metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: refusal.Message,
+	}
+	if refusal.Forbidden {
+		status.Code, status.Reason = http.StatusForbidden, metav1.StatusReasonForbidden
+	}
+	return &admissionv1.AdmissionResponse{Result: status}
+}
