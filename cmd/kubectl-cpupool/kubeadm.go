@@ -69,10 +69,10 @@ func (o *mutateOptions) patchFile(s streams, file string) error {
 		}
 		patch, err := o.strategicPatch(pod.before, pod.after)
 		if err != nil {
-			return fmt.Errorf("Pod/%s: %w", name, err)
+			return fmt.Errorf("%s: %w", "Pod/"+name, err)
 		}
 		if err := o.writePatch(s, name, patch); err != nil {
-			return fmt.Errorf("Pod/%s: %w", name, err)
+			return fmt.Errorf("%s: %w", "Pod/"+name, err)
 		}
 	}
 	return nil

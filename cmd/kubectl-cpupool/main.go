@@ -14,7 +14,7 @@ import (
 // Exit codes.
 const (
 	exitOK    = 0
-	exitError = 1 // could not do it
+	exitError = 1 // could not do it, or lint has found something
 	exitUsage = 2 // command line not understood
 )
 
@@ -27,6 +27,9 @@ type streams struct {
 	in       io.Reader
 	out, err io.Writer
 }
+
+// errReported is the error of what has been said on the standard output.
+var errReported = errors.New("findings") //nolint:gochecknoglobals // compared, never changed
 
 // usageError is a command line that is not understood.
 type usageError struct {
@@ -51,11 +54,14 @@ func execute(s streams, args []string) int {
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	root.SetFlagErrorFunc(usage)
-	root.AddCommand(mutateCommand(s))
+	root.AddCommand(mutateCommand(s), lintCommand(s))
 	root.SetArgs(args)
 	err := root.Execute()
-	if err == nil {
+	switch {
+	case err == nil:
 		return exitOK
+	case errors.Is(err, errReported):
+		return exitError
 	}
 	complain(s.err, err)
 	if bad, ok := errors.AsType[usageError](err); ok {

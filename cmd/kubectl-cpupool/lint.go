@@ -1,0 +1,149 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cpupoold/cpupoold/internal/lint"
+	"github.com/cpupoold/cpupoold/internal/manifest"
+)
+
+const lintHelp = `Finds in manifests what would keep pods from the pools that they are meant for:
+pods that ask for a workload type that their namespace does not allow, or for none
+though it allows one; annotations that are malformed, misplaced or of containers that
+are not there; containers without a CPU request; LimitRanges and ResourceQuotas that
+pods of a workload type cannot live with.
+
+Whether a namespace allows a type is read from the Namespaces in the files, and from
+--allowed-namespaces; nothing is assumed of others, unless that flag is given: then
+they allow none. One line is printed per finding:
+
+  FILE:LINE KIND/NAME: what is wrong (what to do)
+
+Exit codes: 0 nothing found, 1 something found or not readable, 2 usage.`
+
+// lintOptions are the flags of lint.
+type lintOptions struct {
+	admissionFlags
+	files     []string
+	namespace string
+	allowed   []string
+	output    string
+}
+
+func lintCommand(s streams) *cobra.Command {
+	o := &lintOptions{}
+	var allowed map[string][]string
+	cmd := &cobra.Command{
+		Use:   "lint -f FILE|DIR",
+		Short: "find what would keep pods from their pools",
+		Long:  lintHelp,
+		Args: func(cmd *cobra.Command, args []string) error {
+			err := noArgs(cmd, args)
+			if err != nil {
+				return err
+			}
+			if allowed, err = o.check(); err != nil {
+				return usage(cmd, err)
+			}
+			return nil
+		},
+		RunE: func(*cobra.Command, []string) error { return o.run(s, allowed) },
+	}
+	o.add(cmd)
+	flags := cmd.Flags()
+	flags.StringArrayVarP(&o.files, "filename", "f", nil, "`FILE` of manifests, - for the standard input, or a tree of files; may be repeated")
+	flags.StringVarP(&o.namespace, "namespace", "n", "default", "`NAMESPACE` of objects that name none")
+	flags.StringSliceVar(&o.allowed, "allowed-namespaces", nil, "`NAMESPACE[=TYPE]` that allows a workload type, by default the first --type; may be repeated")
+	flags.StringVarP(&o.output, "output", "o", "text", "`FORMAT`: text or json")
+	return cmd
+}
+
+// check returns the namespaces of the flags by the types that they allow, nil when
+// there is no such flag; or what is wrong with the flags.
+func (o *lintOptions) check() (map[string][]string, error) {
+	switch {
+	case len(o.files) == 0:
+		return nil, errors.New("no file; name one with -f, or - for the standard input")
+	case len(o.types) == 0:
+		return nil, errors.New("--type is empty; name a workload type")
+	}
+	if err := checkOutput(o.output); err != nil {
+		return nil, err
+	}
+	var allowed map[string][]string
+	for _, entry := range o.allowed {
+		namespace, typ, given := strings.Cut(entry, "=")
+		if !given {
+			typ = o.types[0]
+		}
+		if namespace == "" || typ == "" {
+			return nil, fmt.Errorf("--allowed-namespaces %q: a name is missing; write NAMESPACE or NAMESPACE=TYPE", entry)
+		}
+		if allowed == nil {
+			allowed = map[string][]string{}
+		}
+		allowed[namespace] = append(allowed[namespace], typ)
+	}
+	return allowed, nil
+}
+
+func checkOutput(format string) error {
+	if format != "text" && format != "json" {
+		return fmt.Errorf("--output %q: no such format; write text or json", format)
+	}
+	return nil
+}
+
+func (o *lintOptions) run(s streams, allowed map[string][]string) error {
+	o.switchOn()
+	names, _, errs := listFiles(o.files, true)
+	var files []lint.File
+	for _, name := range names {
+		data, err := read(s.in, name)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		objects, bad := manifest.Objects(data)
+		for _, err := range bad {
+			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+		}
+		files = append(files, lint.File{Name: name, Objects: objects})
+	}
+	findings := lint.Settings{Admission: o.settings, Namespace: o.namespace, Allowed: allowed}.Check(files)
+	if err := o.print(s, findings); err != nil {
+		return err
+	}
+	if len(errs) == 0 && len(findings) > 0 {
+		return errReported
+	}
+	return errors.Join(errs...)
+}
+
+func (o *lintOptions) print(s streams, findings []lint.Finding) error {
+	if o.output == "json" {
+		return printJSON(s, findings)
+	}
+	for _, f := range findings {
+		if _, err := fmt.Fprintln(s.out, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printJSON writes a list, [] when it is empty.
+func printJSON[T any](s streams, list []T) error {
+	if list == nil {
+		list = []T{}
+	}
+	enc := json.NewEncoder(s.out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(list)
+}

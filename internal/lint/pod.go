@@ -1,0 +1,184 @@
+package lint
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/cpupoold/cpupoold/internal/admission"
+	"github.com/cpupoold/cpupoold/pkg/workload"
+)
+
+// checkPod checks a pod, or the template of a workload.
+func (l *linter) checkPod() {
+	names, pod := l.Admission.Names, l.object.Pod
+	l.checkPlace()
+	l.checkContainerNames()
+	errs := l.Admission.Validate(pod, admission.Origin{Manifest: true})
+	for _, err := range errs {
+		l.findText(l.lineOf(err.Error()), err.Error())
+	}
+	_, asks, err := names.Target(pod.Annotations)
+	switch {
+	case err != nil: // which is among errs
+	case asks:
+		l.checkAsking()
+	default:
+		l.checkNotAsking()
+	}
+}
+
+// checkPlace finds annotations for pods on the workload that makes them.
+func (l *linter) checkPlace() {
+	if l.object.PodPath == "" {
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(l.object.Annotations)) {
+		if l.Admission.Names.Claims(key) {
+			l.find(l.object.Line("metadata", "annotations", key),
+				fmt.Sprintf("annotation %s is on the %s, and its pods do not get it", key, l.object.Kind),
+				"move it to "+l.object.PodPath+"metadata.annotations")
+		}
+	}
+}
+
+// checkContainerNames finds annotations for containers that there are not.
+func (l *linter) checkContainerNames() {
+	names, pod := l.Admission.Names, l.object.Pod
+	exists := func(name string) bool {
+		is := func(c corev1.Container) bool { return c.Name == name }
+		return slices.ContainsFunc(pod.Spec.Containers, is) || slices.ContainsFunc(pod.Spec.InitContainers, is)
+	}
+	for _, container := range names.AnnotatedContainers(pod.Annotations, "") {
+		if !exists(container) {
+			l.find(l.lineOf("/"+container),
+				fmt.Sprintf("an annotation gives container %s resources, and there is no such container", strconv.Quote(container)),
+				"remove it; the webhook writes these annotations")
+		}
+	}
+}
+
+// checkAsking checks a pod that asks for a workload type in the right words.
+func (l *linter) checkAsking() {
+	pod := l.object.Pod
+	typ, _, _ := l.Admission.Names.TargetType(pod.Annotations)
+	at := l.object.PodLine("metadata", "annotations", l.Admission.Names.TargetKey(typ))
+	_, known := l.allows()
+	_, warnings, err := l.Admission.Mutate(pod, admission.Origin{Namespace: l.namespaces[l.namespace()], Manifest: !known})
+	if err != nil {
+		l.findText(at, "namespace "+strconv.Quote(l.namespace())+": "+err.Error())
+		return
+	}
+	for _, w := range warnings {
+		switch w.Reason {
+		case admission.NamespaceNotAnnotated:
+			l.find(at, fmt.Sprintf("namespace %q does not allow workload type %q", l.namespace(), w.Subject),
+				fmt.Sprintf("annotate it with %s: %s, or remove the annotation here", l.Admission.Names.AllowedKey(), w.Subject))
+		case admission.TypeOff:
+			l.find(at, fmt.Sprintf("workload type %q is not switched on", w.Subject), "give --type "+w.Subject+", or correct the type")
+		case admission.ResourceOff, admission.CoresWithoutTarget:
+			l.find(l.object.PodLine("spec"), w.String(), "remove it; the webhook writes it")
+		default:
+			l.findText(at, w.String())
+		}
+	}
+	if len(warnings) > 0 {
+		return
+	}
+	for _, c := range containers(pod) {
+		if !requestsCPU(c) && !has(c, l.Admission.Names.CoresResource(typ)) {
+			l.find(l.containerLine(c.Name),
+				fmt.Sprintf("container %s requests no CPU, and has the least weight among those of workload type %q", strconv.Quote(c.Name), typ),
+				"request cpu; it is counted as "+l.Admission.Names.CoresResource(typ))
+		}
+	}
+}
+
+// checkNotAsking checks a pod of no workload type.
+func (l *linter) checkNotAsking() {
+	names, pod := l.Admission.Names, l.object.Pod
+	if types, _ := l.allows(); len(types) > 0 {
+		if asking := l.wouldBe(types[0]); asking {
+			l.find(l.object.PodLine("metadata"),
+				fmt.Sprintf("namespace %q allows workload type %s, and the pod asks for none", l.namespace(), quoteAll(types)),
+				fmt.Sprintf("add to %smetadata.annotations %s: '%s'", l.object.PodPath, names.TargetKey(types[0]), workload.TargetValue))
+			return
+		}
+	}
+	_, warnings, _ := l.Admission.Mutate(pod, admission.Origin{Manifest: true}) // of which no pod is refused that asks for nothing
+	for _, w := range warnings {
+		if w.Reason == admission.ResourceOff { // all else Validate has found
+			l.find(l.object.PodLine("spec"), w.String(), "remove it; the webhook writes it")
+		}
+	}
+	for _, c := range containers(pod) {
+		if l.Admission.SharedCPUs && !requestsCPU(c) {
+			l.find(l.containerLine(c.Name), fmt.Sprintf("container %s requests no CPU, and no pool counts it", strconv.Quote(c.Name)), "request cpu")
+		}
+	}
+}
+
+// wouldBe says that the pod would be of a type if it asked for it, maybe after more
+// requests. One of QoS class Guaranteed would not: it is left as it is meant.
+func (l *linter) wouldBe(typ string) bool {
+	asking := l.object.Pod.DeepCopy()
+	if asking.Annotations == nil {
+		asking.Annotations = map[string]string{}
+	}
+	asking.Annotations[l.Admission.Names.TargetKey(typ)] = workload.TargetValue
+	_, warnings, err := l.Admission.Mutate(asking, admission.Origin{Manifest: true})
+	return err == nil && !slices.ContainsFunc(warnings, func(w admission.Warning) bool {
+		return w.Reason == admission.GuaranteedPod || w.Reason == admission.PodLevelCPU
+	})
+}
+
+// lineOf returns the line of the annotation or the container that a message names.
+func (l *linter) lineOf(message string) int {
+	for _, key := range slices.Sorted(maps.Keys(l.object.Pod.Annotations)) {
+		if l.Admission.Names.Claims(key) && (strings.Contains(message, key) || strings.HasSuffix(key, message)) {
+			return l.object.PodLine("metadata", "annotations", key)
+		}
+	}
+	for _, list := range [][]corev1.Container{l.object.Pod.Spec.InitContainers, l.object.Pod.Spec.Containers} {
+		for _, c := range list {
+			if strings.Contains(message, "container "+strconv.Quote(c.Name)) {
+				return l.containerLine(c.Name)
+			}
+		}
+	}
+	return l.object.PodLine("metadata", "annotations")
+}
+
+func (l *linter) containerLine(name string) int {
+	if slices.ContainsFunc(l.object.Pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name }) {
+		return l.object.PodLine("spec", "containers", name)
+	}
+	return l.object.PodLine("spec", "initContainers", name)
+}
+
+// requestsCPU says that a container asks for more than nothing; a limit alone is a
+// request.
+func requestsCPU(c *corev1.Container) bool {
+	q, ok := c.Resources.Requests[corev1.ResourceCPU]
+	if !ok {
+		q = c.Resources.Limits[corev1.ResourceCPU]
+	}
+	return q.Sign() > 0
+}
+
+func has(c *corev1.Container, resource string) bool {
+	_, requests := c.Resources.Requests[corev1.ResourceName(resource)]
+	return requests
+}
+
+func quoteAll(types []string) string {
+	quoted := make([]string, len(types))
+	for i, typ := range types {
+		quoted[i] = strconv.Quote(typ)
+	}
+	return strings.Join(quoted, ", ")
+}

@@ -1,0 +1,137 @@
+package manifest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
+	kjson "sigs.k8s.io/json"
+)
+
+// Object is an object of a file.
+type Object struct {
+	APIVersion, Kind, Namespace, Name string
+	// Annotations are the object's own; the pods of a workload do not get them.
+	Annotations map[string]string
+	// Pod is the pod, or the template of a workload's pods; nil for objects that make
+	// none.
+	Pod *corev1.Pod
+	// PodPath is the path to the pod's metadata and spec, such as "spec.template."; ""
+	// for a pod.
+	PodPath   string
+	node, pod *yaml.Node
+}
+
+// Objects returns the objects of a YAML or JSON file, those in Lists on their own.
+// What is no object is left out. What cannot be read is an error with its line or
+// name, and the rest is there.
+func Objects(data []byte) ([]Object, []error) {
+	documents, err := decodeAll(data, 0)
+	var objects []Object
+	var errs []error
+	if err != nil {
+		errs = append(errs, err)
+	}
+	for _, doc := range documents {
+		found, bad := objectsOf(doc.Content[0])
+		objects = append(objects, found...)
+		errs = append(errs, bad...)
+	}
+	return objects, errs
+}
+
+func objectsOf(node *yaml.Node) (objects []Object, errs []error) {
+	o := Object{APIVersion: text(node, "apiVersion"), Kind: text(node, "kind"), node: node}
+	metadata := child(node, "metadata")
+	o.Namespace, o.Name = text(metadata, "namespace"), text(metadata, "name")
+	if o.APIVersion == "v1" && o.Kind == "List" {
+		if items := child(node, "items"); items != nil {
+			for _, item := range items.Content {
+				more, bad := objectsOf(item)
+				objects, errs = append(objects, more...), append(errs, bad...)
+			}
+		}
+		return objects, errs
+	}
+	if o.Kind == "" {
+		return nil, nil
+	}
+	var own struct {
+		Annotations map[string]string `json:"annotations"`
+	}
+	err := decodeInto(metadata, &own)
+	o.Annotations = own.Annotations
+	if path, makesPods := template(o.APIVersion, o.Kind); makesPods && err == nil {
+		o.pod = node
+		for _, key := range path {
+			o.pod = child(o.pod, key)
+			o.PodPath += key + "."
+		}
+		if o.pod == nil {
+			err = fmt.Errorf("no %s; it makes no pods as it is", strings.TrimSuffix(o.PodPath, "."))
+		} else {
+			o.Pod, err = decode(o.pod)
+		}
+	}
+	if err != nil {
+		return nil, []error{fmt.Errorf("line %d: %s: %w", node.Line, o.Kind+"/"+o.Name, err)}
+	}
+	return []Object{o}, nil
+}
+
+// Decode reads the object as one of its kind of the API, with the names of the
+// API's JSON.
+func (o Object) Decode(into any) error { return decodeInto(o.node, into) }
+
+// decodeInto reads a value; none at all changes nothing.
+func decodeInto(node *yaml.Node, into any) error {
+	if node == nil {
+		return nil
+	}
+	var v any
+	if err := node.Decode(&v); err != nil {
+		return err
+	}
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, into); err != nil {
+		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return nil
+}
+
+// Line returns the line of what a path of keys leads to, and of the last of them
+// that is there. An item of a list is found by its name, or by its place, from 0 on.
+func (o Object) Line(path ...string) int { return line(o.node, path) }
+
+// PodLine is Line, from the pod on. There must be one.
+func (o Object) PodLine(path ...string) int { return line(o.pod, path) }
+
+func line(at *yaml.Node, path []string) int {
+	found := at.Line
+	for _, key := range path {
+		next := at
+		switch i := index(at, key); {
+		case i >= 0:
+			found, next = at.Content[i].Line, at.Content[i+1]
+		case at.Kind == yaml.SequenceNode:
+			for i, item := range at.Content {
+				if text(item, "name") == key || strconv.Itoa(i) == key {
+					found, next = item.Line, item
+					break
+				}
+			}
+		}
+		if next == at {
+			return found
+		}
+		at = next
+	}
+	return found
+}
