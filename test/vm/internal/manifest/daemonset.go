@@ -12,7 +12,7 @@ import (
 // DaemonSet is a manifest of a DaemonSet as one node needs it that has no API server.
 type DaemonSet struct {
 	// Pod is the template as a static pod. Its volumes of ConfigMaps, which such a pod cannot have, are directories of the host: the one
-	// that the volume is mounted at.
+	// that the volume is mounted at. It has no service account either.
 	Pod []byte
 	// Configuration is config.yaml of the ConfigMap.
 	Configuration string
@@ -64,6 +64,9 @@ func (d document) staticPod() ([]byte, error) {
 	if spec == nil || metadata == nil {
 		return nil, fmt.Errorf("decode DaemonSet %s: no template", d.Metadata.Name)
 	}
+	// Nor may it name a service account: the kubelet refuses static pods that refer to objects of the API.
+	delete(spec, "serviceAccountName")
+	delete(spec, "automountServiceAccountToken")
 	metadata["name"], metadata["namespace"] = d.Metadata.Name, d.Metadata.Namespace
 	places := make(map[any]any)
 	for _, container := range objects(spec["containers"]) {

@@ -27,6 +27,8 @@ spec:
   template:
     metadata: {labels: {a: b}}
     spec:
+      serviceAccountName: agent
+      automountServiceAccountToken: true
       hostPID: true
       containers:
       - name: app
