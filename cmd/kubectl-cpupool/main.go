@@ -54,7 +54,7 @@ func execute(s streams, args []string) int {
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	root.SetFlagErrorFunc(usage)
-	root.AddCommand(mutateCommand(s), lintCommand(s))
+	root.AddCommand(mutateCommand(s), lintCommand(s), adoptCommand(s))
 	root.SetArgs(args)
 	err := root.Execute()
 	switch {

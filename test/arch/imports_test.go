@@ -37,7 +37,8 @@ func arrows() map[string][]string {
 		"internal/localgrpc": nil,
 		"internal/admission": {"pkg/workload"},
 		"internal/manifest":  nil,
-		"internal/lint":      {"internal/admission", "internal/lint", "internal/manifest", "pkg/workload"},
+		"internal/adopt":     {"internal/admission"},
+		"internal/lint":      {"internal/admission", "internal/adopt", "internal/lint", "internal/manifest", "pkg/workload"},
 		"internal/config":    {"pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology"},
 		"internal/telemetry": {"pkg/cpuset"},
 		"internal/host":      {"pkg/cgroup", "pkg/cpuset"},
@@ -53,7 +54,7 @@ func arrows() map[string][]string {
 
 		"internal/webhook":    {"internal/admission", "pkg/workload"},
 		"cmd/cpupool-webhook": {"internal/webhook"},
-		"cmd/kubectl-cpupool": {"internal/admission", "internal/lint", "internal/manifest", "pkg/workload"},
+		"cmd/kubectl-cpupool": {"internal/admission", "internal/adopt", "internal/lint", "internal/manifest", "pkg/workload"},
 	}
 }
 
@@ -61,7 +62,7 @@ func arrows() map[string][]string {
 // link them, nor what they bring along.
 func notInDaemon() []string {
 	return []string{
-		module + "internal/admission", module + "internal/lint", module + "internal/manifest", module + "internal/webhook",
+		module + "internal/admission", module + "internal/adopt", module + "internal/lint", module + "internal/manifest", module + "internal/webhook",
 		"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime",
 	}
 }

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cpupoold/cpupoold/internal/adopt"
+)
+
+const adoptHelp = `Lists the pods of a running cluster that are older than the webhook, and use CPUs
+that no pool counts: what they would become, and in which order to restart them.
+Nothing is changed; do each step, see that the pods come back, and list again.
+
+  kubectl get pods,namespaces,replicasets,jobs -A -o json |
+    kubectl cpupool adopt --dry-run --shared-cpus --guaranteed-cpus -f -
+
+Give the switches that the webhook has. Without namespaces in the list it is not
+known which of them allow a workload type; without replicasets and jobs, their
+owners are guessed by name.`
+
+// adoptOptions are the flags of adopt.
+type adoptOptions struct {
+	admissionFlags
+	files  []string
+	dryRun bool
+	output string
+}
+
+func adoptCommand(s streams) *cobra.Command {
+	o := &adoptOptions{}
+	cmd := &cobra.Command{
+		Use:   "adopt --dry-run -f FILE",
+		Short: "list pods that no pool counts, and the order to restart them in",
+		Long:  adoptHelp,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := noArgs(cmd, args); err != nil {
+				return err
+			}
+			if err := o.check(); err != nil {
+				return usage(cmd, err)
+			}
+			return nil
+		},
+		RunE: func(*cobra.Command, []string) error { return o.run(s) },
+	}
+	o.add(cmd)
+	flags := cmd.Flags()
+	flags.StringArrayVarP(&o.files, "filename", "f", nil, "`FILE` with a list in JSON as kubectl get prints it, - for the standard input; may be repeated")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "only list; there is nothing else yet, and it has to be given")
+	flags.StringVarP(&o.output, "output", "o", "text", "`FORMAT`: text or json")
+	return cmd
+}
+
+func (o *adoptOptions) check() error {
+	switch {
+	case !o.dryRun:
+		return errors.New("adopt restarts nothing by itself; give --dry-run to get the list")
+	case len(o.files) == 0:
+		return errors.New("no file; name one with -f, or - for the standard input")
+	}
+	return checkOutput(o.output)
+}
+
+func (o *adoptOptions) run(s streams) error {
+	o.switchOn()
+	var cluster adopt.Cluster
+	for _, file := range o.files {
+		data, err := read(s.in, file)
+		if err != nil {
+			return err
+		}
+		if err := cluster.Read(data); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	plan := adopt.Make(o.settings, &cluster)
+	if o.output == "json" {
+		enc := json.NewEncoder(s.out)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		return enc.Encode(plan)
+	}
+	_, err := s.out.Write([]byte(adoptText(plan)))
+	return err
+}
+
+func adoptText(plan adopt.Plan) string {
+	var out strings.Builder
+	if len(plan.Steps) == 0 {
+		return "Every pod is counted as it is to be.\n"
+	}
+	stage := adopt.Stage(-1)
+	for _, step := range plan.Steps {
+		if step.Stage != stage {
+			stage = step.Stage
+			fmt.Fprintf(&out, "%s.\n", stage.Why())
+		}
+		fmt.Fprintf(&out, "  %s %s/%s: pods %d, cpu %dm", step.Namespace, step.Kind, step.Name, step.Pods, step.MilliCPU)
+		if len(step.Becomes) > 0 {
+			fmt.Fprintf(&out, "; each becomes %s", strings.Join(step.Becomes, ", "))
+		}
+		fmt.Fprintf(&out, "\n    %s\n", step.How)
+		for _, w := range step.Warnings {
+			fmt.Fprintf(&out, "    warning: %s\n", w)
+		}
+	}
+	out.WriteString("Used on nodes, and counted by no pool:\n")
+	for _, node := range plan.Nodes {
+		fmt.Fprintf(&out, "  %s: pods %d, cpu %dm\n", node.Name, node.Pods, node.MilliCPU)
+	}
+	return out.String()
+}

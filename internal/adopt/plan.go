@@ -1,0 +1,241 @@
+// Package adopt plans how the pods of a running cluster become such as the webhook
+// makes them: those that are older than it use CPUs that no pool counts.
+package adopt
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/cpupoold/cpupoold/internal/admission"
+)
+
+// Plan is what there is to do.
+type Plan struct {
+	// Steps are in the order in which to do them.
+	Steps []Step `json:"steps"`
+	// Nodes are sorted by name.
+	Nodes []Node `json:"nodes"`
+}
+
+// Step is one owner of pods.
+type Step struct {
+	Stage     Stage  `json:"stage"`
+	Namespace string `json:"namespace"`
+	// Kind and Name are the owner's; the pod's own when nobody would make it again.
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+	Pods int    `json:"pods"`
+	// MilliCPU is what all these pods request, in thousandths of a CPU.
+	MilliCPU int64 `json:"milliCPU"`
+	// Becomes are the resources of pools that each pod is going to have, as name=amount.
+	Becomes []string `json:"becomes"`
+	// Warnings are what pods ask for and will not get, or what is not known.
+	Warnings []string `json:"warnings,omitempty"`
+	// How is a command, or what to do where there is none.
+	How string `json:"how"`
+}
+
+// Node is a node with pods that no pool counts.
+type Node struct {
+	Name     string `json:"name"`
+	Pods     int    `json:"pods"`
+	MilliCPU int64  `json:"milliCPU"`
+}
+
+// Make plans for a cluster. The order of its pods does not matter.
+func Make(settings admission.Settings, c *Cluster) Plan {
+	p := planner{settings: settings, cluster: c, steps: map[object]*Step{}, nodes: map[string]*Node{}}
+	for _, pod := range c.Pods {
+		p.add(pod)
+	}
+	plan := Plan{Steps: []Step{}, Nodes: []Node{}}
+	for _, step := range p.steps {
+		slices.Sort(step.Becomes)
+		slices.Sort(step.Warnings)
+		step.How = how(step)
+		plan.Steps = append(plan.Steps, *step)
+	}
+	typed := func(s Step) int { // those of a type first: they give cpu back to the rest
+		if slices.ContainsFunc(s.Becomes, func(text string) bool { return p.isCores(text) }) {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(plan.Steps, func(a, b Step) int {
+		return cmp.Or(cmp.Compare(a.Stage, b.Stage), typed(a)-typed(b),
+			strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
+	})
+	for _, name := range slices.Sorted(maps.Keys(p.nodes)) {
+		plan.Nodes = append(plan.Nodes, *p.nodes[name])
+	}
+	return plan
+}
+
+// planner is one Make.
+type planner struct {
+	settings admission.Settings
+	cluster  *Cluster
+	steps    map[object]*Step
+	nodes    map[string]*Node
+}
+
+// isCores says that a text of Becomes is of a workload type.
+func (p *planner) isCores(text string) bool {
+	name, _, _ := strings.Cut(text, "=")
+	_, ok := p.settings.Names.CoresType(name)
+	return ok
+}
+
+func (p *planner) isPool(resource string) bool {
+	names := p.settings.Names
+	return p.isCores(resource) || resource == names.SharedResource() || resource == names.GuaranteedResource()
+}
+
+// add looks at one pod.
+func (p *planner) add(pod *corev1.Pod) {
+	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.DeletionTimestamp != nil {
+		return // it uses no CPUs, or not for long
+	}
+	becomes, warnings, refused := p.becomes(pod)
+	if becomes == nil && !refused {
+		return
+	}
+	owner := p.cluster.owner(pod)
+	step := p.steps[owner]
+	if step == nil {
+		step = &Step{Stage: stageOf(owner.kind), Namespace: owner.namespace, Kind: owner.kind, Name: owner.name, Becomes: []string{}}
+		p.steps[owner] = step
+	}
+	if refused {
+		step.Stage = Refused
+	}
+	milli := running(pod, corev1.ResourceCPU)
+	step.Pods++
+	step.MilliCPU += milli
+	step.Becomes = union(step.Becomes, becomes)
+	step.Warnings = union(step.Warnings, warnings)
+	if name := pod.Spec.NodeName; name != "" {
+		node := p.nodes[name]
+		if node == nil {
+			node = &Node{Name: name}
+			p.nodes[name] = node
+		}
+		node.Pods++
+		node.MilliCPU += milli
+	}
+}
+
+// becomes returns the resources of pools that the pod would have if it were made
+// now, nil when it would be no different; and what its owner should know. refused
+// says that it would not be made.
+func (p *planner) becomes(pod *corev1.Pod) (resources, warnings []string, refused bool) {
+	namespace, known := p.cluster.Namespaces[pod.Namespace]
+	from := admission.Origin{Namespace: namespace, Manifest: static(pod) || !known}
+	after, warned, err := p.settings.Mutate(pod, from)
+	if err != nil {
+		return nil, []string{"would be refused: " + err.Error()}, true
+	}
+	if sameResources(pod, after) {
+		return nil, nil, false
+	}
+	sums := map[string]int64{}
+	for _, c := range slices.Concat(after.Spec.InitContainers, after.Spec.Containers) {
+		for name := range c.Resources.Requests {
+			if p.isPool(string(name)) {
+				sums[string(name)] = running(after, name) / 1000
+			}
+		}
+	}
+	resources = []string{}
+	for name, sum := range sums {
+		resources = append(resources, name+"="+strconv.FormatInt(sum, 10))
+	}
+	for _, w := range warned {
+		warnings = append(warnings, w.String())
+	}
+	if typ, asks, _ := p.settings.Names.TargetType(pod.Annotations); asks && !known && !static(pod) {
+		warnings = append(warnings, fmt.Sprintf("whether namespace %q allows workload type %q is not known; add namespaces to the list", pod.Namespace, typ))
+	}
+	return resources, warnings, false
+}
+
+func sameResources(a, b *corev1.Pod) bool {
+	same := func(x, y []corev1.Container) bool {
+		return slices.EqualFunc(x, y, func(c, d corev1.Container) bool {
+			return equality.Semantic.DeepEqual(c.Resources.Requests, d.Resources.Requests)
+		})
+	}
+	return same(a.Spec.InitContainers, b.Spec.InitContainers) && same(a.Spec.Containers, b.Spec.Containers)
+}
+
+// running is what the containers of a pod request of a resource that run as long
+// as it does, in thousandths, and at most 2^53.
+func running(pod *corev1.Pod, name corev1.ResourceName) (milli int64) {
+	const most = int64(1) << 53
+	count := func(c *corev1.Container) {
+		q, ok := c.Resources.Requests[name]
+		if !ok {
+			q = c.Resources.Limits[name]
+		}
+		switch {
+		case q.Sign() <= 0:
+		case q.CmpInt64(most/1000) >= 0:
+			milli = most
+		default:
+			milli = min(milli+q.MilliValue(), most)
+		}
+	}
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			count(c)
+		}
+	}
+	for i := range pod.Spec.Containers {
+		count(&pod.Spec.Containers[i])
+	}
+	return milli
+}
+
+// static says that a pod shows a static pod (kubelet types).
+func static(pod *corev1.Pod) bool {
+	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	return mirror
+}
+
+// owner returns what would make the pod again.
+func (c *Cluster) owner(pod *corev1.Pod) object {
+	if static(pod) {
+		return object{staticKind, pod.Namespace, pod.Name}
+	}
+	ref := metav1.GetControllerOf(pod)
+	if ref == nil {
+		return object{"Pod", pod.Namespace, pod.Name}
+	}
+	owner := object{ref.Kind, pod.Namespace, ref.Name}
+	if above, ok := c.owners[owner]; ok {
+		return above
+	}
+	// A Deployment's ReplicaSets are called after it and a hash of the template.
+	hash := pod.Labels["pod-template-hash"]
+	if deployment, ok := strings.CutSuffix(owner.name, "-"+hash); ok && owner.kind == "ReplicaSet" && hash != "" {
+		return object{"Deployment", owner.namespace, deployment}
+	}
+	return owner
+}
+
+func union(a, b []string) []string {
+	for _, s := range b {
+		if !slices.Contains(a, s) {
+			a = append(a, s)
+		}
+	}
+	return a
+}

@@ -1,0 +1,86 @@
+package adopt
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Cluster is what is read of one.
+type Cluster struct {
+	Pods []*corev1.Pod
+	// Namespaces are the annotations of namespaces; those that are not here are not
+	// known.
+	Namespaces map[string]map[string]string
+	// owners are the owners of ReplicaSets and Jobs.
+	owners map[object]object
+}
+
+// object names an object in a cluster.
+type object struct{ kind, namespace, name string }
+
+// Read adds the objects of a list in JSON, as kubectl get -o json prints it: pods,
+// namespaces, replicasets and jobs; others do not matter. The error names the item.
+func (c *Cluster) Read(data []byte) error {
+	var list struct {
+		Kind  string            `json:"kind"`
+		Items []json.RawMessage `json:"items"`
+	}
+	if err := json.Unmarshal(data, &list); err != nil {
+		return fmt.Errorf("no JSON list: %w; make it with kubectl get pods,namespaces,replicasets,jobs -A -o json", err)
+	}
+	kind := ""
+	switch list.Kind {
+	case "List":
+	case "PodList": // whose items do not say their kind
+		kind = "Pod"
+	default:
+		return fmt.Errorf("kind %q is no list of pods; make it with kubectl get pods,namespaces,replicasets,jobs -A -o json", list.Kind)
+	}
+	for i, item := range list.Items {
+		if bytes.Equal(item, []byte("null")) {
+			return fmt.Errorf("items[%d]: null; remove it", i)
+		}
+		if err := c.add(item, kind); err != nil {
+			return fmt.Errorf("items[%d]: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) add(item []byte, kind string) error {
+	var meta metav1.PartialObjectMetadata
+	if err := json.Unmarshal(item, &meta); err != nil {
+		return err
+	}
+	if kind == "" {
+		kind = meta.Kind
+	}
+	switch kind {
+	case "":
+		return errors.New("no kind; print it with kubectl get -o json")
+	case "Pod":
+		pod := &corev1.Pod{}
+		if err := json.Unmarshal(item, pod); err != nil {
+			return fmt.Errorf("%s/%s: %w", meta.Namespace, meta.Name, err)
+		}
+		c.Pods = append(c.Pods, pod)
+	case "Namespace":
+		if c.Namespaces == nil {
+			c.Namespaces = map[string]map[string]string{}
+		}
+		c.Namespaces[meta.Name] = meta.Annotations
+	default:
+		if owner := metav1.GetControllerOf(&meta); owner != nil {
+			if c.owners == nil {
+				c.owners = map[object]object{}
+			}
+			c.owners[object{kind, meta.Namespace, meta.Name}] = object{owner.Kind, meta.Namespace, owner.Name}
+		}
+	}
+	return nil
+}
