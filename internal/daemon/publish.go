@@ -20,7 +20,7 @@ import (
 func (l *loop) publish() {
 	now := time.Now()
 	if l.status.planned {
-		l.judge(now)
+		l.judge(l.status.began)
 		l.report()
 		l.reportNoise()
 		l.tellApplications(now)
@@ -29,9 +29,10 @@ func (l *loop) publish() {
 	l.showCluster()
 }
 
-// judge looks at what the last pass has left.
-func (l *loop) judge(now time.Time) {
-	faults := l.faults(now)
+// judge looks at what the last pass has left, as of its begin: what has become due since
+// is neither a fault nor done, the next pass does it.
+func (l *loop) judge(began time.Time) {
+	faults := l.faults(began)
 	l.status.passes[passResult(faults)]++
 	for p, fault := range faults {
 		if l.status.faults[p] == nil || l.status.faults[p].Error() != fault.Error() {
@@ -44,10 +45,11 @@ func (l *loop) judge(now time.Time) {
 		}
 	}
 	l.status.faults = faults
-	if len(faults) == 0 && !l.working(now) {
-		l.status.lastSuccess = now
+	working := l.working(began)
+	if len(faults) == 0 && !working {
+		l.status.lastSuccess = time.Now()
 	}
-	if !l.working(now) && !l.status.ready {
+	if !working && !l.status.ready {
 		l.status.ready = true
 		l.log.Info("ready", "pods", len(l.model.pods), "containers", len(l.model.containers))
 		l.notify.ready()

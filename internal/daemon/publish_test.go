@@ -1,0 +1,30 @@
+package daemon
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+)
+
+// TestDueSinceThePassBegan: a short pause that was over before the pass was is for the
+// next one to end, which is neither a fault nor the end of the work.
+func TestDueSinceThePassBegan(t *testing.T) {
+	n := newNode(t)
+	l := n.bareLoop(n.host())
+	l.pass()
+	const scope = cgroup.Path("kubepods.slice/kubepods-pod1.slice/a.scope")
+	l.status.began = time.Now().Add(-time.Second) // which the pass has taken
+	until := l.status.began.Add(strikePause)
+	l.bench.failures[benchKey{scope, false}] = failure{pause: strikePause, until: until}
+	l.status.deferred = []cgroup.Deferred{{Path: scope, Property: cgroup.CRICPUs, Reason: "its recorder refused in this pass"}}
+	l.publish()
+	if faults := n.logged("not as planned"); len(faults) > 0 || l.status.ready {
+		t.Errorf("faults %v, ready %t; want none, and that there is something to do", faults, l.status.ready)
+	}
+	l.status.began = until
+	l.publish()
+	if faults := n.logged("not as planned"); len(faults) != 1 {
+		t.Errorf("faults %v; want that of %s, which a pass after it has left", faults, scope)
+	}
+}
