@@ -17,7 +17,7 @@ GOLANGCI := $(GO) tool -modfile=tools/go.mod golangci-lint
 BUILD    := $(GO) build -buildvcs=auto -ldflags "-s -w"
 FUZZTIME ?= 20s
 
-.PHONY: help build image cross test test-unit test-vm test-ci test-drift test-disturbance test-matrix test-model demo vm-shell lint fmt bench fuzz clean host host-vm
+.PHONY: help build image cross test test-unit test-vm test-apiserver test-ci test-drift test-disturbance test-matrix test-model demo vm-shell lint fmt bench fuzz clean host host-vm
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -27,9 +27,10 @@ build: ## build bin/cpupoold, bin/cpupool-webhook and bin/kubectl-cpupool for th
 	$(BUILD) -o bin/cpupool-webhook ./cmd/cpupool-webhook
 	$(BUILD) -o bin/kubectl-cpupool ./cmd/kubectl-cpupool
 
-image: build ## build bin/cpupoold-image.tar, the container image of deploy/daemonset.yaml
+image: build ## build bin/cpupoold-image.tar, the container image of deploy/
 	$(GO) -C test/vm/parts/image run . -o $(CURDIR)/bin/cpupoold-image.tar -ref localhost/cpupoold/cpupoold:1 \
-		-file $(CURDIR)/bin/cpupoold:/usr/local/bin/cpupoold -entrypoint /usr/local/bin/cpupoold
+		-file $(CURDIR)/bin/cpupoold:/usr/local/bin/cpupoold -file $(CURDIR)/bin/cpupool-webhook:/usr/local/bin/cpupool-webhook \
+		-entrypoint /usr/local/bin/cpupoold
 
 cross: ## build bin/cpupoold-arm64, kubectl-cpupool for other machines, and compile and link every unit test for arm64
 	GOARCH=arm64 $(BUILD) -o bin/cpupoold-arm64 ./cmd/cpupoold
@@ -50,6 +51,9 @@ test-vm: host-vm build ## run the tests on real kernels and a real node, in virt
 test-ci: host-vm build ## run of test-vm what CI does: the first tier, and the slice that the commit chooses (SLICE=faults: that one)
 	$(GO) test -tags vm -count=1 ./test/vm/cmd/... ./test/vm/internal/... ./test/vm/parts/...
 	$(GO) test -tags vm -count=1 -timeout 60m ./test/vm -slice $(or $(SLICE),commit)
+
+test-apiserver: build ## run cpupool-webhook against a real API server, on this machine (builds kube-apiserver once)
+	$(GO) -C test/apiserver test -tags apiserver -count=1 -timeout 20m ./...
 
 test-matrix: host-vm build ## run what holds on every runtime, systemd and kernel on all of them
 	$(GO) test -tags vm -count=1 -timeout 300m -run '^TestPairs$$' ./test/vm -pairs $(or $(PAIRS),all) -witnesses many

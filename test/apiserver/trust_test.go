@@ -1,0 +1,143 @@
+//go:build apiserver
+
+package apiserver_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// trust tries the ways onto management CPUs that lead past the webhook: the namespace
+// cpupoold, where it is not asked, and annotations that come later.
+func trust(t *testing.T, s *apiServer) {
+	const exempt = "cpupoold"
+	eventually(t, "the policy is in force", policyInForce(t, s))
+	other := func(annotations ...string) map[string]string {
+		m := map[string]string{}
+		for i := 0; i < len(annotations); i += 2 {
+			m[annotations[i]] = annotations[i+1]
+		}
+		return m
+	}
+	for name, c := range map[string]struct {
+		pod  *corev1.Pod
+		want string // part of the refusal; empty: made
+	}{
+		"plain":                  {newPod("a", nil, "cpu=1"), ""},
+		"as the webhook does it": {newPod("b", other(target, effect, shares, `{"cpushares":409,"cpulimit":500}`), cores+"=400 memory=1Gi | "+cores+"=400"), ""},
+		"best effort":            {newPod("c", other(target, effect, shares, `{"cpushares":2}`), ""), ""},
+		"a limit alone":          {newPod("d", other(target, effect, shares, `{"cpulimit":500}`), ""), ""},
+		"another type":           {newPod("e", other("target.workload.openshift.io/infra", effect), "cpu=1"), "does not allow workload type infra"},
+		"a type with a blank":    {newPod("f", other("target.workload.openshift.io/Management", effect), "cpu=1"), "does not allow workload type Management"},
+		"two types":              {newPod("g", other(target, effect, "target.workload.openshift.io/infra", effect), "cpu=1"), "workload type"},
+		"shares without a type":  {newPod("h", other(shares, `{"cpushares":409}`), "cpu=1"), "none asks for a workload type"},
+		"the old form":           {newPod("i", other(target, effect, "io.openshift.workload.management.cpushares/app", "409"), ""), "gives a container CPU shares"},
+		"no such container":      {newPod("j", other(target, effect, "resources.workload.openshift.io/debug", `{"cpushares":2}`), ""), "that the pod does not have"},
+		"a cpuset":               {newPod("k", other(target, effect, shares, `{"cpuset":"0-3"}`), ""), "not as the webhook writes it"},
+		"cores without a type":   {newPod("l", nil, cores+"=400 | "+cores+"=400"), "requests the CPUs of a workload type"},
+		"another type's cores":   {newPod("m", other(target, effect), "infra.workload.openshift.io/cores=1 | infra.workload.openshift.io/cores=1"), "requests the CPUs"},
+		"says it is static":      {newPod("n", other(target, effect, "kubernetes.io/config.source", "file"), "cpu=1"), "says that it is a static one"},
+	} {
+		_, err := create(t, s, exempt, c.pod)
+		if c.want == "" && err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if c.want != "" {
+			refusedWith(t, name, err, c.want)
+		}
+	}
+	later(t, s, exempt)
+	bindings(t, s, exempt)
+	mirrors(t, s)
+}
+
+// later changes what may not be changed, in each way that there is.
+func later(t *testing.T, s *apiServer, namespace string) {
+	t.Helper()
+	pods := s.client(t, alice).CoreV1().Pods(namespace)
+	for _, c := range []struct{ pod, patch, want string }{
+		{"a", `{"metadata":{"annotations":{"` + target + `":"{}"}}}`, "cannot be changed"},
+		{"b", `{"metadata":{"annotations":{"` + target + `":null}}}`, "cannot be changed"},
+		{"b", `{"metadata":{"annotations":{"` + shares + `":"{}"}}}`, "cannot be changed"},
+		{"b", `{"metadata":{"annotations":{"io.openshift.workload.management.cpushares/app":"2"}}}`, "cannot be changed"},
+		{"b", `{"metadata":{"annotations":{"other":"1"},"labels":{"a":"b"}}}`, ""},
+	} {
+		for _, subresource := range []string{"", "status"} {
+			var sub []string
+			if subresource != "" {
+				sub = []string{subresource}
+			}
+			_, err := pods.Patch(t.Context(), c.pod, types.MergePatchType, []byte(c.patch), metav1.PatchOptions{}, sub...)
+			if c.want != "" {
+				refusedWith(t, "patch "+c.patch+" of "+c.pod+" "+subresource, err, c.want)
+			} else if err != nil {
+				t.Errorf("patch %s of %s %s: %v", c.patch, c.pod, subresource, err)
+			}
+		}
+	}
+}
+
+// bindings bring annotations along, which the API server gives to the pod.
+func bindings(t *testing.T, s *apiServer, namespace string) {
+	t.Helper()
+	pods := s.client(t, alice).CoreV1().Pods(namespace)
+	bind := func(annotations map[string]string) error {
+		return pods.Bind(t.Context(), &corev1.Binding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a", Annotations: annotations},
+			Target:     corev1.ObjectReference{Kind: "Node", Name: "n1"},
+		}, metav1.CreateOptions{})
+	}
+	refusedWith(t, "a binding with a type", bind(map[string]string{target: effect}), "a binding must not have annotations")
+	if err := bind(map[string]string{"other": "1"}); err != nil {
+		t.Errorf("a binding: %v", err)
+	}
+}
+
+// mirrors are made by nodes, each its own, in any namespace.
+func mirrors(t *testing.T, s *apiServer) {
+	t.Helper()
+	mirror := func(name string) *corev1.Pod {
+		pod := newPod(name, map[string]string{
+			target: effect, shares: `{"cpushares":409}`,
+			"kubernetes.io/config.mirror": "x", "kubernetes.io/config.source": "file",
+		}, "memory=1Gi")
+		pod.Spec.NodeName = "n1"
+		return pod
+	}
+	n1, err := s.client(t, admin).CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := mirror("etcd-n1")
+	yes := true
+	own.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "n1", UID: n1.UID, Controller: &yes}}
+	got, err := s.client(t, node).CoreV1().Pods("apps").Create(t.Context(), own, metav1.CreateOptions{})
+	if err != nil {
+		t.Errorf("a node's mirror pod: %v", err)
+	} else if got.Annotations[target] != effect || got.Annotations[shares] == "" {
+		t.Errorf("a node's mirror pod has the annotations %v", got.Annotations)
+	}
+	got, err = create(t, s, "apps", mirror("forged"))
+	if err != nil || got.Annotations[target] != "" || got.Annotations[shares] != "" {
+		t.Errorf("alice's mirror pod: %v, annotations %v; want none of a workload type", err, got.Annotations)
+	}
+	_, err = create(t, s, "cpupoold", mirror("forged"))
+	refusedWith(t, "alice's mirror pod, past the webhook", err, "says that it is a static one")
+}
+
+// policyInForce asks with what only the policies refuse.
+func policyInForce(t *testing.T, s *apiServer) func(context.Context) error {
+	return func(ctx context.Context) error {
+		dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+		_, err := s.client(t, alice).CoreV1().Pods("cpupoold").Create(ctx, newPod("x", map[string]string{shares: "{}"}, ""), dry)
+		if err == nil || !strings.Contains(err.Error(), "cpupool-pods") {
+			return errorf("answer %w", err)
+		}
+		return nil
+	}
+}
