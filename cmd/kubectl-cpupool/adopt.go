@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ const adoptHelp = `Lists the pods of a running cluster that are older than the w
 that no pool counts: what they would become, and in which order to restart them.
 Nothing is changed; do each step, see that the pods come back, and list again.
 
+  kubectl cpupool adopt --dry-run --cluster --shared-cpus --guaranteed-cpus
   kubectl get pods,namespaces,replicasets,jobs -A -o json |
     kubectl cpupool adopt --dry-run --shared-cpus --guaranteed-cpus -f -
 
@@ -25,6 +27,7 @@ owners are guessed by name.`
 // adoptOptions are the flags of adopt.
 type adoptOptions struct {
 	admissionFlags
+	clusterFlags
 	files  []string
 	dryRun bool
 	output string
@@ -33,7 +36,7 @@ type adoptOptions struct {
 func adoptCommand(s streams) *cobra.Command {
 	o := &adoptOptions{}
 	cmd := &cobra.Command{
-		Use:   "adopt --dry-run -f FILE",
+		Use:   "adopt --dry-run {-f FILE | --cluster}",
 		Short: "list pods that no pool counts, and the order to restart them in",
 		Long:  adoptHelp,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -45,10 +48,11 @@ func adoptCommand(s streams) *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(*cobra.Command, []string) error { return o.run(s) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), s) },
 	}
-	o.add(cmd)
+	o.admissionFlags.add(cmd)
 	flags := cmd.Flags()
+	o.clusterFlags.add(flags)
 	flags.StringArrayVarP(&o.files, "filename", "f", nil, "`FILE` with a list in JSON as kubectl get prints it, - for the standard input; may be repeated")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "only list; there is nothing else yet, and it has to be given")
 	flags.StringVarP(&o.output, "output", "o", "text", "`FORMAT`: text or json")
@@ -56,18 +60,27 @@ func adoptCommand(s streams) *cobra.Command {
 }
 
 func (o *adoptOptions) check() error {
-	switch {
-	case !o.dryRun:
+	if !o.dryRun {
 		return errors.New("adopt restarts nothing by itself; give --dry-run to get the list")
-	case len(o.files) == 0:
-		return errors.New("no file; name one with -f, or - for the standard input")
+	}
+	if err := checkSource(o.files, o.clusterFlags); err != nil {
+		return err
 	}
 	return checkOutput(o.output)
 }
 
-func (o *adoptOptions) run(s streams) error {
+func (o *adoptOptions) run(ctx context.Context, s streams) error {
 	o.switchOn()
 	var cluster adopt.Cluster
+	if o.given() {
+		data, err := o.read(ctx, "/api/v1/namespaces", "/apis/apps/v1/replicasets", "/apis/batch/v1/jobs", "/api/v1/pods")
+		if err != nil {
+			return err
+		}
+		if err := cluster.Read(data); err != nil {
+			return err
+		}
+	}
 	for _, file := range o.files {
 		data, err := read(s.in, file)
 		if err != nil {

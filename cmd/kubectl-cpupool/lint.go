@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,11 +25,16 @@ they allow none. One line is printed per finding:
 
   FILE:LINE KIND/NAME: what is wrong (what to do)
 
+With --cluster, the objects of a running cluster are checked instead; FILE is then
+"cluster". Of its workloads those are read that somebody has written: no ReplicaSets,
+Jobs and Pods.
+
 Exit codes: 0 nothing found, 1 something found or not readable, 2 usage.`
 
 // lintOptions are the flags of lint.
 type lintOptions struct {
 	admissionFlags
+	clusterFlags
 	files     []string
 	namespace string
 	allowed   []string
@@ -39,7 +45,7 @@ func lintCommand(s streams) *cobra.Command {
 	o := &lintOptions{}
 	var allowed map[string][]string
 	cmd := &cobra.Command{
-		Use:   "lint -f FILE|DIR",
+		Use:   "lint {-f FILE|DIR | --cluster}",
 		Short: "find what would keep pods from their pools",
 		Long:  lintHelp,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -52,10 +58,11 @@ func lintCommand(s streams) *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(*cobra.Command, []string) error { return o.run(s, allowed) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), s, allowed) },
 	}
-	o.add(cmd)
+	o.admissionFlags.add(cmd)
 	flags := cmd.Flags()
+	o.clusterFlags.add(flags)
 	flags.StringArrayVarP(&o.files, "filename", "f", nil, "`FILE` of manifests, - for the standard input, or a tree of files; may be repeated")
 	flags.StringVarP(&o.namespace, "namespace", "n", "default", "`NAMESPACE` of objects that name none")
 	flags.StringSliceVar(&o.allowed, "allowed-namespaces", nil, "`NAMESPACE[=TYPE]` that allows a workload type, by default the first --type; may be repeated")
@@ -66,11 +73,11 @@ func lintCommand(s streams) *cobra.Command {
 // check returns the namespaces of the flags by the types that they allow, nil when
 // there is no such flag; or what is wrong with the flags.
 func (o *lintOptions) check() (map[string][]string, error) {
-	switch {
-	case len(o.files) == 0:
-		return nil, errors.New("no file; name one with -f, or - for the standard input")
-	case len(o.types) == 0:
+	if len(o.types) == 0 {
 		return nil, errors.New("--type is empty; name a workload type")
+	}
+	if err := checkSource(o.files, o.clusterFlags); err != nil {
+		return nil, err
 	}
 	if err := checkOutput(o.output); err != nil {
 		return nil, err
@@ -99,21 +106,32 @@ func checkOutput(format string) error {
 	return nil
 }
 
-func (o *lintOptions) run(s streams, allowed map[string][]string) error {
+func (o *lintOptions) run(ctx context.Context, s streams, allowed map[string][]string) error {
 	o.switchOn()
 	names, _, errs := listFiles(o.files, true)
 	var files []lint.File
+	add := func(name string, data []byte) {
+		objects, bad := manifest.Objects(data)
+		for _, err := range bad {
+			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+		}
+		files = append(files, lint.File{Name: name, Objects: objects})
+	}
 	for _, name := range names {
 		data, err := read(s.in, name)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		objects, bad := manifest.Objects(data)
-		for _, err := range bad {
-			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+		add(name, data)
+	}
+	if o.given() {
+		data, err := o.read(ctx, "/api/v1/namespaces", "/api/v1/limitranges", "/api/v1/resourcequotas", "/apis/apps/v1/deployments",
+			"/apis/apps/v1/statefulsets", "/apis/apps/v1/daemonsets", "/apis/batch/v1/cronjobs")
+		if err != nil {
+			return err
 		}
-		files = append(files, lint.File{Name: name, Objects: objects})
+		add("cluster", data)
 	}
 	findings := lint.Settings{Admission: o.settings, Namespace: o.namespace, Allowed: allowed}.Check(files)
 	if err := o.print(s, findings); err != nil {

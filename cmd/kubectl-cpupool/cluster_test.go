@@ -1,0 +1,98 @@
+package main
+
+import (
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// apiServer serves lists by path, one item on each page, and returns its kubeconfig.
+func apiServer(t *testing.T, lists map[string]string) string {
+	t.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer secret" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		kind, items, ok := strings.Cut(lists[r.URL.Path], "\n")
+		if !ok {
+			w.WriteHeader(http.StatusForbidden)
+			fmt.Fprint(w, `{"kind":"Status","message":"you may not list this"}`)
+			return
+		}
+		item, rest, _ := strings.Cut(items, "\n")
+		next := ""
+		if r.URL.Query().Get("continue") == "second" {
+			item = rest
+		} else if rest != "" {
+			next = "second"
+		}
+		version := strings.TrimPrefix(strings.TrimPrefix(filepath.Dir(r.URL.Path), "/apis/"), "/api/")
+		fmt.Fprintf(w, `{"apiVersion":%q,"kind":%q,"metadata":{"continue":%q},"items":[%s]}`, version, kind, next, item)
+	}))
+	t.Cleanup(server.Close)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	text := `{apiVersion: v1, kind: Config, current-context: a, users: [{name: u, user: {token: secret}}, {name: other}],
+clusters: [{name: c, cluster: {server: "` + server.URL + `", certificate-authority-data: "` + base64.StdEncoding.EncodeToString(ca) + `"}}],
+contexts: [{name: a, context: {cluster: c, user: u}}, {name: b, context: {cluster: c, user: other}}]}`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestCluster(t *testing.T) {
+	const namespaces = "NamespaceList\n" + `{"metadata":{"name":"platform","annotations":{"workload.openshift.io/allowed":"management"}}}` + "\n" + `{"metadata":{"name":"apps"}}`
+	const asks = `"annotations":{"target.workload.openshift.io/management":"{\"effect\":\"PreferredDuringScheduling\"}"}`
+	const spec = `"spec":{"nodeName":"n","containers":[{"name":"c","resources":{"requests":{"cpu":"1","memory":"1Mi"}}}]}`
+	lists := map[string]string{
+		"/api/v1/namespaces":        namespaces,
+		"/api/v1/pods":              "PodList\n" + `{"metadata":{"name":"p","namespace":"apps"},` + spec + `}` + "\n" + `{"metadata":{"name":"q","namespace":"platform",` + asks + `},` + spec + `}`,
+		"/apis/apps/v1/replicasets": "ReplicaSetList\n",
+		"/apis/batch/v1/jobs":       "JobList\n",
+
+		"/apis/apps/v1/deployments":  "DeploymentList\n" + `{"metadata":{"name":"d","namespace":"apps"},"spec":{"template":{"metadata":{` + asks + `},` + spec + `}}}`,
+		"/apis/apps/v1/statefulsets": "StatefulSetList\n",
+		"/apis/apps/v1/daemonsets":   "DaemonSetList\n" + `{"metadata":{"name":"e","namespace":"platform"},"spec":{"template":{` + spec + `}}}`,
+		"/apis/batch/v1/cronjobs":    "CronJobList\n",
+		"/api/v1/limitranges":        "LimitRangeList\n",
+		"/api/v1/resourcequotas":     "ResourceQuotaList\n",
+	}
+	config := apiServer(t, lists)
+
+	code, out, errs := run("", "adopt", "--dry-run", "--shared-cpus", "--kubeconfig", config)
+	if code != exitOK || errs != "" || !strings.Contains(out, "apps Pod/p: pods 1, cpu 1000m; each becomes openshift.io/shared-cpus=1000") ||
+		!strings.Contains(out, "platform Pod/q: pods 1, cpu 1000m; each becomes management.workload.openshift.io/cores=1000") {
+		t.Errorf("adopt: exit code %d, output\n%s\nerrors %q", code, out, errs)
+	}
+	code, out, errs = run("", "lint", "--kubeconfig", config, "--context", "a")
+	if code != exitError || errs != "" || !strings.Contains(out, `Deployment/d: namespace "apps" does not allow`) ||
+		!strings.Contains(out, `DaemonSet/e: namespace "platform" allows workload type "management", and the pod asks for none`) {
+		t.Errorf("lint: exit code %d, output\n%s\nerrors %q", code, out, errs)
+	}
+	delete(lists, "/apis/batch/v1/jobs")
+	for name, c := range map[string]struct {
+		flags []string
+		code  int
+		want  string
+	}{
+		"forbidden":    {[]string{"--kubeconfig", config}, exitError, "read /apis/batch/v1/jobs of https://127.0.0.1:"},
+		"why":          {[]string{"--kubeconfig", config}, exitError, "the server answers 403 Forbidden: you may not list this"},
+		"unauthorized": {[]string{"--kubeconfig", config, "--context", "b"}, exitError, "the server answers 401 Unauthorized"},
+		"no context":   {[]string{"--kubeconfig", config, "--context", "x"}, exitError, `context "x" does not exist; see --kubeconfig and --context`},
+		"no file":      {[]string{"--kubeconfig", config + "x"}, exitError, "no such file or directory; see --kubeconfig and --context"},
+		"both":         {[]string{"--kubeconfig", config, "-f", "-"}, exitUsage, "-f and a cluster: give one of them"},
+	} {
+		code, out, errs := run("", append([]string{"adopt", "--dry-run"}, c.flags...)...)
+		if code != c.code || out != "" || !strings.Contains(errs, c.want) {
+			t.Errorf("%s: exit code %d, output %q, errors %q; want %d and %q", name, code, out, errs, c.code, c.want)
+		}
+	}
+}
