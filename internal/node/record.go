@@ -83,7 +83,7 @@ func (c *recordCache) read(file string) (Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.was, c.record, c.told = info, record, ""
+	c.was, c.record = info, record
 	return record, nil
 }
 

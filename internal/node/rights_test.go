@@ -69,7 +69,9 @@ func TestRightsAreThoseUsed(t *testing.T) {
 	s.Taint, s.Verified, s.Condition = "cpupoold.io/starting", true, &node.Condition{Reason: "Starting"}
 	s.Problems = []node.Problem{{UID: "u", Namespace: "ns", Pod: "p", Code: "Refused", Text: "why"}}
 	r.Show(s)
-	f.wait("everything", func() bool { return f.pooled() && len(f.node.Spec.Taints) == 0 && len(f.events) == 1 && f.condition() != nil })
+	f.wait("everything", func() bool {
+		return f.pooled() && len(f.node.Spec.Taints) == 0 && len(f.events) == 1 && f.condition() != nil
+	})
 	f.wait("the event's count", func() bool { return r.Stats().Events[node.OK] == 1 })
 	later.Store(int64(31 * time.Minute))
 	r.Show(s)

@@ -202,9 +202,14 @@ func (r *Runner) step(ctx context.Context) time.Time {
 func (r *Runner) want(s *State) wanted {
 	var w wanted
 	record, err := r.cache.read(r.Record)
-	if note := fmt.Sprint(err); err != nil && note != r.cache.told {
+	if record == nil && err == nil {
+		err = fmt.Errorf("no %s; pods outside of management pools are taken to be counted", r.Record)
+	}
+	if err == nil {
+		r.cache.told = ""
+	} else if note := err.Error(); note != r.cache.told {
 		r.cache.told = note
-		r.Log.Warn("what pods ask for is not known", "error", err)
+		r.Log.Warn("what pods ask for is not known from the kubelet", "error", err)
 	}
 	w.resources = make(map[string]int64)
 	r.counts.Amounts = nil

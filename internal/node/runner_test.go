@@ -4,8 +4,12 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -441,4 +445,58 @@ func TestWithdraw(t *testing.T) {
 	if _, err := node.Withdraw(t.Context(), o, workload.Names{}); err == nil {
 		t.Error("no error without a right to it")
 	}
+}
+
+// TestRunnerReadsTheRecord, and reads it again when the kubelet has replaced it.
+func TestRunnerReadsTheRecord(t *testing.T) {
+	f := newFakeAPI(t)
+	file := filepath.Join(t.TempDir(), node.RecordFile)
+	var logs lockedLog
+	r := node.New(node.Options{
+		Name: "n1", Access: f.access(), Record: file, Version: "test", Limits: quick(), Log: slog.New(slog.NewTextHandler(&logs, nil)),
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.Run(ctx)
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	s := pooled()
+	s.Pods = []node.Pod{{UID: "u", Resource: shared, Containers: []node.Container{{Name: "c", Resource: shared, Milli: 500, Presumed: true}}}}
+	r.Show(s)
+	f.wait("the whole pool without a record", func() bool { return f.has(shared, "4000") })
+	for request, want := range map[string]string{`"cpu":"500m"`: "3500", `"cpu":"1","` + shared + `":"700"`: "3700"} {
+		text := `{"data":` + strconv.Quote(`{"entries":{"u":{"ContainerResources":{"c":{"requests":{`+request+`}}}}}}`) + `}`
+		next := file + ".new"
+		if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(next, file); err != nil {
+			t.Fatal(err)
+		}
+		r.Show(s)
+		f.wait("less than the pool", func() bool { return f.has(shared, want) })
+	}
+	if got := strings.Count(logs.String(), "not known"); got != 1 {
+		t.Errorf("a record that is not there was told %d times: %s", got, logs.String())
+	}
+}
+
+// lockedLog keeps what is logged.
+type lockedLog struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lockedLog) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lockedLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
