@@ -16,8 +16,9 @@ GO       ?= go
 GOLANGCI := $(GO) tool -modfile=tools/go.mod golangci-lint
 BUILD    := $(GO) build -buildvcs=auto -ldflags "-s -w"
 FUZZTIME ?= 20s
+KERNELS  ?= bookworm,trixie,forky
 
-.PHONY: help build image cross test test-unit test-vm test-apiserver test-ci test-drift test-disturbance test-matrix test-model demo vm-shell lint fmt bench fuzz clean host host-vm
+.PHONY: help build image cross test test-unit test-vm test-apiserver test-ci test-drift test-kernels test-disturbance test-matrix test-model demo vm-shell lint fmt bench fuzz clean host host-vm
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -63,6 +64,9 @@ test-model: host-vm build ## run the model test's 300 steps on a real node (SEED
 
 test-drift: host-vm build ## run the tests of foreign writes on a real node (SUITE=trixie)
 	$(GO) test -tags vm -count=1 -timeout 75m -run '^TestDrift$$' ./test/vm -drift -drift.suite=$(SUITE)
+
+test-kernels: host-vm build ## run what depends on the kernel, on the oldest, 6.12 and the newest (KERNELS=forky)
+	$(GO) test -tags vm -count=1 -timeout 150m -run '^TestKernels$$' ./test/vm -kernels=$(KERNELS)
 
 test-disturbance: host-vm build ## count what hand-overs do to a neighbour, on the kernels that have partitions (HANDOVERS=100)
 	$(GO) test -v -tags vm -count=1 -timeout 75m -run '^TestDisturbance$$' ./test/vm -disturbance $(or $(HANDOVERS),100)

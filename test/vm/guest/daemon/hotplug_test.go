@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
@@ -28,6 +29,13 @@ func (n *node) plug(cpu int, online bool) {
 // TestHotplug takes CPUs of each pool offline and brings them back. The resync is an hour away, so that it is the kernel's event that moves
 // containers.
 func TestHotplug(t *testing.T) {
+	for _, m := range newNode(t).modes() {
+		t.Run(m.name, func(t *testing.T) { plugCPUs(t, m) })
+	}
+}
+
+func plugCPUs(t *testing.T, m mode) {
+	t.Helper()
 	n := newNode(t)
 	r := n.withoutKubelet()
 	t.Cleanup(func() {
@@ -35,7 +43,7 @@ func TestHotplug(t *testing.T) {
 			n.plug(cpu, true)
 		}
 	})
-	n.startDaemon(hourly)
+	n.startDaemon(m.config)
 	management := r.mustStart(100, "kube-system", manifest.Management(nil))
 	shared := r.mustStart(500, "default", nil)
 	owner, other := r.mustStart(2000, "default", nil), r.mustStart(1000, "default", nil)
@@ -45,8 +53,13 @@ func TestHotplug(t *testing.T) {
 		for _, c := range []struct {
 			pod
 			cpus string
-		}{{owner, ownerCPUs}, {other, otherCPUs}, {shared, sharedCPUs}, {management, managementCPUs}} {
-			r.eventually(what, func() error { return r.allowed(c.pod, c.cpus) })
+			owns bool
+		}{{owner, ownerCPUs, true}, {other, otherCPUs, otherCPUs != sharedCPUs}, {shared, sharedCPUs, false}, {management, managementCPUs, false}} {
+			typ := cgroup.MemberPartition
+			if c.owns {
+				typ = m.typ
+			}
+			r.eventually(what, func() error { return r.is(c.pod, typ, c.cpus) })
 		}
 		t.Logf("%s: after %v all are where they should be", what, time.Since(begin).Round(time.Millisecond))
 	}

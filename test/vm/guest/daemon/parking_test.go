@@ -13,7 +13,10 @@ import (
 )
 
 // parking is isolating with free CPUs parked.
-var parking = strings.Replace(isolating, "isolation: partition\n", "isolation: partition\n  park: true\n", 1)
+func (n *node) parking() string {
+	n.Helper()
+	return strings.Replace(n.isolating(), "cpus: 4-7\n", "cpus: 4-7\n  park: true\n", 1)
+}
 
 // parks waits until exactly these CPUs are parked, by the kernel's word: with none, that there is no such partition.
 func (n *node) parks(when, cpus string) {
@@ -40,9 +43,10 @@ func (n *node) parks(when, cpus string) {
 // resync is an hour away.
 func TestParking(t *testing.T) {
 	n := newNode(t)
+	n.needsPartitions()
 	r := n.withoutKubelet()
 	n.notRestarted()
-	n.startDaemon(parking)
+	n.startDaemon(n.parking())
 	n.nriConnected()
 	all := cpuset.Range(0, 7)
 	outside := n.outsider()
@@ -77,7 +81,7 @@ func TestParking(t *testing.T) {
 		return nil
 	})
 	outside.keptOff("with the daemon dead", cpuset.Range(4, 7))
-	n.startDaemon(parking)
+	n.startDaemon(n.parking())
 	n.nriConnected()
 	n.parks("with a new daemon", "6-7")
 	if err := r.parted(owner, cgroup.RootPartition, "4-5"); err != nil {

@@ -4,6 +4,7 @@ package daemon_test
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,8 +19,57 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// isolating is hourly with partitions, which the kernel of this node does not get by default.
-var isolating = strings.Replace(hourly, "cpus: 4-7\n", "cpus: 4-7\n  isolation: partition\n", 1)
+// partitionsToo is what `make test-kernels` asks for.
+var partitionsToo = flag.Bool("partitions", false, "run TestHandoverDeaths, and TestHotplug and TestResize with partitions, too")
+
+// partitions are what this kernel can do with them.
+func (n *node) partitions() cgroup.PartitionKernel {
+	n.Helper()
+	var uts unix.Utsname
+	if err := unix.Uname(&uts); err != nil {
+		n.Fatal(err)
+	}
+	kernel, err := cgroup.ParsePartitionKernel(unix.ByteSliceToString(uts.Release[:]))
+	if err != nil {
+		n.Fatal(err)
+	}
+	return kernel
+}
+
+// needsPartitions skips a test where there are none, by the kernel's version and by nothing else: on a new one it runs, or fails.
+func (n *node) needsPartitions() {
+	n.Helper()
+	if !n.partitions().Remote {
+		n.Skip("the kernel is older than 6.11: no partitions below cgroups that are none")
+	}
+}
+
+// isolating is hourly with partitions: as auto where that makes them, and else on request.
+func (n *node) isolating() string {
+	n.Helper()
+	mode := "partition"
+	if n.partitions().Settled {
+		mode = "auto"
+	}
+	return strings.Replace(hourly, "cpus: 4-7\n", "cpus: 4-7\n  isolation: "+mode+"\n", 1)
+}
+
+// mode is a configuration of the pool of exclusive CPUs.
+type mode struct {
+	name   string
+	config string
+	typ    cgroup.PartitionType // that owners are
+}
+
+// modes are those that are asked for, of what this kernel has.
+func (n *node) modes() []mode {
+	n.Helper()
+	all := []mode{{"cpuset", hourly, cgroup.MemberPartition}}
+	if *partitionsToo && n.partitions().Remote {
+		all = append(all, mode{"partition", n.isolating(), cgroup.RootPartition})
+	}
+	return all
+}
 
 // parted says that a container is a partition with CPUs that nobody else has, by the kernel's word, and that it may run there and nowhere else.
 func (r *runtimeNode) parted(p pod, typ cgroup.PartitionType, cpus string) error {
@@ -37,6 +87,18 @@ func (r *runtimeNode) parted(p pod, typ cgroup.PartitionType, cpus string) error
 		return fmt.Errorf("%s has CPUs %s, and the root %s", p.name, st.Effective, root.Effective)
 	}
 	return r.allowed(p, cpus)
+}
+
+// is says that a container runs on these CPUs and is of the type: a partition as parted says, or a member.
+func (r *runtimeNode) is(p pod, typ cgroup.PartitionType, cpus string) error {
+	if typ != cgroup.MemberPartition {
+		return r.parted(p, typ, cpus)
+	}
+	st, err := r.fs.Read(p.path)
+	if err == nil && !st.Partition.Is(typ) {
+		err = fmt.Errorf("%s is %s; want %s", p.name, st.Partition, typ)
+	}
+	return errors.Join(err, r.allowed(p, cpus))
 }
 
 // lists are the exclusive lists of kubepods.slice and all in it that are not empty.
@@ -120,9 +182,10 @@ func (n *node) notRestarted() {
 // daemon, to restore. The resync is an hour away.
 func TestPartition(t *testing.T) {
 	n := newNode(t)
+	n.needsPartitions()
 	r := n.withoutKubelet()
 	n.notRestarted()
-	n.startDaemon(isolating)
+	n.startDaemon(n.isolating())
 	n.nriConnected()
 	all := cpuset.Range(0, 7)
 	outside := n.outsider()
@@ -165,7 +228,7 @@ func TestPartition(t *testing.T) {
 		return nil
 	})
 	outside.keptOff("with the daemon dead", cpuset.Of(4, 5, 6))
-	n.startDaemon(isolating)
+	n.startDaemon(n.isolating())
 	n.nriConnected()
 	outside.keptOff("with a new daemon", cpuset.Of(4, 5, 6))
 	if err := errors.Join(r.parted(owner, cgroup.RootPartition, "4-5"), r.parted(isolated, cgroup.IsolatedPartition, "6")); err != nil {

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
 // resize is what the kubelet asks the runtime for: no cpuset, and the pod's total afterwards.
@@ -46,9 +48,16 @@ func (r *runtimeNode) allowed(p pod, cpus string) error {
 
 // TestResize resizes containers in place, as the kubelet does. The resync is an hour away.
 func TestResize(t *testing.T) {
+	for _, m := range newNode(t).modes() {
+		t.Run(m.name, func(t *testing.T) { resizeInPlace(t, m) })
+	}
+}
+
+func resizeInPlace(t *testing.T, m mode) {
+	t.Helper()
 	n := newNode(t)
 	r := n.withoutKubelet()
-	n.startDaemon(hourly)
+	n.startDaemon(m.config)
 	n.eventually("the daemon is asked by the runtime", func() error {
 		_, body, err := n.get("/metrics")
 		if err == nil && !strings.Contains(body, `cpupoold_source_state{source="nri",state="ok"} 1`) {
@@ -81,7 +90,11 @@ func TestResize(t *testing.T) {
 			if err == nil && st.Quota != step.quota {
 				err = fmt.Errorf("cpu.max has %d; want %d", st.Quota, step.quota)
 			}
-			return errors.Join(err, r.allowed(app, step.cpus), r.allowed(other, "6"), r.allowed(shared, "2-3"))
+			appIs := m.typ
+			if step.quota >= 0 {
+				appIs = cgroup.MemberPartition
+			}
+			return errors.Join(err, r.is(app, appIs, step.cpus), r.is(other, m.typ, "6"), r.allowed(shared, "2-3"))
 		})
 	}
 	n.quiet()

@@ -4,6 +4,7 @@ package isolation_test
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -27,7 +28,6 @@ partitions:
 - {type: management, cpus: 0-1, namespaces: [kube-system]}
 shared: {cpus: 2-7}
 guaranteed: {from: shared, floor: 2}
-hostSlices: {enabled: true}
 resyncPeriod: 1h
 podResourcesSocket: none
 `
@@ -37,13 +37,36 @@ const spun = 2_000_000
 
 type node struct{ *guestnode.Node }
 
+// partitions asks for these, too: each of their types takes as long again.
+var partitions = flag.Bool("partitions", false, "show what partitions keep off, too, where the kernel has them")
+
+// means is what keeps others off exclusive CPUs.
+type means struct {
+	name        string
+	config      string
+	annotations map[string]string // of the pod that has them
+	typ         cgroup.PartitionType
+}
+
+// allMeans are the cpusets of everybody, those of the host too, and partitions alone.
+func allMeans() []means {
+	partition := strings.Replace(config, "floor: 2", "floor: 2, isolation: partition", 1)
+	return []means{
+		{"cpuset", config + "hostSlices: {enabled: true}\n", nil, cgroup.MemberPartition},
+		{"root", partition, nil, cgroup.RootPartition},
+		{"isolated", partition, map[string]string{"cpu-load-balancing.crio.io": "disable"}, cgroup.IsolatedPartition},
+	}
+}
+
+// host is the cgroup of the process of the host's that spins.
+const host = cgroup.Path("system.slice/spinner.service")
+
 // TestNoForeignTask watches the CPUs of an exclusive container, whose threads spin, while others who spin are told to come there from
 // outside: with the daemon alive, and after it was killed.
 func TestNoForeignTask(t *testing.T) {
 	n := &node{guestnode.New(t)}
 	n.Run("systemd-run", "--unit=spinner", "--property=CPUWeight=1", "sh", "-c", "while :; do :; done")
 	t.Cleanup(func() { n.Run("systemctl", "stop", "spinner") })
-	const host = cgroup.Path("system.slice/spinner.service")
 	spinner := n.threads(host)
 
 	// That the trace would show it. It comes from another CPU: the kernel does not switch to what has been running.
@@ -57,39 +80,77 @@ func TestNoForeignTask(t *testing.T) {
 	n.allow(spinner, cpuset.Range(0, 7))
 	n.signal(host, unix.SIGSTOP) // while the emulated node has work to do; they spin while they are watched
 
-	n.StartDaemon(config)
+	for _, by := range allMeans() {
+		t.Run(by.name, func(t *testing.T) {
+			n := &node{guestnode.New(t)}
+			switch {
+			case by.typ == cgroup.MemberPartition:
+			case !*partitions:
+				t.Skip("some minutes: -partitions")
+			case !n.hasPartitions():
+				t.Skip("the kernel is older than 6.11: no partitions below cgroups that are none")
+			}
+			n.keepsOff(by)
+		})
+	}
+}
+
+// hasPartitions says whether the kernel has them, by its version.
+func (n *node) hasPartitions() bool {
+	n.Helper()
+	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		n.Fatal(err)
+	}
+	kernel, err := cgroup.ParsePartitionKernel(string(release))
+	if err != nil {
+		n.Fatal(err)
+	}
+	return kernel.Remote
+}
+
+// keepsOff has an exclusive container beside an older one.
+func (n *node) keepsOff(by means) {
+	n.Helper()
+	n.StartDaemon(by.config)
+	n.Cleanup(func() {
+		n.StopDaemon()
+		n.Run("cpupoold", "restore")
+	})
 	n.Apply(manifest.Pod{Name: "old", Namespace: "default", Containers: []manifest.Container{
 		{Name: "app", CPU: "500m", Memory: "32Mi", Args: []string{"spin", "2"}}}})
 	old := n.running("old", func(c guestnode.Container) bool { return c.Effective.Len() == 6 })
 	n.signal(n.path(old), unix.SIGSTOP)
-	n.Apply(manifest.Pod{Name: "owner", Namespace: "default", Containers: []manifest.Container{
+	n.Apply(manifest.Pod{Name: "owner", Namespace: "default", Annotations: by.annotations, Containers: []manifest.Container{
 		{Name: "app", CPU: "2", Memory: "32Mi", Limited: true, Args: []string{"spin", "2"}}}})
-	owner := n.running("owner", func(c guestnode.Container) bool { return c.Effective.Len() == 2 })
+	owner := n.running("owner", func(c guestnode.Container) bool { return c.Effective.Len() == 2 && c.Partition.Is(by.typ) })
 	n.Settled()
-	watched := func(when string) {
-		t.Helper()
-		tr := startTrace(t, owner.Effective)
-		mine := n.threads(n.path(owner))
-		n.signal(n.path(old), unix.SIGCONT)
-		n.signal(host, unix.SIGCONT)
-		n.lure(slices.Concat(n.threads(n.path(old)), n.threads(host), []int{os.Getpid()}), owner.Effective)
-		n.spins(n.path(owner), spun)
-		n.signal(n.path(old), unix.SIGSTOP)
-		n.signal(host, unix.SIGSTOP)
-		r := tr.end()
-		mine = append(mine, n.threads(n.path(owner))...)
-		if foreign := r.besides(mine); len(foreign) > 0 {
-			t.Errorf("%s: on CPUs %s of the exclusive container ran %v\n%s", when, owner.Effective, foreign, n.Evidence())
-		}
-		if len(r.among(mine)) == 0 {
-			t.Errorf("%s: the trace does not show the exclusive container itself: %v", when, r)
-		}
-		t.Logf("%s: switches on CPUs %s: to the container %v, to kernel threads %v", when, owner.Effective, r.among(mine), r.kernels)
-	}
-	watched("daemon alive")
+	n.watched("daemon alive", old, owner)
 	n.Run("systemctl", "kill", "--signal=KILL", "cpupoold")
 	n.Run("systemctl", "stop", "cpupoold") // before systemd starts it again
-	watched("daemon dead")
+	n.watched("daemon dead", old, owner)
+}
+
+// watched says that nobody but the owner runs on its CPUs.
+func (n *node) watched(when string, old, owner guestnode.Container) {
+	n.Helper()
+	tr := startTrace(n.T, owner.Effective)
+	mine := n.threads(n.path(owner))
+	n.signal(n.path(old), unix.SIGCONT)
+	n.signal(host, unix.SIGCONT)
+	n.lure(slices.Concat(n.threads(n.path(old)), n.threads(host), []int{os.Getpid()}), owner.Effective)
+	n.spins(n.path(owner), spun)
+	n.signal(n.path(old), unix.SIGSTOP)
+	n.signal(host, unix.SIGSTOP)
+	r := tr.end()
+	mine = append(mine, n.threads(n.path(owner))...)
+	if foreign := r.besides(mine); len(foreign) > 0 {
+		n.Errorf("%s: on CPUs %s of the exclusive container ran %v\n%s", when, owner.Effective, foreign, n.Evidence())
+	}
+	if len(r.among(mine)) == 0 {
+		n.Errorf("%s: the trace does not show the exclusive container itself: %v", when, r)
+	}
+	n.Logf("%s: switches on CPUs %s: to the container %v, to kernel threads %v", when, owner.Effective, r.among(mine), r.kernels)
 }
 
 // running waits for a pod's container.
@@ -97,7 +158,7 @@ func (n *node) running(pod string, when func(guestnode.Container) bool) (c guest
 	n.Helper()
 	n.Eventually(pod, func() (err error) {
 		if c, err = n.Find(pod, "app"); err == nil && !when(c) {
-			err = fmt.Errorf("on CPUs %s", c.Effective)
+			err = fmt.Errorf("on CPUs %s, %s", c.Effective, c.Partition)
 		}
 		return err
 	})

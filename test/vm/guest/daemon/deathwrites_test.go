@@ -1,0 +1,119 @@
+//go:build guest
+
+package daemon_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// exactDeath kills the daemon after so many of its own writes to cgroups, and before it opens a file for the next one: fanotify(7) says what was
+// written, and whoever opens a file waits until that has been read. What somebody else writes for the daemon is not counted.
+type exactDeath struct {
+	after int
+	group *os.File
+	ended chan struct{}
+
+	mu     sync.Mutex
+	writes []string // files
+	dead   bool
+	err    error
+}
+
+// diesAfter begins to count. The daemon may be started later.
+func (n *node) diesAfter(writes int) *exactDeath {
+	n.Helper()
+	fd, err := unix.FanotifyInit(unix.FAN_CLASS_CONTENT|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK, unix.O_RDONLY)
+	if err != nil {
+		n.Fatalf("fanotify: %v", err)
+	}
+	d := &exactDeath{after: writes, group: os.NewFile(uintptr(fd), "fanotify"), ended: make(chan struct{})}
+	// All mounts of it: the daemon's unit has one of its own.
+	if err := unix.FanotifyMark(fd, unix.FAN_MARK_ADD|unix.FAN_MARK_FILESYSTEM, unix.FAN_OPEN_PERM|unix.FAN_MODIFY, unix.AT_FDCWD, "/sys/fs/cgroup"); err != nil {
+		_ = d.group.Close()
+		n.Fatalf("watch /sys/fs/cgroup: %v", err)
+	}
+	go d.run()
+	return d
+}
+
+// end returns the files that the daemon has written, whether it was killed, and what went wrong.
+func (d *exactDeath) end() (writes []string, dead bool, err error) {
+	err = d.group.Close() // who waits goes on
+	<-d.ended
+	return d.writes, d.dead, errors.Join(err, d.err)
+}
+
+func (d *exactDeath) isDead() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.dead
+}
+
+func (d *exactDeath) run() {
+	defer close(d.ended)
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := d.group.Read(buf)
+		if errors.Is(err, os.ErrClosed) {
+			return
+		}
+		d.mu.Lock()
+		d.err = errors.Join(d.err, err)
+		for rest := buf[:max(n, 0)]; len(rest) > 0; {
+			var event unix.FanotifyEventMetadata
+			if _, err := binary.Decode(rest, binary.NativeEndian, &event); err != nil {
+				d.err = errors.Join(d.err, err)
+				break
+			}
+			rest = rest[event.Event_len:]
+			d.err = errors.Join(d.err, d.heard(event))
+		}
+		d.mu.Unlock()
+	}
+}
+
+// heard takes one event.
+func (d *exactDeath) heard(event unix.FanotifyEventMetadata) error {
+	if event.Mask&unix.FAN_Q_OVERFLOW != 0 {
+		return errors.New("fanotify has lost events")
+	}
+	file := os.NewFile(uintptr(event.Fd), "event")
+	defer file.Close()
+	if event.Mask&unix.FAN_MODIFY != 0 {
+		return d.wrote(file, int(event.Pid))
+	}
+	answer, err := binary.Append(nil, binary.NativeEndian, unix.FanotifyResponse{Fd: event.Fd, Response: unix.FAN_ALLOW})
+	if err == nil {
+		_, err = d.group.Write(answer)
+	}
+	if errors.Is(err, syscall.ENOENT) || errors.Is(err, os.ErrClosed) { // who waited has been killed, or goes on without
+		return nil
+	}
+	return err
+}
+
+// wrote counts a write if it is the daemon's, and kills it after the last.
+func (d *exactDeath) wrote(file *os.File, pid int) error {
+	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	if err != nil || strings.TrimSpace(string(comm)) != "cpupoold" {
+		return nil //nolint:nilerr // somebody who has ended
+	}
+	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", file.Fd()))
+	if err != nil {
+		return err
+	}
+	d.writes = append(d.writes, strings.TrimPrefix(name, "/sys/fs/cgroup/"))
+	if len(d.writes) < d.after || d.dead {
+		return nil
+	}
+	d.dead = true
+	return syscall.Kill(pid, syscall.SIGKILL)
+}
