@@ -53,6 +53,7 @@ type drifter struct {
 	systemd *cgroup.Systemd
 	all     []*victim
 	crowded bool // what next prepares is written to all victims, and to the one that it returns twice
+	echoed  bool // what next prepares goes through the runtime, which writes the weight, too, and maybe once more
 }
 
 // newDrifter starts the daemon on a node with containers.
@@ -278,6 +279,7 @@ func TestDrift(t *testing.T) {
 	d.provoke("", cgroup.FileCPUs, nil, nil, func(v *victim, _ int) { d.rawWrite(v.path, cgroup.FileCPUs, v.lent) })
 	d.provoke("", cgroup.FileWeight, managed, nil, func(v *victim, i int) { d.rawWrite(v.path, cgroup.FileWeight, fmt.Sprint(1000+i)) })
 	d.quiet()
+	d.echoed = true
 	if o := d.provoke("runtime", cgroup.FileCPUs, nil, nil, func(v *victim, _ int) {
 		d.update(v, &runtime.LinuxContainerResources{CpusetCpus: v.lent})
 	}); o.right == 0 {
@@ -288,6 +290,7 @@ func TestDrift(t *testing.T) {
 	}); o.right == 0 {
 		t.Error("the runtime's shares are never recognised")
 	}
+	d.echoed = false
 	slice := func(v *victim) error {
 		st, err := d.fs.Read(v.path.Parent())
 		if err == nil && st.Weight != cgroup.WeightLinear(512) {

@@ -5,6 +5,8 @@ package daemon_test
 import (
 	"slices"
 	"time"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
 // The daemon ends a fight after five repairs of one property in a minute.
@@ -13,9 +15,20 @@ const peacefulWrites, peacefulTime = 5, 61 * time.Second
 // next is the victim whose property was left in peace for longest, once another write to it is no fight.
 func (d *drifter) next(property string, of func(*victim) bool) *victim {
 	all := slices.DeleteFunc(slices.Clone(d.all), func(v *victim) bool { return of != nil && !of(v) })
-	due := func(v *victim) time.Time { return v.due(property, 1) }
+	more := map[string]int{property: 1}
 	if d.crowded {
-		due = func(v *victim) time.Time { return v.due(property, 2) }
+		more[property] = 2
+	}
+	if d.echoed {
+		more[cgroup.FileWeight] = 2
+	}
+	due := func(v *victim) (at time.Time) {
+		for property, n := range more {
+			if t := v.due(property, n); t.After(at) {
+				at = t
+			}
+		}
+		return at
 	}
 	v := slices.MinFunc(all, func(a, b *victim) int { return due(a).Compare(due(b)) })
 	at := due(v)
@@ -30,12 +43,16 @@ func (d *drifter) next(property string, of func(*victim) bool) *victim {
 		<-time.After(wait)
 	}
 	now := time.Now()
-	if d.crowded {
-		for _, other := range d.all {
+	for _, other := range d.all {
+		if d.crowded && other != v {
 			other.writes[property] = append(other.writes[property], now)
 		}
 	}
-	v.writes[property] = append(v.writes[property], now)
+	for property, n := range more {
+		for range n {
+			v.writes[property] = append(v.writes[property], now)
+		}
+	}
 	return v
 }
 
@@ -43,9 +60,11 @@ func (d *drifter) next(property string, of func(*victim) bool) *victim {
 func (d *drifter) passed(property string, v *victim) {
 	began, now := v.writes[property][len(v.writes[property])-1], time.Now()
 	for _, other := range d.all {
-		for i, t := range other.writes[property] {
-			if t.Equal(began) {
-				other.writes[property][i] = now
+		for _, times := range other.writes {
+			for i, t := range times {
+				if t.Equal(began) {
+					times[i] = now
+				}
 			}
 		}
 	}
