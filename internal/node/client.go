@@ -182,8 +182,16 @@ func (c *client) open(ctx context.Context, method, path string, query url.Values
 		}
 	}
 	failure.Code = answer.StatusCode
-	if seconds, err := strconv.ParseUint(answer.Header.Get("Retry-After"), 10, 16); err == nil {
-		failure.retryAfter = time.Duration(seconds) * time.Second
-	}
+	failure.retryAfter = retryAfterHeader(answer.Header.Get("Retry-After"))
 	return nil, failure
+}
+
+// retryAfterHeader is how long the API server wants to be left alone, longestPause at
+// most: what a proxy says while it restarts the server must not last for an hour.
+func retryAfterHeader(text string) time.Duration {
+	seconds, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return 0
+	}
+	return min(time.Duration(seconds)*time.Second, longestPause)
 }

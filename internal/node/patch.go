@@ -109,7 +109,8 @@ func (o *object) conditionChange(want *condition, now time.Time) any {
 	next.Message = clip(next.Message)
 	if is != nil && is.Status == next.Status {
 		next.Transition = is.Transition
-		if age := now.Sub(is.Heartbeat); is.Reason == next.Reason && (is.Message == next.Message && age < heartbeat || age < rewording) {
+		// A heartbeat of the future was written before somebody has set the clock.
+		if age := now.Sub(is.Heartbeat).Abs(); is.Reason == next.Reason && (is.Message == next.Message && age < heartbeat || age < rewording) {
 			return nil
 		}
 	}

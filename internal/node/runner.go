@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
-
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
@@ -81,12 +79,11 @@ type Runner struct {
 	cache    recordCache
 	reporter *reporter
 	counts   Stats
-	retry    *backoff.ExponentialBackOff
-	failing  string    // the last error, as long as it lasts
-	due      time.Time // no request before
 	gap      time.Duration
 	asked    wanted // by the last patch, which was at
 	patched  time.Time
+
+	status, taint, events attempts
 }
 
 // New makes a Runner; Run makes it work.
@@ -97,8 +94,11 @@ func New(o Options) *Runner {
 	}
 	r := &Runner{
 		Options: o, wake: make(chan struct{}, 1), seen: make(chan seen), client: o.client(), reporter: newReporter(o.Limits.Settle),
-		counts: Stats{Patches: make(map[Result]uint64), Events: make(map[Result]uint64)}, retry: newPause(),
-		gap: o.Limits.Gap,
+		counts: Stats{Patches: make(map[Result]uint64), Events: make(map[Result]uint64)},
+		gap:    o.Limits.Gap,
+		status: newAttempts("status"),
+		taint:  newAttempts("startup taint"),
+		events: newAttempts("events of pods"),
 	}
 	r.stats.Store(&Stats{})
 	return r
@@ -171,31 +171,15 @@ func (r *Runner) step(ctx context.Context) time.Time {
 	r.reporter.note(state.Problems, now)
 	want := r.want(state)
 	defer r.publish()
-	if now.Before(r.due) {
-		return r.due
+	shown := false
+	next := r.attempt(ctx, &r.status, func(ctx context.Context) (next time.Time, err error) {
+		shown, next, err = r.change(ctx, state, want)
+		return next, err
+	})
+	if shown && state.Verified {
+		next = sooner(next, r.attempt(ctx, &r.taint, func(ctx context.Context) (time.Time, error) { return r.untaint(ctx, state.Taint) }))
 	}
-	next, err := r.change(ctx, state, want)
-	if err == nil {
-		var later time.Time
-		later, err = r.tell(ctx)
-		if next.IsZero() || !later.IsZero() && later.Before(next) {
-			next = later
-		}
-	}
-	if err == nil {
-		if r.failing != "" {
-			r.Log.Info("the API server answers again")
-			r.failing = ""
-		}
-		r.retry.Reset()
-		return next
-	}
-	if ctx.Err() == nil && r.failing != err.Error() {
-		r.failing = err.Error()
-		r.Log.Warn("node is not shown as it is", "node", r.Name, "error", err)
-	}
-	r.due = r.Now().Add(max(r.retry.NextBackOff(), retryAfter(err)))
-	return r.due
+	return sooner(next, r.attempt(ctx, &r.events, r.tell))
 }
 
 // want is what the status is to show.
@@ -228,42 +212,46 @@ func (r *Runner) want(s *State) wanted {
 	return w
 }
 
-// change patches the Node where it is not as wanted. The time is when it is to be
-// looked at again.
-func (r *Runner) change(ctx context.Context, s *State, want wanted) (time.Time, error) {
+// change patches the status of the Node where it is not as wanted, and says whether it
+// is now. The time is when it is to be looked at again.
+func (r *Runner) change(ctx context.Context, s *State, want wanted) (shown bool, next time.Time, err error) {
 	if r.node == nil {
-		return time.Time{}, nil
+		return false, time.Time{}, nil
 	}
 	now := r.Now()
-	status := r.node.statusPatch(want, s.Names, now)
-	var taint []byte
-	if s.Verified {
-		taint = r.node.taintPatch(s.Taint)
-	}
-	if status == nil && taint == nil {
+	patch := r.node.statusPatch(want, s.Names, now)
+	if patch == nil {
 		if want.condition == nil {
-			return time.Time{}, nil
+			return true, time.Time{}, nil
 		}
-		return r.node.condition(ConditionType).Heartbeat.Add(heartbeat), nil
+		return true, r.node.condition(ConditionType).Heartbeat.Add(heartbeat), nil
 	}
 	if earliest := r.patched.Add(r.gap); now.Before(earliest) {
-		return earliest, nil
+		return false, earliest, nil
 	}
 	r.pace(want, now)
-	if status != nil {
-		if err := r.patch(ctx, "/status", strategicPatch, status); err != nil {
-			return time.Time{}, err
-		}
+	if err := r.patch(ctx, "/status", strategicPatch, patch); err != nil {
+		r.gap, r.patched = r.Limits.Gap, time.Time{} // the pause after the failure is enough
+		return false, time.Time{}, err
 	}
-	if taint != nil && r.node != nil {
-		if taint = r.node.taintPatch(s.Taint); taint != nil { // of the version that there is now
-			if err := r.patch(ctx, "", mergePatch, taint); err != nil {
-				return time.Time{}, err
-			}
-			r.Log.Info("startup taint removed", "node", r.Name, "taint", s.Taint)
-		}
+	return true, r.Now().Add(r.gap), nil
+}
+
+// untaint removes the startup taint.
+func (r *Runner) untaint(ctx context.Context, key string) (time.Time, error) {
+	if r.node == nil { // the patch of the status has found out
+		return time.Time{}, nil
 	}
-	return r.Now().Add(r.gap), nil
+	patch := r.node.taintPatch(key) // of the version that there is now
+	if patch == nil {
+		return time.Time{}, nil
+	}
+	if err := r.patch(ctx, "", mergePatch, patch); err != nil || r.node == nil {
+		return time.Time{}, err
+	}
+	r.Log.Info("startup taint removed", "node", r.Name, "taint", key)
+	r.taint.due = r.Now().Add(r.Limits.Gap) // somebody may put it there again and again
+	return r.taint.due, nil
 }
 
 // pace lets the gap between patches grow while there is always something to patch, and

@@ -36,10 +36,12 @@ type started struct {
 
 func run(t *testing.T, f *fakeAPI, l node.Limits) started {
 	t.Helper()
-	r := node.New(node.Options{
-		Name: "n1", Access: f.access(), Record: t.TempDir() + "/none", Version: "test", Limits: l,
-		Log: slog.New(slog.DiscardHandler),
-	})
+	return runLogged(t, f, l, slog.New(slog.DiscardHandler))
+}
+
+func runLogged(t *testing.T, f *fakeAPI, l node.Limits, log *slog.Logger) started {
+	t.Helper()
+	r := node.New(node.Options{Name: "n1", Access: f.access(), Record: t.TempDir() + "/none", Version: "test", Limits: l, Log: log})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {

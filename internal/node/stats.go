@@ -32,7 +32,7 @@ func (r *Runner) Stats() Stats {
 // publish makes the counts visible.
 func (r *Runner) publish() {
 	s := r.counts
-	s.Connected = r.failing == ""
+	s.Connected = r.status.err == nil && r.taint.err == nil && r.events.err == nil
 	s.Patches, s.Events = maps.Clone(s.Patches), maps.Clone(s.Events)
 	r.stats.Store(&s)
 }
