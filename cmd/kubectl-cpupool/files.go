@@ -21,14 +21,15 @@ func listFiles(arguments []string, recursive bool) (files, skipped []string, err
 			files = append(files, arg) // who reads it has an error to tell
 			continue
 		}
-		err = filepath.WalkDir(arg, func(path string, e fs.DirEntry, err error) error {
+		root := walkable(arg)
+		err = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 			switch {
 			case err != nil:
 				errs = append(errs, fmt.Errorf("directory cannot be read: %w", err))
 				if e == nil || e.IsDir() {
 					return fs.SkipDir
 				}
-			case path == arg:
+			case path == root:
 			case strings.HasPrefix(e.Name(), "."), e.IsDir() && !recursive:
 				if e.IsDir() {
 					return fs.SkipDir
@@ -48,6 +49,12 @@ func listFiles(arguments []string, recursive bool) (files, skipped []string, err
 		}
 	}
 	return files, skipped, errs
+}
+
+// walkable is a directory as filepath.WalkDir has to be given it: of a symbolic link to
+// one it would show nothing but the link, without an error.
+func walkable(dir string) string {
+	return strings.TrimSuffix(dir, "/") + "/"
 }
 
 // isManifest says that a file's name is one by which kubectl takes it for a

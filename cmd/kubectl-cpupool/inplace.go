@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -108,10 +109,7 @@ func (o *mutateOptions) restore(s streams) error {
 // backedUp returns the files of a directory that have a backup, whether or not they
 // are still there.
 func (o *mutateOptions) backedUp(dir string) ([]string, error) {
-	in := dir
-	if o.backupDir != "" {
-		in = o.backupDir
-	}
+	in := walkable(cmp.Or(o.backupDir, dir))
 	var files []string
 	err := filepath.WalkDir(in, func(path string, e fs.DirEntry, err error) error {
 		switch {
