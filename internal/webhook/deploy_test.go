@@ -23,14 +23,15 @@ import (
 	"github.com/cpupoold/cpupoold/internal/admission"
 )
 
-// deployed are the objects of deploy/webhook, decoded as a strict API server does: an
-// unknown or repeated field is an error.
+// deployed are the objects of deploy/webhook and the daemon's, decoded as a strict API
+// server does: an unknown or repeated field is an error.
 func deployed(t *testing.T) []runtime.Object {
 	t.Helper()
 	files, err := filepath.Glob("../../deploy/webhook/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("deploy/webhook: %d files, %v", len(files), err)
 	}
+	files = append(files, "../../deploy/daemonset.yaml")
 	strict := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 	var all []runtime.Object
 	for _, file := range files {
@@ -69,7 +70,7 @@ func find[T interface {
 		}
 	}
 	var none T
-	t.Fatalf("deploy/webhook has no %T %s", none, name)
+	t.Fatalf("deploy has no %T %s", none, name)
 	return none
 }
 
@@ -103,6 +104,18 @@ func TestDeployed(t *testing.T) {
 				t.Errorf("container %s cannot start before nodes advertise %s, and other pods not before it", c.Name, name)
 			}
 		}
+	}
+}
+
+// The policies of trust.yaml hold for every namespace, the daemon's too: a pod of its own
+// that they refuse is one that no node gets any more.
+func TestDeployedDaemonIsTrusted(t *testing.T) {
+	objects := deployed(t)
+	namespace := find[*corev1.Namespace](t, objects, "cpupoold")
+	daemon := find[*appsv1.DaemonSet](t, objects, "cpupoold")
+	pod := &corev1.Pod{ObjectMeta: daemon.Spec.Template.ObjectMeta, Spec: daemon.Spec.Template.Spec}
+	for _, err := range (admission.Settings{}).Validate(pod, admission.Origin{Namespace: namespace.Annotations}) {
+		t.Errorf("the daemon's own pod: %v", err)
 	}
 }
 
