@@ -151,21 +151,20 @@ type synchronized struct {
 	answer     chan<- struct{}
 }
 
-// apply asks for what is not known yet; the way of the event stream does the rest.
+// apply asks for all that is there, also for what is known: of a resize that was made
+// while nobody was asked nothing else tells. The way of the event stream does the rest.
 // What is known from NRI alone and not there is not going to be: containerd creates
 // nothing at this moment. Where another runtime does, the container is found again.
 func (s synchronized) apply(l *loop) {
 	s.answer <- struct{}{}
 	there := make(map[string]bool, len(s.pods)+len(s.containers))
 	for _, p := range s.pods {
-		if there[p.ID] = true; l.model.pods[p.ID] == nil {
-			l.fetchPod(p.ID)
-		}
+		there[p.ID] = true
+		l.fetchPod(p.ID)
 	}
 	for _, c := range s.containers {
-		if there[c.ID] = true; l.model.containers[c.ID] == nil {
-			l.fetchContainer(c.ID)
-		}
+		there[c.ID] = true
+		l.fetchContainer(c.ID)
 	}
 	l.model.unexpect(there)
 	l.list()

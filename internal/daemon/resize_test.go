@@ -138,3 +138,36 @@ func TestResizeLetThrough(t *testing.T) {
 	n.runsOn(app, "4-5")
 	n.runsOn(small, "6")
 }
+
+// TestResizeWhileNRIIsLost: what was resized while nobody was asked is found when the
+// runtime asks again. Resync is far away.
+func TestResizeWhileNRIIsLost(t *testing.T) {
+	n := newNodeWith(t, testnode.RuntimeConfig{NRI: true})
+	r := n.start()
+	r.asked()
+	app := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.runsOn(app, "4-5")
+	r.quiet()
+	for _, step := range []struct {
+		to    cri.Resources
+		cpus  string
+		quota int64 // -1: none
+	}{
+		{milli(1500), "2-3", 150_000},
+		{whole(3), "4-6", -1},
+	} {
+		n.runtime.NRIDown()
+		r.view("NRI lost", func(v *telemetry.View) bool { return v.Sources[telemetry.NRI] == telemetry.SourceLost })
+		if err := n.runtime.Resize(app, step.to); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.runtime.NRIUp(); err != nil {
+			t.Fatal(err)
+		}
+		r.asked()
+		n.runsOn(app, step.cpus)
+		n.eventually("quota", func() bool { return n.state(app).Quota == step.quota })
+		r.quiet()
+		n.check()
+	}
+}
