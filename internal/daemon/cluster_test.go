@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -130,6 +131,7 @@ func TestConditionOfTheNode(t *testing.T) {
 // api is an API server with the one Node; it keeps what it is told.
 type api struct {
 	mu      sync.Mutex
+	status  map[string]any
 	patches []string
 	hangs   bool
 }
@@ -145,21 +147,44 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 		return
 	}
-	node := map[string]any{"metadata": map[string]any{"name": "n1", "uid": "u", "resourceVersion": "1"}}
 	if r.Method != http.MethodPatch {
-		_ = json.NewEncoder(w).Encode(map[string]any{"type": "ADDED", "object": node})
+		_ = json.NewEncoder(w).Encode(map[string]any{"type": "ADDED", "object": a.node(nil)})
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 		return
 	}
-	var patch map[string]any
+	var patch struct {
+		Status map[string]any `json:"status"`
+	}
 	_ = json.NewDecoder(r.Body).Decode(&patch)
-	text, _ := json.Marshal(patch)
+	_ = json.NewEncoder(w).Encode(a.node(patch.Status))
+}
+
+// node is the Node after a patch of its status.
+func (a *api) node(patch map[string]any) map[string]any {
 	a.mu.Lock()
-	a.patches = append(a.patches, string(text))
-	a.mu.Unlock()
-	maps.Copy(node, patch)
-	_ = json.NewEncoder(w).Encode(node)
+	defer a.mu.Unlock()
+	if patch != nil {
+		text, _ := json.Marshal(patch)
+		a.patches = append(a.patches, string(text))
+	}
+	status := maps.Clone(a.status) // the one before may be being sent
+	if status == nil {
+		status = make(map[string]any)
+	}
+	for key, value := range patch {
+		is, some := status[key].(map[string]any)
+		changes, more := value.(map[string]any)
+		if some && more {
+			merged := maps.Clone(is)
+			maps.Copy(merged, changes)
+			value = merged
+		}
+		status[key] = value
+	}
+	a.status = status
+	version := strconv.Itoa(1 + len(a.patches))
+	return map[string]any{"metadata": map[string]any{"name": "n1", "uid": "u", "resourceVersion": version}, "status": status}
 }
 
 // joined starts a daemon whose node is in the cluster of a.
