@@ -64,8 +64,8 @@ func findAlias(n *yaml.Node) *yaml.Node {
 	return nil
 }
 
-// write brings the annotations and the containers' resources of a pod from before
-// to after.
+// write brings the annotations of a pod, its own resources and those of its containers
+// from before to after.
 func write(pod *yaml.Node, before, after *corev1.Pod) error {
 	if err := writeMap(pod, before.Annotations, after.Annotations, "metadata", "annotations"); err != nil {
 		return err
@@ -85,16 +85,23 @@ func write(pod *yaml.Node, before, after *corev1.Pod) error {
 			return errors.New("containers were added or removed; only their resources can be written")
 		}
 		for i, node := range nodes.Content {
-			old, changed := list.before[i].Resources, list.after[i].Resources
-			if err := writeMap(node, quantities(old.Requests), quantities(changed.Requests), "resources", "requests"); err != nil {
-				return err
-			}
-			if err := writeMap(node, quantities(old.Limits), quantities(changed.Limits), "resources", "limits"); err != nil {
+			if err := writeResources(node, &list.before[i].Resources, &list.after[i].Resources); err != nil {
 				return err
 			}
 		}
 	}
-	return nil
+	spec := child(pod, "spec") // not there when it is merged in
+	if spec == nil || before.Spec.Resources == nil || after.Spec.Resources == nil {
+		return nil
+	}
+	return writeResources(spec, before.Spec.Resources, after.Spec.Resources)
+}
+
+func writeResources(at *yaml.Node, before, after *corev1.ResourceRequirements) error {
+	if err := writeMap(at, quantities(before.Requests), quantities(after.Requests), "resources", "requests"); err != nil {
+		return err
+	}
+	return writeMap(at, quantities(before.Limits), quantities(after.Limits), "resources", "limits")
 }
 
 func quantities(list corev1.ResourceList) map[string]string {

@@ -84,6 +84,20 @@ func TestEmptyMappingsGo(t *testing.T) {
 	}
 }
 
+// What a pod asks for itself is counted besides what its containers ask for.
+func TestResourcesOfThePod(t *testing.T) {
+	const pod = "apiVersion: v1\nkind: Pod\nspec:\n  resources: {requests: {cpu: 1}, limits: {memory: 1Gi}}\n"
+	drop := func(pod *corev1.Pod) (*corev1.Pod, []string, error) {
+		dropped := pod.DeepCopy()
+		delete(dropped.Spec.Resources.Requests, corev1.ResourceCPU)
+		return dropped, nil, nil
+	}
+	got, err := manifest.Rewrite([]byte(pod), drop)
+	if want := "apiVersion: v1\nkind: Pod\nspec:\n  resources: {limits: {memory: 1Gi}}\n"; err != nil || string(got.After) != want {
+		t.Errorf("Rewrite = %q, %v, want %q", got.After, err, want)
+	}
+}
+
 func TestOtherDocumentsStay(t *testing.T) {
 	const pod = "apiVersion: v1\nkind: Pod\nspec:\n    containers:\n        - resources: {requests: {cpu: 1}}\n"
 	const after = "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - resources: {requests: {moved: \"1\"}}\nmetadata:\n  annotations:\n    cpu: \"1000\"\n"
