@@ -1,0 +1,120 @@
+package webhook
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/cpupoold/cpupoold/internal/admission"
+)
+
+// seen is a cache that has seen what its reader has.
+type seen struct {
+	cache.Cache
+	client.Reader
+}
+
+func (s seen) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+	return s.Reader.Get(ctx, key, into, opts...)
+}
+
+func (s seen) List(ctx context.Context, into client.ObjectList, opts ...client.ListOption) error {
+	return s.Reader.List(ctx, into, opts...)
+}
+
+const sharedCPUs = "openshift.io/shared-cpus"
+
+// replicaOf is a replica that writes to the cluster, and sees it or an earlier one.
+func replicaOf(t *testing.T, cluster client.Client, sees client.Reader) *state {
+	t.Helper()
+	return &state{
+		switches: admission.Switches{SharedCPUs: admission.SwitchAuto},
+		latches:  client.ObjectKey{Namespace: objectName, Name: latchesName},
+		cache:    seen{Reader: sees}, writer: cluster, count: counted(t), log: discard(), known: make(chan struct{}),
+	}
+}
+
+func clusterOf(objects ...client.Object) client.Client {
+	return fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(objects...).Build()
+}
+
+func advertising(name string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{sharedCPUs: resource.MustParse("4k")}},
+	}
+}
+
+func unlatched() *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: objectName, Name: latchesName}}
+}
+
+// sharedOn is what a replica says after a pass.
+func sharedOn(t *testing.T, s *state) bool {
+	t.Helper()
+	settings, known := s.settings()
+	if !known {
+		t.Error("nothing is known after a pass")
+	}
+	return settings.SharedCPUs
+}
+
+// A latch counts when it is stored, and holds for a replica that starts later.
+func TestLatchIsStoredFirst(t *testing.T) {
+	cluster := clusterOf(advertising("a"), unlatched())
+	first := replicaOf(t, cluster, cluster)
+	for pass, want := range []bool{false, true, true} {
+		if err := first.pass(t.Context()); err != nil {
+			t.Fatalf("pass %d: %v", pass, err)
+		}
+		if got := sharedOn(t, first); got != want {
+			t.Errorf("pass %d: on %t, want %t", pass, got, want)
+		}
+	}
+	second := replicaOf(t, cluster, cluster)
+	if err := second.pass(t.Context()); err != nil || !sharedOn(t, second) {
+		t.Errorf("a replica that starts later: on %t, %v", sharedOn(t, second), err)
+	}
+}
+
+// A replica that sees the cluster as it was does not close again what an administrator
+// has opened since.
+func TestLatchThatWasOpenedStaysOpen(t *testing.T) {
+	cluster, earlier := clusterOf(advertising("a"), unlatched()), clusterOf(advertising("a"), unlatched())
+	var stored corev1.ConfigMap
+	key := client.ObjectKeyFromObject(unlatched())
+	if err := cluster.Get(t.Context(), key, &stored); err != nil {
+		t.Fatal(err)
+	}
+	stored.Data = map[string]string{"opened": "by an administrator"}
+	if err := cluster.Update(t.Context(), &stored); err != nil {
+		t.Fatal(err)
+	}
+	behind := replicaOf(t, cluster, earlier)
+	if err := behind.pass(t.Context()); err != nil {
+		t.Errorf("a conflict is an error: %v", err)
+	}
+	if err := cluster.Get(t.Context(), key, &stored); err != nil || len(stored.Data) != 1 {
+		t.Errorf("latches %v, %v; want them as the administrator has left them", stored.Data, err)
+	}
+}
+
+// Without the ConfigMap nothing latches, and what is known is served.
+func TestLatchesAreMissing(t *testing.T) {
+	cluster := clusterOf(advertising("a"))
+	s := replicaOf(t, cluster, cluster)
+	if err := s.pass(t.Context()); err == nil || sharedOn(t, s) {
+		t.Errorf("on %t, error %v; want an error, and off", sharedOn(t, s), err)
+	}
+	if err := cluster.Get(t.Context(), s.latches, &corev1.ConfigMap{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the ConfigMap: %v, want none", err)
+	}
+}
