@@ -52,8 +52,10 @@ func spellNull(n *yaml.Node, braces bool) {
 	}
 }
 
+// findAlias finds what stands for something that is written elsewhere: an alias, or a
+// merge key, behind which no key is found to be changed.
 func findAlias(n *yaml.Node) *yaml.Node {
-	if n.Kind == yaml.AliasNode {
+	if n.Kind == yaml.AliasNode || n.Tag == "!!merge" {
 		return n
 	}
 	for _, c := range n.Content {
@@ -90,7 +92,7 @@ func write(pod *yaml.Node, before, after *corev1.Pod) error {
 			}
 		}
 	}
-	spec := child(pod, "spec") // not there when it is merged in
+	spec := child(pod, "spec")
 	if spec == nil || before.Spec.Resources == nil || after.Spec.Resources == nil {
 		return nil
 	}

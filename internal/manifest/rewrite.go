@@ -104,7 +104,7 @@ func rewriteObject(object *yaml.Node, mutate Mutate) (notes []string, err error)
 	}
 	name := kind + "/" + text(child(object, "metadata"), "name")
 	if alias := findAlias(object); alias != nil {
-		return nil, fmt.Errorf("%s, line %d: an alias, of which a change would show up elsewhere; write it out", name, alias.Line)
+		return nil, fmt.Errorf("%s, line %d: an alias or a merge, of which a change would show up elsewhere; write it out", name, alias.Line)
 	}
 	pod := object
 	for _, key := range path {

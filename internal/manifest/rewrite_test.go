@@ -141,6 +141,7 @@ func TestRewriteErrors(t *testing.T) {
 		"a later one": {"a: b\n---\nc: d\n---\ne: [\n", same, "yaml: line 5: "},
 		"alias":       {"apiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: &l {a: b}}\nspec:\n  nodeSelector: *l\n", same, "Pod/p, line 5: an alias"},
 		"later alias": {"a: b\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: &l {a: b}}\nspec:\n  nodeSelector: *l\n", same, "Pod/p, line 7: an alias"},
+		"merge":       {"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n<<: {spec: {containers: [{resources: {requests: {cpu: 1}}}]}}\n", move, "Pod/p, line 4: an alias or a merge"},
 		"no template": {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {}\n", same, "Deployment/d has no template"},
 		"no quantity": {"apiVersion: v1\nkind: Pod\nspec: {containers: [{resources: {requests: {cpu: much}}}]}\n", same, "read as a pod"},
 		"refused":     {"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {}\n", refuse, "Pod/p: not this one"},
