@@ -53,7 +53,7 @@ test-ci: host-vm build ## run of test-vm what CI does: the first tier, and the s
 	$(GO) test -tags vm -count=1 ./test/vm/cmd/... ./test/vm/internal/... ./test/vm/parts/...
 	$(GO) test -tags vm -count=1 -timeout 60m ./test/vm -slice $(or $(SLICE),commit)
 
-test-apiserver: build ## run cpupool-webhook against a real API server, on this machine (builds kube-apiserver once)
+test-apiserver: build ## run cpupool-webhook, and what a daemon may do, against a real API server, on this machine (builds kube-apiserver once)
 	$(GO) -C test/apiserver test -tags apiserver -count=1 -timeout 20m ./...
 
 test-matrix: host-vm build ## run what holds on every runtime, systemd and kernel on all of them

@@ -1,0 +1,110 @@
+//go:build apiserver
+
+package apiserver_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	typedv1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+)
+
+// daemonOn are the Nodes as the daemon's account sees them, with a token that is bound
+// to a node, or to none.
+func daemonOn(t *testing.T, s *apiServer, node string) typedv1.NodeInterface {
+	t.Helper()
+	config := s.config(admin)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:cpupoold:cpupoold"}
+	if node != "" {
+		config.Impersonate.Extra = map[string][]string{"authentication.kubernetes.io/node-name": {node}}
+	}
+	c, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.CoreV1().Nodes()
+}
+
+// TestDaemon: with deploy/rbac.yaml a daemon can do to its own Node what it is for, and
+// nothing else.
+func TestDaemon(t *testing.T) {
+	s := startAPIServer(t)
+	install(t, s, "../rbac.yaml")
+	all := s.client(t, admin).CoreV1().Nodes()
+	for _, name := range []string{"n1", "n2"} {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"l": "1"}}}
+		n, err := all.Create(t.Context(), n, metav1.CreateOptions{})
+		if err == nil {
+			// Without the one that the API server gives to new Nodes.
+			n.Spec.Taints = []corev1.Taint{{Key: "other", Effect: "NoSchedule"}, {Key: "cpupoold.io/starting", Effect: "NoSchedule"}}
+			_, err = all.Update(t.Context(), n, metav1.UpdateOptions{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		status := `{"status":{"capacity":{"cpu":"8"},"allocatable":{"cpu":"8"},"conditions":[{"type":"Ready","status":"True"}]}}`
+		if _, err := all.Patch(t.Context(), name, types.StrategicMergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const (
+		shows = `{"status":{"capacity":{"openshift.io/shared-cpus":"4000"},"allocatable":{"openshift.io/shared-cpus":"4000"},` +
+			`"conditions":[{"type":"CPUPoolsReady","status":"True","reason":"AsPlanned","message":"m"}]}}`
+		withdraws = `{"status":{"capacity":{"openshift.io/shared-cpus":null},"allocatable":{"openshift.io/shared-cpus":null},` +
+			`"conditions":[{"$patch":"delete","type":"CPUPoolsReady"}]}}`
+		starting, other = `{"key":"cpupoold.io/starting","effect":"NoSchedule"}`, `{"key":"other","effect":"NoSchedule"}`
+	)
+	eventually(t, "the policy is in force", func(ctx context.Context) error {
+		_, err := daemonOn(t, s, "n1").Patch(ctx, "n2", types.StrategicMergePatchType, []byte(shows), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, "status")
+		if err == nil || !strings.Contains(err.Error(), "cpupoold-own-node") {
+			return errorf("answer %w", err)
+		}
+		return nil
+	})
+	for _, c := range []struct {
+		name, on, node, patch string
+		want                  string // part of the refusal; empty: done
+	}{
+		{"shows", "n1", "n1", shows, ""},
+		{"shows again", "n1", "n1", strings.ReplaceAll(shows, "True", "False"), ""},
+		{"another node", "n1", "n2", shows, "may change that Node only, not n2"},
+		{"a token of no node", "", "n1", shows, "may change that Node only, not n1"},
+		{"the Node's CPUs", "n1", "n1", `{"status":{"allocatable":{"cpu":"16"}}}`, "does not change the Node's cpu"},
+		{"another condition", "n1", "n1", `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`, "CPUPoolsReady only"},
+		{"withdraws", "n1", "n1", withdraws, ""},
+		{"label", "n1", "n1", `{"metadata":{"labels":{"l":"2"}}}`, "does not change labels"},
+		{"annotation", "n1", "n1", `{"metadata":{"annotations":{"a":"1"}}}`, "does not change labels"},
+		{"cordon", "n1", "n1", `{"spec":{"unschedulable":true}}`, "removes the taint cpupoold.io/starting only"},
+		{"another taint", "n1", "n1", `{"spec":{"taints":[` + starting + `]}}`, "removes the taint cpupoold.io/starting only"},
+		{"a new taint", "n1", "n1", `{"spec":{"taints":[` + other + `,` + starting + `,{"key":"new","effect":"NoSchedule"}]}}`, "removes the taint cpupoold.io/starting only"},
+		{"another node's taint", "n1", "n2", `{"spec":{"taints":[` + other + `]}}`, "may change that Node only, not n2"},
+		{"the startup taint", "n1", "n1", `{"spec":{"taints":[` + other + `]}}`, ""},
+	} {
+		kind, sub := types.MergePatchType, []string{}
+		if strings.Contains(c.patch, "status") {
+			kind, sub = types.StrategicMergePatchType, []string{"status"}
+		}
+		_, err := daemonOn(t, s, c.on).Patch(t.Context(), c.node, kind, []byte(c.patch), metav1.PatchOptions{}, sub...)
+		if c.want != "" {
+			refusedWith(t, c.name, err, c.want)
+		} else if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	if err := daemonOn(t, s, "n1").Delete(t.Context(), "n1", metav1.DeleteOptions{}); err == nil {
+		t.Error("a daemon has deleted its Node")
+	}
+	n1, err := all.Get(t.Context(), "n1", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n1.Labels["l"] != "1" || len(n1.Spec.Taints) != 1 || n1.Spec.Taints[0].Key != "other" || len(n1.Status.Capacity) != 1 || len(n1.Status.Conditions) != 1 {
+		t.Errorf("the Node is %+v", n1)
+	}
+}
