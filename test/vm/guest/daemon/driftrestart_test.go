@@ -65,6 +65,37 @@ func TestDriftRestarts(t *testing.T) {
 	}
 }
 
+// TestRuncUpdate: an administrator who goes past the runtime writes to files and to systemd, and neither is what lasts.
+func TestRuncUpdate(t *testing.T) {
+	n := newNode(t)
+	for _, p := range manifest.EveryKind() {
+		if slices.Contains([]string{"agent", "burstable", "exclusive"}, p.Name) {
+			n.apply(p)
+		}
+	}
+	n.startDaemon(hourly)
+	wants := []want{{pod: "agent", container: "app", cpus: "0-1", weight: 59}, {pod: "burstable", container: "app", cpus: "2-3"}}
+	n.placed(wants...)
+	wants = append(wants, n.ownCPUs(want{pod: "exclusive", container: "app"}))
+	n.quiet()
+	for i, cpus := range []string{"2-7", "3", "0-3"} {
+		c, err := n.find(wants[i].pod, wants[i].container)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.run("runc", "--root", "/run/containerd/runc/k8s.io", "update",
+			"--cpuset-cpus", cpus, "--cpu-share", "2000", "--cpu-period", "100000", "--cpu-quota", "150000", c.ID)
+		n.placed(wants...)
+	}
+	n.quiet()
+	n.run("systemctl", "daemon-reload")
+	n.placed(wants...)
+	n.quiet()
+	n.still("runc update", wants...)
+	n.invariants()
+	t.Logf("%v", n.metrics("cpupoold_drift_total"))
+}
+
 // writesTo are the daemon's writes to a cgroup.
 func (n *node) writesTo(p cgroup.Path) (all []any) {
 	n.Helper()
