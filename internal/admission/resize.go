@@ -10,8 +10,9 @@ import (
 // Resize returns what must not become of a running pod's resources, as one [*Refusal]
 // each. Extended resources cannot be resized, so a container stays counted for what it
 // had. That is refused where it decides about CPUs: whether the container has some of
-// its own, how many, and whether it counts as one of a workload type. A container that
-// only shares may grow; nodes advertise less then.
+// its own, how many, and anything in a pod of a workload type, whose containers stay on
+// the type's CPUs and would be counted by cpu. A container that only shares may grow;
+// nodes advertise less then.
 //
 // Containers that are counted in no pool may be resized as on any cluster.
 func (s Settings) Resize(before, after *corev1.Pod) []error {
@@ -20,6 +21,7 @@ func (s Settings) Resize(before, after *corev1.Pod) []error {
 	for c := range containers(before) {
 		old[c.Name] = c
 	}
+	typ, typed, _ := s.Names.TargetType(before.Annotations) // a pod whose wish was not honoured has lost it
 	ownBefore, ownAfter := class(before) == corev1.PodQOSGuaranteed, class(after) == corev1.PodQOSGuaranteed
 	for c := range containers(after) {
 		was, known := old[c.Name]
@@ -30,10 +32,14 @@ func (s Settings) Resize(before, after *corev1.Pod) []error {
 		if from == to {
 			continue
 		}
-		if typ, counted := s.countedAs(&was.Resources); counted {
+		of, counted := s.countedAs(&was.Resources)
+		if typed && !counted {
+			of = typ
+		}
+		if typed || counted {
 			errs = append(errs, &Refusal{Forbidden: true, Message: fmt.Sprintf(
 				"container %s is counted by workload type %s, and its CPU request cannot be resized; make the pod anew",
-				strconv.Quote(c.Name), strconv.Quote(typ))})
+				strconv.Quote(c.Name), strconv.Quote(of))})
 			continue
 		}
 		if !has(&was.Resources, corev1.ResourceName(s.Names.SharedResource())) && !has(&was.Resources, corev1.ResourceName(s.Names.GuaranteedResource())) {

@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -44,5 +45,22 @@ func TestResize(t *testing.T) {
 		case c.want != "" && (len(errs) != 1 || !strings.Contains(errs[0].Error(), c.want)):
 			t.Errorf("%s: %v, want one refusal with %q", name, errs, c.want)
 		}
+	}
+}
+
+// TestResizeOfATypesPod: a container of it that had no CPU request would stay where the
+// pod is, and be counted elsewhere.
+func TestResizeOfATypesPod(t *testing.T) {
+	before, after := &corev1.Pod{}, &corev1.Pod{}
+	if err := errors.Join(parsePod(before, "app a memory=1Gi"), parsePod(after, "app a cpu=1 memory=1Gi")); err != nil {
+		t.Fatal(err)
+	}
+	if errs := (admission.Settings{}).Resize(before, after); len(errs) > 0 {
+		t.Errorf("of no type: %v, want no refusal", errs)
+	}
+	before.Annotations = map[string]string{"target.workload.openshift.io/management": `{"effect":"PreferredDuringScheduling"}`}
+	errs := (admission.Settings{}).Resize(before, after)
+	if len(errs) != 1 || !strings.Contains(errs[0].Error(), `container "a" is counted by workload type "management"`) {
+		t.Errorf("of a type: %v, want one refusal", errs)
 	}
 }

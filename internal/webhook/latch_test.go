@@ -72,7 +72,7 @@ func TestLatchIsStoredFirst(t *testing.T) {
 	cluster := clusterOf(advertising("a"), unlatched())
 	first := replicaOf(t, cluster, cluster)
 	for pass, want := range []bool{false, true, true} {
-		if err := first.pass(t.Context()); err != nil {
+		if err := first.pass(t.Context(), true); err != nil {
 			t.Fatalf("pass %d: %v", pass, err)
 		}
 		if got := sharedOn(t, first); got != want {
@@ -80,7 +80,7 @@ func TestLatchIsStoredFirst(t *testing.T) {
 		}
 	}
 	second := replicaOf(t, cluster, cluster)
-	if err := second.pass(t.Context()); err != nil || !sharedOn(t, second) {
+	if err := second.pass(t.Context(), true); err != nil || !sharedOn(t, second) {
 		t.Errorf("a replica that starts later: on %t, %v", sharedOn(t, second), err)
 	}
 }
@@ -99,7 +99,7 @@ func TestLatchThatWasOpenedStaysOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	behind := replicaOf(t, cluster, earlier)
-	if err := behind.pass(t.Context()); err != nil {
+	if err := behind.pass(t.Context(), true); err != nil {
 		t.Errorf("a conflict is an error: %v", err)
 	}
 	if err := cluster.Get(t.Context(), key, &stored); err != nil || len(stored.Data) != 1 {
@@ -107,11 +107,24 @@ func TestLatchThatWasOpenedStaysOpen(t *testing.T) {
 	}
 }
 
+// While a failure is waited out nothing is stored, and what is known is served.
+func TestLatchWaits(t *testing.T) {
+	cluster := clusterOf(advertising("a"), unlatched())
+	s := replicaOf(t, cluster, cluster)
+	if err := s.pass(t.Context(), false); err != nil || sharedOn(t, s) {
+		t.Errorf("on %t, %v; want off", sharedOn(t, s), err)
+	}
+	var stored corev1.ConfigMap
+	if err := cluster.Get(t.Context(), s.latches, &stored); err != nil || len(stored.Data) > 0 {
+		t.Errorf("latches %v, %v; want none", stored.Data, err)
+	}
+}
+
 // Without the ConfigMap nothing latches, and what is known is served.
 func TestLatchesAreMissing(t *testing.T) {
 	cluster := clusterOf(advertising("a"))
 	s := replicaOf(t, cluster, cluster)
-	if err := s.pass(t.Context()); err == nil || sharedOn(t, s) {
+	if err := s.pass(t.Context(), true); err == nil || sharedOn(t, s) {
 		t.Errorf("on %t, error %v; want an error, and off", sharedOn(t, s), err)
 	}
 	if err := cluster.Get(t.Context(), s.latches, &corev1.ConfigMap{}); !apierrors.IsNotFound(err) {

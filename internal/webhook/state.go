@@ -131,25 +131,27 @@ func (s *state) Start(ctx context.Context) error {
 	}
 	delays := backoff.NewExponentialBackOff()
 	delays.MaxInterval = time.Minute
+	var pause <-chan time.Time // after a failure; nodes change every few seconds, and are no reason to try again
 	for {
-		retry := (<-chan time.Time)(nil)
-		if err := s.pass(ctx); err == nil {
-			delays.Reset()
-		} else if ctx.Err() == nil {
+		switch err := s.pass(ctx, pause == nil); {
+		case err != nil && ctx.Err() == nil:
 			s.log.Error("follow the cluster", "error", err)
-			retry = time.After(delays.NextBackOff())
+			pause = time.After(delays.NextBackOff())
+		case pause == nil:
+			delays.Reset()
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-changed:
-		case <-retry:
+		case <-pause:
+			pause = nil
 		}
 	}
 }
 
-// pass decides anew, and closes latches.
-func (s *state) pass(ctx context.Context) error {
+// pass decides anew, and closes latches if they may be closed now.
+func (s *state) pass(ctx context.Context, closes bool) error {
 	var list corev1.NodeList
 	if err := s.cache.List(ctx, &list); err != nil {
 		return fmt.Errorf("list nodes: %w", err)
@@ -167,7 +169,7 @@ func (s *state) pass(ctx context.Context) error {
 	settings := s.switches.Settings(latched, nodes)
 	s.publish(&settings, latched)
 	switch {
-	case len(closing) == 0:
+	case len(closing) == 0 || !closes:
 		return nil
 	case missing != nil:
 		return fmt.Errorf("latch %s: ConfigMap %s is missing; apply deploy/webhook/webhook.yaml again", strings.Join(closing, ", "), s.latches)
