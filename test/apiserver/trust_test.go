@@ -41,6 +41,7 @@ func trust(t *testing.T, s *apiServer) {
 		"a cpuset":               {newPod("k", other(target, effect, shares, `{"cpuset":"0-3"}`), ""), "not as the webhook writes it"},
 		"cores without a type":   {newPod("l", nil, cores+"=400 | "+cores+"=400"), "requests the CPUs of a workload type"},
 		"another type's cores":   {newPod("m", other(target, effect), "infra.workload.openshift.io/cores=1 | infra.workload.openshift.io/cores=1"), "requests the CPUs"},
+		"unplaced, allowed":      {newPod("o", other("nri.cpupoold.io/tolerate-missing", "true"), "cpu=1"), ""},
 		"says it is static":      {newPod("n", other(target, effect, "kubernetes.io/config.source", "file"), "cpu=1"), "says that it is a static one"},
 	} {
 		_, err := create(t, s, exempt, c.pod)
@@ -51,6 +52,8 @@ func trust(t *testing.T, s *apiServer) {
 			refusedWith(t, name, err, c.want)
 		}
 	}
+	_, err := create(t, s, "apps", newPod("unplaced", other("nri.cpupoold.io/tolerate-missing", "true"), "cpu=1"))
+	refusedWith(t, "unplaced, where no type is allowed", err, "may run on any CPUs")
 	later(t, s, exempt)
 	bindings(t, s, exempt)
 	mirrors(t, s)
@@ -65,6 +68,7 @@ func later(t *testing.T, s *apiServer, namespace string) {
 		{"b", `{"metadata":{"annotations":{"` + target + `":null}}}`, "cannot be changed"},
 		{"b", `{"metadata":{"annotations":{"` + shares + `":"{}"}}}`, "cannot be changed"},
 		{"b", `{"metadata":{"annotations":{"io.openshift.workload.management.cpushares/app":"2"}}}`, "cannot be changed"},
+		{"a", `{"metadata":{"annotations":{"nri.cpupoold.io/tolerate-missing":"true"}}}`, "cannot be changed"},
 		{"b", `{"metadata":{"annotations":{"other":"1"},"labels":{"a":"b"}}}`, ""},
 	} {
 		for _, subresource := range []string{"", "status"} {
@@ -92,7 +96,9 @@ func bindings(t *testing.T, s *apiServer, namespace string) {
 			Target:     corev1.ObjectReference{Kind: "Node", Name: "n1"},
 		}, metav1.CreateOptions{})
 	}
-	refusedWith(t, "a binding with a type", bind(map[string]string{target: effect}), "a binding must not have annotations")
+	for _, key := range []string{target, "nri.cpupoold.io/tolerate-missing"} {
+		refusedWith(t, "a binding with "+key, bind(map[string]string{key: effect}), "a binding must not have annotations")
+	}
 	if err := bind(map[string]string{"other": "1"}); err != nil {
 		t.Errorf("a binding: %v", err)
 	}
@@ -130,13 +136,20 @@ func mirrors(t *testing.T, s *apiServer) {
 	refusedWith(t, "alice's mirror pod, past the webhook", err, "says that it is a static one")
 }
 
-// policyInForce asks with what only the policies refuse.
+// policyInForce asks with what only the policies refuse, each of them.
 func policyInForce(t *testing.T, s *apiServer) func(context.Context) error {
 	return func(ctx context.Context) error {
 		dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
-		_, err := s.client(t, alice).CoreV1().Pods("cpupoold").Create(ctx, newPod("x", map[string]string{shares: "{}"}, ""), dry)
-		if err == nil || !strings.Contains(err.Error(), "cpupool-pods") {
-			return errorf("answer %w", err)
+		pods := s.client(t, alice).CoreV1().Pods("cpupoold")
+		_, ofPods := pods.Create(ctx, newPod("x", map[string]string{shares: "{}"}, ""), dry)
+		ofBindings := pods.Bind(ctx, &corev1.Binding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "cpupoold", Name: "x", Annotations: map[string]string{shares: "{}"}},
+			Target:     corev1.ObjectReference{Kind: "Node", Name: "n1"},
+		}, dry)
+		for policy, err := range map[string]error{"cpupool-pods": ofPods, "cpupool-bindings": ofBindings} {
+			if err == nil || !strings.Contains(err.Error(), policy) {
+				return errorf("policy %s: answer %w", policy, err)
+			}
 		}
 		return nil
 	}
