@@ -49,7 +49,12 @@ func clusterOptions(o Options) (*cluster.Options, error) {
 	} else {
 		access, err = cluster.InCluster(o.Environment.APIHost, o.Environment.APIPort, cluster.ServiceAccountDir)
 	}
-	if err != nil {
+	switch {
+	case err != nil && n.Kubeconfig != "" && n.Enabled == config.NodeAuto:
+		// Pools do not depend on it, and the kubelet writes its own when the node joins.
+		o.Log.Warn("the node is not shown to its cluster yet", "error", err)
+		access = cluster.KubeconfigLater(n.Kubeconfig)
+	case err != nil:
 		return off(err)
 	}
 	return &cluster.Options{

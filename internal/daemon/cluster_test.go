@@ -266,7 +266,7 @@ func TestClusterOptions(t *testing.T) {
 		"node: {enabled: true}":           "service account",
 		"node: {enabled: true, name: n2}": "service account",
 		"node: {enabled: false, kubeconfig: /nowhere}": "",
-		"node: {kubeconfig: /nowhere}":                 "/nowhere",
+		"node: {enabled: true, kubeconfig: /nowhere}":  "/nowhere",
 	} {
 		c, err := config.Parse([]byte(poolsYAML+yaml), "config.yaml", config.Overrides{}, nil)
 		if err != nil {
@@ -280,6 +280,14 @@ func TestClusterOptions(t *testing.T) {
 	c, err := config.Parse([]byte(poolsYAML+"node: {enabled: true}"), "config.yaml", config.Overrides{}, nil)
 	if err != nil {
 		t.Fatal(err)
+	}
+	// A kubeconfig that comes later is waited for, and the daemon starts.
+	later, err := config.Parse([]byte(poolsYAML+"node: {kubeconfig: /nowhere}"), "config.yaml", config.Overrides{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o, err := clusterOptions(Options{Config: later, Environment: inPod, Log: n.logger()}); err != nil || o == nil || o.Access.String() != "/nowhere" {
+		t.Errorf("a kubeconfig that is not there: %v, %v", o, err)
 	}
 	if _, err := clusterOptions(Options{Config: c}); err == nil || !strings.Contains(err.Error(), "NODE_NAME") {
 		t.Errorf("without a name: %v", err)

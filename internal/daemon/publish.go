@@ -155,7 +155,8 @@ const codeUnread pools.Code = "RuntimeDetailsMissing"
 // problems are the plan's, and those of objects that could not be planned.
 func (l *loop) problems() []pools.Problem {
 	all := slices.Clip(l.status.plan.Problems)
-	for id, e := range l.model.pods {
+	for _, id := range slices.Sorted(maps.Keys(l.model.pods)) { // the same order each time, for who compares
+		e := l.model.pods[id]
 		p := pools.Problem{PodUID: e.uid, Pod: e.name(), Reason: pools.Reason{Code: codeUnread}}
 		switch {
 		case e.unlisted:
@@ -167,7 +168,8 @@ func (l *loop) problems() []pools.Problem {
 		}
 		all = append(all, p)
 	}
-	for _, e := range l.model.containers {
+	for _, id := range slices.Sorted(maps.Keys(l.model.containers)) {
+		e := l.model.containers[id]
 		if e.err == nil {
 			continue
 		}

@@ -29,6 +29,8 @@ type Access struct {
 	token       source
 	cert, key   source
 	description string
+	// later is a kubeconfig that has not been read yet; nothing else is set then.
+	later string
 }
 
 // source is something that stands in a file, or in another file.
@@ -175,6 +177,19 @@ func Kubeconfig(file string) (*Access, error) {
 		return fail("current-context %q has no user with a token, or with a client certificate and its key", k.CurrentContext)
 	}
 	return a, nil
+}
+
+// KubeconfigLater is the access of a kubeconfig that may not be there yet, or not be
+// whole: the kubelet's own is written when the node has joined. It is read for each
+// attempt to connect, until that can be done.
+func KubeconfigLater(file string) *Access { return &Access{description: file, later: file} }
+
+// read is the access with what has been left for later.
+func (a *Access) read() (*Access, error) {
+	if a.later == "" {
+		return a, nil
+	}
+	return Kubeconfig(a.later)
 }
 
 // bearer is the token as it is now; empty where certificates tell who asks.

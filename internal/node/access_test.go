@@ -113,3 +113,24 @@ func TestUntrusted(t *testing.T) {
 		t.Errorf("error %v, calls %v; want one of the certificate, and none", err, f.calls)
 	}
 }
+
+// TestKubeconfigLater: one that is not there, then not whole, is taken when it is.
+func TestKubeconfigLater(t *testing.T) {
+	f := newFakeAPI(t)
+	a := node.KubeconfigLater(filepath.Join(f.dir, "kubeconfig"))
+	withdraw := func() error {
+		_, err := node.Withdraw(t.Context(), node.Options{Name: "n1", Access: a}, pooled().Names)
+		return err
+	}
+	if err := withdraw(); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without the file: %v", err)
+	}
+	f.write("kubeconfig", config(`server: "`+f.server.URL+`"`, ""))
+	if err := withdraw(); err == nil || !strings.Contains(err.Error(), "has no user with a token") {
+		t.Errorf("without a user: %v", err)
+	}
+	f.write("kubeconfig", config(`server: "`+f.server.URL+`", certificate-authority: ca.crt`, "tokenFile: token"))
+	if err := withdraw(); err != nil {
+		t.Errorf("when it is whole: %v", err)
+	}
+}

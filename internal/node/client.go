@@ -95,6 +95,11 @@ func isStatus(err error, code int) bool {
 // the certificate authority may have been replaced, and what is left of an old
 // connection may hang.
 func (c *client) connect() error {
+	access, err := c.access.read()
+	if err != nil {
+		return err
+	}
+	c.access = access
 	ca, err := c.access.ca.read()
 	if err != nil {
 		return fmt.Errorf("certificate authority of the API server: %w", err)

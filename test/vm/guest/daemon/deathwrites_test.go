@@ -66,8 +66,12 @@ func (d *exactDeath) run() {
 			return
 		}
 		d.mu.Lock()
-		d.err = errors.Join(d.err, err)
-		for rest := buf[:max(n, 0)]; len(rest) > 0; {
+		if err != nil { // the next one would be no other
+			d.err = errors.Join(d.err, err)
+			d.mu.Unlock()
+			return
+		}
+		for rest := buf[:n]; len(rest) > 0; {
 			var event unix.FanotifyEventMetadata
 			if _, err := binary.Decode(rest, binary.NativeEndian, &event); err != nil {
 				d.err = errors.Join(d.err, err)

@@ -189,8 +189,11 @@ func (r *runtimeNode) nothingLost(h *handover, owners ...pod) error {
 		want = want.Difference(guaranteed())
 		for _, p := range owners {
 			st, err := r.fs.Read(p.path)
-			if err != nil || lists[p.path.Parent()] != st.Effective.String() {
-				return fmt.Errorf("the lists are %v; %s has %s, %w", lists, p.name, st.Effective, err)
+			if err != nil {
+				return err
+			}
+			if lists[p.path.Parent()] != st.Effective.String() {
+				return fmt.Errorf("the lists are %v; %s has %s", lists, p.name, st.Effective)
 			}
 		}
 	}
