@@ -15,16 +15,7 @@ import (
 func TestDriftRestarts(t *testing.T) {
 	long(t)
 	n := newNode(t)
-	for _, p := range manifest.EveryKind() {
-		if slices.Contains([]string{"agent", "burstable", "exclusive"}, p.Name) {
-			n.apply(p)
-		}
-	}
-	n.startDaemon(hourly)
-	wants := []want{{pod: "agent", container: "app", cpus: "0-1", weight: 59}, {pod: "burstable", container: "app", cpus: "2-3"}}
-	n.placed(wants...)
-	wants = append(wants, n.ownCPUs(want{pod: "exclusive", container: "app"}))
-	n.quiet()
+	wants := n.onePerPool()
 	for _, restart := range [][]string{{"daemon-reexec"}, {"restart", "containerd"}, {"restart", "kubelet"}} {
 		var hurt []container
 		for i, lent := range []string{"2", "3", "3"} {
@@ -65,9 +56,9 @@ func TestDriftRestarts(t *testing.T) {
 	}
 }
 
-// TestRuncUpdate: an administrator who goes past the runtime writes to files and to systemd, and neither is what lasts.
-func TestRuncUpdate(t *testing.T) {
-	n := newNode(t)
+// onePerPool starts a daemon whose resync is far away, and has it place one pod in each pool.
+func (n *node) onePerPool() []want {
+	n.Helper()
 	for _, p := range manifest.EveryKind() {
 		if slices.Contains([]string{"agent", "burstable", "exclusive"}, p.Name) {
 			n.apply(p)
@@ -78,6 +69,13 @@ func TestRuncUpdate(t *testing.T) {
 	n.placed(wants...)
 	wants = append(wants, n.ownCPUs(want{pod: "exclusive", container: "app"}))
 	n.quiet()
+	return wants
+}
+
+// TestRuncUpdate: an administrator who goes past the runtime writes to files and to systemd, and neither is what lasts.
+func TestRuncUpdate(t *testing.T) {
+	n := newNode(t)
+	wants := n.onePerPool()
 	for i, cpus := range []string{"2-7", "3", "0-3"} {
 		c, err := n.find(wants[i].pod, wants[i].container)
 		if err != nil {
