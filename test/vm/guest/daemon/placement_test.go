@@ -46,6 +46,8 @@ func TestPlacement(t *testing.T) {
 	n.still("restart of the kubelet", wants...)
 	n.invariants()
 
+	// A kubelet that finds the runtime back, and slow to tell of a sandbox, makes the pod anew: no part of this restart.
+	n.run("systemctl", "stop", "kubelet")
 	n.run("systemctl", "restart", "containerd")
 	n.eventually("runtime", func() error { _, err := n.containers(); return err })
 	n.still("restart of containerd", wants...)
