@@ -261,6 +261,9 @@ func (c *Cgroups) storeSet(n *cgroupNode, set *cpuset.Set, value string, possibl
 	if members.IsEmpty() && !set.IsEmpty() && n.populated() && !c.config.ClearPopulated {
 		return syscall.ENOSPC
 	}
+	if set == &n.cpus && !c.roomFor(n, n.exclusive, members) {
+		return syscall.EBUSY
+	}
 	*set = members
 	return nil
 }

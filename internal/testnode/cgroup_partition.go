@@ -24,6 +24,11 @@ type PartitionRules struct {
 	// SlowRemoval says that the CPUs of a removed partition come back after a moment,
 	// and never those that are cut from a list before (6.11).
 	SlowRemoval bool
+	// Deadline says that the kernel does not let a cgroup that is or was a root be
+	// left without CPUs that are online: there would be no room for its deadline servers
+	// (EBUSY; dl_cpuset_cpumask_can_shrink). One that is made a member just then
+	// stays under that rule (7.2).
+	Deadline bool
 }
 
 // PartitionsLike returns the rules of a kernel's version.
@@ -39,6 +44,7 @@ func PartitionsLike(major, minor int) PartitionRules {
 		Stuck:       before(6, 16),
 		Crash:       !before(6, 16) && before(6, 19),
 		SlowRemoval: before(6, 12),
+		Deadline:    !before(7, 0),
 	}
 }
 
@@ -47,6 +53,7 @@ type partition struct {
 	exclusive cpuset.Set
 	state     cgroup.PartitionState
 	held      cpuset.Set // taken from everybody else, also while it is half torn down
+	flagged   bool       // the kernel's CS_CPU_EXCLUSIVE and CS_SCHED_LOAD_BALANCE
 }
 
 // Reasons of the kernel's (kernel/cgroup/cpuset.c, perr_strings).
@@ -144,6 +151,7 @@ func (c *Cgroups) storePartition(n *cgroupNode, value string) error {
 		c.lose(n)
 		c.hold(n, cpuset.Set{})
 		c.setState(n, cgroup.PartitionState{Type: want})
+		n.flagged = n.flagged && !c.roomFor(n, n.exclusive, n.cpus)
 		return nil
 	case cgroup.RootPartition, cgroup.IsolatedPartition:
 	default:
@@ -156,6 +164,7 @@ func (c *Cgroups) storePartition(n *cgroupNode, value string) error {
 		return nil
 	}
 	if n.state.Valid() {
+		n.flagged = want == cgroup.RootPartition
 		c.setState(n, cgroup.PartitionState{Type: want})
 		return nil
 	}
@@ -173,6 +182,7 @@ func (c *Cgroups) storePartition(n *cgroupNode, value string) error {
 		why = whyHotplug
 	default:
 		c.hold(n, cpus)
+		n.flagged = want == cgroup.RootPartition // isolated ones are not balanced, and so not asked
 	}
 	c.setState(n, cgroup.PartitionState{Type: want, Invalid: why != "", Why: why})
 	return nil
@@ -204,6 +214,9 @@ func (c *Cgroups) storeExclusive(n *cgroupNode, value string) error {
 	}) {
 		return syscall.EINVAL
 	}
+	if !c.roomFor(n, cpus, n.cpus) {
+		return syscall.EBUSY
+	}
 	c.parted.leaked = c.parted.leaked.Union(c.parted.returning.Intersection(n.exclusive.Difference(cpus)))
 	cut := n.exclusive.Difference(cpus)
 	n.exclusive = cpus
@@ -213,6 +226,14 @@ func (c *Cgroups) storeExclusive(n *cgroupNode, value string) error {
 		c.regrant(n)
 	}
 	return nil
+}
+
+// roomFor says that the kernel lets a cgroup have these lists (validate_change).
+func (c *Cgroups) roomFor(n *cgroupNode, exclusive, cpus cpuset.Set) bool {
+	if exclusive.IsEmpty() {
+		exclusive = cpus
+	}
+	return !c.config.Partitions.Deadline || !n.flagged || exclusive.Overlaps(c.online)
 }
 
 // regrant follows a change of a list in a cgroup and all below it.

@@ -193,8 +193,11 @@ func (w *partitionWorld) rested(outcomes map[cgroup.Path]cgroup.PartitionOutcome
 // free are CPUs that nobody wishes for and the root has.
 func (w *partitionWorld) free() []int {
 	free := w.root().Difference(housekeeping)
-	for _, wish := range w.wishes {
+	for p, wish := range w.wishes {
 		free = free.Difference(wish.CPUs)
+		if st, err := w.fs.Read(p); err == nil {
+			free = free.Difference(st.CPUs) // a daemon would have written the wish's
+		}
 	}
 	for p := range w.former {
 		if st, err := w.fs.ReadFile(p, cgroup.FileExclusive); err == nil {
@@ -314,10 +317,13 @@ func (w *partitionWorld) cutAncestor(p cgroup.Path) string {
 	return fmt.Sprintf("somebody clears the list of %s", p.Parent())
 }
 
-func (w *partitionWorld) plug(cgroup.Path) string {
+// plug takes all CPUs of an owner away, or any two; or brings back what is away.
+func (w *partitionWorld) plug(p cgroup.Path) string {
 	gone := cpuset.Range(0, worldCPUs-1).Difference(w.online)
 	if gone.IsEmpty() {
-		gone = cpuset.Of(2+w.rand.IntN(worldCPUs-2), 2+w.rand.IntN(worldCPUs-2))
+		if gone = w.wishes[p].CPUs; w.rand.IntN(2) == 0 {
+			gone = cpuset.Of(2+w.rand.IntN(worldCPUs-2), 2+w.rand.IntN(worldCPUs-2))
+		}
 		w.online = w.online.Difference(gone)
 	} else {
 		w.online = cpuset.Range(0, worldCPUs-1)

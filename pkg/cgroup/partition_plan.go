@@ -13,7 +13,8 @@ import (
 //
 // A cgroup gets one in steps, and what the kernel says is read again after each:
 //
-//	any state but the wanted one   member
+//	any state but the wanted one   member; of a root with nothing but offline CPUs in its
+//	                               list, from 7.0 on, others are put there first
 //	member, not to be one          its exclusive list is cleared, then trimmed from
 //	                               its ancestors, from the bottom up
 //	member, to be one              siblings and ancestors are looked at; then the CPUs
@@ -200,12 +201,41 @@ func (p *partitioner) giveBack() {
 		case live && !n.Exclusive.Equal(keeps):
 			p.list(leaf, leaf, w.Container, keeps, "gives CPUs back")
 		case live:
+		case !p.widened(leaf).IsEmpty():
+			p.list(leaf, leaf, w.Container, p.widened(leaf), "with nothing but offline CPUs it could not be ended")
 		case !n.State.Is(MemberPartition):
 			p.emit(leaf, leaf, w.Container, FilePartition, string(MemberPartition), "was "+n.State.String())
 		case !n.Exclusive.IsEmpty() && (!wished || !n.Exclusive.IsSubsetOf(w.CPUs)):
 			p.list(leaf, leaf, w.Container, cpuset.Set{}, "gives CPUs back")
 		}
 	}
+}
+
+// widened is the list with which the kernel lets a root partition end of which all CPUs
+// have gone offline; empty if it does anyway. A cgroup that is made a member without, is one
+// by name: its list and its cpuset.cpus take no value any more that does not overlap
+// what is online (EBUSY, seen on 7.2: there is no room for the deadline servers,
+// dl_cpuset_cpumask_can_shrink), and its tasks run where its parent may. The list grants
+// nothing, since those above do not have these CPUs. Siblings bound it as in rival. What
+// kernels before 7.0 make of it is not known.
+func (p *partitioner) widened(leaf Path) cpuset.Set {
+	n := p.View.Nodes[leaf]
+	if !p.Kernel.Settled || !n.State.Invalid || n.State.Type != RootPartition || n.Exclusive.IsEmpty() || n.Exclusive.Overlaps(p.Online) {
+		return cpuset.Set{}
+	}
+	wide := n.Exclusive.Union(p.View.Root)
+	for _, s := range p.siblings(leaf) {
+		wide = wide.Difference(p.exclusive[s])
+	}
+	for _, s := range p.siblings(leaf) {
+		if cpus := p.View.Nodes[s].CPUs; !cpus.IsEmpty() && cpus.IsSubsetOf(wide) {
+			wide = wide.Difference(cpuset.Of(cpus.Last()))
+		}
+	}
+	if !wide.Overlaps(p.Online) {
+		return cpuset.Set{}
+	}
+	return wide
 }
 
 // trim takes from the ancestors what none of their children has any more, from the

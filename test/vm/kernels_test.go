@@ -23,7 +23,7 @@ func releases() map[string]string {
 	return map[string]string{"bookworm": "6.1.", "trixie": "6.12.", "forky": "7."}
 }
 
-// TestKernels runs these tests, and who runs on exclusive CPUs by the kernel's own record, on several kernels.
+// TestKernels runs these tests, pkg/cgroup's, and who runs on exclusive CPUs by the kernel's own record, on several kernels.
 func TestKernels(t *testing.T) {
 	if *kernelSuites == "" {
 		t.Skip("a quarter of an hour for each kernel: make test-kernels")
@@ -34,6 +34,7 @@ func TestKernels(t *testing.T) {
 			if !known {
 				t.Fatalf("choose kernel of %q: want some of %v", suite, releases())
 			}
+			t.Run("cgroup", func(t *testing.T) { vm.RunKernelTests(t, "./guest/cgroup", vm.Config{Topology: "8c2n", Suite: suite}) })
 			m := vm.Start(t, vm.Config{Topology: "8c2n", Node: true, Suite: suite})
 			if release := run(t, m, "uname", "-r"); !strings.HasPrefix(release, want) {
 				t.Fatalf("kernel of %s: %s; want %s, so that no test is skipped that could run", suite, release, want)

@@ -72,6 +72,7 @@ func Run(t *testing.T, k Kernel) {
 		{"cut above a partition", (*bench).partitionCut},
 		{"cleared lists above a partition", (*bench).partitionCleared},
 		{"hotplug of a partition", (*bench).partitionHotplug},
+		{"root partition without CPUs", (*bench).partitionStranded},
 		{"removal of a partition", (*bench).partitionRemoval},
 		{"broken partitions are told", (*bench).partitionTold},
 		{"plans of partitions", (*bench).partitionPlans},

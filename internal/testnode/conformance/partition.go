@@ -221,6 +221,42 @@ func (b *bench) partitionHotplug() {
 	b.write(one, cgroup.FilePartition, "member")
 }
 
+// partitionStranded: a root of which all CPUs are offline cannot be left like that, and
+// PlanPartitions ends it all the same.
+func (b *bench) partitionStranded() {
+	_, one, _, ok := b.pod()
+	if !ok || !b.k.Partitions().Deadline {
+		return
+	}
+	b.task(one)
+	const stranded = "root invalid (No cpu available due to hotplug)"
+	for range 2 {
+		b.write(one, cgroup.FileCPUs, "3")
+		b.grant(one, "3")
+		b.write(one, cgroup.FilePartition, "root")
+		b.k.SetOnline(b, 3, false)
+		b.partitioned(one, stranded)
+		b.refused(one, cgroup.FileCPUs, "1", syscall.EBUSY)
+		b.refused(one, cgroup.FileExclusive, "\n", syscall.EBUSY)
+		b.settle(true, cgroup.PartitionInForce, []cgroup.Path{one})
+		b.partitioned(one, "member")
+		b.write(one, cgroup.FileCPUs, "1")
+		b.runs(one, "1", "1")
+		b.k.SetOnline(b, 3, true)
+		b.rootHas(cpuset.Of(3), true)
+	}
+	// It is a member by name if the lists are left as they are, and comes right with the CPU.
+	b.write(one, cgroup.FileCPUs, "3")
+	b.grant(one, "3")
+	b.write(one, cgroup.FilePartition, "root")
+	b.k.SetOnline(b, 3, false)
+	b.write(one, cgroup.FilePartition, "member")
+	b.refused(one, cgroup.FileCPUs, "1", syscall.EBUSY)
+	b.k.SetOnline(b, 3, true)
+	b.write(one, cgroup.FileCPUs, "1")
+	b.settle(true, cgroup.PartitionInForce, []cgroup.Path{one})
+}
+
 func (b *bench) partitionRemoval() {
 	pod, one, _, ok := b.pod()
 	if !ok {
