@@ -263,8 +263,17 @@ func (n *node) runsOn(id, cpus string) {
 // quiet waits until the daemon has nothing left to do.
 func (r *running) quiet() {
 	r.t.Helper()
+	r.quietOr(func() bool { return false })
+}
+
+// quietOr is quiet, unless something else ends the wait.
+func (r *running) quietOr(over func() bool) {
+	r.t.Helper()
 	met := 0 // twice: an answer may have been posted after the first question
 	r.eventually("all containers known, or denied", func() bool {
+		if over() {
+			return true
+		}
 		answer := make(meeting, 1)
 		r.loop.box.post(answer)
 		if <-answer {
@@ -278,7 +287,7 @@ func (r *running) quiet() {
 	r.loop.box.post(reexecuted{}) // look at everything again
 	r.eventually("daemon quiet", func() bool {
 		v := r.loop.snapshot.Load()
-		return v != nil && v.LastSuccess.After(started)
+		return over() || v != nil && v.LastSuccess.After(started)
 	})
 }
 
