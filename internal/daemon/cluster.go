@@ -44,17 +44,15 @@ func clusterOptions(o Options) (*cluster.Options, error) {
 	}
 	var access *cluster.Access
 	var err error
-	if n.Kubeconfig != "" {
-		access, err = cluster.Kubeconfig(n.Kubeconfig)
-	} else {
-		access, err = cluster.InCluster(o.Environment.APIHost, o.Environment.APIPort, cluster.ServiceAccountDir)
-	}
 	switch {
-	case err != nil && n.Kubeconfig != "" && n.Enabled == config.NodeAuto:
-		// Pools do not depend on it, and the kubelet writes its own when the node joins.
-		o.Log.Warn("the node is not shown to its cluster yet", "error", err)
+	case n.Kubeconfig == "":
+		access, err = cluster.InCluster(o.Environment.APIHost, o.Environment.APIPort, cluster.ServiceAccountDir)
+	case n.Enabled == config.NodeOn:
+		access, err = cluster.Kubeconfig(n.Kubeconfig)
+	default: // pools do not depend on it, and the kubelet writes its own when the node joins
 		access = cluster.KubeconfigLater(n.Kubeconfig)
-	case err != nil:
+	}
+	if err != nil {
 		return off(err)
 	}
 	return &cluster.Options{

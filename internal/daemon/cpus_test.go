@@ -262,6 +262,7 @@ func TestHotplugBesideARestart(t *testing.T) {
 func TestHotplugAndNRI(t *testing.T) {
 	n := newNodeWith(t, testnode.RuntimeConfig{NRI: true})
 	r := n.start()
+	r.connected()
 	r.quiet()
 	of := n.trio()
 	n.online(without(5, 7))

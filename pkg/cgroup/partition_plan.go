@@ -196,13 +196,14 @@ func (p *partitioner) giveBack() {
 		w, wished := wishes[leaf]
 		wished = wished && p.wanted(w)
 		keeps := n.Exclusive.Intersection(w.CPUs)
+		wide := p.widened(leaf)
 		live := wished && n.State.Is(w.Type) && keeps.Overlaps(p.Online) && p.within(leaf, n.Exclusive)
 		switch {
 		case live && !n.Exclusive.Equal(keeps):
 			p.list(leaf, leaf, w.Container, keeps, "gives CPUs back")
 		case live:
-		case !p.widened(leaf).IsEmpty():
-			p.list(leaf, leaf, w.Container, p.widened(leaf), "with nothing but offline CPUs it could not be ended")
+		case !wide.IsEmpty():
+			p.list(leaf, leaf, w.Container, wide, "with nothing but offline CPUs it could not be ended")
 		case !n.State.Is(MemberPartition):
 			p.emit(leaf, leaf, w.Container, FilePartition, string(MemberPartition), "was "+n.State.String())
 		case !n.Exclusive.IsEmpty() && (!wished || !n.Exclusive.IsSubsetOf(w.CPUs)):
