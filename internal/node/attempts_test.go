@@ -3,6 +3,7 @@ package node_test
 import (
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -62,6 +63,39 @@ func TestRunnerOutageIsOne(t *testing.T) {
 			t.Errorf("%q is told %d times, want %d: %s", text, got, want, logs.String())
 		}
 	}
+}
+
+// TestRunnerEventsComeLast: behind a slow API server what the scheduler counts waits for
+// one event, not for all.
+func TestRunnerEventsComeLast(t *testing.T) {
+	f := newFakeAPI(t)
+	gate := make(chan struct{})
+	f.do(func() { f.gate = gate })
+	var minutes atomic.Int64 // on the clock, which stands still
+	begin := time.Now()
+	r := runWith(t, f, node.Options{
+		Limits: quick(), Log: slog.New(slog.DiscardHandler),
+		Now: func() time.Time { return begin.Add(time.Duration(minutes.Load()) * time.Minute) },
+	})
+	s := pooled()
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		s.Problems = append(s.Problems, node.Problem{UID: name, Namespace: "ns", Pod: name, Code: "Refused", Text: "why"})
+	}
+	r.Show(s)
+	f.wait("resources", f.pooled)
+	minutes.Add(1)
+	r.Show(s)
+	f.wait("an event", func() bool { return f.calls["POST event"] == 1 })
+
+	smaller := *s
+	smaller.Pools = []node.Pool{{shared, 1000}}
+	minutes.Add(1)
+	r.Show(&smaller)
+	gate <- struct{}{}
+	f.wait("resources", func() bool { return f.has(shared, "1000") })
+	f.wait("the next event", func() bool { return f.calls["POST event"] == 2 })
+	close(gate)
+	f.wait("all events", func() bool { return len(f.events) == 5 })
 }
 
 // TestRunnerClockSetBack: a heartbeat of the future keeps no news back.

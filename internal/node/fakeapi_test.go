@@ -41,6 +41,7 @@ type fakeAPI struct {
 	tokens   []string
 	refuse   map[string]int // status code for "METHOD subresource"
 	hang     bool           // no request is answered
+	gate     chan struct{}  // each event waits for one of it; nil: none waits
 	expire   int            // watches that are to end with 410
 	idle     bool           // watches tell nothing after the first state
 	watchers int
@@ -168,9 +169,16 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		call = "WATCH node"
 	}
 	f.mu.Lock()
-	code := f.refuse[call]
+	code, gate := f.refuse[call], f.gate
 	f.mu.Unlock()
 	f.do(func() { f.calls[call]++ })
+	if gate != nil && strings.HasSuffix(call, " event") {
+		select {
+		case <-gate:
+		case <-r.Context().Done():
+			return
+		}
+	}
 	switch {
 	case code != 0:
 		refuse(w, code, "as the test wants it")

@@ -296,34 +296,34 @@ func (r *Runner) patch(ctx context.Context, subresource, kind string, patch []by
 	return fmt.Errorf("patch node %s: %w", r.Name, err)
 }
 
-// tell writes the events that are due.
+// tell writes one event that is due. The next one waits for its turn: behind a slow API
+// server the resources are not to come after all events.
 func (r *Runner) tell(ctx context.Context) (time.Time, error) {
-	for ctx.Err() == nil {
-		now := r.Now()
-		next, later := r.reporter.due(now)
-		if next == nil {
-			return later, nil
-		}
-		err := r.client.connect()
-		var name string
-		if err == nil {
-			name, err = r.client.tell(ctx, next, r.Name, now)
-		}
-		if status, ok := errors.AsType[*statusError](err); ok && status.Code/100 == 4 && status.Code != 401 && status.Code != 429 {
-			// The namespace ends, or events are forbidden: it is of no use to insist.
-			r.Log.Debug("event is refused", "pod", next.Namespace+"/"+next.Pod, "error", err)
-			r.counts.Events[Failed]++
-			r.reporter.spent(next, "", now)
-			continue
-		}
-		if err != nil {
-			r.counts.Events[Failed]++
-			return time.Time{}, fmt.Errorf("event of pod %s/%s: %w", next.Namespace, next.Pod, err)
-		}
-		r.counts.Events[OK]++
-		r.reporter.spent(next, name, now)
+	now := r.Now()
+	next, later := r.reporter.due(now)
+	if next == nil {
+		return later, nil
 	}
-	return time.Time{}, nil
+	err := r.client.connect()
+	var name string
+	if err == nil {
+		name, err = r.client.tell(ctx, next, r.Name, now)
+	}
+	status, answered := errors.AsType[*statusError](err)
+	switch {
+	case err == nil:
+		r.counts.Events[OK]++
+	case answered && status.Code/100 == 4 && status.Code != 401 && status.Code != 429:
+		// The namespace ends, or events are forbidden: it is of no use to insist.
+		r.Log.Debug("event is refused", "pod", next.Namespace+"/"+next.Pod, "error", err)
+		r.counts.Events[Failed]++
+		name = ""
+	default:
+		r.counts.Events[Failed]++
+		return time.Time{}, fmt.Errorf("event of pod %s/%s: %w", next.Namespace, next.Pod, err)
+	}
+	r.reporter.spent(next, name, now)
+	return now, nil
 }
 
 // leave takes the condition back, also one that was written by a request of which the

@@ -41,7 +41,13 @@ func run(t *testing.T, f *fakeAPI, l node.Limits) started {
 
 func runLogged(t *testing.T, f *fakeAPI, l node.Limits, log *slog.Logger) started {
 	t.Helper()
-	r := node.New(node.Options{Name: "n1", Access: f.access(), Record: t.TempDir() + "/none", Version: "test", Limits: l, Log: log})
+	return runWith(t, f, node.Options{Limits: l, Log: log})
+}
+
+func runWith(t *testing.T, f *fakeAPI, o node.Options) started {
+	t.Helper()
+	o.Name, o.Access, o.Record, o.Version = "n1", f.access(), t.TempDir()+"/none", "test"
+	r := node.New(o)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
