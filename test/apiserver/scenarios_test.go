@@ -54,10 +54,12 @@ func create(t *testing.T, s *apiServer, namespace string, pod *corev1.Pod) (*cor
 	return s.client(t, alice).CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{})
 }
 
-// requests are the requests of a pod's container, but for memory.
-func requests(pod *corev1.Pod) string {
+// requests are the requests of a pod's first container, but for memory.
+func requests(pod *corev1.Pod) string { return requestsOf(&pod.Spec.Containers[0]) }
+
+func requestsOf(c *corev1.Container) string {
 	var all []string
-	list := pod.Spec.Containers[0].Resources.Requests
+	list := c.Resources.Requests
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		if q := list[name]; name != corev1.ResourceMemory {
 			all = append(all, string(name)+"="+q.String())
@@ -87,8 +89,10 @@ func refusedWith(t *testing.T, what string, err error, want string) {
 	}
 }
 
-// TestWebhook follows a cluster from the installation on. The steps build on each other.
-func TestWebhook(t *testing.T) {
+// startWebhook starts an API server and installs the webhook, which no node's resources
+// have latched yet: namespaces infra and cpupoold allow management pods, apps does not.
+func startWebhook(t *testing.T) (*apiServer, *replica) {
+	t.Helper()
 	s := startAPIServer(t)
 	letAlice(t, s)
 	namespaceNamed(t, s, "cpupoold", "management")
@@ -99,11 +103,22 @@ func TestWebhook(t *testing.T) {
 	install(t, s, "admission.yaml")
 	install(t, s, "trust.yaml")
 	allow(t, s, "kube-system")
+	answers(t, s)
+	return s, first
+}
+
+// answers waits until pods can be made.
+func answers(t *testing.T, s *apiServer) {
+	t.Helper()
 	eventually(t, "the webhook is trusted", func(ctx context.Context) error {
 		_, err := s.client(t, alice).CoreV1().Pods("apps").Create(ctx, newPod("x", nil, ""), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	})
+}
 
+// TestWebhook follows a cluster from the installation on. The steps build on each other.
+func TestWebhook(t *testing.T) {
+	s, first := startWebhook(t)
 	t.Run("before the latch", func(t *testing.T) {
 		got := becomes(t, s, "infra", newPod("early", management(), "cpu=400m memory=1Gi"), "cpu=400m")
 		if !strings.Contains(got.Annotations[warning], "not switched on") || got.Annotations[target] != "" {
@@ -137,7 +152,6 @@ func TestWebhook(t *testing.T) {
 		refusedWith(t, "malformed effect", err, `"effect"`)
 	})
 
-	t.Run("LimitRange", func(t *testing.T) { limitRange(t, s) })
 	t.Run("resize", func(t *testing.T) { resizes(t, s) })
 	t.Run("trust", func(t *testing.T) { trust(t, s) })
 
@@ -212,28 +226,6 @@ func allow(t *testing.T, s *apiServer, namespace string) {
 			[]byte(`{"metadata":{"annotations":{"workload.openshift.io/allowed":"management"}}}`), metav1.PatchOptions{})
 		return err
 	})
-}
-
-// limitRange gives a management pod a CPU request that it has not asked for.
-func limitRange(t *testing.T, s *apiServer) {
-	namespaceNamed(t, s, "ranged", "management")
-	if _, err := s.client(t, admin).CoreV1().LimitRanges("ranged").Create(t.Context(), &corev1.LimitRange{
-		ObjectMeta: metav1.ObjectMeta{Name: "default"},
-		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
-			Type: corev1.LimitTypeContainer, DefaultRequest: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")},
-		}}},
-	}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the LimitRange is in force", func(ctx context.Context) error {
-		pod, err := s.client(t, alice).CoreV1().Pods("ranged").Create(ctx, newPod("x", management(), "memory=1Gi"),
-			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err == nil && requests(pod) != cores+"=250" {
-			err = errorf("the pod requests %s", requests(pod))
-		}
-		return err
-	})
-	becomes(t, s, "ranged", newPod("own", management(), "cpu=400m memory=1Gi"), cores+"=400")
 }
 
 func resizes(t *testing.T, s *apiServer) {
