@@ -195,7 +195,34 @@ func TestWebhook(t *testing.T) {
 		forged := newPod("forged", map[string]string{"target.workload.openshift.io/infra": effect}, "cpu=1 memory=1Gi")
 		_, err := create(t, s, "kube-system", forged)
 		refusedWith(t, "a type that kube-system does not allow, with no webhook", err, "does not allow workload type infra")
+		itself(t, s)
 	})
+
+	t.Run("and back", func(t *testing.T) {
+		startReplica(t, s)
+		answers(t, s)
+		becomes(t, s, "infra", newPod("back", management(), "cpu=400m memory=1Gi"), cores+"=400")
+	})
+}
+
+// itself makes a pod of the webhook's own Deployment, while none of them answers: it is
+// a management pod that asks for nothing that a node would have to advertise.
+func itself(t *testing.T, s *apiServer) {
+	t.Helper()
+	c := s.client(t, admin)
+	deployment, err := c.AppsV1().Deployments(installed).Get(t.Context(), installed, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := deployment.Spec.Template
+	template.Name = "itself"
+	pod, err := c.CoreV1().Pods(installed).Create(t.Context(), &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("the webhook's own pod: %v", err)
+	}
+	if pod.Annotations[target] != effect || pod.Annotations["resources.workload.openshift.io/webhook"] == "" || requests(pod) != "" {
+		t.Errorf("the webhook's own pod has the annotations %v and requests %q, want it a management pod that requests no CPU", pod.Annotations, requests(pod))
+	}
 }
 
 // latched waits until the three latches are closed.

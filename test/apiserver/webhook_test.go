@@ -69,7 +69,8 @@ func install(t *testing.T, s *apiServer, file string) {
 // A replica is a cpupool-webhook that runs as its Deployment would run it.
 type replica struct {
 	*process
-	probes string
+	address, probes string
+	dir             string // with its certificate
 }
 
 // startReplica runs the program with the rights of its account, shows it to the service,
@@ -98,8 +99,9 @@ func startReplica(t *testing.T, s *apiServer) *replica {
 	write(t, filepath.Join(dir, "config.yaml"), fmt.Appendf([]byte(shipped.Data["config.yaml"]),
 		"\nlistenAddress: %s\nprobeAddress: %s\nmetricsAddress: 127.0.0.1:0\ncertificateDir: %s\ndrainPeriod: 1s\n", net.JoinHostPort(address, port), probes, dir))
 	endpoint(t, s, address, port)
-	r := &replica{start(t, "cpupool-webhook", *program, "--config", filepath.Join(dir, "config.yaml"),
-		"--namespace", installed, "--kubeconfig", kubeconfig), probes}
+	r := &replica{dir: dir, address: net.JoinHostPort(address, port), probes: probes}
+	r.process = start(t, "cpupool-webhook", *program, "--config", filepath.Join(dir, "config.yaml"),
+		"--namespace", installed, "--kubeconfig", kubeconfig)
 	eventually(t, "the webhook fills its Secret", func(ctx context.Context) error {
 		secret, err := c.CoreV1().Secrets(installed).Get(ctx, "cpupool-webhook-tls", metav1.GetOptions{})
 		if err != nil {
@@ -108,19 +110,25 @@ func startReplica(t *testing.T, s *apiServer) *replica {
 		if len(secret.Data["tls.crt"]) == 0 {
 			return errorf("it is empty")
 		}
-		for name, data := range secret.Data {
-			write(t, filepath.Join(dir, name+".new"), data)
-		}
-		for name := range secret.Data { // tls.crt is waited for, and comes last
-			if name != "tls.crt" {
-				rename(t, dir, name)
-			}
-		}
-		rename(t, dir, "tls.crt")
+		bring(t, dir, secret)
 		return nil
 	})
 	eventually(t, "the webhook is ready", r.ready)
 	return r
+}
+
+// bring brings a replica its Secret.
+func bring(t *testing.T, dir string, secret *corev1.Secret) {
+	t.Helper()
+	for name, data := range secret.Data {
+		write(t, filepath.Join(dir, name+".new"), data)
+	}
+	for name := range secret.Data { // tls.crt is waited for, and comes last
+		if name != "tls.crt" {
+			rename(t, dir, name)
+		}
+	}
+	rename(t, dir, "tls.crt")
 }
 
 func rename(t *testing.T, dir, name string) {

@@ -1,0 +1,183 @@
+//go:build apiserver
+
+package apiserver_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestRotation renews certificates while pods are made: the server's own, and then the
+// authority's. What is about to expire stands for time that has passed.
+func TestRotation(t *testing.T) {
+	s, first := startWebhook(t)
+	c := s.client(t, admin)
+	secret := func() *corev1.Secret {
+		found, err := c.CoreV1().Secrets(installed).Get(t.Context(), "cpupool-webhook-tls", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+
+	t.Run("the server's", func(t *testing.T) {
+		stop := keepAsking(t, s)
+		before := secret()
+		expiring(t, before)
+		if _, err := c.CoreV1().Secrets(installed).Update(t.Context(), before, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		renewed(t, s, first, before)
+		if now := secret(); !bytes.Equal(now.Data["ca.crt"], before.Data["ca.crt"]) {
+			t.Error("the authority is another one")
+		}
+		if asked := stop(); asked == 0 {
+			t.Error("nobody was asked meanwhile")
+		}
+	})
+
+	t.Run("the authority's", func(t *testing.T) {
+		before := secret()
+		before.Data["ca.crt"], before.Data["ca.key"] = authority(t, time.Now().Add(time.Hour))
+		if _, err := c.CoreV1().Secrets(installed).Update(t.Context(), before, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		renewed(t, s, first, before)
+		eventually(t, "API servers know the new authority", func(ctx context.Context) error {
+			configuration, err := c.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, installed, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			for _, w := range configuration.Webhooks {
+				if !bytes.Equal(w.ClientConfig.CABundle, secret().Data["ca.crt"]) {
+					return errorf("webhook %s has another one", w.Name)
+				}
+			}
+			return nil
+		})
+		answers(t, s)
+	})
+}
+
+// keepAsking makes pods until the function that it returns is called, which says how
+// many. None of them may be refused.
+func keepAsking(t *testing.T, s *apiServer) (stop func() int) {
+	ctx, cancel := context.WithCancel(t.Context())
+	pods := s.client(t, alice).CoreV1().Pods("apps")
+	done, made := make(chan struct{}), 0
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			_, err := pods.Create(ctx, newPod("x", nil, "cpu=1"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if ctx.Err() != nil {
+				return
+			}
+			if err != nil {
+				t.Errorf("a pod, while the certificate is renewed: %v", err)
+				return
+			}
+			made++
+		}
+	}()
+	t.Cleanup(cancel)
+	return func() int {
+		cancel()
+		<-done
+		return made
+	}
+}
+
+// renewed waits until the Secret holds another certificate than before, brings it to the
+// replica, and waits until that shows it.
+func renewed(t *testing.T, s *apiServer, r *replica, before *corev1.Secret) {
+	t.Helper()
+	var now *corev1.Secret
+	eventually(t, "the certificate is renewed", func(ctx context.Context) (err error) {
+		now, err = s.client(t, admin).CoreV1().Secrets(installed).Get(ctx, before.Name, metav1.GetOptions{})
+		if err == nil && bytes.Equal(now.Data["tls.crt"], before.Data["tls.crt"]) {
+			err = errorf("it is as it was")
+		}
+		return err
+	})
+	bring(t, r.dir, now)
+	want, _ := pem.Decode(now.Data["tls.crt"])
+	if want == nil {
+		t.Fatalf("tls.crt is %q", now.Data["tls.crt"])
+	}
+	eventually(t, "the replica shows it", func(ctx context.Context) error {
+		dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
+		conn, err := dialer.DialContext(ctx, "tcp", r.address)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		if shown := conn.(*tls.Conn).ConnectionState().PeerCertificates[0]; !bytes.Equal(shown.Raw, want.Bytes) {
+			return errorf("it shows the one that is valid until %s", shown.NotAfter)
+		}
+		return nil
+	})
+}
+
+// expiring puts a certificate into the Secret, made by its authority, that is valid for
+// another hour.
+func expiring(t *testing.T, secret *corev1.Secret) {
+	t.Helper()
+	pair, err := tls.X509KeyPair(secret.Data["ca.crt"], secret.Data["ca.key"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := installed + "." + installed + ".svc"
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(7), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}, pair.Leaf, key.Public(), pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret.Data["tls.crt"], secret.Data["tls.key"] = inPEM(t, der, key)
+}
+
+// authority makes one that is valid until then.
+func authority(t *testing.T, until time.Time) (certificate, private []byte) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(8), Subject: pkix.Name{CommonName: "old"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: until, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inPEM(t, der, key)
+}
+
+func inPEM(t *testing.T, der []byte, key *ecdsa.PrivateKey) (certificate, private []byte) {
+	t.Helper()
+	raw, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: raw})
+}
