@@ -13,8 +13,9 @@ import (
 )
 
 // findTimeout bounds the wait for one socket, so that a hung runtime doesn't
-// hide the others.
-const findTimeout = 2 * time.Second
+// hide the others. All are asked at once. It is the runtime of a node on which
+// much begins and ends that is slow, and often the only one there is.
+const findTimeout = 10 * time.Second
 
 // sockets returns where the distributions put the runtime's socket.
 func sockets() []string {
