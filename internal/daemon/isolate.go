@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -158,10 +159,19 @@ func (l *loop) contestPartitions(view cgroup.PartitionView, wishes []cgroup.Part
 // failTyped finds the types that the kernel took and did not grant.
 func (l *loop) failTyped(typed map[cgroup.Path]bool, view cgroup.PartitionView, wishes []cgroup.PartitionWish, now time.Time) (found bool) {
 	for i, w := range wishes {
-		if n := view.Nodes[w.Path]; typed[w.Path] && n.State.Invalid && w.Not == "" {
-			wishes[i].Not = l.failPartition(w, "the kernel says "+n.State.String(), now)
-			found = true
+		why, shared := "", view.Shared(w.Path)
+		switch n := view.Nodes[w.Path]; {
+		case !typed[w.Path] || w.Not != "":
+			continue
+		case n.State.Invalid:
+			why = "the kernel says " + n.State.String()
+		case !shared.IsEmpty():
+			why = fmt.Sprintf("the kernel leaves CPUs %s to the root, too", shared)
+		default:
+			continue
 		}
+		wishes[i].Not = l.failPartition(w, why, now)
+		found = true
 	}
 	clear(typed)
 	return found

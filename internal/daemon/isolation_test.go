@@ -11,6 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // newPartitionNode is a node with a kernel that has remote partitions.
@@ -271,6 +272,50 @@ func TestPartitionsOfOthers(t *testing.T) {
 	n.start().view("told", func(v *telemetry.View) bool { return v.Problems[string(codeForeignPartition)] == 1 })
 	if got := n.state(id).Partition; !got.Is(cgroup.IsolatedPartition) {
 		t.Errorf("the partition of somebody else is %s now", got)
+	}
+}
+
+// TestPartitionsWithoutOthers: when nothing but partitions is online the kernel makes their
+// CPUs everybody's, and says nothing; once others are back the owner has its own for itself.
+func TestPartitionsWithoutOthers(t *testing.T) {
+	for name, kernel := range map[string][2]int{"6.12": {6, 12}, "7.0": {7, 0}} {
+		t.Run(name, func(t *testing.T) {
+			n := newPartitionNode(t, kernel[0], kernel[1], testnode.RuntimeConfig{})
+			n.yaml = isolating(n.yaml)
+			r := n.start()
+			id := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(4))
+			shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+			n.isPartition(id, cgroup.RootPartition)
+			n.runsOn(shared, "2-3")
+			r.quiet()
+			n.online(cpuset.Range(4, 7))
+			r.view("the owner gives one up", func(v *telemetry.View) bool { return v.Problems[string(pools.CodeShort)] == 1 })
+			n.runsOn(shared, "7")
+			r.quiet()
+			n.online(without())
+			exclusive := func() {
+				t.Helper()
+				n.runsOn(shared, "2-3")
+				n.eventually("a partition that is one", func() bool {
+					st := n.state(id)
+					return st.Partition.Valid() && st.Effective.Equal(cpuset.Range(4, 7)) && !n.root().Overlaps(st.Effective)
+				})
+				r.quiet()
+				n.check()
+			}
+			exclusive()
+			r.stop()
+			n.online(cpuset.Range(4, 7))
+			n.online(without())
+			if st := n.state(id); !st.Partition.Valid() || !n.root().Overlaps(st.Effective) {
+				t.Fatalf("it is %+v, the root has %s", st, n.root())
+			}
+			r = n.start()
+			exclusive()
+			if leaked := n.tree.Leaked(); !leaked.IsEmpty() || n.tree.Crashed() {
+				t.Errorf("leaked: %s, crashed: %t", leaked, n.tree.Crashed())
+			}
+		})
 	}
 }
 

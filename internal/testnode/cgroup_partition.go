@@ -53,6 +53,7 @@ type partition struct {
 	exclusive cpuset.Set
 	state     cgroup.PartitionState
 	held      cpuset.Set // taken from everybody else, also while it is half torn down
+	common    bool       // what is held is everybody's all the same, see plugged
 	flagged   bool       // the kernel's CS_CPU_EXCLUSIVE and CS_SCHED_LOAD_BALANCE
 }
 
@@ -95,7 +96,9 @@ func (c *Cgroups) Leaked() cpuset.Set {
 func (c *Cgroups) rootCPUs() cpuset.Set {
 	all := c.online.Difference(c.parted.leaked).Difference(c.parted.returning)
 	for n := range c.parted.nodes {
-		all = all.Difference(n.held)
+		if !n.common {
+			all = all.Difference(n.held)
+		}
 	}
 	return all
 }
@@ -111,6 +114,7 @@ func (c *Cgroups) settleReturning() {
 func (c *Cgroups) hold(n *cgroupNode, cpus cpuset.Set) {
 	n.held = cpus
 	if cpus.IsEmpty() {
+		n.common = false
 		delete(c.parted.nodes, n)
 		return
 	}
@@ -120,7 +124,7 @@ func (c *Cgroups) hold(n *cgroupNode, cpus cpuset.Set) {
 // lose follows the end of a partition: the kernel gives back what the lists grant then
 // (remote_partition_disable, before 6.16).
 func (c *Cgroups) lose(n *cgroupNode) {
-	if c.config.Partitions.Flips && n.state.Valid() {
+	if c.config.Partitions.Flips && n.state.Valid() && !n.common {
 		c.parted.leaked = c.parted.leaked.Union(n.ungranted(n.held))
 	}
 }
@@ -288,8 +292,15 @@ func (c *Cgroups) requested(n *cgroupNode) {
 	}
 }
 
-// plugged follows a change of the CPUs that are online.
+// plugged follows a change of the CPUs that are online. Where all that are left are in
+// partitions they are everybody's from then on (cpuset_handle_hotplug, by reading).
 func (c *Cgroups) plugged() {
+	if len(c.parted.nodes) > 0 && c.rootCPUs().IsEmpty() {
+		for n := range c.parted.nodes {
+			n.common = true
+		}
+		c.parted.leaked, c.parted.returning = cpuset.Set{}, cpuset.Set{}
+	}
 	for n := range c.parted.nodes {
 		if n.state.Valid() && !n.held.Overlaps(c.online) {
 			c.hold(n, cpuset.Set{})
@@ -301,7 +312,7 @@ func (c *Cgroups) plugged() {
 // dissolve follows the removal of a cgroup.
 func (c *Cgroups) dissolve(n *cgroupNode) {
 	switch {
-	case n.held.IsEmpty():
+	case n.held.IsEmpty(), n.common:
 	case n.state.Valid() && c.config.Partitions.Flips && !n.ungranted(n.held).IsEmpty():
 		c.lose(n)
 	case n.state.Invalid: // half torn down: nobody knows of them any more

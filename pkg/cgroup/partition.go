@@ -152,6 +152,17 @@ type PartitionView struct {
 	Nodes map[Path]PartitionNode
 }
 
+// Shared are the CPUs of a valid partition that the root has as well: the kernel keeps
+// nobody off them. When nothing else is online it takes the CPUs of all partitions for
+// everybody's, and leaves it at that when others are back (cpuset_handle_hotplug, since
+// 6.7), until the partition is made anew.
+func (v PartitionView) Shared(p Path) cpuset.Set {
+	if n := v.Nodes[p]; n.State.Valid() {
+		return n.Effective.Intersection(v.Root)
+	}
+	return cpuset.Set{}
+}
+
 // ReadPartitions looks at the cgroups for PlanPartitions. Those that are gone are not
 // in the view.
 func (f *FS) ReadPartitions(leaves []Path) (PartitionView, error) {

@@ -86,7 +86,7 @@ func (p *partitioner) siblings(of Path) []Path {
 // inForce says that the kernel has granted all of a wish.
 func (p *partitioner) inForce(w PartitionWish) bool {
 	n := p.View.Nodes[w.Path]
-	return n.State.Is(w.Type) && n.Exclusive.Equal(w.CPUs) && p.chained(w) && n.Effective.Equal(w.CPUs.Intersection(p.Online))
+	return n.State.Is(w.Type) && n.Exclusive.Equal(w.CPUs) && p.chained(w) && n.Effective.Equal(w.CPUs.Intersection(p.Online)) && p.View.Shared(w.Path).IsEmpty()
 }
 
 // chained says that all ancestors have the CPUs in their lists.

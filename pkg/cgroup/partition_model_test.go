@@ -138,7 +138,7 @@ func (w *partitionWorld) check() {
 	if leaked := w.tree.Leaked(); !leaked.IsEmpty() && !w.lossy {
 		w.t.Fatalf("CPUs %s have leaked", leaked)
 	}
-	if root := w.root(); !root.Overlaps(housekeeping) {
+	if root := w.root(); housekeeping.Overlaps(w.online) && !root.Overlaps(housekeeping) {
 		w.t.Fatalf("the root has only CPUs %s", root)
 	}
 }
@@ -159,8 +159,8 @@ func (w *partitionWorld) rested(outcomes map[cgroup.Path]cgroup.PartitionOutcome
 		wish, wished := w.wishes[p]
 		switch out := outcomes[p]; {
 		case wished && out.Phase == cgroup.PartitionInForce:
-			if !n.State.Is(wish.Type) || !n.Effective.Equal(wish.CPUs.Intersection(w.online)) {
-				w.t.Errorf("%s is in force, and is %s with %s; wished for %+v", p, n.State, n.Effective, wish)
+			if !n.State.Is(wish.Type) || !n.Effective.Equal(wish.CPUs.Intersection(w.online)) || n.Effective.Overlaps(in.View.Root) {
+				w.t.Errorf("%s is in force, and is %s with %s, the root with %s; wished for %+v", p, n.State, n.Effective, in.View.Root, wish)
 			}
 		case wished && out.Phase == cgroup.PartitionUnderway:
 			w.t.Errorf("%s is under way, and nothing is to be written", p)
@@ -317,12 +317,18 @@ func (w *partitionWorld) cutAncestor(p cgroup.Path) string {
 	return fmt.Sprintf("somebody clears the list of %s", p.Parent())
 }
 
-// plug takes all CPUs of an owner away, or any two; or brings back what is away.
+// plug takes all CPUs of an owner away, or any two, or all that are in no partition; or
+// brings back what is away.
 func (w *partitionWorld) plug(p cgroup.Path) string {
 	gone := cpuset.Range(0, worldCPUs-1).Difference(w.online)
 	if gone.IsEmpty() {
-		if gone = w.wishes[p].CPUs; w.rand.IntN(2) == 0 {
+		switch gone = w.wishes[p].CPUs; w.rand.IntN(4) {
+		case 0, 1:
 			gone = cpuset.Of(2+w.rand.IntN(worldCPUs-2), 2+w.rand.IntN(worldCPUs-2))
+		case 2:
+			if root := w.root(); !root.Equal(w.online) {
+				gone = root
+			}
 		}
 		w.online = w.online.Difference(gone)
 	} else {

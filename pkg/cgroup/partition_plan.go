@@ -13,8 +13,8 @@ import (
 //
 // A cgroup gets one in steps, and what the kernel says is read again after each:
 //
-//	any state but the wanted one   member; of a root with nothing but offline CPUs in its
-//	                               list, from 7.0 on, others are put there first
+//	any state but the wanted one,  member; of a root with nothing but offline CPUs in its
+//	or the root has its CPUs, too  list, from 7.0 on, others are put there first
 //	member, not to be one          its exclusive list is cleared, then trimmed from
 //	                               its ancestors, from the bottom up
 //	member, to be one              siblings and ancestors are looked at; then the CPUs
@@ -197,7 +197,7 @@ func (p *partitioner) giveBack() {
 		wished = wished && p.wanted(w)
 		keeps := n.Exclusive.Intersection(w.CPUs)
 		wide := p.widened(leaf)
-		live := wished && n.State.Is(w.Type) && keeps.Overlaps(p.Online) && p.within(leaf, n.Exclusive)
+		live := wished && n.State.Is(w.Type) && keeps.Overlaps(p.Online) && p.within(leaf, n.Exclusive) && p.View.Shared(leaf).IsEmpty()
 		switch {
 		case live && !n.Exclusive.Equal(keeps):
 			p.list(leaf, leaf, w.Container, keeps, "gives CPUs back")
@@ -205,7 +205,11 @@ func (p *partitioner) giveBack() {
 		case !wide.IsEmpty():
 			p.list(leaf, leaf, w.Container, wide, "with nothing but offline CPUs it could not be ended")
 		case !n.State.Is(MemberPartition):
-			p.emit(leaf, leaf, w.Container, FilePartition, string(MemberPartition), "was "+n.State.String())
+			was := n.State.String()
+			if shared := p.View.Shared(leaf); !shared.IsEmpty() {
+				was += fmt.Sprintf(" and has CPUs %s together with the root", shared)
+			}
+			p.emit(leaf, leaf, w.Container, FilePartition, string(MemberPartition), "was "+was)
 		case !n.Exclusive.IsEmpty() && (!wished || !n.Exclusive.IsSubsetOf(w.CPUs)):
 			p.list(leaf, leaf, w.Container, cpuset.Set{}, "gives CPUs back")
 		}
@@ -306,7 +310,9 @@ func (p *partitioner) take() {
 			has = n.Effective
 		}
 		if out := p.afford(w, has); out.Phase != PartitionUnderway {
-			p.step.Outcomes[w.Path] = out
+			if p.step.Outcomes[w.Path] = out; out.Phase == PartitionRefused && n.State.Is(MemberPartition) && !n.Exclusive.IsEmpty() {
+				p.list(w.Path, w.Path, w.Container, cpuset.Set{}, "gives CPUs back")
+			}
 			continue
 		}
 		p.root = p.root.Difference(w.CPUs)
