@@ -74,9 +74,9 @@ func checkEffect(value string) error {
 		if m.key != "effect" {
 			return errors.New("unknown key " + quote(m.key))
 		}
-		if m.value != preferred {
-			return errors.New("effect is not the string " + preferred)
-		}
+	}
+	if members[0].value != preferred { // no key is there twice
+		return errors.New("effect is not the string " + preferred)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/cpupoold/cpupoold/internal/admission"
+	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
 // checkPools compares the resources of the shared and the guaranteed pool.
@@ -212,10 +213,19 @@ func (c *admitCase) staticDeviation(err error) error {
 	switch {
 	case c.Expect.Error != nil:
 		return fmt.Errorf(staticLacks+": %w", errDeviation)
+	case malformedTarget(&c.Pod):
+		return fmt.Errorf(staticWords+": %w", errDeviation)
 	case undefaulted(&c.Pod):
 		return fmt.Errorf(asKubernetes+": %w", errDeviation)
 	case slices.ContainsFunc(slices.Concat(c.Pod.Spec.InitContainers, c.Pod.Spec.Containers), lacks):
 		return fmt.Errorf(staticSame+": %w", errDeviation)
 	}
 	return err
+}
+
+// malformedTarget says that the pod asks for a type in other words than any pod has to.
+func malformedTarget(pod *podJSON) bool {
+	_, asks, err := workload.Names{}.TargetType(pod.Annotations)
+	_, _, wrong := workload.Names{}.Target(pod.Annotations)
+	return asks && err == nil && wrong != nil
 }

@@ -23,7 +23,10 @@ type podJSON = corev1.Pod
 type admitCase struct {
 	Name      string
 	Variant   string
+	Operation string
 	Resource  string
+	// Subresource is set where it is not the pod itself that is made.
+	Subresource string
 	Pod       podJSON
 	Namespace *struct{ Annotations map[string]string }
 	// NamespaceAnnotations are given by the files of the pools; without them the
@@ -61,8 +64,10 @@ func (c *admitCase) infrastructure() (on, usable bool) {
 		return len(c.Nodes) > 0, true
 	}
 	single := c.Infrastructure["controlPlaneTopology"] == "SingleReplica"
+	names := workload.Names{}
+	typ, _, _ := names.TargetType(c.Pod.Annotations) // an error is one whatever the cluster
 	reports := slices.ContainsFunc(c.Nodes, func(n struct{ Allocatable map[string]string }) bool {
-		_, ok := n.Allocatable["management.workload.openshift.io/cores"]
+		_, ok := n.Allocatable[names.CoresResource(typ)]
 		return ok
 	})
 	return single && reports, true
@@ -84,20 +89,24 @@ func checkAdmit(raw json.RawMessage) error {
 	if err != nil {
 		return err
 	}
+	if c.Operation != "" && c.Operation != "CREATE" || c.Resource != "" && c.Resource != "pods" || c.Subresource != "" {
+		return fmt.Errorf(podsAreMade+": %w", errDeviation)
+	}
 	if c.Expect.Added != nil {
 		return c.checkPools()
 	}
 	_, asks, targetErr := workload.Names{}.TargetType(c.Pod.Annotations)
 	on, usable := c.infrastructure()
 	switch {
-	case c.Resource != "" && c.Resource != "pods":
-		return fmt.Errorf("the webhook is asked about pods only: %w", errDeviation)
 	case asks && targetErr == nil && !usable:
 		return fmt.Errorf("there is no Infrastructure object: %w", errDeviation)
-	case c.Namespace == nil:
+	case asks && targetErr == nil && on && c.Namespace == nil:
 		return fmt.Errorf("the API server finds the namespace before it asks: %w", errDeviation)
 	}
-	from := admission.Origin{Namespace: c.Namespace.Annotations, Node: true}
+	from := admission.Origin{Node: true}
+	if c.Namespace != nil {
+		from.Namespace = c.Namespace.Annotations
+	}
 	// OpenShift drops an annotation silently where the type is off; we must do the same, and say so.
 	silent := asks && !on && c.Expect.Warning == nil && c.Expect.Error == nil
 	if silent {
@@ -111,10 +120,12 @@ func checkAdmit(raw json.RawMessage) error {
 		return nil
 	case strings.HasPrefix(c.Variant, "4.12 only"):
 		return fmt.Errorf(outOfDate+": %w", errDeviation)
-	case c.Namespace.Annotations["allowed.workload.openshift.io"] != "":
+	case from.Namespace["allowed.workload.openshift.io"] != "":
 		return fmt.Errorf("the older annotation of namespaces counts: %w", errDeviation)
 	case undefaulted(&c.Pod):
 		return fmt.Errorf(asKubernetes+": %w", errDeviation)
+	case strings.Contains(err.Error(), "repeated key"):
+		return fmt.Errorf("a key that is there twice is an error: %w", errDeviation)
 	}
 	return err
 }
@@ -197,9 +208,9 @@ func refusalWords() map[string][]string {
 	return map[string][]string{
 		"multiple_target_annotations":        {"there is another one"},
 		"empty_workload_type":                {"no workload type after the slash"},
-		"effect_bad_json":                    {"not a JSON object", "malformed JSON", "effect is not the string", "nested JSON", "text after"},
+		"effect_bad_json":                    {"not a JSON object", "malformed JSON", "effect is not the string", "nested JSON", "text after", "unknown key", "repeated key"},
 		"effect_more_than_one_key":           {"unknown key", "repeated key"},
-		"effect_missing":                     {"no effect", "unknown key"},
+		"effect_missing":                     {"no effect", "unknown key", "not a JSON object"}, // null is read as {}
 		"effect_unsupported":                 {"effect is not the string"},
 		"namespace_does_not_allow_type":      {"does not allow workload type"},
 		"resource_annotation_unknown_field":  {"cannot choose its CPUs", "unknown key"},

@@ -154,7 +154,7 @@ var deviations = []deviation{
 	{"admit derived: target annotation dropped silently when the cluster has no partitioning", offIsSaid},
 	{"admit derived: seed spelling of the namespace annotation has no effect", "the older annotation of namespaces counts"},
 	{"admit derived: effect error is not reached without partitioning", offIsSaid},
-	{"admit derived: other resource kinds (not pods) pass through", "the webhook is asked about pods only"},
+	{"admit derived: other resource kinds (not pods) pass through", podsAreMade},
 	{"qos 03 Guaranteed", asKubernetes},
 	{"validate 07 plain namespace is allowed", "the annotation may be only where the namespace allows it"},
 	{"validate derived: namespace missing", "the API server finds the namespace before it asks"},
@@ -179,11 +179,13 @@ const (
 	noSuchCPU = "CPU numbers end at cpuset.MaxCPUs-1 = 8191"
 	noGates   = "options need no feature gate"
 
+	podsAreMade  = "the webhook is asked about pods that are made, and nothing else"
 	offIsSaid    = "what is switched off is said in the warning"
 	outOfDate    = "OpenShift does otherwise today"
 	staticLacks  = "static pods may lack CPU or memory requests, as others may"
 	staticSame   = "containers without CPU requests get what those of other pods get"
 	givenUp      = "a form of annotations that OpenShift has given up"
+	staticWords  = "the annotation of a static pod says what that of any pod has to say"
 	asKubernetes = "requests count as the API server and the kubelet read them"
 )
 
