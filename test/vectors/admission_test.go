@@ -27,8 +27,8 @@ type admitCase struct {
 	Resource  string
 	// Subresource is set where it is not the pod itself that is made.
 	Subresource string
-	Pod       podJSON
-	Namespace *struct{ Annotations map[string]string }
+	Pod         podJSON
+	Namespace   *struct{ Annotations map[string]string }
 	// NamespaceAnnotations are given by the files of the pools; without them the
 	// namespace allows all types.
 	NamespaceAnnotations map[string]string `json:"namespace_annotations"`
