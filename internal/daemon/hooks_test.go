@@ -295,6 +295,35 @@ func TestUpdateKeepsThePool(t *testing.T) {
 	}
 }
 
+// TestUpdateMovesNobodyBack: who has given way, and is resized before the runtime has that
+// on record, is not put back by it.
+func TestUpdateMovesNobodyBack(t *testing.T) {
+	n := newNode(t)
+	n.yaml = carvedYAML
+	r := n.start()
+	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	n.runsOn(shared, "2-7")
+	r.quiet()
+	release := n.runtime.Hang("UpdateContainerResources")
+	defer release()
+	a := r.asker()
+	pod := ofPod("e", "default", "guaranteed", 2, nil)
+	mine := a.mustCreate(pod, a.container(pod, "app", whole(2))).Adjustment.CPUs // and nobody makes its updates
+	rest := cpuset.Range(2, 7).Difference(mine).String()
+	for _, asked := range []cri.Resources{{Shares: 1024}, {Mems: "0"}} {
+		got, err := a.hooks.Update(t.Context(), shared, asked)
+		if want := (cri.Resources{CPUs: rest}); err != nil || got != want {
+			t.Errorf("update with %+v = %+v, %v; want %+v", asked, got, err, want)
+		}
+	}
+	release()
+	n.eventually("on record", func() bool { return n.recordedCPUs(shared) == rest })
+	r.quiet()
+	if got, err := a.hooks.Update(t.Context(), shared, cri.Resources{Shares: 512}); err != nil || got.CPUs != "" {
+		t.Errorf("when it is on record an update is answered %+v, %v", got, err)
+	}
+}
+
 // TestResizeIsPickedUp: there is no CRI event for it.
 func TestResizeIsPickedUp(t *testing.T) {
 	n := newNode(t)

@@ -68,14 +68,18 @@ func (u updateAsked) apply(l *loop) {
 // keep is what an update must not change.
 func (l *loop) keep(e *containerEntry, p *pools.Placement, asked cri.Resources) cri.Resources {
 	var keep cri.Resources
-	if asked.CPUs != "" {
-		if cpus := l.tree.settledCPUs(e.path); !cpus.IsEmpty() && cpus.String() != asked.CPUs {
-			keep.CPUs = cpus.String()
-			l.tree.overrule(e.path)
-		}
+	cpus := l.tree.settledCPUs(e.path)
+	if asked.CPUs != "" && !cpus.IsEmpty() && cpus.String() != asked.CPUs {
+		keep.CPUs = cpus.String()
+		l.tree.overrule(e.path)
 	}
 	if p == nil {
 		return keep
+	}
+	// An update without CPUs has the runtime write those that are on record. While a seal
+	// is under way these are the old ones, which somebody else may have by now.
+	if asked.CPUs == "" && !cpus.IsEmpty() && cpus.Equal(p.CPUs) && !cpus.Equal(l.tree.current[e.path].Recorded) {
+		keep.CPUs = cpus.String()
 	}
 	if asked.Shares != 0 && p.Shares != 0 {
 		keep.Shares = p.Shares
