@@ -42,6 +42,20 @@ func trust(t *testing.T, s *apiServer) {
 		"cores without a type":   {newPod("l", nil, cores+"=400 | "+cores+"=400"), "requests the CPUs of a workload type"},
 		"another type's cores":   {newPod("m", other(target, effect), "infra.workload.openshift.io/cores=1 | infra.workload.openshift.io/cores=1"), "requests the CPUs"},
 		"unplaced, allowed":      {newPod("o", other("nri.cpupoold.io/tolerate-missing", "true"), "cpu=1"), ""},
+		"the most shares":        {newPod("p", other(target, effect, shares, `{"cpushares":262144,"cpulimit":999999999}`), ""), ""},
+		"a comma and no shares":  {newPod("q", other(target, effect, shares, `{,"cpulimit":5}`), ""), "not as the webhook writes it"},
+		"a comma at the end":     {newPod("q", other(target, effect, shares, `{"cpushares":5,}`), ""), "not as the webhook writes it"},
+		"1 share":                {newPod("q", other(target, effect, shares, `{"cpushares":1}`), ""), "not as the webhook writes it"},
+		"too many shares":        {newPod("q", other(target, effect, shares, `{"cpushares":262145,"cpulimit":500}`), ""), "not as the webhook writes it"},
+		"no limit":               {newPod("q", other(target, effect, shares, `{"cpushares":2,"cpulimit":0}`), ""), "not as the webhook writes it"},
+		"an endless limit":       {newPod("q", other(target, effect, shares, `{"cpushares":2,"cpulimit":1000000000}`), ""), "not as the webhook writes it"},
+		"a line more":            {newPod("q", other(target, effect, shares, "{\"cpushares\":2}\n{\"cpuset\":\"0\"}"), ""), "not as the webhook writes it"},
+		"shares twice":           {newPod("q", other(target, effect, shares, `{"cpushares":2,"cpushares":9}`), ""), "not as the webhook writes it"},
+		"of another name":        {newPod("q", other(target, effect, "resources.workload.openshift.io/App", `{"cpushares":2}`), ""), "that the pod does not have"},
+		"of the pause container": {newPod("q", other(target, effect, "resources.workload.openshift.io/POD", `{"cpushares":2}`), ""), "that the pod does not have"},
+		"a name with a dot":      {newPod("q", other(target, effect, "resources.workload.openshift.io/app.x", `{"cpushares":2}`), ""), "that the pod does not have"},
+		"a type without a name":  {newPod("q", other("target.workload.openshift.io/", effect), ""), "must be non-empty"},
+		"the old form's type":    {newPod("q", other("io.openshift.workload.a.b.cpushares/app", "9"), ""), "gives a container CPU shares"},
 		"says it is static":      {newPod("n", other(target, effect, "kubernetes.io/config.source", "file"), "cpu=1"), "says that it is a static one"},
 	} {
 		_, err := create(t, s, exempt, c.pod)
@@ -57,6 +71,11 @@ func trust(t *testing.T, s *apiServer) {
 	later(t, s, exempt)
 	bindings(t, s, exempt)
 	mirrors(t, s)
+	t.Run("two allowed types", func(t *testing.T) { twoAllowed(t, s) })
+	t.Run("containers", func(t *testing.T) { containerTricks(t, s) })
+	t.Run("ephemeral containers", func(t *testing.T) { ephemeral(t, s, exempt) })
+	t.Run("identities", func(t *testing.T) { identities(t, s) })
+	t.Run("namespaces", func(t *testing.T) { namespaceRights(t, s) })
 }
 
 // later changes what may not be changed, in each way that there is.
@@ -90,14 +109,22 @@ func later(t *testing.T, s *apiServer, namespace string) {
 func bindings(t *testing.T, s *apiServer, namespace string) {
 	t.Helper()
 	pods := s.client(t, alice).CoreV1().Pods(namespace)
-	bind := func(annotations map[string]string) error {
-		return pods.Bind(t.Context(), &corev1.Binding{
+	binding := func(annotations map[string]string) *corev1.Binding {
+		return &corev1.Binding{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Binding"},
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a", Annotations: annotations},
 			Target:     corev1.ObjectReference{Kind: "Node", Name: "n1"},
-		}, metav1.CreateOptions{})
+		}
 	}
-	for _, key := range []string{target, "nri.cpupoold.io/tolerate-missing"} {
-		refusedWith(t, "a binding with "+key, bind(map[string]string{key: effect}), "a binding must not have annotations")
+	bind := func(annotations map[string]string) error {
+		return pods.Bind(t.Context(), binding(annotations), metav1.CreateOptions{})
+	}
+	for _, key := range []string{target, shares, "io.openshift.workload.management.cpushares/app", "nri.cpupoold.io/tolerate-missing"} {
+		annotations := map[string]string{key: effect}
+		refusedWith(t, "a binding with "+key, bind(annotations), "a binding must not have annotations")
+		// The same, by the older path.
+		err := s.client(t, alice).CoreV1().RESTClient().Post().Namespace(namespace).Resource("bindings").Body(binding(annotations)).Do(t.Context()).Error()
+		refusedWith(t, "a binding with "+key+", past the pod", err, "a binding must not have annotations")
 	}
 	if err := bind(map[string]string{"other": "1"}); err != nil {
 		t.Errorf("a binding: %v", err)

@@ -1,0 +1,168 @@
+//go:build apiserver
+
+package apiserver_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// impersonate is a client of a user who has every right and is subject to the policies:
+// what is refused to him is refused by them.
+func impersonate(t *testing.T, s *apiServer, user string, groups ...string) *kubernetes.Clientset {
+	t.Helper()
+	config := s.config(admin)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "system:authenticated")}
+	c, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// twoAllowed: of two types that a namespace allows a pod has one at most, with the
+// webhook and without.
+func twoAllowed(t *testing.T, s *apiServer) {
+	both := map[string]string{target: effect, "target.workload.openshift.io/infra": effect}
+	namespaceNamed(t, s, "both", "management,infra")
+	_, err := create(t, s, "both", newPod("p", both, "cpu=1 memory=1Gi"))
+	refusedWith(t, "two allowed types", err, "there is another one")
+	patch := `{"metadata":{"annotations":{"workload.openshift.io/allowed":"management,infra"}}}`
+	exempt := s.client(t, admin).CoreV1().Namespaces()
+	if _, err := exempt.Patch(t.Context(), "cpupoold", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "two types are refused as such, past the webhook", func(ctx context.Context) error {
+		_, err := s.client(t, alice).CoreV1().Pods("cpupoold").Create(ctx, newPod("p", both, "cpu=1"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil || !strings.Contains(err.Error(), "asks for several workload types") {
+			return errorf("answer %w", err)
+		}
+		return nil
+	})
+}
+
+// containerTricks gives containers the names of what annotations are about.
+func containerTricks(t *testing.T, s *apiServer) {
+	longest := strings.Repeat("a", 63)
+	for name, want := range map[string]string{longest: cores + "=400", "pod": cores + "=400", "management": cores + "=400"} {
+		pod := newPod("trick-"+name[:3], management(), "cpu=400m memory=1Gi")
+		pod.Spec.Containers[0].Name = name
+		got := becomes(t, s, "infra", pod, want)
+		if got.Annotations["resources.workload.openshift.io/"+name] != `{"cpushares":409}` {
+			t.Errorf("container %s: annotations %v", name, got.Annotations)
+		}
+	}
+	for _, name := range []string{longest + "a", "a.b", "A", "a/b", "target.workload.openshift.io"} {
+		pod := newPod("trick", management(), "cpu=400m memory=1Gi")
+		pod.Spec.Containers[0].Name = name
+		if _, err := create(t, s, "infra", pod); err == nil {
+			t.Errorf("a container is named %s", name)
+		}
+	}
+	// An init container and a container of the same name would share an annotation.
+	twice := newPod("twice", management(), "cpu=400m memory=1Gi")
+	twice.Spec.InitContainers = []corev1.Container{twice.Spec.Containers[0]}
+	_, err := create(t, s, "infra", twice)
+	refusedWith(t, "two containers of one name", err, "Duplicate value")
+	// What is smuggled in for a debug container is not there when it comes.
+	got := becomes(t, s, "infra", newPod("smuggled", map[string]string{target: effect, "resources.workload.openshift.io/debug": `{"cpushares":262144}`},
+		"cpu=400m memory=1Gi"), cores+"=400")
+	if _, there := got.Annotations["resources.workload.openshift.io/debug"]; there {
+		t.Errorf("annotations %v", got.Annotations)
+	}
+}
+
+// ephemeral containers join a pod that runs. Their way to it leads to no annotation.
+func ephemeral(t *testing.T, s *apiServer, namespace string) {
+	pods := s.client(t, alice).CoreV1().Pods(namespace)
+	pod, err := create(t, s, namespace, newPod("debugged", nil, "cpu=1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+		Name: "debug", Image: "x", TerminationMessagePolicy: corev1.TerminationMessageReadFile, ImagePullPolicy: corev1.PullAlways,
+	}}}
+	pod.Annotations = map[string]string{target: effect, "resources.workload.openshift.io/debug": `{"cpushares":262144}`}
+	got, err := pods.UpdateEphemeralContainers(t.Context(), pod.Name, pod, metav1.UpdateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Spec.EphemeralContainers) != 1 || len(got.Annotations) > 0 {
+		t.Errorf("the pod has %d debug containers and the annotations %v, want one and none", len(got.Spec.EphemeralContainers), got.Annotations)
+	}
+}
+
+// identities: a pod is what its namespace allows, whoever makes it. Only a node may show
+// its own static pods.
+func identities(t *testing.T, s *apiServer) {
+	claim := newPod("from-template", map[string]string{"target.workload.openshift.io/other": effect}, "cpu=1 memory=1Gi")
+	mirror := newPod("forged-by", map[string]string{target: effect, "kubernetes.io/config.mirror": "x", "kubernetes.io/config.source": "file"}, "")
+	mirror.Spec.NodeName = "n1"
+	for name, c := range map[string]struct {
+		user   string
+		groups []string
+		pod    *corev1.Pod
+		want   string
+	}{
+		"a controller, by its template":   {"system:serviceaccount:kube-system:replicaset-controller", []string{"system:masters"}, claim, "does not allow workload type other"},
+		"an administrator":                {"root", []string{"system:masters"}, claim, "does not allow workload type other"},
+		"a user named like a node":        {"system:node:n1", []string{"system:masters"}, mirror, "says that it is a static one"},
+		"a user of the group of nodes":    {"someone", []string{"system:masters", "system:nodes"}, mirror, "says that it is a static one"},
+		"another node":                    {"system:node:n2", []string{"system:masters", "system:nodes"}, mirror, "can only create pods with spec.nodeName set to itself"},
+		"a node, a pod that is no mirror": {"system:node:n1", []string{"system:masters", "system:nodes"}, claim, "can only create mirror pods"},
+	} {
+		_, err := impersonate(t, s, c.user, c.groups...).CoreV1().Pods("cpupoold").Create(t.Context(), c.pod, metav1.CreateOptions{})
+		refusedWith(t, name, err, c.want)
+	}
+	// That a pod is a static one cannot be said later either.
+	for _, patch := range []string{
+		`{"metadata":{"annotations":{"kubernetes.io/config.mirror":"x"}}}`,
+		`{"metadata":{"annotations":{"kubernetes.io/config.source":"file","` + target + `":"{}"}}}`,
+	} {
+		if _, err := s.client(t, alice).CoreV1().Pods("cpupoold").Patch(t.Context(), "debugged", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err == nil {
+			t.Errorf("patch %s of a pod is done", patch)
+		}
+	}
+}
+
+// namespaceRights: who has every right within a namespace does not decide what it allows,
+// and what it allows later makes nothing of the pods that are there.
+func namespaceRights(t *testing.T, s *apiServer) {
+	c := s.client(t, admin)
+	for _, role := range []string{"system:aggregate-to-admin", "system:aggregate-to-edit", "system:aggregate-to-view"} { // what admin adds up
+		if _, err := c.RbacV1().RoleBindings("apps").Create(t.Context(), &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: strings.TrimPrefix(role, "system:")},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "owner"}},
+		}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	owner := impersonate(t, s, "owner")
+	eventually(t, "the namespace's owner has rights", func(ctx context.Context) error {
+		_, err := owner.CoreV1().Pods("apps").Create(ctx, newPod("x", nil, ""), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	})
+	patch := []byte(`{"metadata":{"annotations":{"workload.openshift.io/allowed":"management"}}}`)
+	_, err := owner.CoreV1().Namespaces().Patch(t.Context(), "apps", types.MergePatchType, patch, metav1.PatchOptions{})
+	refusedWith(t, "the namespace's owner allows a type", err, "cannot patch resource")
+	_, err = owner.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "own", Annotations: map[string]string{"workload.openshift.io/allowed": "management"},
+	}}, metav1.CreateOptions{})
+	refusedWith(t, "the namespace's owner makes one that allows a type", err, "cannot create resource")
+
+	namespaceNamed(t, s, "allowed-later", "")
+	before := becomes(t, s, "allowed-later", newPod("before", management(), "cpu=400m memory=1Gi"), "cpu=400m "+shared+"=400")
+	allow(t, s, "allowed-later")
+	_, err = s.client(t, alice).CoreV1().Pods("allowed-later").Patch(t.Context(), before.Name, types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"`+target+`":"{}"}}}`), metav1.PatchOptions{})
+	refusedWith(t, "annotate a pod when its namespace has allowed the type", err, "cannot be changed")
+}
