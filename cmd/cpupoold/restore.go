@@ -15,10 +15,13 @@ func (a *app) restore() *cobra.Command {
 		Long: `Restore puts the recorded original of each value that the daemon has changed back, reads
 it again and prints what differs. Where the daemon shows the node to a cluster, its extended
 resources and its condition are withdrawn. The daemon must not be running. Exit code 3 says
-that a value differs in a way that matters, or that the cluster could not be told.`,
+that a value differs in a way that matters, or that the cluster could not be told.
+
+--wait is for pods that are to stay when all is put back, as those of deploy/uninstall/restore.yaml.`,
 		Args: cobra.NoArgs,
 	}
 	output := outputFlag(c)
+	wait := c.Flags().Bool("wait", false, "when all is put back, wait for a signal to end")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		cfg, t, err := a.load()
 		if err != nil {
@@ -45,6 +48,9 @@ that a value differs in a way that matters, or that the cluster could not be tol
 			if !d.Harmless {
 				return exitCode(exitFindings)
 			}
+		}
+		if *wait {
+			<-c.Context().Done()
 		}
 		return nil
 	}

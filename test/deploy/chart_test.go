@@ -1,0 +1,255 @@
+package deploy
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	"helm.sh/helm/v3/pkg/lint"
+	"helm.sh/helm/v3/pkg/lint/support"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+)
+
+const chartDir = plain + "chart/cpupoold"
+
+func loadChart(t *testing.T) *chart.Chart {
+	t.Helper()
+	c, err := loader.LoadDir(chartDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// try renders the chart with values as helm install does, without a cluster.
+func try(t *testing.T, c *chart.Chart, values string) (string, error) {
+	t.Helper()
+	v := map[string]any{}
+	if err := yaml.Unmarshal([]byte(values), &v); err != nil {
+		t.Fatal(err)
+	}
+	release := chartutil.ReleaseOptions{Name: "pools", Namespace: "kube-system", IsInstall: true}
+	if namespace, ok := v["releaseNamespace"].(string); ok { // of these tests
+		release.Namespace = namespace
+		delete(v, "releaseNamespace")
+	}
+	all, err := chartutil.ToRenderValues(c, v, release, chartutil.DefaultCapabilities)
+	if err != nil {
+		return "", err
+	}
+	out, err := engine.Render(c, all)
+	if err != nil {
+		return "", err
+	}
+	var text strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(out)) {
+		if strings.HasSuffix(name, ".yaml") {
+			text.WriteString("\n---\n" + out[name])
+		}
+	}
+	return text.String(), nil
+}
+
+func render(t *testing.T, values string) manifests {
+	t.Helper()
+	text, err := try(t, loadChart(t), values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parse(t, []byte(text))
+}
+
+// TestChart: what people read first and what helm installs are the same.
+func TestChart(t *testing.T) {
+	for _, c := range []struct {
+		name, values string
+		files        []string
+		without      string // objects that the chart leaves out
+	}{
+		{"default", "", []string{"daemonset.yaml", "rbac.yaml"}, ""},
+		{"webhook", "webhook: {enabled: true}", []string{
+			"daemonset.yaml", "rbac.yaml",
+			"webhook/webhook.yaml", "webhook/networkpolicy.yaml", "webhook/trust.yaml", "webhook/admission.yaml",
+		}, ""},
+		{"restore", "restore: true", []string{"daemonset.yaml", "uninstall/restore.yaml", "rbac.yaml"}, "DaemonSet cpupoold cpupoold"},
+		{"namespaces of somebody else", "{createNamespaces: false, releaseNamespace: cpupoold}", []string{"daemonset.yaml", "rbac.yaml"}, "Namespace  cpupoold"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			want := files(t, c.files...)
+			if c.without != "" && want[c.without] == nil {
+				t.Fatalf("there is no %s to be left out", c.without)
+			}
+			delete(want, c.without)
+			same(t, want, render(t, c.values))
+		})
+	}
+}
+
+// TestChartPackage: a package has the plain manifests in it, which a checkout has beside it.
+func TestChartPackage(t *testing.T) {
+	file, err := chartutil.Save(loadChart(t), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed, err := loader.LoadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, values := range []string{"", "webhook: {enabled: true}", "restore: true"} {
+		want, err := try(t, loadChart(t), values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := try(t, packed, values); err != nil || got != want {
+			t.Errorf("values %q: the package renders something else: %v", values, err)
+		}
+	}
+}
+
+func TestChartLint(t *testing.T) {
+	for _, values := range []string{"", "webhook: {enabled: true}"} {
+		v := map[string]any{}
+		if err := yaml.Unmarshal([]byte(values), &v); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range lint.All(chartDir, v, "kube-system", true).Messages {
+			if m.Severity >= support.WarningSev {
+				t.Errorf("values %q: %s", values, m)
+			}
+		}
+	}
+}
+
+const twoProfiles = `
+image: {repository: registry.example.com/cpupoold, tag: "2", pullSecrets: [registry]}
+resources: {limits: {memory: 256Mi}}
+profiles:
+- name: worker
+  nodeSelector: {node.example.com/kind: worker}
+  config:
+    partitions: [{type: management, cpus: 0-1, namespaces: [kube-system, cpupoold]}]
+    guaranteed: {from: shared, floor: 2}
+    node: {events: false}
+- name: edge
+  nodeSelector: {node.example.com/kind: edge, node.example.com/site: north}
+  config:
+    apiVersion: config.cpupoold.io/v1alpha1
+    partitions: [{type: management, cpus: "0", namespaces: [kube-system, cpupoold]}]
+    node: {events: false, startupTaint: none}
+`
+
+func TestChartProfiles(t *testing.T) {
+	for _, c := range []struct{ values, prefix string }{{"", "cpupoold-"}, {"\nrestore: true", "cpupoold-restore-"}} {
+		all := render(t, twoProfiles+c.values)
+		sets := of[*appsv1.DaemonSet](all)
+		if len(sets) != 2 || len(of[*corev1.ConfigMap](all)) != 2 {
+			t.Fatalf("%d DaemonSets and %d ConfigMaps; want 2 of each", len(sets), len(of[*corev1.ConfigMap](all)))
+		}
+		disjoint(t, sets)
+		configs := configurations(t, all)
+		worker, edge := configs[c.prefix+"worker"], configs[c.prefix+"edge"]
+		if worker == nil || edge == nil || worker.Pools.Partitions[0].CPUs.String() != "0-1" || edge.Pools.Partitions[0].CPUs.String() != "0" {
+			t.Errorf("configurations %+v; want that each DaemonSet has its own", configs)
+		}
+		for _, s := range sets {
+			spec := s.Spec.Template.Spec
+			for _, container := range slices.Concat(spec.InitContainers, spec.Containers) {
+				if container.Image != "registry.example.com/cpupoold:2" {
+					t.Errorf("%s: image %s", s.Name, container.Image)
+				}
+			}
+			if len(spec.ImagePullSecrets) != 1 || spec.ImagePullSecrets[0].Name != "registry" {
+				t.Errorf("%s: pull secrets %v", s.Name, spec.ImagePullSecrets)
+			}
+			if spec.Containers[0].Resources.Limits.Memory().String() != "256Mi" {
+				t.Errorf("%s: limits %v", s.Name, spec.Containers[0].Resources.Limits)
+			}
+		}
+	}
+}
+
+// TestChartRights: a role is bound where a configuration needs it.
+func TestChartRights(t *testing.T) {
+	for values, want := range map[string][]string{
+		"":                                     {"events", "node-status", "startup-taint"},
+		"config: {node: {events: false}}":      {"node-status", "startup-taint"},
+		"config: {node: {startupTaint: none}}": {"events", "node-status"},
+		"config: {node: {resources: false, condition: false}}":        {"events", "node-status", "startup-taint"}, // to withdraw them
+		"config: {node: {enabled: false}}":                            {},
+		twoProfiles:                                                   {"node-status", "startup-taint"},
+		"{config: {node: {events: false}}, webhook: {enabled: true}}": {"cpupool-webhook", "node-status", "startup-taint"},
+	} {
+		got := []string{}
+		for _, b := range of[*rbacv1.ClusterRoleBinding](render(t, values)) {
+			got = append(got, strings.TrimPrefix(b.Name, "cpupoold-"))
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("values %q bind %v; want %v", values, got, want)
+		}
+	}
+}
+
+func TestChartStartupTaint(t *testing.T) {
+	text, err := try(t, loadChart(t), "config: {node: {startupTaint: example.com/new}}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(text, "cpupoold.io/starting") || !strings.Contains(text, "t.key == 'example.com/new'") {
+		t.Error("the policy is for another taint than the configuration")
+	}
+}
+
+func TestChartWebhook(t *testing.T) {
+	all := render(t, `webhook:
+  enabled: true
+  replicas: 1
+  config: {types: {management: on}, certificates: files}
+  injectCAFrom: cpupool-webhook/reviews
+  systemNamespaces: [kube-flannel]
+  networkPolicy: {metricsNamespaces: [], apiServerPorts: [16443]}
+`)
+	if n := len(of[*policyv1.PodDisruptionBudget](all)) + len(of[*corev1.Secret](all)); n > 0 {
+		t.Error("one replica has a disruption budget, or a Certificate's Secret is made empty")
+	}
+	for _, r := range of[*rbacv1.Role](all) {
+		for _, rule := range r.Rules {
+			if slices.Contains(rule.Resources, "secrets") {
+				t.Error("with certificates of somebody else's it may read Secrets")
+			}
+		}
+	}
+	policy := of[*networkingv1.NetworkPolicy](all)[0].Spec
+	if len(policy.Ingress) != 1 || policy.Ingress[0].Ports[0].Port.String() != "reviews" || policy.Egress[0].Ports[0].Port.IntValue() != 16443 {
+		t.Errorf("network policy %+v", policy)
+	}
+	text := all["ConfigMap cpupool-webhook cpupool-webhook"].(*corev1.ConfigMap).Data["config.yaml"]
+	for _, line := range []string{"apiVersion: config.cpupoold.io/v1alpha1", "kind: CPUPoolWebhookConfiguration", "certificates: files"} {
+		if !strings.Contains(text, line) {
+			t.Errorf("configuration %q lacks %s", text, line)
+		}
+	}
+	w := of[*admissionregistrationv1.MutatingWebhookConfiguration](all)[0]
+	if w.Annotations["cert-manager.io/inject-ca-from"] != "cpupool-webhook/reviews" {
+		t.Errorf("annotations %v", w.Annotations)
+	}
+	for _, w := range w.Webhooks {
+		if e := w.NamespaceSelector.MatchExpressions[0]; !slices.Contains(e.Values, "kube-flannel") {
+			t.Errorf("webhook %s: namespaces %s %v lack kube-flannel", w.Name, e.Operator, e.Values)
+		}
+	}
+	resize := of[*admissionregistrationv1.ValidatingWebhookConfiguration](all)[0].Webhooks[0]
+	if slices.Contains(resize.NamespaceSelector.MatchExpressions[0].Values, "kube-flannel") {
+		t.Error("pods of kube-flannel are resized unseen")
+	}
+}

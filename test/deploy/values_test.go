@@ -1,0 +1,74 @@
+package deploy
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+)
+
+func TestChartRefuses(t *testing.T) {
+	const one = "profiles: [{name: a, nodeSelector: {kind: a}, config: {logLevel: info}}"
+	for _, c := range []struct{ values, want string }{
+		{"replicas: 2", "replicas"},
+		{"image: {repository: Registry/x, tag: a}", "/image/repository"},
+		{"image: {tag: 1}", "/image/tag"},
+		{"image: {pullPolicy: Sometimes}", "/image/pullPolicy"},
+		{"restore: yes please", "/restore"},
+		{"config: {partition: []}", "partition"},
+		{"config: {kind: Pod}", "/config/kind"},
+		{"profiles: {a: 1}", "/profiles"},
+		{"profiles: [{name: a, config: {logLevel: info}}]", "nodeSelector"},
+		{"profiles: [{name: a, nodeSelector: {}, config: {logLevel: info}}]", "/profiles/0/nodeSelector"},
+		{"profiles: [{name: a, nodeSelector: {kind: a}, config: {}}]", "/profiles/0/config"},
+		{"profiles: [{name: A_b, nodeSelector: {kind: a}, config: {logLevel: info}}]", "/profiles/0/name"},
+		{"profiles: [{name: a, nodeSelector: {cpus: 4}, config: {logLevel: info}}]", "/profiles/0/nodeSelector/cpus"},
+		{"webhook: {replicas: 0}", "/webhook/replicas"},
+		{"webhook: {networkPolicy: {apiServerPorts: [0]}}", "/webhook/networkPolicy/apiServerPorts/0"},
+		{"webhook: {enabled: true, injectCAFrom: cert-manager}", "/webhook/injectCAFrom"},
+		{"webhook: {enabled: true, injectCAFrom: a/b}", "set webhook.config.certificates to files"},
+		{one + "]\nconfig: {logLevel: info}", "move it into the profiles"},
+		{one + ", {name: a, nodeSelector: {kind: b}, config: {logLevel: info}}]", "a is there twice"},
+		{one + ", {name: b, nodeSelector: {kind: a, size: b}, config: {logLevel: info}}]", "a node can be of both a and b"},
+		{one + ", {name: b, nodeSelector: {size: b}, config: {logLevel: info}}]", "a node can be of both a and b"},
+		{one + ", {name: b, nodeSelector: {kind: b}, config: {node: {startupTaint: a.b/c}}}]", "several startup taints, cpupoold.io/starting, a.b/c"},
+		{"releaseNamespace: cpupoold", "install the release into another one"},
+	} {
+		if _, err := try(t, loadChart(t), c.values); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("values %q: %v; want an error with %q", c.values, err, c.want)
+		}
+	}
+}
+
+// TestSchemaKnowsConfiguration: helm refuses the keys that the daemon refuses.
+func TestSchemaKnowsConfiguration(t *testing.T) {
+	data, err := os.ReadFile(chartDir + "/values.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema struct {
+		Definitions struct {
+			Config struct{ Properties map[string]any }
+		}
+	}
+	if err := json.Unmarshal(data, &schema); err != nil {
+		t.Fatal(err)
+	}
+	_, err = config.Parse([]byte("nonsense: 1"), "values", config.Overrides{}, nil)
+	if err == nil {
+		t.Fatal("the daemon accepts a key that it does not know")
+	}
+	_, known, _ := strings.Cut(err.Error(), "known here: ")
+	known, _, _ = strings.Cut(known, "\n")
+	want := strings.Split(known, ", ")
+	slices.Sort(want)
+	if d := cmp.Diff(want, slices.Sorted(maps.Keys(schema.Definitions.Config.Properties))); d != "" {
+		t.Errorf("keys of a configuration (-daemon +schema):\n%s", d)
+	}
+}
