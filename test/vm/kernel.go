@@ -74,7 +74,7 @@ func runKernelTests(ctx context.Context, store image.Store, dir runDir, pkg stri
 	qemuArgs = append(qemuArgs,
 		"-kernel", kernel.Image, "-initrd", initramfs,
 		"-append", kernelCommandLine(append([]string{"quiet"}, config.KernelArgs...)...),
-		"-device", "virtio-serial-pci", "-chardev", "file,id=output,path="+output, "-device", "virtserialport,chardev=output,name=output",
+		"-serial", "file:"+output, // the second one
 	)
 	q, err := startQEMU(ctx, qemuArgs)
 	if err != nil {

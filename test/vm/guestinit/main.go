@@ -1,7 +1,8 @@
 // Command guestinit is PID 1 of a guest that has nothing but a kernel and one test binary: it mounts what the kernel offers, hands
 // every controller to the children of the root cgroup, runs the test binary and powers the machine off.
 //
-// It finds in the initramfs /test/test, the binary, and /test/args.json, its arguments. What the binary prints goes to the virtio serial port "output", apart from the kernel's messages on the console.
+// It finds in the initramfs /test/test, the binary, and /test/args.json, its arguments. What the binary prints goes to the second
+// serial port, apart from the kernel's messages on the console.
 package main
 
 import (
@@ -12,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -37,7 +37,7 @@ func run() error {
 	if err := enableControllers("/sys/fs/cgroup"); err != nil {
 		return err
 	}
-	return runTest("/test", "output")
+	return runTest("/test")
 }
 
 func mountAll() error {
@@ -78,36 +78,36 @@ func enableControllers(root string) error {
 	return nil
 }
 
-// openPort opens the virtio serial port of that name. It waits for it: the kernel asks the device for its ports after it has started us.
-func openPort(name string) (*os.File, error) {
-	retry := time.NewTicker(10 * time.Millisecond)
-	defer retry.Stop()
-	limit := time.After(time.Minute)
-	for {
-		names, err := filepath.Glob("/sys/class/virtio-ports/*/name")
-		if err != nil {
-			return nil, err
-		}
-		for _, file := range names {
-			if data, err := os.ReadFile(file); err == nil && strings.TrimSpace(string(data)) == name {
-				return os.OpenFile(filepath.Join("/dev", filepath.Base(filepath.Dir(file))), os.O_WRONLY, 0)
-			}
-		}
-		select {
-		case <-retry.C:
-		case <-limit:
-			return nil, fmt.Errorf("wait for virtio serial port %q: there are %q", name, names)
-		}
+// output is the second serial port: every kernel has the driver built in, which is not so for ports of virtio (a module in 6.1 of Debian).
+const output = "/dev/ttyS1"
+
+// openOutput opens it to pass on bytes as they are.
+func openOutput() (*os.File, error) {
+	f, err := os.OpenFile(output, os.O_WRONLY|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, err
 	}
+	mode, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	if err == nil {
+		mode.Oflag &^= unix.OPOST
+		err = unix.IoctlSetTermios(int(f.Fd()), unix.TCSETS, mode)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("set mode of %s: %w", output, err), f.Close())
+	}
+	return f, nil
 }
 
 // runTest runs dir/test in dir; that it fails is not an error of ours: its output says so.
-func runTest(dir, port string) error {
-	output, err := openPort(port)
+func runTest(dir string) (err error) {
+	out, err := openOutput()
 	if err != nil {
 		return err
 	}
-	defer output.Close()
+	defer func() {
+		const drain = 1 // not send a break: tcdrain(3)
+		err = errors.Join(err, unix.IoctlSetInt(int(out.Fd()), unix.TCSBRK, drain), out.Close())
+	}()
 	data, err := os.ReadFile(filepath.Join(dir, "args.json"))
 	if err != nil {
 		return err
@@ -119,7 +119,7 @@ func runTest(dir, port string) error {
 	cmd := exec.Command(filepath.Join(dir, "test"), args...)
 	cmd.Dir = dir
 	cmd.Env = []string{"PATH=/test", "HOME=/tmp", "TMPDIR=/tmp"}
-	cmd.Stdout, cmd.Stderr = output, output
+	cmd.Stdout, cmd.Stderr = out, out
 	err = cmd.Run()
 	if exit := new(exec.ExitError); errors.As(err, &exit) {
 		return nil
