@@ -33,6 +33,10 @@ func sliced() []slice {
 		{"devices", []string{"TestPlacement/8c2n", "TestCheck"}},
 		{"options", []string{"TestPlacement/16c2s2t", "TestPlacement/16c2d4l"}},
 		{"second-pair", append(secondPairs(), "TestHostSlices")},
+		{"kernel-6.1", []string{"TestKernels/bookworm/cgroup", "TestKernels/bookworm/isolation", "TestKernels/bookworm/changes", "TestKernels/forky/cgroup"}},
+		{"kernel-6.12", []string{"TestKernels/trixie/cgroup", "TestKernels/trixie/isolation", "TestKernels/trixie/changes", "TestKernels/trixie/partitions"}},
+		{"kernel-7", []string{"TestKernels/forky/isolation", "TestKernels/forky/changes", "TestKernels/forky/partitions"}},
+		{"hand-overs", []string{"TestKernels/trixie/deaths", "TestKernels/forky/deaths"}},
 	}
 }
 
@@ -117,6 +121,9 @@ func TestSlices(t *testing.T) {
 	for _, p := range matrix() {
 		there["TestPairs/"+p.name] = true
 	}
+	for _, name := range onKernels() {
+		there[name] = true
+	}
 	seen := make(map[string]bool)
 	for _, s := range sliced() {
 		for _, name := range s.tests {
@@ -127,6 +134,11 @@ func TestSlices(t *testing.T) {
 				t.Errorf("%s is in two slices", name)
 			}
 			seen[name] = true
+		}
+	}
+	for _, name := range onKernels() {
+		if !seen[name] {
+			t.Errorf("%s is in no slice: it would run always", name)
 		}
 	}
 }

@@ -29,7 +29,7 @@ type handover struct {
 // other, and stop being partitions. Nobody is on an owner's CPUs then, and the next daemon ends right.
 func TestHandoverDeaths(t *testing.T) {
 	if !*partitionsToo {
-		t.Skip("some minutes: make test-kernels")
+		t.Skip("some minutes: TestKernels")
 	}
 	n := newNode(t)
 	n.needsPartitions()

@@ -19,7 +19,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// partitionsToo is what `make test-kernels` asks for.
+// partitionsToo is what TestKernels asks for.
 var partitionsToo = flag.Bool("partitions", false, "run TestHandoverDeaths, and TestHotplug and TestResize with partitions, too")
 
 // partitions are what this kernel can do with them.
