@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/telemetry"
@@ -82,8 +83,8 @@ func (l *loop) partition(want []cgroup.Target, keep bool, now time.Time) (wrote 
 	return wrote
 }
 
-// findLists looks for what a daemon has left whose journal is lost: lists of pods, which
-// nobody else trims, and partitions of containers. If the journal knew of anything at
+// findLists looks for what a daemon has left whose journal is lost: lists of pods and of
+// what pods are in, which nobody else trims, and partitions of containers. If the journal knew of anything at
 // the start it knew of all partitions that were made, and others are not ours.
 func (l *loop) findLists() bool {
 	l.findParking()
@@ -103,7 +104,7 @@ func (l *loop) findLists() bool {
 		_, _, below := cgroup.PodOf(p.Parent())
 		_, _, deeper := cgroup.PodOf(p.Parent().Parent())
 		switch {
-		case inPod && !below:
+		case inPod && !below, !inPod && l.ledger.bare && holdsPods(p):
 			found[p.Join("gone")] = true // whoever it was for
 		case below && !deeper && l.ledger.bare:
 			found[p] = true
@@ -111,6 +112,16 @@ func (l *loop) findLists() bool {
 	}
 	l.isolation.found = found
 	return true
+}
+
+// holdsPods says that a cgroup is one in which the kubelet has pods, or their classes.
+func holdsPods(p cgroup.Path) bool {
+	for component := range strings.SplitSeq(string(p), "/") {
+		if name := strings.TrimSuffix(component, ".slice"); name == "kubepods" || strings.HasSuffix(name, "-kubepods") {
+			return true
+		}
+	}
+	return false
 }
 
 // spareOwners leaves out those who still own what they are on, and are only not to be

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -244,6 +245,45 @@ func TestLostJournalOfPartitions(t *testing.T) {
 				t.Errorf("after restore: %+v, %v; lists %v, root %s, lost %s", report, err, n.lists(), n.root(), n.tree.Leaked())
 			}
 		})
+	}
+}
+
+// TestLostJournalOfPartitionsThatAreOver: lists of which nobody knows any more are in the
+// way of nobody.
+func TestLostJournalOfPartitionsThatAreOver(t *testing.T) {
+	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{})
+	n.yaml = isolating(n.yaml)
+	r := n.start()
+	pod := n.pod("a", "default", "guaranteed", 2, nil)
+	n.isPartition(n.container(pod, "app", whole(2)), cgroup.RootPartition)
+	r.quiet()
+	r.stop()
+	if err := errors.Join(os.Remove(n.host().journal), n.runtime.StopPod(pod), n.runtime.RemovePod(pod)); err != nil {
+		t.Fatal(err)
+	}
+	if len(n.lists()) == 0 {
+		t.Fatal("the kernel has trimmed the lists")
+	}
+	n.yaml = strings.Replace(n.yaml, "guaranteed:\n", "guaranteed:\n  park: true\n", 1)
+	n.start().view("all is parked", func(v *telemetry.View) bool { return v.Parked.Equal(cpuset.Range(4, 7)) && len(v.Problems) == 0 })
+}
+
+// TestRestoreTellsOfLostPartitions: what a journal that is lost cannot undo is named.
+func TestRestoreTellsOfLostPartitions(t *testing.T) {
+	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{})
+	n.yaml = isolating(n.yaml)
+	r := n.start()
+	id := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.isPartition(id, cgroup.RootPartition)
+	r.quiet()
+	r.stop()
+	h, j := n.host(), n.journal()
+	report, err := h.restore(t.Context(), Journal{})
+	if err != nil || len(report.Differs) != 1 || report.Differs[0].Path != cgroup.Path(n.runtime.Cgroup(id)) || report.Differs[0].Now != "root" {
+		t.Errorf("without a journal: %+v, %v; want the partition among what differs", report, err)
+	}
+	if report, err = h.restore(t.Context(), j); err != nil || len(n.lists()) > 0 {
+		t.Errorf("with it: %+v, %v; lists %v", report, err, n.lists())
 	}
 }
 

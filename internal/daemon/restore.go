@@ -53,7 +53,7 @@ func restoreHost(ctx context.Context, o Options) (RestoreReport, error) {
 	if err != nil {
 		return RestoreReport{}, err
 	}
-	if len(j.Originals) == 0 && !parkingLeft() {
+	if len(j.Originals) == 0 && !partitionsLeft() {
 		return RestoreReport{}, nil
 	}
 	h, closeHost, err := openHost(ctx, o.Config, o.Topology)
@@ -74,7 +74,11 @@ func (h *host) restore(ctx context.Context, j Journal) (RestoreReport, error) {
 	})
 	// Partitions first: sets that overlap them break them.
 	r, left := h.unpartition(ctx, h.withParking(parts))
-	parkErr := h.removeParking(left)
+	partErr := h.removeParking(left)
+	if len(parts) == 0 {
+		unrecorded, err := h.unrecorded()
+		r.Differs, partErr = append(r.Differs, unrecorded...), errors.Join(partErr, err)
+	}
 	// A CRI update makes the runtime write the whole of its spec, so CPUs and memory
 	// nodes come first and weight and quota after them.
 	late := func(o Original) int { return boolRank(o.File != cgroup.FileCPUs && o.File != cgroup.FileMems) }
@@ -105,9 +109,9 @@ func (h *host) restore(ctx context.Context, j Journal) (RestoreReport, error) {
 		}
 	}
 	if len(rest.Originals) == 0 {
-		return r, errors.Join(parkErr, ignoreMissing(os.Remove(h.journal)))
+		return r, errors.Join(partErr, ignoreMissing(os.Remove(h.journal)))
 	}
-	return r, errors.Join(parkErr, SaveJournal(h.journal, rest))
+	return r, errors.Join(partErr, SaveJournal(h.journal, rest))
 }
 
 func boolRank(b bool) int {

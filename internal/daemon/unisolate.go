@@ -54,6 +54,27 @@ func (h *host) unpartition(ctx context.Context, originals []Original) (r Restore
 	return r, left
 }
 
+// unrecorded are the partitions of containers that a journal without any knows nothing
+// of: a daemon may have made them before its journal was lost.
+func (h *host) unrecorded() (all []Difference, err error) {
+	listed, err := h.cgroups.Listed()
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range listed {
+		_, _, inPod := cgroup.PodOf(p.Parent())
+		st, err := h.cgroups.Read(p)
+		if !inPod || err != nil || st.Partition.Is(cgroup.MemberPartition) {
+			continue
+		}
+		all = append(all, Difference{
+			Original: Original{Path: p, File: cgroup.FilePartition, Value: string(cgroup.MemberPartition)}, Now: st.Partition.String(),
+			Reason: "the journal does not know of it; if it was cpupoold's, before the journal was lost, let the daemon run with guaranteed.isolation: partition, and restore again",
+		})
+	}
+	return all, nil
+}
+
 // giveBackPartitions makes the steps until nothing is left to be written but what the
 // kernel has refused, and waits for CPUs that it still has to give back.
 func (h *host) giveBackPartitions(ctx context.Context, leaves []cgroup.Path, stuck map[cgroup.Path]string) (cgroup.PartitionView, error) {
@@ -122,13 +143,16 @@ func (h *host) removeParking(left []Original) error {
 	return h.cgroups.RemoveParking()
 }
 
-// parkingLeft says that a daemon has left the cgroup of parked CPUs. What cannot be
-// asked has none.
-func parkingLeft() bool {
+// partitionsLeft says that there is a cgroup of parked CPUs, or any partition. What
+// cannot be asked has none.
+func partitionsLeft() bool {
 	fs, err := cgroup.Open(cgroupRoot)
 	if err != nil {
 		return false
 	}
-	_, err = fs.Read(cgroup.ParkingTop)
-	return err == nil
+	if _, err = fs.Read(cgroup.ParkingTop); err == nil {
+		return true
+	}
+	listed, err := fs.Listed()
+	return err == nil && len(listed) > 0
 }
