@@ -28,10 +28,10 @@ build: ## build bin/cpupoold, bin/cpupool-webhook and bin/kubectl-cpupool for th
 	$(BUILD) -o bin/cpupool-webhook ./cmd/cpupool-webhook
 	$(BUILD) -o bin/kubectl-cpupool ./cmd/kubectl-cpupool
 
-image: build ## build bin/cpupoold-image.tar, the container image of deploy/
-	$(GO) -C test/vm/parts/image run . -o $(CURDIR)/bin/cpupoold-image.tar -ref localhost/cpupoold/cpupoold:1 \
-		-file $(CURDIR)/bin/cpupoold:/usr/local/bin/cpupoold -file $(CURDIR)/bin/cpupool-webhook:/usr/local/bin/cpupool-webhook \
-		-entrypoint /usr/local/bin/cpupoold
+image: ## build bin/cpupoold-image.tar, the container image of deploy/, for amd64 and arm64
+	rm -rf bin/image
+	for arch in amd64 arm64; do GOARCH=$$arch $(BUILD) -o bin/image/$$arch/ ./cmd/cpupoold ./cmd/cpupool-webhook; done
+	$(GO) -C deploy/image run . -o $(CURDIR)/bin/cpupoold-image.tar -ref localhost/cpupoold/cpupoold:1 -from $(CURDIR)/bin/image -entrypoint cpupoold
 
 cross: ## build bin/cpupoold-arm64, kubectl-cpupool for other machines, and compile and link every unit test for arm64
 	GOARCH=arm64 $(BUILD) -o bin/cpupoold-arm64 ./cmd/cpupoold
@@ -45,6 +45,7 @@ test: test-unit test-vm ## run all tests
 test-unit: host test-deploy ## run the unit tests, fuzz corpora and vectors with the race detector
 	CGO_ENABLED=1 $(GO) test -race -timeout 20m ./...
 	$(GO) -C test/vm/parts/image test ./...
+	$(GO) -C deploy/image test ./...
 
 # Without -count=1 the result would be taken for that of manifests which have changed since: Go looks only at files of the module.
 test-deploy: ## render the chart and the kustomizations of deploy/, and hold them to its plain manifests
