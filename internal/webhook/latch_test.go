@@ -2,8 +2,10 @@ package webhook
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -32,13 +34,22 @@ func (s seen) List(ctx context.Context, into client.ObjectList, opts ...client.L
 
 const sharedCPUs = "openshift.io/shared-cpus"
 
+func counted(t testing.TB) *counters {
+	t.Helper()
+	c, err := newCounters(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 // replicaOf is a replica that writes to the cluster, and sees it or an earlier one.
 func replicaOf(t *testing.T, cluster client.Client, sees client.Reader) *state {
 	t.Helper()
 	return &state{
 		switches: admission.Switches{SharedCPUs: admission.SwitchAuto},
 		latches:  client.ObjectKey{Namespace: objectName, Name: latchesName},
-		cache:    seen{Reader: sees}, writer: cluster, count: counted(t), log: discard(), known: make(chan struct{}),
+		cache:    seen{Reader: sees}, writer: cluster, count: counted(t), log: slog.New(slog.DiscardHandler), known: make(chan struct{}),
 	}
 }
 
@@ -60,7 +71,7 @@ func unlatched() *corev1.ConfigMap {
 // sharedOn is what a replica says after a pass.
 func sharedOn(t *testing.T, s *state) bool {
 	t.Helper()
-	settings, known := s.settings()
+	settings, known := s.Settings()
 	if !known {
 		t.Error("nothing is known after a pass")
 	}

@@ -2,23 +2,9 @@ package webhook
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/cpupoold/cpupoold/internal/admission"
-)
-
-// Results of a review.
-const (
-	resultUnchanged = "unchanged"
-	resultChanged   = "changed"
-	resultRefused   = "refused"
-	resultFailed    = "failed" // an HTTP error: the failurePolicy decides
-)
-
-// Names of the webhooks, in metrics and log.
-const (
-	podsName   = "pods"
-	resizeName = "resize"
+	"github.com/cpupoold/cpupoold/internal/review"
 )
 
 // counters are the metrics of reviews and switches.
@@ -42,9 +28,9 @@ func newCounters(registry prometheus.Registerer) (*counters, error) {
 			Name: "cpupool_webhook_resource_latched", Help: "1 if every schedulable node has advertised the resource at some time, by resource.",
 		}, []string{"resource"}),
 	}
-	for _, webhook := range []string{podsName, resizeName} {
-		for _, result := range []string{resultUnchanged, resultChanged, resultRefused, resultFailed} {
-			c.reviews.WithLabelValues(webhook, result)
+	for _, webhook := range []string{review.OfPods, review.OfResizes} {
+		for _, result := range review.Results() {
+			c.reviews.WithLabelValues(webhook, string(result))
 		}
 	}
 	for _, reason := range admission.Reasons() {
@@ -58,21 +44,12 @@ func newCounters(registry prometheus.Registerer) (*counters, error) {
 	return c, nil
 }
 
-func (c *counters) review(webhook, result string) {
-	c.reviews.WithLabelValues(webhook, result).Inc()
+// Reviewed implements review.Counter.
+func (c *counters) Reviewed(name string, result review.Result) {
+	c.reviews.WithLabelValues(name, string(result)).Inc()
 }
 
-func (c *counters) warning(reason admission.Reason) {
+// Warned implements review.Counter.
+func (c *counters) Warned(reason admission.Reason) {
 	c.warnings.WithLabelValues(string(reason)).Inc()
-}
-
-func resultOf(response *admissionv1.AdmissionResponse) string {
-	switch {
-	case !response.Allowed:
-		return resultRefused
-	case len(response.Patch) > 0:
-		return resultChanged
-	default:
-		return resultUnchanged
-	}
 }

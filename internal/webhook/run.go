@@ -23,6 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/cpupoold/cpupoold/internal/review"
 )
 
 // Names of objects in deploy/webhook.
@@ -114,7 +116,7 @@ func Run(ctx context.Context, o Options) error {
 }
 
 // newServer makes the server, which the manager is to start.
-func newServer(o Options, c cluster, count *counters) (ctrlwebhook.Server, error) {
+func newServer(o Options, c review.Cluster, count *counters) (ctrlwebhook.Server, error) {
 	host, text, err := net.SplitHostPort(o.Config.ListenAddress)
 	if err != nil {
 		return nil, fmt.Errorf("listen address: %w", err)
@@ -124,8 +126,8 @@ func newServer(o Options, c cluster, count *counters) (ctrlwebhook.Server, error
 		return nil, fmt.Errorf("listen address: %w", err)
 	}
 	server := ctrlwebhook.NewServer(ctrlwebhook.Options{Host: host, Port: int(port), CertDir: o.Config.CertificateDir})
-	server.Register(podsPath, &reviews{podsName, mutatePods(c, count), count, o.Log})
-	server.Register(resizePath, &reviews{resizeName, reviewResize(c, o.Config.AllowUnaccounted), count, o.Log})
+	server.Register(podsPath, review.Pods(c, count, o.Log))
+	server.Register(resizePath, review.Resizes(c, o.Config.AllowUnaccounted, count, o.Log))
 	return server, nil
 }
 

@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -31,7 +30,7 @@ const latchesName = "cpupool-webhook-latches"
 func latchKey(resource string) string { return strings.Replace(resource, "/", "_", 1) }
 
 // state follows the cluster and keeps the settings that come of it. It implements
-// cluster and manager.Runnable.
+// review.Cluster and manager.Runnable.
 type state struct {
 	switches admission.Switches
 	latches  client.ObjectKey
@@ -250,17 +249,17 @@ func gauge(on bool) float64 {
 	return 0
 }
 
-// settings implements cluster.
-func (s *state) settings() (admission.Settings, bool) {
+// Settings implements review.Cluster.
+func (s *state) Settings() (admission.Settings, bool) {
 	if current := s.current.Load(); current != nil {
 		return *current, true
 	}
 	return admission.Settings{}, false
 }
 
-// namespace implements cluster. A namespace that was made a moment ago may not have
+// Namespace implements review.Cluster. A namespace that was made a moment ago may not have
 // come here yet; its first pods are no others than those that follow.
-func (s *state) namespace(ctx context.Context, name string) (map[string]string, error) {
+func (s *state) Namespace(ctx context.Context, name string) (map[string]string, error) {
 	key, found := client.ObjectKey{Name: name}, namespaceKind()
 	err := s.cache.Get(ctx, key, found)
 	if apierrors.IsNotFound(err) {
@@ -271,6 +270,3 @@ func (s *state) namespace(ctx context.Context, name string) (map[string]string, 
 	}
 	return found.Annotations, nil
 }
-
-// errUnknown is why requests cannot be answered yet.
-var errUnknown = errors.New("the nodes of the cluster are not known yet")

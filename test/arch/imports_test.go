@@ -52,7 +52,8 @@ func arrows() map[string][]string {
 		"internal/daemon":    {"pkg/...", "internal/appcpus", "internal/config", "internal/control", "internal/host", "internal/hotplug", "internal/node", "internal/noise", "internal/telemetry"},
 		"cmd/cpupoold":       {"pkg/...", "internal/..."},
 
-		"internal/webhook":    {"internal/admission", "pkg/workload"},
+		"internal/review":     {"internal/admission"},
+		"internal/webhook":    {"internal/admission", "internal/review", "pkg/workload"},
 		"cmd/cpupool-webhook": {"internal/webhook"},
 		"cmd/kubectl-cpupool": {"internal/admission", "internal/adopt", "internal/lint", "internal/manifest", "pkg/workload"},
 	}
@@ -62,7 +63,7 @@ func arrows() map[string][]string {
 // link them, nor what they bring along.
 func notInDaemon() []string {
 	return []string{
-		module + "internal/admission", module + "internal/adopt", module + "internal/lint", module + "internal/manifest", module + "internal/webhook",
+		module + "internal/admission", module + "internal/adopt", module + "internal/lint", module + "internal/manifest", module + "internal/review", module + "internal/webhook",
 		"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime",
 	}
 }

@@ -1,4 +1,4 @@
-package webhook
+package review
 
 import (
 	"bytes"
@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,14 +27,14 @@ type fixed struct {
 	err         error             // of asking for a namespace
 }
 
-func (f fixed) settings() (admission.Settings, bool) {
+func (f fixed) Settings() (admission.Settings, bool) {
 	if f.is == nil {
 		return admission.Settings{}, false
 	}
 	return *f.is, true
 }
 
-func (f fixed) namespace(context.Context, string) (map[string]string, error) {
+func (f fixed) Namespace(context.Context, string) (map[string]string, error) {
 	return f.annotations, f.err
 }
 
@@ -46,14 +45,16 @@ func managed() fixed {
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-func counted(t testing.TB) *counters {
-	t.Helper()
-	c, err := newCounters(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+// tally counts reviews by result, and warnings.
+type tally struct {
+	results map[Result]int
+	warned  []admission.Reason
 }
+
+func newTally() *tally { return &tally{results: map[Result]int{}} }
+
+func (c *tally) Reviewed(_ string, result Result) { c.results[result]++ }
+func (c *tally) Warned(reason admission.Reason)   { c.warned = append(c.warned, reason) }
 
 const (
 	managementPod = `{"metadata":{"name":"etcd","annotations":{"target.workload.openshift.io/management":"{\"effect\":\"PreferredDuringScheduling\"}"},` +
@@ -139,10 +140,20 @@ func TestMutatePods(t *testing.T) {
 		"no node": {cluster: off, pod: mirrorPod, user: authenticationv1.UserInfo{Username: "system:node:n1", Groups: []string{"system:masters"}},
 			patch: `[{"op":"remove","path":"/metadata/annotations/resources.workload.openshift.io~1a"}]`},
 	} {
-		count := counted(t)
+		count := newTally()
 		request := creation(c.pod)
 		request.UserInfo = c.user
-		got := answered(t, &reviews{podsName, mutatePods(c.cluster, count), count, discard()}, request)
+		got := answered(t, Pods(c.cluster, count, discard()), request)
+		result := Unchanged
+		switch {
+		case c.refused != "":
+			result = Refused
+		case c.patch != "":
+			result = Changed
+		}
+		if count.results[result] != 1 || len(count.results) != 1 || len(count.warned) > 0 != (c.warning != "") {
+			t.Errorf("%s: counted %v and warnings %v, want %s", name, count.results, count.warned, result)
+		}
 		if c.refused != "" {
 			if got.Allowed || got.Result.Code != http.StatusUnprocessableEntity || !strings.Contains(got.Result.Message, c.refused) {
 				t.Errorf("%s: %+v, want a refusal with %q", name, got, c.refused)
@@ -180,8 +191,8 @@ func TestReviewResize(t *testing.T) {
 		"the same":    {after: pod("2", own), allowed: true},
 	} {
 		request.Object = c.after
-		count := counted(t)
-		got := answered(t, &reviews{resizeName, reviewResize(managed(), c.allowUnaccounted), count, discard()}, request)
+		count := newTally()
+		got := answered(t, Resizes(managed(), c.allowUnaccounted, count, discard()), request)
 		if got.Allowed != c.allowed || !got.Allowed && got.Result.Code != http.StatusForbidden {
 			t.Errorf("%s: %+v, want allowed %t", name, got, c.allowed)
 		}
@@ -214,16 +225,19 @@ func TestFailures(t *testing.T) {
 		"no pod":            {managed(), encodeReview(t, creation(`[]`)), http.StatusBadRequest, "decode pod"},
 		"too large":         {managed(), bytes.Repeat([]byte(" "), largestReview+1), http.StatusBadRequest, "read review"},
 	} {
-		count := counted(t)
-		code, body := post(&reviews{podsName, mutatePods(c.cluster, count), count, discard()}, c.body)
+		count := newTally()
+		code, body := post(Pods(c.cluster, count, discard()), c.body)
 		if code != c.code || !strings.Contains(body, c.want) {
 			t.Errorf("%s: %d %q, want %d with %q", name, code, body, c.code, c.want)
+		}
+		if count.results[Failed] != 1 || len(count.results) != 1 {
+			t.Errorf("%s: counted %v, want one failure", name, count.results)
 		}
 	}
 	panics := func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 		panic("oh")
 	}
-	if code, body := post(&reviews{podsName, panics, counted(t), discard()}, encodeReview(t, creation(plainPod))); code != http.StatusInternalServerError {
+	if code, body := post(&reviews{OfPods, panics, newTally(), discard()}, encodeReview(t, creation(plainPod))); code != http.StatusInternalServerError {
 		t.Errorf("panic: %d %q", code, body)
 	}
 }
@@ -237,11 +251,11 @@ func FuzzReview(f *testing.F) {
 		resized.Operation, resized.SubResource, resized.OldObject.Raw = admissionv1.Update, "resize", []byte(managementPod)
 		f.Add(encodeReview(f, resized))
 	}
-	count := counted(f)
+	count := newTally()
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, r := range []*reviews{
-			{podsName, mutatePods(managed(), count), count, discard()},
-			{resizeName, reviewResize(managed(), false), count, discard()},
+			{OfPods, mutatePods(managed(), count), count, discard()},
+			{OfResizes, reviewResize(managed(), false), count, discard()},
 		} {
 			answer, err := r.answer(t.Context(), body)
 			if err != nil {
@@ -267,8 +281,8 @@ func FuzzReview(f *testing.F) {
 // BenchmarkReview is to take no more than twice what its decoding and encoding takes.
 func BenchmarkReview(b *testing.B) {
 	body := encodeReview(b, creation(managementPod))
-	count := counted(b)
-	r := &reviews{podsName, mutatePods(managed(), count), count, discard()}
+	count := newTally()
+	r := &reviews{OfPods, mutatePods(managed(), count), count, discard()}
 	b.Run("whole", func(b *testing.B) {
 		for b.Loop() {
 			if _, err := r.answer(b.Context(), body); err != nil {

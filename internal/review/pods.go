@@ -1,10 +1,12 @@
-package webhook
+package review
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -21,21 +23,28 @@ const (
 	nodesGroup     = "system:nodes"
 )
 
-// cluster is what a decision needs besides the pod.
-type cluster interface {
-	// settings are those in force, and false until they are known.
-	settings() (admission.Settings, bool)
-	// namespace returns the annotations of a namespace.
-	namespace(ctx context.Context, name string) (map[string]string, error)
+// Cluster is what a decision needs besides the pod.
+type Cluster interface {
+	// Settings are those in force, and false until they are known.
+	Settings() (admission.Settings, bool)
+	// Namespace returns the annotations of a namespace.
+	Namespace(ctx context.Context, name string) (map[string]string, error)
 }
 
-// mutatePods rewrites pods that are created.
-func mutatePods(c cluster, count *counters) judge {
+// errUnknown is why requests cannot be answered yet.
+var errUnknown = errors.New("the nodes of the cluster are not known yet")
+
+// Pods rewrites pods that are created.
+func Pods(c Cluster, count Counter, log *slog.Logger) http.Handler {
+	return &reviews{OfPods, mutatePods(c, count), count, log}
+}
+
+func mutatePods(c Cluster, count Counter) judge {
 	return func(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 		if err := wants(request, admissionv1.Create, ""); err != nil {
 			return nil, err
 		}
-		settings, known := c.settings()
+		settings, known := c.Settings()
 		if !known {
 			return nil, errUnknown
 		}
@@ -43,7 +52,7 @@ func mutatePods(c cluster, count *counters) judge {
 		if err != nil {
 			return nil, err
 		}
-		annotations, err := c.namespace(ctx, request.Namespace)
+		annotations, err := c.Namespace(ctx, request.Namespace)
 		if err != nil {
 			return nil, err
 		}
@@ -59,7 +68,7 @@ func mutatePods(c cluster, count *counters) judge {
 			return nil, err
 		}
 		for _, w := range warnings {
-			count.warning(w.Reason)
+			count.Warned(w.Reason)
 			response.Warnings = append(response.Warnings, w.String())
 		}
 		return response, nil

@@ -1,4 +1,4 @@
-package webhook
+package review
 
 import (
 	"context"
@@ -18,6 +18,32 @@ import (
 	"github.com/cpupoold/cpupoold/internal/admission"
 )
 
+// Names of the reviews, in metrics and log.
+const (
+	OfPods    = "pods"
+	OfResizes = "resize"
+)
+
+// Result is what becomes of a review.
+type Result string
+
+// The results.
+const (
+	Unchanged Result = "unchanged"
+	Changed   Result = "changed"
+	Refused   Result = "refused"
+	Failed    Result = "failed" // an HTTP error: the failurePolicy decides
+)
+
+// Results returns all that there are.
+func Results() []Result { return []Result{Unchanged, Changed, Refused, Failed} }
+
+// A Counter is told of reviews and of what pods did not get.
+type Counter interface {
+	Reviewed(name string, result Result)
+	Warned(reason admission.Reason)
+}
+
 // largestReview bounds a request, in bytes. An object has at most 3 MiB (the API
 // server's MaxRequestBodyBytes), a review two of them.
 const largestReview = 7 << 20
@@ -29,7 +55,7 @@ type judge func(ctx context.Context, request *admissionv1.AdmissionRequest) (*ad
 type reviews struct {
 	name  string // of the webhook, in metrics and log
 	judge judge
-	count *counters
+	count Counter
 	log   *slog.Logger
 }
 
@@ -61,7 +87,7 @@ func (r *reviews) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 }
 
 func (r *reviews) fail(w http.ResponseWriter, code int, message string) {
-	r.count.review(r.name, resultFailed)
+	r.count.Reviewed(r.name, Failed)
 	http.Error(w, message, code)
 }
 
@@ -82,7 +108,7 @@ func (r *reviews) answer(ctx context.Context, body []byte) ([]byte, error) {
 		return nil, err
 	}
 	response.UID = review.Request.UID
-	r.count.review(r.name, resultOf(response))
+	r.count.Reviewed(r.name, resultOf(response))
 	return json.Marshal(admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: response})
 }
 
@@ -114,4 +140,15 @@ func refused(refusal *admission.Refusal) *admissionv1.AdmissionResponse {
 		status.Code, status.Reason = http.StatusForbidden, metav1.StatusReasonForbidden
 	}
 	return &admissionv1.AdmissionResponse{Result: status}
+}
+
+func resultOf(response *admissionv1.AdmissionResponse) Result {
+	switch {
+	case !response.Allowed:
+		return Refused
+	case len(response.Patch) > 0:
+		return Changed
+	default:
+		return Unchanged
+	}
 }

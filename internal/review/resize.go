@@ -1,7 +1,9 @@
-package webhook
+package review
 
 import (
 	"context"
+	"log/slog"
+	"net/http"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -9,8 +11,13 @@ import (
 	"github.com/cpupoold/cpupoold/internal/admission"
 )
 
-// reviewResize checks pods that are resized while they run.
-func reviewResize(c cluster, allowUnaccounted bool) judge {
+// Resizes checks pods that are resized while they run. With allowUnaccounted all of
+// them may be.
+func Resizes(c Cluster, allowUnaccounted bool, count Counter, log *slog.Logger) http.Handler {
+	return &reviews{OfResizes, reviewResize(c, allowUnaccounted), count, log}
+}
+
+func reviewResize(c Cluster, allowUnaccounted bool) judge {
 	return func(_ context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 		if err := wants(request, admissionv1.Update, "resize"); err != nil {
 			return nil, err
@@ -18,7 +25,7 @@ func reviewResize(c cluster, allowUnaccounted bool) judge {
 		if allowUnaccounted {
 			return allowed(), nil
 		}
-		settings, known := c.settings()
+		settings, known := c.Settings()
 		if !known {
 			return nil, errUnknown
 		}
