@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
@@ -325,6 +326,18 @@ func (l *loop) partitionPending(t cgroup.Target) bool {
 	}
 	phase := l.isolation.outcomes[t.Path].Phase
 	return phase != cgroup.PartitionInForce && phase != cgroup.PartitionRefused
+}
+
+// outOfTheWay is told of a cgroup that has gone. It says whether a partition beside it, or
+// in a pod beside it, may have been refused for its sake.
+func (l *loop) outOfTheWay(gone cgroup.Path) bool {
+	for p, o := range l.isolation.outcomes {
+		if o.Phase != cgroup.PartitionInForce && strings.HasPrefix(string(p), string(gone.Parent())+"/") {
+			l.isolation.stale = true
+			return true
+		}
+	}
+	return false
 }
 
 // untrimmed says that a cgroup has had a partition, and that its CPUs may still be in

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -312,6 +313,46 @@ func TestPartitionsOfOthers(t *testing.T) {
 	n.start().view("told", func(v *telemetry.View) bool { return v.Problems[string(codeForeignPartition)] == 1 })
 	if got := n.state(id).Partition; !got.Is(cgroup.IsolatedPartition) {
 		t.Errorf("the partition of somebody else is %s now", got)
+	}
+}
+
+// TestRestartBesideItsLastCgroup: a container begins again while the cgroup of its last
+// instance is there still, a partition with the same CPUs: that ends first, since before
+// 7.0 the kernel would lose the CPUs with it otherwise. The container is a partition as
+// soon as it is out of the way. Resync is far away.
+func TestRestartBesideItsLastCgroup(t *testing.T) {
+	for _, nri := range []bool{false, true} {
+		for name, kernel := range map[string][2]int{"6.11": {6, 11}, "6.12": {6, 12}, "6.18": {6, 18}, "7.0": {7, 0}} {
+			t.Run(fmt.Sprintf("%s nri=%t", name, nri), func(t *testing.T) {
+				k := kernelLike(kernel[0], kernel[1])
+				k.Linger = true
+				n := newNodeOf(t, k, testnode.RuntimeConfig{NRI: nri})
+				n.yaml = isolating(n.yaml)
+				r := n.start()
+				if nri {
+					r.connected()
+				}
+				pod := n.pod("a", "default", "guaranteed", 2, nil)
+				old := n.container(pod, "app", whole(2))
+				n.isPartition(old, cgroup.RootPartition)
+				r.quiet()
+				if err := n.runtime.StopContainer(old); err != nil {
+					t.Fatal(err)
+				}
+				again := n.container(pod, "app", whole(2))
+				n.runsOn(again, "4-5")
+				r.quiet()
+				scope := n.runtime.Cgroup(old)
+				if err := n.tree.Remove(scope); err != nil {
+					t.Fatal(err)
+				}
+				n.isPartition(again, cgroup.RootPartition)
+				if leaked := n.tree.Leaked(); !leaked.IsEmpty() || n.tree.Crashed() {
+					t.Errorf("leaked: %s, crashed: %t", leaked, n.tree.Crashed())
+				}
+				n.check()
+			})
+		}
 	}
 }
 

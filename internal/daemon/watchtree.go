@@ -221,7 +221,7 @@ func (l *loop) heardChild(p cgroup.Path, there bool) bool {
 		return l.meet(p)
 	}
 	delete(l.strangers, p)
-	return false
+	return l.outOfTheWay(p)
 }
 
 // heardPod follows the cgroups of pods: their containers appear in them.

@@ -34,6 +34,9 @@ type CgroupConfig struct {
 	LeaveBehind int
 	// Partitions are the kernel's rules for partitions.
 	Partitions PartitionRules
+	// Linger has a container's cgroup stay, without its tasks, when the container has
+	// ended: systemd is busy, or the runtime removes it later (CRI-O with cgroupfs).
+	Linger bool
 }
 
 // CgroupWrite is one write to a file.
@@ -308,4 +311,20 @@ func (t runtimeTree) Mkdir(dir string) error {
 	return nil
 }
 
-func (t runtimeTree) Rmdir(dir string) error { return t.Remove(dir) }
+func (t runtimeTree) Rmdir(dir string) error {
+	if t.config.Linger {
+		return t.kill(dir)
+	}
+	return t.Remove(dir)
+}
+
+// kill ends the tasks of a cgroup, and leaves it.
+func (c *Cgroups) kill(dir string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, err := c.find("kill", dir)
+	if err == nil {
+		n.tasks = nil
+	}
+	return err
+}
