@@ -24,6 +24,7 @@ type partitionWorld struct {
 	fs     *cgroup.FS
 	rand   *rand.Rand
 	online cpuset.Set
+	told   cpuset.Set // what was online when the plan was last asked for
 	wishes map[cgroup.Path]cgroup.PartitionWish
 	former map[cgroup.Path]bool
 	lossy  bool        // others have done what makes the kernel lose CPUs
@@ -42,7 +43,7 @@ func newPartitionWorld(t *testing.T, seed uint64, major, minor int) *partitionWo
 	tree.MkdirAll("system.slice/cron.service")
 	tree.MkdirAll("kubepods.slice")
 	w := &partitionWorld{t: t, rules: rules, kernel: cgroup.PartitionsOf(major, minor), tree: tree, fs: cgroup.New(tree),
-		rand: rand.New(rand.NewPCG(seed, 1)), online: all, left: -1,
+		rand: rand.New(rand.NewPCG(seed, 1)), online: all, told: all, left: -1,
 		wishes: make(map[cgroup.Path]cgroup.PartitionWish), former: make(map[cgroup.Path]bool)}
 	tree.Intercept(w.intercept)
 	return w
@@ -78,7 +79,7 @@ func (w *partitionWorld) bar() {
 }
 
 func (w *partitionWorld) input(not, stuck map[cgroup.Path]string) cgroup.PartitionInput {
-	in := cgroup.PartitionInput{Kernel: w.kernel, Online: w.online, Housekeeping: housekeeping, Stuck: stuck}
+	in := cgroup.PartitionInput{Kernel: w.kernel, Online: w.told, Housekeeping: housekeeping, Stuck: stuck}
 	var leaves []cgroup.Path
 	for p, wish := range w.wishes {
 		wish.Not = not[p]
@@ -96,13 +97,16 @@ func (w *partitionWorld) input(not, stuck map[cgroup.Path]string) cgroup.Partiti
 	return in
 }
 
-// settle carries out steps until there is nothing left to do, or until the fault.
+// settle carries out steps until there is nothing left to do, or until the fault. The
+// first one does not know yet which CPUs have come or gone.
 func (w *partitionWorld) settle() (map[cgroup.Path]cgroup.PartitionOutcome, bool) {
 	w.t.Helper()
 	not, stuck := make(map[cgroup.Path]string), make(map[cgroup.Path]string)
 	for range 100 {
 		step := cgroup.PlanPartitions(w.input(not, stuck))
-		if len(step.Writes) == 0 {
+		if stale := !w.told.Equal(w.online); stale {
+			w.told = w.online
+		} else if len(step.Writes) == 0 {
 			return step.Outcomes, true
 		}
 		for _, x := range step.Writes {

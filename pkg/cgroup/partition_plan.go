@@ -223,9 +223,12 @@ func (p *partitioner) giveBack() {
 // dl_cpuset_cpumask_can_shrink), and its tasks run where its parent may. The list grants
 // nothing, since those above do not have these CPUs. Siblings bound it as in rival. What
 // kernels before 7.0 make of it is not known.
+//
+// That they are offline is what the view says: of a broken partition the root has all that
+// are not. Online may be from before they went.
 func (p *partitioner) widened(leaf Path) cpuset.Set {
 	n := p.View.Nodes[leaf]
-	if !p.Kernel.Settled || !n.State.Invalid || n.State.Type != RootPartition || n.Exclusive.IsEmpty() || n.Exclusive.Overlaps(p.Online) {
+	if !p.Kernel.Settled || !n.State.Invalid || n.State.Type != RootPartition || n.Exclusive.IsEmpty() || n.Exclusive.Overlaps(p.View.Root) {
 		return cpuset.Set{}
 	}
 	wide := n.Exclusive.Union(p.View.Root)
@@ -237,7 +240,7 @@ func (p *partitioner) widened(leaf Path) cpuset.Set {
 			wide = wide.Difference(cpuset.Of(cpus.Last()))
 		}
 	}
-	if !wide.Overlaps(p.Online) {
+	if !wide.Overlaps(p.View.Root) {
 		return cpuset.Set{}
 	}
 	return wide
