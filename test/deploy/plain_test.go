@@ -5,7 +5,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
 )
 
 // TestRestore: the pod that restores a node has what the daemon's has, and nothing else;
@@ -40,5 +46,61 @@ func TestRestore(t *testing.T) {
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("pod (-daemon +restore):\n%s", d)
+	}
+}
+
+// TestNamespaces: the kubelet is not the only one who must let the pods run.
+func TestNamespaces(t *testing.T) {
+	all := files(t, "daemonset.yaml", "webhook/webhook.yaml")
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		namespace string
+		template  corev1.PodTemplateSpec
+		level     api.Level
+	}{
+		{"cpupool-webhook", of[*appsv1.Deployment](all)[0].Spec.Template, api.LevelRestricted},
+		{"cpupoold", daemonSet(t, all, "cpupoold").Spec.Template, api.LevelPrivileged},
+	} {
+		enforced := all["Namespace  "+c.namespace].(*corev1.Namespace).Labels[api.EnforceLevelLabel]
+		if enforced != string(c.level) {
+			t.Errorf("namespace %s enforces %q; want %q", c.namespace, enforced, c.level)
+		}
+		level := api.LevelVersion{Level: c.level, Version: api.LatestVersion()}
+		results := evaluator.EvaluatePod(level, &c.template.ObjectMeta, &c.template.Spec)
+		if r := policy.AggregateCheckResults(results); !r.Allowed {
+			t.Errorf("namespace %s refuses its pod: %s", c.namespace, r.ForbiddenDetail())
+		}
+	}
+}
+
+// TestNetworkPolicy: it is for the webhook's pods, and for all ports that others use.
+func TestNetworkPolicy(t *testing.T) {
+	all := files(t, "webhook/webhook.yaml", "webhook/networkpolicy.yaml")
+	template := of[*appsv1.Deployment](all)[0].Spec.Template
+	p := of[*networkingv1.NetworkPolicy](all)[0]
+	selector, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if selector.Empty() || !selector.Matches(labels.Set(template.Labels)) {
+		t.Errorf("the policy is for %s and the pods are %v", selector, template.Labels)
+	}
+	open := map[string]bool{"probes": true} // for the node's own kubelet, always
+	for _, rule := range p.Spec.Ingress {
+		for _, port := range rule.Ports {
+			open[port.Port.String()] = true
+		}
+	}
+	for _, port := range template.Spec.Containers[0].Ports {
+		if !open[port.Name] {
+			t.Errorf("nobody may use port %s", port.Name)
+		}
+		delete(open, port.Name)
+	}
+	if len(open) > 0 {
+		t.Errorf("the policy has ports that the pods have not: %v", open)
 	}
 }

@@ -1,0 +1,167 @@
+package deploy
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+)
+
+const docs = "../../docs/"
+
+// pages are the texts about installing, by file.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	guides, err := filepath.Glob(docs + "guides/*.md")
+	if err != nil || len(guides) < 6 {
+		t.Fatalf("docs/guides has %d pages, %v; want six", len(guides), err)
+	}
+	all := map[string]string{}
+	for _, file := range append(guides, docs+"deployment.md", docs+"security.md", docs+"webhook.md") {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[file] = string(data)
+	}
+	return all
+}
+
+// blocks are the indented and the fenced blocks of a page, without their indentation.
+func blocks(text string) []string {
+	var all []string
+	var block []string
+	fenced := false
+	for _, line := range append(strings.Split(text, "\n"), "end") {
+		switch {
+		case strings.HasPrefix(line, "```"):
+			fenced = !fenced
+		case fenced:
+			block = append(block, line)
+			continue
+		case strings.HasPrefix(line, "    "), line == "" && len(block) > 0:
+			block = append(block, strings.TrimPrefix(line, "    "))
+			continue
+		}
+		if len(block) > 0 {
+			all = append(all, strings.Join(block, "\n")+"\n")
+			block = nil
+		}
+	}
+	return all
+}
+
+// TestGuidesConfigurations: the daemon accepts every configuration of the guides, and
+// helm the values.
+func TestGuidesConfigurations(t *testing.T) {
+	configs, values := 0, 0
+	for file, text := range pages(t) {
+		for _, b := range blocks(text) {
+			switch {
+			case strings.Contains(b, "kind: CPUPoolConfiguration\n"):
+				configs++
+				if _, err := config.Parse([]byte(b), file, config.Overrides{}, nil); err != nil {
+					t.Errorf("%s: %v in\n%s", file, err, b)
+				}
+			case strings.HasPrefix(b, "image: {repository"):
+				values++
+				all := render(t, b)
+				configurations(t, all)
+				disjoint(t, of[*appsv1.DaemonSet](all))
+			}
+		}
+	}
+	if configs < 2 || values != 1 {
+		t.Errorf("%d configurations and %d values of charts; want at least 2 and 1", configs, values)
+	}
+}
+
+// TestGuidesFiles: files that are named are there, and so is what links lead to.
+func TestGuidesFiles(t *testing.T) {
+	named := regexp.MustCompile(`(?m)(^|[ (])((deploy|examples|systemd|test)/[a-z0-9/.-]*[a-z0-9])`)
+	link := regexp.MustCompile(`\]\(([a-z0-9/.-]*)(#[a-z0-9-]*)?\)`)
+	for file, text := range pages(t) {
+		for _, m := range named.FindAllStringSubmatch(text, -1) {
+			if _, err := os.Stat("../../" + m[2]); err != nil {
+				t.Errorf("%s names %v", file, err)
+			}
+		}
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			target := file
+			if m[1] != "" {
+				target = filepath.Join(filepath.Dir(file), m[1])
+			}
+			data, err := os.ReadFile(target)
+			if err != nil {
+				t.Errorf("%s leads to %v", file, err)
+			} else if m[2] != "" && !slices.Contains(anchors(string(data)), m[2]) {
+				t.Errorf("%s leads to %s, which has no heading for %s", file, target, m[2])
+			}
+		}
+	}
+}
+
+// anchors are those of a page's headings.
+func anchors(text string) []string {
+	var all []string
+	for line := range strings.Lines(text) {
+		if heading := strings.TrimLeft(line, "#"); heading != line {
+			heading = strings.ToLower(strings.TrimSpace(heading))
+			heading = regexp.MustCompile(`[^a-z0-9 -]`).ReplaceAllString(heading, "")
+			all = append(all, "#"+strings.ReplaceAll(heading, " ", "-"))
+		}
+	}
+	return all
+}
+
+// TestGuidesWorkloads: what the guide tells authors to write is what lint accepts and
+// mutate honours.
+func TestGuidesWorkloads(t *testing.T) {
+	const guide = docs + "guides/authoring-workloads.md"
+	dir := t.TempDir()
+	tool := filepath.Join(dir, "kubectl-cpupool")
+	run := func(name string, args ...string) string {
+		out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
+		if err != nil {
+			t.Errorf("%s %s: %v: %s", filepath.Base(name), strings.Join(args, " "), err, out)
+		}
+		return string(out)
+	}
+	run("go", "-C", "../..", "build", "-o", tool, "./cmd/kubectl-cpupool")
+	text := pages(t)[guide]
+	manifests := filepath.Join(dir, "manifests.yaml")
+	var documents []string
+	for _, b := range blocks(text) {
+		if strings.HasPrefix(b, "apiVersion: ") {
+			documents = append(documents, b)
+		}
+	}
+	if err := os.WriteFile(manifests, []byte(strings.Join(documents, "---\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run(tool, "lint", "-f", manifests, "--allowed-namespaces", "monitoring")
+	out := run(tool, "mutate", "-f", manifests, "--shared-cpus", "--guaranteed-cpus")
+	if strings.Contains(out, "warning") {
+		t.Errorf("not all is honoured:\n%s", out)
+	}
+	all := parse(t, []byte(out))
+	pod := all["Pod  du"].(*corev1.Pod).Spec
+	if v := pod.Containers[0].Resources.Requests["openshift.io/guaranteed-cpus"]; v.String() != "4k" {
+		t.Errorf("du requests %s of the guaranteed pool; want 4k", v.String())
+	}
+	if v := pod.Containers[1].Resources.Requests["openshift.io/shared-cpus"]; v.String() != "200" {
+		t.Errorf("log requests %s of the shared pool; want 200", v.String())
+	}
+	agent := all["Deployment monitoring agent"].(*appsv1.Deployment).Spec.Template
+	if v := agent.Spec.Containers[0].Resources.Requests["management.workload.openshift.io/cores"]; v.String() != "100" {
+		t.Errorf("agent requests %s of the management pool; want 100", v.String())
+	}
+}
