@@ -12,6 +12,7 @@ trap 'rm -rf "$work"' EXIT
 before=$(cut -d' ' -f1-3 /proc/loadavg)
 go test -run '^$' -bench . -benchmem -count "${COUNT:-10}" \
   ./pkg/pools ./pkg/cgroup ./internal/daemon | grep -v '^ok\|^PASS' >"$work/go.txt"
+go test -run '^$' -bench . -benchmem -count "${COUNT:-10}" ./internal/admission ./internal/review | grep -v '^ok\|^PASS' >"$work/pods.txt"
 # Compiling the kubelet's code takes minutes the first time. Choices first: a benchmark of worse ones would be worth nothing.
 go -C bench/kubelet test -v -timeout 60m -requests "${REQUESTS:-20000}" . | tee "$work/choices.log" >&2
 go -C bench/kubelet test -run '^$' -bench . -benchmem -count "${COUNT:-10}" . | grep -v '^ok\|^PASS' >"$work/kubelet.txt"
@@ -55,6 +56,15 @@ times_ours() {
     awk '{ print $1 / $3, $2 / $4 }'
 }
 
+# thousands BENCHMARK: how often a core does it in a second, in thousands.
+thousands() { values "$work/pods.txt" "$1" cpu-ns/op | summary | awk '{ print 1e6 / $1, 1e6 / $2 }'; }
+
+# times_coding: how many times as long as decoding and encoding a review the whole of it takes.
+times_coding() {
+  paste -d' ' <(values "$work/pods.txt" BenchmarkReview/whole cpu-ns/op | summary) <(values "$work/pods.txt" BenchmarkReview/coding cpu-ns/op | summary) |
+    awk '{ print $1 / $3, $2 / $4 }'
+}
+
 bars() {
   local plan=BenchmarkBuild/1024cpu/500containers run
   echo '| | bar | median | least | |'
@@ -67,6 +77,10 @@ bars() {
   times_ours 8of1024 | row 'the same by the kubelet' 'at least 500' times 1
   values "$work/kubelet.txt" BenchmarkTake/8of64/cpupoold ns/op | summary | row 'allocation of 8 of 64 CPUs, half taken' 5 µs 1e-3
   times_ours 8of64 | row 'the same by the kubelet' 'at least 25' times 1
+  for pod in management shared guaranteed again; do
+    thousands BenchmarkMutate/$pod | row "decoded pods rewritten by a core, $pod" 'at least 20' 'thousand/s' 1
+  done
+  times_coding | row 'a whole review, by its decoding and encoding' 2 times 1
   [ -e "$work/vm.txt" ] || return 0
   for run in placed restarted; do
     values "$work/vm.txt" BenchmarkRest/$run RssAnon-B | summary | row "RssAnon at rest, 100 containers, $run" 30 MiB 9.5367e-7
@@ -122,6 +136,14 @@ Both are also given random requests on random machines in random states, with ra
 > $(sed -n 's/^.*never_worse_test.go:[0-9]*: \([0-9]* requests.*\)/\1/p' "$work/choices.log")
 
 $(table "$work/kubelet.txt")
+
+## Pods that are made
+
+\`Mutate\` is what admission decides of one decoded pod: one of a workload type with an init container and two others (\`management\`), the
+same without the type (\`shared\`), a Guaranteed one of two containers, and one that has been rewritten before (\`again\`). \`Review\` is a
+request as an API server sends it: \`whole\` from its bytes to those of the answer, \`coding\` only its decoding and the encoding of the same answer.
+
+$(table "$work/pods.txt")
 
 TXT
   [ -e "$work/vm.txt" ] && cat <<TXT
