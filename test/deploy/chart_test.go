@@ -210,6 +210,29 @@ func TestChartStartupTaint(t *testing.T) {
 	}
 }
 
+// TestChartDomain: what is asked for under another name is held to the same rules.
+func TestChartDomain(t *testing.T) {
+	const values = `
+config: {annotationDomain: cpu.example.com}
+webhook: {enabled: true, config: {annotationDomain: cpu.example.com}}
+`
+	text, err := try(t, loadChart(t), values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parse(t, []byte(text))
+	for _, old := range []string{"workload.openshift.io", "io.openshift.workload"} {
+		if strings.Contains(text, old) {
+			t.Errorf("%s is left", old)
+		}
+	}
+	for _, name := range []string{"target.cpu.example.com/management", "startsWith('target.cpu.example.com/')", "startsWith('com.example.cpu.')"} {
+		if !strings.Contains(text, name) {
+			t.Errorf("there is no %s", name)
+		}
+	}
+}
+
 func TestChartWebhook(t *testing.T) {
 	all := render(t, `webhook:
   enabled: true

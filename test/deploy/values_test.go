@@ -38,6 +38,7 @@ func TestChartRefuses(t *testing.T) {
 		{one + ", {name: b, nodeSelector: {kind: a, size: b}, config: {logLevel: info}}]", "a node can be of both a and b"},
 		{one + ", {name: b, nodeSelector: {size: b}, config: {logLevel: info}}]", "a node can be of both a and b"},
 		{one + ", {name: b, nodeSelector: {kind: b}, config: {node: {startupTaint: a.b/c}}}]", "several startup taints, cpupoold.io/starting, a.b/c"},
+		{"config: {annotationDomain: a.b}\nwebhook: {enabled: true}", "annotationDomain is a.b and workload.openshift.io"},
 		{"releaseNamespace: cpupoold", "install the release into another one"},
 	} {
 		if _, err := try(t, loadChart(t), c.values); err == nil || !strings.Contains(err.Error(), c.want) {

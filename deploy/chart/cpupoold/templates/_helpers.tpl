@@ -1,4 +1,18 @@
-{{/* The objects of a file of deploy/, as a JSON array: the chart adds to what people read there, and repeats nothing of it. */}}
+{{/* A file of deploy/, with the annotations' domain of the configurations; call with dict root, file. */}}
+{{- define "cpupoold.text" -}}
+{{- $default := "workload.openshift.io" -}}
+{{- $domains := list -}}
+{{- range include "cpupoold.profiles" .root | fromJsonArray }}{{ $domains = append $domains (.config.annotationDomain | default $default) }}{{ end -}}
+{{- if .root.Values.webhook.enabled }}{{ $domains = append $domains (.root.Values.webhook.config.annotationDomain | default $default) }}{{ end -}}
+{{- if gt (len (uniq $domains)) 1 -}}
+{{- fail (printf "annotationDomain is %s: webhook.config and all configurations of the daemon need the same" (uniq $domains | join " and ")) -}}
+{{- end -}}
+{{- $domain := first $domains -}}
+{{- $reverse := splitList "." $domain | reverse | join "." -}}
+{{- .root.Files.Get (printf "files/%s" .file) | replace $default $domain | replace "io.openshift.workload" $reverse -}}
+{{- end -}}
+
+{{/* The objects of a text, as a JSON array: the chart adds to what people read in deploy/, and repeats nothing of it. */}}
 {{- define "cpupoold.objects" -}}
 {{- $objects := list -}}
 {{- range regexSplit "(?m)^---$" . -1 -}}
