@@ -88,7 +88,10 @@ func list(ctx context.Context, client *http.Client, at *url.URL) ([]json.RawMess
 		if err := get(ctx, client, at, &page); err != nil {
 			return nil, err
 		}
-		for _, item := range page.Items {
+		for i, item := range page.Items {
+			if item == nil {
+				return nil, fmt.Errorf("the server's answer is no list: item %d is null", i)
+			}
 			for key, value := range map[string]string{"apiVersion": page.APIVersion, "kind": strings.TrimSuffix(page.Kind, "List")} {
 				quoted, err := json.Marshal(value)
 				if err != nil {

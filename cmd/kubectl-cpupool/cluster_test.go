@@ -77,6 +77,10 @@ func TestCluster(t *testing.T) {
 		!strings.Contains(out, `DaemonSet/e: namespace "platform" allows workload type "management", and the pod asks for none`) {
 		t.Errorf("lint: exit code %d, output\n%s\nerrors %q", code, out, errs)
 	}
+	lists["/apis/batch/v1/jobs"] = "JobList\nnull"
+	if code, _, errs := run("", "adopt", "--dry-run", "--kubeconfig", config); code != exitError || !strings.Contains(errs, "item 0 is null") {
+		t.Errorf("an item that is null: exit code %d, errors %q", code, errs)
+	}
 	delete(lists, "/apis/batch/v1/jobs")
 	for name, c := range map[string]struct {
 		flags []string

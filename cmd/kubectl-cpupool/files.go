@@ -39,6 +39,8 @@ func listFiles(arguments []string, recursive bool) (files, skipped []string, err
 				errs = append(errs, irregular(path, e.Type()))
 			case isManifest(path):
 				files = append(files, path)
+			case recursive && isDirectory(path, e):
+				errs = append(errs, fmt.Errorf("%s is a symbolic link to a directory, which is not followed; name it with -f, too", path))
 			default:
 				skipped = append(skipped, path)
 			}
@@ -49,6 +51,15 @@ func listFiles(arguments []string, recursive bool) (files, skipped []string, err
 		}
 	}
 	return files, skipped, errs
+}
+
+// isDirectory says that a link leads to a directory.
+func isDirectory(path string, e fs.DirEntry) bool {
+	if e.Type() != fs.ModeSymlink {
+		return false
+	}
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir() // one that leads nowhere holds nothing
 }
 
 // walkable is a directory as filepath.WalkDir has to be given it: of a symbolic link to

@@ -66,6 +66,12 @@ func (o *mutateOptions) strategicPatch(before, after *corev1.Pod) ([]byte, error
 			spec[list.key] = containers
 		}
 	}
+	if was, is := before.Spec.Resources, after.Spec.Resources; was != nil && is != nil {
+		// What the API server adds up from the containers goes with their requests.
+		if requests := changes(quantities(was.Requests), quantities(is.Requests), ours); len(requests) > 0 {
+			spec["resources"] = map[string]any{"requests": requests}
+		}
+	}
 	if len(spec) > 0 {
 		patch["spec"] = spec
 	}

@@ -172,6 +172,34 @@ func text(t *testing.T, pod *corev1.Pod) string {
 	return string(data)
 }
 
+// A pod whose own CPU request is what the API server has added up loses it with those of
+// its containers.
+func TestStrategicPatchOfPodResources(t *testing.T) {
+	o := mutateOptions{target: "management"}
+	o.settings.Types = map[string]bool{"management": true}
+	amounts := func(cpu string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("1Gi")}
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "etcd"}, Spec: corev1.PodSpec{
+		Containers: []corev1.Container{{Name: "etcd", Resources: corev1.ResourceRequirements{Requests: amounts("400m")}}},
+		Resources:  &corev1.ResourceRequirements{Requests: amounts("400m"), Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("2Gi")}},
+	}}
+	mutated, _, err := o.mutate(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, left := mutated.Spec.Resources.Requests[corev1.ResourceCPU]; left {
+		t.Fatalf("the pod requests %v", mutated.Spec.Resources.Requests)
+	}
+	patch, err := o.strategicPatch(pod, mutated)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := kubeadmApplies(t, pod, patch); !equality.Semantic.DeepEqual(got.Spec, mutated.Spec) {
+		t.Errorf("patched, the pod is (-mutated +patched):\n%s", cmp.Diff(mutated.Spec, got.Spec))
+	}
+}
+
 func TestStrategicPatchNeedsNames(t *testing.T) {
 	for name, containers := range map[string][]corev1.Container{
 		"none": {{}},

@@ -32,6 +32,24 @@ func check(t *testing.T, s lint.Settings, text string) []lint.Finding {
 	return s.Check([]lint.File{{Name: "f", Objects: objects}})
 }
 
+// The items of a list of one kind need not say which.
+func TestTypedList(t *testing.T) {
+	const pods = "  metadata: {name: d, namespace: platform}\n  spec: {template: {spec: {containers: [{name: c}]}}}\n"
+	for _, head := range []string{
+		"apiVersion: apps/v1\nkind: DeploymentList\nitems:\n-\n",
+		"apiVersion: v1\nkind: List\nitems:\n- apiVersion: apps/v1\n  kind: Deployment\n",
+		"apiVersion: apps/v1\nkind: DeploymentList\nitems:\n- apiVersion: apps/v1\n  kind: Deployment\n",
+	} {
+		text := namespace + head + pods
+		if findings := check(t, settings(), text); len(findings) != 1 || findings[0].Kind+"/"+findings[0].Name != "Deployment/d" {
+			t.Errorf("%s: %v, want one about Deployment/d", text, findings)
+		}
+	}
+	if findings := check(t, settings(), "apiVersion: apps/v1\nkind: DeploymentList\nitems: 3\n---\napiVersion: apps/v1\nkind: DeploymentList\n"); len(findings) != 0 {
+		t.Errorf("lists of nothing: %v", findings)
+	}
+}
+
 func TestLimitRange(t *testing.T) {
 	for item, want := range map[string]string{
 		"{type: Container, default: {cpu: 1}}":              "default.cpu",

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,23 +38,23 @@ func Objects(data []byte) ([]Object, []error) {
 		errs = append(errs, err)
 	}
 	for _, doc := range documents {
-		found, bad := objectsOf(doc.Content[0])
+		found, bad := objectsOf(doc.Content[0], "", "")
 		objects = append(objects, found...)
 		errs = append(errs, bad...)
 	}
 	return objects, errs
 }
 
-func objectsOf(node *yaml.Node) (objects []Object, errs []error) {
-	o := Object{APIVersion: text(node, "apiVersion"), Kind: text(node, "kind"), node: node}
+// objectsOf returns an object, or those of a list. An item of a list of one kind need
+// not say which: apiVersion and kind are the list's.
+func objectsOf(node *yaml.Node, apiVersion, kind string) (objects []Object, errs []error) {
+	o := Object{APIVersion: cmp.Or(text(node, "apiVersion"), apiVersion), Kind: cmp.Or(text(node, "kind"), kind), node: node}
 	metadata := child(node, "metadata")
 	o.Namespace, o.Name = text(metadata, "namespace"), text(metadata, "name")
-	if o.APIVersion == "v1" && o.Kind == "List" {
-		if items := child(node, "items"); items != nil {
-			for _, item := range items.Content {
-				more, bad := objectsOf(item)
-				objects, errs = append(objects, more...), append(errs, bad...)
-			}
+	if items, apiVersion, kind, is := list(node, o.APIVersion, o.Kind); is {
+		for _, item := range items {
+			more, bad := objectsOf(item, apiVersion, kind)
+			objects, errs = append(objects, more...), append(errs, bad...)
 		}
 		return objects, errs
 	}
@@ -81,6 +82,22 @@ func objectsOf(node *yaml.Node) (objects []Object, errs []error) {
 		return nil, []error{fmt.Errorf("line %d: %s: %w", node.Line, o.Kind+"/"+o.Name, err)}
 	}
 	return []Object{o}, nil
+}
+
+// list returns the items of a list, and the version and kind that they have where they
+// say nothing: a v1 List is one of all kinds, a DeploymentList of Deployments.
+func list(node *yaml.Node, apiVersion, kind string) (items []*yaml.Node, itemVersion, itemKind string, is bool) {
+	of, is := strings.CutSuffix(kind, "List")
+	if !is {
+		return nil, "", "", false
+	}
+	if of == "" {
+		apiVersion = ""
+	}
+	if all := child(node, "items"); all != nil && all.Kind == yaml.SequenceNode {
+		items = all.Content
+	}
+	return items, apiVersion, of, true
 }
 
 // Decode reads the object as one of its kind of the API, with the names of the

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -49,7 +50,7 @@ func Rewrite(data []byte, mutate Mutate) (Result, error) {
 				return Result{}, err
 			}
 			for _, doc := range p.documents {
-				notes, err := rewriteObject(doc.Content[0], mutate)
+				notes, err := rewriteObject(doc.Content[0], "", "", mutate)
 				if err != nil {
 					return Result{}, err
 				}
@@ -82,15 +83,12 @@ func template(apiVersion, kind string) (path []string, ok bool) {
 	return nil, false
 }
 
-func rewriteObject(object *yaml.Node, mutate Mutate) (notes []string, err error) {
-	apiVersion, kind := text(object, "apiVersion"), text(object, "kind")
-	if apiVersion == "v1" && kind == "List" {
-		items := child(object, "items")
-		if items == nil {
-			return nil, nil
-		}
-		for _, item := range items.Content {
-			more, err := rewriteObject(item, mutate)
+// rewriteObject rewrites an object, or those of a list, of which apiVersion and kind are.
+func rewriteObject(object *yaml.Node, apiVersion, kind string, mutate Mutate) (notes []string, err error) {
+	apiVersion, kind = cmp.Or(text(object, "apiVersion"), apiVersion), cmp.Or(text(object, "kind"), kind)
+	if items, apiVersion, kind, is := list(object, apiVersion, kind); is {
+		for _, item := range items {
+			more, err := rewriteObject(item, apiVersion, kind, mutate)
 			if err != nil {
 				return nil, err
 			}

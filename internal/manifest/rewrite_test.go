@@ -76,6 +76,15 @@ func TestRewrite(t *testing.T) {
 	}
 }
 
+// The items of a list of one kind need not say which.
+func TestTypedList(t *testing.T) {
+	const list = "apiVersion: v1\nkind: PodList\nitems:\n  - metadata:\n      name: p\n    spec:\n      containers:\n        - name: c\n          resources:\n            requests:\n              cpu: 1\n"
+	got, err := manifest.Rewrite([]byte(list), move)
+	if err != nil || len(got.Notes) != 1 || got.Notes[0] != "Pod/p: 1000" || !strings.Contains(string(got.After), `moved: "1"`) {
+		t.Errorf("notes %q, %v, after:\n%s", got.Notes, err, got.After)
+	}
+}
+
 func TestEmptyMappingsGo(t *testing.T) {
 	const pod = "apiVersion: v1\nkind: Pod\nmetadata:\n  annotations:\n    gone: x\nspec:\n  containers: []\n"
 	got, err := manifest.Rewrite([]byte(pod), move)
