@@ -196,11 +196,11 @@ func findPlacement(plan *pools.Plan, id string) (*pools.PodPlan, *pools.Placemen
 // that somebody still runs on, by the kernel's word, who must not share them. Records
 // do not count: those of containers change with the reply, and what else has them
 // (pause containers, units) has left by the kernel's word, and is sealed in a moment.
-// An owner gets all of its CPUs or none.
+// Slices of the host keep nobody away (ADR 0011). An owner gets all of its CPUs or none.
 func (l *loop) obtainable(p *pools.Placement) (cpus, taken cpuset.Set, by cgroup.Path) {
 	for _, t := range l.status.targets {
-		if t.Container == p.ID || t.CPUs.IsEmpty() || !t.Exclusive && !p.Exclusive {
-			continue // of slices only weight and quota are ours
+		if t.Container == p.ID || t.CPUs.IsEmpty() || t.Around || !t.Exclusive && !p.Exclusive {
+			continue // of slices of pods only weight and quota are ours
 		}
 		c := l.tree.current[t.Path]
 		if held := c.Effective.Union(c.CPUs).Intersection(p.CPUs); c.Exists && !held.IsEmpty() {

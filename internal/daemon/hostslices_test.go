@@ -424,3 +424,35 @@ func TestHostIsNotToldAgain(t *testing.T) {
 	r.quiet()
 	n.hostOn("system.slice", "0-1")
 }
+
+// TestHostThatStaysKeepsNobodyAway: a slice that the kernel does not narrow is told of, and
+// owners begin all the same; where they are partitions, or free CPUs are parked, the
+// kernel keeps the slice off.
+func TestHostThatStaysKeepsNobodyAway(t *testing.T) {
+	for _, isolation := range []string{"cpuset", "partition"} {
+		t.Run(isolation, func(t *testing.T) {
+			n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{NRI: true})
+			n.hostServices()
+			n.yaml = isolatingBy(poolsYAML, isolation) + hostPart
+			if isolation == "partition" {
+				n.yaml = strings.Replace(n.yaml, "guaranteed:\n", "guaranteed:\n  park: true\n", 1)
+			}
+			defer n.bar("system.slice", cgroup.FileCPUs)()
+			r := n.start()
+			r.connected()
+			pod := n.pod("a", "default", "guaranteed", 2, nil)
+			id, on := n.begins(pod, "app", whole(2))
+			if on.String() != "4-5" {
+				t.Errorf("it began on %s; want 4-5", on)
+			}
+			n.hostOn("user.slice", "0-1")
+			slice := "0-7"
+			if isolation == "partition" {
+				n.isPartition(id, cgroup.RootPartition)
+				r.view("parked", func(v *telemetry.View) bool { return v.Parked.Equal(cpuset.Range(6, 7)) })
+				slice = "0-3"
+			}
+			n.hostOn("system.slice", slice)
+		})
+	}
+}

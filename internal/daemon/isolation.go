@@ -150,14 +150,14 @@ func (s *settings) partitionType(m *model, container string) cgroup.PartitionTyp
 }
 
 // alone says that an owner is on its CPUs, by its own request, and that nobody else who
-// is placed is on any of them.
+// is placed is on any of them. Slices of the host may be: a partition keeps them off.
 func (l *loop) alone(t cgroup.Target, want []cgroup.Target) bool {
 	if c := l.tree.current[t.Path]; !c.CPUs.Equal(t.CPUs) || l.tree.stale[t.Path] {
 		return false
 	}
 	return !slices.ContainsFunc(want, func(o cgroup.Target) bool {
 		c := l.tree.current[o.Path]
-		return o.Path != t.Path && !o.CPUs.IsEmpty() && c.Exists && c.Effective.Overlaps(t.CPUs)
+		return o.Path != t.Path && !o.CPUs.IsEmpty() && !o.Around && c.Exists && c.Effective.Overlaps(t.CPUs)
 	})
 }
 

@@ -49,8 +49,8 @@ func (l *loop) parkable(want []cgroup.Target) cpuset.Set {
 	free := plan.Free.Union(plan.Idle).Intersection(l.online()).Difference(l.leavingCPUs().Union(l.isolation.leaked))
 	for _, t := range want {
 		c := l.tree.current[t.Path]
-		if t.CPUs.IsEmpty() || !c.Exists {
-			continue
+		if t.CPUs.IsEmpty() || t.Around || !c.Exists {
+			continue // slices of the host are kept off
 		}
 		if t.Exclusive && slices.ContainsFunc(want, func(o cgroup.Target) bool {
 			return o.Exclusive && o.Path != t.Path && c.CPUs.Difference(t.CPUs).Overlaps(o.CPUs)
