@@ -127,6 +127,38 @@ func TestParkingLeavesHousekeeping(t *testing.T) {
 	}
 }
 
+// oddTree has a cgroup of which nobody knows what its cpuset.cpus.partition means.
+type oddTree struct {
+	*testnode.Cgroups
+	odd string
+}
+
+func (t oddTree) ReadFile(name string, limit int) ([]byte, error) {
+	if name == t.odd+"/"+cgroup.FilePartition {
+		return []byte("lender\n"), nil
+	}
+	return t.Cgroups.ReadFile(name, limit)
+}
+
+// TestUnknownStateOfOthers: a word that no kernel prints today keeps nobody from being a
+// partition but who is in that cgroup.
+func TestUnknownStateOfOthers(t *testing.T) {
+	const app = "kubepods.slice/pod.slice/app.scope"
+	for odd, want := range map[string]cgroup.PartitionPhase{"machine.slice": cgroup.PartitionInForce, "kubepods.slice": cgroup.PartitionRefused} {
+		tree, _ := parkingWorld(t, 7, 0)
+		tree.MkdirAll("machine.slice")
+		fs := cgroup.New(oddTree{tree, odd})
+		_, outcomes := carryOut(t, fs, cgroup.PartitionsOf(7, 0), cpuset.Range(0, 7),
+			cgroup.PartitionWish{Path: app, Type: cgroup.RootPartition, CPUs: cpuset.Of(4)})
+		if got := outcomes[app]; got.Phase != want {
+			t.Errorf("while %s is odd: %+v, want %s", odd, got, want)
+		}
+		if _, err := fs.Listed(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestMakeParking: what is there is kept, whatever is missing; what others have put
 // there is told of.
 func TestMakeParking(t *testing.T) {

@@ -95,7 +95,7 @@ func parsePartition(data []byte) (PartitionState, error) {
 }
 
 // parseAnyPartition takes words that no kernel is known to print for a partition that is
-// not in force: a cgroup can be placed whatever they mean.
+// not in force: a cgroup can be placed whatever they mean, and others be partitions.
 func parseAnyPartition(data []byte) (PartitionState, error) {
 	state, err := parsePartition(data)
 	if err != nil {
@@ -212,7 +212,7 @@ func (f *FS) readPartition(v PartitionView, p Path) error {
 
 // partition reads one cgroup.
 func (f *FS) partition(p Path) (n PartitionNode, err error) {
-	n.State, err = readValue(f, p, FilePartition, parsePartition)
+	n.State, err = readValue(f, p, FilePartition, parseAnyPartition)
 	if errors.Is(err, ErrNoController) {
 		return PartitionNode{}, nil
 	}

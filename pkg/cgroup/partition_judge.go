@@ -31,7 +31,7 @@ func (p *partitioner) judge(w PartitionWish) PartitionOutcome {
 		switch above := p.View.Nodes[a]; {
 		case !above.HasCPUSet:
 			return refuse("%s has no cpuset: the controller is not enabled for it", a)
-		case above.State.typ() != MemberPartition:
+		case !above.State.Is(MemberPartition):
 			return refuse("%s, which it is in, is a partition (%s)", a, above.State)
 		}
 	}
