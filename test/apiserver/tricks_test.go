@@ -4,6 +4,7 @@ package apiserver_test
 
 import (
 	"context"
+	"os"
 	"strings"
 	"testing"
 
@@ -165,4 +166,49 @@ func namespaceRights(t *testing.T, s *apiServer) {
 	_, err = s.client(t, alice).CoreV1().Pods("allowed-later").Patch(t.Context(), before.Name, types.MergePatchType,
 		[]byte(`{"metadata":{"annotations":{"`+target+`":"{}"}}}`), metav1.PatchOptions{})
 	refusedWith(t, "annotate a pod when its namespace has allowed the type", err, "cannot be changed")
+}
+
+// TestDomain changes the policies as docs/webhook.md says, for another domain of
+// annotations: they hold for that one and for no other.
+func TestDomain(t *testing.T) {
+	s := startAPIServer(t)
+	letAlice(t, s)
+	data, err := os.ReadFile("../../deploy/webhook/trust.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply(t, s, "trust.yaml", []byte(strings.NewReplacer("workload.openshift.io", "cpu.example.org", "io.openshift.workload", "org.example.cpu").Replace(string(data))))
+	namespaceNamed(t, s, "apps", "management") // by the other domain's annotation
+	if _, err := s.client(t, admin).CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: "infra", Annotations: map[string]string{"cpu.example.org/allowed": "management"}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	const asks = "target.cpu.example.org/management"
+	eventually(t, "the policy is in force", func(ctx context.Context) error {
+		_, err := s.client(t, alice).CoreV1().Pods("apps").Create(ctx, newPod("x", map[string]string{asks: effect}, "cpu=1"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil || !strings.Contains(err.Error(), "does not allow workload type management") {
+			return errorf("answer %w", err)
+		}
+		return nil
+	})
+	own := "management.cpu.example.org/cores=400"
+	for name, c := range map[string]struct {
+		annotations map[string]string
+		resources   string
+		want        string
+	}{
+		"as the webhook does it": {map[string]string{asks: effect, "resources.cpu.example.org/app": `{"cpushares":409}`}, own + " memory=1Gi | " + own, ""},
+		"too many shares":        {map[string]string{asks: effect, "resources.cpu.example.org/app": `{"cpushares":409000}`}, "", "not as the webhook writes it"},
+		"the old form":           {map[string]string{"org.example.cpu.management.cpushares/app": "9"}, "", "gives a container CPU shares"},
+		"cores without a type":   {nil, own + " | " + own, "requests the CPUs of a workload type"},
+		"the other domain":       {map[string]string{"target.workload.openshift.io/x": "x"}, "cpu=1", ""},
+	} {
+		_, err := s.client(t, alice).CoreV1().Pods("infra").Create(t.Context(), newPod("p", c.annotations, c.resources), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if c.want != "" {
+			refusedWith(t, name, err, c.want)
+		} else if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }

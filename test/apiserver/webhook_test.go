@@ -42,6 +42,12 @@ func install(t *testing.T, s *apiServer, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	apply(t, s, file, data)
+}
+
+// apply makes the objects of a file.
+func apply(t *testing.T, s *apiServer, file string, data []byte) {
+	t.Helper()
 	client, err := dynamic.NewForConfig(s.config(admin))
 	if err != nil {
 		t.Fatal(err)
