@@ -25,13 +25,14 @@ type slice struct {
 	tests []string
 }
 
-// sliced are the slices, each of about eight minutes. What is in none of them is the first tier: it shows a fault in what every user needs.
+// sliced are the slices, each of at most about eight minutes. What is in none of them is the first tier: it shows a fault in what every user needs.
 func sliced() []slice {
 	return []slice{
 		{"changes", []string{"TestDaemon/TestModel", "TestDaemon/TestHotplug", "TestDaemon/TestResize", "TestDaemon/TestQuiet", "TestDaemon/TestReload", "TestDaemon/TestPlanIsWhatRunDoes", "TestPartition", "TestUnplug"}},
 		{"faults", []string{"TestDaemon/TestFaults", "TestDaemon/TestPartition", "TestDaemon/TestGarbage", "TestDaemon/TestRequiredPlugin", "TestDaemon/TestWatchdog", "TestDaemon/TestRuntimeDown"}},
 		{"devices", []string{"TestPlacement/8c2n", "TestCheck"}},
 		{"options", []string{"TestPlacement/16c2s2t", "TestPlacement/16c2d4l"}},
+		{"apiserver", []string{"TestAPIServer"}},
 		{"second-pair", append(secondPairs(), "TestHostSlices")},
 		{"kernel-6.1", []string{"TestKernels/bookworm/cgroup", "TestKernels/bookworm/isolation", "TestKernels/bookworm/changes", "TestKernels/forky/cgroup"}},
 		{"kernel-6.12", []string{"TestKernels/trixie/cgroup", "TestKernels/trixie/isolation", "TestKernels/trixie/changes", "TestKernels/trixie/partitions"}},
