@@ -76,6 +76,15 @@ func (m *VM) Dial(ctx context.Context, network, address string) (net.Conn, error
 	return conn, nil
 }
 
+// Listen takes connections to a TCP address of the guest's loopback: "127.0.0.1:6443".
+func (m *VM) Listen(address string) (net.Listener, error) {
+	l, err := m.client.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s in the guest: %w", address, m.diagnose(err))
+	}
+	return l, nil
+}
+
 // diagnose adds that QEMU is gone, if it is: then err is only a consequence.
 func (m *VM) diagnose(err error) error {
 	var patience time.Duration

@@ -1,6 +1,6 @@
 #!/bin/bash
 # build.sh TREE...: builds the real software of the VM node and lays it out as trees that the guest's image takes over. TREE is node, what
-# every node has, containerd or crio.
+# every node has, containerd, crio, or cluster, a control plane on the host.
 #
 #   $CPUPOOLD_CACHE/vm/parts/tree-NAME/      the tree
 #   $CPUPOOLD_CACHE/vm/parts/tree-NAME.key   a hash of all that went into it; it changes when the tree does
@@ -121,6 +121,12 @@ layout_crio() {
 	enable crio
 }
 
+layout_cluster() {
+	cp "${built[cluster]}"/kube{-apiserver,-controller-manager,-scheduler,ctl} .
+	cp "${built[cluster]}/server" etcd
+	cp -r --no-preserve=ownership "${built[pki]}/." .
+}
+
 # enable does what `systemctl enable` would.
 enable() {
 	mkdir -p etc/systemd/system/multi-user.target.wants
@@ -196,12 +202,28 @@ pinns() {
 	gcc -std=c99 -Os -static -s -o pinns "$sources"/*.c
 }
 
+build_cluster() {
+	local version stamp=k8s.io/component-base/version
+	version=$(release cluster k8s.io/kubernetes)
+	tools cluster 0 '' "-X $stamp.gitVersion=$version -X $stamp.gitMajor=1 -X $stamp.gitMinor=$(cut -d. -f2 <<<"$version")"
+	part pki "$(printf '%s\n' cluster/kubeadm.yaml | key "${built[cluster]##*/}" "$(declare -f pki)")" pki
+	tree cluster
+}
+
+# pki makes what `kubeadm init` makes of certificates, keys and kubeconfigs.
+pki() {
+	local kubeadm=${built[cluster]}/kubeadm
+	sed "s|@PKI@|$PWD/pki|" "$here/cluster/kubeadm.yaml" >kubeadm.yaml
+	"$kubeadm" init phase certs all --config kubeadm.yaml >&2 && "$kubeadm" init phase kubeconfig all --config kubeadm.yaml --kubeconfig-dir "$PWD" >&2 &&
+		rm kubeadm.yaml
+}
+
 for name; do
 	case $name in
-	node | containerd | crio) (
+	node | containerd | crio | cluster) (
 		declare -A built
 		"build_$name"
 	) ;;
-	*) die "no tree $name: node, containerd or crio" ;;
+	*) die "no tree $name: node, containerd, crio or cluster" ;;
 	esac
 done

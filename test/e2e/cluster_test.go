@@ -1,0 +1,186 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/cpupoold/cpupoold/test/vm"
+)
+
+// patience bounds every wait. It is only used up by what fails: all of it is emulated.
+const patience = 6 * time.Minute
+
+// nodeName is the name of the cluster's node.
+const nodeName = "node"
+
+// A cluster is a control plane on this machine with one node, which is a guest, and a client of its administrator.
+type cluster struct {
+	*kubernetes.Clientset
+
+	m     *vm.VM
+	plane *controlPlane
+}
+
+// start makes a node, which has just booted, the one of a new cluster, and waits until that takes pods.
+func start(t *testing.T, topology string) *cluster {
+	t.Helper()
+	m := vm.Start(t, vm.Config{Node: true, Topology: topology})
+	plane := startControlPlane(t, m)
+	c := &cluster{Clientset: plane.client(t), m: m, plane: plane}
+	t.Cleanup(func() {
+		if t.Failed() {
+			c.show(t)
+		}
+	})
+	c.join(t)
+	return c
+}
+
+// join makes the kubelet one of the cluster.
+func (c *cluster) join(t *testing.T) {
+	t.Helper()
+	listenInGuest(t, c.m, "127.0.0.1:6443", c.plane.address)
+	for from, to := range map[string]string{
+		"testdata/node/etc":                             "/etc",
+		filepath.Join(c.plane.programs, "kubelet.conf"): "/etc/kubernetes/kubeconfig",
+	} {
+		if err := c.m.CopyTo(t.Context(), from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.run(t, "ip", "address", "add", "10.96.0.1/32", "dev", "lo")
+	c.run(t, "systemctl", "daemon-reload")
+	c.run(t, "systemctl", "restart", "kubelet")
+	eventually(t, "the node joins", func(ctx context.Context) error {
+		node, err := c.node(ctx)
+		if err != nil {
+			return err
+		}
+		for _, c := range node.Status.Conditions {
+			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+				return nil
+			}
+		}
+		return fmt.Errorf("its conditions are %+v", node.Status.Conditions)
+	})
+}
+
+// run runs a command on the node, and returns what it prints.
+func (c *cluster) run(t *testing.T, command ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	out, err := c.m.Run(ctx, command...)
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// kubectl runs a line with kubectl on this machine, where the repository's deploy/ is.
+func (c *cluster) kubectl(t *testing.T, line string) string {
+	t.Helper()
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := c.plane.command(ctx, line)
+	out, err := cmd.Output()
+	if err != nil {
+		stderr := ""
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			stderr = string(exit.Stderr)
+		}
+		t.Fatalf("%s: %v: %s%s", line, err, out, stderr)
+	}
+	t.Logf("%s # %v", line, time.Since(began).Round(100*time.Millisecond))
+	return strings.TrimSpace(string(out))
+}
+
+// show logs what one wants to see of a cluster in which something has failed.
+func (c *cluster) show(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for _, line := range []string{"kubectl get pods -A -o wide", "kubectl describe node", "kubectl get events -A"} {
+		out, err := c.plane.command(ctx, line).CombinedOutput()
+		t.Logf("%s: %v\n%s", line, err, out)
+	}
+	// The kubelet serves no logs.
+	out, err := c.m.Run(ctx, "sh", "-c", "tail -n 50 /var/log/pods/cpupool*/*/*.log")
+	t.Logf("logs of pods: %v\n%s", err, out)
+}
+
+// eventually asks until there is no error.
+func eventually(t *testing.T, what string, ask func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	began, again := time.Now(), time.NewTicker(500*time.Millisecond)
+	defer again.Stop()
+	for {
+		err := ask(ctx)
+		if err == nil {
+			t.Logf("%s after %v", what, time.Since(began).Round(100*time.Millisecond))
+			return
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			t.Fatalf("%s: not within %v: %v", what, patience, err)
+		}
+	}
+}
+
+// node is the Node.
+func (c *cluster) node(ctx context.Context) (*corev1.Node, error) {
+	return c.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
+}
+
+// namespace makes one; allowed is the workload type that it allows.
+func (c *cluster) namespace(t *testing.T, name, allowed string) {
+	t.Helper()
+	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if allowed != "" {
+		n.Annotations = map[string]string{"workload.openshift.io/allowed": allowed}
+	}
+	if _, err := c.CoreV1().Namespaces().Create(t.Context(), n, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "account of namespace "+name, func(ctx context.Context) error {
+		_, err := c.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+}
+
+// running waits until a pod is Ready, and returns it.
+func (c *cluster) running(t *testing.T, namespace, name string) *corev1.Pod {
+	t.Helper()
+	var pod *corev1.Pod
+	eventually(t, "pod "+namespace+"/"+name+" runs", func(ctx context.Context) (err error) {
+		if pod, err = c.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{}); err == nil && !ready(pod) {
+			err = fmt.Errorf("its conditions are %+v", pod.Status.Conditions)
+		}
+		return err
+	})
+	return pod
+}
+
+func ready(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

@@ -1,0 +1,142 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/cpupoold/cpupoold/test/vm"
+)
+
+// A controlPlane are the processes of one, on this machine: what is emulated is slow, and of the node all has to be.
+type controlPlane struct {
+	programs string // directory
+	dir      string // with kubeconfigs for this machine, and all that the processes write
+	address  string // of the API server
+}
+
+// startControlPlane starts all of it, for the cluster that has m as its node.
+func startControlPlane(t *testing.T, m *vm.VM) *controlPlane {
+	t.Helper()
+	p := &controlPlane{programs: programs(t), dir: t.TempDir(), address: "127.0.0.1:" + freePort(t)}
+	for _, name := range []string{"super-admin.conf", "controller-manager.conf", "scheduler.conf"} {
+		text, err := os.ReadFile(filepath.Join(p.programs, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.write(t, name, strings.ReplaceAll(string(text), "10.96.0.1:443", p.address))
+	}
+	egress, err := os.ReadFile("testdata/egress.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.write(t, "egress.yaml", strings.ReplaceAll(string(egress), "@SOCKET@", serveTunnel(t, m)))
+	pki := filepath.Join(p.programs, "pki")
+	peer, client := "unix://"+filepath.Join(p.dir, "peer"), "unix://"+filepath.Join(p.dir, "client")
+	p.start(t, "etcd", "--data-dir", filepath.Join(p.dir, "etcd"), "--unsafe-no-fsync", "--log-level", "warn",
+		"--listen-peer-urls", peer, "--listen-client-urls", client, "--advertise-client-urls", client)
+	_, port, _ := strings.Cut(p.address, ":")
+	p.start(t, "kube-apiserver", "--etcd-servers", client, "--bind-address", "127.0.0.1", "--secure-port", port,
+		"--advertise-address", "10.0.2.15", "--endpoint-reconciler-type", "none",
+		"--client-ca-file", filepath.Join(pki, "ca.crt"),
+		"--tls-cert-file", filepath.Join(pki, "apiserver.crt"), "--tls-private-key-file", filepath.Join(pki, "apiserver.key"),
+		"--service-account-issuer", "https://kubernetes.default.svc.cluster.local",
+		"--service-account-key-file", filepath.Join(pki, "sa.pub"), "--service-account-signing-key-file", filepath.Join(pki, "sa.key"),
+		"--service-cluster-ip-range", "10.96.0.0/24", "--authorization-mode", "Node,RBAC", "--enable-admission-plugins", "NodeRestriction",
+		"--allow-privileged",
+		"--enable-aggregator-routing", // to the endpoints of services: there is no kube-proxy
+		"--egress-selector-config-file", filepath.Join(p.dir, "egress.yaml"))
+	c := p.client(t)
+	eventually(t, "the API server is ready", func(ctx context.Context) error { return c.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() })
+	p.start(t, "kube-controller-manager", "--kubeconfig", filepath.Join(p.dir, "controller-manager.conf"), "--leader-elect=false",
+		"--secure-port", "0", "--use-service-account-credentials", "--root-ca-file", filepath.Join(pki, "ca.crt"),
+		"--service-account-private-key-file", filepath.Join(pki, "sa.key"))
+	p.start(t, "kube-scheduler", "--kubeconfig", filepath.Join(p.dir, "scheduler.conf"), "--leader-elect=false", "--secure-port", "0")
+	return p
+}
+
+// client is one of the cluster's administrator.
+func (p *controlPlane) client(t *testing.T) *kubernetes.Clientset {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(p.dir, "super-admin.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS, config.Burst = 1000, 1000
+	c, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// command is a line for a shell that finds kubectl and the cluster.
+func (p *controlPlane) command(ctx context.Context, line string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "sh", "-euc", line)
+	cmd.Dir = p.dir
+	cmd.Env = append(os.Environ(), "PATH="+p.programs+":"+os.Getenv("PATH"), "KUBECONFIG="+filepath.Join(p.dir, "super-admin.conf"))
+	return cmd
+}
+
+// programs returns the directory of the control plane's programs, keys and kubeconfigs, which are built if need be.
+func programs(t *testing.T) string {
+	t.Helper()
+	build := exec.CommandContext(t.Context(), "../vm/parts/build.sh", "cluster")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		t.Fatalf("build the control plane: %v", err)
+	}
+	cache := os.Getenv("CPUPOOLD_CACHE")
+	if cache == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cache = filepath.Join(user, "cpupoold")
+	}
+	return filepath.Join(cache, "vm", "parts", "tree-cluster")
+}
+
+func (p *controlPlane) write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(p.dir, name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// start runs a program until the end of the test. What it prints last is shown when the test fails.
+func (p *controlPlane) start(t *testing.T, name string, args ...string) {
+	t.Helper()
+	log, err := os.Create(filepath.Join(p.dir, name+".log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd, done := exec.Command(filepath.Join(p.programs, name), args...), make(chan struct{})
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(done)
+		_ = cmd.Wait() // its log says why
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // may have ended
+		<-done
+		if t.Failed() {
+			text, err := os.ReadFile(log.Name())
+			t.Logf("log of %s (%v):\n%s", name, err, text[max(0, len(text)-4000):])
+		}
+		log.Close()
+	})
+}

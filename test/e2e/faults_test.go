@@ -1,0 +1,173 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// TestFaults: what breaks in a cluster is mended, and nobody is locked out meanwhile.
+func TestFaults(t *testing.T) {
+	c := start(t, "8c2n")
+	c.install(t)
+	c.namespace(t, "ops", "management")
+	c.namespace(t, "apps", "")
+	t.Run("resize", func(t *testing.T) { resize(t, c) })
+	t.Run("kubelet", func(t *testing.T) { restartKubelet(t, c) })
+	t.Run("webhook", func(t *testing.T) { losesWebhook(t, c) })
+	t.Run("certificate", func(t *testing.T) { rotate(t, c) })
+	t.Run("node", func(t *testing.T) { losesNode(t, c) })
+}
+
+// resizeTo asks for another amount of CPU for a pod that runs.
+func (c *cluster) resizeTo(t *testing.T, pod *corev1.Pod, patch string) error {
+	t.Helper()
+	patch = `{"spec":{"containers":[{"name":"app","resources":` + patch + `}]}}`
+	_, err := c.CoreV1().Pods(pod.Namespace).Patch(t.Context(), pod.Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "resize")
+	return err
+}
+
+// resize: what no resource would count is refused, what the shared pool has anyway is done.
+func resize(t *testing.T, c *cluster) {
+	c.make(t, "apps", "whole", nil, "2|2")
+	c.make(t, "apps", "part", nil, "100m")
+	whole, part := c.running(t, "apps", "whole"), c.running(t, "apps", "part")
+	before := c.cpus(t, whole)
+	err := c.resizeTo(t, whole, `{"requests":{"cpu":"3"},"limits":{"cpu":"3"}}`)
+	if err == nil || !strings.Contains(err.Error(), guaranteed) {
+		t.Errorf("resize of whole CPUs: %v; want a refusal that names %s", err, guaranteed)
+	}
+	if err := c.resizeTo(t, part, `{"requests":{"cpu":"300m"}}`); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the shared container is resized", func(ctx context.Context) error {
+		pod, err := c.CoreV1().Pods("apps").Get(ctx, "part", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		r := pod.Status.ContainerStatuses[0].Resources
+		if r == nil || r.Requests.Cpu().MilliValue() != 300 {
+			return fmt.Errorf("its resources are %+v", r)
+		}
+		return nil
+	})
+	if after := c.cpus(t, whole); !after.Equal(before) {
+		t.Errorf("the pod with whole CPUs runs on %v; before it was %v", after, before)
+	}
+}
+
+// restartKubelet: the resources stay, and so does who runs.
+func restartKubelet(t *testing.T, c *cluster) {
+	whole := c.running(t, "apps", "whole")
+	before := c.cpus(t, whole)
+	c.run(t, "systemctl", "restart", "kubelet")
+	c.shows(t)
+	c.make(t, "apps", "next", nil, "1|1") // the kubelet has admitted the others again before it
+	next := c.cpus(t, c.running(t, "apps", "next"))
+	again := c.running(t, "apps", "whole")
+	if again.Status.ContainerStatuses[0].ContainerID != whole.Status.ContainerStatuses[0].ContainerID {
+		t.Errorf("the container of pod whole is another one: %+v", again.Status)
+	}
+	if after := c.cpus(t, again); !after.Equal(before) || next.Overlaps(after) {
+		t.Errorf("the pod with whole CPUs runs on %v, before it was %v; the next one on %v", after, before, next)
+	}
+}
+
+// losesWebhook: while it is away the system's pods are made, others are not; it comes back by itself.
+func losesWebhook(t *testing.T, c *cluster) {
+	c.kubectl(t, "kubectl -n "+webhookNamespace+" scale deployment cpupool-webhook --replicas=0")
+	eventually(t, "pods of others are refused", func(ctx context.Context) error {
+		_, err := c.dryRun(ctx, "apps", nil, "100m")
+		if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
+			return fmt.Errorf("answer %w", errors.Join(err))
+		}
+		return nil
+	})
+	if _, err := c.dryRun(t.Context(), "kube-system", nil, "100m"); err != nil {
+		t.Errorf("a pod of kube-system is refused: %v", err)
+	}
+	c.kubectl(t, "kubectl -n "+webhookNamespace+" scale deployment cpupool-webhook --replicas=2")
+	c.asks(t, "apps")
+	// All of its pods at once, as a node that fails takes them.
+	c.kubectl(t, "kubectl -n "+webhookNamespace+" delete pods --all --force --grace-period=0")
+	c.asks(t, "apps")
+}
+
+// asks waits until pods are made as the webhook makes them.
+func (c *cluster) asks(t *testing.T, namespace string) {
+	t.Helper()
+	eventually(t, "the webhook answers", func(ctx context.Context) error {
+		pod, err := c.dryRun(ctx, namespace, nil, "100m")
+		if err == nil && milli(pod, shared) != 100 {
+			err = fmt.Errorf("a pod requests %v", pod.Spec.Containers[0].Resources.Requests)
+		}
+		return err
+	})
+}
+
+// rotate: with another certificate, and another authority, pods are made as before.
+func rotate(t *testing.T, c *cluster) {
+	const name = "cpupool-webhook-tls"
+	before := c.authority(t)
+	if _, err := c.CoreV1().Secrets(webhookNamespace).Patch(t.Context(), name, types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "there is another authority", func(context.Context) error {
+		if c.authority(t) == before {
+			return errors.New("it is the same")
+		}
+		return nil
+	})
+	c.asks(t, "apps")
+	pod := c.make(t, "apps", "rotated", nil, "100m")
+	if milli(pod, shared) != 100 {
+		t.Errorf("a pod requests %v", pod.Spec.Containers[0].Resources.Requests)
+	}
+}
+
+// authority is what the API server trusts the webhook by.
+func (c *cluster) authority(t *testing.T) string {
+	t.Helper()
+	w, err := c.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(t.Context(), "cpupool-webhook", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(w.Webhooks[0].ClientConfig.CABundle)
+}
+
+// losesNode: a Node that is deleted and comes back with its kubelet shows its pools again, and takes pods.
+func losesNode(t *testing.T, c *cluster) {
+	old, err := c.node(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.kubectl(t, "kubectl delete node "+nodeName)
+	c.run(t, "systemctl", "restart", "kubelet")
+	eventually(t, "there is another Node", func(ctx context.Context) error {
+		node, err := c.node(ctx)
+		if err == nil && node.UID == old.UID {
+			err = errors.New("it is the same")
+		}
+		return err
+	})
+	c.shows(t)
+	eventually(t, "pods of the old Node are gone", func(ctx context.Context) error {
+		_, err := c.CoreV1().Pods("apps").Get(ctx, "whole", metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("answer %w", errors.Join(err))
+		}
+		return nil
+	})
+	c.asks(t, "apps")
+	c.make(t, "apps", "whole", nil, "4|4")
+	c.running(t, "apps", "whole")
+}

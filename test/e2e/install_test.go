@@ -1,0 +1,156 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+var image = flag.String("image", "../../bin/cpupoold-image.tar", "the image to test, as make image makes it")
+
+// The namespaces of deploy/.
+const (
+	daemonNamespace  = "cpupoold"
+	webhookNamespace = "cpupool-webhook"
+)
+
+// A manual is a text with commands in it.
+type manual string
+
+func read(t *testing.T, file string) manual {
+	t.Helper()
+	text, err := os.ReadFile("../../" + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return manual(strings.Join(strings.Fields(string(text)), " "))
+}
+
+// follow runs commands as the manual has them: kubectl on this machine, all others on the node.
+func (m manual) follow(t *testing.T, c *cluster, commands ...string) {
+	t.Helper()
+	for _, command := range commands {
+		if !strings.Contains(string(m), command) {
+			t.Fatalf("the manual has no command %q (any more)", command)
+		}
+		if strings.HasPrefix(command, "kubectl ") {
+			c.kubectl(t, command)
+		} else {
+			c.run(t, "sh", "-euc", "cd /root; "+command)
+		}
+	}
+}
+
+// The pools of the daemon in the tests, for eight CPUs.
+const pools = `
+    partitions:
+    - type: management
+      cpus: 0-1
+      namespaces: [kube-system, cpupoold, cpupool-webhook, ops]
+    shared:
+      cpus: rest
+    guaranteed:
+      cpus: 4-7
+`
+
+// advertised is what a node with these pools has of each resource.
+func advertised() map[corev1.ResourceName]int64 {
+	return map[corev1.ResourceName]int64{cores: 8000, shared: 2000, guaranteed: 4000}
+}
+
+// bring puts the image on the node, and deploy/ with these pools where kubectl runs.
+func (c *cluster) bring(t *testing.T) {
+	t.Helper()
+	if err := c.m.CopyTo(t.Context(), *image, "/root/cpupoold-image.tar"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(filepath.Join(c.plane.dir, "deploy"), os.DirFS("../../deploy")); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("../../deploy/daemonset.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin, end := strings.Index(string(text), "\n    partitions:"), strings.Index(string(text), "\n---\napiVersion: apps/v1")
+	if begin < 0 || end < begin {
+		t.Fatal("deploy/daemonset.yaml has no pools in a ConfigMap before the DaemonSet")
+	}
+	c.plane.write(t, "deploy/daemonset.yaml", string(text[:begin])+pools+string(text[end+1:]))
+}
+
+// install does what the documents say.
+func (c *cluster) install(t *testing.T) {
+	t.Helper()
+	deployment, webhook := read(t, "docs/deployment.md"), read(t, "docs/webhook.md")
+	c.bring(t)
+	deployment.follow(t, c, "ctr --namespace k8s.io images import cpupoold-image.tar", "kubectl apply -f deploy/daemonset.yaml -f deploy/rbac.yaml")
+	c.shows(t)
+	webhook.follow(t, c,
+		"kubectl apply -f deploy/webhook/webhook.yaml",
+		"kubectl -n cpupool-webhook rollout status deployment cpupool-webhook",
+		"kubectl apply -f deploy/webhook/admission.yaml",
+		"kubectl apply -f deploy/webhook/trust.yaml",
+		"kubectl annotate namespace kube-system workload.openshift.io/allowed=management")
+	c.latched(t)
+}
+
+// shows waits until the node shows all of its pools and that they are ready, and lets pods in.
+func (c *cluster) shows(t *testing.T) {
+	t.Helper()
+	eventually(t, "the node shows its pools", func(ctx context.Context) error {
+		node, err := c.node(ctx)
+		if err != nil {
+			return err
+		}
+		for name, want := range advertised() {
+			capacity, allocatable := node.Status.Capacity[name], node.Status.Allocatable[name]
+			if capacity.Value() != want || allocatable.Value() != want {
+				return fmt.Errorf("of %s it has %v, and %v to allocate; want %d", name, &capacity, &allocatable, want)
+			}
+		}
+		if status := condition(node); status != corev1.ConditionTrue {
+			return fmt.Errorf("its condition is %q", status)
+		}
+		if len(node.Spec.Taints) > 0 {
+			return fmt.Errorf("it has taints %v", node.Spec.Taints)
+		}
+		return nil
+	})
+}
+
+// condition is the status of the daemon's condition, empty when there is none.
+func condition(node *corev1.Node) corev1.ConditionStatus {
+	for _, c := range node.Status.Conditions {
+		if c.Type == "CPUPoolsReady" {
+			return c.Status
+		}
+	}
+	return ""
+}
+
+// latched waits until the webhook asks for every resource.
+func (c *cluster) latched(t *testing.T) {
+	t.Helper()
+	const name = "latched"
+	c.namespace(t, name, "management")
+	for what, p := range map[corev1.ResourceName]struct {
+		annotations map[string]string
+		cpus        string
+	}{cores: {management(), "1"}, shared: {nil, "100m"}, guaranteed: {nil, "1|1"}} {
+		eventually(t, "pods ask for "+string(what), func(ctx context.Context) error {
+			pod, err := c.dryRun(ctx, name, p.annotations, p.cpus)
+			if err == nil && milli(pod, what) == 0 {
+				err = fmt.Errorf("one requests %v", pod.Spec.Containers[0].Resources.Requests)
+			}
+			return err
+		})
+	}
+}
