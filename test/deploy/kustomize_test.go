@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -84,4 +85,24 @@ func TestKustomizeProfiles(t *testing.T) {
 	delete(want, "DaemonSet cpupoold cpupoold")
 	delete(want, "ConfigMap cpupoold cpupoold")
 	same(t, want, got)
+}
+
+// TestKustomizeProfilesUninstall: each node is restored with the configuration of its
+// daemon.
+func TestKustomizeProfilesUninstall(t *testing.T) {
+	daemons, all := build(t, examples+"profiles"), build(t, examples+"profiles-uninstall")
+	sets := of[*appsv1.DaemonSet](all)
+	if len(sets) != 2 || len(all) != 2 {
+		t.Fatalf("%d objects, of them %d DaemonSets; want 2 and nothing else", len(all), len(sets))
+	}
+	disjoint(t, sets)
+	for _, set := range sets {
+		daemon := daemonSet(t, daemons, strings.Replace(set.Name, "-restore", "", 1))
+		if d := cmp.Diff(daemon.Spec.Template.Spec.Volumes, set.Spec.Template.Spec.Volumes); d != "" {
+			t.Errorf("%s: volumes (-daemon +restore):\n%s", set.Name, d)
+		}
+		if d := cmp.Diff(daemon.Spec.Template.Spec.NodeSelector, set.Spec.Template.Spec.NodeSelector); d != "" {
+			t.Errorf("%s: nodes (-daemon +restore):\n%s", set.Name, d)
+		}
+	}
 }
