@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	ownManifest = "/etc/kubernetes/cpupoold.yaml" // made of deploy/daemonset.yaml by the host
-	ownImage    = "localhost/cpupoold/cpupoold:1"
+	ownManifest     = "/etc/kubernetes/cpupoold.yaml" // made of deploy/daemonset.yaml by the host
+	restoreManifest = "/etc/kubernetes/cpupoold-restore.yaml"
 )
 
 // TestContainer runs the daemon as deploy/daemonset.yaml does.
@@ -117,33 +117,33 @@ func TestContainer(t *testing.T) {
 		}
 	})
 
-	t.Run("leaves a binary to restore with", func(t *testing.T) {
-		dir := t.TempDir()
+	t.Run("is undone by a pod", func(t *testing.T) {
 		n.withdraw("cpupoold")
-		n.run("ctr", "--namespace", "k8s.io", "images", "mount", ownImage, dir)
-		defer n.run("ctr", "--namespace", "k8s.io", "images", "unmount", "--rm", dir)
-		n.eventually("lock", func() error { // as the documentation says
-			out, err := n.try(filepath.Join(dir, "usr/local/bin/cpupoold"), "restore")
-			if err != nil {
-				return fmt.Errorf("restore: %w: %s", err, out)
-			}
-			return nil
-		})
+		n.copyManifest("cpupoold-restore", restoreManifest)
+		// It begins while the daemon ends, and its other container when the first one is done.
+		n.eventually("node restored", func() error { _, err := n.find("cpupoold-restore", "restored"); return err })
 		if _, err := os.Stat(journal); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("journal after restore: %v; want that it is gone", err)
 		}
+		n.withdraw("cpupoold-restore")
 	})
 }
 
 // startContainer has the kubelet run the daemon and waits until it is ready.
 func (n *node) startContainer() {
 	n.Helper()
-	text, err := os.ReadFile(ownManifest)
+	n.copyManifest("cpupoold", ownManifest)
+	n.answers("/readyz", http.StatusOK)
+}
+
+// copyManifest has the kubelet run the static pod of a file.
+func (n *node) copyManifest(name, file string) {
+	n.Helper()
+	text, err := os.ReadFile(file)
 	if err != nil {
 		n.Fatal(err)
 	}
-	n.write(filepath.Join(manifests, "cpupoold.yaml"), string(text))
-	n.answers("/readyz", http.StatusOK)
+	n.write(filepath.Join(manifests, name+".yaml"), string(text))
 }
 
 // withdraw has the kubelet end a static pod.
