@@ -105,25 +105,22 @@ func (l *loop) clusterState() *cluster.State {
 }
 
 // countedPools are what the scheduler may give away. What units of the configuration
-// own, and what the kernel has lost, is nothing for pods. A pool is there as long as
-// it is configured, also while all of its CPUs are offline.
+// own, and what the kernel has lost, is nothing for pods.
 func (l *loop) countedPools() []cluster.Pool {
-	c, p, names := l.settings.config, l.settings.pools, l.settings.names
-	taken := l.isolation.leaked
+	configured, p := l.settings.config.Pools, l.settings.pools
+	layout := cluster.Layout{
+		Online: l.settings.topology.Online, Shared: p.Shared, Guaranteed: p.Guaranteed,
+		HasGuaranteed: !configured.Guaranteed.CPUs.IsEmpty(), Taken: l.isolation.leaked,
+	}
 	for _, u := range l.status.plan.Units {
 		if u.Exclusive {
-			taken = taken.Union(u.CPUs)
+			layout.Taken = layout.Taken.Union(u.CPUs)
 		}
 	}
-	const milli = 1000
-	counted := []cluster.Pool{{Resource: names.SharedResource(), Milli: int64(p.Shared.Difference(taken).Len()) * milli}}
-	if !c.Pools.Guaranteed.CPUs.IsEmpty() {
-		counted = append(counted, cluster.Pool{Resource: names.GuaranteedResource(), Milli: int64(p.Guaranteed.Difference(taken).Len()) * milli})
+	for _, part := range configured.Partitions {
+		layout.Types = append(layout.Types, part.Type)
 	}
-	for _, part := range c.Pools.Partitions {
-		counted = append(counted, cluster.Pool{Resource: names.CoresResource(part.Type), Milli: int64(l.settings.topology.Online.Len()) * milli})
-	}
-	return counted
+	return layout.Pools(l.settings.names)
 }
 
 // countedPods are the kubelet's pods with what they use.

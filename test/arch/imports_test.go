@@ -47,7 +47,7 @@ func arrows() map[string][]string {
 		"internal/appcpus":   {"pkg/cpuset"},
 		"internal/control":   {"pkg/cpuset"},
 		"internal/hotplug":   nil,
-		"internal/node":      {"pkg/workload"},
+		"internal/node":      {"pkg/cpuset", "pkg/workload"},
 		"internal/noise":     {"pkg/cpuset"},
 		"internal/daemon":    {"pkg/...", "internal/appcpus", "internal/config", "internal/control", "internal/host", "internal/hotplug", "internal/node", "internal/noise", "internal/telemetry"},
 		"cmd/cpupoold":       {"pkg/...", "internal/..."},

@@ -58,6 +58,8 @@ func (m machines) kinds() map[string]kind {
 		"qos_difference":    {"admission.Settings.Mutate", checkClass},
 		"static_mutate":     {"admission.Settings.Mutate", checkStatic},
 		"validate":          {"admission.Settings.Validate", checkValidate},
+		"node_capacity":     {"node.Layout.Pools, node.Advertise", checkNodeCapacity},
+		"node_resources":    {"node.Layout.Pools, node.Advertise", checkNodeResources},
 	}
 }
 
@@ -102,10 +104,6 @@ var waitingKinds = []waiting{
 	{
 		[]string{"managed_node", "mixed_cpus"},
 		"OpenShift's flag for all nodes, and its device for containers that have exclusive and shared CPUs: we have neither",
-	},
-	{
-		[]string{"node_capacity", "node_resources"},
-		"needs the daemon's side of the API, which advertises the resources",
 	},
 	{
 		[]string{"apply", "apply_conmon", "mutate_spec"},
@@ -169,6 +167,7 @@ var deviations = []deviation{
 	{"static 10 cpu request 0 counts as guaranteed", asKubernetes},
 	{"static derived: pre-set resource annotation of a container that is not mutated survives", staticSame},
 	{"static derived: pinning file absent, nothing happens", "there is no file that switches this on: who rewrites a manifest wants it rewritten"},
+	{"node resources: no isolated CPUs", noneIsNone},
 	{"static old management 1", givenUp},
 	{"static old management 2", givenUp},
 	{"static old throttle 1", givenUp},
@@ -185,6 +184,7 @@ const (
 	staticLacks  = "static pods may lack CPU or memory requests, as others may"
 	staticSame   = "containers without CPU requests get what those of other pods get"
 	givenUp      = "a form of annotations that OpenShift has given up"
+	noneIsNone   = "a pool that the node does not have is no resource, instead of an empty one"
 	staticWords  = "the annotation of a static pod says what that of any pod has to say"
 	asKubernetes = "requests count as the API server and the kubelet read them"
 )

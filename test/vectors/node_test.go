@@ -1,0 +1,75 @@
+package vectors_test
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/internal/node"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/workload"
+)
+
+// nodeCase is what a node has, and what it is to advertise.
+type nodeCase struct {
+	MachineCPUs       int    `json:"machine_cpus"`
+	PinningFileExists bool   `json:"pinning_file_exists"`
+	Isolated          string `json:"isolated"`
+	Shared            string `json:"shared"`
+	Expect            map[string]json.Number
+}
+
+func (c nodeCase) online() cpuset.Set { return cpuset.Range(0, c.MachineCPUs-1) }
+
+// advertised are the resources, as the Node has them.
+func advertised(l node.Layout) map[string]json.Number {
+	all := make(map[string]json.Number)
+	for _, a := range node.Advertise(l.Pools(workload.Names{}), nil, nil) {
+		all[a.Resource] = json.Number(fmt.Sprint(a.Milli))
+	}
+	return all
+}
+
+// checkNodeCapacity: OpenShift's kubelet knows management alone, and no other pool.
+func checkNodeCapacity(raw json.RawMessage) error {
+	c, err := decode[nodeCase](raw)
+	if err != nil {
+		return err
+	}
+	l := node.Layout{Online: c.online(), Shared: c.online()}
+	if c.PinningFileExists {
+		l.Types = []string{"management"}
+	}
+	got := advertised(l)
+	delete(got, workload.Names{}.SharedResource())
+	if c.Expect == nil {
+		c.Expect = map[string]json.Number{}
+	}
+	return compare("node capacity", got, c.Expect)
+}
+
+// checkNodeResources: those of the shared and the guaranteed pool.
+func checkNodeResources(raw json.RawMessage) error {
+	c, err := decode[nodeCase](raw)
+	if err != nil {
+		return err
+	}
+	l := node.Layout{Online: c.online()}
+	if l.Guaranteed, err = cpuset.Parse(c.Isolated); err != nil {
+		return fmt.Errorf("isolated: %w", err)
+	}
+	if l.Shared, err = cpuset.Parse(c.Shared); err != nil {
+		return fmt.Errorf("shared: %w", err)
+	}
+	l.HasGuaranteed = !l.Guaranteed.IsEmpty()
+	got, name := advertised(l), workload.Names{}.GuaranteedResource()
+	if _, there := got[name]; !there && c.Expect[name] == "0" {
+		delete(c.Expect, name)
+		if !cmp.Equal(got, c.Expect) {
+			return compare("node resources", got, c.Expect)
+		}
+		return fmt.Errorf("%s: none instead of 0: %w", name, errDeviation)
+	}
+	return compare("node resources", got, c.Expect)
+}
