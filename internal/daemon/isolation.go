@@ -115,7 +115,7 @@ func (l *loop) partitionWishes(want []cgroup.Target, keep bool, now time.Time) [
 		if !t.Exclusive || t.Container == "" || !c.Exists {
 			continue
 		}
-		w := cgroup.PartitionWish{Path: t.Path, Container: t.Container, Type: l.settings.partitionType(l.model, t.Container), CPUs: t.CPUs}
+		w := cgroup.PartitionWish{Path: t.Path, Container: t.Container, Type: l.settings.partitionType(l.model, t, l.kernel), CPUs: t.CPUs}
 		w.Not = l.notNow(w, now)
 		w.Keep = keep || !l.alone(t, want)
 		wishes = append(wishes, w)
@@ -139,9 +139,14 @@ func (l *loop) notNow(w cgroup.PartitionWish, now time.Time) string {
 
 func sameWish(a, b cgroup.PartitionWish) bool { return a.Type == b.Type && a.CPUs.Equal(b.CPUs) }
 
-// partitionType is isolated for containers whose pod switches load balancing off.
-func (s *settings) partitionType(m *model, container string) cgroup.PartitionType {
-	e := m.containers[container]
+// partitionType is isolated for containers whose pod switches load balancing off, and for
+// those on CPUs of isolcpus= alone: there is no balancing there anyway, and from kernel
+// 7.0 on such CPUs can be in no root partition (prstate_housekeeping_conflict).
+func (s *settings) partitionType(m *model, t cgroup.Target, kernel cgroup.PartitionKernel) cgroup.PartitionType {
+	if kernel.Settled && t.CPUs.IsSubsetOf(s.topology.Isolated) {
+		return cgroup.IsolatedPartition
+	}
+	e := m.containers[t.Container]
 	pod := m.pods[e.container.PodID]
 	if pod != nil && s.names.LoadBalancingOff(pod.pod.Annotations, e.container.Name) {
 		return cgroup.IsolatedPartition

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testnode"
@@ -14,6 +15,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
 // newPartitionNode is a node with a kernel that has remote partitions.
@@ -136,6 +138,41 @@ func TestPartitions(t *testing.T) {
 			if n.tree.Crashed() || !n.tree.Leaked().IsEmpty() {
 				t.Errorf("crashed: %t, leaked: %s", n.tree.Crashed(), n.tree.Leaked())
 			}
+		})
+	}
+}
+
+// TestPartitionsOfIsolatedCPUs: on CPUs of isolcpus= a partition is an isolated one where no
+// other can be; of whom some CPUs are such it is refused.
+func TestPartitionsOfIsolatedCPUs(t *testing.T) {
+	for name, c := range map[string]struct {
+		minor     int
+		want, mix cgroup.PartitionType
+	}{"6.12": {12, cgroup.RootPartition, cgroup.RootPartition}, "7.0": {0, cgroup.IsolatedPartition, cgroup.MemberPartition}} {
+		t.Run(name, func(t *testing.T) {
+			k := kernelLike(map[bool]int{true: 7, false: 6}[c.minor == 0], c.minor)
+			k.Isolated = cpuset.Range(4, 6)
+			n := newNodeOf(t, k, testnode.RuntimeConfig{})
+			isolated := sysfs(eightCPUs)
+			isolated["devices/system/cpu/isolated"] = &fstest.MapFile{Data: []byte("4-6\n")}
+			var err error
+			if n.top, err = topology.Read(isolated); err != nil {
+				t.Fatal(err)
+			}
+			n.cpus.set(n.top)
+			n.yaml = isolating(n.yaml)
+			r := n.start()
+			n.isPartition(n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2)), c.want)
+			mixed := n.container(n.pod("b", "default", "guaranteed", 2, nil), "app", whole(2))
+			n.runsOn(mixed, "6-7")
+			r.quiet()
+			if st := n.state(mixed); !st.Partition.Is(c.mix) {
+				t.Errorf("on CPUs 6-7 it is %s; want %s", st.Partition, c.mix)
+			}
+			r.view("the reason", func(v *telemetry.View) bool {
+				return v.Problems["NoPartition"] == map[bool]int{true: 1, false: 0}[c.mix == cgroup.MemberPartition]
+			})
+			n.check()
 		})
 	}
 }

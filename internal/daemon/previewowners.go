@@ -41,7 +41,7 @@ func (s scene) previewOwners(h *host, plan pools.Plan, want []cgroup.Target, cur
 		}
 		w := cgroup.PartitionWish{Path: t.Path, Container: t.Container, CPUs: t.CPUs}
 		if on {
-			w.Type = s.settings.partitionType(s.model, t.Container)
+			w.Type = s.settings.partitionType(s.model, t, h.kernel)
 			delete(former, t.Path)
 			if current[t.Path].CPUs.Equal(t.CPUs) {
 				in.Wishes = append(in.Wishes, w)

@@ -32,6 +32,8 @@ type CgroupConfig struct {
 	// cgroup on the CPUs that it had, as a real kernel does once in thousands of
 	// writes; 0 for never. See cgroup.FS.Gather.
 	LeaveBehind int
+	// Isolated are the CPUs of isolcpus=.
+	Isolated cpuset.Set
 	// Partitions are the kernel's rules for partitions.
 	Partitions PartitionRules
 	// Linger has a container's cgroup stay, without its tasks, when the container has

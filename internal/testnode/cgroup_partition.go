@@ -24,6 +24,8 @@ type PartitionRules struct {
 	// SlowRemoval says that the CPUs of a removed partition come back after a moment,
 	// and never those that are cut from a list before (6.11).
 	SlowRemoval bool
+	// Boot says that CPUs of isolcpus= can be in no root partition (7.0 and later).
+	Boot bool
 	// Deadline says that the kernel does not let a cgroup that is or was a root be
 	// left without CPUs that are online: there would be no room for its deadline servers
 	// (EBUSY; dl_cpuset_cpumask_can_shrink). One that is made a member just then
@@ -45,6 +47,7 @@ func PartitionsLike(major, minor int) PartitionRules {
 		Crash:       !before(6, 16) && before(6, 19),
 		SlowRemoval: before(6, 12),
 		Deadline:    !before(7, 0),
+		Boot:        !before(7, 0),
 	}
 }
 
@@ -63,6 +66,7 @@ const (
 	whySiblings = "Cpu list in cpuset.cpus not exclusive"
 	whyHotplug  = "No cpu available due to hotplug"
 	whyParent   = "Parent is not a partition root"
+	whyBoot     = "partition config conflicts with housekeeping setup"
 )
 
 // removal is how many times the root is looked at before CPUs come back, with
@@ -184,6 +188,8 @@ func (c *Cgroups) storePartition(n *cgroupNode, value string) error {
 		why = whyList
 	case !cpus.Overlaps(c.online):
 		why = whyHotplug
+	case c.config.Partitions.Boot && want == cgroup.RootPartition && cpus.Overlaps(c.config.Isolated):
+		why = whyBoot
 	default:
 		c.hold(n, cpus)
 		n.flagged = want == cgroup.RootPartition // isolated ones are not balanced, and so not asked
