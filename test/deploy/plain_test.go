@@ -49,8 +49,8 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// TestNamespaces: the kubelet is not the only one who must let the pods run.
-func TestNamespaces(t *testing.T) {
+// TestPods: their namespaces let the pods run, and they have no more than they need.
+func TestPods(t *testing.T) {
 	all := files(t, "daemonset.yaml", "webhook/webhook.yaml")
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	if err != nil {
@@ -72,6 +72,14 @@ func TestNamespaces(t *testing.T) {
 		results := evaluator.EvaluatePod(level, &c.template.ObjectMeta, &c.template.Spec)
 		if r := policy.AggregateCheckResults(results); !r.Allowed {
 			t.Errorf("namespace %s refuses its pod: %s", c.namespace, r.ForbiddenDetail())
+		}
+		for _, container := range c.template.Spec.Containers {
+			if s := container.SecurityContext; s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem {
+				t.Errorf("container %s may write to its root file system", container.Name)
+			}
+			if container.Resources.Limits.Memory().IsZero() {
+				t.Errorf("container %s has no limit for memory", container.Name)
+			}
 		}
 	}
 }
