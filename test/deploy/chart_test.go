@@ -210,6 +210,25 @@ func TestChartStartupTaint(t *testing.T) {
 	}
 }
 
+// TestChartListenAddress: the kubelet asks where the daemon answers, or would end it.
+func TestChartListenAddress(t *testing.T) {
+	for address, want := range map[string]string{
+		"127.0.0.1:9466":    "127.0.0.1:9466",
+		"0.0.0.0:9500":      "127.0.0.1:9500",
+		"192.0.2.7:9466":    "192.0.2.7:9466",
+		"'[::]:9500'":       "127.0.0.1:9500",
+		"'[2001:db8::1]:1'": "2001:db8::1:1",
+	} {
+		c := daemonSet(t, render(t, "config: {listenAddress: "+address+"}"), "cpupoold").Spec.Template.Spec.Containers[0]
+		for _, p := range []*corev1.Probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
+			if got := p.HTTPGet.Host + ":" + p.HTTPGet.Port.String(); got != want {
+				t.Errorf("listenAddress %s: probe of %s; want %s", address, got, want)
+			}
+		}
+	}
+	render(t, "{restore: true, config: {listenAddress: '0.0.0.0:9500'}}") // has no probes
+}
+
 // TestChartDomain: what is asked for under another name is held to the same rules.
 func TestChartDomain(t *testing.T) {
 	const values = `
@@ -237,7 +256,7 @@ func TestChartWebhook(t *testing.T) {
 	all := render(t, `webhook:
   enabled: true
   replicas: 1
-  config: {types: {management: on}, certificates: files}
+  config: {types: {management: "on"}, certificates: files}
   injectCAFrom: cpupool-webhook/reviews
   systemNamespaces: [kube-flannel]
   networkPolicy: {metricsNamespaces: [], apiServerPorts: [16443]}
@@ -257,7 +276,7 @@ func TestChartWebhook(t *testing.T) {
 		t.Errorf("network policy %+v", policy)
 	}
 	text := all["ConfigMap cpupool-webhook cpupool-webhook"].(*corev1.ConfigMap).Data["config.yaml"]
-	for _, line := range []string{"apiVersion: config.cpupoold.io/v1alpha1", "kind: CPUPoolWebhookConfiguration", "certificates: files"} {
+	for _, line := range []string{"apiVersion: config.cpupoold.io/v1alpha1", "kind: CPUPoolWebhookConfiguration", "certificates: files", `management: "on"`} {
 		if !strings.Contains(text, line) {
 			t.Errorf("configuration %q lacks %s", text, line)
 		}

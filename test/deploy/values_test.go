@@ -30,6 +30,9 @@ func TestChartRefuses(t *testing.T) {
 		{"profiles: [{name: A_b, nodeSelector: {kind: a}, config: {logLevel: info}}]", "/profiles/0/name"},
 		{"profiles: [{name: a, nodeSelector: {cpus: 4}, config: {logLevel: info}}]", "/profiles/0/nodeSelector/cpus"},
 		{"webhook: {replicas: 0}", "/webhook/replicas"},
+		{"webhook: {config: {sharedCPUs: off}}", "/webhook/config/sharedCPUs"}, // false, to helm
+		{"webhook: {config: {types: {management: on}}}", "/webhook/config/types/management"},
+		{"webhook: {config: {listenAddress: ':443'}}", "/webhook/config/listenAddress"},
 		{"webhook: {networkPolicy: {apiServerPorts: [0]}}", "/webhook/networkPolicy/apiServerPorts/0"},
 		{"webhook: {enabled: true, injectCAFrom: cert-manager}", "/webhook/injectCAFrom"},
 		{"webhook: {enabled: true, injectCAFrom: a/b}", "set webhook.config.certificates to files"},
