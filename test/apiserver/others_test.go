@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -90,13 +91,24 @@ func quotas(t *testing.T, s *apiServer) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the quota on CPU is in force", func(ctx context.Context) error {
-		pod, err := s.client(t, alice).CoreV1().Pods("quota-cpu").Create(ctx, newPod("x", nil, "memory=1Gi"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err == nil {
-			return errorf("a pod without a CPU request is made: %s", requests(pod))
-		}
-		return nil
-	})
+	// With their status, without which everything is refused.
+	for namespace, probe := range map[string]struct {
+		fits, exceeds *corev1.Pod
+		refusal       string
+	}{
+		"quota-cpu":   {newPod("x", nil, "cpu=400m memory=1Gi"), newPod("x", nil, "memory=1Gi"), "must specify requests.cpu"},
+		"quota-cores": {newPod("x", management(), "cpu=400m memory=1Gi"), newPod("x", management(), "cpu=600m memory=1Gi"), "exceeded quota"},
+	} {
+		eventually(t, namespace+" is in force", func(ctx context.Context) error {
+			pods, dry := s.client(t, alice).CoreV1().Pods(namespace), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+			_, err := pods.Create(ctx, probe.exceeds, dry)
+			if err == nil || !strings.Contains(err.Error(), probe.refusal) {
+				return errorf("a pod that it refuses: %w", err)
+			}
+			_, err = pods.Create(ctx, probe.fits, dry)
+			return err
+		})
+	}
 	_, err := create(t, s, "quota-cpu", newPod("p", management(), "cpu=400m memory=1Gi"))
 	refusedWith(t, "a management pod under a quota on CPU", err, "must specify requests.cpu")
 	becomes(t, s, "quota-cpu", newPod("plain", nil, "cpu=400m memory=1Gi"), "cpu=400m "+shared+"=400")
