@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -53,7 +54,7 @@ func restoreHost(ctx context.Context, o Options) (RestoreReport, error) {
 	if err != nil {
 		return RestoreReport{}, err
 	}
-	if len(j.Originals) == 0 && !partitionsLeft() {
+	if len(j.Originals) == 0 && !partitionsLeft(o.Config.Isolation) {
 		return RestoreReport{}, nil
 	}
 	h, closeHost, err := openHost(ctx, o.Config, o.Topology)
@@ -61,7 +62,20 @@ func restoreHost(ctx context.Context, o Options) (RestoreReport, error) {
 		return RestoreReport{}, err
 	}
 	defer closeHost()
-	return h.restore(ctx, j)
+	return h.restoreAs(ctx, j, o.Config.Isolation)
+}
+
+// restoreAs is restore with another word on partitions that the journal does not know of.
+// With cpuset they are others': a restore that said that something is wrong about them
+// would say so for ever.
+func (h *host) restoreAs(ctx context.Context, j Journal, isolation config.Isolation) (RestoreReport, error) {
+	r, err := h.restore(ctx, j)
+	if isolation == config.IsolationCPUSet || slices.ContainsFunc(j.Originals, isOfPartition) {
+		return r, err
+	}
+	unrecorded, listErr := h.unrecorded()
+	r.Differs = append(r.Differs, unrecorded...)
+	return r, errors.Join(err, listErr)
 }
 
 func (h *host) restore(ctx context.Context, j Journal) (RestoreReport, error) {
@@ -74,11 +88,7 @@ func (h *host) restore(ctx context.Context, j Journal) (RestoreReport, error) {
 	})
 	// Partitions first: sets that overlap them break them.
 	r, left := h.unpartition(ctx, h.withParking(parts))
-	partErr := h.removeParking(left)
-	if len(parts) == 0 {
-		unrecorded, err := h.unrecorded()
-		r.Differs, partErr = append(r.Differs, unrecorded...), errors.Join(partErr, err)
-	}
+	parkErr := h.removeParking(left)
 	// A CRI update makes the runtime write the whole of its spec, so CPUs and memory
 	// nodes come first and weight and quota after them.
 	late := func(o Original) int { return boolRank(o.File != cgroup.FileCPUs && o.File != cgroup.FileMems) }
@@ -109,9 +119,9 @@ func (h *host) restore(ctx context.Context, j Journal) (RestoreReport, error) {
 		}
 	}
 	if len(rest.Originals) == 0 {
-		return r, errors.Join(partErr, ignoreMissing(os.Remove(h.journal)))
+		return r, errors.Join(parkErr, ignoreMissing(os.Remove(h.journal)))
 	}
-	return r, errors.Join(partErr, SaveJournal(h.journal, rest))
+	return r, errors.Join(parkErr, SaveJournal(h.journal, rest))
 }
 
 func boolRank(b bool) int {

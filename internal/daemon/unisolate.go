@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
@@ -63,8 +64,9 @@ func (h *host) unrecorded() (all []Difference, err error) {
 	}
 	for _, p := range listed {
 		_, _, inPod := cgroup.PodOf(p.Parent())
+		_, _, deeper := cgroup.PodOf(p.Parent().Parent()) // what a container makes of its own CPUs
 		st, err := h.cgroups.Read(p)
-		if !inPod || err != nil || st.Partition.Is(cgroup.MemberPartition) {
+		if !inPod || deeper || err != nil || st.Partition.Is(cgroup.MemberPartition) {
 			continue
 		}
 		all = append(all, Difference{
@@ -143,15 +145,18 @@ func (h *host) removeParking(left []Original) error {
 	return h.cgroups.RemoveParking()
 }
 
-// partitionsLeft says that there is a cgroup of parked CPUs, or any partition. What
-// cannot be asked has none.
-func partitionsLeft() bool {
+// partitionsLeft says that there is a cgroup of parked CPUs, or any partition that may be
+// a lost one. What cannot be asked has none.
+func partitionsLeft(isolation config.Isolation) bool {
 	fs, err := cgroup.Open(cgroupRoot)
 	if err != nil {
 		return false
 	}
 	if _, err = fs.Read(cgroup.ParkingTop); err == nil {
 		return true
+	}
+	if isolation == config.IsolationCPUSet {
+		return false
 	}
 	listed, err := fs.Listed()
 	return err == nil && len(listed) > 0
