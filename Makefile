@@ -21,7 +21,7 @@ KERNELS  ?= bookworm,trixie,forky
 .PHONY: help build image cross test test-unit test-vm test-apiserver test-deploy test-e2e test-ci test-drift test-kernels test-disturbance test-matrix test-model demo vm-shell lint fmt bench fuzz clean host host-vm
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "%-16s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "%-16s %s\n", $$1, $$2 }'
 
 build: ## build bin/cpupoold, bin/cpupool-webhook and bin/kubectl-cpupool for this machine, static
 	$(BUILD) -o bin/cpupoold ./cmd/cpupoold

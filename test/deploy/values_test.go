@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -33,6 +34,7 @@ func TestChartRefuses(t *testing.T) {
 		{"webhook: {config: {sharedCPUs: off}}", "/webhook/config/sharedCPUs"}, // false, to helm
 		{"webhook: {config: {types: {management: on}}}", "/webhook/config/types/management"},
 		{"webhook: {config: {listenAddress: ':443'}}", "/webhook/config/listenAddress"},
+		{"webhook: {config: {sharedCPU: auto}}", "sharedCPU"},
 		{"webhook: {networkPolicy: {apiServerPorts: [0]}}", "/webhook/networkPolicy/apiServerPorts/0"},
 		{"webhook: {enabled: true, injectCAFrom: cert-manager}", "/webhook/injectCAFrom"},
 		{"webhook: {enabled: true, injectCAFrom: a/b}", "set webhook.config.certificates to files"},
@@ -74,5 +76,38 @@ func TestSchemaKnowsConfiguration(t *testing.T) {
 	slices.Sort(want)
 	if d := cmp.Diff(want, slices.Sorted(maps.Keys(schema.Definitions.Config.Properties))); d != "" {
 		t.Errorf("keys of a configuration (-daemon +schema):\n%s", d)
+	}
+}
+
+// TestSchemaKnowsWebhook: helm refuses the keys that the webhook refuses. Without one
+// that answers no pod is made, so it is not left to the webhook.
+func TestSchemaKnowsWebhook(t *testing.T) {
+	data, err := os.ReadFile(chartDir + "/values.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type object struct{ Properties map[string]json.RawMessage }
+	var schema struct {
+		Properties struct {
+			Webhook struct {
+				Properties struct{ Config object }
+			}
+		}
+	}
+	if err := json.Unmarshal(data, &schema); err != nil {
+		t.Fatal(err)
+	}
+	// Read, because it links what a server in a cluster needs.
+	source, err := os.ReadFile("../../internal/webhook/config.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, tag := range regexp.MustCompile("`yaml:\"([A-Za-z]+)\"`").FindAllStringSubmatch(string(source), -1) {
+		want = append(want, tag[1])
+	}
+	slices.Sort(want)
+	if d := cmp.Diff(want, slices.Sorted(maps.Keys(schema.Properties.Webhook.Properties.Config.Properties))); d != "" {
+		t.Errorf("keys of a webhook's configuration (-webhook +schema):\n%s", d)
 	}
 }
