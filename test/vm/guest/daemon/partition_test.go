@@ -270,6 +270,9 @@ func TestPartition(t *testing.T) {
 	}
 }
 
+// inPartition is what the daemon says when a container is a partition.
+const inPartition = "the kernel keeps others off its CPUs"
+
 // beginsParted starts a witness that is a partition before its first instruction. Where the daemon says that this machine does not run it in the
 // second that the runtime waits, another one is started.
 func (r *runtimeNode) beginsParted(milli int64, cpus string) pod {
@@ -281,7 +284,16 @@ func (r *runtimeNode) beginsParted(milli int64, cpus string) pod {
 			r.Fatal(err)
 		}
 		err = r.parted(p, cgroup.RootPartition, cpus)
-		told := slices.ContainsFunc(r.records(late), func(rec map[string]any) bool { return rec["cgroup"] == string(p.path) })
+		says := func(msg string) bool {
+			return slices.ContainsFunc(r.records(msg), func(rec map[string]any) bool { return rec["cgroup"] == string(p.path) })
+		}
+		r.eventually("the daemon's word", func() error { // the journal is behind; what was said before is in it then, too
+			if !says(inPartition) {
+				return errors.New("nothing yet")
+			}
+			return nil
+		})
+		told := says(late)
 		switch {
 		case !told && err != nil:
 			r.Fatalf("as soon as it is started: %v\n%s", err, r.evidence())
@@ -320,7 +332,7 @@ func (r *runtimeNode) beganInPartition(p pod) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	for _, rec := range r.records("the kernel keeps others off its CPUs") {
+	for _, rec := range r.records(inPartition) {
 		if rec["cgroup"] != string(p.path) {
 			continue
 		}
