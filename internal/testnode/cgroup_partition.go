@@ -299,7 +299,8 @@ func (c *Cgroups) requested(n *cgroupNode) {
 }
 
 // plugged follows a change of the CPUs that are online. Where all that are left are in
-// partitions they are everybody's from then on (cpuset_handle_hotplug, by reading).
+// partitions they are everybody's from then on (cpuset_handle_hotplug, by reading: 6.12
+// does not let the last one go, and 7.2 says that the partition is invalid besides).
 func (c *Cgroups) plugged() {
 	if len(c.parted.nodes) > 0 && c.rootCPUs().IsEmpty() {
 		for n := range c.parted.nodes {

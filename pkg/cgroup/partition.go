@@ -155,7 +155,7 @@ type PartitionView struct {
 // Shared are the CPUs of a valid partition that the root has as well: the kernel keeps
 // nobody off them. When nothing else is online it takes the CPUs of all partitions for
 // everybody's, and leaves it at that when others are back (cpuset_handle_hotplug, since
-// 6.7), until the partition is made anew.
+// 6.7, by reading), until the partition is made anew. 7.2 calls it invalid then.
 func (v PartitionView) Shared(p Path) cpuset.Set {
 	if n := v.Nodes[p]; n.State.Valid() {
 		return n.Effective.Intersection(v.Root)
