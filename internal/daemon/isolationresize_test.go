@@ -59,8 +59,12 @@ func TestResizeOfPartitions(t *testing.T) {
 				resize("the rest", one, whole(3), 3)
 				resize("whole again", one, whole(2), 2)
 				resize("and the other", two, whole(2), 2)
-				n.online(without(n.state(one).CPUs.Last()))
-				sizes[one] = 0
+				plug := func(cpus cpuset.Set, offline int) {
+					t.Helper()
+					n.online(cpus)
+					r.view("the daemon has heard of it", func(v *telemetry.View) bool { return v.Offline.Len() == offline })
+				}
+				plug(without(n.state(one).CPUs.Last()), 1)
 				delete(sizes, one) // one CPU, or another one where one is free
 				settled("a CPU is offline")
 				if err := n.runtime.Resize(two, whole(1)); err != nil {
@@ -68,7 +72,7 @@ func TestResizeOfPartitions(t *testing.T) {
 				}
 				sizes[two], sizes[one] = 1, 2 // that one is free now
 				settled("makes room")
-				n.online(cpuset.Range(0, 7))
+				plug(without(), 0)
 				settled("back")
 				r.view("no problem", func(v *telemetry.View) bool { return len(v.Problems) == 0 })
 			})
