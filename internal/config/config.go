@@ -51,6 +51,10 @@ type Config struct {
 	// manifests written for OpenShift work unchanged.
 	AnnotationDomain string
 
+	// PoolDomain (poolDomain) is the domain of the extended resources by which the
+	// scheduler counts the shared and the guaranteed pool. Default: openshift.io.
+	PoolDomain string
+
 	// RuntimeEndpoint (containerRuntimeEndpoint) is the CRI socket, a
 	// unix:// URL or an absolute path. Default: empty, which looks for one in
 	// the usual places. "none" stands for a machine without a runtime, where
@@ -179,6 +183,7 @@ func Default() Config {
 		HostSlices:         HostSlices{Pool: defaultHostPool},
 		Isolation:          IsolationCPUSet,
 		AnnotationDomain:   "workload.openshift.io",
+		PoolDomain:         "openshift.io",
 		KubeletStateDir:    kubelet,
 		PodResourcesSocket: podResources(kubelet),
 		NRISocket:          nriSocket,

@@ -41,6 +41,7 @@ func (d *decoder) fields(c *Config) []field {
 		{"units", func(key string, n *yaml.Node) { d.units(key, n, c) }},
 		{"hostSlices", func(key string, n *yaml.Node) { d.hostSlices(key, n, c) }},
 		{"annotationDomain", d.scalar(func(s string) error { return setDomain(&c.AnnotationDomain, s) })},
+		{"poolDomain", d.scalar(func(s string) error { return setDomain(&c.PoolDomain, s) })},
 		{"containerRuntimeEndpoint", d.scalar(func(s string) error { return setEndpoint(&c.RuntimeEndpoint, s) })},
 		{"kubeletStateDir", d.scalar(func(s string) error { return setDir(&c.KubeletStateDir, s) })},
 		{"podResourcesSocket", d.scalar(func(s string) error { return setSocket(&c.PodResourcesSocket, s, podResources("/var/lib/kubelet")) })},

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -82,6 +83,23 @@ func TestClusterState(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]string{"default/forbidden/ forbidden": "NamespaceNotListed", "ran/big/app big": "Refused"}, codes); diff != "" {
 		t.Errorf("problems (-want +got):\n%s", diff)
+	}
+}
+
+// TestClusterDomains: the resources have the domains of the configuration.
+func TestClusterDomains(t *testing.T) {
+	n := newNode(t)
+	n.yaml += "annotationDomain: cpu.example.org\npoolDomain: example.com\n"
+	r := n.start()
+	r.view("first pass", func(v *telemetry.View) bool { return v.Ready })
+	var names []string
+	for _, p := range r.shown().Pools {
+		names = append(names, p.Resource)
+	}
+	slices.Sort(names)
+	want := []string{"example.com/guaranteed-cpus", "example.com/shared-cpus", "management.cpu.example.org/cores"}
+	if !slices.Equal(names, want) {
+		t.Errorf("resources %v, want %v", names, want)
 	}
 }
 

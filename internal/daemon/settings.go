@@ -52,7 +52,9 @@ func fixed(old, changed *config.Config) []string {
 }
 
 // namesOf are the names of annotations and resources.
-func namesOf(c *config.Config) workload.Names { return workload.Names{Domain: c.AnnotationDomain} }
+func namesOf(c *config.Config) workload.Names {
+	return workload.Names{Domain: c.AnnotationDomain, PoolDomain: c.PoolDomain}
+}
 
 // begin makes the settings of a daemon that starts. It does not refuse pools that do
 // not fit the machine: a node that boots must not wait for somebody to correct a
