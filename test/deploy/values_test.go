@@ -37,6 +37,7 @@ func TestChartRefuses(t *testing.T) {
 		{"webhook: {config: {sharedCPU: auto}}", "sharedCPU"},
 		{"webhook: {networkPolicy: {apiServerPorts: [0]}}", "/webhook/networkPolicy/apiServerPorts/0"},
 		{"webhook: {enabled: true, injectCAFrom: cert-manager}", "/webhook/injectCAFrom"},
+		{"webhook: {enabled: true, config: {certificates: files}}", "set webhook.injectCAFrom"},
 		{"webhook: {enabled: true, injectCAFrom: a/b}", "set webhook.config.certificates to files"},
 		{one + "]\nconfig: {logLevel: info}", "move it into the profiles"},
 		{one + ", {name: a, nodeSelector: {kind: b}, config: {logLevel: info}}]", "a is there twice"},
@@ -44,6 +45,7 @@ func TestChartRefuses(t *testing.T) {
 		{one + ", {name: b, nodeSelector: {size: b}, config: {logLevel: info}}]", "a node can be of both a and b"},
 		{one + ", {name: b, nodeSelector: {kind: b}, config: {node: {startupTaint: a.b/c}}}]", "several startup taints, cpupoold.io/starting, a.b/c"},
 		{"config: {annotationDomain: a.b}\nwebhook: {enabled: true}", "annotationDomain is a.b and workload.openshift.io"},
+		{"config: {poolDomain: a.b}\nwebhook: {enabled: true}", "poolDomain is a.b and openshift.io"},
 		{"releaseNamespace: cpupoold", "install the release into another one"},
 	} {
 		if _, err := try(t, loadChart(t), c.values); err == nil || !strings.Contains(err.Error(), c.want) {

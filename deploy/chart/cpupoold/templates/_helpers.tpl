@@ -4,6 +4,12 @@
 {{- $domains := list -}}
 {{- range include "cpupoold.profiles" .root | fromJsonArray }}{{ $domains = append $domains (.config.annotationDomain | default $default) }}{{ end -}}
 {{- if .root.Values.webhook.enabled }}{{ $domains = append $domains (.root.Values.webhook.config.annotationDomain | default $default) }}{{ end -}}
+{{- $pools := list -}}
+{{- range include "cpupoold.profiles" .root | fromJsonArray }}{{ $pools = append $pools (.config.poolDomain | default "openshift.io") }}{{ end -}}
+{{- if .root.Values.webhook.enabled }}{{ $pools = append $pools (.root.Values.webhook.config.poolDomain | default "openshift.io") }}{{ end -}}
+{{- if gt (len (uniq $pools)) 1 -}}
+{{- fail (printf "poolDomain is %s: webhook.config and all configurations of the daemon need the same" (uniq $pools | join " and ")) -}}
+{{- end -}}
 {{- if gt (len (uniq $domains)) 1 -}}
 {{- fail (printf "annotationDomain is %s: webhook.config and all configurations of the daemon need the same" (uniq $domains | join " and ")) -}}
 {{- end -}}
