@@ -24,6 +24,9 @@ type fakeCPUs struct {
 	deaf    bool // events are lost
 	err     error
 	changed chan struct{} // closed, and another one, with each event
+
+	listening     int // daemons
+	events, heard int // that there were, and of which a daemon has been told
 }
 
 func newCPUs(top *topology.Topology) *fakeCPUs {
@@ -37,9 +40,11 @@ func (c *fakeCPUs) now() *topology.Topology {
 }
 
 func (c *fakeCPUs) Watch(ctx context.Context, changed func() error) error {
+	c.listens(1)
+	defer c.listens(-1)
 	for {
 		c.mu.Lock()
-		next, err := c.changed, c.err
+		next, err, events := c.changed, c.err, c.events
 		c.mu.Unlock()
 		if err == nil {
 			err = changed()
@@ -47,12 +52,29 @@ func (c *fakeCPUs) Watch(ctx context.Context, changed func() error) error {
 		if err != nil {
 			return err
 		}
+		c.mu.Lock()
+		c.heard = events
+		c.mu.Unlock()
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-next:
 		}
 	}
+}
+
+func (c *fakeCPUs) listens(more int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.listening += more
+}
+
+// isHeard says that a daemon that listens has been told of the last event: its loop deals
+// with that before all that comes later.
+func (c *fakeCPUs) isHeard() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.listening == 0 || c.heard == c.events
 }
 
 func (c *fakeCPUs) Read(*topology.Topology) (*topology.Topology, error) { return c.now(), nil }
@@ -67,6 +89,7 @@ func (c *fakeCPUs) fail(err error) {
 
 // event wakes those who listen.
 func (c *fakeCPUs) event() {
+	c.events++
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
@@ -81,7 +104,7 @@ func (c *fakeCPUs) set(top *topology.Topology) {
 }
 
 // online makes these and no others of the node's CPUs run, as the kernel does: the
-// cpusets have changed when it tells of it.
+// cpusets have changed when it tells of it, and who listens has heard.
 func (n *node) online(cpus cpuset.Set) {
 	n.t.Helper()
 	top, err := topology.Read(withOnline(sysfs(eightCPUs), cpus))
@@ -90,6 +113,7 @@ func (n *node) online(cpus cpuset.Set) {
 	}
 	n.tree.SetOnline(cpus)
 	n.cpus.set(top)
+	n.eventually("CPUs heard of", n.cpus.isHeard)
 }
 
 // withOnline takes the CPUs out of a sysfs that are not online.
