@@ -36,8 +36,10 @@ func sliced() []slice {
 		{"second-pair", append(secondPairs(), "TestHostSlices")},
 		{"kernel-6.1", []string{"TestKernels/bookworm/cgroup", "TestKernels/bookworm/isolation", "TestKernels/bookworm/changes", "TestKernels/forky/cgroup"}},
 		{"kernel-6.12", []string{"TestKernels/trixie/cgroup", "TestKernels/trixie/isolation", "TestKernels/trixie/changes", "TestKernels/trixie/partitions"}},
-		{"kernel-7", []string{"TestKernels/forky/isolation", "TestKernels/forky/changes", "TestKernels/forky/partitions"}},
-		{"hand-overs", []string{"TestKernels/trixie/deaths", "TestKernels/forky/deaths"}},
+		{"kernel-7", []string{"TestKernels/forky/changes", "TestKernels/forky/partitions"}},
+		{"isolation-7", []string{"TestKernels/forky/isolation"}},
+		{"hand-overs-6.12", []string{"TestKernels/trixie/deaths"}},
+		{"hand-overs-7", []string{"TestKernels/forky/deaths"}},
 	}
 }
 
