@@ -67,8 +67,8 @@ test-e2e: host-vm image ## install and use cpupoold in a cluster, in a virtual m
 test-matrix: host-vm build ## run what holds on every runtime, systemd and kernel on all of them
 	$(GO) test -tags vm -count=1 -timeout 300m -run '^TestPairs$$' ./test/vm -pairs $(or $(PAIRS),all) -witnesses many
 
-test-model: host-vm build ## run the model test's 300 steps on a real node (SEED=1)
-	$(GO) test -tags vm -count=1 -timeout 75m -run '^TestDaemon$$/^TestModel$$' ./test/vm -model.steps 300 -model.seed $(or $(SEED),1)
+test-model: host-vm build ## run 300 steps of the model test, of more kinds, on a real node (SEED=1 SUITE=trixie)
+	$(GO) test -tags vm -count=1 -timeout 75m -run '^TestDaemon$$/^TestModel$$' ./test/vm -model.more -model.steps 300 -model.seed $(or $(SEED),1) -model.suite=$(SUITE)
 
 test-drift: host-vm build ## run the tests of foreign writes on a real node (SUITE=trixie)
 	$(GO) test -tags vm -count=1 -timeout 75m -run '^TestDrift$$' ./test/vm -drift -drift.suite=$(SUITE)

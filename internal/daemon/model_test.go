@@ -35,10 +35,9 @@ func modelConfigs() []string {
 	return configs
 }
 
-// modelBounds: a resize is told by NRI alone. The only CPUs of two pools stay online,
-// because a reload to a pool without any is refused.
+// modelBounds: a resize is told by NRI alone.
 func modelBounds(nri bool) scenario.Bounds {
-	b := scenario.Bounds{Pods: 7, CPUs: 3, Configs: len(modelConfigs()), Nodes: 2, Units: scenario.Units(), Moves: 5, Writes: 6, Pluggable: []int{2, 3, 4, 5, 6, 7}}
+	b := scenario.Bounds{Pods: 7, CPUs: 3, Configs: len(modelConfigs()), Nodes: 2, Units: scenario.Units(), Moves: 5, Writes: 6, Pluggable: scenario.Pluggable()}
 	if nri {
 		b.Resizes = 8
 	}

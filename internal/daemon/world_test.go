@@ -61,12 +61,7 @@ func newWorld(t *testing.T, nri bool, partitions uint64) *world {
 		n = newPartitionNode(t, 6, 12, runtime)
 	}
 	if partitions > 0 {
-		for i := range configs {
-			configs[i] = strings.Replace(configs[i], "guaranteed: {", "guaranteed: {isolation: partition, ", 1)
-			if !strings.Contains(configs[i], "from: shared") && i > 0 {
-				configs[i] = strings.Replace(configs[i], "guaranteed: {", "guaranteed: {park: true, ", 1)
-			}
-		}
+		configs = scenario.Partitions(configs)
 	}
 	w := &world{node: n, configs: configs, armed: -1, moves: make(map[control.Outcome]int)}
 	w.pods = scenario.NewPods(fakeRuntime{w.runtime, w})

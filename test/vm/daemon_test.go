@@ -12,18 +12,21 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm"
 )
 
-// Three hundred steps take a quarter of an hour: `make test-model`.
+// Three hundred steps, and more kinds of them, take a quarter of an hour: `make test-model`.
 var (
 	modelSteps = flag.Int("model.steps", 100, "steps of TestDaemon/TestModel")
 	modelSeed  = flag.Uint64("model.seed", 1, "seed of TestDaemon/TestModel")
+	modelMore  = flag.Bool("model.more", false, "TestDaemon/TestModel resizes containers, takes CPUs offline, and makes owners partitions")
+	modelSuite = flag.String("model.suite", "", "Debian suite of TestDaemon's machine; that of all tests if empty")
 )
 
 // TestDaemon runs cpupoold as a systemd unit, and as a container, on a node with real containers.
 func TestDaemon(t *testing.T) {
-	m := vm.Start(t, vm.Config{Topology: "8c2n", Node: true})
+	m := vm.Start(t, vm.Config{Topology: "8c2n", Node: true, Suite: *modelSuite})
 	installDaemon(t, m)
 	installImage(t, m)
-	vm.RunTests(t, m, "./guest/daemon", append(leftOut(t), fmt.Sprintf("-steps=%d", *modelSteps), fmt.Sprintf("-seed=%d", *modelSeed))...)
+	model := []string{fmt.Sprintf("-steps=%d", *modelSteps), fmt.Sprintf("-seed=%d", *modelSeed), fmt.Sprintf("-more=%t", *modelMore)}
+	vm.RunTests(t, m, "./guest/daemon", append(leftOut(t), model...)...)
 }
 
 var (

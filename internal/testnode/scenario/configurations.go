@@ -1,5 +1,7 @@
 package scenario
 
+import "strings"
+
 const head = `apiVersion: config.cpupoold.io/v1alpha1
 kind: CPUPoolConfiguration
 partitions:
@@ -20,6 +22,25 @@ func Configurations() []string {
 		head + "shared: {cpus: 1-3}\nguaranteed: {cpus: 4-7}\n",
 	}
 }
+
+// Partitions returns the configurations with owners that are partitions. Where owners
+// have a pool of their own, most park what is free of it.
+func Partitions(configs []string) []string {
+	var all []string
+	for i, c := range configs {
+		options := "isolation: partition, "
+		if i > 0 && !strings.Contains(c, "from: shared") {
+			options += "park: true, "
+		}
+		all = append(all, strings.Replace(c, "guaranteed: {", "guaranteed: {"+options, 1))
+	}
+	return all
+}
+
+// Pluggable are the CPUs that may go offline under any of Configurations: a reload to a
+// pool without CPUs is refused, and the kernel does not survive that there are none
+// outside of partitions.
+func Pluggable() []int { return []int{2, 3, 4, 5, 6, 7} }
 
 // Units are the systemd units of Configurations.
 func Units() []string { return []string{"du.service", "telegraf.service"} }

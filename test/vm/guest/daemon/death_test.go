@@ -7,12 +7,18 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
+
+// counted are the files by which CPUs change hands. The kernel's own changes of a partition count, too: what matters is that the number varies.
+var counted = []string{cgroup.FileCPUs, cgroup.FileExclusive, cgroup.FilePartition}
 
 // death kills the daemon after so many writes to cpusets. What it sees is the kernel's word: each write to a file of a cgroup, of the
 // daemon's or of those that it asks.
@@ -82,7 +88,7 @@ func (d *death) run() {
 			if d.after == 0 {
 				d.kill()
 			}
-		case event.Has(fsnotify.Write) && filepath.Base(event.Name) == "cpuset.cpus":
+		case event.Has(fsnotify.Write) && slices.Contains(counted, filepath.Base(event.Name)):
 			d.wrote()
 		}
 	}

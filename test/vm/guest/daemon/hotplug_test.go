@@ -17,13 +17,17 @@ import (
 // plug takes a CPU away, or brings it back, and returns when the kernel has done so.
 func (n *node) plug(cpu int, online bool) {
 	n.Helper()
+	if err := setOnline(cpu, online); err != nil {
+		n.Fatal(err)
+	}
+}
+
+func setOnline(cpu int, online bool) error {
 	value := "0"
 	if online {
 		value = "1"
 	}
-	if err := os.WriteFile(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/online", cpu), []byte(value), 0); err != nil {
-		n.Fatal(err)
-	}
+	return os.WriteFile(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/online", cpu), []byte(value), 0)
 }
 
 // TestHotplug takes CPUs of each pool offline and brings them back. The resync is an hour away, so that it is the kernel's event that moves

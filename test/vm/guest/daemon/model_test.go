@@ -20,8 +20,9 @@ import (
 )
 
 var (
-	steps = flag.Int("steps", 100, "steps of TestModel")
-	seed  = flag.Uint64("seed", 1, "seed of TestModel")
+	steps     = flag.Int("steps", 100, "steps of TestModel")
+	seed      = flag.Uint64("seed", 1, "seed of TestModel")
+	moreSteps = flag.Bool("more", false, "TestModel resizes containers, takes CPUs offline, and makes owners partitions")
 )
 
 // TestModel carries out the scenario of the daemon's model test with real containers and units, and holds the same against the kernel's
@@ -30,8 +31,7 @@ func TestModel(t *testing.T) {
 	n := newNode(t)
 	w := newWorld(n)
 	violation := n.sample(w.exclusive)
-	all := scenario.Generate(*seed, *steps, scenario.Bounds{Pods: 5, CPUs: 3, Configs: len(w.configs), Units: scenario.Units(), Kills: 12})
-	err := scenario.Run(w, all)
+	err := scenario.Run(w, scenario.Generate(*seed, *steps, w.bounds()))
 	found := violation()
 	if err == nil && found != "" {
 		err = errors.New(found)
@@ -47,6 +47,7 @@ func TestModel(t *testing.T) {
 	if early == 0 {
 		t.Error("no kill came before the daemon was done") // how many do is a matter of time
 	}
+	w.tallies()
 }
 
 // world carries out the steps of a scenario in the guest.
@@ -61,6 +62,7 @@ type world struct {
 	armed    *death         // nil: the daemon is to live
 	deaths   map[int]int    // how often the daemon was killed after so many writes, with more to do
 	kills    int
+	changes  changes
 
 	mu    sync.Mutex            // guards what follows, which samples look at
 	owned map[string]cpuset.Set // exclusive sets at the last rest, by directory of the cgroup
@@ -74,13 +76,17 @@ func newWorld(n *node) *world {
 	}
 	w := &world{runtimeNode: n.withoutKubelet(), topology: t, configs: scenario.Configurations(), deaths: make(map[int]int)}
 	w.kernel = w.runtime()
-	w.pods = scenario.NewPods(w.kernel)
+	w.pods = scenario.NewPods(modelRuntime{w.kernel, w})
+	if w.parts() {
+		w.configs = scenario.Partitions(w.configs)
+	}
 	for i := range w.configs {
 		w.configs[i] += "resyncPeriod: 5m\nweightFormula: quadratic\nlogFormat: json\npodResourcesSocket: none\n"
-		if *seed%2 == 0 {
+		if !w.asked() {
 			w.configs[i] += "nriSocket: none\n"
 		}
 	}
+	w.Cleanup(w.undo)
 	w.installUnits(map[string]string{"du.service": "", "telegraf.service": "AllowedCPUs=0-1"})
 	n.startDaemon(w.configs[0])
 	if err := w.configure(0); err != nil {
@@ -195,6 +201,8 @@ func (w *world) act(s scenario.Step) error {
 		return systemctl("start", s.Unit)
 	case scenario.StopUnit:
 		return systemctl("stop", s.Unit)
+	case scenario.PlugCPUs:
+		return w.plugCPUs(s.Offline)
 	case scenario.ReloadSystemd:
 		return systemctl("daemon-reload")
 	}

@@ -60,7 +60,10 @@ func (w *world) resting() error {
 			}
 		}
 	}
-	return recorded(p.Plan)
+	if err := recorded(p.Plan); err != nil || !*moreSteps {
+		return err
+	}
+	return w.settled(p.Plan)
 }
 
 // recorded says that the daemon's journal has the assignments of a plan.

@@ -21,10 +21,14 @@ type realRuntime struct {
 	cgroups *cgroup.FS
 	pods    map[string]*runtime.PodSandboxConfig
 	paths   map[string]cgroup.Path // of containers and sandboxes
+	in      map[string]string      // containers' sandboxes
+	has     map[string]*runtime.LinuxContainerResources
+	resized int // how often
 }
 
 func (r *runtimeNode) runtime() *realRuntime {
-	return &realRuntime{r.rpc, r.fs, make(map[string]*runtime.PodSandboxConfig), make(map[string]cgroup.Path)}
+	return &realRuntime{rpc: r.rpc, cgroups: r.fs, pods: make(map[string]*runtime.PodSandboxConfig), paths: make(map[string]cgroup.Path),
+		in: make(map[string]string), has: make(map[string]*runtime.LinuxContainerResources)}
 }
 
 func call() (context.Context, context.CancelFunc) {
@@ -104,7 +108,9 @@ func (r *realRuntime) CreateContainer(podID string, s testnode.ContainerSpec) (s
 	if err != nil {
 		return "", err
 	}
-	return created.GetContainerId(), r.place(podID, created.GetContainerId())
+	id := created.GetContainerId()
+	r.in[id], r.has[id] = podID, linuxResources(s.Resources)
+	return id, r.place(podID, id)
 }
 
 func (r *realRuntime) StartContainer(id string) error {
@@ -128,10 +134,23 @@ func (r *realRuntime) RemoveContainer(id string) error {
 	return err
 }
 
+// Resize tells the pod's total, too, where the runtime knows one.
 func (r *realRuntime) Resize(id string, to cri.Resources) error {
 	ctx, cancel := call()
 	defer cancel()
-	_, err := r.rpc.UpdateContainerResources(ctx, &runtime.UpdateContainerResourcesRequest{ContainerId: id, Linux: linuxResources(to)})
+	was, is := r.has[id], linuxResources(to)
+	if _, err := r.rpc.UpdateContainerResources(ctx, &runtime.UpdateContainerResourcesRequest{ContainerId: id, Linux: is}); err != nil {
+		return err
+	}
+	r.has[id] = is
+	r.resized++
+	total := r.pods[r.in[id]].GetLinux().GetResources()
+	if total.GetCpuShares() == 0 {
+		return nil
+	}
+	total.CpuShares += is.GetCpuShares() - was.GetCpuShares()
+	total.CpuQuota += is.GetCpuQuota() - was.GetCpuQuota()
+	_, err := r.rpc.UpdatePodSandboxResources(ctx, &runtime.UpdatePodSandboxResourcesRequest{PodSandboxId: r.in[id], Resources: total})
 	return err
 }
 
