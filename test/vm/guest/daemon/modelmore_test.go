@@ -25,7 +25,7 @@ type changes struct {
 }
 
 // enoughSteps are those of a sequence in which each of these must have come about.
-const enoughSteps = 100
+const enoughSteps = 300
 
 // asked says that NRI is on: with every other seed.
 func (w *world) asked() bool { return *seed%2 == 1 }
@@ -39,7 +39,7 @@ func (w *world) bounds() scenario.Bounds {
 	if *moreSteps {
 		b.Pluggable = scenario.Pluggable()
 		if w.asked() {
-			b.Resizes = 8
+			b.Resizes = 20 // many find nobody whom they could be about
 		}
 	}
 	return b
