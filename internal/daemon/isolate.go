@@ -84,8 +84,9 @@ func (l *loop) partition(want []cgroup.Target, keep bool, now time.Time) (wrote 
 }
 
 // findLists looks for what a daemon has left whose journal is lost: lists of pods and of
-// what pods are in, which nobody else trims, and partitions of containers. If the journal knew of anything at
-// the start it knew of all partitions that were made, and others are not ours.
+// what pods are in, which nobody else trims, and partitions of containers. If the journal
+// knew of anything at the start it knew of all partitions that were made, and others are
+// not ours.
 func (l *loop) findLists() bool {
 	l.findParking()
 	found := make(map[cgroup.Path]bool)

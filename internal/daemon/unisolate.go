@@ -65,8 +65,17 @@ func (h *host) unrecorded() (all []Difference, err error) {
 	for _, p := range listed {
 		_, _, inPod := cgroup.PodOf(p.Parent())
 		_, _, deeper := cgroup.PodOf(p.Parent().Parent()) // what a container makes of its own CPUs
-		st, err := h.cgroups.Read(p)
-		if !inPod || deeper || err != nil || st.Partition.Is(cgroup.MemberPartition) {
+		if !inPod || deeper {
+			continue
+		}
+		st, readErr := h.cgroups.Read(p)
+		switch {
+		case errors.Is(readErr, cgroup.ErrGone):
+			continue
+		case readErr != nil:
+			err = errors.Join(err, readErr)
+			continue
+		case st.Partition.Is(cgroup.MemberPartition):
 			continue
 		}
 		all = append(all, Difference{
@@ -74,7 +83,7 @@ func (h *host) unrecorded() (all []Difference, err error) {
 			Reason: "the journal does not know of it; if it was cpupoold's, before the journal was lost, let the daemon run with guaranteed.isolation: partition, and restore again",
 		})
 	}
-	return all, nil
+	return all, err
 }
 
 // giveBackPartitions makes the steps until nothing is left to be written but what the
