@@ -163,18 +163,24 @@ func checkValidate(raw json.RawMessage) error {
 	if c.Namespace == nil {
 		return fmt.Errorf("the API server finds the namespace before it asks: %w", errDeviation)
 	}
+	names := workload.Names{}
 	errs := admission.Settings{}.Validate(c.Pod, admission.Origin{Namespace: c.Namespace.Annotations, Node: true})
-	if len(errs) != len(c.Expect.Errors) {
-		_, asks, _ := admission.Settings{}.Names.TargetType(c.Pod.Annotations)
-		if len(c.Expect.Errors) == 0 && asks {
-			return fmt.Errorf("the annotation may be only where the namespace allows it: %w", errDeviation)
-		}
+	typ, asks, _ := names.TargetType(c.Pod.Annotations) // an error is among errs
+	_, annotated := names.Allowed(c.Namespace.Annotations, typ)
+	more := 0
+	if asks && !annotated && len(errs) == len(c.Expect.Errors)+1 && checkRefusal(errs[len(errs)-1], notAllowed, "") == nil {
+		more = 1
+	}
+	if len(errs) != len(c.Expect.Errors)+more {
 		return fmt.Errorf("refused for %v; want %v", errs, c.Expect.Errors)
 	}
 	for i, code := range c.Expect.Errors {
 		if err := checkRefusal(errs[i], code, ""); err != nil {
 			return err
 		}
+	}
+	if more > 0 {
+		return fmt.Errorf(whereAllowed+": %w", errDeviation)
 	}
 	return nil
 }
@@ -219,8 +225,32 @@ func (c *admitCase) staticDeviation(err error) error {
 		return fmt.Errorf(asKubernetes+": %w", errDeviation)
 	case slices.ContainsFunc(slices.Concat(c.Pod.Spec.InitContainers, c.Pod.Spec.Containers), lacks):
 		return fmt.Errorf(staticSame+": %w", errDeviation)
+	case c.losesClass():
+		return fmt.Errorf(staticClass+": %w", errDeviation)
+	}
+	if c.forgetForeign() && c.checkResult(settings(&c.Pod, true, false), admission.Origin{Manifest: true}) == nil {
+		return fmt.Errorf(staticForeign+": %w", errDeviation)
 	}
 	return err
+}
+
+// losesClass says that the pod is not rewritten because its QoS class would change.
+func (c *admitCase) losesClass() bool {
+	_, warnings, err := settings(&c.Pod, true, false).Mutate(&c.Pod, admission.Origin{Manifest: true})
+	return err == nil && len(warnings) == 1 && warnings[0].Reason == admission.ClassWouldChange && c.Expect.Warning == nil
+}
+
+// forgetForeign takes out of what is expected the resources that the pod gives containers
+// that it does not have.
+func (c *admitCase) forgetForeign() bool {
+	has, found := resourcesOf(&c.Pod), false
+	for _, name := range (workload.Names{}).AnnotatedContainers(c.Pod.Annotations, "") {
+		if _, ok := has[name]; !ok {
+			delete(c.Expect.Annotations, workload.Names{}.ResourcesKey(name))
+			found = true
+		}
+	}
+	return found
 }
 
 // malformedTarget says that the pod asks for a type in other words than any pod has to.

@@ -203,6 +203,9 @@ func checkWarning(pod *podJSON, warnings []admission.Warning, want string) error
 	return nil
 }
 
+// notAllowed is the code of a type that the pod's namespace does not allow.
+const notAllowed = "namespace_does_not_allow_type"
+
 // refusalWords are what a refusal with a code says, in one of the ways.
 func refusalWords() map[string][]string {
 	return map[string][]string{
@@ -212,7 +215,7 @@ func refusalWords() map[string][]string {
 		"effect_more_than_one_key":           {"unknown key", "repeated key"},
 		"effect_missing":                     {"no effect", "unknown key", "not a JSON object"}, // null is read as {}
 		"effect_unsupported":                 {"effect is not the string"},
-		"namespace_does_not_allow_type":      {"does not allow workload type"},
+		notAllowed:                           {"does not allow workload type"},
 		"resource_annotation_unknown_field":  {"cannot choose its CPUs", "unknown key"},
 		"resource_annotation_without_target": {"no annotation asks for a workload type"},
 		"resource_annotation_bad_type":       {"is not a number", "is not a whole number", "nested JSON", "is negative", "too large", "is outside"},

@@ -154,7 +154,8 @@ var deviations = []deviation{
 	{"admit derived: effect error is not reached without partitioning", offIsSaid},
 	{"admit derived: other resource kinds (not pods) pass through", podsAreMade},
 	{"qos 03 Guaranteed", asKubernetes},
-	{"validate 07 plain namespace is allowed", "the annotation may be only where the namespace allows it"},
+	{"validate 07 plain namespace is allowed", whereAllowed},
+	{"validate: shares of no number in a namespace that says nothing", whereAllowed},
 	{"validate derived: namespace missing", "the API server finds the namespace before it asks"},
 	{"static error 01 app container without cpu", staticLacks},
 	{"static error 02 app container without memory", staticLacks},
@@ -166,7 +167,10 @@ var deviations = []deviation{
 	{"static 07 app and init container with an unrelated request", staticSame},
 	{"static 10 cpu request 0 counts as guaranteed", asKubernetes},
 	{"static derived: pre-set resource annotation of a container that is not mutated survives", staticSame},
+	{"manifest: resources of a container that is not there", staticForeign},
+	{"manifest: request of no memory", staticClass},
 	{"static derived: pinning file absent, nothing happens", "there is no file that switches this on: who rewrites a manifest wants it rewritten"},
+	{"no management pool any more", withdrawn},
 	{"node resources: no isolated CPUs", noneIsNone},
 	{"static old management 1", givenUp},
 	{"static old management 2", givenUp},
@@ -178,15 +182,20 @@ const (
 	noSuchCPU = "CPU numbers end at cpuset.MaxCPUs-1 = 8191"
 	noGates   = "options need no feature gate"
 
-	podsAreMade  = "the webhook is asked about pods that are made, and nothing else"
-	offIsSaid    = "what is switched off is said in the warning"
-	outOfDate    = "OpenShift does otherwise today"
-	staticLacks  = "static pods may lack CPU or memory requests, as others may"
-	staticSame   = "containers without CPU requests get what those of other pods get"
-	givenUp      = "a form of annotations that OpenShift has given up"
-	noneIsNone   = "a pool that the node does not have is no resource, instead of an empty one"
-	staticWords  = "the annotation of a static pod says what that of any pod has to say"
-	asKubernetes = "requests count as the API server and the kubelet read them"
+	podsAreMade = "the webhook is asked about pods that are made, and nothing else"
+	offIsSaid   = "what is switched off is said in the warning"
+	outOfDate   = "OpenShift does otherwise today"
+	staticLacks = "static pods may lack CPU or memory requests, as others may"
+	staticSame  = "containers without CPU requests get what those of other pods get"
+	givenUp     = "a form of annotations that OpenShift has given up"
+	withdrawn   = "a pool that is gone takes its resource with it; OpenShift's kubelet leaves it"
+	noneIsNone  = "a pool that the node does not have is no resource, instead of an empty one"
+	// staticForeign and staticClass: OpenShift's kubelet leaves both as they are.
+	staticForeign = "resources of containers that the pod does not have are removed"
+	staticClass   = "a static pod keeps its QoS class, as others do"
+	whereAllowed  = "the annotation may be only where the namespace allows it"
+	staticWords   = "the annotation of a static pod says what that of any pod has to say"
+	asKubernetes  = "requests count as the API server and the kubelet read them"
 )
 
 // errDeviation is wrapped by checks that meet a deliberate difference. The rule
