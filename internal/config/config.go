@@ -30,6 +30,9 @@ type Config struct {
 	// them against a machine.
 	Pools pools.Spec
 
+	// StaticPods (staticPods) says which static pods may ask for the workload type of a
+	// partition, whatever namespaces that lists. Default: all of them.
+	StaticPods pools.StaticPods
 	// OnRefusal (guaranteed.onRefusal) says what becomes of a container that is
 	// to have CPUs of its own and cannot get them. Default: auto.
 	OnRefusal OnRefusal
@@ -179,6 +182,7 @@ func Default() Config {
 	const kubelet = "/var/lib/kubelet"
 	return Config{
 		Pools:              pools.Spec{StrictReservation: true},
+		StaticPods:         pools.StaticPods{All: true},
 		OnRefusal:          RefusalAuto,
 		HostSlices:         HostSlices{Pool: defaultHostPool},
 		Isolation:          IsolationCPUSet,

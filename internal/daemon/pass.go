@@ -60,6 +60,8 @@ func (s scene) input() pools.Input {
 		Previous: s.previous,
 		Resting:  s.resting,
 
+		StaticPods: s.settings.config.StaticPods,
+
 		Partitions: s.partitions,
 	}
 }

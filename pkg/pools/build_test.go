@@ -56,6 +56,11 @@ func runCase(t *testing.T, file string) {
 			adapts = true
 		case "domain":
 			in.Names.Domain = strings.TrimSpace(text)
+		case "static": // all, or namespaces
+			in.StaticPods = pools.StaticPods{All: strings.TrimSpace(text) == "all"}
+			if !in.StaticPods.All {
+				in.StaticPods.Namespaces = strings.Fields(text)
+			}
 		case "previous":
 			in.Previous = must(parseAssignments(text))(t)
 		case "pods":

@@ -33,10 +33,12 @@ func (c *classifier) report(p *Pod, container string, code Code, text string) {
 	})
 }
 
+// placedLikeOthers ends the reports of annotations that are not honoured.
+const placedLikeOthers = "; the pod is placed like any other"
+
 // partition returns the partition that a pod belongs to, if it asks for one and
 // may have it.
 func (c *classifier) partition(p *Pod) (Partition, bool) {
-	const instead = "; the pod is placed like any other"
 	typ, found, err := c.in.Names.Target(p.Annotations)
 	if !found {
 		if names := c.in.Names.AnnotatedContainers(p.Annotations, ""); len(names) > 0 {
@@ -46,18 +48,16 @@ func (c *classifier) partition(p *Pod) (Partition, bool) {
 		return Partition{}, false
 	}
 	if err != nil {
-		c.report(p, "", CodeTargetInvalid, err.Error()+instead)
+		c.report(p, "", CodeTargetInvalid, err.Error()+placedLikeOthers)
 		return Partition{}, false
 	}
 	partition, ok := c.in.Pools.partition(typ)
 	switch {
 	case !ok:
-		c.report(p, "", CodeTypeUnknown, "no partition of this node is of workload type "+clip(typ)+instead)
-	case !slices.Contains(partition.Namespaces, p.Namespace):
-		c.report(p, "", CodeNamespaceNotListed, "namespace "+clip(p.Namespace)+
-			" is not among the namespaces of partition "+typ+instead)
+		c.report(p, "", CodeTypeUnknown, "no partition of this node is of workload type "+clip(typ)+placedLikeOthers)
+	case !c.may(p, partition): // it has been said why
 	case p.QoS == QoSGuaranteed:
-		c.report(p, "", CodeGuaranteedPod, "workload type "+typ+" is not for Guaranteed pods, whose CPU cannot be taken from the scheduler"+instead)
+		c.report(p, "", CodeGuaranteedPod, "workload type "+typ+" is not for Guaranteed pods, whose CPU cannot be taken from the scheduler"+placedLikeOthers)
 	default:
 		return partition, true
 	}
@@ -67,6 +67,9 @@ func (c *classifier) partition(p *Pod) (Partition, bool) {
 // managed classifies the containers of a pod whose request for a partition stands.
 func (c *classifier) managed(p *Pod, typ string, verdicts []verdict) {
 	reason := Reason{CodeManagement, "pod of workload type " + typ}
+	if p.Static() {
+		reason.Text = "static " + reason.Text
+	}
 	for i := range p.Containers {
 		ctr := &p.Containers[i]
 		verdicts[i] = verdict{pool: Management, reason: reason}

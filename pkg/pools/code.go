@@ -68,6 +68,9 @@ const (
 	CodeTypeUnknown Code = "TypeUnknown"
 	// CodeNamespaceNotListed: the namespace may not ask for the workload type.
 	CodeNamespaceNotListed Code = "NamespaceNotListed"
+	// CodeStaticNotAllowed: static pods of the namespace may not ask for a workload
+	// type.
+	CodeStaticNotAllowed Code = "StaticPodNotAllowed"
 	// CodeGuaranteedPod: Guaranteed pods cannot be of a workload type.
 	CodeGuaranteedPod Code = "GuaranteedPod"
 	// CodeResourcesInvalid: a container's resources annotation is malformed.

@@ -62,8 +62,8 @@ type PartitionSpec struct {
 	// on this node, without CPUs of its own. CPUs must be empty then.
 	All  bool
 	CPUs cpuset.Set
-	// Namespaces are those whose pods may ask for the type. Annotations can be
-	// forged, so the default is none.
+	// Namespaces are those whose pods may ask for the type, static ones aside: see
+	// [StaticPods]. Annotations can be forged, so the default is none.
 	Namespaces []string
 }
 

@@ -18,6 +18,9 @@ type Input struct {
 	// Previous holds the assignments that are in force, by pod and container
 	// name. They are kept wherever the pools still allow it.
 	Previous []Assignment
+	// StaticPods says which static pods may ask for a workload type. Those of all others
+	// are in the lists of [Partition].
+	StaticPods StaticPods
 	// Resting are CPUs that owners had and that are to stay out of the shared pool,
 	// where they have come from there. See [Plan.Resting].
 	Resting cpuset.Set
