@@ -48,7 +48,8 @@ func TestDaemon(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		status := `{"status":{"capacity":{"cpu":"8"},"allocatable":{"cpu":"8"},"conditions":[{"type":"Ready","status":"True"}]}}`
+		status := `{"status":{"capacity":{"cpu":"8","example.com/gpu":"2"},"allocatable":{"cpu":"8","example.com/gpu":"2"},` +
+			`"addresses":[{"type":"InternalIP","address":"192.0.2.1"}],"conditions":[{"type":"Ready","status":"True"}]}}`
 		if _, err := all.Patch(t.Context(), name, types.StrategicMergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
 			t.Fatal(err)
 		}
@@ -75,11 +76,24 @@ func TestDaemon(t *testing.T) {
 		{"shows again", "n1", "n1", strings.ReplaceAll(shows, "True", "False"), ""},
 		{"another node", "n1", "n2", shows, "may change that Node only, not n2"},
 		{"a token of no node", "", "n1", shows, "may change that Node only, not n1"},
-		{"the Node's CPUs", "n1", "n1", `{"status":{"allocatable":{"cpu":"16"}}}`, "does not change the Node's cpu"},
+		{"the Node's CPUs", "n1", "n1", `{"status":{"allocatable":{"cpu":"16"}}}`, "those of pools only"},
+		{"huge pages that are not there", "n1", "n1", `{"status":{"capacity":{"hugepages-2Mi":"1Gi"}}}`, "those of pools only"},
+		{"another's devices", "n1", "n1", `{"status":{"capacity":{"example.com/gpu":"16"}}}`, "those of pools only"},
+		{"another's devices, away", "n1", "n1", `{"status":{"allocatable":{"example.com/gpu":null}}}`, "those of pools only"},
+		{"pools of another domain", "n1", "n1", `{"status":{"capacity":{"infra.example.com/cores":"1"},"allocatable":{"infra.example.com/cores":"1"}}}`, ""},
+		{"the same, away", "n1", "n1", `{"status":{"capacity":{"infra.example.com/cores":null},"allocatable":{"infra.example.com/cores":null}}}`, ""},
+		{"address", "n1", "n1", `{"status":{"addresses":[{"type":"ExternalIP","address":"192.0.2.2"}]}}`, "resources and one condition only"},
+		{"the kubelet's port", "n1", "n1", `{"status":{"daemonEndpoints":{"kubeletEndpoint":{"Port":1}}}}`, "resources and one condition only"},
+		{"volumes", "n1", "n1", `{"status":{"volumesInUse":["v"]}}`, "resources and one condition only"},
+		{"images", "n1", "n1", `{"status":{"images":[{"names":["i"]}]}}`, "resources and one condition only"},
 		{"another condition", "n1", "n1", `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`, "CPUPoolsReady only"},
 		{"withdraws", "n1", "n1", withdraws, ""},
 		{"label", "n1", "n1", `{"metadata":{"labels":{"l":"2"}}}`, "does not change labels"},
 		{"annotation", "n1", "n1", `{"metadata":{"annotations":{"a":"1"}}}`, "does not change labels"},
+		{"owner", "n1", "n1", `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"gone","uid":"1"}]}}`, "owners and finalizers"},
+		{"finalizer", "n1", "n1", `{"metadata":{"finalizers":["example.com/x"]}}`, "owners and finalizers"},
+		{"provider", "n1", "n1", `{"spec":{"providerID":"x"}}`, "removes the taint cpupoold.io/starting only"},
+		{"addresses of pods", "n1", "n1", `{"spec":{"podCIDR":"192.0.2.0/24","podCIDRs":["192.0.2.0/24"]}}`, "removes the taint cpupoold.io/starting only"},
 		{"cordon", "n1", "n1", `{"spec":{"unschedulable":true}}`, "removes the taint cpupoold.io/starting only"},
 		{"another taint", "n1", "n1", `{"spec":{"taints":[` + starting + `]}}`, "removes the taint cpupoold.io/starting only"},
 		{"a new taint", "n1", "n1", `{"spec":{"taints":[` + other + `,` + starting + `,{"key":"new","effect":"NoSchedule"}]}}`, "removes the taint cpupoold.io/starting only"},
@@ -104,7 +118,7 @@ func TestDaemon(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n1.Labels["l"] != "1" || len(n1.Spec.Taints) != 1 || n1.Spec.Taints[0].Key != "other" || len(n1.Status.Capacity) != 1 || len(n1.Status.Conditions) != 1 {
+	if n1.Labels["l"] != "1" || len(n1.Spec.Taints) != 1 || n1.Spec.Taints[0].Key != "other" || len(n1.Status.Capacity) != 2 || len(n1.Status.Conditions) != 1 {
 		t.Errorf("the Node is %+v", n1)
 	}
 }
