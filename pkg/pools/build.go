@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cpupoold/cpupoold/pkg/allocate"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
 // Build makes the plan for a node. It is a function of in alone: the order of
@@ -12,11 +13,27 @@ import (
 // as the next Previous change nothing.
 func Build(in Input) Plan {
 	pods := present(in.Pods)
+	kept := keptBeside(pods, in.Previous)
+	for {
+		plan := build(in, pods, kept)
+		left := kept.Intersection(stillHeld(in.Previous, plan.Assignments))
+		if left.Equal(kept) {
+			return plan
+		}
+		kept = left // what an owner leaves is theirs, and nobody else's
+	}
+}
+
+// build is Build, with the CPUs of foreign containers that owners keep.
+func build(in Input, pods []Pod, kept cpuset.Set) Plan {
+	plan := Plan{Pods: make([]PodPlan, 0, len(pods))}
+	plan.Theirs, plan.TheirsAlone = theirs(pods, &in.Pools, kept)
+	in.Pools = in.Pools.beside(plan.Theirs, plan.TheirsAlone)
+	plan.Free = in.Pools.Guaranteed
 	c := classifier{in: &in}
 	classes := c.classify(pods)
 
 	var assigned []claim
-	plan := Plan{Pods: make([]PodPlan, 0, len(pods)), Free: in.Pools.Guaranteed}
 	if in.Pools.exclusive() || len(in.Pools.Units) > 0 {
 		assigned = claims(&in.Pools, pods, classes, in.Previous)
 		plan.Free, plan.Idle, plan.Problems = assign(in.Machine, &in.Pools, pods, assigned)
@@ -38,7 +55,7 @@ func Build(in Input) Plan {
 	if len(assignments) > 0 {
 		plan.Assignments = assignments
 	}
-	plan.Problems = slices.Concat(plan.Problems, c.problems, placer.problems)
+	plan.Problems = slices.Concat(plan.Problems, c.problems, placer.problems, overlaps(pods, &plan))
 	slices.SortFunc(plan.Problems, compareProblems)
 	return plan
 }
@@ -105,15 +122,21 @@ func (c *classifier) classify(pods []Pod) []class {
 			c.unread(p, to)
 			continue
 		}
+		if isForeign(p) {
+			c.foreign(p, to.verdicts)
+			continue
+		}
 		partition, managed := c.partition(p)
 		if managed {
 			to.partition = partition
 			c.managed(p, partition.Type, to.verdicts)
+			c.foreign(p, to.verdicts)
 			continue
 		}
 		for j := range p.Containers {
 			to.verdicts[j] = c.ordinary(p, &p.Containers[j])
 		}
+		c.foreign(p, to.verdicts)
 		if p.QoS == QoSGuaranteed && p.UID != "" && c.in.Pools.exclusive() {
 			to.options = c.options(p)
 			c.checkSwitches(p)

@@ -12,6 +12,7 @@ import (
 // the system (exclusive CPUs are exclusive, nobody is without CPUs), and that the
 // parts of the plan agree with each other. A plan of Build has no errors.
 func Check(p Plan, pools Pools) []error {
+	pools = pools.beside(p.Theirs, p.TheirsAlone)
 	c := checker{pools: pools, held: make(map[Key]cpuset.Set, len(p.Assignments))}
 	c.assignments(p)
 	c.shared(p)
@@ -99,8 +100,8 @@ func (c *checker) pod(p *PodPlan) {
 		at := &p.Containers[i]
 		name := fmt.Sprintf("container %s (%s) of pod %s", at.Name, at.ID, p.UID)
 		c.placement(name, Key{p.UID, at.Name}, at)
-		if at.State == Exited {
-			continue
+		if at.State == Exited || at.Pool == Other {
+			continue // of a foreign container nothing is decided here
 		}
 		unlimited = unlimited || at.Unlimited
 		claim := cpuset.Claim{Name: name, CPUs: at.CPUs, Exclusive: at.Exclusive}
@@ -135,8 +136,10 @@ func (c *checker) placement(name string, key Key, at *Placement) {
 		pool = c.pools.Shared.Difference(c.taken)
 	case Guaranteed:
 		pool = c.held[key]
+	case Other:
+		pool = at.CPUs
 	}
-	if at.CPUs.IsEmpty() || !at.CPUs.Equal(pool) {
+	if at.CPUs.IsEmpty() && at.Pool != Other || !at.CPUs.Equal(pool) {
 		c.report("%s is on %s; its part of the %s pool is %s", name, at.CPUs, at.Pool, pool)
 	}
 	if at.Exclusive != (at.Pool == Guaranteed) || (at.Type != "") != (at.Pool == Management) {

@@ -13,6 +13,7 @@ import (
 // have to lose CPUs for it that he had (in.Previous).
 func CheckBuild(p Plan, in Input) []error {
 	errs := Check(p, in.Pools)
+	in.Pools = in.Pools.beside(p.Theirs, p.TheirsAlone)
 	c := stepChecker{in: &in, plan: &p, top: in.Machine.Topology().ThreadSiblings, errs: errs}
 	c.options = make(map[Key]*allocate.Options, len(p.Assignments))
 	for _, o := range Owners(in, p) {

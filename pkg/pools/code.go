@@ -34,6 +34,8 @@ const (
 	CodeSuperseded Code = "Superseded"
 	// CodeWaiting: whole CPUs, but its NUMA nodes are not known yet.
 	CodeWaiting Code = "Waiting"
+	// CodeOtherManager: another manager of CPUs places the container.
+	CodeOtherManager Code = "OtherManager"
 	// CodeNoGuaranteedPool: whole CPUs, but this node gives none away.
 	CodeNoGuaranteedPool Code = "NoGuaranteedPool"
 )
@@ -96,6 +98,9 @@ const (
 	CodeOffline Code = "Offline"
 	// CodeNotReserved: a pod's total cannot be reserved for its containers.
 	CodeNotReserved Code = "NotReserved"
+	// CodeOtherOverlap: another manager has put a container on CPUs that an owner has,
+	// or that a pool cannot do without.
+	CodeOtherOverlap Code = "OtherOverlap"
 	// CodeCrowded: somebody else has a part of the cores of an owner that should
 	// have them to itself.
 	CodeCrowded Code = "Crowded"

@@ -103,6 +103,9 @@ type Container struct {
 	// Waiting says that Nodes are being asked for. Until they are known the
 	// container gets no CPUs of its own, unless it has some already.
 	Waiting bool
+	// Foreign is set for a container that another manager of CPUs places; nil for
+	// all others.
+	Foreign *Foreign
 }
 
 // Resources are the CPU resources of a container or a pod at its creation.

@@ -63,6 +63,8 @@ func (b *placer) pod(p *Pod, of class, claims []claim) PodPlan {
 			at.Pool, at.Type, at.CPUs, at.Reason = Management, of.partition.Type, b.partition(of.partition.Type), v.reason
 		case Guaranteed:
 			b.guaranteed(&at, claimOf(claims, ctr.Name), v)
+		case Other:
+			at.Pool, at.CPUs, at.Reason = Other, ctr.Foreign.CPUs, v.reason
 		default:
 			at.Pool, at.CPUs, at.Reason = Shared, b.ofShared, v.reason
 		}
@@ -71,7 +73,7 @@ func (b *placer) pod(p *Pod, of class, claims []claim) PodPlan {
 			at.Unlimited = !p.Unread && !keepsQuota(p, at.Name)
 		}
 		at.Unread = p.Unread && !at.Exclusive
-		if ctr.Kind == App && p.QoS == QoSGuaranteed && !at.Unlimited {
+		if ctr.Kind == App && p.QoS == QoSGuaranteed && !at.Unlimited && at.Pool != Other {
 			at.Quota, at.Period = quotaOf(ctr.Resources)
 		}
 		if at.Unlimited && at.State != Exited {

@@ -15,6 +15,9 @@ const (
 	Guaranteed Pool = "guaranteed"
 )
 
+// Other is no pool: such containers are where another manager of CPUs puts them.
+const Other Pool = "other"
+
 // Plan is the desired state of every pod and container. It is sorted, so that
 // equal inputs give equal plans whatever their order.
 type Plan struct {
@@ -37,6 +40,12 @@ type Plan struct {
 	// are none when nobody has CPUs of its own, and never so many that the shared pool
 	// is below its floor.
 	Resting cpuset.Set
+	// Theirs are the CPUs of containers that are [Foreign], as far as these have CPUs
+	// of their own; nobody gets one of them to itself who has not had it. TheirsAlone
+	// are those of them that they have to themselves: no pool has them, unless it would
+	// be empty without.
+	Theirs      cpuset.Set `json:",omitzero"`
+	TheirsAlone cpuset.Set `json:",omitzero"`
 	// Problems are all inputs that could not be honoured, by pod and container.
 	Problems []Problem
 }
@@ -59,14 +68,15 @@ type PodPlan struct {
 	Containers    []Placement
 }
 
-// Placement is what one container should be.
+// Placement is what one container should be. Of one with Pool == Other it says what
+// is: nothing of it is to be written.
 type Placement struct {
 	ID, Name string
 	Kind     Kind
 	State    ContainerState
 	Pool     Pool
 	Type     string     // workload type, with Pool == Management
-	CPUs     cpuset.Set // never empty
+	CPUs     cpuset.Set // never empty, but with Pool == Other: as in Foreign
 	// Exclusive says that nobody else may run on CPUs.
 	Exclusive bool
 	// Mems are the IDs of the NUMA nodes to bind memory to; empty leaves the

@@ -36,7 +36,7 @@ func reservable(p *Pod, verdicts []verdict) remainder {
 		}
 		newest := i + newestOf(p.Containers[i:end])
 		n := asked(&p.Containers[newest], verdicts[newest])
-		if left -= n; verdicts[newest].pool != Guaranteed {
+		if left -= n; verdicts[newest].pool != Guaranteed && verdicts[newest].pool != Other {
 			fractions += n
 		}
 		i = end

@@ -182,6 +182,9 @@ func (w *world) startContainer(p *pools.Pod) {
 	if w.next(3) == 1 {
 		c.Nodes = cpuset.Of(w.next(4))
 	}
+	if w.next(10) == 1 {
+		c.Foreign = &pools.Foreign{Manager: "somebody", CPUs: cpuset.Of(w.next(8), w.next(8)).Intersection(w.top.Online), Alone: w.next(2) == 1}
+	}
 	p.Containers = append(p.Containers, c)
 }
 

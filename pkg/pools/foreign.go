@@ -1,0 +1,176 @@
+package pools
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// # Foreign containers
+//
+// Another manager of CPUs on the node (a workload of CRI-O, another plugin of NRI)
+// places some containers. Two that place the same container undo each other's work,
+// so that it is left to the other: the plan says where it is and wants nothing of it.
+// Nobody is given one of its CPUs for himself, and where it has them for itself the
+// pools do without. Who had some of them before keeps them: both are told of.
+
+// Foreign is who places a container, and where it is.
+type Foreign struct {
+	// Manager is whose it is, for people: a phrase without a verb.
+	Manager string
+	// CPUs are those that the container has been put on; empty when it has no set of
+	// its own, and runs wherever its pod may.
+	CPUs cpuset.Set
+	// Alone says that it has them to itself.
+	Alone bool
+}
+
+// isForeign says that all of a pod's own containers are foreign: what it asks for here
+// is no matter then.
+func isForeign(p *Pod) bool {
+	n := 0
+	for i := range p.Containers {
+		if ctr := &p.Containers[i]; ctr.Kind == App {
+			if n++; ctr.Foreign == nil {
+				return false
+			}
+		}
+	}
+	return n > 0
+}
+
+// foreign overrides the verdicts of containers that another manager places. A pause
+// container without one is as any other.
+func (c *classifier) foreign(p *Pod, verdicts []verdict) {
+	for i := range p.Containers {
+		ctr := &p.Containers[i]
+		switch {
+		case ctr.Foreign != nil:
+			verdicts[i] = verdict{pool: Other, reason: Reason{CodeOtherManager, "placed by " + ctr.Foreign.Manager + ", and left alone"}}
+		case verdicts[i].pool == "":
+			verdicts[i] = shared(CodePause, "pause container")
+		}
+	}
+}
+
+// foreignCPUs are those that foreign containers have been put on, and those of them
+// that they have to themselves.
+func foreignCPUs(pods []Pod) (all, alone cpuset.Set) {
+	for i := range pods {
+		for j := range pods[i].Containers {
+			ctr := &pods[i].Containers[j]
+			if ctr.Foreign == nil || ctr.State == Exited {
+				continue
+			}
+			if all = all.Union(ctr.Foreign.CPUs); ctr.Foreign.Alone {
+				alone = alone.Union(ctr.Foreign.CPUs)
+			}
+		}
+	}
+	return all, alone
+}
+
+// keptBeside are the CPUs of foreign containers that owners have had before.
+func keptBeside(pods []Pod, previous []Assignment) cpuset.Set {
+	all, _ := foreignCPUs(pods)
+	if all.IsEmpty() {
+		return all
+	}
+	var owned cpuset.Set
+	for _, a := range previous {
+		if a.CPUs.Overlaps(all) && !turnedForeign(pods, a.Key) {
+			owned = owned.Union(a.CPUs)
+		}
+	}
+	return owned.Intersection(all)
+}
+
+// stillHeld are the CPUs that the same owner has in both.
+func stillHeld(before, after []Assignment) cpuset.Set {
+	had := make(map[Key]cpuset.Set, len(before))
+	for _, a := range before {
+		had[a.Key] = had[a.Key].Union(a.CPUs)
+	}
+	var still cpuset.Set
+	for _, a := range after {
+		still = still.Union(a.CPUs.Intersection(had[a.Key]))
+	}
+	return still
+}
+
+// theirs are the CPUs of foreign containers but for those that owners keep, and those
+// of them that no pool is to have: not those that a pool cannot do without.
+func theirs(pods []Pod, p *Pools, kept cpuset.Set) (all, alone cpuset.Set) {
+	if all, alone = foreignCPUs(pods); all.IsEmpty() {
+		return all, alone
+	}
+	all, alone = all.Difference(kept), alone.Difference(kept)
+	var needed cpuset.Set
+	needs := func(pool cpuset.Set) {
+		if pool.IsSubsetOf(alone) {
+			needed = needed.Union(pool)
+		}
+	}
+	needs(p.Shared)
+	for _, part := range p.Partitions {
+		needs(part.CPUs)
+	}
+	return all, alone.Difference(needed)
+}
+
+// turnedForeign says that an owner is a foreign container now, and nothing else:
+// what it had is the other manager's.
+func turnedForeign(pods []Pod, key Key) bool {
+	for i := range pods {
+		if pods[i].UID == key.PodUID {
+			ours := func(ctr Container) bool { return ctr.Foreign == nil && ctr.Name == key.Container }
+			theirs := func(ctr Container) bool { return ctr.Foreign != nil && ctr.Name == key.Container }
+			return slices.ContainsFunc(pods[i].Containers, theirs) && !slices.ContainsFunc(pods[i].Containers, ours)
+		}
+	}
+	return false
+}
+
+// beside are the pools without what foreign containers have.
+func (p Pools) beside(all, alone cpuset.Set) Pools {
+	if all.IsEmpty() {
+		return p
+	}
+	p.Guaranteed, p.Shared = p.Guaranteed.Difference(all), p.Shared.Difference(alone)
+	p.Partitions = slices.Clone(p.Partitions)
+	for i := range p.Partitions {
+		p.Partitions[i].CPUs = p.Partitions[i].CPUs.Difference(alone)
+	}
+	return p
+}
+
+// overlaps reports the foreign containers that are on an owner's CPUs, or have to
+// themselves what a pool has, too.
+func overlaps(pods []Pod, plan *Plan) []Problem {
+	var owned cpuset.Set
+	for _, a := range plan.Assignments {
+		owned = owned.Union(a.CPUs)
+	}
+	var all []Problem
+	for i := range pods {
+		p := &pods[i]
+		for j := range p.Containers {
+			ctr := &p.Containers[j]
+			if ctr.Foreign == nil || ctr.State == Exited {
+				continue
+			}
+			text := ""
+			if both := ctr.Foreign.CPUs.Intersection(owned); !both.IsEmpty() {
+				text = fmt.Sprintf("has been put on %s by %s, which owners here have for themselves", named(both), ctr.Foreign.Manager)
+			} else if both = ctr.Foreign.CPUs.Difference(plan.TheirsAlone); ctr.Foreign.Alone && both.Overlaps(plan.Shared) {
+				text = fmt.Sprintf("has %s to itself by %s, and the pools here would be empty without", named(both), ctr.Foreign.Manager)
+			} else {
+				continue
+			}
+			all = append(all, Problem{PodUID: p.UID, Pod: p.Namespace + "/" + p.Name, Container: ctr.Name,
+				Reason: Reason{CodeOtherOverlap, text + "; configure the two for different CPUs"}})
+		}
+	}
+	return all
+}
