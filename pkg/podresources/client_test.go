@@ -108,7 +108,9 @@ func TestList(t *testing.T) {
 		want  []podresources.Container
 	}{
 		{"nothing", &reply{}, []podresources.Container{}},
-		{"no device", one(&v1.ContainerResources{CpuIds: []int64{4, 5}}), app(cpuset.Set{})},
+		{"no device", one(&v1.ContainerResources{}), app(cpuset.Set{})},
+		{"CPUs", one(&v1.ContainerResources{CpuIds: []int64{5, 4, -1, 1 << 40}}), []podresources.Container{
+			{Namespace: "default", Pod: "p", Name: "app", CPUs: cpuset.Of(4, 5)}}},
 		{"device", one(&v1.ContainerResources{Devices: devices{device("a", at(1))}}), app(cpuset.Of(1))},
 		{"node 0", one(&v1.ContainerResources{Devices: devices{device("a", at(0))}}), app(cpuset.Of(0))},
 		{"devices on one node", one(&v1.ContainerResources{Devices: devices{device("a", at(1)), device("b", at(1))}}), app(cpuset.Of(1))},

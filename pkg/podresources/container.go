@@ -26,6 +26,10 @@ type Container struct {
 	// kubelet knows none: there is no such device, or its plugin does not tell.
 	Nodes cpuset.Set
 
+	// CPUs are those that the kubelet has given to the container alone; none with
+	// every CPU manager policy but static. Numbers that are no CPU's are left out.
+	CPUs cpuset.Set
+
 	// Err says which nodes are not in Nodes because their IDs cannot be; nil if
 	// all are there. A negative ID counts as none: it is the kernel's way to say
 	// that a device has no node, and plugins pass it on.
@@ -58,19 +62,25 @@ func containers(r *v1.ListPodResourcesResponse) []Container {
 	for i, n := range names {
 		all[i] = Container{
 			Namespace: n.namespace, Pod: n.pod, Name: n.container,
-			Nodes: cpuset.Of(found[n].ids...), Err: found[n].err(),
+			Nodes: cpuset.Of(found[n].ids...), CPUs: cpuset.Of(found[n].cpus...), Err: found[n].err(),
 		}
 	}
 	return all
 }
 
-// nodes collects the NUMA nodes of one container.
+// nodes collects the NUMA nodes of one container, and its CPUs.
 type nodes struct {
 	ids      []int
+	cpus     []int
 	problems []string
 }
 
 func (ns *nodes) addAll(c *v1.ContainerResources) {
+	for _, id := range c.GetCpuIds() {
+		if id >= 0 && id < cpuset.MaxCPUs {
+			ns.cpus = append(ns.cpus, int(id))
+		}
+	}
 	for _, d := range c.GetDevices() {
 		ns.add("device", d.GetResourceName(), d.GetTopology())
 	}

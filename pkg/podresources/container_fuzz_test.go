@@ -62,7 +62,7 @@ func same(a, b Container) bool {
 		}
 		return err.Error()
 	}
-	return nameOf(a) == nameOf(b) && a.Nodes.Equal(b.Nodes) && text(a.Err) == text(b.Err)
+	return nameOf(a) == nameOf(b) && a.Nodes.Equal(b.Nodes) && a.CPUs.Equal(b.CPUs) && text(a.Err) == text(b.Err)
 }
 
 func nameOf(c Container) name { return name{c.Namespace, c.Pod, c.Name} }
