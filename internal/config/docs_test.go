@@ -23,12 +23,12 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
-// everyKey are the keys of testdata/full.txtar and from-shared.txtar, which have
-// all of them, in the form that the documentation gives them: partitions[].cpus.
+// everyKey are the keys of testdata/full.txtar, from-shared.txtar and kubelet.txtar,
+// which have all of them, in the form that the documentation gives them: partitions[].cpus.
 func everyKey(t *testing.T) map[string]bool {
 	t.Helper()
 	keys := make(map[string]bool)
-	for _, file := range []string{"testdata/full.txtar", "testdata/from-shared.txtar"} {
+	for _, file := range []string{"testdata/full.txtar", "testdata/from-shared.txtar", "testdata/kubelet.txtar"} {
 		archive, err := txtar.ParseFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -41,6 +41,7 @@ func (d *decoder) guaranteed(key string, n *yaml.Node, c *Config) {
 			return nil
 		})},
 		{"floor", d.scalar(func(s string) error { return setCount(&g.Floor, s) })},
+		{"exclusive", d.scalar(func(s string) error { return setExclusive(&g.Kubelet, s) })},
 		{"options", func(key string, n *yaml.Node) { d.mapping(key, n, d.options(&c.Pools)) }},
 		{"overrides", func(key string, n *yaml.Node) {
 			d.sequence(key, n, d.scalar(func(s string) error {

@@ -67,6 +67,7 @@ func build(data []byte, from origins, o Overrides, t *topology.Topology) (*Confi
 	if !d.origins.has("nriSocket") && !c.HasRuntime() {
 		c.NRISocket = ""
 	}
+	d.besideKubelet(&c)
 	if t != nil {
 		d.resolve(&c, t)
 	}

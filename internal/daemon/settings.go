@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -11,6 +12,10 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
+
+// errOtherOwner refuses a change that only a start can make: preflight has looked at
+// the kubelet's policy for the value before.
+var errOtherOwner = errors.New("guaranteed.exclusive is another one: who gives containers CPUs does not change while the daemon runs; restart it, with the kubelet's cpuManagerPolicy to match")
 
 // settings are the configuration in force on the machine that it is for.
 type settings struct {
@@ -72,6 +77,9 @@ func (s *settings) begin(c *config.Config, t *topology.Topology) (unfit, err err
 // does not fit the machine. One whose pools did fit another machine, before, is
 // adapted, and so is one with those that are in force.
 func (s *settings) change(c *config.Config, t *topology.Topology, before *accepted) error {
+	if s.config != nil && s.config.Pools.Guaranteed.Kubelet != c.Pools.Guaranteed.Kubelet {
+		return errOtherOwner
+	}
 	return s.set(c, t, func(now accepted, _ error) bool {
 		return before.elsewhere(now) || s.config != nil && s.now.Pools == now.Pools
 	})

@@ -37,6 +37,7 @@ type kubeletFacts struct {
 	policy       setting // cpuManagerPolicy
 	cgroupDriver setting
 	reserved     setting // reservedSystemCPUs
+	strict       bool    // strict-cpu-reservation, of the CPU manager's policy options
 	topology     setting // topologyManagerPolicy
 	memory       setting // memoryManagerPolicy
 	unreadable   []fileError
@@ -73,6 +74,9 @@ func readKubelet(root fs.FS, dir string) kubeletFacts {
 		if value, ok := flags[name]; ok {
 			*s = setting{value, source, "--" + name}
 		}
+	}
+	if options, ok := flags["cpu-manager-policy-options"]; ok {
+		k.strict = strictIn(strings.Split(options, ","))
 	}
 	return k
 }
@@ -135,6 +139,21 @@ func (k *kubeletFacts) readConfig(root fs.FS, file string, optional bool) {
 	k.reserved.overlay(config.reservedSystemCPUs, file, "reservedSystemCPUs")
 	k.topology.overlay(config.topologyManagerPolicy, file, "topologyManagerPolicy")
 	k.memory.overlay(config.memoryManagerPolicy, file, "memoryManagerPolicy")
+	if config.strict != nil {
+		k.strict = *config.strict
+	}
+}
+
+// strictIn says whether options of the CPU manager, name=value, have
+// strict-cpu-reservation.
+func strictIn(options []string) bool {
+	for _, o := range options {
+		name, value, _ := strings.Cut(strings.TrimSpace(o), "=")
+		if on, err := strconv.ParseBool(value); name == "strict-cpu-reservation" && err == nil {
+			return on
+		}
+	}
+	return false
 }
 
 // readDropIns reads the files of --config-dir in the kubelet's order, which is
@@ -161,6 +180,7 @@ func (k *kubeletFacts) readDropIns(root fs.FS, dir string) {
 type kubeletConfig struct {
 	cpuManagerPolicy, cgroupDriver, reservedSystemCPUs *string
 	topologyManagerPolicy, memoryManagerPolicy         *string
+	strict                                             *bool // cpuManagerPolicyOptions
 }
 
 // parseKubeletConfig reads a KubeletConfiguration or a drop-in of it, YAML or
@@ -173,11 +193,18 @@ func parseKubeletConfig(b []byte) (kubeletConfig, error) {
 		ReservedSystemCPUs    yaml.Node `yaml:"reservedSystemCPUs"`
 		TopologyManagerPolicy yaml.Node `yaml:"topologyManagerPolicy"`
 		MemoryManagerPolicy   yaml.Node `yaml:"memoryManagerPolicy"`
+
+		CPUManagerPolicyOptions map[string]string `yaml:"cpuManagerPolicyOptions"`
 	}
 	if err := yaml.Unmarshal(b, &keys); err != nil {
 		return kubeletConfig{}, fmt.Errorf("parse kubelet configuration: %w", err)
 	}
 	var c kubeletConfig
+	if keys.CPUManagerPolicyOptions != nil {
+		on, err := strconv.ParseBool(keys.CPUManagerPolicyOptions["strict-cpu-reservation"])
+		on = on && err == nil
+		c.strict = &on
+	}
 	return c, errors.Join(
 		scalar(&c.cpuManagerPolicy, &keys.CPUManagerPolicy, "cpuManagerPolicy"),
 		scalar(&c.cgroupDriver, &keys.CgroupDriver, "cgroupDriver"),

@@ -30,14 +30,19 @@ func (e *evidence) cpuManagerState() (file, policy string, err error) {
 }
 
 // checkKubeletPolicy looks at both the state file, which is what the kubelet does
-// now, and its configuration, which is what it does after its next start.
+// now, and its configuration, which is what it does after its next start: one of
+// both, kubelet or cpupoold, gives containers CPUs of their own.
 func checkKubeletPolicy(e *evidence) []Finding {
 	file, policy, err := e.cpuManagerState()
 	if err != nil {
 		policy = "" // checkKubeletState's
 	}
+	told := []setting{{policy, file, "policyName"}, e.kubelet.policy}
+	if e.config.Pools.Guaranteed.Kubelet {
+		return kubeletMustBeStatic(e, file, told)
+	}
 	var findings []Finding
-	for _, s := range []setting{{policy, file, "policyName"}, e.kubelet.policy} {
+	for _, s := range told {
 		if s.value != static {
 			continue
 		}
@@ -45,7 +50,8 @@ func checkKubeletPolicy(e *evidence) []Finding {
 			Severity: Refuse,
 			Subject:  s.source,
 			Found:    fmt.Sprintf("%s is %s: the kubelet would overwrite the CPUs of every container that cpupoold places", s.key, s.value),
-			Remedy:   fmt.Sprintf("drain the node, stop the kubelet, set cpuManagerPolicy: none, remove %s, start the kubelet", file),
+			Remedy: fmt.Sprintf("drain the node, stop the kubelet, set cpuManagerPolicy: none, remove %s, start the kubelet; "+
+				"or leave exclusive CPUs to the kubelet: write guaranteed: {exclusive: kubelet}", file),
 		})
 	}
 	return findings
@@ -89,6 +95,9 @@ func checkReserved(e *evidence) []Finding {
 	}
 	if management.IsEmpty() {
 		return nil
+	}
+	if e.config.Pools.Guaranteed.Kubelet {
+		return kubeletMustReserve(e, management)
 	}
 	f := Finding{Severity: Warning, Subject: e.kubelet.reserved.source}
 	want := fmt.Sprintf("set reservedSystemCPUs: %q", management)

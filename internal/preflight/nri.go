@@ -9,6 +9,9 @@ import (
 // checkNRI: without the socket everything works, and containers begin before they are
 // in their pool.
 func checkNRI(e *evidence) []Finding {
+	if e.config.Pools.Guaranteed.Kubelet {
+		return kubeletNeedsNRI(e)
+	}
 	const without = "containers are placed when the runtime tells of them, milliseconds after their first instruction"
 	f := Finding{Severity: Info, Subject: e.file + ": nriSocket"}
 	socket := e.config.NRISocket

@@ -35,6 +35,9 @@ type GuaranteedSpec struct {
 	// 0; Floor must be 0 without FromShared.
 	FromShared bool
 	Floor      int
+	// Kubelet leaves it to the kubelet to give containers CPUs, to all but those of
+	// partitions. Nothing else of this struct counts then.
+	Kubelet bool
 	// Options are how CPUs are chosen, and Overrides the names of those that pods
 	// may choose for themselves; see [Pools].
 	Options   allocate.Options
@@ -83,6 +86,10 @@ type Pools struct {
 	Guaranteed cpuset.Set
 	FromShared bool
 	Floor      int
+	// Kubelet says that the kubelet gives containers CPUs, to all but those of
+	// partitions: see [Input].Kubelet. Guaranteed is empty then, and Shared what no
+	// partition has.
+	Kubelet bool
 	// Options are how exclusive CPUs are chosen. Overrides are the names of the
 	// options that pods may choose for themselves.
 	Options   allocate.Options

@@ -69,6 +69,7 @@ func (s Spec) pools(t *topology.Topology) Pools {
 		Guaranteed: s.Guaranteed.CPUs.Intersection(t.Online),
 		FromShared: s.Guaranteed.FromShared,
 		Floor:      s.Guaranteed.Floor,
+		Kubelet:    s.Guaranteed.Kubelet,
 		Options:    s.Guaranteed.Options,
 		Overrides:  slices.Clone(s.Guaranteed.Overrides),
 		BindMemory: s.Guaranteed.BindMemory,
