@@ -2,9 +2,11 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -25,6 +27,9 @@ type Node struct {
 	// Condition (condition) says whether the Node has a condition that tells how the
 	// daemon fares. Default: true.
 	Condition bool
+	// Heartbeat (heartbeat) is how often that condition is written while it does not
+	// change: 1m..1h, or 0 for never. Default: 0.
+	Heartbeat time.Duration
 	// Events (events) says whether pods get events of what is not as they ask. Default:
 	// true.
 	Events bool
@@ -63,6 +68,7 @@ func (d *decoder) node(key string, n *yaml.Node, c *Config) {
 		})},
 		{"resources", d.scalar(func(s string) error { return setBool(&to.Resources, s) })},
 		{"condition", d.scalar(func(s string) error { return setBool(&to.Condition, s) })},
+		{"heartbeat", d.scalar(func(s string) error { return setHeartbeat(&to.Heartbeat, s) })},
 		{"events", d.scalar(func(s string) error { return setBool(&to.Events, s) })},
 		{"startupTaint", d.scalar(func(s string) error { return setTaint(&to.StartupTaint, s) })},
 	})
@@ -74,6 +80,22 @@ func setNodeName(name *string, s string) error {
 		return errors.New("is not the name of a Node; write it as kubectl get nodes does")
 	}
 	*name = s
+	return nil
+}
+
+// Bounds of node.heartbeat. What is more often than this is a load for the cluster and
+// says no more: a dead daemon's pod is not ready within seconds.
+const (
+	minHeartbeat = time.Minute
+	maxHeartbeat = time.Hour
+)
+
+func setHeartbeat(period *time.Duration, s string) error {
+	d, err := time.ParseDuration(s)
+	if err != nil || d != 0 && (d < minHeartbeat || d > maxHeartbeat) {
+		return fmt.Errorf("is not 0 or a duration in %v..%v; write one like 5m", minHeartbeat, maxHeartbeat)
+	}
+	*period = d
 	return nil
 }
 

@@ -89,7 +89,7 @@ func (l *loop) clusterState() *cluster.State {
 		s.Pools, s.Pods = l.countedPools(), l.countedPods()
 	}
 	if n.Condition {
-		s.Condition = l.condition()
+		s.Condition, s.Heartbeat = l.condition(), n.Heartbeat
 	}
 	if n.Events {
 		for _, p := range l.problems() {

@@ -17,7 +17,9 @@ type attempts struct {
 	err   error     // of the last one
 }
 
-func newAttempts(what string) attempts { return attempts{what: what, retry: newPause()} }
+func newAttempts(what string, l Limits) attempts {
+	return attempts{what: what, retry: newPause(l.Pause)}
+}
 
 // attempt makes requests unless it is too early. The time is when it is to be called
 // again; zero stands for not before something happens.
@@ -38,7 +40,11 @@ func (r *Runner) attempt(ctx context.Context, a *attempts, request func(context.
 		r.Log.Warn("node is not shown as it is", "node", r.Name, "what", a.what, "error", err)
 	}
 	a.err = err
-	a.due = r.Now().Add(max(a.retry.NextBackOff(), retryAfter(err)))
+	pause := a.retry.NextBackOff()
+	if isStatus(err, 409) { // nobody has too much to do
+		pause /= 10
+	}
+	a.due = r.Now().Add(pause + retryAfter(err))
 	return a.due
 }
 

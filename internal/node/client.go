@@ -32,13 +32,14 @@ const (
 	pingWait  = 15 * time.Second
 )
 
-// client talks to one API server. It is used by one goroutine at a time, but for open.
+// client talks to one API server. It is used by one goroutine at a time.
 type client struct {
 	access *Access
 	agent  string
 	limits Limits
 	ca     []byte
 	http   *http.Client
+	broken bool // something was wrong with a connection
 }
 
 // Limits are how long the API server is waited for. The zero value stands for those
@@ -46,9 +47,15 @@ type client struct {
 type Limits struct {
 	// Call bounds a request, and the first answer of a watch. Default: 10s.
 	Call time.Duration
-	// Watch is how long a watch is asked for; it is given up a little later.
-	// Default: 5m.
+	// Watch is how long a watch is asked for at least, and up to twice as long; it
+	// is given up a little later. Default: 10m.
 	Watch time.Duration
+	// Start is how late the first request is at most: the nodes of a cluster start
+	// together when power comes back. Default: 5s.
+	Start time.Duration
+	// Pause is how long the first pause after a failure is at most: all nodes lose an
+	// API server in the same moment. Further ones grow up to a minute. Default: 10s.
+	Pause time.Duration
 	// Gap is the shortest time between two patches; it grows while somebody undoes
 	// them. Default: 500ms.
 	Gap time.Duration
@@ -61,7 +68,14 @@ func (l Limits) orDefault() Limits {
 	for _, d := range []struct {
 		value   *time.Duration
 		instead time.Duration
-	}{{&l.Call, 10 * time.Second}, {&l.Watch, 5 * time.Minute}, {&l.Gap, 500 * time.Millisecond}, {&l.Settle, 3 * time.Second}} {
+	}{
+		{&l.Call, 10 * time.Second},
+		{&l.Watch, 10 * time.Minute},
+		{&l.Start, 5 * time.Second},
+		{&l.Pause, 10 * time.Second},
+		{&l.Gap, 500 * time.Millisecond},
+		{&l.Settle, 3 * time.Second},
+	} {
 		if *d.value == 0 {
 			*d.value = d.instead
 		}
@@ -91,9 +105,9 @@ func isStatus(err error, code int) bool {
 	return ok && e.Code == code
 }
 
-// connect makes the client ready. After an error of a call it is to be called again:
-// the certificate authority may have been replaced, and what is left of an old
-// connection may hang.
+// connect makes the client ready for a request. The certificate authority may have been
+// replaced, and what is left of a connection that has failed may hang. One that has not
+// is kept: a handshake costs an API server more than most requests.
 func (c *client) connect() error {
 	access, err := c.access.read()
 	if err != nil {
@@ -105,8 +119,12 @@ func (c *client) connect() error {
 		return fmt.Errorf("certificate authority of the API server: %w", err)
 	}
 	if c.http != nil {
-		c.http.CloseIdleConnections()
-		if bytes.Equal(ca, c.ca) {
+		same := bytes.Equal(ca, c.ca)
+		if c.broken || !same {
+			c.http.CloseIdleConnections()
+			c.broken = false
+		}
+		if same {
 			return nil
 		}
 	}
@@ -140,6 +158,7 @@ func (c *client) call(ctx context.Context, method, path, contentType string, bod
 	defer func() { _ = answer.Close() }() // it has been read
 	data, err := io.ReadAll(io.LimitReader(answer, maxAnswer))
 	if err != nil {
+		c.broken = true
 		return fmt.Errorf("read answer of the API server: %w", err)
 	}
 	if out == nil {
@@ -174,11 +193,14 @@ func (c *client) open(ctx context.Context, method, path string, query url.Values
 	}
 	answer, err := c.http.Do(request)
 	if err != nil {
+		c.broken = true
 		return nil, fmt.Errorf("ask the API server: %w", err)
 	}
 	if answer.StatusCode/100 == 2 {
 		return answer.Body, nil
 	}
+	// A proxy on the way to servers that are gone may still hold the connection.
+	c.broken = c.broken || answer.StatusCode/100 == 5
 	defer func() { _ = answer.Body.Close() }()
 	failure := &statusError{}
 	if data, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer)); err == nil {
@@ -191,12 +213,12 @@ func (c *client) open(ctx context.Context, method, path string, query url.Values
 	return nil, failure
 }
 
-// retryAfterHeader is how long the API server wants to be left alone, longestPause at
+// retryAfterHeader is how long the API server wants to be left alone, longestAsked at
 // most: what a proxy says while it restarts the server must not last for an hour.
 func retryAfterHeader(text string) time.Duration {
 	seconds, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {
 		return 0
 	}
-	return min(time.Duration(seconds)*time.Second, longestPause)
+	return min(time.Duration(seconds)*time.Second, longestAsked)
 }

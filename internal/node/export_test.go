@@ -1,6 +1,14 @@
 package node
 
-import "time"
+import (
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+const LongestPause = longestPause
+
+func NewPause(first time.Duration) *backoff.ExponentialBackOff { return newPause(first) }
 
 func ParseMilli(s string) (int64, error) { return parseMilli(s) }
 

@@ -43,6 +43,7 @@ type fakeAPI struct {
 	hang     bool           // no request is answered
 	gate     chan struct{}  // each event waits for one of it; nil: none waits
 	expire   int            // watches that are to end with 410
+	cut      bool           // watches end when the first state is told
 	idle     bool           // watches tell nothing after the first state
 	watchers int
 	calls    map[string]int    // requests, by "METHOD resource"
@@ -266,6 +267,12 @@ func (f *fakeAPI) watch(w http.ResponseWriter, r *http.Request) {
 		}
 		if first {
 			send("BOOKMARK", map[string]any{"metadata": map[string]any{"resourceVersion": "100"}})
+		}
+		f.mu.Lock()
+		cut := f.cut
+		f.mu.Unlock()
+		if cut {
+			return
 		}
 		select {
 		case <-changed:

@@ -12,10 +12,6 @@ import (
 // ConditionType is the type of the node's condition.
 const ConditionType = "CPUPoolsReady"
 
-// heartbeat is how old a condition may become: as old as the kubelet's own do while
-// nothing changes (nodeStatusReportFrequency).
-const heartbeat = 5 * time.Minute
-
 // rewording is how often a message may change of which the reason does not.
 const rewording = 30 * time.Second
 
@@ -29,6 +25,8 @@ type wanted struct {
 	resources map[string]int64
 	// condition is the condition without its times; nil withdraws it.
 	condition *condition
+	// heartbeat is how old the condition may become; zero: as old as it likes.
+	heartbeat time.Duration
 }
 
 // list is a part of a patch: values by key, nil deletes.
@@ -45,7 +43,7 @@ func (o *object) statusPatch(want wanted, names workload.Names, now time.Time) [
 			}
 		}
 	}
-	if c := o.conditionChange(want.condition, now); c != nil {
+	if c := o.conditionChange(want, now); c != nil {
 		status["conditions"] = []any{c}
 	}
 	if len(status) == 0 {
@@ -96,25 +94,52 @@ func (o *object) ours(name string, names workload.Names) bool {
 }
 
 // conditionChange is the entry of a patch for the condition, nil for none.
-func (o *object) conditionChange(want *condition, now time.Time) any {
+func (o *object) conditionChange(want wanted, now time.Time) any {
 	is := o.condition(ConditionType)
-	if want == nil {
+	if want.condition == nil {
 		if is == nil {
 			return nil
 		}
 		return noCondition()
 	}
-	next := *want
+	next := *want.condition
 	next.Type, next.Heartbeat, next.Transition = ConditionType, now.UTC().Truncate(time.Second), now.UTC().Truncate(time.Second)
 	next.Message = clip(next.Message)
 	if is != nil && is.Status == next.Status {
 		next.Transition = is.Transition
 		// A heartbeat of the future was written before somebody has set the clock.
-		if age := now.Sub(is.Heartbeat).Abs(); is.Reason == next.Reason && (is.Message == next.Message && age < heartbeat || age < rewording) {
+		if limit, ages := next.mayAge(is, want.heartbeat); !ages || now.Sub(is.Heartbeat).Abs() < limit {
 			return nil
 		}
 	}
 	return next
+}
+
+// conditionDue is when a condition that is as wanted for now is to be written again,
+// zero for not before something happens.
+func (o *object) conditionDue(want wanted) time.Time {
+	is := o.condition(ConditionType)
+	if want.condition == nil || is == nil {
+		return time.Time{}
+	}
+	next := *want.condition
+	next.Message = clip(next.Message)
+	if limit, ages := next.mayAge(is, want.heartbeat); ages {
+		return is.Heartbeat.Add(limit)
+	}
+	return time.Time{}
+}
+
+// mayAge says how old what there is of a condition may become, or that age is nothing
+// to it.
+func (c *condition) mayAge(is *condition, heartbeat time.Duration) (limit time.Duration, ages bool) {
+	switch {
+	case is.Status != c.Status || is.Reason != c.Reason:
+		return 0, true
+	case is.Message != c.Message:
+		return rewording, true
+	}
+	return heartbeat, heartbeat > 0
 }
 
 // noCondition is the entry of a patch that deletes the condition.

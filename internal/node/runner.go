@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -29,6 +30,9 @@ type State struct {
 	Pods      []Pod
 	// Condition is the node's condition; nil shows none.
 	Condition *Condition
+	// Heartbeat is how often the condition is written while it does not change; never
+	// where it is zero.
+	Heartbeat time.Duration
 	// Taint is the key of the startup taint, which goes as soon as Verified; empty
 	// leaves all taints alone.
 	Taint    string
@@ -96,9 +100,9 @@ func New(o Options) *Runner {
 		Options: o, wake: make(chan struct{}, 1), seen: make(chan seen), client: o.client(), reporter: newReporter(o.Limits.Settle),
 		counts: Stats{Patches: make(map[Result]uint64), Events: make(map[Result]uint64)},
 		gap:    o.Limits.Gap,
-		status: newAttempts("status"),
-		taint:  newAttempts("startup taint"),
-		events: newAttempts("events of pods"),
+		status: newAttempts("status", o.Limits),
+		taint:  newAttempts("startup taint", o.Limits),
+		events: newAttempts("events of pods", o.Limits),
 	}
 	r.stats.Store(&Stats{})
 	return r
@@ -116,17 +120,13 @@ func (r *Runner) Show(s *State) {
 // Run works until ctx ends, and then takes the node's condition back; the resources
 // stay, as the pods that they count do.
 func (r *Runner) Run(ctx context.Context) {
+	if !sleep(ctx, rand.N(r.Limits.Start)) {
+		return
+	}
 	var watching sync.WaitGroup
 	watching.Go(func() { r.follow(ctx) })
 	r.work(ctx)
 	watching.Wait()
-}
-
-func retryAfter(err error) time.Duration {
-	if e, ok := errors.AsType[*statusError](err); ok {
-		return e.retryAfter
-	}
-	return 0
 }
 
 // work keeps the Node as wanted.
@@ -204,7 +204,7 @@ func (r *Runner) want(s *State) wanted {
 		}
 	}
 	if c := s.Condition; c != nil {
-		w.condition = &condition{Status: "False", Reason: c.Reason, Message: c.Message}
+		w.condition, w.heartbeat = &condition{Status: "False", Reason: c.Reason, Message: c.Message}, s.Heartbeat
 		if c.Ready {
 			w.condition.Status = "True"
 		}
@@ -221,10 +221,7 @@ func (r *Runner) change(ctx context.Context, s *State, want wanted) (shown bool,
 	now := r.Now()
 	patch := r.node.statusPatch(want, s.Names, now)
 	if patch == nil {
-		if want.condition == nil {
-			return true, time.Time{}, nil
-		}
-		return true, r.node.condition(ConditionType).Heartbeat.Add(heartbeat), nil
+		return true, r.node.conditionDue(want), nil
 	}
 	if earliest := r.patched.Add(r.gap); now.Before(earliest) {
 		return false, earliest, nil

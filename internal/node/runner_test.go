@@ -25,7 +25,9 @@ func quantity(s string) resource.Quantity { return resource.MustParse(s) }
 
 // quick are limits for tests: short where something is to be given up, else as ever.
 func quick() node.Limits {
-	return node.Limits{Call: 10 * time.Second, Watch: time.Minute, Gap: time.Millisecond, Settle: time.Millisecond}
+	return node.Limits{
+		Call: 10 * time.Second, Watch: time.Minute, Start: time.Millisecond, Pause: 50 * time.Millisecond, Gap: time.Millisecond, Settle: time.Millisecond,
+	}
 }
 
 // started is a runner at work.
@@ -264,7 +266,7 @@ func TestRunnerWatchExpires(t *testing.T) {
 func TestRunnerWatchGoesSilent(t *testing.T) {
 	f := newFakeAPI(t)
 	f.do(func() { f.idle = true })
-	r := run(t, f, node.Limits{Call: time.Second, Watch: time.Second, Gap: time.Millisecond})
+	r := run(t, f, node.Limits{Call: time.Second, Watch: time.Second, Start: time.Millisecond, Pause: time.Millisecond, Gap: time.Millisecond})
 	r.Show(pooled())
 	f.wait("resources", f.pooled)
 	f.edit(func(n *corev1.Node) { delete(n.Status.Capacity, shared) })
@@ -330,12 +332,27 @@ func TestRunnerHeartbeat(t *testing.T) {
 	f := newFakeAPI(t)
 	r := run(t, f, quick())
 	s := pooled()
-	s.Condition = &node.Condition{Ready: true, Reason: "AsPlanned"}
+	s.Condition, s.Heartbeat = &node.Condition{Ready: true, Reason: "AsPlanned"}, 5*time.Minute
 	r.Show(s)
 	f.wait("condition", func() bool { return f.condition() != nil })
-	old := time.Now().Add(-10 * time.Minute)
-	f.edit(func(n *corev1.Node) { n.Status.Conditions[1].LastHeartbeatTime.Time = old })
+	old := time.Now().Add(-10 * time.Minute).Truncate(time.Second)
+	age := func(n *corev1.Node) {
+		for i := range n.Status.Conditions {
+			n.Status.Conditions[i].LastHeartbeatTime.Time = old
+		}
+	}
+	f.edit(age)
 	f.wait("heartbeat", func() bool { return f.condition().LastHeartbeatTime.After(old.Add(time.Minute)) })
+
+	// Without one an old condition is as good as a new one.
+	silent := pooled()
+	silent.Condition = s.Condition
+	r.Show(silent)
+	f.edit(age)
+	f.edit(func(n *corev1.Node) { delete(n.Status.Capacity, shared) })
+	f.wait("a patch of the resources alone", func() bool {
+		return f.pooled() && f.condition().LastHeartbeatTime.Time.Equal(old)
+	})
 }
 
 func TestRunnerTaint(t *testing.T) {

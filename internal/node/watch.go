@@ -10,8 +10,6 @@ import (
 	"net/url"
 	"strconv"
 	"time"
-
-	"github.com/cenkalti/backoff/v5"
 )
 
 // path is where the Node is, with a subresource or nothing behind it.
@@ -27,22 +25,27 @@ type seen struct {
 }
 
 // errExpired ends a watch that has fallen too far behind: the next one begins anew.
-var errExpired = errors.New("watch has expired")
+// errEnded ends one before its time: an API server that stops does that to all nodes.
+var (
+	errExpired = errors.New("watch has expired")
+	errEnded   = errors.New("watch was ended by the API server")
+)
 
-// watch tells of the Node's state, and of each change of it, until the API server ends
-// it or something fails; began is called when it has let us. A watch without a version
+// watch tells of the Node's state, and of each change of it, until its time is over or
+// something fails; began is called when it has let us. A watch without a version
 // begins with the state that there is, so there is no list to fall out of step with,
 // and one that is begun again misses nothing.
 func (c *client) watch(ctx context.Context, name string, began func(), tell func(context.Context, seen)) error {
-	// Not all nodes at the same time, when an API server has come back.
-	duration := c.limits.Watch + rand.N(c.limits.Watch/4+1)
+	// Watches that have begun together are not to end together.
+	duration := max((c.limits.Watch + rand.N(c.limits.Watch)).Truncate(time.Second), time.Second)
 	ctx, cancel := context.WithTimeout(ctx, duration+c.limits.Call)
 	defer cancel()
+	started := time.Now()
 	body, err := c.open(ctx, "GET", "/api/v1/nodes", url.Values{
 		"watch":               {"true"},
 		"fieldSelector":       {"metadata.name=" + name},
 		"allowWatchBookmarks": {"true"},
-		"timeoutSeconds":      {strconv.Itoa(max(int(duration/time.Second), 1))},
+		"timeoutSeconds":      {strconv.Itoa(int(duration / time.Second))},
 	}, "", nil)
 	if err != nil {
 		return err
@@ -56,9 +59,12 @@ func (c *client) watch(ctx context.Context, name string, began func(), tell func
 			Object json.RawMessage `json:"object"`
 		}
 		switch err := events.Decode(&e); {
-		case errors.Is(err, io.EOF):
+		case errors.Is(err, io.EOF) && time.Since(started) >= duration-time.Second/2:
 			return nil
+		case errors.Is(err, io.EOF):
+			return errEnded
 		case err != nil:
+			c.broken = true
 			return fmt.Errorf("watch: %w", err)
 		}
 		switch e.Type {
@@ -86,7 +92,7 @@ func (c *client) watch(ctx context.Context, name string, began func(), tell func
 
 // follow watches the Node until ctx ends.
 func (r *Runner) follow(ctx context.Context) {
-	c, pause, failing := r.Options.client(), newPause(), ""
+	c, pause, failing := r.Options.client(), newPause(r.Limits.Pause), ""
 	began := func() {
 		if r.linked.Store(true); failing != "" {
 			r.Log.Info("node is watched again", "node", r.Name)
@@ -111,25 +117,17 @@ func (r *Runner) follow(ctx context.Context) {
 		if time.Since(started) > longestPause {
 			pause.Reset()
 		}
-		if err != nil && !errors.Is(err, errExpired) {
+		if err == nil { // its time was over
+			continue
+		}
+		if !errors.Is(err, errExpired) && !errors.Is(err, errEnded) {
 			if r.linked.Store(false); failing == "" {
 				r.Log.Warn("node is not watched", "node", r.Name, "error", err)
 			}
 			failing = err.Error()
 		}
-		select {
-		case <-ctx.Done():
+		if !sleep(ctx, pause.NextBackOff()+retryAfter(err)) {
 			return
-		case <-time.After(max(pause.NextBackOff(), retryAfter(err))):
 		}
 	}
-}
-
-// longestPause is how late an API server that is back is noticed.
-const longestPause = 30 * time.Second
-
-func newPause() *backoff.ExponentialBackOff {
-	b := backoff.NewExponentialBackOff()
-	b.MaxInterval = longestPause
-	return b
 }
