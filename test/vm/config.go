@@ -8,7 +8,7 @@ import (
 
 // Config says what kind of machine to start. The zero value is a plain systemd guest with eight CPUs.
 type Config struct {
-	// Topology names the machine's CPUs and NUMA nodes: 4c1n; 8c2n (the default): 8 CPUs in 2 sockets and 2 nodes; 16c2s2t: 16 CPUs,
+	// Topology names the machine's CPUs and NUMA nodes: 2c1n; 4c1n; 8c2n (the default): 8 CPUs in 2 sockets and 2 nodes; 16c2s2t: 16 CPUs,
 	// 2 sockets and nodes of 4 cores with 2 threads; 32c4n: 32 CPUs, 2 sockets of 8 cores with 2 threads, 2 nodes in each; 16c2d4l: 16
 	// CPUs, one socket with 2 dies and nodes, in each of them 2 L3s of 2 cores with 2 threads.
 	Topology string

@@ -45,7 +45,7 @@ func TestSplitTopologyArgs(t *testing.T) {
 
 // TestTopologyNames holds the table to what the names say.
 func TestTopologyNames(t *testing.T) {
-	want := map[string][3]int{"4c1n": {4, 1, 1}, "8c2n": {8, 2, 1}, "16c2s2t": {16, 2, 2}, "32c4n": {32, 4, 2}, "16c2d4l": {16, 2, 2}}
+	want := map[string][3]int{"2c1n": {2, 1, 1}, "4c1n": {4, 1, 1}, "8c2n": {8, 2, 1}, "16c2s2t": {16, 2, 2}, "32c4n": {32, 4, 2}, "16c2d4l": {16, 2, 2}}
 	got := make(map[string][3]int)
 	for name, m := range topologies() {
 		got[name] = [3]int{m.cpus(), m.nodes, m.threads}
@@ -60,7 +60,7 @@ func TestConfigErrors(t *testing.T) {
 		config Config
 		want   string
 	}{
-		"topology": {Config{Topology: "3c"}, `find topology "3c": not one of 16c2d4l, 16c2s2t, 32c4n, 4c1n, 8c2n`},
+		"topology": {Config{Topology: "3c"}, `find topology "3c": not one of 16c2d4l, 16c2s2t, 2c1n, 32c4n, 4c1n, 8c2n`},
 		"suite":    {Config{Suite: "buster"}, `find suite "buster": not one of bookworm, trixie, forky`},
 		"odd":      {Config{Memory: 1025}, "check memory 1025 MiB: less than 512, or no multiple of the 2 nodes of 8c2n"},
 		"small":    {Config{Memory: 100}, "check memory 100 MiB: less than 512, or no multiple of the 2 nodes of 8c2n"},

@@ -20,6 +20,7 @@ type split struct{ dies, modules int }
 // topologies returns the machines that Config.Topology can name.
 func topologies() map[string]topology {
 	return map[string]topology{
+		"2c1n":    {sockets: 1, cores: 2, threads: 1, nodes: 1},
 		"4c1n":    {sockets: 1, cores: 4, threads: 1, nodes: 1},
 		"8c2n":    {sockets: 2, cores: 4, threads: 1, nodes: 2},
 		"16c2s2t": {sockets: 2, cores: 4, threads: 2, nodes: 2},
