@@ -61,7 +61,7 @@ test-ci: host-vm build ## run of test-vm what CI does: the first tier, and the s
 test-apiserver: build ## run cpupool-webhook, and what a daemon may do, against a real API server, on this machine (builds kube-apiserver once)
 	$(GO) -C test/apiserver test -tags apiserver -count=1 -timeout 20m ./...
 
-test-e2e: host-vm image ## install and use cpupoold in a cluster, in a virtual machine (builds the control plane once)
+test-e2e: host-vm build image ## install and use cpupoold in a cluster, in a virtual machine (builds the control plane once)
 	$(GO) test -tags e2e -count=1 -timeout 80m ./test/e2e
 
 test-matrix: host-vm build ## run what holds on every runtime, systemd and kernel on all of them

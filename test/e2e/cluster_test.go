@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,56 +14,41 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-
-	"github.com/cpupoold/cpupoold/test/vm"
 )
 
 // patience bounds every wait. It is only used up by what fails: all of it is emulated.
 const patience = 6 * time.Minute
 
-// nodeName is the name of the cluster's node.
-const nodeName = "node"
-
-// A cluster is a control plane on this machine with one node, which is a guest, and a client of its administrator.
+// A cluster is a control plane on this machine with nodes, which are guests, and a client of its administrator.
 type cluster struct {
 	*kubernetes.Clientset
 
-	m     *vm.VM
-	plane *controlPlane
+	plane    *controlPlane
+	machines []*machine
 }
 
-// start makes a node, which has just booted, the one of a new cluster, and waits until that takes pods.
-func start(t *testing.T, topology string) *cluster {
+// start makes a node, which has just booted, the first one of a new cluster, and waits until that takes pods. The machines of other topologies
+// boot as well, and may join later.
+func start(t *testing.T, topologies ...string) *cluster {
 	t.Helper()
-	m := vm.Start(t, vm.Config{Node: true, Topology: topology})
-	plane := startControlPlane(t, m)
-	c := &cluster{Clientset: plane.client(t), m: m, plane: plane}
+	c := &cluster{machines: boot(t, topologies)}
+	c.plane = startControlPlane(t, c.machines)
+	c.Clientset = c.plane.client(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			c.show(t)
 		}
 	})
-	c.join(t)
+	c.join(t, c.machines[0], "testdata/node/etc", "testdata/startup/etc")
 	return c
 }
 
-// join makes the kubelet one of the cluster.
-func (c *cluster) join(t *testing.T) {
+// join makes the kubelet of a machine one of the cluster; the directories become its /etc.
+func (c *cluster) join(t *testing.T, m *machine, etc ...string) {
 	t.Helper()
-	listenInGuest(t, c.m, "127.0.0.1:6443", c.plane.address)
-	for from, to := range map[string]string{
-		"testdata/node/etc":                             "/etc",
-		filepath.Join(c.plane.programs, "kubelet.conf"): "/etc/kubernetes/kubeconfig",
-	} {
-		if err := c.m.CopyTo(t.Context(), from, to); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c.run(t, "ip", "address", "add", "10.96.0.1/32", "dev", "lo")
-	c.run(t, "systemctl", "daemon-reload")
-	c.run(t, "systemctl", "restart", "kubelet")
-	eventually(t, "the node joins", func(ctx context.Context) error {
-		node, err := c.node(ctx)
+	m.join(t, c.plane, etc)
+	eventually(t, "node "+m.name+" joins", func(ctx context.Context) error {
+		node, err := c.node(ctx, m.name)
 		if err != nil {
 			return err
 		}
@@ -77,16 +61,10 @@ func (c *cluster) join(t *testing.T) {
 	})
 }
 
-// run runs a command on the node, and returns what it prints.
+// run runs a command on the first node, and returns what it prints.
 func (c *cluster) run(t *testing.T, command ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	out, err := c.m.Run(ctx, command...)
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return strings.TrimSpace(string(out))
+	return c.machines[0].run(t, command...)
 }
 
 // kubectl runs a line with kubectl on this machine, where the repository's deploy/ is.
@@ -116,9 +94,10 @@ func (c *cluster) show(t *testing.T) {
 		out, err := c.plane.command(ctx, line).CombinedOutput()
 		t.Logf("%s: %v\n%s", line, err, out)
 	}
-	// The kubelet serves no logs.
-	out, err := c.m.Run(ctx, "sh", "-c", "tail -n 50 /var/log/pods/cpupool*/*/*.log")
-	t.Logf("logs of pods: %v\n%s", err, out)
+	for _, m := range c.machines { // kubelets serve no logs
+		out, err := m.Run(ctx, "sh", "-c", "tail -n 50 /var/log/pods/cpupool*/*/*.log")
+		t.Logf("logs of pods of %s: %v\n%s", m.name, err, out)
+	}
 }
 
 // eventually asks until there is no error.
@@ -142,9 +121,9 @@ func eventually(t *testing.T, what string, ask func(context.Context) error) {
 	}
 }
 
-// node is the Node.
-func (c *cluster) node(ctx context.Context) (*corev1.Node, error) {
-	return c.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
+// node is the Node of a machine.
+func (c *cluster) node(ctx context.Context, name string) (*corev1.Node, error) {
+	return c.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 }
 
 // namespace makes one; allowed is the workload type that it allows.

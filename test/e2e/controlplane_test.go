@@ -13,34 +13,26 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
-
-	"github.com/cpupoold/cpupoold/test/vm"
 )
 
 // A controlPlane are the processes of one, on this machine: what is emulated is slow, and of the node all has to be.
 type controlPlane struct {
 	programs string // directory
-	dir      string // with kubeconfigs for this machine, and all that the processes write
+	dir      string // with keys, kubeconfigs, and all that the processes write
 	address  string // of the API server
 }
 
-// startControlPlane starts all of it, for the cluster that has m as its node.
-func startControlPlane(t *testing.T, m *vm.VM) *controlPlane {
+// startControlPlane starts all of it, for a cluster of these machines.
+func startControlPlane(t *testing.T, machines []*machine) *controlPlane {
 	t.Helper()
 	p := &controlPlane{programs: programs(t), dir: t.TempDir(), address: "127.0.0.1:" + freePort(t)}
-	for _, name := range []string{"super-admin.conf", "controller-manager.conf", "scheduler.conf"} {
-		text, err := os.ReadFile(filepath.Join(p.programs, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.write(t, name, strings.ReplaceAll(string(text), "10.96.0.1:443", p.address))
-	}
+	p.copyKeys(t)
 	egress, err := os.ReadFile("testdata/egress.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.write(t, "egress.yaml", strings.ReplaceAll(string(egress), "@SOCKET@", serveTunnel(t, m)))
-	pki := filepath.Join(p.programs, "pki")
+	p.write(t, "egress.yaml", strings.ReplaceAll(string(egress), "@SOCKET@", serveTunnel(t, machines)))
+	pki := filepath.Join(p.dir, "pki")
 	peer, client := "unix://"+filepath.Join(p.dir, "peer"), "unix://"+filepath.Join(p.dir, "client")
 	p.start(t, "etcd", "--data-dir", filepath.Join(p.dir, "etcd"), "--unsafe-no-fsync", "--log-level", "warn",
 		"--listen-peer-urls", peer, "--listen-client-urls", client, "--advertise-client-urls", client)
@@ -62,6 +54,24 @@ func startControlPlane(t *testing.T, m *vm.VM) *controlPlane {
 		"--service-account-private-key-file", filepath.Join(pki, "sa.key"))
 	p.start(t, "kube-scheduler", "--kubeconfig", filepath.Join(p.dir, "scheduler.conf"), "--leader-elect=false", "--secure-port", "0")
 	return p
+}
+
+// copyKeys copies keys and kubeconfigs: those of another version of this repository may come in their place while the processes read them.
+func (p *controlPlane) copyKeys(t *testing.T) {
+	t.Helper()
+	if err := os.CopyFS(filepath.Join(p.dir, "pki"), os.DirFS(filepath.Join(p.programs, "pki"))); err != nil {
+		t.Fatal(err)
+	}
+	const onNodes = "10.96.0.1:443"
+	for name, address := range map[string]string{
+		"super-admin.conf": p.address, "controller-manager.conf": p.address, "scheduler.conf": p.address, "kubelet.conf": onNodes, "worker.conf": onNodes,
+	} {
+		text, err := os.ReadFile(filepath.Join(p.programs, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.write(t, name, strings.ReplaceAll(string(text), onNodes, address))
+	}
 }
 
 // client is one of the cluster's administrator.

@@ -63,7 +63,7 @@ func resize(t *testing.T, c *cluster) {
 		}
 		return nil
 	})
-	c.shows(t, grown)
+	c.shows(t, nodeName, advertised(grown))
 	if after := c.cpus(t, whole); !after.Equal(before) {
 		t.Errorf("the pod with whole CPUs runs on %v; before it was %v", after, before)
 	}
@@ -74,7 +74,7 @@ func restartKubelet(t *testing.T, c *cluster) {
 	whole := c.running(t, "apps", "whole")
 	before := c.cpus(t, whole)
 	c.run(t, "systemctl", "restart", "kubelet")
-	c.shows(t, grown)
+	c.shows(t, nodeName, advertised(grown))
 	c.make(t, "apps", "next", nil, "1|1") // the kubelet has admitted the others again before it
 	next := c.cpus(t, c.running(t, "apps", "next"))
 	again := c.running(t, "apps", "whole")
@@ -156,7 +156,7 @@ func (c *cluster) authority(t *testing.T) string {
 
 // losesNode: a Node that is deleted and comes back with its kubelet shows its pools again, and takes pods beside those that it has.
 func losesNode(t *testing.T, c *cluster) {
-	old, err := c.node(t.Context())
+	old, err := c.node(t.Context(), nodeName)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,13 +164,13 @@ func losesNode(t *testing.T, c *cluster) {
 	c.kubectl(t, "kubectl delete node "+nodeName)
 	c.run(t, "systemctl", "restart", "kubelet")
 	eventually(t, "there is another Node", func(ctx context.Context) error {
-		node, err := c.node(ctx)
+		node, err := c.node(ctx, nodeName)
 		if err == nil && node.UID == old.UID {
 			err = errors.New("it is the same")
 		}
 		return err
 	})
-	c.shows(t, grown)
+	c.shows(t, nodeName, advertised(grown))
 	c.asks(t, "apps")
 	// Controllers take the pods of a Node that is away for longer.
 	if after := c.cpus(t, c.running(t, "apps", "whole")); !after.Equal(before) {

@@ -34,7 +34,7 @@ func read(t *testing.T, file string) manual {
 	return manual(strings.Join(strings.Fields(string(text)), " "))
 }
 
-// follow runs commands as the manual has them: kubectl on this machine, all others on the node.
+// follow runs commands as the manual has them: kubectl on this machine, all others on each of the cluster's.
 func (m manual) follow(t *testing.T, c *cluster, commands ...string) {
 	t.Helper()
 	for _, command := range commands {
@@ -44,7 +44,9 @@ func (m manual) follow(t *testing.T, c *cluster, commands ...string) {
 		if strings.HasPrefix(command, "kubectl ") {
 			c.kubectl(t, command)
 		} else {
-			c.run(t, "sh", "-euc", "cd /root; "+command)
+			for _, m := range c.machines {
+				m.run(t, "sh", "-euc", "cd /root; "+command)
+			}
 		}
 	}
 }
@@ -67,11 +69,11 @@ func advertised(uncounted int64) map[corev1.ResourceName]int64 {
 	return map[corev1.ResourceName]int64{cores: 8000 - 20, shared: 2000 - uncounted, guaranteed: 4000}
 }
 
-// bring puts the image on the node, and deploy/ with these pools where kubectl runs.
+// bring puts the image on each machine, and deploy/ with these pools where kubectl runs.
 func (c *cluster) bring(t *testing.T) {
 	t.Helper()
-	if err := c.m.CopyTo(t.Context(), *image, "/root/cpupoold-image.tar"); err != nil {
-		t.Fatal(err)
+	for _, m := range c.machines {
+		m.bring(t, *image, "/root/cpupoold-image.tar")
 	}
 	if err := os.CopyFS(filepath.Join(c.plane.dir, "deploy"), os.DirFS("../../deploy")); err != nil {
 		t.Fatal(err)
@@ -90,10 +92,17 @@ func (c *cluster) bring(t *testing.T) {
 // install does what the documents say.
 func (c *cluster) install(t *testing.T) {
 	t.Helper()
-	deployment, webhook := read(t, "docs/deployment.md"), read(t, "docs/webhook.md")
+	deployment := read(t, "docs/deployment.md")
 	c.bring(t)
 	deployment.follow(t, c, "ctr --namespace k8s.io images import cpupoold-image.tar", "kubectl apply -f deploy/daemonset.yaml -f deploy/rbac.yaml")
-	c.shows(t, 0)
+	c.shows(t, nodeName, advertised(0))
+	c.installWebhook(t)
+}
+
+// installWebhook does what the documents say, where there is a daemon that shows all resources.
+func (c *cluster) installWebhook(t *testing.T) {
+	t.Helper()
+	webhook := read(t, "docs/webhook.md")
 	webhook.follow(t, c,
 		"kubectl apply -f deploy/webhook/webhook.yaml",
 		"kubectl -n cpupool-webhook rollout status deployment cpupool-webhook",
@@ -103,15 +112,15 @@ func (c *cluster) install(t *testing.T) {
 	c.latched(t)
 }
 
-// shows waits until the node shows all of its pools, less what is not counted of shared CPUs, and that they are ready, and lets pods in.
-func (c *cluster) shows(t *testing.T, uncounted int64) {
+// shows waits until a node shows this much of each resource, and that its pools are ready, and lets pods in.
+func (c *cluster) shows(t *testing.T, name string, resources map[corev1.ResourceName]int64) {
 	t.Helper()
-	eventually(t, "the node shows its pools", func(ctx context.Context) error {
-		node, err := c.node(ctx)
+	eventually(t, "node "+name+" shows its pools", func(ctx context.Context) error {
+		node, err := c.node(ctx, name)
 		if err != nil {
 			return err
 		}
-		for name, want := range advertised(uncounted) {
+		for name, want := range resources {
 			capacity, allocatable := node.Status.Capacity[name], node.Status.Allocatable[name]
 			if capacity.Value() != want || allocatable.Value() != want {
 				return fmt.Errorf("of %s it has %v, and %v to allocate; want %d", name, &capacity, &allocatable, want)
@@ -120,8 +129,10 @@ func (c *cluster) shows(t *testing.T, uncounted int64) {
 		if status := condition(node); status != corev1.ConditionTrue {
 			return fmt.Errorf("its condition is %q", status)
 		}
-		if len(node.Spec.Taints) > 0 {
-			return fmt.Errorf("it has taints %v", node.Spec.Taints)
+		for _, taint := range node.Spec.Taints {
+			if taint.Key == "cpupoold.io/starting" {
+				return fmt.Errorf("it has the taint %v", taint)
+			}
 		}
 		return nil
 	})

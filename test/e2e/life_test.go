@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -103,19 +102,7 @@ func fill(t *testing.T, c *cluster) {
 		used = used.Union(got)
 	}
 	c.make(t, "apps", "late", nil, "1|1")
-	eventually(t, "the next pod is told what it waits for", func(ctx context.Context) error {
-		pod, err := c.CoreV1().Pods("apps").Get(ctx, "late", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		for _, condition := range pod.Status.Conditions {
-			if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse &&
-				strings.Contains(condition.Message, "Insufficient "+guaranteed) {
-				return nil
-			}
-		}
-		return fmt.Errorf("its conditions are %+v", pod.Status.Conditions)
-	})
+	c.waitsFor(t, "apps", "late", guaranteed)
 	if err := c.CoreV1().Pods("apps").Delete(t.Context(), names[0], metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,8 @@ package e2e_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -79,7 +81,8 @@ func (c *cluster) file(t *testing.T, pod *corev1.Pod, name string) string {
 	if id == "" {
 		t.Fatalf("pod %s/%s has no container: %+v", pod.Namespace, pod.Name, pod.Status)
 	}
-	return c.run(t, "sh", "-euc", "cat /sys/fs/cgroup/kubepods.slice/*/cri-containerd-$0.scope/$1 2>/dev/null ||"+
+	i := slices.IndexFunc(c.machines, func(m *machine) bool { return m.name == pod.Spec.NodeName })
+	return c.machines[i].run(t, "sh", "-euc", "cat /sys/fs/cgroup/kubepods.slice/*/cri-containerd-$0.scope/$1 2>/dev/null ||"+
 		" cat /sys/fs/cgroup/kubepods.slice/*/*/cri-containerd-$0.scope/$1", id, name)
 }
 
@@ -98,4 +101,22 @@ func (c *cluster) cpus(t *testing.T, pod *corev1.Pod) cpuset.Set {
 func (c *cluster) dryRun(ctx context.Context, namespace string, annotations map[string]string, cpus string) (*corev1.Pod, error) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "dry-run", Annotations: annotations}, Spec: spec(cpus)}
 	return c.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+}
+
+// waitsFor waits until a pod that no node takes is told that it waits for a resource.
+func (c *cluster) waitsFor(t *testing.T, namespace, name, resource string) {
+	t.Helper()
+	eventually(t, "pod "+namespace+"/"+name+" waits for "+resource, func(ctx context.Context) error {
+		pod, err := c.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, condition := range pod.Status.Conditions {
+			if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse &&
+				strings.Contains(condition.Message, "Insufficient "+resource) {
+				return nil
+			}
+		}
+		return fmt.Errorf("its conditions are %+v", pod.Status.Conditions)
+	})
 }

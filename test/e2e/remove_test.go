@@ -43,7 +43,7 @@ func remove(t *testing.T, c *cluster) {
 			return nil
 		})
 	}
-	node, err := c.node(t.Context())
+	node, err := c.node(t.Context(), nodeName)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm"
 )
 
-// serveTunnel takes the API server's connections to what is in the guest, each of which begins with an HTTP request CONNECT, and returns the
-// path of the socket where it asks for them.
-func serveTunnel(t *testing.T, m *vm.VM) string {
+// serveTunnel takes the API server's connections to pods, each of which begins with an HTTP request CONNECT, and returns the path of the socket
+// where it asks for them.
+func serveTunnel(t *testing.T, machines []*machine) string {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "tunnel")
 	l, err := net.Listen("unix", socket)
@@ -29,7 +29,7 @@ func serveTunnel(t *testing.T, m *vm.VM) string {
 			http.Error(w, "CONNECT only", http.StatusMethodNotAllowed)
 			return
 		}
-		far, err := m.Dial(r.Context(), "tcp", r.URL.Host)
+		far, err := dial(r.Context(), machines, r.URL.Host)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 			return

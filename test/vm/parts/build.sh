@@ -210,11 +210,12 @@ build_cluster() {
 	tree cluster
 }
 
-# pki makes what `kubeadm init` makes of certificates, keys and kubeconfigs.
+# pki makes what `kubeadm init` makes of certificates, keys and kubeconfigs, and one more of a kubelet.
 pki() {
 	local kubeadm=${built[cluster]}/kubeadm
 	sed "s|@PKI@|$PWD/pki|" "$here/cluster/kubeadm.yaml" >kubeadm.yaml
 	"$kubeadm" init phase certs all --config kubeadm.yaml >&2 && "$kubeadm" init phase kubeconfig all --config kubeadm.yaml --kubeconfig-dir "$PWD" >&2 &&
+		"$kubeadm" kubeconfig user --config kubeadm.yaml --validity-period 87600h --org system:nodes --client-name system:node:worker >worker.conf &&
 		rm kubeadm.yaml
 }
 

@@ -1,0 +1,87 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/test/vm"
+)
+
+// nodeName is the name of the cluster's first node.
+const nodeName = "node"
+
+// A machine is a guest that is a node of the cluster, or may become one.
+type machine struct {
+	*vm.VM
+
+	name       string // of the node
+	address    string // of the node
+	pods       string // what the addresses of its pods begin with
+	kubeconfig string // of its kubelet, among the control plane's files
+}
+
+// boot starts a machine of each topology.
+func boot(t *testing.T, topologies []string) []*machine {
+	t.Helper()
+	all := []*machine{
+		{name: nodeName, address: "10.0.2.15", pods: "10.85.", kubeconfig: "kubelet.conf"},
+		{name: "worker", address: "10.0.2.16", pods: "10.86.", kubeconfig: "worker.conf"},
+	}[:len(topologies)]
+	for i, m := range all {
+		m.VM = vm.Start(t, vm.Config{Node: true, Topology: topologies[i]})
+	}
+	return all
+}
+
+// join has the kubelet look for a control plane. The directories become the machine's /etc.
+func (m *machine) join(t *testing.T, plane *controlPlane, etc []string) {
+	t.Helper()
+	listenInGuest(t, m.VM, "127.0.0.1:6443", plane.address)
+	for _, dir := range etc {
+		m.bring(t, dir, "/etc")
+	}
+	m.bring(t, filepath.Join(plane.dir, m.kubeconfig), "/etc/kubernetes/kubeconfig")
+	m.run(t, "sh", "-euc", `
+		printf 'NAME=%s\nADDRESS=%s\n' "$0" "$1" >/etc/kubernetes/node.env
+		ip address show dev eth0 | grep -q "inet $1/" || ip address add "$1/24" dev eth0
+		ip address add 10.96.0.1/32 dev lo
+		sed -i "s/10\.85\./$2/" /etc/cni/net.d/10-node.conflist
+		systemctl daemon-reload
+		systemctl restart kubelet`, m.name, m.address, m.pods)
+}
+
+// bring copies a file or a directory to the machine.
+func (m *machine) bring(t *testing.T, from, to string) {
+	t.Helper()
+	if err := m.CopyTo(t.Context(), from, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run runs a command on the machine, and returns what it prints.
+func (m *machine) run(t *testing.T, command ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	out, err := m.Run(ctx, command...)
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// dial connects to a pod.
+func dial(ctx context.Context, machines []*machine, address string) (net.Conn, error) {
+	for _, m := range machines {
+		if strings.HasPrefix(address, m.pods) {
+			return m.Dial(ctx, "tcp", address)
+		}
+	}
+	return nil, fmt.Errorf("dial %s: no machine has pods there", address)
+}
