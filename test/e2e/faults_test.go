@@ -24,7 +24,8 @@ func TestFaults(t *testing.T) {
 	t.Run("resize", func(t *testing.T) { resize(t, c) })
 	t.Run("kubelet", func(t *testing.T) { restartKubelet(t, c) })
 	t.Run("webhook", func(t *testing.T) { losesWebhook(t, c) })
-	t.Run("certificate", func(t *testing.T) { rotate(t, c) })
+	t.Run("certificate", func(t *testing.T) { renew(t, c) })
+	t.Run("authority", func(t *testing.T) { rotate(t, c) })
 	t.Run("node", func(t *testing.T) { losesNode(t, c) })
 }
 
@@ -126,32 +127,6 @@ func (c *cluster) asks(t *testing.T, namespace string) {
 		}
 		return err
 	})
-}
-
-// rotate: with another certificate, and another authority, pods are made as before.
-func rotate(t *testing.T, c *cluster) {
-	const name = "cpupool-webhook-tls"
-	before := c.authority(t)
-	if _, err := c.CoreV1().Secrets(webhookNamespace).Patch(t.Context(), name, types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "there is another authority", func(context.Context) error {
-		if c.authority(t) == before {
-			return errors.New("it is the same")
-		}
-		return nil
-	})
-	c.asks(t, "apps")
-}
-
-// authority is what the API server trusts the webhook by.
-func (c *cluster) authority(t *testing.T) string {
-	t.Helper()
-	w, err := c.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(t.Context(), "cpupool-webhook", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(w.Webhooks[0].ClientConfig.CABundle)
 }
 
 // losesNode: a Node that is deleted and comes back with its kubelet shows its pools again, and takes pods beside those that it has.

@@ -1,0 +1,173 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// certificates is the Secret with the webhook's certificate and its authority.
+const certificates = "cpupool-webhook-tls"
+
+// renew: a certificate that ends soon is replaced under the same authority, and no pod is refused meanwhile.
+func renew(t *testing.T, c *cluster) {
+	authority := c.authority(t)
+	stop := c.keepMaking(t)
+	defer stop()
+	ending := c.putEnding(t)
+	var renewed *corev1.Secret
+	eventually(t, "there is another certificate", func(ctx context.Context) (err error) {
+		renewed, err = c.CoreV1().Secrets(webhookNamespace).Get(ctx, certificates, metav1.GetOptions{})
+		if err == nil && bytes.Equal(renewed.Data[corev1.TLSCertKey], ending) {
+			err = errors.New("it is the same")
+		}
+		return err
+	})
+	eventually(t, "all replicas show it", func(ctx context.Context) error { return c.showCertificate(ctx, renewed.Data[corev1.TLSCertKey]) })
+	stop()
+	if c.authority(t) != authority {
+		t.Error("the authority is another one")
+	}
+}
+
+// keepMaking has pods made, one after the other, until what it returns is called. None of them may be refused, or made as if there were no
+// webhook.
+func (c *cluster) keepMaking(t *testing.T) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var making sync.WaitGroup
+	made := 0
+	making.Go(func() {
+		for ctx.Err() == nil {
+			pod, err := c.dryRun(ctx, "apps", nil, "100m")
+			if err == nil && milli(pod, shared) != 100 {
+				err = fmt.Errorf("it requests %v", pod.Spec.Containers[0].Resources.Requests)
+			}
+			if err != nil && ctx.Err() == nil {
+				t.Errorf("pod %d, while the certificate is renewed: %v", made, err)
+				return
+			}
+			made++
+		}
+	})
+	return sync.OnceFunc(func() {
+		cancel()
+		making.Wait()
+		t.Logf("%d pods were made", made)
+	})
+}
+
+// putEnding puts a certificate into the Secret that its authority has made for another hour, as after the time of the one that is there, and
+// returns it.
+func (c *cluster) putEnding(t *testing.T) []byte {
+	t.Helper()
+	secrets := c.CoreV1().Secrets(webhookNamespace)
+	secret, err := secrets.Get(t.Context(), certificates, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	authority, err := tls.X509KeyPair(secret.Data["ca.crt"], secret.Data["ca.key"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(7), DNSNames: []string{"cpupool-webhook.cpupool-webhook.svc"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}, authority.Leaf, key.Public(), authority.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate})
+	secret.Data[corev1.TLSCertKey] = text
+	secret.Data[corev1.TLSPrivateKeyKey] = pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private})
+	if _, err := secrets.Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// showCertificate says which replica of the webhook does not show this certificate.
+func (c *cluster) showCertificate(ctx context.Context, text []byte) error {
+	want, _ := pem.Decode(text)
+	if want == nil {
+		return fmt.Errorf("the Secret has the certificate %q", text)
+	}
+	pods, err := c.CoreV1().Pods(webhookNamespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for i := range pods.Items {
+		shown, err := c.certificate(ctx, &pods.Items[i])
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(shown.Raw, want.Bytes) {
+			return fmt.Errorf("pod %s shows the one that ends at %s", pods.Items[i].Name, shown.NotAfter)
+		}
+	}
+	return nil
+}
+
+// certificate is what a replica of the webhook shows.
+func (c *cluster) certificate(ctx context.Context, pod *corev1.Pod) (*x509.Certificate, error) {
+	conn, err := dial(ctx, c.machines, pod.Status.PodIP+":9443")
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	client := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // the test compares it
+	if err := client.HandshakeContext(ctx); err != nil {
+		return nil, err
+	}
+	return client.ConnectionState().PeerCertificates[0], nil
+}
+
+// rotate: with another certificate, and another authority, pods are made as before.
+func rotate(t *testing.T, c *cluster) {
+	before := c.authority(t)
+	if _, err := c.CoreV1().Secrets(webhookNamespace).Patch(t.Context(), certificates, types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "there is another authority", func(context.Context) error {
+		if c.authority(t) == before {
+			return errors.New("it is the same")
+		}
+		return nil
+	})
+	c.asks(t, "apps")
+}
+
+// authority is what the API server trusts the webhook by.
+func (c *cluster) authority(t *testing.T) string {
+	t.Helper()
+	w, err := c.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(t.Context(), "cpupool-webhook", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(w.Webhooks[0].ClientConfig.CABundle)
+}
