@@ -94,7 +94,7 @@ func (c *cluster) show(t *testing.T) {
 		out, err := c.plane.command(ctx, line).CombinedOutput()
 		t.Logf("%s: %v\n%s", line, err, out)
 	}
-	for _, m := range c.machines { // kubelets serve no logs
+	for _, m := range c.machines { // from the files: a kubelet may be what has failed
 		out, err := m.Run(ctx, "sh", "-c", "tail -n 50 /var/log/pods/cpupool*/*/*.log")
 		t.Logf("logs of pods of %s: %v\n%s", m.name, err, out)
 	}

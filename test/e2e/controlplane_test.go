@@ -44,6 +44,8 @@ func startControlPlane(t *testing.T, machines []*machine) *controlPlane {
 		"--service-account-issuer", "https://kubernetes.default.svc.cluster.local",
 		"--service-account-key-file", filepath.Join(pki, "sa.pub"), "--service-account-signing-key-file", filepath.Join(pki, "sa.key"),
 		"--service-cluster-ip-range", "10.96.0.0/24", "--authorization-mode", "Node,RBAC", "--enable-admission-plugins", "NodeRestriction",
+		"--kubelet-client-certificate", filepath.Join(pki, "apiserver-kubelet-client.crt"),
+		"--kubelet-client-key", filepath.Join(pki, "apiserver-kubelet-client.key"),
 		"--allow-privileged",
 		"--enable-aggregator-routing", // to the endpoints of services: there is no kube-proxy
 		"--egress-selector-config-file", filepath.Join(p.dir, "egress.yaml"))
@@ -97,13 +99,19 @@ func (p *controlPlane) command(ctx context.Context, line string) *exec.Cmd {
 	return cmd
 }
 
-// programs returns the directory of the control plane's programs, keys and kubeconfigs, which are built if need be.
+// programs returns the directory of the control plane's programs, keys and kubeconfigs.
 func programs(t *testing.T) string {
 	t.Helper()
-	build := exec.CommandContext(t.Context(), "../vm/parts/build.sh", "cluster")
+	return partsTree(t, "cluster")
+}
+
+// partsTree returns the directory of a tree of test/vm/parts, which is built if need be.
+func partsTree(t *testing.T, name string) string {
+	t.Helper()
+	build := exec.CommandContext(t.Context(), "../vm/parts/build.sh", name)
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
-		t.Fatalf("build the control plane: %v", err)
+		t.Fatalf("build the tree %s: %v", name, err)
 	}
 	cache := os.Getenv("CPUPOOLD_CACHE")
 	if cache == "" {
@@ -113,7 +121,7 @@ func programs(t *testing.T) string {
 		}
 		cache = filepath.Join(user, "cpupoold")
 	}
-	return filepath.Join(cache, "vm", "parts", "tree-cluster")
+	return filepath.Join(cache, "vm", "parts", "tree-"+name)
 }
 
 func (p *controlPlane) write(t *testing.T, name, text string) {

@@ -47,6 +47,7 @@ func (m *machine) join(t *testing.T, plane *controlPlane, etc []string) {
 		m.bring(t, dir, "/etc")
 	}
 	m.bring(t, filepath.Join(plane.dir, m.kubeconfig), "/etc/kubernetes/kubeconfig")
+	m.bring(t, filepath.Join(plane.programs, "pki", "ca.crt"), "/etc/kubernetes/ca.crt")
 	m.run(t, "sh", "-euc", `
 		printf 'NAME=%s\nADDRESS=%s\n' "$0" "$1" >/etc/kubernetes/node.env
 		ip address show dev eth0 | grep -q "inet $1/" || ip address add "$1/24" dev eth0
@@ -76,12 +77,12 @@ func (m *machine) run(t *testing.T, command ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// dial connects to a pod.
+// dial connects to a pod, or to a node.
 func dial(ctx context.Context, machines []*machine, address string) (net.Conn, error) {
 	for _, m := range machines {
-		if strings.HasPrefix(address, m.pods) {
+		if strings.HasPrefix(address, m.pods) || strings.HasPrefix(address, m.address+":") {
 			return m.Dial(ctx, "tcp", address)
 		}
 	}
-	return nil, fmt.Errorf("dial %s: no machine has pods there", address)
+	return nil, fmt.Errorf("dial %s: no machine has pods or a node there", address)
 }
