@@ -140,7 +140,7 @@ func certificates(m manager.Manager, o Options) (<-chan struct{}, error) {
 		return ready, nil
 	}
 	name := objectName + "." + o.Namespace + ".svc"
-	err := rotator.AddRotator(m, &rotator.CertRotator{
+	err := rotator.AddRotator(overlapping{m}, &rotator.CertRotator{
 		SecretKey:      types.NamespacedName{Namespace: o.Namespace, Name: secretName},
 		CertDir:        o.Config.CertificateDir,
 		CAName:         objectName + "-ca",

@@ -13,10 +13,12 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"math/big"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -48,26 +50,84 @@ func TestRotation(t *testing.T) {
 		stop()
 	})
 
-	t.Run("the authority's", func(t *testing.T) {
-		before := secret()
-		before.Data["ca.crt"], before.Data["ca.key"] = authority(t, time.Now().Add(time.Hour))
-		if _, err := c.CoreV1().Secrets(installed).Update(t.Context(), before, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		renewed(t, s, first, before)
-		eventually(t, "API servers know the new authority", func(ctx context.Context) error {
-			configuration, err := c.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, installed, metav1.GetOptions{})
-			if err != nil {
-				return err
+	for name, replace := range map[string]func(*corev1.Secret){
+		"authority": func(is *corev1.Secret) {
+			is.Data["ca.crt"], is.Data["ca.key"] = authority(t, time.Now().Add(time.Hour))
+		},
+		"all-by-hand": func(is *corev1.Secret) { is.Data = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			stop := keepAsking(t, s)
+			before := secret()
+			changed := before.DeepCopy()
+			replace(changed)
+			if _, err := c.CoreV1().Secrets(installed).Update(t.Context(), changed, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
 			}
-			for _, w := range configuration.Webhooks {
-				if !bytes.Equal(w.ClientConfig.CABundle, secret().Data["ca.crt"]) {
-					return errorf("webhook %s has another one", w.Name)
-				}
-			}
-			return nil
+			knowAuthority(t, s, before.Data["ca.crt"])
+			// The kubelet takes its time: until then the replica shows the old certificate.
+			hear(t, s, name)
+			renewed(t, s, first, changed)
+			stop()
 		})
-		answers(t, s)
+	}
+}
+
+// knowAuthority waits until API servers are to trust an authority that is not the one
+// before, and checks that they trust that one, too.
+func knowAuthority(t *testing.T, s *apiServer, before []byte) {
+	t.Helper()
+	eventually(t, "API servers are told of the new authority", func(ctx context.Context) error {
+		secret, err := s.client(t, admin).CoreV1().Secrets(installed).Get(ctx, "cpupool-webhook-tls", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		configuration, err := s.client(t, admin).AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, installed, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		now := secret.Data["ca.crt"]
+		for _, w := range configuration.Webhooks {
+			if len(now) == 0 || bytes.Equal(now, before) || !bytes.HasPrefix(w.ClientConfig.CABundle, now) {
+				return errorf("webhook %s has another one", w.Name)
+			}
+			if !bytes.Contains(w.ClientConfig.CABundle, before) {
+				t.Errorf("webhook %s has lost the authority before", w.Name)
+			}
+		}
+		return nil
+	})
+}
+
+// hear waits until the API server has heard of all changes of webhook configurations
+// that have been made: it hears of them in their order, and of one more here, by which
+// nobody is there to be asked about pods with a label.
+func hear(t *testing.T, s *apiServer, label string) {
+	t.Helper()
+	url, none := "https://127.0.0.1:1/", admissionregistrationv1.SideEffectClassNone
+	configurations := s.client(t, admin).AdmissionregistrationV1().MutatingWebhookConfigurations()
+	if _, err := configurations.Create(t.Context(), &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: label},
+		Webhooks: []admissionregistrationv1.MutatingWebhook{{
+			Name: "nobody.example.com", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &url},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+			}},
+			ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"heard": label}},
+			SideEffects:    &none, AdmissionReviewVersions: []string{"v1"},
+		}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the API server has heard of it", func(ctx context.Context) error {
+		pod := newPod("x", nil, "")
+		pod.Labels = map[string]string{"heard": label}
+		_, err := s.client(t, alice).CoreV1().Pods("apps").Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil || !strings.Contains(err.Error(), "nobody.example.com") {
+			return errorf("answer %w", err)
+		}
+		return nil
 	})
 }
 
