@@ -114,6 +114,9 @@ type Config struct {
 	// Node (node) says what the cluster sees of this node.
 	Node Node
 
+	// Depletion (depletion) says what becomes of a node whose shared pool is depleted.
+	Depletion Depletion
+
 	// LogLevel (logLevel) is debug, info, warn or error. Default: info.
 	LogLevel slog.Level
 
@@ -198,6 +201,7 @@ func Default() Config {
 		WeightFormula:      WeightAuto,
 		PodSliceWeights:    true,
 		Node:               defaultNode(),
+		Depletion:          defaultDepletion(),
 		LogLevel:           slog.LevelInfo,
 		LogFormat:          LogText,
 	}

@@ -57,6 +57,7 @@ func (d *decoder) fields(c *Config) []field {
 		})},
 		{"podSliceWeights", d.scalar(func(s string) error { return setBool(&c.PodSliceWeights, s) })},
 		{"node", func(key string, n *yaml.Node) { d.node(key, n, c) }},
+		{"depletion", func(key string, n *yaml.Node) { d.depletion(key, n, c) }},
 		{"logLevel", d.scalar(func(s string) error { return setLevel(&c.LogLevel, s) })},
 		{"logFormat", d.scalar(func(s string) error { return setOneOf(&c.LogFormat, s, LogText, LogJSON) })},
 	}

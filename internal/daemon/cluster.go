@@ -84,6 +84,7 @@ func (l *loop) clusterState() *cluster.State {
 	n := l.settings.config.Node
 	s := &cluster.State{
 		Names: l.settings.names, Resources: n.Resources, Taint: n.StartupTaint, Verified: l.status.ready,
+		Depletion: l.depletion(),
 	}
 	if n.Resources {
 		s.Pools, s.Pods = l.countedPools(), l.countedPods()
@@ -92,6 +93,9 @@ func (l *loop) clusterState() *cluster.State {
 		s.Condition, s.Heartbeat = l.condition(), n.Heartbeat
 	}
 	if n.Events {
+		if d := l.depleted(); d != nil {
+			s.Problems = append(s.Problems, cluster.Problem{Code: string(d.Code), Text: d.Text})
+		}
 		for _, p := range l.problems() {
 			// The name is namespace/name: see pools.Problem.
 			if namespace, name, ok := strings.Cut(p.Pod, "/"); ok && p.PodUID != "" {
@@ -196,6 +200,9 @@ func (l *loop) condition() *cluster.Condition {
 	if paths := slices.Sorted(maps.Keys(l.status.faults)); len(paths) > 0 {
 		return bad("NotAsPlanned", worst(paths, l.status.faults))
 	}
+	if d := l.depleted(); d != nil {
+		return good(string(d.Code), d.Text)
+	}
 	if err := l.status.configErr; err != nil {
 		return good("ConfigurationRefused", "an older configuration is in force: "+err.Error())
 	}
@@ -234,7 +241,7 @@ func (l *loop) viewWithCluster() *telemetry.View {
 	if stats.Connected {
 		all.Sources[telemetry.APIServer] = telemetry.SourceOK
 	}
-	shown := &telemetry.NodeView{Patches: results(stats.Patches), Events: results(stats.Events)}
+	shown := &telemetry.NodeView{Pressure: stats.Pressure, Patches: results(stats.Patches), Events: results(stats.Events)}
 	for _, a := range stats.Amounts {
 		shown.Resources = append(shown.Resources, telemetry.NodeResource{Name: a.Resource, Milli: a.Milli, Unaccounted: a.Unaccounted})
 	}

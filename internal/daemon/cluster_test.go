@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -69,6 +70,7 @@ func TestClusterState(t *testing.T) {
 			pod("not-counted", managementCores, cluster.Container{Name: "app", Resource: managementCores, Milli: 300}),
 		},
 		Taint: "cpupoold.io/starting", Verified: true,
+		Depletion: &cluster.Depletion{CPUs: 2, Floor: 1, ClearAfter: time.Minute},
 		// There is no such unit.
 		Condition: &cluster.Condition{Ready: true, Reason: "Degraded", Message: s.Condition.Message},
 	}
@@ -150,6 +152,7 @@ func TestConditionOfTheNode(t *testing.T) {
 type api struct {
 	mu      sync.Mutex
 	status  map[string]any
+	spec    any
 	patches []string
 	hangs   bool
 }
@@ -166,22 +169,28 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Method != http.MethodPatch {
-		_ = json.NewEncoder(w).Encode(map[string]any{"type": "ADDED", "object": a.node(nil)})
+		_ = json.NewEncoder(w).Encode(map[string]any{"type": "ADDED", "object": a.node(nil, nil)})
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 		return
 	}
 	var patch struct {
 		Status map[string]any `json:"status"`
+		Spec   any            `json:"spec"`
 	}
 	_ = json.NewDecoder(r.Body).Decode(&patch)
-	_ = json.NewEncoder(w).Encode(a.node(patch.Status))
+	_ = json.NewEncoder(w).Encode(a.node(patch.Status, patch.Spec))
 }
 
-// node is the Node after a patch of its status.
-func (a *api) node(patch map[string]any) map[string]any {
+// node is the Node after a patch of its status, or of its spec.
+func (a *api) node(patch map[string]any, spec any) map[string]any {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if spec != nil {
+		text, _ := json.Marshal(spec)
+		a.patches = append(a.patches, string(text))
+		a.spec = spec
+	}
 	if patch != nil {
 		text, _ := json.Marshal(patch)
 		a.patches = append(a.patches, string(text))
@@ -198,15 +207,51 @@ func (a *api) node(patch map[string]any) map[string]any {
 			maps.Copy(merged, changes)
 			value = merged
 		}
+		if key == "conditions" {
+			value = mergeConditions(status[key], value)
+		}
 		status[key] = value
 	}
 	a.status = status
 	version := strconv.Itoa(1 + len(a.patches))
-	return map[string]any{"metadata": map[string]any{"name": "n1", "uid": "u", "resourceVersion": version}, "status": status}
+	return map[string]any{"metadata": map[string]any{"name": "n1", "uid": "u", "resourceVersion": version}, "spec": a.spec, "status": status}
+}
+
+// mergeConditions merges lists of conditions by their types.
+func mergeConditions(is, changes any) []any {
+	all, _ := is.([]any)
+	all = slices.Clone(all)
+	more, _ := changes.([]any)
+	for _, change := range more {
+		typ := change.(map[string]any)["type"]
+		all = slices.DeleteFunc(all, func(c any) bool { return c.(map[string]any)["type"] == typ })
+		if change.(map[string]any)["$patch"] == nil {
+			all = append(all, change)
+		}
+	}
+	return all
+}
+
+// shows is the status of a condition, and how many taints the Node has.
+func (a *api) shows(typ string) (status string, taints int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all, _ := a.status["conditions"].([]any)
+	for _, c := range all {
+		if c := c.(map[string]any); c["type"] == typ {
+			status, _ = c["status"].(string)
+		}
+	}
+	spec, _ := a.spec.(map[string]any)
+	list, _ := spec["taints"].([]any)
+	return status, len(list)
 }
 
 // joined starts a daemon whose node is in the cluster of a.
-func (n *node) joined(a *api) *running {
+func (n *node) joined(a *api) *running { return n.joinedAt(a, time.Now) }
+
+// joinedAt is joined, with a clock for what the cluster is shown.
+func (n *node) joinedAt(a *api, now func() time.Time) *running {
 	n.t.Helper()
 	server := httptest.NewTLSServer(a)
 	n.t.Cleanup(func() {
@@ -236,6 +281,7 @@ func (n *node) joined(a *api) *running {
 	if err != nil {
 		n.t.Fatal(err)
 	}
+	l.cluster.Now = now
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {

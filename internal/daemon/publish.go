@@ -179,6 +179,9 @@ func (l *loop) problems() []pools.Problem {
 		}
 		all = append(all, p)
 	}
+	if d := l.depleted(); d != nil {
+		all = append(all, *d)
+	}
 	all = append(all, l.unitProblems()...)
 	all = append(all, l.hostProblems()...)
 	all = append(all, l.isolationProblems()...)

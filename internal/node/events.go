@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// Problem is something of a pod that is not as it asks for.
+// Problem is something of a pod that is not as it asks for; without a Pod, and then
+// with nothing but Code and Text, it is of the Node.
 type Problem struct {
 	UID, Namespace, Pod string
 	// Container is empty for a problem of the whole pod.
@@ -125,8 +126,15 @@ func (r *reporter) spent(what *report, name string, now time.Time) {
 // tell writes the event of a problem, or that it is still there, and returns the
 // event's name.
 func (c *client) tell(ctx context.Context, r *report, node string, now time.Time) (name string, err error) {
+	subject := r.Problem
+	regarding := map[string]string{"apiVersion": "v1", "kind": "Pod", "namespace": r.Namespace, "name": r.Pod, "uid": r.UID}
+	if subject.Pod == "" {
+		// As the kubelet's own events: kubectl describe looks for the name as UID.
+		subject.Pod, subject.Namespace = node, "default"
+		regarding = map[string]string{"apiVersion": "v1", "kind": "Node", "name": node, "uid": node}
+	}
 	const stamp = "2006-01-02T15:04:05.000000Z07:00" // metav1.MicroTime
-	events := "/apis/events.k8s.io/v1/namespaces/" + url.PathEscape(r.Namespace) + "/events"
+	events := "/apis/events.k8s.io/v1/namespaces/" + url.PathEscape(subject.Namespace) + "/events"
 	if r.name != "" && r.text == r.Text {
 		err := c.call(ctx, "PATCH", events+"/"+url.PathEscape(r.name), mergePatch, encode(map[string]any{
 			"series": map[string]any{"count": r.count + 1, "lastObservedTime": now.UTC().Format(stamp)},
@@ -137,16 +145,15 @@ func (c *client) tell(ctx context.Context, r *report, node string, now time.Time
 	}
 	random := make([]byte, 8)
 	_, _ = rand.Read(random) // never fails (crypto/rand)
-	regarding := map[string]string{"apiVersion": "v1", "kind": "Pod", "namespace": r.Namespace, "name": r.Pod, "uid": r.UID}
 	if r.Container != "" {
 		regarding["fieldPath"] = "spec.containers{" + r.Container + "}"
 	}
 	// A pod's name has up to 253 characters, and the event's must not have more.
-	name = strings.TrimRight(r.Pod[:min(len(r.Pod), 230)], "-.") + "." + hex.EncodeToString(random)
+	name = strings.TrimRight(subject.Pod[:min(len(subject.Pod), 230)], "-.") + "." + hex.EncodeToString(random)
 	return name, c.call(ctx, "POST", events, "application/json", encode(map[string]any{
 		"apiVersion":          "events.k8s.io/v1",
 		"kind":                "Event",
-		"metadata":            map[string]string{"name": name, "namespace": r.Namespace},
+		"metadata":            map[string]string{"name": name, "namespace": subject.Namespace},
 		"eventTime":           now.UTC().Format(stamp),
 		"reportingController": "cpupoold.io/cpupoold",
 		"reportingInstance":   clipName(node),

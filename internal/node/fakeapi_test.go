@@ -34,21 +34,22 @@ type fakeAPI struct {
 	server *httptest.Server
 	dir    string // of the credentials
 
-	mu       sync.Mutex
-	changed  chan struct{} // closed and replaced with each change of what follows
-	node     *corev1.Node
-	version  int
-	tokens   []string
-	refuse   map[string]int // status code for "METHOD subresource"
-	hang     bool           // no request is answered
-	gate     chan struct{}  // each event waits for one of it; nil: none waits
-	expire   int            // watches that are to end with 410
-	cut      bool           // watches end when the first state is told
-	idle     bool           // watches tell nothing after the first state
-	watchers int
-	calls    map[string]int    // requests, by "METHOD resource"
-	patches  []json.RawMessage // of the Node, those that were done
-	events   map[string]*eventsv1.Event
+	mu           sync.Mutex
+	changed      chan struct{} // closed and replaced with each change of what follows
+	node         *corev1.Node
+	version      int
+	tokens       []string
+	refuse       map[string]int // status code for "METHOD subresource"
+	forbidAdding bool           // of taints
+	hang         bool           // no request is answered
+	gate         chan struct{}  // each event waits for one of it; nil: none waits
+	expire       int            // watches that are to end with 410
+	cut          bool           // watches end when the first state is told
+	idle         bool           // watches tell nothing after the first state
+	watchers     int
+	calls        map[string]int    // requests, by "METHOD resource"
+	patches      []json.RawMessage // of the Node, those that were done
+	events       map[string]*eventsv1.Event
 }
 
 func newFakeAPI(t *testing.T) *fakeAPI {
@@ -343,6 +344,10 @@ func (f *fakeAPI) patch(w http.ResponseWriter, r *http.Request, sub string, body
 		result.ManagedFields = owned(result.ManagedFields, body)
 	} else {
 		result.Spec = next.Spec
+		if f.forbidAdding && len(result.Spec.Taints) >= len(is.Spec.Taints) {
+			refuse(w, http.StatusForbidden, "no taint may be added")
+			return
+		}
 	}
 	f.do(func() {
 		f.version++
@@ -425,7 +430,7 @@ func (f *fakeAPI) event(w http.ResponseWriter, r *http.Request, body []byte) {
 		return
 	}
 	switch {
-	case e.Name == "" || len(e.Name) > 253 || e.Name != strings.ToLower(e.Name) || e.Namespace != parts[0] || e.Regarding.Namespace != parts[0]:
+	case e.Name == "" || len(e.Name) > 253 || e.Name != strings.ToLower(e.Name) || e.Namespace != parts[0] || e.Regarding.Kind == "Pod" && e.Regarding.Namespace != parts[0]:
 		refuse(w, http.StatusUnprocessableEntity, fmt.Sprintf("event %q in %q", e.Name, e.Namespace))
 	case e.EventTime.IsZero() || e.ReportingController == "" || e.ReportingInstance == "" || e.Action == "" || e.Reason == "" || e.Type != "Warning" || len(e.Note) > 1024:
 		refuse(w, http.StatusUnprocessableEntity, "event is incomplete: "+string(body))

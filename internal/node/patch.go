@@ -27,6 +27,25 @@ type wanted struct {
 	condition *condition
 	// heartbeat is how old the condition may become; zero: as old as it likes.
 	heartbeat time.Duration
+	// pressure is the condition of depletion, likewise.
+	pressure *condition
+}
+
+// wantedCondition is a condition of a type, and how old it may become.
+type wantedCondition struct {
+	typ       string
+	condition *condition
+	heartbeat time.Duration
+}
+
+// conditions are those that the status shows or is not to show. Depletion is rare, and
+// what is done about it may be grave: while there is any, it is always kept fresh.
+func (w *wanted) conditions() []wantedCondition {
+	pressed := wantedCondition{PressureType, w.pressure, w.heartbeat}
+	if w.pressure != nil && w.pressure.Status == "True" {
+		pressed.heartbeat = pressureHeartbeat
+	}
+	return []wantedCondition{{ConditionType, w.condition, w.heartbeat}, pressed}
 }
 
 // list is a part of a patch: values by key, nil deletes.
@@ -43,8 +62,14 @@ func (o *object) statusPatch(want wanted, names workload.Names, now time.Time) [
 			}
 		}
 	}
-	if c := o.conditionChange(want, now); c != nil {
-		status["conditions"] = []any{c}
+	var conditions []any
+	for _, c := range want.conditions() {
+		if change := o.conditionChange(c, now); change != nil {
+			conditions = append(conditions, change)
+		}
+	}
+	if conditions != nil {
+		status["conditions"] = conditions
 	}
 	if len(status) == 0 {
 		return nil
@@ -93,17 +118,17 @@ func (o *object) ours(name string, names workload.Names) bool {
 	return false
 }
 
-// conditionChange is the entry of a patch for the condition, nil for none.
-func (o *object) conditionChange(want wanted, now time.Time) any {
-	is := o.condition(ConditionType)
+// conditionChange is the entry of a patch for a condition, nil for none.
+func (o *object) conditionChange(want wantedCondition, now time.Time) any {
+	is := o.condition(want.typ)
 	if want.condition == nil {
 		if is == nil {
 			return nil
 		}
-		return noCondition()
+		return noCondition(want.typ)
 	}
 	next := *want.condition
-	next.Type, next.Heartbeat, next.Transition = ConditionType, now.UTC().Truncate(time.Second), now.UTC().Truncate(time.Second)
+	next.Type, next.Heartbeat, next.Transition = want.typ, now.UTC().Truncate(time.Second), now.UTC().Truncate(time.Second)
 	next.Message = clip(next.Message)
 	if is != nil && is.Status == next.Status {
 		next.Transition = is.Transition
@@ -115,19 +140,21 @@ func (o *object) conditionChange(want wanted, now time.Time) any {
 	return next
 }
 
-// conditionDue is when a condition that is as wanted for now is to be written again,
+// conditionsDue is when a condition that is as wanted for now is to be written again,
 // zero for not before something happens.
-func (o *object) conditionDue(want wanted) time.Time {
-	is := o.condition(ConditionType)
-	if want.condition == nil || is == nil {
-		return time.Time{}
+func (o *object) conditionsDue(want wanted) (due time.Time) {
+	for _, c := range want.conditions() {
+		is := o.condition(c.typ)
+		if c.condition == nil || is == nil {
+			continue
+		}
+		next := *c.condition
+		next.Message = clip(next.Message)
+		if limit, ages := next.mayAge(is, c.heartbeat); ages {
+			due = sooner(due, is.Heartbeat.Add(limit))
+		}
 	}
-	next := *want.condition
-	next.Message = clip(next.Message)
-	if limit, ages := next.mayAge(is, want.heartbeat); ages {
-		return is.Heartbeat.Add(limit)
-	}
-	return time.Time{}
+	return due
 }
 
 // mayAge says how old what there is of a condition may become, or that age is nothing
@@ -142,26 +169,35 @@ func (c *condition) mayAge(is *condition, heartbeat time.Duration) (limit time.D
 	return heartbeat, heartbeat > 0
 }
 
-// noCondition is the entry of a patch that deletes the condition.
-func noCondition() map[string]string {
-	return map[string]string{"$patch": "delete", "type": ConditionType}
+// noCondition is the entry of a patch that deletes a condition.
+func noCondition(typ string) map[string]string {
+	return map[string]string{"$patch": "delete", "type": typ}
 }
 
 // taintPatch is the merge patch that removes the taint with this key, nil when there is
-// none. Taints have no merge key, so the patch has the list as it is to be, and fails
-// when the Node has changed since (409).
+// none.
 func (o *object) taintPatch(key string) []byte {
-	kept := make([]json.RawMessage, 0, len(o.Spec.Taints))
+	if key == "" {
+		return nil
+	}
+	return o.taintsPatch(func(t taint) bool { return t.Key != key }, nil)
+}
+
+// taintsPatch is the merge patch that removes the taints that are not to be kept and
+// adds one, unless that is nil; nil when nothing changes. Taints have no merge key, so
+// the patch has the list as it is to be, and fails when the Node has changed since (409).
+func (o *object) taintsPatch(keep func(taint) bool, add *taint) []byte {
+	kept := make([]any, 0, len(o.Spec.Taints)+1)
 	for _, raw := range o.Spec.Taints {
-		var taint struct {
-			Key string `json:"key"`
-		}
-		if json.Unmarshal(raw, &taint) != nil || taint.Key != key {
+		if keep(taintOf(raw)) {
 			kept = append(kept, raw)
 		}
 	}
-	if key == "" || len(kept) == len(o.Spec.Taints) {
+	if add == nil && len(kept) == len(o.Spec.Taints) {
 		return nil
+	}
+	if add != nil {
+		kept = append(kept, add)
 	}
 	return encode(map[string]any{
 		"metadata": map[string]any{"resourceVersion": o.Metadata.ResourceVersion},

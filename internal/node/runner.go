@@ -37,7 +37,9 @@ type State struct {
 	// leaves all taints alone.
 	Taint    string
 	Verified bool
-	// Problems become events of pods.
+	// Depletion is of the shared pool; nil shows nothing of it.
+	Depletion *Depletion
+	// Problems become events of pods, and of the Node.
 	Problems []Problem
 }
 
@@ -87,7 +89,12 @@ type Runner struct {
 	asked    wanted // by the last patch, which was at
 	patched  time.Time
 
-	status, taint, events attempts
+	status, taint, depleted, events attempts
+
+	pressure pressure
+	resumed  bool // pressure has gone on from what the Node showed
+	tainted  time.Time
+	taintGap time.Duration // until the next change of the taint of depletion
 }
 
 // New makes a Runner; Run makes it work.
@@ -98,11 +105,13 @@ func New(o Options) *Runner {
 	}
 	r := &Runner{
 		Options: o, wake: make(chan struct{}, 1), seen: make(chan seen), client: o.client(), reporter: newReporter(o.Limits.Settle),
-		counts: Stats{Patches: make(map[Result]uint64), Events: make(map[Result]uint64)},
-		gap:    o.Limits.Gap,
-		status: newAttempts("status", o.Limits),
-		taint:  newAttempts("startup taint", o.Limits),
-		events: newAttempts("events of pods", o.Limits),
+		counts:   Stats{Patches: make(map[Result]uint64), Events: make(map[Result]uint64)},
+		gap:      o.Limits.Gap,
+		status:   newAttempts("status", o.Limits),
+		taint:    newAttempts("startup taint", o.Limits),
+		depleted: newAttempts("taint of depletion", o.Limits),
+		events:   newAttempts("events", o.Limits),
+		taintGap: o.Limits.Gap,
 	}
 	r.stats.Store(&Stats{})
 	return r
@@ -169,13 +178,16 @@ func (r *Runner) step(ctx context.Context) time.Time {
 	}
 	now := r.Now()
 	r.reporter.note(state.Problems, now)
+	next := r.press(state.Depletion, now)
 	want := r.want(state)
 	defer r.publish()
 	shown := false
-	next := r.attempt(ctx, &r.status, func(ctx context.Context) (next time.Time, err error) {
+	next = sooner(next, r.attempt(ctx, &r.status, func(ctx context.Context) (next time.Time, err error) {
 		shown, next, err = r.change(ctx, state, want)
 		return next, err
-	})
+	}))
+	// Before the startup taint goes, or pods would come in between.
+	next = sooner(next, r.attempt(ctx, &r.depleted, func(ctx context.Context) (time.Time, error) { return r.taintDepleted(ctx, state.Depletion) }))
 	if shown && state.Verified {
 		next = sooner(next, r.attempt(ctx, &r.taint, func(ctx context.Context) (time.Time, error) { return r.untaint(ctx, state.Taint) }))
 	}
@@ -209,6 +221,9 @@ func (r *Runner) want(s *State) wanted {
 			w.condition.Status = "True"
 		}
 	}
+	if d := s.Depletion; d != nil && d.Show {
+		w.pressure = r.pressure.condition(d)
+	}
 	return w
 }
 
@@ -221,7 +236,7 @@ func (r *Runner) change(ctx context.Context, s *State, want wanted) (shown bool,
 	now := r.Now()
 	patch := r.node.statusPatch(want, s.Names, now)
 	if patch == nil {
-		return true, r.node.conditionDue(want), nil
+		return true, r.node.conditionsDue(want), nil
 	}
 	if earliest := r.patched.Add(r.gap); now.Before(earliest) {
 		return false, earliest, nil
@@ -324,14 +339,14 @@ func (r *Runner) tell(ctx context.Context) (time.Time, error) {
 }
 
 // leave takes the condition back, also one that was written by a request of which the
-// answer has not come.
+// answer has not come. Depletion does not end with the daemon.
 func (r *Runner) leave() {
 	if r.node == nil || r.node.condition(ConditionType) == nil && r.asked.condition == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), farewell)
 	defer cancel()
-	patch := encode(map[string]any{"status": map[string]any{"conditions": []any{noCondition()}}})
+	patch := encode(map[string]any{"status": map[string]any{"conditions": []any{noCondition(ConditionType)}}})
 	if err := r.patch(ctx, "/status", strategicPatch, patch); err != nil {
 		r.Log.Warn("the node's condition stays", "node", r.Name, "condition", ConditionType, "error", err)
 	}

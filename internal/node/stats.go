@@ -8,6 +8,8 @@ type Stats struct {
 	Connected bool
 	// Amounts are those that are advertised, or will be.
 	Amounts []Amount
+	// Pressure says that the shared pool counts as depleted.
+	Pressure bool
 	// Patches and Events count by result since the start.
 	Patches, Events map[Result]uint64
 }
@@ -32,7 +34,7 @@ func (r *Runner) Stats() Stats {
 // publish makes the counts visible.
 func (r *Runner) publish() {
 	s := r.counts
-	s.Connected = r.status.err == nil && r.taint.err == nil && r.events.err == nil
+	s.Connected = r.status.err == nil && r.taint.err == nil && r.depleted.err == nil && r.events.err == nil
 	s.Patches, s.Events = maps.Clone(s.Patches), maps.Clone(s.Events)
 	r.stats.Store(&s)
 }

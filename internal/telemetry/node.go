@@ -10,6 +10,7 @@ func (e emitter) node(n *NodeView) {
 		e.emit(nodeResource, float64(r.Milli)/milli, r.Name)
 		e.emit(nodeUnaccounted, float64(r.Unaccounted)/milli, r.Name)
 	}
+	e.emit(nodePressure, truth(n.Pressure))
 	for _, result := range []Result{OK, Conflict, Failed} {
 		e.emit(nodePatches, float64(n.Patches[result]), string(result))
 	}

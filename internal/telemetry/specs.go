@@ -43,6 +43,7 @@ const (
 	placementTime     = "cpupoold_placement_seconds"
 	placementUsage    = "cpupoold_placement_exposure_cpu_seconds"
 	containerPressure = "cpupoold_container_cpu_pressure_seconds_total"
+	nodePressure      = "cpupoold_node_cpu_pressure"
 	nodePatches       = "cpupoold_node_patches_total"
 	nodeEvents        = "cpupoold_node_events_total"
 	nodeResource      = "cpupoold_node_resource_cpus"
@@ -77,8 +78,9 @@ func specs() []spec {
 		{sourceState, "1 for the state that a source of events or hints is in: ok, polling or absent (it does not exist here, and others lead to the same), or lost (it broke and is being reestablished). The event stream (cri_events) is also lost while the runtime does not answer, and systemd (systemd_units) while it does not tell of its units or of its reloads. The API server (api_server) is lost while it does not answer, which costs what the cluster sees and nothing on the node.", gauge, []string{"source", "state"}},
 		{nodeResource, "CPUs that the scheduler is told of, by extended resource (in thousandths there). Absent, as the other metrics of node, where the node is shown to no cluster.", gauge, []string{"resource"}},
 		{nodeUnaccounted, "CPUs that pods use without asking for the resource by which they are counted; the resource is lowered by them.", gauge, []string{"resource"}},
+		{nodePressure, "1 while the shared pool counts as depleted (depletion), also where nothing is done about it.", gauge, nil},
 		{nodePatches, "Patches of the Node, by result (ok; conflict: it had changed, and was patched again; failed).", counter, []string{"result"}},
-		{nodeEvents, "Events of pods, by result (ok, failed).", counter, []string{"result"}},
+		{nodeEvents, "Events of pods and of the Node, by result (ok, failed).", counter, []string{"result"}},
 		{problems, "Inputs that could not be honoured, by reason code.", gauge, []string{"code"}},
 		{hostUnit, "1 for what has become of a unit of host services (hostSlices): confined, foreign (an administrator has given it CPUs), inside (another unit that is placed), holds-pods, absent or unknown.", gauge, []string{"unit", "state"}},
 		{refusals, "Containers and units that should have got CPUs of their own and did not, by reason code, since the daemon's start.", counter, []string{"code"}},

@@ -149,6 +149,7 @@ func view() *telemetry.View {
 			telemetry.CRIEvents: telemetry.SourcePolling, telemetry.PodResources: telemetry.SourceLost,
 		},
 		Node: &telemetry.NodeView{
+			Pressure:  true,
 			Resources: []telemetry.NodeResource{{Name: "openshift.io/shared-cpus", Milli: 3750, Unaccounted: 250}},
 			Patches:   map[telemetry.Result]uint64{telemetry.OK: 2, telemetry.Conflict: 1},
 			Events:    map[telemetry.Result]uint64{telemetry.Failed: 1},

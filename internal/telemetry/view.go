@@ -74,6 +74,8 @@ type View struct {
 // NodeView is what the cluster is shown of the node.
 type NodeView struct {
 	Resources []NodeResource
+	// Pressure says that the shared pool counts as depleted.
+	Pressure bool
 	// Patches and Events count requests since the daemon's start.
 	Patches, Events map[Result]uint64
 }

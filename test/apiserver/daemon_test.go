@@ -59,6 +59,8 @@ func TestDaemon(t *testing.T) {
 			`"conditions":[{"type":"CPUPoolsReady","status":"True","reason":"AsPlanned","message":"m"}]}}`
 		withdraws = `{"status":{"capacity":{"openshift.io/shared-cpus":null},"allocatable":{"openshift.io/shared-cpus":null},` +
 			`"conditions":[{"$patch":"delete","type":"CPUPoolsReady"}]}}`
+		pressed         = `{"status":{"conditions":[{"type":"NodeCPUPressure","status":"True","reason":"SharedPoolDepleted","message":"m"}]}}`
+		depleted        = `{"key":"node.cpupoold.io/shared-cpus-depleted","value":"","effect":"NoSchedule"}`
 		starting, other = `{"key":"cpupoold.io/starting","effect":"NoSchedule"}`, `{"key":"other","effect":"NoSchedule"}`
 	)
 	eventually(t, "the policy is in force", func(ctx context.Context) error {
@@ -82,22 +84,29 @@ func TestDaemon(t *testing.T) {
 		{"another's devices, away", "n1", "n1", `{"status":{"allocatable":{"example.com/gpu":null}}}`, "those of pools only"},
 		{"pools of another domain", "n1", "n1", `{"status":{"capacity":{"infra.example.com/cores":"1"},"allocatable":{"infra.example.com/cores":"1"}}}`, ""},
 		{"the same, away", "n1", "n1", `{"status":{"capacity":{"infra.example.com/cores":null},"allocatable":{"infra.example.com/cores":null}}}`, ""},
-		{"address", "n1", "n1", `{"status":{"addresses":[{"type":"ExternalIP","address":"192.0.2.2"}]}}`, "resources and one condition only"},
-		{"the kubelet's port", "n1", "n1", `{"status":{"daemonEndpoints":{"kubeletEndpoint":{"Port":1}}}}`, "resources and one condition only"},
-		{"volumes", "n1", "n1", `{"status":{"volumesInUse":["v"]}}`, "resources and one condition only"},
-		{"images", "n1", "n1", `{"status":{"images":[{"names":["i"]}]}}`, "resources and one condition only"},
-		{"another condition", "n1", "n1", `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`, "CPUPoolsReady only"},
+		{"address", "n1", "n1", `{"status":{"addresses":[{"type":"ExternalIP","address":"192.0.2.2"}]}}`, "resources and two conditions only"},
+		{"the kubelet's port", "n1", "n1", `{"status":{"daemonEndpoints":{"kubeletEndpoint":{"Port":1}}}}`, "resources and two conditions only"},
+		{"volumes", "n1", "n1", `{"status":{"volumesInUse":["v"]}}`, "resources and two conditions only"},
+		{"images", "n1", "n1", `{"status":{"images":[{"names":["i"]}]}}`, "resources and two conditions only"},
+		{"another condition", "n1", "n1", `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`, "CPUPoolsReady and NodeCPUPressure only"},
 		{"withdraws", "n1", "n1", withdraws, ""},
 		{"label", "n1", "n1", `{"metadata":{"labels":{"l":"2"}}}`, "does not change labels"},
 		{"annotation", "n1", "n1", `{"metadata":{"annotations":{"a":"1"}}}`, "does not change labels"},
 		{"owner", "n1", "n1", `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"gone","uid":"1"}]}}`, "owners and finalizers"},
 		{"finalizer", "n1", "n1", `{"metadata":{"finalizers":["example.com/x"]}}`, "owners and finalizers"},
-		{"provider", "n1", "n1", `{"spec":{"providerID":"x"}}`, "removes the taint cpupoold.io/starting only"},
-		{"addresses of pods", "n1", "n1", `{"spec":{"podCIDR":"192.0.2.0/24","podCIDRs":["192.0.2.0/24"]}}`, "removes the taint cpupoold.io/starting only"},
-		{"cordon", "n1", "n1", `{"spec":{"unschedulable":true}}`, "removes the taint cpupoold.io/starting only"},
-		{"another taint", "n1", "n1", `{"spec":{"taints":[` + starting + `]}}`, "removes the taint cpupoold.io/starting only"},
-		{"a new taint", "n1", "n1", `{"spec":{"taints":[` + other + `,` + starting + `,{"key":"new","effect":"NoSchedule"}]}}`, "removes the taint cpupoold.io/starting only"},
+		{"provider", "n1", "n1", `{"spec":{"providerID":"x"}}`, "cpupoold changes taints only"},
+		{"addresses of pods", "n1", "n1", `{"spec":{"podCIDR":"192.0.2.0/24","podCIDRs":["192.0.2.0/24"]}}`, "cpupoold changes taints only"},
+		{"cordon", "n1", "n1", `{"spec":{"unschedulable":true}}`, "cpupoold changes taints only"},
+		{"another taint", "n1", "n1", `{"spec":{"taints":[` + starting + `]}}`, "cpupoold changes taints only"},
+		{"a new taint", "n1", "n1", `{"spec":{"taints":[` + other + `,` + starting + `,{"key":"new","effect":"NoSchedule"}]}}`, "cpupoold changes taints only"},
 		{"another node's taint", "n1", "n2", `{"spec":{"taints":[` + other + `]}}`, "may change that Node only, not n2"},
+		{"depleted", "n1", "n1", pressed, ""},
+		{"another node is depleted", "n1", "n2", pressed, "may change that Node only, not n2"},
+		{"the taint of depletion", "n1", "n1", `{"spec":{"taints":[` + other + `,` + starting + `,` + depleted + `]}}`, ""},
+		{"with leave to evict", "n1", "n1", `{"spec":{"taints":[` + other + `,` + starting + `,` + strings.Replace(depleted, `""`, `"evict"`, 1) + `]}}`, ""},
+		{"one that ends pods", "n1", "n1", `{"spec":{"taints":[` + other + `,` + starting + `,` + strings.Replace(depleted, "NoSchedule", "NoExecute", 1) + `]}}`, "cpupoold changes taints only"},
+		{"another node's", "n1", "n2", `{"spec":{"taints":[` + other + `,` + starting + `,` + depleted + `]}}`, "may change that Node only, not n2"},
+		{"depleted no more", "n1", "n1", `{"status":{"conditions":[{"$patch":"delete","type":"NodeCPUPressure"}]}}`, ""},
 		{"the startup taint", "n1", "n1", `{"spec":{"taints":[` + other + `]}}`, ""},
 	} {
 		kind, sub := types.MergePatchType, []string{}

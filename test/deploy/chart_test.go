@@ -182,13 +182,14 @@ func TestChartProfiles(t *testing.T) {
 // TestChartRights: a role is bound where a configuration needs it.
 func TestChartRights(t *testing.T) {
 	for values, want := range map[string][]string{
-		"":                                     {"events", "node-status", "startup-taint"},
-		"config: {node: {events: false}}":      {"node-status", "startup-taint"},
+		"":                                     {"events", "node-status", "taints"},
+		"config: {node: {events: false}}":      {"node-status", "taints"},
 		"config: {node: {startupTaint: none}}": {"events", "node-status"},
-		"config: {node: {resources: false, condition: false}}":        {"events", "node-status", "startup-taint"}, // to withdraw them
-		"config: {node: {enabled: false}}":                            {},
-		twoProfiles:                                                   {"node-status", "startup-taint"},
-		"{config: {node: {events: false}}, webhook: {enabled: true}}": {"cpupool-webhook", "node-status", "startup-taint"},
+		"config: {node: {startupTaint: none}, depletion: {action: warn}}": {"events", "node-status", "taints"}, // to remove what an earlier one has put
+		"config: {node: {resources: false, condition: false}}":            {"events", "node-status", "taints"}, // to withdraw them
+		"config: {node: {enabled: false}}":                                {},
+		twoProfiles:                                                       {"node-status", "taints"},
+		"{config: {node: {events: false}}, webhook: {enabled: true}}":     {"cpupool-webhook", "node-status", "taints"},
 	} {
 		got := []string{}
 		for _, b := range of[*rbacv1.ClusterRoleBinding](render(t, values)) {
@@ -205,7 +206,7 @@ func TestChartStartupTaint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(text, "cpupoold.io/starting") || !strings.Contains(text, "t.key == 'example.com/new'") {
+	if strings.Contains(text, "cpupoold.io/starting") || !strings.Contains(text, "t.key in ['example.com/new',") {
 		t.Error("the policy is for another taint than the configuration")
 	}
 }
