@@ -185,12 +185,21 @@ func (o *mutateOptions) note(s streams, file string, notes []string) {
 	}
 }
 
-// mutate is what the webhook does to a pod, once it asks for what the flags say.
+// mutate is what the webhook does to a pod, once it asks for what the flags say. A pod
+// that has not asked itself, and cannot have what --target says, does not ask: its file
+// would change, and a static pod be started anew, for a warning.
 func (o *mutateOptions) mutate(pod *corev1.Pod) (*corev1.Pod, []string, error) {
-	result, warnings, err := o.settings.Mutate(o.asking(pod), admission.Origin{Manifest: true})
+	from := admission.Origin{Manifest: true}
+	result, warnings, err := o.settings.Mutate(o.asking(pod), from)
 	var notes []string
 	for _, w := range warnings {
 		notes = append(notes, w.String())
+	}
+	if _, asks, targetErr := o.settings.Names.TargetType(pod.Annotations); err != nil || asks || targetErr != nil || o.target == "" {
+		return result, notes, err
+	}
+	if _, has, _ := o.settings.Names.TargetType(result.Annotations); !has {
+		result, _, err = o.settings.Mutate(pod, from)
 	}
 	return result, notes, err
 }
