@@ -11,7 +11,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"math/big"
 	"sync"
@@ -20,7 +19,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // certificates is the Secret with the webhook's certificate and its authority.
@@ -32,19 +30,28 @@ func renew(t *testing.T, c *cluster) {
 	stop := c.keepMaking(t)
 	defer stop()
 	ending := c.putEnding(t)
-	var renewed *corev1.Secret
-	eventually(t, "there is another certificate", func(ctx context.Context) (err error) {
-		renewed, err = c.CoreV1().Secrets(webhookNamespace).Get(ctx, certificates, metav1.GetOptions{})
-		if err == nil && bytes.Equal(renewed.Data[corev1.TLSCertKey], ending) {
-			err = errors.New("it is the same")
-		}
-		return err
-	})
-	eventually(t, "all replicas show it", func(ctx context.Context) error { return c.showCertificate(ctx, renewed.Data[corev1.TLSCertKey]) })
+	c.showOther(t, ending)
 	stop()
 	if c.authority(t) != authority {
 		t.Error("the authority is another one")
 	}
+}
+
+// showOther waits until the webhook has another certificate than this one, and all replicas show it.
+func (c *cluster) showOther(t *testing.T, before []byte) {
+	t.Helper()
+	var now []byte
+	eventually(t, "there is another certificate", func(ctx context.Context) error {
+		secret, err := c.CoreV1().Secrets(webhookNamespace).Get(ctx, certificates, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if now = secret.Data[corev1.TLSCertKey]; len(now) == 0 || bytes.Equal(now, before) {
+			return fmt.Errorf("it is %q", now)
+		}
+		return nil
+	})
+	eventually(t, "all replicas show it", func(ctx context.Context) error { return c.showCertificate(ctx, now) })
 }
 
 // keepMaking has pods made, one after the other, until what it returns is called. None of them may be refused, or made as if there were no
@@ -52,18 +59,23 @@ func renew(t *testing.T, c *cluster) {
 func (c *cluster) keepMaking(t *testing.T) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var making sync.WaitGroup
-	made := 0
+	made, next := 0, time.NewTicker(100*time.Millisecond) // leaves something of the machine to the others
 	making.Go(func() {
+		defer next.Stop()
 		for ctx.Err() == nil {
 			pod, err := c.dryRun(ctx, "apps", nil, "100m")
 			if err == nil && milli(pod, shared) != 100 {
 				err = fmt.Errorf("it requests %v", pod.Spec.Containers[0].Resources.Requests)
 			}
 			if err != nil && ctx.Err() == nil {
-				t.Errorf("pod %d, while the certificate is renewed: %v", made, err)
+				t.Errorf("pod %d, while certificates are replaced: %v", made, err)
 				return
 			}
 			made++
+			select {
+			case <-next.C:
+			case <-ctx.Done():
+			}
 		}
 	})
 	return sync.OnceFunc(func() {
@@ -147,19 +159,25 @@ func (c *cluster) certificate(ctx context.Context, pod *corev1.Pod) (*x509.Certi
 	return client.ConnectionState().PeerCertificates[0], nil
 }
 
-// rotate: with another certificate, and another authority, pods are made as before.
+// rotate: another authority is made, and no pod is refused while replicas have certificates of the one before.
 func rotate(t *testing.T, c *cluster) {
 	before := c.authority(t)
-	if _, err := c.CoreV1().Secrets(webhookNamespace).Patch(t.Context(), certificates, types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{}); err != nil {
+	secret, err := c.CoreV1().Secrets(webhookNamespace).Get(t.Context(), certificates, metav1.GetOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "there is another authority", func(context.Context) error {
-		if c.authority(t) == before {
-			return errors.New("it is the same")
-		}
-		return nil
-	})
-	c.asks(t, "apps")
+	stop := c.keepMaking(t)
+	defer stop()
+	old := secret.Data[corev1.TLSCertKey]
+	secret.Data = nil
+	if _, err := c.CoreV1().Secrets(webhookNamespace).Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.showOther(t, old)
+	stop()
+	if c.authority(t) == before {
+		t.Error("the authority is the same")
+	}
 }
 
 // authority is what the API server trusts the webhook by.

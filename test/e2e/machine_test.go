@@ -47,7 +47,7 @@ func (m *machine) join(t *testing.T, plane *controlPlane, etc []string) {
 		m.bring(t, dir, "/etc")
 	}
 	m.bring(t, filepath.Join(plane.dir, m.kubeconfig), "/etc/kubernetes/kubeconfig")
-	m.bring(t, filepath.Join(plane.programs, "pki", "ca.crt"), "/etc/kubernetes/ca.crt")
+	m.bring(t, filepath.Join(plane.dir, "pki", "ca.crt"), "/etc/kubernetes/ca.crt")
 	m.run(t, "sh", "-euc", `
 		printf 'NAME=%s\nADDRESS=%s\n' "$0" "$1" >/etc/kubernetes/node.env
 		ip address show dev eth0 | grep -q "inet $1/" || ip address add "$1/24" dev eth0

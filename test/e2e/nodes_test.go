@@ -50,15 +50,15 @@ var profiles = map[string]string{
 // TestNodes: small nodes of two kinds, of which the second joins without cpupoold.
 func TestNodes(t *testing.T) {
 	c := start(t, "4c1n", "2c1n")
-	t.Run("install", func(t *testing.T) { c.installProfiles(t) })
-	if t.Failed() {
+	if !t.Run("install", func(t *testing.T) { c.installProfiles(t) }) {
 		return
 	}
 	c.namespace(t, "ops", "management")
 	c.namespace(t, "apps", "")
 	t.Run("static pod", func(t *testing.T) { hasStaticPod(t, c) })
-	t.Run("join", func(t *testing.T) { joins(t, c, c.machines[1]) })
-	t.Run("profile", func(t *testing.T) { getsProfile(t, c, c.machines[1]) })
+	if t.Run("join", func(t *testing.T) { joins(t, c, c.machines[1]) }) {
+		t.Run("profile", func(t *testing.T) { getsProfile(t, c, c.machines[1]) })
+	}
 }
 
 // installProfiles does what the documents say for nodes of several kinds, of which there is one yet. It has a static pod, as control planes
