@@ -13,6 +13,9 @@ import (
 // as the next Previous change nothing.
 func Build(in Input) Plan {
 	pods := present(in.Pods)
+	if in.Pools.Kubelet {
+		pods = leaveToKubelet(&in, pods)
+	}
 	kept := keptBeside(pods, in.Previous)
 	for {
 		plan := build(in, pods, kept)
@@ -27,7 +30,8 @@ func Build(in Input) Plan {
 // build is Build, with the CPUs of foreign containers that owners keep.
 func build(in Input, pods []Pod, kept cpuset.Set) Plan {
 	plan := Plan{Pods: make([]PodPlan, 0, len(pods))}
-	plan.Theirs, plan.TheirsAlone = theirs(pods, &in.Pools, kept)
+	plan.Theirs, plan.TheirsAlone = theirs(&in, pods, kept)
+	took := kubeletTook(&in, pods, &plan)
 	in.Pools = in.Pools.beside(plan.Theirs, plan.TheirsAlone)
 	plan.Free = in.Pools.Guaranteed
 	c := classifier{in: &in}
@@ -55,7 +59,7 @@ func build(in Input, pods []Pod, kept cpuset.Set) Plan {
 	if len(assignments) > 0 {
 		plan.Assignments = assignments
 	}
-	plan.Problems = slices.Concat(plan.Problems, c.problems, placer.problems, overlaps(pods, &plan))
+	plan.Problems = slices.Concat(plan.Problems, c.problems, placer.problems, overlaps(pods, &plan), took)
 	slices.SortFunc(plan.Problems, compareProblems)
 	return plan
 }
@@ -120,9 +124,10 @@ func (c *classifier) classify(pods []Pod) []class {
 		to.verdicts, room = room[:len(p.Containers)], room[len(p.Containers):]
 		if p.Unread {
 			c.unread(p, to)
+			c.foreign(p, to.verdicts)
 			continue
 		}
-		if isForeign(p) {
+		if isForeign(p) && !c.in.Pools.Kubelet {
 			c.foreign(p, to.verdicts)
 			continue
 		}

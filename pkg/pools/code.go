@@ -101,6 +101,8 @@ const (
 	// CodeOtherOverlap: another manager has put a container on CPUs that an owner has,
 	// or that a pool cannot do without.
 	CodeOtherOverlap Code = "OtherOverlap"
+	// CodeKubeletTook: the kubelet has given CPUs of a partition to a container alone.
+	CodeKubeletTook Code = "KubeletTook"
 	// CodeCrowded: somebody else has a part of the cores of an owner that should
 	// have them to itself.
 	CodeCrowded Code = "Crowded"

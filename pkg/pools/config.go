@@ -87,8 +87,8 @@ type Pools struct {
 	FromShared bool
 	Floor      int
 	// Kubelet says that the kubelet gives containers CPUs, to all but those of
-	// partitions: see [Input].Kubelet. Guaranteed is empty then, and Shared what no
-	// partition has.
+	// partitions: see [Input].Held. Guaranteed is empty then, and Shared the kubelet's
+	// default set; what Resolve returns is what no partition has.
 	Kubelet bool
 	// Options are how exclusive CPUs are chosen. Overrides are the names of the
 	// options that pods may choose for themselves.

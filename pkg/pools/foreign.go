@@ -101,8 +101,10 @@ func stillHeld(before, after []Assignment) cpuset.Set {
 
 // theirs are the CPUs of foreign containers but for those that owners keep, and those
 // of them that no pool is to have: not those that a pool cannot do without.
-func theirs(pods []Pod, p *Pools, kept cpuset.Set) (all, alone cpuset.Set) {
-	if all, alone = foreignCPUs(pods); all.IsEmpty() {
+func theirs(in *Input, pods []Pod, kept cpuset.Set) (all, alone cpuset.Set) {
+	all, alone = foreignCPUs(pods)
+	has := in.kubeletHas()
+	if all, alone = all.Union(has), alone.Union(has); all.IsEmpty() {
 		return all, alone
 	}
 	all, alone = all.Difference(kept), alone.Difference(kept)
@@ -112,8 +114,8 @@ func theirs(pods []Pod, p *Pools, kept cpuset.Set) (all, alone cpuset.Set) {
 			needed = needed.Union(pool)
 		}
 	}
-	needs(p.Shared)
-	for _, part := range p.Partitions {
+	needs(in.Pools.Shared)
+	for _, part := range in.Pools.Partitions {
 		needs(part.CPUs)
 	}
 	return all, alone.Difference(needed)

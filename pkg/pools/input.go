@@ -21,6 +21,9 @@ type Input struct {
 	// StaticPods says which static pods may ask for a workload type. Those of all others
 	// are in the lists of [Partition].
 	StaticPods StaticPods
+	// Held are the CPUs that the kubelet has given away, with Pools.Kubelet: by pod and
+	// container, and with Container "" those of a whole pod.
+	Held []Assignment
 	// Resting are CPUs that owners had and that are to stay out of the shared pool,
 	// where they have come from there. See [Plan.Resting].
 	Resting cpuset.Set

@@ -72,7 +72,7 @@ func (b *placer) pod(p *Pod, of class, claims []claim) PodPlan {
 			at.Mems = b.mems.of(at.CPUs)
 			at.Unlimited = !p.Unread && !keepsQuota(p, at.Name)
 		}
-		at.Unread = p.Unread && !at.Exclusive
+		at.Unread = p.Unread && !at.Exclusive && at.Pool != Other
 		if ctr.Kind == App && p.QoS == QoSGuaranteed && !at.Unlimited && at.Pool != Other {
 			at.Quota, at.Period = quotaOf(ctr.Resources)
 		}
