@@ -115,7 +115,7 @@ func (l *loop) entries() []applicationEntry {
 	var all []applicationEntry
 	for _, pod := range l.status.plan.Pods {
 		for _, c := range pod.Containers {
-			if c.Kind != pools.App {
+			if c.Kind != pools.App || c.Pool == pools.Other {
 				continue
 			}
 			all = append(all, applicationEntry{l.entryOf(&pod, &c), c.State != pools.Exited && pod.Name != "" && verified[byID[c.ID]]})

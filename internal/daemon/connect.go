@@ -76,7 +76,7 @@ func awaitHost(ctx context.Context, o *Options) (h host, closeAll func(), err er
 // assemble makes a host of what has been found. Whose endpoint is "none" has no
 // runtime, and systemd all the more.
 func assemble(fs *cgroup.FS, rt link, c *config.Config, t *topology.Topology) (h host, closeAll func(), err error) {
-	h = host{cgroups: fs, driver: rt.driver, possible: t.Possible, cpus: kernelCPUs{os.DirFS(sysRoot)}, journal: journalName(c), files: c.RunDir, unitFile: hostFile}
+	h = host{cgroups: fs, driver: rt.driver, possible: t.Possible, cpus: kernelCPUs{os.DirFS(sysRoot)}, journal: journalName(c), files: c.RunDir, unitFile: hostFile, manager: managerOf(c)}
 	h.online = onlineNow(t)
 	if h.kernel, err = runningKernel(); err != nil {
 		return host{}, nil, err

@@ -81,6 +81,10 @@ func preview(ctx context.Context, h host, s settings, j Journal, now time.Time) 
 
 	q := quiet{on: s.config.Quiet > 0, resting: j.Resting}
 	look.resting = q.rest(previous)
+	var unread error
+	if look.kubelet, unread = h.readKubelet(ctx, m); unread != nil {
+		found.failed = append(found.failed, unread)
+	}
 
 	// The formula is observed on the node's containers, which the first plan
 	// names; it changes weights only, never CPUs.

@@ -155,6 +155,8 @@ func (l *loop) decideCreate(a *createAsked, now time.Time) (created, bool) {
 	switch {
 	case p == nil:
 		return created{err: errors.New("its pod is being removed, or the daemon cannot tell what it is")}, true
+	case p.Pool == pools.Other:
+		return created{reply: l.leave(a)}, true
 	case p.Refused != nil && refuse:
 		l.turnAway(pod, p, now)
 		return created{err: fmt.Errorf("%s: %s", p.Refused.Code, p.Refused.Why)}, true
@@ -190,6 +192,15 @@ func findPlacement(plan *pools.Plan, id string) (*pools.PodPlan, *pools.Placemen
 		}
 	}
 	return nil, nil
+}
+
+// leave is the answer for a container that another manager places: none, and it is made
+// as that has asked.
+func (l *loop) leave(a *createAsked) nri.Reply {
+	e := l.model.containers[a.container.ID]
+	e.unborn, e.unconfirmed = false, true
+	e.foundBy(telemetry.WayNRI)
+	return nri.Reply{Updates: a.updates}
 }
 
 // obtainable are the CPUs that a container can have at once: as planned, but for those
@@ -266,6 +277,9 @@ func (l *loop) reply(a *createAsked, pod *pools.PodPlan, p *pools.Placement, cpu
 func (l *loop) decideStart(a *startAsked, now time.Time) (done bool, refusal error) {
 	late := now.Sub(a.since) >= hookPatience
 	i := slices.IndexFunc(l.status.targets, func(t cgroup.Target) bool { return t.Container == a.id })
+	if _, p := findPlacement(&l.status.plan, a.id); p != nil && p.Pool == pools.Other {
+		return true, nil
+	}
 	if i < 0 {
 		return late, nil
 	}

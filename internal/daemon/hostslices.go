@@ -70,7 +70,7 @@ func (s scene) verdicts(plan pools.Plan, want []cgroup.Target) []services.Verdic
 			placed = append(placed, p)
 		}
 	}
-	return services.Decide(units, s.settings.hostCPUs(plan.Shared), placed, s.model.podCgroups())
+	return services.Decide(units, s.settings.hostCPUs(plan.Shared).Difference(plan.TheirsAlone), placed, s.model.podCgroups())
 }
 
 // withHost adds the host's services to the targets of a plan.

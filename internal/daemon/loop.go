@@ -47,6 +47,7 @@ type host struct {
 	runtime  runtimeClient          // nil without a container runtime
 	units    unitManager            // nil without systemd
 	devices  hintSource             // nil when the kubelet is not asked
+	manager  cpuManager             // nil when the kubelet gives no CPUs away
 	cpus     cpuSource              // nil when CPUs are not watched
 	journal  string                 // file name
 	files    string                 // directory of the files for applications
@@ -86,6 +87,7 @@ type loop struct {
 
 	hints        *hints
 	refusals     *refusals
+	kubelet      kubeletCPUs
 	applications applications
 	watched      watchedUnits
 	moving       []moveAsked // begun, and not answered
@@ -138,7 +140,8 @@ func (l *loop) run(ctx context.Context) {
 		for _, e := range l.box.take() {
 			l.handle(e)
 		}
-		if l.status.listed && l.status.formulaAsked {
+		l.askKubelet(time.Now())
+		if l.status.listed && l.status.formulaAsked && (l.manager == nil || l.kubelet.told) {
 			l.pass()
 			for l.answerHooks(time.Now()) || l.retryMoves() {
 				l.pass()
@@ -153,6 +156,11 @@ func (l *loop) run(ctx context.Context) {
 }
 
 func (l *loop) handle(e event) {
+	switch e.(type) {
+	case kubeletTold, written, unitRead, saved: // follow from what is known already
+	default:
+		l.kubelet.due = true
+	}
 	switch e := e.(type) {
 	case runtimeEvent:
 		l.onRuntimeEvent(e)

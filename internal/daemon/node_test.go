@@ -58,6 +58,7 @@ type node struct {
 	dir     string
 	logs    *lockedBuffer
 	kubelet *fakeKubelet      // nil: the daemon asks none
+	manager *staticKubelet    // nil: the kubelet gives no CPUs away
 	nri     bool              // the daemon is a plugin of the runtime's
 	made    map[string]uint32 // containers by pod and name
 	kernel  cgroup.PartitionKernel
@@ -146,6 +147,9 @@ func (n *node) host() host {
 	}
 	if n.kubelet != nil {
 		h.devices = n.kubelet
+	}
+	if n.manager != nil {
+		h.manager = n.manager
 	}
 	return h
 }

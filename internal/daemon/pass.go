@@ -28,6 +28,7 @@ type scene struct {
 	leaving  cpuset.Set // CPUs of units that have not left them yet
 	systemd  bool       // units are asked for
 	resting  cpuset.Set // CPUs that may stay out of the shared pool
+	kubelet  kubeletCPUs
 
 	partitions bool // owners become partitions
 }
@@ -58,6 +59,7 @@ func (s scene) input() pools.Input {
 		Names:    s.settings.names,
 		Pods:     s.pods,
 		Previous: s.previous,
+		Held:     s.kubelet.held,
 		Resting:  s.resting,
 
 		StaticPods: s.settings.config.StaticPods,
@@ -80,7 +82,7 @@ func (l *loop) scene(now time.Time) scene {
 	l.hints.apply(pods)
 	partitions, _ := l.partitions()
 	return scene{settings: l.settings, model: l.model, pods: pods, previous: l.assignments, formula: l.formula, ledger: l.ledger, nodes: l.nodes, read: l.cgroups.Read,
-		leaving: l.leavingCPUs(), systemd: l.units != nil, resting: l.quiet.rest(l.assignments), partitions: partitions}
+		leaving: l.leavingCPUs(), systemd: l.units != nil, resting: l.quiet.rest(l.assignments), kubelet: l.kubelet, partitions: partitions}
 }
 
 // pass decides, compares and writes. Every round carries out the writes up to

@@ -190,6 +190,7 @@ func (l *loop) problems() []pools.Problem {
 	all = append(all, l.journalProblems()...)
 	all = append(all, l.refusals.problems()...)
 	all = append(all, l.hints.problems(l.model, time.Now())...)
+	all = append(all, l.kubeletProblems()...)
 	return all
 }
 
@@ -223,7 +224,7 @@ func (l *loop) view() *telemetry.View {
 	}
 	v.Pools = append(v.Pools,
 		telemetry.Pool{PoolName: poolName(pools.Shared, ""), CPUs: l.shared()},
-		telemetry.Pool{PoolName: poolName(pools.Guaranteed, ""), CPUs: p.Guaranteed, Free: l.free()})
+		telemetry.Pool{PoolName: poolName(pools.Guaranteed, ""), CPUs: p.Guaranteed.Union(l.kubelet.has()), Free: l.free()})
 	for _, problem := range l.problems() {
 		v.Problems[string(problem.Code)]++
 	}

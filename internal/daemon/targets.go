@@ -82,7 +82,7 @@ func (m *model) sliceOf(pod pools.PodPlan) cgroup.Path {
 func containerTarget(c pools.Placement, m *model, f config.WeightFormula, lifted func(cgroup.Path) bool) (cgroup.Target, bool) {
 	t := cgroup.Target{CPUs: c.CPUs, Mems: c.Mems, Exclusive: c.Exclusive, Reason: c.Reason.Text}
 	switch {
-	case c.State == pools.Exited:
+	case c.State == pools.Exited, c.Pool == pools.Other:
 		return t, false
 	case c.Kind == pools.App && m.containers[c.ID].unborn:
 		return t, false // its answer has all of it

@@ -28,6 +28,7 @@ func (l *loop) armRetry(began time.Time) {
 	earlier(l.status.journalRetry)
 	earlier(l.applications.retry)
 	l.hints.next(earlier)
+	earlier(l.kubelet.retry)
 	l.bench.nextContest(earlier, began)
 	l.nextAsk(earlier)
 	l.nextStop(earlier)

@@ -20,7 +20,7 @@ const codeUnitEncloses pools.Code = "UnitEncloses"
 // limit them all to these. Those inside go first. A unit that systemd has not told
 // about gets nothing new: it may be on CPUs that it can keep.
 func (s *scene) placeable() pools.Pools {
-	p := s.settings.pools
+	p := s.kubelet.beside(s.settings.pools, s.settings.topology.Online)
 	p.Units = slices.DeleteFunc(slices.Clone(p.Units), func(u pools.UnitSpec) bool {
 		fresh := s.systemd && u.CPUs > 0 && assigned(s.previous, unitKey(u.Name)).IsEmpty() && s.model.unnamed([]string{u.Name})
 		return fresh || s.model.encloses(u.Name, s.settings.hostUnits()) != ""

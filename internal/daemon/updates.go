@@ -35,6 +35,13 @@ func (u updateAsked) apply(l *loop) {
 		return
 	}
 	before := l.model.size(e)
+	if p != nil && p.Pool == pools.Other { // its size is known here, and nothing else of it is ours
+		l.model.resize(e, u.asked)
+		l.followResize(u.id, before, l.model.size(e), true)
+		u.answer <- updated{}
+		l.fetchPod(e.container.PodID)
+		return
+	}
 	if gone(u.asker) { // the runtime goes on without an answer, or gives up: it will show
 		undo := l.model.resize(e, u.asked)
 		after := l.model.size(e)
@@ -68,7 +75,13 @@ func (u updateAsked) apply(l *loop) {
 // keep is what an update must not change.
 func (l *loop) keep(e *containerEntry, p *pools.Placement, asked cri.Resources) cri.Resources {
 	var keep cri.Resources
+	if p != nil && p.Pool == pools.Other {
+		return keep
+	}
 	cpus := l.tree.settledCPUs(e.path)
+	if l.manager != nil && p != nil {
+		cpus = p.CPUs // nobody has to leave them first
+	}
 	if asked.CPUs != "" && !cpus.IsEmpty() && cpus.String() != asked.CPUs {
 		keep.CPUs = cpus.String()
 		l.tree.overrule(e.path)
