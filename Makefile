@@ -18,7 +18,7 @@ BUILD    := $(GO) build -buildvcs=auto -ldflags "-s -w"
 FUZZTIME ?= 20s
 KERNELS  ?= bookworm,trixie,forky
 
-.PHONY: help build image cross test test-unit test-vm test-apiserver test-deploy test-e2e test-ci test-drift test-kernels test-disturbance test-matrix test-model demo vm-shell lint fmt bench fuzz clean host host-vm
+.PHONY: help build image cross test test-unit test-vm test-apiserver test-deploy test-e2e test-conformance test-ci test-drift test-kernels test-disturbance test-matrix test-model demo vm-shell lint fmt bench fuzz clean host host-vm
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -63,6 +63,9 @@ test-apiserver: build ## run cpupool-webhook, and what a daemon may do, against 
 
 test-e2e: host-vm build image ## install and use cpupoold in a cluster, in a virtual machine (builds the control plane once)
 	$(GO) test -tags e2e -count=1 -timeout 80m ./test/e2e
+
+test-conformance: host-vm build image ## run Kubernetes' own tests of nodes before and after cpupoold is installed (CASES=Resize: of these)
+	$(GO) test -v -tags e2e -count=1 -timeout 120m -run '^TestConformance$$' ./test/e2e -conformance '$(or $(CASES),.)'
 
 test-matrix: host-vm build ## run what holds on every runtime, systemd and kernel on all of them
 	$(GO) test -tags vm -count=1 -timeout 300m -run '^TestPairs$$' ./test/vm -pairs $(or $(PAIRS),all) -witnesses many

@@ -1,6 +1,6 @@
 #!/bin/bash
 # build.sh TREE...: builds the real software of the VM node and lays it out as trees that the guest's image takes over. TREE is node, what
-# every node has, containerd, crio, or cluster, a control plane on the host.
+# every node has, containerd, crio, or, for test/e2e on the host, cluster, a control plane, or conformance, Kubernetes' tests of nodes.
 #
 #   $CPUPOOLD_CACHE/vm/parts/tree-NAME/      the tree
 #   $CPUPOOLD_CACHE/vm/parts/tree-NAME.key   a hash of all that went into it; it changes when the tree does
@@ -127,6 +127,11 @@ layout_cluster() {
 	cp -r --no-preserve=ownership "${built[pki]}/." .
 }
 
+layout_conformance() {
+	cp "${built[conformance]}/suite" .
+	cp "${built[conformance-images]}"/*.tar .
+}
+
 # enable does what `systemctl enable` would.
 enable() {
 	mkdir -p etc/systemd/system/multi-user.target.wants
@@ -219,12 +224,60 @@ pki() {
 		rm kubeadm.yaml
 }
 
+# The tests that Kubernetes has for nodes, and the images that they ask for, by the names that version has for them.
+build_conformance() {
+	local version stamp=k8s.io/component-base/version flags
+	version=$(release conformance k8s.io/kubernetes)
+	flags="-s -w -X $stamp.gitVersion=$version -X $stamp.gitMajor=1 -X $stamp.gitMinor=$(cut -d. -f2 <<<"$version")"
+	part conformance "$(cd "$here" && find conformance -type f | sort | key "$flags")" go_build "$here/conformance" 0 '' "$flags" tool
+	part busybox "$(key "$(declare -f busybox)" </dev/null)" busybox
+	own work
+	part conformance-images "$(key "${built[conformance]##*/}" "${built[busybox]##*/}" "${built[work]##*/}" \
+		"$(declare -f conformance_images docker_tar)" </dev/null)" conformance_images
+	tree conformance
+}
+
+# busybox fetches Debian's, which is one static program.
+busybox() {
+	local get=(apt-get -qq -o APT::Sandbox::User=root -o DPkg::Lock::Timeout=300)
+	"${get[@]}" download busybox-static >&2 || { "${get[@]}" update && "${get[@]}" download busybox-static; } >&2 || return
+	dpkg-deb --fsys-tarfile busybox-static_*.deb | tar -x --strip-components=2 ./bin/busybox && rm busybox-static_*.deb
+}
+
+# conformance_images makes three images, each with all the versions that the tests know: agnhost with a shell, a shell, and pause.
+conformance_images() {
+	local all name names command
+	all=$("${built[conformance]}/suite" -list-images 2>/dev/null) || return
+	mkdir -p shell/bin shell/tmp pause && chmod 1777 shell/tmp && cp "${built[busybox]}/busybox" shell/bin/ &&
+		for command in $(shell/bin/busybox --list); do [[ $command == busybox ]] || ln -s busybox "shell/bin/$command" || return; done &&
+		cp -a shell agnhost && cp "${built[conformance]}/agnhost" agnhost/ && cp "${built[work]}/work" pause/ || return
+	for name in agnhost busybox pause; do
+		names=$(grep -E "^registry.k8s.io/(e2e-test-images/)?$name:" <<<"$all" | sed 's/.*/"&"/' | paste -sd,) || return
+		case $name in
+		agnhost) docker_tar agnhost "$names" '"Entrypoint": ["/agnhost"], "Cmd": ["pause"]' ;;
+		busybox) docker_tar shell "$names" '"Cmd": ["sh"]' ;;
+		pause) docker_tar pause "$names" '"Entrypoint": ["/work"], "Cmd": ["pause"]' ;;
+		esac && mv image.tar "$name.tar" || return
+	done
+	rm -r shell agnhost pause
+}
+
+# docker_tar DIR NAMES CONFIG packs a directory as an image of one layer, image.tar: unlike the program image, with its links.
+docker_tar() {
+	local reproducible=(--sort=name --owner=0 --group=0 --numeric-owner --mtime=@0)
+	tar "${reproducible[@]}" -C "$1" -cf layer.tar . &&
+		printf '{"architecture": "amd64", "os": "linux", "config": {%s}, "rootfs": {"type": "layers", "diff_ids": ["sha256:%s"]}}\n' \
+			"$3" "$(sha256sum <layer.tar | cut -d' ' -f1)" >config.json &&
+		printf '[{"Config": "config.json", "RepoTags": [%s], "Layers": ["layer.tar"]}]\n' "$2" >manifest.json &&
+		tar "${reproducible[@]}" -cf image.tar manifest.json config.json layer.tar && rm manifest.json config.json layer.tar
+}
+
 for name; do
 	case $name in
-	node | containerd | crio | cluster) (
+	node | containerd | crio | cluster | conformance) (
 		declare -A built
 		"build_$name"
 	) ;;
-	*) die "no tree $name: node, containerd, crio or cluster" ;;
+	*) die "no tree $name: node, containerd, crio, cluster or conformance" ;;
 	esac
 done

@@ -1,0 +1,160 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"text/tabwriter"
+	"time"
+)
+
+var conformance = flag.String("conformance", "", "run the cases of TestConformance whose names `regexp` matches; default: none")
+
+// atATime is how many cases run beside each other: they mostly wait, and an emulated node that has more to do misses their deadlines.
+const atATime = 3
+
+// TestConformance runs cases of Kubernetes' own tests before and after cpupoold is installed, on the same node.
+func TestConformance(t *testing.T) {
+	if *conformance == "" {
+		t.Skip("half an hour: make test-conformance")
+	}
+	wanted, err := regexp.Compile(*conformance)
+	if err != nil {
+		t.Fatalf("-conformance: %v", err)
+	}
+	cases := slices.DeleteFunc(conformanceCases(), func(c conformanceCase) bool { return !wanted.MatchString(c.name) })
+	if len(cases) == 0 {
+		t.Fatalf("-conformance %q matches none of the cases in conformance_cases_test.go", *conformance)
+	}
+	tree := partsTree(t, "conformance")
+	c := start(t, "8c2n")
+	for _, image := range []string{"agnhost", "busybox", "pause"} {
+		c.machines[0].bring(t, filepath.Join(tree, image+".tar"), "/root/"+image+".tar")
+		c.run(t, "ctr", "--namespace", "k8s.io", "images", "import", "/root/"+image+".tar")
+	}
+	s := suite{program: filepath.Join(tree, "suite"), c: c}
+	c.kubectl(t, "kubectl taint node "+nodeName+" cpupoold.io/starting-") // nobody else would
+	without := s.run(t, cases)
+	c.install(t)
+	with := s.run(t, cases)
+	compare(t, cases, without, with)
+}
+
+// A suite is Kubernetes' program of tests for a cluster.
+type suite struct {
+	program string
+	c       *cluster
+}
+
+// An outcome is what has come of a case.
+type outcome struct {
+	state   string // passed, failed, skipped ... or why it has none
+	took    time.Duration
+	message string // of what failed
+	output  string
+}
+
+// run runs all cases, and returns their outcomes in the same order.
+func (s suite) run(t *testing.T, cases []conformanceCase) []outcome {
+	t.Helper()
+	outcomes := make([]outcome, len(cases))
+	next := make(chan int)
+	var workers sync.WaitGroup
+	for range atATime {
+		workers.Go(func() {
+			for i := range next {
+				outcomes[i] = s.runCase(t, cases[i].name)
+				t.Logf("%s after %v: %s %s", outcomes[i].state, outcomes[i].took.Round(time.Second), cases[i].name, outcomes[i].message)
+			}
+		})
+	}
+	for i := range cases {
+		next <- i
+	}
+	close(next)
+	workers.Wait()
+	return outcomes
+}
+
+// runCase runs the case of that name.
+func (s suite) runCase(t *testing.T, name string) outcome {
+	dir := t.TempDir()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience) // a case has limits of its own, of five minutes mostly
+	defer cancel()
+	cmd := exec.CommandContext(ctx, s.program, "-kubeconfig", filepath.Join(s.c.plane.dir, "super-admin.conf"), "-provider", "local",
+		"-ginkgo.focus", regexp.QuoteMeta(name)+"$", "-ginkgo.no-color", "-ginkgo.v", "-report-dir", dir, "-report-complete-ginkgo")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	began := time.Now()
+	text, err := cmd.CombinedOutput()
+	o := outcome{took: time.Since(began), output: string(text)}
+	if rerr := o.read(filepath.Join(dir, "ginkgo", "report.json"), name); rerr != nil {
+		o.state = fmt.Sprintf("%v: %v", err, rerr)
+	}
+	return o
+}
+
+// read takes the state of a case from the suite's report.
+func (o *outcome) read(report, name string) error {
+	text, err := os.ReadFile(report)
+	if err != nil {
+		return err
+	}
+	var reports []struct {
+		SpecReports []struct {
+			ContainerHierarchyTexts []string
+			LeafNodeText, State     string
+			Failure                 struct{ Message string }
+		}
+	}
+	if err := json.Unmarshal(text, &reports); err != nil {
+		return fmt.Errorf("read %s: %w", report, err)
+	}
+	for _, r := range reports {
+		for _, spec := range r.SpecReports {
+			if strings.Join(append(spec.ContainerHierarchyTexts, spec.LeafNodeText), " ") == name {
+				o.state, o.message = spec.State, spec.Failure.Message
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("the suite has no case %q (any more)", name)
+}
+
+// compare shows all outcomes, and fails for those that are not as they are to be.
+func compare(t *testing.T, cases []conformanceCase, without, with []outcome) {
+	t.Helper()
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "without\t\twith\t\tcase")
+	for i, c := range cases {
+		fmt.Fprintf(w, "%s\t%v\t%s\t%v\t%s\n", without[i].state, without[i].took.Round(time.Second), with[i].state, with[i].took.Round(time.Second), c.name)
+	}
+	w.Flush()
+	t.Logf("%d cases:\n%s", len(cases), &table)
+	for i, c := range cases {
+		if o := without[i]; o.state != "passed" {
+			t.Errorf("%s: %s without cpupoold, which says nothing about it; mend the node or take another case\n%s", c.name, o.state, last(o.output))
+		}
+		switch o := with[i]; {
+		case c.differs == "" && o.state != "passed":
+			t.Errorf("%s: %s with cpupoold; the case is there because of: %s\n%s", c.name, o.state, c.why, last(o.output))
+		case c.differs != "" && (o.state != "failed" || !strings.Contains(o.message, c.fails)):
+			t.Errorf("%s: %s with cpupoold, %q; it was to fail with %q: %s\n%s", c.name, o.state, o.message, c.fails, c.differs, last(o.output))
+		}
+	}
+}
+
+// last is the end of a text, as much as one reads.
+func last(text string) string { return text[max(0, len(text)-8000):] }
