@@ -122,6 +122,42 @@ func anchors(text string) []string {
 	return all
 }
 
+// TestGuidesCommands: the programs know the commands and flags that are written there.
+func TestGuidesCommands(t *testing.T) {
+	dir := t.TempDir()
+	if out, err := exec.CommandContext(t.Context(), "go", "-C", "../..", "build", "-o", dir, "./cmd/kubectl-cpupool", "./cmd/cpupoold").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v: %s", err, out)
+	}
+	texts := pages(t)
+	data, err := os.ReadFile(docs + "kubectl-cpupool.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts[docs+"kubectl-cpupool.md"] = string(data)
+	command := regexp.MustCompile(`^(kubectl cpupool|\./cpupoold) ([^#>|]+)`)
+	found := 0
+	for file, text := range texts {
+		for _, line := range strings.FieldsFunc(strings.Join(blocks(text), ""), func(r rune) bool { return r == '\n' || r == '|' }) {
+			m := command.FindStringSubmatch(strings.TrimSpace(line))
+			if m == nil {
+				continue
+			}
+			found++
+			// With --help flags are read, and nothing is done.
+			program := map[string]string{"kubectl cpupool": "kubectl-cpupool", "./cpupoold": "cpupoold"}[m[1]]
+			words := strings.Fields(m[2])
+			out, err := exec.CommandContext(t.Context(), filepath.Join(dir, program), append(words, "--help")...).CombinedOutput()
+			helps := func(word string) bool { return strings.Contains(string(out), "\nUsage:\n  "+program+" "+word) }
+			if err != nil || !slices.ContainsFunc(words, helps) {
+				t.Errorf("%s: %s: %v: %s", file, m[0], err, out)
+			}
+		}
+	}
+	if found < 15 {
+		t.Errorf("%d commands; want at least 15", found)
+	}
+}
+
 // TestGuidesWorkloads: what the guide tells authors to write is what lint accepts and
 // mutate honours.
 func TestGuidesWorkloads(t *testing.T) {
