@@ -40,6 +40,9 @@ type Config struct {
 	// HostSlices (hostSlices) says where services of the host run.
 	HostSlices HostSlices
 
+	// OtherManagers (otherManagers) says what is done about other managers of CPUs.
+	OtherManagers OtherManagers
+
 	// Isolation (guaranteed.isolation) says what keeps others off the CPUs of a
 	// container that has its own. Default: cpuset.
 	Isolation Isolation
@@ -188,6 +191,7 @@ func Default() Config {
 		StaticPods:         pools.StaticPods{All: true},
 		OnRefusal:          RefusalAuto,
 		HostSlices:         HostSlices{Pool: defaultHostPool},
+		OtherManagers:      defaultManagers(),
 		Isolation:          IsolationCPUSet,
 		AnnotationDomain:   "workload.openshift.io",
 		PoolDomain:         "openshift.io",

@@ -41,6 +41,7 @@ func (d *decoder) fields(c *Config) []field {
 		{"guaranteed", func(key string, n *yaml.Node) { d.guaranteed(key, n, c) }},
 		{"units", func(key string, n *yaml.Node) { d.units(key, n, c) }},
 		{"hostSlices", func(key string, n *yaml.Node) { d.hostSlices(key, n, c) }},
+		{"otherManagers", func(key string, n *yaml.Node) { d.otherManagers(key, n, &c.OtherManagers) }},
 		{"annotationDomain", d.scalar(func(s string) error { return setDomain(&c.AnnotationDomain, s) })},
 		{"poolDomain", d.scalar(func(s string) error { return setDomain(&c.PoolDomain, s) })},
 		{"containerRuntimeEndpoint", d.scalar(func(s string) error { return setEndpoint(&c.RuntimeEndpoint, s) })},

@@ -116,7 +116,7 @@ func (l *loop) entries() []applicationEntry {
 	for _, pod := range l.status.plan.Pods {
 		for _, c := range pod.Containers {
 			if c.Kind != pools.App || c.Pool == pools.Other {
-				continue
+				continue // what it has is not ours to tell
 			}
 			all = append(all, applicationEntry{l.entryOf(&pod, &c), c.State != pools.Exited && pod.Name != "" && verified[byID[c.ID]]})
 		}

@@ -148,7 +148,7 @@ func (l *loop) countedPods() []cluster.Pod {
 			if e := l.model.containers[c.ID]; e != nil && shares == 0 {
 				shares = asked(e.container).Shares
 			}
-			if c.State == pools.Exited || c.Unread || c.Reason.Code == pools.CodeWaiting {
+			if c.State == pools.Exited || c.Unread || c.Pool == pools.Other || c.Reason.Code == pools.CodeWaiting {
 				counted.Resource = "" // it is not settled where it will run
 			}
 			if c.State != pools.Exited {

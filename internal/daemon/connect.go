@@ -29,6 +29,7 @@ const (
 // link is a runtime that has answered.
 type link struct {
 	client *cri.Client
+	name   string // that it gives itself
 	driver cgroup.Driver
 }
 
@@ -94,6 +95,9 @@ func assemble(fs *cgroup.FS, rt link, c *config.Config, t *topology.Topology) (h
 	}
 	if rt.client != nil {
 		h.runtime, h.nriSocket = rt.client, c.NRISocket
+		if rt.name == crioName {
+			h.managers = readManagers
+		}
 		if c.PodResourcesSocket != "" {
 			client, err := podresources.Dial(c.PodResourcesSocket)
 			if err != nil {
@@ -136,6 +140,9 @@ func onlineNow(t *topology.Topology) func() cpuset.Set {
 		return online
 	}
 }
+
+// crioName is what CRI-O calls itself (cri-o, server/version.go).
+const crioName = "cri-o"
 
 // noRuntime is the link of a machine without a container runtime.
 func noRuntime() link { return link{driver: cgroup.DriverSystemd} }
@@ -228,7 +235,7 @@ func connect(ctx context.Context, endpoint string, fs *cgroup.FS) (link, error) 
 	rt := link{client: client}
 	// Any version will do. But a containerd whose CRI plugin is switched off looks
 	// like an old runtime to the question for the driver.
-	if _, _, err = client.Version(ctx); err == nil {
+	if rt.name, _, err = client.Version(ctx); err == nil {
 		rt.driver, err = findDriver(ctx, client, fs)
 	}
 	if err != nil {

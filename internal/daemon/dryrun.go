@@ -74,6 +74,8 @@ func preview(ctx context.Context, h host, s settings, j Journal, now time.Time) 
 	previous := recoverAssignments(m, h.cgroups.Read, fromRecords(j.Assignments), s.pools)
 	hints := newHints(nil)
 	pods := m.input(now)
+	beside := others{crio: found.crio}
+	beside.mark(m, pods, s.topology.Online, h.cgroups.Read)
 	h.hint(ctx, hints, s.pools, pods, previous)
 	hints.apply(pods)
 	partitions, _ := s.partitions(h.kernel)

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/managers"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
@@ -28,6 +29,7 @@ type streamChanged struct {
 type listed struct {
 	asOf       int // the model's clock when the listing was asked for
 	units      []unitFetched
+	crio       managers.CRIO
 	pods       []podFacts
 	containers []containerFacts
 	failed     []error // objects whose details could not be had

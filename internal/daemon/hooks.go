@@ -67,6 +67,8 @@ type startAsked struct {
 func (a *createAsked) apply(l *loop) {
 	l.settlePromises(true, time.Now()) // the runtime has done with the one before
 	l.model.expect(a.pod, a.container)
+	// The kubelet asks for none, unless its CPU manager is static.
+	l.model.containers[a.container.ID].foreign = a.container.Requested.CPUs != "" && !l.settings.pools.Kubelet
 	l.creating = append(l.creating, a)
 }
 

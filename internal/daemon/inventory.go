@@ -61,6 +61,9 @@ func census(ctx context.Context, h *host, names []string, within limits, known f
 	units := make(chan []unitFetched, 1)
 	go func() { units <- h.askAll(ctx, names, within.unit) }()
 	l := h.inspect(ctx, within.listing, known)
+	if h.managers != nil {
+		l.crio = h.managers()
+	}
 	l.units = <-units
 	l.failed = l.failures()
 	return l

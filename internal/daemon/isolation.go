@@ -185,6 +185,9 @@ func (l *loop) formerPartitions(wishes []cgroup.PartitionWish) map[cgroup.Path]b
 	for _, w := range wishes {
 		delete(former, w.Path)
 	}
+	for p := range l.leftPaths() {
+		delete(former, p)
+	}
 	return former
 }
 

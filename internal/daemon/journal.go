@@ -41,6 +41,9 @@ type Journal struct {
 	// Unhinted are the containers whose CPUs were chosen before the kubelet had told
 	// their NUMA nodes: nobody else can tell afterwards.
 	Unhinted []owner `json:"unhinted,omitempty"`
+	// Others are the containers that had their CPUs from another plugin of NRI: nobody
+	// else can tell afterwards.
+	Others []owner `json:"others,omitempty"`
 	// Resting are the CPUs that were kept out of the shared pool (quiet).
 	Resting cpuset.Set `json:"resting,omitzero"`
 	// Accepted is the newest configuration that fitted the machine, and the machine.

@@ -15,6 +15,7 @@ type ledger struct {
 	originals   map[originalKey]Original
 	assignments []pools.Assignment
 	unhinted    []pools.Key // sorted
+	others      []pools.Key // sorted
 	resting     cpuset.Set
 	accepted    *accepted
 	// bare says that no original of this boot was known when the daemon started.
@@ -50,6 +51,9 @@ func newLedger(j Journal) *ledger {
 	}
 	for _, o := range j.Unhinted {
 		l.unhinted = append(l.unhinted, pools.Key(o))
+	}
+	for _, o := range j.Others {
+		l.others = append(l.others, pools.Key(o))
 	}
 	return l
 }
@@ -114,6 +118,14 @@ func (l *ledger) goWithout(keys []pools.Key) {
 	}
 }
 
+// leave records whose CPUs are another plugin's, sorted.
+func (l *ledger) leave(keys []pools.Key) {
+	if !slices.Equal(l.others, keys) {
+		l.others = keys
+		l.changes++
+	}
+}
+
 // rest records the CPUs that are kept out of the shared pool.
 func (l *ledger) rest(cpus cpuset.Set) {
 	if !l.resting.Equal(cpus) {
@@ -174,6 +186,9 @@ func (l *ledger) journal() Journal {
 	sortOriginals(j.Originals)
 	for _, k := range l.unhinted {
 		j.Unhinted = append(j.Unhinted, owner(k))
+	}
+	for _, k := range l.others {
+		j.Others = append(j.Others, owner(k))
 	}
 	return j
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/managers"
 	cluster "github.com/cpupoold/cpupoold/internal/node"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -56,6 +57,9 @@ type host struct {
 	boot     bootFacts
 	// nriSocket is the runtime's NRI; empty when it is not used.
 	nriSocket string
+	// managers reads what other managers of CPUs are told to do; nil where the runtime
+	// is none.
+	managers func() managers.CRIO
 	// unitFile reads a file that systemd reads units from.
 	unitFile func(name string) ([]byte, error)
 }
@@ -101,6 +105,7 @@ type loop struct {
 	watch       treeWatch
 	drifts      *drifts
 	strangers   strangers
+	others      others
 	threads     threads
 	exposures   exposures
 	isolation   isolation
@@ -239,6 +244,7 @@ func (l *loop) onListed(e listed) {
 	clear(l.status.vanished)
 	clear(l.status.unitAsked)
 	clear(l.status.reverting)
+	l.others.learn(e.crio)
 	l.model.merge(e)
 	for _, u := range e.units {
 		u.apply(l)
@@ -252,6 +258,7 @@ func (l *loop) onListed(e listed) {
 			return
 		}
 		l.status.listed = true
+		l.model.recall(l.ledger.others)
 		l.model.unconsidered() // all that is there is considered now
 		l.assignments = recoverAssignments(l.model, l.cgroups.Read, l.ledger.assignments, l.settings.pools)
 		l.model.started = time.Now()

@@ -61,6 +61,8 @@ type containerEntry struct {
 	added     int
 	told      int   // the model's clock when NRI last told what the kubelet asks for
 	err       error // why path or recorded are unknown
+	// foreign says that somebody else had given it CPUs before NRI asked about it.
+	foreign bool
 	// unborn says that the runtime waits for our answer before it makes the container,
 	// unconfirmed that it has got one and has not shown yet that it has it (hooks.go).
 	unborn, unconfirmed bool
@@ -142,7 +144,7 @@ func (m *model) putContainer(f containerFacts) {
 			old.advance(f.State)
 			return
 		}
-		e.added, e.born, e.considered, e.fate, e.sighting, e.starting = old.added, old.born, old.considered, old.fate, old.sighting, old.starting
+		e.added, e.born, e.considered, e.foreign, e.fate, e.sighting, e.starting = old.added, old.born, old.considered, old.foreign, old.fate, old.sighting, old.starting
 		e.container.State = max(old.container.State, f.State)
 		e.remember(old)
 		if e.told = old.told; old.told > f.asOf {

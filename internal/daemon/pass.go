@@ -78,6 +78,7 @@ func (l *loop) decide(now time.Time) (pools.Plan, []cgroup.Target) {
 // scene is what is known now.
 func (l *loop) scene(now time.Time) scene {
 	pods := l.model.input(now)
+	l.others.mark(l.model, pods, l.settings.topology.Online, l.cgroups.Read)
 	l.askHints(pods, now)
 	l.hints.apply(pods)
 	partitions, _ := l.partitions()
@@ -105,10 +106,12 @@ func (l *loop) pass() {
 		plan, want = l.decide(now)
 	}
 	l.status.plan = plan
+	l.noteOthers()
 	l.settleQuiet(plan, want, now)
 	l.assignments = append(slices.Clip(plan.Assignments), l.status.leaving...)
 	l.ledger.assign(l.assignments)
 	l.ledger.goWithout(l.hints.unhinted())
+	l.ledger.leave(l.model.leftToPlugins())
 	l.noteRefusals(plan, now)
 	l.claim()
 	l.yield()

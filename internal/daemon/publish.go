@@ -182,6 +182,7 @@ func (l *loop) problems() []pools.Problem {
 	if d := l.depleted(); d != nil {
 		all = append(all, *d)
 	}
+	all = append(all, l.otherProblems()...)
 	all = append(all, l.unitProblems()...)
 	all = append(all, l.hostProblems()...)
 	all = append(all, l.isolationProblems()...)

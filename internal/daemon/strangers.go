@@ -46,6 +46,9 @@ func strangerID(p cgroup.Path, d cgroup.Driver) string {
 // meet is told of a cgroup in a pod. It says whether that is a stranger.
 func (l *loop) meet(p cgroup.Path) bool {
 	id := strangerID(p, l.driver)
+	if l.leavesPod(p.Parent()) {
+		return false
+	}
 	if id == "" || l.manager != nil || // the kubelet has said where it is to be
 		l.runtime == nil || l.model.containers[id] != nil || l.model.pods[id] != nil || l.strangers.has(p) {
 		return false

@@ -30,12 +30,17 @@ func (u updateAsked) apply(l *loop) {
 		return
 	}
 	_, p := findPlacement(&l.status.plan, u.id)
+	if u.asked.Shares == 0 && l.leaves(e) {
+		u.answer <- updated{} // as whoever places it wants it
+		l.fetchContainer(u.id)
+		return
+	}
 	if u.asked.Shares == 0 {
 		u.answer <- updated{keep: l.keep(e, p, u.asked)}
 		return
 	}
 	before := l.model.size(e)
-	if p != nil && p.Pool == pools.Other { // its size is known here, and nothing else of it is ours
+	if p != nil && p.Pool == pools.Other || l.leaves(e) { // its size is known here, and nothing else of it is ours
 		l.model.resize(e, u.asked)
 		l.followResize(u.id, before, l.model.size(e), true)
 		u.answer <- updated{}

@@ -1,102 +1,16 @@
 package preflight
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"maps"
-	"slices"
+	"strings"
 
-	"github.com/BurntSushi/toml"
-
+	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// Where CRI-O reads its configuration (crio(8), --config and --config-dir).
-const (
-	crioConfig  = "/etc/crio/crio.conf"
-	crioDropIns = "/etc/crio/crio.conf.d"
-)
-
-// crioFacts is the part of CRI-O's configuration that sets CPUs.
-type crioFacts struct {
-	workloads   []crioWorkload // by name
-	infraCPUSet setting
-	unreadable  []fileError
-}
-
-// crioWorkload is one table [crio.runtime.workloads.NAME].
-type crioWorkload struct {
-	name, source string
-	activation   string // activation_annotation
-	// pins says that the table has resources: only then does CRI-O set the CPUs
-	// and shares of pods, from the table or from the pod's annotations.
-	pins bool
-}
-
-// readCRIO reads the main file and then every file of the drop-in directory in
-// lexical order, whatever its name, as CRI-O does. A later table of the same name
-// replaces the earlier one.
-func readCRIO(root fs.FS) crioFacts {
-	var c crioFacts
-	files := []string{crioConfig}
-	err := fs.WalkDir(root, relative(crioDropIns), func(name string, entry fs.DirEntry, err error) error {
-		if err == nil && !entry.IsDir() {
-			files = append(files, "/"+name)
-		}
-		return err
-	})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		c.unreadable = append(c.unreadable, fileError{crioDropIns, err})
-	}
-	workloads := make(map[string]crioWorkload)
-	for _, file := range files {
-		b, err := readFile(root, file)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		var config crioFile
-		if err == nil {
-			config, err = parseCRIOConfig(b)
-		}
-		if err != nil {
-			c.unreadable = append(c.unreadable, fileError{file, err})
-			continue
-		}
-		for name, w := range config.Crio.Runtime.Workloads {
-			workloads[name] = crioWorkload{name, file, w.ActivationAnnotation, w.Resources != nil}
-		}
-		if set := config.Crio.Runtime.InfraCtrCPUSet; set != nil {
-			c.infraCPUSet = setting{*set, file, "crio.runtime.infra_ctr_cpuset"}
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(workloads)) {
-		c.workloads = append(c.workloads, workloads[name])
-	}
-	return c
-}
-
-// crioFile holds the keys of crio.conf(5) that matter here.
-type crioFile struct {
-	Crio struct {
-		Runtime struct {
-			InfraCtrCPUSet *string `toml:"infra_ctr_cpuset"`
-			Workloads      map[string]struct {
-				ActivationAnnotation string         `toml:"activation_annotation"`
-				Resources            map[string]any `toml:"resources"`
-			} `toml:"workloads"`
-		} `toml:"runtime"`
-	} `toml:"crio"`
-}
-
-// parseCRIOConfig reads crio.conf or a drop-in and looks at nothing but the keys
-// of crioFile.
-func parseCRIOConfig(b []byte) (crioFile, error) {
-	var config crioFile
-	if err := toml.Unmarshal(b, &config); err != nil {
-		return crioFile{}, fmt.Errorf("parse CRI-O configuration: %w", err)
-	}
-	return config, nil
+// besides is what stands in for a remedy by the other manager's configuration.
+func besides(remedy, key string) string {
+	return remedy + ", or set otherManagers." + key + ": standDown, and cpupoold leaves those containers alone"
 }
 
 // checkWorkloads: CRI-O's workloads do what cpupoold's management pool does,
@@ -104,23 +18,28 @@ func parseCRIOConfig(b []byte) (crioFile, error) {
 func checkWorkloads(e *evidence) []Finding {
 	names := workload.Names{Domain: e.config.AnnotationDomain}
 	var findings []Finding
-	for _, w := range e.crio.workloads {
+	for _, w := range e.crio.Workloads {
 		ours := ""
 		for _, p := range e.config.Pools.Partitions {
-			if w.activation == names.TargetKey(p.Type) {
+			if w.Activation == names.TargetKey(p.Type) {
 				ours = p.Type
 			}
 		}
 		f := Finding{
 			Severity: Refuse,
-			Subject:  fmt.Sprintf("%s: crio.runtime.workloads.%s", w.source, w.name),
-			Remedy:   "remove the table and restart CRI-O",
+			Subject:  fmt.Sprintf("%s: crio.runtime.workloads.%s", w.Source, w.Name),
+			Remedy:   besides("remove the table and restart CRI-O", "crioWorkloads"),
 		}
-		switch {
+		switch standDown := e.config.OtherManagers.CRIOWorkloads == config.StanceStandDown; {
+		case standDown && w.Pins:
+			f.Severity, f.Remedy = Info, ""
+			f.Found = fmt.Sprintf("sets CPUs and shares of pods with the annotation %s: cpupoold leaves them alone (otherManagers.crioWorkloads)", w.Activation)
+		case standDown:
+			continue // CRI-O does nothing with it
 		case ours != "":
-			f.Found = fmt.Sprintf("is activated by the annotation %s, which is cpupoold's for workload type %s: CRI-O would place the same pods", w.activation, ours)
-		case w.pins:
-			f.Found = fmt.Sprintf("sets CPUs and shares of pods with the annotation %s: cpupoold would move them", w.activation)
+			f.Found = fmt.Sprintf("is activated by the annotation %s, which is cpupoold's for workload type %s: CRI-O would place the same pods", w.Activation, ours)
+		case w.Pins:
+			f.Found = fmt.Sprintf("sets CPUs and shares of pods with the annotation %s: cpupoold would move them", w.Activation)
 		default:
 			continue
 		}
@@ -129,26 +48,51 @@ func checkWorkloads(e *evidence) []Finding {
 	return findings
 }
 
+// checkHighPerformance: what pods of such a handler ask CRI-O for writes the fields with
+// which cpupoold keeps exclusive CPUs, after it.
+func checkHighPerformance(e *evidence) []Finding {
+	var findings []Finding
+	for _, h := range e.crio.Handlers {
+		annotations := h.SetsCPUs()
+		if len(annotations) == 0 {
+			continue
+		}
+		f := Finding{
+			Severity: Refuse,
+			Subject:  fmt.Sprintf("%s: crio.runtime.runtimes.%s", h.Source, h.Name),
+			Found: fmt.Sprintf("allowed_annotations has %s: CRI-O writes the CPUs and partitions of pods of this handler that ask for it",
+				strings.Join(annotations, " and ")),
+			Remedy: besides("remove it from the list and restart CRI-O", "crioHighPerformance"),
+		}
+		if e.config.OtherManagers.CRIOHighPerformance == config.StanceStandDown {
+			f.Severity, f.Remedy = Info, ""
+			f.Found += "; cpupoold leaves those alone (otherManagers.crioHighPerformance)"
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
 func checkInfraCPUSet(e *evidence) []Finding {
-	s := e.crio.infraCPUSet
-	if s.value == "" {
+	s := e.crio.InfraCPUSet
+	if s.Value == "" {
 		return nil
 	}
 	return []Finding{{
 		Severity: Warning,
-		Subject:  s.source,
-		Found:    fmt.Sprintf("%s is %q: CRI-O pins pause containers there, and cpupoold moves them to their pod's pool", s.key, s.value),
+		Subject:  s.Source,
+		Found:    fmt.Sprintf("crio.runtime.infra_ctr_cpuset is %q: CRI-O pins pause containers there, and cpupoold moves them to their pod's pool", s.Value),
 		Remedy:   "remove the key and restart CRI-O",
 	}}
 }
 
 func checkCRIOConfig(e *evidence) []Finding {
 	var findings []Finding
-	for _, f := range e.crio.unreadable {
+	for _, f := range e.crio.Unreadable {
 		findings = append(findings, Finding{
 			Severity: Warning,
-			Subject:  f.name,
-			Found:    fmt.Sprintf("cannot be understood, so it is not certain that CRI-O leaves CPUs alone: %s", cause(f.err)),
+			Subject:  f.Name,
+			Found:    fmt.Sprintf("cannot be understood, so it is not certain that CRI-O leaves CPUs alone: %s", cause(f.Err)),
 			Remedy:   "repair the file: CRI-O will not start with it either",
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"path"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/managers"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -27,7 +28,7 @@ type evidence struct {
 	units    []unitFacts
 	hosts    hostFacts
 	kubelet  kubeletFacts
-	crio     crioFacts
+	crio     managers.CRIO
 	kernel   kernelFacts
 	topology *topology.Topology
 	pools    pools.Pools
@@ -54,7 +55,7 @@ func gather(ctx context.Context, host Host, c Configuration) *evidence {
 		}
 	}
 	e.kubelet = readKubelet(e.root, e.config.KubeletStateDir)
-	e.crio = readCRIO(e.root)
+	e.crio = managers.ReadCRIO(e.root)
 	e.kernel = readKernel(e.root)
 	e.topology, e.topologyErr = readTopology(e.root)
 	if e.topologyErr == nil {

@@ -20,17 +20,6 @@ func ParseKubeletConfig(b []byte) (map[string]*string, error) {
 	}, err
 }
 
-// ParseCRIOConfig returns infra_ctr_cpuset and the activation annotations by
-// workload.
-func ParseCRIOConfig(b []byte) (infra *string, workloads map[string]string, err error) {
-	c, err := parseCRIOConfig(b)
-	workloads = make(map[string]string)
-	for name, w := range c.Crio.Runtime.Workloads {
-		workloads[name] = w.ActivationAnnotation
-	}
-	return c.Crio.Runtime.InfraCtrCPUSet, workloads, err
-}
-
 // CheckNames lists the table.
 func CheckNames() []string {
 	var names []string

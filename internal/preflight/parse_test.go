@@ -172,24 +172,6 @@ func FuzzParseKubeletConfig(f *testing.F) {
 	})
 }
 
-func FuzzParseCRIOConfig(f *testing.F) {
-	f.Add([]byte("[crio.runtime]\ninfra_ctr_cpuset = \"0-1\"\n"))
-	f.Add([]byte("[crio.runtime.workloads.a]\nactivation_annotation = \"a/b\"\nresources = { cpuset = \"0\", cpushares = 10 }\n"))
-	f.Add([]byte("crio = 1\n"))
-	f.Add([]byte("[crio.runtime.workloads]\na = {}\n"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		infra, workloads, err := preflight.ParseCRIOConfig(b)
-		if err != nil && (infra != nil || len(workloads) > 0) {
-			t.Errorf("values from a file that could not be read: %v, %v", infra, workloads)
-		}
-		for name, annotation := range workloads {
-			if len(name)+len(annotation) > len(b) {
-				t.Errorf("workload %q, %q from a file of %d bytes", name, annotation, len(b))
-			}
-		}
-	})
-}
-
 func FuzzParseFlags(f *testing.F) {
 	f.Add([]byte("kubelet\x00--config=/a\x00--v\x002\x00"))
 	f.Add([]byte("kubelet\x00--a_b=c_d\x00--\x00-x"))

@@ -39,6 +39,7 @@ func checks() []check {
 		{"pod-resources", []need{kubeletConfigured, runtimeUsed, exclusiveCPUs}, checkPodResources},
 		{"nri", []need{runtimeUsed}, checkNRI},
 		{"crio-workloads", []need{crioInUse}, checkWorkloads},
+		{"crio-high-performance", []need{crioInUse}, checkHighPerformance},
 		{"crio-infra-cpuset", []need{crioInUse}, checkInfraCPUSet},
 		{"crio-config", []need{crioInUse}, checkCRIOConfig},
 		{"kernel-affinity", []need{kernelVersion}, checkAffinity},

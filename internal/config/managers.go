@@ -1,0 +1,54 @@
+package config
+
+import "go.yaml.in/yaml/v3"
+
+// Stance is what is done about another manager of CPUs.
+type Stance string
+
+// With StanceRefuse the daemon does not start beside it. With StanceStandDown it leaves
+// the containers alone that the other places, as it does with both when the other
+// appears while it runs.
+const (
+	StanceRefuse    Stance = "refuse"
+	StanceStandDown Stance = "standDown"
+)
+
+// OtherManagers (otherManagers) says what is done about other managers of CPUs on the
+// node. A single value in the file stands for all of them.
+type OtherManagers struct {
+	// CRIOWorkloads (crioWorkloads) is about tables [crio.runtime.workloads] that set
+	// CPUs or shares. Default: refuse.
+	CRIOWorkloads Stance
+	// CRIOHighPerformance (crioHighPerformance) is about runtime handlers of CRI-O whose
+	// pods may ask for load balancing to be off, or for shared CPUs. Default: standDown.
+	CRIOHighPerformance Stance
+	// NRIPlugins (nriPlugins) is about other plugins of NRI that set the cpuset of
+	// containers. Default: refuse.
+	NRIPlugins Stance
+}
+
+func defaultManagers() OtherManagers {
+	return OtherManagers{CRIOWorkloads: StanceRefuse, CRIOHighPerformance: StanceStandDown, NRIPlugins: StanceRefuse}
+}
+
+func (d *decoder) otherManagers(key string, n *yaml.Node, to *OtherManagers) {
+	stance := func(to ...*Stance) func(string, *yaml.Node) {
+		return d.scalar(func(s string) error {
+			for _, one := range to {
+				if err := setOneOf(one, s, StanceRefuse, StanceStandDown); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if n.Kind == yaml.ScalarNode {
+		stance(&to.CRIOWorkloads, &to.CRIOHighPerformance, &to.NRIPlugins)(key, n)
+		return
+	}
+	d.mapping(key, n, []field{
+		{"crioWorkloads", stance(&to.CRIOWorkloads)},
+		{"crioHighPerformance", stance(&to.CRIOHighPerformance)},
+		{"nriPlugins", stance(&to.NRIPlugins)},
+	})
+}

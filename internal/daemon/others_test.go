@@ -1,0 +1,229 @@
+package daemon
+
+import (
+	"path"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/internal/managers"
+	"github.com/cpupoold/cpupoold/internal/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// crioNode is one whose CRI-O is told what it does with containers' CPUs.
+type crioNode struct {
+	*node
+	mu     sync.Mutex
+	told   managers.CRIO
+	writes []string // of the daemon's, to files
+}
+
+func newCRIONode(t *testing.T, nri bool, told managers.CRIO) *crioNode {
+	n := &crioNode{node: newNodeWith(t, testnode.RuntimeConfig{Flavor: testnode.CRIO, NRI: nri}), told: told}
+	n.yaml += "otherManagers: standDown\n"
+	n.tree.Intercept(func(w testnode.CgroupWrite) error {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.writes = append(n.writes, w.Name+"="+w.Value)
+		return nil
+	})
+	return n
+}
+
+func (n *crioNode) start() *running {
+	h := n.host()
+	h.managers = func() managers.CRIO {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return n.told
+	}
+	return n.startOn(h)
+}
+
+// retell is a CRI-O that comes back with another configuration.
+func (n *crioNode) retell(r *running, told managers.CRIO) {
+	n.mu.Lock()
+	n.told = told
+	n.mu.Unlock()
+	r.loop.box.post(relist{})
+}
+
+// untouched says that nobody of ours has written to a container's cgroup, or had its
+// runtime or systemd do so.
+func (n *crioNode) untouched(id string) {
+	n.t.Helper()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, w := range n.writes {
+		if strings.HasPrefix(w, n.runtime.Cgroup(id)+"/") {
+			n.t.Errorf("the daemon has written %s", w)
+		}
+	}
+	for _, o := range n.journal().Originals {
+		if string(o.Path) == n.runtime.Cgroup(id) {
+			n.t.Errorf("the daemon has on record %+v", o)
+		}
+	}
+}
+
+// problem says whether the node as a whole has a problem.
+func problemOf(l *loop, code pools.Code) (text string) {
+	for _, p := range l.problems() {
+		if p.Code == code && p.PodUID == "" {
+			text += p.Text + "\n"
+		}
+	}
+	return text
+}
+
+var batch = managers.CRIO{Workloads: []managers.Workload{{Name: "batch", Source: "/etc/crio/crio.conf.d/99-batch.conf", Activation: "example.com/batch", Pins: true}}}
+
+// TestWorkloadIsLeftAlone: containers of a workload of CRI-O's are where it has put
+// them, whatever happens, and nobody gets what they have for himself.
+func TestWorkloadIsLeftAlone(t *testing.T) {
+	for name, nri := range map[string]bool{"with NRI": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			n := newCRIONode(t, nri, batch)
+			before := n.container(n.pod("before", "default", "burstable", 0, map[string]string{"example.com/batch": ""}), "app", cri.Resources{Shares: 512, CPUs: "4-5"})
+			r := n.start()
+			r.quiet()
+			if nri {
+				r.connected()
+			}
+			after := n.container(n.pod("after", "default", "burstable", 0, map[string]string{"example.com/batch": ""}), "app", cri.Resources{Shares: 512, CPUs: "5"})
+			owner := n.container(n.pod("owner", "default", "guaranteed", 2, nil), "app", whole(2))
+			n.runsOn(owner, "6-7")
+			r.quiet()
+			n.runsOn(before, "4-5")
+			n.runsOn(after, "5")
+
+			n.foreign(after, cgroup.FileCPUs, "4") // as its own manager
+			r.loop.box.post(relist{})
+			r.quiet()
+			n.has(n.runtime.Cgroup(after), cgroup.FileCPUs, "4")
+			n.untouched(before)
+			n.untouched(after)
+
+			r.stop()
+			r = n.start()
+			r.quiet()
+			n.runsOn(owner, "6-7")
+			n.untouched(before)
+			n.untouched(after)
+			r.inspect(func(l *loop) {
+				if text := problemOf(l, codeOtherManager); text != "" {
+					t.Errorf("a problem, although the configuration says that it is none: %s", text)
+				}
+			})
+			for _, p := range n.preview().Plan.Pods {
+				if c := p.Containers[0]; p.UID == "owner" && c.Kind == pools.App && c.Pool != pools.Guaranteed {
+					t.Errorf("the owner is in pool %s", c.Pool)
+				}
+			}
+		})
+	}
+}
+
+// TestManagerThatAppears: where the configuration wants no other manager and one
+// appears, the daemon stands down for its containers and says so, and takes them back
+// when it is gone.
+func TestManagerThatAppears(t *testing.T) {
+	n := newCRIONode(t, false, managers.CRIO{})
+	n.yaml = poolsYAML
+	pod := n.pod("batch", "default", "burstable", 0, map[string]string{"example.com/batch": ""})
+	id := n.container(pod, "app", cri.Resources{Shares: 512, CPUs: "4-5"})
+	r := n.start()
+	n.runsOn(id, "2-3")
+	r.quiet()
+
+	n.retell(r, batch)
+	r.view("the problem", func(v *telemetry.View) bool { return v.Problems[string(codeOtherManager)] == 1 })
+	n.foreign(id, cgroup.FileCPUs, "0")
+	r.loop.box.post(relist{})
+	r.quiet()
+	n.has(n.runtime.Cgroup(id), cgroup.FileCPUs, "0")
+	r.inspect(func(l *loop) {
+		text := problemOf(l, codeOtherManager)
+		for _, part := range []string{"CRI-O's workload batch (/etc/crio/crio.conf.d/99-batch.conf)", "otherManagers.crioWorkloads: standDown"} {
+			if !strings.Contains(text, part) {
+				t.Errorf("the problem %q does not say %q", text, part)
+			}
+		}
+		if c := l.condition(); c.Reason != "Degraded" || !c.Ready {
+			t.Errorf("condition %+v; want Degraded", c)
+		}
+	})
+
+	n.retell(r, managers.CRIO{Unreadable: []managers.FileError{{Name: "/etc/crio/crio.conf", Err: cgroup.ErrGone}}})
+	r.view("the file is reported", func(v *telemetry.View) bool { return v.Problems[string(codeOtherManager)] == 2 })
+	n.has(n.runtime.Cgroup(id), cgroup.FileCPUs, "0")
+
+	n.retell(r, managers.CRIO{})
+	n.runsOn(id, "2-3")
+	r.view("no problem", func(v *telemetry.View) bool { return v.Problems[string(codeOtherManager)] == 0 })
+}
+
+// TestHighPerformance: a container whose partition CRI-O makes is left alone, and the
+// pools do without its CPUs.
+func TestHighPerformance(t *testing.T) {
+	handler := managers.CRIO{Handlers: []managers.Handler{{Name: "high-performance", Allowed: []string{"cpu-load-balancing.crio.io"}}}}
+	n := newCRIONode(t, false, handler)
+	n.yaml = strings.Replace(n.yaml, "guaranteed:\n  cpus: 4-7", "guaranteed:\n  from: shared\n  floor: 1", 1)
+	n.yaml = strings.Replace(n.yaml, "cpus: 2-3", "cpus: 2-7", 1)
+	pod, err := n.runtime.RunPod(testnode.PodSpec{UID: "hp", Namespace: "default", Name: "hp", QoS: "guaranteed", RuntimeHandler: "high-performance",
+		Annotations: map[string]string{"cpu-load-balancing.crio.io": "disable"}, Resources: whole(2)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res := whole(2)
+	res.CPUs = "2-3"
+	id := n.container(pod, "app", res)
+	r := n.start()
+	shared := n.container(n.pod("shared", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	owner := n.container(n.pod("owner", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.runsOn(owner, "4-5")
+	n.runsOn(shared, "6-7")
+	r.quiet()
+	n.runsOn(id, "2-3")
+	n.untouched(id)
+	if st := n.state(id); st.Quota == 0 {
+		t.Error("the quota of the foreign container is lifted")
+	}
+	if _, err := n.tree.ReadFile(path.Join(n.runtime.Cgroup(id), "cpuset.cpus"), 64); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPluginBeforeUs: a container that comes to NRI with CPUs has them from another
+// plugin. To set them, too, would make the runtime refuse it.
+func TestPluginBeforeUs(t *testing.T) {
+	n := newNode(t)
+	r := n.start()
+	a := r.asker()
+	pod := ofPod("p", "default", "guaranteed", 2, nil)
+	res := whole(2)
+	res.CPUs = "4-5"
+	made := a.container(pod, "app", res)
+	if reply := a.mustCreate(pod, made); !reply.Adjustment.CPUs.IsEmpty() || reply.Adjustment.Unlimited || len(reply.Adjustment.Env) > 0 || len(reply.Updates) > 0 {
+		t.Errorf("reply %+v; want none", reply)
+	}
+	other := ofPod("o", "default", "guaranteed", 2, nil)
+	if reply := a.mustCreate(other, a.container(other, "app", whole(2))); reply.Adjustment.CPUs.String() != "6-7" {
+		t.Errorf("the next owner gets %s; the plugin has 4-5", reply.Adjustment.CPUs)
+	}
+	r.view("the problem", func(v *telemetry.View) bool { return v.Problems[string(codeOtherManager)] == 1 })
+	n.eventually("it is on record", func() bool {
+		j := n.journal()
+		return len(j.Others) == 1 && j.Others[0] == owner{PodUID: "p", Container: "app"}
+	})
+	if err := a.start(made.ID); err != nil {
+		t.Errorf("start: %v", err)
+	}
+	if keep, err := a.hooks.Update(t.Context(), made.ID, cri.Resources{CPUs: "5"}); err != nil || keep != (cri.Resources{}) {
+		t.Errorf("an update of its CPUs is answered with %+v, %v", keep, err)
+	}
+}

@@ -1,0 +1,115 @@
+package managers
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Annotations with which a pod asks CRI-O's high-performance hooks to write the CPUs of
+// its containers (cri-o, pkg/annotations/v2): each for all containers of the pod or, with
+// "/" and a name, for one. Those for quota, IRQs, C-states and frequency leave the cpuset
+// alone.
+const (
+	loadBalancing = "cpu-load-balancing.crio.io"
+	sharedCPUs    = "cpu-shared.crio.io"
+)
+
+// Kind is a manager, by the key of the configuration that is about it.
+type Kind string
+
+// The managers that are known.
+const (
+	CRIOWorkloads       Kind = "crioWorkloads"
+	CRIOHighPerformance Kind = "crioHighPerformance"
+	NRIPlugins          Kind = "nriPlugins"
+)
+
+// Container is what a claim depends on.
+type Container struct {
+	Name string
+	// Annotations are those of the pod's sandbox, and Handler its runtime handler, empty
+	// for the runtime's default.
+	Annotations map[string]string
+	Handler     string
+	// WholeCPUs says that it asks for whole CPUs in a Guaranteed pod.
+	WholeCPUs bool
+}
+
+// Claim is a container that another manager places.
+type Claim struct {
+	Kind Kind
+	// By names the manager, for people, with the file that says so.
+	By string
+	// Alone says that the manager means its CPUs to be nobody else's.
+	Alone bool
+}
+
+// Claim tells whether CRI-O places a container, and as what.
+func (c *CRIO) Claim(ctr Container) (Claim, bool) {
+	var allowed []string
+	for _, w := range c.Workloads {
+		if _, of := ctr.Annotations[w.Activation]; w.Activation == "" || !of {
+			continue
+		}
+		if w.Pins {
+			return Claim{Kind: CRIOWorkloads, By: fmt.Sprintf("CRI-O's workload %s (%s)", w.Name, w.Source)}, true
+		}
+		allowed = append(allowed, w.Allowed...)
+	}
+	if !ctr.WholeCPUs {
+		return Claim{}, false // the hooks leave it alone, whatever it asks for
+	}
+	name := ctr.Handler
+	if name == "" {
+		name = c.DefaultRuntime
+	}
+	if i := slices.IndexFunc(c.Handlers, func(h Handler) bool { return h.Name == name }); i >= 0 {
+		allowed = append(allowed, c.Handlers[i].Allowed...)
+	}
+	key := asksForCPUs(ctr)
+	if key == "" || !permits(allowed, key) {
+		return Claim{}, false
+	}
+	return Claim{Kind: CRIOHighPerformance, Alone: true,
+		By: fmt.Sprintf("CRI-O's high-performance hooks (runtime handler %q, annotation %s)", name, key)}, true
+}
+
+// asksForCPUs is the annotation by which a container asks for what changes its cpuset,
+// empty if it asks for nothing of the kind.
+func asksForCPUs(ctr Container) string {
+	key, value := effective(ctr, loadBalancing)
+	if value == "disable" || value == "true" {
+		return key
+	}
+	if key, value = effective(ctr, sharedCPUs); value == "enable" {
+		return key
+	}
+	return ""
+}
+
+// effective is the container's own annotation where there is one, else its pod's.
+func effective(ctr Container, name string) (key, value string) {
+	own := name + "/" + ctr.Name
+	if value, ok := ctr.Annotations[own]; ok {
+		return own, value
+	}
+	return name, ctr.Annotations[name]
+}
+
+// permits says that CRI-O does not drop an annotation: allowed are the beginnings of
+// those that it keeps.
+func permits(allowed []string, key string) bool {
+	return slices.ContainsFunc(allowed, func(a string) bool { return a != "" && strings.HasPrefix(key, a) })
+}
+
+// SetsCPUs says that pods of a handler can ask for what changes their cpuset, and by
+// which annotations.
+func (h Handler) SetsCPUs() (annotations []string) {
+	for _, name := range []string{loadBalancing, sharedCPUs} {
+		if permits(h.Allowed, name) {
+			annotations = append(annotations, name)
+		}
+	}
+	return annotations
+}

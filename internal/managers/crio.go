@@ -1,0 +1,165 @@
+package managers
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
+
+	"github.com/BurntSushi/toml"
+)
+
+// Where CRI-O reads its configuration (crio(8), --config and --config-dir).
+const (
+	crioConfig  = "etc/crio/crio.conf"
+	crioDropIns = "etc/crio/crio.conf.d"
+)
+
+// maxFile bounds what is read of a file. Real ones have some kilobytes.
+const maxFile = 1 << 20
+
+// CRIO is the part of CRI-O's configuration that sets CPUs.
+type CRIO struct {
+	Workloads []Workload // by name
+	Handlers  []Handler  // by name
+	// DefaultRuntime is the handler of pods that name none; empty if no file says it.
+	DefaultRuntime string
+	// InfraCPUSet and SharedCPUSet are infra_ctr_cpuset and shared_cpuset.
+	InfraCPUSet, SharedCPUSet Setting
+	// Unreadable are files that exist and could not be understood.
+	Unreadable []FileError
+}
+
+// Workload is one table [crio.runtime.workloads.NAME].
+type Workload struct {
+	Name, Source string
+	// Activation is activation_annotation: pods that have it are of the workload,
+	// whatever its value.
+	Activation string
+	// Pins says that the table has resources: only then does CRI-O set the CPUs and
+	// shares of pods, from the table or from the pod's annotations.
+	Pins bool
+	// Allowed is allowed_annotations.
+	Allowed []string
+}
+
+// Handler is one table [crio.runtime.runtimes.NAME].
+type Handler struct {
+	Name, Source string
+	// Allowed is allowed_annotations: CRI-O drops others before it looks at them.
+	Allowed []string
+}
+
+// Setting is a value and the file that it is from; empty in both where no file sets it.
+type Setting struct{ Value, Source string }
+
+// FileError is a file that exists but could not be understood.
+type FileError struct {
+	Name string
+	Err  error
+}
+
+// ReadCRIO reads the main file and then every file of the drop-in directory in lexical
+// order, whatever its name, as CRI-O does. A later table of the same name replaces the
+// earlier one. Nothing is said where there are no files.
+func ReadCRIO(root fs.FS) CRIO {
+	var c CRIO
+	files := []string{crioConfig}
+	err := fs.WalkDir(root, crioDropIns, func(name string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			files = append(files, name)
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		c.Unreadable = append(c.Unreadable, FileError{"/" + crioDropIns, err})
+	}
+	workloads, handlers := make(map[string]Workload), make(map[string]Handler)
+	for _, name := range files {
+		b, err := readFile(root, name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		var config crioFile
+		if err == nil {
+			config, err = parseCRIO(b)
+		}
+		if err != nil {
+			c.Unreadable = append(c.Unreadable, FileError{"/" + name, err})
+			continue
+		}
+		c.overlay(&config.Crio.Runtime, "/"+name, workloads, handlers)
+	}
+	for _, name := range slices.Sorted(maps.Keys(workloads)) {
+		c.Workloads = append(c.Workloads, workloads[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(handlers)) {
+		c.Handlers = append(c.Handlers, handlers[name])
+	}
+	return c
+}
+
+// overlay puts a file over those before it.
+func (c *CRIO) overlay(r *crioRuntime, source string, workloads map[string]Workload, handlers map[string]Handler) {
+	for name, w := range r.Workloads {
+		workloads[name] = Workload{Name: name, Source: source, Activation: w.ActivationAnnotation, Pins: w.Resources != nil, Allowed: w.AllowedAnnotations}
+	}
+	for name, h := range r.Runtimes {
+		handlers[name] = Handler{Name: name, Source: source, Allowed: h.AllowedAnnotations}
+	}
+	if r.DefaultRuntime != nil {
+		c.DefaultRuntime = *r.DefaultRuntime
+	}
+	if r.InfraCtrCPUSet != nil {
+		c.InfraCPUSet = Setting{*r.InfraCtrCPUSet, source}
+	}
+	if r.SharedCPUSet != nil {
+		c.SharedCPUSet = Setting{*r.SharedCPUSet, source}
+	}
+}
+
+// crioFile holds the keys of crio.conf(5) that matter here. A nil value means that the
+// key is absent.
+type crioFile struct {
+	Crio struct {
+		Runtime crioRuntime `toml:"runtime"`
+	} `toml:"crio"`
+}
+
+type crioRuntime struct {
+	DefaultRuntime *string `toml:"default_runtime"`
+	InfraCtrCPUSet *string `toml:"infra_ctr_cpuset"`
+	SharedCPUSet   *string `toml:"shared_cpuset"`
+	Workloads      map[string]struct {
+		ActivationAnnotation string         `toml:"activation_annotation"`
+		AllowedAnnotations   []string       `toml:"allowed_annotations"`
+		Resources            map[string]any `toml:"resources"`
+	} `toml:"workloads"`
+	Runtimes map[string]struct {
+		AllowedAnnotations []string `toml:"allowed_annotations"`
+	} `toml:"runtimes"`
+}
+
+// parseCRIO reads crio.conf or a drop-in and looks at nothing but the keys of crioFile.
+func parseCRIO(b []byte) (crioFile, error) {
+	var config crioFile
+	if err := toml.Unmarshal(b, &config); err != nil {
+		return crioFile{}, fmt.Errorf("parse CRI-O configuration: %w", err)
+	}
+	return config, nil
+}
+
+func readFile(root fs.FS, name string) ([]byte, error) {
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // only read from
+	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(b) > maxFile {
+		err = fmt.Errorf("read %s: more than %d bytes", name, maxFile)
+	}
+	return b, err
+}

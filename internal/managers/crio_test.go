@@ -1,0 +1,157 @@
+package managers
+
+import (
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func files(contents map[string]string) fstest.MapFS {
+	root := make(fstest.MapFS)
+	for name, text := range contents {
+		root[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	return root
+}
+
+// TestReadCRIO: drop-ins go over the main file in the order of their names, table by
+// table and key by key.
+func TestReadCRIO(t *testing.T) {
+	got := ReadCRIO(files(map[string]string{
+		"etc/crio/crio.conf": `[crio.runtime]
+default_runtime = "runc"
+infra_ctr_cpuset = "0-1"
+[crio.runtime.workloads.batch]
+activation_annotation = "example.com/batch"
+resources = { cpuset = "2-3" }
+[crio.runtime.workloads.management]
+activation_annotation = "target.workload.openshift.io/management"
+`,
+		"etc/crio/crio.conf.d/10-crio.conf": `[crio.runtime]
+default_runtime = "crun"
+[crio.runtime.runtimes.crun]
+allowed_annotations = ["io.containers.trace-syscall"]
+`,
+		"etc/crio/crio.conf.d/99-tuning": `[crio.runtime]
+shared_cpuset = "4"
+[crio.runtime.runtimes.high-performance]
+runtime_path = "/usr/bin/crun"
+allowed_annotations = ["cpu-load-balancing.crio.io", "cpu-quota.crio.io"]
+[crio.runtime.workloads.batch]
+activation_annotation = "example.com/other"
+`,
+		"etc/crio/crio.conf.d/50-broken.conf": "[crio.runtime",
+	}))
+	want := CRIO{
+		DefaultRuntime: "crun",
+		InfraCPUSet:    Setting{"0-1", "/etc/crio/crio.conf"},
+		SharedCPUSet:   Setting{"4", "/etc/crio/crio.conf.d/99-tuning"},
+		Handlers: []Handler{
+			{Name: "crun", Source: "/etc/crio/crio.conf.d/10-crio.conf", Allowed: []string{"io.containers.trace-syscall"}},
+			{Name: "high-performance", Source: "/etc/crio/crio.conf.d/99-tuning", Allowed: []string{"cpu-load-balancing.crio.io", "cpu-quota.crio.io"}},
+		},
+		Workloads: []Workload{
+			{Name: "batch", Source: "/etc/crio/crio.conf.d/99-tuning", Activation: "example.com/other"},
+			{Name: "management", Source: "/etc/crio/crio.conf", Activation: "target.workload.openshift.io/management"},
+		},
+	}
+	if len(got.Unreadable) != 1 || got.Unreadable[0].Name != "/etc/crio/crio.conf.d/50-broken.conf" || got.Unreadable[0].Err == nil {
+		t.Errorf("unreadable: %v", got.Unreadable)
+	}
+	got.Unreadable = nil
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("configuration (-want +got):\n%s", diff)
+	}
+}
+
+func TestReadCRIOTooLarge(t *testing.T) {
+	got := ReadCRIO(files(map[string]string{"etc/crio/crio.conf": strings.Repeat("#", maxFile+1)}))
+	if len(got.Unreadable) != 1 {
+		t.Errorf("unreadable: %v", got.Unreadable)
+	}
+}
+
+func TestClaim(t *testing.T) {
+	c := CRIO{
+		DefaultRuntime: "crun",
+		Workloads: []Workload{
+			{Name: "management", Source: "file", Activation: "target.workload.openshift.io/management", Pins: true},
+			{Name: "silent", Activation: "example.com/silent", Allowed: []string{"cpu-load-balancing.crio.io"}},
+			{Name: "nobody", Pins: true},
+		},
+		Handlers: []Handler{
+			{Name: "crun", Allowed: []string{"cpu-quota.crio.io", ""}},
+			{Name: "high-performance", Allowed: []string{"cpu-load-balancing.crio.io", "cpu-shared.crio.io"}},
+		},
+	}
+	const off = "cpu-load-balancing.crio.io"
+	for name, tc := range map[string]struct {
+		ctr  Container
+		want Claim
+	}{
+		"nothing asked": {Container{Name: "app", Handler: "high-performance", WholeCPUs: true}, Claim{}},
+		"workload": {
+			Container{Name: "app", Annotations: map[string]string{"target.workload.openshift.io/management": "whatever"}},
+			Claim{CRIOWorkloads, "CRI-O's workload management (file)", false},
+		},
+		"a workload that sets nothing": {Container{Name: "app", Annotations: map[string]string{"example.com/silent": ""}}, Claim{}},
+		"no annotation of an empty name": {
+			Container{Name: "app", Annotations: map[string]string{"": ""}}, Claim{},
+		},
+		"load balancing": {
+			Container{Name: "app", Handler: "high-performance", WholeCPUs: true, Annotations: map[string]string{off: "disable"}},
+			Claim{CRIOHighPerformance, `CRI-O's high-performance hooks (runtime handler "high-performance", annotation cpu-load-balancing.crio.io)`, true},
+		},
+		"of a container": {
+			Container{Name: "app", Handler: "high-performance", WholeCPUs: true, Annotations: map[string]string{off + "/app": "true"}},
+			Claim{CRIOHighPerformance, `CRI-O's high-performance hooks (runtime handler "high-performance", annotation cpu-load-balancing.crio.io/app)`, true},
+		},
+		"of another container":   {Container{Name: "app", Handler: "high-performance", WholeCPUs: true, Annotations: map[string]string{off + "/sidecar": "disable"}}, Claim{}},
+		"its own goes first":     {Container{Name: "app", Handler: "high-performance", WholeCPUs: true, Annotations: map[string]string{off: "disable", off + "/app": "enable"}}, Claim{}},
+		"not whole CPUs":         {Container{Name: "app", Handler: "high-performance", Annotations: map[string]string{off: "disable"}}, Claim{}},
+		"not allowed":            {Container{Name: "app", Handler: "crun", WholeCPUs: true, Annotations: map[string]string{off: "disable"}}, Claim{}},
+		"not allowed by default": {Container{Name: "app", WholeCPUs: true, Annotations: map[string]string{off: "disable"}}, Claim{}},
+		"quota alone":            {Container{Name: "app", Handler: "high-performance", WholeCPUs: true, Annotations: map[string]string{"cpu-quota.crio.io": "disable"}}, Claim{}},
+		"allowed by its workload": {
+			Container{Name: "app", WholeCPUs: true, Annotations: map[string]string{off: "disable", "example.com/silent": ""}},
+			Claim{CRIOHighPerformance, `CRI-O's high-performance hooks (runtime handler "crun", annotation cpu-load-balancing.crio.io)`, true},
+		},
+		"shared CPUs": {
+			Container{Name: "app", Handler: "high-performance", WholeCPUs: true, Annotations: map[string]string{"cpu-shared.crio.io/app": "enable"}},
+			Claim{CRIOHighPerformance, `CRI-O's high-performance hooks (runtime handler "high-performance", annotation cpu-shared.crio.io/app)`, true},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, claimed := c.Claim(tc.ctr)
+			if diff := cmp.Diff(tc.want, got); diff != "" || claimed != (tc.want != Claim{}) {
+				t.Errorf("claimed %t (-want +got):\n%s", claimed, diff)
+			}
+		})
+	}
+}
+
+// FuzzCRIO: no file makes the parser panic, and what it reads of a file it reads again.
+func FuzzCRIO(f *testing.F) {
+	f.Add("[crio.runtime.workloads.a]\nactivation_annotation = \"x\"\nresources = { cpuset = \"0\" }\n")
+	f.Add("[crio.runtime.runtimes.high-performance]\nallowed_annotations = [\"cpu-load-balancing.crio.io\"]\n")
+	f.Add("[crio]\nruntime = 3\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		c := ReadCRIO(files(map[string]string{"etc/crio/crio.conf": text, "etc/crio/crio.conf.d/again": text}))
+		once := ReadCRIO(files(map[string]string{"etc/crio/crio.conf.d/again": text}))
+		if len(c.Unreadable) != 2*len(once.Unreadable) {
+			t.Fatalf("unreadable: %v, then %v", once.Unreadable, c.Unreadable)
+		}
+		c.Unreadable, once.Unreadable = nil, nil
+		if diff := cmp.Diff(once, c); diff != "" {
+			t.Errorf("the same file twice (-once +twice):\n%s", diff)
+		}
+		for _, w := range c.Workloads {
+			claim, claimed := c.Claim(Container{Name: "app", Annotations: map[string]string{w.Activation: ""}})
+			if w.Pins && w.Activation != "" && (!claimed || claim.Kind != CRIOWorkloads) {
+				t.Errorf("workload %q does not claim its pods: %v", w.Name, claim)
+			}
+		}
+	})
+}
