@@ -33,6 +33,9 @@ type Config struct {
 	// StaticPods (staticPods) says which static pods may ask for the workload type of a
 	// partition, whatever namespaces that lists. Default: all of them.
 	StaticPods pools.StaticPods
+	// NamespacePermission (namespacePermission) says what lets pods ask for the workload
+	// type of a partition. Default: list.
+	NamespacePermission Permission
 	// OnRefusal (guaranteed.onRefusal) says what becomes of a container that is
 	// to have CPUs of its own and cannot get them. Default: auto.
 	OnRefusal OnRefusal
@@ -187,27 +190,28 @@ const nriSocket = "/run/nri/nri.sock"
 func Default() Config {
 	const kubelet = "/var/lib/kubelet"
 	return Config{
-		Pools:              pools.Spec{StrictReservation: true},
-		StaticPods:         pools.StaticPods{All: true},
-		OnRefusal:          RefusalAuto,
-		HostSlices:         HostSlices{Pool: defaultHostPool},
-		OtherManagers:      defaultManagers(),
-		Isolation:          IsolationCPUSet,
-		AnnotationDomain:   "workload.openshift.io",
-		PoolDomain:         "openshift.io",
-		KubeletStateDir:    kubelet,
-		PodResourcesSocket: podResources(kubelet),
-		NRISocket:          nriSocket,
-		StateDir:           "/var/lib/cpupoold",
-		RunDir:             "/run/cpupoold",
-		ListenAddress:      "127.0.0.1:9466",
-		ResyncPeriod:       30 * time.Second,
-		WeightFormula:      WeightAuto,
-		PodSliceWeights:    true,
-		Node:               defaultNode(),
-		Depletion:          defaultDepletion(),
-		LogLevel:           slog.LevelInfo,
-		LogFormat:          LogText,
+		Pools:               pools.Spec{StrictReservation: true},
+		StaticPods:          pools.StaticPods{All: true},
+		NamespacePermission: PermissionList,
+		OnRefusal:           RefusalAuto,
+		HostSlices:          HostSlices{Pool: defaultHostPool},
+		OtherManagers:       defaultManagers(),
+		Isolation:           IsolationCPUSet,
+		AnnotationDomain:    "workload.openshift.io",
+		PoolDomain:          "openshift.io",
+		KubeletStateDir:     kubelet,
+		PodResourcesSocket:  podResources(kubelet),
+		NRISocket:           nriSocket,
+		StateDir:            "/var/lib/cpupoold",
+		RunDir:              "/run/cpupoold",
+		ListenAddress:       "127.0.0.1:9466",
+		ResyncPeriod:        30 * time.Second,
+		WeightFormula:       WeightAuto,
+		PodSliceWeights:     true,
+		Node:                defaultNode(),
+		Depletion:           defaultDepletion(),
+		LogLevel:            slog.LevelInfo,
+		LogFormat:           LogText,
 	}
 }
 

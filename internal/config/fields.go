@@ -35,6 +35,7 @@ func (d *decoder) fields(c *Config) []field {
 		{"kind", d.scalar(mustBe(Kind))},
 		{"partitions", func(key string, n *yaml.Node) { d.partitions(key, n, c) }},
 		{"staticPods", func(key string, n *yaml.Node) { d.staticPods(key, n, &c.StaticPods) }},
+		{"namespacePermission", d.scalar(func(s string) error { return setOneOf(&c.NamespacePermission, s, PermissionList, PermissionAnnotation) })},
 		{"shared", func(key string, n *yaml.Node) {
 			d.mapping(key, n, []field{{"cpus", d.scalar(func(s string) error { return setShared(&c.Pools, s) })}})
 		}},

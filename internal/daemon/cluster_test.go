@@ -253,6 +253,29 @@ func (n *node) joined(a *api) *running { return n.joinedAt(a, time.Now) }
 // joinedAt is joined, with a clock for what the cluster is shown.
 func (n *node) joinedAt(a *api, now func() time.Time) *running {
 	n.t.Helper()
+	n.yaml += "node: {name: n1, kubeconfig: " + n.kubeconfig(a) + "}\n"
+	o := n.options()
+	l, err := newLoop(n.host(), o)
+	if err == nil {
+		err = l.joinCluster(o)
+	}
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	l.cluster.Now = now
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.cluster.Run(ctx)
+	}()
+	n.t.Cleanup(func() { cancel(); <-done })
+	return n.serve(l, o)
+}
+
+// kubeconfig is the file for an API server that answers as a does.
+func (n *node) kubeconfig(a http.Handler) string {
+	n.t.Helper()
 	server := httptest.NewTLSServer(a)
 	n.t.Cleanup(func() {
 		server.CloseClientConnections()
@@ -272,24 +295,7 @@ func (n *node) joinedAt(a *api, now func() time.Time) *running {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	n.yaml += "node: {name: n1, kubeconfig: " + file + "}\n"
-	o := n.options()
-	l, err := newLoop(n.host(), o)
-	if err == nil {
-		err = l.joinCluster(o)
-	}
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	l.cluster.Now = now
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		l.cluster.Run(ctx)
-	}()
-	n.t.Cleanup(func() { cancel(); <-done })
-	return n.serve(l, o)
+	return file
 }
 
 func TestClusterIsShown(t *testing.T) {

@@ -90,6 +90,9 @@ func runOn(ctx context.Context, h host, o Options) error {
 	if err := l.joinCluster(o); err != nil {
 		return err
 	}
+	if err := l.askNamespaces(o); err != nil {
+		return err
+	}
 	server, err := telemetry.New(telemetry.Options{
 		View:       l.viewWithCluster,
 		Heartbeat:  l.notify.heartbeat,
@@ -139,6 +142,7 @@ func (l *loop) serve(ctx context.Context, o Options) {
 	sources.Go(func() { l.watchNRI(ctx) })
 	sources.Go(func() { l.watchTree(ctx) })
 	sources.Go(func() { l.watchCPUs(ctx) })
+	sources.Go(func() { l.watchNamespaces(ctx) })
 	l.askFormula()
 	l.run(ctx)
 	l.notify.stopping()

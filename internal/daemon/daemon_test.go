@@ -17,6 +17,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 func TestPlacesEveryKind(t *testing.T) {
@@ -215,7 +216,7 @@ func TestPlanIsWhatRunDoes(t *testing.T) {
 	if err := s.change(o.Config, o.Topology, nil); err != nil {
 		t.Fatal(err)
 	}
-	p, err := preview(context.Background(), n.host(), s, Journal{}, time.Now())
+	p, err := preview(context.Background(), n.host(), s, Journal{}, pools.NamespaceRights{}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

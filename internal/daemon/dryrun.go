@@ -57,10 +57,10 @@ func DryRun(ctx context.Context, o Options) (Preview, error) {
 	if err := s.change(o.Config, o.Topology, j.Accepted); err != nil {
 		return Preview{}, err
 	}
-	return preview(ctx, h, s, j, time.Now())
+	return preview(ctx, h, s, j, peekRights(o), time.Now())
 }
 
-func preview(ctx context.Context, h host, s settings, j Journal, now time.Time) (_ Preview, err error) {
+func preview(ctx context.Context, h host, s settings, j Journal, rights pools.NamespaceRights, now time.Time) (_ Preview, err error) {
 	found := census(ctx, &h, s.unitNames(), limits{callTimeout, updateTimeout}, func(string) bool { return false })
 	if found.err != nil {
 		return Preview{}, found.err
@@ -79,7 +79,7 @@ func preview(ctx context.Context, h host, s settings, j Journal, now time.Time) 
 	h.hint(ctx, hints, s.pools, pods, previous)
 	hints.apply(pods)
 	partitions, _ := s.partitions(h.kernel)
-	look := scene{settings: s, model: m, pods: pods, previous: previous, formula: s.config.WeightFormula, ledger: newLedger(j), nodes: h.nodes, read: h.cgroups.Read, partitions: partitions}
+	look := scene{settings: s, model: m, pods: pods, previous: previous, formula: s.config.WeightFormula, ledger: newLedger(j), nodes: h.nodes, read: h.cgroups.Read, partitions: partitions, namespaces: rights}
 
 	q := quiet{on: s.config.Quiet > 0, resting: j.Resting}
 	look.resting = q.rest(previous)

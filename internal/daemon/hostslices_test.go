@@ -268,7 +268,7 @@ func TestPlanShowsTheHost(t *testing.T) {
 	if err := s.change(o.Config, o.Topology, nil); err != nil {
 		t.Fatal(err)
 	}
-	p, err := preview(context.Background(), n.host(), s, Journal{}, time.Now())
+	p, err := preview(context.Background(), n.host(), s, Journal{}, pools.NamespaceRights{}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

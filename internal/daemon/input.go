@@ -67,6 +67,7 @@ func (m *model) inputPods(now time.Time) map[string]*pools.Pod {
 			Settled:     now.Sub(e.began) >= settleTime,
 			Gone:        true,
 			Unread:      e.unread(),
+			CreatedAt:   nanoseconds(e.pod.CreatedAt),
 		}
 	}
 	return byUID
@@ -93,6 +94,14 @@ func (e *containerEntry) input() pools.Container {
 		c.FinishedAt = at.UnixNano()
 	}
 	return c
+}
+
+// nanoseconds since the epoch; 0 stands for a time that is not known.
+func nanoseconds(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
 }
 
 func newer(a, b cri.Pod) bool {

@@ -79,6 +79,8 @@ type loop struct {
 	notify   notifier
 	cluster  *cluster.Runner // nil where the node is in no cluster
 
+	permission permission
+
 	settings    settings
 	model       *model
 	tree        *tree

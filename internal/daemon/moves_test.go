@@ -16,6 +16,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/defrag"
+	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // widePool and wideCarved have CPUs 2-7 for exclusive containers: a core on node 0
@@ -85,7 +86,7 @@ func (f *fragmented) report() defrag.Report {
 	if err := s.change(o.Config, o.Topology, nil); err != nil {
 		f.t.Fatal(err)
 	}
-	p, err := preview(context.Background(), f.host(), s, f.journal(), time.Now())
+	p, err := preview(context.Background(), f.host(), s, f.journal(), pools.NamespaceRights{}, time.Now())
 	if err != nil {
 		f.t.Fatal(err)
 	}

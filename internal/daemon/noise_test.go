@@ -14,6 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // preview is what plan prints now.
@@ -24,7 +25,7 @@ func (n *node) preview() Preview {
 	if err := s.change(o.Config, o.Topology, nil); err != nil {
 		n.t.Fatal(err)
 	}
-	p, err := preview(n.t.Context(), n.host(), s, n.journal(), time.Now())
+	p, err := preview(n.t.Context(), n.host(), s, n.journal(), pools.NamespaceRights{}, time.Now())
 	if err != nil {
 		n.t.Fatal(err)
 	}

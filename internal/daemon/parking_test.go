@@ -322,7 +322,7 @@ func TestParkingPreviewed(t *testing.T) {
 		if err := s.change(o.Config, o.Topology, nil); err != nil {
 			t.Fatal(err)
 		}
-		p, err := preview(t.Context(), n.host(), s, n.journal(), time.Now())
+		p, err := preview(t.Context(), n.host(), s, n.journal(), pools.NamespaceRights{}, time.Now())
 		if err != nil || !slices.Equal(p.Ends, ends) || len(p.Owners) != 1 || p.Owners[0].Why != "" {
 			t.Errorf("%s\nends %v, owners %+v, %v", yaml, p.Ends, p.Owners, err)
 		}

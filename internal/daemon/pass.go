@@ -31,6 +31,7 @@ type scene struct {
 	kubelet  kubeletCPUs
 
 	partitions bool // owners become partitions
+	namespaces pools.NamespaceRights
 }
 
 // decide is the whole decision, from what is known to what should be.
@@ -63,6 +64,7 @@ func (s scene) input() pools.Input {
 		Resting:  s.resting,
 
 		StaticPods: s.settings.config.StaticPods,
+		Namespaces: s.namespaces,
 
 		Partitions: s.partitions,
 	}
@@ -83,7 +85,8 @@ func (l *loop) scene(now time.Time) scene {
 	l.hints.apply(pods)
 	partitions, _ := l.partitions()
 	return scene{settings: l.settings, model: l.model, pods: pods, previous: l.assignments, formula: l.formula, ledger: l.ledger, nodes: l.nodes, read: l.cgroups.Read,
-		leaving: l.leavingCPUs(), systemd: l.units != nil, resting: l.quiet.rest(l.assignments), kubelet: l.kubelet, partitions: partitions}
+		leaving: l.leavingCPUs(), systemd: l.units != nil, resting: l.quiet.rest(l.assignments), kubelet: l.kubelet, partitions: partitions,
+		namespaces: l.permission.rights()}
 }
 
 // pass decides, compares and writes. Every round carries out the writes up to

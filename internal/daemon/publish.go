@@ -277,6 +277,9 @@ func (l *loop) sources() map[telemetry.Source]telemetry.SourceState {
 	if l.cpus != nil {
 		all[telemetry.CPUs] = l.cpuState()
 	}
+	if state, asked := l.permission.state(); asked {
+		all[telemetry.Namespaces] = state
+	}
 	if l.hints.state != "" {
 		all[telemetry.PodResources] = l.hints.state
 	}

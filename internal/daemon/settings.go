@@ -45,6 +45,8 @@ func fixed(old, changed *config.Config) []string {
 		"node.enabled":             old.Node.Enabled != changed.Node.Enabled,
 		"node.name":                old.Node.Name != changed.Node.Name,
 		"node.kubeconfig":          old.Node.Kubeconfig != changed.Node.Kubeconfig,
+		"namespacePermission":      old.NamespacePermission != changed.NamespacePermission,
+		"annotationDomain":         old.NamespacePermission == config.PermissionAnnotation && old.AnnotationDomain != changed.AnnotationDomain,
 		"logLevel":                 old.LogLevel != changed.LogLevel,
 		"logFormat":                old.LogFormat != changed.LogFormat,
 	} {

@@ -489,7 +489,7 @@ func (w *world) compareCold() error {
 	if err := s.change(o.Config, o.Topology, nil); err != nil {
 		return err
 	}
-	p, err := preview(w.t.Context(), w.host(), s, w.journal(), time.Now())
+	p, err := preview(w.t.Context(), w.host(), s, w.journal(), pools.NamespaceRights{}, time.Now())
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,13 @@ import (
 const (
 	mergePatch     = "application/merge-patch+json"
 	strategicPatch = "application/strategic-merge-patch+json"
+)
+
+// The forms of answers (Kubernetes API concepts, "Metadata-only fetches").
+const (
+	wholeObjects = "application/json"
+	metadataOnly = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+	metadataList = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 )
 
 // manager is the name under which the API server records who has set which field.
@@ -36,6 +44,7 @@ const (
 type client struct {
 	access *Access
 	agent  string
+	accept string // the form of answers; empty for the whole objects
 	limits Limits
 	ca     []byte
 	http   *http.Client
@@ -151,7 +160,18 @@ func (c *client) connect() error {
 func (c *client) call(ctx context.Context, method, path, contentType string, body []byte, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, c.limits.Call)
 	defer cancel()
-	answer, err := c.open(ctx, method, path, url.Values{"fieldManager": {manager}}, contentType, body)
+	return c.exchange(ctx, method, path, url.Values{"fieldManager": {manager}}, contentType, body, out)
+}
+
+// get asks for objects and decodes the answer into out.
+func (c *client) get(ctx context.Context, path string, query url.Values, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, c.limits.Call)
+	defer cancel()
+	return c.exchange(ctx, "GET", path, query, "", nil, out)
+}
+
+func (c *client) exchange(ctx context.Context, method, path string, query url.Values, contentType string, body []byte, out any) error {
+	answer, err := c.open(ctx, method, path, query, contentType, body)
 	if err != nil {
 		return err
 	}
@@ -186,7 +206,7 @@ func (c *client) open(ctx context.Context, method, path string, query url.Values
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	request.Header.Set("Accept", "application/json")
+	request.Header.Set("Accept", cmp.Or(c.accept, wholeObjects))
 	request.Header.Set("User-Agent", c.agent)
 	if contentType != "" {
 		request.Header.Set("Content-Type", contentType)

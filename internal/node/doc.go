@@ -6,6 +6,9 @@
 // waits for it: an API server that is slow, away or hostile costs what the cluster
 // sees of the node, and nothing of what happens on it.
 //
+// The other way goes what namespaces allow ([Namespaces]), where that is asked for: it is
+// told, kept in a file, and never waited for either.
+//
 // # How much is advertised
 //
 // The scheduler adds up what pods ask for, and knows nothing of pods that use a

@@ -36,23 +36,46 @@ var (
 // begins with the state that there is, so there is no list to fall out of step with,
 // and one that is begun again misses nothing.
 func (c *client) watch(ctx context.Context, name string, began func(), tell func(context.Context, seen)) error {
+	fresh := true
+	return c.events(ctx, "/api/v1/nodes", url.Values{"fieldSelector": {"metadata.name=" + name}}, began, func(ctx context.Context, kind string, raw json.RawMessage) error {
+		switch kind {
+		case "ADDED", "MODIFIED":
+			o := new(object)
+			if err := json.Unmarshal(raw, o); err != nil {
+				return err
+			}
+			if o.Metadata.Name == name {
+				tell(ctx, seen{o, fresh})
+				fresh = false
+			}
+		case "DELETED":
+			tell(ctx, seen{})
+		}
+		return nil
+	})
+}
+
+// events watches what is at path and in the query, and hands over each event, but for
+// those that end the watch.
+func (c *client) events(ctx context.Context, path string, query url.Values, began func(), each func(ctx context.Context, kind string, raw json.RawMessage) error) error {
 	// Watches that have begun together are not to end together.
 	duration := max((c.limits.Watch + rand.N(c.limits.Watch)).Truncate(time.Second), time.Second)
 	ctx, cancel := context.WithTimeout(ctx, duration+c.limits.Call)
 	defer cancel()
 	started := time.Now()
-	body, err := c.open(ctx, "GET", "/api/v1/nodes", url.Values{
-		"watch":               {"true"},
-		"fieldSelector":       {"metadata.name=" + name},
-		"allowWatchBookmarks": {"true"},
-		"timeoutSeconds":      {strconv.Itoa(int(duration / time.Second))},
-	}, "", nil)
-	if err != nil {
+	query.Set("watch", "true")
+	query.Set("allowWatchBookmarks", "true")
+	query.Set("timeoutSeconds", strconv.Itoa(int(duration/time.Second)))
+	body, err := c.open(ctx, "GET", path, query, "", nil)
+	switch {
+	case isStatus(err, 410):
+		return errExpired
+	case err != nil:
 		return err
 	}
 	defer func() { _ = body.Close() }() // the watch is over
 	began()
-	events, fresh := json.NewDecoder(body), true
+	events := json.NewDecoder(body)
 	for {
 		var e struct {
 			Type   string          `json:"type"`
@@ -67,25 +90,15 @@ func (c *client) watch(ctx context.Context, name string, began func(), tell func
 			c.broken = true
 			return fmt.Errorf("watch: %w", err)
 		}
-		switch e.Type {
-		case "ADDED", "MODIFIED":
-			o := new(object)
-			if err := json.Unmarshal(e.Object, o); err != nil {
-				return fmt.Errorf("watch: %w", err)
-			}
-			if o.Metadata.Name != name {
-				continue
-			}
-			tell(ctx, seen{o, fresh})
-			fresh = false
-		case "DELETED":
-			tell(ctx, seen{})
-		case "ERROR":
+		if e.Type == "ERROR" {
 			failure := new(statusError)
 			if json.Unmarshal(e.Object, failure) == nil && failure.Code == 410 {
 				return errExpired
 			}
 			return fmt.Errorf("watch: %w", failure)
+		}
+		if err := each(ctx, e.Type, e.Object); err != nil {
+			return fmt.Errorf("watch: %w", err)
 		}
 	}
 }

@@ -170,7 +170,7 @@ type Source string
 // devices and memory, Units systemd's signals about units and its reloads, NRI what the
 // runtime asks before it creates a container, Inotify the kernel's word on writes of
 // others to cgroups, CPUs that on CPUs that go offline and come online, APIServer what
-// the cluster tells of its Node.
+// the cluster tells of its Node, Namespaces what it tells of their annotations.
 const (
 	CRIEvents    Source = "cri_events"
 	PodResources Source = "pod_resources"
@@ -179,6 +179,7 @@ const (
 	Inotify      Source = "inotify"
 	CPUs         Source = "cpu_hotplug"
 	APIServer    Source = "api_server"
+	Namespaces   Source = "namespaces"
 )
 
 // SourceState is how a source fares. Only OK is quick; none is needed for

@@ -70,6 +70,9 @@ const (
 	CodeTypeUnknown Code = "TypeUnknown"
 	// CodeNamespaceNotListed: the namespace may not ask for the workload type.
 	CodeNamespaceNotListed Code = "NamespaceNotListed"
+	// CodeNamespaceUnknown: the namespace is not known to allow the workload type, and
+	// nobody can be asked at the moment.
+	CodeNamespaceUnknown Code = "NamespaceUnknown"
 	// CodeStaticNotAllowed: static pods of the namespace may not ask for a workload
 	// type.
 	CodeStaticNotAllowed Code = "StaticPodNotAllowed"

@@ -24,6 +24,8 @@ type Input struct {
 	// Held are the CPUs that the kubelet has given away, with Pools.Kubelet: by pod and
 	// container, and with Container "" those of a whole pod.
 	Held []Assignment
+	// Namespaces says which namespaces may, beside those in the lists of [Partition].
+	Namespaces NamespaceRights
 	// Resting are CPUs that owners had and that are to stay out of the shared pool,
 	// where they have come from there. See [Plan.Resting].
 	Resting cpuset.Set
@@ -51,6 +53,9 @@ type Pod struct {
 	// Annotations are those of the sandbox's creation: later changes of the
 	// API object are never seen by the node.
 	Annotations map[string]string
+	// CreatedAt is when the sandbox was made, in nanoseconds since the epoch; 0 means
+	// just now.
+	CreatedAt int64
 	// Resources are the pod's total as the kubelet gave it to the sandbox; the
 	// zero value means unknown.
 	Resources Resources

@@ -53,27 +53,3 @@ func isDigest(uid string) bool {
 	}
 	return true
 }
-
-// may says whether a pod may be in a partition, and reports why not.
-func (c *classifier) may(p *Pod, partition Partition) bool {
-	if p.Static() {
-		if c.in.StaticPods.allow(p.Namespace) {
-			return true
-		}
-		why := "staticPods says ignore"
-		if len(c.in.StaticPods.Namespaces) > 0 {
-			why = "namespace " + clip(p.Namespace) + " is not among those in staticPods"
-		}
-		c.report(p, "", CodeStaticNotAllowed, "static pod asks for workload type "+partition.Type+", and "+why+placedLikeOthers)
-		return false
-	}
-	if slices.Contains(partition.Namespaces, p.Namespace) {
-		return true
-	}
-	text := "namespace " + clip(p.Namespace) + " is not among the namespaces of partition " + partition.Type
-	if p.saysStatic() {
-		text += ", and the pod only says that it is static: its UID and " + hashKey + " are not what the kubelet gives a manifest without metadata.uid"
-	}
-	c.report(p, "", CodeNamespaceNotListed, text+placedLikeOthers)
-	return false
-}

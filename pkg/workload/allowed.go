@@ -1,6 +1,9 @@
 package workload
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // allowedPrefix stands before the domain in the old form of the namespace's
 // annotation.
@@ -15,10 +18,7 @@ func (n Names) AllowedKey() string { return n.domain() + "/allowed" }
 // compared exactly, blanks around them included, as in OpenShift. The old form of
 // the annotation, allowed.workload.openshift.io, counts where there is no new one.
 func (n Names) Allowed(namespace map[string]string, typ string) (allowed, annotated bool) {
-	list, annotated := namespace[n.AllowedKey()]
-	if !annotated {
-		list, annotated = namespace[allowedPrefix+n.domain()]
-	}
+	list, annotated := n.allowedList(namespace)
 	if !annotated {
 		return false, false
 	}
@@ -28,4 +28,26 @@ func (n Names) Allowed(namespace map[string]string, typ string) (allowed, annota
 		}
 	}
 	return false, true
+}
+
+// allowedList is the value of the annotation, in its new form or else in the old one.
+func (n Names) allowedList(namespace map[string]string) (list string, annotated bool) {
+	if list, annotated = namespace[n.AllowedKey()]; annotated {
+		return list, true
+	}
+	list, annotated = namespace[allowedPrefix+n.domain()]
+	return list, annotated
+}
+
+// allowedTypes are the types in the list, sorted, but for what no type can be called.
+func (n Names) allowedTypes(namespace map[string]string) []string {
+	list, _ := n.allowedList(namespace)
+	var types []string
+	for t := range strings.SplitSeq(list, ",") {
+		if t != "" && len(t) <= maxType && len(types) < maxTypes && !slices.Contains(types, t) {
+			types = append(types, t)
+		}
+	}
+	slices.Sort(types)
+	return types
 }

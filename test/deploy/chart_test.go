@@ -188,6 +188,8 @@ func TestChartRights(t *testing.T) {
 		"config: {node: {startupTaint: none}, depletion: {action: warn}}": {"events", "node-status", "taints"}, // to remove what an earlier one has put
 		"config: {node: {resources: false, condition: false}}":            {"events", "node-status", "taints"}, // to withdraw them
 		"config: {node: {enabled: false}}":                                {},
+		"config: {namespacePermission: annotation}":                       {"events", "namespaces", "node-status", "taints"},
+		"config: {namespacePermission: list}":                             {"events", "node-status", "taints"},
 		twoProfiles:                                                       {"node-status", "taints"},
 		"{config: {node: {events: false}}, webhook: {enabled: true}}":     {"cpupool-webhook", "node-status", "taints"},
 	} {
