@@ -155,6 +155,8 @@ var deviations = []deviation{
 	{"admit derived: other resource kinds (not pods) pass through", podsAreMade},
 	{"qos 03 Guaranteed", asKubernetes},
 	{"validate 07 plain namespace is allowed", whereAllowed},
+	{"validate: keys in other letters", asWritten},
+	{"validate: null", asWritten},
 	{"validate: shares of no number in a namespace that says nothing", whereAllowed},
 	{"validate derived: namespace missing", "the API server finds the namespace before it asks"},
 	{"static error 01 app container without cpu", staticLacks},
@@ -193,6 +195,7 @@ const (
 	// staticForeign and staticClass: OpenShift's kubelet leaves both as they are.
 	staticForeign = "resources of containers that the pod does not have are removed"
 	staticClass   = "a static pod keeps its QoS class, as others do"
+	asWritten     = "an annotation of resources is read as the webhook writes it, in letters and range"
 	whereAllowed  = "the annotation may be only where the namespace allows it"
 	staticWords   = "the annotation of a static pod says what that of any pod has to say"
 	asKubernetes  = "requests count as the API server and the kubelet read them"
