@@ -34,6 +34,9 @@ func start(t *testing.T, topologies ...string) *cluster {
 	c := &cluster{machines: boot(t, topologies)}
 	c.plane = startControlPlane(t, c.machines)
 	c.Clientset = c.plane.client(t)
+	for _, m := range c.machines {
+		listenInGuest(t, m.VM, "127.0.0.1:6443", c.plane.address)
+	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			c.show(t)
@@ -107,16 +110,20 @@ func eventually(t *testing.T, what string, ask func(context.Context) error) {
 	defer cancel()
 	began, again := time.Now(), time.NewTicker(500*time.Millisecond)
 	defer again.Stop()
+	var last error // that is not for the end of the patience
 	for {
 		err := ask(ctx)
 		if err == nil {
 			t.Logf("%s after %v", what, time.Since(began).Round(100*time.Millisecond))
 			return
 		}
+		if ctx.Err() == nil || last == nil {
+			last = err
+		}
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			t.Fatalf("%s: not within %v: %v", what, patience, err)
+			t.Fatalf("%s: not within %v: %v", what, patience, last)
 		}
 	}
 }

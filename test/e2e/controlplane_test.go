@@ -83,7 +83,7 @@ func (p *controlPlane) client(t *testing.T) *kubernetes.Clientset {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.QPS, config.Burst = 1000, 1000
+	config.QPS = -1 // no limit
 	c, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)

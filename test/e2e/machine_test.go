@@ -42,7 +42,6 @@ func boot(t *testing.T, topologies []string) []*machine {
 // join has the kubelet look for a control plane. The directories become the machine's /etc.
 func (m *machine) join(t *testing.T, plane *controlPlane, etc []string) {
 	t.Helper()
-	listenInGuest(t, m.VM, "127.0.0.1:6443", plane.address)
 	for _, dir := range etc {
 		m.bring(t, dir, "/etc")
 	}
