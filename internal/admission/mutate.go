@@ -37,7 +37,7 @@ func (s Settings) Mutate(pod *corev1.Pod, from Origin) (*corev1.Pod, []Warning, 
 	result, more := s.share(pod, asks)
 	warnings = append(warnings, more...)
 	s.warn(result, asks, warnings)
-	if requestsCPU(result) {
+	if RequestsCPU(result) {
 		s.tolerate(result, from)
 	}
 	return result, warnings, nil

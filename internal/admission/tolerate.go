@@ -26,8 +26,9 @@ func toleratesDepletion(t corev1.Toleration) bool {
 		(t.Effect == "" || t.Effect == corev1.TaintEffectNoSchedule)
 }
 
-// requestsCPU says that a pod has a CPU request, its own or a container's.
-func requestsCPU(pod *corev1.Pod) bool {
+// RequestsCPU says that a pod has a CPU request, its own or a container's, and so a
+// share of a pool that is its.
+func RequestsCPU(pod *corev1.Pod) bool {
 	if r := pod.Spec.Resources; r != nil && milliCPU(request(r, corev1.ResourceCPU)) > 0 {
 		return true
 	}

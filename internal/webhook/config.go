@@ -44,6 +44,9 @@ type Config struct {
 	// pool is depleted. Default: true.
 	TolerateDepletion bool `yaml:"tolerateDepletion"`
 
+	// Depletion is what is done about pods of depleted nodes.
+	Depletion Depletion `yaml:"depletion"`
+
 	// AllowUnaccounted admits every resize. Nodes then advertise less by what is not
 	// counted. Default: false.
 	AllowUnaccounted bool `yaml:"allowUnaccounted"`
@@ -101,6 +104,7 @@ func Default() Config {
 		SharedCPUs:        admission.SwitchAuto,
 		GuaranteedCPUs:    admission.SwitchAuto,
 		TolerateDepletion: true,
+		Depletion:         defaultDepletion(),
 		AnnotationDomain:  "workload.openshift.io",
 		PoolDomain:        "openshift.io",
 		Certificates:      CertificatesSelf,
@@ -179,6 +183,7 @@ func (c *Config) check() error {
 	}
 	c.checkSwitch("sharedCPUs", c.SharedCPUs, wrong)
 	c.checkSwitch("guaranteedCPUs", c.GuaranteedCPUs, wrong)
+	c.Depletion.check(wrong)
 	if c.Certificates != CertificatesSelf && c.Certificates != CertificatesFiles {
 		wrong("certificates", string(c.Certificates), "write self or files")
 	}

@@ -26,6 +26,7 @@ sharedCPUs: off
 allowUnaccounted: true
 drainPeriod: 0s
 annotationDomain: example.org
+depletion: {eviction: dryRun, after: 0s}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -33,6 +34,7 @@ annotationDomain: example.org
 	want := Default()
 	want.Types = map[string]admission.Switch{"infra": "on", "night": "off"}
 	want.SharedCPUs, want.AllowUnaccounted, want.DrainPeriod, want.AnnotationDomain = "off", true, 0*time.Second, "example.org"
+	want.Depletion = Depletion{Eviction: EvictionDryRun, EvictionsPerMinute: 6, MaxNodesPercent: 10}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("file (-want +got):\n%s", diff)
 	}
@@ -48,9 +50,11 @@ func TestParseRefuses(t *testing.T) {
 		"twice":         {head + "sharedCPUs: on\nsharedCPUs: off\n", []string{`already defined`}},
 		"two documents": {head + "---\n" + head, []string{"more than one YAML document"}},
 		"no YAML":       {"\t", []string{"is not as it must be"}},
-		"all at once": {head + "types: {\"\": on, a_b: on, x: maybe}\nsharedCPUs: yes\nannotationDomain: A\ncertificates: none\nlistenAddress: 9443\ndrainPeriod: 2m\nlogFormat: xml\n",
+		"all at once": {head + "types: {\"\": on, a_b: on, x: maybe}\nsharedCPUs: yes\nannotationDomain: A\ncertificates: none\nlistenAddress: 9443\ndrainPeriod: 2m\nlogFormat: xml\n" +
+			"depletion: {eviction: true, evictionsPerMinute: 0, maxNodesPercent: 101, after: 2h}\n",
 			[]string{`types: "": is no name`, `types: "a_b": is no name`, `types.x: "maybe": write on, off or auto`, `sharedCPUs: "yes"`, `annotationDomain: "A"`,
-				`certificates: "none"`, `listenAddress: "9443"`, `drainPeriod: "2m0s"`, `logFormat: "xml"`}},
+				`certificates: "none"`, `listenAddress: "9443"`, `drainPeriod: "2m0s"`,
+				`depletion.eviction: "true"`, `depletion.evictionsPerMinute: "0"`, `depletion.maxNodesPercent: "101"`, `depletion.after: "2h0m0s"`, `logFormat: "xml"`}},
 	} {
 		_, err := Parse([]byte(c.text))
 		if err == nil {

@@ -13,6 +13,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -32,7 +33,7 @@ func deployed(t *testing.T) []runtime.Object {
 		t.Fatalf("deploy/webhook: %d files, %v", len(files), err)
 	}
 	files = slices.DeleteFunc(files, func(file string) bool { return filepath.Base(file) == "kustomization.yaml" }) // no object
-	files = append(files, "../../deploy/daemonset.yaml")
+	files = append(files, "../../deploy/webhook/eviction/eviction.yaml", "../../deploy/daemonset.yaml")
 	strict := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 	var all []runtime.Object
 	for _, file := range files {
@@ -82,6 +83,7 @@ func TestDeployed(t *testing.T) {
 	deployment := find[*appsv1.Deployment](t, objects, objectName)
 	find[*corev1.ConfigMap](t, objects, latchesName)
 	find[*corev1.Secret](t, objects, secretName)
+	find[*coordinationv1.Lease](t, objects, leaseName)
 	if _, err := Parse([]byte(find[*corev1.ConfigMap](t, objects, objectName).Data["config.yaml"])); err != nil {
 		t.Errorf("configuration: %v", err)
 	}
@@ -156,13 +158,29 @@ func TestDeployedWebhooks(t *testing.T) {
 // What the program may write is named, one by one.
 func TestDeployedRights(t *testing.T) {
 	objects := deployed(t)
-	rules := slices.Concat(find[*rbacv1.ClusterRole](t, objects, objectName).Rules, find[*rbacv1.Role](t, objects, objectName).Rules)
+	rules := slices.Concat(find[*rbacv1.ClusterRole](t, objects, objectName).Rules, find[*rbacv1.Role](t, objects, objectName).Rules,
+		find[*rbacv1.Role](t, objects, leaseName).Rules)
 	for _, r := range rules {
 		for _, verb := range r.Verbs {
 			reads := verb == "get" || verb == "list" || verb == "watch"
 			if !reads && len(r.ResourceNames) == 0 || verb == "*" || verb == "create" || verb == "delete" {
 				t.Errorf("%s of %v is allowed for any name", verb, r.Resources)
 			}
+		}
+	}
+}
+
+// The names of what is read and elected by are those that the rights are for.
+func TestDeployedRightsOfEviction(t *testing.T) {
+	objects := deployed(t)
+	for _, r := range find[*rbacv1.ClusterRole](t, objects, leaseName).Rules {
+		if slices.Contains(r.APIGroups, "admissionregistration.k8s.io") && !slices.Equal(r.ResourceNames, []string{ownNodePolicy}) {
+			t.Errorf("policies %v may be read, and %s is", r.ResourceNames, ownNodePolicy)
+		}
+	}
+	for _, r := range find[*rbacv1.Role](t, objects, leaseName).Rules {
+		if !slices.Equal(r.ResourceNames, []string{leaseName}) {
+			t.Errorf("leases %v may be updated, and %s is", r.ResourceNames, leaseName)
 		}
 	}
 }

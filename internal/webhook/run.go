@@ -13,7 +13,9 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/open-policy-agent/cert-controller/pkg/rotator"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -53,8 +55,10 @@ type Options struct {
 func Run(ctx context.Context, o Options) error {
 	ctrllog.SetLogger(logr.FromSlogHandler(o.Log.Handler()))
 	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		return fmt.Errorf("make scheme: %w", err)
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, policyv1.AddToScheme, admissionregistrationv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return fmt.Errorf("make scheme: %w", err)
+		}
 	}
 	latches := client.ObjectKey{Namespace: o.Namespace, Name: latchesName}
 	m, err := manager.New(o.REST, manager.Options{
@@ -95,6 +99,7 @@ func Run(ctx context.Context, o Options) error {
 			}
 			return server.StartedChecker()(request)
 		}),
+		addEviction(m, o),
 	); err != nil {
 		return err
 	}
@@ -113,6 +118,27 @@ func Run(ctx context.Context, o Options) error {
 	})
 	defer stop()
 	return m.Start(serving)
+}
+
+// addEviction has the manager evict pods, if that is switched on.
+func addEviction(m manager.Manager, o Options) error {
+	if o.Config.Depletion.Eviction == EvictionOff {
+		return nil
+	}
+	count, err := newEvictionCounters(metrics.Registry)
+	if err != nil {
+		return err
+	}
+	evicts := &evictor{
+		config: o.Config.Depletion, names: o.Config.names(),
+		nodes: m.GetCache(), live: m.GetAPIReader(), writer: m.GetClient(), events: m.GetEventRecorder(objectName),
+		count: count, log: o.Log, now: time.Now,
+	}
+	leader, err := newElection(o.REST, o.Namespace, evicts.lead)
+	if err != nil {
+		return err
+	}
+	return m.Add(leader)
 }
 
 // newServer makes the server, which the manager is to start.

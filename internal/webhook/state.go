@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/cpupoold/cpupoold/internal/admission"
+	"github.com/cpupoold/cpupoold/internal/eviction"
 )
 
 // latchesName is the ConfigMap with the latches: a key for each resource whose latch
@@ -78,11 +79,15 @@ func slimNode(switches admission.Switches) toolscache.TransformFunc {
 				allocatable[name] = q
 			}
 		}
-		return &corev1.Node{
+		slim := &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion},
 			Spec:       corev1.NodeSpec{Unschedulable: n.Spec.Unschedulable},
 			Status:     corev1.NodeStatus{Allocatable: allocatable},
-		}, nil
+		}
+		if eviction.Tainted(n) { // few are, and nothing else of the others matters
+			slim.Spec.Taints, slim.Status.Conditions = n.Spec.Taints, n.Status.Conditions
+		}
+		return slim, nil
 	}
 }
 

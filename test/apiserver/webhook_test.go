@@ -76,6 +76,7 @@ func apply(t *testing.T, s *apiServer, file string, data []byte) {
 type replica struct {
 	*process
 	address, probes string
+	metrics         string
 	dir             string // with its certificate
 }
 
@@ -101,11 +102,11 @@ func startReplica(t *testing.T, s *apiServer) *replica {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address, port, probes := ownAddress(t), freePort(t), "127.0.0.1:"+freePort(t)
+	address, port, probes, metrics := ownAddress(t), freePort(t), "127.0.0.1:"+freePort(t), "127.0.0.1:"+freePort(t)
 	write(t, filepath.Join(dir, "config.yaml"), fmt.Appendf([]byte(shipped.Data["config.yaml"]),
-		"\nlistenAddress: %s\nprobeAddress: %s\nmetricsAddress: 127.0.0.1:0\ncertificateDir: %s\ndrainPeriod: 1s\n", net.JoinHostPort(address, port), probes, dir))
+		"\nlistenAddress: %s\nprobeAddress: %s\nmetricsAddress: %s\ncertificateDir: %s\ndrainPeriod: 1s\n", net.JoinHostPort(address, port), probes, metrics, dir))
 	endpoint(t, s, address, port)
-	r := &replica{dir: dir, address: net.JoinHostPort(address, port), probes: probes}
+	r := &replica{dir: dir, address: net.JoinHostPort(address, port), probes: probes, metrics: metrics}
 	r.process = start(t, "cpupool-webhook", *program, "--config", filepath.Join(dir, "config.yaml"),
 		"--namespace", installed, "--kubeconfig", kubeconfig)
 	eventually(t, "the webhook fills its Secret", func(ctx context.Context) error {

@@ -54,7 +54,8 @@ func arrows() map[string][]string {
 		"cmd/cpupoold":       {"pkg/...", "internal/..."},
 
 		"internal/review":     {"internal/admission"},
-		"internal/webhook":    {"internal/admission", "internal/review", "pkg/workload"},
+		"internal/eviction":   {"internal/admission", "pkg/workload"},
+		"internal/webhook":    {"internal/admission", "internal/eviction", "internal/review", "pkg/workload"},
 		"cmd/cpupool-webhook": {"internal/webhook"},
 		"cmd/kubectl-cpupool": {"internal/admission", "internal/adopt", "internal/lint", "internal/manifest", "pkg/workload"},
 	}
@@ -64,7 +65,7 @@ func arrows() map[string][]string {
 // link them, nor what they bring along.
 func notInDaemon() []string {
 	return []string{
-		module + "internal/admission", module + "internal/adopt", module + "internal/lint", module + "internal/manifest", module + "internal/review", module + "internal/webhook",
+		module + "internal/admission", module + "internal/adopt", module + "internal/eviction", module + "internal/lint", module + "internal/manifest", module + "internal/review", module + "internal/webhook",
 		"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime",
 	}
 }

@@ -31,6 +31,7 @@ func pure() []string {
 		"pkg/cgroup/weight.go",
 		"internal/host/*.go",
 		"internal/admission/*.go",
+		"internal/eviction/victims.go",
 		"internal/node/resources.go",
 	}
 }

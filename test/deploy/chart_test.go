@@ -96,6 +96,19 @@ func TestChart(t *testing.T) {
 	}
 }
 
+// TestChartEviction: the rights to evict pods come with the key that switches it on.
+func TestChartEviction(t *testing.T) {
+	rights := files(t, "webhook/eviction/eviction.yaml")
+	for eviction, want := range map[string]bool{"'off'": false, "dryRun": true, "'on'": true} {
+		all := render(t, "webhook: {enabled: true, config: {depletion: {eviction: "+eviction+"}}}")
+		for name := range rights {
+			if (all[name] != nil) != want {
+				t.Errorf("with eviction %s there is %s: %t", eviction, name, !want)
+			}
+		}
+	}
+}
+
 // TestChartPackage: a package has the plain manifests in it, which a checkout has beside it.
 func TestChartPackage(t *testing.T) {
 	file, err := chartutil.Save(loadChart(t), t.TempDir())

@@ -31,6 +31,8 @@ func TestKustomize(t *testing.T) {
 		"":          {"daemonset.yaml", "rbac.yaml"},
 		"webhook":   {"webhook/webhook.yaml", "webhook/networkpolicy.yaml", "webhook/trust.yaml", "webhook/admission.yaml"},
 		"uninstall": {"uninstall/restore.yaml"},
+
+		"webhook/eviction": {"webhook/eviction/eviction.yaml"},
 	} {
 		t.Run("deploy/"+dir, func(t *testing.T) { same(t, files(t, names...), build(t, plain+dir)) })
 	}

@@ -35,6 +35,8 @@ func TestChartRefuses(t *testing.T) {
 		{"webhook: {config: {types: {management: on}}}", "/webhook/config/types/management"},
 		{"webhook: {config: {listenAddress: ':443'}}", "/webhook/config/listenAddress"},
 		{"webhook: {config: {sharedCPU: auto}}", "sharedCPU"},
+		{"webhook: {config: {depletion: {eviction: on}}}", "/webhook/config/depletion/eviction"},
+		{"webhook: {config: {depletion: {evictionsPerMinute: 100}}}", "/webhook/config/depletion/evictionsPerMinute"},
 		{"webhook: {networkPolicy: {apiServerPorts: [0]}}", "/webhook/networkPolicy/apiServerPorts/0"},
 		{"webhook: {enabled: true, injectCAFrom: cert-manager}", "/webhook/injectCAFrom"},
 		{"webhook: {enabled: true, config: {certificates: files}}", "set webhook.injectCAFrom"},
