@@ -33,13 +33,15 @@ const (
 	patience = 5 * time.Minute
 )
 
-// pools is a configuration for eight CPUs. The resync is far away, so that it cannot do the events' work.
+// pools is a configuration for eight CPUs. The resync is far away, so that it cannot do the events' work. The kubelet's pods are static ones:
+// it is staticPods that keeps the impostor out.
 const pools = `apiVersion: config.cpupoold.io/v1alpha1
 kind: CPUPoolConfiguration
 partitions:
 - type: management
   cpus: 0-1
   namespaces: [kube-system]
+staticPods: [kube-system, cpupoold]
 shared:
   cpus: 2-3
 guaranteed:
