@@ -44,6 +44,7 @@ func startControlPlane(t *testing.T, machines []*machine) *controlPlane {
 		"--service-account-issuer", "https://kubernetes.default.svc.cluster.local",
 		"--service-account-key-file", filepath.Join(pki, "sa.pub"), "--service-account-signing-key-file", filepath.Join(pki, "sa.key"),
 		"--service-cluster-ip-range", "10.96.0.0/24", "--authorization-mode", "Node,RBAC", "--enable-admission-plugins", "NodeRestriction",
+		"--kubelet-preferred-address-types", "InternalIP", // this machine does not know the node's name
 		"--kubelet-client-certificate", filepath.Join(pki, "apiserver-kubelet-client.crt"),
 		"--kubelet-client-key", filepath.Join(pki, "apiserver-kubelet-client.key"),
 		"--allow-privileged",
