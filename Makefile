@@ -18,7 +18,7 @@ BUILD    := $(GO) build -buildvcs=auto -ldflags "-s -w"
 FUZZTIME ?= 20s
 KERNELS  ?= bookworm,trixie,forky
 
-.PHONY: help build image cross test test-unit test-vm test-apiserver test-deploy test-e2e test-conformance test-ci test-drift test-kernels test-disturbance test-matrix test-model demo vm-shell lint fmt bench fuzz clean host host-vm
+.PHONY: help build image cross test test-unit test-vm test-apiserver test-fleet test-deploy test-e2e test-conformance test-ci test-drift test-kernels test-disturbance test-matrix test-model demo vm-shell lint fmt bench fuzz clean host host-vm
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -60,6 +60,9 @@ test-ci: host-vm build ## run of test-vm what CI does: the first tier, and the s
 
 test-apiserver: build ## run cpupool-webhook, and what a daemon may do, against a real API server, on this machine (builds kube-apiserver once)
 	$(GO) -C test/apiserver test -tags apiserver -count=1 -timeout 20m ./...
+
+test-fleet: ## measure what the daemons of 300 nodes ask of a real API server, on this machine (builds kube-apiserver once)
+	$(GO) -C test/fleet test -tags fleet -count=1 -v -timeout 20m ./...
 
 test-e2e: host-vm build image ## install and use cpupoold in a cluster, in a virtual machine (builds the control plane once)
 	$(GO) test -tags e2e -count=1 -timeout 80m ./test/e2e

@@ -30,6 +30,9 @@ type Node struct {
 	// Heartbeat (heartbeat) is how often that condition is written while it does not
 	// change: 1m..1h, or 0 for never. Default: 0.
 	Heartbeat time.Duration
+	// Topology (topology) says whether there is a NodeResourceTopology object of the node,
+	// for schedulers that look into nodes. Default: false.
+	Topology bool
 	// Events (events) says whether pods get events of what is not as they ask. Default:
 	// true.
 	Events bool
@@ -69,6 +72,7 @@ func (d *decoder) node(key string, n *yaml.Node, c *Config) {
 		{"resources", d.scalar(func(s string) error { return setBool(&to.Resources, s) })},
 		{"condition", d.scalar(func(s string) error { return setBool(&to.Condition, s) })},
 		{"heartbeat", d.scalar(func(s string) error { return setHeartbeat(&to.Heartbeat, s) })},
+		{"topology", d.scalar(func(s string) error { return setBool(&to.Topology, s) })},
 		{"events", d.scalar(func(s string) error { return setBool(&to.Events, s) })},
 		{"startupTaint", d.scalar(func(s string) error { return setTaint(&to.StartupTaint, s) })},
 	})

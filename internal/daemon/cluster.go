@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -58,6 +59,7 @@ func clusterOptions(o Options) (*cluster.Options, error) {
 	return &cluster.Options{
 		Name: name, Access: access, Version: o.Build.Version, Log: o.Log,
 		Record: filepath.Join(o.Config.KubeletStateDir, cluster.RecordFile),
+		Sys:    os.DirFS(sysRoot), Topology: n.Topology,
 	}, nil
 }
 
@@ -89,6 +91,9 @@ func (l *loop) clusterState() *cluster.State {
 	if n.Resources {
 		s.Pools, s.Pods = l.countedPools(), l.countedPods()
 	}
+	if n.Topology {
+		s.Topology = l.shownTopology()
+	}
 	if n.Condition {
 		s.Condition, s.Heartbeat = l.condition(), n.Heartbeat
 	}
@@ -108,9 +113,12 @@ func (l *loop) clusterState() *cluster.State {
 	return s
 }
 
-// countedPools are what the scheduler may give away. What units of the configuration
-// own, and what the kernel has lost, is nothing for pods.
-func (l *loop) countedPools() []cluster.Pool {
+// countedPools are what the scheduler may give away.
+func (l *loop) countedPools() []cluster.Pool { return l.layout().Pools(l.settings.names) }
+
+// layout is what CPUs pools have. What units of the configuration own, and what the
+// kernel has lost, is nothing for pods.
+func (l *loop) layout() cluster.Layout {
 	configured, p := l.settings.config.Pools, l.settings.pools
 	layout := cluster.Layout{
 		Online: l.settings.topology.Online, Shared: p.Shared, Guaranteed: p.Guaranteed,
@@ -124,7 +132,7 @@ func (l *loop) countedPools() []cluster.Pool {
 	for _, part := range configured.Partitions {
 		layout.Types = append(layout.Types, part.Type)
 	}
-	return layout.Pools(l.settings.names)
+	return layout
 }
 
 // countedPods are the kubelet's pods with what they use.

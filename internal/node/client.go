@@ -16,6 +16,7 @@ import (
 
 // The types of patches (RFC 7386, and Kubernetes' own).
 const (
+	applyPatch     = "application/apply-patch+yaml"
 	mergePatch     = "application/merge-patch+json"
 	strategicPatch = "application/strategic-merge-patch+json"
 )
@@ -160,7 +161,11 @@ func (c *client) connect() error {
 func (c *client) call(ctx context.Context, method, path, contentType string, body []byte, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, c.limits.Call)
 	defer cancel()
-	return c.exchange(ctx, method, path, url.Values{"fieldManager": {manager}}, contentType, body, out)
+	query := url.Values{"fieldManager": {manager}}
+	if contentType == applyPatch { // whoever else has written to the object
+		query.Set("force", "true")
+	}
+	return c.exchange(ctx, method, path, query, contentType, body, out)
 }
 
 // get asks for objects and decodes the answer into out.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"reflect"
@@ -39,6 +40,8 @@ type State struct {
 	Verified bool
 	// Depletion is of the shared pool; nil shows nothing of it.
 	Depletion *Depletion
+	// Topology is the node's NodeResourceTopology object; nil shows none.
+	Topology *Topology
 	// Problems become events of pods, and of the Node.
 	Problems []Problem
 }
@@ -57,6 +60,10 @@ type Options struct {
 	Access *Access
 	// Record is the kubelet's record: see [ReadRecord].
 	Record string
+	// Sys is sysfs, for State.Topology.
+	Sys fs.FS
+	// Topology says that there may be one to withdraw.
+	Topology bool
 	// Version is the program's, for the API server's log.
 	Version string
 	Limits  Limits
@@ -91,6 +98,7 @@ type Runner struct {
 
 	status, taint, depleted, events attempts
 
+	topology topologies
 	pressure pressure
 	resumed  bool // pressure has gone on from what the Node showed
 	tainted  time.Time
@@ -111,6 +119,7 @@ func New(o Options) *Runner {
 		taint:    newAttempts("startup taint", o.Limits),
 		depleted: newAttempts("taint of depletion", o.Limits),
 		events:   newAttempts("events", o.Limits),
+		topology: topologies{attempts: newAttempts("NodeResourceTopology", o.Limits)},
 		taintGap: o.Limits.Gap,
 	}
 	r.stats.Store(&Stats{})
@@ -149,6 +158,7 @@ func (r *Runner) work(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			r.leave()
+			r.leaveTopology()
 			return
 		case <-r.wake:
 		case s := <-r.seen:
@@ -191,6 +201,7 @@ func (r *Runner) step(ctx context.Context) time.Time {
 	if shown && state.Verified {
 		next = sooner(next, r.attempt(ctx, &r.taint, func(ctx context.Context) (time.Time, error) { return r.untaint(ctx, state.Taint) }))
 	}
+	next = sooner(next, r.attempt(ctx, &r.topology.attempts, func(ctx context.Context) (time.Time, error) { return r.showTopology(ctx, state.Topology) }))
 	return sooner(next, r.attempt(ctx, &r.events, r.tell))
 }
 

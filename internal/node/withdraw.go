@@ -13,13 +13,18 @@ import (
 // withdrawals is how often what has changed under Withdraw's hands is tried again.
 const withdrawals = 5
 
-// Withdraw takes everything back that a Runner shows: the resources, the conditions and
-// the taint of depletion. It returns the names of the resources. A Node that is gone has
+// Withdraw takes everything back that a Runner shows: the resources, the conditions, the
+// taint of depletion and, where there is one, the NodeResourceTopology. It returns the names of the resources. A Node that is gone has
 // nothing to take back.
 func Withdraw(ctx context.Context, o Options, names workload.Names) ([]string, error) {
 	c := o.client()
 	if err := c.connect(); err != nil {
 		return nil, err
+	}
+	if o.Topology {
+		if err := c.deleteTopology(ctx, o.Name); err != nil {
+			return nil, err
+		}
 	}
 	withdrawn := make(map[string]bool)
 	for tries := 1; ; tries++ {

@@ -109,6 +109,31 @@ func TestChartEviction(t *testing.T) {
 	}
 }
 
+// TestChartTopology: the right to write NodeResourceTopologies is there where it is used.
+func TestChartTopology(t *testing.T) {
+	right := files(t, "topology/rbac.yaml")
+	if len(right) != 4 {
+		t.Fatalf("topology/rbac.yaml has %d objects", len(right))
+	}
+	for values, want := range map[string]bool{
+		"":                                 false,
+		"config: {node: {topology: true}}": true,
+		"config: {node: {topology: true, enabled: 'false'}}":                                false,
+		"profiles: [{name: a, nodeSelector: {kind: a}, config: {node: {topology: true}}}]":  true,
+		"profiles: [{name: a, nodeSelector: {kind: a}, config: {node: {topology: false}}}]": false,
+	} {
+		got := render(t, values)
+		for name, object := range right {
+			if _, is := got[name]; is != want {
+				t.Errorf("values %q: %s there: %t; want %t", values, name, is, want)
+			}
+			if want {
+				same(t, manifests{name: object}, manifests{name: got[name]})
+			}
+		}
+	}
+}
+
 // TestChartPackage: a package has the plain manifests in it, which a checkout has beside it.
 func TestChartPackage(t *testing.T) {
 	file, err := chartutil.Save(loadChart(t), t.TempDir())
