@@ -59,3 +59,10 @@ func (d *decoder) besideKubelet(c *Config) {
 		d.fail("containerRuntimeEndpoint", NoRuntime, "makes no sense"+beside+": the kubelet has no containers without a runtime; remove one of the two")
 	}
 }
+
+// PlacesPods says that pods may ask for a workload type, and not host services alone.
+func (c *Config) PlacesPods() bool {
+	listed := func(p pools.PartitionSpec) bool { return len(p.Namespaces) > 0 }
+	static := c.StaticPods.All || len(c.StaticPods.Namespaces) > 0
+	return slices.ContainsFunc(c.Pools.Partitions, listed) || static && len(c.Pools.Partitions) > 0
+}

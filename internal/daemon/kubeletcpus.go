@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"path"
-	"slices"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
@@ -192,8 +191,7 @@ func (l *loop) kubeletProblems() []pools.Problem {
 	case k.policy != static:
 		report(codeKubeletNotStatic, "its CPU manager policy is "+k.policy+": nobody gives containers CPUs of their own; set cpuManagerPolicy: static, or remove guaranteed.exclusive and restart the daemon")
 	}
-	placesPods := slices.ContainsFunc(l.settings.pools.Partitions, func(p pools.Partition) bool { return len(p.Namespaces) > 0 })
-	if placesPods && l.status.planned && l.status.nri != telemetry.SourceOK {
+	if l.settings.config.PlacesPods() && l.status.planned && l.status.nri != telemetry.SourceOK {
 		text := "the runtime does not ask over NRI: what the kubelet writes to management pods is put right afterwards only; switch NRI on in the runtime"
 		report(codeKubeletUnheard, text)
 	}

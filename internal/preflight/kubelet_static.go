@@ -4,10 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
-	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // What is different with guaranteed.exclusive: kubelet.
@@ -86,16 +84,14 @@ func kubeletMustReserve(e *evidence, management cpuset.Set) []Finding {
 // gives CPUs away or takes them back. Only in its own calls can that be made another
 // value.
 func kubeletNeedsNRI(e *evidence) []Finding {
-	pods := func(p pools.PartitionSpec) bool { return len(p.Namespaces) > 0 }
-	i := slices.IndexFunc(e.config.Pools.Partitions, pods)
-	if i < 0 {
-		return nil // no pod is placed
+	if !e.config.PlacesPods() {
+		return nil
 	}
 	f := Finding{
 		Severity: Refuse,
 		Subject:  e.file + ": nriSocket",
-		Remedy: fmt.Sprintf("switch NRI on in the runtime (it is in containerd 2.0 and CRI-O 1.30 and later, unless their configuration says otherwise) and set the key to its socket; "+
-			"for host slices alone remove partitions[%d].namespaces", i),
+		Remedy: "switch NRI on in the runtime (it is in containerd 2.0 and CRI-O 1.30 and later, unless their configuration says otherwise) and set the key to its socket; " +
+			"for host slices alone remove partitions[].namespaces and write staticPods: ignore",
 	}
 	const without = "beside guaranteed.exclusive: kubelet pods are kept in management pools by NRI alone: the kubelet writes the CPUs of all containers"
 	socket := e.config.NRISocket
