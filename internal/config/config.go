@@ -26,6 +26,9 @@ const (
 // Config is everything that an operator can set. Each field names its key in
 // the file.
 type Config struct {
+	// Mode (mode) says whether what is decided is written. Default: enforce.
+	Mode Mode
+
 	// Pools are the keys partitions, shared, guaranteed and units. Resolve holds
 	// them against a machine.
 	Pools pools.Spec
@@ -190,6 +193,7 @@ const nriSocket = "/run/nri/nri.sock"
 func Default() Config {
 	const kubelet = "/var/lib/kubelet"
 	return Config{
+		Mode:                ModeEnforce,
 		Pools:               pools.Spec{StrictReservation: true},
 		StaticPods:          pools.StaticPods{All: true},
 		NamespacePermission: PermissionList,

@@ -33,6 +33,7 @@ func (d *decoder) fields(c *Config) []field {
 	return []field{
 		{"apiVersion", d.scalar(mustBe(APIVersion))},
 		{"kind", d.scalar(mustBe(Kind))},
+		{"mode", d.scalar(func(s string) error { return setOneOf(&c.Mode, s, ModeEnforce, ModeObserve) })},
 		{"partitions", func(key string, n *yaml.Node) { d.partitions(key, n, c) }},
 		{"staticPods", func(key string, n *yaml.Node) { d.staticPods(key, n, &c.StaticPods) }},
 		{"namespacePermission", d.scalar(func(s string) error { return setOneOf(&c.NamespacePermission, s, PermissionList, PermissionAnnotation) })},

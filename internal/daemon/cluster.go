@@ -110,6 +110,9 @@ func (l *loop) clusterState() *cluster.State {
 			}
 		}
 	}
+	if l.observes {
+		onlyShow(s)
+	}
 	return s
 }
 
@@ -204,6 +207,9 @@ func (l *loop) condition() *cluster.Condition {
 	}
 	if err := l.status.runtimeErr; err != nil {
 		return bad("RuntimeUnavailable", err.Error())
+	}
+	if c := l.observingCondition(); c != nil {
+		return c
 	}
 	if paths := slices.Sorted(maps.Keys(l.status.faults)); len(paths) > 0 {
 		return bad("NotAsPlanned", worst(paths, l.status.faults))

@@ -79,6 +79,9 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer closeHost()
+	if o.Config.Mode == config.ModeObserve {
+		h = h.observing()
+	}
 	return runOn(ctx, h, o)
 }
 
@@ -159,7 +162,7 @@ func newLoop(h host, o Options) (*loop, error) {
 	if err != nil {
 		return nil, err
 	}
-	j, note := LoadJournal(h.journal, bootID, time.Now())
+	j, note := loadJournal(h, bootID, time.Now())
 	if note != nil {
 		o.Log.Error("journal", "error", note)
 	}
@@ -194,7 +197,9 @@ func newLoop(h host, o Options) (*loop, error) {
 
 		timers: timers{resync: stoppedTimer(), retry: stoppedTimer(), journal: stoppedTimer(), pulse: stoppedTimer()},
 	}
-	l.tree.gather = l.gather
+	if !h.observes { // then threads, too, stay where they are
+		l.tree.gather = l.gather
+	}
 	l.notify.alive()
 	unfit, err := l.settings.begin(o.Config, o.Topology)
 	if err != nil {

@@ -69,6 +69,9 @@ type foreignWrite struct {
 func (l *loop) followDrifts(now time.Time) {
 	found := l.tree.foreign
 	l.tree.foreign = nil
+	if l.observes {
+		found = nil // nothing is repaired
+	}
 	for _, f := range found {
 		p := f.target.Path
 		at, heard := l.drifts.heard[p]

@@ -55,6 +55,8 @@ type host struct {
 	kernel   cgroup.PartitionKernel // what it can do with partitions
 	online   func() cpuset.Set      // CPUs that are plugged in
 	boot     bootFacts
+	// observes says that nothing is to be written (observe.go).
+	observes bool
 	// nriSocket is the runtime's NRI; empty when it is not used.
 	nriSocket string
 	// managers reads what other managers of CPUs are told to do; nil where the runtime

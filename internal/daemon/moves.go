@@ -105,6 +105,9 @@ func (l *loop) retryMoves() bool {
 // it is checked again here: since the move was thought of, containers have come
 // and gone.
 func (l *loop) moved(m *moveAsked, now time.Time) ([]pools.Assignment, error) {
+	if l.observes {
+		return nil, errObserving
+	}
 	if !l.status.planned {
 		return nil, errors.New("the daemon has not placed anybody yet; try again")
 	}

@@ -98,7 +98,7 @@ func (l *loop) noteOriginals(writes []cgroup.Write) {
 // save hands the journal to a worker if it has changed. Only one save is under
 // way at a time; what changes meanwhile goes into the next.
 func (l *loop) save(now time.Time) {
-	if l.ledger.sent > l.ledger.durable || l.ledger.changes == l.ledger.durable || now.Before(l.status.journalRetry) {
+	if l.observes || l.ledger.sent > l.ledger.durable || l.ledger.changes == l.ledger.durable || now.Before(l.status.journalRetry) {
 		return
 	}
 	upTo, j := l.ledger.changes, l.ledger.journal()

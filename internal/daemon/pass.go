@@ -116,6 +116,12 @@ func (l *loop) pass() {
 	l.ledger.goWithout(l.hints.unhinted())
 	l.ledger.leave(l.model.leftToPlugins())
 	l.noteRefusals(plan, now)
+	if l.observes {
+		want = l.look(want)
+		l.observe(want, l.liveOptions(plan), now)
+		l.passed(want, now)
+		return
+	}
 	l.claim()
 	l.yield()
 	l.revertUnits()
@@ -148,12 +154,18 @@ func (l *loop) pass() {
 		l.apply(writes, made, now)
 	}
 	want = l.repartition(want, false)
+	l.quiet.explain(deferred)
+	l.status.deferred = deferred
+	l.passed(want, now)
+}
+
+// passed ends a pass.
+func (l *loop) passed(want []cgroup.Target, now time.Time) {
 	if !l.status.planned {
 		l.status.planned = true
 		close(l.plannedOnce)
 	}
-	l.quiet.explain(deferred)
-	l.status.targets, l.status.deferred = want, deferred
+	l.status.targets = want
 	l.settleDrifts(time.Now())
 	l.settleExposures(time.Now())
 	l.watchAll()

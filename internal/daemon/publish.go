@@ -218,6 +218,7 @@ func (l *loop) view() *telemetry.View {
 		Leaked:      l.isolation.leaked,
 		Parked:      l.isolation.parking.cpus,
 		Quiet:       l.quiet.counts(),
+		Observed:    l.observed(),
 	}
 	p := l.settings.pools
 	for _, part := range p.Partitions {

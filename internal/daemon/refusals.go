@@ -183,7 +183,7 @@ type fate struct {
 // may a daemon that has not seen it being created. The kubelet starts who was
 // stopped again, with pauses that grow.
 func (l *loop) sentence(p pools.Plan, now time.Time) {
-	fail := l.settings.config.OnRefusal == config.RefusalFail
+	fail := l.settings.config.OnRefusal == config.RefusalFail && !l.observes
 	for _, pod := range p.Pods {
 		for _, c := range pod.Containers {
 			e := l.model.containers[c.ID]

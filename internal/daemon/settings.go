@@ -36,6 +36,7 @@ type settings struct {
 func fixed(old, changed *config.Config) []string {
 	var keys []string
 	for key, differs := range map[string]bool{
+		"mode":                     old.Mode != changed.Mode,
 		"containerRuntimeEndpoint": old.RuntimeEndpoint != changed.RuntimeEndpoint,
 		"podResourcesSocket":       old.PodResourcesSocket != changed.PodResourcesSocket,
 		"nriSocket":                old.NRISocket != changed.NRISocket,

@@ -60,6 +60,7 @@ type status struct {
 
 	passes      map[telemetry.Result]uint64
 	writes      map[telemetry.Write]uint64
+	owed        map[cgroup.Write]bool // what is not written (mode: observe)
 	faults      map[cgroup.Path]error // what the last pass has left
 	lastSuccess time.Time
 	ready       bool

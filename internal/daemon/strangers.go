@@ -49,7 +49,7 @@ func (l *loop) meet(p cgroup.Path) bool {
 	if l.leavesPod(p.Parent()) {
 		return false
 	}
-	if id == "" || l.manager != nil || // the kubelet has said where it is to be
+	if id == "" || l.observes || l.manager != nil || // the kubelet has said where it is to be
 		l.runtime == nil || l.model.containers[id] != nil || l.model.pods[id] != nil || l.strangers.has(p) {
 		return false
 	}

@@ -25,10 +25,12 @@ const maxGap = 4 * time.Second
 type State struct {
 	// Names are those of the resources.
 	Names workload.Names
-	// Resources says that Pools are advertised; else all resources are withdrawn.
-	Resources bool
-	Pools     []Pool
-	Pods      []Pod
+	// Resources says that Pools are advertised; else all resources are withdrawn, unless
+	// KeepResources leaves them as they are.
+	Resources     bool
+	KeepResources bool
+	Pools         []Pool
+	Pods          []Pod
 	// Condition is the node's condition; nil shows none.
 	Condition *Condition
 	// Heartbeat is how often the condition is written while it does not change; never
@@ -225,6 +227,9 @@ func (r *Runner) want(s *State) wanted {
 		for _, a := range r.counts.Amounts {
 			w.resources[a.Resource] = a.Milli
 		}
+	}
+	if s.KeepResources {
+		w.resources = nil
 	}
 	if c := s.Condition; c != nil {
 		w.condition, w.heartbeat = &condition{Status: "False", Reason: c.Reason, Message: c.Message}, s.Heartbeat

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/cpupoold/cpupoold/internal/config"
 )
 
 // callTimeout bounds each question to the runtime and to systemd: a daemon that
@@ -23,6 +25,7 @@ type check struct {
 func checks() []check {
 	return []check{
 		{"configuration", nil, checkConfiguration},
+		{"mode", []need{configured}, checkMode},
 		{"cgroup-v2", nil, checkUnified},
 		{"controllers", []need{cgroupV2}, checkControllers},
 		{"controllers-kubepods", []need{cgroupV2, kubepods}, checkKubepodsControllers},
@@ -76,6 +79,9 @@ func Run(ctx context.Context, host Host, c Configuration) []Finding {
 		}
 		for _, f := range check.run(e) {
 			f.Check = check.name
+			if f.Severity == Refuse && e.config.Mode == config.ModeObserve && aboutOthers(check.name) {
+				f.Severity = Warning // it writes nothing that could fight
+			}
 			findings = append(findings, f)
 		}
 	}

@@ -165,6 +165,9 @@ func (e emitter) placement(v *View) {
 	for state, n := range v.Partitions {
 		e.emit(partitions, float64(n), state)
 	}
+	for via, n := range v.Observed {
+		e.emit(observedWrites, float64(n), via)
+	}
 	for kind, n := range v.Quiet {
 		e.emit(quietWaits, float64(n), kind)
 	}

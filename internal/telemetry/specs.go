@@ -28,6 +28,7 @@ const (
 	leakedCPUs        = "cpupoold_leaked_cpus"
 	parkedCPUs        = "cpupoold_parked_cpus"
 	quietWaits        = "cpupoold_quiet_waiting"
+	observedWrites    = "cpupoold_observed_writes"
 	poolCPUs          = "cpupoold_pool_cpus"
 	offlineCPUs       = "cpupoold_offline_cpus"
 	poolFreeCPUs      = "cpupoold_pool_free_cpus"
@@ -97,6 +98,7 @@ func specs() []spec {
 		{partitions, "Containers that are to be partitions, by state: root and isolated are in force, underway will be in a moment; waits (for CPUs that are offline or not given back yet) and refused keep their CPUs by cpusets alone.", gauge, []string{"state"}},
 		{leakedCPUs, "CPUs that are online and that the kernel has in no cgroup any more; they are given to nobody until the machine boots.", gauge, nil},
 		{parkedCPUs, "CPUs of the guaranteed pool that nobody holds and that the kernel keeps everybody off (guaranteed.park).", gauge, nil},
+		{observedWrites, "Writes that would put containers and units into their pools and are not made, because mode is observe, by way (file, cri, dbus). Absent with mode: enforce.", gauge, []string{"via"}},
 		{quietWaits, "What waits because somebody has CPUs of its own (quiet), by kind: cpus that owners have left and that stay out of the shared pool or are not parked yet, weights that somebody else has changed.", gauge, []string{"kind"}},
 		{poolCPUs, "Online CPUs of a pool. Management pools of type all overlap the others.", gauge, pool},
 		{poolFreeCPUs, "CPUs of the guaranteed pool that no container holds.", gauge, nil},

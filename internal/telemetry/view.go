@@ -62,6 +62,9 @@ type View struct {
 	Leaked cpuset.Set
 	// Parked are the CPUs that nobody owns and that the kernel keeps everybody off.
 	Parked cpuset.Set
+	// Observed counts the writes that are not made because the daemon only observes, by
+	// way; nil where it makes them.
+	Observed map[string]int
 	// Quiet counts what waits while somebody has CPUs of its own: cpus that stay out of
 	// the shared pool or are not parked, and weights.
 	Quiet map[string]int

@@ -36,11 +36,17 @@ type Tree interface {
 // but the open root directory, and can be used by several goroutines.
 type FS struct {
 	tree Tree
+	// readOnly says that whatever would change something is ErrReadOnly.
+	readOnly bool
 }
 
 // New makes an FS of a tree that is known to be cgroup v2. Open is for the
 // kernel's.
-func New(tree Tree) *FS { return &FS{tree} }
+func New(tree Tree) *FS { return &FS{tree: tree} }
+
+// ReadOnly is an FS of the same cgroups that changes nothing: what would is ErrReadOnly,
+// and threads stay where they are.
+func (f *FS) ReadOnly() *FS { return &FS{tree: f.tree, readOnly: true} }
 
 // Children returns the cgroups in p, sorted; ErrGone if p does not exist.
 func (f *FS) Children(p Path) ([]Path, error) {
@@ -121,6 +127,9 @@ func (f *FS) Write(p Path, file, value string) error {
 	}
 	if value == "" {
 		return &Error{Op: opWrite, Path: name, Err: errors.New("empty value would be ignored by the kernel")}
+	}
+	if f.readOnly {
+		return &Error{Op: opWrite, Path: name, Value: value, Err: ErrReadOnly}
 	}
 	if err := f.tree.WriteFile(name, value); err != nil {
 		return &Error{Op: opWrite, Path: name, Value: value, Err: f.cause(p, err)}

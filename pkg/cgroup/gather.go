@@ -52,7 +52,7 @@ const gatherRounds = 16
 // to bring back.
 func (f *FS) Gather(p Path) (Gathered, error) {
 	threads, ok := f.tree.(Threads)
-	if !ok {
+	if !ok || f.readOnly {
 		return Gathered{}, nil
 	}
 	stuck := make(map[int]error)

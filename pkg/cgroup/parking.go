@@ -32,6 +32,9 @@ const (
 // controller on the way down, for the children of the root too, where it is off while
 // nobody else needs it.
 func (f *FS) MakeParking() error {
+	if f.readOnly {
+		return &Error{Op: opMake, Path: string(Parking), Err: ErrReadOnly}
+	}
 	for _, p := range []Path{ParkingTop, Parking} {
 		if err := f.enableCPUSet(p.Parent()); err != nil {
 			return err
@@ -60,6 +63,9 @@ func (f *FS) enableCPUSet(p Path) error {
 // RemoveParking removes what MakeParking has made, if it is there. It must not be a
 // partition any more: on 6.11 the kernel loses the CPUs of one that is removed.
 func (f *FS) RemoveParking() error {
+	if f.readOnly {
+		return &Error{Op: opRemove, Path: string(Parking), Err: ErrReadOnly}
+	}
 	for _, p := range []Path{Parking, ParkingTop} {
 		if err := f.tree.Rmdir(p.name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%w; it is made by the daemon, and nothing else may be in it", &Error{Op: opRemove, Path: string(p), Err: err})
