@@ -63,6 +63,6 @@ func (d *decoder) besideKubelet(c *Config) {
 // PlacesPods says that pods may ask for a workload type, and not host services alone.
 func (c *Config) PlacesPods() bool {
 	listed := func(p pools.PartitionSpec) bool { return len(p.Namespaces) > 0 }
-	static := c.StaticPods.All || len(c.StaticPods.Namespaces) > 0
-	return slices.ContainsFunc(c.Pools.Partitions, listed) || static && len(c.Pools.Partitions) > 0
+	others := c.StaticPods.All || len(c.StaticPods.Namespaces) > 0 || c.NamespacePermission == PermissionAnnotation
+	return slices.ContainsFunc(c.Pools.Partitions, listed) || others && len(c.Pools.Partitions) > 0
 }
