@@ -52,7 +52,7 @@ test-deploy: ## render the chart and the kustomizations of deploy/, and hold the
 	$(GO) -C test/deploy test -count=1 ./...
 
 test-vm: host-vm build ## run the tests on real kernels and a real node, in virtual machines
-	$(GO) test -tags vm -count=1 -timeout 150m ./test/vm/...
+	$(GO) test -tags vm -count=1 -timeout 180m ./test/vm/...
 
 test-ci: host-vm build ## run of test-vm what CI does: the first tier, and the slice that the commit chooses (SLICE=faults: that one)
 	$(GO) test -tags vm -count=1 ./test/vm/cmd/... ./test/vm/internal/... ./test/vm/parts/...
@@ -64,8 +64,8 @@ test-apiserver: build ## run cpupool-webhook, and what a daemon may do, against 
 test-fleet: ## measure what the daemons of 300 nodes ask of a real API server, on this machine (builds kube-apiserver once)
 	$(GO) -C test/fleet test -tags fleet -count=1 -v -timeout 20m ./...
 
-test-e2e: host-vm build image ## install and use cpupoold in a cluster, in a virtual machine (builds the control plane once)
-	$(GO) test -tags e2e -count=1 -timeout 80m ./test/e2e
+test-e2e: host-vm build image ## install and use cpupoold in a cluster, of virtual machines (builds the control plane once; RUN=TestLife)
+	$(GO) test -tags e2e -count=1 -timeout 80m -run '^($(or $(RUN),.*))$$' ./test/e2e
 
 test-conformance: host-vm build image ## run Kubernetes' own tests of nodes before and after cpupoold is installed (CASES=Resize: of these)
 	$(GO) test -v -tags e2e -count=1 -timeout 120m -run '^TestConformance$$' ./test/e2e -conformance '$(or $(CASES),.)'

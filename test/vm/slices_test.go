@@ -19,7 +19,7 @@ import (
 var chosenSlice = flag.String("slice", "all", "what is run beside the tests that are in no slice: all; commit: the slice that the commit chooses; or a slice's name")
 
 // slice is a part of the tests that a run may leave to another one, by their names. Those in the guest's package daemon are parts of
-// TestDaemon.
+// TestDaemon, those of test/e2e of TestCluster.
 type slice struct {
 	name  string
 	tests []string
@@ -33,6 +33,9 @@ func sliced() []slice {
 		{"devices", []string{"TestPlacement/8c2n", "TestCheck"}},
 		{"options", []string{"TestPlacement/16c2s2t", "TestPlacement/16c2d4l"}},
 		{"apiserver", []string{"TestAPIServer"}},
+		{"cluster-life", []string{"TestCluster/TestLife"}},
+		{"cluster-faults", []string{"TestCluster/TestFaults"}},
+		{"cluster-nodes", []string{"TestCluster/TestNodes"}},
 		{"second-pair", append(secondPairs(), "TestHostSlices")},
 		{"kernel-6.1", []string{"TestKernels/bookworm/cgroup", "TestKernels/bookworm/isolation", "TestKernels/bookworm/changes", "TestKernels/forky/cgroup"}},
 		{"kernel-6.12", []string{"TestKernels/trixie/cgroup", "TestKernels/trixie/isolation", "TestKernels/trixie/changes", "TestKernels/trixie/partitions"}},
@@ -101,7 +104,7 @@ func leftOut(t *testing.T) []string {
 // TestSlices: a name that is in no package would be a test that runs always, or one that was thought to.
 func TestSlices(t *testing.T) {
 	there := make(map[string]bool)
-	for dir, prefix := range map[string]string{".": "", "guest/daemon": "TestDaemon/"} {
+	for dir, prefix := range map[string]string{".": "", "guest/daemon": "TestDaemon/", "../e2e": "TestCluster/"} {
 		files, err := filepath.Glob(dir + "/*_test.go")
 		if err != nil {
 			t.Fatal(err)
@@ -142,6 +145,11 @@ func TestSlices(t *testing.T) {
 	for _, name := range onKernels() {
 		if !seen[name] {
 			t.Errorf("%s is in no slice: it would run always", name)
+		}
+	}
+	for name := range there {
+		if strings.HasPrefix(name, "TestCluster/Test") && name != "TestCluster/TestConformance" && !seen[name] { // that is make test-conformance
+			t.Errorf("%s is in no slice: it would run never", name)
 		}
 	}
 }

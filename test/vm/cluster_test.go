@@ -1,0 +1,28 @@
+//go:build vm
+
+package vm_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// TestCluster runs test/e2e, of which each test boots machines of its own and is in a slice.
+func TestCluster(t *testing.T) {
+	for _, s := range sliced() {
+		for _, name := range s.tests {
+			test, of := strings.CutPrefix(name, "TestCluster/")
+			if !of {
+				continue
+			}
+			t.Run(test, func(t *testing.T) {
+				leave(t)
+				out, err := exec.CommandContext(t.Context(), "make", "-C", "../..", "test-e2e", "RUN="+test).CombinedOutput()
+				if err != nil {
+					t.Fatalf("make test-e2e RUN=%s: %v\n%s", test, err, out)
+				}
+			})
+		}
+	}
+}
