@@ -41,6 +41,7 @@ type fakeAPI struct {
 	tokens       []string
 	refuse       map[string]int // status code for "METHOD subresource"
 	forbidAdding bool           // of taints
+	later        string         // Retry-After of refusals; set before a runner works
 	hang         bool           // no request is answered
 	gate         chan struct{}  // each event waits for one of it; nil: none waits
 	expire       int            // watches that are to end with 410
@@ -183,6 +184,9 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case code != 0:
+		if f.later != "" {
+			w.Header().Set("Retry-After", f.later)
+		}
 		refuse(w, code, "as the test wants it")
 	case call == "WATCH node":
 		f.watch(w, r)

@@ -40,6 +40,28 @@ func TestPausesSpread(t *testing.T) {
 	}
 }
 
+// TestRunnerRetryAfter: an API server that has too much to do is left alone for as long as
+// it says, and no longer than that for what it did not refuse.
+func TestRunnerRetryAfter(t *testing.T) {
+	f := newFakeAPI(t)
+	f.do(func() { f.refuse["PATCH status"], f.later = 429, "30" })
+	r := run(t, f, quick()) // its own pauses are short
+	s := pooled()
+	for _, name := range []string{"a", "b", "c"} {
+		s.Problems = append(s.Problems, node.Problem{UID: name, Namespace: "ns", Pod: name, Code: "Refused", Text: "why"})
+	}
+	r.Show(s)
+	f.wait("a refusal", func() bool { return f.calls["PATCH status"] == 1 })
+	f.do(func() { clear(f.refuse) })
+	r.Show(s)
+	f.wait("events", func() bool { return len(f.events) == 3 })
+	f.do(func() {
+		if n := f.calls["PATCH status"]; n != 1 {
+			t.Errorf("%d patches within the 30 seconds that the API server asked for", n)
+		}
+	})
+}
+
 // TestRunnerWatchEndedEarly: an API server that stops ends the watches of all nodes at
 // once, and they are not begun again at once.
 func TestRunnerWatchEndedEarly(t *testing.T) {
