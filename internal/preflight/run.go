@@ -41,6 +41,7 @@ func checks() []check {
 		{"kubelet-memory", []need{kubeletConfigured, runtimeUsed, exclusiveCPUs}, checkKubeletMemory},
 		{"pod-resources", []need{kubeletConfigured, runtimeUsed, exclusiveCPUs}, checkPodResources},
 		{"nri", []need{runtimeUsed}, checkNRI},
+		{"nri-plugins", []need{runtimeUsed}, checkPlugins},
 		{"crio-workloads", []need{crioInUse}, checkWorkloads},
 		{"crio-high-performance", []need{crioInUse}, checkHighPerformance},
 		{"crio-infra-cpuset", []need{crioInUse}, checkInfraCPUSet},
