@@ -245,6 +245,9 @@ func TestStaticKubelet(t *testing.T) {
 	if on := n.state(forged).Effective; !on.Equal(k.rest) {
 		t.Errorf("a pod whose namespace is not listed runs on %s; want %s", on, k.rest)
 	}
+	if p := n.preview(); len(p.Writes) > 0 || len(p.Unread) > 0 || !p.Plan.Shared.Equal(k.rest) {
+		t.Errorf("plan would write %v, could not read %v, and has the shared pool %s; want nothing, and %s", p.Writes, p.Unread, p.Plan.Shared, k.rest)
+	}
 	if got := n.journal().Assignments; len(got) > 0 {
 		t.Errorf("the journal has assignments, %v; the kubelet's are its own", got)
 	}
@@ -286,6 +289,9 @@ func TestKubeletState(t *testing.T) {
 	}
 	id := k.run("m", "kube-system", "app", management(nil))
 	problem(codeKubeletUnread, 1)
+	if p := n.preview(); len(p.Unread) != 1 || !strings.Contains(p.Unread[0], fs.ErrNotExist.Error()) {
+		t.Errorf("plan could not read %v; want the kubelet's file", p.Unread)
+	}
 	k.set(func() { k.err = nil })
 	k.give("o", cpuset.Of(2))
 	problem(codeKubeletUnread, 0)
