@@ -39,12 +39,14 @@ func TestConformance(t *testing.T) {
 		t.Fatalf("-conformance %q matches none of the cases in conformance_cases_test.go", *conformance)
 	}
 	tree := partsTree(t, "conformance")
+	s := suite{program: filepath.Join(tree, "suite")}
+	s.knows(t, cases)
 	c := start(t, "8c2n")
 	for _, image := range []string{"agnhost", "busybox", "pause"} {
 		c.machines[0].bring(t, filepath.Join(tree, image+".tar"), "/root/"+image+".tar")
 		c.run(t, "ctr", "--namespace", "k8s.io", "images", "import", "/root/"+image+".tar")
 	}
-	s := suite{program: filepath.Join(tree, "suite"), c: c}
+	s.kubeconfig = filepath.Join(c.plane.dir, "super-admin.conf")
 	c.kubectl(t, "kubectl taint node "+nodeName+" cpupoold.io/starting-") // nobody else would
 	without := s.run(t, cases)
 	c.install(t)
@@ -53,9 +55,23 @@ func TestConformance(t *testing.T) {
 }
 
 // A suite is Kubernetes' program of tests for a cluster.
-type suite struct {
-	program string
-	c       *cluster
+type suite struct{ program, kubeconfig string }
+
+// knows fails if there is no such case (any more): names change with versions, and half an hour later is late to learn it.
+func (s suite) knows(t *testing.T, cases []conformanceCase) {
+	t.Helper()
+	list, err := exec.CommandContext(t.Context(), s.program, "-list-tests").Output()
+	if err != nil {
+		t.Fatalf("list the suite's cases: %v", err)
+	}
+	for _, c := range cases {
+		if !strings.Contains(string(list), ": "+c.name+"\n") { // behind file and line
+			t.Errorf("the suite has no case %q (any more)", c.name)
+		}
+	}
+	if t.Failed() {
+		t.FailNow()
+	}
 }
 
 // An outcome is what has come of a case.
@@ -93,7 +109,7 @@ func (s suite) runCase(t *testing.T, name string) outcome {
 	dir := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*patience) // a case has limits of its own, of five minutes mostly
 	defer cancel()
-	cmd := exec.CommandContext(ctx, s.program, "-kubeconfig", filepath.Join(s.c.plane.dir, "super-admin.conf"), "-provider", "local",
+	cmd := exec.CommandContext(ctx, s.program, "-kubeconfig", s.kubeconfig, "-provider", "local",
 		"-ginkgo.focus", regexp.QuoteMeta(name)+"$", "-ginkgo.no-color", "-ginkgo.v", "-report-dir", dir, "-report-complete-ginkgo")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	began := time.Now()
@@ -129,7 +145,7 @@ func (o *outcome) read(report, name string) error {
 			}
 		}
 	}
-	return fmt.Errorf("the suite has no case %q (any more)", name)
+	return fmt.Errorf("%s has no case %q", report, name)
 }
 
 // compare shows all outcomes, and fails for those that are not as they are to be.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -96,6 +97,7 @@ func (p *controlPlane) client(t *testing.T) *kubernetes.Clientset {
 func (p *controlPlane) command(ctx context.Context, line string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "sh", "-euc", line)
 	cmd.Dir = p.dir
+	cmd.WaitDelay = 10 * time.Second // for what the shell has started, which may outlive it
 	cmd.Env = append(os.Environ(), "PATH="+p.programs+":"+os.Getenv("PATH"), "KUBECONFIG="+filepath.Join(p.dir, "super-admin.conf"))
 	return cmd
 }
