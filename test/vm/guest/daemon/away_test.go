@@ -23,7 +23,8 @@ var away = flag.Duration("away", 75*time.Second, "how long the daemon is dead in
 // and placed when the daemon is back.
 func TestAway(t *testing.T) {
 	n := newNode(t)
-	n.startDaemon(strings.Replace(pools, "guaranteed:\n", "guaranteed:\n  isolation: auto\n", 1))
+	config := strings.Replace(pools, "guaranteed:\n", "guaranteed:\n  isolation: auto\n", 1)
+	n.startDaemon(config)
 	n.apply(manifest.EveryKind()...)
 	wants := belongs()
 	n.placed(wants...)
@@ -63,8 +64,7 @@ func TestAway(t *testing.T) {
 	if len(before.Writes) == 0 {
 		t.Error("a daemon that starts now would have nothing to do")
 	}
-	n.run("systemctl", "reset-failed", "cpupoold")
-	n.run("systemctl", "start", "cpupoold")
+	n.startDaemon(config)
 	for _, name := range []string{fmt.Sprintf("come-%d", rounds-1), fmt.Sprintf("come-%d", rounds-2)} {
 		wants = append(wants, want{pod: name, container: "app", cpus: "2-3"})
 	}
