@@ -24,7 +24,9 @@ CPUs of their pools until it is stopped. It changes nothing when it stops: they 
 they are. See restore.
 
 It refuses to start where another manager of cpusets is at work (the kubelet's static
-CPU manager policy, CRI-O's workloads table); check says which, and what else is wrong.
+CPU manager policy, CRI-O's workloads table), unless otherManagers has it leave just that
+one's containers alone; check says which, and what else is wrong. With mode: observe it
+reports what it would write, and writes nothing.
 A container runtime that does not answer is waited for; systemctl status and the log say why.
 
 SIGHUP, and any change of the file, read the configuration again. A configuration with

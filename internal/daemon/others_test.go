@@ -227,3 +227,33 @@ func TestPluginBeforeUs(t *testing.T) {
 		t.Errorf("an update of its CPUs is answered with %+v, %v", keep, err)
 	}
 }
+
+// TestPluginIsRemembered: which containers another plugin has placed nobody but the
+// journal can tell after a restart.
+func TestPluginIsRemembered(t *testing.T) {
+	n := newNRINode(t)
+	r := n.start()
+	r.connected()
+	res := whole(2)
+	res.CPUs = "4-5"
+	theirs := n.container(n.pod("theirs", "default", "guaranteed", 2, nil), "app", res)
+	ours := n.container(n.pod("ours", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.runsOn(ours, "6-7")
+	n.eventually("it is on record", func() bool { return len(n.journal().Others) == 1 })
+	r.stop()
+
+	r = n.start()
+	r.connected()
+	r.quiet()
+	n.runsOn(theirs, "4-5")
+	n.runsOn(ours, "6-7")
+	for _, o := range n.journal().Originals {
+		if string(o.Path) == n.runtime.Cgroup(theirs) {
+			t.Errorf("the daemon has on record %+v", o)
+		}
+	}
+	if st := n.state(theirs); st.Quota <= 0 {
+		t.Error("the quota of the other plugin's container is lifted")
+	}
+	r.view("it is still the plugin's", func(v *telemetry.View) bool { return v.Problems[string(codeOtherManager)] == 1 })
+}
