@@ -108,7 +108,7 @@ func taintOf(raw json.RawMessage) taint {
 
 // wantedTaint is the taint that there is to be, nil for none.
 func (p pressure) wantedTaint(d *Depletion) *taint {
-	if d == nil || !d.Show || !p.on {
+	if !d.Show || !p.on {
 		return nil
 	}
 	t := &taint{Key: workload.DepletedTaint, Effect: "NoSchedule"}
@@ -144,7 +144,7 @@ func (r *Runner) press(d *Depletion, now time.Time) time.Time {
 
 // taintDepleted puts the taint of depletion on the Node, or removes it.
 func (r *Runner) taintDepleted(ctx context.Context, d *Depletion) (time.Time, error) {
-	if r.node == nil {
+	if r.node == nil || d == nil {
 		return time.Time{}, nil
 	}
 	patch := r.node.depletedPatch(r.pressure.wantedTaint(d))

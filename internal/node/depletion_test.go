@@ -133,6 +133,11 @@ func TestRunnerDepletion(t *testing.T) {
 
 	r.show(0)
 	r.is("again", depleted)
+	nothing := pooled()
+	nothing.Condition = &node.Condition{Ready: true, Reason: "NothingSaidOfDepletion"}
+	r.Show(nothing)
+	f.wait("the condition beside it", func() bool { return f.condition() != nil && f.condition().Reason == "NothingSaidOfDepletion" })
+	r.is("and it stays as it is", depleted)
 	r.show(0, func(d *node.Depletion) { d.Show = false })
 	r.is("switched off", "")
 	f.wait("known all the same", func() bool { return r.Stats().Pressure })

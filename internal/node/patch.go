@@ -27,8 +27,9 @@ type wanted struct {
 	condition *condition
 	// heartbeat is how old the condition may become; zero: as old as it likes.
 	heartbeat time.Duration
-	// pressure is the condition of depletion, likewise.
-	pressure *condition
+	// pressure is the condition of depletion, likewise, unless that is to stay as it is.
+	pressure     *condition
+	keepPressure bool
 }
 
 // wantedCondition is a condition of a type, and how old it may become.
@@ -41,11 +42,15 @@ type wantedCondition struct {
 // conditions are those that the status shows or is not to show. Depletion is rare, and
 // what is done about it may be grave: while there is any, it is always kept fresh.
 func (w *wanted) conditions() []wantedCondition {
+	all := []wantedCondition{{ConditionType, w.condition, w.heartbeat}}
+	if w.keepPressure {
+		return all
+	}
 	pressed := wantedCondition{PressureType, w.pressure, w.heartbeat}
 	if w.pressure != nil && w.pressure.Status == "True" {
 		pressed.heartbeat = pressureHeartbeat
 	}
-	return []wantedCondition{{ConditionType, w.condition, w.heartbeat}, pressed}
+	return append(all, pressed)
 }
 
 // list is a part of a patch: values by key, nil deletes.

@@ -40,7 +40,7 @@ type State struct {
 	// leaves all taints alone.
 	Taint    string
 	Verified bool
-	// Depletion is of the shared pool; nil shows nothing of it.
+	// Depletion is of the shared pool; nil leaves what is shown of it as it is.
 	Depletion *Depletion
 	// Topology is the node's NodeResourceTopology object; nil shows none.
 	Topology *Topology
@@ -237,7 +237,9 @@ func (r *Runner) want(s *State) wanted {
 			w.condition.Status = "True"
 		}
 	}
-	if d := s.Depletion; d != nil && d.Show {
+	if d := s.Depletion; d == nil {
+		w.keepPressure = true
+	} else if d.Show {
 		w.pressure = r.pressure.condition(d)
 	}
 	return w

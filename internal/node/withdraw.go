@@ -14,8 +14,8 @@ import (
 const withdrawals = 5
 
 // Withdraw takes everything back that a Runner shows: the resources, the conditions, the
-// taint of depletion and, where there is one, the NodeResourceTopology. It returns the names of the resources. A Node that is gone has
-// nothing to take back.
+// taint of depletion and, where there is one, the NodeResourceTopology. It returns the
+// names of the resources. A Node that is gone has nothing to take back.
 func Withdraw(ctx context.Context, o Options, names workload.Names) ([]string, error) {
 	c := o.client()
 	if err := c.connect(); err != nil {
