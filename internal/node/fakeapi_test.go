@@ -168,6 +168,8 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case strings.HasPrefix(r.URL.Path, "/apis/events.k8s.io/v1/namespaces/"):
 		call = r.Method + " event"
+	case strings.HasPrefix(r.URL.Path, "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/"):
+		call = r.Method + " topology"
 	case r.URL.Path == "/api/v1/nodes" && r.URL.Query().Get("watch") == "true":
 		call = "WATCH node"
 	}

@@ -462,6 +462,14 @@ func TestWithdraw(t *testing.T) {
 	if got, err := node.Withdraw(t.Context(), o, workload.Names{}); err != nil || len(got) > 0 {
 		t.Errorf("again: %v, %v", got, err)
 	}
+	// An object that cannot be deleted keeps nothing else from being taken back.
+	f.edit(func(n *corev1.Node) { n.Status.Capacity[shared] = quantity("4000") })
+	f.do(func() { f.refuse["DELETE topology"] = 403 })
+	o.Topology = true
+	if got, err := node.Withdraw(t.Context(), o, workload.Names{}); err == nil || !slices.Equal(got, []string{shared}) {
+		t.Errorf("with a NodeResourceTopology that stays: %v, %v; want an error, and the resource withdrawn", got, err)
+	}
+	o.Topology = false
 	f.delete()
 	if got, err := node.Withdraw(t.Context(), o, workload.Names{}); err != nil || len(got) > 0 {
 		t.Errorf("node that is gone: %v, %v", got, err)

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,18 +22,17 @@ func Withdraw(ctx context.Context, o Options, names workload.Names) ([]string, e
 	if err := c.connect(); err != nil {
 		return nil, err
 	}
+	var topology error // keeps nothing else from being taken back
 	if o.Topology {
-		if err := c.deleteTopology(ctx, o.Name); err != nil {
-			return nil, err
-		}
+		topology = c.deleteTopology(ctx, o.Name)
 	}
 	withdrawn := make(map[string]bool)
 	for tries := 1; ; tries++ {
 		switch err := withdraw(ctx, &c, o.Name, names, withdrawn); {
 		case err == nil || isStatus(err, 404):
-			return slices.Sorted(maps.Keys(withdrawn)), nil
+			return slices.Sorted(maps.Keys(withdrawn)), topology
 		case !isStatus(err, 409) || tries == withdrawals:
-			return slices.Sorted(maps.Keys(withdrawn)), err
+			return slices.Sorted(maps.Keys(withdrawn)), errors.Join(topology, err)
 		}
 	}
 }
