@@ -36,6 +36,7 @@ func sliced() []slice {
 		{"cluster-life", []string{"TestCluster/TestLife"}},
 		{"cluster-faults", []string{"TestCluster/TestFaults"}},
 		{"cluster-nodes", []string{"TestCluster/TestNodes"}},
+		{"static-kubelet", []string{"TestStaticKubelet"}},
 		{"second-pair", append(secondPairs(), "TestHostSlices")},
 		{"kernel-6.1", []string{"TestKernels/bookworm/cgroup", "TestKernels/bookworm/isolation", "TestKernels/bookworm/changes", "TestKernels/forky/cgroup"}},
 		{"kernel-6.12", []string{"TestKernels/trixie/cgroup", "TestKernels/trixie/isolation", "TestKernels/trixie/changes", "TestKernels/trixie/partitions"}},
