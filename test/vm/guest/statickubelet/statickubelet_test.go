@@ -90,6 +90,8 @@ func TestRefusals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.restartKubelet(strings.Replace(string(before), "cpuManagerPolicy: static", "cpuManagerPolicy: none", 1))
+	none := strings.NewReplacer("cpuManagerPolicy: static", "cpuManagerPolicy: none",
+		"cpuManagerPolicyOptions:\n  strict-cpu-reservation: \"true\"\n", "") // which the kubelet takes with static alone
+	n.restartKubelet(none.Replace(string(before)))
 	check("a kubelet of another policy", config, "nobody would give containers CPUs of their own")
 }
