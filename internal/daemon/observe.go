@@ -121,8 +121,8 @@ func (l *loop) observingCondition() *cluster.Condition {
 // onlyShow leaves what a daemon does to a Node to one that enforces: how the node fares
 // is told, and what the scheduler counts by, and taints, stay as they are.
 func onlyShow(s *cluster.State) {
-	s.KeepResources, s.Resources, s.Pools, s.Pods = true, false, nil, nil
-	s.Taint, s.Depletion = "", nil
+	s.OnlyCondition, s.Resources, s.Pools, s.Pods = true, false, nil, nil
+	s.Taint, s.Depletion, s.Topology = "", nil, nil
 }
 
 // loadJournal is LoadJournal, which sets a bad one aside, but for who only looks.

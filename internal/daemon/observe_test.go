@@ -47,6 +47,7 @@ func TestObserve(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.yaml = strings.Replace(poolsYAML, "resyncPeriod: 10m", "resyncPeriod: 1s", 1) + `mode: observe
+node: {topology: true}
 units:
   du.service: {cpus: 1}
 hostSlices: {enabled: true}
@@ -106,7 +107,7 @@ hostSlices: {enabled: true}
 		if c := l.condition(); c.Reason != "Observing" || !c.Ready {
 			t.Errorf("condition %+v; want Observing", c)
 		}
-		if s := l.clusterState(); s.Resources || !s.KeepResources || s.Taint != "" || s.Depletion != nil || s.Condition == nil {
+		if s := l.clusterState(); s.Resources || !s.OnlyCondition || s.Taint != "" || s.Depletion != nil || s.Topology != nil || s.Condition == nil {
 			t.Errorf("the cluster is shown %+v; want a condition and no more", s)
 		}
 	})

@@ -25,12 +25,13 @@ const maxGap = 4 * time.Second
 type State struct {
 	// Names are those of the resources.
 	Names workload.Names
-	// Resources says that Pools are advertised; else all resources are withdrawn, unless
-	// KeepResources leaves them as they are.
-	Resources     bool
-	KeepResources bool
-	Pools         []Pool
-	Pods          []Pod
+	// OnlyCondition leaves all of the Node as it is but Condition; nothing else of what
+	// would change it counts then.
+	OnlyCondition bool
+	// Resources says that Pools are advertised; else all resources are withdrawn.
+	Resources bool
+	Pools     []Pool
+	Pods      []Pod
 	// Condition is the node's condition; nil shows none.
 	Condition *Condition
 	// Heartbeat is how often the condition is written while it does not change; never
@@ -198,6 +199,9 @@ func (r *Runner) step(ctx context.Context) time.Time {
 		shown, next, err = r.change(ctx, state, want)
 		return next, err
 	}))
+	if state.OnlyCondition {
+		return sooner(next, r.attempt(ctx, &r.events, r.tell))
+	}
 	// Before the startup taint goes, or pods would come in between.
 	next = sooner(next, r.attempt(ctx, &r.depleted, func(ctx context.Context) (time.Time, error) { return r.taintDepleted(ctx, state.Depletion) }))
 	if shown && state.Verified {
@@ -228,8 +232,8 @@ func (r *Runner) want(s *State) wanted {
 			w.resources[a.Resource] = a.Milli
 		}
 	}
-	if s.KeepResources {
-		w.resources = nil
+	if s.OnlyCondition {
+		w.resources, w.keepPressure = nil, true
 	}
 	if c := s.Condition; c != nil {
 		w.condition, w.heartbeat = &condition{Status: "False", Reason: c.Reason, Message: c.Message}, s.Heartbeat

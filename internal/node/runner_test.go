@@ -328,6 +328,27 @@ func TestRunnerCondition(t *testing.T) {
 	}
 }
 
+// TestRunnerOnlyCondition: all else of the Node stays, whoever has made it.
+func TestRunnerOnlyCondition(t *testing.T) {
+	f := newFakeAPI(t)
+	f.edit(func(n *corev1.Node) {
+		n.Spec.Taints = []corev1.Taint{{Key: workload.DepletedTaint, Effect: "NoSchedule"}}
+		n.Status.Conditions = []corev1.NodeCondition{{Type: node.PressureType, Status: "True", Reason: "SharedPoolDepleted"}}
+		n.Status.Capacity[shared], n.Status.Allocatable[shared] = quantity("1k"), quantity("1k")
+	})
+	r := run(t, f, quick())
+	for _, reason := range []string{"Observing", "Starting", "Observing"} { // more than one round
+		r.Show(&node.State{OnlyCondition: true, Verified: true, Condition: &node.Condition{Reason: reason}})
+		f.wait(reason, func() bool { c := f.condition(); return c != nil && c.Reason == reason })
+	}
+	f.wait("the rest as it was", func() bool {
+		if f.shown() != depleted || !f.has(shared, "1k") {
+			t.Errorf("the Node shows %q and %v", f.shown(), f.node.Status.Capacity)
+		}
+		return true
+	})
+}
+
 func TestRunnerHeartbeat(t *testing.T) {
 	f := newFakeAPI(t)
 	r := run(t, f, quick())
