@@ -22,6 +22,8 @@ type Foreign struct {
 	// CPUs are those that the container has been put on; empty when it has no set of
 	// its own, and runs wherever its pod may.
 	CPUs cpuset.Set
+	// Runs are those that one without a set runs on, as far as that is known.
+	Runs cpuset.Set
 	// Alone says that it has them to itself.
 	Alone bool
 }
@@ -165,6 +167,8 @@ func overlaps(pods []Pod, plan *Plan) []Problem {
 			text := ""
 			if both := ctr.Foreign.CPUs.Intersection(owned); !both.IsEmpty() {
 				text = fmt.Sprintf("has been put on %s by %s, which owners here have for themselves", named(both), ctr.Foreign.Manager)
+			} else if both = ctr.Foreign.Runs.Intersection(owned); !both.IsEmpty() {
+				text = fmt.Sprintf("is put on no CPUs by %s, and runs on %s, too, which owners here have for themselves", ctr.Foreign.Manager, named(both))
 			} else if both = ctr.Foreign.CPUs.Difference(plan.TheirsAlone); ctr.Foreign.Alone && both.Overlaps(plan.Shared) {
 				text = fmt.Sprintf("has %s to itself by %s, and the pools here would be empty without", named(both), ctr.Foreign.Manager)
 			} else {

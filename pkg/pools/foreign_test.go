@@ -56,6 +56,10 @@ func TestForeign(t *testing.T) {
 			theirs: pools.Foreign{CPUs: cpuset.Range(2, 3), Alone: true}, owner: "4-5", shared: "2-3", free: "6-7",
 			problems: []pools.Code{pools.CodeOtherOverlap},
 		},
+		"one that runs on an owner's, too, is told of": {
+			theirs: pools.Foreign{Runs: cpuset.Range(0, 7)}, owner: "4-5", shared: "2-3", free: "6-7",
+			problems: []pools.Code{pools.CodeOtherOverlap},
+		},
 		"one that runs anywhere takes nothing": {
 			theirs: pools.Foreign{}, owner: "4-5", shared: "2-3", free: "6-7",
 		},
