@@ -83,12 +83,15 @@ func (o *others) mark(m *model, pods []pools.Pod, online cpuset.Set, read func(c
 func (e *containerEntry) foreignBy(claim managers.Claim, online cpuset.Set, read func(cgroup.Path) (cgroup.State, error)) *pools.Foreign {
 	f := &pools.Foreign{Manager: claim.By, CPUs: e.recorded, Alone: claim.Alone}
 	if st, err := read(e.path); err == nil {
-		if f.CPUs = st.CPUs.Intersection(st.Effective); st.Partition.Valid() {
+		if f.CPUs, f.Runs = st.CPUs.Intersection(st.Effective), st.Effective; st.Partition.Valid() {
 			f.CPUs, f.Alone = st.Effective, true
 		}
 	}
 	if f.CPUs = f.CPUs.Intersection(online); online.IsSubsetOf(f.CPUs) {
 		f.CPUs = cpuset.Set{}
+	}
+	if !f.CPUs.IsEmpty() {
+		f.Runs = cpuset.Set{}
 	}
 	return f
 }
@@ -104,7 +107,9 @@ func (l *loop) leaves(e *containerEntry) bool {
 }
 
 // leavesPod says that containers of a pod may be another manager's: what appears in its
-// slice is left alone until the runtime has told what it is.
+// slice is left alone until the runtime has told what it is. So is what appears in that
+// of a pod that is not known yet, where it may be one of those: CRI-O writes a cpuset
+// once, and one that is written over in between is lost.
 func (l *loop) leavesPod(slice cgroup.Path) bool {
 	for _, pod := range l.model.pods {
 		if pod.slice != slice {
@@ -120,7 +125,7 @@ func (l *loop) leavesPod(slice cgroup.Path) bool {
 			return is
 		})
 	}
-	return false
+	return l.others.crio.Places()
 }
 
 // leftPaths are the cgroups of containers that are left to others.

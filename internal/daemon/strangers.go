@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 
@@ -46,11 +47,8 @@ func strangerID(p cgroup.Path, d cgroup.Driver) string {
 // meet is told of a cgroup in a pod. It says whether that is a stranger.
 func (l *loop) meet(p cgroup.Path) bool {
 	id := strangerID(p, l.driver)
-	if l.leavesPod(p.Parent()) {
-		return false
-	}
 	if id == "" || l.observes || l.manager != nil || // the kubelet has said where it is to be
-		l.runtime == nil || l.model.containers[id] != nil || l.model.pods[id] != nil || l.strangers.has(p) {
+		l.runtime == nil || l.model.containers[id] != nil || l.model.pods[id] != nil || l.strangers.has(p) || l.leavesPod(p.Parent()) {
 		return false
 	}
 	l.strangers[p] = stranger{id: id}
@@ -71,6 +69,10 @@ func (l *loop) confine(shared, owned cpuset.Set, want []cgroup.Target) []cgroup.
 			delete(l.tree.current, t.Path) // the runtime and systemd may have told of its record
 		}
 	}
+	maps.DeleteFunc(l.strangers, func(_ cgroup.Path, s stranger) bool {
+		e := l.model.containers[s.id]
+		return e != nil && l.leaves(e) // it has no target
+	})
 	shared = shared.Difference(owned)
 	if shared.IsEmpty() {
 		return want

@@ -75,6 +75,13 @@ func (c *CRIO) Claim(ctr Container) (Claim, bool) {
 		By: fmt.Sprintf("CRI-O's high-performance hooks (runtime handler %q, annotation %s)", name, key)}, true
 }
 
+// Places says that there may be containers that CRI-O places.
+func (c *CRIO) Places() bool {
+	return slices.ContainsFunc(c.Workloads, func(w Workload) bool {
+		return w.Activation != "" && (w.Pins || len(Handler{Allowed: w.Allowed}.SetsCPUs()) > 0)
+	}) || slices.ContainsFunc(c.Handlers, func(h Handler) bool { return len(h.SetsCPUs()) > 0 })
+}
+
 // asksForCPUs is the annotation by which a container asks for what changes its cpuset,
 // empty if it asks for nothing of the kind.
 func asksForCPUs(ctr Container) string {

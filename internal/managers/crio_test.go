@@ -155,3 +155,20 @@ func FuzzCRIO(f *testing.F) {
 		}
 	})
 }
+
+// TestPlaces: it matters only where CRI-O can place somebody.
+func TestPlaces(t *testing.T) {
+	for toml, want := range map[string]bool{
+		"": false,
+		"[crio.runtime.runtimes.runc]\nallowed_annotations = [\"io.containers.trace-syscall\"]":                                      false,
+		"[crio.runtime.runtimes.hp]\nallowed_annotations = [\"cpu-load-balancing.crio.io\"]":                                         true,
+		"[crio.runtime.workloads.a]\nactivation_annotation = \"example.com/a\"":                                                      false,
+		"[crio.runtime.workloads.a]\nactivation_annotation = \"example.com/a\"\nallowed_annotations = [\"cpu-shared.crio.io\"]":      true,
+		"[crio.runtime.workloads.a]\nactivation_annotation = \"example.com/a\"\n[crio.runtime.workloads.a.resources]\ncpushares = 5": true,
+	} {
+		c := ReadCRIO(fstest.MapFS{"etc/crio/crio.conf": {Data: []byte(toml)}})
+		if got := c.Places(); got != want || len(c.Unreadable) > 0 {
+			t.Errorf("Places is %t with\n%s\nwant %t; unreadable are %v", got, toml, want, c.Unreadable)
+		}
+	}
+}
