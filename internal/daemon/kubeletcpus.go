@@ -3,11 +3,14 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path"
+	"slices"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/podresources"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -134,13 +137,42 @@ func (k *kubeletCPUs) take(e kubeletTold, uidOf func(namespace, name string) str
 	if e.listErr != nil {
 		return
 	}
+	if !k.shared.IsEmpty() {
+		k.shared = k.shared.Union(k.has()) // what is given back goes there
+	}
 	k.held = nil
 	for _, c := range e.listed {
+		k.shared = k.shared.Difference(c.CPUs)
 		if uid := uidOf(c.Namespace, c.Pod); uid != "" && !c.CPUs.IsEmpty() {
 			k.held = append(k.held, pools.Assignment{Key: pools.Key{PodUID: uid, Container: c.Name}, CPUs: c.CPUs})
-			k.shared = k.shared.Difference(c.CPUs)
 		}
 	}
+}
+
+// asKubelet makes originals of containers what a static kubelet would write now. What it
+// asked for when it made them may be somebody's own by now, and it does not write again
+// what it believes to be there. If its choice is not known they stay as they are.
+func (h *host) asKubelet(ctx context.Context, all []Original) ([]Original, error) {
+	placed := func(o Original) bool { return o.File == cgroup.FileCPUs && o.Container != "" }
+	if h.manager == nil || !slices.ContainsFunc(all, placed) {
+		return all, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	state, err := h.manager.State(ctx)
+	if err != nil {
+		return all, fmt.Errorf("containers get back the CPUs that the kubelet asked for first, since it is not known which it would give them now: %w; restart the kubelet", err)
+	}
+	if state.Policy != static || state.Default.IsEmpty() {
+		return all, nil
+	}
+	all = slices.Clone(all)
+	for i := range all {
+		if placed(all[i]) {
+			all[i].Value = state.Default.String()
+		}
+	}
+	return all, nil
 }
 
 // has are all CPUs that somebody has from the kubelet alone.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/podresources"
@@ -331,13 +332,63 @@ func TestKubeletListed(t *testing.T) {
 		{Namespace: "default", Pod: "unknown", Name: "app", CPUs: cpuset.Of(4)},
 	}}, uidOf)
 	want := pools.Assignment{Key: pools.Key{PodUID: "uid", Container: "app"}, CPUs: cpuset.Of(3)}
-	if len(k.held) != 1 || k.held[0].Key != want.Key || !k.held[0].CPUs.Equal(want.CPUs) || !k.shared.Equal(cpuset.Of(2, 4, 5, 6, 7)) || k.err == nil {
+	if len(k.held) != 1 || k.held[0].Key != want.Key || !k.held[0].CPUs.Equal(want.CPUs) || !k.shared.Equal(cpuset.Of(2, 5, 6, 7)) || k.err == nil {
 		t.Errorf("known are %v, shared %s, error %v", k.held, k.shared, k.err)
 	}
 	k.take(kubeletTold{err: errors.New("torn"), listErr: errNoKubelet}, uidOf)
 	if len(k.held) != 1 {
 		t.Errorf("nobody tells anything, and %v are known; want what was", k.held)
 	}
+	k.take(kubeletTold{err: errors.New("torn")}, uidOf)
+	if len(k.held) != 0 || !k.shared.Equal(cpuset.Of(2, 3, 5, 6, 7)) {
+		t.Errorf("all have ended, and %v are known, shared %s; want what was given back in it", k.held, k.shared)
+	}
+}
+
+// TestRestoreBesideKubelet: management containers get back what the kubelet has for them
+// now. What it asked for when it made them is partly somebody's own.
+func TestRestoreBesideKubelet(t *testing.T) {
+	n := newStaticNode(t)
+	k := n.manager
+	r := n.start()
+	r.connected()
+	id := k.run("m", "kube-system", "app", management(map[string]int{"app": 409}))
+	_, owner := k.give("o", cpuset.Of(2, 3))
+	r.quiet()
+	k.check(map[string]string{id: "0-1"})
+	r.stop()
+	h := n.host()
+	if report, err := h.restore(t.Context(), n.journal()); err != nil {
+		t.Errorf("restore: %+v, %v", report, err)
+	}
+	k.check(nil)
+	if on := n.state(owner).Effective; on.String() != "2-3" {
+		t.Errorf("the kubelet's owner runs on %s; want 2-3", on)
+	}
+
+	k.set(func() { k.err = fs.ErrNotExist })
+	lost := Journal{Originals: []Original{{Path: "gone.scope", File: cgroup.FileCPUs, Container: "gone", Value: "2-7"}}}
+	if _, err := h.restore(t.Context(), lost); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "restart the kubelet") {
+		t.Errorf("restore without the kubelet's file: %v; want that it is said", err)
+	}
+}
+
+// TestOthersBesideKubelet: containers that came with CPUs while cpupoold gave them away
+// had them from the kubelet, if that gives them away now.
+func TestOthersBesideKubelet(t *testing.T) {
+	n := newStaticNode(t)
+	k := n.manager
+	id := k.run("m", "kube-system", "app", management(map[string]int{"app": 409}))
+	boot, err := readBootID()
+	if err == nil {
+		err = SaveJournal(n.host().journal, Journal{BootID: boot, Others: []owner{{PodUID: "m", Container: "app"}}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := n.start()
+	n.runsOn(id, "0-1")
+	r.quiet()
 }
 
 // TestKubeletResizes: a resize of the kubelet's own containers is let be, and one of a

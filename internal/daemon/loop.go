@@ -262,7 +262,9 @@ func (l *loop) onListed(e listed) {
 			return
 		}
 		l.status.listed = true
-		l.model.recall(l.ledger.others)
+		if !l.settings.pools.Kubelet { // then who came with CPUs had them from the kubelet
+			l.model.recall(l.ledger.others)
+		}
 		l.model.unconsidered() // all that is there is considered now
 		l.assignments = recoverAssignments(l.model, l.cgroups.Read, l.ledger.assignments, l.settings.pools)
 		l.model.started = time.Now()

@@ -80,6 +80,8 @@ func (h *host) restoreAs(ctx context.Context, j Journal, isolation config.Isolat
 
 func (h *host) restore(ctx context.Context, j Journal) (RestoreReport, error) {
 	var parts []Original
+	var kubeletErr error
+	j.Originals, kubeletErr = h.asKubelet(ctx, j.Originals)
 	j.Originals = slices.DeleteFunc(slices.Clone(j.Originals), func(o Original) bool {
 		if isOfPartition(o) {
 			parts = append(parts, o)
@@ -119,9 +121,9 @@ func (h *host) restore(ctx context.Context, j Journal) (RestoreReport, error) {
 		}
 	}
 	if len(rest.Originals) == 0 {
-		return r, errors.Join(parkErr, ignoreMissing(os.Remove(h.journal)))
+		return r, errors.Join(kubeletErr, parkErr, ignoreMissing(os.Remove(h.journal)))
 	}
-	return r, errors.Join(parkErr, SaveJournal(h.journal, rest))
+	return r, errors.Join(kubeletErr, parkErr, SaveJournal(h.journal, rest))
 }
 
 func boolRank(b bool) int {
