@@ -431,6 +431,11 @@ func TestKubeletRefusesToBeTraded(t *testing.T) {
 			t.Errorf("change = %v; want %v", err, want)
 		}
 	}
+	changed := *s.config
+	changed.KubeletStateDir = "/elsewhere"
+	if keys := fixed(s.config, &changed); len(keys) != 1 || keys[0] != "kubeletStateDir" {
+		t.Errorf("keys that need a restart: %v; want kubeletStateDir", keys)
+	}
 }
 
 // TestKeepBesideKubelet: what the kubelet writes to a management container is made the

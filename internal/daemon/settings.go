@@ -38,6 +38,7 @@ func fixed(old, changed *config.Config) []string {
 	for key, differs := range map[string]bool{
 		"mode":                     old.Mode != changed.Mode,
 		"containerRuntimeEndpoint": old.RuntimeEndpoint != changed.RuntimeEndpoint,
+		"kubeletStateDir":          old.KubeletStateDir != changed.KubeletStateDir,
 		"podResourcesSocket":       old.PodResourcesSocket != changed.PodResourcesSocket,
 		"nriSocket":                old.NRISocket != changed.NRISocket,
 		"stateDir":                 old.StateDir != changed.StateDir,
