@@ -96,7 +96,7 @@ func (l *loop) noteStarts() {
 func (l *loop) answerHooks(now time.Time) (again bool) {
 	l.creating = slices.DeleteFunc(l.creating, func(a *createAsked) bool {
 		if gone(a.asker) {
-			l.takeBack(a)
+			l.giveUp(a)
 			l.fetchContainer(a.container.ID) // the runtime may have gone on without an answer
 			again = true
 			return true
@@ -147,6 +147,16 @@ func (l *loop) nextHook(earlier func(time.Time)) {
 func (l *loop) takeBack(a *createAsked) {
 	delete(l.model.containers, a.container.ID)
 	l.breakPromises(a.updates)
+}
+
+// giveUp is takeBack where the runtime may make the container all the same. Nothing but
+// its question has told that another plugin places it.
+func (l *loop) giveUp(a *createAsked) {
+	e := l.model.containers[a.container.ID]
+	if l.takeBack(a); e != nil && e.foreign {
+		e.unborn, e.unconfirmed = false, true
+		l.model.containers[a.container.ID] = e
+	}
 }
 
 // decideCreate is the answer, if there is one yet.

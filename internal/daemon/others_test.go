@@ -257,3 +257,27 @@ func TestPluginIsRemembered(t *testing.T) {
 	}
 	r.view("it is still the plugin's", func(v *telemetry.View) bool { return v.Problems[string(codeOtherManager)] == 1 })
 }
+
+// TestPluginBeforeUsAndLate: a runtime that does not wait for the answer makes the
+// container all the same, and nothing else tells that a plugin has placed it.
+func TestPluginBeforeUsAndLate(t *testing.T) {
+	n := newNode(t)
+	r := n.start()
+	a := r.asker()
+	pod := ofPod("p", "default", "guaranteed", 2, nil)
+	res := whole(2)
+	res.CPUs = "4-5"
+	for name, c := range map[string]cri.Container{"theirs": a.container(pod, "theirs", res), "ours": a.container(pod, "ours", whole(2))} {
+		r.inspect(func(l *loop) {
+			ask := &createAsked{pod: pod, container: c}
+			ask.apply(l)
+			l.creating = nil
+			l.giveUp(ask)
+			l.model.putContainer(containerFacts{Container: c}) // as the runtime tells it then
+			if e := l.model.containers[c.ID]; e.foreign != (name == "theirs") || e.unborn {
+				t.Errorf("%s: foreign %t, unborn %t", name, e.foreign, e.unborn)
+			}
+			delete(l.model.containers, c.ID)
+		})
+	}
+}
