@@ -60,19 +60,33 @@ func (c *CRIO) Claim(ctr Container) (Claim, bool) {
 	if !ctr.WholeCPUs {
 		return Claim{}, false // the hooks leave it alone, whatever it asks for
 	}
-	name := ctr.Handler
-	if name == "" {
-		name = c.DefaultRuntime
-	}
-	if i := slices.IndexFunc(c.Handlers, func(h Handler) bool { return h.Name == name }); i >= 0 {
-		allowed = append(allowed, c.Handlers[i].Allowed...)
-	}
 	key := asksForCPUs(ctr)
-	if key == "" || !permits(allowed, key) {
+	if key == "" {
 		return Claim{}, false
 	}
-	return Claim{Kind: CRIOHighPerformance, Alone: true,
-		By: fmt.Sprintf("CRI-O's high-performance hooks (runtime handler %q, annotation %s)", name, key)}, true
+	for _, name := range c.handlersOf(ctr) {
+		i := slices.IndexFunc(c.Handlers, func(h Handler) bool { return h.Name == name })
+		if permits(allowed, key) || i >= 0 && permits(c.Handlers[i].Allowed, key) {
+			return Claim{Kind: CRIOHighPerformance, Alone: true,
+				By: fmt.Sprintf("CRI-O's high-performance hooks (runtime handler %q, annotation %s)", name, key)}, true
+		}
+	}
+	return Claim{}, false
+}
+
+// handlersOf are the runtime handlers that a container may have. Where neither its pod
+// nor a file names one it is the one built into CRI-O: crun in 1.34 (pkg/config,
+// DefaultRuntime), runc in older versions. Which version it is the files do not tell,
+// and of a container that is wrongly left alone less is lost than of one that two place.
+func (c *CRIO) handlersOf(ctr Container) []string {
+	switch {
+	case ctr.Handler != "":
+		return []string{ctr.Handler}
+	case c.DefaultRuntime != "":
+		return []string{c.DefaultRuntime}
+	default:
+		return []string{"crun", "runc"}
+	}
 }
 
 // Places says that there may be containers that CRI-O places.

@@ -24,7 +24,8 @@ const maxFile = 1 << 20
 type CRIO struct {
 	Workloads []Workload // by name
 	Handlers  []Handler  // by name
-	// DefaultRuntime is the handler of pods that name none; empty if no file says it.
+	// DefaultRuntime is the handler of pods that name none; empty if no file says it, and
+	// CRI-O uses the one built into it.
 	DefaultRuntime string
 	// InfraCPUSet and SharedCPUSet are infra_ctr_cpuset and shared_cpuset.
 	InfraCPUSet, SharedCPUSet Setting

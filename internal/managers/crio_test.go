@@ -132,6 +132,26 @@ func TestClaim(t *testing.T) {
 	}
 }
 
+// TestClaimByBuiltInHandler: who names no handler has the one that is built into CRI-O
+// where no file, or an empty default_runtime, says which.
+func TestClaimByBuiltInHandler(t *testing.T) {
+	const allows = "allowed_annotations = [\"cpu-load-balancing.crio.io\"]\n"
+	const asks = "cpu-load-balancing.crio.io"
+	for toml, want := range map[string]string{
+		"[crio.runtime.runtimes.crun]\n" + allows:                                             "crun",
+		"[crio.runtime.runtimes.runc]\n" + allows:                                             "runc",
+		"[crio.runtime]\ndefault_runtime = \"\"\n[crio.runtime.runtimes.crun]\n" + allows:     "crun",
+		"[crio.runtime]\ndefault_runtime = \"runc\"\n[crio.runtime.runtimes.crun]\n" + allows: "",
+		"[crio.runtime.runtimes.high-performance]\n" + allows:                                 "",
+	} {
+		c := ReadCRIO(files(map[string]string{"etc/crio/crio.conf.d/10-crio.conf": toml}))
+		claim, claimed := c.Claim(Container{Name: "app", WholeCPUs: true, Annotations: map[string]string{asks: "disable"}})
+		if claimed != (want != "") || claimed && !strings.Contains(claim.By, `"`+want+`"`) {
+			t.Errorf("claimed %t by %q; want one by handler %q with\n%s", claimed, claim.By, want, toml)
+		}
+	}
+}
+
 // FuzzCRIO: no file makes the parser panic, and what it reads of a file it reads again.
 func FuzzCRIO(f *testing.F) {
 	f.Add("[crio.runtime.workloads.a]\nactivation_annotation = \"x\"\nresources = { cpuset = \"0\" }\n")
