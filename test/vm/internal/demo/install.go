@@ -23,6 +23,7 @@ partitions:
 - type: management
   cpus: 0-1
   namespaces: [kube-system]
+staticPods: [kube-system]
 shared:
   cpus: 2-3
 guaranteed:
