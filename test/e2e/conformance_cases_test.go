@@ -20,7 +20,6 @@ const (
 // Names that begin the same.
 const (
 	lifecycle = "[sig-node] Container Lifecycle Hook when create a pod with lifecycle hook "
-	levels    = "[sig-node] Pod Level Resources [Feature:PodLevelResources] [FeatureGate:PodLevelResources] "
 	probing   = "[sig-node] Probing container "
 	resizing  = "[sig-node] Pod InPlace Resize Container "
 	feature   = "[Feature:InPlacePodVerticalScaling] "
@@ -28,7 +27,8 @@ const (
 )
 
 // conformanceCases are those with which cpupoold or its webhook could interfere. None needs a pod's address from outside the node, a name server
-// or kube-proxy. Mirror pods are not among them: their tests are of a suite that starts a kubelet of its own; test/vm has them.
+// or kube-proxy. Mirror pods are not among them: their tests are of a suite that starts a kubelet of its own; test/vm has them. Those of
+// pod level resources have limits of 1m CPU, with which an emulated CPU does not start a container within their five minutes.
 func conformanceCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "[sig-node] Pods should be submitted and removed" + stock, why: "a pod comes and goes, through the webhook and the daemon"},
@@ -74,9 +74,6 @@ func conformanceCases() []conformanceCase {
 			why:  "another admission plugin changes the same pod",
 		},
 		{name: "[sig-node] PodOSRejection Kubelet [LinuxOnly] should reject pod when the node OS doesn't match pod's OS [NodeConformance]", why: "a pod that gets CPUs and never runs"},
-		{name: levels + "Guaranteed QoS pod with only container resources [Beta] [Serial]", why: "class, weight and quota of a pod with fractions of CPUs"},
-		{name: levels + "Guaranteed QoS pod, no container resources [Beta] [Serial]", why: "the same when the pod asks, not its containers"},
-		{name: levels + "BestEffort QoS no pod resources, no container resources [Beta] [Serial]", why: "nothing is asked for, nothing is added"},
 		{name: resizing + "decrease memory limit below usage [Feature:InPlacePodVerticalScaling]", why: "a resize without CPU, one that is refused, and back"},
 		{name: resizing + "apply invalid resize patch requests " + feature + "BestEffort pod - request cpu", why: "who refuses a resize, and how"},
 		{
