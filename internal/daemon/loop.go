@@ -248,7 +248,7 @@ func (l *loop) onListed(e listed) {
 	clear(l.status.vanished)
 	clear(l.status.unitAsked)
 	clear(l.status.reverting)
-	l.others.learn(e.crio)
+	l.others.learn(e.crio, l.model)
 	l.model.merge(e)
 	for _, u := range e.units {
 		u.apply(l)

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/managers"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -61,8 +62,10 @@ type containerEntry struct {
 	added     int
 	told      int   // the model's clock when NRI last told what the kubelet asks for
 	err       error // why path or recorded are unknown
-	// foreign says that somebody else had given it CPUs before NRI asked about it.
+	// foreign says that somebody else had given it CPUs before NRI asked about it, claimed
+	// by what of CRI-O's it was placed when that was last configured.
 	foreign bool
+	claimed managers.Claim
 	// unborn says that the runtime waits for our answer before it makes the container,
 	// unconfirmed that it has got one and has not shown yet that it has it (hooks.go).
 	unborn, unconfirmed bool
@@ -144,7 +147,7 @@ func (m *model) putContainer(f containerFacts) {
 			old.advance(f.State)
 			return
 		}
-		e.added, e.born, e.considered, e.foreign, e.fate, e.sighting, e.starting = old.added, old.born, old.considered, old.foreign, old.fate, old.sighting, old.starting
+		e.added, e.born, e.considered, e.foreign, e.claimed, e.fate, e.sighting, e.starting = old.added, old.born, old.considered, old.foreign, old.claimed, old.fate, old.sighting, old.starting
 		e.container.State = max(old.container.State, f.State)
 		e.remember(old)
 		if e.told = old.told; old.told > f.asOf {

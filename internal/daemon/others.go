@@ -37,8 +37,17 @@ const codeOtherManager pools.Code = pools.CodeOtherManager
 func readManagers() managers.CRIO { return managers.ReadCRIO(os.DirFS("/")) }
 
 // learn takes over what a listing has read. What was read of a file that cannot be
-// understood now may still be in force.
-func (o *others) learn(crio managers.CRIO) {
+// understood now may still be in force. A container that CRI-O has placed stays so: its
+// cpuset is written when it is made, and not taken back. A file may also be missing for
+// no longer than it takes to replace it.
+func (o *others) learn(crio managers.CRIO, m *model) {
+	for _, e := range m.containers {
+		if pod := m.pods[e.container.PodID]; pod != nil {
+			if claim, is := o.configured(pod, e); is {
+				e.claimed = claim
+			}
+		}
+	}
 	if len(crio.Unreadable) == 0 || len(o.crio.Workloads)+len(o.crio.Handlers) == 0 {
 		o.crio = crio
 	} else {
@@ -50,16 +59,26 @@ func (o *others) learn(crio managers.CRIO) {
 // tells its peers no names.
 const byPlugin = "another NRI plugin"
 
-// claim says who else places a container.
-func (o *others) claim(pod *podEntry, e *containerEntry) (managers.Claim, bool) {
-	claim, is := o.crio.Claim(managers.Container{
+// configured says whether CRI-O places a container, as its files are now.
+func (o *others) configured(pod *podEntry, e *containerEntry) (managers.Claim, bool) {
+	return o.crio.Claim(managers.Container{
 		Name: e.container.Name, Annotations: pod.pod.Annotations, Handler: pod.pod.RuntimeHandler,
 		WholeCPUs: pod.qos == pools.QoSGuaranteed && exclusiveCPUs(asked(e.container)) > 0,
 	})
-	if !is && e.foreign {
+}
+
+// claim says who else places a container, or has placed it.
+func (o *others) claim(pod *podEntry, e *containerEntry) (managers.Claim, bool) {
+	claim, is := o.configured(pod, e)
+	switch {
+	case is:
+		return claim, true
+	case e.claimed.Kind != "":
+		return e.claimed, true
+	case e.foreign:
 		return managers.Claim{Kind: managers.NRIPlugins, By: byPlugin}, true
 	}
-	return claim, is
+	return managers.Claim{}, false
 }
 
 // mark finds the containers of others among pods.
@@ -194,17 +213,26 @@ func (l *loop) noteOthers() {
 // would not have started beside. It stands down for their containers all the same: two
 // that place one container undo each other's work for as long as both run.
 func (l *loop) otherProblems() []pools.Problem {
-	counts := make(map[managers.Claim]int)
+	counts, left := make(map[managers.Claim]int), make(map[managers.Claim]int)
 	for _, e := range l.model.containers {
 		pod := l.model.pods[e.container.PodID]
 		if pod == nil || e.container.State == cri.Exited {
 			continue
 		}
 		if claim, is := l.others.claim(pod, e); is && l.settings.stance(claim.Kind) == config.StanceRefuse {
-			counts[claim]++
+			if _, now := l.others.configured(pod, e); now || claim.Kind == managers.NRIPlugins {
+				counts[claim]++
+			} else {
+				left[claim]++
+			}
 		}
 	}
 	var all []pools.Problem
+	for claim, n := range left {
+		all = append(all, pools.Problem{Reason: pools.Reason{Code: codeOtherManager, Text: fmt.Sprintf(
+			"%s is configured no more, and has placed containers that still run (%d at the moment): they stay where they are until they end. Restart them, or the daemon, which then places them",
+			claim.By, n)}})
+	}
 	for claim, n := range counts {
 		all = append(all, pools.Problem{Reason: pools.Reason{Code: codeOtherManager, Text: fmt.Sprintf(
 			"%s places containers, too (%d at the moment): they are left to it. The daemon will not start again beside it: remove it, or set otherManagers.%s: standDown",

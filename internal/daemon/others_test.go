@@ -129,8 +129,9 @@ func TestWorkloadIsLeftAlone(t *testing.T) {
 }
 
 // TestManagerThatAppears: where the configuration wants no other manager and one
-// appears, the daemon stands down for its containers and says so, and takes them back
-// when it is gone.
+// appears, the daemon stands down for its containers and says so. Those that it has
+// placed stay where they are when its configuration is gone, maybe for a moment; new
+// ones are the daemon's.
 func TestManagerThatAppears(t *testing.T) {
 	n := newCRIONode(t, false, managers.CRIO{})
 	n.yaml = poolsYAML
@@ -163,7 +164,30 @@ func TestManagerThatAppears(t *testing.T) {
 	n.has(n.runtime.Cgroup(id), cgroup.FileCPUs, "0")
 
 	n.retell(r, managers.CRIO{})
-	n.runsOn(id, "2-3")
+	n.eventually("it is said that the manager is gone", func() bool {
+		var text string
+		r.inspect(func(l *loop) { text = problemOf(l, codeOtherManager) })
+		return strings.Contains(text, "is configured no more")
+	})
+	r.quiet()
+	n.has(n.runtime.Cgroup(id), cgroup.FileCPUs, "0")
+	second := n.container(pod, "second", cri.Resources{Shares: 512, CPUs: "4-5"})
+	n.runsOn(second, "2-3")
+
+	n.retell(r, batch)
+	n.eventually("both are the manager's again", func() bool {
+		var text string
+		r.inspect(func(l *loop) { text = problemOf(l, codeOtherManager) })
+		return strings.Contains(text, "(2 at the moment)")
+	})
+	n.has(n.runtime.Cgroup(id), cgroup.FileCPUs, "0")
+
+	n.retell(r, managers.CRIO{})
+	for _, id := range []string{id, second} {
+		if err := n.runtime.StopContainer(id); err != nil {
+			t.Fatal(err)
+		}
+	}
 	r.view("no problem", func(v *telemetry.View) bool { return v.Problems[string(codeOtherManager)] == 0 })
 }
 
