@@ -43,7 +43,7 @@ type Journal struct {
 	Unhinted []owner `json:"unhinted,omitempty"`
 	// Others are the containers that had their CPUs from another plugin of NRI: nobody
 	// else can tell afterwards.
-	Others []owner `json:"others,omitempty"`
+	Others []left `json:"others,omitempty"`
 	// Resting are the CPUs that were kept out of the shared pool (quiet).
 	Resting cpuset.Set `json:"resting,omitzero"`
 	// Accepted is the newest configuration that fitted the machine, and the machine.
@@ -73,6 +73,14 @@ type assignment struct {
 type owner struct {
 	PodUID    string `json:"podUID"`
 	Container string `json:"container"`
+}
+
+// left is a container that is left to another manager. What earlier builds have written
+// has no ID: it is then all containers of the name.
+type left struct {
+	PodUID    string `json:"podUID"`
+	Container string `json:"container"`
+	ID        string `json:"id,omitempty"` // CRI id
 }
 
 // journalFile is the outer form: the checksum is over the bytes of Data.

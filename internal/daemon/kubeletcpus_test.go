@@ -381,7 +381,7 @@ func TestOthersBesideKubelet(t *testing.T) {
 	id := k.run("m", "kube-system", "app", management(map[string]int{"app": 409}))
 	boot, err := readBootID()
 	if err == nil {
-		err = SaveJournal(n.host().journal, Journal{BootID: boot, Others: []owner{{PodUID: "m", Container: "app"}}})
+		err = SaveJournal(n.host().journal, Journal{BootID: boot, Others: []left{{PodUID: "m", Container: "app"}}})
 	}
 	if err != nil {
 		t.Fatal(err)

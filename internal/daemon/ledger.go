@@ -15,7 +15,7 @@ type ledger struct {
 	originals   map[originalKey]Original
 	assignments []pools.Assignment
 	unhinted    []pools.Key // sorted
-	others      []pools.Key // sorted
+	others      []left      // sorted
 	resting     cpuset.Set
 	accepted    *accepted
 	// bare says that no original of this boot was known when the daemon started.
@@ -52,9 +52,7 @@ func newLedger(j Journal) *ledger {
 	for _, o := range j.Unhinted {
 		l.unhinted = append(l.unhinted, pools.Key(o))
 	}
-	for _, o := range j.Others {
-		l.others = append(l.others, pools.Key(o))
-	}
+	l.others = j.Others
 	return l
 }
 
@@ -118,10 +116,10 @@ func (l *ledger) goWithout(keys []pools.Key) {
 	}
 }
 
-// leave records whose CPUs are another plugin's, sorted.
-func (l *ledger) leave(keys []pools.Key) {
-	if !slices.Equal(l.others, keys) {
-		l.others = keys
+// leave records which containers' CPUs are another plugin's, sorted.
+func (l *ledger) leave(all []left) {
+	if !slices.Equal(l.others, all) {
+		l.others = all
 		l.changes++
 	}
 }
@@ -187,8 +185,6 @@ func (l *ledger) journal() Journal {
 	for _, k := range l.unhinted {
 		j.Unhinted = append(j.Unhinted, owner(k))
 	}
-	for _, k := range l.others {
-		j.Others = append(j.Others, owner(k))
-	}
+	j.Others = slices.Clone(l.others)
 	return j
 }

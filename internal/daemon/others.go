@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -158,22 +159,29 @@ func (l *loop) leftPaths() map[cgroup.Path]bool {
 	return all
 }
 
-// leftToPlugins are the owners of those of them of which nothing but NRI tells.
-func (m *model) leftToPlugins() []pools.Key {
-	var keys []pools.Key
-	for _, e := range m.containers {
+// leftToPlugins are those of them of which nothing but NRI tells.
+func (m *model) leftToPlugins() []left {
+	var all []left
+	for id, e := range m.containers {
 		if e.foreign && e.container.State != cri.Exited {
-			keys = append(keys, m.keyOf(e))
+			k := m.keyOf(e)
+			all = append(all, left{k.PodUID, k.Container, id})
 		}
 	}
-	slices.SortFunc(keys, compareKeys)
-	return slices.Compact(keys)
+	slices.SortFunc(all, func(a, b left) int {
+		return cmp.Or(strings.Compare(a.PodUID, b.PodUID), strings.Compare(a.Container, b.Container), strings.Compare(a.ID, b.ID))
+	})
+	return all
 }
 
-// recall marks the containers that were left to plugins before the daemon's restart.
-func (m *model) recall(keys []pools.Key) {
-	for _, e := range m.containers {
-		e.foreign = e.foreign || slices.Contains(keys, m.keyOf(e))
+// recall marks the containers that were left to plugins before the daemon's restart. One
+// that has taken the place of such a one meanwhile is another, as far as there are IDs.
+func (m *model) recall(all []left) {
+	for id, e := range m.containers {
+		k := m.keyOf(e)
+		e.foreign = e.foreign || slices.ContainsFunc(all, func(l left) bool {
+			return l.ID == id || l.ID == "" && l.PodUID == k.PodUID && l.Container == k.Container
+		})
 	}
 }
 

@@ -242,7 +242,7 @@ func TestPluginBeforeUs(t *testing.T) {
 	r.view("the problem", func(v *telemetry.View) bool { return v.Problems[string(codeOtherManager)] == 1 })
 	n.eventually("it is on record", func() bool {
 		j := n.journal()
-		return len(j.Others) == 1 && j.Others[0] == owner{PodUID: "p", Container: "app"}
+		return len(j.Others) == 1 && j.Others[0] == left{"p", "app", made.ID}
 	})
 	if err := a.start(made.ID); err != nil {
 		t.Errorf("start: %v", err)
@@ -280,6 +280,35 @@ func TestPluginIsRemembered(t *testing.T) {
 		t.Error("the quota of the other plugin's container is lifted")
 	}
 	r.view("it is still the plugin's", func(v *telemetry.View) bool { return v.Problems[string(codeOtherManager)] == 1 })
+}
+
+// TestSuccessorIsNoPlugins: a container that was made in the place of a plugin's while
+// the daemon was away is not the plugin's for its name. Where the journal of an earlier
+// build has no IDs, names are all there is.
+func TestSuccessorIsNoPlugins(t *testing.T) {
+	for name, on := range map[string]string{"with IDs": "2-3", "without": "5"} {
+		t.Run(name, func(t *testing.T) {
+			n := newNRINode(t)
+			r := n.start()
+			r.connected()
+			pod := n.pod("p", "default", "burstable", 0, nil)
+			first := n.container(pod, "app", cri.Resources{Shares: 512, CPUs: "4"})
+			n.eventually("it is on record", func() bool { return len(n.journal().Others) == 1 })
+			r.stop()
+			if name == "without" {
+				n.rewrite(journalVersion, func(data map[string]any) { delete(data["others"].([]any)[0].(map[string]any), "id") })
+			}
+			if err := n.runtime.StopContainer(first); err != nil {
+				t.Fatal(err)
+			}
+			second := n.container(pod, "app", cri.Resources{Shares: 512, CPUs: "5"})
+
+			r = n.start()
+			r.connected()
+			r.quiet()
+			n.runsOn(second, on)
+		})
+	}
 }
 
 // TestPluginBeforeUsAndLate: a runtime that does not wait for the answer makes the
