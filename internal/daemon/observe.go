@@ -119,10 +119,11 @@ func (l *loop) observingCondition() *cluster.Condition {
 }
 
 // onlyShow leaves what a daemon does to a Node to one that enforces: how the node fares
-// is told, and what the scheduler counts by, and taints, stay as they are.
+// is told, and what the scheduler counts by, and taints, stay as they are. Nor are there
+// events: nobody is refused anything, and no pod has less for it.
 func onlyShow(s *cluster.State) {
 	s.OnlyCondition, s.Resources, s.Pools, s.Pods = true, false, nil, nil
-	s.Taint, s.Depletion, s.Topology = "", nil, nil
+	s.Taint, s.Depletion, s.Topology, s.Problems = "", nil, nil, nil
 }
 
 // loadJournal is LoadJournal, which sets a bad one aside, but for who only looks.

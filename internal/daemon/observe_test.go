@@ -107,7 +107,7 @@ hostSlices: {enabled: true}
 		if c := l.condition(); c.Reason != "Observing" || !c.Ready {
 			t.Errorf("condition %+v; want Observing", c)
 		}
-		if s := l.clusterState(); s.Resources || !s.OnlyCondition || s.Taint != "" || s.Depletion != nil || s.Topology != nil || s.Condition == nil {
+		if s := l.clusterState(); s.Resources || !s.OnlyCondition || s.Taint != "" || s.Depletion != nil || s.Topology != nil || s.Condition == nil || len(s.Problems) > 0 {
 			t.Errorf("the cluster is shown %+v; want a condition and no more", s)
 		}
 	})
