@@ -57,8 +57,12 @@ func (o *others) learn(crio managers.CRIO, m *model) {
 }
 
 // byPlugin is how the plugin of NRI is called that has given a container its CPUs: NRI
-// tells its peers no names.
-const byPlugin = "another NRI plugin"
+// tells its peers no names. A kubelet that has become static since the daemon's start
+// looks the same from here.
+const byPlugin = "another NRI plugin or a static kubelet"
+
+// withoutPlugin is what to do about either.
+const withoutPlugin = "remove the plugin, or set otherManagers.nriPlugins: standDown; if it is the kubelet, give that cpuManagerPolicy: none, or set guaranteed.exclusive: kubelet and restart the daemon"
 
 // configured says whether CRI-O places a container, as its files are now.
 func (o *others) configured(pod *podEntry, e *containerEntry) (managers.Claim, bool) {
@@ -242,9 +246,12 @@ func (l *loop) otherProblems() []pools.Problem {
 			claim.By, n)}})
 	}
 	for claim, n := range counts {
+		remedy := fmt.Sprintf("The daemon will not start again beside it: remove it, or set otherManagers.%s: standDown", claim.Kind)
+		if claim.Kind == managers.NRIPlugins {
+			remedy = "Beside one that it knows the daemon will not start again: " + withoutPlugin
+		}
 		all = append(all, pools.Problem{Reason: pools.Reason{Code: codeOtherManager, Text: fmt.Sprintf(
-			"%s places containers, too (%d at the moment): they are left to it. The daemon will not start again beside it: remove it, or set otherManagers.%s: standDown",
-			claim.By, n, claim.Kind)}})
+			"%s places containers, too (%d at the moment): they are left to it. %s", claim.By, n, remedy)}})
 	}
 	for _, f := range l.others.crio.Unreadable {
 		all = append(all, pools.Problem{Reason: pools.Reason{Code: codeOtherManager, Text: fmt.Sprintf(

@@ -240,6 +240,14 @@ func TestPluginBeforeUs(t *testing.T) {
 		t.Errorf("the next owner gets %s; the plugin has 4-5", reply.Adjustment.CPUs)
 	}
 	r.view("the problem", func(v *telemetry.View) bool { return v.Problems[string(codeOtherManager)] == 1 })
+	r.inspect(func(l *loop) { // a kubelet that is static now does the same
+		text := problemOf(l, codeOtherManager)
+		for _, part := range []string{"another NRI plugin or a static kubelet", "otherManagers.nriPlugins: standDown", "cpuManagerPolicy: none", "guaranteed.exclusive: kubelet"} {
+			if !strings.Contains(text, part) {
+				t.Errorf("the problem %q does not say %q", text, part)
+			}
+		}
+	})
 	n.eventually("it is on record", func() bool {
 		j := n.journal()
 		return len(j.Others) == 1 && j.Others[0] == left{"p", "app", made.ID}
