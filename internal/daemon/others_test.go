@@ -88,7 +88,8 @@ func TestWorkloadIsLeftAlone(t *testing.T) {
 	for name, nri := range map[string]bool{"with NRI": true, "without": false} {
 		t.Run(name, func(t *testing.T) {
 			n := newCRIONode(t, nri, batch)
-			before := n.container(n.pod("before", "default", "burstable", 0, map[string]string{"example.com/batch": ""}), "app", cri.Resources{Shares: 512, CPUs: "4-5"})
+			sandbox := n.pod("before", "default", "burstable", 0, map[string]string{"example.com/batch": ""})
+			before := n.container(sandbox, "app", cri.Resources{Shares: 512, CPUs: "4-5"})
 			r := n.start()
 			r.quiet()
 			if nri {
@@ -100,6 +101,7 @@ func TestWorkloadIsLeftAlone(t *testing.T) {
 			r.quiet()
 			n.runsOn(before, "4-5")
 			n.runsOn(after, "5")
+			n.runsOn(sandbox, "2-3") // CRI-O puts pause containers of workloads nowhere
 
 			n.foreign(after, cgroup.FileCPUs, "4") // as its own manager
 			r.loop.box.post(relist{})
