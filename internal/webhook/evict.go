@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -39,7 +40,7 @@ type evictor struct {
 	names  workload.Names
 	nodes  client.Reader // cached, as slimNode leaves them
 	live   client.Reader
-	writer client.Client
+	pods   rest.Interface // of the core group
 	events events.EventRecorder
 	count  *evictionCounters
 	log    *slog.Logger
@@ -212,11 +213,13 @@ func (e *evictor) evict(ctx context.Context, node string, pod *corev1.Pod, now t
 		log.Info("pod would be evicted")
 		return true
 	}
-	err := e.writer.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{
+	// Without the client's own retries: it would wait here, for as long as a budget says
+	// of which nobody has counted the pods, and so would all others.
+	err := e.pods.Post().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource("eviction").MaxRetries(0).Body(&policyv1.Eviction{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
 		// Not another pod of this name.
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}},
-	})
+	}).Do(ctx).Error()
 	switch {
 	case err == nil:
 		e.queue.Done(node, uid)

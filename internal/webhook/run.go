@@ -18,6 +18,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
@@ -129,9 +130,13 @@ func addEviction(m manager.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
+	core, err := corev1client.NewForConfig(o.REST)
+	if err != nil {
+		return fmt.Errorf("connect to the cluster: %w", err)
+	}
 	evicts := &evictor{
 		config: o.Config.Depletion, names: o.Config.names(),
-		nodes: m.GetCache(), live: m.GetAPIReader(), writer: m.GetClient(), events: m.GetEventRecorder(objectName),
+		nodes: m.GetCache(), live: m.GetAPIReader(), pods: core.RESTClient(), events: m.GetEventRecorder(objectName),
 		count: count, log: o.Log, now: time.Now,
 	}
 	leader, err := newElection(o.REST, o.Namespace, evicts.lead)

@@ -46,9 +46,14 @@ func TestEviction(t *testing.T) {
 	running(t, s, "guarded", func(p *corev1.Pod) {
 		p.Spec.PriorityClassName, p.Labels = "low", map[string]string{"guarded": "true"}
 	})
+	// Nobody has counted the pods of its budget: the API server says to come back in 10 seconds.
+	uncounted(t, s)
+	running(t, s, "uncounted", func(p *corev1.Pod) {
+		p.Spec.PriorityClassName, p.Labels = "low", map[string]string{"uncounted": "true"}
+	})
 	running(t, s, "middle", nil)
 	running(t, s, "high", func(p *corev1.Pod) { p.Spec.PriorityClassName = "high" })
-	staying := []string{"critical", "elsewhere", "management", "mirror", "requesting", "tolerating"}
+	staying := []string{"critical", "elsewhere", "management", "mirror", "requesting", "tolerating", "uncounted"}
 	running(t, s, "critical", func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-cluster-critical" })
 	running(t, s, "elsewhere", func(p *corev1.Pod) { p.Spec.NodeName = "n2" })
 	running(t, s, "management", func(p *corev1.Pod) { p.Annotations = management() })
@@ -63,7 +68,7 @@ func TestEviction(t *testing.T) {
 	t.Run("dry run", func(t *testing.T) {
 		deplete(t, s, "n1", true)
 		eventually(t, "all would be evicted", func(ctx context.Context) error {
-			return told(ctx, t, s, "WouldBeEvicted", "guarded", "high", "low", "middle")
+			return told(ctx, t, s, "WouldBeEvicted", "guarded", "high", "low", "middle", "uncounted")
 		})
 		if gone := ending(t, s); len(gone) > 0 {
 			t.Errorf("in a dry run %v were evicted", gone)
@@ -91,7 +96,7 @@ func TestEviction(t *testing.T) {
 	})
 
 	t.Run("a disruption budget", func(t *testing.T) {
-		eventually(t, "the event of the refusal", func(ctx context.Context) error { return told(ctx, t, s, "EvictionRefused", "guarded") })
+		eventually(t, "the event of the refusal", func(ctx context.Context) error { return told(ctx, t, s, "EvictionRefused", "guarded", "uncounted") })
 		guard(1)
 		evicted(t, s, "guarded")
 	})
@@ -263,6 +268,17 @@ func budget(t *testing.T, s *apiServer) func(allowed int32) {
 	}
 	guard(0)
 	return guard
+}
+
+// uncounted makes a budget that no controller has seen.
+func uncounted(t *testing.T, s *apiServer) {
+	t.Helper()
+	if _, err := s.client(t, admin).PolicyV1().PodDisruptionBudgets("apps").Create(t.Context(), &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: "uncounted"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"uncounted": "true"}}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // ending are the pods that are about to end, in the order in which they were told to.
