@@ -67,7 +67,7 @@ func (e *evictor) lead(ctx context.Context) {
 	e.queue = eviction.Queue{}
 	e.count.leader.Set(1)
 	defer e.count.resign()
-	pace := time.NewTicker(e.config.interval())
+	pace := time.NewTimer(e.config.interval())
 	defer pace.Stop()
 	for {
 		select {
@@ -76,6 +76,7 @@ func (e *evictor) lead(ctx context.Context) {
 		case <-pace.C: // and not at once: leaders may change often
 		}
 		e.halt(e.pass(ctx))
+		pace.Reset(e.config.interval()) // a pass may have taken longer, and the next must not follow at once
 	}
 }
 
