@@ -71,7 +71,11 @@ func preview(ctx context.Context, h host, s settings, j Journal, rights pools.Na
 	for _, u := range found.units {
 		m.putUnit(u)
 	}
-	previous := recoverAssignments(m, h.cgroups.Read, fromRecords(j.Assignments), s.pools)
+	known := newLedger(j)
+	if !s.pools.Kubelet { // as the daemon does
+		m.recall(known.others)
+	}
+	previous := recoverAssignments(m, h.cgroups.Read, known.assignments, s.pools)
 	hints := newHints(nil)
 	pods := m.input(now)
 	beside := others{crio: found.crio}
@@ -79,7 +83,7 @@ func preview(ctx context.Context, h host, s settings, j Journal, rights pools.Na
 	h.hint(ctx, hints, s.pools, pods, previous)
 	hints.apply(pods)
 	partitions, _ := s.partitions(h.kernel)
-	look := scene{settings: s, model: m, pods: pods, previous: previous, formula: s.config.WeightFormula, ledger: newLedger(j), nodes: h.nodes, read: h.cgroups.Read, partitions: partitions, namespaces: rights}
+	look := scene{settings: s, model: m, pods: pods, previous: previous, formula: s.config.WeightFormula, ledger: known, nodes: h.nodes, read: h.cgroups.Read, partitions: partitions, namespaces: rights}
 
 	q := quiet{on: s.config.Quiet > 0, resting: j.Resting}
 	look.resting = q.rest(previous)

@@ -276,6 +276,10 @@ func TestPluginIsRemembered(t *testing.T) {
 	n.eventually("it is on record", func() bool { return len(n.journal().Others) == 1 })
 	r.stop()
 
+	look := n.preview()
+	if _, p := findPlacement(&look.Plan, theirs); p == nil || p.Pool != pools.Other {
+		t.Errorf("a look without the daemon finds %+v; it is the plugin's", p)
+	}
 	r = n.start()
 	r.connected()
 	r.quiet()
