@@ -6,16 +6,7 @@ package e2e_test
 type conformanceCase struct {
 	name string // all of it, as `suite -list-tests` has it
 	why  string // what of cpupoold it could catch
-
-	// differs says why the case is to fail with cpupoold, part of the message with which it does is in fails. Empty: it is to pass.
-	differs, fails string
 }
-
-// withExtended is why cases that compare all of a container's resources fail.
-const (
-	withExtended  = "it compares all of a container's requests, and the webhook has added openshift.io/shared-cpus"
-	extendedFails = "openshift.io/shared-cpus"
-)
 
 // Names that begin the same.
 const (
@@ -27,8 +18,8 @@ const (
 )
 
 // conformanceCases are those with which cpupoold or its webhook could interfere. None needs a pod's address from outside the node, a name server
-// or kube-proxy. Mirror pods are not among them: their tests are of a suite that starts a kubelet of its own; test/vm has them. Those of
-// pod level resources have limits of 1m CPU, with which an emulated CPU does not start a container within their five minutes.
+// or kube-proxy. Mirror pods are not among them: their tests are of a suite that starts a kubelet of its own; test/vm has them. Those of pod
+// level resources and of resizes of CPU have limits of a few millicores, with which an emulated CPU takes longer than their five minutes.
 func conformanceCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "[sig-node] Pods should be submitted and removed" + stock, why: "a pod comes and goes, through the webhook and the daemon"},
@@ -76,13 +67,5 @@ func conformanceCases() []conformanceCase {
 		{name: "[sig-node] PodOSRejection Kubelet [LinuxOnly] should reject pod when the node OS doesn't match pod's OS [NodeConformance]", why: "a pod that gets CPUs and never runs"},
 		{name: resizing + "decrease memory limit below usage [Feature:InPlacePodVerticalScaling]", why: "a resize without CPU, one that is refused, and back"},
 		{name: resizing + "apply invalid resize patch requests " + feature + "BestEffort pod - request cpu", why: "who refuses a resize, and how"},
-		{
-			name: resizing + "burstable pods - extended resize with equivalents [MinimumKubeletVersion:1.34] [Conformance]",
-			why:  "a resize of CPU", differs: withExtended, fails: extendedFails,
-		},
-		{
-			name: resizing + "guaranteed qos - 1 container with resize policy " + feature + "no restart resizing cpu",
-			why:  "a resize of CPU in class Guaranteed; somebody else's extended resource on the Node", differs: withExtended, fails: extendedFails,
-		},
 	}
 }

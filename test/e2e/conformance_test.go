@@ -163,11 +163,8 @@ func compare(t *testing.T, cases []conformanceCase, without, with []outcome) {
 		if o := without[i]; o.state != "passed" {
 			t.Errorf("%s: %s without cpupoold, which says nothing about it; mend the node or take another case\n%s", c.name, o.state, last(o.output))
 		}
-		switch o := with[i]; {
-		case c.differs == "" && o.state != "passed":
+		if o := with[i]; o.state != "passed" {
 			t.Errorf("%s: %s with cpupoold; the case is there because of: %s\n%s", c.name, o.state, c.why, last(o.output))
-		case c.differs != "" && (o.state != "failed" || !strings.Contains(o.message, c.fails)):
-			t.Errorf("%s: %s with cpupoold, %q; it was to fail with %q: %s\n%s", c.name, o.state, o.message, c.fails, c.differs, last(o.output))
 		}
 	}
 }
