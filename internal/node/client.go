@@ -109,6 +109,17 @@ func (e *statusError) Error() string {
 	return fmt.Sprintf("API server answers %d: %s", e.Code, e.Message)
 }
 
+// final says that the same request will be answered the same: it is forbidden, or the
+// object does not take it. Not so with rights that are not known yet (401), changes of
+// others (409), and servers that have too much to do (408, 429, 5xx).
+func (e *statusError) final() bool {
+	switch e.Code {
+	case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests:
+		return false
+	}
+	return e.Code/100 == 4
+}
+
 // isStatus says that an error is the answer of this code.
 func isStatus(err error, code int) bool {
 	e, ok := errors.AsType[*statusError](err)

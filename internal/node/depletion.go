@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -167,6 +168,21 @@ func (r *Runner) taintDepleted(ctx context.Context, d *Depletion) (time.Time, er
 	r.tainted = now
 	r.Log.Info("taint of depletion changed", "node", r.Name, "taint", workload.DepletedTaint, "depleted", r.pressure.on)
 	return time.Time{}, nil
+}
+
+// depletionSettled says that the startup taint may go: the Node, as it was last seen, has
+// the taint of depletion that it should have, or the API server will never take it. As
+// long as it may yet be written, pods without a CPU request are not to come before it.
+func (r *Runner) depletionSettled(d *Depletion) bool {
+	if r.node == nil || d == nil {
+		return true
+	}
+	want := r.pressure.wantedTaint(d)
+	if want == nil || r.node.depletedPatch(want) == nil {
+		return true
+	}
+	refused, answered := errors.AsType[*statusError](r.depleted.err)
+	return answered && refused.final()
 }
 
 // depletedPatch is the merge patch with which the Node has the taint of depletion as

@@ -3,6 +3,7 @@ package node_test
 import (
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -214,10 +215,46 @@ func TestRunnerDepletionAndTheStartupTaint(t *testing.T) {
 
 	f = newFakeAPI(t)
 	f.edit(func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: key, Effect: "NoSchedule"}} })
-	f.do(func() { f.forbidAdding = true })
+	f.do(func() { f.refuseAdding = 403 })
 	r = run(t, f, quick())
 	r.Show(state())
 	f.wait("the startup taint goes", func() bool { return len(f.node.Spec.Taints) == 0 })
+}
+
+// TestRunnerStartupTaintWaitsForDepletion: as long as the taint of depletion may yet be
+// written, the startup taint keeps pods off.
+func TestRunnerStartupTaintWaitsForDepletion(t *testing.T) {
+	const key = "cpupoold.io/starting"
+	for _, code := range []int{401, 409, 429, 500, 503} {
+		t.Run(strconv.Itoa(code), func(t *testing.T) {
+			f := newFakeAPI(t)
+			f.edit(func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: key, Effect: "NoSchedule"}} })
+			f.do(func() { f.refuseAdding = code })
+			r := run(t, f, quick())
+			s := pooled()
+			s.Taint, s.Verified = key, true
+			s.Depletion = &node.Depletion{Floor: 1, ClearAfter: time.Minute, Show: true}
+			r.Show(s)
+			f.wait("tries", func() bool { return f.calls["PATCH node"] >= 3 })
+			f.do(func() {
+				if taints := f.node.Spec.Taints; len(taints) != 1 || taints[0].Key != key {
+					t.Errorf("taints %v while that of depletion cannot be written; want %s alone", taints, key)
+				}
+				f.refuseAdding = 0
+			})
+			f.wait("both", func() bool { return f.shown() == depleted && len(f.node.Spec.Taints) == 1 })
+			f.do(func() {
+				for _, p := range f.patches { // of taints; that of depletion is the first
+					if strings.Contains(string(p), "taints") {
+						if !strings.Contains(string(p), key) || !strings.Contains(string(p), workload.DepletedTaint) {
+							t.Errorf("first patch of taints %s; want both", p)
+						}
+						return
+					}
+				}
+			})
+		})
+	}
 }
 
 func TestRunnerEventOfTheNode(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -37,8 +38,8 @@ type State struct {
 	// Heartbeat is how often the condition is written while it does not change; never
 	// where it is zero.
 	Heartbeat time.Duration
-	// Taint is the key of the startup taint, which goes as soon as Verified; empty
-	// leaves all taints alone.
+	// Taint is the key of the startup taint, which goes as soon as Verified and
+	// Depletion is shown; empty leaves all taints alone.
 	Taint    string
 	Verified bool
 	// Depletion is of the shared pool; nil leaves what is shown of it as it is.
@@ -202,9 +203,9 @@ func (r *Runner) step(ctx context.Context) time.Time {
 	if state.OnlyCondition {
 		return sooner(next, r.attempt(ctx, &r.events, r.tell))
 	}
-	// Before the startup taint goes, or pods would come in between.
+	// Before the startup taint goes, or pods would come in between: see depletionSettled.
 	next = sooner(next, r.attempt(ctx, &r.depleted, func(ctx context.Context) (time.Time, error) { return r.taintDepleted(ctx, state.Depletion) }))
-	if shown && state.Verified {
+	if shown && state.Verified && r.depletionSettled(state.Depletion) {
 		next = sooner(next, r.attempt(ctx, &r.taint, func(ctx context.Context) (time.Time, error) { return r.untaint(ctx, state.Taint) }))
 	}
 	next = sooner(next, r.attempt(ctx, &r.topology.attempts, func(ctx context.Context) (time.Time, error) { return r.showTopology(ctx, state.Topology) }))
@@ -347,7 +348,7 @@ func (r *Runner) tell(ctx context.Context) (time.Time, error) {
 	switch {
 	case err == nil:
 		r.counts.Events[OK]++
-	case answered && status.Code/100 == 4 && status.Code != 401 && status.Code != 429:
+	case answered && (status.final() || status.Code == http.StatusConflict): // 409: it has been made already
 		// The namespace ends, or events are forbidden: it is of no use to insist.
 		r.Log.Debug("event is refused", "pod", next.Namespace+"/"+next.Pod, "error", err)
 		r.counts.Events[Failed]++
