@@ -50,7 +50,8 @@ func arrows() map[string][]string {
 		"internal/hotplug":   nil,
 		"internal/node":      {"pkg/cpuset", "pkg/workload"},
 		"internal/noise":     {"pkg/cpuset"},
-		"internal/daemon":    {"pkg/...", "internal/appcpus", "internal/config", "internal/control", "internal/host", "internal/hotplug", "internal/managers", "internal/node", "internal/noise", "internal/telemetry"},
+		"internal/audit":     {"pkg/cpuset"},
+		"internal/daemon":    {"pkg/...", "internal/appcpus", "internal/audit", "internal/config", "internal/control", "internal/host", "internal/hotplug", "internal/managers", "internal/node", "internal/noise", "internal/telemetry"},
 		"cmd/cpupoold":       {"pkg/...", "internal/..."},
 
 		"internal/review":     {"internal/admission"},

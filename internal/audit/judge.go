@@ -1,0 +1,292 @@
+package audit
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// Evidence is what was seen in a while. Lines and times are what has been added in it.
+type Evidence struct {
+	Elapsed  uint64 // nanoseconds
+	Looks    int
+	Count    int // tasks at the last look
+	Tasks    []Task
+	Lines    []Line // of /proc/interrupts
+	Softirqs []Line
+	Times    map[int]Times // by CPU
+	// Affinity are the CPUs where an interrupt of a device may fire, by its number.
+	Affinity map[string]cpuset.Set
+	// Usage is what cgroups of owners have used, in nanoseconds; without those for
+	// which that is not known.
+	Usage map[string]uint64
+}
+
+// Judge says who was where he does not belong. Equal evidence gives equal reports,
+// whatever its order.
+func Judge(o Ownership, e Evidence) Report {
+	j := judge{index: newIndex(o), Evidence: e, found: make(map[findingKey]*Finding), works: make(map[workKey]*KernelWork)}
+	j.Tasks = slices.Clone(j.Tasks)
+	slices.SortFunc(j.Tasks, func(a, b Task) int { return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.TID, b.TID)) })
+	for i := range j.Tasks {
+		j.task(&j.Tasks[i])
+	}
+	for _, l := range e.Lines {
+		j.line(l, "interrupt")
+	}
+	for _, l := range e.Softirqs {
+		j.line(l, "softirq")
+	}
+	r := Report{Seconds: seconds(e.Elapsed), Looks: e.Looks, Tasks: e.Count, Findings: []Finding{}, Kernel: []KernelWork{}}
+	for _, f := range j.found {
+		f.settle()
+		r.Findings = append(r.Findings, *f)
+	}
+	slices.SortFunc(r.Findings, compareFindings)
+	for _, w := range j.works {
+		r.Kernel = append(r.Kernel, *w)
+	}
+	slices.SortFunc(r.Kernel, func(a, b KernelWork) int {
+		return cmp.Or(compareOwners(a.Owner, b.Owner), cmp.Compare(a.Class, b.Class), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Text, b.Text))
+	})
+	r.Scores = j.scores(r.Findings, r.Kernel)
+	return r
+}
+
+type findingKey struct {
+	kind               Kind
+	cgroup, name       string
+	ownerPod, ownerApp string
+	pool               PoolName
+}
+
+type workKey struct {
+	pod, name          string
+	pool               PoolName
+	class, what, whats string
+}
+
+type judge struct {
+	*index
+	Evidence
+	found map[findingKey]*Finding
+	works map[workKey]*KernelWork
+}
+
+// task adds a task to the findings, or to the kernel's work.
+func (j *judge) task(t *Task) {
+	kind := kindOf(t.Flags, t.Allowed)
+	cpus := t.Allowed
+	for cpu := range t.Ran {
+		cpus = cpus.Union(cpuset.Of(cpu))
+	}
+	for _, o := range j.owners(j.foreign(t.Cgroup, cpus)) {
+		ran, where := t.on(o.CPUs)
+		switch {
+		case kind.unavoidable():
+			w := j.work(o, string(kind), "", "")
+			w.Tasks++
+			w.Seconds += seconds(ran)
+			continue
+		case kind == Worker && ran == 0: // one mask is for all of them, and most never run
+			j.work(o, string(kind), "", "").Tasks++
+			continue
+		}
+		name := t.Leader
+		if kind != Process {
+			name = t.Comm
+		}
+		f := j.finding(findingKey{kind, t.Cgroup, name, o.Pod, o.Name, o.PoolName}, o)
+		allowed := t.Allowed.Intersection(o.CPUs)
+		f.Allowed, f.Ran = f.Allowed.Union(allowed), f.Ran.Union(where)
+		f.RanSeconds += seconds(ran)
+		f.Tasks = append(f.Tasks, TaskFinding{
+			PID: t.PID, TID: t.TID, Name: t.Comm, Policy: policyName(t.Policy, t.Priority),
+			Allowed: allowed, Ran: where, RanSeconds: seconds(ran),
+		})
+	}
+}
+
+// line adds an interrupt or a softirq. Pools do not keep interrupts away, only owners
+// do.
+func (j *judge) line(l Line, class string) {
+	device := class == "interrupt" && l.ofDevice()
+	for _, o := range j.owners(j.exclusive) {
+		n, where := l.on(o.CPUs)
+		if n == 0 {
+			continue
+		}
+		if !device {
+			j.work(o, class, l.Name, l.Text).Count += n
+			continue
+		}
+		f := j.finding(findingKey{kind: Interrupt, cgroup: l.Name, name: l.Text, ownerPod: o.Pod, ownerApp: o.Name, pool: o.PoolName}, o)
+		f.Cgroup, f.Name = "", "IRQ "+l.Name+" "+l.device()
+		f.Allowed, f.Ran = j.Affinity[l.Name].Intersection(o.CPUs).Union(where), f.Ran.Union(where)
+		f.Count += n
+	}
+}
+
+// device is what follows chip, hardware number and trigger: the actions.
+func (l Line) device() string {
+	if words := strings.Fields(l.Text); len(words) > 0 {
+		return words[len(words)-1]
+	}
+	return ""
+}
+
+func (j *judge) finding(k findingKey, o Owner) *Finding {
+	f := j.found[k]
+	if f == nil {
+		f = &Finding{Kind: k.kind, Cgroup: k.cgroup, Name: k.name, Owner: o}
+		if p, placed := j.place(k.cgroup); placed && p.Pod != "" {
+			f.Pod, f.Container = p.Pod, p.Name
+		} else if k.kind == Process {
+			f.Unit = unitOf(k.cgroup)
+		}
+		j.found[k] = f
+	}
+	f.Owner.CPUs = f.Owner.CPUs.Union(o.CPUs)
+	return f
+}
+
+func (j *judge) work(o Owner, class, name, text string) *KernelWork {
+	k := workKey{o.Pod, o.Name, o.PoolName, class, name, text}
+	if j.works[k] == nil {
+		j.works[k] = &KernelWork{Owner: o, Class: class, Name: name, Text: text}
+	}
+	w := j.works[k]
+	w.Owner.CPUs = w.Owner.CPUs.Union(o.CPUs)
+	return w
+}
+
+// settle brings the tasks of a finding into their order.
+func (f *Finding) settle() {
+	f.TaskCount = len(f.Tasks)
+	slices.SortStableFunc(f.Tasks, func(a, b TaskFinding) int { return cmp.Compare(b.RanSeconds, a.RanSeconds) })
+	f.Tasks = slices.Clone(f.Tasks[:min(len(f.Tasks), maxTasks)])
+}
+
+// compareFindings puts first who ran, and of them who ran longest.
+func compareFindings(a, b Finding) int {
+	rank := func(f Finding) int {
+		if f.Ran.IsEmpty() {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(rank(a)-rank(b), cmp.Compare(b.RanSeconds, a.RanSeconds), cmp.Compare(b.Count, a.Count),
+		compareOwners(a.Owner, b.Owner), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Cgroup, b.Cgroup), cmp.Compare(a.Name, b.Name))
+}
+
+func compareOwners(a, b Owner) int {
+	return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Name, b.Name))
+}
+
+// unitOf is the innermost systemd unit of a cgroup; of the root it is none.
+func unitOf(cgroup string) string {
+	names := strings.Split(cgroup, "/")
+	for _, name := range slices.Backward(names) {
+		for _, suffix := range []string{".service", ".scope", ".slice", ".socket", ".mount", ".swap"} {
+			if strings.HasSuffix(name, suffix) {
+				return strings.TrimPrefix(name, "_")
+			}
+		}
+	}
+	return cgroup
+}
+
+// policyName names a scheduling policy (include/uapi/linux/sched.h); empty for the usual
+// one.
+func policyName(policy, priority int) string {
+	names := map[int]string{1: "fifo", 2: "rr", 3: "batch", 5: "idle", 6: "deadline", 7: "ext"}
+	name := names[policy]
+	if policy == 1 || policy == 2 {
+		name += " " + strconv.Itoa(priority)
+	}
+	return name
+}
+
+// scores are those of the pools, and after each guaranteed one those of its owners.
+func (j *judge) scores(found []Finding, works []KernelWork) []Score {
+	var all []Score
+	for _, p := range j.Pools {
+		s := Score{PoolName: p.PoolName, CPUs: p.CPUs}
+		var owners []Score
+		for _, at := range j.Places {
+			if at.Exclusive && at.PoolName == p.PoolName {
+				o := j.score(Score{PoolName: at.PoolName, Pod: at.Pod, Name: at.Name, CPUs: at.CPUs}, found, works)
+				used, known := j.Usage[at.Cgroup]
+				o.unseen(j.Times, seconds(used), known)
+				owners = append(owners, o)
+			}
+		}
+		if owners != nil || p.Pool == "guaranteed" { // of what nobody has there is nothing to say
+			s.CPUs = cpuset.Set{}
+			for _, o := range owners {
+				s.CPUs = s.CPUs.Union(o.CPUs)
+				s.Unseen += o.Unseen
+			}
+		}
+		if s.CPUs.IsEmpty() {
+			continue
+		}
+		all = append(all, j.score(s, found, works))
+		all = append(all, owners...)
+	}
+	return all
+}
+
+// score adds up what was found on the CPUs of one owner or pool.
+func (j *judge) score(s Score, found []Finding, works []KernelWork) Score {
+	s.Capacity = seconds(j.Elapsed) * float64(s.CPUs.Len())
+	mine := func(o Owner) bool {
+		return o.PoolName == s.PoolName && (s.Name == "" || o.Pod == s.Pod && o.Name == s.Name)
+	}
+	for _, f := range found {
+		if !mine(f.Owner) {
+			continue
+		}
+		s.Others += f.RanSeconds
+		s.DeviceInterrupts += f.Count
+		s.ExposedTasks += f.TaskCount
+	}
+	for _, w := range works {
+		if mine(w.Owner) {
+			s.Kernel += w.Seconds
+		}
+	}
+	for cpu := range s.CPUs.All() {
+		s.Interrupts += seconds(j.Times[cpu].Interrupts)
+		s.Stolen += seconds(j.Times[cpu].Stolen)
+	}
+	if exclusive := s.CPUs.Intersection(j.exclusive); !exclusive.IsEmpty() {
+		for _, l := range j.Lines {
+			if l.ofDevice() && len(l.Counts) > 0 && !j.Affinity[l.Name].Intersection(exclusive).IsEmpty() {
+				s.ExposedInterrupts++
+			}
+		}
+	}
+	s.Score = 100
+	if s.Capacity > 0 {
+		s.Score = 100 * max(0, 1-s.Others/s.Capacity)
+	}
+	return s
+}
+
+// unseen is what tasks used of an owner's CPUs beside those that are known.
+func (s *Score) unseen(times map[int]Times, used float64, known bool) {
+	if !known {
+		return
+	}
+	var busy float64
+	for cpu := range s.CPUs.All() {
+		busy += seconds(times[cpu].Tasks)
+	}
+	s.Unseen = max(0, busy-used-s.Others-s.Kernel)
+}
+
+func seconds(ns uint64) float64 { return float64(ns) / 1e9 }
