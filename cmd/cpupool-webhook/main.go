@@ -14,7 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/cpupoold/cpupoold/internal/evictor"
 	"github.com/cpupoold/cpupoold/internal/webhook"
 )
 
@@ -92,7 +94,10 @@ func (f *flags) run(ctx context.Context, errs io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("find the cluster: %w", err)
 	}
-	return webhook.Run(ctx, webhook.Options{Config: c, Namespace: f.namespace, REST: way, Log: logger(c, errs)})
+	log := logger(c, errs)
+	return webhook.Run(ctx, webhook.Options{Config: c, Namespace: f.namespace, REST: way, Log: log, Also: func(m manager.Manager) error {
+		return evictor.Add(m, evictor.Options{Config: c.Depletion, Names: c.Names(), Namespace: f.namespace, REST: way, Log: log})
+	}})
 }
 
 // logger writes as the configuration says.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/cpupoold/cpupoold/internal/admission"
+	"github.com/cpupoold/cpupoold/internal/evictor"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
@@ -45,7 +46,7 @@ type Config struct {
 	TolerateDepletion bool `yaml:"tolerateDepletion"`
 
 	// Depletion is what is done about pods of depleted nodes.
-	Depletion Depletion `yaml:"depletion"`
+	Depletion evictor.Config `yaml:"depletion"`
 
 	// AllowUnaccounted admits every resize. Nodes then advertise less by what is not
 	// counted. Default: false.
@@ -104,7 +105,7 @@ func Default() Config {
 		SharedCPUs:        admission.SwitchAuto,
 		GuaranteedCPUs:    admission.SwitchAuto,
 		TolerateDepletion: true,
-		Depletion:         defaultDepletion(),
+		Depletion:         evictor.Default(),
 		AnnotationDomain:  "workload.openshift.io",
 		PoolDomain:        "openshift.io",
 		Certificates:      CertificatesSelf,
@@ -173,7 +174,7 @@ func (c *Config) check() error {
 			wrong(domain.key, domain.value, "is no domain; write one like openshift.io")
 		}
 	}
-	names := c.names()
+	names := c.Names()
 	for _, typ := range slices.Sorted(maps.Keys(c.Types)) {
 		// The prefix of an extended resource's name is held to what quota names allow.
 		if msgs := validation.IsQualifiedName("requests." + names.CoresResource(typ)); typ == "" || len(msgs) > 0 {
@@ -183,7 +184,7 @@ func (c *Config) check() error {
 	}
 	c.checkSwitch("sharedCPUs", c.SharedCPUs, wrong)
 	c.checkSwitch("guaranteedCPUs", c.GuaranteedCPUs, wrong)
-	c.Depletion.check(wrong)
+	c.Depletion.Check(wrong)
 	if c.Certificates != CertificatesSelf && c.Certificates != CertificatesFiles {
 		wrong("certificates", string(c.Certificates), "write self or files")
 	}
@@ -209,13 +210,14 @@ func (c *Config) checkSwitch(key string, is admission.Switch, wrong func(key, va
 	}
 }
 
-func (c *Config) names() workload.Names {
+// Names are those of annotations and resources.
+func (c *Config) Names() workload.Names {
 	return workload.Names{Domain: c.AnnotationDomain, PoolDomain: c.PoolDomain}
 }
 
 func (c *Config) switches() admission.Switches {
 	return admission.Switches{
-		Names: c.names(), Types: c.Types,
+		Names: c.Names(), Types: c.Types,
 		SharedCPUs: c.SharedCPUs, GuaranteedCPUs: c.GuaranteedCPUs,
 		TolerateDepletion: c.TolerateDepletion,
 	}

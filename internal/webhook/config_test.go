@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/admission"
+	"github.com/cpupoold/cpupoold/internal/evictor"
 )
 
 const head = "apiVersion: config.cpupoold.io/v1alpha1\nkind: CPUPoolWebhookConfiguration\n"
@@ -34,7 +35,7 @@ depletion: {eviction: dryRun, after: 0s}
 	want := Default()
 	want.Types = map[string]admission.Switch{"infra": "on", "night": "off"}
 	want.SharedCPUs, want.AllowUnaccounted, want.DrainPeriod, want.AnnotationDomain = "off", true, 0*time.Second, "example.org"
-	want.Depletion = Depletion{Eviction: EvictionDryRun, EvictionsPerMinute: 6, MaxNodesPercent: 10}
+	want.Depletion = evictor.Config{Eviction: evictor.DryRun, EvictionsPerMinute: 6, MaxNodesPercent: 10}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("file (-want +got):\n%s", diff)
 	}

@@ -83,7 +83,7 @@ func TestDeployed(t *testing.T) {
 	deployment := find[*appsv1.Deployment](t, objects, objectName)
 	find[*corev1.ConfigMap](t, objects, latchesName)
 	find[*corev1.Secret](t, objects, secretName)
-	find[*coordinationv1.Lease](t, objects, leaseName)
+	find[*coordinationv1.Lease](t, objects, "cpupool-webhook-eviction")
 	if _, err := Parse([]byte(find[*corev1.ConfigMap](t, objects, objectName).Data["config.yaml"])); err != nil {
 		t.Errorf("configuration: %v", err)
 	}
@@ -159,28 +159,13 @@ func TestDeployedWebhooks(t *testing.T) {
 func TestDeployedRights(t *testing.T) {
 	objects := deployed(t)
 	rules := slices.Concat(find[*rbacv1.ClusterRole](t, objects, objectName).Rules, find[*rbacv1.Role](t, objects, objectName).Rules,
-		find[*rbacv1.Role](t, objects, leaseName).Rules)
+		find[*rbacv1.Role](t, objects, "cpupool-webhook-eviction").Rules)
 	for _, r := range rules {
 		for _, verb := range r.Verbs {
 			reads := verb == "get" || verb == "list" || verb == "watch"
 			if !reads && len(r.ResourceNames) == 0 || verb == "*" || verb == "create" || verb == "delete" {
 				t.Errorf("%s of %v is allowed for any name", verb, r.Resources)
 			}
-		}
-	}
-}
-
-// The names of what is read and elected by are those that the rights are for.
-func TestDeployedRightsOfEviction(t *testing.T) {
-	objects := deployed(t)
-	for _, r := range find[*rbacv1.ClusterRole](t, objects, leaseName).Rules {
-		if slices.Contains(r.APIGroups, "admissionregistration.k8s.io") && !slices.Equal(r.ResourceNames, []string{ownNodePolicy}) {
-			t.Errorf("policies %v may be read, and %s is", r.ResourceNames, ownNodePolicy)
-		}
-	}
-	for _, r := range find[*rbacv1.Role](t, objects, leaseName).Rules {
-		if !slices.Equal(r.ResourceNames, []string{leaseName}) {
-			t.Errorf("leases %v may be updated, and %s is", r.ResourceNames, leaseName)
 		}
 	}
 }

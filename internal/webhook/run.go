@@ -18,7 +18,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
@@ -49,6 +48,16 @@ type Options struct {
 	Namespace string
 	REST      *rest.Config
 	Log       *slog.Logger
+	// Also adds to the manager what else is to run beside the webhook, of types of which
+	// the scheme has core, policy and admissionregistration. Nil: nothing.
+	Also func(manager.Manager) error
+}
+
+func (o *Options) with(m manager.Manager) error {
+	if o.Also == nil {
+		return nil
+	}
+	return o.Also(m)
 }
 
 // Run serves until ctx is done, and then for the drain period. It does not listen
@@ -100,7 +109,7 @@ func Run(ctx context.Context, o Options) error {
 			}
 			return server.StartedChecker()(request)
 		}),
-		addEviction(m, o),
+		o.with(m),
 	); err != nil {
 		return err
 	}
@@ -119,31 +128,6 @@ func Run(ctx context.Context, o Options) error {
 	})
 	defer stop()
 	return m.Start(serving)
-}
-
-// addEviction has the manager evict pods, if that is switched on.
-func addEviction(m manager.Manager, o Options) error {
-	if o.Config.Depletion.Eviction == EvictionOff {
-		return nil
-	}
-	count, err := newEvictionCounters(metrics.Registry)
-	if err != nil {
-		return err
-	}
-	core, err := corev1client.NewForConfig(o.REST)
-	if err != nil {
-		return fmt.Errorf("connect to the cluster: %w", err)
-	}
-	evicts := &evictor{
-		config: o.Config.Depletion, names: o.Config.names(),
-		nodes: m.GetCache(), live: m.GetAPIReader(), pods: core.RESTClient(), events: m.GetEventRecorder(objectName),
-		count: count, log: o.Log, now: time.Now,
-	}
-	leader, err := newElection(o.REST, o.Namespace, evicts.lead)
-	if err != nil {
-		return err
-	}
-	return m.Add(leader)
 }
 
 // newServer makes the server, which the manager is to start.

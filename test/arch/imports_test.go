@@ -56,8 +56,9 @@ func arrows() map[string][]string {
 
 		"internal/review":     {"internal/admission"},
 		"internal/eviction":   {"internal/admission", "pkg/workload"},
-		"internal/webhook":    {"internal/admission", "internal/eviction", "internal/review", "pkg/workload"},
-		"cmd/cpupool-webhook": {"internal/webhook"},
+		"internal/evictor":    {"internal/eviction", "pkg/workload"},
+		"internal/webhook":    {"internal/admission", "internal/eviction", "internal/evictor", "internal/review", "pkg/workload"},
+		"cmd/cpupool-webhook": {"internal/evictor", "internal/webhook"},
 		"cmd/kubectl-cpupool": {"internal/admission", "internal/adopt", "internal/lint", "internal/manifest", "pkg/workload"},
 	}
 }
@@ -66,7 +67,7 @@ func arrows() map[string][]string {
 // link them, nor what they bring along.
 func notInDaemon() []string {
 	return []string{
-		module + "internal/admission", module + "internal/adopt", module + "internal/eviction", module + "internal/lint", module + "internal/manifest", module + "internal/review", module + "internal/webhook",
+		module + "internal/admission", module + "internal/adopt", module + "internal/eviction", module + "internal/evictor", module + "internal/lint", module + "internal/manifest", module + "internal/review", module + "internal/webhook",
 		"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime",
 	}
 }

@@ -1,24 +1,24 @@
-package webhook
+package evictor
 
 import "github.com/prometheus/client_golang/prometheus"
 
 // Results of evictions.
 const (
-	evictionDone    = "evicted"
-	evictionWould   = "dry_run"
-	evictionRefused = "refused"
-	evictionFailed  = "failed"
+	resultDone    = "evicted"
+	resultWould   = "dry_run"
+	resultRefused = "refused"
+	resultFailed  = "failed"
 )
 
-// evictionCounters are the metrics of evictions. All but the first are the leader's.
-type evictionCounters struct {
+// counters are the metrics of evictions. All but the first are the leader's.
+type counters struct {
 	evictions     *prometheus.CounterVec
 	halted        *prometheus.GaugeVec
 	nodes, leader prometheus.Gauge
 }
 
-func newEvictionCounters(registry prometheus.Registerer) (*evictionCounters, error) {
-	c := &evictionCounters{
+func newCounters(registry prometheus.Registerer) (*counters, error) {
+	c := &counters{
 		evictions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cpupool_webhook_evictions_total", Help: "Evictions of pods from depleted nodes, by result (evicted; dry_run: it would have been; refused: a disruption budget is against it, and it is tried again; failed).",
 		}, []string{"result"}),
@@ -32,7 +32,7 @@ func newEvictionCounters(registry prometheus.Registerer) (*evictionCounters, err
 			Name: "cpupool_webhook_eviction_leader", Help: "1 in the replica that evicts.",
 		}),
 	}
-	for _, result := range []string{evictionDone, evictionWould, evictionRefused, evictionFailed} {
+	for _, result := range []string{resultDone, resultWould, resultRefused, resultFailed} {
 		c.evictions.WithLabelValues(result)
 	}
 	c.resign()
@@ -44,8 +44,16 @@ func newEvictionCounters(registry prometheus.Registerer) (*evictionCounters, err
 	return c, nil
 }
 
+// boolean is a truth as Prometheus writes it.
+func boolean(on bool) float64 {
+	if on {
+		return 1
+	}
+	return 0
+}
+
 // resign sets what is the leader's to say to nothing.
-func (c *evictionCounters) resign() {
+func (c *counters) resign() {
 	c.leader.Set(0)
 	c.nodes.Set(0)
 	for _, reason := range halts() {

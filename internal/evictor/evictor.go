@@ -1,14 +1,12 @@
-package webhook
+package evictor
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,10 +20,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// ownNodePolicy binds each daemon to its own Node: deploy/rbac.yaml. Without it, whoever
-// has one daemon's token could say of every node that it is depleted.
-const ownNodePolicy = "cpupoold-own-node"
-
 // Bounds of one pass: how many pods are tried that budgets protect, and how long a
 // request may take.
 const (
@@ -36,13 +30,13 @@ const (
 // evictor evicts pods from depleted nodes, at most one in each pass. Its passes are one
 // leader's: see elect.
 type evictor struct {
-	config Depletion
+	config Config
 	names  workload.Names
 	nodes  client.Reader // cached, as slimNode leaves them
 	live   client.Reader
 	pods   rest.Interface // of the core group
 	events events.EventRecorder
-	count  *evictionCounters
+	count  *counters
 	log    *slog.Logger
 	now    func() time.Time
 
@@ -83,7 +77,7 @@ func (e *evictor) lead(ctx context.Context) {
 // halt says what keeps pods from being evicted, when that changes.
 func (e *evictor) halt(by halt, why error) {
 	for _, reason := range halts() {
-		e.count.halted.WithLabelValues(string(reason)).Set(gauge(reason == by))
+		e.count.halted.WithLabelValues(string(reason)).Set(boolean(reason == by))
 	}
 	if by == e.halted {
 		return
@@ -124,7 +118,7 @@ func (e *evictor) pass(ctx context.Context) (halt, error) {
 		return haltedByNodes, fmt.Errorf("%d of %d nodes are depleted at once, and depletion.maxNodesPercent is %d: find out why",
 			tainted, len(list.Items), e.config.MaxNodesPercent)
 	}
-	if err := e.bound(ctx); err != nil {
+	if err := bound(ctx, e.live); err != nil {
 		return haltedByPolicy, err
 	}
 	var problems []error
@@ -141,26 +135,6 @@ func (e *evictor) pass(ctx context.Context) (halt, error) {
 		return haltedByAnything, errors.Join(problems...)
 	}
 	return haltedNot, nil
-}
-
-// bound finds out whether each daemon is bound to its own Node.
-func (e *evictor) bound(ctx context.Context) error {
-	remedy := "; apply deploy/rbac.yaml, which has it"
-	var policy admissionregistrationv1.ValidatingAdmissionPolicy
-	if err := e.live.Get(ctx, client.ObjectKey{Name: ownNodePolicy}, &policy); err != nil {
-		return fmt.Errorf("read ValidatingAdmissionPolicy %s: %w%s", ownNodePolicy, err, remedy)
-	}
-	var binding admissionregistrationv1.ValidatingAdmissionPolicyBinding
-	if err := e.live.Get(ctx, client.ObjectKey{Name: ownNodePolicy}, &binding); err != nil {
-		return fmt.Errorf("read ValidatingAdmissionPolicyBinding %s: %w%s", ownNodePolicy, err, remedy)
-	}
-	fails := policy.Spec.FailurePolicy
-	if binding.Spec.PolicyName != ownNodePolicy || binding.Spec.MatchResources != nil ||
-		!slices.Contains(binding.Spec.ValidationActions, admissionregistrationv1.Deny) ||
-		fails != nil && *fails != admissionregistrationv1.Fail {
-		return fmt.Errorf("ValidatingAdmissionPolicy %s does not deny what it should, everywhere%s", ownNodePolicy, remedy)
-	}
-	return nil
 }
 
 // relieve evicts one pod of a node, the first of those that may be; done says that one
@@ -207,9 +181,9 @@ func (e *evictor) relievePressed(ctx context.Context, node string, now time.Time
 func (e *evictor) evict(ctx context.Context, node string, pod *corev1.Pod, now time.Time) bool {
 	uid, log := string(pod.UID), e.log.With("pod", pod.Namespace+"/"+pod.Name, "node", node)
 	const why = "the shared CPUs of node %s are depleted, and the pod has no CPU request"
-	if e.config.Eviction == EvictionDryRun {
+	if e.config.Eviction == DryRun {
 		e.queue.Done(node, uid)
-		e.count.evictions.WithLabelValues(evictionWould).Inc()
+		e.count.evictions.WithLabelValues(resultWould).Inc()
 		e.events.Eventf(pod, nil, corev1.EventTypeNormal, "WouldBeEvicted", "Evicting", why+"; it would be evicted (depletion.eviction: dryRun)", node)
 		log.Info("pod would be evicted")
 		return true
@@ -224,7 +198,7 @@ func (e *evictor) evict(ctx context.Context, node string, pod *corev1.Pod, now t
 	switch {
 	case err == nil:
 		e.queue.Done(node, uid)
-		e.count.evictions.WithLabelValues(evictionDone).Inc()
+		e.count.evictions.WithLabelValues(resultDone).Inc()
 		e.events.Eventf(pod, nil, corev1.EventTypeWarning, "EvictedForDepletion", "Evicting", why, node)
 		log.Info("pod is evicted")
 		return true
@@ -235,12 +209,12 @@ func (e *evictor) evict(ctx context.Context, node string, pod *corev1.Pod, now t
 		if e.queue.Refused(node, uid, now) {
 			e.events.Eventf(pod, nil, corev1.EventTypeNormal, "EvictionRefused", "Evicting", why+"; it is not evicted yet: %s", node, err.Error())
 		}
-		e.count.evictions.WithLabelValues(evictionRefused).Inc()
+		e.count.evictions.WithLabelValues(resultRefused).Inc()
 		log.Info("pod cannot be evicted yet", "error", err)
 		return false
 	default:
 		e.queue.Refused(node, uid, now)
-		e.count.evictions.WithLabelValues(evictionFailed).Inc()
+		e.count.evictions.WithLabelValues(resultFailed).Inc()
 		log.Warn("pod cannot be evicted", "error", err)
 		return false
 	}

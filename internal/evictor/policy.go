@@ -1,0 +1,102 @@
+package evictor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// ownNodePolicy binds each daemon to its own Node: deploy/rbac.yaml. Without it, whoever
+// has one daemon's token could say of every node that it is depleted. The name is that
+// which the rights of deploy/webhook/eviction are for; what counts is what it says.
+const ownNodePolicy = "cpupoold-own-node"
+
+// nodeOfToken is how a policy finds the node that a service account's token is bound to
+// (KEP-4193).
+const nodeOfToken = "authentication.kubernetes.io/node-name"
+
+// bound finds out whether each daemon is bound to its own Node.
+func bound(ctx context.Context, live client.Reader) error {
+	const remedy = "; apply deploy/rbac.yaml, which has it"
+	var policy admissionregistrationv1.ValidatingAdmissionPolicy
+	if err := live.Get(ctx, client.ObjectKey{Name: ownNodePolicy}, &policy); err != nil {
+		return fmt.Errorf("read ValidatingAdmissionPolicy %s: %w%s", ownNodePolicy, err, remedy)
+	}
+	var binding admissionregistrationv1.ValidatingAdmissionPolicyBinding
+	if err := live.Get(ctx, client.ObjectKey{Name: ownNodePolicy}, &binding); err != nil {
+		return fmt.Errorf("read ValidatingAdmissionPolicyBinding %s: %w%s", ownNodePolicy, err, remedy)
+	}
+	if err := errors.Join(denies(&policy.Spec), enforced(&binding.Spec)); err != nil {
+		return fmt.Errorf("ValidatingAdmissionPolicy %s does not keep daemons to their own Node: %w%s", ownNodePolicy, err, remedy)
+	}
+	return nil
+}
+
+// enforced says what keeps a binding from enforcing the policy everywhere.
+func enforced(b *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) error {
+	switch {
+	case b.PolicyName != ownNodePolicy:
+		return fmt.Errorf("its binding is for %s", b.PolicyName)
+	case b.MatchResources != nil:
+		return errors.New("its binding has matchResources, and is to be for everything")
+	case !slices.Contains(b.ValidationActions, admissionregistrationv1.Deny):
+		return fmt.Errorf("its binding has validationActions %v, without Deny", b.ValidationActions)
+	}
+	return nil
+}
+
+// denies says what keeps a policy from denying changes of other Nodes. Expressions are
+// not evaluated: it is to find a policy that has been emptied, narrowed or replaced, and
+// not one whose author means to deceive, who has the cluster anyway.
+func denies(p *admissionregistrationv1.ValidatingAdmissionPolicySpec) error {
+	if p.FailurePolicy != nil && *p.FailurePolicy != admissionregistrationv1.Fail {
+		return fmt.Errorf("its failurePolicy is %s", *p.FailurePolicy)
+	}
+	m := p.MatchConstraints
+	if m == nil {
+		return errors.New("it has no matchConstraints")
+	}
+	if len(m.ExcludeResourceRules) > 0 || selects(m) {
+		return errors.New("its matchConstraints leave something out")
+	}
+	for _, resource := range []string{"nodes", "nodes/status"} {
+		if !slices.ContainsFunc(m.ResourceRules, func(r admissionregistrationv1.NamedRuleWithOperations) bool { return covers(&r, resource) }) {
+			return fmt.Errorf("its matchConstraints do not have updates of %s", resource)
+		}
+	}
+	// Variables by which a validation may mean the token's node.
+	var own []string
+	for _, v := range p.Variables {
+		if strings.Contains(v.Expression, nodeOfToken) {
+			own = append(own, "variables."+v.Name)
+		}
+	}
+	for _, v := range p.Validations {
+		means := strings.Contains(v.Expression, nodeOfToken) ||
+			slices.ContainsFunc(own, func(name string) bool { return strings.Contains(v.Expression, name) })
+		if means && strings.Contains(v.Expression, "request.name") {
+			return nil
+		}
+	}
+	return fmt.Errorf("no validation of it compares request.name with %s", nodeOfToken)
+}
+
+// selects says that constraints are for some objects only. Nodes have no namespace that
+// could be selected.
+func selects(m *admissionregistrationv1.MatchResources) bool {
+	o := m.ObjectSelector
+	return o != nil && len(o.MatchLabels)+len(o.MatchExpressions) > 0
+}
+
+// covers says that a rule has updates of all objects of a resource of the core group.
+func covers(r *admissionregistrationv1.NamedRuleWithOperations, resource string) bool {
+	has := func(list []string, one string) bool { return slices.Contains(list, one) || slices.Contains(list, "*") }
+	return len(r.ResourceNames) == 0 && has(r.APIGroups, "") && has(r.APIVersions, "v1") &&
+		(has(r.Resources, resource) || slices.Contains(r.Resources, "*/*")) &&
+		(slices.Contains(r.Operations, admissionregistrationv1.Update) || slices.Contains(r.Operations, admissionregistrationv1.OperationAll))
+}
