@@ -38,6 +38,9 @@ func pure() []string {
 		"internal/audit/task.go",
 		"internal/eviction/victims.go",
 		"internal/node/resources.go",
+		"internal/tune/knob.go",
+		"internal/tune/plan.go",
+		"internal/tune/parse.go",
 	}
 }
 

@@ -1,0 +1,105 @@
+package tune
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// balancerRig is a rig with an irqbalance.
+func balancerRig(t *testing.T, etc string) (*rig, *Balancer, *fakeBalancer) {
+	r := newRig(t)
+	r.task(500, "irqbalance", 0, "0-7")
+	run := t.TempDir()
+	fake := &fakeBalancer{}
+	t.Cleanup(fake.serve(t, filepath.Join(run, "irqbalance500.sock")))
+	files := fstest.MapFS{}
+	if etc != "" {
+		files["default/irqbalance"] = &fstest.MapFile{Data: []byte(etc)}
+	}
+	b := NewBalancer(r.dir2("proc"), r.dir2("sys"), files, r.machine())
+	b.Run = run
+	r.restart(b)
+	return r, b, fake
+}
+
+func (r *rig) dir2(top string) Dir { return r.fakeHost.dir(top) }
+
+func (b *fakeBalancer) said() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(b.heard), func(s string) bool { return s == "setup" })
+}
+
+func TestIrqbalanceIsTold(t *testing.T) {
+	r, _, fake := balancerRig(t, "# options\nIRQBALANCE_BANNED_CPULIST=0\n")
+	fake.banned = set(t, "0")
+	v := r.tune(quiet(t, "4-5"))
+	if got := fake.said(); !slices.Equal(got, []string{"settings cpus 0,4-5"}) {
+		t.Errorf("told: %q", got)
+	}
+	if v.Moved[IRQBalance] != 1 || len(v.Stuck) != 1 {
+		t.Errorf("moved %v, stuck %v", v.Moved, v.Stuck)
+	}
+	r.tune(quiet(t, "4-5")) // it has not looked yet
+	fake.scan()
+	r.tune(quiet(t, "4-5"))
+	if got := fake.said(); len(got) != 1 {
+		t.Errorf("told: %q; want it to be told once", got)
+	}
+	r.tune(quiet(t, "4"))
+	r.tune(Wish{})
+	if got := fake.said(); !slices.Equal(got[1:], []string{"settings cpus 0,4", "settings cpus NULL"}) {
+		t.Errorf("told: %q", got[1:])
+	}
+}
+
+// TestIrqbalanceIsToldAgain after its restart, of which nothing but its process tells.
+func TestIrqbalanceIsToldAgain(t *testing.T) {
+	r, b, fake := balancerRig(t, "")
+	r.tune(quiet(t, "4-5"))
+	delete(r.files, "proc/500/stat")
+	if v := r.tune(quiet(t, "4-5")); v.Moved[IRQBalance] != 0 || len(v.Problems) != 0 {
+		t.Errorf("while it is away: %+v", v)
+	}
+	r.task(501, "irqbalance", 0, "0-7")
+	t.Cleanup(fake.serve(t, filepath.Join(b.Run, "irqbalance501.sock")))
+	r.tune(quiet(t, "4-5"))
+	if got := fake.said(); !slices.Equal(got, []string{"settings cpus 4-5", "settings cpus 4-5"}) {
+		t.Errorf("told: %q", got)
+	}
+	r.restart(b)
+	report, err := Restore(t.Context(), Restoring{Sources: append(r.sources(), b), Undo: undoIn(r.Tuner.o.Undo.File[:strings.Index(r.Tuner.o.Undo.File, "/state")]), Machine: r.machine()}, false)
+	if err != nil || len(report.Differs) != 0 || fake.said()[2] != "settings cpus NULL" {
+		t.Errorf("restore: %+v, %v, told %q", report, err, fake.said())
+	}
+}
+
+func TestIrqbalanceWithoutSocket(t *testing.T) {
+	r, b, _ := balancerRig(t, "")
+	b.Run = t.TempDir()
+	v := r.tune(quiet(t, "4-5"))
+	if len(v.Problems) != 1 || v.Problems[0].Code != CodeBalancer || !strings.Contains(v.Problems[0].Text, "RuntimeDirectory") {
+		t.Errorf("problems: %v", v.Problems)
+	}
+	if got := r.irqMask("24"); got != "0-3,6-7" {
+		t.Errorf("IRQ 24: %s; want it to be moved all the same", got)
+	}
+}
+
+func TestListIsTooLongForIrqbalance(t *testing.T) {
+	r, b, _ := balancerRig(t, "")
+	b.Machine = Machine{Possible: cpuset.Range(0, 1023), Online: cpuset.Range(0, 1023)}
+	var odd []int
+	for cpu := 101; cpu < 1000; cpu += 2 {
+		odd = append(odd, cpu)
+	}
+	if err := b.Write(t.Context(), Knob{Kind: IRQBalance}, cpuset.Of(odd...).String()); err == nil {
+		t.Error("no error for a list that irqbalance would cut")
+	}
+	_ = r
+}

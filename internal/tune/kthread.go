@@ -1,0 +1,77 @@
+package tune
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// Affinity is where tasks may run: sched_getaffinity(2) and sched_setaffinity(2).
+type Affinity interface {
+	Get(pid int) (cpuset.Set, error)
+	Set(pid int, cpus cpuset.Set) error
+}
+
+type kthreads struct {
+	proc     Dir
+	affinity Affinity
+}
+
+// KThreads are the kernel's threads that can be moved: neither those that the kernel has
+// bound, nor those of interrupts.
+func KThreads(proc Dir, a Affinity) Source { return kthreads{proc, a} }
+
+func (s kthreads) Kinds() []Kind { return []Kind{KThread} }
+
+func (s kthreads) Read(context.Context) ([]Observed, error) {
+	pids, err := s.proc.numbers(".")
+	var all []Observed
+	errs := []error{err}
+	for _, name := range pids {
+		o, movable, err := s.one(name)
+		switch {
+		case gone(err):
+		case err != nil:
+			errs = append(errs, fmt.Errorf("process %s: %w", name, err))
+		case movable:
+			all = append(all, o)
+		}
+	}
+	return all, errors.Join(errs...)
+}
+
+func (s kthreads) one(name string) (o Observed, movable bool, err error) {
+	text, err := s.proc.read(name + "/stat")
+	if err != nil {
+		return o, false, err
+	}
+	t, err := parseStat(text)
+	if err != nil || !t.movable() {
+		return o, false, err
+	}
+	pid, err := strconv.Atoi(name)
+	if err != nil {
+		return o, false, err
+	}
+	cpus, err := s.affinity.Get(pid)
+	if err != nil {
+		return o, false, err
+	}
+	id := strconv.FormatUint(t.start, 10) + " " + t.comm
+	return Observed{Knob: Knob{KThread, name}, ID: id, Label: t.comm, Value: cpus.String()}, true, nil
+}
+
+func (s kthreads) Write(_ context.Context, k Knob, value string) error {
+	pid, err := strconv.Atoi(k.Name)
+	if err != nil {
+		return err
+	}
+	cpus, err := cpuset.Parse(value)
+	if err != nil {
+		return err
+	}
+	return s.affinity.Set(pid, cpus)
+}

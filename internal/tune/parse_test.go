@@ -1,0 +1,165 @@
+package tune
+
+import (
+	"testing"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+func TestParseStat(t *testing.T) {
+	got, err := parseStat("17 (a) b (c)) S 2 0 0 0 -1 69238848 0 0 0 0 0 0 0 0 20 0 1 0 117 0 0\n")
+	if want := (task{comm: "a) b (c)", flags: 69238848, start: 117}); err != nil || got != want {
+		t.Errorf("parseStat = %+v, %v; want %+v", got, err, want)
+	}
+	if got.movable() || !got.kernel() {
+		t.Errorf("%+v is a bound thread of the kernel", got)
+	}
+	for _, bad := range []string{"", "17", "17 (x", "17 )x(", "17 (x) S 2", "17 (x) S 2 0 0 0 -1 x 0 0 0 0 0 0 0 0 20 0 1 0 117 0"} {
+		if _, err := parseStat(bad); err == nil {
+			t.Errorf("parseStat(%q) has no error", bad)
+		}
+	}
+}
+
+func TestParseSetup(t *testing.T) {
+	for text, want := range map[string]string{
+		"SLEEP 10 BANNED 00000000,00000030":                            "4-5",
+		"SLEEP 10 IRQ 24 LOAD 1 DIFF 2 CLASS 3 BANNED 30":              "4-5",
+		"SLEEP 10 BANNED 0000000000000000000000000000000000000000000f": "0-3",
+		"SLEEP 10 BANNED ": "",
+	} {
+		if got, err := parseSetup(text, 8); err != nil || got.String() != want {
+			t.Errorf("parseSetup(%q) = %q, %v; want %q", text, got, err, want)
+		}
+	}
+	for _, bad := range []string{"", "SLEEP 10", "SLEEP 10 BANNED x", "SLEEP 10 BANNED 100"} {
+		if got, err := parseSetup(bad, 8); err == nil {
+			t.Errorf("parseSetup(%q) = %q without an error", bad, got)
+		}
+	}
+}
+
+func TestParseBanned(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "",
+		"# IRQBALANCE_BANNED_CPULIST=1\nOPTIONS=--x\n":                  "",
+		"IRQBALANCE_BANNED_CPULIST=1-2\n":                               "1-2",
+		"IRQBALANCE_BANNED_CPULIST=\"4,6\"":                             "4,6",
+		"IRQBALANCE_BANNED_CPUS=0xf0\nIRQBALANCE_BANNED_CPULIST=1":      "4-7",
+		"export IRQBALANCE_BANNED_CPUS='00000000,0000000c'\n":           "2-3",
+		"IRQBALANCE_BANNED_CPULIST=\n":                                  "",
+		"IRQBALANCE_BANNED_CPULIST=1\nIRQBALANCE_BANNED_CPULIST=2-3 \n": "2-3",
+	} {
+		if got, err := parseBanned(text, 8); err != nil || got.String() != want {
+			t.Errorf("parseBanned(%q) = %q, %v; want %q", text, got, err, want)
+		}
+	}
+	for _, bad := range []string{"IRQBALANCE_BANNED_CPULIST=a", "IRQBALANCE_BANNED_CPUS=1ff"} {
+		if got, err := parseBanned(bad, 8); err == nil {
+			t.Errorf("parseBanned(%q) = %q without an error", bad, got)
+		}
+	}
+}
+
+func FuzzParseStat(f *testing.F) {
+	f.Add("17 (kcompactd0) S 2 0 0 0 -1 2097216 0 0 0 0 0 0 0 0 20 0 1 0 117 0 0")
+	f.Add("1 (a) b) S 0")
+	f.Fuzz(func(t *testing.T, s string) {
+		if got, err := parseStat(s); err != nil && got != (task{}) {
+			t.Errorf("%+v with error %v", got, err)
+		}
+	})
+}
+
+// FuzzParseSetup: no answer makes it panic, or gives CPUs that there are not.
+func FuzzParseSetup(f *testing.F) {
+	f.Add("SLEEP 10 BANNED 00000000,000000f0")
+	f.Add("BANNED")
+	f.Fuzz(func(t *testing.T, s string) {
+		if got, err := parseSetup(s, 8); err == nil && got.Last() > 7 {
+			t.Errorf("CPUs %s", got)
+		}
+	})
+}
+
+func FuzzParseBanned(f *testing.F) {
+	f.Add("IRQBALANCE_BANNED_CPUS=f0\nIRQBALANCE_BANNED_CPULIST=1-3\n")
+	f.Add("IRQBALANCE_BANNED_CPULIST=\"1")
+	f.Fuzz(func(t *testing.T, s string) {
+		if got, err := parseBanned(s, 64); err != nil && len(err.Error()) > 1000 {
+			t.Errorf("%s: error of %d bytes", got, len(err.Error()))
+		}
+	})
+}
+
+// FuzzDecodeUndo: what is taken comes back, and everything else is damaged.
+func FuzzDecodeUndo(f *testing.F) {
+	good, err := encodeUndo(undoData{BootID: "b", Records: []Record{{Knob: Knob{IRQ, "24"}, Original: "0-7", Wrote: "0-3"}}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add([]byte(`{"version":1,"data":null}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		d, err := decodeUndo(b)
+		if err != nil {
+			return
+		}
+		again, err := encodeUndo(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d2, err := decodeUndo(again); err != nil || len(d2.Records) != len(d.Records) || d2.BootID != d.BootID {
+			t.Fatalf("round trip: %+v, %v; want %+v", d2, err, d)
+		}
+	})
+}
+
+// FuzzPlan: whatever the host shows and the record says, no mask is to be without a CPU that
+// is online, none has one that is to be left alone, unless it stays as it is, and when
+// everything was written there is nothing left to do. Given back, what is on record comes
+// back.
+func FuzzPlan(f *testing.F) {
+	f.Add(uint8(0xff), uint8(0xff), uint8(0xff), uint8(0x30), false)
+	f.Add(uint8(0x10), uint8(0xff), uint8(0x0f), uint8(0x30), true)
+	f.Add(uint8(0xcf), uint8(0x10), uint8(0xcf), uint8(0x30), true)
+	f.Fuzz(func(t *testing.T, now, original, wrote, away uint8, known bool) {
+		m := Machine{Possible: cpuset.Range(0, 7), Online: cpuset.Range(0, 6)}
+		of := func(b uint8) cpuset.Set {
+			var cpus []int
+			for i := range 8 {
+				if b&(1<<i) != 0 {
+					cpus = append(cpus, i)
+				}
+			}
+			return cpuset.Of(cpus...)
+		}
+		if now == 0 || original == 0 || wrote == 0 {
+			return
+		}
+		knob := Knob{IRQ, "24"}
+		o := Observed{Knob: knob, Value: of(now).String()}
+		var undo []Record
+		if known {
+			undo = []Record{{Knob: knob, Original: of(original).String(), Wrote: of(wrote).String()}}
+		}
+		w := Wish{Quiet: of(away)}
+		d := Plan(w, []Observed{o}, undo, m, nil)
+		for _, c := range d.Changes {
+			to := set(t, c.To)
+			if !to.Overlaps(m.Online) || len(d.Stuck) == 0 && to.Overlaps(w.Quiet) {
+				t.Errorf("change %+v with CPUs %s to be left alone", c, w.Quiet)
+			}
+			o.Value = c.To
+		}
+		if again := Plan(w, []Observed{o}, d.Records, m, nil); len(again.Changes) != 0 {
+			t.Errorf("after %+v: %+v", d.Changes, again.Changes)
+		}
+		for _, c := range Plan(Wish{}, []Observed{o}, d.Records, m, nil).Changes {
+			o.Value = c.To
+		}
+		if before := of(now); !known && before.Overlaps(m.Online) && !set(t, o.Value).Equal(before) {
+			t.Errorf("given back: %s; want %s", o.Value, before)
+		}
+	})
+}

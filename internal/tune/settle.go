@@ -1,0 +1,146 @@
+package tune
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Two who write different values in turn bring neither anything: after maxRepairs in
+// contestTime the daemon leaves a knob alone, from firstTruce on and twice as long each
+// time, up to lastTruce.
+const (
+	maxRepairs  = 3
+	contestTime = 2 * time.Minute
+	firstTruce  = time.Minute
+	lastTruce   = 10 * time.Minute
+)
+
+// contest is a knob that somebody else writes, too.
+type contest struct {
+	at    []time.Time // of the writes, the latest maxRepairs+1
+	truce time.Duration
+	until time.Time // the end of the truce
+	value string    // what the other one wrote
+}
+
+// written notes a foreign write. It says that the knob is to be left alone.
+func (t *Tuner) written(c Change, now time.Time) bool {
+	f := t.contests[c.Knob]
+	if f == nil {
+		f = &contest{}
+		t.contests[c.Knob] = f
+	}
+	f.value = c.From
+	if f.at = append(f.at, now); len(f.at) > maxRepairs+1 {
+		f.at = f.at[1:]
+	}
+	again := f.truce > 0 && now.Sub(f.until) < contestTime
+	if !again && (len(f.at) <= maxRepairs || now.Sub(f.at[0]) >= contestTime) {
+		return false
+	}
+	f.truce = min(max(2*f.truce, firstTruce), lastTruce)
+	f.until = now.Add(f.truce)
+	t.o.Log.Warn("somebody else writes a setting of the host whenever it is as wished; it is left alone for a while", "knob", c.Knob.String(), "device", c.Label, "value", c.From, "wished", c.To, "until", f.until)
+	return true
+}
+
+func (f *contest) over(now time.Time) bool {
+	return now.Sub(f.at[len(f.at)-1]) > contestTime && now.Sub(f.until) > contestTime
+}
+
+// settle tells what has become of the knobs: seen is what they hold, and d what would have
+// to be done still.
+func (t *Tuner) settle(v *View, seen []Observed, d Decision) {
+	now := time.Now()
+	shown := make(map[Knob]Observed, len(seen))
+	for _, o := range seen {
+		shown[o.Knob] = o
+	}
+	v.Moved = make(map[Kind]int)
+	for _, r := range d.Records {
+		if o, there := shown[r.Knob]; there && r.Original != r.Wrote && o.Value == r.Wrote {
+			v.Moved[r.Kind]++
+		}
+	}
+	maps.DeleteFunc(t.refused, func(k Knob, _ refusal) bool { _, there := shown[k]; return !there })
+	maps.DeleteFunc(t.contests, func(k Knob, f *contest) bool { return f.over(now) })
+	stuck := slices.Clone(d.Stuck)
+	for _, c := range d.Changes {
+		s := Stuck{Knob: c.Knob, Label: c.Label, Value: c.From}
+		if r, was := t.refused[c.Knob]; was && r.same(c) {
+			s.Why, s.Text = r.why, r.text
+			stuck = append(stuck, s)
+		} else if f := t.contests[c.Knob]; f != nil && now.Before(f.until) {
+			s.Why = Contested
+			s.Text = fmt.Sprintf("somebody else writes %q whenever it is %q; it is left alone until %s", f.value, c.To, f.until.Format(time.RFC3339))
+			stuck = append(stuck, s)
+		}
+	}
+	slices.SortFunc(stuck, func(a, b Stuck) int { return compare(a.Knob, b.Knob) })
+	v.Stuck = slices.DeleteFunc(stuck, func(s Stuck) bool { return shown[s.Knob].Unused })
+	v.Problems = append(v.Problems, problemsOf(v.Stuck)...)
+	t.tellStuck(v.Stuck)
+}
+
+// problemsOf are the reasons for which somebody has to do something. That some interrupts
+// cannot be moved is normal.
+func problemsOf(all []Stuck) []Problem {
+	var problems []Problem
+	for _, of := range []struct {
+		why          Why
+		code, remedy string
+	}{
+		{NoCPULeft, CodeNoCPULeft, "leave a CPU that interrupts may use: a pod that does not ask to be free of them, or a CPU outside of the guaranteed pool"},
+		{Contested, CodeContested, "find out who writes it (irqbalance, tuned, a script of the driver) and stop one of the two"},
+	} {
+		var names []string
+		text := ""
+		for _, s := range all {
+			if s.Why == of.why {
+				names, text = append(names, name(s)), s.Text
+			}
+		}
+		if len(names) > 0 {
+			problems = append(problems, Problem{of.code, fmt.Sprintf("%s: %s; %s", list(names), text, of.remedy)})
+		}
+	}
+	return problems
+}
+
+func name(s Stuck) string {
+	if s.Label == "" {
+		return s.String()
+	}
+	return s.String() + " (" + s.Label + ")"
+}
+
+// list names the first of many.
+func list(names []string) string {
+	const most = 8
+	if len(names) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}
+
+// tellStuck says in the log what is not as wished, when that has changed.
+func (t *Tuner) tellStuck(all []Stuck) {
+	var names []string
+	for _, s := range all {
+		names = append(names, name(s)+": "+string(s.Why))
+	}
+	if text := strings.Join(names, ", "); text != t.stuck {
+		if t.stuck = text; text != "" {
+			t.o.Log.Info("settings of the host that cannot be as wished", "number", len(names), "which", list(names))
+		}
+	}
+}
+
+// publish makes the pass visible.
+func (t *Tuner) publish(v *View) {
+	v.At, v.Writes = time.Now(), maps.Clone(t.writes)
+	t.view.Store(v)
+}
