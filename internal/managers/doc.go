@@ -4,5 +4,7 @@
 // CRI-O is one where it has workloads ([crio.runtime.workloads], crio.conf(5)), or a
 // runtime handler whose allowed_annotations let pods switch load balancing off or ask
 // for shared CPUs (its high-performance hooks): it then writes the cpuset of those
-// containers itself. Everything here is read from files; nothing is written.
+// containers itself. tuned is another, of what is around containers: interrupts,
+// workqueues, the affinity of threads, frequency. Everything here is read from files;
+// nothing is written.
 package managers

@@ -29,6 +29,7 @@ type evidence struct {
 	hosts    hostFacts
 	kubelet  kubeletFacts
 	crio     managers.CRIO
+	tuned    managers.Tuned
 	kernel   kernelFacts
 	topology *topology.Topology
 	pools    pools.Pools
@@ -55,6 +56,7 @@ func gather(ctx context.Context, host Host, c Configuration) *evidence {
 		}
 	}
 	e.kubelet = readKubelet(e.root, e.config.KubeletStateDir)
+	e.tuned = managers.ReadTuned(e.root)
 	e.crio = managers.ReadCRIO(e.root)
 	e.kernel = readKernel(e.root)
 	e.topology, e.topologyErr = readTopology(e.root)

@@ -49,6 +49,8 @@ type Runtime interface {
 	Version(ctx context.Context) (name, version string, err error)
 	// CgroupDriver returns cri.ErrNotSupported from runtimes that cannot tell.
 	CgroupDriver(ctx context.Context) (cri.Driver, error)
+	// List returns the pods and containers that there are.
+	List(ctx context.Context) ([]cri.Pod, []cri.Container, error)
 	Close() error
 }
 

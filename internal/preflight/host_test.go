@@ -152,6 +152,22 @@ func (r describedRuntime) CgroupDriver(context.Context) (cri.Driver, error) {
 	return cri.Driver(r["driver"]), failure(r["driver-error"])
 }
 
+// List reads lines "pod NAMESPACE/NAME: ANNOTATION ...".
+func (r describedRuntime) List(context.Context) ([]cri.Pod, []cri.Container, error) {
+	var pods []cri.Pod
+	for key, value := range r {
+		if name, ok := strings.CutPrefix(key, "pod "); ok {
+			p := cri.Pod{Annotations: make(map[string]string)}
+			p.Namespace, p.Name, _ = strings.Cut(name, "/")
+			for annotation := range strings.FieldsSeq(value) {
+				p.Annotations[annotation] = "x"
+			}
+			pods = append(pods, p)
+		}
+	}
+	return pods, nil, failure(r["list-error"])
+}
+
 func (r describedRuntime) Close() error { return nil }
 
 // values reads lines of the form "key: value".

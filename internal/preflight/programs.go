@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"strconv"
+	"strings"
 
 	"github.com/cpupoold/cpupoold/internal/config"
 )
@@ -21,9 +22,31 @@ func cpuManagers() []cpuManager {
 		{"nri-resource-policy-balloons", "places every container, over NRI", true},
 		{"nri-resource-policy-topology-aware", "places every container, over NRI", true},
 		{"dracpu", "places every container, over NRI", true},
+		{"cpusetter", "is CPU-Pooler's: writes the cpuset of every container", false},
+		{"cmk.py", "is CMK: sets the affinities of processes in containers", false},
+		{"cmk", "is CMK: sets the affinities of processes in containers", false},
+		{"katalyst-agent", "writes the cpusets of containers", false},
 		{"koordlet", "writes the cpusets of BestEffort pods and of those that ask it for CPUs", false},
 	}
 }
+
+// programOf is the name of a program by its command line: that of the script where an
+// interpreter runs one, and without the index that a plugin has which the runtime starts
+// (NRI, "NN-NAME").
+func programOf(cmdline []byte) string {
+	program, rest, _ := bytes.Cut(cmdline, []byte{0})
+	base := path.Base(string(program))
+	if strings.HasPrefix(base, "python") {
+		script, _, _ := bytes.Cut(rest, []byte{0})
+		base = path.Base(string(script))
+	}
+	if len(base) > 3 && base[2] == '-' && digit(base[0]) && digit(base[1]) {
+		base = base[3:]
+	}
+	return base
+}
+
+func digit(b byte) bool { return b >= '0' && b <= '9' }
 
 // checkPlugins: NRI tells no plugin of another, so they are looked for among processes.
 // The daemon sees those of the host.
@@ -38,8 +61,7 @@ func checkPlugins(e *evidence) []Finding {
 		if err != nil {
 			continue // it has ended, or is not ours to see
 		}
-		program, _, _ := bytes.Cut(b, []byte{0})
-		if base := path.Base(string(program)); running[base] == 0 {
+		if base := programOf(b); running[base] == 0 {
 			running[base] = pid
 		}
 	}

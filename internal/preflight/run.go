@@ -42,6 +42,8 @@ func checks() []check {
 		{"pod-resources", []need{kubeletConfigured, runtimeUsed, exclusiveCPUs}, checkPodResources},
 		{"nri", []need{runtimeUsed}, checkNRI},
 		{"nri-plugins", []need{runtimeUsed}, checkPlugins},
+		{"other-annotations", []need{runtimeUsed}, checkAnnotations},
+		{"tuned", nil, checkTuned},
 		{"crio-workloads", []need{crioInUse}, checkWorkloads},
 		{"crio-high-performance", []need{crioInUse}, checkHighPerformance},
 		{"crio-infra-cpuset", []need{crioInUse}, checkInfraCPUSet},

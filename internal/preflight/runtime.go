@@ -15,6 +15,10 @@ type runtimeFacts struct {
 	name     string     // "containerd", "cri-o"; empty when it does not answer
 	driver   cri.Driver // empty when it does not tell
 
+	// pods are those that run; none where they cannot be listed, which recovery and the
+	// daemon's first pass complain about.
+	pods []cri.Pod
+
 	findErr, answerErr, driverErr error
 }
 
@@ -42,6 +46,7 @@ func askRuntime(ctx context.Context, host Host, endpoint string) runtimeFacts {
 	if errors.Is(r.driverErr, cri.ErrNotSupported) {
 		r.driverErr = nil
 	}
+	r.pods, _, _ = client.List(within)
 	return r
 }
 
