@@ -59,6 +59,7 @@ func checks() []check {
 		{"pools-split-core", []need{resolvedPools}, checkSplitCores},
 		{"pools-cpu0", []need{resolvedPools}, checkCPU0},
 		{"pools-isolated", []need{resolvedPools}, checkIsolated},
+		{"depletion-floor", []need{resolvedPools}, checkDepletionFloor},
 		{"option-isolated", []need{exclusiveCPUs}, checkIsolatedOption},
 		{"option-core-type", []need{exclusiveCPUs}, checkCoreType},
 		{"units", nil, checkUnits},
