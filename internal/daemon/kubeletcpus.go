@@ -43,15 +43,62 @@ type cpuManager interface {
 	State(context.Context) (podresources.CPUState, error)
 }
 
-// stateFile is the real one: the name of the kubelet's file.
-type stateFile string
+// stateLimit is how long the kubelet's file may take. The first pass waits for it, and a
+// disk that hangs must not keep everybody from their CPUs.
+const stateLimit = 5 * time.Second
 
-func (f stateFile) State(context.Context) (podresources.CPUState, error) {
-	b, err := readBounded(string(f), cpuManagerLimit)
+// stateFile is the real one. It is asked by one goroutine at a time.
+type stateFile struct {
+	name string
+	read func(name string, limit int64) ([]byte, error)
+	// under is the read that was under way when it was last given up; nothing can end it
+	// but the disk.
+	under chan stateRead
+}
+
+type stateRead struct {
+	content []byte
+	err     error
+}
+
+func (f *stateFile) State(ctx context.Context) (podresources.CPUState, error) {
+	ctx, cancel := context.WithTimeout(ctx, stateLimit)
+	defer cancel()
+	r, err := f.content(ctx)
+	if err == nil {
+		err = r.err
+	}
 	if err != nil {
 		return podresources.CPUState{}, err
 	}
-	return podresources.ParseCPUState(b)
+	return podresources.ParseCPUState(r.content)
+}
+
+// content reads the file. What an earlier question has not waited for may be old, and is
+// thrown away; before it has ended no other one is begun.
+func (f *stateFile) content(ctx context.Context) (stateRead, error) {
+	hangs := func() (stateRead, error) {
+		return stateRead{}, fmt.Errorf("read %s: its disk does not answer: %w", f.name, ctx.Err())
+	}
+	if f.under != nil {
+		select {
+		case <-f.under:
+		case <-ctx.Done():
+			return hangs()
+		}
+	}
+	f.under = make(chan stateRead, 1)
+	go func(to chan<- stateRead) {
+		b, err := f.read(f.name, cpuManagerLimit)
+		to <- stateRead{b, err}
+	}(f.under)
+	select {
+	case r := <-f.under:
+		f.under = nil
+		return r, nil
+	case <-ctx.Done():
+		return hangs()
+	}
 }
 
 // managerOf is nil where cpupoold gives containers their CPUs.
@@ -59,7 +106,7 @@ func managerOf(c *config.Config) cpuManager {
 	if !c.Pools.Guaranteed.Kubelet {
 		return nil
 	}
-	return stateFile(path.Join(c.KubeletStateDir, cpuManagerState))
+	return &stateFile{name: path.Join(c.KubeletStateDir, cpuManagerState), read: readBounded}
 }
 
 // kubeletCPUs are what is known of the kubelet's choice.
