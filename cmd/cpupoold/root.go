@@ -21,7 +21,7 @@ const (
 	exitOK       = 0
 	exitError    = 1 // could not do it
 	exitUsage    = 2 // command line not understood
-	exitFindings = 3 // done, and the answer is not "all well": see check and restore
+	exitFindings = 3 // done, and the answer is not "all well": see check, audit and restore
 )
 
 // defaultConfig is read when it exists and --config is not given.
@@ -91,7 +91,7 @@ func (a *app) command() *cobra.Command {
 CPUs of their own (guaranteed pool). It needs cgroup v2, and a CRI runtime or, for units
 alone, systemd.
 
-Exit codes: 0 all well, 1 failed, 2 usage, 3 done but not all is well (check, restore,
+Exit codes: 0 all well, 1 failed, 2 usage, 3 done but not all is well (check, audit, restore,
 plan --defrag --apply).`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -105,7 +105,7 @@ plan --defrag --apply).`,
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.configFile, "config", "", "configuration `file` (default "+defaultConfig+", if it exists)")
 	a.overrides.AddFlags(flags)
-	root.AddCommand(a.run(), a.topology(), a.plan(), a.check(), a.restore(), a.version())
+	root.AddCommand(a.run(), a.topology(), a.plan(), a.check(), a.audit(), a.restore(), a.version())
 	return root
 }
 

@@ -126,6 +126,10 @@ type Config struct {
 	// Depletion (depletion) says what becomes of a node whose shared pool is depleted.
 	Depletion Depletion
 
+	// AuditInterval (audit.interval) is how often the daemon looks who is on CPUs of
+	// somebody else, 10s..24h; 0, "off" in the file, never. Default: 1m.
+	AuditInterval time.Duration
+
 	// LogLevel (logLevel) is debug, info, warn or error. Default: info.
 	LogLevel slog.Level
 
@@ -214,6 +218,7 @@ func Default() Config {
 		PodSliceWeights:     true,
 		Node:                defaultNode(),
 		Depletion:           defaultDepletion(),
+		AuditInterval:       time.Minute,
 		LogLevel:            slog.LevelInfo,
 		LogFormat:           LogText,
 	}

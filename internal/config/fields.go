@@ -61,6 +61,9 @@ func (d *decoder) fields(c *Config) []field {
 		{"podSliceWeights", d.scalar(func(s string) error { return setBool(&c.PodSliceWeights, s) })},
 		{"node", func(key string, n *yaml.Node) { d.node(key, n, c) }},
 		{"depletion", func(key string, n *yaml.Node) { d.depletion(key, n, c) }},
+		{"audit", func(key string, n *yaml.Node) {
+			d.mapping(key, n, []field{{"interval", d.scalar(func(s string) error { return setAudit(&c.AuditInterval, s) })}})
+		}},
 		{"logLevel", d.scalar(func(s string) error { return setLevel(&c.LogLevel, s) })},
 		{"logFormat", d.scalar(func(s string) error { return setOneOf(&c.LogFormat, s, LogText, LogJSON) })},
 	}
@@ -190,6 +193,25 @@ func setQuiet(limit *time.Duration, s string) error {
 		return fmt.Errorf("is not 0 or a duration in %v..%v; write one like 10m", time.Second, maxQuiet)
 	}
 	*limit = d
+	return nil
+}
+
+// Bounds of AuditInterval: an audit of 10,000 tasks takes tenths of a second.
+const (
+	minAudit = 10 * time.Second
+	maxAudit = 24 * time.Hour
+)
+
+func setAudit(interval *time.Duration, s string) error {
+	if s == "off" {
+		*interval = 0
+		return nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d < minAudit || d > maxAudit {
+		return fmt.Errorf("is neither off nor a duration in %v..%v; write one like 1m", minAudit, maxAudit)
+	}
+	*interval = d
 	return nil
 }
 

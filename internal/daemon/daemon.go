@@ -97,7 +97,7 @@ func runOn(ctx context.Context, h host, o Options) error {
 		return err
 	}
 	server, err := telemetry.New(telemetry.Options{
-		View:       l.viewWithCluster,
+		View:       l.viewWithAudit,
 		Heartbeat:  l.notify.heartbeat,
 		MaxSilence: maxSilence,
 		Proc:       procRoot,
@@ -111,6 +111,7 @@ func runOn(ctx context.Context, h host, o Options) error {
 	var servers sync.WaitGroup
 	servers.Go(func() { serveMetrics(ctx, server, o) })
 	servers.Go(func() { l.serveControl(ctx, o) })
+	servers.Go(func() { l.auditor.run(ctx, o.Log, openWatcher) })
 	if l.cluster != nil {
 		servers.Go(func() { l.cluster.Run(ctx) })
 	}
@@ -192,6 +193,7 @@ func newLoop(h host, o Options) (*loop, error) {
 		drifts:    newDrifts(),
 		strangers: make(strangers),
 		threads:   newThreads(),
+		auditor:   newAuditor(),
 
 		plannedOnce: make(chan struct{}),
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/audit"
 	"github.com/cpupoold/cpupoold/internal/config"
 	services "github.com/cpupoold/cpupoold/internal/host"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -39,6 +40,8 @@ type Preview struct {
 	BootArguments []string `json:"bootArguments,omitempty"`
 	// Exclusive is who has CPUs of its own, for defrag.Analyse.
 	Exclusive defrag.Input `json:"-"`
+
+	ownership audit.Ownership
 }
 
 // DryRun looks at the node and decides as Run would, and writes nothing. It can
@@ -103,6 +106,7 @@ func preview(ctx context.Context, h host, s settings, j Journal, rights pools.Na
 	want = slices.DeleteFunc(want, func(t cgroup.Target) bool { return slices.Contains(gone, t.Path) || unreadable[t.Path] != nil })
 
 	p := Preview{Plan: plan, Host: look.verdicts(plan, want), Adapted: s.adapted, Offline: s.offline(), Exclusive: look.fragments(plan)}
+	p.ownership = ownership(plan, m, p.Host, &s)
 	p.Writes, p.Deferred = cgroup.Diff(want, current, h.diffOptions(plan))
 	if p.Owners, p.Ends, err = look.previewOwners(&h, plan, want, current); err != nil {
 		p.Unread = append(p.Unread, err.Error())

@@ -114,6 +114,7 @@ type loop struct {
 	exposures   exposures
 	isolation   isolation
 	quiet       quiet
+	auditor     auditor
 }
 
 // run handles events until ctx ends. It never waits for anything but events.

@@ -24,6 +24,7 @@ func (l *loop) publish() {
 		l.report()
 		l.reportNoise()
 		l.tellApplications(now)
+		l.showAudit()
 	}
 	l.snapshot.Store(l.view())
 	l.showCluster()

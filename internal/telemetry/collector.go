@@ -67,6 +67,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	e.state(v)
 	e.node(v.Node)
+	e.audit(v.Audit)
 	e.placement(v)
 
 	readings, err := cpuReadings(c.proc, v.Pools)

@@ -44,6 +44,13 @@ const (
 	placementTime     = "cpupoold_placement_seconds"
 	placementUsage    = "cpupoold_placement_exposure_cpu_seconds"
 	containerPressure = "cpupoold_container_cpu_pressure_seconds_total"
+	auditScore        = "cpupoold_audit_score_ratio"
+	auditTasks        = "cpupoold_audit_exposed_tasks"
+	auditIRQs         = "cpupoold_audit_exposed_interrupts"
+	auditOthers       = "cpupoold_audit_foreign_cpu_seconds_total"
+	auditInterrupts   = "cpupoold_audit_device_interrupts_total"
+	auditLooks        = "cpupoold_audit_looks_total"
+	auditSeconds      = "cpupoold_audit_cpu_seconds_total"
 	nodePressure      = "cpupoold_node_cpu_pressure"
 	nodePatches       = "cpupoold_node_patches_total"
 	nodeEvents        = "cpupoold_node_events_total"
@@ -100,6 +107,13 @@ func specs() []spec {
 		{parkedCPUs, "CPUs of the guaranteed pool that nobody holds and that the kernel keeps everybody off (guaranteed.park).", gauge, nil},
 		{observedWrites, "Writes that would put containers and units into their pools and are not made, because mode is observe, by way (file, cri, dbus). Absent with mode: enforce.", gauge, []string{"via"}},
 		{quietWaits, "What waits because somebody has CPUs of its own (quiet), by kind: cpus that owners have left and that stay out of the shared pool or are not parked yet, weights that somebody else has changed.", gauge, []string{"kind"}},
+		{auditScore, "Share of the time of a pool's CPUs, between the last two looks of the audit (audit.interval), that nobody used who does not belong there: 1 is nobody. In the guaranteed pool that of the CPUs that somebody has; absent while nobody has any.", gauge, pool},
+		{auditTasks, "Tasks that may run on CPUs of a pool and do not belong there, whether or not they ran. The kernel's own work for a CPU is not counted.", gauge, pool},
+		{auditIRQs, "Interrupts of devices that have fired and may fire on CPUs that somebody has for himself.", gauge, pool},
+		{auditOthers, "CPU time that tasks were seen to use of a pool's CPUs without belonging there. Sampled at each look: what a task used counts for the CPU where it is.", counter, pool},
+		{auditInterrupts, "Interrupts of devices on CPUs that somebody has for himself, as the kernel counts them.", counter, pool},
+		{auditLooks, "Looks of the audit at all tasks of the machine, by result (ok, failed). Absent, as all metrics of the audit, with audit.interval: off.", counter, []string{"result"}},
+		{auditSeconds, "CPU time that the looks of the audit have cost.", counter, nil},
 		{poolCPUs, "Online CPUs of a pool. Management pools of type all overlap the others.", gauge, pool},
 		{poolFreeCPUs, "CPUs of the guaranteed pool that no container holds.", gauge, nil},
 		{offlineCPUs, "CPUs that pools would have if they were online. What owners are without for it is cpupoold_problems with the code Offline.", gauge, nil},

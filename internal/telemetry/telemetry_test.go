@@ -154,6 +154,10 @@ func view() *telemetry.View {
 			Patches:   map[telemetry.Result]uint64{telemetry.OK: 2, telemetry.Conflict: 1},
 			Events:    map[telemetry.Result]uint64{telemetry.Failed: 1},
 		},
+		Audit: &telemetry.Audit{Looks: 5, Failed: 1, Seconds: 0.25, Pools: []telemetry.AuditPool{
+			{PoolName: guaranteed, Known: true, Score: 0.875, ExposedTasks: 3, ExposedInterrupts: 2, Others: 7.5, Interrupts: 40},
+			{PoolName: shared, Others: 1},
+		}},
 		Adapted:    []string{"shared.cpus: CPU 9 is not on this machine; left out"},
 		Offline:    cpuset.Of(8, 9),
 		Partitions: map[string]int{"root": 1, "refused": 2},

@@ -70,6 +70,8 @@ type View struct {
 	Quiet map[string]int
 	// Refused counts refusals since the daemon's start, by code.
 	Refused map[string]uint64
+	// Audit is who was found on CPUs of somebody else; nil where nobody looks.
+	Audit *Audit
 	// Node is what the cluster is shown of the node; nil where it is shown nothing.
 	Node *NodeView
 }

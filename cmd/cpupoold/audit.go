@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cpupoold/cpupoold/internal/audit"
+	"github.com/cpupoold/cpupoold/internal/daemon"
+)
+
+// Bounds of the flags of audit. An interval below a millisecond would show the audit
+// itself.
+const (
+	minAuditInterval = time.Millisecond
+	maxAuditDuration = 24 * time.Hour
+)
+
+// auditShare bounds what an audit takes of the machine: it rests three times as long as
+// a look has taken, whatever the interval is.
+const auditShare = 3
+
+// ownersPatience bounds how long it takes to find out whose the CPUs are at the end,
+// when somebody has asked to stop.
+const ownersPatience = 20 * time.Second
+
+func (a *app) audit() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "audit",
+		Short: "List who runs, or may run, on CPUs that belong to somebody else",
+		Long: `Audit looks at all tasks of the machine for a while, and at what the kernel counts of
+interrupts, and lists who was on CPUs of somebody else: who ran there, and who was allowed
+to. Whose the CPUs are it finds out as plan does, whether or not a daemon runs. It writes
+nothing. The kernel's own work for a CPU (ksoftirqd, migration, timer ticks, softirqs) is
+counted apart, for it goes where the work is.
+
+The score is the share of the time of CPUs that nobody used who does not belong there; 100
+is nobody. A task that comes and goes between two looks is not seen, but its time is
+(UNSEEN). Interrupts are not sampled: the kernel counts them.
+
+A signal (Ctrl-C) ends it early, and what was seen by then is printed. Exit code 3 says that
+somebody was found; with --ran, somebody who ran there.`,
+		Args: cobra.NoArgs,
+	}
+	output := outputFlag(c)
+	duration := c.Flags().Duration("duration", 10*time.Second, "how long to look, 0 for one look at who is allowed where")
+	interval := c.Flags().Duration("interval", 100*time.Millisecond, "how long to rest between looks, at least; more where a look takes long")
+	ran := c.Flags().Bool("ran", false, "list only who ran there, not who was allowed to")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if *duration < 0 || *duration > maxAuditDuration {
+			return usageError{fmt.Errorf("--duration %v: write 0s to %v", *duration, maxAuditDuration)}
+		}
+		if *interval < minAuditInterval || *interval > maxAuditDuration {
+			return usageError{fmt.Errorf("--interval %v: write %v to %v", *interval, minAuditInterval, maxAuditDuration)}
+		}
+		cfg, t, err := a.load()
+		if err != nil {
+			return err
+		}
+		w, end, err := daemon.NewWatcher()
+		if err != nil {
+			return err
+		}
+		defer end()
+		o := daemon.Options{Config: cfg, Topology: t, Log: a.logger(cfg)}
+		r, err := auditing{
+			owners:   func(ctx context.Context) (audit.Ownership, []string, error) { return daemon.Owners(ctx, o) },
+			watcher:  w,
+			duration: *duration, interval: *interval, cost: processTime,
+		}.run(c.Context())
+		if err != nil {
+			return err
+		}
+		if *ran {
+			r = r.WhoRan()
+		}
+		if *output == asJSON {
+			err = printJSON(a.out, r)
+		} else {
+			err = a.printAudit(r)
+		}
+		if err == nil && len(r.Findings) > 0 {
+			return exitCode(exitFindings)
+		}
+		return err
+	}
+	return c
+}
+
+// auditing is an audit of this machine, or of what a test has in its place.
+type auditing struct {
+	owners  func(context.Context) (audit.Ownership, []string, error)
+	watcher interface {
+		Look(o audit.Ownership, at uint64) error
+		Evidence() (audit.Evidence, []string)
+	}
+	duration, interval time.Duration
+	cost               func() time.Duration
+}
+
+// run looks until the time is over or ctx ends.
+func (a auditing) run(ctx context.Context) (audit.Report, error) {
+	before, unread, err := a.owners(ctx)
+	if err != nil {
+		return audit.Report{}, err
+	}
+	spent := a.cost()
+	if err := a.looks(ctx, before); err != nil {
+		return audit.Report{}, err
+	}
+	spent = a.cost() - spent
+	e, missed := a.watcher.Evidence()
+	unread = append(unread, missed...)
+
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), ownersPatience)
+	defer cancel()
+	after, more, err := a.owners(asking)
+	if err != nil {
+		after = before
+		more = []string{"whose the CPUs are now is not known, and is taken to be as before: " + err.Error()}
+	}
+	settled, changed := audit.Settled(before, after)
+	r := audit.Judge(settled, e)
+	r.Cost, r.Changed = spent.Seconds(), changed
+	r.Unread = distinct(append(unread, more...))
+	return r, nil
+}
+
+// looks looks at least once, and at the end.
+func (a auditing) looks(ctx context.Context, o audit.Ownership) error {
+	began := time.Now()
+	for {
+		at := time.Since(began)
+		if err := a.watcher.Look(o, uint64(at)); err != nil {
+			return err
+		}
+		left := a.duration - time.Since(began)
+		if left <= 0 || ctx.Err() != nil {
+			return nil
+		}
+		rest := max(a.interval, auditShare*(time.Since(began)-at))
+		select {
+		case <-ctx.Done(): // one look more
+		case <-time.After(min(rest, left)):
+		}
+	}
+}
+
+// distinct leaves out what was said before.
+func distinct(lines []string) []string {
+	var all []string
+	said := make(map[string]bool)
+	for _, l := range lines {
+		if !said[l] {
+			all = append(all, l)
+		}
+		said[l] = true
+	}
+	return all
+}
+
+// processTime is the CPU time of this process.
+func processTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/internal/audit"
+)
+
+// printAudit prints a report in lines of at most 80 columns.
+func (a *app) printAudit(r audit.Report) error {
+	if _, err := fmt.Fprintf(a.out, "%.1f s, %d looks at %d tasks, which took %.2f s of CPU time\n\n", r.Seconds, r.Looks, r.Tasks, r.Cost); err != nil {
+		return err
+	}
+	out := newTable(a.out, "POOL OR OWNER", "CPUS", "SCORE", "OTHERS", "UNSEEN", "TASKS", "IRQS", "FIRED")
+	for _, s := range r.Scores {
+		name := poolLabel(s.PoolName)
+		if s.Name != "" {
+			name = " " + join(s.Pod, s.Name)
+		}
+		out.row(clip(name, 24), clip(s.CPUs.String(), 9), score(s.Score), fmt.Sprintf("%.3fs", s.Others), fmt.Sprintf("%.2fs", s.Unseen),
+			fmt.Sprint(s.ExposedTasks), fmt.Sprint(s.ExposedInterrupts), fmt.Sprint(s.DeviceInterrupts))
+	}
+	if len(r.Scores) == 0 {
+		out.row("-", "-", "-", "-", "-", "-", "-", "-")
+	}
+	if err := out.flush(); err != nil {
+		return err
+	}
+	if err := a.printFound(r.Findings); err != nil {
+		return err
+	}
+	if err := a.printKernel(r.Kernel); err != nil {
+		return err
+	}
+	if !r.Changed.IsEmpty() {
+		if _, err := fmt.Fprintf(a.out, "CPUs %s changed hands meanwhile and were not judged\n", r.Changed); err != nil {
+			return err
+		}
+	}
+	for _, u := range r.Unread {
+		if _, err := fmt.Fprintf(a.out, "not read: %s\n", u); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) printFound(found []audit.Finding) error {
+	if len(found) == 0 {
+		_, err := fmt.Fprintln(a.out, "\nNobody was found on CPUs of somebody else.")
+		return err
+	}
+	ran := slices.IndexFunc(found, func(f audit.Finding) bool { return f.Ran.IsEmpty() }) // who only was allowed comes last
+	if ran < 0 {
+		ran = len(found)
+	}
+	for _, part := range []struct {
+		title, unit string
+		of          []audit.Finding
+	}{{"Ran on CPUs of somebody else:", "RAN", found[:ran]}, {"Was allowed to:", "RAN", found[ran:]}} {
+		if len(part.of) == 0 {
+			continue
+		}
+		if _, err := fmt.Fprintln(a.out, "\n"+part.title); err != nil {
+			return err
+		}
+		out := newTable(a.out, "WHO", "TASK", "CPUS", part.unit, "WHOSE CPUS")
+		for _, f := range part.of {
+			cpus, amount := f.Ran, fmt.Sprintf("%.3fs", f.RanSeconds)
+			switch {
+			case f.Kind == audit.Interrupt:
+				amount = fmt.Sprintf("%d times", f.Count)
+			case f.Ran.IsEmpty():
+				cpus, amount = f.Allowed, ""
+			}
+			out.row(clip(who(f), 24), clip(tasks(f), 16), clip(cpus.String(), 9), amount, clip(cmp.Or(join(f.Owner.Pod, f.Owner.Name), poolLabel(f.Owner.PoolName)), 15))
+		}
+		if err := out.flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printKernel prints a line for each owner.
+func (a *app) printKernel(works []audit.KernelWork) error {
+	if len(works) == 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintln(a.out, "\nThe kernel's own work on CPUs that somebody has, which nobody can move:"); err != nil {
+		return err
+	}
+	out := newTable(a.out, "WHOSE CPUS", "THREADS", "RAN", "SOFTIRQS", "INTERRUPTS")
+	for len(works) > 0 {
+		o := works[0].Owner
+		end := slices.IndexFunc(works, func(w audit.KernelWork) bool { return w.Owner.Pod != o.Pod || w.Owner.Name != o.Name })
+		if end < 0 {
+			end = len(works)
+		}
+		threads, ran, softirqs := 0, 0.0, uint64(0)
+		var interrupts []audit.KernelWork
+		for _, w := range works[:end] {
+			threads += w.Tasks
+			ran += w.Seconds
+			switch w.Class {
+			case "softirq":
+				softirqs += w.Count
+			case "interrupt":
+				interrupts = append(interrupts, w)
+			}
+		}
+		slices.SortStableFunc(interrupts, func(a, b audit.KernelWork) int { return cmp.Compare(b.Count, a.Count) })
+		var most []string
+		for _, w := range interrupts[:min(len(interrupts), 3)] {
+			most = append(most, fmt.Sprintf("%s %d", w.Name, w.Count))
+		}
+		out.row(clip(cmp.Or(join(o.Pod, o.Name), poolLabel(o.PoolName)), 24), fmt.Sprint(threads), fmt.Sprintf("%.3fs", ran), fmt.Sprint(softirqs), clip(strings.Join(most, ", "), 26))
+		works = works[end:]
+	}
+	return out.flush()
+}
+
+// who is the unit or the container that a finding is in.
+func who(f audit.Finding) string {
+	switch {
+	case f.Pod != "":
+		return f.Pod + "/" + f.Container
+	case f.Unit != "":
+		return f.Unit
+	case f.Kind == audit.Process:
+		return "/" + f.Cgroup
+	case f.Kind == audit.Interrupt:
+		return "interrupt"
+	}
+	return "kernel"
+}
+
+// tasks names the tasks of a finding, a single one with its number.
+func tasks(f audit.Finding) string {
+	switch {
+	case f.Kind == audit.Interrupt:
+		return strings.TrimPrefix(f.Name, "IRQ ")
+	case f.TaskCount == 1:
+		return fmt.Sprintf("%s[%d]", clip(f.Name, 10), f.Tasks[0].TID)
+	}
+	return fmt.Sprintf("%s ×%d", clip(f.Name, 12), f.TaskCount)
+}
+
+// score is a score, which is 100 only if nobody was there at all.
+func score(s float64) string {
+	text := fmt.Sprintf("%.3f", s)
+	if text == "100.000" {
+		if s < 100 {
+			return "<100"
+		}
+		return "100"
+	}
+	return text
+}
+
+func poolLabel(p audit.PoolName) string {
+	if p.Type != "" && p.Type != p.Pool {
+		return p.Pool + "/" + p.Type
+	}
+	return p.Pool
+}
+
+func join(pod, name string) string { return path.Join(pod, name) }
+
+// clip shortens a text in the middle to at most n runes.
+func clip(s string, n int) string {
+	r := []rune(s)
+	if len(r) <= n {
+		return s
+	}
+	head := (n - 1) / 2
+	return string(r[:head]) + "…" + string(r[len(r)-(n-1-head):])
+}
