@@ -38,6 +38,8 @@ func pure() []string {
 		"internal/audit/task.go",
 		"internal/eviction/victims.go",
 		"internal/node/resources.go",
+		"internal/power/ask.go",
+		"internal/power/plan.go",
 		"internal/tune/knob.go",
 		"internal/tune/plan.go",
 		"internal/tune/parse.go",

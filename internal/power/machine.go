@@ -1,0 +1,186 @@
+package power
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// Machine is what a machine has of power management.
+type Machine struct {
+	// Policies are those of cpufreq, by number; none without a driver, as in most virtual
+	// machines.
+	Policies []Policy
+	// Idle are the idle states by CPU, by number; none without a driver of cpuidle.
+	Idle map[int][]State
+}
+
+// Policy is a directory of cpufreq: CPUs that have their frequency together.
+type Policy struct {
+	// Number is that of its name, policyN.
+	Number int
+	// CPUs are all that it is for, also those that are offline.
+	CPUs cpuset.Set
+	// Driver is the driver's name.
+	Driver string
+	// Governor is the one at work, Governors are those that there are.
+	Governor  string
+	Governors []string
+	// Preference is the energy preference, Preferences are those that can be named; none
+	// where the driver has none.
+	Preference  string
+	Preferences []string
+}
+
+// State is an idle state of a CPU.
+type State struct {
+	Number int
+	Name   string
+	// Latency is how long it takes to leave it, in microseconds.
+	Latency uint64
+	// Disabled says that it is not entered.
+	Disabled bool
+}
+
+// Where cpufreq and cpuidle are below sysfs.
+const (
+	cpufreqDir = "devices/system/cpu/cpufreq"
+	cpuDir     = "devices/system/cpu"
+)
+
+// maxFile bounds what is read of a file: the kernel writes at most a page.
+const maxFile = 1 << 16
+
+// Read reads sysfs. With an error something may be missing; what there is not is none.
+func Read(sys fs.FS) (Machine, error) {
+	m := Machine{Idle: make(map[int][]State)}
+	var errs []error
+	for _, number := range numbered(sys, cpufreqDir, "policy") {
+		p, err := readPolicy(sys, number)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // it has gone, or all its CPUs are offline
+		case err != nil:
+			errs = append(errs, fmt.Errorf("cpufreq policy%d: %w", number, err))
+		default:
+			m.Policies = append(m.Policies, p)
+		}
+	}
+	for _, cpu := range numbered(sys, cpuDir, "cpu") {
+		states, err := readStates(sys, cpu)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("cpuidle of CPU %d: %w", cpu, err))
+		}
+		if len(states) > 0 {
+			m.Idle[cpu] = states
+		}
+	}
+	return m, errors.Join(errs...)
+}
+
+// numbered are the numbers of a directory's entries of the form PREFIXnumber.
+func numbered(sys fs.FS, dir, prefix string) []int {
+	entries, err := fs.ReadDir(sys, dir)
+	if err != nil {
+		return nil // there is none
+	}
+	var all []int
+	for _, e := range entries {
+		text, is := strings.CutPrefix(e.Name(), prefix)
+		if n, err := strconv.ParseUint(text, 10, 16); is && err == nil && strconv.FormatUint(n, 10) == text {
+			all = append(all, int(n))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func readPolicy(sys fs.FS, number int) (Policy, error) {
+	p, dir := Policy{Number: number}, policyDir(number)
+	text, err := read(sys, dir+"/related_cpus")
+	if err != nil {
+		return p, err
+	}
+	if p.CPUs, err = cpuset.Parse(strings.Join(strings.Fields(text), ",")); err != nil {
+		return p, fmt.Errorf("related_cpus: %w", err)
+	}
+	if p.Governor, err = read(sys, dir+"/scaling_governor"); err != nil {
+		return p, err
+	}
+	if text, err = read(sys, dir+"/scaling_available_governors"); err != nil {
+		return p, err
+	}
+	p.Governors = strings.Fields(text)
+	p.Driver, _ = read(sys, dir+"/scaling_driver") // for people, and to tell one from another
+	if text, err = read(sys, dir+"/energy_performance_available_preferences"); err == nil {
+		p.Preferences = strings.Fields(text)
+		p.Preference, err = read(sys, dir+"/energy_performance_preference")
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		p.Preferences, err = nil, nil
+	}
+	return p, err
+}
+
+func readStates(sys fs.FS, cpu int) ([]State, error) {
+	dir := path.Join(cpuDir, "cpu"+strconv.Itoa(cpu), "cpuidle")
+	var all []State
+	var errs []error
+	for _, number := range numbered(sys, dir, "state") {
+		s, err := readState(sys, stateDir(cpu, number))
+		s.Number = number
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // the CPU has gone offline
+		case err != nil:
+			errs = append(errs, fmt.Errorf("state%d: %w", number, err))
+		default:
+			all = append(all, s)
+		}
+	}
+	return all, errors.Join(errs...)
+}
+
+func readState(sys fs.FS, dir string) (State, error) {
+	var s State
+	latency, err := read(sys, dir+"/latency")
+	if err != nil {
+		return s, err
+	}
+	if s.Latency, err = strconv.ParseUint(latency, 10, 32); err != nil {
+		return s, fmt.Errorf("latency: %w", err)
+	}
+	disable, err := read(sys, dir+"/disable")
+	if err != nil {
+		return s, err
+	}
+	n, err := strconv.ParseUint(disable, 10, 64)
+	if err != nil {
+		return s, fmt.Errorf("disable: %w", err)
+	}
+	s.Disabled = n != 0
+	s.Name, err = read(sys, dir+"/name")
+	return s, err
+}
+
+func policyDir(number int) string { return cpufreqDir + "/policy" + strconv.Itoa(number) }
+
+func stateDir(cpu, number int) string {
+	return path.Join(cpuDir, "cpu"+strconv.Itoa(cpu), "cpuidle", "state"+strconv.Itoa(number))
+}
+
+// read returns what a file holds without white space around it.
+func read(sys fs.FS, name string) (string, error) {
+	f, err := sys.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }() // only read from
+	b, err := io.ReadAll(io.LimitReader(f, maxFile))
+	return strings.TrimSpace(string(b)), err
+}

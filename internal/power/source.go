@@ -1,0 +1,72 @@
+package power
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/internal/tune"
+)
+
+// source reads and writes the knobs of a machine's power.
+type source struct{ sys tune.Dir }
+
+// Source are the governors, energy preferences and idle states of the machine whose sysfs
+// is sys.
+func Source(sys tune.Dir) tune.Source { return source{sys} }
+
+func (s source) Kinds() []tune.Kind { return []tune.Kind{KindGovernor, KindPreference, KindCState} }
+
+func (s source) Read(context.Context) ([]tune.Observed, error) {
+	m, err := Read(s.sys.FS)
+	var all []tune.Observed
+	for _, p := range m.Policies {
+		name, label := strconv.Itoa(p.Number), "CPUs "+p.CPUs.String()
+		all = append(all, tune.Observed{Knob: tune.Knob{Kind: KindGovernor, Name: name}, ID: p.Driver, Value: p.Governor, Label: label})
+		if len(p.Preferences) > 0 {
+			all = append(all, tune.Observed{Knob: tune.Knob{Kind: KindPreference, Name: name}, ID: p.Driver, Value: p.Preference, Label: label})
+		}
+	}
+	for cpu, states := range m.Idle {
+		for _, st := range states {
+			value := "0"
+			if st.Disabled {
+				value = "1"
+			}
+			all = append(all, tune.Observed{
+				Knob: tune.Knob{Kind: KindCState, Name: fmt.Sprintf("%d/%d", cpu, st.Number)}, ID: st.Name, Value: value,
+				Label: fmt.Sprintf("%s of CPU %d", st.Name, cpu),
+			})
+		}
+	}
+	return all, err
+}
+
+func (s source) Write(_ context.Context, k tune.Knob, value string) error {
+	file, err := fileOf(k)
+	if err != nil {
+		return err
+	}
+	return s.sys.WriteFile(file, value)
+}
+
+// fileOf is the file of a knob, below sysfs.
+func fileOf(k tune.Knob) (string, error) {
+	first, second, pair := strings.Cut(k.Name, "/")
+	number, err := strconv.ParseUint(first, 10, 16)
+	if err == nil && pair && k.Kind == KindCState {
+		state, err := strconv.ParseUint(second, 10, 16)
+		if err == nil {
+			return stateDir(int(number), int(state)) + "/disable", nil
+		}
+	}
+	switch {
+	case err != nil || pair:
+	case k.Kind == KindGovernor:
+		return policyDir(int(number)) + "/scaling_governor", nil
+	case k.Kind == KindPreference:
+		return policyDir(int(number)) + "/energy_performance_preference", nil
+	}
+	return "", fmt.Errorf("%s is no setting of power", k)
+}
