@@ -38,6 +38,7 @@ func (s Spec) Adapt(t *topology.Topology) (Pools, []error) {
 	r.dropEmpty(&s)
 	r.dropUnits(&s)
 	r.adaptFloor(&s)
+	r.checkInfra(s) // they are in the shared pool then
 	p := s.pools(t)
 	p.Offline, p.Away = asked.Offline, asked.Away
 	r.checkCapacity(s, p)
@@ -107,6 +108,20 @@ func (r *resolver) adaptLists(s *Spec) {
 	if !s.Guaranteed.CPUs.IsEmpty() {
 		adapt(guaranteedKey, &s.Guaranteed.CPUs)
 	}
+	r.adaptMixed(s)
+}
+
+// adaptMixed leaves out what the machine does not have or an owner may have. What is
+// offline comes back.
+func (r *resolver) adaptMixed(s *Spec) {
+	had := s.Guaranteed.Mixed.CPUs
+	if absent := had.Difference(r.topology.Present); !absent.IsEmpty() {
+		r.report(mixedCPUsKey, had.String(), "the machine has no CPU %s; it has %s; the others count", absent, r.topology.Present)
+	}
+	if owned := had.Intersection(s.Guaranteed.CPUs); !owned.IsEmpty() {
+		r.report(mixedCPUsKey, had.String(), "CPU %s is in %s too, and counts there", owned, guaranteedKey)
+	}
+	s.Guaranteed.Mixed.CPUs = had.Intersection(r.topology.Present).Difference(s.Guaranteed.CPUs)
 }
 
 // makeRoom finds CPUs for the shared pool, which has none. Those of the partitions

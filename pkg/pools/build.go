@@ -145,6 +145,7 @@ func (c *classifier) classify(pods []Pod) []class {
 		if p.QoS == QoSGuaranteed && p.UID != "" && c.in.Pools.exclusive() {
 			to.options = c.options(p)
 			c.checkSwitches(p)
+			c.checkMixed(p)
 		}
 	}
 	return classes
@@ -159,6 +160,7 @@ func (c *classifier) unread(p *Pod, to *class) {
 		to.verdicts[i] = shared(CodeUnread, why)
 		if ctr := &p.Containers[i]; ctr.Kind == App && ctr.Name != "" {
 			to.verdicts[i].pool, to.verdicts[i].atLeast = Guaranteed, true
+			to.verdicts[i].mixed = c.mixes(p, ctr.Name)
 		}
 	}
 	if p.UID != "" && c.in.Pools.exclusive() {

@@ -20,7 +20,7 @@ func Check(p Plan, pools Pools) []error {
 	for i := range p.Pods {
 		c.pod(&p.Pods[i])
 	}
-	c.errs = append(c.errs, cpuset.CheckClaims(c.running)...)
+	c.errs = append(c.errs, cpuset.CheckClaims(slices.Concat(c.running, c.beside))...)
 	if !slices.IsSortedFunc(p.Pods, func(a, b PodPlan) int { return compareKeys(Key{a.UID, ""}, Key{b.UID, ""}) }) {
 		c.report("pods are not sorted")
 	}
@@ -35,6 +35,7 @@ type checker struct {
 	held    map[Key]cpuset.Set
 	taken   cpuset.Set // by assignments, or idle beside them
 	running []cpuset.Claim
+	beside  []cpuset.Claim // what owners share with others
 	errs    []error
 }
 
@@ -142,6 +143,7 @@ func (c *checker) placement(name string, key Key, at *Placement) {
 	if at.CPUs.IsEmpty() && at.Pool != Other || !at.CPUs.Equal(pool) {
 		c.report("%s is on %s; its part of the %s pool is %s", name, at.CPUs, at.Pool, pool)
 	}
+	c.mixed(name, at)
 	if at.Exclusive != (at.Pool == Guaranteed) || (at.Type != "") != (at.Pool == Management) {
 		c.report("%s: pool %s, type %q, exclusive %t", name, at.Pool, at.Type, at.Exclusive)
 	}
@@ -167,6 +169,22 @@ func (c *checker) placement(name string, key Key, at *Placement) {
 	if at.Reason.Code == "" || at.Reason.Text == "" {
 		c.report("%s has no reason", name)
 	}
+}
+
+// mixed checks what a container has beside its own CPUs: all that is for those who have
+// some beside their own, and nobody's.
+func (c *checker) mixed(name string, at *Placement) {
+	if at.Mixed.IsEmpty() {
+		return
+	}
+	want := c.pools.Mixed.CPUs.Difference(c.taken)
+	if c.pools.Mixed.Shared {
+		want = c.pools.Shared.Difference(c.taken)
+	}
+	if !at.Exclusive || !at.Mixed.Equal(want) {
+		c.report("%s: exclusive %t, and runs on %s beside its own CPUs; those for all are %s", name, at.Exclusive, at.Mixed, want)
+	}
+	c.beside = append(c.beside, cpuset.Claim{Name: name + ", beside its own CPUs", CPUs: at.Mixed})
 }
 
 // quota checks what a container or pod is to get back.

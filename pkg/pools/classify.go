@@ -18,7 +18,10 @@ type verdict struct {
 	shares uint64
 	// waiting says that it gets no CPUs yet, unless it has some.
 	waiting bool
-	reason  Reason
+	// typ is the partition of one that is not in that of its pod; "" for all others.
+	typ    string
+	mixed  bool // shared CPUs come beside those of its own
+	reason Reason
 }
 
 // classifier decides who belongs where and collects what it cannot honour.
@@ -74,6 +77,9 @@ func (c *classifier) managed(p *Pod, typ string, verdicts []verdict) {
 		ctr := &p.Containers[i]
 		verdicts[i] = verdict{pool: Management, reason: reason}
 		if ctr.Kind == Infra {
+			if c.in.Pools.Infra != "" {
+				verdicts[i] = c.pause()
+			}
 			continue
 		}
 		r, _, err := c.in.Names.ContainerResources(p.Annotations, typ, ctr.Name)
@@ -103,7 +109,7 @@ func (c *classifier) checkNames(p *Pod, typ string) {
 func (c *classifier) ordinary(p *Pod, ctr *Container) verdict {
 	switch {
 	case ctr.Kind == Infra:
-		return shared(CodePause, "pause container")
+		return c.pause()
 	case p.QoS == QoSBestEffort:
 		return shared(CodeBestEffort, "BestEffort pod")
 	case p.QoS == QoSBurstable:
@@ -121,8 +127,16 @@ func (c *classifier) ordinary(p *Pod, ctr *Container) verdict {
 		}
 		return shared(CodeNoGuaranteedPool, v.reason.Text+", but the guaranteed pool is empty")
 	}
-	v.waiting = ctr.Waiting
+	v.waiting, v.mixed = ctr.Waiting, c.mixes(p, ctr.Name)
 	return v
+}
+
+// pause is where pause containers run, those of pods of a workload type aside.
+func (c *classifier) pause() verdict {
+	if typ := c.in.Pools.Infra; typ != "" {
+		return verdict{pool: Management, typ: typ, reason: Reason{CodePause, "pause container (infraContainers)"}}
+	}
+	return shared(CodePause, "pause container")
 }
 
 func shared(code Code, text string) verdict {

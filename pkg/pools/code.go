@@ -94,6 +94,9 @@ const (
 	CodeSwitchInvalid Code = "SwitchInvalid"
 	// CodeSwitchIgnored: one of CRI-O's switches asks for what there is not here.
 	CodeSwitchIgnored Code = "SwitchIgnored"
+	// CodeMixedNotAllowed: the namespace may not ask for shared CPUs beside a
+	// container's own.
+	CodeMixedNotAllowed Code = "MixedNotAllowed"
 	// CodeOverlap: two containers were recorded as owners of the same CPU.
 	CodeOverlap Code = "Overlap"
 	// CodeOffline: CPUs that an owner has had are offline, and it has got no others

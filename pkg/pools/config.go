@@ -23,6 +23,9 @@ type Spec struct {
 	Guaranteed        GuaranteedSpec
 	// Units are systemd units that are placed like containers.
 	Units []UnitSpec
+	// Infra is where pause containers run: the workload type of a partition, or "" for
+	// the shared pool and, those of pods of a workload type, their pod's partition.
+	Infra string `json:",omitzero"`
 }
 
 // GuaranteedSpec says which CPUs containers can have to themselves, and how they
@@ -44,6 +47,8 @@ type GuaranteedSpec struct {
 	Overrides []string
 	// BindMemory binds memory to the NUMA nodes of exclusive CPUs.
 	BindMemory bool
+	// Mixed are CPUs that containers may have beside their own.
+	Mixed Mixed `json:",omitzero"`
 }
 
 // UnitSpec is a systemd unit with CPUs of its own or a pool to run in: either
@@ -96,6 +101,11 @@ type Pools struct {
 	Overrides []string
 	// BindMemory says that plans bind the memory of exclusive owners.
 	BindMemory bool
+	// Mixed says who may run on shared CPUs beside his own: online ones only.
+	Mixed Mixed
+	// Infra is the type of the partition that all pause containers run in; "" if there
+	// is none for them.
+	Infra string
 	// Units is sorted by Name.
 	Units []UnitSpec
 	// Offline are configured CPUs that the machine has but does not run at the

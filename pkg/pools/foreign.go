@@ -51,7 +51,7 @@ func (c *classifier) foreign(p *Pod, verdicts []verdict) {
 		case ctr.Foreign != nil:
 			verdicts[i] = verdict{pool: Other, reason: Reason{CodeOtherManager, "placed by " + ctr.Foreign.Manager + ", and left alone"}}
 		case verdicts[i].pool == "":
-			verdicts[i] = shared(CodePause, "pause container")
+			verdicts[i] = c.pause()
 		}
 	}
 }
@@ -142,6 +142,7 @@ func (p Pools) beside(all, alone cpuset.Set) Pools {
 		return p
 	}
 	p.Guaranteed, p.Shared = p.Guaranteed.Difference(all), p.Shared.Difference(alone)
+	p.Mixed.CPUs = p.Mixed.CPUs.Difference(alone)
 	p.Partitions = slices.Clone(p.Partitions)
 	for i := range p.Partitions {
 		p.Partitions[i].CPUs = p.Partitions[i].CPUs.Difference(alone)

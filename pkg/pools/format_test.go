@@ -32,6 +32,9 @@ func format(p pools.Plan) string {
 		for _, c := range pod.Containers {
 			fmt.Fprintf(&b, "  %s %s %s:", c.Name, c.ID, states[c.State])
 			writePlace(&b, c.Pool, c.Type, c.CPUs, c.Exclusive, c.Mems)
+			if !c.Mixed.IsEmpty() {
+				fmt.Fprintf(&b, " mixed=%s", c.Mixed)
+			}
 			if c.Unread {
 				b.WriteString(" unread")
 			}

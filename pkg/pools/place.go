@@ -1,6 +1,7 @@
 package pools
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 
@@ -60,7 +61,8 @@ func (b *placer) pod(p *Pod, of class, claims []claim) PodPlan {
 		at := Placement{ID: ctr.ID, Name: ctr.Name, Kind: ctr.Kind, State: ctr.State, Shares: v.shares}
 		switch v.pool {
 		case Management:
-			at.Pool, at.Type, at.CPUs, at.Reason = Management, of.partition.Type, b.partition(of.partition.Type), v.reason
+			typ := cmp.Or(v.typ, of.partition.Type)
+			at.Pool, at.Type, at.CPUs, at.Reason = Management, typ, b.partition(typ), v.reason
 		case Guaranteed:
 			b.guaranteed(&at, claimOf(claims, ctr.Name), v)
 		case Other:
@@ -70,6 +72,9 @@ func (b *placer) pod(p *Pod, of class, claims []claim) PodPlan {
 		}
 		if at.Exclusive {
 			at.Mems = b.mems.of(at.CPUs)
+			if v.mixed {
+				b.mix(&at)
+			}
 			at.Unlimited = !p.Unread && !keepsQuota(p, at.Name)
 		}
 		at.Unread = p.Unread && !at.Exclusive && at.Pool != Other

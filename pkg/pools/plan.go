@@ -79,6 +79,9 @@ type Placement struct {
 	CPUs     cpuset.Set // never empty, but with Pool == Other: as in Foreign
 	// Exclusive says that nobody else may run on CPUs.
 	Exclusive bool
+	// Mixed are CPUs that one that is Exclusive runs on beside its own, which are CPUs,
+	// and shares with others: none of them is anybody's own. Empty for all others.
+	Mixed cpuset.Set `json:",omitzero"`
 	// Mems are the IDs of the NUMA nodes to bind memory to; empty leaves the
 	// binding alone.
 	Mems cpuset.Set
@@ -101,6 +104,9 @@ type Placement struct {
 	Short  *allocate.Refusal
 	Reason Reason
 }
+
+// Runs are all CPUs that the container runs on: CPUs and Mixed.
+func (at *Placement) Runs() cpuset.Set { return at.CPUs.Union(at.Mixed) }
 
 // UnitPlan is where a systemd unit runs, or will run when it is started.
 type UnitPlan struct {

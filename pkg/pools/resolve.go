@@ -20,6 +20,11 @@ const (
 	optionsKey    = "guaranteed.options"
 	overridesKey  = "guaranteed.overrides"
 	unitsKey      = "units"
+	infraKey      = "infraContainers"
+
+	mixedKey           = "guaranteed.mixed"
+	mixedCPUsKey       = "guaranteed.mixed.cpus"
+	mixedNamespacesKey = "guaranteed.mixed.namespaces"
 )
 
 // Resolve holds s against a machine. CPUs that are present but offline are left
@@ -40,6 +45,7 @@ func (s Spec) Resolve(t *topology.Topology) (Pools, error) {
 		}
 	}
 	r.checkSpec(s)
+	r.checkMixedList(s)
 	p := s.pools(t)
 	if s.Shared == nil && p.Shared.IsEmpty() {
 		r.report(sharedKey, "rest", "the other pools leave no online CPU of %s; take some from them", t.Online)
@@ -65,6 +71,7 @@ func (s Spec) pools(t *topology.Topology) Pools {
 	for _, spec := range s.Partitions {
 		reserved = reserved.Union(spec.CPUs)
 	}
+	never := s.Guaranteed.Mixed.CPUs
 	p := Pools{
 		Guaranteed: s.Guaranteed.CPUs.Intersection(t.Online),
 		FromShared: s.Guaranteed.FromShared,
@@ -74,7 +81,7 @@ func (s Spec) pools(t *topology.Topology) Pools {
 		Overrides:  slices.Clone(s.Guaranteed.Overrides),
 		BindMemory: s.Guaranteed.BindMemory,
 		Units:      slices.Clone(s.Units),
-		Offline:    taken.Intersection(t.Present).Difference(t.Online),
+		Offline:    taken.Union(never).Intersection(t.Present).Difference(t.Online),
 		Away:       s.Guaranteed.CPUs,
 	}
 	if p.Shared = t.Online.Difference(taken); s.Shared != nil {
@@ -87,6 +94,11 @@ func (s Spec) pools(t *topology.Topology) Pools {
 		}
 	}
 	p.Away = p.Away.Intersection(t.Present).Difference(t.Online)
+	p.Guaranteed, p.Away = p.Guaranteed.Difference(never), p.Away.Difference(never)
+	p.Mixed = Mixed{s.Guaranteed.Mixed.Shared, never.Intersection(t.Online), slices.Clone(s.Guaranteed.Mixed.Namespaces)}
+	if s.hasInfra() {
+		p.Infra = s.Infra
+	}
 	if !s.StrictReservation {
 		p.Shared = p.Shared.Union(reserved.Intersection(t.Online))
 	}
@@ -179,15 +191,18 @@ func (r *resolver) checkRuns(l list) {
 func (r *resolver) checkCapacity(s Spec, p Pools) {
 	room := s.Guaranteed.CPUs.Len()
 	if s.Guaranteed.FromShared {
-		offline := 0
+		var offline cpuset.Set
 		if s.Shared != nil {
-			offline = s.Shared.Difference(r.topology.Online).Len()
+			offline = s.Shared.Difference(r.topology.Online)
 		}
-		shared := p.Shared.Len() + offline
-		own := p.Guaranteed.Len() + offline
+		shared := p.Shared.Len() + offline.Len()
+		own := p.Guaranteed.Len() + offline.Difference(s.Guaranteed.Mixed.CPUs).Len()
 		room = max(min(shared-p.floor(), own), 0)
 		switch {
 		case room > 0 || p.Shared.IsEmpty():
+		case own == 0 && p.Mixed.CPUs.Overlaps(p.Shared):
+			r.report(mixedCPUsKey, s.Guaranteed.Mixed.CPUs.String(), "the shared pool has no other CPUs, and these never become exclusive; leave it some")
+			return
 		case own == 0:
 			r.report(fromKey, "shared", "the partitions have all CPUs, and theirs never become exclusive; leave some to the shared pool")
 			return

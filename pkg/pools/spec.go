@@ -18,6 +18,19 @@ func (r *resolver) checkSpec(s Spec) {
 	for i := range s.Units {
 		r.checkUnit(i, s)
 	}
+	r.checkInfra(s)
+}
+
+// hasInfra says that there is a partition for pause containers.
+func (s Spec) hasInfra() bool {
+	return slices.ContainsFunc(s.Partitions, func(p PartitionSpec) bool { return p.Type == s.Infra })
+}
+
+// checkInfra checks that pause containers have a partition to be in.
+func (r *resolver) checkInfra(s Spec) {
+	if s.Infra != "" && !s.hasInfra() {
+		r.report(infraKey, s.Infra, "there is no such pool; write shared or the type of a partition")
+	}
 }
 
 func (r *resolver) checkGuaranteed(g GuaranteedSpec) {
@@ -30,6 +43,7 @@ func (r *resolver) checkGuaranteed(g GuaranteedSpec) {
 	case g.Floor > 0 && !g.FromShared:
 		r.report(floorKey, strconv.Itoa(g.Floor), "counts with from: shared only, where containers take CPUs out of the shared pool; remove it")
 	}
+	r.checkMixed(g)
 	for _, err := range g.Options.Validate() {
 		r.report(optionsKey, "", "%v", err)
 	}

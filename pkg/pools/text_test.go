@@ -18,6 +18,8 @@ import (
 //	shared 2-3               or rest
 //	guaranteed 4-7 floor=2 full-pcpus-only=true bind-memory    or none, or shared
 //	overrides full-pcpus-only,core-type
+//	mixed 2-3 ns1,ns2        or shared, and * for all namespaces
+//	pause management
 //	reservation loose
 //	unit du.service 4        or the name of a pool
 func parseSpec(text string) (pools.Spec, error) {
@@ -48,6 +50,11 @@ func parseSpecLine(s *pools.Spec, f []string) error {
 	case "overrides":
 		s.Guaranteed.Overrides = strings.Split(f[1], ",")
 		return nil
+	case "mixed":
+		return parseMixed(&s.Guaranteed.Mixed, f)
+	case "pause":
+		s.Infra = f[1]
+		return nil
 	case "reservation":
 		s.StrictReservation = f[1] != "loose"
 		return nil
@@ -70,6 +77,16 @@ func parseSpecLine(s *pools.Spec, f []string) error {
 		p.CPUs, err = cpuset.Parse(f[1])
 	}
 	s.Partitions = append(s.Partitions, p)
+	return err
+}
+
+func parseMixed(m *pools.Mixed, f []string) (err error) {
+	if m.Shared = f[1] == "shared"; !m.Shared {
+		m.CPUs, err = cpuset.Parse(f[1])
+	}
+	if len(f) > 2 {
+		m.Namespaces = strings.Split(f[2], ",")
+	}
 	return err
 }
 
