@@ -193,6 +193,7 @@ func compareTargets(a, b Target) int {
 		cmp.Compare(a.CPUs.String(), b.CPUs.String()),
 		cmp.Compare(a.Unit, b.Unit),
 		compareBools(a.Exclusive, b.Exclusive),
+		cmp.Compare(a.Mixed.String(), b.Mixed.String()),
 		compareBools(a.Around, b.Around),
 		cmp.Compare(a.Mems.String(), b.Mems.String()),
 		cmp.Compare(a.Weight, b.Weight),

@@ -28,7 +28,7 @@ func randomWorld(r *rand.Rand) *world {
 	w.options.Spare = w.options.Possible
 	for i := range containers {
 		t := cgroup.Target{
-			Path: containerPath(driver, i), Container: fmt.Sprint("c", i), CPUs: plan[i].cpus, Exclusive: plan[i].exclusive,
+			Path: containerPath(driver, i), Container: fmt.Sprint("c", i), CPUs: plan[i].runs(), Exclusive: plan[i].exclusive, Mixed: plan[i].mixed,
 			Unlimited: plan[i].exclusive, Reason: fmt.Sprint("reason ", i),
 		}
 		switch r.IntN(6) {
@@ -49,7 +49,7 @@ func randomWorld(r *rand.Rand) *world {
 		}
 		w.targets = append(w.targets, t)
 		w.options.Spare = w.options.Spare.Difference(t.CPUs)
-		place := before[i].cpus
+		place := before[i].runs()
 		if chaos {
 			place = randomSet(r, cpus)
 		}
@@ -152,10 +152,13 @@ func containerPath(d cgroup.Driver, i int) cgroup.Path {
 type placement struct {
 	cpus      cpuset.Set
 	exclusive bool
+	mixed     cpuset.Set // beside them
 }
 
+func (p placement) runs() cpuset.Set { return p.cpus.Union(p.mixed) }
+
 // randomPlan deals the CPUs out: some to exclusive containers, the rest to all
-// others.
+// others, and to some of the exclusive ones too.
 func randomPlan(r *rand.Rand, containers, cpus int) []placement {
 	owned := make(map[int][]int)
 	var rest []int
@@ -170,7 +173,10 @@ func randomPlan(r *rand.Rand, containers, cpus int) []placement {
 	plan := make([]placement, containers)
 	for i := range plan {
 		if cpus := owned[i]; len(cpus) > 0 {
-			plan[i] = placement{cpuset.Of(cpus...), true}
+			plan[i] = placement{cpus: cpuset.Of(cpus...), exclusive: true}
+			if r.IntN(3) == 0 {
+				plan[i].mixed = cpuset.Of(rest...)
+			}
 			continue
 		}
 		plan[i].cpus = cpuset.Of(rest...)
@@ -392,7 +398,10 @@ func (w *world) verify(t *testing.T) {
 		if target.Around {
 			continue // what a unit in it has to itself it has, too
 		}
-		claims = append(claims, cpuset.Claim{Name: string(target.Path), CPUs: c.Effective, Exclusive: target.Exclusive})
+		claims = append(claims, cpuset.Claim{Name: string(target.Path), CPUs: c.Effective.Difference(target.Mixed), Exclusive: target.Exclusive})
+		if !target.Mixed.IsEmpty() {
+			claims = append(claims, cpuset.Claim{Name: string(target.Path) + " beside its own", CPUs: c.Effective.Intersection(target.Mixed)})
+		}
 	}
 	for _, err := range cpuset.CheckClaims(claims) {
 		t.Error(err)

@@ -58,7 +58,10 @@
 //
 //	(V \ E(x)) ∩ H(y) = ∅ for all y that conflict with x
 //
-// where E and H are those after all writes before it. From this follows:
+// where E and H are those after all writes before it. One that is exclusive and shares
+// some of its CPUs ([Target.Mixed]) conflicts on the others alone: on those that it
+// shares it is as any other, and what it held before and neither has nor shares by the
+// plan it leaves before others come. From this follows:
 //
 //   - No conflicting pair begins to share a CPU. After the write E(x) is within V
 //     and H(x) has grown by nothing but V \ E(x), and nobody who conflicts holds

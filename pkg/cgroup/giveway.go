@@ -25,7 +25,8 @@ func (d *differ) giveWay() bool {
 	return !refused && (d.halve(demand) || d.park(demand))
 }
 
-// demand is what the waiting items want and cannot have.
+// demand is what the waiting items want and cannot have: any of them, and those who want
+// it for themselves.
 type demand struct {
 	any, exclusive cpuset.Set
 }
@@ -39,17 +40,18 @@ func (d *differ) demand() demand {
 		taken := d.contested(it, it.want)
 		w.any = w.any.Union(taken)
 		if it.Exclusive {
-			w.exclusive = w.exclusive.Union(taken)
+			w.exclusive = w.exclusive.Union(taken.Difference(it.Mixed))
 		}
 	}
 	return w
 }
 
 // of are the CPUs that others want the item to leave: an exclusive one is in
-// everybody's way, another one only in that of those who are exclusive.
+// everybody's way, another one only in that of those who are exclusive, and so is an
+// exclusive one on what it shares.
 func (w demand) of(it *item) cpuset.Set {
 	if it.Exclusive {
-		return w.any
+		return w.any.Difference(it.Mixed).Union(w.exclusive)
 	}
 	return w.exclusive
 }

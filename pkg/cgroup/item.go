@@ -81,6 +81,14 @@ func (it *item) unsettled() bool {
 	return it.moves && it.current.Exists && (it.unasked || it.hasUnit && (it.unit.IsEmpty() || !it.unit.Equal(it.request)))
 }
 
+// alone are those that an exclusive item holds and shares with nobody.
+func (it *item) alone() cpuset.Set {
+	if !it.Exclusive {
+		return cpuset.Set{}
+	}
+	return it.holds().Difference(it.Mixed)
+}
+
 // running are the CPUs that a write adds nothing to. A container or unit that has
 // no cgroup yet would start on what is recorded for it, or on everything: then no
 // write can add to it.
@@ -148,7 +156,7 @@ func (d *differ) count(it *item, n int32) {
 	cpus := it.holds()
 	d.holders.add(cpus, n)
 	if it.Exclusive {
-		d.exclusive.add(cpus, n)
+		d.exclusive.add(it.alone(), n)
 	}
 }
 
@@ -165,25 +173,23 @@ func (d *differ) change(it *item, effect func()) {
 }
 
 // contested are the CPUs among cpus that the item would share with somebody
-// although one of the two is exclusive, and does not share already.
+// although one of the two has them for itself, and does not share already.
 func (d *differ) contested(it *item, cpus cpuset.Set) cpuset.Set {
 	added := cpus.Difference(it.running())
 	if added.IsEmpty() {
 		return added
 	}
-	counts := d.exclusive
-	if it.Exclusive {
-		counts = d.holders
-	}
 	held := it.holds()
 	var taken []int
 	for cpu := range added.All() {
-		n := counts.of(cpu)
-		if it.Exclusive && held.Contains(cpu) { // counted itself
-			n--
+		n := d.exclusive.of(cpu)
+		if it.Exclusive && !it.Mixed.Contains(cpu) {
+			if n = d.holders.of(cpu); held.Contains(cpu) { // counted itself
+				n--
+			}
 		}
 		for _, in := range it.inner {
-			if in.Exclusive && in.holds().Contains(cpu) {
+			if in.alone().Contains(cpu) {
 				n--
 			}
 		}

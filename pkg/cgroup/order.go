@@ -83,6 +83,9 @@ func (d *differ) writeFinal(it *item) {
 func (d *differ) writeStep(it *item, cpus cpuset.Set) {
 	if it.recordOnly() {
 		d.writeSeal(it, cpus, it.step())
+		if cpus.Equal(it.want) { // others have made way in the meantime
+			it.placed, it.sealed = true, true
+		}
 		return
 	}
 	d.emit(it, it.Path, File, FileCPUs, cpus.String(), it.step())
@@ -163,7 +166,7 @@ func (it *item) sealProperty() string {
 func (d *differ) holding(it *item, cpus cpuset.Set) []Path {
 	var paths []Path
 	for _, other := range d.items {
-		if other != it && other.moves && !other.Around && other.outer != it && (it.Exclusive || other.Exclusive) && other.holds().Overlaps(cpus) {
+		if other != it && other.moves && !other.Around && other.outer != it && other.keepsOff(it, cpus) {
 			paths = append(paths, other.Path)
 		}
 	}
@@ -173,6 +176,12 @@ func (d *differ) holding(it *item, cpus cpuset.Set) []Path {
 		}
 	}
 	return paths
+}
+
+// keepsOff says that the item holds some of the CPUs, and that it or other has them for
+// itself.
+func (it *item) keepsOff(other *item, cpus cpuset.Set) bool {
+	return it.alone().Overlaps(cpus) || other.Exclusive && it.holds().Overlaps(cpus.Difference(other.Mixed))
 }
 
 // String describes a deferred change in one line.

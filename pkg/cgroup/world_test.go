@@ -242,11 +242,24 @@ func (g *guard) overlaps(current map[cgroup.Path]cgroup.Current) (effective, rea
 				continue
 			}
 			ca, cb := current[a.Path], current[b.Path]
-			effective[pair{a.Path, b.Path}] = ca.Effective.Intersection(cb.Effective)
-			reached[pair{a.Path, b.Path}] = reach(ca, all).Intersection(reach(cb, all))
+			conflict := conflicting(&a, &b, all)
+			effective[pair{a.Path, b.Path}] = ca.Effective.Intersection(cb.Effective).Intersection(conflict)
+			reached[pair{a.Path, b.Path}] = reach(ca, all).Intersection(reach(cb, all)).Intersection(conflict)
 		}
 	}
 	return effective, reached
+}
+
+// conflicting are the CPUs that two targets must not share: all but those that the
+// exclusive ones of them share by the plan.
+func conflicting(a, b *cgroup.Target, all cpuset.Set) cpuset.Set {
+	var conflict cpuset.Set
+	for _, t := range []*cgroup.Target{a, b} {
+		if t.Exclusive {
+			conflict = conflict.Union(all.Difference(t.Mixed))
+		}
+	}
+	return conflict
 }
 
 // check is called after each write.

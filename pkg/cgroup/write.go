@@ -60,8 +60,11 @@ type Target struct {
 	// bounded by its set, whatever it asks for itself: a unit with Delegate= has
 	// its CPUs as a whole.
 	CPUs cpuset.Set
-	// Exclusive says that no other target may run on CPUs.
+	// Exclusive says that no other target may run on CPUs, but for Mixed.
 	Exclusive bool
+	// Mixed are those of CPUs that a target that is Exclusive shares with others; none of
+	// them may be another target's own. Empty for all others.
+	Mixed cpuset.Set
 	// Around says that the cgroup is a slice of host services, of which other targets
 	// may be part: CPUs must have all of theirs. It is neither Exclusive nor within
 	// another one that is Around.
@@ -80,6 +83,14 @@ type Target struct {
 	Quota, Period int64
 	// Reason is why, for people; it is copied to each Write.
 	Reason string
+}
+
+// Own are the CPUs that no other target may run on: none of one that is not Exclusive.
+func (t *Target) Own() cpuset.Set {
+	if !t.Exclusive {
+		return cpuset.Set{}
+	}
+	return t.CPUs.Difference(t.Mixed)
 }
 
 // Current is what a cgroup is: the kernel's word, and that of whoever records
