@@ -55,6 +55,7 @@ func (d *decoder) guaranteed(key string, n *yaml.Node, c *Config) {
 		})},
 		{"park", d.scalar(func(s string) error { return setBool(&c.Park, s) })},
 		{"memory", d.scalar(func(s string) error { return setMemory(&g.BindMemory, s) })},
+		{"mixed", func(key string, n *yaml.Node) { d.mixed(key, n, &g.Mixed) }},
 	})
 	if none && g.FromShared {
 		d.fail(key+".from", string(pools.Shared), "guaranteed.cpus says that no container gets CPUs of its own; remove one of the two")

@@ -42,6 +42,9 @@ func (d *decoder) besideKubelet(c *Config) {
 	if c.Pools.Shared != nil {
 		d.fail("shared.cpus", c.Pools.Shared.String(), "is not for cpupoold to say"+beside+": the kubelet's default set is the shared pool; remove it")
 	}
+	if c.Pools.Infra != "" {
+		d.fail("infraContainers", c.Pools.Infra, "has no place"+beside+": the kubelet gives pause containers no CPUs, and they run where their pods may; remove it")
+	}
 	for i, p := range c.Pools.Partitions {
 		if p.All {
 			d.fail(fmt.Sprintf("partitions[%d].cpus", i), "all", "has no place"+beside+": it would change with each container that the kubelet gives CPUs to; write a list that the kubelet reserves (reservedSystemCPUs), or remove the partition")
