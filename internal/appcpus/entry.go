@@ -27,12 +27,19 @@ type Entry struct {
 	// SharedCPUs are those of the shared pool at the moment: for threads that need
 	// no CPU of their own, if the application is let there.
 	SharedCPUs cpuset.Set
+	// MixedCPUs are shared ones that a container with CPUs of its own runs on beside
+	// these: for threads that do no more than housekeeping. Empty for all others.
+	MixedCPUs cpuset.Set
+	// Fluid says that MixedCPUs may become somebody's own while the runtime holds to the
+	// environment of the container's creation. No file depends on it.
+	Fluid bool
 }
 
 // Equal says that two entries say the same.
 func (e Entry) Equal(o Entry) bool {
 	same := e.PodUID == o.PodUID && e.Container == o.Container && e.Unit == o.Unit && e.Pod == o.Pod && e.Pool == o.Pool && e.Type == o.Type
-	return same && e.Exclusive == o.Exclusive && e.CPUs.Equal(o.CPUs) && e.Nodes.Equal(o.Nodes) && e.SharedCPUs.Equal(o.SharedCPUs)
+	return same && e.Exclusive == o.Exclusive && e.CPUs.Equal(o.CPUs) && e.Nodes.Equal(o.Nodes) && e.SharedCPUs.Equal(o.SharedCPUs) &&
+		e.MixedCPUs.Equal(o.MixedCPUs)
 }
 
 // document is the JSON form. CPUs and nodes are in the kernel's list format.
@@ -46,6 +53,7 @@ type document struct {
 	Exclusive  bool       `json:"exclusive"`
 	Nodes      cpuset.Set `json:"nodes"`
 	SharedCPUs cpuset.Set `json:"sharedCPUs"`
+	MixedCPUs  cpuset.Set `json:"mixedCPUs,omitzero"`
 }
 
 // Name is the entry's JSON file, below the directory that Sync is given. Names come
@@ -87,7 +95,7 @@ func (e Entry) Render(files map[string]string) error {
 	}
 	b, err := json.Marshal(document{
 		Pod: e.Pod, Container: e.Container, Unit: e.Unit, Pool: e.Pool, Type: e.Type,
-		CPUs: e.CPUs, Exclusive: e.Exclusive, Nodes: e.Nodes, SharedCPUs: e.SharedCPUs,
+		CPUs: e.CPUs, Exclusive: e.Exclusive, Nodes: e.Nodes, SharedCPUs: e.SharedCPUs, MixedCPUs: e.MixedCPUs,
 	})
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", name, err)
@@ -126,7 +134,10 @@ func (e Entry) Environment() map[string]string {
 }
 
 // variables are names and values. The last names are those that CRI-O gives to
-// containers.
+// containers. It reads the second of them again: with each update of a container that
+// has it, the CPUs that it names come into the container's cpuset (cri-o,
+// server/container_update_resources.go). So it is for containers alone that run on
+// them, and of these for those whose shared CPUs never become anybody's own.
 func (e Entry) variables() [][2]string {
 	all := [][2]string{
 		{"CPUPOOL_CPUS", e.CPUs.String()},
@@ -138,5 +149,14 @@ func (e Entry) variables() [][2]string {
 	if e.Exclusive {
 		all = append(all, [2]string{"OPENSHIFT_ISOLATED_CPUS", e.CPUs.String()})
 	}
-	return append(all, [2]string{"OPENSHIFT_SHARED_CPUS", e.SharedCPUs.String()})
+	switch {
+	case e.Unit != "": // no runtime reads it
+		all = append(all, [2]string{"OPENSHIFT_SHARED_CPUS", e.SharedCPUs.String()})
+	case !e.MixedCPUs.IsEmpty():
+		all = append(all, [2]string{"CPUPOOL_MIXED_CPUS", e.MixedCPUs.String()})
+		if !e.Fluid {
+			all = append(all, [2]string{"OPENSHIFT_SHARED_CPUS", e.MixedCPUs.String()})
+		}
+	}
+	return all
 }

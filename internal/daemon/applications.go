@@ -95,7 +95,8 @@ func (x applicationEntry) equal(y applicationEntry) bool {
 func (l *loop) entryOf(pod *pools.PodPlan, c *pools.Placement) appcpus.Entry {
 	return appcpus.Entry{
 		PodUID: pod.UID, Pod: pod.Namespace + "/" + pod.Name, Container: c.Name, Pool: string(c.Pool), Type: c.Type,
-		CPUs: c.CPUs, Exclusive: c.Exclusive, Nodes: l.settings.nodes(c.CPUs), SharedCPUs: l.status.plan.Shared,
+		CPUs: c.CPUs, Exclusive: c.Exclusive, Nodes: l.settings.nodes(c.CPUs), SharedCPUs: l.status.plan.Shared, MixedCPUs: c.Mixed,
+		Fluid: l.managers != nil && l.settings.pools.Mixed.Shared && l.settings.pools.FromShared, // CRI-O
 	}
 }
 

@@ -129,13 +129,13 @@ func TestLateContainersKeepTheirCPUs(t *testing.T) {
 				t.Fatal(err)
 			}
 			other := pools.Assignment{Key: pools.Key{PodUID: "x", Container: "app"}, CPUs: cpuset.Of(4)}
-			got := adoptLate(m, read, []pools.Assignment{other}, s.pools)
+			got := adoptLate(m, read, []pools.Assignment{other}, &s)
 			if len(got) != 2 || got[1].Key != (pools.Key{PodUID: "u", Container: "app"}) || got[1].CPUs.String() != "6-7" {
 				t.Errorf("assignments = %v; want that 6-7 is u/app's", got)
 			}
 			m.containers["c"].considered = false
 			other.CPUs = cpuset.Of(6)
-			if got := adoptLate(m, read, []pools.Assignment{other}, s.pools); len(got) != 1 {
+			if got := adoptLate(m, read, []pools.Assignment{other}, &s); len(got) != 1 {
 				t.Errorf("assignments = %v; want that CPU 6 stays whose it is", got)
 			}
 		})
@@ -151,6 +151,8 @@ func TestRecoveryTellsSharedFromExclusive(t *testing.T) {
 		asks                    int
 		kernel, recorded, other string
 		journal, want           string
+		mixed, infra            bool
+		besteffort              string // where a container of the shared pool is
 	}{
 		{name: "alone and of the right size", asks: 2, kernel: "4-5", other: "2-3,6-7", want: "4-5"},
 		{name: "the shared set, of the same size", asks: 2, kernel: "2-3", other: "2-3"},
@@ -166,16 +168,45 @@ func TestRecoveryTellsSharedFromExclusive(t *testing.T) {
 		{name: "the kernel was made wide", asks: 2, kernel: "0-7", recorded: "6-7", other: "2-3", want: "6-7"},
 		{name: "nothing but the journal", asks: 2, journal: "6-7", other: "2-3", want: "6-7"},
 		{name: "outside of the pool", asks: 2, kernel: "0-1", other: "2-3"},
+		{name: "mixed", mixed: true, asks: 2, kernel: "2-5", other: "2-3", want: "4-5"},
+		{name: "mixed, and the journal agrees", mixed: true, asks: 2, kernel: "2-5", other: "2-3", journal: "4-5", want: "4-5"},
+		{name: "mixed, and not told to the others yet", mixed: true, asks: 2, kernel: "2-5,7", other: "2-3", journal: "4-5", want: "4-5"},
+		{name: "mixed, not told yet and no journal", mixed: true, asks: 2, kernel: "2-5,7", other: "2-3"},
+		{name: "mixed, and in the shared pool", mixed: true, asks: 2, kernel: "2-4", other: "2-4"},
+		{name: "mixed, in the shared pool with an old journal", mixed: true, asks: 2, kernel: "2-4", other: "2-4", journal: "2-3", want: "2-3"},
+		{name: "mixed, recorded alone", mixed: true, asks: 2, recorded: "2-3,6-7", other: "2-3", want: "6-7"},
+		{name: "mixed, and its own alone", mixed: true, asks: 2, kernel: "6-7", other: "2-3", want: "6-7"},
+		{name: "mixed and fixed", mixed: true, fixed: true, asks: 2, kernel: "1-3,4-5", other: "2-3", want: "4-5"},
+		{name: "mixed, nobody shared and no journal", mixed: true, asks: 2, kernel: "2-5"},
+		{name: "mixed, nobody shared", mixed: true, asks: 2, kernel: "2-5", journal: "2-3", want: "2-3"},
+		{name: "not mixed", asks: 2, kernel: "2-5", other: "2-3"},
+		{name: "pause containers elsewhere", infra: true, asks: 2, kernel: "4-5", other: "0-1"},
+		{name: "pause containers elsewhere, somebody shared", infra: true, asks: 2, kernel: "4-5", other: "0-1", besteffort: "2-3", want: "4-5"},
+		{name: "pause containers elsewhere, and smaller", infra: true, asks: 3, kernel: "4-5", other: "0-1"},
+		{name: "pause containers elsewhere, and a journal", infra: true, asks: 2, kernel: "4-5", other: "0-1", journal: "4-5", want: "4-5"},
+		{name: "pause containers elsewhere, mixed", infra: true, mixed: true, asks: 2, kernel: "2-5", other: "0-1", besteffort: "2-3", want: "4-5"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := newModel(cgroup.DriverSystemd)
-			m.putPod(podFacts{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}})
+			pod := cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}
+			if tc.mixed {
+				pod.Annotations = map[string]string{"cpu-shared.crio.io/app": "enable"}
+			}
+			m.putPod(podFacts{Pod: pod})
+			if tc.besteffort != "" {
+				m.putPod(podFacts{Pod: cri.Pod{ID: "q", UID: "v", Ready: true, CgroupParent: "kubepods-besteffort-podv.slice", CgroupsPath: "kubepods-besteffort-podv.slice:cri-containerd:q"}})
+				m.putContainer(containerFacts{Container: cri.Container{ID: "d", PodID: "q", Name: "app", State: cri.Running,
+					CgroupsPath: "kubepods-besteffort-podv.slice:cri-containerd:d", Requested: cri.Resources{Shares: 2}}})
+			}
 			m.putContainer(containerFacts{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running,
 				CgroupsPath: slice + ":cri-containerd:c", Requested: whole(tc.asks), Recorded: cri.Resources{CPUs: tc.recorded}}})
 			read := func(p cgroup.Path) (cgroup.State, error) {
 				text := tc.other
-				if p == m.containers["c"].path {
+				switch {
+				case p == m.containers["c"].path:
 					text = tc.kernel
+				case tc.besteffort != "" && p == m.containers["d"].path:
+					text = tc.besteffort
 				}
 				cpus, err := cpuset.Parse(text)
 				return cgroup.State{Path: p, CPUs: cpus}, err
@@ -193,7 +224,10 @@ func TestRecoveryTellsSharedFromExclusive(t *testing.T) {
 				p = pools.Pools{Shared: cpuset.Range(2, 3), Guaranteed: cpuset.Range(4, 7)}
 			}
 			var got []string
-			for _, a := range recoverAssignments(m, read, journal, p) {
+			if tc.infra {
+				p.Partitions, p.Infra = []pools.Partition{{Type: "management", CPUs: cpuset.Range(0, 1)}}, "management"
+			}
+			for _, a := range recoverAssignments(m, read, journal, &settings{pools: p}) {
 				got = append(got, a.CPUs.String())
 			}
 			if fmt.Sprint(got) != fmt.Sprint(strings.Fields(tc.want)) {

@@ -78,7 +78,7 @@ func preview(ctx context.Context, h host, s settings, j Journal, rights pools.Na
 	if !s.pools.Kubelet { // as the daemon does
 		m.recall(known.others)
 	}
-	previous := recoverAssignments(m, h.cgroups.Read, known.assignments, s.pools)
+	previous := recoverAssignments(m, h.cgroups.Read, known.assignments, &s)
 	hints := newHints(nil)
 	pods := m.input(now)
 	beside := others{crio: found.crio}

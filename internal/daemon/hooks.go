@@ -185,7 +185,7 @@ func (l *loop) decideCreate(a *createAsked, now time.Time) (created, bool) {
 		return created{err: fmt.Errorf("CPUs %s are not free yet: %s still has them; it gets them when the kubelet tries again", taken, by)}, true
 	case cpus.IsEmpty():
 		q := *p // it gets its own when they are free
-		q.Exclusive, q.CPUs = false, l.status.plan.Shared.Difference(l.leavingCPUs())
+		q.Exclusive, q.Mixed, q.CPUs = false, cpuset.Set{}, l.status.plan.Shared.Difference(l.leavingCPUs())
 		if cpus, taken, by = l.obtainable(&q); cpus.IsEmpty() {
 			return created{err: fmt.Errorf("all CPUs of the shared pool are taken: %s still has %s", by, taken)}, true
 		}
@@ -219,29 +219,39 @@ func (l *loop) leave(a *createAsked) nri.Reply {
 // that somebody still runs on, by the kernel's word, who must not share them. Records
 // do not count: those of containers change with the reply, and what else has them
 // (pause containers, units) has left by the kernel's word, and is sealed in a moment.
-// Slices of the host keep nobody away (ADR 0011). An owner gets all of its CPUs or none.
+// Slices of the host keep nobody away (ADR 0011). An owner gets all of its own CPUs or
+// none, and what there is of those that it shares.
 func (l *loop) obtainable(p *pools.Placement) (cpus, taken cpuset.Set, by cgroup.Path) {
+	all := p.Runs()
+	note := func(held cpuset.Set, at cgroup.Path) {
+		if held = held.Intersection(all); !held.IsEmpty() {
+			taken, by = taken.Union(held), at
+		}
+	}
 	for _, t := range l.status.targets {
 		if t.Container == p.ID || t.CPUs.IsEmpty() || t.Around || !t.Exclusive && !p.Exclusive {
 			continue // of slices of pods only weight and quota are ours
 		}
 		c := l.tree.current[t.Path]
-		if held := c.Effective.Union(c.CPUs).Intersection(p.CPUs); c.Exists && !held.IsEmpty() {
-			taken, by = taken.Union(held), t.Path
+		if !c.Exists {
+			continue
+		}
+		held := c.Effective.Union(c.CPUs)
+		if p.Exclusive {
+			note(held.Intersection(p.CPUs), t.Path)
+		}
+		if t.Exclusive {
+			note(held.Difference(t.Mixed), t.Path)
 		}
 	}
 	for path, held := range l.leavingCgroups() {
-		if held = held.Intersection(p.CPUs); !held.IsEmpty() {
-			taken, by = taken.Union(held), path
-		}
+		note(held, path)
 	}
-	if held := l.isolation.parking.cpus.Intersection(p.CPUs); !held.IsEmpty() {
-		taken, by = taken.Union(held), cgroup.Parking
-	}
-	if p.Exclusive && !taken.IsEmpty() {
+	note(l.isolation.parking.cpus, cgroup.Parking)
+	if p.Exclusive && taken.Overlaps(p.CPUs) {
 		return cpuset.Set{}, taken, by
 	}
-	return p.CPUs.Difference(taken), taken, by
+	return all.Difference(taken), taken, by
 }
 
 // noteBirth records what the container would have been without us, for restore. The
@@ -269,7 +279,11 @@ func (l *loop) noteBirth(e *containerEntry, p *pools.Placement) {
 // reply makes the answer, and the container one that has it on record.
 func (l *loop) reply(a *createAsked, pod *pools.PodPlan, p *pools.Placement, cpus cpuset.Set) nri.Reply {
 	given := *p
-	given.CPUs, given.Exclusive = cpus, p.Exclusive && cpus.Equal(p.CPUs)
+	if given.Exclusive = p.Exclusive && p.CPUs.IsSubsetOf(cpus); given.Exclusive {
+		given.Mixed = cpus.Difference(p.CPUs)
+	} else {
+		given.CPUs, given.Mixed = cpus, cpuset.Set{}
+	}
 	e := l.model.containers[a.container.ID]
 	e.unborn, e.unconfirmed, e.recorded = false, true, cpus
 	e.foundBy(telemetry.WayNRI)

@@ -72,15 +72,13 @@ func TestCreateAnswersWithThePool(t *testing.T) {
 	}{
 		{ofPod("e", "default", "guaranteed", 2, nil), "app", whole(2), nri.Adjustment{CPUs: cpuset.Range(4, 5), Unlimited: true, Env: map[string]string{
 			"CPUPOOL_CPUS": "4-5", "CPUPOOL_POOL": "guaranteed", "CPUPOOL_EXCLUSIVE": "true", "CPUPOOL_NODES": "1", "CPUPOOL_SHARED_CPUS": "2-3",
-			"OPENSHIFT_ISOLATED_CPUS": "4-5", "OPENSHIFT_SHARED_CPUS": "2-3",
+			"OPENSHIFT_ISOLATED_CPUS": "4-5",
 		}}},
 		{ofPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512}, nri.Adjustment{CPUs: cpuset.Range(2, 3), Env: map[string]string{
 			"CPUPOOL_CPUS": "2-3", "CPUPOOL_POOL": "shared", "CPUPOOL_EXCLUSIVE": "false", "CPUPOOL_NODES": "0", "CPUPOOL_SHARED_CPUS": "2-3",
-			"OPENSHIFT_SHARED_CPUS": "2-3",
 		}}},
 		{ofPod("m", "kube-system", "besteffort", 0, management(map[string]int{"app": 409})), "app", cri.Resources{Shares: 2}, nri.Adjustment{CPUs: cpuset.Range(0, 1), Shares: 409, Env: map[string]string{
 			"CPUPOOL_CPUS": "0-1", "CPUPOOL_POOL": "management", "CPUPOOL_EXCLUSIVE": "false", "CPUPOOL_NODES": "0", "CPUPOOL_SHARED_CPUS": "2-3",
-			"OPENSHIFT_SHARED_CPUS": "2-3",
 		}}},
 	} {
 		reply := a.mustCreate(test.pod, a.container(test.pod, test.name, test.res))

@@ -112,7 +112,7 @@ func (l *loop) partitionWishes(want []cgroup.Target, keep bool, now time.Time) [
 	}
 	for _, t := range want {
 		c := l.tree.current[t.Path]
-		if !t.Exclusive || t.Container == "" || !c.Exists {
+		if !partitionable(t) || t.Container == "" || !c.Exists {
 			continue
 		}
 		w := cgroup.PartitionWish{Path: t.Path, Container: t.Container, Type: l.settings.partitionType(l.model, t, l.kernel), CPUs: t.CPUs}
@@ -125,6 +125,18 @@ func (l *loop) partitionWishes(want []cgroup.Target, keep bool, now time.Time) [
 	}
 	return wishes
 }
+
+// partitionable says that the kernel can keep all others off a target's CPUs: a
+// partition has no CPU that somebody else is on.
+func partitionable(t cgroup.Target) bool { return t.Exclusive && t.Mixed.IsEmpty() }
+
+// unpartitionable is why an owner that shares CPUs is no partition.
+func unpartitionable(t cgroup.Target) string {
+	return fmt.Sprintf("it runs on CPUs %s beside its own, which others run on too, and a partition has none such; load balancing stays on", t.Mixed)
+}
+
+// cpusetsAlone begins the problem of an owner that should be a partition.
+const cpusetsAlone = "its CPUs are its own by cpusets alone: "
 
 // notNow is why a wish is to wait, empty if it is not.
 func (l *loop) notNow(w cgroup.PartitionWish, now time.Time) string {
@@ -267,7 +279,13 @@ func (l *loop) isolationProblems() []pools.Problem {
 		all = append(all, pools.Problem{Reason: pools.Reason{Code: codeLeakedCPUs,
 			Text: fmt.Sprintf("CPUs %s are online, and the kernel has them in no cgroup: they are given to nobody; they come back when the machine boots", leaked)}})
 	}
+	on, _ := l.partitions()
 	for _, t := range l.status.targets {
+		if on && t.Exclusive && !t.Mixed.IsEmpty() {
+			p := pools.Problem{Reason: pools.Reason{Code: codeNoPartition, Text: cpusetsAlone + unpartitionable(t)}}
+			l.nameOwner(&p, t.Path)
+			all = append(all, p)
+		}
 		st := l.tree.current[t.Path].Partition
 		if _, wished := l.isolation.outcomes[t.Path]; wished || !st.Valid() || l.ledger.touched(t.Path, cgroup.FilePartition) {
 			continue
@@ -292,7 +310,7 @@ func (l *loop) isolationProblems() []pools.Problem {
 		if o.Phase != cgroup.PartitionRefused && o.Phase != cgroup.PartitionWaits {
 			continue
 		}
-		problem := pools.Problem{Reason: pools.Reason{Code: codeNoPartition, Text: "its CPUs are its own by cpusets alone: " + o.Why}}
+		problem := pools.Problem{Reason: pools.Reason{Code: codeNoPartition, Text: cpusetsAlone + o.Why}}
 		if p == cgroup.Parking {
 			problem.Reason = pools.Reason{Code: codeNoParking, Text: "free CPUs are not parked: " + o.Why}
 		}
@@ -329,7 +347,7 @@ func (l *loop) nextPartition(earlier func(time.Time)) {
 // partitionPending says that a container is to become a partition in a moment.
 func (l *loop) partitionPending(t cgroup.Target) bool {
 	on, _ := l.partitions()
-	if !on || !t.Exclusive {
+	if !on || !partitionable(t) {
 		return false
 	}
 	phase := l.isolation.outcomes[t.Path].Phase

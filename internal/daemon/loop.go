@@ -267,7 +267,7 @@ func (l *loop) onListed(e listed) {
 			l.model.recall(l.ledger.others)
 		}
 		l.model.unconsidered() // all that is there is considered now
-		l.assignments = recoverAssignments(l.model, l.cgroups.Read, l.ledger.assignments, l.settings.pools)
+		l.assignments = recoverAssignments(l.model, l.cgroups.Read, l.ledger.assignments, &l.settings)
 		l.model.started = time.Now()
 	}
 	l.prune()

@@ -87,6 +87,7 @@ type tally struct {
 	made, refused int // containers
 	parked        int // times that CPUs were parked
 	rested        int // and that they stayed out of the shared pool
+	mixed         int // containers that shared CPUs beside their own
 }
 
 func (y *tally) add(of tally) {
@@ -97,6 +98,7 @@ func (y *tally) add(of tally) {
 	y.refused += of.refused
 	y.parked += of.parked
 	y.rested += of.rested
+	y.mixed += of.mixed
 }
 
 func (y *tally) check(t *testing.T) {
@@ -109,6 +111,9 @@ func (y *tally) check(t *testing.T) {
 	}
 	if y.rested == 0 {
 		t.Error("no CPUs ever stayed out of the shared pool")
+	}
+	if y.mixed == 0 {
+		t.Error("no container ever shared CPUs beside its own")
 	}
 	if y.refused > y.made {
 		t.Errorf("%d containers were created and %d refused; want that most can be", y.made, y.refused)
@@ -134,7 +139,7 @@ func runSequence(t *testing.T, seed uint64) tally {
 	if w.kernel.Remote && w.parted == 0 {
 		t.Error("no container has ever been a partition")
 	}
-	of := tally{moves: w.moves, parked: w.parked, rested: w.rested}
+	of := tally{moves: w.moves, parked: w.parked, rested: w.rested, mixed: w.mixed}
 	of.made, of.refused = w.pods.Created()
 	return of
 }

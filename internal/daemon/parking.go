@@ -53,7 +53,7 @@ func (l *loop) parkable(want []cgroup.Target) cpuset.Set {
 			continue // slices of the host are kept off
 		}
 		if t.Exclusive && slices.ContainsFunc(want, func(o cgroup.Target) bool {
-			return o.Exclusive && o.Path != t.Path && c.CPUs.Difference(t.CPUs).Overlaps(o.CPUs)
+			return o.Exclusive && o.Path != t.Path && c.CPUs.Difference(t.CPUs).Overlaps(o.Own())
 		}) {
 			return cpuset.Set{}
 		}

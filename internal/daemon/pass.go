@@ -103,7 +103,7 @@ func (l *loop) pass() {
 	l.noteStarts()
 	l.askDue(now)
 	l.settleUnits()
-	l.assignments = adoptLate(l.model, l.cgroups.Read, l.assignments, l.settings.pools)
+	l.assignments = adoptLate(l.model, l.cgroups.Read, l.assignments, &l.settings)
 	plan, want := l.decide(now)
 	if l.look(slices.Clone(want)); l.observeWeights() {
 		plan, want = l.decide(now)

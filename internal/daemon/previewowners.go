@@ -26,6 +26,7 @@ func (s scene) previewOwners(h *host, plan pools.Plan, want []cgroup.Target, cur
 	on, _ := s.settings.partitions(h.kernel)
 	in := cgroup.PartitionInput{Kernel: h.kernel, Online: h.online(), Housekeeping: s.settings.housekeeping()}
 	wanted := make(map[string]cgroup.PartitionWish) // by container
+	mixed := make(map[string]string)                // by container: why it is none
 	former := make(map[cgroup.Path]bool)
 	for k := range s.ledger.originals {
 		former[k.path] = former[k.path] || k.file == cgroup.FilePartition
@@ -39,8 +40,11 @@ func (s scene) previewOwners(h *host, plan pools.Plan, want []cgroup.Target, cur
 		if !t.Exclusive || t.Container == "" {
 			continue
 		}
+		if !partitionable(t) {
+			mixed[t.Container] = unpartitionable(t)
+		}
 		w := cgroup.PartitionWish{Path: t.Path, Container: t.Container, CPUs: t.CPUs}
-		if on {
+		if on && partitionable(t) {
 			w.Type = s.settings.partitionType(s.model, t, h.kernel)
 			delete(former, t.Path)
 			if current[t.Path].CPUs.Equal(t.CPUs) {
@@ -74,6 +78,9 @@ func (s scene) previewOwners(h *host, plan pools.Plan, want []cgroup.Target, cur
 			}
 			if w.Type != "" {
 				p.Wanted = noise.Mode("partition-" + string(w.Type))
+			}
+			if why := mixed[o.id]; on && why != "" {
+				p.Why = why
 			}
 			if end := outcomes[w.Path]; end.Phase == cgroup.PartitionRefused || end.Phase == cgroup.PartitionWaits {
 				p.Why = end.Why

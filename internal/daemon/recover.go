@@ -32,6 +32,13 @@ import (
 //     ever put there. It may be larger or smaller than asked for (a resize; a write
 //     on the way), which the plan puts right.
 //
+// A container that asks for shared CPUs beside its own has both in its set. What of it is
+// its own is what the journal says, if that is a part of it; or else what is in the
+// guaranteed pool, and in no set of somebody who certainly shares. With guaranteed.from:
+// shared that takes somebody who does: a pause container, unless those are elsewhere
+// (infraContainers), or one that never gets CPUs of its own. There, too, a set that nobody
+// else has some of tells nothing where nobody is known to share.
+//
 // What the runtime has recorded of a container that has ended counts only where there
 // is no journal at all: it stays on record when its CPUs are given on, or reserved
 // for others. What it has recorded of one that was not started before its pod was
@@ -48,6 +55,8 @@ type recovery struct {
 	journal map[pools.Key]cpuset.Set
 	// sets are what cgroups ask for, or would be started with.
 	sets []heldSet
+	// shared are the CPUs of those who certainly have none of their own.
+	shared cpuset.Set
 }
 
 // heldSet is the set of a live cgroup.
@@ -61,7 +70,8 @@ type instance struct {
 	owner    pools.Key
 	asked    int  // CPUs; 0 if that is not known
 	unread   bool // the runtime has not told yet, but will
-	watched  bool // its pod's pause container has a set, which a shared container would have too; for a unit, somebody's has
+	watched  bool // its pod's pause container has a set, which a shared container would have too; for a unit, or where pause containers are elsewhere, somebody's has
+	mixed    bool // it asks for shared CPUs beside its own
 	kernel   cpuset.Set
 	recorded cpuset.Set // none where the journal knows better
 	created  int64
@@ -69,8 +79,8 @@ type instance struct {
 
 // recoverAssignments finds out which exclusive CPUs the containers and units of a
 // running node have.
-func recoverAssignments(m *model, read func(cgroup.Path) (cgroup.State, error), journal []pools.Assignment, p pools.Pools) []pools.Assignment {
-	r, instances := newRecovery(m, read, journal, p)
+func recoverAssignments(m *model, read func(cgroup.Path) (cgroup.State, error), journal []pools.Assignment, s *settings) []pools.Assignment {
+	r, instances := newRecovery(m, read, journal, s)
 	found := r.find(instances)
 	out := make([]pools.Assignment, 0, len(found))
 	var taken cpuset.Set
@@ -95,7 +105,7 @@ func recoverAssignments(m *model, read func(cgroup.Path) (cgroup.State, error), 
 // after the recovery, but existed before: they were unreadable, or made while no
 // daemon ran, or the configuration did not name them.
 // They keep what they have if nobody has got it in the meantime.
-func adoptLate(m *model, read func(cgroup.Path) (cgroup.State, error), held []pools.Assignment, p pools.Pools) []pools.Assignment {
+func adoptLate(m *model, read func(cgroup.Path) (cgroup.State, error), held []pools.Assignment, s *settings) []pools.Assignment {
 	has := make(map[pools.Key]bool, len(held))
 	var taken cpuset.Set
 	for _, a := range held {
@@ -108,7 +118,7 @@ func adoptLate(m *model, read func(cgroup.Path) (cgroup.State, error), held []po
 	if len(late)+len(units) == 0 {
 		return held
 	}
-	r, instances := newRecovery(m, read, nil, p)
+	r, instances := newRecovery(m, read, nil, s)
 	instances = slices.DeleteFunc(instances, func(i instance) bool {
 		return !slices.Contains(units, i.owner) && !slices.ContainsFunc(late, func(e *containerEntry) bool { return m.keyOf(e) == i.owner })
 	})
@@ -122,7 +132,8 @@ func adoptLate(m *model, read func(cgroup.Path) (cgroup.State, error), held []po
 	return held
 }
 
-func newRecovery(m *model, read func(cgroup.Path) (cgroup.State, error), journal []pools.Assignment, p pools.Pools) (*recovery, []instance) {
+func newRecovery(m *model, read func(cgroup.Path) (cgroup.State, error), journal []pools.Assignment, s *settings) (*recovery, []instance) {
+	p := s.pools
 	r := &recovery{pools: p, journal: make(map[pools.Key]cpuset.Set, len(journal))}
 	for _, a := range journal {
 		r.journal[a.Key] = a.CPUs
@@ -152,18 +163,21 @@ func newRecovery(m *model, read func(cgroup.Path) (cgroup.State, error), journal
 		}
 		if pod != nil {
 			i.watched = !asks(pod.pause).IsEmpty()
+			i.mixed, _, _ = s.names.Mixed(pod.pod.Annotations, e.container.Name)
 		}
 		i.unread = e.unread()
 		if i.asked = exclusiveCPUs(asked(e.container)); m.mayBeExclusive(e) {
 			all = append(all, i)
+		} else if pod != nil {
+			r.shared = r.shared.Union(i.kernel)
 		}
 	}
-	watched := false
 	for _, e := range m.pods {
 		set := asks(e.pause)
 		r.hold(pools.Key{PodUID: e.uid, Container: infraName}, set)
-		watched = watched || set.Overlaps(p.Shared) // a shared unit would have some of it
+		r.shared = r.shared.Union(set)
 	}
+	watched := r.settle(all)
 	for _, u := range p.Units {
 		e := m.units[u.Name]
 		if e == nil {
@@ -177,6 +191,38 @@ func newRecovery(m *model, read func(cgroup.Path) (cgroup.State, error), journal
 		}
 	}
 	return r, all
+}
+
+// settle completes what is known of containers with what is known of all, and says
+// whether somebody is known to share: a shared unit would have some of what he has.
+func (r *recovery) settle(all []instance) (watched bool) {
+	partitions := cpuset.Set{}
+	for _, part := range r.pools.Partitions {
+		partitions = partitions.Union(part.CPUs)
+	}
+	own := r.shared.Intersection(r.pools.Shared)
+	if r.pools.Infra != "" { // those in partitions say nothing of the shared pool
+		own = own.Difference(partitions)
+	}
+	watched = !own.IsEmpty()
+	for j := range all {
+		i := &all[j]
+		if r.pools.Infra != "" {
+			i.watched = watched
+		}
+		if i.mixed {
+			i.kernel, i.recorded = r.ownOf(i, i.kernel), r.ownOf(i, i.recorded)
+		}
+	}
+	return watched
+}
+
+// ownOf is what a container that shares some of its CPUs has for itself.
+func (r *recovery) ownOf(i *instance, cpus cpuset.Set) cpuset.Set {
+	if journal := r.journal[i.owner]; !journal.IsEmpty() && journal.IsSubsetOf(cpus) && !journal.Overlaps(r.shared) {
+		return journal
+	}
+	return cpus.Intersection(r.pools.Guaranteed.Union(r.pools.Away)).Difference(r.shared)
 }
 
 func (r *recovery) hold(owner pools.Key, cpus cpuset.Set) {
@@ -240,6 +286,8 @@ func (r *recovery) certain(i instance, cpus cpuset.Set) bool {
 		return false
 	case cpus.Equal(r.journal[i.owner]):
 		return true
+	case r.pools.FromShared && r.pools.Infra != "" && !i.watched && !i.unread:
+		return false
 	}
 	// The journal knows of more when a write was on its way.
 	short := i.watched && cpus.Len() < i.asked && !r.journal[i.owner].Overlaps(cpus)

@@ -47,7 +47,7 @@ func TestRecoverAssignments(t *testing.T) {
 		{Key: pools.Key{PodUID: "u", Container: "resting"}, CPUs: cpuset.Of(9)},
 	}
 	got := make(map[string]string)
-	for _, a := range recoverAssignments(m, read, journal, pools.Pools{Guaranteed: cpuset.Range(4, 11)}) {
+	for _, a := range recoverAssignments(m, read, journal, &settings{pools: pools.Pools{Guaranteed: cpuset.Range(4, 11)}}) {
 		got[a.Key.Container] += a.CPUs.String()
 	}
 	want := map[string]string{"drifted": "4-5", "starting": "6", "again": "8", "resting": "9"}

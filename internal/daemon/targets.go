@@ -80,7 +80,7 @@ func (m *model) sliceOf(pod pools.PodPlan) cgroup.Path {
 }
 
 func containerTarget(c pools.Placement, m *model, f config.WeightFormula, lifted func(cgroup.Path) bool) (cgroup.Target, bool) {
-	t := cgroup.Target{CPUs: c.CPUs, Mems: c.Mems, Exclusive: c.Exclusive, Reason: c.Reason.Text}
+	t := cgroup.Target{CPUs: c.Runs(), Mems: c.Mems, Exclusive: c.Exclusive, Mixed: c.Mixed, Reason: c.Reason.Text}
 	switch {
 	case c.State == pools.Exited, c.Pool == pools.Other:
 		return t, false

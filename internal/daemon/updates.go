@@ -66,7 +66,7 @@ func (u updateAsked) apply(l *loop) {
 	if u.asked.CPUs == "" && resized != nil {
 		// The runtime writes the cpuset with the rest: the new one, or it would put the
 		// old one back for a moment. Where others must leave first, that is left to the pass.
-		if cpus, _, _ := l.obtainable(p); cpus.Equal(p.CPUs) && !cpus.Equal(l.tree.current[e.path].CPUs) {
+		if cpus, _, _ := l.obtainable(p); cpus.Equal(p.Runs()) && !cpus.Equal(l.tree.current[e.path].CPUs) {
 			keep.CPUs = cpus.String()
 		}
 	}
@@ -85,7 +85,7 @@ func (l *loop) keep(e *containerEntry, p *pools.Placement, asked cri.Resources) 
 	}
 	cpus := l.tree.settledCPUs(e.path)
 	if l.manager != nil && p != nil {
-		cpus = p.CPUs // nobody has to leave them first
+		cpus = p.Runs() // nobody has to leave them first
 	}
 	if asked.CPUs != "" && !cpus.IsEmpty() && cpus.String() != asked.CPUs {
 		keep.CPUs = cpus.String()
@@ -96,7 +96,7 @@ func (l *loop) keep(e *containerEntry, p *pools.Placement, asked cri.Resources) 
 	}
 	// An update without CPUs has the runtime write those that are on record. While a seal
 	// is under way these are the old ones, which somebody else may have by now.
-	if asked.CPUs == "" && !cpus.IsEmpty() && cpus.Equal(p.CPUs) && !cpus.Equal(l.tree.current[e.path].Recorded) {
+	if asked.CPUs == "" && !cpus.IsEmpty() && cpus.Equal(p.Runs()) && !cpus.Equal(l.tree.current[e.path].Recorded) {
 		keep.CPUs = cpus.String()
 	}
 	if asked.Shares != 0 && p.Shares != 0 {

@@ -39,13 +39,16 @@ type world struct {
 	parted  int // partitions that were seen
 	parked  int // and parkings
 	rested  int // times that CPUs stayed out of the shared pool
+	mixed   int // containers that shared CPUs beside their own, where owners are partitions
 
 	mu    sync.Mutex            // guards what follows, which writes look at
 	armed int                   // writes until the daemon's death; -1: it lives
 	dead  chan struct{}         // closed by the first write that is refused
 	cut   chan struct{}         // closed when NRI is cut for it; nil before
 	known map[string]cpuset.Set // exclusive sets, by the cgroup of the owner
-	wrong []error
+	// shares are what owners run on beside them.
+	shares map[string]cpuset.Set
+	wrong  []error
 }
 
 // newWorld is one whose kernel has no partitions (0), safe ones (1), or such that are
@@ -118,7 +121,24 @@ func (w *world) write(x testnode.CgroupWrite) error {
 // holds says that a cgroup is still there, with these CPUs.
 func (w *world) holds(path string, cpus cpuset.Set) bool {
 	b, err := w.tree.ReadFile(path+"/cpuset.cpus", 1<<10)
-	return err == nil && strings.TrimSpace(string(b)) == cpus.String()
+	if err != nil {
+		return false
+	}
+	has, err := cpuset.Parse(strings.TrimSpace(string(b)))
+	return err == nil && has.Equal(cpus.Union(w.shares[path]))
+}
+
+// forgetShares is called before a step that may make CPUs that an owner has for itself
+// some of those that it shares, for which nothing of it is written.
+func (w *world) forgetShares(s scenario.Step) {
+	switch s.Kind {
+	case scenario.MoveOwner, scenario.ResizeContainer, scenario.Reload, scenario.PlugCPUs:
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for path := range w.shares {
+			delete(w.known, path)
+		}
+	}
 }
 
 // Do implements scenario.Node.
@@ -129,6 +149,7 @@ func (w *world) Do(s scenario.Step) error {
 		w.mu.Unlock()
 		return nil
 	}
+	w.forgetShares(s)
 	if err := w.act(s); err != nil {
 		return err
 	}
@@ -422,12 +443,15 @@ func (w *world) Check() error {
 	}
 	exclusive, err := w.pods.Check(w.seen.plan, w.seen.pools)
 	errs = append(errs, w.checkPartitions(exclusive))
-	known := make(map[string]cpuset.Set)
+	known, shares := make(map[string]cpuset.Set), make(map[string]cpuset.Set)
 	for id, cpus := range exclusive {
 		known[w.runtime.Cgroup(id)] = cpus
+		if _, p := findPlacement(&w.seen.plan, id); p != nil && !p.Mixed.IsEmpty() {
+			shares[w.runtime.Cgroup(id)] = p.Mixed
+		}
 	}
 	w.mu.Lock()
-	w.known = known
+	w.known, w.shares = known, shares
 	w.mu.Unlock()
 	return errors.Join(append(errs, err)...)
 }
@@ -451,6 +475,12 @@ func (w *world) checkPartitions(exclusive map[string]cpuset.Set) error {
 			errs = append(errs, fmt.Errorf("CPUs %s are parked, and %s has %s for itself", park.Effective, w.runtime.Cgroup(id), cpus))
 		}
 		if !st.Populated {
+			continue
+		}
+		if _, p := findPlacement(&w.seen.plan, id); p != nil && !p.Mixed.IsEmpty() {
+			if w.mixed++; st.Partition.Valid() {
+				errs = append(errs, fmt.Errorf("%s shares %s, and is %s with %s", w.runtime.Cgroup(id), p.Mixed, st.Partition, st.Effective))
+			}
 			continue
 		}
 		if st.Partition.Valid() && st.Effective.Equal(cpus) {

@@ -20,9 +20,9 @@ type owner struct {
 
 // place is where the plan puts a container that runs.
 type place struct {
-	name, key string
-	cpus      cpuset.Set
-	exclusive bool
+	name, key   string
+	cpus, mixed cpuset.Set
+	exclusive   bool
 }
 
 // placed are the containers of the plan that run, by id.
@@ -32,7 +32,7 @@ func (p *Pods) placed(plan pools.Plan) map[string]place {
 		for _, c := range pod.Containers {
 			if c.State == pools.Running && p.Runs(c.ID) {
 				key := pod.UID + "/" + c.Name
-				all[c.ID] = place{name: key + " " + c.ID[:min(len(c.ID), 8)], key: key, cpus: c.CPUs, exclusive: c.Exclusive}
+				all[c.ID] = place{name: key + " " + c.ID[:min(len(c.ID), 8)], key: key, cpus: c.CPUs, mixed: c.Mixed, exclusive: c.Exclusive}
 			}
 		}
 	}
@@ -61,20 +61,23 @@ func (p *Pods) Check(plan pools.Plan, on pools.Pools) (exclusive map[string]cpus
 func (p *Pods) claims(plan pools.Plan) ([]cpuset.Claim, error) {
 	var claims []cpuset.Claim
 	var errs []error
-	claim := func(name string, effective, planned cpuset.Set, exclusive bool) {
-		if !effective.Equal(planned) {
-			errs = append(errs, fmt.Errorf("%s runs on %s; planned is %s", name, effective, planned))
+	claim := func(name string, effective, planned, mixed cpuset.Set, exclusive bool) {
+		if !effective.Equal(planned.Union(mixed)) {
+			errs = append(errs, fmt.Errorf("%s runs on %s; planned is %s, and %s shared beside it", name, effective, planned, mixed))
 		}
-		claims = append(claims, cpuset.Claim{Name: name, CPUs: effective, Exclusive: exclusive})
+		claims = append(claims, cpuset.Claim{Name: name, CPUs: effective.Difference(mixed), Exclusive: exclusive})
+		if !mixed.IsEmpty() {
+			claims = append(claims, cpuset.Claim{Name: name + " beside its own", CPUs: effective.Intersection(mixed)})
+		}
 	}
 	for id, at := range p.placed(plan) {
 		if cpus, runs := p.runtime.CPUs(id); runs {
-			claim(at.name, cpus, at.cpus, at.exclusive)
+			claim(at.name, cpus, at.cpus, at.mixed, at.exclusive)
 		}
 	}
 	for _, u := range plan.Units {
 		if cpus, runs := p.runtime.UnitCPUs(u.Name); runs {
-			claim(u.Name, cpus, u.CPUs, u.Exclusive)
+			claim(u.Name, cpus, u.CPUs, cpuset.Set{}, u.Exclusive)
 		}
 	}
 	return claims, errors.Join(errs...)

@@ -15,11 +15,11 @@ partitions:
 func Configurations() []string {
 	const units = "units: {du.service: {cpus: 2}, telegraf.service: {pool: management}}\n"
 	return []string{
-		head + "shared: {cpus: \"1\"}\nguaranteed: {cpus: 2-7}\n",
-		head + "shared: {cpus: 1-7}\nguaranteed: {from: shared, floor: 2}\n",
+		head + "shared: {cpus: \"1\"}\nguaranteed: {cpus: 2-7, mixed: {cpus: 0-1, namespaces: [default]}}\n",
+		head + "shared: {cpus: 1-7}\nguaranteed: {from: shared, floor: 2, mixed: {cpus: shared, namespaces: [\"*\"]}}\n",
 		head + "shared: {cpus: \"1\"}\nguaranteed: {cpus: 2-7, onRefusal: fail, memory: bind}\n" + units,
-		head + "shared: {cpus: 1-7}\nguaranteed: {from: shared, floor: 2, memory: bind, options: {topology-policy: restricted}}\n" + units,
-		head + "shared: {cpus: 1-3}\nguaranteed: {cpus: 4-7}\n",
+		head + "shared: {cpus: 1-7}\nguaranteed: {from: shared, floor: 2, memory: bind, options: {topology-policy: restricted}}\ninfraContainers: management\n" + units,
+		head + "shared: {cpus: 1-3}\nguaranteed: {cpus: 4-7, mixed: {cpus: shared, namespaces: [default]}}\ninfraContainers: management\n",
 	}
 }
 

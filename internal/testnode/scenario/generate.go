@@ -144,6 +144,7 @@ func (g *generator) guaranteed(p *pod, add func(string, int, bool)) {
 	if g.rand.IntN(4) > 0 { // else the kubelet is too old to tell
 		p.spec.CPUs = max(most, sum)
 	}
+	p.spec.Mixed = g.rand.IntN(3) == 0
 	if g.bounds.Nodes > 0 && g.rand.IntN(3) == 0 {
 		p.spec.Devices = g.rand.IntN(g.bounds.Nodes)
 	}

@@ -122,6 +122,9 @@ func (p *Pods) run(uid string, spec PodSpec) error {
 	if spec.Management {
 		annotations = map[string]string{"target.workload.openshift.io/management": `{"effect":"PreferredDuringScheduling"}`}
 	}
+	if spec.Mixed {
+		annotations = map[string]string{"cpu-shared.crio.io/app-0": "enable", "cpu-shared.workload.openshift.io/init-0": "enable"}
+	}
 	id, err := p.runtime.RunPod(testnode.PodSpec{UID: uid, Namespace: spec.Namespace(), Name: uid, QoS: spec.QoS, Annotations: annotations, Resources: res})
 	p.pods[uid] = &livePod{id: id, spec: spec, containers: make(map[string]string), created: make(map[string]bool), attempts: make(map[string]uint32)}
 	return err

@@ -55,6 +55,8 @@ type PodSpec struct {
 	// Management says that the pod asks for the workload type management, in a
 	// namespace that may.
 	Management bool
+	// Mixed says that its containers, one aside, ask for shared CPUs beside their own.
+	Mixed bool
 	// CPUs is the pod's total of whole CPUs; 0 if it has none or does not tell.
 	CPUs int
 	// Devices is the NUMA node of the pod's devices, -1 for none.
