@@ -3,6 +3,7 @@
 package vm_test
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os/exec"
@@ -25,8 +26,32 @@ func TestDaemon(t *testing.T) {
 	m := vm.Start(t, vm.Config{Topology: "8c2n", Node: true, Suite: *modelSuite})
 	installDaemon(t, m)
 	installImage(t, m)
+	args := append(leftOut(t), installEarlier(t, m)...)
 	model := []string{fmt.Sprintf("-steps=%d", *modelSteps), fmt.Sprintf("-seed=%d", *modelSeed), fmt.Sprintf("-more=%t", *modelMore)}
-	vm.RunTests(t, m, "./guest/daemon", append(leftOut(t), model...)...)
+	vm.RunTests(t, m, "./guest/daemon", append(args, model...)...)
+}
+
+// earlier is the revision that TestDaemon/TestUpgrade upgrades from and goes back to: the one of which configuration and journal are kept, too
+// (internal/config/testdata/earlier, internal/daemon/testdata/journal). Its release did not know static pods, other managers or depletion.
+const earlier = "51e8e3a0b8fba08c6ab2720a8db36404222760b7"
+
+// installEarlier puts the daemon of that revision into the guest, and returns the argument that says where. A clone without it, as CI may
+// have, has none, and TestUpgrade says so.
+func installEarlier(t *testing.T, m *vm.VM) []string {
+	t.Helper()
+	const to = "/usr/local/lib/cpupoold-earlier"
+	program, err := vm.BuildRevision(t.Context(), earlier, "cmd/cpupoold")
+	if errors.Is(err, vm.ErrNoRevision) {
+		t.Log(err)
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.CopyTo(t.Context(), program, to); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"-earlier=" + to}
 }
 
 var (
