@@ -78,6 +78,12 @@ func (c *cluster) bring(t *testing.T) {
 	if err := os.CopyFS(filepath.Join(c.plane.dir, "deploy"), os.DirFS("../../deploy")); err != nil {
 		t.Fatal(err)
 	}
+	c.configure(t, pools)
+}
+
+// configure puts these pools, and what else there is to configure, into deploy/daemonset.yaml.
+func (c *cluster) configure(t *testing.T, pools string) {
+	t.Helper()
 	text, err := os.ReadFile("../../deploy/daemonset.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +115,7 @@ func (c *cluster) installWebhook(t *testing.T) {
 		"kubectl apply -f deploy/webhook/admission.yaml",
 		"kubectl apply -f deploy/webhook/trust.yaml",
 		"kubectl annotate namespace kube-system workload.openshift.io/allowed=management")
-	c.latched(t)
+	c.latched(t, cores, shared, guaranteed)
 }
 
 // shows waits until a node shows this much of each resource, and that its pools are ready, and lets pods in.
@@ -148,15 +154,17 @@ func condition(node *corev1.Node) corev1.ConditionStatus {
 	return ""
 }
 
-// latched waits until the webhook asks for every resource.
-func (c *cluster) latched(t *testing.T) {
+// latched waits until the webhook asks for these resources.
+func (c *cluster) latched(t *testing.T, resources ...corev1.ResourceName) {
 	t.Helper()
 	const name = "latched"
 	c.namespace(t, name, "management")
-	for what, p := range map[corev1.ResourceName]struct {
+	pods := map[corev1.ResourceName]struct {
 		annotations map[string]string
 		cpus        string
-	}{cores: {management(), "1"}, shared: {nil, "100m"}, guaranteed: {nil, "1|1"}} {
+	}{cores: {management(), "1"}, shared: {nil, "100m"}, guaranteed: {nil, "1|1"}}
+	for _, what := range resources {
+		p := pods[what]
 		eventually(t, "pods ask for "+string(what), func(ctx context.Context) error {
 			pod, err := c.dryRun(ctx, name, p.annotations, p.cpus)
 			if err == nil && milli(pod, what) == 0 {
