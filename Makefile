@@ -18,7 +18,7 @@ BUILD    := $(GO) build -buildvcs=auto -ldflags "-s -w"
 FUZZTIME ?= 20s
 KERNELS  ?= bookworm,trixie,forky
 
-.PHONY: help build image cross test test-unit test-vm test-apiserver test-fleet test-deploy test-e2e test-conformance test-ci test-drift test-kernels test-disturbance test-matrix test-model demo vm-shell lint fmt bench fuzz clean host host-vm
+.PHONY: help build image cross test test-unit test-vm test-apiserver test-fleet test-deploy test-e2e test-conformance test-ci test-drift test-kernels test-disturbance test-matrix test-model demo vm-shell lint fmt bench bench-jitter fuzz clean host host-vm
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -46,6 +46,7 @@ test-unit: host test-deploy ## run the unit tests, fuzz corpora and vectors with
 	CGO_ENABLED=1 $(GO) test -race -timeout 20m ./...
 	$(GO) -C test/vm/parts/image test ./...
 	$(GO) -C deploy/image test ./...
+	$(GO) -C bench/jitter test ./...
 
 # Without -count=1 the result would be taken for that of manifests which have changed since: Go looks only at files of the module.
 test-deploy: ## render the chart and the kustomizations of deploy/, and hold them to its plain manifests
@@ -100,6 +101,10 @@ fmt: ## format the code
 
 bench: host-vm build ## run the benchmarks, here and in a VM; write docs/benchmarks.md
 	bench/record.sh
+
+bench-jitter: build ## measure, on hardware of yours, what interrupts a CPU with and without cpupoold, under load (DURATION=60s; docs/jitter.md)
+	CGO_ENABLED=0 $(GO) -C bench/jitter build -trimpath -o ../../bin/jitter .
+	PATH="$(CURDIR)/bin:$$PATH" bin/jitter -duration $(or $(DURATION),60s) -json bin/jitter.json
 
 fuzz: host ## fuzz every target for FUZZTIME (20s)
 	test/fuzz.sh $(FUZZTIME)

@@ -1,0 +1,1 @@
+// Empty: a package without a file of assembly may not declare a function without a body.
