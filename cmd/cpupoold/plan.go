@@ -90,6 +90,9 @@ func (a *app) printPlan(p daemon.Preview) error {
 	if err := writes.flush(); err != nil {
 		return err
 	}
+	if err := a.printTuning(p.Tuning); err != nil {
+		return err
+	}
 	return a.printRest(p)
 }
 

@@ -49,6 +49,11 @@ that a value differs in a way that matters, or that the cluster could not be tol
 				return exitCode(exitFindings)
 			}
 		}
+		for _, d := range r.Settings.Differs {
+			if !d.Harmless {
+				return exitCode(exitFindings)
+			}
+		}
 		if *wait {
 			<-c.Context().Done()
 		}
@@ -59,6 +64,9 @@ that a value differs in a way that matters, or that the cluster could not be tol
 
 func (a *app) printRestored(r daemon.RestoreReport) error {
 	if _, err := fmt.Fprintf(a.out, "%d values restored, %d cgroups had ended\n", len(r.Restored)+harmless(r), r.Gone); err != nil {
+		return err
+	}
+	if err := a.printSettings(r.Settings); err != nil {
 		return err
 	}
 	if err := a.printNode(r.Node); err != nil {

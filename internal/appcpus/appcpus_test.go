@@ -188,3 +188,17 @@ func FuzzName(f *testing.F) {
 		}
 	})
 }
+
+func TestHousekeeping(t *testing.T) {
+	e := container("u1", "app")
+	e.Housekeeping = cpuset.Of(4)
+	if got := e.Environment()["OPENSHIFT_HOUSEKEEPING_CPUS"]; got != "4" {
+		t.Errorf("OPENSHIFT_HOUSEKEEPING_CPUS is %q; want 4", got)
+	}
+	if got := render(t, e)["containers/u1/app.json"]; !strings.Contains(got, `"housekeepingCPUs":"4"`) {
+		t.Errorf("file: %s", got)
+	}
+	if _, is := container("u1", "app").Environment()["OPENSHIFT_HOUSEKEEPING_CPUS"]; is {
+		t.Error("OPENSHIFT_HOUSEKEEPING_CPUS of a container that has not asked for it")
+	}
+}

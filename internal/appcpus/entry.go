@@ -33,13 +33,16 @@ type Entry struct {
 	// Fluid says that MixedCPUs may become somebody's own while the runtime holds to the
 	// environment of the container's creation. No file depends on it.
 	Fluid bool
+	// Housekeeping are those of CPUs that handle interrupts where the others do not;
+	// empty where the pod has not asked for that.
+	Housekeeping cpuset.Set
 }
 
 // Equal says that two entries say the same.
 func (e Entry) Equal(o Entry) bool {
 	same := e.PodUID == o.PodUID && e.Container == o.Container && e.Unit == o.Unit && e.Pod == o.Pod && e.Pool == o.Pool && e.Type == o.Type
 	return same && e.Exclusive == o.Exclusive && e.CPUs.Equal(o.CPUs) && e.Nodes.Equal(o.Nodes) && e.SharedCPUs.Equal(o.SharedCPUs) &&
-		e.MixedCPUs.Equal(o.MixedCPUs)
+		e.MixedCPUs.Equal(o.MixedCPUs) && e.Housekeeping.Equal(o.Housekeeping)
 }
 
 // document is the JSON form. CPUs and nodes are in the kernel's list format.
@@ -54,6 +57,8 @@ type document struct {
 	Nodes      cpuset.Set `json:"nodes"`
 	SharedCPUs cpuset.Set `json:"sharedCPUs"`
 	MixedCPUs  cpuset.Set `json:"mixedCPUs,omitzero"`
+
+	Housekeeping cpuset.Set `json:"housekeepingCPUs,omitzero"`
 }
 
 // Name is the entry's JSON file, below the directory that Sync is given. Names come
@@ -96,6 +101,7 @@ func (e Entry) Render(files map[string]string) error {
 	b, err := json.Marshal(document{
 		Pod: e.Pod, Container: e.Container, Unit: e.Unit, Pool: e.Pool, Type: e.Type,
 		CPUs: e.CPUs, Exclusive: e.Exclusive, Nodes: e.Nodes, SharedCPUs: e.SharedCPUs, MixedCPUs: e.MixedCPUs,
+		Housekeeping: e.Housekeeping,
 	})
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", name, err)
@@ -157,6 +163,9 @@ func (e Entry) variables() [][2]string {
 		if !e.Fluid {
 			all = append(all, [2]string{"OPENSHIFT_SHARED_CPUS", e.MixedCPUs.String()})
 		}
+	}
+	if !e.Housekeeping.IsEmpty() {
+		all = append(all, [2]string{"OPENSHIFT_HOUSEKEEPING_CPUS", e.Housekeeping.String()})
 	}
 	return all
 }

@@ -130,6 +130,13 @@ type Config struct {
 	// somebody else, 10s..24h; 0, "off" in the file, never. Default: 1m.
 	AuditInterval time.Duration
 
+	// Interrupts (interrupts) says where interrupts of devices go.
+	Interrupts Interrupts
+
+	// KernelThreads (kernelThreads) says where threads and unbound work of the kernel
+	// run. Default: off.
+	KernelThreads KernelThreads
+
 	// LogLevel (logLevel) is debug, info, warn or error. Default: info.
 	LogLevel slog.Level
 
@@ -219,6 +226,8 @@ func Default() Config {
 		Node:                defaultNode(),
 		Depletion:           defaultDepletion(),
 		AuditInterval:       time.Minute,
+		Interrupts:          Interrupts{Away: AwayAnnotated},
+		KernelThreads:       KernelThreadsOff,
 		LogLevel:            slog.LevelInfo,
 		LogFormat:           LogText,
 	}

@@ -65,6 +65,10 @@ func (d *decoder) fields(c *Config) []field {
 		{"audit", func(key string, n *yaml.Node) {
 			d.mapping(key, n, []field{{"interval", d.scalar(func(s string) error { return setAudit(&c.AuditInterval, s) })}})
 		}},
+		{"interrupts", func(key string, n *yaml.Node) { d.interrupts(key, n, &c.Interrupts) }},
+		{"kernelThreads", d.scalar(func(s string) error {
+			return setOneOf(&c.KernelThreads, s, KernelThreadsOff, KernelThreadsExclusive)
+		})},
 		{"logLevel", d.scalar(func(s string) error { return setLevel(&c.LogLevel, s) })},
 		{"logFormat", d.scalar(func(s string) error { return setOneOf(&c.LogFormat, s, LogText, LogJSON) })},
 	}

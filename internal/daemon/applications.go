@@ -8,6 +8,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/appcpus"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -93,10 +94,15 @@ func (x applicationEntry) equal(y applicationEntry) bool {
 
 // entryOf is what a container is told.
 func (l *loop) entryOf(pod *pools.PodPlan, c *pools.Placement) appcpus.Entry {
+	var housekeeping cpuset.Set
+	if c.Exclusive {
+		housekeeping = l.settings.housekeepingOf(l.model.annotationsOf(pod.UID), c.Name, c.CPUs)
+	}
 	return appcpus.Entry{
 		PodUID: pod.UID, Pod: pod.Namespace + "/" + pod.Name, Container: c.Name, Pool: string(c.Pool), Type: c.Type,
 		CPUs: c.CPUs, Exclusive: c.Exclusive, Nodes: l.settings.nodes(c.CPUs), SharedCPUs: l.status.plan.Shared, MixedCPUs: c.Mixed,
-		Fluid: l.managers != nil && l.settings.pools.Mixed.Shared && l.settings.pools.FromShared, // CRI-O
+		Fluid:        l.managers != nil && l.settings.pools.Mixed.Shared && l.settings.pools.FromShared, // CRI-O
+		Housekeeping: housekeeping,
 	}
 }
 

@@ -96,6 +96,9 @@ func runOn(ctx context.Context, h host, o Options) error {
 	if err := l.askNamespaces(o); err != nil {
 		return err
 	}
+	if l.tuner, err = l.newTuner(o.Log); err != nil {
+		return err
+	}
 	server, err := telemetry.New(telemetry.Options{
 		View:       l.viewWithAudit,
 		Heartbeat:  l.notify.heartbeat,
@@ -112,6 +115,7 @@ func runOn(ctx context.Context, h host, o Options) error {
 	servers.Go(func() { serveMetrics(ctx, server, o) })
 	servers.Go(func() { l.serveControl(ctx, o) })
 	servers.Go(func() { l.auditor.run(ctx, o.Log, openWatcher) })
+	servers.Go(func() { l.tuner.Run(ctx) })
 	if l.cluster != nil {
 		servers.Go(func() { l.cluster.Run(ctx) })
 	}

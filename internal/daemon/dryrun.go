@@ -11,6 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/audit"
 	"github.com/cpupoold/cpupoold/internal/config"
 	services "github.com/cpupoold/cpupoold/internal/host"
+	"github.com/cpupoold/cpupoold/internal/tune"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/defrag"
@@ -38,10 +39,15 @@ type Preview struct {
 	Ends   []cgroup.Path  `json:"partitionsToEnd,omitempty"`
 	// BootArguments are those of the kernel's command line that exclusive CPUs lack.
 	BootArguments []string `json:"bootArguments,omitempty"`
+	// Tuning is what becomes of interrupts and threads of the kernel; nil where nothing is
+	// wished, or to be given back.
+	Tuning *TunePreview `json:"tuning,omitempty"`
 	// Exclusive is who has CPUs of its own, for defrag.Analyse.
 	Exclusive defrag.Input `json:"-"`
 
 	ownership audit.Ownership
+	wish      tune.Wish
+	elsewhere map[string]string
 }
 
 // DryRun looks at the node and decides as Run would, and writes nothing. It can
@@ -60,7 +66,11 @@ func DryRun(ctx context.Context, o Options) (Preview, error) {
 	if err := s.change(o.Config, o.Topology, j.Accepted); err != nil {
 		return Preview{}, err
 	}
-	return preview(ctx, h, s, j, peekRights(o), time.Now())
+	p, err := preview(ctx, h, s, j, peekRights(o), time.Now())
+	if err != nil {
+		return Preview{}, err
+	}
+	return p, previewTuning(ctx, o, &p)
 }
 
 func preview(ctx context.Context, h host, s settings, j Journal, rights pools.NamespaceRights, now time.Time) (_ Preview, err error) {
@@ -107,6 +117,7 @@ func preview(ctx context.Context, h host, s settings, j Journal, rights pools.Na
 
 	p := Preview{Plan: plan, Host: look.verdicts(plan, want), Adapted: s.adapted, Offline: s.offline(), Exclusive: look.fragments(plan)}
 	p.ownership = ownership(plan, m, p.Host, &s)
+	p.wish, p.elsewhere = s.wish(plan, m, &beside)
 	p.Writes, p.Deferred = cgroup.Diff(want, current, h.diffOptions(plan))
 	if p.Owners, p.Ends, err = look.previewOwners(&h, plan, want, current); err != nil {
 		p.Unread = append(p.Unread, err.Error())

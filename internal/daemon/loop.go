@@ -15,6 +15,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/managers"
 	cluster "github.com/cpupoold/cpupoold/internal/node"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
+	"github.com/cpupoold/cpupoold/internal/tune"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -115,6 +116,8 @@ type loop struct {
 	isolation   isolation
 	quiet       quiet
 	auditor     auditor
+	tuner       *tune.Tuner // nil where the host's settings are left alone
+	tuning      tuning
 }
 
 // run handles events until ctx ends. It never waits for anything but events.
@@ -167,7 +170,7 @@ func (l *loop) run(ctx context.Context) {
 
 func (l *loop) handle(e event) {
 	switch e.(type) {
-	case kubeletTold, written, unitRead, saved: // follow from what is known already
+	case kubeletTold, written, unitRead, saved, tuned: // follow from what is known already
 	default:
 		l.kubelet.due = true
 	}

@@ -67,6 +67,7 @@ func (s scene) input() pools.Input {
 		Namespaces: s.namespaces,
 
 		Partitions: s.partitions,
+		Interrupts: s.settings.config.Interrupts.Away != config.AwayOff,
 	}
 }
 

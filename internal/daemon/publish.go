@@ -25,6 +25,7 @@ func (l *loop) publish() {
 		l.reportNoise()
 		l.tellApplications(now)
 		l.showAudit()
+		l.tuneHost()
 	}
 	l.snapshot.Store(l.view())
 	l.showCluster()
@@ -189,6 +190,7 @@ func (l *loop) problems() []pools.Problem {
 	all = append(all, l.isolationProblems()...)
 	all = append(all, l.contestProblems(time.Now())...)
 	all = append(all, l.stuckProblems()...)
+	all = append(all, l.tuneProblems()...)
 	all = append(all, l.journalProblems()...)
 	all = append(all, l.refusals.problems()...)
 	all = append(all, l.hints.problems(l.model, time.Now())...)
@@ -220,6 +222,7 @@ func (l *loop) view() *telemetry.View {
 		Parked:      l.isolation.parking.cpus,
 		Quiet:       l.quiet.counts(),
 		Observed:    l.observed(),
+		Settings:    l.tuneView(),
 	}
 	p := l.settings.pools
 	for _, part := range p.Partitions {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/tune"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -22,6 +23,8 @@ type RestoreReport struct {
 	Differs  []Difference `json:"differs"`
 	// Node is nil where the daemon does not show the node to a cluster.
 	Node *NodeReport `json:"node,omitempty"`
+	// Settings are those of the host outside of cgroups: interrupts and the like.
+	Settings tune.Report `json:"settings"`
 }
 
 // Difference is a file that does not hold its original value afterwards.
@@ -45,6 +48,10 @@ func Restore(ctx context.Context, o Options) (RestoreReport, error) {
 	}
 	defer func() { _ = unlock() }() // the kernel does it anyway
 	r, err := restoreHost(ctx, o)
+	var tuneErr error
+	if r.Settings, tuneErr = RestoreSettings(ctx, o, false); tuneErr != nil {
+		err = errors.Join(err, fmt.Errorf("settings of the host: %w", tuneErr))
+	}
 	r.Node = withdraw(ctx, o)
 	return r, err
 }

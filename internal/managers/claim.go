@@ -13,6 +13,7 @@ import (
 const (
 	loadBalancing = "cpu-load-balancing.crio.io"
 	sharedCPUs    = "cpu-shared.crio.io"
+	interrupts    = "irq-load-balancing.crio.io"
 )
 
 // Kind is a manager, by the key of the configuration that is about it.
@@ -72,6 +73,23 @@ func (c *CRIO) Claim(ctr Container) (Claim, bool) {
 		}
 	}
 	return Claim{}, false
+}
+
+// MovesInterrupts tells whether CRI-O's hooks keep interrupts off a container's CPUs: they
+// write default_smp_affinity and irqbalance's configuration when it starts and when it
+// stops. By names who does it, for people.
+func (c *CRIO) MovesInterrupts(ctr Container) (by string, does bool) {
+	key, value := effective(ctr, interrupts)
+	if !ctr.WholeCPUs || value != "disable" && value != "true" && value != "housekeeping" {
+		return "", false
+	}
+	for _, name := range c.handlersOf(ctr) {
+		i := slices.IndexFunc(c.Handlers, func(h Handler) bool { return h.Name == name })
+		if i >= 0 && permits(c.Handlers[i].Allowed, key) {
+			return fmt.Sprintf("CRI-O's high-performance hooks (runtime handler %q, annotation %s)", name, key), true
+		}
+	}
+	return "", false
 }
 
 // handlersOf are the runtime handlers that a container may have. Where neither its pod

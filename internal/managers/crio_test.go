@@ -192,3 +192,27 @@ func TestPlaces(t *testing.T) {
 		}
 	}
 }
+
+func TestMovesInterrupts(t *testing.T) {
+	c := CRIO{DefaultRuntime: "crun", Handlers: []Handler{
+		{Name: "crun", Allowed: []string{"cpu-quota.crio.io"}},
+		{Name: "high-performance", Allowed: []string{"irq-load-balancing.crio.io"}},
+	}}
+	const irq = "irq-load-balancing.crio.io"
+	for name, tc := range map[string]struct {
+		ctr  Container
+		want bool
+	}{
+		"allowed":           {Container{Name: "app", Handler: "high-performance", WholeCPUs: true, Annotations: map[string]string{irq: "disable"}}, true},
+		"housekeeping":      {Container{Name: "app", Handler: "high-performance", WholeCPUs: true, Annotations: map[string]string{irq + "/app": "housekeeping"}}, true},
+		"dropped by CRI-O":  {Container{Name: "app", WholeCPUs: true, Annotations: map[string]string{irq: "disable"}}, false},
+		"not asked for":     {Container{Name: "app", Handler: "high-performance", WholeCPUs: true}, false},
+		"asked not to":      {Container{Name: "app", Handler: "high-performance", WholeCPUs: true, Annotations: map[string]string{irq: "disable", irq + "/app": "enable"}}, false},
+		"not whole CPUs":    {Container{Name: "app", Handler: "high-performance", Annotations: map[string]string{irq: "disable"}}, false},
+		"another container": {Container{Name: "app", Handler: "high-performance", WholeCPUs: true, Annotations: map[string]string{irq + "/side": "disable"}}, false},
+	} {
+		if by, got := c.MovesInterrupts(tc.ctr); got != tc.want || got != (by != "") {
+			t.Errorf("%s: %q, %t; want %t", name, by, got, tc.want)
+		}
+	}
+}

@@ -51,6 +51,11 @@ const (
 	auditInterrupts   = "cpupoold_audit_device_interrupts_total"
 	auditLooks        = "cpupoold_audit_looks_total"
 	auditSeconds      = "cpupoold_audit_cpu_seconds_total"
+	quietCPUs         = "cpupoold_interrupt_free_cpus"
+	settingsMoved     = "cpupoold_host_settings_moved"
+	settingsStuck     = "cpupoold_host_settings_stuck"
+	settingsPending   = "cpupoold_host_settings_pending"
+	settingWrites     = "cpupoold_host_setting_writes_total"
 	nodePressure      = "cpupoold_node_cpu_pressure"
 	nodePatches       = "cpupoold_node_patches_total"
 	nodeEvents        = "cpupoold_node_events_total"
@@ -99,6 +104,11 @@ func specs() []spec {
 		{driftRepair, "Time from a foreign write, as the kernel told of it, until the kernel confirmed the repair.", histogram, nil},
 		{gatheredTotal, "Threads that the kernel had left outside of the CPUs of their cgroup (forked while its cpuset was written) and that were brought back.", counter, nil},
 		{stuckThreads, "Threads outside of the CPUs of their cgroup that could not be brought back (io_uring workers before kernel 6.12).", gauge, nil},
+		{quietCPUs, "CPUs that are to handle no interrupts of devices, because who has them for himself asks for it (interrupts.away).", gauge, nil},
+		{settingsMoved, "Settings of the host outside of cgroups that hold a value of the daemon's, by kind: default-affinity and irq (affinity of interrupts), irqbalance (1: it is told), rps (receive queues), workqueue, kthread (threads of the kernel).", gauge, []string{"kind"}},
+		{settingsStuck, "Settings of the host that are not as they should be, by kind and reason: immovable (an interrupt that is managed by its driver, or bound), no-space (the other CPUs have no vector left), busy, no-cpu-left, contested (somebody else writes it), not-taken, failed.", gauge, []string{"kind", "reason"}},
+		{settingsPending, "Changes of settings of the host that are not made, because mode is observe or the undo record cannot be written.", gauge, nil},
+		{settingWrites, "Writes of settings of the host outside of cgroups, by kind and result (ok, failed).", counter, []string{"kind", "result"}},
 		{containers, "Containers and units, by pool and by reason code of their placement.", gauge, with("reason")},
 		{containerMode, "Always 1: what keeps others off the CPUs of a container that has its own. With partition-root and partition-isolated it is the kernel, with cpuset the sets of all others.", gauge, append(slices.Clip(container), "mode")},
 		{containerNoise, "CPUs of a container with CPUs of its own on which the kernel does work of its own, by source: balancing (load balancing of the scheduler), tick (the timer tick while one thread runs), rcu (RCU callbacks), managed_irq (managed interrupts of drivers). The last three end with kernel arguments alone, which cpupoold plan prints.", gauge, append(slices.Clip(container), "source")},

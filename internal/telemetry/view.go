@@ -72,6 +72,8 @@ type View struct {
 	Refused map[string]uint64
 	// Audit is who was found on CPUs of somebody else; nil where nobody looks.
 	Audit *Audit
+	// Settings are those of the host outside of cgroups; nil where they are left alone.
+	Settings *HostSettings
 	// Node is what the cluster is shown of the node; nil where it is shown nothing.
 	Node *NodeView
 }

@@ -32,3 +32,15 @@ func (g *governors) Write(_ context.Context, k Knob, value string) error {
 	}
 	return err
 }
+
+// counter is a source without knobs that counts how often it is asked.
+type counter struct{ n *int }
+
+func (c counter) Kinds() []Kind { return []Kind{IRQ} }
+
+func (c counter) Read(context.Context) ([]Observed, error) {
+	*c.n++
+	return nil, nil
+}
+
+func (c counter) Write(context.Context, Knob, string) error { return nil }

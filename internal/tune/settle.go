@@ -3,6 +3,7 @@ package tune
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -141,6 +142,11 @@ func (t *Tuner) tellStuck(all []Stuck) {
 
 // publish makes the pass visible.
 func (t *Tuner) publish(v *View) {
-	v.At, v.Writes = time.Now(), maps.Clone(t.writes)
-	t.view.Store(v)
+	before := *t.view.Load()
+	v.At, v.Writes = before.At, maps.Clone(t.writes)
+	changed := !reflect.DeepEqual(*v, before)
+	v.At = time.Now()
+	if t.view.Store(v); changed && t.o.Changed != nil {
+		t.o.Changed()
+	}
 }

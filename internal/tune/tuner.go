@@ -25,7 +25,8 @@ type Options struct {
 	Undo    Undo
 	// Observe says that nothing is to be written.
 	Observe bool
-	// Changed is called after a pass, from the Tuner's goroutine. Optional.
+	// Changed is called after a pass that has changed the View, from the Tuner's goroutine.
+	// Optional.
 	Changed func()
 	Log     *slog.Logger
 }
@@ -159,9 +160,6 @@ func (t *Tuner) Run(ctx context.Context) {
 			timer.Reset(Period)
 		} else {
 			timer.Stop()
-		}
-		if t.o.Changed != nil {
-			t.o.Changed()
 		}
 	}
 }

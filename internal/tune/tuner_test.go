@@ -317,7 +317,7 @@ func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		passes := 0
-		r.o.Changed = func() { passes++ }
+		r.restart(counter{&passes})
 		done := make(chan struct{})
 		ctx, cancel := testContext(t)
 		go func() { r.Run(ctx); close(done) }()
@@ -329,14 +329,14 @@ func TestRun(t *testing.T) {
 		r.Tuner.Set(quiet(t, "4"), r.machine(), cpuset.Set{})
 		synctest.Wait()
 		time.Sleep(2*Period + time.Second) //nolint:forbidigo // of a bubble's clock
-		if synctest.Wait(); passes != 3 {
-			t.Errorf("%d passes; want 3", passes)
+		if synctest.Wait(); passes != 4 {
+			t.Errorf("%d looks; want 4: twice where something is written", passes)
 		}
 		r.Tuner.Set(Wish{}, r.machine(), cpuset.Set{})
 		synctest.Wait()
 		time.Sleep(10 * Period) //nolint:forbidigo // likewise
-		if synctest.Wait(); passes != 4 {
-			t.Errorf("%d passes; want 4: nothing is left to look at", passes)
+		if synctest.Wait(); passes != 6 {
+			t.Errorf("%d looks; want 6: what is given back, and nothing is left to look at", passes)
 		}
 		cancel()
 		<-done

@@ -32,6 +32,9 @@ type Input struct {
 	// Partitions says that exclusive CPUs become cpuset partitions, in which load
 	// balancing can be switched off. It changes nothing but what is reported.
 	Partitions bool
+	// Interrupts says that owners can be free of interrupts. It changes nothing but what
+	// is reported.
+	Interrupts bool
 }
 
 // QoS is a pod's quality-of-service class (KEP-753, pkg/apis/core/v1/helper/qos).

@@ -1,6 +1,10 @@
 package pools
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/cpupoold/cpupoold/pkg/workload"
+)
 
 // Annotations of CRI-O's high-performance handler that pods written for it carry
 // (cri-o, pkg/annotations/v2). Each counts for all containers of the pod, or with
@@ -41,6 +45,8 @@ func (c *classifier) checkSwitches(p *Pod) {
 	for key, value := range p.Annotations {
 		name, _, _ := strings.Cut(key, "/")
 		switch {
+		case c.in.Names.AsksAboutInterrupts(key):
+			c.checkInterrupts(p, key, value)
 		case name != quotaKey && name != loadBalancingKey:
 		case value != "disable" && value != "true" && value != "enable":
 			c.report(p, "", CodeSwitchInvalid, "annotation "+clip(key)+": "+clip(value)+" is neither disable nor enable; it is ignored")
@@ -50,5 +56,16 @@ func (c *classifier) checkSwitches(p *Pod) {
 		case value != "disable":
 			c.report(p, "", CodeSwitchIgnored, "annotation "+clip(key)+": load balancing stays on, because only disable switches it off")
 		}
+	}
+}
+
+// checkInterrupts reports what a pod asks of interrupts and cannot have.
+func (c *classifier) checkInterrupts(p *Pod, key, value string) {
+	asked, known := workload.ParseInterrupts(value)
+	switch {
+	case !known:
+		c.report(p, "", CodeSwitchInvalid, "annotation "+clip(key)+": "+clip(value)+" is none of disable, housekeeping and enable; it is ignored")
+	case asked != workload.InterruptsStay && !c.in.Interrupts:
+		c.report(p, "", CodeSwitchIgnored, "annotation "+clip(key)+": interrupts stay where they are, because interrupts.away is off here")
 	}
 }

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cpupoold/cpupoold/internal/daemon"
+	"github.com/cpupoold/cpupoold/internal/tune"
+)
+
+// printSettings prints what has been put back of the host's settings outside of cgroups.
+func (a *app) printSettings(r tune.Report) error {
+	lines := []string{}
+	if r.Note != "" {
+		lines = append(lines, r.Note)
+	}
+	if len(r.Restored)+r.Gone > 0 {
+		lines = append(lines, fmt.Sprintf("%d settings of the host restored (interrupts and the like), %d were gone", len(r.Restored), r.Gone))
+	}
+	for _, c := range r.Restored {
+		if c.Presumed {
+			lines = append(lines, fmt.Sprintf("%s is %q, the kernel's default", c.Knob, c.To))
+		}
+	}
+	for _, l := range lines {
+		if _, err := fmt.Fprintln(a.out, l); err != nil {
+			return err
+		}
+	}
+	if len(r.Differs) == 0 {
+		return nil
+	}
+	out := newTable(a.out, "DIFFERS", "OF", "WAS", "IS", "BECAUSE")
+	for _, d := range r.Differs {
+		out.row(d.Knob.String(), d.Label, d.Original, d.Now, d.Reason)
+	}
+	return out.flush()
+}
+
+// printTuning prints what a plan would change of them.
+func (a *app) printTuning(p *daemon.TunePreview) error {
+	if p == nil {
+		return nil
+	}
+	if _, err := fmt.Fprintf(a.out, "\n%d settings of the host to write (no interrupts: CPUs %s; no threads of the kernel: CPUs %s):\n",
+		len(p.Changes), orNone(p.Quiet.String()), orNone(p.NoKernel.String())); err != nil {
+		return err
+	}
+	out := newTable(a.out)
+	for _, c := range p.Changes {
+		out.row(c.Knob.String(), c.Label, c.From, "to "+c.To)
+	}
+	for _, s := range p.Stuck {
+		out.row(s.Knob.String(), s.Label, s.Value, "stays: "+s.Text)
+	}
+	if err := out.flush(); err != nil {
+		return err
+	}
+	var managers []string
+	for _, by := range p.Elsewhere {
+		managers = append(managers, by)
+	}
+	slices.Sort(managers)
+	for _, by := range slices.Compact(managers) {
+		if _, err := fmt.Fprintf(a.out, "interrupts of some containers are left to %s\n", by); err != nil {
+			return err
+		}
+	}
+	if p.Unread == "" {
+		return nil
+	}
+	_, err := fmt.Fprintf(a.out, "not read: %s\n", p.Unread)
+	return err
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return s
+}
