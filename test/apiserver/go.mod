@@ -30,6 +30,7 @@ require (
 	github.com/coreos/go-oidc v2.5.0+incompatible // indirect
 	github.com/coreos/go-semver v0.3.1 // indirect
 	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
+	github.com/cpupoold/cpupoold/test/processes v0.0.0-00010101000000-000000000000
 	github.com/cyphar/filepath-securejoin v0.7.0 // indirect
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
 	github.com/distribution/reference v0.6.0 // indirect
@@ -198,3 +199,5 @@ replace (
 	k8s.io/sample-apiserver => k8s.io/sample-apiserver v0.37.0
 	k8s.io/streaming => k8s.io/streaming v0.37.0
 )
+
+replace github.com/cpupoold/cpupoold/test/processes => ../processes

@@ -53,11 +53,11 @@ func newFleet(t *testing.T) *fleet {
 		}
 	}
 	for i := range nodes {
-		n := &simulated{name: nodeName(i), meter: newMeter(t, f.server.address)}
+		n := &simulated{name: nodeName(i), meter: newMeter(t, f.server.Address)}
 		f.nodes = append(f.nodes, n)
 		f.register(t, n.name)
 		file := filepath.Join(t.TempDir(), "kubeconfig")
-		write(t, file, fmt.Sprintf(kubeconfig, n.meter.listener.Addr(), filepath.Join(f.server.dir, "apiserver.crt"), i))
+		write(t, file, fmt.Sprintf(kubeconfig, n.meter.listener.Addr(), filepath.Join(f.server.Dir, "apiserver.crt"), i))
 		access, err := node.Kubeconfig(file)
 		if err != nil {
 			t.Fatal(err)
@@ -260,8 +260,8 @@ func TestFleet(t *testing.T) {
 	reported := f.since(t, "kubelets' status", from)
 
 	from = f.mark(t)
-	f.server.process.end()
-	f.server.start(t)
+	f.server.Process.Kill()
+	f.server.Start(t)
 	f.allWatch(t, from.at)
 	restart := f.since(t, "API server killed", from)
 

@@ -13,6 +13,7 @@ require (
 	github.com/OneOfOne/xxhash v1.2.8 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/cpupoold/cpupoold/test/processes v0.0.0-00010101000000-000000000000
 	github.com/fxamacker/cbor/v2 v2.9.1 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/gogo/protobuf v1.3.2 // indirect
@@ -36,3 +37,5 @@ require (
 )
 
 replace github.com/cpupoold/cpupoold => ../..
+
+replace github.com/cpupoold/cpupoold/test/processes => ../processes

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -103,7 +102,7 @@ type request struct {
 // requests are all of the API server's log. A watch is noted when it has begun.
 func (s *apiServer) requests(t *testing.T) []request {
 	t.Helper()
-	f, err := os.Open(filepath.Join(s.dir, "audit.log"))
+	f, err := os.Open(s.audit)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -181,7 +181,7 @@ func (w *watched) log() string {
 func (f *fleet) shows(t *testing.T) *watched {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	write(t, file, fmt.Sprintf(kubeconfig, f.server.address, filepath.Join(f.server.dir, "apiserver.crt"), 0))
+	write(t, file, fmt.Sprintf(kubeconfig, f.server.Address, filepath.Join(f.server.Dir, "apiserver.crt"), 0))
 	access, err := node.Kubeconfig(file)
 	if err != nil {
 		t.Fatal(err)
