@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -17,17 +18,32 @@ it again and prints what differs. Where the daemon shows the node to a cluster, 
 resources and its condition are withdrawn. The daemon must not be running. Exit code 3 says
 that a value differs in a way that matters, or that the cluster could not be told.
 
+With --dry-run it prints what it would put back, from what to what, and writes nothing; a
+daemon may run, and the cluster is not asked.
+
+Where the journal is lost or damaged, values that are exactly what the daemon would write now
+get the defaults of kernel, systemd and kubelet, and the report says so. After a reboot there
+is nothing to put back: cgroups ended with it.
+
 --wait is for pods that are to stay when all is put back, as those of deploy/uninstall/restore.yaml.`,
 		Args: cobra.NoArgs,
 	}
 	output := outputFlag(c)
+	dry := c.Flags().Bool("dry-run", false, "print what would be put back, and write nothing")
 	wait := c.Flags().Bool("wait", false, "when all is put back, wait for a signal to end")
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		if *dry && *wait {
+			return usageError{errors.New("--wait is for a restore, and not for --dry-run")}
+		}
 		cfg, t, err := a.load()
 		if err != nil {
 			return err
 		}
-		r, err := daemon.Restore(c.Context(), daemon.Options{
+		restore := daemon.Restore
+		if *dry {
+			restore = daemon.DryRestore
+		}
+		r, err := restore(c.Context(), daemon.Options{
 			Config: cfg, Topology: t, Environment: environment(), Build: build(), Log: a.logger(cfg),
 		})
 		if err != nil {
@@ -63,10 +79,22 @@ that a value differs in a way that matters, or that the cluster could not be tol
 }
 
 func (a *app) printRestored(r daemon.RestoreReport) error {
-	if _, err := fmt.Fprintf(a.out, "%d values restored, %d cgroups had ended\n", len(r.Restored)+harmless(r), r.Gone); err != nil {
+	var err error
+	if r.DryRun {
+		_, err = fmt.Fprintf(a.out, "%d values would be restored, %d cgroups have ended\n", len(r.Changes), r.Gone)
+	} else {
+		_, err = fmt.Fprintf(a.out, "%d values restored, %d cgroups had ended\n", len(r.Restored)+harmless(r), r.Gone)
+	}
+	if err == nil && r.Note != "" {
+		_, err = fmt.Fprintln(a.out, r.Note)
+	}
+	if err == nil {
+		err = a.printChanges(r)
+	}
+	if err != nil {
 		return err
 	}
-	if err := a.printSettings(r.Settings); err != nil {
+	if err := a.printSettings(r.Settings, r.DryRun); err != nil {
 		return err
 	}
 	if err := a.printNode(r.Node); err != nil {
@@ -78,6 +106,29 @@ func (a *app) printRestored(r daemon.RestoreReport) error {
 	out := newTable(a.out, "DIFFERS", "FILE", "WAS", "IS", "BECAUSE")
 	for _, d := range r.Differs {
 		out.row(string(d.Path), d.File, d.Value, d.Now, d.Reason)
+	}
+	return out.flush()
+}
+
+// printChanges prints what is put back from what to what.
+func (a *app) printChanges(r daemon.RestoreReport) error {
+	if len(r.Changes)+len(r.Settings.Restored) == 0 {
+		return nil
+	}
+	head := "RESTORED"
+	if r.DryRun {
+		head = "TO RESTORE"
+	}
+	out := newTable(a.out, head, "FILE", "FROM", "TO")
+	for _, c := range r.Changes {
+		what := string(c.Path)
+		if c.Unit != "" {
+			what = c.Unit
+		}
+		out.row(what, c.File, c.From, c.To)
+	}
+	for _, c := range r.Settings.Restored {
+		out.row(c.Knob.String(), c.Label, c.From, c.To)
 	}
 	return out.flush()
 }

@@ -9,6 +9,10 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/internal/daemon"
 )
 
 // TestRestoreWaits: a pod of deploy/uninstall/restore.yaml that ended would be started again.
@@ -52,5 +56,47 @@ node: {enabled: false}
 				}
 			})
 		})
+	}
+}
+
+// TestPrintRestored: what would be done reads like what was done.
+func TestPrintRestored(t *testing.T) {
+	scope := daemon.Original{Path: "kubepods.slice/a.scope", File: "cpuset.cpus", Container: "c1"}
+	slice := daemon.Original{Path: "system.slice", File: "cpuset.cpus", Unit: "system.slice"}
+	r := daemon.RestoreReport{Gone: 1, Note: "the journal is damaged", Changes: []daemon.Change{
+		{Original: scope, From: "4-5", To: "0-7"}, {Original: slice, From: "0-1"},
+	}}
+	dry := r
+	dry.DryRun = true
+	r.Restored = []daemon.Original{slice}
+	r.Differs = []daemon.Difference{{Original: scope, Now: "0-7", Harmless: true, Reason: "the same"}}
+	const said = `2 values would be restored, 1 cgroups have ended
+the journal is damaged
+TO RESTORE              FILE         FROM  TO
+kubepods.slice/a.scope  cpuset.cpus  4-5   0-7
+system.slice            cpuset.cpus  0-1   -
+`
+	const done = `2 values restored, 1 cgroups had ended
+the journal is damaged
+RESTORED                FILE         FROM  TO
+kubepods.slice/a.scope  cpuset.cpus  4-5   0-7
+system.slice            cpuset.cpus  0-1   -
+DIFFERS                 FILE         WAS  IS   BECAUSE
+kubepods.slice/a.scope  cpuset.cpus  -    0-7  the same
+`
+	for _, c := range []struct {
+		report daemon.RestoreReport
+		want   string
+	}{
+		{dry, said},
+		{r, done},
+	} {
+		var out bytes.Buffer
+		if err := (&app{streams: streams{out: &out}}).printRestored(c.report); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c.want, out.String()); diff != "" {
+			t.Errorf("report (-want +got):\n%s", diff)
+		}
 	}
 }

@@ -22,6 +22,7 @@ func TestExitCodes(t *testing.T) {
 		{"version now", exitUsage, "now"},
 		{"version -o xml", exitUsage, `"xml" is neither json nor table`},
 		{"version --loud", exitUsage, "unknown flag: --loud"},
+		{"restore --dry-run --wait", exitUsage, "--wait is for a restore"},
 		{"audit --duration -1s", exitUsage, "--duration -1s"},
 		{"audit --interval 1us", exitUsage, "--interval 1µs"},
 		{"audit --config /no/such/file", exitError, "/no/such/file"},

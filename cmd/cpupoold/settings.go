@@ -8,13 +8,18 @@ import (
 	"github.com/cpupoold/cpupoold/internal/tune"
 )
 
-// printSettings prints what has been put back of the host's settings outside of cgroups.
-func (a *app) printSettings(r tune.Report) error {
+// printSettings prints what has been put back of the host's settings outside of cgroups,
+// or would be.
+func (a *app) printSettings(r tune.Report, dry bool) error {
 	lines := []string{}
 	if r.Note != "" {
 		lines = append(lines, r.Note)
 	}
-	if len(r.Restored)+r.Gone > 0 {
+	switch {
+	case len(r.Restored)+r.Gone == 0:
+	case dry:
+		lines = append(lines, fmt.Sprintf("%d settings of the host would be restored (interrupts and the like), %d are gone", len(r.Restored), r.Gone))
+	default:
 		lines = append(lines, fmt.Sprintf("%d settings of the host restored (interrupts and the like), %d were gone", len(r.Restored), r.Gone))
 	}
 	for _, c := range r.Restored {

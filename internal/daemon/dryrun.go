@@ -48,6 +48,7 @@ type Preview struct {
 	ownership audit.Ownership
 	wish      tune.Wish
 	elsewhere map[string]string
+	traces    traces
 }
 
 // DryRun looks at the node and decides as Run would, and writes nothing. It can
@@ -116,6 +117,7 @@ func preview(ctx context.Context, h host, s settings, j Journal, rights pools.Na
 	want = slices.DeleteFunc(want, func(t cgroup.Target) bool { return slices.Contains(gone, t.Path) || unreadable[t.Path] != nil })
 
 	p := Preview{Plan: plan, Host: look.verdicts(plan, want), Adapted: s.adapted, Offline: s.offline(), Exclusive: look.fragments(plan)}
+	p.traces = traces{plan, want, current, m, look.formula}
 	p.ownership = ownership(plan, m, p.Host, &s)
 	p.wish, p.elsewhere = s.wish(plan, m, &beside)
 	p.Writes, p.Deferred = cgroup.Diff(want, current, h.diffOptions(plan))

@@ -322,15 +322,15 @@ func TestRestoreTellsOfLostPartitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	h, j := n.host(), n.journal()
-	report, err := h.restoreAs(t.Context(), Journal{}, config.IsolationCPUSet)
+	report, err := h.restoreAs(t.Context(), Journal{}, config.IsolationCPUSet, false)
 	if err != nil || len(report.Differs) > 0 {
 		t.Errorf("where the daemon makes none: %+v, %v", report, err)
 	}
-	report, err = h.restoreAs(t.Context(), Journal{}, config.IsolationPartition)
+	report, err = h.restoreAs(t.Context(), Journal{}, config.IsolationPartition, false)
 	if err != nil || len(report.Differs) != 1 || report.Differs[0].Path != cgroup.Path(n.runtime.Cgroup(id)) || report.Differs[0].Now != "root" {
 		t.Errorf("without a journal: %+v, %v; want the partition among what differs", report, err)
 	}
-	if report, err = h.restoreAs(t.Context(), j, config.IsolationPartition); err != nil || len(n.lists()) > 0 {
+	if report, err = h.restoreAs(t.Context(), j, config.IsolationPartition, false); err != nil || len(n.lists()) > 0 {
 		t.Errorf("with it: %+v, %v; lists %v", report, err, n.lists())
 	}
 }

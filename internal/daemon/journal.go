@@ -225,3 +225,38 @@ func readBounded(name string, limit int64) ([]byte, error) {
 	}
 	return b, err
 }
+
+// journalState is what has become of a journal.
+type journalState int
+
+const (
+	journalKnown journalState = iota
+	journalMissing
+	journalOfEarlierBoot
+	journalDamaged
+	journalUnread // the disk does not give it
+)
+
+// judgeJournal reads the journal of this boot as peekJournal does, and says what has
+// become of it. Of all but a known one the error says why.
+func judgeJournal(name string) (Journal, journalState, error) {
+	bootID, err := readBootID()
+	if err != nil {
+		return Journal{}, journalUnread, err
+	}
+	b, err := readBounded(name, journalLimit)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return Journal{BootID: bootID}, journalMissing, nil
+	case err != nil:
+		return Journal{BootID: bootID}, journalUnread, fmt.Errorf("read journal: %w; it holds what restore puts back: repair the disk, or move the file away, and defaults stand in for it", err)
+	}
+	j, err := decodeJournal(b)
+	switch {
+	case err != nil:
+		return Journal{BootID: bootID}, journalDamaged, fmt.Errorf("%s: %w", name, err)
+	case j.BootID != bootID:
+		return j.of(bootID), journalOfEarlierBoot, nil
+	}
+	return j, journalKnown, nil
+}

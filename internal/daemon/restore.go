@@ -18,9 +18,15 @@ import (
 
 // RestoreReport says what Restore has done.
 type RestoreReport struct {
-	Restored []Original   `json:"restored"`
-	Gone     int          `json:"gone"` // originals whose cgroup has ended
-	Differs  []Difference `json:"differs"`
+	Restored []Original `json:"restored"`
+	// Changes are the values that were not what they were, and have been put back;
+	// with DryRun those that would be.
+	Changes []Change `json:"changes"`
+	DryRun  bool     `json:"dryRun,omitempty"`
+	// Note says what stands in for a journal that is lost, or why there is nothing to do.
+	Note    string       `json:"note,omitempty"`
+	Gone    int          `json:"gone"` // originals whose cgroup has ended
+	Differs []Difference `json:"differs"`
 	// Node is nil where the daemon does not show the node to a cluster.
 	Node *NodeReport `json:"node,omitempty"`
 	// Settings are those of the host outside of cgroups: interrupts and the like.
@@ -37,6 +43,13 @@ type Difference struct {
 	Reason   string `json:"reason"`
 }
 
+// DryRestore says what Restore would do, and writes nothing. A daemon may run.
+func DryRestore(ctx context.Context, o Options) (RestoreReport, error) {
+	r, err := restoreAll(ctx, o, true)
+	r.DryRun = true
+	return r, err
+}
+
 // Restore puts back the recorded originals of this boot, and takes back what the
 // cluster is shown of the node. No daemon may run: it takes the node's writer lock. A
 // value that cannot be put back does not keep the others from it, stays in the journal
@@ -47,36 +60,67 @@ func Restore(ctx context.Context, o Options) (RestoreReport, error) {
 		return RestoreReport{}, err
 	}
 	defer func() { _ = unlock() }() // the kernel does it anyway
-	r, err := restoreHost(ctx, o)
-	var tuneErr error
-	if r.Settings, tuneErr = RestoreSettings(ctx, o, false); tuneErr != nil {
-		err = errors.Join(err, fmt.Errorf("settings of the host: %w", tuneErr))
-	}
+	r, err := restoreAll(ctx, o, false)
 	r.Node = withdraw(ctx, o)
 	return r, err
 }
 
-func restoreHost(ctx context.Context, o Options) (RestoreReport, error) {
-	j, err := peekJournal(journalName(o.Config))
-	if err != nil {
+// restoreAll is about cgroups and units, and about the host's other settings, whatever
+// becomes of the first.
+func restoreAll(ctx context.Context, o Options, dry bool) (RestoreReport, error) {
+	r, err := restoreHost(ctx, o, dry)
+	var tuneErr error
+	if r.Settings, tuneErr = RestoreSettings(ctx, o, dry); tuneErr != nil {
+		err = errors.Join(err, fmt.Errorf("settings of the host: %w", tuneErr))
+	}
+	return r, err
+}
+
+func restoreHost(ctx context.Context, o Options, dry bool) (RestoreReport, error) {
+	name := journalName(o.Config)
+	j, state, err := judgeJournal(name)
+	if state == journalUnread {
 		return RestoreReport{}, err
 	}
-	if len(j.Originals) == 0 && !partitionsLeft(o.Config.Isolation) {
+	if state == journalOfEarlierBoot && !partitionsLeft(o.Config.Isolation) {
+		return RestoreReport{Note: "the machine has booted since values were changed: cgroups and what systemd had at run time ended with that"}, nil
+	}
+	if state == journalKnown && len(j.Originals) == 0 && !partitionsLeft(o.Config.Isolation) {
 		return RestoreReport{}, nil
 	}
-	h, closeHost, err := openHost(ctx, o.Config, o.Topology)
-	if err != nil {
-		return RestoreReport{}, err
+	h, closeHost, openErr := openHost(ctx, o.Config, o.Topology)
+	if openErr != nil {
+		if state == journalMissing && !partitionsLeft(o.Config.Isolation) { // most likely there was never a daemon
+			return RestoreReport{Note: untold(name, openErr)}, nil
+		}
+		return RestoreReport{}, errors.Join(err, openErr)
 	}
 	defer closeHost()
-	return h.restoreAs(ctx, j, o.Config.Isolation)
+	note := ""
+	if state == journalMissing || state == journalDamaged {
+		var lost error
+		if j.Originals, lost = h.presumed(ctx, o, j); lost != nil && state == journalDamaged {
+			return RestoreReport{}, errors.Join(err, lost)
+		}
+		if note = lostNote(name, err, j.Originals); lost != nil {
+			note = untold(name, lost)
+		}
+	}
+	r, err := h.restoreAs(ctx, j, o.Config.Isolation, dry)
+	r.Note = note
+	return r, err
 }
 
 // restoreAs is restore with another word on partitions that the journal does not know of.
 // With cpuset they are others': a restore that said that something is wrong about them
 // would say so for ever.
-func (h *host) restoreAs(ctx context.Context, j Journal, isolation config.Isolation) (RestoreReport, error) {
-	r, err := h.restore(ctx, j)
+func (h *host) restoreAs(ctx context.Context, j Journal, isolation config.Isolation, dry bool) (RestoreReport, error) {
+	r, err := h.changes(ctx, j)
+	if !dry { // what could not be told before is no reason to leave anything
+		changes := r.Changes
+		r, err = h.restore(ctx, j)
+		r.Changes = made(changes, r.Differs)
+	}
 	if isolation == config.IsolationCPUSet || slices.ContainsFunc(j.Originals, isOfPartition) {
 		return r, err
 	}
