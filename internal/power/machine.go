@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -18,6 +19,9 @@ type Machine struct {
 	// Policies are those of cpufreq, by number; none without a driver, as in most virtual
 	// machines.
 	Policies []Policy
+	// Asleep are the numbers of those whose CPUs are all offline: nothing else of them can
+	// be read.
+	Asleep []int
 	// Idle are the idle states by CPU, by number; none without a driver of cpuidle.
 	Idle map[int][]State
 }
@@ -65,7 +69,9 @@ func Read(sys fs.FS) (Machine, error) {
 	for _, number := range numbered(sys, cpufreqDir, "policy") {
 		p, err := readPolicy(sys, number)
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // it has gone, or all its CPUs are offline
+		case errors.Is(err, fs.ErrNotExist): // it has gone
+		case errors.Is(err, syscall.EBUSY): // drivers/cpufreq/cpufreq.c, show
+			m.Asleep = append(m.Asleep, number)
 		case err != nil:
 			errs = append(errs, fmt.Errorf("cpufreq policy%d: %w", number, err))
 		default:

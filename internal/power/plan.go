@@ -80,7 +80,7 @@ func preferences() aspect {
 // frequency has the policies of an owner's CPUs get what it asks for.
 func (p *planner) frequency(o Owner, owners []Owner, kind tune.Kind, what aspect) {
 	want, none := what.asked(o.Ask), o.CPUs
-	var unknown, shared, with cpuset.Set
+	var unknown, shared, with, held cpuset.Set
 	var names []string
 	agree := cpuset.Set{}
 	for _, other := range owners {
@@ -100,6 +100,8 @@ func (p *planner) frequency(o Owner, owners []Owner, kind tune.Kind, what aspect
 			unknown, names = unknown.Union(own), there
 		case !others.IsEmpty():
 			shared, with = shared.Union(own), with.Union(others)
+		case kind == KindPreference && want != performance && p.holds(policy):
+			held = held.Union(own)
 		default:
 			p.values[tune.Knob{Kind: kind, Name: strconv.Itoa(policy.Number)}] = want
 		}
@@ -110,9 +112,22 @@ func (p *planner) frequency(o Owner, owners []Owner, kind tune.Kind, what aspect
 	if !unknown.IsEmpty() {
 		p.fail(o, "%s %s: CPUs %s have none of this name; there are %s", what.name, want, unknown, strings.Join(names, ", "))
 	}
+	if !held.IsEmpty() {
+		p.fail(o, "%s %s: CPUs %s are to have the governor performance, with which their driver takes no preference but performance", what.name, want, held)
+	}
 	if !shared.IsEmpty() {
 		p.fail(o, "%s %s: CPUs %s have their frequency together with CPUs %s, which are others' or do not ask for it", what.name, want, shared, with)
 	}
+}
+
+// performance is the governor, and the energy preference, of who wants all of the speed.
+const performance = "performance"
+
+// holds says that the governor that a policy is to have leaves no choice of an energy
+// preference: the drivers answer EBUSY to all others.
+func (p *planner) holds(policy Policy) bool {
+	return (policy.Driver == "intel_pstate" || policy.Driver == "amd-pstate-epp") &&
+		p.values[tune.Knob{Kind: KindGovernor, Name: strconv.Itoa(policy.Number)}] == performance
 }
 
 // idle has an owner's CPUs enter the states only that are quick enough to leave.

@@ -80,6 +80,36 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// busy is sysfs with a policy whose CPUs are all offline.
+type busy struct{ fstest.MapFS }
+
+func (b busy) Open(name string) (fs.File, error) {
+	if strings.Contains(name, "/policy1/") {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: syscall.EBUSY}
+	}
+	return b.MapFS.Open(name)
+}
+
+// TestOfflineCPUs: that their frequency cannot be read is no error, and the policy has not
+// gone.
+func TestOfflineCPUs(t *testing.T) {
+	tree := busy{sysfs(t, "intel_pstate")}
+	m, err := power.Read(tree)
+	if err != nil || len(m.Policies) != 3 || !slices.Equal(m.Asleep, []int{1}) {
+		t.Errorf("%d policies, asleep %v, %v; want 3 and policy 1", len(m.Policies), m.Asleep, err)
+	}
+	seen, err := power.Source(tune.Dir{FS: tree}).Read(t.Context())
+	var asleep []string
+	for _, o := range seen {
+		if o.Asleep {
+			asleep = append(asleep, o.String())
+		}
+	}
+	if err != nil || !slices.Equal(asleep, []string{"governor/1", "epp/1"}) {
+		t.Errorf("asleep: %v, %v", asleep, err)
+	}
+}
+
 func summary(m power.Machine) string {
 	if len(m.Policies) == 0 && len(m.Idle) == 0 {
 		return "nothing"
@@ -145,6 +175,8 @@ func TestPlan(t *testing.T) {
 			[]string{"cstate/2/0=0", "cstate/2/1=0", "cstate/2/2=0", "cstate/2/3=1", "epp/2=performance", "governor/2=performance"}, nil},
 		"no idle state but polling": {"amd-pstate-epp", []power.Owner{owner("a", power.Ask{Limited: true}, 0)},
 			[]string{"cstate/0/0=0", "cstate/0/1=1", "cstate/0/2=1", "cstate/0/3=1"}, nil},
+		"a preference that the governor does not leave": {"intel_pstate", []power.Owner{owner("a", power.Ask{Governor: "performance", Preference: "power"}, 2), owner("b", power.Ask{Preference: "power"}, 3)},
+			[]string{"epp/3=power", "governor/2=performance"}, []string{"a: energy preference power: CPUs 2 are to have the governor performance"}},
 		"unknown governor": {"intel_pstate", []power.Owner{owner("a", power.Ask{Governor: "schedutil"}, 0, 1)}, nil,
 			[]string{"a: governor schedutil: CPUs 0-1 have none of this name; there are performance, powersave"}},
 		"a policy with somebody else": {"acpi-cpufreq", []power.Owner{owner("a", fast, 0), owner("b", power.Ask{Governor: "powersave"}, 1)}, nil,

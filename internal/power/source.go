@@ -28,6 +28,11 @@ func (s source) Read(context.Context) ([]tune.Observed, error) {
 			all = append(all, tune.Observed{Knob: tune.Knob{Kind: KindPreference, Name: name}, ID: p.Driver, Value: p.Preference, Label: label})
 		}
 	}
+	for _, number := range m.Asleep {
+		for _, kind := range []tune.Kind{KindGovernor, KindPreference} {
+			all = append(all, tune.Observed{Knob: tune.Knob{Kind: kind, Name: strconv.Itoa(number)}, Asleep: true})
+		}
+	}
 	for cpu, states := range m.Idle {
 		for _, st := range states {
 			value := "0"

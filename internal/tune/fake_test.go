@@ -76,7 +76,13 @@ func (h *fakeHost) irq(n, list, actions string) {
 func (h *fakeHost) task(pid int, comm string, flags int, cpus string) {
 	name := strconv.Itoa(pid)
 	h.put("proc/"+name+"/stat", name+" ("+comm+") S 2 0 0 0 -1 "+strconv.Itoa(flags)+" 0 0 0 0 0 0 0 0 20 0 1 0 "+strconv.Itoa(100+pid)+" 0 0 18446744073709551615\n")
-	h.affinity[pid] = set(h.t, cpus)
+	h.allow(pid, set(h.t, cpus))
+}
+
+// allow is what the kernel shows of a task's affinity.
+func (h *fakeHost) allow(pid int, cpus cpuset.Set) {
+	h.affinity[pid] = cpus
+	h.put("proc/"+strconv.Itoa(pid)+"/status", "Name:\tx\nCpus_allowed:\t"+cpus.Mask(8)+"\nCpus_allowed_list:\t"+cpus.String()+"\n")
 }
 
 func (h *fakeHost) get(name string) string {
@@ -152,16 +158,12 @@ func (h *fakeHost) write(name, value string) error {
 	return nil
 }
 
-func (h *fakeHost) Get(pid int) (cpuset.Set, error) {
-	cpus, ok := h.affinity[pid]
-	if !ok {
-		return cpus, syscall.ESRCH
-	}
-	return cpus, nil
-}
-
+// Set implements Affinity.
 func (h *fakeHost) Set(pid int, cpus cpuset.Set) error {
-	h.affinity[pid] = cpus
+	if !cpus.Overlaps(h.online) {
+		return syscall.EINVAL
+	}
+	h.allow(pid, cpus)
 	return nil
 }
 

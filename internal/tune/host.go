@@ -84,11 +84,12 @@ func gone(err error) bool {
 
 // whyOf says what an error of a write means. Values are the kernel's
 // (kernel/irq/proc.c, write_irq_affinity): EIO, from 6.2 or so on EPERM, for interrupts
-// that cannot be moved at all; ENOSPC where the target CPUs have no vector left; EBUSY
+// that cannot be moved at all, and EINVAL where their controller has but one target (MSI of
+// some PCIe hosts); ENOSPC where the target CPUs have no vector left; EBUSY
 // while an earlier move is pending; EINVAL for a thread of the kernel that is bound.
 func whyOf(k Kind, err error) Why {
 	switch {
-	case k == IRQ && (errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EPERM)), k == KThread && errors.Is(err, syscall.EINVAL):
+	case k == IRQ && (errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EPERM)), (k == IRQ || k == KThread) && errors.Is(err, syscall.EINVAL):
 		return Immovable
 	case errors.Is(err, syscall.ENOSPC):
 		return NoSpace

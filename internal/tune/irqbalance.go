@@ -117,7 +117,8 @@ func (b *Balancer) Write(ctx context.Context, _ Knob, value string) error {
 func (b *Balancer) nbits() int { return b.Machine.Possible.Last() + 1 }
 
 // find returns the process, 0 if there is none, and what tells it from one that has its
-// number later.
+// number later. Anybody can give a process this name, in a container too: the one with the
+// socket counts, in a directory that is root's.
 func (b *Balancer) find() (pid int, id string, err error) {
 	names, err := b.Proc.numbers(".")
 	if err != nil {
@@ -132,18 +133,30 @@ func (b *Balancer) find() (pid int, id string, err error) {
 		if err != nil || t.comm != "irqbalance" {
 			continue
 		}
-		pid, err := strconv.Atoi(name)
-		return pid, name + " " + strconv.FormatUint(t.start, 10), err
+		n, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		_, err = os.Lstat(b.socket(n))
+		if pid == 0 || err == nil {
+			pid, id = n, name+" "+strconv.FormatUint(t.start, 10)
+		}
+		if err == nil {
+			break
+		}
 	}
-	return 0, "", nil
+	return pid, id, nil
+}
+
+func (b *Balancer) socket(pid int) string {
+	return filepath.Join(b.Run, "irqbalance"+strconv.Itoa(pid)+".sock")
 }
 
 // say has a conversation: one message, and what comes until the end.
 func (b *Balancer) say(ctx context.Context, pid int, message string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, balancerPatience)
 	defer cancel()
-	name := filepath.Join(b.Run, "irqbalance"+strconv.Itoa(pid)+".sock")
-	c, err := new(net.Dialer).DialContext(ctx, "unix", name)
+	c, err := new(net.Dialer).DialContext(ctx, "unix", b.socket(pid))
 	if gone(err) {
 		return "", ErrNoSocket
 	}

@@ -81,6 +81,9 @@ type Observed struct {
 	// Unused says that nothing comes of it at the moment, as of an interrupt without
 	// a device: that it cannot be changed does not matter.
 	Unused bool
+	// Asleep says that it can neither be read nor written at the moment, and comes back as
+	// what it was: the frequency of CPUs that are offline. Nothing else of it is known.
+	Asleep bool
 	// Near are the CPUs of the NUMA node that an interrupt is set up on, in list format;
 	// empty for all.
 	Near string

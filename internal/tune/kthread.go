@@ -9,9 +9,10 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Affinity is where tasks may run: sched_getaffinity(2) and sched_setaffinity(2).
+// Affinity sets where tasks may run: sched_setaffinity(2). It is not asked where they may:
+// sched_getaffinity(2) leaves out CPUs that are offline, and a thread would never have those
+// back.
 type Affinity interface {
-	Get(pid int) (cpuset.Set, error)
 	Set(pid int, cpus cpuset.Set) error
 }
 
@@ -52,11 +53,10 @@ func (s kthreads) one(name string) (o Observed, movable bool, err error) {
 	if err != nil || !t.movable() {
 		return o, false, err
 	}
-	pid, err := strconv.Atoi(name)
-	if err != nil {
+	if text, err = s.proc.read(name + "/status"); err != nil {
 		return o, false, err
 	}
-	cpus, err := s.affinity.Get(pid)
+	cpus, err := parseAllowed(text)
 	if err != nil {
 		return o, false, err
 	}

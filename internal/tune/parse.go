@@ -60,6 +60,17 @@ func parseStat(s string) (task, error) {
 	return task{comm: s[open+1 : closed], flags: flags, start: start}, nil
 }
 
+// parseAllowed finds the CPUs that a task may use, those included that are offline, in
+// /proc/PID/status (proc_pid_status(5)).
+func parseAllowed(s string) (cpuset.Set, error) {
+	for line := range strings.Lines(s) {
+		if list, is := strings.CutPrefix(line, "Cpus_allowed_list:"); is {
+			return cpuset.Parse(strings.TrimSpace(list))
+		}
+	}
+	return cpuset.Set{}, errors.New("status: no Cpus_allowed_list")
+}
+
 // parseSetup reads irqbalance's answer to "setup": words, of which BANNED is followed by
 // the CPUs that it leaves alone, as a mask of hexadecimal digits.
 func parseSetup(s string, nbits int) (banned cpuset.Set, err error) {

@@ -21,6 +21,18 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
+func TestParseAllowed(t *testing.T) {
+	// The name's newline is escaped by the kernel, so that no line is the name's.
+	if got, err := parseAllowed("Name:\ta\\nCpus_allowed_list:\t7\nCpus_allowed:\tff\nCpus_allowed_list:\t0-3,6-7\n"); err != nil || got.String() != "0-3,6-7" {
+		t.Errorf("parseAllowed = %q, %v; want 0-3,6-7", got, err)
+	}
+	for _, bad := range []string{"", "Cpus_allowed:\tff\n", "Cpus_allowed_list:\tx\n"} {
+		if got, err := parseAllowed(bad); err == nil {
+			t.Errorf("parseAllowed(%q) = %q without an error", bad, got)
+		}
+	}
+}
+
 func TestParseSetup(t *testing.T) {
 	for text, want := range map[string]string{
 		"SLEEP 10 BANNED 00000000,00000030":                            "4-5",
@@ -67,6 +79,21 @@ func FuzzParseStat(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		if got, err := parseStat(s); err != nil && got != (task{}) {
 			t.Errorf("%+v with error %v", got, err)
+		}
+	})
+}
+
+// FuzzParseAllowed: what is read is a set that reads the same again.
+func FuzzParseAllowed(f *testing.F) {
+	f.Add("Name:\tkswapd0\nCpus_allowed:\tff\nCpus_allowed_list:\t0-7\n")
+	f.Add("Cpus_allowed_list:\t7-0")
+	f.Fuzz(func(t *testing.T, s string) {
+		got, err := parseAllowed(s)
+		if err != nil {
+			return
+		}
+		if again, err := parseAllowed("Cpus_allowed_list:\t" + got.String() + "\n"); err != nil || !again.Equal(got) {
+			t.Errorf("%q: %s, and again %s, %v", s, got, again, err)
 		}
 	})
 }

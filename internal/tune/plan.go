@@ -24,10 +24,11 @@ type Decision struct {
 // wished away. What it would have is its original, as long as it holds what the daemon
 // wrote; if somebody else has written it since, that value with the CPUs that the
 // daemon had taken. A mask of which nothing would be left gets all CPUs that nobody
-// wishes away. An empty one stays so: it says that the feature is off.
+// wishes away. An empty one stays so: it says that the feature is off, also if somebody
+// has switched it off since.
 //
 // unread are kinds of which not all knobs could be read: what is missing of them stays on
-// record. Records of what is gone otherwise go with it.
+// record, and so does what sleeps. Records of what is gone otherwise go with it.
 func Plan(w Wish, seen []Observed, undo []Record, m Machine, unread []Kind) Decision {
 	p := planner{wish: w, machine: m, records: make(map[Knob]Record, len(undo))}
 	for _, r := range undo {
@@ -38,7 +39,11 @@ func Plan(w Wish, seen []Observed, undo []Record, m Machine, unread []Kind) Deci
 	there := make(map[Knob]bool, len(seen))
 	for _, o := range seen {
 		there[o.Knob] = true
-		switch {
+		switch r, known := p.records[o.Knob]; {
+		case o.Asleep:
+			if known {
+				p.out.Records = append(p.out.Records, r)
+			}
 		case !o.Kind.mask():
 			p.value(o)
 		default:
@@ -106,6 +111,9 @@ func (p *planner) mask(o Observed) {
 	}
 	r, known := p.recorded(o)
 	base, foreign := now, false
+	if now.IsEmpty() {
+		return
+	}
 	if known {
 		if base, foreign, err = p.base(r, now); err != nil {
 			p.stick(o, Failed, err.Error())
@@ -116,7 +124,7 @@ func (p *planner) mask(o Observed) {
 		base = p.setUpSince(o, now)
 	}
 	away := p.wish.away(o.Kind)
-	if base.IsEmpty() || o.Kind == KThread && base.Len() == 1 {
+	if o.Kind == KThread && base.Len() == 1 {
 		return
 	}
 	want := base.Difference(away)

@@ -73,13 +73,7 @@ func Restore(ctx context.Context, o Restoring, dryRun bool) (Report, error) {
 		r.Restored = d.Changes
 		return r, readErr
 	}
-	failed := make(map[Knob]error)
-	for _, c := range d.Changes {
-		i := slices.IndexFunc(o.Sources, func(s Source) bool { return slices.Contains(s.Kinds(), c.Kind) })
-		if err := o.Sources[i].Write(ctx, c.Knob, c.To); err != nil && !gone(err) {
-			failed[c.Knob] = err
-		}
-	}
+	failed := giveBack(ctx, o.Sources, d.Changes)
 	after, unread, err := readAll(ctx, o.Sources)
 	readErr = errors.Join(readErr, err)
 	left := Plan(Wish{}, after, records, o.Machine, unread)
@@ -87,11 +81,29 @@ func Restore(ctx context.Context, o Restoring, dryRun bool) (Report, error) {
 	return r, errors.Join(readErr, o.Undo.Save(left.Records))
 }
 
+// giveBack makes changes, and returns why some could not be made. Those are tried twice:
+// what one knob can be may follow from another one, as an energy preference from its
+// governor.
+func giveBack(ctx context.Context, sources []Source, changes []Change) (failed map[Knob]error) {
+	for range 2 {
+		left := changes
+		changes, failed = nil, make(map[Knob]error)
+		for _, c := range left {
+			i := slices.IndexFunc(sources, func(s Source) bool { return slices.Contains(s.Kinds(), c.Kind) })
+			if err := sources[i].Write(ctx, c.Knob, c.To); err != nil && !gone(err) {
+				failed[c.Knob] = err
+				changes = append(changes, c)
+			}
+		}
+	}
+	return failed
+}
+
 // missing counts records of knobs that are not there.
 func missing(records []Record, seen []Observed, unread []Kind) int {
 	n := 0
 	for _, r := range records {
-		is := func(o Observed) bool { return o.Knob == r.Knob && o.ID == r.ID }
+		is := func(o Observed) bool { return o.Knob == r.Knob && (o.ID == r.ID || o.Asleep) }
 		if !slices.Contains(unread, r.Kind) && !slices.ContainsFunc(seen, is) {
 			n++
 		}
@@ -108,6 +120,13 @@ func (r *Report) compare(changes []Change, after []Observed, records []Record, f
 	now := make(map[Knob]Observed, len(after))
 	for _, o := range after {
 		now[o.Knob] = o
+	}
+	for _, rec := range records {
+		if now[rec.Knob].Asleep {
+			r.Differs = append(r.Differs, Difference{
+				Knob: rec.Knob, Original: rec.Original, Now: rec.Wrote, Reason: "it cannot be written while its CPUs are offline; set them online, and restore again",
+			})
+		}
 	}
 	for _, c := range changes {
 		o, there := now[c.Knob]

@@ -95,6 +95,7 @@ func problemsOf(all []Stuck) []Problem {
 		code, remedy string
 	}{
 		{NoCPULeft, CodeNoCPULeft, "leave a CPU that interrupts may use: a pod that does not ask to be free of them, or a CPU outside of the guaranteed pool"},
+		{Failed, CodeFailed, "if it is for want of a right, let the daemon write it: CAP_NET_ADMIN, CAP_SYS_NICE, and /proc/irq and /sys/devices that are not read-only"},
 		{Contested, CodeContested, "find out who writes it (irqbalance, tuned, a script of the driver) and stop one of the two"},
 	} {
 		var names []string

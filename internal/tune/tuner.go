@@ -105,6 +105,8 @@ const (
 	CodeUnread = "HostSettingsUnread"
 	// CodeUndo: the undo record cannot be written or read.
 	CodeUndo = "HostSettingsUndo"
+	// CodeFailed: something cannot be written, and not because of what it is.
+	CodeFailed = "HostSettingsFailed"
 	// CodeContested: somebody else writes what the daemon writes.
 	CodeContested = "HostSettingsContested"
 	// CodeNoCPULeft: all CPUs are to be left alone.

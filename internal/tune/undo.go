@@ -132,7 +132,8 @@ func (u Undo) read() ([]byte, error) {
 // records the file goes.
 func (u Undo) Save(records []Record) error {
 	if len(records) == 0 {
-		return errors.Join(ignoreMissing(os.Remove(u.File)), ignoreMissing(os.Remove(u.Mark)))
+		// The mark goes first: alone it would say that a record is lost.
+		return errors.Join(ignoreMissing(os.Remove(u.Mark)), ignoreMissing(os.Remove(u.File)))
 	}
 	b, err := encodeUndo(undoData{BootID: u.BootID, Records: records})
 	if err != nil {

@@ -1,0 +1,120 @@
+package tune
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// TestRPSIsSwitchedOff by somebody, after the daemon has narrowed it: that is not undone.
+func TestRPSIsSwitchedOff(t *testing.T) {
+	const file = "sys/class/net/eth0/queues/rx-1/rps_cpus"
+	r := newRig(t)
+	r.tune(quiet(t, "4-5"))
+	r.put(file, "00\n")
+	for _, w := range []Wish{quiet(t, "4-5"), {}} {
+		if r.tune(w); r.get(file) != "00" {
+			t.Errorf("with CPUs %s to be quiet: rps_cpus is %s; want it off", w.Quiet, r.get(file))
+		}
+	}
+}
+
+// TestAnybodyIsCalledIrqbalance: a process of a pod with this name keeps nobody from
+// telling the real one.
+func TestAnybodyIsCalledIrqbalance(t *testing.T) {
+	r, _, fake := balancerRig(t, "")
+	r.task(41, "irqbalance", 0, "0-7")
+	r.task(900, "irqbalance", 0, "0-7")
+	if v := r.tune(quiet(t, "4-5")); len(v.Problems) != 0 {
+		t.Errorf("problems: %v", v.Problems)
+	}
+	if got := fake.said(); !slices.Equal(got, []string{"settings cpus 4-5"}) {
+		t.Errorf("told: %q", got)
+	}
+}
+
+// TestOfflineCPUsOfThreads: a thread has the CPUs back that were offline all the time.
+func TestOfflineCPUsOfThreads(t *testing.T) {
+	r := newRig(t)
+	r.online = cpuset.Range(0, 6)
+	r.tune(Wish{NoKernel: set(t, "4-5")})
+	if got := r.affinity[2]; got.String() != "0-3,6-7" {
+		t.Errorf("kthreadd: %s; want 0-3,6-7", got)
+	}
+	if r.tune(Wish{}); r.affinity[2].String() != "0-7" {
+		t.Errorf("kthreadd: %s; want all CPUs", r.affinity[2])
+	}
+}
+
+// TestWithoutTheRight: what cannot be written for want of a right is the operator's to know.
+func TestWithoutTheRight(t *testing.T) {
+	r := newRig(t)
+	r.immovable["24"] = syscall.EROFS
+	r.immovable["25"] = syscall.EINVAL // its controller has one target
+	v := r.tune(quiet(t, "4-5"))
+	if len(v.Problems) != 1 || v.Problems[0].Code != CodeFailed || !strings.Contains(v.Problems[0].Text, "irq/24 (virtio0-input.0)") || strings.Contains(v.Problems[0].Text, "irq/25") {
+		t.Errorf("problems: %v; want IRQ 24 alone", v.Problems)
+	}
+}
+
+// TestAsleep: what sleeps stays on record, and is not said to have gone.
+func TestAsleep(t *testing.T) {
+	r := newRig(t)
+	source := &sleeper{value: "powersave"}
+	r.restart(source)
+	k := Knob{"governor", "0"}
+	w := Wish{Values: map[Knob]string{k: "performance"}}
+	r.tune(w)
+	source.asleep = true
+	r.tune(w)
+	o := r.restoring()
+	o.Sources = append(o.Sources, source)
+	report, err := Restore(t.Context(), o, false)
+	if err != nil || report.Gone != 0 || len(report.Differs) != 1 || report.Differs[0].Knob != k || !strings.Contains(report.Differs[0].Reason, "offline") {
+		t.Errorf("restore: %+v, %v; want it to differ", report, err)
+	}
+	source.asleep = false
+	if report, err = Restore(t.Context(), o, false); err != nil || source.value != "powersave" || len(report.Restored) != 1 {
+		t.Errorf("restore: %+v, %v, %s", report, err, source.value)
+	}
+}
+
+// TestRestoreOfWhatFollows: a value that is refused until another one is back.
+func TestRestoreOfWhatFollows(t *testing.T) {
+	r := newRig(t)
+	source := &sleeper{value: "a"}
+	r.restart(source)
+	r.tune(Wish{Values: map[Knob]string{{"governor", "0"}: "b"}})
+	source.refusals = 1
+	o := r.restoring()
+	o.Sources = append(o.Sources, source)
+	if report, err := Restore(t.Context(), o, false); err != nil || len(report.Differs) != 0 || source.value != "a" {
+		t.Errorf("restore: %+v, %v, %s", report, err, source.value)
+	}
+}
+
+// TestForgetting: a crash while the record goes does not look like one that is lost.
+func TestForgetting(t *testing.T) {
+	u := undoIn(t.TempDir())
+	if err := u.Save([]Record{{Knob: Knob{IRQ, "24"}, Original: "0-7", Wrote: "0-3"}}); err != nil {
+		t.Fatal(err)
+	}
+	u.File = filepath.Join(u.File, "x") // cannot be removed: it is below a file
+	if err := u.Save(nil); err == nil {
+		t.Fatal("no error")
+	}
+	u.File = filepath.Dir(u.File)
+	if records, state, err := u.Load(); err != nil || state != Known || !cmp.Equal(len(records), 1) {
+		t.Errorf("%+v, %s, %v", records, state, err)
+	}
+	u.File += ".gone"
+	if _, state, err := u.Load(); state != None {
+		t.Errorf("%s, %v; want no record, as the mark went first", state, err)
+	}
+}
