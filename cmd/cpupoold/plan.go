@@ -52,6 +52,14 @@ on another NUMA node its memory is far unless guaranteed.memory binds it.`,
 	return c
 }
 
+// cpusOf are a container's CPUs, and behind a plus those that it shares beside its own.
+func cpusOf(c *pools.Placement) string {
+	if c.Mixed.IsEmpty() {
+		return c.CPUs.String()
+	}
+	return c.CPUs.String() + " + " + c.Mixed.String()
+}
+
 func (a *app) printPlan(p daemon.Preview) error {
 	out := newTable(a.out, "POD", "CONTAINER OR UNIT", "POOL", "CPUS", "REASON")
 	for _, pod := range p.Plan.Pods {
@@ -59,7 +67,7 @@ func (a *app) printPlan(p daemon.Preview) error {
 			if c.State == pools.Exited {
 				continue
 			}
-			out.row(pod.Namespace+"/"+pod.Name, c.Name, poolName(c.Pool, c.Type), c.CPUs.String(), c.Reason.Text)
+			out.row(pod.Namespace+"/"+pod.Name, c.Name, poolName(c.Pool, c.Type), cpusOf(&c), c.Reason.Text)
 		}
 	}
 	for _, u := range p.Plan.Units {

@@ -23,6 +23,8 @@ type Place struct {
 	CPUs   cpuset.Set
 	// Exclusive says that nobody else may run on CPUs.
 	Exclusive bool
+	// Mixed are CPUs that one that is Exclusive shares with others, beside CPUs.
+	Mixed cpuset.Set
 }
 
 // Pool is a pool with its CPUs; of guaranteed ones those that nobody has to himself are
@@ -84,7 +86,7 @@ func (x *index) foreign(cgroup string, cpus cpuset.Set) cpuset.Set {
 	case !placed:
 		return cpus.Intersection(x.exclusive)
 	case p.Exclusive:
-		return cpus.Intersection(x.all).Difference(p.CPUs)
+		return cpus.Intersection(x.all).Difference(p.CPUs).Difference(p.Mixed)
 	}
 	// A slice has what units in it have, and what is theirs alone is not its own.
 	return cpus.Intersection(x.all).Difference(p.CPUs.Difference(x.exclusive))
@@ -133,7 +135,7 @@ func Settled(before, after Ownership) (o Ownership, changed cpuset.Set) {
 	}
 	for _, p := range after.Places {
 		if i, known := was.places[p.Cgroup]; known {
-			p.CPUs = p.CPUs.Union(before.Places[i].CPUs)
+			p.CPUs, p.Mixed = p.CPUs.Union(before.Places[i].CPUs), p.Mixed.Union(before.Places[i].Mixed)
 		}
 		if p.Exclusive {
 			p.CPUs = p.CPUs.Difference(changed)

@@ -58,7 +58,7 @@ func ownership(plan pools.Plan, m *model, hosts []services.Verdict, s *settings)
 			if c.State != pools.Exited {
 				place(audit.Place{
 					PoolName: auditPool(c.Pool, c.Type), Pod: pod.Namespace + "/" + pod.Name, Name: c.Name,
-					Cgroup: string(m.cgroupOf(c)), CPUs: c.CPUs, Exclusive: c.Exclusive,
+					Cgroup: string(m.cgroupOf(c)), CPUs: c.CPUs, Exclusive: c.Exclusive, Mixed: c.Mixed,
 				})
 			}
 		}

@@ -245,6 +245,9 @@ func (l *loop) view() *telemetry.View {
 			if c.State == pools.Exited || c.Kind == pools.Infra {
 				continue
 			}
+			if !c.Mixed.IsEmpty() {
+				v.Mixed++
+			}
 			shown := telemetry.Container{
 				PoolName: poolName(c.Pool, c.Type), ID: c.ID, Namespace: pod.Namespace, Pod: pod.Name, Name: c.Name,
 				Reason: string(c.Reason.Code), Cgroup: string(paths[c.ID]),

@@ -174,6 +174,7 @@ func (e emitter) placement(v *View) {
 		e.emit(quietWaits, float64(n), kind)
 	}
 	e.emit(leakedCPUs, float64(v.Leaked.Len()))
+	e.emit(mixedContainers, float64(v.Mixed))
 	e.emit(parkedCPUs, float64(v.Parked.Len()))
 	type group struct {
 		PoolName

@@ -27,6 +27,7 @@ const (
 	partitions        = "cpupoold_partitions"
 	leakedCPUs        = "cpupoold_leaked_cpus"
 	parkedCPUs        = "cpupoold_parked_cpus"
+	mixedContainers   = "cpupoold_mixed_containers"
 	quietWaits        = "cpupoold_quiet_waiting"
 	observedWrites    = "cpupoold_observed_writes"
 	poolCPUs          = "cpupoold_pool_cpus"
@@ -114,6 +115,7 @@ func specs() []spec {
 		{containerNoise, "CPUs of a container with CPUs of its own on which the kernel does work of its own, by source: balancing (load balancing of the scheduler), tick (the timer tick while one thread runs), rcu (RCU callbacks), managed_irq (managed interrupts of drivers). The last three end with kernel arguments alone, which cpupoold plan prints.", gauge, append(slices.Clip(container), "source")},
 		{partitions, "Containers that are to be partitions, by state: root and isolated are in force, underway will be in a moment; waits (for CPUs that are offline or not given back yet) and refused keep their CPUs by cpusets alone.", gauge, []string{"state"}},
 		{leakedCPUs, "CPUs that are online and that the kernel has in no cgroup any more; they are given to nobody until the machine boots.", gauge, nil},
+		{mixedContainers, "Containers that run on shared CPUs beside those that they have for themselves (guaranteed.mixed).", gauge, nil},
 		{parkedCPUs, "CPUs of the guaranteed pool that nobody holds and that the kernel keeps everybody off (guaranteed.park).", gauge, nil},
 		{observedWrites, "Writes that would put containers and units into their pools and are not made, because mode is observe, by way (file, cri, dbus). Absent with mode: enforce.", gauge, []string{"via"}},
 		{quietWaits, "What waits because somebody has CPUs of its own (quiet), by kind: cpus that owners have left and that stay out of the shared pool or are not parked yet, weights that somebody else has changed.", gauge, []string{"kind"}},

@@ -163,6 +163,7 @@ func view() *telemetry.View {
 		Partitions: map[string]int{"root": 1, "refused": 2},
 		Leaked:     cpuset.Of(7),
 		Parked:     cpuset.Of(5, 6),
+		Mixed:      2,
 		Refused:    map[string]uint64{"TooFew": 3, "Floor": 1},
 		Refusals: []telemetry.Refusal{
 			{Pod: "ran/old", Container: "app", Code: "TooFew", Since: time.Unix(1, 0), Until: time.Unix(2, 0)},

@@ -60,6 +60,8 @@ type View struct {
 	Partitions map[string]int
 	// Leaked are CPUs that the kernel has lost: online, and in no cgroup.
 	Leaked cpuset.Set
+	// Mixed counts the containers that run on shared CPUs beside their own.
+	Mixed int
 	// Parked are the CPUs that nobody owns and that the kernel keeps everybody off.
 	Parked cpuset.Set
 	// Observed counts the writes that are not made because the daemon only observes, by
