@@ -54,7 +54,7 @@ func tuningSources(m tune.Machine) ([]tune.Source, error) {
 	}
 	return []tune.Source{
 		tune.DefaultAffinityOf(proc, m), tune.NewBalancer(proc, sys, etc, m), tune.IRQs(proc, sys), tune.ReceiveQueues(interfaces, m),
-		tune.WorkqueueOf(sys, m), tune.KThreads(proc, tune.SystemAffinity{}),
+		tune.WorkqueueOf(sys, m), tune.KThreads(proc, sys, tune.SystemAffinity{}),
 	}, nil
 }
 

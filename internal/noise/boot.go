@@ -12,12 +12,15 @@ import (
 type Boot struct {
 	// NoCallbacks are the CPUs of rcu_nocbs=, ManagedIRQ those of isolcpus=managed_irq.
 	NoCallbacks, ManagedIRQ cpuset.Set
+	// Interrupts are the CPUs of irqaffinity=, which new interrupts go to besides the one
+	// that booted (kernel/irq/irqdesc.c).
+	Interrupts cpuset.Set
 }
 
 // ParseBoot reads a command line (/proc/cmdline) for CPUs below nbits, in
 // 1..cpuset.MaxCPUs. A list that cannot be read counts for nothing, and the error names
 // it; what else there is comes with it. Of several isolcpus=managed_irq the first
-// counts, of rcu_nocbs= the last, as in the kernel.
+// counts, of rcu_nocbs= and irqaffinity= the last, as in the kernel.
 func ParseBoot(line string, nbits int) (Boot, error) {
 	var (
 		b     Boot
@@ -37,6 +40,10 @@ func ParseBoot(line string, nbits int) (Boot, error) {
 		case "rcu_nocbs":
 			if set, ok := list(arg, value); ok {
 				b.NoCallbacks = set
+			}
+		case "irqaffinity":
+			if set, ok := list(arg, value); ok {
+				b.Interrupts = set
 			}
 		case "isolcpus":
 			managed, cpus := isolcpus(value)

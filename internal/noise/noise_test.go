@@ -69,14 +69,16 @@ func TestReport(t *testing.T) {
 
 func TestParseBoot(t *testing.T) {
 	for line, want := range map[string]struct {
-		rcu, irq cpuset.Set
-		bad      string
+		rcu, irq, all cpuset.Set
+		bad           string
 	}{
 		"": {},
 		"BOOT_IMAGE=/vmlinuz root=/dev/vda1 quiet\n":                {},
 		"rcu_nocbs=4-7 isolcpus=managed_irq,4-7":                    {rcu: cpuset.Range(4, 7), irq: cpuset.Range(4, 7)},
 		"rcu-nocbs=all":                                             {rcu: cpuset.Range(0, 7)},
 		"rcu_nocbs":                                                 {},
+		"irqaffinity=0-1 irqaffinity=2-3":                           {all: cpuset.Range(2, 3)},
+		"irqaffinity=x":                                             {bad: "irqaffinity=x: not"},
 		"rcu_nocbs=2 rcu_nocbs=4-N":                                 {rcu: cpuset.Range(4, 7)},
 		"rcu_nocb_poll isolcpus=4-7":                                {},
 		"isolcpus=domain,4-7":                                       {},
@@ -92,8 +94,8 @@ func TestParseBoot(t *testing.T) {
 		"xrcu_nocbs=3 isolcpus.x=managed_irq,3 module.isolcpus=4-5": {},
 	} {
 		b, err := noise.ParseBoot(line, 8)
-		if !b.NoCallbacks.Equal(want.rcu) || !b.ManagedIRQ.Equal(want.irq) {
-			t.Errorf("%q: callbacks not on %s, managed interrupts not on %s; want %s and %s", line, b.NoCallbacks, b.ManagedIRQ, want.rcu, want.irq)
+		if !b.NoCallbacks.Equal(want.rcu) || !b.ManagedIRQ.Equal(want.irq) || !b.Interrupts.Equal(want.all) {
+			t.Errorf("%q: callbacks not on %s, managed interrupts not on %s, interrupts on %s; want %s, %s and %s", line, b.NoCallbacks, b.ManagedIRQ, b.Interrupts, want.rcu, want.irq, want.all)
 		}
 		if (err == nil) != (want.bad == "") || err != nil && !strings.Contains(err.Error(), want.bad) {
 			t.Errorf("%q: %v; want %q", line, err, want.bad)
@@ -105,7 +107,7 @@ func FuzzParseBoot(f *testing.F) {
 	f.Add(`nohz_full=4-7 rcu_nocbs=4-7 isolcpus=domain,managed_irq,4-7 "a b"`)
 	f.Fuzz(func(t *testing.T, line string) {
 		b, _ := noise.ParseBoot(line, 8) // what is left of a bad line counts, too
-		if within := cpuset.Range(0, 7); !b.NoCallbacks.IsSubsetOf(within) || !b.ManagedIRQ.IsSubsetOf(within) {
+		if within := cpuset.Range(0, 7); !b.NoCallbacks.IsSubsetOf(within) || !b.ManagedIRQ.IsSubsetOf(within) || !b.Interrupts.IsSubsetOf(within) {
 			t.Errorf("%q: %+v", line, b)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/cpupoold/cpupoold/internal/noise"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
@@ -111,6 +112,8 @@ type maskFile struct {
 	// from is the file that it is read from, if there is one; else name.
 	from  string
 	nbits int
+	// boot is its default; see Observed.
+	boot func() string
 }
 
 func (m maskFile) Kinds() []Kind { return []Kind{m.kind} }
@@ -133,7 +136,7 @@ func (m maskFile) Read(context.Context) ([]Observed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", m.name, err)
 	}
-	return []Observed{{Knob: Knob{Kind: m.kind}, Value: set.String()}}, nil
+	return []Observed{{Knob: Knob{Kind: m.kind}, Value: set.String(), Default: m.boot()}}, nil
 }
 
 func (m maskFile) Write(_ context.Context, _ Knob, value string) error {
@@ -160,12 +163,56 @@ func writeMask(dir Dir, name, value string, nbits int) error {
 
 // DefaultAffinityOf is the mask of interrupts that are still to come.
 func DefaultAffinityOf(proc Dir, m Machine) Source {
-	return maskFile{dir: proc, kind: DefaultAffinity, name: "irq/default_smp_affinity", nbits: m.Possible.Last() + 1}
+	return maskFile{
+		dir: proc, kind: DefaultAffinity, name: "irq/default_smp_affinity", nbits: m.Possible.Last() + 1,
+		boot: func() string { return bootInterrupts(proc) },
+	}
 }
 
 // WorkqueueOf is the mask of the kernel's unbound work. From kernel 6.8 on the file shows
 // it without the CPUs of isolated partitions, and another one what was asked for.
 func WorkqueueOf(sys Dir, m Machine) Source {
 	const dir = "devices/virtual/workqueue/"
-	return maskFile{dir: sys, kind: Workqueue, name: dir + "cpumask", from: dir + "cpumask_requested", nbits: m.Possible.Last() + 1}
+	return maskFile{
+		dir: sys, kind: Workqueue, name: dir + "cpumask", from: dir + "cpumask_requested", nbits: m.Possible.Last() + 1,
+		boot: func() string { return bootWithout(sys, "isolated", "nohz_full") },
+	}
+}
+
+// bootInterrupts is the default of interrupts: irqaffinity= of the kernel's command line,
+// and the CPU that booted.
+func bootInterrupts(proc Dir) string {
+	line, _ := proc.read("cmdline")
+	boot, _ := noise.ParseBoot(line, cpuset.MaxCPUs) // what cannot be read the kernel has not read, either
+	if boot.Interrupts.IsEmpty() {
+		return ""
+	}
+	return boot.Interrupts.Union(cpuset.Of(0)).String()
+}
+
+// bootWithout is the default of what the kernel keeps off the CPUs of files of sysfs.
+func bootWithout(sys Dir, names ...string) string {
+	text, err := sys.read("devices/system/cpu/possible")
+	if err != nil {
+		return ""
+	}
+	possible, err := cpuset.Parse(strings.TrimSpace(text))
+	away := isolatedCPUs(sys, names...)
+	if err != nil || away.IsEmpty() {
+		return ""
+	}
+	return possible.Difference(away).String()
+}
+
+// isolatedCPUs are those of files that say which CPUs the kernel's command line isolates.
+func isolatedCPUs(sys Dir, names ...string) cpuset.Set {
+	var all cpuset.Set
+	for _, name := range names {
+		if text, err := sys.read("devices/system/cpu/" + name); err == nil {
+			if set, err := cpuset.Parse(strings.TrimSpace(text)); err == nil { // "(null)" is none
+				all = all.Union(set)
+			}
+		}
+	}
+	return all
 }

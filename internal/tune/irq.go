@@ -27,6 +27,7 @@ func (s irqs) Read(context.Context) ([]Observed, error) {
 	var all []Observed
 	errs := []error{err}
 	near := make(map[string]string)
+	boot := bootInterrupts(s.proc)
 	for _, name := range names {
 		value, err := s.proc.read("irq/" + name + "/smp_affinity_list")
 		if gone(err) {
@@ -40,7 +41,7 @@ func (s irqs) Read(context.Context) ([]Observed, error) {
 			errs = append(errs, fmt.Errorf("IRQ %s: %w", name, err))
 			continue
 		}
-		o := Observed{Knob: Knob{IRQ, name}, Value: set.String()}
+		o := Observed{Knob: Knob{IRQ, name}, Value: set.String(), Default: boot}
 		s.describe(&o)
 		if node, err := s.proc.read("irq/" + name + "/node"); err == nil {
 			if _, known := near[node]; !known {

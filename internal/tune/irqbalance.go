@@ -83,7 +83,7 @@ func (b *Balancer) Read(ctx context.Context) ([]Observed, error) {
 	if told, ok := b.told[id]; ok && told.value != value && time.Since(told.at) < toldPatience {
 		value = told.value
 	}
-	return []Observed{{Knob: Knob{Kind: IRQBalance}, ID: id, Value: value, Label: "irqbalance"}}, nil
+	return []Observed{{Knob: Knob{Kind: IRQBalance}, ID: id, Value: value, Default: b.own().String(), Label: "irqbalance"}}, nil
 }
 
 // Write tells irqbalance which CPUs to leave alone. When those are the ones that it would
@@ -212,12 +212,5 @@ func (b *Balancer) own() cpuset.Set {
 	if err != nil || !banned.IsEmpty() {
 		return banned
 	}
-	for _, name := range []string{"isolated", "nohz_full"} {
-		if text, err := b.Sys.read("devices/system/cpu/" + name); err == nil {
-			if set, err := cpuset.Parse(strings.TrimSpace(text)); err == nil { // "(null)" is none
-				banned = banned.Union(set)
-			}
-		}
-	}
-	return banned
+	return isolatedCPUs(b.Sys, "isolated", "nohz_full")
 }

@@ -76,6 +76,9 @@ type Observed struct {
 	ID string
 	// Value is what it holds now.
 	Value string
+	// Default is what the kernel makes of it as the machine has booted, like Value; empty
+	// for all CPUs. It counts where nobody knows what it was.
+	Default string
 	// Label is for people: the devices of an interrupt, the name of a thread.
 	Label string
 	// Unused says that nothing comes of it at the moment, as of an interrupt without

@@ -17,13 +17,13 @@ type Affinity interface {
 }
 
 type kthreads struct {
-	proc     Dir
-	affinity Affinity
+	proc, sys Dir
+	affinity  Affinity
 }
 
 // KThreads are the kernel's threads that can be moved: neither those that the kernel has
 // bound, nor those of interrupts.
-func KThreads(proc Dir, a Affinity) Source { return kthreads{proc, a} }
+func KThreads(proc, sys Dir, a Affinity) Source { return kthreads{proc, sys, a} }
 
 func (s kthreads) Kinds() []Kind { return []Kind{KThread} }
 
@@ -31,6 +31,7 @@ func (s kthreads) Read(context.Context) ([]Observed, error) {
 	pids, err := s.proc.numbers(".")
 	var all []Observed
 	errs := []error{err}
+	boot := bootWithout(s.sys, "nohz_full")
 	for _, name := range pids {
 		o, movable, err := s.one(name)
 		switch {
@@ -38,6 +39,7 @@ func (s kthreads) Read(context.Context) ([]Observed, error) {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("process %s: %w", name, err))
 		case movable:
+			o.Default = boot
 			all = append(all, o)
 		}
 	}

@@ -231,8 +231,9 @@ func (p *planner) stick(o Observed, why Why, text string) {
 }
 
 // Presume makes records of masks of which there is none although the daemon may have
-// changed them: those that have all CPUs of the machine but some of its exclusive ones.
-// Their original is the kernel's default, all CPUs.
+// changed them: those that have all CPUs of the kernel's default but some of the machine's
+// exclusive ones. Their original is that default: all CPUs, or those that the kernel's
+// command line leaves.
 func Presume(seen []Observed, exclusive cpuset.Set, m Machine) []Record {
 	p := planner{machine: m}
 	var all []Record
@@ -241,11 +242,24 @@ func Presume(seen []Observed, exclusive cpuset.Set, m Machine) []Record {
 			continue // a queue without RPS is the default
 		}
 		now, err := p.parse(o.Kind, o.Value)
-		missing := m.Possible.Difference(now)
+		boot := p.boot(o)
+		missing := boot.Difference(now)
 		if err != nil || now.IsEmpty() || !missing.Overlaps(m.Online) || !missing.Intersection(m.Online).IsSubsetOf(exclusive) {
 			continue
 		}
-		all = append(all, Record{Knob: o.Knob, ID: o.ID, Original: p.format(o.Kind, m.Possible), Wrote: o.Value, Presumed: true})
+		all = append(all, Record{Knob: o.Knob, ID: o.ID, Original: p.format(o.Kind, boot.Union(now)), Wrote: o.Value, Presumed: true})
 	}
 	return all
+}
+
+// boot are the CPUs that a mask has as the kernel makes it.
+func (p *planner) boot(o Observed) cpuset.Set {
+	if o.Default == "" {
+		return p.machine.Possible
+	}
+	set, err := p.parse(o.Kind, o.Default)
+	if set = set.Intersection(p.machine.Possible); err != nil || !set.Overlaps(p.machine.Online) {
+		return p.machine.Possible
+	}
+	return set
 }

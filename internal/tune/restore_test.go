@@ -178,3 +178,40 @@ func TestUndoIsStrict(t *testing.T) {
 		t.Errorf("mark: %v", err)
 	}
 }
+
+// TestDefaultsOfTheCommandLine: whose masks the kernel has made small at boot, the daemon
+// does not take for its own traces.
+func TestDefaultsOfTheCommandLine(t *testing.T) {
+	r := newRig(t)
+	r.put("proc/cmdline", "BOOT_IMAGE=/vmlinuz irqaffinity=1-3 nohz_full=6-7\n")
+	r.put("sys/devices/system/cpu/possible", "0-7\n")
+	r.put("sys/devices/system/cpu/isolated", "\n")
+	r.put("sys/devices/system/cpu/nohz_full", "6-7\n")
+	r.put("proc/irq/default_smp_affinity", "0f\n")
+	for _, n := range []string{"0", "24", "25"} {
+		r.irq(n, "0-3", "boot")
+	}
+	r.irq("27", "0-2", "narrower")
+	r.put("sys/devices/virtual/workqueue/cpumask", "1f\n") // the daemon has taken CPU 5
+	r.put("sys/class/net/eth0/queues/rx-1/rps_cpus", "00\n")
+	r.allow(2, set(t, "0-5"))
+	r.allow(17, set(t, "0-4"))
+	want := r.dump()
+	want["proc/irq/27/smp_affinity_list"] = "0-3"
+	want["sys/devices/virtual/workqueue/cpumask"] = "3f"
+	want["affinity of 17"] = "0-5"
+	o := r.restoring()
+	o.Exclusive = cpuset.Range(2, 7)
+	if err := o.Undo.Save([]Record{{Knob: Knob{IRQ, "99"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(o.Undo.File); err != nil {
+		t.Fatal(err)
+	}
+	if report, err := Restore(t.Context(), o, false); err != nil || report.State != Lost {
+		t.Errorf("%+v, %v", report, err)
+	}
+	if d := cmp.Diff(want, r.dump()); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}

@@ -185,7 +185,7 @@ func (t *Tuner) pass(ctx context.Context) (again bool) {
 	if t.state == Lost {
 		t.records, t.state = Presume(seen, t.settings.exclusive, t.settings.machine), Known
 		if len(t.records) > 0 {
-			t.o.Log.Warn("what the host's settings were is not known: where some of the exclusive CPUs are missing, it will be all CPUs again", "settings", len(t.records))
+			t.o.Log.Warn("what the host's settings were is not known: where some of the exclusive CPUs are missing, it will be the default of the kernel again", "settings", len(t.records))
 		}
 	}
 	d := Plan(t.settings.wish, seen, t.records, t.settings.machine, unread)

@@ -52,7 +52,7 @@ func arrows() map[string][]string {
 		"internal/noise":     {"pkg/cpuset"},
 		"internal/audit":     {"pkg/cpuset"},
 		"internal/daemon":    {"pkg/...", "internal/appcpus", "internal/audit", "internal/config", "internal/control", "internal/host", "internal/hotplug", "internal/managers", "internal/node", "internal/noise", "internal/power", "internal/telemetry", "internal/tune"},
-		"internal/tune":      {"pkg/cpuset"},
+		"internal/tune":      {"internal/noise", "pkg/cpuset"},
 		"internal/power":     {"internal/tune", "pkg/cpuset", "pkg/workload"},
 		"cmd/cpupoold":       {"pkg/...", "internal/..."},
 
