@@ -28,9 +28,7 @@ func TestMixed(t *testing.T) {
 	n.StartDaemon(n.carved(2, "  mixed:\n    cpus: shared\n    namespaces: [default]\n") + "infraContainers: management\n")
 	everything := n.Online.Difference(n.management)
 	n.apply(pod("neighbour", manifest.Container{Name: "app"}))
-	du := whole("app", 2)
-	du.Args = []string{"spin", "3"}
-	n.apply(with(pod("du", du, whole("side", 1)), "cpu-shared.workload.openshift.io/app", "enable"))
+	n.apply(with(pod("du", whole("app", 2), whole("side", 1)), "cpu-shared.workload.openshift.io/app", "enable"))
 	own, shared := n.mixed("du")
 	if want := everything.Len() - 3; own.Len() != 2 || shared.Len() != want {
 		t.Errorf("du/app has %s for itself and shares %s; want 2 and %d CPUs", own, shared, want)
