@@ -48,15 +48,9 @@ type Claim struct {
 
 // Claim tells whether CRI-O places a container, and as what.
 func (c *CRIO) Claim(ctr Container) (Claim, bool) {
-	var allowed []string
-	for _, w := range c.Workloads {
-		if _, of := ctr.Annotations[w.Activation]; w.Activation == "" || !of {
-			continue
-		}
-		if w.Pins {
-			return Claim{Kind: CRIOWorkloads, By: fmt.Sprintf("CRI-O's workload %s (%s)", w.Name, w.Source)}, true
-		}
-		allowed = append(allowed, w.Allowed...)
+	workloads := c.workloadsOf(ctr)
+	if i := slices.IndexFunc(workloads, func(w Workload) bool { return w.Pins }); i >= 0 {
+		return Claim{Kind: CRIOWorkloads, By: fmt.Sprintf("CRI-O's workload %s (%s)", workloads[i].Name, workloads[i].Source)}, true
 	}
 	if !ctr.WholeCPUs {
 		return Claim{}, false // the hooks leave it alone, whatever it asks for
@@ -65,14 +59,31 @@ func (c *CRIO) Claim(ctr Container) (Claim, bool) {
 	if key == "" {
 		return Claim{}, false
 	}
-	for _, name := range c.handlersOf(ctr) {
-		i := slices.IndexFunc(c.Handlers, func(h Handler) bool { return h.Name == name })
-		if permits(allowed, key) || i >= 0 && permits(c.Handlers[i].Allowed, key) {
-			return Claim{Kind: CRIOHighPerformance, Alone: true,
-				By: fmt.Sprintf("CRI-O's high-performance hooks (runtime handler %q, annotation %s)", name, key)}, true
-		}
+	if by, does := c.hooks(ctr, key); does {
+		return Claim{Kind: CRIOHighPerformance, Alone: true, By: by}, true
 	}
 	return Claim{}, false
+}
+
+// workloadsOf are those that a container's pod is of.
+func (c *CRIO) workloadsOf(ctr Container) []Workload {
+	return slices.DeleteFunc(slices.Clone(c.Workloads), func(w Workload) bool {
+		_, of := ctr.Annotations[w.Activation]
+		return w.Activation == "" || !of
+	})
+}
+
+// hooks tells whether CRI-O's hooks see an annotation of a container's pod: CRI-O drops
+// those that neither the runtime handler nor a workload allows. By names them.
+func (c *CRIO) hooks(ctr Container, key string) (by string, see bool) {
+	allowed := slices.ContainsFunc(c.workloadsOf(ctr), func(w Workload) bool { return permits(w.Allowed, key) })
+	for _, name := range c.handlersOf(ctr) {
+		i := slices.IndexFunc(c.Handlers, func(h Handler) bool { return h.Name == name })
+		if allowed || i >= 0 && permits(c.Handlers[i].Allowed, key) {
+			return fmt.Sprintf("CRI-O's high-performance hooks (runtime handler %q, annotation %s)", name, key), true
+		}
+	}
+	return "", false
 }
 
 // MovesInterrupts tells whether CRI-O's hooks keep interrupts off a container's CPUs: they
@@ -83,13 +94,7 @@ func (c *CRIO) MovesInterrupts(ctr Container) (by string, does bool) {
 	if !ctr.WholeCPUs || value != "disable" && value != "true" && value != "housekeeping" {
 		return "", false
 	}
-	for _, name := range c.handlersOf(ctr) {
-		i := slices.IndexFunc(c.Handlers, func(h Handler) bool { return h.Name == name })
-		if i >= 0 && permits(c.Handlers[i].Allowed, key) {
-			return fmt.Sprintf("CRI-O's high-performance hooks (runtime handler %q, annotation %s)", name, key), true
-		}
-	}
-	return "", false
+	return c.hooks(ctr, key)
 }
 
 // handlersOf are the runtime handlers that a container may have. Where neither its pod

@@ -197,7 +197,7 @@ func TestMovesInterrupts(t *testing.T) {
 	c := CRIO{DefaultRuntime: "crun", Handlers: []Handler{
 		{Name: "crun", Allowed: []string{"cpu-quota.crio.io"}},
 		{Name: "high-performance", Allowed: []string{"irq-load-balancing.crio.io"}},
-	}}
+	}, Workloads: []Workload{{Name: "radio", Activation: "radio.example.org", Allowed: []string{"irq-load-balancing.crio.io"}}}}
 	const irq = "irq-load-balancing.crio.io"
 	for name, tc := range map[string]struct {
 		ctr  Container
@@ -206,6 +206,7 @@ func TestMovesInterrupts(t *testing.T) {
 		"allowed":           {Container{Name: "app", Handler: "high-performance", WholeCPUs: true, Annotations: map[string]string{irq: "disable"}}, true},
 		"housekeeping":      {Container{Name: "app", Handler: "high-performance", WholeCPUs: true, Annotations: map[string]string{irq + "/app": "housekeeping"}}, true},
 		"dropped by CRI-O":  {Container{Name: "app", WholeCPUs: true, Annotations: map[string]string{irq: "disable"}}, false},
+		"a workload's":      {Container{Name: "app", WholeCPUs: true, Annotations: map[string]string{irq: "disable", "radio.example.org": ""}}, true},
 		"not asked for":     {Container{Name: "app", Handler: "high-performance", WholeCPUs: true}, false},
 		"asked not to":      {Container{Name: "app", Handler: "high-performance", WholeCPUs: true, Annotations: map[string]string{irq: "disable", irq + "/app": "enable"}}, false},
 		"not whole CPUs":    {Container{Name: "app", Handler: "high-performance", Annotations: map[string]string{irq: "disable"}}, false},
