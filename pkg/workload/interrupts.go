@@ -29,13 +29,14 @@ func (n Names) InterruptsKey(container string) string {
 }
 
 // Interrupts returns what a pod asks for a container. The container's own annotation goes
-// before the pod's; found is false where there is neither. A value that is not known
-// changes nothing.
+// before the pod's; found is false where there is neither. A value that is not known is
+// passed over.
 func (n Names) Interrupts(annotations map[string]string, container string) (_ Interrupts, found bool) {
 	for _, key := range []string{n.InterruptsKey(container), crioInterrupts + "/" + container, crioInterrupts} {
 		if value, ok := annotations[key]; ok {
-			i, _ := ParseInterrupts(value)
-			return i, true
+			if i, known := ParseInterrupts(value); known {
+				return i, true
+			}
 		}
 	}
 	return InterruptsStay, false

@@ -20,7 +20,8 @@ func TestInterrupts(t *testing.T) {
 		"container":         {map[string]string{crio: "disable", crio + "/app": "enable"}, workload.InterruptsStay, true},
 		"another container": {map[string]string{crio + "/side": "disable"}, workload.InterruptsStay, false},
 		"ours":              {map[string]string{own: "disable", crio + "/app": "enable"}, workload.InterruptsAway, true},
-		"nonsense":          {map[string]string{crio: "off"}, workload.InterruptsStay, true},
+		"nonsense":          {map[string]string{crio: "off"}, workload.InterruptsStay, false},
+		"nonsense first":    {map[string]string{own: "disabled", crio + "/app": "", crio: "disable"}, workload.InterruptsAway, true},
 	} {
 		if got, found := (workload.Names{}).Interrupts(tc.annotations, "app"); got != tc.want || found != tc.found {
 			t.Errorf("%s: %s, %t; want %s, %t", name, got, found, tc.want, tc.found)
