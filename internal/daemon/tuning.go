@@ -1,7 +1,9 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -46,7 +48,7 @@ func tuningSources(m tune.Machine) ([]tune.Source, error) {
 	interfaces, etc := sys, os.DirFS("/etc")
 	if foreign("net") {
 		if interfaces, err = tune.OpenDir(procRoot + "/1/root/sys"); err != nil {
-			return nil, fmt.Errorf("open sysfs of the host's network namespace: %w", err)
+			interfaces = lost(errors.New("receive queues of the host: " + err.Error() + "; run the daemon in the host's network namespace (hostNetwork: true)"))
 		}
 	}
 	if foreign("mnt") {
@@ -57,6 +59,15 @@ func tuningSources(m tune.Machine) ([]tune.Source, error) {
 		tune.WorkqueueOf(sys, m), tune.KThreads(proc, sys, tune.SystemAffinity{}),
 	}, nil
 }
+
+// lost is a directory that could not be opened. Whoever has no need of it does not notice.
+func lost(err error) tune.Dir {
+	return tune.Dir{FS: lostFS{err}, WriteFile: func(string, string) error { return err }}
+}
+
+type lostFS struct{ err error }
+
+func (l lostFS) Open(string) (fs.File, error) { return nil, l.err }
 
 // foreign says that the daemon is in another namespace of a kind than the host's first
 // process, as far as it may know.

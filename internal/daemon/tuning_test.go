@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -44,6 +45,7 @@ func TestWish(t *testing.T) {
 		"nonsense":              {away: config.AwayAnnotated, annotations: map[string]string{crio: "yes"}},
 		"all":                   {away: config.AwayExclusive, want: tune.Wish{Quiet: cpuset.Of(1, 2, 3, 5)}},
 		"all but who asks not":  {away: config.AwayExclusive, annotations: map[string]string{crio: "enable"}, want: tune.Wish{Quiet: cpuset.Of(3)}},
+		"all, and nonsense":     {away: config.AwayExclusive, annotations: map[string]string{crio: "disabled"}, want: tune.Wish{Quiet: cpuset.Of(1, 2, 3, 5)}},
 		"CRI-O does it":         {away: config.AwayAnnotated, annotations: map[string]string{crio: "disable"}, handler: "high-performance", elsewhere: true},
 		"CRI-O does it for one": {away: config.AwayExclusive, annotations: map[string]string{crio: "disable"}, handler: "high-performance", elsewhere: true, want: tune.Wish{Quiet: cpuset.Of(3)}},
 		"threads":               {away: config.AwayOff, threads: config.KernelThreadsExclusive, want: tune.Wish{NoKernel: cpuset.Of(1, 2, 3, 5)}},
@@ -89,5 +91,17 @@ func TestSettingsHaveTheirNames(t *testing.T) {
 	slices.Sort(gotReasons)
 	if d := cmp.Diff([][]string{kinds, reasons}, [][]string{gotKinds, gotReasons}); d != "" {
 		t.Errorf("names (-tune +telemetry):\n%s", d)
+	}
+}
+
+// TestLostDirectory: what cannot be opened is an error when somebody asks for it, also if
+// it is not there, and keeps nobody from starting.
+func TestLostDirectory(t *testing.T) {
+	queues := tune.ReceiveQueues(lost(errors.New("receive queues of the host: not there")), tune.Machine{Possible: cpuset.Range(0, 3)})
+	if _, err := queues.Read(t.Context()); err == nil {
+		t.Error("reading: no error")
+	}
+	if err := queues.Write(t.Context(), tune.Knob{Kind: tune.RPS, Name: "eth0/rx-0"}, "0"); err == nil {
+		t.Error("writing: no error")
 	}
 }
