@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"unicode"
 
 	"github.com/spf13/cobra"
 )
@@ -62,7 +63,7 @@ func newTable(w io.Writer, head ...string) *table {
 
 func (t *table) row(cells ...string) {
 	for i, c := range cells {
-		if c == "" {
+		if cells[i] = printable(c); c == "" {
 			cells[i] = "-"
 		}
 	}
@@ -77,4 +78,15 @@ func (t *table) flush() error {
 		t.err = err
 	}
 	return t.err
+}
+
+// printable shows what would steer a terminal or break the table as ?: a program names
+// its threads as it likes.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
 }

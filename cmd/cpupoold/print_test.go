@@ -69,6 +69,23 @@ left alone: user.slice: somebody has given it CPUs 3
 	}
 }
 
+// TestPrintable: a program that names its threads for the operator's terminal does not
+// reach it, and breaks no line.
+func TestPrintable(t *testing.T) {
+	var out bytes.Buffer
+	table := newTable(&out, "TASK", "CPUS")
+	table.row("\x1b]0;own\a\tx\ny\u202e", "")
+	if err := table.flush(); err != nil {
+		t.Fatal(err)
+	}
+	if want := "TASK           CPUS\n?]0;own??x?y?  -\n"; out.String() != want {
+		t.Errorf("table %q; want %q", out.String(), want)
+	}
+	if got := printable("äß ×12"); got != "äß ×12" {
+		t.Errorf("printable: %q", got)
+	}
+}
+
 func TestPrintTopology(t *testing.T) {
 	all := cpuset.Range(0, 3)
 	m := &topology.Topology{
