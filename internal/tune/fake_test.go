@@ -262,3 +262,10 @@ func (b *fakeBalancer) serve(t testing.TB, name string) (stop func()) {
 	}()
 	return func() { _ = l.Close() }
 }
+
+// start is what its configuration bans.
+func (b *fakeBalancer) start(banned cpuset.Set) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.banned = banned
+}

@@ -37,7 +37,7 @@ func (b *fakeBalancer) said() []string {
 
 func TestIrqbalanceIsTold(t *testing.T) {
 	r, _, fake := balancerRig(t, "# options\nIRQBALANCE_BANNED_CPULIST=0\n")
-	fake.banned = set(t, "0")
+	fake.start(set(t, "0"))
 	v := r.tune(quiet(t, "4-5"))
 	if got := fake.said(); !slices.Equal(got, []string{"settings cpus 0,4-5"}) {
 		t.Errorf("told: %q", got)
