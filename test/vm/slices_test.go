@@ -38,7 +38,7 @@ func sliced() []slice {
 		{"cluster-depletion", []string{"TestCluster/TestDepletion"}},
 		{"cluster-nodes", []string{"TestCluster/TestNodes"}},
 		{"static-kubelet", []string{"TestStaticKubelet"}},
-		{"second-pair", append(secondPairs(), "TestHostSlices")},
+		{"second-pair", append(secondPairs(), "TestHostSlices", "TestInterrupts")},
 		{"kernel-6.1", []string{"TestKernels/bookworm/cgroup", "TestKernels/bookworm/isolation", "TestKernels/bookworm/changes", "TestKernels/forky/cgroup"}},
 		{"kernel-6.12", []string{"TestKernels/trixie/cgroup", "TestKernels/trixie/isolation", "TestKernels/trixie/changes", "TestKernels/trixie/partitions"}},
 		{"kernel-7", []string{"TestKernels/forky/changes", "TestKernels/forky/partitions"}},
