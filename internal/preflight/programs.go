@@ -37,8 +37,12 @@ func programOf(cmdline []byte) string {
 	program, rest, _ := bytes.Cut(cmdline, []byte{0})
 	base := path.Base(string(program))
 	if strings.HasPrefix(base, "python") {
-		script, _, _ := bytes.Cut(rest, []byte{0})
-		base = path.Base(string(script))
+		for argument := range bytes.SplitSeq(rest, []byte{0}) {
+			if !bytes.HasPrefix(argument, []byte("-")) { // an option of its own
+				base = path.Base(string(argument))
+				break
+			}
+		}
 	}
 	if len(base) > 3 && base[2] == '-' && digit(base[0]) && digit(base[1]) {
 		base = base[3:]
