@@ -31,7 +31,7 @@ func sliced() []slice {
 		{"changes", []string{"TestDaemon/TestModel", "TestDaemon/TestHotplug", "TestDaemon/TestResize", "TestDaemon/TestQuiet", "TestDaemon/TestReload", "TestDaemon/TestPlanIsWhatRunDoes", "TestPartition", "TestUnplug"}},
 		{"faults", []string{"TestDaemon/TestFaults", "TestDaemon/TestPartition", "TestDaemon/TestGarbage", "TestDaemon/TestRequiredPlugin", "TestDaemon/TestWatchdog", "TestDaemon/TestRuntimeDown"}},
 		{"devices", []string{"TestPlacement/8c2n", "TestCheck", "TestDaemon/TestAway", "TestDaemon/TestUpgrade", "TestDaemon/TestObserve"}},
-		{"options", []string{"TestAudit", "TestPlacement/16c2s2t", "TestPlacement/16c2d4l"}},
+		{"options", []string{"TestPlacement/16c2s2t", "TestPlacement/16c2d4l"}},
 		{"apiserver", []string{"TestAPIServer"}},
 		{"cluster-life", []string{"TestCluster/TestLife"}},
 		{"cluster-faults", []string{"TestCluster/TestFaults"}},
