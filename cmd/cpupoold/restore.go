@@ -46,15 +46,7 @@ is nothing to put back: cgroups ended with it.
 		r, err := restore(c.Context(), daemon.Options{
 			Config: cfg, Topology: t, Environment: environment(), Build: build(), Log: a.logger(cfg),
 		})
-		if err != nil {
-			return err
-		}
-		if *output == asJSON {
-			err = printJSON(a.out, r)
-		} else {
-			err = a.printRestored(r)
-		}
-		if err != nil {
+		if err = a.showRestored(r, err, *output); err != nil {
 			return err
 		}
 		if r.Node != nil && r.Node.Error != "" {
@@ -76,6 +68,18 @@ is nothing to put back: cgroups ended with it.
 		return nil
 	}
 	return c
+}
+
+// showRestored prints what has been done, also where not everything could be: then err is
+// why, and is returned.
+func (a *app) showRestored(r daemon.RestoreReport, err error, output format) error {
+	if err != nil && len(r.Restored)+len(r.Changes)+len(r.Differs)+len(r.Settings.Restored)+len(r.Settings.Differs) == 0 {
+		return err
+	}
+	if output == asJSON {
+		return errors.Join(err, printJSON(a.out, r))
+	}
+	return errors.Join(err, a.printRestored(r))
 }
 
 func (a *app) printRestored(r daemon.RestoreReport) error {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -97,6 +98,31 @@ kubepods.slice/a.scope  cpuset.cpus  -    0-7  the same
 		}
 		if diff := cmp.Diff(c.want, out.String()); diff != "" {
 			t.Errorf("report (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// TestRestoreByHalf: what could be put back is printed, and what could not is the error.
+func TestRestoreByHalf(t *testing.T) {
+	half := errors.New("irqbalance does not answer")
+	done := daemon.RestoreReport{Restored: []daemon.Original{{File: "cpuset.cpus"}}}
+	for name, c := range map[string]struct {
+		report daemon.RestoreReport
+		err    error
+		output format
+		shows  string
+	}{
+		"all":             {done, nil, asTable, "1 values restored"},
+		"half":            {done, half, asTable, "1 values restored"},
+		"half, as JSON":   {done, half, asJSON, `"restored"`},
+		"nothing at all":  {daemon.RestoreReport{}, half, asTable, ""},
+		"nothing to do":   {daemon.RestoreReport{}, nil, asTable, "0 values restored"},
+		"one that stayed": {daemon.RestoreReport{Differs: []daemon.Difference{{Reason: "busy"}}}, half, asTable, "busy"},
+	} {
+		var out bytes.Buffer
+		err := (&app{streams: streams{out: &out}}).showRestored(c.report, c.err, c.output)
+		if !errors.Is(err, c.err) || !strings.Contains(out.String(), c.shows) || c.shows == "" && out.Len() > 0 {
+			t.Errorf("%s: %v, %q; want %v, and %q", name, err, &out, c.err, c.shows)
 		}
 	}
 }

@@ -61,7 +61,8 @@ func Restore(ctx context.Context, o Restoring, dryRun bool) (Report, error) {
 		return r, o.Undo.Save(nil)
 	case Lost:
 		r.Note = loadErr.Error() + ": the kernel's defaults stand in for what it said"
-	case Known:
+	case Known: // what is not on record was never touched, be it readable or not
+		o.Sources = slices.DeleteFunc(slices.Clone(o.Sources), func(s Source) bool { return !concerned(s, Wish{}, records) })
 	}
 	seen, unread, readErr := readAll(ctx, o.Sources)
 	if state == Lost {

@@ -1,8 +1,11 @@
 package tune
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,6 +44,36 @@ func TestRestore(t *testing.T) {
 	}
 	if report := r.restore(false); report.State != None || len(report.Restored) != 0 {
 		t.Errorf("again: %+v; want nothing to do", report)
+	}
+}
+
+// deaf is irqbalance without a socket.
+type deaf struct{}
+
+func (deaf) Kinds() []Kind                             { return []Kind{IRQBalance} }
+func (deaf) Read(context.Context) ([]Observed, error)  { return nil, ErrNoSocket }
+func (deaf) Write(context.Context, Knob, string) error { return ErrNoSocket }
+
+// TestRestoreBesideUnreadable: what cannot be read and was never touched keeps nobody from
+// being done, and what is on record is told of.
+func TestRestoreBesideUnreadable(t *testing.T) {
+	r := newRig(t)
+	others := slices.DeleteFunc(r.sources(), func(s Source) bool { return slices.Contains(s.Kinds(), IRQBalance) })
+	o := r.restoring()
+	o.Sources = append(others, deaf{})
+	records := []Record{{Knob: Knob{Kind: DefaultAffinity}, Original: "0-7", Wrote: "0-3"}}
+	if err := o.Undo.Save(records); err != nil {
+		t.Fatal(err)
+	}
+	if report, err := Restore(t.Context(), o, false); err != nil || report.State != Known {
+		t.Errorf("%+v, %v; want no error", report, err)
+	}
+	records = append(records, Record{Knob: Knob{Kind: IRQBalance}, ID: "1", Original: "", Wrote: "4-5"})
+	if err := o.Undo.Save(records); err != nil {
+		t.Fatal(err)
+	}
+	if report, err := Restore(t.Context(), o, false); !errors.Is(err, ErrNoSocket) {
+		t.Errorf("with it on record: %+v, %v; want that it cannot be told", report, err)
 	}
 }
 
