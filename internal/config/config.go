@@ -137,6 +137,10 @@ type Config struct {
 	// run. Default: off.
 	KernelThreads KernelThreads
 
+	// Power (power) are the features that pods may ask for; "off" in the file for none.
+	// Default: none.
+	Power []PowerFeature `json:",omitempty"`
+
 	// LogLevel (logLevel) is debug, info, warn or error. Default: info.
 	LogLevel slog.Level
 

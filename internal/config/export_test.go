@@ -9,7 +9,7 @@ func Keys() []string {
 	d := &decoder{}
 	for _, f := range d.fields(&Config{}) {
 		switch f.name {
-		case "partitions", "shared", "guaranteed", "units", "hostSlices", "otherManagers", "node", "depletion", "audit", "interrupts":
+		case "partitions", "shared", "guaranteed", "units", "hostSlices", "otherManagers", "node", "depletion", "audit", "interrupts", "power":
 		default:
 			keys = append(keys, f.name)
 		}

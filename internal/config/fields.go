@@ -69,6 +69,7 @@ func (d *decoder) fields(c *Config) []field {
 		{"kernelThreads", d.scalar(func(s string) error {
 			return setOneOf(&c.KernelThreads, s, KernelThreadsOff, KernelThreadsExclusive)
 		})},
+		{"power", func(key string, n *yaml.Node) { d.power(key, n, &c.Power) }},
 		{"logLevel", d.scalar(func(s string) error { return setLevel(&c.LogLevel, s) })},
 		{"logFormat", d.scalar(func(s string) error { return setOneOf(&c.LogFormat, s, LogText, LogJSON) })},
 	}

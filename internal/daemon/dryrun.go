@@ -11,6 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/audit"
 	"github.com/cpupoold/cpupoold/internal/config"
 	services "github.com/cpupoold/cpupoold/internal/host"
+	"github.com/cpupoold/cpupoold/internal/power"
 	"github.com/cpupoold/cpupoold/internal/tune"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -49,6 +50,7 @@ type Preview struct {
 	wish      tune.Wish
 	elsewhere map[string]string
 	traces    traces
+	power     func(power.Machine) (map[tune.Knob]string, []pools.Problem)
 }
 
 // DryRun looks at the node and decides as Run would, and writes nothing. It can
@@ -120,6 +122,9 @@ func preview(ctx context.Context, h host, s settings, j Journal, rights pools.Na
 	p.traces = traces{plan, want, current, m, look.formula}
 	p.ownership = ownership(plan, m, p.Host, &s)
 	p.wish, p.elsewhere = s.wish(plan, m, &beside)
+	p.power = func(machine power.Machine) (map[tune.Knob]string, []pools.Problem) {
+		return s.powerWish(plan, m, &beside, machine)
+	}
 	p.Writes, p.Deferred = cgroup.Diff(want, current, h.diffOptions(plan))
 	if p.Owners, p.Ends, err = look.previewOwners(&h, plan, want, current); err != nil {
 		p.Unread = append(p.Unread, err.Error())

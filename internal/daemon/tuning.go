@@ -7,9 +7,11 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/managers"
+	"github.com/cpupoold/cpupoold/internal/power"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/internal/tune"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -36,14 +38,14 @@ func undoOf(c *config.Config, bootID string) tune.Undo {
 
 // tuningSources are the settings of this machine. Where the daemon is in a network
 // namespace of its own, the interfaces are those of the host's.
-func tuningSources(m tune.Machine) ([]tune.Source, error) {
+func tuningSources(m tune.Machine) ([]tune.Source, *power.Host, error) {
 	proc, err := tune.OpenDir(procRoot)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", procRoot, err)
+		return nil, nil, fmt.Errorf("open %s: %w", procRoot, err)
 	}
 	sys, err := tune.OpenDir(sysRoot)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", sysRoot, err)
+		return nil, nil, fmt.Errorf("open %s: %w", sysRoot, err)
 	}
 	interfaces, etc := sys, os.DirFS("/etc")
 	if foreign("net") {
@@ -54,10 +56,12 @@ func tuningSources(m tune.Machine) ([]tune.Source, error) {
 	if foreign("mnt") {
 		etc = os.DirFS(procRoot + "/1/root/etc")
 	}
+	// Whatever the configuration says now, an earlier one may have had them changed.
+	host := power.NewHost(sys)
 	return []tune.Source{
 		tune.DefaultAffinityOf(proc, m), tune.NewBalancer(proc, sys, etc, m), tune.IRQs(proc, sys), tune.ReceiveQueues(interfaces, m),
-		tune.WorkqueueOf(sys, m), tune.KThreads(proc, sys, tune.SystemAffinity{}),
-	}, nil
+		tune.WorkqueueOf(sys, m), tune.KThreads(proc, sys, tune.SystemAffinity{}), host,
+	}, host, nil
 }
 
 // lost is a directory that could not be opened. Whoever has no need of it does not notice.
@@ -86,10 +90,11 @@ func (l *loop) newTuner(log *slog.Logger) (*tune.Tuner, error) {
 	if err != nil {
 		return nil, err
 	}
-	sources, err := tuningSources(l.settings.tuneMachine(l.possible))
+	sources, host, err := tuningSources(l.settings.tuneMachine(l.possible))
 	if err != nil {
 		return nil, err
 	}
+	l.tuning.power = host
 	return tune.New(tune.Options{
 		Sources: sources, Undo: undoOf(l.settings.config, bootID), Observe: l.observes, Log: log,
 		Changed: func() { l.box.post(tuned{}) },
@@ -126,12 +131,16 @@ func (l *loop) tuneHost() {
 		}
 	}
 	l.tuning.elsewhere = elsewhere
+	w.Values, l.tuning.powerless = l.settings.powerWish(l.status.plan, l.model, &l.others, l.tuning.power.Machine())
 	l.tuner.Set(w, l.settings.tuneMachine(l.possible), l.settings.ownable())
 }
 
 // tuning is what the owner remembers of it.
 type tuning struct {
 	elsewhere map[string]string // containers whose interrupts another manager moves, and which; as the log has it
+	// power is the machine's, powerless is what containers ask of it in vain.
+	power     *power.Host
+	powerless []pools.Problem
 }
 
 // wish is what a plan wishes of the host, and the containers whose interrupts another
@@ -235,7 +244,7 @@ func (l *loop) tuneProblems() []pools.Problem {
 	if l.tuner == nil {
 		return nil
 	}
-	var all []pools.Problem
+	all := slices.Clone(l.tuning.powerless)
 	for _, p := range l.tuner.View().Problems {
 		all = append(all, pools.Problem{Reason: pools.Reason{Code: pools.Code(p.Code), Text: p.Text}})
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/managers"
+	"github.com/cpupoold/cpupoold/internal/power"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/internal/tune"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -79,7 +80,8 @@ func TestHousekeepingIsTold(t *testing.T) {
 
 // TestSettingsHaveTheirNames: telemetry knows the kinds and reasons of package tune.
 func TestSettingsHaveTheirNames(t *testing.T) {
-	kinds := []string{string(tune.DefaultAffinity), string(tune.IRQBalance), string(tune.IRQ), string(tune.RPS), string(tune.Workqueue), string(tune.KThread)}
+	kinds := []string{string(tune.DefaultAffinity), string(tune.IRQBalance), string(tune.IRQ), string(tune.RPS), string(tune.Workqueue), string(tune.KThread),
+		string(power.KindGovernor), string(power.KindPreference), string(power.KindCState)}
 	var reasons []string
 	for _, w := range tune.Whys() {
 		reasons = append(reasons, string(w))

@@ -86,6 +86,16 @@ func (c *CRIO) hooks(ctr Container, key string) (by string, see bool) {
 	return "", false
 }
 
+// Powers tells whether CRI-O's hooks set the idle states or the governor of a container's
+// CPUs, for which the annotation key asks: they do so when it starts, and take it back when
+// it stops. By names who does it, for people.
+func (c *CRIO) Powers(ctr Container, key string) (by string, does bool) {
+	if !ctr.WholeCPUs {
+		return "", false
+	}
+	return c.hooks(ctr, key)
+}
+
 // MovesInterrupts tells whether CRI-O's hooks keep interrupts off a container's CPUs: they
 // write default_smp_affinity and irqbalance's configuration when it starts and when it
 // stops. By names who does it, for people.

@@ -98,7 +98,7 @@ func TestOfflineCPUs(t *testing.T) {
 	if err != nil || len(m.Policies) != 3 || !slices.Equal(m.Asleep, []int{1}) {
 		t.Errorf("%d policies, asleep %v, %v; want 3 and policy 1", len(m.Policies), m.Asleep, err)
 	}
-	seen, err := power.Source(tune.Dir{FS: tree}).Read(t.Context())
+	seen, err := power.NewHost(tune.Dir{FS: tree}).Read(t.Context())
 	var asleep []string
 	for _, o := range seen {
 		if o.Asleep {
@@ -232,7 +232,7 @@ func TestGivenBack(t *testing.T) {
 			looked := make(chan struct{}, 100)
 			machine := tune.Machine{Possible: cpuset.Range(0, 3), Online: cpuset.Range(0, 3)}
 			tuner := tune.New(tune.Options{
-				Sources: []tune.Source{power.Source(writable(tree))}, Log: slog.New(slog.DiscardHandler), Changed: func() { looked <- struct{}{} },
+				Sources: []tune.Source{power.NewHost(writable(tree))}, Log: slog.New(slog.DiscardHandler), Changed: func() { looked <- struct{}{} },
 				Undo: tune.Undo{File: dir + "/host.json", Mark: dir + "/mark", BootID: "b"},
 			})
 			done := make(chan struct{})
@@ -272,7 +272,7 @@ func TestGivenBack(t *testing.T) {
 
 func TestSourceRefusesOtherKnobs(t *testing.T) {
 	tree := sysfs(t, "intel_pstate")
-	source := power.Source(writable(tree))
+	source := power.NewHost(writable(tree))
 	for _, k := range []tune.Knob{
 		{Kind: power.KindCState, Name: "1"}, {Kind: power.KindCState, Name: "1/../2"}, {Kind: power.KindGovernor, Name: "../policy0"},
 		{Kind: power.KindGovernor, Name: "0/1"}, {Kind: tune.IRQ, Name: "1"},

@@ -5,21 +5,37 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/cpupoold/cpupoold/internal/tune"
 )
 
-// source reads and writes the knobs of a machine's power.
-type source struct{ sys tune.Dir }
+// Host reads and writes the knobs of a machine's power; it implements [tune.Source].
+type Host struct {
+	sys  tune.Dir
+	last atomic.Pointer[Machine]
+}
 
-// Source are the governors, energy preferences and idle states of the machine whose sysfs
-// is sys.
-func Source(sys tune.Dir) tune.Source { return source{sys} }
+// NewHost reads the machine whose sysfs is sys, as far as that can be read: what cannot is
+// told by each later Read.
+func NewHost(sys tune.Dir) *Host {
+	s := &Host{sys: sys}
+	m, _ := Read(sys.FS)
+	s.last.Store(&m)
+	return s
+}
 
-func (s source) Kinds() []tune.Kind { return []tune.Kind{KindGovernor, KindPreference, KindCState} }
+// Machine is what the last Read has found. It is not to be changed, never waits, and may be
+// asked for by any goroutine.
+func (s *Host) Machine() Machine { return *s.last.Load() }
 
-func (s source) Read(context.Context) ([]tune.Observed, error) {
+// Kinds implements [tune.Source].
+func (s *Host) Kinds() []tune.Kind { return []tune.Kind{KindGovernor, KindPreference, KindCState} }
+
+// Read implements [tune.Source].
+func (s *Host) Read(context.Context) ([]tune.Observed, error) {
 	m, err := Read(s.sys.FS)
+	s.last.Store(&m)
 	var all []tune.Observed
 	for _, p := range m.Policies {
 		name, label := strconv.Itoa(p.Number), "CPUs "+p.CPUs.String()
@@ -48,7 +64,8 @@ func (s source) Read(context.Context) ([]tune.Observed, error) {
 	return all, err
 }
 
-func (s source) Write(_ context.Context, k tune.Knob, value string) error {
+// Write implements [tune.Source].
+func (s *Host) Write(_ context.Context, k tune.Knob, value string) error {
 	file, err := fileOf(k)
 	if err != nil {
 		return err

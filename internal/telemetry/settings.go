@@ -35,7 +35,7 @@ type SettingWrite struct {
 // SettingNames are the kinds of settings and the reasons that there always are metrics for:
 // those of package tune, to which a test of the daemon holds them.
 func SettingNames() (kinds, reasons []string) {
-	return []string{"default-affinity", "irqbalance", "irq", "rps", "workqueue", "kthread"},
+	return []string{"default-affinity", "irqbalance", "irq", "rps", "workqueue", "kthread", "governor", "epp", "cstate"},
 		[]string{"immovable", "no-space", "busy", "no-cpu-left", "contested", "not-taken", "failed"}
 }
 

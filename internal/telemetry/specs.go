@@ -106,7 +106,7 @@ func specs() []spec {
 		{gatheredTotal, "Threads that the kernel had left outside of the CPUs of their cgroup (forked while its cpuset was written) and that were brought back.", counter, nil},
 		{stuckThreads, "Threads outside of the CPUs of their cgroup that could not be brought back (io_uring workers before kernel 6.12).", gauge, nil},
 		{quietCPUs, "CPUs that are to handle no interrupts of devices, because who has them for himself asks for it (interrupts.away).", gauge, nil},
-		{settingsMoved, "Settings of the host outside of cgroups that hold a value of the daemon's, by kind: default-affinity and irq (affinity of interrupts), irqbalance (1: it is told), rps (receive queues), workqueue, kthread (threads of the kernel).", gauge, []string{"kind"}},
+		{settingsMoved, "Settings of the host outside of cgroups that hold a value of the daemon's, by kind: default-affinity and irq (affinity of interrupts), irqbalance (1: it is told), rps (receive queues), workqueue, kthread (threads of the kernel), governor, epp (energy preference), cstate (idle states of CPUs).", gauge, []string{"kind"}},
 		{settingsStuck, "Settings of the host that are not as they should be, by kind and reason: immovable (an interrupt that is managed by its driver, or bound), no-space (the other CPUs have no vector left), busy, no-cpu-left, contested (somebody else writes it), not-taken, failed.", gauge, []string{"kind", "reason"}},
 		{settingsPending, "Changes of settings of the host that are not made, because mode is observe or the undo record cannot be written.", gauge, nil},
 		{settingWrites, "Writes of settings of the host outside of cgroups, by kind and result (ok, failed).", counter, []string{"kind", "result"}},

@@ -1,0 +1,82 @@
+package daemon
+
+import (
+	"strings"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/managers"
+	"github.com/cpupoold/cpupoold/internal/power"
+	"github.com/cpupoold/cpupoold/internal/tune"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/workload"
+)
+
+// codePower is the code of containers that ask for something about the power of their
+// CPUs and do not get it.
+const codePower pools.Code = "PowerNotGiven"
+
+// powerWish is what containers ask of the power of the CPUs that they have for themselves,
+// and what of it they do not get. What CRI-O's hooks do for a container is left to them.
+func (s *settings) powerWish(plan pools.Plan, m *model, o *others, machine power.Machine) (map[tune.Knob]string, []pools.Problem) {
+	if len(s.config.Power) == 0 {
+		return nil, nil // the annotations are CRI-O's, and nothing here is about them
+	}
+	var owners []power.Owner
+	var problems []pools.Problem
+	of := make(map[string]pools.Problem) // by the name of the owner
+	for _, owner := range soleOwners(plan) {
+		e := m.containers[owner.id]
+		if owner.unit || e == nil || m.pods[e.container.PodID] == nil {
+			continue
+		}
+		pod := m.pods[e.container.PodID]
+		problem := pools.Problem{PodUID: pod.uid, Pod: pod.name(), Container: owner.name}
+		ask, errs := power.Parse(o.leavePower(pod, e, s.names.Power(pod.pod.Annotations, owner.name)), s.powerFeatures())
+		for _, err := range errs {
+			problem.Reason = pools.Reason{Code: codePower, Text: err.Error()}
+			problems = append(problems, problem)
+		}
+		if !ask.Empty() {
+			name := pod.name() + "/" + owner.name + "/" + owner.id
+			of[name] = problem
+			owners = append(owners, power.Owner{Name: name, CPUs: owner.cpus, Ask: ask})
+		}
+	}
+	values, missing := power.Plan(owners, machine)
+	for _, p := range missing {
+		problem := of[p.Owner]
+		problem.Reason = pools.Reason{Code: codePower, Text: p.Text}
+		problems = append(problems, problem)
+	}
+	return values, problems
+}
+
+// leavePower leaves out what CRI-O's hooks do.
+func (o *others) leavePower(pod *podEntry, e *containerEntry, asked workload.PowerAsked) workload.PowerAsked {
+	ctr := managers.Container{Name: e.container.Name, Annotations: pod.pod.Annotations, Handler: pod.pod.RuntimeHandler, WholeCPUs: true}
+	for _, v := range []*workload.PowerValue{&asked.CStates, &asked.Governor} {
+		if !strings.Contains(v.Key, ".crio.io") {
+			continue
+		}
+		if _, does := o.crio.Powers(ctr, v.Key); does {
+			*v = workload.PowerValue{}
+		}
+	}
+	return asked
+}
+
+// powerFeatures are those that pods may ask for.
+func (s *settings) powerFeatures() []power.Feature {
+	var all []power.Feature
+	for _, f := range s.config.Power {
+		switch f {
+		case config.PowerCStates:
+			all = append(all, power.CStates)
+		case config.PowerGovernor:
+			all = append(all, power.Governor)
+		case config.PowerPreference:
+			all = append(all, power.Preference)
+		}
+	}
+	return all
+}
