@@ -21,7 +21,7 @@ that a value differs in a way that matters, or that the cluster could not be tol
 With --dry-run it prints what it would put back, from what to what, and writes nothing; a
 daemon may run, and the cluster is not asked.
 
-Where the journal is lost or damaged, values that are exactly what the daemon would write now
+Where the journal is damaged, or was there since the machine booted and is lost, values that are exactly what the daemon would write now
 get the defaults of kernel, systemd and kubelet, and the report says so. After a reboot there
 is nothing to put back: cgroups ended with it.
 

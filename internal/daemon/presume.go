@@ -148,16 +148,11 @@ func (x traces) quotas() map[cgroup.Path]int64 {
 
 // lostNote says that defaults stand in for a journal.
 func lostNote(name string, damage error, o []Original) string {
-	if damage != nil {
+	switch {
+	case damage != nil:
 		return fmt.Sprintf("%v: the defaults of kernel, systemd and kubelet stand in for what it said", damage)
+	case len(o) == 0:
+		return fmt.Sprintf("the journal %s is lost, and no value is as the daemon writes it: there is nothing to put back", name)
 	}
-	if len(o) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("there is no journal %s, and values are exactly as the daemon writes them: the defaults of kernel, systemd and kubelet stand in for what they were", name)
-}
-
-// untold says that nobody knows whether there is anything to restore.
-func untold(name string, err error) string {
-	return fmt.Sprintf("there is no journal %s, and whether a daemon has changed values cannot be told: %v", name, err)
+	return fmt.Sprintf("the journal %s is lost: for values that are exactly as the daemon writes them, the defaults of kernel, systemd and kubelet stand in for what they were", name)
 }

@@ -50,6 +50,14 @@ func (n *node) lose(h host) Journal {
 	return Journal{Originals: p.traces.originals(&h)}
 }
 
+// marks checks whether a missing journal would count as lost.
+func (n *node) marks(want bool) {
+	n.t.Helper()
+	if got, err := marked(n.host().files); err != nil || got != want {
+		n.t.Errorf("there has been a journal: %v, %v; want %v", got, err, want)
+	}
+}
+
 // TestDryRestore: what is said before is what is done then, and saying it changes nothing.
 // Without a journal the defaults stand in for what was there, and are the same here.
 func TestDryRestore(t *testing.T) {
@@ -71,12 +79,14 @@ func TestDryRestore(t *testing.T) {
 					t.Fatal(err)
 				}
 				before := n.values()
+				n.marks(false)
 				r := n.start()
 				n.runsOn(ids[0], "4-5")
 				n.runsOn(ids[1], "2-3")
 				n.hostOn("init.scope", "0-1")
 				r.quiet()
 				r.stop()
+				n.marks(true)
 				h := n.host()
 				j := n.journal()
 				if lost {
@@ -109,6 +119,7 @@ func TestDryRestore(t *testing.T) {
 						t.Errorf("%s: %q; want %q", key, after[key], was)
 					}
 				}
+				n.marks(false)
 				again, err := h.restoreAs(t.Context(), j, n.options().Config.Isolation, true)
 				if err != nil || len(again.Changes) > 0 {
 					t.Errorf("once more there would be %+v, %v", again.Changes, err)

@@ -85,26 +85,27 @@ func restoreHost(ctx context.Context, o Options, dry bool) (RestoreReport, error
 	if state == journalOfEarlierBoot && !partitionsLeft(o.Config.Isolation) {
 		return RestoreReport{Note: "the machine has booted since values were changed: cgroups and what systemd had at run time ended with that"}, nil
 	}
-	if state == journalKnown && len(j.Originals) == 0 && !partitionsLeft(o.Config.Isolation) {
+	lost := state == journalDamaged
+	if state == journalMissing {
+		if lost, err = marked(o.Config.RunDir); err != nil {
+			return RestoreReport{}, fmt.Errorf("there is no journal %s, and whether there was one cannot be told: %w", name, err)
+		}
+	}
+	if len(j.Originals) == 0 && !lost && !partitionsLeft(o.Config.Isolation) {
 		return RestoreReport{}, nil
 	}
 	h, closeHost, openErr := openHost(ctx, o.Config, o.Topology)
 	if openErr != nil {
-		if state == journalMissing && !partitionsLeft(o.Config.Isolation) { // most likely there was never a daemon
-			return RestoreReport{Note: untold(name, openErr)}, nil
-		}
 		return RestoreReport{}, errors.Join(err, openErr)
 	}
 	defer closeHost()
 	note := ""
-	if state == journalMissing || state == journalDamaged {
-		var lost error
-		if j.Originals, lost = h.presumed(ctx, o, j); lost != nil && state == journalDamaged {
-			return RestoreReport{}, errors.Join(err, lost)
+	if lost {
+		var presumeErr error
+		if j.Originals, presumeErr = h.presumed(ctx, o, j); presumeErr != nil {
+			return RestoreReport{}, errors.Join(err, presumeErr)
 		}
-		if note = lostNote(name, err, j.Originals); lost != nil {
-			note = untold(name, lost)
-		}
+		note = lostNote(name, err, j.Originals)
 	}
 	r, err := h.restoreAs(ctx, j, o.Config.Isolation, dry)
 	r.Note = note
@@ -172,7 +173,7 @@ func (h *host) restore(ctx context.Context, j Journal) (RestoreReport, error) {
 		}
 	}
 	if len(rest.Originals) == 0 {
-		return r, errors.Join(kubeletErr, parkErr, ignoreMissing(os.Remove(h.journal)))
+		return r, errors.Join(kubeletErr, parkErr, ignoreMissing(os.Remove(h.journal)), removeMark(h.files))
 	}
 	return r, errors.Join(kubeletErr, parkErr, SaveJournal(h.journal, rest))
 }
