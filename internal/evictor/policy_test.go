@@ -45,7 +45,8 @@ func deployed[T interface {
 		}
 	}
 	t.Fatalf("%s has no %s of the type", file, name)
-	panic("unreachable")
+	var none T
+	return none
 }
 
 // The names of what is read and elected by are those that the rights are for.
