@@ -132,7 +132,7 @@ func (a *app) printChanges(r daemon.RestoreReport) error {
 		out.row(what, c.File, c.From, c.To)
 	}
 	for _, c := range r.Settings.Restored {
-		out.row(c.Knob.String(), c.Label, c.From, c.To)
+		out.row(c.String(), c.Label, c.From, c.To)
 	}
 	return out.flush()
 }

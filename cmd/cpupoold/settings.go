@@ -37,7 +37,7 @@ func (a *app) printSettings(r tune.Report, dry bool) error {
 	}
 	out := newTable(a.out, "DIFFERS", "OF", "WAS", "IS", "BECAUSE")
 	for _, d := range r.Differs {
-		out.row(d.Knob.String(), d.Label, d.Original, d.Now, d.Reason)
+		out.row(d.String(), d.Label, d.Original, d.Now, d.Reason)
 	}
 	return out.flush()
 }
@@ -53,10 +53,10 @@ func (a *app) printTuning(p *daemon.TunePreview) error {
 	}
 	out := newTable(a.out)
 	for _, c := range p.Changes {
-		out.row(c.Knob.String(), c.Label, c.From, "to "+c.To)
+		out.row(c.String(), c.Label, c.From, "to "+c.To)
 	}
 	for _, s := range p.Stuck {
-		out.row(s.Knob.String(), s.Label, s.Value, "stays: "+s.Text)
+		out.row(s.String(), s.Label, s.Value, "stays: "+s.Text)
 	}
 	if err := out.flush(); err != nil {
 		return err

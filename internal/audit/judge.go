@@ -220,7 +220,7 @@ func (j *judge) scores(found []Finding, works []KernelWork) []Score {
 			if at.Exclusive && at.PoolName == p.PoolName {
 				o := j.score(Score{PoolName: at.PoolName, Pod: at.Pod, Name: at.Name, CPUs: at.CPUs}, found, works)
 				used, known := j.Usage[at.Cgroup]
-				o.unseen(j.Times, seconds(used), known)
+				o.unseen(j.Times, seconds(used), known && at.Mixed.IsEmpty()) // the cgroup's time is that on shared CPUs, too
 				owners = append(owners, o)
 			}
 		}

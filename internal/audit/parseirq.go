@@ -28,7 +28,7 @@ const maxLines = 1 << 16
 func ParseCounts(b []byte) ([]Line, error) {
 	head, rest, _ := bytes.Cut(b, []byte("\n"))
 	var cpus []int
-	for _, f := range strings.Fields(string(head)) {
+	for f := range strings.FieldsSeq(string(head)) {
 		number, found := strings.CutPrefix(f, "CPU")
 		cpu, err := strconv.ParseUint(number, 10, 31)
 		if !found || err != nil || cpu >= cpuset.MaxCPUs {

@@ -121,7 +121,7 @@ func newEvictor(t *testing.T, mode Mode) (*evictor, *fakeCluster, *time.Time) {
 		policy: deployed[*admissionregistrationv1.ValidatingAdmissionPolicy](t, "rbac.yaml", ownNodePolicy),
 		bind:   deployed[*admissionregistrationv1.ValidatingAdmissionPolicyBinding](t, "rbac.yaml", ownNodePolicy),
 	}
-	for _, name := range strings.Split("abcdefgh", "") {
+	for name := range strings.SplitSeq("abcdefgh", "") {
 		c.pods = append(c.pods, corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name)},
 			Spec:       corev1.PodSpec{NodeName: "n0", Containers: []corev1.Container{{Name: "c"}}},

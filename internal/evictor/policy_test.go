@@ -31,7 +31,7 @@ func deployed[T interface {
 	for documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data))); ; {
 		document, err := documents.Read()
 		if errors.Is(err, io.EOF) {
-			break
+			t.Fatalf("%s has no %s of the type", file, name)
 		}
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
@@ -44,9 +44,6 @@ func deployed[T interface {
 			return is
 		}
 	}
-	t.Fatalf("%s has no %s of the type", file, name)
-	var none T
-	return none
 }
 
 // The names of what is read and elected by are those that the rights are for.

@@ -46,10 +46,6 @@ func (w *wanted) conditions() []wantedCondition {
 	if w.keepPressure {
 		return all
 	}
-	own := wantedCondition{ConditionType, w.condition, w.heartbeat}
-	if w.keepPressure {
-		return []wantedCondition{own}
-	}
 	pressed := wantedCondition{PressureType, w.pressure, w.heartbeat}
 	if w.pressure != nil && w.pressure.Status == "True" {
 		pressed.heartbeat = pressureHeartbeat

@@ -73,7 +73,7 @@ func TestIrqbalanceIsToldAgain(t *testing.T) {
 		t.Errorf("told: %q", got)
 	}
 	r.restart(b)
-	report, err := Restore(t.Context(), Restoring{Sources: append(r.sources(), b), Undo: undoIn(r.Tuner.o.Undo.File[:strings.Index(r.Tuner.o.Undo.File, "/state")]), Machine: r.machine()}, false)
+	report, err := Restore(t.Context(), Restoring{Sources: append(r.sources(), b), Undo: undoIn(r.o.Undo.File[:strings.Index(r.o.Undo.File, "/state")]), Machine: r.machine()}, false)
 	if err != nil || len(report.Differs) != 0 || fake.said()[2] != "settings cpus NULL" {
 		t.Errorf("restore: %+v, %v, told %q", report, err, fake.said())
 	}

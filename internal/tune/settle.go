@@ -44,7 +44,7 @@ func (t *Tuner) written(c Change, now time.Time) bool {
 	}
 	f.truce = min(max(2*f.truce, firstTruce), lastTruce)
 	f.until = now.Add(f.truce)
-	t.o.Log.Warn("somebody else writes a setting of the host whenever it is as wished; it is left alone for a while", "knob", c.Knob.String(), "device", c.Label, "value", c.From, "wished", c.To, "until", f.until)
+	t.o.Log.Warn("somebody else writes a setting of the host whenever it is as wished; it is left alone for a while", "knob", c.String(), "device", c.Label, "value", c.From, "wished", c.To, "until", f.until)
 	return true
 }
 

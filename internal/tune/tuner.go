@@ -337,7 +337,7 @@ func (t *Tuner) write(ctx context.Context, changes []Change, now time.Time) (mad
 			number[c.Kind]++
 			made = append(made, c)
 			t.writes[Count{c.Kind, false}]++
-			t.o.Log.Debug("wrote", "knob", c.Knob.String(), "device", c.Label, "from", c.From, "to", c.To)
+			t.o.Log.Debug("wrote", "knob", c.String(), "device", c.Label, "from", c.From, "to", c.To)
 		case gone(err):
 			delete(t.refused, c.Knob)
 		default:

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -331,7 +332,8 @@ func (n *node) interrupt(cpu string) {
 // spinThread has a thread of this process, which leads none, run on some CPUs.
 func (n *node) spinThread(cpus cpuset.Set) {
 	n.Helper()
-	stop, started, ended := make(chan struct{}), make(chan error), make(chan struct{})
+	var stop atomic.Bool
+	started, ended := make(chan error), make(chan struct{})
 	go func() {
 		defer close(ended)
 		runtime.LockOSThread() // and ends with the goroutine
@@ -340,18 +342,13 @@ func (n *node) spinThread(cpus cpuset.Set) {
 			return
 		}
 		started <- allow(0, cpus)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
+		for !stop.Load() { //nolint:revive // it is there to run
 		}
 	}()
 	if err := <-started; err != nil {
 		n.Fatal(err)
 	}
-	n.Cleanup(func() { close(stop); <-ended })
+	n.Cleanup(func() { stop.Store(true); <-ended })
 }
 
 // running waits for a pod's container.

@@ -4,6 +4,7 @@ package check_test
 
 import (
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -25,7 +26,7 @@ type broken struct {
 type addition struct{ script, config string }
 
 func cases() []broken {
-	return slicesOf(configurationCases(), cgroupCases(), runtimeCases(), kubeletCases(), crioCases(), kernelCases(), poolCases(), optionCases(), unitCases(), hostCases(),
+	return slicesOf(configurationCases(), cgroupCases(), runtimeCases(), kubeletCases(), crioCases(), otherCases(), kernelCases(), poolCases(), optionCases(), unitCases(), hostCases(),
 		directoryCases())
 }
 
@@ -45,6 +46,10 @@ func configurationCases() []broken {
 		{
 			name: "not YAML", config: "partitions: [",
 			want: []string{"refuse configuration: is not YAML"},
+		},
+		{
+			name: "observing", config: goodConfig + "mode: observe\n",
+			want: []string{"info mode: is observe"},
 		},
 	}
 }
@@ -189,8 +194,49 @@ func crioCases() []broken {
 			want: []string{`warning crio-infra-cpuset: crio.runtime.infra_ctr_cpuset is "0-1"`},
 		},
 		{
+			name:  "CRI-O with a handler that writes CPUs",
+			setup: crio("[crio.runtime.runtimes.high-performance]\nruntime_path = \"/usr/bin/runc\"\nallowed_annotations = [\"cpu-load-balancing.crio.io\"]\n"),
+			want:  []string{"refuse crio-high-performance: allowed_annotations has cpu-load-balancing.crio.io"},
+		},
+		{
 			name: "CRI-O with a corrupt file", setup: crio("[crio\n"),
 			want: []string{"warning crio-config: /etc/crio/crio.conf.d/99-test.conf"},
+		},
+	}
+}
+
+// otherCases are other managers of CPUs, but for the kubelet and CRI-O.
+func otherCases() []broken {
+	return []broken{
+		{
+			name: "a plugin of the runtime", setup: func(t *testing.T) addition {
+				c := exec.CommandContext(t.Context(), "/bin/sleep", "1h")
+				c.Args[0] = "/usr/local/bin/nri-resource-policy-balloons"
+				if err := c.Start(); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = c.Wait() }) // killed with the context
+				return addition{}
+			},
+			want: []string{"refuse nri-plugins: nri-resource-policy-balloons"},
+		},
+		{
+			name: "a pod that asks somebody else", setup: func(t *testing.T) addition {
+				r := testnode.StartRuntime(t, testnode.RuntimeConfig{Flavor: testnode.CRIO})
+				if _, err := r.RunPod(testnode.PodSpec{Name: "a", Namespace: "default", UID: "a", Annotations: map[string]string{"nokia.k8s.io/cpus": "[]"}}); err != nil {
+					t.Fatal(err)
+				}
+				return addition{config: "containerRuntimeEndpoint: " + r.Endpoint() + "\n"}
+			},
+			want: []string{"warning other-annotations: asks CPU-Pooler for CPUs"},
+		},
+		{
+			name: "tuned keeps threads off CPUs", script: `mkdir -p /etc/tuned
+hide /etc/tuned
+mkdir /etc/tuned/radio
+echo radio >/etc/tuned/active_profile
+printf '[scheduler]\nisolated_cores=4-7\n' >/etc/tuned/radio/tuned.conf`,
+			want: []string{"warning tuned: does not run"},
 		},
 	}
 }
@@ -240,6 +286,10 @@ func poolCases() []broken {
 		{
 			name: "overlapping pools", config: strings.Replace(goodConfig, "cpus: 2-3", "cpus: 2-4", 1),
 			want: []string{"error pools: CPU 4 is in shared.cpus too"},
+		},
+		{
+			name: "a floor that is never reached", config: goodConfig + "depletion: {action: taint, floor: 3, dryRun: false}\n",
+			want: []string{"warning depletion-floor: is 3"},
 		},
 		{
 			name: "CPUs that do not exist", config: strings.Replace(goodConfig, "cpus: 4-7", "cpus: 4-8", 1),
