@@ -24,8 +24,7 @@ func mixing(yaml, cpus string) string {
 // mixed asks for them, for the container app.
 func mixed() map[string]string { return map[string]string{"cpu-shared.crio.io/app": "enable"} }
 
-// TestCreateMixed: the answer has both kinds of CPUs, and says which are which; who comes
-// later gets some of the shared ones, and the container leaves them first.
+// TestCreateMixed: the answer has both kinds of CPUs, and says which are which.
 func TestCreateMixed(t *testing.T) {
 	n := newNode(t)
 	n.yaml = mixing(carvedYAML, "shared")
@@ -40,19 +39,32 @@ func TestCreateMixed(t *testing.T) {
 	if d := cmp.Diff(want, reply.Adjustment.Env); d != "" || reply.Adjustment.CPUs.String() != "2-7" || !reply.Adjustment.Unlimited {
 		t.Errorf("answer %+v; environment (-want +got):\n%s", reply.Adjustment, d)
 	}
-	other := n.pod("m2", "default", "guaranteed", 2, mixed())
-	id := n.container(other, "app", whole(2))
+}
+
+// TestMixedGivesWay: who comes later gets some of the shared ones, and the container
+// leaves them first.
+func TestMixedGivesWay(t *testing.T) {
+	n := newNode(t)
+	n.yaml = mixing(carvedYAML, "shared")
+	r := n.start()
+	id := n.container(n.pod("m", "default", "guaranteed", 2, mixed()), "app", whole(2))
 	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-	n.runsOn(id, "4-7") // the first is promised 2-3, and shares what is left
-	n.runsOn(shared, "6-7")
-	n.eventually("recorded", func() bool {
-		c, err := n.client.ContainerStatus(t.Context(), id)
-		return err == nil && c.Recorded.CPUs == "4-7"
-	})
-	if st := n.state(id); st.Quota != -1 {
-		t.Errorf("quota %d; want none", st.Quota)
+	has := func(cpus string) {
+		t.Helper()
+		n.runsOn(id, cpus)
+		n.eventually("recorded "+cpus, func() bool {
+			c, err := n.client.ContainerStatus(t.Context(), id)
+			return err == nil && c.Recorded.CPUs == cpus
+		})
 	}
-	r.view("one that runs is mixed", func(v *telemetry.View) bool { return v.Mixed == 2 && v.Problems["NoPartition"] == 0 })
+	has("2-7")
+	n.runsOn(shared, "4-7")
+	n.eventually("no quota", func() bool { return n.state(id).Quota == -1 })
+	later := n.container(n.pod("l", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.runsOn(later, "4-5")
+	has("2-3,6-7")
+	n.runsOn(shared, "6-7")
+	r.view("one that runs is mixed", func(v *telemetry.View) bool { return v.Mixed == 1 && v.Problems["NoPartition"] == 0 })
 }
 
 // TestMixedOnCRIO: CRI-O adds the CPUs of OPENSHIFT_SHARED_CPUS in each update, so that it

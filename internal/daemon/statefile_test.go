@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,9 +18,10 @@ const staticState = `{"policyName":"static","defaultCpuSet":"0-3","entries":{},"
 // under way, and what it says when it ends at last is not taken for news.
 func TestStateFileOnHungDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		reads, answers := 0, make(chan string)
+		var reads atomic.Int32
+		answers := make(chan string)
 		f := &stateFile{name: "/kubelet/cpu_manager_state", read: func(string, int64) ([]byte, error) {
-			reads++
+			reads.Add(1)
 			return []byte(<-answers), nil
 		}}
 		for range 3 {
@@ -29,16 +31,16 @@ func TestStateFileOnHungDisk(t *testing.T) {
 				t.Errorf("after %s: %v; want an error with the file's name after %s", time.Since(begin), err, stateLimit)
 			}
 		}
-		if reads != 1 {
-			t.Errorf("%d reads of a disk that does not answer; want one", reads)
+		if reads.Load() != 1 {
+			t.Errorf("%d reads of a disk that does not answer; want one", reads.Load())
 		}
 		go func() {
 			answers <- strings.Replace(staticState, "0-3", "0-7", 1) // as it was before
 			answers <- staticState
 		}()
 		state, err := f.State(t.Context())
-		if err != nil || state.Default.String() != "0-3" || reads != 2 {
-			t.Errorf("state %+v after %d reads, %v; want that of the second read", state, reads, err)
+		if err != nil || state.Default.String() != "0-3" || reads.Load() != 2 {
+			t.Errorf("state %+v after %d reads, %v; want that of the second read", state, reads.Load(), err)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package cgroup
 
 import (
 	"errors"
+	"path"
 	"strings"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -78,6 +79,9 @@ func (f *FS) readPopulated(s *State) error {
 	}
 	var err error
 	s.Populated, err = readValue(f, s.Path, "cgroup.events", parsePopulated)
+	if errors.Is(err, ErrNoController) { // it needs none: the cgroup has been made since it was looked for
+		return &Error{Op: opRead, Path: path.Join(s.Path.name(), "cgroup.events"), Err: ErrGone}
+	}
 	return err
 }
 
