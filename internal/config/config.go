@@ -127,7 +127,7 @@ type Config struct {
 	Depletion Depletion
 
 	// AuditInterval (audit.interval) is how often the daemon looks who is on CPUs of
-	// somebody else, 10s..24h; 0, "off" in the file, never. Default: 1m.
+	// somebody else, 10s..24h; 0, "off" in the file, never. Default: 5m.
 	AuditInterval time.Duration
 
 	// Interrupts (interrupts) says where interrupts of devices go.
@@ -229,7 +229,7 @@ func Default() Config {
 		PodSliceWeights:     true,
 		Node:                defaultNode(),
 		Depletion:           defaultDepletion(),
-		AuditInterval:       time.Minute,
+		AuditInterval:       5 * time.Minute,
 		Interrupts:          Interrupts{Away: AwayAnnotated},
 		KernelThreads:       KernelThreadsOff,
 		LogLevel:            slog.LevelInfo,
