@@ -196,7 +196,7 @@ func crioCases() []broken {
 		{
 			name:  "CRI-O with a handler that writes CPUs",
 			setup: crio("[crio.runtime.runtimes.high-performance]\nruntime_path = \"/usr/bin/runc\"\nallowed_annotations = [\"cpu-load-balancing.crio.io\"]\n"),
-			want:  []string{"refuse crio-high-performance: allowed_annotations has cpu-load-balancing.crio.io"},
+			want:  []string{"info crio-high-performance: allowed_annotations has cpu-load-balancing.crio.io"},
 		},
 		{
 			name: "CRI-O with a corrupt file", setup: crio("[crio\n"),
@@ -236,7 +236,7 @@ hide /etc/tuned
 mkdir /etc/tuned/radio
 echo radio >/etc/tuned/active_profile
 printf '[scheduler]\nisolated_cores=4-7\n' >/etc/tuned/radio/tuned.conf`,
-			want: []string{"warning tuned: does not run"},
+			want: []string{"info tuned: tuned does not run"},
 		},
 	}
 }
