@@ -10,6 +10,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/audit"
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/durable"
 	services "github.com/cpupoold/cpupoold/internal/host"
 	"github.com/cpupoold/cpupoold/internal/power"
 	"github.com/cpupoold/cpupoold/internal/tune"
@@ -170,7 +171,7 @@ func peekJournal(name string) (Journal, error) {
 	if err != nil {
 		return Journal{}, err
 	}
-	b, err := readBounded(name, journalLimit)
+	b, err := durable.Read(name, journalLimit)
 	if err != nil {
 		return Journal{BootID: bootID}, ignoreMissing(err)
 	}

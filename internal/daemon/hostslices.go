@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/cpupoold/cpupoold/internal/durable"
 	services "github.com/cpupoold/cpupoold/internal/host"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -212,7 +213,7 @@ func (l *loop) hostView() []telemetry.HostUnit {
 
 // hostFile reads a unit file of the host, from within a privileged container too.
 func hostFile(name string) ([]byte, error) {
-	return services.OfTheHost(func(name string) ([]byte, error) { return readBounded(name, unitFileLimit) })(name)
+	return services.OfTheHost(func(name string) ([]byte, error) { return durable.Read(name, unitFileLimit) })(name)
 }
 
 // unitFileLimit is far above any unit file, in bytes.

@@ -2,20 +2,14 @@ package daemon
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
-	"github.com/google/renameio/v2"
-
+	"github.com/cpupoold/cpupoold/internal/durable"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -83,44 +77,22 @@ type left struct {
 	ID        string `json:"id,omitempty"` // CRI id
 }
 
-// journalFile is the outer form: the checksum is over the bytes of Data.
-type journalFile struct {
-	Version int             `json:"version"`
-	SHA256  string          `json:"sha256"`
-	Data    json.RawMessage `json:"data"`
-}
-
-var errBadJournal = errors.New("journal is damaged")
+var errBadJournal = errors.New("journal cannot be used")
 
 // encodeJournal gives equal bytes for equal journals.
 func encodeJournal(j Journal) ([]byte, error) {
-	data, err := json.Marshal(j)
+	b, err := durable.Encode(journalVersion, j)
 	if err != nil {
 		return nil, fmt.Errorf("encode journal: %w", err)
 	}
-	sum := sha256.Sum256(data)
-	out, err := json.Marshal(journalFile{Version: journalVersion, SHA256: hex.EncodeToString(sum[:]), Data: data})
-	if err != nil {
-		return nil, fmt.Errorf("encode journal: %w", err)
-	}
-	return append(out, '\n'), nil
+	return b, nil
 }
 
 // decodeJournal is strict: a journal that is not exactly what encodeJournal
 // wrote, now or when it wrote an older version, is errBadJournal.
 func decodeJournal(b []byte) (Journal, error) {
-	var f journalFile
-	if err := json.Unmarshal(b, &f); err != nil {
-		return Journal{}, fmt.Errorf("%w: %w", errBadJournal, err)
-	}
-	if f.Version < oldestJournal || f.Version > journalVersion {
-		return Journal{}, fmt.Errorf("%w: version %d, this daemon reads %d to %d", errBadJournal, f.Version, oldestJournal, journalVersion)
-	}
-	if sum := sha256.Sum256(f.Data); hex.EncodeToString(sum[:]) != f.SHA256 {
-		return Journal{}, fmt.Errorf("%w: checksum does not match", errBadJournal)
-	}
 	var j Journal
-	if err := json.Unmarshal(f.Data, &j); err != nil {
+	if err := durable.Decode(b, oldestJournal, journalVersion, &j); err != nil {
 		return Journal{}, fmt.Errorf("%w: %w", errBadJournal, err)
 	}
 	return j, nil
@@ -132,7 +104,7 @@ func decodeJournal(b []byte) (Journal, error) {
 // in both cases note says what happened. It never fails: the daemon can work without.
 func LoadJournal(name, bootID string, now time.Time) (j Journal, note error) {
 	empty := Journal{BootID: bootID}
-	b, err := readBounded(name, journalLimit)
+	b, err := durable.Read(name, journalLimit)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return empty, nil
@@ -168,24 +140,8 @@ func SaveJournal(name string, j Journal) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-		return fmt.Errorf("create state directory: %w", err)
-	}
-	// renameio syncs the file before the rename; the directory is synced here,
-	// or a power cut could bring the old journal back.
-	if err := renameio.WriteFile(name, b, 0o600); err != nil {
+	if err := durable.Write(name, b); err != nil {
 		return fmt.Errorf("write journal: %w", err)
-	}
-	dir, err := os.Open(filepath.Dir(name))
-	if err != nil {
-		return fmt.Errorf("write journal: %w", err)
-	}
-	err = dir.Sync()
-	if cerr := dir.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return fmt.Errorf("write journal: sync directory: %w", err)
 	}
 	return nil
 }
@@ -212,20 +168,6 @@ func sortOriginals(os []Original) {
 	})
 }
 
-// readBounded reads a whole file of at most limit bytes.
-func readBounded(name string, limit int64) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close() //nolint:errcheck // opened to read
-	b, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(b)) > limit {
-		err = fmt.Errorf("%s has more than %d bytes", name, limit)
-	}
-	return b, err
-}
-
 // journalState is what has become of a journal.
 type journalState int
 
@@ -244,7 +186,7 @@ func judgeJournal(name string) (Journal, journalState, error) {
 	if err != nil {
 		return Journal{}, journalUnread, err
 	}
-	b, err := readBounded(name, journalLimit)
+	b, err := durable.Read(name, journalLimit)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return Journal{BootID: bootID}, journalMissing, nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/durable"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -106,7 +107,7 @@ func managerOf(c *config.Config) cpuManager {
 	if !c.Pools.Guaranteed.Kubelet {
 		return nil
 	}
-	return &stateFile{name: path.Join(c.KubeletStateDir, cpuManagerState), read: readBounded}
+	return &stateFile{name: path.Join(c.KubeletStateDir, cpuManagerState), read: durable.Read}
 }
 
 // kubeletCPUs are what is known of the kubelet's choice.

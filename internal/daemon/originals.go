@@ -107,7 +107,7 @@ func (l *loop) save(now time.Time) {
 		l.timers.journal.Reset(journalPatience)
 	}
 	l.disk.submit("journal", func(context.Context) event {
-		return saved{upTo: upTo, err: errors.Join(leaveMark(l.files), SaveJournal(l.journal, j))}
+		return saved{upTo: upTo, err: errors.Join(journalMark(l.files, j.BootID).Leave(), SaveJournal(l.journal, j))}
 	})
 }
 

@@ -53,7 +53,11 @@ func (n *node) lose(h host) Journal {
 // marks checks whether a missing journal would count as lost.
 func (n *node) marks(want bool) {
 	n.t.Helper()
-	if got, err := marked(n.host().files); err != nil || got != want {
+	boot, err := readBootID()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if got, err := journalMark(n.host().files, boot).There(); err != nil || got != want {
 		n.t.Errorf("there has been a journal: %v, %v; want %v", got, err, want)
 	}
 }

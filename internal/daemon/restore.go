@@ -87,7 +87,7 @@ func restoreHost(ctx context.Context, o Options, dry bool) (RestoreReport, error
 	}
 	lost := state == journalDamaged
 	if state == journalMissing {
-		if lost, err = marked(o.Config.RunDir); err != nil {
+		if lost, err = journalMark(o.Config.RunDir, j.BootID).There(); err != nil {
 			return RestoreReport{}, fmt.Errorf("there is no journal %s, and whether there was one cannot be told: %w", name, err)
 		}
 	}
@@ -173,7 +173,7 @@ func (h *host) restore(ctx context.Context, j Journal) (RestoreReport, error) {
 		}
 	}
 	if len(rest.Originals) == 0 {
-		return r, errors.Join(kubeletErr, parkErr, ignoreMissing(os.Remove(h.journal)), removeMark(h.files))
+		return r, errors.Join(kubeletErr, parkErr, journalMark(h.files, j.BootID).Remove(), ignoreMissing(os.Remove(h.journal)))
 	}
 	return r, errors.Join(kubeletErr, parkErr, SaveJournal(h.journal, rest))
 }

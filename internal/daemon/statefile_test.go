@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/cpupoold/cpupoold/internal/durable"
 )
 
 const staticState = `{"policyName":"static","defaultCpuSet":"0-3","entries":{},"checksum":1}`
@@ -47,7 +49,7 @@ func TestStateFileOnHungDisk(t *testing.T) {
 
 func TestStateFile(t *testing.T) {
 	name := filepath.Join(t.TempDir(), cpuManagerState)
-	f := &stateFile{name: name, read: readBounded}
+	f := &stateFile{name: name, read: durable.Read}
 	if _, err := f.State(t.Context()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}

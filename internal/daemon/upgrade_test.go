@@ -3,8 +3,6 @@ package daemon
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"os"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/internal/durable"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -61,7 +60,9 @@ func TestJournalOfAnEarlierBuild(t *testing.T) {
 func (n *node) rewrite(version int, change func(map[string]any)) {
 	n.t.Helper()
 	name := filepath.Join(n.dir, "journal.json")
-	var f journalFile
+	var f struct {
+		Data json.RawMessage
+	}
 	b, err := os.ReadFile(name)
 	if err == nil {
 		err = json.Unmarshal(b, &f)
@@ -76,12 +77,8 @@ func (n *node) rewrite(version int, change func(map[string]any)) {
 	if change != nil {
 		change(data)
 	}
-	if f.Data, err = json.Marshal(data); err == nil {
-		sum := sha256.Sum256(f.Data)
-		f.Version, f.SHA256 = version, hex.EncodeToString(sum[:])
-		if b, err = json.Marshal(f); err == nil {
-			err = os.WriteFile(name, b, 0o600)
-		}
+	if b, err = durable.Encode(version, data); err == nil {
+		err = durable.Write(name, b)
 	}
 	if err != nil {
 		n.t.Fatal(err)

@@ -51,8 +51,9 @@ func arrows() map[string][]string {
 		"internal/node":      {"pkg/cpuset", "pkg/workload"},
 		"internal/noise":     {"pkg/cpuset"},
 		"internal/audit":     {"pkg/cpuset"},
-		"internal/daemon":    {"pkg/...", "internal/appcpus", "internal/audit", "internal/config", "internal/control", "internal/host", "internal/hotplug", "internal/managers", "internal/node", "internal/noise", "internal/power", "internal/telemetry", "internal/tune"},
-		"internal/tune":      {"internal/noise", "pkg/cpuset"},
+		"internal/daemon":    {"pkg/...", "internal/appcpus", "internal/audit", "internal/config", "internal/control", "internal/durable", "internal/host", "internal/hotplug", "internal/managers", "internal/node", "internal/noise", "internal/power", "internal/telemetry", "internal/tune"},
+		"internal/durable":   nil,
+		"internal/tune":      {"internal/durable", "internal/noise", "pkg/cpuset"},
 		"internal/power":     {"internal/tune", "pkg/cpuset", "pkg/workload"},
 		"cmd/cpupoold":       {"pkg/...", "internal/..."},
 

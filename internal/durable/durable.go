@@ -1,0 +1,95 @@
+// Package durable keeps what must not be lost in a file: with a version and a checksum,
+// replaced as a whole, and on the disk when the call returns.
+package durable
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/google/renameio/v2"
+)
+
+// ErrDamaged means that a file is not what Encode has written.
+var ErrDamaged = errors.New("damaged")
+
+// outer is the form of the file: the checksum is over the bytes of Data.
+type outer struct {
+	Version int             `json:"version"`
+	SHA256  string          `json:"sha256"`
+	Data    json.RawMessage `json:"data"`
+}
+
+// Encode gives equal bytes for equal values that encoding/json prints alike. version is
+// raised when an older program could misread the file.
+func Encode(version int, v any) ([]byte, error) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(data)
+	b, err := json.Marshal(outer{Version: version, SHA256: hex.EncodeToString(sum[:]), Data: data})
+	return append(b, '\n'), err
+}
+
+// Decode is strict: what is not exactly what Encode wrote, with a version in
+// oldest..newest, is ErrDamaged.
+func Decode(b []byte, oldest, newest int, v any) error {
+	var f outer
+	if err := json.Unmarshal(b, &f); err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	if f.Version < oldest || f.Version > newest {
+		return fmt.Errorf("%w: version %d, this program reads %d to %d", ErrDamaged, f.Version, oldest, newest)
+	}
+	if sum := sha256.Sum256(f.Data); hex.EncodeToString(sum[:]) != f.SHA256 {
+		return fmt.Errorf("%w: checksum does not match", ErrDamaged)
+	}
+	if err := json.Unmarshal(f.Data, v); err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return nil
+}
+
+// Write replaces a file atomically and durably, and makes its directory.
+func Write(name string, b []byte) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return err
+	}
+	// renameio syncs the file before the rename; the directory is synced here, or a power
+	// cut could bring the old file back.
+	if err := renameio.WriteFile(name, b, 0o600); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(name))
+	if err != nil {
+		return err
+	}
+	err = dir.Sync()
+	if cerr := dir.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return fmt.Errorf("sync directory: %w", err)
+	}
+	return nil
+}
+
+// Read reads a whole file of at most limit bytes.
+func Read(name string, limit int64) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // opened to read
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		err = fmt.Errorf("%s has more than %d bytes", name, limit)
+	}
+	return b, err
+}

@@ -1,0 +1,47 @@
+package durable
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/google/renameio/v2"
+)
+
+// Mark is a small file beside a record, in a directory that ends with the boot. While it
+// is there, a record that is missing is lost; where it is not, there never was one since
+// the machine booted, or nothing was left in it.
+type Mark struct {
+	Name string
+	// BootID is the kernel's (/proc/sys/kernel/random/boot_id): a directory that outlives
+	// the boot after all does not mislead.
+	BootID string
+}
+
+// Leave makes the mark. It is to be there before the record is.
+func (m Mark) Leave() error {
+	if is, err := m.There(); is || err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(m.Name), 0o755); err != nil {
+		return err
+	}
+	return renameio.WriteFile(m.Name, []byte(m.BootID), 0o600)
+}
+
+// Remove removes it, before the record goes: alone it would say that one is lost.
+func (m Mark) Remove() error { return ignoreMissing(os.Remove(m.Name)) }
+
+// There says whether it is of this boot.
+func (m Mark) There() (bool, error) {
+	b, err := os.ReadFile(m.Name)
+	return err == nil && string(b) == m.BootID, ignoreMissing(err)
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
