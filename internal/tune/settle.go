@@ -25,6 +25,8 @@ type contest struct {
 	truce time.Duration
 	until time.Time // the end of the truce
 	value string    // what the other one wrote
+	// answered says that the daemon has written since.
+	answered bool
 }
 
 // written notes a foreign write. It says that the knob is to be left alone.
@@ -34,7 +36,7 @@ func (t *Tuner) written(c Change, now time.Time) bool {
 		f = &contest{}
 		t.contests[c.Knob] = f
 	}
-	f.value = c.From
+	f.value, f.answered = c.From, false
 	if f.at = append(f.at, now); len(f.at) > maxRepairs+1 {
 		f.at = f.at[1:]
 	}

@@ -70,6 +70,7 @@ type refusal struct {
 	id, from, to string
 	why          Why
 	text         string
+	at           time.Time
 }
 
 // Count is a sort of write.
@@ -209,7 +210,7 @@ func (t *Tuner) pass(ctx context.Context) (again bool) {
 			t.note(v, err)
 		}
 		d = Plan(t.settings.wish, seen, t.records, t.settings.machine, unread)
-		t.untaken(d.Changes, made)
+		t.untaken(d.Changes, made, now)
 		t.records = d.Records
 		if err := t.save(); err != nil {
 			v.Problems = append(v.Problems, Problem{CodeUndo, err.Error()})
@@ -310,12 +311,18 @@ func (t *Tuner) note(v *View, err error) {
 // due leaves out what was refused before, and what is contested.
 func (t *Tuner) due(changes []Change, now time.Time) []Change {
 	return slices.DeleteFunc(slices.Clone(changes), func(c Change) bool {
-		if r, was := t.refused[c.Knob]; was && r.same(c) && !r.why.passes() {
+		if r, was := t.refused[c.Knob]; was && r.same(c) && !r.passed(now) {
 			return true
 		}
 		fight := t.contests[c.Knob]
 		return fight != nil && now.Before(fight.until) && !c.Back
 	})
+}
+
+// passed says that it may be over. What was accepted and is not there may have been taken
+// back by somebody else, once: it is tried again, but seldom.
+func (r refusal) passed(now time.Time) bool {
+	return r.why.passes() || r.why == NotTaken && now.Sub(r.at) >= lastTruce
 }
 
 func (r refusal) same(c Change) bool { return r.id == c.ID && r.from == c.From && r.to == c.To }
@@ -327,13 +334,16 @@ func (t *Tuner) write(ctx context.Context, changes []Change, now time.Time) (mad
 		if ctx.Err() != nil {
 			return made
 		}
-		if c.Foreign && !c.Back && t.written(c, now) {
+		if (c.Foreign || t.again(c)) && !c.Back && t.written(c, now) {
 			continue
 		}
 		err := t.source(c.Kind).Write(ctx, c.Knob, c.To)
 		switch {
 		case err == nil:
 			delete(t.refused, c.Knob)
+			if f := t.contests[c.Knob]; f != nil {
+				f.answered = true
+			}
 			number[c.Kind]++
 			made = append(made, c)
 			t.writes[Count{c.Kind, false}]++
@@ -342,7 +352,7 @@ func (t *Tuner) write(ctx context.Context, changes []Change, now time.Time) (mad
 			delete(t.refused, c.Knob)
 		default:
 			t.writes[Count{c.Kind, true}]++
-			t.refused[c.Knob] = refusal{c.ID, c.From, c.To, whyOf(c.Kind, err), fmt.Sprintf("write %q: %v", c.To, err)}
+			t.refused[c.Knob] = refusal{c.ID, c.From, c.To, whyOf(c.Kind, err), fmt.Sprintf("write %q: %v", c.To, err), now}
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(number)) {
@@ -356,12 +366,20 @@ func (t *Tuner) source(k Kind) Source {
 	return t.o.Sources[i] // the knob has come from one of them
 }
 
-// untaken notes what was written without an error and is not there.
-func (t *Tuner) untaken(left, made []Change) {
+// again says that a knob has the value that somebody else has just written to it. He may
+// have been so quick that nobody saw it as it was wished.
+func (t *Tuner) again(c Change) bool {
+	f := t.contests[c.Knob]
+	return f != nil && f.answered && f.value == c.From
+}
+
+// untaken notes what was written without an error and is not there, though nobody else is
+// known to write it.
+func (t *Tuner) untaken(left, made []Change, now time.Time) {
 	for _, c := range left {
 		was := slices.ContainsFunc(made, func(m Change) bool { return m.Knob == c.Knob && m.To == c.To })
-		if _, refused := t.refused[c.Knob]; was && !refused {
-			t.refused[c.Knob] = refusal{c.ID, c.From, c.To, NotTaken, fmt.Sprintf("%q was accepted, and it is %q", c.To, c.From)}
+		if _, refused := t.refused[c.Knob]; was && !refused && !t.again(c) {
+			t.refused[c.Knob] = refusal{c.ID, c.From, c.To, NotTaken, fmt.Sprintf("%q was accepted, and it is %q", c.To, c.From), now}
 		}
 	}
 }

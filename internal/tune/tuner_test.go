@@ -159,6 +159,32 @@ func TestForeignWriterInsists(t *testing.T) {
 	})
 }
 
+// TestForeignWriterIsQuick: one who has written again before the daemon looks is the
+// foreign writer still, and not a kernel that does not take the value.
+func TestForeignWriterIsQuick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.tune(quiet(t, "4-5"))
+		r.put("proc/irq/24/smp_affinity_list", "4\n")
+		r.ignores["24"] = true
+		var v *View
+		for range maxRepairs {
+			if v = r.tune(quiet(t, "4-5")); len(v.Problems) > 0 || len(v.Stuck) > 0 && v.Stuck[0].Why == NotTaken {
+				t.Fatalf("stuck %+v, problems %v; want another try", v.Stuck, v.Problems)
+			}
+			time.Sleep(Period) //nolint:forbidigo // of a bubble's clock
+		}
+		if v = r.tune(quiet(t, "4-5")); len(v.Problems) != 1 || v.Problems[0].Code != CodeContested {
+			t.Errorf("problems %v; want a contest", v.Problems)
+		}
+		delete(r.ignores, "24")
+		time.Sleep(firstTruce + time.Second) //nolint:forbidigo // likewise
+		if v = r.tune(quiet(t, "4-5")); r.irqMask("24") == "4" || len(v.Problems) > 0 {
+			t.Errorf("when he is gone: IRQ 24 is %s, problems %v", r.irqMask("24"), v.Problems)
+		}
+	})
+}
+
 // TestRefusals: an interrupt that cannot be moved is not asked again, one whose target is
 // full is.
 func TestRefusals(t *testing.T) {
@@ -184,17 +210,25 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestNotTaken: what the kernel accepts and does not keep is tried again, but seldom.
 func TestNotTaken(t *testing.T) {
-	r := newRig(t)
-	r.ignores["24"] = true
-	v := r.tune(quiet(t, "4-5"))
-	if i := slices.IndexFunc(v.Stuck, func(s Stuck) bool { return s.Name == "24" }); i < 0 || v.Stuck[i].Why != NotTaken {
-		t.Errorf("stuck: %+v; want IRQ 24, not taken", v.Stuck)
-	}
-	r.wrote = nil
-	if r.tune(quiet(t, "4-5")); len(r.wrote) != 0 {
-		t.Errorf("asked again: %q", r.wrote)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.ignores["24"] = true
+		v := r.tune(quiet(t, "4-5"))
+		if i := slices.IndexFunc(v.Stuck, func(s Stuck) bool { return s.Name == "24" }); i < 0 || v.Stuck[i].Why != NotTaken {
+			t.Errorf("stuck: %+v; want IRQ 24, not taken", v.Stuck)
+		}
+		r.wrote = nil
+		if r.tune(quiet(t, "4-5")); len(r.wrote) != 0 {
+			t.Errorf("asked again: %q", r.wrote)
+		}
+		delete(r.ignores, "24")
+		time.Sleep(lastTruce) //nolint:forbidigo // of a bubble's clock
+		if v = r.tune(quiet(t, "4-5")); r.irqMask("24") != "0-3,6-7" || slices.ContainsFunc(v.Stuck, func(s Stuck) bool { return s.Why == NotTaken }) {
+			t.Errorf("after %v: IRQ 24 is %s, stuck %+v", lastTruce, r.irqMask("24"), v.Stuck)
+		}
+	})
 }
 
 func TestNoCPULeft(t *testing.T) {
