@@ -197,7 +197,7 @@ func (t *Tuner) pass(ctx context.Context) (again bool) {
 		t.settle(v, seen, d)
 		return true
 	}
-	t.records = d.Records
+	t.records = unwritten(d, changes)
 	if err := t.save(); err != nil {
 		v.Pending = changes
 		v.Problems = append(v.Problems, Problem{CodeUndo, fmt.Sprintf("interrupts and the like stay as they are, because what they were could not be written down: %v", err)})
@@ -211,7 +211,7 @@ func (t *Tuner) pass(ctx context.Context) (again bool) {
 		}
 		d = Plan(t.settings.wish, seen, t.records, t.settings.machine, unread)
 		t.untaken(d.Changes, made, now)
-		t.records = d.Records
+		t.records = unwritten(d, made)
 		if err := t.save(); err != nil {
 			v.Problems = append(v.Problems, Problem{CodeUndo, err.Error()})
 		}
@@ -306,6 +306,21 @@ func (t *Tuner) note(v *View, err error) {
 		t.o.Log.Warn("settings of the host", "error", text)
 	}
 	t.failed = text
+}
+
+// unwritten are the records of a decision of which only some changes are made: what the
+// others hold stays, and nothing is taken from it that would have to be given back.
+func unwritten(d Decision, made []Change) []Record {
+	records := slices.Clone(d.Records)
+	for _, c := range d.Changes {
+		if slices.ContainsFunc(made, func(m Change) bool { return m.Knob == c.Knob }) {
+			continue
+		}
+		if i := slices.IndexFunc(records, func(r Record) bool { return r.Knob == c.Knob }); i >= 0 {
+			records[i].Wrote, records[i].Before = c.From, ""
+		}
+	}
+	return records
 }
 
 // due leaves out what was refused before, and what is contested.

@@ -185,6 +185,30 @@ func TestForeignWriterIsQuick(t *testing.T) {
 	})
 }
 
+// TestContestIsGivenUp: what he who insisted writes at last, off the quiet CPUs, is what he
+// keeps: nothing was taken from it.
+func TestContestIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.put("proc/irq/24/smp_affinity_list", "0-3\n")
+		r.tune(quiet(t, "4-5"))
+		for range maxRepairs + 1 {
+			r.put("proc/irq/24/smp_affinity_list", "4-5\n")
+			r.tune(quiet(t, "4-5"))
+			time.Sleep(Period) //nolint:forbidigo // of a bubble's clock
+		}
+		if got := r.irqMask("24"); got != "4-5" {
+			t.Fatalf("IRQ 24: %s; want it left alone", got)
+		}
+		r.put("proc/irq/24/smp_affinity_list", "0-3\n")
+		r.tune(quiet(t, "4-5"))
+		r.tune(Wish{})
+		if got := r.irqMask("24"); got != "0-3" {
+			t.Errorf("IRQ 24: %s; want 0-3, what he wrote last", got)
+		}
+	})
+}
+
 // TestRefusals: an interrupt that cannot be moved is not asked again, one whose target is
 // full is.
 func TestRefusals(t *testing.T) {
