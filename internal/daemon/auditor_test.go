@@ -30,8 +30,8 @@ func TestOwnership(t *testing.T) {
 	n.runsOn(web, "2-3")
 	r.quiet()
 	got := r.loop.auditor.scene.Load()
-	if got.interval != time.Minute {
-		t.Errorf("interval %v; want the default", got.interval)
+	if got.interval != 5*time.Minute {
+		t.Errorf("interval %v; want the default, 5m0s", got.interval)
 	}
 	places := make(map[string]string)
 	for _, p := range got.ownership.Places {
