@@ -72,11 +72,24 @@ type depletion struct {
 
 	spare  int        // the CPU that makes the difference
 	owned  cpuset.Set // what the owner has
-	stay   []podName  // pods that are never evicted
+	stay   []resident // pods that are never evicted
 	budget *policyv1.PodDisruptionBudget
 }
 
 type podName struct{ namespace, name string }
+
+// resident is a pod that runs, and how often the kubelet had to start it until it did: a node that is busy may refuse a start.
+type resident struct {
+	podName
+	restarts int32
+}
+
+// staying waits for a pod that is never evicted.
+func (d *depletion) staying(t *testing.T, p podName) {
+	t.Helper()
+	pod := d.running(t, p.namespace, p.name)
+	d.stay = append(d.stay, resident{p, pod.Status.ContainerStatuses[0].RestartCount})
+}
 
 // installEvicting does what the documents say: the daemon with dryRun as it is by default, and a webhook that says whom it would evict.
 func (c *cluster) installEvicting(t *testing.T) {
@@ -126,6 +139,7 @@ func (d *depletion) fill(t *testing.T) {
 	guard := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "guard"}, Spec: policyv1.PodDisruptionBudgetSpec{
 		MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"class": "lowest"}},
 	}}
+	var stay []podName
 	var err error
 	if d.budget, err = d.PolicyV1().PodDisruptionBudgets("apps").Create(t.Context(), guard, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -152,14 +166,14 @@ func (d *depletion) fill(t *testing.T) {
 			t.Fatalf("create pod %s/%s: %v", p.namespace, p.name, err)
 		}
 		if !p.goes {
-			d.stay = append(d.stay, podName{p.namespace, p.name})
+			stay = append(stay, podName{p.namespace, p.name})
 		}
 	}
 	for _, name := range []string{"high", "middle", "low", "guarded"} {
 		d.running(t, "apps", name)
 	}
-	for _, p := range d.stay {
-		d.running(t, p.namespace, p.name)
+	for _, p := range stay {
+		d.staying(t, p)
 	}
 	d.owned = d.cpus(t, d.running(t, "apps", "whole"))
 	left := cpuset.Range(2, 7).Difference(d.owned)
@@ -272,8 +286,7 @@ func (d *depletion) taints(t *testing.T) {
 	d.make(t, "ops", "late-monitor", management(), "100m")
 	d.make(t, "ops", "late-idle", management(), "")
 	for _, p := range []podName{{"apps", "late-requesting"}, {"ops", "late-monitor"}, {"ops", "late-idle"}} {
-		d.running(t, p.namespace, p.name)
-		d.stay = append(d.stay, p)
+		d.staying(t, p)
 	}
 	eventually(t, "a pod without a CPU request is told about the taint", func(ctx context.Context) error {
 		pod, err := d.CoreV1().Pods("apps").Get(ctx, "late", metav1.GetOptions{})
@@ -360,7 +373,7 @@ func (d *depletion) stays(t *testing.T) {
 	t.Helper()
 	for _, p := range d.stay {
 		pod, err := d.CoreV1().Pods(p.namespace).Get(t.Context(), p.name, metav1.GetOptions{})
-		if err != nil || pod.DeletionTimestamp != nil || pod.Status.ContainerStatuses[0].RestartCount > 0 {
+		if err != nil || pod.DeletionTimestamp != nil || pod.Status.ContainerStatuses[0].RestartCount != p.restarts {
 			t.Errorf("pod %s/%s does not stay: %v, %+v", p.namespace, p.name, err, pod.Status)
 		}
 	}

@@ -39,7 +39,7 @@ func sliced() []slice {
 		{"cluster-nodes", []string{"TestCluster/TestNodes"}},
 		{"static-kubelet", []string{"TestStaticKubelet"}},
 		{"second-pair", append(secondPairs(), "TestHostSlices")},
-		{"host", []string{"TestAudit", "TestInterrupts"}},
+		{"host", []string{"TestAudit", "TestInterrupts", "TestJitter", "TestUndo"}},
 		{"kernel-6.1", []string{"TestKernels/bookworm/cgroup", "TestKernels/bookworm/isolation", "TestKernels/bookworm/changes", "TestKernels/forky/cgroup"}},
 		{"kernel-6.12", []string{"TestKernels/trixie/cgroup", "TestKernels/trixie/isolation", "TestKernels/trixie/changes", "TestKernels/trixie/partitions"}},
 		{"kernel-7", []string{"TestKernels/forky/changes", "TestKernels/forky/partitions"}},

@@ -1,0 +1,75 @@
+//go:build guest
+
+package jitter_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/test/vm/internal/guestnode"
+)
+
+// config is that of docs/jitter.md, on a host whose services have CPUs of their own too.
+const config = `apiVersion: config.cpupoold.io/v1alpha1
+kind: CPUPoolConfiguration
+partitions:
+- {type: management, cpus: 0-1, namespaces: [kube-system]}
+shared: {cpus: 2-3}
+guaranteed: {cpus: 4-7}
+hostSlices: {enabled: true}
+units: {cpupoold-jitter.service: {cpus: 2}}
+podResourcesSocket: none
+`
+
+// measurement is what is compared of one.
+type measurement struct {
+	CPU     int
+	Allowed string
+	Events  []struct {
+		Sort, Name string
+		Count      uint64
+	}
+}
+
+// involuntary is how often somebody else got the CPU of the thread that measures.
+func (m *measurement) involuntary() (n uint64) {
+	for _, e := range m.Events {
+		if e.Sort == "switch" && e.Name == "involuntary" {
+			n += e.Count
+		}
+	}
+	return n
+}
+
+// TestEvents: with every CPU loaded, others take the CPU of the thread that measures where everybody may be, and nearly never where it has CPUs of its own.
+func TestEvents(t *testing.T) {
+	n := guestnode.New(t)
+	n.StartDaemon(config)
+	n.Settled()
+	file := filepath.Join(t.TempDir(), "jitter.json")
+	t.Logf("%s", n.Run("jitter", "-duration", "20s", "-json", file))
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var report struct {
+		Without, With *measurement
+		Why           string
+	}
+	if err := json.Unmarshal(b, &report); err != nil {
+		t.Fatal(err)
+	}
+	if report.Without == nil || report.With == nil {
+		t.Fatalf("it has not measured twice: %s", report.Why)
+	}
+	if len(report.With.Allowed) != len("4-5") || report.With.CPU < 4 {
+		t.Errorf("it ran on CPU %d of %s; want two of 4-7", report.With.CPU, report.With.Allowed)
+	}
+	without, with := report.Without.involuntary(), report.With.involuntary()
+	t.Logf("others got the CPU %d times without, %d times with", without, with)
+	if without < 50 || with > without/10 {
+		t.Errorf("others got the CPU %d times without, %d times with; want many, and nearly none", without, with)
+	}
+}
