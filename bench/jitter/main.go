@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-const usage = `usage: jitter [compare] [-duration D] [-cpu N] [-with COMMAND] [-json FILE]
+const usage = `usage: jitter [compare] [-duration D] [-cpu N] [-settle D] [-with COMMAND] [-json FILE]
        jitter measure [-duration D] [-cpu N] [-settle D]
        jitter load
 
@@ -26,14 +26,15 @@ compare measures under load, first on CPU N, which everybody may use, and then w
 COMMAND starts, which gets "measure" and its flags as further arguments. The default
 starts the unit cpupoold-jitter.service, which cpupoold's configuration must name
 (docs/jitter.md). measure prints one measurement as JSON, which it begins when it has
-waited to be put on its CPUs. load keeps a CPU busy.
+waited, for -settle, to be put on its CPUs. load keeps a CPU busy.
 `
 
 // settling is how long cpupoold has to find what has been started, and to place it.
 const settling = 3 * time.Second
 
-// unit is what the default command starts.
-const unit = "cpupoold-jitter.service"
+// unit is what the default command starts, and slice where: a slice has the CPUs of what is
+// in it, and in system.slice all services of the host might run on them.
+const unit, slice = "cpupoold-jitter.service", "jitter.slice"
 
 func main() {
 	// The loop that measures is not to be interrupted by Go itself.
@@ -96,7 +97,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		burn(ctx)
 		return nil
 	case "compare":
-		r, err := compare(ctx, *cpu, *duration, strings.Fields(*with))
+		if *settle <= 0 {
+			*settle = settling
+		}
+		r, err := compare(ctx, *cpu, *duration, *settle, strings.Fields(*with))
 		if err != nil {
 			return err
 		}
@@ -120,7 +124,7 @@ func save(name string, r *Report) error {
 }
 
 // compare measures without and with, under load.
-func compare(ctx context.Context, cpu int, duration time.Duration, with []string) (*Report, error) {
+func compare(ctx context.Context, cpu int, duration, settle time.Duration, with []string) (*Report, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -140,9 +144,9 @@ func compare(ctx context.Context, cpu int, duration time.Duration, with []string
 			r.Why = err.Error()
 			return r, others(ctx, r, duration)
 		}
-		with = []string{"systemd-run", "--quiet", "--pipe", "--wait", "--collect", "--unit=" + unit, program}
+		with = []string{"systemd-run", "--quiet", "--pipe", "--wait", "--collect", "--unit=" + unit, "--slice=" + slice, program}
 	}
-	if r.With, err = ask(ctx, append(with, append(flags, "-settle", settling.String())...)); err != nil {
+	if r.With, err = ask(ctx, append(with, append(flags, "-settle", settle.String())...)); err != nil {
 		r.With, r.Why = nil, err.Error()
 	}
 	return r, others(ctx, r, duration)

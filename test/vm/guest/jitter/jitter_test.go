@@ -49,7 +49,7 @@ func TestEvents(t *testing.T) {
 	n.StartDaemon(config)
 	n.Settled()
 	file := filepath.Join(t.TempDir(), "jitter.json")
-	t.Logf("%s", n.Run("jitter", "-duration", "20s", "-json", file))
+	t.Logf("%s", n.Run("jitter", "-duration", "20s", "-settle", "1m", "-json", file))
 	b, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
