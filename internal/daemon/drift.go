@@ -27,6 +27,7 @@ type drifts struct {
 	records  map[string]cri.Resources // of containers, as the last witness told
 	reloaded time.Time                // when systemd last reloaded
 	total    map[telemetry.Drift]uint64
+	mended   map[telemetry.Drift]uint64 // of total, those that were repaired
 	repairs  telemetry.Histogram
 }
 
@@ -47,6 +48,7 @@ func newDrifts() *drifts {
 		heard:   make(map[cgroup.Path]time.Time),
 		records: make(map[string]cri.Resources),
 		total:   make(map[telemetry.Drift]uint64),
+		mended:  make(map[telemetry.Drift]uint64),
 		repairs: telemetry.NewHistogram(),
 	}
 }
@@ -156,6 +158,17 @@ func (d *drifts) changed(property string) map[cgroup.Path]bool {
 	return all
 }
 
+// unmended counts the drifts that are found and not repaired yet.
+func (d *drifts) unmended() int {
+	n := 0
+	for _, o := range d.open {
+		if !o.repaired {
+			n++
+		}
+	}
+	return n
+}
+
 // settleDrifts counts the drifts that are repaired, or whose cgroup is gone.
 func (l *loop) settleDrifts(now time.Time) {
 	told := make(map[string]cri.Resources)
@@ -181,7 +194,11 @@ func (l *loop) settleDrifts(now time.Time) {
 		if d.witness != nil && d.witness.known {
 			told[d.witness.id] = d.witness.record
 		}
-		l.drifts.total[telemetry.Drift{Cause: l.causeOf(d), Property: d.property}]++
+		kind := telemetry.Drift{Cause: l.causeOf(d), Property: d.property}
+		l.drifts.total[kind]++
+		if d.repaired {
+			l.drifts.mended[kind]++
+		}
 		return true
 	})
 	maps.Copy(l.drifts.records, told)

@@ -200,37 +200,37 @@ func (l *loop) problems() []pools.Problem {
 
 func (l *loop) view() *telemetry.View {
 	v := &telemetry.View{
-		Problems:    make(map[string]int),
-		Passes:      maps.Clone(l.status.passes),
-		Writes:      maps.Clone(l.status.writes),
-		Ready:       l.status.ready,
-		LastSuccess: l.status.lastSuccess,
-		ConfigStale: l.status.configErr != nil,
-		Adapted:     l.settings.adapted,
-		Offline:     l.settings.offline(),
-		Refusals:    l.refusals.list(),
-		Drifts:      maps.Clone(l.drifts.total),
-		Repairs:     l.drifts.repairs.Clone(),
-		Gathered:    l.threads.gathered,
-		Stuck:       l.threads.stuckNow(),
-		Placements:  l.exposures.view(),
-		Refused:     maps.Clone(l.refusals.total),
-		Sources:     l.sources(),
-		HostUnits:   l.hostView(),
-		Partitions:  l.isolation.counts(),
-		Leaked:      l.isolation.leaked,
-		Parked:      l.isolation.parking.cpus,
-		Quiet:       l.quiet.counts(),
-		Observed:    l.observed(),
-		Settings:    l.tuneView(),
+		Problems:         make(map[string]int),
+		Passes:           maps.Clone(l.status.passes),
+		Writes:           maps.Clone(l.status.writes),
+		WriteErrors:      maps.Clone(l.status.writeErrors),
+		Faulty:           len(l.status.faults),
+		Pools:            l.poolView(),
+		Room:             l.room(time.Now()),
+		PartitionChanges: l.status.partitionChanges,
+		Ready:            l.status.ready,
+		LastSuccess:      l.status.lastSuccess,
+		ConfigStale:      l.status.configErr != nil,
+		Adapted:          l.settings.adapted,
+		Offline:          l.settings.offline(),
+		Refusals:         l.refusals.list(),
+		Drifts:           maps.Clone(l.drifts.total),
+		Repaired:         maps.Clone(l.drifts.mended),
+		Open:             l.drifts.unmended(),
+		Repairs:          l.drifts.repairs.Clone(),
+		Gathered:         l.threads.gathered,
+		Stuck:            l.threads.stuckNow(),
+		Placements:       l.exposures.view(),
+		Refused:          maps.Clone(l.refusals.total),
+		Sources:          l.sources(),
+		HostUnits:        l.hostView(),
+		Partitions:       l.isolation.counts(),
+		Leaked:           l.isolation.leaked,
+		Parked:           l.isolation.parking.cpus,
+		Quiet:            l.quiet.counts(),
+		Observed:         l.observed(),
+		Settings:         l.tuneView(),
 	}
-	p := l.settings.pools
-	for _, part := range p.Partitions {
-		v.Pools = append(v.Pools, telemetry.Pool{PoolName: poolName(pools.Management, part.Type), CPUs: part.CPUs})
-	}
-	v.Pools = append(v.Pools,
-		telemetry.Pool{PoolName: poolName(pools.Shared, ""), CPUs: l.shared()},
-		telemetry.Pool{PoolName: poolName(pools.Guaranteed, ""), CPUs: p.Guaranteed.Union(l.kubelet.has()), Free: l.free()})
 	for _, problem := range l.problems() {
 		v.Problems[string(problem.Code)]++
 	}
@@ -344,7 +344,7 @@ func (l *loop) count(w cgroup.Write, err error) {
 		result = telemetry.Failed
 		l.log.Error("write refused", append(attrs, "error", err)...)
 	}
-	l.status.writes[telemetry.Write{Via: string(w.Via), Result: result}]++
+	l.status.countResult(w, result, err)
 }
 
 // isGone says that a write came too late: what it was for has ended.

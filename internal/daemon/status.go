@@ -60,14 +60,17 @@ type status struct {
 
 	passes      map[telemetry.Result]uint64
 	writes      map[telemetry.Write]uint64
-	owed        map[cgroup.Write]bool // what is not written (mode: observe)
-	faults      map[cgroup.Path]error // what the last pass has left
-	lastSuccess time.Time
-	ready       bool
-	reported    map[problemKey]bool // problems that are in the log
-	noise       map[string]string   // likewise, what owners really have, by container
-	bootArgs    []string            // likewise, what the kernel was not told
-	quieted     bool                // likewise, that something waits (quiet)
+	writeErrors map[telemetry.WriteError]uint64
+	// partitionChanges counts writes of cpuset.cpus.partition that the kernel has taken.
+	partitionChanges uint64
+	owed             map[cgroup.Write]bool // what is not written (mode: observe)
+	faults           map[cgroup.Path]error // what the last pass has left
+	lastSuccess      time.Time
+	ready            bool
+	reported         map[problemKey]bool // problems that are in the log
+	noise            map[string]string   // likewise, what owners really have, by container
+	bootArgs         []string            // likewise, what the kernel was not told
+	quieted          bool                // likewise, that something waits (quiet)
 }
 
 func newStatus() status {
@@ -81,5 +84,6 @@ func newStatus() status {
 		away:        make(map[string]bool),
 		passes:      make(map[telemetry.Result]uint64),
 		writes:      make(map[telemetry.Write]uint64),
+		writeErrors: make(map[telemetry.WriteError]uint64),
 	}
 }

@@ -127,6 +127,10 @@ func (e emitter) state(v *View) {
 			e.emit(writes, float64(v.Writes[Write{via, result}]), via, string(result))
 		}
 	}
+	for failed, n := range v.WriteErrors {
+		e.emit(writeErrors, float64(n), failed.Via, failed.Errno)
+	}
+	e.emit(faulty, float64(v.Faulty))
 	for source, is := range v.Sources {
 		for _, state := range []SourceState{SourceOK, SourcePolling, SourceAbsent, SourceLost} {
 			e.emit(sourceState, truth(is == state), string(source), string(state))
@@ -158,12 +162,7 @@ func (e emitter) refusals(v *View) {
 
 // placement emits the pools and who is in them.
 func (e emitter) placement(v *View) {
-	for _, p := range v.Pools {
-		e.emit(poolCPUs, float64(p.CPUs.Len()), p.Pool, p.Type)
-		if p.Pool == "guaranteed" {
-			e.emit(poolFreeCPUs, float64(p.Free.Len()))
-		}
-	}
+	e.pools(v)
 	for state, n := range v.Partitions {
 		e.emit(partitions, float64(n), state)
 	}
@@ -173,6 +172,7 @@ func (e emitter) placement(v *View) {
 	for kind, n := range v.Quiet {
 		e.emit(quietWaits, float64(n), kind)
 	}
+	e.emit(partitionChanges, float64(v.PartitionChanges))
 	e.emit(leakedCPUs, float64(v.Leaked.Len()))
 	e.emit(mixedContainers, float64(v.Mixed))
 	e.emit(parkedCPUs, float64(v.Parked.Len()))
@@ -195,8 +195,26 @@ func (e emitter) placement(v *View) {
 	}
 }
 
+// pools emits what the pools have, and what of it is left.
+func (e emitter) pools(v *View) {
+	const milli = 1000
+	for _, p := range v.Pools {
+		e.emit(poolCPUs, float64(p.CPUs.Len()), p.Pool, p.Type)
+		e.emit(poolAllocated, float64(p.Allocated)/milli, p.Pool, p.Type)
+		if p.Pool == "guaranteed" {
+			e.emit(poolFreeCPUs, float64(p.Free.Len()))
+		}
+	}
+	if r := v.Room; r != nil {
+		e.emit(ownerRoom, float64(r.Pool), "pool")
+		e.emit(ownerRoom, float64(r.Node), "numa_node")
+		e.emit(ownerRoom, float64(r.L3), "l3")
+		e.emit(ownerRoom, float64(r.WholeCores), "whole_cores")
+	}
+}
+
 // containers emits the CPU statistics of the containers that run, and returns
-// their pressure for the sums of their pools.
+// their pressure and what their quotas cost them for the sums of their pools.
 func (e emitter) containers(v *View, cgroups string) []reading {
 	var readings []reading
 	for _, c := range v.Containers {
@@ -213,6 +231,7 @@ func (e emitter) containers(v *View, cgroups string) []reading {
 		labels := []string{c.Pool, c.Type, c.Namespace, c.Pod, c.Name, c.ID}
 		e.emit(containerSeconds, microseconds(s.GetUsageUsec()), labels...)
 		e.emit(containerThrottle, microseconds(s.GetThrottledUsec()), labels...)
+		readings = append(readings, reading{source{poolThrottle, c.ID, ""}, microseconds(s.GetThrottledUsec()), []PoolName{c.PoolName}})
 		for _, p := range pressures(s) {
 			e.emit(containerPressure, p.seconds, append(slices.Clip(labels), p.kind)...)
 			readings = append(readings, reading{source{poolPressure, c.ID, p.kind}, p.seconds, []PoolName{c.PoolName}})

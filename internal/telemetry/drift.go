@@ -62,6 +62,10 @@ func (e emitter) drifts(v *View) {
 	for d, n := range v.Drifts {
 		e.emit(driftsTotal, float64(n), string(d.Cause), d.Property)
 	}
+	for d, n := range v.Repaired {
+		e.emit(driftsRepaired, float64(n), string(d.Cause), d.Property)
+	}
+	e.emit(driftsOpen, float64(v.Open))
 	e.histogram(driftRepair, v.Repairs)
 	e.emit(gatheredTotal, float64(v.Gathered))
 	e.emit(stuckThreads, float64(v.Stuck))

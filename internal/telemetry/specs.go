@@ -16,6 +16,8 @@ const (
 	lastSuccess       = "cpupoold_last_successful_pass_timestamp_seconds"
 	passes            = "cpupoold_passes_total"
 	writes            = "cpupoold_writes_total"
+	writeErrors       = "cpupoold_write_errors_total"
+	faulty            = "cpupoold_faulty_cgroups"
 	sourceState       = "cpupoold_source_state"
 	problems          = "cpupoold_problems"
 	hostUnit          = "cpupoold_host_unit"
@@ -25,6 +27,7 @@ const (
 	containerMode     = "cpupoold_container_isolation"
 	containerNoise    = "cpupoold_container_noise_cpus"
 	partitions        = "cpupoold_partitions"
+	partitionChanges  = "cpupoold_partition_changes_total"
 	leakedCPUs        = "cpupoold_leaked_cpus"
 	parkedCPUs        = "cpupoold_parked_cpus"
 	mixedContainers   = "cpupoold_mixed_containers"
@@ -33,12 +36,17 @@ const (
 	poolCPUs          = "cpupoold_pool_cpus"
 	offlineCPUs       = "cpupoold_offline_cpus"
 	poolFreeCPUs      = "cpupoold_pool_free_cpus"
+	poolAllocated     = "cpupoold_pool_allocated_cpus"
+	ownerRoom         = "cpupoold_owner_room_cpus"
 	poolSeconds       = "cpupoold_pool_cpu_seconds_total"
 	poolWait          = "cpupoold_pool_runqueue_wait_seconds_total"
 	poolPressure      = "cpupoold_pool_container_pressure_seconds_total"
+	poolThrottle      = "cpupoold_pool_container_throttled_seconds_total"
 	containerSeconds  = "cpupoold_container_cpu_seconds_total"
 	containerThrottle = "cpupoold_container_cpu_throttled_seconds_total"
 	driftsTotal       = "cpupoold_drift_total"
+	driftsRepaired    = "cpupoold_drift_repaired_total"
+	driftsOpen        = "cpupoold_drift_open"
 	gatheredTotal     = "cpupoold_gathered_threads_total"
 	stuckThreads      = "cpupoold_stuck_threads"
 	driftRepair       = "cpupoold_drift_repair_seconds"
@@ -56,7 +64,7 @@ const (
 	settingsMoved     = "cpupoold_host_settings_moved"
 	settingsStuck     = "cpupoold_host_settings_stuck"
 	settingsPending   = "cpupoold_host_settings_pending"
-	settingWrites     = "cpupoold_host_setting_writes_total"
+	settingWrites     = "cpupoold_host_settings_writes_total"
 	nodePressure      = "cpupoold_node_cpu_pressure"
 	nodePatches       = "cpupoold_node_patches_total"
 	nodeEvents        = "cpupoold_node_events_total"
@@ -89,6 +97,8 @@ func specs() []spec {
 		{lastSuccess, "Unix time of the last pass after which every cgroup was verified to be as planned; 0 before the first.", gauge, nil},
 		{passes, "Passes over the node, by result (ok: everything was as planned afterwards; failed).", counter, []string{"result"}},
 		{writes, "Writes of settings, by way (file: cgroup file; cri: runtime; dbus: systemd; nri: runtime, before it creates another container) and result (ok, failed).", counter, []string{"via", "result"}},
+		{writeErrors, "Writes of settings that failed, by way and by the kernel's error (EBUSY, EINVAL, ...); timeout for runtime or systemd that did not answer in time, other for what they refused with an error of their own.", counter, []string{"via", "errno"}},
+		{faulty, "Cgroups that are not as planned after the last pass, and that nothing under way will mend: each is a container or unit outside of its pool, or with a weight, a quota or memory nodes that are not its own.", gauge, nil},
 		{sourceState, "1 for the state that a source of events or hints is in: ok, polling or absent (it does not exist here, and others lead to the same), or lost (it broke and is being reestablished). The event stream (cri_events) is also lost while the runtime does not answer, and systemd (systemd_units) while it does not tell of its units or of its reloads. The API server (api_server) is lost while it does not answer, which costs what the cluster sees and nothing on the node. Annotations of namespaces (namespaces, with namespacePermission: annotation) are lost likewise, and namespaces that are new then allow nothing.", gauge, []string{"source", "state"}},
 		{nodeResource, "CPUs that the scheduler is told of, by extended resource (in thousandths there). Absent, as the other metrics of node, where the node is shown to no cluster.", gauge, []string{"resource"}},
 		{nodeUnaccounted, "CPUs that pods use without asking for the resource by which they are counted; the resource is lowered by them.", gauge, []string{"resource"}},
@@ -99,7 +109,9 @@ func specs() []spec {
 		{hostUnit, "1 for what has become of a unit of host services (hostSlices): confined, foreign (an administrator has given it CPUs), inside (another unit that is placed), holds-pods, absent or unknown.", gauge, []string{"unit", "state"}},
 		{refusals, "Containers and units that should have got CPUs of their own and did not, by reason code, since the daemon's start.", counter, []string{"code"}},
 		{refusedNow, "Containers and units that should have CPUs of their own and have none at the moment.", gauge, nil},
-		{driftsTotal, "Writes of somebody else to cgroups that were as planned, by cause (systemd_reload, runtime, kubelet; unknown where the evidence does not tell) and by the file of the cgroup. Each was repaired, or its cgroup is gone. Weights, quotas and memory nodes written while the daemon has the runtime or systemd record something are repaired and not counted.", counter, []string{"cause", "property"}},
+		{driftsTotal, "Writes of somebody else to cgroups that were as planned, by cause (systemd_reload, runtime, kubelet; unknown where the evidence does not tell) and by the file of the cgroup. Each was repaired, or its cgroup is gone; what is neither yet is cpupoold_drift_open. Weights, quotas and memory nodes written while the daemon has the runtime or systemd record something are repaired and not counted.", counter, []string{"cause", "property"}},
+		{driftsRepaired, "Of the writes of cpupoold_drift_total those that were repaired; the cgroups of the others had gone before.", counter, []string{"cause", "property"}},
+		{driftsOpen, "Writes of somebody else that have been found and that are not repaired yet.", gauge, nil},
 		{placementTime, "Time from the appearance of a new container's cgroup until the kernel confirmed that it is in its pool, by what led there (nri and spec: its CPUs were on record before; inotify, event, resync: it was found); 0 where it was inside when it was first looked at, or where systemd knows that the OCI runtime made its cgroup with these CPUs: no entrypoint begins before that.", histogram, []string{"path"}},
 		{placementUsage, "CPU time that a new container had used by then: an upper bound of what it did outside its pool.", histogram, []string{"path"}},
 		{driftRepair, "Time from a foreign write, as the kernel told of it, until the kernel confirmed the repair.", histogram, nil},
@@ -114,6 +126,7 @@ func specs() []spec {
 		{containerMode, "Always 1: what keeps others off the CPUs of a container that has its own. With partition-root and partition-isolated it is the kernel, with cpuset the sets of all others.", gauge, append(slices.Clip(container), "mode")},
 		{containerNoise, "CPUs of a container with CPUs of its own on which the kernel does work of its own, by source: balancing (load balancing of the scheduler), tick (the timer tick while one thread runs), rcu (RCU callbacks), managed_irq (managed interrupts of drivers). The last three end with kernel arguments alone, which cpupoold plan prints.", gauge, append(slices.Clip(container), "source")},
 		{partitions, "Containers that are to be partitions, by state: root and isolated are in force, underway will be in a moment; waits (for CPUs that are offline or not given back yet) and refused keep their CPUs by cpusets alone.", gauge, []string{"state"}},
+		{partitionChanges, "Changes of partitions (cpuset.cpus.partition) that the kernel has taken. With each it builds its scheduling domains anew, which all CPUs of the machine feel for a moment.", counter, nil},
 		{leakedCPUs, "CPUs that are online and that the kernel has in no cgroup any more; they are given to nobody until the machine boots.", gauge, nil},
 		{mixedContainers, "Containers that run on shared CPUs beside those that they have for themselves (guaranteed.mixed).", gauge, nil},
 		{parkedCPUs, "CPUs of the guaranteed pool that nobody holds and that the kernel keeps everybody off (guaranteed.park).", gauge, nil},
@@ -126,12 +139,15 @@ func specs() []spec {
 		{auditInterrupts, "Interrupts of devices on CPUs that somebody has for himself, as the kernel counts them.", counter, pool},
 		{auditLooks, "Looks of the audit at all tasks of the machine, by result (ok, failed). Absent, as all metrics of the audit, with audit.interval: off.", counter, []string{"result"}},
 		{auditSeconds, "CPU time that the looks of the audit have cost.", counter, nil},
-		{poolCPUs, "Online CPUs of a pool. Management pools of type all overlap the others.", gauge, pool},
+		{poolCPUs, "Capacity of a pool: its CPUs that are online. Management pools of type all overlap the others.", gauge, pool},
 		{poolFreeCPUs, "CPUs of the guaranteed pool that no container holds.", gauge, nil},
+		{poolAllocated, "CPUs of a pool that are spoken for: in the guaranteed pool those that somebody holds, in the others the sum of the CPU requests of the containers in it, as far as the runtime tells them; that can be more than there are.", gauge, pool},
+		{ownerRoom, "CPUs of the largest new owner that the guaranteed pool has room for, by what it is to fit into: the pool, one NUMA node, one l3 cache, or whole_cores of one NUMA node. The further the others are below the pool, the more fragmented it is; cpupoold plan --defrag says what would mend that.", gauge, []string{"within"}},
 		{offlineCPUs, "CPUs that pools would have if they were online. What owners are without for it is cpupoold_problems with the code Offline.", gauge, nil},
 		{poolSeconds, "Time of the pool's CPUs by mode (/proc/stat), host processes included, since the daemon's start. A CPU that changes pools counts from the next scrape in the new one.", counter, with("mode")},
 		{poolWait, "Time that runnable tasks waited for the pool's CPUs (run_delay of /proc/schedstat), host processes included, since the daemon's start. Absent on kernels without schedstats.", counter, pool},
 		{poolPressure, "Time that containers of the pool were stalled for want of CPU (total of cpu.pressure, kinds some and full), summed over containers, each since it was first seen. Absent where PSI is off.", counter, with("kind")},
+		{poolThrottle, "Time that containers of the pool were held back by their quotas (throttled_usec of cpu.stat), summed over containers, each since it was first seen.", counter, pool},
 		{containerSeconds, "CPU time of a container (usage_usec of cpu.stat).", counter, container},
 		{containerThrottle, "Time that a container was held back by its quota (throttled_usec of cpu.stat).", counter, container},
 		{containerPressure, "Time that a container was stalled for want of CPU (total of cpu.pressure, kinds some and full). Absent where PSI is off.", counter, append(slices.Clip(container), "kind")},

@@ -129,8 +129,8 @@ func view() *telemetry.View {
 	return &telemetry.View{
 		Pools: []telemetry.Pool{
 			{PoolName: management, CPUs: cpuset.Of(0)},
-			{PoolName: shared, CPUs: cpuset.Of(1)},
-			{PoolName: guaranteed, CPUs: cpuset.Of(2, 3), Free: cpuset.Of(3)},
+			{PoolName: shared, CPUs: cpuset.Of(1), Allocated: 1250},
+			{PoolName: guaranteed, CPUs: cpuset.Of(2, 3), Free: cpuset.Of(3), Allocated: 1000},
 		},
 		Containers: []telemetry.Container{
 			{PoolName: guaranteed, ID: "c1", Namespace: "ran", Pod: "vdu", Name: "app", Reason: "whole_cpus", Cgroup: "pod1/app.scope", Isolation: "partition-root",
@@ -141,10 +141,16 @@ func view() *telemetry.View {
 		},
 		Problems: map[string]int{"namespace_not_listed": 2},
 
-		HostUnits: []telemetry.HostUnit{{Name: "init.scope", State: "confined"}, {Name: "user.slice", State: "foreign"}},
-		Passes:    map[telemetry.Result]uint64{telemetry.OK: 7},
-		Writes:    map[telemetry.Write]uint64{{Via: "cri", Result: telemetry.OK}: 3, {Via: "file", Result: telemetry.Failed}: 1},
-		Ready:     true, LastSuccess: time.UnixMilli(1700000000500),
+		HostUnits:   []telemetry.HostUnit{{Name: "init.scope", State: "confined"}, {Name: "user.slice", State: "foreign"}},
+		Passes:      map[telemetry.Result]uint64{telemetry.OK: 7},
+		Writes:      map[telemetry.Write]uint64{{Via: "cri", Result: telemetry.OK}: 3, {Via: "file", Result: telemetry.Failed}: 1},
+		WriteErrors: map[telemetry.WriteError]uint64{{Via: "file", Errno: "EBUSY"}: 1, {Via: "cri", Errno: telemetry.ErrnoTimeout}: 2},
+		Faulty:      1, PartitionChanges: 6, Open: 1,
+		Drifts:   map[telemetry.Drift]uint64{{Cause: telemetry.CauseRuntime, Property: "cpuset.cpus"}: 2},
+		Repaired: map[telemetry.Drift]uint64{{Cause: telemetry.CauseRuntime, Property: "cpuset.cpus"}: 1},
+		Room:     &telemetry.Room{Pool: 5, Node: 4, L3: 3, WholeCores: 2},
+		Settings: &telemetry.HostSettings{Moved: map[string]int{"irq": 2}, Stuck: map[telemetry.StuckSetting]int{{Kind: "governor", Reason: "contested"}: 1}},
+		Ready:    true, LastSuccess: time.UnixMilli(1700000000500),
 		Sources: map[telemetry.Source]telemetry.SourceState{
 			telemetry.CRIEvents: telemetry.SourcePolling, telemetry.PodResources: telemetry.SourceLost,
 		},

@@ -22,6 +22,10 @@ type View struct {
 	// Passes and Writes count since the daemon's start.
 	Passes map[Result]uint64
 	Writes map[Write]uint64
+	// WriteErrors counts the writes that failed, by error.
+	WriteErrors map[WriteError]uint64
+	// Faulty counts the cgroups that are not as planned and that nothing under way mends.
+	Faulty int
 	// Ready says that the first pass is over: everything that could be placed has
 	// been placed and recorded.
 	Ready bool
@@ -43,8 +47,11 @@ type View struct {
 	Refusals []Refusal
 	// Drifts counts foreign writes since the daemon's start, Repairs how long it took
 	// to repair those that the kernel told of.
-	Drifts  map[Drift]uint64
-	Repairs Histogram
+	// Repaired counts those of Drifts that were repaired; the others' cgroups had gone.
+	// Open is the number of those that were found and are in neither yet.
+	Drifts, Repaired map[Drift]uint64
+	Repairs          Histogram
+	Open             int
 	// Gathered counts threads that were found outside the CPUs of their cgroup and
 	// brought back, since the daemon's start. Stuck is the number of those that the
 	// kernel does not let go back, as of when their cgroup was last read.
@@ -58,12 +65,16 @@ type View struct {
 	// Partitions counts the partitions that there are or should be: root and isolated
 	// are in force, underway, waits and refused are not.
 	Partitions map[string]int
+	// PartitionChanges counts the changes of partitions since the daemon's start.
+	PartitionChanges uint64
 	// Leaked are CPUs that the kernel has lost: online, and in no cgroup.
 	Leaked cpuset.Set
 	// Mixed counts the containers that run on shared CPUs beside their own.
 	Mixed int
 	// Parked are the CPUs that nobody owns and that the kernel keeps everybody off.
 	Parked cpuset.Set
+	// Room is what a new owner can have; nil before the first plan.
+	Room *Room
 	// Observed counts the writes that are not made because the daemon only observes, by
 	// way; nil where it makes them.
 	Observed map[string]int
@@ -126,6 +137,14 @@ type Pool struct {
 	CPUs cpuset.Set
 	// Free are the CPUs that no container holds; of use in the guaranteed pool.
 	Free cpuset.Set
+	// Allocated is how much of it is spoken for, in thousandths of a CPU.
+	Allocated int64
+}
+
+// Room is the number of CPUs of the largest new owner that fits into the guaranteed
+// pool, a NUMA node of it, an L3 cache, or whole cores of a NUMA node.
+type Room struct {
+	Pool, Node, L3, WholeCores int
 }
 
 // PoolName names a pool: management, shared or guaranteed, and for management
@@ -171,6 +190,19 @@ type Write struct {
 	Via    string
 	Result Result
 }
+
+// WriteError is a kind of write that failed, by its way, and why: the kernel's name of
+// the error, ErrnoTimeout or ErrnoOther.
+type WriteError struct {
+	Via, Errno string
+}
+
+// ErrnoTimeout and ErrnoOther stand for errors that are not the kernel's: runtime or
+// systemd have not answered in time, or have refused.
+const (
+	ErrnoTimeout = "timeout"
+	ErrnoOther   = "other"
+)
 
 // Source is something that wakes the daemon.
 type Source string

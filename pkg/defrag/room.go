@@ -24,6 +24,10 @@ type NodeRoom struct {
 	InWholeCores int `json:"inWholeCores"`
 }
 
+// Vacant is the room that owners leave now: that of Analyse, without its search for
+// moves.
+func Vacant(in Input) Room { return newNode(in).room() }
+
 func (n *node) room() Room {
 	free := n.available(nobody)
 	r := Room{Free: free.Len()}

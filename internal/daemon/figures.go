@@ -1,0 +1,99 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cpupoold/cpupoold/internal/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/defrag"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+const milliPerCPU = 1000
+
+// errno names the error of a write that failed.
+func errno(err error) string {
+	var number unix.Errno
+	switch {
+	case errors.As(err, &number):
+		if name := unix.ErrnoName(number); name != "" {
+			return name
+		}
+	case errors.Is(err, context.DeadlineExceeded):
+		return telemetry.ErrnoTimeout
+	}
+	return telemetry.ErrnoOther
+}
+
+// countResult counts a write by how it ended.
+func (s *status) countResult(w cgroup.Write, result telemetry.Result, err error) {
+	s.writes[telemetry.Write{Via: string(w.Via), Result: result}]++
+	switch {
+	case result == telemetry.Failed:
+		s.writeErrors[telemetry.WriteError{Via: string(w.Via), Errno: errno(err)}]++
+	case err == nil && w.Property == cgroup.FilePartition:
+		s.partitionChanges++
+	}
+}
+
+// poolView are the pools, with what of them is spoken for.
+func (l *loop) poolView() []telemetry.Pool {
+	p := l.settings.pools
+	var all []telemetry.Pool
+	for _, part := range p.Partitions {
+		all = append(all, telemetry.Pool{PoolName: poolName(pools.Management, part.Type), CPUs: part.CPUs})
+	}
+	own, free := p.Guaranteed.Union(l.kubelet.has()), l.free()
+	all = append(all,
+		telemetry.Pool{PoolName: poolName(pools.Shared, ""), CPUs: l.shared()},
+		telemetry.Pool{PoolName: poolName(pools.Guaranteed, ""), CPUs: own, Free: free, Allocated: milliPerCPU * int64(own.Difference(free).Len())})
+	requested := l.requested()
+	for i := range all {
+		all[i].Allocated += requested[all[i].PoolName]
+	}
+	return all
+}
+
+// requested are the CPU requests of containers without CPUs of their own, in thousandths
+// of a CPU, by the pool that they run in.
+func (l *loop) requested() map[telemetry.PoolName]int64 {
+	sums := make(map[telemetry.PoolName]int64)
+	for _, pod := range l.status.plan.Pods {
+		for _, c := range pod.Containers {
+			if c.State == pools.Exited || c.Kind == pools.Infra || c.Exclusive || c.Pool == pools.Guaranteed {
+				continue
+			}
+			shares := c.Shares
+			if e := l.model.containers[c.ID]; shares == 0 && e != nil {
+				shares = e.container.Requested.Shares
+			}
+			sums[poolName(c.Pool, c.Type)] += requestOf(shares)
+		}
+	}
+	return sums
+}
+
+// requestOf is the CPU request that the kubelet has made shares of; none for the least that
+// there are.
+func requestOf(shares uint64) int64 {
+	const none, sharesPerCPU = 2, 1024
+	if shares <= none {
+		return 0
+	}
+	return int64((shares*milliPerCPU + sharesPerCPU - 1) / sharesPerCPU)
+}
+
+// room is what a new owner can have; nil before the first plan, and without a pool for
+// owners.
+func (l *loop) room(now time.Time) *telemetry.Room {
+	if !l.status.planned || l.settings.machine == nil || l.settings.pools.Guaranteed.IsEmpty() {
+		return nil
+	}
+	in := pools.Input{Pods: l.model.input(now), Pools: l.settings.pools}
+	r := defrag.Vacant(defrag.Input{Machine: l.settings.machine, Pool: l.settings.pools.Guaranteed, Owners: pools.Owners(in, l.status.plan)})
+	return &telemetry.Room{Pool: r.Free, Node: r.OnNode, L3: r.InL3, WholeCores: r.InWholeCores}
+}

@@ -1,0 +1,56 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cpupoold/cpupoold/internal/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+)
+
+func TestErrno(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{fmt.Errorf("write cpuset.cpus: %w", unix.EBUSY), "EBUSY"},
+		{unix.Errno(4000), telemetry.ErrnoOther},
+		{fmt.Errorf("update: %w", context.DeadlineExceeded), telemetry.ErrnoTimeout},
+		{errors.New("no such unit"), telemetry.ErrnoOther},
+	} {
+		if got := errno(tt.err); got != tt.want {
+			t.Errorf("errno(%v) = %q; want %q", tt.err, got, tt.want)
+		}
+	}
+}
+
+func TestCountResult(t *testing.T) {
+	s := newStatus()
+	partition := cgroup.Write{Via: cgroup.File, Property: cgroup.FilePartition}
+	s.countResult(partition, telemetry.OK, nil)
+	s.countResult(partition, telemetry.OK, cgroup.ErrGone) // it came too late: nothing has changed
+	s.countResult(partition, telemetry.Failed, unix.EBUSY)
+	s.countResult(cgroup.Write{Via: cgroup.File, Property: cgroup.FileCPUs}, telemetry.OK, nil)
+	if s.partitionChanges != 1 {
+		t.Errorf("%d changes of partitions; want 1", s.partitionChanges)
+	}
+	if got := s.writeErrors[telemetry.WriteError{Via: "file", Errno: "EBUSY"}]; got != 1 || len(s.writeErrors) != 1 {
+		t.Errorf("errors %v; want one EBUSY", s.writeErrors)
+	}
+	if got := s.writes[telemetry.Write{Via: "file", Result: telemetry.OK}]; got != 3 {
+		t.Errorf("%d writes; want 3", got)
+	}
+}
+
+// Shares are those that the kubelet makes of requests, rounded down.
+func TestRequestOf(t *testing.T) {
+	for shares, want := range map[uint64]int64{0: 0, 2: 0, 102: 100, 1024: 1000, 1280: 1250, 262144: 256000} {
+		if got := requestOf(shares); got != want {
+			t.Errorf("requestOf(%d) = %d; want %d", shares, got, want)
+		}
+	}
+}
