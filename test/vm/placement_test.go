@@ -36,7 +36,7 @@ func TestPlacement(t *testing.T) {
 // placements are what of guest/placement is run, by machine.
 func placements() map[string][]string {
 	return map[string][]string{
-		"8c2n":    {"-test.run=^(TestCarve|TestPodResources|TestDevices|TestDevicesFail)$"},
+		"8c2n":    {"-test.run=^(TestCarve|TestPodResources|TestDevices|TestDevicesFail|TestMixed)$"},
 		"16c2s2t": {"-test.run=^(TestOptions|TestOneOwnerPerCore|TestCarve)$"},
 		"16c2d4l": {"-test.run=^(TestOptions|TestOneOwnerPerCore)$"},
 	}

@@ -30,7 +30,9 @@ func sliced() []slice {
 	return []slice{
 		{"changes", []string{"TestDaemon/TestModel", "TestDaemon/TestHotplug", "TestDaemon/TestResize", "TestDaemon/TestQuiet", "TestDaemon/TestReload", "TestDaemon/TestPlanIsWhatRunDoes", "TestPartition", "TestUnplug"}},
 		{"faults", []string{"TestDaemon/TestFaults", "TestDaemon/TestPartition", "TestDaemon/TestGarbage", "TestDaemon/TestRequiredPlugin", "TestDaemon/TestWatchdog", "TestDaemon/TestRuntimeDown"}},
-		{"devices", []string{"TestPlacement/8c2n", "TestCheck", "TestDaemon/TestAway", "TestDaemon/TestUpgrade", "TestDaemon/TestObserve"}},
+		{"devices", []string{"TestPlacement/8c2n", "TestCheck"}},
+		{"away", []string{"TestDaemon/TestAway"}},
+		{"upgrade", []string{"TestDaemon/TestUpgrade", "TestDaemon/TestObserve"}},
 		{"options", []string{"TestPlacement/16c2s2t", "TestPlacement/16c2d4l"}},
 		{"apiserver", []string{"TestAPIServer"}},
 		{"cluster-life", []string{"TestCluster/TestLife"}},
