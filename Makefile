@@ -18,7 +18,7 @@ BUILD    := $(GO) build -buildvcs=auto -ldflags "-s -w"
 FUZZTIME ?= 20s
 KERNELS  ?= bookworm,trixie,forky
 
-.PHONY: help build image cross test test-unit test-vm test-apiserver test-fleet test-deploy test-e2e test-conformance test-ci test-drift test-kernels test-disturbance test-matrix test-model demo vm-shell lint fmt bench bench-jitter fuzz clean host host-vm
+.PHONY: help build image cross test test-unit test-monitoring test-vm test-apiserver test-fleet test-deploy test-e2e test-conformance test-ci test-drift test-kernels test-disturbance test-matrix test-model demo vm-shell lint fmt bench bench-jitter fuzz clean host host-vm
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -42,7 +42,7 @@ cross: ## build bin/cpupoold-arm64, kubectl-cpupool for other machines, and comp
 
 test: test-unit test-vm ## run all tests
 
-test-unit: host test-deploy ## run the unit tests, fuzz corpora and vectors with the race detector
+test-unit: host test-deploy test-monitoring ## run the unit tests, fuzz corpora and vectors with the race detector
 	CGO_ENABLED=1 $(GO) test -race -timeout 20m ./...
 	$(GO) -C test/vm/parts/image test ./...
 	$(GO) -C deploy/image test ./...
@@ -51,6 +51,9 @@ test-unit: host test-deploy ## run the unit tests, fuzz corpora and vectors with
 # Without -count=1 the result would be taken for that of manifests which have changed since: Go looks only at files of the module.
 test-deploy: ## render the chart and the kustomizations of deploy/, and hold them to its plain manifests
 	$(GO) -C test/deploy test -count=1 ./...
+
+test-monitoring: ## hold rules, dashboard and runbooks to the metrics, and try the rules (fetches Debian's promtool once)
+	PROMTOOL="$$(test/monitoring/promtool.sh)" $(GO) -C test/monitoring test -count=1 ./...
 
 test-vm: host-vm build ## run the tests on real kernels and a real node, in virtual machines
 	$(GO) test -tags vm -count=1 -timeout 180m ./test/vm/...

@@ -176,5 +176,21 @@ This page is made from the table in internal/telemetry: ` + "`go test ./internal
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", s.name, kind, strings.Join(s.labels, ", "), s.help)
 	}
+	b.WriteString(`
+## The webhook
+
+Served by cpupool-webhook on its own address ([webhook](webhook.md)). A test of test/monitoring holds these names to its code.
+
+| metric | type | labels | meaning |
+|---|---|---|---|
+| cpupool_webhook_reviews_total | counter | webhook, result | Reviews by webhook (pods, resize) and result (unchanged, changed, refused, failed). |
+| cpupool_webhook_warnings_total | counter | reason | Things that pods asked for and did not get, by reason. |
+| cpupool_webhook_resource_on | gauge | resource | 1 if pods get the resource at the moment, by resource. |
+| cpupool_webhook_resource_latched | gauge | resource | 1 if every schedulable node has advertised the resource at some time, by resource. |
+| cpupool_webhook_evictions_total | counter | result | Evictions of pods from depleted nodes, by result (evicted, dry_run, refused, failed). |
+| cpupool_webhook_eviction_halted | gauge | reason | 1 while nobody, or not everybody, is evicted who should be, by reason (too_many_nodes, no_policy, error). |
+| cpupool_webhook_depleted_nodes | gauge |  | Depleted nodes from which pods may be evicted. |
+| cpupool_webhook_eviction_leader | gauge |  | 1 in the replica that evicts. |
+`)
 	return b.String()
 }
