@@ -54,17 +54,9 @@ func (c *Client) Move(ctx context.Context, moves []Move) ([]Result, error) {
 		return nil, err
 	}
 	r.Header.Set("Content-Type", "application/json")
-	answer, err := c.http.Do(r)
+	text, err := c.do(r, 4*maxBody)
 	if err != nil {
-		return nil, c.explain(err)
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, 4*maxBody))
-	if err != nil {
-		return nil, c.explain(err)
-	}
-	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the daemon at %s: %s", c.socket, reason(answer.Status, text))
+		return nil, err
 	}
 	var results []Result
 	if err := json.Unmarshal(text, &results); err != nil {
@@ -74,6 +66,23 @@ func (c *Client) Move(ctx context.Context, moves []Move) ([]Result, error) {
 		return nil, fmt.Errorf("the daemon at %s answers for %d of %d moves", c.socket, len(results), len(moves))
 	}
 	return results, nil
+}
+
+// do makes a request and returns the answer, of which it reads no more than limit bytes.
+func (c *Client) do(r *http.Request, limit int64) ([]byte, error) {
+	answer, err := c.http.Do(r)
+	if err != nil {
+		return nil, c.explain(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, limit))
+	if err != nil {
+		return nil, c.explain(err)
+	}
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the daemon at %s: %s", c.socket, reason(answer.Status, text))
+	}
+	return text, nil
 }
 
 // explain says what to do about a connection that fails.

@@ -30,11 +30,16 @@ func move(container string) control.Move {
 // listens.
 func serve(t *testing.T, f control.MoveFunc, patience time.Duration) (client *control.Client, socket string, stop func()) {
 	t.Helper()
+	return serveInside(t, f, patience, newFake())
+}
+
+func serveInside(t *testing.T, f control.MoveFunc, patience time.Duration, in control.Inside) (client *control.Client, socket string, stop func()) {
+	t.Helper()
 	socket = control.Socket(t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- control.New(f, patience, slog.New(slog.DiscardHandler)).Serve(ctx, socket)
+		ended <- control.New(f, patience, in, slog.New(slog.DiscardHandler)).Serve(ctx, socket)
 	}()
 	stop = sync.OnceFunc(func() {
 		cancel()
@@ -157,7 +162,9 @@ func TestSocketIsPrivateAndReplaced(t *testing.T) {
 	// A daemon that was killed leaves its socket, and the next one takes its place.
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- control.New(f, time.Minute, slog.New(slog.DiscardHandler)).Serve(ctx, socket) }()
+	go func() {
+		ended <- control.New(f, time.Minute, newFake(), slog.New(slog.DiscardHandler)).Serve(ctx, socket)
+	}()
 	for {
 		now, err := os.Lstat(socket)
 		if err != nil {
@@ -180,7 +187,7 @@ func TestServeNeedsItsPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, socket := range []string{file, "/no/such/directory/s"} {
-		err := control.New(nil, time.Minute, slog.New(slog.DiscardHandler)).Serve(t.Context(), socket)
+		err := control.New(nil, time.Minute, newFake(), slog.New(slog.DiscardHandler)).Serve(t.Context(), socket)
 		if err == nil || !strings.Contains(err.Error(), socket) {
 			t.Errorf("Serve(%s) = %v; want an error that names it", socket, err)
 		}

@@ -19,16 +19,30 @@ type MoveFunc func(ctx context.Context, m Move) (Outcome, error)
 // Server answers requests on the socket.
 type Server struct {
 	http.Handler
-	log *slog.Logger
+	inside *inside
+	log    *slog.Logger
 }
+
+// Limits of the socket. It is root's alone: they are for a client that hangs or runs
+// wild, which must not cost the node more than it shows.
+const (
+	maxConnections = 32
+	headerTime     = 5 * time.Second  // for a request's header
+	bodyTime       = 5 * time.Second  // for the body after it
+	answerTime     = 15 * time.Second // for an answer, what was waited for aside
+	maxHeader      = 16 << 10         // bytes
+)
 
 // New returns a server. It calls move for one move at a time. Each has patience to
 // be verified.
-func New(move MoveFunc, patience time.Duration, log *slog.Logger) *Server {
-	s := &moves{move: move, patience: patience, log: log}
+func New(move MoveFunc, patience time.Duration, in Inside, log *slog.Logger) *Server {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/moves", s.serve)
-	return &Server{http.MaxBytesHandler(mux, maxBody), log}
+	s := &Server{http.MaxBytesHandler(mux, maxBody), newInside(in), log}
+	m := &moves{Server: s, move: move, wait: patience}
+	mux.HandleFunc("POST /v1/moves", m.serve)
+	mux.HandleFunc("GET /v1/status", s.ask(s.inside.status))
+	mux.HandleFunc("GET /v1/events", s.ask(s.inside.events))
+	return s
 }
 
 // Serve listens on a socket and answers until ctx is done. It lets requests in
@@ -44,8 +58,9 @@ func (s *Server) Serve(ctx context.Context, socket string) error {
 	defer remove()
 	srv := &http.Server{
 		Handler:           s.until(ctx),
-		ReadHeaderTimeout: 5 * time.Second,
+		ReadHeaderTimeout: headerTime,
 		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
 	}
 	stopped := make(chan error, 1)
@@ -54,7 +69,7 @@ func (s *Server) Serve(ctx context.Context, socket string) error {
 		defer cancel()
 		stopped <- srv.Shutdown(patience)
 	})
-	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	if err := srv.Serve(atMost(l, maxConnections)); !errors.Is(err, http.ErrServerClosed) {
 		stop()
 		return fmt.Errorf("serve %s: %w", socket, err)
 	}
@@ -76,14 +91,17 @@ func (s *Server) until(ctx context.Context) http.Handler {
 
 // moves answers POST /v1/moves.
 type moves struct {
-	move     MoveFunc
-	patience time.Duration
-	log      *slog.Logger
-	one      sync.Mutex // held by the request that is being worked on
+	*Server
+	move MoveFunc
+	wait time.Duration
+	one  sync.Mutex // held by the request that is being worked on
 }
 
 func (s *moves) serve(w http.ResponseWriter, r *http.Request) {
+	conn := http.NewResponseController(w)
+	_ = conn.SetReadDeadline(time.Now().Add(bodyTime)) // a recorder of tests has none
 	body, err := io.ReadAll(r.Body)
+	_ = conn.SetReadDeadline(time.Time{}) // it would end the context of the moves
 	if err != nil {
 		status := http.StatusBadRequest
 		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
@@ -120,7 +138,7 @@ func (s *moves) all(ctx context.Context, moves []Move) []Result {
 }
 
 func (s *moves) try(ctx context.Context, m Move) (Outcome, string) {
-	ctx, cancel := context.WithTimeout(ctx, s.patience)
+	ctx, cancel := context.WithTimeout(ctx, s.wait)
 	defer cancel()
 	outcome, err := s.move(ctx, m)
 	if err != nil {
@@ -134,7 +152,12 @@ type failure struct {
 	Error string `json:"error"`
 }
 
-func (s *moves) answer(w http.ResponseWriter, status int, v any) {
+// patience is how long the answer to a request may take.
+func (s *Server) patience(w http.ResponseWriter, d time.Duration) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d)) // a recorder of tests has none
+}
+
+func (s *Server) answer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	if err := json.NewEncoder(w).Encode(v); err != nil {

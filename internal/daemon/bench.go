@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"maps"
 	"time"
 
@@ -25,6 +26,8 @@ const (
 	strikePause = 100 * time.Millisecond
 	maxStrikes  = 5
 )
+
+var errNoEffect = errors.New("the value was taken and is gone again: somebody else writes it, or systemd and the kernel disagree")
 
 // bench holds the cgroups whose writes are refused, or do not last, so that they
 // are tried again with growing pauses while the others get on.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io/fs"
 
+	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/hotplug"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -111,6 +112,7 @@ type cpusCounted struct{ topology *topology.Topology }
 func (e cpusCounted) apply(l *loop) {
 	told := l.settings
 	if before, now := told.topology.Online, e.topology.Online; !now.Equal(before) { // and not only what is present
+		l.chronicle.add(history.Event{Kind: history.CPUs, Before: before.String(), Value: now.String()})
 		l.log.Warn("CPUs have come or gone", "online", now, "gone", before.Difference(now), "came", now.Difference(before))
 	}
 	if err := l.settings.change(l.settings.config, e.topology, l.ledger.accepted); err != nil {

@@ -198,6 +198,7 @@ func newLoop(h host, o Options) (*loop, error) {
 		strangers: make(strangers),
 		threads:   newThreads(),
 		auditor:   newAuditor(),
+		chronicle: newChronicle(),
 
 		plannedOnce: make(chan struct{}),
 

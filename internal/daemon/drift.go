@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -86,6 +87,7 @@ func (l *loop) followDrifts(now time.Time) {
 		deviations := deviations(f.target, f.before.State, f.after)
 		for _, dev := range deviations {
 			l.log.Warn("somebody else has written to a cgroup", "cgroup", p, "property", dev.property, "was", dev.was, "is", dev.is)
+			l.noteAt(p, history.Event{Kind: history.Drift, Property: dev.property, Before: dev.was, Value: dev.is})
 			l.drifts.open = append(l.drifts.open, &drift{Target: f.target, deviation: dev, before: f.before, after: f.after, noticed: at, heard: heard})
 			l.bench.contest(recordKey{p, dev.property}, dev, now)
 		}
@@ -234,5 +236,6 @@ func (l *loop) causeOf(d *drift) telemetry.Cause {
 	cause := e.cause()
 	l.bench.blame(recordKey{d.Path, d.property}, string(cause))
 	l.log.Info("foreign write is repaired", "cgroup", d.Path, "property", d.property, "cause", cause)
+	l.noteAt(d.Path, history.Event{Kind: history.Repaired, Property: d.property, Before: d.is, Cause: string(cause)})
 	return cause
 }

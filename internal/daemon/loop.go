@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/managers"
 	cluster "github.com/cpupoold/cpupoold/internal/node"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
@@ -118,6 +119,8 @@ type loop struct {
 	auditor     auditor
 	tuner       *tune.Tuner // nil where the host's settings are left alone
 	tuning      tuning
+	chronicle   chronicle
+	inside      atomic.Pointer[inside]
 }
 
 // run handles events until ctx ends. It never waits for anything but events.
@@ -354,9 +357,11 @@ func (l *loop) onConfig(e configLoaded) {
 	l.status.configErr = e.err
 	if e.err != nil {
 		l.log.Error("configuration refused; the one in force stays", "error", e.err)
+		l.chronicle.add(history.Event{Kind: history.Config, Error: e.err.Error()})
 		return
 	}
 	l.inForce(settings{}) // somebody waits for an answer to his change
+	l.chronicle.add(history.Event{Kind: history.Config, Cause: "read again"})
 	if keys := fixed(before, e.config); len(keys) > 0 {
 		l.log.Warn("restart the daemon for these keys to take effect", "keys", keys)
 	}

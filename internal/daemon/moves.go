@@ -42,14 +42,14 @@ func (m *moveAsked) attrs() []any {
 	return []any{"pod_uid", m.PodUID, "container", m.Container, "from", m.From, "to", m.To}
 }
 
-// serveControl answers operators on the node. Without it only moves cannot be
-// asked for.
+// serveControl answers operators on the node. Without it nobody can ask
+// for moves, or what goes on inside.
 func (l *loop) serveControl(ctx context.Context, o Options) {
-	server := control.New(l.ask, movePatience, o.Log)
+	server := control.New(l.ask, movePatience, l.newObserver(o), o.Log)
 	keepTrying(ctx, func() error {
 		return server.Serve(ctx, control.Socket(o.Config.RunDir))
 	}, func(err error) {
-		o.Log.Error("moves cannot be asked for", "error", err)
+		o.Log.Error("the control socket is not served", "error", err)
 	})
 }
 
@@ -82,10 +82,12 @@ func (m moveAsked) apply(l *loop) {
 	}
 	if err != nil {
 		l.log.Warn("move refused", append(m.attrs(), "error", err)...)
+		l.noteMove(&m, err)
 		m.answer <- moveAnswer{control.Refused, err}
 		return
 	}
 	l.log.Info("move", m.attrs()...)
+	l.noteMove(&m, nil)
 	l.assignments = assignments
 	l.moving = append(l.moving, m)
 }

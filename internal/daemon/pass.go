@@ -74,6 +74,7 @@ func (s scene) input() pools.Input {
 func (l *loop) decide(now time.Time) (pools.Plan, []cgroup.Target) {
 	s := l.scene(now)
 	plan, want := s.decide()
+	l.status.input = s.input()
 	l.status.hosts = s.verdicts(plan, want)
 	return plan, l.confine(plan.Shared, ownedBy(plan).Union(l.leavingCPUs()), want)
 }
@@ -109,6 +110,7 @@ func (l *loop) pass() {
 	if l.look(slices.Clone(want)); l.observeWeights() {
 		plan, want = l.decide(now)
 	}
+	l.chronicle.notePlan(&l.status.plan, &plan)
 	l.status.plan = plan
 	l.noteOthers()
 	l.settleQuiet(plan, want, now)
@@ -290,8 +292,6 @@ func (l *loop) due(writes []cgroup.Write, made map[cgroup.Write]bool, now time.T
 	}
 	return out, refused
 }
-
-var errNoEffect = errors.New("the value was taken and is gone again: somebody else writes it, or systemd and the kernel disagree")
 
 // apply carries out one round of writes.
 func (l *loop) apply(writes []cgroup.Write, made map[cgroup.Write]bool, now time.Time) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -27,7 +28,10 @@ func (l *loop) publish() {
 		l.showAudit()
 		l.tuneHost()
 	}
-	l.snapshot.Store(l.view())
+	v := l.view()
+	l.chronicle.noteSources(v.Sources)
+	l.snapshot.Store(v)
+	l.publishInside(v)
 	l.showCluster()
 }
 
@@ -39,11 +43,13 @@ func (l *loop) judge(began time.Time) {
 	for p, fault := range faults {
 		if l.status.faults[p] == nil || l.status.faults[p].Error() != fault.Error() {
 			l.log.Warn("not as planned", "cgroup", p, "error", fault)
+			l.noteAt(p, history.Event{Kind: history.Fault, Error: fault.Error()})
 		}
 	}
 	for p := range l.status.faults {
 		if _, still := faults[p]; !still {
 			l.log.Info("as planned again", "cgroup", p)
+			l.noteAt(p, history.Event{Kind: history.Mended})
 		}
 	}
 	l.status.faults = faults
@@ -53,6 +59,7 @@ func (l *loop) judge(began time.Time) {
 	}
 	if !working && !l.status.ready {
 		l.status.ready = true
+		l.chronicle.add(history.Event{Kind: history.Ready})
 		l.log.Info("ready", "pods", len(l.model.pods), "containers", len(l.model.containers))
 		l.notify.ready()
 	}
@@ -127,16 +134,19 @@ func (l *loop) faults(now time.Time) map[cgroup.Path]error {
 // report logs each problem once when it appears and once when it is over.
 func (l *loop) report() {
 	now := make(map[problemKey]bool, len(l.status.plan.Problems))
-	for _, p := range l.problems() {
+	l.status.problems = l.problems()
+	for _, p := range l.status.problems {
 		key := problemKey{p.Pod, p.PodUID, p.Container, p.Unit, p.Code}
 		if !now[key] && !l.status.reported[key] {
 			l.log.Warn("not honoured", "pod", p.Pod, "container", p.Container, "unit", p.Unit, "code", p.Code, "problem", p.Text)
+			l.noteProblem(history.Problem, key, p.Text)
 		}
 		now[key] = true
 	}
 	for key := range l.status.reported {
 		if !now[key] {
 			l.log.Info("problem is over", "pod", key.pod, "container", key.container, "unit", key.unit, "code", key.code)
+			l.noteProblem(history.Over, key, "")
 		}
 	}
 	l.status.reported = now
@@ -333,6 +343,7 @@ func sourceState(s cri.StreamState) telemetry.SourceState {
 
 // count counts a write and says in the log what it was.
 func (l *loop) count(w cgroup.Write, err error) {
+	l.noteWrite(w, err)
 	result := telemetry.OK
 	attrs := []any{"write", w}
 	switch {

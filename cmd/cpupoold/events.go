@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cpupoold/cpupoold/internal/control"
+	"github.com/cpupoold/cpupoold/internal/history"
+)
+
+// eventFlags are what events are asked for.
+type eventFlags struct {
+	since, of string
+	kinds     []string
+	limit     int
+	follow    bool
+}
+
+func (a *app) events() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "events",
+		Short: "Print what the daemon has decided and written, when, and why",
+		Long: `Events asks the running daemon for its history: who was placed where, what was written and
+what of it was refused, what others have changed, problems, moves, and changes of the
+configuration and of CPUs. The daemon keeps the latest 4096 events, 2 MiB at most, in
+memory: they begin with the daemon.
+
+With --follow it goes on to print what happens until it is stopped. With -o json each event
+is a line.`,
+		Args: cobra.NoArgs,
+	}
+	output := outputFlag(c)
+	var f eventFlags
+	flags := c.Flags()
+	flags.StringVar(&f.since, "since", "", "only events since a `time`: RFC 3339, or a duration back from now, like 90m")
+	flags.StringVar(&f.of, "pod", "", "only events of a `pod`: name, namespace/name, UID, with /container, or a unit")
+	flags.StringSliceVar(&f.kinds, "kind", nil, "only events of these `kinds`, like placed,wrote,failed")
+	flags.IntVar(&f.limit, "limit", 0, "only the latest `n` events")
+	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with what happens")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		q, err := f.query(time.Now())
+		if err != nil {
+			return usageError{err}
+		}
+		client := a.daemon()
+		defer client.Close()
+		return a.doEvents(c.Context(), client, q, f.follow, *output)
+	}
+	return c
+}
+
+// query is what the flags ask for.
+func (f *eventFlags) query(now time.Time) (history.Query, error) {
+	q := history.Query{About: f.of, Limit: f.limit}
+	if f.limit < 0 {
+		return q, errors.New("--limit is below 0; leave it out for all events")
+	}
+	for _, k := range f.kinds {
+		q.Kinds = append(q.Kinds, history.Kind(k))
+	}
+	if f.since == "" {
+		return q, nil
+	}
+	at, err := time.Parse(time.RFC3339, f.since)
+	if back, isDuration := time.ParseDuration(f.since); isDuration == nil && back >= 0 {
+		at, err = now.Add(-back), nil
+	}
+	if err != nil {
+		return q, fmt.Errorf("--since %q is neither a time like 2026-01-31T12:00:00Z nor a duration like 90m", f.since)
+	}
+	q.Since = at
+	return q, nil
+}
+
+// doEvents prints the events that q asks for, and with follow those that come.
+func (a *app) doEvents(ctx context.Context, client *control.Client, q history.Query, follow bool, output format) error {
+	var started time.Time
+	wait := time.Duration(0)
+	for {
+		got, err := client.Events(ctx, q, wait)
+		if err != nil {
+			return unlessEnded(ctx, err)
+		}
+		if !started.IsZero() && !got.Started.Equal(started) { // another daemon, whose events begin anew
+			if output == asTable {
+				if _, err := fmt.Fprintln(a.out, "--- the daemon was started again ---"); err != nil {
+					return err
+				}
+			}
+			q.After, wait, started = 0, 0, got.Started
+			continue
+		}
+		started = got.Started
+		if err := a.printEvents(got.Events, output); err != nil {
+			return err
+		}
+		if !follow {
+			return nil
+		}
+		q.After, q.Limit, wait = got.Last, 0, watchPatience
+	}
+}
+
+// printEvents prints a line for each event.
+func (a *app) printEvents(events []history.Event, output format) error {
+	for i := range events {
+		if output == asJSON {
+			if err := json.NewEncoder(a.out).Encode(&events[i]); err != nil {
+				return err
+			}
+			continue
+		}
+		if _, err := fmt.Fprintln(a.out, eventLine(&events[i])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eventLine is an event for people.
+func eventLine(e *history.Event) string {
+	parts := []string{e.Time.Local().Format("2006-01-02 15:04:05.000"), fmt.Sprintf("%-8s", e.Kind)}
+	parts = append(parts, aboutEvent(e)...)
+	parts = append(parts, whatOf(e)...)
+	if e.Cause != "" || e.Code != "" {
+		parts = append(parts, "#", e.Cause)
+		if e.Code != "" {
+			parts = append(parts, "("+e.Code+")")
+		}
+	}
+	if e.Error != "" {
+		parts = append(parts, "! "+e.Error)
+	}
+	kept := parts[:0]
+	for _, p := range parts {
+		if p != "" {
+			kept = append(kept, printable(p))
+		}
+	}
+	return strings.Join(kept, " ")
+}
+
+// aboutEvent names what an event is about: the cgroup only where nothing else does.
+func aboutEvent(e *history.Event) []string {
+	name := e.Pod
+	if name == "" {
+		name = e.PodUID
+	}
+	if e.Container != "" {
+		name += "/" + e.Container
+	}
+	switch {
+	case e.Unit != "":
+		name = e.Unit
+	case name == "":
+		name = e.Cgroup
+	}
+	return []string{name}
+}
+
+// whatOf says what has become of it.
+func whatOf(e *history.Event) []string {
+	change := e.Value
+	if e.Before != "" && e.Before != e.Value {
+		change = e.Before + " → " + e.Value
+	}
+	switch {
+	case e.Property != "" && e.Via != "":
+		return []string{e.Via, e.Property + "=" + e.Value}
+	case e.Property != "":
+		return []string{e.Property, change}
+	}
+	return []string{e.Pool, change}
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/control"
+)
+
+// daemon returns a client of the running daemon. A configuration with problems must not
+// keep anybody from asking: then the usual place is tried.
+func (a *app) daemon() *control.Client {
+	c, err := config.Load(a.configPath(), a.overrides, nil)
+	if err != nil {
+		usual := config.Default()
+		_, _ = fmt.Fprintf(a.err, "cpupoold: the configuration has problems (see check); asking the daemon in %s\n", usual.RunDir)
+		c = &usual
+	}
+	return control.NewClient(control.Socket(c.RunDir))
+}
+
+// watchPatience is how long a question for what is new may wait for it, and redrawPause
+// the least time between two pictures.
+const (
+	watchPatience = 20 * time.Second
+	redrawPause   = 500 * time.Millisecond
+)
+
+// pause waits; it is false when ctx ends before.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// unlessEnded makes nothing of an error that comes of ^C.
+func unlessEnded(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cpupoold/cpupoold/internal/control"
+)
+
+func (a *app) status() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Print what the running daemon does: pools, containers, sources, problems, writes",
+		Long: `Status asks the running daemon for its state after the last pass: pools with their CPUs, who
+is in them and why, what keeps exclusive CPUs exclusive, sources that fare badly, problems,
+the last writes and the configuration in force. The table is 80 columns wide at most; JSON
+has all of it, the machine's topology too, and is described in docs/status.md.
+
+With --watch it is printed anew whenever something has happened, until it is stopped; with
+-o json each state is a line.`,
+		Args: cobra.NoArgs,
+	}
+	output := outputFlag(c)
+	watch := c.Flags().BoolP("watch", "w", false, "print it anew whenever something happens")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		client := a.daemon()
+		defer client.Close()
+		if *watch {
+			return a.watchStatus(c.Context(), client, *output)
+		}
+		s, err := client.Status(c.Context(), 0, 0)
+		if err != nil {
+			return err
+		}
+		if *output == asJSON {
+			return printJSON(a.out, s)
+		}
+		return printStatus(a.out, s)
+	}
+	return c
+}
+
+// clearScreen clears a terminal (ECMA-48: home, erase, erase what was scrolled away).
+const clearScreen = "\x1b[H\x1b[2J\x1b[3J"
+
+// watchStatus prints the status whenever something has happened. A daemon that restarts
+// is waited for.
+func (a *app) watchStatus(ctx context.Context, client *control.Client, output format) error {
+	var after uint64
+	wait, shown := time.Duration(0), false
+	for {
+		s, err := client.Status(ctx, after, wait)
+		switch {
+		case err != nil && (ctx.Err() != nil || !shown):
+			return unlessEnded(ctx, err)
+		case err != nil:
+			complain(a.err, err)
+			after, wait = 0, 0
+			if !pause(ctx, time.Second) {
+				return nil
+			}
+			continue
+		}
+		var picture bytes.Buffer
+		if output == asJSON {
+			err = printLine(&picture, s)
+		} else {
+			picture.WriteString(clearScreen)
+			err = printStatus(&picture, s)
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := a.out.Write(picture.Bytes()); err != nil {
+			return err
+		}
+		after, wait, shown = s.Sequence, watchPatience, true
+		if !pause(ctx, redrawPause) {
+			return nil
+		}
+	}
+}

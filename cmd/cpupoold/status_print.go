@@ -1,0 +1,198 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/inspect"
+)
+
+// printLine prints JSON on one line.
+func printLine(w io.Writer, v any) error { return json.NewEncoder(w).Encode(v) }
+
+// printStatus prints a state for people, 80 columns wide.
+func printStatus(to io.Writer, s *inspect.Status) error {
+	w := bufio.NewWriter(to) // it keeps the first error
+	paragraph := func(text string) {
+		for _, line := range wrap(text, "  ") {
+			fmt.Fprintln(w, line)
+		}
+	}
+	paragraph(headline(s))
+	paragraph(passLine(s))
+	paragraph(configLine(s))
+	for _, x := range s.Config.Adapted {
+		paragraph("adapted: " + x)
+	}
+	fmt.Fprintln(w)
+	if err := poolTable(s).print(w); err != nil {
+		return err
+	}
+	if len(s.Containers) > 0 {
+		fmt.Fprintln(w)
+		if err := containerTable(s).print(w); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintln(w)
+	paragraph(sourceLine(s))
+	paragraph(writeLine(s))
+	for _, e := range s.LastWrites[max(0, len(s.LastWrites)-5):] {
+		paragraph("  " + eventLine(&e))
+	}
+	for _, p := range s.Problems {
+		paragraph("not honoured: " + problemLine(&p))
+	}
+	for _, f := range s.Faults {
+		paragraph("not as planned: " + f.Cgroup + ": " + f.Error)
+	}
+	for _, x := range s.Waits {
+		paragraph("waits: " + x.Cgroup + " " + x.Property + ": " + x.Reason)
+	}
+	return w.Flush()
+}
+
+func headline(s *inspect.Status) string {
+	parts := []string{"cpupoold " + s.Daemon.BuildVersion}
+	if s.Node != "" {
+		parts = append(parts, "on "+s.Node)
+	}
+	mode := s.Daemon.Mode
+	if mode == "observe" {
+		mode += " (" + count(s.Daemon.Owed, "write") + " not made)"
+	}
+	ready := "ready"
+	if !s.Daemon.Ready {
+		ready = "not ready: the first pass is not over"
+	}
+	return strings.Join(append(parts, "mode "+mode, ready, "up "+since(s.Time, s.Daemon.Started)), ", ")
+}
+
+// since says how long ago something was.
+func since(now, then time.Time) string {
+	if then.Before(time.Unix(1, 0)) {
+		return "never"
+	}
+	return max(now.Sub(then), 0).Round(time.Second).String()
+}
+
+func passLine(s *inspect.Status) string {
+	good := "all as planned " + since(s.Time, s.Passes.LastSuccess) + " ago"
+	if s.Passes.LastSuccess.Before(time.Unix(1, 0)) {
+		good = "never all as planned so far"
+	}
+	last := "last pass " + since(s.Time, s.Passes.Last) + " ago"
+	if s.Passes.Last.Before(time.Unix(1, 0)) {
+		last = "no pass so far"
+	}
+	return fmt.Sprintf("%s, %s; %d passes, %d of them failed", last, good, s.Passes.OK+s.Passes.Failed, s.Passes.Failed)
+}
+
+func configLine(s *inspect.Status) string {
+	text := "config " + cmp.Or(s.Config.File, "defaults, no file")
+	if s.Config.Error != "" {
+		text += ": REFUSED, an earlier one is in force: " + s.Config.Error
+	}
+	for _, x := range s.Config.Settings {
+		if strings.HasPrefix(x.Key, "guaranteed.") || x.Key == "quiet" {
+			text += ", " + x.Key + " " + x.Value
+		}
+	}
+	if !s.Config.Offline.IsEmpty() {
+		text += ", offline CPUs " + s.Config.Offline.String()
+	}
+	return text
+}
+
+func poolTable(s *inspect.Status) *narrow {
+	t := &narrow{}
+	t.row("POOL", "CPUS", "COUNT", "CONTAINERS", "OWNED", "FREE", "KEPT EMPTY")
+	for _, p := range s.Pools {
+		empty := p.Idle.Union(p.Resting).Union(p.Parked)
+		free, owned := "", ""
+		if p.Name == inspect.Guaranteed {
+			owned, free = sizeOf(p.Owned.Len(), p.Owned.String()), sizeOf(p.Free.Len(), p.Free.String())
+		}
+		t.row(inspectPool(p.Name, p.Type), p.CPUs.String(), strconv.Itoa(p.CPUs.Len()), strconv.Itoa(p.Containers), owned, free, empty.String())
+	}
+	return t
+}
+
+// sizeOf is a set of CPUs and how many they are.
+func sizeOf(n int, cpus string) string {
+	if n == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%d: %s", n, cpus)
+}
+
+func inspectPool(name, typ string) string {
+	if typ == "" || typ == name {
+		return name
+	}
+	return name + "/" + typ
+}
+
+func containerTable(s *inspect.Status) *narrow {
+	order := []string{inspect.Guaranteed, inspect.Management, inspect.Shared, inspect.Other}
+	all := slices.Clone(s.Containers)
+	slices.SortStableFunc(all, func(a, b inspect.Container) int {
+		return cmp.Or(cmp.Compare(slices.Index(order, a.Pool), slices.Index(order, b.Pool)), cmp.Compare(a.Type, b.Type))
+	})
+	t := &narrow{}
+	t.row("CONTAINER OR UNIT", "POOL", "CPUS", "KEPT BY", "REASON")
+	for i := range all {
+		c := &all[i]
+		cpus := c.CPUs.String()
+		if !c.Mixed.IsEmpty() {
+			cpus += " + " + c.Mixed.String()
+		}
+		t.row(c.Full(), inspectPool(c.Pool, c.Type), cpus, c.Mode, c.Code)
+	}
+	return t
+}
+
+// sourceLine names the sources that are not well.
+func sourceLine(s *inspect.Status) string {
+	var ill []string
+	for _, x := range s.Sources {
+		if x.State != "ok" {
+			ill = append(ill, x.Name+" "+x.State)
+		}
+	}
+	if len(ill) == 0 {
+		return fmt.Sprintf("sources: all %d ok", len(s.Sources))
+	}
+	return fmt.Sprintf("sources: %s; %d ok", strings.Join(ill, ", "), len(s.Sources)-len(ill))
+}
+
+func writeLine(s *inspect.Status) string {
+	var parts []string
+	for _, x := range s.Writes {
+		part := fmt.Sprintf("%s %d", x.Via, x.OK)
+		if x.Failed > 0 {
+			part += fmt.Sprintf(" (%d refused)", x.Failed)
+		}
+		parts = append(parts, part)
+	}
+	text := "writes: " + strings.Join(parts, ", ")
+	if len(s.LastWrites) > 0 {
+		text += "; the last ones:"
+	}
+	return text
+}
+
+func problemLine(p *inspect.Problem) string {
+	name := cmp.Or(p.Pod, p.PodUID, p.Unit, "node")
+	if p.Container != "" {
+		name += "/" + p.Container
+	}
+	return name + ": " + p.Text + " (" + p.Code + ")"
+}
