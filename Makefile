@@ -18,7 +18,7 @@ BUILD    := $(GO) build -buildvcs=auto -ldflags "-s -w"
 FUZZTIME ?= 20s
 KERNELS  ?= bookworm,trixie,forky
 
-.PHONY: help build image cross test test-unit test-monitoring test-vm test-apiserver test-fleet test-deploy test-e2e test-conformance test-ci test-drift test-kernels test-disturbance test-matrix test-model demo vm-shell lint fmt bench bench-jitter fuzz clean host host-vm
+.PHONY: help build image cross test test-unit test-monitoring test-vm test-apiserver test-fleet test-deploy test-e2e test-conformance test-ci test-drift test-kernels test-disturbance test-matrix test-model demo vm-shell lint fmt docs bench bench-jitter fuzz clean host host-vm
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -101,6 +101,9 @@ lint: ## run the linters, and check that go.mod is tidy
 
 fmt: ## format the code
 	$(GOLANGCI) fmt
+
+docs: ## write the pages in docs that are made from the code: metrics and man pages
+	$(GO) test ./internal/telemetry ./cmd/cpupoold ./cmd/kubectl-cpupool -run 'TestDocument$$|TestManPages' -update
 
 bench: host-vm build ## run the benchmarks, here and in a VM; write docs/benchmarks.md
 	bench/record.sh

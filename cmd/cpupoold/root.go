@@ -101,7 +101,6 @@ plan --defrag --apply).`,
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.CompletionOptions.HiddenDefaultCmd = true
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.configFile, "config", "", "configuration `file` (default "+defaultConfig+", if it exists)")
 	a.overrides.AddFlags(flags)

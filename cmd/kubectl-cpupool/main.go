@@ -41,20 +41,7 @@ func usage(cmd *cobra.Command, err error) error { return usageError{err, cmd.Com
 
 // execute runs a command line and returns the exit code.
 func execute(s streams, args []string) int {
-	root := &cobra.Command{
-		Use:           "kubectl-cpupool",
-		Short:         "CPU pools for authors of workloads",
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		Args:          noArgs,
-		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetIn(s.in)
-	root.SetOut(s.out)
-	root.SetErr(s.err)
-	root.SetFlagErrorFunc(usage)
-	root.AddCommand(mutateCommand(s), lintCommand(s), adoptCommand(s))
+	root := rootCommand(s)
 	root.SetArgs(args)
 	err := root.Execute()
 	switch {
@@ -69,6 +56,23 @@ func execute(s streams, args []string) int {
 		return exitUsage
 	}
 	return exitError
+}
+
+func rootCommand(s streams) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "kubectl-cpupool",
+		Short:         "CPU pools for authors of workloads",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          noArgs,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.SetIn(s.in)
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	root.SetFlagErrorFunc(usage)
+	root.AddCommand(mutateCommand(s), lintCommand(s), adoptCommand(s))
+	return root
 }
 
 // complain prints each of joined errors on a line of its own.

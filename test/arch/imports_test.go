@@ -45,6 +45,7 @@ func arrows() map[string][]string {
 		"internal/managers":  nil,
 		"internal/preflight": {"pkg/...", "internal/config", "internal/host", "internal/managers"},
 		"internal/testnode":  {"pkg/...", "internal/testnode"},
+		"internal/manpages":  nil,
 		"internal/appcpus":   {"pkg/cpuset"},
 		"internal/control":   {"internal/history", "internal/inspect", "pkg/cpuset"},
 		"internal/history":   nil,
@@ -78,7 +79,7 @@ func notInDaemon() []string {
 }
 
 // testOnly are packages that production code must not link.
-func testOnly() []string { return []string{"internal/testnode", "test"} }
+func testOnly() []string { return []string{"internal/manpages", "internal/testnode", "test"} }
 
 type pkg struct {
 	ImportPath, Name, Dir, Doc string

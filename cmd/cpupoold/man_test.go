@@ -1,0 +1,14 @@
+package main
+
+import (
+	"flag"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/internal/manpages"
+)
+
+var update = flag.Bool("update", false, "rewrite the pages in docs/man")
+
+func TestManPages(t *testing.T) {
+	manpages.Check(t, (&app{}).command(), "../../docs/man", "8", *update)
+}

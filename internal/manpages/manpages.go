@@ -1,0 +1,72 @@
+// Package manpages holds the pages in docs/man to the commands of a program. Only tests
+// import it.
+package manpages
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+// Check compares the pages of a command and of those below it with the files in dir, one
+// of each, in a section of the manual such as "8". With update it writes them first.
+func Check(t *testing.T, root *cobra.Command, dir, section string, update bool) {
+	t.Helper()
+	root.InitDefaultHelpCmd()
+	var known []string
+	for _, c := range documented(root) {
+		name := filepath.Join(dir, strings.ReplaceAll(c.CommandPath(), " ", "-")+"."+section)
+		known = append(known, name)
+		text := page(t, c, section)
+		if update {
+			if err := os.WriteFile(name, text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		was, err := os.ReadFile(name) //nolint:gosec // named by the program's own commands
+		if err != nil || !bytes.Equal(was, text) {
+			t.Errorf("%s is not up to date, %v: run this test with -update (-want +got):\n%s", name, err, cmp.Diff(string(text), string(was)))
+		}
+	}
+	there, err := filepath.Glob(filepath.Join(dir, root.Name()+"*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range there {
+		if !slices.Contains(known, name) {
+			t.Errorf("%s is about no command: remove it", name)
+		}
+	}
+}
+
+// documented are a command and those below it that have a page.
+func documented(c *cobra.Command) (all []*cobra.Command) {
+	if c.Hidden || c.Name() == "help" {
+		return nil
+	}
+	all = append(all, c)
+	for _, sub := range c.Commands() {
+		all = append(all, documented(sub)...)
+	}
+	return all
+}
+
+// page is the same on every day.
+func page(t *testing.T, c *cobra.Command, section string) []byte {
+	t.Helper()
+	date := time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
+	var b bytes.Buffer
+	if err := doc.GenMan(c, &doc.GenManHeader{Section: section, Source: "cpupoold", Manual: "CPU pools", Date: &date}, &b); err != nil {
+		t.Fatal(err)
+	}
+	text, _, _ := bytes.Cut(b.Bytes(), []byte("\n.SH HISTORY")) // which names the day of its making
+	return append(text, '\n')
+}
