@@ -11,6 +11,12 @@
 //
 //	[{"podUID": "…", "container": "du", "from": "2,4", "to": "2-3", "outcome": "done"}]
 //
+//	GET /v1/status?after=7&wait=30s
+//	GET /v1/events?after=7&wait=30s&since=2026-01-31T12:00:00Z&about=ran/du-0&kind=wrote&limit=10
+//
+// answer with an inspect.Status and with inspect.Events. With wait, 30s at most, the
+// answer comes when something has happened after event number after.
+//
 // Whatever else goes wrong is answered with an HTTP status of 400 or above and
 // {"error": "…"}.
 package control

@@ -32,7 +32,7 @@ const (
 	maxAsking = 4                // questions that are answered at once
 )
 
-// inside answers GET /v1/status, /v1/events and /v1/explain.
+// inside answers GET /v1/status and /v1/events.
 type inside struct {
 	Inside
 	slots chan struct{} // a question that is worked on has one
@@ -62,28 +62,11 @@ func (s *Server) ask(answer func(r *http.Request, q *question) (any, error)) htt
 		}
 		v, err := answer(r, q)
 		if err != nil {
-			s.answer(w, statusOf(err), failure{err.Error()})
+			s.answer(w, http.StatusInternalServerError, failure{err.Error()})
 			return
 		}
 		s.answer(w, http.StatusOK, v)
 	}
-}
-
-// ErrUnknown is wrapped by errors that say that there is nothing of the name that was
-// asked for, ErrAmbiguous by those that say that there is more than one.
-var (
-	ErrUnknown   = errors.New("not known")
-	ErrAmbiguous = errors.New("ambiguous")
-)
-
-func statusOf(err error) int {
-	switch {
-	case errors.Is(err, ErrUnknown):
-		return http.StatusNotFound
-	case errors.Is(err, ErrAmbiguous):
-		return http.StatusConflict
-	}
-	return http.StatusInternalServerError
 }
 
 // await waits until something has happened after q.After, if it is to.

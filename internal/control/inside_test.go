@@ -1,8 +1,6 @@
 package control_test
 
 import (
-	"context"
-	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -41,18 +39,6 @@ func (*fake) Started() time.Time { return time.Unix(1700000000, 0).UTC() }
 
 func (f *fake) Status() *inspect.Status {
 	return &inspect.Status{Version: inspect.Version, Sequence: f.History().Last()}
-}
-
-func (*fake) Explain(_ context.Context, name string) (*inspect.Explanation, error) {
-	switch name {
-	case "known":
-		return &inspect.Explanation{Version: inspect.Version, Asked: name}, nil
-	case "two":
-		return nil, control.ErrAmbiguous
-	case "bad":
-		return nil, errors.New("disk on fire")
-	}
-	return nil, control.ErrUnknown
 }
 
 func TestEventsAreWaitedFor(t *testing.T) {

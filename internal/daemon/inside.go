@@ -21,10 +21,8 @@ type inside struct {
 	view     *telemetry.View
 	history  *history.Snapshot
 	settings settings
-	input    pools.Input
 	plan     pools.Plan
 	planned  bool
-	targets  []cgroup.Target
 	deferred []cgroup.Deferred
 	faults   map[cgroup.Path]error
 	problems []pools.Problem
@@ -36,8 +34,8 @@ type inside struct {
 
 func (l *loop) publishInside(v *telemetry.View) {
 	l.inside.Store(&inside{
-		view: v, history: l.chronicle.log.Snapshot(), settings: l.settings, input: l.status.input, plan: l.status.plan, planned: l.status.planned,
-		targets: l.status.targets, deferred: l.status.deferred, faults: l.status.faults, problems: l.status.problems, began: l.status.began,
+		view: v, history: l.chronicle.log.Snapshot(), settings: l.settings, plan: l.status.plan, planned: l.status.planned,
+		deferred: l.status.deferred, faults: l.status.faults, problems: l.status.problems, began: l.status.began,
 		config: l.status.configErr, observes: l.observes, owed: len(l.status.owed),
 	})
 }

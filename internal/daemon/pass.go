@@ -74,7 +74,6 @@ func (s scene) input() pools.Input {
 func (l *loop) decide(now time.Time) (pools.Plan, []cgroup.Target) {
 	s := l.scene(now)
 	plan, want := s.decide()
-	l.status.input = s.input()
 	l.status.hosts = s.verdicts(plan, want)
 	return plan, l.confine(plan.Shared, ownedBy(plan).Union(l.leavingCPUs()), want)
 }

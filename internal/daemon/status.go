@@ -69,7 +69,6 @@ type status struct {
 	ready            bool
 	reported         map[problemKey]bool // problems that are in the log
 	problems         []pools.Problem     // of the last pass
-	input            pools.Input         // likewise, what was decided by
 	noise            map[string]string   // likewise, what owners really have, by container
 	bootArgs         []string            // likewise, what the kernel was not told
 	quieted          bool                // likewise, that something waits (quiet)
