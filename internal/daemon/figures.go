@@ -3,12 +3,15 @@ package daemon
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/cpupoold/cpupoold/internal/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/defrag"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -87,13 +90,28 @@ func requestOf(shares uint64) int64 {
 	return int64((shares*milliPerCPU + sharesPerCPU - 1) / sharesPerCPU)
 }
 
+// vacancy is what new owners could have beside those that there were.
+type vacancy struct {
+	machine *allocate.Machine
+	pool    cpuset.Set
+	options allocate.Options
+	owned   []pools.Assignment
+	room    *telemetry.Room
+}
+
 // room is what a new owner can have; nil before the first plan, and without a pool for
-// owners.
+// owners. It is found anew when owners or their pool have changed.
 func (l *loop) room(now time.Time) *telemetry.Room {
 	if !l.status.planned || l.settings.machine == nil || l.settings.pools.Guaranteed.IsEmpty() {
 		return nil
 	}
-	in := pools.Input{Pods: l.model.input(now), Pools: l.settings.pools}
-	r := defrag.Vacant(defrag.Input{Machine: l.settings.machine, Pool: l.settings.pools.Guaranteed, Owners: pools.Owners(in, l.status.plan)})
-	return &telemetry.Room{Pool: r.Free, Node: r.OnNode, L3: r.InL3, WholeCores: r.InWholeCores}
+	v, p, owned := &l.status.vacancy, &l.settings.pools, l.status.plan.Assignments
+	same := func(a, b pools.Assignment) bool { return a.Key == b.Key && a.CPUs.Equal(b.CPUs) }
+	if v.machine == l.settings.machine && v.pool.Equal(p.Guaranteed) && v.options == p.Options && slices.EqualFunc(v.owned, owned, same) {
+		return v.room
+	}
+	in := pools.Input{Pods: l.model.input(now), Pools: *p}
+	r := defrag.Vacant(defrag.Input{Machine: l.settings.machine, Pool: p.Guaranteed, Owners: pools.Owners(in, l.status.plan)})
+	*v = vacancy{l.settings.machine, p.Guaranteed, p.Options, owned, &telemetry.Room{Pool: r.Free, Node: r.OnNode, L3: r.InL3, WholeCores: r.InWholeCores}}
+	return v.room
 }

@@ -54,3 +54,18 @@ func TestRequestOf(t *testing.T) {
 		}
 	}
 }
+
+// TestRoom: what fits is found anew with each owner that comes or goes.
+func TestRoom(t *testing.T) {
+	n := newHostNode(t, hostPart)
+	r := n.start()
+	fits := func(want int) {
+		t.Helper()
+		r.view("room", func(v *telemetry.View) bool { return v.Room != nil && v.Room.Pool == want })
+	}
+	r.quiet()
+	fits(4)
+	pod := n.pod("g", "default", "guaranteed", 2, nil)
+	n.runsOn(n.container(pod, "du", whole(2)), "4-5")
+	fits(2)
+}

@@ -63,6 +63,7 @@ type status struct {
 	writeErrors map[telemetry.WriteError]uint64
 	// partitionChanges counts writes of cpuset.cpus.partition that the kernel has taken.
 	partitionChanges uint64
+	vacancy          vacancy
 	owed             map[cgroup.Write]bool // what is not written (mode: observe)
 	faults           map[cgroup.Path]error // what the last pass has left
 	lastSuccess      time.Time
