@@ -10,15 +10,11 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm"
 )
 
-var undoTest = flag.Bool("undo", false, "run TestUndo")
-
 var undoRounds = flag.Int("undo.rounds", 3, "rounds of TestUndo, of about ten containers, a reconfiguration and a kill of the daemon each")
 
 // TestUndo has the daemon work on a node, and restores it.
 func TestUndo(t *testing.T) {
-	if !*undoTest {
-		t.Skip("has not been seen to pass yet: -undo")
-	}
+	leave(t)
 	m := vm.Start(t, vm.Config{Topology: "8c2n", Node: true})
 	installDaemon(t, m)
 	vm.RunTests(t, m, "./guest/undo", fmt.Sprintf("-rounds=%d", *undoRounds))
