@@ -42,8 +42,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // unlessEnded makes nothing of an error that comes of ^C.
 func unlessEnded(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil
 }

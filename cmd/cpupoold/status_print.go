@@ -100,15 +100,16 @@ func configLine(s *inspect.Status) string {
 	if s.Config.Error != "" {
 		text += ": REFUSED, an earlier one is in force: " + s.Config.Error
 	}
+	parts := []string{text}
 	for _, x := range s.Config.Settings {
 		if strings.HasPrefix(x.Key, "guaranteed.") || x.Key == "quiet" {
-			text += ", " + x.Key + " " + x.Value
+			parts = append(parts, x.Key+" "+x.Value)
 		}
 	}
 	if !s.Config.Offline.IsEmpty() {
-		text += ", offline CPUs " + s.Config.Offline.String()
+		parts = append(parts, "offline CPUs "+s.Config.Offline.String())
 	}
-	return text
+	return strings.Join(parts, ", ")
 }
 
 func poolTable(s *inspect.Status) *narrow {

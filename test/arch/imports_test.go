@@ -49,7 +49,7 @@ func arrows() map[string][]string {
 		"internal/appcpus":   {"pkg/cpuset"},
 		"internal/control":   {"internal/history", "internal/inspect", "pkg/cpuset"},
 		"internal/history":   nil,
-		"internal/inspect":    {"internal/history", "pkg/cpuset", "pkg/topology"},
+		"internal/inspect":   {"internal/history", "pkg/cpuset", "pkg/topology"},
 		"internal/hotplug":   nil,
 		"internal/node":      {"pkg/cpuset", "pkg/workload"},
 		"internal/noise":     {"pkg/cpuset"},
