@@ -91,7 +91,7 @@ func shorten(s string, n int) string {
 func wrap(s, indent string) []string {
 	var lines []string
 	line := ""
-	for _, word := range strings.FieldsSeq(printable(s)) {
+	for word := range strings.FieldsSeq(printable(s)) {
 		for {
 			switch room := screen - utf8.RuneCountInString(line); {
 			case line == "" || line == indent:
