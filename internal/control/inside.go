@@ -48,9 +48,10 @@ func (s *Server) ask(answer func(r *http.Request, q *question) (any, error)) htt
 			s.answer(w, http.StatusBadRequest, failure{err.Error()})
 			return
 		}
-		s.patience(w, q.wait+answerTime)
 		if err := s.inside.await(r.Context(), q); err != nil {
-			return // who asked has gone
+			// Who asked has gone, or the daemon ends.
+			s.answer(w, http.StatusServiceUnavailable, failure{"the daemon ends; ask the next one"})
+			return
 		}
 		select {
 		case s.inside.slots <- struct{}{}:

@@ -1,6 +1,12 @@
 package control_test
 
 import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -77,4 +83,84 @@ func dialFake(t *testing.T, f *fake) *control.Client {
 	t.Helper()
 	c, _, _ := serveInside(t, nil, time.Minute, f)
 	return c
+}
+
+// TestConnectionsAreFew: who keeps connections open keeps others out only until one ends.
+func TestConnectionsAreFew(t *testing.T) {
+	_, socket, _ := serve(t, nil, time.Minute)
+	held := make([]net.Conn, 32)
+	for i := range held {
+		conn, err := net.Dial("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		held[i] = conn
+	}
+	// Each is accepted: it is answered, and kept.
+	for _, conn := range held {
+		if _, err := io.WriteString(conn, "GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if answer, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || answer.StatusCode != http.StatusOK {
+			t.Fatalf("answer = %+v, %v; want 200", answer, err)
+		}
+	}
+	c := control.NewClient(socket)
+	t.Cleanup(c.Close)
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := c.Events(short, history.Query{}, 0); err == nil {
+		t.Error("a 33rd connection is served beside 32 others")
+	}
+	if err := held[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	// The one that was given up above is still first in the queue, and ends by itself.
+	if _, err := c.Events(t.Context(), history.Query{}, 0); err != nil {
+		t.Errorf("after one has ended: %v", err)
+	}
+}
+
+// TestWaitingEndsWithTheDaemon: who waits for something to happen does not hold up its end,
+// and is told of it.
+func TestWaitingEndsWithTheDaemon(t *testing.T) {
+	f := newFake()
+	asked := make(chan struct{})
+	c, _, stop := serveInside(t, nil, time.Minute, &told{fake: f, asked: asked})
+	failed := make(chan error, 1)
+	go func() {
+		_, err := c.Events(context.WithoutCancel(t.Context()), history.Query{}, time.Minute)
+		failed <- err
+	}()
+	<-asked
+	stop()
+	if err := <-failed; err == nil || !strings.Contains(err.Error(), "the daemon ends") {
+		t.Errorf("events = %v; want that the daemon ends", err)
+	}
+}
+
+// told closes asked when its history is looked at.
+type told struct {
+	*fake
+	once  sync.Once
+	asked chan struct{}
+}
+
+func (f *told) History() *history.Snapshot {
+	f.once.Do(func() { close(f.asked) })
+	return f.fake.History()
+}
+
+func TestHeadersAreShort(t *testing.T) {
+	_, socket, _ := serve(t, nil, time.Minute)
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	_, _ = io.WriteString(conn, "GET /v1/events HTTP/1.1\r\nHost: x\r\nX: "+strings.Repeat("x", 64<<10)+"\r\n\r\n") // may be cut off
+	if answer, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil && answer.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("answer = %s; want 431", answer.Status)
+	}
 }

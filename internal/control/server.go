@@ -29,7 +29,7 @@ const (
 	maxConnections = 32
 	headerTime     = 5 * time.Second  // for a request's header
 	bodyTime       = 5 * time.Second  // for the body after it
-	answerTime     = 15 * time.Second // for an answer, what was waited for aside
+	answerTime     = 15 * time.Second // to take an answer
 	maxHeader      = 16 << 10         // bytes
 )
 
@@ -152,12 +152,8 @@ type failure struct {
 	Error string `json:"error"`
 }
 
-// patience is how long the answer to a request may take.
-func (s *Server) patience(w http.ResponseWriter, d time.Duration) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d)) // a recorder of tests has none
-}
-
 func (s *Server) answer(w http.ResponseWriter, status int, v any) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime)) // a recorder of tests has none
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	if err := json.NewEncoder(w).Encode(v); err != nil {
