@@ -78,14 +78,23 @@ func (f *eventFlags) query(now time.Time) (history.Query, error) {
 	return q, nil
 }
 
-// doEvents prints the events that q asks for, and with follow those that come.
+// doEvents prints the events that q asks for, and with follow those that come. A daemon
+// that restarts is waited for.
 func (a *app) doEvents(ctx context.Context, client *control.Client, q history.Query, follow bool, output format) error {
 	var started time.Time
 	wait := time.Duration(0)
 	for {
 		got, err := client.Events(ctx, q, wait)
-		if err != nil {
+		switch {
+		case err != nil && (ctx.Err() != nil || started.IsZero()):
 			return unlessEnded(ctx, err)
+		case err != nil: // it has answered before, and may do so again
+			complain(a.err, err)
+			wait = 0
+			if !pause(ctx, retryPause) {
+				return nil
+			}
+			continue
 		}
 		if !started.IsZero() && !got.Started.Equal(started) { // another daemon, whose events begin anew
 			if output == asTable {

@@ -21,11 +21,13 @@ func (a *app) daemon() *control.Client {
 	return control.NewClient(control.Socket(c.RunDir))
 }
 
-// watchPatience is how long a question for what is new may wait for it, and redrawPause
-// the least time between two pictures.
+// watchPatience is how long a question for what is new may wait for it, redrawPause the
+// least time between two pictures, and retryPause that before a daemon that has gone is
+// asked again.
 const (
 	watchPatience = 20 * time.Second
 	redrawPause   = 500 * time.Millisecond
+	retryPause    = time.Second
 )
 
 // pause waits; it is false when ctx ends before.

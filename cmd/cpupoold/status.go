@@ -59,7 +59,7 @@ func (a *app) watchStatus(ctx context.Context, client *control.Client, output fo
 		case err != nil:
 			complain(a.err, err)
 			after, wait = 0, 0
-			if !pause(ctx, time.Second) {
+			if !pause(ctx, retryPause) {
 				return nil
 			}
 			continue

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cpupoold/cpupoold/internal/control"
+	"github.com/cpupoold/cpupoold/internal/history"
+	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// past is a daemon to which all has happened already.
+type past struct {
+	started time.Time
+	*history.Snapshot
+}
+
+func (p past) Started() time.Time         { return p.started }
+func (p past) History() *history.Snapshot { return p.Snapshot }
+func (past) Status() *inspect.Status      { return &inspect.Status{Version: inspect.Version} }
+
+// startPast serves a daemon whose only pod is called so, and returns what ends it.
+func startPast(t *testing.T, socket, pod string, started time.Time) (stop func()) {
+	t.Helper()
+	l := history.New()
+	l.Add(history.Event{Kind: history.Placed, Pod: "ran/" + pod, Time: started})
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() {
+		ended <- control.New(nil, time.Minute, past{started, l.Snapshot()}, slog.New(slog.DiscardHandler)).Serve(ctx, socket)
+	}()
+	return func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Serve = %v", err)
+		}
+	}
+}
+
+// TestFollowSurvivesARestart: a daemon that is away for a moment is waited for, what its
+// successor has done is printed from the beginning, and ^C is no error.
+func TestFollowSurvivesARestart(t *testing.T) {
+	socket := control.Socket(t.TempDir())
+	begin := time.Unix(1700000000, 0).UTC()
+	stop := startPast(t, socket, "du-0", begin)
+	client := control.NewClient(socket)
+	defer client.Close()
+	for client.Reach(t.Context()) != nil {
+		<-time.After(time.Millisecond)
+	}
+	out, in := io.Pipe()
+	a := &app{streams: streams{out: in, err: io.Discard}}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- a.doEvents(ctx, client, history.Query{}, true, asTable)
+		_ = in.Close()
+	}()
+	lines := bufio.NewScanner(out)
+	for _, want := range []string{"ran/du-0", "started again", "ran/du-1"} {
+		if !lines.Scan() {
+			t.Fatalf("ended before %q: %v", want, <-ended)
+		}
+		if !strings.Contains(lines.Text(), want) {
+			t.Fatalf("printed %q; want %q", lines.Text(), want)
+		}
+		if want == "ran/du-0" {
+			stop()
+			stop = startPast(t, socket, "du-1", begin.Add(time.Hour))
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("after ^C: %v", err)
+	}
+	stop()
+}
+
+// TestFollowNeedsADaemon: who asks where none is gets an error, and does not wait.
+func TestFollowNeedsADaemon(t *testing.T) {
+	a := &app{streams: streams{out: io.Discard, err: io.Discard}}
+	if err := a.doEvents(t.Context(), control.NewClient(control.Socket(t.TempDir())), history.Query{}, true, asTable); err == nil {
+		t.Error("events --follow without a daemon: no error")
+	}
+}
+
+// TestStatusIsNarrow: whatever names, sets and texts there are, no line is wider than the
+// screen, and none has what a terminal would obey.
+func TestStatusIsNarrow(t *testing.T) {
+	long := strings.Repeat("ünbroken", 60)
+	var odd []int
+	for id := 1; id < 256; id += 2 {
+		odd = append(odd, id)
+	}
+	cpus := cpuset.Of(odd...)
+	s := &inspect.Status{
+		Node:   long,
+		Config: inspect.Config{File: "/" + long, Error: "line 1: \x1b[2J" + long, Adapted: []string{long}, Offline: cpus},
+		Pools: []inspect.Pool{
+			{Name: inspect.Management, Type: long, CPUs: cpus, Containers: 1000},
+			{Name: inspect.Shared, CPUs: cpus, Containers: 1000},
+			{Name: inspect.Guaranteed, CPUs: cpus, Owned: cpus, Free: cpus, Idle: cpus},
+		},
+		Containers: []inspect.Container{
+			{Namespace: long, Pod: long, Name: long, Pool: inspect.Guaranteed, CPUs: cpus, Mixed: cpus, Exclusive: true, Mode: "partition-isolated", Code: long},
+			{Unit: true, Name: long + ".service", Pool: inspect.Management, Type: long, CPUs: cpus, Code: long},
+		},
+		Sources:    []inspect.Source{{Name: long, State: "lost"}},
+		Problems:   []inspect.Problem{{Pod: long, Container: "\x1b]0;title\a", Code: long, Text: "a text of words " + long}},
+		Faults:     []inspect.Fault{{Cgroup: long, Error: long}},
+		Waits:      []inspect.Wait{{Cgroup: long, Property: "cpuset.cpus", Reason: long}},
+		Writes:     []inspect.Writes{{Via: "file", OK: 1, Failed: 1}},
+		LastWrites: []history.Event{{Kind: history.Failed, Pod: long, Via: "file", Property: "cpuset.cpus", Value: cpus.String(), Error: long}},
+	}
+	var out bytes.Buffer
+	if err := printStatus(&out, s); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(out.String()) {
+		line = strings.TrimSuffix(line, "\n")
+		if n := utf8.RuneCountInString(line); n > screen {
+			t.Errorf("%d characters: %s", n, line)
+		}
+		if strings.ContainsAny(line, "\x1b\a") {
+			t.Errorf("a terminal obeys %q", line)
+		}
+	}
+}
