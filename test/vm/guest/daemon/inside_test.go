@@ -1,0 +1,135 @@
+//go:build guest
+
+package daemon_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cpupoold/cpupoold/internal/history"
+	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// TestInside: what the daemon says of itself is what the kernel says, and what it has done is in its events.
+func TestInside(t *testing.T) {
+	n := newNode(t)
+	r := n.withoutKubelet()
+	n.startDaemon(hourly)
+	n.nriConnected()
+	shared, owner := r.mustStart(500, "default", nil), r.mustStart(2000, "default", nil)
+	n.eventually("the owner's CPUs", func() error {
+		st, err := n.fs.Read(owner.path)
+		if err == nil && st.Effective.Len() != 2 {
+			err = fmt.Errorf("it has %s", st.Effective)
+		}
+		return err
+	})
+	n.quiet()
+	n.saysWhatIs(cpuset.Range(0, 7))
+	free := n.status().Pools[2].Free
+	spare := free.Last()
+	t.Cleanup(func() {
+		if err := setOnline(spare, true); err != nil {
+			t.Error(err)
+		}
+	})
+	n.plug(spare, false)
+	n.eventually("the status has a CPU less", func() error {
+		if got := n.status().Pools[2].Free; !got.Equal(free.Difference(cpuset.Of(spare))) {
+			return fmt.Errorf("free are %s", got)
+		}
+		return nil
+	})
+	n.quiet()
+	n.saysWhatIs(cpuset.Range(0, 7).Difference(cpuset.Of(spare)))
+
+	if err := os.WriteFile("/sys/fs/cgroup/"+string(shared.path)+"/"+cgroup.FileCPUs, []byte("0-3"), 0); err != nil {
+		t.Fatal(err)
+	}
+	n.eventually("the foreign write and its repair are events", func() error {
+		var kinds []history.Kind
+		for _, e := range n.events("--pod", shared.name) {
+			kinds = append(kinds, e.Kind)
+		}
+		for _, kind := range []history.Kind{history.Placed, history.Drift, history.Repaired} {
+			if !slices.Contains(kinds, kind) {
+				return fmt.Errorf("events of %s: %v", shared.name, kinds)
+			}
+		}
+		return nil
+	})
+	if later := n.events("--since", time.Now().Add(time.Hour).Format(time.RFC3339)); len(later) > 0 {
+		t.Errorf("events of the next hour: %v", later)
+	}
+	if out, err := n.try("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "cpupoold", "status"); err == nil {
+		t.Errorf("everybody may ask: %s", out)
+	}
+	n.stopDaemon()
+	if out, err := n.try("cpupoold", "status"); err == nil || !strings.Contains(out, "start cpupoold run") {
+		t.Errorf("without a daemon: %v, %s; want what to do", err, out)
+	}
+}
+
+// saysWhatIs holds the status, as JSON and as a table, to the kernel.
+func (n *node) saysWhatIs(online cpuset.Set) {
+	n.Helper()
+	s := n.status()
+	if len(s.Containers) != 2 {
+		n.Errorf("containers %+v; want the two that were started", s.Containers)
+	}
+	for _, c := range s.Containers {
+		if c.Cgroup == "" {
+			n.Errorf("%s runs in no cgroup", c.Full())
+			continue
+		}
+		if st, err := n.fs.Read(cgroup.Path(c.Cgroup)); err != nil || !st.Effective.Equal(c.CPUs) {
+			n.Errorf("%s is said to have %s; the kernel says %s, %v", c.Full(), c.CPUs, st.Effective, err)
+		}
+	}
+	var there cpuset.Set
+	for _, c := range s.CPUs {
+		if c.Online {
+			there = there.Union(cpuset.Of(c.ID))
+		}
+	}
+	if !there.Equal(online) || len(s.CPUs) != 8 {
+		n.Errorf("of %d CPUs %s are said to be online; want %s of 8", len(s.CPUs), there, online)
+	}
+	for line := range strings.Lines(n.run("cpupoold", "status")) {
+		if width := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); width > 80 {
+			n.Errorf("a line of the table has %d columns: %s", width, line)
+		}
+	}
+}
+
+func (n *node) status() (s inspect.Status) {
+	n.Helper()
+	if err := json.Unmarshal([]byte(n.run("cpupoold", "status", "-o", "json")), &s); err != nil {
+		n.Fatal(err)
+	}
+	if len(s.Pools) != 3 {
+		n.Fatalf("pools %+v", s.Pools)
+	}
+	return s
+}
+
+func (n *node) events(args ...string) (all []history.Event) {
+	n.Helper()
+	for line := range strings.Lines(n.run("cpupoold", append([]string{"events", "-o", "json"}, args...)...)) {
+		var e history.Event
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			n.Fatal(errors.Join(err, errors.New(line)))
+		}
+		all = append(all, e)
+	}
+	return all
+}
