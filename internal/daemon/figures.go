@@ -96,7 +96,7 @@ type vacancy struct {
 	pool    cpuset.Set
 	options allocate.Options
 	owned   []pools.Assignment
-	room    *telemetry.Room
+	room    telemetry.Room
 }
 
 // room is what a new owner can have; nil before the first plan, and without a pool for
@@ -106,12 +106,26 @@ func (l *loop) room(now time.Time) *telemetry.Room {
 		return nil
 	}
 	v, p, owned := &l.status.vacancy, &l.settings.pools, l.status.plan.Assignments
-	same := func(a, b pools.Assignment) bool { return a.Key == b.Key && a.CPUs.Equal(b.CPUs) }
-	if v.machine == l.settings.machine && v.pool.Equal(p.Guaranteed) && v.options == p.Options && slices.EqualFunc(v.owned, owned, same) {
-		return v.room
+	pool := l.status.plan.Free // and not what the kernel has lost, or another manager has
+	for i := range owned {
+		pool = pool.Union(owned[i].CPUs)
 	}
-	in := pools.Input{Pods: l.model.input(now), Pools: *p}
-	r := defrag.Vacant(defrag.Input{Machine: l.settings.machine, Pool: p.Guaranteed, Owners: pools.Owners(in, l.status.plan)})
-	*v = vacancy{l.settings.machine, p.Guaranteed, p.Options, owned, &telemetry.Room{Pool: r.Free, Node: r.OnNode, L3: r.InL3, WholeCores: r.InWholeCores}}
-	return v.room
+	pool = pool.Intersection(p.Guaranteed)
+	same := func(a, b pools.Assignment) bool { return a.Key == b.Key && a.CPUs.Equal(b.CPUs) }
+	if v.machine != l.settings.machine || !v.pool.Equal(pool) || v.options != p.Options || !slices.EqualFunc(v.owned, owned, same) {
+		in := pools.Input{Pods: l.model.input(now), Pools: *p}
+		r := defrag.Vacant(defrag.Input{Machine: l.settings.machine, Pool: pool, Owners: pools.Owners(in, l.status.plan)})
+		*v = vacancy{l.settings.machine, pool, p.Options, owned, telemetry.Room{Pool: r.Free, Node: r.OnNode, L3: r.InL3, WholeCores: r.InWholeCores}}
+	}
+	spare := l.spare()
+	return &telemetry.Room{Pool: min(v.room.Pool, spare), Node: min(v.room.Node, spare), L3: min(v.room.L3, spare), WholeCores: min(v.room.WholeCores, spare)}
+}
+
+// spare is how many CPUs can still be given away: none of those of the shared pool's floor.
+func (l *loop) spare() int {
+	p, plan := &l.settings.pools, &l.status.plan
+	if !p.FromShared {
+		return plan.Free.Len()
+	}
+	return max(min(plan.Shared.Union(plan.Resting).Len()-max(p.Floor, 1), plan.Free.Len()), 0)
 }

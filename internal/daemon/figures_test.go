@@ -69,3 +69,16 @@ func TestRoom(t *testing.T) {
 	n.runsOn(n.container(pod, "du", whole(2)), "4-5")
 	fits(2)
 }
+
+// TestRoomLeavesTheFloor: what the shared pool keeps is no room for an owner.
+func TestRoomLeavesTheFloor(t *testing.T) {
+	n := newNode(t)
+	n.yaml = carvedYAML
+	r := n.start()
+	r.view("room", func(v *telemetry.View) bool { return v.Room != nil })
+	r.quiet()
+	room := r.loop.snapshot.Load().Room
+	if want := 4; room.Pool != want || room.Node > want || room.L3 > want || room.WholeCores > want {
+		t.Errorf("room %+v; want %d, and no more within anything", *room, want)
+	}
+}
