@@ -6,6 +6,9 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -133,5 +136,49 @@ func TestStatusIsNarrow(t *testing.T) {
 		if strings.ContainsAny(line, "\x1b\a") {
 			t.Errorf("a terminal obeys %q", line)
 		}
+	}
+}
+
+// TestRunbooksRun: the commands of runbooks exist, with their flags and kinds of events.
+func TestRunbooksRun(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/runbooks/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("runbooks: %q, %v", pages, err)
+	}
+	kinds := []history.Kind{
+		history.Started, history.Ready, history.Placed, history.Ended, history.Wrote, history.Failed, history.Missed, history.Drift, history.Repaired,
+		history.Problem, history.Over, history.Fault, history.Mended, history.Move, history.Config, history.CPUs, history.Source,
+	}
+	found := 0
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			words := strings.Fields(line)
+			if !strings.HasPrefix(line, "    ") || len(words) == 0 || words[0] != "cpupoold" {
+				continue
+			}
+			found++
+			c, rest, err := (&app{}).command().Find(words[1:])
+			if err != nil || !c.HasParent() {
+				t.Errorf("%s: %s: no such command, %v", page, strings.TrimSpace(line), err)
+				continue
+			}
+			if err := c.ParseFlags(rest); err != nil || len(c.Flags().Args()) > 0 {
+				t.Errorf("%s: %s: %v, arguments %q", page, strings.TrimSpace(line), err, c.Flags().Args())
+			}
+			if asked, err := c.Flags().GetStringSlice("kind"); err == nil {
+				for _, k := range asked {
+					if !slices.Contains(kinds, history.Kind(k)) {
+						t.Errorf("%s: %s: there are no events %s", page, strings.TrimSpace(line), k)
+					}
+				}
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("%d commands found", found)
 	}
 }
