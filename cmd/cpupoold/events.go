@@ -82,7 +82,7 @@ func (f *eventFlags) query(now time.Time) (history.Query, error) {
 // that restarts is waited for.
 func (a *app) doEvents(ctx context.Context, client *control.Client, q history.Query, follow bool, output format) error {
 	var started time.Time
-	wait := time.Duration(0)
+	var wait control.Wait
 	for {
 		got, err := client.Events(ctx, q, wait)
 		switch {
@@ -90,7 +90,7 @@ func (a *app) doEvents(ctx context.Context, client *control.Client, q history.Qu
 			return unlessEnded(ctx, err)
 		case err != nil: // it has answered before, and may do so again
 			complain(a.err, err)
-			wait = 0
+			wait = control.Wait{}
 			if !pause(ctx, retryPause) {
 				return nil
 			}
@@ -102,7 +102,7 @@ func (a *app) doEvents(ctx context.Context, client *control.Client, q history.Qu
 					return err
 				}
 			}
-			q.After, wait, started = 0, 0, got.Started
+			q.After, wait, started = 0, control.Wait{}, got.Started
 			continue
 		}
 		started = got.Started
@@ -112,7 +112,7 @@ func (a *app) doEvents(ctx context.Context, client *control.Client, q history.Qu
 		if !follow {
 			return nil
 		}
-		q.After, q.Limit, wait = got.Last, 0, watchPatience
+		q.After, q.Limit, wait = got.Last, 0, control.Wait{For: watchPatience, Daemon: got.Started}
 	}
 }
 

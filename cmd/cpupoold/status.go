@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -31,7 +30,7 @@ With --watch it is printed anew whenever something has happened, until it is sto
 		if *watch {
 			return a.watchStatus(c.Context(), client, *output)
 		}
-		s, err := client.Status(c.Context(), 0, 0)
+		s, err := client.Status(c.Context(), 0, control.Wait{})
 		if err != nil {
 			return err
 		}
@@ -50,7 +49,7 @@ const clearScreen = "\x1b[H\x1b[2J\x1b[3J"
 // is waited for.
 func (a *app) watchStatus(ctx context.Context, client *control.Client, output format) error {
 	var after uint64
-	wait, shown := time.Duration(0), false
+	wait, shown := control.Wait{}, false
 	for {
 		s, err := client.Status(ctx, after, wait)
 		switch {
@@ -58,7 +57,7 @@ func (a *app) watchStatus(ctx context.Context, client *control.Client, output fo
 			return unlessEnded(ctx, err)
 		case err != nil:
 			complain(a.err, err)
-			after, wait = 0, 0
+			after, wait = 0, control.Wait{}
 			if !pause(ctx, retryPause) {
 				return nil
 			}
@@ -77,7 +76,7 @@ func (a *app) watchStatus(ctx context.Context, client *control.Client, output fo
 		if _, err := a.out.Write(picture.Bytes()); err != nil {
 			return err
 		}
-		after, wait, shown = s.Sequence, watchPatience, true
+		after, wait, shown = s.Sequence, control.Wait{For: watchPatience, Daemon: s.Daemon.Started}, true
 		if !pause(ctx, redrawPause) {
 			return nil
 		}

@@ -33,7 +33,7 @@ func (still) Status() *inspect.Status      { return &inspect.Status{Version: ins
 func FuzzQuestion(f *testing.F) {
 	for _, s := range []string{
 		"", "after=1&limit=1", "after=7&wait=30s&since=2026-01-31T12:00:00Z&about=ran/du-0&kind=wrote&kind=failed&limit=10",
-		"wait=31s", "wait=-1s", "limit=0", "limit=4097", "after=-1", "after=1&after=2", "colour=red", "since=yesterday", "kind=", "about=%00",
+		"wait=31s", "wait=-1s", "limit=0", "limit=4097", "after=-1", "after=1&after=2", "colour=red", "since=yesterday", "daemon=2026-01-31T12:00:00.5Z&wait=1s", "daemon=me", "kind=", "about=%00",
 	} {
 		f.Add(s)
 	}
@@ -71,5 +71,5 @@ func FuzzQuestion(f *testing.F) {
 }
 
 func same(a, b *question) bool {
-	return a.After == b.After && a.Since.Equal(b.Since) && a.About == b.About && a.Limit == b.Limit && a.wait == b.wait && slices.Equal(a.Kinds, b.Kinds)
+	return a.After == b.After && a.Since.Equal(b.Since) && a.About == b.About && a.Limit == b.Limit && a.wait == b.wait && a.daemon.Equal(b.daemon) && slices.Equal(a.Kinds, b.Kinds)
 }

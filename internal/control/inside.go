@@ -80,7 +80,8 @@ func (i *inside) await(ctx context.Context, q *question) error {
 	for {
 		s := i.History()
 		some := history.Query{After: q.After, About: q.About, Kinds: q.Kinds, Limit: 1}
-		if s.Last() < q.After || len(s.Select(some)) > 0 { // who has seen more has asked another daemon
+		// Who has asked another daemon is told at once.
+		if s.Last() < q.After || len(s.Select(some)) > 0 || !q.daemon.IsZero() && !q.daemon.Equal(i.Started()) {
 			return nil
 		}
 		select {
@@ -106,6 +107,16 @@ type question struct {
 	history.Query
 	// wait is how long to wait for an event that is after Query.After; 0 not at all.
 	wait time.Duration
+	// daemon is the Started of who has answered before; zero for nobody.
+	daemon time.Time
+}
+
+// Wait is how a question waits for something to happen: for at most For, 30s at most; 0 is
+// not at all. It is over at once when another daemon answers than the one of Daemon, the
+// Started of an earlier answer.
+type Wait struct {
+	For    time.Duration
+	Daemon time.Time
 }
 
 // parseQuestion reads the parameters of a request, strictly.
@@ -151,8 +162,10 @@ func (q *question) set(key, value string) (err error) {
 		if q.wait, err = time.ParseDuration(value); err == nil && (q.wait < 0 || q.wait > maxWait) {
 			err = fmt.Errorf("%s is not within 0s..%s", q.wait, maxWait)
 		}
+	case "daemon":
+		q.daemon, err = time.Parse(time.RFC3339Nano, value)
 	default:
-		err = errors.New("no such parameter; there are after, since, limit, about, kind and wait")
+		err = errors.New("no such parameter; there are after, since, limit, about, kind, wait and daemon")
 	}
 	return err
 }
@@ -170,6 +183,7 @@ func (q *question) values() url.Values {
 	set("limit", strconv.Itoa(q.Limit), q.Limit > 0)
 	set("about", q.About, q.About != "")
 	set("wait", q.wait.String(), q.wait > 0)
+	set("daemon", q.daemon.Format(time.RFC3339Nano), !q.daemon.IsZero())
 	for _, kind := range q.Kinds {
 		v.Add("kind", string(kind))
 	}
@@ -177,18 +191,17 @@ func (q *question) values() url.Values {
 }
 
 // Status asks for the state of the node. With wait it is answered when something has
-// happened after the event after, or when wait, 30s at most, is over.
-func (c *Client) Status(ctx context.Context, after uint64, wait time.Duration) (*inspect.Status, error) {
+// happened after the event after, or when the wait is over.
+func (c *Client) Status(ctx context.Context, after uint64, wait Wait) (*inspect.Status, error) {
 	s := new(inspect.Status)
-	q := question{Query: history.Query{After: after}, wait: min(wait, maxWait)}
+	q := question{history.Query{After: after}, min(wait.For, maxWait), wait.Daemon}
 	return s, c.get(ctx, "status", &q, s)
 }
 
-// Events asks for what has happened. With wait, 30s at most, it is answered when there is
-// something.
-func (c *Client) Events(ctx context.Context, asked history.Query, wait time.Duration) (*inspect.Events, error) {
+// Events asks for what has happened. With wait it is answered when there is something.
+func (c *Client) Events(ctx context.Context, asked history.Query, wait Wait) (*inspect.Events, error) {
 	e := new(inspect.Events)
-	return e, c.get(ctx, "events", &question{asked, min(wait, maxWait)}, e)
+	return e, c.get(ctx, "events", &question{asked, min(wait.For, maxWait), wait.Daemon}, e)
 }
 
 // maxAnswer bounds what a client reads: a node of 1024 CPUs and 1000 containers, or all

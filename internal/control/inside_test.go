@@ -51,7 +51,7 @@ func TestEventsAreWaitedFor(t *testing.T) {
 	f := newFake()
 	f.add(history.Event{Kind: history.Started})
 	c := dialFake(t, f)
-	got, err := c.Events(t.Context(), history.Query{}, 0)
+	got, err := c.Events(t.Context(), history.Query{}, control.Wait{})
 	if err != nil || len(got.Events) != 1 || got.Last != 1 || !got.Started.Equal(f.Started()) {
 		t.Fatalf("events = %+v, %v; want the one, of the daemon that started", got, err)
 	}
@@ -61,7 +61,7 @@ func TestEventsAreWaitedFor(t *testing.T) {
 	}
 	answers := make(chan answer, 1)
 	go func() {
-		e, err := c.Events(t.Context(), history.Query{After: got.Last, About: "a/b"}, time.Minute)
+		e, err := c.Events(t.Context(), history.Query{After: got.Last, About: "a/b"}, control.Wait{For: time.Minute})
 		answers <- answer{e, err}
 	}()
 	f.add(history.Event{Kind: history.Placed, Pod: "other/pod"}) // is not asked for
@@ -70,10 +70,15 @@ func TestEventsAreWaitedFor(t *testing.T) {
 		t.Errorf("answer = %+v; want event 3 alone", a)
 	}
 	// Who has seen more than there is has asked the daemon before.
-	if e, err := c.Events(t.Context(), history.Query{After: 1000}, time.Minute); err != nil || e.Last != 3 {
+	if e, err := c.Events(t.Context(), history.Query{After: 1000}, control.Wait{For: time.Minute}); err != nil || e.Last != 3 {
 		t.Errorf("a follower of another daemon is told %+v, %v; want at once that 3 is the last", e, err)
 	}
-	s, err := c.Status(t.Context(), 2, time.Minute)
+	// So has who names another one.
+	another := control.Wait{For: time.Minute, Daemon: time.Unix(1, 0)}
+	if e, err := c.Events(t.Context(), history.Query{After: 3}, another); err != nil || len(e.Events) > 0 {
+		t.Errorf("a follower of another daemon is told %+v, %v; want at once that there is nothing", e, err)
+	}
+	s, err := c.Status(t.Context(), 2, control.Wait{For: time.Minute})
 	if err != nil || s.Sequence != 3 {
 		t.Errorf("status after 2 = %+v, %v; want 3 at once", s, err)
 	}
@@ -110,14 +115,14 @@ func TestConnectionsAreFew(t *testing.T) {
 	t.Cleanup(c.Close)
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := c.Events(short, history.Query{}, 0); err == nil {
+	if _, err := c.Events(short, history.Query{}, control.Wait{}); err == nil {
 		t.Error("a 33rd connection is served beside 32 others")
 	}
 	if err := held[0].Close(); err != nil {
 		t.Fatal(err)
 	}
 	// The one that was given up above is still first in the queue, and ends by itself.
-	if _, err := c.Events(t.Context(), history.Query{}, 0); err != nil {
+	if _, err := c.Events(t.Context(), history.Query{}, control.Wait{}); err != nil {
 		t.Errorf("after one has ended: %v", err)
 	}
 }
@@ -130,7 +135,7 @@ func TestWaitingEndsWithTheDaemon(t *testing.T) {
 	c, _, stop := serveInside(t, nil, time.Minute, &told{fake: f, asked: asked})
 	failed := make(chan error, 1)
 	go func() {
-		_, err := c.Events(context.WithoutCancel(t.Context()), history.Query{}, time.Minute)
+		_, err := c.Events(context.WithoutCancel(t.Context()), history.Query{}, control.Wait{For: time.Minute})
 		failed <- err
 	}()
 	<-asked
