@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"golang.org/x/net/netutil"
 )
 
 // MoveFunc makes one move, and returns when it is verified, refused, or ctx is
@@ -69,7 +71,7 @@ func (s *Server) Serve(ctx context.Context, socket string) error {
 		defer cancel()
 		stopped <- srv.Shutdown(patience)
 	})
-	if err := srv.Serve(atMost(l, maxConnections)); !errors.Is(err, http.ErrServerClosed) {
+	if err := srv.Serve(netutil.LimitListener(l, maxConnections)); !errors.Is(err, http.ErrServerClosed) {
 		stop()
 		return fmt.Errorf("serve %s: %w", socket, err)
 	}
