@@ -67,6 +67,7 @@ type startAsked struct {
 func (a *createAsked) apply(l *loop) {
 	l.settlePromises(true, time.Now()) // the runtime has done with the one before
 	l.model.expect(a.pod, a.container)
+	l.supersede(l.model.containers[a.container.ID])
 	// The kubelet asks for none, unless its CPU manager is static.
 	l.model.containers[a.container.ID].foreign = a.container.Requested.CPUs != "" && !l.settings.pools.Kubelet
 	l.creating = append(l.creating, a)

@@ -84,6 +84,18 @@ func (l *loop) fetchContainer(id string) {
 	})
 }
 
+// supersede asks about the earlier instances of a container that has a new one. The
+// kubelet makes that once the one before is over, and of one whose start has failed the
+// runtime tells nobody: it would keep the CPUs that both have on record from the new one.
+func (l *loop) supersede(c *containerEntry) {
+	key := l.model.keyOf(c)
+	for id, e := range l.model.containers {
+		if e.container.State != cri.Exited && !e.unborn && l.model.keyOf(e) == key && e.container.CreatedAt.Before(c.container.CreatedAt) {
+			l.fetchContainer(id)
+		}
+	}
+}
+
 func (l *loop) onPod(e podFetched) {
 	switch {
 	case l.model.outdated(e.id, e.asOf):
@@ -107,8 +119,12 @@ func (l *loop) onContainer(e containerFetched) {
 	case l.model.outdated(e.id, e.container.asOf):
 		return
 	case e.err == nil:
+		known := l.model.containers[e.id] != nil
 		l.model.putContainer(e.container)
 		c := l.model.containers[e.id]
+		if !known {
+			l.supersede(c)
+		}
 		l.tree.relearn(c.path, c.record())
 		if pod := c.container.PodID; pod != "" && l.model.pods[pod] == nil {
 			l.fetchPod(pod) // the event did not name it

@@ -130,6 +130,19 @@ func (r *Runtime) StartContainer(id string) error {
 	return nil
 }
 
+// FailStart is a start that the OCI runtime refuses. The container has exited then, and
+// as with containerd there is no event of it.
+func (r *Runtime) FailStart(id string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c, ok := r.containers[id]
+	if !ok || c.state != cri.Created || c.starting || c.cgroup {
+		return fmt.Errorf("fail start of container %s: not there, not just created, or with a cgroup", id)
+	}
+	c.state, c.finished = cri.Exited, time.Now()
+	return nil
+}
+
 // StopContainer ends a container, be it by itself or by the kubelet, and removes
 // its cgroup.
 func (r *Runtime) StopContainer(id string) error {
