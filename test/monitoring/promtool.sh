@@ -1,11 +1,12 @@
 #!/bin/sh
-# Prints the path of Debian's promtool; fetches its package into the cache once, and installs nothing.
+# promtool.sh [prometheus]: prints the path of Debian's promtool, or prometheus; fetches its package into the cache once, and installs nothing.
 set -eu
-if command -v promtool; then exit 0; fi
+program=${1:-promtool}
+if command -v "$program"; then exit 0; fi
 dir=${CPUPOOLD_CACHE:-$HOME/.cache/cpupoold}/promtool
-if [ ! -x "$dir/usr/bin/promtool" ]; then
+if [ ! -x "$dir/usr/bin/$program" ]; then
 	if ! command -v apt-get >/dev/null; then
-		echo "promtool.sh: no promtool command: install Prometheus' promtool and put it into PATH" >&2
+		echo "promtool.sh: no $program command: install Prometheus' and put it into PATH" >&2
 		exit 1
 	fi
 	work=$(mktemp -d)
@@ -14,7 +15,9 @@ if [ ! -x "$dir/usr/bin/promtool" ]; then
 	apt-get -q download prometheus >&2 || { apt-get -q update >&2 && apt-get -q download prometheus >&2; }
 	dpkg-deb -x prometheus_*.deb tree
 	mkdir -p "$dir/usr/bin"
-	mv tree/usr/bin/promtool "$dir/usr/bin/promtool.new"
-	mv "$dir/usr/bin/promtool.new" "$dir/usr/bin/promtool"
+	for name in promtool prometheus; do
+		mv "tree/usr/bin/$name" "$dir/usr/bin/$name.new"
+		mv "$dir/usr/bin/$name.new" "$dir/usr/bin/$name"
+	done
 fi
-echo "$dir/usr/bin/promtool"
+echo "$dir/usr/bin/$program"

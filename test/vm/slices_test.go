@@ -43,6 +43,7 @@ func sliced() []slice {
 		{"second-pair", append(secondPairs(), "TestHostSlices")},
 		{"host", []string{"TestAudit", "TestJitter"}},
 		{"interrupts", []string{"TestInterrupts"}},
+		{"alerts", []string{"TestAlerts"}},
 		{"undo", []string{"TestUndo"}},
 		{"kernel-6.1", []string{"TestKernels/bookworm/cgroup", "TestKernels/bookworm/isolation", "TestKernels/bookworm/changes", "TestKernels/forky/cgroup"}},
 		{"kernel-6.12", []string{"TestKernels/trixie/cgroup", "TestKernels/trixie/isolation", "TestKernels/trixie/changes", "TestKernels/trixie/partitions"}},

@@ -1,0 +1,299 @@
+//go:build guest
+
+package alerts_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/test/vm/internal/alertrules"
+	"github.com/cpupoold/cpupoold/test/vm/internal/guestnode"
+	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
+)
+
+var factor = flag.Int("factor", 0, "by what the durations of the rules are divided, to be told")
+
+// config has passes as often as a node with shortened rules needs them, services of the host that keep off owners, and no NRI: over that
+// nobody would be late.
+const config = `apiVersion: config.cpupoold.io/v1alpha1
+kind: CPUPoolConfiguration
+partitions:
+- {type: management, cpus: 0-3, namespaces: [kube-system]}
+shared: {cpus: 4-5}
+guaranteed: {cpus: 6-7, onRefusal: shared}
+hostSlices: {enabled: true}
+kernelThreads: exclusive
+resyncPeriod: 2s
+nriSocket: none
+podResourcesSocket: none
+audit: {interval: 10s}
+`
+
+// inCluster adds what a node needs to count as depleted. Its API server is never there, and that does not matter.
+const inCluster = config + `depletion: {floor: 2, clearAfter: 1s}
+node: {name: node, kubeconfig: /etc/cpupoold/no-such-kubeconfig}
+`
+
+// uncaused are the alerts whose symptom a node alone cannot have: a mistake of the kernel's, and those of the webhook, which needs a cluster.
+func uncaused() []string {
+	return []string{"CPUPoolCPUsLeaked", "CPUPoolWebhookFails", "CPUPoolEvictionHalted"}
+}
+
+// TestAlerts goes through all alerts on one node: each fires by its symptom, and ends with it.
+func TestAlerts(t *testing.T) {
+	n := newNode(t)
+	n.Logf("all durations of the rules are divided by %d", *factor)
+	n.StartDaemon(config)
+	n.startPrometheus()
+	n.furnish()
+	n.quiet("on a node in order")
+	n.daemonIsDown()
+	n.nobodyIsAsked()
+	n.configurationIsBad()
+	n.runtimeIsAway()
+	n.writesAreRefused()
+	n.somebodyKeepsWriting()
+	n.ownerIsRefused()
+	n.ownerIsDisturbed()
+	n.tasksWait()
+	n.settingsAreRefused()
+	n.quiet("after all that")
+	n.placementsAreLate()
+	n.poolIsDepleted()
+
+	rules, err := os.ReadFile(prometheusDir + "/rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range alertrules.Names(string(rules)) {
+		if n.caused[name] == slices.Contains(uncaused(), name) {
+			t.Errorf("%s: caused %t, and said to be uncaused %t", name, n.caused[name], !n.caused[name])
+		}
+	}
+}
+
+// daemonIsDown for longer than an upgrade takes.
+func (n *node) daemonIsDown() {
+	n.Helper()
+	n.StopDaemon()
+	n.fires("CPUPoolDaemonDown")
+	n.StartDaemon(config)
+	n.ends("CPUPoolDaemonDown")
+}
+
+// nobodyIsAsked: Prometheus has lost its targets.
+func (n *node) nobodyIsAsked() {
+	n.Helper()
+	n.Write(targetsFile, noTarget)
+	n.fires("CPUPoolDaemonAbsent")
+	n.Write(targetsFile, daemonTarget)
+	n.ends("CPUPoolDaemonAbsent")
+}
+
+func (n *node) configurationIsBad() {
+	n.Helper()
+	n.Write(guestnode.ConfigFile, config+"nonsense: true\n")
+	n.fires("CPUPoolConfigStale")
+	n.Write(guestnode.ConfigFile, config)
+	n.ends("CPUPoolConfigStale")
+}
+
+func (n *node) runtimeIsAway() {
+	n.Helper()
+	n.Run("systemctl", "stop", n.Runtime.Unit)
+	n.fires("CPUPoolSourceLost")
+	n.Run("systemctl", "start", n.Runtime.Unit, "kubelet")
+	n.ends("CPUPoolSourceLost")
+}
+
+// writesAreRefused to the daemon, as on a file system that is read-only for it, when somebody has moved a container.
+func (n *node) writesAreRefused() {
+	n.Helper()
+	n.inDaemon("mount -o remount,bind,ro /sys/fs/cgroup")
+	if err := n.FS.Write(n.path(n.shared[0]), cgroup.FileCPUs, "4"); err != nil {
+		n.Fatal(err)
+	}
+	symptoms := []string{"CPUPoolMisplaced", "CPUPoolDriftNotRepaired", "CPUPoolPassesFail"}
+	n.fires(symptoms...)
+	n.inDaemon("mount -o remount,bind,rw /sys/fs/cgroup")
+	n.ends(symptoms...)
+	n.placed()
+}
+
+// somebodyKeepsWriting an owner's CPU into shared containers. The daemon never leaves anybody there, so that it goes on as long as he does.
+func (n *node) somebodyKeepsWriting() {
+	n.Helper()
+	n.firesWhile(func() {
+		for _, c := range n.shared {
+			st, err := n.FS.Read(n.path(c))
+			if err == nil && st.CPUs.Equal(c.CPUs) {
+				err = n.FS.Write(n.path(c), cgroup.FileCPUs, n.owner.Effective.String())
+			}
+			if err != nil {
+				n.Fatal(err)
+			}
+		}
+	}, "CPUPoolDriftPersists")
+	n.values("cpupoold_drift_total")
+	n.ends("CPUPoolDriftPersists")
+	n.placed()
+}
+
+func (n *node) ownerIsRefused() {
+	n.Helper()
+	n.Apply(pod("greedy", "2", "pause"))
+	n.fires("CPUPoolOwnersRefused")
+	n.Withdraw("greedy")
+	n.ends("CPUPoolOwnersRefused")
+}
+
+// ownerIsDisturbed by a service that is in none of the slices that are confined.
+func (n *node) ownerIsDisturbed() {
+	n.Helper()
+	n.values("cpupoold_audit_score_ratio")
+	n.Run("systemd-run", "--unit=offender", "--slice=offenders.slice", "taskset", "-c", n.owner.Effective.String(), "sh", "-c", "while :; do :; done")
+	n.Cleanup(func() { _, _ = n.Try("systemctl", "stop", "offender") })
+	n.fires("CPUPoolOwnersDisturbed")
+	n.values("cpupoold_audit_score_ratio")
+	n.Run("systemctl", "stop", "offender")
+	n.ends("CPUPoolOwnersDisturbed")
+}
+
+// tasksWait: six threads for two CPUs.
+func (n *node) tasksWait() {
+	n.Helper()
+	busy := pod("busy", "100m", "spin", "6")
+	busy.Containers[0].Limited = false
+	n.Apply(busy)
+	n.fires("CPUPoolSharedSaturated")
+	n.Withdraw("busy")
+	n.ends("CPUPoolSharedSaturated")
+}
+
+// settingsAreRefused to the daemon when an owner asks for CPUs without interrupts.
+func (n *node) settingsAreRefused() {
+	n.Helper()
+	n.inDaemon("mount --bind /proc/irq /proc/irq && mount -o remount,bind,ro /proc/irq")
+	calm := pod("calm", "1", "pause")
+	calm.Annotations = map[string]string{"irq-load-balancing.crio.io": "disable"}
+	n.Apply(calm)
+	n.fires("CPUPoolHostSettingsStuck")
+	n.values("cpupoold_host_settings_stuck > 0")
+	n.inDaemon("umount -l /proc/irq")
+	n.ends("CPUPoolHostSettingsStuck")
+	n.Withdraw("calm")
+}
+
+// placementsAreLate where the daemon gets no CPU time, and has lost the kernel's word on what came meanwhile. One that is late for the first
+// time is no rate yet.
+func (n *node) placementsAreLate() {
+	n.Helper()
+	n.StopDaemon()
+	restore := n.shortQueue()
+	n.StartDaemon(config)
+	restore()
+	n.placed()
+	symptoms := []string{"CPUPoolPlacementLate", "CPUPoolPlacementExposed"}
+	number, until := 0, time.Time{}
+	n.firesWhile(func() {
+		if number == 6 || time.Now().Before(until) {
+			return
+		}
+		number++
+		n.late(fmt.Sprintf("late%d", number))
+		until = time.Now().Add(20 * time.Second)
+	}, symptoms...)
+	n.values("cpupoold_placement_seconds_count")
+	n.values(`cpupoold_placement_seconds_bucket{le="1"}`)
+	n.ends(symptoms...)
+	for i := range number {
+		n.Withdraw(fmt.Sprintf("late%d", i+1))
+	}
+}
+
+// late starts a container that spins while the daemon stands still, and lets it place it after seconds.
+func (n *node) late(name string) {
+	n.Helper()
+	pid := strings.TrimSpace(n.Run("systemctl", "show", "--property=MainPID", "--value", "cpupoold"))
+	n.Run("kill", "-STOP", pid)
+	defer n.Run("kill", "-CONT", pid)
+	n.overflow()
+	busy := pod(name, "100m", "spin", "1")
+	busy.Containers[0].Limited = false
+	n.Apply(busy)
+	n.Eventually(name+" uses CPU time", func() error {
+		c, err := n.Find(name, "app")
+		if err != nil {
+			return err
+		}
+		used, err := n.FS.Usage(n.path(c))
+		if err == nil && used < 3*time.Second {
+			err = fmt.Errorf("%v", used)
+		}
+		return err
+	})
+}
+
+// poolIsDepleted: the shared pool has lost a CPU of its two.
+func (n *node) poolIsDepleted() {
+	n.Helper()
+	n.StopDaemon()
+	n.StartDaemon(inCluster)
+	n.Cleanup(func() { n.online("5", "1") })
+	n.online("5", "0")
+	n.fires("CPUPoolSharedDepleted")
+	n.online("5", "1")
+	n.ends("CPUPoolSharedDepleted")
+}
+
+// placed waits until those who were there at the start are where they belong.
+func (n *node) placed() {
+	n.Helper()
+	n.Eventually("all in their places", func() error {
+		for _, c := range append(slices.Clone(n.shared), n.owner) {
+			st, err := n.FS.Read(n.path(c))
+			if err == nil && !st.Effective.Equal(c.Effective) {
+				err = fmt.Errorf("%s runs on %s; want %s", c.Name, st.Effective, c.Effective)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func pod(name, cpu string, args ...string) manifest.Pod {
+	return manifest.Pod{Name: name, Namespace: "default", Containers: []manifest.Container{
+		{Name: "app", CPU: cpu, Memory: "32Mi", Limited: true, Args: args}}}
+}
+
+// furnish starts an owner and three containers of the shared pool.
+func (n *node) furnish() {
+	n.Helper()
+	several := manifest.Pod{Name: "shared", Namespace: "default"}
+	for _, name := range []string{"a", "b", "c"} {
+		several.Containers = append(several.Containers, manifest.Container{Name: name, CPU: "100m", Memory: "32Mi"})
+	}
+	n.Apply(pod("owner", "1", "pause"), several)
+	find := func(pod, name string, right func(cpuset.Set) bool) (c guestnode.Container) {
+		n.Eventually(pod+"/"+name, func() (err error) {
+			if c, err = n.Find(pod, name); err == nil && !right(c.Effective) {
+				err = fmt.Errorf("it runs on %s", c.Effective)
+			}
+			return err
+		})
+		return c
+	}
+	n.owner = find("owner", "app", func(s cpuset.Set) bool { return s.Len() == 1 && s.IsSubsetOf(cpuset.Range(6, 7)) })
+	for _, name := range []string{"a", "b", "c"} {
+		n.shared = append(n.shared, find("shared", name, func(s cpuset.Set) bool { return s.Equal(cpuset.Range(4, 5)) }))
+	}
+}
