@@ -18,7 +18,7 @@ BUILD    := $(GO) build -buildvcs=auto -ldflags "-s -w"
 FUZZTIME ?= 20s
 KERNELS  ?= bookworm,trixie,forky
 
-.PHONY: help build image cross test test-unit test-monitoring test-vm test-apiserver test-fleet test-deploy test-e2e test-conformance test-ci test-drift test-kernels test-disturbance test-matrix test-model demo vm-shell lint fmt docs bench bench-jitter fuzz clean host host-vm
+.PHONY: help build image cross test test-unit test-browser test-monitoring test-vm test-apiserver test-fleet test-deploy test-e2e test-conformance test-ci test-drift test-kernels test-disturbance test-matrix test-model demo vm-shell lint fmt docs bench bench-jitter fuzz clean host host-vm
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -64,6 +64,10 @@ test-ci: host-vm build ## run of test-vm what CI does: the first tier, and the s
 
 test-apiserver: build ## run cpupool-webhook, and what a daemon may do, against a real API server, on this machine (builds kube-apiserver once)
 	$(GO) -C test/apiserver test -tags apiserver -count=1 -timeout 20m ./...
+
+test-browser: ## look at the pages of kubectl-cpupool serve with Chromium, which is installed when it is missing (SHOTS=dir: screenshots)
+	@command -v chromium >/dev/null || { apt-get -q update && apt-get install -qy --no-install-recommends chromium; }
+	$(GO) -C test/browser test -count=1 ./... -args $(if $(SHOTS),-shots $(abspath $(SHOTS)))
 
 test-fleet: ## measure what the daemons of 300 nodes ask of a real API server, on this machine (builds kube-apiserver once)
 	$(GO) -C test/fleet test -tags fleet -count=1 -v -timeout 20m ./...

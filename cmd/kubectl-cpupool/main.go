@@ -71,7 +71,7 @@ func rootCommand(s streams) *cobra.Command {
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	root.SetFlagErrorFunc(usage)
-	root.AddCommand(mutateCommand(s), lintCommand(s), adoptCommand(s))
+	root.AddCommand(mutateCommand(s), lintCommand(s), adoptCommand(s), serveCommand(s))
 	return root
 }
 

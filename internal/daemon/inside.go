@@ -107,6 +107,13 @@ func (o *observer) Status() *inspect.Status {
 		s.Writes = append(s.Writes, inspect.Writes{Via: string(via), OK: count(telemetry.OK), Failed: count(telemetry.Failed)})
 	}
 	s.CPUs = in.cpus(s.Pools)
+	if busy, err := telemetry.Busy(procRoot); err == nil { // without it nothing but the load is missing
+		for i := range s.CPUs {
+			if c := &s.CPUs[i]; c.Online {
+				c.Busy = busy[c.ID]
+			}
+		}
+	}
 	return s
 }
 

@@ -42,6 +42,9 @@ func TestStatus(t *testing.T) {
 			t.Errorf("CPU %d has owner %q", c.ID, c.Owner)
 		}
 	}
+	if s.CPUs[0].Busy <= 0 { // of the machine that this runs on
+		t.Errorf("CPU 0 is shown as %+v; want how long it was busy", s.CPUs[0])
+	}
 	if len(s.CPUs) != n.top.Present.Len() || s.Topology == nil {
 		t.Errorf("%d CPUs are shown, topology %v", len(s.CPUs), s.Topology)
 	}

@@ -219,6 +219,10 @@ type CPU struct {
 	// Use says what the CPU is good for now: pool (everybody of its pool), owned,
 	// reserved, free, idle, resting, parked, offline, or none (in no pool).
 	Use string `json:"use"`
+	// Busy is for how many seconds since the boot it was not idle (/proc/stat, proc_stat(5)).
+	// The difference between two states is what it did between them. Absent where the kernel
+	// does not tell.
+	Busy float64 `json:"busy,omitempty"`
 }
 
 // Claim enters what the pool makes of a CPU that is online. The pools are asked in their

@@ -13,6 +13,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Busy is for how many seconds since the boot each online CPU was not idle, from proc's
+// stat (proc_stat(5)); waiting for a disk is idle.
+func Busy(proc string) (map[int]float64, error) {
+	fs, err := procfs.NewFS(proc)
+	if err != nil {
+		return nil, fmt.Errorf("read CPU times: %w", err)
+	}
+	stat, err := fs.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("read CPU times: %w", err)
+	}
+	busy := make(map[int]float64, len(stat.CPU))
+	for id, c := range stat.CPU { // guests are in user and nice
+		busy[int(id)] = c.User + c.Nice + c.System + c.IRQ + c.SoftIRQ + c.Steal
+	}
+	return busy, nil
+}
+
 // cpuReadings reads the counters of every online CPU: its time by mode, and the
 // time that tasks waited for it where the kernel counts that
 // (CONFIG_SCHEDSTATS).

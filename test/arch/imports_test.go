@@ -51,6 +51,8 @@ func arrows() map[string][]string {
 		"internal/history":   nil,
 		"internal/inspect":   {"internal/history", "pkg/cpuset", "pkg/topology"},
 		"internal/hotplug":   nil,
+		"internal/picture":   {"internal/inspect", "pkg/cpuset"},
+		"internal/viewer":    {"internal/inspect", "internal/picture", "pkg/cpuset"},
 		"internal/node":      {"pkg/cpuset", "pkg/workload"},
 		"internal/noise":     {"pkg/cpuset"},
 		"internal/audit":     {"pkg/cpuset"},
@@ -65,7 +67,7 @@ func arrows() map[string][]string {
 		"internal/evictor":    {"internal/eviction", "pkg/workload"},
 		"internal/webhook":    {"internal/admission", "internal/eviction", "internal/evictor", "internal/review", "pkg/workload"},
 		"cmd/cpupool-webhook": {"internal/evictor", "internal/webhook"},
-		"cmd/kubectl-cpupool": {"internal/admission", "internal/adopt", "internal/lint", "internal/manifest", "pkg/workload"},
+		"cmd/kubectl-cpupool": {"internal/admission", "internal/adopt", "internal/inspect", "internal/lint", "internal/manifest", "internal/picture", "internal/viewer", "pkg/workload"},
 	}
 }
 
@@ -73,7 +75,7 @@ func arrows() map[string][]string {
 // link them, nor what they bring along.
 func notInDaemon() []string {
 	return []string{
-		module + "internal/admission", module + "internal/adopt", module + "internal/eviction", module + "internal/evictor", module + "internal/lint", module + "internal/manifest", module + "internal/review", module + "internal/webhook",
+		module + "internal/admission", module + "internal/adopt", module + "internal/eviction", module + "internal/evictor", module + "internal/lint", module + "internal/manifest", module + "internal/picture", module + "internal/review", module + "internal/viewer", module + "internal/webhook",
 		"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime",
 	}
 }

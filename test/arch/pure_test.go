@@ -38,6 +38,7 @@ func pure() []string {
 		"internal/audit/task.go",
 		"internal/eviction/victims.go",
 		"internal/node/resources.go",
+		"internal/picture/*.go",
 		"internal/power/ask.go",
 		"internal/power/plan.go",
 		"internal/tune/knob.go",

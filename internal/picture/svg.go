@@ -1,0 +1,180 @@
+package picture
+
+import (
+	"bytes"
+	"fmt"
+	"html"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// Options are what is drawn beside the status.
+type Options struct {
+	// Load is the part of its time for which each CPU is busy, from 0 to 1, as far as that
+	// is known: a bar shows it.
+	Load map[int]float64
+	// Bare leaves out style sheet and title: the page has them.
+	Bare bool
+}
+
+// drawing is an SVG that is being written.
+type drawing struct {
+	bytes.Buffer
+	cell   cell
+	owners map[string]int // numbers by name
+	faulty cpuset.Set     // of those who are not where they should be
+	load   map[int]float64
+}
+
+// SVG draws a node: light or dark as the viewer is, readable without colours, and with
+// words for each CPU. A status without CPUs is an error, as it can come from a file.
+func SVG(s *inspect.Status, o Options) ([]byte, error) {
+	if len(s.CPUs) == 0 {
+		return nil, fmt.Errorf("the status of node %q tells of no CPUs: it is not one of cpupoold status -o json", s.Node)
+	}
+	cpus := slices.Clone(s.CPUs)
+	slices.SortFunc(cpus, func(a, b inspect.CPU) int { return a.ID - b.ID })
+	owners := Owners(cpus)
+	d := &drawing{cell: cellFor(len(cpus)), owners: make(map[string]int, len(owners)), faulty: Faulty(s), load: o.Load}
+	for _, o := range owners {
+		d.owners[o.Name] = o.Number
+	}
+	machine := place(Tree(cpus), pageWidth, d.cell)
+	top := 40
+	if o.Bare {
+		top = gap
+	}
+	legend := legendOf(s, owners, max(machine.w, 640))
+	width, height := max(machine.w, 640)+2*gap, top+machine.h+gap+legend.height+gap
+	d.open(s, width, height, o.Bare)
+	machine.move(gap, top)
+	d.box(machine, 0)
+	d.legend(legend, gap, top+machine.h+gap)
+	d.WriteString("</svg>\n")
+	return d.Bytes(), nil
+}
+
+// Faulty are the CPUs of containers and units whose cgroup is not as planned.
+func Faulty(s *inspect.Status) (all cpuset.Set) {
+	for _, f := range s.Faults {
+		for i := range s.Containers {
+			if c := &s.Containers[i]; c.Cgroup == f.Cgroup && c.Exclusive {
+				all = all.Union(c.CPUs)
+			}
+		}
+	}
+	return all
+}
+
+func (d *drawing) printf(format string, args ...any) { fmt.Fprintf(d, format, args...) }
+
+func (d *drawing) open(s *inspect.Status, width, height int, bare bool) {
+	name := s.Node
+	if name == "" {
+		name = "this machine"
+	}
+	title := "CPUs of " + name
+	d.printf(`<svg xmlns="http://www.w3.org/2000/svg" class="cpus" width="%d" height="%d" viewBox="0 0 %d %d" role="group" aria-label="%s" font-family="system-ui, sans-serif">`+"\n",
+		width, height, width, height, html.EscapeString(title))
+	if !bare {
+		d.printf("<style>\n%s</style>\n", style)
+	}
+	d.WriteString(`<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><line class="hatch" x1="0" y1="0" x2="0" y2="6"/></pattern></defs>` + "\n")
+	d.printf(`<rect class="page" width="%d" height="%d"/>`+"\n", width, height)
+	if !bare {
+		d.printf(`<text class="title" x="%d" y="25">%s</text>`+"\n", gap+4, html.EscapeString(title))
+	}
+}
+
+// box draws a box and what is in it, in words: for who hears it, it is a group.
+func (d *drawing) box(b *box, depth int) {
+	if label := strings.Join(b.group.Labels, " · "); label != "" {
+		d.printf(`<g role="group" aria-label="%s"><rect class="box d%d" x="%d" y="%d" width="%d" height="%d" rx="4"/>`, html.EscapeString(label), min(depth, 3), b.x, b.y, b.w, b.h)
+		d.printf(`<text class="label" x="%d" y="%d">%s</text>`+"\n", b.x+gap, b.y+gap+9, html.EscapeString(label))
+		depth++
+	} else {
+		d.WriteString("<g>\n")
+	}
+	for _, p := range b.parts {
+		d.box(p, depth)
+	}
+	for _, k := range b.cores {
+		d.printf(`<rect class="core" x="%d" y="%d" width="%d" height="%d" rx="3"/>`, k.x, k.y, k.w, k.h)
+		for i := range k.threads {
+			d.thread(&k.threads[i])
+		}
+		d.WriteString("\n")
+	}
+	d.WriteString("</g>\n")
+}
+
+func (d *drawing) thread(t *thread) {
+	c := &t.cpu
+	number := d.owners[c.Owner]
+	words := html.EscapeString(Words(c))
+	if d.faulty.Contains(c.ID) {
+		words += ", not as planned"
+	}
+	load, known := d.load[c.ID]
+	if known {
+		words += fmt.Sprintf(", %.0f %% busy", 100*load)
+	}
+	d.printf(`<g class="cpu" id="cpu%d" role="img" aria-label="%s" data-cpu="%d"><title>%s</title>`, c.ID, words, c.ID, words)
+	d.swatch(classOf(c), number, t.x, t.y, d.cell.w, d.cell.h)
+	ink := ""
+	if number > 0 {
+		ink = fmt.Sprintf(" i%d", colourOf(number))
+	}
+	middle := t.x + d.cell.w/2
+	if mark := markOf(c, number); mark == "" {
+		d.printf(`<text class="id%s" x="%d" y="%d">%d</text>`, ink, middle, t.y+d.cell.h/2+4, c.ID)
+	} else {
+		d.printf(`<text class="id%s" x="%d" y="%d">%d</text>`, ink, middle, t.y+d.cell.h/2-1, c.ID)
+		d.printf(`<text class="mark%s" x="%d" y="%d">%s</text>`, ink, middle, t.y+d.cell.h-4, mark)
+	}
+	if known {
+		d.printf(`<rect class="load" x="%d" y="%d" width="%d" height="3"/>`, t.x, t.y+d.cell.h-3, int(float64(d.cell.w)*min(max(load, 0), 1)))
+	}
+	if d.faulty.Contains(c.ID) {
+		d.printf(`<rect class="fault" x="%d" y="%d" width="%d" height="%d" rx="2"/>`, t.x+1, t.y+1, d.cell.w-2, d.cell.h-2)
+	}
+	d.WriteString("</g>")
+}
+
+// swatch is a field in the colour of a use, or of an owner.
+func (d *drawing) swatch(class string, owner, x, y, w, h int) {
+	look := class
+	if owner > 0 {
+		look = fmt.Sprintf("%s o%d", class, colourOf(owner))
+	}
+	d.printf(`<rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="2"/>`, look, x, y, w, h)
+	if class == "idle" || class == "resting" || class == "parked" || class == "reserved" {
+		d.printf(`<rect class="over" x="%d" y="%d" width="%d" height="%d" rx="2"/>`, x, y, w, h)
+	}
+}
+
+// markOf is what a CPU has below its number: the owner's, or a letter for the use.
+func markOf(c *inspect.CPU, owner int) string {
+	switch {
+	case owner > 0:
+		return "#" + strconv.Itoa(owner)
+	case !c.Online:
+		return "off"
+	}
+	return map[string]string{"management": "M", "shared": "S", "free": "", "idle": "I", "resting": "R", "parked": "P", "none": "–"}[classOf(c)]
+}
+
+// classOf is the name of a CPU's look.
+func classOf(c *inspect.CPU) string {
+	switch {
+	case !c.Online:
+		return "offline"
+	case c.Use != "pool":
+		return c.Use
+	}
+	return c.Pool
+}

@@ -1,0 +1,266 @@
+// Package browser_test looks at the pages of `kubectl-cpupool serve` as people do: with
+// a browser, a keyboard, in the light and in the dark.
+package browser_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/internal/viewer"
+)
+
+var shots = flag.String("shots", "", "write screenshots into this directory; look at them")
+
+// patience is for a page on a busy machine.
+const patience = 2 * time.Minute
+
+// page is one that a browser shows.
+type page struct {
+	*testing.T
+	ctx  context.Context
+	feed *viewer.Feed
+
+	mu    sync.Mutex
+	wrong []string // what the browser complained about
+}
+
+// status is one of the viewer's samples.
+func status(t *testing.T, name string) *inspect.Status {
+	t.Helper()
+	f, err := os.Open(filepath.Join("..", "..", "internal", "viewer", "testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	s, err := viewer.Read(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// open shows a status in a browser of its own.
+func open(t *testing.T, s *inspect.Status, width, height int64) *page {
+	t.Helper()
+	p := &page{T: t, feed: viewer.NewFeed()}
+	p.feed.Put(s)
+	server, err := viewer.New(p.feed, "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := httptest.NewServer(server.Handler())
+	t.Cleanup(h.Close)
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.Flag("hide-scrollbars", true)) // root has no sandbox
+	ctx, stop := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(stop)
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	t.Cleanup(cancel)
+	ctx, quit := chromedp.NewContext(ctx)
+	t.Cleanup(quit)
+	p.ctx = ctx
+	origin, err := url.Parse(h.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chromedp.ListenTarget(ctx, func(e any) { p.hear(e, origin.Host) })
+	p.do(network.Enable(), log.Enable(), runtime.Enable(), emulation.SetDeviceMetricsOverride(width, height, 1, false),
+		chromedp.Navigate(h.URL), chromedp.WaitVisible("#machine svg"))
+	t.Cleanup(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if len(p.wrong) > 0 {
+			t.Errorf("the browser complains:\n%s", strings.Join(p.wrong, "\n"))
+		}
+	})
+	return p
+}
+
+// hear notes what a page must not do: ask anybody else, and fail.
+func (p *page) hear(e any, host string) {
+	wrong := ""
+	switch e := e.(type) {
+	case *network.EventRequestWillBeSent:
+		if at, err := url.Parse(e.Request.URL); err != nil || at.Host != host && at.Scheme != "data" {
+			wrong = "asks for " + e.Request.URL
+		}
+	case *log.EventEntryAdded:
+		if !strings.HasSuffix(e.Entry.URL, "/favicon.ico") { // a browser's own idea
+			wrong = fmt.Sprintf("%s: %s %s", e.Entry.Level, e.Entry.Text, e.Entry.URL)
+		}
+	case *runtime.EventExceptionThrown:
+		wrong = e.ExceptionDetails.Error()
+	}
+	if wrong != "" {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.wrong = append(p.wrong, wrong)
+	}
+}
+
+func (p *page) do(actions ...chromedp.Action) {
+	p.Helper()
+	if err := chromedp.Run(p.ctx, actions...); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// text is what a person reads in an element.
+func (p *page) text(selector string) (s string) {
+	p.Helper()
+	p.do(chromedp.Text(selector, &s, chromedp.ByQuery))
+	return s
+}
+
+// value is that of an expression.
+func value[V any](p *page, expression string) (v V) {
+	p.Helper()
+	p.do(chromedp.Evaluate(expression, &v))
+	return v
+}
+
+func (p *page) shoot(name string) {
+	p.Helper()
+	var png []byte
+	p.do(chromedp.FullScreenshot(&png, 100))
+	if len(png) == 0 {
+		p.Error("no screenshot")
+	}
+	if *shots == "" {
+		return
+	}
+	if err := os.WriteFile(filepath.Join(*shots, name+".png"), png, 0o644); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// smallest is the size in pixels of the smallest text on a CPU, and how many of these
+// texts are wider than the CPU.
+const smallest = `(() => {
+	let size = 1e9, wide = 0;
+	for (const c of document.querySelectorAll("#machine .cpu")) {
+		const room = c.querySelector("rect").getBoundingClientRect().width;
+		for (const t of c.querySelectorAll("text")) {
+			size = Math.min(size, parseFloat(getComputedStyle(t).fontSize));
+			if (t.getBoundingClientRect().width > room) wide++;
+		}
+	}
+	return [size, wide];
+})()`
+
+// TestReadable: small and large machines, in the light and in the dark, fit into the
+// window, and what is on a CPU can be read.
+func TestReadable(t *testing.T) {
+	for _, name := range []string{"8", "256"} {
+		for _, scheme := range []string{"light", "dark"} {
+			t.Run(name+"-"+scheme, func(t *testing.T) {
+				p := open(t, status(t, name+".json"), 1280, 900)
+				p.do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}))
+				if n := value[int](p, `document.querySelectorAll("#machine .cpu").length`); fmt.Sprint(n) != name {
+					t.Errorf("%d CPUs are shown; want %s", n, name)
+				}
+				if got := value[[]float64](p, smallest); got[0] < 10 || got[1] > 0 {
+					t.Errorf("the smallest text on a CPU has %v px, %v texts have no room", got[0], got[1])
+				}
+				if wide := value[bool](p, `document.documentElement.scrollWidth > window.innerWidth || document.querySelector("#machine svg").getBoundingClientRect().width > document.querySelector("#machine").clientWidth`); wide {
+					t.Error("the page or the picture is wider than the window")
+				}
+				// Light ink on dark paper, or the other way round.
+				light := value[[]string](p, `[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.querySelector("#machine .page")).fill]`)
+				if want := map[string]string{"light": "rgb(255, 255, 255)", "dark": "rgb(13, 17, 23)"}[scheme]; light[0] != want || light[1] != want {
+					t.Errorf("page and picture are on %v; want %s", light, want)
+				}
+				p.shoot(name + "-" + scheme)
+			})
+		}
+	}
+}
+
+// TestKeyboard: all can be had without a mouse.
+func TestKeyboard(t *testing.T) {
+	p := open(t, status(t, "8.json"), 1280, 900)
+	p.do(chromedp.Focus("#cpu0", chromedp.ByQuery))
+	for range 6 { // through the NUMA nodes; a line is left at its end
+		p.do(chromedp.KeyEvent(kb.ArrowRight))
+	}
+	if at := value[string](p, `document.activeElement.id`); at == "cpu0" || !strings.HasPrefix(at, "cpu") {
+		t.Errorf("arrow keys lead to %q", at)
+	}
+	if stops := value[int](p, `document.querySelectorAll('#machine [tabindex="0"]').length`); stops != 1 {
+		t.Errorf("the machine has %d stops of the tab key; want 1", stops)
+	}
+	p.do(chromedp.Focus("#cpu4", chromedp.ByQuery), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible("#detail dl"))
+	for _, want := range []string{"ran/du-0/phy", "2 whole CPUs in a Guaranteed pod", "cpuset.cpus is 0-7"} {
+		if got := p.text("#detail"); !strings.Contains(got, want) {
+			t.Errorf("what is said of CPU 4 lacks %q:\n%s", want, got)
+		}
+	}
+	if got := p.text("#rows tr.chosen"); !strings.Contains(got, "ran/du-0/phy") {
+		t.Errorf("the line that is marked is %q", got)
+	}
+}
+
+// TestWords: who hears the page hears of each CPU what it is, and who has it.
+func TestWords(t *testing.T) {
+	p := open(t, status(t, "256.json"), 1280, 900)
+	if silent := value[int](p, `[...document.querySelectorAll("#machine .cpu")].filter((c) => !/^CPU \d+: .+ \(core \d+, L3 \d+, die \d+, package \d+, NUMA node \d+\)/.test(c.getAttribute("aria-label"))).length`); silent > 0 {
+		t.Errorf("%d CPUs do not say what they are", silent)
+	}
+	for _, selector := range []string{"#summary", "#error", "#detail", "label[for=search]", "th[scope=col]"} {
+		if value[int](p, fmt.Sprintf("document.querySelectorAll(%q).length", selector)) == 0 {
+			t.Errorf("there is no %s", selector)
+		}
+	}
+}
+
+// TestSearch: by name, pool and CPU.
+func TestSearch(t *testing.T) {
+	p := open(t, status(t, "256.json"), 1280, 900)
+	for search, want := range map[string]string{"name-7": "1 of 16", "guaranteed": "14 of 16", "152": "1 of 16", "133": "1 of 16", "nobody": "0 of 16", "": "16 of 16"} {
+		p.do(chromedp.Evaluate(fmt.Sprintf(`{ const s = document.getElementById("search"); s.value = %q; s.dispatchEvent(new Event("input")); }`, search), nil))
+		if got := p.text("#found"); got != want {
+			t.Errorf("search for %q finds %s; want %s", search, got, want)
+		}
+	}
+}
+
+// TestLive: what changes is shown without a reload, the place of the keyboard stays, and
+// what ends is told.
+func TestLive(t *testing.T) {
+	first := status(t, "8.json")
+	p := open(t, first, 1280, 900)
+	p.do(chromedp.Focus("#cpu4", chromedp.ByQuery), chromedp.KeyEvent(kb.Enter))
+	next := status(t, "8.json")
+	next.Time = first.Time.Add(10 * time.Second)
+	next.Faults = nil
+	for i := range next.CPUs {
+		next.CPUs[i].Busy += 5
+	}
+	next.Containers[0].Reason = "another reason"
+	p.feed.Put(next)
+	p.do(chromedp.Poll(`document.getElementById("detail").textContent.includes("another reason")`, nil))
+	if label := value[string](p, `document.getElementById("cpu4").getAttribute("aria-label")`); !strings.Contains(label, "50 % busy") || strings.Contains(label, "not as planned") {
+		t.Errorf("CPU 4 says %q", label)
+	}
+	if at := value[string](p, `document.activeElement.id`); at != "cpu4" {
+		t.Errorf("the keyboard is at %q after the change; it was at CPU 4", at)
+	}
+	p.feed.End(fmt.Errorf("no more states <b>come</b>"))
+	p.do(chromedp.Poll(`document.getElementById("error").textContent.includes("no more states <b>come</b>")`, nil))
+}
