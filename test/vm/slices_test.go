@@ -42,6 +42,8 @@ func sliced() []slice {
 		{"static-kubelet", []string{"TestStaticKubelet"}},
 		{"second-pair", append(secondPairs(), "TestHostSlices")},
 		{"host", []string{"TestAudit", "TestJitter"}},
+		{"systemd", []string{"TestSystemd"}},
+		{"cgroup", []string{"TestCgroup"}},
 		{"interrupts", []string{"TestInterrupts"}},
 		{"alerts", []string{"TestAlerts"}},
 		{"undo", []string{"TestUndo"}},
