@@ -29,6 +29,9 @@ type past struct {
 func (p past) Started() time.Time         { return p.started }
 func (p past) History() *history.Snapshot { return p.Snapshot }
 func (past) Status() *inspect.Status      { return &inspect.Status{Version: inspect.Version} }
+func (past) Explain(name string) (*inspect.Explanation, error) {
+	return nil, &inspect.NameError{Text: name + " is the past"}
+}
 
 // startPast serves a daemon whose only pod is called so, and returns what ends it.
 func startPast(t *testing.T, socket, pod string, started time.Time) (stop func()) {

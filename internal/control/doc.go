@@ -17,6 +17,11 @@
 // answer with an inspect.Status and with inspect.Events. With wait, 30s at most, the
 // answer comes when something has happened after event number after.
 //
+//	GET /v1/explain?about=ran/du-0/du
+//
+// answers with an inspect.Explanation, or with HTTP status 404 when the name names nothing,
+// or more than one thing.
+//
 // Whatever else goes wrong is answered with an HTTP status of 400 or above and
 // {"error": "…"}.
 package control

@@ -27,9 +27,16 @@ func newStill() still {
 func (still) Started() time.Time           { return time.Unix(1700000000, 0).UTC() }
 func (s still) History() *history.Snapshot { return s.Snapshot }
 func (still) Status() *inspect.Status      { return &inspect.Status{Version: inspect.Version} }
+func (still) Explain(name string) (*inspect.Explanation, error) {
+	if name != "du" {
+		return nil, &inspect.NameError{Text: "no " + name}
+	}
+	return &inspect.Explanation{Version: inspect.Version, Asked: name}, nil
+}
 
 // FuzzQuestion: what is accepted is within the limits, and asks the same when it is written
-// down and read again; nothing makes the handlers panic or answer other than 200 and 400.
+// down and read again; nothing makes the handlers panic or answer other than 200, 400 and, for
+// what nobody knows, 404.
 func FuzzQuestion(f *testing.F) {
 	for _, s := range []string{
 		"", "after=1&limit=1", "after=7&wait=30s&since=2026-01-31T12:00:00Z&about=ran/du-0&kind=wrote&kind=failed&limit=10",
@@ -58,11 +65,14 @@ func FuzzQuestion(f *testing.F) {
 				return // it would be waited for
 			}
 		}
-		for _, path := range []string{"/v1/status", "/v1/events"} {
+		for _, path := range []string{"/v1/status", "/v1/events", "/v1/explain"} {
 			r := httptest.NewRequest(http.MethodGet, path, nil)
 			r.URL.RawQuery = values.Encode()
 			w := httptest.NewRecorder()
 			s.ServeHTTP(w, r)
+			if path == "/v1/explain" && err == nil && q.About != "du" {
+				want = http.StatusNotFound
+			}
 			if w.Code != want {
 				t.Fatalf("GET %s?%s: %d %s; want %d", path, query, w.Code, w.Body, want)
 			}

@@ -23,6 +23,9 @@ type Inside interface {
 	History() *history.Snapshot
 	// Status is the state after the last pass.
 	Status() *inspect.Status
+	// Explain says why what a name names runs where it runs. The error is an
+	// [*inspect.NameError] when the name is at fault.
+	Explain(name string) (*inspect.Explanation, error)
 }
 
 // Limits of questions.
@@ -32,7 +35,7 @@ const (
 	maxAsking = 4                // questions that are answered at once
 )
 
-// inside answers GET /v1/status and /v1/events.
+// inside answers GET /v1/status, /v1/events and /v1/explain.
 type inside struct {
 	Inside
 	slots chan struct{} // a question that is worked on has one
@@ -62,6 +65,10 @@ func (s *Server) ask(answer func(r *http.Request, q *question) (any, error)) htt
 			return
 		}
 		v, err := answer(r, q)
+		if _, unknown := errors.AsType[*inspect.NameError](err); unknown {
+			s.answer(w, http.StatusNotFound, failure{err.Error()})
+			return
+		}
 		if err != nil {
 			s.answer(w, http.StatusInternalServerError, failure{err.Error()})
 			return
@@ -98,6 +105,14 @@ func (i *inside) events(_ *http.Request, q *question) (any, error) {
 	s := i.History()
 	events := append([]history.Event{}, s.Select(q.Query)...)
 	return inspect.Events{Version: inspect.Version, Started: i.Started(), Last: s.Last(), Dropped: s.Dropped, Events: events}, nil
+}
+
+// explain takes the name from about; the other parameters mean nothing to it.
+func (i *inside) explain(_ *http.Request, q *question) (any, error) {
+	if q.About == "" {
+		return nil, &inspect.NameError{Text: "nobody is asked about; name a pod, a container or a unit (about)"}
+	}
+	return i.Explain(q.About)
 }
 
 func (i *inside) status(*http.Request, *question) (any, error) { return i.Status(), nil }
@@ -196,6 +211,12 @@ func (c *Client) Status(ctx context.Context, after uint64, wait Wait) (*inspect.
 	s := new(inspect.Status)
 	q := question{history.Query{After: after}, min(wait.For, maxWait), wait.Daemon}
 	return s, c.get(ctx, "status", &q, s)
+}
+
+// Explain asks why what a name names runs where it runs.
+func (c *Client) Explain(ctx context.Context, name string) (*inspect.Explanation, error) {
+	e := new(inspect.Explanation)
+	return e, c.get(ctx, "explain", &question{Query: history.Query{About: name}}, e)
 }
 
 // Events asks for what has happened. With wait it is answered when there is something.

@@ -47,6 +47,29 @@ func (f *fake) Status() *inspect.Status {
 	return &inspect.Status{Version: inspect.Version, Sequence: f.History().Last()}
 }
 
+func (*fake) Explain(name string) (*inspect.Explanation, error) {
+	if name == "a/b" {
+		return &inspect.Explanation{Version: inspect.Version, Asked: name}, nil
+	}
+	return nil, &inspect.NameError{Text: "nothing is called " + name}
+}
+
+// TestExplain: a name that names nothing is the asker's mistake, and he is told.
+func TestExplain(t *testing.T) {
+	c := dialFake(t, newFake())
+	if e, err := c.Explain(t.Context(), "a/b"); err != nil || e.Asked != "a/b" || e.Version != inspect.Version {
+		t.Errorf("explain a/b = %+v, %v", e, err)
+	}
+	for name, want := range map[string]string{"c d&e": "nothing is called c d&e", "": "name a pod"} {
+		if _, err := c.Explain(t.Context(), name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("explain %q: %v; want %q", name, err, want)
+		}
+	}
+	if _, err := c.Explain(t.Context(), strings.Repeat("x", 1000)); err == nil || !strings.Contains(err.Error(), "longer than") {
+		t.Errorf("explain of 1000 letters: %v; want its limit", err)
+	}
+}
+
 func TestEventsAreWaitedFor(t *testing.T) {
 	f := newFake()
 	f.add(history.Event{Kind: history.Started})

@@ -44,6 +44,7 @@ func New(move MoveFunc, patience time.Duration, in Inside, log *slog.Logger) *Se
 	mux.HandleFunc("POST /v1/moves", m.serve)
 	mux.HandleFunc("GET /v1/status", s.ask(s.inside.status))
 	mux.HandleFunc("GET /v1/events", s.ask(s.inside.events))
+	mux.HandleFunc("GET /v1/explain", s.ask(s.inside.explain))
 	return s
 }
 

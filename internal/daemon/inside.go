@@ -22,6 +22,8 @@ type inside struct {
 	history  *history.Snapshot
 	settings settings
 	plan     pools.Plan
+	input    pools.Input // that of plan
+	targets  []cgroup.Target
 	planned  bool
 	deferred []cgroup.Deferred
 	faults   map[cgroup.Path]error
@@ -34,7 +36,7 @@ type inside struct {
 
 func (l *loop) publishInside(v *telemetry.View) {
 	l.inside.Store(&inside{
-		view: v, history: l.chronicle.log.Snapshot(), settings: l.settings, plan: l.status.plan, planned: l.status.planned,
+		view: v, history: l.chronicle.log.Snapshot(), settings: l.settings, plan: l.status.plan, input: l.status.input, targets: l.status.targets, planned: l.status.planned,
 		deferred: l.status.deferred, faults: l.status.faults, problems: l.status.problems, began: l.status.began,
 		config: l.status.configErr, observes: l.observes, owed: len(l.status.owed),
 	})
@@ -194,6 +196,13 @@ func (in *inside) pools() []inspect.Pool {
 
 // containers are those of the plan that have not exited, or have CPUs held for them.
 func (in *inside) containers() []inspect.Container {
+	return slices.DeleteFunc(in.everybody(), func(c inspect.Container) bool {
+		return c.Name == infraName && !c.Unit || c.State == stateName(pools.Exited) && !c.Exclusive
+	})
+}
+
+// everybody are all containers and units of the plan, sorted by name.
+func (in *inside) everybody() []inspect.Container {
 	shown := make(map[string]*telemetry.Container, len(in.view.Containers))
 	for i := range in.view.Containers {
 		c := &in.view.Containers[i]
@@ -208,9 +217,6 @@ func (in *inside) containers() []inspect.Container {
 		pod := &in.plan.Pods[i]
 		for j := range pod.Containers {
 			at := &pod.Containers[j]
-			if at.Kind == pools.Infra || at.State == pools.Exited && !at.Exclusive {
-				continue
-			}
 			c := inspect.Container{Namespace: pod.Namespace, Pod: pod.Name, PodUID: pod.UID, Name: at.Name, ID: at.ID, State: stateName(at.State),
 				Pool: string(at.Pool), Type: at.Type, CPUs: at.CPUs, Exclusive: at.Exclusive, Mixed: at.Mixed,
 				Code: string(at.Reason.Code), Reason: at.Reason.Text, Refused: at.Refused != nil}

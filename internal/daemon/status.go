@@ -41,6 +41,7 @@ type status struct {
 	hosts       []services.Verdict // what becomes of host services
 
 	plan       pools.Plan
+	input      pools.Input // that of plan; nothing of it is changed any more
 	targets    []cgroup.Target
 	deferred   []cgroup.Deferred
 	unreadable map[cgroup.Path]error

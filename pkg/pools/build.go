@@ -11,14 +11,17 @@ import (
 // Build makes the plan for a node. It is a function of in alone: the order of
 // Pods, Containers and Previous does not matter, and a plan's Assignments given
 // as the next Previous change nothing.
-func Build(in Input) Plan {
+func Build(in Input) Plan { return decide(in, nil) }
+
+// decide is Build, with notes.
+func decide(in Input, notes *notebook) Plan {
 	pods := present(in.Pods)
 	if in.Pools.Kubelet {
 		pods = leaveToKubelet(&in, pods)
 	}
 	kept := keptBeside(pods, in.Previous)
 	for {
-		plan := build(in, pods, kept)
+		plan := build(in, pods, kept, notes)
 		left := kept.Intersection(stillHeld(in.Previous, plan.Assignments))
 		if left.Equal(kept) {
 			return plan
@@ -28,13 +31,13 @@ func Build(in Input) Plan {
 }
 
 // build is Build, with the CPUs of foreign containers that owners keep.
-func build(in Input, pods []Pod, kept cpuset.Set) Plan {
+func build(in Input, pods []Pod, kept cpuset.Set, notes *notebook) Plan {
 	plan := Plan{Pods: make([]PodPlan, 0, len(pods))}
 	plan.Theirs, plan.TheirsAlone = theirs(&in, pods, kept)
 	took := kubeletTook(&in, pods, &plan)
 	in.Pools = in.Pools.beside(plan.Theirs, plan.TheirsAlone)
 	plan.Free = in.Pools.Guaranteed
-	c := classifier{in: &in}
+	c := classifier{in: &in, notes: notes}
 	classes := c.classify(pods)
 
 	var assigned []claim
@@ -125,23 +128,29 @@ func (c *classifier) classify(pods []Pod) []class {
 		if p.Unread {
 			c.unread(p, to)
 			c.foreign(p, to.verdicts)
+			c.notes.class(c.in.Names, p, to, false, true, nil)
 			continue
 		}
 		if isForeign(p) && !c.in.Pools.Kubelet {
 			c.foreign(p, to.verdicts)
+			c.notes.class(c.in.Names, p, to, false, true, nil)
 			continue
 		}
+		before := len(c.problems)
 		partition, managed := c.partition(p)
+		asked := c.problems[before:]
 		if managed {
 			to.partition = partition
 			c.managed(p, partition.Type, to.verdicts)
 			c.foreign(p, to.verdicts)
+			c.notes.class(c.in.Names, p, to, true, false, asked)
 			continue
 		}
 		for j := range p.Containers {
 			to.verdicts[j] = c.ordinary(p, &p.Containers[j])
 		}
 		c.foreign(p, to.verdicts)
+		c.notes.class(c.in.Names, p, to, false, false, asked)
 		if p.QoS == QoSGuaranteed && p.UID != "" && c.in.Pools.exclusive() {
 			to.options = c.options(p)
 			c.checkSwitches(p)

@@ -28,6 +28,7 @@ type verdict struct {
 type classifier struct {
 	in       *Input
 	problems []Problem
+	notes    *notebook // nil when nobody asks
 }
 
 func (c *classifier) report(p *Pod, container string, code Code, text string) {

@@ -31,6 +31,7 @@ func pure() []string {
 		"pkg/cgroup/weight.go",
 		"internal/host/*.go",
 		"internal/admission/*.go",
+		"internal/explain/*.go",
 		"internal/audit/judge.go",
 		"internal/audit/ownership.go",
 		"internal/audit/parse*.go",

@@ -1,0 +1,86 @@
+package daemon
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/internal/history"
+	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// explained returns the explanation of the only subject that a name names.
+func explained(t *testing.T, o *observer, name string) *inspect.Subject {
+	t.Helper()
+	e, err := o.Explain(name)
+	if err != nil || len(e.Subjects) != 1 {
+		t.Fatalf("explain %s = %+v, %v; want one subject", name, e, err)
+	}
+	return &e.Subjects[0]
+}
+
+// deciding is the rule that was met, and must be the last.
+func deciding(t *testing.T, s *inspect.Subject) inspect.Rule {
+	t.Helper()
+	for i, r := range s.Rules {
+		if r.Met != (i == len(s.Rules)-1) {
+			t.Errorf("rules of %s = %+v; want the last one met, and no other", s.Container.Full(), s.Rules)
+		}
+	}
+	if len(s.Rules) == 0 {
+		t.Fatalf("%s: no rules", s.Container.Full())
+	}
+	return s.Rules[len(s.Rules)-1]
+}
+
+func TestExplain(t *testing.T) {
+	n := newNode(t)
+	r := n.start()
+	o := r.loop.newObserver(n.options())
+	n.container(n.pod("burst", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	excl := n.container(n.pod("excl", "ran", "guaranteed", 2, nil), "du", whole(2))
+	n.container(n.pod("large", "ran", "guaranteed", 100, nil), "cu", whole(100))
+	n.container(n.pod("asks", "default", "burstable", 0, management(nil)), "app", cri.Resources{Shares: 512})
+	r.quiet()
+
+	du := explained(t, o, "ran/excl/du")
+	if met := deciding(t, du); met.Name != "Exclusive" || !strings.Contains(met.Answer, "2 whole CPUs") || len(du.Rules) != 8 {
+		t.Errorf("rules of the owner are %+v", du.Rules)
+	}
+	if k := du.Kernel; k == nil || k.Cgroup != n.runtime.Cgroup(excl) || k.CPUs != "4-5" || k.Effective != "4-5" || k.Max == "" || k.Error != "" {
+		t.Errorf("the kernel says %+v of the owner; want 4-5", k)
+	}
+	if w := du.Wanted; w == nil || w.CPUs.String() != "4-5" || !w.Unlimited {
+		t.Errorf("wanted of the owner is %+v", w)
+	}
+	kinds := map[history.Kind]int{}
+	for _, e := range du.Events {
+		if kinds[e.Kind]++; e.PodUID != du.Container.PodUID {
+			t.Errorf("%+v is no event of the owner's pod", e)
+		}
+	}
+	if kinds[history.Placed] != 1 || kinds[history.Wrote] == 0 {
+		t.Errorf("events of the owner = %+v; want its placement and its writes", du.Events)
+	}
+
+	app := explained(t, o, "burst")
+	if met := deciding(t, app); met.Name != "QoS" || met.Answer != "Burstable pod" {
+		t.Errorf("rules of a Burstable pod are %+v", app.Rules)
+	}
+	refused := explained(t, o, "large/cu")
+	if met := deciding(t, refused); met.Name != "Exclusive" || !strings.Contains(met.Answer, "runs in the shared pool") || !refused.Container.Refused || len(refused.Problems) != 1 {
+		t.Errorf("the refused container is explained as %+v", refused)
+	}
+	asks := explained(t, o, "default/asks/app")
+	if met := deciding(t, asks); met.Name != "QoS" || !strings.Contains(asks.Rules[2].Answer, "is not among the namespaces") {
+		t.Errorf("a pod that may not have its workload type is explained as %+v", asks.Rules)
+	}
+	if pause := explained(t, o, "burst/POD"); deciding(t, pause).Name != "Pause" {
+		t.Errorf("the pause container is explained as %+v", pause.Rules)
+	}
+	var unknown *inspect.NameError
+	if _, err := o.Explain("nobody"); !errors.As(err, &unknown) || !strings.Contains(err.Error(), "ran/excl") {
+		t.Errorf("explain nobody: %v; want what there is", err)
+	}
+}

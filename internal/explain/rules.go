@@ -1,0 +1,51 @@
+package explain
+
+import (
+	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// statement is a rule in words.
+func statement(r pools.Rule) string {
+	switch r {
+	case pools.RuleUnit:
+		return "the configuration names the unit"
+	case pools.RuleUnread:
+		return "what the pod is could not be read"
+	case pools.RuleOtherManager:
+		return "another manager of CPUs places it"
+	case pools.RuleWorkloadType:
+		return "the pod asks for a workload type and may have it"
+	case pools.RulePause:
+		return "it is a pause container"
+	case pools.RuleQoS:
+		return "the pod is not Guaranteed"
+	case pools.RuleNotWhole:
+		return "it asks for no whole number of CPUs"
+	case pools.RuleNoneToGive:
+		return "this node gives no CPUs away"
+	}
+	return "whole CPUs in a Guaranteed pod"
+}
+
+// Rules are the rules that were tried for a container, in order. What came of the last
+// one, the reason of the placement, is the answer of that.
+func Rules(t *pools.Trace, reason pools.Reason) []inspect.Rule {
+	rules := []inspect.Rule{}
+	if t == nil {
+		return rules
+	}
+	for _, s := range t.Steps {
+		answer := s.Answer
+		if s.Met {
+			answer = reason.Text
+		}
+		rules = append(rules, inspect.Rule{Name: string(s.Rule), Statement: statement(s.Rule), Met: s.Met, Answer: answer})
+	}
+	return rules
+}
+
+// UnitRules are those that were tried for a unit.
+func UnitRules(reason pools.Reason) []inspect.Rule {
+	return []inspect.Rule{{Name: string(pools.RuleUnit), Statement: statement(pools.RuleUnit), Met: true, Answer: reason.Text}}
+}

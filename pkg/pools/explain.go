@@ -1,0 +1,153 @@
+package pools
+
+import "github.com/cpupoold/cpupoold/pkg/workload"
+
+// # Explanations
+//
+// An explanation is the decision made once more, with a notebook: [Explain] runs what
+// [Build] runs, and what it says of rules is what these have returned. Without a
+// notebook nothing is noted, and nothing is made that only a note would need.
+
+// Rule is the stable name of a statement about a container that decides where it
+// belongs when it is true. They are tried in the order in which they stand here.
+type Rule string
+
+// The rules. Of units there is RuleUnit alone.
+const (
+	// RuleUnit: the configuration names the unit.
+	RuleUnit Rule = "Unit"
+	// RuleUnread: what the pod is could not be read.
+	RuleUnread Rule = "Unread"
+	// RuleOtherManager: another manager of CPUs places the container.
+	RuleOtherManager Rule = "OtherManager"
+	// RuleWorkloadType: the pod asks for a workload type, and may have it.
+	RuleWorkloadType Rule = "WorkloadType"
+	// RulePause: it is a pause container.
+	RulePause Rule = "Pause"
+	// RuleQoS: the pod is of a QoS class other than Guaranteed, or of none.
+	RuleQoS Rule = "QoS"
+	// RuleNotWhole: it asks for no whole number of CPUs, or that is not known.
+	RuleNotWhole Rule = "NotWhole"
+	// RuleNoneToGive: the node gives no CPUs away.
+	RuleNoneToGive Rule = "NoneToGive"
+	// RuleExclusive: it asks for whole CPUs in a Guaranteed pod, and there are some for it
+	// or not.
+	RuleExclusive Rule = "Exclusive"
+)
+
+// Step is a rule that has been tried.
+type Step struct {
+	Rule Rule
+	// Met says that it has decided.
+	Met bool
+	// Answer says why, or why not; it may be empty where the rule says it all.
+	Answer string
+}
+
+// Trace is how it was found out where a container belongs.
+type Trace struct {
+	// Steps are those of the container, in order; the last one is met.
+	Steps []Step
+}
+
+// notebook is for notes on the containers of a pod; a nil one takes none.
+type notebook struct {
+	uid    string
+	traces map[string]*Trace // by container ID
+}
+
+// Explain is [Build], with a trace for each container of a pod, by container ID.
+// The plan is that of Build.
+func Explain(in Input, podUID string) (Plan, map[string]*Trace) {
+	n := &notebook{uid: podUID, traces: make(map[string]*Trace)}
+	return decide(in, n), n.traces
+}
+
+// of returns what to write a pod's notes in, nil for a pod that nobody asks about.
+func (n *notebook) of(p *Pod) *notebook {
+	if n == nil || n.uid != p.UID {
+		return nil
+	}
+	return n
+}
+
+// class notes how a pod's containers got their verdicts. asked are the problems that
+// have come of the question for a workload type; unasked says that it was not put.
+func (n *notebook) class(names workload.Names, p *Pod, to *class, managed, unasked bool, asked []Problem) {
+	if n = n.of(p); n == nil {
+		return
+	}
+	clear(n.traces) // a plan may take several attempts
+	for i := range p.Containers {
+		v, ctr := &to.verdicts[i], &p.Containers[i]
+		t := &Trace{}
+		n.traces[ctr.ID] = t
+		if t.is(RuleUnread, p.Unread, v.reason.Text) || t.is(RuleOtherManager, ctr.Foreign != nil, v.reason.Text) {
+			continue
+		}
+		if !unasked && t.workloadType(names, p, v, managed, asked) {
+			continue
+		}
+		t.ordinary(p, ctr, v)
+	}
+}
+
+// is notes a rule, and returns whether it is met; the answer is for one that is.
+func (t *Trace) is(r Rule, met bool, answer string) bool {
+	if !met {
+		answer = ""
+	}
+	t.Steps = append(t.Steps, Step{r, met, answer})
+	return met
+}
+
+func (t *Trace) workloadType(names workload.Names, p *Pod, v *verdict, managed bool, asked []Problem) bool {
+	if t.is(RuleWorkloadType, managed && v.pool == Management, v.reason.Text) {
+		return true
+	}
+	last := &t.Steps[len(t.Steps)-1]
+	switch {
+	case len(asked) > 0:
+		last.Answer = asked[len(asked)-1].Text
+	case len(p.Annotations) == 0:
+		last.Answer = "the pod has no annotations"
+	default:
+		last.Answer = "no annotation " + names.TargetKey("<type>")
+	}
+	return false
+}
+
+// ruleOf says which rule a verdict comes of.
+func ruleOf(c Code) Rule {
+	switch c {
+	case CodePause:
+		return RulePause
+	case CodeBestEffort, CodeBurstable, CodeNoQoS:
+		return RuleQoS
+	case CodeNoGuaranteedPool:
+		return RuleNoneToGive
+	case CodeExclusive:
+		return RuleExclusive
+	}
+	return RuleNotWhole
+}
+
+// ordinary notes the rules for containers of pods of no workload type, up to the one of
+// the verdict.
+func (t *Trace) ordinary(p *Pod, ctr *Container, v *verdict) {
+	met := ruleOf(v.reason.Code)
+	for _, r := range [...]Rule{RulePause, RuleQoS, RuleNotWhole, RuleNoneToGive, RuleExclusive} {
+		if t.is(r, r == met, v.reason.Text) {
+			return
+		}
+		last := &t.Steps[len(t.Steps)-1]
+		switch r {
+		case RuleQoS:
+			last.Answer = "the pod is " + string(p.QoS)
+		case RuleNotWhole:
+			if n, known := ctr.Resources.WholeCPUs(); known {
+				last.Answer = whole(n)
+			}
+		}
+	}
+}
