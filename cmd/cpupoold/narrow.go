@@ -1,113 +1,21 @@
 package main
 
 import (
-	"fmt"
 	"io"
-	"strings"
-	"unicode/utf8"
+
+	"github.com/cpupoold/cpupoold/internal/layout"
 )
 
 // screen is how wide a table for people is at most, in characters.
-const screen = 80
+const screen = layout.Width
 
 // narrow is a table of columns that are cut where they do not all fit.
-type narrow struct {
-	rows [][]string
-}
+type narrow struct{ table layout.Table }
 
-func (t *narrow) row(cells ...string) {
-	for i, c := range cells {
-		if cells[i] = printable(c); c == "" {
-			cells[i] = "-"
-		}
-	}
-	t.rows = append(t.rows, cells)
-}
+func (t *narrow) row(cells ...string) { t.table.Row(cells...) }
 
-// least is how narrow a column may become.
-const least = 8
-
-// print prints the rows, with two spaces between columns: the widest column is cut first.
-func (t *narrow) print(w io.Writer) error {
-	var widths []int
-	for _, row := range t.rows {
-		for i, c := range row {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(c))
-		}
-	}
-	sum := 2 * max(len(widths)-1, 0)
-	for _, n := range widths {
-		sum += n
-	}
-	for ; sum > screen; sum-- {
-		widest := 0
-		for i := range widths {
-			if widths[i] > widths[widest] {
-				widest = i
-			}
-		}
-		if widths[widest] <= least {
-			break
-		}
-		widths[widest]--
-	}
-	for _, row := range t.rows {
-		var line strings.Builder
-		for i, c := range row {
-			c = shorten(c, widths[i])
-			line.WriteString(c)
-			if i+1 < len(row) {
-				line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c)+2))
-			}
-		}
-		if _, err := fmt.Fprintln(w, strings.TrimRight(line.String(), " ")); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// shorten cuts a text to n characters, in the middle of a name and at the end of a
-// sentence.
-func shorten(s string, n int) string {
-	letters := []rune(s)
-	switch {
-	case len(letters) <= n:
-		return s
-	case n < 2:
-		return "…"
-	case strings.Contains(s, " "):
-		return string(letters[:n-1]) + "…"
-	}
-	head := (n - 1) / 2
-	return string(letters[:head]) + "…" + string(letters[len(letters)-(n-1-head):])
-}
+func (t *narrow) print(w io.Writer) error { return t.table.Print(w) }
 
 // wrap breaks a text into lines of at most the screen's width, those behind the first
 // indented.
-func wrap(s, indent string) []string {
-	var lines []string
-	line := ""
-	for word := range strings.FieldsSeq(printable(s)) {
-		for {
-			switch room := screen - utf8.RuneCountInString(line); {
-			case line == "" || line == indent:
-				if letters := []rune(word); len(letters) > room {
-					lines, word, line = append(lines, line+string(letters[:room])), string(letters[room:]), indent
-					continue
-				}
-				line += word
-			case utf8.RuneCountInString(word)+1 <= room:
-				line += " " + word
-			default:
-				lines, line = append(lines, line), indent
-				continue
-			}
-			break
-		}
-	}
-	return append(lines, line)
-}
+func wrap(s, indent string) []string { return layout.Wrap(s, indent) }

@@ -6,9 +6,10 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
-	"unicode"
 
 	"github.com/spf13/cobra"
+
+	"github.com/cpupoold/cpupoold/internal/layout"
 )
 
 // format is the value of -o.
@@ -82,11 +83,4 @@ func (t *table) flush() error {
 
 // printable shows what would steer a terminal or break the table as ?: a program names
 // its threads as it likes.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, s)
-}
+func printable(s string) string { return layout.Printable(s) }

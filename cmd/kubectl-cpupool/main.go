@@ -16,6 +16,8 @@ const (
 	exitOK    = 0
 	exitError = 1 // could not do it, or lint has found something
 	exitUsage = 2 // command line not understood
+	// exitRefused says that a simulation refuses somebody something.
+	exitRefused = 3
 )
 
 func main() {
@@ -30,6 +32,9 @@ type streams struct {
 
 // errReported is the error of what has been said on the standard output.
 var errReported = errors.New("findings") //nolint:gochecknoglobals // compared, never changed
+
+// errRefused is that of a simulation that has been printed.
+var errRefused = errors.New("refused") //nolint:gochecknoglobals // compared, never changed
 
 // usageError is a command line that is not understood.
 type usageError struct {
@@ -49,6 +54,8 @@ func execute(s streams, args []string) int {
 		return exitOK
 	case errors.Is(err, errReported):
 		return exitError
+	case errors.Is(err, errRefused):
+		return exitRefused
 	}
 	complain(s.err, err)
 	if bad, ok := errors.AsType[usageError](err); ok {
@@ -71,7 +78,7 @@ func rootCommand(s streams) *cobra.Command {
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	root.SetFlagErrorFunc(usage)
-	root.AddCommand(mutateCommand(s), lintCommand(s), adoptCommand(s), serveCommand(s))
+	root.AddCommand(mutateCommand(s), lintCommand(s), adoptCommand(s), serveCommand(s), simulateCommand(s))
 	return root
 }
 

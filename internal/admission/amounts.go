@@ -164,29 +164,35 @@ func withRequests(pod *corev1.Pod) *corev1.ResourceRequirements {
 }
 
 // together is what the containers of a pod request at most at one time, and false
-// when none of them says anything: those that run together, or an init container
-// with the sidecars that run before it.
+// when none of them says anything.
 func together(pod *corev1.Pod, name corev1.ResourceName) (sum resource.Quantity, found bool) {
-	var peak resource.Quantity
+	return peak(pod, name, func(r *corev1.ResourceRequirements) resource.Quantity { return request(r, name) })
+}
+
+// peak is the most of an amount that the containers of a pod have at one time, and
+// false when none of them says anything of the resource: those that run together, or
+// an init container with the sidecars that run before it.
+func peak(pod *corev1.Pod, name corev1.ResourceName, amount func(*corev1.ResourceRequirements) resource.Quantity) (sum resource.Quantity, found bool) {
+	var most resource.Quantity
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
 		found = found || has(&c.Resources, name)
 		if sidecar(c) {
-			sum.Add(request(&c.Resources, name))
+			sum.Add(amount(&c.Resources))
 			continue
 		}
 		before := sum.DeepCopy() // an amount of the pod's must not be added to: its copies share digits
-		if before.Add(request(&c.Resources, name)); before.Cmp(peak) > 0 {
-			peak = before
+		if before.Add(amount(&c.Resources)); before.Cmp(most) > 0 {
+			most = before
 		}
 	}
 	for i := range pod.Spec.Containers {
 		r := &pod.Spec.Containers[i].Resources
 		found = found || has(r, name)
-		sum.Add(request(r, name))
+		sum.Add(amount(r))
 	}
-	if peak.Cmp(sum) > 0 {
-		sum = peak
+	if most.Cmp(sum) > 0 {
+		sum = most
 	}
 	return sum, found
 }

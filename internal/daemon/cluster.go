@@ -288,7 +288,7 @@ func withdraw(ctx context.Context, o Options) *NodeReport {
 		return nil
 	}
 	r := &NodeReport{Name: options.Name}
-	if r.Withdrawn, err = cluster.Withdraw(ctx, *options, namesOf(o.Config)); err != nil {
+	if r.Withdrawn, err = cluster.Withdraw(ctx, *options, o.Config.Names()); err != nil {
 		r.Error = err.Error()
 	}
 	return r

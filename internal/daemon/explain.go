@@ -65,7 +65,7 @@ func (o *observer) subject(in *inside, c *inspect.Container, traces map[string]*
 	}
 	for _, p := range in.problems {
 		if c.Unit && p.Unit == c.Name || !c.Unit && p.PodUID == c.PodUID && (p.Container == "" || p.Container == c.Name) {
-			s.Problems = append(s.Problems, shownProblem(p))
+			s.Problems = append(s.Problems, inspect.ProblemOf(p))
 		}
 	}
 	s.Events, s.Earlier = eventsOf(in.history, c)

@@ -3,7 +3,6 @@ package daemon
 import (
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
@@ -11,7 +10,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
-	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -96,7 +94,7 @@ func (o *observer) Status() *inspect.Status {
 		s.Sources = append(s.Sources, inspect.Source{Name: string(name), State: string(in.view.Sources[name])})
 	}
 	for _, p := range in.problems {
-		s.Problems = append(s.Problems, shownProblem(p))
+		s.Problems = append(s.Problems, inspect.ProblemOf(p))
 	}
 	for _, path := range slices.Sorted(maps.Keys(in.faults)) {
 		s.Faults = append(s.Faults, inspect.Fault{Cgroup: string(path), Error: in.faults[path].Error()})
@@ -108,7 +106,7 @@ func (o *observer) Status() *inspect.Status {
 		count := func(r telemetry.Result) uint64 { return in.view.Writes[telemetry.Write{Via: string(via), Result: r}] }
 		s.Writes = append(s.Writes, inspect.Writes{Via: string(via), OK: count(telemetry.OK), Failed: count(telemetry.Failed)})
 	}
-	s.CPUs = in.cpus(s.Pools)
+	s.CPUs = inspect.CPUs(in.settings.topology, &in.plan, s.Pools)
 	if busy, err := telemetry.Busy(procRoot); err == nil { // without it nothing but the load is missing
 		for i := range s.CPUs {
 			if c := &s.CPUs[i]; c.Online {
@@ -117,10 +115,6 @@ func (o *observer) Status() *inspect.Status {
 		}
 	}
 	return s
-}
-
-func shownProblem(p pools.Problem) inspect.Problem {
-	return inspect.Problem{Pod: p.Pod, PodUID: p.PodUID, Container: p.Container, Unit: p.Unit, Code: string(p.Code), Text: p.Text}
 }
 
 // configOf is the configuration in force.
@@ -195,14 +189,13 @@ func (in *inside) pools() []inspect.Pool {
 }
 
 // containers are those of the plan that have not exited, or have CPUs held for them.
-func (in *inside) containers() []inspect.Container {
-	return slices.DeleteFunc(in.everybody(), func(c inspect.Container) bool {
-		return c.Name == infraName && !c.Unit || c.State == stateName(pools.Exited) && !c.Exclusive
-	})
-}
+func (in *inside) containers() []inspect.Container { return inspect.Containers(&in.plan, in.live()) }
 
 // everybody are all containers and units of the plan, sorted by name.
-func (in *inside) everybody() []inspect.Container {
+func (in *inside) everybody() []inspect.Container { return inspect.Everybody(&in.plan, in.live()) }
+
+// live enters what the cgroups say.
+func (in *inside) live() func(*inspect.Container) {
 	shown := make(map[string]*telemetry.Container, len(in.view.Containers))
 	for i := range in.view.Containers {
 		c := &in.view.Containers[i]
@@ -212,93 +205,13 @@ func (in *inside) everybody() []inspect.Container {
 			shown[c.ID] = c
 		}
 	}
-	all := []inspect.Container{}
-	for i := range in.plan.Pods {
-		pod := &in.plan.Pods[i]
-		for j := range pod.Containers {
-			at := &pod.Containers[j]
-			c := inspect.Container{Namespace: pod.Namespace, Pod: pod.Name, PodUID: pod.UID, Name: at.Name, ID: at.ID, State: stateName(at.State),
-				Pool: string(at.Pool), Type: at.Type, CPUs: at.CPUs, Exclusive: at.Exclusive, Mixed: at.Mixed,
-				Code: string(at.Reason.Code), Reason: at.Reason.Text, Refused: at.Refused != nil}
-			if v := shown[at.ID]; v != nil {
-				c.Mode, c.Cgroup = v.Isolation, v.Cgroup
-			}
-			all = append(all, c)
+	return func(c *inspect.Container) {
+		key := c.ID
+		if c.Unit {
+			key = c.Name
 		}
-	}
-	for i := range in.plan.Units {
-		u := &in.plan.Units[i]
-		c := inspect.Container{Unit: true, Name: u.Name, Pool: string(u.Pool), Type: u.Type, CPUs: u.CPUs, Exclusive: u.Exclusive,
-			Code: string(u.Reason.Code), Reason: u.Reason.Text, Refused: u.Refused != nil}
-		if v := shown[u.Name]; v != nil {
+		if v := shown[key]; v != nil {
 			c.Mode, c.Cgroup = v.Isolation, v.Cgroup
 		}
-		all = append(all, c)
 	}
-	slices.SortFunc(all, func(a, b inspect.Container) int { return strings.Compare(a.Full(), b.Full()) })
-	return all
-}
-
-func stateName(s pools.ContainerState) string {
-	switch s {
-	case pools.Created:
-		return "created"
-	case pools.Exited:
-		return "exited"
-	}
-	return "running"
-}
-
-// cpus says whose each CPU is.
-func (in *inside) cpus(all []inspect.Pool) []inspect.CPU {
-	out := []inspect.CPU{}
-	t := in.settings.topology
-	if t == nil {
-		return out
-	}
-	owners, reserved := in.owners()
-	for id := range t.Present.Union(t.Online).All() {
-		c := inspect.CPU{ID: id, Core: -1, L3: -1, Die: -1, Package: -1, Node: -1, Use: "offline"}
-		if at, ok := t.CPU(id); ok {
-			c.Online, c.Use = true, "none"
-			c.Core, c.L3, c.Die = t.Cores[at.Core].ID, t.L3s[at.L3].ID, t.Dies[at.Die].ID
-			c.Package, c.Node = t.Packages[at.Package].ID, t.Nodes[at.Node].ID
-			for i := range all {
-				all[i].Claim(&c)
-			}
-		}
-		if owner, ok := owners[id]; ok {
-			c.Owner = owner
-			if c.Online {
-				if c.Use = "owned"; reserved.Contains(id) {
-					c.Use = "reserved"
-				}
-			}
-		}
-		out = append(out, c)
-	}
-	return out
-}
-
-// owners says who has each CPU, and which of them are reserved for pods.
-func (in *inside) owners() (owners map[int]string, reserved cpuset.Set) {
-	names := make(map[string]string, len(in.plan.Pods))
-	for i := range in.plan.Pods {
-		names[in.plan.Pods[i].UID] = in.plan.Pods[i].Namespace + "/" + in.plan.Pods[i].Name
-	}
-	owners = make(map[int]string)
-	for _, a := range in.plan.Assignments {
-		name := a.Key.Container
-		if a.Key.PodUID != "" {
-			if name = names[a.Key.PodUID]; a.Key.Container != "" {
-				name += "/" + a.Key.Container
-			} else {
-				reserved = reserved.Union(a.CPUs)
-			}
-		}
-		for id := range a.CPUs.Union(a.Away).All() {
-			owners[id] = name
-		}
-	}
-	return owners, reserved
 }

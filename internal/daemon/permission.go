@@ -33,7 +33,7 @@ func (l *loop) askNamespaces(o Options) error {
 	if err != nil {
 		return fmt.Errorf("namespacePermission: annotation: %w", err)
 	}
-	follow, err := cluster.NewNamespaces(*options, namesOf(o.Config), permissionsName(o.Config))
+	follow, err := cluster.NewNamespaces(*options, o.Config.Names(), permissionsName(o.Config))
 	if err != nil {
 		o.Log.Warn("namespaces that are not listed allow nothing until the API server answers", "error", err)
 	}
@@ -79,7 +79,7 @@ func peekRights(o Options) pools.NamespaceRights {
 	if o.Config.NamespacePermission != config.PermissionAnnotation {
 		return pools.NamespaceRights{}
 	}
-	known, err := cluster.ReadPermissions(permissionsName(o.Config), namesOf(o.Config))
+	known, err := cluster.ReadPermissions(permissionsName(o.Config), o.Config.Names())
 	if err != nil {
 		o.Log.Warn("namespaces that are not listed are taken to allow nothing", "error", err)
 	}

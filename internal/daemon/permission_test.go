@@ -88,7 +88,7 @@ func (n *node) startAsking() *running {
 	quick, err := clusterOptions(o)
 	if err == nil {
 		quick.Limits = cluster.Limits{Start: time.Millisecond, Pause: 50 * time.Millisecond}
-		l.permission.follow, err = cluster.NewNamespaces(*quick, namesOf(o.Config), permissionsName(o.Config))
+		l.permission.follow, err = cluster.NewNamespaces(*quick, o.Config.Names(), permissionsName(o.Config))
 	}
 	if err != nil {
 		n.t.Fatal(err)

@@ -60,11 +60,6 @@ func fixed(old, changed *config.Config) []string {
 	return keys
 }
 
-// namesOf are the names of annotations and resources.
-func namesOf(c *config.Config) workload.Names {
-	return workload.Names{Domain: c.AnnotationDomain, PoolDomain: c.PoolDomain}
-}
-
 // begin makes the settings of a daemon that starts. It does not refuse pools that do
 // not fit the machine: a node that boots must not wait for somebody to correct a
 // file, and a lost journal cannot tell what was right before. What is wrong comes
@@ -96,7 +91,7 @@ func (s *settings) set(c *config.Config, t *topology.Topology, adapt func(now ac
 	if err != nil {
 		return fmt.Errorf("digest of the pools: %w", err)
 	}
-	next := settings{config: c, topology: t, machine: s.machine, names: namesOf(c), now: now}
+	next := settings{config: c, topology: t, machine: s.machine, names: c.Names(), now: now}
 	if next.pools, err = c.Resolve(t); err == nil {
 		next.fits = &now
 	} else {

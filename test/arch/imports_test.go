@@ -35,11 +35,13 @@ func arrows() map[string][]string {
 		"pkg/defrag":   {"pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology"},
 
 		"internal/localgrpc": nil,
+		"internal/layout":    nil,
+		"internal/simulate":  {"internal/admission", "internal/config", "internal/inspect", "internal/manifest", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/admission": {"pkg/workload"},
 		"internal/manifest":  nil,
 		"internal/adopt":     {"internal/admission"},
 		"internal/lint":      {"internal/admission", "internal/adopt", "internal/lint", "internal/manifest", "pkg/workload"},
-		"internal/config":    {"pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology"},
+		"internal/config":    {"pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/telemetry": {"pkg/cpuset"},
 		"internal/host":      {"pkg/cgroup", "pkg/cpuset"},
 		"internal/managers":  nil,
@@ -50,7 +52,7 @@ func arrows() map[string][]string {
 		"internal/control":   {"internal/history", "internal/inspect", "pkg/cpuset"},
 		"internal/history":   nil,
 		"internal/explain":   {"internal/inspect", "pkg/cpuset", "pkg/pools"},
-		"internal/inspect":   {"internal/history", "pkg/cpuset", "pkg/topology"},
+		"internal/inspect":   {"internal/history", "pkg/cpuset", "pkg/pools", "pkg/topology"},
 		"internal/hotplug":   nil,
 		"internal/picture":   {"internal/inspect", "pkg/cpuset"},
 		"internal/viewer":    {"internal/inspect", "internal/picture", "pkg/cpuset"},
@@ -68,7 +70,7 @@ func arrows() map[string][]string {
 		"internal/evictor":    {"internal/eviction", "pkg/workload"},
 		"internal/webhook":    {"internal/admission", "internal/eviction", "internal/evictor", "internal/review", "pkg/workload"},
 		"cmd/cpupool-webhook": {"internal/evictor", "internal/webhook"},
-		"cmd/kubectl-cpupool": {"internal/admission", "internal/adopt", "internal/inspect", "internal/lint", "internal/manifest", "internal/picture", "internal/viewer", "pkg/workload"},
+		"cmd/kubectl-cpupool": {"internal/admission", "internal/adopt", "internal/config", "internal/inspect", "internal/layout", "internal/lint", "internal/manifest", "internal/picture", "internal/simulate", "internal/viewer", "pkg/cpuset", "pkg/topology", "pkg/workload"},
 	}
 }
 
@@ -76,7 +78,7 @@ func arrows() map[string][]string {
 // link them, nor what they bring along.
 func notInDaemon() []string {
 	return []string{
-		module + "internal/admission", module + "internal/adopt", module + "internal/eviction", module + "internal/evictor", module + "internal/lint", module + "internal/manifest", module + "internal/picture", module + "internal/review", module + "internal/viewer", module + "internal/webhook",
+		"cmd/kubectl-cpupool": {"internal/admission", "internal/adopt", "internal/config", "internal/inspect", "internal/layout", "internal/lint", "internal/manifest", "internal/picture", "internal/simulate", "internal/viewer", "pkg/cpuset", "pkg/topology", "pkg/workload"},
 		"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime",
 	}
 }

@@ -42,6 +42,8 @@ func pure() []string {
 		"internal/picture/*.go",
 		"internal/power/ask.go",
 		"internal/power/plan.go",
+		"internal/layout/*.go",
+		"internal/simulate/[^t]*.go",
 		"internal/tune/knob.go",
 		"internal/tune/plan.go",
 		"internal/tune/parse.go",

@@ -1,0 +1,292 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/internal/layout"
+	"github.com/cpupoold/cpupoold/internal/simulate"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
+
+// page is what is printed, in parts with an empty line between them. It keeps the first
+// error.
+type page struct {
+	to    *bufio.Writer
+	begun bool
+	err   error
+}
+
+func (p *page) part() {
+	if p.begun {
+		fmt.Fprintln(p.to)
+	}
+	p.begun = true
+}
+
+func (p *page) say(text string) {
+	for _, line := range layout.Wrap(text, "  ") {
+		fmt.Fprintln(p.to, line)
+	}
+}
+
+func (p *page) table(t *layout.Table) {
+	if err := t.Print(p.to); p.err == nil {
+		p.err = err
+	}
+}
+
+func (p *page) close() error {
+	if err := p.to.Flush(); p.err == nil {
+		p.err = err
+	}
+	return p.err
+}
+
+// printSimulation prints a simulation for people.
+func printSimulation(to io.Writer, d *simulate.Document) error {
+	p := &page{to: bufio.NewWriter(to)}
+	p.part()
+	p.say(machineLine(d.Topology))
+	p.say(configLine(d))
+	p.part()
+	p.table(poolTable(d))
+	if len(d.Containers) > 0 {
+		p.part()
+		p.table(containerTable(d))
+	}
+	if len(d.Steps) > 0 {
+		p.part()
+		p.table(stepTable(d))
+	}
+	p.part()
+	p.refusals("refused", d.Refused)
+	if len(d.Refused) == 0 {
+		p.say("nobody is refused anything")
+	}
+	p.problems(d)
+	for _, note := range d.Notes {
+		p.say("note: " + note)
+	}
+	return p.close()
+}
+
+func machineLine(t *topology.Topology) string {
+	parts := []string{number(t.Online.Len(), "CPU"), number(len(t.Packages), "package"), number(len(t.Nodes), "NUMA node"),
+		number(len(t.L3s), "last-level cache"), number(len(t.Cores), "core")}
+	if offline := t.Present.Difference(t.Online); !offline.IsEmpty() {
+		parts = append(parts, "offline "+offline.String())
+	}
+	return "machine: " + strings.Join(parts, ", ")
+}
+
+func number(n int, of string) string {
+	if n != 1 {
+		of += "s"
+	}
+	return strconv.Itoa(n) + " " + of
+}
+
+func configLine(d *simulate.Document) string {
+	text := "config: " + cmp.Or(d.Config.File, "defaults, no file") + "; " + number(d.Pods, "pod")
+	if !d.Config.Offline.IsEmpty() {
+		text += "; offline CPUs of pools " + d.Config.Offline.String()
+	}
+	for _, a := range d.Config.Adapted {
+		text += "; adapted: " + a
+	}
+	return text
+}
+
+func poolName(name, typ string) string {
+	if typ == "" || typ == name {
+		return name
+	}
+	return name + "/" + typ
+}
+
+func sizeOf(cpus cpuset.Set) string {
+	if cpus.IsEmpty() {
+		return "0"
+	}
+	return strconv.Itoa(cpus.Len()) + ": " + cpus.String()
+}
+
+func poolTable(d *simulate.Document) *layout.Table {
+	t := &layout.Table{}
+	t.Row("POOL", "CPUS", "COUNT", "CONTAINERS", "OWNED", "FREE", "IDLE")
+	for _, p := range d.Pools {
+		owned, free := "", ""
+		if p.Name == inspect.Guaranteed {
+			owned, free = sizeOf(p.Owned), sizeOf(p.Free)
+		}
+		t.Row(poolName(p.Name, p.Type), p.CPUs.String(), strconv.Itoa(p.CPUs.Len()), strconv.Itoa(p.Containers), owned, free, p.Idle.String())
+	}
+	return t
+}
+
+func containerTable(d *simulate.Document) *layout.Table {
+	order := []string{inspect.Guaranteed, inspect.Management, inspect.Shared, inspect.Other}
+	all := slices.Clone(d.Containers)
+	slices.SortStableFunc(all, func(a, b inspect.Container) int {
+		return cmp.Or(cmp.Compare(slices.Index(order, a.Pool), slices.Index(order, b.Pool)), cmp.Compare(a.Type, b.Type))
+	})
+	t := &layout.Table{}
+	t.Row("CONTAINER OR UNIT", "POOL", "CPUS", "NODE", "REASON")
+	for i := range all {
+		c := &all[i]
+		t.Row(c.Full(), poolName(c.Pool, c.Type), cpusOf(c), nodesOf(d.Topology, c.CPUs), c.Code)
+	}
+	return t
+}
+
+func cpusOf(c *inspect.Container) string {
+	if c.Mixed.IsEmpty() {
+		return c.CPUs.String()
+	}
+	return c.CPUs.String() + " + " + c.Mixed.String()
+}
+
+// nodesOf are the NUMA nodes that CPUs are in.
+func nodesOf(t *topology.Topology, cpus cpuset.Set) string {
+	var ids []int
+	for _, n := range t.Nodes {
+		if n.CPUs.Overlaps(cpus) {
+			ids = append(ids, n.ID)
+		}
+	}
+	return cpuset.Of(ids...).String()
+}
+
+// stepTable is the use of the pools over time.
+func stepTable(d *simulate.Document) *layout.Table {
+	t := &layout.Table{}
+	t.Row("AT", "EVENT", "PODS", "SHARED", "OWNED", "FREE", "REFUSED")
+	for i := range d.Steps {
+		s := &d.Steps[i]
+		cells := []string{s.At, s.Event, strconv.Itoa(s.Pods), "", "", "", strconv.Itoa(len(s.Refused))}
+		for _, p := range s.Pools {
+			switch p.Name {
+			case inspect.Shared:
+				cells[3] = strconv.Itoa(p.CPUs.Len())
+			case inspect.Guaranteed:
+				cells[4], cells[5] = strconv.Itoa(p.Owned.Len()), strconv.Itoa(p.Free.Len())
+			}
+		}
+		t.Row(cells...)
+	}
+	return t
+}
+
+func (p *page) refusals(how string, all []simulate.Refusal) {
+	for i := range all {
+		r := &all[i]
+		text := how + ": " + r.Name() + ": " + r.Text + " (" + r.Code + ")"
+		if r.Then != "" {
+			text += "; " + r.Then
+		}
+		switch {
+		case r.Since != "" && r.Until != "":
+			text += "; from " + r.Since + " to " + r.Until
+		case r.Since != "":
+			text += "; from " + r.Since + " on"
+		case r.Until != "":
+			text += "; until " + r.Until
+		}
+		p.say(text)
+	}
+}
+
+// problems are those that are no refusals.
+func (p *page) problems(d *simulate.Document) {
+	shown := make(map[string]bool)
+	for i := range d.Refused {
+		shown[d.Refused[i].Name()+" "+d.Refused[i].Code] = true
+	}
+	for _, x := range d.Problems {
+		name := cmp.Or(x.Pod, x.PodUID, x.Unit, "node")
+		if x.Container != "" {
+			name += "/" + x.Container
+		}
+		if !shown[name+" "+x.Code] {
+			p.say("not honoured: " + name + ": " + x.Text + " (" + x.Code + ")")
+		}
+	}
+}
+
+// printComparison prints what differs between two configurations.
+func printComparison(to io.Writer, c *simulate.Comparison) error {
+	p := &page{to: bufio.NewWriter(to)}
+	p.part()
+	p.say(machineLine(c.Before.Topology))
+	p.say("before: " + configLine(c.Before))
+	p.say("after: " + configLine(c.After))
+	p.part()
+	pools := &layout.Table{}
+	pools.Row("POOL", "CPUS BEFORE", "CPUS AFTER", "OWNED", "FREE")
+	for _, x := range c.Pools {
+		var b, a inspect.Pool
+		if x.Before != nil {
+			b = *x.Before
+		}
+		if x.After != nil {
+			a = *x.After
+		}
+		owned, free := "", ""
+		if x.Name == inspect.Guaranteed {
+			owned, free = arrow(b.Owned, a.Owned), arrow(b.Free, a.Free)
+		}
+		pools.Row(poolName(x.Name, x.Type), sizeOf(b.CPUs), sizeOf(a.CPUs), owned, free)
+	}
+	p.table(pools)
+	if len(c.Containers) > 0 {
+		p.part()
+		p.table(changeTable(c))
+	}
+	p.part()
+	p.say(fmt.Sprintf("%s of %d have another pool or other CPUs of their own", number(len(c.Containers), "container"), len(c.After.Containers)))
+	p.refusals("refused after", c.Refused)
+	p.refusals("refused before only", c.Granted)
+	if both := len(c.After.Refused) - len(c.Refused); both > 0 {
+		p.say(fmt.Sprintf("refused by both: %d", both))
+	}
+	for _, note := range c.After.Notes {
+		p.say("note: " + note)
+	}
+	return p.close()
+}
+
+// arrow is how the number of CPUs changes.
+func arrow(before, after cpuset.Set) string {
+	if before.Len() == after.Len() {
+		return strconv.Itoa(after.Len())
+	}
+	return strconv.Itoa(before.Len()) + " > " + strconv.Itoa(after.Len())
+}
+
+func changeTable(c *simulate.Comparison) *layout.Table {
+	t := &layout.Table{}
+	t.Row("CONTAINER OR UNIT", "BEFORE", "CPUS", "AFTER", "CPUS")
+	cells := func(at *inspect.Container) (string, string) {
+		switch {
+		case at == nil:
+			return "", ""
+		case at.Refused:
+			return poolName(at.Pool, at.Type) + " (refused)", cpusOf(at)
+		}
+		return poolName(at.Pool, at.Type), cpusOf(at)
+	}
+	for _, x := range c.Containers {
+		was, wasOn := cells(x.Before)
+		is, isOn := cells(x.After)
+		t.Row(x.Name, was, wasOn, is, isOn)
+	}
+	return t
+}

@@ -1,0 +1,120 @@
+package inspect
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
+
+// Containers are those of a plan that have not exited, or have CPUs held for them, and
+// the units, by name. More enters what a plan does not say; it may be nil.
+func Containers(plan *pools.Plan, more func(*Container)) []Container {
+	return containers(plan, more, func(at *pools.Placement) bool {
+		return at.Kind != pools.Infra && (at.State != pools.Exited || at.Exclusive)
+	})
+}
+
+// Everybody is [Containers] with pause containers and all that have exited.
+func Everybody(plan *pools.Plan, more func(*Container)) []Container {
+	return containers(plan, more, func(*pools.Placement) bool { return true })
+}
+
+func containers(plan *pools.Plan, more func(*Container), wanted func(*pools.Placement) bool) []Container {
+	all := []Container{}
+	add := func(c Container) {
+		if more != nil {
+			more(&c)
+		}
+		all = append(all, c)
+	}
+	for i := range plan.Pods {
+		pod := &plan.Pods[i]
+		for j := range pod.Containers {
+			at := &pod.Containers[j]
+			if !wanted(at) {
+				continue
+			}
+			add(Container{Namespace: pod.Namespace, Pod: pod.Name, PodUID: pod.UID, Name: at.Name, ID: at.ID, State: stateName(at.State),
+				Pool: string(at.Pool), Type: at.Type, CPUs: at.CPUs, Exclusive: at.Exclusive, Mixed: at.Mixed,
+				Code: string(at.Reason.Code), Reason: at.Reason.Text, Refused: at.Refused != nil})
+		}
+	}
+	for i := range plan.Units {
+		u := &plan.Units[i]
+		add(Container{Unit: true, Name: u.Name, Pool: string(u.Pool), Type: u.Type, CPUs: u.CPUs, Exclusive: u.Exclusive,
+			Code: string(u.Reason.Code), Reason: u.Reason.Text, Refused: u.Refused != nil})
+	}
+	slices.SortFunc(all, func(a, b Container) int { return strings.Compare(a.Full(), b.Full()) })
+	return all
+}
+
+func stateName(s pools.ContainerState) string {
+	switch s {
+	case pools.Created:
+		return "created"
+	case pools.Exited:
+		return "exited"
+	}
+	return "running"
+}
+
+// CPUs says whose each CPU of a machine is; there is none without a machine.
+func CPUs(t *topology.Topology, plan *pools.Plan, all []Pool) []CPU {
+	out := []CPU{}
+	if t == nil {
+		return out
+	}
+	owners, reserved := owners(plan)
+	for id := range t.Present.Union(t.Online).All() {
+		c := CPU{ID: id, Core: -1, L3: -1, Die: -1, Package: -1, Node: -1, Use: "offline"}
+		if at, ok := t.CPU(id); ok {
+			c.Online, c.Use = true, "none"
+			c.Core, c.L3, c.Die = t.Cores[at.Core].ID, t.L3s[at.L3].ID, t.Dies[at.Die].ID
+			c.Package, c.Node = t.Packages[at.Package].ID, t.Nodes[at.Node].ID
+			for i := range all {
+				all[i].Claim(&c)
+			}
+		}
+		if owner, ok := owners[id]; ok {
+			c.Owner = owner
+			if c.Online {
+				if c.Use = "owned"; reserved.Contains(id) {
+					c.Use = "reserved"
+				}
+			}
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// owners says who has each CPU, and which of them are reserved for pods.
+func owners(plan *pools.Plan) (owners map[int]string, reserved cpuset.Set) {
+	names := make(map[string]string, len(plan.Pods))
+	for i := range plan.Pods {
+		names[plan.Pods[i].UID] = plan.Pods[i].Namespace + "/" + plan.Pods[i].Name
+	}
+	owners = make(map[int]string)
+	for _, a := range plan.Assignments {
+		name := a.Key.Container
+		if a.Key.PodUID != "" {
+			if name = names[a.Key.PodUID]; a.Key.Container != "" {
+				name += "/" + a.Key.Container
+			} else {
+				reserved = reserved.Union(a.CPUs)
+			}
+		}
+		for id := range a.CPUs.Union(a.Away).All() {
+			owners[id] = name
+		}
+	}
+	return owners, reserved
+}
+
+// ProblemOf is a problem of a plan.
+func ProblemOf(p pools.Problem) Problem {
+	return Problem{Pod: p.Pod, PodUID: p.PodUID, Container: p.Container, Unit: p.Unit, Code: string(p.Code), Text: p.Text}
+}

@@ -1,0 +1,127 @@
+// Package layout lays out text for people on a terminal: tables and paragraphs that
+// are 80 columns wide at most.
+package layout
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Width is how wide it is at most, in characters.
+const Width = 80
+
+// Table is a table of columns that are cut where they do not all fit.
+type Table struct {
+	rows [][]string
+}
+
+// Row adds a row. An empty cell is shown as a dash.
+func (t *Table) Row(cells ...string) {
+	for i, c := range cells {
+		if cells[i] = Printable(c); c == "" {
+			cells[i] = "-"
+		}
+	}
+	t.rows = append(t.rows, cells)
+}
+
+// least is how narrow a column may become.
+const least = 8
+
+// Print prints the rows, with two spaces between columns: the widest column is cut first.
+func (t *Table) Print(w io.Writer) error {
+	var widths []int
+	for _, row := range t.rows {
+		for i, c := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(c))
+		}
+	}
+	sum := 2 * max(len(widths)-1, 0)
+	for _, n := range widths {
+		sum += n
+	}
+	for ; sum > Width; sum-- {
+		widest := 0
+		for i := range widths {
+			if widths[i] > widths[widest] {
+				widest = i
+			}
+		}
+		if widths[widest] <= least {
+			break
+		}
+		widths[widest]--
+	}
+	for _, row := range t.rows {
+		var line strings.Builder
+		for i, c := range row {
+			c = Shorten(c, widths[i])
+			line.WriteString(c)
+			if i+1 < len(row) {
+				line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c)+2))
+			}
+		}
+		if _, err := fmt.Fprintln(w, strings.TrimRight(line.String(), " ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Shorten cuts a text to n characters, in the middle of a name and at the end of a
+// sentence.
+func Shorten(s string, n int) string {
+	letters := []rune(s)
+	switch {
+	case len(letters) <= n:
+		return s
+	case n < 2:
+		return "…"
+	case strings.Contains(s, " "):
+		return string(letters[:n-1]) + "…"
+	}
+	head := (n - 1) / 2
+	return string(letters[:head]) + "…" + string(letters[len(letters)-(n-1-head):])
+}
+
+// Wrap breaks a text into lines of at most Width, those behind the first indented.
+func Wrap(s, indent string) []string {
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(Printable(s)) {
+		for {
+			switch room := Width - utf8.RuneCountInString(line); {
+			case line == "" || line == indent:
+				if letters := []rune(word); len(letters) > room {
+					lines, word, line = append(lines, line+string(letters[:room])), string(letters[room:]), indent
+					continue
+				}
+				line += word
+			case utf8.RuneCountInString(word)+1 <= room:
+				line += " " + word
+			default:
+				lines, line = append(lines, line), indent
+				continue
+			}
+			break
+		}
+	}
+	return append(lines, line)
+}
+
+// Printable shows what would steer a terminal or break a table as ?: many names are for
+// anybody to choose.
+func Printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
+}

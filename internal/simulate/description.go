@@ -1,0 +1,197 @@
+package simulate
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
+
+// level is a count of a description.
+type level struct {
+	letter byte
+	count  int
+}
+
+// IsDescription says that a text is meant as one: digits and letters in turn, without
+// a blank or a dot, as no file is called.
+func IsDescription(text string) bool {
+	if text == "" {
+		return false
+	}
+	digits := 0
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c >= '0' && c <= '9':
+			digits++
+		case c >= 'a' && c <= 'z' && digits > 0:
+			digits = 0
+		default:
+			return false
+		}
+	}
+	return digits == 0
+}
+
+// Describe makes the machine that a description such as 2s8c2t is of. Counts nest in
+// the order in which they stand, each is per unit of the one before: s sockets; n NUMA
+// nodes, d dies and l last-level caches in any order; c cores; t threads. What is not
+// there is 1. CPUs are numbered as on most x86 servers: first one thread of each core,
+// core by core, then the others.
+func Describe(text string) (*topology.Topology, error) {
+	levels, err := parseLevels(text)
+	if err != nil {
+		return nil, fmt.Errorf("topology %q: %w", text, err)
+	}
+	cores, threads := 1, 1
+	for _, l := range levels {
+		if l.letter == 't' {
+			threads = l.count
+		} else {
+			cores *= l.count
+		}
+		if cores*threads > cpuset.MaxCPUs {
+			return nil, fmt.Errorf("topology %q: more than %d CPUs", text, cpuset.MaxCPUs)
+		}
+	}
+	return regular(levels, cores, threads)
+}
+
+// parseLevels reads a description. Cores are always among the levels.
+func parseLevels(text string) ([]level, error) {
+	const how = "write counts as in 2s8c2t: s sockets, then n NUMA nodes, d dies and l L3 caches, c cores, t threads, each per unit of the one before"
+	var levels []level
+	for rest := text; rest != ""; {
+		at := strings.IndexFunc(rest, func(r rune) bool { return r < '0' || r > '9' })
+		if at <= 0 {
+			return nil, fmt.Errorf("no count and letter at %q; %s", rest, how)
+		}
+		count, err := strconv.Atoi(rest[:at])
+		if err != nil || count < 1 || count > cpuset.MaxCPUs {
+			return nil, fmt.Errorf("count %s is outside 1-%d", rest[:at], cpuset.MaxCPUs)
+		}
+		letter := rest[at]
+		rest = rest[at+1:]
+		rank := strings.IndexByte("sndlct", letter)
+		switch {
+		case rank < 0:
+			return nil, fmt.Errorf("%q is not known; %s", letter, how)
+		case slices.ContainsFunc(levels, func(l level) bool { return l.letter == letter }):
+			return nil, fmt.Errorf("%q is there twice; %s", letter, how)
+		case len(levels) > 0 && depth(levels[len(levels)-1].letter) > depth(letter):
+			return nil, fmt.Errorf("%q stands behind %q, which is inside it; %s", letter, levels[len(levels)-1].letter, how)
+		}
+		levels = append(levels, level{letter, count})
+	}
+	if !slices.ContainsFunc(levels, func(l level) bool { return l.letter == 'c' }) {
+		return nil, fmt.Errorf("no number of cores; %s", how)
+	}
+	return levels, nil
+}
+
+// depth orders the levels that cannot be exchanged.
+func depth(letter byte) int {
+	switch letter {
+	case 's':
+		return 0
+	case 'c':
+		return 2
+	case 't':
+		return 3
+	}
+	return 1
+}
+
+// regular makes a machine of levels.
+func regular(levels []level, cores, threads int) (*topology.Topology, error) {
+	places := make([]topology.Place, 0, cores*threads)
+	for core := range cores {
+		// The number of the unit that the core is in, of each level: it falls out of what
+		// is left of the cores when one goes down the levels.
+		p := topology.Place{Core: core, L3: -1, Die: -1}
+		below, unit := cores, 0
+		for _, l := range levels {
+			if l.letter == 't' {
+				continue
+			}
+			below /= l.count
+			unit = core / below
+			switch l.letter {
+			case 's':
+				p.Package = unit
+			case 'd':
+				p.Die = unit
+			case 'n':
+				p.Node = unit
+			case 'l':
+				p.L3 = unit
+			}
+		}
+		for thread := range threads {
+			p.ID = thread*cores + core
+			places = append(places, p)
+		}
+	}
+	nested(levels, places)
+	return topology.Assemble(places, nodesOf(places))
+}
+
+// nested puts in what a description does not tell: a node for each socket, and the
+// kernel's numbers of dies, which begin anew in each socket.
+func nested(levels []level, places []topology.Place) {
+	has := func(letter byte) bool {
+		return slices.ContainsFunc(levels, func(l level) bool { return l.letter == letter })
+	}
+	first := make(map[int]int) // the lowest die of a socket
+	for i := range places {
+		p := &places[i]
+		if !has('n') {
+			p.Node = p.Package
+		}
+		if !has('d') {
+			p.Die = 0
+			continue
+		}
+		if _, seen := first[p.Package]; !seen {
+			first[p.Package] = p.Die
+		}
+		p.Die -= first[p.Package]
+	}
+}
+
+// Distances of NUMA nodes, as firmware of servers has them: of one socket, and of
+// different ones.
+const (
+	distanceHere   = 10
+	distanceSocket = 12
+	distanceFar    = 20
+)
+
+// nodesOf are the NUMA nodes that places are in.
+func nodesOf(places []topology.Place) []topology.Node {
+	var packages []int // by node
+	for _, p := range places {
+		for len(packages) <= p.Node {
+			packages = append(packages, p.Package)
+		}
+		packages[p.Node] = p.Package
+	}
+	nodes := make([]topology.Node, len(packages))
+	for i := range nodes {
+		nodes[i] = topology.Node{ID: i, HasMemory: true, Distances: make([]int, len(packages))}
+		for j := range packages {
+			switch {
+			case i == j:
+				nodes[i].Distances[j] = distanceHere
+			case packages[i] == packages[j]:
+				nodes[i].Distances[j] = distanceSocket
+			default:
+				nodes[i].Distances[j] = distanceFar
+			}
+		}
+	}
+	return nodes
+}

@@ -1,0 +1,142 @@
+package simulate
+
+import (
+	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
+
+// Version is that of the documents of this package. Fields may be added; what is there
+// keeps its meaning.
+const Version = 1
+
+// Document is what a simulation has come to. Its pools, containers, problems, CPUs and
+// topology are in the form of [inspect.Status].
+type Document struct {
+	Version int    `json:"version"`
+	Config  Config `json:"config"`
+	// Pods counts those on the node in the end.
+	Pods       int                 `json:"pods"`
+	Pools      []inspect.Pool      `json:"pools"`
+	Containers []inspect.Container `json:"containers"`
+	// Refused are all that were refused something at any time, Problems what cannot be
+	// honoured in the end, refusals among it.
+	Refused  []Refusal         `json:"refused"`
+	Problems []inspect.Problem `json:"problems"`
+	// Notes say what the simulation leaves out.
+	Notes []string `json:"notes,omitempty"`
+	// Steps are the events of a trace.
+	Steps    []Step             `json:"steps,omitempty"`
+	CPUs     []inspect.CPU      `json:"cpus"`
+	Topology *topology.Topology `json:"topology"`
+}
+
+// Config is the configuration that was simulated.
+type Config struct {
+	// File is empty for the defaults.
+	File string `json:"file,omitempty"`
+	// Adapted says what of it could not be had in the end, because CPUs were offline.
+	Adapted []string `json:"adapted,omitempty"`
+	// Offline are configured CPUs that were offline in the end.
+	Offline cpuset.Set `json:"offline"`
+}
+
+// Step is the node after an event of a trace.
+type Step struct {
+	At    string `json:"at"` // since the beginning
+	Event string `json:"event"`
+	Pods  int    `json:"pods"`
+	// Pools are without the names of their CPUs' owners: Containers says who is elsewhere
+	// than before, with what it has now; Ended who is gone.
+	Pools      []inspect.Pool      `json:"pools"`
+	Containers []inspect.Container `json:"containers"`
+	Ended      []string            `json:"ended"`
+	// Refused are those that are refused something after the event, by name.
+	Refused []string `json:"refused"`
+}
+
+// Document returns the node as it is. File is the configuration's name.
+func (n *Node) Document(file string) *Document {
+	d := &Document{
+		Version: Version, Config: Config{File: file, Adapted: n.adapted, Offline: n.input.Pools.Offline.Union(n.input.Pools.Away)},
+		Pods: len(n.pods), Pools: n.pools(), Containers: n.containers(), Refused: append([]Refusal{}, n.refusals.all...),
+		Problems: []inspect.Problem{}, Topology: n.topology,
+	}
+	for _, p := range n.plan.Problems {
+		d.Problems = append(d.Problems, inspect.ProblemOf(p))
+	}
+	if n.input.Pools.Kubelet {
+		d.Notes = append(d.Notes, "guaranteed.exclusive is kubelet: which CPUs the kubelet gives to whom is not simulated, and its containers are shown where it has given none away")
+	}
+	d.CPUs = inspect.CPUs(n.topology, &n.plan, d.Pools)
+	return d
+}
+
+// containers are without IDs, which a runtime would have made.
+func (n *Node) containers() []inspect.Container {
+	return inspect.Containers(&n.plan, func(c *inspect.Container) { c.ID = "" })
+}
+
+// pools are the pools with what the plan makes of them.
+func (n *Node) pools() []inspect.Pool {
+	p, plan := &n.input.Pools, &n.plan
+	var all []inspect.Pool
+	for _, part := range p.Partitions {
+		all = append(all, inspect.Pool{Name: inspect.Management, Type: part.Type, CPUs: part.CPUs})
+	}
+	own := inspect.Pool{Name: inspect.Guaranteed, CPUs: p.Guaranteed, Free: plan.Free, Idle: plan.Idle, Resting: plan.Resting, FromShared: p.FromShared}
+	for _, a := range plan.Assignments {
+		own.Owned = own.Owned.Union(a.CPUs)
+	}
+	all = append(all, inspect.Pool{Name: inspect.Shared, CPUs: plan.Shared}, own)
+	for i := range plan.Pods {
+		for _, c := range plan.Pods[i].Containers {
+			if c.Kind == pools.Infra || c.State == pools.Exited {
+				continue
+			}
+			count(all, c.Pool, c.Type)
+		}
+	}
+	for _, u := range plan.Units {
+		count(all, u.Pool, u.Type)
+	}
+	return all
+}
+
+func count(all []inspect.Pool, pool pools.Pool, typ string) {
+	for i := range all {
+		if all[i].Name == string(pool) && all[i].Type == typ {
+			all[i].Containers++
+		}
+	}
+}
+
+// elsewhere are the containers that are not where they were, but for those of a pool
+// that has itself changed; and who was there and is not any more.
+func elsewhere(before, after []inspect.Container) (moved []inspect.Container, ended []string) {
+	moved, ended = []inspect.Container{}, []string{}
+	was := make(map[string]*inspect.Container, len(before))
+	for i := range before {
+		was[before[i].Full()] = &before[i]
+	}
+	for _, c := range after {
+		old := was[c.Full()]
+		delete(was, c.Full())
+		if old == nil || differs(old, &c) {
+			moved = append(moved, c)
+		}
+	}
+	for i := range before {
+		if was[before[i].Full()] != nil {
+			ended = append(ended, before[i].Full())
+		}
+	}
+	return moved, ended
+}
+
+// differs says that a container has another pool, or other CPUs of its own.
+func differs(a, b *inspect.Container) bool {
+	return a.Pool != b.Pool || a.Type != b.Type || a.Exclusive != b.Exclusive || a.Refused != b.Refused || a.State != b.State ||
+		a.Exclusive && !a.CPUs.Equal(b.CPUs)
+}

@@ -1,0 +1,101 @@
+package simulate
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/cpupoold/cpupoold/internal/admission"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/workload"
+)
+
+// The kubelet's period of CFS quotas in microseconds, and the least quota (kubelet cm,
+// QuotaPeriod and MinQuotaPeriod).
+const (
+	quotaPeriod = 100_000
+	leastQuota  = 1000
+)
+
+// resourcesOf are amounts as a kubelet gives them to a runtime (kubelet cm, MilliCPUToShares
+// and MilliCPUToQuota).
+func resourcesOf(a admission.Amounts) pools.Resources {
+	r := pools.Resources{Shares: workload.MilliCPUToShares(a.Request)}
+	if a.Limit > 0 {
+		r.Quota, r.Period = max(a.Limit*quotaPeriod/1000, leastQuota), quotaPeriod
+	}
+	return r
+}
+
+// running is a pod on the simulated node.
+type running struct {
+	spec  *corev1.Pod // as it is now; replaced, not changed
+	asked admission.Asked
+	pod   pools.Pod
+	// changed is when a container of it was made last, in the trace's time.
+	changed int64
+}
+
+// begin makes the sandbox of a pod, with its pause container.
+func begin(p *Pod, at int64) *running {
+	asked := admission.AskedBy(p.Spec)
+	return &running{spec: p.Spec, asked: asked, pod: pools.Pod{
+		UID: p.UID, Namespace: p.Spec.Namespace, Name: p.Spec.Name, QoS: pools.QoS(asked.Class),
+		Annotations: p.Spec.Annotations, CreatedAt: at, Resources: resourcesOf(asked.Pod),
+		Containers: []pools.Container{{ID: p.Name(), Name: "POD", Kind: pools.Infra, State: pools.Running, CreatedAt: at}},
+	}}
+}
+
+// start makes the container of an index in asked.Containers.
+func (r *running) start(i int, at int64) {
+	c := &r.asked.Containers[i]
+	r.pod.Containers = append(r.pod.Containers, pools.Container{
+		ID: r.name() + "/" + c.Name, Name: c.Name, State: pools.Running, CreatedAt: at, Resources: resourcesOf(c.Amounts),
+	})
+}
+
+// exit ends the container that was started last.
+func (r *running) exit(at int64) {
+	c := &r.pod.Containers[len(r.pod.Containers)-1]
+	c.State, c.FinishedAt = pools.Exited, at
+}
+
+func (r *running) name() string { return r.pod.Namespace + "/" + r.pod.Name }
+
+// resize gives a container another amount of CPU, as the kubelet does in place: it is the
+// request, and the limit of a container that has one.
+func (r *running) resize(container string, cpu resource.Quantity) error {
+	spec := r.spec.DeepCopy()
+	var at *corev1.Container
+	for _, list := range [][]corev1.Container{spec.Spec.InitContainers, spec.Spec.Containers} {
+		for i := range list {
+			if list[i].Name == container {
+				at = &list[i]
+			}
+		}
+	}
+	if at == nil {
+		return fmt.Errorf("pod %s has no container %q", r.name(), container)
+	}
+	if at.Resources.Requests == nil {
+		at.Resources.Requests = corev1.ResourceList{}
+	}
+	at.Resources.Requests[corev1.ResourceCPU] = cpu
+	if _, limited := at.Resources.Limits[corev1.ResourceCPU]; limited {
+		at.Resources.Limits[corev1.ResourceCPU] = cpu
+	}
+	asked := admission.AskedBy(spec)
+	if asked.Class != r.asked.Class {
+		return fmt.Errorf("pod %s would become %s; a resize does not change the class, which is %s", r.name(), asked.Class, r.asked.Class)
+	}
+	r.spec, r.asked, r.pod.Resources = spec, asked, resourcesOf(asked.Pod)
+	for i := range asked.Containers {
+		for j := range r.pod.Containers {
+			if c := &r.pod.Containers[j]; c.Kind == pools.App && c.Name == asked.Containers[i].Name {
+				c.Resources = resourcesOf(asked.Containers[i].Amounts)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,191 @@
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/pkg/allocate"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+	"github.com/cpupoold/cpupoold/pkg/workload"
+)
+
+// Node is a node that is simulated. Make it with NewNode; it is for one goroutine.
+type Node struct {
+	config   *config.Config
+	whole    *topology.Topology // with all CPUs that may be online
+	topology *topology.Topology // as it is now
+	offline  cpuset.Set
+	adapted  []string
+	input    pools.Input // without pods
+	pods     []*running
+	plan     pools.Plan
+	now      int64 // the trace's time, in nanoseconds
+	clock    int64 // counts what has happened, for who was first
+	refusals refusals
+}
+
+// NewNode is a node without pods. A configuration that does not fit the machine is an
+// error, with one *config.Problem for each thing.
+func NewNode(c *config.Config, t *topology.Topology, namespaces map[string]map[string]string) (*Node, error) {
+	resolved, err := c.Resolve(t)
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{config: c, whole: t, topology: t}
+	n.input = pools.Input{
+		Machine: allocate.New(t), Pools: resolved, Names: c.Names(), StaticPods: c.StaticPods,
+		Namespaces: rights(c, namespaces),
+		Partitions: c.Isolation != config.IsolationCPUSet,
+		Interrupts: c.Interrupts.Away != config.AwayOff,
+	}
+	n.build()
+	return n, nil
+}
+
+// rights are what namespaces allow, where they are asked.
+func rights(c *config.Config, namespaces map[string]map[string]string) pools.NamespaceRights {
+	r := pools.NamespaceRights{Asked: c.NamespacePermission == config.PermissionAnnotation, Current: true}
+	for name, annotations := range namespaces {
+		r.Permissions = r.Permissions.With(c.Names(), name, annotations, 0)
+	}
+	if r.Permissions == nil {
+		r.Permissions = workload.Permissions{}
+	}
+	return r
+}
+
+// build asks the planner, as the daemon does after each event once nothing waits any more.
+func (n *Node) build() {
+	in := n.in()
+	n.plan = pools.Build(in)
+	n.input.Previous = n.plan.Assignments
+}
+
+func (n *Node) in() pools.Input {
+	in := n.input
+	in.Pods = make([]pools.Pod, len(n.pods))
+	for i, r := range n.pods {
+		in.Pods[i] = r.pod
+	}
+	return in
+}
+
+// tick is another moment.
+func (n *Node) tick() int64 {
+	n.clock++
+	return n.clock
+}
+
+// find returns a pod by its name in full.
+func (n *Node) find(name string) (*running, error) {
+	for _, r := range n.pods {
+		if r.name() == name {
+			return r, nil
+		}
+	}
+	return nil, fmt.Errorf("pod %q is not on the node at that time", name)
+}
+
+// Add lets a pod come and start, as a kubelet starts it: one init container after the
+// other, each until its end, and then the others.
+func (n *Node) Add(p *Pod) error {
+	if there, _ := n.find(p.Name()); there != nil {
+		return fmt.Errorf("pod %q is on the node already", p.Name())
+	}
+	r := begin(p, n.tick())
+	r.changed = n.now
+	n.pods = append(n.pods, r)
+	// Only for who may get CPUs of its own it matters in which order containers come.
+	each := r.pod.QoS == pools.QoSGuaranteed
+	if each {
+		n.build()
+	}
+	for i := range r.asked.Containers {
+		r.start(i, n.tick())
+		if !each {
+			if r.asked.Containers[i].Init {
+				r.exit(n.tick())
+			}
+			continue
+		}
+		n.build()
+		if r.asked.Containers[i].Init {
+			n.refusals.see(n, r.pod.UID)
+			r.exit(n.tick())
+			n.build()
+		}
+	}
+	n.build()
+	return nil
+}
+
+// Remove ends a pod.
+func (n *Node) Remove(name string) error {
+	r, err := n.find(name)
+	if err != nil {
+		return err
+	}
+	n.pods = slices.DeleteFunc(n.pods, func(other *running) bool { return other == r })
+	n.build()
+	return nil
+}
+
+// Resize gives a container of a pod another amount of CPU.
+func (n *Node) Resize(name, container string, cpu resource.Quantity) error {
+	r, err := n.find(name)
+	if err != nil {
+		return err
+	}
+	if err := r.resize(container, cpu); err != nil {
+		return err
+	}
+	n.build()
+	return nil
+}
+
+// Plug takes CPUs offline, or brings them back.
+func (n *Node) Plug(cpus cpuset.Set, online bool) error {
+	offline := n.offline.Union(cpus)
+	if online {
+		offline = n.offline.Difference(cpus)
+	}
+	switch strange := cpus.Difference(n.whole.Online); {
+	case !strange.IsEmpty():
+		return fmt.Errorf("CPUs %s: the topology says nothing of them; it has %s", strange, n.whole.Online)
+	case n.whole.Online.IsSubsetOf(offline):
+		return errors.New("no CPU is left")
+	}
+	n.offline, n.topology = offline, n.whole.Without(offline)
+	n.adapted = nil
+	resolved, err := n.config.Resolve(n.topology)
+	if err != nil { // as the daemon does when CPUs go: it goes on with what can be had
+		var differences []error
+		resolved, differences = n.config.Pools.Adapt(n.topology)
+		for _, d := range differences {
+			n.adapted = append(n.adapted, d.Error())
+		}
+	}
+	n.input.Machine, n.input.Pools = allocate.New(n.topology), resolved
+	n.build()
+	return nil
+}
+
+// settle says of pods that nothing has come to for so long that all their containers are
+// there.
+func (n *Node) settle(since int64) {
+	news := false
+	for _, r := range n.pods {
+		if !r.pod.Settled && r.changed <= since {
+			r.pod.Settled, news = true, true
+		}
+	}
+	if news {
+		n.build()
+	}
+}

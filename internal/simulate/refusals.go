@@ -1,0 +1,106 @@
+package simulate
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// Refusal is something that somebody asks for and does not get: CPUs of its own, all of
+// them, or a workload type.
+type Refusal struct {
+	Pod       string `json:"pod,omitempty"` // namespace/name
+	Container string `json:"container,omitempty"`
+	Unit      string `json:"unit,omitempty"`
+	Code      string `json:"code"`
+	Text      string `json:"text"`
+	// Then is what becomes of it.
+	Then string `json:"then,omitempty"`
+	// Since and Until are times of the trace; no Until means to the end.
+	Since string `json:"since,omitempty"`
+	Until string `json:"until,omitempty"`
+}
+
+// Name is whose refusal it is.
+func (r *Refusal) Name() string {
+	name := cmp.Or(r.Pod, r.Unit)
+	if r.Container != "" {
+		name += "/" + r.Container
+	}
+	return name
+}
+
+// key tells refusals apart; what numbers a text has does not make another one.
+func (r *Refusal) key() string { return r.Name() + " " + r.Code }
+
+// isRefusal says that a problem is that somebody does not get what it asks for.
+func isRefusal(code pools.Code) bool {
+	return slices.Contains([]pools.Code{
+		pools.CodeRefused, pools.CodeShort, pools.CodeTypeUnknown, pools.CodeTargetInvalid, pools.CodeNamespaceNotListed, pools.CodeNamespaceUnknown,
+		pools.CodeStaticNotAllowed, pools.CodeGuaranteedPod, pools.CodeMixedNotAllowed, pools.CodeOverrideNotAllowed, pools.CodeOverrideInvalid,
+	}, code)
+}
+
+// refusals are those that there were.
+type refusals struct {
+	all  []Refusal
+	open map[string]int // those that are not over, by key: where in all
+	at   string         // the time that it is
+}
+
+// refusedNow are the refusals of the plan as it is; with a pod's UID those of the pod.
+func refusedNow(n *Node, uid string) []Refusal {
+	var all []Refusal
+	for _, p := range n.plan.Problems {
+		if !isRefusal(p.Code) || uid != "" && p.PodUID != uid {
+			continue
+		}
+		r := Refusal{Pod: p.Pod, Container: p.Container, Unit: p.Unit, Code: string(p.Code), Text: p.Text}
+		if p.Code == pools.CodeRefused && p.Container != "" {
+			switch n.config.OnRefusal {
+			case config.RefusalFail:
+				r.Then = "it is not run (guaranteed.onRefusal is fail)"
+			case config.RefusalAuto:
+				r.Then = "where the runtime asks first (NRI) it is not run, else it runs in the shared pool"
+			}
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// see takes note of the refusals of a pod that may be over in a moment.
+func (r *refusals) see(n *Node, uid string) {
+	for _, now := range refusedNow(n, uid) {
+		r.note(now)
+	}
+}
+
+func (r *refusals) note(now Refusal) {
+	if _, there := r.open[now.key()]; there {
+		return
+	}
+	if r.open == nil {
+		r.open = make(map[string]int)
+	}
+	now.Since = r.at
+	r.open[now.key()] = len(r.all)
+	r.all = append(r.all, now)
+}
+
+// settle takes note of the refusals after an event, and of those that are over.
+func (r *refusals) settle(n *Node) {
+	still := make(map[string]bool)
+	for _, now := range refusedNow(n, "") {
+		still[now.key()] = true
+		r.note(now)
+	}
+	for key, i := range r.open {
+		if !still[key] {
+			r.all[i].Until = cmp.Or(r.at, "its end")
+			delete(r.open, key)
+		}
+	}
+}

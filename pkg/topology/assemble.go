@@ -1,0 +1,109 @@
+package topology
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// Place is where an online CPU is, for [Assemble].
+type Place struct {
+	// ID is the kernel's number of the CPU, 0..cpuset.MaxCPUs-1.
+	ID int
+	// Core, L3, Package and Node are numbers of the whole machine that CPUs have in
+	// common, Die is one of its package. L3 is -1 where it is not known, and Die and
+	// Package where there is none; Node is a node's ID.
+	Core, L3, Die, Package, Node int
+	Kind                         CoreKind
+	// Capacity is as in [CPU].
+	Capacity int
+}
+
+// Assemble makes the topology that [Read] would have found on a machine whose online
+// CPUs are at these places, in whatever order. Of nodes the CPUs are filled in. There
+// are no CPUs but those, and none is isolated: what else there is the caller enters.
+func Assemble(places []Place, nodes []Node) (*Topology, error) {
+	if len(places) == 0 {
+		return nil, errors.New("no CPU is online")
+	}
+	places = slices.SortedFunc(slices.Values(places), func(a, b Place) int { return cmp.Compare(a.ID, b.ID) })
+	t := &Topology{CPUs: make([]CPU, len(places)), Nodes: slices.SortedFunc(slices.Values(nodes), func(a, b Node) int { return cmp.Compare(a.ID, b.ID) })}
+	if err := checkNodes(t.Nodes); err != nil {
+		return nil, err
+	}
+	type cache struct{ l3, pkg, node int }
+	type die struct{ pkg, die int }
+	cores, packages := newGrouping[int](), newGrouping[int]()
+	caches, dies := newGrouping[cache](), newGrouping[die]()
+	members := make([][]int, len(nodes))
+	first := make(map[int]Place)
+	for i, p := range places {
+		if p.ID < 0 || p.ID >= cpuset.MaxCPUs || i > 0 && places[i-1].ID == p.ID {
+			return nil, fmt.Errorf("CPU %d is there twice, or outside 0-%d", p.ID, cpuset.MaxCPUs-1)
+		}
+		n, ok := slices.BinarySearchFunc(t.Nodes, p.Node, func(n Node, id int) int { return cmp.Compare(n.ID, id) })
+		if !ok {
+			return nil, fmt.Errorf("CPU %d is in NUMA node %d, which there is not", p.ID, p.Node)
+		}
+		if f, seen := first[p.Core]; !seen {
+			first[p.Core] = p
+		} else if f.Package != p.Package || f.Die != p.Die || f.Node != p.Node || f.L3 != p.L3 {
+			return nil, fmt.Errorf("CPUs %d and %d are of one core, and not of one cache, die, package and NUMA node", f.ID, p.ID)
+		}
+		l3 := cache{l3: p.L3}
+		if p.L3 < 0 {
+			l3 = cache{-1, p.Package, p.Node}
+		}
+		members[n] = append(members[n], p.ID)
+		t.CPUs[i] = CPU{ID: p.ID, Kind: p.Kind, Capacity: p.Capacity, Node: n,
+			Core: cores.add(p.ID, p.Core, p.ID), L3: caches.add(p.ID, l3, p.ID),
+			Die: dies.add(p.ID, die{p.Package, p.Die}, p.Die), Package: packages.add(p.ID, p.Package, p.Package)}
+	}
+	t.Cores, t.L3s, t.Dies, t.Packages = cores.groups(), caches.groups(), dies.groups(), packages.groups()
+	for i := range t.Nodes {
+		t.Nodes[i].CPUs = cpuset.Of(members[i]...)
+		t.Online = t.Online.Union(t.Nodes[i].CPUs)
+	}
+	t.Present, t.Possible = t.Online, t.Online
+	return t, nil
+}
+
+// checkNodes holds nodes, which are sorted, to what allocators take for granted.
+func checkNodes(nodes []Node) error {
+	for i := range nodes {
+		switch n := &nodes[i]; {
+		case n.ID < 0 || i > 0 && nodes[i-1].ID == n.ID:
+			return fmt.Errorf("NUMA node %d is there twice, or below 0", n.ID)
+		case len(n.Distances) != len(nodes):
+			return fmt.Errorf("NUMA node %d has %d distances; want one to each of %d nodes", n.ID, len(n.Distances), len(nodes))
+		case slices.Min(n.Distances) < 0:
+			return fmt.Errorf("NUMA node %d has a distance below 0", n.ID)
+		}
+	}
+	return nil
+}
+
+// Without returns the topology as it is when these CPUs go offline. The machine must
+// keep one.
+func (t *Topology) Without(cpus cpuset.Set) *Topology {
+	w := &Topology{Possible: t.Possible, Present: t.Present, Online: t.Online.Difference(cpus), Isolated: t.Isolated, NohzFull: t.NohzFull,
+		Nodes: slices.Clone(t.Nodes)}
+	cores, l3s, dies, packages := newGrouping[int](), newGrouping[int](), newGrouping[int](), newGrouping[int]()
+	for _, c := range t.CPUs {
+		if cpus.Contains(c.ID) {
+			continue
+		}
+		c.Die = dies.add(c.ID, c.Die, t.Dies[c.Die].ID)
+		c.Package = packages.add(c.ID, c.Package, t.Packages[c.Package].ID)
+		c.Core, c.L3 = cores.add(c.ID, c.Core, c.ID), l3s.add(c.ID, c.L3, c.ID)
+		w.CPUs = append(w.CPUs, c)
+	}
+	w.Cores, w.L3s, w.Dies, w.Packages = cores.groups(), l3s.groups(), dies.groups(), packages.groups()
+	for i := range w.Nodes {
+		w.Nodes[i].CPUs = w.Nodes[i].CPUs.Difference(cpus)
+	}
+	return w
+}
