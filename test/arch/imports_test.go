@@ -78,7 +78,7 @@ func arrows() map[string][]string {
 // link them, nor what they bring along.
 func notInDaemon() []string {
 	return []string{
-		"cmd/kubectl-cpupool": {"internal/admission", "internal/adopt", "internal/config", "internal/inspect", "internal/layout", "internal/lint", "internal/manifest", "internal/picture", "internal/simulate", "internal/viewer", "pkg/cpuset", "pkg/topology", "pkg/workload"},
+		module + "internal/admission", module + "internal/adopt", module + "internal/eviction", module + "internal/evictor", module + "internal/lint", module + "internal/manifest", module + "internal/picture", module + "internal/review", module + "internal/simulate", module + "internal/viewer", module + "internal/webhook",
 		"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime",
 	}
 }
