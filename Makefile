@@ -106,8 +106,8 @@ lint: ## run the linters, and check that go.mod is tidy
 fmt: ## format the code
 	$(GOLANGCI) fmt
 
-docs: ## write the pages in docs that are made from the code: metrics and man pages
-	$(GO) test ./internal/telemetry ./cmd/cpupoold ./cmd/kubectl-cpupool -run 'TestDocument$$|TestManPages' -update
+docs: ## write the pages in docs that are made from the code: metrics, keys of configurations and man pages
+	$(GO) test ./internal/telemetry ./internal/config ./internal/webhook ./cmd/cpupoold ./cmd/kubectl-cpupool -run 'TestDocument$$|TestReference$$|TestManPages' -update
 
 bench: host-vm build ## run the benchmarks, here and in a VM; write docs/benchmarks.md
 	bench/record.sh

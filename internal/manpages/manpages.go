@@ -36,7 +36,7 @@ func Check(t *testing.T, root *cobra.Command, dir, section string, update bool) 
 			t.Errorf("%s is not up to date, %v: run this test with -update (-want +got):\n%s", name, err, cmp.Diff(string(text), string(was)))
 		}
 	}
-	there, err := filepath.Glob(filepath.Join(dir, root.Name()+"*"))
+	there, err := filepath.Glob(filepath.Join(dir, root.Name()+"*."+section))
 	if err != nil {
 		t.Fatal(err)
 	}

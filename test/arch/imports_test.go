@@ -48,6 +48,7 @@ func arrows() map[string][]string {
 		"internal/preflight": {"pkg/...", "internal/config", "internal/host", "internal/managers"},
 		"internal/testnode":  {"pkg/...", "internal/testnode"},
 		"internal/manpages":  nil,
+		"internal/reference": nil,
 		"internal/appcpus":   {"pkg/cpuset"},
 		"internal/control":   {"internal/history", "internal/inspect", "pkg/cpuset"},
 		"internal/history":   nil,
@@ -84,7 +85,9 @@ func notInDaemon() []string {
 }
 
 // testOnly are packages that production code must not link.
-func testOnly() []string { return []string{"internal/manpages", "internal/testnode", "test"} }
+func testOnly() []string {
+	return []string{"internal/manpages", "internal/reference", "internal/testnode", "test"}
+}
 
 type pkg struct {
 	ImportPath, Name, Dir, Doc string
