@@ -82,6 +82,14 @@ func TestChart(t *testing.T) {
 			"daemonset.yaml", "rbac.yaml",
 			"webhook/webhook.yaml", "webhook/networkpolicy.yaml", "webhook/trust.yaml", "webhook/admission.yaml",
 		}, ""},
+		{"monitors of pods", "monitoring: {podMonitor: {enabled: true}, prometheusRule: {enabled: true}}", []string{
+			"daemonset.yaml", "rbac.yaml", "monitoring/podmonitor.yaml", "monitoring/prometheusrule.yaml",
+		}, ""},
+		{"monitors of services", "{monitoring: {serviceMonitor: {enabled: true}}, webhook: {enabled: true}}", []string{
+			"daemonset.yaml", "rbac.yaml", "monitoring/servicemonitor.yaml", "monitoring/webhook/servicemonitor.yaml",
+			"webhook/webhook.yaml", "webhook/networkpolicy.yaml", "webhook/trust.yaml", "webhook/admission.yaml",
+		}, ""},
+		{"values of an older chart", "monitoring: null", []string{"daemonset.yaml", "rbac.yaml"}, ""},
 		{"restore", "restore: true", []string{"daemonset.yaml", "uninstall/restore.yaml", "rbac.yaml"}, "DaemonSet cpupoold cpupoold"},
 		{"namespaces of somebody else", "{createNamespaces: false, releaseNamespace: cpupoold}", []string{"daemonset.yaml", "rbac.yaml"}, "Namespace  cpupoold"},
 	} {
@@ -144,7 +152,7 @@ func TestChartPackage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, values := range []string{"", "webhook: {enabled: true}", "restore: true"} {
+	for _, values := range []string{"", "webhook: {enabled: true}", "restore: true", "{monitoring: {podMonitor: {enabled: true}, prometheusRule: {enabled: true}}, webhook: {enabled: true}}"} {
 		want, err := try(t, loadChart(t), values)
 		if err != nil {
 			t.Fatal(err)

@@ -32,7 +32,9 @@ func TestKustomize(t *testing.T) {
 		"webhook":   {"webhook/webhook.yaml", "webhook/networkpolicy.yaml", "webhook/trust.yaml", "webhook/admission.yaml"},
 		"uninstall": {"uninstall/restore.yaml"},
 
-		"webhook/eviction": {"webhook/eviction/eviction.yaml"},
+		"webhook/eviction":   {"webhook/eviction/eviction.yaml"},
+		"monitoring":         {"monitoring/podmonitor.yaml", "monitoring/prometheusrule.yaml"},
+		"monitoring/webhook": {"monitoring/webhook/podmonitor.yaml"},
 	} {
 		t.Run("deploy/"+dir, func(t *testing.T) { same(t, files(t, names...), build(t, plain+dir)) })
 	}

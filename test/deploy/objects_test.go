@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -23,8 +24,12 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 )
 
-// TestMain has helm's loader say nothing of the chart's symbolic links.
+// TestMain has helm's loader say nothing of the chart's symbolic links, and the scheme
+// know the kinds of the Prometheus operator.
 func TestMain(m *testing.M) {
+	if err := monitoringv1.AddToScheme(scheme.Scheme); err != nil {
+		panic(err)
+	}
 	log.SetOutput(io.Discard)
 	m.Run()
 }

@@ -31,6 +31,11 @@ func TestChartRefuses(t *testing.T) {
 		{"profiles: [{name: A_b, nodeSelector: {kind: a}, config: {logLevel: info}}]", "/profiles/0/name"},
 		{"profiles: [{name: a, nodeSelector: {cpus: 4}, config: {logLevel: info}}]", "/profiles/0/nodeSelector/cpus"},
 		{"webhook: {replicas: 0}", "/webhook/replicas"},
+		{"monitoring: {podMonitor: true}", "/monitoring/podMonitor"},
+		{"monitoring: {prometheusRule: {enabled: true, label: {a: b}}}", "label"},
+		{"monitoring: {prometheusRule: {labels: {a: 1}}}", "/monitoring/prometheusRule/labels/a"},
+		{"monitoring: {serviceMonitor: {namespace: a.b}}", "/monitoring/serviceMonitor/namespace"},
+		{"monitoring: {podMonitor: {enabled: true}, serviceMonitor: {enabled: true}}", "enable one of them"},
 		{"webhook: {config: {sharedCPUs: off}}", "/webhook/config/sharedCPUs"}, // false, to helm
 		{"webhook: {config: {types: {management: on}}}", "/webhook/config/types/management"},
 		{"webhook: {config: {listenAddress: ':443'}}", "/webhook/config/listenAddress"},

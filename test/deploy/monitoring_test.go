@@ -1,0 +1,110 @@
+package deploy
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// TestChartMonitoring: labels and namespaces are those of the values, and what is selected
+// is what it was.
+func TestChartMonitoring(t *testing.T) {
+	const where = "{enabled: true, labels: {release: prometheus}, namespace: observed}"
+	rules := of[*monitoringv1.PrometheusRule](files(t, "monitoring/prometheusrule.yaml"))[0]
+	for _, key := range []string{"podMonitor", "serviceMonitor"} {
+		all := render(t, "{webhook: {enabled: true}, monitoring: {prometheusRule: "+where+", "+key+": "+where+"}}")
+		right := func(m metav1.ObjectMeta) {
+			t.Helper()
+			want := map[string]string{"release": "prometheus", "app.kubernetes.io/name": m.Name}
+			if d := cmp.Diff(want, m.Labels); d != "" || m.Namespace != "observed" {
+				t.Errorf("%s %s: namespace %q, labels (-want +got):\n%s", key, m.Name, m.Namespace, d)
+			}
+		}
+		selected := 0
+		chosen := func(m metav1.ObjectMeta, s monitoringv1.NamespaceSelector) {
+			t.Helper()
+			if right(m); s.Any || !cmp.Equal(s.MatchNames, []string{m.Name}) {
+				t.Errorf("%s %s looks into namespaces %+v; want its own", key, m.Name, s)
+			}
+			selected++
+		}
+		for _, m := range of[*monitoringv1.PodMonitor](all) {
+			chosen(m.ObjectMeta, m.Spec.NamespaceSelector)
+		}
+		for _, m := range of[*monitoringv1.ServiceMonitor](all) {
+			chosen(m.ObjectMeta, m.Spec.NamespaceSelector)
+		}
+		if selected != 2 {
+			t.Errorf("%s: %d monitors; want that of the daemon and that of the webhook", key, selected)
+		}
+		got := of[*monitoringv1.PrometheusRule](all)
+		if len(got) != 1 {
+			t.Fatalf("%d PrometheusRules", len(got))
+		}
+		right(got[0].ObjectMeta)
+		if d := cmp.Diff(rules.Spec, got[0].Spec); d != "" {
+			t.Errorf("rules (-plain manifests +rendered):\n%s", d)
+		}
+	}
+}
+
+// TestMonitors: they select the pods of the manifests, and no port but those, and the one
+// that the proxy of docs/deployment.md has.
+func TestMonitors(t *testing.T) {
+	all := files(t, "daemonset.yaml", "webhook/webhook.yaml", "monitoring/podmonitor.yaml", "monitoring/servicemonitor.yaml",
+		"monitoring/webhook/podmonitor.yaml", "monitoring/webhook/servicemonitor.yaml")
+	templates := map[string]corev1.PodTemplateSpec{
+		"cpupoold":        daemonSet(t, all, "cpupoold").Spec.Template,
+		"cpupool-webhook": of[*appsv1.Deployment](all)[0].Spec.Template,
+	}
+	selects := func(name string, selector map[string]string) {
+		t.Helper()
+		if len(selector) == 0 || !labels.SelectorFromSet(selector).Matches(labels.Set(templates[name].Labels)) {
+			t.Errorf("%s: %v selects no pod with %v", name, selector, templates[name].Labels)
+		}
+	}
+	has := func(name, port string) {
+		t.Helper()
+		for _, p := range templates[name].Spec.Containers[0].Ports {
+			if p.Name == port {
+				return
+			}
+		}
+		if name != "cpupoold" || port != "metrics" {
+			t.Errorf("%s has no port %q", name, port)
+		}
+	}
+	n := 0
+	for _, m := range of[*monitoringv1.PodMonitor](all) {
+		n++
+		selects(m.Namespace, m.Spec.Selector.MatchLabels)
+		for _, e := range m.Spec.PodMetricsEndpoints {
+			has(m.Namespace, *e.Port)
+		}
+	}
+	for _, m := range of[*monitoringv1.ServiceMonitor](all) {
+		n++
+		service, is := all["Service "+m.Namespace+" "+m.Namespace+"-metrics"].(*corev1.Service)
+		if !is {
+			t.Fatalf("there is no Service for ServiceMonitor %s", m.Name)
+		}
+		if !labels.SelectorFromSet(m.Spec.Selector.MatchLabels).Matches(labels.Set(service.Labels)) {
+			t.Errorf("ServiceMonitor %s selects no Service with %v", m.Name, service.Labels)
+		}
+		selects(m.Namespace, service.Spec.Selector)
+		for _, e := range m.Spec.Endpoints {
+			if e.Port != service.Spec.Ports[0].Name {
+				t.Errorf("ServiceMonitor %s: the Service has no port %q", m.Name, e.Port)
+			}
+		}
+		has(m.Namespace, service.Spec.Ports[0].TargetPort.String())
+	}
+	if n != 4 {
+		t.Errorf("%d monitors; want 4", n)
+	}
+}
