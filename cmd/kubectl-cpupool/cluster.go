@@ -25,8 +25,13 @@ type clusterFlags struct {
 
 func (c *clusterFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&c.cluster, "cluster", false, "read the cluster of the kubeconfig's current context instead of files")
-	flags.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig `FILE`, instead of $KUBECONFIG or ~/.kube/config; implies --cluster")
-	flags.StringVar(&c.context, "context", "", "`CONTEXT` of the kubeconfig; implies --cluster")
+	c.addConfig(flags, "; implies --cluster")
+}
+
+// addConfig adds the flags that say which cluster, for commands that always read one.
+func (c *clusterFlags) addConfig(flags *pflag.FlagSet, note string) {
+	flags.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig `FILE`, instead of $KUBECONFIG or ~/.kube/config"+note)
+	flags.StringVar(&c.context, "context", "", "`CONTEXT` of the kubeconfig"+note)
 }
 
 // given says that a cluster is to be read.
@@ -43,9 +48,8 @@ func checkSource(files []string, c clusterFlags) error {
 	return nil
 }
 
-// read returns all objects of some resources, each given by its path in the API, as
-// the list that kubectl get -o json prints.
-func (c *clusterFlags) read(ctx context.Context, paths ...string) ([]byte, error) {
+// config is how to reach the cluster.
+func (c *clusterFlags) config() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = c.kubeconfig
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.context}).ClientConfig()
@@ -53,6 +57,16 @@ func (c *clusterFlags) read(ctx context.Context, paths ...string) ([]byte, error
 		return nil, fmt.Errorf("kubeconfig: %w; see --kubeconfig and --context", err)
 	}
 	config.UserAgent = "kubectl-cpupool"
+	return config, nil
+}
+
+// read returns all objects of some resources, each given by its path in the API, as
+// the list that kubectl get -o json prints.
+func (c *clusterFlags) read(ctx context.Context, paths ...string) ([]byte, error) {
+	config, err := c.config()
+	if err != nil {
+		return nil, err
+	}
 	config.Timeout = time.Minute // of one page
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {

@@ -33,6 +33,10 @@ there are, so that a node can be watched:
 
   ssh edge-1 cpupoold status -o json --watch | kubectl cpupool serve -f -
 
+In a cluster where the daemon is a pod, it is asked there, as kubectl exec does:
+
+  kubectl cpupool serve --node edge-1
+
 A report of cpupoold report (.tar.gz) holds a status, too. --svg writes the drawing of
 the status to a file, - for the standard output, and ends.
 
@@ -41,7 +45,10 @@ connection to an address given with --listen sees the names of your pods.`
 
 // serveOptions are the flags of serve.
 type serveOptions struct {
+	clusterFlags
+	daemonFlags
 	file   string
+	node   string
 	listen string
 	svg    string
 }
@@ -49,15 +56,18 @@ type serveOptions struct {
 func serveCommand(s streams) *cobra.Command {
 	o := &serveOptions{}
 	cmd := &cobra.Command{
-		Use:   "serve -f FILE",
+		Use:   "serve {-f FILE | --node NODE}",
 		Short: "show a node's CPUs in a browser, or draw them (--svg)",
 		Long:  serveHelp,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := noArgs(cmd, args); err != nil {
 				return err
 			}
-			if o.file == "" {
-				return usage(cmd, errors.New("no status; name a file with -f, or - for the standard input"))
+			switch {
+			case o.file == "" && o.node == "":
+				return usage(cmd, errors.New("no status; name a file with -f, - for the standard input, or a node of the cluster with --node"))
+			case o.file != "" && o.node != "":
+				return usage(cmd, errors.New("-f and --node: give one of them"))
 			}
 			return nil
 		},
@@ -65,6 +75,9 @@ func serveCommand(s streams) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&o.file, "filename", "f", "", "`FILE` with a status (cpupoold status -o json) or a report (.tar.gz); - for states on the standard input")
+	flags.StringVar(&o.node, "node", "", "`NODE` of the cluster whose daemon to ask")
+	o.addConfig(flags, ", with --node")
+	o.daemonFlags.add(flags)
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:8480", "`ADDRESS` to serve on; port 0 takes a free one")
 	flags.StringVar(&o.svg, "svg", "", "draw to `FILE` (- for the standard output) instead of serving")
 	return cmd
@@ -72,7 +85,7 @@ func serveCommand(s streams) *cobra.Command {
 
 func (o *serveOptions) run(ctx context.Context, s streams) error {
 	if o.svg != "" {
-		return o.draw(s)
+		return o.draw(ctx, s)
 	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -86,9 +99,16 @@ func (o *serveOptions) run(ctx context.Context, s streams) error {
 	if err != nil {
 		return err
 	}
-	if o.file == "-" {
+	switch {
+	case o.node != "":
+		all, err := o.daemons(ctx, o.daemonFlags)
+		if err != nil {
+			return errors.Join(err, l.Close())
+		}
+		go func() { feed.End(all.follow(ctx, o.node, feed)) }()
+	case o.file == "-":
 		go func() { feed.End(ended(feed.Follow(s.in))) }()
-	} else {
+	default:
 		if _, err := o.read(); err != nil {
 			return errors.Join(err, l.Close())
 		}
@@ -135,15 +155,8 @@ func hostsOf(at net.Addr, given string) []string {
 }
 
 // draw writes the picture.
-func (o *serveOptions) draw(s streams) error {
-	var status *inspect.Status
-	var err error
-	if o.file == "-" {
-		status, err = viewer.Read(s.in)
-		err = named("standard input", err)
-	} else {
-		status, err = o.read()
-	}
+func (o *serveOptions) draw(ctx context.Context, s streams) error {
+	status, err := o.once(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -156,6 +169,22 @@ func (o *serveOptions) draw(s streams) error {
 		return err
 	}
 	return os.WriteFile(o.svg, svg, 0o644) //nolint:gosec // a picture is for others to see
+}
+
+// once reads one status.
+func (o *serveOptions) once(ctx context.Context, s streams) (*inspect.Status, error) {
+	switch {
+	case o.node != "":
+		all, err := o.daemons(ctx, o.daemonFlags)
+		if err != nil {
+			return nil, err
+		}
+		return all.status(ctx, o.node)
+	case o.file == "-":
+		status, err := viewer.Read(s.in)
+		return status, named("standard input", err)
+	}
+	return o.read()
 }
 
 func named(name string, err error) error {

@@ -56,6 +56,7 @@ func arrows() map[string][]string {
 		"internal/inspect":   {"internal/history", "pkg/cpuset", "pkg/pools", "pkg/topology"},
 		"internal/hotplug":   nil,
 		"internal/picture":   {"internal/inspect", "pkg/cpuset"},
+		"internal/overview":  {"pkg/workload"},
 		"internal/viewer":    {"internal/inspect", "internal/picture", "pkg/cpuset"},
 		"internal/node":      {"pkg/cpuset", "pkg/workload"},
 		"internal/noise":     {"pkg/cpuset"},
@@ -71,7 +72,7 @@ func arrows() map[string][]string {
 		"internal/evictor":    {"internal/eviction", "pkg/workload"},
 		"internal/webhook":    {"internal/admission", "internal/eviction", "internal/evictor", "internal/review", "pkg/workload"},
 		"cmd/cpupool-webhook": {"internal/evictor", "internal/webhook"},
-		"cmd/kubectl-cpupool": {"internal/admission", "internal/adopt", "internal/config", "internal/inspect", "internal/layout", "internal/lint", "internal/manifest", "internal/picture", "internal/simulate", "internal/viewer", "pkg/cpuset", "pkg/topology", "pkg/workload"},
+		"cmd/kubectl-cpupool": {"internal/admission", "internal/adopt", "internal/config", "internal/inspect", "internal/layout", "internal/lint", "internal/manifest", "internal/overview", "internal/picture", "internal/simulate", "internal/viewer", "pkg/cpuset", "pkg/topology", "pkg/workload"},
 	}
 }
 
@@ -79,7 +80,7 @@ func arrows() map[string][]string {
 // link them, nor what they bring along.
 func notInDaemon() []string {
 	return []string{
-		module + "internal/admission", module + "internal/adopt", module + "internal/eviction", module + "internal/evictor", module + "internal/lint", module + "internal/manifest", module + "internal/picture", module + "internal/review", module + "internal/simulate", module + "internal/viewer", module + "internal/webhook",
+		module + "internal/admission", module + "internal/adopt", module + "internal/eviction", module + "internal/evictor", module + "internal/lint", module + "internal/manifest", module + "internal/overview", module + "internal/picture", module + "internal/review", module + "internal/simulate", module + "internal/viewer", module + "internal/webhook",
 		"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime",
 	}
 }

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/httpstream"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
+
+	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/internal/viewer"
+)
+
+// daemonFlags say where the daemons' pods are.
+type daemonFlags struct {
+	namespace string
+	selector  string
+}
+
+func (d *daemonFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&d.namespace, "daemon-namespace", "cpupoold", "`NAMESPACE` of the daemons' pods")
+	flags.StringVar(&d.selector, "daemon-selector", "app.kubernetes.io/name=cpupoold", "`LABELS` of the daemons' pods")
+}
+
+// daemons are those of a cluster, by node. They are asked as `kubectl exec` does, since
+// their socket is root's on the node: who may exec into their pods may ask.
+type daemons struct {
+	config *rest.Config
+	byNode map[string]*corev1.Pod
+	at     daemonFlags
+}
+
+// daemons finds the pods of the daemons that run.
+func (c *clusterFlags) daemons(ctx context.Context, d daemonFlags) (*daemons, error) {
+	config, err := c.config()
+	if err != nil {
+		return nil, err
+	}
+	data, err := c.read(ctx, "/api/v1/namespaces/"+url.PathEscape(d.namespace)+"/pods")
+	if err != nil {
+		return nil, err
+	}
+	var list corev1.PodList
+	if err := json.Unmarshal(data, &list); err != nil {
+		return nil, fmt.Errorf("the server's answer: %w", err)
+	}
+	found := &daemons{config: config, byNode: make(map[string]*corev1.Pod), at: d}
+	for i := range list.Items {
+		if p := &list.Items[i]; p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil && selected(p.Labels, d.selector) {
+			found.byNode[p.Spec.NodeName] = p
+		}
+	}
+	return found, nil
+}
+
+// selected says that labels are as a list of key=value demands.
+func selected(labels map[string]string, demands string) bool {
+	for demand := range strings.SplitSeq(demands, ",") {
+		key, value, _ := strings.Cut(demand, "=")
+		if demand != "" && labels[key] != value {
+			return false
+		}
+	}
+	return true
+}
+
+// run runs the program of a node's daemon in its pod.
+func (d *daemons) run(ctx context.Context, node string, out io.Writer, args ...string) error {
+	pod := d.byNode[node]
+	if pod == nil {
+		return fmt.Errorf("node %s: no pod of a daemon runs there (%s in namespace %s): it may be a systemd unit, then ask on the node, or have other labels, see --daemon-selector", node, d.at.selector, d.at.namespace)
+	}
+	at, _, err := rest.DefaultServerUrlFor(d.config)
+	if err != nil {
+		return fmt.Errorf("kubeconfig: %w", err)
+	}
+	at = at.JoinPath("/api/v1/namespaces", pod.Namespace, "pods", pod.Name, "exec")
+	at.RawQuery = url.Values{"container": {pod.Spec.Containers[0].Name}, "command": append([]string{"cpupoold"}, args...), "stdout": {"true"}, "stderr": {"true"}}.Encode()
+	run, err := executor(d.config, at)
+	if err != nil {
+		return err
+	}
+	var complaints bytes.Buffer
+	if err := run.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: out, Stderr: &complaints}); err != nil {
+		return fmt.Errorf("node %s: cpupoold %s in pod %s/%s: %w", node, strings.Join(args, " "), pod.Namespace, pod.Name, errors.Join(err, said(&complaints)))
+	}
+	return nil
+}
+
+// said is what a program has complained about.
+func said(b *bytes.Buffer) error {
+	if text := strings.TrimSpace(b.String()); text != "" {
+		return errors.New(text)
+	}
+	return nil
+}
+
+// executor speaks websockets, and SPDY with servers that do not.
+func executor(config *rest.Config, at *url.URL) (remotecommand.Executor, error) {
+	old, err := remotecommand.NewSPDYExecutor(config, http.MethodPost, at)
+	if err != nil {
+		return nil, err
+	}
+	sockets, err := remotecommand.NewWebSocketExecutor(config, http.MethodGet, at.String())
+	if err != nil {
+		return nil, err
+	}
+	return remotecommand.NewFallbackExecutor(sockets, old, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	})
+}
+
+// status asks a node's daemon for its state.
+func (d *daemons) status(ctx context.Context, node string) (*inspect.Status, error) {
+	var out bytes.Buffer
+	if err := d.run(ctx, node, &out, "status", "-o", "json"); err != nil {
+		return nil, err
+	}
+	s, err := viewer.Read(&out)
+	return s, named("node "+node, err)
+}
+
+// follow puts the states of a node's daemon into a feed until it tells no more, and
+// returns why.
+func (d *daemons) follow(ctx context.Context, node string, feed *viewer.Feed) error {
+	r, w := io.Pipe()
+	go func() {
+		err := d.run(ctx, node, w, "status", "-o", "json", "--watch")
+		if err == nil {
+			err = fmt.Errorf("node %s: its daemon tells no more", node)
+		}
+		w.CloseWithError(err)
+	}()
+	err := feed.Follow(r)
+	_ = r.CloseWithError(err) // ends the other one; never fails
+	return err
+}

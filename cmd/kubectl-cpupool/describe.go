@@ -1,0 +1,89 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cpupoold/cpupoold/internal/overview"
+)
+
+const describeHelp = `Describes a node: its pools as the scheduler counts them, with the pods that ask for
+each, and what its daemon says (cpupoold status, run in the daemon's pod as kubectl exec
+does; --daemon=false leaves that out).`
+
+func describeCommand(s streams) *cobra.Command {
+	o := &nodesOptions{}
+	var d daemonFlags
+	var ask bool
+	cmd := &cobra.Command{
+		Use:   "describe node NAME",
+		Short: "describe a node: pools, the pods in each, and what its daemon says",
+		Long:  describeHelp,
+		Args: func(cmd *cobra.Command, args []string) error {
+			err := o.check()
+			if len(args) != 2 || args[0] != "node" && args[0] != "nodes" {
+				err = errors.New("give node, and the name of one")
+			}
+			if err != nil {
+				return usage(cmd, err)
+			}
+			return nil
+		},
+	}
+	o.add(cmd)
+	d.add(cmd.Flags())
+	cmd.Flags().BoolVar(&ask, "daemon", true, "ask the node's daemon, too; not with -o json")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		nodes, err := o.overview(ctx)
+		if err != nil {
+			return err
+		}
+		for i := range nodes {
+			if nodes[i].Name != args[1] {
+				continue
+			}
+			if o.output == "json" {
+				return printDocument(s.out, overview.Document{Version: overview.Version, Nodes: nodes[i : i+1]})
+			}
+			if err := printNode(s.out, &nodes[i]); err != nil || !ask {
+				return err
+			}
+			fmt.Fprintln(s.out)
+			all, err := o.daemons(ctx, d)
+			if err != nil {
+				return err
+			}
+			return all.run(ctx, args[1], s.out, "status")
+		}
+		return fmt.Errorf("node %s: there is none of that name; kubectl cpupool nodes lists them", args[1])
+	}
+	return cmd
+}
+
+func printNode(w io.Writer, n *overview.Node) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "Node\t%s\nHealth\t%s\n", n.Name, n.Health)
+	if n.Message != "" {
+		fmt.Fprintf(t, "Message\t%s\n", n.Message)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for i := range n.Pools {
+		p := &n.Pools[i]
+		fmt.Fprintf(w, "\n%s: %s CPUs, %s requested, %s free (%s)\n", p.Full(), cpus(p.Capacity), cpus(p.Requested), cpus(p.Free), p.Resource)
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		for _, pod := range p.Pods {
+			fmt.Fprintf(t, "  %s/%s\t%s\n", pod.Namespace, pod.Name, cpus(pod.Requested))
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

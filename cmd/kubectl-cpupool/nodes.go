@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/cpupoold/cpupoold/internal/overview"
+	"github.com/cpupoold/cpupoold/pkg/workload"
+)
+
+const nodesHelp = `Lists the nodes of a cluster with their pools: what each offers, what pods ask for, what
+is left, and how the pools fare, as the objects of the API server say. It needs to list
+nodes and pods.
+
+A node is ready (all is as planned), not ready (its daemon says what is not), depleted (the
+shared pool is below its floor), stale (the node has gone silent), or has no pools.
+CPUs are those that the scheduler counts by the pools' resources: pods that do not ask
+for these, because the webhook has not seen them, are not among them.`
+
+// nodesOptions are the flags of nodes, and of commands that look at nodes, too.
+type nodesOptions struct {
+	clusterFlags
+	names  workload.Names
+	output string
+}
+
+func (o *nodesOptions) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	o.addConfig(flags, "")
+	flags.StringVar(&o.names.Domain, "domain", "workload.openshift.io", "`DOMAIN` of workload types' resources")
+	flags.StringVar(&o.names.PoolDomain, "pool-domain", "openshift.io", "`DOMAIN` of the pools' resources")
+	flags.StringVarP(&o.output, "output", "o", "text", "`FORMAT`: text or json")
+}
+
+func (o *nodesOptions) check() error {
+	if o.output != "text" && o.output != "json" {
+		return fmt.Errorf("-o %s: give text or json", o.output)
+	}
+	return nil
+}
+
+func nodesCommand(s streams) *cobra.Command {
+	o := &nodesOptions{}
+	cmd := &cobra.Command{
+		Use:   "nodes",
+		Short: "list the cluster's nodes and pools: capacity, use and health",
+		Long:  nodesHelp,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := noArgs(cmd, args); err != nil {
+				return err
+			}
+			if err := o.check(); err != nil {
+				return usage(cmd, err)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			nodes, err := o.overview(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if o.output == "json" {
+				return printDocument(s.out, overview.Document{Version: overview.Version, Nodes: nodes})
+			}
+			return printNodes(s.out, nodes)
+		},
+	}
+	o.add(cmd)
+	return cmd
+}
+
+// overview reads the cluster.
+func (o *nodesOptions) overview(ctx context.Context) ([]overview.Node, error) {
+	data, err := o.read(ctx, "/api/v1/nodes", "/api/v1/pods")
+	if err != nil {
+		return nil, err
+	}
+	var list struct {
+		Items []json.RawMessage `json:"items"`
+	}
+	if err := json.Unmarshal(data, &list); err != nil {
+		return nil, err
+	}
+	var nodes []corev1.Node
+	var pods []corev1.Pod
+	for _, item := range list.Items {
+		var kind struct {
+			Kind string `json:"kind"`
+		}
+		if err := json.Unmarshal(item, &kind); err != nil {
+			return nil, err
+		}
+		if kind.Kind == "Node" {
+			nodes = append(nodes, corev1.Node{})
+			err = json.Unmarshal(item, &nodes[len(nodes)-1])
+		} else {
+			pods = append(pods, corev1.Pod{})
+			err = json.Unmarshal(item, &pods[len(pods)-1])
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the server's answer: %w", err)
+		}
+	}
+	return overview.Of(nodes, pods, o.names), nil
+}
+
+// printDocument prints a document as people can read it, too.
+func printDocument(w io.Writer, document any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(document)
+}
+
+func printNodes(w io.Writer, nodes []overview.Node) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "NODE\tPOOL\tCPUS\tREQUESTED\tFREE\tHEALTH")
+	for i := range nodes {
+		n := &nodes[i]
+		name, health := n.Name, n.Health
+		for j := range n.Pools {
+			p := &n.Pools[j]
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", name, p.Full(), cpus(p.Capacity), cpus(p.Requested), cpus(p.Free), health)
+			name, health = "", ""
+		}
+		if len(n.Pools) == 0 {
+			fmt.Fprintf(t, "%s\t-\t\t\t\t%s\n", name, health)
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for i := range nodes {
+		if n := &nodes[i]; n.Message != "" {
+			if _, err := fmt.Fprintf(w, "%s: %s\n", n.Name, n.Message); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// cpus shows thousandths of a CPU as CPUs.
+func cpus(milli int64) string {
+	text := strconv.FormatFloat(float64(milli)/1000, 'f', 3, 64)
+	return strings.TrimRight(strings.TrimRight(text, "0"), ".")
+}

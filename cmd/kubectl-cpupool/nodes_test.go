@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/internal/inspect"
+)
+
+// twoNodes are a node with pools and one without, and a pod that asks for some.
+func twoNodes() map[string]string {
+	return map[string]string{
+		"/api/v1/nodes": "NodeList\n" +
+			`{"metadata":{"name":"edge-1"},"status":{"allocatable":{"cpu":"8","management.workload.openshift.io/cores":"2k","openshift.io/shared-cpus":"2k","openshift.io/guaranteed-cpus":"4k"},"conditions":[{"type":"CPUPoolsReady","status":"False","message":"1 cgroup is not as planned"}]}}` + "\n" +
+			`{"metadata":{"name":"plain"},"status":{"allocatable":{"cpu":"8"}}}`,
+		"/api/v1/pods": "PodList\n" +
+			`{"metadata":{"name":"du-0","namespace":"ran"},"spec":{"nodeName":"edge-1","containers":[{"name":"phy","resources":{"requests":{"openshift.io/guaranteed-cpus":"2500"}}}]},"status":{"phase":"Running"}}`,
+		"/api/v1/namespaces/cpupoold/pods": "PodList\n" +
+			`{"metadata":{"name":"other","namespace":"cpupoold"},"spec":{"nodeName":"edge-1","containers":[{"name":"c"}]},"status":{"phase":"Running"}}`,
+	}
+}
+
+func kubectl(t *testing.T, args ...string) (code int, out, errs string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	code = execute(streams{strings.NewReader(""), &o, &e}, args)
+	return code, o.String(), e.String()
+}
+
+func TestNodes(t *testing.T) {
+	config := apiServer(t, twoNodes())
+	code, out, errs := kubectl(t, "nodes", "--kubeconfig", config)
+	want := `NODE    POOL        CPUS  REQUESTED  FREE  HEALTH
+edge-1  management  2     0          2     not ready
+        shared      2     0          2     
+        guaranteed  4     2.5        1.5   
+plain   -                                  no pools
+edge-1: 1 cgroup is not as planned
+`
+	if diff := cmp.Diff(want, out); code != exitOK || diff != "" {
+		t.Errorf("exit %d, %s (-want +got):\n%s", code, errs, diff)
+	}
+	code, out, _ = kubectl(t, "nodes", "--kubeconfig", config, "-o", "json")
+	if code != exitOK || !strings.Contains(out, `"freeMilli": 1500`) || !strings.Contains(out, `"version": 1`) {
+		t.Errorf("exit %d:\n%s", code, out)
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	config := apiServer(t, twoNodes())
+	code, out, errs := kubectl(t, "describe", "node", "edge-1", "--kubeconfig", config, "--daemon=false")
+	want := `Node     edge-1
+Health   not ready
+Message  1 cgroup is not as planned
+
+management: 2 CPUs, 0 requested, 2 free (management.workload.openshift.io/cores)
+
+shared: 2 CPUs, 0 requested, 2 free (openshift.io/shared-cpus)
+
+guaranteed: 4 CPUs, 2.5 requested, 1.5 free (openshift.io/guaranteed-cpus)
+  ran/du-0  2.5
+`
+	if diff := cmp.Diff(want, out); code != exitOK || diff != "" {
+		t.Errorf("exit %d, %s (-want +got):\n%s", code, errs, diff)
+	}
+	for _, test := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"describe", "node", "nobody", "--kubeconfig", config}, exitError, "node nobody: there is none of that name"},
+		{[]string{"describe", "pod", "x", "--kubeconfig", config}, exitUsage, "give node, and the name of one"},
+		{[]string{"describe", "node", "edge-1", "--kubeconfig", config}, exitError, "no pod of a daemon runs there"},
+		{[]string{"top", "--kubeconfig", config}, exitError, "no daemon's pod runs (app.kubernetes.io/name=cpupoold in namespace cpupoold)"},
+		{[]string{"top", "edge-1", "--kubeconfig", config}, exitError, "node edge-1: no pod of a daemon runs there"},
+		{[]string{"top", "--interval", "1ms", "--kubeconfig", config}, exitUsage, "give a time from 100ms to 1h"},
+		{[]string{"nodes", "-o", "yaml", "--kubeconfig", config}, exitUsage, "give text or json"},
+		{[]string{"serve", "--node", "edge-1", "--svg", "-", "--kubeconfig", config}, exitError, "no pod of a daemon runs there"},
+		{[]string{"top", "--daemon-namespace", "elsewhere", "--kubeconfig", config}, exitError, "you may not list this"},
+	} {
+		if code, _, errs := kubectl(t, test.args...); code != test.code || !strings.Contains(errs, test.want) {
+			t.Errorf("%v: exit %d, %s; want %d, %q", test.args, code, errs, test.code, test.want)
+		}
+	}
+}
+
+func TestUsageOf(t *testing.T) {
+	s := &inspect.Status{CPUs: []inspect.CPU{
+		{ID: 0, Online: true, Pool: "management", Type: "management"}, {ID: 1, Online: true, Pool: "shared"},
+		{ID: 2, Online: true, Pool: "guaranteed", Owner: "ran/du-0/phy"}, {ID: 3, Online: true, Pool: "guaranteed"},
+		{ID: 4, Pool: "guaranteed"}, {ID: 5, Online: true},
+	}}
+	var out bytes.Buffer
+	if err := printUsage(&out, usageOf("edge-1", s, map[int]float64{0: 0.25, 2: 1, 4: 1, 5: 1}, true)); err != nil {
+		t.Fatal(err)
+	}
+	want := `NODE    POOL        CPUS  BUSY  %    OWNER
+edge-1  management  0     0.25  25   
+        shared      1     0.00  0    
+        guaranteed  2-3   1.00  50   
+        guaranteed  2     1.00  100  ran/du-0/phy
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if rows := usageOf("edge-1", s, nil, false); len(rows) != 3 {
+		t.Errorf("%d rows; want one of each pool", len(rows))
+	}
+}

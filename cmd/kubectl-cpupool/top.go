@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/internal/overview"
+	"github.com/cpupoold/cpupoold/internal/viewer"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+const topHelp = `Shows how busy the CPUs of each pool are, and those of each owner with --owners, as the
+kernels of the nodes count it: everything that runs on a CPU counts, the host's services
+too. The daemon of each node is asked twice, with --interval between; each question runs
+cpupoold status in the daemon's pod as kubectl exec does.`
+
+// maxAsked is how many nodes are asked at a time.
+const maxAsked = 8
+
+// topOptions are the flags of top.
+type topOptions struct {
+	clusterFlags
+	daemonFlags
+	interval time.Duration
+	owners   bool
+	output   string
+}
+
+func topCommand(s streams) *cobra.Command {
+	o := &topOptions{}
+	cmd := &cobra.Command{
+		Use:   "top [NODE...]",
+		Short: "show how busy the pools of each node are",
+		Long:  topHelp,
+		Args: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case o.interval < 100*time.Millisecond || o.interval > time.Hour:
+				return usage(cmd, fmt.Errorf("--interval %v: give a time from 100ms to 1h", o.interval))
+			case o.output != "text" && o.output != "json":
+				return usage(cmd, fmt.Errorf("-o %s: give text or json", o.output))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, nodes []string) error { return o.run(cmd.Context(), s, nodes) },
+	}
+	flags := cmd.Flags()
+	o.addConfig(flags, "")
+	o.daemonFlags.add(flags)
+	flags.DurationVar(&o.interval, "interval", 2*time.Second, "`TIME` between the two questions to a node")
+	flags.BoolVar(&o.owners, "owners", false, "show those who have CPUs of their own, too")
+	flags.StringVarP(&o.output, "output", "o", "text", "`FORMAT`: text or json")
+	return cmd
+}
+
+// usageRow is how busy some CPUs of a node are.
+type usageRow struct {
+	Node  string     `json:"node"`
+	Pool  string     `json:"pool"`
+	Owner string     `json:"owner,omitempty"`
+	CPUs  cpuset.Set `json:"cpus"`
+	// Busy is how many CPUs' worth of time they were busy.
+	Busy float64 `json:"busy"`
+}
+
+func (o *topOptions) run(ctx context.Context, s streams, nodes []string) error {
+	all, err := o.daemons(ctx, o.daemonFlags)
+	if err != nil {
+		return err
+	}
+	if len(nodes) == 0 {
+		if nodes = slices.Sorted(maps.Keys(all.byNode)); len(nodes) == 0 {
+			return fmt.Errorf("no daemon's pod runs (%s in namespace %s); see --daemon-namespace and --daemon-selector", o.selector, o.namespace)
+		}
+	}
+	found, errs := make([][]usageRow, len(nodes)), make([]error, len(nodes))
+	var g errgroup.Group
+	g.SetLimit(maxAsked)
+	for i, node := range nodes {
+		g.Go(func() error {
+			found[i], errs[i] = o.measure(ctx, all, node)
+			return nil // the others are measured all the same
+		})
+	}
+	_ = g.Wait() // no job returns an error
+	rows := slices.Concat(found...)
+	if o.output == "json" {
+		err = printDocument(s.out, map[string]any{"version": overview.Version, "rows": append([]usageRow{}, rows...)})
+	} else if len(rows) > 0 {
+		err = printUsage(s.out, rows)
+	}
+	return errors.Join(append(errs, err)...)
+}
+
+// measure asks one daemon twice.
+func (o *topOptions) measure(ctx context.Context, all *daemons, node string) ([]usageRow, error) {
+	feed := viewer.NewFeed()
+	for i := range 2 {
+		if i > 0 {
+			select {
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-time.After(o.interval):
+			}
+		}
+		s, err := all.status(ctx, node)
+		if err != nil {
+			return nil, err
+		}
+		feed.Put(s)
+	}
+	state, _ := feed.Now()
+	if len(state.Load) == 0 {
+		return nil, fmt.Errorf("node %s: its daemon does not say how busy CPUs are, or has been started just now: is it older than this program?", node)
+	}
+	return usageOf(node, state.Status, state.Load, o.owners), nil
+}
+
+// usageOf is how busy the pools' CPUs are; those that are offline are not.
+func usageOf(node string, s *inspect.Status, load map[int]float64, owners bool) (rows []usageRow) {
+	index := make(map[[2]string]int)
+	for _, c := range s.CPUs {
+		if !c.Online || c.Pool == "" {
+			continue
+		}
+		pool := overview.Pool{Name: c.Pool, Type: c.Type}
+		for _, owner := range slices.Compact([]string{"", c.Owner}) {
+			if owner != "" && !owners {
+				continue
+			}
+			key := [2]string{pool.Full(), owner}
+			i, known := index[key]
+			if !known {
+				i = len(rows)
+				index[key] = i
+				rows = append(rows, usageRow{Node: node, Pool: pool.Full(), Owner: owner})
+			}
+			rows[i].CPUs = rows[i].CPUs.Union(cpuset.Of(c.ID))
+			rows[i].Busy += load[c.ID]
+		}
+	}
+	order := func(r usageRow) int {
+		return slices.Index([]string{"management", "shared", "guaranteed"}, strings.Split(r.Pool, "/")[0])
+	}
+	slices.SortStableFunc(rows, func(a, b usageRow) int {
+		if d := order(a) - order(b); d != 0 {
+			return d
+		}
+		return strings.Compare(a.Pool+"\x00"+a.Owner, b.Pool+"\x00"+b.Owner)
+	})
+	return rows
+}
+
+func printUsage(w io.Writer, rows []usageRow) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "NODE\tPOOL\tCPUS\tBUSY\t%\tOWNER")
+	for i, r := range rows {
+		node := r.Node
+		if i > 0 && rows[i-1].Node == r.Node {
+			node = ""
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%.2f\t%.0f\t%s\n", node, r.Pool, r.CPUs, r.Busy, 100*r.Busy/float64(r.CPUs.Len()), r.Owner)
+	}
+	return t.Flush()
+}

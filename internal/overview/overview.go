@@ -1,0 +1,172 @@
+// Package overview says of the nodes of a cluster what pools they have, how much of them
+// is asked for, and how they fare, from the objects that everybody may read: Nodes with
+// their extended resources and conditions, and Pods with their requests. It computes,
+// and asks nobody.
+package overview
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/cpupoold/cpupoold/pkg/workload"
+)
+
+// Version is that of the document.
+const Version = 1
+
+// Conditions that the daemon keeps (internal/node).
+const (
+	readyType    corev1.NodeConditionType = "CPUPoolsReady"
+	pressureType corev1.NodeConditionType = "NodeCPUPressure"
+)
+
+// Document is an overview as JSON.
+type Document struct {
+	Version int    `json:"version"`
+	Nodes   []Node `json:"nodes"`
+}
+
+// Health of a node's pools.
+const (
+	Ready    = "ready"     // all is as planned
+	NotReady = "not ready" // the daemon says that something is not
+	Depleted = "depleted"  // the shared pool is below its floor
+	Stale    = "stale"     // the node does not tell any more
+	NoPools  = "no pools"  // no daemon has told of any
+	Untold   = "untold"    // resources, and no condition: the daemon keeps none
+	Unknown  = "unknown"   // the daemon does not say
+)
+
+// Node is a node with its pools.
+type Node struct {
+	Name string `json:"name"`
+	// Health is one of the constants; Message says why, in the daemon's words.
+	Health  string `json:"health"`
+	Message string `json:"message,omitempty"`
+	Pools   []Pool `json:"pools"`
+}
+
+// Pool is a pool as the scheduler counts it.
+type Pool struct {
+	// Name is management, shared or guaranteed; Type the workload type of a management
+	// pool.
+	Name     string `json:"name"`
+	Type     string `json:"type,omitempty"`
+	Resource string `json:"resource"`
+	// Capacity is what the node offers to pods, Requested what pods that have not ended ask
+	// for, Free the difference, which is below zero where the pool has shrunk; in
+	// thousandths of a CPU.
+	Capacity  int64 `json:"capacityMilli"`
+	Requested int64 `json:"requestedMilli"`
+	Free      int64 `json:"freeMilli"`
+	Pods      []Pod `json:"pods,omitempty"`
+}
+
+// Pod is a pod that asks for CPUs of a pool.
+type Pod struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Requested int64  `json:"requestedMilli"`
+}
+
+// Full is how people see the pool.
+func (p *Pool) Full() string {
+	if p.Type != "" && p.Type != p.Name {
+		return p.Name + "/" + p.Type
+	}
+	return p.Name
+}
+
+// Of returns the nodes by name, with their pools: management ones first, by type.
+func Of(nodes []corev1.Node, pods []corev1.Pod, names workload.Names) []Node {
+	byNode := make(map[string][]*corev1.Pod)
+	for i := range pods {
+		if p := &pods[i]; p.Spec.NodeName != "" && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+			byNode[p.Spec.NodeName] = append(byNode[p.Spec.NodeName], p)
+		}
+	}
+	all := make([]Node, 0, len(nodes))
+	for i := range nodes {
+		n := &nodes[i]
+		at := Node{Name: n.Name, Pools: poolsOf(n, names)}
+		for j := range at.Pools {
+			at.Pools[j].ask(byNode[n.Name])
+		}
+		at.Health, at.Message = health(n, len(at.Pools) > 0)
+		all = append(all, at)
+	}
+	slices.SortFunc(all, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+func poolsOf(n *corev1.Node, names workload.Names) []Pool {
+	pools := []Pool{}
+	for name, amount := range n.Status.Allocatable {
+		p := Pool{Resource: string(name), Capacity: amount.Value()}
+		switch typ, cores := names.CoresType(p.Resource); {
+		case cores:
+			p.Name, p.Type = "management", typ
+		case p.Resource == names.SharedResource():
+			p.Name = "shared"
+		case p.Resource == names.GuaranteedResource():
+			p.Name = "guaranteed"
+		default:
+			continue
+		}
+		pools = append(pools, p)
+	}
+	order := map[string]int{"management": 0, "shared": 1, "guaranteed": 2}
+	slices.SortFunc(pools, func(a, b Pool) int { return cmp.Or(order[a.Name]-order[b.Name], strings.Compare(a.Type, b.Type)) })
+	return pools
+}
+
+// ask counts as the scheduler does: sidecars with the containers, init containers as far
+// as they ask for more than all others.
+func (p *Pool) ask(pods []*corev1.Pod) {
+	for _, pod := range pods {
+		amount := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})[corev1.ResourceName(p.Resource)]
+		if amount.IsZero() {
+			continue
+		}
+		p.Requested += amount.Value()
+		p.Pods = append(p.Pods, Pod{pod.Namespace, pod.Name, amount.Value()})
+	}
+	p.Free = p.Capacity - p.Requested
+	slices.SortFunc(p.Pods, func(a, b Pod) int {
+		return cmp.Or(cmp.Compare(b.Requested, a.Requested), strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name))
+	})
+}
+
+// health is that of the pools: what the daemon says, unless the node has gone silent.
+func health(n *corev1.Node, pools bool) (state, message string) {
+	var ready, pressure, kubelet *corev1.NodeCondition
+	for i := range n.Status.Conditions {
+		switch c := &n.Status.Conditions[i]; c.Type {
+		case readyType:
+			ready = c
+		case pressureType:
+			pressure = c
+		case corev1.NodeReady:
+			kubelet = c
+		}
+	}
+	switch {
+	case !pools && ready == nil:
+		return NoPools, ""
+	case kubelet != nil && kubelet.Status == corev1.ConditionUnknown:
+		return Stale, kubelet.Message
+	case pressure != nil && pressure.Status == corev1.ConditionTrue:
+		return Depleted, pressure.Message
+	case ready == nil:
+		return Untold, ""
+	case ready.Status == corev1.ConditionTrue:
+		return Ready, ""
+	case ready.Status == corev1.ConditionFalse:
+		return NotReady, ready.Message
+	}
+	return Unknown, ready.Message
+}
