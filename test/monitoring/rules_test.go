@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/prometheus/promql/parser"
 	"sigs.k8s.io/yaml"
 )
 
@@ -38,14 +39,20 @@ func rules(t *testing.T) (all []rule) {
 	return all
 }
 
-// withRecords are the metrics with those that the rules record.
+// withRecords are the metrics with those that the rules record, and with the labels that their
+// expressions leave.
 func withRecords(t *testing.T) table {
 	t.Helper()
 	m := newTable(t)
 	for _, r := range rules(t) {
-		if r.Record != "" {
-			m[r.Record] = []string{"pool", "type"}
+		if r.Record == "" {
+			continue
 		}
+		expr, err := parser.NewParser(parser.Options{}).ParseExpr(r.Expr)
+		if err != nil {
+			t.Fatalf("%s: %v", r.Record, err)
+		}
+		m[r.Record] = m.left(expr)
 	}
 	return m
 }
