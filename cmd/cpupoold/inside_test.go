@@ -38,16 +38,32 @@ func startPast(t *testing.T, socket, pod string, started time.Time) (stop func()
 	t.Helper()
 	l := history.New()
 	l.Add(history.Event{Kind: history.Placed, Pod: "ran/" + pod, Time: started})
+	return serveDaemon(t, socket, past{started, l.Snapshot()})
+}
+
+// serveDaemon serves a daemon, and returns what ends it.
+func serveDaemon(t *testing.T, socket string, d control.Inside) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() {
-		ended <- control.New(nil, time.Minute, past{started, l.Snapshot()}, slog.New(slog.DiscardHandler)).Serve(ctx, socket)
+		ended <- control.New(nil, time.Minute, d, slog.New(slog.DiscardHandler)).Serve(ctx, socket)
 	}()
 	return func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("Serve = %v", err)
 		}
+	}
+}
+
+// reach waits until somebody listens.
+func reach(t *testing.T, socket string) {
+	t.Helper()
+	client := control.NewClient(socket)
+	defer client.Close()
+	for client.Reach(t.Context()) != nil {
+		<-time.After(time.Millisecond)
 	}
 }
 

@@ -105,7 +105,7 @@ plan --defrag --apply).`,
 	flags.StringVar(&a.configFile, "config", "", "configuration `file` (default "+defaultConfig+", if it exists)")
 	a.overrides.AddFlags(flags)
 	root.AddCommand(a.run(), a.topology(), a.plan(), a.check(), a.audit(), a.restore(), a.version())
-	root.AddCommand(a.status(), a.explain(), a.events())
+	root.AddCommand(a.status(), a.explain(), a.events(), a.report())
 	return root
 }
 

@@ -65,12 +65,18 @@ func New(o Options) (*Server, error) {
 	return &Server{mux}, nil
 }
 
+// maxHeader bounds the header of a request, in bytes.
+const maxHeader = 16 << 10
+
 // Serve answers requests until ctx is done, then lets those in progress finish.
 // It closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	const grace = 2 * time.Second
+	all := &bounded{Listener: l, max: maxConnections}
 	srv := &http.Server{
 		Handler:           s,
+		ConnState:         all.note,
+		MaxHeaderBytes:    maxHeader,
 		ReadHeaderTimeout: 5 * time.Second,
 		WriteTimeout:      30 * time.Second,
 		IdleTimeout:       2 * time.Minute,
@@ -81,7 +87,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		defer cancel()
 		stopped <- srv.Shutdown(patience)
 	})
-	err := srv.Serve(l)
+	err := srv.Serve(all)
 	if !errors.Is(err, http.ErrServerClosed) {
 		stop()
 		return fmt.Errorf("serve metrics on %s: %w", l.Addr(), err)

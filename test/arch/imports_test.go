@@ -54,6 +54,7 @@ func arrows() map[string][]string {
 		"internal/history":   nil,
 		"internal/explain":   {"internal/inspect", "pkg/cpuset", "pkg/pools"},
 		"internal/inspect":   {"internal/history", "pkg/cpuset", "pkg/pools", "pkg/topology"},
+		"internal/report":    {"internal/history", "internal/inspect"},
 		"internal/hotplug":   nil,
 		"internal/picture":   {"internal/inspect", "pkg/cpuset"},
 		"internal/overview":  {"pkg/workload"},

@@ -44,6 +44,8 @@ func pure() []string {
 		"internal/power/plan.go",
 		"internal/layout/*.go",
 		"internal/simulate/[^t]*.go",
+		"internal/report/names.go",
+		"internal/report/redact.go",
 		"internal/tune/knob.go",
 		"internal/tune/plan.go",
 		"internal/tune/parse.go",

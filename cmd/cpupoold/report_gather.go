@@ -1,0 +1,317 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/control"
+	"github.com/cpupoold/cpupoold/internal/history"
+	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/internal/preflight"
+	"github.com/cpupoold/cpupoold/internal/report"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
+
+// machine is what a report looks at.
+type machine struct {
+	root     fs.FS // /
+	hostname func() (string, error)
+	check    func(context.Context, preflight.Configuration) []preflight.Finding
+	systemd  func(context.Context) (int, error)
+	runtime  func(ctx context.Context, endpoint string) (string, error)
+	journal  func(context.Context) ([]byte, error)
+}
+
+func thisHost() machine {
+	local := preflight.Local()
+	return machine{
+		root: local.Root, hostname: os.Hostname, systemd: local.SystemdVersion, runtime: runtimeVersion, journal: journal,
+		check: func(ctx context.Context, c preflight.Configuration) []preflight.Finding {
+			return preflight.Run(ctx, local, c)
+		},
+	}
+}
+
+// reported is a report in the making.
+type reported struct {
+	at      time.Time
+	host    string
+	files   []report.File
+	missing []string
+
+	names *report.Redactor
+	// unredactable are files whose names nobody knows.
+	unredactable []string
+}
+
+// patience is how long each question of a report may take.
+const patience = 15 * time.Second
+
+// gatherReport gathers all that there is. What is missing is no error.
+func (a *app) gatherReport(ctx context.Context, m machine) *reported {
+	r := &reported{at: time.Now().UTC(), names: report.NewRedactor()}
+	host, err := m.hostname()
+	if r.host = host; err != nil {
+		r.lack("the host's name", err)
+	}
+	short, _, _ := strings.Cut(host, ".")
+	r.names.Add(report.Host, short)
+	r.names.Add(report.Host, host)
+	c, configErr := config.Load(a.configPath(), a.overrides, nil)
+	r.config(a.configPath(), c, configErr)
+	r.daemon(ctx, a.daemon())
+	r.versions(ctx, m, c)
+	r.topology(m.root)
+	r.cgroups(ctx, m.root)
+	within, cancel := context.WithTimeout(ctx, 2*patience)
+	r.json("check.json", m.check(within, preflight.Configuration{File: a.configPath(), Config: c, Err: configErr}))
+	cancel()
+	r.journal(ctx, m.journal)
+	return r
+}
+
+func (r *reported) lack(what string, err error) {
+	r.missing = append(r.missing, what+": "+strings.ReplaceAll(err.Error(), "\n", "; "))
+}
+
+func (r *reported) add(name string, data []byte) {
+	if len(data) > report.MaxFile {
+		r.lack(name, fmt.Errorf("it has %d bytes, and at most %d are taken", len(data), report.MaxFile))
+		return
+	}
+	r.files = append(r.files, report.File{Name: name, Data: data})
+}
+
+func (r *reported) json(name string, v any) {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		r.lack(name, err)
+		return
+	}
+	r.add(name, append(data, '\n'))
+}
+
+// config adds the file as it is, and the names in what it means.
+func (r *reported) config(file string, c *config.Config, err error) {
+	const name = "config.yaml"
+	if file == "" {
+		r.missing = append(r.missing, name+": there is no configuration file; the defaults are in force")
+		return
+	}
+	data, readErr := os.ReadFile(file)
+	if readErr != nil {
+		r.lack(name, readErr)
+		return
+	}
+	r.add(name, data)
+	if err != nil || c == nil {
+		r.unredactable = append(r.unredactable, name)
+		return
+	}
+	for _, p := range c.Pools.Partitions {
+		r.namespaces(p.Namespaces)
+	}
+	r.namespaces(c.Pools.Guaranteed.Mixed.Namespaces)
+	r.namespaces(c.StaticPods.Namespaces)
+	for _, u := range c.Pools.Units {
+		r.names.AddUnit(u.Name)
+	}
+}
+
+func (r *reported) namespaces(names []string) {
+	for _, ns := range names {
+		if ns != pools.EveryNamespace {
+			r.names.Add(report.Namespace, ns)
+		}
+	}
+}
+
+// daemon asks the running daemon.
+func (r *reported) daemon(ctx context.Context, client *control.Client) {
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if s, err := client.Status(ctx, 0, control.Wait{}); err != nil {
+		r.lack("status.json", err)
+	} else {
+		r.names.AddStatus(s)
+		r.json("status.json", s)
+	}
+	if e, err := client.Events(ctx, history.Query{}, control.Wait{}); err != nil {
+		r.lack("events.json", err)
+	} else {
+		r.names.AddEvents(e.Events)
+		r.json("events.json", e)
+	}
+}
+
+// versions are those of all that work together.
+type versions struct {
+	Version  int       `json:"version"` // of this document
+	Time     time.Time `json:"time"`
+	Cpupoold string    `json:"cpupoold"`
+	Commit   string    `json:"commit"`
+	Go       string    `json:"go"`
+	Kernel   string    `json:"kernel,omitempty"`
+	// Arguments are those of the kernel (proc/cmdline).
+	Arguments string `json:"arguments,omitempty"`
+	System    string `json:"system,omitempty"`
+	Systemd   int    `json:"systemd,omitempty"`
+	Runtime   string `json:"runtime,omitempty"`
+}
+
+func (r *reported) versions(ctx context.Context, m machine, c *config.Config) {
+	b := build()
+	v := versions{Version: inspect.Version, Time: r.at, Cpupoold: b.Version, Commit: b.Revision, Go: b.Go}
+	text := func(file string) string {
+		data, err := fs.ReadFile(m.root, file)
+		if err != nil {
+			r.lack(file, err)
+		}
+		return strings.TrimSpace(string(data))
+	}
+	v.Kernel, v.Arguments = text("proc/version"), text("proc/cmdline")
+	for line := range strings.Lines(text("etc/os-release")) {
+		if value, ok := strings.CutPrefix(line, "PRETTY_NAME="); ok {
+			v.System = strings.Trim(strings.TrimSpace(value), `"`)
+		}
+	}
+	within, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var err error
+	if v.Systemd, err = m.systemd(within); err != nil {
+		r.lack("the version of systemd", err)
+	}
+	endpoint := ""
+	if c != nil {
+		endpoint = c.RuntimeEndpoint
+	}
+	if c == nil || c.HasRuntime() {
+		if v.Runtime, err = m.runtime(within, endpoint); err != nil {
+			r.lack("the version of the container runtime", err)
+		}
+	}
+	r.json("versions.json", v)
+}
+
+func runtimeVersion(ctx context.Context, endpoint string) (string, error) {
+	if endpoint == "" {
+		found, err := cri.Find(ctx, "/")
+		if err != nil {
+			return "", err
+		}
+		endpoint = found
+	}
+	client, err := cri.Dial(endpoint)
+	if err != nil {
+		return "", err
+	}
+	name, version, err := client.Version(ctx)
+	return name + " " + version, errors.Join(err, client.Close())
+}
+
+func (r *reported) topology(root fs.FS) {
+	const name = "topology.json"
+	sys, err := fs.Sub(root, "sys")
+	if err != nil {
+		r.lack(name, err)
+		return
+	}
+	t, err := topology.Read(sys)
+	if err != nil {
+		r.lack(name, err)
+		return
+	}
+	r.json(name, t)
+}
+
+func (r *reported) cgroups(ctx context.Context, root fs.FS) {
+	const name = "cgroups.jsonl"
+	within, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tree, err := fs.Sub(root, "sys/fs/cgroup")
+	if err != nil {
+		r.lack(name, err)
+		return
+	}
+	data, err := report.Cgroups(within, tree, report.MaxFile)
+	if err != nil {
+		r.lack(name, fmt.Errorf("not all of it: %w", err))
+	}
+	if len(data) > 0 {
+		r.names.AddTree(data)
+		r.add(name, data)
+	}
+}
+
+func (r *reported) journal(ctx context.Context, read func(context.Context) ([]byte, error)) {
+	const name = "journal.txt"
+	within, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	data, err := read(within)
+	if err == nil && len(bytes.TrimSpace(data)) == 0 {
+		err = errors.New("it is empty")
+	}
+	if err != nil {
+		r.lack(name, fmt.Errorf("%w; where the daemon runs as a pod, add the output of kubectl logs", err))
+	}
+	if len(data) > 0 {
+		r.names.AddLog(string(data))
+		r.add(name, report.Tail(data, report.MaxFile/2))
+	}
+}
+
+// journalLines is how much of the daemon's log a report has at most.
+const journalLines = 20000
+
+// journal reads the daemon's log. A host's name is not in it.
+func journal(ctx context.Context) ([]byte, error) {
+	c := exec.CommandContext(ctx, "journalctl", "--unit=cpupoold.service", "--output=short-iso-precise", "--no-hostname", "--no-pager", "--quiet",
+		fmt.Sprintf("--lines=%d", journalLines))
+	c.Env = []string{"LC_ALL=C", "PATH=" + os.Getenv("PATH")}
+	c.WaitDelay = time.Second
+	out, err := c.Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && len(exit.Stderr) > 0 {
+		err = fmt.Errorf("%w: %s", err, bytes.TrimSpace(exit.Stderr))
+	}
+	return out, err
+}
+
+// redact replaces the names in all that was gathered. What they are in a file that cannot
+// be understood is not known: it is left out.
+func (r *reported) redact() {
+	r.files = slices.DeleteFunc(r.files, func(f report.File) bool {
+		leave := slices.Contains(r.unredactable, f.Name)
+		if leave {
+			r.missing = append(r.missing, f.Name+": it could not be understood, so that the names in it are not known; see check.json")
+		}
+		return leave
+	})
+	files, missing := r.names.Redact(r.files)
+	r.files = files
+	r.missing = append(r.missing, missing...)
+	for i := range r.missing {
+		r.missing[i] = r.names.Text(r.missing[i])
+	}
+}
+
+// all are the files with the list of what is missing.
+func (r *reported) all() []report.File {
+	missing := "Nothing is missing.\n"
+	if len(r.missing) > 0 {
+		missing = strings.Join(r.missing, "\n") + "\n"
+	}
+	return append(slices.Clip(r.files), report.File{Name: "MISSING.txt", Data: []byte(missing)})
+}

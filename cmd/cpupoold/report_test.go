@@ -1,0 +1,202 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/control"
+	"github.com/cpupoold/cpupoold/internal/history"
+	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/internal/preflight"
+)
+
+// secrets are names that nobody but the operator is to see.
+func secrets() []string {
+	return []string{"bluewhale", "bluewhale-du-0", "sidefin", "old-pod-x7", "orcans", "krill-ns", "anchovy.service", "anchovy", `sea\x2dweed`, "edge-tuna-1", "tuna-registry.example/fish"}
+}
+
+// secretive is a machine whose every file has some of them.
+func secretive(journal error) machine {
+	file := func(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s)} }
+	root := fstest.MapFS{
+		"proc/version": file("Linux version 6.12\n"), "proc/cmdline": file("ro ip=::::edge-tuna-1:eth0\n"),
+		"etc/os-release":                                              file("NAME=x\nPRETTY_NAME=\"Debian 13\"\n"),
+		"sys/fs/cgroup/cpuset.cpus.effective":                         file("0-3\n"),
+		"sys/fs/cgroup/system.slice/anchovy.service/cpu.weight":       file("100\n"),
+		`sys/fs/cgroup/system.slice/sea\x2dweed.service/cpu.weight`:   file("100\n"),
+		"sys/fs/cgroup/kubepods.slice/cri-containerd-1.scope/cpu.max": file("max 100000\n"),
+	}
+	return machine{
+		root: root, hostname: func() (string, error) { return "edge-tuna-1.sea.example", nil },
+		check: func(context.Context, preflight.Configuration) []preflight.Finding {
+			return []preflight.Finding{{Check: "units", Subject: "anchovy.service", Found: "anchovy is on edge-tuna-1"}}
+		},
+		systemd: func(context.Context) (int, error) { return 257, nil },
+		runtime: func(context.Context, string) (string, error) { return "containerd 2.1", nil },
+		journal: func(context.Context) ([]byte, error) {
+			return []byte(`2026-01-31T12:00:00+0000 cpupoold[7]: level=WARN msg="refused" pod=orcans/old-pod-x7 container=sidefin error="pod \"orcans/old-pod-x7\" lacks"` + "\n" +
+				`2026-01-31T12:00:01+0000 cpupoold[7]: {"msg":"x","pod":"krill-ns/bluewhale-du-0","image":"tuna-registry.example/fish"}` + "\n"), journal
+		},
+	}
+}
+
+// pastOf is a daemon whose state has names.
+type pastOf struct{ past }
+
+func (pastOf) Status() *inspect.Status {
+	return &inspect.Status{
+		Version: inspect.Version, Node: "edge-tuna-1",
+		Containers: []inspect.Container{
+			{Namespace: "orcans", Pod: "bluewhale-du-0", PodUID: "u", Name: "bluewhale", Pool: inspect.Shared, Reason: "because of orcans/bluewhale-du-0/bluewhale"},
+			{Unit: true, Name: "anchovy.service", Pool: inspect.Shared},
+		},
+		CPUs: []inspect.CPU{{ID: 1, Owner: "orcans/bluewhale-du-0/bluewhale"}},
+	}
+}
+
+// unpack returns the files of an archive by name, and its directory.
+func unpack(t *testing.T, r io.Reader) (files map[string]string, dir string) {
+	t.Helper()
+	z, err := gzip.NewReader(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = make(map[string]string)
+	for in := tar.NewReader(z); ; {
+		h, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return files, dir
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(in)
+		if err != nil || h.Mode != 0o600 {
+			t.Fatalf("%s: %v, mode %o", h.Name, err, h.Mode)
+		}
+		files[path.Base(h.Name)], dir = string(text), path.Dir(h.Name)
+	}
+}
+
+// reporting is an app with a configuration that names some of the secrets.
+func reporting(t *testing.T, extra string) (*app, *bytes.Buffer) {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config.yaml")
+	yaml := "apiVersion: config.cpupoold.io/v1alpha1\nkind: CPUPoolConfiguration\n# bluewhale lives here\npartitions:\n- type: management\n  cpus: \"0\"\n  namespaces: [krill-ns]\nrunDir: " + dir + "\n" + extra
+	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var errs bytes.Buffer
+	return &app{streams: streams{out: io.Discard, err: &errs}, configFile: file}, &errs
+}
+
+// TestReportRedacts: no secret is in any file of the archive, nor in what is said of it; each is
+// replaced by the same word everywhere, and what is no name stays.
+func TestReportRedacts(t *testing.T) {
+	a, errs := reporting(t, "")
+	events := history.New()
+	events.Add(history.Event{Kind: history.Placed, Pod: "krill-ns/old-pod-x7", Container: "sidefin", Cause: "old-pod-x7 is old"})
+	stop := serveDaemon(t, control.Socket(filepath.Dir(a.configFile)), pastOf{past{time.Unix(1700000000, 0).UTC(), events.Snapshot()}})
+	defer stop()
+	reach(t, control.Socket(filepath.Dir(a.configFile)))
+	var out bytes.Buffer
+	a.out = &out
+	r := a.gatherReport(t.Context(), secretive(errors.New("journalctl has failed on edge-tuna-1")))
+	if err := r.write(a, "-", true); err != nil {
+		t.Fatal(err)
+	}
+	files, dir := unpack(t, &out)
+	files["the directory"], files["the standard error"] = dir, errs.String()
+	for _, name := range []string{"versions.json", "cgroups.jsonl", "status.json", "events.json", "config.yaml", "check.json", "journal.txt", "MISSING.txt"} {
+		if files[name] == "" {
+			t.Errorf("there is no %s", name)
+		}
+	}
+	for name, text := range files {
+		for _, secret := range secrets() {
+			if strings.Contains(text, secret) || strings.Contains(text, strings.ReplaceAll(secret, `\`, `\\`)) {
+				t.Errorf("%s has %s: %s", name, secret, text)
+			}
+		}
+	}
+	var s inspect.Status
+	if err := json.Unmarshal([]byte(files["status.json"]), &s); err != nil || len(s.Containers) != 2 {
+		t.Fatalf("the status is not to be read any more: %v", err)
+	}
+	c := &s.Containers[0]
+	if s.CPUs[0].Owner != c.Full() || c.Reason != "because of "+c.Full() || c.Pool != inspect.Shared || c.PodUID != "u" {
+		t.Errorf("names are not replaced alike: %+v, owner %s", c, s.CPUs[0].Owner)
+	}
+	for name, want := range map[string]string{
+		"journal.txt":   `pod=` + c.Namespace + `/pod-\d+ container=container-\d+ error="pod \\"` + c.Namespace + `/pod-\d+\\" lacks"`,
+		"cgroups.jsonl": `"cgroup":"system.slice/` + s.Containers[1].Name + `"`,
+		"config.yaml":   `namespaces: \[namespace-\d+\]`,
+		"MISSING.txt":   `journalctl has failed on host-1`,
+		"versions.json": `Debian 13`,
+	} {
+		if !regexp.MustCompile(want).MatchString(files[name]) {
+			t.Errorf("%s is\n%s\nwant %s in it", name, files[name], want)
+		}
+	}
+}
+
+// TestReportWithoutADaemon: what is there is written to a file of root's alone, and what is
+// missing is told; a file that exists is not replaced.
+func TestReportWithoutADaemon(t *testing.T) {
+	a, errs := reporting(t, "")
+	r := a.gatherReport(t.Context(), secretive(nil))
+	file := filepath.Join(t.TempDir(), "r.tar.gz")
+	if err := r.write(a, file, false); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(file)
+	if err != nil || info.Mode() != 0o600 {
+		t.Fatalf("the file has mode %v, %v", info.Mode(), err)
+	}
+	data, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer data.Close()
+	files, _ := unpack(t, data)
+	for _, want := range []string{"status.json: ", "events.json: ", "topology.json: "} {
+		if !strings.Contains(files["MISSING.txt"], want) || !strings.Contains(errs.String(), want) {
+			t.Errorf("missing is %q, said is %q; want %s in both", files["MISSING.txt"], errs, want)
+		}
+	}
+	if files["status.json"] != "" || !strings.Contains(files["config.yaml"], "krill-ns") || !strings.Contains(files["cgroups.jsonl"], "anchovy.service") {
+		t.Errorf("the files are %v", files)
+	}
+	if err := r.write(a, file, false); err == nil || !strings.Contains(err.Error(), "exists already") {
+		t.Errorf("to a file that exists: %v", err)
+	}
+}
+
+// TestReportOfWhatIsNotUnderstood: the names in a configuration with mistakes are not known, so
+// that it stays out of a report without names.
+func TestReportOfWhatIsNotUnderstood(t *testing.T) {
+	a, _ := reporting(t, "unknownKey: orcans\n")
+	var out bytes.Buffer
+	a.out = &out
+	if err := a.gatherReport(t.Context(), secretive(fs.ErrNotExist)).write(a, "-", true); err != nil {
+		t.Fatal(err)
+	}
+	if files, _ := unpack(t, &out); files["config.yaml"] != "" || !strings.Contains(files["MISSING.txt"], "config.yaml: it could not be understood") {
+		t.Errorf("the files are %v", files)
+	}
+}

@@ -1,0 +1,84 @@
+package report
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Limits of an archive, in bytes before compression.
+const (
+	MaxFile  = 8 << 20
+	MaxTotal = 32 << 20
+)
+
+// File is one of an archive.
+type File struct {
+	Name string
+	Data []byte
+}
+
+// IsJSON says that the file is one JSON document.
+func (f *File) IsJSON() bool { return strings.HasSuffix(f.Name, ".json") }
+
+// Redact replaces the names in files. A document that cannot be read is left out, and said
+// to be missing: what is in it is not known.
+func (r *Redactor) Redact(files []File) (out []File, missing []string) {
+	for _, f := range files {
+		if !f.IsJSON() {
+			f.Data = []byte(r.Text(string(f.Data)))
+		} else if data, err := r.JSON(f.Data); err == nil {
+			f.Data = data
+		} else {
+			missing = append(missing, f.Name+": "+err.Error())
+			continue
+		}
+		out = append(out, f)
+	}
+	return out, missing
+}
+
+// Tail cuts a text to its last limit bytes, at the beginning of a line where there is one.
+func Tail(text []byte, limit int) []byte {
+	if len(text) <= limit {
+		return text
+	}
+	text = text[len(text)-limit:]
+	for i, c := range text {
+		if c == '\n' {
+			return text[i+1:]
+		}
+	}
+	for len(text) > 0 && !utf8.RuneStart(text[0]) {
+		text = text[1:]
+	}
+	return text
+}
+
+// Write writes a compressed archive (.tar.gz) of files, which are in a directory dir. It
+// refuses what is above the limits.
+func Write(to io.Writer, dir string, files []File, at time.Time) error {
+	compressed := gzip.NewWriter(to)
+	w := tar.NewWriter(compressed)
+	total := 0
+	for _, f := range files {
+		if total += len(f.Data); len(f.Data) > MaxFile || total > MaxTotal {
+			return fmt.Errorf("write %s: %d bytes, %d in all; at most %d and %d are allowed", f.Name, len(f.Data), total, MaxFile, MaxTotal)
+		}
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: dir + "/" + f.Name, Mode: 0o600, Size: int64(len(f.Data)), ModTime: at, Format: tar.FormatPAX}
+		if err := w.WriteHeader(h); err != nil {
+			return fmt.Errorf("write %s: %w", f.Name, err)
+		}
+		if _, err := w.Write(f.Data); err != nil {
+			return fmt.Errorf("write %s: %w", f.Name, err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	return compressed.Close()
+}

@@ -1,0 +1,131 @@
+package report
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/internal/history"
+	"github.com/cpupoold/cpupoold/internal/inspect"
+)
+
+// AddStatus adds the names in a daemon's state.
+func (r *Redactor) AddStatus(s *inspect.Status) {
+	r.Add(Host, s.Node)
+	for i := range s.Containers {
+		c := &s.Containers[i]
+		if c.Unit {
+			r.AddUnit(c.Name)
+			continue
+		}
+		r.addPod(c.Namespace + "/" + c.Pod)
+		r.Add(Container, c.Name)
+	}
+	for i := range s.Problems {
+		p := &s.Problems[i]
+		r.addPod(p.Pod)
+		r.Add(Container, p.Container)
+		r.AddUnit(p.Unit)
+	}
+	for i := range s.CPUs {
+		r.addOwner(s.CPUs[i].Owner)
+	}
+	r.AddEvents(s.LastWrites)
+}
+
+// AddEvents adds the names in events, of pods that are gone, too.
+func (r *Redactor) AddEvents(events []history.Event) {
+	for i := range events {
+		e := &events[i]
+		r.addPod(e.Pod)
+		r.Add(Container, e.Container)
+		r.AddUnit(e.Unit)
+		r.addCgroup(e.Cgroup)
+	}
+}
+
+// addPod adds namespace/name.
+func (r *Redactor) addPod(full string) {
+	namespace, name, both := strings.Cut(full, "/")
+	if !both {
+		r.Add(Pod, full)
+		return
+	}
+	r.Add(Namespace, namespace)
+	r.Add(Pod, name)
+}
+
+// addOwner adds a unit, namespace/pod, or namespace/pod/container.
+func (r *Redactor) addOwner(owner string) {
+	parts := strings.Split(owner, "/")
+	if len(parts) == 1 {
+		r.AddUnit(owner)
+		return
+	}
+	r.addPod(parts[0] + "/" + parts[1])
+	if len(parts) > 2 {
+		r.Add(Container, parts[2])
+	}
+}
+
+// addCgroup adds the units whose cgroups are in a path. What runtimes, the kubelet and
+// systemd itself call theirs stays.
+func (r *Redactor) addCgroup(path string) {
+	for part := range strings.SplitSeq(path, "/") {
+		i := strings.LastIndexByte(part, '.')
+		if i <= 0 || ordinary(part) {
+			continue
+		}
+		switch part[i:] {
+		case ".service", ".slice", ".scope", ".socket", ".mount", ".swap":
+			if r.words[part] == "" {
+				r.counts[Unit]++
+				r.enter(part, string(Unit)+"-"+strconv.Itoa(r.counts[Unit])+part[i:])
+			}
+		}
+	}
+}
+
+// ordinary says that a unit is one that many hosts have under this name.
+func ordinary(unit string) bool {
+	for _, prefix := range []string{"kubepods", "kubelet", "kubelet-", "containerd", "cri-", "crio", "docker", "podman", "systemd-", "cpupoold", "system", "user", "init.scope", "session-", "dbus", "machine.slice", "dev-", "sys-", "-."} {
+		if strings.HasPrefix(unit, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// logged are the attributes of log records that hold names: key=value, key="value" and
+// "key":"value".
+func logged() *regexp.Regexp {
+	return regexp.MustCompile(`(?:^|[\s{,])"?(pod|container|namespace|unit|node|image)"?[=:]("(?:[^"\\]|\\.)*"|[^\s",}]+)`)
+}
+
+// AddLog adds the names in log records.
+func (r *Redactor) AddLog(text string) {
+	for _, m := range logged().FindAllStringSubmatch(text, -1) {
+		value := m[2]
+		if plain, err := strconv.Unquote(value); err == nil {
+			value = plain
+		}
+		switch m[1] {
+		case "pod":
+			r.addPod(value)
+		case "container":
+			if strings.Contains(value, "/") {
+				r.addOwner(value)
+			} else {
+				r.Add(Container, value)
+			}
+		case "namespace":
+			r.Add(Namespace, value)
+		case "node":
+			r.Add(Host, value)
+		case "image":
+			r.Add(Image, value)
+		case "unit":
+			r.AddUnit(value)
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package report
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+)
+
+// maxCgroups bounds how many cgroups are read.
+const maxCgroups = 20000
+
+// cpuFiles are the files of a cgroup that say on which CPUs it runs, and for how long.
+func cpuFiles() []string {
+	return []string{
+		"cpuset.cpus", "cpuset.cpus.effective", "cpuset.cpus.partition", "cpuset.cpus.exclusive", "cpuset.cpus.exclusive.effective", "cpuset.cpus.isolated",
+		"cpuset.mems", "cpuset.mems.effective", "cpu.weight", "cpu.idle", "cpu.max", "cpu.stat", "cgroup.type", "cgroup.events", "cgroup.subtree_control",
+	}
+}
+
+// Cgroups reads the tree of cgroups: a line of JSON for each, with the content of those
+// files that it has. It ends with ctx, and before limit bytes; err says that it is not whole.
+func Cgroups(ctx context.Context, tree fs.FS, limit int) ([]byte, error) {
+	var out bytes.Buffer
+	n := 0
+	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("the time is up after %d cgroups", n)
+		case err != nil && name == ".":
+			return err
+		case err != nil || !d.IsDir():
+			return nil // it is gone
+		case n == maxCgroups:
+			return fmt.Errorf("there are more than %d cgroups", maxCgroups)
+		}
+		line, err := json.Marshal(read(tree, name))
+		if err != nil {
+			return err
+		}
+		if out.Len()+len(line) >= limit {
+			return fmt.Errorf("%d cgroups take %d bytes", n, limit)
+		}
+		n++
+		out.Write(line)
+		out.WriteByte('\n')
+		return nil
+	})
+	return out.Bytes(), err
+}
+
+// read reads the files of one cgroup.
+func read(tree fs.FS, name string) map[string]string {
+	at := map[string]string{"cgroup": name}
+	for _, file := range cpuFiles() {
+		data, err := fs.ReadFile(tree, path.Join(name, file))
+		if err == nil {
+			at[file] = strings.TrimSpace(string(data))
+		}
+	}
+	return at
+}
+
+// AddTree adds the units in the output of Cgroups.
+func (r *Redactor) AddTree(lines []byte) {
+	for line := range bytes.Lines(lines) {
+		var at struct {
+			Cgroup string `json:"cgroup"`
+		}
+		if json.Unmarshal(line, &at) == nil {
+			r.addCgroup(at.Cgroup)
+		}
+	}
+}
