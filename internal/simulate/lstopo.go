@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -69,7 +70,7 @@ func ParseLstopo(data []byte) (*topology.Topology, error) {
 func (file *lstopo) machine() (*topology.Topology, error) {
 	w := &lstopoWalk{}
 	machine := &file.Objects[0]
-	if err := w.walk(machine, topology.Place{Core: -1, L3: -1, Die: -1, Package: -1}, 0, 0); err != nil {
+	if err := w.walk(machine, topology.Place{Core: -1, L3: -1, Die: -1, Package: -1}, false, 0); err != nil {
 		return nil, err
 	}
 	if len(w.nodes) == 0 {
@@ -85,6 +86,11 @@ func (file *lstopo) machine() (*topology.Topology, error) {
 		}
 		if w.places[i].Node = node; node < 0 {
 			return nil, fmt.Errorf("PU %d is in no NUMA node", w.places[i].ID)
+		}
+	}
+	if !slices.ContainsFunc(w.nodes, func(n topology.Node) bool { return n.HasMemory }) { // as of a synthetic machine
+		for i := range w.nodes {
+			w.nodes[i].HasMemory = true
 		}
 	}
 	if err := file.kinds(w.places); err != nil {
@@ -119,9 +125,8 @@ type lstopoWalk struct {
 // deepest bounds how deep objects nest; machines do so a dozen times.
 const deepest = 64
 
-// walk goes through an object and those in it. cache is the level of the cache that at
-// is in.
-func (w *lstopoWalk) walk(o *lstopoObject, at topology.Place, cache, deep int) error {
+// walk goes through an object and those in it. Cached says that it is in a cache.
+func (w *lstopoWalk) walk(o *lstopoObject, at topology.Place, cached bool, deep int) error {
 	if deep > deepest {
 		return fmt.Errorf("objects nest more than %d times", deepest)
 	}
@@ -144,8 +149,8 @@ func (w *lstopoWalk) walk(o *lstopoObject, at topology.Place, cache, deep int) e
 		}
 	case "L2Cache", "L3Cache", "L4Cache", "L5Cache":
 		// Of caches around each other the outermost counts: the last level.
-		if level := int(o.Type[1] - '0'); level > cache && cache == 0 {
-			cache, at.L3 = level, w.caches
+		if !cached {
+			cached, at.L3 = true, w.caches
 			w.caches++
 		}
 	case "Core":
@@ -165,7 +170,7 @@ func (w *lstopoWalk) walk(o *lstopoObject, at topology.Place, cache, deep int) e
 		w.online = w.online.Union(cpuset.Of(at.ID))
 	}
 	for i := range o.Objects {
-		if err := w.walk(&o.Objects[i], at, cache, deep+1); err != nil {
+		if err := w.walk(&o.Objects[i], at, cached, deep+1); err != nil {
 			return err
 		}
 	}
