@@ -47,15 +47,27 @@ func printSubject(w io.Writer, s *inspect.Subject) error {
 	print("  ", "because: %s (%s)", c.Reason, c.Code)
 	fmt.Fprintln(w, "\nrules, in the order in which they were tried:")
 	for _, r := range s.Rules {
-		met := "no "
+		met := "no:"
 		if r.Met {
-			met = "YES"
+			met = "YES:"
 		}
 		text := r.Statement
 		if r.Answer != "" {
 			text += ": " + r.Answer
 		}
-		print("      ", "%s", met+" "+text)
+		print("  ", "- %s %s", met, text)
+	}
+	for i, c := range s.Candidates {
+		if i == 0 {
+			fmt.Fprintln(w, "\nNUMA nodes for CPUs of its own, each as if it had none now:")
+		}
+		print("  ", "- node %d, free %s: %s", c.Node, cmp.Or(c.Free.String(), "none"), c.Why)
+	}
+	for i, c := range s.Changes {
+		if i == 0 {
+			fmt.Fprintln(w, "\nwhat would change it, tried on the node as it is now:")
+		}
+		print("  ", "- %s: %s", c.What, c.Then)
 	}
 	if err := printCgroup(w, s); err != nil {
 		return err

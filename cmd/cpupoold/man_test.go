@@ -7,7 +7,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/manpages"
 )
 
-var update = flag.Bool("update", false, "rewrite the pages in docs/man")
+var update = flag.Bool("update", false, "rewrite the pages in docs/man and the tables in testdata")
 
 func TestManPages(t *testing.T) {
 	manpages.Check(t, (&app{}).command(), "../../docs/man", "8", *update)

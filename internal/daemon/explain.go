@@ -9,12 +9,14 @@ import (
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // Bounds of an explanation.
 const (
 	maxSubjects = 64  // containers of a pod
+	maxChanged  = 8   // of them, those for which changes are tried
 	maxExplain  = 100 // events of each
 )
 
@@ -49,19 +51,20 @@ func (o *observer) Explain(name string) (*inspect.Explanation, error) {
 			continue // it is explained when it is asked for
 		}
 		if len(e.Subjects) < maxSubjects {
-			e.Subjects = append(e.Subjects, o.subject(in, c, traces))
+			e.Subjects = append(e.Subjects, o.subject(in, c, traces, len(e.Subjects) < maxChanged))
 		}
 	}
 	return e, nil
 }
 
-func (o *observer) subject(in *inside, c *inspect.Container, traces map[string]*pools.Trace) inspect.Subject {
+func (o *observer) subject(in *inside, c *inspect.Container, traces map[string]*pools.Trace, changes bool) inspect.Subject {
 	s := inspect.Subject{Container: *c, Problems: []inspect.Problem{}}
 	reason := pools.Reason{Code: pools.Code(c.Code), Text: c.Reason}
 	if c.Unit {
 		s.Rules = explain.UnitRules(reason)
 	} else {
 		s.Rules = explain.Rules(traces[c.ID], reason)
+		in.alternatives(&s, traces[c.ID], changes)
 	}
 	for _, p := range in.problems {
 		if c.Unit && p.Unit == c.Name || !c.Unit && p.PodUID == c.PodUID && (p.Container == "" || p.Container == c.Name) {
@@ -74,6 +77,30 @@ func (o *observer) subject(in *inside, c *inspect.Container, traces map[string]*
 		s.Kernel = o.loop.kernelOf(cgroup.Path(c.Cgroup))
 	}
 	return s
+}
+
+// alternatives enters where else a container could be, and what would bring it there.
+func (in *inside) alternatives(s *inspect.Subject, t *pools.Trace, changes bool) {
+	at := explain.Placement(&in.plan, s.Container.ID)
+	if at == nil || t == nil {
+		return
+	}
+	own := cpuset.Set{}
+	if at.Exclusive {
+		own = at.CPUs
+	}
+	var hinted cpuset.Set
+	for i := range in.input.Pods {
+		for _, c := range in.input.Pods[i].Containers {
+			if c.ID == at.ID {
+				hinted = c.Nodes
+			}
+		}
+	}
+	s.Candidates = explain.Candidates(&in.input, &in.plan, t.Want, t.Options, hinted, own)
+	if changes {
+		s.Changes = explain.Changes(&in.input, s.Container.PodUID, at)
+	}
 }
 
 // compare enters what the cgroup is to be, and what it is not.

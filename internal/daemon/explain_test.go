@@ -38,10 +38,14 @@ func TestExplain(t *testing.T) {
 	n := newNode(t)
 	r := n.start()
 	o := r.loop.newObserver(n.options())
-	n.container(n.pod("burst", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	burst := n.container(n.pod("burst", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 	excl := n.container(n.pod("excl", "ran", "guaranteed", 2, nil), "du", whole(2))
-	n.container(n.pod("large", "ran", "guaranteed", 100, nil), "cu", whole(100))
-	n.container(n.pod("asks", "default", "burstable", 0, management(nil)), "app", cri.Resources{Shares: 512})
+	large := n.container(n.pod("large", "ran", "guaranteed", 100, nil), "cu", whole(100))
+	asking := n.container(n.pod("asks", "default", "burstable", 0, management(nil)), "app", cri.Resources{Shares: 512})
+	n.runsOn(excl, "4-5")
+	for _, id := range []string{burst, large, asking} {
+		n.runsOn(id, "2-3")
+	}
 	r.quiet()
 
 	du := explained(t, o, "ran/excl/du")
@@ -64,6 +68,14 @@ func TestExplain(t *testing.T) {
 		t.Errorf("events of the owner = %+v; want its placement and its writes", du.Events)
 	}
 
+	// The guaranteed pool is NUMA node 1 alone; of others there is nothing to say.
+	if len(du.Candidates) != 1 || du.Candidates[0].Node != 1 || !du.Candidates[0].Has || du.Candidates[0].Would.Len() != 2 {
+		t.Errorf("candidates of the owner are %+v", du.Candidates)
+	}
+	if len(du.Changes) != 1 || !strings.Contains(du.Changes[0].Then, "shared pool") {
+		t.Errorf("changes for the owner are %+v", du.Changes)
+	}
+
 	app := explained(t, o, "burst")
 	if met := deciding(t, app); met.Name != "QoS" || met.Answer != "Burstable pod" {
 		t.Errorf("rules of a Burstable pod are %+v", app.Rules)
@@ -71,6 +83,18 @@ func TestExplain(t *testing.T) {
 	refused := explained(t, o, "large/cu")
 	if met := deciding(t, refused); met.Name != "Exclusive" || !strings.Contains(met.Answer, "runs in the shared pool") || !refused.Container.Refused || len(refused.Problems) != 1 {
 		t.Errorf("the refused container is explained as %+v", refused)
+	}
+	if len(refused.Candidates) != 1 || !strings.Contains(refused.Candidates[0].Why, "rejected: ") {
+		t.Errorf("candidates of the refused container are %+v", refused.Candidates)
+	}
+	whats := ""
+	for _, c := range app.Changes {
+		whats += c.What + " -> " + c.Then + "\n"
+	}
+	for _, want := range []string{"1 whole CPU here -> guaranteed pool, CPUs of its own, now 6", "annotation target.workload.openshift.io/management", "-> management pool, CPUs 0-1"} {
+		if !strings.Contains(whats, want) {
+			t.Errorf("changes for a Burstable pod are\n%swant %q", whats, want)
+		}
 	}
 	asks := explained(t, o, "default/asks/app")
 	if met := deciding(t, asks); met.Name != "QoS" || !strings.Contains(asks.Rules[2].Answer, "is not among the namespaces") {

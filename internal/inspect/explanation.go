@@ -22,6 +22,11 @@ type Subject struct {
 	Container Container `json:"container"`
 	// Rules are those that were tried, in their order, until one was met.
 	Rules []Rule `json:"rules"`
+	// Candidates are the parts of the machine where CPUs of its own could be, if it asks for
+	// any, as if it had none now: it keeps what it has.
+	Candidates []Candidate `json:"candidates,omitempty"`
+	// Changes are what would lead elsewhere, each tried on the node as it is now.
+	Changes []Change `json:"changes,omitempty"`
 	// Problems are those of it and of its pod.
 	Problems []Problem `json:"problems"`
 	// Wanted is what its cgroup is to be; absent while there is nothing to write.
@@ -45,6 +50,28 @@ type Rule struct {
 	// Met says that it is true, and has decided; Answer says why, or why not.
 	Met    bool   `json:"met"`
 	Answer string `json:"answer,omitempty"`
+}
+
+// Candidate is a NUMA node where CPUs could be taken.
+type Candidate struct {
+	// Node is its number, CPUs those of the guaranteed pool in it, and Free those of
+	// them that nobody else has.
+	Node int        `json:"node"`
+	CPUs cpuset.Set `json:"cpus"`
+	Free cpuset.Set `json:"free"`
+	// Would are the CPUs that the allocator would take, if all were to come from here; empty
+	// where it refuses, and Why says why.
+	Would cpuset.Set `json:"would,omitzero"`
+	// Has says that it has CPUs here.
+	Has bool   `json:"has,omitempty"`
+	Why string `json:"why"`
+}
+
+// Change is something that would lead to another decision.
+type Change struct {
+	// What says what to do; Then is where it would run.
+	What string `json:"what"`
+	Then string `json:"then"`
 }
 
 // Wanted is what a cgroup is to be; what is left alone is absent.

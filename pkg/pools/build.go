@@ -150,12 +150,12 @@ func (c *classifier) classify(pods []Pod) []class {
 			to.verdicts[j] = c.ordinary(p, &p.Containers[j])
 		}
 		c.foreign(p, to.verdicts)
-		c.notes.class(c.in.Names, p, to, false, false, asked)
 		if p.QoS == QoSGuaranteed && p.UID != "" && c.in.Pools.exclusive() {
 			to.options = c.options(p)
 			c.checkSwitches(p)
 			c.checkMixed(p)
 		}
+		c.notes.class(c.in.Names, p, to, false, false, asked)
 	}
 	return classes
 }

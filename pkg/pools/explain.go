@@ -1,6 +1,9 @@
 package pools
 
-import "github.com/cpupoold/cpupoold/pkg/workload"
+import (
+	"github.com/cpupoold/cpupoold/pkg/allocate"
+	"github.com/cpupoold/cpupoold/pkg/workload"
+)
 
 // # Explanations
 //
@@ -48,6 +51,10 @@ type Step struct {
 type Trace struct {
 	// Steps are those of the container, in order; the last one is met.
 	Steps []Step
+	// Want is how many CPUs of its own it asks for, and Options are how they are chosen; 0
+	// and nil for one that asks for none.
+	Want    int
+	Options *allocate.Options
 }
 
 // notebook is for notes on the containers of a pod; a nil one takes none.
@@ -80,7 +87,7 @@ func (n *notebook) class(names workload.Names, p *Pod, to *class, managed, unask
 	clear(n.traces) // a plan may take several attempts
 	for i := range p.Containers {
 		v, ctr := &to.verdicts[i], &p.Containers[i]
-		t := &Trace{}
+		t := &Trace{Want: v.want, Options: to.options}
 		n.traces[ctr.ID] = t
 		if t.is(RuleUnread, p.Unread, v.reason.Text) || t.is(RuleOtherManager, ctr.Foreign != nil, v.reason.Text) {
 			continue

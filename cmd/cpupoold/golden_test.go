@@ -1,0 +1,196 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cpupoold/cpupoold/internal/control"
+	"github.com/cpupoold/cpupoold/internal/history"
+	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// golden compares a table with the file that shows it, and holds it to the screen.
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	file = filepath.Join("testdata", file)
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil || string(want) != got {
+		t.Errorf("%s: %v; want\n%s\ngot\n%s", file, err, want, got)
+	}
+	for line := range strings.Lines(got) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > screen {
+			t.Errorf("%d characters: %s", n, line)
+		}
+	}
+}
+
+func owner() inspect.Container {
+	return inspect.Container{Namespace: "ran", Pod: "du-0", PodUID: "u", Name: "du", ID: "i", State: "running", Pool: inspect.Guaranteed, CPUs: cpuset.Of(4, 5), Exclusive: true,
+		Mode: "partition-isolated", Code: "Exclusive", Reason: "2 whole CPUs in a Guaranteed pod", Cgroup: "kubepods.slice/kubepods-podu.slice/cri-containerd-i.scope"}
+}
+
+func TestExplainGolden(t *testing.T) {
+	c := owner()
+	e := &inspect.Explanation{Asked: "du-0", Subjects: []inspect.Subject{
+		{
+			Container: c,
+			Rules: []inspect.Rule{
+				{Name: "WorkloadType", Statement: "the pod asks for a workload type and may have it", Answer: "no annotation target.workload.openshift.io/<type>"},
+				{Name: "Exclusive", Statement: "whole CPUs in a Guaranteed pod", Met: true, Answer: c.Reason},
+			},
+			Candidates: []inspect.Candidate{
+				{Node: 0, Why: "rejected: 0 of 4 CPUs of the guaranteed pool are free"},
+				{Node: 1, Free: cpuset.Of(4, 5, 6, 7), Has: true, Why: "it has CPUs here, and keeps them"},
+			},
+			Changes: []inspect.Change{{What: "CPU requests below the limits (a Burstable pod)", Then: "shared pool, CPUs 2-3"}},
+			Wanted:  &inspect.Wanted{CPUs: c.CPUs, Unlimited: true},
+			Kernel:  &inspect.Kernel{Cgroup: c.Cgroup, CPUs: "4-5", Effective: "4-5", Partition: "isolated", MemsEffective: "0-1", Weight: "79", Max: "max 100000"},
+			Waits:   []inspect.Wait{{Property: "cpuset.mems", Reason: "it is bound when it runs on its CPUs"}},
+		},
+		{
+			Container: inspect.Container{Unit: true, Name: "gnss.service", Pool: inspect.Shared, CPUs: cpuset.Of(2, 3), Code: "Refused", Reason: "asks for 9 whole CPUs, but 2 of 4 CPUs of the guaranteed pool are free; runs in the shared pool until there are enough", Refused: true},
+			Rules:     []inspect.Rule{{Name: "Unit", Statement: "the configuration names the unit", Met: true, Answer: "9 whole CPUs"}},
+			Problems:  []inspect.Problem{{Unit: "gnss.service", Code: "Refused", Text: "asks for 9 whole CPUs"}},
+		},
+	}}
+	var out bytes.Buffer
+	if err := printExplanation(&out, e); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "explain.txt", out.String())
+}
+
+// livingStatus is a state that is always the same.
+func livingStatus(sequence uint64) *inspect.Status {
+	now := time.Unix(1700000000, 0).UTC()
+	return &inspect.Status{
+		Version: inspect.Version, Sequence: sequence, Time: now, Node: "edge-1",
+		Daemon: inspect.Daemon{BuildVersion: "v1.0.0", Mode: "enforce", Ready: true, Started: now.Add(-time.Hour)},
+		Config: inspect.Config{File: "/etc/cpupoold/config.yaml", Settings: []inspect.Setting{{Key: "guaranteed.cpus", Value: "4-7"}}},
+		Passes: inspect.Passes{OK: 7, Last: now.Add(-time.Minute), LastSuccess: now.Add(-time.Minute)},
+		Pools: []inspect.Pool{
+			{Name: inspect.Management, Type: "management", CPUs: cpuset.Of(0, 1), Containers: 1},
+			{Name: inspect.Shared, CPUs: cpuset.Of(2, 3)},
+			{Name: inspect.Guaranteed, CPUs: cpuset.Of(4, 5, 6, 7), Owned: cpuset.Of(4, 5), Free: cpuset.Of(6, 7), Containers: 1},
+		},
+		Containers: []inspect.Container{owner(), {Namespace: "kube-system", Pod: "dns", Name: "coredns", Pool: inspect.Management, Type: "management", CPUs: cpuset.Of(0, 1), Code: "Management"}},
+		Sources:    []inspect.Source{{Name: "cri-events", State: "ok"}, {Name: "nri", State: "absent"}},
+		Writes:     []inspect.Writes{{Via: "file", OK: 12, Failed: 1}},
+		Problems:   []inspect.Problem{{Pod: "ran/cu-0", Container: "cu", Code: "Refused", Text: "asks for 9 whole CPUs"}},
+	}
+}
+
+func TestStatusGolden(t *testing.T) {
+	var out bytes.Buffer
+	if err := printStatus(&out, livingStatus(1)); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "status.txt", out.String())
+}
+
+// living is a daemon to which something happens.
+type living struct {
+	past
+	mu   sync.Mutex // guards log and last
+	log  *history.Log
+	last *history.Snapshot
+}
+
+func (l *living) happen() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.log.Add(history.Event{Kind: history.Placed, Pod: "ran/du-0"})
+	l.last = l.log.Snapshot()
+}
+
+func (l *living) History() *history.Snapshot {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last
+}
+
+func (l *living) Status() *inspect.Status { return livingStatus(l.History().Last()) }
+
+// pictures counts how often the screen was cleared, and tells of each time.
+type pictures chan struct{}
+
+func (p pictures) Write(b []byte) (int, error) {
+	if strings.HasPrefix(string(b), clearScreen) {
+		p <- struct{}{}
+	}
+	return len(b), nil
+}
+
+// TestWatch: the status is drawn, drawn again when something has happened, and ^C, which ends
+// the context, is exit code 0.
+func TestWatch(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config.yaml")
+	if err := os.WriteFile(file, []byte("apiVersion: config.cpupoold.io/v1alpha1\nkind: CPUPoolConfiguration\nrunDir: "+dir+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := &living{past: past{started: time.Unix(1700000000, 0).UTC()}, log: history.New()}
+	d.happen()
+	socket := control.Socket(dir)
+	stop := serveDaemon(t, socket, d)
+	defer stop()
+	reach(t, socket)
+	ctx, cancel := context.WithCancel(t.Context())
+	drawn, ended := make(pictures), make(chan int, 1)
+	go func() {
+		ended <- execute(ctx, streams{out: drawn, err: io.Discard}, []string{"status", "--watch", "--config", file})
+	}()
+	for range 3 {
+		select {
+		case <-drawn:
+			d.happen()
+		case code := <-ended:
+			t.Fatalf("ended with %d", code)
+		}
+	}
+	cancel()
+	for {
+		select {
+		case <-drawn: // it was about to
+		case code := <-ended:
+			if code != exitOK {
+				t.Errorf("after ^C: exit code %d; want 0", code)
+			}
+			return
+		}
+	}
+}
+
+// FuzzSince: what --since accepts is a time, and no text makes it panic.
+func FuzzSince(f *testing.F) {
+	for _, s := range []string{"", "90m", "-1s", "2026-01-31T12:00:00Z", "2026-01-31T12:00:00+02:00", "9999999h", "yesterday", "1e9s"} {
+		f.Add(s)
+	}
+	now := time.Unix(1700000000, 0)
+	f.Fuzz(func(t *testing.T, since string) {
+		q, err := (&eventFlags{since: since}).query(now)
+		switch {
+		case err != nil && (since == "" || !strings.Contains(err.Error(), "--since")):
+			t.Fatalf("--since %q: %v", since, err)
+		case err == nil && (since == "") != q.Since.IsZero() && since != "0001-01-01T00:00:00Z":
+			t.Fatalf("--since %q is %v", since, q.Since)
+		}
+		if back, isDuration := time.ParseDuration(since); err == nil && isDuration == nil && (back < 0 || q.Since.After(now)) {
+			t.Fatalf("--since %q is %v, after now", since, q.Since)
+		}
+	})
+}

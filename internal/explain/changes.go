@@ -1,0 +1,177 @@
+package explain
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/workload"
+)
+
+// maxTries bounds how many plans are made to find how much less, or more, would do.
+const maxTries = 16
+
+// Changes are what would lead a container elsewhere: each is tried by a plan for the node
+// with that changed and nothing else. at is where it is now, of a pod uid.
+func Changes(in *pools.Input, uid string, at *pools.Placement) []inspect.Change {
+	if at == nil || at.Kind == pools.Infra || at.State == pools.Exited || at.Pool == pools.Other || at.Unread {
+		return nil
+	}
+	t := trial{in, uid, at.ID}
+	var all []inspect.Change
+	add := func(what string, got *pools.Placement) {
+		if got != nil && (got.Pool != at.Pool || got.Type != at.Type || got.Exclusive != at.Exclusive) {
+			all = append(all, inspect.Change{What: what, Then: then(got)})
+		}
+	}
+	if at.Refused != nil {
+		t.refused(add)
+		return all
+	}
+	if at.Exclusive {
+		add("CPU requests below the limits (a Burstable pod)", t.with(func(p *pools.Pod, _ *pools.Container, _ *pools.Input) { p.QoS = pools.QoSBurstable }))
+		return all
+	}
+	t.exclusive(add)
+	t.workloadType(add)
+	return all
+}
+
+// trial tries changes for one container.
+type trial struct {
+	in      *pools.Input
+	uid, id string
+}
+
+// with makes the plan with a change, and returns where the container is in it; nil when
+// it is not there.
+func (t *trial) with(change func(*pools.Pod, *pools.Container, *pools.Input)) *pools.Placement {
+	in := *t.in
+	in.Pods = slices.Clone(in.Pods)
+	for i := range in.Pods {
+		p := &in.Pods[i]
+		if p.UID != t.uid {
+			continue
+		}
+		p.Containers, p.Annotations = slices.Clone(p.Containers), maps.Clone(p.Annotations)
+		for j := range p.Containers {
+			if p.Containers[j].ID == t.id {
+				change(p, &p.Containers[j], &in)
+			}
+		}
+	}
+	plan := pools.Build(in)
+	return Placement(&plan, t.id)
+}
+
+// Placement is where a plan has the container with an ID; nil when it is not there.
+func Placement(plan *pools.Plan, id string) *pools.Placement {
+	for i := range plan.Pods {
+		for j := range plan.Pods[i].Containers {
+			if at := &plan.Pods[i].Containers[j]; at.ID == id {
+				return at
+			}
+		}
+	}
+	return nil
+}
+
+// asks has a container ask for n whole CPUs in a Guaranteed pod, of whose total nothing is
+// known.
+func asks(n int) func(*pools.Pod, *pools.Container, *pools.Input) {
+	return func(p *pools.Pod, c *pools.Container, _ *pools.Input) {
+		p.QoS, p.Resources = pools.QoSGuaranteed, pools.Resources{}
+		c.Resources = pools.Resources{Shares: uint64(n) * sharesPerCPU}
+	}
+}
+
+const sharesPerCPU = 1024
+
+func whole(n int) string {
+	if n == 1 {
+		return "1 whole CPU"
+	}
+	return fmt.Sprintf("%d whole CPUs", n)
+}
+
+// refused looks for what a container that was refused CPUs could have.
+func (t *trial) refused(add func(string, *pools.Placement)) {
+	want := 0
+	t.with(func(_ *pools.Pod, c *pools.Container, _ *pools.Input) { want, _ = c.Resources.WholeCPUs() })
+	for n := want - 1; n > 0 && n >= want-maxTries; n-- {
+		if got := t.with(asks(n)); got != nil && got.Exclusive {
+			add(fmt.Sprintf("ask for %s instead of %d", whole(n), want), got)
+			break
+		}
+	}
+	shared := t.in.Pools.Shared.Difference(t.in.Pools.Guaranteed)
+	if t.in.Pools.FromShared || t.in.Pools.Kubelet {
+		return
+	}
+	for n := 1; n < shared.Len() && n <= maxTries; n++ {
+		more := shared.Take(n)
+		got := t.with(func(_ *pools.Pod, _ *pools.Container, in *pools.Input) {
+			in.Pools.Guaranteed, in.Pools.Shared = in.Pools.Guaranteed.Union(more), in.Pools.Shared.Difference(more)
+		})
+		if got != nil && got.Exclusive {
+			add(fmt.Sprintf("make the guaranteed pool larger by %d (guaranteed.cpus), as by %s of the shared pool", n, more), got)
+			return
+		}
+	}
+}
+
+// exclusive tries whole CPUs in a Guaranteed pod.
+func (t *trial) exclusive(add func(string, *pools.Placement)) {
+	n := 1
+	t.with(func(_ *pools.Pod, c *pools.Container, _ *pools.Input) {
+		n = max(1, int(min(c.Resources.Shares, workload.MaxShares)+sharesPerCPU-1)/sharesPerCPU)
+	})
+	add("CPU and memory limits equal to the requests in all containers of the pod (QoS Guaranteed), "+whole(n)+" here", t.with(asks(n)))
+}
+
+// workloadType tries the types of management pools: the annotation where it lacks, and the
+// permission.
+func (t *trial) workloadType(add func(string, *pools.Placement)) {
+	for i, part := range t.in.Pools.Partitions {
+		key := t.in.Names.TargetKey(part.Type)
+		what := ""
+		got := t.with(func(p *pools.Pod, _ *pools.Container, in *pools.Input) {
+			if _, asked := p.Annotations[key]; !asked {
+				if p.Annotations == nil {
+					p.Annotations = make(map[string]string)
+				}
+				p.Annotations[key] = workload.TargetValue
+				what = "annotation " + key + ": '" + workload.TargetValue + "' when the pod is made"
+			}
+			if !slices.Contains(part.Namespaces, p.Namespace) && !p.Static() {
+				in.Pools.Partitions = slices.Clone(in.Pools.Partitions)
+				to := &in.Pools.Partitions[i]
+				to.Namespaces = append(slices.Clone(to.Namespaces), p.Namespace)
+				if what != "" {
+					what += ", and "
+				}
+				what += "namespace " + p.Namespace + " among the namespaces of partition " + part.Type
+			}
+		})
+		if what != "" && i < maxTries {
+			add(what, got)
+		}
+	}
+}
+
+// then says where a container would run.
+func then(at *pools.Placement) string {
+	name := string(at.Pool)
+	if at.Type != "" && at.Type != name {
+		name += "/" + at.Type
+	}
+	if at.Exclusive {
+		return fmt.Sprintf("%s pool, CPUs of its own, now %s", name, at.CPUs)
+	}
+	if at.Refused != nil {
+		return "refused: " + at.Reason.Text
+	}
+	return fmt.Sprintf("%s pool, CPUs %s", name, at.CPUs)
+}
