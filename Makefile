@@ -60,7 +60,7 @@ test-vm: host-vm build ## run the tests on real kernels and a real node, in virt
 
 test-ci: host-vm build ## run of test-vm what CI does: the first tier, and the slice that the commit chooses (SLICE=faults: that one)
 	$(GO) test -tags vm -count=1 ./test/vm/cmd/... ./test/vm/internal/... ./test/vm/parts/...
-	$(GO) test -tags vm -count=1 -timeout 60m ./test/vm -slice $(or $(SLICE),commit)
+	$(GO) test -tags vm -count=1 -timeout 70m ./test/vm -slice $(or $(SLICE),commit) -witnesses few
 
 test-apiserver: build ## run cpupool-webhook, and what a daemon may do, against a real API server, on this machine (builds kube-apiserver once)
 	$(GO) -C test/apiserver test -tags apiserver -count=1 -timeout 20m ./...

@@ -16,7 +16,7 @@ import (
 )
 
 // chosenPairs is what `make test-vm` has time for unless it is told otherwise; `make test-matrix` has time for all.
-var chosenPairs = flag.String("pairs", "slice", "pairs of TestPairs: all; names with commas between; slice: the first and one of the others, by the commit")
+var chosenPairs = flag.String("pairs", "slice", "pairs of TestPairs: all; names with commas between; slice: the first, and those that -slice chooses, or without it one by the commit")
 
 // howMany is how many containers guest/witness starts.
 var howMany = flag.String("witnesses", "usual", "witnesses: few, usual, or many (make test-matrix)")
@@ -75,7 +75,7 @@ type guestPackage struct {
 	args []string
 }
 
-// TestPairs holds every pair to what cpupoold relies on, and one that is in a slice that is not chosen to guest/witness alone.
+// TestPairs holds every pair to what cpupoold relies on.
 // -run TestPairs/crio-crun/runtime -pairs all is one package on one pair.
 func TestPairs(t *testing.T) {
 	chosen, err := choosePairs(*chosenPairs, head(t))
@@ -88,13 +88,10 @@ func TestPairs(t *testing.T) {
 	}
 	for _, p := range chosen {
 		t.Run(p.name, func(t *testing.T) {
-			packages := everyPair(p, args)
-			if *chosenPairs == "slice" && slices.Contains(left(t), t.Name()) {
-				packages = slices.DeleteFunc(packages, func(pkg guestPackage) bool { return pkg.name != "witness" })
-			}
+			leave(t)
 			m := vm.Start(t, p.config)
 			installDaemon(t, m)
-			for _, pkg := range packages {
+			for _, pkg := range everyPair(p, args) {
 				t.Run(pkg.name, func(t *testing.T) { vm.RunTests(t, m, "./guest/"+pkg.name, pkg.args...) })
 			}
 		})
@@ -117,6 +114,9 @@ func choosePairs(chosen, commit string) ([]pair, error) {
 	case "all":
 		return all, nil
 	case "slice":
+		if *chosenSlice != "all" {
+			return all, nil // the others are left
+		}
 		h := fnv.New32a()
 		_, _ = io.WriteString(h, commit)
 		others := all[1:]

@@ -27,7 +27,7 @@ type slice struct {
 
 // sliced are the slices, most of them of at most eight minutes on a machine of its own, and undo of twenty. What is in none of them is the first tier: it shows a fault in what every user needs.
 func sliced() []slice {
-	return []slice{
+	all := []slice{
 		{"changes", []string{"TestDaemon/TestModel", "TestDaemon/TestHotplug", "TestDaemon/TestResize", "TestDaemon/TestQuiet", "TestDaemon/TestReload", "TestDaemon/TestPlanIsWhatRunDoes", "TestPartition", "TestUnplug"}},
 		{"faults", []string{"TestDaemon/TestFaults", "TestDaemon/TestPartition", "TestDaemon/TestGarbage", "TestDaemon/TestRequiredPlugin", "TestDaemon/TestWatchdog", "TestDaemon/TestRuntimeDown"}},
 		{"devices", []string{"TestPlacement/8c2n", "TestCheck"}},
@@ -40,9 +40,8 @@ func sliced() []slice {
 		{"cluster-depletion", []string{"TestCluster/TestDepletion"}},
 		{"cluster-nodes", []string{"TestCluster/TestNodes"}},
 		{"static-kubelet", []string{"TestStaticKubelet"}},
-		{"second-pair", append(secondPairs(), "TestHostSlices")},
 		{"host", []string{"TestAudit", "TestJitter"}},
-		{"systemd", []string{"TestSystemd"}},
+		{"systemd", []string{"TestSystemd", "TestHostSlices"}},
 		{"cgroup", []string{"TestCgroup"}},
 		{"interrupts", []string{"TestInterrupts"}},
 		{"alerts", []string{"TestAlerts"}},
@@ -54,14 +53,10 @@ func sliced() []slice {
 		{"hand-overs-6.12", []string{"TestKernels/trixie/deaths"}},
 		{"hand-overs-7", []string{"TestKernels/forky/deaths"}},
 	}
-}
-
-// secondPairs are the tests of all pairs but the first.
-func secondPairs() (names []string) {
 	for _, p := range matrix()[1:] {
-		names = append(names, "TestPairs/"+p.name)
+		all = append(all, slice{"pair-" + p.name, []string{"TestPairs/" + p.name}})
 	}
-	return names
+	return all
 }
 
 // left are the tests that are left to other runs.
