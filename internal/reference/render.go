@@ -52,7 +52,7 @@ func (p *Page) markdown(command string) string {
 	for _, text := range p.Head {
 		fmt.Fprintf(&b, "%s\n\n", text)
 	}
-	fmt.Fprintf(&b, "This page is made from the code: `%s`. A test loads each example and tries each default.\n\n", command)
+	fmt.Fprintf(&b, "This page is made from the code: `%s`. A test loads each example, and each default that the program keeps as it is written.\n\n", command)
 	b.WriteString("| key | value | default | meaning | example |\n|---|---|---|---|---|\n")
 	cell := strings.NewReplacer("|", "\\|").Replace
 	for _, e := range p.Entries {
