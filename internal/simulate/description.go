@@ -75,9 +75,8 @@ func parseLevels(text string) ([]level, error) {
 		}
 		letter := rest[at]
 		rest = rest[at+1:]
-		rank := strings.IndexByte("sndlct", letter)
 		switch {
-		case rank < 0:
+		case !strings.Contains("sndlct", string(letter)):
 			return nil, fmt.Errorf("%q is not known; %s", letter, how)
 		case slices.ContainsFunc(levels, func(l level) bool { return l.letter == letter }):
 			return nil, fmt.Errorf("%q is there twice; %s", letter, how)

@@ -52,7 +52,7 @@ func NewNode(c *config.Config, t *topology.Topology, namespaces map[string]map[s
 func rights(c *config.Config, namespaces map[string]map[string]string) pools.NamespaceRights {
 	r := pools.NamespaceRights{Asked: c.NamespacePermission == config.PermissionAnnotation, Current: true}
 	for name, annotations := range namespaces {
-		r.Permissions = r.Permissions.With(c.Names(), name, annotations, 0)
+		r.Permissions = r.With(c.Names(), name, annotations, 0)
 	}
 	if r.Permissions == nil {
 		r.Permissions = workload.Permissions{}
