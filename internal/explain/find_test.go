@@ -42,8 +42,7 @@ func TestFind(t *testing.T) {
 		"/":        {"names no pod"},
 	} {
 		_, err := Find(some(), name)
-		var e *inspect.NameError
-		if !errors.As(err, &e) {
+		if _, is := errors.AsType[*inspect.NameError](err); !is {
 			t.Errorf("Find(%q): %v; want a NameError", name, err)
 			continue
 		}

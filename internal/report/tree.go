@@ -30,10 +30,12 @@ func Cgroups(ctx context.Context, tree fs.FS, limit int) ([]byte, error) {
 		switch {
 		case ctx.Err() != nil:
 			return fmt.Errorf("the time is up after %d cgroups", n)
-		case err != nil && name == ".":
-			return err
-		case err != nil || !d.IsDir():
-			return nil // it is gone
+		case d == nil:
+			return err // there is no tree
+		case err != nil:
+			return fs.SkipDir // it is gone
+		case !d.IsDir():
+			return nil
 		case n == maxCgroups:
 			return fmt.Errorf("there are more than %d cgroups", maxCgroups)
 		}
