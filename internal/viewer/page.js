@@ -37,7 +37,7 @@ function show() {
   const problems = (s.problems || []).length + (s.faults || []).length;
   at("summary").textContent = `${s.cpus.length} ${s.cpus.length === 1 ? "CPU" : "CPUs"}, ${s.containers.length} ${s.containers.length === 1 ? "container or unit" : "containers and units"}, ` +
     `${problems === 0 ? "no problems" : problems === 1 ? "1 problem" : problems + " problems"}; ` +
-    `${s.daemon.mode || "simulated"}, as of ${new Date(s.time).toLocaleTimeString()}`;
+    (s.daemon && s.daemon.mode ? `${s.daemon.mode}, as of ${new Date(s.time).toLocaleTimeString()}` : "simulated");
   showMachine();
   showRows();
   showProblems();
@@ -197,6 +197,7 @@ async function follow() {
       const answer = await fetch(state.number ? `state?after=${state.number}` : "state");
       if (answer.status === 200) {
         state = await answer.json();
+        if (state.status) state.status.containers ||= []; // a simulation of no pods has none
         show();
         continue;
       }

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"testing"
+)
+
+// TestPicture: the README's picture is what simulate and serve make of the files beside
+// it.
+func TestPicture(t *testing.T) {
+	const dir = "../../docs/pictures/"
+	var plan, complaints bytes.Buffer
+	args := []string{"simulate", "--topology", "2s8c2t", "-f", dir + "pods.yaml", "--config", dir + "cpupoold.yaml", "-o", "json"}
+	if code := execute(streams{nil, &plan, &complaints}, args); code != exitOK {
+		t.Fatalf("exit %d: %s", code, complaints.String())
+	}
+	var svg bytes.Buffer
+	if code := execute(streams{&plan, &svg, &complaints}, []string{"serve", "-f", "-", "--svg", "-"}); code != exitOK {
+		t.Fatalf("exit %d: %s", code, complaints.String())
+	}
+	if *update {
+		if err := os.WriteFile(dir+"node.svg", svg.Bytes(), 0o644); err != nil { //nolint:gosec // to be read by all
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(dir + "node.svg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(svg.Bytes(), want) {
+		t.Errorf("%snode.svg is not what is drawn now; make docs, and look at it", dir)
+	}
+}
