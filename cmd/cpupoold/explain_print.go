@@ -38,13 +38,13 @@ func printSubject(w io.Writer, s *inspect.Subject) error {
 	if c.State != "" {
 		state = ", " + c.State
 	}
-	say := func(indent, format string, args ...any) {
-		for _, line := range wrap(fmt.Sprintf(format, args...), indent) {
+	say := func(format string, args ...any) {
+		for _, line := range wrap(fmt.Sprintf(format, args...), "  ") {
 			fmt.Fprintln(w, line)
 		}
 	}
-	say("  ", "%s %s%s: %s", what, c.Full(), state, placeLine(c))
-	say("  ", "because: %s (%s)", c.Reason, c.Code)
+	say("%s %s%s: %s", what, c.Full(), state, placeLine(c))
+	say("because: %s (%s)", c.Reason, c.Code)
 	fmt.Fprintln(w, "\nrules, in the order in which they were tried:")
 	for _, r := range s.Rules {
 		met := "no:"
@@ -55,31 +55,31 @@ func printSubject(w io.Writer, s *inspect.Subject) error {
 		if r.Answer != "" {
 			text += ": " + r.Answer
 		}
-		say("  ", "- %s %s", met, text)
+		say("- %s %s", met, text)
 	}
 	for i, c := range s.Candidates {
 		if i == 0 {
 			fmt.Fprintln(w, "\nNUMA nodes for CPUs of its own, each as if it had none now:")
 		}
-		say("  ", "- node %d, free %s: %s", c.Node, cmp.Or(c.Free.String(), "none"), c.Why)
+		say("- node %d, free %s: %s", c.Node, cmp.Or(c.Free.String(), "none"), c.Why)
 	}
 	for i, c := range s.Changes {
 		if i == 0 {
 			fmt.Fprintln(w, "\nwhat would change it, tried on the node as it is now:")
 		}
-		say("  ", "- %s: %s", c.What, c.Then)
+		say("- %s: %s", c.What, c.Then)
 	}
 	if err := printCgroup(w, s); err != nil {
 		return err
 	}
 	for _, p := range s.Problems {
-		say("  ", "not honoured: %s", problemLine(&p))
+		say("not honoured: %s", problemLine(&p))
 	}
 	for _, f := range s.Faults {
-		say("  ", "not as planned: %s", f.Error)
+		say("not as planned: %s", f.Error)
 	}
 	for _, x := range s.Waits {
-		say("  ", "waits: %s: %s", x.Property, x.Reason)
+		say("waits: %s: %s", x.Property, x.Reason)
 	}
 	printHistory(w, s)
 	return nil

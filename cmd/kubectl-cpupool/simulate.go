@@ -116,7 +116,7 @@ func (o *simulateOptions) run(s streams, compare bool) error {
 	}
 	var shown any = before
 	refused := len(before.Refused) > 0
-	print := func() error { return printSimulation(s.out, before) }
+	show := func() error { return printSimulation(s.out, before) }
 	if compare {
 		after, err := scene.simulate(o.compare)
 		if err != nil {
@@ -124,17 +124,17 @@ func (o *simulateOptions) run(s streams, compare bool) error {
 		}
 		c := simulate.Compare(before, after)
 		shown, refused = c, len(after.Refused) > 0
-		print = func() error { return printComparison(s.out, c) }
+		show = func() error { return printComparison(s.out, c) }
 	}
 	if o.output == "json" {
-		print = func() error {
+		show = func() error {
 			enc := json.NewEncoder(s.out)
 			enc.SetEscapeHTML(false)
 			enc.SetIndent("", "  ")
 			return enc.Encode(shown)
 		}
 	}
-	if err := print(); err != nil {
+	if err := show(); err != nil {
 		return err
 	}
 	if refused {

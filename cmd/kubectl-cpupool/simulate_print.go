@@ -95,14 +95,14 @@ func number(n int, of string) string {
 }
 
 func configLine(d *simulate.Document) string {
-	text := "config: " + cmp.Or(d.Config.File, "defaults, no file") + "; " + number(d.Pods, "pod")
+	parts := []string{"config: " + cmp.Or(d.Config.File, "defaults, no file"), number(d.Pods, "pod")}
 	if !d.Config.Offline.IsEmpty() {
-		text += "; offline CPUs of pools " + d.Config.Offline.String()
+		parts = append(parts, "offline CPUs of pools "+d.Config.Offline.String())
 	}
 	for _, a := range d.Config.Adapted {
-		text += "; adapted: " + a
+		parts = append(parts, "adapted: "+a)
 	}
-	return text
+	return strings.Join(parts, "; ")
 }
 
 func poolName(name, typ string) string {

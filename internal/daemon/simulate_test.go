@@ -54,10 +54,10 @@ func compareSimulation(t *testing.T, seed uint64) {
 			at := random.IntN(len(names))
 			name := names[at]
 			names = append(names[:at], names[at+1:]...)
-			if err := n.runtime.StopPod(ids[name]); err == nil {
-				err = n.runtime.RemovePod(ids[name])
+			if err := n.runtime.StopPod(ids[name]); err != nil {
+				t.Fatal(err)
 			}
-			if err != nil {
+			if err := n.runtime.RemovePod(ids[name]); err != nil {
 				t.Fatal(err)
 			}
 			if err := s.Remove(name); err != nil {

@@ -54,31 +54,3 @@ func (n *node) writeKernel(name, value string) {
 		n.Fatal(err)
 	}
 }
-
-// queueLimit is how many notices of changes the kernel keeps for a program that begins to listen.
-const queueLimit = "/proc/sys/fs/inotify/max_queued_events"
-
-// shortQueue makes that few, until the function is called that it returns.
-func (n *node) shortQueue() (restore func()) {
-	n.Helper()
-	before, err := os.ReadFile(queueLimit)
-	if err != nil {
-		n.Fatal(err)
-	}
-	n.writeKernel(queueLimit, "64")
-	restore = func() { n.writeKernel(queueLimit, strings.TrimSpace(string(before))) }
-	n.Cleanup(restore)
-	return restore
-}
-
-// overflow writes what two cgroups have already, in turn: of the same the kernel tells only once.
-func (n *node) overflow() {
-	n.Helper()
-	for range 100 {
-		for _, c := range n.shared[:2] {
-			if err := n.FS.Write(n.path(c), cgroup.FileCPUs, c.CPUs.String()); err != nil {
-				n.Fatal(err)
-			}
-		}
-	}
-}
