@@ -39,7 +39,7 @@ func printSubject(w io.Writer, s *inspect.Subject) error {
 		state = ", " + c.State
 	}
 	say := func(format string, args ...any) {
-		for _, line := range wrap(fmt.Sprintf(format, args...), "  ") {
+		for _, line := range wrap(fmt.Sprintf(format, args...)) {
 			fmt.Fprintln(w, line)
 		}
 	}
@@ -122,7 +122,7 @@ func printCgroup(w io.Writer, s *inspect.Subject) error {
 		return err
 	}
 	fmt.Fprintln(w)
-	for _, line := range wrap("cgroup "+k.Cgroup, "  ") {
+	for _, line := range wrap("cgroup " + k.Cgroup) {
 		fmt.Fprintln(w, line)
 	}
 	want := s.Wanted
@@ -152,7 +152,7 @@ func printCgroup(w io.Writer, s *inspect.Subject) error {
 		return err
 	}
 	if k.Error != "" {
-		for _, line := range wrap("not all of it could be read: "+k.Error, "  ") {
+		for _, line := range wrap("not all of it could be read: " + k.Error) {
 			fmt.Fprintln(w, line)
 		}
 	}
@@ -172,14 +172,14 @@ func printHistory(w io.Writer, s *inspect.Subject) {
 		of := cmp.Or(strings.Trim(s.Container.Namespace+"/"+s.Container.Pod, "/"), s.Container.Name)
 		text = fmt.Sprintf("what was decided and written, the latest (%d more: cpupoold events --pod %s):", earlier, of)
 	}
-	for i, line := range wrap(text, "  ") {
+	for i, line := range wrap(text) {
 		if i == 0 {
 			fmt.Fprintln(w)
 		}
 		fmt.Fprintln(w, line)
 	}
 	for i := range shown {
-		for _, line := range wrap("  "+eventLine(&shown[i]), "  ") {
+		for _, line := range wrap("  " + eventLine(&shown[i])) {
 			fmt.Fprintln(w, line)
 		}
 	}

@@ -18,4 +18,4 @@ func (t *narrow) print(w io.Writer) error { return t.table.Print(w) }
 
 // wrap breaks a text into lines of at most the screen's width, those behind the first
 // indented.
-func wrap(s, indent string) []string { return layout.Wrap(s, indent) }
+func wrap(s string) []string { return layout.Wrap(s, "  ") }

@@ -21,7 +21,7 @@ func printLine(w io.Writer, v any) error { return json.NewEncoder(w).Encode(v) }
 func printStatus(to io.Writer, s *inspect.Status) error {
 	w := bufio.NewWriter(to) // it keeps the first error
 	paragraph := func(text string) {
-		for _, line := range wrap(text, "  ") {
+		for _, line := range wrap(text) {
 			fmt.Fprintln(w, line)
 		}
 	}

@@ -25,7 +25,7 @@ type slice struct {
 	tests []string
 }
 
-// sliced are the slices, most of them of at most eight minutes on a machine of its own, and undo of twenty. What is in none of them is the first tier: it shows a fault in what every user needs.
+// sliced are the slices, most of them of at most eight minutes on a machine of its own, alerts of fourteen, and undo of twenty. What is in none of them is the first tier: it shows a fault in what every user needs.
 func sliced() []slice {
 	all := []slice{
 		{"changes", []string{"TestDaemon/TestModel", "TestDaemon/TestHotplug", "TestDaemon/TestResize", "TestDaemon/TestQuiet", "TestDaemon/TestReload", "TestDaemon/TestPlanIsWhatRunDoes", "TestPartition", "TestUnplug"}},

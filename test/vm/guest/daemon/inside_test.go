@@ -67,6 +67,8 @@ func TestInside(t *testing.T) {
 		}
 		return nil
 	})
+	n.explains(shared, owner)
+	n.reports(shared.name)
 	if later := n.events("--since", time.Now().Add(time.Hour).Format(time.RFC3339)); len(later) > 0 {
 		t.Errorf("events of the next hour: %v", later)
 	}
@@ -76,6 +78,60 @@ func TestInside(t *testing.T) {
 	n.stopDaemon()
 	if out, err := n.try("cpupoold", "status"); err == nil || !strings.Contains(out, "start cpupoold run") {
 		t.Errorf("without a daemon: %v, %s; want what to do", err, out)
+	}
+}
+
+// explains holds what explain says to the kernel, and asks for somebody who is not there.
+func (n *node) explains(shared, owner pod) {
+	n.Helper()
+	for _, c := range []pod{shared, owner} {
+		var e inspect.Explanation
+		if err := json.Unmarshal([]byte(n.run("cpupoold", "explain", c.name, "-o", "json")), &e); err != nil {
+			n.Fatal(err)
+		}
+		st, err := n.fs.Read(c.path)
+		if err != nil {
+			n.Fatal(err)
+		}
+		if len(e.Subjects) != 1 {
+			n.Fatalf("%s is explained as %d subjects: %+v", c.name, len(e.Subjects), e.Subjects)
+		}
+		s := e.Subjects[0]
+		if s.Kernel == nil || s.Kernel.Effective != st.Effective.String() || !s.Container.CPUs.Equal(st.Effective) {
+			n.Errorf("%s is explained with kernel %+v and CPUs %s; its cgroup has %s", c.name, s.Kernel, s.Container.CPUs, st.Effective)
+		}
+		if !slices.ContainsFunc(s.Rules, func(r inspect.Rule) bool { return r.Met }) || len(s.Events) == 0 {
+			n.Errorf("%s: no rule was met, or nothing has happened: %+v", c.name, s)
+		}
+		for line := range strings.Lines(n.run("cpupoold", "explain", c.name)) {
+			if len([]rune(strings.TrimSuffix(line, "\n"))) > 80 {
+				n.Errorf("longer than 80 columns: %s", line)
+			}
+		}
+	}
+	if out, err := n.try("cpupoold", "explain", "nobody"); err == nil || !strings.Contains(out, "nobody") {
+		n.Errorf("explain nobody: %v, %s; want an error that names it", err, out)
+	}
+}
+
+// reports makes an archive for a bug report, as it is and without names.
+func (n *node) reports(name string) {
+	n.Helper()
+	for _, redact := range []bool{false, true} {
+		file := fmt.Sprintf("%s/%v.tar.gz", n.TempDir(), redact)
+		n.run("cpupoold", "report", fmt.Sprintf("--redact=%v", redact), "-o", file)
+		if info, err := os.Stat(file); err != nil || info.Mode() != 0o600 {
+			n.Errorf("report: %v, %v; want a file of mode 0600", info, err)
+		}
+		list, all := n.run("tar", "tzf", file), n.run("tar", "xzOf", file)
+		for _, want := range []string{"versions.json", "topology.json", "cgroups.jsonl", "status.json", "events.json", "config.yaml", "check.json", "journal.txt"} {
+			if !strings.Contains(list, want) {
+				n.Errorf("report lacks %s:\n%s", want, list)
+			}
+		}
+		if strings.Contains(all, name) == redact {
+			n.Errorf("redact %v: the pod's name %s is in the archive: %v", redact, name, redact)
+		}
 	}
 }
 
