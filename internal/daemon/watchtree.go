@@ -173,7 +173,9 @@ func (l *loop) heard() bool {
 func (l *loop) heardWrite(p cgroup.Path, at time.Time) bool {
 	c, known := l.tree.current[p]
 	if !known || l.tree.stale[p] {
-		return false // it is read in the next pass, if anybody needs it
+		// It is read in the next pass, if anybody needs it.
+		l.isolation.stale = l.isolation.stale || l.isolation.outcomes[p].Phase == cgroup.PartitionInForce
+		return false
 	}
 	if !c.Exists && l.model.unready(&cgroup.Target{Container: l.model.container(p)}) {
 		return false // it is being made
@@ -184,12 +186,23 @@ func (l *loop) heardWrite(p cgroup.Path, at time.Time) bool {
 			c.CPUs = c.Pending // a seal of the daemon's own arrives
 		}
 		if err == nil && sameRequests(c.State, st) {
-			return false
+			return l.endedUnseen(p, st.Partition)
 		}
 	}
 	l.drifts.hear(p, at)
 	l.tree.distrust(p)
 	l.isolation.stale = true // a sibling's cpuset, too, can break a partition
+	return true
+}
+
+// endedUnseen says that a cgroup is a partition by the last look at partitions, and is none
+// any more: somebody has ended it before the rest of it was read.
+func (l *loop) endedUnseen(p cgroup.Path, is cgroup.PartitionState) bool {
+	w, settled := l.isolation.settled[p]
+	if !settled || l.isolation.outcomes[p].Phase != cgroup.PartitionInForce || is.Is(w.Type) {
+		return false
+	}
+	l.isolation.stale = true
 	return true
 }
 

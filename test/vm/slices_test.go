@@ -108,7 +108,7 @@ func leftOut(t *testing.T) []string {
 
 // TestSlices: a name that is in no package would be a test that runs always, or one that was thought to.
 func TestSlices(t *testing.T) {
-	there := make(map[string]bool)
+	there, leaves := make(map[string]bool), make(map[string]bool)
 	for dir, prefix := range map[string]string{".": "", "guest/daemon": "TestDaemon/", "../e2e": "TestCluster/"} {
 		files, err := filepath.Glob(dir + "/*_test.go")
 		if err != nil {
@@ -122,6 +122,7 @@ func TestSlices(t *testing.T) {
 			for _, d := range f.Decls {
 				if f, is := d.(*ast.FuncDecl); is {
 					there[prefix+f.Name.Name] = true
+					leaves[prefix+f.Name.Name] = callsLeave(f)
 				}
 			}
 		}
@@ -141,6 +142,9 @@ func TestSlices(t *testing.T) {
 			if !there[name] {
 				t.Errorf("slice %s: there is no %s", s.name, name)
 			}
+			if !strings.Contains(name, "/") && !leaves[name] {
+				t.Errorf("%s is in slice %s and does not leave: it would run always", name, s.name)
+			}
 			if seen[name] {
 				t.Errorf("%s is in two slices", name)
 			}
@@ -157,4 +161,17 @@ func TestSlices(t *testing.T) {
 			t.Errorf("%s is in no slice: it would run never", name)
 		}
 	}
+}
+
+// callsLeave says that a test can be left to another run.
+func callsLeave(f *ast.FuncDecl) (calls bool) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		if c, is := n.(*ast.CallExpr); is {
+			if name, is := c.Fun.(*ast.Ident); is && name.Name == "leave" {
+				calls = true
+			}
+		}
+		return true
+	})
+	return calls
 }
