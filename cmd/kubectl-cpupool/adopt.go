@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -39,16 +38,8 @@ func adoptCommand(s streams) *cobra.Command {
 		Use:   "adopt --dry-run {-f FILE | --cluster}",
 		Short: "list pods that no pool counts, and the order to restart them in",
 		Long:  adoptHelp,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := noArgs(cmd, args); err != nil {
-				return err
-			}
-			if err := o.check(); err != nil {
-				return usage(cmd, err)
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), s) },
+		Args:  flagsOnly(o.check),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), s) },
 	}
 	o.admissionFlags.add(cmd)
 	flags := cmd.Flags()
@@ -92,10 +83,7 @@ func (o *adoptOptions) run(ctx context.Context, s streams) error {
 	}
 	plan := adopt.Make(o.settings, &cluster)
 	if o.output == "json" {
-		enc := json.NewEncoder(s.out)
-		enc.SetEscapeHTML(false)
-		enc.SetIndent("", "  ")
-		return enc.Encode(plan)
+		return printJSON(s.out, plan)
 	}
 	_, err := s.out.Write([]byte(adoptText(plan)))
 	return err

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/overview"
 )
 
@@ -48,7 +48,7 @@ func describeCommand(s streams) *cobra.Command {
 				continue
 			}
 			if o.output == "json" {
-				return printDocument(s.out, overview.Document{Version: overview.Version, Nodes: nodes[i : i+1]})
+				return printJSON(s.out, overview.Document{Version: overview.Version, Nodes: nodes[i : i+1]})
 			}
 			if err := printNode(s.out, &nodes[i]); err != nil || !ask {
 				return err
@@ -66,22 +66,23 @@ func describeCommand(s streams) *cobra.Command {
 }
 
 func printNode(w io.Writer, n *overview.Node) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "Node\t%s\nHealth\t%s\n", n.Name, n.Health)
+	t := newTable(w)
+	t.row("Node", n.Name)
+	t.row("Health", n.Health)
 	if n.Message != "" {
-		fmt.Fprintf(t, "Message\t%s\n", n.Message)
+		t.row("Message", n.Message)
 	}
-	if err := t.Flush(); err != nil {
+	if err := t.flush(); err != nil {
 		return err
 	}
 	for i := range n.Pools {
 		p := &n.Pools[i]
-		fmt.Fprintf(w, "\n%s: %s CPUs, %s requested, %s free (%s)\n", p.Full(), cpus(p.Capacity), cpus(p.Requested), cpus(p.Free), p.Resource)
-		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		fmt.Fprintf(w, "\n%s: %s CPUs, %s requested, %s free (%s)\n", layout.Printable(p.Full()), cpus(p.Capacity), cpus(p.Requested), cpus(p.Free), p.Resource)
+		t := newTable(w)
 		for _, pod := range p.Pods {
-			fmt.Fprintf(t, "  %s/%s\t%s\n", pod.Namespace, pod.Name, cpus(pod.Requested))
+			t.row("  "+pod.Namespace+"/"+pod.Name, cpus(pod.Requested))
 		}
-		if err := t.Flush(); err != nil {
+		if err := t.flush(); err != nil {
 			return err
 		}
 	}

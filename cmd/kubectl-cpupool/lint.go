@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -48,16 +47,10 @@ func lintCommand(s streams) *cobra.Command {
 		Use:   "lint {-f FILE|DIR | --cluster}",
 		Short: "find what would keep pods from their pools",
 		Long:  lintHelp,
-		Args: func(cmd *cobra.Command, args []string) error {
-			err := noArgs(cmd, args)
-			if err != nil {
-				return err
-			}
-			if allowed, err = o.check(); err != nil {
-				return usage(cmd, err)
-			}
-			return nil
-		},
+		Args: flagsOnly(func() (err error) {
+			allowed, err = o.check()
+			return err
+		}),
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), s, allowed) },
 	}
 	o.admissionFlags.add(cmd)
@@ -99,13 +92,6 @@ func (o *lintOptions) check() (map[string][]string, error) {
 	return allowed, nil
 }
 
-func checkOutput(format string) error {
-	if format != "text" && format != "json" {
-		return fmt.Errorf("--output %q: no such format; write text or json", format)
-	}
-	return nil
-}
-
 func (o *lintOptions) run(ctx context.Context, s streams, allowed map[string][]string) error {
 	o.switchOn()
 	names, _, errs := listFiles(o.files, true)
@@ -145,7 +131,7 @@ func (o *lintOptions) run(ctx context.Context, s streams, allowed map[string][]s
 
 func (o *lintOptions) print(s streams, findings []lint.Finding) error {
 	if o.output == "json" {
-		return printJSON(s, findings)
+		return printJSON(s.out, append([]lint.Finding{}, findings...)) // [] for none
 	}
 	for _, f := range findings {
 		if _, err := fmt.Fprintln(s.out, f); err != nil {
@@ -153,15 +139,4 @@ func (o *lintOptions) print(s streams, findings []lint.Finding) error {
 		}
 	}
 	return nil
-}
-
-// printJSON writes a list, [] when it is empty.
-func printJSON[T any](s streams, list []T) error {
-	if list == nil {
-		list = []T{}
-	}
-	enc := json.NewEncoder(s.out)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(list)
 }

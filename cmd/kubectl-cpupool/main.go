@@ -96,6 +96,19 @@ func complain(w io.Writer, err error) {
 	fmt.Fprintln(w, "kubectl-cpupool:", err)
 }
 
+// flagsOnly is for commands that take flags alone: check returns what is wrong with these.
+func flagsOnly(check func() error) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := noArgs(cmd, args); err != nil {
+			return err
+		}
+		if err := check(); err != nil {
+			return usage(cmd, err)
+		}
+		return nil
+	}
+}
+
 // noArgs is cobra.NoArgs, as a usage error.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if err := cobra.NoArgs(cmd, args); err != nil {

@@ -79,16 +79,8 @@ func mutateCommand(s streams) *cobra.Command {
 		Use:   "mutate -f FILE|DIR",
 		Short: "print manifests as the webhook would have them, or change them",
 		Long:  mutateHelp,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := noArgs(cmd, args); err != nil {
-				return err
-			}
-			if err := o.check(); err != nil {
-				return usage(cmd, err)
-			}
-			return nil
-		},
-		RunE: func(*cobra.Command, []string) error { return o.run(s) },
+		Args:  flagsOnly(o.check),
+		RunE:  func(*cobra.Command, []string) error { return o.run(s) },
 	}
 	o.add(cmd)
 	flags := cmd.Flags()

@@ -7,11 +7,11 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/overview"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
@@ -40,12 +40,7 @@ func (o *nodesOptions) add(cmd *cobra.Command) {
 	flags.StringVarP(&o.output, "output", "o", "text", "`FORMAT`: text or json")
 }
 
-func (o *nodesOptions) check() error {
-	if o.output != "text" && o.output != "json" {
-		return fmt.Errorf("-o %s: give text or json", o.output)
-	}
-	return nil
-}
+func (o *nodesOptions) check() error { return checkOutput(o.output) }
 
 func nodesCommand(s streams) *cobra.Command {
 	o := &nodesOptions{}
@@ -53,22 +48,14 @@ func nodesCommand(s streams) *cobra.Command {
 		Use:   "nodes",
 		Short: "list the cluster's nodes and pools: capacity, use and health",
 		Long:  nodesHelp,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := noArgs(cmd, args); err != nil {
-				return err
-			}
-			if err := o.check(); err != nil {
-				return usage(cmd, err)
-			}
-			return nil
-		},
+		Args:  flagsOnly(o.check),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			nodes, err := o.overview(cmd.Context())
 			if err != nil {
 				return err
 			}
 			if o.output == "json" {
-				return printDocument(s.out, overview.Document{Version: overview.Version, Nodes: nodes})
+				return printJSON(s.out, overview.Document{Version: overview.Version, Nodes: nodes})
 			}
 			return printNodes(s.out, nodes)
 		},
@@ -112,34 +99,27 @@ func (o *nodesOptions) overview(ctx context.Context) ([]overview.Node, error) {
 	return overview.Of(nodes, pods, o.names), nil
 }
 
-// printDocument prints a document as people can read it, too.
-func printDocument(w io.Writer, document any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(document)
-}
-
 func printNodes(w io.Writer, nodes []overview.Node) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NODE\tPOOL\tCPUS\tREQUESTED\tFREE\tHEALTH")
+	t := newTable(w)
+	t.row("NODE", "POOL", "CPUS", "REQUESTED", "FREE", "HEALTH")
 	for i := range nodes {
 		n := &nodes[i]
 		name, health := n.Name, n.Health
 		for j := range n.Pools {
 			p := &n.Pools[j]
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", name, p.Full(), cpus(p.Capacity), cpus(p.Requested), cpus(p.Free), health)
+			t.row(name, p.Full(), cpus(p.Capacity), cpus(p.Requested), cpus(p.Free), health)
 			name, health = "", ""
 		}
 		if len(n.Pools) == 0 {
-			fmt.Fprintf(t, "%s\t-\t\t\t\t%s\n", name, health)
+			t.row(name, "-", "", "", "", health)
 		}
 	}
-	if err := t.Flush(); err != nil {
+	if err := t.flush(); err != nil {
 		return err
 	}
 	for i := range nodes {
 		if n := &nodes[i]; n.Message != "" {
-			if _, err := fmt.Fprintf(w, "%s: %s\n", n.Name, n.Message); err != nil {
+			if _, err := fmt.Fprintf(w, "%s: %s\n", n.Name, layout.Printable(n.Message)); err != nil {
 				return err
 			}
 		}

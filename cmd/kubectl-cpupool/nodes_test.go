@@ -77,7 +77,7 @@ guaranteed: 4 CPUs, 2.5 requested, 1.5 free (openshift.io/guaranteed-cpus)
 		{[]string{"top", "--kubeconfig", config}, exitError, "no daemon's pod runs (app.kubernetes.io/name=cpupoold in namespace cpupoold)"},
 		{[]string{"top", "edge-1", "--kubeconfig", config}, exitError, "node edge-1: no pod of a daemon runs there"},
 		{[]string{"top", "--interval", "1ms", "--kubeconfig", config}, exitUsage, "give a time from 100ms to 1h"},
-		{[]string{"nodes", "-o", "yaml", "--kubeconfig", config}, exitUsage, "give text or json"},
+		{[]string{"nodes", "-o", "yaml", "--kubeconfig", config}, exitUsage, "write text or json"},
 		{[]string{"serve", "--node", "edge-1", "--svg", "-", "--kubeconfig", config}, exitError, "no pod of a daemon runs there"},
 		{[]string{"top", "--daemon-namespace", "elsewhere", "--kubeconfig", config}, exitError, "you may not list this"},
 	} {

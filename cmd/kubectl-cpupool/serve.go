@@ -59,19 +59,8 @@ func serveCommand(s streams) *cobra.Command {
 		Use:   "serve {-f FILE | --node NODE}",
 		Short: "show a node's CPUs in a browser, or draw them (--svg)",
 		Long:  serveHelp,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := noArgs(cmd, args); err != nil {
-				return err
-			}
-			switch {
-			case o.file == "" && o.node == "":
-				return usage(cmd, errors.New("no status; name a file with -f, - for the standard input, or a node of the cluster with --node"))
-			case o.file != "" && o.node != "":
-				return usage(cmd, errors.New("-f and --node: give one of them"))
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), s) },
+		Args:  flagsOnly(o.check),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), s) },
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&o.file, "filename", "f", "", "`FILE` with a status (cpupoold status -o json) or a report (.tar.gz); - for states on the standard input")
@@ -81,6 +70,16 @@ func serveCommand(s streams) *cobra.Command {
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:8480", "`ADDRESS` to serve on; port 0 takes a free one")
 	flags.StringVar(&o.svg, "svg", "", "draw to `FILE` (- for the standard output) instead of serving")
 	return cmd
+}
+
+func (o *serveOptions) check() error {
+	switch {
+	case o.file == "" && o.node == "":
+		return errors.New("no status; name a file with -f, - for the standard input, or a node of the cluster with --node")
+	case o.file != "" && o.node != "":
+		return errors.New("-f and --node: give one of them")
+	}
+	return nil
 }
 
 func (o *serveOptions) run(ctx context.Context, s streams) error {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -54,15 +53,7 @@ func simulateCommand(s streams) *cobra.Command {
 		Use:   "simulate --topology DESCRIPTION|FILE [-f FILE|DIR] [--config FILE]",
 		Short: "show what the daemon would do on a machine that need not be there",
 		Long:  simulateHelp,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := noArgs(cmd, args); err != nil {
-				return err
-			}
-			if err := o.check(); err != nil {
-				return usage(cmd, err)
-			}
-			return nil
-		},
+		Args:  flagsOnly(o.check),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.run(s, cmd.Flags().Changed("compare"))
 		},
@@ -127,12 +118,7 @@ func (o *simulateOptions) run(s streams, compare bool) error {
 		show = func() error { return printComparison(s.out, c) }
 	}
 	if o.output == "json" {
-		show = func() error {
-			enc := json.NewEncoder(s.out)
-			enc.SetEscapeHTML(false)
-			enc.SetIndent("", "  ")
-			return enc.Encode(shown)
-		}
+		show = func() error { return printJSON(s.out, shown) }
 	}
 	if err := show(); err != nil {
 		return err

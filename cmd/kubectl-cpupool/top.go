@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,11 +43,8 @@ func topCommand(s streams) *cobra.Command {
 		Short: "show how busy the pools of each node are",
 		Long:  topHelp,
 		Args: func(cmd *cobra.Command, _ []string) error {
-			switch {
-			case o.interval < 100*time.Millisecond || o.interval > time.Hour:
-				return usage(cmd, fmt.Errorf("--interval %v: give a time from 100ms to 1h", o.interval))
-			case o.output != "text" && o.output != "json":
-				return usage(cmd, fmt.Errorf("-o %s: give text or json", o.output))
+			if err := o.check(); err != nil {
+				return usage(cmd, err)
 			}
 			return nil
 		},
@@ -61,6 +57,13 @@ func topCommand(s streams) *cobra.Command {
 	flags.BoolVar(&o.owners, "owners", false, "show those who have CPUs of their own, too")
 	flags.StringVarP(&o.output, "output", "o", "text", "`FORMAT`: text or json")
 	return cmd
+}
+
+func (o *topOptions) check() error {
+	if o.interval < 100*time.Millisecond || o.interval > time.Hour {
+		return fmt.Errorf("--interval %v: give a time from 100ms to 1h", o.interval)
+	}
+	return checkOutput(o.output)
 }
 
 // usageRow is how busy some CPUs of a node are.
@@ -95,7 +98,7 @@ func (o *topOptions) run(ctx context.Context, s streams, nodes []string) error {
 	_ = g.Wait() // no job returns an error
 	rows := slices.Concat(found...)
 	if o.output == "json" {
-		err = printDocument(s.out, map[string]any{"version": overview.Version, "rows": append([]usageRow{}, rows...)})
+		err = printJSON(s.out, map[string]any{"version": overview.Version, "rows": append([]usageRow{}, rows...)})
 	} else if len(rows) > 0 {
 		err = printUsage(s.out, rows)
 	}
@@ -162,14 +165,14 @@ func usageOf(node string, s *inspect.Status, load map[int]float64, owners bool) 
 }
 
 func printUsage(w io.Writer, rows []usageRow) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NODE\tPOOL\tCPUS\tBUSY\t%\tOWNER")
+	t := newTable(w)
+	t.row("NODE", "POOL", "CPUS", "BUSY", "%", "OWNER")
 	for i, r := range rows {
 		node := r.Node
 		if i > 0 && rows[i-1].Node == r.Node {
 			node = ""
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%.2f\t%.0f\t%s\n", node, r.Pool, r.CPUs, r.Busy, 100*r.Busy/float64(r.CPUs.Len()), r.Owner)
+		t.row(node, r.Pool, r.CPUs.String(), fmt.Sprintf("%.2f", r.Busy), fmt.Sprintf("%.0f", 100*r.Busy/float64(r.CPUs.Len())), r.Owner)
 	}
-	return t.Flush()
+	return t.flush()
 }

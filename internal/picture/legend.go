@@ -2,7 +2,6 @@ package picture
 
 import (
 	"fmt"
-	"html"
 
 	"github.com/cpupoold/cpupoold/internal/inspect"
 )
@@ -92,7 +91,7 @@ func (d *drawing) legend(l legend, x, y int) {
 		if e.mark != "" {
 			d.printf(`<text class="mark%s" x="%d" y="%d">%s</text>`, ink, ex+14, ey+14, e.mark)
 		}
-		d.printf(`<text class="entry" x="%d" y="%d">%s</text>`+"\n", ex+34, ey+15, html.EscapeString(shorten(e.text, legendRoom)))
+		d.printf(`<text class="entry" x="%d" y="%d">%s</text>`+"\n", ex+34, ey+15, escaped(shorten(e.text, legendRoom)))
 	}
 	d.WriteString("</g>\n")
 }

@@ -2,8 +2,8 @@ package picture
 
 import (
 	"bytes"
+	"encoding/xml"
 	"fmt"
-	"html"
 	"slices"
 	"strconv"
 	"strings"
@@ -79,22 +79,22 @@ func (d *drawing) open(s *inspect.Status, width, height int, bare bool) {
 	}
 	title := "CPUs of " + name
 	d.printf(`<svg xmlns="http://www.w3.org/2000/svg" class="cpus" width="%d" height="%d" viewBox="0 0 %d %d" role="group" aria-label="%s" font-family="system-ui, sans-serif">`+"\n",
-		width, height, width, height, html.EscapeString(title))
+		width, height, width, height, escaped(title))
 	if !bare {
 		d.printf("<style>\n%s</style>\n", style)
 	}
 	d.WriteString(`<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><line class="hatch" x1="0" y1="0" x2="0" y2="6"/></pattern></defs>` + "\n")
 	d.printf(`<rect class="page" width="%d" height="%d"/>`+"\n", width, height)
 	if !bare {
-		d.printf(`<text class="title" x="%d" y="25">%s</text>`+"\n", gap+4, html.EscapeString(title))
+		d.printf(`<text class="title" x="%d" y="25">%s</text>`+"\n", gap+4, escaped(title))
 	}
 }
 
 // box draws a box and what is in it, in words: for who hears it, it is a group.
 func (d *drawing) box(b *box, depth int) {
 	if label := strings.Join(b.group.Labels, " · "); label != "" {
-		d.printf(`<g role="group" aria-label="%s"><rect class="box d%d" x="%d" y="%d" width="%d" height="%d" rx="4"/>`, html.EscapeString(label), min(depth, 3), b.x, b.y, b.w, b.h)
-		d.printf(`<text class="label" x="%d" y="%d">%s</text>`+"\n", b.x+gap, b.y+gap+9, html.EscapeString(label))
+		d.printf(`<g role="group" aria-label="%s"><rect class="box d%d" x="%d" y="%d" width="%d" height="%d" rx="4"/>`, escaped(label), min(depth, 3), b.x, b.y, b.w, b.h)
+		d.printf(`<text class="label" x="%d" y="%d">%s</text>`+"\n", b.x+gap, b.y+gap+9, escaped(label))
 		depth++
 	} else {
 		d.WriteString("<g>\n")
@@ -115,7 +115,7 @@ func (d *drawing) box(b *box, depth int) {
 func (d *drawing) thread(t *thread) {
 	c := &t.cpu
 	number := d.owners[c.Owner]
-	words := html.EscapeString(Words(c))
+	words := escaped(Words(c))
 	if d.faulty.Contains(c.ID) {
 		words += ", not as planned"
 	}
@@ -165,16 +165,35 @@ func markOf(c *inspect.CPU, owner int) string {
 	case !c.Online:
 		return "off"
 	}
-	return map[string]string{"management": "M", "shared": "S", "free": "", "idle": "I", "resting": "R", "parked": "P", "none": "–"}[classOf(c)]
+	class := classOf(c)
+	for _, l := range looks() {
+		if l.class == class {
+			return l.mark
+		}
+	}
+	return ""
 }
 
-// classOf is the name of a CPU's look.
+// classOf is the name of a CPU's look: one that the style sheet knows, whatever a file says.
 func classOf(c *inspect.CPU) string {
+	class := c.Use
 	switch {
 	case !c.Online:
 		return "offline"
-	case c.Use != "pool":
+	case c.Use == "pool":
+		class = c.Pool
+	case c.Use == "owned" || c.Use == "reserved":
 		return c.Use
 	}
-	return c.Pool
+	if slices.ContainsFunc(looks(), func(l look) bool { return l.class == class }) {
+		return class
+	}
+	return "none"
+}
+
+// escaped is a text as SVG can hold it, in attributes too; what XML has no place for is shown as U+FFFD.
+func escaped(text string) string {
+	var b strings.Builder
+	_ = xml.EscapeText(&b, []byte(text)) // a Builder takes all
+	return b.String()
 }

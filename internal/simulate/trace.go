@@ -163,7 +163,11 @@ func (e *Event) parseAdd(add json.RawMessage, namespace string) error {
 }
 
 func (e *Event) parseResize(cpu string) error {
-	q, err := resource.ParseQuantity(cpu)
+	var q resource.Quantity
+	err := errors.New("endless") // ParseQuantity takes hours for an exponent of nine digits
+	if !strings.ContainsAny(cpu, "eE") {
+		q, err = resource.ParseQuantity(cpu)
+	}
 	if err != nil || q.Sign() < 0 || e.Container == "" {
 		return fmt.Errorf("resize: container %q, cpu %q; want the container's name and an amount such as 2 or 500m", e.Container, cpu)
 	}

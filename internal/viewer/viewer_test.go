@@ -2,6 +2,7 @@ package viewer_test
 
 import (
 	"encoding/json"
+	"encoding/xml"
 	"errors"
 	"io"
 	"net/http"
@@ -179,10 +180,38 @@ func TestWaits(t *testing.T) {
 	}
 }
 
+// holdsNoScript reads a drawing as a browser does: it is XML, of elements that only draw.
+func holdsNoScript(t *testing.T, svg io.Reader) {
+	t.Helper()
+	for d := xml.NewDecoder(svg); ; {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			t.Fatalf("the drawing is no XML: %v", err)
+		}
+		element, begins := token.(xml.StartElement)
+		if !begins {
+			continue
+		}
+		switch element.Name.Local {
+		case "svg", "style", "defs", "pattern", "line", "rect", "g", "text", "title":
+		default:
+			t.Errorf("the drawing holds %s", element.Name.Local)
+		}
+		for _, a := range element.Attr {
+			if strings.HasPrefix(a.Name.Local, "on") || strings.Contains(a.Name.Local, "href") {
+				t.Errorf("a %s has %s=%q", element.Name.Local, a.Name.Local, a.Value)
+			}
+		}
+	}
+}
+
 // FuzzRead: whatever is in a file, it is refused, or can be shown.
 func FuzzRead(f *testing.F) {
 	f.Add(sample(f, "8.json"))
-	f.Add(`{"version": 1, "cpus": [{"id": 0, "online": true, "core": -1, "package": 2147483647, "use": "<"}], "faults": [{}], "containers": [{"cpus": "0-3", "exclusive": true}]}`)
+	f.Add(`{"version": 1, "cpus": [{"id": 0, "online": true, "core": -1, "package": 2147483647, "use": "<", "pool": "\"/><script>"}, {"id": 1, "online": true, "use": "\"/><script>", "type": "\u0001"}], "node": "\u0000&", "faults": [{}], "containers": [{"cpus": "0-3", "exclusive": true}]}`)
 	f.Add(`{"version": 1, "cpus": [{"id": 9007199254740993}]}`)
 	f.Fuzz(func(t *testing.T, in string) {
 		s, err := viewer.Read(strings.NewReader(in))
@@ -191,8 +220,10 @@ func FuzzRead(f *testing.F) {
 		}
 		feed := viewer.NewFeed()
 		feed.Put(s)
-		if w := get(t, serve(t, feed), "localhost", "/state"); w.Code != http.StatusOK {
+		h := serve(t, feed)
+		if w := get(t, h, "localhost", "/state"); w.Code != http.StatusOK {
 			t.Errorf("state: %d %s", w.Code, w.Body)
 		}
+		holdsNoScript(t, get(t, h, "localhost", "/picture.svg").Body)
 	})
 }
