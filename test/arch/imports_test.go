@@ -68,6 +68,8 @@ func arrows() map[string][]string {
 		"internal/power":     {"internal/tune", "pkg/cpuset", "pkg/workload"},
 		"cmd/cpupoold":       {"pkg/...", "internal/..."},
 
+		"internal/hostedpriority": nil,
+
 		"internal/review":     {"internal/admission"},
 		"internal/eviction":   {"internal/admission", "pkg/workload"},
 		"internal/evictor":    {"internal/eviction", "pkg/workload"},
@@ -81,7 +83,7 @@ func arrows() map[string][]string {
 // link them, nor what they bring along.
 func notInDaemon() []string {
 	return []string{
-		module + "internal/admission", module + "internal/adopt", module + "internal/eviction", module + "internal/evictor", module + "internal/lint", module + "internal/manifest", module + "internal/overview", module + "internal/picture", module + "internal/review", module + "internal/simulate", module + "internal/viewer", module + "internal/webhook",
+		module + "internal/admission", module + "internal/adopt", module + "internal/eviction", module + "internal/evictor", module + "internal/hostedpriority", module + "internal/lint", module + "internal/manifest", module + "internal/overview", module + "internal/picture", module + "internal/review", module + "internal/simulate", module + "internal/viewer", module + "internal/webhook",
 		"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime",
 	}
 }

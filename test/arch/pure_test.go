@@ -32,6 +32,7 @@ func pure() []string {
 		"internal/host/*.go",
 		"internal/admission/*.go",
 		"internal/explain/*.go",
+		"internal/hostedpriority/*.go",
 		"internal/audit/judge.go",
 		"internal/audit/ownership.go",
 		"internal/audit/parse*.go",
@@ -61,9 +62,9 @@ func impure() []string {
 }
 
 // formulas are the libraries of the core: a weight conversion, and the types of
-// pods and of their quantities.
+// pods and of their quantities, and what names may be.
 func formulas() []string {
-	return []string{"github.com/opencontainers/cgroups", "k8s.io/api/core/v1", "k8s.io/apimachinery/pkg/api/resource"}
+	return []string{"github.com/opencontainers/cgroups", "k8s.io/api/core/v1", "k8s.io/apimachinery/pkg/api/resource", "k8s.io/apimachinery/pkg/util/validation"}
 }
 
 // impurities names what makes a source file impure.

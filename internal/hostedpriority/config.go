@@ -1,0 +1,225 @@
+package hostedpriority
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// HighestValue is the highest value of a class that is none of the system's (scheduling
+// API, HighestUserDefinablePriority).
+const HighestValue = 1_000_000_000
+
+// Config is what is done about priority classes of hosted control planes.
+type Config struct {
+	// Enabled gives pods of hosted control planes the class of their cluster's size.
+	// Default: false.
+	Enabled bool `yaml:"enabled"`
+	// SizesFrom says where sizes and their classes are written: config, which is this
+	// file, or ClusterSizingConfiguration, HyperShift's object. Default: config.
+	SizesFrom SizesFrom `yaml:"sizesFrom"`
+	// Sizes are those of clusters by their number of worker nodes, the smallest first.
+	Sizes []Size `yaml:"sizes"`
+}
+
+// SizesFrom is where sizes are written.
+type SizesFrom string
+
+// With FromSizing, [Config.Sizes] is of no use.
+const (
+	FromConfig SizesFrom = "config"
+	FromSizing SizesFrom = "ClusterSizingConfiguration"
+)
+
+// A Size is that of clusters with so many worker nodes, and has their classes.
+type Size struct {
+	Name string `yaml:"name"`
+	// MaxNodes is the largest number of worker nodes. Nil: there is no limit.
+	MaxNodes *int64 `yaml:"maxNodes,omitempty"`
+	// Dedicated says that clusters have the size by [DedicatedKey] and not by number.
+	Dedicated bool `yaml:"dedicated,omitempty"`
+	// ControlPlane and Etcd are the classes. APICritical may be left out: pods of that role
+	// then get ControlPlane, as in the proposal.
+	ControlPlane Class  `yaml:"controlPlane"`
+	APICritical  *Class `yaml:"apiCritical,omitempty"`
+	Etcd         Class  `yaml:"etcd"`
+}
+
+// A Class is a priority class.
+type Class struct {
+	Name string `yaml:"name"`
+	// Value is -2147483648..1000000000.
+	Value int64 `yaml:"value"`
+}
+
+// Default is the configuration where none is written: the proposal's sizes. It says
+// 101-300 for xl and 300+ for xxl; 300 is xl here.
+func Default() Config {
+	c := Config{SizesFrom: FromConfig}
+	limits := []int64{10, 25, 50, 100, 300}
+	for i, name := range []string{"xs", "s", "m", "l", "xl", "xxl", "dedicated"} {
+		value := int64(i+1) * 1_000_000
+		size := Size{
+			Name: name, ControlPlane: Class{"hypershift-" + name, value}, Etcd: Class{"hypershift-etcd-" + name, value + 500_000},
+			Dedicated: name == "dedicated",
+		}
+		if i < len(limits) {
+			size.MaxNodes = &limits[i]
+		}
+		c.Sizes = append(c.Sizes, size)
+	}
+	return c
+}
+
+// Check calls wrong for everything that is wrong, with the key as in a configuration file
+// that has the Config as hostedPriority, its value, and a remedy.
+func (c *Config) Check(wrong func(key, value, reason string)) {
+	const key = "hostedPriority."
+	if c.SizesFrom != FromConfig && c.SizesFrom != FromSizing {
+		wrong(key+"sizesFrom", string(c.SizesFrom), "write config or ClusterSizingConfiguration")
+	}
+	if len(c.Sizes) == 0 {
+		wrong(key+"sizes", "[]", "there is none; leave the key out, or write a size without maxNodes")
+		return
+	}
+	k := checker{names: map[string]bool{}, classes: map[string]bool{}, wrong: wrong}
+	for i := range c.Sizes {
+		k.size(key+"sizes["+strconv.Itoa(i)+"]", &c.Sizes[i])
+	}
+	if !k.open {
+		wrong(key+"sizes", c.Sizes[len(c.Sizes)-1].Name, "no size is without maxNodes; leave it out of the largest one, or clusters with more nodes have none")
+	}
+}
+
+// checker is what has been seen of a list of sizes.
+type checker struct {
+	names, classes map[string]bool
+	open           bool  // there is a size without limit
+	limit          int64 // the one before
+	dedicated      bool
+	values         []seen
+	wrong          func(key, value, reason string)
+}
+
+// seen is the class of a size before.
+type seen struct {
+	role  Role
+	class Class
+}
+
+func (k *checker) size(key string, s *Size) {
+	if msgs := validation.IsDNS1123Label(s.Name); len(msgs) > 0 {
+		k.wrong(key+".name", s.Name, "is no name of a size; write lower case letters, digits and -")
+	} else if k.names[s.Name] {
+		k.wrong(key+".name", s.Name, "is there twice")
+	}
+	k.names[s.Name] = true
+	k.bounds(key, s)
+	k.class(key+".controlPlane", s.ControlPlane)
+	k.class(key+".etcd", s.Etcd)
+	between := s.ControlPlane.Value
+	if s.APICritical != nil {
+		k.class(key+".apiCritical", *s.APICritical)
+		if between = s.APICritical.Value; between <= s.ControlPlane.Value {
+			k.wrong(key+".apiCritical.value", strconv.FormatInt(between, 10), "must be more than that of controlPlane")
+		}
+	}
+	if s.Etcd.Value <= between {
+		k.wrong(key+".etcd.value", strconv.FormatInt(s.Etcd.Value, 10), "must be more than those of the size's other classes: etcd goes last")
+	}
+	k.order(key, s)
+}
+
+// bounds checks which clusters have a size.
+func (k *checker) bounds(key string, s *Size) {
+	limit := "none"
+	if s.MaxNodes != nil {
+		limit = strconv.FormatInt(*s.MaxNodes, 10)
+	}
+	switch {
+	case k.dedicated:
+		k.wrong(key+".name", s.Name, "comes after the dedicated size; that is the last one, and there is one at most")
+	case s.Dedicated && s.MaxNodes != nil:
+		k.wrong(key+".maxNodes", limit, "the dedicated size is not for a number of nodes; remove it")
+	case s.Dedicated:
+	case k.open:
+		k.wrong(key+".name", s.Name, "comes after a size without maxNodes; no cluster is larger")
+	case s.MaxNodes != nil && (*s.MaxNodes < 0 || *s.MaxNodes > 1_000_000):
+		k.wrong(key+".maxNodes", limit, "is out of range; write 0 to 1000000, or nothing for no limit")
+	case s.MaxNodes != nil && len(k.values) > 0 && *s.MaxNodes <= k.limit:
+		k.wrong(key+".maxNodes", limit, "must be more than that of the size before, "+strconv.FormatInt(k.limit, 10))
+	}
+	k.dedicated = k.dedicated || s.Dedicated
+	if !s.Dedicated {
+		k.open = k.open || s.MaxNodes == nil
+		if s.MaxNodes != nil {
+			k.limit = *s.MaxNodes
+		}
+	}
+}
+
+func (k *checker) class(key string, c Class) {
+	if reason := badClass(c.Name); reason != "" {
+		k.wrong(key+".name", c.Name, reason)
+	} else if k.classes[c.Name] {
+		k.wrong(key+".name", c.Name, "is there twice")
+	}
+	k.classes[c.Name] = true
+	if c.Value > HighestValue || c.Value < -1<<31 {
+		k.wrong(key+".value", strconv.FormatInt(c.Value, 10), fmt.Sprintf("is out of range; write %d to %d: what is above is the system's", -1<<31, HighestValue))
+	}
+}
+
+// order holds a size's values to those of smaller ones: each role's are higher, no two are
+// the same, and the dedicated size's are higher than all others.
+func (k *checker) order(key string, s *Size) {
+	for _, role := range Roles() {
+		c, field := s.ControlPlane, ".controlPlane"
+		switch role {
+		case APICritical:
+			if s.APICritical == nil {
+				continue
+			}
+			c, field = *s.APICritical, ".apiCritical"
+		case Etcd:
+			c, field = s.Etcd, ".etcd"
+		}
+		for _, before := range k.values {
+			value, than := strconv.FormatInt(c.Value, 10), before.class.Name+", "+strconv.FormatInt(before.class.Value, 10)
+			if c.Value == before.class.Value {
+				k.wrong(key+field+".value", value, "is that of "+before.class.Name+", too; write another one")
+				break
+			}
+			if c.Value < before.class.Value && (role == before.role || s.Dedicated) {
+				k.wrong(key+field+".value", value, "must be more than that of "+than)
+				break
+			}
+		}
+	}
+	k.values = append(k.values, seen{ControlPlane, s.ControlPlane}, seen{Etcd, s.Etcd})
+	if s.APICritical != nil {
+		k.values = append(k.values, seen{APICritical, *s.APICritical})
+	}
+}
+
+// badClass says what is wrong with the name of a class that pods are to get, and nothing if
+// it is fine.
+func badClass(name string) string {
+	switch {
+	case len(validation.IsDNS1123Subdomain(name)) > 0:
+		return "is no name of a priority class; write at most 253 lower case letters, digits, - and ., a letter or digit first and last"
+	case strings.HasPrefix(name, "system-"):
+		return "is a class of the system's; write one that does not begin with system-"
+	case name == operatorClass:
+		return "is the class of HyperShift's operator, which must outlive what it operates; write another one"
+	}
+	if _, base := RoleOf(name); base {
+		return "is HyperShift's own class, which is to be replaced; write another one"
+	}
+	return ""
+}
+
+// operatorClass is that of HyperShift's operator.
+const operatorClass = "hypershift-operator"

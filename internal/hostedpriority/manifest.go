@@ -1,0 +1,49 @@
+package hostedpriority
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// Manifests are the PriorityClasses of the table of a configuration, in YAML, as they are
+// in deploy/webhook/hosted-priority. They may preempt, as the proposal's: what has a higher
+// class gets the room of what has a lower one.
+func (c *Config) Manifests() string {
+	var b strings.Builder
+	b.WriteString(`# The priority classes of hosted control planes, by the size of the cluster (docs/priority-classes.md). Made from the sizes of the webhook's
+# configuration: cpupool-webhook --priority-classes prints those of another one.
+`)
+	least := int64(0)
+	for i, r := range c.Table().sizes {
+		size := &c.Sizes[i]
+		whose := "dedicated hosted clusters"
+		switch {
+		case size.Dedicated:
+		case r.max == math.MaxInt64:
+			whose = fmt.Sprintf("hosted clusters with %d worker nodes and more", least)
+		default:
+			whose = fmt.Sprintf("hosted clusters with %d to %d worker nodes", least, r.max)
+			least = r.max + 1
+		}
+		manifest(&b, size.ControlPlane, "Control planes of "+whose+".")
+		if size.APICritical != nil {
+			manifest(&b, *size.APICritical, "API servers of "+whose+".")
+		}
+		manifest(&b, size.Etcd, "etcd of "+whose+".")
+	}
+	return b.String()
+}
+
+func manifest(b *strings.Builder, c Class, description string) {
+	fmt.Fprintf(b, `---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata:
+  name: %s
+value: %d
+globalDefault: false
+preemptionPolicy: PreemptLowerPriority
+description: %s
+`, c.Name, c.Value, description)
+}

@@ -1,0 +1,86 @@
+package hostedpriority
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// A HostedCluster is what is asked of HyperShift's object of that kind.
+type HostedCluster struct {
+	Namespace, Name string
+	Annotations     map[string]string
+}
+
+// ControlPlaneNamespace is the namespace in which HyperShift runs the cluster's control
+// plane (its manifests.HostedControlPlaneNamespace). Two clusters can have the same one:
+// b of a-b, and b-b of a.
+func (c HostedCluster) ControlPlaneNamespace() string {
+	return c.Namespace + "-" + strings.ReplaceAll(c.Name, ".", "-")
+}
+
+// A NodePool is what is asked of HyperShift's object of that kind, hypershift.openshift.io/v1beta1.
+type NodePool struct {
+	Namespace string `json:"-"`
+
+	Spec struct {
+		ClusterName string `json:"clusterName"`
+		Replicas    *int64 `json:"replicas"`
+		AutoScaling *struct {
+			Min *int64 `json:"min"`
+		} `json:"autoScaling"`
+	} `json:"spec"`
+	Status struct {
+		Replicas int64 `json:"replicas"`
+	} `json:"status"`
+}
+
+// ParseNodePool reads a NodePool of a namespace. A pool of fewer than no nodes, or more
+// than anybody has, is an error.
+func ParseNodePool(namespace string, data []byte) (NodePool, error) {
+	p := NodePool{Namespace: namespace}
+	if err := json.Unmarshal(data, &p); err != nil {
+		return NodePool{}, fmt.Errorf("decode: %w", err)
+	}
+	if p.Spec.ClusterName == "" {
+		return NodePool{}, errors.New("spec.clusterName is empty; write the name of the HostedCluster")
+	}
+	const most = 1_000_000
+	if n := p.Nodes(); n < 0 || n > most {
+		return NodePool{}, fmt.Errorf("has %d nodes; write 0 to %d replicas", n, most)
+	}
+	return p, nil
+}
+
+// Nodes is how many worker nodes the pool counts for. Of a pool of a fixed size it is
+// what is asked for: it is known at once, and machines that fail or are replaced do not
+// change it. Of one that scales itself it is what there is, as HyperShift's own sizing
+// counts it, and the minimum at least: while the cluster's API server is away, its
+// NodePools show fewer than there are.
+func (p NodePool) Nodes() int64 {
+	switch {
+	case p.Spec.AutoScaling != nil:
+		n := p.Status.Replicas
+		if least := p.Spec.AutoScaling.Min; least != nil {
+			n = max(n, *least)
+		}
+		return n
+	case p.Spec.Replicas != nil:
+		return *p.Spec.Replicas
+	}
+	return 0
+}
+
+// ParseSizing reads the sizes of a ClusterSizingConfiguration.
+func ParseSizing(data []byte) (Table, error) {
+	var c struct {
+		Spec struct {
+			Sizes []SizingSize `json:"sizes"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(data, &c); err != nil {
+		return Table{}, fmt.Errorf("decode: %w", err)
+	}
+	return SizingTable(c.Spec.Sizes)
+}

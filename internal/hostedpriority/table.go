@@ -1,0 +1,118 @@
+package hostedpriority
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// A Table has the sizes of clusters with their classes, the smallest first. The zero value
+// has none.
+type Table struct {
+	sizes     []row
+	dedicated bool // the last one is for clusters that say so
+	values    bool // the values of classes are known
+}
+
+// row is a size. A role whose class has no name keeps its own.
+type row struct {
+	name    string
+	max     int64 // nodes
+	classes [3]Class
+}
+
+// Table is that of a configuration that [Config.Check] finds nothing wrong with.
+func (c *Config) Table() Table {
+	t := Table{values: true}
+	for _, s := range c.Sizes {
+		r := row{name: s.Name, max: math.MaxInt64, classes: [3]Class{ControlPlane: s.ControlPlane, APICritical: s.ControlPlane, Etcd: s.Etcd}}
+		if s.MaxNodes != nil {
+			r.max = *s.MaxNodes
+		}
+		if s.APICritical != nil {
+			r.classes[APICritical] = *s.APICritical
+		}
+		t.sizes = append(t.sizes, r)
+		t.dedicated = s.Dedicated
+	}
+	return t
+}
+
+// Sizes are the names of sizes, the smallest first.
+func (t Table) Sizes() (names []string) {
+	for _, r := range t.sizes {
+		names = append(names, r.name)
+	}
+	return names
+}
+
+// index is the place of a size, -1 when there is none of that name.
+func (t Table) index(name string) int {
+	return slices.IndexFunc(t.sizes, func(r row) bool { return r.name == name })
+}
+
+// counted is the size of so many nodes.
+func (t Table) counted(nodes int64) int {
+	return slices.IndexFunc(t.sizes, func(r row) bool { return nodes <= r.max })
+}
+
+// A SizingSize is one of spec.sizes of HyperShift's ClusterSizingConfiguration
+// (scheduling.hypershift.openshift.io/v1alpha1).
+type SizingSize struct {
+	Name     string `json:"name"`
+	Criteria struct {
+		From int64  `json:"from"`
+		To   *int64 `json:"to"`
+	} `json:"criteria"`
+	Effects struct {
+		ControlPlane string `json:"controlPlanePriorityClassName"`
+		APICritical  string `json:"APICriticalPriorityClassName"`
+		Etcd         string `json:"etcdPriorityClassName"`
+	} `json:"effects"`
+}
+
+// SizingTable is the table of a ClusterSizingConfiguration. Its sizes must cover all
+// numbers of nodes once, as HyperShift demands. A size that names no class for a role has
+// that of the next smaller one which does: HyperShift leaves annotations of an earlier size
+// as they are.
+func SizingTable(sizes []SizingSize) (Table, error) {
+	sizes = slices.SortedFunc(slices.Values(sizes), func(a, b SizingSize) int { return cmp.Compare(a.Criteria.From, b.Criteria.From) })
+	if len(sizes) == 0 {
+		return Table{}, errors.New("has no sizes")
+	}
+	var t Table
+	var problems []error
+	next := int64(0)
+	for i, s := range sizes {
+		r := row{name: s.Name, max: math.MaxInt64}
+		if s.Criteria.To != nil {
+			r.max = *s.Criteria.To
+		}
+		if s.Name == "" || t.index(s.Name) >= 0 {
+			problems = append(problems, fmt.Errorf("size %q: is there twice, or has no name", s.Name))
+		}
+		if last := i == len(sizes)-1; s.Criteria.From != next || r.max < s.Criteria.From || last != (s.Criteria.To == nil) {
+			problems = append(problems, fmt.Errorf("size %q: sizes leave out numbers of nodes or have some twice; write criteria like 0-10, 11-100, 101 and no end", s.Name))
+		}
+		if s.Criteria.To != nil {
+			next = r.max + 1
+		}
+		for role, name := range map[Role]string{ControlPlane: s.Effects.ControlPlane, APICritical: s.Effects.APICritical, Etcd: s.Effects.Etcd} {
+			if reason := badClass(name); name != "" && reason != "" {
+				problems = append(problems, fmt.Errorf("size %q: class %q of %s: %s", s.Name, name, role, reason))
+			}
+			if r.classes[role].Name = name; name == "" && i > 0 {
+				r.classes[role] = t.sizes[i-1].classes[role]
+			}
+		}
+		t.sizes = append(t.sizes, r)
+	}
+	if len(problems) > 0 {
+		slices.SortStableFunc(problems, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+		return Table{}, errors.Join(problems...)
+	}
+	return t, nil
+}
