@@ -28,6 +28,7 @@ func TestLife(t *testing.T) {
 	t.Run("management", func(t *testing.T) { manage(t, c) })
 	t.Run("not allowed", func(t *testing.T) { notAllowed(t, c) })
 	t.Run("full", func(t *testing.T) { fill(t, c) })
+	t.Run("see", func(t *testing.T) { see(t, c) })
 	t.Run("remove", func(t *testing.T) { remove(t, c) })
 }
 
