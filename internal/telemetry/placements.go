@@ -27,8 +27,14 @@ func NewPlacements() Placements {
 	return Placements{Elapsed: NewHistogram(), Used: NewHistogram()}
 }
 
+// placements emits all ways, also those that nobody has come by: a rate over a series
+// that begins with a late container does not see that one.
 func (e emitter) placements(v *View) {
-	for way, p := range v.Placements {
+	for _, way := range []Way{WayNRI, WaySpec, WayInotify, WayEvent, WayResync} {
+		p, known := v.Placements[way]
+		if !known {
+			p = NewPlacements()
+		}
 		e.histogram(placementTime, p.Elapsed, string(way))
 		e.histogram(placementUsage, p.Used, string(way))
 	}

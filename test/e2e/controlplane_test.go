@@ -134,14 +134,18 @@ func (p *controlPlane) write(t *testing.T, name, text string) {
 	}
 }
 
-// start runs a program until the end of the test. What it prints last is shown when the test fails.
+// start runs a program, of the control plane's or given with its path, until the end of the test. What it prints last is shown when the test fails.
 func (p *controlPlane) start(t *testing.T, name string, args ...string) {
 	t.Helper()
-	log, err := os.Create(filepath.Join(p.dir, name+".log"))
+	program := name
+	if !filepath.IsAbs(name) {
+		program = filepath.Join(p.programs, name)
+	}
+	log, err := os.Create(filepath.Join(p.dir, filepath.Base(name)+".log"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd, done := exec.Command(filepath.Join(p.programs, name), args...), make(chan struct{})
+	cmd, done := exec.Command(program, args...), make(chan struct{})
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {

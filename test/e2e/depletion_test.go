@@ -58,7 +58,7 @@ func TestDepletion(t *testing.T) {
 		name string
 		run  func(*testing.T)
 	}{
-		{"warning", d.warns}, {"taint", d.taints}, {"dry run", d.wouldEvict}, {"eviction", d.evicts}, {"over", d.isOver},
+		{"warning", d.warns}, {"taint", d.taints}, {"dry run", d.wouldEvict}, {"alerts", d.alerts}, {"eviction", d.evicts}, {"over", d.isOver},
 	} {
 		if !t.Run(step.name, step.run) {
 			return

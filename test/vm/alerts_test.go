@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/test/prometheus"
 	"github.com/cpupoold/cpupoold/test/vm"
-	"github.com/cpupoold/cpupoold/test/vm/internal/alertrules"
 )
 
 // alertFactor makes 15 minutes 45 seconds: the daemon's own pauses, which it does not shorten, still are shorter than what the rules wait for.
@@ -25,7 +25,7 @@ func TestAlerts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	short, err := alertrules.Shorten(string(rules), *alertFactor)
+	short, err := prometheus.Shorten(string(rules), *alertFactor)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestAlerts(t *testing.T) {
 	if err := os.WriteFile(file, []byte(short), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for from, to := range map[string]string{file: "/opt/prometheus/rules.yaml", prometheus(t): "/opt/prometheus/prometheus"} {
+	for from, to := range map[string]string{file: "/opt/prometheus/rules.yaml", prometheusProgram(t): "/opt/prometheus/prometheus"} {
 		if err := m.CopyTo(t.Context(), from, to); err != nil {
 			t.Fatal(err)
 		}
@@ -44,9 +44,9 @@ func TestAlerts(t *testing.T) {
 	vm.RunTests(t, m, "./guest/alerts", fmt.Sprintf("-factor=%d", *alertFactor))
 }
 
-// prometheus is the program of this host's release of Debian. It needs nothing but a C library, which guests have; as a package of the
+// prometheusProgram is that of this host's release of Debian. It needs nothing but a C library, which guests have; as a package of the
 // guest's it would need an image of its own.
-func prometheus(t *testing.T) string {
+func prometheusProgram(t *testing.T) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "../monitoring/promtool.sh", "prometheus")
 	cmd.Stderr = os.Stderr

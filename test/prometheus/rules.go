@@ -1,5 +1,5 @@
-// Package alertrules makes the rules of deploy/monitoring quick enough for a test.
-package alertrules
+// Package prometheus makes the rules of deploy/monitoring quick enough for a test, and asks a Prometheus what has come of them.
+package prometheus
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package alertrules_test
+package prometheus_test
 
 import (
 	"os"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cpupoold/cpupoold/test/vm/internal/alertrules"
+	"github.com/cpupoold/cpupoold/test/prometheus"
 )
 
 func TestShorten(t *testing.T) {
@@ -34,18 +34,18 @@ func TestShorten(t *testing.T) {
     for: 45000ms
     annotations: {description: "For 15 minutes, [sic] for: 5 of 7m."}
 `
-	got, err := alertrules.Shorten(rules, 20)
+	got, err := prometheus.Shorten(rules, 20)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	if d := cmp.Diff([]string{"X"}, alertrules.Names(rules)); d != "" {
+	if d := cmp.Diff([]string{"X"}, prometheus.Names(rules)); d != "" {
 		t.Errorf("names (-want +got):\n%s", d)
 	}
 	for text, factor := range map[string]int{rules: 0, "groups: []\n": 20} {
-		if _, err := alertrules.Shorten(text, factor); err == nil {
+		if _, err := prometheus.Shorten(text, factor); err == nil {
 			t.Errorf("Shorten(%q, %d) gives no error", text, factor)
 		}
 	}
@@ -53,16 +53,16 @@ func TestShorten(t *testing.T) {
 
 // TestShortenDelivered: no duration of the real file is overlooked.
 func TestShortenDelivered(t *testing.T) {
-	text, err := os.ReadFile("../../../../deploy/monitoring/rules.yaml")
+	text, err := os.ReadFile("../../deploy/monitoring/rules.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	rules := string(text)
-	short, err := alertrules.Shorten(rules, 20)
+	short, err := prometheus.Shorten(rules, 20)
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := alertrules.Names(rules)
+	names := prometheus.Names(rules)
 	if n := strings.Count(rules, "alert: "); n == 0 || len(names) != n {
 		t.Errorf("%d names of %d alerts", len(names), n)
 	}
