@@ -78,7 +78,7 @@ func rootCommand(s streams) *cobra.Command {
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	root.SetFlagErrorFunc(usage)
-	root.AddCommand(mutateCommand(s), lintCommand(s), adoptCommand(s), simulateCommand(s), serveCommand(s), nodesCommand(s), describeCommand(s), topCommand(s))
+	root.AddCommand(mutateCommand(s), lintCommand(s), adoptCommand(s), simulateCommand(s), importCommand(s), renderCommand(s), serveCommand(s), nodesCommand(s), describeCommand(s), topCommand(s))
 	return root
 }
 

@@ -40,6 +40,7 @@ func arrows() map[string][]string {
 		"internal/admission": {"pkg/workload"},
 		"internal/manifest":  nil,
 		"internal/adopt":     {"internal/admission"},
+		"internal/migrate":   {"internal/config", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/lint":      {"internal/admission", "internal/adopt", "internal/lint", "internal/manifest", "pkg/workload"},
 		"internal/config":    {"pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/telemetry": {"pkg/cpuset"},
@@ -75,7 +76,7 @@ func arrows() map[string][]string {
 		"internal/evictor":    {"internal/eviction", "pkg/workload"},
 		"internal/webhook":    {"internal/admission", "internal/eviction", "internal/evictor", "internal/review", "pkg/workload"},
 		"cmd/cpupool-webhook": {"internal/evictor", "internal/webhook"},
-		"cmd/kubectl-cpupool": {"internal/admission", "internal/adopt", "internal/config", "internal/inspect", "internal/layout", "internal/lint", "internal/manifest", "internal/overview", "internal/picture", "internal/simulate", "internal/viewer", "pkg/cpuset", "pkg/topology", "pkg/workload"},
+		"cmd/kubectl-cpupool": {"internal/admission", "internal/adopt", "internal/config", "internal/inspect", "internal/layout", "internal/lint", "internal/manifest", "internal/migrate", "internal/overview", "internal/picture", "internal/simulate", "internal/viewer", "pkg/cpuset", "pkg/topology", "pkg/workload"},
 	}
 }
 
@@ -83,7 +84,7 @@ func arrows() map[string][]string {
 // link them, nor what they bring along.
 func notInDaemon() []string {
 	return []string{
-		module + "internal/admission", module + "internal/adopt", module + "internal/eviction", module + "internal/evictor", module + "internal/hostedpriority", module + "internal/lint", module + "internal/manifest", module + "internal/overview", module + "internal/picture", module + "internal/review", module + "internal/simulate", module + "internal/viewer", module + "internal/webhook",
+		module + "internal/admission", module + "internal/adopt", module + "internal/eviction", module + "internal/evictor", module + "internal/hostedpriority", module + "internal/lint", module + "internal/manifest", module + "internal/migrate", module + "internal/overview", module + "internal/picture", module + "internal/review", module + "internal/simulate", module + "internal/viewer", module + "internal/webhook",
 		"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime",
 	}
 }

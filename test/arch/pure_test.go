@@ -44,6 +44,7 @@ func pure() []string {
 		"internal/power/ask.go",
 		"internal/power/plan.go",
 		"internal/layout/*.go",
+		"internal/migrate/*.go",
 		"internal/simulate/[^t]*.go",
 		"internal/report/names.go",
 		"internal/report/redact.go",
@@ -61,10 +62,10 @@ func impure() []string {
 	}
 }
 
-// formulas are the libraries of the core: a weight conversion, and the types of
-// pods and of their quantities, and what names may be.
+// formulas are the libraries of the core: a weight conversion, the types of pods and of
+// their quantities, what names may be, and texts of YAML and TOML.
 func formulas() []string {
-	return []string{"github.com/opencontainers/cgroups", "k8s.io/api/core/v1", "k8s.io/apimachinery/pkg/api/resource", "k8s.io/apimachinery/pkg/util/validation"}
+	return []string{"github.com/BurntSushi/toml", "github.com/opencontainers/cgroups", "go.yaml.in/yaml/v3", "k8s.io/api/core/v1", "k8s.io/apimachinery/pkg/api/resource", "k8s.io/apimachinery/pkg/util/validation"}
 }
 
 // impurities names what makes a source file impure.

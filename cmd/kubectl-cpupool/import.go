@@ -1,0 +1,128 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cpupoold/cpupoold/internal/layout"
+	"github.com/cpupoold/cpupoold/internal/migrate"
+)
+
+const importHelp = `Reads what places pods on CPUs today, and prints a configuration of cpupoold that does
+the same. What does not carry over goes to the standard error, with the reason and what
+to do instead.
+
+It reads, by their content: PerformanceProfile, KubeletConfiguration (and KubeletConfig),
+MachineConfig, CRI-O's configuration, the kubelet's file openshift-workload-pinning,
+CPU-Pooler's ConfigMaps, and Namespaces, whose annotations say whose pods may ask for a
+workload type. Several files, and several objects in a file, make one configuration; two
+that say different things about the same CPUs are an error that names both.
+
+Where OpenShift's documents and its implementation disagree, the implementation counts:
+pods are pinned to the reserved CPUs, and the content of the pinning file does not count.
+With --reading documents they are pinned to the isolated ones, or to what the file says.
+
+Nothing is changed. Exit codes: 0 printed, 1 it could not be made, 2 usage.`
+
+// importOptions are the flags of import.
+type importOptions struct {
+	machineFlags
+	options   migrate.Options
+	reading   string
+	files     []string
+	recursive bool
+	output    string
+}
+
+func importCommand(s streams) *cobra.Command {
+	o := &importOptions{}
+	cmd := &cobra.Command{
+		Use:   "import -f FILE|DIR",
+		Short: "make a configuration of OpenShift's, the kubelet's, CRI-O's or CPU-Pooler's",
+		Long:  importHelp,
+		Args:  flagsOnly(o.check),
+		RunE:  func(*cobra.Command, []string) error { return o.run(s) },
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVarP(&o.files, "filename", "f", nil, "`FILE` to read, - for the standard input, or a directory of files; may be repeated")
+	flags.BoolVarP(&o.recursive, "recursive", "R", false, "directories below directories too")
+	flags.StringVar(&o.reading, "reading", string(migrate.Implementation), "what counts where they disagree: implementation or documents")
+	flags.StringVar(&o.options.PoolConfig, "pool-config", "", "`KEY` of CPU-Pooler's ConfigMap that is meant, such as poolconfig-worker.yaml, where there are several")
+	flags.StringSliceVar(&o.options.Namespaces, "namespace", nil, "`NAMESPACE` whose pods may ask for workload types and mixed CPUs; may be repeated")
+	o.add(cmd)
+	flags.StringVarP(&o.output, "output", "o", "text", "`FORMAT`: text or json")
+	return cmd
+}
+
+func (o *importOptions) check() error {
+	o.options.Reading = migrate.Reading(o.reading)
+	stdin := 0
+	for _, file := range append([]string{o.topology}, o.files...) {
+		if file == "-" {
+			stdin++
+		}
+	}
+	switch {
+	case len(o.files) == 0:
+		return errors.New("no file; name one with -f, or - for the standard input")
+	case stdin > 1:
+		return errors.New("the standard input can be read once; name files for the others")
+	case o.options.Reading != migrate.Implementation && o.options.Reading != migrate.Documents:
+		return fmt.Errorf("--reading %q: no such reading; write implementation or documents", o.reading)
+	}
+	return checkOutput(o.output)
+}
+
+// importDocument is what -o json prints.
+type importDocument struct {
+	Version       int             `json:"version"`
+	Reading       migrate.Reading `json:"reading"`
+	Configuration string          `json:"configuration"`
+	Notes         []migrate.Note  `json:"notes"`
+}
+
+func (o *importOptions) run(s streams) error {
+	var errs []error
+	t, err := o.machine(s)
+	if err != nil {
+		errs = append(errs, err)
+	}
+	o.options.Topology = t
+	manifests, others, bad := listFiles(o.files, o.recursive)
+	errs = append(errs, bad...)
+	names := slices.Concat(manifests, others)
+	slices.Sort(names)
+	var files []migrate.File
+	for _, name := range names {
+		data, err := read(s.in, name)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		files = append(files, migrate.File{Name: name, Data: data})
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	result, err := migrate.Import(files, o.options)
+	if err != nil {
+		return err
+	}
+	if o.output == "json" {
+		return printJSON(s.out, importDocument{1, o.options.Reading, string(result.Configuration), result.Notes})
+	}
+	fmt.Fprintf(s.err, "reading: %s (see --reading)\n", o.options.Reading)
+	printNotes(s, result.Notes)
+	_, err = s.out.Write(result.Configuration)
+	return err
+}
+
+// printNotes writes what does not carry over to the standard error.
+func printNotes(s streams, notes []migrate.Note) {
+	for _, note := range notes {
+		fmt.Fprintln(s.err, "note:", layout.Printable(note.String()))
+	}
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/google/renameio/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/migrate"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
+
+const renderHelp = `Writes a configuration of cpupoold as others have it:
+
+  crio           a drop-in for /etc/crio/crio.conf.d: a table for each workload type
+  pinning        /etc/kubernetes/openshift-workload-pinning
+  machineconfig  a MachineConfig that carries both, and the kernel arguments
+  kubelet        a part of a KubeletConfiguration: reservedSystemCPUs, no static policy
+  kernel         arguments of the kernel, which keep its work off the guaranteed pool
+  systemd        a drop-in for /etc/systemd/system.conf.d: CPUAffinity
+
+One format goes to the standard output; with --dir each goes into a file of its own, in
+one step. What none of them can say goes to the standard error.
+
+The tables of crio and machineconfig make CRI-O place pods, in place of cpupoold, which
+does not start beside them unless otherManagers.crioWorkloads says so.
+
+Exit codes: 0 written, 1 something could not be written, 2 usage.`
+
+// renderOptions are the flags of render.
+type renderOptions struct {
+	machineFlags
+	config  string
+	formats []string
+	dir     string
+	role    string
+	force   bool
+}
+
+func renderCommand(s streams) *cobra.Command {
+	o := &renderOptions{}
+	cmd := &cobra.Command{
+		Use:   "render --config FILE {--format FORMAT | --dir DIR}",
+		Short: "write a configuration as OpenShift, the kubelet, the kernel and systemd have it",
+		Long:  renderHelp,
+		Args:  flagsOnly(o.check),
+		RunE:  func(*cobra.Command, []string) error { return o.run(s) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.config, "config", "", "configuration `FILE` of cpupoold, - for the standard input")
+	flags.StringSliceVar(&o.formats, "format", nil, "`FORMAT` to write: crio, pinning, machineconfig, kubelet, kernel or systemd; may be repeated with --dir (default: all that have something to say)")
+	flags.StringVar(&o.dir, "dir", "", "`DIR` to write files into")
+	flags.StringVar(&o.role, "role", "worker", "`ROLE` of the nodes that a MachineConfig is for")
+	flags.BoolVar(&o.force, "force", false, "write over files that are there")
+	o.add(cmd)
+	return cmd
+}
+
+func (o *renderOptions) check() error {
+	for _, name := range o.formats {
+		if !slices.Contains(migrate.Formats(), migrate.Format(name)) {
+			return fmt.Errorf("--format %q: no such format; write one of %v", name, migrate.Formats())
+		}
+	}
+	switch {
+	case o.config == "":
+		return errors.New("no configuration; name one with --config, or - for the standard input")
+	case o.config == "-" && o.topology == "-":
+		return errors.New("the standard input can be read once; name a file for the other")
+	case o.dir == "" && len(o.formats) != 1:
+		return errors.New("one --format goes to the standard output; give one, or --dir to write files")
+	case o.dir == "" && o.force:
+		return errors.New("--force is for files; give --dir, too")
+	}
+	return nil
+}
+
+func (o *renderOptions) run(s streams) error {
+	t, err := o.machine(s)
+	if err != nil {
+		return err
+	}
+	c, err := o.load(s, t)
+	if err != nil {
+		return err
+	}
+	var files []migrate.Rendered
+	var formats []migrate.Format
+	var errs []error
+	for _, format := range migrate.Formats() {
+		asked := slices.Contains(o.formats, string(format))
+		if !asked && len(o.formats) > 0 {
+			continue
+		}
+		file, err := migrate.Render(c, format, o.role, t)
+		switch {
+		case err == nil:
+			files, formats = append(files, file), append(formats, format)
+		case asked:
+			errs = append(errs, err)
+		default:
+			fmt.Fprintln(s.err, "not written:", err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	printNotes(s, migrate.Lost(c, formats, t))
+	if o.dir == "" {
+		_, err := s.out.Write(files[0].Data)
+		return err
+	}
+	return o.write(s, files)
+}
+
+// load reads the configuration and holds it against the machine, if that is known.
+func (o *renderOptions) load(s streams, t *topology.Topology) (*config.Config, error) {
+	data, err := read(s.in, o.config)
+	if err != nil {
+		return nil, err
+	}
+	return config.Parse(data, o.config, config.Overrides{}, t)
+}
+
+// write writes all files, or none if one of them is there.
+func (o *renderOptions) write(s streams, files []migrate.Rendered) error {
+	if len(files) == 0 {
+		return errors.New("the configuration has nothing that one of the formats could say; add partitions or guaranteed.cpus")
+	}
+	var errs []error
+	for _, file := range files {
+		path := filepath.Join(o.dir, file.Name)
+		if _, err := os.Lstat(path); err == nil && !o.force {
+			errs = append(errs, fmt.Errorf("%s exists; move it away, or write over it with --force", path))
+		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	if err := os.MkdirAll(o.dir, 0o755); err != nil { //nolint:gosec // configuration is for everybody to read
+		return err
+	}
+	for _, file := range files {
+		path := filepath.Join(o.dir, file.Name)
+		if err := renameio.WriteFile(path, file.Data, 0o644, renameio.WithTempDir(o.dir)); err != nil {
+			return err
+		}
+		fmt.Fprintf(s.out, "%s: written\n", path)
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package migrate
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// crioRuntime holds the keys of [crio.runtime] that set CPUs (crio.conf(5)).
+type crioRuntime struct {
+	InfraCtrCPUSet *string                 `toml:"infra_ctr_cpuset"`
+	SharedCPUSet   *string                 `toml:"shared_cpuset"`
+	Workloads      map[string]crioWorkload `toml:"workloads"`
+}
+
+type crioWorkload struct {
+	Activation string         `toml:"activation_annotation"`
+	Prefix     string         `toml:"annotation_prefix"`
+	Allowed    []string       `toml:"allowed_annotations"`
+	Resources  *crioResources `toml:"resources"`
+}
+
+// crioResources are defaults; 0 and "" are none.
+type crioResources struct {
+	CPUShares uint64 `toml:"cpushares"`
+	CPUQuota  int64  `toml:"cpuquota"`
+	CPUPeriod uint64 `toml:"cpuperiod"`
+	CPUSet    string `toml:"cpuset"`
+	CPULimit  int64  `toml:"cpulimit"`
+}
+
+// crioFile is a file of CRI-O's configuration.
+type crioFile struct {
+	name    string
+	runtime crioRuntime
+}
+
+// parseCRIO parses crio.conf or a drop-in. ok says whether it is one, if one that may be
+// wrong.
+func parseCRIO(file string, data []byte) (c crioFile, ok bool, err error) {
+	var top map[string]toml.Primitive
+	meta, err := toml.Decode(string(data), &top)
+	if err != nil {
+		table := regexp.MustCompile(`(?m)^\s*\[crio(\.|\])`)
+		if table.Match(data) {
+			return c, true, fmt.Errorf("%s: %w: CRI-O configuration: %w", file, ErrSyntax, err)
+		}
+		return c, false, nil
+	}
+	primitive, ok := top["crio"]
+	if !ok {
+		return c, false, nil
+	}
+	var crio struct {
+		Runtime crioRuntime `toml:"runtime"`
+	}
+	if err := meta.PrimitiveDecode(primitive, &crio); err != nil {
+		return c, true, fmt.Errorf("%s: %w: CRI-O configuration: %w", file, ErrSyntax, err)
+	}
+	return crioFile{file, crio.Runtime}, true, nil
+}
+
+// crio takes files of CRI-O. Those of one directory go over each other in the order of
+// their names, table by table, as CRI-O reads them.
+func (f *facts) crio(files []crioFile) {
+	type table struct {
+		source string
+		crioWorkload
+	}
+	type place struct{ dir, key string }
+	tables, sets := map[place]table{}, map[place]statement{}
+	slices.SortStableFunc(files, func(a, b crioFile) int {
+		return cmp.Or(cmp.Compare(path.Dir(a.name), path.Dir(b.name)), cmp.Compare(path.Base(a.name), path.Base(b.name)))
+	})
+	for _, file := range files {
+		dir := path.Dir(file.name)
+		for name, w := range file.runtime.Workloads {
+			tables[place{dir, name}] = table{file.name + ": crio.runtime.workloads." + name, w}
+		}
+		for key, set := range map[string]*string{"infra_ctr_cpuset": file.runtime.InfraCtrCPUSet, "shared_cpuset": file.runtime.SharedCPUSet} {
+			if set != nil {
+				sets[place{dir, key}] = statement{*set, file.name + ": crio.runtime." + key}
+			}
+		}
+	}
+	order := func(a, b place) int { return cmp.Or(cmp.Compare(a.dir, b.dir), cmp.Compare(a.key, b.key)) }
+	for _, at := range slices.SortedFunc(maps.Keys(tables), order) {
+		f.crioWorkload(tables[at].source, tables[at].crioWorkload)
+	}
+	for _, at := range slices.SortedFunc(maps.Keys(sets), order) {
+		s := sets[at]
+		set := f.cpus(s.source, s.value)
+		if set.IsEmpty() {
+			continue
+		}
+		f.say(map[string]string{"infra_ctr_cpuset": keyInfra, "shared_cpuset": keyMixed}[at.key], set.String(), s.source)
+	}
+}
+
+// crioWorkload takes a table of workloads.
+func (f *facts) crioWorkload(source string, w crioWorkload) {
+	domain, typ, ok := strings.Cut(strings.TrimPrefix(w.Activation, "target."), "/")
+	if !ok || !strings.HasPrefix(w.Activation, "target.") || !isLabel(typ) || w.Prefix != "resources."+domain {
+		f.note(source, fmt.Sprintf("pods of a type are known by annotations target.DOMAIN/TYPE and resources.DOMAIN, and not by %q and %q", shorten(w.Activation), shorten(w.Prefix)),
+			"annotate these pods otherwise, or keep the table and write otherManagers.crioWorkloads: standDown")
+		return
+	}
+	f.say(keyDomain, domain, source)
+	if len(w.Allowed) > 0 {
+		f.note(source+".allowed_annotations", "what pods may ask for is in keys of its own here", "see guaranteed.overrides, guaranteed.mixed and power")
+	}
+	if w.Resources == nil {
+		f.note(source, "has no resources: CRI-O places nobody by it", "")
+		f.say(partitionKey(typ), allCPUs, source)
+		return
+	}
+	r := *w.Resources
+	set := f.cpus(source+".resources.cpuset", r.CPUSet)
+	f.say(partitionKey(typ), listOrAll(set), source)
+	for _, def := range []struct {
+		key   string
+		value int64
+	}{{"cpushares", int64(min(r.CPUShares, 1<<62))}, {"cpuquota", r.CPUQuota}, {"cpuperiod", int64(min(r.CPUPeriod, 1<<62))}, {"cpulimit", r.CPULimit}} {
+		if def.value != 0 {
+			f.note(fmt.Sprintf("%s.resources.%s", source, def.key), fmt.Sprintf("%d as a default for pods that say nothing has no key here", def.value),
+				"let pods request what they need: the webhook annotates them, and the daemon weighs them by it")
+		}
+	}
+}

@@ -1,0 +1,79 @@
+// Package migrate reads what other managers of CPUs are configured with and makes a
+// configuration of cpupoold of it (Import), and goes the other way (Render).
+//
+// What is read: PerformanceProfile, the kubelet's pinning file, CRI-O's configuration,
+// KubeletConfiguration, CPU-Pooler's ConfigMaps, and MachineConfig that carries some of
+// these. Each is turned into statements about keys of a configuration, each with its
+// source; two sources that say different things are one error that names both. What has no
+// key is a Note. docs/migrate/formats.md has all of it in tables.
+package migrate
+
+import (
+	"errors"
+
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
+
+// File is a file that was read, or one to write.
+type File struct {
+	Name string
+	Data []byte
+}
+
+// Reading is how files are understood where the documents of OpenShift's enhancements and
+// its implementation disagree.
+type Reading string
+
+// Implementation is what operator, kubelet and CRI-O do today; Documents is what the
+// enhancements say.
+const (
+	Implementation Reading = "implementation"
+	Documents      Reading = "documents"
+)
+
+// Options are those of Import.
+type Options struct {
+	// Reading is Implementation if it is empty.
+	Reading Reading
+	// PoolConfig is the key of a CPU-Pooler ConfigMap, or the file, that is meant where
+	// there are several.
+	PoolConfig string
+	// Namespaces may ask for workload types and mixed CPUs, besides those that annotated
+	// Namespace objects name.
+	Namespaces []string
+	// Topology is the machine that the configuration is for; nil if it is not known.
+	Topology *topology.Topology
+}
+
+// Note is something that does not carry over, or that is to be known about it.
+type Note struct {
+	// Source is the file and the key in it; with Render, the key of the configuration.
+	Source string `json:"source"`
+	// Reason says what becomes of it, and why; Remedy what to do instead.
+	Reason string `json:"reason"`
+	Remedy string `json:"remedy,omitempty"`
+}
+
+// String is the note in one line.
+func (n Note) String() string {
+	if n.Remedy == "" {
+		return n.Source + ": " + n.Reason
+	}
+	return n.Source + ": " + n.Reason + "; " + n.Remedy
+}
+
+// Errors that say what is wrong with a file; others are wrapped around them.
+var (
+	ErrSyntax    = errors.New("not understood")
+	ErrNotObject = errors.New("is not an object")
+	ErrNotString = errors.New("is not a string")
+	ErrDuplicate = errors.New("is there twice; keep one")
+	ErrType      = errors.New("is not a workload type; write a DNS label such as management")
+	ErrCPUs      = errors.New("is not a list of CPUs; write one such as 0-3,8")
+	ErrNoSuchCPU = errors.New("the machine does not have all of these CPUs")
+	ErrRequired  = errors.New("is missing or empty")
+	ErrOverlap   = errors.New("have CPUs in common; take them out of one")
+	ErrNoShared  = errors.New("needs CPUs in spec.cpu.shared")
+	// ErrContradiction is that of two sources that do not agree.
+	ErrContradiction = errors.New("contradiction")
+)

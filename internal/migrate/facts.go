@@ -1,0 +1,208 @@
+package migrate
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// Keys of statements, which are those of a configuration file as far as it has them.
+const (
+	keyShared     = "shared.cpus"
+	keyGuaranteed = "guaranteed" // a list of CPUs, or fromShared
+	keyFloor      = "guaranteed.floor"
+	keyOptions    = "guaranteed.options."
+	keyMixed      = "guaranteed.mixed.cpus"
+	keyInfra      = "infraContainers" // CPUs, until the partition that has them is known
+	keyDomain     = "annotationDomain"
+	keyAway       = "interrupts.away"
+	keyPower      = "power"
+	keyReserved   = "reservedSystemCPUs"
+	keyBoot       = "nohz_full"
+	keyBesides    = "ovsDpdk" // reserved CPUs that are in no pool
+	keyLax        = "strict-cpu-reservation: false"
+
+	fromShared = "shared"
+	allCPUs    = "all"
+)
+
+// partitionKey is that of the CPUs of a management pool: a list, or allCPUs.
+func partitionKey(typ string) string { return "partitions." + typ + ".cpus" }
+
+// statement is what a source says about a key.
+type statement struct{ value, source string }
+
+// facts are what all sources together say.
+type facts struct {
+	said    map[string]statement
+	present cpuset.Set // CPUs of the machine; empty if it is not known
+	types   map[string][]string
+	mixed   []string // namespaces that may ask for mixed CPUs
+	notes   []Note
+	errs    []error
+	// afterwards are looked at when everything else is known.
+	afterwards []func()
+}
+
+func newFacts(o Options) *facts {
+	f := &facts{said: map[string]statement{}, types: map[string][]string{}}
+	if o.Topology != nil {
+		f.present = o.Topology.Present
+	}
+	return f
+}
+
+// say adds a statement. Who says that a pool has all CPUs has no list, and gives way.
+func (f *facts) say(key, value, source string) {
+	was, said := f.said[key]
+	pool := strings.HasPrefix(key, "partitions.")
+	switch {
+	case !said || pool && was.value == allCPUs:
+		f.said[key] = statement{value, source}
+	case was.value == value || pool && value == allCPUs:
+	default:
+		f.contradict(strings.TrimSuffix(key, "."), was, statement{value, source})
+	}
+}
+
+func (f *facts) contradict(key string, a, b statement) {
+	f.fail("%w about %s: %s says %s, and %s says %s; leave one of the two out, or correct it", ErrContradiction, key, a.source, a.value, b.source, b.value)
+}
+
+func (f *facts) fail(format string, args ...any) {
+	f.errs = append(f.errs, fmt.Errorf(format, args...))
+}
+
+func (f *facts) note(source, reason, remedy string) {
+	f.notes = append(f.notes, Note{source, reason, remedy})
+}
+
+// cpus parses a list of CPUs; what is wrong with it is a failure.
+func (f *facts) cpus(source, text string) cpuset.Set {
+	set, err := parseCPUs(text, f.present)
+	if err != nil {
+		f.fail("%s: %w", source, err)
+	}
+	return set
+}
+
+// parseCPUs parses a list of CPUs that a machine has; an empty set stands for one that is
+// not known.
+func parseCPUs(text string, present cpuset.Set) (cpuset.Set, error) {
+	set, err := cpuset.Parse(text)
+	if err != nil {
+		return cpuset.Set{}, fmt.Errorf("%q: %w", shorten(text), ErrCPUs)
+	}
+	if absent := set.Difference(present); !present.IsEmpty() && !absent.IsEmpty() {
+		return cpuset.Set{}, fmt.Errorf("%q: %w; it has %s", shorten(text), ErrNoSuchCPU, present)
+	}
+	return set, nil
+}
+
+// lists are the CPUs of the management pools that have lists, and who says so.
+func (f *facts) lists() (all cpuset.Set, source string) {
+	for _, key := range slices.Sorted(maps.Keys(f.said)) {
+		if s := f.said[key]; strings.HasPrefix(key, "partitions.") && s.value != allCPUs {
+			all = all.Union(known(s.value))
+			source = s.source
+		}
+	}
+	return all, source
+}
+
+// known is a set that was parsed before.
+func known(list string) cpuset.Set {
+	set, _ := cpuset.Parse(list)
+	return set
+}
+
+// settle decides what depends on several sources.
+func (f *facts) settle() {
+	f.settleReserved()
+	f.settleInfra()
+	f.settleBoot()
+	for _, look := range f.afterwards {
+		look()
+	}
+	if _, ok := f.said[keyShared]; !ok {
+		return
+	}
+	if g := f.said[keyGuaranteed]; g.value != "" && g.value != fromShared {
+		if both := known(f.said[keyShared].value).Intersection(known(g.value)); !both.IsEmpty() {
+			f.fail("%w about CPUs %s: %s has them, and so has %s; take them out of one", ErrContradiction, both, f.said[keyShared].source, g.source)
+		}
+	}
+}
+
+// settleReserved makes a management pool of the kubelet's reserved CPUs, unless there is
+// one, which they have to be then, together with those that pods use and no pool has.
+func (f *facts) settleReserved() {
+	r, ok := f.said[keyReserved]
+	lists, source := f.lists()
+	if lists.IsEmpty() {
+		if ok {
+			f.say(partitionKey("management"), r.value, r.source)
+			if lax, is := f.said[keyLax]; is {
+				f.say(keyOptions+"strict-cpu-reservation", "false", lax.source)
+			}
+		}
+		return
+	}
+	besides := lists.Union(known(f.said[keyMixed].value), known(f.said[keyBesides].value))
+	if reserved := known(r.value); ok && !reserved.Equal(lists) && !reserved.Equal(besides) {
+		f.contradict("the CPUs of management pools", statement{lists.String(), source}, r)
+	}
+}
+
+// settleInfra finds the management pool in which pause containers run.
+func (f *facts) settleInfra() {
+	infra, ok := f.said[keyInfra]
+	if !ok {
+		return
+	}
+	delete(f.said, keyInfra)
+	for _, key := range slices.Sorted(maps.Keys(f.said)) {
+		typ, is := partitionType(key)
+		if is && f.said[key].value == infra.value {
+			f.said[keyInfra] = statement{typ, infra.source}
+			return
+		}
+	}
+	f.note(infra.source, "pause containers run on "+infra.value+", which are not the CPUs of any management pool",
+		"give these CPUs to one and name it in infraContainers; else pause containers run with their pods")
+}
+
+func partitionType(key string) (string, bool) {
+	rest, ok := strings.CutPrefix(key, "partitions.")
+	return strings.TrimSuffix(rest, ".cpus"), ok
+}
+
+// settleBoot takes CPUs of nohz_full= for the guaranteed pool where nobody says more.
+func (f *facts) settleBoot() {
+	boot, ok := f.said[keyBoot]
+	if !ok {
+		return
+	}
+	delete(f.said, keyBoot)
+	lists, _ := f.lists()
+	g, said := f.said[keyGuaranteed]
+	switch {
+	case !said && !known(boot.value).Overlaps(lists):
+		f.said[keyGuaranteed] = boot
+	case g.value != boot.value:
+		f.note(boot.source, "the kernel argument nohz_full="+boot.value+" does not say the guaranteed pool here: others have",
+			"compare it with what kubectl cpupool render --format kernel prints")
+	}
+}
+
+// shorten keeps an error readable whatever the file holds.
+func shorten(text string) string {
+	const longest = 64
+	if len(text) <= longest {
+		return text
+	}
+	return strings.ToValidUTF8(text[:longest], "") + "…"
+}

@@ -1,0 +1,334 @@
+package migrate
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
+
+// Result is what Import makes.
+type Result struct {
+	// Configuration is a file of the daemon, which its own parser takes.
+	Configuration []byte
+	// Config is what is in it.
+	Config *config.Config
+	Notes  []Note
+}
+
+// importer reads files into facts.
+type importer struct {
+	*facts
+	o         Options
+	crioFiles []crioFile
+	pooled    []poolConfig
+	known     int // documents that say something about CPUs
+}
+
+// Import makes one configuration of all files. The error joins one for each thing that is
+// wrong.
+func Import(files []File, o Options) (Result, error) {
+	if o.Reading == "" {
+		o.Reading = Implementation
+	}
+	i := &importer{facts: newFacts(o), o: o}
+	for _, file := range files {
+		i.file(file)
+	}
+	i.crio(i.crioFiles)
+	i.pooler(i.pooled, o)
+	if len(i.errs) == 0 && i.known == 0 {
+		i.fail("nothing in these files is known; give PerformanceProfile, KubeletConfiguration, MachineConfig, CRI-O's configuration, the pinning file, or CPU-Pooler's ConfigMap")
+	}
+	if len(i.errs) == 0 {
+		i.settle()
+	}
+	if len(i.errs) > 0 {
+		return Result{}, errors.Join(i.errs...)
+	}
+	data := i.print()
+	c, err := config.Parse(data, "configuration", config.Overrides{}, o.machine(data))
+	if err != nil {
+		return Result{}, fmt.Errorf("%w\nwhat was made of the files is no configuration:\n%s", err, data)
+	}
+	return Result{data, c, i.notes}, nil
+}
+
+// machine is what a configuration is held against: the machine that is known, or one that
+// has at least the CPUs that are named.
+func (o Options) machine(data []byte) *topology.Topology {
+	if o.Topology != nil {
+		return o.Topology
+	}
+	last := 0
+	if c, err := config.Parse(data, "", config.Overrides{}, nil); err == nil {
+		p := c.Pools
+		sets := []cpuset.Set{p.Guaranteed.CPUs, p.Guaranteed.Mixed.CPUs}
+		if p.Shared != nil {
+			sets = append(sets, *p.Shared)
+		}
+		for _, part := range p.Partitions {
+			sets = append(sets, part.CPUs)
+		}
+		for _, s := range sets {
+			if !s.IsEmpty() {
+				last = max(last, s.Last())
+			}
+		}
+		last += p.Guaranteed.Floor
+	}
+	all := cpuset.Range(0, min(last+64, cpuset.MaxCPUs-1))
+	return &topology.Topology{Present: all, Online: all}
+}
+
+// file finds out by its content what a file is.
+func (i *importer) file(file File) {
+	if len(file.Data) > 2*maxFile {
+		i.fail("%s: is %d bytes long; the limit is %d", file.Name, len(file.Data), 2*maxFile)
+		return
+	}
+	if _, path, inside := strings.Cut(file.Name, ": "); inside && path == PinningFile || file.Name == PinningFile {
+		i.known++
+		i.pinning(file.Name, file.Data, i.o.Reading)
+		return
+	}
+	c, ok, err := parseCRIO(file.Name, file.Data)
+	if err != nil {
+		i.errs = append(i.errs, err)
+		return
+	}
+	if ok {
+		i.known++
+		i.crioFiles = append(i.crioFiles, c)
+		return
+	}
+	docs, err := documents(file.Data)
+	meant := regexp.MustCompile(`kind"?\s*:|"cpuset"|pools"?\s*:`)
+	if err != nil && !meant.Match(file.Data) {
+		i.note(file.Name, "is nothing that is read here", "")
+		return
+	}
+	if err != nil {
+		i.fail("%s: %w", file.Name, err)
+		return
+	}
+	for n, doc := range docs {
+		name := file.Name
+		if len(docs) > 1 {
+			name = fmt.Sprintf("%s[%d]", name, n)
+		}
+		i.document(name, doc, file.Data)
+	}
+}
+
+// document takes an object, or a file that is YAML or JSON and says no kind.
+func (i *importer) document(name string, doc *yaml.Node, data []byte) {
+	kind, _ := text(doc, "kind")
+	i.known++
+	switch {
+	case kind == "PerformanceProfile":
+		i.profile(name, doc, i.o.Reading)
+	case kind == "KubeletConfiguration":
+		i.kubelet(name+": ", doc)
+	case kind == "KubeletConfig":
+		i.kubelet(name+": spec.kubeletConfig.", at(doc, "spec", "kubeletConfig"))
+	case kind == "MachineConfig":
+		for _, file := range i.machineConfig(name, doc) {
+			i.file(file)
+		}
+	case kind == "ConfigMap":
+		i.configMap(name, doc)
+	case kind == "Namespace":
+		i.known--
+		i.namespace(doc)
+	case kind == "List" || strings.HasSuffix(kind, "List") && at(doc, "items") != nil:
+		i.known--
+		for n, item := range items(at(doc, "items")) {
+			i.document(fmt.Sprintf("%s: items[%d]", name, n), target(item), nil)
+		}
+	case kind == "" && at(doc, "pools") != nil:
+		i.pooled = append(i.pooled, poolConfig{name, "", doc})
+	case kind == "" && at(doc, "shared_cpus") != nil:
+		i.note(name, "how many containers a node takes with mixed CPUs is not limited here", "guaranteed.mixed.namespaces says whose they may be")
+	case doc.Kind == yaml.ScalarNode && strings.Contains(doc.Value, "nohz_full="):
+		i.kernelArguments(name, doc.Value)
+	case kind == "" && isPinning(doc):
+		i.pinning(name, data, i.o.Reading)
+	default:
+		i.known--
+		i.note(name, "is nothing that is read here", "")
+	}
+}
+
+// isPinning says that a document looks like a pinning file.
+func isPinning(doc *yaml.Node) bool {
+	for _, p := range pairs(doc) {
+		if at(p.value, "cpuset") != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func (i *importer) configMap(name string, doc *yaml.Node) {
+	all, err := poolConfigs(name, doc)
+	if err != nil {
+		i.errs = append(i.errs, err)
+		return
+	}
+	if len(all) > 0 {
+		i.pooled = append(i.pooled, all...)
+		return
+	}
+	i.known--
+	i.note(name, "is a ConfigMap without poolconfig-*.yaml, and nothing that is read here", "")
+}
+
+// print writes the configuration, each key with where it comes from.
+func (i *importer) print() []byte {
+	var b strings.Builder
+	line := func(indent int, key, value, source string) {
+		fmt.Fprintf(&b, "%s%s: %s", strings.Repeat(" ", indent), key, value)
+		if source != "" {
+			fmt.Fprintf(&b, " # %s", printable(source))
+		}
+		b.WriteByte('\n')
+	}
+	line(0, "apiVersion", config.APIVersion, "")
+	line(0, "kind", config.Kind, "")
+	i.printPartitions(&b, line)
+	if s, ok := i.said[keyInfra]; ok {
+		line(0, "infraContainers", strconv.Quote(s.value), s.source)
+	}
+	if s, ok := i.said[keyShared]; ok {
+		b.WriteString("shared:\n")
+		line(2, "cpus", strconv.Quote(s.value), s.source)
+	}
+	i.printGuaranteed(&b, line)
+	if s, ok := i.said[keyDomain]; ok && s.value != "workload.openshift.io" {
+		line(0, keyDomain, strconv.Quote(s.value), s.source)
+	}
+	if s, ok := i.said[keyPower]; ok {
+		line(0, keyPower, s.value, s.source)
+	}
+	if s, ok := i.said[keyAway]; ok {
+		b.WriteString("interrupts:\n")
+		line(2, "away", s.value, s.source)
+	}
+	return []byte(b.String())
+}
+
+func (i *importer) printPartitions(b *strings.Builder, line func(int, string, string, string)) {
+	title := "partitions:\n"
+	for _, key := range slices.Sorted(maps.Keys(i.said)) {
+		typ, is := partitionType(key)
+		if !is {
+			continue
+		}
+		b.WriteString(title)
+		title = ""
+		fmt.Fprintf(b, "- type: %q\n", typ)
+		line(2, "cpus", strconv.Quote(i.said[key].value), i.said[key].source)
+		spaces := i.namespaces(i.types[typ])
+		if len(spaces) > 0 {
+			fmt.Fprintf(b, "  namespaces: [%s]\n", strings.Join(spaces, ", "))
+			continue
+		}
+		i.note("partitions."+typ, "whose pods may ask for it is not in these files, and until it is said none may but static ones",
+			"name namespaces with --namespace, give annotated Namespace objects too, or write namespacePermission: annotation")
+	}
+}
+
+// namespaces are those of a list and of the flags, sorted.
+func (i *importer) namespaces(list []string) []string {
+	all := slices.Concat(list, i.o.Namespaces)
+	slices.Sort(all)
+	all = slices.Compact(all)
+	for n, name := range all {
+		all[n] = strconv.Quote(name)
+	}
+	return all
+}
+
+func (i *importer) printGuaranteed(b *strings.Builder, line func(int, string, string, string)) {
+	var body strings.Builder
+	was := b.String()
+	b.Reset()
+	g, said := i.said[keyGuaranteed]
+	switch {
+	case said && g.value == fromShared:
+		line(2, "from", fromShared, g.source)
+		if floor, ok := i.said[keyFloor]; ok {
+			line(2, "floor", floor.value, floor.source)
+		}
+	case said:
+		line(2, "cpus", strconv.Quote(g.value), g.source)
+	}
+	i.printOptions(b, line)
+	i.printMixed(b, line)
+	body.WriteString(b.String())
+	b.Reset()
+	b.WriteString(was)
+	if body.Len() > 0 {
+		b.WriteString("guaranteed:\n" + body.String())
+	}
+}
+
+// printOptions leaves out what is the default.
+func (i *importer) printOptions(b *strings.Builder, line func(int, string, string, string)) {
+	title := "  options:\n"
+	for _, key := range slices.Sorted(maps.Keys(i.said)) {
+		name, is := strings.CutPrefix(key, keyOptions)
+		s := i.said[key]
+		usual := "false"
+		if name == "topology-policy" {
+			usual = "best-effort"
+		}
+		if !is || s.value == usual && name != "strict-cpu-reservation" {
+			continue
+		}
+		b.WriteString(title)
+		title = ""
+		line(4, name, strconv.Quote(s.value), s.source)
+	}
+}
+
+func (i *importer) printMixed(b *strings.Builder, line func(int, string, string, string)) {
+	s, ok := i.said[keyMixed]
+	if !ok {
+		return
+	}
+	spaces := i.namespaces(i.mixed)
+	if _, exclusive := i.said[keyGuaranteed]; !exclusive {
+		i.note(s.source, "CPUs "+s.value+" for mixed containers are left out: by these files nobody has CPUs of its own", "write guaranteed.from or guaranteed.cpus, and guaranteed.mixed")
+		return
+	}
+	if len(spaces) == 0 {
+		i.note(s.source, "CPUs "+s.value+" for mixed containers are left out: whose pods may have them is not in these files",
+			"name namespaces with --namespace, or give annotated Namespace objects too")
+		return
+	}
+	b.WriteString("  mixed:\n")
+	line(4, "cpus", strconv.Quote(s.value), s.source)
+	fmt.Fprintf(b, "    namespaces: [%s]\n", strings.Join(spaces, ", "))
+}
+
+// printable makes a comment of a source.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, strings.ToValidUTF8(s, "?"))
+}

@@ -1,0 +1,93 @@
+package migrate
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// documents parses a file of YAML or JSON. Empty documents are left out.
+func documents(data []byte) ([]*yaml.Node, error) {
+	var all []*yaml.Node
+	for d := yaml.NewDecoder(bytes.NewReader(data)); ; {
+		var doc yaml.Node
+		switch err := d.Decode(&doc); {
+		case errors.Is(err, io.EOF):
+			return all, nil
+		case err != nil:
+			return nil, fmt.Errorf("%w: %s", ErrSyntax, strings.TrimPrefix(err.Error(), "yaml: "))
+		case len(doc.Content) > 0 && doc.Content[0].Tag != "!!null":
+			all = append(all, doc.Content[0])
+		}
+	}
+}
+
+// pair is a key of a mapping and its value.
+type pair struct {
+	key   string
+	value *yaml.Node
+}
+
+// pairs are those of a mapping, and none of anything else.
+func pairs(n *yaml.Node) []pair {
+	if n = target(n); n == nil || n.Kind != yaml.MappingNode {
+		return nil
+	}
+	var all []pair
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		all = append(all, pair{n.Content[i].Value, target(n.Content[i+1])})
+	}
+	return all
+}
+
+// items are those of a list, and none of anything else.
+func items(n *yaml.Node) []*yaml.Node {
+	if n = target(n); n == nil || n.Kind != yaml.SequenceNode {
+		return nil
+	}
+	return n.Content
+}
+
+// target follows an alias, which leads to no other.
+func target(n *yaml.Node) *yaml.Node {
+	if n != nil && n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
+}
+
+// at is what lies at a path of keys, and nil if nothing does. A value of null is nothing.
+func at(n *yaml.Node, path ...string) *yaml.Node {
+	for _, name := range path {
+		var next *yaml.Node
+		for _, p := range pairs(n) {
+			if p.key == name {
+				next = p.value
+			}
+		}
+		n = next
+	}
+	if n == nil || n.Tag == "!!null" {
+		return nil
+	}
+	return n
+}
+
+// text is a scalar, and whether there is one.
+func text(n *yaml.Node, path ...string) (string, bool) {
+	n = at(n, path...)
+	if n == nil || n.Kind != yaml.ScalarNode {
+		return "", false
+	}
+	return n.Value, true
+}
+
+// is says that there is the scalar.
+func is(n *yaml.Node, value string, path ...string) bool {
+	s, ok := text(n, path...)
+	return ok && s == value
+}

@@ -1,0 +1,212 @@
+package migrate
+
+import (
+	"slices"
+	"strconv"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// cpuSection is spec.cpu of a PerformanceProfile.
+type cpuSection struct {
+	sets map[string]cpuset.Set // by key; only those that are there
+	// pinning is workloads.enablePinning, "" if it is not there.
+	pinning string
+	source  string
+}
+
+// profile takes a PerformanceProfile (performance.openshift.io/v2).
+func (f *facts) profile(file string, doc *yaml.Node, reading Reading) {
+	spec := at(doc, "spec")
+	for _, p := range pairs(spec) {
+		f.profileKey(file+": spec."+p.key, p)
+	}
+	cpu, ok := f.cpuSection(file, spec)
+	if !ok {
+		return
+	}
+	mixed := is(spec, "true", "workloadHints", "mixedCpus")
+	if mixed && cpu.sets["shared"].IsEmpty() {
+		f.fail("%s: spec.workloadHints.mixedCpus %w", file, ErrNoShared)
+		return
+	}
+	if reading == Documents {
+		f.asDocumented(cpu, mixed)
+	} else {
+		f.asImplemented(cpu, mixed)
+	}
+	f.besides(cpu, mixed)
+	policy, ok := text(spec, "numa", "topologyPolicy")
+	if !ok {
+		policy = "best-effort" // the operator's default
+	}
+	f.say(keyOptions+"topology-policy", policy, file+": spec.numa.topologyPolicy")
+	if policy == "single-numa-node" {
+		f.say(keyOptions+"full-pcpus-only", "true", file+": spec.numa.topologyPolicy")
+	}
+}
+
+// cpuSection reads the sets, which must not overlap. The documents let isolated be left
+// out with enablePinning, and then pods are pinned to the whole machine.
+func (f *facts) cpuSection(file string, spec *yaml.Node) (c cpuSection, ok bool) {
+	c = cpuSection{sets: map[string]cpuset.Set{}, source: file + ": spec.cpu"}
+	before := len(f.errs)
+	n := at(spec, "cpu")
+	if n == nil || n.Kind != yaml.MappingNode {
+		f.fail("%s %w: a profile without CPUs says nothing about them", c.source, ErrRequired)
+		return c, false
+	}
+	for _, path := range [][]string{{"workloads", "enablePinning"}, {"cpu", "workloads", "enablePinning"}} {
+		if s, ok := text(spec, path...); ok {
+			c.pinning = s
+		}
+	}
+	names := []string{"reserved", "isolated", "shared", "offlined", "ovsDpdk"}
+	for _, name := range names {
+		list, there := text(n, name)
+		required := (name == "reserved" || name == "isolated") && c.pinning != "true"
+		if required && list == "" {
+			f.fail("%s.%s %w; write a list such as 0-3", c.source, name, ErrRequired)
+			continue
+		}
+		if there {
+			c.sets[name] = f.cpus(c.source+"."+name, list)
+		}
+	}
+	for i, a := range names {
+		for _, b := range names[:i] {
+			if both := c.sets[a].Intersection(c.sets[b]); !both.IsEmpty() {
+				f.fail("%s.%s and %s %w: %s", c.source, b, a, ErrOverlap, both)
+			}
+		}
+	}
+	return c, len(f.errs) == before
+}
+
+// asImplemented: the operator pins to reserved, and the kubelet gives CPUs away that it
+// shares otherwise.
+func (f *facts) asImplemented(c cpuSection, mixed bool) {
+	reserved := c.sets["reserved"]
+	f.say(partitionKey("management"), listOrAll(reserved), c.source+".reserved")
+	f.say(keyGuaranteed, fromShared, c.source+".isolated")
+	if !reserved.IsEmpty() {
+		f.say(keyInfra, reserved.String(), c.source+".reserved")
+	}
+	if c.pinning != "" {
+		f.note(c.source+".workloads.enablePinning", "is not a field of today's operator, which pins to reserved when the cluster was installed with cpuPartitioningMode: AllNodes",
+			"--reading documents pins as the enhancement says")
+	}
+	if mixed {
+		f.say(keyMixed, c.sets["shared"].String(), c.source+".shared")
+		f.say(keyShared, c.sets["isolated"].String(), c.source+".isolated")
+	} else if !c.sets["shared"].IsEmpty() {
+		f.note(c.source+".shared", "CPUs "+c.sets["shared"].String()+" change nothing today without workloadHints.mixedCpus, and are in the shared pool like others that nobody names",
+			"--reading documents makes them the shared pool, and isolated the guaranteed one")
+	}
+}
+
+// asDocumented: with a shared set there are three pools (shared-and-guaranteed-cpu-pools);
+// else enablePinning pins to isolated (wide-availability-workload-partitioning).
+func (f *facts) asDocumented(c cpuSection, mixed bool) {
+	reserved, isolated, shared := c.sets["reserved"], c.sets["isolated"], c.sets["shared"]
+	management := partitionKey("management")
+	switch {
+	case !shared.IsEmpty() && !mixed && !isolated.IsEmpty():
+		f.say(management, listOrAll(reserved), c.source+".reserved")
+		f.say(keyShared, shared.String(), c.source+".shared")
+		f.say(keyGuaranteed, isolated.String(), c.source+".isolated")
+	case c.pinning == "true":
+		f.say(management, listOrAll(isolated), c.source+".isolated")
+		f.say(keyGuaranteed, fromShared, c.source)
+		f.note(c.source+".reserved", "by the documents management pods are pinned to isolated, not to reserved; reserved CPUs are in the shared pool here",
+			"--reading implementation pins to reserved, as today's operator does")
+	case c.pinning == "false":
+		f.say(management, allCPUs, c.source+".workloads.enablePinning")
+		f.say(keyGuaranteed, fromShared, c.source+".isolated")
+		f.say(keyFloor, strconv.Itoa(reserved.Len()), c.source+".reserved")
+		f.note(c.source+".reserved", "without pinning management pods run everywhere; as many CPUs as reserved has stay shared, but not these",
+			"write them as cpus of the partition to keep them")
+	default:
+		f.say(management, listOrAll(reserved), c.source+".reserved")
+		f.say(keyGuaranteed, fromShared, c.source+".isolated")
+	}
+	if mixed {
+		f.say(keyMixed, shared.String(), c.source+".shared")
+	}
+}
+
+// besides takes the sets that make no pool.
+func (f *facts) besides(c cpuSection, mixed bool) {
+	if set := c.sets["offlined"]; !set.IsEmpty() {
+		f.note(c.source+".offlined", "cpupoold takes no CPU offline; "+set.String()+" are in no pool while they are, and in the shared pool if it has the rest",
+			"keep what takes them offline, such as a systemd unit that writes to /sys/devices/system/cpu/cpuN/online")
+	}
+	set := c.sets["ovsDpdk"]
+	if set.IsEmpty() {
+		return
+	}
+	f.say(keyBesides, set.String(), c.source+".ovsDpdk")
+	if _, said := f.said[keyShared]; !said && !c.sets["isolated"].IsEmpty() {
+		f.say(keyShared, c.sets["isolated"].String(), c.source+".isolated")
+	}
+	f.note(c.source+".ovsDpdk", "CPUs "+set.String()+" are in no pool here, so that no pod runs there", "pin OVS to them as before, or name its unit in units")
+}
+
+// profileKey takes, or notes, a key of spec besides cpu and numa.
+func (f *facts) profileKey(source string, p pair) {
+	switch p.key {
+	case "realTimeKernel":
+		if is(p.value, "true", "enabled") {
+			f.note(source, "which kernel runs is the operating system's", "install the real-time kernel as the distribution does")
+		}
+	case "hugepages":
+		f.note(source, "hugepages are not cpupoold's", "reserve them with kernel arguments such as hugepagesz=1G hugepages=16")
+	case "net":
+		f.note(source, "queues of network devices are not cpupoold's", "set them with ethtool -L; interrupts.away keeps their interrupts off exclusive CPUs")
+	case "additionalKernelArgs":
+		f.note(source, "kernel arguments are the boot loader's", "keep them; kubectl cpupool render --format kernel prints those of the guaranteed pool")
+	case "nodeSelector", "machineConfigLabel", "machineConfigPoolSelector":
+		f.note(source, "a configuration is that of a node, and does not select any", "give it to these nodes, by a DaemonSet with such a nodeSelector or as a file")
+	case "kernelPageSize", "hardwareTuning":
+		f.note(source, "is not about CPU pools", "set it where the machine boots, as before")
+	case "globallyDisableIrqLoadBalancing":
+		if p.value.Value == "true" {
+			f.say(keyAway, "exclusive", source)
+		}
+	case "cpu":
+		f.balance(source+".balanceIsolated", p.value)
+	case "workloadHints":
+		f.hints(source, p.value)
+	case "numa":
+	default:
+		f.note(source, "is not known", "")
+	}
+}
+
+// balance: what the scheduler does with isolated CPUs is decided per container here.
+func (f *facts) balance(source string, cpu *yaml.Node) {
+	if is(cpu, "false", "balanceIsolated") {
+		f.note(source, "load balancing is off on all isolated CPUs there (isolcpus=domain), and here container by container",
+			"write guaranteed.isolation: partition, and annotate pods with cpu-load-balancing.workload.openshift.io/CONTAINER: disable")
+	}
+}
+
+func (f *facts) hints(source string, hints *yaml.Node) {
+	if !is(hints, "false", "realTime") {
+		f.note(source+".realTime", "is kernel arguments, which a daemon cannot give", "kubectl cpupool render --format kernel prints them for a guaranteed pool that is a list")
+	}
+	if is(hints, "true", "highPowerConsumption") {
+		f.note(source+".highPowerConsumption", "idle states of all CPUs are kernel arguments there", "write power: [cStates], and let pods ask, or keep the arguments")
+	}
+	if is(hints, "true", "perPodPowerManagement") {
+		f.say(keyPower, "[cStates, governor]", source+".perPodPowerManagement")
+	}
+	known := []string{"realTime", "highPowerConsumption", "perPodPowerManagement", "mixedCpus"}
+	for _, p := range pairs(hints) {
+		if !slices.Contains(known, p.key) {
+			f.note(source+"."+p.key, "is not known", "")
+		}
+	}
+}

@@ -1,0 +1,242 @@
+package migrate
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+	"github.com/cpupoold/cpupoold/pkg/workload"
+)
+
+// Format is one that Render writes.
+type Format string
+
+// CRIO is a drop-in of CRI-O, Pinning the kubelet's pinning file, MachineConfig carries
+// both and the kernel arguments, Kubelet is a part of a KubeletConfiguration, Kernel are
+// arguments on one line, and Systemd is a drop-in of system.conf with CPUAffinity.
+const (
+	CRIO          Format = "crio"
+	Pinning       Format = "pinning"
+	MachineConfig Format = "machineconfig"
+	Kubelet       Format = "kubelet"
+	Kernel        Format = "kernel"
+	Systemd       Format = "systemd"
+)
+
+// Formats are all, in the order in which Render writes them.
+func Formats() []Format { return []Format{CRIO, Pinning, MachineConfig, Kubelet, Kernel, Systemd} }
+
+// Rendered is a file of one format.
+type Rendered struct {
+	Format Format
+	// Name is what the file is called where it belongs.
+	Name string
+	Data []byte
+}
+
+const dropIn = "99-workload-pinning.conf"
+
+// source is what is rendered.
+type source struct {
+	*config.Config
+	management cpuset.Set // CPUs of all management pools that have lists
+	role       string
+	topology   *topology.Topology
+}
+
+// Render writes a configuration in one format; role is that of a MachineConfig, a label of
+// its nodes, and the topology may be nil. A format that has nothing of the configuration
+// to say is an error.
+func Render(c *config.Config, format Format, role string, t *topology.Topology) (Rendered, error) {
+	s := source{Config: c, role: role, topology: t}
+	for _, p := range c.Pools.Partitions {
+		s.management = s.management.Union(p.CPUs)
+	}
+	var data []byte
+	var err error
+	name := dropIn
+	switch format {
+	case CRIO:
+		data, err = s.crio()
+	case Pinning:
+		name = "openshift-workload-pinning"
+		data, err = s.pinning()
+	case MachineConfig:
+		name = "99-" + role + "-cpu-pools.yaml"
+		data, err = s.machineConfig()
+	case Kubelet:
+		name = "kubelet-configuration.yaml"
+		data, err = s.kubelet()
+	case Kernel:
+		name = "kernel-arguments"
+		data, err = s.kernel()
+	case Systemd:
+		name = "99-cpu-affinity.conf"
+		data, err = s.systemd()
+	default:
+		err = fmt.Errorf("%q is no format; write one of %s", format, Formats())
+	}
+	if err != nil {
+		return Rendered{}, fmt.Errorf("%s: %w", format, err)
+	}
+	return Rendered{format, name, data}, nil
+}
+
+var (
+	errNoPartition = errors.New("the configuration has no partitions: there is nothing to pin")
+	errNoList      = errors.New("no partition has a list of CPUs: all pods run everywhere")
+	errNoCPUs      = errors.New("neither a partition nor guaranteed.cpus is a list of CPUs: there is nothing to tell the kernel")
+)
+
+// partitions are those of the configuration, by type.
+func (s source) partitions() []pools.PartitionSpec {
+	return slices.SortedFunc(slices.Values(s.Pools.Partitions), func(a, b pools.PartitionSpec) int { return cmp.Compare(a.Type, b.Type) })
+}
+
+func (s source) crio() ([]byte, error) {
+	names := workload.Names{Domain: s.AnnotationDomain}
+	runtime := map[string]any{}
+	if len(s.Pools.Partitions) == 0 {
+		return nil, errNoPartition
+	}
+	tables := map[string]any{}
+	for _, p := range s.partitions() {
+		tables[p.Type] = map[string]any{
+			"activation_annotation": names.TargetKey(p.Type),
+			"annotation_prefix":     strings.TrimSuffix(names.ResourcesKey(""), "/"),
+			"resources":             map[string]any{"cpushares": 0, "cpuset": p.CPUs.String()},
+		}
+		if p.Type == s.Pools.Infra && !p.All {
+			runtime["infra_ctr_cpuset"] = p.CPUs.String()
+		}
+	}
+	runtime["workloads"] = tables
+	if mixed := s.Pools.Guaranteed.Mixed.CPUs; !mixed.IsEmpty() {
+		runtime["shared_cpuset"] = mixed.String()
+	}
+	var b bytes.Buffer
+	e := toml.NewEncoder(&b)
+	e.Indent = ""
+	err := e.Encode(map[string]any{"crio": map[string]any{"runtime": runtime}})
+	return b.Bytes(), err
+}
+
+func (s source) pinning() ([]byte, error) {
+	if len(s.Pools.Partitions) == 0 {
+		return nil, errNoPartition
+	}
+	types := map[string]map[string]string{}
+	for _, p := range s.Pools.Partitions {
+		types[p.Type] = map[string]string{"cpuset": p.CPUs.String()}
+	}
+	b, err := json.MarshalIndent(types, "", "  ")
+	return append(b, '\n'), err
+}
+
+func (s source) kubelet() ([]byte, error) {
+	fragment := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncpuManagerPolicy: none\n"
+	if s.Pools.Guaranteed.Kubelet {
+		return nil, errors.New("guaranteed.exclusive is kubelet: the kubelet's own policy stays as it is, see docs/guides/static-kubelet.md")
+	}
+	if !s.management.IsEmpty() {
+		fragment += fmt.Sprintf("reservedSystemCPUs: %q\n", s.management)
+	}
+	return []byte(fragment), nil
+}
+
+// arguments are those of the kernel. Host processes and interrupts have the management
+// pools, or all CPUs but the guaranteed ones where no pool has a list.
+func (s source) arguments() (all []string, err error) {
+	own := s.Pools.Guaranteed.CPUs
+	if !own.IsEmpty() {
+		all = append(all, "nohz_full="+own.String(), "rcu_nocbs="+own.String(), "isolcpus=managed_irq,"+own.String())
+	}
+	host := s.housekeeping()
+	if !host.IsEmpty() && !own.IsEmpty() {
+		all = append(all, "irqaffinity="+host.String())
+	}
+	if !host.IsEmpty() {
+		all = append(all, "systemd.cpu_affinity="+host.String())
+	}
+	if len(all) == 0 {
+		return nil, errNoCPUs
+	}
+	return all, nil
+}
+
+func (s source) housekeeping() cpuset.Set {
+	switch own := s.Pools.Guaranteed.CPUs; {
+	case !s.management.IsEmpty():
+		return s.management
+	case own.IsEmpty():
+		return cpuset.Set{}
+	case s.topology != nil:
+		return s.topology.Present.Difference(own)
+	case s.Pools.Shared != nil:
+		return *s.Pools.Shared
+	}
+	return cpuset.Set{}
+}
+
+func (s source) kernel() ([]byte, error) {
+	all, err := s.arguments()
+	return []byte(strings.Join(all, " ") + "\n"), err
+}
+
+func (s source) systemd() ([]byte, error) {
+	host := s.housekeeping()
+	if host.IsEmpty() {
+		return nil, errNoList
+	}
+	return []byte("[Manager]\nCPUAffinity=" + host.String() + "\n"), nil
+}
+
+func (s source) machineConfig() ([]byte, error) {
+	if s.role == "" || !isLabel(s.role) {
+		return nil, fmt.Errorf("%q is not a role; write one such as worker or master", shorten(s.role))
+	}
+	crio, err := s.crio()
+	if err != nil {
+		return nil, err
+	}
+	pinning, err := s.pinning()
+	if err != nil {
+		return nil, err
+	}
+	file := func(path string, data []byte) map[string]any {
+		url := "data:text/plain;charset=utf-8;base64," + base64.StdEncoding.EncodeToString(data)
+		return map[string]any{"path": path, "mode": 0o644, "overwrite": true, "contents": map[string]any{"source": url}}
+	}
+	spec := map[string]any{"config": map[string]any{
+		"ignition": map[string]any{"version": "3.2.0"},
+		"storage":  map[string]any{"files": []any{file("/etc/crio/crio.conf.d/"+dropIn, crio), file(PinningFile, pinning)}},
+	}}
+	if arguments, err := s.arguments(); err == nil {
+		spec["kernelArguments"] = arguments
+	}
+	var b bytes.Buffer
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	err = e.Encode(map[string]any{
+		"apiVersion": "machineconfiguration.openshift.io/v1",
+		"kind":       "MachineConfig",
+		"metadata": map[string]any{
+			"name":   "99-" + s.role + "-cpu-pools",
+			"labels": map[string]string{"machineconfiguration.openshift.io/role": s.role},
+		},
+		"spec": spec,
+	})
+	return b.Bytes(), err
+}
