@@ -272,8 +272,11 @@ func (l *loop) noteBirth(e *containerEntry, p *pools.Placement) {
 	if w := containerWeight(l.formula, asked.Shares); p.Shares != 0 && w != 0 {
 		note(cgroup.FileWeight, fmt.Sprint(w))
 	}
-	if p.Unlimited && asked.Quota > 0 {
+	switch {
+	case p.Unlimited && asked.Quota > 0:
 		note(cgroup.FileMax, maxValue(asked.Quota, asked.Period))
+	case p.Limit != 0:
+		note(cgroup.FileMax, unlimited)
 	}
 }
 
@@ -291,10 +294,11 @@ func (l *loop) reply(a *createAsked, pod *pools.PodPlan, p *pools.Placement, cpu
 	if !p.Mems.IsEmpty() {
 		e.mems = p.Mems
 	}
-	return nri.Reply{
-		Adjustment: nri.Adjustment{CPUs: cpus, Mems: p.Mems, Shares: p.Shares, Unlimited: p.Unlimited, Env: l.entryOf(pod, &given).Environment()},
-		Updates:    a.updates,
+	to := nri.Adjustment{CPUs: cpus, Mems: p.Mems, Shares: p.Shares, Unlimited: p.Unlimited, Env: l.entryOf(pod, &given).Environment()}
+	if p.Limit != 0 {
+		to.Quota, to.Period = limitOf(p)
 	}
+	return nri.Reply{Adjustment: to, Updates: a.updates}
 }
 
 // decideStart is the answer, if there is one yet: nothing is in the way of a

@@ -80,15 +80,18 @@ func TestCreateAnswersWithThePool(t *testing.T) {
 		{ofPod("m", "kube-system", "besteffort", 0, management(map[string]int{"app": 409})), "app", cri.Resources{Shares: 2}, nri.Adjustment{CPUs: cpuset.Range(0, 1), Shares: 409, Env: map[string]string{
 			"CPUPOOL_CPUS": "0-1", "CPUPOOL_POOL": "management", "CPUPOOL_EXCLUSIVE": "false", "CPUPOOL_NODES": "0", "CPUPOOL_SHARED_CPUS": "2-3",
 		}}},
+		{ofPod("l", "kube-system", "besteffort", 0, limited("app", 409, 500)), "app", cri.Resources{Shares: 2}, nri.Adjustment{CPUs: cpuset.Range(0, 1), Shares: 409, Quota: 50_000, Period: 100_000, Env: map[string]string{
+			"CPUPOOL_CPUS": "0-1", "CPUPOOL_POOL": "management", "CPUPOOL_EXCLUSIVE": "false", "CPUPOOL_NODES": "0", "CPUPOOL_SHARED_CPUS": "2-3",
+		}}},
 	} {
 		reply := a.mustCreate(test.pod, a.container(test.pod, test.name, test.res))
 		if diff := cmp.Diff(nri.Reply{Adjustment: test.want}, reply); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.pod.UID, diff)
 		}
 	}
-	a.eventually("originals of all three", func() bool {
+	a.eventually("originals of all four", func() bool {
 		j := a.journal()
-		return len(j.Originals) == 5 // three cpusets, a weight, a quota
+		return len(j.Originals) == 8 // four cpusets, two weights, a quota of each sort
 	})
 }
 
@@ -268,9 +271,11 @@ func TestUpdateKeepsThePool(t *testing.T) {
 	r := n.start()
 	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 	mgmt := n.container(n.pod("m", "kube-system", "besteffort", 0, management(map[string]int{"app": 409})), "app", cri.Resources{Shares: 2})
+	bound := n.container(n.pod("l", "kube-system", "besteffort", 0, limited("app", 409, 500)), "app", cri.Resources{Shares: 2})
 	excl := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
 	n.runsOn(shared, "2-3")
 	n.runsOn(mgmt, "0-1")
+	n.runsOn(bound, "0-1")
 	n.runsOn(excl, "4-5")
 	r.quiet()
 	a := r.asker()
@@ -282,6 +287,8 @@ func TestUpdateKeepsThePool(t *testing.T) {
 		{shared, cri.Resources{CPUs: "2-3"}, cri.Resources{}},
 		{shared, cri.Resources{Shares: 1024, Quota: 5000, Period: 100000}, cri.Resources{}},
 		{mgmt, cri.Resources{Shares: 512}, cri.Resources{Shares: 409}},
+		{mgmt, cri.Resources{Quota: 5000, Period: 100000}, cri.Resources{}},
+		{bound, cri.Resources{Quota: -1}, cri.Resources{Quota: 50000, Period: 100000}},
 		{excl, cri.Resources{CPUs: "6"}, cri.Resources{CPUs: "4-5"}},
 		{excl, cri.Resources{Shares: 2048, Quota: 200000, Period: 100000}, cri.Resources{Quota: -1}},
 		{"unknown", cri.Resources{CPUs: "6"}, cri.Resources{}},

@@ -393,6 +393,13 @@ func (b *lockedBuffer) Bytes() []byte {
 func (b *lockedBuffer) String() string { return string(b.Bytes()) }
 
 // management are the annotations of a management pod.
+// limited are the annotations of a management pod with one container that has a limit, in thousandths of a CPU.
+func limited(name string, shares, limit int) map[string]string {
+	a := management(nil)
+	a["resources.workload.openshift.io/"+name] = fmt.Sprintf(`{"cpushares":%d,"cpulimit":%d}`, shares, limit)
+	return a
+}
+
 func management(shares map[string]int) map[string]string {
 	a := map[string]string{"target.workload.openshift.io/management": `{"effect":"PreferredDuringScheduling"}`}
 	for _, name := range slices.Sorted(maps.Keys(shares)) {

@@ -72,6 +72,9 @@ func weightValue(w uint64) string {
 	return strconv.FormatUint(w, 10)
 }
 
+// unlimited is what cpu.max is where nobody has asked for a quota.
+const unlimited = cgroup.ValueMax + " 100000"
+
 // maxValue is cpu.max as the kernel prints it.
 func maxValue(quota, period int64) string {
 	if quota < 0 {

@@ -66,6 +66,7 @@ func (x traces) originals(h *host) []Original {
 		trace(cgroup.FileWeight, strconv.FormatUint(weight, 10), t.Weight != 0 && c.Weight == t.Weight && weight != t.Weight)
 		quota := quotas[t.Path]
 		trace(cgroup.FileMax, maxValue(quota, 100_000), t.Unlimited && c.Quota < 0 && quota > 0)
+		trace(cgroup.FileMax, unlimited, t.Quota > 0 && c.Quota == t.Quota && c.Period == t.Period) // an annotation's
 		if t.Exclusive && c.Partition.Type != "" && !c.Partition.Is(cgroup.MemberPartition) {
 			trace(cgroup.FilePartition, string(cgroup.MemberPartition), true)
 			for p := t.Path; p != ""; p = p.Parent() {

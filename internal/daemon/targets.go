@@ -101,8 +101,18 @@ func containerTarget(c pools.Placement, m *model, f config.WeightFormula, lifted
 		if t.Unlimited = c.Unlimited; lifted(t.Path) {
 			t.Quota, t.Period = c.Quota, c.Period
 		}
+		if c.Limit != 0 {
+			t.Quota, t.Period = limitOf(&c)
+		}
 	}
 	return t, t.Path != ""
+}
+
+// limitOf is the quota of a limit that an annotation gives, and its period, in
+// microseconds: what the kubelet makes of limits.cpu (cm.MilliCPUToQuota).
+func limitOf(c *pools.Placement) (quota, period int64) {
+	const period100ms = 100_000
+	return cgroup.MilliCPUToQuota(c.Limit, period100ms), period100ms
 }
 
 // unbind gives memory back to those that were bound to nodes and should not be any

@@ -102,8 +102,11 @@ func (l *loop) keep(e *containerEntry, p *pools.Placement, asked cri.Resources) 
 	if asked.Shares != 0 && p.Shares != 0 {
 		keep.Shares = p.Shares
 	}
-	if asked.Quota > 0 && p.Unlimited {
+	switch {
+	case asked.Quota > 0 && p.Unlimited:
 		keep.Quota = -1
+	case asked.Quota != 0 && p.Limit != 0:
+		keep.Quota, keep.Period = limitOf(p)
 	}
 	if !p.Mems.IsEmpty() && asked.Mems != "" && !l.tree.busy(e.path) {
 		keep.Mems = p.Mems.String()

@@ -105,8 +105,12 @@ func adjustmentOf(a Adjustment) *api.ContainerAdjustment {
 	if a.Shares != 0 {
 		to.SetLinuxCPUShares(a.Shares)
 	}
-	if a.Unlimited {
+	switch {
+	case a.Unlimited:
 		to.SetLinuxCPUQuota(-1)
+	case a.Quota > 0:
+		to.SetLinuxCPUQuota(a.Quota)
+		to.SetLinuxCPUPeriod(a.Period)
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.Env)) {
 		to.AddEnv(name, a.Env[name])

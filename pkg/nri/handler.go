@@ -51,8 +51,9 @@ type Adjustment struct {
 	CPUs, Mems cpuset.Set
 	// Shares are CFS shares, 2..262144.
 	Shares uint64
-	// Unlimited lifts the CFS quota.
-	Unlimited bool
+	// Unlimited lifts the CFS quota. Else Quota, in Period, is the new one, in microseconds.
+	Unlimited     bool
+	Quota, Period int64
 	// Env are environment variables by name; they replace those of the same name.
 	Env map[string]string
 }

@@ -139,6 +139,24 @@ func TestCreate(t *testing.T) {
 	}
 }
 
+// A quota comes with its period.
+func TestCreateWithQuota(t *testing.T) {
+	socket := socketPath(t)
+	rt, r := start(t, socket, nil, nil), &recorder{}
+	r.create = func(context.Context, cri.Pod, cri.Container) (nri.Reply, error) {
+		return nri.Reply{Adjustment: nri.Adjustment{Quota: 50_000, Period: 100_000}}, nil
+	}
+	run(t, socket, r).await(nri.Connected)
+	rt.taken()
+	rpl, err := rt.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: onePod, Container: oneContainer()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cpu := rpl.Adjust.Linux.Resources.Cpu; cpu.Quota.GetValue() != 50_000 || cpu.Period.GetValue() != 100_000 || cpu.Shares != nil || cpu.Cpus != "" {
+		t.Errorf("adjusted CPU resources = %v; want a quota of 50000 in 100000 and nothing else", cpu)
+	}
+}
+
 // An answer of nothing changes nothing.
 func TestZeroAnswers(t *testing.T) {
 	socket := socketPath(t)

@@ -150,6 +150,9 @@ func (c *checker) placement(name string, key Key, at *Placement) {
 	if at.Shares != 0 && (at.Pool != Management || at.Shares < workload.MinShares || at.Shares > workload.MaxShares) {
 		c.report("%s: pool %s, %d shares", name, at.Pool, at.Shares)
 	}
+	if at.Limit != 0 && (at.Pool != Management || at.Limit < 0 || at.Limit > workload.MaxMilliCPU) {
+		c.report("%s: pool %s, limit %d", name, at.Pool, at.Limit)
+	}
 	c.quota(name, at.Unlimited, at.Quota, at.Period)
 	if !at.Mems.IsEmpty() && (!at.Exclusive || !c.pools.BindMemory) {
 		c.report("%s: memory is bound to %s", name, at.Mems)

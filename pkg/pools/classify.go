@@ -14,8 +14,9 @@ type verdict struct {
 	want int
 	// atLeast says that want is only a lower bound: it has what it had.
 	atLeast bool
-	// shares are those of the annotation.
+	// shares and limit, in thousandths of a CPU, are those of the annotation.
 	shares uint64
+	limit  int64
 	// waiting says that it gets no CPUs yet, unless it has some.
 	waiting bool
 	// typ is the partition of one that is not in that of its pod; "" for all others.
@@ -87,7 +88,7 @@ func (c *classifier) managed(p *Pod, typ string, verdicts []verdict) {
 		if err != nil {
 			c.report(p, ctr.Name, CodeResourcesInvalid, err.Error()+"; the container keeps its shares")
 		}
-		verdicts[i].shares = r.Shares
+		verdicts[i].shares, verdicts[i].limit = r.Shares, r.LimitMilli
 	}
 	c.checkNames(p, typ)
 }

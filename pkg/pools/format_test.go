@@ -41,6 +41,9 @@ func format(p pools.Plan) string {
 			if c.Shares != 0 {
 				fmt.Fprintf(&b, " shares=%d", c.Shares)
 			}
+			if c.Limit != 0 {
+				fmt.Fprintf(&b, " limit=%d", c.Limit)
+			}
 			writeQuota(&b, c.Quota, c.Period)
 			writeRefusal(&b, c.Refused)
 			writeReason(&b, c.Reason)

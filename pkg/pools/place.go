@@ -58,7 +58,7 @@ func (b *placer) pod(p *Pod, of class, claims []claim) PodPlan {
 	first := len(b.room)
 	for i := range p.Containers {
 		ctr, v := &p.Containers[i], of.verdicts[i]
-		at := Placement{ID: ctr.ID, Name: ctr.Name, Kind: ctr.Kind, State: ctr.State, Shares: v.shares}
+		at := Placement{ID: ctr.ID, Name: ctr.Name, Kind: ctr.Kind, State: ctr.State, Shares: v.shares, Limit: v.limit}
 		switch v.pool {
 		case Management:
 			typ := cmp.Or(v.typ, of.partition.Type)

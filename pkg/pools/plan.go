@@ -91,6 +91,10 @@ type Placement struct {
 	Unread bool
 	// Shares are those of the annotation; 0 leaves the weight alone.
 	Shares uint64
+	// Limit is the CPU limit of the annotation, in thousandths of a CPU: the webhook has
+	// taken it out of the pod with the request. 0 means none, or that it is not known;
+	// else it is the quota, in a period of 100 ms.
+	Limit int64 `json:",omitzero"`
 	// Unlimited says that the container must have no quota. Quota and Period, in
 	// microseconds, are to be put back where its quota was lifted; a quota of 0
 	// means that the kubelet gave it none, or that it is not known, or Unlimited.

@@ -38,7 +38,7 @@ func manage(t *testing.T, c *cluster) {
 	labels, replicas := map[string]string{"app": name}, int32(2)
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DeploymentSpec{
 		Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
-		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: management()}, Spec: spec("500m")},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: management()}, Spec: spec("500m|600m")},
 	}}
 	if _, err := c.AppsV1().Deployments("ops").Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -66,6 +66,9 @@ func manage(t *testing.T, c *cluster) {
 		}
 		if got, want := c.cpus(t, pod), cpuset.Range(0, 1); !got.Equal(want) {
 			t.Errorf("pod %s runs on %v; want %v", pod.Name, got, want)
+		}
+		if got, want := c.file(t, pod, "cpu.max"), "60000 100000"; got != want {
+			t.Errorf("cpu.max of pod %s = %s; want %s", pod.Name, got, want)
 		}
 		if got, want := c.file(t, pod, "cpu.weight"), strconv.FormatUint(cgroup.WeightQuadratic(512), 10); got != want {
 			t.Errorf("weight of pod %s = %s; want %s", pod.Name, got, want)
