@@ -57,6 +57,7 @@ func checks() []check {
 		{"pools", []need{configured, cpuTopology}, checkPools},
 		{"pools-offline", []need{resolvedPools}, checkOffline},
 		{"pools-split-core", []need{resolvedPools}, checkSplitCores},
+		{"pools-management", []need{resolvedPools}, checkManagementSize},
 		{"pools-cpu0", []need{resolvedPools}, checkCPU0},
 		{"pools-isolated", []need{resolvedPools}, checkIsolated},
 		{"depletion-floor", []need{resolvedPools}, checkDepletionFloor},
