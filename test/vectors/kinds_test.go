@@ -58,6 +58,7 @@ func (m machines) kinds() map[string]kind {
 		"qos_difference":    {"admission.Settings.Mutate", checkClass},
 		"static_mutate":     {"admission.Settings.Mutate", checkStatic},
 		"validate":          {"admission.Settings.Validate", checkValidate},
+		"apply":             {"pools.Build", checkApply},
 		"node_capacity":     {"node.Layout.Pools, node.Advertise", checkNodeCapacity},
 		"node_resources":    {"node.Layout.Pools, node.Advertise", checkNodeResources},
 	}
@@ -106,8 +107,8 @@ var waitingKinds = []waiting{
 		"OpenShift's flag for all nodes, and its device for containers that have exclusive and shared CPUs: we have neither",
 	},
 	{
-		[]string{"apply", "apply_conmon", "mutate_spec"},
-		"needs CRI-O's workloads table: beside an active one `run` refuses",
+		[]string{"apply_conmon", "mutate_spec"},
+		"where CRI-O's monitors run, and how it fills its own structures",
 	},
 	{
 		[]string{"kubelet_pinning_enabled", "mixed_cpus_file", "partition_file", "profile_cpus", "render", "strict_parse"},
@@ -178,12 +179,21 @@ var deviations = []deviation{
 	{"static old management 2", givenUp},
 	{"static old throttle 1", givenUp},
 	{"static old throttle 2", givenUp},
+	{"workload: a pod that chooses its CPUs", saidOnly},
+	{"workload: shares that are no number", saidOnly},
+	{"workload: an annotation that only is there", targetSays},
+	{"workload: values of the table", tableValues},
+	{"workload: names of the table's own", tableNames},
 }
 
 const (
 	noSuchCPU = "CPU numbers end at cpuset.MaxCPUs-1 = 8191"
 	noGates   = "options need no feature gate"
 
+	tableNames  = "a workload's annotations have the names that the configuration's domain gives them"
+	tableValues = "there are no values but a container's own: the webhook writes them, for every container"
+	targetSays  = "the annotation of the pod says what it has to say, or does not count"
+	saidOnly    = "a bad annotation is reported, and the container runs in its pool: it cannot get CPUs that are not the pool's by it"
 	podsAreMade = "the webhook is asked about pods that are made, and nothing else"
 	offIsSaid   = "what is switched off is said in the warning"
 	outOfDate   = "OpenShift does otherwise today"

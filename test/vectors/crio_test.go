@@ -1,0 +1,105 @@
+package vectors_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// crioResources are the values that CRI-O's table and annotations have.
+type crioResources struct {
+	Shares int64  `json:"cpushares"`
+	Quota  int64  `json:"cpuquota"`
+	Period int64  `json:"cpuperiod"`
+	Limit  int64  `json:"cpulimit"`
+	CPUs   string `json:"cpuset"`
+}
+
+// crioValues are those of an OCI spec; 0 and "" are not set.
+type crioValues struct {
+	Shares, Quota, Period int64
+	CPUs                  string `json:"cpuset"`
+	Error                 *struct{ Code string }
+}
+
+// crioCase is a container of a pod with annotations, and what CRI-O makes of it with a
+// table of workloads.
+type crioCase struct {
+	Workloads map[string]struct {
+		Activation string        `json:"activation_annotation"`
+		Resources  crioResources `json:"resources"`
+	}
+	Container   string
+	Annotations map[string]string `json:"sandbox_annotations"`
+	From        crioValues        `json:"from_cri"`
+	Expect      crioValues
+}
+
+const (
+	crioMachine = 64 // CPUs
+	crioTarget  = "target.workload.openshift.io/"
+)
+
+// checkApply has the planner place the container where each workload of the table is a
+// management pool.
+func checkApply(raw json.RawMessage) error {
+	c, err := decode[crioCase](raw)
+	if err != nil {
+		return err
+	}
+	all := cpuset.Range(0, crioMachine-1)
+	in := pools.Input{Pods: []pools.Pod{{
+		UID: "u", Namespace: "ns", Name: "p", QoS: pools.QoSBurstable, Annotations: c.Annotations,
+		Containers: []pools.Container{{ID: "c", Name: c.Container, State: pools.Running}},
+	}}}
+	management := cpuset.Set{}
+	for name, w := range c.Workloads {
+		typ, ours := strings.CutPrefix(w.Activation, crioTarget)
+		switch {
+		case !ours:
+			return fmt.Errorf(tableNames+": %s: %w", name, errDeviation)
+		case w.Resources != (crioResources{CPUs: w.Resources.CPUs}):
+			return fmt.Errorf(tableValues+": %s: %w", name, errDeviation)
+		}
+		cpus, err := cpuset.Parse(cmp.Or(w.Resources.CPUs, all.String()))
+		if err != nil {
+			return err
+		}
+		management = management.Union(cpus)
+		in.Pools.Partitions = append(in.Pools.Partitions, pools.Partition{Type: typ, CPUs: cpus, Namespaces: []string{"ns"}})
+	}
+	if in.Pools.Shared = all.Difference(management); in.Pools.Shared.IsEmpty() {
+		in.Pools.Shared = all
+	}
+	return c.compare(pools.Build(in), all)
+}
+
+func (c *crioCase) compare(plan pools.Plan, all cpuset.Set) error {
+	for _, p := range plan.Problems {
+		switch p.Code {
+		case pools.CodeTargetInvalid:
+			return fmt.Errorf(targetSays+": %s: %w", p.Text, errDeviation)
+		case pools.CodeResourcesInvalid:
+			return fmt.Errorf(saidOnly+": %s: %w", p.Text, errDeviation)
+		}
+	}
+	if c.Expect.Error != nil {
+		return errors.New("CRI-O refuses it, and nothing is said here")
+	}
+	at := plan.Pods[0].Containers[0]
+	got := c.From
+	got.Shares = cmp.Or(int64(at.Shares), got.Shares)
+	if at.Limit != 0 {
+		got.Quota = cgroup.MilliCPUToQuota(at.Limit, cmp.Or(got.Period, 100_000))
+	}
+	if at.Pool == pools.Management && !at.CPUs.Equal(all) { // all are as good as none
+		got.CPUs = at.CPUs.String()
+	}
+	return compare("the container's values", got, c.Expect)
+}
