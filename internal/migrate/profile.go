@@ -37,7 +37,7 @@ func (f *facts) profile(file string, doc *yaml.Node, reading Reading) {
 	} else {
 		f.asImplemented(cpu, mixed)
 	}
-	f.besides(cpu, mixed)
+	f.besides(cpu)
 	policy, ok := text(spec, "numa", "topologyPolicy")
 	if !ok {
 		policy = "best-effort" // the operator's default
@@ -138,7 +138,7 @@ func (f *facts) asDocumented(c cpuSection, mixed bool) {
 }
 
 // besides takes the sets that make no pool.
-func (f *facts) besides(c cpuSection, mixed bool) {
+func (f *facts) besides(c cpuSection) {
 	if set := c.sets["offlined"]; !set.IsEmpty() {
 		f.note(c.source+".offlined", "cpupoold takes no CPU offline; "+set.String()+" are in no pool while they are, and in the shared pool if it has the rest",
 			"keep what takes them offline, such as a systemd unit that writes to /sys/devices/system/cpu/cpuN/online")
