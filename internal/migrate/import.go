@@ -151,11 +151,9 @@ func (i *importer) document(name string, doc *yaml.Node, data []byte) {
 	case kind == "Namespace":
 		i.known--
 		i.namespace(doc)
-	case kind == "List" || strings.HasSuffix(kind, "List") && at(doc, "items") != nil:
+	case isList(kind, doc):
 		i.known--
-		for n, item := range items(at(doc, "items")) {
-			i.document(fmt.Sprintf("%s: items[%d]", name, n), target(item), nil)
-		}
+		i.list(name, doc)
 	case kind == "" && at(doc, "pools") != nil:
 		i.pooled = append(i.pooled, poolConfig{name, "", doc})
 	case kind == "" && at(doc, "shared_cpus") != nil:
@@ -168,6 +166,23 @@ func (i *importer) document(name string, doc *yaml.Node, data []byte) {
 		i.known--
 		i.note(name, "is nothing that is read here", "")
 	}
+}
+
+// list takes the objects of a List. No List has others in it, and one of YAML's that is an
+// alias of a list around it would have no end.
+func (i *importer) list(name string, doc *yaml.Node) {
+	for n, item := range items(at(doc, "items")) {
+		item, source := target(item), fmt.Sprintf("%s: items[%d]", name, n)
+		if kind, _ := text(item, "kind"); isList(kind, item) {
+			i.fail("%s: is a %s in a List, which Kubernetes does not have; move its items up, or give it as a file", source, shorten(kind))
+			return
+		}
+		i.document(source, item, nil)
+	}
+}
+
+func isList(kind string, doc *yaml.Node) bool {
+	return kind == "List" || strings.HasSuffix(kind, "List") && at(doc, "items") != nil
 }
 
 // isPinning says that a document looks like a pinning file.
