@@ -98,7 +98,7 @@ func (p *controlPlane) command(ctx context.Context, line string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "sh", "-euc", line)
 	cmd.Dir = p.dir
 	cmd.WaitDelay = 10 * time.Second // for what the shell has started, which may outlive it
-	cmd.Env = append(os.Environ(), "PATH="+p.programs+":"+os.Getenv("PATH"), "KUBECONFIG="+filepath.Join(p.dir, "super-admin.conf"))
+	cmd.Env = append(os.Environ(), "PATH="+p.programs+":"+os.Getenv("PATH"), "KUBECONFIG="+filepath.Join(p.dir, "super-admin.conf"), "NODE="+nodeName)
 	return cmd
 }
 

@@ -55,11 +55,17 @@ func (c *cluster) plugin(t *testing.T, command string) string {
 
 func (c *cluster) pluginLine(t *testing.T, command string) string {
 	t.Helper()
+	return c.pluginPath(t) + "exec kubectl cpupool " + command
+}
+
+// pluginPath lets a line of a shell find the plugin.
+func (c *cluster) pluginPath(t *testing.T) string {
+	t.Helper()
 	bin, err := filepath.Abs("../../bin")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return "PATH='" + bin + "':$PATH; exec kubectl cpupool " + command
+	return "PATH='" + bin + "':$PATH; "
 }
 
 func (c *cluster) seeNodes(t *testing.T) {
