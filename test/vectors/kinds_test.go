@@ -61,6 +61,11 @@ func (m machines) kinds() map[string]kind {
 		"apply":             {"pools.Build", checkApply},
 		"node_capacity":     {"node.Layout.Pools, node.Advertise", checkNodeCapacity},
 		"node_resources":    {"node.Layout.Pools, node.Advertise", checkNodeResources},
+
+		"strict_parse":            {"migrate.ParsePinning", checkStrictParse},
+		"profile_cpus":            {"migrate.Import", checkProfileCPUs},
+		"kubelet_pinning_enabled": {"migrate.Import", checkPinningEnabled},
+		"render":                  {"migrate.Import, migrate.Render", checkRender},
 	}
 }
 
@@ -111,8 +116,8 @@ var waitingKinds = []waiting{
 		"where CRI-O's monitors run, and how it fills its own structures",
 	},
 	{
-		[]string{"kubelet_pinning_enabled", "mixed_cpus_file", "partition_file", "profile_cpus", "render", "strict_parse"},
-		"needs the import of OpenShift's pinning files",
+		[]string{"mixed_cpus_file", "partition_file"},
+		"files of the kubelet that switch on what a key does here, guaranteed.mixed, or what was never merged",
 	},
 }
 
