@@ -43,6 +43,7 @@ type facts struct {
 	mixed   []string // namespaces that may ask for mixed CPUs
 	notes   []Note
 	errs    []error
+	inside  int // bytes of files in MachineConfigs
 	// afterwards are looked at when everything else is known.
 	afterwards []func()
 }

@@ -124,3 +124,15 @@ func workloads(cpus string) string {
 	return "[crio.runtime.workloads.management]\nactivation_annotation = \"target.workload.openshift.io/management\"\n" +
 		"annotation_prefix = \"resources.workload.openshift.io\"\nresources = { cpushares = 0, cpuset = \"" + cpus + "\" }\n"
 }
+
+// TestImportIsBounded: a file that names another one often is refused, and is not read as
+// often.
+func TestImportIsBounded(t *testing.T) {
+	body := strings.Repeat("#", 1<<19)
+	data := "kind: MachineConfig\nspec:\n  config:\n    storage:\n      files:\n      - &f {path: /etc/crio/crio.conf, contents: {source: 'data:," + body + "'}}\n" +
+		strings.Repeat("      - *f\n", 1000)
+	_, err := migrate.Import([]migrate.File{{Name: "a.yaml", Data: []byte(data)}}, migrate.Options{})
+	if err == nil || !strings.Contains(err.Error(), "have more than 8388608 bytes") {
+		t.Fatalf("error %v; want one that says the limit", err)
+	}
+}

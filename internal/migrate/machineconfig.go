@@ -21,6 +21,10 @@ const crioDir = "/etc/crio/"
 // maxFile bounds what is read of a file, and what one in an archive may become.
 const maxFile = 1 << 20
 
+// maxInside bounds what all files inside of others have together: YAML can name one a
+// thousand times.
+const maxInside = 8 * maxFile
+
 // machineConfig are the files that matter of a MachineConfig
 // (machineconfiguration.openshift.io/v1), which are those of Ignition; and its kernel
 // arguments are taken.
@@ -39,6 +43,10 @@ func (f *facts) machineConfig(file string, doc *yaml.Node) (inside []File) {
 		if err != nil {
 			f.fail("%s: %s: %w", file, name, err)
 			continue
+		}
+		if f.inside += len(data); f.inside > maxInside {
+			f.fail("%s: %s: the files in MachineConfigs have more than %d bytes; give fewer of them", file, name, maxInside)
+			return nil
 		}
 		inside = append(inside, File{file + ": " + name, data})
 	}
