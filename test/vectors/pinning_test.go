@@ -38,11 +38,13 @@ func refused(err error, code string) error {
 	switch {
 	case !known:
 		return fmt.Errorf("code %q is not known", code)
+	case err == nil:
+		return fmt.Errorf("no error; want %s", code)
 	case !errors.Is(err, want):
-		return fmt.Errorf("error %v; want %s", err, code)
+		return fmt.Errorf("error %w; want %s", err, code)
 	}
 	key, _, _ := strings.Cut(code, "_")
-	if want == migrate.ErrRequired && !strings.Contains(err.Error(), key) {
+	if errors.Is(want, migrate.ErrRequired) && !strings.Contains(err.Error(), key) {
 		return fmt.Errorf("error %w does not name %s", err, key)
 	}
 	return nil
