@@ -130,6 +130,25 @@ func (d *daemons) status(ctx context.Context, node string) (*inspect.Status, err
 	return s, named("node "+node, err)
 }
 
+// explain asks a node's daemon why a container or unit runs where it runs.
+func (d *daemons) explain(ctx context.Context, node string, c *inspect.Container) (*inspect.Explanation, error) {
+	r, w := io.Pipe()
+	failed := make(chan error, 1)
+	go func() {
+		err := d.run(ctx, node, w, "explain", "-o", "json", "--", viewer.Name(c))
+		failed <- err
+		w.CloseWithError(err)
+	}()
+	e, err := viewer.ReadExplanation(r)
+	_ = r.CloseWithError(err) // ends the other one; never fails
+	if err != nil {
+		if why := <-failed; why != nil && !errors.Is(why, err) {
+			return nil, why
+		}
+	}
+	return e, named("node "+node, err)
+}
+
 // follow puts the states of a node's daemon into a feed until it tells no more, and
 // returns why.
 func (d *daemons) follow(ctx context.Context, node string, feed *viewer.Feed) error {

@@ -37,6 +37,9 @@ In a cluster where the daemon is a pod, it is asked there, as kubectl exec does:
 
   kubectl cpupool serve --node edge-1
 
+Who is chosen in the page is then explained there, too, as cpupoold explain does it; a
+file holds no explanations, and the page says how to get one.
+
 A report of cpupoold report (.tar.gz) holds a status, too. --svg writes the drawing of
 the status to a file, - for the standard output, and ends.
 
@@ -104,6 +107,9 @@ func (o *serveOptions) run(ctx context.Context, s streams) error {
 		if err != nil {
 			return errors.Join(err, l.Close())
 		}
+		server.Explains(func(ctx context.Context, c *inspect.Container) (*inspect.Explanation, error) {
+			return all.explain(ctx, o.node, c)
+		})
 		go func() { feed.End(all.follow(ctx, o.node, feed)) }()
 	case o.file == "-":
 		go func() { feed.End(ended(feed.Follow(s.in))) }()

@@ -6,6 +6,7 @@
 //
 // A [Feed] holds the latest status, from a file or from a stream of them (feed.go). A
 // [Server] answers with the page, the picture and the status, and tells the page when
-// there is a newer one (server.go, page.html, page.js). Nothing is fetched from
+// there is a newer one (server.go, page.html, page.js). Why somebody runs where he runs an
+// [Explainer] says, when the page asks (explain.go, explain.js). Nothing is fetched from
 // elsewhere.
 package viewer

@@ -94,6 +94,7 @@ function showProblems() {
 function choose(what) {
   chosen = what;
   showDetail();
+  explainChosen();
   mark();
 }
 

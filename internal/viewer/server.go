@@ -25,6 +25,9 @@ var pageCSS string
 //go:embed page.js
 var pageJS string
 
+//go:embed explain.js
+var explainJS string
+
 // Limits of a browser's requests. What is watched is answered when something changes,
 // or after waitPatience.
 const (
@@ -41,6 +44,9 @@ type Server struct {
 	// hosts are the names under which it may be asked.
 	hosts []string
 	page  *template.Template
+
+	explain Explainer
+	asking  chan struct{} // who has an explanation made
 }
 
 // New returns a server for what the feed holds. Only requests for one of hosts, names or
@@ -51,7 +57,7 @@ func New(feed *Feed, hosts ...string) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("page: %w", err)
 	}
-	return &Server{feed: feed, hosts: hosts, page: page}, nil
+	return &Server{feed: feed, hosts: hosts, page: page, explain: Unexplained, asking: make(chan struct{}, explainAtOnce)}, nil
 }
 
 // Serve answers on a listener until that is closed, with limits on every request.
@@ -64,12 +70,15 @@ func (s *Server) Serve(l net.Listener) error {
 }
 
 // Handler answers: / is the page, /picture.svg the drawing with its style, /state what
-// the page shows, as JSON; with ?after=N once there is a state of another number.
+// the page shows, as JSON; with ?after=N once there is a state of another number;
+// /explain?of=NAME why a container or unit of the state runs where it runs, as JSON.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.servePage)
 	mux.HandleFunc("GET /page.css", serveText("text/css; charset=utf-8", pageCSS+picture.Style()))
 	mux.HandleFunc("GET /page.js", serveText("text/javascript; charset=utf-8", pageJS))
+	mux.HandleFunc("GET /explain.js", serveText("text/javascript; charset=utf-8", explainJS))
+	mux.HandleFunc("GET /explain", s.serveExplanation)
 	mux.HandleFunc("GET /picture.svg", s.servePicture)
 	mux.HandleFunc("GET /state", s.serveState)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/viewer"
 )
@@ -36,6 +38,8 @@ type page struct {
 	*testing.T
 	ctx  context.Context
 	feed *viewer.Feed
+
+	explain atomic.Pointer[viewer.Explainer] // nil: none
 
 	mu    sync.Mutex
 	wrong []string // what the browser complained about
@@ -65,6 +69,12 @@ func open(t *testing.T, s *inspect.Status, width, height int64) *page {
 	if err != nil {
 		t.Fatal(err)
 	}
+	server.Explains(func(ctx context.Context, c *inspect.Container) (*inspect.Explanation, error) {
+		if by := p.explain.Load(); by != nil {
+			return (*by)(ctx, c)
+		}
+		return viewer.Unexplained(ctx, c)
+	})
 	h := httptest.NewServer(server.Handler())
 	t.Cleanup(h.Close)
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.Flag("hide-scrollbars", true)) // root has no sandbox
@@ -263,4 +273,43 @@ func TestLive(t *testing.T) {
 	}
 	p.feed.End(fmt.Errorf("no more states <b>come</b>"))
 	p.do(chromedp.Poll(`document.getElementById("error").textContent.includes("no more states <b>come</b>")`, nil))
+}
+
+// TestExplanation: who is chosen is explained, with the keyboard and in words; texts of the
+// daemon's are texts, and a failure is told.
+func TestExplanation(t *testing.T) {
+	p := open(t, status(t, "8.json"), 1280, 900)
+	p.do(chromedp.Focus("#cpu4", chromedp.ByQuery), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible("#again"))
+	if got := p.text("#explained"); !strings.Contains(got, "cpupoold explain 'ran/du-0/phy'") {
+		t.Errorf("without a daemon it says %q; want what to do", got)
+	}
+	explain := viewer.Explainer(func(_ context.Context, c *inspect.Container) (*inspect.Explanation, error) {
+		return &inspect.Explanation{Version: inspect.Version, Subjects: []inspect.Subject{{
+			Container:  *c,
+			Rules:      []inspect.Rule{{Name: "Pause", Statement: "it is a pause container"}, {Name: "Exclusive", Statement: "whole CPUs", Met: true, Answer: "<img src=x onerror=alert(1)>"}},
+			Candidates: []inspect.Candidate{{Node: 1, Why: "rejected: no room"}},
+			Changes:    []inspect.Change{{What: "ask for less", Then: "shared pool"}},
+			Kernel:     &inspect.Kernel{Cgroup: "/a", CPUs: "4-5", Effective: "4"},
+			Wanted:     &inspect.Wanted{Weight: 79},
+			Events:     []history.Event{{Kind: history.Placed, Cause: "started", Error: "EBUSY"}},
+		}}}, nil
+	})
+	p.explain.Store(&explain)
+	p.do(chromedp.Focus("#again", chromedp.ByQuery), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible("#explanation article"))
+	got := p.text("#explanation")
+	for _, want := range []string{"No: it is a pause container", "Yes: whole CPUs: <img src=x onerror=alert(1)>", "NUMA node 1, free none: rejected: no room", "ask for less: shared pool", "cpuset.cpus.effective", "79", "EBUSY"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the explanation lacks %q:\n%s", want, got)
+		}
+	}
+	if n := value[int](p, `document.querySelectorAll("#explanation img").length`); n > 0 {
+		t.Error("a text has become an element")
+	}
+	if at := value[string](p, `document.activeElement.id`); at != "explain-title" {
+		t.Errorf("after asking again the focus is at %q", at)
+	}
+	if got := p.text("#explained"); !strings.Contains(got, "ran/du-0/phy is explained") || !strings.Contains(got, "whole CPUs") {
+		t.Errorf("who hears the page hears %q", got)
+	}
+	p.shoot("explanation")
 }
