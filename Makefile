@@ -107,7 +107,7 @@ fmt: ## format the code
 	$(GOLANGCI) fmt
 
 docs: ## write the pages in docs that are made from the code: metrics, keys of configurations and man pages
-	$(GO) test ./internal/telemetry ./internal/config ./internal/webhook ./cmd/cpupoold ./cmd/kubectl-cpupool -run 'TestDocument$$|TestPicture$$|TestReference$$|TestManPages' -update
+	$(GO) test ./internal/telemetry ./internal/config ./internal/webhook ./internal/hostedpriority ./cmd/cpupoold ./cmd/kubectl-cpupool -run 'TestDocument$$|TestPicture$$|TestReference$$|TestManPages' -update
 
 bench: host-vm build ## run the benchmarks, here and in a VM; write docs/benchmarks.md
 	bench/record.sh

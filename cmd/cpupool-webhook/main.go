@@ -15,8 +15,10 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/cpupoold/cpupoold/internal/evictor"
+	"github.com/cpupoold/cpupoold/internal/hostedclusters"
 	"github.com/cpupoold/cpupoold/internal/webhook"
 )
 
@@ -44,7 +46,7 @@ type usageError struct{ error }
 // flags of the command.
 type flags struct {
 	config, namespace, kubeconfig string
-	check                         bool
+	check, classes                bool
 }
 
 // execute runs a command line and returns the exit code.
@@ -62,7 +64,7 @@ func execute(ctx context.Context, out, errs io.Writer, args []string) int {
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), errs) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), out, errs) },
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetOut(out)
@@ -72,6 +74,7 @@ func execute(ctx context.Context, out, errs io.Writer, args []string) int {
 	root.Flags().StringVar(&f.namespace, "namespace", "cpupool-webhook", "`NAMESPACE` of the program's Secret and ConfigMap")
 	root.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` with the way to the cluster; by default the pod's service account")
 	root.Flags().BoolVar(&f.check, "check", false, "check the configuration and exit")
+	root.Flags().BoolVar(&f.classes, "priority-classes", false, "print the priority classes of hostedPriority.sizes and exit")
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -85,9 +88,13 @@ func execute(ctx context.Context, out, errs io.Writer, args []string) int {
 	return exitError
 }
 
-func (f *flags) run(ctx context.Context, errs io.Writer) error {
+func (f *flags) run(ctx context.Context, out, errs io.Writer) error {
 	c, err := webhook.Load(f.config)
 	if err != nil || f.check {
+		return err
+	}
+	if f.classes {
+		_, err := io.WriteString(out, c.HostedPriority.Manifests())
 		return err
 	}
 	way, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
@@ -95,9 +102,27 @@ func (f *flags) run(ctx context.Context, errs io.Writer) error {
 		return fmt.Errorf("find the cluster: %w", err)
 	}
 	log := logger(c, errs)
-	return webhook.Run(ctx, webhook.Options{Config: c, Namespace: f.namespace, REST: way, Log: log, Also: func(m manager.Manager) error {
+	o := webhook.Options{Config: c, Namespace: f.namespace, REST: way, Log: log}
+	also := []func(manager.Manager) error{func(m manager.Manager) error {
 		return evictor.Add(m, evictor.Options{Config: c.Depletion, Names: c.Names(), Namespace: f.namespace, REST: way, Log: log})
-	}})
+	}}
+	if c.HostedPriority.Enabled {
+		hosted, err := hostedclusters.New(hostedclusters.Options{Config: c.HostedPriority, REST: way, Registry: metrics.Registry, Log: log})
+		if err != nil {
+			return err
+		}
+		o.Priorities, o.Wait = hosted, hosted.Known()
+		also = append(also, func(m manager.Manager) error { return m.Add(hosted) })
+	}
+	o.Also = func(m manager.Manager) error {
+		for _, add := range also {
+			if err := add(m); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return webhook.Run(ctx, o)
 }
 
 // logger writes as the configuration says.

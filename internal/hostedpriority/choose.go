@@ -33,11 +33,12 @@ const (
 	ClassMissing  Reason = "class_missing" // the cluster has no such PriorityClass
 	ClassDiffers  Reason = "class_differs" // its PriorityClass has another value
 	NoSizes       Reason = "no_sizes"      // there is no ClusterSizingConfiguration that can be used
+	BadNodePool   Reason = "node_pool"     // cannot be read
 )
 
 // Problems returns all kinds.
 func Problems() []Reason {
-	return []Reason{Ambiguous, BadAnnotation, ClassMissing, ClassDiffers, NoSizes}
+	return []Reason{Ambiguous, BadAnnotation, ClassMissing, ClassDiffers, NoSizes, BadNodePool}
 }
 
 // A Problem is what somebody has to mend.
@@ -90,8 +91,6 @@ func Choose(t Table, have PriorityClasses, cluster HostedCluster, nodes int64) C
 	at := c.size(t, cluster, nodes)
 	if at >= 0 {
 		c.Size = t.sizes[at].name
-	} else {
-		c.problem(NoSizes, "there are no sizes; mend the ClusterSizingConfiguration")
 	}
 	for _, role := range Roles() {
 		if name := cluster.Annotations[role.OverrideKey()]; name != "" && c.override(have, role, name) {

@@ -83,7 +83,7 @@ func TestChoose(t *testing.T) {
 				{Kind: ClassDiffers, Text: "PriorityClass hypershift-s has the value 1, and not 2000000"}, {Kind: ClassDiffers, Text: "PriorityClass hypershift-s has the value 1, and not 2000000"}}}},
 
 		"no sizes": {table: Table{dedicated: false, values: true}, annotations: map[string]string{SizeKey: "l", override + "etcd-priority-class": "gold"},
-			want: Choice{Classes: [3]string{Etcd: "gold"}, Overridden: [3]bool{Etcd: true}, Problems: []Problem{{Kind: NoSizes, Text: "there are no sizes"}}}},
+			want: Choice{Classes: [3]string{Etcd: "gold"}, Overridden: [3]bool{Etcd: true}}},
 		"HyperShift's sizes, small": {table: sizing, nodes: 10, want: Choice{Size: "small", Classes: [3]string{"gold", "", ""}}},
 		"HyperShift's sizes, large": {table: sizing, nodes: 11, want: Choice{Size: "large", Classes: [3]string{"gold", "", "hypershift-etcd-xl"}}},
 		"HyperShift's sizes, dedicated": {table: sizing, annotations: map[string]string{DedicatedKey: "true"},

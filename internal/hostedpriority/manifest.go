@@ -36,8 +36,10 @@ func (c *Config) Manifests() string {
 }
 
 func manifest(b *strings.Builder, c Class, description string) {
-	fmt.Fprintf(b, `---
-apiVersion: scheduling.k8s.io/v1
+	if strings.Contains(b.String(), "kind:") {
+		b.WriteString("---\n")
+	}
+	fmt.Fprintf(b, `apiVersion: scheduling.k8s.io/v1
 kind: PriorityClass
 metadata:
   name: %s

@@ -31,15 +31,22 @@ type Cluster interface {
 	Namespace(ctx context.Context, name string) (map[string]string, error)
 }
 
+// Priorities chooses priority classes of pods.
+type Priorities interface {
+	// Class is the class that a pod in a namespace gets in place of the one it has, "" when
+	// it keeps that.
+	Class(namespace, has string) string
+}
+
 // errUnknown is why requests cannot be answered yet.
 var errUnknown = errors.New("the nodes of the cluster are not known yet")
 
-// Pods rewrites pods that are created.
-func Pods(c Cluster, count Counter, log *slog.Logger) http.Handler {
-	return &reviews{OfPods, mutatePods(c, count), count, log}
+// Pods rewrites pods that are created. Without p, they keep their priority classes.
+func Pods(c Cluster, p Priorities, count Counter, log *slog.Logger) http.Handler {
+	return &reviews{OfPods, mutatePods(c, p, count), count, log}
 }
 
-func mutatePods(c Cluster, count Counter) judge {
+func mutatePods(c Cluster, p Priorities, count Counter) judge {
 	return func(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 		if err := wants(request, admissionv1.Create, ""); err != nil {
 			return nil, err
@@ -56,14 +63,19 @@ func mutatePods(c Cluster, count Counter) judge {
 		if err != nil {
 			return nil, err
 		}
-		mutated, warnings, err := settings.Mutate(pod, admission.Origin{Namespace: annotations, Node: ownPod(&request.UserInfo, pod)})
+		own := ownPod(&request.UserInfo, pod)
+		mutated, warnings, err := settings.Mutate(pod, admission.Origin{Namespace: annotations, Node: own})
 		if refusal, ok := errors.AsType[*admission.Refusal](err); ok {
 			return refused(refusal), nil
 		}
 		if err != nil {
 			return nil, err
 		}
-		response, err := patched(admission.Patch(pod, mutated))
+		ops := admission.Patch(pod, mutated)
+		if p != nil && !own {
+			ops = append(ops, reclassify(pod, p.Class(request.Namespace, pod.Spec.PriorityClassName))...)
+		}
+		response, err := patched(ops)
 		if err != nil {
 			return nil, err
 		}
@@ -91,6 +103,23 @@ func wants(request *admissionv1.AdmissionRequest, operation admissionv1.Operatio
 func ownPod(user *authenticationv1.UserInfo, pod *corev1.Pod) bool {
 	name, node := strings.CutPrefix(user.Username, nodeUserPrefix)
 	return node && slices.Contains(user.Groups, nodesGroup) && name != "" && name == pod.Spec.NodeName
+}
+
+// reclassify gives a pod another priority class. The API server's own plugin has gone
+// before, and has written what belongs to the class that the pod had. It comes again after
+// this, and refuses what does not belong to the new one.
+func reclassify(pod *corev1.Pod, class string) []admission.Operation {
+	if class == "" {
+		return nil
+	}
+	ops := []admission.Operation{{Op: "add", Path: "/spec/priorityClassName", Value: class}}
+	if pod.Spec.Priority != nil {
+		ops = append(ops, admission.Operation{Op: "remove", Path: "/spec/priority"})
+	}
+	if pod.Spec.PreemptionPolicy != nil {
+		ops = append(ops, admission.Operation{Op: "remove", Path: "/spec/preemptionPolicy"})
+	}
+	return ops
 }
 
 func patched(ops []admission.Operation) (*admissionv1.AdmissionResponse, error) {

@@ -145,7 +145,7 @@ func TestMutatePods(t *testing.T) {
 		count := newTally()
 		request := creation(c.pod)
 		request.UserInfo = c.user
-		got := answered(t, Pods(c.cluster, count, discard()), request)
+		got := answered(t, Pods(c.cluster, nil, count, discard()), request)
 		result := Unchanged
 		switch {
 		case c.refused != "":
@@ -228,7 +228,7 @@ func TestFailures(t *testing.T) {
 		"too large":         {managed(), bytes.Repeat([]byte(" "), largestReview+1), http.StatusBadRequest, "read review"},
 	} {
 		count := newTally()
-		code, body := post(Pods(c.cluster, count, discard()), c.body)
+		code, body := post(Pods(c.cluster, nil, count, discard()), c.body)
 		if code != c.code || !strings.Contains(body, c.want) {
 			t.Errorf("%s: %d %q, want %d with %q", name, code, body, c.code, c.want)
 		}
@@ -256,7 +256,7 @@ func FuzzReview(f *testing.F) {
 	count := newTally()
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, r := range []*reviews{
-			{OfPods, mutatePods(managed(), count), count, discard()},
+			{OfPods, mutatePods(managed(), nil, count), count, discard()},
 			{OfResizes, reviewResize(managed(), false), count, discard()},
 		} {
 			answer, err := r.answer(t.Context(), body)
@@ -286,7 +286,7 @@ func BenchmarkReview(b *testing.B) {
 	body := encodeReview(b, creation(managementPod))
 	c := managed()
 	count := newTally()
-	r := &reviews{OfPods, mutatePods(c, count), count, discard()}
+	r := &reviews{OfPods, mutatePods(c, nil, count), count, discard()}
 	b.Run("whole", func(b *testing.B) {
 		before := cpuTime(b)
 		for b.Loop() {

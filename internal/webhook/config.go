@@ -18,6 +18,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/admission"
 	"github.com/cpupoold/cpupoold/internal/evictor"
+	"github.com/cpupoold/cpupoold/internal/hostedpriority"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
@@ -47,6 +48,9 @@ type Config struct {
 
 	// Depletion is what is done about pods of depleted nodes.
 	Depletion evictor.Config `yaml:"depletion"`
+
+	// HostedPriority is what is done about priority classes of hosted control planes.
+	HostedPriority hostedpriority.Config `yaml:"hostedPriority"`
 
 	// AllowUnaccounted admits every resize. Nodes then advertise less by what is not
 	// counted. Default: false.
@@ -106,6 +110,7 @@ func Default() Config {
 		GuaranteedCPUs:    admission.SwitchAuto,
 		TolerateDepletion: true,
 		Depletion:         evictor.Default(),
+		HostedPriority:    hostedpriority.Default(),
 		AnnotationDomain:  "workload.openshift.io",
 		PoolDomain:        "openshift.io",
 		Certificates:      CertificatesSelf,
@@ -185,6 +190,7 @@ func (c *Config) check() error {
 	c.checkSwitch("sharedCPUs", c.SharedCPUs, wrong)
 	c.checkSwitch("guaranteedCPUs", c.GuaranteedCPUs, wrong)
 	c.Depletion.Check(wrong)
+	c.HostedPriority.Check(wrong)
 	if c.Certificates != CertificatesSelf && c.Certificates != CertificatesFiles {
 		wrong("certificates", string(c.Certificates), "write self or files")
 	}

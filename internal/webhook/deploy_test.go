@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/cpupoold/cpupoold/internal/admission"
+	"github.com/cpupoold/cpupoold/internal/hostedpriority"
 )
 
 // deployed are the objects of deploy/webhook and the daemon's, decoded as a strict API
@@ -33,7 +34,7 @@ func deployed(t *testing.T) []runtime.Object {
 		t.Fatalf("deploy/webhook: %d files, %v", len(files), err)
 	}
 	files = slices.DeleteFunc(files, func(file string) bool { return filepath.Base(file) == "kustomization.yaml" }) // no object
-	files = append(files, "../../deploy/webhook/eviction/eviction.yaml", "../../deploy/daemonset.yaml")
+	files = append(files, "../../deploy/webhook/eviction/eviction.yaml", "../../deploy/webhook/hosted-priority/rights.yaml", "../../deploy/daemonset.yaml")
 	strict := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 	var all []runtime.Object
 	for _, file := range files {
@@ -159,13 +160,31 @@ func TestDeployedWebhooks(t *testing.T) {
 func TestDeployedRights(t *testing.T) {
 	objects := deployed(t)
 	rules := slices.Concat(find[*rbacv1.ClusterRole](t, objects, objectName).Rules, find[*rbacv1.Role](t, objects, objectName).Rules,
-		find[*rbacv1.Role](t, objects, "cpupool-webhook-eviction").Rules)
+		find[*rbacv1.Role](t, objects, "cpupool-webhook-eviction").Rules, find[*rbacv1.ClusterRole](t, objects, "cpupool-webhook-hosted-priority").Rules)
+	annotates := 0
 	for _, r := range rules {
 		for _, verb := range r.Verbs {
 			reads := verb == "get" || verb == "list" || verb == "watch"
+			// HostedClusters have any name. A policy holds the program to its annotations there.
+			if slices.Equal(r.Resources, []string{"hostedclusters"}) && verb == "patch" {
+				annotates++
+				continue
+			}
 			if !reads && len(r.ResourceNames) == 0 || verb == "*" || verb == "create" || verb == "delete" {
 				t.Errorf("%s of %v is allowed for any name", verb, r.Resources)
 			}
+		}
+	}
+	if annotates != 1 {
+		t.Errorf("%d rules allow to annotate HostedClusters; want 1", annotates)
+	}
+	policy := find[*admissionregistrationv1.ValidatingAdmissionPolicy](t, objects, "cpupool-webhook-hosted-clusters").Spec
+	own := policy.Variables[slices.IndexFunc(policy.Variables, func(v admissionregistrationv1.Variable) bool { return v.Name == "own" })].Expression
+	keys := hostedpriority.Written()
+	for i, quoted := range strings.Split(strings.Trim(own, "[]"), ",") {
+		if i >= len(keys) || strings.Trim(quoted, " '") != keys[i] {
+			t.Errorf("the policy allows annotations %s; want %v", own, keys)
+			break
 		}
 	}
 }

@@ -48,9 +48,22 @@ type Options struct {
 	Namespace string
 	REST      *rest.Config
 	Log       *slog.Logger
+	// Priorities chooses priority classes of pods. Nil: they keep theirs.
+	Priorities review.Priorities
+	// Wait is closed when there is no more to wait for before pods are reviewed. Nil: there
+	// is nothing.
+	Wait <-chan struct{}
 	// Also adds to the manager what else is to run beside the webhook, of types of which
 	// the scheme has core, policy and admissionregistration. Nil: nothing.
 	Also func(manager.Manager) error
+}
+
+// waits are these and what else there is to wait for.
+func (o *Options) waits(others ...<-chan struct{}) []<-chan struct{} {
+	if o.Wait == nil {
+		return others
+	}
+	return append(others, o.Wait)
 }
 
 func (o *Options) with(m manager.Manager) error {
@@ -101,7 +114,7 @@ func Run(ctx context.Context, o Options) error {
 	var draining atomic.Bool
 	if err := errors.Join(
 		m.Add(follow),
-		m.Add(&starter{follow, certified, func() error { return m.Add(server) }}),
+		m.Add(&starter{o.waits(follow.known, certified), func() error { return m.Add(server) }}),
 		m.AddHealthzCheck("running", func(*http.Request) error { return nil }),
 		m.AddReadyzCheck("serving", func(request *http.Request) error {
 			if draining.Load() {
@@ -141,7 +154,7 @@ func newServer(o Options, c review.Cluster, count *counters) (ctrlwebhook.Server
 		return nil, fmt.Errorf("listen address: %w", err)
 	}
 	server := ctrlwebhook.NewServer(ctrlwebhook.Options{Host: host, Port: int(port), CertDir: o.Config.CertificateDir})
-	server.Register(podsPath, review.Pods(c, count, o.Log))
+	server.Register(podsPath, review.Pods(c, o.Priorities, count, o.Log))
 	server.Register(resizePath, review.Resizes(c, o.Config.AllowUnaccounted, count, o.Log))
 	return server, nil
 }
@@ -176,9 +189,8 @@ func certificates(m manager.Manager, o Options) (<-chan struct{}, error) {
 
 // starter starts the server when there is something to serve.
 type starter struct {
-	state     *state
-	certified <-chan struct{}
-	start     func() error
+	waits []<-chan struct{}
+	start func() error
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -186,7 +198,7 @@ func (s *starter) NeedLeaderElection() bool { return false }
 
 // Start implements manager.Runnable.
 func (s *starter) Start(ctx context.Context) error {
-	for _, ready := range []<-chan struct{}{s.state.known, s.certified} {
+	for _, ready := range s.waits {
 		select {
 		case <-ready:
 		case <-ctx.Done():

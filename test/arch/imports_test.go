@@ -70,12 +70,13 @@ func arrows() map[string][]string {
 		"cmd/cpupoold":       {"pkg/...", "internal/..."},
 
 		"internal/hostedpriority": nil,
+		"internal/hostedclusters": {"internal/hostedpriority"},
 
 		"internal/review":     {"internal/admission"},
 		"internal/eviction":   {"internal/admission", "pkg/workload"},
 		"internal/evictor":    {"internal/eviction", "pkg/workload"},
-		"internal/webhook":    {"internal/admission", "internal/eviction", "internal/evictor", "internal/review", "pkg/workload"},
-		"cmd/cpupool-webhook": {"internal/evictor", "internal/webhook"},
+		"internal/webhook":    {"internal/admission", "internal/eviction", "internal/evictor", "internal/hostedpriority", "internal/review", "pkg/workload"},
+		"cmd/cpupool-webhook": {"internal/evictor", "internal/hostedclusters", "internal/webhook"},
 		"cmd/kubectl-cpupool": {"internal/admission", "internal/adopt", "internal/config", "internal/inspect", "internal/layout", "internal/lint", "internal/manifest", "internal/migrate", "internal/overview", "internal/picture", "internal/simulate", "internal/viewer", "pkg/cpuset", "pkg/topology", "pkg/workload"},
 	}
 }
@@ -84,7 +85,7 @@ func arrows() map[string][]string {
 // link them, nor what they bring along.
 func notInDaemon() []string {
 	return []string{
-		module + "internal/admission", module + "internal/adopt", module + "internal/eviction", module + "internal/evictor", module + "internal/hostedpriority", module + "internal/lint", module + "internal/manifest", module + "internal/migrate", module + "internal/overview", module + "internal/picture", module + "internal/review", module + "internal/simulate", module + "internal/viewer", module + "internal/webhook",
+		module + "internal/admission", module + "internal/adopt", module + "internal/eviction", module + "internal/evictor", module + "internal/hostedclusters", module + "internal/hostedpriority", module + "internal/lint", module + "internal/manifest", module + "internal/migrate", module + "internal/overview", module + "internal/picture", module + "internal/review", module + "internal/simulate", module + "internal/viewer", module + "internal/webhook",
 		"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime",
 	}
 }

@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -18,7 +19,10 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/cpupoold/cpupoold/internal/hostedpriority"
 )
 
 const chartDir = plain + "chart/cpupoold"
@@ -114,6 +118,58 @@ func TestChartEviction(t *testing.T) {
 				t.Errorf("with eviction %s there is %s: %t", eviction, name, !want)
 			}
 		}
+	}
+}
+
+// TestChartHostedPriority: classes and rights come with the key that switches it on; other
+// sizes have other classes, those that the webhook would print.
+func TestChartHostedPriority(t *testing.T) {
+	classes, rights := files(t, "webhook/hosted-priority/classes.yaml"), files(t, "webhook/hosted-priority/rights.yaml")
+	if len(classes) != 14 || len(rights) != 4 {
+		t.Fatalf("%d classes and %d rights", len(classes), len(rights))
+	}
+	for values, want := range map[string]struct{ classes, rights bool }{
+		"":                 {},
+		"{enabled: false}": {},
+		"{enabled: true}":  {true, true},
+		"{enabled: true, sizesFrom: ClusterSizingConfiguration}": {false, true},
+	} {
+		all := render(t, "webhook: {enabled: true, config: {logFormat: json, hostedPriority: "+cmp.Or(values, "{}")+"}}")
+		for set, is := range map[*manifests]bool{&classes: want.classes, &rights: want.rights} {
+			for name, object := range *set {
+				if (all[name] != nil) != is {
+					t.Errorf("with %q there is %s: %t", values, name, !is)
+				}
+				if is {
+					same(t, manifests{name: object}, manifests{name: all[name]})
+				}
+			}
+		}
+	}
+	const other = `webhook: {enabled: true, config: {hostedPriority: {enabled: true, sizes: [
+{name: a, maxNodes: 3, controlPlane: {name: p, value: 100100000}, apiCritical: {name: r, value: 100200000}, etcd: {name: e, value: 100300000}},
+{name: b, controlPlane: {name: p2, value: 999999998}, etcd: {name: e2, value: 1000000000}}]}}`
+	all := render(t, other+"}")
+	text := all["ConfigMap cpupool-webhook cpupool-webhook"].(*corev1.ConfigMap).Data["config.yaml"]
+	var config struct{ HostedPriority hostedpriority.Config }
+	if err := yaml.Unmarshal([]byte(text), &config); err != nil {
+		t.Fatal(err)
+	}
+	config.HostedPriority.SizesFrom = hostedpriority.FromConfig
+	config.HostedPriority.Check(func(key, value, reason string) { t.Errorf("%s: %s: %s", key, value, reason) })
+	want := map[string]int32{}
+	for _, c := range of[*schedulingv1.PriorityClass](parse(t, []byte(config.HostedPriority.Manifests()))) {
+		want[c.Name] = c.Value
+	}
+	got := map[string]int32{}
+	for _, c := range of[*schedulingv1.PriorityClass](all) {
+		got[c.Name] = c.Value
+	}
+	if len(want) != 5 || !maps.Equal(want, got) {
+		t.Errorf("classes %v; want %v", got, want)
+	}
+	if n := len(of[*schedulingv1.PriorityClass](render(t, other+", priorityClasses: false}"))); n > 0 {
+		t.Errorf("there are %d classes that are not to be made", n)
 	}
 }
 

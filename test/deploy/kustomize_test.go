@@ -32,9 +32,10 @@ func TestKustomize(t *testing.T) {
 		"webhook":   {"webhook/webhook.yaml", "webhook/networkpolicy.yaml", "webhook/trust.yaml", "webhook/admission.yaml"},
 		"uninstall": {"uninstall/restore.yaml"},
 
-		"webhook/eviction":   {"webhook/eviction/eviction.yaml"},
-		"monitoring":         {"monitoring/podmonitor.yaml", "monitoring/prometheusrule.yaml"},
-		"monitoring/webhook": {"monitoring/webhook/podmonitor.yaml"},
+		"webhook/eviction":        {"webhook/eviction/eviction.yaml"},
+		"webhook/hosted-priority": {"webhook/hosted-priority/classes.yaml", "webhook/hosted-priority/rights.yaml"},
+		"monitoring":              {"monitoring/podmonitor.yaml", "monitoring/prometheusrule.yaml"},
+		"monitoring/webhook":      {"monitoring/webhook/podmonitor.yaml"},
 	} {
 		t.Run("deploy/"+dir, func(t *testing.T) { same(t, files(t, names...), build(t, plain+dir)) })
 	}
