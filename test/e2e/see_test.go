@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/overview"
+	"github.com/cpupoold/cpupoold/internal/viewer"
 )
 
 // see: what kubectl's plugin shows of the cluster, whose node has the Deployment of manage and the pods of fill.
@@ -122,6 +124,7 @@ func (c *cluster) watch(t *testing.T) {
 	eventually(t, "the page has the node", shows(false))
 	c.make(t, "apps", name, nil, "100m")
 	eventually(t, "the page shows the pod", shows(true))
+	eventually(t, "the page explains it", func(ctx context.Context) error { return explainedAt(ctx, address, name) })
 	if err := c.CoreV1().Pods("apps").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -130,28 +133,55 @@ func (c *cluster) watch(t *testing.T) {
 
 // stateAt is what a page of serve is told.
 func stateAt(ctx context.Context, address string) (*inspect.Status, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"state", nil)
-	if err != nil {
-		return nil, err
-	}
-	w, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return nil, err
-	}
-	defer w.Body.Close()
-	text, err := io.ReadAll(w.Body)
-	if err != nil {
-		return nil, err
-	}
 	var state struct {
 		Status *inspect.Status `json:"status"`
 		Error  string          `json:"error"`
 	}
-	if err := json.Unmarshal(text, &state); err != nil {
-		return nil, fmt.Errorf("%s: %.200s", w.Status, text)
+	if err := getJSON(ctx, address+"state", &state); err != nil {
+		return nil, err
 	}
 	if state.Status == nil || state.Error != "" {
-		return nil, fmt.Errorf("%s: no status, error %q", w.Status, state.Error)
+		return nil, fmt.Errorf("no status, error %q", state.Error)
 	}
 	return state.Status, nil
+}
+
+// explainedAt asks as the page does when somebody chooses a pod's container: the daemon answers in its pod.
+func explainedAt(ctx context.Context, address, pod string) error {
+	s, err := stateAt(ctx, address)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(s.Containers, func(c inspect.Container) bool { return c.Pod == pod })
+	if i < 0 {
+		return fmt.Errorf("pod %s is not there", pod)
+	}
+	var answer struct {
+		Error       string
+		Explanation *inspect.Explanation
+	}
+	if err := getJSON(ctx, address+"explain?of="+url.QueryEscape(viewer.Name(&s.Containers[i])), &answer); err != nil {
+		return err
+	}
+	if answer.Error != "" || answer.Explanation == nil || len(answer.Explanation.Subjects) != 1 || len(answer.Explanation.Subjects[0].Rules) == 0 {
+		return fmt.Errorf("it is explained with %+v", answer)
+	}
+	return nil
+}
+
+func getJSON(ctx context.Context, address string, into any) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return err
+	}
+	w, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer w.Body.Close()
+	text, err := io.ReadAll(w.Body)
+	if err == nil && json.Unmarshal(text, into) != nil {
+		err = fmt.Errorf("%s: %.200s", w.Status, text)
+	}
+	return err
 }
