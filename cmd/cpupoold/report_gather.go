@@ -295,7 +295,7 @@ func (r *reported) redact() {
 	r.files = slices.DeleteFunc(r.files, func(f report.File) bool {
 		leave := slices.Contains(r.unredactable, f.Name)
 		if leave {
-			r.missing = append(r.missing, f.Name+": it could not be understood, so that the names in it are not known; see check.json")
+			r.missing = append(r.missing, f.Name+": it could not be understood, so that the names in it are not known. Messages about it, in check.json, status.json and the log, may quote some: read these before you hand the report on")
 		}
 		return leave
 	})

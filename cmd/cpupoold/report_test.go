@@ -196,7 +196,7 @@ func TestReportOfWhatIsNotUnderstood(t *testing.T) {
 	if err := a.gatherReport(t.Context(), secretive(fs.ErrNotExist)).write(a, "-", true); err != nil {
 		t.Fatal(err)
 	}
-	if files, _ := unpack(t, &out); files["config.yaml"] != "" || !strings.Contains(files["MISSING.txt"], "config.yaml: it could not be understood") {
+	if files, _ := unpack(t, &out); files["config.yaml"] != "" || !strings.Contains(files["MISSING.txt"], "config.yaml: it could not be understood") || !strings.Contains(files["MISSING.txt"], "read these before you hand the report on") {
 		t.Errorf("the files are %v", files)
 	}
 }
