@@ -39,7 +39,7 @@ func Candidates(in *pools.Input, plan *pools.Plan, want int, options *allocate.O
 		case c.Has:
 			c.Why = "it has CPUs here, and keeps them"
 		default:
-			c.Why = "has room; the allocator found a better place, or it keeps what it has"
+			c.Why = "has room; it keeps the CPUs that it has, since nobody who runs is moved"
 		}
 		c.Would = cpus
 		if own.IsEmpty() && err == nil {

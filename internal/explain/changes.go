@@ -145,7 +145,8 @@ func (t *trial) workloadType(add func(string, *pools.Placement)) {
 				p.Annotations[key] = workload.TargetValue
 				what = "annotation " + key + ": '" + workload.TargetValue + "' when the pod is made"
 			}
-			if !slices.Contains(part.Namespaces, p.Namespace) && !p.Static() {
+			rights := &in.Namespaces
+			if !slices.Contains(part.Namespaces, p.Namespace) && !p.Static() && !(rights.Asked && rights.Allows(p.Namespace, part.Type, p.CreatedAt)) {
 				in.Pools.Partitions = slices.Clone(in.Pools.Partitions)
 				to := &in.Pools.Partitions[i]
 				to.Namespaces = append(slices.Clone(to.Namespaces), p.Namespace)
@@ -153,6 +154,9 @@ func (t *trial) workloadType(add func(string, *pools.Placement)) {
 					what += ", and "
 				}
 				what += "namespace " + p.Namespace + " among the namespaces of partition " + part.Type
+				if rights.Asked {
+					what += ", or with the type in its annotation " + in.Names.AllowedKey()
+				}
 			}
 		})
 		if what != "" && i < maxTries {
