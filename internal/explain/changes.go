@@ -146,7 +146,8 @@ func (t *trial) workloadType(add func(string, *pools.Placement)) {
 				what = "annotation " + key + ": '" + workload.TargetValue + "' when the pod is made"
 			}
 			rights := &in.Namespaces
-			if !slices.Contains(part.Namespaces, p.Namespace) && !p.Static() && !(rights.Asked && rights.Allows(p.Namespace, part.Type, p.CreatedAt)) {
+			annotated := rights.Asked && rights.Allows(p.Namespace, part.Type, p.CreatedAt)
+			if !annotated && !slices.Contains(part.Namespaces, p.Namespace) && !p.Static() {
 				in.Pools.Partitions = slices.Clone(in.Pools.Partitions)
 				to := &in.Pools.Partitions[i]
 				to.Namespaces = append(slices.Clone(to.Namespaces), p.Namespace)
