@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 )
 
 // The annotations that say what was chosen.
@@ -46,8 +47,8 @@ func TestHostedPriority(t *testing.T) {
 	namespaceNamed(t, s, "clusters-a", "")
 	namespaceNamed(t, s, "other", "")
 	readyNode(t, s, "n1")
-	setHosted(t, s)
-	startReplica(t, s)
+	setHosted(t, s, "enabled: true")
+	first := startReplica(t, s)
 	install(t, s, "admission.yaml")
 	h := &hosted{s, t}
 
@@ -83,15 +84,85 @@ func TestHostedPriority(t *testing.T) {
 	h.patch("hostedclusters", "a", `{"metadata":{"annotations":{"hosted-priority.cpupoold.io/opt-out":"true"}}}`)
 	h.says("a", map[string]string{sizeKey: "", planeKey: "", etcdKey: ""})
 	h.gets("opted out", "clusters-a", "hypershift-etcd", "hypershift-etcd", 100002000)
+
+	t.Run("policy", func(t *testing.T) { onlyAnnotates(t, s) })
+	first.end(t)
+	t.Run("ClusterSizingConfiguration", func(t *testing.T) { (&hosted{s, t}).sizing() })
+}
+
+// onlyAnnotates: whoever has the webhook's account changes its annotations of HostedClusters, and nothing else.
+func onlyAnnotates(t *testing.T, s *apiServer) {
+	config := s.config(admin)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + installed + ":" + installed, Groups: []string{"system:serviceaccounts", "system:authenticated"},
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := client.Resource(schema.GroupVersionResource{Group: hyperShift, Version: "v1beta1", Resource: "hostedclusters"}).Namespace("clusters")
+	for patch, want := range map[string]string{
+		`{"metadata":{"annotations":{"hosted-priority.cpupoold.io/size":"xl"}}}`:                       "",
+		`{"metadata":{"annotations":{"hosted-priority.cpupoold.io/opt-out":"false"}}}`:                 "changes its own annotations",
+		`{"metadata":{"annotations":{"hypershift.openshift.io/etcd-priority-class":null}}}`:            "changes its own annotations",
+		`{"metadata":{"annotations":{"hypershift.openshift.io/control-plane-priority-class":"mine"}}}`: "changes its own annotations",
+		`{"metadata":{"labels":{"a":"b"}}}`:                                                            "nothing of HostedClusters but annotations",
+		`{"metadata":{"finalizers":["a.b/c"]}}`:                                                        "nothing of HostedClusters but annotations",
+		`{"spec":{"pausedUntil":"true"}}`:                                                              "nothing of HostedClusters but annotations",
+	} {
+		_, err := of.Patch(t.Context(), "a", types.MergePatchType, []byte(patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v; want %q", patch, err, want)
+		}
+	}
+}
+
+// sizing: HyperShift's own object has sizes and classes; it comes after the webhook that looks for it.
+func (h *hosted) sizing() {
+	setHosted(h.t, h.apiServer, "enabled: true, sizesFrom: ClusterSizingConfiguration")
+	startReplica(h.t, h.apiServer)
+	h.make("HostedCluster", "hostedclusters", "b", map[string]any{})
+	h.make("NodePool", "nodepools", "b-1", map[string]any{"clusterName": "b", "replicas": int64(20)})
+	namespaceNamed(h.t, h.apiServer, "clusters-b", "")
+	h.gets("without sizes", "clusters-b", "hypershift-etcd", "hypershift-etcd", 100002000)
+	data, err := os.ReadFile("testdata/hypershift-sizing.yaml")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	apply(h.t, h.apiServer, "hypershift-sizing.yaml", data)
+	client, err := dynamic.NewForConfig(h.config(admin))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	size := func(name string, criteria, effects map[string]any) map[string]any {
+		return map[string]any{"name": name, "criteria": criteria, "effects": effects}
+	}
+	o := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "scheduling.hypershift.openshift.io/v1alpha1", "kind": "ClusterSizingConfiguration", "metadata": map[string]any{"name": "cluster"},
+		"spec": map[string]any{"sizes": []any{
+			size("small", map[string]any{"from": int64(0), "to": int64(10)}, map[string]any{"controlPlanePriorityClassName": "mine"}),
+			size("large", map[string]any{"from": int64(11)}, map[string]any{"etcdPriorityClassName": "hypershift-etcd-xl"}),
+		}},
+	}}
+	eventually(h.t, "the ClusterSizingConfiguration is made", func(ctx context.Context) error {
+		_, err := client.Resource(schema.GroupVersionResource{Group: "scheduling.hypershift.openshift.io", Version: "v1alpha1", Resource: "clustersizingconfigurations"}).
+			Create(ctx, o, metav1.CreateOptions{})
+		return err
+	})
+	h.says("b", map[string]string{sizeKey: "large", planeKey: "mine", etcdKey: "hypershift-etcd-xl"})
+	h.gets("20 nodes", "clusters-b", "hypershift-etcd", "hypershift-etcd-xl", 5500000)
+	h.gets("20 nodes", "clusters-b", "hypershift-control-plane", "mine", 42)
+	h.gets("20 nodes, and no class for it", "clusters-b", "hypershift-api-critical", "hypershift-api-critical", 100001000)
 }
 
 // setHosted switches it on in the ConfigMap.
-func setHosted(t *testing.T, s *apiServer) {
+func setHosted(t *testing.T, s *apiServer, hosted string) {
 	t.Helper()
 	configs := s.client(t, admin).CoreV1().ConfigMaps(installed)
 	m, err := configs.Get(t.Context(), installed, metav1.GetOptions{})
 	if err == nil {
-		m.Data["config.yaml"] = strings.TrimRight(m.Data["config.yaml"], "\n") + "\nhostedPriority: {enabled: true}\n"
+		text, _, _ := strings.Cut(m.Data["config.yaml"], "hostedPriority:")
+		m.Data["config.yaml"] = strings.TrimRight(text, "\n") + "\nhostedPriority: {" + hosted + "}\n"
 		_, err = configs.Update(t.Context(), m, metav1.UpdateOptions{})
 	}
 	if err != nil {
