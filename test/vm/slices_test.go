@@ -40,6 +40,7 @@ func sliced() []slice {
 		{"cluster-faults", []string{"TestCluster/TestFaults"}},
 		{"cluster-depletion", []string{"TestCluster/TestDepletion"}},
 		{"cluster-nodes", []string{"TestCluster/TestNodes"}},
+		{"cluster-priority", []string{"TestCluster/TestPriority"}},
 		{"static-kubelet", []string{"TestStaticKubelet"}},
 		{"host", []string{"TestAudit", "TestJitter"}},
 		{"systemd", []string{"TestSystemd", "TestHostSlices"}},
