@@ -59,9 +59,9 @@ func printSubject(w io.Writer, s *inspect.Subject) error {
 	}
 	for i, c := range s.Candidates {
 		if i == 0 {
-			fmt.Fprintln(w, "\nNUMA nodes for CPUs of its own, each as if it had none now:")
+			fmt.Fprintln(w, "\nwhere CPUs of its own could be, as if it had none now:")
 		}
-		say("- node %d, free %s: %s", c.Node, cmp.Or(c.Free.String(), "none"), c.Why)
+		say("- %s, free %s: %s", c.Part, cmp.Or(c.Free.String(), "none"), c.Why)
 	}
 	for i, c := range s.Changes {
 		if i == 0 {

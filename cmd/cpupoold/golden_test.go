@@ -53,8 +53,8 @@ func TestExplainGolden(t *testing.T) {
 				{Name: "Exclusive", Statement: "whole CPUs in a Guaranteed pod", Met: true, Answer: c.Reason},
 			},
 			Candidates: []inspect.Candidate{
-				{Node: 0, Why: "rejected: 0 of 4 CPUs of the guaranteed pool are free"},
-				{Node: 1, Free: cpuset.Of(4, 5, 6, 7), Has: true, Why: "it has CPUs here, and keeps them"},
+				{Part: "NUMA node 0", Why: "rejected: 0 of 4 CPUs of the guaranteed pool are free"},
+				{Part: "NUMA node 1", Node: 1, Free: cpuset.Of(4, 5, 6, 7), Has: true, Why: "it has CPUs here, and keeps them"},
 			},
 			Changes: []inspect.Change{{What: "CPU requests below the limits (a Burstable pod)", Then: "shared pool, CPUs 2-3"}},
 			Wanted:  &inspect.Wanted{CPUs: c.CPUs, Unlimited: true},

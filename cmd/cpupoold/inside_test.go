@@ -185,8 +185,12 @@ func TestRunbooksRun(t *testing.T) {
 				t.Errorf("%s: %s: no such command, %v", page, strings.TrimSpace(line), err)
 				continue
 			}
-			if err := c.ParseFlags(rest); err != nil || len(c.Flags().Args()) > 0 {
-				t.Errorf("%s: %s: %v, arguments %q", page, strings.TrimSpace(line), err, c.Flags().Args())
+			err = c.ParseFlags(rest)
+			if err == nil {
+				err = c.ValidateArgs(c.Flags().Args())
+			}
+			if err != nil {
+				t.Errorf("%s: %s: %v", page, strings.TrimSpace(line), err)
 			}
 			if asked, err := c.Flags().GetStringSlice("kind"); err == nil {
 				for _, k := range asked {

@@ -23,7 +23,7 @@ func (a *app) report() *cobra.Command {
 		Short: "Write one archive for a bug report",
 		Long: `Report writes a compressed archive (.tar.gz) with what is needed to understand a problem of
 this node: versions, the machine's topology, the tree of cgroups with the files about CPUs, the
-daemon's state and history, the configuration, what check finds, and the daemon's log in the
+daemon's state and history, why everybody runs where they run, the configuration, what check finds, and the daemon's log in the
 journal. What could not be had, as when the daemon does not answer, is told in MISSING.txt and
 on the standard error; the rest is written all the same.
 

@@ -49,12 +49,17 @@ type reported struct {
 	at      time.Time
 	host    string
 	files   []report.File
+	size    int // of files, in bytes
 	missing []string
 
 	names *report.Redactor
 	// unredactable are files whose names nobody knows.
 	unredactable []string
 }
+
+// spare is what of an archive is left for MISSING.txt, and for words that are longer than
+// the names which they replace.
+const spare = 4 << 20
 
 // patience is how long each question of a report may take.
 const patience = 15 * time.Second
@@ -91,6 +96,11 @@ func (r *reported) add(name string, data []byte) {
 		r.lack(name, fmt.Errorf("it has %d bytes, and at most %d are taken", len(data), report.MaxFile))
 		return
 	}
+	if r.size+len(data) > report.MaxTotal-spare {
+		r.lack(name, fmt.Errorf("its %d bytes are too many beside the %d of the other files; at most %d are taken", len(data), r.size, report.MaxTotal-spare))
+		return
+	}
+	r.size += len(data)
 	r.files = append(r.files, report.File{Name: name, Data: data})
 }
 
@@ -141,19 +151,23 @@ func (r *reported) namespaces(names []string) {
 // daemon asks the running daemon.
 func (r *reported) daemon(ctx context.Context, client *control.Client) {
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	within, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if s, err := client.Status(ctx, 0, control.Wait{}); err != nil {
+	s, err := client.Status(within, 0, control.Wait{})
+	if err != nil {
 		r.lack("status.json", err)
 	} else {
 		r.names.AddStatus(s)
 		r.json("status.json", s)
 	}
-	if e, err := client.Events(ctx, history.Query{}, control.Wait{}); err != nil {
+	if e, err := client.Events(within, history.Query{}, control.Wait{}); err != nil {
 		r.lack("events.json", err)
 	} else {
 		r.names.AddEvents(e.Events)
 		r.json("events.json", e)
+	}
+	if s != nil {
+		r.explanations(ctx, client, s)
 	}
 }
 

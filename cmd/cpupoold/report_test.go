@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -26,7 +27,7 @@ import (
 
 // secrets are names that nobody but the operator is to see.
 func secrets() []string {
-	return []string{"bluewhale", "bluewhale-du-0", "sidefin", "old-pod-x7", "orcans", "krill-ns", "anchovy.service", "anchovy", `sea\x2dweed`, "edge-tuna-1", "tuna-registry.example/fish"}
+	return []string{"bluewhale", "bluewhale-du-0", "sidefin", "old-pod-x7", "late-pod-z9", "orcans", "krill-ns", "anchovy.service", "anchovy", `sea\x2dweed`, "edge-tuna-1", "tuna-registry.example/fish"}
 }
 
 // secretive is a machine whose every file has some of them.
@@ -66,6 +67,21 @@ func (pastOf) Status() *inspect.Status {
 		},
 		CPUs: []inspect.CPU{{ID: 1, Owner: "orcans/bluewhale-du-0/bluewhale"}},
 	}
+}
+
+// Explain knows of a container what has happened since.
+func (p pastOf) Explain(name string) (*inspect.Explanation, error) {
+	s := p.Status()
+	e := &inspect.Explanation{Version: inspect.Version, Asked: name}
+	for _, c := range s.Containers {
+		if name == c.PodUID || c.Unit && name == c.Name {
+			e.Subjects = append(e.Subjects, inspect.Subject{
+				Container: c, Events: []history.Event{{Kind: history.Wrote, Pod: "orcans/late-pod-z9", Container: "sidefin"}},
+				Kernel: &inspect.Kernel{Cgroup: "/system.slice/anchovy.service/x", Error: "late-pod-z9 of orcans"},
+			})
+		}
+	}
+	return e, nil
 }
 
 // unpack returns the files of an archive by name, and its directory.
@@ -122,7 +138,7 @@ func TestReportRedacts(t *testing.T) {
 	}
 	files, dir := unpack(t, &out)
 	files["the directory"], files["the standard error"] = dir, errs.String()
-	for _, name := range []string{"versions.json", "cgroups.jsonl", "status.json", "events.json", "config.yaml", "check.json", "journal.txt", "MISSING.txt"} {
+	for _, name := range []string{"versions.json", "cgroups.jsonl", "status.json", "events.json", "explanations.json", "config.yaml", "check.json", "journal.txt", "MISSING.txt"} {
 		if files[name] == "" {
 			t.Errorf("there is no %s", name)
 		}
@@ -142,6 +158,10 @@ func TestReportRedacts(t *testing.T) {
 	if s.CPUs[0].Owner != c.Full() || c.Reason != "because of "+c.Full() || c.Pool != inspect.Shared || c.PodUID != "u" {
 		t.Errorf("names are not replaced alike: %+v, owner %s", c, s.CPUs[0].Owner)
 	}
+	var e inspect.Explanation
+	if err := json.Unmarshal([]byte(files["explanations.json"]), &e); err != nil || len(e.Subjects) != 2 || e.Subjects[0].Container.Full() != c.Full() || e.Subjects[1].Container.Name != s.Containers[1].Name {
+		t.Errorf("the explanations are %+v, %v; want those of the status, with names replaced alike", e.Subjects, err)
+	}
 	for name, want := range map[string]string{
 		"journal.txt":   `pod=` + c.Namespace + `/pod-\d+ container=container-\d+ error="pod \\"` + c.Namespace + `/pod-\d+\\" lacks"`,
 		"cgroups.jsonl": `"cgroup":"system.slice/` + s.Containers[1].Name + `"`,
@@ -151,6 +171,62 @@ func TestReportRedacts(t *testing.T) {
 	} {
 		if !regexp.MustCompile(want).MatchString(files[name]) {
 			t.Errorf("%s is\n%s\nwant %s in it", name, files[name], want)
+		}
+	}
+}
+
+// TestReportExplainsTheTroubledFirst: each pod once, whatever its containers are.
+func TestReportExplainsTheTroubledFirst(t *testing.T) {
+	s := &inspect.Status{
+		Containers: []inspect.Container{
+			{PodUID: "ordinary", Name: "a"}, {PodUID: "owner", Name: "a"}, {PodUID: "owner", Name: "b", Exclusive: true}, {PodUID: "refused", Name: "a", Refused: true},
+			{Unit: true, Name: "x.service"}, {PodUID: "told", Name: "a"}, {Name: "of no pod"},
+		},
+		Problems: []inspect.Problem{{PodUID: "told"}, {PodUID: "gone"}, {Unit: "x.service"}},
+	}
+	if got, want := strings.Join(subjectsOf(s), " "), "refused x.service told owner ordinary"; got != want {
+		t.Errorf("explained are %s; want %s", got, want)
+	}
+}
+
+// talkative is a daemon whose every explanation is long.
+type talkative struct{ past }
+
+func (talkative) Status() *inspect.Status {
+	s := &inspect.Status{Version: inspect.Version}
+	for i := range 40 {
+		s.Containers = append(s.Containers, inspect.Container{Namespace: "n", Pod: "p", PodUID: fmt.Sprint("u", i), Name: "c"})
+	}
+	return s
+}
+
+func (talkative) Explain(name string) (*inspect.Explanation, error) {
+	if name == "u1" {
+		return nil, &inspect.NameError{Text: "it is gone"}
+	}
+	return &inspect.Explanation{Subjects: []inspect.Subject{{Rules: []inspect.Rule{{Answer: strings.Repeat("x", 100<<10)}}}}}, nil
+}
+
+// TestReportHasRoomForSome: more explanations than an archive has room for cost none of
+// those that are there, and it is told.
+func TestReportHasRoomForSome(t *testing.T) {
+	a, _ := reporting(t, "")
+	stop := serveDaemon(t, control.Socket(filepath.Dir(a.configFile)), talkative{past{time.Unix(1700000000, 0).UTC(), history.New().Snapshot()}})
+	defer stop()
+	reach(t, control.Socket(filepath.Dir(a.configFile)))
+	var out bytes.Buffer
+	a.out = &out
+	if err := a.gatherReport(t.Context(), secretive(nil)).write(a, "-", false); err != nil {
+		t.Fatal(err)
+	}
+	files, _ := unpack(t, &out)
+	var e inspect.Explanation
+	if err := json.Unmarshal([]byte(files["explanations.json"]), &e); err != nil || len(e.Subjects) != 20 {
+		t.Errorf("%d explanations, %v; want 20", len(e.Subjects), err)
+	}
+	for _, want := range []string{"explanations.json: there is room for 21 of 40 pods and units", "explanations.json: 1 of 40 pods and units are not explained; the first: ", "it is gone"} {
+		if !strings.Contains(files["MISSING.txt"], want) {
+			t.Errorf("missing is %q; want %q", files["MISSING.txt"], want)
 		}
 	}
 }

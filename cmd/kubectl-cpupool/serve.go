@@ -1,8 +1,6 @@
 package main
 
 import (
-	"archive/tar"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -10,8 +8,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"path"
-	"strings"
 	"syscall"
 	"time"
 
@@ -37,11 +33,11 @@ In a cluster where the daemon is a pod, it is asked there, as kubectl exec does:
 
   kubectl cpupool serve --node edge-1
 
-Who is chosen in the page is then explained there, too, as cpupoold explain does it; a
-file holds no explanations, and the page says how to get one.
+Who is chosen in the page is then explained there, too, as cpupoold explain does it.
 
-A report of cpupoold report (.tar.gz) holds a status, too. --svg writes the drawing of
-the status to a file, - for the standard output, and ends.
+A report of cpupoold report (.tar.gz) holds a status and explanations, too; a status alone
+has none, and the page says how to get one. --svg writes the drawing of the status to a
+file, - for the standard output, and ends.
 
 It listens on the loopback address alone, and has no password: who can open a
 connection to an address given with --listen sees the names of your pods.`
@@ -116,6 +112,11 @@ func (o *serveOptions) run(ctx context.Context, s streams) error {
 	default:
 		if _, err := o.read(); err != nil {
 			return errors.Join(err, l.Close())
+		}
+		if archived(o.file) {
+			server.Explains(func(_ context.Context, c *inspect.Container) (*inspect.Explanation, error) {
+				return explainedInReport(o.file, c)
+			})
 		}
 		go feed.FollowFile(ctx, o.read, time.Second)
 	}
@@ -206,29 +207,10 @@ func (o *serveOptions) read() (*inspect.Status, error) {
 		return nil, err
 	}
 	defer f.Close()
-	if strings.HasSuffix(o.file, ".gz") || strings.HasSuffix(o.file, ".tgz") {
+	if archived(o.file) {
 		status, err := statusInReport(f)
 		return status, named(o.file, err)
 	}
 	status, err := viewer.Read(f)
 	return status, named(o.file, err)
-}
-
-// statusInReport returns the status that a report holds.
-func statusInReport(r io.Reader) (*inspect.Status, error) {
-	z, err := gzip.NewReader(r)
-	if err != nil {
-		return nil, err
-	}
-	for t := tar.NewReader(z); ; {
-		h, err := t.Next()
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil, errors.New("there is no status.json in it: the daemon did not answer when the report was made")
-		case err != nil:
-			return nil, err
-		case path.Base(h.Name) == "status.json":
-			return viewer.Read(t)
-		}
-	}
 }

@@ -3,10 +3,16 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/report"
 )
 
 // TestServe: it says where it listens, answers there from what comes in, and ends
@@ -26,23 +32,7 @@ func TestServe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	get := func(path string) string {
-		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.TrimSpace(line)+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer answer.Body.Close()
-		b, err := io.ReadAll(answer.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(b)
-	}
+	get := func(path string) string { return got(t, strings.TrimSpace(line)+path) }
 	if page := get(""); !strings.Contains(page, "Who runs where") {
 		t.Errorf("the page is %.300s", page)
 	}
@@ -51,6 +41,64 @@ func TestServe(t *testing.T) {
 	}
 	if state := get("state?after=0"); !strings.Contains(state, "edge-1") {
 		t.Errorf("the state is %.300s", state)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+// got is the answer of a server.
+func got(t *testing.T, url string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	b, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// TestServeReport: a report explains whom it has an explanation of, and nobody else.
+func TestServeReport(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "r.tar.gz")
+	to, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = report.Write(to, "r", []report.File{
+		{Name: "status.json", Data: []byte(`{"version": 1, "cpus": [{"id": 0, "online": true}], "containers": [{"podUID": "u", "name": "app"}, {"podUID": "u", "name": "other"}, {"podUID": "v", "name": "app"}]}`)},
+		{Name: "explanations.json", Data: []byte(`{"version": 1, "subjects": [{"container": {"podUID": "u", "name": "other"}, "rules": [{"name": "QoS"}]}, {"container": {"podUID": "u", "name": "app"}, "rules": [{"name": "Exclusive"}]}]}`)},
+	}, time.Unix(1700000000, 0))
+	if err := errors.Join(err, to.Close()); err != nil {
+		t.Fatal(err)
+	}
+	out, w := io.Pipe()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		o := &serveOptions{file: file, listen: "127.0.0.1:0"}
+		ended <- o.run(ctx, streams{strings.NewReader(""), w, w})
+	}()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := func(path string) string { return got(t, strings.TrimSpace(line)+path) }
+	get("state?after=0") // it has been read
+	if e := get("explain?of=u/app"); !strings.Contains(e, "Exclusive") || strings.Contains(e, "QoS") {
+		t.Errorf("u/app is explained as %s", e)
+	}
+	if e := get("explain?of=v/app"); !strings.Contains(e, "the report does not explain") {
+		t.Errorf("v/app, whom the report does not explain, is explained as %s", e)
 	}
 	cancel()
 	if err := <-ended; err != nil {

@@ -52,10 +52,12 @@ type Rule struct {
 	Answer string `json:"answer,omitempty"`
 }
 
-// Candidate is a NUMA node where CPUs could be taken.
+// Candidate is a part of the machine where CPUs could be taken.
 type Candidate struct {
-	// Node is its number, CPUs those of the guaranteed pool in it, and Free those of
+	// Part names it: a NUMA node, or a last-level cache or die of the only one; Node is the
+	// number of the NUMA node, CPUs those of the guaranteed pool in it, and Free those of
 	// them that nobody else has.
+	Part string     `json:"part"`
 	Node int        `json:"node"`
 	CPUs cpuset.Set `json:"cpus"`
 	Free cpuset.Set `json:"free"`

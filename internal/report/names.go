@@ -18,6 +18,7 @@ func (r *Redactor) AddStatus(s *inspect.Status) {
 			r.AddUnit(c.Name)
 			continue
 		}
+		r.addCgroup(c.Cgroup)
 		r.addPod(c.Namespace + "/" + c.Pod)
 		r.Add(Container, c.Name)
 	}
@@ -30,7 +31,23 @@ func (r *Redactor) AddStatus(s *inspect.Status) {
 	for i := range s.CPUs {
 		r.addOwner(s.CPUs[i].Owner)
 	}
+	for _, f := range s.Faults {
+		r.addCgroup(f.Cgroup)
+	}
+	for _, w := range s.Waits {
+		r.addCgroup(w.Cgroup)
+	}
 	r.AddEvents(s.LastWrites)
+}
+
+// AddSubject adds the names in an explanation that a daemon's state and history do not
+// have: it was asked for later.
+func (r *Redactor) AddSubject(s *inspect.Subject) {
+	r.AddStatus(&inspect.Status{Containers: []inspect.Container{s.Container}, Problems: s.Problems, Faults: s.Faults, Waits: s.Waits})
+	r.AddEvents(s.Events)
+	if s.Kernel != nil {
+		r.addCgroup(s.Kernel.Cgroup)
+	}
 }
 
 // AddEvents adds the names in events, of pods that are gone, too.

@@ -57,6 +57,21 @@ func ReadExplanation(r io.Reader) (*inspect.Explanation, error) {
 	return e, nil
 }
 
+// Only returns what an explanation of many says of c.
+func Only(e *inspect.Explanation, c *inspect.Container) (*inspect.Explanation, error) {
+	one := *e
+	one.Asked, one.Subjects = Name(c), nil
+	for i := range e.Subjects {
+		if Name(&e.Subjects[i].Container) == one.Asked {
+			one.Subjects = append(one.Subjects, e.Subjects[i])
+		}
+	}
+	if len(one.Subjects) == 0 {
+		return nil, fmt.Errorf("the report does not explain %s: its MISSING.txt may say why", c.Full())
+	}
+	return &one, nil
+}
+
 // Explains has explanations come from an [Explainer]; before that they are [Unexplained].
 // It is called before the server serves.
 func (s *Server) Explains(by Explainer) { s.explain = by }

@@ -65,7 +65,7 @@ function subject(s, time) {
   return make("article", [
     make("p", `${fullName(c)}: ${c.reason} (${c.code})`),
     ...part("Rules, in the order in which they were tried", list("ol", (s.rules || []).map(ruleLine))),
-    ...part("Where CPUs of its own could be, as if it had none now", list("ul", (s.candidates || []).map((x) => make("li", `NUMA node ${x.node}, free ${x.free || "none"}: ${x.why}`)))),
+    ...part("Where CPUs of its own could be, as if it had none now", list("ul", (s.candidates || []).map((x) => make("li", `${x.part}, free ${x.free || "none"}: ${x.why}`)))),
     ...part("What would change it, tried on the node as it was", list("ul", (s.changes || []).map((x) => make("li", `${x.what}: ${x.then}`))), "Nothing that was tried."),
     ...part("What the kernel says", kernelTable(s.kernel, s.wanted || {}), "It has no cgroup at the moment."),
     ...part("Not honoured, or not as planned", list("ul", not)),

@@ -287,7 +287,7 @@ func TestExplanation(t *testing.T) {
 		return &inspect.Explanation{Version: inspect.Version, Subjects: []inspect.Subject{{
 			Container:  *c,
 			Rules:      []inspect.Rule{{Name: "Pause", Statement: "it is a pause container"}, {Name: "Exclusive", Statement: "whole CPUs", Met: true, Answer: "<img src=x onerror=alert(1)>"}},
-			Candidates: []inspect.Candidate{{Node: 1, Why: "rejected: no room"}},
+			Candidates: []inspect.Candidate{{Part: "NUMA node 1", Node: 1, Why: "rejected: no room"}},
 			Changes:    []inspect.Change{{What: "ask for less", Then: "shared pool"}},
 			Kernel:     &inspect.Kernel{Cgroup: "/a", CPUs: "4-5", Effective: "4"},
 			Wanted:     &inspect.Wanted{Weight: 79},

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/internal/viewer"
+)
+
+// archived says that a file is a report, and not a status.
+func archived(file string) bool {
+	return strings.HasSuffix(file, ".gz") || strings.HasSuffix(file, ".tgz")
+}
+
+// inReport returns a reader of one file of a report.
+func inReport(r io.Reader, name, otherwise string) (io.Reader, error) {
+	z, err := gzip.NewReader(r)
+	if err != nil {
+		return nil, err
+	}
+	for t := tar.NewReader(z); ; {
+		h, err := t.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil, fmt.Errorf("there is no %s in it: %s", name, otherwise)
+		case err != nil:
+			return nil, err
+		case path.Base(h.Name) == name:
+			return t, nil
+		}
+	}
+}
+
+// statusInReport returns the status that a report holds.
+func statusInReport(r io.Reader) (*inspect.Status, error) {
+	in, err := inReport(r, "status.json", "the daemon did not answer when the report was made")
+	if err != nil {
+		return nil, err
+	}
+	return viewer.Read(in)
+}
+
+// explainedInReport returns what a report says of one container or unit.
+func explainedInReport(file string, c *inspect.Container) (*inspect.Explanation, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	in, err := inReport(f, "explanations.json", "it is of an older cpupoold, or its MISSING.txt says why")
+	if err != nil {
+		return nil, named(file, err)
+	}
+	e, err := viewer.ReadExplanation(in)
+	if err != nil {
+		return nil, named(file, err)
+	}
+	return viewer.Only(e, c)
+}
