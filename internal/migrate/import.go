@@ -157,7 +157,7 @@ func (i *importer) document(name string, doc *yaml.Node, data []byte) {
 	case kind == "" && at(doc, "pools") != nil:
 		i.pooled = append(i.pooled, poolConfig{name, "", doc})
 	case kind == "" && at(doc, "shared_cpus") != nil:
-		i.note(name, "how many containers a node takes with mixed CPUs is not limited here", "guaranteed.mixed.namespaces says whose they may be")
+		i.mixedFile(name, data)
 	case doc.Kind == yaml.ScalarNode && strings.Contains(doc.Value, "nohz_full="):
 		i.kernelArguments(name, doc.Value)
 	case kind == "" && isPinning(doc):

@@ -70,9 +70,6 @@ func (f *facts) kubeletOptions(source string, doc *yaml.Node) {
 // kubeletReserved: without a list the kubelet keeps as many CPUs as are reserved out of
 // those that it gives away, and the shared pool has them.
 func (f *facts) kubeletReserved(source string, doc *yaml.Node) {
-	if _, list := f.said[keyReserved]; list {
-		return
-	}
 	sum, found := int64(0), false
 	for _, key := range []string{"systemReserved", "kubeReserved"} {
 		amount, ok := text(doc, key, "cpu")
@@ -90,12 +87,17 @@ func (f *facts) kubeletReserved(source string, doc *yaml.Node) {
 		return
 	}
 	cpus := (sum + 999) / 1000
-	f.say(keyFloor, strconv.FormatInt(max(cpus, 1), 10), source+"systemReserved and kubeReserved")
-	f.note(source+"systemReserved and kubeReserved", fmt.Sprintf("say how many CPUs are never given away, %d, and not which: the shared pool keeps as many", cpus),
-		"write a partition with a list of CPUs to have a management pool")
-	if _, said := f.said[partitionKey("management")]; !said {
-		f.say(partitionKey("management"), allCPUs, source+"cpuManagerPolicy")
-	}
+	f.afterwards = append(f.afterwards, func() {
+		if _, list := f.said[keyReserved]; list {
+			return // it may be in a drop-in that is read later
+		}
+		f.say(keyFloor, strconv.FormatInt(max(cpus, 1), 10), source+"systemReserved and kubeReserved")
+		f.note(source+"systemReserved and kubeReserved", fmt.Sprintf("say how many CPUs are never given away, %d, and not which: the shared pool keeps as many", cpus),
+			"write a partition with a list of CPUs to have a management pool")
+		if _, said := f.said[partitionKey("management")]; !said {
+			f.say(partitionKey("management"), allCPUs, source+"cpuManagerPolicy")
+		}
+	})
 }
 
 // milliCPU parses an amount of CPU such as 500m, 2 or 1.5. It takes no exponents, and

@@ -13,9 +13,6 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// MixedFile is where the kubelet of OpenShift looks whether it offers mixed CPUs.
-const MixedFile = "/etc/kubernetes/openshift-workload-mixed-cpus"
-
 const crioDir = "/etc/crio/"
 
 // maxFile bounds what is read of a file, and what one in an archive may become.

@@ -53,6 +53,35 @@ func ParsePinning(data []byte, present cpuset.Set) (map[string]cpuset.Set, error
 	return sets, nil
 }
 
+// MixedFile is where the kubelet of OpenShift looks whether containers may have shared CPUs
+// beside their own.
+const MixedFile = "/etc/kubernetes/openshift-workload-mixed-cpus"
+
+// ParseMixed returns how many containers a mixed CPUs file lets a node take; without the
+// key it is 0. What that kubelet cannot decode switches mixed CPUs off, as if the file were
+// not there (openshift/kubernetes, pkg/kubelet/sharedcpus).
+func ParseMixed(data []byte) (containers int, err error) {
+	var file struct {
+		Shared struct {
+			Limit int `json:"containers_limit"`
+		} `json:"shared_cpus"`
+	}
+	if err := json.Unmarshal(data, &file); err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrSyntax, err)
+	}
+	return file.Shared.Limit, nil
+}
+
+// mixedFile says what becomes of a mixed CPUs file, which no key stands for.
+func (i *importer) mixedFile(name string, data []byte) {
+	limit, err := ParseMixed(data)
+	if err != nil {
+		i.note(name, "mixed CPUs are off by it: the kubelet does not take it ("+err.Error()+")", "leave guaranteed.mixed out to have it so")
+		return
+	}
+	i.note(name, fmt.Sprintf("how many containers a node takes with mixed CPUs, %d by this file, is not limited here", limit), "guaranteed.mixed.namespaces says whose they may be")
+}
+
 // object decodes a JSON object and refuses keys that are there twice.
 func object(data []byte) (map[string]json.RawMessage, error) {
 	if !json.Valid(data) {

@@ -34,7 +34,7 @@ func checkManagementSize(e *evidence) []Finding {
 	return []Finding{{
 		Severity: Warning,
 		Subject:  e.file + ": partitions",
-		Found:    fmt.Sprintf("management pools have %d CPUs (%s); OpenShift's wide-availability-workload-partitioning advises at least %d hyperthreads for a %s", cpus.Len(), cpus, advised, node),
+		Found:    fmt.Sprintf("management pools have CPUs %s, which makes %d; OpenShift's wide-availability-workload-partitioning advises at least %d hyperthreads for a %s", cpus, cpus.Len(), advised, node),
 		Remedy:   "give them more CPUs, whole cores if there are threads, unless measurements show that these are enough",
 	}}
 }

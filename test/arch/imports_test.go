@@ -53,7 +53,7 @@ func arrows() map[string][]string {
 		"internal/appcpus":   {"pkg/cpuset"},
 		"internal/control":   {"internal/history", "internal/inspect", "pkg/cpuset"},
 		"internal/history":   nil,
-		"internal/explain":   {"internal/inspect", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/workload"},
+		"internal/explain":   {"internal/inspect", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/inspect":   {"internal/history", "pkg/cpuset", "pkg/pools", "pkg/topology"},
 		"internal/report":    {"internal/history", "internal/inspect"},
 		"internal/hotplug":   nil,

@@ -65,6 +65,7 @@ func (m machines) kinds() map[string]kind {
 		"strict_parse":            {"migrate.ParsePinning", checkStrictParse},
 		"profile_cpus":            {"migrate.Import", checkProfileCPUs},
 		"kubelet_pinning_enabled": {"migrate.Import", checkPinningEnabled},
+		"mixed_cpus_file":         {"migrate.ParseMixed", checkMixedFile},
 		"render":                  {"migrate.Import, migrate.Render", checkRender},
 	}
 }
@@ -116,8 +117,8 @@ var waitingKinds = []waiting{
 		"where CRI-O's monitors run, and how it fills its own structures",
 	},
 	{
-		[]string{"mixed_cpus_file", "partition_file"},
-		"files of the kubelet that switch on what a key does here, guaranteed.mixed, or what was never merged",
+		[]string{"partition_file"},
+		"a file of a prototype that was never merged",
 	},
 }
 

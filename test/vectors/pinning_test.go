@@ -139,6 +139,31 @@ func checkPinningEnabled(raw json.RawMessage) error {
 	return compare("enabled", len(result.Config.Pools.Partitions) == 1, c.Expect)
 }
 
+// checkMixedFile: a file that the kubelet does not take switches nothing on.
+func checkMixedFile(raw json.RawMessage) error {
+	c, err := decode[struct {
+		File struct {
+			Exists  bool
+			Content string
+		}
+		Expect struct {
+			Enabled bool
+			Limit   int `json:"containers_limit"`
+		}
+	}](raw)
+	if err != nil {
+		return err
+	}
+	if !c.File.Exists {
+		return compare("enabled", false, c.Expect.Enabled)
+	}
+	limit, err := migrate.ParseMixed([]byte(c.File.Content))
+	if err := compare("enabled", err == nil, c.Expect.Enabled); err != nil {
+		return err
+	}
+	return compare("containers_limit", limit, c.Expect.Limit)
+}
+
 // crioTable is the table of a workload in a case, and in CRI-O's configuration.
 type crioTable struct {
 	Workload   string `toml:"-"`
