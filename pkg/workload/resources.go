@@ -50,31 +50,89 @@ func (r Resources) Encode() string {
 // are errors, cpuset above all: CRI-O would accept one there, but which CPUs a
 // pod gets is not for the pod to say.
 func (n Names) ContainerResources(annotations map[string]string, typ, container string) (Resources, bool, error) {
-	if key := n.ResourcesKey(container); has(annotations, key) {
-		r, err := parseResources(annotations[key])
+	if value, ok := n.resources(annotations, container); ok {
+		r, err := parseResources(value)
 		if err != nil {
-			return Resources{}, true, badAnnotation(key, annotations[key], err.Error(),
+			return Resources{}, true, badAnnotation(n.ResourcesKey(container), value, err.Error(),
 				`write {"cpushares":N}, or {"cpushares":N,"cpulimit":MILLICPU}`)
 		}
 		return r, true, nil
 	}
-	if key := n.oldSharesKey(typ, container); has(annotations, key) {
-		shares, err := parseShares(annotations[key])
-		if err != nil {
-			return Resources{}, true, badAnnotation(key, annotations[key], err.Error(),
-				fmt.Sprintf("write CPU shares, %d to %d", MinShares, MaxShares))
-		}
-		return Resources{Shares: shares}, true, nil
+	if !anyOldKey(annotations) {
+		return Resources{}, false, nil
 	}
-	return Resources{}, false, nil
+	key := n.oldSharesKey(typ, container)
+	value, ok := annotations[key]
+	if !ok {
+		return Resources{}, false, nil
+	}
+	shares, err := parseShares(value)
+	if err != nil {
+		return Resources{}, true, badAnnotation(key, value, err.Error(), fmt.Sprintf("write CPU shares, %d to %d", MinShares, MaxShares))
+	}
+	return Resources{Shares: shares}, true, nil
 }
 
-func has(annotations map[string]string, key string) bool {
-	_, ok := annotations[key]
-	return ok
+// resources looks the annotation ResourcesKey up. It is called for each container in each
+// plan, and makes no string.
+func (n Names) resources(annotations map[string]string, container string) (string, bool) {
+	var room [192]byte
+	key := append(append(append(append(room[:0], resourcesPrefix...), n.domain()...), '/'), container...)
+	value, ok := annotations[string(key)]
+	return value, ok
+}
+
+// anyOldKey says that there may be an annotation in the old form.
+func anyOldKey(annotations map[string]string) bool {
+	for key := range annotations {
+		if strings.Contains(key, sharesInfix) {
+			return true
+		}
+	}
+	return false
+}
+
+// plain parses what Encode and webhooks write: the cpushares and the cpulimit that may
+// follow, in digits and without white space. That is nearly all that comes, and a tenth of
+// the work of the JSON that is allowed besides.
+func plain(value string) (r Resources, ok bool) {
+	rest, ok := strings.CutPrefix(value, `{"cpushares":`)
+	if !ok {
+		return Resources{}, false
+	}
+	shares, rest := digits(rest)
+	limit := ""
+	if more, both := strings.CutPrefix(rest, `,"cpulimit":`); both {
+		if limit, rest = digits(more); limit == "" {
+			return Resources{}, false
+		}
+	}
+	if shares == "" || rest != "}" {
+		return Resources{}, false
+	}
+	var err error
+	if r.Shares, err = parseShares(shares); err == nil && limit != "" {
+		r.LimitMilli, err = parseLimit(limit)
+	}
+	return r, err == nil
+}
+
+// digits cuts a number as JSON has it from the front: without a zero before others.
+func digits(s string) (number, rest string) {
+	n := 0
+	for n < len(s) && '0' <= s[n] && s[n] <= '9' {
+		n++
+	}
+	if n > 1 && s[0] == '0' {
+		return "", s
+	}
+	return s[:n], s[n:]
 }
 
 func parseResources(value string) (Resources, error) {
+	if r, ok := plain(value); ok {
+		return r, nil
+	}
 	members, err := parseObject(value)
 	if err != nil {
 		return Resources{}, err

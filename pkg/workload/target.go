@@ -3,6 +3,7 @@ package workload
 import (
 	"errors"
 	"slices"
+	"strings"
 )
 
 // preferred is the only effect that there is.
@@ -22,37 +23,50 @@ func (n Names) Target(annotations map[string]string) (typ string, found bool, er
 	if !found || err != nil {
 		return "", found, err
 	}
-	key := n.TargetKey(typ)
-	if err := checkEffect(annotations[key]); err != nil {
-		return "", true, badAnnotation(key, annotations[key], err.Error(), n.targetRemedy())
+	value := n.target(annotations, typ)
+	if err := checkEffect(value); err != nil {
+		return "", true, badAnnotation(n.TargetKey(typ), value, err.Error(), n.targetRemedy())
 	}
 	return typ, true, nil
+}
+
+// target looks the annotation TargetKey up, and makes no string.
+func (n Names) target(annotations map[string]string, typ string) string {
+	var room [192]byte
+	key := append(append(append(append(room[:0], targetPrefix...), n.domain()...), '/'), typ...)
+	return annotations[string(key)]
 }
 
 // TargetType is [Names.Target] without a look at the words: who may not have the
 // type, or nobody may, need not be told that they are wrong.
 func (n Names) TargetType(annotations map[string]string) (typ string, found bool, err error) {
 	domain := n.domain()
-	var types []string
+	var first, second string // the least keys that ask for a type
 	for key := range annotations {
-		if t, ok := cutKey(key, targetPrefix, domain); ok {
-			types = append(types, t)
+		switch _, ok := cutKey(key, targetPrefix, domain); {
+		case !ok:
+		case first == "":
+			first = key
+		default:
+			if key < first {
+				first, key = key, first
+			}
+			if second == "" || key < second {
+				second = key
+			}
 		}
 	}
-	if len(types) == 0 {
+	if first == "" {
 		return "", false, nil
 	}
-	slices.Sort(types)
-	key := n.TargetKey(types[0])
-	value := annotations[key]
-	if len(types) > 1 {
-		return "", true, badAnnotation(key, value,
-			"there is another one, "+clip(n.TargetKey(types[1])), "keep the annotation of one workload type only")
+	if second != "" {
+		return "", true, badAnnotation(first, annotations[first],
+			"there is another one, "+clip(second), "keep the annotation of one workload type only")
 	}
-	if types[0] == "" {
-		return "", true, badAnnotation(key, value, "no workload type after the slash", n.targetRemedy())
+	if typ, _ = cutKey(first, targetPrefix, domain); typ == "" {
+		return "", true, badAnnotation(first, annotations[first], "no workload type after the slash", n.targetRemedy())
 	}
-	return types[0], true, nil
+	return typ, true, nil
 }
 
 func (n Names) targetRemedy() string {
@@ -88,12 +102,20 @@ func (n Names) AnnotatedContainers(annotations map[string]string, typ string) []
 	if len(annotations) == 0 {
 		return nil
 	}
-	domain, old := n.domain(), n.oldDomain()
+	domain, old := n.domain(), ""
 	var names []string
 	for key := range annotations {
 		if c, ok := cutKey(key, resourcesPrefix, domain); ok {
 			names = append(names, c)
-		} else if t, c, ok := cutOldKey(key, old); ok && (typ == "" || t == typ) {
+			continue
+		}
+		if !strings.Contains(key, sharesInfix) {
+			continue
+		}
+		if old == "" {
+			old = n.oldDomain()
+		}
+		if t, c, ok := cutOldKey(key, old); ok && (typ == "" || t == typ) {
 			names = append(names, c)
 		}
 	}
