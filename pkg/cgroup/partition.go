@@ -168,7 +168,7 @@ func (v PartitionView) Shared(p Path) cpuset.Set {
 func (f *FS) ReadPartitions(leaves []Path) (PartitionView, error) {
 	v := PartitionView{Nodes: make(map[Path]PartitionNode)}
 	var err error
-	if v.Root, err = readValue(f, "", fileEffective, parseCPUs); err != nil {
+	if v.Root, err = readOne(f, "", fileEffective, parseCPUs); err != nil {
 		return PartitionView{}, err
 	}
 	listed := make(map[Path]bool)
@@ -212,7 +212,12 @@ func (f *FS) readPartition(v PartitionView, p Path) error {
 
 // partition reads one cgroup.
 func (f *FS) partition(p Path) (n PartitionNode, err error) {
-	n.State, err = readValue(f, p, FilePartition, parseAnyPartition)
+	o, err := f.open(p)
+	if err != nil {
+		return PartitionNode{}, err
+	}
+	defer o.close()
+	n.State, err = readValue(o, FilePartition, parseAnyPartition)
 	if errors.Is(err, ErrNoController) {
 		return PartitionNode{}, nil
 	}
@@ -221,7 +226,7 @@ func (f *FS) partition(p Path) (n PartitionNode, err error) {
 	}
 	n.HasCPUSet = true
 	for file, to := range map[string]*cpuset.Set{FileCPUs: &n.CPUs, FileExclusive: &n.Exclusive, fileEffective: &n.Effective} {
-		if *to, err = readValue(f, p, file, parseCPUs); err != nil && !errors.Is(err, ErrNoController) {
+		if *to, err = readValue(o, file, parseCPUs); err != nil && !errors.Is(err, ErrNoController) {
 			return PartitionNode{}, err // cpuset.cpus.exclusive is there since 6.7
 		}
 	}

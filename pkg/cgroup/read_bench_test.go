@@ -23,6 +23,8 @@ func BenchmarkRead(b *testing.B) {
 		scope + "/cpuset.cpus.effective":    "4-5\n",
 		scope + "/cpuset.mems":              "\n",
 		scope + "/../cpuset.cpus.effective": "0-7\n",
+		scope + "/cpuset.cpus.partition":    "member\n",
+		scope + "/cgroup.controllers":       "cpuset cpu\n",
 		scope + "/cpu.weight":               "79\n",
 		scope + "/cpu.idle":                 "0\n",
 		scope + "/cpu.max":                  "max 100000\n",

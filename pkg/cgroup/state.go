@@ -54,14 +54,19 @@ const innerName = "container"
 // The files are read one after the other: what changes meanwhile is seen by the
 // next pass.
 func (f *FS) Read(p Path) (State, error) {
+	o, err := f.open(p)
+	if err != nil {
+		return State{}, err
+	}
+	defer o.close()
 	s := State{Path: p}
-	if err := f.readPopulated(&s); err != nil {
+	if err := o.readPopulated(&s); err != nil {
 		return State{}, err
 	}
-	if err := f.readCPUSet(&s); err != nil {
+	if err := o.readCPUSet(&s); err != nil {
 		return State{}, err
 	}
-	if err := f.readCPU(&s); err != nil {
+	if err := o.readCPU(&s); err != nil {
 		return State{}, err
 	}
 	if strings.HasSuffix(string(p), ".scope") {
@@ -72,33 +77,33 @@ func (f *FS) Read(p Path) (State, error) {
 	return s, nil
 }
 
-func (f *FS) readPopulated(s *State) error {
+func (o *opened) readPopulated(s *State) error {
 	if s.Path == "" { // the root has no cgroup.events
 		s.Populated = true
 		return nil
 	}
 	var err error
-	s.Populated, err = readValue(f, s.Path, "cgroup.events", parsePopulated)
+	s.Populated, err = readValue(o, "cgroup.events", parsePopulated)
 	if errors.Is(err, ErrNoController) { // it needs none: the cgroup has been made since it was looked for
 		return &Error{Op: opRead, Path: path.Join(s.Path.name(), "cgroup.events"), Err: ErrGone}
 	}
 	return err
 }
 
-func (f *FS) readCPUSet(s *State) error {
-	effective, err := f.nearestEffective(s.Path.Parent())
+func (o *opened) readCPUSet(s *State) error {
+	effective, err := o.fs.nearestEffective(s.Path.Parent())
 	if err != nil {
 		return err
 	}
 	s.ParentEffective = effective
-	if err = f.readOwnSet(s); errors.Is(err, ErrNoController) {
+	if err = o.readOwnSet(s); errors.Is(err, ErrNoController) {
 		s.Effective = effective
 		return nil
 	}
 	if err != nil || s.Path == "" {
 		return err
 	}
-	if s.Partition, err = readValue(f, s.Path, FilePartition, parseAnyPartition); errors.Is(err, ErrNoController) {
+	if s.Partition, err = readValue(o, FilePartition, parseAnyPartition); errors.Is(err, ErrNoController) {
 		return nil // a tree of files that somebody has collected need not have it
 	}
 	if s.Partition.Valid() {
@@ -108,27 +113,27 @@ func (f *FS) readCPUSet(s *State) error {
 }
 
 // readOwnSet reads the files of the cpuset controller that the cgroup itself has.
-func (f *FS) readOwnSet(s *State) (err error) {
-	if s.Effective, err = readValue(f, s.Path, fileEffective, parseCPUs); err != nil {
+func (o *opened) readOwnSet(s *State) (err error) {
+	if s.Effective, err = readValue(o, fileEffective, parseCPUs); err != nil {
 		return err
 	}
 	s.HasCPUSet = true
 	if s.Path != "" { // the root has no request
-		if s.CPUs, err = readValue(f, s.Path, FileCPUs, parseCPUs); err != nil {
+		if s.CPUs, err = readValue(o, FileCPUs, parseCPUs); err != nil {
 			return err
 		}
-		if s.Mems, err = f.readMems(s.Path, FileMems); err != nil || s.Mems.IsEmpty() {
+		if s.Mems, err = o.readMems(FileMems); err != nil || s.Mems.IsEmpty() {
 			return err
 		}
 	}
-	s.EffectiveMems, err = f.readMems(s.Path, fileEffectiveMems)
+	s.EffectiveMems, err = o.readMems(fileEffectiveMems)
 	return err
 }
 
 // readMems takes a missing file for an empty one: a tree of files that somebody
 // has collected need not have it.
-func (f *FS) readMems(p Path, file string) (cpuset.Set, error) {
-	mems, err := readValue(f, p, file, parseCPUs)
+func (o *opened) readMems(file string) (cpuset.Set, error) {
+	mems, err := readValue(o, file, parseCPUs)
 	if errors.Is(err, ErrNoController) {
 		return cpuset.Set{}, nil
 	}
@@ -139,7 +144,7 @@ func (f *FS) readMems(p Path, file string) (cpuset.Set, error) {
 // has the controller: the tasks of p run on it.
 func (f *FS) nearestEffective(p Path) (cpuset.Set, error) {
 	for {
-		effective, err := readValue(f, p, fileEffective, parseCPUs)
+		effective, err := readOne(f, p, fileEffective, parseCPUs)
 		if p == "" || !errors.Is(err, ErrNoController) {
 			return effective, err
 		}
@@ -147,13 +152,13 @@ func (f *FS) nearestEffective(p Path) (cpuset.Set, error) {
 	}
 }
 
-func (f *FS) readCPU(s *State) error {
+func (o *opened) readCPU(s *State) error {
 	s.Quota = -1
 	if s.Path == "" { // the root competes with nobody
 		return nil
 	}
 	var err error
-	s.Weight, err = readValue(f, s.Path, FileWeight, parseWeight)
+	s.Weight, err = readValue(o, FileWeight, parseWeight)
 	switch {
 	case errors.Is(err, ErrNoController):
 		return nil
@@ -161,10 +166,10 @@ func (f *FS) readCPU(s *State) error {
 		return err
 	}
 	s.HasCPU = true
-	if s.Idle, err = readValue(f, s.Path, "cpu.idle", parseFlag); err != nil && !errors.Is(err, ErrNoController) {
+	if s.Idle, err = readValue(o, "cpu.idle", parseFlag); err != nil && !errors.Is(err, ErrNoController) {
 		return err // cpu.idle is there since kernel 5.15
 	}
-	data, err := f.ReadFile(s.Path, FileMax)
+	data, err := o.ReadFile(FileMax)
 	if errors.Is(err, ErrNoController) {
 		return nil // CONFIG_CFS_BANDWIDTH is off: there are no quotas
 	}
@@ -178,14 +183,21 @@ func (f *FS) readCPU(s *State) error {
 
 func (f *FS) readInner(s *State) error {
 	inner := State{Path: s.Path.Join(innerName), ParentEffective: s.Effective}
-	var err error
-	if inner.Populated, err = readValue(f, inner.Path, "cgroup.events", parsePopulated); errors.Is(err, ErrGone) {
+	o, err := f.open(inner.Path)
+	if errors.Is(err, ErrGone) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	switch err = f.readOwnSet(&inner); {
+	defer o.close()
+	if inner.Populated, err = readValue(o, "cgroup.events", parsePopulated); errors.Is(err, ErrGone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	switch err = o.readOwnSet(&inner); {
 	case errors.Is(err, ErrNoController):
 		inner.HasCPUSet, inner.Effective = false, s.Effective
 	case errors.Is(err, ErrGone):
@@ -193,7 +205,7 @@ func (f *FS) readInner(s *State) error {
 	case err != nil:
 		return err
 	}
-	if err := f.readCPU(&inner); err != nil && !errors.Is(err, ErrGone) {
+	if err := o.readCPU(&inner); err != nil && !errors.Is(err, ErrGone) {
 		return err
 	}
 	s.Inner = &inner
@@ -204,18 +216,3 @@ const (
 	fileEffective     = "cpuset.cpus.effective"
 	fileEffectiveMems = "cpuset.mems.effective"
 )
-
-// readValue reads one file and names it in the error when it makes no sense.
-func readValue[T any](f *FS, p Path, file string, parse func([]byte) (T, error)) (T, error) {
-	data, err := f.ReadFile(p, file)
-	if err != nil {
-		var zero T
-		return zero, err
-	}
-	value, err := parse(data)
-	if err != nil {
-		var zero T
-		return zero, &Error{Op: opRead, Path: string(p.Join(file)), Err: err}
-	}
-	return value, nil
-}

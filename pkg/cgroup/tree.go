@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -63,6 +64,55 @@ func (t rootTree) ReadFile(name string, limit int) ([]byte, error) {
 		return nil, fmt.Errorf("file has more than %d bytes", limit)
 	}
 	return data, nil
+}
+
+// OpenDir implements Directories.
+func (t rootTree) OpenDir(name string) (Dir, error) {
+	f, err := t.root.OpenFile(name, unix.O_DIRECTORY|unix.O_PATH, 0)
+	if err != nil {
+		return nil, err
+	}
+	return rootDir{f}, nil
+}
+
+// rootDir is one of its directories. Files are read with plain calls: package os would ask
+// the poller for each, which has nothing to say about files that are always ready.
+type rootDir struct{ *os.File }
+
+// ReadFile implements Dir. A file is in the directory itself, and no link: there are
+// none in cgroupfs.
+func (d rootDir) ReadFile(file string, limit int) ([]byte, error) {
+	fd, err := openat(int(d.Fd()), file)
+	if err != nil {
+		return nil, &os.PathError{Op: "openat", Path: d.Name() + "/" + file, Err: err}
+	}
+	defer unix.Close(fd) //nolint:errcheck // opened to read
+	data := make([]byte, 0, 256)
+	for {
+		n, err := unix.Read(fd, data[len(data):cap(data)])
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return nil, &os.PathError{Op: "read", Path: d.Name() + "/" + file, Err: err}
+		case n == 0:
+			return data, nil
+		}
+		if data = data[:len(data)+n]; len(data) > limit {
+			return nil, fmt.Errorf("%s/%s has more than %d bytes", d.Name(), file, limit)
+		}
+		if len(data) == cap(data) {
+			data = slices.Grow(data, len(data))
+		}
+	}
+}
+
+func openat(dir int, file string) (fd int, err error) {
+	for {
+		if fd, err = unix.Openat(dir, file, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0); err != unix.EINTR {
+			return fd, err
+		}
+	}
 }
 
 func (t rootTree) WriteFile(name, value string) error {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -48,6 +49,52 @@ func TestRootTree(t *testing.T) {
 		if err := tree.WriteFile(name, "x"); err == nil {
 			t.Errorf("WriteFile(%q) went out", name)
 		}
+	}
+}
+
+// TestOpenedDirectory: what is read is in the directory that was opened, whole, and
+// neither elsewhere nor at the other end of a link.
+func TestOpenedDirectory(t *testing.T) {
+	dir := t.TempDir()
+	long := strings.Repeat("0,2,", 1000)
+	err := errors.Join(os.Mkdir(filepath.Join(dir, "a"), 0o700), os.WriteFile(filepath.Join(dir, "a", "file"), []byte(long), 0o600),
+		os.WriteFile(filepath.Join(dir, "secret"), []byte("x"), 0o600), os.Symlink("../secret", filepath.Join(dir, "a", "link")), os.Symlink("a", filepath.Join(dir, "b")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close() //nolint:errcheck // test
+	tree := rootTree{root}
+	a, err := tree.OpenDir("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, err := a.ReadFile("file", len(long)); string(data) != long || err != nil {
+		t.Errorf("%d bytes, %v; want %d", len(data), err, len(long))
+	}
+	if _, err := a.ReadFile("file", len(long)-1); err == nil {
+		t.Error("a file longer than the limit was read")
+	}
+	if _, err := a.ReadFile("link", 10); err == nil {
+		t.Error("a link was followed")
+	}
+	if _, err := tree.OpenDir("a/file"); err == nil {
+		t.Error("a file was opened as a directory")
+	}
+	if err := errors.Join(os.RemoveAll(filepath.Join(dir, "a")), os.Mkdir(filepath.Join(dir, "a"), 0o700), os.WriteFile(filepath.Join(dir, "a", "file"), []byte("another"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := a.ReadFile("file", 10); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("another directory of the name is read: %q, %v", data, err)
+	}
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := tree.OpenDir("a/missing"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("OpenDir of what is missing = %v", err)
 	}
 }
 

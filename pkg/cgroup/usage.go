@@ -10,7 +10,7 @@ import (
 // Usage is the CPU time that the tasks of a cgroup, and of those below it, have used
 // since it was made (usage_usec of cpu.stat, which needs no controller).
 func (f *FS) Usage(p Path) (time.Duration, error) {
-	return readValue(f, p, "cpu.stat", parseUsage)
+	return readOne(f, p, "cpu.stat", parseUsage)
 }
 
 func parseUsage(data []byte) (time.Duration, error) {
