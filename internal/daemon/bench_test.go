@@ -99,3 +99,39 @@ func BenchmarkCreate(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkPass is what the owner does after each event, whomever it is about, with so many
+// containers that run as they should: decide, compare, publish.
+func BenchmarkPass(b *testing.B) {
+	for _, containers := range []int{16, 100, 500, 1000} {
+		n := newNode(b)
+		for i := range containers / 2 {
+			pod := n.pod(fmt.Sprintf("pod-%d", i), "default", "burstable", 0, nil)
+			n.container(pod, "a", cri.Resources{Shares: 102})
+			n.container(pod, "b", cri.Resources{Shares: 102})
+		}
+		r := n.start()
+		r.quiet()
+		for _, part := range []struct {
+			name string
+			do   func(l *loop)
+		}{{"pass", (*loop).pass}, {"publish", (*loop).publish}} {
+			b.Run(fmt.Sprintf("%dcontainers/%s", containers, part.name), func(b *testing.B) {
+				b.ReportAllocs()
+				done := make(chan struct{})
+				r.loop.box.post(errand(func(l *loop) {
+					for b.Loop() {
+						part.do(l)
+					}
+					close(done)
+				}))
+				<-done
+			})
+		}
+	}
+}
+
+// errand is something that the owner is to do.
+type errand func(l *loop)
+
+func (do errand) apply(l *loop) { do(l) }

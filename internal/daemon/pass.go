@@ -206,19 +206,27 @@ func (l *loop) askUnits(want []cgroup.Target) {
 	if l.units == nil {
 		return
 	}
-	for _, t := range want {
-		c := l.tree.current[t.Path]
-		if t.Container == "" || !c.Exists || c.Unit.Known || l.model.awaited(t) || l.tree.busy(t.Path) || l.status.unitAsked[t.Path] {
+	for i := range want {
+		t := &want[i]
+		if t.Container == "" {
 			continue
 		}
-		l.status.unitAsked[t.Path], l.status.unitAwaited[t.Path] = true, true
-		// Among the seals, so that no answer is older than the last of them.
-		l.seals.submit(string(t.Path), func(ctx context.Context) event {
-			ctx, cancel := context.WithTimeout(ctx, callTimeout)
-			defer cancel()
-			return unitRead{path: t.Path, unit: unitState(ctx, l.units, t.Path)}
-		})
+		c := l.tree.current[t.Path]
+		if !c.Exists || c.Unit.Known || l.model.awaited(*t) || l.tree.busy(t.Path) || l.status.unitAsked[t.Path] {
+			continue
+		}
+		l.askProperties(t.Path)
 	}
+}
+
+func (l *loop) askProperties(p cgroup.Path) {
+	l.status.unitAsked[p], l.status.unitAwaited[p] = true, true
+	// Among the seals, so that no answer is older than the last of them.
+	l.seals.submit(string(p), func(ctx context.Context) event {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		return unitRead{path: p, unit: unitState(ctx, l.units, p)}
+	})
 }
 
 // held returns what the cgroups hold, with those marked that are to be left
@@ -247,7 +255,10 @@ func (l *loop) held(now time.Time) map[cgroup.Path]cgroup.Current {
 		}
 	}
 	for _, e := range l.model.containers {
-		if c, ok := view[e.path]; ok && e.unconfirmed {
+		if !e.unconfirmed {
+			continue
+		}
+		if c, ok := view[e.path]; ok {
 			c.NoSeal = true
 			view[e.path] = c
 		}

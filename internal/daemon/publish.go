@@ -167,24 +167,19 @@ const codeUnread pools.Code = "RuntimeDetailsMissing"
 // problems are the plan's, and those of objects that could not be planned.
 func (l *loop) problems() []pools.Problem {
 	all := slices.Clip(l.status.plan.Problems)
-	for _, id := range slices.Sorted(maps.Keys(l.model.pods)) { // the same order each time, for who compares
+	for _, id := range sortedWhere(l.model.pods, func(e *podEntry) bool { return e.unlisted || e.err != nil }) {
 		e := l.model.pods[id]
 		p := pools.Problem{PodUID: e.uid, Pod: e.name(), Reason: pools.Reason{Code: codeUnread}}
 		switch {
 		case e.unlisted:
 			p.Text = fmt.Sprintf("sandbox %s: %s", id, errUnlisted)
-		case e.err != nil:
-			p.Text = e.err.Error()
 		default:
-			continue
+			p.Text = e.err.Error()
 		}
 		all = append(all, p)
 	}
-	for _, id := range slices.Sorted(maps.Keys(l.model.containers)) {
+	for _, id := range sortedWhere(l.model.containers, func(e *containerEntry) bool { return e.err != nil }) {
 		e := l.model.containers[id]
-		if e.err == nil {
-			continue
-		}
 		p := pools.Problem{Container: e.container.Name, Reason: pools.Reason{Code: codeUnread, Text: e.err.Error()}}
 		if pod := l.model.pods[e.container.PodID]; pod != nil {
 			p.PodUID, p.Pod = pod.uid, pod.name()
@@ -206,6 +201,18 @@ func (l *loop) problems() []pools.Problem {
 	all = append(all, l.hints.problems(l.model, time.Now())...)
 	all = append(all, l.kubeletProblems()...)
 	return all
+}
+
+// sortedWhere are the keys of entries that are so, in the same order each time, for who
+// compares.
+func sortedWhere[E any](all map[string]E, is func(E) bool) (keys []string) {
+	for key, e := range all {
+		if is(e) {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
 }
 
 func (l *loop) view() *telemetry.View {
@@ -241,7 +248,11 @@ func (l *loop) view() *telemetry.View {
 		Observed:         l.observed(),
 		Settings:         l.tuneView(),
 	}
-	for _, problem := range l.problems() {
+	problems := l.status.problems
+	if !l.status.planned { // report has not run
+		problems = l.problems()
+	}
+	for _, problem := range problems {
 		v.Problems[string(problem.Code)]++
 	}
 	paths := make(map[string]cgroup.Path, len(l.status.targets))

@@ -20,6 +20,28 @@ type treeWatch struct {
 	err     error // why not all that should be is watched
 	// slices are the pods' that have shown up, known to the runtime or not.
 	slices map[cgroup.Path]bool
+	// set is what the watcher was told last, and what that was made of.
+	set watchedSet
+}
+
+// watchedSet is what is watched for targets and slices of pods.
+type watchedSet struct {
+	targets, pods  []cgroup.Path
+	files, parents []cgroup.Path
+}
+
+// of makes the set for other targets and slices, unless they are the same, as after nearly all passes.
+func (s *watchedSet) of(targets []cgroup.Target, pods []cgroup.Path) {
+	same := func(p cgroup.Path, t cgroup.Target) bool { return p == t.Path }
+	if slices.EqualFunc(s.targets, targets, same) && slices.Equal(s.pods, pods) {
+		return
+	}
+	s.targets = s.targets[:0]
+	for i := range targets {
+		s.targets = append(s.targets, targets[i].Path)
+	}
+	s.pods = pods
+	s.files, s.parents = watchSet(targets, pods)
 }
 
 func newTreeWatch() treeWatch {
@@ -80,11 +102,15 @@ func (l *loop) watchAll() {
 	if l.watch.watcher == nil {
 		return
 	}
-	files, parents := watchSet(l.status.targets, l.model.slices(), slices.Collect(maps.Keys(l.watch.slices)))
+	pods := slices.AppendSeq(l.model.slices(), maps.Keys(l.watch.slices))
+	slices.Sort(pods)
+	set := &l.watch.set
+	set.of(l.status.targets, slices.Compact(pods))
+	files := set.files
 	if !l.isolation.parking.cpus.IsEmpty() {
-		files = append(files, cgroup.Parking, cgroup.ParkingTop)
+		files = append(slices.Clip(files), cgroup.Parking, cgroup.ParkingTop)
 	}
-	err := l.watch.watcher.Set(files, parents)
+	err := l.watch.watcher.Set(files, set.parents)
 	if err != nil && (l.watch.err == nil || l.watch.err.Error() != err.Error()) {
 		l.log.Warn("not all cgroups are watched; what others write to the rest is found by the resync", "error", err)
 	}
@@ -105,7 +131,7 @@ func (m *model) slices() []cgroup.Path {
 // watchSet returns the cgroups of which the files matter, and those of which the
 // children do: these are the kubelet's, in which pods appear, and the pods', in which
 // containers do.
-func watchSet(targets []cgroup.Target, known, seen []cgroup.Path) (files, parents []cgroup.Path) {
+func watchSet(targets []cgroup.Target, pods []cgroup.Path) (files, parents []cgroup.Path) {
 	for _, t := range targets {
 		files = append(files, t.Path)
 		if inner, ok := t.Path.Inner(); ok && t.Unit == "" {
@@ -117,7 +143,7 @@ func watchSet(targets []cgroup.Target, known, seen []cgroup.Path) (files, parent
 		"kubepods.slice": true, "kubepods": true,
 		"kubelet.slice/kubelet-kubepods.slice": true, "kubelet/kubepods": true,
 	}
-	for _, slice := range slices.Concat(known, seen) {
+	for _, slice := range pods {
 		parents = append(parents, slice)
 		for p := slice.Parent(); p != ""; p = p.Parent() {
 			if name := strings.TrimSuffix(p.Base(), ".slice"); name == "kubepods" || strings.HasSuffix(name, "-kubepods") {
@@ -135,6 +161,7 @@ func watchSet(targets []cgroup.Target, known, seen []cgroup.Path) (files, parent
 			parents = append(parents, top.Join(name))
 		}
 	}
+	slices.Sort(parents) // what has not changed is to look the same
 	return files, parents
 }
 

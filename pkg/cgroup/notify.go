@@ -54,9 +54,13 @@ type Watcher struct {
 	wanted  map[Path]interest
 	watched map[Path]bool // a subset of wanted
 	missing map[Path]bool // not there when their parents were asked
-	pending []Change
-	index   map[changeKey]int // of pending
-	err     error
+	// files and parents are those of the last Set. Settled says that all of them are watched
+	// or missing, and that nothing has come or gone since: the same Set would do nothing.
+	files, parents []Path
+	settled        bool
+	pending        []Change
+	index          map[changeKey]int // of pending
+	err            error
 }
 
 // interest is what matters in a cgroup. Without either, only whether children that
@@ -128,6 +132,9 @@ func (w *Watcher) Take() ([]Change, error) {
 // When the kernel takes no more watches the error names the sysctl; those that
 // stand remain.
 func (w *Watcher) Set(files, parents []Path) error {
+	if w.same(files, parents) {
+		return nil
+	}
 	wanted := make(map[Path]interest, len(files)+len(parents))
 	for _, p := range slices.Concat(files, parents) {
 		wanted[p.Parent()] = interest{} // the end of p is told of there
@@ -139,12 +146,21 @@ func (w *Watcher) Set(files, parents []Path) error {
 		wanted[p] = interest{files: wanted[p].files, children: true}
 	}
 	w.mu.Lock()
+	w.files, w.parents, w.settled = slices.Clone(files), slices.Clone(parents), true
 	news, err := w.set(wanted)
+	w.settled = w.settled && err == nil
 	w.mu.Unlock()
 	if news {
 		w.wake()
 	}
 	return err
+}
+
+// same says that a Set would do nothing: nearly all that follow a pass do not.
+func (w *Watcher) same(files, parents []Path) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.settled && slices.Equal(files, w.files) && slices.Equal(parents, w.parents)
 }
 
 // set follows a change of what is wanted. It says whether there is something to
@@ -190,6 +206,8 @@ func (w *Watcher) add(p Path) error {
 		return err
 	case p != "" && w.watched[p.Parent()]:
 		w.missing[p] = true // until the parent tells that it is there
+	default:
+		w.settled = false // it is asked for again
 	}
 	return nil
 }
@@ -214,6 +232,7 @@ func (w *Watcher) catchUp(p Path, i interest) {
 func (w *Watcher) drop(p Path) {
 	w.notices.Remove(p.name())
 	delete(w.watched, p)
+	w.settled = false
 	clear(w.missing) // what was missing in it is to be asked for again
 }
 
@@ -255,6 +274,7 @@ func (w *Watcher) take(n Notice, err error) bool {
 		return true
 	}
 	child := dir.Join(n.Name)
+	w.settled = false
 	_, own := w.wanted[child]
 	delete(w.missing, child)
 	if w.watched[child] {
@@ -294,6 +314,7 @@ func (w *Watcher) note(c Change) {
 // overflow forgets everything: what was lost may have been the end of a cgroup, or
 // another one of the same name.
 func (w *Watcher) overflow() {
+	w.settled = false
 	for p := range w.watched {
 		w.drop(p)
 	}

@@ -41,9 +41,12 @@ func (p Path) Scope() Path {
 }
 
 // Inner is the cgroup that crun makes below a scope (see State.Inner); ok is false
-// when p is no scope.
+// when p is no scope, and there is none.
 func (p Path) Inner() (inner Path, ok bool) {
-	return p.Join(innerName), strings.HasSuffix(string(p), ".scope")
+	if !strings.HasSuffix(string(p), ".scope") {
+		return "", false
+	}
+	return p + "/" + innerName, true
 }
 
 // Unit is the systemd unit whose cgroup p is; ok is false when p is not named
