@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -81,8 +82,12 @@ func (a *app) gatherReport(ctx context.Context, m machine) *reported {
 	r.topology(m.root)
 	r.cgroups(ctx, m.root)
 	within, cancel := context.WithTimeout(ctx, 2*patience)
-	r.json("check.json", m.check(within, preflight.Configuration{File: a.configPath(), Config: c, Err: configErr}))
+	findings := m.check(within, preflight.Configuration{File: a.configPath(), Config: c, Err: configErr})
 	cancel()
+	for _, f := range findings {
+		r.names.AddText(f.String())
+	}
+	r.json("check.json", findings)
 	r.journal(ctx, m.journal)
 	return r
 }
@@ -138,6 +143,16 @@ func (r *reported) config(file string, c *config.Config, err error) {
 	for _, u := range c.Pools.Units {
 		r.names.AddUnit(u.Name)
 	}
+	for _, u := range c.HostSlices.Units {
+		r.names.AddUnit(u)
+	}
+	usual := config.Default()
+	if c.AnnotationDomain != usual.AnnotationDomain {
+		r.names.Add(report.Domain, c.AnnotationDomain)
+	}
+	if c.PoolDomain != usual.PoolDomain {
+		r.names.Add(report.Domain, c.PoolDomain)
+	}
 }
 
 func (r *reported) namespaces(names []string) {
@@ -179,7 +194,8 @@ type versions struct {
 	Commit   string    `json:"commit"`
 	Go       string    `json:"go"`
 	Kernel   string    `json:"kernel,omitempty"`
-	// Arguments are those of the kernel (proc/cmdline).
+	// Arguments are those of the kernel (proc/cmdline), without the values of those that are
+	// not about CPUs: these can be secrets.
 	Arguments string `json:"arguments,omitempty"`
 	System    string `json:"system,omitempty"`
 	Systemd   int    `json:"systemd,omitempty"`
@@ -196,7 +212,7 @@ func (r *reported) versions(ctx context.Context, m machine, c *config.Config) {
 		}
 		return strings.TrimSpace(string(data))
 	}
-	v.Kernel, v.Arguments = text("proc/version"), text("proc/cmdline")
+	v.Kernel, v.Arguments = text("proc/version"), arguments(text("proc/cmdline"))
 	for line := range strings.Lines(text("etc/os-release")) {
 		if value, ok := strings.CutPrefix(line, "PRETTY_NAME="); ok {
 			v.System = strings.Trim(strings.TrimSpace(value), `"`)
@@ -218,6 +234,21 @@ func (r *reported) versions(ctx context.Context, m machine, c *config.Config) {
 		}
 	}
 	r.json("versions.json", v)
+}
+
+// arguments leaves the values of those of the kernel's arguments that decide what CPUs
+// there are and who runs on them (Documentation/admin-guide/kernel-parameters.txt).
+func arguments(line string) string {
+	about := regexp.MustCompile(`^(isolcpus|nohz|nohz_full|rcu_nocbs|rcu_nocb_poll|rcutree\..*|rcupdate\..*|irqaffinity|kthread_cpus|housekeeping|workqueue\..*|tsc|skew_tick|` +
+		`maxcpus|nr_cpus|possible_cpus|nosmt|mitigations|numa.*|cgroup.*|cpuidle.*|cpufreq.*|intel_idle.*|intel_pstate|amd_pstate.*|processor.*|idle|` +
+		`nmi_watchdog|nowatchdog|softlockup_panic|preempt|threadirqs|psi|transparent_hugepage|(default_)?hugepagesz?|systemd\.(cpu_affinity|unified_cgroup_hierarchy|legacy_systemd_cgroup_controller))$`)
+	words := strings.Fields(line)
+	for i, word := range words {
+		if key, _, has := strings.Cut(word, "="); has && !about.MatchString(key) {
+			words[i] = key + "=..."
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 func runtimeVersion(ctx context.Context, endpoint string) (string, error) {
@@ -260,7 +291,7 @@ func (r *reported) cgroups(ctx context.Context, root fs.FS) {
 		r.lack(name, err)
 		return
 	}
-	data, err := report.Cgroups(within, tree, report.MaxFile)
+	data, err := report.Cgroups(within, tree, report.MaxFile-spare/4)
 	if err != nil {
 		r.lack(name, fmt.Errorf("not all of it: %w", err))
 	}

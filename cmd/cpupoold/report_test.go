@@ -27,14 +27,14 @@ import (
 
 // secrets are names that nobody but the operator is to see.
 func secrets() []string {
-	return []string{"bluewhale", "bluewhale-du-0", "sidefin", "old-pod-x7", "late-pod-z9", "orcans", "krill-ns", "anchovy.service", "anchovy", `sea\x2dweed`, "edge-tuna-1", "tuna-registry.example/fish"}
+	return []string{"bluewhale", "bluewhale-du-0", "sidefin", "old-pod-x7", "late-pod-z9", "orcans", "krill-ns", "anchovy.service", "anchovy", `sea\x2dweed`, "edge-tuna-1", "herring", "sprat-gone", "codfish", "tuna-registry.example/fish"}
 }
 
 // secretive is a machine whose every file has some of them.
 func secretive(journal error) machine {
 	file := func(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s)} }
 	root := fstest.MapFS{
-		"proc/version": file("Linux version 6.12\n"), "proc/cmdline": file("ro ip=::::edge-tuna-1:eth0\n"),
+		"proc/version": file("Linux version 6.12\n"), "proc/cmdline": file("ro isolcpus=2-3 rd.iscsi.password=herring ip=::::edge-tuna-1:eth0\n"),
 		"etc/os-release":                                              file("NAME=x\nPRETTY_NAME=\"Debian 13\"\n"),
 		"sys/fs/cgroup/cpuset.cpus.effective":                         file("0-3\n"),
 		"sys/fs/cgroup/system.slice/anchovy.service/cpu.weight":       file("100\n"),
@@ -44,7 +44,7 @@ func secretive(journal error) machine {
 	return machine{
 		root: root, hostname: func() (string, error) { return "edge-tuna-1.sea.example", nil },
 		check: func(context.Context, preflight.Configuration) []preflight.Finding {
-			return []preflight.Finding{{Check: "units", Subject: "anchovy.service", Found: "anchovy is on edge-tuna-1"}}
+			return []preflight.Finding{{Check: "units", Subject: "anchovy.service", Found: "anchovy is on edge-tuna-1"}, {Check: "annotations", Subject: "pod codfish-ns/codfish (and 3 more)"}}
 		},
 		systemd: func(context.Context) (int, error) { return 257, nil },
 		runtime: func(context.Context, string) (string, error) { return "containerd 2.1", nil },
@@ -113,7 +113,7 @@ func reporting(t *testing.T, extra string) (*app, *bytes.Buffer) {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.yaml")
-	yaml := "apiVersion: config.cpupoold.io/v1alpha1\nkind: CPUPoolConfiguration\n# bluewhale lives here\npartitions:\n- type: management\n  cpus: \"0\"\n  namespaces: [krill-ns]\nrunDir: " + dir + "\n" + extra
+	yaml := "apiVersion: config.cpupoold.io/v1alpha1\nkind: CPUPoolConfiguration\n# bluewhale lives here\npartitions:\n- type: management\n  cpus: \"0\"\n  namespaces: [krill-ns]\nhostSlices: {units: [sprat-gone.slice]}\nrunDir: " + dir + "\n" + extra
 	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestReportRedacts(t *testing.T) {
 		"cgroups.jsonl": `"cgroup":"system.slice/` + s.Containers[1].Name + `"`,
 		"config.yaml":   `namespaces: \[namespace-\d+\]`,
 		"MISSING.txt":   `journalctl has failed on host-1`,
-		"versions.json": `Debian 13`,
+		"versions.json": `"arguments": "ro isolcpus=2-3 rd.iscsi.password=... ip=..."`,
 	} {
 		if !regexp.MustCompile(want).MatchString(files[name]) {
 			t.Errorf("%s is\n%s\nwant %s in it", name, files[name], want)

@@ -25,15 +25,23 @@ type File struct {
 // IsJSON says that the file is one JSON document.
 func (f *File) IsJSON() bool { return strings.HasSuffix(f.Name, ".json") }
 
-// Redact replaces the names in files. A document that cannot be read is left out, and said
-// to be missing: what is in it is not known.
+// Redact replaces the names in files. A document that cannot be read, or that becomes too
+// long, is left out, and said to be missing.
 func (r *Redactor) Redact(files []File) (out []File, missing []string) {
 	for _, f := range files {
-		if !f.IsJSON() {
+		var err error
+		switch {
+		case f.IsJSON():
+			f.Data, err = r.JSON(f.Data)
+		case strings.HasSuffix(f.Name, ".jsonl"):
+			f.Data = r.Lines(f.Data)
+		default:
 			f.Data = []byte(r.Text(string(f.Data)))
-		} else if data, err := r.JSON(f.Data); err == nil {
-			f.Data = data
-		} else {
+		}
+		if err == nil && len(f.Data) > MaxFile { // words can be longer than names
+			err = fmt.Errorf("without names it has %d bytes, and at most %d are taken", len(f.Data), MaxFile)
+		}
+		if err != nil {
 			missing = append(missing, f.Name+": "+err.Error())
 			continue
 		}

@@ -90,33 +90,43 @@ func (r *Redactor) addOwner(owner string) {
 func (r *Redactor) addCgroup(path string) {
 	for part := range strings.SplitSeq(path, "/") {
 		i := strings.LastIndexByte(part, '.')
-		if i <= 0 || ordinary(part) {
+		if i <= 0 || r.ordinary.MatchString(part) {
 			continue
 		}
 		switch part[i:] {
 		case ".service", ".slice", ".scope", ".socket", ".mount", ".swap":
 			if r.words[part] == "" {
 				r.counts[Unit]++
-				r.enter(part, string(Unit)+"-"+strconv.Itoa(r.counts[Unit])+part[i:])
+				word := string(Unit) + "-" + strconv.Itoa(r.counts[Unit])
+				r.enter(part, word+part[i:])
+				if template, _, is := strings.Cut(part[:i], "@"); is && template != "" && r.words[template] == "" {
+					r.enter(template, word)
+				}
 			}
 		}
 	}
 }
 
-// ordinary says that a unit is one that many hosts have under this name.
-func ordinary(unit string) bool {
-	for _, prefix := range []string{"kubepods", "kubelet", "kubelet-", "containerd", "cri-", "crio", "docker", "podman", "systemd-", "cpupoold", "system", "user", "init.scope", "session-", "dbus", "machine.slice", "dev-", "sys-", "-."} {
-		if strings.HasPrefix(unit, prefix) {
-			return true
-		}
-	}
-	return false
+// ordinary are the units that many hosts have under these names: those of runtimes,
+// of the kubelet, of systemd itself, and cpupoold's. Whose name only begins like one of
+// these is somebody's own, and so is the slice that systemd makes for his template.
+func ordinary() *regexp.Regexp {
+	return regexp.MustCompile(`^(` + strings.Join([]string{
+		`(kubelet-)?kubepods(-(besteffort|burstable))?(-pod[0-9a-f_]+)?\.slice`, `kubelet\.slice`,
+		`(cri-containerd|crio|crio-conmon|docker|libpod|libpod-conmon)-[0-9a-f]{8,}\.scope`,
+		`(kubelet|containerd|crio|docker|podman|cpupoold|dbus|dbus-broker)\.(service|socket|slice)`,
+		`(system|user|machine|-)\.slice`, `init\.scope`, `-\.mount`,
+		`user-[0-9]+\.slice`, `user(-runtime-dir)?@[0-9]+\.service`, `session-[0-9a-z]+\.scope`,
+		`system-(getty|serial\\x2dgetty|modprobe|systemd\\x2d[a-z\\0-9]+)\.slice`, `(serial-)?getty@tty[A-Z]*[0-9]+\.service`,
+		`systemd-(journald|udevd|logind|networkd|resolved|timesyncd|oomd|userdbd|homed|machined|hostnamed|timedated|localed|coredump|initctl|importd|portabled)(-[a-z-]+)?\.(service|socket)`,
+		`(dev-(hugepages|mqueue)|sys-(kernel-(debug|tracing|config)|fs-fuse-connections|fs-bpf)|run-user-[0-9]+|proc-sys-fs-binfmt_misc)\.mount`,
+	}, "|") + `)$`)
 }
 
 // logged are the attributes of log records that hold names: key=value, key="value" and
 // "key":"value".
 func logged() *regexp.Regexp {
-	return regexp.MustCompile(`(?:^|[\s{,])"?(pod|container|namespace|unit|node|image)"?[=:]("(?:[^"\\]|\\.)*"|[^\s",}]+)`)
+	return regexp.MustCompile(`(?:^|[\s{,])"?(pod|container|namespace|unit|node|image|cgroup)"?[=:]("(?:[^"\\]|\\.)*"|[^\s",}]+)`)
 }
 
 // AddLog adds the names in log records.
@@ -143,6 +153,35 @@ func (r *Redactor) AddLog(text string) {
 			r.Add(Image, value)
 		case "unit":
 			r.AddUnit(value)
+		case "cgroup":
+			r.addCgroup(value)
+		}
+	}
+	r.AddText(text)
+}
+
+// told are the places in texts of cpupoold's own where names stand: pods, profiles of
+// tuned, files of drop-in directories, sections of CRI-O's configuration, hosts of URLs and
+// those that are looked up.
+func told() map[Kind]*regexp.Regexp {
+	return map[Kind]*regexp.Regexp{
+		Pod:     regexp.MustCompile(`\bpod ([a-z0-9.-]+/[a-z0-9.-]+)`),
+		Profile: regexp.MustCompile(`/active_profile: ([A-Za-z0-9_.@-]+)`),
+		Drop:    regexp.MustCompile(`\.d/([A-Za-z0-9_.@-]+)`),
+		Section: regexp.MustCompile(`\b(?:workloads|runtimes)\.([A-Za-z0-9_-]+)`),
+		Host:    regexp.MustCompile(`(?:https?://|\blookup )([A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*)`),
+	}
+}
+
+// AddText adds the names in texts that cpupoold has written, as findings of check.
+func (r *Redactor) AddText(text string) {
+	for kind, pattern := range told() {
+		for _, m := range pattern.FindAllStringSubmatch(text, -1) {
+			if kind == Pod {
+				r.addPod(m[1])
+			} else {
+				r.Add(kind, m[1])
+			}
 		}
 	}
 }

@@ -1,8 +1,10 @@
 package report
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -18,6 +20,10 @@ const (
 	Unit      Kind = "unit"
 	Host      Kind = "host"
 	Image     Kind = "image"
+	Profile   Kind = "profile" // of tuned
+	Drop      Kind = "file"    // of a drop-in directory
+	Section   Kind = "section" // of CRI-O's configuration
+	Domain    Kind = "domain"
 )
 
 // Redactor replaces names, each by the same word wherever it stands.
@@ -25,12 +31,13 @@ type Redactor struct {
 	words  map[string]string
 	counts map[Kind]int
 	// lengths are those of the names that begin with a byte, the longest first.
-	lengths [256][]int
+	lengths  [256][]int
+	ordinary *regexp.Regexp
 }
 
 // NewRedactor returns one that knows no names yet.
 func NewRedactor() *Redactor {
-	return &Redactor{words: make(map[string]string), counts: make(map[Kind]int)}
+	return &Redactor{words: make(map[string]string), counts: make(map[Kind]int), ordinary: ordinary()}
 }
 
 // public are names that every cluster has, and cpupoold's own: they tell nothing, and
@@ -83,7 +90,22 @@ func (r *Redactor) index(name string) {
 	}
 }
 
-// Text replaces the names in a text, where they stand as words: with neither letter nor
+// weak says that a name is a number, or a word that the files are full of: in a text it
+// cannot be told from what is none, and to replace it there would change facts. It is
+// replaced in fields of names alone.
+func weak(name string) bool {
+	if strings.Trim(name, "0123456789-,.") == "" {
+		return true
+	}
+	return slices.Contains(strings.Fields(`all asked audit before cause cgroup cgroups check code config container containers cpu cpus cpuset cri
+		daemon dbus domain drift effective error event events exclusive failed false file floor free from guaranteed host hosts idle image images info
+		interrupts isolated kernel kind limit load log main management max member mems min mixed mode name namespace namespaces nodes node none nri
+		off on online options owner owned partition partitions path period placed pod pods policy pool pools power problem quota reason
+		report resources root rules runtime service services shared shares slice source sources stat state static status system systemd
+		target test text threads time type types unit units user users value version via wait warning weight workload workloads wrote`), name)
+}
+
+// Text replaces the names in a text, except weak ones, where they stand as words: with neither letter nor
 // digit before or behind them. The longest goes first.
 func (r *Redactor) Text(s string) string {
 	var b strings.Builder
@@ -113,7 +135,7 @@ func (r *Redactor) at(s string, i int) int {
 	}
 	for _, n := range r.lengths[s[i]] {
 		end := i + n
-		if end > len(s) || r.words[s[i:end]] == "" {
+		if end > len(s) || r.words[s[i:end]] == "" || weak(s[i:end]) {
 			continue
 		}
 		if end == len(s) || !isWord(s[end]) || !isWord(s[end-1]) {
@@ -137,10 +159,55 @@ func isWord(c byte) bool {
 // called.
 func fixed(key string) bool {
 	switch key {
-	case "pool", "type", "kind", "code", "use", "mode", "state", "via", "property", "severity", "check", "time", "started":
+	case "pool", "type", "kind", "code", "use", "mode", "state", "via", "property", "severity", "check", "time", "started",
+		"cpus", "mixed", "mems", "effective", "memsEffective", "partition", "free", "owned", "idle", "resting", "parked", "possible", "present", "online",
+		"isolated", "nohzFull":
 		return true
 	}
 	return false
+}
+
+// names says that a field holds a name, or several with slashes between them.
+func names(key string) bool {
+	switch key {
+	case "name", "pod", "namespace", "container", "unit", "owner", "node":
+		return true
+	}
+	return false
+}
+
+// field replaces the names that a field is made of.
+func (r *Redactor) field(s string) string {
+	if word := r.words[s]; word != "" {
+		return word
+	}
+	parts := strings.Split(s, "/")
+	for i, part := range parts {
+		if word := r.words[part]; word != "" {
+			parts[i] = word
+		} else {
+			parts[i] = r.Text(part)
+		}
+	}
+	return strings.Join(parts, "/")
+}
+
+// Lines replaces the names in lines of JSON that [Cgroups] has made: in the paths, and in
+// nothing else.
+func (r *Redactor) Lines(lines []byte) []byte {
+	var out []byte
+	for line := range bytes.Lines(lines) {
+		var at map[string]string
+		if json.Unmarshal(line, &at) != nil {
+			continue // none of ours
+		}
+		at["cgroup"] = r.Text(at["cgroup"])
+		line, err := json.Marshal(at)
+		if err == nil {
+			out = append(append(out, line...), '\n')
+		}
+	}
+	return out
 }
 
 // JSON replaces the names in the strings of a JSON document, and not its keys. The result
@@ -158,8 +225,11 @@ func (r *Redactor) JSON(data []byte) ([]byte, error) {
 func (r *Redactor) value(key string, v any) any {
 	switch v := v.(type) {
 	case string:
-		if fixed(key) {
+		switch {
+		case fixed(key):
 			return v
+		case names(key):
+			return r.field(v)
 		}
 		return r.Text(v)
 	case []any:
