@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
@@ -85,16 +86,30 @@ func (d *daemons) run(ctx context.Context, node string, out io.Writer, args ...s
 		return fmt.Errorf("kubeconfig: %w", err)
 	}
 	at = at.JoinPath("/api/v1/namespaces", pod.Namespace, "pods", pod.Name, "exec")
-	at.RawQuery = url.Values{"container": {pod.Spec.Containers[0].Name}, "command": append([]string{"cpupoold"}, args...), "stdout": {"true"}, "stderr": {"true"}}.Encode()
+	at.RawQuery = url.Values{"container": {daemonIn(pod)}, "command": append([]string{"cpupoold"}, args...), "stdout": {"true"}, "stderr": {"true"}}.Encode()
 	run, err := executor(d.config, at)
 	if err != nil {
 		return err
 	}
-	var complaints bytes.Buffer
+	complaints := limited{room: maxComplaint}
 	if err := run.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: out, Stderr: &complaints}); err != nil {
-		return fmt.Errorf("node %s: cpupoold %s in pod %s/%s: %w", node, strings.Join(args, " "), pod.Namespace, pod.Name, errors.Join(err, said(&complaints)))
+		return fmt.Errorf("node %s: cpupoold %s in pod %s/%s: %w", node, strings.Join(args, " "), pod.Namespace, pod.Name, errors.Join(err, said(&complaints.Buffer)))
 	}
 	return nil
+}
+
+// daemonIn is the daemon's container in its pod: others, as a proxy of its metrics, can
+// stand before it.
+func daemonIn(pod *corev1.Pod) string {
+	for i := range pod.Spec.Containers {
+		if pod.Spec.Containers[i].Name == "cpupoold" {
+			return "cpupoold"
+		}
+	}
+	if usual := pod.Annotations["kubectl.kubernetes.io/default-container"]; usual != "" {
+		return usual
+	}
+	return pod.Spec.Containers[0].Name
 }
 
 // said is what a program has complained about.
@@ -120,13 +135,35 @@ func executor(config *rest.Config, at *url.URL) (remotecommand.Executor, error) 
 	})
 }
 
+// Limits of what a pod may answer, and of how long it may take.
+const (
+	maxAnswer    = 17 << 20 // bytes; above what is read of a status
+	maxComplaint = 64 << 10
+	questionTime = 30 * time.Second
+)
+
+// limited is a buffer that refuses what it has no room for.
+type limited struct {
+	bytes.Buffer
+	room int
+}
+
+func (l *limited) Write(b []byte) (int, error) {
+	if l.Len()+len(b) > l.room {
+		return 0, fmt.Errorf("there are more than %d bytes", l.room)
+	}
+	return l.Buffer.Write(b)
+}
+
 // status asks a node's daemon for its state.
 func (d *daemons) status(ctx context.Context, node string) (*inspect.Status, error) {
-	var out bytes.Buffer
+	ctx, cancel := context.WithTimeout(ctx, questionTime)
+	defer cancel()
+	out := limited{room: maxAnswer}
 	if err := d.run(ctx, node, &out, "status", "-o", "json"); err != nil {
 		return nil, err
 	}
-	s, err := viewer.Read(&out)
+	s, err := viewer.Read(&out.Buffer)
 	return s, named("node "+node, err)
 }
 
@@ -148,6 +185,25 @@ func (d *daemons) explain(ctx context.Context, node string, c *inspect.Container
 	}
 	return e, named("node "+node, err)
 }
+
+// followAlways follows a node's daemon, and the one that replaces it, until ctx ends.
+// find finds the daemons anew.
+func followAlways(ctx context.Context, d *daemons, find func() (*daemons, error), node string, feed *viewer.Feed) {
+	for {
+		feed.End(fmt.Errorf("%w; asked again every %v", d.follow(ctx, node, feed), again))
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(again):
+		}
+		if now, err := find(); err == nil {
+			d = now
+		}
+	}
+}
+
+// again is when a daemon that tells no more is asked again.
+const again = 5 * time.Second
 
 // follow puts the states of a node's daemon into a feed until it tells no more, and
 // returns why.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -58,7 +59,7 @@ func describeCommand(s streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return all.run(ctx, args[1], s.out, "status")
+			return all.run(ctx, args[1], layout.Lines(s.out), "status")
 		}
 		return fmt.Errorf("node %s: there is none of that name; kubectl cpupool nodes lists them", args[1])
 	}
@@ -71,6 +72,9 @@ func printNode(w io.Writer, n *overview.Node) error {
 	t.row("Health", n.Health)
 	if n.Message != "" {
 		t.row("Message", n.Message)
+	}
+	if !n.AsOf.IsZero() {
+		t.row("As of", n.AsOf.Format(time.RFC3339))
 	}
 	if err := t.flush(); err != nil {
 		return err

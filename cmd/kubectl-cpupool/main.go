@@ -9,6 +9,8 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"github.com/cpupoold/cpupoold/internal/layout"
 )
 
 // Exit codes.
@@ -93,7 +95,7 @@ func complain(w io.Writer, err error) {
 		}
 		return
 	}
-	fmt.Fprintln(w, "kubectl-cpupool:", err)
+	fmt.Fprintln(layout.Lines(w), "kubectl-cpupool:", err)
 }
 
 // flagsOnly is for commands that take flags alone: check returns what is wrong with these.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -96,7 +97,7 @@ func (o *nodesOptions) overview(ctx context.Context) ([]overview.Node, error) {
 			return nil, fmt.Errorf("the server's answer: %w", err)
 		}
 	}
-	return overview.Of(nodes, pods, o.names), nil
+	return overview.Of(nodes, pods, o.names, time.Now()), nil
 }
 
 func printNodes(w io.Writer, nodes []overview.Node) error {

@@ -104,9 +104,13 @@ func (o *serveOptions) run(ctx context.Context, s streams) error {
 			return errors.Join(err, l.Close())
 		}
 		server.Explains(func(ctx context.Context, c *inspect.Container) (*inspect.Explanation, error) {
-			return all.explain(ctx, o.node, c)
+			now, err := o.daemons(ctx, o.daemonFlags) // it may be another pod's by now
+			if err != nil {
+				return nil, err
+			}
+			return now.explain(ctx, o.node, c)
 		})
-		go func() { feed.End(all.follow(ctx, o.node, feed)) }()
+		go followAlways(ctx, all, func() (*daemons, error) { return o.daemons(ctx, o.daemonFlags) }, o.node, feed)
 	case o.file == "-":
 		go func() { feed.End(ended(feed.Follow(s.in))) }()
 	default:

@@ -14,6 +14,9 @@ import (
 	"github.com/cpupoold/cpupoold/internal/viewer"
 )
 
+// maxReport bounds what a report is unpacked to, in bytes: twice what cpupoold puts into one.
+const maxReport = 64 << 20
+
 // archived says that a file is a report, and not a status.
 func archived(file string) bool {
 	return strings.HasSuffix(file, ".gz") || strings.HasSuffix(file, ".tgz")
@@ -25,7 +28,7 @@ func inReport(r io.Reader, name, otherwise string) (io.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	for t := tar.NewReader(z); ; {
+	for t := tar.NewReader(io.LimitReader(z, maxReport)); ; {
 		h, err := t.Next()
 		switch {
 		case errors.Is(err, io.EOF):

@@ -115,6 +115,25 @@ func Wrap(s, indent string) []string {
 	return append(lines, line)
 }
 
+// Lines returns a writer that shows text of somebody else's as [Printable] does, but for
+// its lines.
+func Lines(w io.Writer) io.Writer { return lines{w} }
+
+type lines struct{ to io.Writer }
+
+func (l lines) Write(text []byte) (int, error) {
+	shown := strings.Map(func(r rune) rune {
+		if r == '\n' || unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, string(text))
+	if _, err := io.WriteString(l.to, shown); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}
+
 // Printable shows what would steer a terminal or break a table as ?: many names are for
 // anybody to choose.
 func Printable(s string) string {

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
@@ -47,7 +48,9 @@ type Node struct {
 	// Health is one of the constants; Message says why, in the daemon's words.
 	Health  string `json:"health"`
 	Message string `json:"message,omitempty"`
-	Pools   []Pool `json:"pools"`
+	// AsOf is when the daemon has said it last; zero where no daemon has said anything.
+	AsOf  time.Time `json:"asOf,omitzero"`
+	Pools []Pool    `json:"pools"`
 }
 
 // Pool is a pool as the scheduler counts it.
@@ -81,8 +84,8 @@ func (p *Pool) Full() string {
 	return p.Name
 }
 
-// Of returns the nodes by name, with their pools: management ones first, by type.
-func Of(nodes []corev1.Node, pods []corev1.Pod, names workload.Names) []Node {
+// Of returns the nodes by name, as of now, with their pools: management ones first, by type.
+func Of(nodes []corev1.Node, pods []corev1.Pod, names workload.Names, now time.Time) []Node {
 	byNode := make(map[string][]*corev1.Pod)
 	for i := range pods {
 		if p := &pods[i]; p.Spec.NodeName != "" && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
@@ -96,7 +99,7 @@ func Of(nodes []corev1.Node, pods []corev1.Pod, names workload.Names) []Node {
 		for j := range at.Pools {
 			at.Pools[j].ask(byNode[n.Name])
 		}
-		at.Health, at.Message = health(n, len(at.Pools) > 0)
+		at.say(n, now)
 		all = append(all, at)
 	}
 	slices.SortFunc(all, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
@@ -141,8 +144,21 @@ func (p *Pool) ask(pods []*corev1.Pod) {
 	})
 }
 
-// health is that of the pools: what the daemon says, unless the node has gone silent.
-func health(n *corev1.Node, pools bool) (state, message string) {
+// silent is how old a condition of depletion may be: the daemon writes it every 5 minutes
+// (docs/depletion.md), and who evicts does not believe an older one.
+const silent = 15 * time.Minute
+
+// say enters what the daemon says, unless the node has gone silent.
+func (at *Node) say(n *corev1.Node, now time.Time) {
+	at.Health, at.Message = at.health(n, now)
+	for i := range n.Status.Conditions {
+		if c := &n.Status.Conditions[i]; (c.Type == readyType || c.Type == pressureType) && c.LastHeartbeatTime.After(at.AsOf) {
+			at.AsOf = c.LastHeartbeatTime.UTC()
+		}
+	}
+}
+
+func (at *Node) health(n *corev1.Node, now time.Time) (state, message string) {
 	var ready, pressure, kubelet *corev1.NodeCondition
 	for i := range n.Status.Conditions {
 		switch c := &n.Status.Conditions[i]; c.Type {
@@ -154,12 +170,18 @@ func health(n *corev1.Node, pools bool) (state, message string) {
 			kubelet = c
 		}
 	}
+	depleted := pressure != nil && pressure.Status == corev1.ConditionTrue
+	notReady := ready != nil && ready.Status == corev1.ConditionFalse
 	switch {
-	case !pools && ready == nil:
+	case len(at.Pools) == 0 && ready == nil:
 		return NoPools, ""
 	case kubelet != nil && kubelet.Status == corev1.ConditionUnknown:
 		return Stale, kubelet.Message
-	case pressure != nil && pressure.Status == corev1.ConditionTrue:
+	case depleted && now.Sub(pressure.LastHeartbeatTime.Time) > silent:
+		return Stale, "the daemon was depleted, and has said nothing since " + pressure.LastHeartbeatTime.UTC().Format(time.RFC3339) + ": " + pressure.Message
+	case notReady && depleted:
+		return NotReady, ready.Message + "; depleted: " + pressure.Message
+	case depleted:
 		return Depleted, pressure.Message
 	case ready == nil:
 		return Untold, ""

@@ -2,6 +2,7 @@ package overview_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -27,7 +28,18 @@ func node(name string, allocatable map[string]string, conditions ...corev1.NodeC
 }
 
 func condition(typ, status, message string) corev1.NodeCondition {
-	return corev1.NodeCondition{Type: corev1.NodeConditionType(typ), Status: corev1.ConditionStatus(status), Message: message}
+	return corev1.NodeCondition{Type: corev1.NodeConditionType(typ), Status: corev1.ConditionStatus(status), Message: message, LastHeartbeatTime: metav1.NewTime(said)}
+}
+
+// said is when daemons have said what they say, now a little later.
+var (
+	said = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	now  = said.Add(10 * time.Minute)
+)
+
+func earlier(c corev1.NodeCondition) corev1.NodeCondition {
+	c.LastHeartbeatTime = metav1.NewTime(said.Add(-time.Hour))
+	return c
 }
 
 func asks(of map[string]string) corev1.Container {
@@ -52,6 +64,8 @@ func TestOf(t *testing.T) {
 		node("e", map[string]string{shared: "1"}, condition("CPUPoolsReady", "True", ""), condition("Ready", "Unknown", "silent")),
 		node("f", map[string]string{shared: "1"}),
 		node("g", nil, condition("CPUPoolsReady", "Unknown", "starts")),
+		node("h", nil, condition("CPUPoolsReady", "False", "3 are misplaced"), condition("NodeCPUPressure", "True", "below its floor")),
+		node("i", nil, earlier(condition("CPUPoolsReady", "True", "")), earlier(condition("NodeCPUPressure", "True", "below its floor"))),
 	}
 	always := corev1.ContainerRestartPolicyAlways
 	sidecar := asks(map[string]string{guaranteed: "1k"})
@@ -68,21 +82,23 @@ func TestOf(t *testing.T) {
 	}
 	want := []overview.Node{
 		{Name: "a", Health: overview.NoPools, Pools: []overview.Pool{}},
-		{Name: "b", Health: overview.Ready, Pools: []overview.Pool{
+		{Name: "b", Health: overview.Ready, AsOf: said, Pools: []overview.Pool{
 			{Name: "management", Type: "infra", Resource: "infra.workload.openshift.io/cores", Capacity: 1000, Free: 1000},
 			{Name: "management", Type: "management", Resource: cores, Capacity: 2000, Requested: 50, Free: 1950, Pods: []overview.Pod{{Namespace: "ns", Name: "small", Requested: 50}}},
 			{Name: "shared", Resource: shared, Capacity: 2000, Free: 2000},
 			{Name: "guaranteed", Resource: guaranteed, Capacity: 4000, Requested: 3000, Free: 1000, Pods: []overview.Pod{{Namespace: "ns", Name: "big", Requested: 3000}}},
 		}},
-		{Name: "c", Health: overview.NotReady, Message: "2 cgroups are not as planned", Pools: []overview.Pool{
+		{Name: "c", Health: overview.NotReady, Message: "2 cgroups are not as planned", AsOf: said, Pools: []overview.Pool{
 			{Name: "shared", Resource: shared, Requested: 500, Free: -500, Pods: []overview.Pod{{Namespace: "ns", Name: "over", Requested: 500}}},
 		}},
-		{Name: "d", Health: overview.Depleted, Message: "below its floor", Pools: []overview.Pool{{Name: "shared", Resource: shared}}},
-		{Name: "e", Health: overview.Stale, Message: "silent", Pools: []overview.Pool{{Name: "shared", Resource: shared, Capacity: 1, Free: 1}}},
+		{Name: "d", Health: overview.Depleted, Message: "below its floor", AsOf: said, Pools: []overview.Pool{{Name: "shared", Resource: shared}}},
+		{Name: "e", Health: overview.Stale, Message: "silent", AsOf: said, Pools: []overview.Pool{{Name: "shared", Resource: shared, Capacity: 1, Free: 1}}},
 		{Name: "f", Health: overview.Untold, Pools: []overview.Pool{{Name: "shared", Resource: shared, Capacity: 1, Free: 1}}},
-		{Name: "g", Health: overview.Unknown, Message: "starts", Pools: []overview.Pool{}},
+		{Name: "g", Health: overview.Unknown, Message: "starts", AsOf: said, Pools: []overview.Pool{}},
+		{Name: "h", Health: overview.NotReady, Message: "3 are misplaced; depleted: below its floor", AsOf: said, Pools: []overview.Pool{}},
+		{Name: "i", Health: overview.Stale, Message: "the daemon was depleted, and has said nothing since 2026-01-02T02:04:05Z: below its floor", AsOf: said.Add(-time.Hour), Pools: []overview.Pool{}},
 	}
-	if diff := cmp.Diff(want, overview.Of(nodes, pods, names)); diff != "" {
+	if diff := cmp.Diff(want, overview.Of(nodes, pods, names, now)); diff != "" {
 		t.Errorf("overview (-want +got):\n%s", diff)
 	}
 }

@@ -48,6 +48,9 @@ func legendOf(s *inspect.Status, owners []Owner, width int) legend {
 	if f := Faulty(s); !f.IsEmpty() {
 		l.entries = append(l.entries, entry{class: "none", faulty: true, text: "not as planned: " + f.String()})
 	}
+	if n := strayed(s); n > 0 {
+		l.entries = append(l.entries, entry{class: "none", faulty: true, text: fmt.Sprintf("not as planned, without CPUs of their own: %d", n)})
+	}
 	columns := max(1, width/legendWide)
 	rows := (len(l.entries) + columns - 1) / columns
 	for i := range l.entries {

@@ -58,7 +58,7 @@ func SVG(s *inspect.Status, o Options) ([]byte, error) {
 	return d.Bytes(), nil
 }
 
-// Faulty are the CPUs of containers and units whose cgroup is not as planned.
+// Faulty are the CPUs of owners whose cgroup is not as planned.
 func Faulty(s *inspect.Status) (all cpuset.Set) {
 	for _, f := range s.Faults {
 		for i := range s.Containers {
@@ -68,6 +68,22 @@ func Faulty(s *inspect.Status) (all cpuset.Set) {
 		}
 	}
 	return all
+}
+
+// strayed is how many others are not as planned: they may be anywhere, so that no CPU says it.
+func strayed(s *inspect.Status) (n int) {
+	owners := make(map[string]bool)
+	for i := range s.Containers {
+		if c := &s.Containers[i]; c.Exclusive {
+			owners[c.Cgroup] = true
+		}
+	}
+	for _, f := range s.Faults {
+		if !owners[f.Cgroup] {
+			n++
+		}
+	}
+	return n
 }
 
 func (d *drawing) printf(format string, args ...any) { fmt.Fprintf(d, format, args...) }

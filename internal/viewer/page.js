@@ -23,6 +23,9 @@ function members(list) {
   return all;
 }
 
+// runsOn are the CPUs of a container: its pool's or its own, and the shared ones beside these.
+const runsOn = (c) => members([c.cpus, c.mixed].filter(Boolean).join(","));
+const cpusOf = (c) => c.cpus + (c.mixed ? ` + ${c.mixed}` : "");
 const fullName = (c) => (c.unit ? c.name : `${c.namespace}/${c.pod}/${c.name}`);
 const poolName = (c) => (c.type && c.type !== c.pool ? `${c.pool} ${c.type}` : c.pool || "none");
 
@@ -65,10 +68,10 @@ function showRows() {
   for (const c of state.status.containers) {
     const name = fullName(c);
     const text = [name, poolName(c), c.cpus, c.mode, c.code, c.reason, c.state].join(" ").toLowerCase();
-    if (!wanted.every((w) => text.includes(w) || (/^\d+$/.test(w) && members(c.cpus).has(Number(w))))) continue;
+    if (!wanted.every((w) => text.includes(w) || (/^\d+$/.test(w) && runsOn(c).has(Number(w))))) continue;
     const button = make("button", name, { type: "button" });
     button.addEventListener("click", () => choose({ name }));
-    const row = make("tr", [make("th", button, { scope: "row" }), make("td", poolName(c)), make("td", c.cpus), make("td", c.mode || ""), make("td", c.reason, c.refused ? { class: "bad" } : {})]);
+    const row = make("tr", [make("th", button, { scope: "row" }), make("td", poolName(c)), make("td", cpusOf(c)), make("td", c.mode || ""), make("td", c.reason, c.refused ? { class: "bad" } : {})]);
     row.dataset.name = name;
     rows.push(row);
   }
@@ -109,7 +112,7 @@ function showDetail() {
     const c = s.cpus.find((c) => c.id === chosen.cpu);
     if (!c) return;
     line("CPU", at("cpu" + c.id)?.getAttribute("aria-label"));
-    about = s.containers.filter((x) => (c.owner ? fullName(x) === c.owner : members(x.cpus).has(c.id)));
+    about = s.containers.filter((x) => (c.owner ? fullName(x) === c.owner : runsOn(x).has(c.id)));
     line("Runs", about.length ? about.map(fullName).join(", ") : "nobody that cpupoold places");
     if (!c.owner) about = [];
   } else {
@@ -119,7 +122,7 @@ function showDetail() {
   for (const c of about) {
     line("Name", fullName(c));
     line("Pool", poolName(c) + (c.exclusive ? ", CPUs of its own" : ""));
-    line("CPUs", c.cpus + (c.mixed ? `, of them shared: ${c.mixed}` : ""));
+    line("CPUs", c.cpus + (c.mixed ? `, and shared ones beside them: ${c.mixed}` : ""));
     line("Kept by", c.mode);
     line("Why", `${c.reason} (${c.code})`);
     line("State", c.state);
@@ -140,10 +143,10 @@ function mark() {
   let names = new Set();
   if (chosen && chosen.cpu !== undefined) {
     with_.add(chosen.cpu);
-    for (const c of s.containers) if (members(c.cpus).has(chosen.cpu)) names.add(fullName(c));
+    for (const c of s.containers) if (runsOn(c).has(chosen.cpu)) names.add(fullName(c));
   } else if (chosen) {
     names.add(chosen.name);
-    for (const c of s.containers) if (fullName(c) === chosen.name) with_ = members(c.cpus);
+    for (const c of s.containers) if (fullName(c) === chosen.name) for (const cpu of runsOn(c)) with_.add(cpu);
   }
   for (const c of document.querySelectorAll("#machine .cpu")) {
     c.classList.toggle("with", with_.has(Number(c.dataset.cpu)));

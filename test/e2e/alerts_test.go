@@ -44,6 +44,10 @@ func (d *depletion) alerts(t *testing.T) {
 	})
 	d.kubectl(t, "kubectl apply -f deploy/webhook/admission.yaml")
 	ends(t, server, "CPUPoolWebhookFails")
+
+	// All replicas go. Those that come are other pods, which this Prometheus does not look for.
+	d.kubectl(t, "kubectl --namespace cpupool-webhook scale deployment cpupool-webhook --replicas=0")
+	fires(t, server, "CPUPoolWebhookDown", func(context.Context) error { return nil })
 }
 
 // startPrometheus has it scrape the webhook through a proxy that finds pods.
@@ -71,7 +75,7 @@ func (c *cluster) startPrometheus(t *testing.T) prometheus.Server {
 	c.plane.write(t, "prometheus.yml", fmt.Sprintf(`global: {scrape_interval: 3s, scrape_timeout: 3s, evaluation_interval: 1500ms}
 rule_files: [rules.yaml]
 scrape_configs:
-- {job_name: webhook, proxy_url: 'http://%s', static_configs: [{targets: [%s]}]}
+- {job_name: cpupool-webhook, proxy_url: 'http://%s', static_configs: [{targets: [%s]}]}
 `, c.proxy(t), strings.Join(targets, ", ")))
 	fetch := exec.CommandContext(t.Context(), "../monitoring/promtool.sh", "prometheus")
 	fetch.Stderr = os.Stderr
@@ -82,7 +86,7 @@ scrape_configs:
 	server := prometheus.Server("127.0.0.1:" + freePort(t))
 	c.plane.start(t, strings.TrimSpace(string(program)), "--config.file", c.plane.dir+"/prometheus.yml", "--storage.tsdb.path", c.plane.dir+"/prometheus", "--web.listen-address", string(server))
 	eventually(t, "Prometheus scrapes the webhook", func(context.Context) error {
-		up, err := server.Query(`up{job="webhook"} == 1`)
+		up, err := server.Query(`up{job="cpupool-webhook"} == 1`)
 		if err == nil && len(up) != len(targets) {
 			err = fmt.Errorf("%d of %v are up", len(up), targets)
 		}
