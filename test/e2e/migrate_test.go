@@ -42,12 +42,7 @@ func TestMigrate(t *testing.T) {
 	c.bring(t)
 	c.plane.write(t, "kubelet.yaml", staticKubelet)
 	c.kubectl(t, guide.command(t, "kubectl cpupool import -f kubelet.yaml --namespace kube-system >cpupoold.yaml", c.pluginPath(t)))
-	text := c.kubectl(t, "cat cpupoold.yaml")
-	if _, pools, found := strings.Cut(text, "kind: CPUPoolConfiguration\n"); found {
-		c.configure(t, "\n    "+strings.ReplaceAll(strings.TrimSpace(pools), "\n", "\n    ")+"\n")
-	} else {
-		t.Fatalf("import has printed %q", text)
-	}
+	c.configureAs(t, c.kubectl(t, "cat cpupoold.yaml"))
 	c.kubectl(t, guide.command(t, "kubectl get pods,namespaces -A -o json | kubectl cpupool simulate --topology 2s8c2t --config cpupoold.yaml --node $NODE -f -", c.pluginPath(t)))
 	const drain = "kubectl drain $NODE --ignore-daemonsets --delete-emptydir-data"
 	guide.follow(t, c, drain)

@@ -36,7 +36,7 @@ func sliced() []slice {
 		{"options", []string{"TestPlacement/16c2s2t", "TestPlacement/16c2d4l"}},
 		{"apiserver", []string{"TestAPIServer"}},
 		{"cluster-life", []string{"TestCluster/TestLife"}},
-		{"cluster-migrate", []string{"TestCluster/TestMigrate"}},
+		{"cluster-migrate", []string{"TestCluster/TestMigrate", "TestCluster/TestMigratePooler"}},
 		{"cluster-faults", []string{"TestCluster/TestFaults"}},
 		{"cluster-depletion", []string{"TestCluster/TestDepletion"}},
 		{"cluster-nodes", []string{"TestCluster/TestNodes"}},
