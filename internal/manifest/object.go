@@ -114,6 +114,9 @@ func decodeInto(node *yaml.Node, into any) error {
 		return err
 	}
 	data, err := json.Marshal(v)
+	if err == nil {
+		err = amounts(v)
+	}
 	if err != nil {
 		return err
 	}

@@ -135,6 +135,9 @@ func decode(node *yaml.Node) (*corev1.Pod, error) {
 	}
 	delete(v, "status")
 	data, err := json.Marshal(v)
+	if err == nil {
+		err = amounts(v)
+	}
 	if err != nil {
 		return nil, err
 	}

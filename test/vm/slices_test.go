@@ -42,6 +42,7 @@ func sliced() []slice {
 		{"cluster-nodes", []string{"TestCluster/TestNodes"}},
 		{"cluster-priority", []string{"TestCluster/TestPriority"}},
 		{"static-kubelet", []string{"TestStaticKubelet"}},
+		{"openshift", []string{"TestOpenShift"}},
 		{"host", []string{"TestAudit", "TestJitter"}},
 		{"systemd", []string{"TestSystemd", "TestHostSlices"}},
 		{"cgroup", []string{"TestCgroup"}},
