@@ -28,7 +28,7 @@ nodeSelector: {kubernetes.io/os: linux}
 const pooled = "nokia.k8s.io/exclusive_ran"
 
 // TestMigratePooler goes from CPU-Pooler to cpupoold and back, as the manual says. Of CPU-Pooler there is what it leaves in a
-// cluster: its ConfigMap, a resource of the node, and a pod that asks for it.
+// cluster: its ConfigMap, a resource of the node, and pods that ask for it.
 func TestMigratePooler(t *testing.T) {
 	c := start(t, "8c2n")
 	c.kubectl(t, "kubectl taint node "+nodeName+" cpupoold.io/starting-") // nobody else would
@@ -49,6 +49,12 @@ func TestMigratePooler(t *testing.T) {
 		c.kubectl(t, guide.command(t, command, c.pluginPath(t)))
 	}
 	c.configureAs(t, c.kubectl(t, "cat cpupoold.yaml"))
+	c.withdrawPool(t)
+	late := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "late", Annotations: pooledAnnotations()}, Spec: pooledSpec()}
+	if _, err := c.CoreV1().Pods("apps").Create(t.Context(), late, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.waitsFor(t, "apps", "late", pooled)
 	read(t, "docs/deployment.md").follow(t, c, "ctr --namespace k8s.io images import cpupoold-image.tar")
 	guide.follow(t, c, "kubectl apply -f deploy/daemonset.yaml -f deploy/rbac.yaml", "kubectl --namespace cpupoold rollout status daemonset cpupoold")
 	c.runsOn(t, "old", cpuset.Range(2, 3)) // as the manual warns
@@ -56,6 +62,7 @@ func TestMigratePooler(t *testing.T) {
 	c.deploy(t, "part", "100m")
 	c.apart(t, cpuset.Range(2, 7))
 	c.runsOn(t, "part", cpuset.Range(2, 3))
+	c.waitsFor(t, "apps", "late", pooled) // cpupoold does not show it in CPU-Pooler's place
 	if out := c.plugin(t, "describe node $NODE"); !strings.Contains(out, "apps/whole-") {
 		t.Errorf("the daemon does not tell of the pod with CPUs of its own:\n%s", out)
 	}
@@ -80,15 +87,42 @@ func (c *cluster) configureAs(t *testing.T, configuration string) {
 	c.configure(t, "\n    "+strings.ReplaceAll(strings.TrimSpace(pools), "\n", "\n    ")+"\n")
 }
 
-// deployPooled is deploy of a pod in CPU-Pooler's form, as its webhook leaves it: no CPU is requested but the pool's.
-func (c *cluster) deployPooled(t *testing.T, name string) {
+// withdrawPool does to the Node what the end of CPU-Pooler's device plugin does: the resource is no more.
+func (c *cluster) withdrawPool(t *testing.T) {
 	t.Helper()
-	labels, one, pod := map[string]string{"app": name}, int32(1), spec("0")
+	c.kubectl(t, `kubectl patch node `+nodeName+` --subresource status --type json --patch '[{"op": "remove", "path": "/status/capacity/nokia.k8s.io~1exclusive_ran"}, {"op": "remove", "path": "/status/allocatable/nokia.k8s.io~1exclusive_ran"}]'`)
+	eventually(t, "the node shows no pool of CPU-Pooler's", func(ctx context.Context) error {
+		node, err := c.node(ctx, nodeName)
+		if err != nil {
+			return err
+		}
+		if q, is := node.Status.Allocatable[pooled]; is {
+			return fmt.Errorf("it has %v of %s", &q, pooled)
+		}
+		return nil
+	})
+}
+
+// pooledSpec is a pod in CPU-Pooler's form, as its webhook leaves it: no CPU is requested but the pool's.
+func pooledSpec() corev1.PodSpec {
+	pod := spec("0")
 	asks := &pod.Containers[0].Resources
 	asks.Requests[pooled], asks.Limits = resource.MustParse("2"), corev1.ResourceList{pooled: resource.MustParse("2")}
+	return pod
+}
+
+// pooledAnnotations say which process is to have the CPUs, in CPU-Pooler's words.
+func pooledAnnotations() map[string]string {
+	return map[string]string{"nokia.k8s.io/cpus": `[{"container": "app", "processes": [{"process": "/work", "args": [], "pool": "exclusive_ran", "cpus": 2}]}]`}
+}
+
+// deployPooled is deploy of such a pod.
+func (c *cluster) deployPooled(t *testing.T, name string) {
+	t.Helper()
+	labels, one := map[string]string{"app": name}, int32(1)
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DeploymentSpec{
 		Replicas: &one, Selector: &metav1.LabelSelector{MatchLabels: labels},
-		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: pooledAnnotations()}, Spec: pooledSpec()},
 	}}
 	if _, err := c.AppsV1().Deployments("apps").Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
