@@ -49,7 +49,8 @@ func TestOpenShift(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := &node{guestnode.New(t), string(text)}
-	n.Run("mkdir", "-p", "/root/node", "/etc/kubernetes", "/etc/crio/crio.conf.d")
+	n.Run("mkdir", "-p", "/etc/kubernetes", "/etc/crio/crio.conf.d")
+	n.follow("mkdir -p node")
 	n.Write("/root/node/cluster.yaml", cluster)
 	n.Write("/etc/crio/crio.conf.d/99-workload-pinning.conf", table)
 	n.Write("/etc/kubernetes/openshift-workload-pinning", `{"management":{"cpuset":"0-1"}}`)
