@@ -18,8 +18,9 @@ to do instead.
 It reads, by their content: PerformanceProfile, KubeletConfiguration (and KubeletConfig),
 MachineConfig, CRI-O's configuration, the kubelet's file openshift-workload-pinning,
 CPU-Pooler's ConfigMaps, and Namespaces, whose annotations say whose pods may ask for a
-workload type. Several files, and several objects in a file, make one configuration; two
-that say different things about the same CPUs are an error that names both.
+workload type. Several files, and several objects in a file, make one configuration, that
+of one node; two that say different things about the same CPUs are an error that names
+both. Drop-ins of the kubelet and CRI-O go over the main file in the order of their names.
 
 Where OpenShift's documents and its implementation disagree, the implementation counts:
 pods are pinned to the reserved CPUs, and the content of the pinning file does not count.
@@ -50,6 +51,8 @@ func importCommand(s streams) *cobra.Command {
 	flags.StringArrayVarP(&o.files, "filename", "f", nil, "`FILE` to read, - for the standard input, or a directory of files; may be repeated")
 	flags.BoolVarP(&o.recursive, "recursive", "R", false, "directories below directories too")
 	flags.StringVar(&o.reading, "reading", string(migrate.Implementation), "what counts where they disagree: implementation or documents")
+	flags.StringVar(&o.options.Profile, "profile", "", "`NAME` of the PerformanceProfile that is meant, where there are several")
+	flags.StringVar(&o.options.KubeletConfig, "kubelet-config", "", "`NAME` of the KubeletConfig that is meant, where there are several; the one that is made of the profile if it is not said")
 	flags.StringVar(&o.options.PoolConfig, "pool-config", "", "`KEY` of CPU-Pooler's ConfigMap that is meant, such as poolconfig-worker.yaml, where there are several")
 	flags.StringSliceVar(&o.options.Namespaces, "namespace", nil, "`NAMESPACE` whose pods may ask for workload types and mixed CPUs; may be repeated")
 	o.add(cmd)

@@ -66,8 +66,27 @@ func parseCRIO(file string, data []byte) (c crioFile, ok bool, err error) {
 	return crioFile{file, crio.Runtime}, true, nil
 }
 
-// crio takes files of CRI-O. Those of one directory go over each other in the order of
-// their names, table by table, as CRI-O reads them.
+// order is the place of a file among those of one CRI-O: crio.conf comes first, then
+// drop-ins by their names (crio.conf.d(5)).
+func (c crioFile) order() string {
+	if base := path.Base(c.name); base != "crio.conf" {
+		return base
+	}
+	return ""
+}
+
+// dir says which files belong together: those of one directory, and a crio.conf beside the
+// directory crio.conf.d.
+func (c crioFile) dir() string {
+	dir := path.Dir(c.name)
+	if path.Base(dir) == "crio.conf.d" {
+		return path.Dir(dir)
+	}
+	return dir
+}
+
+// crio takes files of CRI-O. Those that belong together go over each other, table by table,
+// as CRI-O reads them.
 func (f *facts) crio(files []crioFile) {
 	type table struct {
 		source string
@@ -76,10 +95,10 @@ func (f *facts) crio(files []crioFile) {
 	type place struct{ dir, key string }
 	tables, sets := map[place]table{}, map[place]statement{}
 	slices.SortStableFunc(files, func(a, b crioFile) int {
-		return cmp.Or(cmp.Compare(path.Dir(a.name), path.Dir(b.name)), cmp.Compare(path.Base(a.name), path.Base(b.name)))
+		return cmp.Or(cmp.Compare(a.dir(), b.dir()), cmp.Compare(a.order(), b.order()))
 	})
 	for _, file := range files {
-		dir := path.Dir(file.name)
+		dir := file.dir()
 		for name, w := range file.runtime.Workloads {
 			tables[place{dir, name}] = table{file.name + ": crio.runtime.workloads." + name, w}
 		}
@@ -103,14 +122,34 @@ func (f *facts) crio(files []crioFile) {
 	}
 }
 
+// refused is what CRI-O says of a table when it starts (pkg/config/workloads.go); lists of
+// CPUs are looked at where they are read.
+func (w crioWorkload) refused() error {
+	switch {
+	case w.Activation == "":
+		return fmt.Errorf("activation_annotation %w", ErrRequired)
+	case w.Resources == nil:
+	case w.Resources.CPUQuota != 0 && w.Resources.CPUQuota < int64(min(w.Resources.CPUShares, 1<<62)):
+		return fmt.Errorf("cpuquota %d is less than cpushares %d", w.Resources.CPUQuota, w.Resources.CPUShares)
+	case w.Resources.CPUPeriod != 0 && w.Resources.CPUPeriod < 1000:
+		return fmt.Errorf("cpuperiod %d is less than 1000 microseconds", w.Resources.CPUPeriod)
+	}
+	return nil
+}
+
 // crioWorkload takes a table of workloads.
 func (f *facts) crioWorkload(source string, w crioWorkload) {
+	if err := w.refused(); err != nil {
+		f.fail("%s: %w: CRI-O does not start with it", source, err)
+		return
+	}
 	domain, typ, ok := strings.Cut(strings.TrimPrefix(w.Activation, "target."), "/")
 	if !ok || !strings.HasPrefix(w.Activation, "target.") || !isLabel(typ) || w.Prefix != "resources."+domain {
 		f.note(source, fmt.Sprintf("pods of a type are known by annotations target.DOMAIN/TYPE and resources.DOMAIN, and not by %q and %q", shorten(w.Activation), shorten(w.Prefix)),
 			"annotate these pods otherwise, or keep the table and write otherManagers.crioWorkloads: standDown")
 		return
 	}
+	f.partitioned = true
 	f.say(keyDomain, domain, source)
 	if len(w.Allowed) > 0 {
 		f.note(source+".allowed_annotations", "what pods may ask for is in keys of its own here", "see guaranteed.overrides, guaranteed.mixed and power")

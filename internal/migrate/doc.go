@@ -35,6 +35,9 @@ const (
 type Options struct {
 	// Reading is Implementation if it is empty.
 	Reading Reading
+	// Profile and KubeletConfig are the names of the objects that are meant where there are
+	// several. Without KubeletConfig it is the one that the operator makes of the profile.
+	Profile, KubeletConfig string
 	// PoolConfig is the key of a CPU-Pooler ConfigMap, or the file, that is meant where
 	// there are several.
 	PoolConfig string

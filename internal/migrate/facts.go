@@ -23,7 +23,8 @@ const (
 	keyReserved   = "reservedSystemCPUs"
 	keyBoot       = "nohz_full"
 	keyBesides    = "ovsDpdk" // reserved CPUs that are in no pool
-	keyLax        = "strict-cpu-reservation: false"
+	// keyLax has the policy of a kubelet that lets ordinary pods onto reserved CPUs.
+	keyLax = "strict-cpu-reservation: false"
 
 	fromShared = "shared"
 	allCPUs    = "all"
@@ -39,17 +40,19 @@ type statement struct{ value, source string }
 type facts struct {
 	said    map[string]statement
 	present cpuset.Set // CPUs of the machine; empty if it is not known
-	types   map[string][]string
-	mixed   []string // namespaces that may ask for mixed CPUs
-	notes   []Note
-	errs    []error
-	inside  int // bytes of files in MachineConfigs
+	// annotations are those of namespaces.
+	annotations map[string]map[string]string
+	// partitioned says that a file is there which only a partitioned node has.
+	partitioned bool
+	notes       []Note
+	errs        []error
+	inside      int // bytes of files in MachineConfigs
 	// afterwards are looked at when everything else is known.
 	afterwards []func()
 }
 
 func newFacts(o Options) *facts {
-	f := &facts{said: map[string]statement{}, types: map[string][]string{}}
+	f := &facts{said: map[string]statement{}, annotations: map[string]map[string]string{}}
 	if o.Topology != nil {
 		f.present = o.Topology.Present
 	}
@@ -146,15 +149,26 @@ func (f *facts) settleReserved() {
 	if lists.IsEmpty() {
 		if ok {
 			f.say(partitionKey("management"), r.value, r.source)
-			if lax, is := f.said[keyLax]; is {
-				f.say(keyOptions+"strict-cpu-reservation", "false", lax.source)
-			}
+			f.lax(r)
 		}
 		return
 	}
 	besides := lists.Union(known(f.said[keyMixed].value), known(f.said[keyBesides].value))
 	if reserved := known(r.value); ok && !reserved.Equal(lists) && !reserved.Equal(besides) {
 		f.contradict("the CPUs of management pools", statement{lists.String(), source}, r)
+	}
+}
+
+// lax lets ordinary pods onto the kubelet's reserved CPUs where it does so itself.
+func (f *facts) lax(reserved statement) {
+	lax, is := f.said[keyLax]
+	if !is {
+		return
+	}
+	f.say(keyOptions+"strict-cpu-reservation", "false", lax.source)
+	if lax.value == "none" {
+		f.note(reserved.source, "with the policy none the kubelet only counts these CPUs and keeps nobody off them; here management pods are pinned to them, and the shared pool has them, too",
+			"remove strict-cpu-reservation: false to keep ordinary pods off them")
 	}
 }
 
@@ -181,7 +195,9 @@ func partitionType(key string) (string, bool) {
 	return strings.TrimSuffix(rest, ".cpus"), ok
 }
 
-// settleBoot takes CPUs of nohz_full= for the guaranteed pool where nobody says more.
+// settleBoot takes CPUs of nohz_full= for the guaranteed pool where nobody says more. Nobody
+// but render has to mean that with the argument, so that it is said; and where it leaves
+// ordinary pods without CPUs, it does not mean it.
 func (f *facts) settleBoot() {
 	boot, ok := f.said[keyBoot]
 	if !ok {
@@ -189,12 +205,23 @@ func (f *facts) settleBoot() {
 	}
 	delete(f.said, keyBoot)
 	lists, _ := f.lists()
+	taken := known(boot.value)
+	rest := f.present.Difference(lists).Difference(taken).Difference(known(f.said[keyMixed].value))
 	g, said := f.said[keyGuaranteed]
 	switch {
-	case !said && !known(boot.value).Overlaps(lists):
+	case !said && !f.present.IsEmpty() && rest.IsEmpty():
+		f.note(boot.source, "the kernel argument nohz_full="+boot.value+" does not make these CPUs the guaranteed pool: ordinary pods would have none",
+			"write guaranteed.from: shared if pods are to have CPUs of their own")
+	case !said && !taken.Overlaps(lists):
 		f.said[keyGuaranteed] = boot
+		left := "all CPUs but these and those of other pools"
+		if !f.present.IsEmpty() {
+			left = "CPUs " + rest.String()
+		}
+		f.note(boot.source, "the kernel argument nohz_full="+boot.value+" makes these CPUs the guaranteed pool, and ordinary pods run on "+left,
+			"write guaranteed.from: shared in place of the list if exclusive CPUs are only taken when pods ask")
 	case g.value != boot.value:
-		f.note(boot.source, "the kernel argument nohz_full="+boot.value+" does not say the guaranteed pool here: others have",
+		f.note(boot.source, "the kernel argument nohz_full="+boot.value+" does not say the guaranteed pool here: others have, or these are management CPUs",
 			"compare it with what kubectl cpupool render --format kernel prints")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/topology"
+	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
 // Result is what Import makes.
@@ -31,8 +33,10 @@ type importer struct {
 	*facts
 	o         Options
 	crioFiles []crioFile
-	pooled    []poolConfig
-	known     int // documents that say something about CPUs
+	// What a node has one of is chosen when all are read.
+	profiles, kubeletConfigs, kubeletFiles, pooled []object
+
+	known int // documents that say something about CPUs
 }
 
 // Import makes one configuration of all files. The error joins one for each thing that is
@@ -45,8 +49,8 @@ func Import(files []File, o Options) (Result, error) {
 	for _, file := range files {
 		i.file(file)
 	}
+	i.choose()
 	i.crio(i.crioFiles)
-	i.pooler(i.pooled, o)
 	if len(i.errs) == 0 && i.known == 0 {
 		i.fail("nothing in these files is known; give PerformanceProfile, KubeletConfiguration, MachineConfig, CRI-O's configuration, the pinning file, or CPU-Pooler's ConfigMap")
 	}
@@ -62,6 +66,24 @@ func Import(files []File, o Options) (Result, error) {
 		return Result{}, fmt.Errorf("%w\nwhat was made of the files is no configuration:\n%s", err, data)
 	}
 	return Result{data, c, i.notes}, nil
+}
+
+// choose takes objects of which a node has one. The KubeletConfig that OpenShift's operator
+// makes of a profile is called after it.
+func (i *importer) choose() {
+	profile, ok := i.one("PerformanceProfile", "--profile", i.o.Profile, i.profiles)
+	if ok {
+		i.profile(profile, i.o.Reading)
+	}
+	meant := i.o.KubeletConfig
+	if made := "performance-" + profile.name; ok && meant == "" && slices.ContainsFunc(i.kubeletConfigs, func(o object) bool { return o.name == made }) {
+		meant = made
+	}
+	if o, ok := i.one("KubeletConfig", "--kubelet-config", meant, i.kubeletConfigs); ok {
+		i.kubeletConfig(o)
+	}
+	i.kubelets(i.kubeletFiles)
+	i.pooler(i.pooled, i.o)
 }
 
 // machine is what a configuration is held against: the machine that is known, or one that
@@ -97,7 +119,7 @@ func (i *importer) file(file File) {
 		i.fail("%s: is %d bytes long; the limit is %d", file.Name, len(file.Data), 2*maxFile)
 		return
 	}
-	if _, path, inside := strings.Cut(file.Name, ": "); inside && path == PinningFile || file.Name == PinningFile {
+	if path.Base(file.Name) == path.Base(PinningFile) {
 		i.known++
 		i.pinning(file.Name, file.Data, i.o.Reading)
 		return
@@ -137,11 +159,11 @@ func (i *importer) document(name string, doc *yaml.Node, data []byte) {
 	i.known++
 	switch {
 	case kind == "PerformanceProfile":
-		i.profile(name, doc, i.o.Reading)
+		i.profiles = append(i.profiles, newObject(name, doc))
 	case kind == "KubeletConfiguration":
-		i.kubelet(name+": ", doc)
+		i.kubeletFiles = append(i.kubeletFiles, object{file: name, doc: doc})
 	case kind == "KubeletConfig":
-		i.kubelet(name+": spec.kubeletConfig.", at(doc, "spec", "kubeletConfig"))
+		i.kubeletConfigs = append(i.kubeletConfigs, newObject(name, doc))
 	case kind == "MachineConfig":
 		for _, file := range i.machineConfig(name, doc) {
 			i.file(file)
@@ -155,7 +177,7 @@ func (i *importer) document(name string, doc *yaml.Node, data []byte) {
 		i.known--
 		i.list(name, doc)
 	case kind == "" && at(doc, "pools") != nil:
-		i.pooled = append(i.pooled, poolConfig{name, "", doc})
+		i.pooled = append(i.pooled, object{file: name, name: name, doc: doc})
 	case kind == "" && at(doc, "shared_cpus") != nil:
 		i.mixedFile(name, data)
 	case doc.Kind == yaml.ScalarNode && strings.Contains(doc.Value, "nohz_full="):
@@ -254,7 +276,11 @@ func (i *importer) printPartitions(b *strings.Builder, line func(int, string, st
 		title = ""
 		fmt.Fprintf(b, "- type: %q\n", typ)
 		line(2, "cpus", strconv.Quote(i.said[key].value), i.said[key].source)
-		spaces := i.namespaces(i.types[typ])
+		spaces := i.namespaces(func(annotations map[string]string) bool {
+			names := workload.Names{Domain: i.said[keyDomain].value}
+			allowed, _ := names.Allowed(annotations, typ)
+			return allowed
+		})
 		if len(spaces) > 0 {
 			fmt.Fprintf(b, "  namespaces: [%s]\n", strings.Join(spaces, ", "))
 			continue
@@ -264,9 +290,14 @@ func (i *importer) printPartitions(b *strings.Builder, line func(int, string, st
 	}
 }
 
-// namespaces are those of a list and of the flags, sorted.
-func (i *importer) namespaces(list []string) []string {
-	all := slices.Concat(list, i.o.Namespaces)
+// namespaces are those that allow something, and those of the flags, sorted.
+func (i *importer) namespaces(allow func(annotations map[string]string) bool) []string {
+	all := slices.Clone(i.o.Namespaces)
+	for name, annotations := range i.annotations {
+		if allow(annotations) {
+			all = append(all, name)
+		}
+	}
 	slices.Sort(all)
 	all = slices.Compact(all)
 	for n, name := range all {
@@ -323,7 +354,10 @@ func (i *importer) printMixed(b *strings.Builder, line func(int, string, string,
 	if !ok {
 		return
 	}
-	spaces := i.namespaces(i.mixed)
+	spaces := i.namespaces(func(annotations map[string]string) bool {
+		_, allowed := annotations["workload.mixedcpus.openshift.io/allowed"]
+		return allowed
+	})
 	if _, exclusive := i.said[keyGuaranteed]; !exclusive {
 		i.note(s.source, "CPUs "+s.value+" for mixed containers are left out: by these files nobody has CPUs of its own", "write guaranteed.from or guaranteed.cpus, and guaranteed.mixed")
 		return

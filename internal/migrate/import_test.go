@@ -38,6 +38,8 @@ func options(t *testing.T, comment string) migrate.Options {
 			o.Reading = migrate.Documents
 		case "machine":
 			o.Topology = machine(16)
+		case "profile":
+			o.Profile = value
 		case "pool-config":
 			o.PoolConfig = value
 		case "namespace":

@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -12,73 +13,77 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 )
 
-// kubelet takes a KubeletConfiguration (kubelet.config.k8s.io/v1beta1); source is its
-// place, up to the keys.
-func (f *facts) kubelet(source string, doc *yaml.Node) {
-	if list, ok := text(doc, "reservedSystemCPUs"); ok && list != "" {
-		if set := f.cpus(source+"reservedSystemCPUs", list); !set.IsEmpty() {
-			f.say(keyReserved, set.String(), source+"reservedSystemCPUs")
-		}
-	}
-	if policy, ok := text(doc, "memoryManagerPolicy"); ok && policy == "Static" {
-		f.note(source+"memoryManagerPolicy", "the kubelet goes on to place memory", "keep it, and write guaranteed.memory: bind if the memory is to follow the CPUs")
-	}
-	if !is(doc, "static", "cpuManagerPolicy") {
+// kubelet takes what all files of a kubelet say together
+// (kubelet.config.k8s.io/v1beta1).
+func (f *facts) kubelet(s settings) {
+	static := false
+	switch policy, source, _ := s.text("cpuManagerPolicy"); policy {
+	case "static":
+		static = true
+	case "", "none":
+	default:
+		f.fail("%s: %q is neither none nor static, and the kubelet does not start with it", source, shorten(policy))
 		return
 	}
-	f.note(source+"cpuManagerPolicy", "two managers of cpusets cannot share a node, and cpupoold takes over",
+	if list, source, ok := s.text("reservedSystemCPUs"); ok && list != "" {
+		if set := f.cpus(source, list); !set.IsEmpty() {
+			f.say(keyReserved, set.String(), source)
+		}
+	}
+	f.kubeletBesides(s, static)
+	if !static {
+		f.said[keyLax] = statement{"none", s.source("cpuManagerPolicy")}
+		return
+	}
+	source := s.source("cpuManagerPolicy")
+	f.note(source, "two managers of cpusets cannot share a node, and cpupoold takes over",
 		"write cpuManagerPolicy: none, remove cpu_manager_state while the kubelet is stopped, and start it again; or write guaranteed.exclusive: kubelet")
-	f.say(keyGuaranteed, fromShared, source+"cpuManagerPolicy")
-	f.kubeletOptions(source, doc)
-	f.kubeletReserved(source, doc)
-	policy, ok := text(doc, "topologyManagerPolicy")
+	f.say(keyGuaranteed, fromShared, source)
+	f.kubeletOptions(s)
+	strict := s.flag("cpuManagerPolicyOptions.strict-cpu-reservation")
+	if !strict {
+		f.said[keyLax] = statement{"static", s.source("cpuManagerPolicyOptions")}
+	}
+	f.kubeletReserved(s, strict)
+	policy, source, ok := s.text("topologyManagerPolicy")
 	if !ok || policy == "" {
 		policy = "none" // the kubelet's default
 	}
-	f.say(keyOptions+"topology-policy", policy, source+"topologyManagerPolicy")
-	if is(doc, "pod", "topologyManagerScope") {
-		f.note(source+"topologyManagerScope", "containers are aligned one by one here, and follow the NUMA nodes that the kubelet gives their devices and memory",
-			"keep the scope in the kubelet: it still places devices and memory by it")
-	}
-	if _, ok := text(doc, "cpuManagerReconcilePeriod"); ok {
-		f.note(source+"cpuManagerReconcilePeriod", "cpupoold repairs at once what others write", "resyncPeriod bounds how long an event that was lost is not noticed")
-	}
+	f.say(keyOptions+"topology-policy", policy, source)
 }
 
-// kubeletOptions takes cpuManagerPolicyOptions, which have the same names here.
-func (f *facts) kubeletOptions(source string, doc *yaml.Node) {
-	strict := false
+// kubeletOptions takes cpuManagerPolicyOptions, which have the same names here. The kubelet
+// parses their values with strconv.ParseBool (pkg/kubelet/cm/cpumanager/policy_options.go).
+func (f *facts) kubeletOptions(s settings) {
 	names := allocate.OptionNames()
-	for _, p := range pairs(at(doc, "cpuManagerPolicyOptions")) {
-		key := source + "cpuManagerPolicyOptions." + p.key
-		switch value := p.value.Value; {
-		case p.value.Kind != yaml.ScalarNode || value != "true" && value != "false":
-			f.fail("%s: %q is neither true nor false", key, shorten(value))
-		case p.key == "strict-cpu-reservation":
-			strict = value == "true"
-		case slices.Contains(names, p.key):
-			f.say(keyOptions+p.key, value, key)
+	for _, key := range s.below("cpuManagerPolicyOptions") {
+		_, name, _ := strings.Cut(key, ".")
+		text, source, _ := s.text(key)
+		on, err := strconv.ParseBool(text)
+		switch {
+		case err != nil:
+			f.fail("%s: %q is neither true nor false", source, shorten(text))
+		case name == "strict-cpu-reservation":
+		case slices.Contains(names, name):
+			f.say(keyOptions+name, strconv.FormatBool(on), source)
 		default:
-			f.note(key, "there is no such option", "known ones are "+strings.Join(names, ", "))
+			f.note(source, "there is no such option", "known ones are "+strings.Join(names, ", "))
 		}
-	}
-	if !strict {
-		f.said[keyLax] = statement{"true", source + "cpuManagerPolicyOptions"}
 	}
 }
 
 // kubeletReserved: without a list the kubelet keeps as many CPUs as are reserved out of
 // those that it gives away, and the shared pool has them.
-func (f *facts) kubeletReserved(source string, doc *yaml.Node) {
+func (f *facts) kubeletReserved(s settings, strict bool) {
 	sum, found := int64(0), false
-	for _, key := range []string{"systemReserved", "kubeReserved"} {
-		amount, ok := text(doc, key, "cpu")
+	for _, key := range []string{"systemReserved.cpu", "kubeReserved.cpu"} {
+		amount, source, ok := s.text(key)
 		if !ok {
 			continue
 		}
 		milli, err := milliCPU(amount)
 		if err != nil {
-			f.fail("%s%s.cpu: %w", source, key, err)
+			f.fail("%s: %w", source, err)
 			return
 		}
 		sum, found = sum+milli, true
@@ -87,17 +92,70 @@ func (f *facts) kubeletReserved(source string, doc *yaml.Node) {
 		return
 	}
 	cpus := (sum + 999) / 1000
+	source := s.place("systemReserved.cpu", "kubeReserved.cpu") + "systemReserved and kubeReserved"
+	manager := s.source("cpuManagerPolicy")
 	f.afterwards = append(f.afterwards, func() {
 		if _, list := f.said[keyReserved]; list {
-			return // it may be in a drop-in that is read later
+			return // that of another file
 		}
-		f.say(keyFloor, strconv.FormatInt(max(cpus, 1), 10), source+"systemReserved and kubeReserved")
-		f.note(source+"systemReserved and kubeReserved", fmt.Sprintf("say how many CPUs are never given away, %d, and not which: the shared pool keeps as many", cpus),
+		f.say(keyFloor, strconv.FormatInt(max(cpus, 1), 10), source)
+		f.note(source, fmt.Sprintf("say how many CPUs are never given away, %d, and not which: the shared pool keeps as many", cpus),
 			"write a partition with a list of CPUs to have a management pool")
+		if strict {
+			f.note(s.source("cpuManagerPolicyOptions.strict-cpu-reservation"),
+				fmt.Sprintf("keeps ordinary pods off the %d CPUs that the kubelet chooses for these amounts, the first cores of the machine; here ordinary pods run on them", cpus),
+				"write a partition with a list of these CPUs, which no ordinary pod runs on")
+		}
 		if _, said := f.said[partitionKey("management")]; !said {
-			f.say(partitionKey("management"), allCPUs, source+"cpuManagerPolicy")
+			f.say(partitionKey("management"), allCPUs, manager)
 		}
 	})
+}
+
+// kubeletBesides notes what is about CPUs and has no key, or one that nobody knows.
+func (f *facts) kubeletBesides(s settings, static bool) {
+	if policy, source, _ := s.text("memoryManagerPolicy"); policy == "Static" {
+		f.note(source, "the kubelet goes on to place memory", "keep it, and write guaranteed.memory: bind if the memory is to follow the CPUs")
+	}
+	if off, source, ok := s.text("cpuCFSQuota"); ok && strings.EqualFold(off, "false") {
+		f.note(source, "the kubelet gives ordinary pods no quota, and goes on so; pods of workload types have one where their annotation says cpulimit", "keep it")
+	}
+	if _, source, ok := s.text("cpuCFSQuotaPeriod"); ok {
+		f.note(source, "is the kubelet's; quotas that are written here keep the period that a container has", "keep it")
+	}
+	if static {
+		if scope, source, _ := s.text("topologyManagerScope"); scope == "pod" {
+			f.note(source, "containers are aligned one by one here, and follow the NUMA nodes that the kubelet gives their devices and memory",
+				"keep the scope in the kubelet: it still places devices and memory by it")
+		}
+		if _, source, ok := s.text("cpuManagerReconcilePeriod"); ok {
+			f.note(source, "cpupoold repairs at once what others write", "resyncPeriod bounds how long an event that was lost is not noticed")
+		}
+		for _, key := range s.below("topologyManagerPolicyOptions") {
+			f.note(s.source(key), "has no option here: exclusive CPUs follow the NUMA nodes that the kubelet gives devices and memory", "keep it in the kubelet")
+		}
+	}
+	for _, key := range s.below("featureGates") {
+		if regexp.MustCompile(`CPUManager|TopologyManager`).MatchString(key) {
+			f.note(s.source(key), "is the kubelet's own", "remove it with cpuManagerPolicy: static")
+		}
+	}
+	about := regexp.MustCompile(`(?i)cpu|topology|reserved`)
+	for _, key := range slices.Sorted(maps.Keys(s.said)) {
+		if top, _, _ := strings.Cut(key, "."); about.MatchString(top) && !slices.Contains(readKeys(), top) {
+			f.note(s.source(key), "is not known", "correct it if it is misspelt; a kubelet does not start with a key that it does not know")
+		}
+	}
+}
+
+// readKeys are those of a KubeletConfiguration that are read here, and those that only
+// sound as if they were about CPU pools.
+func readKeys() []string {
+	return []string{
+		"cpuManagerPolicy", "cpuManagerPolicyOptions", "cpuManagerReconcilePeriod", "cpuCFSQuota", "cpuCFSQuotaPeriod", "reservedSystemCPUs",
+		"systemReserved", "kubeReserved", "topologyManagerPolicy", "topologyManagerPolicyOptions", "topologyManagerScope",
+		"systemReservedCgroup", "kubeReservedCgroup", "reservedMemory",
+	}
 }
 
 // milliCPU parses an amount of CPU such as 500m, 2 or 1.5. It takes no exponents, and
@@ -113,4 +171,133 @@ func milliCPU(s string) (int64, error) {
 	}
 	fraction, err := strconv.ParseInt((strings.TrimPrefix(m[2], ".") + "000")[:3], 10, 64)
 	return whole*1000 + fraction, err
+}
+
+// kubeletConfig takes an object KubeletConfig of OpenShift's
+// (machineconfiguration.openshift.io/v1).
+func (f *facts) kubeletConfig(o object) {
+	for _, p := range pairs(at(o.doc, "spec")) {
+		source := o.file + ": spec." + p.key
+		switch p.key {
+		case "kubeletConfig":
+		case "machineConfigPoolSelector":
+			f.note(source, "a configuration is that of a node, and does not select any", "give it to these nodes, by a DaemonSet with such a nodeSelector or as a file")
+		case "autoSizingReserved":
+			if on, _ := f.flag(source, p.value); on {
+				f.note(source, "how many CPUs are reserved is computed on the node, and is not in this file", "write a partition with a list of CPUs, or guaranteed.floor")
+			}
+		case "logLevel", "tlsSecurityProfile":
+		default:
+			f.note(source, "is not known", "")
+		}
+	}
+	f.kubelet(merged([]object{{file: o.file, keys: "spec.kubeletConfig.", doc: at(o.doc, "spec", "kubeletConfig")}}))
+}
+
+// kubelets takes KubeletConfigurations: those of one kubelet, which has one file and
+// drop-ins.
+func (f *facts) kubelets(all []object) {
+	var mains []string
+	for _, o := range all {
+		if !o.isDropIn() {
+			mains = append(mains, o.file)
+		}
+	}
+	switch {
+	case len(mains) > 1:
+		f.fail("%d KubeletConfigurations, and a kubelet has one, with drop-ins whose names end in .conf; give those of one node: %s", len(mains), strings.Join(mains, ", "))
+	case len(all) > 0:
+		f.kubelet(merged(all))
+	}
+}
+
+// settings are what the files of a kubelet say together, by key, and by KEY.KEY in maps.
+type settings struct {
+	said   map[string]setting
+	origin string // place of the first file, for what none says
+}
+
+type setting struct {
+	value *yaml.Node
+	place string // the file, up to the keys
+}
+
+// merged puts files over each other as the kubelet does (cmd/kubelet/app/server.go): its own
+// file, then drop-ins in the order of their names, each a JSON merge patch (RFC 7386): maps
+// key by key, everything else as a whole, and null takes away.
+func merged(files []object) settings {
+	slices.SortStableFunc(files, func(a, b object) int {
+		if a.isDropIn() != b.isDropIn() {
+			return map[bool]int{true: 1, false: -1}[a.isDropIn()]
+		}
+		return strings.Compare(a.file, b.file)
+	})
+	s := settings{said: map[string]setting{}}
+	for _, o := range files {
+		place := o.file + ": " + o.keys
+		if s.origin == "" {
+			s.origin = place
+		}
+		for _, p := range pairs(o.doc) {
+			s.patch(p.key, p.value, place)
+		}
+	}
+	return s
+}
+
+func (s settings) patch(key string, value *yaml.Node, place string) {
+	if value.Kind != yaml.MappingNode {
+		for _, inside := range s.below(key) {
+			delete(s.said, inside)
+		}
+		s.put(key, value, place)
+		return
+	}
+	delete(s.said, key)
+	for _, p := range pairs(value) {
+		s.put(key+"."+p.key, p.value, place)
+	}
+}
+
+func (s settings) put(key string, value *yaml.Node, place string) {
+	if value.Tag == "!!null" {
+		delete(s.said, key)
+		return
+	}
+	s.said[key] = setting{value, place}
+}
+
+// below are the keys in a map, in their order.
+func (s settings) below(key string) (all []string) {
+	for _, k := range slices.Sorted(maps.Keys(s.said)) {
+		if strings.HasPrefix(k, key+".") {
+			all = append(all, k)
+		}
+	}
+	return all
+}
+
+// text is a scalar, its source, and whether there is one.
+func (s settings) text(key string) (value, source string, ok bool) {
+	value, ok = text(s.said[key].value)
+	return value, s.source(key), ok
+}
+
+// flag says that an option is on.
+func (s settings) flag(key string) bool {
+	value, _, _ := s.text(key)
+	on, err := strconv.ParseBool(value)
+	return err == nil && on
+}
+
+// source names a key and the file that says it, or that one which could have.
+func (s settings) source(key string) string { return s.place(key) + key }
+
+func (s settings) place(keys ...string) string {
+	for _, key := range keys {
+		if in, ok := s.said[key]; ok {
+			return in.place
+		}
+	}
+	return s.origin
 }

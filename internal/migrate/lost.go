@@ -6,6 +6,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/topology"
+	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
 // Lost says what of a configuration none of the formats that are rendered has; t is the
@@ -27,7 +28,7 @@ func Lost(c *config.Config, formats []Format, t *topology.Topology) []Note {
 		namespaces = namespaces || len(p.Namespaces) > 0
 		list, all = list || !p.All, all || p.All
 	}
-	lost(namespaces, "partitions[].namespaces", "no file of a node has it", "annotate the namespaces with workload.openshift.io/allowed, as OpenShift's admission demands")
+	lost(namespaces, "partitions[].namespaces", "no file of a node has it", "annotate the namespaces with "+workload.Names{Domain: c.AnnotationDomain}.AllowedKey()+", as OpenShift's admission demands of its own domain")
 	lost(list && all && has(Kubelet), "partitions[].cpus", "a partition with all has no CPUs that the kubelet could reserve", "")
 	lost(c.Pools.Shared != nil, "shared.cpus", stay, "")
 	lost(g.FromShared && has(Kernel, MachineConfig), "guaranteed.from", "CPUs that are shared now and exclusive later cannot be named to the kernel at boot", "write a list in guaranteed.cpus to have kernel arguments for it")

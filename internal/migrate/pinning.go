@@ -21,7 +21,7 @@ const PinningFile = "/etc/kubernetes/openshift-workload-pinning"
 // before there is any other, is an empty set. A list may name CPUs of present alone,
 // unless that is empty.
 func ParsePinning(data []byte, present cpuset.Set) (map[string]cpuset.Set, error) {
-	types, err := object(data)
+	types, err := members(data)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func ParsePinning(data []byte, present cpuset.Set) (map[string]cpuset.Set, error
 		if !isLabel(typ) {
 			return nil, fmt.Errorf("%q %w", shorten(typ), ErrType)
 		}
-		keys, err := object(types[typ])
+		keys, err := members(types[typ])
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", typ, err)
 		}
@@ -82,8 +82,8 @@ func (i *importer) mixedFile(name string, data []byte) {
 	i.note(name, fmt.Sprintf("how many containers a node takes with mixed CPUs, %d by this file, is not limited here", limit), "guaranteed.mixed.namespaces says whose they may be")
 }
 
-// object decodes a JSON object and refuses keys that are there twice.
-func object(data []byte) (map[string]json.RawMessage, error) {
+// members decodes a JSON object and refuses keys that are there twice.
+func members(data []byte) (map[string]json.RawMessage, error) {
 	if !json.Valid(data) {
 		return nil, fmt.Errorf("%w: it is not JSON", ErrSyntax)
 	}
@@ -117,6 +117,7 @@ func isLabel(s string) bool {
 
 // pinning takes the pools of a pinning file, if its content counts.
 func (f *facts) pinning(file string, data []byte, reading Reading) {
+	f.partitioned = true
 	sets, err := ParsePinning(data, f.present)
 	if err != nil && reading == Implementation {
 		f.note(file, "its content is not understood, and does not count: today's kubelet looks only whether the file is there ("+err.Error()+")", "")

@@ -1,8 +1,8 @@
 package migrate
 
 import (
+	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -11,22 +11,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// poolConfig is one poolconfig-*.yaml of CPU-Pooler: the pools of the nodes that its
-// nodeSelector selects.
-type poolConfig struct {
-	file, key string
-	doc       *yaml.Node
-}
-
-func (p poolConfig) source() string {
-	if p.key == "" {
-		return p.file
-	}
-	return p.file + ": " + p.key
-}
-
-// poolConfigs are those of a ConfigMap.
-func poolConfigs(file string, doc *yaml.Node) (all []poolConfig, err error) {
+// poolConfigs are those of a ConfigMap: keys poolconfig-*.yaml, each with the pools of the
+// nodes that its nodeSelector selects.
+func poolConfigs(file string, doc *yaml.Node) (all []object, err error) {
 	for _, p := range pairs(at(doc, "data")) {
 		if !strings.HasPrefix(p.key, "poolconfig-") || p.value.Kind != yaml.ScalarNode {
 			continue
@@ -36,34 +23,19 @@ func poolConfigs(file string, doc *yaml.Node) (all []poolConfig, err error) {
 			return nil, fmt.Errorf("%s: %s: %w", file, p.key, err)
 		}
 		for _, doc := range docs {
-			all = append(all, poolConfig{file, p.key, doc})
+			all = append(all, object{file: file + ": " + p.key, name: p.key, doc: doc})
 		}
 	}
 	return all, nil
 }
 
 // pooler takes the pools of one node out of those that there are.
-func (f *facts) pooler(all []poolConfig, o Options) {
-	named := func(p poolConfig) bool {
-		return o.PoolConfig == "" || p.key == o.PoolConfig || p.key == "" && p.file == o.PoolConfig
+func (f *facts) pooler(all []object, o Options) {
+	for n := range all {
+		all[n].about = selectorText(all[n].doc)
 	}
-	var chosen []poolConfig
-	var names []string
-	for _, p := range all {
-		if named(p) {
-			chosen = append(chosen, p)
-		}
-		names = append(names, p.source()+selectorText(p.doc))
-	}
-	switch {
-	case len(all) == 0 && o.PoolConfig != "":
-		f.fail("there is no pool configuration %q of CPU-Pooler in these files", o.PoolConfig)
-	case len(all) > 0 && len(chosen) == 0:
-		f.fail("there is no pool configuration %q; there are %s", o.PoolConfig, strings.Join(names, ", "))
-	case len(chosen) > 1:
-		f.fail("%d pool configurations, and a node has one; name it with --pool-config: %s", len(chosen), strings.Join(names, ", "))
-	case len(chosen) == 1:
-		f.pools(chosen[0], o.Topology)
+	if p, ok := f.one("pool configuration of CPU-Pooler", "--pool-config", o.PoolConfig, all); ok {
+		f.pools(p, o.Topology)
 	}
 }
 
@@ -80,8 +52,9 @@ func selectorText(doc *yaml.Node) string {
 }
 
 // pools takes a pool configuration.
-func (f *facts) pools(p poolConfig, t *topology.Topology) {
-	source := p.source()
+func (f *facts) pools(p object, t *topology.Topology) {
+	source := p.file
+	policies := map[string]bool{}
 	if nodes := selectorText(p.doc); nodes != "" {
 		f.note(source+": nodeSelector", "a configuration is that of a node, and does not select any", "give it to its nodes:"+nodes)
 	}
@@ -96,6 +69,8 @@ func (f *facts) pools(p poolConfig, t *topology.Topology) {
 			f.fail("%s.cpus %w; write a list such as 4-7", at, ErrRequired)
 		case strings.HasPrefix(pool.key, "exclusive"):
 			cpus = f.threads(at, pool.value, cpus, t)
+			policy, _ := text(pool.value, "hyperThreadingPolicy")
+			policies[cmp.Or(policy, "singleThreaded")] = true
 			if first != "" {
 				f.note(at, "there is one guaranteed pool: its CPUs are in it with those of "+first, "pods cannot choose between them; give nodes different configurations if they must")
 			} else {
@@ -112,6 +87,10 @@ func (f *facts) pools(p poolConfig, t *topology.Topology) {
 		default:
 			f.fail("%s: is none of default, shared_NAME and exclusive_NAME", at)
 		}
+	}
+	if len(policies) > 1 {
+		f.note(source+": pools", "one exclusive pool is multiThreaded and another is not; there is one guaranteed pool, and full-pcpus-only counts in all of it",
+			"give nodes different configurations, or leave full-pcpus-only out")
 	}
 	if !exclusive.IsEmpty() {
 		f.say(keyGuaranteed, exclusive.String(), first)
@@ -156,23 +135,15 @@ func (f *facts) threads(source string, pool *yaml.Node, cpus cpuset.Set, t *topo
 	return cpus
 }
 
-// namespace takes what a Namespace allows by its annotations.
+// namespace keeps the annotations of a Namespace, which say what its pods may ask for.
 func (f *facts) namespace(doc *yaml.Node) {
 	name, ok := text(doc, "metadata", "name")
 	if !ok || !isLabel(name) {
 		return
 	}
-	annotations := at(doc, "metadata", "annotations")
-	for _, p := range pairs(annotations) {
-		switch p.key {
-		case "workload.openshift.io/allowed":
-			for typ := range strings.SplitSeq(p.value.Value, ",") {
-				if !slices.Contains(f.types[typ], name) {
-					f.types[typ] = append(f.types[typ], name)
-				}
-			}
-		case "workload.mixedcpus.openshift.io/allowed":
-			f.mixed = append(f.mixed, name)
-		}
+	all := map[string]string{}
+	for _, p := range pairs(at(doc, "metadata", "annotations")) {
+		all[p.key] = p.value.Value
 	}
+	f.annotations[name] = all
 }

@@ -3,6 +3,7 @@ package migrate
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -12,22 +13,22 @@ import (
 // cpuSection is spec.cpu of a PerformanceProfile.
 type cpuSection struct {
 	sets map[string]cpuset.Set // by key; only those that are there
-	// pinning is workloads.enablePinning, "" if it is not there.
-	pinning string
-	source  string
+	// pinning is workloads.enablePinning, and pins says whether it is there.
+	pinning, pins bool
+	source        string
 }
 
 // profile takes a PerformanceProfile (performance.openshift.io/v2).
-func (f *facts) profile(file string, doc *yaml.Node, reading Reading) {
-	spec := at(doc, "spec")
+func (f *facts) profile(o object, reading Reading) {
+	file, spec := o.file, at(o.doc, "spec")
 	for _, p := range pairs(spec) {
 		f.profileKey(file+": spec."+p.key, p)
 	}
+	mixed, _ := f.flag(file+": spec.workloadHints.mixedCpus", at(spec, "workloadHints", "mixedCpus"))
 	cpu, ok := f.cpuSection(file, spec)
 	if !ok {
 		return
 	}
-	mixed := is(spec, "true", "workloadHints", "mixedCpus")
 	if mixed && cpu.sets["shared"].IsEmpty() {
 		f.fail("%s: spec.workloadHints.mixedCpus %w", file, ErrNoShared)
 		return
@@ -37,14 +38,39 @@ func (f *facts) profile(file string, doc *yaml.Node, reading Reading) {
 	} else {
 		f.asImplemented(cpu, mixed)
 	}
-	f.besides(cpu)
+	f.besides(cpu, mixed)
+	f.experimental(o)
 	policy, ok := text(spec, "numa", "topologyPolicy")
 	if !ok {
 		policy = "best-effort" // the operator's default
 	}
 	f.say(keyOptions+"topology-policy", policy, file+": spec.numa.topologyPolicy")
-	if policy == "single-numa-node" {
+	if _, said := f.said[keyOptions+"full-pcpus-only"]; !said && policy == "single-numa-node" {
 		f.say(keyOptions+"full-pcpus-only", "true", file+": spec.numa.topologyPolicy")
+	}
+}
+
+// experimental takes the annotation with parts of a KubeletConfiguration. The operator
+// writes policy, reserved CPUs and topology policy over what it says of them.
+func (f *facts) experimental(o object) {
+	const key = "kubeletconfig.experimental"
+	snippet, ok := text(o.doc, "metadata", "annotations", key)
+	if !ok {
+		return
+	}
+	source := o.file + ": metadata.annotations." + key
+	docs, err := documents([]byte(snippet))
+	if err != nil || len(docs) != 1 || docs[0].Kind != yaml.MappingNode {
+		f.fail("%s: %w as an object of a KubeletConfiguration", source, ErrSyntax)
+		return
+	}
+	s := merged([]object{{file: source, doc: docs[0]}})
+	f.kubeletOptions(s)
+	f.kubeletBesides(s, true)
+	for _, key := range []string{"cpuManagerPolicy", "reservedSystemCPUs", "topologyManagerPolicy"} {
+		if _, source, ok := s.text(key); ok {
+			f.note(source, "the operator writes its own over it", "")
+		}
 	}
 }
 
@@ -58,15 +84,18 @@ func (f *facts) cpuSection(file string, spec *yaml.Node) (c cpuSection, ok bool)
 		f.fail("%s %w: a profile without CPUs says nothing about them", c.source, ErrRequired)
 		return c, false
 	}
-	for _, path := range [][]string{{"workloads", "enablePinning"}, {"cpu", "workloads", "enablePinning"}} {
-		if s, ok := text(spec, path...); ok {
-			c.pinning = s
+	for _, path := range [][]string{{"workloads"}, {"cpu", "workloads"}} {
+		workloads := at(spec, path...)
+		source := file + ": spec." + strings.Join(path, ".")
+		if on, there := f.flag(source+".enablePinning", at(workloads, "enablePinning")); there {
+			c.pinning, c.pins = on, true
 		}
+		f.others(source, workloads, "enablePinning")
 	}
 	names := []string{"reserved", "isolated", "shared", "offlined", "ovsDpdk"}
 	for _, name := range names {
 		list, there := text(n, name)
-		required := (name == "reserved" || name == "isolated") && c.pinning != "true"
+		required := (name == "reserved" || name == "isolated") && !c.pinning
 		if required && list == "" {
 			f.fail("%s.%s %w; write a list such as 0-3", c.source, name, ErrRequired)
 			continue
@@ -94,13 +123,18 @@ func (f *facts) asImplemented(c cpuSection, mixed bool) {
 	if !reserved.IsEmpty() {
 		f.say(keyInfra, reserved.String(), c.source+".reserved")
 	}
-	if c.pinning != "" {
+	f.afterwards = append(f.afterwards, func() {
+		if !f.partitioned && !reserved.IsEmpty() {
+			f.note(c.source+".reserved", "that management pods are pinned to it is taken for granted: a profile does not say whether the cluster was installed with cpuPartitioningMode: AllNodes",
+				"leave out partitions and infraContainers if it was not, or give the nodes' 99-workload-pinning.conf, too")
+		}
+	})
+	if c.pins {
 		f.note(c.source+".workloads.enablePinning", "is not a field of today's operator, which pins to reserved when the cluster was installed with cpuPartitioningMode: AllNodes",
 			"--reading documents pins as the enhancement says")
 	}
 	if mixed {
 		f.say(keyMixed, c.sets["shared"].String(), c.source+".shared")
-		f.say(keyShared, c.sets["isolated"].String(), c.source+".isolated")
 	} else if !c.sets["shared"].IsEmpty() {
 		f.note(c.source+".shared", "CPUs "+c.sets["shared"].String()+" change nothing today without workloadHints.mixedCpus, and are in the shared pool like others that nobody names",
 			"--reading documents makes them the shared pool, and isolated the guaranteed one")
@@ -117,12 +151,16 @@ func (f *facts) asDocumented(c cpuSection, mixed bool) {
 		f.say(management, listOrAll(reserved), c.source+".reserved")
 		f.say(keyShared, shared.String(), c.source+".shared")
 		f.say(keyGuaranteed, isolated.String(), c.source+".isolated")
-	case c.pinning == "true":
+		if c.pins {
+			f.note(c.source+".workloads.enablePinning", "a shared set goes before it: management pods are pinned to reserved, as shared-and-guaranteed-cpu-pools says",
+				"leave out cpu.shared to pin them to isolated, as wide-availability-workload-partitioning says")
+		}
+	case c.pinning:
 		f.say(management, listOrAll(isolated), c.source+".isolated")
 		f.say(keyGuaranteed, fromShared, c.source)
 		f.note(c.source+".reserved", "by the documents management pods are pinned to isolated, not to reserved; reserved CPUs are in the shared pool here",
 			"--reading implementation pins to reserved, as today's operator does")
-	case c.pinning == "false":
+	case c.pins:
 		f.say(management, allCPUs, c.source+".workloads.enablePinning")
 		f.say(keyGuaranteed, fromShared, c.source+".isolated")
 		f.say(keyFloor, strconv.Itoa(reserved.Len()), c.source+".reserved")
@@ -137,28 +175,55 @@ func (f *facts) asDocumented(c cpuSection, mixed bool) {
 	}
 }
 
-// besides takes the sets that make no pool.
-func (f *facts) besides(c cpuSection) {
+// besides takes the sets that make no pool. Where one of them has CPUs, the shared pool has
+// to be a list, without them: it has all CPUs that the kubelet does not reserve, those that
+// no set names with the others.
+func (f *facts) besides(c cpuSection, mixed bool) {
 	if set := c.sets["offlined"]; !set.IsEmpty() {
 		f.note(c.source+".offlined", "cpupoold takes no CPU offline; "+set.String()+" are in no pool while they are, and in the shared pool if it has the rest",
 			"keep what takes them offline, such as a systemd unit that writes to /sys/devices/system/cpu/cpuN/online")
 	}
 	set := c.sets["ovsDpdk"]
+	if _, said := f.said[keyShared]; !said && (mixed || !set.IsEmpty()) {
+		f.sharedBeside(c, mixed)
+	}
 	if set.IsEmpty() {
 		return
 	}
 	f.say(keyBesides, set.String(), c.source+".ovsDpdk")
-	if _, said := f.said[keyShared]; !said && !c.sets["isolated"].IsEmpty() {
-		f.say(keyShared, c.sets["isolated"].String(), c.source+".isolated")
-	}
 	f.note(c.source+".ovsDpdk", "CPUs "+set.String()+" are in no pool here, so that no pod runs there", "pin OVS to them as before, or name its unit in units")
+}
+
+func (f *facts) sharedBeside(c cpuSection, mixed bool) {
+	shared := c.sets["isolated"]
+	if shared.IsEmpty() {
+		return
+	}
+	if f.present.IsEmpty() {
+		f.note(c.source+".isolated", "it is the shared pool, and CPUs that the machine has besides all sets are in no pool here", "give the machine with --topology to have them in it, such as --topology 1s16c2t")
+	} else {
+		shared = f.present.Difference(c.sets["reserved"]).Difference(c.sets["ovsDpdk"]).Difference(c.sets["offlined"])
+		if mixed {
+			shared = shared.Difference(c.sets["shared"])
+		}
+	}
+	f.say(keyShared, shared.String(), c.source+".isolated")
+}
+
+// others notes keys that are not known.
+func (f *facts) others(source string, n *yaml.Node, known ...string) {
+	for _, p := range pairs(n) {
+		if !slices.Contains(known, p.key) {
+			f.note(source+"."+p.key, "is not known", "")
+		}
+	}
 }
 
 // profileKey takes, or notes, a key of spec besides cpu and numa.
 func (f *facts) profileKey(source string, p pair) {
 	switch p.key {
 	case "realTimeKernel":
-		if is(p.value, "true", "enabled") {
+		if on, _ := f.flag(source+".enabled", at(p.value, "enabled")); on {
 			f.note(source, "which kernel runs is the operating system's", "install the real-time kernel as the distribution does")
 		}
 	case "hugepages":
@@ -172,41 +237,40 @@ func (f *facts) profileKey(source string, p pair) {
 	case "kernelPageSize", "hardwareTuning":
 		f.note(source, "is not about CPU pools", "set it where the machine boots, as before")
 	case "globallyDisableIrqLoadBalancing":
-		if p.value.Value == "true" {
+		if on, _ := f.flag(source, p.value); on {
 			f.say(keyAway, "exclusive", source)
 		}
 	case "cpu":
-		f.balance(source+".balanceIsolated", p.value)
+		f.balance(source+".balanceIsolated", at(p.value, "balanceIsolated"))
+		f.others(source, p.value, "reserved", "isolated", "shared", "offlined", "ovsDpdk", "balanceIsolated", "workloads")
+	case "workloads": // read with cpu
 	case "workloadHints":
 		f.hints(source, p.value)
 	case "numa":
+		f.others(source, p.value, "topologyPolicy")
 	default:
 		f.note(source, "is not known", "")
 	}
 }
 
 // balance: what the scheduler does with isolated CPUs is decided per container here.
-func (f *facts) balance(source string, cpu *yaml.Node) {
-	if is(cpu, "false", "balanceIsolated") {
+func (f *facts) balance(source string, value *yaml.Node) {
+	if on, there := f.flag(source, value); there && !on {
 		f.note(source, "load balancing is off on all isolated CPUs there (isolcpus=domain), and here container by container",
 			"write guaranteed.isolation: partition, and annotate pods with cpu-load-balancing.workload.openshift.io/CONTAINER: disable")
 	}
 }
 
 func (f *facts) hints(source string, hints *yaml.Node) {
-	if !is(hints, "false", "realTime") {
+	hint := func(name string) (on, there bool) { return f.flag(source+"."+name, at(hints, name)) }
+	if on, there := hint("realTime"); on || !there {
 		f.note(source+".realTime", "is kernel arguments, which a daemon cannot give", "kubectl cpupool render --format kernel prints them for a guaranteed pool that is a list")
 	}
-	if is(hints, "true", "highPowerConsumption") {
+	if on, _ := hint("highPowerConsumption"); on {
 		f.note(source+".highPowerConsumption", "idle states of all CPUs are kernel arguments there", "write power: [cStates], and let pods ask, or keep the arguments")
 	}
-	if is(hints, "true", "perPodPowerManagement") {
+	if on, _ := hint("perPodPowerManagement"); on {
 		f.say(keyPower, "[cStates, governor]", source+".perPodPowerManagement")
 	}
-	known := []string{"realTime", "highPowerConsumption", "perPodPowerManagement", "mixedCpus"}
-	for _, p := range pairs(hints) {
-		if !slices.Contains(known, p.key) {
-			f.note(source+"."+p.key, "is not known", "")
-		}
-	}
+	f.others(source, hints, "realTime", "highPowerConsumption", "perPodPowerManagement", "mixedCpus")
 }

@@ -146,14 +146,16 @@ func (s source) pinning() ([]byte, error) {
 }
 
 func (s source) kubelet() ([]byte, error) {
-	fragment := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncpuManagerPolicy: none\n"
+	const fragment = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n" +
+		"# With this policy the kubelet does not start if cpuManagerPolicyOptions are left: remove them. It does not start with the state of\n" +
+		"# another policy either: stop it, remove /var/lib/kubelet/cpu_manager_state, start it.\ncpuManagerPolicy: none\n"
 	if s.Pools.Guaranteed.Kubelet {
 		return nil, errors.New("guaranteed.exclusive is kubelet: the kubelet's own policy stays as it is, see docs/guides/static-kubelet.md")
 	}
-	if !s.management.IsEmpty() {
-		fragment += fmt.Sprintf("reservedSystemCPUs: %q\n", s.management)
+	if s.management.IsEmpty() {
+		return []byte(fragment), nil
 	}
-	return []byte(fragment), nil
+	return fmt.Appendf(nil, "%sreservedSystemCPUs: %q\n", fragment, s.management), nil
 }
 
 // arguments are those of the kernel. Host processes and interrupts have the management
@@ -200,7 +202,8 @@ func (s source) systemd() ([]byte, error) {
 	if host.IsEmpty() {
 		return nil, errNoList
 	}
-	return []byte("[Manager]\nCPUAffinity=" + host.String() + "\n"), nil
+	// A list is added to those of other files; the empty one forgets them.
+	return []byte("[Manager]\nCPUAffinity=\nCPUAffinity=" + host.String() + "\n"), nil
 }
 
 func (s source) machineConfig() ([]byte, error) {

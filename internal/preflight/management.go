@@ -3,8 +3,6 @@ package preflight
 import (
 	"fmt"
 	"io/fs"
-
-	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
 // Threads that wide-availability-workload-partitioning advises for management pods, the
@@ -14,29 +12,40 @@ const (
 	workerThreads       = 2
 )
 
+// managementType is the workload type of the kubelet's and the control plane's pods.
+const managementType = "management"
+
 // staticPods is where a node's control plane is on nearly all of them.
 const staticPods = "etc/kubernetes/manifests"
 
 // checkManagementSize: too few management CPUs slow down the kubelet and a control plane
-// long before anything fails. A node without a list has none to be too small.
+// long before anything fails. Of each pool those that are online count. Where the kubelet's
+// pods may run everywhere, by a pool without a list, none is too small for them.
 func checkManagementSize(e *evidence) []Finding {
-	var cpus cpuset.Set
-	for _, p := range e.config.Pools.Partitions {
-		cpus = cpus.Union(p.CPUs)
-	}
 	node, advised := "worker", workerThreads
 	if isControlPlane(e.root) {
 		node, advised = "control-plane node", controlPlaneThreads
 	}
-	if cpus.IsEmpty() || cpus.Len() >= advised {
-		return nil
+	var found []Finding
+	for _, p := range e.config.Pools.Partitions {
+		cpus := p.CPUs
+		if e.topologyErr == nil && e.topology != nil {
+			cpus = cpus.Intersection(e.topology.Online)
+		}
+		switch {
+		case p.Type == managementType && p.All:
+			return nil
+		case p.All || cpus.IsEmpty() || cpus.Len() >= advised: // an empty one is another check's
+			continue
+		}
+		found = append(found, Finding{
+			Severity: Warning,
+			Subject:  e.file + ": partitions: " + p.Type,
+			Found:    fmt.Sprintf("has CPUs %s, which makes %d; OpenShift's wide-availability-workload-partitioning advises at least %d hyperthreads for management pods of a %s", cpus, cpus.Len(), advised, node),
+			Remedy:   "give it more CPUs, whole cores if there are threads, unless measurements show that these are enough",
+		})
 	}
-	return []Finding{{
-		Severity: Warning,
-		Subject:  e.file + ": partitions",
-		Found:    fmt.Sprintf("management pools have CPUs %s, which makes %d; OpenShift's wide-availability-workload-partitioning advises at least %d hyperthreads for a %s", cpus, cpus.Len(), advised, node),
-		Remedy:   "give them more CPUs, whole cores if there are threads, unless measurements show that these are enough",
-	}}
+	return found
 }
 
 // isControlPlane says that an API server runs as a static pod.

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/BurntSushi/toml"
+
+	"github.com/cpupoold/cpupoold/internal/migrate"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -77,22 +80,33 @@ func checkApply(raw json.RawMessage) error {
 	if in.Pools.Shared = all.Difference(management); in.Pools.Shared.IsEmpty() {
 		in.Pools.Shared = all
 	}
-	return c.compare(pools.Build(in), all)
+	return c.compare(pools.Build(in), in, all)
 }
 
-func (c *crioCase) compare(plan pools.Plan, all cpuset.Set) error {
+// compare compares the container's values. A deviation is one only where the container runs
+// in the pool that we say: that of its type whatever its values are, and the shared one if
+// what it asks for does not count.
+func (c *crioCase) compare(plan pools.Plan, in pools.Input, all cpuset.Set) error {
+	at := plan.Pods[0].Containers[0]
 	for _, p := range plan.Problems {
 		switch p.Code {
 		case pools.CodeTargetInvalid:
+			if at.Pool != pools.Shared || !at.CPUs.Equal(in.Pools.Shared) {
+				return fmt.Errorf("it is in pool %s with CPUs %s; want the shared one with %s", at.Pool, at.CPUs, in.Pools.Shared)
+			}
 			return fmt.Errorf(targetSays+": %s: %w", p.Text, errDeviation)
 		case pools.CodeResourcesInvalid:
+			for _, partition := range in.Pools.Partitions {
+				if _, asks := c.Annotations[crioTarget+partition.Type]; asks && (at.Pool != pools.Management || !at.CPUs.Equal(partition.CPUs)) {
+					return fmt.Errorf("it is in pool %s with CPUs %s; want that of %s with %s", at.Pool, at.CPUs, partition.Type, partition.CPUs)
+				}
+			}
 			return fmt.Errorf(saidOnly+": %s: %w", p.Text, errDeviation)
 		}
 	}
 	if c.Expect.Error != nil {
 		return errors.New("CRI-O refuses it, and nothing is said here")
 	}
-	at := plan.Pods[0].Containers[0]
 	got := c.From
 	got.Shares = cmp.Or(int64(at.Shares), got.Shares)
 	if at.Limit != 0 {
@@ -102,4 +116,38 @@ func (c *crioCase) compare(plan pools.Plan, all cpuset.Set) error {
 		got.CPUs = at.CPUs.String()
 	}
 	return compare("the container's values", got, c.Expect)
+}
+
+// checkTable has CRI-O's file with one table imported: what CRI-O refuses is refused, and
+// nothing else.
+func checkTable(raw json.RawMessage) error {
+	c, err := decode[struct {
+		Workload map[string]any
+		Expect   struct{ Error *struct{ Code string } }
+	}](raw)
+	if err != nil {
+		return err
+	}
+	numbersAsIntegers(c.Workload)
+	data, err := toml.Marshal(map[string]any{"crio": map[string]any{"runtime": map[string]any{"workloads": map[string]any{"w": c.Workload}}}})
+	if err != nil {
+		return err
+	}
+	_, err = migrate.Import([]migrate.File{{Name: "99.conf", Data: data}}, migrate.Options{})
+	if (err != nil) != (c.Expect.Error != nil) {
+		return fmt.Errorf("import says %v; want %v", err, c.Expect.Error)
+	}
+	return nil
+}
+
+// numbersAsIntegers makes of JSON's numbers what TOML's tables have.
+func numbersAsIntegers(m map[string]any) {
+	for key, value := range m {
+		switch v := value.(type) {
+		case float64:
+			m[key] = int64(v)
+		case map[string]any:
+			numbersAsIntegers(v)
+		}
+	}
 }

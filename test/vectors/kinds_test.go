@@ -57,7 +57,7 @@ func (m machines) kinds() map[string]kind {
 		"qos":               {"admission.Settings.Mutate", checkClass},
 		"qos_difference":    {"admission.Settings.Mutate", checkClass},
 		"static_mutate":     {"admission.Settings.Mutate", checkStatic},
-		"validate":          {"admission.Settings.Validate", checkValidate},
+		"validate":          {"admission.Settings.Validate; CRI-O's table: migrate.Import", checkValidate},
 		"apply":             {"pools.Build", checkApply},
 		"node_capacity":     {"node.Layout.Pools, node.Advertise", checkNodeCapacity},
 		"node_resources":    {"node.Layout.Pools, node.Advertise", checkNodeResources},
