@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/cpupoold/cpupoold/internal/election"
 	"github.com/cpupoold/cpupoold/internal/evictor"
 	"github.com/cpupoold/cpupoold/internal/hostedclusters"
 	"github.com/cpupoold/cpupoold/internal/webhook"
@@ -112,7 +113,11 @@ func (f *flags) run(ctx context.Context, out, errs io.Writer) error {
 			return err
 		}
 		o.Priorities, o.Wait = hosted, hosted.Known()
-		also = append(also, func(m manager.Manager) error { return m.Add(hosted) })
+		writer, err := election.New(way, f.namespace, hostedclusters.Lease, hosted.Lead)
+		if err != nil {
+			return err
+		}
+		also = append(also, func(m manager.Manager) error { return errors.Join(m.Add(hosted), m.Add(writer)) })
 	}
 	o.Also = func(m manager.Manager) error {
 		for _, add := range also {

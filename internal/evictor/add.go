@@ -10,11 +10,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/cpupoold/cpupoold/internal/election"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
 // recorder is the name under which events are written: that of the program.
 const recorder = "cpupool-webhook"
+
+// leaseName is the Lease of who evicts. It is installed empty.
+const leaseName = "cpupool-webhook-eviction"
 
 // Options are what Add needs.
 type Options struct {
@@ -46,7 +50,7 @@ func Add(m manager.Manager, o Options) error {
 		nodes: m.GetCache(), live: m.GetAPIReader(), pods: core.RESTClient(), events: m.GetEventRecorder(recorder),
 		count: count, log: o.Log, now: time.Now,
 	}
-	leader, err := newElection(o.REST, o.Namespace, evicts.lead)
+	leader, err := election.New(o.REST, o.Namespace, leaseName, evicts.lead)
 	if err != nil {
 		return err
 	}

@@ -32,6 +32,9 @@ const (
 	requestLimit = 10 * time.Second
 )
 
+// Lease is that of the replica which leads. It is installed empty.
+const Lease = "cpupool-webhook-hosted-priority"
+
 // Options are what New needs.
 type Options struct {
 	Config   hostedpriority.Config
@@ -57,7 +60,13 @@ type Follower struct {
 	known chan struct{}                       // closed when it is known, or would take too long
 	close func()
 
-	said map[string]string // what the log has said last, by whom it is about
+	// leads says that this replica writes annotations, and elected wakes a pass when that
+	// begins.
+	leads   atomic.Bool
+	elected chan struct{}
+
+	unwritten memory
+	said      map[string]string // what the log has said last, by whom it is about
 }
 
 // New makes a follower, which Start lets follow.
@@ -83,7 +92,7 @@ func newFollower(o Options, client dynamic.Interface, there kinds) (*Follower, e
 	if err != nil {
 		return nil, err
 	}
-	f := &Follower{config: o.Config, client: client, kinds: there, count: count, log: o.Log, known: make(chan struct{}), said: map[string]string{}}
+	f := &Follower{config: o.Config, client: client, kinds: there, count: count, log: o.Log, known: make(chan struct{}), elected: make(chan struct{}, 1), unwritten: memory{}, said: map[string]string{}}
 	var done atomic.Bool
 	f.close = func() {
 		if done.CompareAndSwap(false, true) {
@@ -113,6 +122,18 @@ func (f *Follower) Class(namespace, has string) string {
 		return ""
 	}
 	return class
+}
+
+// Lead has this replica write what is chosen into annotations until ctx is done. One of all
+// is to lead: while their configuration changes, they would write over each other's.
+func (f *Follower) Lead(ctx context.Context) {
+	f.leads.Store(true)
+	defer f.leads.Store(false)
+	select {
+	case f.elected <- struct{}{}:
+	default: // it is still to be heard
+	}
+	<-ctx.Done()
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every replica follows.
@@ -252,6 +273,7 @@ func (f *Follower) passes(ctx context.Context, stores map[schema.GroupVersionRes
 			}
 			continue
 		case <-changed:
+		case <-f.elected:
 		case <-pause:
 			pause = nil
 		}
@@ -263,7 +285,7 @@ func (f *Follower) passes(ctx context.Context, stores map[schema.GroupVersionRes
 			objects[kind] = store.List()
 		}
 		records := f.pass(read(&f.config, objects))
-		if pause != nil {
+		if pause != nil || !f.leads.Load() {
 			continue
 		}
 		if err := f.write(ctx, records); err != nil && ctx.Err() == nil {
@@ -277,7 +299,8 @@ func (f *Follower) passes(ctx context.Context, stores map[schema.GroupVersionRes
 
 // pass decides, publishes, and returns what is to be written.
 func (f *Follower) pass(w world) []record {
-	plan, choices := hostedpriority.NewPlan(w.table, w.classes, facts(w.clusters), w.pools)
+	plan, choices := hostedpriority.NewPlan(w.table, w.classes, facts(w.clusters, f.unwritten), w.pools)
+	f.unwritten.keep(w.clusters, choices)
 	f.plan.Store(&plan)
 	f.close()
 	f.count.planned(w.table.Sizes(), choices, w.problems)

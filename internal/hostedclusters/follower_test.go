@@ -231,6 +231,7 @@ func TestFollow(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- f.Start(ctx) }()
+		go f.Lead(ctx)
 		class := func(want string) {
 			t.Helper()
 			synctest.Wait()
@@ -284,6 +285,116 @@ func TestFollow(t *testing.T) {
 	})
 }
 
+// TestOneWrites: replicas with different configurations decide each for itself, and one of
+// them writes; another one takes over.
+func TestOneWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		there := &groups{there: withHyperShift()}
+		f, client, _ := newFake(t, there, append(classObjects(t), hostedCluster(t, "clusters", "a", ""), nodePool(t, "clusters", "p", `"clusterName":"a","replicas":11`))...)
+		config := hostedpriority.Default()
+		few := int64(12)
+		config.Sizes[0].MaxNodes = &few // 11 nodes are xs
+		other, err := newFollower(Options{Config: config, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)}, client, there)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		leading, resign := context.WithCancel(ctx)
+		var working sync.WaitGroup
+		for _, f := range []*Follower{f, other} {
+			working.Go(func() {
+				if err := f.Start(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+			<-f.Known()
+		}
+		synctest.Wait()
+		if got := annotations(t, client, "a")[hostedpriority.SizeKey]; got != "" {
+			t.Errorf("who does not lead has written %s", got)
+		}
+		working.Go(func() { other.Lead(leading) })
+		synctest.Wait()
+		patches := func() (n int) {
+			for _, a := range client.Actions() {
+				if a.GetVerb() == "patch" {
+					n++
+				}
+			}
+			return n
+		}
+		if got := annotations(t, client, "a")[hostedpriority.SizeKey]; got != "xs" || patches() != 1 {
+			t.Errorf("size %q after %d writes; want xs after one", got, patches())
+		}
+		resign()
+		synctest.Wait()
+		working.Go(func() { f.Lead(ctx) })
+		synctest.Wait()
+		if got := annotations(t, client, "a")[hostedpriority.SizeKey]; got != "s" || patches() != 2 {
+			t.Errorf("size %q after %d writes; want s after two", got, patches())
+		}
+		cancel()
+		working.Wait()
+	})
+}
+
+// TestWriteOthers: a cluster whose annotations cannot be written keeps nobody else's from
+// being written, and does not lose the size that it had.
+func TestWriteOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := hostedCluster(t, "clusters", "a", "")
+		a.SetUID("1")
+		objects := append(classObjects(t), a, hostedCluster(t, "clusters", "b", ""), nodePool(t, "clusters", "p", `"clusterName":"a","replicas":60`))
+		f, client, _ := newFake(t, &groups{there: withHyperShift()}, objects...)
+		client.PrependReactor("patch", "hostedclusters", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			return action.(clienttesting.PatchAction).GetName() == "a", nil, apierrors.NewForbidden(hostedClusters().GroupResource(), "a", nil)
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- f.Start(ctx) }()
+		go f.Lead(ctx)
+		<-f.Known()
+		synctest.Wait()
+		if got := annotations(t, client, "b")[hostedpriority.SizeKey]; got != "xs" {
+			t.Errorf("size %q of the other cluster is written", got)
+		}
+		if _, err := client.Resource(nodePools()).Namespace("clusters").Update(ctx, nodePool(t, "clusters", "p", `"clusterName":"a","replicas":1`), metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if got := f.Class("clusters-a", "hypershift-etcd"); got != "hypershift-etcd-l" {
+			t.Errorf("class %s after the cluster has shrunk; want that of size l, which it had", got)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestMemory: what is written, opted out or gone is forgotten.
+func TestMemory(t *testing.T) {
+	a := hostedCluster(t, "clusters", "a", "")
+	a.SetUID("1")
+	written := hostedCluster(t, "clusters", "a", `"`+hostedpriority.SizeKey+`":"l"`)
+	written.SetUID("1")
+	l := []hostedpriority.Choice{{Size: "l"}}
+	for name, keep := range map[string]func(m memory){
+		"written":   func(m memory) { m.keep([]*unstructured.Unstructured{written}, l) },
+		"opted out": func(m memory) { m.keep([]*unstructured.Unstructured{a}, []hostedpriority.Choice{{OptedOut: true}}) },
+		"gone":      func(m memory) { m.keep(nil, nil) },
+	} {
+		m := memory{}
+		m.keep([]*unstructured.Unstructured{a}, l)
+		if got := m.had(a); got != "l" {
+			t.Errorf("%s: %q is remembered", name, got)
+		}
+		if keep(m); len(m) > 0 {
+			t.Errorf("%s: %v is still remembered", name, m)
+		}
+	}
+}
+
 // TestWriteAgain: a write that fails does not keep pods from their class, and is tried again.
 func TestWriteAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -307,6 +418,7 @@ func TestWriteAgain(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- f.Start(ctx) }()
+		go f.Lead(ctx)
 		<-f.Known()
 		synctest.Wait()
 		if got := f.Class("clusters-a", "hypershift-control-plane"); got != "hypershift-xs" {

@@ -33,7 +33,7 @@ func newCounters(registry prometheus.Registerer) (*counters, error) {
 			Name: "cpupool_webhook_hosted_clusters", Help: "HostedClusters by size; opted_out are those that take no part, none those for which there are no sizes.",
 		}, []string{"size"}),
 		problems: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "cpupool_webhook_hosted_priority_problems", Help: "What somebody has to mend, by kind (ambiguous, annotation, class_missing, class_differs, no_sizes, node_pool); the log says what.",
+			Name: "cpupool_webhook_hosted_priority_problems", Help: "What somebody has to mend, by kind (ambiguous, annotation, class_missing, class_differs, etcd_below, unknown_size, no_sizes, node_pool); the log says what.",
 		}, []string{"kind"}),
 		following: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "cpupool_webhook_hosted_priority_following", Help: "1 while HostedClusters and NodePools are followed, 0 while they are missing or cannot be read.",

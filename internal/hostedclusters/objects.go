@@ -45,6 +45,7 @@ func slim(o any) (any, error) {
 	s.SetKind(u.GetKind())
 	s.SetNamespace(u.GetNamespace())
 	s.SetName(u.GetName())
+	s.SetUID(u.GetUID())
 	s.SetResourceVersion(u.GetResourceVersion())
 	s.SetDeletionTimestamp(u.GetDeletionTimestamp())
 	annotations := map[string]string{}
@@ -149,10 +150,10 @@ func unstructureds(objects []any) []*unstructured.Unstructured {
 }
 
 // facts are what package hostedpriority asks of HostedClusters.
-func facts(clusters []*unstructured.Unstructured) []hostedpriority.HostedCluster {
+func facts(clusters []*unstructured.Unstructured, unwritten memory) []hostedpriority.HostedCluster {
 	all := make([]hostedpriority.HostedCluster, 0, len(clusters))
 	for _, c := range clusters {
-		all = append(all, hostedpriority.HostedCluster{Namespace: c.GetNamespace(), Name: c.GetName(), Annotations: c.GetAnnotations()})
+		all = append(all, hostedpriority.HostedCluster{Namespace: c.GetNamespace(), Name: c.GetName(), Annotations: c.GetAnnotations(), Had: unwritten.had(c)})
 	}
 	return all
 }

@@ -32,13 +32,15 @@ const (
 	BadAnnotation Reason = "annotation"    // cannot be understood, or names what there is not
 	ClassMissing  Reason = "class_missing" // the cluster has no such PriorityClass
 	ClassDiffers  Reason = "class_differs" // its PriorityClass has another value
+	EtcdBelow     Reason = "etcd_below"    // a cluster's etcd would not be above its control plane
+	UnknownSize   Reason = "unknown_size"  // the size that is written is in no table
 	NoSizes       Reason = "no_sizes"      // there is no ClusterSizingConfiguration that can be used
 	BadNodePool   Reason = "node_pool"     // cannot be read
 )
 
 // Problems returns all kinds.
 func Problems() []Reason {
-	return []Reason{Ambiguous, BadAnnotation, ClassMissing, ClassDiffers, NoSizes, BadNodePool}
+	return []Reason{Ambiguous, BadAnnotation, ClassMissing, ClassDiffers, EtcdBelow, UnknownSize, NoSizes, BadNodePool}
 }
 
 // A Problem is what somebody has to mend.
@@ -92,14 +94,19 @@ func Choose(t Table, have PriorityClasses, cluster HostedCluster, nodes int64) C
 	if at >= 0 {
 		c.Size = t.sizes[at].name
 	}
+	gone := at >= 0 && c.recordedElsewhere(t, cluster)
 	for _, role := range Roles() {
 		if name := cluster.Annotations[role.OverrideKey()]; name != "" && c.override(have, role, name) {
 			continue
 		}
 		if at >= 0 {
-			c.sized(have, role, t.sizes[at].classes[role], t.values)
+			c.sized(have, role, t, at)
+		}
+		if gone {
+			c.keep(have, role, cluster.Annotations[role.ClassKey()])
 		}
 	}
+	c.etcdLast(have)
 	return c
 }
 
@@ -125,7 +132,32 @@ func (c *Choice) size(t Table, cluster HostedCluster, nodes int64) int {
 		}
 		c.problem(BadAnnotation, "annotation %s is \"true\", and no size is the dedicated one; remove it, or add such a size to hostedPriority.sizes", DedicatedKey)
 	}
-	return max(at, t.index(cluster.Annotations[SizeKey]))
+	return max(at, t.index(cluster.Annotations[SizeKey]), t.index(cluster.Had))
+}
+
+// recordedElsewhere says that the size which is written is not in the table, as after sizes
+// were given other names: whether the one that was chosen is smaller, nobody can say. The
+// name stays.
+func (c *Choice) recordedElsewhere(t Table, cluster HostedCluster) bool {
+	recorded := cluster.Annotations[SizeKey]
+	if recorded == "" || t.index(recorded) >= 0 {
+		return false
+	}
+	c.problem(UnknownSize, "annotation %s is %q: there is no such size, and the cluster keeps its classes where those of size %s are lower; add the size to hostedPriority.sizes, or remove the annotation",
+		SizeKey, recorded, c.Size)
+	c.Size = recorded
+	return true
+}
+
+// keep takes the class that is written in place of a lower one.
+func (c *Choice) keep(have PriorityClasses, role Role, recorded string) {
+	value, there := have[recorded]
+	if !there || value > HighestValue || badClass(recorded) != "" {
+		return
+	}
+	if now := c.Classes[role]; now == "" || have[now] < value {
+		c.Classes[role] = recorded
+	}
 }
 
 // override takes a class that an annotation names, if it can be used.
@@ -145,20 +177,72 @@ func (c *Choice) override(have PriorityClasses, role Role, name string) bool {
 
 // sized takes the class of the cluster's size, if it is there as the table has it: without
 // it the pod could not be made, and with another value it might be below a smaller one's.
-func (c *Choice) sized(have PriorityClasses, role Role, class Class, valued bool) {
+// Where the table has no values, those of smaller sizes tell.
+func (c *Choice) sized(have PriorityClasses, role Role, t Table, at int) {
+	class := t.sizes[at].classes[role]
 	if class.Name == "" {
 		return
 	}
 	value, there := have[class.Name]
 	switch {
 	case !there:
-		c.problem(ClassMissing, "size %s: there is no PriorityClass %s; make it", c.Size, class.Name)
-	case valued && value != class.Value || value > HighestValue:
+		c.problem(ClassMissing, "size %s: there is no PriorityClass %s; make it", t.sizes[at].name, class.Name)
+		return
+	case t.values && value != class.Value || value > HighestValue:
 		c.problem(ClassDiffers, "size %s: PriorityClass %s has the value %d, and not %d; delete it and make it anew, or change hostedPriority.sizes",
-			c.Size, class.Name, value, class.Value)
-	default:
-		c.Classes[role] = class.Name
+			t.sizes[at].name, class.Name, value, class.Value)
+		return
 	}
+	c.Classes[role] = class.Name
+	for _, smaller := range t.sizes[:at] {
+		other := smaller.classes[role].Name
+		if more, there := have[other]; there && more > value && more <= HighestValue {
+			c.problem(ClassDiffers, "size %s: PriorityClass %s has the value %d, which is less than that of %s, %d, of the smaller size %s, and pods get that one; give the larger size the higher value",
+				t.sizes[at].name, class.Name, value, other, more, smaller.name)
+			c.Classes[role], value = other, more
+		}
+	}
+}
+
+// etcdLast holds a cluster's etcd above its control plane: it goes last. Where what was
+// chosen would leave it below, by an annotation or a class that cannot be used, nothing that
+// the size has chosen is given; HyperShift's own classes are in that order.
+func (c *Choice) etcdLast(have PriorityClasses) {
+	below := c.etcdBelow(have)
+	if below == "" {
+		return
+	}
+	for _, role := range Roles() {
+		if !c.Overridden[role] {
+			c.Classes[role] = ""
+		}
+	}
+	if still := c.etcdBelow(have); still != "" {
+		c.problem(EtcdBelow, "%s; pods that no annotation is about keep their classes, and that does not mend it: correct the annotations of HyperShift's", still)
+		return
+	}
+	c.problem(EtcdBelow, "%s; pods that no annotation is about keep their classes: correct the classes, or annotate the cluster with all three", below)
+}
+
+// etcdBelow says by which values a pod of the control plane is not below etcd; nothing if
+// none is. Who keeps HyperShift's class has its value. Of a class that is not there, there
+// are no pods.
+func (c *Choice) etcdBelow(have PriorityClasses) string {
+	inForce := func(r Role) (string, int64, bool) {
+		name := c.Classes[r]
+		if name == "" {
+			name = r.BaseClass()
+		}
+		value, there := have[name]
+		return name, value, there
+	}
+	etcd, least, there := inForce(Etcd)
+	for _, role := range []Role{ControlPlane, APICritical} {
+		if name, value, also := inForce(role); there && also && value >= least {
+			return fmt.Sprintf("etcd would have the class %s, %d, and %s %s, %d", etcd, least, role, name, value)
+		}
+	}
+	return ""
 }
 
 // Record returns what is to be changed of a cluster's annotations to say what was chosen,

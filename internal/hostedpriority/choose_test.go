@@ -1,6 +1,9 @@
 package hostedpriority
 
 import (
+	"maps"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,10 +42,17 @@ func TestChoose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	falling, err := ParseSizing([]byte(`{"spec":{"sizes":[
+		{"name":"small","criteria":{"from":0,"to":10},"effects":{"controlPlanePriorityClassName":"hypershift-m","APICriticalPriorityClassName":"hypershift-m","etcdPriorityClassName":"hypershift-etcd-m"}},
+		{"name":"large","criteria":{"from":11},"effects":{"controlPlanePriorityClassName":"hypershift-s","APICriticalPriorityClassName":"hypershift-s","etcdPriorityClassName":"hypershift-etcd-s"}}]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		table       Table
 		have        PriorityClasses
 		annotations map[string]string
+		had         string
 		nodes       int64
 		want        Choice
 	}{
@@ -51,8 +61,14 @@ func TestChoose(t *testing.T) {
 		"never lowered": {nodes: 0, annotations: map[string]string{SizeKey: "l"},
 			want: Choice{Size: "l", Classes: size("l")}},
 		"raised": {nodes: 101, annotations: map[string]string{SizeKey: "l"}, want: Choice{Size: "xl", Classes: size("xl")}},
+		"had a size that is not written": {nodes: 0, had: "l", annotations: map[string]string{SizeKey: "s"}, want: Choice{Size: "l", Classes: size("l")}},
+		"had a smaller one":              {nodes: 26, had: "s", want: Choice{Size: "m", Classes: size("m")}},
 		"was of a size that is gone": {nodes: 11, annotations: map[string]string{SizeKey: "huge"},
-			want: Choice{Size: "s", Classes: size("s")}},
+			want: Choice{Size: "huge", Classes: size("s"), Problems: []Problem{{Kind: UnknownSize, Text: `annotation hosted-priority.cpupoold.io/size is "huge": there is no such size`}}}},
+		"was of a size that is gone, with higher classes": {nodes: 11, annotations: map[string]string{SizeKey: "huge", ControlPlane.ClassKey(): "hypershift-l", APICritical.ClassKey(): "hypershift-l", Etcd.ClassKey(): "hypershift-etcd-l"},
+			want: Choice{Size: "huge", Classes: size("l"), Problems: []Problem{{Kind: UnknownSize, Text: "keeps its classes where those of size s are lower"}}}},
+		"was of a size that is gone, with classes that nobody may have": {nodes: 11, annotations: map[string]string{SizeKey: "huge", ControlPlane.ClassKey(): "system-node-critical", APICritical.ClassKey(): "hypershift-xs", Etcd.ClassKey(): "silver"},
+			want: Choice{Size: "huge", Classes: size("s"), Problems: []Problem{{Kind: UnknownSize, Text: "there is no such size"}}}},
 		"dedicated": {annotations: map[string]string{DedicatedKey: "true"}, want: Choice{Size: "dedicated", Classes: size("dedicated")}},
 		"not dedicated any more": {annotations: map[string]string{DedicatedKey: "false", SizeKey: "dedicated"},
 			want: Choice{Size: "dedicated", Classes: size("dedicated")}},
@@ -79,13 +95,27 @@ func TestChoose(t *testing.T) {
 		"class missing": {nodes: 11, have: missing,
 			want: Choice{Size: "s", Classes: [3]string{"hypershift-s", "hypershift-s", ""}, Problems: []Problem{{Kind: ClassMissing, Text: "size s: there is no PriorityClass hypershift-etcd-s; make it"}}}},
 		"class differs": {nodes: 11, have: differing,
-			want: Choice{Size: "s", Classes: [3]string{"", "", "hypershift-etcd-s"}, Problems: []Problem{
-				{Kind: ClassDiffers, Text: "PriorityClass hypershift-s has the value 1, and not 2000000"}, {Kind: ClassDiffers, Text: "PriorityClass hypershift-s has the value 1, and not 2000000"}}}},
+			want: Choice{Size: "s", Problems: []Problem{
+				{Kind: ClassDiffers, Text: "PriorityClass hypershift-s has the value 1, and not 2000000"}, {Kind: ClassDiffers, Text: "PriorityClass hypershift-s has the value 1, and not 2000000"},
+				{Kind: EtcdBelow, Text: "etcd would have the class hypershift-etcd-s, 2500000, and control-plane hypershift-control-plane, 100000000; pods that no annotation is about keep their classes: correct"}}}},
+		"control plane overridden by more than the size's etcd": {nodes: 11, annotations: map[string]string{override + "control-plane-priority-class": "gold"},
+			want: Choice{Size: "s", Classes: [3]string{"gold"}, Overridden: [3]bool{true}, Problems: []Problem{{Kind: EtcdBelow, Text: "etcd would have the class hypershift-etcd-s, 2500000, and control-plane gold, 9000000"}}}},
+		"control plane overridden by as much": {nodes: 11, annotations: map[string]string{override + "api-critical-priority-class": "hypershift-etcd-s"},
+			want: Choice{Size: "s", Classes: [3]string{APICritical: "hypershift-etcd-s"}, Overridden: [3]bool{APICritical: true}, Problems: []Problem{{Kind: EtcdBelow, Text: "api-critical hypershift-etcd-s, 2500000"}}}},
+		"etcd overridden by less than the size's control plane": {nodes: 11, annotations: map[string]string{override + "etcd-priority-class": "hypershift-xs"},
+			want: Choice{Size: "s", Classes: [3]string{Etcd: "hypershift-xs"}, Overridden: [3]bool{Etcd: true}, Problems: []Problem{{Kind: EtcdBelow, Text: "control-plane hypershift-control-plane, 100000000; pods that no annotation is about keep their classes, and that does not mend it"}}}},
+		"all overridden, etcd not last": {nodes: 11, annotations: map[string]string{
+			override + "control-plane-priority-class": "gold", override + "api-critical-priority-class": "gold", override + "etcd-priority-class": "gold"},
+			want: Choice{Size: "s", Classes: [3]string{"gold", "gold", "gold"}, Overridden: [3]bool{true, true, true}, Problems: []Problem{{Kind: EtcdBelow, Text: "correct the annotations of HyperShift's"}}}},
 
 		"no sizes": {table: Table{dedicated: false, values: true}, annotations: map[string]string{SizeKey: "l", override + "etcd-priority-class": "gold"},
-			want: Choice{Classes: [3]string{Etcd: "gold"}, Overridden: [3]bool{Etcd: true}}},
+			want: Choice{Classes: [3]string{Etcd: "gold"}, Overridden: [3]bool{Etcd: true}, Problems: []Problem{{Kind: EtcdBelow, Text: "etcd would have the class gold, 9000000, and control-plane hypershift-control-plane"}}}},
 		"HyperShift's sizes, small": {table: sizing, nodes: 10, want: Choice{Size: "small", Classes: [3]string{"gold", "", ""}}},
-		"HyperShift's sizes, large": {table: sizing, nodes: 11, want: Choice{Size: "large", Classes: [3]string{"gold", "", "hypershift-etcd-xl"}}},
+		"HyperShift's sizes, large": {table: sizing, nodes: 11,
+			want: Choice{Size: "large", Problems: []Problem{{Kind: EtcdBelow, Text: "etcd would have the class hypershift-etcd-xl, 5500000, and control-plane gold, 9000000"}}}},
+		"HyperShift's sizes, the larger with less": {table: falling, nodes: 11, want: Choice{Size: "large", Classes: [3]string{"hypershift-m", "hypershift-m", "hypershift-etcd-m"}, Problems: []Problem{
+			{Kind: ClassDiffers, Text: "size large: PriorityClass hypershift-s has the value 2000000, which is less than that of hypershift-m, 3000000, of the smaller size small"},
+			{Kind: ClassDiffers, Text: "hypershift-s has the value"}, {Kind: ClassDiffers, Text: "hypershift-etcd-s has the value 2500000"}}}},
 		"HyperShift's sizes, dedicated": {table: sizing, annotations: map[string]string{DedicatedKey: "true"},
 			want: Choice{Size: "small", Classes: [3]string{"gold", "", ""}, Problems: []Problem{{Kind: BadAnnotation, Text: "no size is the dedicated one"}}}},
 	} {
@@ -95,7 +125,7 @@ func TestChoose(t *testing.T) {
 		if c.have == nil {
 			c.have = all()
 		}
-		got := Choose(c.table, c.have, HostedCluster{Namespace: "clusters", Name: "a", Annotations: c.annotations}, c.nodes)
+		got := Choose(c.table, c.have, HostedCluster{Namespace: "clusters", Name: "a", Annotations: c.annotations, Had: c.had}, c.nodes)
 		for i := range min(len(got.Problems), len(c.want.Problems)) {
 			if !strings.Contains(got.Problems[i].Text, c.want.Problems[i].Text) {
 				t.Errorf("%s: problem %q; want one with %q", name, got.Problems[i].Text, c.want.Problems[i].Text)
@@ -105,6 +135,58 @@ func TestChoose(t *testing.T) {
 		if d := cmp.Diff(c.want, got); d != "" {
 			t.Errorf("%s (-want +got):\n%s", name, d)
 		}
+	}
+}
+
+// TestEtcdGoesLast: whatever classes there are and annotations say, etcd is above its control
+// plane, or it is said that it is not and nothing is given that nobody has asked for. More
+// nodes never make a class lower.
+func TestEtcdGoesLast(t *testing.T) {
+	below := 0
+	for seed := range uint64(2000) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		have := all()
+		for _, name := range slices.Sorted(maps.Keys(have)) {
+			switch r.IntN(12) {
+			case 0:
+				delete(have, name)
+			case 1:
+				have[name] = r.Int64N(8) * 1_000_000
+			}
+		}
+		names := slices.Sorted(maps.Keys(have))
+		annotations := map[string]string{}
+		for _, role := range Roles() {
+			if r.IntN(4) == 0 {
+				annotations[role.OverrideKey()] = names[r.IntN(len(names))]
+			}
+		}
+		table := defaults()
+		table.values = r.IntN(2) == 0
+		few := Choose(table, have, HostedCluster{Annotations: annotations}, 5)
+		many := Choose(table, have, HostedCluster{Annotations: annotations}, 60)
+		for _, c := range []Choice{few, many} {
+			said := slices.ContainsFunc(c.Problems, func(p Problem) bool { return p.Kind == EtcdBelow })
+			if !said && c.etcdBelow(have) != "" {
+				t.Fatalf("seed %d: %s, and nothing is said of it: %+v", seed, c.etcdBelow(have), c)
+			}
+			for _, role := range Roles() {
+				if said && !c.Overridden[role] && c.Classes[role] != "" {
+					t.Fatalf("seed %d: %s is given though etcd is not last: %+v", seed, c.Classes[role], c)
+				}
+			}
+			if said {
+				below++
+			}
+		}
+		for _, role := range Roles() {
+			if a, b := few.Classes[role], many.Classes[role]; a != "" && b != "" && have[b] < have[a] {
+				t.Fatalf("seed %d: %s is %s of 5 nodes, %d, and %s of 60, %d", seed, role, a, have[a], b, have[b])
+			}
+		}
+	}
+	if below == 0 {
+		t.Error("etcd was always last by itself")
 	}
 }
 

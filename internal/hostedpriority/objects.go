@@ -11,6 +11,9 @@ import (
 type HostedCluster struct {
 	Namespace, Name string
 	Annotations     map[string]string
+	// Had is the size that it was found to have and that is not written yet; empty if there
+	// is none.
+	Had string
 }
 
 // ControlPlaneNamespace is the namespace in which HyperShift runs the cluster's control

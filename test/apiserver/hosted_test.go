@@ -36,7 +36,7 @@ func TestHostedPriority(t *testing.T) {
 	}
 	never := corev1.PreemptNever
 	for name, value := range map[string]int32{"hypershift-control-plane": 100000000, "hypershift-api-critical": 100001000, "hypershift-etcd": 100002000,
-		"hypershift-operator": 100003000, "mine": 42} {
+		"hypershift-operator": 100003000, "mine": 150000000} {
 		if _, err := s.client(t, admin).SchedulingV1().PriorityClasses().Create(t.Context(), &schedulingv1.PriorityClass{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value, PreemptionPolicy: &never,
 		}, metav1.CreateOptions{}); err != nil {
@@ -67,7 +67,7 @@ func TestHostedPriority(t *testing.T) {
 	h.gets("13 nodes", "clusters-a", "hypershift-api-critical", "hypershift-s", 2000000)
 	h.gets("13 nodes", "clusters-a", "hypershift-etcd", "hypershift-etcd-s", 2500000)
 	h.gets("never HyperShift's operator", "clusters-a", "hypershift-operator", "hypershift-operator", 100003000)
-	h.gets("nor another class", "clusters-a", "mine", "mine", 42)
+	h.gets("nor another class", "clusters-a", "mine", "mine", 150000000)
 	h.gets("nor one of the system", "clusters-a", "system-cluster-critical", "system-cluster-critical", 2000000000)
 	h.gets("nor pods without one", "clusters-a", "", "", 0)
 	h.gets("nor in another namespace", "other", "hypershift-etcd", "hypershift-etcd", 100002000)
@@ -79,7 +79,11 @@ func TestHostedPriority(t *testing.T) {
 	h.patch("nodepools", "a-1", `{"spec":{"replicas":1}}`)
 	h.patch("hostedclusters", "a", `{"metadata":{"annotations":{"hypershift.openshift.io/etcd-priority-class":"mine"}}}`)
 	h.says("a", map[string]string{sizeKey: "l", planeKey: "hypershift-l", etcdKey: "mine"}) // never lowered
-	h.gets("overridden", "clusters-a", "hypershift-etcd", "mine", 42)
+	h.gets("overridden", "clusters-a", "hypershift-etcd", "mine", 150000000)
+	h.patch("hostedclusters", "a", `{"metadata":{"annotations":{"hypershift.openshift.io/etcd-priority-class":null,"hypershift.openshift.io/control-plane-priority-class":"mine"}}}`)
+	h.says("a", map[string]string{sizeKey: "l", planeKey: "mine", etcdKey: ""})
+	h.gets("etcd would be below", "clusters-a", "hypershift-etcd", "hypershift-etcd", 100002000)
+	h.patch("hostedclusters", "a", `{"metadata":{"annotations":{"hypershift.openshift.io/etcd-priority-class":"mine","hypershift.openshift.io/control-plane-priority-class":null}}}`)
 
 	h.patch("hostedclusters", "a", `{"metadata":{"annotations":{"hosted-priority.cpupoold.io/opt-out":"true"}}}`)
 	h.says("a", map[string]string{sizeKey: "", planeKey: "", etcdKey: ""})
@@ -140,8 +144,8 @@ func (h *hosted) sizing() {
 	o := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "scheduling.hypershift.openshift.io/v1alpha1", "kind": "ClusterSizingConfiguration", "metadata": map[string]any{"name": "cluster"},
 		"spec": map[string]any{"sizes": []any{
-			size("small", map[string]any{"from": int64(0), "to": int64(10)}, map[string]any{"controlPlanePriorityClassName": "mine"}),
-			size("large", map[string]any{"from": int64(11)}, map[string]any{"etcdPriorityClassName": "hypershift-etcd-xl"}),
+			size("small", map[string]any{"from": int64(0), "to": int64(10)}, map[string]any{"controlPlanePriorityClassName": "hypershift-s"}),
+			size("large", map[string]any{"from": int64(11)}, map[string]any{"APICriticalPriorityClassName": "hypershift-l", "etcdPriorityClassName": "hypershift-etcd-xl"}),
 		}},
 	}}
 	eventually(h.t, "the ClusterSizingConfiguration is made", func(ctx context.Context) error {
@@ -149,10 +153,14 @@ func (h *hosted) sizing() {
 			Create(ctx, o, metav1.CreateOptions{})
 		return err
 	})
-	h.says("b", map[string]string{sizeKey: "large", planeKey: "mine", etcdKey: "hypershift-etcd-xl"})
+	h.says("b", map[string]string{sizeKey: "large", planeKey: "hypershift-s", etcdKey: "hypershift-etcd-xl"})
 	h.gets("20 nodes", "clusters-b", "hypershift-etcd", "hypershift-etcd-xl", 5500000)
-	h.gets("20 nodes", "clusters-b", "hypershift-control-plane", "mine", 42)
-	h.gets("20 nodes, and no class for it", "clusters-b", "hypershift-api-critical", "hypershift-api-critical", 100001000)
+	h.gets("20 nodes, that of the smaller size", "clusters-b", "hypershift-control-plane", "hypershift-s", 2000000)
+	h.gets("20 nodes", "clusters-b", "hypershift-api-critical", "hypershift-l", 4000000)
+	h.make("HostedCluster", "hostedclusters", "c", map[string]any{})
+	namespaceNamed(h.t, h.apiServer, "clusters-c", "")
+	h.says("c", map[string]string{sizeKey: "small", planeKey: "hypershift-s", etcdKey: ""})
+	h.gets("no nodes, and no class for it", "clusters-c", "hypershift-etcd", "hypershift-etcd", 100002000)
 }
 
 // setHosted switches it on in the ConfigMap.

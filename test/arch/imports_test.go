@@ -74,9 +74,10 @@ func arrows() map[string][]string {
 
 		"internal/review":     {"internal/admission"},
 		"internal/eviction":   {"internal/admission", "pkg/workload"},
-		"internal/evictor":    {"internal/eviction", "pkg/workload"},
+		"internal/election":   {},
+		"internal/evictor":    {"internal/election", "internal/eviction", "pkg/workload"},
 		"internal/webhook":    {"internal/admission", "internal/eviction", "internal/evictor", "internal/hostedpriority", "internal/review", "pkg/workload"},
-		"cmd/cpupool-webhook": {"internal/evictor", "internal/hostedclusters", "internal/webhook"},
+		"cmd/cpupool-webhook": {"internal/election", "internal/evictor", "internal/hostedclusters", "internal/webhook"},
 		"cmd/kubectl-cpupool": {"internal/admission", "internal/adopt", "internal/config", "internal/inspect", "internal/layout", "internal/lint", "internal/manifest", "internal/migrate", "internal/overview", "internal/picture", "internal/simulate", "internal/viewer", "pkg/cpuset", "pkg/topology", "pkg/workload"},
 	}
 }
@@ -85,7 +86,7 @@ func arrows() map[string][]string {
 // link them, nor what they bring along.
 func notInDaemon() []string {
 	return []string{
-		module + "internal/admission", module + "internal/adopt", module + "internal/eviction", module + "internal/evictor", module + "internal/hostedclusters", module + "internal/hostedpriority", module + "internal/lint", module + "internal/manifest", module + "internal/migrate", module + "internal/overview", module + "internal/picture", module + "internal/review", module + "internal/simulate", module + "internal/viewer", module + "internal/webhook",
+		module + "internal/admission", module + "internal/adopt", module + "internal/election", module + "internal/eviction", module + "internal/evictor", module + "internal/hostedclusters", module + "internal/hostedpriority", module + "internal/lint", module + "internal/manifest", module + "internal/migrate", module + "internal/overview", module + "internal/picture", module + "internal/review", module + "internal/simulate", module + "internal/viewer", module + "internal/webhook",
 		"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime",
 	}
 }

@@ -125,7 +125,7 @@ func TestChartEviction(t *testing.T) {
 // sizes have other classes, those that the webhook would print.
 func TestChartHostedPriority(t *testing.T) {
 	classes, rights := files(t, "webhook/hosted-priority/classes.yaml"), files(t, "webhook/hosted-priority/rights.yaml")
-	if len(classes) != 14 || len(rights) != 4 {
+	if len(classes) != 14 || len(rights) != 7 {
 		t.Fatalf("%d classes and %d rights", len(classes), len(rights))
 	}
 	for values, want := range map[string]struct{ classes, rights bool }{

@@ -1,4 +1,6 @@
-package evictor
+// Package election lets one replica of several do something, by a Lease. The manager's own
+// election would end the program that loses, and with it a webhook.
+package election
 
 import (
 	"context"
@@ -16,10 +18,6 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// leaseName is the Lease of who evicts. It is installed empty, so that the program may
-// update this one and needs no right to create any.
-const leaseName = "cpupool-webhook-eviction"
-
 // As Kubernetes' own controllers have them.
 const (
 	leaseDuration = 15 * time.Second
@@ -27,15 +25,15 @@ const (
 	retryPeriod   = 2 * time.Second
 )
 
-// election lets one replica of all do something. It implements manager.Runnable. The
-// manager's own election would end the program that loses, and with it a webhook.
-type election struct {
+// Election implements manager.Runnable.
+type Election struct {
 	lock *resourcelock.LeaseLock
-	// lead works until its context ends.
 	lead func(context.Context)
 }
 
-func newElection(way *rest.Config, namespace string, lead func(context.Context)) (*election, error) {
+// New is an election by a Lease, which is to be there: then the program needs no right to
+// create any. Who is elected calls lead, which works until its context ends.
+func New(way *rest.Config, namespace, lease string, lead func(context.Context)) (*Election, error) {
 	leases, err := coordinationv1.NewForConfig(way)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
@@ -46,23 +44,23 @@ func newElection(way *rest.Config, namespace string, lead func(context.Context))
 	}
 	random := make([]byte, 8)
 	_, _ = rand.Read(random) // never fails (crypto/rand)
-	return &election{lead: lead, lock: &resourcelock.LeaseLock{
-		LeaseMeta:  metav1.ObjectMeta{Namespace: namespace, Name: leaseName},
+	return &Election{lead: lead, lock: &resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: namespace, Name: lease},
 		Client:     leases,
 		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + hex.EncodeToString(random)},
 	}}, nil
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: it is the election.
-func (*election) NeedLeaderElection() bool { return false }
+func (*Election) NeedLeaderElection() bool { return false }
 
-// Start implements manager.Runnable.
-func (e *election) Start(ctx context.Context) error {
+// Start implements manager.Runnable. It returns when ctx is done.
+func (e *Election) Start(ctx context.Context) error {
 	// The elector does not wait for who leads: one time ends before the next begins.
 	var leading sync.Mutex
 	for ctx.Err() == nil {
 		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-			Name: leaseName, Lock: e.lock, LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
+			Name: e.lock.LeaseMeta.Name, Lock: e.lock, LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
 			Callbacks: leaderelection.LeaderCallbacks{
 				OnStartedLeading: func(ctx context.Context) {
 					leading.Lock()
@@ -75,7 +73,7 @@ func (e *election) Start(ctx context.Context) error {
 			},
 		})
 		if err != nil {
-			return fmt.Errorf("elect who evicts: %w", err)
+			return fmt.Errorf("elect by Lease %s: %w", e.lock.LeaseMeta.Name, err)
 		}
 		elector.Run(ctx)
 	}
