@@ -25,11 +25,12 @@ type slice struct {
 	tests []string
 }
 
-// sliced are the slices, most of them of at most eight minutes on a machine of its own, alerts of fourteen, and undo of twenty. What is in none of them is the first tier: it shows a fault in what every user needs.
+// sliced are the slices, most of them of at most eight minutes on a machine of its own, alerts and soak of fourteen, and undo of twenty. What is in none of them is the first tier: it shows a fault in what every user needs.
 func sliced() []slice {
 	all := []slice{
 		{"changes", []string{"TestDaemon/TestModel", "TestDaemon/TestHotplug", "TestDaemon/TestResize", "TestDaemon/TestQuiet", "TestDaemon/TestReload", "TestDaemon/TestPlanIsWhatRunDoes", "TestPartition", "TestUnplug"}},
 		{"faults", []string{"TestDaemon/TestFaults", "TestDaemon/TestPartition", "TestDaemon/TestGarbage", "TestDaemon/TestRequiredPlugin", "TestDaemon/TestWatchdog", "TestDaemon/TestRuntimeDown"}},
+		{"soak", []string{"TestSoak"}},
 		{"devices", []string{"TestPlacement/8c2n", "TestCheck"}},
 		{"away", []string{"TestDaemon/TestAway"}},
 		{"upgrade", []string{"TestDaemon/TestUpgrade", "TestDaemon/TestObserve"}},

@@ -14,41 +14,41 @@ import (
 )
 
 // smallDisk puts the journal on a file system of its own until the end of the test.
-func (f *faults) smallDisk() {
-	f.Helper()
+func (n *node) smallDisk() {
+	n.Helper()
 	dir := filepath.Dir(journal)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		f.Fatal(err)
+		n.Fatal(err)
 	}
-	f.run("mount", "-t", "tmpfs", "-o", "size=128k,mode=700", "none", dir)
-	f.Cleanup(func() {
-		f.stopDaemon()
-		f.run("umount", dir)
+	n.run("mount", "-t", "tmpfs", "-o", "size=128k,mode=700", "none", dir)
+	n.Cleanup(func() {
+		n.stopDaemon()
+		n.run("umount", dir)
 	})
 }
 
 // fillDisk leaves no room for another journal, until the function is called that it returns.
-func (f *faults) fillDisk() (empty func()) {
-	f.Helper()
+func (n *node) fillDisk() (empty func()) {
+	n.Helper()
 	name := filepath.Join(filepath.Dir(journal), "ballast")
 	file, err := os.Create(name)
 	if err != nil {
-		f.Fatal(err)
+		n.Fatal(err)
 	}
 	page := bytes.Repeat([]byte{1}, 4096)
 	for err == nil {
 		_, err = file.Write(page)
 	}
 	if !errors.Is(err, syscall.ENOSPC) {
-		f.Error(err)
+		n.Error(err)
 	}
 	if err := file.Close(); err != nil {
-		f.Error(err)
+		n.Error(err)
 	}
 	return func() {
-		f.Helper()
+		n.Helper()
 		if err := os.Remove(name); err != nil {
-			f.Error(err)
+			n.Error(err)
 		}
 	}
 }

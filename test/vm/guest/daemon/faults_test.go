@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -136,21 +137,24 @@ func (f *faults) settles(exclusive, shared pod) {
 	f.removePod(shared)
 }
 
+// queueLength is that of shortQueue.
+const queueLength = 64
+
 // shortQueue makes the kernel's queue for the next daemon's notices short, until the function is called that it returns.
-func (f *faults) shortQueue() (restore func()) {
-	f.Helper()
+func (n *node) shortQueue() (restore func()) {
+	n.Helper()
 	const file = "/proc/sys/fs/inotify/max_queued_events"
 	before, err := os.ReadFile(file)
 	if err != nil {
-		f.Fatal(err)
+		n.Fatal(err)
 	}
 	set := func(value string) {
 		if err := os.WriteFile(file, []byte(value), 0); err != nil {
-			f.Error(err)
+			n.Error(err)
 		}
 	}
-	set("64")
-	f.Cleanup(func() { set(string(before)) })
+	set(strconv.Itoa(queueLength))
+	n.Cleanup(func() { set(string(before)) })
 	return func() { set(string(before)) }
 }
 

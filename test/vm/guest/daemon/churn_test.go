@@ -1,0 +1,144 @@
+//go:build guest
+
+package daemon_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/internal/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+var churned = flag.Int("churn", 0, "containers that TestChurn starts and stops; 0 leaves it out")
+
+// churner has containers of a pod of its own come and go.
+type churner struct {
+	runtime *realRuntime
+	pod     string
+	spec    testnode.ContainerSpec
+}
+
+func (c *churner) one() error {
+	c.spec.Attempt++
+	id, err := c.runtime.CreateContainer(c.pod, c.spec)
+	if err != nil {
+		return fmt.Errorf("create: %w", err)
+	}
+	return errors.Join(c.runtime.StartContainer(id), c.runtime.StopContainer(id), c.runtime.RemoveContainer(id))
+}
+
+// TestChurn starts and stops many containers, of all pools in turn, and looks ten times at what the daemon holds: memory, threads,
+// descriptors, watches, and how late containers got their CPUs. None of it may grow from the second look on, when caches are full.
+func TestChurn(t *testing.T) {
+	if *churned == 0 {
+		t.Skip("two hours: make churn")
+	}
+	n := newNode(t)
+	r := n.withoutKubelet()
+	r.startDaemon(strings.Replace(pools, "resyncPeriod: 5m", "resyncPeriod: 1m", 1))
+	var all []*churner
+	for i, qos := range []string{"guaranteed", "burstable", "burstable", "guaranteed"} {
+		c := &churner{runtime: r.runtime(), spec: testnode.ContainerSpec{Name: "app", Resources: churnResources(qos)}}
+		spec := testnode.PodSpec{Name: fmt.Sprintf("churn%d", i), Namespace: "default", UID: fmt.Sprintf("00000000-0000-4000-8000-0000000000c%d", i), QoS: qos, Resources: c.spec.Resources}
+		var err error
+		if c.pod, err = c.runtime.RunPod(spec); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, c)
+	}
+	var looks []held
+	for i := range 10 {
+		r.churn(all, *churned/10)
+		r.quiet()
+		r.invariants()
+		looks = append(looks, r.held())
+		t.Logf("%d containers: %+v", (i+1)*(*churned/10), looks[i])
+	}
+	first, last := looks[1], looks[len(looks)-1]
+	const slack = 2 << 20 // of the collector and of the pages of stacks
+	if last.rss > first.rss+slack || last.threads > first.threads+4 || last.files > first.files || last.watches > first.watches {
+		t.Errorf("after the second tenth it held %+v, at the end %+v", first, last)
+	}
+}
+
+func churnResources(qos string) cri.Resources {
+	if qos == "guaranteed" {
+		return cri.Resources{Shares: 1024, Quota: 100_000, Period: 100_000}
+	}
+	return cri.Resources{Shares: 102}
+}
+
+// churn has so many containers come and go.
+func (n *node) churn(all []*churner, containers int) {
+	n.Helper()
+	errs := make([]error, len(all))
+	var working sync.WaitGroup
+	for i, c := range all {
+		working.Go(func() {
+			for range containers / len(all) {
+				if errs[i] = c.one(); errs[i] != nil {
+					return
+				}
+			}
+		})
+	}
+	working.Wait()
+	if err := errors.Join(errs...); err != nil {
+		n.Fatalf("%v\n%s", err, n.evidence())
+	}
+}
+
+// held is what a daemon has.
+type held struct {
+	rss                     int64 // bytes, RssAnon
+	threads, files, watches int
+	late                    float64 // seconds from the start of a container to its place, mean of all so far
+}
+
+func (n *node) held() (h held) {
+	n.Helper()
+	proc := filepath.Join("/proc", n.property("MainPID"))
+	h.rss = n.figure(proc+"/status", "RssAnon:") << 10
+	h.threads = int(n.figure(proc+"/status", "Threads:"))
+	entries, err := os.ReadDir(proc + "/fdinfo")
+	if err != nil {
+		n.Fatal(err)
+	}
+	h.files = len(entries)
+	for _, e := range entries {
+		info, err := os.ReadFile(filepath.Join(proc, "fdinfo", e.Name()))
+		if err != nil {
+			continue // it was closed meanwhile
+		}
+		h.watches += strings.Count(string(info), "inotify wd:")
+	}
+	if placed := n.total("cpupoold_placement_seconds_count"); placed > 0 {
+		h.late = n.total("cpupoold_placement_seconds_sum") / placed
+	}
+	return h
+}
+
+// figure is the number that follows a name at the start of a line.
+func (n *node) figure(file, name string) (value int64) {
+	n.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		n.Fatal(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		if text, ok := strings.CutPrefix(line, name); ok {
+			if _, err := fmt.Sscan(text, &value); err == nil {
+				return value
+			}
+		}
+	}
+	n.Fatalf("no %s in %s", name, file)
+	return 0
+}
