@@ -53,6 +53,7 @@ func importCommand(s streams) *cobra.Command {
 	flags.StringVar(&o.reading, "reading", string(migrate.Implementation), "what counts where they disagree: implementation or documents")
 	flags.StringVar(&o.options.Profile, "profile", "", "`NAME` of the PerformanceProfile that is meant, where there are several")
 	flags.StringVar(&o.options.KubeletConfig, "kubelet-config", "", "`NAME` of the KubeletConfig that is meant, where there are several; the one that is made of the profile if it is not said")
+	flags.StringVar(&o.options.Role, "role", "", "`ROLE` of the MachineConfigs that are meant, where there are several, such as worker")
 	flags.StringVar(&o.options.PoolConfig, "pool-config", "", "`KEY` of CPU-Pooler's ConfigMap that is meant, such as poolconfig-worker.yaml, where there are several")
 	flags.StringSliceVar(&o.options.Namespaces, "namespace", nil, "`NAMESPACE` whose pods may ask for workload types and mixed CPUs; may be repeated")
 	o.add(cmd)
@@ -115,7 +116,7 @@ func (o *importOptions) run(s streams) error {
 		return err
 	}
 	if o.output == "json" {
-		return printJSON(s.out, importDocument{1, o.options.Reading, string(result.Configuration), result.Notes})
+		return printJSON(s.out, importDocument{1, o.options.Reading, string(result.Configuration), append([]migrate.Note{}, result.Notes...)})
 	}
 	fmt.Fprintf(s.err, "reading: %s (see --reading)\n", o.options.Reading)
 	printNotes(s, result.Notes)

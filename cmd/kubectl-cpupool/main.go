@@ -89,7 +89,7 @@ func complain(w io.Writer, err error) {
 	if all, ok := errors.AsType[interface {
 		error
 		Unwrap() []error
-	}](err); ok && all.Error() == err.Error() {
+	}](err); ok && errors.Join(all.Unwrap()...).Error() == err.Error() {
 		for _, one := range all.Unwrap() {
 			complain(w, one)
 		}

@@ -226,11 +226,25 @@ func (o *mutateOptions) asking(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
+// readLimit is more than any file that is read here has, and keeps the memory of who gives
+// a device.
+const readLimit = 64 << 20
+
 func read(stdin io.Reader, file string) ([]byte, error) {
-	if file == "-" {
-		return io.ReadAll(stdin)
+	from := stdin
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		from = f
 	}
-	return os.ReadFile(file)
+	data, err := io.ReadAll(io.LimitReader(from, readLimit+1))
+	if err == nil && len(data) > readLimit {
+		err = fmt.Errorf("%s: is longer than %d bytes; give a part of it", file, readLimit)
+	}
+	return data, err
 }
 
 // quantityFlag is a flag for an amount that is not negative.

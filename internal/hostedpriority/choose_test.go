@@ -60,7 +60,7 @@ func TestChoose(t *testing.T) {
 		"counted":  {nodes: 26, want: Choice{Size: "m", Classes: size("m")}},
 		"never lowered": {nodes: 0, annotations: map[string]string{SizeKey: "l"},
 			want: Choice{Size: "l", Classes: size("l")}},
-		"raised": {nodes: 101, annotations: map[string]string{SizeKey: "l"}, want: Choice{Size: "xl", Classes: size("xl")}},
+		"raised":                         {nodes: 101, annotations: map[string]string{SizeKey: "l"}, want: Choice{Size: "xl", Classes: size("xl")}},
 		"had a size that is not written": {nodes: 0, had: "l", annotations: map[string]string{SizeKey: "s"}, want: Choice{Size: "l", Classes: size("l")}},
 		"had a smaller one":              {nodes: 26, had: "s", want: Choice{Size: "m", Classes: size("m")}},
 		"was of a size that is gone": {nodes: 11, annotations: map[string]string{SizeKey: "huge"},

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/BurntSushi/toml"
+	"go.yaml.in/yaml/v3"
 )
 
 // crioRuntime holds the keys of [crio.runtime] that set CPUs (crio.conf(5)).
@@ -17,6 +18,9 @@ type crioRuntime struct {
 	InfraCtrCPUSet *string                 `toml:"infra_ctr_cpuset"`
 	SharedCPUSet   *string                 `toml:"shared_cpuset"`
 	Workloads      map[string]crioWorkload `toml:"workloads"`
+	Runtimes       map[string]struct {
+		Allowed []string `toml:"allowed_annotations"`
+	} `toml:"runtimes"`
 }
 
 type crioWorkload struct {
@@ -48,7 +52,7 @@ func parseCRIO(file string, data []byte) (c crioFile, ok bool, err error) {
 	meta, err := toml.Decode(string(data), &top)
 	if err != nil {
 		table := regexp.MustCompile(`(?m)^\s*\[crio(\.|\])`)
-		if table.Match(data) {
+		if table.Match(data) && !isYAML(data) {
 			return c, true, fmt.Errorf("%s: %w: CRI-O configuration: %w", file, ErrSyntax, err)
 		}
 		return c, false, nil
@@ -69,7 +73,7 @@ func parseCRIO(file string, data []byte) (c crioFile, ok bool, err error) {
 // order is the place of a file among those of one CRI-O: crio.conf comes first, then
 // drop-ins by their names (crio.conf.d(5)).
 func (c crioFile) order() string {
-	if base := path.Base(c.name); base != "crio.conf" {
+	if base := path.Base(object{file: c.name}.inside()); base != "crio.conf" {
 		return base
 	}
 	return ""
@@ -78,7 +82,7 @@ func (c crioFile) order() string {
 // dir says which files belong together: those of one directory, and a crio.conf beside the
 // directory crio.conf.d.
 func (c crioFile) dir() string {
-	dir := path.Dir(c.name)
+	dir := path.Dir(object{file: c.name}.inside())
 	if path.Base(dir) == "crio.conf.d" {
 		return path.Dir(dir)
 	}
@@ -99,6 +103,11 @@ func (f *facts) crio(files []crioFile) {
 	})
 	for _, file := range files {
 		dir := file.dir()
+		for _, name := range slices.Sorted(maps.Keys(file.runtime.Runtimes)) {
+			if len(file.runtime.Runtimes[name].Allowed) > 0 {
+				f.allowedAnnotations(file.name + ": crio.runtime.runtimes." + name)
+			}
+		}
 		for name, w := range file.runtime.Workloads {
 			tables[place{dir, name}] = table{file.name + ": crio.runtime.workloads." + name, w}
 		}
@@ -120,6 +129,16 @@ func (f *facts) crio(files []crioFile) {
 		}
 		f.say(map[string]string{"infra_ctr_cpuset": keyInfra, "shared_cpuset": keyMixed}[at.key], set.String(), s.source)
 	}
+}
+
+func (f *facts) allowedAnnotations(source string) {
+	f.note(source+".allowed_annotations", "what pods may ask for is in keys of its own here", "see guaranteed.overrides, guaranteed.isolation, guaranteed.mixed, interrupts and power")
+}
+
+// isYAML says that a file is a mapping of YAML, in which CRI-O's configuration may be a text.
+func isYAML(data []byte) bool {
+	docs, err := documents(data)
+	return err == nil && len(docs) > 0 && docs[0].Kind == yaml.MappingNode
 }
 
 // refused is what CRI-O says of a table when it starts (pkg/config/workloads.go); lists of
@@ -152,10 +171,10 @@ func (f *facts) crioWorkload(source string, w crioWorkload) {
 	f.partitioned = true
 	f.say(keyDomain, domain, source)
 	if len(w.Allowed) > 0 {
-		f.note(source+".allowed_annotations", "what pods may ask for is in keys of its own here", "see guaranteed.overrides, guaranteed.mixed and power")
+		f.allowedAnnotations(source)
 	}
 	if w.Resources == nil {
-		f.note(source, "has no resources: CRI-O places nobody by it", "")
+		f.note(source, "has no resources: CRI-O places nobody by it, and the pool has all CPUs", "write cpus of the partition if it is to have some")
 		f.say(partitionKey(typ), allCPUs, source)
 		return
 	}

@@ -35,6 +35,8 @@ const (
 type Options struct {
 	// Reading is Implementation if it is empty.
 	Reading Reading
+	// Role is that of the MachineConfigs that are meant, where there are several.
+	Role string
 	// Profile and KubeletConfig are the names of the objects that are meant where there are
 	// several. Without KubeletConfig it is the one that the operator makes of the profile.
 	Profile, KubeletConfig string
@@ -71,6 +73,8 @@ var (
 	ErrNotObject = errors.New("is not an object")
 	ErrNotString = errors.New("is not a string")
 	ErrDuplicate = errors.New("is there twice; keep one")
+	ErrMerge     = errors.New("merge keys (<<) are not read here; write the keys out")
+	ErrAliases   = errors.New("has more than 100 aliases; write out what they stand for")
 	ErrType      = errors.New("is not a workload type; write a DNS label such as management")
 	ErrCPUs      = errors.New("is not a list of CPUs; write one such as 0-3,8")
 	ErrNoSuchCPU = errors.New("the machine does not have all of these CPUs")

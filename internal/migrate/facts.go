@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,8 +24,8 @@ const (
 	keyReserved   = "reservedSystemCPUs"
 	keyBoot       = "nohz_full"
 	keyBesides    = "ovsDpdk" // reserved CPUs that are in no pool
-	// keyLax has the policy of a kubelet that lets ordinary pods onto reserved CPUs.
-	keyLax = "strict-cpu-reservation: false"
+	keyPolicy     = "cpuManagerPolicy"
+	keyStrict     = "cpuManagerPolicyOptions." + strict
 
 	fromShared = "shared"
 	allCPUs    = "all"
@@ -42,6 +43,8 @@ type facts struct {
 	present cpuset.Set // CPUs of the machine; empty if it is not known
 	// annotations are those of namespaces.
 	annotations map[string]map[string]string
+	// byText says that a profile pins as the documents say, and reserved CPUs are only counted.
+	byText bool
 	// partitioned says that a file is there which only a partitioned node has.
 	partitioned bool
 	notes       []Note
@@ -110,15 +113,15 @@ func parseCPUs(text string, present cpuset.Set) (cpuset.Set, error) {
 func (f *facts) lists() (all cpuset.Set, source string) {
 	for _, key := range slices.Sorted(maps.Keys(f.said)) {
 		if s := f.said[key]; strings.HasPrefix(key, "partitions.") && s.value != allCPUs {
-			all = all.Union(known(s.value))
+			all = all.Union(parsed(s.value))
 			source = s.source
 		}
 	}
 	return all, source
 }
 
-// known is a set that was parsed before.
-func known(list string) cpuset.Set {
+// parsed is a set that was parsed before.
+func parsed(list string) cpuset.Set {
 	set, _ := cpuset.Parse(list)
 	return set
 }
@@ -135,41 +138,80 @@ func (f *facts) settle() {
 		return
 	}
 	if g := f.said[keyGuaranteed]; g.value != "" && g.value != fromShared {
-		if both := known(f.said[keyShared].value).Intersection(known(g.value)); !both.IsEmpty() {
+		if both := parsed(f.said[keyShared].value).Intersection(parsed(g.value)); !both.IsEmpty() {
 			f.fail("%w about CPUs %s: %s has them, and so has %s; take them out of one", ErrContradiction, both, f.said[keyShared].source, g.source)
 		}
 	}
 }
 
+// managed says that there is a management pool.
+func (f *facts) managed() bool {
+	for key := range f.said {
+		if _, is := partitionType(key); is {
+			return true
+		}
+	}
+	return false
+}
+
 // settleReserved makes a management pool of the kubelet's reserved CPUs, unless there is
-// one, which they have to be then, together with those that pods use and no pool has.
+// one, which they have to be then. Reserved CPUs that are mixed ones, or that pods use and
+// no pool has, are OpenShift's way of keeping ordinary pods off them.
 func (f *facts) settleReserved() {
 	r, ok := f.said[keyReserved]
-	lists, source := f.lists()
-	if lists.IsEmpty() {
-		if ok {
-			f.say(partitionKey("management"), r.value, r.source)
-			f.lax(r)
-		}
+	if !ok || f.byText {
 		return
 	}
-	besides := lists.Union(known(f.said[keyMixed].value), known(f.said[keyBesides].value))
-	if reserved := known(r.value); ok && !reserved.Equal(lists) && !reserved.Equal(besides) {
+	lists, source := f.lists()
+	reserved := parsed(r.value)
+	besides := parsed(f.said[keyMixed].value).Union(parsed(f.said[keyBesides].value)).Intersection(reserved)
+	management := reserved.Difference(besides)
+	switch {
+	case lists.IsEmpty() && management.IsEmpty():
+		management = reserved
+		fallthrough
+	case lists.IsEmpty():
+		f.say(partitionKey("management"), management.String(), r.source)
+		if f.lax(r) {
+			return
+		}
+	case !reserved.Equal(lists) && !management.Equal(lists):
 		f.contradict("the CPUs of management pools", statement{lists.String(), source}, r)
+		return
+	}
+	f.keepOff(management, besides, r)
+}
+
+// keepOff makes the shared pool a list without reserved CPUs that are in no management pool.
+func (f *facts) keepOff(management, besides cpuset.Set, reserved statement) {
+	_, said := f.said[keyShared]
+	if said || besides.IsEmpty() {
+		return
+	}
+	if f.present.IsEmpty() {
+		f.note(reserved.source, "ordinary pods are kept off CPUs "+besides.String()+" by it, which are in no management pool; here they run on them",
+			"give the machine with --topology, such as --topology 1s16c2t, to have a shared pool without them")
+		return
+	}
+	if g := f.said[keyGuaranteed]; g.value == fromShared || g.value == "" {
+		f.say(keyShared, f.present.Difference(management).Difference(besides).String(), reserved.source)
 	}
 }
 
-// lax lets ordinary pods onto the kubelet's reserved CPUs where it does so itself.
-func (f *facts) lax(reserved statement) {
-	lax, is := f.said[keyLax]
-	if !is {
-		return
+// lax lets ordinary pods onto the kubelet's reserved CPUs where it does so itself, and says
+// whether it does.
+func (f *facts) lax(reserved statement) bool {
+	policy, option := f.said[keyPolicy], f.said[keyStrict]
+	if policy.value == "static" && option.value == "true" {
+		return false
 	}
-	f.say(keyOptions+"strict-cpu-reservation", "false", lax.source)
-	if lax.value == "none" {
-		f.note(reserved.source, "with the policy none the kubelet only counts these CPUs and keeps nobody off them; here management pods are pinned to them, and the shared pool has them, too",
+	source := cmp.Or(option.source, policy.source, reserved.source)
+	f.say(keyOptions+strict, "false", source)
+	if policy.value != "static" {
+		f.note(reserved.source, "without the policy static the kubelet only counts these CPUs and keeps nobody off them; here management pods are pinned to them, and the shared pool has them, too",
 			"remove strict-cpu-reservation: false to keep ordinary pods off them")
 	}
+	return true
 }
 
 // settleInfra finds the management pool in which pause containers run.
@@ -195,9 +237,9 @@ func partitionType(key string) (string, bool) {
 	return strings.TrimSuffix(rest, ".cpus"), ok
 }
 
-// settleBoot takes CPUs of nohz_full= for the guaranteed pool where nobody says more. Nobody
-// but render has to mean that with the argument, so that it is said; and where it leaves
-// ordinary pods without CPUs, it does not mean it.
+// settleBoot takes CPUs of nohz_full= for the guaranteed pool where nobody says more. That is
+// what render writes it for. In other files it can be about other things, so that a note says
+// what follows; and a pool that would leave ordinary pods without a CPU is not made.
 func (f *facts) settleBoot() {
 	boot, ok := f.said[keyBoot]
 	if !ok {
@@ -205,8 +247,8 @@ func (f *facts) settleBoot() {
 	}
 	delete(f.said, keyBoot)
 	lists, _ := f.lists()
-	taken := known(boot.value)
-	rest := f.present.Difference(lists).Difference(taken).Difference(known(f.said[keyMixed].value))
+	taken := parsed(boot.value)
+	rest := f.present.Difference(lists).Difference(taken).Difference(parsed(f.said[keyMixed].value))
 	g, said := f.said[keyGuaranteed]
 	switch {
 	case !said && !f.present.IsEmpty() && rest.IsEmpty():

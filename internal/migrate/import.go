@@ -34,9 +34,9 @@ type importer struct {
 	o         Options
 	crioFiles []crioFile
 	// What a node has one of is chosen when all are read.
-	profiles, kubeletConfigs, kubeletFiles, pooled []object
+	machineConfigs, profiles, kubeletConfigs, kubeletFiles, pooled []object
 
-	known int // documents that say something about CPUs
+	understood int // documents of kinds that are read
 }
 
 // Import makes one configuration of all files. The error joins one for each thing that is
@@ -51,7 +51,7 @@ func Import(files []File, o Options) (Result, error) {
 	}
 	i.choose()
 	i.crio(i.crioFiles)
-	if len(i.errs) == 0 && i.known == 0 {
+	if len(i.errs) == 0 && i.understood == 0 {
 		i.fail("nothing in these files is known; give PerformanceProfile, KubeletConfiguration, MachineConfig, CRI-O's configuration, the pinning file, or CPU-Pooler's ConfigMap")
 	}
 	if len(i.errs) == 0 {
@@ -59,6 +59,9 @@ func Import(files []File, o Options) (Result, error) {
 	}
 	if len(i.errs) > 0 {
 		return Result{}, errors.Join(i.errs...)
+	}
+	if len(i.said) == 0 {
+		i.note("files", "nothing in them is about pools of CPUs: all pods share all CPUs", "give the files that say where pods run, or write the configuration by hand")
 	}
 	data := i.print()
 	c, err := config.Parse(data, "configuration", config.Overrides{}, o.machine(data))
@@ -71,6 +74,7 @@ func Import(files []File, o Options) (Result, error) {
 // choose takes objects of which a node has one. The KubeletConfig that OpenShift's operator
 // makes of a profile is called after it.
 func (i *importer) choose() {
+	i.machines()
 	profile, ok := i.one("PerformanceProfile", "--profile", i.o.Profile, i.profiles)
 	if ok {
 		i.profile(profile, i.o.Reading)
@@ -84,6 +88,40 @@ func (i *importer) choose() {
 	}
 	i.kubelets(i.kubeletFiles)
 	i.pooler(i.pooled, i.o)
+}
+
+// machines takes the MachineConfigs of one role, as a node has them: in the order of their
+// names, with a file of a later one in place of the same file of an earlier one.
+func (i *importer) machines() {
+	var roles []string
+	role := func(o object) string {
+		name, _ := text(o.doc, "metadata", "labels", "machineconfiguration.openshift.io/role")
+		return name
+	}
+	for _, o := range i.machineConfigs {
+		if r := role(o); r != "" && !slices.Contains(roles, r) {
+			roles = append(roles, r)
+		}
+	}
+	switch {
+	case i.o.Role != "" && !slices.Contains(roles, i.o.Role):
+		i.fail("there is no MachineConfig of role %q in these files", shorten(i.o.Role))
+		return
+	case i.o.Role == "" && len(roles) > 1:
+		i.fail("MachineConfig: there are some of roles %s, and a node has one; name it with --role", atMost(roles))
+		return
+	}
+	ofRole := slices.DeleteFunc(slices.Clone(i.machineConfigs), func(o object) bool { return i.o.Role != "" && role(o) != "" && role(o) != i.o.Role })
+	slices.SortStableFunc(ofRole, func(a, b object) int { return strings.Compare(a.name, b.name) })
+	files := map[string]File{}
+	for _, o := range ofRole {
+		for _, file := range i.machineConfig(o.file, o.doc) {
+			files[object{file: file.Name}.inside()] = file
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		i.file(files[name])
+	}
 }
 
 // machine is what a configuration is held against: the machine that is known, or one that
@@ -115,12 +153,12 @@ func (o Options) machine(data []byte) *topology.Topology {
 
 // file finds out by its content what a file is.
 func (i *importer) file(file File) {
-	if len(file.Data) > 2*maxFile {
-		i.fail("%s: is %d bytes long; the limit is %d", file.Name, len(file.Data), 2*maxFile)
+	if len(file.Data) > maxList {
+		i.note(file.Name, fmt.Sprintf("is %d bytes long, and is not read: the limit is %d", len(file.Data), maxList), "give the objects of one node in a file of their own if they are in it")
 		return
 	}
 	if path.Base(file.Name) == path.Base(PinningFile) {
-		i.known++
+		i.understood++
 		i.pinning(file.Name, file.Data, i.o.Reading)
 		return
 	}
@@ -130,7 +168,7 @@ func (i *importer) file(file File) {
 		return
 	}
 	if ok {
-		i.known++
+		i.understood++
 		i.crioFiles = append(i.crioFiles, c)
 		return
 	}
@@ -156,7 +194,7 @@ func (i *importer) file(file File) {
 // document takes an object, or a file that is YAML or JSON and says no kind.
 func (i *importer) document(name string, doc *yaml.Node, data []byte) {
 	kind, _ := text(doc, "kind")
-	i.known++
+	i.understood++
 	switch {
 	case kind == "PerformanceProfile":
 		i.profiles = append(i.profiles, newObject(name, doc))
@@ -165,17 +203,17 @@ func (i *importer) document(name string, doc *yaml.Node, data []byte) {
 	case kind == "KubeletConfig":
 		i.kubeletConfigs = append(i.kubeletConfigs, newObject(name, doc))
 	case kind == "MachineConfig":
-		for _, file := range i.machineConfig(name, doc) {
-			i.file(file)
-		}
+		i.machineConfigs = append(i.machineConfigs, newObject(name, doc))
 	case kind == "ConfigMap":
 		i.configMap(name, doc)
 	case kind == "Namespace":
-		i.known--
+		i.understood--
 		i.namespace(doc)
 	case isList(kind, doc):
-		i.known--
+		i.understood--
 		i.list(name, doc)
+	case kind == "" && at(doc, "kubeletconfig") != nil: // what the kubelet says at /configz
+		i.kubeletFiles = append(i.kubeletFiles, object{file: name, keys: "kubeletconfig.", doc: at(doc, "kubeletconfig")})
 	case kind == "" && at(doc, "pools") != nil:
 		i.pooled = append(i.pooled, object{file: name, name: name, doc: doc})
 	case kind == "" && at(doc, "shared_cpus") != nil:
@@ -185,8 +223,12 @@ func (i *importer) document(name string, doc *yaml.Node, data []byte) {
 	case kind == "" && isPinning(doc):
 		i.pinning(name, data, i.o.Reading)
 	default:
-		i.known--
-		i.note(name, "is nothing that is read here", "")
+		i.understood--
+		remedy := ""
+		if at(doc, "variant") != nil {
+			remedy = "if it is a Butane file, give what butane makes of it"
+		}
+		i.note(name, "is nothing that is read here", remedy)
 	}
 }
 
@@ -223,12 +265,20 @@ func (i *importer) configMap(name string, doc *yaml.Node) {
 		i.errs = append(i.errs, err)
 		return
 	}
-	if len(all) > 0 {
-		i.pooled = append(i.pooled, all...)
-		return
+	i.pooled = append(i.pooled, all...)
+	read := len(all) > 0
+	for _, key := range []string{"config", "kubelet", "tuning"} { // HyperShift's, kubeadm's, HyperShift's
+		if data, ok := text(doc, "data", key); ok {
+			i.file(File{name + ": data." + key, []byte(data)})
+			read = true
+		}
 	}
-	i.known--
-	i.note(name, "is a ConfigMap without poolconfig-*.yaml, and nothing that is read here", "")
+	if !read {
+		i.note(name, "is a ConfigMap without poolconfig-*.yaml, config, kubelet or tuning, and nothing that is read here", "")
+	}
+	if len(all) == 0 {
+		i.understood--
+	}
 }
 
 // print writes the configuration, each key with where it comes from.

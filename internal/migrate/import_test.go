@@ -38,6 +38,8 @@ func options(t *testing.T, comment string) migrate.Options {
 			o.Reading = migrate.Documents
 		case "machine":
 			o.Topology = machine(16)
+		case "role":
+			o.Role = value
 		case "profile":
 			o.Profile = value
 		case "pool-config":
@@ -132,7 +134,7 @@ func workloads(cpus string) string {
 func TestImportIsBounded(t *testing.T) {
 	body := strings.Repeat("#", 1<<19)
 	data := "kind: MachineConfig\nspec:\n  config:\n    storage:\n      files:\n      - &f {path: /etc/crio/crio.conf, contents: {source: 'data:," + body + "'}}\n" +
-		strings.Repeat("      - *f\n", 1000)
+		strings.Repeat("      - *f\n", 90)
 	_, err := migrate.Import([]migrate.File{{Name: "a.yaml", Data: []byte(data)}}, migrate.Options{})
 	if err == nil || !strings.Contains(err.Error(), "have more than 8388608 bytes") {
 		t.Fatalf("error %v; want one that says the limit", err)

@@ -1,61 +1,90 @@
 package migrate
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-
-	"github.com/cpupoold/cpupoold/pkg/allocate"
 )
 
 // kubelet takes what all files of a kubelet say together
 // (kubelet.config.k8s.io/v1beta1).
 func (f *facts) kubelet(s settings) {
-	static := false
-	switch policy, source, _ := s.text("cpuManagerPolicy"); policy {
-	case "static":
-		static = true
-	case "", "none":
-	default:
+	before := len(f.errs)
+	f.kinds(s)
+	policy, source, said := s.text("cpuManagerPolicy")
+	if policy != "" && policy != "none" && policy != "static" {
 		f.fail("%s: %q is neither none nor static, and the kubelet does not start with it", source, shorten(policy))
+	}
+	if len(f.errs) > before {
 		return
+	}
+	if said && policy != "" {
+		f.say(keyPolicy, policy, source)
 	}
 	if list, source, ok := s.text("reservedSystemCPUs"); ok && list != "" {
 		if set := f.cpus(source, list); !set.IsEmpty() {
 			f.say(keyReserved, set.String(), source)
 		}
 	}
-	f.kubeletBesides(s, static)
-	if !static {
-		f.said[keyLax] = statement{"none", s.source("cpuManagerPolicy")}
+	f.kubeletBesides(s, policy == "static")
+	if policy != "static" {
 		return
 	}
-	source := s.source("cpuManagerPolicy")
 	f.note(source, "two managers of cpusets cannot share a node, and cpupoold takes over",
 		"write cpuManagerPolicy: none, remove cpu_manager_state while the kubelet is stopped, and start it again; or write guaranteed.exclusive: kubelet")
 	f.say(keyGuaranteed, fromShared, source)
 	f.kubeletOptions(s)
-	strict := s.flag("cpuManagerPolicyOptions.strict-cpu-reservation")
-	if !strict {
-		f.said[keyLax] = statement{"static", s.source("cpuManagerPolicyOptions")}
+	f.kubeletReserved(s)
+	topology, topologySource, ok := s.text("topologyManagerPolicy")
+	if ok && topology != "" {
+		f.topologyPolicy(topology, topologySource)
+		return
 	}
-	f.kubeletReserved(s, strict)
-	policy, source, ok := s.text("topologyManagerPolicy")
-	if !ok || policy == "" {
-		policy = "none" // the kubelet's default
+	f.afterwards = append(f.afterwards, func() {
+		if _, said := f.said[keyOptions+"topology-policy"]; !said {
+			f.say(keyOptions+"topology-policy", "none", topologySource) // the kubelet's default
+		}
+	})
+}
+
+// topologyPolicy takes one of the topology manager's.
+func (f *facts) topologyPolicy(policy, source string) {
+	if !slices.Contains([]string{"none", "best-effort", "restricted", "single-numa-node"}, policy) {
+		f.fail("%s: %q is no policy; write none, best-effort, restricted or single-numa-node", source, shorten(policy))
+		return
 	}
 	f.say(keyOptions+"topology-policy", policy, source)
+}
+
+// kinds refuses lists and maps in place of texts, and the reverse.
+func (f *facts) kinds(s settings) {
+	maps := []string{"cpuManagerPolicyOptions", "topologyManagerPolicyOptions", "systemReserved", "kubeReserved"}
+	for _, key := range readKeys() {
+		isMap := slices.Contains(maps, key)
+		for _, k := range append(s.below(key), key) {
+			in, said := s.said[k]
+			switch {
+			case !said:
+			case k == key && isMap:
+				f.fail("%s: is not a map of keys and values; write one", s.source(k))
+			case k != key && !isMap || in.value.Kind != yaml.ScalarNode && key != "reservedMemory":
+				f.fail("%s %w; write one such as %q", s.source(k), ErrNotString, "0-3")
+			}
+		}
+	}
 }
 
 // kubeletOptions takes cpuManagerPolicyOptions, which have the same names here. The kubelet
 // parses their values with strconv.ParseBool (pkg/kubelet/cm/cpumanager/policy_options.go).
 func (f *facts) kubeletOptions(s settings) {
-	names := allocate.OptionNames()
+	names := kubeletOptionNames()
 	for _, key := range s.below("cpuManagerPolicyOptions") {
 		_, name, _ := strings.Cut(key, ".")
 		text, source, _ := s.text(key)
@@ -63,7 +92,8 @@ func (f *facts) kubeletOptions(s settings) {
 		switch {
 		case err != nil:
 			f.fail("%s: %q is neither true nor false", source, shorten(text))
-		case name == "strict-cpu-reservation":
+		case name == strict:
+			f.say(keyStrict, strconv.FormatBool(on), source)
 		case slices.Contains(names, name):
 			f.say(keyOptions+name, strconv.FormatBool(on), source)
 		default:
@@ -72,9 +102,18 @@ func (f *facts) kubeletOptions(s settings) {
 	}
 }
 
+// strict is the option that has no name in package allocate.
+const strict = "strict-cpu-reservation"
+
+// kubeletOptionNames are those of the kubelet's options (pkg/kubelet/cm/cpumanager/policy_options.go)
+// that have a counterpart of the same name.
+func kubeletOptionNames() []string {
+	return []string{"full-pcpus-only", "distribute-cpus-across-numa", "align-by-socket", "distribute-cpus-across-cores", "prefer-align-cpus-by-uncorecache", strict}
+}
+
 // kubeletReserved: without a list the kubelet keeps as many CPUs as are reserved out of
 // those that it gives away, and the shared pool has them.
-func (f *facts) kubeletReserved(s settings, strict bool) {
+func (f *facts) kubeletReserved(s settings) {
 	sum, found := int64(0), false
 	for _, key := range []string{"systemReserved.cpu", "kubeReserved.cpu"} {
 		amount, source, ok := s.text(key)
@@ -89,6 +128,12 @@ func (f *facts) kubeletReserved(s settings, strict bool) {
 		sum, found = sum+milli, true
 	}
 	if !found {
+		f.afterwards = append(f.afterwards, func() {
+			if _, list := f.said[keyReserved]; !list && !f.managed() {
+				f.note(s.source("reservedSystemCPUs"), "nothing is reserved in these files, and the kubelet does not start so: flags say it, or the node computes it",
+					"write a partition with a list of CPUs, or guaranteed.floor")
+			}
+		})
 		return
 	}
 	cpus := (sum + 999) / 1000
@@ -101,8 +146,8 @@ func (f *facts) kubeletReserved(s settings, strict bool) {
 		f.say(keyFloor, strconv.FormatInt(max(cpus, 1), 10), source)
 		f.note(source, fmt.Sprintf("say how many CPUs are never given away, %d, and not which: the shared pool keeps as many", cpus),
 			"write a partition with a list of CPUs to have a management pool")
-		if strict {
-			f.note(s.source("cpuManagerPolicyOptions.strict-cpu-reservation"),
+		if f.said[keyStrict].value == "true" {
+			f.note(f.said[keyStrict].source,
 				fmt.Sprintf("keeps ordinary pods off the %d CPUs that the kubelet chooses for these amounts, the first cores of the machine; here ordinary pods run on them", cpus),
 				"write a partition with a list of these CPUs, which no ordinary pod runs on")
 		}
@@ -136,14 +181,14 @@ func (f *facts) kubeletBesides(s settings, static bool) {
 		}
 	}
 	for _, key := range s.below("featureGates") {
-		if regexp.MustCompile(`CPUManager|TopologyManager`).MatchString(key) {
+		if strings.Contains(key, "CPUManager") || strings.Contains(key, "TopologyManager") {
 			f.note(s.source(key), "is the kubelet's own", "remove it with cpuManagerPolicy: static")
 		}
 	}
 	about := regexp.MustCompile(`(?i)cpu|topology|reserved`)
 	for _, key := range slices.Sorted(maps.Keys(s.said)) {
 		if top, _, _ := strings.Cut(key, "."); about.MatchString(top) && !slices.Contains(readKeys(), top) {
-			f.note(s.source(key), "is not known", "correct it if it is misspelt; a kubelet does not start with a key that it does not know")
+			f.note(s.source(key), "is not known", "correct it if it is misspelt; a kubelet warns of such a key and goes on without it")
 		}
 	}
 }
@@ -194,18 +239,24 @@ func (f *facts) kubeletConfig(o object) {
 	f.kubelet(merged([]object{{file: o.file, keys: "spec.kubeletConfig.", doc: at(o.doc, "spec", "kubeletConfig")}}))
 }
 
-// kubelets takes KubeletConfigurations: those of one kubelet, which has one file and
-// drop-ins.
+// kubelets takes KubeletConfigurations: those of one kubelet, which has one file and one
+// directory of drop-ins.
 func (f *facts) kubelets(all []object) {
-	var mains []string
+	var mains, dirs []string
 	for _, o := range all {
-		if !o.isDropIn() {
+		switch dir := path.Dir(o.inside()); {
+		case !o.isDropIn():
 			mains = append(mains, o.file)
+		case !slices.Contains(dirs, dir):
+			dirs = append(dirs, dir)
 		}
 	}
+	const remedy = "a kubelet has one, with drop-ins, which are *.conf in one directory whose name ends in .d; give those of one node"
 	switch {
 	case len(mains) > 1:
-		f.fail("%d KubeletConfigurations, and a kubelet has one, with drop-ins whose names end in .conf; give those of one node: %s", len(mains), strings.Join(mains, ", "))
+		f.fail("%d KubeletConfigurations, and %s: %s", len(mains), remedy, atMost(mains))
+	case len(dirs) > 1:
+		f.fail("%d directories with drop-ins of KubeletConfiguration, and %s: %s", len(dirs), remedy, atMost(dirs))
 	case len(all) > 0:
 		f.kubelet(merged(all))
 	}
@@ -226,11 +277,8 @@ type setting struct {
 // file, then drop-ins in the order of their names, each a JSON merge patch (RFC 7386): maps
 // key by key, everything else as a whole, and null takes away.
 func merged(files []object) settings {
-	slices.SortStableFunc(files, func(a, b object) int {
-		if a.isDropIn() != b.isDropIn() {
-			return map[bool]int{true: 1, false: -1}[a.isDropIn()]
-		}
-		return strings.Compare(a.file, b.file)
+	files = slices.SortedStableFunc(slices.Values(files), func(a, b object) int {
+		return cmp.Or(cmp.Compare(a.order(), b.order()), cmp.Compare(a.inside(), b.inside()))
 	})
 	s := settings{said: map[string]setting{}}
 	for _, o := range files {
@@ -281,13 +329,6 @@ func (s settings) below(key string) (all []string) {
 func (s settings) text(key string) (value, source string, ok bool) {
 	value, ok = text(s.said[key].value)
 	return value, s.source(key), ok
-}
-
-// flag says that an option is on.
-func (s settings) flag(key string) bool {
-	value, _, _ := s.text(key)
-	on, err := strconv.ParseBool(value)
-	return err == nil && on
 }
 
 // source names a key and the file that says it, or that one which could have.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"strconv"
 	"strings"
 
@@ -18,6 +19,9 @@ const crioDir = "/etc/crio/"
 // maxFile bounds what is read of a file, and what one in an archive may become.
 const maxFile = 1 << 20
 
+// maxList bounds a file: MachineConfigs of a cluster in a list are some MiB.
+const maxList = 16 << 20
+
 // maxInside bounds what all files inside of others have together: YAML can name one a
 // thousand times.
 const maxInside = 8 * maxFile
@@ -26,12 +30,18 @@ const maxInside = 8 * maxFile
 // (machineconfiguration.openshift.io/v1), which are those of Ignition; and its kernel
 // arguments are taken.
 func (f *facts) machineConfig(file string, doc *yaml.Node) (inside []File) {
+	if arguments := at(doc, "spec", "kernelArguments"); arguments != nil && arguments.Kind != yaml.SequenceNode {
+		f.fail("%s: spec.kernelArguments: is not a list; write one", file)
+	}
 	for _, argument := range items(at(doc, "spec", "kernelArguments")) {
 		f.kernelArguments(file+": spec.kernelArguments", target(argument).Value)
 	}
 	for _, n := range items(at(doc, "spec", "config", "storage", "files")) {
 		name, ok := text(n, "path")
-		if !ok || name != PinningFile && name != MixedFile && !strings.HasPrefix(name, crioDir) {
+		if ok && strings.HasPrefix(name, "/etc/systemd/system.conf") {
+			f.note(file+": "+name, "CPUAffinity and what else is in it is systemd's", "keep it; kubectl cpupool render --format systemd prints one for the pools")
+		}
+		if !ok || !isRead(name) {
 			continue
 		}
 		source, _ := text(n, "contents", "source")
@@ -50,14 +60,41 @@ func (f *facts) machineConfig(file string, doc *yaml.Node) (inside []File) {
 	return inside
 }
 
+// isRead says that a file of a node is one of those that say something about pools.
+func isRead(name string) bool {
+	switch dir := path.Dir(name); {
+	case name == PinningFile, name == MixedFile, strings.HasPrefix(name, crioDir):
+		return true
+	default:
+		return name == "/etc/kubernetes/kubelet.conf" || path.Ext(dir) == ".d" && strings.HasPrefix(path.Base(dir), "kubelet") && path.Ext(name) == ".conf"
+	}
+}
+
 // kernelArguments takes nohz_full=, the list of CPUs for which a kernel is configured.
 func (f *facts) kernelArguments(source, line string) {
 	for argument := range strings.FieldsSeq(line) {
-		if list, ok := strings.CutPrefix(argument, "nohz_full="); ok {
-			if set := f.cpus(source+": nohz_full", list); !set.IsEmpty() {
-				f.say(keyBoot, set.String(), source+": nohz_full")
-			}
+		name, list, _ := strings.Cut(argument, "=")
+		switch name {
+		case "nohz_full":
+			f.bootList(source+": nohz_full", list)
+		case "isolcpus", "irqaffinity", "systemd.cpu_affinity":
+			f.note(source+": "+name, "is an argument for the whole machine, from its boot on", "keep it if it agrees with what kubectl cpupool render --format kernel prints")
 		}
+	}
+}
+
+// bootList takes a list of nohz_full=. The kernel has more forms of lists, of which N, its
+// last CPU, is understood where the machine is known.
+func (f *facts) bootList(source, list string) {
+	if !f.present.IsEmpty() {
+		list = strings.ReplaceAll(list, "N", strconv.Itoa(f.present.Last()))
+	}
+	set, err := parseCPUs(list, f.present)
+	switch {
+	case err != nil:
+		f.note(source, "does not say the guaranteed pool: "+err.Error(), "")
+	case !set.IsEmpty():
+		f.say(keyBoot, set.String(), source)
 	}
 }
 

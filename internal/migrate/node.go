@@ -21,9 +21,40 @@ func documents(data []byte) ([]*yaml.Node, error) {
 		case err != nil:
 			return nil, fmt.Errorf("%w: %s", ErrSyntax, strings.TrimPrefix(err.Error(), "yaml: "))
 		case len(doc.Content) > 0 && doc.Content[0].Tag != "!!null":
+			aliases := 0
+			if err := plain(doc.Content[0], &aliases); err != nil {
+				return nil, err
+			}
 			all = append(all, doc.Content[0])
 		}
 	}
+}
+
+// plain refuses what would be read otherwise than Kubernetes reads it, or again and again:
+// merge keys, keys that are there twice, many aliases.
+func plain(n *yaml.Node, aliases *int) error {
+	if n.Kind == yaml.AliasNode {
+		if *aliases++; *aliases > 100 {
+			return fmt.Errorf("line %d: %w", n.Line, ErrAliases)
+		}
+		return nil
+	}
+	keys := map[string]bool{}
+	for i, child := range n.Content {
+		if n.Kind == yaml.MappingNode && i%2 == 0 {
+			switch {
+			case child.Tag == "!!merge":
+				return fmt.Errorf("line %d: %w", child.Line, ErrMerge)
+			case child.Kind == yaml.ScalarNode && keys[child.Value]:
+				return fmt.Errorf("line %d: key %q %w", child.Line, shorten(child.Value), ErrDuplicate)
+			}
+			keys[child.Value] = true
+		}
+		if err := plain(child, aliases); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // pair is a key of a mapping and its value.

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"fmt"
 	"path"
 	"strings"
 
@@ -31,11 +32,38 @@ func (o object) String() string {
 	return shorten(o.name) + " in " + o.file + o.about
 }
 
-// isDropIn says that a kubelet takes a file over another one: it does so with what ends in
-// .conf in its directory of drop-ins. Its own file is called kubelet.conf on OpenShift.
+// inside is the name of the file that it is in, without those of what that file is in, and
+// without its number there.
+func (o object) inside() string {
+	file := o.file[strings.LastIndex(o.file, ": ")+1:]
+	if i := strings.LastIndexByte(file, '['); i > 0 && strings.HasSuffix(file, "]") {
+		file = file[:i]
+	}
+	return strings.TrimSpace(file)
+}
+
+// isDropIn says that a kubelet takes a file over another one: *.conf in a directory such as
+// kubelet.conf.d.
 func (o object) isDropIn() bool {
-	file, _, _ := strings.Cut(o.file, "[") // a document in it
-	return path.Ext(file) == ".conf" && path.Base(file) != "kubelet.conf"
+	file := o.inside()
+	return path.Ext(file) == ".conf" && path.Ext(path.Dir(file)) == ".d"
+}
+
+// order is less for the kubelet's own file than for drop-ins.
+func (o object) order() int {
+	if o.isDropIn() {
+		return 1
+	}
+	return 0
+}
+
+// atMost lists some of many names.
+func atMost(names []string) string {
+	const most = 10
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
 }
 
 // one chooses the object of a kind that is meant: what a flag names, or else the only one.
@@ -51,9 +79,9 @@ func (f *facts) one(kind, flag, meant string, all []object) (object, bool) {
 	case meant != "" && len(all) == 0:
 		f.fail("there is no %s %q in these files", kind, shorten(meant))
 	case meant != "":
-		f.fail("there is no %s %q in these files; there are %s", kind, shorten(meant), strings.Join(names, ", "))
+		f.fail("there is no %s %q in these files; there are %s", kind, shorten(meant), atMost(names))
 	case len(all) > 1:
-		f.fail("%s: there are %d, and a node has one; name it with %s: %s", kind, len(all), flag, strings.Join(names, ", "))
+		f.fail("%s: there are %d, and a node has one; name it with %s: %s", kind, len(all), flag, atMost(names))
 	case len(all) == 1:
 		return all[0], true
 	}

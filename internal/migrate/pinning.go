@@ -146,12 +146,9 @@ func (f *facts) pinning(file string, data []byte, reading Reading) {
 // everywhere unless somebody else pins them.
 func (f *facts) switchedOn(file string) {
 	f.afterwards = append(f.afterwards, func() {
-		for key := range f.said {
-			if _, is := partitionType(key); is {
-				return
-			}
+		if !f.managed() {
+			f.say(partitionKey("management"), allCPUs, file)
 		}
-		f.say(partitionKey("management"), allCPUs, file)
 	})
 }
 

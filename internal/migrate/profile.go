@@ -44,9 +44,25 @@ func (f *facts) profile(o object, reading Reading) {
 	if !ok {
 		policy = "best-effort" // the operator's default
 	}
-	f.say(keyOptions+"topology-policy", policy, file+": spec.numa.topologyPolicy")
+	f.topologyPolicy(policy, file+": spec.numa.topologyPolicy")
+	f.profileVersion(o)
 	if _, said := f.said[keyOptions+"full-pcpus-only"]; !said && policy == "single-numa-node" {
 		f.say(keyOptions+"full-pcpus-only", "true", file+": spec.numa.topologyPolicy")
+	}
+}
+
+// profileVersion: what the operator makes of older versions has interrupts away.
+func (f *facts) profileVersion(o object) {
+	source := o.file + ": apiVersion"
+	switch version, _ := text(o.doc, "apiVersion"); version {
+	case "", "performance.openshift.io/v2":
+	case "performance.openshift.io/v1", "performance.openshift.io/v1alpha1":
+		if at(o.doc, "spec", "globallyDisableIrqLoadBalancing") == nil {
+			f.say(keyAway, "exclusive", source)
+			f.note(source, "the operator makes version 2 of it, with globallyDisableIrqLoadBalancing: true", "")
+		}
+	default:
+		f.note(source, shorten(version)+" is not known, and is read as performance.openshift.io/v2", "compare the configuration with what the operator has made of it")
 	}
 }
 
@@ -156,11 +172,13 @@ func (f *facts) asDocumented(c cpuSection, mixed bool) {
 				"leave out cpu.shared to pin them to isolated, as wide-availability-workload-partitioning says")
 		}
 	case c.pinning:
+		f.byText = true
 		f.say(management, listOrAll(isolated), c.source+".isolated")
 		f.say(keyGuaranteed, fromShared, c.source)
 		f.note(c.source+".reserved", "by the documents management pods are pinned to isolated, not to reserved; reserved CPUs are in the shared pool here",
 			"--reading implementation pins to reserved, as today's operator does")
 	case c.pins:
+		f.byText = true
 		f.say(management, allCPUs, c.source+".workloads.enablePinning")
 		f.say(keyGuaranteed, fromShared, c.source+".isolated")
 		f.say(keyFloor, strconv.Itoa(reserved.Len()), c.source+".reserved")

@@ -95,9 +95,9 @@ func Render(c *config.Config, format Format, role string, t *topology.Topology) 
 }
 
 var (
-	errNoPartition = errors.New("the configuration has no partitions: there is nothing to pin")
-	errNoList      = errors.New("no partition has a list of CPUs: all pods run everywhere")
-	errNoCPUs      = errors.New("neither a partition nor guaranteed.cpus is a list of CPUs: there is nothing to tell the kernel")
+	errNoPartition = errors.New("the configuration has no partitions: there is nothing to pin; write one")
+	errNoList      = errors.New("which CPUs are the host's is not known; give a partition a list of CPUs, or guaranteed.cpus and --topology")
+	errNoCPUs      = errors.New("neither a partition nor guaranteed.cpus is a list of CPUs: there is nothing to tell the kernel; write one")
 )
 
 // partitions are those of the configuration, by type.
@@ -147,8 +147,9 @@ func (s source) pinning() ([]byte, error) {
 
 func (s source) kubelet() ([]byte, error) {
 	const fragment = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n" +
-		"# With this policy the kubelet does not start if cpuManagerPolicyOptions are left: remove them. It does not start with the state of\n" +
-		"# another policy either: stop it, remove /var/lib/kubelet/cpu_manager_state, start it.\ncpuManagerPolicy: none\n"
+		"# With this policy the kubelet does not start if cpuManagerPolicyOptions are left, nor with reservedSystemCPUs beside systemReservedCgroup or\n" +
+		"# kubeReservedCgroup: remove them. It does not start with the state of another policy either: stop it, remove\n" +
+		"# /var/lib/kubelet/cpu_manager_state, start it.\ncpuManagerPolicy: none\n"
 	if s.Pools.Guaranteed.Kubelet {
 		return nil, errors.New("guaranteed.exclusive is kubelet: the kubelet's own policy stays as it is, see docs/guides/static-kubelet.md")
 	}
@@ -210,24 +211,26 @@ func (s source) machineConfig() ([]byte, error) {
 	if s.role == "" || !isLabel(s.role) {
 		return nil, fmt.Errorf("%q is not a role; write one such as worker or master", shorten(s.role))
 	}
-	crio, err := s.crio()
-	if err != nil {
-		return nil, err
-	}
-	pinning, err := s.pinning()
-	if err != nil {
-		return nil, err
-	}
 	file := func(path string, data []byte) map[string]any {
 		url := "data:text/plain;charset=utf-8;base64," + base64.StdEncoding.EncodeToString(data)
 		return map[string]any{"path": path, "mode": 0o644, "overwrite": true, "contents": map[string]any{"source": url}}
 	}
-	spec := map[string]any{"config": map[string]any{
-		"ignition": map[string]any{"version": "3.2.0"},
-		"storage":  map[string]any{"files": []any{file("/etc/crio/crio.conf.d/"+dropIn, crio), file(PinningFile, pinning)}},
-	}}
-	if arguments, err := s.arguments(); err == nil {
+	config := map[string]any{"ignition": map[string]any{"version": "3.2.0"}}
+	spec := map[string]any{"config": config}
+	arguments, noArguments := s.arguments()
+	if noArguments == nil {
 		spec["kernelArguments"] = arguments
+	}
+	crio, err := s.crio()
+	if err != nil && noArguments != nil {
+		return nil, err
+	}
+	if err == nil {
+		pinning, err := s.pinning()
+		if err != nil {
+			return nil, err
+		}
+		config["storage"] = map[string]any{"files": []any{file("/etc/crio/crio.conf.d/"+dropIn, crio), file(PinningFile, pinning)}}
 	}
 	var b bytes.Buffer
 	e := yaml.NewEncoder(&b)

@@ -3,6 +3,8 @@ package preflight
 import (
 	"fmt"
 	"io/fs"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
 // Threads that wide-availability-workload-partitioning advises for management pods, the
@@ -19,33 +21,34 @@ const managementType = "management"
 const staticPods = "etc/kubernetes/manifests"
 
 // checkManagementSize: too few management CPUs slow down the kubelet and a control plane
-// long before anything fails. Of each pool those that are online count. Where the kubelet's
-// pods may run everywhere, by a pool without a list, none is too small for them.
+// long before anything fails. Those that are online count, of the pool of type management
+// where there is one. A pool without a list has none to be too few.
 func checkManagementSize(e *evidence) []Finding {
+	var cpus cpuset.Set
+	for _, p := range e.config.Pools.Partitions {
+		if p.Type == managementType {
+			cpus = p.CPUs
+			break
+		}
+		cpus = cpus.Union(p.CPUs)
+	}
+	if e.topologyErr == nil {
+		cpus = cpus.Intersection(e.topology.Online)
+	}
 	node, advised := "worker", workerThreads
 	if isControlPlane(e.root) {
 		node, advised = "control-plane node", controlPlaneThreads
 	}
-	var found []Finding
-	for _, p := range e.config.Pools.Partitions {
-		cpus := p.CPUs
-		if e.topologyErr == nil && e.topology != nil {
-			cpus = cpus.Intersection(e.topology.Online)
-		}
-		switch {
-		case p.Type == managementType && p.All:
-			return nil
-		case p.All || cpus.IsEmpty() || cpus.Len() >= advised: // an empty one is another check's
-			continue
-		}
-		found = append(found, Finding{
-			Severity: Warning,
-			Subject:  e.file + ": partitions: " + p.Type,
-			Found:    fmt.Sprintf("has CPUs %s, which makes %d; OpenShift's wide-availability-workload-partitioning advises at least %d hyperthreads for management pods of a %s", cpus, cpus.Len(), advised, node),
-			Remedy:   "give it more CPUs, whole cores if there are threads, unless measurements show that these are enough",
-		})
+	if cpus.IsEmpty() || cpus.Len() >= advised {
+		return nil
 	}
-	return found
+	return []Finding{{
+		Severity: Warning,
+		Subject:  e.file + ": partitions",
+		Found: fmt.Sprintf("of management CPUs %s are online, which makes %d; OpenShift's wide-availability-workload-partitioning advises at least %d hyperthreads for a %s",
+			cpus, cpus.Len(), advised, node),
+		Remedy: "give the management pool more CPUs, whole cores if there are threads, unless measurements show that these are enough",
+	}}
 }
 
 // isControlPlane says that an API server runs as a static pod.

@@ -135,7 +135,7 @@ func checkTable(raw json.RawMessage) error {
 	}
 	_, err = migrate.Import([]migrate.File{{Name: "99.conf", Data: data}}, migrate.Options{})
 	if (err != nil) != (c.Expect.Error != nil) {
-		return fmt.Errorf("import says %v; want %v", err, c.Expect.Error)
+		return fmt.Errorf("import: %w; want %v", cmp.Or(err, errors.New("no error")), c.Expect.Error)
 	}
 	return nil
 }
