@@ -7,16 +7,13 @@ import (
 	"path"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/topology"
-	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
 // Result is what Import makes.
@@ -279,155 +276,4 @@ func (i *importer) configMap(name string, doc *yaml.Node) {
 	if len(all) == 0 {
 		i.understood--
 	}
-}
-
-// print writes the configuration, each key with where it comes from.
-func (i *importer) print() []byte {
-	var b strings.Builder
-	line := func(indent int, key, value, source string) {
-		fmt.Fprintf(&b, "%s%s: %s", strings.Repeat(" ", indent), key, value)
-		if source != "" {
-			fmt.Fprintf(&b, " # %s", printable(source))
-		}
-		b.WriteByte('\n')
-	}
-	line(0, "apiVersion", config.APIVersion, "")
-	line(0, "kind", config.Kind, "")
-	i.printPartitions(&b, line)
-	if s, ok := i.said[keyInfra]; ok {
-		line(0, "infraContainers", strconv.Quote(s.value), s.source)
-	}
-	if s, ok := i.said[keyShared]; ok {
-		b.WriteString("shared:\n")
-		line(2, "cpus", strconv.Quote(s.value), s.source)
-	}
-	i.printGuaranteed(&b, line)
-	if s, ok := i.said[keyDomain]; ok && s.value != "workload.openshift.io" {
-		line(0, keyDomain, strconv.Quote(s.value), s.source)
-	}
-	if s, ok := i.said[keyPower]; ok {
-		line(0, keyPower, s.value, s.source)
-	}
-	if s, ok := i.said[keyAway]; ok {
-		b.WriteString("interrupts:\n")
-		line(2, "away", s.value, s.source)
-	}
-	return []byte(b.String())
-}
-
-func (i *importer) printPartitions(b *strings.Builder, line func(int, string, string, string)) {
-	title := "partitions:\n"
-	for _, key := range slices.Sorted(maps.Keys(i.said)) {
-		typ, is := partitionType(key)
-		if !is {
-			continue
-		}
-		b.WriteString(title)
-		title = ""
-		fmt.Fprintf(b, "- type: %q\n", typ)
-		line(2, "cpus", strconv.Quote(i.said[key].value), i.said[key].source)
-		spaces := i.namespaces(func(annotations map[string]string) bool {
-			names := workload.Names{Domain: i.said[keyDomain].value}
-			allowed, _ := names.Allowed(annotations, typ)
-			return allowed
-		})
-		if len(spaces) > 0 {
-			fmt.Fprintf(b, "  namespaces: [%s]\n", strings.Join(spaces, ", "))
-			continue
-		}
-		i.note("partitions."+typ, "whose pods may ask for it is not in these files, and until it is said none may but static ones",
-			"name namespaces with --namespace, give annotated Namespace objects too, or write namespacePermission: annotation")
-	}
-}
-
-// namespaces are those that allow something, and those of the flags, sorted.
-func (i *importer) namespaces(allow func(annotations map[string]string) bool) []string {
-	all := slices.Clone(i.o.Namespaces)
-	for name, annotations := range i.annotations {
-		if allow(annotations) {
-			all = append(all, name)
-		}
-	}
-	slices.Sort(all)
-	all = slices.Compact(all)
-	for n, name := range all {
-		all[n] = strconv.Quote(name)
-	}
-	return all
-}
-
-func (i *importer) printGuaranteed(b *strings.Builder, line func(int, string, string, string)) {
-	var body strings.Builder
-	was := b.String()
-	b.Reset()
-	g, said := i.said[keyGuaranteed]
-	switch {
-	case said && g.value == fromShared:
-		line(2, "from", fromShared, g.source)
-		if floor, ok := i.said[keyFloor]; ok {
-			line(2, "floor", floor.value, floor.source)
-		}
-	case said:
-		line(2, "cpus", strconv.Quote(g.value), g.source)
-	}
-	i.printOptions(b, line)
-	i.printMixed(b, line)
-	body.WriteString(b.String())
-	b.Reset()
-	b.WriteString(was)
-	if body.Len() > 0 {
-		b.WriteString("guaranteed:\n" + body.String())
-	}
-}
-
-// printOptions leaves out what is the default.
-func (i *importer) printOptions(b *strings.Builder, line func(int, string, string, string)) {
-	title := "  options:\n"
-	for _, key := range slices.Sorted(maps.Keys(i.said)) {
-		name, is := strings.CutPrefix(key, keyOptions)
-		s := i.said[key]
-		usual := "false"
-		if name == "topology-policy" {
-			usual = "best-effort"
-		}
-		if !is || s.value == usual && name != "strict-cpu-reservation" {
-			continue
-		}
-		b.WriteString(title)
-		title = ""
-		line(4, name, strconv.Quote(s.value), s.source)
-	}
-}
-
-func (i *importer) printMixed(b *strings.Builder, line func(int, string, string, string)) {
-	s, ok := i.said[keyMixed]
-	if !ok {
-		return
-	}
-	spaces := i.namespaces(func(annotations map[string]string) bool {
-		_, allowed := annotations["workload.mixedcpus.openshift.io/allowed"]
-		return allowed
-	})
-	if _, exclusive := i.said[keyGuaranteed]; !exclusive {
-		i.note(s.source, "CPUs "+s.value+" for mixed containers are left out: by these files nobody has CPUs of its own", "write guaranteed.from or guaranteed.cpus, and guaranteed.mixed")
-		return
-	}
-	if len(spaces) == 0 {
-		i.note(s.source, "CPUs "+s.value+" for mixed containers are left out: whose pods may have them is not in these files",
-			"name namespaces with --namespace, or give annotated Namespace objects too")
-		return
-	}
-	b.WriteString("  mixed:\n")
-	line(4, "cpus", strconv.Quote(s.value), s.source)
-	fmt.Fprintf(b, "    namespaces: [%s]\n", strings.Join(spaces, ", "))
-}
-
-// printable makes a comment of a source.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '?'
-	}, strings.ToValidUTF8(s, "?"))
 }
