@@ -100,7 +100,7 @@ func preview(ctx context.Context, h host, s settings, j Journal, rights pools.Na
 	h.hint(ctx, hints, s.pools, pods, previous)
 	hints.apply(pods)
 	partitions, _ := s.partitions(h.kernel)
-	look := scene{settings: s, model: m, pods: pods, previous: previous, formula: s.config.WeightFormula, ledger: known, nodes: h.nodes, read: h.cgroups.Read, partitions: partitions, namespaces: rights}
+	look := scene{settings: s, model: m, pods: pods, previous: previous, formula: s.config.WeightFormula, ledger: known, nodes: h.nodes, read: h.cgroups.Read, partitions: partitions, namespaces: rights, build: pools.Build}
 
 	q := quiet{on: s.config.Quiet > 0, resting: j.Resting}
 	look.resting = q.rest(previous)

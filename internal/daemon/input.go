@@ -40,6 +40,7 @@ func (m *model) input(now time.Time) []pools.Pod {
 	}
 	out := make([]pools.Pod, 0, len(byUID))
 	for _, p := range byUID {
+		slices.SortFunc(p.Containers, pools.CompareContainers)
 		out = append(out, *p)
 	}
 	slices.SortFunc(out, func(a, b pools.Pod) int { return cmp.Compare(a.UID, b.UID) })

@@ -87,6 +87,7 @@ type loop struct {
 
 	settings    settings
 	model       *model
+	planner     pools.Planner
 	tree        *tree
 	bench       *bench
 	ledger      *ledger

@@ -136,7 +136,7 @@ func (l *loop) moved(m *moveAsked, now time.Time) ([]pools.Assignment, error) {
 		}
 	}
 	// Two who change places need a CPU to step aside to.
-	_, deferred := cgroup.Diff(want, l.held(now), l.liveOptions(after))
+	_, deferred := l.diff(want, l.liveOptions(after), now)
 	for _, t := range want {
 		if err := waits(t, deferred); err != nil && l.ownerOf(t) == m.key() {
 			return nil, fmt.Errorf("cannot be carried out: %w", err)

@@ -82,7 +82,7 @@ func (u observedUnits) WatchUnits(ctx context.Context, units []string, wake func
 
 // observe tells what a pass would write, each once.
 func (l *loop) observe(want []cgroup.Target, options cgroup.Options, now time.Time) {
-	writes, deferred := cgroup.Diff(want, l.held(now), options)
+	writes, deferred := l.diff(want, options, now)
 	owed := make(map[cgroup.Write]bool, len(writes))
 	for _, w := range writes {
 		if owed[w] = true; !l.status.owed[w] {

@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
@@ -30,6 +29,8 @@ type scene struct {
 
 	partitions bool // owners become partitions
 	namespaces pools.NamespaceRights
+
+	build func(pools.Input) pools.Plan // pools.Build, or one that has the last plan
 }
 
 // decide is the whole decision, from what is known to what should be.
@@ -41,7 +42,7 @@ func (s scene) decide() (pools.Plan, []cgroup.Target) {
 // consider is decide, and tells what the plan was made from, too.
 func (s scene) consider() (pools.Input, pools.Plan, []cgroup.Target) {
 	in := s.input()
-	plan := pools.Build(in)
+	plan := s.build(in)
 	if !plan.Resting.IsEmpty() && s.narrows(plan) {
 		in.Resting = cpuset.Set{}
 		plan = pools.Build(in)
@@ -78,6 +79,7 @@ func (s scene) input() pools.Input {
 
 func (l *loop) decide(now time.Time) (pools.Plan, []cgroup.Target) {
 	s := l.scene(now)
+	s.build = l.planner.Build
 	in, plan, want := s.consider()
 	l.status.input = in
 	l.status.hosts = s.verdicts(plan, want)
@@ -93,7 +95,7 @@ func (l *loop) scene(now time.Time) scene {
 	partitions, _ := l.partitions()
 	return scene{settings: l.settings, model: l.model, pods: pods, previous: l.assignments, formula: l.formula, ledger: l.ledger, nodes: l.nodes, read: l.cgroups.Read,
 		leaving: l.leavingCPUs(), systemd: l.units != nil, resting: l.quiet.rest(l.assignments), kubelet: l.kubelet, partitions: partitions,
-		namespaces: l.permission.rights()}
+		namespaces: l.permission.rights(), build: pools.Build}
 }
 
 // pass decides, compares and writes. Every round carries out the writes up to
@@ -148,7 +150,7 @@ func (l *loop) pass() {
 			want = l.repartition(want, true)
 		}
 		var writes []cgroup.Write
-		writes, deferred = cgroup.Diff(want, l.held(now), options)
+		writes, deferred = l.diff(want, options, now)
 		writes, refused := l.due(writes, made, now)
 		l.noteOriginals(writes)
 		l.save(now)
@@ -227,49 +229,6 @@ func (l *loop) askProperties(p cgroup.Path) {
 		defer cancel()
 		return unitRead{path: p, unit: unitState(ctx, l.units, p)}
 	})
-}
-
-// held returns what the cgroups hold, with those marked that are to be left
-// alone for a while.
-func (l *loop) held(now time.Time) map[cgroup.Path]cgroup.Current {
-	view := maps.Clone(l.tree.current)
-	l.strangers.unsealed(view)
-	for p := range l.bench.paths() {
-		if c, ok := view[p]; ok {
-			c.NoWrite, c.NoSeal = l.bench.resting(p, now)
-			c.Left = l.bench.truces(p, l.trespasses(p), now)
-			view[p] = c
-		}
-	}
-	l.quiet.spare(view)
-	for _, d := range l.drifts.open {
-		if c, ok := view[d.Path]; ok && !d.repaired {
-			c.Drifted = append(c.Drifted, d.property)
-			view[d.Path] = c
-		}
-	}
-	for p := range l.drifts.unheard() {
-		if c, ok := view[p]; ok {
-			c.NoSeal = true
-			view[p] = c
-		}
-	}
-	for _, e := range l.model.containers {
-		if !e.unconfirmed {
-			continue
-		}
-		if c, ok := view[e.path]; ok {
-			c.NoSeal = true
-			view[e.path] = c
-		}
-	}
-	for p := range l.status.unreadable {
-		if c, ok := view[p]; ok {
-			c.NoWrite, c.NoSeal = true, true
-			view[p] = c
-		}
-	}
-	return view
 }
 
 // liveOptions are those of a daemon, which knows of units that are about to leave.

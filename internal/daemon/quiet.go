@@ -98,12 +98,9 @@ func (q *quiet) park(can, are cpuset.Set, owned bool, now time.Time) (cpus cpuse
 }
 
 // spare has Diff leave what waits.
-func (q *quiet) spare(view map[cgroup.Path]cgroup.Current) {
+func (q *quiet) spare(m marks) {
 	for p := range q.weights {
-		if c, ok := view[p]; ok {
-			c.Left = append(slices.Clip(c.Left), cgroup.FileWeight)
-			view[p] = c
-		}
+		m.mark(p, func(c *cgroup.Current) { c.Left = append(slices.Clip(c.Left), cgroup.FileWeight) })
 	}
 }
 

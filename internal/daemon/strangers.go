@@ -108,12 +108,9 @@ func ownedBy(p pools.Plan) cpuset.Set {
 }
 
 // unsealed makes Diff leave the recorders of strangers alone.
-func (s strangers) unsealed(view map[cgroup.Path]cgroup.Current) {
+func (s strangers) unsealed(m marks) {
 	for p, who := range s {
-		if c, ok := view[p]; ok {
-			c.Recorded, c.RecordedKnown = who.cpus, true
-			view[p] = c
-		}
+		m.mark(p, func(c *cgroup.Current) { c.Recorded, c.RecordedKnown = who.cpus, true })
 	}
 }
 

@@ -182,7 +182,7 @@ func TestUnreadStay(t *testing.T) {
 		return cgroup.State{Path: p, CPUs: cpus}, nil
 	}
 	held := []pools.Assignment{{Key: pools.Key{PodUID: "u", Container: "owner"}, CPUs: cpuset.Of(4, 5)}}
-	s := scene{settings: l.settings, model: m, pods: m.input(time.Now()), previous: held, formula: l.formula, ledger: l.ledger, read: read}
+	s := scene{settings: l.settings, model: m, pods: m.input(time.Now()), previous: held, formula: l.formula, ledger: l.ledger, read: read, build: pools.Build}
 	plan, want := s.decide()
 	got := make(map[string]string)
 	for _, target := range want {

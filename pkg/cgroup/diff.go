@@ -19,11 +19,24 @@ import (
 // that failed, the rest of the list must not be carried out: mark the cgroup
 // (NoWrite, NoSeal), read again, and call Diff again.
 func Diff(targets []Target, current map[Path]Current, o Options) ([]Write, []Deferred) {
-	if upToDate(targets, current, o) {
+	return DiffMarked(targets, current, nil, o)
+}
+
+// DiffMarked is Diff where marked has the word on some cgroups, in place of current: so that
+// a few can be marked without a copy of all.
+func DiffMarked(targets []Target, current, marked map[Path]Current, o Options) ([]Write, []Deferred) {
+	of := func(p Path) (Current, bool) {
+		if c, ok := marked[p]; ok {
+			return c, true
+		}
+		c, ok := current[p]
+		return c, ok
+	}
+	if upToDate(targets, of, o) {
 		return nil, nil
 	}
 	d := differ{options: o}
-	d.add(targets, current)
+	d.add(targets, of)
 	d.place()
 	for _, it := range d.items {
 		d.mems(it)
@@ -33,10 +46,10 @@ func Diff(targets []Target, current map[Path]Current, o Options) ([]Write, []Def
 }
 
 // upToDate is the usual case, found without allocating anything.
-func upToDate(targets []Target, current map[Path]Current, o Options) bool {
+func upToDate(targets []Target, current func(Path) (Current, bool), o Options) bool {
 	for i := range targets {
 		t := &targets[i]
-		c, ok := current[t.Path]
+		c, ok := current(t.Path)
 		if !ok {
 			continue
 		}
@@ -112,7 +125,7 @@ type differ struct {
 }
 
 // add makes items of the targets.
-func (d *differ) add(targets []Target, current map[Path]Current) {
+func (d *differ) add(targets []Target, current func(Path) (Current, bool)) {
 	sorted := slices.Clone(targets)
 	slices.SortFunc(sorted, compareTargets)
 	placed := make(map[Path]bool, len(sorted))
@@ -122,7 +135,7 @@ func (d *differ) add(targets []Target, current map[Path]Current) {
 	around := make(map[Path]*item)
 	for i := range sorted {
 		t := &sorted[i]
-		c, ok := current[t.Path]
+		c, ok := current(t.Path)
 		if !ok {
 			continue
 		}

@@ -137,7 +137,14 @@ func (w *Watcher) Set(files, parents []Path) error {
 	}
 	wanted := make(map[Path]interest, len(files)+len(parents))
 	for _, p := range slices.Concat(files, parents) {
-		wanted[p.Parent()] = interest{} // the end of p is told of there
+		for above := p.Parent(); ; above = above.Parent() { // its end, and its beginning, are told of there
+			if _, already := wanted[above]; already {
+				break
+			}
+			if wanted[above] = (interest{}); above == "" {
+				break
+			}
+		}
 	}
 	for _, p := range files {
 		wanted[p] = interest{files: true}
@@ -161,6 +168,14 @@ func (w *Watcher) same(files, parents []Path) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.settled && slices.Equal(files, w.files) && slices.Equal(parents, w.parents)
+}
+
+// Settled says that all of the last Set is watched, or will be told of when it comes, and that
+// nothing has come or gone since.
+func (w *Watcher) Settled() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.settled
 }
 
 // set follows a change of what is wanted. It says whether there is something to
@@ -204,8 +219,8 @@ func (w *Watcher) add(p Path) error {
 		w.catchUp(p, w.wanted[p])
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
-	case p != "" && w.watched[p.Parent()]:
-		w.missing[p] = true // until the parent tells that it is there
+	case p != "" && (w.watched[p.Parent()] || w.missing[p.Parent()]):
+		w.missing[p] = true // until a parent tells that it, or what it is in, is there
 	default:
 		w.settled = false // it is asked for again
 	}
@@ -276,7 +291,9 @@ func (w *Watcher) take(n Notice, err error) bool {
 	child := dir.Join(n.Name)
 	w.settled = false
 	_, own := w.wanted[child]
-	delete(w.missing, child)
+	if w.missing[child] {
+		clear(w.missing) // what is in it may be there, too
+	}
 	if w.watched[child] {
 		// Another of the same name has no watch; of one that is gone, it stays.
 		w.drop(child)

@@ -2,6 +2,7 @@ package pools_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/cpupoold/cpupoold/pkg/allocate"
@@ -52,10 +53,24 @@ func BenchmarkBuild(b *testing.B) {
 				}
 			})
 			in.Previous = pools.Build(in).Assignments
-			b.Run(fmt.Sprintf("%dcpu/%dcontainers/unchanged", cpus, containers), func(b *testing.B) {
+			b.Run(fmt.Sprintf("%dcpu/%dcontainers/settled", cpus, containers), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					pools.Build(in)
+				}
+			})
+			// What the daemon gives the planner is the same, and made anew.
+			same := in
+			same.Pods = slices.Clone(in.Pods)
+			for i := range same.Pods {
+				same.Pods[i].Containers = slices.Clone(same.Pods[i].Containers)
+			}
+			b.Run(fmt.Sprintf("%dcpu/%dcontainers/unchanged", cpus, containers), func(b *testing.B) {
+				var p pools.Planner
+				p.Build(in)
+				b.ReportAllocs()
+				for b.Loop() {
+					p.Build(same)
 				}
 			})
 		}

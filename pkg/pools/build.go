@@ -91,16 +91,17 @@ func present(in []Pod) []Pod {
 	}
 	pods = pods[:n]
 	for i := range pods {
-		if !slices.IsSortedFunc(pods[i].Containers, compareContainers) {
+		if !slices.IsSortedFunc(pods[i].Containers, CompareContainers) {
 			pods[i].Containers = slices.Clone(pods[i].Containers)
-			slices.SortFunc(pods[i].Containers, compareContainers)
+			slices.SortFunc(pods[i].Containers, CompareContainers)
 		}
 	}
 	return pods
 }
 
-// compareContainers puts the pause container first.
-func compareContainers(a, b Container) int {
+// CompareContainers is the order in which the containers of a pod are taken, the pause
+// container first. Those that come in another one are copied.
+func CompareContainers(a, b Container) int {
 	return cmp.Or(cmp.Compare(b.Kind, a.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.CreatedAt, b.CreatedAt), cmp.Compare(a.ID, b.ID))
 }
 

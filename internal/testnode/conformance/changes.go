@@ -124,6 +124,35 @@ func (b *bench) writesFold() {
 	}
 }
 
+// branchTold: what is in a cgroup that is not there yet, and what is in that, is told of when
+// they come, and until then nobody has to ask for it again.
+func (b *bench) branchTold() {
+	outer := b.top.Join("outer")
+	inner := outer.Join("inner")
+	leaf := inner.Join("leaf")
+	w := b.watch()
+	w.set([]cgroup.Path{leaf}, []cgroup.Path{inner})
+	if !w.Settled() {
+		b.Error("the same set would ask for everything again")
+	}
+	b.mkdir(outer)
+	w.until(cgroup.Appeared, b.top, outer.Base())
+	w.set([]cgroup.Path{leaf}, []cgroup.Path{inner})
+	if !w.Settled() {
+		b.Error("the same set would ask for everything again when a part is there")
+	}
+	b.mkdir(inner)
+	w.until(cgroup.Appeared, outer, inner.Base())
+	w.set([]cgroup.Path{leaf}, []cgroup.Path{inner})
+	b.mkdir(leaf)
+	w.until(cgroup.Appeared, inner, leaf.Base())
+	w.set([]cgroup.Path{leaf}, []cgroup.Path{inner})
+	w.until(cgroup.Written, leaf, "") // it was not watched before
+	if !w.Settled() {
+		b.Error("the same set would ask for everything again when all is there")
+	}
+}
+
 // childrenTold: children are told of where they matter, and where they are wanted
 // themselves.
 func (b *bench) childrenTold() {

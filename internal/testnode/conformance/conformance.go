@@ -65,6 +65,7 @@ func Run(t *testing.T, k Kernel) {
 		{"many writes are told once", (*bench).writesFold},
 		{"own writes are told", (*bench).ownWritesTold},
 		{"children are told", (*bench).childrenTold},
+		{"a branch that comes later is told", (*bench).branchTold},
 		{"watches are released", (*bench).watchesReleased},
 		{"remote partition", (*bench).remotePartition},
 		{"lists of exclusive CPUs", (*bench).partitionLists},

@@ -35,7 +35,7 @@ func (c *churner) one() error {
 }
 
 // TestChurn starts and stops many containers, of all pools in turn, and looks ten times at what the daemon holds: memory, threads,
-// descriptors, watches, and how late containers got their CPUs. None of it may grow from the second look on, when caches are full.
+// descriptors and watches. None of it may grow from the second look on, when caches are full.
 func TestChurn(t *testing.T) {
 	if *churned == 0 {
 		t.Skip("two hours: make churn")
@@ -99,7 +99,6 @@ func (n *node) churn(all []*churner, containers int) {
 type held struct {
 	rss                     int64 // bytes, RssAnon
 	threads, files, watches int
-	late                    float64 // seconds from the start of a container to its place, mean of all so far
 }
 
 func (n *node) held() (h held) {
@@ -118,9 +117,6 @@ func (n *node) held() (h held) {
 			continue // it was closed meanwhile
 		}
 		h.watches += strings.Count(string(info), "inotify wd:")
-	}
-	if placed := n.total("cpupoold_placement_seconds_count"); placed > 0 {
-		h.late = n.total("cpupoold_placement_seconds_sum") / placed
 	}
 	return h
 }

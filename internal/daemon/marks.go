@@ -1,0 +1,60 @@
+package daemon
+
+import (
+	"time"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+)
+
+// marks are what is to be heeded of cgroups besides what they hold: the words on those few
+// that are to be left alone for a while, or are not as the tree has them.
+type marks struct {
+	current, marked map[cgroup.Path]cgroup.Current
+}
+
+// mark changes the word on a cgroup that the tree knows.
+func (m marks) mark(p cgroup.Path, how func(*cgroup.Current)) {
+	c, ok := m.marked[p]
+	if !ok {
+		if c, ok = m.current[p]; !ok {
+			return
+		}
+	}
+	how(&c)
+	m.marked[p] = c
+}
+
+// diff compares what should be with what the cgroups hold.
+func (l *loop) diff(want []cgroup.Target, o cgroup.Options, now time.Time) ([]cgroup.Write, []cgroup.Deferred) {
+	return cgroup.DiffMarked(want, l.tree.current, l.marks(now).marked, o)
+}
+
+func (l *loop) marks(now time.Time) marks {
+	m := marks{l.tree.current, make(map[cgroup.Path]cgroup.Current)}
+	l.strangers.unsealed(m)
+	for p := range l.bench.paths() {
+		m.mark(p, func(c *cgroup.Current) {
+			c.NoWrite, c.NoSeal = l.bench.resting(p, now)
+			c.Left = l.bench.truces(p, l.trespasses(p), now)
+		})
+	}
+	l.quiet.spare(m)
+	for _, d := range l.drifts.open {
+		if !d.repaired {
+			m.mark(d.Path, func(c *cgroup.Current) { c.Drifted = append(c.Drifted, d.property) })
+		}
+	}
+	noSeal := func(c *cgroup.Current) { c.NoSeal = true }
+	for p := range l.drifts.unheard() {
+		m.mark(p, noSeal)
+	}
+	for _, e := range l.model.containers {
+		if e.unconfirmed {
+			m.mark(e.path, noSeal)
+		}
+	}
+	for p := range l.status.unreadable {
+		m.mark(p, func(c *cgroup.Current) { c.NoWrite, c.NoSeal = true, true })
+	}
+	return m
+}
