@@ -18,7 +18,7 @@ BUILD    := $(GO) build -buildvcs=auto -ldflags "-s -w"
 FUZZTIME ?= 20s
 KERNELS  ?= bookworm,trixie,forky
 
-.PHONY: help build image cross test test-unit test-browser test-monitoring test-vm test-apiserver test-fleet test-deploy test-e2e test-conformance test-ci test-drift test-kernels test-disturbance test-matrix test-model soak churn demo vm-shell lint fmt docs bench bench-jitter fuzz clean host host-vm
+.PHONY: help build image cross test test-unit test-browser test-monitoring test-vm test-apiserver test-fleet test-deploy test-e2e test-conformance test-ci test-drift test-kernels test-disturbance test-matrix test-model soak churn demo vm-shell lint fmt docs bench bench-all bench-check bench-record bench-jitter fuzz clean host host-vm
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -47,6 +47,8 @@ test-unit: host test-deploy test-monitoring ## run the unit tests, fuzz corpora 
 	$(GO) -C test/vm/parts/image test ./...
 	$(GO) -C deploy/image test ./...
 	$(GO) -C bench/jitter test ./...
+	$(GO) -C bench test ./...
+	$(MAKE) bench-check
 
 # Without -count=1 the result would be taken for that of manifests which have changed since: Go looks only at files of the module.
 test-deploy: ## render the chart and the kustomizations of deploy/, and hold them to its plain manifests
@@ -116,8 +118,16 @@ fmt: ## format the code
 docs: ## write the pages in docs that are made from the code: metrics, keys of configurations and man pages
 	$(GO) test ./internal/telemetry ./internal/config ./internal/webhook ./internal/hostedpriority ./cmd/cpupoold ./cmd/kubectl-cpupool -run 'TestDocument$$|TestPicture$$|TestReference$$|TestManPages' -update
 
-bench: host-vm build ## run the benchmarks, here and in a VM; write docs/benchmarks.md
+bench-all: host-vm build ## run the benchmarks, here and in a VM, and others beside them; write docs/benchmarks.md (BENCH_VM=no: not in a VM)
 	bench/record.sh
+
+bench: bench-all
+
+bench-check: ## fail where a benchmark allocates a fifth more than the record says
+	bench/quick.sh | $(GO) -C bench run ./cmd/check record.txt
+
+bench-record: ## make the record of allocations, bench/record.txt, anew
+	bench/quick.sh >bench/record.txt.new && mv bench/record.txt.new bench/record.txt
 
 bench-jitter: build ## measure, on hardware of yours, what interrupts a CPU with and without cpupoold, under load (DURATION=60s; docs/jitter.md)
 	CGO_ENABLED=0 $(GO) -C bench/jitter build -trimpath -o ../../bin/jitter .

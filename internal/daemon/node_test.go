@@ -390,6 +390,12 @@ func (b *lockedBuffer) Bytes() []byte {
 	return bytes.Clone(b.b.Bytes())
 }
 
+func (b *lockedBuffer) reset() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.b = bytes.Buffer{}
+}
+
 func (b *lockedBuffer) String() string { return string(b.Bytes()) }
 
 // management are the annotations of a management pod.

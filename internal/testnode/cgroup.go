@@ -97,6 +97,13 @@ func (c *Cgroups) Writes() []CgroupWrite {
 	return slices.Clone(c.writes)
 }
 
+// Forget makes Writes begin anew, for tests that write more than they can remember.
+func (c *Cgroups) Forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writes = nil
+}
+
 // SetOnline plugs CPUs in and out.
 func (c *Cgroups) SetOnline(online cpuset.Set) {
 	c.mu.Lock()

@@ -83,6 +83,19 @@ func (u *Units) set(unit string, properties []cgroup.Property) error {
 	return nil
 }
 
+// Forget drops what is held for units that are gone, as systemd does for scopes and slices of
+// pods: for tests in which very many come and go.
+func (u *Units) Forget() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for unit := range u.held {
+		if _, running, err := u.find(unit); err != nil || !running {
+			delete(u.held, unit)
+			delete(u.runtime, unit)
+		}
+	}
+}
+
 // Apply is that of cgroup.Systemd.
 func (u *Units) Apply(ctx context.Context, w cgroup.Write) error {
 	unit, ok := w.Path.Unit()

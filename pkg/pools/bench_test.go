@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/testnode/hardware"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -16,9 +17,10 @@ import (
 // pair. A third of them wants CPUs of its own, as long as there are any.
 func loadedNode(t *topology.Topology, containers int) pools.Input {
 	last := t.Online.Last()
+	split := max(last/4, 3)
 	in := pools.Input{Machine: allocate.New(t), Pools: pools.Pools{
 		Partitions: []pools.Partition{{Type: "management", CPUs: cpuset.Range(0, 1), Namespaces: []string{"kube-system"}}},
-		Shared:     cpuset.Range(2, last/4), Guaranteed: cpuset.Range(last/4+1, last),
+		Shared:     cpuset.Range(2, split), Guaranteed: cpuset.Range(split+1, last),
 	}}
 	for i := 0; len(in.Pods)*3 < containers; i++ {
 		p := podOf(i, 1+i%4)
@@ -74,6 +76,28 @@ func BenchmarkBuild(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkBuildScale is a plan from nothing on machines of all sizes.
+func BenchmarkBuildScale(b *testing.B) {
+	for _, m := range []struct {
+		name string
+		hardware.Machine
+	}{
+		{"8cpu/1node", hardware.Machine{Packages: 1, Nodes: 1, L3s: 1, Cores: 4, Threads: 2}},
+		{"64cpu/2nodes", hardware.Machine{Packages: 2, Nodes: 1, L3s: 2, Cores: 8, Threads: 2}},
+		{"256cpu/4nodes", hardware.Machine{Packages: 2, Nodes: 2, L3s: 4, Cores: 8, Threads: 2}},
+		{"1024cpu/8nodes", hardware.Machine{Packages: 2, Nodes: 4, L3s: 8, Cores: 8, Threads: 2}},
+		{"2048cpu/16nodes", hardware.Machine{Packages: 4, Nodes: 4, L3s: 8, Cores: 8, Threads: 2}},
+	} {
+		in := loadedNode(m.Topology(), 250)
+		b.Run(m.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				pools.Build(in)
+			}
+		})
 	}
 }
 
