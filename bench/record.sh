@@ -2,6 +2,7 @@
 # Measures cpupoold and writes the record: docs/benchmarks.md. `make bench-all` has made bin/cpupoold and what the VM needs.
 #
 #   COUNT=10           samples of each Go benchmark
+#   BENCHTIME=300ms    how long each takes
 #   REQUESTS=20000     random requests to the kubelet's code and to ours
 #   BENCH_VM=no        leave out what needs the VM, a quarter of an hour
 set -euo pipefail
@@ -10,13 +11,13 @@ cd "$(dirname "$0")/.."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 before=$(cut -d' ' -f1-3 /proc/loadavg)
-go test -run '^$' -bench . -benchmem -count "${COUNT:-10}" \
+go test -run '^$' -bench . -benchmem -benchtime "${BENCHTIME:-300ms}" -count "${COUNT:-10}" \
   ./pkg/pools ./pkg/cgroup ./internal/daemon | grep -v '^ok\|^PASS' >"$work/go.txt"
-go test -run '^$' -bench . -benchmem -count "${COUNT:-10}" ./internal/admission ./internal/review | grep -v '^ok\|^PASS' >"$work/pods.txt"
-go -C bench test -run '^$' -bench . -benchmem -count "${COUNT:-10}" . | grep -v '^ok\|^PASS' >"$work/compare.txt"
+go test -run '^$' -bench . -benchmem -benchtime "${BENCHTIME:-300ms}" -count "${COUNT:-10}" ./internal/admission ./internal/review | grep -v '^ok\|^PASS' >"$work/pods.txt"
+go -C bench test -run '^$' -bench . -benchmem -benchtime 100ms -count "${COUNT:-10}" . | grep -v '^ok\|^PASS' >"$work/compare.txt"
 # Compiling the kubelet's code takes minutes the first time. Choices first: a benchmark of worse ones would be worth nothing.
 go -C bench/kubelet test -v -timeout 60m -requests "${REQUESTS:-20000}" . | tee "$work/choices.log" >&2
-go -C bench/kubelet test -run '^$' -bench . -benchmem -count "${COUNT:-10}" . | grep -v '^ok\|^PASS' >"$work/kubelet.txt"
+go -C bench/kubelet test -run '^$' -bench . -benchmem -benchtime "${BENCHTIME:-300ms}" -count "${COUNT:-10}" . | grep -v '^ok\|^PASS' >"$work/kubelet.txt"
 if [ "${BENCH_VM:-yes}" = yes ]; then
   go test -tags vm,bench -count 1 -timeout 90m -run '^TestBench$' ./test/vm -samples="$work/vm.txt" >&2
 fi
