@@ -2,6 +2,7 @@ package pools
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/cpupoold/cpupoold/pkg/allocate"
@@ -71,7 +72,7 @@ func into(v reflect.Value) reflect.Value {
 func fields(typ reflect.Type, path []int, visit func(path []int, name string)) {
 	for i := range typ.NumField() {
 		f := typ.Field(i)
-		at := append(path[:len(path):len(path)], i)
+		at := append(slices.Clip(path), i)
 		inner := f.Type
 		for inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Slice {
 			inner = inner.Elem()
