@@ -122,7 +122,7 @@ document() {
   cat <<TXT
 # Benchmarks
 
-Made by \`make bench\`; not edited by hand.
+Made by \`make bench-all\`; not edited by hand.
 
 | | |
 |---|---|
