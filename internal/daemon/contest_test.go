@@ -61,6 +61,28 @@ func TestContest(t *testing.T) {
 	n.check()
 }
 
+// TestTornRead: a read that a foreign write came between has the new request and the old
+// CPUs. The notice of the write mends that: who trespasses would be left alone else.
+func TestTornRead(t *testing.T) {
+	n := driftNode(t)
+	r := n.start()
+	id := n.container(n.pod("a", "default", "burstable", 0, nil), "a", whole(0))
+	n.runsOn(id, "2-3")
+	r.settled()
+	p := cgroup.Path(n.runtime.Cgroup(id))
+	r.inspect(func(l *loop) {
+		c := l.tree.current[p]
+		c.Effective = cpuset.Of(3)
+		l.tree.current[p] = c
+		if !l.heardWrite(p, time.Now()) || !l.tree.current[p].Effective.Equal(cpuset.Range(2, 3)) {
+			t.Errorf("after the notice it is taken to run on %s", l.tree.current[p].Effective)
+		}
+		if l.heardWrite(p, time.Now()) {
+			t.Error("a notice that tells nothing new matters")
+		}
+	})
+}
+
 // TestContestOfOneProperty: who fights over one property of a cgroup is left that one,
 // and the others are repaired as ever.
 func TestContestOfOneProperty(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
 // treeWatch is the owner's ear at the cgroups: what others write to those that are
@@ -213,12 +214,25 @@ func (l *loop) heardWrite(p cgroup.Path, at time.Time) bool {
 			c.CPUs = c.Pending // a seal of the daemon's own arrives
 		}
 		if err == nil && sameRequests(c.State, st) {
-			return l.endedUnseen(p, st.Partition)
+			return l.runsElsewhere(p, st.Effective) || l.endedUnseen(p, st.Partition)
 		}
 	}
 	l.drifts.hear(p, at)
 	l.tree.distrust(p)
 	l.isolation.stale = true // a sibling's cpuset, too, can break a partition
+	return true
+}
+
+// runsElsewhere takes over where a cgroup runs, if that is not where it ran when it was read
+// last: a read that a write comes between has the files before and after it, and whether
+// somebody is on another's CPUs is decided by this one.
+func (l *loop) runsElsewhere(p cgroup.Path, effective cpuset.Set) bool {
+	c := l.tree.current[p]
+	if c.Effective.Equal(effective) {
+		return false
+	}
+	c.Effective = effective
+	l.tree.current[p] = c
 	return true
 }
 
