@@ -214,7 +214,8 @@ func (l *loop) heardWrite(p cgroup.Path, at time.Time) bool {
 			c.CPUs = c.Pending // a seal of the daemon's own arrives
 		}
 		if err == nil && sameRequests(c.State, st) {
-			return l.runsElsewhere(p, st.Effective) || l.endedUnseen(p, st.Partition)
+			moved, ended := l.runsElsewhere(p, st.Effective), l.endedUnseen(p, st.Partition)
+			return moved || ended
 		}
 	}
 	l.drifts.hear(p, at)

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
@@ -66,6 +67,7 @@ type Follower struct {
 	elected chan struct{}
 
 	unwritten memory
+	failures  map[types.UID]int // 1 for each that could not be written the last time
 	said      map[string]string // what the log has said last, by whom it is about
 }
 

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -372,6 +373,44 @@ func TestWriteOthers(t *testing.T) {
 	})
 }
 
+// TestWriteOrder: who could not be written the last time comes after the others, and nobody
+// is written by who does not lead.
+func TestWriteOrder(t *testing.T) {
+	var records []record
+	objects := classObjects(t)
+	for _, name := range []string{"a", "b"} {
+		c := hostedCluster(t, "clusters", name, "")
+		c.SetUID(types.UID(name))
+		objects = append(objects, c)
+		size := "xs"
+		records = append(records, record{c, map[string]*string{hostedpriority.SizeKey: &size}})
+	}
+	f, client, _ := newFake(t, &groups{there: withHyperShift()}, objects...)
+	var order string
+	client.PrependReactor("patch", "hostedclusters", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		name := action.(clienttesting.PatchAction).GetName()
+		order += name
+		return name == "a", nil, apierrors.NewForbidden(hostedClusters().GroupResource(), name, nil)
+	})
+	if err := f.write(t.Context(), records); err != nil || order != "" {
+		t.Errorf("who does not lead writes %q: %v", order, err)
+	}
+	f.leads.Store(true)
+	for range 2 {
+		if err := f.write(t.Context(), records); err == nil {
+			t.Error("a failure is not told")
+		}
+	}
+	if order != "abba" {
+		t.Errorf("written in the order %s; want abba", order)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := f.write(over, records); err == nil || !strings.Contains(err.Error(), "2 more HostedClusters") {
+		t.Errorf("error %v; want one that counts who is left", err)
+	}
+}
+
 // TestMemory: what is written, opted out or gone is forgotten.
 func TestMemory(t *testing.T) {
 	a := hostedCluster(t, "clusters", "a", "")
@@ -383,6 +422,14 @@ func TestMemory(t *testing.T) {
 		"written":   func(m memory) { m.keep([]*unstructured.Unstructured{written}, l) },
 		"opted out": func(m memory) { m.keep([]*unstructured.Unstructured{a}, []hostedpriority.Choice{{OptedOut: true}}) },
 		"gone":      func(m memory) { m.keep(nil, nil) },
+		"less is written": func(m memory) {
+			less := hostedCluster(t, "clusters", "a", `"`+hostedpriority.SizeKey+`":"xs"`)
+			less.SetUID("1")
+			if had := m.had(less); had != "" {
+				t.Errorf("%s is remembered though xs is written", had)
+			}
+			m.keep([]*unstructured.Unstructured{less}, []hostedpriority.Choice{{Size: "xs"}})
+		},
 	} {
 		m := memory{}
 		m.keep([]*unstructured.Unstructured{a}, l)
