@@ -166,25 +166,10 @@ func (l *loop) run(ctx context.Context) {
 			l.save(time.Now()) // what was noted with an answer
 			l.armRetry(l.status.began)
 		}
-		if l.hurried(time.Now()) {
-			continue
-		}
 		l.publish()
 		l.answerMoves()
 		l.notify.alive()
 	}
-}
-
-// hurried says that more has happened already: what was just decided is told with what
-// comes of that, unless nobody has been told anything for longer than people notice. The
-// runtime waits for answers meanwhile.
-func (l *loop) hurried(now time.Time) bool {
-	const unnoticed = 50 * time.Millisecond
-	if !l.status.ready || !l.box.waits() || now.Sub(l.status.published) > unnoticed {
-		l.status.published = now
-		return false
-	}
-	return true
 }
 
 func (l *loop) handle(e event) {

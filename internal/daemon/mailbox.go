@@ -26,13 +26,6 @@ func (m *mailbox) post(e event) {
 	}
 }
 
-// waits says that there is something to take.
-func (m *mailbox) waits() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.items) > 0
-}
-
 func (m *mailbox) take() []event {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -17,7 +17,6 @@ type status struct {
 	listing    bool      // one is under way
 	distrusted time.Time // when all cgroups were last to be read again
 	began      time.Time // when the last pass began
-	published  time.Time // when what it came to was last told
 	// incomplete counts the listings, one after another, of which some details could
 	// not be had.
 	incomplete int
