@@ -1,0 +1,73 @@
+package pools_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// checkAlone: what is placed alone after a step is what a whole plan has, and nobody else has
+// anything else than before. It returns how many were.
+func checkAlone(t *testing.T, in pools.Input, before pools.Plan, now pools.Input) (alone int) {
+	t.Helper()
+	byUID := func(a, b pools.Pod) int { return strings.Compare(a.UID, b.UID) }
+	in.Pods = slices.SortedFunc(slices.Values(in.Pods), byUID)
+	equal := cmp.Comparer(cpuset.Set.Equal)
+	for _, p := range now.Pods {
+		got, ok := pools.Alone(&in, &before, p)
+		if !ok {
+			continue
+		}
+		alone++
+		next := in
+		next.Previous = before.Assignments
+		next.Pods = append(slices.DeleteFunc(slices.Clone(in.Pods), func(o pools.Pod) bool { return o.UID == p.UID }), p)
+		whole := pools.Build(next)
+		want := whole.Pods[slices.IndexFunc(whole.Pods, func(o pools.PodPlan) bool { return o.UID == p.UID })]
+		if d := cmp.Diff(want, got, equal); d != "" {
+			t.Errorf("%s (-whole +alone):\n%s", p.UID, d)
+		}
+		others := func(plan pools.Plan) pools.Plan {
+			plan.Problems = nil
+			plan.Pods = slices.DeleteFunc(slices.Clone(plan.Pods), func(o pools.PodPlan) bool { return o.UID == p.UID })
+			return plan
+		}
+		if d := cmp.Diff(others(before), others(whole), equal); d != "" {
+			t.Errorf("%s was placed alone, and others change (-before +after):\n%s", p.UID, d)
+		}
+	}
+	return alone
+}
+
+// TestAlone lets nodes live, and places each of their pods alone after each step.
+func TestAlone(t *testing.T) {
+	alone := 0
+	for seed := range *lives {
+		r := rand.New(rand.NewPCG(uint64(seed), 3))
+		bytes := make([]byte, 400)
+		for i := range bytes {
+			bytes[i] = byte(r.Uint32())
+		}
+		w := newWorld(bytes)
+		for len(w.bytes) > 0 {
+			in, before := w.in, pools.Build(w.in)
+			in.Resting = before.Resting
+			what := w.step()
+			if w.in.Machine == in.Machine && cmp.Equal(w.in.Pools, in.Pools, cmp.Comparer(cpuset.Set.Equal)) {
+				alone += checkAlone(t, in, before, w.in)
+			}
+			if w.in.Previous = before.Assignments; t.Failed() {
+				t.Fatalf("seed %d, %s, before:\n%s", seed, what, format(before))
+			}
+		}
+	}
+	if alone < 100*min(*lives, 10) {
+		t.Errorf("%d pods were placed alone in %d lives", alone, *lives)
+	}
+}
