@@ -19,7 +19,7 @@ func checkAlone(t *testing.T, in pools.Input, before pools.Plan, now pools.Input
 	byUID := func(a, b pools.Pod) int { return strings.Compare(a.UID, b.UID) }
 	in.Pods = slices.SortedFunc(slices.Values(in.Pods), byUID)
 	equal := cmp.Comparer(cpuset.Set.Equal)
-	for _, p := range now.Pods {
+	for _, p := range slices.Concat(now.Pods, burstable(now.Pods)) {
 		got, ok := pools.Alone(&in, &before, p)
 		if !ok {
 			continue
@@ -43,6 +43,15 @@ func checkAlone(t *testing.T, in pools.Input, before pools.Plan, now pools.Input
 		}
 	}
 	return alone
+}
+
+// burstable are pods as they would be after a look that tells that they are no others.
+func burstable(pods []pools.Pod) []pools.Pod {
+	pods = slices.Clone(pods)
+	for i := range pods {
+		pods[i].QoS, pods[i].Unread = pools.QoSBurstable, false
+	}
+	return pods
 }
 
 // TestAlone lets nodes live, and places each of their pods alone after each step.
