@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"maps"
 	"time"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -11,9 +10,9 @@ import (
 // expect takes in a container that the runtime is about to create, and its pod.
 func (m *model) expect(p cri.Pod, c cri.Container) {
 	m.expectPod(p)
-	for id, e := range m.containers {
-		if e.unconfirmed && e.container.PodID == c.PodID && e.container.Name == c.Name {
-			delete(m.containers, id) // its creation has failed, and the runtime did not say so
+	for id, e := range m.within[c.PodID] {
+		if e.unconfirmed && e.container.Name == c.Name {
+			m.dropContainer(id) // its creation has failed, and the runtime did not say so
 		}
 	}
 	m.putContainer(containerFacts{Container: c})
@@ -35,7 +34,7 @@ func (m *model) expectPod(p cri.Pod) {
 func (m *model) unexpect(there map[string]bool) {
 	for id, e := range m.containers {
 		if e.unconfirmed && !there[id] {
-			delete(m.containers, id)
+			m.dropContainer(id)
 		}
 	}
 	for id, e := range m.pods {
@@ -65,5 +64,9 @@ func (e *podEntry) expected(now time.Time) bool {
 // forgetExpected drops the containers of a pod that is gone which are known from NRI
 // alone.
 func (m *model) forgetExpected(pod string) {
-	maps.DeleteFunc(m.containers, func(_ string, e *containerEntry) bool { return e.unconfirmed && e.container.PodID == pod })
+	for id, e := range m.within[pod] {
+		if e.unconfirmed {
+			m.dropContainer(id)
+		}
+	}
 }

@@ -158,10 +158,8 @@ func (h *hints) problems(m *model, now time.Time) []pools.Problem {
 
 // podOf returns an entry of the pod with a UID, nil if there is none.
 func (m *model) podOf(uid string) *podEntry {
-	for _, e := range m.pods {
-		if e.uid == uid {
-			return e
-		}
+	for _, e := range m.sandboxes[uid] {
+		return e
 	}
 	return nil
 }

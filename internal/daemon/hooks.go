@@ -146,7 +146,7 @@ func (l *loop) nextHook(earlier func(time.Time)) {
 
 // takeBack forgets a container that is not going to be created.
 func (l *loop) takeBack(a *createAsked) {
-	delete(l.model.containers, a.container.ID)
+	l.model.dropContainer(a.container.ID)
 	l.breakPromises(a.updates)
 }
 
@@ -156,7 +156,7 @@ func (l *loop) giveUp(a *createAsked) {
 	e := l.model.containers[a.container.ID]
 	if l.takeBack(a); e != nil && e.foreign {
 		e.unborn, e.unconfirmed = false, true
-		l.model.containers[a.container.ID] = e
+		l.model.setContainer(a.container.ID, e)
 	}
 }
 

@@ -9,69 +9,67 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// input is the model as the planner wants it: one pod per UID.
+// input is the model as the planner wants it: one pod per UID, sorted by it.
 func (m *model) input(now time.Time) []pools.Pod {
-	byUID := m.inputPods(now)
-	for id, e := range m.pods {
-		p := byUID[e.uid]
-		if !e.pod.Ready {
-			continue
-		}
-		p.Gone = p.Gone && e.unlisted // then its containers tell
-		if e.pause != "" {
-			p.Containers = append(p.Containers, pools.Container{
-				ID: id, Name: infraName, Kind: pools.Infra, State: pools.Running, CreatedAt: e.pod.CreatedAt.UnixNano(),
-			})
-		}
-	}
-	for _, e := range m.containers {
-		pod := m.pods[e.container.PodID]
-		if pod == nil {
-			continue // it has exited, and its sandbox is gone, or it is not known whose it is
-		}
-		p, c := byUID[pod.uid], e.input()
-		if c.State == pools.Running || c.State == pools.Created && pod.unlisted && pod.pod.Ready {
-			p.Gone = false
-		}
-		if now.Sub(e.changed()) < settleTime {
-			p.Settled = false
-		}
-		p.Containers = append(p.Containers, c)
-	}
-	out := make([]pools.Pod, 0, len(byUID))
-	for _, p := range byUID {
-		slices.SortFunc(p.Containers, pools.CompareContainers)
-		out = append(out, *p)
+	out := make([]pools.Pod, 0, len(m.sandboxes))
+	for uid := range m.sandboxes {
+		out = append(out, m.inputOf(uid, now))
 	}
 	slices.SortFunc(out, func(a, b pools.Pod) int { return cmp.Compare(a.UID, b.UID) })
 	return out
 }
 
-// inputPods are the pods by UID, without containers, as if they were gone. Of
-// those sandboxes that the runtime has described the newest tells what a pod is.
-func (m *model) inputPods(now time.Time) map[string]*pools.Pod {
-	newest := make(map[string]*podEntry, len(m.pods))
-	for _, e := range m.pods {
-		if best := newest[e.uid]; best == nil || e.tellsMore(best) {
-			newest[e.uid] = e
+// inputOf is one of them, of a UID that is known.
+func (m *model) inputOf(uid string, now time.Time) pools.Pod {
+	sandboxes := m.sandboxes[uid]
+	p := inputPod(uid, sandboxes, now)
+	for id, e := range sandboxes {
+		if e.pod.Ready {
+			p.Gone = p.Gone && e.unlisted // then its containers tell
+		}
+		if e.pod.Ready && e.pause != "" {
+			p.Containers = append(p.Containers, pools.Container{
+				ID: id, Name: infraName, Kind: pools.Infra, State: pools.Running, CreatedAt: e.pod.CreatedAt.UnixNano(),
+			})
 		}
 	}
-	byUID := make(map[string]*pools.Pod, len(newest))
-	for uid, e := range newest {
-		byUID[uid] = &pools.Pod{
-			UID:         uid,
-			Namespace:   e.pod.Namespace,
-			Name:        e.pod.Name,
-			QoS:         e.qos,
-			Annotations: e.pod.Annotations,
-			Resources:   e.resources(),
-			Settled:     now.Sub(e.began) >= settleTime,
-			Gone:        true,
-			Unread:      e.unread(),
-			CreatedAt:   nanoseconds(e.pod.CreatedAt),
+	for id, e := range sandboxes {
+		for _, ctr := range m.within[id] {
+			c := ctr.input()
+			if c.State == pools.Running || c.State == pools.Created && e.unlisted && e.pod.Ready {
+				p.Gone = false
+			}
+			if now.Sub(ctr.changed()) < settleTime {
+				p.Settled = false
+			}
+			p.Containers = append(p.Containers, c)
 		}
 	}
-	return byUID
+	slices.SortFunc(p.Containers, pools.CompareContainers)
+	return p
+}
+
+// inputPod is a pod without containers, as if it were gone. Of those sandboxes that the
+// runtime has described the newest tells what a pod is.
+func inputPod(uid string, sandboxes map[string]*podEntry, now time.Time) pools.Pod {
+	var e *podEntry
+	for _, s := range sandboxes {
+		if e == nil || s.tellsMore(e) {
+			e = s
+		}
+	}
+	return pools.Pod{
+		UID:         uid,
+		Namespace:   e.pod.Namespace,
+		Name:        e.pod.Name,
+		QoS:         e.qos,
+		Annotations: e.pod.Annotations,
+		Resources:   e.resources(),
+		Settled:     now.Sub(e.began) >= settleTime,
+		Gone:        true,
+		Unread:      e.unread(),
+		CreatedAt:   nanoseconds(e.pod.CreatedAt),
+	}
 }
 
 // tellsMore says that e, and not o, tells what their pod is.

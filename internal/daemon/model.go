@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"cmp"
-	"maps"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/managers"
@@ -24,8 +23,12 @@ type model struct {
 	clock      int                        // counts changes, to tell old listings from new entries
 	pods       map[string]*podEntry       // by sandbox id
 	containers map[string]*containerEntry // by container id
-	units      map[string]*unitEntry      // by the name in the configuration
-	removed    map[string]int             // when a container or sandbox was deleted, on clock
+	// sandboxes are the pods by UID and sandbox id, and within the containers by sandbox
+	// and container id: see members.go.
+	sandboxes map[string]map[string]*podEntry
+	within    map[string]map[string]*containerEntry
+	units     map[string]*unitEntry // by the name in the configuration
+	removed   map[string]int        // when a container or sandbox was deleted, on clock
 	// started is when the daemon began to watch; zero before the first listing is
 	// in. What is made later, the daemon sees being made.
 	started time.Time
@@ -83,7 +86,10 @@ type containerEntry struct {
 }
 
 func newModel(d cgroup.Driver) *model {
-	return &model{driver: d, pods: make(map[string]*podEntry), containers: make(map[string]*containerEntry), units: make(map[string]*unitEntry), removed: make(map[string]int)}
+	return &model{
+		driver: d, pods: make(map[string]*podEntry), containers: make(map[string]*containerEntry), units: make(map[string]*unitEntry), removed: make(map[string]int),
+		sandboxes: make(map[string]map[string]*podEntry), within: make(map[string]map[string]*containerEntry),
+	}
 }
 
 // putPod adds or replaces a pod.
@@ -110,7 +116,7 @@ func (m *model) putPod(f podFacts) {
 	if _, qos, ok := cgroup.PodOf(e.slice); ok {
 		e.qos = pools.QoS(qos)
 	}
-	m.pods[f.ID] = e
+	m.setPod(f.ID, e)
 }
 
 // name is the pod's, for people; empty if it is not known.
@@ -168,7 +174,7 @@ func (m *model) putContainer(f containerFacts) {
 	e.recorded, cpusErr = f.RecordedCPUs()
 	e.mems, memsErr = f.RecordedMems()
 	e.err = cmp.Or(e.err, pathErr, cpusErr, memsErr)
-	m.containers[f.ID] = e
+	m.setContainer(f.ID, e)
 }
 
 // advance moves a container's state forward.
@@ -214,9 +220,11 @@ func (m *model) merge(l listed) {
 		}
 	}
 	now := time.Now()
-	maps.DeleteFunc(m.containers, func(id string, e *containerEntry) bool {
-		return !seen[id] && e.added <= l.asOf && !e.expected(now)
-	})
+	for id, e := range m.containers {
+		if !seen[id] && e.added <= l.asOf && !e.expected(now) {
+			m.dropContainer(id)
+		}
+	}
 	for id, e := range m.pods {
 		if !seen[id] && e.added <= l.asOf && !e.expected(now) {
 			m.unlist(id)

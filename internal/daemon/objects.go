@@ -89,7 +89,7 @@ func (l *loop) fetchContainer(id string) {
 // runtime tells nobody: it would keep the CPUs that both have on record from the new one.
 func (l *loop) supersede(c *containerEntry) {
 	key := l.model.keyOf(c)
-	for id, e := range l.model.containers {
+	for id, e := range l.model.members(key.PodUID) {
 		if e.container.State != cri.Exited && !e.unborn && l.model.keyOf(e) == key && e.container.CreatedAt.Before(c.container.CreatedAt) {
 			l.fetchContainer(id)
 		}

@@ -344,7 +344,7 @@ func TestPluginBeforeUsAndLate(t *testing.T) {
 			if e := l.model.containers[c.ID]; e.foreign != (name == "theirs") || e.unborn {
 				t.Errorf("%s: foreign %t, unborn %t", name, e.foreign, e.unborn)
 			}
-			delete(l.model.containers, c.ID)
+			l.model.dropContainer(c.ID)
 		})
 	}
 }

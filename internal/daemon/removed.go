@@ -12,7 +12,7 @@ func (m *model) remove(id string) {
 // removeAsOf is remove for what was found gone by a question that was asked at asOf.
 func (m *model) removeAsOf(id string, asOf int) {
 	m.removed[id] = max(m.removed[id], asOf)
-	delete(m.containers, id)
+	m.dropContainer(id)
 }
 
 // outdated says that what was asked for at asOf has been deleted since.

@@ -30,21 +30,21 @@ var errUnlisted = errors.New("the runtime lists containers of it, and not the sa
 // of it that has not exited.
 func (m *model) unlist(id string) {
 	var of *containerEntry
-	for _, e := range m.containers {
-		if e.container.PodID == id && stateOf(e.container.State) != pools.Exited && (of == nil || e.err == nil) {
+	for _, e := range m.within[id] {
+		if stateOf(e.container.State) != pools.Exited && (of == nil || e.err == nil) {
 			of = e
 		}
 	}
 	switch e := m.pods[id]; {
 	case of == nil:
-		delete(m.pods, id)
+		m.dropPod(id)
 	case e != nil:
 		e.unlisted = true
 	default:
 		m.clock++
 		uid, _, _ := cgroup.PodOf(of.path)
 		// For all that is known it is ready: it is the runtime that does not tell.
-		m.pods[id] = &podEntry{pod: cri.Pod{ID: id, Ready: true}, uid: cmp.Or(uid, id), added: m.clock, unlisted: true, err: errUnlisted}
+		m.setPod(id, &podEntry{pod: cri.Pod{ID: id, Ready: true}, uid: cmp.Or(uid, id), added: m.clock, unlisted: true, err: errUnlisted})
 	}
 }
 
