@@ -1,7 +1,10 @@
 package appcpus_test
 
 import (
+	"errors"
+	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -125,6 +128,58 @@ func TestSync(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "containers/u2")); !os.IsNotExist(err) {
 		t.Errorf("the directory of a pod that is gone: %v", err)
 	}
+}
+
+// TestUpdate: whatever changes, Update leaves what Sync would, with the directories of pods that
+// wait for their files.
+func TestUpdate(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	one, other := t.TempDir(), t.TempDir()
+	var before appcpus.Files
+	for step := range 300 {
+		want := appcpus.Files{Content: map[string]string{}, Keep: map[string]bool{}}
+		for pod := range 4 {
+			for _, name := range []string{"a", "b"} {
+				file := fmt.Sprintf("containers/u%d/%s.json", pod, name)
+				switch r.IntN(4) {
+				case 0:
+					want.Content[file] = fmt.Sprint(r.IntN(2))
+				case 1:
+					want.Keep[file] = true
+				}
+			}
+		}
+		if r.IntN(3) > 0 {
+			want.Content["units/du.service.env"] = fmt.Sprint(r.IntN(2))
+		}
+		for _, dir := range []string{one, other} { // as the one who mounts it makes it
+			if err := os.MkdirAll(filepath.Join(dir, "containers", fmt.Sprint("u", step%4)), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(appcpus.Update(one, before, want), appcpus.Sync(other, want)); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(read(t, other), read(t, one)); d != "" {
+			t.Fatalf("step %d: files (-Sync +Update):\n%s", step, d)
+		}
+		if d := cmp.Diff(directories(t, other), directories(t, one)); d != "" {
+			t.Fatalf("step %d: directories (-Sync +Update):\n%s", step, d)
+		}
+		before = want
+	}
+}
+
+func directories(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(dir, "containers"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
 }
 
 // TestSyncRemovesLeftovers: a file that a daemon had not renamed yet when it was

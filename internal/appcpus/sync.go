@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,6 +35,34 @@ func Sync(dir string, want Files) error {
 	for _, top := range []string{containersDir, unitsDir} {
 		if err := clean(dir, top, want); err != nil {
 			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Update is Sync where the files in dir are as Sync or Update has left them before: it looks
+// at those that differ alone.
+func Update(dir string, before, want Files) error {
+	var errs []error
+	for name, content := range want.Content {
+		if old, had := before.Content[name]; had && old == content {
+			continue
+		}
+		if err := put(dir, name, content); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	for _, had := range []iter.Seq[string]{maps.Keys(before.Content), maps.Keys(before.Keep)} {
+		for name := range had {
+			if want.has(name) {
+				continue
+			}
+			switch err := drop(dir, name, want); {
+			case err == nil && filepath.Dir(name) != unitsDir:
+				_ = os.Remove(filepath.Join(dir, filepath.Dir(name))) // it stays if there is more in it
+			case err != nil && !errors.Is(err, fs.ErrNotExist):
+				errs = append(errs, fmt.Errorf("remove CPUs for the application: %w", err))
+			}
 		}
 	}
 	return errors.Join(errs...)

@@ -69,8 +69,14 @@ func (l *loop) tellApplications(now time.Time) {
 	if a.sent != nil && maps.Equal(want.Content, a.sent.Content) && maps.Equal(want.Keep, a.sent.Keep) {
 		return
 	}
+	before := a.sent
 	a.busy, a.sent = true, &want
-	l.disk.submit("files", func(context.Context) event { return filesWritten{appcpus.Sync(l.files, want)} })
+	l.disk.submit("files", func(context.Context) event {
+		if before == nil {
+			return filesWritten{appcpus.Sync(l.files, want)}
+		}
+		return filesWritten{appcpus.Update(l.files, *before, want)}
+	})
 }
 
 func (e filesWritten) apply(l *loop) {
