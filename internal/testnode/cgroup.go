@@ -65,6 +65,9 @@ type Cgroups struct {
 	strays    map[int]cpuset.Set // of threads that were left behind
 	changes   int                // of a cpuset.cpus with tasks
 	unbound   error              // of Unbind
+	// units and holders are where units and threads were found last: they stay, mostly.
+	units   map[string]cgroup.Path
+	holders map[int]*cgroupNode
 }
 
 // NewCgroups returns a tree that has only its root, with cpuset and cpu enabled
@@ -79,7 +82,8 @@ func NewCgroups(c CgroupConfig) *Cgroups {
 	}
 	root := newCgroupNode(nil)
 	root.enabled = map[string]bool{"cpuset": true, "cpu": true}
-	return &Cgroups{config: c, online: online, root: root, parted: partitions{nodes: map[*cgroupNode]bool{}}, strays: make(map[int]cpuset.Set)}
+	return &Cgroups{config: c, online: online, root: root, parted: partitions{nodes: map[*cgroupNode]bool{}}, strays: make(map[int]cpuset.Set),
+		units: make(map[string]cgroup.Path), holders: make(map[int]*cgroupNode)}
 }
 
 // Intercept has f called before each write, without any lock held; if f returns
@@ -144,6 +148,7 @@ func (c *Cgroups) adopt(parent *cgroupNode, name string) {
 func (c *Cgroups) orphan(parent *cgroupNode, name string) {
 	gone := parent.children[name]
 	delete(parent.children, name)
+	clear(c.holders)
 	c.dissolve(gone)
 	c.unwatch(gone)
 	c.tell(parent, cgroup.Gone, name)
@@ -286,7 +291,17 @@ func (c *Cgroups) find(op, name string) (*cgroupNode, error) {
 func (c *Cgroups) unit(name string) (cgroup.Path, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.root.unit("", name)
+	if p, found := c.units[name]; found {
+		if _, err := c.find("stat", string(p)); err == nil {
+			return p, true
+		}
+		delete(c.units, name)
+	}
+	p, ok := c.root.unit("", name)
+	if ok {
+		c.units[name] = p
+	}
+	return p, ok
 }
 
 func (n *cgroupNode) unit(at cgroup.Path, name string) (cgroup.Path, bool) {

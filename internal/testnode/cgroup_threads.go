@@ -34,7 +34,7 @@ func (c *Cgroups) moveTasks(n *cgroupNode, before cpuset.Set) {
 func (c *Cgroups) Affinity(tid int) (cpuset.Set, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	node := c.root.holder(tid)
+	node := c.holder(tid)
 	if node == nil {
 		return cpuset.Set{}, syscall.ESRCH
 	}
@@ -48,7 +48,7 @@ func (c *Cgroups) Affinity(tid int) (cpuset.Set, error) {
 func (c *Cgroups) Unbind(tid int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.root.holder(tid) == nil {
+	if c.holder(tid) == nil {
 		return syscall.ESRCH
 	}
 	if c.unbound != nil {
@@ -66,6 +66,15 @@ func (c *Cgroups) RefuseUnbind(err error) {
 }
 
 // holder is the cgroup that a thread is in, nil if there is none.
+func (c *Cgroups) holder(tid int) *cgroupNode {
+	if n := c.holders[tid]; n != nil && slices.Contains(n.tasks, tid) {
+		return n
+	}
+	n := c.root.holder(tid)
+	c.holders[tid] = n
+	return n
+}
+
 func (n *cgroupNode) holder(tid int) *cgroupNode {
 	if slices.Contains(n.tasks, tid) {
 		return n
