@@ -34,7 +34,7 @@ var errNoEffect = errors.New("the value was taken and is gone again: somebody el
 type bench struct {
 	failures map[benchKey]failure
 	recorded map[recordKey]record
-	contests map[recordKey]*contest
+	contests map[cgroup.Path]map[string]*contest // by property
 }
 
 // record is the value that a property was given last, when, and how often in short
@@ -67,7 +67,7 @@ type failure struct {
 }
 
 func newBench() *bench {
-	return &bench{failures: make(map[benchKey]failure), recorded: make(map[recordKey]record), contests: make(map[recordKey]*contest)}
+	return &bench{failures: make(map[benchKey]failure), recorded: make(map[recordKey]record), contests: make(map[cgroup.Path]map[string]*contest)}
 }
 
 func keyOf(w cgroup.Write) benchKey { return benchKey{w.Path.Scope(), w.Via == cgroup.File} }
@@ -161,11 +161,7 @@ func (b *bench) forget(gone func(cgroup.Path) bool) {
 			delete(b.recorded, k)
 		}
 	}
-	for k := range b.contests {
-		if gone(k.path) {
-			delete(b.contests, k)
-		}
-	}
+	maps.DeleteFunc(b.contests, func(p cgroup.Path, _ map[string]*contest) bool { return gone(p) })
 }
 
 // paths are the cgroups that have been refused something.
@@ -174,8 +170,26 @@ func (b *bench) paths() map[cgroup.Path]bool {
 	for k := range b.failures {
 		out[k.path] = true
 	}
-	for k := range b.contests {
-		out[k.path] = true
+	for p := range b.contests {
+		out[p] = true
+	}
+	return out
+}
+
+// heeded are the cgroups among targets of which a property is to be left alone, or was
+// refused.
+func (b *bench) heeded(targets []cgroup.Target) map[cgroup.Path]bool {
+	if len(targets) > len(b.failures)+len(b.contests) {
+		return b.paths()
+	}
+	out := make(map[cgroup.Path]bool)
+	for i := range targets {
+		p := targets[i].Path
+		_, file := b.failures[benchKey{p, true}]
+		_, record := b.failures[benchKey{p, false}]
+		if file || record || b.contests[p] != nil {
+			out[p] = true
+		}
 	}
 	return out
 }

@@ -37,10 +37,13 @@ type contest struct {
 
 // contest notes a foreign write, and begins a truce when it is one too many.
 func (b *bench) contest(k recordKey, d deviation, now time.Time) {
-	c := b.contests[k]
+	c := b.contests[k.path][k.property]
 	if c == nil {
+		if b.contests[k.path] == nil {
+			b.contests[k.path] = make(map[string]*contest)
+		}
 		c = &contest{}
-		b.contests[k] = c
+		b.contests[k.path][k.property] = c
 	}
 	c.deviation = d
 	if c.at = append(c.at, now); len(c.at) > maxRepairs+1 {
@@ -55,7 +58,7 @@ func (b *bench) contest(k recordKey, d deviation, now time.Time) {
 
 // blame notes whose the writes are.
 func (b *bench) blame(k recordKey, cause string) {
-	if c := b.contests[k]; c != nil {
+	if c := b.contests[k.path][k.property]; c != nil {
 		c.cause = cause
 	}
 }
@@ -67,32 +70,37 @@ func (c *contest) over(now time.Time) bool {
 
 // truces are the properties of a cgroup that are to be left alone because somebody
 // else writes them; trespasses says that it runs on CPUs that another has for himself.
-func (b *bench) truces(p cgroup.Path, trespasses bool, now time.Time) (left []string) {
-	for k, c := range b.contests {
-		if k.path != p || !now.Before(c.until) {
+func (b *bench) truces(p cgroup.Path, trespasses func(cgroup.Path) bool, now time.Time) (left []string) {
+	for property, c := range b.contests[p] {
+		if !now.Before(c.until) {
 			continue
 		}
-		if trespasses && k.property == cgroup.FileCPUs && now.Sub(c.at[len(c.at)-1]) >= trespassPause {
+		if property == cgroup.FileCPUs && now.Sub(c.at[len(c.at)-1]) >= trespassPause && trespasses(p) {
 			continue
 		}
-		left = append(left, k.property)
+		left = append(left, property)
 	}
 	return left
 }
 
 // nextContest tells when cgroups that are contested are due again.
 func (b *bench) nextContest(earlier func(time.Time), now time.Time) {
-	for k, c := range b.contests {
-		if c.over(now) {
-			delete(b.contests, k)
-			continue
+	for p, of := range b.contests {
+		for property, c := range of {
+			if c.over(now) {
+				delete(of, property)
+				continue
+			}
+			if now.Before(c.until) {
+				earlier(c.at[len(c.at)-1].Add(trespassPause))
+				earlier(c.until)
+			}
+			if c.truce > 0 {
+				earlier(c.until.Add(contestTime + time.Second)) // it may be over then
+			}
 		}
-		if now.Before(c.until) {
-			earlier(c.at[len(c.at)-1].Add(trespassPause))
-			earlier(c.until)
-		}
-		if c.truce > 0 {
-			earlier(c.until.Add(contestTime + time.Second)) // it may be over then
+		if len(of) == 0 {
+			delete(b.contests, p)
 		}
 	}
 }
@@ -116,15 +124,17 @@ func (l *loop) trespasses(p cgroup.Path) bool {
 // contestProblems are the cgroups that are left to somebody else for now.
 func (l *loop) contestProblems(now time.Time) []pools.Problem {
 	var all []pools.Problem
-	for k, c := range l.bench.contests {
-		if c.truce == 0 || c.over(now) {
-			continue
+	for path, of := range l.bench.contests {
+		for property, c := range of {
+			if c.truce == 0 || c.over(now) {
+				continue
+			}
+			p := pools.Problem{Reason: pools.Reason{Code: codeContested, Text: fmt.Sprintf(
+				"%s of %s: somebody else (%s) writes %q whenever it has %q; it is left alone until %s. Stop one of the two",
+				property, path, c.cause, c.is, c.was, c.until.Format(time.RFC3339))}}
+			l.nameOwner(&p, path)
+			all = append(all, p)
 		}
-		p := pools.Problem{Reason: pools.Reason{Code: codeContested, Text: fmt.Sprintf(
-			"%s of %s: somebody else (%s) writes %q whenever it has %q; it is left alone until %s. Stop one of the two",
-			k.property, k.path, c.cause, c.is, c.was, c.until.Format(time.RFC3339))}}
-		l.nameOwner(&p, k.path)
-		all = append(all, p)
 	}
 	return all
 }

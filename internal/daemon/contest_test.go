@@ -113,30 +113,31 @@ func TestContestOfOneProperty(t *testing.T) {
 // each that follows soon; only an owner's CPUs are not waited for.
 func TestTruces(t *testing.T) {
 	b, now, key := newBench(), time.Now(), recordKey{"a", cgroup.FileCPUs}
-	left := func(trespasses bool) bool { return len(b.truces("a", trespasses, now)) > 0 }
+	says := func(trespasses bool) func(cgroup.Path) bool { return func(cgroup.Path) bool { return trespasses } }
+	left := func(trespasses bool) bool { return len(b.truces("a", says(trespasses), now)) > 0 }
 	for i := range maxRepairs + 1 {
 		if left(false) {
 			t.Fatalf("a truce after %d writes", i)
 		}
 		b.contest(key, deviation{property: cgroup.FileCPUs}, now)
 	}
-	if got := b.truces("a", false, now); len(got) != 1 || got[0] != cgroup.FileCPUs || len(b.truces("b", false, now)) > 0 {
+	if got := b.truces("a", says(false), now); len(got) != 1 || got[0] != cgroup.FileCPUs || len(b.truces("b", says(false), now)) > 0 {
 		t.Errorf("left alone: %v; want the CPUs, and only of that cgroup", got)
 	}
 	if now = now.Add(trespassPause); left(true) || !left(false) {
 		t.Error("on another's CPUs it is to be moved after a pause, and only then")
 	}
 	for _, want := range []time.Duration{firstTruce, 2 * firstTruce, 4 * firstTruce, 8 * firstTruce, lastTruce, lastTruce} {
-		if c := b.contests[key]; c.truce != want {
+		if c := b.contests[key.path][key.property]; c.truce != want {
 			t.Errorf("the truce is %v; want %v", c.truce, want)
 		}
-		if now = b.contests[key].until; left(false) {
+		if now = b.contests[key.path][key.property].until; left(false) {
 			t.Errorf("left alone after %v", want)
 		}
 		b.contest(key, deviation{property: cgroup.FileCPUs}, now)
 	}
 	b.contest(recordKey{"a", cgroup.FileWeight}, deviation{property: cgroup.FileWeight}, now)
-	if now = now.Add(trespassPause); len(b.truces("a", true, now)) > 0 {
+	if now = now.Add(trespassPause); len(b.truces("a", says(true), now)) > 0 {
 		t.Error("one write of the weight is a fight")
 	}
 	now = now.Add(lastTruce + 2*contestTime)
