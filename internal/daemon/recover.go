@@ -37,7 +37,8 @@ import (
 // guaranteed pool, and in no set of somebody who certainly shares. With guaranteed.from:
 // shared that takes somebody who does: a pause container, unless those are elsewhere
 // (infraContainers), or one that never gets CPUs of its own. There, too, a set that nobody
-// else has some of tells nothing where nobody is known to share.
+// else has some of tells nothing where nobody is known to share, unless it is that of a
+// partition: nobody but an owner is made one.
 //
 // What the runtime has recorded of a container that has ended counts only where there
 // is no journal at all: it stays on record when its CPUs are given on, or reserved
@@ -72,6 +73,7 @@ type instance struct {
 	unread   bool // the runtime has not told yet, but will
 	watched  bool // its pod's pause container has a set, which a shared container would have too; for a unit, or where pause containers are elsewhere, somebody's has
 	mixed    bool // it asks for shared CPUs beside its own
+	parted   bool // the kernel keeps others off its set
 	kernel   cpuset.Set
 	recorded cpuset.Set // none where the journal knows better
 	created  int64
@@ -138,20 +140,22 @@ func newRecovery(m *model, read func(cgroup.Path) (cgroup.State, error), journal
 	for _, a := range journal {
 		r.journal[a.Key] = a.CPUs
 	}
-	asks := func(path cgroup.Path) cpuset.Set {
+	state := func(path cgroup.Path) cgroup.State {
 		if path == "" {
-			return cpuset.Set{}
+			return cgroup.State{}
 		}
 		st, err := read(path)
 		if err != nil {
-			return cpuset.Set{}
+			return cgroup.State{}
 		}
-		return st.CPUs
+		return st
 	}
+	asks := func(path cgroup.Path) cpuset.Set { return state(path).CPUs }
 	var all []instance
 	for _, e := range m.containers {
 		key := m.keyOf(e)
-		i := instance{owner: key, kernel: asks(e.path), recorded: e.recorded, created: e.container.CreatedAt.UnixNano()}
+		now := state(e.path)
+		i := instance{owner: key, kernel: now.CPUs, parted: now.Partition.Valid(), recorded: e.recorded, created: e.container.CreatedAt.UnixNano()}
 		pod := m.pods[e.container.PodID]
 		stillborn := e.container.State == cri.Created && pod != nil && !pod.pod.Ready
 		if stillborn || e.container.State == cri.Exited && len(journal) > 0 {
@@ -286,7 +290,7 @@ func (r *recovery) certain(i instance, cpus cpuset.Set) bool {
 		return false
 	case cpus.Equal(r.journal[i.owner]):
 		return true
-	case r.pools.FromShared && r.pools.Infra != "" && !i.watched && !i.unread:
+	case r.pools.FromShared && r.pools.Infra != "" && !i.watched && !i.unread && !(i.parted && cpus.Equal(i.kernel)):
 		return false
 	}
 	// The journal knows of more when a write was on its way.

@@ -55,3 +55,29 @@ func TestRecoverAssignments(t *testing.T) {
 		t.Errorf("assignments (-want +got):\n%s", d)
 	}
 }
+
+// TestRecoverPartition: with pause containers elsewhere and nobody who is known to share, a set
+// that nobody else has some of is its owner's where the kernel keeps others off it.
+func TestRecoverPartition(t *testing.T) {
+	m := newModel(cgroup.DriverSystemd)
+	slice := "kubepods-podu.slice"
+	m.putPod(podFacts{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}})
+	for _, id := range []string{"parted", "not"} {
+		m.putContainer(containerFacts{Container: cri.Container{ID: id, PodID: "p", Name: id, State: cri.Running, CgroupsPath: slice + ":cri-containerd:" + id, Requested: whole(2)}})
+	}
+	read := func(p cgroup.Path) (cgroup.State, error) {
+		switch p {
+		case m.containers["parted"].path:
+			return cgroup.State{Path: p, CPUs: cpuset.Of(4, 5), Partition: cgroup.PartitionState{Type: cgroup.RootPartition}}, nil
+		case m.containers["not"].path:
+			return cgroup.State{Path: p, CPUs: cpuset.Of(6, 7)}, nil
+		}
+		return cgroup.State{}, cgroup.ErrGone
+	}
+	of := pools.Pools{FromShared: true, Infra: "management", Shared: cpuset.Range(2, 7), Guaranteed: cpuset.Range(2, 7)}
+	got := recoverAssignments(m, read, nil, &settings{pools: of})
+	want := []pools.Assignment{{Key: pools.Key{PodUID: "u", Container: "parted"}, CPUs: cpuset.Of(4, 5)}}
+	if d := cmp.Diff(want, got, cmp.Comparer(cpuset.Set.Equal)); d != "" {
+		t.Errorf("assignments (-want +got):\n%s", d)
+	}
+}
