@@ -202,7 +202,7 @@ func newLoop(h host, o Options) (*loop, error) {
 
 		plannedOnce: make(chan struct{}),
 
-		timers: timers{resync: stoppedTimer(), retry: stoppedTimer(), journal: stoppedTimer(), pulse: stoppedTimer()},
+		timers: timers{resync: stoppedTimer(), retry: stoppedTimer(), journal: stoppedTimer(), pulse: stoppedTimer(), rest: stoppedTimer()},
 	}
 	if !h.observes { // then threads, too, stay where they are
 		l.tree.gather = l.gather

@@ -174,17 +174,11 @@ func (d *drifts) unmended() int {
 // settleDrifts counts the drifts that are repaired, or whose cgroup is gone.
 func (l *loop) settleDrifts(now time.Time) {
 	told := make(map[string]cri.Resources)
-	wanted := make(map[cgroup.Path]cgroup.Target)
-	if len(l.drifts.open) > 0 {
-		for _, t := range l.status.targets {
-			wanted[t.Path] = t
-		}
-	}
 	l.drifts.open = slices.DeleteFunc(l.drifts.open, func(d *drift) bool {
 		c, there := l.tree.current[d.Path]
-		target, planned := wanted[d.Path] // which may be another by now
-		there = there && c.Exists && planned
-		if there && !d.repaired && !l.tree.stale[d.Path] && !d.lasts(target, c.State) {
+		i := slices.IndexFunc(l.status.targets, func(t cgroup.Target) bool { return t.Path == d.Path }) // which may be another by now
+		there = there && c.Exists && i >= 0
+		if there && !d.repaired && !l.tree.stale[d.Path] && !d.lasts(l.status.targets[i], c.State) {
 			d.repaired = true
 			if d.heard {
 				l.drifts.repairs.Observe(now.Sub(d.noticed).Seconds())

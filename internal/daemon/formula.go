@@ -119,10 +119,15 @@ func witness(m *model, current map[cgroup.Path]cgroup.Current, l *ledger) (id st
 	return "", "", false
 }
 
+// guesses says that no container has shown the formula yet, and none is configured.
+func (l *loop) guesses() bool {
+	return l.settings.config.WeightFormula == config.WeightAuto && !l.status.formulaSeen
+}
+
 // observeWeights settles the question for the formula as soon as a container
 // answers it, and says whether it has changed.
 func (l *loop) observeWeights() (changed bool) {
-	if l.settings.config.WeightFormula != config.WeightAuto || l.status.formulaSeen {
+	if !l.guesses() {
 		return false
 	}
 	id, f, ok := witness(l.model, l.tree.current, l.ledger)

@@ -102,7 +102,8 @@ func (l *loop) answerHooks(now time.Time) (again bool) {
 			again = true
 			return true
 		}
-		c, done := l.decideCreate(a, now)
+		pod, p := findPlacement(&l.status.plan, a.container.ID)
+		c, done := l.decideCreate(a, pod, p, now)
 		if !done {
 			return false
 		}
@@ -116,7 +117,8 @@ func (l *loop) answerHooks(now time.Time) (again bool) {
 		return true
 	})
 	l.starting = slices.DeleteFunc(l.starting, func(a *startAsked) bool {
-		done, err := l.decideStart(a, now)
+		_, p := findPlacement(&l.status.plan, a.id)
+		done, err := l.decideStart(a, p, targetOf(l.status.targets, a.id), now)
 		if done = done || gone(a.asker); done {
 			a.answer <- err
 		}
@@ -160,11 +162,11 @@ func (l *loop) giveUp(a *createAsked) {
 	}
 }
 
-// decideCreate is the answer, if there is one yet.
-func (l *loop) decideCreate(a *createAsked, now time.Time) (created, bool) {
+// decideCreate is the answer, if there is one yet, to who is planned as p; nil if it is not
+// planned.
+func (l *loop) decideCreate(a *createAsked, pod *pools.PodPlan, p *pools.Placement, now time.Time) (created, bool) {
 	late := now.Sub(a.since) >= hookPatience
 	refuse := l.settings.config.OnRefusal != config.RefusalShared
-	pod, p := findPlacement(&l.status.plan, a.container.ID)
 	switch {
 	case p == nil:
 		return created{err: errors.New("its pod is being removed, or the daemon cannot tell what it is")}, true
@@ -197,14 +199,20 @@ func (l *loop) decideCreate(a *createAsked, now time.Time) (created, bool) {
 
 func findPlacement(plan *pools.Plan, id string) (*pools.PodPlan, *pools.Placement) {
 	for i := range plan.Pods {
-		pod := &plan.Pods[i]
-		for j := range pod.Containers {
-			if c := &pod.Containers[j]; c.ID == id && c.Kind == pools.App {
-				return pod, c
-			}
+		if c := placementIn(&plan.Pods[i], id); c != nil {
+			return &plan.Pods[i], c
 		}
 	}
 	return nil, nil
+}
+
+func placementIn(pod *pools.PodPlan, id string) *pools.Placement {
+	for i := range pod.Containers {
+		if c := &pod.Containers[i]; c.ID == id && c.Kind == pools.App {
+			return c
+		}
+	}
+	return nil
 }
 
 // leave is the answer for a container that another manager places: none, and it is made
@@ -304,22 +312,21 @@ func (l *loop) reply(a *createAsked, pod *pools.PodPlan, p *pools.Placement, cpu
 // decideStart is the answer, if there is one yet: nothing is in the way of a
 // container that has its CPUs. One that should have CPUs of its own and runs elsewhere,
 // unless it was let, or that is on those of somebody else, must not begin. Who is not
-// known, from a time without NRI, is being asked for.
-func (l *loop) decideStart(a *startAsked, now time.Time) (done bool, refusal error) {
+// known, from a time without NRI, is being asked for. p and t are what is planned for it,
+// nil if nothing is.
+func (l *loop) decideStart(a *startAsked, p *pools.Placement, t *cgroup.Target, now time.Time) (done bool, refusal error) {
 	late := now.Sub(a.since) >= hookPatience
-	i := slices.IndexFunc(l.status.targets, func(t cgroup.Target) bool { return t.Container == a.id })
-	if _, p := findPlacement(&l.status.plan, a.id); p != nil && p.Pool == pools.Other {
+	if p != nil && p.Pool == pools.Other {
 		return true, nil
 	}
-	if i < 0 {
+	if t == nil {
 		return late, nil
 	}
-	t := l.status.targets[i]
 	c := l.tree.current[t.Path]
 	switch {
-	case c.Exists && !late && l.partitionPending(t):
+	case c.Exists && !late && l.partitionPending(*t):
 		return false, nil
-	case c.Exists && l.partitionPending(t):
+	case c.Exists && l.partitionPending(*t):
 		l.log.Warn("a container begins before the kernel keeps others off its CPUs: that takes longer than the runtime waits", "cgroup", t.Path)
 	}
 	switch {
@@ -338,6 +345,15 @@ func (l *loop) decideStart(a *startAsked, now time.Time) (done bool, refusal err
 		return true, fmt.Errorf("it is on CPUs %s, which others have for themselves; the kubelet tries again", on)
 	}
 	return true, nil
+}
+
+func targetOf(targets []cgroup.Target, container string) *cgroup.Target {
+	for i := range targets {
+		if targets[i].Container == container {
+			return &targets[i]
+		}
+	}
+	return nil
 }
 
 // hurry lets those go on without the kubelet's word whose answer is due.

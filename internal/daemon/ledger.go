@@ -85,6 +85,9 @@ func (l *ledger) touched(p cgroup.Path, file string) bool {
 	return ok
 }
 
+// lifted says that the daemon has written a quota.
+func (l *ledger) lifted(p cgroup.Path) bool { return l.touched(p, cgroup.FileMax) }
+
 // nodesBefore returns the NUMA nodes that memory of a target was bound to before the
 // daemon bound it; bound says that it has.
 func (l *ledger) nodesBefore(t *cgroup.Target) (nodes cpuset.Set, bound bool) {
@@ -176,12 +179,12 @@ func (l *ledger) forget(gone func(cgroup.Path) bool) {
 	}
 }
 
+// journal is a copy for a worker; Originals are in no order.
 func (l *ledger) journal() Journal {
 	j := Journal{BootID: l.bootID, Originals: make([]Original, 0, len(l.originals)), Assignments: toRecords(l.assignments), Resting: l.resting, Accepted: l.accepted}
 	for _, o := range l.originals {
 		j.Originals = append(j.Originals, o)
 	}
-	sortOriginals(j.Originals)
 	for _, k := range l.unhinted {
 		j.Unhinted = append(j.Unhinted, owner(k))
 	}

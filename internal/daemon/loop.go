@@ -116,6 +116,7 @@ type loop struct {
 	threads     threads
 	exposures   exposures
 	isolation   isolation
+	agenda      agenda
 	quiet       quiet
 	auditor     auditor
 	tuner       *tune.Tuner // nil where the host's settings are left alone
@@ -138,10 +139,11 @@ func (l *loop) run(ctx context.Context) {
 			continue
 		case <-l.box.wake:
 		case <-l.watch.wake:
-			if !l.heard() {
+			if l.heard(); !l.agenda.asked() {
 				continue
 			}
 		case now := <-l.timers.resync.C:
+			l.agenda.whole = true
 			// A runtime without events is listed much more often than that.
 			if now.Sub(l.status.distrusted) >= l.settings.config.ResyncPeriod {
 				l.status.distrusted = now
@@ -150,7 +152,10 @@ func (l *loop) run(ctx context.Context) {
 			}
 			l.list()
 		case <-l.timers.retry.C:
+			l.agenda.whole = true
+		case <-l.timers.rest.C:
 		case <-l.timers.journal.C:
+			l.agenda.whole = true
 			l.status.journalLate, l.status.journalErr = true, errSlowDisk
 			l.log.Error("journal is late; writes go ahead, and what they replace may not be known to restore", "journal", l.journal)
 		}
@@ -158,21 +163,13 @@ func (l *loop) run(ctx context.Context) {
 			l.handle(e)
 		}
 		l.askKubelet(time.Now())
-		if l.status.listed && l.status.formulaAsked && (l.manager == nil || l.kubelet.told) {
-			l.pass()
-			for l.answerHooks(time.Now()) || l.retryMoves() {
-				l.pass()
-			}
-			l.save(time.Now()) // what was noted with an answer
-			l.armRetry(l.status.began)
-		}
-		l.publish()
-		l.answerMoves()
+		l.work()
 		l.notify.alive()
 	}
 }
 
 func (l *loop) handle(e event) {
+	l.agenda.add(l.concern(e))
 	switch e.(type) {
 	case kubeletTold, written, unitRead, saved, tuned: // follow from what is known already
 	default:

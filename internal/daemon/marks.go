@@ -26,16 +26,16 @@ func (m marks) mark(p cgroup.Path, how func(*cgroup.Current)) {
 
 // diff compares what should be with what the cgroups hold.
 func (l *loop) diff(want []cgroup.Target, o cgroup.Options, now time.Time) ([]cgroup.Write, []cgroup.Deferred) {
-	return cgroup.DiffMarked(want, l.tree.current, l.marks(now).marked, o)
+	return cgroup.DiffMarked(want, l.tree.current, l.marks(want, now).marked, o)
 }
 
-func (l *loop) marks(now time.Time) marks {
+func (l *loop) marks(want []cgroup.Target, now time.Time) marks {
 	m := marks{l.tree.current, make(map[cgroup.Path]cgroup.Current)}
 	l.strangers.unsealed(m)
-	for p := range l.bench.paths() {
+	for p := range l.bench.heeded(want) {
 		m.mark(p, func(c *cgroup.Current) {
 			c.NoWrite, c.NoSeal = l.bench.resting(p, now)
-			c.Left = l.bench.truces(p, l.trespasses(p), now)
+			c.Left = l.bench.truces(p, l.trespasses, now)
 		})
 	}
 	l.quiet.spare(m)
@@ -48,8 +48,8 @@ func (l *loop) marks(now time.Time) marks {
 	for p := range l.drifts.unheard() {
 		m.mark(p, noSeal)
 	}
-	for _, e := range l.model.containers {
-		if e.unconfirmed {
+	for i := range want {
+		if e := l.model.containers[want[i].Container]; e != nil && e.unconfirmed {
 			m.mark(e.path, noSeal)
 		}
 	}

@@ -87,6 +87,7 @@ type tally struct {
 	made, refused int // containers
 	parked        int // times that CPUs were parked
 	rested        int // and that they stayed out of the shared pool
+	alone         int // that a narrow pass would have placed
 	mixed         int // containers that shared CPUs beside their own
 }
 
@@ -99,6 +100,7 @@ func (y *tally) add(of tally) {
 	y.parked += of.parked
 	y.rested += of.rested
 	y.mixed += of.mixed
+	y.alone += of.alone
 }
 
 func (y *tally) check(t *testing.T) {
@@ -111,6 +113,9 @@ func (y *tally) check(t *testing.T) {
 	}
 	if y.rested == 0 {
 		t.Error("no CPUs ever stayed out of the shared pool")
+	}
+	if y.alone < y.made {
+		t.Errorf("%d were placed alone of %d containers, at all times together", y.alone, y.made)
 	}
 	if y.mixed == 0 {
 		t.Error("no container ever shared CPUs beside its own")
@@ -139,7 +144,7 @@ func runSequence(t *testing.T, seed uint64) tally {
 	if w.kernel.Remote && w.parted == 0 {
 		t.Error("no container has ever been a partition")
 	}
-	of := tally{moves: w.moves, parked: w.parked, rested: w.rested, mixed: w.mixed}
+	of := tally{moves: w.moves, parked: w.parked, rested: w.rested, mixed: w.mixed, alone: w.alone}
 	of.made, of.refused = w.pods.Created()
 	return of
 }

@@ -110,6 +110,7 @@ func (l *loop) save(now time.Time) {
 		l.timers.journal.Reset(journalPatience)
 	}
 	l.disk.submit("journal", func(context.Context) event {
+		sortOriginals(j.Originals)
 		return saved{upTo: upTo, err: errors.Join(journalMark(l.files, j.BootID).Leave(), SaveJournal(l.journal, j))}
 	})
 }

@@ -47,8 +47,7 @@ func (s scene) consider() (pools.Input, pools.Plan, []cgroup.Target) {
 		in.Resting = cpuset.Set{}
 		plan = pools.Build(in)
 	}
-	lifted := func(p cgroup.Path) bool { return s.ledger.touched(p, cgroup.FileMax) }
-	want := targets(plan, s.model, s.formula, s.settings.config.PodSliceWeights, lifted)
+	want := targets(plan, s.model, s.formula, s.settings.config.PodSliceWeights, s.ledger.lifted)
 	unbind(want, s.ledger, s.nodes)
 	return in, plan, s.withHost(plan, s.stay(plan, want))
 }
@@ -114,8 +113,10 @@ func (l *loop) pass() {
 	l.settleUnits()
 	l.assignments = adoptLate(l.model, l.cgroups.Read, l.assignments, &l.settings)
 	plan, want := l.decide(now)
-	if l.look(slices.Clone(want)); l.observeWeights() {
-		plan, want = l.decide(now)
+	if l.guesses() || l.quiet.on { // what to write depends on what is there
+		if l.look(slices.Clone(want)); l.observeWeights() {
+			plan, want = l.decide(now)
+		}
 	}
 	l.chronicle.notePlan(&l.status.plan, &plan)
 	l.status.plan = plan
@@ -178,7 +179,6 @@ func (l *loop) passed(want []cgroup.Target, now time.Time) {
 	l.status.targets = want
 	l.settleDrifts(time.Now())
 	l.settleExposures(time.Now())
-	l.watchAll()
 	l.armRetry(now)
 }
 

@@ -8,6 +8,7 @@ type timers struct {
 	retry   *time.Timer // the next refused write that is due
 	journal *time.Timer // the end of patience with the disk
 	pulse   *time.Timer // the next sign of life
+	rest    *time.Timer // the next pass that nobody waits for
 }
 
 func stoppedTimer() *time.Timer {

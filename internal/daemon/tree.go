@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -17,6 +18,7 @@ type tree struct {
 	// changed.
 	gather  func(cgroup.Path) error
 	current map[cgroup.Path]cgroup.Current
+	known   []cgroup.Path // the targets, when others were last forgotten
 	stale   map[cgroup.Path]bool
 	pending map[cgroup.Path]int   // seals and reverts under way
 	deeds   map[cgroup.Path]*deed // the daemon's since they were last read
@@ -85,14 +87,39 @@ func (t *tree) distrustAll() {
 	}
 }
 
-// refresh reads what is new or stale among the targets and forgets what is not
-// a target any more. Targets whose cgroup should be there and is not come back
-// as gone; errs are the cgroups that could not be read.
+// refresh is look, and forgets what is not a target any more.
 func (t *tree) refresh(targets []cgroup.Target, m *model) (gone []cgroup.Path, errs map[cgroup.Path]error) {
+	gone, errs = t.look(targets, m)
+	same := func(p cgroup.Path, target cgroup.Target) bool { return p == target.Path }
+	if len(t.current) != len(t.known) || !slices.EqualFunc(t.known, targets, same) {
+		t.forget(targets)
+	}
+	over := func(p cgroup.Path) bool {
+		_, known := t.current[p]
+		return !known && t.pending[p] == 0
+	}
+	maps.DeleteFunc(t.stale, func(p cgroup.Path, _ bool) bool { return over(p) })
+	maps.DeleteFunc(t.deeds, func(p cgroup.Path, _ *deed) bool { return over(p) })
+	return gone, errs
+}
+
+// forget drops what is not a target, and not under way.
+func (t *tree) forget(targets []cgroup.Target) {
+	t.known = t.known[:0]
 	wanted := make(map[cgroup.Path]bool, len(targets))
-	for _, target := range targets {
+	for i := range targets {
+		wanted[targets[i].Path] = true
+		t.known = append(t.known, targets[i].Path)
+	}
+	maps.DeleteFunc(t.current, func(p cgroup.Path, _ cgroup.Current) bool { return !wanted[p] && t.pending[p] == 0 })
+}
+
+// look reads what is new or stale among the targets. Those whose cgroup should be there
+// and is not come back as gone; errs are the cgroups that could not be read.
+func (t *tree) look(targets []cgroup.Target, m *model) (gone []cgroup.Path, errs map[cgroup.Path]error) {
+	for i := range targets {
+		target := targets[i]
 		p := target.Path
-		wanted[p] = true
 		c, known := t.current[p]
 		if known && !t.stale[p] && (c.Exists || m.awaited(target)) {
 			continue
@@ -140,10 +167,6 @@ func (t *tree) refresh(targets []cgroup.Target, m *model) (gone []cgroup.Path, e
 			delete(t.deeds, p)
 		}
 	}
-	over := func(p cgroup.Path) bool { return !wanted[p] && t.pending[p] == 0 }
-	maps.DeleteFunc(t.current, func(p cgroup.Path, _ cgroup.Current) bool { return over(p) })
-	maps.DeleteFunc(t.stale, func(p cgroup.Path, _ bool) bool { return over(p) })
-	maps.DeleteFunc(t.deeds, func(p cgroup.Path, _ *deed) bool { return over(p) })
 	return gone, errs
 }
 

@@ -166,14 +166,16 @@ func watchSet(targets []cgroup.Target, pods []cgroup.Path) (files, parents []cgr
 	return files, parents
 }
 
-// heard takes over what the watcher has told. It says whether that may change
-// anything: an echo of the daemon's own writes does not.
-func (l *loop) heard() bool {
+// heard takes over what the watcher has told, and asks for what it takes: an echo of the
+// daemon's own writes takes nothing.
+func (l *loop) heard() {
 	if l.watch.watcher == nil {
-		return false
+		return
 	}
 	changes, err := l.watch.watcher.Take()
-	matters := err != nil
+	if err != nil {
+		l.agenda.add(ofAnybody)
+	}
 	for _, c := range changes {
 		switch c.Kind {
 		case cgroup.Overflow:
@@ -181,20 +183,23 @@ func (l *loop) heard() bool {
 			l.tree.distrustAll()
 			clear(l.watch.slices)
 			l.list()
-			matters = true
+			l.agenda.add(ofAnybody)
 		case cgroup.Written:
-			matters = l.heardWrite(c.Path.Scope(), c.At) || l.heardList(c.Name) || l.heardParking(c.Path, c.Name) || matters
+			if l.heardWrite(c.Path.Scope(), c.At) {
+				l.agenda.written(c.Path.Scope())
+			} else if l.heardList(c.Name) || l.heardParking(c.Path, c.Name) {
+				l.agenda.add(ofAnybody)
+			}
 		case cgroup.Appeared:
 			if p := c.Path.Join(c.Name); strangerID(p, l.driver) != "" {
 				l.exposures.appear(p, c.At)
 			}
-			matters = l.heardChild(c.Path.Join(c.Name), true) || matters
+			l.agenda.add(l.heardChild(c.Path.Join(c.Name), true))
 		case cgroup.Gone:
 			l.exposures.vanish(c.Path.Join(c.Name))
-			matters = l.heardChild(c.Path.Join(c.Name), false) || matters
+			l.agenda.add(l.heardChild(c.Path.Join(c.Name), false))
 		}
 	}
-	return matters
 }
 
 // heardWrite compares what a cgroup has with what was read last.
@@ -261,7 +266,7 @@ func (l *loop) heardList(name string) bool {
 
 // heardChild is told of a cgroup that has come or gone. What the runtime will tell,
 // too, is only looked at again.
-func (l *loop) heardChild(p cgroup.Path, there bool) bool {
+func (l *loop) heardChild(p cgroup.Path, there bool) concern {
 	if _, _, inPod := cgroup.PodOf(p.Parent()); !inPod {
 		if _, _, isPod := cgroup.PodOf(p); isPod {
 			l.heardPod(p, there)
@@ -270,13 +275,21 @@ func (l *loop) heardChild(p cgroup.Path, there bool) bool {
 	scope := p.Scope()
 	if _, known := l.tree.current[scope]; known || l.status.vanished[scope] != "" {
 		l.tree.distrust(scope)
-		return true
+		if l.model.asksFirst || !there {
+			return ofNobody // it is where it belongs before anything runs in it, or over
+		}
+		return ofAnybody
 	}
-	if there {
-		return l.meet(p)
+	if there && l.meet(p) {
+		return ofAnybody
 	}
-	delete(l.strangers, p)
-	return l.outOfTheWay(p)
+	if !there {
+		delete(l.strangers, p)
+		if l.outOfTheWay(p) {
+			return ofAnybody
+		}
+	}
+	return ofNothing
 }
 
 // heardPod follows the cgroups of pods: their containers appear in them.

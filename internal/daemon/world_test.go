@@ -39,6 +39,7 @@ type world struct {
 	parted  int // partitions that were seen
 	parked  int // and parkings
 	rested  int // times that CPUs stayed out of the shared pool
+	alone   int // containers that a narrow pass would have placed
 	mixed   int // containers that shared CPUs beside their own, where owners are partitions
 
 	mu    sync.Mutex            // guards what follows, which writes look at
@@ -441,6 +442,11 @@ func (w *world) Check() error {
 	if !w.seen.plan.Resting.IsEmpty() {
 		w.rested++
 	}
+	w.r.inspect(func(l *loop) {
+		alone, err := checkAlone(l)
+		w.alone += alone
+		errs = append(errs, err)
+	})
 	exclusive, err := w.pods.Check(w.seen.plan, w.seen.pools)
 	errs = append(errs, w.checkPartitions(exclusive))
 	known, shares := make(map[string]cpuset.Set), make(map[string]cpuset.Set)

@@ -275,7 +275,8 @@ func (g *guard) check(t testing.TB, after string) {
 	following := g.following
 	g.following = g.w.followers(current)
 	for two := range reached {
-		if following[two[0]] || following[two[1]] {
+		if following[two[0]] || following[two[1]] { // it counts from now on
+			g.effective[two], g.reached[two] = effective[two], reached[two]
 			delete(reached, two)
 			delete(effective, two)
 		}

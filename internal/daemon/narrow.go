@@ -1,0 +1,187 @@
+package daemon
+
+import (
+	"slices"
+	"time"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// # Narrow passes
+//
+// A narrow pass answers the runtime about containers that share their CPUs, and repairs
+// placed cgroups, with the functions of a whole pass on nothing but the pods and cgroups in
+// question. What it relies on:
+//
+//   - The last plan is still that of the node but for these pods, and none of them has or
+//     asks for CPUs of its own, so that nothing of the plan changes for others (pools.Alone).
+//   - All others are as planned, or on their way without us: nothing was held back by the
+//     last whole pass. So nobody has to give way first, and cgroup.Diff of these few has the
+//     writes that it would have for them among all.
+//
+// Where either is not certain, a narrow pass leaves the rest to a whole one, which is due at
+// once then. What is kept about the node (plan, targets, problems) only whole passes
+// change; one follows soon.
+
+// maxNarrowRounds bounds the rounds of writes: nobody waits for anybody.
+const maxNarrowRounds = 4
+
+// narrow says whether it has done all that cannot wait.
+func (l *loop) narrow(now time.Time) bool {
+	if !l.agenda.narrow {
+		return true
+	}
+	if !l.calm() {
+		return false
+	}
+	l.agenda.narrow = false
+	return l.repair(now) && l.answerCreates(now) && l.answerStarts(now)
+}
+
+// calm says that a whole pass has found all as planned, or nothing more to do about it, and
+// that nothing but a look at all cgroups tells what is to be written.
+func (l *loop) calm() bool {
+	partitions, _ := l.partitions()
+	return !l.guesses() && l.status.ready && !l.observes && l.manager == nil && !partitions && !l.quiet.on && !l.tree.swept &&
+		l.ledger.safe() && !l.status.journalLate && !filesWait(l.status.deferred) && len(l.status.unreadable)+len(l.moving)+len(l.waiting)+len(l.status.leaving) == 0
+}
+
+// filesWait says that some of what is held back is a file of a cgroup. Records wait without
+// holding anybody up.
+func filesWait(deferred []cgroup.Deferred) bool {
+	return slices.ContainsFunc(deferred, func(d cgroup.Deferred) bool {
+		switch d.Property {
+		case cgroup.FileCPUs, cgroup.FileMems, cgroup.FileWeight, cgroup.FileMax:
+			return true
+		}
+		return false
+	})
+}
+
+// repair puts right the cgroups that somebody else has written to.
+func (l *loop) repair(now time.Time) bool {
+	if len(l.agenda.files) == 0 {
+		return true
+	}
+	var want []cgroup.Target
+	for i := range l.status.targets {
+		t := &l.status.targets[i]
+		if !slices.Contains(l.agenda.files, t.Path) {
+			continue
+		}
+		if t.Unit != "" {
+			return false
+		}
+		want = append(want, *t)
+	}
+	l.agenda.files = nil
+	if !l.settle(want, now) {
+		return false
+	}
+	l.settleDrifts(time.Now())
+	return true
+}
+
+// answerCreates answers about containers that are to be created.
+func (l *loop) answerCreates(now time.Time) bool {
+	for len(l.creating) > 0 {
+		a := l.creating[0]
+		pod, ok := l.placeAlone(a.container.ID, now)
+		if !ok || gone(a.asker) {
+			return false
+		}
+		p := placementIn(&pod, a.container.ID)
+		if p == nil {
+			return false
+		}
+		c, done := l.decideCreate(a, &pod, p, now)
+		if !done || c.err != nil {
+			return false
+		}
+		l.sent(a, now)
+		a.answer <- c
+		l.creating = l.creating[1:]
+	}
+	return true
+}
+
+// answerStarts answers about containers that are to be started.
+func (l *loop) answerStarts(now time.Time) bool {
+	l.noteStarts()
+	for len(l.starting) > 0 {
+		a := l.starting[0]
+		pod, ok := l.placeAlone(a.id, now)
+		if !ok || gone(a.asker) {
+			return false
+		}
+		want := targets(pools.Plan{Pods: []pools.PodPlan{pod}}, l.model, l.formula, l.settings.config.PodSliceWeights, l.ledger.lifted)
+		unbind(want, l.ledger, l.nodes)
+		i := slices.IndexFunc(want, func(t cgroup.Target) bool { return t.Container == a.id })
+		if i < 0 || !l.settle(want, now) {
+			return false
+		}
+		done, err := l.decideStart(a, placementIn(&pod, a.id), &want[i], now)
+		if !done || err != nil {
+			return false
+		}
+		a.answer <- nil
+		l.starting = l.starting[1:]
+	}
+	return true
+}
+
+// placeAlone is what the plan would have for the pod of a container, where that concerns
+// nobody else.
+func (l *loop) placeAlone(container string, now time.Time) (pools.PodPlan, bool) {
+	e := l.model.containers[container]
+	if e == nil || l.model.pods[e.container.PodID] == nil {
+		return pools.PodPlan{}, false
+	}
+	uid := l.model.pods[e.container.PodID].uid
+	for _, c := range l.model.members(uid) {
+		if c.foreign || c.unread() || l.strangers.has(c.path) {
+			return pools.PodPlan{}, false
+		}
+	}
+	pods := []pools.Pod{l.model.inputOf(uid, now)}
+	l.others.mark(l.model, pods, l.settings.topology.Online, l.cgroups.Read)
+	return pools.Alone(&l.status.input, &l.status.plan, pods[0])
+}
+
+// settle makes a few cgroups what they should be. It says whether it could do that without
+// anybody else: what a worker has to write is left to the next whole pass.
+func (l *loop) settle(want []cgroup.Target, now time.Time) bool {
+	options := l.liveOptions(l.status.plan)
+	made := make(map[cgroup.Write]bool)
+	for range maxNarrowRounds {
+		gone, unreadable := l.tree.look(want, l.model)
+		if len(gone)+len(unreadable) > 0 {
+			return false
+		}
+		l.followDrifts(now)
+		l.firstSight(want)
+		writes, deferred := l.diff(want, options, now)
+		if filesWait(deferred) {
+			return false
+		}
+		slow := slices.IndexFunc(writes, cgroup.Write.Slow)
+		if slow >= 0 && slices.ContainsFunc(writes[slow:], func(w cgroup.Write) bool { return !w.Slow() }) {
+			return false // a file waits for it
+		}
+		if slow >= 0 {
+			writes = writes[:slow]
+		}
+		if len(writes) == 0 {
+			return true
+		}
+		if slices.ContainsFunc(writes, func(w cgroup.Write) bool { return made[w] }) {
+			return false // without effect
+		}
+		if l.noteOriginals(writes); !l.ledger.safe() {
+			return false
+		}
+		l.apply(writes, made, now)
+	}
+	return false
+}
