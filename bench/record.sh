@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Measures cpupoold and writes the record: docs/benchmarks.md. `make bench-all` has made bin/cpupoold and what the VM needs.
 #
+#   VM_SAMPLES=FILE    samples of TestBench that have been taken before, in place of taking them
 #   COUNT=10           samples of each Go benchmark
 #   BENCHTIME=300ms    how long each takes
 #   REQUESTS=20000     random requests to the kubelet's code and to ours
@@ -13,12 +14,15 @@ trap 'rm -rf "$work"' EXIT
 before=$(cut -d' ' -f1-3 /proc/loadavg)
 go test -run '^$' -bench . -benchmem -benchtime "${BENCHTIME:-300ms}" -count "${COUNT:-10}" \
   ./pkg/pools ./pkg/cgroup ./internal/daemon | grep -v '^ok\|^PASS' >"$work/go.txt"
+go test -run '^$' -bench FlagError -benchtime "${BENCHTIME:-300ms}" -count "${COUNT:-10}" ./cmd/cpupoold | grep -v '^ok\|^PASS' >"$work/flag.txt"
 go test -run '^$' -bench . -benchmem -benchtime "${BENCHTIME:-300ms}" -count "${COUNT:-10}" ./internal/admission ./internal/review | grep -v '^ok\|^PASS' >"$work/pods.txt"
 go -C bench test -run '^$' -bench . -benchmem -benchtime 100ms -count "${COUNT:-10}" . | grep -v '^ok\|^PASS' >"$work/compare.txt"
 # Compiling the kubelet's code takes minutes the first time. Choices first: a benchmark of worse ones would be worth nothing.
 go -C bench/kubelet test -v -timeout 60m -requests "${REQUESTS:-20000}" . | tee "$work/choices.log" >&2
 go -C bench/kubelet test -run '^$' -bench . -benchmem -benchtime "${BENCHTIME:-300ms}" -count "${COUNT:-10}" . | grep -v '^ok\|^PASS' >"$work/kubelet.txt"
-if [ "${BENCH_VM:-yes}" = yes ]; then
+if [ -n "${VM_SAMPLES:-}" ]; then
+  cp "$VM_SAMPLES" "$work/vm.txt"
+elif [ "${BENCH_VM:-yes}" = yes ]; then
   go test -tags vm,bench -count 1 -timeout 90m -run '^TestBench$' ./test/vm -samples="$work/vm.txt" >&2
 fi
 after=$(cut -d' ' -f1-3 /proc/loadavg)
@@ -48,7 +52,7 @@ row() {
 # rest: CPU at rest as a part of a core, from Resync and Read: see the text below.
 rest() {
   paste -d' ' <(values "$work/go.txt" BenchmarkResync cpu-ns/op | summary) <(values "$work/go.txt" BenchmarkRead cpu-ns/op | summary) |
-    awk '{ print ($1 + 200 * $3) / 30e9, ($2 + 200 * $4) / 30e9 }'
+    awk '{ print ($1 + 500 * $3) / 30e9, ($2 + 500 * $4) / 30e9 }'
 }
 
 # times_ours SIZE: how many times as long as ours the kubelet takes, by the medians and by the least.
@@ -74,11 +78,15 @@ bars() {
   values "$work/go.txt" $plan/unchanged ns/op | summary | row 'plan, 1,024 CPUs and 500 containers, nothing changed' 20 µs 1e-3
   values "$work/go.txt" $plan/unchanged allocs/op | summary | row 'its allocations' 1 '' 1
   values "$work/go.txt" $plan/cold ns/op | summary | row 'the same, made in full' 300 µs 1e-3
-  values "$work/go.txt" BenchmarkPass/500containers/pass ns/op | summary | row 'a pass over 500 containers on the fake node, nothing to write' 500 µs 1e-3
-  values "$work/go.txt" BenchmarkCreate/shared p99-ns | summary | row 'answer to the runtime, 500 containers, shared pool, p99' 1 ms 1e-6
-  values "$work/go.txt" BenchmarkCreate/own p99-ns | summary | row 'answer to the runtime, 500 containers, CPUs of its own, p99' 1 ms 1e-6
+  values "$work/go.txt" BenchmarkRepair/500containers p99-ns | summary | row 'from a write of somebody else to its repair, 500 containers, p99' 500 µs 1e-3
+  values "$work/go.txt" BenchmarkCreate/shared/500containers p99-ns | summary | row 'answer to the runtime, 500 containers, shared pool, p99' 1 ms 1e-6
+  values "$work/go.txt" BenchmarkCreate/own/500containers p99-ns | summary | row 'answer to the runtime, 500 containers, CPUs of its own, p99' 1 ms 1e-6
+  values "$work/go.txt" BenchmarkCreate/own/500containers p50-ns | summary | row 'the same in the median of each sample' none ms 1e-6
+  values "$work/go.txt" BenchmarkPass/500containers/pass ns/op | summary | row 'a whole pass over 500 containers, nothing to write' none µs 1e-3
+  values "$work/go.txt" BenchmarkStart cpu-ns/op | summary | row 'cold start on 500 containers to verified, CPU time, the fake runtime included' 300 ms 1e-6
+  values "$work/flag.txt" BenchmarkFlagError ns/op | summary | row 'start to an error about a flag' 30 ms 1e-6
   values "$work/go.txt" BenchmarkBuildExclusive/list ns/op | summary | row 'the same, all 500 new and exclusive' 2 ms 1e-6
-  rest | row 'CPU at rest, 100 containers, on the CPU above: (Resync + 200 x Read) / 30 s' 0.2 % 100
+  rest | row 'CPU at rest, 250 containers, on the CPU above: (Resync + 500 x Read) / 30 s' 0.05 % 100
   values "$work/kubelet.txt" BenchmarkTake/8of1024/cpupoold ns/op | summary | row 'allocation of 8 of 1,024 CPUs in 8 NUMA nodes, half taken' 30 µs 1e-3
   times_ours 8of1024 | row 'the same by the kubelet' 'at least 500' times 1
   values "$work/kubelet.txt" BenchmarkTake/8of64/cpupoold ns/op | summary | row 'allocation of 8 of 64 CPUs, half taken' 5 µs 1e-3
@@ -89,19 +97,22 @@ bars() {
   times_coding | row 'a whole review, by its decoding and encoding' 2 times 1
   [ -e "$work/vm.txt" ] || return 0
   for run in placed restarted; do
-    values "$work/vm.txt" BenchmarkRest/$run RssAnon-B | summary | row "RssAnon at rest, 100 containers, $run" 30 MiB 9.5367e-7
-    values "$work/vm.txt" BenchmarkRest/$run cpu-ns | summary | row "CPU at rest, 100 containers, $run, emulated" none % 6.6667e-10
+    values "$work/vm.txt" BenchmarkRest/$run RssAnon-B | summary | row "RssAnon at rest, 250 containers, $run" 20 MiB 9.5367e-7
+    values "$work/vm.txt" BenchmarkRest/$run cpu-ns | summary | row "CPU at rest, 250 containers, $run, emulated" none % 6.6667e-10
   done
   values "$work/vm.txt" BenchmarkPlacement started-ns | summary | row 'start of a container to verified on its CPU, emulated' none ms 1e-6
 }
 
-# scale: a pass and what it publishes by containers, and a plan by CPUs and NUMA nodes.
+# scale: events and passes by the containers that are there, and a plan by CPUs and NUMA nodes.
 scale() {
-  echo '| containers | pass | publish |'
-  echo '|---|---|---|'
+  local n
+  ms() { values "$work/go.txt" "$1" "$2" | summary | awk '{ printf "%.3g ms", $1 / 1e6 }'; }
+  echo '| containers | answer about one that shares, p50 | p99 | repair of a write, p50 | p99 | answer about one with CPUs of its own, p50 | whole pass | publish |'
+  echo '|---|---|---|---|---|---|---|---|'
   for n in 16 100 500 1000; do
-    printf '| %s | %s | %s |\n' $n "$(values "$work/go.txt" "BenchmarkPass/${n}containers/pass" ns/op | summary | awk '{ printf "%.3g ms", $1 / 1e6 }')" \
-      "$(values "$work/go.txt" "BenchmarkPass/${n}containers/publish" ns/op | summary | awk '{ printf "%.3g ms", $1 / 1e6 }')"
+    printf '| %s | %s | %s | %s | %s | %s | %s | %s |\n' $n "$(ms BenchmarkCreate/shared/${n}containers p50-ns)" "$(ms BenchmarkCreate/shared/${n}containers p99-ns)" \
+      "$(ms BenchmarkRepair/${n}containers p50-ns)" "$(ms BenchmarkRepair/${n}containers p99-ns)" "$(ms BenchmarkCreate/own/${n}containers p50-ns)" \
+      "$(ms BenchmarkPass/${n}containers/pass ns/op)" "$(ms BenchmarkPass/${n}containers/publish ns/op)"
   done
   echo
   echo '| CPUs | NUMA nodes | plan of 250 containers, a third with CPUs of their own |'
@@ -141,9 +152,9 @@ Other work on the machine lengthens everything but CPU times: mind the load aver
 ## Plan, diff, one pass
 
 \`Build\` is the plan of a whole node, \`Allocate\` a single allocation out of 512 free CPUs, \`Diff\` the comparison of 500 containers with
-the plan. \`Resync\` is what the daemon does at rest, every 30 s, on a fake node with 100 containers in 50 pods: CPU time of the whole
+the plan. \`Resync\` is what the daemon does at rest, every 30 s, on a fake node with 250 containers in 125 pods: CPU time of the whole
 process, the fake runtime's share included. Its cgroups are in memory; \`Read\` is what reading one costs on top, from plain files. A resync
-reads 200: those of the containers, the pause containers and the pods.
+reads 500: those of the containers, the pause containers and the pods.
 
 $(table "$work/go.txt")
 
@@ -190,7 +201,7 @@ slower; time in which the host does something else counts as theirs.** Memory is
 says that it is effective on a guaranteed CPU, which is looked at every 2 ms; most of it is the OCI runtime's own work. started: until
 then from the moment that the runtime records as the container's start; negative when it was there before.
 
-\`Rest\`: 100 containers in 50 pods; \`placed\` is the daemon that has placed them, \`restarted\` one that was started on them. A minute
+\`Rest\`: 250 containers in 125 pods; \`placed\` is the daemon that has placed them, \`restarted\` one that was started on them. A minute
 after its last work, 150 s long: RssAnon at the end, CPU time of the unit's cgroup, passes, voluntary context switches of all threads.
 Two things wake the daemon at rest: the resync, of two passes (one reads the tree and asks the runtime, one takes over its answer), and
 every 10 s a sign of life for /healthz and systemd's watchdog, without a pass.

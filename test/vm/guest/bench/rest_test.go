@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	pods           = 50
+	pods           = 125
 	containersEach = 2
 
 	settleTime = time.Minute       // after the last work
@@ -25,7 +25,7 @@ const (
 	metricsURL = "http://127.0.0.1:9466/metrics"
 )
 
-// TestRest measures the daemon while nothing happens on a node with 100 containers: first the one that has placed them all, then one
+// TestRest measures the daemon while nothing happens on a node with 250 containers: first the one that has placed them all, then one
 // that was started on them. Samples, each over restTime:
 //
 //   - RssAnon-B at the end (/proc/PID/status);
