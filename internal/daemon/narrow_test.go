@@ -169,6 +169,23 @@ func TestNarrowPassRepairs(t *testing.T) {
 	}
 }
 
+// TestLostWatchesComeBack: what comes and goes above the placed cgroups is nobody's business, but
+// may have taken watches with it.
+func TestLostWatchesComeBack(t *testing.T) {
+	n := driftNode(t)
+	r := n.start()
+	n.container(n.pod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
+	r.settled()
+	r.lull(func(l *loop) {
+		l.watchAll()
+		n.tree.MkdirAll("kubelet")
+		n.eventually("that is heard", func() bool { l.heard(); return !l.watch.watcher.Settled() })
+		if !l.agenda.asked() {
+			t.Error("no pass is due that would watch again")
+		}
+	})
+}
+
 // TestWholePassesRest: what nobody waits for takes no more than a hundredth of a CPU.
 func TestWholePassesRest(t *testing.T) {
 	began := time.Now()

@@ -200,6 +200,9 @@ func (l *loop) heard() {
 			l.agenda.add(l.heardChild(c.Path.Join(c.Name), false))
 		}
 	}
+	if !l.watch.watcher.Settled() {
+		l.agenda.add(ofNobody) // watches have gone with cgroups, or without them: the pass makes them again
+	}
 }
 
 // heardWrite compares what a cgroup has with what was read last.
