@@ -290,7 +290,7 @@ func (r *recovery) certain(i instance, cpus cpuset.Set) bool {
 		return false
 	case cpus.Equal(r.journal[i.owner]):
 		return true
-	case r.pools.FromShared && r.pools.Infra != "" && !i.watched && !i.unread && !(i.parted && cpus.Equal(i.kernel)):
+	case r.pools.FromShared && r.pools.Infra != "" && !i.watched && !i.unread && (!i.parted || !cpus.Equal(i.kernel)):
 		return false
 	}
 	// The journal knows of more when a write was on its way.
