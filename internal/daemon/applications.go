@@ -26,6 +26,11 @@ type applications struct {
 	bad     map[string]bool // names that no file can have, which the log has; of entries
 }
 
+// pending says that there is something to tell, and that it has not just failed.
+func (a *applications) pending(now time.Time) bool {
+	return !now.Before(a.retry) && (a.busy || !a.told)
+}
+
 // filesWritten is the result of a job.
 type filesWritten struct{ err error }
 

@@ -25,6 +25,7 @@ func (l *loop) publish() {
 		l.report()
 		l.reportNoise()
 		l.tellApplications(now)
+		l.beReady(now)
 		l.showAudit()
 		l.tuneHost()
 	}
@@ -57,7 +58,12 @@ func (l *loop) judge(began time.Time) {
 	if len(faults) == 0 && !working {
 		l.status.lastSuccess = time.Now()
 	}
-	if !working && !l.status.ready {
+}
+
+// beReady says once that all is as planned, and that applications have been told: a unit
+// that waits for the daemon reads its CPUs when it starts.
+func (l *loop) beReady(now time.Time) {
+	if !l.status.ready && !l.working(l.status.began) && (l.files == "" || !l.applications.pending(now)) {
 		l.status.ready = true
 		l.chronicle.add(history.Event{Kind: history.Ready})
 		l.log.Info("ready", "pods", len(l.model.pods), "containers", len(l.model.containers))
