@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -13,11 +14,12 @@ import (
 // A whole pass compares everything with everything: what should be is a function of all
 // that is known, so that no event can be misunderstood for longer than until the next one.
 // It takes longer the more containers there are, and most events concern nobody but a
-// single pod or cgroup, or nobody at all. So an event says whom it concerns. For single
-// ones there is a narrow pass (narrow.go), at once. After it, and after what concerns
-// nobody, a whole pass comes as well, but not before the one before has been over for a
-// hundred times as long as it took: what nobody waits for takes no more than a hundredth of
-// a CPU, with any number of containers. It comes after restPatience at the latest.
+// single pod or cgroup, or nobody at all. So an event says whom it concerns. Where
+// somebody waits for an answer, or a cgroup is to be repaired, there is a narrow pass
+// (narrow.go), at once. After it, and after what concerns nobody, a whole pass comes as
+// well, but not before the one before has been over for a hundred times as long as it
+// took: what nobody waits for takes no more than a hundredth of a CPU, with any number of
+// containers. It comes after restPatience at the latest.
 
 // restPatience is how long a whole pass may be put off.
 const restPatience = 250 * time.Millisecond
@@ -31,17 +33,15 @@ type concern int
 
 const (
 	ofNothing concern = iota // no pass is due for it
-	ofNobody                 // it is to be taken over, and nobody waits for that
-	ofSingle                 // one pod or cgroup: a narrow pass may do
+	ofNobody                 // nobody but the pod or cgroup that it is about, if any
 	ofAnybody
 )
 
 // agenda is what is due since the last whole pass.
 type agenda struct {
-	// whole says that a whole pass is due at once, soon that one is due, narrow that a
-	// narrow one may do instead of it.
-	whole, soon, narrow bool
-	// files are the placed cgroups that somebody else has written to.
+	// whole says that a whole pass is due at once, soon that one is due.
+	whole, soon bool
+	// files are the placed cgroups that somebody else has written to, each once.
 	files []cgroup.Path
 	// rest is the time before which no whole pass is made that nobody waits for.
 	rest time.Time
@@ -49,14 +49,15 @@ type agenda struct {
 
 func (a *agenda) add(c concern) {
 	a.soon = a.soon || c != ofNothing
-	a.narrow = a.narrow || c == ofSingle
 	a.whole = a.whole || c == ofAnybody
 }
 
 // written notes that somebody else has written to a placed cgroup.
 func (a *agenda) written(p cgroup.Path) {
-	a.add(ofSingle)
-	a.files = append(a.files, p)
+	a.add(ofNobody)
+	if !slices.Contains(a.files, p) {
+		a.files = append(a.files, p)
+	}
 }
 
 func (a *agenda) asked() bool { return a.soon || a.whole }
@@ -86,8 +87,8 @@ func (l *loop) awaited() bool {
 		len(l.creating)+len(l.starting)+len(l.moving)+len(l.waiting) > 0
 }
 
-func (*createAsked) concern(*loop) concern   { return ofSingle }
-func (*startAsked) concern(*loop) concern    { return ofSingle }
+func (*createAsked) concern(*loop) concern   { return ofNobody }
+func (*startAsked) concern(*loop) concern    { return ofNobody }
 func (podHint) concern(*loop) concern        { return ofNobody }
 func (containerHint) concern(*loop) concern  { return ofNobody }
 func (unitRead) concern(*loop) concern       { return ofNobody }
@@ -137,8 +138,8 @@ func (l *loop) work() {
 	runtime.Gosched() // who has got an answer goes on first
 	l.watchAll()
 	l.save(time.Now()) // what was noted with an answer
-	l.armRetry(l.status.began)
 	l.publish()
+	l.armRetry(l.status.began)
 	l.answerMoves()
 	l.agenda.done(began, time.Now())
 }

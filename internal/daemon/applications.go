@@ -22,13 +22,21 @@ type applications struct {
 	told    bool               // nothing is left to do for entries
 	sent    *appcpus.Files     // in the last job; nil before it, and after an error
 	busy    bool
+	began   time.Time       // when the job that is under way was handed over
 	retry   time.Time       // after an error
 	bad     map[string]bool // names that no file can have, which the log has; of entries
 }
 
-// pending says that there is something to tell, and that it has not just failed.
-func (a *applications) pending(now time.Time) bool {
-	return !now.Before(a.retry) && (a.busy || !a.told)
+// filesPatience is how long the daemon is not ready for files that are being written: who
+// waits for it is started without them rather than never.
+const filesPatience = 2 * time.Second
+
+// due is when nobody waits any more for the files that are being written; zero if none are.
+func (a *applications) due() time.Time {
+	if !a.busy {
+		return time.Time{}
+	}
+	return a.began.Add(filesPatience)
 }
 
 // filesWritten is the result of a job.
@@ -75,7 +83,7 @@ func (l *loop) tellApplications(now time.Time) {
 		return
 	}
 	before := a.sent
-	a.busy, a.sent = true, &want
+	a.busy, a.began, a.sent = true, now, &want
 	l.disk.submit("files", func(context.Context) event {
 		if before == nil {
 			return filesWritten{appcpus.Sync(l.files, want)}

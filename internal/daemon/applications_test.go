@@ -5,11 +5,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -106,4 +108,42 @@ func TestApplicationFilesThatCannotBeWritten(t *testing.T) {
 	n.runsOn(n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2)), "4-5")
 	r.quiet()
 	n.eventually("said so", func() bool { return len(n.logged("files that tell applications their CPUs")) > 0 })
+}
+
+// TestReadyWhenTold: who starts after the daemon finds its file.
+func TestReadyWhenTold(t *testing.T) {
+	n := newNode(t)
+	n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
+	r := n.start()
+	r.view("ready", func(v *telemetry.View) bool { return v.Ready })
+	if got := n.told("e", "app")["cpus"]; got != "4-5" {
+		t.Errorf("ready, and the file has CPUs %v", got)
+	}
+}
+
+// TestReadyInSpiteOfFiles that take for ever: who waits for the daemon is started without.
+func TestReadyInSpiteOfFiles(t *testing.T) {
+	n := newNode(t)
+	n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
+	dir := filepath.Join(n.dir, "run/containers/e")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	fifo := filepath.Join(dir, "app.json") // nobody writes to it, so that reading it does not end
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := n.start()
+	r.view("ready", func(v *telemetry.View) bool { return v.Ready })
+	w, err := os.OpenFile(fifo, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n.eventually("the file", func() bool {
+		info, err := os.Lstat(fifo) // to read it would be to wait for a writer
+		return err == nil && info.Mode().IsRegular() && n.told("e", "app")["cpus"] == "4-5"
+	})
 }

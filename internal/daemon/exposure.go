@@ -143,9 +143,23 @@ func wayOr(way telemetry.Way) telemetry.Way {
 	return way
 }
 
-// settleExposures observes those that are inside their pool by now.
+// settleExposures observes those that are inside their pool by now, or wait in the shared one.
 func (l *loop) settleExposures(now time.Time) {
-	for _, t := range l.status.targets {
+	l.settleSightings(l.status.targets, now)
+	l.askMakers()
+	for p, s := range l.strangers {
+		if _, known := l.exposures.confined[p]; known {
+			continue
+		}
+		if c := l.tree.current[p]; c.Exists && !l.tree.stale[p] && !s.cpus.IsEmpty() && c.Effective.IsSubsetOf(s.cpus) {
+			l.exposures.confined[p] = l.exposed(p, now, now)
+		}
+	}
+}
+
+// settleSightings observes those of some targets that are inside their pool by now.
+func (l *loop) settleSightings(want []cgroup.Target, now time.Time) {
+	for _, t := range want {
 		e := l.model.containers[t.Container]
 		if e == nil || !e.sighting.exposed {
 			continue
@@ -161,15 +175,6 @@ func (l *loop) settleExposures(now time.Time) {
 			continue
 		}
 		l.exposures.observe(wayOr(e.sighting.way), took)
-	}
-	l.askMakers()
-	for p, s := range l.strangers {
-		if _, known := l.exposures.confined[p]; known {
-			continue
-		}
-		if c := l.tree.current[p]; c.Exists && !l.tree.stale[p] && !s.cpus.IsEmpty() && c.Effective.IsSubsetOf(s.cpus) {
-			l.exposures.confined[p] = l.exposed(p, now, now)
-		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
@@ -18,6 +19,7 @@ func TestStatus(t *testing.T) {
 	n.runsOn(excl, "4-5")
 	n.runsOn(burst, "2-3")
 	r.quiet()
+	r.view("ready", func(v *telemetry.View) bool { return v.Ready })
 	s := o.Status()
 	if s.Version != inspect.Version || !s.Daemon.Ready || s.Passes.OK == 0 || s.Passes.LastSuccess.IsZero() || s.Sequence == 0 {
 		t.Errorf("version, readiness or passes are wrong: %+v %+v", s.Daemon, s.Passes)

@@ -29,14 +29,10 @@ const maxNarrowRounds = 4
 
 // narrow says whether it has done all that cannot wait.
 func (l *loop) narrow(now time.Time) bool {
-	if !l.agenda.narrow {
+	if len(l.agenda.files)+len(l.creating)+len(l.starting) == 0 {
 		return true
 	}
-	if !l.calm() {
-		return false
-	}
-	l.agenda.narrow = false
-	return l.repair(now) && l.answerCreates(now) && l.answerStarts(now)
+	return l.calm() && l.repair(now) && l.answerCreates(now) && l.answerStarts(now)
 }
 
 // calm says that a whole pass has found all as planned, or nothing more to do about it, and
@@ -65,15 +61,12 @@ func (l *loop) repair(now time.Time) bool {
 		return true
 	}
 	var want []cgroup.Target
-	for i := range l.status.targets {
-		t := &l.status.targets[i]
-		if !slices.Contains(l.agenda.files, t.Path) {
-			continue
+	for _, p := range l.agenda.files {
+		i := slices.IndexFunc(l.status.targets, func(t cgroup.Target) bool { return t.Path == p })
+		if i < 0 || l.status.targets[i].Unit != "" {
+			return false // not planned yet, or in a slice that others are in
 		}
-		if t.Unit != "" {
-			return false
-		}
-		want = append(want, *t)
+		want = append(want, l.status.targets[i])
 	}
 	l.agenda.files = nil
 	if !l.settle(want, now) {
@@ -173,6 +166,7 @@ func (l *loop) settle(want []cgroup.Target, now time.Time) bool {
 			writes = writes[:slow]
 		}
 		if len(writes) == 0 {
+			l.settleSightings(want, time.Now())
 			return true
 		}
 		if slices.ContainsFunc(writes, func(w cgroup.Write) bool { return made[w] }) {

@@ -190,7 +190,7 @@ func TestLostWatchesComeBack(t *testing.T) {
 func TestWholePassesRest(t *testing.T) {
 	began := time.Now()
 	var a agenda
-	a.add(ofSingle)
+	a.add(ofNobody)
 	a.done(began, began.Add(2*time.Millisecond))
 	if got, want := a.rest.Sub(began), 202*time.Millisecond; got != want || a.asked() {
 		t.Errorf("the next one after %s, want %s; is asked for %t", got, want, a.asked())
@@ -199,4 +199,63 @@ func TestWholePassesRest(t *testing.T) {
 	if got, want := a.rest.Sub(began), time.Second+restPatience; got != want {
 		t.Errorf("after one that took a second the next one after %s, want %s", got, want)
 	}
+}
+
+// TestUnitIsPlacedAtOnce when its cgroup appears, also where the runtime asks before it starts
+// containers: systemd asks nobody.
+func TestUnitIsPlacedAtOnce(t *testing.T) {
+	n := driftNode(t)
+	n.yaml += "units: {du.service: {cpus: 2}}\n"
+	n.units.Install("du.service", cpuset.Set{})
+	r := n.start()
+	r.settled()
+	r.lull(func(l *loop) {
+		l.model.asksFirst = true
+		n.tree.MkdirAll("system.slice/du.service")
+		n.eventually("that is heard", func() bool { l.heard(); return l.agenda.asked() })
+		if !l.agenda.whole {
+			t.Error("the unit waits for a pass that nobody waits for")
+		}
+	})
+}
+
+// TestGoneIsHeardAtOnce where somebody waits for it.
+func TestGoneIsHeardAtOnce(t *testing.T) {
+	n := driftNode(t)
+	r := n.start()
+	id := n.container(n.pod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
+	r.settled()
+	for _, waits := range []bool{false, true} {
+		r.lull(func(l *loop) {
+			if waits {
+				l.status.deferred = []cgroup.Deferred{{Path: "x", Property: cgroup.FileCPUs, WaitsFor: []cgroup.Path{cgroup.Path(n.runtime.Cgroup(id))}}}
+			}
+			l.agenda.add(l.heardChild(cgroup.Path(n.runtime.Cgroup(id)), false))
+			l.heard()
+			if l.agenda.whole != waits {
+				t.Errorf("somebody waits: %t; a whole pass is due at once: %t", waits, l.agenda.whole)
+			}
+			l.status.deferred = nil
+		})
+	}
+}
+
+// TestNarrowPassMeasuresExposure: who is placed by a narrow pass was outside its pool until then, and
+// not until the next whole pass.
+func TestNarrowPassMeasuresExposure(t *testing.T) {
+	n := driftNode(t)
+	r := n.start()
+	id := n.container(n.pod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
+	r.settled()
+	r.lull(func(l *loop) {
+		e := l.model.containers[id]
+		e.sighting = sighting{way: telemetry.WayNRI}
+		e.born = true
+		n.foreign(id, cgroup.FileCPUs, "0-1")
+		n.eventually("that is heard", func() bool { l.heard(); return len(l.agenda.files) > 0 })
+		l.work()
+		if !e.sighting.seen || e.sighting.exposed {
+			t.Errorf("%+v; want that it was seen outside, and is inside", e.sighting)
+		}
+	})
 }

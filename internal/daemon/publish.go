@@ -63,12 +63,13 @@ func (l *loop) judge(began time.Time) {
 // beReady says once that all is as planned, and that applications have been told: a unit
 // that waits for the daemon reads its CPUs when it starts.
 func (l *loop) beReady(now time.Time) {
-	if !l.status.ready && !l.working(l.status.began) && (l.files == "" || !l.applications.pending(now)) {
-		l.status.ready = true
-		l.chronicle.add(history.Event{Kind: history.Ready})
-		l.log.Info("ready", "pods", len(l.model.pods), "containers", len(l.model.containers))
-		l.notify.ready()
+	if l.status.ready || l.working(l.status.began) || now.Before(l.applications.due()) {
+		return
 	}
+	l.status.ready = true
+	l.chronicle.add(history.Event{Kind: history.Ready})
+	l.log.Info("ready", "pods", len(l.model.pods), "containers", len(l.model.containers))
+	l.notify.ready()
 }
 
 func passResult(faults map[cgroup.Path]error) telemetry.Result {

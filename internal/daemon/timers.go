@@ -28,6 +28,9 @@ func (l *loop) armRetry(began time.Time) {
 	}
 	earlier(l.status.journalRetry)
 	earlier(l.applications.retry)
+	if !l.status.ready {
+		earlier(l.applications.due())
+	}
 	l.hints.next(earlier)
 	earlier(l.kubelet.retry)
 	l.bench.nextContest(earlier, began)

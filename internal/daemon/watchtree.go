@@ -203,6 +203,9 @@ func (l *loop) heard() {
 	if !l.watch.watcher.Settled() {
 		l.agenda.add(ofNobody) // watches have gone with cgroups, or without them: the pass makes them again
 	}
+	if l.agenda.soon && l.awaited() {
+		l.agenda.add(ofAnybody)
+	}
 }
 
 // heardWrite compares what a cgroup has with what was read last.
@@ -278,8 +281,8 @@ func (l *loop) heardChild(p cgroup.Path, there bool) concern {
 	scope := p.Scope()
 	if _, known := l.tree.current[scope]; known || l.status.vanished[scope] != "" {
 		l.tree.distrust(scope)
-		if l.model.asksFirst || !there {
-			return ofNobody // it is where it belongs before anything runs in it, or over
+		if !there || l.model.unready(&cgroup.Target{Container: l.model.container(scope)}) {
+			return ofNobody // it is over, or the runtime asks before anything runs in it
 		}
 		return ofAnybody
 	}
