@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -15,9 +16,11 @@ import (
 )
 
 // exactDeath kills the daemon after so many of its own writes to cgroups, and before it opens a file for the next one: fanotify(7) says what was
-// written, and whoever opens a file waits until that has been read. What somebody else writes for the daemon is not counted.
+// written, and whoever opens a file waits until that has been read. What somebody else writes for the daemon is not counted. With 0 the daemon
+// dies after the first write of anybody's.
 type exactDeath struct {
 	after int
+	pid   int // of the daemon, if it may die of others' writes
 	group *os.File
 	ended chan struct{}
 
@@ -27,14 +30,18 @@ type exactDeath struct {
 	err    error
 }
 
-// diesAfter begins to count. The daemon may be started later.
+// diesAfter begins to count. The daemon may be started later, unless it is to die of others' writes.
 func (n *node) diesAfter(writes int) *exactDeath {
 	n.Helper()
+	pid, err := strconv.Atoi(n.property("MainPID"))
+	if err != nil || pid == 0 && writes == 0 {
+		n.Fatalf("the daemon does not run: %v", err)
+	}
 	fd, err := unix.FanotifyInit(unix.FAN_CLASS_CONTENT|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK, unix.O_RDONLY)
 	if err != nil {
 		n.Fatalf("fanotify: %v", err)
 	}
-	d := &exactDeath{after: writes, group: os.NewFile(uintptr(fd), "fanotify"), ended: make(chan struct{})}
+	d := &exactDeath{after: writes, pid: pid, group: os.NewFile(uintptr(fd), "fanotify"), ended: make(chan struct{})}
 	// All mounts of it: the daemon's unit has one of its own.
 	if err := unix.FanotifyMark(fd, unix.FAN_MARK_ADD|unix.FAN_MARK_FILESYSTEM, unix.FAN_OPEN_PERM|unix.FAN_MODIFY, unix.AT_FDCWD, "/sys/fs/cgroup"); err != nil {
 		_ = d.group.Close()
@@ -108,7 +115,11 @@ func (d *exactDeath) heard(event unix.FanotifyEventMetadata) error {
 func (d *exactDeath) wrote(file *os.File, pid int) error {
 	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	if err != nil || strings.TrimSpace(string(comm)) != "cpupoold" {
-		return nil //nolint:nilerr // somebody who has ended
+		if d.after > 0 || d.dead {
+			return nil //nolint:nilerr // somebody who has ended
+		}
+		d.dead = true
+		return kill(d.pid)
 	}
 	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", file.Fd()))
 	if err != nil {
@@ -119,5 +130,13 @@ func (d *exactDeath) wrote(file *os.File, pid int) error {
 		return nil
 	}
 	d.dead = true
-	return syscall.Kill(pid, syscall.SIGKILL)
+	return kill(pid)
+}
+
+// kill ends a daemon, which may have ended: it is restarted, too.
+func kill(pid int) error {
+	if err := syscall.Kill(pid, syscall.SIGKILL); !errors.Is(err, syscall.ESRCH) {
+		return err
+	}
+	return nil
 }
