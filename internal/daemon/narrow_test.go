@@ -207,6 +207,7 @@ func TestUnitIsPlacedAtOnce(t *testing.T) {
 	n := driftNode(t)
 	n.yaml += "units: {du.service: {cpus: 2}}\n"
 	n.units.Install("du.service", cpuset.Set{})
+	n.tree.MkdirAll("system.slice") // systemd makes it at boot
 	r := n.start()
 	r.settled()
 	r.lull(func(l *loop) {

@@ -92,8 +92,8 @@ type inspected struct {
 }
 
 func (i inspected) apply(l *loop) {
+	defer close(i.done) // the test goes on, and ends, where the look has failed
 	i.look(l)
-	close(i.done)
 }
 
 func (r *running) inspect(look func(*loop)) {
