@@ -43,6 +43,8 @@ type agenda struct {
 	whole, soon bool
 	// files are the placed cgroups that somebody else has written to, each once.
 	files []cgroup.Path
+	// amended is the last plan with the owners that narrow passes have placed since; nil without.
+	amended *amended
 	// rest is the time before which no whole pass is made that nobody waits for.
 	rest time.Time
 }

@@ -128,30 +128,34 @@ func (l *loop) entryOf(pod *pools.PodPlan, c *pools.Placement) appcpus.Entry {
 // entries are the containers of all pods that are there, those that have exited
 // too, and the units.
 func (l *loop) entries() []applicationEntry {
-	verified := make(map[cgroup.Path]bool, len(l.status.targets))
-	byID := make(map[string]cgroup.Path, len(l.status.targets))
-	for _, t := range l.status.targets {
+	verified := make(map[string]bool, len(l.status.targets)) // by container or unit
+	for i := range l.status.targets {
+		t := &l.status.targets[i]
+		if t.Container+t.Unit == "" {
+			continue
+		}
 		c, known := l.tree.current[t.Path]
 		settled := known && !l.tree.stale[t.Path] && !l.tree.busy(t.Path)
-		verified[t.Path] = settled && c.Exists && cgroup.Verify(t, c.State) == nil ||
+		verified[t.Container+t.Unit] = settled && c.Exists && cgroup.Verify(*t, c.State) == nil ||
 			settled && t.Unit != "" && !c.Exists && c.Unit.Known && c.Unit.CPUs.Equal(t.CPUs) // what it will start with
-		byID[t.Container+t.Unit] = t.Path
 	}
 	shared := l.status.plan.Shared
-	var all []applicationEntry
-	for _, pod := range l.status.plan.Pods {
-		for _, c := range pod.Containers {
+	all := make([]applicationEntry, 0, len(verified))
+	for i := range l.status.plan.Pods {
+		pod := &l.status.plan.Pods[i]
+		for j := range pod.Containers {
+			c := &pod.Containers[j]
 			if c.Kind != pools.App || c.Pool == pools.Other {
 				continue // what it has is not ours to tell
 			}
-			all = append(all, applicationEntry{l.entryOf(&pod, &c), c.State != pools.Exited && pod.Name != "" && verified[byID[c.ID]]})
+			all = append(all, applicationEntry{l.entryOf(pod, c), c.State != pools.Exited && pod.Name != "" && verified[c.ID]})
 		}
 	}
 	for _, u := range l.status.plan.Units {
 		all = append(all, applicationEntry{appcpus.Entry{
 			Unit: u.Name, Pool: string(u.Pool), Type: u.Type,
 			CPUs: u.CPUs, Exclusive: u.Exclusive, Nodes: l.settings.nodes(u.CPUs), SharedCPUs: shared,
-		}, verified[byID[l.model.unitName(u.Name)]]})
+		}, verified[l.model.unitName(u.Name)]})
 	}
 	return all
 }

@@ -237,7 +237,8 @@ func (l *loop) obtainable(p *pools.Placement) (cpus, taken cpuset.Set, by cgroup
 			taken, by = taken.Union(held), at
 		}
 	}
-	for _, t := range l.status.targets {
+	for i := range l.status.targets {
+		t := &l.status.targets[i]
 		if t.Container == p.ID || t.CPUs.IsEmpty() || t.Around || !t.Exclusive && !p.Exclusive {
 			continue // of slices of pods only weight and quota are ours
 		}

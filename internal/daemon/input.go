@@ -1,7 +1,7 @@
 package daemon
 
 import (
-	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -12,10 +12,9 @@ import (
 // input is the model as the planner wants it: one pod per UID, sorted by it.
 func (m *model) input(now time.Time) []pools.Pod {
 	out := make([]pools.Pod, 0, len(m.sandboxes))
-	for uid := range m.sandboxes {
+	for _, uid := range slices.Sorted(maps.Keys(m.sandboxes)) {
 		out = append(out, m.inputOf(uid, now))
 	}
-	slices.SortFunc(out, func(a, b pools.Pod) int { return cmp.Compare(a.UID, b.UID) })
 	return out
 }
 
@@ -23,6 +22,11 @@ func (m *model) input(now time.Time) []pools.Pod {
 func (m *model) inputOf(uid string, now time.Time) pools.Pod {
 	sandboxes := m.sandboxes[uid]
 	p := inputPod(uid, sandboxes, now)
+	n := len(sandboxes)
+	for id := range sandboxes {
+		n += len(m.within[id])
+	}
+	p.Containers = make([]pools.Container, 0, n)
 	for id, e := range sandboxes {
 		if e.pod.Ready {
 			p.Gone = p.Gone && e.unlisted // then its containers tell

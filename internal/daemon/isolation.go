@@ -236,6 +236,22 @@ func (l *loop) partitionsSettled(wishes []cgroup.PartitionWish, former map[cgrou
 	return true
 }
 
+// calm says that no partition is to be looked at before anything else is done: there are none, or each
+// has been settled, and no CPU is in nobody's hands but those that are lost.
+func (s *isolation) calm() bool {
+	for _, o := range s.outcomes {
+		if o.Phase != cgroup.PartitionInForce && o.Phase != cgroup.PartitionRefused {
+			return false
+		}
+	}
+	for _, open := range s.former {
+		if open {
+			return false
+		}
+	}
+	return (!s.stale || len(s.outcomes) == 0) && len(s.missing) == s.leaked.Len() && len(s.stuck) == 0
+}
+
 // mode says how the exclusive CPUs of a container are kept, as it is shown.
 func (s *isolation) mode(p cgroup.Path) noise.Mode {
 	if s.outcomes[p].Phase == cgroup.PartitionInForce {

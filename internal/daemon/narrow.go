@@ -10,19 +10,20 @@ import (
 
 // # Narrow passes
 //
-// A narrow pass answers the runtime about containers that share their CPUs, and repairs
-// placed cgroups, with the functions of a whole pass on nothing but the pods and cgroups in
-// question. What it relies on:
+// A narrow pass answers the runtime about containers, and repairs placed cgroups, with the
+// functions of a whole pass on nothing but the pods and cgroups in question. What it relies
+// on:
 //
-//   - The last plan is still that of the node but for these pods, and none of them has or
-//     asks for CPUs of its own, so that nothing of the plan changes for others (pools.Alone).
+//   - The last plan is still that of the node but for these pods, and nothing of it changes
+//     for others: none of these pods has or asks for CPUs of its own (pools.Alone), or the
+//     guaranteed pool is apart and other owners keep what they have (pools.Amend).
 //   - All others are as planned, or on their way without us: nothing was held back by the
 //     last whole pass. So nobody has to give way first, and cgroup.Diff of these few has the
 //     writes that it would have for them among all.
 //
 // Where either is not certain, a narrow pass leaves the rest to a whole one, which is due at
 // once then. What is kept about the node (plan, targets, problems) only whole passes
-// change; one follows soon.
+// change, but for who owns which CPUs; one follows soon.
 
 // maxNarrowRounds bounds the rounds of writes: nobody waits for anybody.
 const maxNarrowRounds = 4
@@ -36,10 +37,9 @@ func (l *loop) narrow(now time.Time) bool {
 }
 
 // calm says that a whole pass has found all as planned, or nothing more to do about it, and
-// that nothing but a look at all cgroups tells what is to be written.
+// that it does not take a look at all cgroups to tell what is to be written.
 func (l *loop) calm() bool {
-	partitions, _ := l.partitions()
-	return !l.guesses() && l.status.ready && !l.observes && l.manager == nil && !partitions && !l.quiet.on && !l.tree.swept &&
+	return !l.guesses() && l.status.ready && !l.observes && l.manager == nil && l.isolation.calm() && !l.quiet.on && !l.tree.swept &&
 		l.ledger.safe() && !l.status.journalLate && !filesWait(l.status.deferred) && len(l.status.unreadable)+len(l.moving)+len(l.waiting)+len(l.status.leaving) == 0
 }
 
@@ -60,13 +60,14 @@ func (l *loop) repair(now time.Time) bool {
 	if len(l.agenda.files) == 0 {
 		return true
 	}
+	partitions, _ := l.partitions()
 	var want []cgroup.Target
 	for _, p := range l.agenda.files {
-		i := slices.IndexFunc(l.status.targets, func(t cgroup.Target) bool { return t.Path == p })
-		if i < 0 || l.status.targets[i].Unit != "" {
-			return false // not planned yet, or in a slice that others are in
+		t := targetAt(l.status.targets, p)
+		if t == nil || t.Unit != "" || t.Exclusive && partitions {
+			return false // not planned yet, in a slice that others are in, or a partition has to end first
 		}
-		want = append(want, l.status.targets[i])
+		want = append(want, *t)
 	}
 	l.agenda.files = nil
 	if !l.settle(want, now) {
@@ -80,7 +81,7 @@ func (l *loop) repair(now time.Time) bool {
 func (l *loop) answerCreates(now time.Time) bool {
 	for len(l.creating) > 0 {
 		a := l.creating[0]
-		pod, ok := l.placeAlone(a.container.ID, now)
+		pod, ok := l.place(a.container.ID, now)
 		if !ok || gone(a.asker) {
 			return false
 		}
@@ -104,7 +105,7 @@ func (l *loop) answerStarts(now time.Time) bool {
 	l.noteStarts()
 	for len(l.starting) > 0 {
 		a := l.starting[0]
-		pod, ok := l.placeAlone(a.id, now)
+		pod, ok := l.place(a.id, now)
 		if !ok || gone(a.asker) {
 			return false
 		}
@@ -124,28 +125,11 @@ func (l *loop) answerStarts(now time.Time) bool {
 	return true
 }
 
-// placeAlone is what the plan would have for the pod of a container, where that concerns
-// nobody else.
-func (l *loop) placeAlone(container string, now time.Time) (pools.PodPlan, bool) {
-	e := l.model.containers[container]
-	if e == nil || l.model.pods[e.container.PodID] == nil {
-		return pools.PodPlan{}, false
-	}
-	uid := l.model.pods[e.container.PodID].uid
-	for _, c := range l.model.members(uid) {
-		if c.foreign || c.unread() || l.strangers.has(c.path) {
-			return pools.PodPlan{}, false
-		}
-	}
-	pods := []pools.Pod{l.model.inputOf(uid, now)}
-	l.others.mark(l.model, pods, l.settings.topology.Online, l.cgroups.Read)
-	return pools.Alone(&l.status.input, &l.status.plan, pods[0])
-}
-
 // settle makes a few cgroups what they should be. It says whether it could do that without
 // anybody else: what a worker has to write is left to the next whole pass.
 func (l *loop) settle(want []cgroup.Target, now time.Time) bool {
-	options := l.liveOptions(l.status.plan)
+	_, plan := l.outlook()
+	options := l.liveOptions(*plan)
 	made := make(map[cgroup.Write]bool)
 	for range maxNarrowRounds {
 		gone, unreadable := l.tree.look(want, l.model)

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -20,7 +21,7 @@ import (
 func checkAlone(l *loop) (alone int, err error) {
 	plan, whole := l.scene(time.Now()).decide()
 	for id := range l.model.containers {
-		got, ok := l.placeAlone(id, time.Now())
+		got, ok := l.wouldPlace(id)
 		if !ok {
 			continue
 		}
@@ -45,6 +46,23 @@ func checkAlone(l *loop) (alone int, err error) {
 		}
 	}
 	return alone, nil
+}
+
+// wouldPlace is place, and assigns nothing.
+func (l *loop) wouldPlace(container string) (pools.PodPlan, bool) {
+	pod, ok := l.podAlone(container, time.Now())
+	if !ok {
+		return pools.PodPlan{}, false
+	}
+	in, plan := l.outlook()
+	if placed, ok := pools.Alone(in, plan, pod); ok {
+		return placed, true
+	}
+	_, next, ok := pools.Amend(in, plan, pod)
+	if !ok || l.needsHints(&pod) {
+		return pools.PodPlan{}, false
+	}
+	return next.Pods[slices.IndexFunc(next.Pods, func(p pools.PodPlan) bool { return p.UID == pod.UID })], true
 }
 
 // lull does something in the owner's place, with no whole pass due that nobody waits for,
@@ -72,10 +90,13 @@ func (r *running) lull(do func(l *loop)) (passes uint64) {
 // TestNarrowPassAnswers: a container that shares its CPUs is answered about without a whole
 // pass, and the next whole pass finds it where it belongs.
 func TestNarrowPassAnswers(t *testing.T) {
-	for name, yaml := range map[string]string{"fixed": poolsYAML, "carved": carvedYAML} {
+	for name, of := range map[string]struct {
+		yaml  string
+		alone int // the owner, too, where it takes its CPUs from nobody
+	}{"fixed": {poolsYAML, 6}, "carved": {carvedYAML, 5}} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			n.yaml = yaml
+			n.yaml = of.yaml
 			a := n.start().asker()
 			own := ofPod("own", "default", "guaranteed", 2, nil)
 			mine := a.mustCreate(own, a.container(own, "app", whole(2))).Adjustment.CPUs
@@ -94,7 +115,7 @@ func TestNarrowPassAnswers(t *testing.T) {
 				t.Errorf("%d whole passes for 5 answers", passes)
 			}
 			a.inspect(func(l *loop) {
-				if alone, err := checkAlone(l); err != nil || alone != 5 {
+				if alone, err := checkAlone(l); err != nil || alone != of.alone {
 					t.Errorf("%d are placed alone: %v", alone, err)
 				}
 			})
@@ -120,6 +141,69 @@ func TestNarrowPassLeaves(t *testing.T) {
 	if passes == 0 {
 		t.Error("no whole pass")
 	}
+}
+
+// TestNarrowPassPlacesOwners that take their CPUs from nobody, several before the next whole pass,
+// which changes nothing of it. Who finds no room is for a whole pass to refuse.
+func TestNarrowPassPlacesOwners(t *testing.T) {
+	n := newNode(t)
+	a := n.start().asker()
+	n.container(n.pod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
+	ask := func(l *loop, name string, cpus int) <-chan created {
+		pod := ofPod(name, "default", "guaranteed", cpus, nil)
+		q, answers := question(pod, a.container(pod, "app", whole(cpus)))
+		l.handle(q)
+		l.work()
+		return answers
+	}
+	given := make(map[string]cpuset.Set)
+	passes := a.lull(func(l *loop) {
+		var all cpuset.Set
+		for _, name := range []string{"one", "two", "three"} {
+			cpus := answered(t, ask(l, name, 1))
+			if cpus.Len() != 1 || cpus.Overlaps(all) || !cpus.IsSubsetOf(cpuset.Range(4, 7)) {
+				t.Errorf("%s is on %s; others have %s", name, cpus, all)
+			}
+			given[name], all = cpus, all.Union(cpus)
+		}
+		if got := slices.Collect(maps.Values(ownedByPod(l.ledger.assignments))); len(got) != 3 {
+			t.Errorf("in the journal: %s", got)
+		}
+	})
+	if passes > 0 {
+		t.Errorf("%d whole passes for 3 owners", passes)
+	}
+	a.quiet()
+	a.inspect(func(l *loop) {
+		if got := ownedByPod(l.status.plan.Assignments); !maps.EqualFunc(got, given, cpuset.Set.Equal) || l.agenda.amended != nil {
+			t.Errorf("a whole pass has %s, and narrow ones had %s", got, given)
+		}
+		if placed, err := checkAlone(l); err != nil || placed < 3 {
+			t.Errorf("%d are placed alone: %v", placed, err)
+		}
+	})
+	passes = a.lull(func(l *loop) {
+		select {
+		case answer := <-ask(l, "four", 2):
+			if answer.err == nil {
+				t.Errorf("is on %s, where one CPU is free", answer.reply.Adjustment.CPUs)
+			}
+		default:
+			t.Error("no answer")
+		}
+	})
+	if passes == 0 {
+		t.Error("refused without a whole pass")
+	}
+}
+
+// ownedByPod are the CPUs of the owners of each pod.
+func ownedByPod(all []pools.Assignment) map[string]cpuset.Set {
+	cpus := make(map[string]cpuset.Set)
+	for _, a := range all {
+		cpus[a.Key.PodUID] = cpus[a.Key.PodUID].Union(a.CPUs)
+	}
+	return cpus
 }
 
 func question(p cri.Pod, c cri.Container) (*createAsked, <-chan created) {

@@ -53,9 +53,11 @@ func ownership(plan pools.Plan, m *model, hosts []services.Verdict, s *settings)
 			owned = owned.Union(p.CPUs)
 		}
 	}
-	for _, pod := range plan.Pods {
-		for _, c := range pod.Containers {
-			if c.State != pools.Exited {
+	o.Places = make([]audit.Place, 0, placements(&plan)+len(plan.Units))
+	for i := range plan.Pods {
+		pod := &plan.Pods[i]
+		for j := range pod.Containers {
+			if c := &pod.Containers[j]; c.State != pools.Exited {
 				place(audit.Place{
 					PoolName: auditPool(c.Pool, c.Type), Pod: pod.Namespace + "/" + pod.Name, Name: c.Name,
 					Cgroup: string(m.cgroupOf(c)), CPUs: c.CPUs, Exclusive: c.Exclusive, Mixed: c.Mixed,
@@ -91,7 +93,7 @@ func (s *settings) isAll(typ string) bool {
 }
 
 // cgroupOf is the cgroup of a container of a plan, "" if that is not known.
-func (m *model) cgroupOf(c pools.Placement) cgroup.Path {
+func (m *model) cgroupOf(c *pools.Placement) cgroup.Path {
 	if c.Kind == pools.Infra {
 		if e := m.pods[c.ID]; e != nil {
 			return e.pause

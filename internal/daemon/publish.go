@@ -119,15 +119,17 @@ func (l *loop) faults(now time.Time) map[cgroup.Path]error {
 			faults[d.Path] = fmt.Errorf("%s waits: %s", d.Property, d.Reason)
 		}
 	}
-	for _, t := range l.status.targets {
+	for i := range l.status.targets {
+		t := &l.status.targets[i]
 		c, known := l.tree.current[t.Path]
 		if !known || !c.Exists || busy(t.Path) || waits[t.Path] || faults[t.Path] != nil {
 			continue
 		}
 		if l.quiet.waits(t.Path, cgroup.FileWeight) {
-			t.Weight = 0
+			later := *t
+			later.Weight, t = 0, &later
 		}
-		if err := errors.Join(cgroup.Verify(t, c.State), l.bench.err(t.Path)); err != nil {
+		if err := errors.Join(cgroup.Verify(*t, c.State), l.bench.err(t.Path)); err != nil {
 			faults[t.Path] = err
 		}
 	}
@@ -263,13 +265,17 @@ func (l *loop) view() *telemetry.View {
 		v.Problems[string(problem.Code)]++
 	}
 	paths := make(map[string]cgroup.Path, len(l.status.targets))
-	for _, t := range l.status.targets {
-		if l.tree.current[t.Path].Exists {
-			paths[t.Container+t.Unit] = t.Path
+	for i := range l.status.targets {
+		t := &l.status.targets[i]
+		if id := t.Container + t.Unit; id != "" && l.tree.current[t.Path].Exists {
+			paths[id] = t.Path
 		}
 	}
-	for _, pod := range l.status.plan.Pods {
-		for _, c := range pod.Containers {
+	v.Containers = make([]telemetry.Container, 0, len(paths))
+	for i := range l.status.plan.Pods {
+		pod := &l.status.plan.Pods[i]
+		for j := range pod.Containers {
+			c := &pod.Containers[j]
 			if c.State == pools.Exited || c.Kind == pools.Infra {
 				continue
 			}

@@ -11,13 +11,14 @@ import (
 // that have exited, and those whose cgroup is unknown, have none. A quota is put
 // back where it has been lifted: elsewhere it is the kubelet's.
 func targets(p pools.Plan, m *model, f config.WeightFormula, sliceWeights bool, lifted func(cgroup.Path) bool) []cgroup.Target {
-	var out []cgroup.Target
-	for _, pod := range p.Pods {
-		if t, ok := sliceTarget(pod, m, sliceWeights, lifted); ok {
+	out := make([]cgroup.Target, 0, placements(&p)+len(p.Units))
+	for i := range p.Pods {
+		pod := &p.Pods[i]
+		if t, ok := sliceTarget(*pod, m, sliceWeights, lifted); ok {
 			out = append(out, t)
 		}
-		for _, c := range pod.Containers {
-			if t, ok := containerTarget(c, m, f, lifted); ok {
+		for j := range pod.Containers {
+			if t, ok := containerTarget(&pod.Containers[j], m, f, lifted); ok {
 				out = append(out, t)
 			}
 		}
@@ -28,6 +29,15 @@ func targets(p pools.Plan, m *model, f config.WeightFormula, sliceWeights bool, 
 		}
 	}
 	return out
+}
+
+// placements is how many containers a plan has.
+func placements(p *pools.Plan) int {
+	n := 0
+	for i := range p.Pods {
+		n += len(p.Pods[i].Containers)
+	}
+	return n
 }
 
 func sliceTarget(pod pools.PodPlan, m *model, weights bool, lifted func(cgroup.Path) bool) (cgroup.Target, bool) {
@@ -79,7 +89,7 @@ func (m *model) sliceOf(pod pools.PodPlan) cgroup.Path {
 	return ""
 }
 
-func containerTarget(c pools.Placement, m *model, f config.WeightFormula, lifted func(cgroup.Path) bool) (cgroup.Target, bool) {
+func containerTarget(c *pools.Placement, m *model, f config.WeightFormula, lifted func(cgroup.Path) bool) (cgroup.Target, bool) {
 	t := cgroup.Target{CPUs: c.Runs(), Mems: c.Mems, Exclusive: c.Exclusive, Mixed: c.Mixed, Reason: c.Reason.Text}
 	switch {
 	case c.State == pools.Exited, c.Pool == pools.Other:
@@ -102,7 +112,7 @@ func containerTarget(c pools.Placement, m *model, f config.WeightFormula, lifted
 			t.Quota, t.Period = c.Quota, c.Period
 		}
 		if c.Limit != 0 {
-			t.Quota, t.Period = limitOf(&c)
+			t.Quota, t.Period = limitOf(c)
 		}
 	}
 	return t, t.Path != ""

@@ -22,7 +22,7 @@ func TestNoPropertiesOfAScopeThatIsBeingMade(t *testing.T) {
 		pools.Running: {CPUs: cpuset.Of(4), Weight: 59, Unlimited: true},
 	} {
 		placement.State = state
-		got, ok := containerTarget(placement, m, config.WeightQuadratic, func(cgroup.Path) bool { return false })
+		got, ok := containerTarget(&placement, m, config.WeightQuadratic, func(cgroup.Path) bool { return false })
 		if !ok || !got.CPUs.Equal(want.CPUs) || got.Weight != want.Weight || got.Unlimited != want.Unlimited {
 			t.Errorf("state %v: target = %+v, %v; want %+v", state, got, ok, want)
 		}
