@@ -33,7 +33,8 @@ type concern int
 
 const (
 	ofNothing concern = iota // no pass is due for it
-	ofNobody                 // nobody but the pod or cgroup that it is about, if any
+	ofItself                 // a container that is new, and nothing else has happened
+	ofNobody                 // nobody but the pod or cgroup that it is about, if any; also its end, which others can wait for
 	ofAnybody
 )
 
@@ -43,14 +44,16 @@ type agenda struct {
 	whole, soon bool
 	// files are the placed cgroups that somebody else has written to, each once.
 	files []cgroup.Path
-	// amended is the last plan with the owners that narrow passes have placed since; nil without.
-	amended *amended
+	// changed says that something has happened that may be anybody's business, now or after a whole
+	// pass: more is known than the last plan was made of.
+	changed bool
 	// rest is the time before which no whole pass is made that nobody waits for.
 	rest time.Time
 }
 
 func (a *agenda) add(c concern) {
 	a.soon = a.soon || c != ofNothing
+	a.changed = a.changed || c > ofItself
 	a.whole = a.whole || c == ofAnybody
 }
 
@@ -89,7 +92,7 @@ func (l *loop) awaited() bool {
 		len(l.creating)+len(l.starting)+len(l.moving)+len(l.waiting) > 0
 }
 
-func (*createAsked) concern(*loop) concern   { return ofNobody }
+func (*createAsked) concern(*loop) concern   { return ofItself }
 func (*startAsked) concern(*loop) concern    { return ofNobody }
 func (podHint) concern(*loop) concern        { return ofNobody }
 func (containerHint) concern(*loop) concern  { return ofNobody }
@@ -103,7 +106,7 @@ func (e written) concern(*loop) concern      { return ofNobodyUnless(e.err != ni
 // tells of them. An error tells of nobody, or of an end.
 
 func (e runtimeEvent) concern(l *loop) concern {
-	return ofNobodyUnless(e.Kind == cri.ContainerStarted && !l.model.asksFirst)
+	return ofNobodyUnless(e.Kind == cri.ContainerStarted && !l.model.asksFirst || e.Kind == cri.ContainerStopped && l.parted(e.ContainerID))
 }
 
 func (e podFetched) concern(l *loop) concern {
@@ -111,7 +114,13 @@ func (e podFetched) concern(l *loop) concern {
 }
 
 func (e containerFetched) concern(l *loop) concern {
-	return ofNobodyUnless(e.err == nil && (!l.model.asksFirst || l.model.containers[e.id] == nil))
+	return ofNobodyUnless(e.err == nil && (!l.model.asksFirst || l.model.containers[e.id] == nil || e.container.State == cri.Exited && l.parted(e.id)))
+}
+
+// parted says that a container is a partition, which is to be none before its cgroup goes.
+func (l *loop) parted(container string) bool {
+	e := l.model.containers[container]
+	return e != nil && l.isolation.outcomes[e.path].Phase == cgroup.PartitionInForce
 }
 
 func ofNobodyUnless(anybodys bool) concern {

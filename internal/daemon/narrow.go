@@ -14,16 +14,19 @@ import (
 // functions of a whole pass on nothing but the pods and cgroups in question. What it relies
 // on:
 //
-//   - The last plan is still that of the node but for these pods, and nothing of it changes
-//     for others: none of these pods has or asks for CPUs of its own (pools.Alone), or the
-//     guaranteed pool is apart and other owners keep what they have (pools.Amend).
+//   - Nothing of the last plan changes for others by these pods: none of them has or asks for
+//     CPUs of its own (pools.Alone). That others have gone, or ask for something else, and no
+//     whole pass has looked at it yet, is no matter: who shares is in the shared pool.
 //   - All others are as planned, or on their way without us: nothing was held back by the
 //     last whole pass. So nobody has to give way first, and cgroup.Diff of these few has the
 //     writes that it would have for them among all.
 //
 // Where either is not certain, a narrow pass leaves the rest to a whole one, which is due at
 // once then. What is kept about the node (plan, targets, problems) only whole passes
-// change, but for who owns which CPUs; one follows soon.
+// change; one follows soon.
+//
+// A new owner of CPUs is answered about before the whole pass that it takes, and no other
+// event comes between (place.go).
 
 // maxNarrowRounds bounds the rounds of writes: nobody waits for anybody.
 const maxNarrowRounds = 4
@@ -81,8 +84,11 @@ func (l *loop) repair(now time.Time) bool {
 func (l *loop) answerCreates(now time.Time) bool {
 	for len(l.creating) > 0 {
 		a := l.creating[0]
-		pod, ok := l.place(a.container.ID, now)
-		if !ok || gone(a.asker) {
+		if gone(a.asker) {
+			return false
+		}
+		pod, own, ok := l.place(a.container.ID, now)
+		if !ok {
 			return false
 		}
 		p := placementIn(&pod, a.container.ID)
@@ -93,9 +99,17 @@ func (l *loop) answerCreates(now time.Time) bool {
 		if !done || c.err != nil {
 			return false
 		}
+		if own != nil {
+			l.assignments = own
+			l.ledger.assign(own)
+		}
 		l.sent(a, now)
 		a.answer <- c
 		l.creating = l.creating[1:]
+		if own != nil {
+			l.agenda.whole = true // the quota of its pod is to be lifted before it starts
+			return false
+		}
 	}
 	return true
 }
@@ -105,8 +119,12 @@ func (l *loop) answerStarts(now time.Time) bool {
 	l.noteStarts()
 	for len(l.starting) > 0 {
 		a := l.starting[0]
-		pod, ok := l.place(a.id, now)
+		in, ok := l.podAlone(a.id, now)
 		if !ok || gone(a.asker) {
+			return false
+		}
+		pod, ok := pools.Alone(&l.status.input, &l.status.plan, in)
+		if !ok {
 			return false
 		}
 		want := targets(pools.Plan{Pods: []pools.PodPlan{pod}}, l.model, l.formula, l.settings.config.PodSliceWeights, l.ledger.lifted)
@@ -128,8 +146,7 @@ func (l *loop) answerStarts(now time.Time) bool {
 // settle makes a few cgroups what they should be. It says whether it could do that without
 // anybody else: what a worker has to write is left to the next whole pass.
 func (l *loop) settle(want []cgroup.Target, now time.Time) bool {
-	_, plan := l.outlook()
-	options := l.liveOptions(*plan)
+	options := l.liveOptions(l.status.plan)
 	made := make(map[cgroup.Write]bool)
 	for range maxNarrowRounds {
 		gone, unreadable := l.tree.look(want, l.model)

@@ -8,44 +8,35 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// outlook is the plan that the next whole pass will have, as far as narrow passes have got, with its
-// input: the last one, and the owners that have come since.
-func (l *loop) outlook() (*pools.Input, *pools.Plan) {
-	if a := l.agenda.amended; a != nil {
-		return &a.input, &a.plan
-	}
-	return &l.status.input, &l.status.plan
-}
-
-// amended is a plan that is ahead of that of the last whole pass.
-type amended struct {
-	input pools.Input
-	plan  pools.Plan
-}
-
-// place is what the plan would have for the pod of a container, where that concerns nobody else.
-// What the pod gets of its own is assigned to it.
-func (l *loop) place(container string, now time.Time) (pools.PodPlan, bool) {
+// place is what the plan will have for the pod of a container that is new, where that concerns
+// nobody else. own are the assignments with those of the pod, if it gets CPUs of its own.
+func (l *loop) place(container string, now time.Time) (placed pools.PodPlan, own []pools.Assignment, ok bool) {
 	pod, ok := l.podAlone(container, now)
 	if !ok {
-		return pools.PodPlan{}, false
+		return pools.PodPlan{}, nil, false
 	}
-	in, plan := l.outlook()
-	if placed, ok := pools.Alone(in, plan, pod); ok {
-		return placed, true
+	if placed, ok = pools.Alone(&l.status.input, &l.status.plan, pod); ok {
+		return placed, nil, true
 	}
-	if l.needsHints(&pod) {
-		return pools.PodPlan{}, false
+	if !l.nothingElse() || l.needsHints(&pod) {
+		return pools.PodPlan{}, nil, false
 	}
-	next := new(amended)
-	if next.input, next.plan, ok = pools.Amend(in, plan, pod); !ok {
-		return pools.PodPlan{}, false
+	next, ok := pools.Amend(&l.status.input, &l.status.plan, pod)
+	if !ok {
+		return pools.PodPlan{}, nil, false
 	}
-	l.agenda.amended = next
-	l.assignments = next.plan.Assignments
-	l.ledger.assign(l.assignments)
-	i := slices.IndexFunc(next.plan.Pods, func(p pools.PodPlan) bool { return p.UID == pod.UID })
-	return next.plan.Pods[i], true
+	i := slices.IndexFunc(next.Pods, func(p pools.PodPlan) bool { return p.UID == pod.UID })
+	placed = next.Pods[i]
+	lacks := func(c pools.Placement) bool { return c.Refused != nil || c.Short != nil || c.Reason.Code == pools.CodeWaiting }
+	return placed, next.Assignments, !slices.ContainsFunc(placed.Containers, lacks)
+}
+
+// nothingElse says that nothing has happened since the last whole pass that could make room for an
+// owner, or take it, and that all who run anywhere are targets, whose cgroups have been read: CPUs
+// that nobody has by the plan are nobody's. Strangers, and containers of which it is not known what
+// they are, are no targets as long as they are on nobody's CPUs.
+func (l *loop) nothingElse() bool {
+	return !l.agenda.changed && len(l.tree.stale)+len(l.strangers)+len(l.model.unreadPaths(l.status.plan)) == 0
 }
 
 // podAlone is the pod of a container as the planner wants it, if all is known of it.
@@ -62,9 +53,7 @@ func (l *loop) podAlone(container string, now time.Time) (pools.Pod, bool) {
 	}
 	pods := []pools.Pod{l.model.inputOf(uid, now)}
 	l.others.mark(l.model, pods, l.settings.topology.Online, l.cgroups.Read)
-	if l.devices != nil {
-		l.hints.apply(pods)
-	}
+	l.hints.apply(pods)
 	return pods[0], true
 }
 

@@ -212,9 +212,9 @@ func (l *loop) heard() {
 func (l *loop) heardWrite(p cgroup.Path, at time.Time) bool {
 	c, known := l.tree.current[p]
 	if !known || l.tree.stale[p] {
-		// It is read in the next pass, if anybody needs it.
+		// It is read in the next pass, if anybody needs it; at once, where it is placed.
 		l.isolation.stale = l.isolation.stale || l.isolation.outcomes[p].Phase == cgroup.PartitionInForce
-		return false
+		return known && c.Exists && !l.tree.busy(p)
 	}
 	if !c.Exists && l.model.unready(&cgroup.Target{Container: l.model.container(p)}) {
 		return false // it is being made

@@ -12,28 +12,28 @@ import (
 // that may have CPUs of their own are placed anew. In all other cases, and where telling takes a
 // whole plan, ok is false.
 //
-// plan is that of in, whose Pods are sorted by UID. p is all that there is under its UID. The input
-// that comes back has p in place of what in has under that UID, and what is assigned in plan; that
-// plan is its. None of the arguments is changed.
-func Amend(in *Input, plan *Plan, p Pod) (amended Input, next Plan, ok bool) {
+// plan is that of in, whose Pods are sorted by UID; what comes back is the plan of the same with p in
+// place of what there is under its UID, and with what plan assigns as Previous. p is all that there
+// is under its UID. None of the arguments is changed.
+func Amend(in *Input, plan *Plan, p Pod) (next Plan, ok bool) {
 	if p.Gone || p.UID == "" || p.QoS != QoSGuaranteed || in.Pools.Kubelet || in.Pools.FromShared || !in.Pools.exclusive() ||
 		in.Namespaces.Asked || !plan.Theirs.IsEmpty() || !plan.Resting.IsEmpty() {
-		return Input{}, Plan{}, false
+		return Plan{}, false
 	}
-	amended = *in
+	amended := *in
 	amended.Pods, amended.Previous = with(in.Pods, p), plan.Assignments
 	pods, ok := owning(amended.Pods)
 	if !ok {
-		return Input{}, Plan{}, false
+		return Plan{}, false
 	}
 	next = build(amended, pods, cpuset.Set{}, nil)
 	if !sameOthers(plan.Assignments, next.Assignments, p.UID) || !samePlaces(&amended, plan, &next) {
-		return Input{}, Plan{}, false
+		return Plan{}, false
 	}
 	next.Pods = merge(plan.Pods, next.Pods)
 	next.Problems = slices.Concat(next.Problems, problemsOf(plan.Problems, amended.Pods, pods))
 	slices.SortFunc(next.Problems, compareProblems)
-	return amended, next, true
+	return next, true
 }
 
 // with returns sorted pods with p among them, in place of one with its UID.

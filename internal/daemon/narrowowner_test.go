@@ -1,0 +1,186 @@
+package daemon
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// ofOwner is the question about a container with so many CPUs of its own, and where the answer comes.
+func (a *asker) ofOwner(name string, cpus int) (*createAsked, <-chan created) {
+	pod := ofPod(name, "default", "guaranteed", cpus, nil)
+	return question(pod, a.container(pod, "app", whole(cpus)))
+}
+
+// TestOwnersAreAnsweredFirst: who takes his CPUs from nobody is told of them before the whole pass that
+// he takes, which changes nothing of it. Who finds no room is for the whole pass to refuse.
+func TestOwnersAreAnsweredFirst(t *testing.T) {
+	n := driftNode(t)
+	a := n.start().asker()
+	n.runsOn(n.container(n.pod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102}), "2-3")
+	var all cpuset.Set
+	a.lull(func(l *loop) {
+		for _, name := range []string{"one", "two", "three"} {
+			q, answers := a.ofOwner(name, 1)
+			l.handle(q)
+			if l.narrow(time.Now()) {
+				t.Errorf("%s: no whole pass is due", name)
+			}
+			cpus := answered(t, answers)
+			if cpus.Len() != 1 || cpus.Overlaps(all) || !cpus.IsSubsetOf(cpuset.Range(4, 7)) {
+				t.Errorf("%s is on %s; others have %s", name, cpus, all)
+			}
+			l.work()
+			key := pools.Key{PodUID: name, Container: "app"}
+			if planned := assigned(l.status.plan.Assignments, key); !planned.Equal(cpus) || !assigned(l.ledger.assignments, key).Equal(cpus) {
+				t.Errorf("%s is on %s, and the plan has it on %s", name, cpus, planned)
+			}
+			all = all.Union(cpus)
+		}
+		q, answers := a.ofOwner("four", 2)
+		l.handle(q)
+		if l.narrow(time.Now()) || len(answers) > 0 {
+			t.Error("refused without a whole pass")
+		}
+		l.work()
+		if answer := <-answers; answer.err == nil {
+			t.Errorf("is on %s, where one CPU is free", answer.reply.Adjustment.CPUs)
+		}
+	})
+}
+
+// TestOwnersWaitForWholePasses: who wants CPUs of his own waits for a whole pass where somebody may be
+// on them who is no target, or has been read before he went there, or where somebody may have left.
+func TestOwnersWaitForWholePasses(t *testing.T) {
+	const foreign = "2-7"
+	for name, test := range map[string]struct {
+		before func(n *node, l *loop, shared string) // the whole pass
+		after  func(n *node, l *loop, shared string)
+	}{
+		"nothing": {},
+		"what it is could not be read": {before: func(n *node, l *loop, shared string) {
+			e := l.model.containers[shared]
+			e.err, e.container.Requested, e.container.Recorded = errUnlisted, cri.Resources{}, cri.Resources{}
+			n.foreign(shared, cgroup.FileCPUs, foreign)
+			l.tree.distrust(e.path)
+		}},
+		"the runtime has not told of it": {before: func(n *node, l *loop, shared string) {
+			p := l.model.containers[shared].path
+			l.model.dropContainer(shared)
+			l.ledger.forget(func(q cgroup.Path) bool { return q == p })
+			delete(l.tree.current, p)
+			l.strangers[p] = stranger{id: shared}
+			n.foreign(shared, cgroup.FileCPUs, foreign)
+		}},
+		"written to when it was to be read again": {after: func(n *node, l *loop, shared string) {
+			l.handle(runtimeEvent{cri.Event{ContainerID: shared, Kind: cri.ContainerStarted, At: time.Now()}})
+			l.work()
+			n.foreign(shared, cgroup.FileCPUs, foreign)
+		}},
+		"it has gone": {after: func(_ *node, l *loop, shared string) {
+			l.handle(runtimeEvent{cri.Event{ContainerID: shared, Kind: cri.ContainerDeleted, At: time.Now()}})
+			l.work()
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := driftNode(t)
+			r := n.start()
+			shared := n.container(n.pod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
+			n.runsOn(shared, "2-3")
+			r.settled()
+			a := r.asker()
+			r.lull(func(l *loop) {
+				l.model.asksFirst = true
+				if test.before != nil {
+					test.before(n, l, shared)
+					l.pass()
+					l.heard()
+					l.agenda = agenda{rest: time.Now().Add(time.Hour)}
+				}
+				if test.after != nil {
+					test.after(n, l, shared)
+				}
+				q, answers := a.ofOwner("own", 2)
+				l.handle(q)
+				l.narrow(time.Now())
+				if early := len(answers) > 0; early != (test.before == nil && test.after == nil) {
+					t.Errorf("answered before a whole pass: %t", early)
+				}
+				l.work()
+				select {
+				case answer := <-answers:
+					if on := n.state(shared).Effective; answer.err == nil && on.Overlaps(answer.reply.Adjustment.CPUs) {
+						t.Errorf("is on %s, and another on %s", answer.reply.Adjustment.CPUs, on)
+					}
+				default: // not before the other has left
+				}
+			})
+		})
+	}
+}
+
+// TestReplacedOwnerIsNotRefused: the CPUs of a pod that has been removed, and that no whole pass has
+// looked at since, go to the next one, and nothing says that it was refused.
+func TestReplacedOwnerIsNotRefused(t *testing.T) {
+	for _, onRefusal := range []string{"fail", "shared"} {
+		t.Run(onRefusal, func(t *testing.T) {
+			n := driftNode(t)
+			n.yaml = strings.Replace(n.yaml, "  cpus: 4-7\n", "  cpus: 4-7\n  onRefusal: "+onRefusal+"\n", 1)
+			r := n.start()
+			pod := n.pod("old", "default", "guaranteed", 4, nil)
+			id := n.container(pod, "app", whole(4))
+			n.runsOn(id, "4-7")
+			r.settled()
+			a := r.asker()
+			r.lull(func(l *loop) {
+				l.model.asksFirst = true
+				if err := n.runtime.StopPod(pod); err != nil {
+					t.Fatal(err)
+				}
+				if err := n.runtime.RemovePod(pod); err != nil {
+					t.Fatal(err)
+				}
+				for _, gone := range []string{id, pod} {
+					l.handle(runtimeEvent{cri.Event{ContainerID: gone, PodID: pod, Kind: cri.ContainerDeleted, At: time.Now()}})
+					l.work()
+				}
+				q, answers := a.ofOwner("new", 4)
+				l.handle(q)
+				l.work()
+				if mine := answered(t, answers); !mine.Equal(cpuset.Range(4, 7)) {
+					t.Errorf("is created on %s; CPUs 4-7 are free", mine)
+				}
+				if len(l.refusals.total)+len(l.refusals.problems()) > 0 {
+					t.Errorf("nobody was refused: %v, %v", l.refusals.total, l.refusals.problems())
+				}
+			})
+		})
+	}
+}
+
+// TestNarrowPassRepairsWhatIsStale: a write to a cgroup that is to be read again is not left to the
+// next whole pass.
+func TestNarrowPassRepairsWhatIsStale(t *testing.T) {
+	n := driftNode(t)
+	r := n.start()
+	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
+	n.runsOn(shared, "2-3")
+	r.settled()
+	passes := r.lull(func(l *loop) {
+		l.tree.distrust(cgroup.Path(n.runtime.Cgroup(shared)))
+		n.foreign(shared, cgroup.FileCPUs, "4-7")
+		n.eventually("that is heard", func() bool { l.heard(); return len(l.agenda.files) > 0 })
+		l.work()
+		if on := n.state(shared).Effective.String(); on != "2-3" {
+			t.Errorf("is on %s", on)
+		}
+	})
+	if passes > 0 {
+		t.Errorf("%d whole passes", passes)
+	}
+}
