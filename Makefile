@@ -123,10 +123,10 @@ bench-all: host-vm build ## run the benchmarks, here and in a VM, and others bes
 
 bench: bench-all
 
-bench-check: ## fail where a benchmark allocates a fifth more than the record says
+bench-check: host ## fail where a benchmark allocates a fifth more than the record says, or executes a fifth more instructions
 	bench/quick.sh | $(GO) -C bench run ./cmd/check record.txt
 
-bench-record: ## make the record of allocations, bench/record.txt, anew
+bench-record: host ## make the record of allocations and instructions, bench/record.txt, anew (on amd64)
 	bench/quick.sh >bench/record.txt.new && mv bench/record.txt.new bench/record.txt
 
 bench-jitter: build ## measure, on hardware of yours, what interrupts a CPU with and without cpupoold, under load (DURATION=60s; docs/jitter.md)
@@ -140,7 +140,7 @@ clean: ## remove what was built here; the cache stays
 	rm -rf bin
 	@echo "kept: $(CPUPOOLD_CACHE) (VM images and node software, rebuilt when removed)"
 
-# What Debian has to give: a C compiler for the race detector; QEMU and what makes images.
+# What Debian has to give: a C compiler for the race detector, valgrind to count instructions; QEMU and what makes images.
 host:
 	@test/prepare.sh
 

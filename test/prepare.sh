@@ -1,15 +1,20 @@
 #!/bin/sh
-# Installs what the unit tests need besides Go: a C compiler, for the race detector. Silent when it is there.
+# Installs what the unit tests need besides Go: a C compiler for the race detector, and valgrind, which counts the instructions
+# of benchmarks (bench/cmd/instructions; on amd64 only, whose instructions are on record). Silent when it is there.
 set -eu
 if ! command -v go >/dev/null; then
 	echo "prepare.sh: no go command: install Go $(sed -n 's/^go //p' "$(dirname "$0")/../go.mod") or later from https://go.dev/dl and put it into PATH" >&2
 	exit 1
 fi
-command -v gcc >/dev/null && exit 0
+missing=
+command -v gcc >/dev/null || missing=" gcc libc6-dev"
+if [ "$(go env GOARCH)" = amd64 ] && ! command -v valgrind >/dev/null; then missing="$missing valgrind"; fi
+[ -n "$missing" ] || exit 0
 if ! command -v apt-get >/dev/null || [ "$(id -u)" != 0 ]; then
-	echo "prepare.sh: gcc is missing (the race detector needs it): install gcc and libc6-dev, or run this as root on Debian" >&2
+	echo "prepare.sh: missing Debian packages:$missing (gcc for the race detector, valgrind for bench-check): install them, or run this as root on Debian" >&2
 	exit 1
 fi
 export DEBIAN_FRONTEND=noninteractive
 apt-get -q update >&2
-apt-get -o DPkg::Lock::Timeout=300 -qy install --no-install-recommends gcc libc6-dev >&2
+# shellcheck disable=SC2086 # a list
+apt-get -o DPkg::Lock::Timeout=300 -qy install --no-install-recommends $missing >&2

@@ -10,9 +10,10 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// Key is a figure of a benchmark: its name without the prefix and the number of CPUs, and
-// the unit, such as sec/op, B/op or allocs/op.
-type Key struct{ Name, Unit string }
+// Key is a figure of a benchmark: the import path of its package, as far as the samples tell,
+// its name without the prefix and the number of CPUs, and the unit, such as sec/op, B/op or
+// allocs/op. Names alone are not enough: several packages have a BenchmarkRead.
+type Key struct{ Package, Name, Unit string }
 
 // Set has all samples by figure.
 type Set map[Key][]float64
@@ -31,7 +32,7 @@ func Read(r io.Reader, file string) (Set, error) {
 			name = name[:i] // GOMAXPROCS
 		}
 		for _, v := range result.Values {
-			key := Key{name, v.Unit}
+			key := Key{result.GetConfig("pkg"), name, v.Unit}
 			all[key] = append(all[key], v.Value)
 		}
 	}
@@ -45,8 +46,8 @@ func Read(r io.Reader, file string) (Set, error) {
 }
 
 // Median is that of the samples of a figure, and false where there are none.
-func (s Set) Median(name, unit string) (float64, bool) {
-	v := slices.Sorted(slices.Values(s[Key{name, unit}]))
+func (s Set) Median(key Key) (float64, bool) {
+	v := slices.Sorted(slices.Values(s[key]))
 	if len(v) == 0 {
 		return 0, false
 	}

@@ -170,8 +170,14 @@ func (k *caches) consider(q *search) {
 	for _, i := range k.chosen {
 		c[0] += toInt(!k.entries[i].near)
 	}
-	if k.found && slices.Compare(c[:], k.best[:]) >= 0 {
-		return
+	if k.found {
+		at := 0
+		for at < len(c)-1 && c[at] == k.best[at] {
+			at++
+		}
+		if c[at] >= k.best[at] {
+			return
+		}
 	}
 	k.found, k.best = true, c
 	k.bestSet = k.bestSet[:0]

@@ -1,7 +1,5 @@
 package allocate
 
-import "slices"
-
 // cost orders the choices: the lower one at the first difference is better.
 type cost [12]int32
 
@@ -20,33 +18,38 @@ const (
 	costLeftL3      // likewise of the touched caches
 )
 
-// order is the sequence in which the first places count. With align-by-socket the
+// sequence is the order in which the first places count. With align-by-socket the
 // hinted nodes come first in their packages.
-func (q *search) order() [5]int {
+func (q *search) sequence() [5]uint8 {
 	switch {
 	case q.spread && !q.byPackage:
-		return [...]int{costNodes, costParts, costPackages, costL3s, costFarNodes}
+		return [...]uint8{costNodes, costParts, costPackages, costL3s, costFarNodes}
 	case q.spread:
-		return [...]int{costPackages, costParts, costNodes, costL3s, costFarNodes}
+		return [...]uint8{costPackages, costParts, costNodes, costL3s, costFarNodes}
 	case q.cachesFirst && q.byPackage:
-		return [...]int{costParts, costPackages, costL3s, costNodes, costFarNodes}
+		return [...]uint8{costParts, costPackages, costL3s, costNodes, costFarNodes}
 	case q.cachesFirst:
-		return [...]int{costParts, costL3s, costNodes, costPackages, costFarNodes}
+		return [...]uint8{costParts, costL3s, costNodes, costPackages, costFarNodes}
 	case q.byPackage && q.hinted:
-		return [...]int{costParts, costPackages, costFarNodes, costNodes, costL3s}
+		return [...]uint8{costParts, costPackages, costFarNodes, costNodes, costL3s}
 	case q.byPackage:
-		return [...]int{costParts, costPackages, costNodes, costL3s, costFarNodes}
+		return [...]uint8{costParts, costPackages, costNodes, costL3s, costFarNodes}
 	}
-	return [...]int{costParts, costNodes, costPackages, costL3s, costFarNodes}
+	return [...]uint8{costParts, costNodes, costPackages, costL3s, costFarNodes}
 }
 
 func (q *search) less(a, b *cost) bool {
-	for _, i := range q.order() {
+	for _, i := range &q.order {
 		if a[i] != b[i] {
 			return a[i] < b[i]
 		}
 	}
-	return slices.Compare(a[costFarPackages:], b[costFarPackages:]) < 0
+	for i := costFarPackages; i < len(a); i++ {
+		if a[i] != b[i] {
+			return a[i] < b[i]
+		}
+	}
+	return false
 }
 
 // consider holds the cells against the best so far, with the caches in them that
@@ -58,17 +61,17 @@ func (q *search) consider(cells []int32, sum tally, parts, broken int) {
 	q.costOfCells(cells, &c)
 	c[costLeft] = sum[0] - int32(q.n)
 	if q.found {
-		// The caches can only add to this.
-		bound := c
-		bound[costL3s] = max(1, q.baseL3s, q.fewestL3s)
-		bound[costFarL3s] = max(0, bound[costL3s]-q.nearL3s)
+		// The caches can only add to this; what they cost comes in place of it.
+		c[costL3s] = max(1, q.baseL3s, q.fewestL3s)
+		c[costFarL3s] = max(0, c[costL3s]-q.nearL3s)
 		if !q.spread {
-			bound[costBroken] = int32(broken)
+			c[costBroken] = int32(broken)
 		}
-		if !q.less(&bound, &q.best.cost) {
+		if !q.less(&c, &q.best.cost) {
 			return
 		}
 	}
+	q.outbid = false
 	q.caches.choose(q, cells, sum, parts, &c)
 	if q.found && !q.less(&c, &q.best.cost) {
 		return

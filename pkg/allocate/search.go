@@ -21,6 +21,8 @@ type search struct {
 	hinted      bool // there are hinted nodes
 	spread      bool // one thread of each core
 	whole       bool // no core in part
+	// order is the sequence of the first places of a cost.
+	order [5]uint8
 	// limit is the number of groups that the owner may be in at most: nodes, or
 	// packages when they count first. 0 stands for no limit.
 	limit int
@@ -49,6 +51,9 @@ type search struct {
 
 	found bool
 	best  choice
+	// outbid says that what has been considered last was no better than the best before
+	// its caches were looked at.
+	outbid bool
 }
 
 // scratch is what a search works in; the next one uses its memory again.
@@ -211,7 +216,11 @@ func (q *search) fewest(candidates []int32) int {
 	}
 	q.sizes = q.sizes[:0]
 	for _, g := range candidates {
-		q.sizes = append(q.sizes, q.groups[g].tally[0])
+		size := q.groups[g].tally[0]
+		if int(size) >= need {
+			return 1
+		}
+		q.sizes = append(q.sizes, size)
 	}
 	slices.Sort(q.sizes)
 	for i, size := range slices.Backward(q.sizes) {
@@ -258,10 +267,28 @@ func (q *search) extend(candidates []int32, size int) {
 		if q.exhausted() {
 			return
 		}
+		if i > 0 && size == 1 && q.outbid && q.alike(candidates[i-1], candidates[i]) {
+			q.considered++
+			continue
+		}
 		q.push(candidates[i])
 		q.extend(candidates[i+1:], size-1)
 		q.pop()
 	}
+}
+
+// alike says that group b, for itself, costs at least what a does at least: nothing tells them
+// apart before their caches are looked at. So are most nodes of a large machine.
+func (q *search) alike(a, b int32) bool {
+	x, y := &q.groups[a], &q.groups[b]
+	if q.baseNodes > 0 || len(q.chosen) > 0 { // else distances count
+		return false
+	}
+	if len(x.cells) != 1 || len(y.cells) != 1 || !slices.Equal(x.tally, y.tally) {
+		return false
+	}
+	c, d := &q.m.cells[x.cells[0]], &q.m.cells[y.cells[0]]
+	return q.nearNode[c.node] == q.nearNode[d.node] && q.nearPackage[c.pkg] == q.nearPackage[d.pkg]
 }
 
 // exhausted says that the best so far has to do.
@@ -282,6 +309,7 @@ func (q *search) pop() {
 // them has several cells, not all of which may be needed, it considers subsets.
 func (q *search) considerGroups() {
 	q.considered++
+	q.outbid = true
 	parts, broken, ok := q.cover(q.sum)
 	if !ok || q.found && !q.spread && int32(parts) > q.best.cost[costParts] {
 		return

@@ -58,13 +58,13 @@ func (p *placing) newSearch(allowed []bool, limit int) {
 		}
 	}
 	p.markNear(p.a.r.Near)
-	if p.hinted == nil {
-		return
+	if p.hinted != nil {
+		q.hinted = true
+		for i := range m.topology.Nodes {
+			q.nearNode[i] = q.nearNode[i] || p.a.r.Nodes.Contains(m.topology.Nodes[i].ID)
+		}
 	}
-	q.hinted = true
-	for i := range m.topology.Nodes {
-		q.nearNode[i] = q.nearNode[i] || p.a.r.Nodes.Contains(m.topology.Nodes[i].ID)
-	}
+	q.order = q.sequence()
 }
 
 // markBase enters where the owner is with a core.

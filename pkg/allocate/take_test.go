@@ -48,6 +48,7 @@ func TestTake(t *testing.T) {
 		{"near a companion", plain, "0-15", "2 near=5", "4,12"},
 		{"near is not worth a node", plain, "4,0-1,8-9,12", "4 near=5", "0-1,8-9"},
 		{"near a companion's cache", caches, "0-8,10-23", "2 near=9", "8,10"},
+		{"near a companion, behind a node that is alike", nps, "0-2,5-6,9-10", "2 near=3,11", "9-10"},
 
 		{"full cores", plain, "0-3,8-10", "6 full-pcpus-only=true", "0-2,8-10"},
 		{"full cores only", plain, "0-3,8-10", "7 full-pcpus-only=true", allocate.SMTAlignment},

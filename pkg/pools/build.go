@@ -22,6 +22,9 @@ func decide(in Input, notes *notebook) Plan {
 	kept := keptBeside(pods, in.Previous)
 	for {
 		plan := build(in, pods, kept, notes)
+		if kept.IsEmpty() {
+			return plan
+		}
 		left := kept.Intersection(stillHeld(in.Previous, plan.Assignments))
 		if left.Equal(kept) {
 			return plan
@@ -77,9 +80,7 @@ func present(in []Pod) []Pod {
 			pods = append(pods, p)
 		}
 	}
-	slices.SortStableFunc(pods, func(a, b Pod) int {
-		return cmp.Or(cmp.Compare(a.UID, b.UID), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
+	sortPods(pods)
 	n := 0
 	for i := range pods {
 		if i > 0 && pods[i].UID == pods[n-1].UID {
@@ -89,20 +90,8 @@ func present(in []Pod) []Pod {
 		pods[n] = pods[i]
 		n++
 	}
-	pods = pods[:n]
-	for i := range pods {
-		if !slices.IsSortedFunc(pods[i].Containers, CompareContainers) {
-			pods[i].Containers = slices.Clone(pods[i].Containers)
-			slices.SortFunc(pods[i].Containers, CompareContainers)
-		}
-	}
-	return pods
-}
-
-// CompareContainers is the order in which the containers of a pod are taken, the pause
-// container first. Those that come in another one are copied.
-func CompareContainers(a, b Container) int {
-	return cmp.Or(cmp.Compare(b.Kind, a.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.CreatedAt, b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	sortContainers(pods[:n])
+	return pods[:n]
 }
 
 func compareProblems(a, b Problem) int {
@@ -113,8 +102,8 @@ func compareProblems(a, b Problem) int {
 // class is what a pod and its containers are.
 type class struct {
 	verdicts []verdict // in the order of the containers
-	// partition is zero for ordinary pods.
-	partition Partition
+	// partition is nil for ordinary pods.
+	partition *Partition
 	// options are how CPUs for the pod's containers are chosen; nil for pods whose
 	// containers get none of their own.
 	options *allocate.Options

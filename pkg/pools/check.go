@@ -131,8 +131,9 @@ func (c *checker) placement(name string, key Key, at *Placement) {
 	var pool cpuset.Set
 	switch at.Pool {
 	case Management:
-		partition, _ := c.pools.partition(at.Type)
-		pool = partition.CPUs.Difference(c.taken)
+		if partition, ok := c.pools.partition(at.Type); ok {
+			pool = partition.CPUs.Difference(c.taken)
+		}
 	case Shared:
 		pool = c.pools.Shared.Difference(c.taken)
 	case Guaranteed:

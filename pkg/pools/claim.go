@@ -14,41 +14,43 @@ import (
 type claim struct {
 	key Key
 	pod int // index of the pod; none for a unit
-	// live says that an instance of the container exists that has not exited.
-	// Only live claims get CPUs; the others keep theirs until the pod goes or a
-	// container of the same pod needs them.
-	live bool
 	// createdAt is that of the newest instance, and the age of the claim.
 	createdAt int64
 	// finishedAt is when the newest instance has exited; 0 if it has not, or if
 	// that is not known.
 	finishedAt int64
 	want       int
-	// atLeast says that want is a guess: least, or as many as it had. The least of a
-	// reserve is what will be asked for surely.
-	atLeast bool
-	least   int
-	// unread says that its pod is Pod.Unread: it wants what it has.
-	unread bool
-	// waiting says that it gets nothing new yet if it has nothing.
-	waiting bool
+	// least is the least of a claim that is a guess, and of a reserve what will be asked
+	// for surely.
+	least int
 	// cpus is what the claim has: the previous assignment at first, the new one in
 	// the end.
 	cpus cpuset.Set
 	// away is what it had and is offline now; see Assignment.
-	away cpuset.Set
-	// contested says that somebody else was recorded as the owner of some of cpus.
-	contested bool
-	options   *allocate.Options
-	nodes     cpuset.Set // hinted
-	// frozen says of a reserve that it gets no more.
-	frozen bool
-	// missing is how much a reserve is too small, and crowded says that somebody else
-	// has a part of cores that the claim should have to itself.
+	away    cpuset.Set
+	options *allocate.Options
+	nodes   cpuset.Set // hinted
+	// missing is how much a reserve is too small.
 	missing int
-	crowded bool
 	// refused is why a claim that lacks CPUs does not get them.
 	refused *allocate.Refusal
+	// live says that an instance of the container exists that has not exited.
+	// Only live claims get CPUs; the others keep theirs until the pod goes or a
+	// container of the same pod needs them.
+	live bool
+	// atLeast says that want is a guess: least, or as many as it had.
+	atLeast bool
+	// unread says that its pod is Pod.Unread: it wants what it has.
+	unread bool
+	// waiting says that it gets nothing new yet if it has nothing.
+	waiting bool
+	// contested says that somebody else was recorded as the owner of some of cpus.
+	contested bool
+	// frozen says of a reserve that it gets no more.
+	frozen bool
+	// crowded says that somebody else has a part of cores that the claim should have to
+	// itself.
+	crowded bool
 }
 
 // none is the index of no pod.
@@ -81,7 +83,7 @@ func (c *claim) guess() {
 func claims(p *Pools, pods []Pod, classes []class, previous []Assignment) []claim {
 	previous = slices.Clone(previous)
 	slices.SortFunc(previous, func(a, b Assignment) int { return compareKeys(a.Key, b.Key) })
-	all := slices.Grow(unitClaims(p, previous), countExclusive(pods, classes))
+	all := slices.Grow(unitClaims(p, previous), countExclusive(classes))
 	for i := range pods {
 		p := &pods[i]
 		for len(previous) > 0 && previous[0].Key.PodUID < p.UID {
@@ -105,13 +107,19 @@ func claims(p *Pools, pods []Pod, classes []class, previous []Assignment) []clai
 	return all
 }
 
-// countExclusive is how many claims there are, about: those of a pod's containers
-// but the first, which is its pause container, and one of its reserve.
-func countExclusive(pods []Pod, classes []class) int {
+// countExclusive is how many claims there are, about: those of containers, and one of
+// each pod's reserve.
+func countExclusive(classes []class) int {
 	n := 0
-	for i := range pods {
-		if classes[i].options != nil {
-			n += max(len(pods[i].Containers), 2)
+	for i := range classes {
+		if classes[i].options == nil {
+			continue
+		}
+		n++
+		for j := range classes[i].verdicts {
+			if classes[i].verdicts[j].pool == Guaranteed {
+				n++
+			}
 		}
 	}
 	return n

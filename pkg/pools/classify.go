@@ -12,17 +12,17 @@ type verdict struct {
 	pool Pool
 	// want is the number of CPUs that a container of the guaranteed pool asks for.
 	want int
-	// atLeast says that want is only a lower bound: it has what it had.
-	atLeast bool
 	// shares and limit, in thousandths of a CPU, are those of the annotation.
 	shares uint64
 	limit  int64
-	// waiting says that it gets no CPUs yet, unless it has some.
-	waiting bool
 	// typ is the partition of one that is not in that of its pod; "" for all others.
 	typ    string
-	mixed  bool // shared CPUs come beside those of its own
 	reason Reason
+	// atLeast says that want is only a lower bound: it has what it had.
+	atLeast bool
+	// waiting says that it gets no CPUs yet, unless it has some.
+	waiting bool
+	mixed   bool // shared CPUs come beside those of its own
 }
 
 // classifier decides who belongs where and collects what it cannot honour.
@@ -30,6 +30,10 @@ type classifier struct {
 	in       *Input
 	problems []Problem
 	notes    *notebook // nil when nobody asks
+	// last is the reason of the containers of pods of the type lastType, which most
+	// pods have in common.
+	lastType string
+	last     Reason
 }
 
 func (c *classifier) report(p *Pod, container string, code Code, text string) {
@@ -43,18 +47,18 @@ const placedLikeOthers = "; the pod is placed like any other"
 
 // partition returns the partition that a pod belongs to, if it asks for one and
 // may have it.
-func (c *classifier) partition(p *Pod) (Partition, bool) {
+func (c *classifier) partition(p *Pod) (*Partition, bool) {
 	typ, found, err := c.in.Names.Target(p.Annotations)
 	if !found {
 		if names := c.in.Names.AnnotatedContainers(p.Annotations, ""); len(names) > 0 {
 			c.report(p, "", CodeResourcesIgnored, "annotations give resources to "+enumerate(names)+
 				" but no workload type; they are ignored; add "+c.in.Names.TargetKey("<type>"))
 		}
-		return Partition{}, false
+		return nil, false
 	}
 	if err != nil {
 		c.report(p, "", CodeTargetInvalid, err.Error()+placedLikeOthers)
-		return Partition{}, false
+		return nil, false
 	}
 	partition, ok := c.in.Pools.partition(typ)
 	switch {
@@ -66,12 +70,15 @@ func (c *classifier) partition(p *Pod) (Partition, bool) {
 	default:
 		return partition, true
 	}
-	return Partition{}, false
+	return nil, false
 }
 
 // managed classifies the containers of a pod whose request for a partition stands.
 func (c *classifier) managed(p *Pod, typ string, verdicts []verdict) {
-	reason := Reason{CodeManagement, "pod of workload type " + typ}
+	if c.lastType != typ {
+		c.lastType, c.last = typ, Reason{CodeManagement, "pod of workload type " + typ}
+	}
+	reason := c.last
 	if p.Static() {
 		reason.Text = "static " + reason.Text
 	}
@@ -208,7 +215,7 @@ func several(n int) string {
 }
 
 func fractional(milli int64) verdict {
-	return shared(CodeFractional, fmt.Sprintf("%dm CPU in a Guaranteed pod is not a whole number of CPUs", milli))
+	return shared(CodeFractional, strconv.FormatInt(milli, 10)+"m CPU in a Guaranteed pod is not a whole number of CPUs")
 }
 
 // WholeCPUs is the number of whole CPUs in r, a fraction left out; it is not known

@@ -131,15 +131,15 @@ func (p *Pools) exclusive() bool { return !p.Guaranteed.IsEmpty() || !p.Away.IsE
 // floor is how many CPUs the shared pool keeps.
 func (p *Pools) floor() int { return max(p.Floor, 1) }
 
-// partition returns the partition of a workload type.
-func (p Pools) partition(typ string) (Partition, bool) {
+// partition returns the partition of a workload type, which is not to be changed.
+func (p *Pools) partition(typ string) (*Partition, bool) {
 	i, ok := slices.BinarySearchFunc(p.Partitions, typ, func(p Partition, typ string) int {
 		return cmp.Compare(p.Type, typ)
 	})
 	if !ok {
-		return Partition{}, false
+		return nil, false
 	}
-	return p.Partitions[i], true
+	return &p.Partitions[i], true
 }
 
 // FieldError is one thing that is wrong with a Spec.

@@ -42,6 +42,17 @@ func isForeign(p *Pod) bool {
 	return n > 0
 }
 
+func anyForeign(pods []Pod) bool {
+	for i := range pods {
+		for j := range pods[i].Containers {
+			if pods[i].Containers[j].Foreign != nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // foreign overrides the verdicts of containers that another manager places. A pause
 // container without one is as any other.
 func (c *classifier) foreign(p *Pod, verdicts []verdict) {
@@ -153,6 +164,9 @@ func (p Pools) beside(all, alone cpuset.Set) Pools {
 // overlaps reports the foreign containers that are on an owner's CPUs, or have to
 // themselves what a pool has, too.
 func overlaps(pods []Pod, plan *Plan) []Problem {
+	if !anyForeign(pods) {
+		return nil
+	}
 	var owned cpuset.Set
 	for _, a := range plan.Assignments {
 		owned = owned.Union(a.CPUs)

@@ -1,7 +1,6 @@
 package pools
 
 import (
-	"cmp"
 	"fmt"
 	"strconv"
 
@@ -57,14 +56,18 @@ func (b *placer) pod(p *Pod, of class, claims []claim) PodPlan {
 	plan := PodPlan{UID: p.UID, Namespace: p.Namespace, Name: p.Name}
 	first := len(b.room)
 	for i := range p.Containers {
-		ctr, v := &p.Containers[i], of.verdicts[i]
-		at := Placement{ID: ctr.ID, Name: ctr.Name, Kind: ctr.Kind, State: ctr.State, Shares: v.shares, Limit: v.limit}
+		ctr, v := &p.Containers[i], &of.verdicts[i]
+		b.room = append(b.room, Placement{ID: ctr.ID, Name: ctr.Name, Kind: ctr.Kind, State: ctr.State, Shares: v.shares, Limit: v.limit})
+		at := &b.room[len(b.room)-1]
 		switch v.pool {
 		case Management:
-			typ := cmp.Or(v.typ, of.partition.Type)
-			at.Pool, at.Type, at.CPUs, at.Reason = Management, typ, b.partition(typ), v.reason
+			at.Pool, at.Type, at.Reason = Management, v.typ, v.reason
+			if at.Type == "" {
+				at.Type = of.partition.Type
+			}
+			at.CPUs = b.partition(at.Type)
 		case Guaranteed:
-			b.guaranteed(&at, claimOf(claims, ctr.Name), v)
+			b.guaranteed(at, claimOf(claims, ctr.Name), v)
 		case Other:
 			at.Pool, at.CPUs, at.Reason = Other, ctr.Foreign.CPUs, v.reason
 		default:
@@ -73,7 +76,7 @@ func (b *placer) pod(p *Pod, of class, claims []claim) PodPlan {
 		if at.Exclusive {
 			at.Mems = b.mems.of(at.CPUs)
 			if v.mixed {
-				b.mix(&at)
+				b.mix(at)
 			}
 			at.Unlimited = !p.Unread && !keepsQuota(p, at.Name)
 		}
@@ -85,7 +88,6 @@ func (b *placer) pod(p *Pod, of class, claims []claim) PodPlan {
 			plan.Unlimited = true
 			plan.Reason = Reason{CodeUnlimited, "container " + clip(at.Name) + " has CPUs of its own, which bound it without a quota"}
 		}
-		b.room = append(b.room, at)
 	}
 	plan.Containers = b.room[first:len(b.room):len(b.room)]
 	if p.QoS == QoSGuaranteed && !plan.Unlimited {
@@ -102,7 +104,7 @@ func (b *placer) pod(p *Pod, of class, claims []claim) PodPlan {
 }
 
 // guaranteed places a container that asks for whole CPUs.
-func (b *placer) guaranteed(at *Placement, c *claim, v verdict) {
+func (b *placer) guaranteed(at *Placement, c *claim, v *verdict) {
 	if c == nil || c.cpus.IsEmpty() {
 		at.Pool, at.CPUs = Shared, b.ofShared
 		switch {

@@ -16,7 +16,7 @@ type NamespaceRights struct {
 }
 
 // may says whether a pod may be in a partition, and reports why not.
-func (c *classifier) may(p *Pod, partition Partition) bool {
+func (c *classifier) may(p *Pod, partition *Partition) bool {
 	if p.Static() {
 		return c.staticMay(p, partition)
 	}
@@ -42,7 +42,7 @@ func (c *classifier) may(p *Pod, partition Partition) bool {
 	return false
 }
 
-func (c *classifier) staticMay(p *Pod, partition Partition) bool {
+func (c *classifier) staticMay(p *Pod, partition *Partition) bool {
 	if c.in.StaticPods.allow(p.Namespace) {
 		return true
 	}

@@ -1,5 +1,5 @@
-// Check holds allocations of benchmarks against a record, and fails where one of them has
-// become more by a fifth. Times are not compared: machines differ.
+// Check holds allocations and instructions of benchmarks against a record, and fails where one
+// of them has become more by a fifth. Times are not compared: machines differ.
 //
 //	go run ./cmd/check RECORD <NOW
 package main
@@ -11,7 +11,9 @@ import (
 	"io"
 	"maps"
 	"os"
+	"runtime"
 	"slices"
+	"strings"
 
 	"github.com/cpupoold/cpupoold/bench/samples"
 )
@@ -20,21 +22,28 @@ import (
 // allocation of some bytes more is no regression.
 const most = 1.2
 
-// slack is how much more is nothing, by unit.
-func slack() map[string]float64 { return map[string]float64{"allocs/op": 2, "B/op": 256} }
+// slack is how much more is nothing, by unit: of those that are held on an architecture.
+// Another one has other instructions, and they were counted on one.
+func slack(arch string) map[string]float64 {
+	units := map[string]float64{"allocs/op": 2, "B/op": 256}
+	if arch == "amd64" {
+		units["instructions/op"] = 100
+	}
+	return units
+}
 
 func main() {
 	if len(os.Args) != 2 {
 		fmt.Fprintln(os.Stderr, "check: give the record, and on the standard input what go test -bench -benchmem prints")
 		os.Exit(2)
 	}
-	if err := run(os.Args[1], os.Stdin, os.Stdout); err != nil {
+	if err := run(os.Args[1], runtime.GOARCH, os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "check:", err)
 		os.Exit(1)
 	}
 }
 
-func run(record string, in io.Reader, out io.Writer) error {
+func run(record, arch string, in io.Reader, out io.Writer) error {
 	f, err := os.Open(record)
 	if err != nil {
 		return err
@@ -48,32 +57,46 @@ func run(record string, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	errs, compared := compare(was, is)
-	if compared == 0 {
+	errs, compared := compare(was, is, slack(arch))
+	var units []string
+	total := 0
+	for _, unit := range slices.Sorted(maps.Keys(compared)) {
+		units = append(units, fmt.Sprintf("%d of %s", compared[unit], unit))
+		total += compared[unit]
+	}
+	if total == 0 {
 		return errors.New("nothing of the record was measured")
 	}
-	_, err = fmt.Fprintf(out, "%d figures, %d of them worse by more than a fifth\n", compared, len(errs))
+	_, err = fmt.Fprintf(out, "%d figures (%s), %d of them worse by more than a fifth\n", total, strings.Join(units, ", "), len(errs))
 	return errors.Join(append(errs, err)...)
 }
 
 // compare returns an error for each figure that is worse, and for each that is not measured
-// any more.
-func compare(was, is samples.Set) (errs []error, compared int) {
-	order := func(a, b samples.Key) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Unit, b.Unit)) }
+// any more, and how many were compared, by unit.
+func compare(was, is samples.Set, slack map[string]float64) (errs []error, compared map[string]int) {
+	compared = map[string]int{}
+	order := func(a, b samples.Key) int {
+		return cmp.Or(cmp.Compare(a.Package, b.Package), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Unit, b.Unit))
+	}
 	for _, key := range slices.SortedFunc(maps.Keys(was), order) {
-		least, counts := slack()[key.Unit]
+		least, counts := slack[key.Unit]
 		if !counts {
 			continue
 		}
-		before, _ := was.Median(key.Name, key.Unit)
-		now, measured := is.Median(key.Name, key.Unit)
-		compared++
+		before, _ := was.Median(key)
+		now, measured := is.Median(key)
+		compared[key.Unit]++
 		switch {
 		case !measured:
-			errs = append(errs, fmt.Errorf("%s: is in the record and was not measured; measure it, or make the record anew with make bench-record", key.Name))
+			errs = append(errs, fmt.Errorf("%s: is in the record and was not measured (%s); measure it, or make the record anew with make bench-record", title(key), key.Unit))
 		case now > before*most && now > before+least:
-			errs = append(errs, fmt.Errorf("%s: %.0f %s, and %.0f in the record; find out why, or make the record anew with make bench-record and say why", key.Name, now, key.Unit, before))
+			errs = append(errs, fmt.Errorf("%s: %.0f %s, and %.0f in the record; find out why, or make the record anew with make bench-record and say why", title(key), now, key.Unit, before))
 		}
 	}
 	return errs, compared
+}
+
+// title is a benchmark for people.
+func title(key samples.Key) string {
+	return strings.TrimLeft(strings.TrimPrefix(key.Package, "github.com/cpupoold/cpupoold")+" "+key.Name, "/ ")
 }

@@ -27,9 +27,52 @@ func TestRun(t *testing.T) {
 		"nothing":      {"PASS\n", "no results"},
 		"an outlier":   {strings.Repeat("BenchmarkA-8 10 100 ns/op 1000 B/op 10 allocs/op\n", 2) + "BenchmarkA-8 10 100 ns/op 9000 B/op 99 allocs/op\n" + b, ""},
 	} {
-		err := run(record, strings.NewReader(c.now), &strings.Builder{})
+		err := run(record, "amd64", strings.NewReader(c.now), &strings.Builder{})
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v; want %q", name, err, c.want)
 		}
+	}
+}
+
+// A record with a third fewer instructions is what a regression looks like that allocates
+// nothing.
+func TestRunInstructions(t *testing.T) {
+	record := filepath.Join(t.TempDir(), "record.txt")
+	const text = "pkg: github.com/cpupoold/cpupoold/pkg/pools\nBenchmarkBuild/cold-1 10 2000000 instructions/op\nBenchmarkSmall-1 10 500 instructions/op\n"
+	if err := os.WriteFile(record, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const small = "BenchmarkSmall-1 10 500 instructions/op\n"
+	for name, c := range map[string]struct{ arch, now, want string }{
+		"same":             {"amd64", text, ""},
+		"a fifth more":     {"amd64", strings.Replace(text, "2000000", "2400000", 1), ""},
+		"a half more":      {"amd64", strings.Replace(text, "2000000", "3000000", 1), "pkg/pools Build/cold: 3000000 instructions/op, and 2000000 in the record"},
+		"fewer":            {"amd64", strings.Replace(text, "2000000", "1000000", 1), ""},
+		"few more":         {"amd64", strings.Replace(text, " 500 ", " 600 ", 1), ""},
+		"not counted":      {"amd64", "pkg: github.com/cpupoold/cpupoold/pkg/pools\n" + small, "pkg/pools Build/cold: is in the record and was not measured (instructions/op)"},
+		"another package":  {"amd64", "pkg: github.com/cpupoold/cpupoold/pkg/other\nBenchmarkBuild/cold-1 10 2000000 instructions/op\n" + small, "not measured"},
+		"another machine":  {"arm64", strings.Replace(text, "2000000", "3000000", 1), "nothing of the record was measured"},
+		"a figure of time": {"amd64", text + "BenchmarkBuild/cold-2 10 1 ns/op\n", ""},
+	} {
+		err := run(record, c.arch, strings.NewReader(c.now), &strings.Builder{})
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v; want %q", name, err, c.want)
+		}
+	}
+}
+
+// Two packages may have a benchmark of the same name: what one has become better by must not
+// make up for the other.
+func TestRunSameName(t *testing.T) {
+	record := filepath.Join(t.TempDir(), "record.txt")
+	figures := func(a, b string) string {
+		return "pkg: m/a\nBenchmarkRead-2 20 5 ns/op " + a + " allocs/op\npkg: m/b\nBenchmarkRead-2 20 5 ns/op " + b + " allocs/op\n"
+	}
+	if err := os.WriteFile(record, []byte(figures("66", "140052")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := run(record, "amd64", strings.NewReader(figures("99", "140000")), &strings.Builder{})
+	if err == nil || !strings.Contains(err.Error(), "m/a Read: 99 allocs/op, and 66 in the record") {
+		t.Errorf("error %v; want one about m/a", err)
 	}
 }

@@ -60,30 +60,34 @@ func table(all samples.Set) (rows []string) {
 			continue
 		}
 		ours, is := pairs()[key.Name[i+1:]]
-		if unit := time(all, key.Name); !is || key.Unit != unit {
+		if key.Unit != time(all, key) || !is {
 			continue
 		}
-		mine, there := all.Median(key.Name[:i+1]+ours, key.Unit)
+		own := key
+		own.Name = key.Name[:i+1] + ours
+		mine, there := all.Median(own)
 		if !there {
 			continue
 		}
-		theirs, _ := all.Median(key.Name, key.Unit)
-		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s | %.3g | %s |\n", key.Name[:i], key.Name[i+1:], short(mine), short(theirs), theirs/mine, allocations(all, key.Name[:i+1]+ours, key.Name)))
+		theirs, _ := all.Median(key)
+		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s | %.3g | %s |\n", key.Name[:i], key.Name[i+1:], short(mine), short(theirs), theirs/mine, allocations(all, own, key)))
 	}
 	return rows
 }
 
 // time is the unit that counts: CPU time, where a benchmark tells it.
-func time(all samples.Set, name string) string {
-	if _, ok := all[samples.Key{Name: name, Unit: "cpu-sec/op"}]; ok {
-		return "cpu-sec/op"
+func time(all samples.Set, of samples.Key) string {
+	of.Unit = "cpu-sec/op"
+	if _, ok := all[of]; ok {
+		return of.Unit
 	}
 	return "sec/op"
 }
 
-func allocations(all samples.Set, ours, theirs string) string {
-	a, ok := all.Median(ours, "allocs/op")
-	b, also := all.Median(theirs, "allocs/op")
+func allocations(all samples.Set, ours, theirs samples.Key) string {
+	ours.Unit, theirs.Unit = "allocs/op", "allocs/op"
+	a, ok := all.Median(ours)
+	b, also := all.Median(theirs)
 	if !ok || !also {
 		return ""
 	}
