@@ -42,7 +42,6 @@ func TestChurn(t *testing.T) {
 		n.check()
 		n.logs.reset() // which are the test's own
 		n.tree.Forget()
-		n.units.Forget()
 		looks = append(looks, n.held(took))
 		t.Logf("%d: %+v", (tenth+1)*(*churned/10), looks[tenth])
 	}
