@@ -65,9 +65,15 @@ type Cgroups struct {
 	strays    map[int]cpuset.Set // of threads that were left behind
 	changes   int                // of a cpuset.cpus with tasks
 	unbound   error              // of Unbind
-	// units and holders are where units and threads were found last: they stay, mostly.
-	units   map[string]cgroup.Path
+	// units are the cgroups that are named like units, and holders those of the tasks. They
+	// follow each change: a walk over all cgroups at each look would be what a test of many
+	// containers measures.
+	units   map[string][]cgroup.Path
 	holders map[int]*cgroupNode
+	// ended are the units whose cgroup has gone, until the systemd that asks for them has
+	// forgotten them; noted says that there is one.
+	ended []string
+	noted bool
 }
 
 // NewCgroups returns a tree that has only its root, with cpuset and cpu enabled
@@ -80,10 +86,10 @@ func NewCgroups(c CgroupConfig) *Cgroups {
 	if c.Nodes.IsEmpty() {
 		c.Nodes = cpuset.Of(0)
 	}
-	root := newCgroupNode(nil)
+	root := newCgroupNode(nil, "")
 	root.enabled = map[string]bool{"cpuset": true, "cpu": true}
 	return &Cgroups{config: c, online: online, root: root, parted: partitions{nodes: map[*cgroupNode]bool{}}, strays: make(map[int]cpuset.Set),
-		units: make(map[string]cgroup.Path), holders: make(map[int]*cgroupNode)}
+		units: make(map[string][]cgroup.Path), holders: make(map[int]*cgroupNode)}
 }
 
 // Intercept has f called before each write, without any lock held; if f returns
@@ -140,7 +146,11 @@ func (c *Cgroups) Mkdir(name string) error {
 
 // adopt makes a child.
 func (c *Cgroups) adopt(parent *cgroupNode, name string) {
-	parent.children[name] = newCgroupNode(parent)
+	child := newCgroupNode(parent, parent.path.Join(name))
+	parent.children[name] = child
+	if unit, ok := child.path.Unit(); ok {
+		c.units[unit] = append(c.units[unit], child.path)
+	}
 	c.tell(parent, cgroup.Appeared, name)
 }
 
@@ -148,7 +158,7 @@ func (c *Cgroups) adopt(parent *cgroupNode, name string) {
 func (c *Cgroups) orphan(parent *cgroupNode, name string) {
 	gone := parent.children[name]
 	delete(parent.children, name)
-	clear(c.holders)
+	c.forget(gone)
 	c.dissolve(gone)
 	c.unwatch(gone)
 	c.tell(parent, cgroup.Gone, name)
@@ -188,7 +198,7 @@ func (c *Cgroups) Rmdir(name string) error {
 func (c *Cgroups) Exit(pid int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.root.dropTask(pid)
+	c.endTask(pid)
 }
 
 // Remove ends the tasks of a cgroup and of all below it and removes them, as a
@@ -287,36 +297,6 @@ func (c *Cgroups) find(op, name string) (*cgroupNode, error) {
 	return node, nil
 }
 
-// unit finds the cgroup of a unit.
-func (c *Cgroups) unit(name string) (cgroup.Path, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if p, found := c.units[name]; found {
-		if _, err := c.find("stat", string(p)); err == nil {
-			return p, true
-		}
-		delete(c.units, name)
-	}
-	p, ok := c.root.unit("", name)
-	if ok {
-		c.units[name] = p
-	}
-	return p, ok
-}
-
-func (n *cgroupNode) unit(at cgroup.Path, name string) (cgroup.Path, bool) {
-	for base, child := range n.children {
-		p := at.Join(base)
-		if unit, ok := p.Unit(); ok && unit == name {
-			return p, true
-		}
-		if p, ok := child.unit(p, name); ok {
-			return p, true
-		}
-	}
-	return "", false
-}
-
 func (c *Cgroups) findFile(name string) (*cgroupNode, string, error) {
 	node, err := c.find("open", path.Dir(name))
 	return node, path.Base(name), err
@@ -348,7 +328,7 @@ func (c *Cgroups) kill(dir string) error {
 	defer c.mu.Unlock()
 	n, err := c.find("kill", dir)
 	if err == nil {
-		n.tasks = nil
+		c.endTasks(n)
 	}
 	return err
 }

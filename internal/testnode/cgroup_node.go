@@ -3,7 +3,6 @@ package testnode
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,6 +14,7 @@ import (
 // cgroupNode is one cgroup. What belongs to a controller is only meaningful
 // while the parent enables the controller.
 type cgroupNode struct {
+	path     cgroup.Path
 	parent   *cgroupNode
 	children map[string]*cgroupNode
 	enabled  map[string]bool // cgroup.subtree_control
@@ -33,8 +33,8 @@ const (
 	defaultPeriod = 100_000
 )
 
-func newCgroupNode(parent *cgroupNode) *cgroupNode {
-	n := &cgroupNode{parent: parent, children: map[string]*cgroupNode{}, enabled: map[string]bool{}}
+func newCgroupNode(parent *cgroupNode, at cgroup.Path) *cgroupNode {
+	n := &cgroupNode{path: at, parent: parent, children: map[string]*cgroupNode{}, enabled: map[string]bool{}}
 	n.reset("cpuset")
 	n.reset("cpu")
 	return n
@@ -64,13 +64,6 @@ func (n *cgroupNode) populated() bool {
 		}
 	}
 	return false
-}
-
-func (n *cgroupNode) dropTask(pid int) {
-	n.tasks = slices.DeleteFunc(n.tasks, func(p int) bool { return p == pid })
-	for _, child := range n.children {
-		child.dropTask(pid)
-	}
 }
 
 // effective is cpuset.cpus.effective: what a partition has for itself, else the request
@@ -194,8 +187,7 @@ func (c *Cgroups) store(n *cgroupNode, file, value string) error {
 		if err != nil {
 			return syscall.EINVAL
 		}
-		c.root.dropTask(pid)
-		n.tasks = append(n.tasks, pid)
+		c.addTask(n, pid)
 		return nil
 	case "cpuset.cpus":
 		before := c.effective(n)

@@ -1,7 +1,6 @@
 package testnode
 
 import (
-	"slices"
 	"syscall"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -63,26 +62,4 @@ func (c *Cgroups) RefuseUnbind(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.unbound = err
-}
-
-// holder is the cgroup that a thread is in, nil if there is none.
-func (c *Cgroups) holder(tid int) *cgroupNode {
-	if n := c.holders[tid]; n != nil && slices.Contains(n.tasks, tid) {
-		return n
-	}
-	n := c.root.holder(tid)
-	c.holders[tid] = n
-	return n
-}
-
-func (n *cgroupNode) holder(tid int) *cgroupNode {
-	if slices.Contains(n.tasks, tid) {
-		return n
-	}
-	for _, child := range n.children {
-		if h := child.holder(tid); h != nil {
-			return h
-		}
-	}
-	return nil
 }

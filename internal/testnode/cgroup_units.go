@@ -34,6 +34,7 @@ type Units struct {
 
 // NewUnits returns a systemd for the units in the tree, without properties.
 func NewUnits(tree *Cgroups) *Units {
+	tree.noteEnded()
 	return &Units{
 		tree: tree, fs: cgroup.New(tree),
 		held: map[string]cgroup.UnitState{}, installed: map[string]unitFile{},
@@ -83,19 +84,6 @@ func (u *Units) set(unit string, properties []cgroup.Property) error {
 	return nil
 }
 
-// Forget drops what is held for units that are gone, as systemd does for scopes and slices of
-// pods: for tests in which very many come and go.
-func (u *Units) Forget() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for unit := range u.held {
-		if _, running, err := u.find(unit); err != nil || !running {
-			delete(u.held, unit)
-			delete(u.runtime, unit)
-		}
-	}
-}
-
 // Apply is that of cgroup.Systemd.
 func (u *Units) Apply(ctx context.Context, w cgroup.Write) error {
 	unit, ok := w.Path.Unit()
@@ -123,6 +111,7 @@ func (u *Units) Properties(_ context.Context, unit string) (cgroup.UnitState, er
 func (u *Units) Reload() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	u.forgetEnded()
 	for unit := range u.dropIns {
 		u.load(unit)
 	}
@@ -173,12 +162,22 @@ func (u *Units) state(unit string) cgroup.UnitState {
 	return cgroup.UnitState{Known: true, Quota: -1}
 }
 
-// find returns the cgroup of a unit that runs. What systemd held for a unit that
-// is not installed is forgotten with it.
+// forgetEnded drops what is held of units that have come to their end and are not
+// installed, as those of containers and pods: when they are there again they begin anew.
+func (u *Units) forgetEnded() {
+	for _, unit := range u.tree.takeEnded() {
+		if _, ok := u.file(unit); !ok {
+			delete(u.held, unit)
+			delete(u.runtime, unit)
+		}
+	}
+}
+
+// find returns the cgroup of a unit that runs.
 func (u *Units) find(unit string) (p cgroup.Path, running bool, err error) {
+	u.forgetEnded()
 	p, running = u.tree.unit(unit)
 	if _, ok := u.file(unit); !running && !ok {
-		delete(u.held, unit)
 		return "", false, fmt.Errorf("unit %s: %w", unit, cgroup.ErrGone)
 	}
 	return p, running, nil
