@@ -38,7 +38,8 @@ import (
 // shared that takes somebody who does: a pause container, unless those are elsewhere
 // (infraContainers), or one that never gets CPUs of its own. There, too, a set that nobody
 // else has some of tells nothing where nobody is known to share, unless it is that of a
-// partition: nobody but an owner is made one.
+// partition: nobody but an owner is made one; or unless enough of the pool is in nobody's
+// hands: who shares would have that, too.
 //
 // What the runtime has recorded of a container that has ended counts only where there
 // is no journal at all: it stays on record when its CPUs are given on, or reserved
@@ -277,6 +278,19 @@ func (r *recovery) find(all []instance) map[pools.Key]cpuset.Set {
 	return found
 }
 
+// roomBeside says that the pool has as many CPUs as it has to keep that are neither in a set nor in
+// anybody else's. If its container shared them after all, owners have ended while no daemon ran, and
+// it can have them to itself now.
+func (r *recovery) roomBeside(i instance, cpus cpuset.Set) bool {
+	left := r.pools.Shared.Difference(cpus)
+	for _, s := range r.sets {
+		if s.owner != i.owner {
+			left = left.Difference(s.cpus)
+		}
+	}
+	return left.Len() >= max(r.pools.Floor, 1)
+}
+
 // possible says that a set can be exclusive at all. Some of it may have gone offline
 // while no daemon ran.
 func (r *recovery) possible(cpus cpuset.Set) bool {
@@ -290,7 +304,7 @@ func (r *recovery) certain(i instance, cpus cpuset.Set) bool {
 		return false
 	case cpus.Equal(r.journal[i.owner]):
 		return true
-	case r.pools.FromShared && r.pools.Infra != "" && !i.watched && !i.unread && (!i.parted || !cpus.Equal(i.kernel)):
+	case r.pools.FromShared && r.pools.Infra != "" && !i.watched && !i.unread && !(cpus.Equal(i.kernel) && (i.parted || r.roomBeside(i, cpus))):
 		return false
 	}
 	// The journal knows of more when a write was on its way.

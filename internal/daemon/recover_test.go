@@ -56,8 +56,9 @@ func TestRecoverAssignments(t *testing.T) {
 	}
 }
 
-// TestRecoverPartition: with pause containers elsewhere and nobody who is known to share, a set
-// that nobody else has some of is its owner's where the kernel keeps others off it.
+// TestRecoverPartition: with pause containers elsewhere, nobody who is known to share, and fewer CPUs
+// left than the pool has to keep, a set that nobody else has some of is its owner's where the kernel
+// keeps others off it.
 func TestRecoverPartition(t *testing.T) {
 	m := newModel(cgroup.DriverSystemd)
 	slice := "kubepods-podu.slice"
@@ -74,7 +75,7 @@ func TestRecoverPartition(t *testing.T) {
 		}
 		return cgroup.State{}, cgroup.ErrGone
 	}
-	of := pools.Pools{FromShared: true, Infra: "management", Shared: cpuset.Range(2, 7), Guaranteed: cpuset.Range(2, 7)}
+	of := pools.Pools{FromShared: true, Floor: 3, Infra: "management", Shared: cpuset.Range(2, 7), Guaranteed: cpuset.Range(2, 7)}
 	got := recoverAssignments(m, read, nil, &settings{pools: of})
 	want := []pools.Assignment{{Key: pools.Key{PodUID: "u", Container: "parted"}, CPUs: cpuset.Of(4, 5)}}
 	if d := cmp.Diff(want, got, cmp.Comparer(cpuset.Set.Equal)); d != "" {
