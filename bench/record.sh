@@ -203,8 +203,8 @@ then from the moment that the runtime records as the container's start; negative
 
 \`Rest\`: 250 containers in 125 pods; \`placed\` is the daemon that has placed them, \`restarted\` one that was started on them. A minute
 after its last work, 150 s long: RssAnon at the end, CPU time of the unit's cgroup, passes, voluntary context switches of all threads.
-Two things wake the daemon at rest: the resync, of two passes (one reads the tree and asks the runtime, one takes over its answer), and
-every 10 s a sign of life for /healthz and systemd's watchdog, without a pass.
+One thing wakes the daemon at rest: the resync, of two passes (one reads the tree and asks the runtime, one takes over its answer). It is
+the sign of life for /healthz and systemd's watchdog as well.
 
 $(table "$work/vm.txt")
 

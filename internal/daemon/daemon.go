@@ -203,7 +203,7 @@ func newLoop(h host, o Options) (*loop, error) {
 
 		plannedOnce: make(chan struct{}),
 
-		timers: timers{resync: stoppedTimer(), retry: stoppedTimer(), journal: stoppedTimer(), pulse: stoppedTimer(), rest: stoppedTimer()},
+		timers: newTimers(),
 	}
 	if !h.observes { // then threads, too, stay where they are
 		l.tree.gather = l.gather

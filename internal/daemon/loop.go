@@ -128,13 +128,12 @@ type loop struct {
 // run handles events until ctx ends. It never waits for anything but events.
 func (l *loop) run(ctx context.Context) {
 	l.list()
-	l.timers.pulse.Reset(l.notify.pulse())
 	for {
+		l.armPulse()
 		select {
 		case <-ctx.Done():
 			return
 		case <-l.timers.pulse.C:
-			l.timers.pulse.Reset(l.notify.pulse())
 			l.notify.alive()
 			continue
 		case <-l.box.wake:
