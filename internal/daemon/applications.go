@@ -138,7 +138,7 @@ func (l *loop) entries() []applicationEntry {
 		byID[t.Container+t.Unit] = t.Path
 	}
 	shared := l.status.plan.Shared
-	var all []applicationEntry
+	all := make([]applicationEntry, 0, containersOf(&l.status.plan)+len(l.status.plan.Units))
 	for _, pod := range l.status.plan.Pods {
 		for _, c := range pod.Containers {
 			if c.Kind != pools.App || c.Pool == pools.Other {

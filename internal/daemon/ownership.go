@@ -53,6 +53,7 @@ func ownership(plan pools.Plan, m *model, hosts []services.Verdict, s *settings)
 			owned = owned.Union(p.CPUs)
 		}
 	}
+	o.Places = make([]audit.Place, 0, containersOf(&plan)+len(plan.Units)+len(hosts))
 	for _, pod := range plan.Pods {
 		for _, c := range pod.Containers {
 			if c.State != pools.Exited {

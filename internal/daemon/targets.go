@@ -11,7 +11,7 @@ import (
 // that have exited, and those whose cgroup is unknown, have none. A quota is put
 // back where it has been lifted: elsewhere it is the kubelet's.
 func targets(p pools.Plan, m *model, f config.WeightFormula, sliceWeights bool, lifted func(cgroup.Path) bool) []cgroup.Target {
-	var out []cgroup.Target
+	out := make([]cgroup.Target, 0, len(p.Pods)+containersOf(&p)+len(p.Units))
 	for _, pod := range p.Pods {
 		if t, ok := sliceTarget(pod, m, sliceWeights, lifted); ok {
 			out = append(out, t)
@@ -28,6 +28,15 @@ func targets(p pools.Plan, m *model, f config.WeightFormula, sliceWeights bool, 
 		}
 	}
 	return out
+}
+
+// containersOf counts the containers of a plan: what is made of them is most of what a pass
+// makes, and need not grow.
+func containersOf(p *pools.Plan) (n int) {
+	for i := range p.Pods {
+		n += len(p.Pods[i].Containers)
+	}
+	return n
 }
 
 func sliceTarget(pod pools.PodPlan, m *model, weights bool, lifted func(cgroup.Path) bool) (cgroup.Target, bool) {
