@@ -108,7 +108,7 @@ func TestRest(t *testing.T) {
 			now := time.Now()
 			t := &l.timers
 			alone = t.resync.due.After(now)
-			for _, other := range []alarm{t.pulse, t.retry, t.journal, t.rest} {
+			for _, other := range []alarm{t.pulse, t.retry, t.journal, t.rest, t.sweep} {
 				alone = alone && !other.due.After(now)
 			}
 		})

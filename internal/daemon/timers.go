@@ -5,6 +5,7 @@ import "time"
 // timers are the loop's: each is armed by the owner and read in run.
 type timers struct {
 	resync  alarm // the next complete listing
+	sweep   alarm // the end of patience with the list, for the look that goes with it
 	retry   alarm // the next refused write that is due
 	journal alarm // the end of patience with the disk
 	pulse   alarm // the next sign of life, where no resync comes before
@@ -19,7 +20,7 @@ type alarm struct {
 
 func newTimers() timers {
 	stopped := func() alarm { return alarm{Timer: stoppedTimer()} }
-	return timers{resync: stopped(), retry: stopped(), journal: stopped(), pulse: stopped(), rest: stopped()}
+	return timers{resync: stopped(), sweep: stopped(), retry: stopped(), journal: stopped(), pulse: stopped(), rest: stopped()}
 }
 
 func stoppedTimer() *time.Timer {
