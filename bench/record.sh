@@ -153,8 +153,9 @@ Other work on the machine lengthens everything but CPU times: mind the load aver
 
 \`Build\` is the plan of a whole node, \`Allocate\` a single allocation out of 512 free CPUs, \`Diff\` the comparison of 500 containers with
 the plan. \`Resync\` is what the daemon does at rest, every 30 s, on a fake node with 250 containers in 125 pods: CPU time of the whole
-process, the fake runtime's share included. Its cgroups are in memory; \`Read\` is what reading one costs on top, from plain files. A resync
-reads 500: those of the containers, the pause containers and the pods.
+process, the fake runtime's share included. There its cgroups are as they were read before; \`Read\` is what reading one costs on top, from plain
+files. A resync reads 500: those of the containers, the pause containers and the pods. \`Gather\` is what it costs besides to ask for ten threads of
+one of the 375 that have any.
 
 $(table "$work/go.txt")
 
@@ -203,8 +204,8 @@ then from the moment that the runtime records as the container's start; negative
 
 \`Rest\`: 250 containers in 125 pods; \`placed\` is the daemon that has placed them, \`restarted\` one that was started on them. A minute
 after its last work, 150 s long: RssAnon at the end, CPU time of the unit's cgroup, passes, voluntary context switches of all threads.
-Two things wake the daemon at rest: the resync, of two passes (one reads the tree and asks the runtime, one takes over its answer), and
-every 10 s a sign of life for /healthz and systemd's watchdog, without a pass.
+One thing wakes the daemon's loop at rest: the resync. It asks the runtime, and takes the answer over in a pass that reads all cgroups. It is the
+sign of life for /healthz and systemd's watchdog as well.
 
 $(table "$work/vm.txt")
 

@@ -140,7 +140,7 @@ func (l *loop) entries() []applicationEntry {
 			settled && t.Unit != "" && !c.Exists && c.Unit.Known && c.Unit.CPUs.Equal(t.CPUs) // what it will start with
 	}
 	shared := l.status.plan.Shared
-	all := make([]applicationEntry, 0, len(verified))
+	all := make([]applicationEntry, 0, containersOf(&l.status.plan)+len(l.status.plan.Units))
 	for i := range l.status.plan.Pods {
 		pod := &l.status.plan.Pods[i]
 		for j := range pod.Containers {

@@ -9,14 +9,16 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/nri"
 )
 
 // BenchmarkResync is what the daemon does at rest, once every resyncPeriod: list
-// the runtime's 250 containers, read all their cgroups again, plan, compare. It
-// counts the process's CPU time, that of the fake runtime and the fake cgroups
-// with it; wall-clock time says nothing here.
+// the runtime's 250 containers, look at all their cgroups again, plan, compare. It
+// counts the process's CPU time, that of the fake runtime with it; wall-clock time
+// says nothing here. What reading the cgroups costs is measured by itself
+// (BenchmarkRead of pkg/cgroup): here they are as they were read before.
 func BenchmarkResync(b *testing.B) {
 	n := newNode(b)
 	for i := range 125 {
@@ -35,6 +37,11 @@ func BenchmarkResync(b *testing.B) {
 	}
 	r := n.start()
 	r.quiet()
+	r.rests()
+	r.inspect(func(l *loop) {
+		l.tree.read = func(p cgroup.Path) (cgroup.State, error) { return l.tree.current[p].State, nil }
+		l.tree.gather = nil
+	})
 	passes := func() (n uint64) {
 		for _, count := range r.loop.snapshot.Load().Passes {
 			n += count
@@ -43,8 +50,7 @@ func BenchmarkResync(b *testing.B) {
 	}
 	before := cpuTime(b)
 	for b.Loop() {
-		// One pass reads the tree again and asks for the list, one takes it over.
-		done := passes() + 2
+		done := passes() + 1 // which takes the list over, and reads the tree again
 		r.loop.box.post(resync{})
 		r.view("resync", func(*telemetry.View) bool { return passes() >= done })
 	}
@@ -79,7 +85,9 @@ func BenchmarkStart(b *testing.B) {
 // listing ends that others have asked for.
 type resync struct{}
 
-func (resync) apply(l *loop) { l.list() }
+func (resync) apply(l *loop) { l.resync(l.status.distrusted.Add(l.settings.config.ResyncPeriod)) }
+
+func (resync) concern(*loop) concern { return ofNothing }
 
 // cpuTime is that of this process so far.
 func cpuTime(b *testing.B) time.Duration {

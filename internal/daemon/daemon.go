@@ -30,6 +30,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
@@ -173,6 +174,7 @@ func newLoop(h host, o Options) (*loop, error) {
 		o.Log.Error("journal", "error", note)
 	}
 	ledger := newLedger(j)
+	reader := h.cgroups.Reader()
 	l := &loop{
 		host:      h,
 		log:       o.Log,
@@ -182,7 +184,7 @@ func newLoop(h host, o Options) (*loop, error) {
 		snapshot:  new(atomic.Pointer[telemetry.View]),
 		notify:    notify,
 		model:     newModel(h.driver),
-		tree:      newTree(h.cgroups.Read),
+		tree:      newTree(reader.Read),
 		bench:     newBench(),
 		ledger:    ledger,
 		formula:   o.Config.WeightFormula,
@@ -203,11 +205,12 @@ func newLoop(h host, o Options) (*loop, error) {
 
 		plannedOnce: make(chan struct{}),
 
-		timers: timers{resync: stoppedTimer(), retry: stoppedTimer(), journal: stoppedTimer(), pulse: stoppedTimer(), rest: stoppedTimer()},
+		timers: newTimers(),
 	}
 	if !h.observes { // then threads, too, stay where they are
-		l.tree.gather = l.gather
+		l.tree.gather = func(p cgroup.Path) error { return l.gathered(p, reader.Gather) }
 	}
+	l.tree.rest = reader.Rest
 	l.notify.alive()
 	unfit, err := l.settings.begin(o.Config, o.Topology)
 	if err != nil {

@@ -49,8 +49,10 @@ func (s stuck) err(p cgroup.Path) error {
 
 // gather brings the threads of a cgroup back to its CPUs, before anybody is given what
 // it has left.
-func (l *loop) gather(p cgroup.Path) error {
-	found, err := l.cgroups.Gather(p)
+func (l *loop) gather(p cgroup.Path) error { return l.gathered(p, l.cgroups.Gather) }
+
+func (l *loop) gathered(p cgroup.Path, gather func(cgroup.Path) (cgroup.Gathered, error)) error {
+	found, err := gather(p)
 	if found.Back > 0 {
 		l.threads.gathered += uint64(found.Back)
 		l.log.Warn("the kernel had left threads outside of their cgroup's CPUs; they are back", "cgroup", p, "threads", found.Back)

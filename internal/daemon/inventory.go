@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -161,16 +160,21 @@ func (h *host) inspectContainer(ctx context.Context, c cri.Container) containerF
 // failures are why objects have no details.
 func (l *listed) failures() []error {
 	var all []error
-	for _, u := range l.units {
-		all = append(all, u.err)
+	add := func(err error) {
+		if err != nil {
+			all = append(all, err)
+		}
 	}
-	for _, p := range l.pods {
-		all = append(all, p.partial)
+	for i := range l.units {
+		add(l.units[i].err)
 	}
-	for _, c := range l.containers {
-		all = append(all, c.partial)
+	for i := range l.pods {
+		add(l.pods[i].partial)
 	}
-	return slices.DeleteFunc(all, func(err error) bool { return err == nil })
+	for i := range l.containers {
+		add(l.containers[i].partial)
+	}
+	return all
 }
 
 // locate finds the cgroups that the runtime does not tell: their names say whose they

@@ -128,13 +128,12 @@ type loop struct {
 // run handles events until ctx ends. It never waits for anything but events.
 func (l *loop) run(ctx context.Context) {
 	l.list()
-	l.timers.pulse.Reset(l.notify.pulse())
 	for {
+		l.armPulse()
 		select {
 		case <-ctx.Done():
 			return
 		case <-l.timers.pulse.C:
-			l.timers.pulse.Reset(l.notify.pulse())
 			l.notify.alive()
 			continue
 		case <-l.box.wake:
@@ -143,14 +142,9 @@ func (l *loop) run(ctx context.Context) {
 				continue
 			}
 		case now := <-l.timers.resync.C:
+			l.resync(now)
+		case <-l.timers.sweep.C:
 			l.agenda.whole = true
-			// A runtime without events is listed much more often than that.
-			if now.Sub(l.status.distrusted) >= l.settings.config.ResyncPeriod {
-				l.status.distrusted = now
-				l.tree.distrustAll()
-				l.recountCPUs()
-			}
-			l.list()
 		case <-l.timers.retry.C:
 			l.agenda.whole = true
 		case <-l.timers.rest.C:
@@ -163,8 +157,32 @@ func (l *loop) run(ctx context.Context) {
 			l.handle(e)
 		}
 		l.askKubelet(time.Now())
+		l.sweepDue()
 		l.work()
 		l.notify.alive()
+	}
+}
+
+// resync has everything listed, and all cgroups read. The pass that the list brings reads
+// them; a runtime that takes its time does not keep it waiting.
+func (l *loop) resync(now time.Time) {
+	// A runtime without events is listed much more often than that.
+	if now.Sub(l.status.distrusted) >= l.settings.config.ResyncPeriod {
+		l.status.distrusted = now
+		l.status.sweeps = true
+		l.timers.sweep.Reset(restPatience)
+		l.recountCPUs()
+	}
+	l.list()
+}
+
+// sweepDue has all cgroups read in the whole pass that is made now, if the resync asks for
+// it. Not before: what others write meanwhile would not be looked at at once.
+func (l *loop) sweepDue() {
+	if l.status.sweeps && l.agenda.whole {
+		l.status.sweeps = false
+		l.timers.sweep.Stop()
+		l.tree.distrustAll()
 	}
 }
 

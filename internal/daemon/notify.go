@@ -9,13 +9,11 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// pulsePeriod is how often the owner shows that it is alive when nothing happens,
-// maxSilence how long it may be silent before it counts as hung. It never waits,
-// so even on a node that starves it of CPU a minute is out of the ordinary.
-const (
-	pulsePeriod = 10 * time.Second
-	maxSilence  = time.Minute
-)
+// maxSilence is how long the owner may be silent before it counts as hung. It never waits,
+// so even on a node that starves it of CPU a minute is out of the ordinary. The resync is a
+// sign of life, too, and by default every 30 s: half of this must be longer, or the owner
+// would wake for nothing else.
+const maxSilence = 90 * time.Second
 
 // notifier tells the service manager, and whoever asks, that the owner is alive.
 type notifier struct {
@@ -40,8 +38,8 @@ func newNotifier(log *slog.Logger) (notifier, error) {
 // nothing more to say about the start.
 func (n notifier) ready() { tell(n.log, daemon.SdNotifyReady+"\n"+statusPrefix) }
 
-// alive is called by the owner after each round of events, at least once every
-// pulse. It feeds the watchdog, so that a hung owner is restarted.
+// alive is called by the owner after each round of events, and when a pulse is due. It feeds
+// the watchdog, so that a hung owner is restarted.
 func (n notifier) alive() {
 	now := time.Now()
 	n.last.Store(&now)
@@ -56,12 +54,21 @@ func (n notifier) stopping() { tell(n.log, daemon.SdNotifyStopping) }
 // heartbeat is when the owner was last seen alive.
 func (n notifier) heartbeat() time.Time { return *n.last.Load() }
 
-// pulse is how often an owner without events has to call alive.
-func (n notifier) pulse() time.Duration {
-	if n.watchdog > 0 {
-		return min(pulsePeriod, n.watchdog/4)
+// pulse is when the owner has to call alive again although nothing has happened; ok is false
+// when it need not, because the resync that is due then comes before. A resync that is not
+// to come (any more) is none: until the runtime has answered, nobody knows when the next is.
+func (n notifier) pulse(resync time.Time) (at time.Time, ok bool) {
+	return nextPulse(n.heartbeat(), *n.fed, resync, n.watchdog)
+}
+
+// nextPulse is that of an owner that was last alive, and fed the watchdog, at these times.
+// Half of each patience is left for a node that starves the owner.
+func nextPulse(alive, fed, resync time.Time, watchdog time.Duration) (at time.Time, ok bool) {
+	at = alive.Add(maxSilence / 2)
+	if hungry := fed.Add(watchdog / 2); watchdog > 0 && hungry.Before(at) {
+		at = hungry
 	}
-	return pulsePeriod
+	return at, !resync.After(alive) || resync.After(at)
 }
 
 const statusPrefix = "STATUS="

@@ -53,7 +53,7 @@ func ownership(plan pools.Plan, m *model, hosts []services.Verdict, s *settings)
 			owned = owned.Union(p.CPUs)
 		}
 	}
-	o.Places = make([]audit.Place, 0, placements(&plan)+len(plan.Units))
+	o.Places = make([]audit.Place, 0, containersOf(&plan)+len(plan.Units)+len(hosts))
 	for i := range plan.Pods {
 		pod := &plan.Pods[i]
 		for j := range pod.Containers {

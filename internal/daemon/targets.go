@@ -11,7 +11,7 @@ import (
 // that have exited, and those whose cgroup is unknown, have none. A quota is put
 // back where it has been lifted: elsewhere it is the kubelet's.
 func targets(p pools.Plan, m *model, f config.WeightFormula, sliceWeights bool, lifted func(cgroup.Path) bool) []cgroup.Target {
-	out := make([]cgroup.Target, 0, placements(&p)+len(p.Units))
+	out := make([]cgroup.Target, 0, len(p.Pods)+containersOf(&p)+len(p.Units))
 	for i := range p.Pods {
 		pod := &p.Pods[i]
 		if t, ok := sliceTarget(*pod, m, sliceWeights, lifted); ok {
@@ -31,9 +31,9 @@ func targets(p pools.Plan, m *model, f config.WeightFormula, sliceWeights bool, 
 	return out
 }
 
-// placements is how many containers a plan has.
-func placements(p *pools.Plan) int {
-	n := 0
+// containersOf counts the containers of a plan: what is made of them is most of what a pass
+// makes, and need not grow.
+func containersOf(p *pools.Plan) (n int) {
 	for i := range p.Pods {
 		n += len(p.Pods[i].Containers)
 	}

@@ -4,17 +4,51 @@ import "time"
 
 // timers are the loop's: each is armed by the owner and read in run.
 type timers struct {
-	resync  *time.Timer // the next complete listing
-	retry   *time.Timer // the next refused write that is due
-	journal *time.Timer // the end of patience with the disk
-	pulse   *time.Timer // the next sign of life
-	rest    *time.Timer // the next pass that nobody waits for
+	resync  alarm // the next complete listing
+	sweep   alarm // the end of patience with the list, for the look that goes with it
+	retry   alarm // the next refused write that is due
+	journal alarm // the end of patience with the disk
+	pulse   alarm // the next sign of life, where no resync comes before
+	rest    alarm // the next pass that nobody waits for
+}
+
+// alarm is a timer that knows when it is due, or was.
+type alarm struct {
+	*time.Timer
+	due time.Time
+}
+
+func newTimers() timers {
+	stopped := func() alarm { return alarm{Timer: stoppedTimer()} }
+	return timers{resync: stopped(), sweep: stopped(), retry: stopped(), journal: stopped(), pulse: stopped(), rest: stopped()}
 }
 
 func stoppedTimer() *time.Timer {
 	t := time.NewTimer(time.Hour)
 	t.Stop()
 	return t
+}
+
+// Reset is that of the timer.
+func (a *alarm) Reset(d time.Duration) {
+	a.due = time.Now().Add(d)
+	a.Timer.Reset(d)
+}
+
+// Stop is that of the timer.
+func (a *alarm) Stop() {
+	a.due = time.Time{}
+	a.Timer.Stop()
+}
+
+// armPulse has the owner wake to show that it is alive, if nothing else will in time: at
+// rest the resync does.
+func (l *loop) armPulse() {
+	if at, ok := l.notify.pulse(l.timers.resync.due); ok {
+		l.timers.pulse.Reset(time.Until(at))
+	} else {
+		l.timers.pulse.Stop()
+	}
 }
 
 // armRetry wakes the loop when the next thing is due that the last pass, as of its begin,

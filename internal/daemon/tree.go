@@ -16,7 +16,9 @@ type tree struct {
 	read func(cgroup.Path) (cgroup.State, error)
 	// gather brings the threads of a cgroup to its CPUs; nil where nothing is to be
 	// changed.
-	gather  func(cgroup.Path) error
+	gather func(cgroup.Path) error
+	// rest is called when a look is over: what was opened to read can be closed. Optional.
+	rest    func()
 	current map[cgroup.Path]cgroup.Current
 	known   []cgroup.Path // the targets, when others were last forgotten
 	stale   map[cgroup.Path]bool
@@ -117,6 +119,9 @@ func (t *tree) forget(targets []cgroup.Target) {
 // look reads what is new or stale among the targets. Those whose cgroup should be there
 // and is not come back as gone; errs are the cgroups that could not be read.
 func (t *tree) look(targets []cgroup.Target, m *model) (gone []cgroup.Path, errs map[cgroup.Path]error) {
+	if t.rest != nil {
+		defer t.rest()
+	}
 	for i := range targets {
 		target := targets[i]
 		p := target.Path

@@ -29,7 +29,13 @@ func (c *Cgroups) moveTasks(n *cgroupNode, before cpuset.Set) {
 	}
 }
 
-// Affinity implements cgroup.Threads.
+// Inside implements cgroup.Threads.
+func (c *Cgroups) Inside(tid int, cpus cpuset.Set) (bool, error) {
+	may, err := c.Affinity(tid)
+	return may.IsSubsetOf(cpus), err
+}
+
+// Affinity returns the online CPUs that a thread may run on.
 func (c *Cgroups) Affinity(tid int) (cpuset.Set, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,20 +13,32 @@ import (
 // refuses masks that are shorter than its own.
 const maxCPUs = 8192
 
-func (rootTree) Affinity(tid int) (cpuset.Set, error) {
-	mask := unix.NewCPUSet(maxCPUs)
-	if err := unix.SchedGetaffinityDynamic(tid, mask); err != nil {
-		return cpuset.Set{}, err
+// Inside implements Threads. At rest it is asked of each thread of each container: it makes
+// nothing of what the kernel says.
+func (rootTree) Inside(tid int, cpus cpuset.Set) (bool, error) {
+	var mask unix.CPUSet // for 1024 CPUs; the kernel says when it has more
+	err := unix.SchedGetaffinity(tid, &mask)
+	if err == unix.EINVAL {
+		large := unix.NewCPUSet(maxCPUs)
+		err = unix.SchedGetaffinityDynamic(tid, large)
+		return inMask(large, cpus), err
 	}
-	var cpus []int
-	for i, word := range mask {
-		for ; word != 0; word &= word - 1 {
-			cpus = append(cpus, i*8*int(unsafe.Sizeof(word))+bits.TrailingZeros64(uint64(word)))
-		}
-	}
-	return cpuset.Of(cpus...), nil
+	return inMask(mask[:], cpus), err
 }
 
+// inMask says that all CPUs of a mask are among cpus.
+func inMask[W ~uint32 | ~uint64](mask []W, cpus cpuset.Set) bool {
+	for i, word := range mask {
+		for ; word != 0; word &= word - 1 {
+			if !cpus.Contains(i*8*int(unsafe.Sizeof(word)) + bits.TrailingZeros64(uint64(word))) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Unbind implements Threads.
 func (rootTree) Unbind(tid int) error {
 	mask := unix.NewCPUSet(maxCPUs)
 	mask.Fill()

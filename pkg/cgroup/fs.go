@@ -57,12 +57,17 @@ func (f *FS) Children(p Path) ([]Path, error) {
 	if err != nil {
 		return nil, &Error{Op: opList, Path: string(p), Err: goneOr(err)}
 	}
+	return p.children(names), nil
+}
+
+// children are the cgroups in p with the given names, sorted.
+func (p Path) children(names []string) []Path {
 	slices.Sort(names)
 	children := make([]Path, len(names))
 	for i, name := range names {
 		children[i] = p.Join(name)
 	}
-	return children, nil
+	return children
 }
 
 // Walk calls visit for p and all cgroups below it, each before what is in it,

@@ -1,12 +1,12 @@
 package cgroup
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -14,9 +14,9 @@ import (
 
 // Threads is what a Tree can do that has the kernel's threads in it.
 type Threads interface {
-	// Affinity returns the online CPUs that a thread may run on
-	// (sched_getaffinity(2)).
-	Affinity(tid int) (cpuset.Set, error)
+	// Inside says that the online CPUs that a thread may run on
+	// (sched_getaffinity(2)) are all among cpus.
+	Inside(tid int, cpus cpuset.Set) (bool, error)
 	// Unbind lets a thread run on all CPUs of its cpuset (sched_setaffinity(2) of
 	// all CPUs, which the kernel cuts down to them).
 	Unbind(tid int) error
@@ -51,14 +51,21 @@ const gatherRounds = 16
 // A thread's own narrower affinity is left alone. A tree without Threads has nobody
 // to bring back.
 func (f *FS) Gather(p Path) (Gathered, error) {
-	threads, ok := f.tree.(Threads)
-	if !ok || f.readOnly {
+	r := f.Reader()
+	defer r.Rest()
+	return r.Gather(p)
+}
+
+// Gather is [FS.Gather].
+func (r *Reader) Gather(p Path) (Gathered, error) {
+	threads, ok := r.fs.tree.(Threads)
+	if !ok || r.fs.readOnly {
 		return Gathered{}, nil
 	}
 	stuck := make(map[int]error)
 	back := 0
 	for range gatherRounds {
-		found, err := f.gatherOnce(p, threads, stuck)
+		found, err := r.gatherOnce(p, threads, stuck)
 		back += found
 		if err != nil || found == 0 {
 			return gathered(back, stuck), err
@@ -76,63 +83,90 @@ func gathered(back int, stuck map[int]error) Gathered {
 }
 
 // gatherOnce returns how many threads it has brought back.
-func (f *FS) gatherOnce(p Path, threads Threads, stuck map[int]error) (back int, err error) {
-	err = f.Walk(p, func(below Path) error {
-		// Its own: a partition below has CPUs that are not in the set above it.
-		effective, err := f.nearestEffective(below)
-		if errors.Is(err, ErrGone) && below != p {
+func (r *Reader) gatherOnce(p Path, threads Threads, stuck map[int]error) (back int, err error) {
+	err = r.walk(p, func(o *opened) error {
+		n, err := o.gather(threads, stuck)
+		if back += n; errors.Is(err, ErrGone) && o.path != p {
 			return nil
-		}
-		if err != nil {
-			return err
-		}
-		data, err := f.ReadFile(below, "cgroup.threads")
-		if errors.Is(err, ErrGone) && below != p {
-			return nil
-		}
-		for field := range strings.FieldsSeq(string(data)) {
-			// 0 is a thread of another PID namespace, or one that is ending.
-			tid, err := strconv.Atoi(field)
-			if err != nil || tid == 0 || stuck[tid] != nil {
-				continue
-			}
-			switch in, err := inside(threads, tid, effective); {
-			case err != nil:
-				return err
-			case in:
-				continue
-			}
-			// The set is read again before it is said of anybody: to take the affinity
-			// of its own from a thread because the set has just grown would be worse.
-			if effective, err = f.nearestEffective(below); err != nil {
-				return err
-			}
-			switch in, err := inside(threads, tid, effective); {
-			case err != nil:
-				return err
-			case in:
-				continue
-			}
-			switch err := threads.Unbind(tid); {
-			case err == nil:
-				back++
-			case !errors.Is(err, syscall.ESRCH):
-				stuck[tid] = err
-			}
 		}
 		return err
 	})
 	return back, err
 }
 
+// walk is FS.Walk with open cgroups.
+func (r *Reader) walk(p Path, visit func(*opened) error) error {
+	o, err := r.open(p)
+	if err != nil {
+		return err
+	}
+	children, err := o.children()
+	if err != nil {
+		return err
+	}
+	if err := visit(&o); err != nil {
+		return err
+	}
+	for _, child := range children {
+		if err := r.walk(child, visit); err != nil && !errors.Is(err, ErrGone) {
+			return err
+		}
+	}
+	return nil
+}
+
+// gather brings the threads of one cgroup back to what it has itself: a partition below
+// another cgroup has CPUs that are not in the set above it.
+func (o *opened) gather(threads Threads, stuck map[int]error) (back int, err error) {
+	effective, err := o.nearestEffective(o.path)
+	if err != nil {
+		return 0, err
+	}
+	list, err := o.readList("cgroup.threads")
+	if err != nil {
+		return 0, err
+	}
+	for field := range bytes.FieldsSeq(list) {
+		// 0 is a thread of another PID namespace, or one that is ending.
+		tid, err := strconv.Atoi(string(field))
+		if err != nil || tid == 0 || stuck[tid] != nil {
+			continue
+		}
+		switch in, err := inside(threads, tid, effective); {
+		case err != nil:
+			return back, err
+		case in:
+			continue
+		}
+		// The set is read again before it is said of anybody: to take the affinity
+		// of its own from a thread because the set has just grown would be worse.
+		if effective, err = o.nearestEffective(o.path); err != nil {
+			return back, err
+		}
+		switch in, err := inside(threads, tid, effective); {
+		case err != nil:
+			return back, err
+		case in:
+			continue
+		}
+		switch err := threads.Unbind(tid); {
+		case err == nil:
+			back++
+		case !errors.Is(err, syscall.ESRCH):
+			stuck[tid] = err
+		}
+	}
+	return back, nil
+}
+
 // inside says that a thread is where it may be, or has ended.
 func inside(threads Threads, tid int, effective cpuset.Set) (bool, error) {
-	cpus, err := threads.Affinity(tid)
+	in, err := threads.Inside(tid, effective)
 	switch {
 	case errors.Is(err, syscall.ESRCH):
 		return true, nil
 	case err != nil:
 		return false, fmt.Errorf("ask for the affinity of thread %d: %w", tid, err)
 	}
-	return cpus.IsSubsetOf(effective), nil
+	return in, nil
 }

@@ -160,7 +160,7 @@ func (c *crowd) has() cpuset.Set {
 // blind is a tree whose threads cannot be asked for.
 type blind struct{ *crowd }
 
-func (blind) Affinity(int) (cpuset.Set, error) { return cpuset.Set{}, syscall.EPERM }
+func (blind) Inside(int, cpuset.Set) (bool, error) { return false, syscall.EPERM }
 
 // TestGatherBlind: that a thread cannot be asked for does not mean that it has ended.
 func TestGatherBlind(t *testing.T) {

@@ -166,16 +166,18 @@ func (v PartitionView) Shared(p Path) cpuset.Set {
 // ReadPartitions looks at the cgroups for PlanPartitions. Those that are gone are not
 // in the view.
 func (f *FS) ReadPartitions(leaves []Path) (PartitionView, error) {
+	r := f.Reader()
+	defer r.Rest()
 	v := PartitionView{Nodes: make(map[Path]PartitionNode)}
 	var err error
-	if v.Root, err = readOne(f, "", fileEffective, parseCPUs); err != nil {
+	if v.Root, err = r.nearestEffective(""); err != nil {
 		return PartitionView{}, err
 	}
 	listed := make(map[Path]bool)
 	for _, leaf := range leaves {
 		for p := leaf; p != "" && !listed[p.Parent()]; p = p.Parent() {
 			listed[p.Parent()] = true
-			if err := f.readChildren(v, p.Parent()); err != nil {
+			if err := r.readChildren(v, p.Parent()); err != nil {
 				return PartitionView{}, err
 			}
 		}
@@ -183,24 +185,28 @@ func (f *FS) ReadPartitions(leaves []Path) (PartitionView, error) {
 	return v, nil
 }
 
-func (f *FS) readChildren(v PartitionView, p Path) error {
-	children, err := f.Children(p)
+func (r *Reader) readChildren(v PartitionView, p Path) error {
+	o, err := r.open(p)
+	var children []Path
+	if err == nil {
+		children, err = o.children()
+	}
 	if err != nil && !errors.Is(err, ErrGone) {
 		return err
 	}
 	for _, child := range children {
-		if err := f.readPartition(v, child); err != nil {
+		if err := r.readPartition(v, child); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (f *FS) readPartition(v PartitionView, p Path) error {
+func (r *Reader) readPartition(v PartitionView, p Path) error {
 	if _, done := v.Nodes[p]; done {
 		return nil
 	}
-	n, err := f.partition(p)
+	n, err := r.partition(p)
 	if errors.Is(err, ErrGone) {
 		return nil
 	}
@@ -211,13 +217,12 @@ func (f *FS) readPartition(v PartitionView, p Path) error {
 }
 
 // partition reads one cgroup.
-func (f *FS) partition(p Path) (n PartitionNode, err error) {
-	o, err := f.open(p)
+func (r *Reader) partition(p Path) (n PartitionNode, err error) {
+	o, err := r.open(p)
 	if err != nil {
 		return PartitionNode{}, err
 	}
-	defer o.close()
-	n.State, err = readValue(o, FilePartition, parseAnyPartition)
+	n.State, err = readValue(&o, FilePartition, parseAnyPartition)
 	if errors.Is(err, ErrNoController) {
 		return PartitionNode{}, nil
 	}
@@ -226,7 +231,7 @@ func (f *FS) partition(p Path) (n PartitionNode, err error) {
 	}
 	n.HasCPUSet = true
 	for file, to := range map[string]*cpuset.Set{FileCPUs: &n.CPUs, FileExclusive: &n.Exclusive, fileEffective: &n.Effective} {
-		if *to, err = readValue(o, file, parseCPUs); err != nil && !errors.Is(err, ErrNoController) {
+		if *to, err = o.readCPUs(file); err != nil && !errors.Is(err, ErrNoController) {
 			return PartitionNode{}, err // cpuset.cpus.exclusive is there since 6.7
 		}
 	}
@@ -256,13 +261,15 @@ func (f *FS) Partitioned() (all cpuset.Set, err error) {
 
 // eachPartition calls visit with all cgroups but the root.
 func (f *FS) eachPartition(visit func(Path, PartitionNode)) error {
-	return f.Walk("", func(p Path) error {
-		if p == "" {
+	r := f.Reader()
+	defer r.Rest()
+	return r.walk("", func(o *opened) error {
+		if o.path == "" {
 			return nil
 		}
-		n, err := f.partition(p)
+		n, err := r.partition(o.path)
 		if err == nil {
-			visit(p, n)
+			visit(o.path, n)
 		}
 		if errors.Is(err, ErrGone) {
 			return nil

@@ -2,52 +2,103 @@ package cgroup
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkRead reads a container's cgroup with the calls that it takes on the
-// kernel's tree, from plain files: what is missing is the kernel's price for
-// printing the values. It counts CPU time, because that is what it is held to.
+// BenchmarkRead reads one cgroup of 500, as a resync of 250 containers does (those of 125
+// pods of two, with their pause containers), with the calls that it takes on the kernel's
+// tree, from plain files: what is missing is the kernel's price for printing the values. It
+// counts CPU time, because that is what it is held to.
 func BenchmarkRead(b *testing.B) {
-	const scope = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice/cri-containerd-1.scope"
-	dir := b.TempDir()
-	err := os.MkdirAll(filepath.Join(dir, scope), 0o700)
-	for name, content := range map[string]string{
-		scope + "/cgroup.events":            "populated 1\nfrozen 0\n",
-		scope + "/cpuset.cpus":              "4-5\n",
-		scope + "/cpuset.cpus.effective":    "4-5\n",
-		scope + "/cpuset.mems":              "\n",
-		scope + "/../cpuset.cpus.effective": "0-7\n",
-		scope + "/cpuset.cpus.partition":    "member\n",
-		scope + "/cgroup.controllers":       "cpuset cpu\n",
-		scope + "/cpu.weight":               "79\n",
-		scope + "/cpu.idle":                 "0\n",
-		scope + "/cpu.max":                  "max 100000\n",
-	} {
-		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+	fs, all := plainNode(b)
+	r := fs.Reader()
+	b.ReportAllocs()
+	before := cpuTime(b)
+	for i := 0; b.Loop(); i++ {
+		if i%len(all) == 0 {
+			r.Rest()
+		}
+		if _, err := r.Read(all[i%len(all)]); err != nil {
+			b.Fatal(err)
+		}
 	}
-	if err != nil {
+	b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
+	r.Rest()
+}
+
+// BenchmarkGather is what comes on top for a cgroup that has CPUs: to ask for each of its
+// threads, of which there are ten, whether it is on them. In a resync the directory is open.
+func BenchmarkGather(b *testing.B) {
+	fs, all := plainNode(b)
+	all = slices.DeleteFunc(all, func(p Path) bool { return !strings.HasSuffix(string(p), ".scope") })
+	r := fs.Reader()
+	b.ReportAllocs()
+	before := cpuTime(b)
+	for i := 0; b.Loop(); i++ {
+		if g, err := r.Gather(all[i%len(all)]); err != nil || g.Back > 0 {
+			b.Fatal(g, err)
+		}
+	}
+	b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
+	r.Rest()
+}
+
+// plainNode are the cgroups of 250 containers in plain files.
+func plainNode(b *testing.B) (*FS, []Path) {
+	dir := b.TempDir()
+	threads := strings.Repeat(fmt.Sprintln(os.Getpid()), 10)
+	var all []Path
+	for pod := range 125 {
+		slice := Path(fmt.Sprintf("kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0c7b8d5e_3a64_4f0e_9d0f_%012d.slice", pod))
+		all = append(all, slice)
+		for c := range 3 {
+			all = append(all, slice.Join(fmt.Sprintf("cri-containerd-%063d%d.scope", pod, c)))
+		}
+	}
+	const on = "0-1023\n" // whatever the machine has
+	above := filepath.Join(dir, "kubepods.slice/kubepods-burstable.slice")
+	if err := errors.Join(os.MkdirAll(above, 0o700), os.WriteFile(filepath.Join(above, fileEffective), []byte(on), 0o600)); err != nil {
 		b.Fatal(err)
+	}
+	for _, p := range all {
+		at := filepath.Join(dir, string(p))
+		err := os.MkdirAll(at, 0o700)
+		for name, content := range map[string]string{
+			"cgroup.controllers":    "cpuset cpu\n",
+			"cgroup.events":         "populated 1\nfrozen 0\n",
+			"cpuset.cpus":           "4-5\n",
+			"cpuset.cpus.effective": on,
+			"cpuset.mems":           "\n",
+			"cpuset.cpus.partition": "member\n",
+			"cpu.weight":            "79\n",
+			"cpu.idle":              "0\n",
+			"cpu.max":               "max 100000\n",
+			"cgroup.threads":        threads,
+		} {
+			err = errors.Join(err, os.WriteFile(filepath.Join(at, name), []byte(content), 0o600))
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer root.Close()
-	fs := New(rootTree{root})
-	b.ReportAllocs()
-	before := cpuTime(b)
-	for b.Loop() {
-		if _, err := fs.Read(scope); err != nil {
-			b.Fatal(err)
-		}
+	b.Cleanup(func() { root.Close() }) //nolint:errcheck // test
+	tree, err := newRootTree(root)
+	if err != nil {
+		b.Fatal(err)
 	}
-	b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
+	return New(tree), all
 }
 
 // cpuTime is that of this process so far.

@@ -3,7 +3,6 @@ package cgroup
 import (
 	"errors"
 	"path"
-	"strings"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -50,15 +49,26 @@ type State struct {
 // (crun.1, run.oci.systemd.subgroup).
 const innerName = "container"
 
+// idleWeight is the most that cpu.weight reads while cpu.idle is set, for which the kernel
+// takes the least weight that it knows (sched_group_set_idle, kernel/sched/fair.c): 0, and 1
+// since 6.12. Of who has more, cpu.idle need not be read.
+const idleWeight = 1
+
 // Read returns the state of a cgroup. A cgroup that is not there is ErrGone.
 // The files are read one after the other: what changes meanwhile is seen by the
 // next pass.
 func (f *FS) Read(p Path) (State, error) {
-	o, err := f.open(p)
+	r := f.Reader()
+	defer r.Rest()
+	return r.Read(p)
+}
+
+// Read is [FS.Read].
+func (r *Reader) Read(p Path) (State, error) {
+	o, err := r.open(p)
 	if err != nil {
 		return State{}, err
 	}
-	defer o.close()
 	s := State{Path: p}
 	if err := o.readPopulated(&s); err != nil {
 		return State{}, err
@@ -69,10 +79,8 @@ func (f *FS) Read(p Path) (State, error) {
 	if err := o.readCPU(&s); err != nil {
 		return State{}, err
 	}
-	if strings.HasSuffix(string(p), ".scope") {
-		if err := f.readInner(&s); err != nil {
-			return State{}, err
-		}
+	if err := r.readInner(&o, &s); err != nil {
+		return State{}, err
 	}
 	return s, nil
 }
@@ -91,7 +99,7 @@ func (o *opened) readPopulated(s *State) error {
 }
 
 func (o *opened) readCPUSet(s *State) error {
-	effective, err := o.fs.nearestEffective(s.Path.Parent())
+	effective, err := o.effectiveAround(s.Path.Parent())
 	if err != nil {
 		return err
 	}
@@ -114,12 +122,13 @@ func (o *opened) readCPUSet(s *State) error {
 
 // readOwnSet reads the files of the cpuset controller that the cgroup itself has.
 func (o *opened) readOwnSet(s *State) (err error) {
-	if s.Effective, err = readValue(o, fileEffective, parseCPUs); err != nil {
+	if s.Effective, err = o.readCPUs(fileEffective); err != nil {
 		return err
 	}
 	s.HasCPUSet = true
+	o.runsOn(s.Effective)
 	if s.Path != "" { // the root has no request
-		if s.CPUs, err = readValue(o, FileCPUs, parseCPUs); err != nil {
+		if s.CPUs, err = o.readCPUs(FileCPUs); err != nil {
 			return err
 		}
 		if s.Mems, err = o.readMems(FileMems); err != nil || s.Mems.IsEmpty() {
@@ -133,18 +142,45 @@ func (o *opened) readOwnSet(s *State) (err error) {
 // readMems takes a missing file for an empty one: a tree of files that somebody
 // has collected need not have it.
 func (o *opened) readMems(file string) (cpuset.Set, error) {
-	mems, err := readValue(o, file, parseCPUs)
+	mems, err := o.readCPUs(file)
 	if errors.Is(err, ErrNoController) {
 		return cpuset.Set{}, nil
 	}
 	return mems, err
 }
 
+// effectiveAround is nearestEffective of a parent, which is read once for its children.
+func (r *Reader) effectiveAround(parent Path) (cpuset.Set, error) {
+	o, err := r.open(parent)
+	if err != nil {
+		return cpuset.Set{}, err
+	}
+	if o.dir != nil && o.dir.known {
+		return o.dir.effective, nil
+	}
+	effective, err := r.nearestEffective(parent)
+	if err == nil {
+		o.runsOn(effective)
+	}
+	return effective, err
+}
+
+// runsOn notes what tasks in a cgroup run on, for what is in it.
+func (o *opened) runsOn(effective cpuset.Set) {
+	if o.dir != nil {
+		o.dir.known, o.dir.effective = true, effective
+	}
+}
+
 // nearestEffective is the effective set of p or of the nearest ancestor that
 // has the controller: the tasks of p run on it.
-func (f *FS) nearestEffective(p Path) (cpuset.Set, error) {
+func (r *Reader) nearestEffective(p Path) (cpuset.Set, error) {
 	for {
-		effective, err := readOne(f, p, fileEffective, parseCPUs)
+		o, err := r.open(p)
+		if err != nil {
+			return cpuset.Set{}, err
+		}
+		effective, err := o.readCPUs(fileEffective)
 		if p == "" || !errors.Is(err, ErrNoController) {
 			return effective, err
 		}
@@ -166,10 +202,12 @@ func (o *opened) readCPU(s *State) error {
 		return err
 	}
 	s.HasCPU = true
-	if s.Idle, err = readValue(o, "cpu.idle", parseFlag); err != nil && !errors.Is(err, ErrNoController) {
-		return err // cpu.idle is there since kernel 5.15
+	if s.Weight <= idleWeight {
+		if s.Idle, err = readValue(o, "cpu.idle", parseFlag); err != nil && !errors.Is(err, ErrNoController) {
+			return err // cpu.idle is there since kernel 5.15
+		}
 	}
-	data, err := o.ReadFile(FileMax)
+	data, err := o.read(FileMax)
 	if errors.Is(err, ErrNoController) {
 		return nil // CONFIG_CFS_BANDWIDTH is off: there are no quotas
 	}
@@ -181,17 +219,20 @@ func (o *opened) readCPU(s *State) error {
 	return err
 }
 
-func (f *FS) readInner(s *State) error {
-	inner := State{Path: s.Path.Join(innerName), ParentEffective: s.Effective}
-	o, err := f.open(inner.Path)
+func (r *Reader) readInner(scope *opened, s *State) error {
+	path, ok := s.Path.Inner()
+	if !ok || scope.dir != nil && scope.dir.Leaf() {
+		return nil
+	}
+	inner := State{Path: path, ParentEffective: s.Effective}
+	o, err := r.open(inner.Path)
 	if errors.Is(err, ErrGone) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer o.close()
-	if inner.Populated, err = readValue(o, "cgroup.events", parsePopulated); errors.Is(err, ErrGone) {
+	if inner.Populated, err = readValue(&o, "cgroup.events", parsePopulated); errors.Is(err, ErrGone) {
 		return nil
 	}
 	if err != nil {

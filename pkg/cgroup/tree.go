@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,21 +16,20 @@ func Open(dir string) (*FS, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open cgroup mount: %w", err)
 	}
-	if err := checkMagic(root); err != nil {
+	tree, err := newRootTree(root)
+	if err == nil {
+		err = checkMagic(tree.dir)
+	}
+	if err != nil {
 		root.Close() //nolint:errcheck // nothing was written
 		return nil, fmt.Errorf("open cgroup mount %s: %w", dir, err)
 	}
-	return New(rootTree{root}), nil
+	return New(tree), nil
 }
 
 // checkMagic asks the directory that is open, not the name: what is mounted
 // over it afterwards cannot matter.
-func checkMagic(root *os.Root) error {
-	dir, err := root.Open(".")
-	if err != nil {
-		return err
-	}
-	defer dir.Close() //nolint:errcheck // opened to read
+func checkMagic(dir *os.File) error {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(dir.Fd()), &st); err != nil {
 		return fmt.Errorf("statfs: %w", err)
@@ -48,6 +46,12 @@ func checkMagic(root *os.Root) error {
 // unit's RestrictSUIDSGID= forbids that call: systemd cannot filter its flags.
 type rootTree struct {
 	root *os.Root
+	dir  *os.File // the same, to open what is in it
+}
+
+func newRootTree(root *os.Root) (rootTree, error) {
+	dir, err := root.OpenFile(".", unix.O_DIRECTORY|unix.O_PATH, 0)
+	return rootTree{root, dir}, err
 }
 
 func (t rootTree) ReadFile(name string, limit int) ([]byte, error) {
@@ -66,54 +70,8 @@ func (t rootTree) ReadFile(name string, limit int) ([]byte, error) {
 	return data, nil
 }
 
-// OpenDir implements Directories.
-func (t rootTree) OpenDir(name string) (Dir, error) {
-	f, err := t.root.OpenFile(name, unix.O_DIRECTORY|unix.O_PATH, 0)
-	if err != nil {
-		return nil, err
-	}
-	return rootDir{f}, nil
-}
-
-// rootDir is one of its directories. Files are read with plain calls: package os would ask
-// the poller for each, which has nothing to say about files that are always ready.
-type rootDir struct{ *os.File }
-
-// ReadFile implements Dir. A file is in the directory itself, and no link: there are
-// none in cgroupfs.
-func (d rootDir) ReadFile(file string, limit int) ([]byte, error) {
-	fd, err := openat(int(d.Fd()), file)
-	if err != nil {
-		return nil, &os.PathError{Op: "openat", Path: d.Name() + "/" + file, Err: err}
-	}
-	defer unix.Close(fd) //nolint:errcheck // opened to read
-	data := make([]byte, 0, 256)
-	for {
-		n, err := unix.Read(fd, data[len(data):cap(data)])
-		switch {
-		case err == unix.EINTR:
-			continue
-		case err != nil:
-			return nil, &os.PathError{Op: "read", Path: d.Name() + "/" + file, Err: err}
-		case n == 0:
-			return data, nil
-		}
-		if data = data[:len(data)+n]; len(data) > limit {
-			return nil, fmt.Errorf("%s/%s has more than %d bytes", d.Name(), file, limit)
-		}
-		if len(data) == cap(data) {
-			data = slices.Grow(data, len(data))
-		}
-	}
-}
-
-func openat(dir int, file string) (fd int, err error) {
-	for {
-		if fd, err = unix.Openat(dir, file, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0); err != unix.EINTR {
-			return fd, err
-		}
-	}
-}
+// OpenRoot implements Directories.
+func (t rootTree) OpenRoot() (Dir, error) { return openDir(int(t.dir.Fd()), ".") }
 
 func (t rootTree) WriteFile(name, value string) error {
 	f, err := t.root.OpenFile(name, os.O_WRONLY, 0)
@@ -132,18 +90,7 @@ func (t rootTree) ReadDir(name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer dir.Close() //nolint:errcheck // opened to read
-	entries, err := dir.ReadDir(-1)
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, e := range entries {
-		if e.IsDir() {
-			names = append(names, e.Name())
-		}
-	}
-	return names, nil
+	return directories(dir)
 }
 
 func (t rootTree) Mkdir(name string) error { return t.root.Mkdir(name, 0o755) }

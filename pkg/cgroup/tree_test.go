@@ -25,7 +25,10 @@ func TestRootTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close() //nolint:errcheck // test
-	tree := rootTree{root}
+	tree, err := newRootTree(root)
+	if err != nil {
+		t.Fatal(err)
+	}
 
 	if err := tree.WriteFile("a/file", "new"); err != nil {
 		t.Error(err)
@@ -67,33 +70,59 @@ func TestOpenedDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close() //nolint:errcheck // test
-	tree := rootTree{root}
-	a, err := tree.OpenDir("a")
+	tree, err := newRootTree(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if data, err := a.ReadFile("file", len(long)); string(data) != long || err != nil {
+	top, err := tree.OpenRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer top.Close() //nolint:errcheck // test
+	a, err := top.OpenDir("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, err := a.ReadFile("file", nil, len(long)); string(data) != long || err != nil {
 		t.Errorf("%d bytes, %v; want %d", len(data), err, len(long))
 	}
-	if _, err := a.ReadFile("file", len(long)-1); err == nil {
+	if _, err := a.ReadFile("file", nil, len(long)-1); err == nil {
 		t.Error("a file longer than the limit was read")
 	}
-	if _, err := a.ReadFile("link", 10); err == nil {
+	before := []byte("so far ")
+	if data, err := a.ReadValue("file", before, len(before)+len(long)); string(data) != "so far "+long || err != nil {
+		t.Errorf("a value of %d bytes, %v; want %d", len(data), err, len(before)+len(long))
+	}
+	if _, err := a.ReadValue("file", nil, len(long)-1); err == nil {
+		t.Error("a value longer than the limit was read")
+	}
+	if names, err := top.Children(); top.Leaf() || !slices.Equal(names, []string{"a"}) || err != nil {
+		t.Errorf("Leaf = %t, Children = %q, %v; want the directory and no link", top.Leaf(), names, err)
+	}
+	if names, err := a.Children(); len(names) > 0 || err != nil {
+		t.Errorf("Children = %q, %v; want none", names, err)
+	}
+	if _, err := a.ReadFile("link", nil, 10); err == nil {
 		t.Error("a link was followed")
 	}
-	if _, err := tree.OpenDir("a/file"); err == nil {
-		t.Error("a file was opened as a directory")
+	for _, name := range []string{"file", "link"} {
+		if _, err := a.OpenDir(name); err == nil {
+			t.Errorf("%s was opened as a directory", name)
+		}
+	}
+	if _, err := top.OpenDir("b"); err == nil {
+		t.Error("a link to a directory was followed")
 	}
 	if err := errors.Join(os.RemoveAll(filepath.Join(dir, "a")), os.Mkdir(filepath.Join(dir, "a"), 0o700), os.WriteFile(filepath.Join(dir, "a", "file"), []byte("another"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if data, err := a.ReadFile("file", 10); !errors.Is(err, fs.ErrNotExist) {
+	if data, err := a.ReadFile("file", nil, 10); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("another directory of the name is read: %q, %v", data, err)
 	}
 	if err := a.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := tree.OpenDir("a/missing"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := top.OpenDir("missing"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("OpenDir of what is missing = %v", err)
 	}
 }

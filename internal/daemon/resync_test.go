@@ -1,0 +1,63 @@
+package daemon
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// deaf is a tree that does not tell of what is written to it.
+type deaf struct{ cgroup.Tree }
+
+// TestResync: what nobody has told of is found by the resync, also while the runtime does not
+// answer. It makes no pass before the list is there, or late, and until then a write that is
+// heard of is looked at as ever.
+func TestResync(t *testing.T) {
+	for _, hangs := range []bool{false, true} {
+		n := newNode(t)
+		h := n.host()
+		h.cgroups = cgroup.New(deaf{n.tree})
+		r := n.startOn(h)
+		id := n.container(n.pod("a", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+		n.runsOn(id, "2-3")
+		r.quiet()
+		r.rests()
+		release := func() {}
+		if hangs {
+			release = n.runtime.Hang("ListContainers")
+		}
+		if err := n.tree.Write(n.runtime.Cgroup(id)+"/"+cgroup.FileCPUs, "5"); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan struct{})
+		r.loop.box.post(unasked(func(l *loop) {
+			now := l.status.distrusted.Add(l.settings.config.ResyncPeriod)
+			if l.resync(now); !l.status.listing || !l.timers.sweep.due.After(time.Now()) {
+				t.Errorf("listing %t, and in %v all is read", l.status.listing, time.Until(l.timers.sweep.due))
+			}
+			if len(l.tree.stale) > 0 || l.agenda.asked() {
+				t.Errorf("%d are stale, agenda %+v: a pass of its own", len(l.tree.stale), l.agenda)
+			}
+			close(done)
+		}))
+		<-done
+		n.runsOn(id, "2-3")
+		release()
+		r.rests()
+		r.inspect(func(l *loop) {
+			if l.status.sweeps || l.timers.sweep.due.After(time.Now()) {
+				t.Errorf("hangs %t: another look is due", hangs)
+			}
+		})
+		r.stop()
+	}
+}
+
+// unasked is something that the owner is to do, for which no pass is due.
+type unasked func(l *loop)
+
+func (do unasked) apply(l *loop) { do(l) }
+
+func (unasked) concern(*loop) concern { return ofNothing }

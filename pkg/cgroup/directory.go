@@ -1,0 +1,121 @@
+package cgroup
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// directory is one of the kernel's tree: its descriptor. Everything in it is opened by one
+// name, without following links, so that nothing leads out of the mount; and with plain
+// calls, since package os asks the poller about each file, which has nothing to say about
+// files that are always ready, and watches over each with a finalizer.
+type directory int
+
+// openDir opens a directory for what is in it.
+func openDir(in int, name string) (Dir, error) {
+	fd, err := openat(in, name, unix.O_DIRECTORY|unix.O_PATH)
+	if err != nil {
+		return nil, err
+	}
+	return directory(fd), nil
+}
+
+// OpenDir implements Dir.
+func (d directory) OpenDir(name string) (Dir, error) { return openDir(int(d), name) }
+
+// Close implements Dir.
+func (d directory) Close() error { return unix.Close(int(d)) }
+
+// ReadFile implements Dir.
+func (d directory) ReadFile(name string, data []byte, limit int) ([]byte, error) {
+	return d.read(name, data, limit, false)
+}
+
+// ReadValue implements Dir. One call is enough when it does not fill the buffer: seq_read_iter
+// (fs/seq_file.c, since 5.10; seq_read before) gives a file of one record, and kernfs makes
+// nothing else of a file without seq_start (kernfs_seq_start, fs/kernfs/file.c), as a whole.
+func (d directory) ReadValue(name string, data []byte, limit int) ([]byte, error) {
+	return d.read(name, data, limit, true)
+}
+
+// firstRead has room for nearly all values.
+const firstRead = 512
+
+func (d directory) read(name string, data []byte, limit int, single bool) ([]byte, error) {
+	fd, err := openat(int(d), name, unix.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd) //nolint:errcheck // opened to read
+	data = slices.Grow(data, firstRead)
+	for {
+		room := data[len(data):cap(data)]
+		n, err := unix.Read(fd, room)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return nil, &fs.PathError{Op: "read", Path: name, Err: err}
+		}
+		if data = data[:len(data)+n]; len(data) > limit {
+			return nil, fmt.Errorf("%s has more than %d bytes", name, limit)
+		}
+		if n == 0 || single && n < len(room) {
+			return data, nil
+		}
+		data = slices.Grow(data, 1)
+	}
+}
+
+// leafLinks is how many links a directory without others in it has: its name and ".". Each
+// in it adds its "..": kernfs counts (kernfs_refresh_inode, fs/kernfs/inode.c). File systems
+// that do not count say 1.
+const leafLinks = 2
+
+// Leaf implements Dir.
+func (d directory) Leaf() bool {
+	var st unix.Stat_t
+	return unix.Fstat(int(d), &st) == nil && st.Nlink == leafLinks
+}
+
+// Children implements Dir.
+func (d directory) Children() ([]string, error) {
+	fd, err := openat(int(d), ".", unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return nil, err
+	}
+	return directories(os.NewFile(uintptr(fd), "."))
+}
+
+// directories are those in an open directory, which it closes.
+func directories(dir *os.File) ([]string, error) {
+	defer dir.Close() //nolint:errcheck // opened to read
+	entries, err := dir.ReadDir(-1)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+// openat opens a name in a directory.
+func openat(in int, name string, flags int) (fd int, err error) {
+	for {
+		if fd, err = unix.Openat(in, name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0); err != unix.EINTR {
+			break
+		}
+	}
+	if err != nil {
+		return -1, &fs.PathError{Op: "openat", Path: name, Err: err}
+	}
+	return fd, nil
+}

@@ -1,0 +1,226 @@
+package cgroup
+
+import (
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// Directories is a [Tree] whose directories can be held open over several reads: their
+// path is looked up once, and what is read is of one cgroup, also when another of its name
+// comes meanwhile.
+type Directories interface {
+	// OpenRoot opens the root of the tree.
+	OpenRoot() (Dir, error)
+}
+
+// Dir is an open directory. A name is that of something in it: neither a path nor a link.
+type Dir interface {
+	OpenDir(name string) (Dir, error)
+	// ReadFile appends the whole of a file to data, or is an error if that has more than
+	// limit bytes then.
+	ReadFile(name string, data []byte, limit int) ([]byte, error)
+	// ReadValue is ReadFile for a file that the kernel prints in one piece: all but the
+	// lists of processes and threads.
+	ReadValue(name string, data []byte, limit int) ([]byte, error)
+	// Leaf says that no directory is in it, false also where that is not known.
+	Leaf() bool
+	// Children returns the names of the directories in it, in any order.
+	Children() ([]string, error)
+	Close() error
+}
+
+// Reader reads cgroups one after the other, each as [FS.Read] and [FS.Gather] do, and for
+// less the nearer each is to the one before: it holds the directories on the way to it open,
+// and knows what the cgroup around it has. Another cgroup of a name that has been read, and
+// what the one around them has got since, it sees after Rest. One goroutine can use it.
+type Reader struct {
+	fs *FS
+	// held are the open directories from the root down, each in the one before.
+	held        []heldDir
+	value, list []byte // of the last file; a list is looked at while values are read
+	sets        map[string]cpuset.Set
+}
+
+type heldDir struct {
+	Dir
+	name string
+	// effective is what tasks in it run on, once that is known: it is read once for all
+	// that are in it.
+	known     bool
+	effective cpuset.Set
+}
+
+// maxSets bounds what a Reader remembers of lists of CPUs: on a node there are few that
+// are not the same.
+const maxSets = 256
+
+// Reader makes a Reader. It has nothing open before its first read.
+func (f *FS) Reader() *Reader { return &Reader{fs: f} }
+
+// Rest closes the directories. The Reader can go on.
+func (r *Reader) Rest() { r.leave(0) }
+
+// leave closes all directories but so many.
+func (r *Reader) leave(n int) {
+	for _, h := range slices.Backward(r.held[n:]) {
+		_ = h.Close() // it was opened to read
+	}
+	r.held = slices.Delete(r.held, n, len(r.held))
+}
+
+// opened is a cgroup that is read.
+type opened struct {
+	*Reader
+	path Path
+	dir  *heldDir // nil where the tree has none
+}
+
+// open opens a cgroup to read it. Where a tree has no directories, one that is not there
+// is noticed by the first read.
+func (r *Reader) open(p Path) (opened, error) {
+	o := opened{Reader: r, path: p}
+	all, ok := r.fs.tree.(Directories)
+	if !ok {
+		return o, nil
+	}
+	err := p.validate()
+	if err == nil {
+		o.dir, err = r.descend(all, p)
+	}
+	if err != nil {
+		return opened{}, &Error{Op: opRead, Path: string(p), Err: goneOr(err)}
+	}
+	return o, nil
+}
+
+// descend opens the directories on the way to a valid path that are not open yet. Those that
+// are deeper stay open: they may be next.
+func (r *Reader) descend(all Directories, p Path) (*heldDir, error) {
+	if len(r.held) == 0 {
+		root, err := all.OpenRoot()
+		if err != nil {
+			return nil, err
+		}
+		r.held = append(r.held, heldDir{Dir: root})
+	}
+	depth := 0
+	for rest := string(p); rest != ""; {
+		var name string
+		name, rest, _ = strings.Cut(rest, "/")
+		above := r.held[depth].Dir
+		if depth++; depth < len(r.held) && r.held[depth].name == name {
+			continue
+		}
+		r.leave(depth)
+		dir, err := above.OpenDir(name)
+		if err != nil {
+			return nil, err
+		}
+		r.held = append(r.held, heldDir{Dir: dir, name: name})
+	}
+	return &r.held[depth], nil
+}
+
+// read returns the content of a file that the kernel prints in one piece, until the next
+// one is read.
+func (o *opened) read(file string) ([]byte, error) {
+	if o.dir == nil {
+		return o.fs.ReadFile(o.path, file)
+	}
+	data, err := o.dir.ReadValue(file, o.value[:0], maxFile)
+	if err != nil {
+		return nil, o.failed(file, err)
+	}
+	o.value = data
+	return data, nil
+}
+
+// readList returns the content of a list of threads, until the next one is read.
+func (o *opened) readList(file string) ([]byte, error) {
+	if o.dir == nil {
+		return o.fs.ReadFile(o.path, file)
+	}
+	data, err := o.dir.ReadFile(file, o.list[:0], maxFile)
+	if err != nil {
+		return nil, o.failed(file, err)
+	}
+	o.list = data
+	return data, nil
+}
+
+// failed is FS.cause in an open directory.
+func (o *opened) failed(file string, err error) error {
+	if !errors.Is(err, fs.ErrNotExist) {
+		err = goneOr(err)
+	} else if _, gone := o.dir.ReadValue("cgroup.controllers", nil, maxFile); gone != nil {
+		err = goneOr(gone)
+	} else {
+		err = ErrNoController
+	}
+	return &Error{Op: opRead, Path: o.path.name() + "/" + file, Err: err}
+}
+
+// children are the cgroups in it, sorted.
+func (o *opened) children() ([]Path, error) {
+	if o.dir == nil {
+		return o.fs.Children(o.path)
+	}
+	if o.dir.Leaf() {
+		return nil, nil
+	}
+	names, err := o.dir.Children()
+	if err != nil {
+		return nil, &Error{Op: opList, Path: string(o.path), Err: goneOr(err)}
+	}
+	return o.path.children(names), nil
+}
+
+// readValue reads one file and names it in the error when it makes no sense. The value must
+// not refer to the bytes that it is made of.
+func readValue[T any](o *opened, file string, parse func([]byte) (T, error)) (T, error) {
+	data, err := o.read(file)
+	if err != nil {
+		var zero T
+		return zero, err
+	}
+	value, err := parse(data)
+	if err != nil {
+		var zero T
+		return zero, &Error{Op: opRead, Path: string(o.path.Join(file)), Err: err}
+	}
+	return value, nil
+}
+
+// readCPUs is readValue for a list of CPUs or nodes. Most of those on a node are the same, and
+// so is what is made of them.
+func (o *opened) readCPUs(file string) (cpuset.Set, error) {
+	return readValue(o, file, func(data []byte) (cpuset.Set, error) {
+		if set, seen := o.sets[string(data)]; seen {
+			return set, nil
+		}
+		set, err := parseCPUs(data)
+		if err == nil {
+			if len(o.sets) >= maxSets || o.sets == nil {
+				o.sets = make(map[string]cpuset.Set)
+			}
+			o.sets[string(data)] = set
+		}
+		return set, err
+	})
+}
+
+// readOne is readValue for a cgroup of which nothing else is read.
+func readOne[T any](f *FS, p Path, file string, parse func([]byte) (T, error)) (T, error) {
+	r := f.Reader()
+	defer r.Rest()
+	o, err := r.open(p)
+	if err != nil {
+		var zero T
+		return zero, err
+	}
+	return readValue(&o, file, parse)
+}
