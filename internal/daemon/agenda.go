@@ -33,7 +33,7 @@ type concern int
 
 const (
 	ofNothing concern = iota // no pass is due for it
-	ofItself                 // a container that is new, and nothing else has happened
+	ofNoPlan                 // nothing that the last plan was made of: a question, or an answer of the disk
 	ofNobody                 // nobody but the pod or cgroup that it is about, if any; also its end, which others can wait for
 	ofAnybody
 )
@@ -44,8 +44,7 @@ type agenda struct {
 	whole, soon bool
 	// files are the placed cgroups that somebody else has written to, each once.
 	files []cgroup.Path
-	// changed says that something has happened that may be anybody's business, now or after a whole
-	// pass: more is known than the last plan was made of.
+	// changed says that more is known than the last plan was made of, whomever it concerns.
 	changed bool
 	// rest is the time before which no whole pass is made that nobody waits for.
 	rest time.Time
@@ -53,7 +52,7 @@ type agenda struct {
 
 func (a *agenda) add(c concern) {
 	a.soon = a.soon || c != ofNothing
-	a.changed = a.changed || c > ofItself
+	a.changed = a.changed || c > ofNoPlan
 	a.whole = a.whole || c == ofAnybody
 }
 
@@ -92,15 +91,13 @@ func (l *loop) awaited() bool {
 		len(l.creating)+len(l.starting)+len(l.moving)+len(l.waiting) > 0
 }
 
-func (*createAsked) concern(*loop) concern   { return ofItself }
-func (*startAsked) concern(*loop) concern    { return ofNobody }
-func (podHint) concern(*loop) concern        { return ofNobody }
-func (containerHint) concern(*loop) concern  { return ofNobody }
-func (unitRead) concern(*loop) concern       { return ofNobody }
-func (saved) concern(*loop) concern          { return ofNobody }
-func (witnessed) concern(*loop) concern      { return ofNobody }
-func (e filesWritten) concern(*loop) concern { return ofNobodyUnless(e.err != nil) }
-func (e written) concern(*loop) concern      { return ofNobodyUnless(e.err != nil || e.unmade) }
+func (*createAsked) concern(*loop) concern  { return ofNoPlan }
+func (*startAsked) concern(*loop) concern   { return ofNobody }
+func (podHint) concern(*loop) concern       { return ofNobody }
+func (containerHint) concern(*loop) concern { return ofNobody }
+func (unitRead) concern(*loop) concern      { return ofNobody }
+func (witnessed) concern(*loop) concern     { return ofNobody }
+func (e written) concern(*loop) concern     { return ofNobodyUnless(e.err != nil || e.unmade) }
 
 // Where the runtime asks first, containers are placed before they exist, else when an event
 // tells of them. An error tells of nobody, or of an end.
@@ -121,6 +118,25 @@ func (e containerFetched) concern(l *loop) concern {
 func (l *loop) parted(container string) bool {
 	e := l.model.containers[container]
 	return e != nil && l.isolation.outcomes[e.path].Phase == cgroup.PartitionInForce
+}
+
+// What nobody waits for changes nothing when it is on the disk, and nothing newer is to follow it.
+
+func (e saved) concern(l *loop) concern {
+	if e.err == nil && !l.status.journalLate && e.upTo == l.ledger.changes {
+		return ofNothing
+	}
+	return ofNoPlan
+}
+
+func (e filesWritten) concern(l *loop) concern {
+	switch {
+	case e.err != nil:
+		return ofAnybody
+	case l.applications.told:
+		return ofNothing
+	}
+	return ofNoPlan
 }
 
 func ofNobodyUnless(anybodys bool) concern {

@@ -214,10 +214,17 @@ func (r *running) rests() {
 type resting chan bool
 
 func (r resting) apply(l *loop) {
-	r <- len(l.drifts.open)+len(l.tree.pending)+len(l.tree.stale) == 0 && !l.agenda.asked()
+	r <- len(l.drifts.open)+len(l.tree.pending)+len(l.tree.stale) == 0 && !l.agenda.asked() && l.asks.idle() && l.seals.idle() && l.disk.idle()
 }
 
 func (resting) concern(*loop) concern { return ofNothing }
+
+// idle says that no job is under way.
+func (w *workers) idle() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.queues) == 0
+}
 
 // BenchmarkPass is what the owner does after each event, whomever it is about, with so many
 // containers that run as they should: decide, compare, publish.

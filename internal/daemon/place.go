@@ -27,7 +27,9 @@ func (l *loop) place(container string, now time.Time) (placed pools.PodPlan, own
 	}
 	i := slices.IndexFunc(next.Pods, func(p pools.PodPlan) bool { return p.UID == pod.UID })
 	placed = next.Pods[i]
-	lacks := func(c pools.Placement) bool { return c.Refused != nil || c.Short != nil || c.Reason.Code == pools.CodeWaiting }
+	lacks := func(c pools.Placement) bool {
+		return c.Refused != nil || c.Short != nil || c.Reason.Code == pools.CodeWaiting
+	}
 	return placed, next.Assignments, !slices.ContainsFunc(placed.Containers, lacks)
 }
 
