@@ -18,7 +18,7 @@ BUILD    := $(GO) build -buildvcs=auto -ldflags "-s -w"
 FUZZTIME ?= 20s
 KERNELS  ?= bookworm,trixie,forky
 
-.PHONY: help build image cross test test-unit test-browser test-monitoring test-vm test-apiserver test-fleet test-deploy test-e2e test-conformance test-ci test-drift test-kernels test-disturbance test-matrix test-model soak churn demo vm-shell lint fmt docs bench bench-all bench-check bench-record bench-jitter fuzz clean host host-vm
+.PHONY: help build image cross test test-unit test-browser test-monitoring test-vm test-apiserver test-fleet test-deploy test-e2e test-conformance test-ci test-drift test-kernels test-disturbance test-matrix test-model soak churn demo vm-shell lint fmt docs bench bench-all bench-check bench-record bench-limits bench-jitter fuzz clean host host-vm
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -128,6 +128,10 @@ bench-check: ## fail where a benchmark allocates a fifth more than the record sa
 
 bench-record: ## make the record of allocations, bench/record.txt, anew
 	bench/quick.sh >bench/record.txt.new && mv bench/record.txt.new bench/record.txt
+
+bench-limits: host-vm ## measure, on three kernels, the steps that no daemon gets below, and what the daemon takes for them: bin/limits.txt
+	mkdir -p bin && rm -f bin/limits.txt
+	$(GO) test -v -tags vm,bench -count=1 -timeout 60m -run '^TestLimits$$' ./test/vm -samples=$(CURDIR)/bin/limits.txt
 
 bench-jitter: build ## measure, on hardware of yours, what interrupts a CPU with and without cpupoold, under load (DURATION=60s; docs/jitter.md)
 	CGO_ENABLED=0 $(GO) -C bench/jitter build -trimpath -o ../../bin/jitter .

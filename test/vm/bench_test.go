@@ -10,7 +10,7 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm"
 )
 
-var samples = flag.String("samples", "", "file to which the samples of TestBench are appended")
+var samples = flag.String("samples", "", "file to which the samples of TestBench and TestLimits are appended")
 
 // guestSamples is the file with them in a guest.
 const guestSamples = "/var/lib/bench.txt"
@@ -20,8 +20,24 @@ func TestBench(t *testing.T) {
 	// 125 pods are as many shims of the runtime's, of some ten MiB each.
 	m := vm.Start(t, vm.Config{Topology: "8c2n", Node: true, Memory: 4096})
 	installDaemon(t, m)
-	vm.RunTests(t, m, "./guest/bench", "-out="+guestSamples)
+	vm.RunTests(t, m, "./guest/bench", "-out="+guestSamples, "-test.skip=^TestUpdate$")
 	keepSamples(t, m)
+}
+
+// TestLimits measures the steps that no daemon gets below, on all kernels: `make bench-limits`. On the oldest one there are no partitions.
+func TestLimits(t *testing.T) {
+	for _, s := range kernelSuites() {
+		t.Run(s.name, func(t *testing.T) {
+			m := vm.Start(t, vm.Config{Topology: "8c2n", Suite: s.name})
+			vm.RunTests(t, m, "./guest/limits", "-out="+guestSamples)
+			keepSamples(t, m)
+		})
+	}
+	t.Run("containerd", func(t *testing.T) {
+		m := vm.Start(t, vm.Config{Topology: "8c2n", Node: true})
+		vm.RunTests(t, m, "./guest/bench", "-out="+guestSamples, "-test.run=^TestUpdate$")
+		keepSamples(t, m)
+	})
 }
 
 func keepSamples(t *testing.T, m *vm.VM) {
