@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -107,18 +108,27 @@ func (m *maker) fillOne(ctx context.Context, i int) (sharers []cgroup.Path, err 
 	return sharers, nil
 }
 
-// patient has the runtime wait longer for its plugins: an emulated CPU is 10 to 50 times slower, and 2 s are what it waits on a real one.
+// patient has the runtime wait longer for its plugins, and systemd for the daemon's signs of life: an emulated CPU is 10 to 50 times slower than
+// those that they are meant for, and may not be run for minutes.
 func patient(t *testing.T) {
 	t.Helper()
-	const file, limits = "/etc/containerd/conf.d/patience.toml", `version = 4
+	for file, limits := range map[string]string{
+		"/etc/containerd/conf.d/patience.toml": `version = 4
 
 [plugins.'io.containerd.nri.v1.nri']
   plugin_registration_timeout = '60s'
   plugin_request_timeout = '30s'
-`
-	if err := os.WriteFile(file, []byte(limits), 0o644); err != nil {
-		t.Fatal(err)
+`,
+		"/etc/systemd/system/cpupoold.service.d/patience.conf": "[Service]\nWatchdogSec=30min\n",
+	} {
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(limits), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
+	run(t, "systemctl", "daemon-reload")
 	run(t, "systemctl", "restart", "containerd")
 }
 
