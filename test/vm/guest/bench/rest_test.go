@@ -109,7 +109,7 @@ func (m *maker) fillOne(ctx context.Context, i int) (sharers []cgroup.Path, err 
 }
 
 // patient has the runtime wait longer for its plugins, and systemd for the daemon's signs of life: an emulated CPU is 10 to 50 times slower than
-// those that they are meant for, and may not be run for minutes.
+// those that they are meant for, and may not be run for minutes. And it is given what nodes of so many containers are given.
 func patient(t *testing.T) {
 	t.Helper()
 	for file, limits := range map[string]string{
@@ -130,6 +130,8 @@ func patient(t *testing.T) {
 	}
 	run(t, "systemctl", "daemon-reload")
 	run(t, "systemctl", "restart", "containerd")
+	// Of the 128 that Linux gives to a user the runtime takes one for each container, to hear of memory that is used up.
+	run(t, "sysctl", "-w", "fs.inotify.max_user_instances=8192")
 }
 
 // kindOf spreads the pods over the pools. Half of the guaranteed CPUs are left for those that come and go.
