@@ -18,7 +18,7 @@ BUILD    := $(GO) build -buildvcs=auto -ldflags "-s -w"
 FUZZTIME ?= 20s
 KERNELS  ?= bookworm,trixie,forky
 
-.PHONY: help build image cross test test-unit test-browser test-monitoring test-vm test-apiserver test-fleet test-deploy test-e2e test-conformance test-ci test-drift test-kernels test-disturbance test-matrix test-model soak churn demo vm-shell lint fmt docs bench bench-all bench-check bench-record bench-jitter fuzz clean host host-vm
+.PHONY: help build image cross test test-unit test-browser test-monitoring test-vm test-apiserver test-fleet test-deploy test-e2e test-conformance test-ci test-drift test-kernels test-disturbance test-matrix test-model soak churn demo vm-shell lint fmt docs bench bench-all bench-check bench-record bench-limits bench-jitter fuzz clean host host-vm
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -89,9 +89,9 @@ test-model: host-vm build ## run 300 steps of the model test, of more kinds, on 
 soak: host-vm build ## let everything that a node's daemon relies on break at random while pods come and go (DURATION=10m SEED=1 SUITE=trixie)
 	$(GO) test -v -tags vm -count=1 -timeout 200h -run '^TestSoak$$' ./test/vm -soak $(or $(DURATION),10m) -soak.seed $(or $(SEED),1) -soak.suite=$(or $(SUITE),trixie)
 
-churn: host-vm build ## start and stop 5,000 containers on a node, and 1,000,000 on a fake one: nothing of the daemon's may grow (CHURN=1000)
+churn: host-vm build ## start and stop 5,000 containers on a node, and 1,000,000 on a fake one: nothing of the daemon's may grow (CHURN=1000 RUNTIME=containerd-crun)
 	$(GO) test -v -count=1 -timeout 200h -run '^TestChurn$$' ./internal/daemon -churn $(or $(CHURN),1000000)
-	$(GO) test -v -tags vm -count=1 -timeout 200h -run '^TestChurn$$' ./test/vm -churn $(or $(CHURN),5000)
+	$(GO) test -v -tags vm -count=1 -timeout 200h -run '^TestChurn$$' ./test/vm -churn $(or $(CHURN),5000) -churn.runtime $(or $(RUNTIME),containerd)
 
 test-drift: host-vm build ## run the tests of foreign writes on a real node (SUITE=trixie)
 	$(GO) test -tags vm -count=1 -timeout 75m -run '^TestDrift$$' ./test/vm -drift -drift.suite=$(SUITE)
@@ -128,6 +128,10 @@ bench-check: host ## fail where a benchmark allocates a fifth more than the reco
 
 bench-record: host ## make the record of allocations and instructions, bench/record.txt, anew (on amd64)
 	bench/quick.sh >bench/record.txt.new && mv bench/record.txt.new bench/record.txt
+
+bench-limits: host-vm ## measure, on three kernels, the steps that no daemon gets below, and what the daemon takes for them: bin/limits.txt
+	mkdir -p bin && rm -f bin/limits.txt
+	$(GO) test -v -tags vm,bench -count=1 -timeout 60m -run '^TestLimits$$' ./test/vm -samples=$(CURDIR)/bin/limits.txt
 
 bench-jitter: build ## measure, on hardware of yours, what interrupts a CPU with and without cpupoold, under load (DURATION=60s; docs/jitter.md)
 	CGO_ENABLED=0 $(GO) -C bench/jitter build -trimpath -o ../../bin/jitter .

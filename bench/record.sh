@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Measures cpupoold and writes the record: docs/benchmarks.md. `make bench-all` has made bin/cpupoold and what the VM needs.
 #
-#   VM_SAMPLES=FILE    samples of TestBench that have been taken before, in place of taking them
+#   VM_SAMPLES=FILE    samples of TestBench and TestLimits that have been taken before, in place of taking them
 #   COUNT=10           samples of each Go benchmark
 #   BENCHTIME=300ms    how long each takes
 #   REQUESTS=20000     random requests to the kubelet's code and to ours
-#   BENCH_VM=no        leave out what needs the VM, a quarter of an hour
+#   BENCH_VM=no        leave out what needs the VM, an hour
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,7 +23,7 @@ go -C bench/kubelet test -run '^$' -bench . -benchmem -benchtime "${BENCHTIME:-3
 if [ -n "${VM_SAMPLES:-}" ]; then
   cp "$VM_SAMPLES" "$work/vm.txt"
 elif [ "${BENCH_VM:-yes}" = yes ]; then
-  go test -tags vm,bench -count 1 -timeout 90m -run '^TestBench$' ./test/vm -samples="$work/vm.txt" >&2
+  go test -tags vm,bench -count 1 -timeout 150m -run '^Test(Bench|Limits)$' ./test/vm -samples="$work/vm.txt" >&2
 fi
 after=$(cut -d' ' -f1-3 /proc/loadavg)
 
@@ -123,6 +123,98 @@ scale() {
   done
 }
 
+# subjects KIND: the kernels (linux), or versions of systemd, that there are samples of.
+subjects() { sed -n "s|^BenchmarkLimit/\($1[0-9.]*\)/.*|\1|p" "$work/vm.txt" | sort -uV; }
+
+# limit SUBJECT NAME: the least that there is, and what the daemon takes for the same, where it does. Of each the best sample: what else the
+# host does only adds to it.
+limit() {
+  local least ours
+  least=$(values "$work/vm.txt" "BenchmarkLimit/$1/$2" ns/op | summary) || return 0
+  ours=$(values "$work/vm.txt" "BenchmarkLimit/$1/$2" ours-ns/op | summary) || ours=
+  awk -v least="${least#* }" -v ours="${ours#* }" '
+    function times(r) { return sprintf(r < 100 ? "%.2g" : "%.0f", r) }
+    function time(ns) { return ns < 1e6 ? sprintf("%.3g µs", ns / 1e3) : sprintf("%.3g ms", ns / 1e6) }
+    BEGIN { printf "%s%s", time(least), ours == "" ? "" : sprintf("; %s, %s times", time(ours), times(ours / least)) }'
+}
+
+# ratio SUBJECT NAME OTHER: how many times as long as OTHER it takes at the least.
+ratio() {
+  paste -d' ' <(values "$work/vm.txt" "BenchmarkLimit/$1/$2" ns/op | summary) <(values "$work/vm.txt" "BenchmarkLimit/$1/$3" ns/op | summary) |
+    awk '$4 { r = $2 / $4; printf r < 100 ? "%.3g" : "%.0f", r }'
+}
+
+# limits_of KIND HEADING: a table of the limits whose names and texts are on stdin, a column for each subject.
+limits_of() {
+  local name text subject all
+  mapfile -t all < <(subjects "$1")
+  printf '| %s ' "$2" "${all[@]}"
+  printf '|\n|---|'
+  printf -- '---|%.0s' "${all[@]}"
+  echo
+  while IFS=: read -r name text; do
+    printf '| %s |' "$text"
+    for subject in "${all[@]}"; do
+      printf ' %s |' "$(case $name in *,*) ratio "$subject" "${name%,*}" "${name#*,}" ;; *) limit "$subject" "$name" ;; esac)"
+    done
+    echo
+  done
+}
+
+limits() {
+  limits_of linux kernel <<'TXT'
+nothing:a system call that does nothing
+write/process:a write to `cpuset.cpus`, one process moves
+write/process/opened:the same, the file is opened first
+write/100threads:a write, a hundred threads move
+write/unchanged:a write of what is there already
+read/effective:a read of `cpuset.cpus.effective`
+read/effective/opened:the same, the file is opened first
+read/cgroup:a read of the nine files of a cgroup that the daemon reads
+read/cgroup/opened:the same, each is opened first
+placed:one process moves, and a read says so (the daemon reads all nine)
+partition/root/begins:a `root` partition begins, one write
+partition/root/ends:it ends
+partition/isolated/begins:an `isolated` partition begins, one write
+partition/isolated/ends:it ends
+owner/root/begins:all writes of an owner in a `root` partition
+owner/root/ends:it leaves
+owner/isolated/begins:all writes of an owner in an `isolated` partition
+owner/isolated/ends:it leaves
+partition/root/begins,write/process:a `root` partition begins, in writes of one process
+partition/isolated/begins,write/process:an `isolated` one
+partition/isolated/ends,write/process:an `isolated` one ends
+TXT
+  echo
+  limits_of systemd systemd <<'TXT'
+nothing:a call that does nothing
+set:a call that sets `AllowedCPUs` of a unit
+written:the same, until the kernel has it
+read:a call that reads it; all that the daemon reads of a unit
+set,nothing:a call that sets, in calls that do nothing
+TXT
+  echo
+  limits_of containerd runtime <<'TXT'
+nothing:a call that does nothing
+update:an update of a container's CPUs
+update,nothing:an update, in calls that do nothing
+TXT
+}
+
+# events: what an event takes in the VM, by the containers that it does not concern.
+events() {
+  local n
+  of() { values "$work/vm.txt" "BenchmarkEvent/$n/$1" "$2" | summary | awk -v scale="${3:-1}" -v unit="${4:-}" '{ printf "%.4g%s", $1 * scale, unit }'; }
+  ms() { of "$1" "$2" 1e-6 ' ms'; }
+  calls() { echo "$(of "$1" reads), $(of "$1" writes)"; }
+  echo '| containers | one that shares: created | verified | calls | one with CPUs of its own: created | verified | calls | write of somebody else: repaired | calls |'
+  echo '|---|---|---|---|---|---|---|---|---|'
+  for n in 16containers 100containers 250containers; do
+    printf '| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n' "${n%containers}" "$(ms shared create-ns)" "$(ms shared mkdir-ns)" "$(calls shared)" \
+      "$(ms own create-ns)" "$(ms own mkdir-ns)" "$(calls own)" "$(ms repair repair-ns)" "$(calls repair)"
+  done
+}
+
 table() { # of the benchmarks whose results are in a file
   echo '```'
   go tool -modfile=bench/go.mod benchstat "median=$1" | grep -v '^$\|geomean' | sed 's/ *$//'
@@ -207,7 +299,21 @@ after its last work, 150 s long: RssAnon at the end, CPU time of the unit's cgro
 One thing wakes the daemon's loop at rest: the resync. It asks the runtime, and takes the answer over in a pass that reads all cgroups. It is the
 sign of life for /healthz and systemd's watchdog as well.
 
-$(table "$work/vm.txt")
+$(grep -v '^Benchmark\(Limit\|Event\)/' "$work/vm.txt" >"$work/node"; table "$work/node")
+
+\`Event\`: one container begins and ends, or somebody writes to one, while there are so many that it does not concern; medians of
+$(values "$work/vm.txt" BenchmarkEvent/16containers/repair reads | wc -l). created: the runtime's answer to CreateContainer, for which it asks the daemon; verified: from the creation of its cgroup, most of it the OCI
+runtime's own work; calls: reads and writes of the daemon until all is quiet again, system calls, which are as many on any machine.
+
+$(events)
+
+## The least that there is
+
+Each step by itself, on emulated CPUs: look at ratios. The first figure is the bare system call on a file that is open, or the bare call of systemd or
+the runtime; the second what the daemon takes for the same, which opens the file each time, decides and verifies. The best of 30 samples each.
+6.1 has no partitions that could be used.
+
+$(limits)
 
 TXT
   cat bench/witnesses.md bench/disturbance.md

@@ -10,22 +10,54 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm"
 )
 
-var samples = flag.String("samples", "", "file for the samples of TestBench")
+var samples = flag.String("samples", "", "file to which the samples of TestBench and TestLimits are appended")
+
+// guestSamples is the file with them in a guest.
+const guestSamples = "/var/lib/bench.txt"
 
 // TestBench measures cpupoold on a node. It is not among the tests: bench/record.sh calls it.
 func TestBench(t *testing.T) {
-	m := vm.Start(t, vm.Config{Topology: "8c2n", Node: true})
+	// 125 pods are as many shims of the runtime's, of some ten MiB each.
+	m := vm.Start(t, vm.Config{Topology: "8c2n", Node: true, Memory: 4096})
 	installDaemon(t, m)
-	const guestFile = "/var/lib/bench.txt"
-	vm.RunTests(t, m, "./guest/bench", "-out="+guestFile)
-	out, err := m.Run(t.Context(), "cat", guestFile)
-	if err != nil {
-		t.Fatal(err)
+	vm.RunTests(t, m, "./guest/bench", "-out="+guestSamples, "-test.skip=^TestUpdate$")
+	keepSamples(t, m)
+}
+
+// TestLimits measures the steps that no daemon gets below, on all kernels: `make bench-limits`. On the oldest one there are no partitions.
+func TestLimits(t *testing.T) {
+	for _, s := range kernelSuites() {
+		t.Run(s.name, func(t *testing.T) {
+			m := vm.Start(t, vm.Config{Topology: "8c2n", Suite: s.name})
+			vm.RunTests(t, m, "./guest/limits", "-out="+guestSamples)
+			keepSamples(t, m)
+		})
 	}
+	t.Run("containerd", func(t *testing.T) {
+		m := vm.Start(t, vm.Config{Topology: "8c2n", Node: true})
+		vm.RunTests(t, m, "./guest/bench", "-out="+guestSamples, "-test.run=^TestUpdate$")
+		keepSamples(t, m)
+	})
+}
+
+func keepSamples(t *testing.T, m *vm.VM) {
+	t.Helper()
 	if *samples == "" {
 		t.Fatal("name the file for the samples: -samples=FILE")
 	}
-	if err := os.WriteFile(*samples, out, 0o644); err != nil {
+	taken, err := m.Run(t.Context(), "cat", guestSamples)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(*samples, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.Write(taken)
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 }

@@ -125,7 +125,7 @@ func TestDiskErrors(t *testing.T) {
 		config Config
 		want   string
 	}{
-		"runtime": {Config{Node: true, Runtime: Runtime{Name: "docker"}}, `find runtime "docker": not one of containerd, containerd-1.7, crio-crun, crio-runc`},
+		"runtime": {Config{Node: true, Runtime: Runtime{Name: "docker"}}, `find runtime "docker": not one of containerd, containerd-1.7, containerd-crun, crio-crun, crio-runc`},
 		"plain":   {Config{Runtime: Runtime{Name: "crio-runc"}}, `check runtime "crio-runc": a machine without Node has none`},
 		"suite":   {Config{Node: true, Suite: "forky", Runtime: Runtime{Name: "containerd-1.7"}}, "check suite forky: containerd-1.7 is in trixie only"},
 		"NRI": {

@@ -16,6 +16,7 @@ var (
 	soakSeed  = flag.Uint64("soak.seed", 1, "seed of TestSoak")
 	soakSuite = flag.String("soak.suite", "trixie", "Debian suite of TestSoak's machine; trixie's kernel has partitions")
 	churned   = flag.Int("churn", 0, "containers that TestChurn starts and stops; 0 leaves it out")
+	churnedOn = flag.String("churn.runtime", "containerd", "container runtime of TestChurn's machine: containerd or containerd-crun")
 )
 
 // TestSoak has everything break at random that a daemon relies on, while pods come and go: `make soak DURATION=8h SEED=2`.
@@ -31,7 +32,7 @@ func TestChurn(t *testing.T) {
 	if *churned == 0 {
 		t.Skip("hours: make churn")
 	}
-	m := vm.Start(t, vm.Config{Topology: "8c2n", Node: true})
+	m := vm.Start(t, vm.Config{Topology: "8c2n", Node: true, Runtime: vm.Runtime{Name: *churnedOn}})
 	installDaemon(t, m)
 	vm.RunTests(t, m, "./guest/daemon", "-test.run=^TestChurn$", fmt.Sprintf("-churn=%d", *churned))
 }

@@ -3,6 +3,7 @@
 package bench_test
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
 const (
@@ -28,55 +30,91 @@ const (
 func TestPlacement(t *testing.T) {
 	startDaemon(t)
 	m := newMaker(t)
-	fs, err := cgroup.Open("/sys/fs/cgroup")
+	for range latencySamples {
+		m.births(t, kind{namespace: "default", cpus: 1}, guaranteed(), 1, func(b birth) {
+			sample(t, "Placement", b.mkdir.Nanoseconds(), "mkdir-ns", b.started.Nanoseconds(), "started-ns")
+		})
+	}
+}
+
+// birth is how a container came to its CPUs.
+type birth struct {
+	create  time.Duration // the runtime's answer to CreateContainer, in which it asks the daemon
+	mkdir   time.Duration // from the creation of its cgroup to verified
+	started time.Duration // from its start to verified
+}
+
+// births makes a pod whose container ends and begins again, n times, and sees it come to its pool each time.
+func (m *maker) births(t *testing.T, k kind, pool cpuset.Set, n int, each func(birth)) {
+	t.Helper()
+	p, err := m.sandbox(t.Context(), k, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range latencySamples {
-		p := m.sandbox(kind{namespace: "default", cpus: 1}, 1)
-		container := m.create(p, "app")
-		path := p.slice.Join("cri-containerd-" + container + ".scope")
-		made := awaitMkdir(t, filepath.Join("/sys/fs/cgroup", string(path)))
-		started := make(chan struct{})
-		go func() {
-			defer close(started)
-			_, err := m.rpc.StartContainer(t.Context(), &runtime.StartContainerRequest{ContainerId: container})
-			if err != nil {
-				t.Errorf("start container: %v", err)
-			}
-		}()
-		var verified time.Time
-		created := <-made
-		eventually(t, resolution, func() error {
-			st, err := fs.Read(path)
-			if err == nil && (st.CPUs.IsEmpty() || !st.Effective.IsSubsetOf(guaranteed())) {
-				err = fmt.Errorf("%s runs on %s", path, st.Effective)
-			}
-			verified = time.Now()
-			return err
-		})
-		<-started
-		status, err := m.rpc.ContainerStatus(t.Context(), &runtime.ContainerStatusRequest{ContainerId: container})
-		if err != nil {
-			t.Fatal(err)
-		}
-		start := time.Unix(0, status.GetStatus().GetStartedAt())
-		sample(t, "Placement", verified.Sub(created).Nanoseconds(), "mkdir-ns", verified.Sub(start).Nanoseconds(), "started-ns")
-		m.remove(p)
+	for i := range n {
+		each(m.birth(t, p, pool, i))
 	}
+	if err := m.remove(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (m *maker) birth(t *testing.T, p pod, pool cpuset.Set, attempt int) (b birth) {
+	t.Helper()
+	fs := openCgroups(t)
+	began := time.Now()
+	container, err := m.create(t.Context(), p, "app", attempt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.create = time.Since(began)
+	path := p.scope(container)
+	made := awaitMkdir(t, filepath.Join(cgroupMount, string(path)))
+	started := make(chan error, 1)
+	go func() { started <- m.start(t.Context(), container) }()
+	var created time.Time
+	select {
+	case created = <-made:
+	case err := <-started:
+		t.Fatalf("start container: %v, and no cgroup was seen", err)
+	}
+	var verified time.Time
+	eventually(t, resolution, func() error {
+		st, err := fs.Read(path)
+		if err == nil && (st.CPUs.IsEmpty() || !st.Effective.IsSubsetOf(pool)) {
+			err = fmt.Errorf("%s runs on %s", path, st.Effective)
+		}
+		verified = time.Now()
+		return err
+	})
+	if err := <-started; err != nil {
+		t.Fatalf("start container: %v", err)
+	}
+	status, err := m.rpc.ContainerStatus(t.Context(), &runtime.ContainerStatusRequest{ContainerId: container})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.mkdir = verified.Sub(created)
+	b.started = verified.Sub(time.Unix(0, status.GetStatus().GetStartedAt()))
+	if err := m.end(t.Context(), container); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func openCgroups(t *testing.T) *cgroup.FS {
+	t.Helper()
+	fs, err := cgroup.Open(cgroupMount)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fs
 }
 
 // awaitMkdir sends the time at which a directory is made; the directory above must exist.
 func awaitMkdir(t *testing.T, dir string) <-chan time.Time {
 	t.Helper()
-	watch, err := fsnotify.NewWatcher()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = watch.Close() })
-	if err := watch.Add(filepath.Dir(dir)); err != nil {
-		t.Fatal(err)
-	}
+	watch := watchDir(t, filepath.Dir(dir))
 	made := make(chan time.Time, 1)
 	go func() {
 		for e := range watch.Events {
@@ -88,4 +126,51 @@ func awaitMkdir(t *testing.T, dir string) <-chan time.Time {
 		}
 	}()
 	return made
+}
+
+// repair has somebody else write to the CPUs of a container, and returns how long it takes until the kernel says that they are as before.
+// The kernel tells of each write, so that nothing is asked in between, which would take CPU time from the daemon.
+func repair(t *testing.T, path cgroup.Path, foreign string) time.Duration {
+	t.Helper()
+	fs := openCgroups(t)
+	before, err := fs.Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch := watchDir(t, filepath.Join(cgroupMount, string(path)))
+	defer watch.Close() //nolint:errcheck // nothing was written
+	began := time.Now()
+	if err := fs.Write(path, cgroup.FileCPUs, foreign); err != nil {
+		t.Fatal(err)
+	}
+	limit := time.After(patience)
+	for {
+		select {
+		case <-watch.Events:
+			st, err := fs.Read(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if st.CPUs.Equal(before.CPUs) && st.Effective.Equal(before.Effective) {
+				return time.Since(began)
+			}
+		case err := <-watch.Errors:
+			t.Fatal(err)
+		case <-limit:
+			t.Fatal(errors.New("nobody has repaired " + string(path)))
+		}
+	}
+}
+
+func watchDir(t *testing.T, dir string) *fsnotify.Watcher {
+	t.Helper()
+	watch, err := fsnotify.NewWatcher()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = watch.Close() })
+	if err := watch.Add(dir); err != nil {
+		t.Fatal(err)
+	}
+	return watch
 }

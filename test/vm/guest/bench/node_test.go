@@ -14,18 +14,22 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/test/vm/internal/samples"
 )
 
 var out = flag.String("out", "/var/lib/bench.txt", "file to which the samples are appended")
 
 const (
-	configFile = "/etc/cpupoold/config.yaml"
+	configFile    = "/etc/cpupoold/config.yaml"
+	cgroupMount   = "/sys/fs/cgroup"
+	runtimeSocket = "unix:///run/containerd/containerd.sock"
 
 	// patience is how long the node may take for anything: it is emulated.
 	patience = 5 * time.Minute
 )
 
-// config leaves what it does not name at its default, the resync too.
+// config leaves what it does not name at its default, the resync too. Nobody waits for the NUMA nodes of devices, which the kubelet cannot tell: it
+// is stopped.
 const config = `apiVersion: config.cpupoold.io/v1alpha1
 kind: CPUPoolConfiguration
 partitions:
@@ -36,8 +40,12 @@ shared:
   cpus: 2-3
 guaranteed:
   cpus: 4-7
+podResourcesSocket: none
 logFormat: json
 `
+
+// shared are the CPUs of the shared pool in config.
+func shared() cpuset.Set { return cpuset.Range(2, 3) }
 
 // guaranteed are the CPUs of the guaranteed pool in config.
 func guaranteed() cpuset.Set { return cpuset.Range(4, 7) }
@@ -87,7 +95,11 @@ func quiet(t *testing.T) {
 	t.Helper()
 	eventually(t, time.Second, func() error {
 		var p struct{ Writes, Deferred []json.RawMessage }
-		if err := json.Unmarshal([]byte(run(t, "cpupoold", "plan", "-o", "json")), &p); err != nil {
+		out, err := exec.CommandContext(t.Context(), "cpupoold", "plan", "-o", "json").Output()
+		if err != nil {
+			return fmt.Errorf("cpupoold plan: %w", err) // the runtime is too busy to answer
+		}
+		if err := json.Unmarshal(out, &p); err != nil {
 			return err
 		}
 		if len(p.Writes) > 0 || len(p.Deferred) > 0 {
@@ -97,20 +109,7 @@ func quiet(t *testing.T) {
 	})
 }
 
-// sample appends one line in the format of Go benchmarks: values and their units.
 func sample(t *testing.T, name string, values ...any) {
 	t.Helper()
-	f, err := os.OpenFile(*out, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
-	line := strings.TrimSuffix(fmt.Sprintln(append([]any{"Benchmark" + name, 1}, values...)...), "\n")
-	t.Log(line)
-	_, err = fmt.Fprintln(f, line)
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	samples.Append(t, *out, name, 1, values...)
 }

@@ -3,9 +3,14 @@
 package bench_test
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -15,21 +20,23 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
-// maker makes pods over CRI, in the place of the kubelet.
+// maker makes pods over CRI, in the place of the kubelet. Several goroutines may use it.
 type maker struct {
-	*testing.T
 	rpc  runtime.RuntimeServiceClient
-	made int
+	made atomic.Int64
+
+	mu    sync.Mutex      // guards asked
+	asked []time.Duration // how long each creation took, in which the daemon is asked
 }
 
 func newMaker(t *testing.T) *maker {
 	t.Helper()
-	conn, err := grpc.NewClient("unix:///run/containerd/containerd.sock", grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(runtimeSocket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	return &maker{T: t, rpc: runtime.NewRuntimeServiceClient(conn)}
+	return &maker{rpc: runtime.NewRuntimeServiceClient(conn)}
 }
 
 // kind is what a pod's containers ask for.
@@ -47,11 +54,15 @@ type pod struct {
 	slice  cgroup.Path
 }
 
+// scope is the cgroup of a container.
+func (p pod) scope(container string) cgroup.Path {
+	return p.slice.Join("cri-containerd-" + container + ".scope")
+}
+
 // sandbox makes a pod that will have n containers.
-func (m *maker) sandbox(k kind, n int64) pod {
-	m.Helper()
-	m.made++
-	uid := fmt.Sprintf("00000000-0000-4000-9000-%012d", m.made)
+func (m *maker) sandbox(ctx context.Context, k kind, n int64) (pod, error) {
+	number := m.made.Add(1)
+	uid := fmt.Sprintf("00000000-0000-4000-9000-%012d", number)
 	slice := "kubepods-burstable-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice"
 	res, total := &runtime.LinuxContainerResources{CpuShares: 102}, &runtime.LinuxContainerResources{CpuShares: 102 * n}
 	if k.cpus > 0 {
@@ -59,20 +70,18 @@ func (m *maker) sandbox(k kind, n int64) pod {
 		res, total = whole(k.cpus), whole(n*k.cpus)
 	}
 	p := pod{res: res, config: &runtime.PodSandboxConfig{
-		Metadata:    &runtime.PodSandboxMetadata{Name: fmt.Sprintf("pod%d", m.made), Namespace: k.namespace, Uid: uid},
+		Metadata:    &runtime.PodSandboxMetadata{Name: fmt.Sprintf("pod%d", number), Namespace: k.namespace, Uid: uid},
 		Annotations: k.annotations,
 		Linux: &runtime.LinuxPodSandboxConfig{CgroupParent: slice, Resources: total,
 			SecurityContext: &runtime.LinuxSandboxSecurityContext{NamespaceOptions: hostNetwork()}},
 	}}
-	made, err := m.rpc.RunPodSandbox(m.Context(), &runtime.RunPodSandboxRequest{Config: p.config})
+	made, err := m.rpc.RunPodSandbox(ctx, &runtime.RunPodSandboxRequest{Config: p.config})
 	if err != nil {
-		m.Fatalf("run pod: %v", err)
+		return pod{}, fmt.Errorf("run pod: %w", err)
 	}
 	p.id = made.GetPodSandboxId()
-	if p.slice, err = cgroup.PodPath(slice, cgroup.DriverSystemd); err != nil {
-		m.Fatal(err)
-	}
-	return p
+	p.slice, err = cgroup.PodPath(slice, cgroup.DriverSystemd)
+	return p, err
 }
 
 func whole(cpus int64) *runtime.LinuxContainerResources {
@@ -83,14 +92,14 @@ func hostNetwork() *runtime.NamespaceOption {
 	return &runtime.NamespaceOption{Network: runtime.NamespaceMode_NODE}
 }
 
-// create makes a container that does nothing, and does not start it.
-func (m *maker) create(p pod, name string) string {
-	m.Helper()
-	made, err := m.rpc.CreateContainer(m.Context(), &runtime.CreateContainerRequest{
+// create makes a container that does nothing, for the attempt-th time, and does not start it.
+func (m *maker) create(ctx context.Context, p pod, name string, attempt int) (string, error) {
+	began := time.Now()
+	made, err := m.rpc.CreateContainer(ctx, &runtime.CreateContainerRequest{
 		PodSandboxId:  p.id,
 		SandboxConfig: p.config,
 		Config: &runtime.ContainerConfig{
-			Metadata: &runtime.ContainerMetadata{Name: name},
+			Metadata: &runtime.ContainerMetadata{Name: name, Attempt: uint32(attempt)},
 			Image:    &runtime.ImageSpec{Image: manifest.Image},
 			Args:     []string{"pause"},
 			Linux: &runtime.LinuxContainerConfig{Resources: p.res,
@@ -98,24 +107,42 @@ func (m *maker) create(p pod, name string) string {
 		},
 	})
 	if err != nil {
-		m.Fatalf("create container: %v", err)
+		return "", fmt.Errorf("create container: %w", err)
 	}
-	return made.GetContainerId()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asked = append(m.asked, time.Since(began))
+	return made.GetContainerId(), nil
 }
 
-func (m *maker) start(container string) {
-	m.Helper()
-	if _, err := m.rpc.StartContainer(m.Context(), &runtime.StartContainerRequest{ContainerId: container}); err != nil {
-		m.Fatalf("start container: %v", err)
-	}
+func (m *maker) start(ctx context.Context, container string) error {
+	_, err := m.rpc.StartContainer(ctx, &runtime.StartContainerRequest{ContainerId: container})
+	return err
 }
 
-func (m *maker) remove(p pod) {
-	m.Helper()
-	if _, err := m.rpc.StopPodSandbox(m.Context(), &runtime.StopPodSandboxRequest{PodSandboxId: p.id}); err != nil {
-		m.Fatalf("stop pod: %v", err)
+// end ends a container at once, and removes it.
+func (m *maker) end(ctx context.Context, container string) error {
+	if _, err := m.rpc.StopContainer(ctx, &runtime.StopContainerRequest{ContainerId: container}); err != nil {
+		return err
 	}
-	if _, err := m.rpc.RemovePodSandbox(m.Context(), &runtime.RemovePodSandboxRequest{PodSandboxId: p.id}); err != nil {
-		m.Fatalf("remove pod: %v", err)
+	_, err := m.rpc.RemoveContainer(ctx, &runtime.RemoveContainerRequest{ContainerId: container})
+	return err
+}
+
+func (m *maker) remove(ctx context.Context, p pod) error {
+	if _, err := m.rpc.StopPodSandbox(ctx, &runtime.StopPodSandboxRequest{PodSandboxId: p.id}); err != nil {
+		return err
 	}
+	_, err := m.rpc.RemovePodSandbox(ctx, &runtime.RemovePodSandboxRequest{PodSandboxId: p.id})
+	return err
+}
+
+// answers tells how long creations have taken since it was called last.
+func (m *maker) answers() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	asked := m.asked
+	m.asked = nil
+	slices.Sort(asked)
+	return fmt.Sprintf("created in %v (p50), %v at most", asked[len(asked)/2], asked[len(asked)-1])
 }

@@ -4,14 +4,17 @@ package bench_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
@@ -21,24 +24,27 @@ const (
 
 	settleTime = time.Minute       // after the last work
 	restTime   = 150 * time.Second // five resyncs
-	unitCgroup = "/sys/fs/cgroup/system.slice/cpupoold.service"
+	unitCgroup = cgroupMount + "/system.slice/cpupoold.service"
 	metricsURL = "http://127.0.0.1:9466/metrics"
 )
 
-// TestRest measures the daemon while nothing happens on a node with 250 containers: first the one that has placed them all, then one
-// that was started on them. Samples, each over restTime:
+// TestRest measures events while the node fills with containers, and then the daemon while nothing happens on a node with 250: first the one
+// that has placed them all, then one that was started on them. Samples of the daemon at rest, each over restTime:
 //
 //   - RssAnon-B at the end (/proc/PID/status);
 //   - cpu-ns: CPU time of the unit's cgroup. The CPU is emulated: a real one takes a fraction of it;
 //   - passes, and switches: voluntary context switches of all threads.
 func TestRest(t *testing.T) {
+	patient(t)
 	startDaemon(t)
 	m := newMaker(t)
-	for i := range pods {
-		p := m.sandbox(kindOf(i), containersEach)
-		for j := range containersEach {
-			m.start(m.create(p, fmt.Sprintf("app%d", j)))
-		}
+	var sharers []cgroup.Path
+	made := 0
+	for _, containers := range scales() {
+		sharers = append(sharers, m.fill(t, made, containers/containersEach)...)
+		made = containers / containersEach
+		t.Logf("%d containers: %s", containers, m.answers())
+		measureEvents(t, m, containers, sharers)
 	}
 	for _, name := range []string{"Rest/placed", "Rest/restarted"} {
 		quiet(t)
@@ -47,10 +53,91 @@ func TestRest(t *testing.T) {
 	}
 }
 
-// kindOf spreads the pods over the pools. There are CPUs for the containers of two exclusive ones.
+// fill makes the pods from one number to another, some at a time, and returns the cgroups of their containers that share the shared pool.
+func (m *maker) fill(t *testing.T, from, to int) (sharers []cgroup.Path) {
+	t.Helper()
+	const atATime = 3
+	type filled struct {
+		sharers []cgroup.Path
+		err     error
+	}
+	numbers, all := make(chan int), make(chan filled, to-from)
+	for range atATime {
+		go func() {
+			for i := range numbers {
+				sharers, err := m.fillOne(t.Context(), i)
+				all <- filled{sharers, err}
+			}
+		}()
+	}
+	go func() {
+		defer close(numbers)
+		for i := from; i < to; i++ {
+			numbers <- i
+		}
+	}()
+	for range to - from {
+		f := <-all
+		if f.err != nil {
+			t.Fatal(f.err)
+		}
+		sharers = append(sharers, f.sharers...)
+	}
+	return sharers
+}
+
+// fillOne makes the i-th pod.
+func (m *maker) fillOne(ctx context.Context, i int) (sharers []cgroup.Path, err error) {
+	k := kindOf(i)
+	p, err := m.sandbox(ctx, k, containersEach)
+	if err != nil {
+		return nil, err
+	}
+	for j := range containersEach {
+		id, err := m.create(ctx, p, fmt.Sprintf("app%d", j), 0)
+		if err == nil {
+			err = m.start(ctx, id)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("pod %d: %w", i, err)
+		}
+		if k.cpus == 0 && k.annotations == nil {
+			sharers = append(sharers, p.scope(id))
+		}
+	}
+	return sharers, nil
+}
+
+// patient has the runtime wait longer for its plugins, and systemd for the daemon's signs of life: an emulated CPU is 10 to 50 times slower than
+// those that they are meant for, and may not be run for minutes. And it is given what nodes of so many containers are given.
+func patient(t *testing.T) {
+	t.Helper()
+	for file, limits := range map[string]string{
+		"/etc/containerd/conf.d/patience.toml": `version = 4
+
+[plugins.'io.containerd.nri.v1.nri']
+  plugin_registration_timeout = '60s'
+  plugin_request_timeout = '30s'
+`,
+		"/etc/systemd/system/cpupoold.service.d/patience.conf": "[Service]\nWatchdogSec=30min\n",
+	} {
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(limits), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, "systemctl", "daemon-reload")
+	run(t, "systemctl", "restart", "containerd")
+	// Of the 128 that Linux gives to a user the runtime takes one for each container, to hear of memory that is used up.
+	run(t, "sysctl", "-w", "fs.inotify.max_user_instances=8192")
+}
+
+// kindOf spreads the pods over the pools. Half of the guaranteed CPUs are left for those that come and go.
 func kindOf(i int) kind {
 	switch {
-	case i < 2:
+	case i < 1:
 		return kind{namespace: "default", cpus: 1}
 	case i%5 == 0:
 		return kind{namespace: "kube-system", annotations: manifest.Management(map[string]string{"app0": "512", "app1": "100"})}
@@ -62,7 +149,7 @@ func kindOf(i int) kind {
 func measure(t *testing.T, name string) {
 	t.Helper()
 	<-time.After(settleTime)
-	pid := strings.TrimSpace(run(t, "systemctl", "show", "-P", "MainPID", "cpupoold"))
+	pid := daemonPID(t)
 	passes := passesOf(t)
 	cpu, switches := cpuTime(t), switchesOf(t, pid)
 	<-time.After(restTime)
@@ -70,6 +157,11 @@ func measure(t *testing.T, name string) {
 	rss := field(t, "/proc/"+pid+"/status", "RssAnon:") << 10
 	passes = passesOf(t) - passes
 	sample(t, name, rss, "RssAnon-B", cpu.Nanoseconds(), "cpu-ns", passes, "passes", switches, "switches")
+}
+
+func daemonPID(t *testing.T) string {
+	t.Helper()
+	return strings.TrimSpace(run(t, "systemctl", "show", "-P", "MainPID", "cpupoold"))
 }
 
 // cpuTime is what the unit has used so far.

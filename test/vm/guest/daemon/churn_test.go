@@ -8,12 +8,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/test/vm/internal/guestnode"
 )
 
 var churned = flag.Int("churn", 0, "containers that TestChurn starts and stops; 0 leaves it out")
@@ -23,22 +26,38 @@ type churner struct {
 	runtime *realRuntime
 	pod     string
 	spec    testnode.ContainerSpec
+	asked   []time.Duration // how long each creation took, in which the daemon is asked
+	again   int             // how often the daemon did not decide in time, on a machine that is not run for seconds
 }
 
 func (c *churner) one() error {
 	c.spec.Attempt++
+	began := time.Now()
 	id, err := c.runtime.CreateContainer(c.pod, c.spec)
+	c.asked = append(c.asked, time.Since(began))
+	if guestnode.TriesAgain(err) {
+		c.again++
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
-	return errors.Join(c.runtime.StartContainer(id), c.runtime.StopContainer(id), c.runtime.RemoveContainer(id))
+	err = c.runtime.StartContainer(id)
+	if guestnode.TriesAgain(err) {
+		c.again++
+		return c.runtime.RemoveContainer(id)
+	}
+	return errors.Join(err, c.runtime.StopContainer(id), c.runtime.RemoveContainer(id))
 }
 
 // TestChurn starts and stops many containers, of all pools in turn, and looks ten times at what the daemon holds: memory, threads,
-// descriptors and watches. None of it may grow from the second look on, when caches are full.
+// descriptors and watches. None of it may grow from the second look on, when caches are full. How long creations take is only told.
 func TestChurn(t *testing.T) {
 	if *churned == 0 {
-		t.Skip("two hours: make churn")
+		t.Skip("hours: make churn")
+	}
+	if *churned < 40 {
+		t.Fatal("churn: one container of each kind in each of ten rounds is the least")
 	}
 	n := newNode(t)
 	r := n.withoutKubelet()
@@ -55,11 +74,11 @@ func TestChurn(t *testing.T) {
 	}
 	var looks []held
 	for i := range 10 {
-		r.churn(all, *churned/10)
+		took := r.churn(all, *churned/10)
 		r.quiet()
 		r.invariants()
 		looks = append(looks, r.held())
-		t.Logf("%d containers: %+v", (i+1)*(*churned/10), looks[i])
+		t.Logf("%d containers: %+v; %s", (i+1)*(*churned/10), looks[i], took)
 	}
 	first, last := looks[1], looks[len(looks)-1]
 	const slack = 2 << 20 // of the collector and of the pages of stacks
@@ -75,9 +94,10 @@ func churnResources(qos string) cri.Resources {
 	return cri.Resources{Shares: 102}
 }
 
-// churn has so many containers come and go.
-func (n *node) churn(all []*churner, containers int) {
+// churn has so many containers come and go, and tells how long that and their creations took.
+func (n *node) churn(all []*churner, containers int) string {
 	n.Helper()
+	began := time.Now()
 	errs := make([]error, len(all))
 	var working sync.WaitGroup
 	for i, c := range all {
@@ -93,6 +113,14 @@ func (n *node) churn(all []*churner, containers int) {
 	if err := errors.Join(errs...); err != nil {
 		n.Fatalf("%v\n%s", err, n.evidence())
 	}
+	var asked []time.Duration
+	again := 0
+	for _, c := range all {
+		asked, again = append(asked, c.asked...), again+c.again
+		c.asked = nil
+	}
+	slices.Sort(asked)
+	return fmt.Sprintf("in %v, created in %v (p50), %v (p99); %d so far were to be tried again", time.Since(began).Round(time.Second), asked[len(asked)/2], asked[len(asked)*99/100], again)
 }
 
 // held is what a daemon has.
