@@ -204,17 +204,22 @@ func BenchmarkRepair(b *testing.B) {
 // rests waits until nothing is under way, and no whole pass due.
 func (r *running) rests() {
 	r.eventually("nothing is due", func() bool {
-		r.inspect(func(*loop) {}) // a whole pass does what has been put off
 		is := make(resting)
 		r.loop.box.post(is)
-		return <-is
+		due, idle := <-is, <-is
+		if idle && due {
+			r.inspect(func(*loop) {}) // a whole pass does what has been put off
+		}
+		return idle && !due
 	})
 }
 
+// resting asks whether a whole pass is due, and whether nothing else is under way.
 type resting chan bool
 
 func (r resting) apply(l *loop) {
-	r <- len(l.drifts.open)+len(l.tree.pending)+len(l.tree.stale) == 0 && !l.agenda.asked() && l.asks.idle() && l.seals.idle() && l.disk.idle()
+	r <- l.agenda.asked() || len(l.drifts.open)+len(l.tree.stale) > 0
+	r <- len(l.tree.pending) == 0 && l.asks.idle() && l.seals.idle() && l.disk.idle()
 }
 
 func (resting) concern(*loop) concern { return ofNothing }

@@ -56,11 +56,8 @@ func (l *loop) wouldPlace(container string) (pools.PodPlan, bool) {
 	if placed, ok := pools.Alone(&l.status.input, &l.status.plan, pod); ok {
 		return placed, true
 	}
-	next, ok := pools.Amend(&l.status.input, &l.status.plan, pod)
-	if !ok || l.needsHints(&pod) {
-		return pools.PodPlan{}, false
-	}
-	return next.Pods[slices.IndexFunc(next.Pods, func(p pools.PodPlan) bool { return p.UID == pod.UID })], true
+	placed, _, ok := pools.Alongside(&l.status.input, &l.status.plan, pod)
+	return placed, ok && !l.needsHints(&pod)
 }
 
 // lull does something in the owner's place, with no whole pass due that nobody waits for,

@@ -21,16 +21,11 @@ func (l *loop) place(container string, now time.Time) (placed pools.PodPlan, own
 	if !l.nothingElse() || l.needsHints(&pod) {
 		return pools.PodPlan{}, nil, false
 	}
-	next, ok := pools.Amend(&l.status.input, &l.status.plan, pod)
-	if !ok {
-		return pools.PodPlan{}, nil, false
-	}
-	i := slices.IndexFunc(next.Pods, func(p pools.PodPlan) bool { return p.UID == pod.UID })
-	placed = next.Pods[i]
+	placed, own, ok = pools.Alongside(&l.status.input, &l.status.plan, pod)
 	lacks := func(c pools.Placement) bool {
 		return c.Refused != nil || c.Short != nil || c.Reason.Code == pools.CodeWaiting
 	}
-	return placed, next.Assignments, !slices.ContainsFunc(placed.Containers, lacks)
+	return placed, own, ok && !slices.ContainsFunc(placed.Containers, lacks)
 }
 
 // nothingElse says that nothing has happened since the last whole pass that could make room for an

@@ -1,0 +1,76 @@
+package pools
+
+import (
+	"slices"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// Alongside places one Guaranteed pod as [Build] would, without the pods that share their CPUs,
+// where it takes its own from nobody: the guaranteed pool is apart from all others, and all other
+// owners keep what they have. Then nothing of the plan but Free, Idle, Assignments and Problems
+// depends on what becomes of the pod. In all other cases, and where telling takes a whole plan, ok
+// is false.
+//
+// plan is that of in, whose Pods are sorted by UID, and what it assigns is in force. p is all that
+// there is under its UID. None of them is changed. assignments are those of all owners with the
+// pod's.
+func Alongside(in *Input, plan *Plan, p Pod) (placed PodPlan, assignments []Assignment, ok bool) {
+	if p.Gone || p.UID == "" || p.QoS != QoSGuaranteed || in.Pools.Kubelet || in.Pools.FromShared || !in.Pools.exclusive() ||
+		in.Namespaces.Asked || !plan.Theirs.IsEmpty() {
+		return PodPlan{}, nil, false
+	}
+	pods, ok := owning(in.Pods, p)
+	if !ok {
+		return PodPlan{}, nil, false
+	}
+	of := *in
+	of.Previous = plan.Assignments
+	next := build(of, pods, cpuset.Set{}, nil)
+	if !sameOthers(plan.Assignments, next.Assignments, p.UID) || !samePlaces(in, plan, &next) {
+		return PodPlan{}, nil, false
+	}
+	i := slices.IndexFunc(next.Pods, func(o PodPlan) bool { return o.UID == p.UID })
+	return next.Pods[i], next.Assignments, true
+}
+
+// owning returns the pods that may have CPUs of their own, with p in place of what has its UID; ok
+// is false where it takes all of them to tell.
+func owning(all []Pod, p Pod) (pods []Pod, ok bool) {
+	mayOwn := func(p *Pod) bool { return p.QoS == QoSGuaranteed && !p.Gone && p.UID != "" }
+	certain := func(p *Pod) bool {
+		return !p.Unread && !slices.ContainsFunc(p.Containers, func(c Container) bool { return c.Foreign != nil })
+	}
+	if !certain(&p) {
+		return nil, false
+	}
+	pods = append(pods, p)
+	for i := range all {
+		o := &all[i]
+		switch {
+		case o.UID == p.UID || o.Gone:
+		case !certain(o):
+			return nil, false
+		case mayOwn(o):
+			pods = append(pods, *o)
+		}
+	}
+	return present(pods), true
+}
+
+// sameOthers says that assignments differ in those of one pod alone.
+func sameOthers(before, after []Assignment, uid string) bool {
+	others := func(all []Assignment) []Assignment {
+		return slices.DeleteFunc(slices.Clone(all), func(a Assignment) bool { return a.Key.PodUID == uid })
+	}
+	return slices.EqualFunc(others(before), others(after), sameAssignment)
+}
+
+// samePlaces says that what owners have leaves the partitions of workload types as they were: one
+// that has all CPUs gives way to owners.
+func samePlaces(in *Input, before, after *Plan) bool {
+	was, is := in.Pools.Guaranteed.Difference(before.Free), in.Pools.Guaranteed.Difference(after.Free)
+	return before.Shared.Equal(after.Shared) && !slices.ContainsFunc(in.Pools.Partitions, func(p Partition) bool {
+		return !p.CPUs.Difference(was).Equal(p.CPUs.Difference(is))
+	})
+}

@@ -1,0 +1,120 @@
+package pools_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/cpupoold/cpupoold/internal/testnode/hardware"
+	"github.com/cpupoold/cpupoold/pkg/allocate"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// TestAlongside lets nodes live, and places each of their pods alongside the others after each step.
+func TestAlongside(t *testing.T) { steps(t, 4, 20, checkAlongside) }
+
+// checkAlongside: who is placed alongside the others has what a whole plan has for it, and nobody
+// else has anything else than before. It returns how many were.
+func checkAlongside(t *testing.T, in pools.Input, before pools.Plan, now pools.Input) (placed int) {
+	t.Helper()
+	in.Pods = slices.SortedFunc(slices.Values(in.Pods), func(a, b pools.Pod) int { return strings.Compare(a.UID, b.UID) })
+	equal := cmp.Options{cmp.Comparer(cpuset.Set.Equal), cmpopts.EquateEmpty()}
+	untouched := format(before)
+	for _, p := range slices.Concat(now.Pods, guaranteed(now.Pods)) {
+		got, assigned, ok := pools.Alongside(&in, &before, p)
+		if !ok {
+			continue
+		}
+		placed++
+		next := in
+		next.Previous = before.Assignments
+		next.Pods = append(slices.DeleteFunc(slices.Clone(in.Pods), func(o pools.Pod) bool { return o.UID == p.UID }), p)
+		whole := pools.Build(next)
+		want := whole.Pods[slices.IndexFunc(whole.Pods, func(o pools.PodPlan) bool { return o.UID == p.UID })]
+		if d := cmp.Diff(want, got, equal); d != "" {
+			t.Errorf("%s (-whole +alongside):\n%s", p.UID, d)
+		}
+		if d := cmp.Diff(whole.Assignments, assigned, equal); d != "" {
+			t.Errorf("%s: assignments (-whole +alongside):\n%s", p.UID, d)
+		}
+		others := func(plan pools.Plan) pools.Plan {
+			plan.Problems, plan.Free, plan.Idle = nil, cpuset.Set{}, cpuset.Set{}
+			plan.Pods = slices.Clone(plan.Pods)
+			plan.Pods = slices.DeleteFunc(plan.Pods, func(o pools.PodPlan) bool { return o.UID == p.UID })
+			for i := range plan.Pods { // how many CPUs are free is said to those who wait for some
+				plan.Pods[i].Containers = slices.Clone(plan.Pods[i].Containers)
+				for j := range plan.Pods[i].Containers {
+					c := &plan.Pods[i].Containers[j]
+					c.Reason.Text, c.Refused, c.Short = "", nil, nil
+				}
+			}
+			plan.Assignments = slices.DeleteFunc(slices.Clone(plan.Assignments), func(a pools.Assignment) bool { return a.Key.PodUID == p.UID })
+			return plan
+		}
+		if d := cmp.Diff(others(before), others(whole), equal); d != "" {
+			t.Errorf("%s was placed alongside the others, and they change (-before +after):\n%s", p.UID, d)
+		}
+		if format(before) != untouched {
+			t.Errorf("%s: the plan before is another", p.UID)
+		}
+	}
+	return placed
+}
+
+// guaranteed are pods as they would be if they asked for CPUs of their own.
+func guaranteed(pods []pools.Pod) []pools.Pod {
+	pods = slices.Clone(pods)
+	for i := range pods {
+		pods[i].QoS, pods[i].Unread = pools.QoSGuaranteed, false
+	}
+	return pods
+}
+
+// TestAlongsideLeaves to a whole plan what concerns others, too: one case for each reason.
+func TestAlongsideLeaves(t *testing.T) {
+	gone, shares := podOf(1, 2), podOf(1, 2)
+	gone.Gone, shares.QoS = true, pools.QoSBurstable
+	for name, test := range map[string]struct {
+		change func(in *pools.Input)
+		pod    pools.Pod
+		ok     bool
+	}{
+		"fits":             {pod: podOf(1, 2), ok: true},
+		"finds no room":    {pod: podOf(1, 3), ok: true}, // it changes nothing for others; what becomes of it the caller sees
+		"shared gives way": {func(in *pools.Input) { in.Pools.FromShared, in.Pools.Shared = true, in.Pools.Guaranteed }, podOf(1, 2), false},
+		"management gives way": {func(in *pools.Input) {
+			in.Pools.Partitions = []pools.Partition{{Type: "management", CPUs: cpuset.Range(0, 7)}}
+		}, podOf(1, 2), false},
+		"another could have more": {func(in *pools.Input) { // it is resized, and no whole plan was made since
+			in.Pods[0] = podOf(0, 3)
+		}, podOf(1, 1), false},
+		"another is unread":    {func(in *pools.Input) { in.Pods[1].Unread = true }, podOf(1, 2), false},
+		"another is foreign":   {func(in *pools.Input) { in.Pods[1].Containers[0].Foreign = &pools.Foreign{Manager: "x"} }, podOf(1, 2), false},
+		"the kubelet places":   {func(in *pools.Input) { in.Pools.Kubelet = true }, podOf(1, 2), false},
+		"namespaces are asked": {func(in *pools.Input) { in.Namespaces.Asked = true }, podOf(1, 2), false},
+		"it has gone":          {pod: gone},
+		"it shares":            {pod: shares},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := pools.Input{
+				Machine: allocate.New(hardware.Machine{Packages: 1, Nodes: 1, L3s: 1, Cores: 4, Threads: 2}.Topology()),
+				Pools:   pools.Pools{Shared: cpuset.Range(0, 3), Guaranteed: cpuset.Range(4, 7)},
+				Pods:    []pools.Pod{podOf(0, 2), {UID: "shared", QoS: pools.QoSBurstable, Containers: []pools.Container{{ID: "s", Name: "c", State: pools.Running}}}},
+			}
+			plan := pools.Build(in)
+			if len(plan.Assignments) != 1 || plan.Free.Len() != 2 {
+				t.Fatalf("the owner has not got its CPUs: %v, free %s", plan.Assignments, plan.Free)
+			}
+			if test.change != nil {
+				test.change(&in)
+			}
+			if _, _, ok := pools.Alongside(&in, &plan, test.pod); ok != test.ok {
+				t.Errorf("placed without a whole plan: %t", ok)
+			}
+		})
+	}
+}
