@@ -184,7 +184,7 @@ func TestRecoveryTellsSharedFromExclusive(t *testing.T) {
 		{name: "pause containers elsewhere, and nothing else is left of the pool", infra: true, asks: 6, kernel: "2-7", other: "0-1"},
 		{name: "pause containers elsewhere, and recorded alone", infra: true, asks: 2, recorded: "4-5", other: "0-1"},
 		{name: "pause containers elsewhere, somebody shared", infra: true, asks: 2, kernel: "4-5", other: "0-1", besteffort: "2-3", want: "4-5"},
-		{name: "pause containers elsewhere, and smaller", infra: true, asks: 3, kernel: "4-5", other: "0-1"},
+		{name: "pause containers elsewhere, and smaller", infra: true, asks: 3, kernel: "4-5", other: "0-1", want: "4-5"},
 		{name: "pause containers elsewhere, and a journal", infra: true, asks: 2, kernel: "4-5", other: "0-1", journal: "4-5", want: "4-5"},
 		{name: "pause containers elsewhere, mixed", infra: true, mixed: true, asks: 2, kernel: "2-5", other: "0-1", besteffort: "2-3", want: "4-5"},
 	} {

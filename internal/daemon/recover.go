@@ -299,16 +299,19 @@ func (r *recovery) possible(cpus cpuset.Set) bool {
 
 // certain is the rules 1 and 2.
 func (r *recovery) certain(i instance, cpus cpuset.Set) bool {
+	elsewhere := r.pools.FromShared && r.pools.Infra != "" // pause containers
+	lives := cpus.Equal(i.kernel) || i.owner.PodUID == ""  // what systemd has for a unit, it starts with
+	told := i.watched || elsewhere && lives && r.roomBeside(i, cpus)
 	switch {
 	case !r.possible(cpus):
 		return false
 	case cpus.Equal(r.journal[i.owner]):
 		return true
-	case r.pools.FromShared && r.pools.Infra != "" && !i.watched && !i.unread && !(cpus.Equal(i.kernel) && (i.parted || r.roomBeside(i, cpus))):
+	case elsewhere && !told && !i.unread && (!i.parted || !cpus.Equal(i.kernel)):
 		return false
 	}
 	// The journal knows of more when a write was on its way.
-	short := i.watched && cpus.Len() < i.asked && !r.journal[i.owner].Overlaps(cpus)
+	short := told && cpus.Len() < i.asked && !r.journal[i.owner].Overlaps(cpus)
 	return (cpus.Len() == i.asked || short || i.unread) && !slices.ContainsFunc(r.sets, func(s heldSet) bool {
 		return s.owner != i.owner && s.cpus.Overlaps(cpus)
 	})
