@@ -141,6 +141,7 @@ func TestManagerThatAppears(t *testing.T) {
 	id := n.container(pod, "app", cri.Resources{Shares: 512, CPUs: "4-5"})
 	r := n.start()
 	n.runsOn(id, "2-3")
+	r.view("ready", func(v *telemetry.View) bool { return v.Ready }) // which waits for the files for applications, too
 	r.quiet()
 
 	n.retell(r, batch)
