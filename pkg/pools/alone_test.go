@@ -25,11 +25,7 @@ func checkAlone(t *testing.T, in pools.Input, before pools.Plan, now pools.Input
 			continue
 		}
 		alone++
-		next := in
-		next.Previous = before.Assignments
-		next.Pods = append(slices.DeleteFunc(slices.Clone(in.Pods), func(o pools.Pod) bool { return o.UID == p.UID }), p)
-		whole := pools.Build(next)
-		want := whole.Pods[slices.IndexFunc(whole.Pods, func(o pools.PodPlan) bool { return o.UID == p.UID })]
+		whole, want := wholeWith(in, before, p)
 		if d := cmp.Diff(want, got, equal); d != "" {
 			t.Errorf("%s (-whole +alone):\n%s", p.UID, d)
 		}
@@ -43,6 +39,14 @@ func checkAlone(t *testing.T, in pools.Input, before pools.Plan, now pools.Input
 		}
 	}
 	return alone
+}
+
+// wholeWith is the whole plan after a pod has come or changed, and what it has for the pod.
+func wholeWith(in pools.Input, before pools.Plan, p pools.Pod) (whole pools.Plan, of pools.PodPlan) {
+	in.Previous = before.Assignments
+	in.Pods = append(slices.DeleteFunc(slices.Clone(in.Pods), func(o pools.Pod) bool { return o.UID == p.UID }), p)
+	whole = pools.Build(in)
+	return whole, whole.Pods[slices.IndexFunc(whole.Pods, func(o pools.PodPlan) bool { return o.UID == p.UID })]
 }
 
 // burstable are pods as they would be after a look that tells that they are no others.

@@ -30,11 +30,7 @@ func checkAlongside(t *testing.T, in pools.Input, before pools.Plan, now pools.I
 			continue
 		}
 		placed++
-		next := in
-		next.Previous = before.Assignments
-		next.Pods = append(slices.DeleteFunc(slices.Clone(in.Pods), func(o pools.Pod) bool { return o.UID == p.UID }), p)
-		whole := pools.Build(next)
-		want := whole.Pods[slices.IndexFunc(whole.Pods, func(o pools.PodPlan) bool { return o.UID == p.UID })]
+		whole, want := wholeWith(in, before, p)
 		if d := cmp.Diff(want, got, equal); d != "" {
 			t.Errorf("%s (-whole +alongside):\n%s", p.UID, d)
 		}
