@@ -34,14 +34,14 @@ type subject struct {
 }
 
 // subjects are the benchmarks of what happens often or takes long on a node with many
-// containers. Each costs seconds: it is not for all benchmarks.
+// containers. Each costs seconds: it is not for all benchmarks. Those that make system calls vary by
+// a fifth: the runtime takes another path when one was slow.
 func subjects() []subject {
 	return []subject{
 		{"pkg/allocate", "Take/8of1024", 300},
 		{"pkg/allocate", "Take/200of1024caches", 50},
 		{"pkg/cgroup", "Diff/unchanged", 20},
 		{"pkg/cgroup", "Diff/moved", 1},
-		{"pkg/cgroup", "Read", 500},
 		{"pkg/cpuset", "Algebra/Union", 30000},
 		{"pkg/cpuset", "Algebra/Difference", 30000},
 		{"pkg/pools", "Build/1024cpu/500containers/cold", 20},
@@ -50,7 +50,6 @@ func subjects() []subject {
 		{"internal/admission", "Mutate/management", 800},
 		{"bench", "CPUSet/parse/512/cpupoold", 1000},
 		{"bench", "CPUSet/format/512/cpupoold", 1000},
-		{"bench", "Topology/8/cpupoold", 50},
 	}
 }
 
