@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"runtime"
 	"slices"
 	"time"
 
@@ -107,6 +108,7 @@ func (l *loop) answerCreates(now time.Time) bool {
 		a.answer <- c
 		l.creating = l.creating[1:]
 		if own != nil {
+			runtime.Gosched()     // who has got an answer goes on first
 			l.agenda.whole = true // the quota of its pod is to be lifted before it starts
 			return false
 		}
