@@ -257,6 +257,7 @@ func (l *loop) obtainable(p *pools.Placement) (cpus, taken cpuset.Set, by cgroup
 	for path, held := range l.leavingCgroups() {
 		note(held, path)
 	}
+	note(l.isolation.leaked, "the kernel") // found by the last pass, which was planned before
 	note(l.isolation.parking.cpus, cgroup.Parking)
 	if p.Exclusive && taken.Overlaps(p.CPUs) {
 		return cpuset.Set{}, taken, by
