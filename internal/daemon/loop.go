@@ -173,6 +173,7 @@ func (l *loop) resync(now time.Time) {
 		l.timers.sweep.Reset(restPatience)
 		l.recountCPUs()
 	}
+	l.timers.resync.Reset(l.resyncPeriod()) // a list that never comes must not be the last
 	l.list()
 }
 

@@ -82,6 +82,10 @@ func TestOwnersWaitForWholePasses(t *testing.T) {
 			l.work()
 			n.foreign(shared, cgroup.FileCPUs, foreign)
 		}},
+		"the kernel has lost CPUs": {after: func(_ *node, l *loop, _ string) {
+			l.isolation.leaked = cpuset.Range(4, 5) // as the last pass has found at its end
+			l.isolation.missing = map[int]time.Time{4: time.Now(), 5: time.Now()}
+		}},
 		"it has gone": {after: func(_ *node, l *loop, shared string) {
 			l.handle(runtimeEvent{cri.Event{ContainerID: shared, Kind: cri.ContainerDeleted, At: time.Now()}})
 			l.work()
