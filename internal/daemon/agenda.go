@@ -133,7 +133,7 @@ func (e filesWritten) concern(l *loop) concern {
 	switch {
 	case e.err != nil:
 		return ofAnybody
-	case l.applications.told:
+	case l.applications.done:
 		return ofNothing
 	}
 	return ofNoPlan

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -19,12 +20,13 @@ const filesPause = 10 * time.Second
 type applications struct {
 	content map[string]string  // verified once, of pods and units that are there
 	entries []applicationEntry // that content was made of
-	told    bool               // nothing is left to do for entries
-	sent    *appcpus.Files     // in the last job; nil before it, and after an error
+	files   renderings
+	done    bool           // nothing is left to do for entries
+	sent    *appcpus.Files // in the last job; nil before it, and after an error
 	busy    bool
-	began   time.Time       // when the job that is under way was handed over
-	retry   time.Time       // after an error
-	bad     map[string]bool // names that no file can have, which the log has; of entries
+	began   time.Time     // when the job that is under way was handed over
+	retry   time.Time     // after an error
+	bad     map[told]bool // names that no file can have, which the log has; of entries
 }
 
 // filesPatience is how long the daemon is not ready for files that are being written: who
@@ -51,21 +53,25 @@ func (l *loop) tellApplications(now time.Time) {
 	}
 	a := &l.applications
 	entries := l.entries()
-	if a.told && slices.EqualFunc(entries, a.entries, applicationEntry.equal) {
+	if a.done && a.same(entries) {
 		return // as in nearly all passes
 	}
-	a.entries, a.told = entries, false
-	fresh, keep, bad := make(map[string]string), make(map[string]bool), make(map[string]bool)
-	for _, x := range entries {
-		files := make(map[string]string)
-		if err := x.Render(files); err != nil {
-			key := x.PodUID + "/" + x.Container + x.Unit
-			if bad[key] = true; !a.bad[key] {
-				l.log.Warn("application is not told its CPUs", "error", err)
+	a.entries, a.done = slices.AppendSeq(a.entries[:0], entries), false
+	if a.files == nil {
+		a.files = make(renderings)
+	}
+	a.files.of(a.entries)
+	fresh, keep, bad := make(map[string]string, len(a.entries)), make(map[string]bool, len(a.entries)), make(map[told]bool)
+	for i := range a.entries {
+		x := &a.entries[i]
+		r := a.files[x.told()]
+		if r.err != nil {
+			if bad[x.told()] = true; !a.bad[x.told()] {
+				l.log.Warn("application is not told its CPUs", "error", r.err)
 			}
 			continue
 		}
-		for name, content := range files {
+		for name, content := range r.files {
 			if keep[name] = true; x.verified {
 				fresh[name] = content
 			} else if before, known := a.content[name]; known && fresh[name] == "" {
@@ -78,7 +84,7 @@ func (l *loop) tellApplications(now time.Time) {
 	if a.busy || now.Before(a.retry) {
 		return
 	}
-	a.told = true
+	a.done = true
 	if a.sent != nil && maps.Equal(want.Content, a.sent.Content) && maps.Equal(want.Keep, a.sent.Keep) {
 		return
 	}
@@ -97,7 +103,7 @@ func (e filesWritten) apply(l *loop) {
 	if e.err != nil {
 		l.log.Error("files that tell applications their CPUs", "error", e.err)
 		l.applications.retry = time.Now().Add(filesPause)
-		l.applications.sent, l.applications.told = nil, false
+		l.applications.sent, l.applications.done = nil, false
 	}
 }
 
@@ -127,8 +133,37 @@ func (l *loop) entryOf(pod *pools.PodPlan, c *pools.Placement) appcpus.Entry {
 
 // entries are the containers of all pods that are there, those that have exited
 // too, and the units.
-func (l *loop) entries() []applicationEntry {
-	verified := make(map[string]bool, len(l.status.targets)) // by container or unit
+func (l *loop) entries() iter.Seq[applicationEntry] {
+	verified := l.verified()
+	return func(yield func(applicationEntry) bool) {
+		for i := range l.status.plan.Pods {
+			pod := &l.status.plan.Pods[i]
+			for j := range pod.Containers {
+				c := &pod.Containers[j]
+				if c.Kind != pools.App || c.Pool == pools.Other {
+					continue // what it has is not ours to tell
+				}
+				if !yield(applicationEntry{l.entryOf(pod, c), c.State != pools.Exited && pod.Name != "" && verified[c.ID]}) {
+					return
+				}
+			}
+		}
+		for _, u := range l.status.plan.Units {
+			e := appcpus.Entry{
+				Unit: u.Name, Pool: string(u.Pool), Type: u.Type,
+				CPUs: u.CPUs, Exclusive: u.Exclusive, Nodes: l.settings.nodes(u.CPUs), SharedCPUs: l.status.plan.Shared,
+			}
+			if !yield(applicationEntry{e, verified[l.model.unitName(u.Name)]}) {
+				return
+			}
+		}
+	}
+}
+
+// verified are the containers and units that the kernel has confirmed on their CPUs, and
+// units that will start with them.
+func (l *loop) verified() map[string]bool {
+	verified := make(map[string]bool, len(l.status.targets))
 	for i := range l.status.targets {
 		t := &l.status.targets[i]
 		if t.Container+t.Unit == "" {
@@ -139,23 +174,5 @@ func (l *loop) entries() []applicationEntry {
 		verified[t.Container+t.Unit] = settled && c.Exists && cgroup.Verify(*t, c.State) == nil ||
 			settled && t.Unit != "" && !c.Exists && c.Unit.Known && c.Unit.CPUs.Equal(t.CPUs) // what it will start with
 	}
-	shared := l.status.plan.Shared
-	all := make([]applicationEntry, 0, containersOf(&l.status.plan)+len(l.status.plan.Units))
-	for i := range l.status.plan.Pods {
-		pod := &l.status.plan.Pods[i]
-		for j := range pod.Containers {
-			c := &pod.Containers[j]
-			if c.Kind != pools.App || c.Pool == pools.Other {
-				continue // what it has is not ours to tell
-			}
-			all = append(all, applicationEntry{l.entryOf(pod, c), c.State != pools.Exited && pod.Name != "" && verified[c.ID]})
-		}
-	}
-	for _, u := range l.status.plan.Units {
-		all = append(all, applicationEntry{appcpus.Entry{
-			Unit: u.Name, Pool: string(u.Pool), Type: u.Type,
-			CPUs: u.CPUs, Exclusive: u.Exclusive, Nodes: l.settings.nodes(u.CPUs), SharedCPUs: shared,
-		}, verified[l.model.unitName(u.Name)]})
-	}
-	return all
+	return verified
 }

@@ -120,7 +120,7 @@ func (l *loop) watchAll() {
 
 // slices are the cgroups of pods that the runtime has told of.
 func (m *model) slices() []cgroup.Path {
-	var all []cgroup.Path
+	all := make([]cgroup.Path, 0, len(m.pods))
 	for _, e := range m.pods {
 		if e.slice != "" {
 			all = append(all, e.slice)
@@ -133,7 +133,9 @@ func (m *model) slices() []cgroup.Path {
 // children do: these are the kubelet's, in which pods appear, and the pods', in which
 // containers do.
 func watchSet(targets []cgroup.Target, pods []cgroup.Path) (files, parents []cgroup.Path) {
-	for _, t := range targets {
+	files, parents = make([]cgroup.Path, 0, 2*len(targets)), make([]cgroup.Path, 0, len(pods)+12)
+	for i := range targets {
+		t := &targets[i]
 		files = append(files, t.Path)
 		if inner, ok := t.Path.Inner(); ok && t.Unit == "" {
 			files = append(files, inner) // crun's; it may come later

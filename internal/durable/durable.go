@@ -3,6 +3,7 @@
 package durable
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -28,13 +29,18 @@ type outer struct {
 // Encode gives equal bytes for equal values that encoding/json prints alike. version is
 // raised when an older program could misread the file.
 func Encode(version int, v any) ([]byte, error) {
-	data, err := json.Marshal(v)
-	if err != nil {
+	// As json.Marshal prints outer, without a copy of the data for each of its layers.
+	const digits, before = 2 * sha256.Size, `","data":`
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `{"version":%d,"sha256":"%*s%s`, version, digits, "", before)
+	begin := b.Len()
+	if err := json.NewEncoder(&b).Encode(v); err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(data)
-	b, err := json.Marshal(outer{Version: version, SHA256: hex.EncodeToString(sum[:]), Data: data})
-	return append(b, '\n'), err
+	all := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	hash := sha256.Sum256(all[begin:])
+	hex.Encode(all[begin-len(before)-digits:], hash[:])
+	return append(all, "}\n"...), nil
 }
 
 // Decode is strict: what is not exactly what Encode wrote, with a version in

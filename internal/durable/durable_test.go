@@ -14,6 +14,18 @@ type value struct {
 	N int `json:"n"`
 }
 
+// TestForm: the form of the file is what older and newer programs read.
+func TestForm(t *testing.T) {
+	got, err := durable.Encode(12, value{7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"version":12,"sha256":"1dd42de9287c1b6a96c617376c0df6b8304485783ed0b4803f1aac0f119471a5","data":{"n":7}}` + "\n"
+	if string(got) != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 // TestDamage: a file with one byte changed, a part of one, and one of another version are
 // damaged, and nothing else is.
 func TestDamage(t *testing.T) {

@@ -136,13 +136,15 @@ func (w *Watcher) Set(files, parents []Path) error {
 		return nil
 	}
 	wanted := make(map[Path]interest, len(files)+len(parents))
-	for _, p := range slices.Concat(files, parents) {
-		for above := p.Parent(); ; above = above.Parent() { // its end, and its beginning, are told of there
-			if _, already := wanted[above]; already {
-				break
-			}
-			if wanted[above] = (interest{}); above == "" {
-				break
+	for _, of := range [][]Path{files, parents} {
+		for _, p := range of {
+			for above := p.Parent(); ; above = above.Parent() { // its end, and its beginning, are told of there
+				if _, already := wanted[above]; already {
+					break
+				}
+				if wanted[above] = (interest{}); above == "" {
+					break
+				}
 			}
 		}
 	}
