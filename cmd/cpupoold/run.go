@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime"
 
 	"github.com/spf13/cobra"
 
@@ -37,8 +36,7 @@ problems is reported and the one in force stays.`,
 }
 
 func (a *app) doRun(ctx context.Context) error {
-	// The node has few CPUs for the likes of us, and the loop is one goroutine.
-	runtime.GOMAXPROCS(min(2, runtime.NumCPU()))
+	frugal()
 	file := a.configPath()
 	c, t, err := a.load()
 	if err != nil {

@@ -202,6 +202,7 @@ func newLoop(h host, o Options) (*loop, error) {
 		threads:   newThreads(),
 		auditor:   newAuditor(),
 		chronicle: newChronicle(),
+		thrift:    newThrift(),
 
 		plannedOnce: make(chan struct{}),
 

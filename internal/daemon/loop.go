@@ -122,6 +122,7 @@ type loop struct {
 	tuner       *tune.Tuner // nil where the host's settings are left alone
 	tuning      tuning
 	chronicle   chronicle
+	thrift      thrift
 	inside      atomic.Pointer[inside]
 }
 
@@ -182,6 +183,7 @@ func (l *loop) resync(now time.Time) {
 func (l *loop) sweepDue() {
 	if l.status.sweeps && l.agenda.whole {
 		l.status.sweeps = false
+		l.thrift.look(l.wholePasses())
 		l.timers.sweep.Stop()
 		l.tree.distrustAll()
 	}
