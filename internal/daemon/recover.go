@@ -59,6 +59,8 @@ type recovery struct {
 	sets []heldSet
 	// shared are the CPUs of those who certainly have none of their own.
 	shared cpuset.Set
+	// held is who has what by the record, or by what has been found before.
+	held []pools.Assignment
 }
 
 // heldSet is the set of a live cgroup.
@@ -122,6 +124,7 @@ func adoptLate(m *model, read func(cgroup.Path) (cgroup.State, error), held []po
 		return held
 	}
 	r, instances := newRecovery(m, read, nil, s)
+	r.held = held
 	instances = slices.DeleteFunc(instances, func(i instance) bool {
 		return !slices.Contains(units, i.owner) && !slices.ContainsFunc(late, func(e *containerEntry) bool { return m.keyOf(e) == i.owner })
 	})
@@ -137,7 +140,7 @@ func adoptLate(m *model, read func(cgroup.Path) (cgroup.State, error), held []po
 
 func newRecovery(m *model, read func(cgroup.Path) (cgroup.State, error), journal []pools.Assignment, s *settings) (*recovery, []instance) {
 	p := s.pools
-	r := &recovery{pools: p, journal: make(map[pools.Key]cpuset.Set, len(journal))}
+	r := &recovery{pools: p, journal: make(map[pools.Key]cpuset.Set, len(journal)), held: journal}
 	for _, a := range journal {
 		r.journal[a.Key] = a.CPUs
 	}
@@ -278,14 +281,20 @@ func (r *recovery) find(all []instance) map[pools.Key]cpuset.Set {
 	return found
 }
 
-// roomBeside says that the pool has as many CPUs as it has to keep that are neither in a set nor in
-// anybody else's. If its container shared them after all, owners have ended while no daemon ran, and
-// it can have them to itself now.
+// roomBeside says that the pool has as many CPUs as it has to keep that are neither in the set nor in
+// anybody else's, nor on record for anybody else: what is reserved for a pod is in no set until its
+// containers run. If who has the set shared it after all, owners have ended while no daemon ran, and
+// he can have it to himself now.
 func (r *recovery) roomBeside(i instance, cpus cpuset.Set) bool {
 	left := r.pools.Shared.Difference(cpus)
 	for _, s := range r.sets {
 		if s.owner != i.owner {
 			left = left.Difference(s.cpus)
+		}
+	}
+	for _, a := range r.held {
+		if a.Key != i.owner {
+			left = left.Difference(a.CPUs.Union(a.Away))
 		}
 	}
 	return left.Len() >= max(r.pools.Floor, 1)

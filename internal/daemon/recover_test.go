@@ -82,3 +82,50 @@ func TestRecoverPartition(t *testing.T) {
 		t.Errorf("assignments (-want +got):\n%s", d)
 	}
 }
+
+// TestRecoverBesideReserved: CPUs that are reserved for pods are in nobody's set, and in the shared
+// pool neither. A unit that was refused has what else there is, and gets none of it for itself because
+// of them: at a start, and when systemd tells of it later.
+func TestRecoverBesideReserved(t *testing.T) {
+	const name = "du.service"
+	of := pools.Pools{FromShared: true, Floor: 2, Infra: "management", Shared: cpuset.Range(1, 7), Guaranteed: cpuset.Range(1, 7), Units: []pools.UnitSpec{{Name: name, CPUs: 2}}}
+	read := func(p cgroup.Path) (cgroup.State, error) { return cgroup.State{Path: p, CPUs: cpuset.Range(1, 2)}, nil }
+	for _, tc := range []struct {
+		name                 string
+		reserved, away, want string
+	}{
+		{name: "nothing", want: "1-2"},
+		{name: "some, and enough is left", reserved: "3-5", want: "1-2"},
+		{name: "all but one", reserved: "3-6"},
+		{name: "all but one, some of it offline", reserved: "3-5", away: "6"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			held := []pools.Assignment{{Key: pools.Key{PodUID: "u"}, CPUs: parsed(t, tc.reserved), Away: parsed(t, tc.away)}}
+			for when, recovered := range map[string]func(*model) []pools.Assignment{
+				"start": func(m *model) []pools.Assignment { return recoverAssignments(m, read, held, &settings{pools: of}) },
+				"later": func(m *model) []pools.Assignment { return adoptLate(m, read, held, &settings{pools: of}) },
+			} {
+				m := newModel(cgroup.DriverSystemd)
+				m.putUnit(unitFetched{name: name, unit: cgroup.Unit{Name: name, Path: "system.slice/" + name}})
+				var got string
+				for _, a := range recovered(m) {
+					if a.Key.Container == name {
+						got = a.CPUs.String()
+					}
+				}
+				if got != tc.want {
+					t.Errorf("%s: %s keeps %q; want %q", when, name, got, tc.want)
+				}
+			}
+		})
+	}
+}
+
+func parsed(t *testing.T, list string) cpuset.Set {
+	t.Helper()
+	set, err := cpuset.Parse(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
