@@ -39,7 +39,9 @@ import (
 // (infraContainers), or one that never gets CPUs of its own. There, too, a set that nobody
 // else has some of tells nothing where nobody is known to share, unless it is that of a
 // partition: nobody but an owner is made one; or unless enough of the pool is in nobody's
-// hands: who shares would have that, too.
+// hands: who shares would have that, too. Known to share are also those that were refused,
+// or wait for CPUs of their own, if what they have shows it (shares): they may be all there
+// are.
 //
 // What the runtime has recorded of a container that has ended counts only where there
 // is no journal at all: it stays on record when its CPUs are given on, or reserved
@@ -59,6 +61,8 @@ type recovery struct {
 	sets []heldSet
 	// shared are the CPUs of those who certainly have none of their own.
 	shared cpuset.Set
+	// held is who has what by the record, or by what has been found before.
+	held []pools.Assignment
 }
 
 // heldSet is the set of a live cgroup.
@@ -70,11 +74,13 @@ type heldSet struct {
 // instance is what is known of one instance of an owner.
 type instance struct {
 	owner    pools.Key
-	asked    int  // CPUs; 0 if that is not known
-	unread   bool // the runtime has not told yet, but will
-	watched  bool // its pod's pause container has a set, which a shared container would have too; for a unit, or where pause containers are elsewhere, somebody's has
-	mixed    bool // it asks for shared CPUs beside its own
-	parted   bool // the kernel keeps others off its set
+	asked    int        // CPUs; 0 if that is not known
+	unread   bool       // the runtime has not told yet, but will
+	watched  bool       // its pod's pause container has a set, which a shared container would have too; for a unit, or where pause containers are elsewhere, somebody's has
+	mixed    bool       // it asks for shared CPUs beside its own
+	parted   bool       // the kernel keeps others off its set
+	limited  bool       // it runs with a quota, which an owner's container would have lost
+	at       cpuset.Set // where it is, or would be started
 	kernel   cpuset.Set
 	recorded cpuset.Set // none where the journal knows better
 	created  int64
@@ -83,7 +89,7 @@ type instance struct {
 // recoverAssignments finds out which exclusive CPUs the containers and units of a
 // running node have.
 func recoverAssignments(m *model, read func(cgroup.Path) (cgroup.State, error), journal []pools.Assignment, s *settings) []pools.Assignment {
-	r, instances := newRecovery(m, read, journal, s)
+	r, instances := newRecovery(m, read, journal, journal, s)
 	found := r.find(instances)
 	out := make([]pools.Assignment, 0, len(found))
 	var taken cpuset.Set
@@ -121,7 +127,7 @@ func adoptLate(m *model, read func(cgroup.Path) (cgroup.State, error), held []po
 	if len(late)+len(units) == 0 {
 		return held
 	}
-	r, instances := newRecovery(m, read, nil, s)
+	r, instances := newRecovery(m, read, nil, held, s)
 	instances = slices.DeleteFunc(instances, func(i instance) bool {
 		return !slices.Contains(units, i.owner) && !slices.ContainsFunc(late, func(e *containerEntry) bool { return m.keyOf(e) == i.owner })
 	})
@@ -135,9 +141,9 @@ func adoptLate(m *model, read func(cgroup.Path) (cgroup.State, error), held []po
 	return held
 }
 
-func newRecovery(m *model, read func(cgroup.Path) (cgroup.State, error), journal []pools.Assignment, s *settings) (*recovery, []instance) {
+func newRecovery(m *model, read func(cgroup.Path) (cgroup.State, error), journal, held []pools.Assignment, s *settings) (*recovery, []instance) {
 	p := s.pools
-	r := &recovery{pools: p, journal: make(map[pools.Key]cpuset.Set, len(journal))}
+	r := &recovery{pools: p, journal: make(map[pools.Key]cpuset.Set, len(journal)), held: held}
 	for _, a := range journal {
 		r.journal[a.Key] = a.CPUs
 	}
@@ -162,13 +168,16 @@ func newRecovery(m *model, read func(cgroup.Path) (cgroup.State, error), journal
 		if stillborn || e.container.State == cri.Exited && len(journal) > 0 {
 			i.recorded = cpuset.Set{}
 		}
+		i.at = i.kernel
 		r.hold(key, i.kernel)
 		if m.awaited(cgroup.Target{Container: e.container.ID}) {
-			r.hold(key, i.recorded) // it would be started there
+			r.hold(key, i.recorded)
+			i.at = either(i.kernel, i.recorded)
 		}
 		if pod != nil {
 			i.watched = !asks(pod.pause).IsEmpty()
 			i.mixed, _, _ = s.names.Mixed(pod.pod.Annotations, e.container.Name)
+			i.limited = now.Quota > 0 && e.container.State == cri.Running && !pod.unread() && !pools.KeepsQuota(pod.pod.Annotations, e.container.Name)
 		}
 		i.unread = e.unread()
 		if i.asked = exclusiveCPUs(asked(e.container)); m.mayBeExclusive(e) {
@@ -182,44 +191,74 @@ func newRecovery(m *model, read func(cgroup.Path) (cgroup.State, error), journal
 		r.hold(pools.Key{PodUID: e.uid, Container: infraName}, set)
 		r.shared = r.shared.Union(set)
 	}
-	watched := r.settle(all)
 	for _, u := range p.Units {
 		e := m.units[u.Name]
 		if e == nil {
 			continue
 		}
-		i := instance{owner: pools.Key{Container: u.Name}, asked: u.CPUs, watched: watched, kernel: asks(e.unit.Path), recorded: e.unit.CPUs}
+		i := instance{owner: pools.Key{Container: u.Name}, asked: u.CPUs, kernel: asks(e.unit.Path), recorded: e.unit.CPUs}
+		i.at = either(i.kernel, i.recorded)
 		r.hold(i.owner, i.kernel)
 		r.hold(i.owner, i.recorded)
 		if u.CPUs > 0 {
 			all = append(all, i)
 		}
 	}
+	r.settle(all)
 	return r, all
 }
 
-// settle completes what is known of containers with what is known of all, and says
-// whether somebody is known to share: a shared unit would have some of what he has.
-func (r *recovery) settle(all []instance) (watched bool) {
-	partitions := cpuset.Set{}
-	for _, part := range r.pools.Partitions {
-		partitions = partitions.Union(part.CPUs)
-	}
-	own := r.shared.Intersection(r.pools.Shared)
+// settle completes what is known of each instance with what is known of all: where
+// somebody else is known to share, it would have some of what he has if it shared, too.
+func (r *recovery) settle(all []instance) {
+	pool := r.pools.Shared
 	if r.pools.Infra != "" { // those in partitions say nothing of the shared pool
-		own = own.Difference(partitions)
+		for _, part := range r.pools.Partitions {
+			pool = pool.Difference(part.CPUs)
+		}
 	}
-	watched = !own.IsEmpty()
+	sharing := make(map[pools.Key]bool)
+	for _, i := range all {
+		if i.at.Overlaps(pool) && r.shares(i) {
+			sharing[i.owner] = true
+		}
+	}
 	for j := range all {
 		i := &all[j]
-		if r.pools.Infra != "" {
-			i.watched = watched
+		if r.pools.Infra != "" || i.owner.PodUID == "" {
+			i.watched = r.shared.Overlaps(pool) || len(sharing) > 1 || len(sharing) == 1 && !sharing[i.owner]
 		}
 		if i.mixed {
 			i.kernel, i.recorded = r.ownOf(i, i.kernel), r.ownOf(i, i.recorded)
 		}
 	}
-	return watched
+}
+
+// shares says that an instance that could have CPUs of its own has none. An owner runs without a
+// quota, its set is no larger than what it asks for, and nobody else's overlaps it. Who has CPUs on
+// record has them, whatever somebody has written to his cgroup meanwhile.
+func (r *recovery) shares(i instance) bool {
+	owns := func(a pools.Assignment) bool { return a.Key == i.owner && !a.CPUs.IsEmpty() }
+	switch {
+	case i.asked == 0, i.unread, i.parted, slices.ContainsFunc(r.held, owns):
+		return false
+	case i.limited:
+		return true
+	}
+	return !i.mixed && (i.at.Len() > i.asked || r.overlaps(i.owner, i.at))
+}
+
+// either is the first of two sets that is not empty.
+func either(a, b cpuset.Set) cpuset.Set {
+	if a.IsEmpty() {
+		return b
+	}
+	return a
+}
+
+// overlaps says that somebody else has some of a set.
+func (r *recovery) overlaps(owner pools.Key, cpus cpuset.Set) bool {
+	return slices.ContainsFunc(r.sets, func(s heldSet) bool { return s.owner != owner && s.cpus.Overlaps(cpus) })
 }
 
 // ownOf is what a container that shares some of its CPUs has for itself.
@@ -278,14 +317,20 @@ func (r *recovery) find(all []instance) map[pools.Key]cpuset.Set {
 	return found
 }
 
-// roomBeside says that the pool has as many CPUs as it has to keep that are neither in a set nor in
-// anybody else's. If its container shared them after all, owners have ended while no daemon ran, and
-// it can have them to itself now.
+// roomBeside says that the pool has as many CPUs as it has to keep that are neither in the set nor in
+// anybody else's, nor on record for anybody else: what is reserved for a pod is in no set until its
+// containers run. If who has the set shared it after all, owners have ended while no daemon ran, and
+// he can have it to himself now.
 func (r *recovery) roomBeside(i instance, cpus cpuset.Set) bool {
 	left := r.pools.Shared.Difference(cpus)
 	for _, s := range r.sets {
 		if s.owner != i.owner {
 			left = left.Difference(s.cpus)
+		}
+	}
+	for _, a := range r.held {
+		if a.Key != i.owner {
+			left = left.Difference(a.CPUs.Union(a.Away))
 		}
 	}
 	return left.Len() >= max(r.pools.Floor, 1)
@@ -312,7 +357,5 @@ func (r *recovery) certain(i instance, cpus cpuset.Set) bool {
 	}
 	// The journal knows of more when a write was on its way.
 	short := told && cpus.Len() < i.asked && !r.journal[i.owner].Overlaps(cpus)
-	return (cpus.Len() == i.asked || short || i.unread) && !slices.ContainsFunc(r.sets, func(s heldSet) bool {
-		return s.owner != i.owner && s.cpus.Overlaps(cpus)
-	})
+	return (cpus.Len() == i.asked || short || i.unread) && !r.overlaps(i.owner, cpus)
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -81,4 +82,126 @@ func TestRecoverPartition(t *testing.T) {
 	if d := cmp.Diff(want, got, cmp.Comparer(cpuset.Set.Equal)); d != "" {
 		t.Errorf("assignments (-want +got):\n%s", d)
 	}
+}
+
+// TestRecoverBesideReserved: CPUs that are reserved for pods are in nobody's set, and in the shared
+// pool neither. A unit that was refused has what else there is, and gets none of it for itself because
+// of them: at a start, and when systemd tells of it later.
+func TestRecoverBesideReserved(t *testing.T) {
+	const name = "du.service"
+	of := pools.Pools{FromShared: true, Floor: 2, Infra: "management", Shared: cpuset.Range(1, 7), Guaranteed: cpuset.Range(1, 7), Units: []pools.UnitSpec{{Name: name, CPUs: 2}}}
+	read := func(p cgroup.Path) (cgroup.State, error) { return cgroup.State{Path: p, CPUs: cpuset.Range(1, 2)}, nil }
+	for _, tc := range []struct {
+		name                 string
+		reserved, away, want string
+	}{
+		{name: "nothing", want: "1-2"},
+		{name: "some, and enough is left", reserved: "3-5", want: "1-2"},
+		{name: "all but one", reserved: "3-6"},
+		{name: "all but one, some of it offline", reserved: "3-5", away: "6"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			held := []pools.Assignment{{Key: pools.Key{PodUID: "u"}, CPUs: parsed(t, tc.reserved), Away: parsed(t, tc.away)}}
+			for when, recovered := range map[string]func(*model) []pools.Assignment{
+				"start": func(m *model) []pools.Assignment { return recoverAssignments(m, read, held, &settings{pools: of}) },
+				"later": func(m *model) []pools.Assignment { return adoptLate(m, read, held, &settings{pools: of}) },
+			} {
+				m := newModel(cgroup.DriverSystemd)
+				m.putUnit(unitFetched{name: name, unit: cgroup.Unit{Name: name, Path: "system.slice/" + name}})
+				var got string
+				for _, a := range recovered(m) {
+					if a.Key.Container == name {
+						got = a.CPUs.String()
+					}
+				}
+				if got != tc.want {
+					t.Errorf("%s: %s keeps %q; want %q", when, name, got, tc.want)
+				}
+			}
+		})
+	}
+}
+
+// TestRecoverBesideRefused: where pause containers are elsewhere, containers that were refused CPUs of
+// their own may be all that shares. A unit keeps its CPUs beside them without a journal if what they
+// have shows that they share.
+func TestRecoverBesideRefused(t *testing.T) {
+	const name = "du.service"
+	of := pools.Pools{FromShared: true, Floor: 2, Infra: "management", Shared: cpuset.Range(1, 5), Guaranteed: cpuset.Range(1, 5), Units: []pools.UnitSpec{{Name: name, CPUs: 2}}}
+	type refused struct {
+		asks          int
+		kernel        string
+		recorded      string // of one that is not started yet
+		quota, parted bool
+	}
+	for _, tc := range []struct {
+		name        string
+		others      []refused
+		annotations map[string]string
+		held        string // by the first of them
+		want        string
+	}{
+		{name: "nobody tells", others: []refused{{asks: 3, kernel: "3-5"}}},
+		{name: "larger", others: []refused{{asks: 1, kernel: "3-5"}}, want: "1-2"},
+		{name: "larger, and not started yet", others: []refused{{asks: 1, recorded: "3-5"}}, want: "1-2"},
+		{name: "larger, but a partition", others: []refused{{asks: 1, kernel: "3-5", parted: true}}},
+		{name: "larger, but on record", others: []refused{{asks: 1, kernel: "3-5"}}, held: "3"},
+		{name: "larger, and not in the pool", others: []refused{{asks: 1, kernel: "6-7"}, {asks: 3, kernel: "3-5"}}},
+		{name: "two in the same set", others: []refused{{asks: 3, kernel: "3-5"}, {asks: 3, kernel: "3-5"}}, want: "1-2"},
+		{name: "two sets", others: []refused{{asks: 2, kernel: "3-4"}, {asks: 1, kernel: "5"}}},
+		{name: "with a quota", others: []refused{{asks: 3, kernel: "3-5", quota: true}}, want: "1-2"},
+		{name: "fewer, with a quota", others: []refused{{asks: 4, kernel: "3-5", quota: true}}, want: "1-2"},
+		{name: "with a quota to keep", others: []refused{{asks: 3, kernel: "3-5", quota: true}}, annotations: map[string]string{"cpu-quota.crio.io": "enable"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m := newModel(cgroup.DriverSystemd)
+			slice := "kubepods-podu.slice"
+			m.putPod(podFacts{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p", Annotations: tc.annotations}})
+			unit := cgroup.Unit{Name: name, Path: "system.slice/" + name}
+			m.putUnit(unitFetched{name: name, unit: unit})
+			states := map[cgroup.Path]cgroup.State{unit.Path: {CPUs: cpuset.Range(1, 2)}}
+			for i, o := range tc.others {
+				id := fmt.Sprint("c", i)
+				c := cri.Container{ID: id, PodID: "p", Name: id, State: cri.Running, CgroupsPath: slice + ":cri-containerd:" + id, Requested: whole(o.asks), Recorded: cri.Resources{CPUs: o.recorded}}
+				if o.kernel == "" {
+					c.State = cri.Created
+				}
+				m.putContainer(containerFacts{Container: c})
+				st := cgroup.State{CPUs: parsed(t, o.kernel), Quota: -1}
+				if o.quota {
+					st.Quota = c.Requested.Quota
+				}
+				if o.parted {
+					st.Partition.Type = cgroup.RootPartition
+				}
+				states[m.containers[id].path] = st
+			}
+			var journal []pools.Assignment
+			if tc.held != "" {
+				journal = append(journal, pools.Assignment{Key: pools.Key{PodUID: "u", Container: "c0"}, CPUs: parsed(t, tc.held)})
+			}
+			read := func(p cgroup.Path) (cgroup.State, error) { return states[p], nil }
+			var got string
+			for _, a := range recoverAssignments(m, read, journal, &settings{pools: of}) {
+				switch {
+				case a.Key.PodUID == "":
+					got = a.CPUs.String()
+				case tc.want != "":
+					t.Errorf("%s is taken for the owner of %s", a.Key.Container, a.CPUs)
+				}
+			}
+			if got != tc.want {
+				t.Errorf("%s keeps %q; want %q", name, got, tc.want)
+			}
+		})
+	}
+}
+
+func parsed(t *testing.T, list string) cpuset.Set {
+	t.Helper()
+	set, err := cpuset.Parse(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
 }

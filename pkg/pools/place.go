@@ -78,7 +78,7 @@ func (b *placer) pod(p *Pod, of class, claims []claim) PodPlan {
 			if v.mixed {
 				b.mix(at)
 			}
-			at.Unlimited = !p.Unread && !keepsQuota(p, at.Name)
+			at.Unlimited = !p.Unread && !KeepsQuota(p.Annotations, at.Name)
 		}
 		at.Unread = p.Unread && !at.Exclusive && at.Pool != Other
 		if ctr.Kind == App && p.QoS == QoSGuaranteed && !at.Unlimited && at.Pool != Other {

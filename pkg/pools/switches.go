@@ -30,13 +30,13 @@ func crioSwitch(annotations map[string]string, key, container string) (off, foun
 	return false, found, !found
 }
 
-// keepsQuota says that an exclusive container is to run with its quota although
-// its CPUs bound it.
-func keepsQuota(p *Pod, container string) bool {
-	if len(p.Annotations) == 0 {
+// KeepsQuota says that an exclusive container of a pod with these annotations is to run
+// with its quota although its CPUs bound it.
+func KeepsQuota(annotations map[string]string, container string) bool {
+	if len(annotations) == 0 {
 		return false
 	}
-	off, found, valid := crioSwitch(p.Annotations, quotaKey, container)
+	off, found, valid := crioSwitch(annotations, quotaKey, container)
 	return found && valid && !off
 }
 
