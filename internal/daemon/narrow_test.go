@@ -128,6 +128,7 @@ func TestNarrowPassLeaves(t *testing.T) {
 	n.yaml = carvedYAML
 	a := n.start().asker()
 	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
+	n.has(n.runtime.Cgroup(shared), cgroup.FileCPUs, "2-7")
 	passes := a.lull(func(l *loop) {
 		pod := ofPod("own", "default", "guaranteed", 2, nil)
 		q, answers := question(pod, a.container(pod, "app", whole(2)))
