@@ -60,6 +60,7 @@ type Cgroups struct {
 	parted    partitions
 	writes    []CgroupWrite
 	intercept func(CgroupWrite) error
+	onRead    func(name string)
 	notices   []*notices
 	unwatched error
 	strays    map[int]cpuset.Set // of threads that were left behind
@@ -98,6 +99,14 @@ func (c *Cgroups) Intercept(f func(CgroupWrite) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.intercept = f
+}
+
+// OnRead has f called with the name of each file that is read, and of each directory that
+// is listed, with a slash behind; with a lock held. Nil ends it.
+func (c *Cgroups) OnRead(f func(name string)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.onRead = f
 }
 
 // Writes returns the writes so far, those that failed included.
@@ -218,6 +227,9 @@ func (c *Cgroups) Remove(name string) error {
 func (c *Cgroups) ReadFile(name string, limit int) ([]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.onRead != nil {
+		c.onRead(name)
+	}
 	node, file, err := c.findFile(name)
 	if err != nil {
 		return nil, err
@@ -273,6 +285,9 @@ func (c *Cgroups) Write(name, value string) error {
 func (c *Cgroups) ReadDir(name string) ([]string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.onRead != nil {
+		c.onRead(name + "/")
+	}
 	node, err := c.find("open", name)
 	if err != nil {
 		return nil, err

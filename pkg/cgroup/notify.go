@@ -178,6 +178,16 @@ func (w *Watcher) Settled() bool {
 	return w.settled
 }
 
+// Hears says what of a cgroup is told: writes to its files, and its children that come and go.
+func (w *Watcher) Hears(p Path) (files, children bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.watched[p] {
+		return false, false
+	}
+	return w.wanted[p].files, w.wanted[p].children
+}
+
 // set follows a change of what is wanted. It says whether there is something to
 // take now.
 func (w *Watcher) set(wanted map[Path]interest) (news bool, err error) {

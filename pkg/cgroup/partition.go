@@ -145,7 +145,8 @@ type PartitionNode struct {
 }
 
 // PartitionView is what the kernel tells of some cgroups and their ancestors, and of
-// all siblings of these.
+// all siblings of these. Of siblings without any CPUs in their lists, which nobody can
+// be in the way of and which are no partitions, it has no more than that.
 type PartitionView struct {
 	// Root is the root's cpuset.cpus.effective: online, and in no partition.
 	Root  cpuset.Set
@@ -161,81 +162,6 @@ func (v PartitionView) Shared(p Path) cpuset.Set {
 		return n.Effective.Intersection(v.Root)
 	}
 	return cpuset.Set{}
-}
-
-// ReadPartitions looks at the cgroups for PlanPartitions. Those that are gone are not
-// in the view.
-func (f *FS) ReadPartitions(leaves []Path) (PartitionView, error) {
-	r := f.Reader()
-	defer r.Rest()
-	v := PartitionView{Nodes: make(map[Path]PartitionNode)}
-	var err error
-	if v.Root, err = r.nearestEffective(""); err != nil {
-		return PartitionView{}, err
-	}
-	listed := make(map[Path]bool)
-	for _, leaf := range leaves {
-		for p := leaf; p != "" && !listed[p.Parent()]; p = p.Parent() {
-			listed[p.Parent()] = true
-			if err := r.readChildren(v, p.Parent()); err != nil {
-				return PartitionView{}, err
-			}
-		}
-	}
-	return v, nil
-}
-
-func (r *Reader) readChildren(v PartitionView, p Path) error {
-	o, err := r.open(p)
-	var children []Path
-	if err == nil {
-		children, err = o.children()
-	}
-	if err != nil && !errors.Is(err, ErrGone) {
-		return err
-	}
-	for _, child := range children {
-		if err := r.readPartition(v, child); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (r *Reader) readPartition(v PartitionView, p Path) error {
-	if _, done := v.Nodes[p]; done {
-		return nil
-	}
-	n, err := r.partition(p)
-	if errors.Is(err, ErrGone) {
-		return nil
-	}
-	if err == nil {
-		v.Nodes[p] = n
-	}
-	return err
-}
-
-// partition reads one cgroup.
-func (r *Reader) partition(p Path) (n PartitionNode, err error) {
-	o, err := r.open(p)
-	if err != nil {
-		return PartitionNode{}, err
-	}
-	n.State, err = readValue(&o, FilePartition, parseAnyPartition)
-	if errors.Is(err, ErrNoController) {
-		return PartitionNode{}, nil
-	}
-	if err != nil {
-		return PartitionNode{}, err
-	}
-	n.HasCPUSet = true
-	for file, to := range map[string]*cpuset.Set{FileCPUs: &n.CPUs, FileExclusive: &n.Exclusive, fileEffective: &n.Effective} {
-		if *to, err = o.readCPUs(file); err != nil && !errors.Is(err, ErrNoController) {
-			return PartitionNode{}, err // cpuset.cpus.exclusive is there since 6.7
-		}
-	}
-	return n, nil
 }
 
 // Listed returns the cgroups that have an exclusive list or are partitions.
@@ -267,9 +193,9 @@ func (f *FS) eachPartition(visit func(Path, PartitionNode)) error {
 		if o.path == "" {
 			return nil
 		}
-		n, err := r.partition(o.path)
+		n, err := r.partition(o.path, true)
 		if err == nil {
-			visit(o.path, n)
+			visit(o.path, n.PartitionNode)
 		}
 		if errors.Is(err, ErrGone) {
 			return nil

@@ -54,7 +54,7 @@ func (p *partitioner) rival(w PartitionWish) PartitionOutcome {
 	for at := w.Path; at != ""; at = at.Parent() {
 		has := p.View.Nodes[at].Exclusive
 		list := has.Union(w.CPUs)
-		for _, s := range p.siblings(at) {
+		for _, s := range p.siblings(at, func(n PartitionNode) bool { return n.Exclusive.Overlaps(w.CPUs) || n.CPUs.Overlaps(list) }) {
 			n := p.View.Nodes[s]
 			both := n.Exclusive.Intersection(w.CPUs)
 			swallowed := !has.Equal(list) && n.Exclusive.IsEmpty() && !n.CPUs.IsEmpty() && n.CPUs.IsSubsetOf(list)
@@ -71,11 +71,10 @@ func (p *partitioner) rival(w PartitionWish) PartitionOutcome {
 	return PartitionOutcome{}
 }
 
-// siblings are the other children of the parent, sorted.
-func (p *partitioner) siblings(of Path) []Path {
-	var all []Path
-	for path := range p.View.Nodes {
-		if path != of && path.Parent() == of.Parent() {
+// siblings are the other children of the parent that matter, sorted.
+func (p *partitioner) siblings(of Path, matters func(PartitionNode) bool) (all []Path) {
+	for _, path := range p.below[of.Parent()] {
+		if path != of && matters(p.View.Nodes[path]) {
 			all = append(all, path)
 		}
 	}

@@ -108,11 +108,12 @@ type PartitionStep struct {
 // PlanPartitions returns the next writes on the way from what is to what should be.
 // Without any, the wishes are as true as they can be.
 func PlanPartitions(in PartitionInput) PartitionStep {
-	p := &partitioner{PartitionInput: in, exclusive: make(map[Path]cpuset.Set, len(in.View.Nodes)), root: in.View.Root,
+	p := &partitioner{PartitionInput: in, exclusive: make(map[Path]cpuset.Set, len(in.View.Nodes)), below: make(map[Path][]Path), root: in.View.Root,
 		step: PartitionStep{Outcomes: make(map[Path]PartitionOutcome, len(in.Wishes))}}
 	p.Wishes = slices.SortedFunc(slices.Values(in.Wishes), func(a, b PartitionWish) int { return strings.Compare(string(a.Path), string(b.Path)) })
 	for path, n := range in.View.Nodes {
 		p.exclusive[path] = n.Exclusive
+		p.below[path.Parent()] = append(p.below[path.Parent()], path)
 	}
 	p.step.Missing = p.missing()
 	for _, w := range p.Wishes {
@@ -133,6 +134,7 @@ func PlanPartitions(in PartitionInput) PartitionStep {
 type partitioner struct {
 	PartitionInput
 	exclusive map[Path]cpuset.Set // lists, after the writes so far
+	below     map[Path][]Path     // what is in a cgroup, in any order
 	root      cpuset.Set          // that the root has, after the writes so far
 	step      PartitionStep
 }
@@ -232,10 +234,12 @@ func (p *partitioner) widened(leaf Path) cpuset.Set {
 		return cpuset.Set{}
 	}
 	wide := n.Exclusive.Union(p.View.Root)
-	for _, s := range p.siblings(leaf) {
+	listed := func(n PartitionNode) bool { return !n.Exclusive.IsEmpty() || !n.CPUs.IsEmpty() }
+	siblings := p.siblings(leaf, listed)
+	for _, s := range siblings {
 		wide = wide.Difference(p.exclusive[s])
 	}
-	for _, s := range p.siblings(leaf) {
+	for _, s := range siblings {
 		if cpus := p.View.Nodes[s].CPUs; !cpus.IsEmpty() && cpus.IsSubsetOf(wide) {
 			wide = wide.Difference(cpuset.Of(cpus.Last()))
 		}
@@ -249,17 +253,21 @@ func (p *partitioner) widened(leaf Path) cpuset.Set {
 // trim takes from the ancestors what none of their children has any more, from the
 // bottom up, if the root has it.
 func (p *partitioner) trim() {
+	wished := make(map[Path]cpuset.Set)
+	for _, w := range p.Wishes {
+		if w.Keep || !p.wanted(w) {
+			continue
+		}
+		for a := w.Path.Parent(); a != ""; a = a.Parent() {
+			wished[a] = wished[a].Union(w.CPUs)
+		}
+	}
 	for _, a := range p.ancestors() {
 		if p.stuck(a) {
 			continue
 		}
 		n := p.View.Nodes[a]
-		keep := p.children(a)
-		for _, w := range p.Wishes {
-			if strings.HasPrefix(string(w.Path), string(a)+"/") && p.wanted(w) && !w.Keep {
-				keep = keep.Union(w.CPUs)
-			}
-		}
+		keep := p.children(a).Union(wished[a])
 		if over := n.Exclusive.Difference(keep).Intersection(p.View.Root); !over.IsEmpty() {
 			p.list(a, "", "", n.Exclusive.Difference(over), "no cgroup in it has a partition of the rest")
 		}
@@ -268,10 +276,8 @@ func (p *partitioner) trim() {
 
 // children are the exclusive lists of those in a cgroup.
 func (p *partitioner) children(of Path) (all cpuset.Set) {
-	for path, cpus := range p.exclusive {
-		if path.Parent() == of {
-			all = all.Union(cpus)
-		}
+	for _, path := range p.below[of] {
+		all = all.Union(p.exclusive[path])
 	}
 	return all
 }

@@ -1,0 +1,220 @@
+package cgroup_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/internal/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// sight is a node with pods of one container and one more, whose partition is looked at.
+type sight struct {
+	*testing.T
+	tree   *testnode.Cgroups
+	fs     *cgroup.FS
+	memory *cgroup.PartitionMemory
+	leaf   cgroup.Path
+}
+
+const kube = cgroup.Path("kubepods.slice")
+
+func podPath(i int) cgroup.Path { return kube.Join(fmt.Sprintf("kubepods-pod%d.slice", i)) }
+
+func newSight(t *testing.T, pods int) *sight {
+	tree := testnode.NewCgroups(testnode.CgroupConfig{Possible: cpuset.Range(0, 7), Partitions: testnode.PartitionsLike(7, 0)})
+	tree.MkdirAll("system.slice/cron.service")
+	for i := range pods {
+		tree.MkdirAll(string(podPath(i).Join("cri-a.scope")))
+	}
+	s := &sight{T: t, tree: tree, fs: cgroup.New(tree), leaf: podPath(pods).Join("cri-own.scope")}
+	tree.MkdirAll(string(s.leaf))
+	s.memory = s.fs.PartitionMemory()
+	return s
+}
+
+// look takes a look, and returns how many files were read for it and how many directories
+// listed.
+func (s *sight) look() (v cgroup.PartitionView, files, lists int) {
+	s.Helper()
+	s.tree.OnRead(func(name string) {
+		if name[len(name)-1] == '/' {
+			lists++
+		} else {
+			files++
+		}
+	})
+	defer s.tree.OnRead(nil)
+	v, err := s.memory.Read([]cgroup.Path{s.leaf})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return v, files, lists
+}
+
+func (s *sight) write(p cgroup.Path, file, value string) {
+	s.Helper()
+	if err := s.fs.Write(p, file, value); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// sees holds a look against one that knows of nothing.
+func (s *sight) sees() {
+	s.Helper()
+	got, _, _ := s.look()
+	want, err := s.fs.ReadPartitions([]cgroup.Path{s.leaf})
+	if err != nil {
+		s.Fatal(err)
+	}
+	if a, b := slices.Sorted(maps.Keys(got.Nodes)), slices.Sorted(maps.Keys(want.Nodes)); !slices.Equal(a, b) {
+		s.Fatalf("there are %v, want %v", a, b)
+	}
+	for p, w := range want.Nodes {
+		if n := got.Nodes[p]; n.State.String() != w.State.String() || !n.CPUs.Equal(w.CPUs) || !n.Exclusive.Equal(w.Exclusive) || w.State.Valid() && !n.Effective.Equal(w.Effective) {
+			s.Errorf("%s is taken for %+v, want %+v", p, n, w)
+		}
+	}
+}
+
+// TestPartitionReads: the first look reads two files of each pod and what is to be a
+// partition in full; later ones, what has been written. What that costs is the same beside
+// any number of pods.
+func TestPartitionReads(t *testing.T) {
+	for _, pods := range []int{16, 125, 500} {
+		t.Run(fmt.Sprintf("%dpods", pods), func(t *testing.T) {
+			s := newSight(t, pods)
+			const (
+				root  = 1
+				chain = 3 * 4 // the leaf, its pod, and what all pods are in
+				host  = 2     // system.slice
+			)
+			if _, files, lists := s.look(); files != root+chain+host+2*pods || lists != 3 {
+				t.Errorf("the first look reads %d files, and lists %d directories", files, lists)
+			}
+			if _, files, lists := s.look(); files != root || lists != 0 {
+				t.Errorf("another one reads %d files, and lists %d directories", files, lists)
+			}
+			for _, p := range []cgroup.Path{kube, s.leaf.Parent(), s.leaf} {
+				s.write(p, cgroup.FileExclusive, "4-5")
+				s.memory.Forget(p)
+			}
+			if _, files, lists := s.look(); files != root+chain || lists != 0 {
+				t.Errorf("after a step it reads %d files, and lists %d directories", files, lists)
+			}
+			s.write(s.leaf, cgroup.FilePartition, "root")
+			s.memory.ForgetUp(s.leaf)
+			if _, files, lists := s.look(); files != root+chain || lists != 0 {
+				t.Errorf("after the last one it reads %d files, and lists %d directories", files, lists)
+			}
+			s.sees()
+		})
+	}
+}
+
+// TestPartitionMemory: what is told is seen, and a partition that the kernel has ended
+// without a word, too.
+func TestPartitionMemory(t *testing.T) {
+	other := podPath(1).Join("cri-a.scope")
+	for name, test := range map[string]func(s *sight){
+		"nothing": func(*sight) {},
+		"a list": func(s *sight) {
+			s.write(podPath(0), cgroup.FileExclusive, "6")
+			s.memory.Forget(podPath(0))
+		},
+		"a sibling becomes a partition": func(s *sight) {
+			s.write(kube, cgroup.FileExclusive, "4-6")
+			s.write(podPath(0), cgroup.FileExclusive, "6")
+			s.write(podPath(0), cgroup.FilePartition, "isolated")
+			s.memory.ForgetUp(podPath(0))
+		},
+		"it is ended, and nobody tells": func(s *sight) { s.write(s.leaf, cgroup.FilePartition, "member") },
+		"it is gone, and nobody tells": func(s *sight) {
+			if err := s.tree.Rmdir(string(s.leaf)); err != nil {
+				s.Fatal(err)
+			}
+		},
+		"a pod comes": func(s *sight) {
+			s.tree.MkdirAll(string(podPath(9)))
+			s.write(podPath(9), cgroup.FileCPUs, "0-1")
+			s.memory.Appeared(podPath(9))
+		},
+		"a pod goes": func(s *sight) {
+			if err := s.tree.Remove(string(podPath(0))); err != nil {
+				s.Fatal(err)
+			}
+			s.memory.Gone(podPath(0))
+		},
+		"a pod goes and comes": func(s *sight) {
+			s.write(podPath(0), cgroup.FileExclusive, "6")
+			s.memory.Forget(podPath(0))
+			s.look()
+			if err := s.tree.Remove(string(podPath(0))); err != nil {
+				s.Fatal(err)
+			}
+			s.tree.MkdirAll(string(podPath(0)))
+			s.memory.Appeared(podPath(0))
+		},
+		"another one is looked at": func(s *sight) { s.leaf = other },
+		"one that nobody has told of yet": func(s *sight) {
+			s.leaf = podPath(8).Join("cri-new.scope")
+			s.tree.MkdirAll(string(s.leaf))
+			s.write(s.leaf, cgroup.FileCPUs, "3")
+			s.memory.ForgetUp(s.leaf)
+		},
+		"all that is in a pod": func(s *sight) {
+			s.tree.MkdirAll(string(s.leaf.Parent().Join("cri-beside.scope")))
+			s.write(s.leaf.Parent().Join("cri-beside.scope"), cgroup.FileCPUs, "0-1")
+			s.memory.ForgetIn(s.leaf.Parent())
+		},
+		"everything": func(s *sight) {
+			s.write("system.slice", cgroup.FileCPUs, "0-1")
+			s.tree.MkdirAll("user.slice")
+			s.memory.Keep(func(p cgroup.Path, _ cgroup.PartitionNode) bool { return p.Parent() != "" }, func(p cgroup.Path) bool { return p != "" })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSight(t, 4)
+			s.tree.MkdirAll(string(other))
+			for _, p := range []cgroup.Path{kube, s.leaf.Parent(), s.leaf} {
+				s.write(p, cgroup.FileExclusive, "4-5")
+			}
+			s.write(s.leaf, cgroup.FilePartition, "root")
+			s.sees()
+			test(s)
+			s.sees()
+		})
+	}
+}
+
+// TestPartitionMemorySame: a cgroup that is as it is known to be is told from one that
+// somebody has written to.
+func TestPartitionMemorySame(t *testing.T) {
+	s := newSight(t, 2)
+	if same, known := s.memory.Same(kube); same || known {
+		t.Errorf("before the first look: same %t, known %t", same, known)
+	}
+	s.look()
+	for _, test := range []struct {
+		p           cgroup.Path
+		file, value string
+	}{{podPath(0), cgroup.FileCPUs, "1"}, {podPath(0), cgroup.FileExclusive, "6"}, {kube, cgroup.FileExclusive, "6"}, {podPath(0), cgroup.FilePartition, "root"}} {
+		if same, known := s.memory.Same(test.p); !same || !known {
+			t.Errorf("%s: same %t, known %t", test.p, same, known)
+		}
+		s.write(test.p, test.file, test.value)
+		if same, known := s.memory.Same(test.p); same || !known {
+			t.Errorf("%s after %s > %s: same %t, known %t", test.p, test.value, test.file, same, known)
+		}
+	}
+	if err := s.tree.Remove(string(podPath(1))); err != nil {
+		t.Fatal(err)
+	}
+	if same, known := s.memory.Same(podPath(1)); same || !known {
+		t.Errorf("gone: same %t, known %t", same, known)
+	}
+	s.sees()
+}
