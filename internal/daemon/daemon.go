@@ -194,7 +194,7 @@ func newLoop(h host, o Options) (*loop, error) {
 		promises:  newPromises(),
 		resizing:  make(map[string]*resizing),
 		exposures: newExposures(),
-		isolation: newIsolation(),
+		isolation: newIsolation(h.cgroups),
 		quiet:     quiet{resting: ledger.resting},
 		watch:     newTreeWatch(),
 		drifts:    newDrifts(),

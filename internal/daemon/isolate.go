@@ -31,8 +31,10 @@ func (l *loop) repartition(want []cgroup.Target, keep bool) []cgroup.Target {
 // alone. It says whether anything was written. First writes wait for the journal.
 func (l *loop) partition(want []cgroup.Target, keep bool, now time.Time) (wrote bool) {
 	s := &l.isolation
-	s.stale = s.stale || l.tree.swept
-	l.tree.swept = false
+	if l.tree.swept {
+		s.stale, l.tree.swept = true, false
+		s.memory.Clear()
+	}
 	if s.found == nil && !l.findLists() {
 		return false
 	}
@@ -53,6 +55,7 @@ func (l *loop) partition(want []cgroup.Target, keep bool, now time.Time) (wrote 
 		return false
 	}
 	l.makeParking(wishes, now)
+	l.recall(wishes, former)
 	typed := make(map[cgroup.Path]bool)
 	for i := range maxPartitionSteps(len(wishes)) {
 		step, view, err := l.partitionStep(wishes, former, now)
@@ -144,7 +147,7 @@ func (l *loop) partitionStep(wishes []cgroup.PartitionWish, former map[cgroup.Pa
 		leaves = append(leaves, w.Path)
 	}
 	var err error
-	if in.View, err = l.cgroups.ReadPartitions(leaves); err != nil {
+	if in.View, err = l.isolation.memory.Read(leaves); err != nil {
 		return cgroup.PartitionStep{}, in.View, err
 	}
 	return cgroup.PlanPartitions(in), in.View, nil
@@ -244,6 +247,8 @@ func (l *loop) adopt(wishes []cgroup.PartitionWish, outcomes map[cgroup.Path]cgr
 func (l *loop) writePartitions(writes []cgroup.PartitionWrite, wishes []cgroup.PartitionWish, typed map[cgroup.Path]bool, now time.Time) {
 	for _, w := range writes {
 		err := l.cgroups.Apply(w.Write)
+		l.isolation.memory.ForgetUp(w.Path)
+		l.isolation.memory.ForgetUp(w.Leaf)
 		l.tree.wrote(w.Write, err)
 		l.count(w.Write, err)
 		switch {

@@ -58,6 +58,8 @@ type isolation struct {
 	found    map[cgroup.Path]bool                    // left by a daemon whose journal is lost; nil before the first look
 	replan   time.Time                               // when the plan has to do without others
 	waits    partitionFailure                        // the pause for those who wait
+	memory   *cgroup.PartitionMemory                 // what looks have read
+	looked   bool                                    // in this pass
 	parking  parking
 }
 
@@ -69,7 +71,7 @@ type partitionFailure struct {
 	until time.Time
 }
 
-func newIsolation() isolation {
+func newIsolation(cgroups *cgroup.FS) isolation {
 	return isolation{
 		stale:    true,
 		settled:  make(map[cgroup.Path]cgroup.PartitionWish),
@@ -78,6 +80,7 @@ func newIsolation() isolation {
 		stuck:    make(map[cgroup.Path]partitionFailure),
 		former:   make(map[cgroup.Path]bool),
 		missing:  make(map[int]time.Time),
+		memory:   cgroups.PartitionMemory(),
 	}
 }
 

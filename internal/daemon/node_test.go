@@ -84,7 +84,13 @@ func newNodeWith(t testing.TB, c testnode.RuntimeConfig) *node {
 
 func newNodeOf(t testing.TB, kernel testnode.CgroupConfig, c testnode.RuntimeConfig) *node {
 	t.Helper()
-	kernel.Possible, kernel.Nodes = cpuset.Range(0, eightCPUs-1), cpuset.Range(0, 1)
+	return newNodeOfCPUs(t, eightCPUs, kernel, c)
+}
+
+// newNodeOfCPUs is a node of another size, for which its configuration has to be changed.
+func newNodeOfCPUs(t testing.TB, cpus int, kernel testnode.CgroupConfig, c testnode.RuntimeConfig) *node {
+	t.Helper()
+	kernel.Possible, kernel.Nodes = cpuset.Range(0, cpus-1), cpuset.Range(0, 1)
 	if kernel.LeaveBehind == 0 {
 		kernel.LeaveBehind = 3
 	}
@@ -97,7 +103,7 @@ func newNodeOf(t testing.TB, kernel testnode.CgroupConfig, c testnode.RuntimeCon
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	top, err := topology.Read(sysfs(eightCPUs))
+	top, err := topology.Read(sysfs(cpus))
 	if err != nil {
 		t.Fatal(err)
 	}

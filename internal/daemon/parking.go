@@ -136,6 +136,7 @@ func (l *loop) parked(view cgroup.PartitionView) {
 		return
 	}
 	*p = parking{}
+	l.isolation.memory.Gone(cgroup.ParkingTop)
 	l.ledger.forget(isParking)
 }
 
@@ -147,7 +148,7 @@ func (l *loop) heardParking(p cgroup.Path, file string) bool {
 	if p != cgroup.Parking || file != cgroup.FilePartition || l.isolation.outcomes[p].Phase != cgroup.PartitionInForce || l.parkedStill() {
 		return false
 	}
-	l.isolation.stale = true
+	l.doubt(p)
 	return true
 }
 

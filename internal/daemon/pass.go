@@ -165,6 +165,7 @@ func (l *loop) pass() {
 		l.apply(writes, made, now)
 	}
 	want = l.repartition(want, false)
+	l.rest()
 	l.quiet.explain(deferred)
 	l.status.deferred = deferred
 	l.passed(want, now)

@@ -9,6 +9,7 @@ import (
 // vanish asks the runtime for the owner of a cgroup that is gone. A unit may stop
 // and start as it likes; systemd is asked what it will start it with.
 func (l *loop) vanish(p cgroup.Path) {
+	l.isolation.memory.Gone(p)
 	if name := l.model.unitAt(p); name != "" {
 		l.tree.distrust(p)
 		l.fetchUnit(name)

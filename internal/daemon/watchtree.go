@@ -108,6 +108,9 @@ func (l *loop) watchAll() {
 	set := &l.watch.set
 	set.of(l.status.targets, slices.Compact(pods))
 	files := set.files
+	if on, _ := l.partitions(); on { // lists of pods, and of what these are in, can be in the way of partitions
+		files = append(slices.Clip(files), set.parents...)
+	}
 	if !l.isolation.parking.cpus.IsEmpty() {
 		files = append(slices.Clip(files), cgroup.Parking, cgroup.ParkingTop)
 	}
@@ -187,17 +190,21 @@ func (l *loop) heard() {
 		case cgroup.Written:
 			if l.heardWrite(c.Path.Scope(), c.At) {
 				l.agenda.written(c.Path.Scope())
-			} else if l.heardList(c.Name) || l.heardParking(c.Path, c.Name) {
+			} else if l.heardList(c.Path, c.Name) || l.heardParking(c.Path, c.Name) {
 				l.agenda.add(ofAnybody)
 			}
 		case cgroup.Appeared:
-			if p := c.Path.Join(c.Name); strangerID(p, l.driver) != "" {
+			p := c.Path.Join(c.Name)
+			if strangerID(p, l.driver) != "" {
 				l.exposures.appear(p, c.At)
 			}
-			l.agenda.add(l.heardChild(c.Path.Join(c.Name), true))
+			l.isolation.memory.Appeared(p)
+			l.agenda.add(l.heardChild(p, true))
 		case cgroup.Gone:
-			l.exposures.vanish(c.Path.Join(c.Name))
-			l.agenda.add(l.heardChild(c.Path.Join(c.Name), false))
+			p := c.Path.Join(c.Name)
+			l.exposures.vanish(p)
+			l.isolation.memory.Gone(p)
+			l.agenda.add(l.heardChild(p, false))
 		}
 	}
 	if !l.watch.watcher.Settled() {
@@ -213,7 +220,9 @@ func (l *loop) heardWrite(p cgroup.Path, at time.Time) bool {
 	c, known := l.tree.current[p]
 	if !known || l.tree.stale[p] {
 		// It is read in the next pass, if anybody needs it; at once, where it is placed.
-		l.isolation.stale = l.isolation.stale || l.isolation.outcomes[p].Phase == cgroup.PartitionInForce
+		if l.isolation.outcomes[p].Phase == cgroup.PartitionInForce {
+			l.doubt(p)
+		}
 		return known && c.Exists && !l.tree.busy(p)
 	}
 	if !c.Exists && l.model.unready(&cgroup.Target{Container: l.model.container(p)}) {
@@ -231,7 +240,7 @@ func (l *loop) heardWrite(p cgroup.Path, at time.Time) bool {
 	}
 	l.drifts.hear(p, at)
 	l.tree.distrust(p)
-	l.isolation.stale = true // a sibling's cpuset, too, can break a partition
+	l.doubt(p) // a sibling's cpuset, too, can break a partition
 	return true
 }
 
@@ -255,18 +264,7 @@ func (l *loop) endedUnseen(p cgroup.Path, is cgroup.PartitionState) bool {
 	if !settled || l.isolation.outcomes[p].Phase != cgroup.PartitionInForce || is.Is(w.Type) {
 		return false
 	}
-	l.isolation.stale = true
-	return true
-}
-
-// heardList is told of a write to an exclusive list, which may have been the daemon's:
-// that costs another look at partitions.
-func (l *loop) heardList(name string) bool {
-	on, _ := l.partitions()
-	if name != cgroup.FileExclusive || !on {
-		return false
-	}
-	l.isolation.stale = true
+	l.doubt(p)
 	return true
 }
 

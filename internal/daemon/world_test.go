@@ -398,8 +398,29 @@ func (w *world) look() bool {
 
 // rest waits until the daemon has nothing left to do and knows of everything.
 func (w *world) rest() error {
+	if err := w.remembers(); err != nil {
+		return err
+	}
 	w.r.loop.box.post(reexecuted{}) // what was done behind its back counts too
 	return w.await("the daemon to rest", w.look)
+}
+
+// remembers says that what the daemon has in its memory of partitions is so, as soon as it has
+// heard of everything.
+func (w *world) remembers() error {
+	if !w.kernel.Remote {
+		return nil
+	}
+	var why error
+	if w.await("the daemon to know of partitions", func() bool {
+		answer := make(remembering, 1)
+		w.r.loop.box.post(answer)
+		why = <-answer
+		return why == nil
+	}) == nil {
+		return nil
+	}
+	return why
 }
 
 // restAnd is rest for a daemon that is to die.

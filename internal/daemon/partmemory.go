@@ -1,0 +1,116 @@
+package daemon
+
+import "github.com/cpupoold/cpupoold/pkg/cgroup"
+
+// # What is known of partitions between looks
+//
+// What a look at partitions has read is known to the next one, so that an owner's partition
+// costs as much beside hundreds of pods as beside a few. That is as good as what the owner
+// of all state knows of the other files (tree.go): the watcher tells of what others write,
+// and of cgroups that come and go. All the same these are read again:
+//
+//   - what a step has written to, the partition that it was for, and all that these are in
+//   - who is to be another partition than at the last look, or none, and all that is in its pod
+//   - what others have written to, all that is below it, and what is beside it in a pod
+//   - who has another cpuset.cpus or cpuset.cpus.partition by the tree
+//   - in each pass, what the watcher does not tell of: the slices of the host
+//   - everything, with each resync, after lost events, and when CPUs have come or gone
+//
+// A list of others that is not known yet can do no more than one that is written right after
+// a read: the kernel refuses what is not exclusive.
+
+// recall forgets what may not be so any more, before a look.
+func (l *loop) recall(wishes []cgroup.PartitionWish, former map[cgroup.Path]bool) {
+	s := &l.isolation
+	if !s.looked {
+		s.looked = true
+		l.keepHeard()
+	}
+	var others []cgroup.Path
+	s.memory.Keep(func(p cgroup.Path, n cgroup.PartitionNode) bool {
+		if c, known := l.tree.current[p]; known && c.Exists && (!c.CPUs.Equal(n.CPUs) || c.Partition.String() != n.State.String()) {
+			others = append(others, p)
+		}
+		return true
+	}, func(cgroup.Path) bool { return true })
+	for _, p := range others {
+		s.forget(p)
+	}
+	for _, w := range wishes {
+		if old, known := s.settled[w.Path]; !known || !sameWish(old, w) || s.outcomes[w.Path].Phase != cgroup.PartitionInForce {
+			s.memory.ForgetUp(w.Path)
+			s.forget(w.Path)
+		}
+	}
+	for p := range former {
+		if open, known := s.former[p]; open || !known {
+			s.memory.ForgetUp(p)
+			s.forget(p)
+		}
+	}
+}
+
+// rest ends the looks of a pass.
+func (l *loop) rest() {
+	if l.isolation.looked {
+		l.isolation.looked = false
+		l.keepHeard()
+	}
+}
+
+// keepHeard forgets what the watcher does not tell of.
+func (l *loop) keepHeard() {
+	w := l.watch.watcher
+	if w == nil {
+		l.isolation.memory.Clear()
+		return
+	}
+	l.isolation.memory.Keep(func(p cgroup.Path, _ cgroup.PartitionNode) bool {
+		files, _ := w.Hears(p)
+		return files
+	}, func(p cgroup.Path) bool {
+		_, children := w.Hears(p)
+		return children
+	})
+}
+
+// forget has those read again whom a write to a cgroup may have changed: a partition loses
+// its CPUs by the lists of what it is in, and up to kernel 6.19 by the cpuset.cpus of what is
+// beside it.
+func (s *isolation) forget(p cgroup.Path) {
+	s.memory.Forget(p)
+	s.memory.ForgetIn(p)
+	if _, _, inPod := cgroup.PodOf(p.Parent()); inPod {
+		s.memory.ForgetIn(p.Parent())
+	}
+}
+
+// doubt has partitions looked at that somebody may have broken by a write to a cgroup.
+func (l *loop) doubt(p cgroup.Path) {
+	l.isolation.stale = true
+	l.isolation.forget(p)
+}
+
+// heardList is told of a write to a cgroup, which may have been the daemon's. It says whether
+// somebody else has written what matters to partitions, and was not known.
+func (l *loop) heardList(p cgroup.Path, name string) bool {
+	_, target := l.tree.current[p]
+	switch {
+	case name == "": // from now on it is told of
+		l.isolation.memory.Forget(p)
+		return false
+	case name == cgroup.FileExclusive:
+	case (name == cgroup.FileCPUs || name == cgroup.FilePartition) && !target: // else heardWrite has looked
+	default:
+		return false
+	}
+	same, known := l.isolation.memory.Same(p)
+	if same {
+		return false
+	}
+	l.isolation.forget(p)
+	on, _ := l.partitions()
+	on = on && (known || name == cgroup.FileExclusive)
+	l.isolation.stale = l.isolation.stale || on
+	return on
+}
