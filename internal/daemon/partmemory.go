@@ -114,3 +114,20 @@ func (l *loop) heardList(p cgroup.Path, name string) bool {
 	l.isolation.stale = l.isolation.stale || on
 	return on
 }
+
+// beside says that a cgroup is a partition, or that what is written to it can break one: up
+// to kernel 6.19 that of a sibling.
+func (l *loop) beside(p cgroup.Path) bool {
+	if l.isolation.outcomes[p].Phase == cgroup.PartitionInForce {
+		return true
+	}
+	if l.kernel.Settled {
+		return false
+	}
+	for q, o := range l.isolation.outcomes {
+		if o.Phase == cgroup.PartitionInForce && q.Parent() == p.Parent() {
+			return true
+		}
+	}
+	return false
+}

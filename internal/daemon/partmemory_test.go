@@ -90,6 +90,47 @@ func TestReadsOfPartitions(t *testing.T) {
 	}
 }
 
+// TestSiblingOfPartitionIsHeard: where a sibling's cpuset breaks a partition, a write to a
+// sibling that is to be read again anyway has partitions looked at, too.
+func TestSiblingOfPartitionIsHeard(t *testing.T) {
+	for name, test := range map[string]struct {
+		major, minor int
+		stale        bool
+	}{"6.12": {6, 12, true}, "6.18": {6, 18, true}, "7.0": {7, 0, false}} {
+		t.Run(name, func(t *testing.T) {
+			n := newPartitionNode(t, test.major, test.minor, testnode.RuntimeConfig{})
+			n.yaml = isolating(n.yaml)
+			r := n.start()
+			pod := n.pod("a", "default", "guaranteed", 2, nil)
+			n.isPartition(n.container(pod, "app", whole(2)), cgroup.RootPartition)
+			beside := n.container(pod, "sidecar", cri.Resources{Shares: 512})
+			elsewhere := n.container(n.pod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 512})
+			n.runsOn(beside, "2-3")
+			n.runsOn(elsewhere, "2-3")
+			r.settled()
+			r.lull(func(l *loop) {
+				hear := func(id string) bool {
+					p := cgroup.Path(n.runtime.Cgroup(id))
+					l.tree.distrust(p)
+					l.isolation.stale = false
+					if !l.heardWrite(p, time.Now()) {
+						t.Error("it is placed, and nobody looks at it")
+					}
+					return l.isolation.stale
+				}
+				if hear(elsewhere) {
+					t.Error("a write in another pod has partitions looked at")
+				}
+				if got := hear(beside); got != test.stale {
+					t.Errorf("a write in the pod of a partition has partitions looked at: %t", got)
+				}
+			})
+			r.settled()
+			n.check()
+		})
+	}
+}
+
 // TestForeignLists: what others write to the exclusive lists of pods, and of what these are
 // in, is heard: without a resync a partition gets back what it needs, and a list that is in
 // the way is seen.

@@ -220,7 +220,7 @@ func (l *loop) heardWrite(p cgroup.Path, at time.Time) bool {
 	c, known := l.tree.current[p]
 	if !known || l.tree.stale[p] {
 		// It is read in the next pass, if anybody needs it; at once, where it is placed.
-		if l.isolation.outcomes[p].Phase == cgroup.PartitionInForce {
+		if l.beside(p) {
 			l.doubt(p)
 		}
 		return known && c.Exists && !l.tree.busy(p)
