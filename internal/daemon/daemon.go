@@ -199,6 +199,7 @@ func newLoop(h host, o Options) (*loop, error) {
 		watch:     newTreeWatch(),
 		drifts:    newDrifts(),
 		strangers: make(strangers),
+		departed:  make(map[cgroup.Path]bool),
 		threads:   newThreads(),
 		auditor:   newAuditor(),
 		chronicle: newChronicle(),

@@ -247,8 +247,8 @@ func (l *loop) adopt(wishes []cgroup.PartitionWish, outcomes map[cgroup.Path]cgr
 func (l *loop) writePartitions(writes []cgroup.PartitionWrite, wishes []cgroup.PartitionWish, typed map[cgroup.Path]bool, now time.Time) {
 	for _, w := range writes {
 		err := l.cgroups.Apply(w.Write)
-		l.isolation.memory.Forget(w.Path)
-		l.isolation.memory.Forget(w.Leaf)
+		l.isolation.memory.ForgetUp(w.Path)
+		l.isolation.memory.ForgetUp(w.Leaf)
 		l.tree.wrote(w.Write, err)
 		l.count(w.Write, err)
 		switch {

@@ -21,6 +21,9 @@ type ledger struct {
 	// bare says that no original of this boot was known when the daemon started.
 	bare bool
 
+	// outdated says that there are originals on the disk that have been shed.
+	outdated bool
+
 	changes int // number of the newest change
 	sent    int // newest change in a save that was submitted
 	durable int // newest change that is known to be on disk
@@ -171,10 +174,24 @@ func (l *ledger) forgetUnit(name string) {
 // forget drops the originals of cgroups that are gone. A unit keeps its properties
 // when it is stopped.
 func (l *ledger) forget(gone func(cgroup.Path) bool) {
+	if l.outdated {
+		l.outdated = false
+		l.changes++
+	}
 	for k, o := range l.originals {
 		if o.Unit == "" && gone(k.path) {
 			delete(l.originals, k)
 			l.changes++
+		}
+	}
+}
+
+// shed is forget without a save: the disk has them until the next one, which forget asks for.
+func (l *ledger) shed(gone func(cgroup.Path) bool) {
+	for k, o := range l.originals {
+		if o.Unit == "" && gone(k.path) {
+			delete(l.originals, k)
+			l.outdated = true
 		}
 	}
 }

@@ -112,6 +112,7 @@ type loop struct {
 	watch       treeWatch
 	drifts      *drifts
 	strangers   strangers
+	departed    map[cgroup.Path]bool // cgroups that have been seen go
 	others      others
 	threads     threads
 	exposures   exposures
@@ -334,6 +335,7 @@ func (l *loop) prune() {
 		_, err := l.cgroups.Read(p)
 		return errors.Is(err, cgroup.ErrGone)
 	}
+	clear(l.departed)
 	l.ledger.forget(gone)
 	l.bench.forget(gone)
 	l.exposures.forget(gone)

@@ -105,7 +105,7 @@ func (l *loop) save(now time.Time) {
 		return
 	}
 	upTo, j := l.ledger.changes, l.ledger.journal()
-	l.ledger.sent = upTo
+	l.ledger.sent, l.ledger.outdated = upTo, false
 	if !l.ledger.safe() {
 		l.timers.journal.Reset(journalPatience)
 	}

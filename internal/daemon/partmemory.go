@@ -38,11 +38,13 @@ func (l *loop) recall(wishes []cgroup.PartitionWish, former map[cgroup.Path]bool
 	}
 	for _, w := range wishes {
 		if old, known := s.settled[w.Path]; !known || !sameWish(old, w) || s.outcomes[w.Path].Phase != cgroup.PartitionInForce {
+			s.memory.ForgetUp(w.Path)
 			s.forget(w.Path)
 		}
 	}
 	for p := range former {
 		if open, known := s.former[p]; open || !known {
+			s.memory.ForgetUp(p)
 			s.forget(p)
 		}
 	}

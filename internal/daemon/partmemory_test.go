@@ -34,6 +34,13 @@ func (r *running) reading(do func()) map[string]int {
 	return all
 }
 
+// least keeps the least of what was counted.
+func least(of map[string]int, name string, n int) {
+	if before, counted := of[name]; !counted || n < before {
+		of[name] = n
+	}
+}
+
 // TestReadsOfPartitions: what a partition costs that begins or ends does not grow with the pods
 // beside it, nor with the owners. Nothing but partitions has anybody read exclusive lists.
 func TestReadsOfPartitions(t *testing.T) {
@@ -57,7 +64,7 @@ func TestReadsOfPartitions(t *testing.T) {
 		}
 		parted(beside.owners)
 		r.settled()
-		for _, uid := range []string{"first", "new"} { // at the first one, all is known
+		for _, uid := range []string{"first", "new"} { // at the first one, not all is known
 			pod := n.pod(uid, "default", "guaranteed", 1, nil)
 			began := r.reading(func() {
 				n.container(pod, "a", whole(1))
@@ -70,7 +77,8 @@ func TestReadsOfPartitions(t *testing.T) {
 				parted(beside.owners)
 			})
 			t.Log(name, uid, "begins", began, "ends", ended)
-			begins[name], ends[name] = began[cgroup.FileExclusive], ended[cgroup.FileExclusive]
+			least(begins, name, began[cgroup.FileExclusive])
+			least(ends, name, ended[cgroup.FileExclusive])
 		}
 		r.stop()
 	}

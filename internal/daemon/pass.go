@@ -180,6 +180,7 @@ func (l *loop) passed(want []cgroup.Target, now time.Time) {
 	l.status.targets = want
 	l.settleDrifts(time.Now())
 	l.settleExposures(time.Now())
+	l.shed()
 	l.armRetry(now)
 }
 

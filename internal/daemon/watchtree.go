@@ -206,6 +206,7 @@ func (l *loop) heard() {
 			p := c.Path.Join(c.Name)
 			l.exposures.vanish(p)
 			l.isolation.memory.Gone(p)
+			l.departed[p] = true
 			l.agenda.add(l.heardChild(p, false))
 		}
 	}

@@ -150,9 +150,12 @@ func (m *PartitionMemory) Clear() {
 	clear(m.children)
 }
 
-// Forget has a cgroup read again, and all that it is in: where they should be, if nobody has
+// Forget has a cgroup read again.
+func (m *PartitionMemory) Forget(p Path) { delete(m.nodes, p) }
+
+// ForgetUp has a cgroup read again, and all that it is in: where they should be, if nobody has
 // told of them yet.
-func (m *PartitionMemory) Forget(p Path) {
+func (m *PartitionMemory) ForgetUp(p Path) {
 	for ; p != ""; p = p.Parent() {
 		delete(m.nodes, p)
 		m.expect(p)

@@ -106,7 +106,7 @@ func TestPartitionReads(t *testing.T) {
 				t.Errorf("after a step it reads %d files, and lists %d directories", files, lists)
 			}
 			s.write(s.leaf, cgroup.FilePartition, "root")
-			s.memory.Forget(s.leaf)
+			s.memory.ForgetUp(s.leaf)
 			if _, files, lists := s.look(); files != root+chain || lists != 0 {
 				t.Errorf("after the last one it reads %d files, and lists %d directories", files, lists)
 			}
@@ -129,7 +129,7 @@ func TestPartitionMemory(t *testing.T) {
 			s.write(kube, cgroup.FileExclusive, "4-6")
 			s.write(podPath(0), cgroup.FileExclusive, "6")
 			s.write(podPath(0), cgroup.FilePartition, "isolated")
-			s.memory.Forget(podPath(0))
+			s.memory.ForgetUp(podPath(0))
 		},
 		"it is ended, and nobody tells": func(s *sight) { s.write(s.leaf, cgroup.FilePartition, "member") },
 		"it is gone, and nobody tells": func(s *sight) {
@@ -163,7 +163,7 @@ func TestPartitionMemory(t *testing.T) {
 			s.leaf = podPath(8).Join("cri-new.scope")
 			s.tree.MkdirAll(string(s.leaf))
 			s.write(s.leaf, cgroup.FileCPUs, "3")
-			s.memory.Forget(s.leaf)
+			s.memory.ForgetUp(s.leaf)
 		},
 		"all that is in a pod": func(s *sight) {
 			s.tree.MkdirAll(string(s.leaf.Parent().Join("cri-beside.scope")))
