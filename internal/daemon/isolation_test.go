@@ -28,7 +28,7 @@ func newPartitionNode(t testing.TB, major, minor int, c testnode.RuntimeConfig) 
 
 // kernelLike has the rules of a kernel's version, from 6.8 on.
 func kernelLike(major, minor int) testnode.CgroupConfig {
-	return testnode.CgroupConfig{IdleWeight: 1, ClearPopulated: major >= 7, Partitions: testnode.PartitionsLike(major, minor)}
+	return testnode.CgroupConfig{IdleWeight: 1, ClearPopulated: major >= 7, Partitions: testnode.PartitionsLike(major, minor, 0)}
 }
 
 // isolating switches partitions on.

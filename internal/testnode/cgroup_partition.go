@@ -15,8 +15,9 @@ type PartitionRules struct {
 	Siblings bool
 	// Flips says that a cut of an ancestor's list makes a partition a member, without
 	// a word, and that clearing such a list changes nothing: but if the list is still
-	// empty when the partition ends, its CPUs are lost (before 6.16). Partitions of
-	// later kernels lose the CPUs that were cut to the root.
+	// empty when the partition ends, its CPUs are lost (before 6.16; of 6.12 the releases
+	// up to 6.12.107 at least, and not 6.12.117). Partitions of later kernels lose the
+	// CPUs that were cut to the root.
 	Flips bool
 	// Stuck says that a broken partition takes no type until it has been a member,
 	// Crash that the kernel dies of it (6.16 to 6.18).
@@ -33,8 +34,9 @@ type PartitionRules struct {
 	Deadline bool
 }
 
-// PartitionsLike returns the rules of a kernel's version.
-func PartitionsLike(major, minor int) PartitionRules {
+// PartitionsLike returns the rules of a kernel's version. Of the stable releases between
+// those in which a rule was seen and was not seen, the later is taken.
+func PartitionsLike(major, minor, patch int) PartitionRules {
 	before := func(m, n int) bool { return major < m || major == m && minor < n }
 	if before(6, 11) {
 		return PartitionRules{}
@@ -42,7 +44,7 @@ func PartitionsLike(major, minor int) PartitionRules {
 	return PartitionRules{
 		Remote:      true,
 		Siblings:    before(7, 0),
-		Flips:       before(6, 16),
+		Flips:       before(6, 16) && (major != 6 || minor != 12 || patch < 117),
 		Stuck:       before(6, 16),
 		Crash:       !before(6, 16) && before(6, 19),
 		SlowRemoval: before(6, 12),

@@ -13,7 +13,7 @@ import (
 // parkingWorld is a node with a pod, and a parking.
 func parkingWorld(t *testing.T, major, minor int) (*testnode.Cgroups, *cgroup.FS) {
 	t.Helper()
-	tree := testnode.NewCgroups(testnode.CgroupConfig{Possible: cpuset.Range(0, 7), ClearPopulated: major >= 7, Partitions: testnode.PartitionsLike(major, minor)})
+	tree := testnode.NewCgroups(testnode.CgroupConfig{Possible: cpuset.Range(0, 7), ClearPopulated: major >= 7, Partitions: testnode.PartitionsLike(major, minor, 0)})
 	tree.MkdirAll("kubepods.slice/pod.slice/app.scope")
 	fs := cgroup.New(tree)
 	if err := fs.MakeParking(); err != nil {

@@ -37,7 +37,7 @@ const worldCPUs = 12
 var housekeeping = cpuset.Range(0, 1)
 
 func newPartitionWorld(t *testing.T, seed uint64, major, minor int) *partitionWorld {
-	rules := testnode.PartitionsLike(major, minor)
+	rules := testnode.PartitionsLike(major, minor, 0)
 	all := cpuset.Range(0, worldCPUs-1)
 	tree := testnode.NewCgroups(testnode.CgroupConfig{Possible: all, ClearPopulated: major >= 7, Partitions: rules})
 	tree.MkdirAll("system.slice/cron.service")

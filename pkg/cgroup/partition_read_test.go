@@ -25,7 +25,7 @@ const kube = cgroup.Path("kubepods.slice")
 func podPath(i int) cgroup.Path { return kube.Join(fmt.Sprintf("kubepods-pod%d.slice", i)) }
 
 func newSight(t *testing.T, pods int) *sight {
-	tree := testnode.NewCgroups(testnode.CgroupConfig{Possible: cpuset.Range(0, 7), Partitions: testnode.PartitionsLike(7, 0)})
+	tree := testnode.NewCgroups(testnode.CgroupConfig{Possible: cpuset.Range(0, 7), Partitions: testnode.PartitionsLike(7, 0, 0)})
 	tree.MkdirAll("system.slice/cron.service")
 	for i := range pods {
 		tree.MkdirAll(string(podPath(i).Join("cri-a.scope")))

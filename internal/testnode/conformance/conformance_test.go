@@ -58,11 +58,12 @@ func (i *memoryInit) Stop(t testing.TB, unit string) {
 
 func TestCgroups(t *testing.T) {
 	for name, config := range map[string]testnode.CgroupConfig{
-		"6.1":  {IdleWeight: 0},
-		"6.12": {IdleWeight: 1, Partitions: testnode.PartitionsLike(6, 12)},
-		"6.19": {IdleWeight: 1, Partitions: testnode.PartitionsLike(6, 19)},
-		"7.0":  {IdleWeight: 1, ClearPopulated: true, Partitions: testnode.PartitionsLike(7, 0)},
-		"7.1":  {IdleWeight: 1, ClearPopulated: true, DropWatches: true, Partitions: testnode.PartitionsLike(7, 1)},
+		"6.1":      {IdleWeight: 0},
+		"6.12":     {IdleWeight: 1, Partitions: testnode.PartitionsLike(6, 12, 0)},
+		"6.12.117": {IdleWeight: 1, Partitions: testnode.PartitionsLike(6, 12, 117)},
+		"6.19":     {IdleWeight: 1, Partitions: testnode.PartitionsLike(6, 19, 0)},
+		"7.0":      {IdleWeight: 1, ClearPopulated: true, Partitions: testnode.PartitionsLike(7, 0, 0)},
+		"7.1":      {IdleWeight: 1, ClearPopulated: true, DropWatches: true, Partitions: testnode.PartitionsLike(7, 1, 0)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config.Possible, config.Nodes = cpuset.Range(0, 7), cpuset.Of(0, 1)
