@@ -23,7 +23,7 @@ type rendering struct {
 	kept  bool              // the entry is there still
 }
 
-func (e *applicationEntry) told() told { return told{e.PodUID, e.Container, e.Unit} }
+func (x *applicationEntry) told() told { return told{x.PodUID, x.Container, x.Unit} }
 
 // of makes the renderings those of entries.
 func (r renderings) of(entries []applicationEntry) {
