@@ -46,8 +46,9 @@ func (l *loop) saveMemory() {
 	if !l.thrift.over(l.wholePasses()) {
 		return
 	}
+	giveBack := l.thrift.giveBack
 	l.asks.submit("memory", func(context.Context) event {
-		l.thrift.giveBack()
+		giveBack()
 		return nil
 	})
 }
