@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures cpupoold and writes the record: docs/benchmarks.md. `make bench-all` has made bin/cpupoold and what the VM needs.
 #
-#   VM_SAMPLES=FILE    samples of TestBench and TestLimits that have been taken before, in place of taking them
+#   VM_SAMPLES=FILE    samples of TestBench, and of TestLimits where they are to be in the record, that have been taken before, in place of taking them
 #   COUNT=10           samples of each Go benchmark
 #   BENCHTIME=300ms    how long each takes
 #   ANSWERS=500x       how many answers and repairs are in a sample, of which the 99th percentile is taken
@@ -310,6 +310,8 @@ runtime's own work; calls: reads and writes of the daemon until all is quiet aga
 
 $(events)
 
+TXT
+  [ -e "$work/vm.txt" ] && grep -q '^BenchmarkLimit/' "$work/vm.txt" && cat <<TXT
 ## The least that there is
 
 Each step by itself, on emulated CPUs: look at ratios. The first figure is the bare system call on a file that is open, or the bare call of systemd or
