@@ -341,6 +341,7 @@ func TestPartitionsOfOthers(t *testing.T) {
 	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{})
 	r := n.start()
 	id := n.container(n.pod("b", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	n.runsOn(id, "2-3") // and so it is in the journal
 	r.quiet()
 	r.stop()
 	scope := cgroup.Path(n.runtime.Cgroup(id))

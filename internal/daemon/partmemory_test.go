@@ -45,7 +45,7 @@ func least(of map[string]int, name string, n int) {
 // beside it, nor with the owners. Nothing but partitions has anybody read exclusive lists.
 func TestReadsOfPartitions(t *testing.T) {
 	begins, ends := make(map[string]int), make(map[string]int)
-	for _, beside := range []struct{ pods, owners int }{{16, 1}, {16, 16}, {125, 1}, {125, 64}, {500, 1}} {
+	for _, beside := range []struct{ pods, owners int }{{16, 1}, {16, 16}, {125, 1}, {125, 64}, {manyPods, 1}} {
 		name := fmt.Sprintf("%d pods, %d owners", beside.pods, beside.owners)
 		n := newNodeOfCPUs(t, 128, kernelLike(7, 0), testnode.RuntimeConfig{NRI: true})
 		n.yaml = isolatingBy(strings.Replace(n.yaml, "  cpus: 4-7\n", "  cpus: 4-127\n", 1), "auto")

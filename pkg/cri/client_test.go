@@ -345,7 +345,7 @@ func TestHungRuntime(t *testing.T) {
 	t.Parallel()
 	r, c := start(t, testnode.RuntimeConfig{})
 	defer r.Hang("ListContainers")()
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	if _, _, err := c.List(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("List: %v; want it to give up with its context", err)
