@@ -169,7 +169,7 @@ func (l *loop) work() {
 	l.armRetry(l.status.began)
 	l.answerMoves()
 	l.agenda.done(began, time.Now())
-	l.saveMemory()
+	l.saveMemory(time.Now())
 }
 
 // rests says that a whole pass is not due yet.

@@ -10,8 +10,8 @@ import (
 
 // shed drops the originals of cgroups that the watcher has seen go, so that the next save of
 // the journal does not write them again. Nothing is saved for that: to restore, who is gone is
-// gone. Another cgroup of the name, such as of a pod that the kubelet makes anew, has originals
-// of its own, and gets them noted by the first write to it. What is not certain yet waits for a
+// gone. Another cgroup of the name, such as of a pod that the kubelet makes anew, mostly has its own
+// noted by the first write to it; where it was known before this, it has those of the first. What is not certain yet waits for a
 // later pass, and for the resync at the latest: who is to come, or was there when it was last
 // looked for, and whose partition has not been settled, of which the journal tells what is to
 // be trimmed.
@@ -28,6 +28,9 @@ func (l *loop) shed() {
 		gone[p] = errors.Is(err, cgroup.ErrGone)
 		return true
 	})
+	if len(gone) == 0 {
+		return
+	}
 	l.ledger.shed(func(p cgroup.Path) bool { return gone[p.Scope()] })
 }
 

@@ -184,7 +184,7 @@ func (l *loop) resync(now time.Time) {
 func (l *loop) sweepDue() {
 	if l.status.sweeps && l.agenda.whole {
 		l.status.sweeps = false
-		l.thrift.look(l.wholePasses())
+		l.thrift.looked = true
 		l.timers.sweep.Stop()
 		l.tree.distrustAll()
 	}

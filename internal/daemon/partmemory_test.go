@@ -154,6 +154,24 @@ func TestForeignLists(t *testing.T) {
 		})
 		r.rests()
 	}
+	// A shorter list leaves it a partition, of fewer CPUs, of which nothing but the list tells.
+	scope := cgroup.Path(n.runtime.Cgroup(owner))
+	own := n.state(owner).CPUs
+	for _, p := range []cgroup.Path{slice, scope} {
+		for _, stale := range []bool{false, true} {
+			if stale {
+				r.lull(func(l *loop) { l.tree.distrust(p) })
+			}
+			if err := n.tree.Write(path.Join(string(p), cgroup.FileExclusive), fmt.Sprint(own.Last())); err != nil {
+				t.Fatal(err)
+			}
+			n.eventually("all its CPUs again", func() bool {
+				is := n.state(owner)
+				return n.lists()[p] == own.String() && is.Partition.Is(cgroup.RootPartition) && is.Effective.Equal(own)
+			})
+			r.rests()
+		}
+	}
 	taken := slice.Parent().Join(path.Base(path.Dir(n.runtime.Cgroup(other))))
 	free := n.root().Difference(n.state(owner).CPUs).Last()
 	if err := n.tree.Write(path.Join(string(taken), cgroup.FileExclusive), fmt.Sprint(free)); err != nil {

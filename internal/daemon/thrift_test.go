@@ -2,66 +2,49 @@ package daemon
 
 import (
 	"testing"
+	"time"
 
 	"github.com/cpupoold/cpupoold/internal/telemetry"
-	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// TestThrift: memory is given back when a look has been the only pass since the one before,
-// again after some such looks, and not on a node that is busy.
+// TestThrift: memory is given back after looks, and not more often than every two minutes.
 func TestThrift(t *testing.T) {
-	const look = 'L' // else an event
-	tests := []struct{ what, given string }{
-		{"L", "."},
-		{"LL", ".x"},
-		{"LLLLLLL", ".x...x."},
-		{"LeLeLeL", "......."},
-		{"LLeLL", ".x..x"},
-		{"eeLLLeLL", "...x...x"},
-	}
-	for _, tt := range tests {
-		var th thrift
-		passes := uint64(1) // of the start
-		got := ""
-		for _, pass := range tt.what {
-			if pass == look {
-				th.look(passes)
-			}
-			passes++
-			if th.over(passes) {
-				got += "x"
-			} else {
-				got += "."
-			}
-		}
-		if got != tt.given {
-			t.Errorf("%s: %s, want %s", tt.what, got, tt.given)
+	start := time.Now()
+	th := newThrift()
+	for i, pass := range []struct {
+		at        time.Duration
+		look, due bool
+	}{
+		{0, false, false},
+		{time.Second, true, true},
+		{2 * time.Second, false, false},
+		{30 * time.Second, true, false},
+		{3 * time.Minute, false, false},
+		{4 * time.Minute, true, true},
+		{5 * time.Minute, true, false},
+		{6 * time.Minute, true, true},
+	} {
+		th.looked = pass.look
+		if got := th.due(start.Add(pass.at)); got != pass.due {
+			t.Errorf("pass %d, after %v: %t, want %t", i, pass.at, got, pass.due)
 		}
 	}
 }
 
-// TestGiveBack: a node at rest gives memory back after its looks, a busy one does not.
+// TestGiveBack: a look at all cgroups has memory given back.
 func TestGiveBack(t *testing.T) {
 	n := newNode(t)
 	r := n.start()
 	r.quiet()
-	r.rests()
 	given := make(chan struct{}, 8)
 	r.inspect(func(l *loop) { l.thrift.giveBack = func() { given <- struct{}{} } })
-	r.rests()
+	r.looks()
+	n.eventually("memory is given back", func() bool { return len(given) == 1 })
 	r.looks()
 	r.rests()
-	n.container(n.pod("a", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-	r.quiet()
-	r.rests()
-	r.looks()
-	if len(given) > 0 {
-		t.Error("memory was given back though something had happened")
+	if len(given) != 1 {
+		t.Errorf("memory was given back %d times in a moment", len(given))
 	}
-	r.eventually("memory is given back", func() bool {
-		r.looks()
-		return len(given) > 0
-	})
 }
 
 // looks has the daemon look at all cgroups, as the resync does.

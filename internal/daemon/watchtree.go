@@ -96,6 +96,7 @@ func (e treeWatched) apply(l *loop) {
 	// What happened before is not known; the first Set tells of everything.
 	l.watch.watcher, l.watch.err = e.watcher, e.err
 	clear(l.watch.slices)
+	l.tree.swept = true // nor what has become of partitions
 }
 
 // watchAll tells the watcher which cgroups matter after a pass.
@@ -190,9 +191,11 @@ func (l *loop) heard() {
 			l.list()
 			l.agenda.add(ofAnybody)
 		case cgroup.Written:
+			lists := l.heardList(c.Path, c.Name) // also where the cgroup is repaired at once: a list may have shrunk a partition
 			if l.heardWrite(c.Path.Scope(), c.At) {
 				l.agenda.written(c.Path.Scope())
-			} else if l.heardList(c.Path, c.Name) || l.heardParking(c.Path, c.Name) {
+			}
+			if lists || l.heardParking(c.Path, c.Name) {
 				l.agenda.add(ofAnybody)
 			}
 		case cgroup.Appeared:
