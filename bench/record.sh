@@ -2,6 +2,7 @@
 # Measures cpupoold and writes the record: docs/benchmarks.md. `make bench-all` has made bin/cpupoold and what the VM needs.
 #
 #   VM_SAMPLES=FILE    samples of TestBench, and of TestLimits where they are to be in the record, that have been taken before, in place of taking them
+#   VM_COMMIT=REV      the commit of these
 #   COUNT=10           samples of each Go benchmark
 #   BENCHTIME=300ms    how long each takes
 #   ANSWERS=500x       how many answers and repairs are in a sample, of which the 99th percentile is taken
@@ -233,7 +234,7 @@ Made by \`make bench-all\`; not edited by hand.
 | | |
 |---|---|
 | date | $(date -u +%F) |
-| commit | $(git describe --always --dirty --exclude '*' -- 2>/dev/null || git rev-parse --short HEAD) |
+| commit | $(git describe --always --dirty --exclude '*' -- 2>/dev/null || git rev-parse --short HEAD)${VM_COMMIT:+; what was measured in the VM: $VM_COMMIT} |
 | CPU | $(sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -1), $(nproc) usable |
 | kernel | $(uname -sr) |
 | Go | $(go env GOVERSION) $(go env GOOS)/$(go env GOARCH) |
