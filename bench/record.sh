@@ -89,7 +89,7 @@ bars() {
   values "$work/go.txt" BenchmarkPass/500containers/pass ns/op | summary | row 'a whole pass over 500 containers, nothing to write' none µs 1e-3
   values "$work/go.txt" BenchmarkStart cpu-ns/op | summary | row 'cold start on 500 containers to verified, CPU time, the fake runtime included' 300 ms 1e-6
   values "$work/flag.txt" BenchmarkFlagError ns/op | summary | row 'start to an error about a flag' 30 ms 1e-6
-  values "$work/go.txt" BenchmarkBuildExclusive/list ns/op | summary | row 'the same, all 500 new and exclusive' 2 ms 1e-6
+  values "$work/go.txt" BenchmarkBuildExclusive/list ns/op | summary | row 'a plan of 500 containers that are all new and exclusive' 2 ms 1e-6
   rest | row 'CPU at rest, 250 containers, on the CPU above: (Resync + 500 x Read) / 30 s' 0.05 % 100
   values "$work/kubelet.txt" BenchmarkTake/8of1024/cpupoold ns/op | summary | row 'allocation of 8 of 1,024 CPUs in 8 NUMA nodes, half taken' 30 µs 1e-3
   times_ours 8of1024 | row 'the same by the kubelet' 'at least 500' times 1
