@@ -316,16 +316,16 @@ func (l *loop) relistSoon(incomplete bool) (early bool) {
 	return l.status.incomplete <= patientListings
 }
 
-// prune forgets the originals of cgroups that are gone. Only the owner's own
-// reading tells: a listing of the runtime can be older than a cgroup.
-func (l *loop) prune() {
+// gone returns what says that a cgroup is gone for good. Only the owner's own reading
+// tells: a listing of the runtime can be older than a cgroup.
+func (l *loop) gone() func(cgroup.Path) bool {
 	expected := make(map[cgroup.Path]bool, len(l.model.containers))
 	for _, e := range l.model.containers {
 		if e.container.State == cri.Created {
 			expected[e.path] = true // it has no cgroup yet
 		}
 	}
-	gone := func(p cgroup.Path) bool {
+	return func(p cgroup.Path) bool {
 		if expected[p] || l.untrimmed(p) {
 			return false
 		}
@@ -335,6 +335,11 @@ func (l *loop) prune() {
 		_, err := l.cgroups.Read(p)
 		return errors.Is(err, cgroup.ErrGone)
 	}
+}
+
+// prune forgets the originals of cgroups that are gone.
+func (l *loop) prune() {
+	gone := l.gone()
 	clear(l.departed)
 	l.ledger.forget(gone)
 	l.bench.forget(gone)

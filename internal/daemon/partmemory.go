@@ -27,12 +27,11 @@ func (l *loop) recall(wishes []cgroup.PartitionWish, former map[cgroup.Path]bool
 		l.keepHeard()
 	}
 	var others []cgroup.Path
-	s.memory.Keep(func(p cgroup.Path, n cgroup.PartitionNode) bool {
+	for p, n := range s.memory.Nodes() {
 		if c, known := l.tree.current[p]; known && c.Exists && (!c.CPUs.Equal(n.CPUs) || c.Partition.String() != n.State.String()) {
 			others = append(others, p)
 		}
-		return true
-	}, func(cgroup.Path) bool { return true })
+	}
 	for _, p := range others {
 		s.forget(p)
 	}
@@ -65,7 +64,7 @@ func (l *loop) keepHeard() {
 		l.isolation.memory.Clear()
 		return
 	}
-	l.isolation.memory.Keep(func(p cgroup.Path, _ cgroup.PartitionNode) bool {
+	l.isolation.memory.Keep(func(p cgroup.Path) bool {
 		files, _ := w.Hears(p)
 		return files
 	}, func(p cgroup.Path) bool {

@@ -2,6 +2,7 @@ package cgroup
 
 import (
 	"errors"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -144,6 +145,17 @@ func (r *Reader) partition(p Path, whole bool) (n rememberedNode, err error) {
 	return n, err
 }
 
+// Nodes are the cgroups that are known.
+func (m *PartitionMemory) Nodes() iter.Seq2[Path, PartitionNode] {
+	return func(yield func(Path, PartitionNode) bool) {
+		for p, n := range m.nodes {
+			if !yield(p, n.PartitionNode) {
+				return
+			}
+		}
+	}
+}
+
 // Clear forgets everything.
 func (m *PartitionMemory) Clear() {
 	clear(m.nodes)
@@ -180,8 +192,8 @@ func (m *PartitionMemory) ForgetIn(p Path) {
 
 // Keep forgets the cgroups that do not satisfy node, and of which cgroups the children are of
 // those that do not satisfy children.
-func (m *PartitionMemory) Keep(node func(Path, PartitionNode) bool, children func(Path) bool) {
-	maps.DeleteFunc(m.nodes, func(p Path, n rememberedNode) bool { return !node(p, n.PartitionNode) })
+func (m *PartitionMemory) Keep(node, children func(Path) bool) {
+	maps.DeleteFunc(m.nodes, func(p Path, _ rememberedNode) bool { return !node(p) })
 	maps.DeleteFunc(m.children, func(p Path, _ []Path) bool { return !children(p) })
 }
 

@@ -173,7 +173,7 @@ func TestPartitionMemory(t *testing.T) {
 		"everything": func(s *sight) {
 			s.write("system.slice", cgroup.FileCPUs, "0-1")
 			s.tree.MkdirAll("user.slice")
-			s.memory.Keep(func(p cgroup.Path, _ cgroup.PartitionNode) bool { return p.Parent() != "" }, func(p cgroup.Path) bool { return p != "" })
+			s.memory.Keep(func(p cgroup.Path) bool { return p.Parent() != "" }, func(p cgroup.Path) bool { return p != "" })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
