@@ -1,9 +1,11 @@
 package daemon
 
 import (
+	"errors"
 	"maps"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
 // shed drops the originals of cgroups that the watcher has seen go, so that the next save of
@@ -24,4 +26,40 @@ func (l *loop) shed() {
 		return gone[p]
 	})
 	l.ledger.shed(func(p cgroup.Path) bool { return gone[p.Scope()] })
+}
+
+// gone returns what says that a cgroup is gone for good. Only the owner's own reading
+// tells: a listing of the runtime can be older than a cgroup.
+func (l *loop) gone() func(cgroup.Path) bool {
+	expected := make(map[cgroup.Path]bool, len(l.model.containers))
+	for _, e := range l.model.containers {
+		if e.container.State == cri.Created {
+			expected[e.path] = true // it has no cgroup yet
+		}
+	}
+	return func(p cgroup.Path) bool {
+		if expected[p] || l.untrimmed(p) {
+			return false
+		}
+		if _, ok := l.tree.current[p]; ok {
+			return false
+		}
+		_, err := l.cgroups.Read(p)
+		return errors.Is(err, cgroup.ErrGone)
+	}
+}
+
+// prune forgets the originals of cgroups that are gone.
+func (l *loop) prune() {
+	gone := l.gone()
+	clear(l.departed)
+	l.ledger.forget(gone)
+	l.bench.forget(gone)
+	l.exposures.forget(gone)
+	there := make(map[string]bool, len(l.model.pods))
+	for _, p := range l.model.pods {
+		there[p.uid] = true
+	}
+	l.hints.forget(there)
+	maps.DeleteFunc(l.promises.broken, func(id string, _ bool) bool { return l.model.containers[id] == nil })
 }
