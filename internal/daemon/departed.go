@@ -19,19 +19,22 @@ func (l *loop) shed() {
 	if len(l.departed) == 0 {
 		return
 	}
-	is := l.gone()
-	gone := make(map[cgroup.Path]bool)
+	is, gone := l.gone(), make(map[cgroup.Path]bool)
 	maps.DeleteFunc(l.departed, func(p cgroup.Path, _ bool) bool {
-		gone[p] = is(p)
+		if is(p) {
+			gone[p] = true
+		}
 		return gone[p]
 	})
-	l.ledger.shed(func(p cgroup.Path) bool { return gone[p.Scope()] })
+	if len(gone) > 0 {
+		l.ledger.shed(func(p cgroup.Path) bool { return gone[p.Scope()] })
+	}
 }
 
 // gone returns what says that a cgroup is gone for good. Only the owner's own reading
 // tells: a listing of the runtime can be older than a cgroup.
 func (l *loop) gone() func(cgroup.Path) bool {
-	expected := make(map[cgroup.Path]bool, len(l.model.containers))
+	expected := make(map[cgroup.Path]bool) // few at a time
 	for _, e := range l.model.containers {
 		if e.container.State == cri.Created {
 			expected[e.path] = true // it has no cgroup yet
