@@ -130,9 +130,9 @@ func (w *world) settled(plan cpupools.Plan) error {
 			switch {
 			case err != nil:
 				return err
-			case !st.Effective.Equal(c.CPUs):
-				return fmt.Errorf("%s/%s runs on %s; planned is %s", pod.UID, c.Name, st.Effective, c.CPUs)
-			case !c.Exclusive || !w.parts():
+			case !st.Effective.Equal(c.CPUs.Union(c.Mixed)):
+				return fmt.Errorf("%s/%s runs on %s; planned is %s, and %s shared beside it", pod.UID, c.Name, st.Effective, c.CPUs, c.Mixed)
+			case !c.Exclusive || !w.parts() || !c.Mixed.IsEmpty(): // a partition has no CPUs that others run on
 				continue
 			case !st.Partition.Valid() || root.Effective.Overlaps(c.CPUs):
 				return fmt.Errorf("%s/%s has %s for itself, and is %s; the root has %s", pod.UID, c.Name, c.CPUs, st.Partition, root.Effective)
