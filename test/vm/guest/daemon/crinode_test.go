@@ -30,7 +30,7 @@ type runtimeNode struct {
 func (n *node) withoutKubelet() *runtimeNode {
 	n.Helper()
 	n.run("systemctl", "stop", "kubelet")
-	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix://"+n.image.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		n.Fatal(err)
 	}

@@ -22,12 +22,12 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/test/vm/internal/guestnode"
 )
 
 const (
 	configFile = "/etc/cpupoold/config.yaml"
 	manifests  = "/etc/kubernetes/manifests"
-	socket     = "/run/containerd/containerd.sock"
 
 	// patience is how long the node may take for anything: it is emulated, and shares its two CPUs with other guests.
 	patience = 5 * time.Minute
@@ -56,6 +56,7 @@ type node struct {
 	*testing.T
 	fs     *cgroup.FS
 	client *cri.Client
+	image  guestnode.Runtime // what the machine's image says of its runtime
 }
 
 // newNode makes sure that the node is as after boot: kubelet and runtime run, no daemon, no pods.
@@ -65,14 +66,18 @@ func newNode(t *testing.T) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := cri.Dial(socket)
+	image, err := guestnode.ReadRuntime()
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{T: t, fs: fs, client: client}
+	client, err := cri.Dial(image.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{T: t, fs: fs, client: client, image: image}
 	t.Cleanup(func() {
 		n.stopDaemon()
-		n.run("systemctl", "start", "containerd", "kubelet")
+		n.run("systemctl", "start", image.Unit, "kubelet")
 		n.clearManifests()
 		if err := os.RemoveAll("/var/lib/cpupoold"); err != nil {
 			t.Error(err)

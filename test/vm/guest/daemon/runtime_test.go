@@ -15,10 +15,11 @@ import (
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
-// realRuntime implements scenario.Runtime with containerd, systemd and the kernel.
+// realRuntime implements scenario.Runtime with the machine's runtime, systemd and the kernel.
 type realRuntime struct {
 	rpc     runtime.RuntimeServiceClient
 	cgroups *cgroup.FS
+	prefix  string // of the scopes' names
 	pods    map[string]*runtime.PodSandboxConfig
 	paths   map[string]cgroup.Path // of containers and sandboxes
 	in      map[string]string      // containers' sandboxes
@@ -27,7 +28,11 @@ type realRuntime struct {
 }
 
 func (r *runtimeNode) runtime() *realRuntime {
-	return &realRuntime{rpc: r.rpc, cgroups: r.fs, pods: make(map[string]*runtime.PodSandboxConfig), paths: make(map[string]cgroup.Path),
+	prefix := "cri-containerd-"
+	if r.image.Name == "cri-o" {
+		prefix = "crio-"
+	}
+	return &realRuntime{rpc: r.rpc, cgroups: r.fs, prefix: prefix, pods: make(map[string]*runtime.PodSandboxConfig), paths: make(map[string]cgroup.Path),
 		in: make(map[string]string), has: make(map[string]*runtime.LinuxContainerResources)}
 }
 
@@ -71,7 +76,7 @@ func (r *realRuntime) RunPod(s testnode.PodSpec) (string, error) {
 // place remembers the cgroup of a container or sandbox.
 func (r *realRuntime) place(podID, id string) error {
 	parent, err := cgroup.PodPath(r.pods[podID].GetLinux().GetCgroupParent(), cgroup.DriverSystemd)
-	r.paths[id] = parent.Join("cri-containerd-" + id + ".scope")
+	r.paths[id] = parent.Join(r.prefix + id + ".scope")
 	return err
 }
 
