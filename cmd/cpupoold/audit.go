@@ -60,11 +60,10 @@ somebody was found; with --ran, somebody who ran there.`,
 		if err != nil {
 			return err
 		}
-		w, end, err := daemon.NewWatcher()
+		w, err := daemon.NewWatcher()
 		if err != nil {
 			return err
 		}
-		defer end()
 		o := daemon.Options{Config: cfg, Topology: t, Log: a.logger(cfg)}
 		r, err := auditing{
 			owners:   func(ctx context.Context) (audit.Ownership, []string, error) { return daemon.Owners(ctx, o) },

@@ -12,20 +12,22 @@ import (
 // Affinity asks the kernel where a task may run (sched_getaffinity(2)). It costs a
 // twentieth of reading /proc/PID/task/TID/status. CPUs that are offline are not in it.
 func Affinity(tid int) (cpuset.Set, error) {
-	mask := unix.NewCPUSet(cpuset.MaxCPUs)
+	mask := make(unix.CPUSetDynamic, cpuset.MaxCPUs/maskWidth)
 	if err := unix.SchedGetaffinityDynamic(tid, mask); err != nil {
 		return cpuset.Set{}, err
 	}
 	return fromMask(mask), nil
 }
 
+// maskWidth is how many CPUs a word of a mask has.
+const maskWidth = 8 * int(unsafe.Sizeof(unix.CPUSetDynamic{}[0]))
+
 // fromMask is the set of the bits of a mask.
 func fromMask(mask unix.CPUSetDynamic) cpuset.Set {
-	const width = 8 * int(unsafe.Sizeof(mask[0]))
-	var cpus []int
+	cpus := make([]int, 0, 256) // this and the mask are on the stack: there are thousands of tasks
 	for i, word := range mask {
 		for ; word != 0; word &= word - 1 {
-			cpus = append(cpus, i*width+bits.TrailingZeros64(uint64(word)))
+			cpus = append(cpus, i*maskWidth+bits.TrailingZeros64(uint64(word)))
 		}
 	}
 	return cpuset.Of(cpus...)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -54,14 +55,14 @@ func ParseStat(b []byte) (Reading, error) {
 		return Reading{}, fmt.Errorf("stat: %w", errForm)
 	}
 	tid, err := strconv.Atoi(string(bytes.TrimSpace(b[:open])))
-	fields := strings.Fields(string(b[closed+1:]))
+	fields := slices.AppendSeq(make([][]byte, 0, 64), bytes.FieldsSeq(b[closed+1:])) // on the stack: there are thousands of tasks
 	if err != nil || tid < 1 || len(fields) < statFieldsMin {
 		return Reading{}, fmt.Errorf("stat: %w", errForm)
 	}
 	r := Reading{TID: tid, Comm: string(b[open+1 : closed])}
 	var bad bool
 	number := func(i, bits int) uint64 {
-		n, err := strconv.ParseUint(fields[i], 10, bits)
+		n, err := strconv.ParseUint(string(fields[i]), 10, bits)
 		bad = bad || err != nil
 		return n
 	}
@@ -82,11 +83,11 @@ func ParseStat(b []byte) (Reading, error) {
 // ParseSchedstat reads the first number of /proc/PID/task/TID/schedstat: nanoseconds on
 // a CPU.
 func ParseSchedstat(b []byte) (uint64, error) {
-	fields := strings.Fields(string(b))
+	fields := slices.AppendSeq(make([][]byte, 0, 3), bytes.FieldsSeq(b))
 	if len(fields) != 3 {
 		return 0, fmt.Errorf("schedstat: %w", errForm)
 	}
-	run, err := strconv.ParseUint(fields[0], 10, 63)
+	run, err := strconv.ParseUint(string(fields[0]), 10, 63)
 	if err != nil {
 		return 0, fmt.Errorf("schedstat: %w", errForm)
 	}

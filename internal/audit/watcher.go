@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -30,7 +31,8 @@ type Watcher struct {
 	since   uint64 // of the first look of this evidence
 	count   int
 	unread  map[string]bool
-	counted counters // at the first look of this evidence
+	text    bytes.Buffer // of the file that was read last: there are thousands
+	counted counters     // at the first look of this evidence
 	now     counters
 }
 
@@ -175,7 +177,7 @@ func (w *Watcher) reading(dir string) (Reading, error) {
 		w.missed(dir+"/stat", err)
 		return Reading{}, err
 	}
-	text, err = fs.ReadFile(w.proc, dir+"/schedstat")
+	text, err = w.load(dir + "/schedstat")
 	if err != nil {
 		return r, nil //nolint:nilerr // a kernel without CONFIG_SCHED_INFO, or the task has ended since: stat has told enough
 	}
@@ -187,13 +189,25 @@ func (w *Watcher) reading(dir string) (Reading, error) {
 	return r, nil
 }
 
-// read reads a file, and remembers if that could not be done.
+// read is load that remembers what could not be read.
 func (w *Watcher) read(name string) ([]byte, error) {
-	text, err := fs.ReadFile(w.proc, name)
+	text, err := w.load(name)
 	if err != nil {
 		w.missed(name, err)
 	}
 	return text, err
+}
+
+// load reads a file. Its text is good until the next one is read.
+func (w *Watcher) load(name string) ([]byte, error) {
+	f, err := w.proc.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // nothing was written
+	w.text.Reset()
+	_, err = w.text.ReadFrom(f)
+	return w.text.Bytes(), err
 }
 
 // missed remembers what could not be read. Tasks that have ended are nothing to tell of.
@@ -210,7 +224,7 @@ func (w *Watcher) missed(name string, err error) {
 
 // allowedBy reads status in the place of asking the kernel.
 func (w *Watcher) allowedBy(tid int) (cpuset.Set, error) {
-	text, err := fs.ReadFile(w.proc, fmt.Sprintf("%d/status", tid)) // threads have a directory of their own, which is not listed
+	text, err := w.load(fmt.Sprintf("%d/status", tid)) // threads have a directory of their own, which is not listed
 	if err != nil {
 		return cpuset.Set{}, err
 	}
@@ -219,7 +233,7 @@ func (w *Watcher) allowedBy(tid int) (cpuset.Set, error) {
 
 // readUptime is the time since the boot in units of USER_HZ.
 func (w *Watcher) readUptime() (uint64, error) {
-	text, err := fs.ReadFile(w.proc, "uptime")
+	text, err := w.load("uptime")
 	if err != nil {
 		return 0, fmt.Errorf("read uptime: %w", err)
 	}
@@ -304,7 +318,7 @@ func (w *Watcher) irqAffinity() map[string]cpuset.Set {
 			continue
 		}
 		for _, file := range []string{"effective_affinity_list", "smp_affinity_list"} {
-			text, err := fs.ReadFile(w.proc, "irq/"+l.Name+"/"+file)
+			text, err := w.load("irq/" + l.Name + "/" + file)
 			if err != nil {
 				continue
 			}

@@ -56,22 +56,15 @@ type watcher interface {
 }
 
 // run looks until ctx ends. open is asked each time that the audit is switched on.
-func (a *auditor) run(ctx context.Context, log *slog.Logger, open func() (watcher, func(), error)) {
+func (a *auditor) run(ctx context.Context, log *slog.Logger, open func() (watcher, error)) {
 	runtime.LockOSThread() // so that its CPU time can be told
 	defer runtime.UnlockOSThread()
 	var (
 		w     watcher
-		end   = func() {}
 		round auditRound
 		due   = stoppedTimer()
 		said  string // the last error
 	)
-	defer func() { end() }()
-	off := func() {
-		end()
-		w, end, round.before = nil, func() {}, nil
-		a.found.Store(nil)
-	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -81,16 +74,15 @@ func (a *auditor) run(ctx context.Context, log *slog.Logger, open func() (watche
 		}
 		scene := a.scene.Load()
 		if scene.interval == 0 {
-			off()
+			w, round.before = nil, nil
+			a.found.Store(nil)
 			due.Stop()
 			continue
 		}
 		due.Reset(scene.interval)
 		var err error
 		if w == nil {
-			if w, end, err = open(); err != nil {
-				w, end = nil, func() {}
-			}
+			w, err = open()
 		}
 		if w != nil {
 			err = round.look(w, scene.ownership)
@@ -185,12 +177,12 @@ func monotonic() int64 {
 }
 
 // openWatcher is NewWatcher for run.
-func openWatcher() (watcher, func(), error) {
-	w, end, err := NewWatcher()
+func openWatcher() (watcher, error) {
+	w, err := NewWatcher()
 	if err != nil {
-		return nil, nil, err
+		return nil, err // not a watcher that holds nil
 	}
-	return w, end, nil
+	return w, nil
 }
 
 // viewWithAudit adds to the published view what the audit has found.

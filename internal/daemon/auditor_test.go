@@ -86,7 +86,7 @@ func TestAuditor(t *testing.T) {
 		var log bytes.Buffer
 		a := newAuditor()
 		see := &eyes{}
-		opened, ended := 0, 0
+		opened := 0
 		show := func(interval time.Duration, owners ...audit.Place) {
 			a.scene.Store(&auditScene{interval: interval, ownership: audit.Ownership{Places: owners, Pools: []audit.Pool{{PoolName: audit.PoolName{Pool: "guaranteed"}, CPUs: cpuset.Range(4, 7)}}}})
 			a.changed <- struct{}{}
@@ -96,9 +96,9 @@ func TestAuditor(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			a.run(ctx, slog.New(slog.NewTextHandler(&log, nil)), func() (watcher, func(), error) {
+			a.run(ctx, slog.New(slog.NewTextHandler(&log, nil)), func() (watcher, error) {
 				opened++
-				return see, func() { ended++ }, nil
+				return see, nil
 			})
 		}()
 		show(time.Minute, du)
@@ -126,8 +126,8 @@ func TestAuditor(t *testing.T) {
 		show(0)
 		time.Sleep(time.Hour) //nolint:forbidigo // likewise
 		synctest.Wait()
-		if a.found.Load() != nil || opened != 1 || ended != 1 || see.looks != 7 {
-			t.Errorf("off: %v, opened %d, ended %d, %d looks", a.found.Load(), opened, ended, see.looks)
+		if a.found.Load() != nil || opened != 1 || see.looks != 7 {
+			t.Errorf("off: %v, opened %d, %d looks", a.found.Load(), opened, see.looks)
 		}
 		cancel()
 		<-done

@@ -20,21 +20,17 @@ func Owners(ctx context.Context, o Options) (audit.Ownership, []string, error) {
 	return p.ownership, p.Unread, err
 }
 
-// NewWatcher returns who looks at the tasks of this machine, and what ends it.
-func NewWatcher() (*audit.Watcher, func(), error) {
-	root, err := os.OpenRoot(procRoot)
-	if err != nil {
-		return nil, nil, fmt.Errorf("open %s: %w", procRoot, err)
-	}
+// NewWatcher returns who looks at the tasks of this machine.
+func NewWatcher() (*audit.Watcher, error) {
 	cgroups, err := cgroup.Open(cgroupRoot)
 	if err != nil {
-		return nil, nil, fmt.Errorf("open %s: %w", cgroupRoot, err)
+		return nil, fmt.Errorf("open %s: %w", cgroupRoot, err)
 	}
 	usage := func(path string) (uint64, error) {
 		used, err := cgroups.Usage(cgroup.Path(path))
 		return uint64(max(used, 0)), err
 	}
-	return audit.NewWatcher(root.FS(), audit.Affinity, usage), func() { _ = root.Close() }, nil
+	return audit.NewWatcher(os.DirFS(procRoot), audit.Affinity, usage), nil
 }
 
 // ownership is a plan as the audit sees it. Who has exited has nothing, and pools that
