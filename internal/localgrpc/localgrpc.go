@@ -21,7 +21,7 @@ import (
 func Dial(socket string, maxMessage int) (*grpc.ClientConn, error) {
 	return grpc.NewClient("unix://"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.ForceCodecV2(newCodec())),
 		// gRPC's own limit is two minutes, during which every call would fail
 		// although the service is back. A local socket can be tried often.
 		grpc.WithConnectParams(grpc.ConnectParams{
