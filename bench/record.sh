@@ -57,7 +57,7 @@ row() {
 rest() {
   for name in Resync Read GiveBack; do
     values "$work/go.txt" Benchmark$name cpu-ns/op | summary
-  done | paste -sd' ' | awk '{ print ($1 + 500 * $3) / 30e9 + $5 / 60e9, ($2 + 500 * $4) / 30e9 + $6 / 60e9 }'
+  done | paste -sd' ' | awk 'NF == 6 { print ($1 + 500 * $3) / 30e9 + $5 / 60e9, ($2 + 500 * $4) / 30e9 + $6 / 60e9 }'
 }
 
 # times_ours SIZE: how many times as long as ours the kubelet takes, by the medians and by the least.

@@ -45,7 +45,7 @@ func ParseCounts(b []byte) ([]Line, error) {
 		if name = strings.TrimSpace(name); !found || name == "" || strings.ContainsAny(name, " \t") || len(all) == maxLines {
 			return nil, fmt.Errorf("interrupts: %.40q: %w", raw, errForm)
 		}
-		l := Line{Name: name, Counts: make(map[int]uint64)}
+		l := Line{Name: strings.Clone(name), Counts: make(map[int]uint64)} // of a line that has a column for each CPU, and is not kept
 		if l.Text, found = l.count(columns, cpus); !found {
 			continue
 		}
@@ -70,7 +70,7 @@ func (l *Line) count(columns string, cpus []int) (text string, whole bool) {
 			l.Counts[cpu] = n
 		}
 	}
-	return strings.Join(strings.Fields(columns), " "), true
+	return strings.Clone(strings.Join(strings.Fields(columns), " ")), true
 }
 
 // ofDevice says that a line is of a device, which has an affinity. The others are the

@@ -259,6 +259,7 @@ func (w *Watcher) counters(x *index) counters {
 			w.missed("stat", err)
 		}
 	}
+	w.text = bytes.Buffer{} // with many CPUs interrupts has megabytes, and others have less than a page
 	if w.usage == nil {
 		return c
 	}

@@ -2,39 +2,94 @@ package localgrpc
 
 import (
 	"bytes"
+	"net"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
+// lent are the buffers of pieces that are to come back.
+type lent int
+
+func (lent) Get(length int) *[]byte { b := make([]byte, length); return &b }
+
+func (l *lent) Put(*[]byte) { *l-- }
+
 // pieces are those in which a reply comes.
-func pieces(message []byte) (data mem.BufferSlice) {
+func (l *lent) pieces(message []byte) (data mem.BufferSlice) {
 	const frame = 16 << 10
-	for len(message) > 0 {
-		n := min(frame, len(message))
-		data = append(data, mem.SliceBuffer(message[:n]))
-		message = message[n:]
+	for piece := range slices.Chunk(message, frame) {
+		if !mem.IsBelowBufferPoolingThreshold(len(piece)) { // others are the collector's
+			*l++
+		}
+		data = append(data, mem.Copy(piece, l))
 	}
 	return data
 }
 
 func TestUnmarshal(t *testing.T) {
-	for _, size := range []int{0, 1, 100, 16 << 10, 100 << 10, 2 << 20} {
+	var l lent
+	for _, size := range []int{0, 1, 100, 10 << 10, 20 << 10, 100 << 10, 2 << 20} {
 		want := bytes.Repeat([]byte("cpu"), size/3+1)[:size]
 		message, err := proto.Marshal(wrapperspb.Bytes(want))
 		if err != nil {
 			t.Fatal(err)
 		}
+		data := l.pieces(message)
 		var got wrapperspb.BytesValue
-		if err := newCodec().Unmarshal(pieces(message), &got); err != nil || !bytes.Equal(got.GetValue(), want) {
+		if err := newCodec().Unmarshal(data, &got); err != nil || !bytes.Equal(got.GetValue(), want) {
 			t.Errorf("%d bytes: %v, %d bytes", size, err, len(got.GetValue()))
 		}
+		data.Free() // as gRPC does, after it
+		if l != 0 {
+			t.Errorf("%d bytes: %d pieces are kept", size, l)
+		}
 	}
-	if err := newCodec().Unmarshal(pieces(bytes.Repeat([]byte{0xff}, 40<<10)), &wrapperspb.BytesValue{}); err == nil {
+	if err := newCodec().Unmarshal(l.pieces(bytes.Repeat([]byte{0xff}, 40<<10)), &wrapperspb.BytesValue{}); err == nil {
 		t.Error("nonsense was read")
+	}
+}
+
+// TestDialUsesCodec: gRPC names a codec that it was told to use.
+func TestDialUsesCodec(t *testing.T) {
+	var said []string
+	server := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+		md, _ := metadata.FromIncomingContext(stream.Context())
+		said = md.Get("content-type")
+		return stream.SendMsg(wrapperspb.Bytes(make([]byte, 100<<10)))
+	}))
+	socket := filepath.Join(t.TempDir(), "s")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error)
+	go func() { served <- server.Serve(listener) }()
+	conn, err := Dial(socket, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reply wrapperspb.BytesValue
+	err = conn.Invoke(t.Context(), "/test.Test/List", &wrapperspb.BytesValue{}, &reply)
+	if err != nil || len(reply.GetValue()) != 100<<10 {
+		t.Errorf("%v, %d bytes", err, len(reply.GetValue()))
+	}
+	if err := conn.Close(); err != nil {
+		t.Error(err)
+	}
+	server.GracefulStop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	if want := []string{"application/grpc+proto"}; !slices.Equal(said, want) {
+		t.Errorf("requests say %q, want %q", said, want)
 	}
 }
 
@@ -44,7 +99,7 @@ func TestUnmarshalTakesLittle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data := pieces(message)
+	data := new(lent).pieces(message)
 	runtime.GC() // a pool keeps what it has for one collection
 	runtime.GC()
 	var before, after runtime.MemStats

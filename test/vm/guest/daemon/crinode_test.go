@@ -119,7 +119,7 @@ func (r *runtimeNode) startWith(milli int64, namespace string, annotations map[s
 	for {
 		p.container, err = r.begin(ctx, request)
 		if ctx.Err() != nil || !guestnode.TriesAgain(err) {
-			p.path = parent.Join("cri-containerd-" + p.container + ".scope")
+			p.path = parent.Join(r.scope(p.container))
 			return p, err
 		}
 		r.Logf("tried again: %v", err)

@@ -88,6 +88,14 @@ func newNode(t *testing.T) *node {
 	return n
 }
 
+// scope is the name of a container's cgroup.
+func (n *node) scope(id string) string {
+	if n.image.Name == "cri-o" {
+		return "crio-" + id + ".scope"
+	}
+	return "cri-containerd-" + id + ".scope"
+}
+
 // run runs a command and returns what it prints.
 func (n *node) run(name string, args ...string) string {
 	n.Helper()

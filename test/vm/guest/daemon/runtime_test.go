@@ -19,7 +19,7 @@ import (
 type realRuntime struct {
 	rpc     runtime.RuntimeServiceClient
 	cgroups *cgroup.FS
-	prefix  string // of the scopes' names
+	scope   func(id string) string
 	pods    map[string]*runtime.PodSandboxConfig
 	paths   map[string]cgroup.Path // of containers and sandboxes
 	in      map[string]string      // containers' sandboxes
@@ -28,11 +28,7 @@ type realRuntime struct {
 }
 
 func (r *runtimeNode) runtime() *realRuntime {
-	prefix := "cri-containerd-"
-	if r.image.Name == "cri-o" {
-		prefix = "crio-"
-	}
-	return &realRuntime{rpc: r.rpc, cgroups: r.fs, prefix: prefix, pods: make(map[string]*runtime.PodSandboxConfig), paths: make(map[string]cgroup.Path),
+	return &realRuntime{rpc: r.rpc, cgroups: r.fs, scope: r.scope, pods: make(map[string]*runtime.PodSandboxConfig), paths: make(map[string]cgroup.Path),
 		in: make(map[string]string), has: make(map[string]*runtime.LinuxContainerResources)}
 }
 
@@ -76,7 +72,7 @@ func (r *realRuntime) RunPod(s testnode.PodSpec) (string, error) {
 // place remembers the cgroup of a container or sandbox.
 func (r *realRuntime) place(podID, id string) error {
 	parent, err := cgroup.PodPath(r.pods[podID].GetLinux().GetCgroupParent(), cgroup.DriverSystemd)
-	r.paths[id] = parent.Join(r.prefix + id + ".scope")
+	r.paths[id] = parent.Join(r.scope(id))
 	return err
 }
 
