@@ -18,3 +18,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	defer whole.Free()
 	return c.CodecV2.Unmarshal(mem.BufferSlice{whole}, v)
 }
+
+// Name has requests say application/grpc, and not application/grpc+proto: CRI-O serves HTTP on
+// the same socket, and takes for gRPC what says exactly that.
+func (codec) Name() string { return "" }
