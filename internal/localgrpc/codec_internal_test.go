@@ -57,10 +57,19 @@ func TestUnmarshal(t *testing.T) {
 	}
 }
 
-// TestDialSaysGRPC: CRI-O resets connections whose requests name a codec.
-func TestDialSaysGRPC(t *testing.T) {
+// plain is codec without gRPC's buffers.
+type plain struct{ codec }
+
+func (plain) Marshal(v any) (mem.BufferSlice, error) {
+	b, err := proto.Marshal(v.(proto.Message))
+	return mem.BufferSlice{mem.SliceBuffer(b)}, err
+}
+
+// TestDial: a reply takes little memory, and requests name no codec. CRI-O resets connections whose
+// requests do.
+func TestDial(t *testing.T) {
 	var said []string
-	server := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+	server := grpc.NewServer(grpc.ForceServerCodecV2(plain{newCodec()}), grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
 		md, _ := metadata.FromIncomingContext(stream.Context())
 		said = md.Get("content-type")
 		return stream.SendMsg(wrapperspb.Bytes(make([]byte, 100<<10)))
@@ -77,9 +86,17 @@ func TestDialSaysGRPC(t *testing.T) {
 		t.Fatal(err)
 	}
 	var reply wrapperspb.BytesValue
+	runtime.GC()
+	runtime.GC()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
 	err = conn.Invoke(t.Context(), "/test.Test/List", &wrapperspb.BytesValue{}, &reply)
 	if err != nil || len(reply.GetValue()) != 100<<10 {
 		t.Errorf("%v, %d bytes", err, len(reply.GetValue()))
+	}
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 5<<18 {
+		t.Errorf("%d KiB for a reply of 100, and the connection", took>>10)
 	}
 	if err := conn.Close(); err != nil {
 		t.Error(err)
