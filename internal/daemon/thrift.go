@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// thriftPeriod is how often memory is given back: after two looks, which leave 3 MiB of garbage
-// with 250 containers. Go itself would wait for as much garbage as lives, or two minutes.
+// thriftPeriod is how often memory is given back: after two looks of resyncPeriod's default. Go
+// itself would wait for as much garbage as lives, or two minutes.
 const thriftPeriod = time.Minute
 
 // thrift gives memory that nothing lives in back to the kernel: what a start or a busy hour
