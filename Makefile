@@ -89,9 +89,9 @@ test-model: host-vm build ## run 300 steps of the model test, of more kinds, on 
 soak: host-vm build ## let everything that a node's daemon relies on break at random while pods come and go (DURATION=10m SEED=1 SUITE=trixie)
 	$(GO) test -v -tags vm -count=1 -timeout 200h -run '^TestSoak$$' ./test/vm -soak $(or $(DURATION),10m) -soak.seed $(or $(SEED),1) -soak.suite=$(or $(SUITE),trixie)
 
-churn: host-vm build ## start and stop 5,000 containers on a node, and 1,000,000 on a fake one: nothing of the daemon's may grow (CHURN=1000 RUNTIME=crio-crun)
+churn: host-vm build ## start and stop 5,000 containers on a node, and 1,000,000 on a fake one: nothing of the daemon's may grow (CHURN=1000 RUNTIME=containerd)
 	$(GO) test -v -count=1 -timeout 200h -run '^TestChurn$$' ./internal/daemon -churn $(or $(CHURN),1000000)
-	$(GO) test -v -tags vm -count=1 -timeout 200h -run '^TestChurn$$' ./test/vm -churn $(or $(CHURN),5000) -churn.runtime $(or $(RUNTIME),containerd)
+	$(GO) test -v -tags vm -count=1 -timeout 200h -run '^TestChurn$$' ./test/vm -churn $(or $(CHURN),5000) -churn.runtime $(or $(RUNTIME),crio-crun)
 
 test-drift: host-vm build ## run the tests of foreign writes on a real node (SUITE=trixie)
 	$(GO) test -tags vm -count=1 -timeout 75m -run '^TestDrift$$' ./test/vm -drift -drift.suite=$(SUITE)

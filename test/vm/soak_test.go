@@ -16,7 +16,7 @@ var (
 	soakSeed  = flag.Uint64("soak.seed", 1, "seed of TestSoak")
 	soakSuite = flag.String("soak.suite", "trixie", "Debian suite of TestSoak's machine; trixie's kernel has partitions")
 	churned   = flag.Int("churn", 0, "containers that TestChurn starts and stops; 0 leaves it out")
-	churnedOn = flag.String("churn.runtime", "containerd", "container runtime of TestChurn's machine: one of vm.Runtime's names")
+	churnedOn = flag.String("churn.runtime", "crio-crun", "container runtime of TestChurn's machine: one of vm.Runtime's names")
 )
 
 // TestSoak has everything break at random that a daemon relies on, while pods come and go: `make soak DURATION=8h SEED=2`.
