@@ -2,6 +2,8 @@ package audit_test
 
 import (
 	"fmt"
+	"runtime"
+	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -143,4 +145,38 @@ func TestAffinity(t *testing.T) {
 	if err != nil || set.IsEmpty() || set.Last() >= cpuset.MaxCPUs {
 		t.Errorf("Affinity(0) = %s, %v", set, err)
 	}
+}
+
+// TestLookKeepsLittle: of interrupts on a machine with many CPUs, which has megabytes, nothing stays but what is counted.
+func TestLookKeepsLittle(t *testing.T) {
+	const cpus, lines = 2048, 200
+	var interrupts strings.Builder
+	for cpu := range cpus {
+		fmt.Fprintf(&interrupts, " CPU%d", cpu)
+	}
+	for line := range lines {
+		fmt.Fprintf(&interrupts, "\n%d:%s edge", line, strings.Repeat("          0", cpus))
+	}
+	p := newProc()
+	p.task(7, 7, "init", "init.scope", 0, 0, 0, "0-1")
+	p.file("interrupts", interrupts.String()+"\n")
+	size := uint64(interrupts.Len())
+	interrupts.Reset()
+	before := live()
+	w := p.watcher()
+	look(t, w, 1)
+	if kept := int64(live() - before); kept > int64(size/8) { //nolint:gosec // far from both ends
+		t.Errorf("%d KiB are kept of %d", kept>>10, size>>10)
+	}
+	if e, unread := w.Evidence(); len(e.Lines) != lines || e.Lines[0].Text != "edge" || len(unread) != 0 {
+		t.Errorf("%d lines, %v", len(e.Lines), unread)
+	}
+}
+
+// live is how many bytes of the heap are in use.
+func live() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }

@@ -30,6 +30,7 @@ func NewWatcher() (*audit.Watcher, error) {
 		used, err := cgroups.Usage(cgroup.Path(path))
 		return uint64(max(used, 0)), err
 	}
+	// Not os.Root, which opens each part of a path: nobody but the kernel makes links in /proc.
 	return audit.NewWatcher(os.DirFS(procRoot), audit.Affinity, usage), nil
 }
 
