@@ -16,6 +16,7 @@ trap 'rm -rf "$work"' EXIT
 before=$(cut -d' ' -f1-3 /proc/loadavg)
 go test -run '^$' -bench . -skip '^Benchmark(Create|Repair)$' -benchmem -benchtime "${BENCHTIME:-300ms}" -count "${COUNT:-10}" \
   ./pkg/pools ./pkg/cgroup ./internal/daemon | grep -v '^ok\|^PASS' >"$work/go.txt"
+go test -run '^$' -bench 'Look/^1000$' -benchmem -benchtime "${BENCHTIME:-300ms}" -count "${COUNT:-10}" ./internal/audit | grep -v '^ok\|^PASS' >>"$work/go.txt"
 go test -run '^$' -bench '^Benchmark(Create|Repair)$' -benchmem -benchtime "${ANSWERS:-500x}" -count "${COUNT:-10}" -timeout 60m \
   ./internal/daemon | grep -v '^ok\|^PASS' >>"$work/go.txt"
 go test -run '^$' -bench FlagError -benchtime "${BENCHTIME:-300ms}" -count "${COUNT:-10}" ./cmd/cpupoold | grep -v '^ok\|^PASS' >"$work/flag.txt"
@@ -53,11 +54,11 @@ row() {
   END { if (!NR) print "| " text " | | | | NO SAMPLES |" }'
 }
 
-# rest: CPU at rest as a part of a core, from Resync, Read and GiveBack: see the text below.
+# rest: CPU at rest as a part of a core, from Idle, Read and Look: see the text below.
 rest() {
-  for name in Resync Read GiveBack; do
-    values "$work/go.txt" Benchmark$name cpu-ns/op | summary
-  done | paste -sd' ' | awk 'NF == 6 { print ($1 + 500 * $3) / 30e9 + $5 / 60e9, ($2 + 500 * $4) / 30e9 + $6 / 60e9 }'
+  for unit in Idle:cpu-ns/op Read:cpu-ns/op Look/1000/home:ns/op; do
+    values "$work/go.txt" "Benchmark${unit%:*}" "${unit#*:}" | summary
+  done | paste -sd' ' | awk 'NF == 6 { print ($1 + 1500 * $3) / 90e9 + $5 / 300e9, ($2 + 1500 * $4) / 90e9 + $6 / 300e9 }'
 }
 
 # times_ours SIZE: how many times as long as ours the kubelet takes, by the medians and by the least.
@@ -91,7 +92,7 @@ bars() {
   values "$work/go.txt" BenchmarkStart cpu-ns/op | summary | row 'cold start on 500 containers to verified, CPU time, the fake runtime included' 300 ms 1e-6
   values "$work/flag.txt" BenchmarkFlagError ns/op | summary | row 'start to an error about a flag' 30 ms 1e-6
   values "$work/go.txt" BenchmarkBuildExclusive/list ns/op | summary | row 'a plan of 500 containers that are all new and exclusive' 2 ms 1e-6
-  rest | row 'CPU at rest, 250 containers, on the CPU above: (Resync + 500 x Read) / 30 s + GiveBack / 60 s' 0.05 % 100
+  rest | row 'CPU at rest, 250 containers, on the CPU above: (Idle + 1500 x Read) / 90 s + Look / 300 s' 0.05 % 100
   values "$work/kubelet.txt" BenchmarkTake/8of1024/cpupoold ns/op | summary | row 'allocation of 8 of 1,024 CPUs in 8 NUMA nodes, half taken' 30 µs 1e-3
   times_ours 8of1024 | row 'the same by the kubelet' 'at least 500' times 1
   values "$work/kubelet.txt" BenchmarkTake/8of64/cpupoold ns/op | summary | row 'allocation of 8 of 64 CPUs, half taken' 5 µs 1e-3
@@ -252,8 +253,9 @@ Other work on the machine lengthens everything but CPU times: mind the load aver
 the plan. \`Resync\` is what the daemon does at rest, every 30 s, on a fake node with 250 containers in 125 pods: CPU time of the whole
 process, the fake runtime's share included. There its cgroups are as they were read before; \`Read\` is what reading one costs on top, from plain
 files. A resync reads 500: those of the containers, the pause containers and the pods. \`Gather\` is what it costs besides to ask for ten threads of
-one of the 375 that have any. \`GiveBack\`, once a minute, collects garbage and gives memory back; what lives in the fake runtime and the fake cgroups is
-marked with the daemon's.
+one of the 375 that have any. \`Idle\` is three resyncs, after the last of which garbage is collected and memory given back: 90 s at rest; what lives in the
+fake runtime and the fake cgroups is marked with the daemon's. \`Look\` is the audit's, once in five minutes, at 1,000 tasks: on files on a disk, and the
+question about each of them is put to the kernel.
 
 $(table "$work/go.txt")
 

@@ -7,22 +7,25 @@ import (
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 )
 
-// TestThrift: memory is given back after looks, and not more often than every minute.
+// TestThrift: memory is given back after the second look, and after each third one from then on.
 func TestThrift(t *testing.T) {
 	start := time.Now()
-	th := newThrift()
+	th := newThrift(start)
 	for i, pass := range []struct {
 		at        time.Duration
 		look, due bool
 	}{
-		{0, false, false},
-		{time.Second, true, true},
-		{2 * time.Second, false, false},
-		{31 * time.Second, true, false},
-		{2 * time.Minute, false, false},
-		{3 * time.Minute, true, true},
-		{3*time.Minute + 30*time.Second, true, false},
-		{4 * time.Minute, true, true},
+		{0, true, false},
+		{19900 * time.Millisecond, true, false},
+		{25 * time.Second, false, false},
+		{30 * time.Second, true, true},
+		{60 * time.Second, true, false},
+		{90 * time.Second, true, false},
+		{109900 * time.Millisecond, true, false},
+		{112 * time.Second, false, false},
+		{119 * time.Second, true, true}, // the look before was late
+		{150 * time.Second, true, false},
+		{10 * time.Minute, true, true},
 	} {
 		th.looked = pass.look
 		if got := th.due(start.Add(pass.at)); got != pass.due {
@@ -38,6 +41,12 @@ func TestGiveBack(t *testing.T) {
 	r.quiet()
 	given := make(chan struct{}, 8)
 	r.inspect(func(l *loop) { l.thrift.giveBack = func() { given <- struct{}{} } })
+	r.looks()
+	r.rests()
+	if len(given) != 0 {
+		t.Error("memory was given back at once")
+	}
+	r.inspect(func(l *loop) { l.thrift.next = time.Now() })
 	r.looks()
 	n.eventually("memory is given back", func() bool { return len(given) == 1 })
 	r.looks()
