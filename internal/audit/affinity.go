@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"math/bits"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -24,11 +23,10 @@ const maskWidth = 8 * int(unsafe.Sizeof(unix.CPUSetDynamic{}[0]))
 
 // fromMask is the set of the bits of a mask.
 func fromMask(mask unix.CPUSetDynamic) cpuset.Set {
-	cpus := make([]int, 0, 256) // this and the mask are on the stack: there are thousands of tasks
+	var words [cpuset.MaxCPUs / 64]uint64 // on the stack, as the mask is: there are thousands of tasks
 	for i, word := range mask {
-		for ; word != 0; word &= word - 1 {
-			cpus = append(cpus, i*maskWidth+bits.TrailingZeros64(uint64(word)))
-		}
+		bit := i * maskWidth
+		words[bit/64] |= uint64(word) << (bit % 64)
 	}
-	return cpuset.Of(cpus...)
+	return cpuset.FromWords(words[:])
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/audit"
-	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
 // proc is a tree like /proc.
@@ -136,14 +135,6 @@ func TestWatchBadFiles(t *testing.T) {
 	}
 	if err := audit.NewWatcher(fstest.MapFS{"uptime": p["uptime"]}, nil, nil).Look(node(), 0); err == nil {
 		t.Error("Look at an empty tree = nil; want an error")
-	}
-}
-
-// TestAffinity asks the kernel about this very task.
-func TestAffinity(t *testing.T) {
-	set, err := audit.Affinity(0)
-	if err != nil || set.IsEmpty() || set.Last() >= cpuset.MaxCPUs {
-		t.Errorf("Affinity(0) = %s, %v", set, err)
 	}
 }
 

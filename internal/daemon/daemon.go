@@ -203,7 +203,7 @@ func newLoop(h host, o Options) (*loop, error) {
 		threads:   newThreads(),
 		auditor:   newAuditor(),
 		chronicle: newChronicle(),
-		thrift:    newThrift(time.Now()),
+		thrift:    newThrift(),
 
 		plannedOnce: make(chan struct{}),
 

@@ -294,6 +294,7 @@ func (l *loop) onListed(e listed) {
 		l.model.unconsidered() // all that is there is considered now
 		l.assignments = recoverAssignments(l.model, l.cgroups.Read, l.ledger.assignments, &l.settings)
 		l.model.started = time.Now()
+		l.thrift.start(l.model.started)
 	}
 	l.prune()
 }

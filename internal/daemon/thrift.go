@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Memory is given back after the first look that is so long after the start, and so long after
-// it was given back last: with resyncPeriod's default the second of all, and then each third. Go
-// itself would wait for as much garbage as lives, or two minutes.
+// Memory is given back after the first look that is so long after all that runs was taken over,
+// and so long after it was given back last: with resyncPeriod's default the first, and then each
+// third. Go itself would wait for as much garbage as lives, or two minutes.
 const (
 	firstThrift  = 20 * time.Second
 	thriftPeriod = 80 * time.Second
@@ -18,19 +18,20 @@ const (
 // has taken would stay else (docs/performance.md).
 type thrift struct {
 	giveBack func()
-	next     time.Time // not before
+	next     time.Time // not before; zero until all is taken over
 	looked   bool      // the pass that is made now looks at all cgroups
 }
 
-func newThrift(started time.Time) thrift {
-	return thrift{giveBack: debug.FreeOSMemory, next: started.Add(firstThrift)}
-}
+func newThrift() thrift { return thrift{giveBack: debug.FreeOSMemory} }
+
+// start says that all that runs has been taken over.
+func (t *thrift) start(now time.Time) { t.next = now.Add(firstThrift) }
 
 // due says, after a pass, that memory is to be given back: after a look, which leaves most behind.
 func (t *thrift) due(now time.Time) bool {
 	looked := t.looked
 	t.looked = false
-	if !looked || now.Before(t.next) {
+	if !looked || t.next.IsZero() || now.Before(t.next) {
 		return false
 	}
 	t.next = now.Add(thriftPeriod)

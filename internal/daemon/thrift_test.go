@@ -7,10 +7,14 @@ import (
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 )
 
-// TestThrift: memory is given back after the second look, and after each third one from then on.
+// TestThrift: memory is given back after the first look that is not at the start, and after each third one from then on.
 func TestThrift(t *testing.T) {
 	start := time.Now()
-	th := newThrift(start)
+	th := newThrift()
+	if th.looked = true; th.due(start) {
+		t.Error("memory is given back before all is known")
+	}
+	th.start(start)
 	for i, pass := range []struct {
 		at        time.Duration
 		look, due bool
@@ -40,7 +44,10 @@ func TestGiveBack(t *testing.T) {
 	r := n.start()
 	r.quiet()
 	given := make(chan struct{}, 8)
-	r.inspect(func(l *loop) { l.thrift.giveBack = func() { given <- struct{}{} } })
+	r.inspect(func(l *loop) {
+		l.thrift.giveBack = func() { given <- struct{}{} }
+		l.thrift.start(time.Now().Add(time.Hour))
+	})
 	r.looks()
 	r.rests()
 	if len(given) != 0 {

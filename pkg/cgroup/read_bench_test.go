@@ -18,7 +18,7 @@ import (
 // tree, from plain files: what is missing is the kernel's price for printing the values. It
 // counts CPU time, because that is what it is held to.
 func BenchmarkRead(b *testing.B) {
-	fs, all := plainNode(b)
+	fs, all := plainNode(b, 1)
 	r := fs.Reader()
 	b.ReportAllocs()
 	before := cpuTime(b)
@@ -35,26 +35,29 @@ func BenchmarkRead(b *testing.B) {
 }
 
 // BenchmarkGather is what comes on top for a cgroup that has CPUs: to ask for each of its
-// threads, of which there are ten, whether it is on them. In a resync the directory is open.
+// threads whether it is on them. In a resync the directory is open.
 func BenchmarkGather(b *testing.B) {
-	fs, all := plainNode(b)
-	all = slices.DeleteFunc(all, func(p Path) bool { return !strings.HasSuffix(string(p), ".scope") })
-	r := fs.Reader()
-	b.ReportAllocs()
-	before := cpuTime(b)
-	for i := 0; b.Loop(); i++ {
-		if g, err := r.Gather(all[i%len(all)]); err != nil || g.Back > 0 {
-			b.Fatal(g, err)
-		}
+	for _, threads := range []int{1, 10} {
+		b.Run(fmt.Sprintf("%dthreads", threads), func(b *testing.B) {
+			fs, all := plainNode(b, threads)
+			all = slices.DeleteFunc(all, func(p Path) bool { return !strings.HasSuffix(string(p), ".scope") })
+			r := fs.Reader()
+			b.ReportAllocs()
+			before := cpuTime(b)
+			for i := 0; b.Loop(); i++ {
+				if g, err := r.Gather(all[i%len(all)]); err != nil || g.Back > 0 {
+					b.Fatal(g, err)
+				}
+			}
+			b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
+			r.Rest()
+		})
 	}
-	b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
-	r.Rest()
 }
 
-// plainNode are the cgroups of 250 containers in plain files.
-func plainNode(b *testing.B) (*FS, []Path) {
+// plainNode are the cgroups of 250 containers, with so many threads in each, in plain files.
+func plainNode(b *testing.B, threads int) (*FS, []Path) {
 	dir := b.TempDir()
-	threads := strings.Repeat(fmt.Sprintln(os.Getpid()), 10)
 	var all []Path
 	for pod := range 125 {
 		slice := Path(fmt.Sprintf("kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0c7b8d5e_3a64_4f0e_9d0f_%012d.slice", pod))
@@ -81,7 +84,7 @@ func plainNode(b *testing.B) (*FS, []Path) {
 			"cpu.weight":            "79\n",
 			"cpu.idle":              "0\n",
 			"cpu.max":               "max 100000\n",
-			"cgroup.threads":        threads,
+			"cgroup.threads":        strings.Repeat(fmt.Sprintln(os.Getpid()), threads),
 		} {
 			err = errors.Join(err, os.WriteFile(filepath.Join(at, name), []byte(content), 0o600))
 		}

@@ -159,6 +159,23 @@ func TestConstructors(t *testing.T) {
 	}
 }
 
+func TestFromWords(t *testing.T) {
+	for want, words := range map[string][]uint64{
+		"":          nil,
+		"0":         {1, 0},
+		"1,63-65":   {1<<63 | 2, 3, 0, 0},
+		"8191":      append(make([]uint64, cpuset.MaxCPUs/64-1), 1<<63),
+		"64":        append([]uint64{0, 1}, make([]uint64, cpuset.MaxCPUs/64)...),
+		"0-63,8000": func() []uint64 { w := make([]uint64, cpuset.MaxCPUs/64); w[0], w[125] = ^uint64(0), 1; return w }(),
+	} {
+		got := cpuset.FromWords(words)
+		clear(words)
+		if !got.Equal(parse(t, want)) {
+			t.Errorf("%s; want %s", got, want)
+		}
+	}
+}
+
 func TestConstructorsPanic(t *testing.T) {
 	for name, f := range map[string]func(){
 		"Of negative":     func() { cpuset.Of(-1) },
@@ -166,6 +183,7 @@ func TestConstructorsPanic(t *testing.T) {
 		"Range reversed":  func() { cpuset.Range(3, 2) },
 		"Range negative":  func() { cpuset.Range(-1, 2) },
 		"Range too large": func() { cpuset.Range(0, cpuset.MaxCPUs) },
+		"words too large": func() { cpuset.FromWords(append(make([]uint64, cpuset.MaxCPUs/64), 1)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
