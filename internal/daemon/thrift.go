@@ -8,10 +8,10 @@ import (
 
 // Memory is given back after the first look that is so long after all that runs was taken over,
 // and so long after it was given back last: with resyncPeriod's default the first, and then each
-// third. Go itself would wait for as much garbage as lives, or two minutes.
+// second. Go itself would wait for as much garbage as lives, or two minutes.
 const (
 	firstThrift  = 20 * time.Second
-	thriftPeriod = 80 * time.Second
+	thriftPeriod = 50 * time.Second
 )
 
 // thrift gives memory that nothing lives in back to the kernel: what a start or a busy hour

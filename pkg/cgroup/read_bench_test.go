@@ -18,7 +18,7 @@ import (
 // tree, from plain files: what is missing is the kernel's price for printing the values. It
 // counts CPU time, because that is what it is held to.
 func BenchmarkRead(b *testing.B) {
-	fs, all := plainNode(b, 1)
+	fs, _, all := plainNode(b)
 	r := fs.Reader()
 	b.ReportAllocs()
 	before := cpuTime(b)
@@ -37,10 +37,16 @@ func BenchmarkRead(b *testing.B) {
 // BenchmarkGather is what comes on top for a cgroup that has CPUs: to ask for each of its
 // threads whether it is on them. In a resync the directory is open.
 func BenchmarkGather(b *testing.B) {
+	fs, dir, all := plainNode(b)
+	all = slices.DeleteFunc(all, func(p Path) bool { return !strings.HasSuffix(string(p), ".scope") })
 	for _, threads := range []int{1, 10} {
 		b.Run(fmt.Sprintf("%dthreads", threads), func(b *testing.B) {
-			fs, all := plainNode(b, threads)
-			all = slices.DeleteFunc(all, func(p Path) bool { return !strings.HasSuffix(string(p), ".scope") })
+			for _, p := range all {
+				list := strings.Repeat(fmt.Sprintln(os.Getpid()), threads)
+				if err := os.WriteFile(filepath.Join(dir, string(p), "cgroup.threads"), []byte(list), 0o600); err != nil {
+					b.Fatal(err)
+				}
+			}
 			r := fs.Reader()
 			b.ReportAllocs()
 			before := cpuTime(b)
@@ -55,10 +61,9 @@ func BenchmarkGather(b *testing.B) {
 	}
 }
 
-// plainNode are the cgroups of 250 containers, with so many threads in each, in plain files.
-func plainNode(b *testing.B, threads int) (*FS, []Path) {
-	dir := b.TempDir()
-	var all []Path
+// plainNode are the cgroups of 250 containers in plain files below dir.
+func plainNode(b *testing.B) (fs *FS, dir string, all []Path) {
+	dir = b.TempDir()
 	for pod := range 125 {
 		slice := Path(fmt.Sprintf("kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0c7b8d5e_3a64_4f0e_9d0f_%012d.slice", pod))
 		all = append(all, slice)
@@ -84,7 +89,7 @@ func plainNode(b *testing.B, threads int) (*FS, []Path) {
 			"cpu.weight":            "79\n",
 			"cpu.idle":              "0\n",
 			"cpu.max":               "max 100000\n",
-			"cgroup.threads":        strings.Repeat(fmt.Sprintln(os.Getpid()), threads),
+			"cgroup.threads":        fmt.Sprintln(os.Getpid()),
 		} {
 			err = errors.Join(err, os.WriteFile(filepath.Join(at, name), []byte(content), 0o600))
 		}
@@ -101,7 +106,7 @@ func plainNode(b *testing.B, threads int) (*FS, []Path) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	return New(tree), all
+	return New(tree), dir, all
 }
 
 // cpuTime is that of this process so far.
