@@ -212,7 +212,7 @@ func newLoop(h host, o Options) (*loop, error) {
 	if !h.observes { // then threads, too, stay where they are
 		l.tree.gather = func(p cgroup.Path) error { return l.gathered(p, reader.Gather) }
 	}
-	l.tree.rest = reader.Rest
+	l.tree.check, l.tree.rest = reader.Check, reader.Rest
 	l.notify.alive()
 	unfit, err := l.settings.begin(o.Config, o.Topology)
 	if err != nil {

@@ -164,8 +164,8 @@ func (l *loop) run(ctx context.Context) {
 	}
 }
 
-// resync has everything listed, and all cgroups read. The pass that the list brings reads
-// them; a runtime that takes its time does not keep it waiting.
+// resync has everything listed, and all cgroups looked at. The pass that the list brings looks
+// at them; a runtime that takes its time does not keep it waiting.
 func (l *loop) resync(now time.Time) {
 	// A runtime without events is listed much more often than that.
 	if now.Sub(l.status.distrusted) >= l.settings.config.ResyncPeriod {
@@ -178,14 +178,14 @@ func (l *loop) resync(now time.Time) {
 	l.list()
 }
 
-// sweepDue has all cgroups read in the whole pass that is made now, if the resync asks for
+// sweepDue has all cgroups looked at in the whole pass that is made now, if the resync asks for
 // it. Not before: what others write meanwhile would not be looked at at once.
 func (l *loop) sweepDue() {
 	if l.status.sweeps && l.agenda.whole {
 		l.status.sweeps = false
 		l.thrift.looked = true
 		l.timers.sweep.Stop()
-		l.tree.distrustAll()
+		l.tree.sweep(l.watch.told, l.settings.config.ResyncPeriod)
 	}
 }
 

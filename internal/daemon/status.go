@@ -15,7 +15,7 @@ import (
 type status struct {
 	listed     bool      // a complete listing has been taken over
 	listing    bool      // one is under way
-	distrusted time.Time // when all cgroups were last to be read again
+	distrusted time.Time // when all cgroups were last to be looked at again
 	sweeps     bool      // the next whole pass is to do so
 	began      time.Time // when the last pass began
 	// incomplete counts the listings, one after another, of which some details could

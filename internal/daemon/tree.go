@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -17,6 +18,8 @@ type tree struct {
 	// gather brings the threads of a cgroup to its CPUs; nil where nothing is to be
 	// changed.
 	gather func(cgroup.Path) error
+	// check reads what can be other than before though nobody has told of a write.
+	check func(cgroup.State) (cgroup.State, error)
 	// rest is called when a look is over: what was opened to read can be closed. Optional.
 	rest    func()
 	current map[cgroup.Path]cgroup.Current
@@ -27,7 +30,11 @@ type tree struct {
 	// overruled are those whose seal under way NRI has been told another value for.
 	overruled map[cgroup.Path]bool
 	foreign   []foreignWrite // found by reading
-	swept     bool           // all are to be read again, and partitions looked at
+	swept     bool           // all are looked at again, and partitions, too
+	// sweeping says, while a sweep is due, whether the daemon is told of writes to a cgroup.
+	sweeping func(*cgroup.State) bool
+	sweeps   uint64 // so far: whose turn it is to be read as a whole
+	turns    uint64 // until all have been
 }
 
 func newTree(read func(cgroup.Path) (cgroup.State, error)) *tree {
@@ -89,9 +96,40 @@ func (t *tree) distrustAll() {
 	}
 }
 
+// Each cgroup is read as a whole once in so many sweeps, and in so much time where resyncPeriod
+// is not longer: a notice that is lost without a word costs so much.
+const (
+	maxTurns = 8
+	turnsIn  = 4 * time.Minute
+)
+
+// sweep makes the next refresh look at every cgroup again. Those of whose writes the daemon is
+// told are read as a whole in turns, and checked in between. There is one in each period.
+func (t *tree) sweep(told func(*cgroup.State) bool, period time.Duration) {
+	t.swept = true
+	t.sweeping = told
+	t.sweeps++
+	t.turns = uint64(max(1, min(maxTurns, turnsIn/max(period, time.Second))))
+}
+
+// checks says that a cgroup is checked in this sweep, and not read as a whole. One that the
+// daemon itself has written to since it was read is not as it was then.
+func (t *tree) checks(s *cgroup.State) bool {
+	return (turnOf(s.Path)+t.sweeps)%t.turns != 0 && t.deeds[s.Path] == nil && !t.busy(s.Path) && t.sweeping(s)
+}
+
+// turnOf spreads cgroups over the turns, each always to the same.
+func turnOf(p cgroup.Path) (turn uint64) {
+	for i := range len(p) {
+		turn = 31*turn + uint64(p[i])
+	}
+	return turn
+}
+
 // refresh is look, and forgets what is not a target any more.
 func (t *tree) refresh(targets []cgroup.Target, m *model) (gone []cgroup.Path, errs map[cgroup.Path]error) {
 	gone, errs = t.look(targets, m)
+	t.sweeping = nil
 	same := func(p cgroup.Path, target cgroup.Target) bool { return p == target.Path }
 	if len(t.current) != len(t.known) || !slices.EqualFunc(t.known, targets, same) {
 		t.forget(targets)
@@ -126,9 +164,11 @@ func (t *tree) look(targets []cgroup.Target, m *model) (gone []cgroup.Path, errs
 		target := targets[i]
 		p := target.Path
 		c, known := t.current[p]
-		if known && !t.stale[p] && (c.Exists || m.awaited(target)) {
+		stale := !known || t.stale[p] || !c.Exists && !m.awaited(target)
+		if !stale && t.sweeping == nil {
 			continue
 		}
+		check := !stale && c.Exists && t.checks(&c.State)
 		if !known {
 			c = m.recorded(target)
 		}
@@ -139,8 +179,15 @@ func (t *tree) look(targets []cgroup.Target, m *model) (gone []cgroup.Path, errs
 			delete(t.deeds, p)
 			continue
 		}
-		st, err := t.read(p)
-		if err == nil && t.gather != nil && st.Populated && !target.CPUs.IsEmpty() {
+		var st cgroup.State
+		var err error
+		if check {
+			st, err = t.check(c.State)
+		} else {
+			st, err = t.read(p)
+		}
+		// Whether anything runs in it is not checked; where nothing does, nothing is gathered.
+		if err == nil && t.gather != nil && (st.Populated || check) && !target.CPUs.IsEmpty() {
 			err = t.gather(p)
 		}
 		switch {
@@ -157,6 +204,7 @@ func (t *tree) look(targets []cgroup.Target, m *model) (gone []cgroup.Path, errs
 			if errs == nil {
 				errs = make(map[cgroup.Path]error)
 			}
+			t.stale[p] = true
 			errs[p] = err // and what it held last stands: others must not get it
 			continue
 		case m.awaited(target):

@@ -99,6 +99,16 @@ func (e treeWatched) apply(l *loop) {
 	l.tree.swept = true // nor what has become of partitions
 }
 
+// told says that writes to a cgroup, and to crun's in it, are told of. Where a watch is missing,
+// another may be of a cgroup that is gone: that is told of by the one around it.
+func (w *treeWatch) told(s *cgroup.State) bool {
+	if w.watcher == nil || w.err != nil {
+		return false
+	}
+	files, _ := w.watcher.Hears(s.Path)
+	return files && (s.Inner == nil || w.told(s.Inner))
+}
+
 // watchAll tells the watcher which cgroups matter after a pass.
 func (l *loop) watchAll() {
 	if l.watch.watcher == nil {

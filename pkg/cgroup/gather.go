@@ -118,7 +118,7 @@ func (r *Reader) walk(p Path, visit func(*opened) error) error {
 // gather brings the threads of one cgroup back to what it has itself: a partition below
 // another cgroup has CPUs that are not in the set above it.
 func (o *opened) gather(threads Threads, stuck map[int]error) (back int, err error) {
-	effective, err := o.nearestEffective(o.path)
+	effective, err := o.effectiveOf(o.path)
 	if err != nil {
 		return 0, err
 	}

@@ -321,7 +321,7 @@ func (w *Watcher) take(n Notice, err error) bool {
 // from writing.
 func controlFile(name string) bool {
 	switch name {
-	case FileCPUs, FileMems, FileWeight, FileMax, "cpu.idle", FilePartition, FileExclusive:
+	case FileCPUs, FileMems, FileWeight, "cpu.weight.nice", FileMax, "cpu.idle", FilePartition, FileExclusive:
 		return true
 	}
 	return false

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkRead reads one cgroup of 500, as a resync of 250 containers does (those of 125
-// pods of two, with their pause containers), with the calls that it takes on the kernel's
+// BenchmarkRead reads one cgroup of 500, those of 250 containers (in 125 pods of two, with
+// their pause containers), as a start does, with the calls that it takes on the kernel's
 // tree, from plain files: what is missing is the kernel's price for printing the values. It
 // counts CPU time, because that is what it is held to.
 func BenchmarkRead(b *testing.B) {
@@ -34,25 +33,46 @@ func BenchmarkRead(b *testing.B) {
 	r.Rest()
 }
 
-// BenchmarkGather is what comes on top for a cgroup that has CPUs: to ask for each of its
-// threads whether it is on them. In a resync the directory is open.
-func BenchmarkGather(b *testing.B) {
+// BenchmarkSweep is what a resync does to one of these cgroups: one in eight is read (the
+// daemon's maxTurns), the others are checked, and the threads of those that have CPUs, the
+// containers', are asked for where they may run.
+func BenchmarkSweep(b *testing.B) {
 	fs, dir, all := plainNode(b)
-	all = slices.DeleteFunc(all, func(p Path) bool { return !strings.HasSuffix(string(p), ".scope") })
 	for _, threads := range []int{1, 10} {
 		b.Run(fmt.Sprintf("%dthreads", threads), func(b *testing.B) {
-			for _, p := range all {
+			known := make([]State, len(all))
+			r := fs.Reader()
+			for i, p := range all {
 				list := strings.Repeat(fmt.Sprintln(os.Getpid()), threads)
 				if err := os.WriteFile(filepath.Join(dir, string(p), "cgroup.threads"), []byte(list), 0o600); err != nil {
 					b.Fatal(err)
 				}
+				var err error
+				if known[i], err = r.Read(p); err != nil {
+					b.Fatal(err)
+				}
 			}
-			r := fs.Reader()
 			b.ReportAllocs()
 			before := cpuTime(b)
 			for i := 0; b.Loop(); i++ {
-				if g, err := r.Gather(all[i%len(all)]); err != nil || g.Back > 0 {
-					b.Fatal(g, err)
+				at, round := i%len(all), i/len(all)
+				if at == 0 {
+					r.Rest()
+				}
+				var err error
+				if (at+round)%8 == 0 {
+					known[at], err = r.Read(all[at])
+				} else {
+					known[at], err = r.Check(known[at])
+				}
+				if err == nil && strings.HasSuffix(string(all[at]), ".scope") {
+					var g Gathered
+					if g, err = r.Gather(all[at]); g.Back > 0 {
+						b.Fatal(g)
+					}
+				}
+				if err != nil {
+					b.Fatal(err)
 				}
 			}
 			b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")

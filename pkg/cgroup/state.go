@@ -85,6 +85,39 @@ func (r *Reader) Read(p Path) (State, error) {
 	return s, nil
 }
 
+// Check is Read of a cgroup of whose writes a [Watcher] tells: it has what was read before,
+// and reads what the kernel changes without a notice, cpuset.cpus.effective. Only where that
+// is not as before, or where more can change by itself (partitions, memory nodes that are asked
+// for, controllers that are missing), it is Read.
+func (r *Reader) Check(before State) (State, error) {
+	if !before.stands() {
+		return r.Read(before.Path)
+	}
+	around, err := r.effectiveOf(before.Path.Parent())
+	if err != nil {
+		return State{}, err
+	}
+	for s := &before; s != nil; s = s.Inner {
+		o, err := r.open(s.Path)
+		if err != nil {
+			return r.Read(before.Path)
+		}
+		effective, err := o.readCPUs(fileEffective)
+		if err != nil || !effective.Equal(s.Effective) {
+			return r.Read(before.Path)
+		}
+		o.runsOn(effective)
+	}
+	before.ParentEffective = around
+	return before, nil
+}
+
+// stands says that nothing but what the tasks run on changes unless somebody writes to the
+// cgroup, or crun makes one in it.
+func (s *State) stands() bool {
+	return s.Path != "" && s.HasCPUSet && s.HasCPU && s.Partition.Is(MemberPartition) && s.Mems.IsEmpty() && (s.Inner == nil || s.Inner.stands())
+}
+
 func (o *opened) readPopulated(s *State) error {
 	if s.Path == "" { // the root has no cgroup.events
 		s.Populated = true
@@ -99,7 +132,7 @@ func (o *opened) readPopulated(s *State) error {
 }
 
 func (o *opened) readCPUSet(s *State) error {
-	effective, err := o.effectiveAround(s.Path.Parent())
+	effective, err := o.effectiveOf(s.Path.Parent())
 	if err != nil {
 		return err
 	}
@@ -149,23 +182,24 @@ func (o *opened) readMems(file string) (cpuset.Set, error) {
 	return mems, err
 }
 
-// effectiveAround is nearestEffective of a parent, which is read once for its children.
-func (r *Reader) effectiveAround(parent Path) (cpuset.Set, error) {
-	o, err := r.open(parent)
+// effectiveOf is nearestEffective of a cgroup that is open, of which it is read once: for what
+// is in it, and for its threads.
+func (r *Reader) effectiveOf(p Path) (cpuset.Set, error) {
+	o, err := r.open(p)
 	if err != nil {
 		return cpuset.Set{}, err
 	}
 	if o.dir != nil && o.dir.known {
 		return o.dir.effective, nil
 	}
-	effective, err := r.nearestEffective(parent)
+	effective, err := r.nearestEffective(p)
 	if err == nil {
 		o.runsOn(effective)
 	}
 	return effective, err
 }
 
-// runsOn notes what tasks in a cgroup run on, for what is in it.
+// runsOn notes what tasks in a cgroup run on.
 func (o *opened) runsOn(effective cpuset.Set) {
 	if o.dir != nil {
 		o.dir.known, o.dir.effective = true, effective

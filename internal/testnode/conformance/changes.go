@@ -83,7 +83,11 @@ func (b *bench) writesTold() {
 	w := b.watch()
 	w.set([]cgroup.Path{p}, nil)
 	w.until(cgroup.Written, p, "") // it was not watched before
-	for _, write := range [][2]string{{cgroup.FileCPUs, "1-2"}, {cgroup.FileMems, "0"}, {cgroup.FileWeight, "300"}, {cgroup.FileMax, "5000 10000"}, {"cpu.idle", "1"}} {
+	writes := [][2]string{{cgroup.FileCPUs, "1-2"}, {cgroup.FileMems, "0"}, {cgroup.FileWeight, "300"}, {cgroup.FileMax, "5000 10000"}, {"cpu.idle", "1"}}
+	if _, err := b.fs.ReadFile(p, "cpu.weight.nice"); err == nil { // the fake has none
+		writes = append([][2]string{{"cpu.weight.nice", "5"}}, writes...)
+	}
+	for _, write := range writes {
 		b.write(other, write[0], write[1])
 		b.write(p, "cgroup.subtree_control", "+cpu") // is no matter
 		b.write(p, write[0], write[1])
