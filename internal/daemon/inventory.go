@@ -110,18 +110,20 @@ func (h *host) inspect(ctx context.Context, patience time.Duration, known func(i
 	l := listed{pods: make([]podFacts, len(pods)), containers: make([]containerFacts, len(containers))}
 	var g errgroup.Group
 	g.SetLimit(maxWorkers)
-	for i, p := range pods {
-		if l.pods[i].Pod = p; !known(p.ID) {
+	for i := range pods {
+		if l.pods[i].Pod = pods[i]; !known(pods[i].ID) {
+			f := &l.pods[i] // what a job refers to is made for each: not for those that are known
 			g.Go(func() error {
-				l.pods[i] = h.inspectPod(ctx, p)
+				*f = h.inspectPod(ctx, f.Pod)
 				return nil
 			})
 		}
 	}
-	for i, c := range containers {
-		if l.containers[i].Container = c; !known(c.ID) {
+	for i := range containers {
+		if l.containers[i].Container = containers[i]; !known(containers[i].ID) {
+			f := &l.containers[i]
 			g.Go(func() error {
-				l.containers[i] = h.inspectContainer(ctx, c)
+				*f = h.inspectContainer(ctx, f.Container)
 				return nil
 			})
 		}
