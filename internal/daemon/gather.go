@@ -49,9 +49,13 @@ func (s stuck) err(p cgroup.Path) error {
 
 // gather brings the threads of a cgroup back to its CPUs, before anybody is given what
 // it has left.
-func (l *loop) gather(p cgroup.Path) error { return l.gathered(p, l.cgroups.Gather) }
+func (l *loop) gather(p cgroup.Path) error {
+	_, err := l.gathered(p, l.cgroups.Gather)
+	return err
+}
 
-func (l *loop) gathered(p cgroup.Path, gather func(cgroup.Path) (cgroup.Gathered, error)) error {
+// gathered is gather by other means. Settled says that all threads were on its CPUs already.
+func (l *loop) gathered(p cgroup.Path, gather func(cgroup.Path) (cgroup.Gathered, error)) (settled bool, err error) {
 	found, err := gather(p)
 	if found.Back > 0 {
 		l.threads.gathered += uint64(found.Back)
@@ -62,9 +66,9 @@ func (l *loop) gathered(p cgroup.Path, gather func(cgroup.Path) (cgroup.Gathered
 		l.threads.stuck[p] = stuck{found.Stuck, found.Why}
 	}
 	if errors.Is(err, cgroup.ErrGone) {
-		return nil // it has ended
+		err = nil // it has ended
 	}
-	return err
+	return found.Back+len(found.Stuck) == 0, err
 }
 
 // forgetStuck forgets threads of cgroups that nothing is wanted of any more.

@@ -234,6 +234,9 @@ func (l *loop) heard() {
 // heardWrite compares what a cgroup has with what was read last.
 func (l *loop) heardWrite(p cgroup.Path, at time.Time) bool {
 	c, known := l.tree.current[p]
+	if known {
+		l.tree.stirred[p] = true
+	}
 	if !known || l.tree.stale[p] {
 		// It is read in the next pass, if anybody needs it; at once, where it is placed.
 		if l.beside(p) {
