@@ -1,13 +1,12 @@
 package admission_test
 
 import (
-	"syscall"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/cpupoold/cpupoold/internal/admission"
+	"github.com/cpupoold/cpupoold/internal/testnode/cputime"
 )
 
 // BenchmarkMutate mutates decoded pods of three containers. The aim is 20,000 a
@@ -35,23 +34,13 @@ app main management.workload.openshift.io/cores=400 memory=1Gi | management.work
 				b.Fatal(err)
 			}
 			b.ReportAllocs()
-			before := cpuTime(b)
+			before := cputime.Of(b)
 			for b.Loop() {
 				if _, _, err := s.Mutate(pod, from); err != nil {
 					b.Fatal(err)
 				}
 			}
-			b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
+			cputime.Report(b, before)
 		})
 	}
-}
-
-// cpuTime is what the process has used: other work on the machine does not lengthen it.
-func cpuTime(b *testing.B) time.Duration {
-	b.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

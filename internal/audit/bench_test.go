@@ -6,11 +6,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/cpupoold/cpupoold/internal/audit"
+	"github.com/cpupoold/cpupoold/internal/testnode/cputime"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
@@ -48,13 +48,13 @@ func BenchmarkLook(b *testing.B) {
 				b.Run(name, func(b *testing.B) {
 					w := audit.NewWatcher(root, asked, nil)
 					b.ReportAllocs()
-					before := cpuTime(b)
+					before := cputime.Of(b)
 					for b.Loop() {
 						if err := w.Look(node(), 0); err != nil {
 							b.Fatal(err)
 						}
 					}
-					b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
+					cputime.Report(b, before)
 					e, _ := w.Evidence()
 					if e.Count != n || (len(e.Tasks) == n) != (name == "away") {
 						b.Errorf("%d tasks, %d of them read", e.Count, len(e.Tasks))
@@ -63,14 +63,4 @@ func BenchmarkLook(b *testing.B) {
 			}
 		})
 	}
-}
-
-// cpuTime is that of this process so far.
-func cpuTime(b *testing.B) time.Duration {
-	b.Helper()
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -3,12 +3,12 @@ package daemon
 import (
 	"fmt"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testnode"
+	"github.com/cpupoold/cpupoold/internal/testnode/cputime"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/nri"
@@ -22,11 +22,11 @@ import (
 func BenchmarkResync(b *testing.B) {
 	r := atRest(b)
 	look, _ := r.looking()
-	before := cpuTime(b)
+	before := cputime.Of(b)
 	for b.Loop() {
 		look()
 	}
-	b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
+	cputime.Report(b, before)
 	b.ReportMetric(0, "ns/op")
 }
 
@@ -35,13 +35,13 @@ func BenchmarkResync(b *testing.B) {
 func BenchmarkIdle(b *testing.B) {
 	r := atRest(b)
 	look, giveBack := r.looking()
-	before := cpuTime(b)
+	before := cputime.Of(b)
 	for b.Loop() {
 		look()
 		look()
 		giveBack()
 	}
-	b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
+	cputime.Report(b, before)
 	b.ReportMetric(0, "ns/op")
 }
 
@@ -101,10 +101,10 @@ func BenchmarkStart(b *testing.B) {
 	for b.Loop() {
 		r.stop()
 		n.forget()
-		before := cpuTime(b)
+		before := cputime.Of(b)
 		r = n.start()
 		r.view("verified", func(v *telemetry.View) bool { return v.Ready && v.Faulty == 0 })
-		used += cpuTime(b) - before
+		used += cputime.Of(b) - before
 		starts++
 	}
 	b.ReportMetric(float64(used)/float64(starts), "cpu-ns/op")
@@ -117,16 +117,6 @@ type resync struct{}
 func (resync) apply(l *loop) { l.resync(l.status.distrusted.Add(l.settings.config.ResyncPeriod)) }
 
 func (resync) concern(*loop) concern { return ofNothing }
-
-// cpuTime is that of this process so far.
-func cpuTime(b *testing.B) time.Duration {
-	b.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
 
 // crowd fills a node with containers that share their CPUs, two to a pod, and returns their ids.
 func (n *node) crowd(containers int) (ids []string) {

@@ -9,9 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -20,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/cpupoold/cpupoold/internal/admission"
+	"github.com/cpupoold/cpupoold/internal/testnode/cputime"
 )
 
 // fixed is a cluster that stays as it is. Without settings it is not known yet.
@@ -288,13 +287,13 @@ func BenchmarkReview(b *testing.B) {
 	count := newTally()
 	r := &reviews{OfPods, mutatePods(c, nil, count), count, discard()}
 	b.Run("whole", func(b *testing.B) {
-		before := cpuTime(b)
+		before := cputime.Of(b)
 		for b.Loop() {
 			if _, err := r.answer(b.Context(), body); err != nil {
 				b.Fatal(err)
 			}
 		}
-		b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
+		cputime.Report(b, before)
 	})
 	pod, err := decodePod([]byte(managementPod))
 	if err != nil {
@@ -306,7 +305,7 @@ func BenchmarkReview(b *testing.B) {
 	}
 	ops := admission.Patch(pod, mutated)
 	b.Run("coding", func(b *testing.B) {
-		before := cpuTime(b)
+		before := cputime.Of(b)
 		for b.Loop() {
 			var review admissionv1.AdmissionReview
 			if err := decode(body, &review); err != nil {
@@ -323,16 +322,6 @@ func BenchmarkReview(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
-		b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
+		cputime.Report(b, before)
 	})
-}
-
-// cpuTime is what the process has used: other work on the machine does not lengthen it.
-func cpuTime(b *testing.B) time.Duration {
-	b.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -8,9 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/cpupoold/cpupoold/internal/testnode/cputime"
 )
 
 // BenchmarkRead reads one cgroup of 500, those of 250 containers (in 125 pods of two, with
@@ -21,7 +20,7 @@ func BenchmarkRead(b *testing.B) {
 	fs, _, all := plainNode(b)
 	r := fs.Reader()
 	b.ReportAllocs()
-	before := cpuTime(b)
+	before := cputime.Of(b)
 	for i := 0; b.Loop(); i++ {
 		if i%len(all) == 0 {
 			r.Rest()
@@ -30,7 +29,7 @@ func BenchmarkRead(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
+	cputime.Report(b, before)
 	r.Rest()
 }
 
@@ -55,7 +54,7 @@ func BenchmarkSweep(b *testing.B) {
 				}
 			}
 			b.ReportAllocs()
-			before := cpuTime(b)
+			before := cputime.Of(b)
 			for round := 0; b.Loop(); round++ {
 				for i, p := range all {
 					var err error
@@ -78,7 +77,7 @@ func BenchmarkSweep(b *testing.B) {
 				}
 				r.Rest()
 			}
-			b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
+			cputime.Report(b, before)
 		})
 	}
 }
@@ -129,14 +128,4 @@ func plainNode(b *testing.B) (fs *FS, dir string, all []Path) {
 		b.Fatal(err)
 	}
 	return New(tree), dir, all
-}
-
-// cpuTime is that of this process so far.
-func cpuTime(b *testing.B) time.Duration {
-	b.Helper()
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
