@@ -253,8 +253,8 @@ Other work on the machine lengthens everything but CPU times: mind the load aver
 \`Build\` is the plan of a whole node, \`Allocate\` a single allocation out of 512 free CPUs, \`Diff\` the comparison of 500 containers with
 the plan. \`Resync\` is what the daemon does at rest, every 30 s, on a fake node with 250 containers in 125 pods: CPU time of the whole
 process, the fake runtime's share included. There its cgroups are as they were read before; \`Sweep\` is what a resync costs on top for all of them, from plain
-files: those of the containers, their pause containers, and 25 pods. One in eight is read as a whole (\`Read\`, as at a start) and its threads are asked for; of the others
-what the kernel changes without a notice is read. \`Idle\` is two resyncs, after the second of which garbage is collected and memory given back: 60 s at rest; what lives in the
+files: those of the containers, their pause containers, and 25 pods. One in eight is read as a whole (\`Read\`, as at a start), of the others
+what the kernel changes without a notice, and each thread of the containers is asked for where it may run. \`Idle\` is two resyncs, after the second of which garbage is collected and memory given back: 60 s at rest; what lives in the
 fake runtime and the fake cgroups is marked with the daemon's. \`Look\` is the audit's, once in five minutes, at 1,000 tasks: on files on a disk, and the
 question about each of them is put to the kernel.
 

@@ -103,10 +103,10 @@ type Config struct {
 	ListenAddress string
 
 	// ResyncPeriod (resyncPeriod) is the longest time between two passes over
-	// the node when nothing happens, 1s..1h. It bounds how long a lost event goes
-	// unnoticed, and that tasks run elsewhere. What else is written to cgroups that
-	// are watched is told of at once, and read in turns, each within eight periods and 4m,
-	// or once in a longer period. Default: 30s.
+	// the node when nothing happens, 1s..1h. It bounds how long a lost event of
+	// the runtime goes unnoticed, and that tasks run elsewhere. What else is written to
+	// cgroups that are watched is told of at once, and read in turns, each in about eight
+	// periods or 4m, whichever is less, but no more often than once a period. Default: 30s.
 	ResyncPeriod time.Duration
 
 	// Quiet (quiet) is how long what is not needed to keep exclusive CPUs exclusive may

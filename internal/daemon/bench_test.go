@@ -81,7 +81,7 @@ func atRest(b *testing.B) *running {
 	r.rests()
 	r.inspect(func(l *loop) {
 		l.tree.read = func(p cgroup.Path) (cgroup.State, error) { return l.tree.current[p].State, nil }
-		l.tree.check = func(is cgroup.State) (cgroup.State, bool, error) { return is, true, nil }
+		l.tree.check = func(is cgroup.State) (cgroup.State, error) { return is, nil }
 		l.tree.gather = nil
 	})
 	return r

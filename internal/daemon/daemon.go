@@ -210,7 +210,7 @@ func newLoop(h host, o Options) (*loop, error) {
 		timers: newTimers(),
 	}
 	if !h.observes { // then threads, too, stay where they are
-		l.tree.gather = func(p cgroup.Path) (bool, error) { return l.gathered(p, reader.Gather) }
+		l.tree.gather = func(p cgroup.Path) error { return l.gathered(p, reader.Gather) }
 	}
 	l.tree.check, l.tree.rest = reader.Check, reader.Rest
 	l.notify.alive()

@@ -49,13 +49,9 @@ func (s stuck) err(p cgroup.Path) error {
 
 // gather brings the threads of a cgroup back to its CPUs, before anybody is given what
 // it has left.
-func (l *loop) gather(p cgroup.Path) error {
-	_, err := l.gathered(p, l.cgroups.Gather)
-	return err
-}
+func (l *loop) gather(p cgroup.Path) error { return l.gathered(p, l.cgroups.Gather) }
 
-// gathered is gather by other means. Settled says that all threads were on its CPUs already.
-func (l *loop) gathered(p cgroup.Path, gather func(cgroup.Path) (cgroup.Gathered, error)) (settled bool, err error) {
+func (l *loop) gathered(p cgroup.Path, gather func(cgroup.Path) (cgroup.Gathered, error)) error {
 	found, err := gather(p)
 	if found.Back > 0 {
 		l.threads.gathered += uint64(found.Back)
@@ -66,9 +62,9 @@ func (l *loop) gathered(p cgroup.Path, gather func(cgroup.Path) (cgroup.Gathered
 		l.threads.stuck[p] = stuck{found.Stuck, found.Why}
 	}
 	if errors.Is(err, cgroup.ErrGone) {
-		err = nil // it has ended
+		return nil // it has ended
 	}
-	return found.Back+len(found.Stuck) == 0, err
+	return err
 }
 
 // forgetStuck forgets threads of cgroups that nothing is wanted of any more.

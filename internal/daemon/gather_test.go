@@ -94,7 +94,7 @@ func TestUngatheredKeepsWhatItHolds(t *testing.T) {
 	state := cgroup.State{Path: "a", CPUs: cpuset.Range(0, 3), Effective: cpuset.Range(0, 3), HasCPUSet: true, Populated: true}
 	tr := newTree(func(cgroup.Path) (cgroup.State, error) { return state, nil })
 	var fails error
-	tr.gather = func(cgroup.Path) (bool, error) { return false, fails }
+	tr.gather = func(cgroup.Path) error { return fails }
 	target := cgroup.Target{Path: "a", Unit: "a.service", CPUs: cpuset.Of(0)}
 	refresh := func() map[cgroup.Path]error {
 		_, errs := tr.refresh([]cgroup.Target{target}, newModel(cgroup.DriverSystemd))

@@ -47,7 +47,7 @@ func TestSweep(t *testing.T) {
 		turns  int
 	}{
 		"watched":      {turns: maxTurns, period: 30 * time.Second},
-		"often":        {turns: maxTurns, period: time.Second},
+		"often":        {turns: maxTurns, period: 20 * time.Second},
 		"rarely":       {turns: 2, period: 2 * time.Minute},
 		"once an hour": {turns: 1, period: time.Hour},
 		"not watched":  {turns: 1, period: 30 * time.Second, deaf: true},
@@ -79,7 +79,7 @@ func TestSweep(t *testing.T) {
 				l.settings.config.ResyncPeriod = c.period
 				was := *l.tree
 				l.tree.read = func(p cgroup.Path) (cgroup.State, error) { read[p]++; return was.read(p) }
-				l.tree.check = func(s cgroup.State) (cgroup.State, bool, error) { checked[s.Path]++; return was.check(s) }
+				l.tree.check = func(s cgroup.State) (cgroup.State, error) { checked[s.Path]++; return was.check(s) }
 			})
 			sweeps := func(n int) {
 				for range n {
@@ -118,16 +118,29 @@ func TestSweep(t *testing.T) {
 	}
 }
 
+// TestTurns: each cgroup has one of the turns, and no turn is that of all.
+func TestTurns(t *testing.T) {
+	var of [maxTurns]int
+	for i := range 400 {
+		of[turnOf(cgroup.Path(fmt.Sprintf("kubepods.slice/kubepods-pod%d.slice/cri-containerd-%064x.scope", i/4, i*i)))%maxTurns]++
+	}
+	for turn, n := range of {
+		if n < 400/maxTurns/2 || n > 400/maxTurns*2 {
+			t.Errorf("turn %d is that of %d of 400 cgroups: %v", turn, n, of)
+		}
+	}
+}
+
 // TestSweepFails: a cgroup that could not be read is read again without another sweep.
 func TestSweepFails(t *testing.T) {
 	at := func(p cgroup.Path) cgroup.State { return cgroup.State{Path: p} }
 	tr := newTree(func(p cgroup.Path) (cgroup.State, error) { return at(p), nil })
 	fails := true
-	tr.check = func(s cgroup.State) (cgroup.State, bool, error) {
+	tr.check = func(s cgroup.State) (cgroup.State, error) {
 		if fails {
-			return cgroup.State{}, false, fmt.Errorf("read %s: too many open files", s.Path)
+			return cgroup.State{}, fmt.Errorf("read %s: too many open files", s.Path)
 		}
-		return s, true, nil
+		return s, nil
 	}
 	targets := make([]cgroup.Target, 64)
 	for i := range targets {
@@ -145,7 +158,8 @@ func TestSweepFails(t *testing.T) {
 	}
 }
 
-// TestSweepInDoubt: whatever may be otherwise than it was told is read as a whole.
+// TestSweepInDoubt: whatever may be otherwise than it was told is read as a whole, and threads are asked for also
+// where nothing ran when it was read.
 func TestSweepInDoubt(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*tree)
@@ -158,77 +172,18 @@ func TestSweepInDoubt(t *testing.T) {
 		"its turn":          {func(t *tree) { t.sweeps = t.turns - 1 - turnOf("a")%maxTurns }, true},
 		"is not there":      {func(t *tree) { t.current["a"] = cgroup.Current{State: cgroup.State{Path: "a"}} }, true},
 	} {
-		s := newSwept()
-		c.change(s.tree)
-		s.sweep(t)
-		if s.reads+s.checks != 1 || (s.reads == 1) != c.reads {
-			t.Errorf("%s: %d reads, %d checks", name, s.reads, s.checks)
+		var reads, checks, gathers int
+		tr := newTree(func(p cgroup.Path) (cgroup.State, error) { reads++; return cgroup.State{Path: p}, nil })
+		tr.check = func(s cgroup.State) (cgroup.State, error) { checks++; return s, nil }
+		tr.gather = func(cgroup.Path) error { gathers++; return nil }
+		tr.current["a"] = cgroup.Current{State: cgroup.State{Path: "a"}, Exists: true}
+		tr.turns, tr.sweeps = maxTurns, 2*maxTurns-turnOf("a")%maxTurns
+		c.change(tr)
+		tr.sweep(func(*cgroup.State) bool { return true }, time.Second)
+		_, errs := tr.refresh([]cgroup.Target{{Path: "a", CPUs: cpuset.Of(0)}}, newModel(cgroup.DriverSystemd))
+		if errs != nil || (reads == 1) != c.reads || reads+checks != 1 || gathers != checks {
+			t.Errorf("%s: %d reads, %d checks, %d times gathered, %v", name, reads, checks, gathers, errs)
 		}
-	}
-}
-
-// TestSweepAsks: threads are asked for where a cgroup was read, whether or not anything ran in it, and at the next
-// check, until all are where they may be; then no more until it is read or written to.
-func TestSweepAsks(t *testing.T) {
-	s := newSwept()
-	asked := func(what string, want int) {
-		t.Helper()
-		s.gathers = 0
-		s.sweep(t)
-		if s.gathers != want {
-			t.Errorf("%s: asked %d times, want %d", what, s.gathers, want)
-		}
-	}
-	asked("at rest", 0)
-	s.tree.distrust("a")
-	asked("nothing runs in it", 0)
-	asked("the next check", 1)
-	asked("the check after that", 0)
-	s.populated = true
-	s.tree.distrust("a")
-	asked("read", 1)
-	s.settled = false
-	asked("the next check", 1)
-	asked("threads were left", 1)
-	s.settled = true
-	asked("they were not all there", 1)
-	asked("they were", 0)
-	s.same = false
-	asked("its CPUs are others", 1)
-	s.same = true
-	asked("the next check", 1)
-	asked("settled", 0)
-}
-
-// swept is a tree of one cgroup, which is checked in each sweep.
-type swept struct {
-	tree                     *tree
-	reads, checks, gathers   int
-	populated, settled, same bool
-}
-
-func newSwept() *swept {
-	s := &swept{settled: true, same: true}
-	s.tree = newTree(func(p cgroup.Path) (cgroup.State, error) {
-		s.reads++
-		return cgroup.State{Path: p, Populated: s.populated}, nil
-	})
-	s.tree.check = func(is cgroup.State) (cgroup.State, bool, error) { s.checks++; return is, s.same, nil }
-	s.tree.gather = func(cgroup.Path) (bool, error) { s.gathers++; return s.settled, nil }
-	s.tree.current["a"] = cgroup.Current{State: cgroup.State{Path: "a"}, Exists: true}
-	s.tree.turns, s.tree.sweeps = maxTurns, 2*maxTurns // its first turn is over
-	return s
-}
-
-// sweep is one in which it is not the cgroup's turn, unless the sweeps have been counted otherwise.
-func (s *swept) sweep(t *testing.T) {
-	t.Helper()
-	if (turnOf("a")+s.tree.sweeps+1)%maxTurns == 0 && s.tree.sweeps > maxTurns {
-		s.tree.sweeps++
-	}
-	s.tree.sweep(func(*cgroup.State) bool { return true }, time.Second)
-	if _, errs := s.tree.refresh([]cgroup.Target{{Path: "a", CPUs: cpuset.Of(0)}}, newModel(cgroup.DriverSystemd)); errs != nil {
-		t.Error(errs)
 	}
 }
 

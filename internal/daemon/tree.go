@@ -15,17 +15,16 @@ import (
 // plan is about when they were last asked.
 type tree struct {
 	read func(cgroup.Path) (cgroup.State, error)
-	// gather brings the threads of a cgroup to its CPUs, and says whether all were there
-	// already; nil where nothing is to be changed.
-	gather func(cgroup.Path) (settled bool, err error)
+	// gather brings the threads of a cgroup to its CPUs; nil where nothing is to be
+	// changed.
+	gather func(cgroup.Path) error
 	// check reads what can be other than before though nobody has told of a write.
-	check func(cgroup.State) (now cgroup.State, same bool, err error)
+	check func(cgroup.State) (cgroup.State, error)
 	// rest is called when a look is over: what was opened to read can be closed. Optional.
 	rest    func()
 	current map[cgroup.Path]cgroup.Current
 	known   []cgroup.Path // the targets, when others were last forgotten
 	stale   map[cgroup.Path]bool
-	stirred map[cgroup.Path]bool  // read or written to since a check asked for their threads
 	pending map[cgroup.Path]int   // seals and reverts under way
 	deeds   map[cgroup.Path]*deed // the daemon's since they were last read
 	// overruled are those whose seal under way NRI has been told another value for.
@@ -43,7 +42,6 @@ func newTree(read func(cgroup.Path) (cgroup.State, error)) *tree {
 		read:    read,
 		current: make(map[cgroup.Path]cgroup.Current),
 		stale:   make(map[cgroup.Path]bool),
-		stirred: make(map[cgroup.Path]bool),
 		pending: make(map[cgroup.Path]int),
 		deeds:   make(map[cgroup.Path]*deed),
 
@@ -120,26 +118,6 @@ func (t *tree) checks(s *cgroup.State) bool {
 	return (turnOf(s.Path)+t.sweeps)%t.turns != 0 && t.deeds[s.Path] == nil && !t.busy(s.Path) && t.sweeping(s)
 }
 
-// ask has the threads of a cgroup brought to its CPUs, where it was read, and at the first check
-// after that: a thread that the kernel leaves behind may not have been in its list yet.
-func (t *tree) ask(p cgroup.Path, same, populated bool) error {
-	if !same {
-		if t.stirred[p] = true; !populated {
-			return nil
-		}
-		_, err := t.gather(p)
-		return err
-	}
-	if !t.stirred[p] {
-		return nil
-	}
-	settled, err := t.gather(p)
-	if settled && err == nil {
-		delete(t.stirred, p)
-	}
-	return err
-}
-
 // turnOf spreads cgroups over the turns, each always to the same.
 func turnOf(p cgroup.Path) (turn uint64) {
 	for i := range len(p) {
@@ -161,7 +139,6 @@ func (t *tree) refresh(targets []cgroup.Target, m *model) (gone []cgroup.Path, e
 		return !known && t.pending[p] == 0
 	}
 	maps.DeleteFunc(t.stale, func(p cgroup.Path, _ bool) bool { return over(p) })
-	maps.DeleteFunc(t.stirred, func(p cgroup.Path, _ bool) bool { return over(p) })
 	maps.DeleteFunc(t.deeds, func(p cgroup.Path, _ *deed) bool { return over(p) })
 	return gone, errs
 }
@@ -203,15 +180,15 @@ func (t *tree) look(targets []cgroup.Target, m *model) (gone []cgroup.Path, errs
 			continue
 		}
 		var st cgroup.State
-		var same bool
 		var err error
 		if check {
-			st, same, err = t.check(c.State)
+			st, err = t.check(c.State)
 		} else {
 			st, err = t.read(p)
 		}
-		if err == nil && t.gather != nil && !target.CPUs.IsEmpty() {
-			err = t.ask(p, same, st.Populated)
+		// Whether anything runs in it is not checked; where nothing does, nothing is gathered.
+		if err == nil && t.gather != nil && (st.Populated || check) && !target.CPUs.IsEmpty() {
+			err = t.gather(p)
 		}
 		switch {
 		case err == nil:

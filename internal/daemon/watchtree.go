@@ -99,8 +99,9 @@ func (e treeWatched) apply(l *loop) {
 	l.tree.swept = true // nor what has become of partitions
 }
 
-// told says that writes to a cgroup, and to crun's in it, are told of. Where a watch is missing,
-// another may be of a cgroup that is gone: that is told of by the one around it.
+// told says that writes to a cgroup, and to crun's in it, are told of. Where any watch could not be
+// made, no other is believed: that of a cgroup that has been made anew is replaced when the one
+// around it is told of.
 func (w *treeWatch) told(s *cgroup.State) bool {
 	if w.watcher == nil || w.err != nil {
 		return false
@@ -234,9 +235,6 @@ func (l *loop) heard() {
 // heardWrite compares what a cgroup has with what was read last.
 func (l *loop) heardWrite(p cgroup.Path, at time.Time) bool {
 	c, known := l.tree.current[p]
-	if known {
-		l.tree.stirred[p] = true
-	}
 	if !known || l.tree.stale[p] {
 		// It is read in the next pass, if anybody needs it; at once, where it is placed.
 		if l.beside(p) {

@@ -88,38 +88,28 @@ func (r *Reader) Read(p Path) (State, error) {
 // Check is Read of a cgroup of whose writes a [Watcher] tells: it has what was read before,
 // and reads what the kernel changes without a notice, cpuset.cpus.effective. Only where that
 // is not as before, or where more can change by itself (partitions, memory nodes that are asked
-// for, controllers that are missing), it is Read, and same is false.
-func (r *Reader) Check(before State) (now State, same bool, err error) {
-	same, err = r.same(&before)
-	if err == nil && !same {
-		before, err = r.Read(before.Path)
+// for, controllers that are missing), it is Read.
+func (r *Reader) Check(before State) (State, error) {
+	if !before.stands() {
+		return r.Read(before.Path)
 	}
-	return before, same, err
-}
-
-// same says that the tasks of a cgroup run on what they ran on, and that nothing else changes
-// unless it is told of. The CPUs of what it is in are read again.
-func (r *Reader) same(s *State) (bool, error) {
-	if !s.stands() {
-		return false, nil
-	}
-	around, err := r.effectiveOf(s.Path.Parent())
+	around, err := r.effectiveOf(before.Path.Parent())
 	if err != nil {
-		return false, err
+		return State{}, err
 	}
-	for at := s; at != nil; at = at.Inner {
-		o, err := r.open(at.Path)
+	for s := &before; s != nil; s = s.Inner {
+		o, err := r.open(s.Path)
 		if err != nil {
-			return false, nil //nolint:nilerr // Read tells why
+			return r.Read(before.Path)
 		}
 		effective, err := o.readCPUs(fileEffective)
-		if err != nil || !effective.Equal(at.Effective) {
-			return false, nil //nolint:nilerr // likewise
+		if err != nil || !effective.Equal(s.Effective) {
+			return r.Read(before.Path)
 		}
 		o.runsOn(effective)
 	}
-	s.ParentEffective = around
-	return true, nil
+	before.ParentEffective = around
+	return before, nil
 }
 
 // stands says that nothing but what the tasks run on changes unless somebody writes to the
