@@ -41,10 +41,7 @@ func (l *loop) gone() func(cgroup.Path) bool {
 		}
 	}
 	return func(p cgroup.Path) bool {
-		if expected[p] || l.untrimmed(p) {
-			return false
-		}
-		if _, ok := l.tree.current[p]; ok {
+		if _, ok := l.tree.current[p]; ok || expected[p] || l.untrimmed(p) { // nearly all are there
 			return false
 		}
 		_, err := l.cgroups.Read(p)

@@ -99,9 +99,8 @@ func (e treeWatched) apply(l *loop) {
 	l.tree.swept = true // nor what has become of partitions
 }
 
-// told says that writes to a cgroup, and to crun's in it, are told of. Where any watch could not be
-// made, no other is believed: that of a cgroup that has been made anew is replaced when the one
-// around it is told of.
+// told says that writes to a cgroup, and to crun's in it, are told of. Where a watch could not be made
+// none is believed: that a cgroup was made anew is noticed by the watch of the one around it.
 func (w *treeWatch) told(s *cgroup.State) bool {
 	if w.watcher == nil || w.err != nil {
 		return false
