@@ -42,8 +42,14 @@ func (d directory) ReadValue(name string, data []byte, limit int) ([]byte, error
 	return d.read(name, data, limit, true)
 }
 
-// firstRead has room for nearly all values.
-const firstRead = 512
+const (
+	// firstRead has room for nearly all values.
+	firstRead = 512
+	// shortList is for how much of a list one call is enough, too, when it does not fill it: the
+	// kernel puts records into a page until there are none, or as many as were asked for (Fill in
+	// seq_read_iter).
+	shortList = 2048
+)
 
 func (d directory) read(name string, data []byte, limit int, single bool) ([]byte, error) {
 	fd, err := openat(int(d), name, unix.O_RDONLY)
@@ -52,8 +58,11 @@ func (d directory) read(name string, data []byte, limit int, single bool) ([]byt
 	}
 	defer unix.Close(fd) //nolint:errcheck // opened to read
 	data = slices.Grow(data, firstRead)
-	for {
+	for last := true; ; last = single {
 		room := data[len(data):cap(data)]
+		if last && !single {
+			room = room[:min(len(room), shortList)]
+		}
 		n, err := unix.Read(fd, room)
 		switch {
 		case err == unix.EINTR:
@@ -64,7 +73,7 @@ func (d directory) read(name string, data []byte, limit int, single bool) ([]byt
 		if data = data[:len(data)+n]; len(data) > limit {
 			return nil, fmt.Errorf("%s has more than %d bytes", name, limit)
 		}
-		if n == 0 || single && n < len(room) {
+		if n == 0 || last && n < len(room) {
 			return data, nil
 		}
 		data = slices.Grow(data, 1)

@@ -86,6 +86,16 @@ func TestOpenedDirectory(t *testing.T) {
 	if data, err := a.ReadFile("file", nil, len(long)); string(data) != long || err != nil {
 		t.Errorf("%d bytes, %v; want %d", len(data), err, len(long))
 	}
+	for _, size := range []int{0, 1, firstRead - 1, firstRead, firstRead + 1, shortList - 1, shortList, shortList + 1, len(long) - 1} {
+		if err := os.WriteFile(filepath.Join(dir, "a", "list"), []byte(long[:size]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, room := range []int{0, firstRead, shortList, shortList + 1, 2 * len(long)} {
+			if data, err := a.ReadFile("list", make([]byte, 0, room), len(long)); string(data) != long[:size] || err != nil {
+				t.Errorf("%d bytes of %d with room for %d, %v", len(data), size, room, err)
+			}
+		}
+	}
 	if _, err := a.ReadFile("file", nil, len(long)-1); err == nil {
 		t.Error("a file longer than the limit was read")
 	}
