@@ -147,7 +147,7 @@ func TestSweepFails(t *testing.T) {
 		targets[i].Path = cgroup.Path(fmt.Sprint("c", i))
 		tr.current[targets[i].Path] = cgroup.Current{State: at(targets[i].Path), Exists: true}
 	}
-	told := func(s *cgroup.State) bool { return s.Path != "c7" }
+	told := func(s cgroup.State) bool { return s.Path != "c7" }
 	tr.sweep(told, time.Second)
 	_, errs := tr.refresh(targets, newModel(cgroup.DriverSystemd))
 	if len(errs) == 0 || len(errs) == len(targets) || len(tr.stale) != len(errs) {
@@ -155,6 +155,20 @@ func TestSweepFails(t *testing.T) {
 	}
 	if _, errs = tr.refresh(targets, newModel(cgroup.DriverSystemd)); len(errs) > 0 || len(tr.stale) > 0 {
 		t.Errorf("%d errors, %d stale: they are read without another sweep", len(errs), len(tr.stale))
+	}
+}
+
+// TestRefreshOfWhatStands takes no memory for a cgroup that nothing is known to have happened to.
+func TestRefreshOfWhatStands(t *testing.T) {
+	tr := newTree(func(p cgroup.Path) (cgroup.State, error) { t.Errorf("%s is read", p); return cgroup.State{Path: p}, nil })
+	m := newModel(cgroup.DriverSystemd)
+	targets := make([]cgroup.Target, 100)
+	for i := range targets {
+		targets[i].Path = cgroup.Path(fmt.Sprint("c", i))
+		tr.current[targets[i].Path] = cgroup.Current{State: cgroup.State{Path: targets[i].Path}, Exists: true}
+	}
+	if n := testing.AllocsPerRun(10, func() { tr.refresh(targets, m) }); n > float64(len(targets)/10) {
+		t.Errorf("%v allocations for %d cgroups", n, len(targets))
 	}
 }
 
@@ -179,7 +193,7 @@ func TestSweepInDoubt(t *testing.T) {
 		tr.current["a"] = cgroup.Current{State: cgroup.State{Path: "a"}, Exists: true}
 		tr.turns, tr.sweeps = maxTurns, 2*maxTurns-turnOf("a")%maxTurns
 		c.change(tr)
-		tr.sweep(func(*cgroup.State) bool { return true }, time.Second)
+		tr.sweep(func(cgroup.State) bool { return true }, time.Second)
 		_, errs := tr.refresh([]cgroup.Target{{Path: "a", CPUs: cpuset.Of(0)}}, newModel(cgroup.DriverSystemd))
 		if errs != nil || (reads == 1) != c.reads || reads+checks != 1 || gathers != checks {
 			t.Errorf("%s: %d reads, %d checks, %d times gathered, %v", name, reads, checks, gathers, errs)
@@ -197,7 +211,7 @@ func TestToldOf(t *testing.T) {
 	r.quiet()
 	r.inspect(func(l *loop) {
 		told := func(what string, s cgroup.State, want bool) {
-			if got := l.watch.told(&s); got != want {
+			if got := l.watch.told(s); got != want {
 				t.Errorf("%s: told %t, want %t", what, got, want)
 			}
 		}

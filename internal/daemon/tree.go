@@ -32,7 +32,7 @@ type tree struct {
 	foreign   []foreignWrite // found by reading
 	swept     bool           // all are looked at again, and partitions, too
 	// sweeping says, while a sweep is due, whether the daemon is told of writes to a cgroup.
-	sweeping func(*cgroup.State) bool
+	sweeping func(cgroup.State) bool
 	sweeps   uint64 // so far: whose turn it is to be read as a whole
 	turns    uint64 // until all have been
 }
@@ -105,7 +105,7 @@ const (
 
 // sweep makes the next refresh look at every cgroup again. Those of whose writes the daemon is
 // told are read as a whole in turns, and checked in between. There is one in each period.
-func (t *tree) sweep(told func(*cgroup.State) bool, period time.Duration) {
+func (t *tree) sweep(told func(cgroup.State) bool, period time.Duration) {
 	t.swept = true
 	t.sweeping = told
 	t.sweeps++
@@ -114,7 +114,7 @@ func (t *tree) sweep(told func(*cgroup.State) bool, period time.Duration) {
 
 // checks says that a cgroup is checked in this sweep, and not read as a whole. One that the
 // daemon itself has written to since it was read is not as it was then.
-func (t *tree) checks(s *cgroup.State) bool {
+func (t *tree) checks(s cgroup.State) bool {
 	return (turnOf(s.Path)+t.sweeps)%t.turns != 0 && t.deeds[s.Path] == nil && !t.busy(s.Path) && t.sweeping(s)
 }
 
@@ -168,7 +168,7 @@ func (t *tree) look(targets []cgroup.Target, m *model) (gone []cgroup.Path, errs
 		if !stale && t.sweeping == nil {
 			continue
 		}
-		check := !stale && c.Exists && t.checks(&c.State)
+		check := !stale && c.Exists && t.checks(c.State)
 		if !known {
 			c = m.recorded(target)
 		}

@@ -101,12 +101,12 @@ func (e treeWatched) apply(l *loop) {
 
 // told says that writes to a cgroup, and to crun's in it, are told of. Where a watch could not be made
 // none is believed: that a cgroup was made anew is noticed by the watch of the one around it.
-func (w *treeWatch) told(s *cgroup.State) bool {
+func (w *treeWatch) told(s cgroup.State) bool {
 	if w.watcher == nil || w.err != nil {
 		return false
 	}
 	files, _ := w.watcher.Hears(s.Path)
-	return files && (s.Inner == nil || w.told(s.Inner))
+	return files && (s.Inner == nil || w.told(*s.Inner))
 }
 
 // watchAll tells the watcher which cgroups matter after a pass.
