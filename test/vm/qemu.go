@@ -28,7 +28,7 @@ type emulation string
 
 // A kernel that boots rewrites its own code (static keys), and on many threads one CPU in some hundred boots still executes the
 // breakpoint of a rewrite that is over: "Oops: int3". So guests boot on one thread. Nodes continue from their snapshot on many, where
-// nothing is rewritten any more: see image/rootfs/etc/systemd/system/quota.slice.
+// nothing is rewritten any more: see quota.slice and task-switches.service in image/rootfs/etc/systemd/system.
 const (
 	oneThread   emulation = "tcg,thread=single"
 	manyThreads emulation = "tcg,thread=multi"

@@ -32,6 +32,7 @@ for unit in getty.target serial-getty@.service getty@.service systemd-firstboot.
 done
 systemctl_enable vm-network.service
 systemctl_enable quota.slice
+systemctl_enable task-switches.service
 # Not older than /usr: else the first boot runs ldconfig and its like.
 touch "$tree/etc/.updated" "$tree/var/.updated"
 chown -R 0:0 "$tree/etc/systemd" "$tree/root"

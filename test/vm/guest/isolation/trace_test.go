@@ -3,8 +3,6 @@
 package isolation_test
 
 import (
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,33 +10,23 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-const tracing = "/sys/kernel/tracing"
+const instance = "/sys/kernel/tracing/instances/isolation"
 
-// trace is a record of the kernel's of all task switches on some CPUs (event sched:sched_switch), in an instance of its own.
+// trace is a record of the kernel's of all task switches on some CPUs. The instance and its event (sched:sched_switch) are the guest's,
+// see image/rootfs/etc/systemd/system/task-switches.service.
 type trace struct {
 	*testing.T
 
-	dir     string
 	kernels map[int]bool // kernel threads, as far as they were seen
 }
 
 // startTrace begins to record.
 func startTrace(t *testing.T, cpus cpuset.Set) *trace {
 	t.Helper()
-	if _, err := os.Stat(filepath.Join(tracing, "instances")); errors.Is(err, fs.ErrNotExist) {
-		if err := unix.Mount("tracefs", tracing, "tracefs", 0, ""); err != nil {
-			t.Fatalf("mount tracefs: %v", err)
-		}
-	}
-	tr := &trace{T: t, dir: filepath.Join(tracing, "instances", "isolation"), kernels: make(map[int]bool)}
-	if err := os.Mkdir(tr.dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	tr := &trace{T: t, kernels: make(map[int]bool)}
 	var mask uint64
 	for cpu := range cpus.All() {
 		mask |= 1 << cpu
@@ -48,7 +36,7 @@ func startTrace(t *testing.T, cpus cpuset.Set) *trace {
 		{"tracing_on", "0"},
 		{"buffer_size_kb", "4096"}, // a hundred thousand switches on each CPU
 		{"tracing_cpumask", strconv.FormatUint(mask, 16)},
-		{"events/sched/sched_switch/enable", "1"},
+		{"trace", ""}, // nothing of before
 		{"tracing_on", "1"},
 	} {
 		tr.set(setting[0], setting[1])
@@ -58,7 +46,7 @@ func startTrace(t *testing.T, cpus cpuset.Set) *trace {
 
 func (tr *trace) set(file, value string) {
 	tr.Helper()
-	if err := os.WriteFile(filepath.Join(tr.dir, file), []byte(value), 0); err != nil {
+	if err := os.WriteFile(filepath.Join(instance, file), []byte(value), 0); err != nil {
 		tr.Fatal(err)
 	}
 }
@@ -104,11 +92,11 @@ func (tr *trace) end() ran {
 	tr.Helper()
 	tr.set("tracing_on", "0")
 	tr.seeKernelThreads()
-	text, err := os.ReadFile(filepath.Join(tr.dir, "trace"))
+	text, err := os.ReadFile(filepath.Join(instance, "trace"))
 	if err != nil {
 		tr.Fatal(err)
 	}
-	stats, err := filepath.Glob(filepath.Join(tr.dir, "per_cpu/cpu*/stats"))
+	stats, err := filepath.Glob(filepath.Join(instance, "per_cpu/cpu*/stats"))
 	if err != nil || len(stats) == 0 {
 		tr.Fatalf("no statistics of the trace: %v", err)
 	}
@@ -117,10 +105,6 @@ func (tr *trace) end() ran {
 		if err != nil || !strings.Contains(string(stat), "overrun: 0\n") {
 			tr.Fatalf("%s: %v: part of the trace is lost:\n%s", name, err, stat)
 		}
-	}
-	tr.set("events/sched/sched_switch/enable", "0")
-	if err := os.Remove(tr.dir); err != nil {
-		tr.Fatal(err)
 	}
 	r := ran{users: make(map[task]int), kernels: make(map[task]int)}
 	for line := range strings.Lines(string(text)) {
