@@ -8,10 +8,10 @@ import (
 
 // Memory is given back after the first look that is so long after all that runs was taken over,
 // and so long after it was given back last: with resyncPeriod's default the first, and then each
-// second. Go itself would wait for as much garbage as lives, or two minutes.
+// fourth. Go itself would collect later, when there is as much garbage as lives, and keep what it frees.
 const (
 	firstThrift  = 20 * time.Second
-	thriftPeriod = 50 * time.Second
+	thriftPeriod = 110 * time.Second
 )
 
 // thrift gives memory that nothing lives in back to the kernel: what a start or a busy hour

@@ -1,0 +1,125 @@
+package daemon
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
+	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// listing is a runtime that gives the same lists again and again.
+type listing struct {
+	runtime.UnimplementedRuntimeServiceServer
+	pods       runtime.ListPodSandboxResponse
+	containers runtime.ListContainersResponse
+}
+
+// lists are its lists by the names of their files.
+func (l *listing) lists() map[string]proto.Message {
+	return map[string]proto.Message{"pods": &l.pods, "containers": &l.containers}
+}
+
+func (l *listing) ListPodSandbox(context.Context, *runtime.ListPodSandboxRequest) (*runtime.ListPodSandboxResponse, error) {
+	return &l.pods, nil
+}
+
+func (l *listing) ListContainers(context.Context, *runtime.ListContainersRequest) (*runtime.ListContainersResponse, error) {
+	return &l.containers, nil
+}
+
+// listsElsewhere is the directory of TestListsElsewhere.
+const listsElsewhere = "LISTS_ELSEWHERE"
+
+// TestListsElsewhere is the runtime of listedElsewhere, until its standard input ends.
+func TestListsElsewhere(t *testing.T) {
+	dir := os.Getenv(listsElsewhere)
+	if dir == "" {
+		t.Skip("only runs as a child of benchmarks")
+	}
+	var l listing
+	for name, list := range l.lists() {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err == nil {
+			err = proto.Unmarshal(data, list)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	socket, err := net.FileListener(os.NewFile(3, "socket"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	runtime.RegisterRuntimeServiceServer(server, &l)
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		server.Stop()
+	}()
+	if err := server.Serve(socket); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// listedElsewhere is a runtime that lists what the node's has now, in another process: what that
+// takes is not the daemon's. It can do nothing else.
+func (n *node) listedElsewhere() *cri.Client {
+	n.t.Helper()
+	must := func(err error) {
+		n.t.Helper()
+		if err != nil {
+			n.t.Fatal(err)
+		}
+	}
+	conn, err := grpc.NewClient(n.runtime.Endpoint(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	must(err)
+	client := runtime.NewRuntimeServiceClient(conn)
+	pods, err := client.ListPodSandbox(n.t.Context(), nil)
+	must(err)
+	containers, err := client.ListContainers(n.t.Context(), nil)
+	must(err)
+	must(conn.Close())
+
+	dir, err := os.MkdirTemp("", "cri") // as in testnode.StartRuntime
+	must(err)
+	n.t.Cleanup(func() { must(os.RemoveAll(dir)) })
+	for name, list := range map[string]proto.Message{"pods": pods, "containers": containers} {
+		data, err := proto.Marshal(list)
+		must(err)
+		must(os.WriteFile(filepath.Join(dir, name), data, 0o600))
+	}
+	address := net.UnixAddr{Name: filepath.Join(dir, "r.sock"), Net: "unix"}
+	socket, err := net.ListenUnix("unix", &address)
+	must(err)
+	inherited, err := socket.File()
+	must(err)
+	socket.SetUnlinkOnClose(false)
+	must(socket.Close())
+	child := exec.Command(os.Args[0], "-test.run=^TestListsElsewhere$")
+	child.Env = append(os.Environ(), listsElsewhere+"="+dir)
+	child.ExtraFiles = []*os.File{inherited}
+	child.Stderr = os.Stderr
+	until, err := child.StdinPipe()
+	must(err)
+	must(child.Start())
+	n.t.Cleanup(func() {
+		must(until.Close())
+		must(child.Wait())
+	})
+	must(inherited.Close())
+
+	there, err := cri.Dial("unix://" + address.Name)
+	must(err)
+	n.t.Cleanup(func() { must(there.Close()) })
+	return there
+}
