@@ -1,10 +1,10 @@
 package kubelet_test
 
 import (
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/testnode/cputime"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -75,20 +75,20 @@ func BenchmarkTake(b *testing.B) {
 		b.Run(size.name+"/cpupoold", func(b *testing.B) {
 			b.ReportAllocs()
 			take := size.shape.ours(b)
-			start := cpuTime(b)
+			start := cputime.Of(b)
 			for b.Loop() {
 				must(b, take())
 			}
-			b.ReportMetric(float64(cpuTime(b)-start)/float64(b.N), "cpu-ns/op")
+			b.ReportMetric(float64(cputime.Of(b)-start)/float64(b.N), "cpu-ns/op")
 		})
 		b.Run(size.name+"/kubelet", func(b *testing.B) {
 			b.ReportAllocs()
 			take, giveBack := size.shape.theirs(b)
 			used := time.Duration(0)
 			for b.Loop() {
-				start := cpuTime(b)
+				start := cputime.Of(b)
 				must(b, take())
-				used += cpuTime(b) - start
+				used += cputime.Of(b) - start
 				b.StopTimer()
 				must(b, giveBack())
 				b.StartTimer()
@@ -96,13 +96,6 @@ func BenchmarkTake(b *testing.B) {
 			b.ReportMetric(float64(used)/float64(b.N), "cpu-ns/op")
 		})
 	}
-}
-
-// cpuTime is what the process has used, in user and kernel mode.
-func cpuTime(b *testing.B) time.Duration {
-	var r syscall.Rusage
-	must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &r))
-	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
 // TestAllocations counts memory allocations, which other work on the machine does

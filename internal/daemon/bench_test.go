@@ -30,14 +30,14 @@ func BenchmarkResync(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkIdle is four resyncs, after the last of which memory is given back: what the daemon does at rest in 120 s
+// BenchmarkIdle is three resyncs, after the last of which memory is given back: what the daemon does at rest in 90 s
 // with resyncPeriod's default. What lives in the fake runtime and the fake cgroups is marked with the daemon's.
 func BenchmarkIdle(b *testing.B) {
 	r := atRest(b)
 	look, giveBack := r.looking()
 	before := cputime.Of(b)
 	for b.Loop() {
-		for range 4 {
+		for range 3 {
 			look()
 		}
 		giveBack()

@@ -31,8 +31,8 @@ func (l *loop) repartition(want []cgroup.Target, keep bool) []cgroup.Target {
 // alone. It says whether anything was written. First writes wait for the journal.
 func (l *loop) partition(want []cgroup.Target, keep bool, now time.Time) (wrote bool) {
 	s := &l.isolation
-	if l.tree.swept {
-		s.stale, l.tree.swept = true, false
+	if l.tree.doubts {
+		s.stale, l.tree.doubts = true, false
 		s.memory.Clear()
 	}
 	if s.found == nil && !l.findLists() {

@@ -170,7 +170,7 @@ func (l *loop) resync(now time.Time) {
 	// A runtime without events is listed much more often than that.
 	if now.Sub(l.status.distrusted) >= l.settings.config.ResyncPeriod {
 		l.status.distrusted = now
-		l.status.sweeps = true
+		l.status.toSweep = true
 		l.timers.sweep.Reset(restPatience)
 		l.recountCPUs()
 	}
@@ -181,8 +181,8 @@ func (l *loop) resync(now time.Time) {
 // sweepDue has all cgroups looked at in the whole pass that is made now, if the resync asks for
 // it. Not before: what others write meanwhile would not be looked at at once.
 func (l *loop) sweepDue() {
-	if l.status.sweeps && l.agenda.whole {
-		l.status.sweeps = false
+	if l.status.toSweep && l.agenda.whole {
+		l.status.toSweep = false
 		l.thrift.looked = true
 		l.timers.sweep.Stop()
 		l.tree.sweep(l.watch.told, l.settings.config.ResyncPeriod)

@@ -43,7 +43,7 @@ func (l *loop) narrow(now time.Time) bool {
 // calm says that a whole pass has found all as planned, or nothing more to do about it, and
 // that it does not take a look at all cgroups to tell what is to be written.
 func (l *loop) calm() bool {
-	return !l.guesses() && l.status.ready && !l.observes && l.manager == nil && l.isolation.calm() && !l.quiet.on && !l.tree.swept &&
+	return !l.guesses() && l.status.ready && !l.observes && l.manager == nil && l.isolation.calm() && !l.quiet.on && !l.tree.doubts &&
 		l.ledger.safe() && !l.status.journalLate && !filesWait(l.status.deferred) && len(l.status.unreadable)+len(l.moving)+len(l.waiting)+len(l.status.leaving) == 0
 }
 

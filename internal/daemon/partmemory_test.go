@@ -211,7 +211,7 @@ var errDue = errors.New("a pass is due")
 // has been heard and looked at.
 func checkMemory(l *loop) error {
 	l.heard()
-	if !l.status.ready || l.watch.watcher == nil || l.tree.swept {
+	if !l.status.ready || l.watch.watcher == nil || l.tree.doubts {
 		return nil // all of it is to be read again
 	}
 	if l.agenda.asked() || len(l.tree.stale) > 0 {

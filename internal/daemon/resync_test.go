@@ -47,7 +47,7 @@ func TestResync(t *testing.T) {
 		release()
 		r.rests()
 		r.inspect(func(l *loop) {
-			if l.status.sweeps || l.timers.sweep.due.After(time.Now()) {
+			if l.status.toSweep || l.timers.sweep.due.After(time.Now()) {
 				t.Errorf("hangs %t: another look is due", hangs)
 			}
 		})

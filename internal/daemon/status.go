@@ -16,7 +16,7 @@ type status struct {
 	listed     bool      // a complete listing has been taken over
 	listing    bool      // one is under way
 	distrusted time.Time // when all cgroups were last to be looked at again
-	sweeps     bool      // the next whole pass is to do so
+	toSweep    bool      // the next whole pass is to look at them
 	began      time.Time // when the last pass began
 	// incomplete counts the listings, one after another, of which some details could
 	// not be had.

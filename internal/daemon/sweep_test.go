@@ -83,7 +83,7 @@ func TestSweep(t *testing.T) {
 			})
 			sweeps := func(n int) {
 				for range n {
-					r.inspect(func(l *loop) { l.status.sweeps = true }) // and the pass that follows is the sweep
+					r.inspect(func(l *loop) { l.status.toSweep = true }) // and the pass that follows is the sweep
 					r.inspect(func(*loop) {})
 				}
 			}
@@ -160,7 +160,10 @@ func TestSweepFails(t *testing.T) {
 
 // TestRefreshOfWhatStands takes no memory for a cgroup that nothing is known to have happened to.
 func TestRefreshOfWhatStands(t *testing.T) {
-	tr := newTree(func(p cgroup.Path) (cgroup.State, error) { t.Errorf("%s is read", p); return cgroup.State{Path: p}, nil })
+	tr := newTree(func(p cgroup.Path) (cgroup.State, error) {
+		t.Errorf("%s is read", p)
+		return cgroup.State{Path: p}, nil
+	})
 	m := newModel(cgroup.DriverSystemd)
 	targets := make([]cgroup.Target, 100)
 	for i := range targets {

@@ -30,11 +30,11 @@ type tree struct {
 	// overruled are those whose seal under way NRI has been told another value for.
 	overruled map[cgroup.Path]bool
 	foreign   []foreignWrite // found by reading
-	swept     bool           // all are looked at again, and partitions, too
-	// sweeping says, while a sweep is due, whether the daemon is told of writes to a cgroup.
-	sweeping func(cgroup.State) bool
-	sweeps   uint64 // so far: whose turn it is to be read as a whole
-	turns    uint64 // until all have been
+	doubts    bool           // partitions are to be looked at again
+	// told says, while a sweep is due, whether the daemon is told of writes to a cgroup.
+	told   func(cgroup.State) bool
+	sweeps uint64 // so far: whose turn it is to be read as a whole
+	turns  uint64 // until all have been
 }
 
 func newTree(read func(cgroup.Path) (cgroup.State, error)) *tree {
@@ -90,7 +90,7 @@ func (t *tree) attest(p cgroup.Path, record cpuset.Set, told bool, unit cgroup.U
 
 // distrustAll makes the next refresh read every cgroup again.
 func (t *tree) distrustAll() {
-	t.swept = true
+	t.doubts = true
 	for p := range t.current {
 		t.stale[p] = true
 	}
@@ -106,8 +106,8 @@ const (
 // sweep makes the next refresh look at every cgroup again. Those of whose writes the daemon is
 // told are read as a whole in turns, and checked in between. There is one in each period.
 func (t *tree) sweep(told func(cgroup.State) bool, period time.Duration) {
-	t.swept = true
-	t.sweeping = told
+	t.doubts = true
+	t.told = told
 	t.sweeps++
 	t.turns = uint64(max(1, min(maxTurns, turnsIn/max(period, time.Second))))
 }
@@ -115,7 +115,7 @@ func (t *tree) sweep(told func(cgroup.State) bool, period time.Duration) {
 // checks says that a cgroup is checked in this sweep, and not read as a whole. One that the
 // daemon itself has written to since it was read is not as it was then.
 func (t *tree) checks(s cgroup.State) bool {
-	return (turnOf(s.Path)+t.sweeps)%t.turns != 0 && t.deeds[s.Path] == nil && !t.busy(s.Path) && t.sweeping(s)
+	return (turnOf(s.Path)+t.sweeps)%t.turns != 0 && t.deeds[s.Path] == nil && !t.busy(s.Path) && t.told(s)
 }
 
 // turnOf spreads cgroups over the turns, each always to the same.
@@ -129,7 +129,7 @@ func turnOf(p cgroup.Path) (turn uint64) {
 // refresh is look, and forgets what is not a target any more.
 func (t *tree) refresh(targets []cgroup.Target, m *model) (gone []cgroup.Path, errs map[cgroup.Path]error) {
 	gone, errs = t.look(targets, m)
-	t.sweeping = nil
+	t.told = nil
 	same := func(p cgroup.Path, target cgroup.Target) bool { return p == target.Path }
 	if len(t.current) != len(t.known) || !slices.EqualFunc(t.known, targets, same) {
 		t.forget(targets)
@@ -165,7 +165,7 @@ func (t *tree) look(targets []cgroup.Target, m *model) (gone []cgroup.Path, errs
 		p := target.Path
 		c, known := t.current[p]
 		stale := !known || t.stale[p] || !c.Exists && !m.awaited(target)
-		if !stale && t.sweeping == nil {
+		if !stale && t.told == nil {
 			continue
 		}
 		check := !stale && c.Exists && t.checks(c.State)

@@ -96,7 +96,7 @@ func (e treeWatched) apply(l *loop) {
 	// What happened before is not known; the first Set tells of everything.
 	l.watch.watcher, l.watch.err = e.watcher, e.err
 	clear(l.watch.slices)
-	l.tree.swept = true // nor what has become of partitions
+	l.tree.doubts = true // nor what has become of partitions
 }
 
 // told says that writes to a cgroup, and to crun's in it, are told of. Where a watch could not be made

@@ -36,7 +36,7 @@ type Dir interface {
 // Reader reads cgroups one after the other, each as [FS.Read] and [FS.Gather] do, and for
 // less the nearer each is to the one before: it holds the directories on the way to it open,
 // and knows what the cgroup around it has. Another cgroup of a name that has been read, and
-// what the one around them has got since, it sees after Rest. One goroutine can use it.
+// what that or the one around it has got since, it sees after Rest. One goroutine can use it.
 type Reader struct {
 	fs *FS
 	// held are the open directories from the root down, each in the one before.
@@ -48,8 +48,8 @@ type Reader struct {
 type heldDir struct {
 	Dir
 	name string
-	// effective is what tasks in it run on, once that is known: it is read once for all
-	// that are in it.
+	// effective is what tasks in it run on, once that is known: it is read once for its
+	// threads and for all that are in it.
 	known     bool
 	effective cpuset.Set
 }

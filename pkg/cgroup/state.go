@@ -86,9 +86,10 @@ func (r *Reader) Read(p Path) (State, error) {
 }
 
 // Check is Read of a cgroup of whose writes a [Watcher] tells: it has what was read before,
-// and reads what the kernel changes without a notice, cpuset.cpus.effective. Only where that
+// and reads what the kernel changes without a notice most, cpuset.cpus.effective. Only where that
 // is not as before, or where more can change by itself (partitions, memory nodes that are asked
-// for, controllers that are missing), it is Read.
+// for, controllers that are missing), it is Read. It does not see that nothing runs in the cgroup
+// any more, nor weights and quotas that the kernel has reset while the cpu controller was away.
 func (r *Reader) Check(before State) (State, error) {
 	if !before.stands() {
 		return r.Read(before.Path)
@@ -112,8 +113,8 @@ func (r *Reader) Check(before State) (State, error) {
 	return before, nil
 }
 
-// stands says that nothing but what the tasks run on changes unless somebody writes to the
-// cgroup, or crun makes one in it.
+// stands says that of what Check is to see nothing but what the tasks run on changes unless somebody
+// writes to the cgroup, or crun makes one in it.
 func (s *State) stands() bool {
 	return s.Path != "" && s.HasCPUSet && s.HasCPU && s.Partition.Is(MemberPartition) && s.Mems.IsEmpty() && (s.Inner == nil || s.Inner.stands())
 }

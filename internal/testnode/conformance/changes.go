@@ -84,7 +84,7 @@ func (b *bench) writesTold() {
 	w.set([]cgroup.Path{p}, nil)
 	w.until(cgroup.Written, p, "") // it was not watched before
 	writes := [][2]string{{cgroup.FileCPUs, "1-2"}, {cgroup.FileMems, "0"}, {cgroup.FileWeight, "300"}, {cgroup.FileMax, "5000 10000"}, {"cpu.idle", "1"}}
-	if _, err := b.fs.ReadFile(p, "cpu.weight.nice"); err == nil { // the fake has none
+	if b.k.Nice() {
 		writes = append([][2]string{{"cpu.weight.nice", "5"}}, writes...)
 	}
 	for _, write := range writes {

@@ -32,6 +32,8 @@ type Kernel interface {
 	// cpu.weight reads while cpu.idle is set.
 	ClearsPopulated() bool
 	IdleWeight() uint64
+	// Nice says that there is cpu.weight.nice; the tree in memory has none.
+	Nice() bool
 	Partitions() testnode.PartitionRules
 	cgroup.Notifier
 	// Watches is the number of inotify watches that the process holds.

@@ -107,3 +107,4 @@ func (m *memory) Possible() cpuset.Set  { return m.config.Possible }
 func (m *memory) Nodes() cpuset.Set     { return m.config.Nodes }
 func (m *memory) ClearsPopulated() bool { return m.config.ClearPopulated }
 func (m *memory) IdleWeight() uint64    { return m.config.IdleWeight }
+func (m *memory) Nice() bool            { return false }

@@ -5,6 +5,7 @@ package cgroup_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -146,6 +147,7 @@ func (k kernel) Watches(t testing.TB) int {
 func (k kernel) Possible() cpuset.Set  { return k.possible }
 func (k kernel) Nodes() cpuset.Set     { return k.nodes }
 func (k kernel) ClearsPopulated() bool { return k.major >= 7 }
+func (k kernel) Nice() bool            { return true }
 
 // Partitions are those of the version: what no test has shown is not relied on.
 func (k kernel) Partitions() testnode.PartitionRules {
@@ -179,12 +181,24 @@ const (
 	taskEnv   = "CGROUP_TEST_TASK"
 	taskWaits = "wait"
 	taskForks = "fork"
+	taskTwine = "threads" // waits with so many threads
+	twine     = 100
 )
 
 func TestMain(m *testing.M) {
 	switch os.Getenv(taskEnv) {
 	case taskForks:
 		forkForEver()
+	case taskTwine:
+		for range twine {
+			go func() {
+				runtime.LockOSThread()
+				os.Stdout.Write([]byte{1}) //nolint:errcheck // the test counts
+				select {}
+			}()
+		}
+		os.Stdin.Read(make([]byte, 1)) //nolint:errcheck // the end is what it waits for
+		os.Exit(0)
 	case taskWaits:
 		memory := make([]byte, taskMemory)
 		for i := range memory {
@@ -200,7 +214,13 @@ func TestMain(m *testing.M) {
 
 func startTask(t testing.TB, name string) task {
 	t.Helper()
-	cmd := taskIn(t, name, taskWaits)
+	return startTaskOf(t, name, taskWaits, 1)
+}
+
+// startTaskOf starts a task and waits until it has written so many bytes.
+func startTaskOf(t testing.TB, name, kind string, ready int) task {
+	t.Helper()
+	cmd := taskIn(t, name, kind)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -212,7 +232,7 @@ func startTask(t testing.TB, name string) task {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := stdout.Read(make([]byte, 1)); err != nil { // it has its memory
+	if _, err := io.ReadFull(stdout, make([]byte, ready)); err != nil { // it has its memory, or threads
 		t.Fatal(err)
 	}
 	stop := sync.OnceFunc(func() {

@@ -96,6 +96,7 @@ func (tr *trace) end() ran {
 	if err != nil {
 		tr.Fatal(err)
 	}
+	defer tr.set("buffer_size_kb", "4")
 	stats, err := filepath.Glob(filepath.Join(instance, "per_cpu/cpu*/stats"))
 	if err != nil || len(stats) == 0 {
 		tr.Fatalf("no statistics of the trace: %v", err)
