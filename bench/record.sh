@@ -58,7 +58,7 @@ row() {
 rest() {
   for name in Idle "Sweep/$1threads" Look/1000/home; do
     values "$work/go.txt" "Benchmark$name" cpu-ns/op | summary
-  done | paste -sd' ' | awk 'NF == 6 { for (i = 1; i <= 2; i++) print ($i + 3 * $(i + 2)) / 90e9 + $(i + 4) / 300e9 }' | paste -sd' '
+  done | paste -sd' ' | awk 'NF == 6 { for (i = 1; i <= 2; i++) print ($i + 2 * $(i + 2)) / 60e9 + $(i + 4) / 300e9 }' | paste -sd' '
 }
 
 # times_ours SIZE: how many times as long as ours the kubelet takes, by the medians and by the least.
@@ -92,7 +92,7 @@ bars() {
   values "$work/go.txt" BenchmarkStart cpu-ns/op | summary | row 'cold start on 500 containers to verified, CPU time, the fake runtime included' 300 ms 1e-6
   values "$work/flag.txt" BenchmarkFlagError ns/op | summary | row 'start to an error about a flag' 30 ms 1e-6
   values "$work/go.txt" BenchmarkBuildExclusive/list ns/op | summary | row 'a plan of 500 containers that are all new and exclusive' 2 ms 1e-6
-  rest 1 | row 'CPU at rest, 250 containers, on the CPU above: (Idle + 3 x Sweep) / 90 s + Look / 300 s' 0.05 % 100
+  rest 1 | row 'CPU at rest, 250 containers, on the CPU above: (Idle + 2 x Sweep) / 60 s + Look / 300 s' 0.05 % 100
   rest 10 | row 'the same with ten threads in each cgroup' none % 100
   values "$work/kubelet.txt" BenchmarkTake/8of1024/cpupoold ns/op | summary | row 'allocation of 8 of 1,024 CPUs in 8 NUMA nodes, half taken' 30 µs 1e-3
   times_ours 8of1024 | row 'the same by the kubelet' 'at least 500' times 1
@@ -255,8 +255,8 @@ Other work on the machine lengthens all times, and work of its neighbours on the
 the plan. \`Resync\` is what the daemon does at rest, every 30 s, on a fake node with 250 containers in 125 pods: CPU time of the
 process, the fake runtime's lists being another's. There its cgroups are as they were read before; \`Sweep\` is what a resync costs on top for all of them, from plain
 files: those of the containers, their pause containers, and 25 pods. One in eight is read as a whole (\`Read\`, as at a start), of the others
-what the kernel changes without a notice, and each thread of the containers is asked for where it may run. \`Idle\` is three resyncs, after the last of which garbage is collected and memory given back: 90 s at rest; what lives in the
-fake runtime and the fake cgroups is marked with the daemon's. \`Look\` is the audit's, once in five minutes, at 1,000 tasks: on files on a disk, and the
+what the kernel changes without a notice, and each thread of the containers is asked for where it may run. \`Idle\` is two resyncs, after the second of which garbage is collected and memory given back: 60 s at rest; what lives in the
+fake cgroups is marked with the daemon's. \`Look\` is the audit's, once in five minutes, at 1,000 tasks: on files on a disk, and the
 question about each of them is put to the kernel.
 
 $(table "$work/go.txt")

@@ -30,10 +30,17 @@ type listed struct {
 	asOf       int // the model's clock when the listing was asked for
 	units      []unitFetched
 	crio       managers.CRIO
-	pods       []podFacts
+	pods       []podFacts // whose details were asked for
 	containers []containerFacts
+	known      lists   // the others
 	failed     []error // objects whose details could not be had
 	err        error
+}
+
+// lists are objects as the runtime lists them, without details.
+type lists struct {
+	pods       []cri.Pod
+	containers []cri.Container
 }
 
 // podFetched and containerFetched are the results of a look at one object.

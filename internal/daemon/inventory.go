@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -107,26 +108,35 @@ func (h *host) inspect(ctx context.Context, patience time.Duration, known func(i
 	if err != nil {
 		return listed{err: err}
 	}
-	l := listed{pods: make([]podFacts, len(pods)), containers: make([]containerFacts, len(containers))}
+	var l listed
+	// Most are known, and many: they stay in the lists that they came in.
+	l.known.pods = slices.DeleteFunc(pods, func(p cri.Pod) bool {
+		if known(p.ID) {
+			return false
+		}
+		l.pods = append(l.pods, podFacts{Pod: p})
+		return true
+	})
+	l.known.containers = slices.DeleteFunc(containers, func(c cri.Container) bool {
+		if known(c.ID) {
+			return false
+		}
+		l.containers = append(l.containers, containerFacts{Container: c})
+		return true
+	})
 	var g errgroup.Group
 	g.SetLimit(maxWorkers)
-	for i := range pods {
-		if l.pods[i].Pod = pods[i]; !known(pods[i].ID) {
-			f := &l.pods[i] // what a job refers to is made for each: not for those that are known
-			g.Go(func() error {
-				*f = h.inspectPod(ctx, f.Pod)
-				return nil
-			})
-		}
+	for i := range l.pods {
+		g.Go(func() error {
+			l.pods[i] = h.inspectPod(ctx, l.pods[i].Pod)
+			return nil
+		})
 	}
-	for i := range containers {
-		if l.containers[i].Container = containers[i]; !known(containers[i].ID) {
-			f := &l.containers[i]
-			g.Go(func() error {
-				*f = h.inspectContainer(ctx, f.Container)
-				return nil
-			})
-		}
+	for i := range l.containers {
+		g.Go(func() error {
+			l.containers[i] = h.inspectContainer(ctx, l.containers[i].Container)
+			return nil
+		})
 	}
 	_ = g.Wait() // no job returns an error
 	l.pods = append(l.pods, h.inspectUnlisted(ctx, l)...)

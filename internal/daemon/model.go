@@ -185,10 +185,10 @@ func (e *containerEntry) advance(s cri.State) {
 // merge takes over the pods and containers of a complete listing. Entries that are newer
 // than the listing are left alone; details of known entries are kept.
 func (m *model) merge(l listed) {
-	seen := make(map[string]bool, len(l.pods)+len(l.containers))
-	for _, p := range l.pods {
+	seen := make(map[string]bool, len(l.pods)+len(l.containers)+len(l.known.pods)+len(l.known.containers))
+	pod := func(p podFacts) {
 		if m.outdated(p.ID, l.asOf) {
-			continue
+			return
 		}
 		seen[p.ID] = true
 		old := m.pods[p.ID]
@@ -202,9 +202,9 @@ func (m *model) merge(l listed) {
 			old.unconfirmed = false
 		}
 	}
-	for _, c := range l.containers {
+	container := func(c containerFacts) {
 		if m.outdated(c.ID, l.asOf) {
-			continue
+			return
 		}
 		seen[c.ID] = true
 		old := m.containers[c.ID]
@@ -218,6 +218,18 @@ func (m *model) merge(l listed) {
 			old.advance(c.State)
 			old.unconfirmed = false
 		}
+	}
+	for i := range l.pods {
+		pod(l.pods[i])
+	}
+	for i := range l.known.pods {
+		pod(podFacts{Pod: l.known.pods[i]})
+	}
+	for i := range l.containers {
+		container(l.containers[i])
+	}
+	for i := range l.known.containers {
+		container(containerFacts{Container: l.known.containers[i]})
 	}
 	now := time.Now()
 	for id, e := range m.containers {

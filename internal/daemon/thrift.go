@@ -8,11 +8,10 @@ import (
 
 // Memory is given back after the first look that is so long after all that runs was taken over,
 // and so long after it was given back last: with resyncPeriod's default the first, and then each
-// third. After two minutes without a collection Go itself makes one (forcegcperiod of its runtime), so
-// that a longer period would cost two.
+// second. Go itself would wait for as much garbage as lives, or two minutes.
 const (
 	firstThrift  = 20 * time.Second
-	thriftPeriod = 80 * time.Second
+	thriftPeriod = 50 * time.Second
 )
 
 // thrift gives memory that nothing lives in back to the kernel: what a start or a busy hour

@@ -7,7 +7,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 )
 
-// TestThrift: memory is given back after the first look that is not at the start, and after each third one from then on.
+// TestThrift: memory is given back after the first look that is not at the start, and after each second one from then on.
 func TestThrift(t *testing.T) {
 	start := time.Now()
 	th := newThrift()
@@ -24,11 +24,11 @@ func TestThrift(t *testing.T) {
 		{25 * time.Second, false, false},
 		{30 * time.Second, true, true},
 		{60 * time.Second, true, false},
-		{90 * time.Second, true, false},
-		{109900 * time.Millisecond, true, false},
-		{112 * time.Second, false, false},
-		{119 * time.Second, true, true}, // the look before was late
-		{180 * time.Second, true, false},
+		{60 * time.Second, true, false},
+		{79900 * time.Millisecond, true, false},
+		{82 * time.Second, false, false},
+		{89 * time.Second, true, true}, // the look before was late
+		{120 * time.Second, true, false},
 		{10 * time.Minute, true, true},
 	} {
 		th.looked = pass.look

@@ -51,18 +51,27 @@ func (m *model) unlist(id string) {
 // inspectUnlisted asks for the sandboxes of listed containers that are not listed
 // themselves: most are newer than the list of them.
 func (h *host) inspectUnlisted(ctx context.Context, l listed) (found []podFacts) {
-	asked := make(map[string]bool, len(l.pods))
-	for _, p := range l.pods {
-		asked[p.ID] = true
+	asked := make(map[string]bool, len(l.pods)+len(l.known.pods))
+	for i := range l.pods {
+		asked[l.pods[i].ID] = true
 	}
-	for _, c := range l.containers {
+	for i := range l.known.pods {
+		asked[l.known.pods[i].ID] = true
+	}
+	ask := func(c *cri.Container) {
 		if c.PodID == "" || asked[c.PodID] || stateOf(c.State) == pools.Exited {
-			continue
+			return
 		}
 		asked[c.PodID] = true
 		if f, err := lookAtPod(ctx, h.runtime, h.units, h.driver, c.PodID, callTimeout); err == nil {
 			found = append(found, f)
 		}
+	}
+	for i := range l.containers {
+		ask(&l.containers[i].Container)
+	}
+	for i := range l.known.containers {
+		ask(&l.known.containers[i])
 	}
 	return found
 }

@@ -108,6 +108,14 @@ func StartRuntime(t testing.TB, c RuntimeConfig) *Runtime {
 	return r
 }
 
+// Forget drops all pods and containers: the runtime lists none any more, and says nothing.
+func (r *Runtime) Forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.pods)
+	clear(r.containers)
+}
+
 // Endpoint returns the endpoint to dial.
 func (r *Runtime) Endpoint() string { return "unix://" + r.socket }
 

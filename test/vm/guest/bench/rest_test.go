@@ -23,7 +23,7 @@ const (
 	containersEach = 2
 
 	settleTime = time.Minute       // after the last work
-	restTime   = 180 * time.Second // six resyncs, after each third of which memory is given back
+	restTime   = 180 * time.Second // six resyncs, after each second of which memory is given back
 	unitCgroup = cgroupMount + "/system.slice/cpupoold.service"
 	metricsURL = "http://127.0.0.1:9466/metrics"
 )

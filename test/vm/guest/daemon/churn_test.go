@@ -124,7 +124,7 @@ func (n *node) churn(all []*churner, containers int) string {
 	return fmt.Sprintf("in %v, created in %v (p50), %v (p99); %d so far were to be tried again", time.Since(began).Round(time.Second), asked[len(asked)/2], asked[len(asked)*99/100], again)
 }
 
-// givesBack is longer than the daemon goes without giving memory back when it looks every 30 s: three looks, or four, and a
+// givesBack is longer than the daemon goes without giving memory back when it looks every 30 s: two looks, or three, and a
 // second more for each where the runtime has no events.
 const givesBack = 150 * time.Second
 
