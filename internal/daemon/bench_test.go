@@ -28,6 +28,7 @@ func BenchmarkResync(b *testing.B) {
 	}
 	cputime.Report(b, before)
 	b.ReportMetric(0, "ns/op")
+	r.rested()
 }
 
 // BenchmarkIdle is two resyncs, after the second of which memory is given back: what the daemon does at rest in 60 s
@@ -43,6 +44,7 @@ func BenchmarkIdle(b *testing.B) {
 	}
 	cputime.Report(b, before)
 	b.ReportMetric(0, "ns/op")
+	r.rested()
 }
 
 // looking returns what makes one resync and waits for its end, without taking CPU time for
@@ -80,15 +82,25 @@ func atRest(b *testing.B) *running {
 	r.quiet()
 	r.rests()
 	there := n.listedElsewhere()
-	n.forget()
-	n.runtime.Forget()
 	r.inspect(func(l *loop) {
 		l.runtime = there
 		l.tree.read = func(p cgroup.Path) (cgroup.State, error) { return l.tree.current[p].State, nil }
 		l.tree.check = func(is cgroup.State) (cgroup.State, error) { return is, nil }
 		l.tree.gather = nil
 	})
+	n.forget()
+	n.runtime.Forget()
 	return r
+}
+
+// rested says that the lists were those of all containers until the end.
+func (r *running) rested() {
+	r.t.Helper()
+	r.inspect(func(l *loop) {
+		if p, c := len(l.model.pods), len(l.model.containers); l.status.runtimeErr != nil || l.status.incomplete > 0 || p != 125 || c != 250 {
+			r.t.Errorf("%d pods, %d containers, %d incomplete lists, %v", p, c, l.status.incomplete, l.status.runtimeErr)
+		}
+	})
 }
 
 // BenchmarkStart is a start of the daemon on 500 containers that it has placed before, until all are

@@ -7,6 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -71,6 +74,29 @@ func TestListsElsewhere(t *testing.T) {
 	}
 }
 
+// TestListedElsewhere: what is listed elsewhere is what is listed here.
+func TestListedElsewhere(t *testing.T) {
+	n := newNode(t)
+	n.crowd(6)
+	sorted := func(pods []cri.Pod, containers []cri.Container, err error) ([]cri.Pod, []cri.Container) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.SortFunc(pods, func(a, b cri.Pod) int { return strings.Compare(a.ID, b.ID) })
+		slices.SortFunc(containers, func(a, b cri.Container) int { return strings.Compare(a.ID, b.ID) })
+		return pods, containers
+	}
+	there := n.listedElsewhere()
+	for range 2 {
+		pods, containers := sorted(n.client.List(t.Context()))
+		gotPods, gotContainers := sorted(there.List(t.Context()))
+		if len(containers) != 6 || !reflect.DeepEqual(pods, gotPods) || !reflect.DeepEqual(containers, gotContainers) {
+			t.Errorf("pods\n%v\ncontainers\n%v\nwant\n%v\n%v", gotPods, gotContainers, pods, containers)
+		}
+	}
+}
+
 // listedElsewhere is a runtime that lists what the node's has now, in another process: what that
 // takes is not the daemon's. It can do nothing else.
 func (n *node) listedElsewhere() *cri.Client {
@@ -108,7 +134,7 @@ func (n *node) listedElsewhere() *cri.Client {
 	child := exec.Command(os.Args[0], "-test.run=^TestListsElsewhere$")
 	child.Env = append(os.Environ(), listsElsewhere+"="+dir)
 	child.ExtraFiles = []*os.File{inherited}
-	child.Stderr = os.Stderr
+	child.Stdout, child.Stderr = os.Stderr, os.Stderr
 	until, err := child.StdinPipe()
 	must(err)
 	must(child.Start())

@@ -24,7 +24,6 @@ func TestThrift(t *testing.T) {
 		{25 * time.Second, false, false},
 		{30 * time.Second, true, true},
 		{60 * time.Second, true, false},
-		{60 * time.Second, true, false},
 		{79900 * time.Millisecond, true, false},
 		{82 * time.Second, false, false},
 		{89 * time.Second, true, true}, // the look before was late

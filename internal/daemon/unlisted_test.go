@@ -188,6 +188,37 @@ func TestSandboxNewerThanTheList(t *testing.T) {
 	}
 }
 
+// TestSandboxOfAKnownContainer: it is asked for, too, unless it is listed.
+func TestSandboxOfAKnownContainer(t *testing.T) {
+	n := newNode(t)
+	pod := n.pod("a", "default", "burstable", 0, nil)
+	h, l := n.host(), listed{known: lists{containers: []cri.Container{{ID: n.container(pod, "app", whole(1)), PodID: pod, State: cri.Running}}}}
+	if found := h.inspectUnlisted(t.Context(), l); len(found) != 1 || found[0].ID != pod || !found[0].Detailed {
+		t.Errorf("found %+v, want the sandbox", found)
+	}
+	l.known.pods = []cri.Pod{{ID: pod}}
+	if found := h.inspectUnlisted(t.Context(), l); len(found) != 0 {
+		t.Errorf("found %+v beside the list", found)
+	}
+}
+
+// TestMergeKnown: of what is known a list tells the state, and that it is there.
+func TestMergeKnown(t *testing.T) {
+	n := newNode(t)
+	m := newModel(n.host().driver)
+	pod := podFacts{Pod: cri.Pod{ID: "p", UID: "u-1", Namespace: "default", Name: "a", Ready: true, Detailed: true, CgroupParent: "kubepods-podu_1.slice", Resources: whole(2)}}
+	ctr := containerFacts{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running, Detailed: true, CgroupsPath: "kubepods-podu_1.slice:cri-containerd:c", Requested: whole(2)}}
+	m.merge(listed{pods: []podFacts{pod}, containers: []containerFacts{ctr}})
+	m.merge(listed{asOf: m.clock, known: lists{pods: []cri.Pod{{ID: "p"}}, containers: []cri.Container{{ID: "c", PodID: "p", State: cri.Exited}}}})
+	if p, c := m.pods["p"], m.containers["c"]; p == nil || p.pod.Ready || p.pod.Name != "a" || c == nil || c.container.State != cri.Exited || c.container.Name != "app" {
+		t.Errorf("pod %+v, container %+v", p, c)
+	}
+	m.merge(listed{asOf: m.clock, known: lists{pods: []cri.Pod{{ID: "p"}}}})
+	if p, c := m.pods["p"], m.containers["c"]; p == nil || c != nil {
+		t.Errorf("pod %+v, container %+v; want the pod alone", p, c)
+	}
+}
+
 // TestListingOlderThanAPod: a container that has come since, and whose pod is being
 // asked for, is not taken for one without a sandbox.
 func TestListingOlderThanAPod(t *testing.T) {

@@ -47,7 +47,7 @@ const (
 	firstRead = 512
 	// shortList is for how much of a list one call is enough, too, when it does not fill it: the
 	// kernel puts records into a page until there are none, or as many as were asked for (Fill in
-	// seq_read_iter).
+	// seq_read_iter). TestListInOneRead (test/vm/guest/cgroup) holds kernels to that.
 	shortList = 2048
 )
 

@@ -181,16 +181,17 @@ const (
 	taskEnv   = "CGROUP_TEST_TASK"
 	taskWaits = "wait"
 	taskForks = "fork"
-	taskTwine = "threads" // waits with so many threads
-	twine     = 100
+
+	taskThreads = "threads" // waits with manyThreads
+	manyThreads = 100
 )
 
 func TestMain(m *testing.M) {
 	switch os.Getenv(taskEnv) {
 	case taskForks:
 		forkForEver()
-	case taskTwine:
-		for range twine {
+	case taskThreads:
+		for range manyThreads {
 			go func() {
 				runtime.LockOSThread()
 				os.Stdout.Write([]byte{1}) //nolint:errcheck // the test counts

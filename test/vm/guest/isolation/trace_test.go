@@ -32,6 +32,10 @@ func startTrace(t *testing.T, cpus cpuset.Set) *trace {
 		mask |= 1 << cpu
 	}
 	tr.seeKernelThreads()
+	t.Cleanup(func() {
+		tr.set("tracing_on", "0")
+		tr.set("buffer_size_kb", "4")
+	})
 	for _, setting := range [][2]string{
 		{"tracing_on", "0"},
 		{"buffer_size_kb", "4096"}, // a hundred thousand switches on each CPU
@@ -96,7 +100,6 @@ func (tr *trace) end() ran {
 	if err != nil {
 		tr.Fatal(err)
 	}
-	defer tr.set("buffer_size_kb", "4")
 	stats, err := filepath.Glob(filepath.Join(instance, "per_cpu/cpu*/stats"))
 	if err != nil || len(stats) == 0 {
 		tr.Fatalf("no statistics of the trace: %v", err)
