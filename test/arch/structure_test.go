@@ -1,0 +1,144 @@
+package arch_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/types"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/go/packages"
+)
+
+// The structure of the package of the event loop. The numbers are upper bounds: a
+// change that lowers a figure lowers the bound with it.
+const (
+	loopPackage = "internal/daemon"
+	loopType    = "loop"
+
+	mostLines       = 15_785 // lines of the files without tests
+	mostFilePairs   = 860    // pairs of files of which the first uses a declaration of the second
+	mostMutualPairs = 103    // pairs of files that use declarations of each other
+	mostLoopFields  = 50     // fields of the loop
+	mostLoopMethods = 257    // methods of the loop
+)
+
+// load type-checks the packages that match the patterns, relative to the module's root.
+func load(t *testing.T, patterns ...string) []*packages.Package {
+	t.Helper()
+	all, err := packages.Load(&packages.Config{
+		Mode: packages.NeedName | packages.NeedFiles | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedImports,
+		Dir:  "../..",
+	}, patterns...)
+	if err != nil {
+		t.Fatalf("load packages: %v", err)
+	}
+	for _, p := range all {
+		for _, e := range p.Errors {
+			t.Fatalf("load %s: %v", p.PkgPath, e)
+		}
+	}
+	return all
+}
+
+// structure holds figures of a package.
+type structure struct {
+	lines, pairs, mutual, fields, methods int
+}
+
+// measure returns the figures of a package and of its type with the given name.
+func measure(p *packages.Package, typeName string) (structure, error) {
+	var s structure
+	type pair struct{ user, used string }
+	uses := map[pair]bool{}
+	for _, f := range p.Syntax {
+		user := p.Fset.Position(f.Package).Filename
+		src, err := os.ReadFile(user)
+		if err != nil {
+			return structure{}, err
+		}
+		s.lines += strings.Count(string(src), "\n")
+		ast.Inspect(f, func(n ast.Node) bool {
+			id, ok := n.(*ast.Ident)
+			if !ok {
+				return true
+			}
+			if o := p.TypesInfo.Uses[id]; o != nil && o.Pkg() == p.Types && o.Pos().IsValid() {
+				if used := p.Fset.Position(o.Pos()).Filename; used != user {
+					uses[pair{user, used}] = true
+				}
+			}
+			return true
+		})
+	}
+	s.pairs = len(uses)
+	for u := range uses {
+		if u.user < u.used && uses[pair{u.used, u.user}] {
+			s.mutual++
+		}
+	}
+	named, ok := p.Types.Scope().Lookup(typeName).(*types.TypeName)
+	if !ok {
+		return structure{}, fmt.Errorf("%s has no type %s", p.PkgPath, typeName)
+	}
+	t := named.Type().(*types.Named)
+	s.methods = t.NumMethods()
+	if st, ok := t.Underlying().(*types.Struct); ok {
+		s.fields = st.NumFields()
+	}
+	return s, nil
+}
+
+// TestLoopStructure checks that the package of the event loop grows in none of its
+// figures, and prints them.
+func TestLoopStructure(t *testing.T) {
+	got, err := measure(load(t, "./"+loopPackage)[0], loopType)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []struct {
+		name      string
+		got, most int
+	}{
+		{"lines", got.lines, mostLines},
+		{"file pairs", got.pairs, mostFilePairs},
+		{"mutual file pairs", got.mutual, mostMutualPairs},
+		{"fields of " + loopType, got.fields, mostLoopFields},
+		{"methods of " + loopType, got.methods, mostLoopMethods},
+	} {
+		t.Logf("%s: %s: %d (at most %d)", loopPackage, f.name, f.got, f.most)
+		if f.got > f.most {
+			t.Errorf("%s: %s: %d; want at most %d: move code into the package that owns the state", loopPackage, f.name, f.got, f.most)
+		}
+	}
+}
+
+// TestMeasure checks the figures of a package of two files that use each other.
+func TestMeasure(t *testing.T) {
+	dir := t.TempDir()
+	for name, src := range map[string]string{
+		"go.mod": "module example.org/m\n\ngo 1.26\n",
+		"a.go":   "package m\n\ntype loop struct {\n\tx, y int\n\tb other\n}\n\nfunc (l *loop) f() { l.b.g() }\n",
+		"b.go":   "package m\n\ntype other struct{ l *loop }\n\nfunc (o other) g() {}\n",
+		"c.go":   "package m\n\nvar _ other\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(src), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := packages.Load(&packages.Config{
+		Mode: packages.NeedName | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo, Dir: dir,
+	}, ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := measure(all[0], "loop")
+	if want := (structure{lines: 16, pairs: 3, mutual: 1, fields: 3, methods: 1}); err != nil || got != want {
+		t.Errorf("measure = %+v, %v; want %+v", got, err, want)
+	}
+	if _, err := measure(all[0], "absent"); err == nil {
+		t.Error("measure of a missing type returned no error")
+	}
+}
