@@ -39,11 +39,11 @@ is nothing to put back: cgroups ended with it.
 		if err != nil {
 			return err
 		}
-		restore := daemon.Restore
+		do := daemon.Restore
 		if *dry {
-			restore = daemon.DryRestore
+			do = daemon.DryRestore
 		}
-		r, err := restore(c.Context(), daemon.Options{
+		r, err := do(c.Context(), daemon.Options{
 			Config: cfg, Topology: t, Environment: environment(), Build: build(), Log: a.logger(cfg),
 		})
 		if err = a.showRestored(r, err, *output); err != nil {

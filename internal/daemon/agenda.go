@@ -91,13 +91,13 @@ func (l *loop) awaited() bool {
 		len(l.creating)+len(l.starting)+len(l.moving)+len(l.waiting) > 0
 }
 
-func (*createAsked) concern(*loop) concern  { return ofNoPlan }
-func (*startAsked) concern(*loop) concern   { return ofNobody }
-func (podHint) concern(*loop) concern       { return ofNobody }
-func (containerHint) concern(*loop) concern { return ofNobody }
-func (unitRead) concern(*loop) concern      { return ofNobody }
-func (witnessed) concern(*loop) concern     { return ofNobody }
-func (e written) concern(*loop) concern     { return ofNobodyUnless(e.err != nil || e.unmade) }
+func (*createAsked) concern(*loop) concern   { return ofNoPlan }
+func (*startAsked) concern(*loop) concern    { return ofNobody }
+func (podHint) concern(*loop) concern        { return ofNobody }
+func (containerHint) concern(*loop) concern  { return ofNobody }
+func (unitRead) concern(*loop) concern       { return ofNobody }
+func (witnessArrived) concern(*loop) concern { return ofNobody }
+func (e written) concern(*loop) concern      { return ofNobodyUnless(e.err != nil || e.unmade) }
 
 // Where the runtime asks first, containers are placed before they exist, else when an event
 // tells of them. An error tells of nobody, or of an end.

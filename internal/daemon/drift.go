@@ -112,7 +112,7 @@ func (l *loop) callWitnesses(t cgroup.Target) {
 			c, err := l.runtime.ContainerStatus(ctx, t.Container)
 			w.record, w.known = c.Recorded, err == nil && c.Detailed
 		}
-		return w
+		return witnessArrived{w}
 	})
 }
 
@@ -125,10 +125,13 @@ type witnessed struct {
 	known  bool // record
 }
 
-func (e witnessed) apply(l *loop) {
+// witnessArrived is the event.
+type witnessArrived struct{ witnessed }
+
+func (e witnessArrived) apply(l *loop) {
 	for _, d := range l.drifts.open {
 		if d.Path == e.path && d.witness == nil {
-			d.witness = &e
+			d.witness = &e.witnessed
 		}
 	}
 	cpus, err := cpuset.Parse(e.record.CPUs)

@@ -74,7 +74,7 @@ func (o *observer) subject(in *inside, c *inspect.Container, traces map[string]*
 	s.Events, s.Earlier = eventsOf(in.history, c)
 	in.compare(&s)
 	if c.Cgroup != "" {
-		s.Kernel = o.loop.kernelOf(cgroup.Path(c.Cgroup))
+		s.Kernel = o.kernel(cgroup.Path(c.Cgroup))
 	}
 	return s
 }

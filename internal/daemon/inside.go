@@ -42,7 +42,8 @@ func (l *loop) publishInside(v *telemetry.View) {
 
 // observer answers what operators ask. It is called from other goroutines.
 type observer struct {
-	loop    *loop
+	last    func() *inside                    // that was published; nil before
+	kernel  func(cgroup.Path) *inspect.Kernel // what it says of a cgroup
 	build   telemetry.Build
 	started time.Time
 	file    string
@@ -50,7 +51,7 @@ type observer struct {
 }
 
 func (l *loop) newObserver(o Options) *observer {
-	return &observer{loop: l, build: o.Build, started: time.Now().UTC(), file: o.ConfigFile, node: o.Environment.NodeName}
+	return &observer{last: l.inside.Load, kernel: func(p cgroup.Path) *inspect.Kernel { return l.kernelOf(p) }, build: o.Build, started: time.Now().UTC(), file: o.ConfigFile, node: o.Environment.NodeName}
 }
 
 // History implements control.Inside.
@@ -61,7 +62,7 @@ func (o *observer) Started() time.Time { return o.started }
 
 // now is the last that was published; empty before.
 func (o *observer) now() *inside {
-	if in := o.loop.inside.Load(); in != nil {
+	if in := o.last(); in != nil {
 		return in
 	}
 	return &inside{view: &telemetry.View{}, history: history.New().Snapshot()}

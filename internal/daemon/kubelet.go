@@ -69,12 +69,15 @@ func (l *loop) askHints(pods []pools.Pod, now time.Time) {
 		ctx, cancel := context.WithTimeout(ctx, hintPatience)
 		defer cancel()
 		found, err := l.devices.List(ctx)
-		return hinted{keys: keys, containers: found, err: err}
+		return hintsArrived{hinted{keys: keys, containers: found, err: err}}
 	})
 }
 
+// hintsArrived is the event.
+type hintsArrived struct{ hinted }
+
 // apply takes the kubelet's answer over. Who has none is asked for again.
-func (e hinted) apply(l *loop) {
+func (e hintsArrived) apply(l *loop) {
 	h, now := l.hints, time.Now()
 	h.asking = false
 	nobody := errors.Is(e.err, errNoKubelet) && h.state == ""
@@ -86,7 +89,7 @@ func (e hinted) apply(l *loop) {
 				names[p.pod.Namespace+"/"+p.pod.Name] = p.uid
 			}
 		}
-		h.take(e, names)
+		h.take(e.hinted, names)
 		for _, c := range e.containers {
 			if c.Err != nil && names[c.Namespace+"/"+c.Pod] != "" {
 				l.log.Warn("hint is not complete", "pod", c.Namespace+"/"+c.Pod, "container", c.Name, "error", c.Err)

@@ -141,7 +141,7 @@ func (l *loop) askKubelet(now time.Time) {
 		return
 	}
 	k.asking, k.due, k.retry = true, false, time.Time{}
-	l.asks.submit("kubelet", func(ctx context.Context) event { return l.lookAtKubelet(ctx) })
+	l.asks.submit("kubelet", func(ctx context.Context) event { return kubeletArrived{l.lookAtKubelet(ctx)} })
 }
 
 func (h *host) lookAtKubelet(ctx context.Context) (e kubeletTold) {
@@ -156,11 +156,14 @@ func (h *host) lookAtKubelet(ctx context.Context) (e kubeletTold) {
 	return e
 }
 
-func (e kubeletTold) apply(l *loop) {
+// kubeletArrived is the event.
+type kubeletArrived struct{ kubeletTold }
+
+func (e kubeletArrived) apply(l *loop) {
 	k := &l.kubelet
 	before := k.err
 	k.asking, k.told = false, true
-	k.take(e, l.model.uidOf)
+	k.take(e.kubeletTold, l.model.uidOf)
 	if k.err != nil {
 		k.retry = time.Now().Add(relistPause)
 	}

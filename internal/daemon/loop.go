@@ -192,7 +192,7 @@ func (l *loop) sweepDue() {
 func (l *loop) handle(e event) {
 	l.agenda.add(l.concern(e))
 	switch e.(type) {
-	case kubeletTold, written, unitRead, saved, tuned: // follow from what is known already
+	case kubeletArrived, written, unitRead, saved, tuned: // follow from what is known already
 	default:
 		l.kubelet.due = true
 	}
@@ -277,7 +277,7 @@ func (l *loop) onListed(e listed) {
 	l.others.learn(e.crio, l.model)
 	l.model.merge(e)
 	for _, u := range e.units {
-		u.apply(l)
+		l.onUnit(u)
 	}
 	patience := l.relistSoon(len(e.failed) > 0)
 	if !l.status.listed {

@@ -77,7 +77,7 @@ func (e unitAnswered) apply(l *loop) {
 	if a := l.status.asks[e.name]; a != nil {
 		a.asking = false
 	}
-	e.unitFetched.apply(l)
+	l.onUnit(e.unitFetched)
 	l.askDue(time.Now())
 }
 
@@ -96,7 +96,8 @@ func (h *host) askUnit(ctx context.Context, name string) unitFetched {
 	return unitFetched{name: name, unit: u, files: services.Settings(u.Files, u.CPUs, h.unitFile), err: err}
 }
 
-func (e unitFetched) apply(l *loop) {
+// onUnit takes over what systemd says of a unit.
+func (l *loop) onUnit(e unitFetched) {
 	if !l.follows(e.name) {
 		return // not any more
 	}

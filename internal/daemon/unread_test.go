@@ -226,7 +226,7 @@ func TestUnreadUnitIsLogged(t *testing.T) {
 	l.status.listed = true
 	for i, f := range []unitFetched{told, silent, silent, told, silent} {
 		l.onListed(listed{asOf: l.model.clock, units: []unitFetched{f}})
-		f.apply(l) // the question that follows
+		l.onUnit(f) // the question that follows
 		if got, want := len(n.logged("read unit")), []int{0, 1, 1, 1, 2}[i]; got != want {
 			t.Errorf("after answer %d it has been logged %d times, want %d", i, got, want)
 		}

@@ -27,8 +27,8 @@ func (s *scene) settle(ctx context.Context, all []manifest.Pod) (daemon.Preview,
 	tick := time.NewTicker(2 * time.Second) // each look costs the node a second of CPU time
 	defer tick.Stop()
 	for last := ""; ; {
-		preview, err := plan(ctx, s.m)
-		state := stateOf(all, preview)
+		shown, err := plan(ctx, s.m)
+		state := stateOf(all, shown)
 		now := state.String()
 		if err != nil { // a runtime that starts many pods under emulation does not always answer in time
 			now = clip(err.Error())
@@ -38,7 +38,7 @@ func (s *scene) settle(ctx context.Context, all []manifest.Pod) (daemon.Preview,
 			last = now
 		}
 		if err == nil && state.settled() {
-			return preview, nil
+			return shown, nil
 		}
 		select {
 		case <-tick.C:
