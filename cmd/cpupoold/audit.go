@@ -10,6 +10,8 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/audit"
 	"github.com/cpupoold/cpupoold/internal/daemon"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/preview"
 )
 
 // Bounds of the flags of audit. An interval below a millisecond would show the audit
@@ -64,9 +66,9 @@ somebody was found; with --ran, somebody who ran there.`,
 		if err != nil {
 			return err
 		}
-		o := daemon.Options{Config: cfg, Topology: t, Log: a.logger(cfg)}
+		o := hostenv.Options{Config: cfg, Topology: t, Log: a.logger(cfg)}
 		r, err := auditing{
-			owners:   func(ctx context.Context) (audit.Ownership, []string, error) { return daemon.Owners(ctx, o) },
+			owners:   func(ctx context.Context) (audit.Ownership, []string, error) { return preview.Owners(ctx, o) },
 			watcher:  w,
 			duration: *duration, interval: *interval, cost: processTime,
 		}.run(c.Context())

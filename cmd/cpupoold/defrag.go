@@ -7,7 +7,8 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/control"
-	"github.com/cpupoold/cpupoold/internal/daemon"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/pkg/defrag"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
@@ -22,7 +23,7 @@ func (a *app) doDefrag(ctx context.Context, c *config.Config, t *topology.Topolo
 			return err
 		}
 	}
-	p, err := daemon.DryRun(ctx, daemon.Options{Config: c, Topology: t, Log: a.logger(c)})
+	p, err := preview.DryRun(ctx, hostenv.Options{Config: c, Topology: t, Log: a.logger(c)})
 	if err != nil {
 		return err
 	}
@@ -63,7 +64,7 @@ type defragReport struct {
 	defrag.Report
 	// Results are those of the moves, with --apply.
 	Results []control.Result `json:"results,omitempty"`
-	// Unread are as in daemon.Preview.
+	// Unread are as in preview.Preview.
 	Unread []string `json:"unread,omitempty"`
 
 	bound bool // memory follows CPUs

@@ -7,8 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cpupoold/cpupoold/internal/daemon"
 	"github.com/cpupoold/cpupoold/internal/host"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -40,7 +41,7 @@ on another NUMA node its memory is far unless guaranteed.memory binds it.`,
 		if *defrag {
 			return a.doDefrag(c.Context(), cfg, t, *output, *apply)
 		}
-		p, err := daemon.DryRun(c.Context(), daemon.Options{Config: cfg, Topology: t, Log: a.logger(cfg)})
+		p, err := preview.DryRun(c.Context(), hostenv.Options{Config: cfg, Topology: t, Log: a.logger(cfg)})
 		if err != nil {
 			return err
 		}
@@ -60,7 +61,7 @@ func cpusOf(c *pools.Placement) string {
 	return c.CPUs.String() + " + " + c.Mixed.String()
 }
 
-func (a *app) printPlan(p daemon.Preview) error {
+func (a *app) printPlan(p preview.Preview) error {
 	out := newTable(a.out, "POD", "CONTAINER OR UNIT", "POOL", "CPUS", "REASON")
 	for _, pod := range p.Plan.Pods {
 		for _, c := range pod.Containers {
@@ -106,7 +107,7 @@ func (a *app) printPlan(p daemon.Preview) error {
 
 // printRest prints what the machine did not allow, and what could not be honoured,
 // written or read.
-func (a *app) printRest(p daemon.Preview) error {
+func (a *app) printRest(p preview.Preview) error {
 	var lines []string
 	for _, x := range p.Adapted {
 		lines = append(lines, "adapted: "+x)

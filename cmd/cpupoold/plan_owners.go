@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cpupoold/cpupoold/internal/daemon"
+	"github.com/cpupoold/cpupoold/internal/node/preview"
 )
 
 // printNoise prints what keeps exclusive CPUs exclusive, and what goes on there all the
 // same.
-func (a *app) printNoise(p daemon.Preview) error {
+func (a *app) printNoise(p preview.Preview) error {
 	if len(p.Owners)+len(p.Ends) == 0 {
 		return nil
 	}

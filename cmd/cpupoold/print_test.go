@@ -6,8 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cpupoold/cpupoold/internal/daemon"
 	"github.com/cpupoold/cpupoold/internal/host"
+	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/internal/noise"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -16,14 +16,14 @@ import (
 )
 
 func TestPrintPlan(t *testing.T) {
-	p := daemon.Preview{
+	p := preview.Preview{
 		Host: []host.Verdict{
 			{Name: "system.slice", State: host.Confined, CPUs: cpuset.Range(0, 1)},
 			{Name: "user.slice", State: host.Foreign, Why: "somebody has given it CPUs 3"},
 		},
 		Adapted: []string{"shared.cpus: the machine has no CPU 8"},
 		Offline: cpuset.Range(6, 7),
-		Owners: []daemon.OwnerPreview{
+		Owners: []preview.OwnerPreview{
 			{Pod: "default/du", Name: "du", Wanted: noise.Isolated, Why: "a sibling has CPUs 0-7",
 				Report: noise.Machine{NohzFull: cpuset.Range(5, 7)}.Of(cpuset.Range(4, 5), noise.CPUSet)},
 			{Name: "ptp.service", Wanted: noise.CPUSet, Report: noise.Machine{Isolated: cpuset.Of(6), NohzFull: cpuset.Range(5, 7)}.Of(cpuset.Of(6), noise.CPUSet)},

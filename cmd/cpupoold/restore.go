@@ -6,7 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cpupoold/cpupoold/internal/daemon"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/restore"
 )
 
 func (a *app) restore() *cobra.Command {
@@ -39,11 +40,11 @@ is nothing to put back: cgroups ended with it.
 		if err != nil {
 			return err
 		}
-		do := daemon.Restore
+		do := restore.Restore
 		if *dry {
-			do = daemon.DryRestore
+			do = restore.DryRestore
 		}
-		r, err := do(c.Context(), daemon.Options{
+		r, err := do(c.Context(), hostenv.Options{
 			Config: cfg, Topology: t, Environment: environment(), Build: build(), Log: a.logger(cfg),
 		})
 		if err = a.showRestored(r, err, *output); err != nil {
@@ -72,7 +73,7 @@ is nothing to put back: cgroups ended with it.
 
 // showRestored prints what has been done, also where not everything could be: then err is
 // why, and is returned.
-func (a *app) showRestored(r daemon.RestoreReport, err error, output format) error {
+func (a *app) showRestored(r restore.RestoreReport, err error, output format) error {
 	if err != nil && len(r.Restored)+len(r.Changes)+len(r.Differs)+len(r.Settings.Restored)+len(r.Settings.Differs) == 0 {
 		return err
 	}
@@ -82,7 +83,7 @@ func (a *app) showRestored(r daemon.RestoreReport, err error, output format) err
 	return errors.Join(err, a.printRestored(r))
 }
 
-func (a *app) printRestored(r daemon.RestoreReport) error {
+func (a *app) printRestored(r restore.RestoreReport) error {
 	var err error
 	if r.DryRun {
 		_, err = fmt.Fprintf(a.out, "%d values would be restored, %d cgroups have ended\n", len(r.Changes), r.Gone)
@@ -115,7 +116,7 @@ func (a *app) printRestored(r daemon.RestoreReport) error {
 }
 
 // printChanges prints what is put back from what to what.
-func (a *app) printChanges(r daemon.RestoreReport) error {
+func (a *app) printChanges(r restore.RestoreReport) error {
 	if len(r.Changes)+len(r.Settings.Restored) == 0 {
 		return nil
 	}
@@ -137,7 +138,7 @@ func (a *app) printChanges(r daemon.RestoreReport) error {
 	return out.flush()
 }
 
-func (a *app) printNode(n *daemon.NodeReport) error {
+func (a *app) printNode(n *restore.NodeReport) error {
 	if n == nil {
 		return nil
 	}
@@ -149,7 +150,7 @@ func (a *app) printNode(n *daemon.NodeReport) error {
 	return err
 }
 
-func harmless(r daemon.RestoreReport) int {
+func harmless(r restore.RestoreReport) int {
 	n := 0
 	for _, d := range r.Differs {
 		if d.Harmless {

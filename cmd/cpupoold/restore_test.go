@@ -13,7 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cpupoold/cpupoold/internal/daemon"
+	"github.com/cpupoold/cpupoold/internal/node/restore"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
 )
 
 // TestRestoreWaits: a pod of deploy/uninstall/restore.yaml that ended would be started again.
@@ -62,15 +63,15 @@ node: {enabled: false}
 
 // TestPrintRestored: what would be done reads like what was done.
 func TestPrintRestored(t *testing.T) {
-	scope := daemon.Original{Path: "kubepods.slice/a.scope", File: "cpuset.cpus", Container: "c1"}
-	slice := daemon.Original{Path: "system.slice", File: "cpuset.cpus", Unit: "system.slice"}
-	r := daemon.RestoreReport{Gone: 1, Note: "the journal is damaged", Changes: []daemon.Change{
+	scope := undo.Original{Path: "kubepods.slice/a.scope", File: "cpuset.cpus", Container: "c1"}
+	slice := undo.Original{Path: "system.slice", File: "cpuset.cpus", Unit: "system.slice"}
+	r := restore.RestoreReport{Gone: 1, Note: "the journal is damaged", Changes: []restore.Change{
 		{Original: scope, From: "4-5", To: "0-7"}, {Original: slice, From: "0-1"},
 	}}
 	dry := r
 	dry.DryRun = true
-	r.Restored = []daemon.Original{slice}
-	r.Differs = []daemon.Difference{{Original: scope, Now: "0-7", Harmless: true, Reason: "the same"}}
+	r.Restored = []undo.Original{slice}
+	r.Differs = []undo.Difference{{Original: scope, Now: "0-7", Harmless: true, Reason: "the same"}}
 	const said = `2 values would be restored, 1 cgroups have ended
 the journal is damaged
 TO RESTORE              FILE         FROM  TO
@@ -86,7 +87,7 @@ DIFFERS                 FILE         WAS  IS   BECAUSE
 kubepods.slice/a.scope  cpuset.cpus  -    0-7  the same
 `
 	for _, c := range []struct {
-		report daemon.RestoreReport
+		report restore.RestoreReport
 		want   string
 	}{
 		{dry, said},
@@ -105,9 +106,9 @@ kubepods.slice/a.scope  cpuset.cpus  -    0-7  the same
 // TestRestoreByHalf: what could be put back is printed, and what could not is the error.
 func TestRestoreByHalf(t *testing.T) {
 	half := errors.New("irqbalance does not answer")
-	done := daemon.RestoreReport{Restored: []daemon.Original{{File: "cpuset.cpus"}}}
+	done := restore.RestoreReport{Restored: []undo.Original{{File: "cpuset.cpus"}}}
 	for name, c := range map[string]struct {
-		report daemon.RestoreReport
+		report restore.RestoreReport
 		err    error
 		output format
 		shows  string
@@ -115,9 +116,9 @@ func TestRestoreByHalf(t *testing.T) {
 		"all":             {done, nil, asTable, "1 values restored"},
 		"half":            {done, half, asTable, "1 values restored"},
 		"half, as JSON":   {done, half, asJSON, `"restored"`},
-		"nothing at all":  {daemon.RestoreReport{}, half, asTable, ""},
-		"nothing to do":   {daemon.RestoreReport{}, nil, asTable, "0 values restored"},
-		"one that stayed": {daemon.RestoreReport{Differs: []daemon.Difference{{Reason: "busy"}}}, half, asTable, "busy"},
+		"nothing at all":  {restore.RestoreReport{}, half, asTable, ""},
+		"nothing to do":   {restore.RestoreReport{}, nil, asTable, "0 values restored"},
+		"one that stayed": {restore.RestoreReport{Differs: []undo.Difference{{Reason: "busy"}}}, half, asTable, "busy"},
 	} {
 		var out bytes.Buffer
 		err := (&app{streams: streams{out: &out}}).showRestored(c.report, c.err, c.output)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/daemon"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/preflight"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
@@ -46,7 +47,7 @@ func (a *app) doRun(ctx context.Context) error {
 	if err := a.admit(ctx, c, log); err != nil {
 		return err
 	}
-	return daemon.Run(ctx, daemon.Options{
+	return daemon.Run(ctx, hostenv.Options{
 		Config:     c,
 		Topology:   t,
 		ConfigFile: file,
@@ -61,8 +62,8 @@ func (a *app) doRun(ctx context.Context) error {
 }
 
 // environment is what the pod's manifest and the kubelet say of the cluster.
-func environment() daemon.Environment {
-	return daemon.Environment{
+func environment() hostenv.Environment {
+	return hostenv.Environment{
 		NodeName: os.Getenv("NODE_NAME"),
 		APIHost:  os.Getenv("KUBERNETES_SERVICE_HOST"),
 		APIPort:  os.Getenv("KUBERNETES_SERVICE_PORT"),

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cpupoold/cpupoold/internal/daemon"
+	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/internal/tune"
 )
 
@@ -43,7 +43,7 @@ func (a *app) printSettings(r tune.Report, dry bool) error {
 }
 
 // printTuning prints what a plan would change of them.
-func (a *app) printTuning(p *daemon.TunePreview) error {
+func (a *app) printTuning(p *preview.TunePreview) error {
 	if p == nil {
 		return nil
 	}

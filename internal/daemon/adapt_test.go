@@ -9,6 +9,10 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/restore"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -21,7 +25,7 @@ func (n *node) replace(cpus int) {
 	n.t.Helper()
 	j := n.journal()
 	j.BootID = "the boot before"
-	if err := SaveJournal(filepath.Join(n.dir, "journal.json"), j); err != nil {
+	if err := undo.SaveJournal(filepath.Join(n.dir, "journal.json"), j); err != nil {
 		n.t.Fatal(err)
 	}
 	var err error
@@ -59,7 +63,7 @@ func TestOtherMachineAfterAReboot(t *testing.T) {
 	}
 	start := func() *loop {
 		t.Helper()
-		o := Options{Config: c, Topology: n.top, Reload: n.lenient, Log: n.logger()}
+		o := hostenv.Options{Config: c, Topology: n.top, Reload: n.lenient, Log: n.logger()}
 		l, err := newLoop(n.host(), o)
 		if err != nil {
 			t.Fatalf("the daemon does not start: %v", err)
@@ -68,12 +72,15 @@ func TestOtherMachineAfterAReboot(t *testing.T) {
 	}
 	for range 2 { // not only the first time
 		l := start()
-		if got := l.settings.pools.Guaranteed.String(); got != "4-5" || len(l.settings.adapted) == 0 {
-			t.Errorf("guaranteed pool = %s, adaptions %q; want 4-5 and why", got, l.settings.adapted)
+		if got := l.settings.Pools.Guaranteed.String(); got != "4-5" || len(l.settings.Adapted) == 0 {
+			t.Errorf("guaranteed pool = %s, adaptions %q; want 4-5 and why", got, l.settings.Adapted)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { defer close(done); l.serve(ctx, Options{Config: c, Reload: n.lenient, Log: n.logger()}) }()
+		go func() {
+			defer close(done)
+			l.serve(ctx, hostenv.Options{Config: c, Reload: n.lenient, Log: n.logger()})
+		}()
 		id := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
 		n.runsOn(id, "4-5")
 		n.eventually("shown", func() bool { v := l.snapshot.Load(); return v != nil && len(v.Adapted) > 0 })
@@ -113,13 +120,13 @@ func TestUnfitAtTheStart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := Options{Config: c, Topology: n.top, Reload: n.lenient, Log: n.logger()}
+		o := hostenv.Options{Config: c, Topology: n.top, Reload: n.lenient, Log: n.logger()}
 		l, err := newLoop(n.host(), o)
 		if err != nil {
 			t.Fatalf("%s: the daemon does not start: %v", name, err)
 		}
-		if got := l.settings.pools.Guaranteed.String(); got != "4-7" || len(l.settings.adapted) == 0 {
-			t.Errorf("%s: guaranteed pool = %s, adaptions %q; want 4-7 and why", name, got, l.settings.adapted)
+		if got := l.settings.Pools.Guaranteed.String(); got != "4-7" || len(l.settings.Adapted) == 0 {
+			t.Errorf("%s: guaranteed pool = %s, adaptions %q; want 4-7 and why", name, got, l.settings.Adapted)
 		}
 		r := n.serve(l, o)
 		excl := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
@@ -134,8 +141,8 @@ func TestUnfitAtTheStart(t *testing.T) {
 		if a := n.journal().Accepted; a != nil {
 			t.Errorf("%s: the journal takes it for accepted: %+v", name, a)
 		}
-		var s settings
-		if err := s.change(c, n.top, n.journal().Accepted); err == nil || !strings.Contains(err.Error(), "guaranteed.cpus") {
+		var s desired.Settings
+		if err := s.Change(c, n.top, n.journal().Accepted); err == nil || !strings.Contains(err.Error(), "guaranteed.cpus") {
 			t.Errorf("%s: plan's error = %v; want one about guaranteed.cpus", name, err)
 		}
 		if err := n.runtime.StopPod(n.podOf(excl)); err != nil {
@@ -187,10 +194,10 @@ func TestMemoryIsBound(t *testing.T) {
 		t.Errorf("a restart wrote %v", writes)
 	}
 	h := n.host()
-	if _, err := h.restore(t.Context(), n.journal()); err != nil {
+	if _, err := restore.HostRestore(&h, t.Context(), n.journal()); err != nil {
 		t.Fatal(err)
 	}
-	if got := n.state(id).Mems; !got.IsEmpty() && !got.Equal(h.nodes) {
+	if got := n.state(id).Mems; !got.IsEmpty() && !got.Equal(h.Nodes) {
 		t.Errorf("memory is bound to nodes %s after restore", got)
 	}
 }
@@ -199,12 +206,12 @@ func TestMemoryIsBound(t *testing.T) {
 func TestAcceptedOutlivesTheBoot(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "journal.json")
 	was := sampleJournal()
-	was.Accepted = &accepted{Pools: "x", Present: cpuset.Of(0), Online: cpuset.Of(0)}
-	if err := SaveJournal(name, was); err != nil {
+	was.Accepted = &undo.Accepted{Pools: "x", Present: cpuset.Of(0), Online: cpuset.Of(0)}
+	if err := undo.SaveJournal(name, was); err != nil {
 		t.Fatal(err)
 	}
-	j, note := LoadJournal(name, "boot-2", time.Now())
-	if note != nil || !j.Accepted.equal(*was.Accepted) || len(j.Originals)+len(j.Assignments) != 0 {
+	j, note := undo.LoadJournal(name, "boot-2", time.Now())
+	if note != nil || !j.Accepted.Equal(*was.Accepted) || len(j.Originals)+len(j.Assignments) != 0 {
 		t.Errorf("journal of an earlier boot = %+v, %v", j, note)
 	}
 	if err := os.Remove(name); err != nil {

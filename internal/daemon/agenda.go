@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
@@ -78,7 +79,7 @@ type concerning interface {
 }
 
 // concern says whom an event concerns.
-func (l *loop) concern(e event) concern {
+func (l *loop) concern(e actor.Event) concern {
 	if c, ok := e.(concerning); ok && !l.awaited() {
 		return c.concern(l)
 	}
@@ -87,43 +88,49 @@ func (l *loop) concern(e event) concern {
 
 // awaited says that somebody waits for what the next event may bring.
 func (l *loop) awaited() bool {
-	return !l.status.ready || !l.ledger.safe() || filesWait(l.status.deferred) ||
+	return !l.status.ready || !l.ledger.Safe() || filesWait(l.status.deferred) ||
 		len(l.creating)+len(l.starting)+len(l.moving)+len(l.waiting) > 0
 }
 
-func (*createAsked) concern(*loop) concern   { return ofNoPlan }
-func (*startAsked) concern(*loop) concern    { return ofNobody }
-func (podHint) concern(*loop) concern        { return ofNobody }
-func (containerHint) concern(*loop) concern  { return ofNobody }
-func (unitRead) concern(*loop) concern       { return ofNobody }
+func (*createAsked) concern(*loop) concern { return ofNoPlan }
+
+func (*startAsked) concern(*loop) concern { return ofNobody }
+
+func (podHint) concern(*loop) concern { return ofNobody }
+
+func (containerHint) concern(*loop) concern { return ofNobody }
+
+func (unitRead) concern(*loop) concern { return ofNobody }
+
 func (witnessArrived) concern(*loop) concern { return ofNobody }
-func (e written) concern(*loop) concern      { return ofNobodyUnless(e.err != nil || e.unmade) }
+
+func (e written) concern(*loop) concern { return ofNobodyUnless(e.err != nil || e.unmade) }
 
 // Where the runtime asks first, containers are placed before they exist, else when an event
 // tells of them. An error tells of nobody, or of an end.
 
 func (e runtimeEvent) concern(l *loop) concern {
-	return ofNobodyUnless(e.Kind == cri.ContainerStarted && !l.model.asksFirst || e.Kind == cri.ContainerStopped && l.parted(e.ContainerID))
+	return ofNobodyUnless(e.Kind == cri.ContainerStarted && !l.model.AsksFirst || e.Kind == cri.ContainerStopped && l.parted(e.ContainerID))
 }
 
 func (e podFetched) concern(l *loop) concern {
-	return ofNobodyUnless(e.err == nil && (!l.model.asksFirst || l.model.pods[e.id] == nil))
+	return ofNobodyUnless(e.err == nil && (!l.model.AsksFirst || l.model.Pods[e.id] == nil))
 }
 
 func (e containerFetched) concern(l *loop) concern {
-	return ofNobodyUnless(e.err == nil && (!l.model.asksFirst || l.model.containers[e.id] == nil || e.container.State == cri.Exited && l.parted(e.id)))
+	return ofNobodyUnless(e.err == nil && (!l.model.AsksFirst || l.model.Containers[e.id] == nil || e.container.State == cri.Exited && l.parted(e.id)))
 }
 
 // parted says that a container is a partition, which is to be none before its cgroup goes.
 func (l *loop) parted(container string) bool {
-	e := l.model.containers[container]
-	return e != nil && l.isolation.outcomes[e.path].Phase == cgroup.PartitionInForce
+	e := l.model.Containers[container]
+	return e != nil && l.isolation.outcomes[e.Path].Phase == cgroup.PartitionInForce
 }
 
 // What nobody waits for changes nothing when it is on the disk, and nothing newer is to follow it.
 
 func (e saved) concern(l *loop) concern {
-	if e.err == nil && !l.status.journalLate && e.upTo == l.ledger.changes {
+	if e.err == nil && !l.status.journalLate && e.upTo == l.ledger.Changes {
 		return ofNothing
 	}
 	return ofNoPlan
@@ -149,7 +156,7 @@ func ofNobodyUnless(anybodys bool) concern {
 // work does what is due.
 func (l *loop) work() {
 	began := time.Now()
-	if !l.status.listed || !l.status.formulaAsked || l.manager != nil && !l.kubelet.told {
+	if !l.status.listed || !l.status.formulaAsked || l.Manager != nil && !l.kubelet.Told {
 		l.agenda.done(began, began)
 		l.publish()
 		l.answerMoves()

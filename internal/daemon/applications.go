@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/appcpus"
+	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -48,7 +49,7 @@ type filesWritten struct{ err error }
 // that have just been verified anew; others stay as they are, for as long as their
 // pod is there.
 func (l *loop) tellApplications(now time.Time) {
-	if l.files == "" || !l.status.planned {
+	if l.Files == "" || !l.status.planned {
 		return
 	}
 	a := &l.applications
@@ -90,11 +91,11 @@ func (l *loop) tellApplications(now time.Time) {
 	}
 	before := a.sent
 	a.busy, a.began, a.sent = true, now, &want
-	l.disk.submit("files", func(context.Context) event {
+	l.Disk.Submit("files", func(context.Context) actor.Event {
 		if before == nil {
-			return filesWritten{appcpus.Sync(l.files, want)}
+			return filesWritten{appcpus.Sync(l.Files, want)}
 		}
-		return filesWritten{appcpus.Update(l.files, *before, want)}
+		return filesWritten{appcpus.Update(l.Files, *before, want)}
 	})
 }
 
@@ -121,12 +122,12 @@ func (x applicationEntry) equal(y applicationEntry) bool {
 func (l *loop) entryOf(pod *pools.PodPlan, c *pools.Placement) appcpus.Entry {
 	var housekeeping cpuset.Set
 	if c.Exclusive {
-		housekeeping = l.settings.housekeepingOf(l.model.annotationsOf(pod.UID), c.Name, c.CPUs)
+		housekeeping = l.settings.HousekeepingOf(l.model.AnnotationsOf(pod.UID), c.Name, c.CPUs)
 	}
 	return appcpus.Entry{
 		PodUID: pod.UID, Pod: pod.Namespace + "/" + pod.Name, Container: c.Name, Pool: string(c.Pool), Type: c.Type,
-		CPUs: c.CPUs, Exclusive: c.Exclusive, Nodes: l.settings.nodes(c.CPUs), SharedCPUs: l.status.plan.Shared, MixedCPUs: c.Mixed,
-		Fluid:        l.managers != nil && l.settings.pools.Mixed.Shared && l.settings.pools.FromShared, // CRI-O
+		CPUs: c.CPUs, Exclusive: c.Exclusive, Nodes: l.settings.Nodes(c.CPUs), SharedCPUs: l.status.plan.Shared, MixedCPUs: c.Mixed,
+		Fluid:        l.Managers != nil && l.settings.Pools.Mixed.Shared && l.settings.Pools.FromShared, // CRI-O
 		Housekeeping: housekeeping,
 	}
 }
@@ -151,9 +152,9 @@ func (l *loop) entries() iter.Seq[applicationEntry] {
 		for _, u := range l.status.plan.Units {
 			e := appcpus.Entry{
 				Unit: u.Name, Pool: string(u.Pool), Type: u.Type,
-				CPUs: u.CPUs, Exclusive: u.Exclusive, Nodes: l.settings.nodes(u.CPUs), SharedCPUs: l.status.plan.Shared,
+				CPUs: u.CPUs, Exclusive: u.Exclusive, Nodes: l.settings.Nodes(u.CPUs), SharedCPUs: l.status.plan.Shared,
 			}
-			if !yield(applicationEntry{e, verified[l.model.unitName(u.Name)]}) {
+			if !yield(applicationEntry{e, verified[l.model.UnitName(u.Name)]}) {
 				return
 			}
 		}
@@ -169,8 +170,8 @@ func (l *loop) verified() map[string]bool {
 		if t.Container+t.Unit == "" {
 			continue
 		}
-		c, known := l.tree.current[t.Path]
-		settled := known && !l.tree.stale[t.Path] && !l.tree.busy(t.Path)
+		c, known := l.tree.Current[t.Path]
+		settled := known && !l.tree.Stale[t.Path] && !l.tree.Busy(t.Path)
 		verified[t.Container+t.Unit] = settled && c.Exists && cgroup.Verify(*t, c.State) == nil ||
 			settled && t.Unit != "" && !c.Exists && c.Unit.Known && c.Unit.CPUs.Equal(t.CPUs) // what it will start with
 	}

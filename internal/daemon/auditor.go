@@ -10,6 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cpupoold/cpupoold/internal/audit"
+	"github.com/cpupoold/cpupoold/internal/node/actor"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 )
 
@@ -36,9 +38,9 @@ func newAuditor() auditor { return auditor{changed: make(chan struct{}, 1)} }
 
 // showAudit gives the auditor the plan of the last pass.
 func (l *loop) showAudit() {
-	now := &auditScene{interval: l.settings.config.AuditInterval}
+	now := &auditScene{interval: l.settings.Config.AuditInterval}
 	if now.interval > 0 {
-		now.ownership = ownership(l.status.plan, l.model, l.status.hosts, &l.settings)
+		now.ownership = desired.Ownership(l.status.plan, l.model, l.status.hosts, &l.settings)
 	}
 	was := l.auditor.scene.Swap(now)
 	if was == nil || was.interval != now.interval {
@@ -62,7 +64,7 @@ func (a *auditor) run(ctx context.Context, log *slog.Logger, open func() (watche
 	var (
 		w     watcher
 		round auditRound
-		due   = stoppedTimer()
+		due   = actor.StoppedTimer()
 		said  string // the last error
 	)
 	for {

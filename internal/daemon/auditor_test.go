@@ -59,7 +59,7 @@ func TestOwnership(t *testing.T) {
 		t.Errorf("pools (-want +got):\n%s", d)
 	}
 	byName := cmpopts.SortSlices(func(a, b audit.Place) bool { return a.Cgroup < b.Cgroup })
-	if d := cmp.Diff(got.ownership, n.preview().ownership, byName); d != "" {
+	if d := cmp.Diff(got.ownership, n.preview().Ownership, byName); d != "" {
 		t.Errorf("without a daemon (-with +without):\n%s", d)
 	}
 	n.yaml = poolsYAML + hostPart + "audit: {interval: \"off\"}\n"

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/internal/testnode/cputime"
@@ -53,8 +54,8 @@ func (r *running) looking() (look, giveBack func()) {
 	looked := make(chan struct{})
 	r.inspect(func(l *loop) { giveBack, l.thrift.giveBack = l.thrift.giveBack, func() { looked <- struct{}{} } })
 	return func() {
-		r.loop.box.post(unasked(func(l *loop) {
-			l.thrift.next = l.model.started // due
+		r.loop.box.Post(unasked(func(l *loop) {
+			l.thrift.next = l.model.Started // due
 			resync{}.apply(l)
 		}))
 		<-looked
@@ -83,10 +84,10 @@ func atRest(b *testing.B) *running {
 	r.rests()
 	there := n.listedElsewhere()
 	r.inspect(func(l *loop) {
-		l.runtime = there
-		l.tree.read = func(p cgroup.Path) (cgroup.State, error) { return l.tree.current[p].State, nil }
-		l.tree.check = func(is cgroup.State) (cgroup.State, error) { return is, nil }
-		l.tree.gather = nil
+		l.Runtime = there
+		l.tree.Read = func(p cgroup.Path) (cgroup.State, error) { return l.tree.Current[p].State, nil }
+		l.tree.Check = func(is cgroup.State) (cgroup.State, error) { return is, nil }
+		l.tree.Gather = nil
 	})
 	n.forget()
 	n.runtime.Forget()
@@ -97,7 +98,7 @@ func atRest(b *testing.B) *running {
 func (r *running) rested() {
 	r.t.Helper()
 	r.inspect(func(l *loop) {
-		if p, c := len(l.model.pods), len(l.model.containers); l.status.runtimeErr != nil || l.status.incomplete > 0 || p != 125 || c != 250 {
+		if p, c := len(l.model.Pods), len(l.model.Containers); l.status.runtimeErr != nil || l.status.incomplete > 0 || p != 125 || c != 250 {
 			r.t.Errorf("%d pods, %d containers, %d incomplete lists, %v", p, c, l.status.incomplete, l.status.runtimeErr)
 		}
 	})
@@ -130,7 +131,7 @@ func BenchmarkStart(b *testing.B) {
 // listing ends that others have asked for.
 type resync struct{}
 
-func (resync) apply(l *loop) { l.resync(l.status.distrusted.Add(l.settings.config.ResyncPeriod)) }
+func (resync) apply(l *loop) { l.resync(l.status.distrusted.Add(l.settings.Config.ResyncPeriod)) }
 
 func (resync) concern(*loop) concern { return ofNothing }
 
@@ -171,7 +172,7 @@ func BenchmarkCreate(b *testing.B) {
 				r := n.start()
 				r.quiet()
 				a := r.asker()
-				r.loop.box.post(nriChanged{state: nri.Connected})
+				r.loop.box.Post(nriChanged{state: nri.Connected})
 				qos, res := "burstable", cri.Resources{Shares: 512}
 				if pool == "own" {
 					qos, res = "guaranteed", whole(2)
@@ -220,7 +221,7 @@ func BenchmarkRepair(b *testing.B) {
 			var took []time.Duration
 			for i := 0; b.Loop(); i++ {
 				if i%len(ids) == 0 { // else it would leave what is contested alone
-					r.inspect(func(l *loop) { clear(l.bench.contests) })
+					r.inspect(func(l *loop) { clear(l.bench.Contests) })
 				}
 				at := n.runtime.Cgroup(ids[i%len(ids)]) + "/cpuset.cpus"
 				began := time.Now()
@@ -240,7 +241,7 @@ func BenchmarkRepair(b *testing.B) {
 func (r *running) rests() {
 	r.eventually("nothing is due", func() bool {
 		is := make(resting)
-		r.loop.box.post(is)
+		r.loop.box.Post(is)
 		due, idle := <-is, <-is
 		if idle && due {
 			r.inspect(func(*loop) {}) // a whole pass does what has been put off
@@ -253,17 +254,17 @@ func (r *running) rests() {
 type resting chan bool
 
 func (r resting) apply(l *loop) {
-	r <- l.agenda.asked() || len(l.drifts.open)+len(l.tree.stale) > 0
-	r <- len(l.tree.pending) == 0 && l.asks.idle() && l.seals.idle() && l.disk.idle()
+	r <- l.agenda.asked() || len(l.drifts.open)+len(l.tree.Stale) > 0
+	r <- len(l.tree.Pending) == 0 && workersIdle(l.Asks) && workersIdle(l.Seals) && workersIdle(l.Disk)
 }
 
 func (resting) concern(*loop) concern { return ofNothing }
 
 // idle says that no job is under way.
-func (w *workers) idle() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.queues) == 0
+func workersIdle(w *actor.Workers) bool {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	return len(w.Queues) == 0
 }
 
 // BenchmarkPass is what the owner does after each event, whomever it is about, with so many
@@ -281,7 +282,7 @@ func BenchmarkPass(b *testing.B) {
 			b.Run(fmt.Sprintf("%dcontainers/%s", containers, part.name), func(b *testing.B) {
 				b.ReportAllocs()
 				done := make(chan struct{})
-				r.loop.box.post(errand(func(l *loop) {
+				r.loop.box.Post(errand(func(l *loop) {
 					for b.Loop() {
 						part.do(l)
 					}

@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	recoverys "github.com/cpupoold/cpupoold/internal/node/recovery"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -106,36 +109,36 @@ func TestRestartMovesNobodyThatIsCarved(t *testing.T) {
 func TestLateContainersKeepTheirCPUs(t *testing.T) {
 	for name, yaml := range map[string]string{"fixed": poolsYAML, "carved": carvedYAML} {
 		t.Run(name, func(t *testing.T) {
-			m := newModel(cgroup.DriverSystemd)
+			m := inventory.NewModel(cgroup.DriverSystemd)
 			slice := "kubepods-podu.slice"
-			m.putPod(podFacts{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}})
+			m.PutPod(inventory.PodFacts{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}})
 			c := cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running, CgroupsPath: slice + ":cri-containerd:c", Requested: whole(2)}
-			m.putContainer(containerFacts{Container: c, partial: os.ErrDeadlineExceeded})
-			m.unconsidered()
-			m.started = time.Now()
-			m.putContainer(containerFacts{Container: c})
+			m.PutContainer(inventory.ContainerFacts{Container: c, Partial: os.ErrDeadlineExceeded})
+			m.Unconsidered()
+			m.Started = time.Now()
+			m.PutContainer(inventory.ContainerFacts{Container: c})
 			read := func(p cgroup.Path) (cgroup.State, error) {
 				st := cgroup.State{Path: p, CPUs: cpuset.Range(2, 3)}
-				if p == m.containers["c"].path {
+				if p == m.Containers["c"].Path {
 					st.CPUs = cpuset.Range(6, 7)
 				}
 				return st, nil
 			}
 			n := newNode(t)
 			n.yaml = yaml
-			var s settings
+			var s desired.Settings
 			o := n.options()
-			if err := s.change(o.Config, o.Topology, nil); err != nil {
+			if err := s.Change(o.Config, o.Topology, nil); err != nil {
 				t.Fatal(err)
 			}
 			other := pools.Assignment{Key: pools.Key{PodUID: "x", Container: "app"}, CPUs: cpuset.Of(4)}
-			got := adoptLate(m, read, []pools.Assignment{other}, &s)
+			got := recoverys.AdoptLate(m, read, []pools.Assignment{other}, &s)
 			if len(got) != 2 || got[1].Key != (pools.Key{PodUID: "u", Container: "app"}) || got[1].CPUs.String() != "6-7" {
 				t.Errorf("assignments = %v; want that 6-7 is u/app's", got)
 			}
-			m.containers["c"].considered = false
+			m.Containers["c"].Considered = false
 			other.CPUs = cpuset.Of(6)
-			if got := adoptLate(m, read, []pools.Assignment{other}, &s); len(got) != 1 {
+			if got := recoverys.AdoptLate(m, read, []pools.Assignment{other}, &s); len(got) != 1 {
 				t.Errorf("assignments = %v; want that CPU 6 stays whose it is", got)
 			}
 		})
@@ -189,25 +192,25 @@ func TestRecoveryTellsSharedFromExclusive(t *testing.T) {
 		{name: "pause containers elsewhere, mixed", infra: true, mixed: true, asks: 2, kernel: "2-5", other: "0-1", besteffort: "2-3", want: "4-5"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			m := newModel(cgroup.DriverSystemd)
+			m := inventory.NewModel(cgroup.DriverSystemd)
 			pod := cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}
 			if tc.mixed {
 				pod.Annotations = map[string]string{"cpu-shared.crio.io/app": "enable"}
 			}
-			m.putPod(podFacts{Pod: pod})
+			m.PutPod(inventory.PodFacts{Pod: pod})
 			if tc.besteffort != "" {
-				m.putPod(podFacts{Pod: cri.Pod{ID: "q", UID: "v", Ready: true, CgroupParent: "kubepods-besteffort-podv.slice", CgroupsPath: "kubepods-besteffort-podv.slice:cri-containerd:q"}})
-				m.putContainer(containerFacts{Container: cri.Container{ID: "d", PodID: "q", Name: "app", State: cri.Running,
+				m.PutPod(inventory.PodFacts{Pod: cri.Pod{ID: "q", UID: "v", Ready: true, CgroupParent: "kubepods-besteffort-podv.slice", CgroupsPath: "kubepods-besteffort-podv.slice:cri-containerd:q"}})
+				m.PutContainer(inventory.ContainerFacts{Container: cri.Container{ID: "d", PodID: "q", Name: "app", State: cri.Running,
 					CgroupsPath: "kubepods-besteffort-podv.slice:cri-containerd:d", Requested: cri.Resources{Shares: 2}}})
 			}
-			m.putContainer(containerFacts{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running,
+			m.PutContainer(inventory.ContainerFacts{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running,
 				CgroupsPath: slice + ":cri-containerd:c", Requested: whole(tc.asks), Recorded: cri.Resources{CPUs: tc.recorded}}})
 			read := func(p cgroup.Path) (cgroup.State, error) {
 				text := tc.other
 				switch {
-				case p == m.containers["c"].path:
+				case p == m.Containers["c"].Path:
 					text = tc.kernel
-				case tc.besteffort != "" && p == m.containers["d"].path:
+				case tc.besteffort != "" && p == m.Containers["d"].Path:
 					text = tc.besteffort
 				}
 				cpus, err := cpuset.Parse(text)
@@ -229,7 +232,7 @@ func TestRecoveryTellsSharedFromExclusive(t *testing.T) {
 			if tc.infra {
 				p.Partitions, p.Infra = []pools.Partition{{Type: "management", CPUs: cpuset.Range(0, 1)}}, "management"
 			}
-			for _, a := range recoverAssignments(m, read, journal, &settings{pools: p}) {
+			for _, a := range recoverys.RecoverAssignments(m, read, journal, &desired.Settings{Pools: p}) {
 				got = append(got, a.CPUs.String())
 			}
 			if fmt.Sprint(got) != fmt.Sprint(strings.Fields(tc.want)) {

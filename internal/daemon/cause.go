@@ -4,6 +4,9 @@ import (
 	"strconv"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/retry"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -39,16 +42,12 @@ func (e evidence) cause() telemetry.Cause {
 	return telemetry.CauseUnknown
 }
 
-// deviation is a property that was as planned and is not any more.
-type deviation struct {
-	property string // the file
-	was, is  string
-}
-
 // deviations compare a cgroup before and after somebody has written to it.
-func deviations(t cgroup.Target, before, after cgroup.State) []deviation {
-	var all []deviation
-	add := func(property, was, is string) { all = append(all, deviation{property, was, is}) }
+func deviations(t cgroup.Target, before, after cgroup.State) []retry.Deviation {
+	var all []retry.Deviation
+	add := func(property, was, is string) {
+		all = append(all, retry.Deviation{Property: property, Was: was, Is: is})
+	}
 	if want := t.CPUs; !want.IsEmpty() {
 		switch a, b := before.Inner, after.Inner; {
 		case before.CPUs.Equal(want) && !after.CPUs.Equal(want):
@@ -65,7 +64,7 @@ func deviations(t cgroup.Target, before, after cgroup.State) []deviation {
 	}
 	lifted := t.Unlimited && before.Quota < 0 && after.Quota >= 0
 	if lifted || t.Quota > 0 && before.Quota == t.Quota && after.Quota != t.Quota {
-		add(cgroup.FileMax, maxValue(before.Quota, before.Period), maxValue(after.Quota, after.Period))
+		add(cgroup.FileMax, undo.MaxValue(before.Quota, before.Period), undo.MaxValue(after.Quota, after.Period))
 	}
 	return all
 }
@@ -99,7 +98,7 @@ func inRecord(property string, r cri.Resources, f config.WeightFormula, st cgrou
 		nodes, err := cpuset.Parse(r.Mems)
 		return err == nil && nodes.Equal(st.Mems)
 	case cgroup.FileWeight:
-		return r.Shares != 0 && containerWeight(f, r.Shares) == st.Weight
+		return r.Shares != 0 && desired.ContainerWeight(f, r.Shares) == st.Weight
 	case cgroup.FileMax:
 		return r.Quota > 0 && r.Quota == st.Quota && r.Period == st.Period
 	}

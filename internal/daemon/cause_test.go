@@ -51,9 +51,9 @@ type noReload struct{}
 
 func (noReload) apply(l *loop) {
 	l.drifts.reloaded = time.Time{}
-	clear(l.bench.contests) // each repetition is a case of its own
-	clear(l.bench.recorded)
-	clear(l.bench.failures)
+	clear(l.bench.Contests) // each repetition is a case of its own
+	clear(l.bench.Recorded)
+	clear(l.bench.Failures)
 }
 
 // causes are the counts of the last view, without those of before.
@@ -71,7 +71,7 @@ func (r *running) causes(before map[telemetry.Drift]uint64) map[telemetry.Drift]
 // a seal is under way is repaired with it and not counted: it is made again.
 func (r *running) provoke(write func() error, property string, right telemetry.Cause) (was telemetry.Cause) {
 	r.t.Helper()
-	r.loop.box.post(noReload{})
+	r.loop.box.Post(noReload{})
 	before := r.loop.snapshot.Load().Drifts
 	var made time.Time
 	r.view("drift of "+property+" counted", func(*telemetry.View) bool {
@@ -133,7 +133,7 @@ func TestCausesToldApart(t *testing.T) {
 		} {
 			// What is written while a seal is under way is repaired with it, and not counted.
 			began := time.Now()
-			r.loop.box.post(noReload{})
+			r.loop.box.Post(noReload{})
 			r.view("at rest", func(v *telemetry.View) bool { return v.LastSuccess.After(began) })
 			if got := r.provoke(c.write, c.property, c.cause); got == c.cause {
 				right[got]++

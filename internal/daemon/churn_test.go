@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/history"
+	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
@@ -155,7 +156,7 @@ type filled struct{}
 
 func (filled) apply(l *loop) {
 	for range 3 * history.MaxEvents {
-		l.chronicle.add(history.Event{Kind: history.Started})
+		l.chronicle.Add(history.Event{Kind: history.Started})
 	}
 }
 
@@ -164,8 +165,8 @@ func (r *churning) tenth(i, containers int, first *held) tenth {
 	r.t.Helper()
 	var cost sample
 	cost.add(r, fmt.Sprint(i), containers)
-	r.loop.box.post(resync{})
-	r.loop.box.post(filled{})
+	r.loop.box.Post(resync{})
+	r.loop.box.Post(filled{})
 	r.quiet()
 	r.check()
 	r.forget()
@@ -190,7 +191,7 @@ func (r *churning) churn(round string, containers int) []time.Duration {
 				}
 				took[w] = append(took[w], t)
 				if made.Add(1)%beat == 0 {
-					r.loop.box.post(resync{})
+					r.loop.box.Post(resync{})
 					r.forget()
 				}
 			}
@@ -250,7 +251,7 @@ func (r *churning) begun(pod string, res cri.Resources) (id string, took time.Du
 // descriptors than at first then, those of the last calls may be about to end.
 func (r *churning) held(first *held) held {
 	r.t.Helper()
-	r.eventually("no worker at work", func() bool { return r.loop.idle() })
+	r.eventually("no worker at work", func() bool { return idle(r.loop.Crew) })
 	if first != nil {
 		r.eventually(fmt.Sprintf("%d goroutines and %d descriptors, as after the first tenth", first.goroutines, first.files), func() bool {
 			return runtime.NumGoroutine() <= first.goroutines && r.descriptors() <= first.files
@@ -272,11 +273,11 @@ func (r *churning) descriptors() int {
 }
 
 // idle says that no job is under way.
-func (c crew) idle() bool {
-	for _, w := range []*workers{c.asks, c.seals, c.disk} {
-		w.mu.Lock()
-		jobs := len(w.queues)
-		w.mu.Unlock()
+func idle(c actor.Crew) bool {
+	for _, w := range []*actor.Workers{c.Asks, c.Seals, c.Disk} {
+		w.Mu.Lock()
+		jobs := len(w.Queues)
+		w.Mu.Unlock()
 		if jobs > 0 {
 			return false
 		}
@@ -288,7 +289,7 @@ func (c crew) idle() bool {
 // way, mostly.
 func (r *churning) passAllocs() float64 {
 	answer := make(weighing, 1)
-	r.loop.box.post(answer)
+	r.loop.box.Post(answer)
 	return <-answer
 }
 

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
@@ -20,7 +21,7 @@ func TestTimesOfOthers(t *testing.T) {
 		{"now", wall, now},
 		{"told before the clock was set back", wall.Add(time.Hour), now},
 	} {
-		got := onClock(c.at, now)
+		got := inventory.OnClock(c.at, now)
 		if got != c.want { //nolint:revive // both clocks are compared
 			t.Errorf("%s: %v; want %v", c.name, got, c.want)
 		}
@@ -31,23 +32,23 @@ func TestTimesOfOthers(t *testing.T) {
 // containers has come or gone, although the runtime had told these times before
 // somebody set the clock back by an hour.
 func TestSettledWhenTheClockIsSet(t *testing.T) {
-	m := newModel("systemd")
+	m := inventory.NewModel("systemd")
 	now := time.Now()
 	ahead := now.Round(0).Add(time.Hour)
-	m.putPod(podFacts{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CreatedAt: ahead}})
-	m.putContainer(containerFacts{Container: cri.Container{ID: "c", PodID: "p", State: cri.Exited, CreatedAt: ahead, FinishedAt: ahead}})
-	settled := func(after time.Duration) bool { return m.input(now.Add(after))[0].Settled }
-	if settled(settleTime - time.Minute) {
+	m.PutPod(inventory.PodFacts{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CreatedAt: ahead}})
+	m.PutContainer(inventory.ContainerFacts{Container: cri.Container{ID: "c", PodID: "p", State: cri.Exited, CreatedAt: ahead, FinishedAt: ahead}})
+	settled := func(after time.Duration) bool { return m.Input(now.Add(after))[0].Settled }
+	if settled(inventory.SettleTime - time.Minute) {
 		t.Error("settled before its time")
 	}
-	if !settled(settleTime + time.Minute) {
+	if !settled(inventory.SettleTime + time.Minute) {
 		t.Error("not settled, because the runtime had told its times before the clock was set back")
 	}
 	// Told once more it has not begun anew.
-	pod, container := *m.pods["p"], *m.containers["c"]
-	m.putPod(podFacts{Pod: pod.pod})
-	m.putContainer(containerFacts{Container: container.container})
-	if p, c := m.pods["p"], m.containers["c"]; p.began != pod.began || c.began != container.began || c.ended != container.ended { //nolint:revive // both clocks are compared
-		t.Errorf("times told again: pod %v, container %v to %v; want %v, %v to %v", p.began, c.began, c.ended, pod.began, container.began, container.ended)
+	pod, container := *m.Pods["p"], *m.Containers["c"]
+	m.PutPod(inventory.PodFacts{Pod: pod.Pod})
+	m.PutContainer(inventory.ContainerFacts{Container: container.Container})
+	if p, c := m.Pods["p"], m.Containers["c"]; p.Began != pod.Began || c.Began != container.Began || c.Ended != container.Ended { //nolint:revive // both clocks are compared
+		t.Errorf("times told again: pod %v, container %v to %v; want %v, %v to %v", p.Began, c.Began, c.Ended, pod.Began, container.Began, container.Ended)
 	}
 }

@@ -1,71 +1,22 @@
 package daemon
 
 import (
-	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/cpupoold/cpupoold/internal/config"
 	cluster "github.com/cpupoold/cpupoold/internal/node"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// Environment is what the process is told of the cluster that it runs in: by its pod's
-// manifest the node's name, and by the kubelet the API server's address.
-type Environment struct {
-	NodeName, APIHost, APIPort string
-}
-
-// clusterOptions are those of the Runner, nil where the cluster is not to be talked to.
-func clusterOptions(o Options) (*cluster.Options, error) {
-	n := o.Config.Node
-	if n.Enabled == config.NodeOff {
-		return nil, nil
-	}
-	off := func(err error) (*cluster.Options, error) {
-		if n.Enabled == config.NodeOn || n.Kubeconfig != "" {
-			return nil, fmt.Errorf("node: %w", err)
-		}
-		return nil, nil
-	}
-	name := cmp.Or(n.Name, o.Environment.NodeName)
-	if name == "" {
-		return off(errors.New("the name of the Node is not known; set node.name or the environment variable NODE_NAME, or node.enabled: false"))
-	}
-	if n.Enabled == config.NodeAuto && !o.Config.HasRuntime() {
-		return nil, nil
-	}
-	var access *cluster.Access
-	var err error
-	switch {
-	case n.Kubeconfig == "":
-		access, err = cluster.InCluster(o.Environment.APIHost, o.Environment.APIPort, cluster.ServiceAccountDir)
-	case n.Enabled == config.NodeOn:
-		access, err = cluster.Kubeconfig(n.Kubeconfig)
-	default: // pools do not depend on it, and the kubelet writes its own when the node joins
-		access = cluster.KubeconfigLater(n.Kubeconfig)
-	}
-	if err != nil {
-		return off(err)
-	}
-	return &cluster.Options{
-		Name: name, Access: access, Version: o.Build.Version, Log: o.Log,
-		Record: filepath.Join(o.Config.KubeletStateDir, cluster.RecordFile),
-		Sys:    os.DirFS(sysRoot), Topology: n.Topology,
-	}, nil
-}
-
 // joinCluster makes the goroutine's part ready that shows the node to its cluster.
-func (l *loop) joinCluster(o Options) error {
-	options, err := clusterOptions(o)
+func (l *loop) joinCluster(o hostenv.Options) error {
+	options, err := hostenv.ClusterOptions(o)
 	if err != nil || options == nil {
 		return err
 	}
@@ -83,9 +34,9 @@ func (l *loop) showCluster() {
 
 // clusterState is what the cluster is to see after a pass.
 func (l *loop) clusterState() *cluster.State {
-	n := l.settings.config.Node
+	n := l.settings.Config.Node
 	s := &cluster.State{
-		Names: l.settings.names, Resources: n.Resources, Taint: n.StartupTaint, Verified: l.status.ready,
+		Names: l.settings.Names, Resources: n.Resources, Taint: n.StartupTaint, Verified: l.status.ready,
 		Depletion: l.depletion(),
 	}
 	if n.Resources {
@@ -110,21 +61,21 @@ func (l *loop) clusterState() *cluster.State {
 			}
 		}
 	}
-	if l.observes {
-		onlyShow(s)
+	if l.Observes {
+		hostenv.OnlyShow(s)
 	}
 	return s
 }
 
 // countedPools are what the scheduler may give away.
-func (l *loop) countedPools() []cluster.Pool { return l.layout().Pools(l.settings.names) }
+func (l *loop) countedPools() []cluster.Pool { return l.layout().Pools(l.settings.Names) }
 
 // layout is what CPUs pools have. What units of the configuration own, and what the
 // kernel has lost, is nothing for pods.
 func (l *loop) layout() cluster.Layout {
-	configured, p := l.settings.config.Pools, l.settings.pools
+	configured, p := l.settings.Config.Pools, l.settings.Pools
 	layout := cluster.Layout{
-		Online: l.settings.topology.Online, Shared: p.Shared, Guaranteed: p.Guaranteed,
+		Online: l.settings.Topology.Online, Shared: p.Shared, Guaranteed: p.Guaranteed,
 		HasGuaranteed: !configured.Guaranteed.CPUs.IsEmpty(), Taken: l.isolation.leaked,
 	}
 	for _, u := range l.status.plan.Units {
@@ -145,7 +96,7 @@ func (l *loop) countedPods() []cluster.Pod {
 		if plan.UID == "" {
 			continue // no scheduler has put it here
 		}
-		pod := cluster.Pod{UID: plan.UID, Resource: l.settings.names.SharedResource()}
+		pod := cluster.Pod{UID: plan.UID, Resource: l.settings.Names.SharedResource()}
 		for _, c := range plan.Containers {
 			resource := l.resourceOf(&c)
 			if c.Pool == pools.Management {
@@ -156,8 +107,8 @@ func (l *loop) countedPods() []cluster.Pod {
 			}
 			counted := cluster.Container{Name: c.Name, Resource: resource, Presumed: c.Pool != pools.Management, Annotated: c.Shares > 0}
 			shares := c.Shares
-			if e := l.model.containers[c.ID]; e != nil && shares == 0 {
-				shares = asked(e.container).Shares
+			if e := l.model.Containers[c.ID]; e != nil && shares == 0 {
+				shares = inventory.Asked(e.Container).Shares
 			}
 			if c.State == pools.Exited || c.Unread || c.Pool == pools.Other || c.Reason.Code == pools.CodeWaiting {
 				counted.Resource = "" // it is not settled where it will run
@@ -175,11 +126,11 @@ func (l *loop) countedPods() []cluster.Pod {
 // resourceOf is the resource by which the pool of a container is counted. CPUs that are
 // carved out of the shared pool are counted there.
 func (l *loop) resourceOf(c *pools.Placement) string {
-	names := l.settings.names
+	names := l.settings.Names
 	switch {
 	case c.Pool == pools.Management:
 		return names.CoresResource(c.Type)
-	case c.Pool == pools.Guaranteed && !l.settings.pools.FromShared:
+	case c.Pool == pools.Guaranteed && !l.settings.Pools.FromShared:
 		return names.GuaranteedResource()
 	}
 	return names.SharedResource()
@@ -220,8 +171,8 @@ func (l *loop) condition() *cluster.Condition {
 	if err := l.status.configErr; err != nil {
 		return good("ConfigurationRefused", "an older configuration is in force: "+err.Error())
 	}
-	if len(l.settings.adapted) > 0 {
-		return good("ConfigurationAdapted", "the configuration does not fit this machine: "+l.settings.adapted[0])
+	if len(l.settings.Adapted) > 0 {
+		return good("ConfigurationAdapted", "the configuration does not fit this machine: "+l.settings.Adapted[0])
 	}
 	for _, p := range l.problems() {
 		if p.PodUID == "" {
@@ -269,27 +220,4 @@ func results(counts map[cluster.Result]uint64) map[telemetry.Result]uint64 {
 		all[telemetry.Result(result)] = n
 	}
 	return all
-}
-
-// NodeReport says what of a Node was taken back.
-type NodeReport struct {
-	Name      string   `json:"name"`
-	Withdrawn []string `json:"withdrawn"`       // resources
-	Error     string   `json:"error,omitempty"` // why not
-}
-
-// withdraw takes back what the cluster is shown; nil where it is shown nothing.
-func withdraw(ctx context.Context, o Options) *NodeReport {
-	options, err := clusterOptions(o)
-	switch {
-	case err != nil:
-		return &NodeReport{Name: o.Config.Node.Name, Error: err.Error()}
-	case options == nil:
-		return nil
-	}
-	r := &NodeReport{Name: options.Name}
-	if r.Withdrawn, err = cluster.Withdraw(ctx, *options, o.Config.Names()); err != nil {
-		r.Error = err.Error()
-	}
-	return r
 }

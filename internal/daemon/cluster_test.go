@@ -21,6 +21,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	cluster "github.com/cpupoold/cpupoold/internal/node"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
@@ -122,7 +123,7 @@ func TestClusterStateFollowsTheConfiguration(t *testing.T) {
 	if c := s.Pods[0].Containers[0]; c.Resource != sharedCPUs || c.Milli != 2000 {
 		t.Errorf("container is counted as %+v", c)
 	}
-	r.loop.settings.config.Node = config.Node{}
+	r.loop.settings.Config.Node = config.Node{}
 	if s := r.loop.clusterState(); s.Resources || s.Pools != nil || s.Condition != nil || s.Problems != nil || s.Taint != "" {
 		t.Errorf("with everything off: %+v", s)
 	}
@@ -330,7 +331,7 @@ func TestClusterHangs(t *testing.T) {
 
 func TestClusterOptions(t *testing.T) {
 	n := newNode(t)
-	inPod := Environment{NodeName: "n1", APIHost: "10.0.0.1", APIPort: "443"}
+	inPod := hostenv.Environment{NodeName: "n1", APIHost: "10.0.0.1", APIPort: "443"}
 	for yaml, want := range map[string]string{
 		"":                                "", // no service account here
 		"node: {enabled: true}":           "service account",
@@ -342,7 +343,7 @@ func TestClusterOptions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o, err := clusterOptions(Options{Config: c, Environment: inPod, Log: n.logger()})
+		o, err := hostenv.ClusterOptions(hostenv.Options{Config: c, Environment: inPod, Log: n.logger()})
 		if o != nil || (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, %v; want %q", yaml, o, err, want)
 		}
@@ -356,10 +357,10 @@ func TestClusterOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o, err := clusterOptions(Options{Config: later, Environment: inPod, Log: n.logger()}); err != nil || o == nil || o.Access.String() != "/nowhere" {
+	if o, err := hostenv.ClusterOptions(hostenv.Options{Config: later, Environment: inPod, Log: n.logger()}); err != nil || o == nil || o.Access.String() != "/nowhere" {
 		t.Errorf("a kubeconfig that is not there: %v, %v", o, err)
 	}
-	if _, err := clusterOptions(Options{Config: c}); err == nil || !strings.Contains(err.Error(), "NODE_NAME") {
+	if _, err := hostenv.ClusterOptions(hostenv.Options{Config: c}); err == nil || !strings.Contains(err.Error(), "NODE_NAME") {
 		t.Errorf("without a name: %v", err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -60,11 +61,11 @@ func manager(t *testing.T) (states func() []string) {
 }
 
 // await asks for the node's runtime in the background.
-func (n *node) await(ctx context.Context, o *Options) (answered <-chan link, failed <-chan error) {
+func (n *node) await(ctx context.Context, o *hostenv.Options) (answered <-chan hostenv.Link, failed <-chan error) {
 	n.t.Helper()
-	links, errs := make(chan link, 1), make(chan error, 1)
+	links, errs := make(chan hostenv.Link, 1), make(chan error, 1)
 	go func() {
-		rt, _, err := awaitRuntime(ctx, o, cgroup.New(n.tree))
+		rt, _, err := hostenv.AwaitRuntime(ctx, o, cgroup.New(n.tree))
 		if err != nil {
 			errs <- err
 			return
@@ -74,15 +75,15 @@ func (n *node) await(ctx context.Context, o *Options) (answered <-chan link, fai
 	return links, errs
 }
 
-func (n *node) answer(links <-chan link) link {
+func (n *node) answer(links <-chan hostenv.Link) hostenv.Link {
 	n.t.Helper()
 	select {
 	case rt := <-links:
-		n.t.Cleanup(rt.close)
+		n.t.Cleanup(rt.Close)
 		return rt
 	case <-time.After(patience):
 		n.t.Fatalf("the runtime is up and was not found; log:\n%s", n.logs)
-		return link{}
+		return hostenv.Link{}
 	}
 }
 
@@ -107,7 +108,7 @@ func TestRuntimeStartsLate(t *testing.T) {
 	if err := n.runtime.Up(); err != nil {
 		t.Fatal(err)
 	}
-	if got := n.answer(links).driver; got != cgroup.DriverSystemd {
+	if got := n.answer(links).Driver; got != cgroup.DriverSystemd {
 		t.Errorf("driver = %q; want systemd", got)
 	}
 	if records := n.logged(waiting); len(records) != 1 || !strings.Contains(records[0]["reason"].(string), n.runtime.Endpoint()) {
@@ -136,7 +137,7 @@ func TestRuntimeWithoutCRI(t *testing.T) {
 	links, _ := n.await(t.Context(), &o)
 	n.eventually("wait", func() bool { return len(n.logged(waiting)) == 1 })
 	n.runtime.Fail("Version", nil) // an old runtime: it does not have the call for the driver
-	if got := n.answer(links).driver; got != cgroup.DriverSystemd {
+	if got := n.answer(links).Driver; got != cgroup.DriverSystemd {
 		t.Errorf("driver = %q; want systemd, from kubepods.slice", got)
 	}
 }
@@ -222,7 +223,7 @@ func TestHeartbeatStopsWithTheOwner(t *testing.T) {
 	told := manager(t)
 	r := n.start()
 	r.quiet()
-	beat := func() time.Time { return r.loop.notify.heartbeat() }
+	beat := func() time.Time { return r.loop.notify.Heartbeat() }
 	start := beat()
 	n.eventually("heartbeat without events", func() bool { return beat().After(start) })
 
@@ -248,7 +249,7 @@ func TestHeartbeatStopsWithTheOwner(t *testing.T) {
 	}
 	stopped := beat()
 	server, err := telemetry.New(telemetry.Options{View: r.loop.snapshot.Load, Heartbeat: beat, MaxSilence: 50 * time.Millisecond,
-		Proc: procRoot, Cgroups: t.TempDir(), Log: n.options().Log})
+		Proc: hostenv.ProcRoot, Cgroups: t.TempDir(), Log: n.options().Log})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -22,7 +23,7 @@ func (r *running) fight(n *node, id, file, theirs, ours string) {
 		return st.CPUs.String()
 	}
 	r.view(file+" contested", func(v *telemetry.View) bool {
-		contested := v.Problems[string(codeContested)] == 1
+		contested := v.Problems[string(retry.CodeContested)] == 1
 		if !contested && value() == ours {
 			n.foreign(id, file, theirs)
 		}
@@ -41,8 +42,8 @@ func TestContest(t *testing.T) {
 	id := n.container(n.pod("a", "default", "burstable", 0, nil), "a", whole(0))
 	n.runsOn(id, "2-3")
 	r.settled()
-	contested := func(v *telemetry.View) bool { return v.Problems[string(codeContested)] == 1 }
-	for range maxRepairs {
+	contested := func(v *telemetry.View) bool { return v.Problems[string(retry.CodeContested)] == 1 }
+	for range retry.MaxRepairs {
 		n.foreign(id, cgroup.FileCPUs, "3")
 		n.runsOn(id, "2-3")
 		if contested(r.loop.snapshot.Load()) {
@@ -71,11 +72,11 @@ func TestTornRead(t *testing.T) {
 	r.settled()
 	p := cgroup.Path(n.runtime.Cgroup(id))
 	r.inspect(func(l *loop) {
-		c := l.tree.current[p]
+		c := l.tree.Current[p]
 		c.Effective = cpuset.Of(3)
-		l.tree.current[p] = c
-		if !l.heardWrite(p, time.Now()) || !l.tree.current[p].Effective.Equal(cpuset.Range(2, 3)) {
-			t.Errorf("after the notice it is taken to run on %s", l.tree.current[p].Effective)
+		l.tree.Current[p] = c
+		if !l.heardWrite(p, time.Now()) || !l.tree.Current[p].Effective.Equal(cpuset.Range(2, 3)) {
+			t.Errorf("after the notice it is taken to run on %s", l.tree.Current[p].Effective)
 		}
 		if l.heardWrite(p, time.Now()) {
 			t.Error("a notice that tells nothing new matters")
@@ -112,36 +113,36 @@ func TestContestOfOneProperty(t *testing.T) {
 // TestTruces: a fight over a property begins a truce over that one, which grows with
 // each that follows soon; only an owner's CPUs are not waited for.
 func TestTruces(t *testing.T) {
-	b, now, key := newBench(), time.Now(), recordKey{"a", cgroup.FileCPUs}
+	b, now, key := retry.NewBench(), time.Now(), retry.RecordKey{Path: "a", Property: cgroup.FileCPUs}
 	says := func(trespasses bool) func(cgroup.Path) bool { return func(cgroup.Path) bool { return trespasses } }
-	left := func(trespasses bool) bool { return len(b.truces("a", says(trespasses), now)) > 0 }
-	for i := range maxRepairs + 1 {
+	left := func(trespasses bool) bool { return len(b.Truces("a", says(trespasses), now)) > 0 }
+	for i := range retry.MaxRepairs + 1 {
 		if left(false) {
 			t.Fatalf("a truce after %d writes", i)
 		}
-		b.contest(key, deviation{property: cgroup.FileCPUs}, now)
+		b.Contest(key, retry.Deviation{Property: cgroup.FileCPUs}, now)
 	}
-	if got := b.truces("a", says(false), now); len(got) != 1 || got[0] != cgroup.FileCPUs || len(b.truces("b", says(false), now)) > 0 {
+	if got := b.Truces("a", says(false), now); len(got) != 1 || got[0] != cgroup.FileCPUs || len(b.Truces("b", says(false), now)) > 0 {
 		t.Errorf("left alone: %v; want the CPUs, and only of that cgroup", got)
 	}
-	if now = now.Add(trespassPause); left(true) || !left(false) {
+	if now = now.Add(retry.TrespassPause); left(true) || !left(false) {
 		t.Error("on another's CPUs it is to be moved after a pause, and only then")
 	}
-	for _, want := range []time.Duration{firstTruce, 2 * firstTruce, 4 * firstTruce, 8 * firstTruce, lastTruce, lastTruce} {
-		if c := b.contests[key.path][key.property]; c.truce != want {
-			t.Errorf("the truce is %v; want %v", c.truce, want)
+	for _, want := range []time.Duration{retry.FirstTruce, 2 * retry.FirstTruce, 4 * retry.FirstTruce, 8 * retry.FirstTruce, retry.LastTruce, retry.LastTruce} {
+		if c := b.Contests[key.Path][key.Property]; c.Truce != want {
+			t.Errorf("the truce is %v; want %v", c.Truce, want)
 		}
-		if now = b.contests[key.path][key.property].until; left(false) {
+		if now = b.Contests[key.Path][key.Property].Until; left(false) {
 			t.Errorf("left alone after %v", want)
 		}
-		b.contest(key, deviation{property: cgroup.FileCPUs}, now)
+		b.Contest(key, retry.Deviation{Property: cgroup.FileCPUs}, now)
 	}
-	b.contest(recordKey{"a", cgroup.FileWeight}, deviation{property: cgroup.FileWeight}, now)
-	if now = now.Add(trespassPause); len(b.truces("a", says(true), now)) > 0 {
+	b.Contest(retry.RecordKey{Path: "a", Property: cgroup.FileWeight}, retry.Deviation{Property: cgroup.FileWeight}, now)
+	if now = now.Add(retry.TrespassPause); len(b.Truces("a", says(true), now)) > 0 {
 		t.Error("one write of the weight is a fight")
 	}
-	now = now.Add(lastTruce + 2*contestTime)
-	if b.nextContest(func(time.Time) {}, now); len(b.contests) > 0 {
-		t.Errorf("%d contests that are over", len(b.contests))
+	now = now.Add(retry.LastTruce + 2*retry.ContestTime)
+	if b.NextContest(func(time.Time) {}, now); len(b.Contests) > 0 {
+		t.Errorf("%d contests that are over", len(b.Contests))
 	}
 }

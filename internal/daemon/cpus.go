@@ -2,51 +2,23 @@ package daemon
 
 import (
 	"context"
-	"io/fs"
 
 	"github.com/cpupoold/cpupoold/internal/history"
-	"github.com/cpupoold/cpupoold/internal/hotplug"
+	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// cpuSource tells of CPUs that come and go.
-type cpuSource interface {
-	// Watch calls changed when it begins to listen, and whenever CPUs may have come
-	// or gone since. It ends with ctx, or with the error of changed, or with the reason
-	// why it cannot listen.
-	Watch(ctx context.Context, changed func() error) error
-	// Read reads the CPUs as they are; it returns what it read before if they are the
-	// same.
-	Read(before *topology.Topology) (*topology.Topology, error)
-}
-
-// kernelCPUs is the kernel's word.
-type kernelCPUs struct{ sys fs.FS }
-
-func (k kernelCPUs) Watch(ctx context.Context, changed func() error) error {
-	return hotplug.Watch(ctx, changed)
-}
-
-// Read looks at the lists of CPUs first: on a large machine a topology is in thousands
-// of files.
-func (k kernelCPUs) Read(before *topology.Topology) (*topology.Topology, error) {
-	if same, err := before.Current(k.sys); same || err != nil {
-		return before, err
-	}
-	return topology.Read(k.sys)
-}
-
 // watchCPUs hears of CPUs that come and go. It reads the topology itself: behind the
 // questions to a runtime that does not answer, containers could wait on CPUs of others.
 func (l *loop) watchCPUs(ctx context.Context) {
-	if l.cpus == nil {
+	if l.Cpus == nil {
 		return
 	}
 	told := ""
 	keepTrying(ctx, func() error {
-		err := l.cpus.Watch(ctx, func() error {
-			l.box.post(cpusHeard{})
+		err := l.Cpus.Watch(ctx, func() error {
+			l.box.Post(cpusHeard{})
 			err := l.countCPUs()
 			if err == nil {
 				told = ""
@@ -54,7 +26,7 @@ func (l *loop) watchCPUs(ctx context.Context) {
 			return err
 		})
 		if ctx.Err() == nil {
-			l.box.post(cpusHeard{err})
+			l.box.Post(cpusHeard{err})
 		}
 		return err
 	}, func(err error) {
@@ -70,20 +42,20 @@ func (l *loop) watchCPUs(ctx context.Context) {
 func (l *loop) countCPUs() error {
 	l.counting.Lock()
 	defer l.counting.Unlock()
-	t, err := l.cpus.Read(l.counted)
+	t, err := l.Cpus.Read(l.counted)
 	if err == nil && t != l.counted {
 		l.counted = t
-		l.box.post(cpusCounted{t})
+		l.box.Post(cpusCounted{t})
 	}
 	return err
 }
 
 // recountCPUs is what the resync does about CPUs, in case that an event was lost.
 func (l *loop) recountCPUs() {
-	if l.cpus == nil {
+	if l.Cpus == nil {
 		return
 	}
-	l.asks.submit("cpus", func(context.Context) event {
+	l.Asks.Submit("cpus", func(context.Context) actor.Event {
 		if err := l.countCPUs(); err != nil {
 			return cpusUncounted{err}
 		}
@@ -111,16 +83,16 @@ type cpusCounted struct{ topology *topology.Topology }
 // runs on its parent's. So all are read again.
 func (e cpusCounted) apply(l *loop) {
 	told := l.settings
-	if before, now := told.topology.Online, e.topology.Online; !now.Equal(before) { // and not only what is present
-		l.chronicle.add(history.Event{Kind: history.CPUs, Before: before.String(), Value: now.String()})
+	if before, now := told.Topology.Online, e.topology.Online; !now.Equal(before) { // and not only what is present
+		l.chronicle.Add(history.Event{Kind: history.CPUs, Before: before.String(), Value: now.String()})
 		l.log.Warn("CPUs have come or gone", "online", now, "gone", before.Difference(now), "came", now.Difference(before))
 	}
-	if err := l.settings.change(l.settings.config, e.topology, l.ledger.accepted); err != nil {
+	if err := l.settings.Change(l.settings.Config, e.topology, l.ledger.Accepted); err != nil {
 		l.log.Error("pools of these CPUs cannot be made; those before stay in force", "error", err)
 		return
 	}
 	l.inForce(told)
-	l.tree.distrustAll()
+	l.tree.DistrustAll()
 }
 
 // cpuState is how the source fares.

@@ -5,6 +5,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -53,7 +54,7 @@ func TestInnerCgroup(t *testing.T) {
 	}
 	r.stop()
 	h := n.host()
-	report, err := h.restore(context.Background(), n.journal())
+	report, err := restore.HostRestore(&h, context.Background(), n.journal())
 	if err != nil {
 		t.Fatal(err)
 	}

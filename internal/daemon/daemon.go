@@ -17,11 +17,8 @@ package daemon
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,51 +26,32 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/actor"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/numahints"
+	quiets "github.com/cpupoold/cpupoold/internal/node/quiet"
+	"github.com/cpupoold/cpupoold/internal/node/retry"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/node/view"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
-	"github.com/cpupoold/cpupoold/pkg/topology"
 )
-
-// Places of the kernel's file systems.
-const (
-	cgroupRoot = "/sys/fs/cgroup"
-	procRoot   = "/proc"
-	sysRoot    = "/sys"
-	bootIDFile = "/proc/sys/kernel/random/boot_id"
-)
-
-// Options are what the daemon is started with.
-type Options struct {
-	Config   *config.Config
-	Topology *topology.Topology
-	// ConfigFile is watched; empty means that there is none.
-	ConfigFile string
-	// Reload reads the configuration again.
-	Reload func() (*config.Config, error)
-	// Recheck examines the host again when the runtime was not there at the start,
-	// before the first write: what it could not tell then may forbid to write.
-	// Its error ends Run. Optional.
-	Recheck func(context.Context, *config.Config) error
-	// Hangup wakes a reload in addition to the watch (SIGHUP).
-	Hangup <-chan os.Signal
-	// Environment tells of the cluster, where the node is in one.
-	Environment Environment
-	Build       telemetry.Build
-	Log         *slog.Logger
-}
 
 // Run keeps the node as planned until ctx ends. It takes the node's writer lock
 // first and leaves everything in place at the end: containers stay where they
 // are while no daemon runs. A runtime that does not answer is waited for. Errors
 // are those of the start.
-func Run(ctx context.Context, o Options) error {
-	unlock, err := Lock(o.Config.RunDir)
+func Run(ctx context.Context, o hostenv.Options) error {
+	unlock, err := hostenv.Lock(o.Config.RunDir)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = unlock() }() // the kernel does it anyway
-	h, closeHost, err := awaitHost(ctx, &o)
+	h, closeHost, err := hostenv.AwaitHost(ctx, &o)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil // stopped while it waited
@@ -82,12 +60,12 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer closeHost()
 	if o.Config.Mode == config.ModeObserve {
-		h = h.observing()
+		h = h.Observing()
 	}
 	return runOn(ctx, h, o)
 }
 
-func runOn(ctx context.Context, h host, o Options) error {
+func runOn(ctx context.Context, h hostenv.Host, o hostenv.Options) error {
 	l, err := newLoop(h, o)
 	if err != nil {
 		return err
@@ -103,10 +81,10 @@ func runOn(ctx context.Context, h host, o Options) error {
 	}
 	server, err := telemetry.New(telemetry.Options{
 		View:       l.viewWithAudit,
-		Heartbeat:  l.notify.heartbeat,
-		MaxSilence: maxSilence,
-		Proc:       procRoot,
-		Cgroups:    cgroupRoot,
+		Heartbeat:  l.notify.Heartbeat,
+		MaxSilence: hostenv.MaxSilence,
+		Proc:       hostenv.ProcRoot,
+		Cgroups:    hostenv.CgroupRoot,
 		Build:      o.Build,
 		Log:        o.Log,
 	})
@@ -128,7 +106,7 @@ func runOn(ctx context.Context, h host, o Options) error {
 
 // serveMetrics keeps trying: a port that somebody else has must not keep
 // containers from their CPUs.
-func serveMetrics(ctx context.Context, server *telemetry.Server, o Options) {
+func serveMetrics(ctx context.Context, server *telemetry.Server, o hostenv.Options) {
 	keepTrying(ctx, func() error {
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Config.ListenAddress)
 		if err != nil {
@@ -141,8 +119,8 @@ func serveMetrics(ctx context.Context, server *telemetry.Server, o Options) {
 }
 
 // serve runs the owner with its sources and workers until ctx ends.
-func (l *loop) serve(ctx context.Context, o Options) {
-	l.crew = newCrew(ctx, l.box.post)
+func (l *loop) serve(ctx context.Context, o hostenv.Options) {
+	l.Crew = actor.NewCrew(ctx, l.box.Post)
 	var sources sync.WaitGroup
 	sources.Go(func() { l.watchRuntime(ctx) })
 	sources.Go(func() { l.watchConfig(ctx, o) })
@@ -155,17 +133,17 @@ func (l *loop) serve(ctx context.Context, o Options) {
 	sources.Go(func() { l.watchNamespaces(ctx) })
 	l.askFormula()
 	l.run(ctx)
-	l.notify.stopping()
+	l.notify.Stopping()
 	sources.Wait()
-	l.wait()
+	l.Wait()
 }
 
-func newLoop(h host, o Options) (*loop, error) {
-	notify, err := newNotifier(o.Log)
+func newLoop(h hostenv.Host, o hostenv.Options) (*loop, error) {
+	notify, err := hostenv.NewNotifier(o.Log)
 	if err != nil {
 		return nil, fmt.Errorf("read watchdog settings: %w", err)
 	}
-	bootID, err := readBootID()
+	bootID, err := undo.ReadBootID()
 	if err != nil {
 		return nil, err
 	}
@@ -173,90 +151,74 @@ func newLoop(h host, o Options) (*loop, error) {
 	if note != nil {
 		o.Log.Error("journal", "error", note)
 	}
-	ledger := newLedger(j)
-	reader := h.cgroups.Reader()
+	ledger := undo.NewLedger(j)
+	reader := h.Cgroups.Reader()
 	l := &loop{
-		host:      h,
+		Host:      h,
 		log:       o.Log,
-		box:       newMailbox(),
+		box:       actor.NewMailbox(),
 		load:      o.Reload,
 		counted:   o.Topology,
 		snapshot:  new(atomic.Pointer[telemetry.View]),
 		notify:    notify,
-		model:     newModel(h.driver),
-		tree:      newTree(reader.Read),
-		bench:     newBench(),
+		model:     inventory.NewModel(h.Driver),
+		tree:      kernelstate.NewTree(reader.Read),
+		bench:     retry.NewBench(),
 		ledger:    ledger,
 		formula:   o.Config.WeightFormula,
 		status:    newStatus(),
-		hints:     newHints(ledger.unhinted),
+		hints:     numahints.NewHints(ledger.Unhinted),
 		refusals:  newRefusals(),
 		promises:  newPromises(),
 		resizing:  make(map[string]*resizing),
 		exposures: newExposures(),
-		isolation: newIsolation(h.cgroups),
-		quiet:     quiet{resting: ledger.resting},
+		isolation: newIsolation(h.Cgroups),
+		quiet:     quiets.Quiet{Resting: ledger.Resting},
 		watch:     newTreeWatch(),
 		drifts:    newDrifts(),
 		strangers: make(strangers),
 		departed:  make(map[cgroup.Path]bool),
 		threads:   newThreads(),
 		auditor:   newAuditor(),
-		chronicle: newChronicle(),
+		chronicle: view.NewChronicle(),
 		thrift:    newThrift(),
 
 		plannedOnce: make(chan struct{}),
 
 		timers: newTimers(),
 	}
-	if !h.observes { // then threads, too, stay where they are
-		l.tree.gather = func(p cgroup.Path) error { return l.gathered(p, reader.Gather) }
+	if !h.Observes { // then threads, too, stay where they are
+		l.tree.Gather = func(p cgroup.Path) error { return l.gathered(p, reader.Gather) }
 	}
-	l.tree.check, l.tree.rest = reader.Check, reader.Rest
-	l.notify.alive()
-	unfit, err := l.settings.begin(o.Config, o.Topology)
+	l.tree.Check, l.tree.Rest = reader.Check, reader.Rest
+	l.notify.Alive()
+	unfit, err := l.settings.Begin(o.Config, o.Topology)
 	if err != nil {
 		return nil, err
 	}
-	if unfit != nil && !j.Accepted.elsewhere(l.settings.now) {
+	if unfit != nil && !j.Accepted.Elsewhere(l.settings.Now) {
 		o.Log.Error("configuration does not fit this machine, and is not known to have fitted another; what of it can be had is in force", "error", unfit)
 	}
-	if h.boot.err != nil {
-		o.Log.Warn("what the kernel does on exclusive CPUs is not known, or not all of it", "error", h.boot.err)
+	if h.Boot.Err != nil {
+		o.Log.Warn("what the kernel does on exclusive CPUs is not known, or not all of it", "error", h.Boot.Err)
 	}
-	l.inForce(settings{})
+	l.inForce(desired.Settings{})
 	return l, nil
 }
 
-// journalName is the journal's place in the state directory.
-func journalName(c *config.Config) string { return filepath.Join(c.StateDir, "journal.json") }
-
-func readBootID() (string, error) {
-	b, err := os.ReadFile(bootIDFile)
-	if err != nil {
-		return "", fmt.Errorf("read boot id: %w", err)
-	}
-	return strings.TrimSpace(string(b)), nil
-}
-
-// eventSource is the part of the CRI client that watches.
-type eventSource interface {
-	Watch(ctx context.Context, h cri.Handler) error
-}
-
 func (l *loop) watchRuntime(ctx context.Context) {
-	source, ok := l.runtime.(eventSource)
+	source, ok := l.Runtime.(hostenv.EventSource)
 	if !ok {
 		return
 	}
 	_ = source.Watch(ctx, cri.Handler{ // ends with ctx, and only then
-		Event:  func(e cri.Event) { l.box.post(runtimeEvent{e}) },
-		Stream: func(s cri.StreamState, err error) { l.box.post(streamChanged{s, err}) },
+		Event:  func(e cri.Event) { l.box.Post(runtimeEvent{e}) },
+		Stream: func(s cri.StreamState, err error) { l.box.Post(streamChanged{s, err}) },
 	})
 }
 
 // watchConfig reads the configuration again when it may have changed.
-func (l *loop) watchConfig(ctx context.Context, o Options) {
+func (l *loop) watchConfig(ctx context.Context, o hostenv.Options) {
 	if o.ConfigFile == "" {
 		return
 	}
@@ -282,21 +244,16 @@ func (l *loop) reload() {
 	l.loading.Lock()
 	defer l.loading.Unlock()
 	c, err := l.load()
-	l.box.post(configLoaded{c, err})
-}
-
-// reloadSource is the part of the systemd client that watches.
-type reloadSource interface {
-	WatchReload(ctx context.Context, wake func()) error
+	l.box.Post(configLoaded{c, err})
 }
 
 func (l *loop) watchUnits(ctx context.Context) {
-	source, ok := l.units.(reloadSource)
+	source, ok := l.Units.(hostenv.ReloadSource)
 	if !ok {
 		return
 	}
-	wake := func() { l.box.post(reexecuted{}) }
-	keepTrying(ctx, func() error { return source.WatchReload(ctx, wake) }, func(err error) { l.box.post(reloadsLost{err}) })
+	wake := func() { l.box.Post(reexecuted{}) }
+	keepTrying(ctx, func() error { return source.WatchReload(ctx, wake) }, func(err error) { l.box.Post(reloadsLost{err}) })
 }
 
 // keepTrying runs watch until ctx ends, with growing pauses after errors.
@@ -309,7 +266,7 @@ func keepTrying(ctx context.Context, watch func() error, report func(error)) {
 			return
 		}
 		report(err)
-		if time.Since(started) > lastPause {
+		if time.Since(started) > retry.LastPause {
 			pause.Reset()
 		}
 		select {

@@ -13,6 +13,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	previews "github.com/cpupoold/cpupoold/internal/node/preview"
+	"github.com/cpupoold/cpupoold/internal/node/restore"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -212,11 +216,11 @@ func TestPlanIsWhatRunDoes(t *testing.T) {
 	n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 	n.container(n.pod("e", "default", "guaranteed", 3, nil), "app", whole(3))
 	o := n.options()
-	var s settings
-	if err := s.change(o.Config, o.Topology, nil); err != nil {
+	var s desired.Settings
+	if err := s.Change(o.Config, o.Topology, nil); err != nil {
 		t.Fatal(err)
 	}
-	p, err := preview(context.Background(), n.host(), s, Journal{}, pools.NamespaceRights{}, time.Now())
+	p, err := previews.PreviewOf(context.Background(), n.host(), s, undo.Journal{}, pools.NamespaceRights{}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +265,7 @@ func TestRestore(t *testing.T) {
 		t.Fatal("the daemon has changed nothing")
 	}
 	h := n.host()
-	report, err := h.restore(context.Background(), n.journal())
+	report, err := restore.HostRestore(&h, context.Background(), n.journal())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +278,7 @@ func TestRestore(t *testing.T) {
 	if after := strings.ReplaceAll(n.dump(), `cpus="0-7"`, `cpus=""`); after != before {
 		t.Errorf("tree differs (-before +after):\n%s", cmp.Diff(before, after))
 	}
-	if _, err := os.Stat(h.journal); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(h.Journal); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("journal is still there: %v", err)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -25,62 +27,68 @@ func TestForeignBesideOurs(t *testing.T) {
 		return cgroup.Write{Path: scope, Via: cgroup.DBus, Property: property, Value: value}
 	}
 	cpus := cgroup.Write{Path: scope, Via: cgroup.CRI, Property: cgroup.CRICPUs, Value: "0-1"}
-	end := func(w cgroup.Write) func(*tree) {
-		return func(tr *tree) { tr.finished(w, cgroup.UnitState{Known: true, CPUs: cpuset.Range(0, 1)}, nil) }
+	end := func(w cgroup.Write) func(*kernelstate.Tree) {
+		return func(tr *kernelstate.Tree) {
+			tr.Finished(w, cgroup.UnitState{Known: true, CPUs: cpuset.Range(0, 1)}, nil)
+		}
 	}
-	wrote := func(w cgroup.Write, err error) func(*tree) { return func(tr *tree) { tr.wrote(w, err) } }
-	seal := func(w cgroup.Write) func(*tree) { return func(tr *tree) { tr.submitted(w); tr.distrust(scope) } }
+	wrote := func(w cgroup.Write, err error) func(*kernelstate.Tree) {
+		return func(tr *kernelstate.Tree) { tr.Wrote(w, err) }
+	}
+	seal := func(w cgroup.Write) func(*kernelstate.Tree) {
+		return func(tr *kernelstate.Tree) { tr.Submitted(w); tr.Distrust(scope) }
+	}
 	for name, test := range map[string]struct {
-		doings []func(*tree)
+		doings []func(*kernelstate.Tree)
 		is     string // cpus weight quota
 		want   string // properties of which a foreign write is told
 	}{
 		"nothing":                            {nil, "0-1 59 -1", ""},
 		"theirs alone":                       {nil, "2 100 5000", "cpuset.cpus cpu.weight cpu.max"},
-		"ours arrives":                       {[]func(*tree){wrote(file(cgroup.FileCPUs, "0-1"), nil)}, "0-1 59 -1", ""},
-		"after ours":                         {[]func(*tree){wrote(file(cgroup.FileCPUs, "0-1"), nil)}, "2 59 -1", "cpuset.cpus"},
-		"after ours, another property":       {[]func(*tree){wrote(file(cgroup.FileCPUs, "0-1"), nil)}, "0-1 7 -1", "cpu.weight"},
-		"ours replaces theirs":               {[]func(*tree){wrote(file(cgroup.FileWeight, "59"), nil), wrote(file(cgroup.FileMax, "max"), nil)}, "0-1 59 -1", ""},
-		"a refused one":                      {[]func(*tree){wrote(file(cgroup.FileCPUs, "3"), errors.New("no"))}, "0-1 59 -1", ""},
-		"below":                              {[]func(*tree){wrote(cgroup.Write{Path: scope.Join("container"), Property: cgroup.FileCPUs, Value: "0-1"}, nil)}, "0-1 59 -1", ""},
-		"a seal under way":                   {[]func(*tree){seal(cpus)}, "2 59 -1", "cpuset.cpus"},
-		"a seal's own weight and quota":      {[]func(*tree){seal(cpus)}, "0-1 4 5000", ""},
-		"a seal that has ended":              {[]func(*tree){seal(cpus), end(cpus)}, "2 4 -1", "cpuset.cpus"},
-		"one of the weight":                  {[]func(*tree){seal(unit(cgroup.UnitWeight, "59"))}, "2 59 -1", "cpuset.cpus"},
-		"which brings back what systemd had": {[]func(*tree){seal(unit(cgroup.UnitWeight, "59"))}, "6 59 -1", ""},
-		"or what it has not":                 {[]func(*tree){seal(unit(cgroup.UnitWeight, "59"))}, " 59 -1", ""},
-		"one that NRI has changed":           {[]func(*tree){seal(cpus), func(tr *tree) { tr.overrule(scope) }}, "2 59 -1", ""},
-		"a revert":                           {[]func(*tree){func(tr *tree) { tr.begin(scope); tr.distrust(scope) }}, "2 59 -1", ""},
+		"ours arrives":                       {[]func(*kernelstate.Tree){wrote(file(cgroup.FileCPUs, "0-1"), nil)}, "0-1 59 -1", ""},
+		"after ours":                         {[]func(*kernelstate.Tree){wrote(file(cgroup.FileCPUs, "0-1"), nil)}, "2 59 -1", "cpuset.cpus"},
+		"after ours, another property":       {[]func(*kernelstate.Tree){wrote(file(cgroup.FileCPUs, "0-1"), nil)}, "0-1 7 -1", "cpu.weight"},
+		"ours replaces theirs":               {[]func(*kernelstate.Tree){wrote(file(cgroup.FileWeight, "59"), nil), wrote(file(cgroup.FileMax, "max"), nil)}, "0-1 59 -1", ""},
+		"a refused one":                      {[]func(*kernelstate.Tree){wrote(file(cgroup.FileCPUs, "3"), errors.New("no"))}, "0-1 59 -1", ""},
+		"below":                              {[]func(*kernelstate.Tree){wrote(cgroup.Write{Path: scope.Join("container"), Property: cgroup.FileCPUs, Value: "0-1"}, nil)}, "0-1 59 -1", ""},
+		"a seal under way":                   {[]func(*kernelstate.Tree){seal(cpus)}, "2 59 -1", "cpuset.cpus"},
+		"a seal's own weight and quota":      {[]func(*kernelstate.Tree){seal(cpus)}, "0-1 4 5000", ""},
+		"a seal that has ended":              {[]func(*kernelstate.Tree){seal(cpus), end(cpus)}, "2 4 -1", "cpuset.cpus"},
+		"one of the weight":                  {[]func(*kernelstate.Tree){seal(unit(cgroup.UnitWeight, "59"))}, "2 59 -1", "cpuset.cpus"},
+		"which brings back what systemd had": {[]func(*kernelstate.Tree){seal(unit(cgroup.UnitWeight, "59"))}, "6 59 -1", ""},
+		"or what it has not":                 {[]func(*kernelstate.Tree){seal(unit(cgroup.UnitWeight, "59"))}, " 59 -1", ""},
+		"one that NRI has changed":           {[]func(*kernelstate.Tree){seal(cpus), func(tr *kernelstate.Tree) { tr.Overrule(scope) }}, "2 59 -1", ""},
+		"a revert":                           {[]func(*kernelstate.Tree){func(tr *kernelstate.Tree) { tr.Begin(scope); tr.Distrust(scope) }}, "2 59 -1", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := parseState(t, scope, "0-1 59 -1")
-			tr := newTree(func(cgroup.Path) (cgroup.State, error) { return is, nil })
-			m := newModel(cgroup.DriverSystemd)
+			tr := kernelstate.NewTree(func(cgroup.Path) (cgroup.State, error) { return is, nil })
+			m := inventory.NewModel(cgroup.DriverSystemd)
 			look := func() {
-				if gone, errs := tr.refresh([]cgroup.Target{target}, m); len(gone)+len(errs) > 0 {
+				if gone, errs := tr.Refresh([]cgroup.Target{target}, m); len(gone)+len(errs) > 0 {
 					t.Fatal(gone, errs)
 				}
 			}
 			look()
-			c := tr.current[scope]
+			c := tr.Current[scope]
 			c.Recorded, c.RecordedKnown, c.Unit = cpuset.Range(0, 1), true, cgroup.UnitState{Known: true, CPUs: cpuset.Of(6)}
-			tr.current[scope] = c
+			tr.Current[scope] = c
 			for _, do := range test.doings {
 				do(tr)
 			}
-			tr.distrust(scope)
+			tr.Distrust(scope)
 			is = parseState(t, scope, test.is)
 			look()
 			var told []string
-			for _, f := range tr.foreign {
-				for _, d := range deviations(f.target, f.before.State, f.after) {
-					told = append(told, d.property)
+			for _, f := range tr.Foreign {
+				for _, d := range deviations(f.Target, f.Before.State, f.After) {
+					told = append(told, d.Property)
 				}
 			}
 			if got := strings.Join(told, " "); got != test.want {
 				t.Errorf("foreign writes of %q; want %q", got, test.want)
 			}
-			if len(tr.pending) == 0 && len(tr.deeds) > 0 {
+			if len(tr.Pending) == 0 && len(tr.Deeds) > 0 {
 				t.Error("a deed outlives the reading")
 			}
 		})
@@ -94,8 +102,8 @@ func parseState(t *testing.T, p cgroup.Path, text string) cgroup.State {
 	if err != nil {
 		t.Fatal(err)
 	}
-	st := after(cgroup.State{Path: p, HasCPUSet: true, HasCPU: true, CPUs: cpus, Period: 100_000}, cgroup.Write{Property: cgroup.FileWeight, Value: fields[1]})
-	return after(st, cgroup.Write{Property: cgroup.FileMax, Value: strings.Replace(fields[2], "-1", cgroup.ValueMax, 1)})
+	st := kernelstate.After(cgroup.State{Path: p, HasCPUSet: true, HasCPU: true, CPUs: cpus, Period: 100_000}, cgroup.Write{Property: cgroup.FileWeight, Value: fields[1]})
+	return kernelstate.After(st, cgroup.Write{Property: cgroup.FileMax, Value: strings.Replace(fields[2], "-1", cgroup.ValueMax, 1)})
 }
 
 // TestForeignWriteDuringSeal: a cpuset that somebody writes while the runtime is at the
@@ -128,7 +136,7 @@ func TestForeignWriteDuringSeal(t *testing.T) {
 // sealing asks the owner whether a worker is at a cgroup.
 func (r *running) sealing(p cgroup.Path) bool {
 	answer := make(chan bool, 1)
-	r.loop.box.post(busyAsked{p, answer})
+	r.loop.box.Post(busyAsked{p, answer})
 	return <-answer
 }
 
@@ -137,26 +145,26 @@ type busyAsked struct {
 	answer chan<- bool
 }
 
-func (b busyAsked) apply(l *loop) { b.answer <- l.tree.busy(b.path) }
+func (b busyAsked) apply(l *loop) { b.answer <- l.tree.Busy(b.path) }
 
 // TestWriteOfASlice: what is in it is read again, whether the daemon has written its file
 // or systemd its property; nothing else is.
 func TestWriteOfASlice(t *testing.T) {
 	for _, via := range []cgroup.Via{cgroup.File, cgroup.DBus} {
-		tr := newTree(nil)
+		tr := kernelstate.NewTree(nil)
 		for _, p := range []cgroup.Path{"system.slice", "system.slice/du.service", "system.slice/a.slice/b.service", "system.slice2/c.service", "user.slice"} {
-			tr.current[p] = cgroup.Current{Exists: true}
+			tr.Current[p] = cgroup.Current{Exists: true}
 		}
 		w := cgroup.Write{Path: "system.slice", Via: via, Property: cgroup.FileCPUs, Value: "0-1"}
 		if via == cgroup.DBus {
 			w.Property = cgroup.UnitCPUs
-			tr.submitted(w)
-			tr.finished(w, cgroup.UnitState{}, nil)
+			tr.Submitted(w)
+			tr.Finished(w, cgroup.UnitState{}, nil)
 		} else {
-			tr.wrote(w, nil)
+			tr.Wrote(w, nil)
 		}
 		want := []cgroup.Path{"system.slice", "system.slice/a.slice/b.service", "system.slice/du.service"}
-		if got := slices.Sorted(maps.Keys(tr.stale)); !slices.Equal(got, want) {
+		if got := slices.Sorted(maps.Keys(tr.Stale)); !slices.Equal(got, want) {
 			t.Errorf("after a write over %s %v are read again; want %v", via, got, want)
 		}
 	}

@@ -27,7 +27,7 @@ func (l *loop) shed() {
 		return gone[p]
 	})
 	if len(gone) > 0 {
-		l.ledger.shed(func(p cgroup.Path) bool { return gone[p.Scope()] })
+		l.ledger.Shed(func(p cgroup.Path) bool { return gone[p.Scope()] })
 	}
 }
 
@@ -35,16 +35,16 @@ func (l *loop) shed() {
 // tells: a listing of the runtime can be older than a cgroup.
 func (l *loop) gone() func(cgroup.Path) bool {
 	expected := make(map[cgroup.Path]bool) // few at a time
-	for _, e := range l.model.containers {
-		if e.container.State == cri.Created {
-			expected[e.path] = true // it has no cgroup yet
+	for _, e := range l.model.Containers {
+		if e.Container.State == cri.Created {
+			expected[e.Path] = true // it has no cgroup yet
 		}
 	}
 	return func(p cgroup.Path) bool {
-		if _, ok := l.tree.current[p]; ok || expected[p] || l.untrimmed(p) { // nearly all are there
+		if _, ok := l.tree.Current[p]; ok || expected[p] || l.untrimmed(p) { // nearly all are there
 			return false
 		}
-		_, err := l.cgroups.Read(p)
+		_, err := l.Cgroups.Read(p)
 		return errors.Is(err, cgroup.ErrGone)
 	}
 }
@@ -53,13 +53,13 @@ func (l *loop) gone() func(cgroup.Path) bool {
 func (l *loop) prune() {
 	gone := l.gone()
 	clear(l.departed)
-	l.ledger.forget(gone)
-	l.bench.forget(gone)
+	l.ledger.Forget(gone)
+	l.bench.Forget(gone)
 	l.exposures.forget(gone)
-	there := make(map[string]bool, len(l.model.pods))
-	for _, p := range l.model.pods {
-		there[p.uid] = true
+	there := make(map[string]bool, len(l.model.Pods))
+	for _, p := range l.model.Pods {
+		there[p.Uid] = true
 	}
-	l.hints.forget(there)
-	maps.DeleteFunc(l.promises.broken, func(id string, _ bool) bool { return l.model.containers[id] == nil })
+	l.hints.Forget(there)
+	maps.DeleteFunc(l.promises.broken, func(id string, _ bool) bool { return l.model.Containers[id] == nil })
 }

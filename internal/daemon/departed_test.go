@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -13,8 +14,8 @@ import (
 // originalsIn counts the originals of what is in a cgroup, by the daemon's memory.
 func (r *running) originalsIn(p cgroup.Path) (n int) {
 	r.inspect(func(l *loop) {
-		for k := range l.ledger.originals {
-			if strings.HasPrefix(string(k.path), string(p)+"/") {
+		for k := range l.ledger.Originals {
+			if strings.HasPrefix(string(k.Path), string(p)+"/") {
 				n++
 			}
 		}
@@ -62,7 +63,7 @@ func TestOriginalsOfTheDeparted(t *testing.T) {
 			if now := r.originalsIn(slices[1]); now != stays {
 				t.Errorf("who is there has %d originals, and had %d", now, stays)
 			}
-			r.loop.box.post(relist{})
+			r.loop.box.Post(relist{})
 			n.eventually("none on the disk", func() bool {
 				for _, o := range n.journal().Originals {
 					if strings.HasPrefix(string(o.Path), string(slices[0])+"/") {
@@ -73,7 +74,7 @@ func TestOriginalsOfTheDeparted(t *testing.T) {
 			})
 			r.stop()
 			h := n.host()
-			if report, err := h.restore(t.Context(), n.journal()); err != nil || len(n.lists()) > 0 {
+			if report, err := restore.HostRestore(&h, t.Context(), n.journal()); err != nil || len(n.lists()) > 0 {
 				t.Errorf("after restore: %+v, %v; lists %v", report, err, n.lists())
 			}
 		})

@@ -5,17 +5,15 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	cluster "github.com/cpupoold/cpupoold/internal/node"
+	"github.com/cpupoold/cpupoold/internal/node/view"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// codeDepleted: the shared pool has fewer CPUs than depletion.floor.
-const codeDepleted pools.Code = "SharedDepleted"
-
 // ownShared are the CPUs that the shared pool has at the moment and that are its own. One
 // that has lost all of them runs on those of others, and is no less depleted for that.
 func (l *loop) ownShared() cpuset.Set {
-	configured := l.settings.config.Pools
+	configured := l.settings.Config.Pools
 	others := l.isolation.leaked.Union(configured.Guaranteed.CPUs)
 	for _, u := range l.status.plan.Units {
 		if u.Exclusive {
@@ -32,7 +30,7 @@ func (l *loop) ownShared() cpuset.Set {
 
 // depletion is what the cluster's part decides by. The owner's part is the size alone.
 func (l *loop) depletion() *cluster.Depletion {
-	d := l.settings.config.Depletion
+	d := l.settings.Config.Depletion
 	return &cluster.Depletion{
 		CPUs: l.ownShared().Len(), Floor: d.Floor, ClearAfter: d.ClearAfter, Show: d.Shows(), Evict: d.Action == config.DepletionEvict,
 	}
@@ -40,7 +38,7 @@ func (l *loop) depletion() *cluster.Depletion {
 
 // depleted is the problem that the shared pool is depleted; nil when it is not.
 func (l *loop) depleted() *pools.Problem {
-	d, own := l.settings.config.Depletion, l.ownShared()
+	d, own := l.settings.Config.Depletion, l.ownShared()
 	if own.Len() >= d.Floor {
 		return nil
 	}
@@ -48,5 +46,5 @@ func (l *loop) depleted() *pools.Problem {
 	if d.Action != config.DepletionWarn && d.DryRun {
 		text += fmt.Sprintf("; with depletion.dryRun: false the node would be tainted (depletion.action: %s)", d.Action)
 	}
-	return &pools.Problem{Reason: pools.Reason{Code: codeDepleted, Text: text}}
+	return &pools.Problem{Reason: pools.Reason{Code: view.CodeDepleted, Text: text}}
 }

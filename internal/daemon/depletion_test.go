@@ -7,6 +7,7 @@ import (
 	"time"
 
 	cluster "github.com/cpupoold/cpupoold/internal/node"
+	"github.com/cpupoold/cpupoold/internal/node/view"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -26,16 +27,18 @@ func TestDepletion(t *testing.T) {
 	}
 	shows("enough CPUs", "False", 0)
 	n.online(cpuset.Range(0, 2))
-	r.view("one left", func(v *telemetry.View) bool { return v.Offline.Len() == 5 && v.Problems[string(codeDepleted)] == 0 })
+	r.view("one left", func(v *telemetry.View) bool {
+		return v.Offline.Len() == 5 && v.Problems[string(view.CodeDepleted)] == 0
+	})
 	n.online(cpuset.Of(0, 1, 4, 5, 6, 7))
-	r.view("the problem", func(v *telemetry.View) bool { return v.Problems[string(codeDepleted)] == 1 })
+	r.view("the problem", func(v *telemetry.View) bool { return v.Problems[string(view.CodeDepleted)] == 1 })
 	shows("none left", "True", 1)
 	n.eventually("metric", func() bool { return r.loop.viewWithCluster().Node.Pressure })
 	n.eventually("the daemon's condition", func() bool { return a.told(`"reason":"SharedDepleted"`) })
 
 	later.Store(int64(time.Minute)) // so that the message may change
 	n.online(cpuset.Range(0, 7))
-	r.view("the problem is over", func(v *telemetry.View) bool { return v.Problems[string(codeDepleted)] == 0 })
+	r.view("the problem is over", func(v *telemetry.View) bool { return v.Problems[string(view.CodeDepleted)] == 0 })
 	n.eventually("the wait begins", func() bool { return a.told("must keep them for 1m0s") })
 	if s, taints := a.shows(cluster.PressureType); s != "True" || taints != 1 {
 		t.Errorf("before clearAfter: condition %s, %d taints", s, taints)
@@ -50,9 +53,9 @@ func TestDepletionByOwners(t *testing.T) {
 	n := newNode(t)
 	n.yaml = carvedYAML + "depletion: {floor: 5, action: evict}\n"
 	r := n.start()
-	r.view("first pass", func(v *telemetry.View) bool { return v.Ready && v.Problems[string(codeDepleted)] == 0 })
+	r.view("first pass", func(v *telemetry.View) bool { return v.Ready && v.Problems[string(view.CodeDepleted)] == 0 })
 	n.container(n.pod("du", "ran", "guaranteed", 2, nil), "cell", whole(2))
-	r.view("depleted", func(v *telemetry.View) bool { return v.Problems[string(codeDepleted)] == 1 })
+	r.view("depleted", func(v *telemetry.View) bool { return v.Problems[string(view.CodeDepleted)] == 1 })
 	s := r.shown()
 	if d := *s.Depletion; d != (cluster.Depletion{CPUs: 4, Floor: 5, ClearAfter: time.Minute, Evict: true}) {
 		t.Errorf("depletion %+v, want nothing of it shown", d)

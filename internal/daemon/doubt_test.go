@@ -14,6 +14,9 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/actor"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -39,7 +42,7 @@ func TestUnreadableKeepsWhatItHolds(t *testing.T) {
 	n := newNode(t)
 	tree := &flaky{Cgroups: n.tree}
 	h := n.host()
-	h.cgroups = cgroup.New(tree)
+	h.Cgroups = cgroup.New(tree)
 	r := n.startOn(h)
 	app := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 	excl := n.container(n.pod("e", "default", "guaranteed", 4, nil), "app", whole(4))
@@ -49,7 +52,7 @@ func TestUnreadableKeepsWhatItHolds(t *testing.T) {
 	dir := n.runtime.Cgroup(app)
 	tree.bad.Store(&dir)
 	n.yaml = strings.NewReplacer("cpus: 2-3", `cpus: "2"`, "cpus: 4-7", "cpus: 3-6").Replace(poolsYAML)
-	r.loop.box.post(reexecuted{}) // look again
+	r.loop.box.Post(reexecuted{}) // look again
 	r.loop.reload()
 	n.eventually("container waits", func() bool {
 		return slices.ContainsFunc(n.logged("not as planned"), func(rec map[string]any) bool {
@@ -92,17 +95,17 @@ func TestFirstListingIsComplete(t *testing.T) {
 // not lose them to an answer without.
 func TestWorseAnswerChangesNothing(t *testing.T) {
 	const slice = "kubepods-podu.slice"
-	m := newModel(cgroup.DriverSystemd)
-	m.putPod(podFacts{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice}})
-	m.putContainer(containerFacts{Container: cri.Container{ID: "c", PodID: "p", State: cri.Running, CgroupsPath: slice + ":cri-containerd:c"}})
-	path := m.containers["c"].path
+	m := inventory.NewModel(cgroup.DriverSystemd)
+	m.PutPod(inventory.PodFacts{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice}})
+	m.PutContainer(inventory.ContainerFacts{Container: cri.Container{ID: "c", PodID: "p", State: cri.Running, CgroupsPath: slice + ":cri-containerd:c"}})
+	path := m.Containers["c"].Path
 	garbled := errors.New("garbled")
-	m.putPod(podFacts{Pod: cri.Pod{ID: "p", UID: "u"}, partial: garbled})
-	m.putContainer(containerFacts{Container: cri.Container{ID: "c", State: cri.Exited}, partial: garbled})
-	if p := m.pods["p"]; p.qos != "Guaranteed" || p.err != nil || p.pod.Ready {
+	m.PutPod(inventory.PodFacts{Pod: cri.Pod{ID: "p", UID: "u"}, Partial: garbled})
+	m.PutContainer(inventory.ContainerFacts{Container: cri.Container{ID: "c", State: cri.Exited}, Partial: garbled})
+	if p := m.Pods["p"]; p.Qos != "Guaranteed" || p.Err != nil || p.Pod.Ready {
 		t.Errorf("pod = %+v; want its details, and not ready", p)
 	}
-	if c := m.containers["c"]; c.path != path || c.err != nil || c.container.PodID != "p" || c.container.State != cri.Exited {
+	if c := m.Containers["c"]; c.Path != path || c.Err != nil || c.Container.PodID != "p" || c.Container.State != cri.Exited {
 		t.Errorf("container = %+v; want its details, and exited", c)
 	}
 }
@@ -114,11 +117,11 @@ func TestStalledSealsDoNotHideNewContainers(t *testing.T) {
 	release := n.runtime.Hang("UpdateContainerResources")
 	defer release()
 	pod := n.pod("many", "default", "burstable", 0, nil)
-	for range 2 * maxWorkers {
+	for range 2 * actor.MaxWorkers {
 		n.container(pod, "app", cri.Resources{Shares: 512})
 	}
 	r := n.start()
-	n.eventually("seals under way", func() bool { return n.runtime.Calls("UpdateContainerResources") >= maxWorkers })
+	n.eventually("seals under way", func() bool { return n.runtime.Calls("UpdateContainerResources") >= actor.MaxWorkers })
 	late := n.container(n.pod("late", "default", "guaranteed", 2, nil), "app", whole(2))
 	n.runsOn(late, "4-5")
 	if msgs := n.logged("journal is late; writes go ahead, and what they replace may not be known to restore"); len(msgs) != 0 {
@@ -144,13 +147,13 @@ func TestReloadChangesTheFormula(t *testing.T) {
 
 // TestTreeForgets: what is no target any more leaves nothing behind.
 func TestTreeForgets(t *testing.T) {
-	tr := newTree(func(p cgroup.Path) (cgroup.State, error) { return cgroup.State{Path: p}, nil })
-	m := newModel(cgroup.DriverSystemd)
-	tr.refresh([]cgroup.Target{{Path: "a.scope"}}, m)
-	tr.wrote(cgroup.Write{Path: "a.scope", Via: cgroup.File, Property: cgroup.FileWeight, Value: "59"}, nil)
-	delete(tr.current, "a.scope") // as it vanishes
-	tr.refresh(nil, m)
-	if len(tr.current)+len(tr.stale)+len(tr.deeds) != 0 {
-		t.Errorf("left over: %v %v %v", tr.current, tr.stale, tr.deeds)
+	tr := kernelstate.NewTree(func(p cgroup.Path) (cgroup.State, error) { return cgroup.State{Path: p}, nil })
+	m := inventory.NewModel(cgroup.DriverSystemd)
+	tr.Refresh([]cgroup.Target{{Path: "a.scope"}}, m)
+	tr.Wrote(cgroup.Write{Path: "a.scope", Via: cgroup.File, Property: cgroup.FileWeight, Value: "59"}, nil)
+	delete(tr.Current, "a.scope") // as it vanishes
+	tr.Refresh(nil, m)
+	if len(tr.Current)+len(tr.Stale)+len(tr.Deeds) != 0 {
+		t.Errorf("left over: %v %v %v", tr.Current, tr.Stale, tr.Deeds)
 	}
 }

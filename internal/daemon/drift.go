@@ -7,6 +7,10 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/history"
+	"github.com/cpupoold/cpupoold/internal/node/actor"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/retry"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -35,7 +39,7 @@ type drifts struct {
 // drift is one deviation.
 type drift struct {
 	cgroup.Target
-	deviation
+	retry.Deviation
 	before   cgroup.Current
 	after    cgroup.State
 	noticed  time.Time
@@ -61,41 +65,34 @@ func (d *drifts) hear(p cgroup.Path, at time.Time) {
 	}
 }
 
-// foreignWrite is a cgroup that somebody else has written to.
-type foreignWrite struct {
-	target cgroup.Target
-	before cgroup.Current
-	after  cgroup.State
-}
-
 // followDrifts takes over what the last reading has found.
 func (l *loop) followDrifts(now time.Time) {
-	found := l.tree.foreign
-	l.tree.foreign = nil
-	if l.observes {
+	found := l.tree.Foreign
+	l.tree.Foreign = nil
+	if l.Observes {
 		found = nil // nothing is repaired
 	}
 	for _, f := range found {
-		p := f.target.Path
+		p := f.Target.Path
 		at, heard := l.drifts.heard[p]
 		if !heard {
 			at = now
 		}
-		if l.strangers.has(p) || l.model.awaited(f.target) && f.target.Unit == "" {
+		if l.strangers.has(p) || l.model.Awaited(f.Target) && f.Target.Unit == "" {
 			continue // it is being made, by whoever writes
 		}
-		deviations := deviations(f.target, f.before.State, f.after)
+		deviations := deviations(f.Target, f.Before.State, f.After)
 		for _, dev := range deviations {
-			l.log.Warn("somebody else has written to a cgroup", "cgroup", p, "property", dev.property, "was", dev.was, "is", dev.is)
-			l.noteAt(p, history.Event{Kind: history.Drift, Property: dev.property, Before: dev.was, Value: dev.is})
-			l.drifts.open = append(l.drifts.open, &drift{Target: f.target, deviation: dev, before: f.before, after: f.after, noticed: at, heard: heard})
-			l.bench.contest(recordKey{p, dev.property}, dev, now)
+			l.log.Warn("somebody else has written to a cgroup", "cgroup", p, "property", dev.Property, "was", dev.Was, "is", dev.Is)
+			l.noteAt(p, history.Event{Kind: history.Drift, Property: dev.Property, Before: dev.Was, Value: dev.Is})
+			l.drifts.open = append(l.drifts.open, &drift{Target: f.Target, Deviation: dev, before: f.Before, after: f.After, noticed: at, heard: heard})
+			l.bench.Contest(retry.RecordKey{Path: p, Property: dev.Property}, dev, now)
 		}
 		if len(deviations) > 0 {
-			l.callWitnesses(f.target)
+			l.callWitnesses(f.Target)
 		}
-		if f.target.Around {
-			l.fetchUnit(l.model.unitAt(p)) // an administrator may have given it CPUs for good
+		if f.Target.Around {
+			l.fetchUnit(l.model.UnitAt(p)) // an administrator may have given it CPUs for good
 		}
 	}
 	clear(l.drifts.heard)
@@ -104,12 +101,12 @@ func (l *loop) followDrifts(now time.Time) {
 // callWitnesses asks runtime and systemd what they have on record, before the daemon
 // repairs that.
 func (l *loop) callWitnesses(t cgroup.Target) {
-	l.seals.submit(string(t.Path), func(ctx context.Context) event {
+	l.Seals.Submit(string(t.Path), func(ctx context.Context) actor.Event {
 		ctx, cancel := context.WithTimeout(ctx, witnessPatience)
 		defer cancel()
-		w := witnessed{path: t.Path, id: t.Container, unit: unitState(ctx, l.units, t.Path)}
+		w := witnessed{path: t.Path, id: t.Container, unit: hostenv.UnitState(ctx, l.Units, t.Path)}
 		if t.Container != "" {
-			c, err := l.runtime.ContainerStatus(ctx, t.Container)
+			c, err := l.Runtime.ContainerStatus(ctx, t.Container)
 			w.record, w.known = c.Recorded, err == nil && c.Detailed
 		}
 		return witnessArrived{w}
@@ -135,7 +132,7 @@ func (e witnessArrived) apply(l *loop) {
 		}
 	}
 	cpus, err := cpuset.Parse(e.record.CPUs)
-	l.tree.attest(e.path, cpus, e.known && err == nil, e.unit)
+	l.tree.Attest(e.path, cpus, e.known && err == nil, e.unit)
 }
 
 // unheard are the containers of which a cpuset was overwritten and nobody has told yet
@@ -144,7 +141,7 @@ func (e witnessArrived) apply(l *loop) {
 func (d *drifts) unheard() map[cgroup.Path]bool {
 	all := make(map[cgroup.Path]bool)
 	for _, o := range d.open {
-		if o.Container != "" && o.property == cgroup.FileCPUs && o.witness == nil {
+		if o.Container != "" && o.Property == cgroup.FileCPUs && o.witness == nil {
 			all[o.Path] = true
 		}
 	}
@@ -156,7 +153,7 @@ func (d *drifts) unheard() map[cgroup.Path]bool {
 func (d *drifts) changed(property string) map[cgroup.Path]bool {
 	all := make(map[cgroup.Path]bool)
 	for _, o := range d.open {
-		if o.property == property && !o.repaired {
+		if o.Property == property && !o.repaired {
 			all[o.Path] = true
 		}
 	}
@@ -178,10 +175,10 @@ func (d *drifts) unmended() int {
 func (l *loop) settleDrifts(now time.Time) {
 	told := make(map[string]cri.Resources)
 	l.drifts.open = slices.DeleteFunc(l.drifts.open, func(d *drift) bool {
-		c, there := l.tree.current[d.Path]
+		c, there := l.tree.Current[d.Path]
 		i := slices.IndexFunc(l.status.targets, func(t cgroup.Target) bool { return t.Path == d.Path }) // which may be another by now
 		there = there && c.Exists && i >= 0
-		if there && !d.repaired && !l.tree.stale[d.Path] && !d.lasts(l.status.targets[i], c.State) {
+		if there && !d.repaired && !l.tree.Stale[d.Path] && !d.lasts(l.status.targets[i], c.State) {
 			d.repaired = true
 			if d.heard {
 				l.drifts.repairs.Observe(now.Sub(d.noticed).Seconds())
@@ -193,7 +190,7 @@ func (l *loop) settleDrifts(now time.Time) {
 		if d.witness != nil && d.witness.known {
 			told[d.witness.id] = d.witness.record
 		}
-		kind := telemetry.Drift{Cause: l.causeOf(d), Property: d.property}
+		kind := telemetry.Drift{Cause: l.causeOf(d), Property: d.Property}
 		l.drifts.total[kind]++
 		if d.repaired {
 			l.drifts.mended[kind]++
@@ -201,13 +198,13 @@ func (l *loop) settleDrifts(now time.Time) {
 		return true
 	})
 	maps.Copy(l.drifts.records, told)
-	maps.DeleteFunc(l.drifts.records, func(id string, _ cri.Resources) bool { return l.model.containers[id] == nil })
+	maps.DeleteFunc(l.drifts.records, func(id string, _ cri.Resources) bool { return l.model.Containers[id] == nil })
 }
 
 // lasts says that the property is still not as planned; others of the cgroup may be
 // left to somebody else for now.
 func (d *drift) lasts(t cgroup.Target, now cgroup.State) bool {
-	return slices.ContainsFunc(deviations(t, d.before.State, now), func(dev deviation) bool { return dev.property == d.property })
+	return slices.ContainsFunc(deviations(t, d.before.State, now), func(dev retry.Deviation) bool { return dev.Property == d.Property })
 }
 
 // causeOf gathers the evidence.
@@ -216,23 +213,23 @@ func (l *loop) causeOf(d *drift) telemetry.Cause {
 	e.reload = d.noticed.Sub(l.drifts.reloaded).Abs() <= reloadMargin
 	if w := d.witness; w != nil {
 		e.unitKnown = d.before.Unit.Known && w.unit.Known
-		e.unitHad, e.unitHas = inUnit(d.property, d.before.Unit, d.after), inUnit(d.property, w.unit, d.after)
-		if c := l.model.containers[d.Container]; c != nil && w.known {
+		e.unitHad, e.unitHas = inUnit(d.Property, d.before.Unit, d.after), inUnit(d.Property, w.unit, d.after)
+		if c := l.model.Containers[d.Container]; c != nil && w.known {
 			before, asked := l.drifts.records[w.id]
 			if !asked {
-				before = c.container.Recorded
+				before = c.Container.Recorded
 			}
 			before.CPUs, before.Mems = d.before.Recorded.String(), d.before.RecordedMems.String()
 			e.recordKnown = d.before.RecordedKnown
-			e.recordHad, e.recordHas = inRecord(d.property, before, l.formula, d.after), inRecord(d.property, w.record, l.formula, d.after)
+			e.recordHad, e.recordHas = inRecord(d.Property, before, l.formula, d.after), inRecord(d.Property, w.record, l.formula, d.after)
 		}
 	}
-	original := l.ledger.originals[originalKey{path: d.Path, file: d.property}]
+	original := l.ledger.Originals[undo.OriginalKey{Path: d.Path, File: d.Property}]
 	_, _, inPod := cgroup.PodOf(d.Path)
-	e.kubelets = inPod && d.Container == "" && d.CPUs.IsEmpty() && original.Value == d.is
+	e.kubelets = inPod && d.Container == "" && d.CPUs.IsEmpty() && original.Value == d.Is
 	cause := e.cause()
-	l.bench.blame(recordKey{d.Path, d.property}, string(cause))
-	l.log.Info("foreign write is repaired", "cgroup", d.Path, "property", d.property, "cause", cause)
-	l.noteAt(d.Path, history.Event{Kind: history.Repaired, Property: d.property, Before: d.is, Cause: string(cause)})
+	l.bench.Blame(retry.RecordKey{Path: d.Path, Property: d.Property}, string(cause))
+	l.log.Info("foreign write is repaired", "cgroup", d.Path, "property", d.Property, "cause", cause)
+	l.noteAt(d.Path, history.Event{Kind: history.Repaired, Property: d.Property, Before: d.Is, Cause: string(cause)})
 	return cause
 }

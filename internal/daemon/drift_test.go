@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -193,7 +194,7 @@ func TestLostNotices(t *testing.T) {
 	id := n.container(n.pod("a", "default", "burstable", 0, nil), "a", whole(0))
 	n.runsOn(id, "2-3")
 	r.settled()
-	for range maxRepairs / 2 { // more would be a contest
+	for range retry.MaxRepairs / 2 { // more would be a contest
 		n.tree.LoseNotices(func() { n.foreign(id, cgroup.FileCPUs, "3-4") })
 		n.runsOn(id, "2-3")
 		n.foreign(id, cgroup.FileCPUs, "4") // all are watched again
@@ -258,9 +259,9 @@ func TestRefusalsGrowRare(t *testing.T) {
 	n.runsOn(id, "2-3")
 	n.eventually("refused twice", func() bool { return len(n.logged("write refused")) == 2 })
 	pause := make(pauseAsked, 1)
-	r.loop.box.post(pause)
-	if got := <-pause; got != 2*firstPause {
-		t.Errorf("after two refusals it rests for %v; want %v", got, 2*firstPause)
+	r.loop.box.Post(pause)
+	if got := <-pause; got != 2*retry.FirstPause {
+		t.Errorf("after two refusals it rests for %v; want %v", got, 2*retry.FirstPause)
 	}
 }
 
@@ -269,8 +270,8 @@ type pauseAsked chan time.Duration
 
 func (p pauseAsked) apply(l *loop) {
 	var longest time.Duration
-	for _, f := range l.bench.failures {
-		longest = max(longest, f.pause)
+	for _, f := range l.bench.Failures {
+		longest = max(longest, f.Pause)
 	}
 	p <- longest
 }

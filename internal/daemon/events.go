@@ -2,14 +2,10 @@ package daemon
 
 import (
 	"github.com/cpupoold/cpupoold/internal/config"
-	"github.com/cpupoold/cpupoold/internal/managers"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
-
-// event is something that the owner has to know. Every event is a hint or the
-// result of a job; losing any source costs latency and never correctness.
-type event any
 
 // applied is an event that knows what it changes.
 type applied interface {
@@ -25,54 +21,18 @@ type streamChanged struct {
 	err   error
 }
 
-// listed is the result of a complete listing.
-type listed struct {
-	asOf       int // the model's clock when the listing was asked for
-	units      []unitFetched
-	crio       managers.CRIO
-	pods       []podFacts // whose details were asked for
-	containers []containerFacts
-	known      lists   // the others
-	failed     []error // objects whose details could not be had
-	err        error
-}
-
-// lists are objects as the runtime lists them, without details.
-type lists struct {
-	pods       []cri.Pod
-	containers []cri.Container
-}
-
 // podFetched and containerFetched are the results of a look at one object.
 type podFetched struct {
 	id   string
 	asOf int // the model's clock when it was asked for
-	pod  podFacts
+	pod  inventory.PodFacts
 	err  error
 }
 
 type containerFetched struct {
 	id        string
-	container containerFacts
+	container inventory.ContainerFacts
 	err       error
-}
-
-// podFacts is a pod and what systemd holds for it.
-type podFacts struct {
-	cri.Pod
-	pause, slice cgroup.UnitState // of the pause container's scope and the pod's slice
-	partial      error            // what the runtime left out
-	// foundSlice and foundPause are its cgroups, where the runtime left those out.
-	foundSlice, foundPause cgroup.Path
-}
-
-// containerFacts is a container and what systemd holds for it.
-type containerFacts struct {
-	cri.Container
-	asOf    int              // the model's clock when it was asked for
-	unit    cgroup.UnitState // of its scope
-	partial error            // what the runtime left out
-	found   cgroup.Path      // its cgroup, where the runtime left that out
 }
 
 // written is the result of one write that a worker made.
@@ -94,12 +54,6 @@ type unitRead struct {
 type saved struct {
 	upTo int
 	err  error
-}
-
-// formulaFound is the answer of the OCI runtime to the question for its version.
-type formulaFound struct {
-	formula config.WeightFormula
-	version string // as the runtime prints it
 }
 
 // configLoaded is a configuration that was read again, or why it is refused.

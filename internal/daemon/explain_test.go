@@ -7,11 +7,12 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/internal/node/view"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
 // explained returns the explanation of the only subject that a name names.
-func explained(t *testing.T, o *observer, name string) *inspect.Subject {
+func explained(t *testing.T, o *view.Observer, name string) *inspect.Subject {
 	t.Helper()
 	e, err := o.Explain(name)
 	if err != nil || len(e.Subjects) != 1 {

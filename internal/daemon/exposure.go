@@ -40,14 +40,6 @@ type making struct {
 	cpus cpuset.Set
 }
 
-// sighting is what is known of a container's first placement.
-type sighting struct {
-	way     telemetry.Way // empty until something better than an event leads to it
-	seen    bool          // its cgroup has been read
-	exposed bool          // and was outside its pool; it has not been inside yet
-	making  bool          // and had its CPUs on record only, since it was being made
-}
-
 func newExposures() exposures {
 	return exposures{
 		appeared: make(map[cgroup.Path]time.Time),
@@ -112,22 +104,22 @@ func (x *exposures) view() map[telemetry.Way]telemetry.Placements {
 // anything is written to them.
 func (l *loop) firstSight(want []cgroup.Target) {
 	for _, t := range want {
-		e := l.model.containers[t.Container]
-		if e == nil || !e.born || e.sighting.seen {
+		e := l.model.Containers[t.Container]
+		if e == nil || !e.Born || e.Sighting.Seen {
 			continue
 		}
-		c := l.tree.current[t.Path]
+		c := l.tree.Current[t.Path]
 		if !c.Exists {
 			continue
 		}
-		e.sighting.seen = true
+		e.Sighting.Seen = true
 		if !c.Effective.IsSubsetOf(t.CPUs) {
-			e.sighting.exposed = true
-			e.sighting.making = e.sighting.way == telemetry.WaySpec && e.container.State == cri.Created && c.CPUs.IsEmpty()
+			e.Sighting.Exposed = true
+			e.Sighting.Making = e.Sighting.Way == telemetry.WaySpec && e.Container.State == cri.Created && c.CPUs.IsEmpty()
 			continue
 		}
 		took, confined := l.exposures.confined[t.Path]
-		way := e.sighting.way
+		way := e.Sighting.Way
 		if confined && way == "" {
 			way = telemetry.WayInotify
 		}
@@ -151,7 +143,7 @@ func (l *loop) settleExposures(now time.Time) {
 		if _, known := l.exposures.confined[p]; known {
 			continue
 		}
-		if c := l.tree.current[p]; c.Exists && !l.tree.stale[p] && !s.cpus.IsEmpty() && c.Effective.IsSubsetOf(s.cpus) {
+		if c := l.tree.Current[p]; c.Exists && !l.tree.Stale[p] && !s.cpus.IsEmpty() && c.Effective.IsSubsetOf(s.cpus) {
 			l.exposures.confined[p] = l.exposed(p, now, now)
 		}
 	}
@@ -160,21 +152,21 @@ func (l *loop) settleExposures(now time.Time) {
 // settleSightings observes those of some targets that are inside their pool by now.
 func (l *loop) settleSightings(want []cgroup.Target, now time.Time) {
 	for _, t := range want {
-		e := l.model.containers[t.Container]
-		if e == nil || !e.sighting.exposed {
+		e := l.model.Containers[t.Container]
+		if e == nil || !e.Sighting.Exposed {
 			continue
 		}
-		if c := l.tree.current[t.Path]; !c.Exists || l.tree.stale[t.Path] || !c.Effective.IsSubsetOf(t.CPUs) {
+		if c := l.tree.Current[t.Path]; !c.Exists || l.tree.Stale[t.Path] || !c.Effective.IsSubsetOf(t.CPUs) {
 			continue
 		}
-		e.sighting.exposed = false
-		took := l.exposed(t.Path, e.began, now)
+		e.Sighting.Exposed = false
+		took := l.exposed(t.Path, e.Began, now)
 		l.exposures.vanish(t.Path)
-		if e.sighting.making && l.units != nil {
-			l.exposures.made[t.Path] = making{way: e.sighting.way, took: took, cpus: t.CPUs}
+		if e.Sighting.Making && l.Units != nil {
+			l.exposures.made[t.Path] = making{way: e.Sighting.Way, took: took, cpus: t.CPUs}
 			continue
 		}
-		l.exposures.observe(wayOr(e.sighting.way), took)
+		l.exposures.observe(wayOr(e.Sighting.Way), took)
 	}
 }
 
@@ -182,9 +174,9 @@ func (l *loop) settleSightings(want []cgroup.Target, now time.Time) {
 // daemon has it record meanwhile would be no evidence: see onWritten.
 func (l *loop) askMakers() {
 	for p, m := range l.exposures.made {
-		unit := l.tree.current[p].Unit
+		unit := l.tree.Current[p].Unit
 		answered := unit.Known || l.status.unitAsked[p] && !l.status.unitAwaited[p]
-		if answered && !l.tree.busy(p) {
+		if answered && !l.tree.Busy(p) {
 			l.exposures.told(p, unit.Known && !unit.CPUs.IsEmpty() && unit.CPUs.IsSubsetOf(m.cpus))
 		}
 	}
@@ -198,15 +190,8 @@ func (l *loop) exposed(p cgroup.Path, created, now time.Time) exposure {
 		since = created
 	}
 	took := exposure{elapsed: max(now.Sub(since), 0)}
-	if used, err := l.cgroups.Usage(p); err == nil {
+	if used, err := l.Cgroups.Usage(p); err == nil {
 		took.used = used
 	}
 	return took
-}
-
-// foundBy says how the daemon came to know of a container that it has not placed yet.
-func (e *containerEntry) foundBy(way telemetry.Way) {
-	if !e.sighting.seen && e.sighting.way == "" && e.container.State != cri.Exited {
-		e.sighting.way = way
-	}
 }

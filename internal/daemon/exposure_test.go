@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -73,7 +74,7 @@ func TestExposureOfTheMaking(t *testing.T) {
 		{name: "gone", state: cri.Created, then: func(l *loop) { l.exposures.vanish(p) }, count: 1, sum: took},
 		{name: "gone without a word", state: cri.Created, then: func(l *loop) { l.exposures.forget(func(cgroup.Path) bool { return true }) }, count: 1, sum: took},
 		{name: "sealed by the daemon since", state: cri.Created, count: 1, sum: took, then: func(l *loop) {
-			l.tree.pending[p] = 1
+			l.tree.Pending[p] = 1
 			answer(had)(l)
 			l.settleExposures(time.Now())
 			l.handle(written{write: seal, unit: had})
@@ -85,12 +86,12 @@ func TestExposureOfTheMaking(t *testing.T) {
 			n := newNode(t)
 			l := n.bareLoop(n.host())
 			began := time.Now()
-			e := &containerEntry{container: cri.Container{ID: "1", State: c.state}, path: p, born: true, began: began}
-			e.sighting.way = telemetry.WaySpec
-			l.model.containers["1"] = e
+			e := &inventory.ContainerEntry{Container: cri.Container{ID: "1", State: c.state}, Path: p, Born: true, Began: began}
+			e.Sighting.Way = telemetry.WaySpec
+			l.model.Containers["1"] = e
 			l.status.targets = []cgroup.Target{{Container: "1", Path: p, CPUs: shared}}
 			look := func(own, effective cpuset.Set) {
-				l.tree.current[p] = cgroup.Current{Exists: true, State: cgroup.State{Path: p, CPUs: own, Effective: effective}}
+				l.tree.Current[p] = cgroup.Current{Exists: true, State: cgroup.State{Path: p, CPUs: own, Effective: effective}}
 			}
 			look(c.own, all)
 			l.firstSight(l.status.targets)

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -24,17 +25,17 @@ func TestFullDisk(t *testing.T) {
 	if err := os.WriteFile(state, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h.journal = filepath.Join(state, "journal.json")
+	h.Journal = filepath.Join(state, "journal.json")
 	r := n.startOn(h)
 	own := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
 	n.runsOn(own, "4-5")
-	problem := func(v *telemetry.View) bool { return v.Problems[string(codeJournal)] == 1 }
+	problem := func(v *telemetry.View) bool { return v.Problems[string(undo.CodeJournal)] == 1 }
 	r.view("the problem", problem)
 	if err := os.Remove(state); err != nil {
 		t.Fatal(err)
 	}
 	r.view("no problem any more", func(v *telemetry.View) bool { return !problem(v) })
-	if _, err := os.Stat(h.journal); err != nil {
+	if _, err := os.Stat(h.Journal); err != nil {
 		t.Error(err)
 	}
 	if late := n.logged("journal is late; writes go ahead, and what they replace may not be known to restore"); len(late) > 0 {
@@ -103,7 +104,7 @@ func TestLostSystemd(t *testing.T) {
 	n := newNode(t)
 	h := n.host()
 	u := &mutedUnits{Units: n.units, begun: make(chan struct{}, 1), hangUp: make(chan struct{})}
-	h.units = u
+	h.Units = u
 	r := n.startOn(h)
 	state := func(s telemetry.SourceState) func(*telemetry.View) bool {
 		return func(v *telemetry.View) bool { return v.Sources[telemetry.Units] == s }

@@ -1,43 +1,22 @@
 package daemon
 
 import (
-	"context"
-	"errors"
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/cpupoold/cpupoold/internal/node/view"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
-	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
-	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/defrag"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
-
-const milliPerCPU = 1000
-
-// errno names the error of a write that failed.
-func errno(err error) string {
-	var number unix.Errno
-	switch {
-	case errors.As(err, &number):
-		if name := unix.ErrnoName(number); name != "" {
-			return name
-		}
-	case errors.Is(err, context.DeadlineExceeded):
-		return telemetry.ErrnoTimeout
-	}
-	return telemetry.ErrnoOther
-}
 
 // countResult counts a write by how it ended.
 func (s *status) countResult(w cgroup.Write, result telemetry.Result, err error) {
 	s.writes[telemetry.Write{Via: string(w.Via), Result: result}]++
 	switch {
 	case result == telemetry.Failed:
-		s.writeErrors[telemetry.WriteError{Via: string(w.Via), Errno: errno(err)}]++
+		s.writeErrors[telemetry.WriteError{Via: string(w.Via), Errno: view.Errno(err)}]++
 	case err == nil && w.Property == cgroup.FilePartition:
 		s.partitionChanges++
 	}
@@ -45,15 +24,15 @@ func (s *status) countResult(w cgroup.Write, result telemetry.Result, err error)
 
 // poolView are the pools, with what of them is spoken for.
 func (l *loop) poolView() []telemetry.Pool {
-	p := l.settings.pools
+	p := l.settings.Pools
 	var all []telemetry.Pool
 	for _, part := range p.Partitions {
 		all = append(all, telemetry.Pool{PoolName: poolName(pools.Management, part.Type), CPUs: part.CPUs})
 	}
-	own, free := p.Guaranteed.Union(l.kubelet.has()), l.free()
+	own, free := p.Guaranteed.Union(l.kubelet.Has()), l.free()
 	all = append(all,
 		telemetry.Pool{PoolName: poolName(pools.Shared, ""), CPUs: l.shared()},
-		telemetry.Pool{PoolName: poolName(pools.Guaranteed, ""), CPUs: own, Free: free, Allocated: milliPerCPU * int64(own.Difference(free).Len())})
+		telemetry.Pool{PoolName: poolName(pools.Guaranteed, ""), CPUs: own, Free: free, Allocated: view.MilliPerCPU * int64(own.Difference(free).Len())})
 	requested := l.requested()
 	for i := range all {
 		all[i].Allocated += requested[all[i].PoolName]
@@ -71,59 +50,40 @@ func (l *loop) requested() map[telemetry.PoolName]int64 {
 				continue
 			}
 			shares := c.Shares
-			if e := l.model.containers[c.ID]; shares == 0 && e != nil {
-				shares = e.container.Requested.Shares
+			if e := l.model.Containers[c.ID]; shares == 0 && e != nil {
+				shares = e.Container.Requested.Shares
 			}
-			sums[poolName(c.Pool, c.Type)] += requestOf(shares)
+			sums[poolName(c.Pool, c.Type)] += view.RequestOf(shares)
 		}
 	}
 	return sums
 }
 
-// requestOf is the CPU request that the kubelet has made shares of; none for the least that
-// there are.
-func requestOf(shares uint64) int64 {
-	const none, sharesPerCPU = 2, 1024
-	if shares <= none {
-		return 0
-	}
-	return int64((shares*milliPerCPU + sharesPerCPU - 1) / sharesPerCPU)
-}
-
-// vacancy is what new owners could have beside those that there were.
-type vacancy struct {
-	machine *allocate.Machine
-	pool    cpuset.Set
-	options allocate.Options
-	owned   []pools.Assignment
-	room    telemetry.Room
-}
-
 // room is what a new owner can have; nil before the first plan, and without a pool for
 // owners. It is found anew when owners or their pool have changed.
 func (l *loop) room(now time.Time) *telemetry.Room {
-	if !l.status.planned || l.settings.machine == nil || l.settings.pools.Guaranteed.IsEmpty() {
+	if !l.status.planned || l.settings.Machine == nil || l.settings.Pools.Guaranteed.IsEmpty() {
 		return nil
 	}
-	v, p, owned := &l.status.vacancy, &l.settings.pools, l.status.plan.Assignments
+	v, p, owned := &l.status.vacancy, &l.settings.Pools, l.status.plan.Assignments
 	pool := l.status.plan.Free // and not what the kernel has lost, or another manager has
 	for i := range owned {
 		pool = pool.Union(owned[i].CPUs)
 	}
 	pool = pool.Intersection(p.Guaranteed)
 	same := func(a, b pools.Assignment) bool { return a.Key == b.Key && a.CPUs.Equal(b.CPUs) }
-	if v.machine != l.settings.machine || !v.pool.Equal(pool) || v.options != p.Options || !slices.EqualFunc(v.owned, owned, same) {
-		in := pools.Input{Pods: l.model.input(now), Pools: *p}
-		r := defrag.Vacant(defrag.Input{Machine: l.settings.machine, Pool: pool, Owners: pools.Owners(in, l.status.plan)})
-		*v = vacancy{l.settings.machine, pool, p.Options, owned, telemetry.Room{Pool: r.Free, Node: r.OnNode, L3: r.InL3, WholeCores: r.InWholeCores}}
+	if v.Machine != l.settings.Machine || !v.Pool.Equal(pool) || v.Options != p.Options || !slices.EqualFunc(v.Owned, owned, same) {
+		in := pools.Input{Pods: l.model.Input(now), Pools: *p}
+		r := defrag.Vacant(defrag.Input{Machine: l.settings.Machine, Pool: pool, Owners: pools.Owners(in, l.status.plan)})
+		*v = view.Vacancy{Machine: l.settings.Machine, Pool: pool, Options: p.Options, Owned: owned, Room: telemetry.Room{Pool: r.Free, Node: r.OnNode, L3: r.InL3, WholeCores: r.InWholeCores}}
 	}
 	spare := l.spare()
-	return &telemetry.Room{Pool: min(v.room.Pool, spare), Node: min(v.room.Node, spare), L3: min(v.room.L3, spare), WholeCores: min(v.room.WholeCores, spare)}
+	return &telemetry.Room{Pool: min(v.Room.Pool, spare), Node: min(v.Room.Node, spare), L3: min(v.Room.L3, spare), WholeCores: min(v.Room.WholeCores, spare)}
 }
 
 // spare is how many CPUs can still be given away: none of those of the shared pool's floor.
 func (l *loop) spare() int {
-	p, plan := &l.settings.pools, &l.status.plan
+	p, plan := &l.settings.Pools, &l.status.plan
 	if !p.FromShared {
 		return plan.Free.Len()
 	}

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cpupoold/cpupoold/internal/node/view"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
@@ -22,7 +23,7 @@ func TestErrno(t *testing.T) {
 		{fmt.Errorf("update: %w", context.DeadlineExceeded), telemetry.ErrnoTimeout},
 		{errors.New("no such unit"), telemetry.ErrnoOther},
 	} {
-		if got := errno(tt.err); got != tt.want {
+		if got := view.Errno(tt.err); got != tt.want {
 			t.Errorf("errno(%v) = %q; want %q", tt.err, got, tt.want)
 		}
 	}
@@ -49,7 +50,7 @@ func TestCountResult(t *testing.T) {
 // Shares are those that the kubelet makes of requests, rounded down.
 func TestRequestOf(t *testing.T) {
 	for shares, want := range map[uint64]int64{0: 0, 2: 0, 102: 100, 1024: 1000, 1280: 1250, 262144: 256000} {
-		if got := requestOf(shares); got != want {
+		if got := view.RequestOf(shares); got != want {
 			t.Errorf("requestOf(%d) = %d; want %d", shares, got, want)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
@@ -22,7 +24,7 @@ func TestFormulaOfVersion(t *testing.T) {
 		"":                                                  "",
 		"runc version one":                                  "",
 	} {
-		got, err := formulaOfVersion(out)
+		got, err := desired.FormulaOfVersion(out)
 		if got != want || (err == nil) != (want != "") {
 			t.Errorf("formulaOfVersion(%q) = %q, %v; want %q", out, got, err, want)
 		}
@@ -33,7 +35,7 @@ func FuzzFormulaOfVersion(f *testing.F) {
 	f.Add("runc version 1.3.2")
 	f.Add("crun version 99999999999999999999.1")
 	f.Fuzz(func(t *testing.T, out string) {
-		if got, err := formulaOfVersion(out); (err == nil) != (got == config.WeightLinear || got == config.WeightQuadratic) {
+		if got, err := desired.FormulaOfVersion(out); (err == nil) != (got == config.WeightLinear || got == config.WeightQuadratic) {
 			t.Errorf("formulaOfVersion(%q) = %q, %v", out, got, err)
 		}
 	})
@@ -42,17 +44,17 @@ func FuzzFormulaOfVersion(f *testing.F) {
 func TestObserveFormula(t *testing.T) {
 	for shares := uint64(0); shares <= 262144; shares += 7 {
 		linear, quadratic := cgroup.WeightLinear(shares), cgroup.WeightQuadratic(shares)
-		if f, ok := observeFormula(shares, linear); ok && f != config.WeightLinear {
+		if f, ok := desired.ObserveFormula(shares, linear); ok && f != config.WeightLinear {
 			t.Errorf("weight %d of %d shares was taken for %s", linear, shares, f)
 		}
-		if f, ok := observeFormula(shares, quadratic); ok && f != config.WeightQuadratic {
+		if f, ok := desired.ObserveFormula(shares, quadratic); ok && f != config.WeightQuadratic {
 			t.Errorf("weight %d of %d shares was taken for %s", quadratic, shares, f)
 		}
-		if _, ok := observeFormula(shares, linear); ok == (linear == quadratic) {
+		if _, ok := desired.ObserveFormula(shares, linear); ok == (linear == quadratic) {
 			t.Errorf("%d shares: decided = %v, weights %d and %d", shares, ok, linear, quadratic)
 		}
 	}
-	if f, ok := observeFormula(1024, 77); ok {
+	if f, ok := desired.ObserveFormula(1024, 77); ok {
 		t.Errorf("a weight of neither formula was taken for %s", f)
 	}
 }
@@ -68,7 +70,7 @@ func TestUnitQuota(t *testing.T) {
 		"-1 100000":            "",
 		"99999999999999 10000": "",
 	} {
-		if got, err := unitQuota(value); got != want || (err == nil) != (want != "") {
+		if got, err := restore.UnitQuota(value); got != want || (err == nil) != (want != "") {
 			t.Errorf("unitQuota(%q) = %q, %v; want %q", value, got, err, want)
 		}
 	}

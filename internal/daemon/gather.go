@@ -49,7 +49,7 @@ func (s stuck) err(p cgroup.Path) error {
 
 // gather brings the threads of a cgroup back to its CPUs, before anybody is given what
 // it has left.
-func (l *loop) gather(p cgroup.Path) error { return l.gathered(p, l.cgroups.Gather) }
+func (l *loop) gather(p cgroup.Path) error { return l.gathered(p, l.Cgroups.Gather) }
 
 func (l *loop) gathered(p cgroup.Path, gather func(cgroup.Path) (cgroup.Gathered, error)) error {
 	found, err := gather(p)
@@ -69,7 +69,7 @@ func (l *loop) gathered(p cgroup.Path, gather func(cgroup.Path) (cgroup.Gathered
 
 // forgetStuck forgets threads of cgroups that nothing is wanted of any more.
 func (l *loop) forgetStuck() {
-	maps.DeleteFunc(l.threads.stuck, func(p cgroup.Path, _ stuck) bool { _, known := l.tree.current[p]; return !known })
+	maps.DeleteFunc(l.threads.stuck, func(p cgroup.Path, _ stuck) bool { _, known := l.tree.Current[p]; return !known })
 }
 
 func (l *loop) stuckProblems() []pools.Problem {

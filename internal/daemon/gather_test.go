@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -92,30 +94,30 @@ func TestStuckThreads(t *testing.T) {
 // be where he was.
 func TestUngatheredKeepsWhatItHolds(t *testing.T) {
 	state := cgroup.State{Path: "a", CPUs: cpuset.Range(0, 3), Effective: cpuset.Range(0, 3), HasCPUSet: true, Populated: true}
-	tr := newTree(func(cgroup.Path) (cgroup.State, error) { return state, nil })
+	tr := kernelstate.NewTree(func(cgroup.Path) (cgroup.State, error) { return state, nil })
 	var fails error
-	tr.gather = func(cgroup.Path) error { return fails }
+	tr.Gather = func(cgroup.Path) error { return fails }
 	target := cgroup.Target{Path: "a", Unit: "a.service", CPUs: cpuset.Of(0)}
 	refresh := func() map[cgroup.Path]error {
-		_, errs := tr.refresh([]cgroup.Target{target}, newModel(cgroup.DriverSystemd))
+		_, errs := tr.Refresh([]cgroup.Target{target}, inventory.NewModel(cgroup.DriverSystemd))
 		return errs
 	}
 	if errs := refresh(); errs != nil {
 		t.Fatal(errs)
 	}
 	state.CPUs, state.Effective, fails = cpuset.Of(0), cpuset.Of(0), syscall.EIO
-	tr.wrote(cgroup.Write{Path: "a", Via: cgroup.File, Property: cgroup.FileCPUs, Value: "0"}, nil)
+	tr.Wrote(cgroup.Write{Path: "a", Via: cgroup.File, Property: cgroup.FileCPUs, Value: "0"}, nil)
 	for range 2 {
 		if errs := refresh(); !errors.Is(errs["a"], syscall.EIO) {
 			t.Errorf("errors %v, want that of the gathering", errs)
 		}
-		if holds := tr.current["a"].Effective; holds.String() != "0-3" {
+		if holds := tr.Current["a"].Effective; holds.String() != "0-3" {
 			t.Errorf("holds %s, want 0-3", holds)
 		}
 	}
 	fails = nil
-	if errs := refresh(); errs != nil || tr.current["a"].Effective.String() != "0" {
-		t.Errorf("%v, holds %s", errs, tr.current["a"].Effective)
+	if errs := refresh(); errs != nil || tr.Current["a"].Effective.String() != "0" {
+		t.Errorf("%v, holds %s", errs, tr.Current["a"].Effective)
 	}
 }
 

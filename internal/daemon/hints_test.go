@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/numahints"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -141,11 +143,11 @@ func TestSilentKubeletStallsNobody(t *testing.T) {
 	n.runsOn(excl, "1")
 	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", whole(1))
 	n.runsOn(shared, "1")
-	if waited := time.Since(started); waited > hintPatience {
+	if waited := time.Since(started); waited > numahints.HintPatience {
 		t.Errorf("the others waited for %v", waited)
 	}
 	n.eventually("CPUs without hints", func() bool { return n.state(excl).Effective.Len() == 2 })
-	if waited := time.Since(started); waited < hintPatience/2 {
+	if waited := time.Since(started); waited < numahints.HintPatience/2 {
 		t.Errorf("the container waited for %v only", waited)
 	}
 	r.view("source is lost", func(v *telemetry.View) bool { return v.Sources[telemetry.PodResources] == telemetry.SourceLost })
@@ -162,12 +164,12 @@ func TestSilentKubeletStallsNobody(t *testing.T) {
 func TestNoKubeletMakesNobodyWait(t *testing.T) {
 	n := newNode(t)
 	n.yaml, n.kubelet = twoNodesYAML, newKubelet()
-	n.kubelet.fail(errNoKubelet)
+	n.kubelet.fail(hostenv.ErrNoKubelet)
 	r := n.start()
 	started := time.Now()
 	excl := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
 	n.eventually("exclusive CPUs", func() bool { return n.state(excl).Effective.Len() == 2 })
-	if waited := time.Since(started); waited >= hintPatience {
+	if waited := time.Since(started); waited >= numahints.HintPatience {
 		t.Errorf("waited for %v", waited)
 	}
 	r.quiet()
@@ -177,9 +179,9 @@ func TestNoKubeletMakesNobodyWait(t *testing.T) {
 }
 
 // waiting says that somebody waits whose patience has not ended.
-func (h *hints) waiting(now time.Time) bool {
-	for _, w := range h.open {
-		if !w.alone && !w.impatient(now) {
+func hintsWaiting(h *numahints.Hints, now time.Time) bool {
+	for _, w := range h.Open {
+		if !w.Alone && !w.Impatient(now) {
 			return true
 		}
 	}
@@ -187,14 +189,14 @@ func (h *hints) waiting(now time.Time) bool {
 }
 
 func hintProblems(count int) func(*telemetry.View) bool {
-	return func(v *telemetry.View) bool { return v.Problems[string(codeHints)] == count }
+	return func(v *telemetry.View) bool { return v.Problems[string(numahints.CodeHints)] == count }
 }
 
 // TestStrictPolicyWaitsForHints: a container that must be near its devices gets no
 // CPUs before it is known where they are, whatever the kubelet says instead.
 func TestStrictPolicyWaitsForHints(t *testing.T) {
 	for name, err := range map[string]error{
-		"silent": podresources.ErrUnavailable, "busy": errors.New("too many requests"), "absent": errNoKubelet, "not listed": nil,
+		"silent": podresources.ErrUnavailable, "busy": errors.New("too many requests"), "absent": hostenv.ErrNoKubelet, "not listed": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
@@ -208,7 +210,7 @@ func TestStrictPolicyWaitsForHints(t *testing.T) {
 			other := n.container(n.pod("other", "default", "guaranteed", 2, shrugs), "app", whole(2))
 			n.eventually("CPUs of who asks for no node", func() bool { return n.state(other).Effective.Len() == 2 })
 			r.view("problem", hintProblems(1))
-			if waited := time.Since(started); waited < hintPatience {
+			if waited := time.Since(started); waited < numahints.HintPatience {
 				t.Errorf("a problem after %v", waited)
 			}
 			n.runsOn(excl, "1")
@@ -248,7 +250,7 @@ func TestKubeletThatServesNoHints(t *testing.T) {
 	n.runsOn(strict, "1")
 	n.kubelet.fail(nil)
 	n.kubelet.admit("default/e/app", 1)
-	r.loop.box.post(streamChanged{state: cri.Connected}) // makes it list
+	r.loop.box.Post(streamChanged{state: cri.Connected}) // makes it list
 	n.eventually("CPUs with hints", func() bool { return n.state(strict).Effective.Len() == 2 })
 	r.view("the other's stays", hintProblems(1))
 }

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -35,11 +38,6 @@ import (
 // after 2 s (NRI's plugin_request_timeout), and goes on without.
 const hookPatience = time.Second
 
-// ghostTime is how long a container may be known from NRI alone. A creation takes
-// seconds on a busy node; one that has failed is taken back by the runtime, if it is
-// still connected then.
-const ghostTime = 2 * time.Minute
-
 // createAsked asks where a container is to be that the runtime is about to create.
 type createAsked struct {
 	pod       cri.Pod
@@ -66,16 +64,16 @@ type startAsked struct {
 
 func (a *createAsked) apply(l *loop) {
 	l.settlePromises(true, time.Now()) // the runtime has done with the one before
-	l.model.expect(a.pod, a.container)
-	l.supersede(l.model.containers[a.container.ID])
+	l.model.Expect(a.pod, a.container)
+	l.supersede(l.model.Containers[a.container.ID])
 	// The kubelet asks for none, unless its CPU manager is static.
-	l.model.containers[a.container.ID].foreign = a.container.Requested.CPUs != "" && !l.settings.pools.Kubelet
+	l.model.Containers[a.container.ID].Foreign = a.container.Requested.CPUs != "" && !l.settings.Pools.Kubelet
 	l.creating = append(l.creating, a)
 }
 
 func (a *startAsked) apply(l *loop) {
 	l.starting = append(l.starting, a)
-	if e := l.model.containers[a.id]; e == nil || e.unconfirmed {
+	if e := l.model.Containers[a.id]; e == nil || e.Unconfirmed {
 		l.fetchContainer(a.id)
 	}
 }
@@ -85,9 +83,9 @@ func (a *startAsked) apply(l *loop) {
 // of it.
 func (l *loop) noteStarts() {
 	for _, a := range l.starting {
-		if e := l.model.containers[a.id]; e != nil && !a.noted {
-			a.noted, e.unconfirmed, e.starting = true, false, true
-			l.tree.distrust(e.path)
+		if e := l.model.Containers[a.id]; e != nil && !a.noted {
+			a.noted, e.Unconfirmed, e.Starting = true, false, true
+			l.tree.Distrust(e.Path)
 		}
 	}
 }
@@ -148,17 +146,17 @@ func (l *loop) nextHook(earlier func(time.Time)) {
 
 // takeBack forgets a container that is not going to be created.
 func (l *loop) takeBack(a *createAsked) {
-	l.model.dropContainer(a.container.ID)
+	l.model.DropContainer(a.container.ID)
 	l.breakPromises(a.updates)
 }
 
 // giveUp is takeBack where the runtime may make the container all the same. Nothing but
 // its question has told that another plugin places it.
 func (l *loop) giveUp(a *createAsked) {
-	e := l.model.containers[a.container.ID]
-	if l.takeBack(a); e != nil && e.foreign {
-		e.unborn, e.unconfirmed = false, true
-		l.model.setContainer(a.container.ID, e)
+	e := l.model.Containers[a.container.ID]
+	if l.takeBack(a); e != nil && e.Foreign {
+		e.Unborn, e.Unconfirmed = false, true
+		l.model.SetContainer(a.container.ID, e)
 	}
 }
 
@@ -166,7 +164,7 @@ func (l *loop) giveUp(a *createAsked) {
 // planned.
 func (l *loop) decideCreate(a *createAsked, pod *pools.PodPlan, p *pools.Placement, now time.Time) (created, bool) {
 	late := now.Sub(a.since) >= hookPatience
-	refuse := l.settings.config.OnRefusal != config.RefusalShared
+	refuse := l.settings.Config.OnRefusal != config.RefusalShared
 	switch {
 	case p == nil:
 		return created{err: errors.New("its pod is being removed, or the daemon cannot tell what it is")}, true
@@ -193,7 +191,7 @@ func (l *loop) decideCreate(a *createAsked, pod *pools.PodPlan, p *pools.Placeme
 			return created{err: fmt.Errorf("all CPUs of the shared pool are taken: %s still has %s", by, taken)}, true
 		}
 	}
-	l.noteBirth(l.model.containers[a.container.ID], p)
+	l.noteBirth(l.model.Containers[a.container.ID], p)
 	return created{reply: l.reply(a, pod, p, cpus)}, true
 }
 
@@ -218,9 +216,9 @@ func placementIn(pod *pools.PodPlan, id string) *pools.Placement {
 // leave is the answer for a container that another manager places: none, and it is made
 // as that has asked.
 func (l *loop) leave(a *createAsked) nri.Reply {
-	e := l.model.containers[a.container.ID]
-	e.unborn, e.unconfirmed = false, true
-	e.foundBy(telemetry.WayNRI)
+	e := l.model.Containers[a.container.ID]
+	e.Unborn, e.Unconfirmed = false, true
+	e.FoundBy(telemetry.WayNRI)
 	return nri.Reply{Updates: a.updates}
 }
 
@@ -242,7 +240,7 @@ func (l *loop) obtainable(p *pools.Placement) (cpus, taken cpuset.Set, by cgroup
 		if t.Container == p.ID || t.CPUs.IsEmpty() || t.Around || !t.Exclusive && !p.Exclusive {
 			continue // of slices of pods only weight and quota are ours
 		}
-		c := l.tree.current[t.Path]
+		c := l.tree.Current[t.Path]
 		if !c.Exists {
 			continue
 		}
@@ -267,26 +265,26 @@ func (l *loop) obtainable(p *pools.Placement) (cpus, taken cpuset.Set, by cgroup
 
 // noteBirth records what the container would have been without us, for restore. The
 // answer does not wait for the disk.
-func (l *loop) noteBirth(e *containerEntry, p *pools.Placement) {
+func (l *loop) noteBirth(e *inventory.ContainerEntry, p *pools.Placement) {
 	note := func(file, value string) {
-		l.ledger.remember(Original{Path: e.path, File: file, Container: e.container.ID, Value: value})
+		l.ledger.Remember(undo.Original{Path: e.Path, File: file, Container: e.Container.ID, Value: value})
 	}
-	if e.path == "" {
+	if e.Path == "" {
 		return
 	}
-	asked := e.container.Requested
+	asked := e.Container.Requested
 	note(cgroup.FileCPUs, asked.CPUs)
 	if !p.Mems.IsEmpty() {
 		note(cgroup.FileMems, asked.Mems)
 	}
-	if w := containerWeight(l.formula, asked.Shares); p.Shares != 0 && w != 0 {
+	if w := desired.ContainerWeight(l.formula, asked.Shares); p.Shares != 0 && w != 0 {
 		note(cgroup.FileWeight, fmt.Sprint(w))
 	}
 	switch {
 	case p.Unlimited && asked.Quota > 0:
-		note(cgroup.FileMax, maxValue(asked.Quota, asked.Period))
+		note(cgroup.FileMax, undo.MaxValue(asked.Quota, asked.Period))
 	case p.Limit != 0:
-		note(cgroup.FileMax, unlimited)
+		note(cgroup.FileMax, undo.Unlimited)
 	}
 }
 
@@ -298,15 +296,15 @@ func (l *loop) reply(a *createAsked, pod *pools.PodPlan, p *pools.Placement, cpu
 	} else {
 		given.CPUs, given.Mixed = cpus, cpuset.Set{}
 	}
-	e := l.model.containers[a.container.ID]
-	e.unborn, e.unconfirmed, e.recorded = false, true, cpus
-	e.foundBy(telemetry.WayNRI)
+	e := l.model.Containers[a.container.ID]
+	e.Unborn, e.Unconfirmed, e.Recorded = false, true, cpus
+	e.FoundBy(telemetry.WayNRI)
 	if !p.Mems.IsEmpty() {
-		e.mems = p.Mems
+		e.Mems = p.Mems
 	}
 	to := nri.Adjustment{CPUs: cpus, Mems: p.Mems, Shares: p.Shares, Unlimited: p.Unlimited, Env: l.entryOf(pod, &given).Environment()}
 	if p.Limit != 0 {
-		to.Quota, to.Period = limitOf(p)
+		to.Quota, to.Period = desired.LimitOf(p)
 	}
 	return nri.Reply{Adjustment: to, Updates: a.updates}
 }
@@ -324,7 +322,7 @@ func (l *loop) decideStart(a *startAsked, p *pools.Placement, t *cgroup.Target, 
 	if t == nil {
 		return late, nil
 	}
-	c := l.tree.current[t.Path]
+	c := l.tree.Current[t.Path]
 	switch {
 	case c.Exists && !late && l.partitionPending(*t):
 		return false, nil
@@ -336,10 +334,10 @@ func (l *loop) decideStart(a *startAsked, p *pools.Placement, t *cgroup.Target, 
 		return true, nil
 	case !late:
 		return false, nil
-	case t.Exclusive && l.settings.config.OnRefusal != config.RefusalShared:
+	case t.Exclusive && l.settings.Config.OnRefusal != config.RefusalShared:
 		return true, fmt.Errorf("it is on CPUs %s, not on its own, %s; the kubelet tries again", c.Effective, t.CPUs)
 	}
-	others := ownedBy(l.status.plan)
+	others := desired.OwnedBy(l.status.plan)
 	if t.Exclusive {
 		others = others.Difference(t.CPUs)
 	}
@@ -361,13 +359,13 @@ func targetOf(targets []cgroup.Target, container string) *cgroup.Target {
 // hurry lets those go on without the kubelet's word whose answer is due.
 func (l *loop) hurry(now time.Time) {
 	for _, a := range l.creating {
-		e := l.model.containers[a.container.ID]
+		e := l.model.Containers[a.container.ID]
 		if e == nil || now.Sub(a.since) < hookPatience {
 			continue
 		}
-		key := l.model.keyOf(e)
-		if w := l.hints.open[key]; w != nil && !w.strict && !w.alone {
-			l.hints.goOn(key, w)
+		key := l.model.KeyOf(e)
+		if w := l.hints.Open[key]; w != nil && !w.Strict && !w.Alone {
+			l.hints.GoOn(key, w)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -26,7 +27,7 @@ type asker struct {
 
 func (r *running) asker() *asker {
 	r.view("planned", func(v *telemetry.View) bool { return v.Ready })
-	return &asker{running: r, hooks: hooks{r.loop.box.post}}
+	return &asker{running: r, hooks: hooks{r.loop.box.Post}}
 }
 
 // ofPod is a pod as NRI describes it.
@@ -214,7 +215,7 @@ func TestRefusedIsNotCreated(t *testing.T) {
 	if reply := a.mustCreate(pod, a.container(pod, "app", whole(2))); !reply.Adjustment.CPUs.IsSubsetOf(cpuset.Range(4, 7)) {
 		t.Errorf("CPUs = %s; want guaranteed ones", reply.Adjustment.CPUs)
 	}
-	a.loop.box.post(reexecuted{})
+	a.loop.box.Post(reexecuted{})
 	a.view("no refusal", func(v *telemetry.View) bool {
 		now, _ := refused(v)
 		return now == 0 && v.Problems["Refused"] == 0
@@ -234,17 +235,17 @@ func TestAnswersAreNotHeldUp(t *testing.T) {
 	a := r.asker()
 	release := make(chan struct{})
 	defer close(release)
-	hang := func(ctx context.Context) event {
+	hang := func(ctx context.Context) actor.Event {
 		select {
 		case <-release:
 		case <-ctx.Done():
 		}
 		return nil
 	}
-	for i := range 2 * maxWorkers { // every worker of every kind
-		for _, w := range []*workers{r.loop.asks, r.loop.seals, r.loop.disk} {
-			w.submit(fmt.Sprint("hung", i), hang)
-			w.submit("journal", hang)
+	for i := range 2 * actor.MaxWorkers { // every worker of every kind
+		for _, w := range []*actor.Workers{r.loop.Asks, r.loop.Seals, r.loop.Disk} {
+			w.Submit(fmt.Sprint("hung", i), hang)
+			w.Submit("journal", hang)
 		}
 	}
 	pod := ofPod("e", "default", "guaranteed", 2, nil)

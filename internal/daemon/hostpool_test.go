@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
@@ -38,15 +39,15 @@ func TestNoPoolForTheHost(t *testing.T) {
 			before := n.hostState()
 			h := n.host()
 			if name == "no systemd" {
-				h.units = nil
+				h.Units = nil
 			}
 			r := n.startOn(h)
-			r.view("problem", func(v *telemetry.View) bool { return v.Ready && v.Problems[string(codeHostUnconfined)] == 1 })
+			r.view("problem", func(v *telemetry.View) bool { return v.Ready && v.Problems[string(desired.CodeHostUnconfined)] == 1 })
 			r.quiet()
 			if d := cmp.Diff(before, n.hostState()); d != "" {
 				t.Errorf("systemd was told something:\n%s", d)
 			}
-			n.said(codeHostUnconfined, "host services", c.remedy)
+			n.said(desired.CodeHostUnconfined, "host services", c.remedy)
 		})
 	}
 }
@@ -75,7 +76,7 @@ func TestHostWhileItsPoolIsOffline(t *testing.T) {
 			n.online(without(0, 1))
 			on(c.shared)
 			r.view("adapted, and no problem", func(v *telemetry.View) bool {
-				return len(v.Adapted) > 0 && v.Problems[string(codeHostUnconfined)] == 0
+				return len(v.Adapted) > 0 && v.Problems[string(desired.CodeHostUnconfined)] == 0
 			})
 			n.online(without())
 			on("0-1")

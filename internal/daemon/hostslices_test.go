@@ -13,6 +13,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	services "github.com/cpupoold/cpupoold/internal/host"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	previews "github.com/cpupoold/cpupoold/internal/node/preview"
+	"github.com/cpupoold/cpupoold/internal/node/restore"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -91,7 +95,7 @@ func TestHostIsConfined(t *testing.T) {
 	n.hostOn("system.slice", "0-1")
 	r.quiet()
 	r.view("the write is counted", func(v *telemetry.View) bool {
-		return v.Drifts[telemetry.Drift{Cause: "unknown", Property: cgroup.FileCPUs}] == 1 && v.Problems[string(codeHostForeign)] == 0
+		return v.Drifts[telemetry.Drift{Cause: "unknown", Property: cgroup.FileCPUs}] == 1 && v.Problems[string(desired.CodeHostForeign)] == 0
 	})
 	want := []telemetry.HostUnit{
 		{Name: "init.scope", State: "confined"}, {Name: "machine.slice", State: "confined"},
@@ -137,7 +141,7 @@ func TestHostIsPutBack(t *testing.T) {
 			r.quiet()
 			r.stop()
 			h := n.host()
-			report, err := h.restore(context.Background(), n.journal())
+			report, err := restore.HostRestore(&h, context.Background(), n.journal())
 			if err != nil || len(report.Differs) != 0 {
 				t.Fatalf("restore: %+v, %v", report, err)
 			}
@@ -173,15 +177,15 @@ func TestAdministratorsSlices(t *testing.T) {
 	}
 	r := n.start()
 	n.hostOn("system.slice", "0-1")
-	r.view("two problems", func(v *telemetry.View) bool { return v.Problems[string(codeHostForeign)] == 2 })
+	r.view("two problems", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeHostForeign)] == 2 })
 	r.quiet()
 	n.units.DropIn("system.slice", "/etc/systemd/system/system.slice.d/cpus.conf", cpuset.Range(0, 5))
 	n.units.Reload()
 	n.hostOn("system.slice", "0-5")
-	r.view("three problems", func(v *telemetry.View) bool { return v.Problems[string(codeHostForeign)] == 3 })
+	r.view("three problems", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeHostForeign)] == 3 })
 	n.units.SetForGood("machine.slice", cpuset.Of(7))
 	n.units.Reload()
-	r.view("four problems", func(v *telemetry.View) bool { return v.Problems[string(codeHostForeign)] == 4 })
+	r.view("four problems", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeHostForeign)] == 4 })
 	r.quiet()
 	n.eventually("nothing of it is ours", func() bool { return len(n.journal().Originals) == 0 })
 	for unit, want := range map[string]string{"system.slice": "0-5", "user.slice": "0-3", "init.scope": "2-3", "machine.slice": "7"} {
@@ -194,7 +198,7 @@ func TestAdministratorsSlices(t *testing.T) {
 	n.hostOn("system.slice", "0-5")
 	n.hostOn("user.slice", "0-3")
 	for _, unit := range []string{"system.slice", "user.slice", "init.scope", "machine.slice"} {
-		n.said(codeHostForeign, unit, "set-property --runtime "+unit+" AllowedCPUs=)")
+		n.said(desired.CodeHostForeign, unit, "set-property --runtime "+unit+" AllowedCPUs=)")
 	}
 }
 
@@ -217,7 +221,7 @@ func TestSetForGoodIsYieldedTo(t *testing.T) {
 	n.hostOn("system.slice", "0-1")
 	r.quiet()
 	n.units.SetForGood("system.slice", cpuset.Range(0, 5))
-	r.view("problem", func(v *telemetry.View) bool { return v.Problems[string(codeHostForeign)] == 1 })
+	r.view("problem", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeHostForeign)] == 1 })
 	n.hostOn("system.slice", "0-5")
 	r.quiet()
 	n.hostOn("system.slice", "0-5")
@@ -238,14 +242,14 @@ func TestHostAroundUnits(t *testing.T) {
 	n.hostOn("system.slice/sshd.service", "0-5")
 	n.hostOn("user.slice", "0-1")
 	n.hostOn("ru.slice", "6")
-	r.view("problem", func(v *telemetry.View) bool { return v.Problems[string(codeHostShares)] == 1 })
+	r.view("problem", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeHostShares)] == 1 })
 	r.quiet()
 	n.yaml = poolsYAML + hostPart
 	r.loop.reload()
 	n.hostOn("system.slice/sshd.service", "0-1")
 	n.unitRunsOn("du.service", "0-1")
 	n.hostOn("ru.slice", "0-7")
-	r.view("no problem", func(v *telemetry.View) bool { return v.Problems[string(codeHostShares)] == 0 })
+	r.view("no problem", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeHostShares)] == 0 })
 	id := n.container(n.pod("e", "default", "guaranteed", 4, nil), "app", whole(4))
 	n.runsOn(id, "4-7")
 	r.quiet()
@@ -264,11 +268,11 @@ func TestPlanShowsTheHost(t *testing.T) {
 	n.units.DropIn("user.slice", "/etc/systemd/system/user.slice.d/cpus.conf", cpuset.Range(0, 3))
 	n.units.Reload()
 	o := n.options()
-	var s settings
-	if err := s.change(o.Config, o.Topology, nil); err != nil {
+	var s desired.Settings
+	if err := s.Change(o.Config, o.Topology, nil); err != nil {
 		t.Fatal(err)
 	}
-	p, err := preview(context.Background(), n.host(), s, Journal{}, pools.NamespaceRights{}, time.Now())
+	p, err := previews.PreviewOf(context.Background(), n.host(), s, undo.Journal{}, pools.NamespaceRights{}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,7 +341,7 @@ func TestHostAfterALostJournal(t *testing.T) {
 	n.hostOn("system.slice/sshd.service", "2-3")
 	n.hostOn("init.scope", "2-3")
 	n.eventually("property", func() bool { return n.property("machine.slice") == "2-3" })
-	r.view("nobody else has set them", func(v *telemetry.View) bool { return v.Problems[string(codeHostForeign)] == 0 })
+	r.view("nobody else has set them", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeHostForeign)] == 0 })
 	r.quiet()
 	n.yaml = moved
 	r.loop.reload()
@@ -372,7 +376,7 @@ func TestHostAroundUnitsAfterALostJournal(t *testing.T) {
 	r = n.start()
 	n.unitRunsOn("du.service", "4-5")
 	n.hostOn("system.slice", "0-1,4-5")
-	r.view("nobody else has set it", func(v *telemetry.View) bool { return v.Problems[string(codeHostForeign)] == 0 })
+	r.view("nobody else has set it", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeHostForeign)] == 0 })
 	r.quiet()
 	n.yaml = poolsYAML
 	r.loop.reload()
@@ -398,18 +402,18 @@ func TestHostIsNotToldAgain(t *testing.T) {
 	n := newHostNode(t, hostPart)
 	h := n.host()
 	u := &busyUnits{Units: n.units}
-	h.units = u
+	h.Units = u
 	r := n.startOn(h)
 	n.hostOn("system.slice", "0-1")
 	r.quiet()
 	before := len(n.logged("wrote"))
 	u.busy.Store(true)
-	r.loop.box.post(relist{})
+	r.loop.box.Post(relist{})
 	n.eventually("no answer about any of them", func() bool {
 		failed := 0
 		r.inspect(func(l *loop) {
-			for _, e := range l.model.units {
-				if e.err != nil {
+			for _, e := range l.model.Units {
+				if e.Err != nil {
 					failed++
 				}
 			}

@@ -10,7 +10,7 @@ import (
 // intrude writes to a cgroup, and waits until it is as planned again: the notice of the
 // write does that, and no look at everything.
 func (w *world) intrude(x scenario.Write) error {
-	w.r.loop.box.post(noReload{}) // each is a case of its own, and no fight
+	w.r.loop.box.Post(noReload{}) // each is a case of its own, and no fight
 	name := string(x.Path.Join(x.File))
 	was, err := w.tree.ReadFile(name, 1<<10)
 	if err != nil {

@@ -5,17 +5,15 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/partition"
+	"github.com/cpupoold/cpupoold/internal/node/retry"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
-
-// maxPartitionSteps bounds the steps of one look at partitions, as maxRounds does a
-// pass.
-func maxPartitionSteps(n int) int { return 32 + 8*n }
 
 // repartition is partition, with another look at those of whom it has changed what they
 // have or can have.
@@ -31,8 +29,8 @@ func (l *loop) repartition(want []cgroup.Target, keep bool) []cgroup.Target {
 // alone. It says whether anything was written. First writes wait for the journal.
 func (l *loop) partition(want []cgroup.Target, keep bool, now time.Time) (wrote bool) {
 	s := &l.isolation
-	if l.tree.doubts {
-		s.stale, l.tree.doubts = true, false
+	if l.tree.Doubts {
+		s.stale, l.tree.Doubts = true, false
 		s.memory.Clear()
 	}
 	if s.found == nil && !l.findLists() {
@@ -57,7 +55,7 @@ func (l *loop) partition(want []cgroup.Target, keep bool, now time.Time) (wrote 
 	l.makeParking(wishes, now)
 	l.recall(wishes, former)
 	typed := make(map[cgroup.Path]bool)
-	for i := range maxPartitionSteps(len(wishes)) {
+	for i := range partition.MaxPartitionSteps(len(wishes)) {
 		step, view, err := l.partitionStep(wishes, former, now)
 		if err != nil {
 			l.log.Error("read partitions; they are left alone until the next look", "error", err)
@@ -98,7 +96,7 @@ func (l *loop) findLists() bool {
 		l.isolation.found = found
 		return true
 	}
-	listed, err := l.cgroups.Listed()
+	listed, err := l.Cgroups.Listed()
 	if err != nil {
 		l.log.Warn("look for exclusive lists; the next pass tries again", "error", err)
 		return false
@@ -108,9 +106,9 @@ func (l *loop) findLists() bool {
 		_, _, below := cgroup.PodOf(p.Parent())
 		_, _, deeper := cgroup.PodOf(p.Parent().Parent())
 		switch {
-		case inPod && !below, !inPod && l.ledger.bare && holdsPods(p):
+		case inPod && !below, !inPod && l.ledger.Bare && partition.HoldsPods(p):
 			found[p.Join("gone")] = true // whoever it was for
-		case below && !deeper && l.ledger.bare:
+		case below && !deeper && l.ledger.Bare:
 			found[p] = true
 		}
 	}
@@ -118,21 +116,11 @@ func (l *loop) findLists() bool {
 	return true
 }
 
-// holdsPods says that a cgroup is one in which the kubelet has pods, or their classes.
-func holdsPods(p cgroup.Path) bool {
-	for component := range strings.SplitSeq(string(p), "/") {
-		if name := strings.TrimSuffix(component, ".slice"); name == "kubepods" || strings.HasSuffix(name, "-kubepods") {
-			return true
-		}
-	}
-	return false
-}
-
 // spareOwners leaves out those who still own what they are on, and are only not to be
 // partitions any more: others go from these CPUs first.
 func (l *loop) spareOwners(former map[cgroup.Path]bool, want []cgroup.Target) {
 	for _, t := range want {
-		if t.Exclusive && t.CPUs.Equal(l.tree.current[t.Path].CPUs) {
+		if t.Exclusive && t.CPUs.Equal(l.tree.Current[t.Path].CPUs) {
 			delete(former, t.Path)
 		}
 	}
@@ -140,8 +128,8 @@ func (l *loop) spareOwners(former map[cgroup.Path]bool, want []cgroup.Target) {
 
 // partitionStep asks the kernel, and what follows from its answer.
 func (l *loop) partitionStep(wishes []cgroup.PartitionWish, former map[cgroup.Path]bool, now time.Time) (cgroup.PartitionStep, cgroup.PartitionView, error) {
-	in := cgroup.PartitionInput{Kernel: l.kernel, Wishes: wishes, Former: slices.Sorted(maps.Keys(former)), Online: l.online()}
-	in.Housekeeping, in.Stuck = l.settings.housekeeping(), l.isolation.held(now)
+	in := cgroup.PartitionInput{Kernel: l.Kernel, Wishes: wishes, Former: slices.Sorted(maps.Keys(former)), Online: l.Online()}
+	in.Housekeeping, in.Stuck = l.settings.Housekeeping(), l.isolation.held(now)
 	leaves := slices.Clone(in.Former)
 	for _, w := range wishes {
 		leaves = append(leaves, w.Path)
@@ -160,12 +148,12 @@ func (l *loop) contestPartitions(view cgroup.PartitionView, wishes []cgroup.Part
 	s := &l.isolation
 	for _, w := range wishes {
 		n, there := view.Nodes[w.Path]
-		if !there || n.State.Invalid || n.State.Is(w.Type) || s.outcomes[w.Path].Phase != cgroup.PartitionInForce || !sameWish(s.settled[w.Path], w) {
+		if !there || n.State.Invalid || n.State.Is(w.Type) || s.outcomes[w.Path].Phase != cgroup.PartitionInForce || !partition.SameWish(s.settled[w.Path], w) {
 			continue
 		}
-		k := recordKey{w.Path, cgroup.FilePartition}
-		l.bench.contest(k, deviation{cgroup.FilePartition, string(w.Type), n.State.String()}, now)
-		l.bench.blame(k, string(telemetry.CauseUnknown))
+		k := retry.RecordKey{Path: w.Path, Property: cgroup.FilePartition}
+		l.bench.Contest(k, retry.Deviation{Property: cgroup.FilePartition, Was: string(w.Type), Is: n.State.String()}, now)
+		l.bench.Blame(k, string(telemetry.CauseUnknown))
 		delete(s.outcomes, w.Path) // which would be counted once more
 		s.stale = true
 	}
@@ -195,7 +183,7 @@ func (l *loop) failTyped(typed map[cgroup.Path]bool, view cgroup.PartitionView, 
 // failPartition notes that the kernel has refused a partition.
 func (l *loop) failPartition(w cgroup.PartitionWish, why string, now time.Time) string {
 	f := l.isolation.failures[w.Path]
-	if !sameWish(f.wish, w) {
+	if !partition.SameWish(f.wish, w) {
 		f = partitionFailure{}
 	}
 	f.wish, f.why = w, why
@@ -208,17 +196,17 @@ func (l *loop) failPartition(w cgroup.PartitionWish, why string, now time.Time) 
 // What was there before is never anything: a cgroup is made without.
 func (l *loop) noteOfPartitions(writes []cgroup.PartitionWrite, now time.Time) bool {
 	for _, w := range writes {
-		o := Original{Path: w.Path, File: w.Property, Container: w.Container}
+		o := undo.Original{Path: w.Path, File: w.Property, Container: w.Container}
 		if w.Property == cgroup.FilePartition {
 			o.Value = string(cgroup.MemberPartition)
 		}
-		l.ledger.note(o)
+		l.ledger.Note(o)
 		if w.Leaf != "" { // whose type tells afterwards that the lists above are ours
-			l.ledger.note(Original{Path: w.Leaf, File: cgroup.FilePartition, Container: w.Container, Value: string(cgroup.MemberPartition)})
+			l.ledger.Note(undo.Original{Path: w.Leaf, File: cgroup.FilePartition, Container: w.Container, Value: string(cgroup.MemberPartition)})
 		}
 	}
 	l.save(now)
-	return l.ledger.safe() || l.status.journalLate
+	return l.ledger.Safe() || l.status.journalLate
 }
 
 // adopt records the partitions that a daemon has left whose journal is lost: restore
@@ -226,14 +214,14 @@ func (l *loop) noteOfPartitions(writes []cgroup.PartitionWrite, now time.Time) b
 func (l *loop) adopt(wishes []cgroup.PartitionWish, outcomes map[cgroup.Path]cgroup.PartitionOutcome, now time.Time) {
 	added := false
 	for _, w := range wishes {
-		if outcomes[w.Path].Phase != cgroup.PartitionInForce || l.ledger.touched(w.Path, cgroup.FilePartition) {
+		if outcomes[w.Path].Phase != cgroup.PartitionInForce || l.ledger.Touched(w.Path, cgroup.FilePartition) {
 			continue
 		}
 		added = true
-		l.ledger.remember(Original{Path: w.Path, File: cgroup.FilePartition, Container: w.Container, Value: string(cgroup.MemberPartition)})
-		l.ledger.remember(Original{Path: w.Path, File: cgroup.FileExclusive, Container: w.Container})
+		l.ledger.Remember(undo.Original{Path: w.Path, File: cgroup.FilePartition, Container: w.Container, Value: string(cgroup.MemberPartition)})
+		l.ledger.Remember(undo.Original{Path: w.Path, File: cgroup.FileExclusive, Container: w.Container})
 		for a := w.Path.Parent(); a != ""; a = a.Parent() {
-			l.ledger.remember(Original{Path: a, File: cgroup.FileExclusive})
+			l.ledger.Remember(undo.Original{Path: a, File: cgroup.FileExclusive})
 		}
 	}
 	if added {
@@ -246,10 +234,10 @@ func (l *loop) adopt(wishes []cgroup.PartitionWish, outcomes map[cgroup.Path]cgr
 // is left as it is.
 func (l *loop) writePartitions(writes []cgroup.PartitionWrite, wishes []cgroup.PartitionWish, typed map[cgroup.Path]bool, now time.Time) {
 	for _, w := range writes {
-		err := l.cgroups.Apply(w.Write)
+		err := l.Cgroups.Apply(w.Write)
 		l.isolation.memory.ForgetUp(w.Path)
 		l.isolation.memory.ForgetUp(w.Leaf)
-		l.tree.wrote(w.Write, err)
+		l.tree.Wrote(w.Write, err)
 		l.count(w.Write, err)
 		switch {
 		case err == nil:
@@ -329,7 +317,7 @@ func (l *loop) partitioned(step cgroup.PartitionStep, wishes []cgroup.PartitionW
 func (l *loop) notePartitionless(missing cpuset.Set, now time.Time) {
 	s := &l.isolation
 	if !missing.IsEmpty() {
-		others, err := l.cgroups.Partitioned()
+		others, err := l.Cgroups.Partitioned()
 		if err != nil {
 			l.log.Warn("look for partitions of others", "error", err)
 			return
@@ -342,7 +330,7 @@ func (l *loop) notePartitionless(missing cpuset.Set, now time.Time) {
 		since, known := s.missing[cpu]
 		if !known {
 			s.missing[cpu] = now
-		} else if now.Sub(since) >= leakTime {
+		} else if now.Sub(since) >= partition.LeakTime {
 			leaked = leaked.Union(cpuset.Of(cpu))
 		}
 	}
@@ -362,8 +350,8 @@ func (l *loop) notePartitionless(missing cpuset.Set, now time.Time) {
 // have.
 func (l *loop) doubtParents(want []cgroup.Target) {
 	for _, t := range want {
-		if c := l.tree.current[t.Path]; c.Exists && !t.CPUs.IsSubsetOf(c.ParentEffective) {
-			l.tree.distrust(t.Path)
+		if c := l.tree.Current[t.Path]; c.Exists && !t.CPUs.IsSubsetOf(c.ParentEffective) {
+			l.tree.Distrust(t.Path)
 		}
 	}
 }

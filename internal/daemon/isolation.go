@@ -7,32 +7,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/partition"
 	"github.com/cpupoold/cpupoold/internal/noise"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
-)
-
-// # Partitions
-//
-// Where the kernel can do it, each container with CPUs of its own becomes a remote
-// partition: then the kernel keeps everybody else off its CPUs, host processes
-// included, whether or not a daemon runs. Which writes lead there is pkg/cgroup's to
-// say (PlanPartitions). A pass looks at partitions twice: before its other writes, to
-// give back what is not to be had any more, and after them, when an owner is on its
-// CPUs and nobody else is, to take them. So a partition is always of a container that
-// is pinned already, and a partition that is lost leaves it pinned.
-
-// leakTime is how long CPUs may be in nobody's hands before they are held for lost:
-// the kernel gives back those of a removed cgroup after a moment, if it does.
-const leakTime = 2 * time.Second
-
-// The bounds of the growing pause after which a partition that the kernel has refused,
-// or that waits for CPUs, is tried again.
-const (
-	firstPartitionPause = 100 * time.Millisecond
-	lastPartitionPause  = time.Minute
 )
 
 // Codes of problems with partitions.
@@ -86,25 +66,13 @@ func newIsolation(cgroups *cgroup.FS) isolation {
 
 // after makes the pause longer.
 func (f *partitionFailure) after(now time.Time) {
-	f.pause = min(max(2*f.pause, firstPartitionPause), lastPartitionPause)
+	f.pause = min(max(2*f.pause, partition.FirstPartitionPause), partition.LastPartitionPause)
 	f.until = now.Add(f.pause)
 }
 
 // partitions says whether containers are to become partitions, and if not, why that is
 // not as configured.
-func (l *loop) partitions() (on bool, why string) { return l.settings.partitions(l.kernel) }
-
-func (s *settings) partitions(kernel cgroup.PartitionKernel) (on bool, why string) {
-	switch mode := s.config.Isolation; {
-	case mode == config.IsolationCPUSet:
-		return false, ""
-	case mode == config.IsolationAuto:
-		return kernel.Settled, ""
-	case !kernel.Remote:
-		return false, "guaranteed.isolation is partition, and the kernel has no remote partitions: 6.11 and later have; exclusive CPUs are kept by cpusets alone"
-	}
-	return true, ""
-}
+func (l *loop) partitions() (on bool, why string) { return l.settings.Partitions(l.Kernel) }
 
 // partitionWishes are the partitions that there should be. With keep nothing is to be
 // taken yet.
@@ -114,11 +82,11 @@ func (l *loop) partitionWishes(want []cgroup.Target, keep bool, now time.Time) [
 		return nil
 	}
 	for _, t := range want {
-		c := l.tree.current[t.Path]
-		if !partitionable(t) || t.Container == "" || !c.Exists {
+		c := l.tree.Current[t.Path]
+		if !desired.Partitionable(t) || t.Container == "" || !c.Exists {
 			continue
 		}
-		w := cgroup.PartitionWish{Path: t.Path, Container: t.Container, Type: l.settings.partitionType(l.model, t, l.kernel), CPUs: t.CPUs}
+		w := cgroup.PartitionWish{Path: t.Path, Container: t.Container, Type: l.settings.PartitionType(l.model, t, l.Kernel), CPUs: t.CPUs}
 		w.Not = l.notNow(w, now)
 		w.Keep = keep || !l.alone(t, want)
 		wishes = append(wishes, w)
@@ -129,54 +97,28 @@ func (l *loop) partitionWishes(want []cgroup.Target, keep bool, now time.Time) [
 	return wishes
 }
 
-// partitionable says that the kernel can keep all others off a target's CPUs: a
-// partition has no CPU that somebody else is on.
-func partitionable(t cgroup.Target) bool { return t.Exclusive && t.Mixed.IsEmpty() }
-
-// unpartitionable is why an owner that shares CPUs is no partition.
-func unpartitionable(t cgroup.Target) string {
-	return fmt.Sprintf("it runs on CPUs %s beside its own, which others run on too, and a partition has none such; load balancing stays on", t.Mixed)
-}
-
 // cpusetsAlone begins the problem of an owner that should be a partition.
 const cpusetsAlone = "its CPUs are its own by cpusets alone: "
 
 // notNow is why a wish is to wait, empty if it is not.
 func (l *loop) notNow(w cgroup.PartitionWish, now time.Time) string {
-	if slices.Contains(l.bench.truces(w.Path, l.trespasses, now), cgroup.FilePartition) {
+	if slices.Contains(l.bench.Truces(w.Path, l.trespasses, now), cgroup.FilePartition) {
 		return "somebody else ends it whenever it is one, and it is left alone for a while"
 	}
-	if f, failed := l.isolation.failures[w.Path]; failed && sameWish(f.wish, w) && now.Before(f.until) {
+	if f, failed := l.isolation.failures[w.Path]; failed && partition.SameWish(f.wish, w) && now.Before(f.until) {
 		return f.why
 	}
 	return ""
 }
 
-func sameWish(a, b cgroup.PartitionWish) bool { return a.Type == b.Type && a.CPUs.Equal(b.CPUs) }
-
-// partitionType is isolated for containers whose pod switches load balancing off, and for
-// those on CPUs of isolcpus= alone: there is no balancing there anyway, and from kernel
-// 7.0 on such CPUs can be in no root partition (prstate_housekeeping_conflict).
-func (s *settings) partitionType(m *model, t cgroup.Target, kernel cgroup.PartitionKernel) cgroup.PartitionType {
-	if kernel.Settled && t.CPUs.IsSubsetOf(s.topology.Isolated) {
-		return cgroup.IsolatedPartition
-	}
-	e := m.containers[t.Container]
-	pod := m.pods[e.container.PodID]
-	if pod != nil && s.names.LoadBalancingOff(pod.pod.Annotations, e.container.Name) {
-		return cgroup.IsolatedPartition
-	}
-	return cgroup.RootPartition
-}
-
 // alone says that an owner is on its CPUs, by its own request, and that nobody else who
 // is placed is on any of them. Slices of the host may be: a partition keeps them off.
 func (l *loop) alone(t cgroup.Target, want []cgroup.Target) bool {
-	if c := l.tree.current[t.Path]; !c.CPUs.Equal(t.CPUs) || l.tree.stale[t.Path] {
+	if c := l.tree.Current[t.Path]; !c.CPUs.Equal(t.CPUs) || l.tree.Stale[t.Path] {
 		return false
 	}
 	return !slices.ContainsFunc(want, func(o cgroup.Target) bool {
-		c := l.tree.current[o.Path]
+		c := l.tree.Current[o.Path]
 		return o.Path != t.Path && !o.CPUs.IsEmpty() && !o.Around && c.Exists && c.Effective.Overlaps(t.CPUs)
 	})
 }
@@ -185,12 +127,12 @@ func (l *loop) alone(t cgroup.Target, want []cgroup.Target) bool {
 // and should not have one.
 func (l *loop) formerPartitions(wishes []cgroup.PartitionWish) map[cgroup.Path]bool {
 	former := make(map[cgroup.Path]bool)
-	for k := range l.ledger.originals {
+	for k := range l.ledger.Originals {
 		switch {
-		case k.file == cgroup.FilePartition:
-			former[k.path] = true
-		case k.file == cgroup.FileExclusive && !l.ledger.touched(k.path, cgroup.FilePartition):
-			former[k.path.Join("gone")] = true // whoever it was for: the list is ours to trim
+		case k.File == cgroup.FilePartition:
+			former[k.Path] = true
+		case k.File == cgroup.FileExclusive && !l.ledger.Touched(k.Path, cgroup.FilePartition):
+			former[k.Path.Join("gone")] = true // whoever it was for: the list is ours to trim
 		}
 	}
 	maps.Copy(former, l.isolation.found)
@@ -225,10 +167,10 @@ func (l *loop) partitionsSettled(wishes []cgroup.PartitionWish, former map[cgrou
 	}
 	for _, w := range wishes {
 		old, known := s.settled[w.Path]
-		if !known || !sameWish(old, w) || old.Not != w.Not || old.Keep && !w.Keep {
+		if !known || !partition.SameWish(old, w) || old.Not != w.Not || old.Keep && !w.Keep {
 			return false
 		}
-		inForce := l.tree.current[w.Path].Partition.Is(w.Type)
+		inForce := l.tree.Current[w.Path].Partition.Is(w.Type)
 		if w.Path == cgroup.Parking {
 			inForce = l.parkedStill()
 		}
@@ -301,12 +243,12 @@ func (l *loop) isolationProblems() []pools.Problem {
 	on, _ := l.partitions()
 	for _, t := range l.status.targets {
 		if on && t.Exclusive && !t.Mixed.IsEmpty() {
-			p := pools.Problem{Reason: pools.Reason{Code: codeNoPartition, Text: cpusetsAlone + unpartitionable(t)}}
+			p := pools.Problem{Reason: pools.Reason{Code: codeNoPartition, Text: cpusetsAlone + desired.Unpartitionable(t)}}
 			l.nameOwner(&p, t.Path)
 			all = append(all, p)
 		}
-		st := l.tree.current[t.Path].Partition
-		if _, wished := l.isolation.outcomes[t.Path]; wished || !st.Valid() || l.ledger.touched(t.Path, cgroup.FilePartition) {
+		st := l.tree.Current[t.Path].Partition
+		if _, wished := l.isolation.outcomes[t.Path]; wished || !st.Valid() || l.ledger.Touched(t.Path, cgroup.FilePartition) {
 			continue
 		}
 		p := pools.Problem{Reason: pools.Reason{Code: codeForeignPartition, Text: fmt.Sprintf(
@@ -351,7 +293,7 @@ func (l *loop) nextPartition(earlier func(time.Time)) {
 		earlier(f.until)
 	}
 	for _, since := range s.missing {
-		earlier(since.Add(leakTime))
+		earlier(since.Add(partition.LeakTime))
 	}
 	if len(s.missing) > s.leaked.Len() {
 		earlier(s.waits.until)
@@ -366,7 +308,7 @@ func (l *loop) nextPartition(earlier func(time.Time)) {
 // partitionPending says that a container is to become a partition in a moment.
 func (l *loop) partitionPending(t cgroup.Target) bool {
 	on, _ := l.partitions()
-	if !on || !partitionable(t) {
+	if !on || !desired.Partitionable(t) {
 		return false
 	}
 	phase := l.isolation.outcomes[t.Path].Phase
@@ -389,5 +331,5 @@ func (l *loop) outOfTheWay(gone cgroup.Path) bool {
 // the lists of others.
 func (l *loop) untrimmed(p cgroup.Path) bool {
 	open, looked := l.isolation.former[p]
-	return l.ledger.touched(p, cgroup.FilePartition) && (open || !looked)
+	return l.ledger.Touched(p, cgroup.FilePartition) && (open || !looked)
 }

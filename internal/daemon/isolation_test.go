@@ -11,6 +11,9 @@ import (
 	"testing/fstest"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/restore"
+	"github.com/cpupoold/cpupoold/internal/node/retry"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -123,7 +126,7 @@ func TestPartitions(t *testing.T) {
 			r.quiet()
 			own := n.state(isolated).CPUs
 			n.eventually("lists of the rest alone", func() bool {
-				r.loop.box.post(relist{})
+				r.loop.box.Post(relist{})
 				for _, list := range n.lists() {
 					if list != own.String() {
 						return false
@@ -133,7 +136,7 @@ func TestPartitions(t *testing.T) {
 			})
 			r.stop()
 			h := n.host()
-			report, err := h.restore(t.Context(), n.journal())
+			report, err := restore.HostRestore(&h, t.Context(), n.journal())
 			if err != nil || len(n.lists()) > 0 || !n.root().Equal(cpuset.Range(0, 7)) || !n.state(isolated).Partition.Is(cgroup.MemberPartition) {
 				t.Errorf("after restore: %+v, %v; lists %v, root %s", report, err, n.lists(), n.root())
 			}
@@ -258,7 +261,7 @@ func TestLostJournalOfPartitions(t *testing.T) {
 			n.isPartition(id, cgroup.RootPartition)
 			r.quiet()
 			r.stop()
-			if err := os.Remove(n.host().journal); err != nil {
+			if err := os.Remove(n.host().Journal); err != nil {
 				t.Fatal(err)
 			}
 			if !found {
@@ -268,7 +271,7 @@ func TestLostJournalOfPartitions(t *testing.T) {
 			r.quiet()
 			if found {
 				n.eventually("it is in the journal", func() bool {
-					return slices.ContainsFunc(n.journal().Originals, func(o Original) bool { return o.File == cgroup.FilePartition })
+					return slices.ContainsFunc(n.journal().Originals, func(o undo.Original) bool { return o.File == cgroup.FilePartition })
 				})
 			} else {
 				n.eventually("no partition", func() bool { return n.state(id).Partition.Is(cgroup.MemberPartition) && len(n.lists()) == 0 })
@@ -278,7 +281,7 @@ func TestLostJournalOfPartitions(t *testing.T) {
 				t.Fatal(err)
 			}
 			h := n.host()
-			report, err := h.restore(t.Context(), n.journal())
+			report, err := restore.HostRestore(&h, t.Context(), n.journal())
 			if err != nil || len(n.lists()) > 0 || !n.root().Equal(cpuset.Range(0, 7)) || !n.tree.Leaked().IsEmpty() {
 				t.Errorf("after restore: %+v, %v; lists %v, root %s, lost %s", report, err, n.lists(), n.root(), n.tree.Leaked())
 			}
@@ -296,7 +299,7 @@ func TestLostJournalOfPartitionsThatAreOver(t *testing.T) {
 	n.isPartition(n.container(pod, "app", whole(2)), cgroup.RootPartition)
 	r.quiet()
 	r.stop()
-	if err := errors.Join(os.Remove(n.host().journal), n.runtime.StopPod(pod), n.runtime.RemovePod(pod)); err != nil {
+	if err := errors.Join(os.Remove(n.host().Journal), n.runtime.StopPod(pod), n.runtime.RemovePod(pod)); err != nil {
 		t.Fatal(err)
 	}
 	if len(n.lists()) == 0 {
@@ -322,15 +325,15 @@ func TestRestoreTellsOfLostPartitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	h, j := n.host(), n.journal()
-	report, err := h.restoreAs(t.Context(), Journal{}, config.IsolationCPUSet, false)
+	report, err := restore.RestoreAs(&h, t.Context(), undo.Journal{}, config.IsolationCPUSet, false)
 	if err != nil || len(report.Differs) > 0 {
 		t.Errorf("where the daemon makes none: %+v, %v", report, err)
 	}
-	report, err = h.restoreAs(t.Context(), Journal{}, config.IsolationPartition, false)
+	report, err = restore.RestoreAs(&h, t.Context(), undo.Journal{}, config.IsolationPartition, false)
 	if err != nil || len(report.Differs) != 1 || report.Differs[0].Path != cgroup.Path(n.runtime.Cgroup(id)) || report.Differs[0].Now != "root" {
 		t.Errorf("without a journal: %+v, %v; want the partition among what differs", report, err)
 	}
-	if report, err = h.restoreAs(t.Context(), j, config.IsolationPartition, false); err != nil || len(n.lists()) > 0 {
+	if report, err = restore.RestoreAs(&h, t.Context(), j, config.IsolationPartition, false); err != nil || len(n.lists()) > 0 {
 		t.Errorf("with it: %+v, %v; lists %v", report, err, n.lists())
 	}
 }
@@ -459,7 +462,7 @@ func TestPartitionContest(t *testing.T) {
 	r.quiet()
 	on, ended := n.state(id).CPUs, 0
 	r.view("contested", func(v *telemetry.View) bool {
-		contested := v.Problems[string(codeContested)] == 1
+		contested := v.Problems[string(retry.CodeContested)] == 1
 		if !contested && n.state(id).Partition.Valid() {
 			ended++
 			if err := n.tree.Write(n.runtime.Cgroup(id)+"/cpuset.cpus.partition", "member"); err != nil {
@@ -468,8 +471,8 @@ func TestPartitionContest(t *testing.T) {
 		}
 		return contested
 	})
-	if ended < maxRepairs || ended > 3*maxRepairs { // not each is seen
-		t.Errorf("ended %d times before it is left alone; want about %d", ended, maxRepairs)
+	if ended < retry.MaxRepairs || ended > 3*retry.MaxRepairs { // not each is seen
+		t.Errorf("ended %d times before it is left alone; want about %d", ended, retry.MaxRepairs)
 	}
 	if got := n.state(id); !got.Effective.Equal(on) || got.Partition.Valid() {
 		t.Errorf("while it is left alone it is on %s, %s; want %s, member", got.Effective, got.Partition, on)

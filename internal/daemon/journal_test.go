@@ -11,36 +11,37 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-func sampleJournal() Journal {
-	return Journal{
+func sampleJournal() undo.Journal {
+	return undo.Journal{
 		BootID: "boot-1",
-		Originals: []Original{
+		Originals: []undo.Original{
 			{Path: "kubepods.slice/a.scope", File: cgroup.FileCPUs, Container: "a", Value: ""},
 			{Path: "kubepods.slice/a.scope", File: cgroup.FileMax, Container: "a", Value: "200000 100000"},
 		},
-		Assignments: []assignment{{PodUID: "pod", Container: "app", CPUs: cpuset.Of(4, 5)}},
-		Unhinted:    []owner{{PodUID: "pod", Container: "app"}},
+		Assignments: []undo.Assignment{{PodUID: "pod", Container: "app", CPUs: cpuset.Of(4, 5)}},
+		Unhinted:    []undo.Owner{{PodUID: "pod", Container: "app"}},
 	}
 }
 
 func TestJournalRoundTrip(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "state", "journal.json")
 	want := sampleJournal()
-	if err := SaveJournal(name, want); err != nil {
+	if err := undo.SaveJournal(name, want); err != nil {
 		t.Fatal(err)
 	}
-	got, note := LoadJournal(name, "boot-1", time.Now())
+	got, note := undo.LoadJournal(name, "boot-1", time.Now())
 	if note != nil {
 		t.Fatal(note)
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("journal (-written +read):\n%s", d)
 	}
-	got, note = LoadJournal(name, "boot-2", time.Now())
+	got, note = undo.LoadJournal(name, "boot-2", time.Now())
 	if note != nil || len(got.Originals)+len(got.Assignments) != 0 {
 		t.Errorf("journal of an earlier boot: %+v, %v; want an empty one", got, note)
 	}
@@ -49,7 +50,7 @@ func TestJournalRoundTrip(t *testing.T) {
 // TestJournalOfVersion1 was written before there were units: an upgrade keeps the
 // originals in it.
 func TestJournalOfVersion1(t *testing.T) {
-	b, err := encodeJournal(sampleJournal())
+	b, err := undo.EncodeJournal(sampleJournal())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +58,7 @@ func TestJournalOfVersion1(t *testing.T) {
 	if bytes.Equal(old, b) {
 		t.Fatalf("journal begins with %.20s; want version 2", b)
 	}
-	got, err := decodeJournal(old)
+	got, err := undo.DecodeJournal(old)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +68,7 @@ func TestJournalOfVersion1(t *testing.T) {
 }
 
 func TestBadJournalIsSetAside(t *testing.T) {
-	good, err := encodeJournal(sampleJournal())
+	good, err := undo.EncodeJournal(sampleJournal())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,8 +86,8 @@ func TestBadJournalIsSetAside(t *testing.T) {
 			if err := os.WriteFile(file, content, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			j, note := LoadJournal(file, "boot-1", time.Unix(7, 0))
-			if !errors.Is(note, errBadJournal) {
+			j, note := undo.LoadJournal(file, "boot-1", time.Unix(7, 0))
+			if !errors.Is(note, undo.ErrBadJournal) {
 				t.Errorf("note = %v; want that the journal is damaged", note)
 			}
 			if len(j.Originals) != 0 || j.BootID != "boot-1" {
@@ -103,7 +104,7 @@ func TestBadJournalIsSetAside(t *testing.T) {
 func TestFullDiskKeepsTheOldJournal(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "journal.json")
-	if err := SaveJournal(name, sampleJournal()); err != nil {
+	if err := undo.SaveJournal(name, sampleJournal()); err != nil {
 		t.Fatal(err)
 	}
 	// A directory in the place of the new file stands for a write that fails.
@@ -111,16 +112,16 @@ func TestFullDiskKeepsTheOldJournal(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(blocked, "journal.json", "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := SaveJournal(filepath.Join(blocked, "journal.json"), Journal{}); err == nil {
+	if err := undo.SaveJournal(filepath.Join(blocked, "journal.json"), undo.Journal{}); err == nil {
 		t.Error("no error although the journal could not be replaced")
 	}
-	if j, note := LoadJournal(name, "boot-1", time.Now()); note != nil || len(j.Originals) != 2 {
+	if j, note := undo.LoadJournal(name, "boot-1", time.Now()); note != nil || len(j.Originals) != 2 {
 		t.Errorf("old journal = %+v, %v", j, note)
 	}
 }
 
 func FuzzDecodeJournal(f *testing.F) {
-	good, err := encodeJournal(sampleJournal())
+	good, err := undo.EncodeJournal(sampleJournal())
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -128,18 +129,18 @@ func FuzzDecodeJournal(f *testing.F) {
 	f.Add([]byte(`{"version":1,"sha256":"","data":{}}`))
 	f.Add([]byte(`{"version":1,"data":null}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		j, err := decodeJournal(b)
+		j, err := undo.DecodeJournal(b)
 		if err != nil {
-			if !errors.Is(err, errBadJournal) {
+			if !errors.Is(err, undo.ErrBadJournal) {
 				t.Fatalf("error of another kind: %v", err)
 			}
 			return
 		}
-		again, err := encodeJournal(j)
+		again, err := undo.EncodeJournal(j)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if j2, err := decodeJournal(again); err != nil || !cmp.Equal(j, j2) {
+		if j2, err := undo.DecodeJournal(again); err != nil || !cmp.Equal(j, j2) {
 			t.Fatalf("round trip: %+v, %v; want %+v", j2, err, j)
 		}
 	})

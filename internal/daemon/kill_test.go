@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/node/restore"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -247,7 +249,7 @@ func (c crowd) hostRight(r *running) {
 	}
 	r.stop()
 	h := c.host()
-	if report, err := h.restore(c.t.Context(), c.journal()); err != nil || slices.ContainsFunc(report.Differs, func(d Difference) bool { return !d.Harmless }) {
+	if report, err := restore.HostRestore(&h, c.t.Context(), c.journal()); err != nil || slices.ContainsFunc(report.Differs, func(d undo.Difference) bool { return !d.Harmless }) {
 		c.t.Errorf("restore: %+v, %v", report, err)
 	}
 	for unit, st := range c.hostState() {

@@ -12,6 +12,12 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/restore"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -63,7 +69,7 @@ func (k *staticKubelet) State(context.Context) (podresources.CPUState, error) {
 		return podresources.CPUState{}, k.err
 	}
 	s := podresources.CPUState{Policy: k.policy, Default: k.rest}
-	for _, key := range slices.SortedFunc(maps.Keys(k.held), compareKeys) {
+	for _, key := range slices.SortedFunc(maps.Keys(k.held), inventory.CompareKeys) {
 		s.Holdings = append(s.Holdings, podresources.Holding{PodUID: key.PodUID, Container: key.Container, CPUs: k.held[key]})
 	}
 	return s, nil
@@ -289,59 +295,59 @@ func TestKubeletState(t *testing.T) {
 		r.view(string(code), func(v *telemetry.View) bool { return v.Problems[string(code)] == n })
 	}
 	id := k.run("m", "kube-system", "app", management(nil))
-	problem(codeKubeletUnread, 1)
+	problem(desired.CodeKubeletUnread, 1)
 	if p := n.preview(); len(p.Unread) != 1 || !strings.Contains(p.Unread[0], fs.ErrNotExist.Error()) {
 		t.Errorf("plan could not read %v; want the kubelet's file", p.Unread)
 	}
 	k.set(func() { k.err = nil })
 	k.give("o", cpuset.Of(2))
-	problem(codeKubeletUnread, 0)
+	problem(desired.CodeKubeletUnread, 0)
 	k.set(func() { k.err = errors.New("unexpected end of JSON input") }) // torn
 	k.reconcile()
-	problem(codeKubeletUnread, 1)
+	problem(desired.CodeKubeletUnread, 1)
 	k.check(map[string]string{id: "0-1"})
 	k.set(func() { k.err, k.policy, k.held = nil, "none", nil }) // policy migration
 	k.reconcile()
-	problem(codeKubeletUnread, 0)
-	problem(codeKubeletNotStatic, 1)
+	problem(desired.CodeKubeletUnread, 0)
+	problem(desired.CodeKubeletNotStatic, 1)
 	k.set(func() { k.policy = "static" })
 	k.reconcile()
-	problem(codeKubeletNotStatic, 0)
-	problem(codeKubeletUnheard, 0)
+	problem(desired.CodeKubeletNotStatic, 0)
+	problem(desired.CodeKubeletUnheard, 0)
 	n.runtime.NRIDown()
-	problem(codeKubeletUnheard, 1)
+	problem(desired.CodeKubeletUnheard, 1)
 	if err := n.runtime.NRIUp(); err != nil {
 		t.Fatal(err)
 	}
-	problem(codeKubeletUnheard, 0)
+	problem(desired.CodeKubeletUnheard, 0)
 }
 
 // TestKubeletListed: where the file cannot be understood PodResources tells who has CPUs
 // alone.
 func TestKubeletListed(t *testing.T) {
-	k := kubeletCPUs{shared: cpuset.Range(2, 7), policy: "static"}
+	k := desired.KubeletCPUs{Shared: cpuset.Range(2, 7), Policy: "static"}
 	uidOf := func(namespace, name string) string {
 		if namespace == "default" && name == "p" {
 			return "uid"
 		}
 		return ""
 	}
-	k.take(kubeletTold{err: errors.New("torn"), listed: []podresources.Container{
+	k.Take(desired.KubeletTold{Err: errors.New("torn"), Listed: []podresources.Container{
 		{Namespace: "default", Pod: "p", Name: "app", CPUs: cpuset.Of(3)},
 		{Namespace: "default", Pod: "p", Name: "side"},
 		{Namespace: "default", Pod: "unknown", Name: "app", CPUs: cpuset.Of(4)},
 	}}, uidOf)
 	want := pools.Assignment{Key: pools.Key{PodUID: "uid", Container: "app"}, CPUs: cpuset.Of(3)}
-	if len(k.held) != 1 || k.held[0].Key != want.Key || !k.held[0].CPUs.Equal(want.CPUs) || !k.shared.Equal(cpuset.Of(2, 5, 6, 7)) || k.err == nil {
-		t.Errorf("known are %v, shared %s, error %v", k.held, k.shared, k.err)
+	if len(k.Held) != 1 || k.Held[0].Key != want.Key || !k.Held[0].CPUs.Equal(want.CPUs) || !k.Shared.Equal(cpuset.Of(2, 5, 6, 7)) || k.Err == nil {
+		t.Errorf("known are %v, shared %s, error %v", k.Held, k.Shared, k.Err)
 	}
-	k.take(kubeletTold{err: errors.New("torn"), listErr: errNoKubelet}, uidOf)
-	if len(k.held) != 1 {
-		t.Errorf("nobody tells anything, and %v are known; want what was", k.held)
+	k.Take(desired.KubeletTold{Err: errors.New("torn"), ListErr: hostenv.ErrNoKubelet}, uidOf)
+	if len(k.Held) != 1 {
+		t.Errorf("nobody tells anything, and %v are known; want what was", k.Held)
 	}
-	k.take(kubeletTold{err: errors.New("torn")}, uidOf)
-	if len(k.held) != 0 || !k.shared.Equal(cpuset.Of(2, 3, 5, 6, 7)) {
-		t.Errorf("all have ended, and %v are known, shared %s; want what was given back in it", k.held, k.shared)
+	k.Take(desired.KubeletTold{Err: errors.New("torn")}, uidOf)
+	if len(k.Held) != 0 || !k.Shared.Equal(cpuset.Of(2, 3, 5, 6, 7)) {
+		t.Errorf("all have ended, and %v are known, shared %s; want what was given back in it", k.Held, k.Shared)
 	}
 }
 
@@ -358,7 +364,7 @@ func TestRestoreBesideKubelet(t *testing.T) {
 	k.check(map[string]string{id: "0-1"})
 	r.stop()
 	h := n.host()
-	if report, err := h.restore(t.Context(), n.journal()); err != nil {
+	if report, err := restore.HostRestore(&h, t.Context(), n.journal()); err != nil {
 		t.Errorf("restore: %+v, %v", report, err)
 	}
 	k.check(nil)
@@ -367,8 +373,8 @@ func TestRestoreBesideKubelet(t *testing.T) {
 	}
 
 	k.set(func() { k.err = fs.ErrNotExist })
-	lost := Journal{Originals: []Original{{Path: "gone.scope", File: cgroup.FileCPUs, Container: "gone", Value: "2-7"}}}
-	if _, err := h.restore(t.Context(), lost); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "restart the kubelet") {
+	lost := undo.Journal{Originals: []undo.Original{{Path: "gone.scope", File: cgroup.FileCPUs, Container: "gone", Value: "2-7"}}}
+	if _, err := restore.HostRestore(&h, t.Context(), lost); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "restart the kubelet") {
 		t.Errorf("restore without the kubelet's file: %v; want that it is said", err)
 	}
 }
@@ -379,9 +385,9 @@ func TestOthersBesideKubelet(t *testing.T) {
 	n := newStaticNode(t)
 	k := n.manager
 	id := k.run("m", "kube-system", "app", management(map[string]int{"app": 409}))
-	boot, err := readBootID()
+	boot, err := undo.ReadBootID()
 	if err == nil {
-		err = SaveJournal(n.host().journal, Journal{BootID: boot, Others: []left{{PodUID: "m", Container: "app"}}})
+		err = undo.SaveJournal(n.host().Journal, undo.Journal{BootID: boot, Others: []undo.Left{{PodUID: "m", Container: "app"}}})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -416,7 +422,7 @@ func TestKubeletResizes(t *testing.T) {
 // TestKubeletRefusesToBeTraded: who gives CPUs away is read at the start only.
 func TestKubeletRefusesToBeTraded(t *testing.T) {
 	n := newStaticNode(t)
-	var s settings
+	var s desired.Settings
 	for _, yaml := range []string{kubeletYAML, poolsYAML} {
 		n.yaml = yaml
 		c, err := n.config()
@@ -425,15 +431,15 @@ func TestKubeletRefusesToBeTraded(t *testing.T) {
 		}
 		var want error
 		if yaml == poolsYAML {
-			want = errOtherOwner
+			want = desired.ErrOtherOwner
 		}
-		if err := s.change(c, n.top, nil); !errors.Is(err, want) {
+		if err := s.Change(c, n.top, nil); !errors.Is(err, want) {
 			t.Errorf("change = %v; want %v", err, want)
 		}
 	}
-	changed := *s.config
+	changed := *s.Config
 	changed.KubeletStateDir = "/elsewhere"
-	if keys := fixed(s.config, &changed); len(keys) != 1 || keys[0] != "kubeletStateDir" {
+	if keys := desired.Fixed(s.Config, &changed); len(keys) != 1 || keys[0] != "kubeletStateDir" {
 		t.Errorf("keys that need a restart: %v; want kubeletStateDir", keys)
 	}
 }
@@ -442,13 +448,13 @@ func TestKubeletRefusesToBeTraded(t *testing.T) {
 // pool's even while nobody knows what is on record.
 func TestKeepBesideKubelet(t *testing.T) {
 	n := newStaticNode(t)
-	l := &loop{host: host{manager: n.manager}, tree: newTree(nil)}
+	l := &loop{Host: hostenv.Host{Manager: n.manager}, tree: kernelstate.NewTree(nil)}
 	managed := pools.Placement{Pool: pools.Management, CPUs: cpuset.Range(0, 1)}
-	if keep := l.keep(&containerEntry{path: "m.scope"}, &managed, cri.Resources{CPUs: "2-7"}); keep.CPUs != "0-1" {
+	if keep := l.keep(&inventory.ContainerEntry{Path: "m.scope"}, &managed, cri.Resources{CPUs: "2-7"}); keep.CPUs != "0-1" {
 		t.Errorf("a management container keeps %q; want 0-1", keep.CPUs)
 	}
 	kubelets := pools.Placement{Pool: pools.Other, CPUs: cpuset.Range(2, 3)}
-	if keep := l.keep(&containerEntry{path: "s.scope"}, &kubelets, cri.Resources{CPUs: "2-7"}); keep != (cri.Resources{}) {
+	if keep := l.keep(&inventory.ContainerEntry{Path: "s.scope"}, &kubelets, cri.Resources{CPUs: "2-7"}); keep != (cri.Resources{}) {
 		t.Errorf("one of the kubelet's keeps %v; want nothing", keep)
 	}
 }

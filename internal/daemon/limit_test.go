@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
@@ -27,7 +28,7 @@ func TestLimitOfAnAnnotation(t *testing.T) {
 		if lost {
 			j = n.lose(h)
 		}
-		if _, err := h.restore(context.Background(), j); err != nil {
+		if _, err := restore.HostRestore(&h, context.Background(), j); err != nil {
 			t.Fatal(err)
 		}
 		n.has(scope, cgroup.FileMax, cgroup.ValueMax)

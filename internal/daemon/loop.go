@@ -12,12 +12,21 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/history"
-	"github.com/cpupoold/cpupoold/internal/managers"
 	cluster "github.com/cpupoold/cpupoold/internal/node"
+	"github.com/cpupoold/cpupoold/internal/node/actor"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/numahints"
+	quiets "github.com/cpupoold/cpupoold/internal/node/quiet"
+	recoverys "github.com/cpupoold/cpupoold/internal/node/recovery"
+	"github.com/cpupoold/cpupoold/internal/node/retry"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/node/view"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/internal/tune"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
-	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -39,65 +48,37 @@ const patientListings = 6
 // the writes go ahead, and the state says that undo is at risk.
 const journalPatience = 500 * time.Millisecond
 
-// host is the outside world as the owner uses it: files of cgroups directly,
-// everything else through workers.
-type host struct {
-	cgroups  *cgroup.FS
-	driver   cgroup.Driver
-	possible cpuset.Set
-	nodes    cpuset.Set             // NUMA nodes with memory
-	runtime  runtimeClient          // nil without a container runtime
-	units    unitManager            // nil without systemd
-	devices  hintSource             // nil when the kubelet is not asked
-	manager  cpuManager             // nil when the kubelet gives no CPUs away
-	cpus     cpuSource              // nil when CPUs are not watched
-	journal  string                 // file name
-	files    string                 // directory of the files for applications
-	kernel   cgroup.PartitionKernel // what it can do with partitions
-	online   func() cpuset.Set      // CPUs that are plugged in
-	boot     bootFacts
-	// observes says that nothing is to be written (observe.go).
-	observes bool
-	// nriSocket is the runtime's NRI; empty when it is not used.
-	nriSocket string
-	// managers reads what other managers of CPUs are told to do; nil where the runtime
-	// is none.
-	managers func() managers.CRIO
-	// unitFile reads a file that systemd reads units from.
-	unitFile func(name string) ([]byte, error)
-}
-
 // loop owns all state. Only run's goroutine touches it; everybody else posts
 // events and reads snapshots.
 type loop struct {
-	host
+	hostenv.Host
 	log *slog.Logger
-	box *mailbox
-	crew
+	box *actor.Mailbox
+	actor.Crew
 	load     func() (*config.Config, error) // reads the configuration again
 	loading  sync.Mutex                     // held while load runs and its result is posted
 	counting sync.Mutex                     // guards counted, and is held while CPUs are read and posted
 	counted  *topology.Topology             // the CPUs as they were last read
 	snapshot *atomic.Pointer[telemetry.View]
-	notify   notifier
+	notify   hostenv.Notifier
 	cluster  *cluster.Runner // nil where the node is in no cluster
 
 	permission permission
 
-	settings    settings
-	model       *model
+	settings    desired.Settings
+	model       *inventory.Model
 	planner     pools.Planner
-	tree        *tree
-	bench       *bench
-	ledger      *ledger
+	tree        *kernelstate.Tree
+	bench       *retry.Bench
+	ledger      *undo.Ledger
 	assignments []pools.Assignment
 	formula     config.WeightFormula
 	status      status
 	timers      timers
 
-	hints        *hints
+	hints        *numahints.Hints
 	refusals     *refusals
-	kubelet      kubeletCPUs
+	kubelet      desired.KubeletCPUs
 	applications applications
 	watched      watchedUnits
 	moving       []moveAsked // begun, and not answered
@@ -112,18 +93,18 @@ type loop struct {
 	drifts      *drifts
 	strangers   strangers
 	departed    map[cgroup.Path]bool // cgroups that have been seen go
-	others      others
+	others      desired.Others
 	threads     threads
 	exposures   exposures
 	isolation   isolation
 	agenda      agenda
-	quiet       quiet
+	quiet       quiets.Quiet
 	auditor     auditor
 	tuner       *tune.Tuner // nil where the host's settings are left alone
 	tuning      tuning
-	chronicle   chronicle
+	chronicle   view.Chronicle
 	thrift      thrift
-	inside      atomic.Pointer[inside]
+	inside      atomic.Pointer[view.Inside]
 }
 
 // run handles events until ctx ends. It never waits for anything but events.
@@ -135,9 +116,9 @@ func (l *loop) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-l.timers.pulse.C:
-			l.notify.alive()
+			l.notify.Alive()
 			continue
-		case <-l.box.wake:
+		case <-l.box.Wake:
 		case <-l.watch.wake:
 			if l.heard(); !l.agenda.asked() {
 				continue
@@ -151,16 +132,16 @@ func (l *loop) run(ctx context.Context) {
 		case <-l.timers.rest.C:
 		case <-l.timers.journal.C:
 			l.agenda.whole = true
-			l.status.journalLate, l.status.journalErr = true, errSlowDisk
-			l.log.Error("journal is late; writes go ahead, and what they replace may not be known to restore", "journal", l.journal)
+			l.status.journalLate, l.status.journalErr = true, undo.ErrSlowDisk
+			l.log.Error("journal is late; writes go ahead, and what they replace may not be known to restore", "journal", l.Journal)
 		}
-		for _, e := range l.box.take() {
+		for _, e := range l.box.Take() {
 			l.handle(e)
 		}
 		l.askKubelet(time.Now())
 		l.sweepDue()
 		l.work()
-		l.notify.alive()
+		l.notify.Alive()
 	}
 }
 
@@ -168,7 +149,7 @@ func (l *loop) run(ctx context.Context) {
 // at them; a runtime that takes its time does not keep it waiting.
 func (l *loop) resync(now time.Time) {
 	// A runtime without events is listed much more often than that.
-	if now.Sub(l.status.distrusted) >= l.settings.config.ResyncPeriod {
+	if now.Sub(l.status.distrusted) >= l.settings.Config.ResyncPeriod {
 		l.status.distrusted = now
 		l.status.toSweep = true
 		l.timers.sweep.Reset(restPatience)
@@ -185,23 +166,23 @@ func (l *loop) sweepDue() {
 		l.status.toSweep = false
 		l.thrift.looked = true
 		l.timers.sweep.Stop()
-		l.tree.sweep(l.watch.told, l.settings.config.ResyncPeriod)
+		l.tree.Sweep(l.watch.told, l.settings.Config.ResyncPeriod)
 	}
 }
 
-func (l *loop) handle(e event) {
+func (l *loop) handle(e actor.Event) {
 	l.agenda.add(l.concern(e))
 	switch e.(type) {
 	case kubeletArrived, written, unitRead, saved, tuned: // follow from what is known already
 	default:
-		l.kubelet.due = true
+		l.kubelet.Due = true
 	}
 	switch e := e.(type) {
 	case runtimeEvent:
 		l.onRuntimeEvent(e)
 	case streamChanged:
 		l.onStream(e)
-	case listed:
+	case inventory.Listed:
 		l.onListed(e)
 	case podFetched:
 		l.onPod(e)
@@ -210,23 +191,23 @@ func (l *loop) handle(e event) {
 	case written:
 		l.onWritten(e)
 	case unitRead:
-		l.tree.learnUnit(e.path, e.unit)
+		l.tree.LearnUnit(e.path, e.unit)
 		delete(l.status.unitAwaited, e.path)
 	case saved:
 		l.onSaved(e)
 	case configLoaded:
 		l.onConfig(e)
-	case formulaFound:
+	case desired.FormulaFound:
 		l.status.formulaAsked = true
-		if l.settings.config.WeightFormula == config.WeightAuto && !l.status.formulaSeen {
-			l.formula = e.formula // until a container shows that it is another
-			l.log.Info("weight formula", "formula", e.formula, "oci_runtime", e.version)
+		if l.settings.Config.WeightFormula == config.WeightAuto && !l.status.formulaSeen {
+			l.formula = e.Formula // until a container shows that it is another
+			l.log.Info("weight formula", "formula", e.Formula, "oci_runtime", e.Version)
 		}
 	case reexecuted:
 		l.drifts.reloaded = time.Now()
 		l.status.reloadsLost = false
-		l.tree.distrustAll()
-		for _, name := range l.settings.unitNames() {
+		l.tree.DistrustAll()
+		for _, name := range l.settings.UnitNames() {
 			l.fetchUnit(name) // it may have been installed or removed
 		}
 		for name := range l.status.away {
@@ -243,27 +224,27 @@ func (l *loop) list() {
 		return // the answer that is under way starts the next period
 	}
 	l.status.listing = true
-	asOf := l.model.clock
-	known := l.model.knownIDs()
-	names, within := l.settings.unitNames(), limits{unitPatience, callTimeout}
+	asOf := l.model.Clock
+	known := l.model.KnownIDs()
+	names, within := l.settings.UnitNames(), inventory.Limits{Unit: inventory.UnitPatience, Listing: hostenv.CallTimeout}
 	if !l.status.listed {
-		within = limits{startPatience, updateTimeout}
+		within = inventory.Limits{Unit: inventory.StartPatience, Listing: hostenv.UpdateTimeout}
 	}
-	l.asks.submit("list", func(ctx context.Context) event {
-		found := census(ctx, &l.host, names, within, func(id string) bool { return known[id] })
-		found.asOf = asOf
+	l.Asks.Submit("list", func(ctx context.Context) actor.Event {
+		found := inventory.Census(ctx, &l.Host, names, within, func(id string) bool { return known[id] })
+		found.AsOf = asOf
 		return found
 	})
 }
 
-func (l *loop) onListed(e listed) {
-	l.status.listing, l.hints.off = false, false
+func (l *loop) onListed(e inventory.Listed) {
+	l.status.listing, l.hints.Off = false, false
 	l.timers.resync.Reset(l.resyncPeriod())
-	if e.err != nil {
-		if old := l.status.runtimeErr; old == nil || old.Error() != e.err.Error() {
-			l.log.Warn("list pods and containers", "error", e.err)
+	if e.Err != nil {
+		if old := l.status.runtimeErr; old == nil || old.Error() != e.Err.Error() {
+			l.log.Warn("list pods and containers", "error", e.Err)
 		}
-		l.status.runtimeErr = e.err
+		l.status.runtimeErr = e.Err
 		l.timers.resync.Reset(min(relistPause, l.resyncPeriod()))
 		return
 	}
@@ -274,27 +255,27 @@ func (l *loop) onListed(e listed) {
 	clear(l.status.vanished)
 	clear(l.status.unitAsked)
 	clear(l.status.reverting)
-	l.others.learn(e.crio, l.model)
-	l.model.merge(e)
-	for _, u := range e.units {
+	l.others.Learn(e.Crio, l.model)
+	l.model.Merge(e)
+	for _, u := range e.Units {
 		l.onUnit(u)
 	}
-	patience := l.relistSoon(len(e.failed) > 0)
+	patience := l.relistSoon(len(e.Failed) > 0)
 	if !l.status.listed {
 		if patience {
 			// What could not be read keeps what it has. But what is free, and where
 			// others belong, is better decided when all is known.
-			l.log.Warn("first listing is incomplete; asking again before anything is written", "error", errors.Join(e.failed...))
+			l.log.Warn("first listing is incomplete; asking again before anything is written", "error", errors.Join(e.Failed...))
 			return
 		}
 		l.status.listed = true
-		if !l.settings.pools.Kubelet { // then who came with CPUs had them from the kubelet
-			l.model.recall(l.ledger.others)
+		if !l.settings.Pools.Kubelet { // then who came with CPUs had them from the kubelet
+			l.model.Recall(l.ledger.Others)
 		}
-		l.model.unconsidered() // all that is there is considered now
-		l.assignments = recoverAssignments(l.model, l.cgroups.Read, l.ledger.assignments, &l.settings)
-		l.model.started = time.Now()
-		l.thrift.start(l.model.started)
+		l.model.Unconsidered() // all that is there is considered now
+		l.assignments = recoverys.RecoverAssignments(l.model, l.Cgroups.Read, l.ledger.Assignments, &l.settings)
+		l.model.Started = time.Now()
+		l.thrift.start(l.model.Started)
 	}
 	l.prune()
 }
@@ -318,41 +299,41 @@ func (l *loop) relistSoon(incomplete bool) (early bool) {
 
 func (l *loop) resyncPeriod() time.Duration {
 	if l.status.stream == cri.Unsupported {
-		return min(pollPeriod, l.settings.config.ResyncPeriod)
+		return min(pollPeriod, l.settings.Config.ResyncPeriod)
 	}
-	return l.settings.config.ResyncPeriod
+	return l.settings.Config.ResyncPeriod
 }
 
 // inForce follows a change of the settings, and tells what of them is not as it was
 // told before.
-func (l *loop) inForce(told settings) {
-	if !reflect.DeepEqual(l.settings.pools, told.pools) {
-		l.log.Info("configuration in force", "pools", l.settings.pools)
+func (l *loop) inForce(told desired.Settings) {
+	if !reflect.DeepEqual(l.settings.Pools, told.Pools) {
+		l.log.Info("configuration in force", "pools", l.settings.Pools)
 	}
-	for _, what := range l.settings.adapted {
-		if !slices.Contains(told.adapted, what) {
+	for _, what := range l.settings.Adapted {
+		if !slices.Contains(told.Adapted, what) {
 			l.log.Warn("configuration adapted to this machine", "adaption", what)
 		}
 	}
-	l.ledger.accept(l.settings.fits)
+	l.ledger.Accept(l.settings.Fits)
 	l.takeUnits()
 }
 
 func (l *loop) onConfig(e configLoaded) {
-	before := l.settings.config
+	before := l.settings.Config
 	formula := before.WeightFormula
 	if e.err == nil {
-		e.err = l.settings.change(e.config, l.settings.topology, l.ledger.accepted)
+		e.err = l.settings.Change(e.config, l.settings.Topology, l.ledger.Accepted)
 	}
 	l.status.configErr = e.err
 	if e.err != nil {
 		l.log.Error("configuration refused; the one in force stays", "error", e.err)
-		l.chronicle.add(history.Event{Kind: history.Config, Error: e.err.Error()})
+		l.chronicle.Add(history.Event{Kind: history.Config, Error: e.err.Error()})
 		return
 	}
-	l.inForce(settings{}) // somebody waits for an answer to his change
-	l.chronicle.add(history.Event{Kind: history.Config, Cause: "read again"})
-	if keys := fixed(before, e.config); len(keys) > 0 {
+	l.inForce(desired.Settings{}) // somebody waits for an answer to his change
+	l.chronicle.Add(history.Event{Kind: history.Config, Cause: "read again"})
+	if keys := desired.Fixed(before, e.config); len(keys) > 0 {
 		l.log.Warn("restart the daemon for these keys to take effect", "keys", keys)
 	}
 	switch f := e.config.WeightFormula; f {

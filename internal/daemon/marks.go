@@ -26,22 +26,22 @@ func (m marks) mark(p cgroup.Path, how func(*cgroup.Current)) {
 
 // diff compares what should be with what the cgroups hold.
 func (l *loop) diff(want []cgroup.Target, o cgroup.Options, now time.Time) ([]cgroup.Write, []cgroup.Deferred) {
-	return cgroup.DiffMarked(want, l.tree.current, l.marks(want, now).marked, o)
+	return cgroup.DiffMarked(want, l.tree.Current, l.marks(want, now).marked, o)
 }
 
 func (l *loop) marks(want []cgroup.Target, now time.Time) marks {
-	m := marks{l.tree.current, make(map[cgroup.Path]cgroup.Current)}
+	m := marks{l.tree.Current, make(map[cgroup.Path]cgroup.Current)}
 	l.strangers.unsealed(m)
-	for p := range l.bench.heeded(want) {
+	for p := range l.bench.Heeded(want) {
 		m.mark(p, func(c *cgroup.Current) {
-			c.NoWrite, c.NoSeal = l.bench.resting(p, now)
-			c.Left = l.bench.truces(p, l.trespasses, now)
+			c.NoWrite, c.NoSeal = l.bench.Resting(p, now)
+			c.Left = l.bench.Truces(p, l.trespasses, now)
 		})
 	}
-	l.quiet.spare(m)
+	spare(&l.quiet, m)
 	for _, d := range l.drifts.open {
 		if !d.repaired {
-			m.mark(d.Path, func(c *cgroup.Current) { c.Drifted = append(c.Drifted, d.property) })
+			m.mark(d.Path, func(c *cgroup.Current) { c.Drifted = append(c.Drifted, d.Property) })
 		}
 	}
 	noSeal := func(c *cgroup.Current) { c.NoSeal = true }
@@ -49,8 +49,8 @@ func (l *loop) marks(want []cgroup.Target, now time.Time) marks {
 		m.mark(p, noSeal)
 	}
 	for i := range want {
-		if e := l.model.containers[want[i].Container]; e != nil && e.unconfirmed {
-			m.mark(e.path, noSeal)
+		if e := l.model.Containers[want[i].Container]; e != nil && e.Unconfirmed {
+			m.mark(e.Path, noSeal)
 		}
 	}
 	for p := range l.status.unreadable {

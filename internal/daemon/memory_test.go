@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -149,12 +150,12 @@ func TestBenchKnowsItsOwnDoing(t *testing.T) {
 	elsewhere := quota
 	elsewhere.Path = "b"
 	update := cgroup.Write{Path: "a", Container: "c", Via: cgroup.CRI, Property: cgroup.CRIMems, Value: "0"}
-	b := newBench()
+	b := retry.NewBench()
 	for _, w := range []cgroup.Write{quota, elsewhere, update} {
-		b.succeed(w, now)
+		b.Succeed(w, now)
 	}
 	for w, want := range map[cgroup.Write]bool{quota: false, elsewhere: true, update: true} {
-		if got := b.repeated(w, now); got != want {
+		if got := b.Repeated(w, now); got != want {
 			t.Errorf("%s of %s is somebody's insistence: %v; want %v", w.Property, w.Path, got, want)
 		}
 	}

@@ -8,8 +8,9 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/control"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
-	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/defrag"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -44,7 +45,7 @@ func (m *moveAsked) attrs() []any {
 
 // serveControl answers operators on the node. Without it nobody can ask
 // for moves, or what goes on inside.
-func (l *loop) serveControl(ctx context.Context, o Options) {
+func (l *loop) serveControl(ctx context.Context, o hostenv.Options) {
 	server := control.New(l.ask, movePatience, l.newObserver(o), o.Log)
 	keepTrying(ctx, func() error {
 		return server.Serve(ctx, control.Socket(o.Config.RunDir))
@@ -57,7 +58,7 @@ func (l *loop) serveControl(ctx context.Context, o Options) {
 // from other goroutines.
 func (l *loop) ask(ctx context.Context, m control.Move) (control.Outcome, error) {
 	answer := make(chan moveAnswer, 1)
-	l.box.post(moveAsked{Move: m, asker: ctx.Done(), answer: answer})
+	l.box.Post(moveAsked{Move: m, asker: ctx.Done(), answer: answer})
 	select {
 	case a := <-answer:
 		return a.outcome, a.err
@@ -107,16 +108,16 @@ func (l *loop) retryMoves() bool {
 // it is checked again here: since the move was thought of, containers have come
 // and gone.
 func (l *loop) moved(m *moveAsked, now time.Time) ([]pools.Assignment, error) {
-	if l.observes {
-		return nil, errObserving
+	if l.Observes {
+		return nil, hostenv.ErrObserving
 	}
 	if !l.status.planned {
 		return nil, errors.New("the daemon has not placed anybody yet; try again")
 	}
 	l.settleUnits() // the configuration may have changed since the last pass
 	s := l.scene(now)
-	plan, _ := s.decide()
-	if err := defrag.Check(s.fragments(plan), m.key(), m.From, m.To); err != nil {
+	plan, _ := s.Decide()
+	if err := defrag.Check(s.Fragments(plan), m.key(), m.From, m.To); err != nil {
 		return nil, err
 	}
 	if settled, err := l.settled(m.key(), now); !settled {
@@ -128,10 +129,10 @@ func (l *loop) moved(m *moveAsked, now time.Time) ([]pools.Assignment, error) {
 			next[i].CPUs = m.To
 		}
 	}
-	s.previous = next
-	after, want := s.decide()
+	s.Previous = next
+	after, want := s.Decide()
 	for _, a := range next {
-		if !a.CPUs.IsSubsetOf(assigned(after.Assignments, a.Key)) {
+		if !a.CPUs.IsSubsetOf(desired.Assigned(after.Assignments, a.Key)) {
 			return nil, fmt.Errorf("%s/%s would lose CPUs by it", a.Key.PodUID, a.Key.Container)
 		}
 	}
@@ -145,26 +146,11 @@ func (l *loop) moved(m *moveAsked, now time.Time) ([]pools.Assignment, error) {
 	return append(next, l.status.leaving...), nil // of whom no plan tells
 }
 
-// fragments is what there is to be said of how owners lie after a plan.
-func (s *scene) fragments(plan pools.Plan) defrag.Input {
-	return defrag.Input{Machine: s.settings.machine, Pool: s.settings.pools.Guaranteed, Owners: pools.Owners(s.input(), plan)}
-}
-
-// assigned returns what an owner has, and what is offline of it.
-func assigned(all []pools.Assignment, key pools.Key) cpuset.Set {
-	for _, a := range all {
-		if a.Key == key {
-			return a.CPUs.Union(a.Away)
-		}
-	}
-	return cpuset.Set{}
-}
-
 // answerMoves answers for the moves that are over, after a pass.
 func (l *loop) answerMoves() {
 	now := time.Now()
 	l.moving = slices.DeleteFunc(l.moving, func(m moveAsked) bool {
-		if !m.To.IsSubsetOf(assigned(l.assignments, m.key())) {
+		if !m.To.IsSubsetOf(desired.Assigned(l.assignments, m.key())) {
 			m.answer <- moveAnswer{control.Unverified, errors.New("the owner has ended meanwhile, or the pools have changed")}
 			return true
 		}
@@ -192,11 +178,11 @@ func (l *loop) settled(key pools.Key, now time.Time) (bool, error) {
 			continue
 		}
 		found = true
-		c := l.tree.current[t.Path]
+		c := l.tree.Current[t.Path]
 		switch {
-		case l.tree.stale[t.Path] || l.tree.busy(t.Path) || l.bench.waiting(t.Path, now):
+		case l.tree.Stale[t.Path] || l.tree.Busy(t.Path) || l.bench.Waiting(t.Path, now):
 			return false, fmt.Errorf("%s %w", t.Path, errBeingWritten)
-		case !l.ledger.safe() && !l.status.journalLate:
+		case !l.ledger.Safe() && !l.status.journalLate:
 			return false, fmt.Errorf("the journal %w", errBeingWritten)
 		case t.Container != "" && c.RecordedKnown && !c.Recorded.Equal(t.CPUs):
 			return false, fmt.Errorf("the runtime has recorded CPUs %s for %s, not %s", c.Recorded, t.Path, t.CPUs)
@@ -218,7 +204,7 @@ var errBeingWritten = errors.New("is being written")
 var errNoCgroup = errors.New("its cgroup is not known, or has gone")
 
 func (l *loop) unverified(t cgroup.Target, c cgroup.Current) error {
-	if err := errors.Join(l.bench.err(t.Path), l.status.unreadable[t.Path]); err != nil {
+	if err := errors.Join(l.bench.Err(t.Path), l.status.unreadable[t.Path]); err != nil {
 		return err
 	}
 	if err := waits(t, l.status.deferred); err != nil {
@@ -246,14 +232,14 @@ func waits(t cgroup.Target, deferred []cgroup.Deferred) error {
 // ownerOf is whose cgroup a target is; the zero key for pods and pause containers.
 func (l *loop) ownerOf(t cgroup.Target) pools.Key {
 	if t.Unit != "" {
-		for _, u := range l.settings.pools.Units {
-			if l.model.unitName(u.Name) == t.Unit {
+		for _, u := range l.settings.Pools.Units {
+			if l.model.UnitName(u.Name) == t.Unit {
 				return pools.Key{Container: u.Name}
 			}
 		}
 	}
-	if e := l.model.containers[t.Container]; e != nil {
-		return l.model.keyOf(e)
+	if e := l.model.Containers[t.Container]; e != nil {
+		return l.model.KeyOf(e)
 	}
 	return pools.Key{}
 }

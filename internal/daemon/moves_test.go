@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/control"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	previews "github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -82,11 +84,11 @@ func fragment(t *testing.T, yaml string) *fragmented {
 func (f *fragmented) report() defrag.Report {
 	f.t.Helper()
 	o := f.options()
-	var s settings
-	if err := s.change(o.Config, o.Topology, nil); err != nil {
+	var s desired.Settings
+	if err := s.Change(o.Config, o.Topology, nil); err != nil {
 		f.t.Fatal(err)
 	}
-	p, err := preview(context.Background(), f.host(), s, f.journal(), pools.NamespaceRights{}, time.Now())
+	p, err := previews.PreviewOf(context.Background(), f.host(), s, f.journal(), pools.NamespaceRights{}, time.Now())
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -43,8 +44,8 @@ func (l *loop) narrow(now time.Time) bool {
 // calm says that a whole pass has found all as planned, or nothing more to do about it, and
 // that it does not take a look at all cgroups to tell what is to be written.
 func (l *loop) calm() bool {
-	return !l.guesses() && l.status.ready && !l.observes && l.manager == nil && l.isolation.calm() && !l.quiet.on && !l.tree.doubts &&
-		l.ledger.safe() && !l.status.journalLate && !filesWait(l.status.deferred) && len(l.status.unreadable)+len(l.moving)+len(l.waiting)+len(l.status.leaving) == 0
+	return !l.guesses() && l.status.ready && !l.Observes && l.Manager == nil && l.isolation.calm() && !l.quiet.On && !l.tree.Doubts &&
+		l.ledger.Safe() && !l.status.journalLate && !filesWait(l.status.deferred) && len(l.status.unreadable)+len(l.moving)+len(l.waiting)+len(l.status.leaving) == 0
 }
 
 // filesWait says that some of what is held back is a file of a cgroup. Records wait without
@@ -102,7 +103,7 @@ func (l *loop) answerCreates(now time.Time) bool {
 		}
 		if own != nil {
 			l.assignments = own
-			l.ledger.assign(own)
+			l.ledger.Assign(own)
 		}
 		l.sent(a, now)
 		a.answer <- c
@@ -129,8 +130,8 @@ func (l *loop) answerStarts(now time.Time) bool {
 		if !ok {
 			return false
 		}
-		want := targets(pools.Plan{Pods: []pools.PodPlan{pod}}, l.model, l.formula, l.settings.config.PodSliceWeights, l.ledger.lifted)
-		unbind(want, l.ledger, l.nodes)
+		want := desired.Targets(pools.Plan{Pods: []pools.PodPlan{pod}}, l.model, l.formula, l.settings.Config.PodSliceWeights, l.ledger.Lifted)
+		desired.Unbind(want, l.ledger, l.Nodes)
 		i := slices.IndexFunc(want, func(t cgroup.Target) bool { return t.Container == a.id })
 		if i < 0 || !l.settle(want, now) {
 			return false
@@ -151,7 +152,7 @@ func (l *loop) settle(want []cgroup.Target, now time.Time) bool {
 	options := l.liveOptions(l.status.plan)
 	made := make(map[cgroup.Write]bool)
 	for range maxNarrowRounds {
-		gone, unreadable := l.tree.look(want, l.model)
+		gone, unreadable := l.tree.Look(want, l.model)
 		if len(gone)+len(unreadable) > 0 {
 			return false
 		}
@@ -175,7 +176,7 @@ func (l *loop) settle(want []cgroup.Target, now time.Time) bool {
 		if slices.ContainsFunc(writes, func(w cgroup.Write) bool { return made[w] }) {
 			return false // without effect
 		}
-		if l.noteOriginals(writes); !l.ledger.safe() {
+		if l.noteOriginals(writes); !l.ledger.Safe() {
 			return false
 		}
 		l.apply(writes, made, now)

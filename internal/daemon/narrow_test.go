@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -18,8 +20,8 @@ import (
 // checkAlone says whether each pod that a narrow pass would place gets what a whole pass has for
 // it, and counts those.
 func checkAlone(l *loop) (alone int, err error) {
-	plan, whole := l.scene(time.Now()).decide()
-	for id := range l.model.containers {
+	plan, whole := l.scene(time.Now()).Decide()
+	for id := range l.model.Containers {
 		got, ok := l.wouldPlace(id)
 		if !ok {
 			continue
@@ -32,8 +34,8 @@ func checkAlone(l *loop) (alone int, err error) {
 		if d := cmp.Diff(plan.Pods[i], got, cmp.Comparer(cpuset.Set.Equal)); d != "" {
 			return alone, fmt.Errorf("%s placed alone (-plan +alone):\n%s", got.Name, d)
 		}
-		want := targets(pools.Plan{Pods: []pools.PodPlan{got}}, l.model, l.formula, l.settings.config.PodSliceWeights, l.ledger.lifted)
-		unbind(want, l.ledger, l.nodes)
+		want := desired.Targets(pools.Plan{Pods: []pools.PodPlan{got}}, l.model, l.formula, l.settings.Config.PodSliceWeights, l.ledger.Lifted)
+		desired.Unbind(want, l.ledger, l.Nodes)
 		for _, t := range want {
 			j := slices.IndexFunc(whole, func(o cgroup.Target) bool { return o.Path == t.Path })
 			if j < 0 { // its cgroup has gone
@@ -232,7 +234,7 @@ func TestUnitIsPlacedAtOnce(t *testing.T) {
 	r := n.start()
 	r.settled()
 	r.lull(func(l *loop) {
-		l.model.asksFirst = true
+		l.model.AsksFirst = true
 		n.tree.MkdirAll("system.slice/du.service")
 		n.eventually("a whole pass is due at once", func() bool { l.heard(); return l.agenda.whole })
 	})
@@ -267,14 +269,14 @@ func TestNarrowPassMeasuresExposure(t *testing.T) {
 	id := n.container(n.pod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
 	r.settled()
 	r.lull(func(l *loop) {
-		e := l.model.containers[id]
-		e.sighting = sighting{way: telemetry.WayNRI}
-		e.born = true
+		e := l.model.Containers[id]
+		e.Sighting = inventory.Sighting{Way: telemetry.WayNRI}
+		e.Born = true
 		n.foreign(id, cgroup.FileCPUs, "0-1")
 		n.eventually("that is heard", func() bool { l.heard(); return len(l.agenda.files) > 0 })
 		l.work()
-		if !e.sighting.seen || e.sighting.exposed {
-			t.Errorf("%+v; want that it was seen outside, and is inside", e.sighting)
+		if !e.Sighting.Seen || e.Sighting.Exposed {
+			t.Errorf("%+v; want that it was seen outside, and is inside", e.Sighting)
 		}
 	})
 }

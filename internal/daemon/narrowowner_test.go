@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -37,7 +39,7 @@ func TestOwnersAreAnsweredFirst(t *testing.T) {
 			}
 			l.work()
 			key := pools.Key{PodUID: name, Container: "app"}
-			if planned := assigned(l.status.plan.Assignments, key); !planned.Equal(cpus) || !assigned(l.ledger.assignments, key).Equal(cpus) {
+			if planned := desired.Assigned(l.status.plan.Assignments, key); !planned.Equal(cpus) || !desired.Assigned(l.ledger.Assignments, key).Equal(cpus) {
 				t.Errorf("%s is on %s, and the plan has it on %s", name, cpus, planned)
 			}
 			all = all.Union(cpus)
@@ -64,16 +66,16 @@ func TestOwnersWaitForWholePasses(t *testing.T) {
 	}{
 		"nothing": {},
 		"what it is could not be read": {before: func(n *node, l *loop, shared string) {
-			e := l.model.containers[shared]
-			e.err, e.container.Requested, e.container.Recorded = errUnlisted, cri.Resources{}, cri.Resources{}
+			e := l.model.Containers[shared]
+			e.Err, e.Container.Requested, e.Container.Recorded = inventory.ErrUnlisted, cri.Resources{}, cri.Resources{}
 			n.foreign(shared, cgroup.FileCPUs, foreign)
-			l.tree.distrust(e.path)
+			l.tree.Distrust(e.Path)
 		}},
 		"the runtime has not told of it": {before: func(n *node, l *loop, shared string) {
-			p := l.model.containers[shared].path
-			l.model.dropContainer(shared)
-			l.ledger.forget(func(q cgroup.Path) bool { return q == p })
-			delete(l.tree.current, p)
+			p := l.model.Containers[shared].Path
+			l.model.DropContainer(shared)
+			l.ledger.Forget(func(q cgroup.Path) bool { return q == p })
+			delete(l.tree.Current, p)
 			l.strangers[p] = stranger{id: shared}
 			n.foreign(shared, cgroup.FileCPUs, foreign)
 		}},
@@ -99,7 +101,7 @@ func TestOwnersWaitForWholePasses(t *testing.T) {
 			r.settled()
 			a := r.asker()
 			r.lull(func(l *loop) {
-				l.model.asksFirst = true
+				l.model.AsksFirst = true
 				if test.before != nil {
 					test.before(n, l, shared)
 					l.pass()
@@ -142,7 +144,7 @@ func TestReplacedOwnerIsNotRefused(t *testing.T) {
 			r.settled()
 			a := r.asker()
 			r.lull(func(l *loop) {
-				l.model.asksFirst = true
+				l.model.AsksFirst = true
 				if err := n.runtime.StopPod(pod); err != nil {
 					t.Fatal(err)
 				}
@@ -176,7 +178,7 @@ func TestNarrowPassRepairsWhatIsStale(t *testing.T) {
 	n.runsOn(shared, "2-3")
 	r.settled()
 	passes := r.lull(func(l *loop) {
-		l.tree.distrust(cgroup.Path(n.runtime.Cgroup(shared)))
+		l.tree.Distrust(cgroup.Path(n.runtime.Cgroup(shared)))
 		n.foreign(shared, cgroup.FileCPUs, "4-7")
 		n.eventually("that is heard", func() bool { l.heard(); return len(l.agenda.files) > 0 })
 		l.work()

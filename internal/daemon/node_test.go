@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -62,7 +64,7 @@ type node struct {
 	nri     bool              // the daemon is a plugin of the runtime's
 	made    map[string]uint32 // containers by pod and name
 	kernel  cgroup.PartitionKernel
-	boot    bootFacts
+	boot    hostenv.BootFacts
 }
 
 func newNode(t testing.TB) *node {
@@ -141,32 +143,32 @@ func (n *node) config() (*config.Config, error) {
 	return config.Parse([]byte(n.yaml), "config.yaml", config.Overrides{}, n.top)
 }
 
-func (n *node) host() host {
-	h := host{
-		cgroups: cgroup.New(n.tree), driver: cgroup.DriverSystemd, possible: n.top.Possible,
-		runtime: n.client, units: n.units, journal: filepath.Join(n.dir, "journal.json"),
-		nodes: cpuset.Range(0, 1), files: filepath.Join(n.dir, "run"), cpus: n.cpus, unitFile: n.units.ReadFile,
-		kernel: n.kernel, online: n.tree.Online, boot: n.boot,
+func (n *node) host() hostenv.Host {
+	h := hostenv.Host{
+		Cgroups: cgroup.New(n.tree), Driver: cgroup.DriverSystemd, Possible: n.top.Possible,
+		Runtime: n.client, Units: n.units, Journal: filepath.Join(n.dir, "journal.json"),
+		Nodes: cpuset.Range(0, 1), Files: filepath.Join(n.dir, "run"), Cpus: n.cpus, UnitFile: n.units.ReadFile,
+		Kernel: n.kernel, Online: n.tree.Online, Boot: n.boot,
 	}
 	if n.nri {
-		h.nriSocket = n.runtime.NRISocket()
+		h.NriSocket = n.runtime.NRISocket()
 	}
 	if n.kubelet != nil {
-		h.devices = n.kubelet
+		h.Devices = n.kubelet
 	}
 	if n.manager != nil {
-		h.manager = n.manager
+		h.Manager = n.manager
 	}
 	return h
 }
 
-func (n *node) options() Options {
+func (n *node) options() hostenv.Options {
 	n.t.Helper()
 	c, err := n.config()
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	return Options{Config: c, Topology: n.cpus.now(), Reload: n.config,
+	return hostenv.Options{Config: c, Topology: n.cpus.now(), Reload: n.config,
 		Log: n.logger()}
 }
 
@@ -185,7 +187,7 @@ func (n *node) start() *running {
 	return n.startOn(n.host())
 }
 
-func (n *node) startOn(h host) *running {
+func (n *node) startOn(h hostenv.Host) *running {
 	n.t.Helper()
 	o := n.options()
 	l, err := newLoop(h, o)
@@ -195,7 +197,7 @@ func (n *node) startOn(h host) *running {
 	return n.serve(l, o)
 }
 
-func (n *node) serve(l *loop, o Options) *running {
+func (n *node) serve(l *loop, o hostenv.Options) *running {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -285,7 +287,7 @@ func (r *running) quietOr(over func() bool) {
 			return true
 		}
 		answer := make(meeting, 1)
-		r.loop.box.post(answer)
+		r.loop.box.Post(answer)
 		if <-answer {
 			met++
 		} else {
@@ -294,7 +296,7 @@ func (r *running) quietOr(over func() bool) {
 		return met == 2
 	})
 	started := time.Now()
-	r.loop.box.post(reexecuted{}) // look at everything again
+	r.loop.box.Post(reexecuted{}) // look at everything again
 	r.eventually("daemon quiet", func() bool {
 		v := r.loop.snapshot.Load()
 		return over() || v != nil && v.LastSuccess.After(started)
@@ -306,9 +308,9 @@ func (r *running) quietOr(over func() bool) {
 type meeting chan bool
 
 func (m meeting) apply(l *loop) {
-	l.asks.mu.Lock()
-	defer l.asks.mu.Unlock()
-	m <- len(l.strangers) == 0 || len(l.asks.queues) == 0
+	l.Asks.Mu.Lock()
+	defer l.Asks.Mu.Unlock()
+	m <- len(l.strangers) == 0 || len(l.Asks.Queues) == 0
 }
 
 // view waits for a view that satisfies cond.
@@ -357,9 +359,9 @@ func (n *node) check() {
 }
 
 // journal reads the journal from the disk.
-func (n *node) journal() Journal {
+func (n *node) journal() undo.Journal {
 	n.t.Helper()
-	j, err := peekJournal(filepath.Join(n.dir, "journal.json"))
+	j, err := undo.PeekJournal(filepath.Join(n.dir, "journal.json"))
 	if err != nil {
 		n.t.Fatal(err)
 	}

@@ -8,6 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	previews "github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/internal/noise"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testnode"
@@ -18,14 +21,14 @@ import (
 )
 
 // preview is what plan prints now.
-func (n *node) preview() Preview {
+func (n *node) preview() previews.Preview {
 	n.t.Helper()
 	o := n.options()
-	var s settings
-	if err := s.change(o.Config, o.Topology, nil); err != nil {
+	var s desired.Settings
+	if err := s.Change(o.Config, o.Topology, nil); err != nil {
 		n.t.Fatal(err)
 	}
-	p, err := preview(n.t.Context(), n.host(), s, n.journal(), pools.NamespaceRights{}, time.Now())
+	p, err := previews.PreviewOf(n.t.Context(), n.host(), s, n.journal(), pools.NamespaceRights{}, time.Now())
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -33,7 +36,7 @@ func (n *node) preview() Preview {
 }
 
 // modesOf are the modes in force and wanted, by container.
-func modesOf(p Preview) map[string][2]noise.Mode {
+func modesOf(p previews.Preview) map[string][2]noise.Mode {
 	all := make(map[string][2]noise.Mode)
 	for _, o := range p.Owners {
 		all[o.Name] = [2]noise.Mode{o.Mode, o.Wanted}
@@ -46,7 +49,7 @@ func modesOf(p Preview) map[string][2]noise.Mode {
 func TestWhatOwnersHave(t *testing.T) {
 	n := newPartitionNode(t, 6, 12, testnode.RuntimeConfig{})
 	n.yaml = isolating(n.yaml)
-	n.boot = bootFacts{Boot: noise.Boot{ManagedIRQ: cpuset.Range(4, 7)}}
+	n.boot = hostenv.BootFacts{Boot: noise.Boot{ManagedIRQ: cpuset.Range(4, 7)}}
 	n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
 	off := n.container(n.pod("b", "default", "guaranteed", 1, map[string]string{"cpu-load-balancing.workload.openshift.io/du": "disable"}), "du", whole(1))
 	n.container(n.pod("s", "default", "burstable", 0, nil), "shared", cri.Resources{Shares: 512})
@@ -122,36 +125,36 @@ func TestRefusedPartitionInPlan(t *testing.T) {
 // are carved out for those that are.
 func TestBootArguments(t *testing.T) {
 	n := newNode(t)
-	set := func(yaml string) *settings {
+	set := func(yaml string) *desired.Settings {
 		n.yaml = yaml
 		o := n.options()
-		var s settings
-		if err := s.change(o.Config, o.Topology, nil); err != nil {
+		var s desired.Settings
+		if err := s.Change(o.Config, o.Topology, nil); err != nil {
 			t.Fatal(err)
 		}
 		return &s
 	}
 	fixed, carved := set(poolsYAML), set(carvedYAML)
 	for _, c := range []struct {
-		s     *settings
-		boot  bootFacts
+		s     *desired.Settings
+		boot  hostenv.BootFacts
 		owned cpuset.Set
 		want  []string
 	}{
-		{fixed, bootFacts{}, cpuset.Of(4), []string{"nohz_full=4-7", "rcu_nocbs=4-7", "isolcpus=managed_irq,4-7"}},
-		{fixed, bootFacts{unknown: true}, cpuset.Of(4), nil},
-		{carved, bootFacts{}, cpuset.Of(4), []string{"nohz_full=4", "rcu_nocbs=4", "isolcpus=managed_irq,4"}},
-		{carved, bootFacts{}, cpuset.Set{}, nil},
+		{fixed, hostenv.BootFacts{}, cpuset.Of(4), []string{"nohz_full=4-7", "rcu_nocbs=4-7", "isolcpus=managed_irq,4-7"}},
+		{fixed, hostenv.BootFacts{Unknown: true}, cpuset.Of(4), nil},
+		{carved, hostenv.BootFacts{}, cpuset.Of(4), []string{"nohz_full=4", "rcu_nocbs=4", "isolcpus=managed_irq,4"}},
+		{carved, hostenv.BootFacts{}, cpuset.Set{}, nil},
 	} {
-		if d := cmp.Diff(c.want, c.s.bootArguments(c.boot, c.owned), cmpopts.EquateEmpty()); d != "" {
-			t.Errorf("from shared %t, unknown %t (-want +got):\n%s", c.s.pools.FromShared, c.boot.unknown, d)
+		if d := cmp.Diff(c.want, c.s.BootArguments(c.boot, c.owned), cmpopts.EquateEmpty()); d != "" {
+			t.Errorf("from shared %t, unknown %t (-want +got):\n%s", c.s.Pools.FromShared, c.boot.Unknown, d)
 		}
 	}
 }
 
 // TestReadBoot reads what this kernel was started with.
 func TestReadBoot(t *testing.T) {
-	if b := readBoot(cpuset.Range(0, cpuset.MaxCPUs-1)); b.unknown {
-		t.Error(b.err)
+	if b := hostenv.ReadBoot(cpuset.Range(0, cpuset.MaxCPUs-1)); b.Unknown {
+		t.Error(b.Err)
 	}
 }

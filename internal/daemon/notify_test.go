@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 )
 
 func TestNextPulse(t *testing.T) {
@@ -34,7 +36,7 @@ func TestNextPulse(t *testing.T) {
 		if c.resync != 0 {
 			resync = start.Add(c.resync)
 		}
-		at, ok := nextPulse(start, start.Add(-c.fed), resync, c.watchdog)
+		at, ok := hostenv.NextPulse(start, start.Add(-c.fed), resync, c.watchdog)
 		if at.Sub(start) != c.at || ok == c.resyncInstead {
 			t.Errorf("%s: %v, %t; want %v, %t", c.name, at.Sub(start), ok, c.at, !c.resyncInstead)
 		}
@@ -63,8 +65,8 @@ func TestPulse(t *testing.T) {
 		{time.Hour, time.Second, 0, 7200},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			n := notifier{log: slog.New(slog.DiscardHandler), last: new(atomic.Pointer[time.Time]), watchdog: c.watchdog, fed: new(time.Time)}
-			n.alive()
+			n := hostenv.Notifier{Log: slog.New(slog.DiscardHandler), Last: new(atomic.Pointer[time.Time]), Watchdog: c.watchdog, Fed: new(time.Time)}
+			n.Alive()
 			l := &loop{notify: n, timers: newTimers()}
 			answer, end := time.NewTimer(c.answer), time.After(time.Hour)
 			pulses := 0
@@ -80,11 +82,11 @@ func TestPulse(t *testing.T) {
 				case <-l.timers.pulse.C:
 					pulses++
 				}
-				if silent := time.Since(n.heartbeat()); silent > maxSilence/2 {
+				if silent := time.Since(n.Heartbeat()); silent > hostenv.MaxSilence/2 {
 					t.Errorf("%+v: silent for %v", c, silent)
 				}
-				n.alive()
-				if hungry := time.Since(*n.fed); c.watchdog > 0 && hungry > c.watchdog/2 {
+				n.Alive()
+				if hungry := time.Since(*n.Fed); c.watchdog > 0 && hungry > c.watchdog/2 {
 					t.Errorf("%+v: not fed for %v", c, hungry)
 				}
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/nri"
@@ -18,14 +19,14 @@ var errLate = errors.New("cpupoold did not decide in time; the kubelet tries aga
 // hooks is the daemon as NRI knows it. Its methods run in goroutines of the
 // connection and do nothing but post events to the owner and wait for its answer.
 type hooks struct {
-	post func(event)
+	post func(actor.Event)
 }
 
 // watchNRI keeps the connection to the runtime's NRI. It begins when everything
 // that is there has been planned: an answer before would come from knowing half of
 // the node. Until then the runtime's events lead to the same decisions, later.
 func (l *loop) watchNRI(ctx context.Context) {
-	if l.nriSocket == "" {
+	if l.NriSocket == "" {
 		return
 	}
 	select {
@@ -34,9 +35,9 @@ func (l *loop) watchNRI(ctx context.Context) {
 	case <-l.plannedOnce:
 	}
 	_ = nri.Run(ctx, nri.Options{ // ends with ctx, and only then
-		Socket:  l.nriSocket,
-		Handler: hooks{l.box.post},
-		State:   func(s nri.State, err error) { l.box.post(nriChanged{s, err}) },
+		Socket:  l.NriSocket,
+		Handler: hooks{l.box.Post},
+		State:   func(s nri.State, err error) { l.box.Post(nriChanged{s, err}) },
 	})
 }
 
@@ -57,10 +58,10 @@ func (e nriChanged) apply(l *loop) {
 	default:
 		l.log.Info("the runtime does not offer NRI; containers are placed when the runtime tells of them", "error", e.err)
 	}
-	if l.model.asksFirst = e.state == nri.Connected; !l.model.asksFirst {
-		for _, c := range l.model.containers {
-			if c.container.State == cri.Created {
-				l.tree.distrust(c.path) // nobody asks any more before it starts
+	if l.model.AsksFirst = e.state == nri.Connected; !l.model.AsksFirst {
+		for _, c := range l.model.Containers {
+			if c.Container.State == cri.Created {
+				l.tree.Distrust(c.Path) // nobody asks any more before it starts
 			}
 		}
 		l.settlePromises(true, time.Now()) // nobody says any more when they are kept
@@ -80,7 +81,7 @@ func nriState(s nri.State, before telemetry.SourceState) telemetry.SourceState {
 }
 
 // ask posts a question and waits for its answer.
-func ask[A any](ctx context.Context, h hooks, question func(answer chan<- A) event) (A, error) {
+func ask[A any](ctx context.Context, h hooks, question func(answer chan<- A) actor.Event) (A, error) {
 	answer := make(chan A, 1)
 	h.post(question(answer))
 	select {
@@ -93,12 +94,12 @@ func ask[A any](ctx context.Context, h hooks, question func(answer chan<- A) eve
 }
 
 func (h hooks) Synchronize(ctx context.Context, pods []cri.Pod, containers []cri.Container) error {
-	_, err := ask(ctx, h, func(a chan<- struct{}) event { return synchronized{pods, containers, a} })
+	_, err := ask(ctx, h, func(a chan<- struct{}) actor.Event { return synchronized{pods, containers, a} })
 	return err
 }
 
 func (h hooks) Create(ctx context.Context, p cri.Pod, c cri.Container) (nri.Reply, error) {
-	a, err := ask(ctx, h, func(a chan<- created) event {
+	a, err := ask(ctx, h, func(a chan<- created) actor.Event {
 		return &createAsked{pod: p, container: c, asker: ctx.Done(), answer: a, since: time.Now()}
 	})
 	if err == nil {
@@ -111,7 +112,7 @@ func (h hooks) Create(ctx context.Context, p cri.Pod, c cri.Container) (nri.Repl
 }
 
 func (h hooks) Start(ctx context.Context, id string) error {
-	refusal, err := ask(ctx, h, func(a chan<- error) event {
+	refusal, err := ask(ctx, h, func(a chan<- error) actor.Event {
 		return &startAsked{id: id, asker: ctx.Done(), answer: a, since: time.Now()}
 	})
 	if err == nil {
@@ -124,7 +125,7 @@ func (h hooks) Start(ctx context.Context, id string) error {
 }
 
 func (h hooks) Update(ctx context.Context, id string, asked cri.Resources) (cri.Resources, error) {
-	u, err := ask(ctx, h, func(a chan<- updated) event { return updateAsked{id, asked, ctx.Done(), a} })
+	u, err := ask(ctx, h, func(a chan<- updated) actor.Event { return updateAsked{id, asked, ctx.Done(), a} })
 	if err == nil {
 		err = u.err
 	}
@@ -135,7 +136,8 @@ func (h hooks) RunPod(p cri.Pod) { h.post(podRun{p}) }
 
 // Stop and StopPod are hints to look: with some runtimes they come before the end,
 // and who still runs still has its CPUs.
-func (h hooks) Stop(id string)    { h.post(containerHint{id}) }
+func (h hooks) Stop(id string) { h.post(containerHint{id}) }
+
 func (h hooks) StopPod(id string) { h.post(podHint{id}) }
 
 func (h hooks) Remove(id string) {
@@ -166,20 +168,20 @@ func (s synchronized) apply(l *loop) {
 		there[c.ID] = true
 		l.fetchContainer(c.ID)
 	}
-	l.model.unexpect(there)
+	l.model.Unexpect(there)
 	l.list()
 }
 
 // podRun tells of a new pod.
 type podRun struct{ pod cri.Pod }
 
-func (e podRun) apply(l *loop) { l.model.expectPod(e.pod) }
+func (e podRun) apply(l *loop) { l.model.ExpectPod(e.pod) }
 
 // containerHint and podHint say that something has happened to an object.
 type containerHint struct{ id string }
 
 func (e containerHint) apply(l *loop) {
-	if l.model.containers[e.id] != nil {
+	if l.model.Containers[e.id] != nil {
 		l.fetchContainer(e.id)
 	}
 }
@@ -187,7 +189,7 @@ func (e containerHint) apply(l *loop) {
 type podHint struct{ id string }
 
 func (e podHint) apply(l *loop) {
-	if l.model.pods[e.id] != nil {
+	if l.model.Pods[e.id] != nil {
 		l.fetchPod(e.id)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -184,7 +185,7 @@ func TestRestoreOfThoseBornWithNRI(t *testing.T) {
 		t.Fatal("the daemon has changed nothing")
 	}
 	h := n.host()
-	report, err := h.restore(t.Context(), n.journal())
+	report, err := restore.HostRestore(&h, t.Context(), n.journal())
 	if err != nil {
 		t.Fatal(err)
 	}

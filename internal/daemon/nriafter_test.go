@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -53,7 +56,7 @@ func TestFightKeepsNoOwnerAway(t *testing.T) {
 	n.runsOn(id, "2-7")
 	r.settled()
 	r.view("contested", func(v *telemetry.View) bool {
-		contested := v.Problems[string(codeContested)] == 1
+		contested := v.Problems[string(retry.CodeContested)] == 1
 		if !contested && n.state(id).CPUs.String() == "2-7" {
 			n.foreign(id, cgroup.FileCPUs, "4-7") // not each is counted, see TestContest
 		}
@@ -144,7 +147,7 @@ func TestGhosts(t *testing.T) {
 	}
 	counted := make(chan int, 1)
 	count := func() int {
-		a.loop.box.post(counting(counted))
+		a.loop.box.Post(counting(counted))
 		select {
 		case n := <-counted:
 			return n
@@ -164,37 +167,37 @@ func TestGhosts(t *testing.T) {
 // counting is an event that asks how many containers are known.
 type counting chan int
 
-func (c counting) apply(l *loop) { c <- len(l.model.containers) }
+func (c counting) apply(l *loop) { c <- len(l.model.Containers) }
 
 // TestWhatIsBeingMadeIsNotLookedAt: the OCI runtime writes a cgroup's files in steps,
 // and what the daemon would write between them is lost or in its way.
 func TestWhatIsBeingMadeIsNotLookedAt(t *testing.T) {
-	m := newModel(cgroup.DriverSystemd)
+	m := inventory.NewModel(cgroup.DriverSystemd)
 	slice := "kubepods-podu.slice"
-	m.expect(cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice},
+	m.Expect(cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice},
 		cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Created, CgroupsPath: slice + ":cri-containerd:c"})
-	e := m.containers["c"]
-	e.unborn, e.recorded = false, cpuset.Of(4)
-	tree := newTree(func(p cgroup.Path) (cgroup.State, error) {
+	e := m.Containers["c"]
+	e.Unborn, e.Recorded = false, cpuset.Of(4)
+	tree := kernelstate.NewTree(func(p cgroup.Path) (cgroup.State, error) {
 		return cgroup.State{Path: p, HasCPUSet: true, Effective: cpuset.Range(0, 7)}, nil
 	})
-	targets := []cgroup.Target{{Path: e.path, Container: "c", CPUs: cpuset.Of(4)}}
+	targets := []cgroup.Target{{Path: e.Path, Container: "c", CPUs: cpuset.Of(4)}}
 	there := func() bool {
-		if gone, errs := tree.refresh(targets, m); len(gone)+len(errs) > 0 {
+		if gone, errs := tree.Refresh(targets, m); len(gone)+len(errs) > 0 {
 			t.Fatal(gone, errs)
 		}
-		return tree.current[e.path].Exists
+		return tree.Current[e.Path].Exists
 	}
-	m.asksFirst = true
+	m.AsksFirst = true
 	if there() {
 		t.Error("it is looked at while it is being made")
 	}
-	e.starting = true
-	if tree.distrust(e.path); !there() {
+	e.Starting = true
+	if tree.Distrust(e.Path); !there() {
 		t.Error("it is not looked at when the runtime asks whether it may start")
 	}
-	e.starting, m.asksFirst = false, false
-	if tree.distrust(e.path); !there() {
+	e.Starting, m.AsksFirst = false, false
+	if tree.Distrust(e.Path); !there() {
 		t.Error("it is not looked at although nobody will ask")
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/actor"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
@@ -17,42 +19,42 @@ func (l *loop) onStream(e streamChanged) {
 }
 
 func (l *loop) onRuntimeEvent(e runtimeEvent) {
-	if p := l.model.pods[e.ContainerID]; p != nil {
-		if p.unconfirmed && e.Kind == cri.ContainerCreated {
+	if p := l.model.Pods[e.ContainerID]; p != nil {
+		if p.Unconfirmed && e.Kind == cri.ContainerCreated {
 			l.fetchPod(e.ContainerID)
 		}
 		switch e.Kind {
 		case cri.ContainerStopped:
-			p.pod.Ready = false
+			p.Pod.Ready = false
 		case cri.ContainerDeleted:
-			l.model.forgetExpected(e.ContainerID)
-			l.model.remove(e.ContainerID)
-			l.model.unlist(e.ContainerID)
+			l.model.ForgetExpected(e.ContainerID)
+			l.model.Remove(e.ContainerID)
+			l.model.Unlist(e.ContainerID)
 		}
 		return
 	}
-	if c := l.model.containers[e.ContainerID]; c != nil {
-		if c.unconfirmed && e.Kind == cri.ContainerCreated {
+	if c := l.model.Containers[e.ContainerID]; c != nil {
+		if c.Unconfirmed && e.Kind == cri.ContainerCreated {
 			l.fetchContainer(e.ContainerID) // what it has on record in the end
 		}
 		switch e.Kind {
 		case cri.ContainerStarted:
-			c.advance(cri.Running)
-			l.tree.distrust(c.path)
+			c.Advance(cri.Running)
+			l.tree.Distrust(c.Path)
 		case cri.ContainerStopped:
-			c.advance(cri.Exited)
-			if c.container.FinishedAt.IsZero() {
-				c.container.FinishedAt = e.At
-				c.finish(e.At)
+			c.Advance(cri.Exited)
+			if c.Container.FinishedAt.IsZero() {
+				c.Container.FinishedAt = e.At
+				c.Finish(e.At)
 			}
 		case cri.ContainerDeleted:
-			l.model.remove(e.ContainerID)
+			l.model.Remove(e.ContainerID)
 		}
 		return
 	}
 	switch e.Kind {
 	case cri.ContainerDeleted:
-		l.model.remove(e.ContainerID)
+		l.model.Remove(e.ContainerID)
 		return
 	case cri.ContainerStopped:
 		return // never known, and over
@@ -61,25 +63,25 @@ func (l *loop) onRuntimeEvent(e runtimeEvent) {
 		l.fetchPod(e.ContainerID)
 		return
 	}
-	if l.model.pods[e.PodID] == nil && e.PodID != "" {
+	if l.model.Pods[e.PodID] == nil && e.PodID != "" {
 		l.fetchPod(e.PodID)
 	}
 	l.fetchContainer(e.ContainerID)
 }
 
 func (l *loop) fetchPod(id string) {
-	asOf := l.model.clock
-	l.asks.submit(id, func(ctx context.Context) event {
-		f, err := lookAtPod(ctx, l.runtime, l.units, l.driver, id, unitPatience)
+	asOf := l.model.Clock
+	l.Asks.Submit(id, func(ctx context.Context) actor.Event {
+		f, err := inventory.LookAtPod(ctx, l.Runtime, l.Units, l.Driver, id, inventory.UnitPatience)
 		return podFetched{id: id, asOf: asOf, pod: f, err: err}
 	})
 }
 
 func (l *loop) fetchContainer(id string) {
-	asOf := l.model.clock
-	l.asks.submit(id, func(ctx context.Context) event {
-		f, err := lookAtContainer(ctx, l.runtime, l.units, l.driver, id, unitPatience)
-		f.asOf = asOf
+	asOf := l.model.Clock
+	l.Asks.Submit(id, func(ctx context.Context) actor.Event {
+		f, err := inventory.LookAtContainer(ctx, l.Runtime, l.Units, l.Driver, id, inventory.UnitPatience)
+		f.AsOf = asOf
 		return containerFetched{id: id, container: f, err: err}
 	})
 }
@@ -87,10 +89,10 @@ func (l *loop) fetchContainer(id string) {
 // supersede asks about the earlier instances of a container that has a new one. The
 // kubelet makes that once the one before is over, and of one whose start has failed the
 // runtime tells nobody: it would keep the CPUs that both have on record from the new one.
-func (l *loop) supersede(c *containerEntry) {
-	key := l.model.keyOf(c)
-	for id, e := range l.model.members(key.PodUID) {
-		if e.container.State != cri.Exited && !e.unborn && l.model.keyOf(e) == key && e.container.CreatedAt.Before(c.container.CreatedAt) {
+func (l *loop) supersede(c *inventory.ContainerEntry) {
+	key := l.model.KeyOf(c)
+	for id, e := range l.model.Members(key.PodUID) {
+		if e.Container.State != cri.Exited && !e.Unborn && l.model.KeyOf(e) == key && e.Container.CreatedAt.Before(c.Container.CreatedAt) {
 			l.fetchContainer(id)
 		}
 	}
@@ -98,15 +100,15 @@ func (l *loop) supersede(c *containerEntry) {
 
 func (l *loop) onPod(e podFetched) {
 	switch {
-	case l.model.outdated(e.id, e.asOf):
+	case l.model.Outdated(e.id, e.asOf):
 		return
 	case e.err == nil:
-		l.model.putPod(e.pod)
+		l.model.PutPod(e.pod)
 	case errors.Is(e.err, cri.ErrNotFound):
-		if p := l.model.pods[e.id]; p != nil && p.expected(time.Now()) {
+		if p := l.model.Pods[e.id]; p != nil && p.Expected(time.Now()) {
 			return // not there yet
 		}
-		l.model.unlist(e.id)
+		l.model.Unlist(e.id)
 	default:
 		l.log.Warn("read pod", "sandbox", e.id, "error", e.err)
 		return // the next listing tries again
@@ -116,24 +118,24 @@ func (l *loop) onPod(e podFetched) {
 
 func (l *loop) onContainer(e containerFetched) {
 	switch {
-	case l.model.outdated(e.id, e.container.asOf):
+	case l.model.Outdated(e.id, e.container.AsOf):
 		return
 	case e.err == nil:
-		known := l.model.containers[e.id] != nil
-		l.model.putContainer(e.container)
-		c := l.model.containers[e.id]
+		known := l.model.Containers[e.id] != nil
+		l.model.PutContainer(e.container)
+		c := l.model.Containers[e.id]
 		if !known {
 			l.supersede(c)
 		}
-		l.tree.relearn(c.path, c.record())
-		if pod := c.container.PodID; pod != "" && l.model.pods[pod] == nil {
+		l.tree.Relearn(c.Path, c.Record())
+		if pod := c.Container.PodID; pod != "" && l.model.Pods[pod] == nil {
 			l.fetchPod(pod) // the event did not name it
 		}
 	case errors.Is(e.err, cri.ErrNotFound):
-		if c := l.model.containers[e.id]; c != nil && c.expected(time.Now()) {
+		if c := l.model.Containers[e.id]; c != nil && c.Expected(time.Now()) {
 			return // not there yet
 		}
-		l.model.removeAsOf(e.id, e.container.asOf)
+		l.model.RemoveAsOf(e.id, e.container.AsOf)
 	default:
 		l.log.Warn("read container", "container", e.id, "error", e.err)
 		return // the next listing tries again

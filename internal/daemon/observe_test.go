@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/control"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -65,7 +66,7 @@ hostSlices: {enabled: true}
 	manager := n.container(n.pod("manager", "kube-system", "burstable", 0, management(map[string]int{"app": 512})), "app", cri.Resources{Shares: 102})
 	before := n.everyFile()
 
-	r := n.startOn(n.host().observing())
+	r := n.startOn(n.host().Observing())
 	r.view("what would be written", func(v *telemetry.View) bool {
 		return v.Ready && v.Observed[string(cgroup.File)] > 0 && v.Observed[string(cgroup.CRI)] > 0 && v.Observed[string(cgroup.DBus)] > 0
 	})
@@ -111,7 +112,7 @@ hostSlices: {enabled: true}
 			t.Errorf("the cluster is shown %+v; want a condition and no more", s)
 		}
 	})
-	if _, err := r.loop.ask(t.Context(), control.Move{PodUID: "owner", Container: "app"}); !errors.Is(err, errObserving) {
+	if _, err := r.loop.ask(t.Context(), control.Move{PodUID: "owner", Container: "app"}); !errors.Is(err, hostenv.ErrObserving) {
 		t.Errorf("a move is answered with %v", err)
 	}
 	if len(n.logged("would write")) == 0 {
@@ -131,7 +132,7 @@ func TestObserveLeavesEverything(t *testing.T) {
 	r.stop()
 	before, journal := n.everyFile(), n.journal()
 
-	r = n.startOn(n.host().observing())
+	r = n.startOn(n.host().Observing())
 	r.view("nothing to write", func(v *telemetry.View) bool {
 		total := 0
 		for count := range maps.Values(v.Observed) {
@@ -153,24 +154,24 @@ func TestObservingHostCannotWrite(t *testing.T) {
 	n := newNode(t)
 	id := n.container(n.pod("a", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 	before := n.everyFile()
-	h := n.host().observing()
+	h := n.host().Observing()
 	p := cgroup.Path(n.runtime.Cgroup(id))
 	for name, err := range map[string]error{
-		"file":          h.cgroups.Write(p, cgroup.FileCPUs, "1"),
-		"apply":         h.cgroups.Apply(cgroup.Write{Path: p, Via: cgroup.File, Property: cgroup.FileWeight, Value: "7"}),
-		"parking":       h.cgroups.MakeParking(),
-		"remove":        h.cgroups.RemoveParking(),
-		"CPUs":          h.runtime.UpdateCPUs(t.Context(), id, cpuset.Of(1)),
-		"mems":          h.runtime.UpdateMems(t.Context(), id, cpuset.Of(1)),
-		"stop":          h.runtime.Stop(t.Context(), id, 0),
-		"apply to unit": h.units.Apply(t.Context(), cgroup.Write{Path: p, Via: cgroup.DBus, Property: cgroup.UnitCPUs, Value: "1"}),
-		"revert":        h.units.Revert(t.Context(), p.Base(), nil, cpuset.Set{}),
+		"file":          h.Cgroups.Write(p, cgroup.FileCPUs, "1"),
+		"apply":         h.Cgroups.Apply(cgroup.Write{Path: p, Via: cgroup.File, Property: cgroup.FileWeight, Value: "7"}),
+		"parking":       h.Cgroups.MakeParking(),
+		"remove":        h.Cgroups.RemoveParking(),
+		"CPUs":          h.Runtime.UpdateCPUs(t.Context(), id, cpuset.Of(1)),
+		"mems":          h.Runtime.UpdateMems(t.Context(), id, cpuset.Of(1)),
+		"stop":          h.Runtime.Stop(t.Context(), id, 0),
+		"apply to unit": h.Units.Apply(t.Context(), cgroup.Write{Path: p, Via: cgroup.DBus, Property: cgroup.UnitCPUs, Value: "1"}),
+		"revert":        h.Units.Revert(t.Context(), p.Base(), nil, cpuset.Set{}),
 	} {
-		if !errors.Is(err, errObserving) && !errors.Is(err, cgroup.ErrReadOnly) {
+		if !errors.Is(err, hostenv.ErrObserving) && !errors.Is(err, cgroup.ErrReadOnly) {
 			t.Errorf("%s: %v; want a refusal", name, err)
 		}
 	}
-	if found, err := h.cgroups.Gather(p); err != nil || found.Back != 0 {
+	if found, err := h.Cgroups.Gather(p); err != nil || found.Back != 0 {
 		t.Errorf("threads: %+v, %v", found, err)
 	}
 	if after := n.everyFile(); !maps.Equal(before, after) || !n.running(id) {

@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/managers"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -36,7 +39,7 @@ func newCRIONode(t *testing.T, nri bool, told managers.CRIO) *crioNode {
 
 func (n *crioNode) start() *running {
 	h := n.host()
-	h.managers = func() managers.CRIO {
+	h.Managers = func() managers.CRIO {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		return n.told
@@ -49,7 +52,7 @@ func (n *crioNode) retell(r *running, told managers.CRIO) {
 	n.mu.Lock()
 	n.told = told
 	n.mu.Unlock()
-	r.loop.box.post(relist{})
+	r.loop.box.Post(relist{})
 }
 
 // untouched says that nobody of ours has written to a container's cgroup, or had its
@@ -104,7 +107,7 @@ func TestWorkloadIsLeftAlone(t *testing.T) {
 			n.runsOn(sandbox, "2-3") // CRI-O puts pause containers of workloads nowhere
 
 			n.foreign(after, cgroup.FileCPUs, "4") // as its own manager
-			r.loop.box.post(relist{})
+			r.loop.box.Post(relist{})
 			r.quiet()
 			n.has(n.runtime.Cgroup(after), cgroup.FileCPUs, "4")
 			n.untouched(before)
@@ -117,7 +120,7 @@ func TestWorkloadIsLeftAlone(t *testing.T) {
 			n.untouched(before)
 			n.untouched(after)
 			r.inspect(func(l *loop) {
-				if text := problemOf(l, codeOtherManager); text != "" {
+				if text := problemOf(l, desired.CodeOtherManager); text != "" {
 					t.Errorf("a problem, although the configuration says that it is none: %s", text)
 				}
 			})
@@ -145,13 +148,13 @@ func TestManagerThatAppears(t *testing.T) {
 	r.quiet()
 
 	n.retell(r, batch)
-	r.view("the problem", func(v *telemetry.View) bool { return v.Problems[string(codeOtherManager)] == 1 })
+	r.view("the problem", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeOtherManager)] == 1 })
 	n.foreign(id, cgroup.FileCPUs, "0")
-	r.loop.box.post(relist{})
+	r.loop.box.Post(relist{})
 	r.quiet()
 	n.has(n.runtime.Cgroup(id), cgroup.FileCPUs, "0")
 	r.inspect(func(l *loop) {
-		text := problemOf(l, codeOtherManager)
+		text := problemOf(l, desired.CodeOtherManager)
 		for _, part := range []string{"CRI-O's workload batch (/etc/crio/crio.conf.d/99-batch.conf)", "otherManagers.crioWorkloads: standDown"} {
 			if !strings.Contains(text, part) {
 				t.Errorf("the problem %q does not say %q", text, part)
@@ -163,13 +166,13 @@ func TestManagerThatAppears(t *testing.T) {
 	})
 
 	n.retell(r, managers.CRIO{Unreadable: []managers.FileError{{Name: "/etc/crio/crio.conf", Err: cgroup.ErrGone}}})
-	r.view("the file is reported", func(v *telemetry.View) bool { return v.Problems[string(codeOtherManager)] == 2 })
+	r.view("the file is reported", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeOtherManager)] == 2 })
 	n.has(n.runtime.Cgroup(id), cgroup.FileCPUs, "0")
 
 	n.retell(r, managers.CRIO{})
 	n.eventually("it is said that the manager is gone", func() bool {
 		var text string
-		r.inspect(func(l *loop) { text = problemOf(l, codeOtherManager) })
+		r.inspect(func(l *loop) { text = problemOf(l, desired.CodeOtherManager) })
 		return strings.Contains(text, "is configured no more")
 	})
 	r.quiet()
@@ -180,7 +183,7 @@ func TestManagerThatAppears(t *testing.T) {
 	n.retell(r, batch)
 	n.eventually("both are the manager's again", func() bool {
 		var text string
-		r.inspect(func(l *loop) { text = problemOf(l, codeOtherManager) })
+		r.inspect(func(l *loop) { text = problemOf(l, desired.CodeOtherManager) })
 		return strings.Contains(text, "(2 at the moment)")
 	})
 	n.has(n.runtime.Cgroup(id), cgroup.FileCPUs, "0")
@@ -191,7 +194,7 @@ func TestManagerThatAppears(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.view("no problem", func(v *telemetry.View) bool { return v.Problems[string(codeOtherManager)] == 0 })
+	r.view("no problem", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeOtherManager)] == 0 })
 }
 
 // TestHighPerformance: a container whose partition CRI-O makes is left alone, and the
@@ -242,9 +245,9 @@ func TestPluginBeforeUs(t *testing.T) {
 	if reply := a.mustCreate(other, a.container(other, "app", whole(2))); reply.Adjustment.CPUs.String() != "6-7" {
 		t.Errorf("the next owner gets %s; the plugin has 4-5", reply.Adjustment.CPUs)
 	}
-	r.view("the problem", func(v *telemetry.View) bool { return v.Problems[string(codeOtherManager)] == 1 })
+	r.view("the problem", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeOtherManager)] == 1 })
 	r.inspect(func(l *loop) { // a kubelet that is static now does the same
-		text := problemOf(l, codeOtherManager)
+		text := problemOf(l, desired.CodeOtherManager)
 		for _, part := range []string{"another NRI plugin or a static kubelet", "otherManagers.nriPlugins: standDown", "cpuManagerPolicy: none", "guaranteed.exclusive: kubelet"} {
 			if !strings.Contains(text, part) {
 				t.Errorf("the problem %q does not say %q", text, part)
@@ -253,7 +256,7 @@ func TestPluginBeforeUs(t *testing.T) {
 	})
 	n.eventually("it is on record", func() bool {
 		j := n.journal()
-		return len(j.Others) == 1 && j.Others[0] == left{"p", "app", made.ID}
+		return len(j.Others) == 1 && j.Others[0] == undo.Left{PodUID: "p", Container: "app", ID: made.ID}
 	})
 	if err := a.start(made.ID); err != nil {
 		t.Errorf("start: %v", err)
@@ -294,7 +297,7 @@ func TestPluginIsRemembered(t *testing.T) {
 	if st := n.state(theirs); st.Quota <= 0 {
 		t.Error("the quota of the other plugin's container is lifted")
 	}
-	r.view("it is still the plugin's", func(v *telemetry.View) bool { return v.Problems[string(codeOtherManager)] == 1 })
+	r.view("it is still the plugin's", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeOtherManager)] == 1 })
 }
 
 // TestSuccessorIsNoPlugins: a container that was made in the place of a plugin's while
@@ -311,7 +314,7 @@ func TestSuccessorIsNoPlugins(t *testing.T) {
 			n.eventually("it is on record", func() bool { return len(n.journal().Others) == 1 })
 			r.stop()
 			if name == "without" {
-				n.rewrite(journalVersion, func(data map[string]any) { delete(data["others"].([]any)[0].(map[string]any), "id") })
+				n.rewrite(undo.JournalVersion, func(data map[string]any) { delete(data["others"].([]any)[0].(map[string]any), "id") })
 			}
 			if err := n.runtime.StopContainer(first); err != nil {
 				t.Fatal(err)
@@ -341,11 +344,11 @@ func TestPluginBeforeUsAndLate(t *testing.T) {
 			ask.apply(l)
 			l.creating = nil
 			l.giveUp(ask)
-			l.model.putContainer(containerFacts{Container: c}) // as the runtime tells it then
-			if e := l.model.containers[c.ID]; e.foreign != (name == "theirs") || e.unborn {
-				t.Errorf("%s: foreign %t, unborn %t", name, e.foreign, e.unborn)
+			l.model.PutContainer(inventory.ContainerFacts{Container: c}) // as the runtime tells it then
+			if e := l.model.Containers[c.ID]; e.Foreign != (name == "theirs") || e.Unborn {
+				t.Errorf("%s: foreign %t, unborn %t", name, e.Foreign, e.Unborn)
 			}
-			l.model.dropContainer(c.ID)
+			l.model.DropContainer(c.ID)
 		})
 	}
 }

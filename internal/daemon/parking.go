@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/partition"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -31,7 +32,7 @@ type parking struct {
 // parks says whether free CPUs are to be parked, and if not, why that is not as
 // configured.
 func (l *loop) parks() (on bool, why string) {
-	if !l.settings.config.Park {
+	if !l.settings.Config.Park {
 		return false, ""
 	}
 	if on, why = l.partitions(); !on && why == "" {
@@ -46,9 +47,9 @@ func (l *loop) parks() (on bool, why string) {
 // failed may be known as created until the next listing.
 func (l *loop) parkable(want []cgroup.Target) cpuset.Set {
 	plan := l.status.plan
-	free := plan.Free.Union(plan.Idle).Intersection(l.online()).Difference(l.leavingCPUs().Union(l.isolation.leaked))
+	free := plan.Free.Union(plan.Idle).Intersection(l.Online()).Difference(l.leavingCPUs().Union(l.isolation.leaked))
 	for _, t := range want {
-		c := l.tree.current[t.Path]
+		c := l.tree.Current[t.Path]
 		if t.CPUs.IsEmpty() || t.Around || !c.Exists {
 			continue // slices of the host are kept off
 		}
@@ -65,12 +66,12 @@ func (l *loop) parkable(want []cgroup.Target) cpuset.Set {
 // parkingWish is the partition of the CPUs that nobody has, if there are any.
 func (l *loop) parkingWish(want []cgroup.Target, keep bool, now time.Time) (w cgroup.PartitionWish, ok bool) {
 	if on, _ := l.parks(); !on {
-		l.quiet.unparked, l.quiet.parked = cpuset.Set{}, cpuset.Set{}
+		l.quiet.Unparked, l.quiet.Parked = cpuset.Set{}, cpuset.Set{}
 		return w, false
 	}
-	cpus, news := l.quiet.park(l.parkable(want), l.isolation.parking.cpus, len(l.status.plan.Assignments) > 0, now)
+	cpus, news := l.quiet.Park(l.parkable(want), l.isolation.parking.cpus, len(l.status.plan.Assignments) > 0, now)
 	if news {
-		l.log.Info("quiet: free CPUs are parked later", "cpus", l.quiet.unparked)
+		l.log.Info("quiet: free CPUs are parked later", "cpus", l.quiet.Unparked)
 	}
 	w = cgroup.PartitionWish{Path: cgroup.Parking, Type: cgroup.IsolatedPartition, CPUs: cpus, Keep: keep}
 	w.Not = l.notNow(w, now)
@@ -84,7 +85,7 @@ func (l *loop) makeParking(wishes []cgroup.PartitionWish, now time.Time) {
 		return
 	}
 	l.isolation.parking.made = true
-	if err := l.cgroups.MakeParking(); err != nil {
+	if err := l.Cgroups.MakeParking(); err != nil {
 		wishes[i].Not = l.failPartition(wishes[i], err.Error(), now)
 	}
 }
@@ -93,9 +94,9 @@ func (l *loop) makeParking(wishes []cgroup.PartitionWish, now time.Time) {
 // whose it is.
 func (l *loop) findParking() {
 	p := &l.isolation.parking
-	_, err := l.cgroups.Read(cgroup.ParkingTop)
+	_, err := l.Cgroups.Read(cgroup.ParkingTop)
 	p.made = !errors.Is(err, cgroup.ErrGone)
-	if st, err := l.cgroups.Read(cgroup.Parking); err == nil && st.Partition.Valid() {
+	if st, err := l.Cgroups.Read(cgroup.Parking); err == nil && st.Partition.Valid() {
 		p.cpus = st.Effective
 	}
 }
@@ -128,7 +129,7 @@ func (l *loop) parked(view cgroup.PartitionView) {
 	if on || !p.made || !leaf.State.Is(cgroup.MemberPartition) || !leaf.Exclusive.IsEmpty() || !top.Exclusive.IsEmpty() {
 		return
 	}
-	if err := l.cgroups.RemoveParking(); err != nil {
+	if err := l.Cgroups.RemoveParking(); err != nil {
 		if p.failed != err.Error() {
 			p.failed = err.Error()
 			l.log.Warn("the cgroup of parked CPUs is left behind; the next pass tries again", "error", err)
@@ -137,10 +138,8 @@ func (l *loop) parked(view cgroup.PartitionView) {
 	}
 	*p = parking{}
 	l.isolation.memory.Gone(cgroup.ParkingTop)
-	l.ledger.forget(isParking)
+	l.ledger.Forget(partition.IsParking)
 }
-
-func isParking(p cgroup.Path) bool { return p == cgroup.Parking || p == cgroup.ParkingTop }
 
 // heardParking is told of a write to the cgroups of parked CPUs, which may have been the
 // daemon's. It says whether somebody else has ended the partition.
@@ -154,6 +153,6 @@ func (l *loop) heardParking(p cgroup.Path, file string) bool {
 
 // parkedStill says that the kernel still has the partition of parked CPUs.
 func (l *loop) parkedStill() bool {
-	st, err := l.cgroups.Read(cgroup.Parking)
+	st, err := l.Cgroups.Read(cgroup.Parking)
 	return err == nil && st.Partition.Is(cgroup.IsolatedPartition)
 }

@@ -9,6 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/partition"
+	previews "github.com/cpupoold/cpupoold/internal/node/preview"
+	quiets "github.com/cpupoold/cpupoold/internal/node/quiet"
+	"github.com/cpupoold/cpupoold/internal/node/restore"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -58,8 +64,8 @@ func (n *node) parksNothing(kept bool) {
 func (n *node) restored() {
 	n.t.Helper()
 	h := n.host()
-	report, err := h.restore(n.t.Context(), n.journal())
-	if err != nil || slices.ContainsFunc(report.Differs, func(d Difference) bool { return !d.Harmless }) {
+	report, err := restore.HostRestore(&h, n.t.Context(), n.journal())
+	if err != nil || slices.ContainsFunc(report.Differs, func(d undo.Difference) bool { return !d.Harmless }) {
 		n.t.Errorf("restore: %+v, %v", report, err)
 	}
 	n.parksNothing(false)
@@ -78,8 +84,8 @@ func (n *node) unharmed() {
 }
 
 // ofParking are the originals of the parking that are in the journal.
-func ofParking(j Journal) []Original {
-	return slices.DeleteFunc(slices.Clone(j.Originals), func(o Original) bool { return !isParking(o.Path) })
+func ofParking(j undo.Journal) []undo.Original {
+	return slices.DeleteFunc(slices.Clone(j.Originals), func(o undo.Original) bool { return !partition.IsParking(o.Path) })
 }
 
 // TestParking follows the free CPUs from one daemon to the next, over owners that come
@@ -122,7 +128,7 @@ func TestParking(t *testing.T) {
 					t.Fatal(err)
 				}
 				n.eventually("all is parked again", func() bool {
-					r.loop.box.post(relist{})
+					r.loop.box.Post(relist{})
 					st, _ := n.parked()
 					return st.Effective.String() == "4-7"
 				})
@@ -170,7 +176,7 @@ func TestParkingWithLostJournal(t *testing.T) {
 			r.parks("4-7")
 			r.quiet()
 			r.stop()
-			if err := os.Remove(n.host().journal); err != nil {
+			if err := os.Remove(n.host().Journal); err != nil {
 				t.Fatal(err)
 			}
 			if next != "" {
@@ -317,12 +323,12 @@ func TestParkingPreviewed(t *testing.T) {
 			t.Fatal(err)
 		}
 		n.yaml = yaml
-		var s settings
+		var s desired.Settings
 		o := n.options()
-		if err := s.change(o.Config, o.Topology, nil); err != nil {
+		if err := s.Change(o.Config, o.Topology, nil); err != nil {
 			t.Fatal(err)
 		}
-		p, err := preview(t.Context(), n.host(), s, n.journal(), pools.NamespaceRights{}, time.Now())
+		p, err := previews.PreviewOf(t.Context(), n.host(), s, n.journal(), pools.NamespaceRights{}, time.Now())
 		if err != nil || !slices.Equal(p.Ends, ends) || len(p.Owners) != 1 || p.Owners[0].Why != "" {
 			t.Errorf("%s\nends %v, owners %+v, %v", yaml, p.Ends, p.Owners, err)
 		}
@@ -347,7 +353,7 @@ func TestParkingIsQuiet(t *testing.T) {
 	if err := n.runtime.StopPod(goes); err != nil {
 		t.Fatal(err)
 	}
-	r.loop.box.post(relist{})
+	r.loop.box.Post(relist{})
 	waits := func(v *telemetry.View) bool { return v.Quiet["cpus"] == 2 && v.Parked.Equal(left.Effective) }
 	r.view("two CPUs wait", waits)
 	r.quiet()
@@ -370,7 +376,7 @@ func TestParkingIsQuiet(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.eventually("all is parked", func() bool {
-		r.loop.box.post(relist{})
+		r.loop.box.Post(relist{})
 		st, _ := n.parked()
 		return st.Effective.String() == "4-7"
 	})
@@ -383,7 +389,7 @@ func TestQuietParks(t *testing.T) {
 	const limit = 10 * time.Minute
 	start := time.Now()
 	all, more, some := cpuset.Range(4, 7), cpuset.Range(4, 6), cpuset.Of(4, 5)
-	var q quiet
+	var q quiets.Quiet
 	for _, c := range []struct {
 		what      string
 		at        time.Duration
@@ -399,18 +405,18 @@ func TestQuietParks(t *testing.T) {
 		{"still", 10 * time.Minute, more, some, true, some, true, true},
 		{"somebody ends the parking", 10 * time.Minute, more, cpuset.Set{}, true, some, true, true},
 		{"time is up", 11 * time.Minute, more, some, true, more, false, true},
-		{"and more is free", 11*time.Minute + quietBreak/2, all, some, true, all, false, true},
+		{"and more is free", 11*time.Minute + quiets.QuietBreak/2, all, some, true, all, false, true},
 		{"which is not parked yet", 12 * time.Minute, all, some, true, all, false, true},
 		{"one is taken", 13 * time.Minute, more, all, true, more, false, true},
 		{"and back", 14 * time.Minute, all, more, true, more, true, false},
 		{"the last one goes", 15 * time.Minute, all, more, false, all, false, true},
 	} {
 		now := start.Add(c.at)
-		q.begin(limit, now)
-		q.settle(pools.Plan{}, nil, nil, now)
-		got, news := q.park(c.can, c.are, c.owned, now)
-		if !got.Equal(c.want) || q.unparked.IsEmpty() == c.waits || news == c.unchanged {
-			t.Errorf("%s: %s, waits %s, news %t; want %s", c.what, got, q.unparked, news, c.want)
+		q.Begin(limit, now)
+		q.Settle(pools.Plan{}, nil, nil, now)
+		got, news := q.Park(c.can, c.are, c.owned, now)
+		if !got.Equal(c.want) || q.Unparked.IsEmpty() == c.waits || news == c.unchanged {
+			t.Errorf("%s: %s, waits %s, news %t; want %s", c.what, got, q.Unparked, news, c.want)
 		}
 	}
 }

@@ -1,6 +1,9 @@
 package daemon
 
-import "github.com/cpupoold/cpupoold/pkg/cgroup"
+import (
+	"github.com/cpupoold/cpupoold/internal/node/partition"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+)
 
 // # What is known of partitions between looks
 //
@@ -28,7 +31,7 @@ func (l *loop) recall(wishes []cgroup.PartitionWish, former map[cgroup.Path]bool
 	}
 	var others []cgroup.Path
 	for p, n := range s.memory.Nodes() {
-		if c, known := l.tree.current[p]; known && c.Exists && (!c.CPUs.Equal(n.CPUs) || c.Partition.String() != n.State.String()) {
+		if c, known := l.tree.Current[p]; known && c.Exists && (!c.CPUs.Equal(n.CPUs) || c.Partition.String() != n.State.String()) {
 			others = append(others, p)
 		}
 	}
@@ -36,7 +39,7 @@ func (l *loop) recall(wishes []cgroup.PartitionWish, former map[cgroup.Path]bool
 		s.forget(p)
 	}
 	for _, w := range wishes {
-		if old, known := s.settled[w.Path]; !known || !sameWish(old, w) || s.outcomes[w.Path].Phase != cgroup.PartitionInForce {
+		if old, known := s.settled[w.Path]; !known || !partition.SameWish(old, w) || s.outcomes[w.Path].Phase != cgroup.PartitionInForce {
 			s.memory.ForgetUp(w.Path)
 			s.forget(w.Path)
 		}
@@ -93,7 +96,7 @@ func (l *loop) doubt(p cgroup.Path) {
 // heardList is told of a write to a cgroup, which may have been the daemon's. It says whether
 // somebody else has written what matters to partitions, and was not known.
 func (l *loop) heardList(p cgroup.Path, name string) bool {
-	_, target := l.tree.current[p]
+	_, target := l.tree.Current[p]
 	switch {
 	case name == "": // from now on it is told of
 		l.isolation.memory.Forget(p)
@@ -120,7 +123,7 @@ func (l *loop) beside(p cgroup.Path) bool {
 	if l.isolation.outcomes[p].Phase == cgroup.PartitionInForce {
 		return true
 	}
-	if l.kernel.Settled {
+	if l.Kernel.Settled {
 		return false
 	}
 	for q, o := range l.isolation.outcomes {

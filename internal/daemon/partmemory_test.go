@@ -111,7 +111,7 @@ func TestSiblingOfPartitionIsHeard(t *testing.T) {
 			r.lull(func(l *loop) {
 				hear := func(id string) bool {
 					p := cgroup.Path(n.runtime.Cgroup(id))
-					l.tree.distrust(p)
+					l.tree.Distrust(p)
 					l.isolation.stale = false
 					if !l.heardWrite(p, time.Now()) {
 						t.Error("it is placed, and nobody looks at it")
@@ -160,7 +160,7 @@ func TestForeignLists(t *testing.T) {
 	for _, p := range []cgroup.Path{slice, scope} {
 		for _, stale := range []bool{false, true} {
 			if stale {
-				r.lull(func(l *loop) { l.tree.distrust(p) })
+				r.lull(func(l *loop) { l.tree.Distrust(p) })
 			}
 			if err := n.tree.Write(path.Join(string(p), cgroup.FileExclusive), fmt.Sprint(own.Last())); err != nil {
 				t.Fatal(err)
@@ -211,10 +211,10 @@ var errDue = errors.New("a pass is due")
 // has been heard and looked at.
 func checkMemory(l *loop) error {
 	l.heard()
-	if !l.status.ready || l.watch.watcher == nil || l.tree.doubts {
+	if !l.status.ready || l.watch.watcher == nil || l.tree.Doubts {
 		return nil // all of it is to be read again
 	}
-	if l.agenda.asked() || len(l.tree.stale) > 0 {
+	if l.agenda.asked() || len(l.tree.Stale) > 0 {
 		l.agenda.add(ofAnybody)
 		return errDue
 	}
@@ -226,7 +226,7 @@ func checkMemory(l *loop) error {
 	l.recall(nil, nil)
 	defer l.rest()
 	got, err := l.isolation.memory.Read(leaves)
-	want, wantErr := l.cgroups.ReadPartitions(leaves)
+	want, wantErr := l.Cgroups.ReadPartitions(leaves)
 	if err = errors.Join(err, wantErr); err != nil {
 		return err
 	}

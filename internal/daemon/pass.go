@@ -6,95 +6,35 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/actor"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	recoverys "github.com/cpupoold/cpupoold/internal/node/recovery"
+	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// scene is everything that a decision depends on.
-type scene struct {
-	settings settings
-	model    *model
-	pods     []pools.Pod // of the model, with hints
-	previous []pools.Assignment
-	formula  config.WeightFormula
-	ledger   *ledger
-	nodes    cpuset.Set // NUMA nodes with memory
-	read     func(cgroup.Path) (cgroup.State, error)
-	leaving  cpuset.Set // CPUs of units that have not left them yet
-	systemd  bool       // units are asked for
-	resting  cpuset.Set // CPUs that may stay out of the shared pool
-	kubelet  kubeletCPUs
-
-	partitions bool // owners become partitions
-	namespaces pools.NamespaceRights
-
-	build func(pools.Input) pools.Plan // pools.Build, or one that has the last plan
-}
-
-// decide is the whole decision, from what is known to what should be.
-func (s scene) decide() (pools.Plan, []cgroup.Target) {
-	_, plan, want := s.consider()
-	return plan, want
-}
-
-// consider is decide, and tells what the plan was made from, too.
-func (s scene) consider() (pools.Input, pools.Plan, []cgroup.Target) {
-	in := s.input()
-	plan := s.build(in)
-	if !plan.Resting.IsEmpty() && s.narrows(plan) {
-		in.Resting = cpuset.Set{}
-		plan = pools.Build(in)
-	}
-	want := targets(plan, s.model, s.formula, s.settings.config.PodSliceWeights, s.ledger.lifted)
-	unbind(want, s.ledger, s.nodes)
-	return in, plan, s.withHost(plan, s.stay(plan, want))
-}
-
-// narrows says that an owner gets CPUs that neither rested nor were assigned. Then the
-// shared pool has to be written at once, and nothing is spared by what would rest.
-func (s scene) narrows(plan pools.Plan) bool {
-	return slices.ContainsFunc(plan.Assignments, func(a pools.Assignment) bool { return !a.CPUs.IsSubsetOf(s.resting) })
-}
-
-func (s scene) input() pools.Input {
-	return pools.Input{
-		Machine:  s.settings.machine,
-		Pools:    s.placeable(),
-		Names:    s.settings.names,
-		Pods:     s.pods,
-		Previous: s.previous,
-		Held:     s.kubelet.held,
-		Resting:  s.resting,
-
-		StaticPods: s.settings.config.StaticPods,
-		Namespaces: s.namespaces,
-
-		Partitions: s.partitions,
-		Interrupts: s.settings.config.Interrupts.Away != config.AwayOff,
-	}
-}
-
 func (l *loop) decide(now time.Time) (pools.Plan, []cgroup.Target) {
 	s := l.scene(now)
-	s.build = l.planner.Build
-	in, plan, want := s.consider()
+	s.Build = l.planner.Build
+	in, plan, want := s.Consider()
 	l.status.input = in
-	l.status.hosts = s.verdicts(plan, want)
-	return plan, l.confine(plan.Shared, ownedBy(plan).Union(l.leavingCPUs()), want)
+	l.status.hosts = s.Verdicts(plan, want)
+	return plan, l.confine(plan.Shared, desired.OwnedBy(plan).Union(l.leavingCPUs()), want)
 }
 
 // scene is what is known now.
-func (l *loop) scene(now time.Time) scene {
-	pods := l.model.input(now)
-	l.others.mark(l.model, pods, l.settings.topology.Online, l.cgroups.Read)
+func (l *loop) scene(now time.Time) desired.Scene {
+	pods := l.model.Input(now)
+	l.others.Mark(l.model, pods, l.settings.Topology.Online, l.Cgroups.Read)
 	l.askHints(pods, now)
-	l.hints.apply(pods)
+	l.hints.Apply(pods)
 	partitions, _ := l.partitions()
-	return scene{settings: l.settings, model: l.model, pods: pods, previous: l.assignments, formula: l.formula, ledger: l.ledger, nodes: l.nodes, read: l.cgroups.Read,
-		leaving: l.leavingCPUs(), systemd: l.units != nil, resting: l.quiet.rest(l.assignments), kubelet: l.kubelet, partitions: partitions,
-		namespaces: l.permission.rights(), build: pools.Build}
+	return desired.Scene{Settings: l.settings, Model: l.model, Pods: pods, Previous: l.assignments, Formula: l.formula, Ledger: l.ledger, Nodes: l.Nodes, Read: l.Cgroups.Read,
+		Leaving: l.leavingCPUs(), Systemd: l.Units != nil, Resting: l.quiet.Rest(l.assignments), Kubelet: l.kubelet, Partitions: partitions,
+		Namespaces: l.permission.rights(), Build: pools.Build}
 }
 
 // pass decides, compares and writes. Every round carries out the writes up to
@@ -104,30 +44,30 @@ func (l *loop) scene(now time.Time) scene {
 func (l *loop) pass() {
 	now := time.Now()
 	l.status.began = now
-	l.quiet.begin(l.settings.config.Quiet, now)
+	l.quiet.Begin(l.settings.Config.Quiet, now)
 	l.settlePromises(false, now)
 	l.settleResizes(now)
 	l.hurry(now)
 	l.noteStarts()
 	l.askDue(now)
 	l.settleUnits()
-	l.assignments = adoptLate(l.model, l.cgroups.Read, l.assignments, &l.settings)
+	l.assignments = recoverys.AdoptLate(l.model, l.Cgroups.Read, l.assignments, &l.settings)
 	plan, want := l.decide(now)
-	if l.guesses() || l.quiet.on { // what to write depends on what is there
+	if l.guesses() || l.quiet.On { // what to write depends on what is there
 		if l.look(slices.Clone(want)); l.observeWeights() {
 			plan, want = l.decide(now)
 		}
 	}
-	l.chronicle.notePlan(&l.status.plan, &plan)
+	l.chronicle.NotePlan(&l.status.plan, &plan)
 	l.status.plan = plan
 	l.noteOthers()
 	l.settleQuiet(plan, want, now)
 	l.assignments = append(slices.Clip(plan.Assignments), l.status.leaving...)
-	l.ledger.assign(l.assignments)
-	l.ledger.goWithout(l.hints.unhinted())
-	l.ledger.leave(l.model.leftToPlugins())
+	l.ledger.Assign(l.assignments)
+	l.ledger.GoWithout(l.hints.Unhinted())
+	l.ledger.Leave(l.model.LeftToPlugins())
 	l.noteRefusals(plan, now)
-	if l.observes {
+	if l.Observes {
 		want = l.look(want)
 		l.observe(want, l.liveOptions(plan), now)
 		l.passed(want, now)
@@ -156,17 +96,17 @@ func (l *loop) pass() {
 		l.noteOriginals(writes)
 		l.save(now)
 		if len(writes) == 0 && !refused {
-			l.bench.outlived(now, l.tree.busy)
+			l.bench.Outlived(now, l.tree.Busy)
 			break
 		}
-		if !l.ledger.safe() && !l.status.journalLate {
+		if !l.ledger.Safe() && !l.status.journalLate {
 			break
 		}
 		l.apply(writes, made, now)
 	}
 	want = l.repartition(want, false)
 	l.rest()
-	l.quiet.explain(deferred)
+	l.quiet.Explain(deferred)
 	l.status.deferred = deferred
 	l.passed(want, now)
 }
@@ -193,7 +133,7 @@ func maxRounds(n int) int { return 64 + 16*n }
 // A running container without a cgroup has ended, or is about to: the runtime
 // is asked again, and until it has answered there is nothing to write.
 func (l *loop) look(want []cgroup.Target) []cgroup.Target {
-	gone, unreadable := l.tree.refresh(want, l.model)
+	gone, unreadable := l.tree.Refresh(want, l.model)
 	l.status.unreadable = unreadable
 	l.forgetStuck()
 	l.followDrifts(time.Now())
@@ -207,7 +147,7 @@ func (l *loop) look(want []cgroup.Target) []cgroup.Target {
 // askUnits asks systemd what it holds for containers of which that is not known:
 // those that have come up since they were created.
 func (l *loop) askUnits(want []cgroup.Target) {
-	if l.units == nil {
+	if l.Units == nil {
 		return
 	}
 	for i := range want {
@@ -215,8 +155,8 @@ func (l *loop) askUnits(want []cgroup.Target) {
 		if t.Container == "" {
 			continue
 		}
-		c := l.tree.current[t.Path]
-		if !c.Exists || c.Unit.Known || l.model.awaited(*t) || l.tree.busy(t.Path) || l.status.unitAsked[t.Path] {
+		c := l.tree.Current[t.Path]
+		if !c.Exists || c.Unit.Known || l.model.Awaited(*t) || l.tree.Busy(t.Path) || l.status.unitAsked[t.Path] {
 			continue
 		}
 		l.askProperties(t.Path)
@@ -226,23 +166,19 @@ func (l *loop) askUnits(want []cgroup.Target) {
 func (l *loop) askProperties(p cgroup.Path) {
 	l.status.unitAsked[p], l.status.unitAwaited[p] = true, true
 	// Among the seals, so that no answer is older than the last of them.
-	l.seals.submit(string(p), func(ctx context.Context) event {
-		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	l.Seals.Submit(string(p), func(ctx context.Context) actor.Event {
+		ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
 		defer cancel()
-		return unitRead{path: p, unit: unitState(ctx, l.units, p)}
+		return unitRead{path: p, unit: hostenv.UnitState(ctx, l.Units, p)}
 	})
 }
 
 // liveOptions are those of a daemon, which knows of units that are about to leave.
 func (l *loop) liveOptions(p pools.Plan) cgroup.Options {
-	o := l.diffOptions(p)
+	o := desired.DiffOptions(&l.Host, p)
 	o.Leaving = l.leavingCgroups()
 	o.Spare = o.Spare.Difference(l.isolation.parking.cpus)
 	return o
-}
-
-func (h *host) diffOptions(p pools.Plan) cgroup.Options {
-	return cgroup.Options{Driver: h.driver, Possible: h.possible, Nodes: h.nodes, Spare: p.Free.Difference(p.Shared)}
 }
 
 // due leaves out what a worker is already at, and what was written only just now
@@ -257,11 +193,11 @@ func (l *loop) due(writes []cgroup.Write, made map[cgroup.Write]bool, now time.T
 		case file && cut:
 			return out, refused
 		case file && made[w]:
-			l.bench.refuse(w, errNoEffect, now)
+			l.bench.Refuse(w, retry.ErrNoEffect, now)
 			return out, true
-		case !file && (l.tree.busy(w.Path) || l.strangers.has(w.Path)):
+		case !file && (l.tree.Busy(w.Path) || l.strangers.has(w.Path)):
 			cut = true
-		case !file && l.bench.repeated(w, now):
+		case !file && l.bench.Repeated(w, now):
 			cut, refused = true, true
 		default:
 			out = append(out, w)
@@ -286,21 +222,21 @@ func (l *loop) apply(writes []cgroup.Write, made map[cgroup.Write]bool, now time
 			}
 			continue
 		}
-		err := l.cgroups.Apply(w)
+		err := l.Cgroups.Apply(w)
 		made[w] = true
-		l.tree.wrote(w, err)
+		l.tree.Wrote(w, err)
 		if err == nil && w.Property == cgroup.FileCPUs {
 			err = l.gather(w.Path.Scope()) // what follows may give to others what it has left
 		}
 		l.count(w, err)
 		switch {
 		case err == nil:
-			l.bench.succeed(w, now)
+			l.bench.Succeed(w, now)
 		case errors.Is(err, cgroup.ErrGone):
 			l.vanish(w.Path.Scope())
 			return // it has given way for good: compare again
 		default:
-			l.bench.refuse(w, err, now)
+			l.bench.Refuse(w, err, now)
 			return // what follows may rely on it
 		}
 	}

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	cluster "github.com/cpupoold/cpupoold/internal/node"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -22,18 +22,18 @@ type permission struct {
 // askNamespaces makes the goroutine's part ready that follows namespaces. What an
 // earlier daemon has heard is known before the first pass: it must not take from pods
 // that run what they were given.
-func (l *loop) askNamespaces(o Options) error {
+func (l *loop) askNamespaces(o hostenv.Options) error {
 	if o.Config.NamespacePermission != config.PermissionAnnotation {
 		return nil
 	}
-	options, err := clusterOptions(o)
+	options, err := hostenv.ClusterOptions(o)
 	if err == nil && options == nil {
 		err = errors.New("there is no way to an API server: no service account and no node.kubeconfig, or node.enabled is false; set them, or write list")
 	}
 	if err != nil {
 		return fmt.Errorf("namespacePermission: annotation: %w", err)
 	}
-	follow, err := cluster.NewNamespaces(*options, o.Config.Names(), permissionsName(o.Config))
+	follow, err := cluster.NewNamespaces(*options, o.Config.Names(), hostenv.PermissionsName(o.Config))
 	if err != nil {
 		o.Log.Warn("namespaces that are not listed allow nothing until the API server answers", "error", err)
 	}
@@ -41,14 +41,10 @@ func (l *loop) askNamespaces(o Options) error {
 	return nil
 }
 
-func permissionsName(c *config.Config) string {
-	return filepath.Join(c.StateDir, cluster.PermissionsFile)
-}
-
 // watchNamespaces follows them until ctx ends.
 func (l *loop) watchNamespaces(ctx context.Context) {
 	if f := l.permission.follow; f != nil {
-		f.Run(ctx, func(a cluster.Allowed) { l.box.post(permitted{a}) })
+		f.Run(ctx, func(a cluster.Allowed) { l.box.Post(permitted{a}) })
 	}
 }
 
@@ -71,17 +67,4 @@ func (p *permission) state() (telemetry.SourceState, bool) {
 		return telemetry.SourceOK, true
 	}
 	return telemetry.SourceLost, true
-}
-
-// peekRights are the rights for those who look and do not stay: what the daemon has
-// kept.
-func peekRights(o Options) pools.NamespaceRights {
-	if o.Config.NamespacePermission != config.PermissionAnnotation {
-		return pools.NamespaceRights{}
-	}
-	known, err := cluster.ReadPermissions(permissionsName(o.Config), o.Config.Names())
-	if err != nil {
-		o.Log.Warn("namespaces that are not listed are taken to allow nothing", "error", err)
-	}
-	return pools.NamespaceRights{Asked: true, Permissions: known, Current: err == nil}
 }

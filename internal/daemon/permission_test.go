@@ -11,6 +11,8 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	cluster "github.com/cpupoold/cpupoold/internal/node"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -85,10 +87,10 @@ func (n *node) startAsking() *running {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	quick, err := clusterOptions(o)
+	quick, err := hostenv.ClusterOptions(o)
 	if err == nil {
 		quick.Limits = cluster.Limits{Start: time.Millisecond, Pause: 50 * time.Millisecond}
-		l.permission.follow, err = cluster.NewNamespaces(*quick, o.Config.Names(), permissionsName(o.Config))
+		l.permission.follow, err = cluster.NewNamespaces(*quick, o.Config.Names(), hostenv.PermissionsName(o.Config))
 	}
 	if err != nil {
 		n.t.Fatal(err)
@@ -179,7 +181,7 @@ func TestNamespacePermissionNeedsAServer(t *testing.T) {
 	}
 	changed := *o.Config
 	changed.NamespacePermission, changed.AnnotationDomain = config.PermissionList, "example.org"
-	if keys := fixed(o.Config, &changed); len(keys) != 2 {
+	if keys := desired.Fixed(o.Config, &changed); len(keys) != 2 {
 		t.Errorf("keys that need a restart: %v; want namespacePermission and annotationDomain", keys)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/numahints"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -33,35 +35,35 @@ func (l *loop) place(container string, now time.Time) (placed pools.PodPlan, own
 // that nobody has by the plan are nobody's. Strangers, and containers of which it is not known what
 // they are, are no targets as long as they are on nobody's CPUs.
 func (l *loop) nothingElse() bool {
-	return !l.agenda.changed && len(l.tree.stale)+len(l.strangers)+len(l.model.unreadPaths(l.status.plan)) == 0
+	return !l.agenda.changed && len(l.tree.Stale)+len(l.strangers)+len(desired.UnreadPaths(l.model, l.status.plan)) == 0
 }
 
 // podAlone is the pod of a container as the planner wants it, if all is known of it.
 func (l *loop) podAlone(container string, now time.Time) (pools.Pod, bool) {
-	e := l.model.containers[container]
-	if e == nil || l.model.pods[e.container.PodID] == nil {
+	e := l.model.Containers[container]
+	if e == nil || l.model.Pods[e.Container.PodID] == nil {
 		return pools.Pod{}, false
 	}
-	uid := l.model.pods[e.container.PodID].uid
-	for _, c := range l.model.members(uid) {
-		if c.foreign || c.unread() || l.strangers.has(c.path) {
+	uid := l.model.Pods[e.Container.PodID].Uid
+	for _, c := range l.model.Members(uid) {
+		if c.Foreign || c.Unread() || l.strangers.has(c.Path) {
 			return pools.Pod{}, false
 		}
 	}
-	pods := []pools.Pod{l.model.inputOf(uid, now)}
-	l.others.mark(l.model, pods, l.settings.topology.Online, l.cgroups.Read)
-	l.hints.apply(pods)
+	pods := []pools.Pod{l.model.InputOf(uid, now)}
+	l.others.Mark(l.model, pods, l.settings.Topology.Online, l.Cgroups.Read)
+	l.hints.Apply(pods)
 	return pods[0], true
 }
 
 // needsHints says that the kubelet has to be asked about devices of the pod first.
 func (l *loop) needsHints(p *pools.Pod) bool {
-	if l.devices == nil {
+	if l.Devices == nil {
 		return false
 	}
-	want, _ := wantHints(l.settings.pools, []pools.Pod{*p}, l.assignments)
+	want, _ := numahints.WantHints(l.settings.Pools, []pools.Pod{*p}, l.assignments)
 	for k := range want {
-		if _, known := l.hints.known[k]; !known {
+		if _, known := l.hints.Known[k]; !known {
 			return true
 		}
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/managers"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/power"
 	"github.com/cpupoold/cpupoold/internal/tune"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -46,10 +48,10 @@ func TestPowerWish(t *testing.T) {
 		"CRI-O does not do it": {allowed: both, annotations: map[string]string{crioGovernor: "performance"}, handler: "runc", want: governor},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := settings{config: &config.Config{Power: tc.allowed}}
-			m := &model{
-				pods:       map[string]*podEntry{"sandbox": {uid: "uid", pod: cri.Pod{Namespace: "ns", Name: "pod", Annotations: tc.annotations, RuntimeHandler: tc.handler}}},
-				containers: map[string]*containerEntry{"id": {container: cri.Container{Name: "app", PodID: "sandbox"}}},
+			s := desired.Settings{Config: &config.Config{Power: tc.allowed}}
+			m := &inventory.Model{
+				Pods:       map[string]*inventory.PodEntry{"sandbox": {Uid: "uid", Pod: cri.Pod{Namespace: "ns", Name: "pod", Annotations: tc.annotations, RuntimeHandler: tc.handler}}},
+				Containers: map[string]*inventory.ContainerEntry{"id": {Container: cri.Container{Name: "app", PodID: "sandbox"}}},
 			}
 			plan := pools.Plan{
 				Pods: []pools.PodPlan{{UID: "uid", Containers: []pools.Placement{
@@ -57,7 +59,7 @@ func TestPowerWish(t *testing.T) {
 				}}},
 				Units: []pools.UnitPlan{{Name: "du.service", Exclusive: true, CPUs: cpuset.Of(3)}},
 			}
-			values, problems := s.powerWish(plan, m, &others{crio: hooks}, machine)
+			values, problems := s.PowerWish(plan, m, &desired.Others{Crio: hooks}, machine)
 			if !maps.Equal(values, tc.want) {
 				t.Errorf("values %v; want %v", values, tc.want)
 			}
@@ -65,7 +67,7 @@ func TestPowerWish(t *testing.T) {
 				t.Fatalf("problems %v; want %q", problems, tc.problem)
 			}
 			if len(problems) == 1 {
-				if p := problems[0]; p.Code != codePower || p.PodUID != "uid" || p.Pod != "ns/pod" || p.Container != "app" || !strings.Contains(p.Text, tc.problem) {
+				if p := problems[0]; p.Code != desired.CodePower || p.PodUID != "uid" || p.Pod != "ns/pod" || p.Container != "app" || !strings.Contains(p.Text, tc.problem) {
 					t.Errorf("problem %+v; want one of ns/pod app that says %q", p, tc.problem)
 				}
 			}

@@ -10,6 +10,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	previews "github.com/cpupoold/cpupoold/internal/node/preview"
+	"github.com/cpupoold/cpupoold/internal/node/restore"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -36,28 +41,28 @@ func (n *node) values() map[string]string {
 }
 
 // lose is what restore takes for a journal where there is none.
-func (n *node) lose(h host) Journal {
+func (n *node) lose(h hostenv.Host) undo.Journal {
 	n.t.Helper()
 	o := n.options()
-	var s settings
-	if err := s.change(o.Config, o.Topology, nil); err != nil {
+	var s desired.Settings
+	if err := s.Change(o.Config, o.Topology, nil); err != nil {
 		n.t.Fatal(err)
 	}
-	p, err := preview(n.t.Context(), h, s, Journal{}, pools.NamespaceRights{}, time.Now())
+	p, err := previews.PreviewOf(n.t.Context(), h, s, undo.Journal{}, pools.NamespaceRights{}, time.Now())
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	return Journal{Originals: p.traces.originals(&h)}
+	return undo.Journal{Originals: p.Traces.Originals(&h)}
 }
 
 // marks checks whether a missing journal would count as lost.
 func (n *node) marks(want bool) {
 	n.t.Helper()
-	boot, err := readBootID()
+	boot, err := undo.ReadBootID()
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	if got, err := journalMark(n.host().files, boot).There(); err != nil || got != want {
+	if got, err := undo.JournalMark(n.host().Files, boot).There(); err != nil || got != want {
 		n.t.Errorf("there has been a journal: %v, %v; want %v", got, err, want)
 	}
 }
@@ -97,7 +102,7 @@ func TestDryRestore(t *testing.T) {
 					j = n.lose(h)
 				}
 				changed := n.values()
-				dry, err := h.restoreAs(t.Context(), j, n.options().Config.Isolation, true)
+				dry, err := restore.RestoreAs(&h, t.Context(), j, n.options().Config.Isolation, true)
 				if err != nil || len(dry.Changes) < 6 || len(dry.Restored) > 0 {
 					t.Fatalf("dry run: %+v, %v", dry, err)
 				}
@@ -109,8 +114,8 @@ func TestDryRestore(t *testing.T) {
 						t.Errorf("%+v: the file has %q", c, is)
 					}
 				}
-				done, err := h.restoreAs(t.Context(), j, n.options().Config.Isolation, false)
-				if err != nil || slices.ContainsFunc(done.Differs, func(d Difference) bool { return !d.Harmless }) {
+				done, err := restore.RestoreAs(&h, t.Context(), j, n.options().Config.Isolation, false)
+				if err != nil || slices.ContainsFunc(done.Differs, func(d undo.Difference) bool { return !d.Harmless }) {
 					t.Fatalf("restore: %+v, %v", done, err)
 				}
 				if d := cmp.Diff(dry.Changes, done.Changes); d != "" {
@@ -124,7 +129,7 @@ func TestDryRestore(t *testing.T) {
 					}
 				}
 				n.marks(false)
-				again, err := h.restoreAs(t.Context(), j, n.options().Config.Isolation, true)
+				again, err := restore.RestoreAs(&h, t.Context(), j, n.options().Config.Isolation, true)
 				if err != nil || len(again.Changes) > 0 {
 					t.Errorf("once more there would be %+v, %v", again.Changes, err)
 				}
@@ -143,7 +148,7 @@ func TestJudgeJournal(t *testing.T) {
 	n := newNode(t)
 	n.start().stop()
 	name := filepath.Join(t.TempDir(), "journal.json")
-	boot, err := readBootID()
+	boot, err := undo.ReadBootID()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,32 +157,32 @@ func TestJudgeJournal(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	check := func(what string, want journalState) {
+	check := func(what string, want undo.JournalState) {
 		t.Helper()
-		if _, got, err := judgeJournal(name); got != want || (err != nil) != (want == journalDamaged || want == journalUnread) {
+		if _, got, err := undo.JudgeJournal(name); got != want || (err != nil) != (want == undo.JournalDamaged || want == undo.JournalUnread) {
 			t.Errorf("%s: state %d, %v; want %d", what, got, err, want)
 		}
 	}
-	check("none", journalMissing)
-	if err := SaveJournal(name, Journal{BootID: boot}); err != nil {
+	check("none", undo.JournalMissing)
+	if err := undo.SaveJournal(name, undo.Journal{BootID: boot}); err != nil {
 		t.Fatal(err)
 	}
-	check("this boot's", journalKnown)
+	check("this boot's", undo.JournalKnown)
 	text, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	write(text[:len(text)/2])
-	check("half", journalDamaged)
-	if err := SaveJournal(name, Journal{BootID: "earlier"}); err != nil {
+	check("half", undo.JournalDamaged)
+	if err := undo.SaveJournal(name, undo.Journal{BootID: "earlier"}); err != nil {
 		t.Fatal(err)
 	}
-	check("an earlier boot's", journalOfEarlierBoot)
+	check("an earlier boot's", undo.JournalOfEarlierBoot)
 	if err := os.Remove(name); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Mkdir(name, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	check("a directory", journalUnread)
+	check("a directory", undo.JournalUnread)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/actor"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -56,14 +58,14 @@ func (l *loop) promised(w cgroup.Write) bool {
 	}
 	_, p := findPlacement(&l.status.plan, a.container.ID)
 	cpus, err := cpuset.Parse(w.Value)
-	recorded := l.tree.current[w.Path].Recorded
-	if e := l.model.containers[w.Container]; e == nil || e.unconfirmed || err != nil || p == nil || !p.Exclusive ||
+	recorded := l.tree.Current[w.Path].Recorded
+	if e := l.model.Containers[w.Container]; e == nil || e.Unconfirmed || err != nil || p == nil || !p.Exclusive ||
 		!recorded.Overlaps(p.CPUs) || cpus.Overlaps(p.CPUs) {
 		return false
 	}
 	a.updates = append(a.updates, nri.Update{Container: w.Container, CPUs: cpus})
 	l.promises.open[w.Container] = &promise{path: w.Path, cpus: cpus}
-	l.tree.submitted(w)
+	l.tree.Submitted(w)
 	return true
 }
 
@@ -81,7 +83,7 @@ func (l *loop) breakPromises(updates []nri.Update) {
 	for _, u := range updates {
 		if p := l.promises.open[u.Container]; p != nil {
 			delete(l.promises.open, u.Container)
-			l.tree.unpromised(p.path, p.cpus)
+			l.tree.Unpromised(p.path, p.cpus)
 		}
 	}
 }
@@ -95,8 +97,8 @@ func (l *loop) settlePromises(all bool, now time.Time) {
 		}
 		p.asking = true
 		// Among the seals: what is asked for next comes after it.
-		l.seals.submit(string(p.path), func(ctx context.Context) event {
-			f, err := lookAtContainer(ctx, l.runtime, l.units, l.driver, id, unitPatience)
+		l.Seals.Submit(string(p.path), func(ctx context.Context) actor.Event {
+			f, err := inventory.LookAtContainer(ctx, l.Runtime, l.Units, l.Driver, id, inventory.UnitPatience)
 			return promiseSettled{id: id, container: f, err: err}
 		})
 	}
@@ -115,7 +117,7 @@ func (l *loop) nextPromise(earlier func(time.Time)) {
 // update.
 type promiseSettled struct {
 	id        string
-	container containerFacts
+	container inventory.ContainerFacts
 	err       error
 }
 
@@ -125,11 +127,11 @@ func (e promiseSettled) apply(l *loop) {
 		return
 	}
 	delete(l.promises.open, e.id)
-	l.tree.unpromised(p.path, p.cpus)
+	l.tree.Unpromised(p.path, p.cpus)
 	l.onContainer(containerFetched(e))
-	if c := l.model.containers[e.id]; c != nil && c.container.State != cri.Exited && !c.recorded.Equal(p.cpus) {
+	if c := l.model.Containers[e.id]; c != nil && c.Container.State != cri.Exited && !c.Recorded.Equal(p.cpus) {
 		l.promises.broken[e.id] = true
-		l.log.Warn("the runtime has not made the update of its NRI reply; it is asked for over CRI", "container_id", e.id, "want", p.cpus, "has", c.recorded)
+		l.log.Warn("the runtime has not made the update of its NRI reply; it is asked for over CRI", "container_id", e.id, "want", p.cpus, "has", c.Recorded)
 	} else {
 		l.count(cgroup.Write{Path: p.path, Via: cgroup.NRI, Property: cgroup.CRICPUs, Value: p.cpus.String(), Container: e.id, Reason: "gave way"}, nil)
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/history"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -30,7 +32,7 @@ func (l *loop) publish() {
 		l.tuneHost()
 	}
 	v := l.view()
-	l.chronicle.noteSources(v.Sources)
+	l.chronicle.NoteSources(v.Sources)
 	l.snapshot.Store(v)
 	l.publishInside(v)
 	l.showCluster()
@@ -67,9 +69,9 @@ func (l *loop) beReady(now time.Time) {
 		return
 	}
 	l.status.ready = true
-	l.chronicle.add(history.Event{Kind: history.Ready})
-	l.log.Info("ready", "pods", len(l.model.pods), "containers", len(l.model.containers))
-	l.notify.ready()
+	l.chronicle.Add(history.Event{Kind: history.Ready})
+	l.log.Info("ready", "pods", len(l.model.Pods), "containers", len(l.model.Containers))
+	l.notify.Ready()
 }
 
 func passResult(faults map[cgroup.Path]error) telemetry.Result {
@@ -82,11 +84,11 @@ func passResult(faults map[cgroup.Path]error) telemetry.Result {
 // working says that writes are under way, wait for the journal, or will be
 // repeated in a moment.
 func (l *loop) working(now time.Time) bool {
-	if len(l.tree.pending) > 0 || !l.ledger.safe() && !l.status.journalLate {
+	if len(l.tree.Pending) > 0 || !l.ledger.Safe() && !l.status.journalLate {
 		return true
 	}
-	for p := range l.bench.paths() {
-		if l.bench.waiting(p, now) {
+	for p := range l.bench.Paths() {
+		if l.bench.Waiting(p, now) {
 			return true
 		}
 	}
@@ -97,22 +99,22 @@ func (l *loop) working(now time.Time) bool {
 // mend.
 func (l *loop) faults(now time.Time) map[cgroup.Path]error {
 	faults := make(map[cgroup.Path]error)
-	if !l.ledger.safe() && !l.status.journalLate {
+	if !l.ledger.Safe() && !l.status.journalLate {
 		return faults // nothing has been written yet
 	}
 	unconfirmed := make(map[cgroup.Path]bool)
-	for _, e := range l.model.containers {
-		if e.unconfirmed {
-			unconfirmed[e.path] = true
+	for _, e := range l.model.Containers {
+		if e.Unconfirmed {
+			unconfirmed[e.Path] = true
 		}
 	}
 	unheard := l.drifts.unheard()
 	busy := func(p cgroup.Path) bool {
-		return l.tree.busy(p) || l.bench.waiting(p, now) || unconfirmed[p] || unheard[p] || l.status.unitAwaited[p]
+		return l.tree.Busy(p) || l.bench.Waiting(p, now) || unconfirmed[p] || unheard[p] || l.status.unitAwaited[p]
 	}
 	waits := make(map[cgroup.Path]bool)
 	for _, d := range l.status.deferred {
-		if l.quiet.waits(d.Path, d.Property) {
+		if l.quiet.Waits(d.Path, d.Property) {
 			continue
 		}
 		if waits[d.Path] = busy(d.Path) || slices.ContainsFunc(d.WaitsFor, busy); !waits[d.Path] {
@@ -121,15 +123,15 @@ func (l *loop) faults(now time.Time) map[cgroup.Path]error {
 	}
 	for i := range l.status.targets {
 		t := &l.status.targets[i]
-		c, known := l.tree.current[t.Path]
+		c, known := l.tree.Current[t.Path]
 		if !known || !c.Exists || busy(t.Path) || waits[t.Path] || faults[t.Path] != nil {
 			continue
 		}
-		if l.quiet.waits(t.Path, cgroup.FileWeight) {
+		if l.quiet.Waits(t.Path, cgroup.FileWeight) {
 			later := *t
 			later.Weight, t = 0, &later
 		}
-		if err := errors.Join(cgroup.Verify(*t, c.State), l.bench.err(t.Path)); err != nil {
+		if err := errors.Join(cgroup.Verify(*t, c.State), l.bench.Err(t.Path)); err != nil {
 			faults[t.Path] = err
 		}
 	}
@@ -176,22 +178,22 @@ const codeUnread pools.Code = "RuntimeDetailsMissing"
 // problems are the plan's, and those of objects that could not be planned.
 func (l *loop) problems() []pools.Problem {
 	all := slices.Clip(l.status.plan.Problems)
-	for _, id := range sortedWhere(l.model.pods, func(e *podEntry) bool { return e.unlisted || e.err != nil }) {
-		e := l.model.pods[id]
-		p := pools.Problem{PodUID: e.uid, Pod: e.name(), Reason: pools.Reason{Code: codeUnread}}
+	for _, id := range sortedWhere(l.model.Pods, func(e *inventory.PodEntry) bool { return e.Unlisted || e.Err != nil }) {
+		e := l.model.Pods[id]
+		p := pools.Problem{PodUID: e.Uid, Pod: e.Name(), Reason: pools.Reason{Code: codeUnread}}
 		switch {
-		case e.unlisted:
-			p.Text = fmt.Sprintf("sandbox %s: %s", id, errUnlisted)
+		case e.Unlisted:
+			p.Text = fmt.Sprintf("sandbox %s: %s", id, inventory.ErrUnlisted)
 		default:
-			p.Text = e.err.Error()
+			p.Text = e.Err.Error()
 		}
 		all = append(all, p)
 	}
-	for _, id := range sortedWhere(l.model.containers, func(e *containerEntry) bool { return e.err != nil }) {
-		e := l.model.containers[id]
-		p := pools.Problem{Container: e.container.Name, Reason: pools.Reason{Code: codeUnread, Text: e.err.Error()}}
-		if pod := l.model.pods[e.container.PodID]; pod != nil {
-			p.PodUID, p.Pod = pod.uid, pod.name()
+	for _, id := range sortedWhere(l.model.Containers, func(e *inventory.ContainerEntry) bool { return e.Err != nil }) {
+		e := l.model.Containers[id]
+		p := pools.Problem{Container: e.Container.Name, Reason: pools.Reason{Code: codeUnread, Text: e.Err.Error()}}
+		if pod := l.model.Pods[e.Container.PodID]; pod != nil {
+			p.PodUID, p.Pod = pod.Uid, pod.Name()
 		}
 		all = append(all, p)
 	}
@@ -207,7 +209,7 @@ func (l *loop) problems() []pools.Problem {
 	all = append(all, l.tuneProblems()...)
 	all = append(all, l.journalProblems()...)
 	all = append(all, l.refusals.problems()...)
-	all = append(all, l.hints.problems(l.model, time.Now())...)
+	all = append(all, l.hints.Problems(l.model, time.Now())...)
 	all = append(all, l.kubeletProblems()...)
 	return all
 }
@@ -237,8 +239,8 @@ func (l *loop) view() *telemetry.View {
 		Ready:            l.status.ready,
 		LastSuccess:      l.status.lastSuccess,
 		ConfigStale:      l.status.configErr != nil,
-		Adapted:          l.settings.adapted,
-		Offline:          l.settings.offline(),
+		Adapted:          l.settings.Adapted,
+		Offline:          l.settings.Offline(),
 		Refusals:         l.refusals.list(),
 		Drifts:           maps.Clone(l.drifts.total),
 		Repaired:         maps.Clone(l.drifts.mended),
@@ -253,7 +255,7 @@ func (l *loop) view() *telemetry.View {
 		Partitions:       l.isolation.counts(),
 		Leaked:           l.isolation.leaked,
 		Parked:           l.isolation.parking.cpus,
-		Quiet:            l.quiet.counts(),
+		Quiet:            l.quiet.Counts(),
 		Observed:         l.observed(),
 		Settings:         l.tuneView(),
 	}
@@ -267,7 +269,7 @@ func (l *loop) view() *telemetry.View {
 	paths := make(map[string]cgroup.Path, len(l.status.targets))
 	for i := range l.status.targets {
 		t := &l.status.targets[i]
-		if id := t.Container + t.Unit; id != "" && l.tree.current[t.Path].Exists {
+		if id := t.Container + t.Unit; id != "" && l.tree.Current[t.Path].Exists {
 			paths[id] = t.Path
 		}
 	}
@@ -288,7 +290,7 @@ func (l *loop) view() *telemetry.View {
 			}
 			if c.Exclusive && shown.Cgroup != "" {
 				r := l.machine().Of(c.CPUs, l.isolation.mode(paths[c.ID]))
-				shown.Isolation, shown.Noise = string(r.Mode), l.boot.counts(r)
+				shown.Isolation, shown.Noise = string(r.Mode), counts(l.Boot, r)
 			}
 			v.Containers = append(v.Containers, shown)
 		}
@@ -296,7 +298,7 @@ func (l *loop) view() *telemetry.View {
 	for _, u := range l.status.plan.Units {
 		v.Containers = append(v.Containers, telemetry.Container{
 			PoolName: poolName(u.Pool, u.Type), Unit: true, Name: u.Name,
-			Reason: string(u.Reason.Code), Cgroup: string(paths[l.model.unitName(u.Name)]),
+			Reason: string(u.Reason.Code), Cgroup: string(paths[l.model.UnitName(u.Name)]),
 		})
 	}
 	return v
@@ -305,29 +307,29 @@ func (l *loop) view() *telemetry.View {
 // sources are how those fare that are asked and listened to here.
 func (l *loop) sources() map[telemetry.Source]telemetry.SourceState {
 	all := make(map[telemetry.Source]telemetry.SourceState)
-	if l.runtime != nil {
+	if l.Runtime != nil {
 		all[telemetry.CRIEvents] = sourceState(l.status.stream)
 		if l.status.runtimeErr != nil {
 			// A runtime that hangs does not end its stream. Nothing comes over it.
 			all[telemetry.CRIEvents] = telemetry.SourceLost
 		}
 	}
-	if l.nriSocket != "" {
+	if l.NriSocket != "" {
 		all[telemetry.NRI] = cmp.Or(l.status.nri, telemetry.SourceAbsent)
 	}
 	all[telemetry.Inotify] = l.watch.state()
-	if l.cpus != nil {
+	if l.Cpus != nil {
 		all[telemetry.CPUs] = l.cpuState()
 	}
 	if state, asked := l.permission.state(); asked {
 		all[telemetry.Namespaces] = state
 	}
-	if l.hints.state != "" {
-		all[telemetry.PodResources] = l.hints.state
+	if l.hints.State != "" {
+		all[telemetry.PodResources] = l.hints.State
 	}
-	if l.units != nil || len(l.settings.unitNames()) > 0 {
+	if l.Units != nil || len(l.settings.UnitNames()) > 0 {
 		all[telemetry.Units] = telemetry.SourceOK
-		if l.units == nil || l.status.reloadsLost || l.status.unitsLost {
+		if l.Units == nil || l.status.reloadsLost || l.status.unitsLost {
 			all[telemetry.Units] = telemetry.SourceLost
 		}
 	}
@@ -337,7 +339,7 @@ func (l *loop) sources() map[telemetry.Source]telemetry.SourceState {
 // shared is what the shared pool has at the moment.
 func (l *loop) shared() cpuset.Set {
 	if !l.status.planned {
-		return l.settings.pools.Shared
+		return l.settings.Pools.Shared
 	}
 	return l.status.plan.Shared
 }
@@ -345,7 +347,7 @@ func (l *loop) shared() cpuset.Set {
 // free are the guaranteed CPUs that nobody holds: all, before the first plan.
 func (l *loop) free() cpuset.Set {
 	if !l.status.planned {
-		return l.settings.pools.Guaranteed
+		return l.settings.Pools.Guaranteed
 	}
 	return l.status.plan.Free
 }
@@ -373,16 +375,11 @@ func (l *loop) count(w cgroup.Write, err error) {
 	switch {
 	case err == nil:
 		l.log.Info("wrote", attrs...)
-	case isGone(err):
+	case hostenv.IsGone(err):
 		l.log.Info("gone before the write", append(attrs, "error", err)...)
 	default:
 		result = telemetry.Failed
 		l.log.Error("write refused", append(attrs, "error", err)...)
 	}
 	l.status.countResult(w, result, err)
-}
-
-// isGone says that a write came too late: what it was for has ended.
-func isGone(err error) bool {
-	return errors.Is(err, cgroup.ErrGone) || errors.Is(err, cri.ErrNotFound) || errors.Is(err, cri.ErrNotRunning)
 }

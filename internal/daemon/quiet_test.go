@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	quiets "github.com/cpupoold/cpupoold/internal/node/quiet"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -24,21 +25,21 @@ func TestQuietDecides(t *testing.T) {
 	)
 	want := []cgroup.Target{{Path: slice, Weight: 50}, {Path: first, Weight: 50}, {Path: "own", Weight: 50, Exclusive: true}, {Path: "owns", Weight: 50, Unlimited: true}}
 	changed := map[cgroup.Path]bool{slice: true, "own": true, "owns": true, "gone": true} // first has its first weight yet to come
-	var q quiet
+	var q quiets.Quiet
 	step := func(what string, at time.Duration, limit time.Duration, previous []pools.Assignment, plan pools.Plan, changed map[cgroup.Path]bool, may, since string, weights int) {
 		t.Helper()
 		now := start.Add(at)
-		q.begin(limit, now)
-		if got := q.rest(previous).String(); got != may {
+		q.Begin(limit, now)
+		if got := q.Rest(previous).String(); got != may {
 			t.Errorf("%s: CPUs %q may rest, want %q", what, got, may)
 		}
-		q.settle(plan, want, changed, now)
+		q.Settle(plan, want, changed, now)
 		got := "never"
-		if !q.since.IsZero() {
-			got = q.since.Sub(start).String()
+		if !q.Since.IsZero() {
+			got = q.Since.Sub(start).String()
 		}
-		if got != since || len(q.weights) != weights || q.waits(first, cgroup.FileWeight) || q.waits(slice, cgroup.FileCPUs) {
-			t.Errorf("%s: waits since %s, weights %v; want %s and %d", what, got, q.weights, since, weights)
+		if got != since || len(q.Weights) != weights || q.Waits(first, cgroup.FileWeight) || q.Waits(slice, cgroup.FileCPUs) {
+			t.Errorf("%s: waits since %s, weights %v; want %s and %d", what, got, q.Weights, since, weights)
 		}
 	}
 	both, one := pools.Plan{Assignments: owners}, pools.Plan{Assignments: owners[:1], Resting: cpuset.Of(5)}
@@ -160,7 +161,7 @@ func TestQuietWeights(t *testing.T) {
 	waits := 0
 	r.inspect(func(l *loop) {
 		for _, d := range l.status.deferred {
-			if d.Property == cgroup.FileWeight && d.Reason == quietReason {
+			if d.Property == cgroup.FileWeight && d.Reason == quiets.QuietReason {
 				waits++
 			}
 		}

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/actor"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -82,7 +85,7 @@ func (l *loop) noteRefusals(p pools.Plan, now time.Time) {
 		}
 	}
 	for _, x := range refusedIn(p) {
-		if e := l.model.containers[x.key.id]; e != nil && e.unborn {
+		if e := l.model.Containers[x.key.id]; e != nil && e.Unborn {
 			continue // see turnAway
 		}
 		still[x.key] = true
@@ -123,11 +126,11 @@ func (l *loop) turnAway(pod *pools.PodPlan, p *pools.Placement, now time.Time) {
 
 // stillTurned says that a container that was turned away has not been created since.
 func (l *loop) stillTurned(key pools.Key) bool {
-	if l.model.podOf(key.PodUID) == nil {
+	if l.model.PodOf(key.PodUID) == nil {
 		return false
 	}
-	for _, e := range l.model.containers {
-		if !e.unborn && e.container.State != cri.Exited && l.model.keyOf(e) == key {
+	for _, e := range l.model.Containers {
+		if !e.Unborn && e.Container.State != cri.Exited && l.model.KeyOf(e) == key {
 			return false
 		}
 	}
@@ -168,34 +171,25 @@ func (r *refusals) list() []telemetry.Refusal {
 	return all
 }
 
-// fate is what onRefusal means for an instance of a container.
-type fate struct {
-	// decided once, by the first verdict after the start; doomed says that it is to
-	// be stopped.
-	decided, doomed bool
-	stopping        bool
-	retry           time.Time // after an error
-}
-
 // sentence decides about each instance that has been started, once, and stops those
 // that have to go. Whoever was let run is never stopped, on CPUs of its own or in
 // the shared pool: neither a reload nor a resize may end what has begun to work, nor
 // may a daemon that has not seen it being created. The kubelet starts who was
 // stopped again, with pauses that grow.
 func (l *loop) sentence(p pools.Plan, now time.Time) {
-	fail := l.settings.config.OnRefusal == config.RefusalFail && !l.observes
+	fail := l.settings.Config.OnRefusal == config.RefusalFail && !l.Observes
 	for _, pod := range p.Pods {
 		for _, c := range pod.Containers {
-			e := l.model.containers[c.ID]
+			e := l.model.Containers[c.ID]
 			if e == nil || c.State != pools.Running {
 				continue
 			}
 			key := pools.Key{PodUID: pod.UID, Container: c.Name}
-			if !e.fate.decided && (c.Reason.Code != pools.CodeWaiting || l.hints.overdue(key, now)) {
-				e.fate.decided, e.fate.doomed = true, e.born
+			if !e.Fate.Decided && (c.Reason.Code != pools.CodeWaiting || l.hints.Overdue(key, now)) {
+				e.Fate.Decided, e.Fate.Doomed = true, e.Born
 			}
-			e.fate.doomed = e.fate.doomed && fail && c.Refused != nil
-			if e.fate.doomed && !e.fate.stopping && !now.Before(e.fate.retry) {
+			e.Fate.Doomed = e.Fate.Doomed && fail && c.Refused != nil
+			if e.Fate.Doomed && !e.Fate.Stopping && !now.Before(e.Fate.Retry) {
 				l.stopRefused(refusalKey{key, c.ID}, e)
 			}
 		}
@@ -204,23 +198,23 @@ func (l *loop) sentence(p pools.Plan, now time.Time) {
 
 // nextStop is when the first of those that could not be stopped is due again.
 func (l *loop) nextStop(earlier func(time.Time)) {
-	for _, e := range l.model.containers {
-		if e.fate.doomed && e.container.State == cri.Running {
-			earlier(e.fate.retry)
+	for _, e := range l.model.Containers {
+		if e.Fate.Doomed && e.Container.State == cri.Running {
+			earlier(e.Fate.Retry)
 		}
 	}
 }
 
 // stopRefused ends a container that was refused.
-func (l *loop) stopRefused(k refusalKey, e *containerEntry) {
-	e.fate.stopping = true
+func (l *loop) stopRefused(k refusalKey, e *inventory.ContainerEntry) {
+	e.Fate.Stopping = true
 	l.refusals.stopped(k, true)
 	l.log.Warn("stopping refused container", "pod", l.refusals.now[k].Pod, "container", k.Container, "container_id", k.id)
 	// Among the seals, so that none of them comes after it.
-	l.seals.submit(string(e.path), func(ctx context.Context) event {
-		ctx, cancel := context.WithTimeout(ctx, updateTimeout)
+	l.Seals.Submit(string(e.Path), func(ctx context.Context) actor.Event {
+		ctx, cancel := context.WithTimeout(ctx, hostenv.UpdateTimeout)
 		defer cancel()
-		return refusedStopped{key: k, err: l.runtime.Stop(ctx, k.id, stopGrace)}
+		return refusedStopped{key: k, err: l.Runtime.Stop(ctx, k.id, stopGrace)}
 	})
 }
 
@@ -239,19 +233,19 @@ type refusedStopped struct {
 }
 
 func (e refusedStopped) apply(l *loop) {
-	c := l.model.containers[e.key.id]
+	c := l.model.Containers[e.key.id]
 	if c != nil {
-		c.fate.stopping = false
+		c.Fate.Stopping = false
 	}
 	if e.err != nil {
 		l.log.Error("refused container is not stopped; it runs in the shared pool for now", "container_id", e.key.id, "error", e.err)
 		l.refusals.stopped(e.key, false)
 		if c != nil {
-			c.fate.retry = time.Now().Add(stopPause)
+			c.Fate.Retry = time.Now().Add(stopPause)
 		}
 		return
 	}
 	if c != nil {
-		c.advance(cri.Exited)
+		c.Advance(cri.Exited)
 	}
 }

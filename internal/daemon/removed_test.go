@@ -3,6 +3,9 @@ package daemon
 import (
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/node/actor"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -51,8 +54,8 @@ func TestRemovedContainer(t *testing.T) {
 		for _, err := range pools.Check(plan, in.Pools) {
 			t.Errorf("%s: %v", name, err)
 		}
-		late := assigned(plan.Assignments, pools.Key{PodUID: "p", Container: "b"}).String()
-		kept := assigned(plan.Assignments, pools.Key{PodUID: "p", Container: "a"}).String()
+		late := desired.Assigned(plan.Assignments, pools.Key{PodUID: "p", Container: "b"}).String()
+		kept := desired.Assigned(plan.Assignments, pools.Key{PodUID: "p", Container: "a"}).String()
 		if late != c.late || kept != c.kept {
 			t.Errorf("%s: a keeps %q and b has %q; want %q and %q", name, kept, late, c.kept, c.late)
 		}
@@ -70,16 +73,16 @@ func TestAnswerAfterRemoval(t *testing.T) {
 	r := n.start()
 	n.eventually("placed", func() bool { return n.state(id).Effective.Len() == 2 })
 	r.quiet()
-	facts, err := lookAtContainer(t.Context(), r.loop.runtime, r.loop.units, r.loop.driver, id, unitPatience)
+	facts, err := inventory.LookAtContainer(t.Context(), r.loop.Runtime, r.loop.Units, r.loop.Driver, id, inventory.UnitPatience)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sandbox, err := lookAtPod(t.Context(), r.loop.runtime, r.loop.units, r.loop.driver, pod, unitPatience)
+	sandbox, err := inventory.LookAtPod(t.Context(), r.loop.Runtime, r.loop.Units, r.loop.Driver, pod, inventory.UnitPatience)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var before int
-	r.inspect(func(l *loop) { before = l.model.clock })
+	r.inspect(func(l *loop) { before = l.model.Clock })
 	if err := n.runtime.StopPod(pod); err != nil {
 		t.Fatal(err)
 	}
@@ -87,35 +90,35 @@ func TestAnswerAfterRemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	there := func() (pods, containers int) {
-		r.inspect(func(l *loop) { pods, containers = len(l.model.pods), len(l.model.containers) })
+		r.inspect(func(l *loop) { pods, containers = len(l.model.Pods), len(l.model.Containers) })
 		return pods, containers
 	}
 	// By its events: that the runtime does not find them any more may be heard before.
 	n.eventually("removal seen", func() bool {
 		told := false
-		r.inspect(func(l *loop) { told = l.model.outdated(id, before) && l.model.outdated(pod, before) })
+		r.inspect(func(l *loop) { told = l.model.Outdated(id, before) && l.model.Outdated(pod, before) })
 		pods, containers := there()
 		return told && pods == 0 && containers == 0
 	})
 
-	answer := func(asOf int) (events [3]event) {
+	answer := func(asOf int) (events [3]actor.Event) {
 		c := facts
-		c.asOf = asOf
-		return [3]event{
+		c.AsOf = asOf
+		return [3]actor.Event{
 			containerFetched{id: id, container: c},
 			podFetched{id: pod, asOf: asOf, pod: sandbox},
-			listed{asOf: asOf, pods: []podFacts{sandbox}, containers: []containerFacts{facts}},
+			inventory.Listed{AsOf: asOf, Pods: []inventory.PodFacts{sandbox}, Containers: []inventory.ContainerFacts{facts}},
 		}
 	}
 	var after int
-	r.inspect(func(l *loop) { after = l.model.clock })
+	r.inspect(func(l *loop) { after = l.model.Clock })
 	for i, e := range answer(before) {
-		r.loop.box.post(e)
+		r.loop.box.Post(e)
 		if pods, containers := there(); pods != 0 || containers != 0 {
 			t.Errorf("late answer %d: %d pods and %d containers are back", i, pods, containers)
 		}
 	}
-	r.loop.box.post(answer(after)[2])
+	r.loop.box.Post(answer(after)[2])
 	if pods, containers := there(); pods != 1 || containers != 1 {
 		t.Errorf("a listing from after the removal: %d pods and %d containers; want that it counts", pods, containers)
 	}
@@ -124,16 +127,16 @@ func TestAnswerAfterRemoval(t *testing.T) {
 // TestNotFound: what a question did not find any more, answers to older ones do not bring
 // back. A younger one may find it: some runtimes tell of a container before it is there.
 func TestNotFound(t *testing.T) {
-	m := newModel(cgroup.DriverSystemd)
-	m.putContainer(containerFacts{Container: cri.Container{ID: "c"}})
-	asked := m.clock
-	m.removeAsOf("c", asked)
-	if m.containers["c"] != nil || !m.outdated("c", asked-1) || m.outdated("c", asked) {
+	m := inventory.NewModel(cgroup.DriverSystemd)
+	m.PutContainer(inventory.ContainerFacts{Container: cri.Container{ID: "c"}})
+	asked := m.Clock
+	m.RemoveAsOf("c", asked)
+	if m.Containers["c"] != nil || !m.Outdated("c", asked-1) || m.Outdated("c", asked) {
 		t.Errorf("not found as of %d: there %t, answer of before outdated %t, one of then %t; want false, true, false",
-			asked, m.containers["c"] != nil, m.outdated("c", asked-1), m.outdated("c", asked))
+			asked, m.Containers["c"] != nil, m.Outdated("c", asked-1), m.Outdated("c", asked))
 	}
-	m.forgetRemoved(asked)
-	if len(m.removed) > 0 {
-		t.Errorf("after a listing of then: %v is still noted", m.removed)
+	m.ForgetRemoved(asked)
+	if len(m.Removed) > 0 {
+		t.Errorf("after a listing of then: %v is still noted", m.Removed)
 	}
 }

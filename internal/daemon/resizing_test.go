@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -34,7 +35,7 @@ func TestResizeThatFails(t *testing.T) {
 		n.runtime.Fail(testnode.OCIUpdate, nil)
 		n.eventually("the resize taken back", func() bool {
 			has := r.size(app)
-			return has.requested.Shares == whole(2).Shares && has.total.Shares == 0 &&
+			return has.Requested.Shares == whole(2).Shares && has.Total.Shares == 0 &&
 				n.state(app).CPUs.Len() == 2 && n.recordedCPUs(app) == n.state(app).CPUs.String()
 		})
 		r.quiet()
@@ -49,7 +50,7 @@ func TestResizeThatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.eventually("the runtime asked", func() bool { return !r.beingResized(app) })
-	if got := r.size(app).requested.Shares; got != whole(1).Shares {
+	if got := r.size(app).Requested.Shares; got != whole(1).Shares {
 		t.Errorf("after a resize that was made the container asks for %d shares; want %d", got, whole(1).Shares)
 	}
 }
@@ -64,8 +65,8 @@ func TestResizeWithoutAnswer(t *testing.T) {
 	r.quiet()
 	asker := make(chan struct{})
 	close(asker)
-	r.loop.box.post(updateAsked{id: app, asked: whole(3), asker: asker, answer: make(chan updated, 1)})
-	if got := r.size(app).requested.Shares; got != whole(2).Shares {
+	r.loop.box.Post(updateAsked{id: app, asked: whole(3), asker: asker, answer: make(chan updated, 1)})
+	if got := r.size(app).Requested.Shares; got != whole(2).Shares {
 		t.Errorf("without an answer the container asks for %d shares; want %d", got, whole(2).Shares)
 	}
 	if err := n.runtime.Resize(app, whole(3)); err != nil {
@@ -77,7 +78,7 @@ func TestResizeWithoutAnswer(t *testing.T) {
 // TestShownBy: a runtime that has failed in the last of several questions may have made
 // the one before.
 func TestShownBy(t *testing.T) {
-	r := &resizing{sizes: []size{{requested: whole(1)}, {requested: whole(2)}, {requested: whole(3)}, {requested: whole(2)}}}
+	r := &resizing{sizes: []inventory.Size{{Requested: whole(1)}, {Requested: whole(2)}, {Requested: whole(3)}, {Requested: whole(2)}}}
 	for shares, want := range map[uint64]int{1024: 0, 2048: 3, 3072: 2, 7: 0} {
 		if got := r.shownBy(cri.Resources{Shares: shares}); got != want {
 			t.Errorf("%d shares show size %d; want %d", shares, got, want)
@@ -98,12 +99,12 @@ func (i inspected) apply(l *loop) {
 
 func (r *running) inspect(look func(*loop)) {
 	done := make(chan struct{})
-	r.loop.box.post(inspected{look, done})
+	r.loop.box.Post(inspected{look, done})
 	<-done
 }
 
-func (r *running) size(id string) (s size) {
-	r.inspect(func(l *loop) { s = l.model.size(l.model.containers[id]) })
+func (r *running) size(id string) (s inventory.Size) {
+	r.inspect(func(l *loop) { s = l.model.Size(l.model.Containers[id]) })
 	return s
 }
 

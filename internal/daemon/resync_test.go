@@ -18,7 +18,7 @@ func TestResync(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
 		n := newNode(t)
 		h := n.host()
-		h.cgroups = cgroup.New(deaf{n.tree})
+		h.Cgroups = cgroup.New(deaf{n.tree})
 		r := n.startOn(h)
 		id := n.container(n.pod("a", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 		n.runsOn(id, "2-3")
@@ -32,13 +32,13 @@ func TestResync(t *testing.T) {
 			t.Fatal(err)
 		}
 		done := make(chan struct{})
-		r.loop.box.post(unasked(func(l *loop) {
-			now := l.status.distrusted.Add(l.settings.config.ResyncPeriod)
+		r.loop.box.Post(unasked(func(l *loop) {
+			now := l.status.distrusted.Add(l.settings.Config.ResyncPeriod)
 			if l.resync(now); !l.status.listing || !l.timers.sweep.due.After(time.Now()) {
 				t.Errorf("listing %t, and in %v all is read", l.status.listing, time.Until(l.timers.sweep.due))
 			}
-			if len(l.tree.stale) > 0 || l.agenda.asked() {
-				t.Errorf("%d are stale, agenda %+v: a pass of its own", len(l.tree.stale), l.agenda)
+			if len(l.tree.Stale) > 0 || l.agenda.asked() {
+				t.Errorf("%d are stale, agenda %+v: a pass of its own", len(l.tree.Stale), l.agenda)
 			}
 			close(done)
 		}))

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
@@ -26,14 +27,14 @@ func TestPodSettles(t *testing.T) {
 		{name: "init container ended long ago", sandbox: ago(time.Hour), created: ago(time.Hour), finished: ago(30 * time.Minute), want: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			m := newModel(cgroup.DriverSystemd)
-			m.putPod(podFacts{Pod: cri.Pod{ID: "sandbox", UID: "uid", Ready: true, CreatedAt: tt.sandbox}})
+			m := inventory.NewModel(cgroup.DriverSystemd)
+			m.PutPod(inventory.PodFacts{Pod: cri.Pod{ID: "sandbox", UID: "uid", Ready: true, CreatedAt: tt.sandbox}})
 			c := cri.Container{ID: "c", PodID: "sandbox", Name: "app", State: cri.Running, CreatedAt: tt.created}
 			if !tt.finished.IsZero() {
 				c.State, c.FinishedAt = cri.Exited, tt.finished
 			}
-			m.putContainer(containerFacts{Container: c})
-			pods := m.input(now)
+			m.PutContainer(inventory.ContainerFacts{Container: c})
+			pods := m.Input(now)
 			if len(pods) != 1 || pods[0].Settled != tt.want {
 				t.Errorf("input() = %+v, want one pod with Settled %t", pods, tt.want)
 			}

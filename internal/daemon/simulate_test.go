@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/internal/node/view"
 	"github.com/cpupoold/cpupoold/internal/simulate"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -126,10 +127,10 @@ func (p *simulatedPod) resources(milli int) cri.Resources {
 
 // run has the pod come on the fake node, as a kubelet would, and waits for each step: two
 // of them in one pass are another order than the simulation's.
-func (p *simulatedPod) run(r *running, o *observer) string {
+func (p *simulatedPod) run(r *running, o *view.Observer) string {
 	known := func(id, state string) {
 		r.eventually(p.name+" "+id+" is "+state, func() bool {
-			return slices.ContainsFunc(o.now().everybody(), func(c inspect.Container) bool { return c.ID == id && c.State == state })
+			return slices.ContainsFunc(o.Now().Everybody(), func(c inspect.Container) bool { return c.ID == id && c.State == state })
 		})
 		r.quiet()
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/durable"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 )
 
 const staticState = `{"policyName":"static","defaultCpuSet":"0-3","entries":{},"checksum":1}`
@@ -22,15 +23,15 @@ func TestStateFileOnHungDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reads atomic.Int32
 		answers := make(chan string)
-		f := &stateFile{name: "/kubelet/cpu_manager_state", read: func(string, int64) ([]byte, error) {
+		f := &hostenv.StateFile{Name: "/kubelet/cpu_manager_state", Read: func(string, int64) ([]byte, error) {
 			reads.Add(1)
 			return []byte(<-answers), nil
 		}}
 		for range 3 {
 			begin := time.Now()
 			_, err := f.State(t.Context())
-			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "/kubelet/cpu_manager_state") || time.Since(begin) != stateLimit {
-				t.Errorf("after %s: %v; want an error with the file's name after %s", time.Since(begin), err, stateLimit)
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "/kubelet/cpu_manager_state") || time.Since(begin) != hostenv.StateLimit {
+				t.Errorf("after %s: %v; want an error with the file's name after %s", time.Since(begin), err, hostenv.StateLimit)
 			}
 		}
 		if reads.Load() != 1 {
@@ -48,8 +49,8 @@ func TestStateFileOnHungDisk(t *testing.T) {
 }
 
 func TestStateFile(t *testing.T) {
-	name := filepath.Join(t.TempDir(), cpuManagerState)
-	f := &stateFile{name: name, read: durable.Read}
+	name := filepath.Join(t.TempDir(), hostenv.CpuManagerState)
+	f := &hostenv.StateFile{Name: name, Read: durable.Read}
 	if _, err := f.State(t.Context()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	services "github.com/cpupoold/cpupoold/internal/host"
+	"github.com/cpupoold/cpupoold/internal/node/view"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -65,7 +66,7 @@ type status struct {
 	writeErrors map[telemetry.WriteError]uint64
 	// partitionChanges counts writes of cpuset.cpus.partition that the kernel has taken.
 	partitionChanges uint64
-	vacancy          vacancy
+	vacancy          view.Vacancy
 	owed             map[cgroup.Write]bool // what is not written (mode: observe)
 	faults           map[cgroup.Path]error // what the last pass has left
 	lastSuccess      time.Time

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
-	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // strangers are cgroups of containers that have appeared in pods before the runtime
@@ -38,7 +38,7 @@ func strangerID(p cgroup.Path, d cgroup.Driver) string {
 	}
 	id := name[strings.LastIndexByte(name, '-')+1:]
 	const idLength = 64 // of all runtimes that the kubelet talks to
-	if len(id) != idLength || strings.Trim(id, "0123456789abcdef") != "" || !isContainerPrefix(strings.TrimSuffix(name, id)) {
+	if len(id) != idLength || strings.Trim(id, "0123456789abcdef") != "" || !inventory.IsContainerPrefix(strings.TrimSuffix(name, id)) {
 		return ""
 	}
 	return id
@@ -46,9 +46,9 @@ func strangerID(p cgroup.Path, d cgroup.Driver) string {
 
 // meet is told of a cgroup in a pod. It says whether that is a stranger.
 func (l *loop) meet(p cgroup.Path) bool {
-	id := strangerID(p, l.driver)
-	if id == "" || l.observes || l.manager != nil || // the kubelet has said where it is to be
-		l.runtime == nil || l.model.containers[id] != nil || l.model.pods[id] != nil || l.strangers.has(p) || l.leavesPod(p.Parent()) {
+	id := strangerID(p, l.Driver)
+	if id == "" || l.Observes || l.Manager != nil || // the kubelet has said where it is to be
+		l.Runtime == nil || l.model.Containers[id] != nil || l.model.Pods[id] != nil || l.strangers.has(p) || l.leavesPod(p.Parent()) {
 		return false
 	}
 	l.strangers[p] = stranger{id: id}
@@ -66,11 +66,11 @@ func (l *loop) confine(shared, owned cpuset.Set, want []cgroup.Target) []cgroup.
 	for _, t := range want {
 		if l.strangers.has(t.Path) {
 			delete(l.strangers, t.Path)
-			delete(l.tree.current, t.Path) // the runtime and systemd may have told of its record
+			delete(l.tree.Current, t.Path) // the runtime and systemd may have told of its record
 		}
 	}
 	maps.DeleteFunc(l.strangers, func(_ cgroup.Path, s stranger) bool {
-		e := l.model.containers[s.id]
+		e := l.model.Containers[s.id]
 		return e != nil && l.leaves(e) // it has no target
 	})
 	shared = shared.Difference(owned)
@@ -79,7 +79,7 @@ func (l *loop) confine(shared, owned cpuset.Set, want []cgroup.Target) []cgroup.
 	}
 	var more []cgroup.Target
 	for p, s := range l.strangers {
-		st, err := l.cgroups.Read(p)
+		st, err := l.Cgroups.Read(p)
 		if errors.Is(err, cgroup.ErrGone) {
 			delete(l.strangers, p)
 			continue
@@ -87,7 +87,7 @@ func (l *loop) confine(shared, owned cpuset.Set, want []cgroup.Target) []cgroup.
 		if err != nil || !st.HasCPUSet {
 			continue // there is no file to write
 		}
-		if !st.CPUs.IsEmpty() && !st.CPUs.Overlaps(owned) && !l.ledger.touched(p, cgroup.FileCPUs) {
+		if !st.CPUs.IsEmpty() && !st.CPUs.Overlaps(owned) && !l.ledger.Touched(p, cgroup.FileCPUs) {
 			continue
 		}
 		s.cpus = shared
@@ -96,15 +96,6 @@ func (l *loop) confine(shared, owned cpuset.Set, want []cgroup.Target) []cgroup.
 	}
 	slices.SortFunc(more, func(a, b cgroup.Target) int { return strings.Compare(string(a.Path), string(b.Path)) })
 	return append(want, more...)
-}
-
-// ownedBy are the CPUs of a plan that somebody has for himself.
-func ownedBy(p pools.Plan) cpuset.Set {
-	owned := p.Idle
-	for _, a := range p.Assignments {
-		owned = owned.Union(a.CPUs)
-	}
-	return owned
 }
 
 // unsealed makes Diff leave the recorders of strangers alone.

@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -64,7 +65,7 @@ func TestStuckPartition(t *testing.T) {
 			scope := cgroup.Path(n.runtime.Cgroup(third))
 			end = n.bar(scope, cgroup.FilePartition)
 			h := n.host()
-			report, err := h.restore(t.Context(), n.journal())
+			report, err := restore.HostRestore(&h, t.Context(), n.journal())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -76,7 +77,7 @@ func TestStuckPartition(t *testing.T) {
 				t.Errorf("restore does not tell of %s: %+v", scope, report)
 			}
 			end()
-			if report, err = h.restore(t.Context(), n.journal()); err != nil || len(report.Differs) > 0 || len(n.lists()) > 0 || !n.root().Equal(cpuset.Range(0, 7)) {
+			if report, err = restore.HostRestore(&h, t.Context(), n.journal()); err != nil || len(report.Differs) > 0 || len(n.lists()) > 0 || !n.root().Equal(cpuset.Range(0, 7)) {
 				t.Errorf("restore once more: %+v, %v; lists %v, root %s", report, err, n.lists(), n.root())
 			}
 			if n.tree.Crashed() || !n.tree.Leaked().IsEmpty() {

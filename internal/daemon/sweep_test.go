@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -46,8 +48,8 @@ func TestSweep(t *testing.T) {
 		period time.Duration
 		turns  int
 	}{
-		"watched":      {turns: maxTurns, period: 30 * time.Second},
-		"often":        {turns: maxTurns, period: 20 * time.Second},
+		"watched":      {turns: kernelstate.MaxTurns, period: 30 * time.Second},
+		"often":        {turns: kernelstate.MaxTurns, period: 20 * time.Second},
 		"rarely":       {turns: 2, period: 2 * time.Minute},
 		"once an hour": {turns: 1, period: time.Hour},
 		"not watched":  {turns: 1, period: 30 * time.Second, deaf: true},
@@ -55,8 +57,8 @@ func TestSweep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
 			h, tree := n.host(), &mute{Cgroups: n.tree}
-			if h.cgroups = cgroup.New(tree); c.deaf {
-				h.cgroups = cgroup.New(struct {
+			if h.Cgroups = cgroup.New(tree); c.deaf {
+				h.Cgroups = cgroup.New(struct {
 					cgroup.Tree
 					cgroup.Threads
 				}{n.tree, n.tree})
@@ -76,10 +78,10 @@ func TestSweep(t *testing.T) {
 
 			read, checked := make(map[cgroup.Path]int), make(map[cgroup.Path]int)
 			r.inspect(func(l *loop) {
-				l.settings.config.ResyncPeriod = c.period
+				l.settings.Config.ResyncPeriod = c.period
 				was := *l.tree
-				l.tree.read = func(p cgroup.Path) (cgroup.State, error) { read[p]++; return was.read(p) }
-				l.tree.check = func(s cgroup.State) (cgroup.State, error) { checked[s.Path]++; return was.check(s) }
+				l.tree.Read = func(p cgroup.Path) (cgroup.State, error) { read[p]++; return was.Read(p) }
+				l.tree.Check = func(s cgroup.State) (cgroup.State, error) { checked[s.Path]++; return was.Check(s) }
 			})
 			sweeps := func(n int) {
 				for range n {
@@ -89,13 +91,13 @@ func TestSweep(t *testing.T) {
 			}
 			sweeps(c.turns)
 			r.inspect(func(l *loop) {
-				for p := range l.tree.current {
+				for p := range l.tree.Current {
 					if read[p] != 1 || checked[p] != c.turns-1 {
 						t.Errorf("in %d sweeps %s was read %d times and checked %d times", c.turns, p, read[p], checked[p])
 					}
 				}
-				if len(l.tree.current) < len(ids) {
-					t.Errorf("%d cgroups", len(l.tree.current))
+				if len(l.tree.Current) < len(ids) {
+					t.Errorf("%d cgroups", len(l.tree.Current))
 				}
 			})
 
@@ -120,12 +122,12 @@ func TestSweep(t *testing.T) {
 
 // TestTurns: each cgroup has one of the turns, and no turn is that of all.
 func TestTurns(t *testing.T) {
-	var of [maxTurns]int
+	var of [kernelstate.MaxTurns]int
 	for i := range 400 {
-		of[turnOf(cgroup.Path(fmt.Sprintf("kubepods.slice/kubepods-pod%d.slice/cri-containerd-%064x.scope", i/4, i*i)))%maxTurns]++
+		of[kernelstate.TurnOf(cgroup.Path(fmt.Sprintf("kubepods.slice/kubepods-pod%d.slice/cri-containerd-%064x.scope", i/4, i*i)))%kernelstate.MaxTurns]++
 	}
 	for turn, n := range of {
-		if n < 400/maxTurns/2 || n > 400/maxTurns*2 {
+		if n < 400/kernelstate.MaxTurns/2 || n > 400/kernelstate.MaxTurns*2 {
 			t.Errorf("turn %d is that of %d of 400 cgroups: %v", turn, n, of)
 		}
 	}
@@ -134,9 +136,9 @@ func TestTurns(t *testing.T) {
 // TestSweepFails: a cgroup that could not be read is read again without another sweep.
 func TestSweepFails(t *testing.T) {
 	at := func(p cgroup.Path) cgroup.State { return cgroup.State{Path: p} }
-	tr := newTree(func(p cgroup.Path) (cgroup.State, error) { return at(p), nil })
+	tr := kernelstate.NewTree(func(p cgroup.Path) (cgroup.State, error) { return at(p), nil })
 	fails := true
-	tr.check = func(s cgroup.State) (cgroup.State, error) {
+	tr.Check = func(s cgroup.State) (cgroup.State, error) {
 		if fails {
 			return cgroup.State{}, fmt.Errorf("read %s: too many open files", s.Path)
 		}
@@ -145,32 +147,32 @@ func TestSweepFails(t *testing.T) {
 	targets := make([]cgroup.Target, 64)
 	for i := range targets {
 		targets[i].Path = cgroup.Path(fmt.Sprint("c", i))
-		tr.current[targets[i].Path] = cgroup.Current{State: at(targets[i].Path), Exists: true}
+		tr.Current[targets[i].Path] = cgroup.Current{State: at(targets[i].Path), Exists: true}
 	}
 	told := func(s cgroup.State) bool { return s.Path != "c7" }
-	tr.sweep(told, time.Second)
-	_, errs := tr.refresh(targets, newModel(cgroup.DriverSystemd))
-	if len(errs) == 0 || len(errs) == len(targets) || len(tr.stale) != len(errs) {
-		t.Fatalf("%d errors, %d stale", len(errs), len(tr.stale))
+	tr.Sweep(told, time.Second)
+	_, errs := tr.Refresh(targets, inventory.NewModel(cgroup.DriverSystemd))
+	if len(errs) == 0 || len(errs) == len(targets) || len(tr.Stale) != len(errs) {
+		t.Fatalf("%d errors, %d stale", len(errs), len(tr.Stale))
 	}
-	if _, errs = tr.refresh(targets, newModel(cgroup.DriverSystemd)); len(errs) > 0 || len(tr.stale) > 0 {
-		t.Errorf("%d errors, %d stale: they are read without another sweep", len(errs), len(tr.stale))
+	if _, errs = tr.Refresh(targets, inventory.NewModel(cgroup.DriverSystemd)); len(errs) > 0 || len(tr.Stale) > 0 {
+		t.Errorf("%d errors, %d stale: they are read without another sweep", len(errs), len(tr.Stale))
 	}
 }
 
 // TestRefreshOfWhatStands takes no memory for a cgroup that nothing is known to have happened to.
 func TestRefreshOfWhatStands(t *testing.T) {
-	tr := newTree(func(p cgroup.Path) (cgroup.State, error) {
+	tr := kernelstate.NewTree(func(p cgroup.Path) (cgroup.State, error) {
 		t.Errorf("%s is read", p)
 		return cgroup.State{Path: p}, nil
 	})
-	m := newModel(cgroup.DriverSystemd)
+	m := inventory.NewModel(cgroup.DriverSystemd)
 	targets := make([]cgroup.Target, 100)
 	for i := range targets {
 		targets[i].Path = cgroup.Path(fmt.Sprint("c", i))
-		tr.current[targets[i].Path] = cgroup.Current{State: cgroup.State{Path: targets[i].Path}, Exists: true}
+		tr.Current[targets[i].Path] = cgroup.Current{State: cgroup.State{Path: targets[i].Path}, Exists: true}
 	}
-	if n := testing.AllocsPerRun(10, func() { tr.refresh(targets, m) }); n > float64(len(targets)/10) {
+	if n := testing.AllocsPerRun(10, func() { tr.Refresh(targets, m) }); n > float64(len(targets)/10) {
 		t.Errorf("%v allocations for %d cgroups", n, len(targets))
 	}
 }
@@ -179,25 +181,25 @@ func TestRefreshOfWhatStands(t *testing.T) {
 // where nothing ran when it was read.
 func TestSweepInDoubt(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*tree)
+		change func(*kernelstate.Tree)
 		reads  bool
 	}{
-		"nothing":           {func(*tree) {}, false},
-		"a write of ours":   {func(t *tree) { t.since("a") }, true},
-		"a worker is at it": {func(t *tree) { t.pending["a"]++ }, true},
-		"stale":             {func(t *tree) { t.distrust("a") }, true},
-		"its turn":          {func(t *tree) { t.sweeps = t.turns - 1 - turnOf("a")%maxTurns }, true},
-		"is not there":      {func(t *tree) { t.current["a"] = cgroup.Current{State: cgroup.State{Path: "a"}} }, true},
+		"nothing":           {func(*kernelstate.Tree) {}, false},
+		"a write of ours":   {func(t *kernelstate.Tree) { t.Since("a") }, true},
+		"a worker is at it": {func(t *kernelstate.Tree) { t.Pending["a"]++ }, true},
+		"stale":             {func(t *kernelstate.Tree) { t.Distrust("a") }, true},
+		"its turn":          {func(t *kernelstate.Tree) { t.Sweeps = t.Turns - 1 - kernelstate.TurnOf("a")%kernelstate.MaxTurns }, true},
+		"is not there":      {func(t *kernelstate.Tree) { t.Current["a"] = cgroup.Current{State: cgroup.State{Path: "a"}} }, true},
 	} {
 		var reads, checks, gathers int
-		tr := newTree(func(p cgroup.Path) (cgroup.State, error) { reads++; return cgroup.State{Path: p}, nil })
-		tr.check = func(s cgroup.State) (cgroup.State, error) { checks++; return s, nil }
-		tr.gather = func(cgroup.Path) error { gathers++; return nil }
-		tr.current["a"] = cgroup.Current{State: cgroup.State{Path: "a"}, Exists: true}
-		tr.turns, tr.sweeps = maxTurns, 2*maxTurns-turnOf("a")%maxTurns
+		tr := kernelstate.NewTree(func(p cgroup.Path) (cgroup.State, error) { reads++; return cgroup.State{Path: p}, nil })
+		tr.Check = func(s cgroup.State) (cgroup.State, error) { checks++; return s, nil }
+		tr.Gather = func(cgroup.Path) error { gathers++; return nil }
+		tr.Current["a"] = cgroup.Current{State: cgroup.State{Path: "a"}, Exists: true}
+		tr.Turns, tr.Sweeps = kernelstate.MaxTurns, 2*kernelstate.MaxTurns-kernelstate.TurnOf("a")%kernelstate.MaxTurns
 		c.change(tr)
-		tr.sweep(func(cgroup.State) bool { return true }, time.Second)
-		_, errs := tr.refresh([]cgroup.Target{{Path: "a", CPUs: cpuset.Of(0)}}, newModel(cgroup.DriverSystemd))
+		tr.Sweep(func(cgroup.State) bool { return true }, time.Second)
+		_, errs := tr.Refresh([]cgroup.Target{{Path: "a", CPUs: cpuset.Of(0)}}, inventory.NewModel(cgroup.DriverSystemd))
 		if errs != nil || (reads == 1) != c.reads || reads+checks != 1 || gathers != checks {
 			t.Errorf("%s: %d reads, %d checks, %d times gathered, %v", name, reads, checks, gathers, errs)
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"runtime/debug"
 	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/actor"
 )
 
 // Memory is given back after the first look that is so long after all that runs was taken over,
@@ -45,7 +47,7 @@ func (l *loop) saveMemory(now time.Time) {
 		return
 	}
 	giveBack := l.thrift.giveBack
-	l.asks.submit("memory", func(context.Context) event {
+	l.Asks.Submit("memory", func(context.Context) actor.Event {
 		giveBack()
 		return nil
 	})

@@ -66,7 +66,7 @@ func TestGiveBack(t *testing.T) {
 func (r *running) looks() {
 	r.t.Helper()
 	before := r.passes()
-	r.loop.box.post(resync{})
+	r.loop.box.Post(resync{})
 	r.view("resync", func(*telemetry.View) bool { return r.passes() > before })
 }
 

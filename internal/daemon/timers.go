@@ -1,6 +1,10 @@
 package daemon
 
-import "time"
+import (
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/actor"
+)
 
 // timers are the loop's: each is armed by the owner and read in run.
 type timers struct {
@@ -19,14 +23,8 @@ type alarm struct {
 }
 
 func newTimers() timers {
-	stopped := func() alarm { return alarm{Timer: stoppedTimer()} }
+	stopped := func() alarm { return alarm{Timer: actor.StoppedTimer()} }
 	return timers{resync: stopped(), sweep: stopped(), retry: stopped(), journal: stopped(), pulse: stopped(), rest: stopped()}
-}
-
-func stoppedTimer() *time.Timer {
-	t := time.NewTimer(time.Hour)
-	t.Stop()
-	return t
 }
 
 // Reset is that of the timer.
@@ -44,7 +42,7 @@ func (a *alarm) Stop() {
 // armPulse has the owner wake to show that it is alive, if nothing else will in time: at
 // rest the resync does.
 func (l *loop) armPulse() {
-	if at, ok := l.notify.pulse(l.timers.resync.due); ok {
+	if at, ok := l.notify.Pulse(l.timers.resync.due); ok {
 		l.timers.pulse.Reset(time.Until(at))
 	} else {
 		l.timers.pulse.Stop()
@@ -54,7 +52,7 @@ func (l *loop) armPulse() {
 // armRetry wakes the loop when the next thing is due that the last pass, as of its begin,
 // came too early for. What has become due since is due at once.
 func (l *loop) armRetry(began time.Time) {
-	due, armed := l.bench.next(began)
+	due, armed := l.bench.Next(began)
 	earlier := func(at time.Time) {
 		if at.After(began) && (!armed || at.Before(due)) {
 			due, armed = at, true
@@ -65,16 +63,16 @@ func (l *loop) armRetry(began time.Time) {
 	if !l.status.ready {
 		earlier(l.applications.due())
 	}
-	l.hints.next(earlier)
-	earlier(l.kubelet.retry)
-	l.bench.nextContest(earlier, began)
+	l.hints.Next(earlier)
+	earlier(l.kubelet.Retry)
+	l.bench.NextContest(earlier, began)
 	l.nextAsk(earlier)
 	l.nextStop(earlier)
 	l.nextHook(earlier)
 	l.nextPromise(earlier)
 	l.nextResize(earlier)
 	l.nextPartition(earlier)
-	l.quiet.next(l.settings.config.Quiet, earlier)
+	l.quiet.Next(l.settings.Config.Quiet, earlier)
 	if armed {
 		l.timers.retry.Reset(time.Until(due))
 	}

@@ -9,6 +9,9 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/managers"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/hosttuning"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/power"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/internal/tune"
@@ -52,16 +55,16 @@ func TestWish(t *testing.T) {
 		"threads":               {away: config.AwayOff, threads: config.KernelThreadsExclusive, want: tune.Wish{NoKernel: cpuset.Of(1, 2, 3, 5)}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := settings{config: &config.Config{Interrupts: config.Interrupts{Away: tc.away}, KernelThreads: tc.threads}, topology: threadsOfCores()}
-			m := &model{
-				pods:       map[string]*podEntry{"sandbox": {uid: "uid", pod: cri.Pod{Annotations: tc.annotations, RuntimeHandler: tc.handler}}},
-				containers: map[string]*containerEntry{"id": {container: cri.Container{Name: "app", PodID: "sandbox"}}},
+			s := desired.Settings{Config: &config.Config{Interrupts: config.Interrupts{Away: tc.away}, KernelThreads: tc.threads}, Topology: threadsOfCores()}
+			m := &inventory.Model{
+				Pods:       map[string]*inventory.PodEntry{"sandbox": {Uid: "uid", Pod: cri.Pod{Annotations: tc.annotations, RuntimeHandler: tc.handler}}},
+				Containers: map[string]*inventory.ContainerEntry{"id": {Container: cri.Container{Name: "app", PodID: "sandbox"}}},
 			}
 			plan := pools.Plan{
 				Pods:  []pools.PodPlan{{UID: "uid", Containers: []pools.Placement{{ID: "id", Name: "app", Exclusive: true, CPUs: cpuset.Of(1, 2, 5), State: pools.Running}}}},
 				Units: []pools.UnitPlan{{Name: "du.service", Exclusive: true, CPUs: cpuset.Of(3)}},
 			}
-			w, elsewhere := s.wish(plan, m, &others{crio: hooks})
+			w, elsewhere := s.Wish(plan, m, &desired.Others{Crio: hooks})
 			if !w.Equal(tc.want) || (elsewhere["id"] != "") != tc.elsewhere {
 				t.Errorf("wish %v, %v, elsewhere %v; want %v, %v", w.Quiet, w.NoKernel, elsewhere, tc.want.Quiet, tc.want.NoKernel)
 			}
@@ -70,9 +73,9 @@ func TestWish(t *testing.T) {
 }
 
 func TestHousekeepingIsTold(t *testing.T) {
-	s := settings{config: &config.Config{Interrupts: config.Interrupts{Away: config.AwayAnnotated}}, topology: threadsOfCores()}
+	s := desired.Settings{Config: &config.Config{Interrupts: config.Interrupts{Away: config.AwayAnnotated}}, Topology: threadsOfCores()}
 	for value, want := range map[string]string{"housekeeping": "1,5", "disable": "", "enable": ""} {
-		if got := s.housekeepingOf(map[string]string{"irq-load-balancing.crio.io": value}, "app", cpuset.Of(1, 2, 5)); got.String() != want {
+		if got := s.HousekeepingOf(map[string]string{"irq-load-balancing.crio.io": value}, "app", cpuset.Of(1, 2, 5)); got.String() != want {
 			t.Errorf("%s: housekeeping CPUs %s; want %q", value, got, want)
 		}
 	}
@@ -99,7 +102,7 @@ func TestSettingsHaveTheirNames(t *testing.T) {
 // TestLostDirectory: what cannot be opened is an error when somebody asks for it, also if
 // it is not there, and keeps nobody from starting.
 func TestLostDirectory(t *testing.T) {
-	queues := tune.ReceiveQueues(lost(errors.New("receive queues of the host: not there")), tune.Machine{Possible: cpuset.Range(0, 3)})
+	queues := tune.ReceiveQueues(hosttuning.Lost(errors.New("receive queues of the host: not there")), tune.Machine{Possible: cpuset.Range(0, 3)})
 	if _, err := queues.Read(t.Context()); err == nil {
 		t.Error("reading: no error")
 	}

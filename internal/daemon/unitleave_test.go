@@ -10,6 +10,10 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/control"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -18,18 +22,18 @@ import (
 
 // slowUnits is a systemd that takes its time to revert units.
 type slowUnits struct {
-	unitManager
+	hostenv.UnitManager
 	asked, release chan struct{}
 }
 
-func newSlowUnits(u unitManager) *slowUnits {
-	return &slowUnits{unitManager: u, asked: make(chan struct{}, 100), release: make(chan struct{})}
+func newSlowUnits(u hostenv.UnitManager) *slowUnits {
+	return &slowUnits{UnitManager: u, asked: make(chan struct{}, 100), release: make(chan struct{})}
 }
 
 func (s *slowUnits) Revert(ctx context.Context, unit string, originals []cgroup.Property, nodes cpuset.Set) error {
 	s.asked <- struct{}{}
 	<-s.release
-	return s.unitManager.Revert(ctx, unit, originals, nodes)
+	return s.UnitManager.Revert(ctx, unit, originals, nodes)
 }
 
 // TestNobodyGetsTheCPUsOfALeavingUnit before it has left them, whatever pool they
@@ -60,8 +64,8 @@ func leave(t *testing.T, before, after string, meanwhile, then [2]string) {
 	n.start2("du.service")
 	n.yaml = before + "units: {du.service: {cpus: 2}}\n"
 	h := n.host()
-	slow := newSlowUnits(h.units)
-	h.units = slow
+	slow := newSlowUnits(h.Units)
+	h.Units = slow
 	release := sync.OnceFunc(func() { close(slow.release) })
 	defer release()
 	r := n.startOn(h)
@@ -121,7 +125,7 @@ func (n *node) stateAt(p cgroup.Path) cgroup.State {
 // deafUnits says that units have their properties back, which the kernel has not heard
 // of.
 type deafUnits struct {
-	unitManager
+	hostenv.UnitManager
 	tree *testnode.Cgroups
 }
 
@@ -131,7 +135,7 @@ func (d deafUnits) Revert(ctx context.Context, unit string, originals []cgroup.P
 	if err != nil {
 		return err
 	}
-	if err := d.unitManager.Revert(ctx, unit, originals, nodes); err != nil {
+	if err := d.UnitManager.Revert(ctx, unit, originals, nodes); err != nil {
 		return err
 	}
 	return d.tree.Write(name, string(before))
@@ -145,7 +149,7 @@ func TestRevertIsVerified(t *testing.T) {
 	n.start2("du.service")
 	n.yaml = poolsYAML + "units: {du.service: {cpus: 2}}\n"
 	h := n.host()
-	h.units = deafUnits{h.units, n.tree}
+	h.Units = deafUnits{h.Units, n.tree}
 	r := n.startOn(h)
 	n.unitRunsOn("du.service", "4-5")
 	r.quiet()
@@ -155,7 +159,7 @@ func TestRevertIsVerified(t *testing.T) {
 	late := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
 	n.runsOn(late, "6-7")
 	r.stop()
-	if got := n.journal(); len(got.Originals) == 0 || !slices.ContainsFunc(got.Originals, func(o Original) bool { return o.Unit == "du.service" }) {
+	if got := n.journal(); len(got.Originals) == 0 || !slices.ContainsFunc(got.Originals, func(o undo.Original) bool { return o.Unit == "du.service" }) {
 		t.Errorf("originals %v; want that of du.service", got.Originals)
 	}
 	r = n.start()
@@ -172,8 +176,8 @@ func TestMoveWhileAUnitLeaves(t *testing.T) {
 	n.start2("du.service")
 	n.yaml = poolsYAML + "units: {du.service: {cpus: 2}}\n"
 	h := n.host()
-	slow := newSlowUnits(h.units)
-	h.units = slow
+	slow := newSlowUnits(h.Units)
+	h.Units = slow
 	release := sync.OnceFunc(func() { close(slow.release) })
 	defer release()
 	r := n.startOn(h)
@@ -196,7 +200,7 @@ func TestMoveWhileAUnitLeaves(t *testing.T) {
 	}
 	answer := make(chan moveAnswer, 1)
 	moveAsked{Move: move(free), answer: answer}.apply(l)
-	if got := assigned(l.assignments, unitKey("du.service")).String(); got != "4-5" || len(answer) > 0 {
+	if got := desired.Assigned(l.assignments, inventory.UnitKey("du.service")).String(); got != "4-5" || len(answer) > 0 {
 		t.Errorf("the unit that is to leave has CPUs %q on record after a move; want 4-5", got)
 	}
 
@@ -220,8 +224,8 @@ func TestNobodyGivesWayForALeavingUnit(t *testing.T) {
 	n.start2("du.service")
 	n.yaml = carvedYAML + "units: {du.service: {cpus: 2}}\n"
 	h := n.host()
-	slow := newSlowUnits(h.units)
-	h.units = slow
+	slow := newSlowUnits(h.Units)
+	h.Units = slow
 	release := sync.OnceFunc(func() { close(slow.release) })
 	defer release()
 	r := n.startOn(h)

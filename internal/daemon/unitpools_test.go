@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -27,13 +30,13 @@ func TestEncloses(t *testing.T) {
 		"name like it":  {"kubelet.slic", ""},
 		"beside a unit": {"system.slice/ru.service", ""},
 	} {
-		m := newModel(cgroup.DriverSystemd)
-		m.units["du.service"] = &unitEntry{unit: cgroup.Unit{Name: "du.service", Path: "system.slice/du.service"}}
-		m.units["outer"] = &unitEntry{unit: cgroup.Unit{Name: "outer", Path: c.path}}
-		m.units["y.service"] = &unitEntry{unit: cgroup.Unit{Name: "y.service", Path: "radio.slice/y.service"}} // of the host's
-		m.pods["p"] = &podEntry{slice: pod, pause: pod + "/cri-containerd-p.scope"}
-		m.containers["c"] = &containerEntry{path: "machine.slice/cri-containerd-c.scope"}
-		if got := m.encloses("outer", []string{"y.service"}); got != c.want {
+		m := inventory.NewModel(cgroup.DriverSystemd)
+		m.Units["du.service"] = &inventory.UnitEntry{Unit: cgroup.Unit{Name: "du.service", Path: "system.slice/du.service"}}
+		m.Units["outer"] = &inventory.UnitEntry{Unit: cgroup.Unit{Name: "outer", Path: c.path}}
+		m.Units["y.service"] = &inventory.UnitEntry{Unit: cgroup.Unit{Name: "y.service", Path: "radio.slice/y.service"}} // of the host's
+		m.Pods["p"] = &inventory.PodEntry{Slice: pod, Pause: pod + "/cri-containerd-p.scope"}
+		m.Containers["c"] = &inventory.ContainerEntry{Path: "machine.slice/cri-containerd-c.scope"}
+		if got := m.Encloses("outer", []string{"y.service"}); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
@@ -55,55 +58,55 @@ func TestInnerUnitWins(t *testing.T) {
 	n.start2("du.service")
 	n.unitRunsOn("du.service", "4-5")
 	n.eventually("slice reverted", func() bool { return n.property("system.slice") == "" })
-	r.view("problem", func(v *telemetry.View) bool { return v.Problems[string(codeUnitEncloses)] == 1 })
+	r.view("problem", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeUnitEncloses)] == 1 })
 	r.quiet()
 }
 
 // duOriginal is in the journal as long as du.service is on CPUs of ours.
-func duOriginal() Original {
-	return Original{Path: "system.slice/du.service", File: cgroup.FileCPUs, Unit: "du.service"}
+func duOriginal() undo.Original {
+	return undo.Original{Path: "system.slice/du.service", File: cgroup.FileCPUs, Unit: "du.service"}
 }
 
 // TestUnitsThatLeave: the CPUs of a unit that the configuration does not name any
 // more go nowhere before it has left them; another name of it takes them along.
 func TestUnitsThatLeave(t *testing.T) {
-	du, silence := duService(), unitFetched{name: "alias.service", err: errors.New("no answer")}
-	known := unitFetched{name: "du.service", unit: du}
-	alias := unitFetched{name: "alias.service", unit: du}
-	ru := unitFetched{name: "ru.service", unit: cgroup.Unit{Name: "ru.service", Load: "loaded", Path: "system.slice/ru.service"}}
+	du, silence := duService(), inventory.UnitFetched{Name: "alias.service", Err: errors.New("no answer")}
+	known := inventory.UnitFetched{Name: "du.service", Unit: du}
+	alias := inventory.UnitFetched{Name: "alias.service", Unit: du}
+	ru := inventory.UnitFetched{Name: "ru.service", Unit: cgroup.Unit{Name: "ru.service", Load: "loaded", Path: "system.slice/ru.service"}}
 	for name, c := range map[string]struct {
 		units    string
-		answers  []unitFetched
+		answers  []inventory.UnitFetched
 		reverted bool // has its original back
 		away     bool
 		want     string // assignments afterwards
 		withheld string
 	}{
-		"still there":          {"", []unitFetched{known}, false, false, "du.service 4-5", "4-5"},
-		"reverted":             {"", []unitFetched{known}, true, false, "", ""},
-		"gone":                 {"", []unitFetched{known}, false, true, "", ""},
+		"still there":          {"", []inventory.UnitFetched{known}, false, false, "du.service 4-5", "4-5"},
+		"reverted":             {"", []inventory.UnitFetched{known}, true, false, "", ""},
+		"gone":                 {"", []inventory.UnitFetched{known}, false, true, "", ""},
 		"not known any more":   {"", nil, false, false, "du.service 4-5", "4-5"},
-		"renamed":              {"units: {alias.service: {cpus: 2}}\n", []unitFetched{known, alias}, false, false, "alias.service 4-5", ""},
-		"renamed, not told":    {"units: {alias.service: {cpus: 2}}\n", []unitFetched{known}, false, false, "du.service 4-5", "4-5"},
-		"renamed, no answer":   {"units: {alias.service: {cpus: 2}}\n", []unitFetched{known, silence}, false, false, "du.service 4-5", "4-5"},
-		"renamed, now in pool": {"units: {alias.service: {pool: management}}\n", []unitFetched{known, alias}, false, false, "", ""},
-		"another":              {"units: {ru.service: {cpus: 2}}\n", []unitFetched{known, ru}, false, false, "du.service 4-5, ru.service 6-7", "4-5"},
-		"another, not told":    {"units: {ru.service: {cpus: 2}}\n", []unitFetched{known}, false, false, "du.service 4-5", "4-5"},
-		"other has come":       {"units: {ru.service: {cpus: 2}}\n", []unitFetched{known, ru}, true, false, "ru.service 4-5", ""},
+		"renamed":              {"units: {alias.service: {cpus: 2}}\n", []inventory.UnitFetched{known, alias}, false, false, "alias.service 4-5", ""},
+		"renamed, not told":    {"units: {alias.service: {cpus: 2}}\n", []inventory.UnitFetched{known}, false, false, "du.service 4-5", "4-5"},
+		"renamed, no answer":   {"units: {alias.service: {cpus: 2}}\n", []inventory.UnitFetched{known, silence}, false, false, "du.service 4-5", "4-5"},
+		"renamed, now in pool": {"units: {alias.service: {pool: management}}\n", []inventory.UnitFetched{known, alias}, false, false, "", ""},
+		"another":              {"units: {ru.service: {cpus: 2}}\n", []inventory.UnitFetched{known, ru}, false, false, "du.service 4-5, ru.service 6-7", "4-5"},
+		"another, not told":    {"units: {ru.service: {cpus: 2}}\n", []inventory.UnitFetched{known}, false, false, "du.service 4-5", "4-5"},
+		"other has come":       {"units: {ru.service: {cpus: 2}}\n", []inventory.UnitFetched{known, ru}, true, false, "ru.service 4-5", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
 			n.yaml = poolsYAML + c.units
 			l := n.bareLoop(n.host())
 			if !c.reverted {
-				l.ledger.note(duOriginal())
-				l.ledger.durable = l.ledger.changes
+				l.ledger.Note(duOriginal())
+				l.ledger.Durable = l.ledger.Changes
 			}
 			for _, a := range c.answers {
-				l.model.putUnit(a)
+				l.model.PutUnit(a)
 			}
 			l.status.away["du.service"] = c.away
-			l.assignments = []pools.Assignment{{Key: unitKey("du.service"), CPUs: cpuset.Of(4, 5)}}
+			l.assignments = []pools.Assignment{{Key: inventory.UnitKey("du.service"), CPUs: cpuset.Of(4, 5)}}
 			l.pass()
 			var got []string
 			for _, a := range l.assignments {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
+	"github.com/cpupoold/cpupoold/internal/node/actor"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -23,42 +25,42 @@ type unitReverted struct {
 // alias: until systemd has told what each of its names stands for, nobody is known
 // to have left it.
 func (l *loop) revertUnits() {
-	names := l.settings.unitNames()
-	if l.units == nil || !l.ledger.safe() || l.model.unnamed(names) {
+	names := l.settings.UnitNames()
+	if l.Units == nil || !l.ledger.Safe() || l.model.Unnamed(names) {
 		return
 	}
 	placed := l.placedUnits()
-	for name, originals := range l.ledger.units() {
-		if l.status.reverting[name] || l.model.configuredAs(placed, name) != "" {
+	for name, originals := range l.ledger.Units() {
+		if l.status.reverting[name] || l.model.ConfiguredAs(placed, name) != "" {
 			continue
 		}
 		l.status.reverting[name] = true
 		p := originals[0].Path
-		l.tree.begin(p)
-		l.seals.submit(string(p), func(ctx context.Context) event {
-			return unitReverted{name, p, l.revertUnit(ctx, name, originals)}
+		l.tree.Begin(p)
+		l.Seals.Submit(string(p), func(ctx context.Context) actor.Event {
+			return unitReverted{name, p, revertUnit(&l.Host, ctx, name, originals)}
 		})
 	}
 }
 
 // revertUnit gives a unit its properties back, and looks whether it has them and has
 // left its CPUs; it runs in a worker.
-func (h *host) revertUnit(ctx context.Context, name string, originals []Original) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+func revertUnit(h *hostenv.Host, ctx context.Context, name string, originals []undo.Original) error {
+	ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
 	defer cancel()
-	if err := h.units.Revert(ctx, name, properties(originals), h.nodes); err != nil {
+	if err := h.Units.Revert(ctx, name, undo.Properties(originals), h.Nodes); err != nil {
 		return err
 	}
 	for _, o := range originals {
 		// systemd applies what it was told before it answers the next question.
-		st, err := h.heldBy(ctx, o)
+		st, err := undo.HeldBy(h, ctx, o)
 		if err != nil {
 			return err
 		}
-		if d, differs := h.difference(o, st, nil); differs {
+		if d, differs := undo.HostDifference(h, o, st, nil); differs {
 			return fmt.Errorf("systemd has %s %q for it, not %q", o.File, d.Now, o.Value)
 		}
-		if err := h.verifyReverted(o); err != nil {
+		if err := verifyReverted(h, o); err != nil {
 			return err
 		}
 	}
@@ -67,7 +69,7 @@ func (h *host) revertUnit(ctx context.Context, name string, originals []Original
 
 // verifyReverted asks the kernel whether a unit has the CPUs again that it had before
 // the daemon gave it others. One that does not run has none to leave.
-func (h *host) verifyReverted(o Original) error {
+func verifyReverted(h *hostenv.Host, o undo.Original) error {
 	if o.File != cgroup.FileCPUs {
 		return nil
 	}
@@ -76,9 +78,9 @@ func (h *host) verifyReverted(o Original) error {
 		return fmt.Errorf("journal: original of %s in %s: %w", o.File, o.Path, err)
 	}
 	if want.IsEmpty() {
-		want = h.possible
+		want = h.Possible
 	}
-	st, err := h.cgroups.Read(o.Path)
+	st, err := h.Cgroups.Read(o.Path)
 	switch {
 	case errors.Is(err, cgroup.ErrGone):
 		return nil
@@ -91,29 +93,12 @@ func (h *host) verifyReverted(o Original) error {
 	return nil
 }
 
-// unnamed says that systemd has not told yet which unit one of the names is.
-func (m *model) unnamed(configured []string) bool {
-	return slices.ContainsFunc(configured, func(name string) bool {
-		e := m.units[name]
-		return e == nil || e.unit.Name == ""
-	})
-}
-
-// configuredAs is what the configuration calls a unit, "" if it does not name it.
-func (m *model) configuredAs(configured []string, own string) string {
-	i := slices.IndexFunc(configured, func(name string) bool { return name == own || m.unitName(name) == own })
-	if i < 0 {
-		return ""
-	}
-	return configured[i]
-}
-
 func (e unitReverted) apply(l *loop) {
-	l.tree.end(e.path)
-	if name := l.model.configuredAs(l.settings.unitNames(), e.name); name != "" {
+	l.tree.End(e.path)
+	if name := l.model.ConfiguredAs(l.settings.UnitNames(), e.name); name != "" {
 		l.fetchUnit(name) // what is known of it is old, however this ended
 	}
-	if l.model.configuredAs(l.placedUnits(), e.name) != "" {
+	if l.model.ConfiguredAs(l.placedUnits(), e.name) != "" {
 		delete(l.status.reverting, e.name) // it has come back meanwhile
 		return
 	}
@@ -132,19 +117,7 @@ func (e unitReverted) apply(l *loop) {
 	}
 	delete(l.status.reverting, e.name)
 	delete(l.status.away, e.name)
-	l.ledger.forgetUnit(e.name)
-	l.bench.forget(func(p cgroup.Path) bool { return p == e.path }) // it may get the same again soon
+	l.ledger.ForgetUnit(e.name)
+	l.bench.Forget(func(p cgroup.Path) bool { return p == e.path }) // it may get the same again soon
 	l.log.Info("unit has its CPUs back", "unit", e.name)
-}
-
-// properties are the originals of a unit as systemd takes them.
-func properties(originals []Original) []cgroup.Property {
-	names := map[string]string{cgroup.FileCPUs: cgroup.UnitCPUs, cgroup.FileMems: cgroup.UnitMems, cgroup.FileWeight: cgroup.UnitWeight}
-	var all []cgroup.Property
-	for _, o := range originals {
-		if name, ok := names[o.File]; ok {
-			all = append(all, cgroup.Property{Name: name, Value: o.Value})
-		}
-	}
-	return all
 }

@@ -6,6 +6,11 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/node/actor"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/restore"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -13,29 +18,29 @@ import (
 
 // bareLoop is a loop that nobody runs, so that a test can be its owner; answers of
 // its workers wait in its mailbox.
-func (n *node) bareLoop(h host) *loop {
+func (n *node) bareLoop(h hostenv.Host) *loop {
 	n.t.Helper()
 	l, err := newLoop(h, n.options())
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	c := newCrew(ctx, l.box.post)
-	n.t.Cleanup(func() { cancel(); c.wait() })
-	l.crew = c
+	c := actor.NewCrew(ctx, l.box.Post)
+	n.t.Cleanup(func() { cancel(); c.Wait() })
+	l.Crew = c
 	return l
 }
 
 // revertingUnits lets the loop be one in which du.service was on CPUs 4-5, and is
 // known by the answers.
-func (n *node) revertingUnits(units string, h host, answers ...unitFetched) *loop {
+func (n *node) revertingUnits(units string, h hostenv.Host, answers ...inventory.UnitFetched) *loop {
 	n.t.Helper()
 	n.yaml = poolsYAML + units
 	l := n.bareLoop(h)
-	l.ledger.note(duOriginal())
-	l.ledger.durable = l.ledger.changes
+	l.ledger.Note(duOriginal())
+	l.ledger.Durable = l.ledger.Changes
 	for _, a := range answers {
-		l.model.putUnit(a)
+		l.model.PutUnit(a)
 	}
 	return l
 }
@@ -51,16 +56,16 @@ func TestWhoIsReverted(t *testing.T) {
 	silence := errors.New("no answer")
 	for name, c := range map[string]struct {
 		units   string
-		answers []unitFetched
+		answers []inventory.UnitFetched
 		want    bool
 	}{
 		"not configured":      {"", nil, true},
-		"configured":          {"units: {du.service: {cpus: 2}}\n", []unitFetched{{name: "du.service", unit: duService()}}, false},
+		"configured":          {"units: {du.service: {cpus: 2}}\n", []inventory.UnitFetched{{Name: "du.service", Unit: duService()}}, false},
 		"not asked yet":       {"units: {alias.service: {cpus: 2}}\n", nil, false},
-		"no answer":           {"units: {alias.service: {cpus: 2}}\n", []unitFetched{{name: "alias.service", err: silence}}, false},
-		"alias":               {"units: {alias.service: {cpus: 2}}\n", []unitFetched{{name: "alias.service", unit: duService()}}, false},
-		"alias that is known": {"units: {alias.service: {cpus: 2}}\n", []unitFetched{{name: "alias.service", unit: duService()}, {name: "alias.service", err: silence}}, false},
-		"another":             {"units: {ru.service: {cpus: 2}}\n", []unitFetched{{name: "ru.service", unit: cgroup.Unit{Name: "ru.service", Load: "not-found"}}}, true},
+		"no answer":           {"units: {alias.service: {cpus: 2}}\n", []inventory.UnitFetched{{Name: "alias.service", Err: silence}}, false},
+		"alias":               {"units: {alias.service: {cpus: 2}}\n", []inventory.UnitFetched{{Name: "alias.service", Unit: duService()}}, false},
+		"alias that is known": {"units: {alias.service: {cpus: 2}}\n", []inventory.UnitFetched{{Name: "alias.service", Unit: duService()}, {Name: "alias.service", Err: silence}}, false},
+		"another":             {"units: {ru.service: {cpus: 2}}\n", []inventory.UnitFetched{{Name: "ru.service", Unit: cgroup.Unit{Name: "ru.service", Load: "not-found"}}}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
@@ -78,17 +83,17 @@ func TestWhoIsReverted(t *testing.T) {
 func TestRestoreOfAUnitThatIsGone(t *testing.T) {
 	n := newNode(t)
 	h := n.host()
-	boot, err := readBootID()
+	boot, err := undo.ReadBootID()
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := Journal{BootID: boot, Originals: []Original{duOriginal()}}
-	report, err := h.restore(t.Context(), j)
+	j := undo.Journal{BootID: boot, Originals: []undo.Original{duOriginal()}}
+	report, err := restore.HostRestore(&h, t.Context(), j)
 	if err != nil || report.Gone != 1 {
 		t.Fatalf("restore: %+v, %v", report, err)
 	}
 	n.units.Install("du.service", cpuset.Of(4))
-	if report, err = h.restore(t.Context(), n.journal()); err != nil || len(report.Restored)+len(report.Differs) != 1 {
+	if report, err = restore.HostRestore(&h, t.Context(), n.journal()); err != nil || len(report.Restored)+len(report.Differs) != 1 {
 		t.Fatalf("restore when it is back: %+v, %v", report, err)
 	}
 	if got := n.property("du.service"); got != "" {
@@ -115,9 +120,9 @@ func TestRevertEnds(t *testing.T) {
 			n := newNode(t)
 			l := n.revertingUnits(c.units, n.host())
 			l.status.reverting["du.service"] = true
-			l.tree.begin(duOriginal().Path)
+			l.tree.Begin(duOriginal().Path)
 			unitReverted{"du.service", duOriginal().Path, c.err}.apply(l)
-			if _, kept := l.ledger.units()["du.service"]; kept != c.kept {
+			if _, kept := l.ledger.Units()["du.service"]; kept != c.kept {
 				t.Errorf("original kept: %t, want %t", kept, c.kept)
 			}
 			if asked := l.status.asks["du.service"] != nil; asked != (c.units != "") {
@@ -137,10 +142,10 @@ func TestRevertOfAUnitThatIsLeftAlone(t *testing.T) {
 	n := newNode(t)
 	inner := cgroup.Unit{Name: "ru.service", Load: "loaded", Path: duService().Path + "/ru.service"}
 	l := n.revertingUnits("units: {du.service: {cpus: 2}, ru.service: {cpus: 1}}\n", n.host(),
-		unitFetched{name: "du.service", unit: duService()}, unitFetched{name: "ru.service", unit: inner})
-	l.tree.begin(duOriginal().Path)
+		inventory.UnitFetched{Name: "du.service", Unit: duService()}, inventory.UnitFetched{Name: "ru.service", Unit: inner})
+	l.tree.Begin(duOriginal().Path)
 	unitReverted{"du.service", duOriginal().Path, nil}.apply(l)
-	if _, kept := l.ledger.units()["du.service"]; kept {
+	if _, kept := l.ledger.Units()["du.service"]; kept {
 		t.Error("its original was kept")
 	}
 	if l.status.asks["du.service"] == nil {
@@ -153,9 +158,9 @@ func TestRevertOfAUnitThatIsLeftAlone(t *testing.T) {
 func TestUnitThatWasAway(t *testing.T) {
 	n := newNode(t)
 	const units = "units: {du.service: {cpus: 2}}\n"
-	l := n.revertingUnits(units, n.host(), unitFetched{name: "du.service", unit: duService()})
+	l := n.revertingUnits(units, n.host(), inventory.UnitFetched{Name: "du.service", Unit: duService()})
 	l.status.away["du.service"] = true // it was, when it was not configured
-	l.assignments = []pools.Assignment{{Key: unitKey("du.service"), CPUs: cpuset.Of(4, 5)}}
+	l.assignments = []pools.Assignment{{Key: inventory.UnitKey("du.service"), CPUs: cpuset.Of(4, 5)}}
 	l.pass()
 	n.yaml = poolsYAML
 	l.handle(configLoaded{config: n.options().Config})

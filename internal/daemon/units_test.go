@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -154,7 +156,7 @@ func TestUnitsGetTheirPropertiesBack(t *testing.T) {
 	r.quiet()
 	r.stop()
 	h := n.host()
-	report, err := h.restore(context.Background(), n.journal())
+	report, err := restore.HostRestore(&h, context.Background(), n.journal())
 	if err != nil || len(report.Differs) != 0 {
 		t.Fatalf("restore: %+v, %v", report, err)
 	}
@@ -170,7 +172,7 @@ func TestNoRuntimeAtAll(t *testing.T) {
 	n.units.Install("du.service", cpuset.Set{})
 	n.start2("du.service")
 	h := n.host()
-	h.runtime = nil
+	h.Runtime = nil
 	r := n.startOn(h)
 	n.unitRunsOn("du.service", "4-5")
 	r.view("ready", func(v *telemetry.View) bool { return v.Ready })
@@ -218,7 +220,7 @@ func firstOf(t *testing.T, list string) int {
 // countingUnits counts the questions about units, and holds them back until it is
 // released.
 type countingUnits struct {
-	unitManager
+	hostenv.UnitManager
 	asked   chan string
 	release chan struct{}
 }
@@ -226,7 +228,7 @@ type countingUnits struct {
 func (c *countingUnits) Unit(ctx context.Context, name string) (cgroup.Unit, error) {
 	c.asked <- name
 	<-c.release
-	return c.unitManager.Unit(ctx, name)
+	return c.UnitManager.Unit(ctx, name)
 }
 
 // TestUnitIsAskedOnce: whatever comes while a question is under way makes one more.
@@ -234,8 +236,8 @@ func TestUnitIsAskedOnce(t *testing.T) {
 	n := newNode(t)
 	n.yaml = poolsYAML + "units: {du.service: {cpus: 2}}\n"
 	h := n.host()
-	units := &countingUnits{unitManager: h.units, asked: make(chan string, 1000), release: make(chan struct{})}
-	h.units = units
+	units := &countingUnits{UnitManager: h.Units, asked: make(chan string, 1000), release: make(chan struct{})}
+	h.Units = units
 	l := n.bareLoop(h)
 	now := time.Now()
 	for range 100 {
@@ -243,8 +245,8 @@ func TestUnitIsAskedOnce(t *testing.T) {
 	}
 	<-units.asked
 	close(units.release)
-	<-l.box.wake
-	for _, e := range l.box.take() {
+	<-l.box.Wake
+	for _, e := range l.box.Take() {
 		l.handle(e)
 	}
 	var at time.Time

@@ -6,7 +6,9 @@ import (
 	"sync"
 	"time"
 
-	services "github.com/cpupoold/cpupoold/internal/host"
+	"github.com/cpupoold/cpupoold/internal/node/actor"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
 )
 
 // unitRetry is when a question that was not answered is asked again.
@@ -33,7 +35,7 @@ func (l *loop) fetchUnit(name string) {
 
 // fetchUnitAt asks systemd for a unit, but not before a time.
 func (l *loop) fetchUnitAt(name string, due time.Time) {
-	if l.units == nil {
+	if l.Units == nil {
 		return
 	}
 	a := l.status.asks[name]
@@ -55,8 +57,8 @@ func (l *loop) askDue(now time.Time) {
 			continue
 		}
 		a.wanted, a.asking, a.due = false, true, now.Add(unitPause)
-		l.seals.submit(l.unitQueue(name), func(ctx context.Context) event {
-			return unitAnswered{l.askUnit(ctx, name)}
+		l.Seals.Submit(l.unitQueue(name), func(ctx context.Context) actor.Event {
+			return unitAnswered{inventory.AskUnit(&l.Host, ctx, name)}
 		})
 	}
 }
@@ -71,49 +73,42 @@ func (l *loop) nextAsk(earlier func(time.Time)) {
 }
 
 // unitAnswered is the answer to fetchUnit.
-type unitAnswered struct{ unitFetched }
+type unitAnswered struct{ inventory.UnitFetched }
 
 func (e unitAnswered) apply(l *loop) {
-	if a := l.status.asks[e.name]; a != nil {
+	if a := l.status.asks[e.Name]; a != nil {
 		a.asking = false
 	}
-	l.onUnit(e.unitFetched)
+	l.onUnit(e.UnitFetched)
 	l.askDue(time.Now())
 }
 
 // unitQueue is the queue in which what concerns a unit keeps its order.
 func (l *loop) unitQueue(name string) string {
-	if e := l.model.units[name]; e != nil && e.unit.Path != "" {
-		return string(e.unit.Path)
+	if e := l.model.Units[name]; e != nil && e.Unit.Path != "" {
+		return string(e.Unit.Path)
 	}
 	return name
 }
 
-func (h *host) askUnit(ctx context.Context, name string) unitFetched {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	u, err := h.units.Unit(ctx, name)
-	return unitFetched{name: name, unit: u, files: services.Settings(u.Files, u.CPUs, h.unitFile), err: err}
-}
-
 // onUnit takes over what systemd says of a unit.
-func (l *loop) onUnit(e unitFetched) {
-	if !l.follows(e.name) {
+func (l *loop) onUnit(e inventory.UnitFetched) {
+	if !l.follows(e.Name) {
 		return // not any more
 	}
-	if e.err != nil {
-		if old := l.model.units[e.name]; old == nil || old.err == nil {
-			l.log.Warn("read unit", "unit", e.name, "error", e.err)
+	if e.Err != nil {
+		if old := l.model.Units[e.Name]; old == nil || old.Err == nil {
+			l.log.Warn("read unit", "unit", e.Name, "error", e.Err)
 		}
-		l.fetchUnitAt(e.name, time.Now().Add(unitRetry))
+		l.fetchUnitAt(e.Name, time.Now().Add(unitRetry))
 		// What it has been told it has on record: a systemd that is too busy to say so
 		// must not be told again at every resync.
-		l.model.putUnit(e)
+		l.model.PutUnit(e)
 		return
 	}
-	l.model.putUnit(e)
-	u := l.model.units[e.name]
-	l.tree.relearn(u.unit.Path, u.record())
+	l.model.PutUnit(e)
+	u := l.model.Units[e.Name]
+	l.tree.Relearn(u.Unit.Path, u.Record())
 }
 
 // watchedUnits are the units of the configuration, for the goroutine that watches.
@@ -144,17 +139,12 @@ func (w *watchedUnits) begin(ctx context.Context) ([]string, context.Context, co
 	return w.names, ctx, cancel
 }
 
-// unitSource is the part of the systemd client that watches units.
-type unitSource interface {
-	WatchUnits(ctx context.Context, units []string, wake func(unit string)) error
-}
-
 // unitWoken says that something has happened to a unit; to any, if it is empty.
 type unitWoken struct{ name string }
 
 // followUnits wakes the loop when units of the configuration start and stop.
 func (l *loop) followUnits(ctx context.Context) {
-	source, ok := l.units.(unitSource)
+	source, ok := l.Units.(hostenv.UnitSource)
 	if !ok {
 		return
 	}
@@ -165,7 +155,7 @@ func (l *loop) followUnits(ctx context.Context) {
 			if len(names) == 0 {
 				<-current.Done()
 			} else {
-				err = source.WatchUnits(current, names, func(name string) { l.box.post(unitWoken{name}) })
+				err = source.WatchUnits(current, names, func(name string) { l.box.Post(unitWoken{name}) })
 			}
 			cancel()
 			if err != nil {
@@ -174,12 +164,12 @@ func (l *loop) followUnits(ctx context.Context) {
 		}
 		return nil
 	}
-	keepTrying(ctx, watch, func(err error) { l.box.post(unitsLost{err}) })
+	keepTrying(ctx, watch, func(err error) { l.box.Post(unitsLost{err}) })
 }
 
 func (e unitWoken) apply(l *loop) {
 	l.status.unitsLost = false
-	for _, name := range l.settings.unitNames() {
+	for _, name := range l.settings.UnitNames() {
 		if e.name == "" || e.name == name {
 			l.fetchUnit(name)
 		}

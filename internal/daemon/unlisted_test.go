@@ -11,18 +11,21 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
 // sandboxless is a runtime that does not know some sandboxes, and no events.
 type sandboxless struct {
-	runtimeClient
+	hostenv.RuntimeClient
 	lost map[string]bool // set while no daemon runs
 }
 
 func (s *sandboxless) List(ctx context.Context) ([]cri.Pod, []cri.Container, error) {
-	ps, cs, err := s.runtimeClient.List(ctx)
+	ps, cs, err := s.RuntimeClient.List(ctx)
 	return slices.DeleteFunc(ps, func(p cri.Pod) bool { return s.lost[p.ID] }), cs, err
 }
 
@@ -30,7 +33,7 @@ func (s *sandboxless) PodStatus(ctx context.Context, id string) (cri.Pod, error)
 	if s.lost[id] {
 		return cri.Pod{}, cri.ErrNotFound
 	}
-	return s.runtimeClient.PodStatus(ctx, id)
+	return s.RuntimeClient.PodStatus(ctx, id)
 }
 
 // relist lets the daemon ask for everything, and waits until it has nothing to do. A
@@ -38,7 +41,7 @@ func (s *sandboxless) PodStatus(ctx context.Context, id string) (cri.Pod, error)
 func (r *running) relist() {
 	r.t.Helper()
 	calls := r.runtime.Calls("ListContainers")
-	r.loop.box.post(streamChanged{state: cri.Unsupported})
+	r.loop.box.Post(streamChanged{state: cri.Unsupported})
 	r.eventually("listing", func() bool { return r.runtime.Calls("ListContainers") >= calls+2 })
 	r.quiet()
 }
@@ -58,8 +61,8 @@ func unlisted(t *testing.T, yaml, when string) {
 	n := newNode(t)
 	n.yaml = yaml
 	h := n.host()
-	rt := &sandboxless{runtimeClient: h.runtime}
-	h.runtime = rt
+	rt := &sandboxless{RuntimeClient: h.Runtime}
+	h.Runtime = rt
 	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 	pod := n.pod("a", "default", "guaranteed", 2, nil)
 	excl := n.container(pod, "app", whole(2))
@@ -111,7 +114,7 @@ func unlisted(t *testing.T, yaml, when string) {
 	r.relist()
 	r.view("no problem", func(v *telemetry.View) bool { return v.Problems[string(codeUnread)] == 0 })
 	n.eventually("nothing held for a container that has ended, of a pod that is gone", func() bool {
-		return !slices.ContainsFunc(n.journal().Assignments, func(a assignment) bool { return a.PodUID == "a" })
+		return !slices.ContainsFunc(n.journal().Assignments, func(a undo.Assignment) bool { return a.PodUID == "a" })
 	})
 	n.eventually("both placed", func() bool {
 		return n.state(late).Effective.Len() == 2 && n.state(later).Effective.Len() == 2 && n.state(later).Quota == -1
@@ -135,31 +138,31 @@ func TestUnlist(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			m := newModel(n.host().driver)
-			pod := podFacts{Pod: cri.Pod{ID: "p", UID: "u-1", Namespace: "default", Name: "a", Ready: true, Detailed: true, CgroupParent: "kubepods-podu_1.slice", Resources: whole(2)}}
-			ctr := containerFacts{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: c.state, Detailed: true, CgroupsPath: path + "c", Requested: whole(2)}}
+			m := inventory.NewModel(n.host().Driver)
+			pod := inventory.PodFacts{Pod: cri.Pod{ID: "p", UID: "u-1", Namespace: "default", Name: "a", Ready: true, Detailed: true, CgroupParent: "kubepods-podu_1.slice", Resources: whole(2)}}
+			ctr := inventory.ContainerFacts{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: c.state, Detailed: true, CgroupsPath: path + "c", Requested: whole(2)}}
 			if c.known {
-				m.merge(listed{pods: []podFacts{pod}, containers: []containerFacts{ctr}})
+				m.Merge(inventory.Listed{Pods: []inventory.PodFacts{pod}, Containers: []inventory.ContainerFacts{ctr}})
 			}
-			m.merge(listed{asOf: m.clock, containers: []containerFacts{ctr}})
+			m.Merge(inventory.Listed{AsOf: m.Clock, Containers: []inventory.ContainerFacts{ctr}})
 			got := make(map[string]string)
-			for id, e := range m.pods {
-				got[id] = e.uid
+			for id, e := range m.Pods {
+				got[id] = e.Uid
 			}
 			if d := cmp.Diff(c.want, got); d != "" {
 				t.Fatalf("pods (-want +got):\n%s", d)
 			}
-			for _, p := range m.input(time.Now()) {
+			for _, p := range m.Input(time.Now()) {
 				if p.Gone || p.Unread == c.known || len(p.Containers) != 1 {
 					t.Errorf("input %+v; want a pod that is there, read only if it was known, with the container alone", p)
 				}
 			}
 			// Once it is listed again it is what it says.
-			m.merge(listed{asOf: m.clock, pods: []podFacts{pod}, containers: []containerFacts{ctr}})
-			if p := m.input(time.Now()); len(p) != 1 || p[0].Unread || p[0].Name != "a" || p[0].Gone {
+			m.Merge(inventory.Listed{AsOf: m.Clock, Pods: []inventory.PodFacts{pod}, Containers: []inventory.ContainerFacts{ctr}})
+			if p := m.Input(time.Now()); len(p) != 1 || p[0].Unread || p[0].Name != "a" || p[0].Gone {
 				t.Errorf("input when it is listed again: %+v", p)
 			}
-			if known := m.knownIDs(); !maps.Equal(known, map[string]bool{"p": true, "c": c.state != cri.Exited}) {
+			if known := m.KnownIDs(); !maps.Equal(known, map[string]bool{"p": true, "c": c.state != cri.Exited}) {
 				t.Errorf("known: %v", known)
 			}
 		})
@@ -170,7 +173,7 @@ func TestUnlist(t *testing.T) {
 type lateList struct{ *sandboxless }
 
 func (l lateList) PodStatus(ctx context.Context, id string) (cri.Pod, error) {
-	return l.runtimeClient.PodStatus(ctx, id)
+	return l.RuntimeClient.PodStatus(ctx, id)
 }
 
 // TestSandboxNewerThanTheList: it is asked for before anybody decides.
@@ -178,7 +181,7 @@ func TestSandboxNewerThanTheList(t *testing.T) {
 	n := newNode(t)
 	h := n.host()
 	pod := n.pod("a", "default", "guaranteed", 2, nil)
-	h.runtime = lateList{&sandboxless{runtimeClient: h.runtime, lost: map[string]bool{pod: true}}}
+	h.Runtime = lateList{&sandboxless{RuntimeClient: h.Runtime, lost: map[string]bool{pod: true}}}
 	excl := n.container(pod, "app", whole(2))
 	r := n.startOn(h)
 	n.runsOn(excl, "4-5")
@@ -192,12 +195,12 @@ func TestSandboxNewerThanTheList(t *testing.T) {
 func TestSandboxOfAKnownContainer(t *testing.T) {
 	n := newNode(t)
 	pod := n.pod("a", "default", "burstable", 0, nil)
-	h, l := n.host(), listed{known: lists{containers: []cri.Container{{ID: n.container(pod, "app", whole(1)), PodID: pod, State: cri.Running}}}}
-	if found := h.inspectUnlisted(t.Context(), l); len(found) != 1 || found[0].ID != pod || !found[0].Detailed {
+	h, l := n.host(), inventory.Listed{Known: inventory.Lists{Containers: []cri.Container{{ID: n.container(pod, "app", whole(1)), PodID: pod, State: cri.Running}}}}
+	if found := inventory.InspectUnlisted(&h, t.Context(), l); len(found) != 1 || found[0].ID != pod || !found[0].Detailed {
 		t.Errorf("found %+v, want the sandbox", found)
 	}
-	l.known.pods = []cri.Pod{{ID: pod}}
-	if found := h.inspectUnlisted(t.Context(), l); len(found) != 0 {
+	l.Known.Pods = []cri.Pod{{ID: pod}}
+	if found := inventory.InspectUnlisted(&h, t.Context(), l); len(found) != 0 {
 		t.Errorf("found %+v beside the list", found)
 	}
 }
@@ -205,16 +208,16 @@ func TestSandboxOfAKnownContainer(t *testing.T) {
 // TestMergeKnown: of what is known a list tells the state, and that it is there.
 func TestMergeKnown(t *testing.T) {
 	n := newNode(t)
-	m := newModel(n.host().driver)
-	pod := podFacts{Pod: cri.Pod{ID: "p", UID: "u-1", Namespace: "default", Name: "a", Ready: true, Detailed: true, CgroupParent: "kubepods-podu_1.slice", Resources: whole(2)}}
-	ctr := containerFacts{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running, Detailed: true, CgroupsPath: "kubepods-podu_1.slice:cri-containerd:c", Requested: whole(2)}}
-	m.merge(listed{pods: []podFacts{pod}, containers: []containerFacts{ctr}})
-	m.merge(listed{asOf: m.clock, known: lists{pods: []cri.Pod{{ID: "p"}}, containers: []cri.Container{{ID: "c", PodID: "p", State: cri.Exited}}}})
-	if p, c := m.pods["p"], m.containers["c"]; p == nil || p.pod.Ready || p.pod.Name != "a" || c == nil || c.container.State != cri.Exited || c.container.Name != "app" {
+	m := inventory.NewModel(n.host().Driver)
+	pod := inventory.PodFacts{Pod: cri.Pod{ID: "p", UID: "u-1", Namespace: "default", Name: "a", Ready: true, Detailed: true, CgroupParent: "kubepods-podu_1.slice", Resources: whole(2)}}
+	ctr := inventory.ContainerFacts{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running, Detailed: true, CgroupsPath: "kubepods-podu_1.slice:cri-containerd:c", Requested: whole(2)}}
+	m.Merge(inventory.Listed{Pods: []inventory.PodFacts{pod}, Containers: []inventory.ContainerFacts{ctr}})
+	m.Merge(inventory.Listed{AsOf: m.Clock, Known: inventory.Lists{Pods: []cri.Pod{{ID: "p"}}, Containers: []cri.Container{{ID: "c", PodID: "p", State: cri.Exited}}}})
+	if p, c := m.Pods["p"], m.Containers["c"]; p == nil || p.Pod.Ready || p.Pod.Name != "a" || c == nil || c.Container.State != cri.Exited || c.Container.Name != "app" {
 		t.Errorf("pod %+v, container %+v", p, c)
 	}
-	m.merge(listed{asOf: m.clock, known: lists{pods: []cri.Pod{{ID: "p"}}}})
-	if p, c := m.pods["p"], m.containers["c"]; p == nil || c != nil {
+	m.Merge(inventory.Listed{AsOf: m.Clock, Known: inventory.Lists{Pods: []cri.Pod{{ID: "p"}}}})
+	if p, c := m.Pods["p"], m.Containers["c"]; p == nil || c != nil {
 		t.Errorf("pod %+v, container %+v; want the pod alone", p, c)
 	}
 }
@@ -223,13 +226,13 @@ func TestMergeKnown(t *testing.T) {
 // asked for, is not taken for one without a sandbox.
 func TestListingOlderThanAPod(t *testing.T) {
 	n := newNode(t)
-	m := newModel(n.host().driver)
-	asOf := m.clock
-	m.putContainer(containerFacts{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running, Detailed: true,
+	m := inventory.NewModel(n.host().Driver)
+	asOf := m.Clock
+	m.PutContainer(inventory.ContainerFacts{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running, Detailed: true,
 		CgroupsPath: "kubepods-podu_1.slice:cri-containerd:c", Requested: whole(2)}})
-	m.merge(listed{asOf: asOf})
-	if len(m.containers) != 1 || len(m.pods) != 0 {
-		t.Errorf("containers %v, pods %v; want the container alone", m.containers, m.pods)
+	m.Merge(inventory.Listed{AsOf: asOf})
+	if len(m.Containers) != 1 || len(m.Pods) != 0 {
+		t.Errorf("containers %v, pods %v; want the container alone", m.Containers, m.Pods)
 	}
 }
 
@@ -237,12 +240,12 @@ func TestListingOlderThanAPod(t *testing.T) {
 // can never start, and gets nothing when the sandbox is gone before it.
 func TestUnlistStillborn(t *testing.T) {
 	n := newNode(t)
-	m := newModel(n.host().driver)
-	pod := podFacts{Pod: cri.Pod{ID: "p", UID: "u-1", Namespace: "default", Name: "a", Detailed: true, CgroupParent: "kubepods-podu_1.slice", Resources: whole(2)}}
-	ctr := containerFacts{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Created, Detailed: true, CgroupsPath: "kubepods-podu_1.slice:cri-containerd:c", Requested: whole(2)}}
-	m.merge(listed{pods: []podFacts{pod}, containers: []containerFacts{ctr}})
-	m.unlist("p")
-	if p := m.input(time.Now()); len(p) != 1 || !p[0].Gone {
+	m := inventory.NewModel(n.host().Driver)
+	pod := inventory.PodFacts{Pod: cri.Pod{ID: "p", UID: "u-1", Namespace: "default", Name: "a", Detailed: true, CgroupParent: "kubepods-podu_1.slice", Resources: whole(2)}}
+	ctr := inventory.ContainerFacts{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Created, Detailed: true, CgroupsPath: "kubepods-podu_1.slice:cri-containerd:c", Requested: whole(2)}}
+	m.Merge(inventory.Listed{Pods: []inventory.PodFacts{pod}, Containers: []inventory.ContainerFacts{ctr}})
+	m.Unlist("p")
+	if p := m.Input(time.Now()); len(p) != 1 || !p[0].Gone {
 		t.Errorf("input %+v; want one pod that is gone", p)
 	}
 }

@@ -12,6 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -21,7 +24,7 @@ import (
 
 // forgetful is a runtime that does not tell everything about some objects.
 type forgetful struct {
-	runtimeClient
+	hostenv.RuntimeClient
 	mu      sync.Mutex // guards what follows
 	silent  map[string]bool
 	partial map[string]bool
@@ -43,7 +46,7 @@ func (f *forgetful) fault(kind, id string) error {
 }
 
 func (f *forgetful) PodStatus(ctx context.Context, id string) (cri.Pod, error) {
-	p, err := f.runtimeClient.PodStatus(ctx, id)
+	p, err := f.RuntimeClient.PodStatus(ctx, id)
 	if fault := f.fault("pod", id); fault != nil {
 		p.CgroupParent, p.CgroupsPath, p.Resources = "", "", cri.Resources{}
 		return p, fault
@@ -52,7 +55,7 @@ func (f *forgetful) PodStatus(ctx context.Context, id string) (cri.Pod, error) {
 }
 
 func (f *forgetful) ContainerStatus(ctx context.Context, id string) (cri.Container, error) {
-	c, err := f.runtimeClient.ContainerStatus(ctx, id)
+	c, err := f.RuntimeClient.ContainerStatus(ctx, id)
 	if fault := f.fault("container", id); fault != nil {
 		c.PodID, c.CgroupsPath, c.Recorded, c.Requested = "", "", cri.Resources{}, cri.Resources{}
 		return c, fault
@@ -67,7 +70,7 @@ func (f *forgetful) remember() {
 }
 
 // startImpatient starts a daemon that begins with what the first listing tells.
-func (n *node) startImpatient(h host) *running {
+func (n *node) startImpatient(h hostenv.Host) *running {
 	n.t.Helper()
 	o := n.options()
 	l, err := newLoop(h, o)
@@ -118,13 +121,13 @@ func unreadAtStart(t *testing.T, yaml string, journalLost, silent bool, of strin
 		"all": {pod: true, excl: true, sharedPod: true, shared: true, other: true},
 	}[of]
 	h := n.host()
-	rt := &forgetful{runtimeClient: h.runtime}
+	rt := &forgetful{RuntimeClient: h.Runtime}
 	if silent {
 		rt.silent = faulty
 	} else {
 		rt.partial = faulty
 	}
-	h.runtime = rt
+	h.Runtime = rt
 	before := len(n.tree.Writes())
 	r = n.startImpatient(h)
 	// Somebody wants CPUs, and those in the shared pool must give way.
@@ -137,7 +140,7 @@ func unreadAtStart(t *testing.T, yaml string, journalLost, silent bool, of strin
 	n.checkAll()
 	lateHas := n.state(late).CPUs
 	rt.remember()
-	r.loop.box.post(streamChanged{state: cri.Connected}) // list again
+	r.loop.box.Post(streamChanged{state: cri.Connected}) // list again
 	n.eventually("everything read", func() bool {
 		return r.loop.snapshot.Load().Problems[string(codeUnread)] == 0
 	})
@@ -163,7 +166,7 @@ func TestUnreadStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := l.model
-	m.putPod(podFacts{Pod: cri.Pod{ID: "p", UID: "u", Ready: true}, partial: os.ErrDeadlineExceeded})
+	m.PutPod(inventory.PodFacts{Pod: cri.Pod{ID: "p", UID: "u", Ready: true}, Partial: os.ErrDeadlineExceeded})
 	kernel := make(map[cgroup.Path]string)
 	for name, cpus := range map[string]string{"owner": "4-5", "beside": "2-3,6", "across": "2-5", "under": "5", "new": "", "starting": "-"} {
 		c := cri.Container{ID: name, PodID: "p", Name: name, State: cri.Running, CgroupsPath: "x.slice:c:" + name, Requested: whole(2)}
@@ -171,8 +174,8 @@ func TestUnreadStay(t *testing.T) {
 			c.State = cri.Created
 			c.Recorded.CPUs = "4,7"
 		}
-		m.putContainer(containerFacts{Container: c})
-		kernel[m.containers[name].path] = cpus
+		m.PutContainer(inventory.ContainerFacts{Container: c})
+		kernel[m.Containers[name].Path] = cpus
 	}
 	read := func(p cgroup.Path) (cgroup.State, error) {
 		cpus, err := cpuset.Parse(kernel[p])
@@ -182,8 +185,8 @@ func TestUnreadStay(t *testing.T) {
 		return cgroup.State{Path: p, CPUs: cpus}, nil
 	}
 	held := []pools.Assignment{{Key: pools.Key{PodUID: "u", Container: "owner"}, CPUs: cpuset.Of(4, 5)}}
-	s := scene{settings: l.settings, model: m, pods: m.input(time.Now()), previous: held, formula: l.formula, ledger: l.ledger, read: read, build: pools.Build}
-	plan, want := s.decide()
+	s := desired.Scene{Settings: l.settings, Model: m, Pods: m.Input(time.Now()), Previous: held, Formula: l.formula, Ledger: l.ledger, Read: read, Build: pools.Build}
+	plan, want := s.Decide()
 	got := make(map[string]string)
 	for _, target := range want {
 		got[target.Container] = target.CPUs.String()
@@ -208,12 +211,12 @@ func TestLocate(t *testing.T) {
 	for _, p := range []string{systemd + "/cri-containerd-c1.scope", systemd + "/crio-conmon-c2.scope", systemd + "/crio-c2.scope/container", cgroupfs + "/c3"} {
 		tree.MkdirAll(p)
 	}
-	got, err := locate(cgroup.New(tree), []string{"c1", "c2", "c3", "none"})
-	want := located{
-		pods:       map[string]cgroup.Path{"u-1": systemd, "u2": cgroupfs},
-		containers: map[string]cgroup.Path{"c1": systemd + "/cri-containerd-c1.scope", "c2": systemd + "/crio-c2.scope", "c3": cgroupfs + "/c3"},
+	got, err := inventory.Locate(cgroup.New(tree), []string{"c1", "c2", "c3", "none"})
+	want := inventory.Located{
+		Pods:       map[string]cgroup.Path{"u-1": systemd, "u2": cgroupfs},
+		Containers: map[string]cgroup.Path{"c1": systemd + "/cri-containerd-c1.scope", "c2": systemd + "/crio-c2.scope", "c3": cgroupfs + "/c3"},
 	}
-	if d := cmp.Diff(want, got, cmp.AllowUnexported(located{})); d != "" || err != nil {
+	if d := cmp.Diff(want, got, cmp.AllowUnexported(inventory.Located{})); d != "" || err != nil {
 		t.Errorf("locate: %v (-want +got):\n%s", err, d)
 	}
 }
@@ -222,10 +225,10 @@ func TestLocate(t *testing.T) {
 func TestUnreadUnitIsLogged(t *testing.T) {
 	n := newNode(t)
 	l := n.revertingUnits("units: {du.service: {cpus: 2}}\n", n.host())
-	silent, told := unitFetched{name: "du.service", err: errors.New("no answer")}, unitFetched{name: "du.service", unit: duService()}
+	silent, told := inventory.UnitFetched{Name: "du.service", Err: errors.New("no answer")}, inventory.UnitFetched{Name: "du.service", Unit: duService()}
 	l.status.listed = true
-	for i, f := range []unitFetched{told, silent, silent, told, silent} {
-		l.onListed(listed{asOf: l.model.clock, units: []unitFetched{f}})
+	for i, f := range []inventory.UnitFetched{told, silent, silent, told, silent} {
+		l.onListed(inventory.Listed{AsOf: l.model.Clock, Units: []inventory.UnitFetched{f}})
 		l.onUnit(f) // the question that follows
 		if got, want := len(n.logged("read unit")), []int{0, 1, 1, 1, 2}[i]; got != want {
 			t.Errorf("after answer %d it has been logged %d times, want %d", i, got, want)

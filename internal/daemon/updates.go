@@ -3,6 +3,8 @@ package daemon
 import (
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -24,7 +26,7 @@ type updated struct {
 
 func (u updateAsked) apply(l *loop) {
 	l.settlePromises(true, time.Now())
-	e := l.model.containers[u.id]
+	e := l.model.Containers[u.id]
 	if e == nil {
 		u.answer <- updated{}
 		return
@@ -39,17 +41,17 @@ func (u updateAsked) apply(l *loop) {
 		u.answer <- updated{keep: l.keep(e, p, u.asked)}
 		return
 	}
-	before := l.model.size(e)
+	before := l.model.Size(e)
 	if p != nil && p.Pool == pools.Other || l.leaves(e) { // its size is known here, and nothing else of it is ours
-		l.model.resize(e, u.asked)
-		l.followResize(u.id, before, l.model.size(e), true)
+		l.model.Resize(e, u.asked)
+		l.followResize(u.id, before, l.model.Size(e), true)
 		u.answer <- updated{}
-		l.fetchPod(e.container.PodID)
+		l.fetchPod(e.Container.PodID)
 		return
 	}
 	if gone(u.asker) { // the runtime goes on without an answer, or gives up: it will show
-		undo := l.model.resize(e, u.asked)
-		after := l.model.size(e)
+		undo := l.model.Resize(e, u.asked)
+		after := l.model.Size(e)
 		undo()
 		l.followResize(u.id, before, after, false)
 		return
@@ -66,37 +68,37 @@ func (u updateAsked) apply(l *loop) {
 	if u.asked.CPUs == "" && resized != nil {
 		// The runtime writes the cpuset with the rest: the new one, or it would put the
 		// old one back for a moment. Where others must leave first, that is left to the pass.
-		if cpus, _, _ := l.obtainable(p); cpus.Equal(p.Runs()) && !cpus.Equal(l.tree.current[e.path].CPUs) {
+		if cpus, _, _ := l.obtainable(p); cpus.Equal(p.Runs()) && !cpus.Equal(l.tree.Current[e.Path].CPUs) {
 			keep.CPUs = cpus.String()
 		}
 	}
 	if keep.Shares == 0 {
-		l.followResize(u.id, before, l.model.size(e), true)
+		l.followResize(u.id, before, l.model.Size(e), true)
 	}
 	u.answer <- updated{keep: keep}
-	l.fetchPod(e.container.PodID) // its total is another
+	l.fetchPod(e.Container.PodID) // its total is another
 }
 
 // keep is what an update must not change.
-func (l *loop) keep(e *containerEntry, p *pools.Placement, asked cri.Resources) cri.Resources {
+func (l *loop) keep(e *inventory.ContainerEntry, p *pools.Placement, asked cri.Resources) cri.Resources {
 	var keep cri.Resources
 	if p != nil && p.Pool == pools.Other {
 		return keep
 	}
-	cpus := l.tree.settledCPUs(e.path)
-	if l.manager != nil && p != nil {
+	cpus := l.tree.SettledCPUs(e.Path)
+	if l.Manager != nil && p != nil {
 		cpus = p.Runs() // nobody has to leave them first
 	}
 	if asked.CPUs != "" && !cpus.IsEmpty() && cpus.String() != asked.CPUs {
 		keep.CPUs = cpus.String()
-		l.tree.overrule(e.path)
+		l.tree.Overrule(e.Path)
 	}
 	if p == nil {
 		return keep
 	}
 	// An update without CPUs has the runtime write those that are on record. While a seal
 	// is under way these are the old ones, which somebody else may have by now.
-	if asked.CPUs == "" && !cpus.IsEmpty() && cpus.Equal(p.Runs()) && !cpus.Equal(l.tree.current[e.path].Recorded) {
+	if asked.CPUs == "" && !cpus.IsEmpty() && cpus.Equal(p.Runs()) && !cpus.Equal(l.tree.Current[e.Path].Recorded) {
 		keep.CPUs = cpus.String()
 	}
 	if asked.Shares != 0 && p.Shares != 0 {
@@ -106,9 +108,9 @@ func (l *loop) keep(e *containerEntry, p *pools.Placement, asked cri.Resources) 
 	case asked.Quota > 0 && p.Unlimited:
 		keep.Quota = -1
 	case asked.Quota != 0 && p.Limit != 0:
-		keep.Quota, keep.Period = limitOf(p)
+		keep.Quota, keep.Period = desired.LimitOf(p)
 	}
-	if !p.Mems.IsEmpty() && asked.Mems != "" && !l.tree.busy(e.path) {
+	if !p.Mems.IsEmpty() && asked.Mems != "" && !l.tree.Busy(e.Path) {
 		keep.Mems = p.Mems.String()
 	}
 	return keep

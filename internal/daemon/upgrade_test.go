@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/durable"
+	"github.com/cpupoold/cpupoold/internal/node/restore"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -21,33 +23,33 @@ import (
 // TestJournalOfAnEarlierBuild: testdata/journal has what earlier builds wrote, by their
 // commit. This one reads it, and would write the same: so the earlier one reads ours.
 func TestJournalOfAnEarlierBuild(t *testing.T) {
-	want := Journal{
+	want := undo.Journal{
 		BootID: "11111111-2222-4333-8444-555555555555",
-		Originals: []Original{
+		Originals: []undo.Original{
 			{Path: "kubepods.slice/a.scope", File: cgroup.FileCPUs, Container: "a", Value: ""},
 			{Path: "kubepods.slice/a.scope", File: cgroup.FileMax, Container: "a", Value: "200000 100000"},
 			{Path: "system.slice/du.service", File: cgroup.FileCPUs, Unit: "du.service", Value: "0-1"},
 		},
-		Assignments: []assignment{
+		Assignments: []undo.Assignment{
 			{PodUID: "", Container: "du.service", CPUs: cpuset.Of(6)},
 			{PodUID: "pod", Container: "app", CPUs: cpuset.Of(4, 5), Away: cpuset.Of(7)},
 		},
-		Unhinted: []owner{{PodUID: "pod", Container: "app"}},
+		Unhinted: []undo.Owner{{PodUID: "pod", Container: "app"}},
 		Resting:  cpuset.Of(3),
-		Accepted: &accepted{Pools: "c0ffee", Present: cpuset.Range(0, 7), Online: cpuset.Range(0, 6)},
+		Accepted: &undo.Accepted{Pools: "c0ffee", Present: cpuset.Range(0, 7), Online: cpuset.Range(0, 6)},
 	}
 	b, err := os.ReadFile("testdata/journal/51e8e3a.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := decodeJournal(b)
+	got, err := undo.DecodeJournal(b)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("journal (-written +read):\n%s", d)
 	}
-	again, err := encodeJournal(got)
+	again, err := undo.EncodeJournal(got)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,8 +96,8 @@ func TestUpgradeMovesNobody(t *testing.T) {
 		change  func(map[string]any)
 		aside   bool
 	}{
-		"the oldest version": {version: oldestJournal},
-		"more than this daemon knows": {version: journalVersion, change: func(data map[string]any) {
+		"the oldest version": {version: undo.OldestJournal},
+		"more than this daemon knows": {version: undo.JournalVersion, change: func(data map[string]any) {
 			data["novelty"] = map[string]any{"a": []int{1}}
 			for _, key := range []string{"originals", "assignments"} {
 				for _, record := range data[key].([]any) {
@@ -103,7 +105,7 @@ func TestUpgradeMovesNobody(t *testing.T) {
 				}
 			}
 		}},
-		"a newer version": {version: journalVersion + 1, aside: true},
+		"a newer version": {version: undo.JournalVersion + 1, aside: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
@@ -143,7 +145,7 @@ func TestUpgradeMovesNobody(t *testing.T) {
 				t.Errorf("originals (-before +after):\n%s", d)
 			}
 			h := n.host()
-			if _, err := h.restore(context.Background(), n.journal()); err != nil {
+			if _, err := restore.HostRestore(&h, context.Background(), n.journal()); err != nil {
 				t.Fatal(err)
 			}
 			if restored := strings.ReplaceAll(n.dump(), `cpus="0-7"`, `cpus=""`); restored != before {
@@ -155,13 +157,13 @@ func TestUpgradeMovesNobody(t *testing.T) {
 
 // TestJournalVersions: which versions are read.
 func TestJournalVersions(t *testing.T) {
-	b, err := encodeJournal(sampleJournal())
+	b, err := undo.EncodeJournal(sampleJournal())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for version, read := range map[string]bool{"0": false, "1": true, "2": true, "3": false} {
-		_, err := decodeJournal(bytes.Replace(b, []byte(`"version":2`), []byte(`"version":`+version), 1))
-		if (err == nil) != read || err != nil && !errors.Is(err, errBadJournal) {
+		_, err := undo.DecodeJournal(bytes.Replace(b, []byte(`"version":2`), []byte(`"version":`+version), 1))
+		if (err == nil) != read || err != nil && !errors.Is(err, undo.ErrBadJournal) {
 			t.Errorf("version %s: %v; want it read: %t", version, err, read)
 		}
 	}

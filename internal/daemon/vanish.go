@@ -10,19 +10,19 @@ import (
 // and start as it likes; systemd is asked what it will start it with.
 func (l *loop) vanish(p cgroup.Path) {
 	l.isolation.memory.Gone(p)
-	if name := l.model.unitAt(p); name != "" {
-		l.tree.distrust(p)
+	if name := l.model.UnitAt(p); name != "" {
+		l.tree.Distrust(p)
 		l.fetchUnit(name)
 		return
 	}
 	if l.status.vanished[p] != "" {
 		return
 	}
-	delete(l.tree.current, p)
-	if id := l.model.container(p); id != "" {
+	delete(l.tree.Current, p)
+	if id := l.model.Container(p); id != "" {
 		l.status.vanished[p] = id
 		l.fetchContainer(id)
-	} else if id := l.model.sandbox(p); id != "" {
+	} else if id := l.model.Sandbox(p); id != "" {
 		l.status.vanished[p] = id
 		l.fetchPod(id)
 	}
@@ -36,7 +36,7 @@ func (l *loop) reappear(id string) {
 		if owner != id {
 			return false
 		}
-		_, err := l.cgroups.Read(p)
+		_, err := l.Cgroups.Read(p)
 		return err == nil
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -60,17 +61,17 @@ func (w *treeWatch) state() telemetry.SourceState {
 // watchTree keeps a watcher until ctx ends.
 func (l *loop) watchTree(ctx context.Context) {
 	keepTrying(ctx, func() error {
-		w, err := l.cgroups.Watch(func() {
+		w, err := l.Cgroups.Watch(func() {
 			select {
 			case l.watch.wake <- struct{}{}:
 			default:
 			}
 		})
 		if err != nil {
-			l.box.post(treeWatched{err: err})
+			l.box.Post(treeWatched{err: err})
 			return err
 		}
-		l.box.post(treeWatched{watcher: w})
+		l.box.Post(treeWatched{watcher: w})
 		select {
 		case <-ctx.Done():
 		case <-w.Ended():
@@ -78,7 +79,7 @@ func (l *loop) watchTree(ctx context.Context) {
 		err = w.Close()
 		if ctx.Err() == nil {
 			err = errors.Join(w.Err(), err)
-			l.box.post(treeWatched{err: err})
+			l.box.Post(treeWatched{err: err})
 		}
 		return err
 	}, func(err error) {
@@ -96,7 +97,7 @@ func (e treeWatched) apply(l *loop) {
 	// What happened before is not known; the first Set tells of everything.
 	l.watch.watcher, l.watch.err = e.watcher, e.err
 	clear(l.watch.slices)
-	l.tree.doubts = true // nor what has become of partitions
+	l.tree.Doubts = true // nor what has become of partitions
 }
 
 // told says that writes to a cgroup, and to crun's in it, are told of. Where a watch could not be made
@@ -114,7 +115,7 @@ func (l *loop) watchAll() {
 	if l.watch.watcher == nil {
 		return
 	}
-	pods := slices.AppendSeq(l.model.slices(), maps.Keys(l.watch.slices))
+	pods := slices.AppendSeq(l.model.Slices(), maps.Keys(l.watch.slices))
 	slices.Sort(pods)
 	set := &l.watch.set
 	set.of(l.status.targets, slices.Compact(pods))
@@ -130,17 +131,6 @@ func (l *loop) watchAll() {
 		l.log.Warn("not all cgroups are watched; what others write to the rest is found by the resync", "error", err)
 	}
 	l.watch.err = err
-}
-
-// slices are the cgroups of pods that the runtime has told of.
-func (m *model) slices() []cgroup.Path {
-	all := make([]cgroup.Path, 0, len(m.pods))
-	for _, e := range m.pods {
-		if e.slice != "" {
-			all = append(all, e.slice)
-		}
-	}
-	return all
 }
 
 // watchSet returns the cgroups of which the files matter, and those of which the
@@ -196,7 +186,7 @@ func (l *loop) heard() {
 		switch c.Kind {
 		case cgroup.Overflow:
 			l.log.Warn("changes of cgroups have been lost; all of them are read again")
-			l.tree.distrustAll()
+			l.tree.DistrustAll()
 			clear(l.watch.slices)
 			l.list()
 			l.agenda.add(ofAnybody)
@@ -210,7 +200,7 @@ func (l *loop) heard() {
 			}
 		case cgroup.Appeared:
 			p := c.Path.Join(c.Name)
-			if strangerID(p, l.driver) != "" {
+			if strangerID(p, l.Driver) != "" {
 				l.exposures.appear(p, c.At)
 			}
 			l.isolation.memory.Appeared(p)
@@ -233,29 +223,29 @@ func (l *loop) heard() {
 
 // heardWrite compares what a cgroup has with what was read last.
 func (l *loop) heardWrite(p cgroup.Path, at time.Time) bool {
-	c, known := l.tree.current[p]
-	if !known || l.tree.stale[p] {
+	c, known := l.tree.Current[p]
+	if !known || l.tree.Stale[p] {
 		// It is read in the next pass, if anybody needs it; at once, where it is placed.
 		if l.beside(p) {
 			l.doubt(p)
 		}
-		return known && c.Exists && !l.tree.busy(p)
+		return known && c.Exists && !l.tree.Busy(p)
 	}
-	if !c.Exists && l.model.unready(&cgroup.Target{Container: l.model.container(p)}) {
+	if !c.Exists && l.model.Unready(&cgroup.Target{Container: l.model.Container(p)}) {
 		return false // it is being made
 	}
 	if c.Exists {
-		st, err := l.cgroups.Read(p)
-		if err == nil && l.tree.busy(p) && st.CPUs.Equal(c.Pending) {
+		st, err := l.Cgroups.Read(p)
+		if err == nil && l.tree.Busy(p) && st.CPUs.Equal(c.Pending) {
 			c.CPUs = c.Pending // a seal of the daemon's own arrives
 		}
-		if err == nil && sameRequests(c.State, st) {
+		if err == nil && kernelstate.SameRequests(c.State, st) {
 			moved, ended := l.runsElsewhere(p, st.Effective), l.endedUnseen(p, st.Partition)
 			return moved || ended
 		}
 	}
 	l.drifts.hear(p, at)
-	l.tree.distrust(p)
+	l.tree.Distrust(p)
 	l.doubt(p) // a sibling's cpuset, too, can break a partition
 	return true
 }
@@ -264,12 +254,12 @@ func (l *loop) heardWrite(p cgroup.Path, at time.Time) bool {
 // last: a read that a write comes between has the files before and after it, and whether
 // somebody is on another's CPUs is decided by this one.
 func (l *loop) runsElsewhere(p cgroup.Path, effective cpuset.Set) bool {
-	c := l.tree.current[p]
+	c := l.tree.Current[p]
 	if c.Effective.Equal(effective) {
 		return false
 	}
 	c.Effective = effective
-	l.tree.current[p] = c
+	l.tree.Current[p] = c
 	return true
 }
 
@@ -293,9 +283,9 @@ func (l *loop) heardChild(p cgroup.Path, there bool) concern {
 		}
 	}
 	scope := p.Scope()
-	if _, known := l.tree.current[scope]; known || l.status.vanished[scope] != "" {
-		l.tree.distrust(scope)
-		if !there || l.model.unready(&cgroup.Target{Container: l.model.container(scope)}) {
+	if _, known := l.tree.Current[scope]; known || l.status.vanished[scope] != "" {
+		l.tree.Distrust(scope)
+		if !there || l.model.Unready(&cgroup.Target{Container: l.model.Container(scope)}) {
 			return ofNobody // it is over, or the runtime asks before anything runs in it
 		}
 		return ofAnybody
@@ -322,16 +312,4 @@ func (l *loop) heardPod(p cgroup.Path, there bool) {
 		l.watch.slices[p] = true
 		l.watchAll() // at once: its first container is about to come
 	}
-}
-
-// sameRequests says that nobody has written other values to the files of a cgroup.
-func sameRequests(a, b cgroup.State) bool {
-	if a.HasCPUSet != b.HasCPUSet || a.HasCPU != b.HasCPU || !a.CPUs.Equal(b.CPUs) || !a.Mems.Equal(b.Mems) ||
-		a.Partition != b.Partition || a.Weight != b.Weight || a.Idle != b.Idle || a.Quota != b.Quota || a.Period != b.Period {
-		return false
-	}
-	if a.Inner == nil || b.Inner == nil {
-		return a.Inner == b.Inner
-	}
-	return sameRequests(*a.Inner, *b.Inner)
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/control"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	previews "github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/internal/testnode/scenario"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -317,11 +319,11 @@ type inspection struct {
 func (i inspection) apply(l *loop) {
 	if !i.again {
 		i.again = true
-		l.box.mu.Lock()
-		i.behind = len(l.box.items) > 0
-		l.box.items = append(l.box.items, i)
-		l.box.mu.Unlock()
-		l.box.post(nothing{}) // wakes the owner
+		l.box.Mu.Lock()
+		i.behind = len(l.box.Items) > 0
+		l.box.Items = append(l.box.Items, i)
+		l.box.Mu.Unlock()
+		l.box.Post(nothing{}) // wakes the owner
 		return
 	}
 	now := time.Now()
@@ -330,41 +332,41 @@ func (i inspection) apply(l *loop) {
 		"planning":            !l.status.planned || !l.status.ready,
 		"faults":              len(l.faults(now)) > 0,
 		"writing":             l.working(now),
-		"asking the kubelet":  l.hints.asking || l.hints.waiting(now),
-		"asking systemd":      l.model.unnamed(l.settings.unitNames()) || len(l.status.leaving) > 0,
+		"asking the kubelet":  l.hints.Asking || hintsWaiting(l.hints, now),
+		"asking systemd":      l.model.Unnamed(l.settings.UnitNames()) || len(l.status.leaving) > 0,
 		"reverting units":     len(l.status.reverting) > 0,
 		"bad configuration":   l.status.configErr != nil,
 		"writing files":       l.applications.busy,
-		"reading":             len(l.tree.stale) > 0,
+		"reading":             len(l.tree.Stale) > 0,
 		"watching cgroups":    l.watch.watcher == nil || len(l.watch.wake) > 0,
 		"stopping containers": false,
 	}
 	for _, o := range l.isolation.outcomes {
 		busy["making partitions"] = busy["making partitions"] || o.Phase != cgroup.PartitionInForce
 	}
-	for _, e := range l.model.containers {
-		if e.unconfirmed {
+	for _, e := range l.model.Containers {
+		if e.Unconfirmed {
 			busy["waiting for the runtime to show what NRI has told of"] = true
 		}
 	}
 	for k, x := range l.refusals.now {
-		if x.Stopped && l.model.containers[k.id] != nil {
+		if x.Stopped && l.model.Containers[k.id] != nil {
 			busy["stopping containers"] = true
 		}
 	}
 	maps.DeleteFunc(busy, func(_ string, is bool) bool { return !is })
 	resting := len(busy) == 0
 	asPlanned := slices.DeleteFunc(slices.Clone(l.status.targets), func(t cgroup.Target) bool {
-		c := l.tree.current[t.Path]
+		c := l.tree.Current[t.Path]
 		return !c.Exists || cgroup.Verify(t, c.State) != nil
 	})
-	i.seen <- sight{busy: busy, asPlanned: asPlanned, plan: l.status.plan, pools: l.settings.pools, resting: resting, journaled: l.ledger.durable == l.ledger.changes,
-		connected: l.status.stream == cri.Connected, cpus: l.settings.topology}
+	i.seen <- sight{busy: busy, asPlanned: asPlanned, plan: l.status.plan, pools: l.settings.Pools, resting: resting, journaled: l.ledger.Durable == l.ledger.Changes,
+		connected: l.status.stream == cri.Connected, cpus: l.settings.Topology}
 }
 
 func (w *world) inspect() sight {
 	seen := make(chan sight, 1)
-	w.r.loop.box.post(inspection{seen: seen})
+	w.r.loop.box.Post(inspection{seen: seen})
 	select {
 	case s := <-seen:
 		return s
@@ -387,7 +389,7 @@ func (relist) apply(l *loop) { l.list() }
 // and after one more pass.
 func (w *world) look() bool {
 	if w.seen = w.inspect(); !w.seen.connected {
-		w.r.loop.box.post(relist{})
+		w.r.loop.box.Post(relist{})
 	}
 	if !w.seen.resting {
 		return false
@@ -401,7 +403,7 @@ func (w *world) rest() error {
 	if err := w.remembers(); err != nil {
 		return err
 	}
-	w.r.loop.box.post(reexecuted{}) // what was done behind its back counts too
+	w.r.loop.box.Post(reexecuted{}) // what was done behind its back counts too
 	return w.await("the daemon to rest", w.look)
 }
 
@@ -414,7 +416,7 @@ func (w *world) remembers() error {
 	var why error
 	if w.await("the daemon to know of partitions", func() bool {
 		answer := make(remembering, 1)
-		w.r.loop.box.post(answer)
+		w.r.loop.box.Post(answer)
 		why = <-answer
 		return why == nil
 	}) == nil {
@@ -541,12 +543,12 @@ func (w *world) compareCold() error {
 	if !w.seen.journaled {
 		return errors.New("journal is not on disk")
 	}
-	var s settings
+	var s desired.Settings
 	o := w.options()
-	if err := s.change(o.Config, o.Topology, nil); err != nil {
+	if err := s.Change(o.Config, o.Topology, nil); err != nil {
 		return err
 	}
-	p, err := preview(w.t.Context(), w.host(), s, w.journal(), pools.NamespaceRights{}, time.Now())
+	p, err := previews.PreviewOf(w.t.Context(), w.host(), s, w.journal(), pools.NamespaceRights{}, time.Now())
 	if err != nil {
 		return err
 	}

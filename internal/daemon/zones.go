@@ -11,7 +11,7 @@ import (
 
 // shownTopology is what schedulers that look into nodes are to see after a pass.
 func (l *loop) shownTopology() *cluster.Topology {
-	all := l.settings.topology.Nodes
+	all := l.settings.Topology.Nodes
 	nodes := make([]cluster.NUMANode, 0, len(all))
 	for _, n := range all {
 		distances := make(map[int]int, len(all))
@@ -20,10 +20,10 @@ func (l *loop) shownTopology() *cluster.Topology {
 		}
 		nodes = append(nodes, cluster.NUMANode{ID: n.ID, CPUs: n.CPUs, Distances: distances})
 	}
-	options := l.settings.config.Pools.Guaranteed.Options
+	options := l.settings.Config.Pools.Guaranteed.Options
 	t := &cluster.Topology{
 		Policy: string(cmp.Or(options.TopologyPolicy, allocate.BestEffort)),
-		Zones:  l.layout().Zones(nodes, l.status.plan.Free, l.settings.names.GuaranteedResource()),
+		Zones:  l.layout().Zones(nodes, l.status.plan.Free, l.settings.Names.GuaranteedResource()),
 	}
 	for _, p := range l.status.plan.Pods {
 		// To the API a pod runs when one of its containers does.

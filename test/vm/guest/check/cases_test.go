@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cpupoold/cpupoold/internal/daemon"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
@@ -337,7 +337,7 @@ func directoryCases() []broken {
 		},
 		{
 			name: "another daemon", config: goodConfig + "runDir: " + run + "-held\n", setup: func(t *testing.T) addition {
-				unlock, err := daemon.Lock(run + "-held")
+				unlock, err := hostenv.Lock(run + "-held")
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/daemon"
+	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
@@ -89,7 +89,7 @@ func dropped(wants []want, pod string) []want {
 }
 
 // counted says whether a plan has all of these pods.
-func (n *node) counted(p daemon.Preview, pods ...string) {
+func (n *node) counted(p preview.Preview, pods ...string) {
 	n.Helper()
 	for _, pod := range pods {
 		found := false

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cpupoold/cpupoold/internal/daemon"
+	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
@@ -185,7 +185,7 @@ func TestRestore(t *testing.T) {
 		t.Fatal("the daemon has changed nothing")
 	}
 	out := n.run("cpupoold", "restore", "-o", "json")
-	var report daemon.RestoreReport
+	var report restore.RestoreReport
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

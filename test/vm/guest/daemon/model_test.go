@@ -13,7 +13,8 @@ import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/config"
-	"github.com/cpupoold/cpupoold/internal/daemon"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/internal/testnode/scenario"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -61,10 +62,10 @@ type world struct {
 	pods     *scenario.Pods
 	topology *topology.Topology
 	configs  []string
-	options  daemon.Options // of the configuration in force
-	rest     daemon.Preview // by which the daemon was last found to have nothing to do
-	armed    *exactDeath    // nil: the daemon is to live
-	deaths   map[int]int    // how often the daemon was killed after so many writes, with more to do
+	options  hostenv.Options // of the configuration in force
+	rest     preview.Preview // by which the daemon was last found to have nothing to do
+	armed    *exactDeath     // nil: the daemon is to live
+	deaths   map[int]int     // how often the daemon was killed after so many writes, with more to do
 	kills    int
 	changes  changes
 
@@ -124,7 +125,7 @@ func (w *world) installUnits(units map[string]string) {
 func (w *world) configure(i int) error {
 	w.write(configFile, w.configs[i])
 	c, err := config.Load(configFile, config.Overrides{}, w.topology)
-	w.options = daemon.Options{Config: c, Topology: w.topology, Log: slog.New(slog.DiscardHandler)}
+	w.options = hostenv.Options{Config: c, Topology: w.topology, Log: slog.New(slog.DiscardHandler)}
 	return err
 }
 

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/daemon"
+	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -449,7 +449,7 @@ func (n *node) quiet() {
 }
 
 // plan is what `cpupoold plan` prints.
-func (n *node) plan() daemon.Preview {
+func (n *node) plan() preview.Preview {
 	n.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -459,7 +459,7 @@ func (n *node) plan() daemon.Preview {
 	if err != nil {
 		n.Fatalf("cpupoold plan: %v\n%s", err, n.evidence())
 	}
-	var p daemon.Preview
+	var p preview.Preview
 	if err := json.Unmarshal(out, &p); err != nil {
 		n.Fatalf("cpupoold plan: %v: %s", err, out)
 	}

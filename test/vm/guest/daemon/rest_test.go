@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
-	"github.com/cpupoold/cpupoold/internal/daemon"
+	"github.com/cpupoold/cpupoold/internal/node/preview"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	cpupools "github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -31,10 +32,10 @@ func (w *world) await(cond func() error) error {
 }
 
 // preview is what a daemon that starts now would do.
-func (w *world) preview() (daemon.Preview, error) {
+func (w *world) preview() (preview.Preview, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	return daemon.DryRun(ctx, w.options)
+	return preview.DryRun(ctx, w.options)
 }
 
 // resting says that the daemon has done all that one would do that starts now, that it has recorded the same, and that both know of all
@@ -72,7 +73,7 @@ func recorded(plan cpupools.Plan) error {
 	if err != nil {
 		return err
 	}
-	j, err := daemon.LoadJournal(journal, strings.TrimSpace(string(bootID)), time.Now())
+	j, err := undo.LoadJournal(journal, strings.TrimSpace(string(bootID)), time.Now())
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cpupoold/cpupoold/internal/daemon"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
@@ -156,13 +156,13 @@ func (n *node) first(pod string) (container, error) {
 }
 
 // originals are those in the daemon's journal.
-func (n *node) originals() []daemon.Original {
+func (n *node) originals() []undo.Original {
 	n.Helper()
 	bootID, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		n.Fatal(err)
 	}
-	j, err := daemon.LoadJournal(journal, strings.TrimSpace(string(bootID)), time.Now())
+	j, err := undo.LoadJournal(journal, strings.TrimSpace(string(bootID)), time.Now())
 	if err != nil || len(j.Originals) == 0 {
 		n.Fatalf("the journal has the originals %v, %v", j.Originals, err)
 	}
@@ -170,7 +170,7 @@ func (n *node) originals() []daemon.Original {
 }
 
 // keeps checks that the journal still has these originals, but for those of cgroups that have ended: pods of the test before may.
-func (n *node) keeps(want []daemon.Original) {
+func (n *node) keeps(want []undo.Original) {
 	n.Helper()
 	if bad, err := filepath.Glob(journal + ".bad-*"); err != nil || len(bad) > 0 {
 		n.Errorf("a journal was set aside: %v, %v", bad, err)
@@ -180,7 +180,7 @@ func (n *node) keeps(want []daemon.Original) {
 		if _, err := n.fs.Read(o.Path); o.Unit == "" && errors.Is(err, cgroup.ErrGone) {
 			continue
 		}
-		if !slices.ContainsFunc(now, func(other daemon.Original) bool { return cmp.Equal(o, other) }) {
+		if !slices.ContainsFunc(now, func(other undo.Original) bool { return cmp.Equal(o, other) }) {
 			n.Errorf("the journal does not have the original %+v any more; it has %+v", o, now)
 		}
 	}

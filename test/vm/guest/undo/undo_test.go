@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/daemon"
+	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/test/vm/internal/guestnode"
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
@@ -113,7 +113,7 @@ func (n *node) restores(how string, before map[string]string) {
 	n.Logf("%s: %d values put back (note %q), %d of %d values are told in another way", how, len(done.Changes), done.Note, told(before, after), len(before))
 }
 
-func (n *node) restore(args ...string) (r daemon.RestoreReport) {
+func (n *node) restore(args ...string) (r restore.RestoreReport) {
 	n.Helper()
 	out, err := n.Try("cpupoold", append([]string{"restore", "-o", "json"}, args...)...)
 	if jsonErr := json.Unmarshal([]byte(out), &r); jsonErr != nil {
@@ -250,7 +250,7 @@ func told(before, after map[string]string) (n int) {
 	return n
 }
 
-func list(changes []daemon.Change) (lines []string) {
+func list(changes []restore.Change) (lines []string) {
 	for _, c := range changes {
 		lines = append(lines, fmt.Sprintf("%s %s %s: %q to %q", c.Path, c.Unit, c.File, c.From, c.To))
 	}

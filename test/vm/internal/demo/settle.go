@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/daemon"
+	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/test/vm"
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
@@ -18,11 +18,11 @@ import (
 const settleLimit = 10 * time.Minute
 
 // settle starts pods, ends all others, and waits until all their containers run and the daemon has nothing left to write.
-func (s *scene) settle(ctx context.Context, all []manifest.Pod) (daemon.Preview, error) {
+func (s *scene) settle(ctx context.Context, all []manifest.Pod) (preview.Preview, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, settleLimit, fmt.Errorf("not there after %v", settleLimit))
 	defer cancel()
 	if err := apply(ctx, s.m, all); err != nil {
-		return daemon.Preview{}, err
+		return preview.Preview{}, err
 	}
 	tick := time.NewTicker(2 * time.Second) // each look costs the node a second of CPU time
 	defer tick.Stop()
@@ -43,7 +43,7 @@ func (s *scene) settle(ctx context.Context, all []manifest.Pod) (daemon.Preview,
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return daemon.Preview{}, errors.Join(fmt.Errorf("wait for pods: %w: %s", context.Cause(ctx), state), err)
+			return preview.Preview{}, errors.Join(fmt.Errorf("wait for pods: %w: %s", context.Cause(ctx), state), err)
 		}
 	}
 }
@@ -59,14 +59,14 @@ func clip(text string) string {
 }
 
 // plan asks the daemon's own command what there is and what is left to do.
-func plan(ctx context.Context, m *vm.VM) (daemon.Preview, error) {
+func plan(ctx context.Context, m *vm.VM) (preview.Preview, error) {
 	out, err := m.Run(ctx, "cpupoold", "plan", "-o", "json")
 	if err != nil {
-		return daemon.Preview{}, err
+		return preview.Preview{}, err
 	}
-	var p daemon.Preview
+	var p preview.Preview
 	if err := json.Unmarshal(out, &p); err != nil {
-		return daemon.Preview{}, fmt.Errorf("parse output of cpupoold plan: %w", err)
+		return preview.Preview{}, fmt.Errorf("parse output of cpupoold plan: %w", err)
 	}
 	return p, nil
 }
@@ -79,7 +79,7 @@ type state struct {
 	left               int // writes, also deferred ones, and objects that could not be read
 }
 
-func stateOf(want []manifest.Pod, p daemon.Preview) state {
+func stateOf(want []manifest.Pod, p preview.Preview) state {
 	there, running := make(map[string]bool), make(map[string]bool)
 	for _, pod := range p.Plan.Pods {
 		name := pod.Namespace + "/" + pod.Name

@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cpupoold/cpupoold/internal/daemon"
+	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
@@ -39,7 +39,7 @@ func TestState(t *testing.T) {
 		"ended":        {[]pools.PodPlan{pod("a-node", pools.Exited, pools.Running), pod("b-node", pools.Running)}, nil, "2 of 2 pods are there, 2 of 3 containers run", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := stateOf(want, daemon.Preview{Plan: pools.Plan{Pods: test.pods}, Writes: test.writes})
+			s := stateOf(want, preview.Preview{Plan: pools.Plan{Pods: test.pods}, Writes: test.writes})
 			if d := cmp.Diff(test.want, s.String()); d != "" {
 				t.Errorf("state (-want +got):\n%s", d)
 			}

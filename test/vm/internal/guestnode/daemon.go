@@ -7,7 +7,7 @@ import (
 	"os/exec"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/daemon"
+	"github.com/cpupoold/cpupoold/internal/node/preview"
 )
 
 // ConfigFile is the daemon's configuration.
@@ -30,7 +30,7 @@ func (n *Node) StopDaemon() {
 }
 
 // Plan is what `cpupoold plan` prints.
-func (n *Node) Plan() daemon.Preview {
+func (n *Node) Plan() preview.Preview {
 	n.Helper()
 	p, err := n.tryPlan()
 	if err != nil {
@@ -39,7 +39,7 @@ func (n *Node) Plan() daemon.Preview {
 	return p
 }
 
-func (n *Node) tryPlan() (p daemon.Preview, err error) {
+func (n *Node) tryPlan() (p preview.Preview, err error) {
 	ctx, cancel := patiently()
 	defer cancel()
 	var stderr bytes.Buffer
@@ -56,7 +56,7 @@ func (n *Node) tryPlan() (p daemon.Preview, err error) {
 }
 
 // Settled waits until the daemon has nothing left to write, and returns the plan. A runtime that is too busy to answer is asked again.
-func (n *Node) Settled() (p daemon.Preview) {
+func (n *Node) Settled() (p preview.Preview) {
 	n.Helper()
 	n.Every(time.Second, "plan without writes", func() (err error) {
 		if p, err = n.tryPlan(); err != nil {

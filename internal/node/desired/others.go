@@ -1,0 +1,109 @@
+package desired
+
+import (
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/managers"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// # Other managers
+//
+// Some containers another manager of CPUs places: CRI-O's configuration says which
+// (internal/managers), and a container that comes to NRI with a cpuset has it from
+// another plugin, since the kubelet asks for none. Marking them in the planner's input
+// is all that is done about it here: the plan has no targets for them, and what has no
+// target is neither written nor watched nor repaired (pkg/pools, foreign.go).
+
+// others is what is known of other managers.
+type Others struct {
+	Crio managers.CRIO
+	// told are the claims that the log has.
+	Told map[string]bool
+}
+
+// codeOtherManager is the code of managers that have appeared although the
+// configuration wants none beside cpupoold.
+const CodeOtherManager pools.Code = pools.CodeOtherManager
+
+// learn takes over what a listing has read. What was read of a file that cannot be
+// understood now may still be in force. A container that CRI-O has placed stays so: its
+// cpuset is written when it is made, and not taken back. A file may also be missing for
+// no longer than it takes to replace it.
+func (o *Others) Learn(crio managers.CRIO, m *inventory.Model) {
+	for _, e := range m.Containers {
+		if pod := m.Pods[e.Container.PodID]; pod != nil {
+			if claim, is := o.Configured(pod, e); is {
+				e.Claimed = claim
+			}
+		}
+	}
+	if len(crio.Unreadable) == 0 || len(o.Crio.Workloads)+len(o.Crio.Handlers) == 0 {
+		o.Crio = crio
+	} else {
+		o.Crio.Unreadable = crio.Unreadable
+	}
+}
+
+// byPlugin is how the plugin of NRI is called that has given a container its CPUs: NRI
+// tells its peers no names. A kubelet that has become static since the daemon's start
+// looks the same from here.
+const byPlugin = "another NRI plugin or a static kubelet"
+
+// withoutPlugin is what to do about either.
+const WithoutPlugin = "remove the plugin, or set otherManagers.nriPlugins: standDown; if it is the kubelet, give that cpuManagerPolicy: none, or set guaranteed.exclusive: kubelet and restart the daemon"
+
+// configured says whether CRI-O places a container, as its files are now.
+func (o *Others) Configured(pod *inventory.PodEntry, e *inventory.ContainerEntry) (managers.Claim, bool) {
+	return o.Crio.Claim(managers.Container{
+		Name: e.Container.Name, Annotations: pod.Pod.Annotations, Handler: pod.Pod.RuntimeHandler,
+		WholeCPUs: pod.Qos == pools.QoSGuaranteed && inventory.ExclusiveCPUs(inventory.Asked(e.Container)) > 0,
+	})
+}
+
+// claim says who else places a container, or has placed it.
+func (o *Others) Claim(pod *inventory.PodEntry, e *inventory.ContainerEntry) (managers.Claim, bool) {
+	claim, is := o.Configured(pod, e)
+	switch {
+	case is:
+		return claim, true
+	case e.Claimed.Kind != "":
+		return e.Claimed, true
+	case e.Foreign:
+		return managers.Claim{Kind: managers.NRIPlugins, By: byPlugin}, true
+	}
+	return managers.Claim{}, false
+}
+
+// mark finds the containers of others among pods.
+func (o *Others) Mark(m *inventory.Model, pods []pools.Pod, online cpuset.Set, read func(cgroup.Path) (cgroup.State, error)) {
+	for i := range pods {
+		for j := range pods[i].Containers {
+			ctr := &pods[i].Containers[j]
+			e := m.Containers[ctr.ID]
+			if e == nil || m.Pods[e.Container.PodID] == nil {
+				continue
+			}
+			if claim, is := o.Claim(m.Pods[e.Container.PodID], e); is {
+				ctr.Foreign = e.ForeignBy(claim, online, read)
+			}
+		}
+	}
+}
+
+// sharesOfOne are the CFS shares of one CPU.
+const SharesOfOne = 1024
+
+// stance is what the configuration says about a manager.
+func (s *Settings) Stance(k managers.Kind) config.Stance {
+	switch c := s.Config.OtherManagers; k {
+	case managers.CRIOWorkloads:
+		return c.CRIOWorkloads
+	case managers.CRIOHighPerformance:
+		return c.CRIOHighPerformance
+	default:
+		return c.NRIPlugins
+	}
+}

@@ -1,0 +1,75 @@
+package desired
+
+import (
+	"slices"
+
+	"github.com/cpupoold/cpupoold/internal/audit"
+	services "github.com/cpupoold/cpupoold/internal/host"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// ownership is a plan as the audit sees it. Who has exited has nothing, and pools that
+// have all CPUs own none.
+func Ownership(plan pools.Plan, m *inventory.Model, hosts []services.Verdict, s *Settings) audit.Ownership {
+	var (
+		o     audit.Ownership
+		owned cpuset.Set
+	)
+	place := func(p audit.Place) {
+		if p.Cgroup == "" || p.CPUs.IsEmpty() {
+			return
+		}
+		o.Places = append(o.Places, p)
+		if p.Exclusive {
+			owned = owned.Union(p.CPUs)
+		}
+	}
+	o.Places = make([]audit.Place, 0, containersOf(&plan)+len(plan.Units)+len(hosts))
+	for i := range plan.Pods {
+		pod := &plan.Pods[i]
+		for j := range pod.Containers {
+			if c := &pod.Containers[j]; c.State != pools.Exited {
+				place(audit.Place{
+					PoolName: auditPool(c.Pool, c.Type), Pod: pod.Namespace + "/" + pod.Name, Name: c.Name,
+					Cgroup: string(m.CgroupOf(c)), CPUs: c.CPUs, Exclusive: c.Exclusive, Mixed: c.Mixed,
+				})
+			}
+		}
+	}
+	for _, u := range plan.Units {
+		p := audit.Place{PoolName: auditPool(u.Pool, u.Type), Name: u.Name, CPUs: u.CPUs, Exclusive: u.Exclusive}
+		if e := m.Units[u.Name]; e != nil {
+			p.Cgroup = string(e.Unit.Path)
+		}
+		place(p)
+	}
+	for _, v := range hosts {
+		if v.State == services.Confined {
+			place(audit.Place{PoolName: auditPool(pools.Management, s.Config.HostSlices.Pool), Name: v.Name, Cgroup: string(v.Path), CPUs: v.CPUs})
+		}
+	}
+	o.Pools = append(o.Pools, audit.Pool{PoolName: auditPool(pools.Guaranteed, ""), CPUs: s.Pools.Guaranteed.Difference(plan.Shared).Union(owned)})
+	for _, p := range s.Pools.Partitions {
+		if !s.isAll(p.Type) {
+			o.Pools = append(o.Pools, audit.Pool{PoolName: auditPool(pools.Management, p.Type), CPUs: p.CPUs})
+		}
+	}
+	o.Pools = append(o.Pools, audit.Pool{PoolName: auditPool(pools.Shared, ""), CPUs: plan.Shared})
+	return o
+}
+
+// isAll says that a partition is not a pool of its own: it has all CPUs.
+func (s *Settings) isAll(typ string) bool {
+	return slices.ContainsFunc(s.Config.Pools.Partitions, func(p pools.PartitionSpec) bool { return p.Type == typ && p.All })
+}
+
+// auditPool names a pool for the audit. What others place and have to themselves belongs
+// to nobody's pool but is owned like guaranteed CPUs.
+func auditPool(p pools.Pool, typ string) audit.PoolName {
+	if p == pools.Other {
+		p = pools.Guaranteed
+	}
+	return audit.PoolName{Pool: string(p), Type: typ}
+}

@@ -1,0 +1,81 @@
+package desired
+
+import (
+	"slices"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// scene is everything that a decision depends on.
+type Scene struct {
+	Settings Settings
+	Model    *inventory.Model
+	Pods     []pools.Pod // of the model, with hints
+	Previous []pools.Assignment
+	Formula  config.WeightFormula
+	Ledger   *undo.Ledger
+	Nodes    cpuset.Set // NUMA nodes with memory
+	Read     func(cgroup.Path) (cgroup.State, error)
+	Leaving  cpuset.Set // CPUs of units that have not left them yet
+	Systemd  bool       // units are asked for
+	Resting  cpuset.Set // CPUs that may stay out of the shared pool
+	Kubelet  KubeletCPUs
+
+	Partitions bool // owners become partitions
+	Namespaces pools.NamespaceRights
+
+	Build func(pools.Input) pools.Plan // pools.Build, or one that has the last plan
+}
+
+// decide is the whole decision, from what is known to what should be.
+func (s Scene) Decide() (pools.Plan, []cgroup.Target) {
+	_, plan, want := s.Consider()
+	return plan, want
+}
+
+// consider is decide, and tells what the plan was made from, too.
+func (s Scene) Consider() (pools.Input, pools.Plan, []cgroup.Target) {
+	in := s.input()
+	plan := s.Build(in)
+	if !plan.Resting.IsEmpty() && s.narrows(plan) {
+		in.Resting = cpuset.Set{}
+		plan = pools.Build(in)
+	}
+	want := Targets(plan, s.Model, s.Formula, s.Settings.Config.PodSliceWeights, s.Ledger.Lifted)
+	Unbind(want, s.Ledger, s.Nodes)
+	return in, plan, s.withHost(plan, s.stay(plan, want))
+}
+
+// narrows says that an owner gets CPUs that neither rested nor were assigned. Then the
+// shared pool has to be written at once, and nothing is spared by what would rest.
+func (s Scene) narrows(plan pools.Plan) bool {
+	return slices.ContainsFunc(plan.Assignments, func(a pools.Assignment) bool { return !a.CPUs.IsSubsetOf(s.Resting) })
+}
+
+func (s Scene) input() pools.Input {
+	return pools.Input{
+		Machine:  s.Settings.Machine,
+		Pools:    s.placeable(),
+		Names:    s.Settings.Names,
+		Pods:     s.Pods,
+		Previous: s.Previous,
+		Held:     s.Kubelet.Held,
+		Resting:  s.Resting,
+
+		StaticPods: s.Settings.Config.StaticPods,
+		Namespaces: s.Namespaces,
+
+		Partitions: s.Partitions,
+		Interrupts: s.Settings.Config.Interrupts.Away != config.AwayOff,
+	}
+}
+
+func DiffOptions(h *hostenv.Host, p pools.Plan) cgroup.Options {
+	return cgroup.Options{Driver: h.Driver, Possible: h.Possible, Nodes: h.Nodes, Spare: p.Free.Difference(p.Shared)}
+}

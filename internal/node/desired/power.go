@@ -1,0 +1,83 @@
+package desired
+
+import (
+	"strings"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/managers"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/power"
+	"github.com/cpupoold/cpupoold/internal/tune"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/workload"
+)
+
+// codePower is the code of containers that ask for something about the power of their
+// CPUs and do not get it.
+const CodePower pools.Code = "PowerNotGiven"
+
+// powerWish is what containers ask of the power of the CPUs that they have for themselves,
+// and what of it they do not get. What CRI-O's hooks do for a container is left to them.
+func (s *Settings) PowerWish(plan pools.Plan, m *inventory.Model, o *Others, machine power.Machine) (map[tune.Knob]string, []pools.Problem) {
+	if len(s.Config.Power) == 0 {
+		return nil, nil // the annotations are CRI-O's, and nothing here is about them
+	}
+	var owners []power.Owner
+	var problems []pools.Problem
+	of := make(map[string]pools.Problem) // by the name of the owner
+	for _, owner := range SoleOwners(plan) {
+		e := m.Containers[owner.Id]
+		if owner.Unit || e == nil || m.Pods[e.Container.PodID] == nil {
+			continue
+		}
+		pod := m.Pods[e.Container.PodID]
+		problem := pools.Problem{PodUID: pod.Uid, Pod: pod.Name(), Container: owner.Name}
+		ask, errs := power.Parse(o.leavePower(pod, e, s.Names.Power(pod.Pod.Annotations, owner.Name)), s.powerFeatures())
+		for _, err := range errs {
+			problem.Reason = pools.Reason{Code: CodePower, Text: err.Error()}
+			problems = append(problems, problem)
+		}
+		if !ask.Empty() {
+			name := pod.Name() + "/" + owner.Name + "/" + owner.Id
+			of[name] = problem
+			owners = append(owners, power.Owner{Name: name, CPUs: owner.Cpus, Ask: ask})
+		}
+	}
+	values, missing := power.Plan(owners, machine)
+	for _, p := range missing {
+		problem := of[p.Owner]
+		problem.Reason = pools.Reason{Code: CodePower, Text: p.Text}
+		problems = append(problems, problem)
+	}
+	return values, problems
+}
+
+// leavePower leaves out what CRI-O's hooks do.
+func (o *Others) leavePower(pod *inventory.PodEntry, e *inventory.ContainerEntry, asked workload.PowerAsked) workload.PowerAsked {
+	ctr := managers.Container{Name: e.Container.Name, Annotations: pod.Pod.Annotations, Handler: pod.Pod.RuntimeHandler, WholeCPUs: true}
+	for _, v := range []*workload.PowerValue{&asked.CStates, &asked.Governor} {
+		if !strings.Contains(v.Key, ".crio.io") {
+			continue
+		}
+		if _, does := o.Crio.Powers(ctr, v.Key); does {
+			*v = workload.PowerValue{}
+		}
+	}
+	return asked
+}
+
+// powerFeatures are those that pods may ask for.
+func (s *Settings) powerFeatures() []power.Feature {
+	var all []power.Feature
+	for _, f := range s.Config.Power {
+		switch f {
+		case config.PowerCStates:
+			all = append(all, power.CStates)
+		case config.PowerGovernor:
+			all = append(all, power.Governor)
+		case config.PowerPreference:
+			all = append(all, power.Preference)
+		}
+	}
+	return all
+}

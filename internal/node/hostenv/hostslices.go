@@ -1,0 +1,14 @@
+package hostenv
+
+import (
+	"github.com/cpupoold/cpupoold/internal/durable"
+	services "github.com/cpupoold/cpupoold/internal/host"
+)
+
+// hostFile reads a unit file of the host, from within a privileged container too.
+func hostFile(name string) ([]byte, error) {
+	return services.OfTheHost(func(name string) ([]byte, error) { return durable.Read(name, unitFileLimit) })(name)
+}
+
+// unitFileLimit is far above any unit file, in bytes.
+const unitFileLimit = 1 << 20

@@ -1,0 +1,52 @@
+package hostenv
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrLocked is returned by Lock when another cpupoold writes on this node.
+var ErrLocked = errors.New("another cpupoold holds the node's lock")
+
+// Lock takes the node's writer lock, a file in runDir: a systemd unit and a
+// DaemonSet, or two pods of an overlapping rollout, must never write at the same
+// time. The kernel releases the lock when the process ends, however it ends;
+// unlock does so before. runDir must be the host's own directory, also
+// in a container.
+func Lock(runDir string) (unlock func() error, err error) {
+	if err := os.MkdirAll(runDir, 0o755); err != nil {
+		return nil, fmt.Errorf("create lock directory: %w", err)
+	}
+	name := filepath.Join(runDir, "lock")
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open lock: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		holder := readHolder(f)
+		_ = f.Close() // the lock's error is the one that matters
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("%w: %s is held by process %s: stop that daemon first", ErrLocked, name, holder)
+		}
+		return nil, fmt.Errorf("lock %s: %w", name, err)
+	}
+	// The content only serves the message above; the lock is the kernel's.
+	if err := f.Truncate(0); err == nil {
+		_, _ = fmt.Fprintf(f, "%d\n", os.Getpid())
+	}
+	return f.Close, nil
+}
+
+func readHolder(f *os.File) string {
+	b := make([]byte, 32)
+	n, _ := f.Read(b)
+	if pid := strings.TrimSpace(string(b[:n])); pid != "" {
+		return pid
+	}
+	return "unknown"
+}

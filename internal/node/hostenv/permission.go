@@ -1,0 +1,12 @@
+package hostenv
+
+import (
+	"path/filepath"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	cluster "github.com/cpupoold/cpupoold/internal/node"
+)
+
+func PermissionsName(c *config.Config) string {
+	return filepath.Join(c.StateDir, cluster.PermissionsFile)
+}

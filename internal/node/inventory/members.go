@@ -1,0 +1,61 @@
+package inventory
+
+import (
+	"maps"
+)
+
+// Who is in which pod is asked with each event about a pod, and must not take a look at all
+// others: the containers of a sandbox, and the sandboxes of a UID, are kept beside the maps
+// of all.
+
+func (m *Model) SetContainer(id string, e *ContainerEntry) {
+	m.DropContainer(id)
+	m.Containers[id] = e
+	group(m.within, e.Container.PodID, id, e)
+}
+
+func (m *Model) DropContainer(id string) {
+	if e := m.Containers[id]; e != nil {
+		delete(m.Containers, id)
+		ungroup(m.within, e.Container.PodID, id)
+	}
+}
+
+func (m *Model) setPod(id string, e *PodEntry) {
+	m.dropPod(id)
+	m.Pods[id] = e
+	group(m.sandboxes, e.Uid, id, e)
+}
+
+func (m *Model) dropPod(id string) {
+	if e := m.Pods[id]; e != nil {
+		delete(m.Pods, id)
+		ungroup(m.sandboxes, e.Uid, id)
+	}
+}
+
+// members are the containers of all sandboxes of a UID; where no sandbox is known, those of
+// the one with that id (see keyOf).
+func (m *Model) Members(uid string) map[string]*ContainerEntry {
+	if len(m.sandboxes[uid]) == 0 {
+		return m.within[uid]
+	}
+	all := make(map[string]*ContainerEntry)
+	for id := range m.sandboxes[uid] {
+		maps.Copy(all, m.within[id])
+	}
+	return all
+}
+
+func group[E any](groups map[string]map[string]E, of, id string, e E) {
+	if groups[of] == nil {
+		groups[of] = make(map[string]E)
+	}
+	groups[of][id] = e
+}
+
+func ungroup[E any](groups map[string]map[string]E, of, id string) {
+	if delete(groups[of], id); len(groups[of]) == 0 {
+		delete(groups, of)
+	}
+}

@@ -1,0 +1,102 @@
+package inventory
+
+import (
+	"cmp"
+
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// asked returns what the kubelet asked for. The runtime's spec may hold what was
+// made of it; older runtimes tell only that.
+func Asked(c cri.Container) pools.Resources {
+	if c.Requested.Shares == 0 {
+		return ResourcesOf(c.Recorded)
+	}
+	return ResourcesOf(c.Requested)
+}
+
+func ResourcesOf(r cri.Resources) pools.Resources {
+	return pools.Resources{Shares: r.Shares, Quota: r.Quota, Period: r.Period}
+}
+
+// resize takes new resources over, and what they make of the pod's total. It returns
+// how to undo that.
+func (m *Model) Resize(e *ContainerEntry, to cri.Resources) (undo func()) {
+	was, told, pod := e.Container.Requested, e.told, m.Pods[e.Container.PodID]
+	var total pools.Resources
+	if pod != nil {
+		total = pod.total
+		pod.total = m.totalAfter(pod, e, to)
+	}
+	r := &e.Container.Requested
+	r.Shares, r.Period = to.Shares, cmp.Or(to.Period, r.Period)
+	r.Quota = cmp.Or(to.Quota, r.Quota)
+	m.Clock++
+	e.told = m.Clock
+	return func() {
+		e.Container.Requested, e.told = was, told
+		if pod != nil {
+			pod.total = total
+		}
+	}
+}
+
+// totalAfter is a pod's total when one of its containers has got another size. The
+// runtime tells it later, or never. A pod asks for what its containers do together, or
+// for what its largest init container does, if that is more (KEP-753): and an init
+// container has ended where all that are known come to more than the pod's total.
+func (m *Model) totalAfter(pod *PodEntry, e *ContainerEntry, to cri.Resources) pools.Resources {
+	total := pod.resources()
+	if total.Shares == 0 {
+		return pools.Resources{} // not known
+	}
+	newest := make(map[string]*ContainerEntry)
+	for _, c := range m.Containers {
+		name := c.Container.Name
+		if o := newest[name]; c.Container.PodID == e.Container.PodID && (o == nil || c.Container.CreatedAt.After(o.Container.CreatedAt)) {
+			newest[name] = c
+		}
+	}
+	var all, live int64
+	for _, c := range newest {
+		shares := int64(Asked(c.Container).Shares)
+		all += shares
+		if c.Container.State != cri.Exited {
+			live += shares
+		}
+	}
+	before, after := int64(total.Shares), int64(total.Shares)
+	switch more := int64(to.Shares) - int64(Asked(e.Container).Shares); {
+	case before >= all:
+		after += more
+	case before > live:
+		after = max(after, live+more)
+	default:
+		after = live + more
+	}
+	total.Shares = uint64(max(after, leastShares))
+	if total.Quota > 0 {
+		total.Quota = int64(total.Shares) * total.Quota / before
+	}
+	return total
+}
+
+// leastShares are those of no request at all (kubelet, MilliCPUToShares).
+const leastShares = 2
+
+// resources are the pod's total; zero if that is not known.
+func (e *PodEntry) resources() pools.Resources {
+	if e.total != (pools.Resources{}) {
+		return e.total
+	}
+	return ResourcesOf(e.Pod.Resources)
+}
+
+// outgrown takes over what resizes have made of the total, until the runtime tells the
+// same.
+func (e *PodEntry) outgrown(old *PodEntry) {
+	if e.total = old.total; e.total.Shares == e.Pod.Resources.Shares {
+		e.total = pools.Resources{}
+	}
+}

@@ -1,0 +1,34 @@
+package inventory
+
+import (
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// size is what the kubelet asks for, for a container and its pod.
+type Size struct {
+	Requested cri.Resources
+	Total     pools.Resources
+}
+
+// size is a container's and its pod's.
+func (m *Model) Size(e *ContainerEntry) Size {
+	s := Size{Requested: e.Container.Requested}
+	if pod := m.Pods[e.Container.PodID]; pod != nil {
+		s.Total = pod.total
+	}
+	return s
+}
+
+// sizeAgain gives a container another of the sizes that it may have.
+func (m *Model) SizeAgain(e *ContainerEntry, from, to Size) {
+	if pod := m.Pods[e.Container.PodID]; pod != nil {
+		if pod.total == from.Total {
+			pod.total = to.Total
+		} else { // it has changed since for other reasons
+			pod.total = m.totalAfter(pod, e, to.Requested)
+		}
+	}
+	m.Clock++
+	e.Container.Requested, e.told = to.Requested, m.Clock
+}

@@ -1,0 +1,7 @@
+package partition
+
+import (
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+)
+
+func IsParking(p cgroup.Path) bool { return p == cgroup.Parking || p == cgroup.ParkingTop }

@@ -1,0 +1,31 @@
+package restore
+
+import (
+	"context"
+
+	cluster "github.com/cpupoold/cpupoold/internal/node"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+)
+
+// NodeReport says what of a Node was taken back.
+type NodeReport struct {
+	Name      string   `json:"name"`
+	Withdrawn []string `json:"withdrawn"`       // resources
+	Error     string   `json:"error,omitempty"` // why not
+}
+
+// withdraw takes back what the cluster is shown; nil where it is shown nothing.
+func withdraw(ctx context.Context, o hostenv.Options) *NodeReport {
+	options, err := hostenv.ClusterOptions(o)
+	switch {
+	case err != nil:
+		return &NodeReport{Name: o.Config.Node.Name, Error: err.Error()}
+	case options == nil:
+		return nil
+	}
+	r := &NodeReport{Name: options.Name}
+	if r.Withdrawn, err = cluster.Withdraw(ctx, *options, o.Config.Names()); err != nil {
+		r.Error = err.Error()
+	}
+	return r
+}

@@ -1,0 +1,175 @@
+package restore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/partition"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+)
+
+// isOfPartition says that an original is of a partition: there was none before.
+func isOfPartition(o undo.Original) bool {
+	return o.File == cgroup.FilePartition || o.File == cgroup.FileExclusive
+}
+
+// unpartition takes away the partitions of a journal and the exclusive lists that were
+// made for them. What the kernel does not give back within leakTime, or refuses, is
+// among the differences, and left is what of the originals the next try is about.
+func unpartition(h *hostenv.Host, ctx context.Context, originals []undo.Original) (r RestoreReport, left []undo.Original) {
+	var leaves []cgroup.Path
+	for _, o := range originals {
+		if o.File == cgroup.FilePartition {
+			leaves = append(leaves, o.Path)
+		}
+	}
+	stuck := make(map[cgroup.Path]string)
+	view, err := giveBackPartitions(h, ctx, leaves, stuck)
+	for _, o := range originals {
+		n, there := view.Nodes[o.Path]
+		d := undo.Difference{Original: o, Now: n.State.String()}
+		differs := !n.State.Is(cgroup.MemberPartition)
+		if o.File == cgroup.FileExclusive {
+			d.Now, differs = n.Exclusive.String(), !n.Exclusive.IsEmpty()
+		}
+		switch {
+		case err != nil:
+			d.Reason = err.Error()
+		case !there:
+			r.Gone++
+			continue
+		case !differs:
+			r.Restored = append(r.Restored, o)
+			continue
+		case stuck[o.Path] != "":
+			d.Reason = stuck[o.Path]
+		default:
+			d.Reason = "another partition in it has these CPUs, or the kernel has not given them back"
+		}
+		left = append(left, o)
+		r.Differs = append(r.Differs, d)
+	}
+	return r, left
+}
+
+// unrecorded are the partitions of containers that a journal without any knows nothing
+// of: a daemon may have made them before its journal was lost.
+func unrecorded(h *hostenv.Host) (all []undo.Difference, err error) {
+	listed, err := h.Cgroups.Listed()
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range listed {
+		_, _, inPod := cgroup.PodOf(p.Parent())
+		_, _, deeper := cgroup.PodOf(p.Parent().Parent()) // what a container makes of its own CPUs
+		if !inPod || deeper {
+			continue
+		}
+		st, readErr := h.Cgroups.Read(p)
+		switch {
+		case errors.Is(readErr, cgroup.ErrGone):
+			continue
+		case readErr != nil:
+			err = errors.Join(err, readErr)
+			continue
+		case st.Partition.Is(cgroup.MemberPartition):
+			continue
+		}
+		all = append(all, undo.Difference{
+			Original: undo.Original{Path: p, File: cgroup.FilePartition, Value: string(cgroup.MemberPartition)}, Now: st.Partition.String(),
+			Reason: "the journal does not know of it; if it was cpupoold's, before the journal was lost, let the daemon run with guaranteed.isolation: partition, and restore again",
+		})
+	}
+	return all, err
+}
+
+// giveBackPartitions makes the steps until nothing is left to be written but what the
+// kernel has refused, and waits for CPUs that it still has to give back.
+func giveBackPartitions(h *hostenv.Host, ctx context.Context, leaves []cgroup.Path, stuck map[cgroup.Path]string) (cgroup.PartitionView, error) {
+	tick := time.NewTicker(partition.FirstPartitionPause)
+	defer tick.Stop()
+	for deadline, steps := time.Now().Add(partition.LeakTime), 0; ; steps++ {
+		view, err := h.Cgroups.ReadPartitions(leaves)
+		if err != nil {
+			return view, err
+		}
+		step := cgroup.PlanPartitions(cgroup.PartitionInput{Kernel: h.Kernel, Former: leaves, View: view, Online: h.Online(), Stuck: stuck})
+		for _, w := range step.Writes {
+			err := h.Cgroups.Apply(w.Write)
+			if err == nil {
+				continue
+			}
+			if !hostenv.IsGone(err) {
+				stuck[w.Stuck()] = err.Error()
+			}
+			break // and asks the kernel again
+		}
+		if len(step.Writes) > 0 {
+			if steps == partition.MaxPartitionSteps(len(leaves)) {
+				return view, fmt.Errorf("partitions do not come to an end after %d steps: somebody else writes them, too; stop that and run restore again", steps)
+			}
+			if ctx.Err() != nil {
+				return view, ctx.Err()
+			}
+			continue
+		}
+		if step.Missing.IsEmpty() || time.Now().After(deadline) {
+			return view, nil
+		}
+		select {
+		case <-ctx.Done():
+			return view, ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// withParking adds the cgroup of parked CPUs to the originals of partitions if it is
+// there: its place tells whose it is, so that a lost journal does not matter.
+func withParking(h *hostenv.Host, parts []undo.Original) []undo.Original {
+	if _, err := h.Cgroups.Read(cgroup.Parking); errors.Is(err, cgroup.ErrGone) {
+		return parts
+	}
+	for _, o := range []undo.Original{
+		{Path: cgroup.ParkingTop, File: cgroup.FileExclusive},
+		{Path: cgroup.Parking, File: cgroup.FileExclusive},
+		{Path: cgroup.Parking, File: cgroup.FilePartition, Value: string(cgroup.MemberPartition)},
+	} {
+		if !slices.ContainsFunc(parts, func(p undo.Original) bool { return p.Key() == o.Key() }) {
+			parts = append(parts, o)
+		}
+	}
+	return parts
+}
+
+// removeParking removes the cgroup of parked CPUs, unless something of it is left to be
+// put back.
+func removeParking(h *hostenv.Host, left []undo.Original) error {
+	if slices.ContainsFunc(left, func(o undo.Original) bool { return partition.IsParking(o.Path) }) {
+		return nil
+	}
+	return h.Cgroups.RemoveParking()
+}
+
+// partitionsLeft says that there is a cgroup of parked CPUs, or any partition that may be
+// a lost one. What cannot be asked has none.
+func partitionsLeft(isolation config.Isolation) bool {
+	fs, err := cgroup.Open(hostenv.CgroupRoot)
+	if err != nil {
+		return false
+	}
+	if _, err = fs.Read(cgroup.ParkingTop); err == nil {
+		return true
+	}
+	if isolation == config.IsolationCPUSet {
+		return false
+	}
+	listed, err := fs.Listed()
+	return err == nil && len(listed) > 0
+}

@@ -1,0 +1,7 @@
+package retry
+
+// deviation is a property that was as planned and is not any more.
+type Deviation struct {
+	Property string // the file
+	Was, Is  string
+}

@@ -1,0 +1,104 @@
+package retry
+
+import (
+	"time"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// codeContested is the code of cgroups over which the daemon and somebody else fight.
+const CodeContested pools.Code = "Contested"
+
+// Two who write different values in turn move a container's threads to and fro and
+// bring neither anything: after maxRepairs in contestTime the daemon leaves the property
+// alone, from firstTruce on and twice as long each time, up to lastTruce. Only where
+// somebody is on another's exclusive CPUs it goes on, every trespassPause. The cgroup's
+// other properties are repaired as ever, but where systemd would put the contested one
+// back with them, or the runtime.
+const (
+	MaxRepairs    = 5
+	ContestTime   = time.Minute
+	FirstTruce    = time.Minute
+	LastTruce     = 10 * time.Minute
+	TrespassPause = time.Second
+)
+
+// contest is a property that somebody else writes, too.
+type contest struct {
+	Deviation
+	Cause string
+	at    []time.Time // of the writes, the latest maxRepairs+1
+	Truce time.Duration
+	Until time.Time // the end of the truce
+}
+
+// contest notes a foreign write, and begins a truce when it is one too many.
+func (b *Bench) Contest(k RecordKey, d Deviation, now time.Time) {
+	c := b.Contests[k.Path][k.Property]
+	if c == nil {
+		if b.Contests[k.Path] == nil {
+			b.Contests[k.Path] = make(map[string]*contest)
+		}
+		c = &contest{}
+		b.Contests[k.Path][k.Property] = c
+	}
+	c.Deviation = d
+	if c.at = append(c.at, now); len(c.at) > MaxRepairs+1 {
+		c.at = c.at[1:]
+	}
+	again := c.Truce > 0 && now.Sub(c.Until) < ContestTime
+	if again || len(c.at) > MaxRepairs && now.Sub(c.at[0]) < ContestTime {
+		c.Truce = min(max(2*c.Truce, FirstTruce), LastTruce)
+		c.Until = now.Add(c.Truce)
+	}
+}
+
+// blame notes whose the writes are.
+func (b *Bench) Blame(k RecordKey, cause string) {
+	if c := b.Contests[k.Path][k.Property]; c != nil {
+		c.Cause = cause
+	}
+}
+
+// over says that nobody contests any more.
+func (c *contest) Over(now time.Time) bool {
+	return now.Sub(c.at[len(c.at)-1]) > ContestTime && now.Sub(c.Until) > ContestTime
+}
+
+// truces are the properties of a cgroup that are to be left alone because somebody
+// else writes them; trespasses says that it runs on CPUs that another has for himself.
+func (b *Bench) Truces(p cgroup.Path, trespasses func(cgroup.Path) bool, now time.Time) (left []string) {
+	for property, c := range b.Contests[p] {
+		if !now.Before(c.Until) {
+			continue
+		}
+		if property == cgroup.FileCPUs && now.Sub(c.at[len(c.at)-1]) >= TrespassPause && trespasses(p) {
+			continue
+		}
+		left = append(left, property)
+	}
+	return left
+}
+
+// nextContest tells when cgroups that are contested are due again.
+func (b *Bench) NextContest(earlier func(time.Time), now time.Time) {
+	for p, of := range b.Contests {
+		for property, c := range of {
+			if c.Over(now) {
+				delete(of, property)
+				continue
+			}
+			if now.Before(c.Until) {
+				earlier(c.at[len(c.at)-1].Add(TrespassPause))
+				earlier(c.Until)
+			}
+			if c.Truce > 0 {
+				earlier(c.Until.Add(ContestTime + time.Second)) // it may be over then
+			}
+		}
+		if len(of) == 0 {
+			delete(b.Contests, p)
+		}
+	}
+}

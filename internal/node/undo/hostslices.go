@@ -1,0 +1,32 @@
+package undo
+
+import (
+	"strconv"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+)
+
+// weightBefore is the weight that a unit had before the daemon gave it another one, 0
+// if it has not.
+func (l *Ledger) WeightBefore(unit string) uint64 {
+	o, given := l.Originals[OriginalKey{Unit: unit, File: cgroup.FileWeight}]
+	if !given {
+		return 0
+	}
+	const unset = 100 // what systemd gives units that it has no CPUWeight for
+	w, err := strconv.ParseUint(o.Value, 10, 64)
+	if err != nil {
+		return unset
+	}
+	return w
+}
+
+// amend replaces the value of an original that is there.
+func (l *Ledger) Amend(k OriginalKey, value string) {
+	if o, ok := l.Originals[k]; ok && o.Value != value {
+		o.Value = value
+		l.Originals[k] = o
+		l.Changes++
+		l.barrier = l.Changes
+	}
+}

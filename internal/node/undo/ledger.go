@@ -1,0 +1,210 @@
+package undo
+
+import (
+	"slices"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// ledger is the owner's side of the journal: what is known, and what of it has
+// reached the disk. The disk itself is a worker's business.
+type Ledger struct {
+	bootID      string
+	Originals   map[OriginalKey]Original
+	Assignments []pools.Assignment
+	Unhinted    []pools.Key // sorted
+	Others      []Left      // sorted
+	Resting     cpuset.Set
+	Accepted    *Accepted
+	// bare says that no original of this boot was known when the daemon started.
+	Bare bool
+
+	// outdated says that there are originals on the disk that have been shed.
+	Outdated bool
+
+	Changes int // number of the newest change
+	Sent    int // newest change in a save that was submitted
+	Durable int // newest change that is known to be on disk
+	barrier int // newest change that added an original
+}
+
+// originalKey is the place of an original. A unit's is the unit and not its cgroup,
+// which is another one when its slice changes.
+type OriginalKey struct {
+	Path cgroup.Path
+	Unit string
+	File string
+}
+
+func (o Original) Key() OriginalKey {
+	if o.Unit != "" {
+		return OriginalKey{Unit: o.Unit, File: o.File}
+	}
+	return OriginalKey{Path: o.Path, File: o.File}
+}
+
+func NewLedger(j Journal) *Ledger {
+	l := &Ledger{Bare: len(j.Originals) == 0, bootID: j.BootID, Originals: make(map[OriginalKey]Original), Assignments: fromRecords(j.Assignments), Resting: j.Resting, Accepted: j.Accepted}
+	for _, o := range j.Originals {
+		if _, known := l.Originals[o.Key()]; !known || o.Value == "" {
+			l.Originals[o.Key()] = o // of two for a unit, not the one that we had set
+		}
+	}
+	for _, o := range j.Unhinted {
+		l.Unhinted = append(l.Unhinted, pools.Key(o))
+	}
+	l.Others = j.Others
+	return l
+}
+
+// note records an original unless there is one already: the first stands. No write
+// is made before it is on disk.
+func (l *Ledger) Note(o Original) {
+	if l.Remember(o) {
+		l.barrier = l.Changes
+	}
+}
+
+// remember is note for what nothing waits for.
+func (l *Ledger) Remember(o Original) (added bool) {
+	k := o.Key()
+	if _, known := l.Originals[k]; known {
+		return false
+	}
+	l.Originals[k] = o
+	l.Changes++
+	return true
+}
+
+// safe says that every original is on disk, so that what replaces them may be
+// written.
+func (l *Ledger) Safe() bool { return l.Durable >= l.barrier }
+
+// touched says that the daemon has written, or is about to write, a file.
+func (l *Ledger) Touched(p cgroup.Path, file string) bool {
+	_, ok := l.Originals[OriginalKey{Path: p, File: file}]
+	return ok
+}
+
+// lifted says that the daemon has written a quota.
+func (l *Ledger) Lifted(p cgroup.Path) bool { return l.Touched(p, cgroup.FileMax) }
+
+// nodesBefore returns the NUMA nodes that memory of a target was bound to before the
+// daemon bound it; bound says that it has.
+func (l *Ledger) NodesBefore(t *cgroup.Target) (nodes cpuset.Set, bound bool) {
+	o, bound := l.Originals[Original{Path: t.Path, Unit: t.Unit, File: cgroup.FileMems}.Key()]
+	if !bound {
+		return cpuset.Set{}, false
+	}
+	nodes, err := cpuset.Parse(o.Value)
+	return nodes, err == nil // else restore reports it
+}
+
+// assign records the assignments in force.
+func (l *Ledger) Assign(as []pools.Assignment) {
+	same := func(a, b pools.Assignment) bool {
+		return a.Key == b.Key && a.CPUs.Equal(b.CPUs) && a.Away.Equal(b.Away)
+	}
+	if slices.EqualFunc(l.Assignments, as, same) {
+		return
+	}
+	l.Assignments = as
+	l.Changes++
+}
+
+// goWithout records who has CPUs that were chosen without hints, sorted.
+func (l *Ledger) GoWithout(keys []pools.Key) {
+	if !slices.Equal(l.Unhinted, keys) {
+		l.Unhinted = keys
+		l.Changes++
+	}
+}
+
+// leave records which containers' CPUs are another plugin's, sorted.
+func (l *Ledger) Leave(all []Left) {
+	if !slices.Equal(l.Others, all) {
+		l.Others = all
+		l.Changes++
+	}
+}
+
+// rest records the CPUs that are kept out of the shared pool.
+func (l *Ledger) Rest(cpus cpuset.Set) {
+	if !l.Resting.Equal(cpus) {
+		l.Resting = cpus
+		l.Changes++
+	}
+}
+
+// accept records that a configuration fits the machine.
+func (l *Ledger) Accept(a *Accepted) {
+	if a == nil || l.Accepted.Equal(*a) {
+		return
+	}
+	l.Accepted = a
+	l.Changes++
+}
+
+// units are the originals of systemd units, by unit, in the order of their files.
+func (l *Ledger) Units() map[string][]Original {
+	all := make(map[string][]Original)
+	for _, o := range l.Originals {
+		if o.Unit != "" {
+			all[o.Unit] = append(all[o.Unit], o)
+		}
+	}
+	for _, of := range all {
+		SortOriginals(of)
+	}
+	return all
+}
+
+// forgetUnit drops the originals of a unit that has them back.
+func (l *Ledger) ForgetUnit(name string) {
+	for k, o := range l.Originals {
+		if o.Unit == name {
+			delete(l.Originals, k)
+			l.Changes++
+		}
+	}
+}
+
+// forget drops the originals of cgroups that are gone. A unit keeps its properties
+// when it is stopped.
+func (l *Ledger) Forget(gone func(cgroup.Path) bool) {
+	if l.Outdated {
+		l.Outdated = false
+		l.Changes++
+	}
+	for k, o := range l.Originals {
+		if o.Unit == "" && gone(k.Path) {
+			delete(l.Originals, k)
+			l.Changes++
+		}
+	}
+}
+
+// shed is forget without a save: the disk has them until the next one, which forget asks for.
+func (l *Ledger) Shed(gone func(cgroup.Path) bool) {
+	for k, o := range l.Originals {
+		if o.Unit == "" && gone(k.Path) {
+			delete(l.Originals, k)
+			l.Outdated = true
+		}
+	}
+}
+
+// journal is a copy for a worker; Originals are in no order.
+func (l *Ledger) Journal() Journal {
+	j := Journal{BootID: l.bootID, Originals: make([]Original, 0, len(l.Originals)), Assignments: toRecords(l.Assignments), Resting: l.Resting, Accepted: l.Accepted}
+	for _, o := range l.Originals {
+		j.Originals = append(j.Originals, o)
+	}
+	for _, k := range l.Unhinted {
+		j.Unhinted = append(j.Unhinted, Owner(k))
+	}
+	j.Others = slices.Clone(l.Others)
+	return j
+}

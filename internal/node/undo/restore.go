@@ -1,0 +1,61 @@
+package undo
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+)
+
+// Difference is a file that does not hold its original value afterwards.
+type Difference struct {
+	Original
+	Now string `json:"now"`
+	// Harmless says that the difference changes nothing: all CPUs, or NUMA nodes,
+	// instead of none named, which the kernel treats alike.
+	Harmless bool   `json:"harmless"`
+	Reason   string `json:"reason"`
+}
+
+// heldBy is what a cgroup holds now; of a unit it is what systemd would give it.
+func HeldBy(h *hostenv.Host, ctx context.Context, o Original) (cgroup.State, error) {
+	if o.Unit == "" || h.Units == nil {
+		return h.Cgroups.Read(o.Path)
+	}
+	ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
+	defer cancel()
+	st, err := h.Units.Properties(ctx, o.Unit)
+	return cgroup.State{CPUs: st.CPUs, Mems: st.Mems, Weight: st.Weight}, err
+}
+
+// difference compares a file with its original.
+func HostDifference(h *hostenv.Host, o Original, st cgroup.State, failure error) (Difference, bool) {
+	d := Difference{Original: o}
+	switch o.File {
+	case cgroup.FileCPUs:
+		d.Now = st.CPUs.String()
+		d.Harmless = o.Value == "" && st.CPUs.Equal(h.Possible)
+	case cgroup.FileMems:
+		d.Now = st.Mems.String()
+		d.Harmless = o.Value == "" && st.Mems.Equal(h.Nodes)
+	case cgroup.FileWeight:
+		if d.Now = strconv.FormatUint(st.Weight, 10); o.Unit != "" {
+			d.Now = weightValue(st.Weight)
+		}
+	case cgroup.FileMax:
+		d.Now = MaxValue(st.Quota, st.Period)
+	}
+	switch {
+	case failure != nil:
+		d.Reason = failure.Error()
+		return d, true
+	case d.Now == o.Value:
+		return d, false
+	case d.Harmless:
+		d.Reason = "an empty set cannot be recorded again; all CPUs, or NUMA nodes, are the same to the kernel"
+	default:
+		d.Reason = "somebody else has written it since, or rounded it"
+	}
+	return d, true
+}

@@ -1,0 +1,8 @@
+package view
+
+import (
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// codeDepleted: the shared pool has fewer CPUs than depletion.floor.
+const CodeDepleted pools.Code = "SharedDepleted"

@@ -1,0 +1,156 @@
+package view
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/explain"
+	"github.com/cpupoold/cpupoold/internal/history"
+	"github.com/cpupoold/cpupoold/internal/inspect"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// Bounds of an explanation.
+const (
+	maxSubjects = 64  // containers of a pod
+	maxChanged  = 8   // of them, those for which changes are tried
+	maxExplain  = 100 // events of each
+)
+
+// Files that are read for people alone.
+const (
+	fileEffective     = "cpuset.cpus.effective"
+	fileMemsEffective = "cpuset.mems.effective"
+)
+
+var errNotPlanned = errors.New("the daemon has made no plan yet; ask again in a moment")
+
+// Explain implements control.Inside. The decision is made once more, from what the
+// last pass has decided from, on the time of who asks.
+func (o *Observer) Explain(name string) (*inspect.Explanation, error) {
+	in := o.Now()
+	if !in.Planned {
+		return nil, errNotPlanned
+	}
+	all := in.Everybody()
+	found, err := explain.Find(all, name)
+	if err != nil {
+		return nil, err
+	}
+	e := &inspect.Explanation{Version: inspect.Version, Time: time.Now().UTC(), Asked: name, Subjects: []inspect.Subject{}}
+	var traces map[string]*pools.Trace
+	if first := &all[found[0]]; !first.Unit {
+		_, traces = pools.Explain(in.Input, first.PodUID)
+	}
+	for _, i := range found {
+		c := &all[i]
+		if c.Name == inventory.InfraName && len(found) > 1 && !c.Unit {
+			continue // it is explained when it is asked for
+		}
+		if len(e.Subjects) < maxSubjects {
+			e.Subjects = append(e.Subjects, o.subject(in, c, traces, len(e.Subjects) < maxChanged))
+		}
+	}
+	return e, nil
+}
+
+func (o *Observer) subject(in *Inside, c *inspect.Container, traces map[string]*pools.Trace, changes bool) inspect.Subject {
+	s := inspect.Subject{Container: *c, Problems: []inspect.Problem{}}
+	reason := pools.Reason{Code: pools.Code(c.Code), Text: c.Reason}
+	if c.Unit {
+		s.Rules = explain.UnitRules(reason)
+	} else {
+		s.Rules = explain.Rules(traces[c.ID], reason)
+		in.alternatives(&s, traces[c.ID], changes)
+	}
+	for _, p := range in.Problems {
+		if c.Unit && p.Unit == c.Name || !c.Unit && p.PodUID == c.PodUID && (p.Container == "" || p.Container == c.Name) {
+			s.Problems = append(s.Problems, inspect.ProblemOf(p))
+		}
+	}
+	s.Events, s.Earlier = eventsOf(in.History, c)
+	in.compare(&s)
+	if c.Cgroup != "" {
+		s.Kernel = o.Kernel(cgroup.Path(c.Cgroup))
+	}
+	return s
+}
+
+// alternatives enters where else a container could be, and what would bring it there.
+func (in *Inside) alternatives(s *inspect.Subject, t *pools.Trace, changes bool) {
+	at := explain.Placement(&in.Plan, s.Container.ID)
+	if at == nil || t == nil {
+		return
+	}
+	own := cpuset.Set{}
+	if at.Exclusive {
+		own = at.CPUs
+	}
+	var hinted cpuset.Set
+	for i := range in.Input.Pods {
+		for _, c := range in.Input.Pods[i].Containers {
+			if c.ID == at.ID {
+				hinted = c.Nodes
+			}
+		}
+	}
+	s.Candidates = explain.Candidates(&in.Input, &in.Plan, t.Want, t.Options, hinted, own)
+	if changes {
+		s.Changes = explain.Changes(&in.Input, s.Container.PodUID, at)
+	}
+}
+
+// compare enters what the cgroup is to be, and what it is not.
+func (in *Inside) compare(s *inspect.Subject) {
+	c := &s.Container
+	for i := range in.Targets {
+		t := &in.Targets[i]
+		if c.Cgroup == "" || string(t.Path) != c.Cgroup {
+			continue
+		}
+		s.Wanted = &inspect.Wanted{CPUs: t.CPUs, Mems: t.Mems, Weight: t.Weight, Unlimited: t.Unlimited, Quota: t.Quota, Period: t.Period}
+	}
+	if err := in.Faults[cgroup.Path(c.Cgroup)]; err != nil && c.Cgroup != "" {
+		s.Faults = append(s.Faults, inspect.Fault{Cgroup: c.Cgroup, Error: err.Error()})
+	}
+	for _, d := range in.Deferred {
+		if string(d.Path) == c.Cgroup && c.Cgroup != "" {
+			s.Waits = append(s.Waits, inspect.Wait{Cgroup: c.Cgroup, Property: d.Property, Reason: d.Reason})
+		}
+	}
+}
+
+// eventsOf are the latest events about c and, of a container, about its pod as a whole.
+func eventsOf(h *history.Snapshot, c *inspect.Container) (events []history.Event, earlier int) {
+	events = []history.Event{}
+	for i := range h.Events {
+		e := &h.Events[i]
+		if c.Unit && e.Unit == c.Name || !c.Unit && c.PodUID != "" && e.PodUID == c.PodUID && (e.Container == c.Name || e.Container == "") {
+			events = append(events, *e)
+		}
+	}
+	if earlier = max(len(events)-maxExplain, 0); earlier > 0 {
+		events = events[earlier:]
+	}
+	return events, earlier
+}
+
+// kernelOf reads what the kernel says of a cgroup. It runs on the time of who asks.
+func KernelOf(h *hostenv.Host, p cgroup.Path) *inspect.Kernel {
+	k := &inspect.Kernel{Cgroup: string(p)}
+	for file, to := range map[string]*string{
+		cgroup.FileCPUs: &k.CPUs, fileEffective: &k.Effective, cgroup.FilePartition: &k.Partition, cgroup.FileMems: &k.Mems,
+		fileMemsEffective: &k.MemsEffective, cgroup.FileWeight: &k.Weight, cgroup.FileMax: &k.Max,
+	} {
+		data, err := h.Cgroups.ReadFile(p, file)
+		if *to = strings.TrimSpace(string(data)); err != nil && file == fileEffective {
+			k.Error = err.Error() // the others are missing where a controller is off, and on old kernels
+		}
+	}
+	return k
+}
