@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cpupoold/cpupoold/internal/audit"
+	"github.com/cpupoold/cpupoold/internal/node/audit"
 )
 
 // sample is what the kernel has counted until now.

@@ -17,10 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/cpupoold/cpupoold/internal/election"
-	"github.com/cpupoold/cpupoold/internal/evictor"
-	"github.com/cpupoold/cpupoold/internal/hostedclusters"
-	"github.com/cpupoold/cpupoold/internal/webhook"
+	"github.com/cpupoold/cpupoold/internal/cluster/election"
+	"github.com/cpupoold/cpupoold/internal/cluster/evictor"
+	"github.com/cpupoold/cpupoold/internal/cluster/hostedclusters"
+	"github.com/cpupoold/cpupoold/internal/cluster/webhook"
 )
 
 // Exit codes.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cpupoold/cpupoold/internal/audit"
+	"github.com/cpupoold/cpupoold/internal/node/audit"
 )
 
 // printAudit prints a report in lines of at most 80 columns.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
-	"github.com/cpupoold/cpupoold/internal/control"
+	"github.com/cpupoold/cpupoold/internal/node/control"
 )
 
 // daemon returns a client of the running daemon. A configuration with problems must not

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cpupoold/cpupoold/internal/report"
+	"github.com/cpupoold/cpupoold/internal/node/report"
 )
 
 // reportTime bounds how long a report may take to be gathered.

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cpupoold/cpupoold/internal/control"
 	"github.com/cpupoold/cpupoold/internal/inspect"
-	"github.com/cpupoold/cpupoold/internal/report"
+	"github.com/cpupoold/cpupoold/internal/node/control"
+	"github.com/cpupoold/cpupoold/internal/node/report"
 )
 
 // maxExplanations bounds the explanations of a report, in bytes of JSON without white space:

@@ -19,10 +19,10 @@ import (
 	"testing/fstest"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/control"
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/inspect"
-	"github.com/cpupoold/cpupoold/internal/preflight"
+	"github.com/cpupoold/cpupoold/internal/node/control"
+	"github.com/cpupoold/cpupoold/internal/node/preflight"
 )
 
 // secrets are names that nobody but the operator is to see.

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/cpupoold/cpupoold/internal/node/preview"
-	"github.com/cpupoold/cpupoold/internal/tune"
+	"github.com/cpupoold/cpupoold/internal/node/tune"
 )
 
 // printSettings prints what has been put back of the host's settings outside of cgroups,

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cpupoold/cpupoold/internal/adopt"
+	"github.com/cpupoold/cpupoold/internal/plugin/adopt"
 )
 
 const adoptHelp = `Lists the pods of a running cluster that are older than the webhook, and use CPUs

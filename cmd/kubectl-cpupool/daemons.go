@@ -19,7 +19,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 
 	"github.com/cpupoold/cpupoold/internal/inspect"
-	"github.com/cpupoold/cpupoold/internal/viewer"
+	"github.com/cpupoold/cpupoold/internal/plugin/viewer"
 )
 
 // daemonFlags say where the daemons' pods are.

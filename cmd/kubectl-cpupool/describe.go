@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cpupoold/cpupoold/internal/layout"
-	"github.com/cpupoold/cpupoold/internal/overview"
+	"github.com/cpupoold/cpupoold/internal/plugin/overview"
 )
 
 const describeHelp = `Describes a node: its pools as the scheduler counts them, with the pods that ask for

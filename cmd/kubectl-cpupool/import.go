@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cpupoold/cpupoold/internal/layout"
-	"github.com/cpupoold/cpupoold/internal/migrate"
+	"github.com/cpupoold/cpupoold/internal/plugin/migrate"
 )
 
 const importHelp = `Reads what places pods on CPUs today, and prints a configuration of cpupoold that does

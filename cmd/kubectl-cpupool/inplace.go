@@ -13,7 +13,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/diff"
 
-	"github.com/cpupoold/cpupoold/internal/manifest"
+	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
 )
 
 // inPlace mutates files where they are. It goes on after an error.

@@ -14,7 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/cpupoold/cpupoold/internal/manifest"
+	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
 )
 
 // patchSuffix is how kubeadm's file names go on after the name of what they patch

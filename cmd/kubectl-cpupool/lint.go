@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cpupoold/cpupoold/internal/lint"
-	"github.com/cpupoold/cpupoold/internal/manifest"
+	"github.com/cpupoold/cpupoold/internal/plugin/lint"
+	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
 )
 
 const lintHelp = `Finds in manifests what would keep pods from the pools that they are meant for:

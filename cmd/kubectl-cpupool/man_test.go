@@ -4,7 +4,7 @@ import (
 	"flag"
 	"testing"
 
-	"github.com/cpupoold/cpupoold/internal/manpages"
+	"github.com/cpupoold/cpupoold/internal/testing/manpages"
 )
 
 var update = flag.Bool("update", false, "rewrite the pages in docs/man")

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cpupoold/cpupoold/internal/config"
-	"github.com/cpupoold/cpupoold/internal/migrate"
+	"github.com/cpupoold/cpupoold/internal/plugin/migrate"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 

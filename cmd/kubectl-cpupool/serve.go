@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cpupoold/cpupoold/internal/inspect"
-	"github.com/cpupoold/cpupoold/internal/picture"
-	"github.com/cpupoold/cpupoold/internal/viewer"
+	"github.com/cpupoold/cpupoold/internal/plugin/picture"
+	"github.com/cpupoold/cpupoold/internal/plugin/viewer"
 )
 
 const serveHelp = `Shows a node in a browser: the machine as it is built, whose each CPU is, what runs

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/cpupoold/cpupoold/internal/inspect"
-	"github.com/cpupoold/cpupoold/internal/viewer"
+	"github.com/cpupoold/cpupoold/internal/plugin/viewer"
 )
 
 // maxReport bounds what a report is unpacked to, in bytes: twice what cpupoold puts into one.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/report"
+	"github.com/cpupoold/cpupoold/internal/node/report"
 )
 
 // TestServe: it says where it listens, answers there from what comes in, and ends

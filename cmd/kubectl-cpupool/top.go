@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cpupoold/cpupoold/internal/inspect"
-	"github.com/cpupoold/cpupoold/internal/overview"
-	"github.com/cpupoold/cpupoold/internal/viewer"
+	"github.com/cpupoold/cpupoold/internal/plugin/overview"
+	"github.com/cpupoold/cpupoold/internal/plugin/viewer"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/cpupoold/cpupoold/internal/admission"
-	"github.com/cpupoold/cpupoold/internal/testnode/cputime"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode/cputime"
 )
 
 // BenchmarkMutate mutates decoded pods of three containers. The aim is 20,000 a

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/config"
-	"github.com/cpupoold/cpupoold/internal/reference"
+	"github.com/cpupoold/cpupoold/internal/testing/reference"
 )
 
 // What values are written as.

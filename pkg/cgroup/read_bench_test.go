@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cpupoold/cpupoold/internal/testnode/cputime"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode/cputime"
 )
 
 // BenchmarkRead reads one cgroup of 500, those of 250 containers (in 125 pods of two, with

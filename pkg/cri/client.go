@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/cpupoold/cpupoold/internal/localgrpc"
+	"github.com/cpupoold/cpupoold/pkg/internal/localgrpc"
 )
 
 // maxMessage bounds a reply. It is the kubelet's bound: a list that exceeds it

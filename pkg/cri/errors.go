@@ -6,7 +6,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/cpupoold/cpupoold/internal/localgrpc"
+	"github.com/cpupoold/cpupoold/pkg/internal/localgrpc"
 )
 
 // What callers decide on. The errors of this package wrap these.

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
-	"github.com/cpupoold/cpupoold/internal/localgrpc"
+	"github.com/cpupoold/cpupoold/pkg/internal/localgrpc"
 )
 
 // maxMessage bounds a reply. It is the bound of the clients in the kubelet's own

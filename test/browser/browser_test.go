@@ -25,7 +25,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/inspect"
-	"github.com/cpupoold/cpupoold/internal/viewer"
+	"github.com/cpupoold/cpupoold/internal/plugin/viewer"
 )
 
 var shots = flag.String("shots", "", "write screenshots into this directory; look at them")

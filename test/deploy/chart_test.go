@@ -22,7 +22,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/cpupoold/cpupoold/internal/hostedpriority"
+	"github.com/cpupoold/cpupoold/internal/cluster/hostedpriority"
 )
 
 const chartDir = plain + "chart/cpupoold"

@@ -18,8 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cpupoold/cpupoold/internal/inspect"
-	"github.com/cpupoold/cpupoold/internal/overview"
-	"github.com/cpupoold/cpupoold/internal/viewer"
+	"github.com/cpupoold/cpupoold/internal/plugin/overview"
+	"github.com/cpupoold/cpupoold/internal/plugin/viewer"
 )
 
 // see: what kubectl's plugin shows of the cluster, whose node has the Deployment of manage and the pods of fill.

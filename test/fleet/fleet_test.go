@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node"
+	node "github.com/cpupoold/cpupoold/internal/node/nodestatus"
 )
 
 const (

@@ -19,7 +19,7 @@ import (
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2/helper/numanode"
 	"github.com/k8stopologyawareschedwg/podfingerprint"
 
-	"github.com/cpupoold/cpupoold/internal/node"
+	node "github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 

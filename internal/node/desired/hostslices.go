@@ -3,7 +3,7 @@ package desired
 import (
 	"slices"
 
-	services "github.com/cpupoold/cpupoold/internal/host"
+	services "github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"

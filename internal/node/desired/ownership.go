@@ -3,8 +3,8 @@ package desired
 import (
 	"slices"
 
-	"github.com/cpupoold/cpupoold/internal/audit"
-	services "github.com/cpupoold/cpupoold/internal/host"
+	"github.com/cpupoold/cpupoold/internal/node/audit"
+	services "github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"

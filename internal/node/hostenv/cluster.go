@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/cpupoold/cpupoold/internal/config"
-	cluster "github.com/cpupoold/cpupoold/internal/node"
+	cluster "github.com/cpupoold/cpupoold/internal/node/nodestatus"
 )
 
 // Environment is what the process is told of the cluster that it runs in: by its pod's

@@ -4,7 +4,7 @@ import (
 	"context"
 	"io/fs"
 
-	"github.com/cpupoold/cpupoold/internal/hotplug"
+	"github.com/cpupoold/cpupoold/internal/node/hotplug"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 

@@ -1,8 +1,8 @@
 package hostenv
 
 import (
-	"github.com/cpupoold/cpupoold/internal/durable"
-	services "github.com/cpupoold/cpupoold/internal/host"
+	"github.com/cpupoold/cpupoold/internal/node/durable"
+	services "github.com/cpupoold/cpupoold/internal/node/hostslices"
 )
 
 // hostFile reads a unit file of the host, from within a privileged container too.

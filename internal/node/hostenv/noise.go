@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/cpupoold/cpupoold/internal/noise"
+	"github.com/cpupoold/cpupoold/internal/node/noise"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 

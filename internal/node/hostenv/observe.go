@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	cluster "github.com/cpupoold/cpupoold/internal/node"
+	cluster "github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"

@@ -3,7 +3,7 @@ package hostenv
 import (
 	"os"
 
-	"github.com/cpupoold/cpupoold/internal/managers"
+	"github.com/cpupoold/cpupoold/internal/node/managers"
 )
 
 // readManagers reads what CRI-O is told to do.

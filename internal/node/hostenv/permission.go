@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 
 	"github.com/cpupoold/cpupoold/internal/config"
-	cluster "github.com/cpupoold/cpupoold/internal/node"
+	cluster "github.com/cpupoold/cpupoold/internal/node/nodestatus"
 )
 
 func PermissionsName(c *config.Config) string {

@@ -3,9 +3,9 @@ package hosttuning
 import (
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/power"
+	"github.com/cpupoold/cpupoold/internal/node/tune"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
-	"github.com/cpupoold/cpupoold/internal/power"
-	"github.com/cpupoold/cpupoold/internal/tune"
 )
 
 // restoring is what tune needs to put settings back, or to say what it would change.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
-	"github.com/cpupoold/cpupoold/internal/power"
-	"github.com/cpupoold/cpupoold/internal/tune"
+	"github.com/cpupoold/cpupoold/internal/node/power"
+	"github.com/cpupoold/cpupoold/internal/node/tune"
 )
 
 // # Settings of the host outside of cgroups

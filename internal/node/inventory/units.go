@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"strings"
 
-	services "github.com/cpupoold/cpupoold/internal/host"
+	services "github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )

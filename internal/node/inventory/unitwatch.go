@@ -3,8 +3,8 @@ package inventory
 import (
 	"context"
 
-	services "github.com/cpupoold/cpupoold/internal/host"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	services "github.com/cpupoold/cpupoold/internal/node/hostslices"
 )
 
 func AskUnit(h *hostenv.Host, ctx context.Context, name string) UnitFetched {

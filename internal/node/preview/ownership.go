@@ -3,7 +3,7 @@ package preview
 import (
 	"context"
 
-	"github.com/cpupoold/cpupoold/internal/audit"
+	"github.com/cpupoold/cpupoold/internal/node/audit"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 )
 

@@ -2,8 +2,8 @@ package preview
 
 import (
 	"github.com/cpupoold/cpupoold/internal/config"
-	cluster "github.com/cpupoold/cpupoold/internal/node"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	cluster "github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 

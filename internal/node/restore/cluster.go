@@ -3,8 +3,8 @@ package restore
 import (
 	"context"
 
-	cluster "github.com/cpupoold/cpupoold/internal/node"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	cluster "github.com/cpupoold/cpupoold/internal/node/nodestatus"
 )
 
 // NodeReport says what of a Node was taken back.

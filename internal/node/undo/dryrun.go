@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/cpupoold/cpupoold/internal/durable"
+	"github.com/cpupoold/cpupoold/internal/node/durable"
 )
 
 // peekJournal reads the journal of this boot without setting a bad one aside.

@@ -3,7 +3,7 @@ package undo
 import (
 	"path/filepath"
 
-	"github.com/cpupoold/cpupoold/internal/durable"
+	"github.com/cpupoold/cpupoold/internal/node/durable"
 )
 
 // journalMark is beside the lock. Where it is missing, there was no journal since the

@@ -7,7 +7,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/cpupoold/cpupoold/internal/testnode/conformance"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode/conformance"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )

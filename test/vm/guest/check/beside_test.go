@@ -14,7 +14,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/cpupoold/cpupoold/internal/testnode"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 )
 
 // fakeRuntime starts a runtime and returns the configuration that names it.

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/preflight"
+	"github.com/cpupoold/cpupoold/internal/node/preflight"
 )
 
 var (

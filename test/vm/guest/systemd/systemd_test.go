@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/testnode/conformance"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode/conformance"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )

@@ -1,0 +1,58 @@
+package evictor
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/cpupoold/cpupoold/internal/cluster/election"
+	"github.com/cpupoold/cpupoold/pkg/workload"
+)
+
+// recorder is the name under which events are written: that of the program.
+const recorder = "cpupool-webhook"
+
+// leaseName is the Lease of who evicts. It is installed empty.
+const leaseName = "cpupool-webhook-eviction"
+
+// Options are what Add needs.
+type Options struct {
+	Config Config
+	// Names are those of resources and annotations.
+	Names workload.Names
+	// Namespace is where the program runs, and where its Lease is.
+	Namespace string
+	REST      *rest.Config
+	Log       *slog.Logger
+}
+
+// Add has a manager evict pods while it runs, in one replica of all, unless that is
+// switched off. The manager's cache need hold of Nodes only what [eviction.Pressed] reads.
+func Add(m manager.Manager, o Options) error {
+	if o.Config.Eviction == Off {
+		return nil
+	}
+	count, err := newCounters(metrics.Registry)
+	if err != nil {
+		return err
+	}
+	core, err := corev1client.NewForConfig(o.REST)
+	if err != nil {
+		return fmt.Errorf("connect to the cluster: %w", err)
+	}
+	evicts := &evictor{
+		config: o.Config, names: o.Names,
+		nodes: m.GetCache(), live: m.GetAPIReader(), pods: core.RESTClient(), events: m.GetEventRecorder(recorder),
+		count: count, log: o.Log, now: time.Now,
+	}
+	leader, err := election.New(o.REST, o.Namespace, leaseName, evicts.lead)
+	if err != nil {
+		return err
+	}
+	return m.Add(leader)
+}

@@ -1,0 +1,96 @@
+package hostedclusters
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cpupoold/cpupoold/internal/cluster/hostedpriority"
+)
+
+// Sizes of HostedClusters that have none, and results of writing annotations.
+const (
+	sizeNone     = "none"
+	sizeOptedOut = "opted_out"
+
+	resultWritten = "written"
+	resultFailed  = "failed"
+)
+
+type counters struct {
+	pods, records      *prometheus.CounterVec
+	clusters, problems *prometheus.GaugeVec
+	following          prometheus.Gauge
+}
+
+func newCounters(registry prometheus.Registerer) (*counters, error) {
+	c := &counters{
+		pods: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cpupool_webhook_hosted_priority_pods_total", Help: "Pods with a priority class of HyperShift's control planes, by why they get another one (size, override) or keep it (opted_out, no_cluster, ambiguous, no_class, unknown).",
+		}, []string{"reason"}),
+		records: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cpupool_webhook_hosted_priority_records_total", Help: "Annotations of HostedClusters that say what was chosen, by result (written, failed).",
+		}, []string{"result"}),
+		clusters: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "cpupool_webhook_hosted_clusters", Help: "HostedClusters by size; opted_out are those that take no part, none those for which there are no sizes.",
+		}, []string{"size"}),
+		problems: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "cpupool_webhook_hosted_priority_problems", Help: "What somebody has to mend, by kind (ambiguous, annotation, class_missing, class_differs, etcd_below, unknown_size, no_sizes, node_pool); the log says what.",
+		}, []string{"kind"}),
+		following: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "cpupool_webhook_hosted_priority_following", Help: "1 while HostedClusters and NodePools are followed, 0 while they are missing or cannot be read.",
+		}),
+	}
+	for _, reason := range hostedpriority.Reasons() {
+		c.pods.WithLabelValues(string(reason))
+	}
+	for _, result := range []string{resultWritten, resultFailed} {
+		c.records.WithLabelValues(result)
+	}
+	c.lost()
+	for _, collector := range []prometheus.Collector{c.pods, c.records, c.clusters, c.problems, c.following} {
+		if err := registry.Register(collector); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// lost says that nothing is known of HostedClusters.
+func (c *counters) lost() {
+	c.following.Set(0)
+	c.clusters.Reset()
+	for _, kind := range hostedpriority.Problems() {
+		c.problems.WithLabelValues(string(kind)).Set(0)
+	}
+}
+
+// planned says what was found in a pass.
+func (c *counters) planned(sizes []string, choices []hostedpriority.Choice, others []hostedpriority.Problem) {
+	clusters, problems := map[string]int{sizeNone: 0, sizeOptedOut: 0}, map[hostedpriority.Reason]int{}
+	for _, size := range sizes {
+		clusters[size] = 0
+	}
+	for _, choice := range choices {
+		switch {
+		case choice.OptedOut:
+			clusters[sizeOptedOut]++
+		case choice.Size == "":
+			clusters[sizeNone]++
+		default:
+			clusters[choice.Size]++
+		}
+		for _, p := range choice.Problems {
+			problems[p.Kind]++
+		}
+	}
+	for _, p := range others {
+		problems[p.Kind]++
+	}
+	c.following.Set(1)
+	c.clusters.Reset()
+	for size, n := range clusters {
+		c.clusters.WithLabelValues(size).Set(float64(n))
+	}
+	for _, kind := range hostedpriority.Problems() {
+		c.problems.WithLabelValues(string(kind)).Set(float64(problems[kind]))
+	}
+}

@@ -1,0 +1,230 @@
+package webhook
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/cpupoold/cpupoold/internal/admission"
+	"github.com/cpupoold/cpupoold/internal/cluster/evictor"
+	"github.com/cpupoold/cpupoold/internal/cluster/hostedpriority"
+	"github.com/cpupoold/cpupoold/pkg/workload"
+)
+
+// APIVersion and Kind are what a configuration file must say that it is.
+const (
+	APIVersion = "config.cpupoold.io/v1alpha1"
+	Kind       = "CPUPoolWebhookConfiguration"
+)
+
+// Config is everything that an operator can set. It is read once, when the program starts.
+type Config struct {
+	APIVersion string `yaml:"apiVersion"`
+	Kind       string `yaml:"kind"`
+
+	// Types are the switches of workload types: on, off or auto. Types that are not
+	// named are off. Default: management is auto.
+	Types map[string]admission.Switch `yaml:"types"`
+
+	// SharedCPUs and GuaranteedCPUs are the switches of the pools' resources.
+	// Default: auto.
+	SharedCPUs     admission.Switch `yaml:"sharedCPUs"`
+	GuaranteedCPUs admission.Switch `yaml:"guaranteedCPUs"`
+
+	// TolerateDepletion lets pods with a CPU request be scheduled to nodes whose shared
+	// pool is depleted. Default: true.
+	TolerateDepletion bool `yaml:"tolerateDepletion"`
+
+	// Depletion is what is done about pods of depleted nodes.
+	Depletion evictor.Config `yaml:"depletion"`
+
+	// HostedPriority is what is done about priority classes of hosted control planes.
+	HostedPriority hostedpriority.Config `yaml:"hostedPriority"`
+
+	// AllowUnaccounted admits every resize. Nodes then advertise less by what is not
+	// counted. Default: false.
+	AllowUnaccounted bool `yaml:"allowUnaccounted"`
+
+	// AnnotationDomain is the domain of annotations and workload types, as in the
+	// daemon's configuration. Default: workload.openshift.io.
+	AnnotationDomain string `yaml:"annotationDomain"`
+
+	// PoolDomain is the domain of the pools' resources. Default: openshift.io.
+	PoolDomain string `yaml:"poolDomain"`
+
+	// Certificates says who makes the server's certificate. Default: self.
+	Certificates Certificates `yaml:"certificates"`
+
+	// CertificateDir holds tls.crt and tls.key, the mounted Secret. Default:
+	// /etc/cpupool-webhook/tls.
+	CertificateDir string `yaml:"certificateDir"`
+
+	// ListenAddress is host:port of the reviews, over TLS. Default: ":9443".
+	ListenAddress string `yaml:"listenAddress"`
+
+	// MetricsAddress and ProbeAddress are host:port of /metrics, and of /healthz and
+	// /readyz, without TLS. Default: ":8080" and ":8081".
+	MetricsAddress string `yaml:"metricsAddress"`
+	ProbeAddress   string `yaml:"probeAddress"`
+
+	// DrainPeriod is how long a program that was told to end still serves, 0s..1m: API
+	// servers learn of it only after a while. Default: 10s.
+	DrainPeriod time.Duration `yaml:"drainPeriod"`
+
+	// LogLevel is debug, info, warn or error. Default: info.
+	LogLevel slog.Level `yaml:"logLevel"`
+
+	// LogFormat is text or json. Default: text.
+	LogFormat string `yaml:"logFormat"`
+}
+
+// Certificates is who makes certificates.
+type Certificates string
+
+// With CertificatesSelf the program has a certificate authority of its own, kept in a
+// Secret, renews certificates in time, and writes the authority into the webhook
+// configurations. With CertificatesFiles somebody else does, cert-manager for instance.
+const (
+	CertificatesSelf  Certificates = "self"
+	CertificatesFiles Certificates = "files"
+)
+
+// Default is the configuration of an empty file.
+func Default() Config {
+	return Config{
+		APIVersion:        APIVersion,
+		Kind:              Kind,
+		Types:             map[string]admission.Switch{"management": admission.SwitchAuto},
+		SharedCPUs:        admission.SwitchAuto,
+		GuaranteedCPUs:    admission.SwitchAuto,
+		TolerateDepletion: true,
+		Depletion:         evictor.Default(),
+		HostedPriority:    hostedpriority.Default(),
+		AnnotationDomain:  "workload.openshift.io",
+		PoolDomain:        "openshift.io",
+		Certificates:      CertificatesSelf,
+		CertificateDir:    "/etc/cpupool-webhook/tls",
+		ListenAddress:     ":9443",
+		MetricsAddress:    ":8080",
+		ProbeAddress:      ":8081",
+		DrainPeriod:       10 * time.Second,
+		LogFormat:         "text",
+	}
+}
+
+// Load reads the file at path over the defaults. The error joins all that is wrong
+// with it.
+func Load(path string) (Config, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return Config{}, fmt.Errorf("read configuration: %w", err)
+	}
+	c, err := Parse(data)
+	if err != nil {
+		return Config{}, fmt.Errorf("configuration %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// Parse is Load of data that was read before.
+func Parse(data []byte) (Config, error) {
+	const largest = 1 << 20 // a ConfigMap's limit
+	if len(data) > largest {
+		return Config{}, fmt.Errorf("is %d bytes long; the limit is %d", len(data), largest)
+	}
+	c := Default()
+	c.APIVersion, c.Kind = "", ""
+	// Types that the file names replace the default ones.
+	defaults := c.Types
+	c.Types = nil
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	d.KnownFields(true)
+	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
+		return Config{}, fmt.Errorf("is not as it must be: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	if err := d.Decode(&struct{}{}); !errors.Is(err, io.EOF) {
+		return Config{}, errors.New("has more than one YAML document; keep one")
+	}
+	if c.Types == nil {
+		c.Types = defaults
+	}
+	return c, c.check()
+}
+
+// check names everything that is wrong.
+func (c *Config) check() error {
+	var problems []error
+	wrong := func(key, value, reason string) {
+		problems = append(problems, fmt.Errorf("%s: %q: %s", key, value, reason))
+	}
+	if c.APIVersion != APIVersion {
+		wrong("apiVersion", c.APIVersion, "write "+APIVersion)
+	}
+	if c.Kind != Kind {
+		wrong("kind", c.Kind, "write "+Kind)
+	}
+	for _, domain := range []struct{ key, value string }{{"annotationDomain", c.AnnotationDomain}, {"poolDomain", c.PoolDomain}} {
+		if msgs := validation.IsDNS1123Subdomain(domain.value); len(msgs) > 0 {
+			wrong(domain.key, domain.value, "is no domain; write one like openshift.io")
+		}
+	}
+	names := c.Names()
+	for _, typ := range slices.Sorted(maps.Keys(c.Types)) {
+		// The prefix of an extended resource's name is held to what quota names allow.
+		if msgs := validation.IsQualifiedName("requests." + names.CoresResource(typ)); typ == "" || len(msgs) > 0 {
+			wrong("types", typ, "is no name that a resource could start with; write lower case letters, digits and -")
+		}
+		c.checkSwitch("types."+typ, c.Types[typ], wrong)
+	}
+	c.checkSwitch("sharedCPUs", c.SharedCPUs, wrong)
+	c.checkSwitch("guaranteedCPUs", c.GuaranteedCPUs, wrong)
+	c.Depletion.Check(wrong)
+	c.HostedPriority.Check(wrong)
+	if c.Certificates != CertificatesSelf && c.Certificates != CertificatesFiles {
+		wrong("certificates", string(c.Certificates), "write self or files")
+	}
+	for _, address := range []struct{ key, value string }{
+		{"listenAddress", c.ListenAddress}, {"metricsAddress", c.MetricsAddress}, {"probeAddress", c.ProbeAddress},
+	} {
+		if _, _, err := net.SplitHostPort(address.value); err != nil {
+			wrong(address.key, address.value, "is no address; write host:port, like :9443")
+		}
+	}
+	if c.DrainPeriod < 0 || c.DrainPeriod > time.Minute {
+		wrong("drainPeriod", c.DrainPeriod.String(), "is out of range; write 0s to 1m")
+	}
+	if c.LogFormat != "text" && c.LogFormat != "json" {
+		wrong("logFormat", c.LogFormat, "write text or json")
+	}
+	return errors.Join(problems...)
+}
+
+func (c *Config) checkSwitch(key string, is admission.Switch, wrong func(key, value, reason string)) {
+	if is != admission.SwitchOn && is != admission.SwitchOff && is != admission.SwitchAuto {
+		wrong(key, string(is), "write on, off or auto")
+	}
+}
+
+// Names are those of annotations and resources.
+func (c *Config) Names() workload.Names {
+	return workload.Names{Domain: c.AnnotationDomain, PoolDomain: c.PoolDomain}
+}
+
+func (c *Config) switches() admission.Switches {
+	return admission.Switches{
+		Names: c.Names(), Types: c.Types,
+		SharedCPUs: c.SharedCPUs, GuaranteedCPUs: c.GuaranteedCPUs,
+		TolerateDepletion: c.TolerateDepletion,
+	}
+}

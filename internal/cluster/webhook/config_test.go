@@ -1,0 +1,77 @@
+package webhook
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/internal/admission"
+	"github.com/cpupoold/cpupoold/internal/cluster/evictor"
+	"github.com/cpupoold/cpupoold/internal/cluster/hostedpriority"
+)
+
+const head = "apiVersion: config.cpupoold.io/v1alpha1\nkind: CPUPoolWebhookConfiguration\n"
+
+func TestParse(t *testing.T) {
+	got, err := Parse([]byte(head))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Default(), got); diff != "" {
+		t.Errorf("empty file (-defaults +got):\n%s", diff)
+	}
+	got, err = Parse([]byte(head + `
+types: {infra: on, night: off}
+sharedCPUs: off
+allowUnaccounted: true
+drainPeriod: 0s
+annotationDomain: example.org
+depletion: {eviction: dryRun, after: 0s}
+hostedPriority: {enabled: true, sizes: [{name: all, controlPlane: {name: hosted, value: -1}, etcd: {name: hosted-etcd, value: 0}}]}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Default()
+	want.Types = map[string]admission.Switch{"infra": "on", "night": "off"}
+	want.SharedCPUs, want.AllowUnaccounted, want.DrainPeriod, want.AnnotationDomain = "off", true, 0*time.Second, "example.org"
+	want.Depletion = evictor.Config{Eviction: evictor.DryRun, EvictionsPerMinute: 6, MaxNodesPercent: 10}
+	want.HostedPriority.Enabled = true
+	want.HostedPriority.Sizes = []hostedpriority.Size{{Name: "all", ControlPlane: hostedpriority.Class{Name: "hosted", Value: -1}, Etcd: hostedpriority.Class{Name: "hosted-etcd"}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("file (-want +got):\n%s", diff)
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		want []string
+	}{
+		"empty":         {"", []string{`apiVersion: "": write config`, `kind: "": write CPUPool`}},
+		"unknown key":   {head + "sharedCPU: on\n", []string{"line 3: field sharedCPU not found"}},
+		"twice":         {head + "sharedCPUs: on\nsharedCPUs: off\n", []string{`already defined`}},
+		"two documents": {head + "---\n" + head, []string{"more than one YAML document"}},
+		"no YAML":       {"\t", []string{"is not as it must be"}},
+		"all at once": {head + "types: {\"\": on, a_b: on, x: maybe}\nsharedCPUs: yes\nannotationDomain: A\ncertificates: none\nlistenAddress: 9443\ndrainPeriod: 2m\nlogFormat: xml\n" +
+			"depletion: {eviction: true, evictionsPerMinute: 0, maxNodesPercent: 101, after: 2h}\n" +
+			"hostedPriority: {sizesFrom: nodes, sizes: [{name: a, maxNodes: 1, controlPlane: {name: system-a, value: 3000000000}, etcd: {name: a, value: 3000000000}}]}\n",
+			[]string{`types: "": is no name`, `types: "a_b": is no name`, `types.x: "maybe": write on, off or auto`, `sharedCPUs: "yes"`, `annotationDomain: "A"`,
+				`certificates: "none"`, `listenAddress: "9443"`, `drainPeriod: "2m0s"`,
+				`depletion.eviction: "true"`, `depletion.evictionsPerMinute: "0"`, `depletion.maxNodesPercent: "101"`, `depletion.after: "2h0m0s"`, `hostedPriority.sizesFrom: "nodes"`, `hostedPriority.sizes: "a"`, `hostedPriority.sizes[0].controlPlane.name: "system-a"`,
+				`hostedPriority.sizes[0].controlPlane.value: "3000000000"`, `hostedPriority.sizes[0].etcd.value: "3000000000": must be more`, `logFormat: "xml"`}},
+	} {
+		_, err := Parse([]byte(c.text))
+		if err == nil {
+			t.Errorf("%s: no error", name)
+			continue
+		}
+		for _, want := range c.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: error %q, want one with %q", name, err, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package webhook
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cpupoold/cpupoold/internal/admission"
+	"github.com/cpupoold/cpupoold/internal/cluster/review"
+)
+
+// counters are the metrics of reviews and switches.
+type counters struct {
+	reviews, warnings *prometheus.CounterVec
+	switches, latches *prometheus.GaugeVec
+}
+
+func newCounters(registry prometheus.Registerer) (*counters, error) {
+	c := &counters{
+		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cpupool_webhook_reviews_total", Help: "Reviews by webhook (pods, resize) and result (unchanged, changed, refused, failed).",
+		}, []string{"webhook", "result"}),
+		warnings: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cpupool_webhook_warnings_total", Help: "Things that pods asked for and did not get, by reason.",
+		}, []string{"reason"}),
+		switches: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "cpupool_webhook_resource_on", Help: "1 if pods get the resource at the moment, by resource.",
+		}, []string{"resource"}),
+		latches: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "cpupool_webhook_resource_latched", Help: "1 if every schedulable node has advertised the resource at some time, by resource.",
+		}, []string{"resource"}),
+	}
+	for _, webhook := range []string{review.OfPods, review.OfResizes} {
+		for _, result := range review.Results() {
+			c.reviews.WithLabelValues(webhook, string(result))
+		}
+	}
+	for _, reason := range admission.Reasons() {
+		c.warnings.WithLabelValues(string(reason))
+	}
+	for _, collector := range []prometheus.Collector{c.reviews, c.warnings, c.switches, c.latches} {
+		if err := registry.Register(collector); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// Reviewed implements review.Counter.
+func (c *counters) Reviewed(name string, result review.Result) {
+	c.reviews.WithLabelValues(name, string(result)).Inc()
+}
+
+// Warned implements review.Counter.
+func (c *counters) Warned(reason admission.Reason) {
+	c.warnings.WithLabelValues(string(reason)).Inc()
+}

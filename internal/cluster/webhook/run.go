@@ -1,0 +1,209 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/open-policy-agent/cert-controller/pkg/rotator"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/cpupoold/cpupoold/internal/cluster/review"
+)
+
+// Names of objects in deploy/webhook.
+const (
+	objectName = "cpupool-webhook" // the service and both webhook configurations
+	secretName = "cpupool-webhook-tls"
+)
+
+// Paths of the reviews.
+const (
+	podsPath   = "/mutate-pods"
+	resizePath = "/validate-resize"
+)
+
+// Options are what Run needs.
+type Options struct {
+	Config Config
+	// Namespace is where the program runs; its Secret and ConfigMap are there.
+	Namespace string
+	REST      *rest.Config
+	Log       *slog.Logger
+	// Priorities chooses priority classes of pods. Nil: they keep theirs.
+	Priorities review.Priorities
+	// Wait is closed when there is no more to wait for before pods are reviewed. Nil: there
+	// is nothing.
+	Wait <-chan struct{}
+	// Also adds to the manager what else is to run beside the webhook, of types of which
+	// the scheme has core, policy and admissionregistration. Nil: nothing.
+	Also func(manager.Manager) error
+}
+
+// waits are these and what else there is to wait for.
+func (o *Options) waits(others ...<-chan struct{}) []<-chan struct{} {
+	if o.Wait == nil {
+		return others
+	}
+	return append(others, o.Wait)
+}
+
+func (o *Options) with(m manager.Manager) error {
+	if o.Also == nil {
+		return nil
+	}
+	return o.Also(m)
+}
+
+// Run serves until ctx is done, and then for the drain period. It does not listen
+// before it knows the cluster and has a certificate.
+func Run(ctx context.Context, o Options) error {
+	ctrllog.SetLogger(logr.FromSlogHandler(o.Log.Handler()))
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, policyv1.AddToScheme, admissionregistrationv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return fmt.Errorf("make scheme: %w", err)
+		}
+	}
+	latches := client.ObjectKey{Namespace: o.Namespace, Name: latchesName}
+	m, err := manager.New(o.REST, manager.Options{
+		Scheme:                 scheme,
+		Logger:                 logr.FromSlogHandler(o.Log.Handler()),
+		Cache:                  cacheOptions(latches, o.Config.switches()),
+		Metrics:                metricsserver.Options{BindAddress: o.Config.MetricsAddress},
+		HealthProbeBindAddress: o.Config.ProbeAddress,
+	})
+	if err != nil {
+		return fmt.Errorf("connect to the cluster: %w", err)
+	}
+	count, err := newCounters(metrics.Registry)
+	if err != nil {
+		return err
+	}
+	follow := &state{
+		switches: o.Config.switches(), latches: latches,
+		cache: m.GetCache(), writer: m.GetClient(), live: m.GetAPIReader(), count: count, log: o.Log,
+		known: make(chan struct{}),
+	}
+	certified, err := certificates(m, o)
+	if err != nil {
+		return err
+	}
+	server, err := newServer(o, follow, count)
+	if err != nil {
+		return err
+	}
+	var draining atomic.Bool
+	if err := errors.Join(
+		m.Add(follow),
+		m.Add(&starter{o.waits(follow.known, certified), func() error { return m.Add(server) }}),
+		m.AddHealthzCheck("running", func(*http.Request) error { return nil }),
+		m.AddReadyzCheck("serving", func(request *http.Request) error {
+			if draining.Load() {
+				return errors.New("draining")
+			}
+			return server.StartedChecker()(request)
+		}),
+		o.with(m),
+	); err != nil {
+		return err
+	}
+
+	// API servers and proxies go on sending for a moment.
+	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() {
+		draining.Store(true)
+		o.Log.Info("draining", "period", o.Config.DrainPeriod.String())
+		select {
+		case <-time.After(o.Config.DrainPeriod):
+		case <-serving.Done():
+		}
+		cancel()
+	})
+	defer stop()
+	return m.Start(serving)
+}
+
+// newServer makes the server, which the manager is to start.
+func newServer(o Options, c review.Cluster, count *counters) (ctrlwebhook.Server, error) {
+	host, text, err := net.SplitHostPort(o.Config.ListenAddress)
+	if err != nil {
+		return nil, fmt.Errorf("listen address: %w", err)
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return nil, fmt.Errorf("listen address: %w", err)
+	}
+	server := ctrlwebhook.NewServer(ctrlwebhook.Options{Host: host, Port: int(port), CertDir: o.Config.CertificateDir})
+	server.Register(podsPath, review.Pods(c, o.Priorities, count, o.Log))
+	server.Register(resizePath, review.Resizes(c, o.Config.AllowUnaccounted, count, o.Log))
+	return server, nil
+}
+
+// certificates returns a channel that is closed when the certificate is there, and
+// renews it from then on, if that is this program's task.
+func certificates(m manager.Manager, o Options) (<-chan struct{}, error) {
+	ready := make(chan struct{})
+	if o.Config.Certificates == CertificatesFiles {
+		close(ready)
+		return ready, nil
+	}
+	name := objectName + "." + o.Namespace + ".svc"
+	err := rotator.AddRotator(overlapping{m}, &rotator.CertRotator{
+		SecretKey:      types.NamespacedName{Namespace: o.Namespace, Name: secretName},
+		CertDir:        o.Config.CertificateDir,
+		CAName:         objectName + "-ca",
+		CAOrganization: "cpupoold",
+		DNSName:        name,
+		IsReady:        ready,
+		FieldOwner:     objectName,
+		Webhooks: []rotator.WebhookInfo{
+			{Name: objectName, Type: rotator.Mutating},
+			{Name: objectName, Type: rotator.Validating},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("rotate certificates: %w", err)
+	}
+	return ready, nil
+}
+
+// starter starts the server when there is something to serve.
+type starter struct {
+	waits []<-chan struct{}
+	start func() error
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (s *starter) NeedLeaderElection() bool { return false }
+
+// Start implements manager.Runnable.
+func (s *starter) Start(ctx context.Context) error {
+	for _, ready := range s.waits {
+		select {
+		case <-ready:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return s.start()
+}

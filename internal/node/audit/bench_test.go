@@ -1,0 +1,66 @@
+package audit_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cpupoold/cpupoold/internal/node/audit"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode/cputime"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// write writes a tree of files, as deep as that of /proc.
+func (p proc) write(b *testing.B) string {
+	b.Helper()
+	dir := b.TempDir()
+	for name, f := range p {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			b.Fatal(err)
+		}
+		if err := os.WriteFile(file, f.Data, 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// BenchmarkLook looks at tasks in processes of ten threads each. home: all of them are
+// where they belong, so that nothing is read of them. away: none is.
+func BenchmarkLook(b *testing.B) {
+	for _, n := range []int{1000, 10000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			p := newProc()
+			for tid := 100; tid < 100+n; tid++ {
+				p.task(tid-tid%10, tid, "worker", fmt.Sprintf("system.slice/s%d.service", tid/10), 50, 1, 100, "0-1")
+			}
+			root := os.DirFS(p.write(b))
+			for name, allowed := range map[string]cpuset.Set{"home": cpuset.Range(0, 1), "away": cpuset.Range(0, 7)} {
+				mask := unix.NewCPUSet(cpuset.MaxCPUs)
+				asked := func(int) (cpuset.Set, error) { // the kernel, about this thread: these tasks are not there
+					return allowed, unix.SchedGetaffinityDynamic(0, mask)
+				}
+				b.Run(name, func(b *testing.B) {
+					w := audit.NewWatcher(root, asked, nil)
+					b.ReportAllocs()
+					before := cputime.Of(b)
+					for b.Loop() {
+						if err := w.Look(node(), 0); err != nil {
+							b.Fatal(err)
+						}
+					}
+					cputime.Report(b, before)
+					e, _ := w.Evidence()
+					if e.Count != n || (len(e.Tasks) == n) != (name == "away") {
+						b.Errorf("%d tasks, %d of them read", e.Count, len(e.Tasks))
+					}
+				})
+			}
+		})
+	}
+}

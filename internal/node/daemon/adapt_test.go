@@ -1,0 +1,220 @@
+package daemon
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/restore"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
+
+// replace gives the node another machine, as after a reboot with fewer CPUs: a new
+// boot, and none of its cgroups.
+func (n *node) replace(cpus int) {
+	n.t.Helper()
+	j := n.journal()
+	j.BootID = "the boot before"
+	if err := undo.SaveJournal(filepath.Join(n.dir, "journal.json"), j); err != nil {
+		n.t.Fatal(err)
+	}
+	var err error
+	if n.top, err = topology.Read(sysfs(cpus)); err != nil {
+		n.t.Fatal(err)
+	}
+	n.cpus = newCPUs(n.top)
+	n.tree = testnode.NewCgroups(testnode.CgroupConfig{Possible: cpuset.Range(0, cpus-1), Nodes: cpuset.Range(0, 1)})
+	n.units = testnode.NewUnits(n.tree)
+	n.runtime = testnode.StartRuntime(n.t, testnode.RuntimeConfig{Tree: n.tree.ForRuntime(), Units: n.units})
+	if n.client, err = cri.Dial(n.runtime.Endpoint()); err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() { _ = n.client.Close() })
+}
+
+// lenient reads a configuration as the command does: what the machine makes of it
+// is the daemon's business.
+func (n *node) lenient() (*config.Config, error) {
+	return config.Parse([]byte(n.yaml), "config.yaml", config.Overrides{}, nil)
+}
+
+func TestOtherMachineAfterAReboot(t *testing.T) {
+	n := newNode(t)
+	r := n.start()
+	r.quiet()
+	r.stop()
+	n.replace(6) // CPUs 6 and 7 of the guaranteed pool are gone
+	if _, err := n.config(); err == nil {
+		t.Fatal("the configuration fits the other machine: the test shows nothing")
+	}
+	c, err := n.lenient()
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := func() *loop {
+		t.Helper()
+		o := hostenv.Options{Config: c, Topology: n.top, Reload: n.lenient, Log: n.logger()}
+		l, err := newLoop(n.host(), o)
+		if err != nil {
+			t.Fatalf("the daemon does not start: %v", err)
+		}
+		return l
+	}
+	for range 2 { // not only the first time
+		l := start()
+		if got := l.settings.Pools.Guaranteed.String(); got != "4-5" || len(l.settings.Adapted) == 0 {
+			t.Errorf("guaranteed pool = %s, adaptions %q; want 4-5 and why", got, l.settings.Adapted)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			l.serve(ctx, hostenv.Options{Config: c, Reload: n.lenient, Log: n.logger()})
+		}()
+		id := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
+		n.runsOn(id, "4-5")
+		n.eventually("shown", func() bool { v := l.snapshot.Load(); return v != nil && len(v.Adapted) > 0 })
+		// Another configuration must fit as ever.
+		n.yaml = strings.Replace(poolsYAML, "cpus: 2-3", "cpus: 2-9", 1)
+		l.reload()
+		n.eventually("refused", func() bool { return l.snapshot.Load().ConfigStale })
+		n.yaml = poolsYAML
+		l.reload()
+		n.eventually("adapted again", func() bool { return !l.snapshot.Load().ConfigStale })
+		cancel()
+		<-done
+		if err := n.runtime.StopPod(n.podOf(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(n.logged("configuration adapted to this machine")) == 0 {
+		t.Error("nothing in the log")
+	}
+}
+
+// TestUnfitAtTheStart: without a word in the journal the daemon starts all the same,
+// says loudly what it has adapted, and does not take it for right: a reload refuses
+// what does not fit, unless it is what is in force, and plan refuses it.
+func TestUnfitAtTheStart(t *testing.T) {
+	n := newNode(t)
+	unfit := strings.Replace(poolsYAML, "cpus: 4-7", "cpus: 4-9", 1)
+	n.yaml = unfit
+	for name, prepare := range map[string]func() error{
+		"no journal":      func() error { return nil },
+		"damaged journal": func() error { return os.WriteFile(filepath.Join(n.dir, "journal.json"), []byte("{"), 0o600) },
+	} {
+		if err := prepare(); err != nil {
+			t.Fatal(err)
+		}
+		c, err := n.lenient()
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := hostenv.Options{Config: c, Topology: n.top, Reload: n.lenient, Log: n.logger()}
+		l, err := newLoop(n.host(), o)
+		if err != nil {
+			t.Fatalf("%s: the daemon does not start: %v", name, err)
+		}
+		if got := l.settings.Pools.Guaranteed.String(); got != "4-7" || len(l.settings.Adapted) == 0 {
+			t.Errorf("%s: guaranteed pool = %s, adaptions %q; want 4-7 and why", name, got, l.settings.Adapted)
+		}
+		r := n.serve(l, o)
+		excl := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
+		n.runsOn(excl, "4-5")
+		n.yaml = strings.Replace(unfit, "cpus: 2-3", "cpus: 2-9", 1)
+		l.reload()
+		n.eventually("refused", func() bool { return l.snapshot.Load().ConfigStale })
+		n.yaml = unfit
+		l.reload()
+		n.eventually("adapted again", func() bool { v := l.snapshot.Load(); return !v.ConfigStale && len(v.Adapted) > 0 })
+		r.stop()
+		if a := n.journal().Accepted; a != nil {
+			t.Errorf("%s: the journal takes it for accepted: %+v", name, a)
+		}
+		var s desired.Settings
+		if err := s.Change(c, n.top, n.journal().Accepted); err == nil || !strings.Contains(err.Error(), "guaranteed.cpus") {
+			t.Errorf("%s: plan's error = %v; want one about guaranteed.cpus", name, err)
+		}
+		if err := n.runtime.StopPod(n.podOf(excl)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const loud = "configuration does not fit this machine, and is not known to have fitted another; what of it can be had is in force"
+	if got := len(n.logged(loud)); got != 2 {
+		t.Errorf("%d errors in the log; want 2", got)
+	}
+}
+
+// TestQuotaComesBack: a container that stops being exclusive has its quota again.
+func TestQuotaComesBack(t *testing.T) {
+	n := newNode(t)
+	r := n.start()
+	id := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.runsOn(id, "4-5")
+	n.eventually("no quota", func() bool { return n.state(id).Quota == -1 })
+	r.quiet()
+	n.yaml = strings.Replace(poolsYAML, "  cpus: 4-7", "  cpus: none", 1)
+	r.loop.reload()
+	n.runsOn(id, "2-3")
+	n.eventually("quota again", func() bool { st := n.state(id); return st.Quota > 0 && st.Quota/st.Period == 2 })
+	r.quiet()
+}
+
+// TestMemoryIsBound to the nodes of exclusive CPUs, on request only, and unbound by
+// restore.
+func TestMemoryIsBound(t *testing.T) {
+	n := newNode(t)
+	r := n.start()
+	id := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.runsOn(id, "4-5")
+	r.quiet()
+	if got := n.state(id).Mems; !got.IsEmpty() {
+		t.Errorf("memory is bound to nodes %s without being asked for", got)
+	}
+	n.yaml = strings.Replace(poolsYAML, "  cpus: 4-7", "  cpus: 4-7\n  memory: bind", 1)
+	r.loop.reload()
+	n.eventually("memory bound", func() bool { return n.state(id).Mems.String() == "1" })
+	r.quiet()
+	r.stop()
+	before := len(n.tree.Writes())
+	r = n.start()
+	r.quiet()
+	r.stop()
+	if writes := n.tree.Writes()[before:]; len(writes) != 0 {
+		t.Errorf("a restart wrote %v", writes)
+	}
+	h := n.host()
+	if _, err := restore.HostRestore(&h, t.Context(), n.journal()); err != nil {
+		t.Fatal(err)
+	}
+	if got := n.state(id).Mems; !got.IsEmpty() && !got.Equal(h.Nodes) {
+		t.Errorf("memory is bound to nodes %s after restore", got)
+	}
+}
+
+// TestAcceptedOutlivesTheBoot: nothing else of an earlier boot's journal does.
+func TestAcceptedOutlivesTheBoot(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "journal.json")
+	was := sampleJournal()
+	was.Accepted = &undo.Accepted{Pools: "x", Present: cpuset.Of(0), Online: cpuset.Of(0)}
+	if err := undo.SaveJournal(name, was); err != nil {
+		t.Fatal(err)
+	}
+	j, note := undo.LoadJournal(name, "boot-2", time.Now())
+	if note != nil || !j.Accepted.Equal(*was.Accepted) || len(j.Originals)+len(j.Assignments) != 0 {
+		t.Errorf("journal of an earlier boot = %+v, %v", j, note)
+	}
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+}

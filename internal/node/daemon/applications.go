@@ -1,0 +1,179 @@
+package daemon
+
+import (
+	"context"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/actor"
+	"github.com/cpupoold/cpupoold/internal/node/appcpus"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// filesPause is how long files that could not be written are left alone.
+const filesPause = 10 * time.Second
+
+// applications are the files that tell applications their CPUs.
+type applications struct {
+	content map[string]string  // verified once, of pods and units that are there
+	entries []applicationEntry // that content was made of
+	files   renderings
+	done    bool           // nothing is left to do for entries
+	sent    *appcpus.Files // in the last job; nil before it, and after an error
+	busy    bool
+	began   time.Time     // when the job that is under way was handed over
+	retry   time.Time     // after an error
+	bad     map[told]bool // names that no file can have, which the log has; of entries
+}
+
+// filesPatience is how long the daemon is not ready for files that are being written: who
+// waits for it is started without them rather than never.
+const filesPatience = 2 * time.Second
+
+// due is when nobody waits any more for the files that are being written; zero if none are.
+func (a *applications) due() time.Time {
+	if !a.busy {
+		return time.Time{}
+	}
+	return a.began.Add(filesPatience)
+}
+
+// filesWritten is the result of a job.
+type filesWritten struct{ err error }
+
+// tellApplications hands the files over if they have changed: those of placements
+// that have just been verified anew; others stay as they are, for as long as their
+// pod is there.
+func (l *loop) tellApplications(now time.Time) {
+	if l.Files == "" || !l.status.planned {
+		return
+	}
+	a := &l.applications
+	entries := l.entries()
+	if a.done && a.same(entries) {
+		return // as in nearly all passes
+	}
+	a.entries, a.done = slices.AppendSeq(a.entries[:0], entries), false
+	if a.files == nil {
+		a.files = make(renderings)
+	}
+	a.files.of(a.entries)
+	fresh, keep, bad := make(map[string]string, len(a.entries)), make(map[string]bool, len(a.entries)), make(map[told]bool)
+	for i := range a.entries {
+		x := &a.entries[i]
+		r := a.files[x.told()]
+		if r.err != nil {
+			if bad[x.told()] = true; !a.bad[x.told()] {
+				l.log.Warn("application is not told its CPUs", "error", r.err)
+			}
+			continue
+		}
+		for name, content := range r.files {
+			if keep[name] = true; x.verified {
+				fresh[name] = content
+			} else if before, known := a.content[name]; known && fresh[name] == "" {
+				fresh[name] = before
+			}
+		}
+	}
+	a.content, a.bad = fresh, bad
+	want := appcpus.Files{Content: fresh, Keep: keep}
+	if a.busy || now.Before(a.retry) {
+		return
+	}
+	a.done = true
+	if a.sent != nil && maps.Equal(want.Content, a.sent.Content) && maps.Equal(want.Keep, a.sent.Keep) {
+		return
+	}
+	before := a.sent
+	a.busy, a.began, a.sent = true, now, &want
+	l.Disk.Submit("files", func(context.Context) actor.Event {
+		if before == nil {
+			return filesWritten{appcpus.Sync(l.Files, want)}
+		}
+		return filesWritten{appcpus.Update(l.Files, *before, want)}
+	})
+}
+
+func (e filesWritten) apply(l *loop) {
+	l.applications.busy = false
+	if e.err != nil {
+		l.log.Error("files that tell applications their CPUs", "error", e.err)
+		l.applications.retry = time.Now().Add(filesPause)
+		l.applications.sent, l.applications.done = nil, false
+	}
+}
+
+// applicationEntry is an entry, and whether the kernel has confirmed it.
+type applicationEntry struct {
+	appcpus.Entry
+	verified bool
+}
+
+func (x applicationEntry) equal(y applicationEntry) bool {
+	return x.verified == y.verified && x.Equal(y.Entry)
+}
+
+// entryOf is what a container is told.
+func (l *loop) entryOf(pod *pools.PodPlan, c *pools.Placement) appcpus.Entry {
+	var housekeeping cpuset.Set
+	if c.Exclusive {
+		housekeeping = l.settings.HousekeepingOf(l.model.AnnotationsOf(pod.UID), c.Name, c.CPUs)
+	}
+	return appcpus.Entry{
+		PodUID: pod.UID, Pod: pod.Namespace + "/" + pod.Name, Container: c.Name, Pool: string(c.Pool), Type: c.Type,
+		CPUs: c.CPUs, Exclusive: c.Exclusive, Nodes: l.settings.Nodes(c.CPUs), SharedCPUs: l.status.plan.Shared, MixedCPUs: c.Mixed,
+		Fluid:        l.Managers != nil && l.settings.Pools.Mixed.Shared && l.settings.Pools.FromShared, // CRI-O
+		Housekeeping: housekeeping,
+	}
+}
+
+// entries are the containers of all pods that are there, those that have exited
+// too, and the units.
+func (l *loop) entries() iter.Seq[applicationEntry] {
+	verified := l.verified()
+	return func(yield func(applicationEntry) bool) {
+		for i := range l.status.plan.Pods {
+			pod := &l.status.plan.Pods[i]
+			for j := range pod.Containers {
+				c := &pod.Containers[j]
+				if c.Kind != pools.App || c.Pool == pools.Other {
+					continue // what it has is not ours to tell
+				}
+				if !yield(applicationEntry{l.entryOf(pod, c), c.State != pools.Exited && pod.Name != "" && verified[c.ID]}) {
+					return
+				}
+			}
+		}
+		for _, u := range l.status.plan.Units {
+			e := appcpus.Entry{
+				Unit: u.Name, Pool: string(u.Pool), Type: u.Type,
+				CPUs: u.CPUs, Exclusive: u.Exclusive, Nodes: l.settings.Nodes(u.CPUs), SharedCPUs: l.status.plan.Shared,
+			}
+			if !yield(applicationEntry{e, verified[l.model.UnitName(u.Name)]}) {
+				return
+			}
+		}
+	}
+}
+
+// verified are the containers and units that the kernel has confirmed on their CPUs, and
+// units that will start with them.
+func (l *loop) verified() map[string]bool {
+	verified := make(map[string]bool, len(l.status.targets))
+	for i := range l.status.targets {
+		t := &l.status.targets[i]
+		if t.Container+t.Unit == "" {
+			continue
+		}
+		c, known := l.tree.Current[t.Path]
+		settled := known && !l.tree.Stale[t.Path] && !l.tree.Busy(t.Path)
+		verified[t.Container+t.Unit] = settled && c.Exists && cgroup.Verify(*t, c.State) == nil ||
+			settled && t.Unit != "" && !c.Exists && c.Unit.Known && c.Unit.CPUs.Equal(t.CPUs) // what it will start with
+	}
+	return verified
+}

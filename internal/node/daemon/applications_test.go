@@ -1,0 +1,149 @@
+package daemon
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// told is what a container finds in its file, nil without one.
+func (n *node) told(uid, container string) map[string]any {
+	b, err := os.ReadFile(filepath.Join(n.dir, "run/containers", uid, container+".json"))
+	if err != nil {
+		return nil
+	}
+	var got map[string]any
+	if err := json.Unmarshal(b, &got); err != nil {
+		n.t.Errorf("file of %s/%s: %v", uid, container, err)
+	}
+	return got
+}
+
+func TestApplicationLearnsItsCPUs(t *testing.T) {
+	n := newNode(t)
+	r := n.start()
+	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	pod := n.pod("e", "default", "guaranteed", 2, nil)
+	excl := n.container(pod, "app", whole(2))
+	n.runsOn(shared, "2-3")
+	n.runsOn(excl, "4-5")
+	want := map[string]any{"pod": "default/e", "container": "app", "pool": "guaranteed", "cpus": "4-5", "exclusive": true, "nodes": "1", "sharedCPUs": "2-3"}
+	n.eventually("file", func() bool { return cmp.Equal(want, n.told("e", "app")) })
+	n.eventually("file of a shared container", func() bool { return n.told("s", "app")["cpus"] == "2-3" })
+	n.yaml = strings.Replace(poolsYAML, "cpus: 2-3", `cpus: "3"`, 1)
+	r.loop.reload()
+	n.eventually("file after a reload", func() bool {
+		return n.told("s", "app")["cpus"] == "3" && n.told("e", "app")["sharedCPUs"] == "3"
+	})
+	// A restart of container or daemon does not take the file away.
+	if err := n.runtime.StopContainer(excl); err != nil {
+		t.Fatal(err)
+	}
+	r.quiet()
+	r.stop()
+	r = n.start()
+	r.quiet()
+	want["sharedCPUs"] = "3"
+	if d := cmp.Diff(want, n.told("e", "app")); d != "" {
+		t.Errorf("file (-want +got):\n%s", d)
+	}
+	if err := n.runtime.StopPod(pod); err != nil {
+		t.Fatal(err)
+	}
+	n.eventually("file gone with the pod", func() bool { return n.told("e", "app") == nil })
+	if n.told("s", "app") == nil {
+		t.Error("another pod's file is gone too")
+	}
+	// A pod that ends while no daemon runs leaves nothing behind.
+	r.stop()
+	if err := n.runtime.StopPod(n.podOf(shared)); err != nil {
+		t.Fatal(err)
+	}
+	n.start()
+	n.eventually("file gone with the last pod", func() bool { return n.told("s", "app") == nil })
+}
+
+// TestBadNamesAreForgotten with their containers: a name that comes again is said again.
+func TestBadNamesAreForgotten(t *testing.T) {
+	n := newNode(t)
+	l, err := newLoop(n.host(), n.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.status.planned, l.applications.busy = true, true // nothing is to be written
+	bad := pools.Plan{Pods: []pools.PodPlan{{UID: "u", Containers: []pools.Placement{{ID: "c", Name: "../c"}}}}}
+	for _, p := range []pools.Plan{bad, bad, {}, bad} {
+		l.status.plan = p
+		l.tellApplications(time.Now())
+		if got, want := len(l.applications.bad), len(p.Pods); got != want {
+			t.Errorf("%d bad names; want %d", got, want)
+		}
+	}
+	if said := n.logged("application is not told its CPUs"); len(said) != 2 {
+		t.Errorf("said %d times; want once for each time it came", len(said))
+	}
+}
+
+// TestApplicationFilesThatCannotBeWritten hold up nobody.
+func TestApplicationFilesThatCannotBeWritten(t *testing.T) {
+	n := newNode(t)
+	if err := os.MkdirAll(filepath.Join(n.dir, "run"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	blocked := filepath.Join(n.dir, "run/containers")
+	if err := os.Symlink("/dev/null", blocked); err != nil {
+		t.Fatal(err)
+	}
+	r := n.start()
+	n.runsOn(n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2)), "4-5")
+	r.quiet()
+	n.eventually("said so", func() bool { return len(n.logged("files that tell applications their CPUs")) > 0 })
+}
+
+// TestReadyWhenTold: who starts after the daemon finds its file.
+func TestReadyWhenTold(t *testing.T) {
+	n := newNode(t)
+	n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
+	r := n.start()
+	r.view("ready", func(v *telemetry.View) bool { return v.Ready })
+	if got := n.told("e", "app")["cpus"]; got != "4-5" {
+		t.Errorf("ready, and the file has CPUs %v", got)
+	}
+}
+
+// TestReadyInSpiteOfFiles that take for ever: who waits for the daemon is started without.
+func TestReadyInSpiteOfFiles(t *testing.T) {
+	n := newNode(t)
+	n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
+	dir := filepath.Join(n.dir, "run/containers/e")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	fifo := filepath.Join(dir, "app.json") // nobody writes to it, so that reading it does not end
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := n.start()
+	r.view("ready", func(v *telemetry.View) bool { return v.Ready })
+	w, err := os.OpenFile(fifo, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n.eventually("the file", func() bool {
+		info, err := os.Lstat(fifo) // to read it would be to wait for a writer
+		return err == nil && info.Mode().IsRegular() && n.told("e", "app")["cpus"] == "4-5"
+	})
+}

@@ -1,0 +1,300 @@
+package daemon
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/actor"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode/cputime"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/nri"
+)
+
+// BenchmarkResync is what the daemon does at rest, once every resyncPeriod: list
+// the runtime's 250 containers, look at all their cgroups again, plan, compare. It
+// counts the process's CPU time; the runtime's is that of another. Wall-clock time
+// says nothing here. What reading the cgroups costs is measured by itself
+// (BenchmarkSweep of pkg/cgroup): here they are as they were read before.
+func BenchmarkResync(b *testing.B) {
+	r := atRest(b)
+	look, _ := r.looking()
+	before := cputime.Of(b)
+	for b.Loop() {
+		look()
+	}
+	cputime.Report(b, before)
+	b.ReportMetric(0, "ns/op")
+	r.rested()
+}
+
+// BenchmarkIdle is two resyncs, after the second of which memory is given back: what the daemon does at rest in 60 s
+// with resyncPeriod's default. What lives in the fake cgroups is marked with the daemon's.
+func BenchmarkIdle(b *testing.B) {
+	r := atRest(b)
+	look, giveBack := r.looking()
+	before := cputime.Of(b)
+	for b.Loop() {
+		look()
+		look()
+		giveBack()
+	}
+	cputime.Report(b, before)
+	b.ReportMetric(0, "ns/op")
+	r.rested()
+}
+
+// looking returns what makes one resync and waits for its end, without taking CPU time for
+// that, and what gives memory back, which the resyncs then do not.
+func (r *running) looking() (look, giveBack func()) {
+	looked := make(chan struct{})
+	r.inspect(func(l *loop) { giveBack, l.thrift.giveBack = l.thrift.giveBack, func() { looked <- struct{}{} } })
+	return func() {
+		r.loop.box.Post(unasked(func(l *loop) {
+			l.thrift.next = l.model.Started // due
+			resync{}.apply(l)
+		}))
+		<-looked
+	}, giveBack
+}
+
+// atRest is a daemon that has nothing to do, with 250 containers of all pools, whose cgroups are as they were read before.
+func atRest(b *testing.B) *running {
+	n := newNode(b)
+	for i := range 125 {
+		uid := fmt.Sprintf("pod-%d", i)
+		pod, res := "", cri.Resources{Shares: 102}
+		switch {
+		case i < 2:
+			pod, res = n.pod(uid, "default", "guaranteed", 2, nil), whole(1)
+		case i%5 == 0:
+			pod = n.pod(uid, "kube-system", "burstable", 0, management(map[string]int{"a": 512, "b": 100}))
+		default:
+			pod = n.pod(uid, "default", "burstable", 0, nil)
+		}
+		n.container(pod, "a", res)
+		n.container(pod, "b", res)
+	}
+	r := n.start()
+	r.quiet()
+	r.rests()
+	there := n.listedElsewhere()
+	r.inspect(func(l *loop) {
+		l.Runtime = there
+		l.tree.Read = func(p cgroup.Path) (cgroup.State, error) { return l.tree.Current[p].State, nil }
+		l.tree.Check = func(is cgroup.State) (cgroup.State, error) { return is, nil }
+		l.tree.Gather = nil
+	})
+	n.forget()
+	n.runtime.Forget()
+	return r
+}
+
+// rested says that the lists were those of all containers until the end.
+func (r *running) rested() {
+	r.t.Helper()
+	r.inspect(func(l *loop) {
+		if p, c := len(l.model.Pods), len(l.model.Containers); l.status.runtimeErr != nil || l.status.incomplete > 0 || p != 125 || c != 250 {
+			r.t.Errorf("%d pods, %d containers, %d incomplete lists, %v", p, c, l.status.incomplete, l.status.runtimeErr)
+		}
+	})
+}
+
+// BenchmarkStart is a start of the daemon on 500 containers that it has placed before, until all are
+// found as they should be. It counts the process's CPU time, that of the fake runtime and the fake
+// cgroups with it; Read is what reading a cgroup costs on top, of which there are 1,000.
+func BenchmarkStart(b *testing.B) {
+	n := newNode(b)
+	n.crowd(500)
+	r := n.start()
+	r.quiet()
+	r.rests()
+	var used time.Duration
+	starts := 0
+	for b.Loop() {
+		r.stop()
+		n.forget()
+		before := cputime.Of(b)
+		r = n.start()
+		r.view("verified", func(v *telemetry.View) bool { return v.Ready && v.Faulty == 0 })
+		used += cputime.Of(b) - before
+		starts++
+	}
+	b.ReportMetric(float64(used)/float64(starts), "cpu-ns/op")
+}
+
+// resync is the timer's: set from here, that one is set again by the owner when a
+// listing ends that others have asked for.
+type resync struct{}
+
+func (resync) apply(l *loop) { l.resync(l.status.distrusted.Add(l.settings.Config.ResyncPeriod)) }
+
+func (resync) concern(*loop) concern { return ofNothing }
+
+// crowd fills a node with containers that share their CPUs, two to a pod, and returns their ids.
+func (n *node) crowd(containers int) (ids []string) {
+	for i := range containers / 2 {
+		pod := n.pod(fmt.Sprintf("pod-%d", i), "default", "burstable", 0, nil)
+		ids = append(ids, n.container(pod, "a", cri.Resources{Shares: 102}), n.container(pod, "b", cri.Resources{Shares: 102}))
+	}
+	return ids
+}
+
+// forget drops what the node remembers for tests: growing it takes longer than an answer.
+func (n *node) forget() {
+	n.logs.reset()
+	n.tree.Forget()
+}
+
+// crowds are the numbers of containers with which events are measured that do not concern them.
+var crowds = []int{16, 100, 500, 1000}
+
+// reportP99 adds the median and the 99th percentile of the times that single rounds took.
+func reportP99(b *testing.B, took []time.Duration) {
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2]), "p50-ns")
+	b.ReportMetric(float64(took[len(took)*99/100]), "p99-ns")
+}
+
+// BenchmarkCreate is the time from the runtime's question about a new container to the
+// answer, by the containers that are there: p99 counts. It is removed afterwards. One with
+// CPUs of its own comes to a node at rest.
+func BenchmarkCreate(b *testing.B) {
+	for _, pool := range []string{"shared", "own"} {
+		for _, containers := range crowds {
+			b.Run(fmt.Sprintf("%s/%dcontainers", pool, containers), func(b *testing.B) {
+				n := newNode(b)
+				n.crowd(containers)
+				r := n.start()
+				r.quiet()
+				a := r.asker()
+				r.loop.box.Post(nriChanged{state: nri.Connected})
+				qos, res := "burstable", cri.Resources{Shares: 512}
+				if pool == "own" {
+					qos, res = "guaranteed", whole(2)
+				}
+				var took []time.Duration
+				for i := 0; b.Loop(); i++ {
+					p := ofPod(fmt.Sprintf("new-%d", i), "default", qos, int(res.Shares/1024), nil)
+					c := a.container(p, "app", res)
+					began := time.Now()
+					a.mustCreate(p, c)
+					took = append(took, time.Since(began))
+					a.hooks.Remove(c.ID)
+					a.hooks.RemovePod(p.ID)
+					if pool == "own" { // it takes whole passes, and workers have something to do after it
+						r.rests()
+					}
+					if i%100 == 0 {
+						n.forget()
+					}
+				}
+				reportP99(b, took)
+			})
+		}
+	}
+}
+
+// BenchmarkRepair is the time from a write of somebody else's to a placed cgroup to the write that
+// repairs it, on a node that has come to rest, by the containers that are there: p99 counts.
+func BenchmarkRepair(b *testing.B) {
+	for _, containers := range crowds {
+		b.Run(fmt.Sprintf("%dcontainers", containers), func(b *testing.B) {
+			n := newNode(b)
+			ids := n.crowd(containers)
+			r := n.start()
+			r.view("listens to the cgroups", func(v *telemetry.View) bool { return v.Sources[telemetry.Inotify] == telemetry.SourceOK })
+			r.quiet()
+			r.rests()
+			repaired := make(chan time.Time, 16)
+			n.tree.Intercept(func(w testnode.CgroupWrite) error {
+				if w.Value != "0" {
+					repaired <- time.Now()
+				}
+				return nil
+			})
+			defer n.tree.Intercept(nil)
+			var took []time.Duration
+			for i := 0; b.Loop(); i++ {
+				if i%len(ids) == 0 { // else it would leave what is contested alone
+					r.inspect(func(l *loop) { clear(l.bench.Contests) })
+				}
+				at := n.runtime.Cgroup(ids[i%len(ids)]) + "/cpuset.cpus"
+				began := time.Now()
+				if err := n.tree.Write(at, "0"); err != nil {
+					b.Fatal(err)
+				}
+				took = append(took, (<-repaired).Sub(began))
+				r.rests() // who wrote it has been found out, and the record repaired
+				n.forget()
+			}
+			reportP99(b, took)
+		})
+	}
+}
+
+// rests waits until nothing is under way, and no whole pass due.
+func (r *running) rests() {
+	r.eventually("nothing is due", func() bool {
+		is := make(resting)
+		r.loop.box.Post(is)
+		due, idle := <-is, <-is
+		if idle && due {
+			r.inspect(func(*loop) {}) // a whole pass does what has been put off
+		}
+		return idle && !due
+	})
+}
+
+// resting asks whether a whole pass is due, and whether nothing else is under way.
+type resting chan bool
+
+func (r resting) apply(l *loop) {
+	r <- l.agenda.asked() || len(l.drifts.open)+len(l.tree.Stale) > 0
+	r <- len(l.tree.Pending) == 0 && workersIdle(l.Asks) && workersIdle(l.Seals) && workersIdle(l.Disk)
+}
+
+func (resting) concern(*loop) concern { return ofNothing }
+
+// idle says that no job is under way.
+func workersIdle(w *actor.Workers) bool {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	return len(w.Queues) == 0
+}
+
+// BenchmarkPass is what the owner does after each event, whomever it is about, with so many
+// containers that run as they should: decide, compare, publish.
+func BenchmarkPass(b *testing.B) {
+	for _, containers := range crowds {
+		n := newNode(b)
+		n.crowd(containers)
+		r := n.start()
+		r.quiet()
+		for _, part := range []struct {
+			name string
+			do   func(l *loop)
+		}{{"pass", (*loop).pass}, {"publish", (*loop).publish}} {
+			b.Run(fmt.Sprintf("%dcontainers/%s", containers, part.name), func(b *testing.B) {
+				b.ReportAllocs()
+				done := make(chan struct{})
+				r.loop.box.Post(errand(func(l *loop) {
+					for b.Loop() {
+						part.do(l)
+					}
+					close(done)
+				}))
+				<-done
+			})
+		}
+	}
+}
+
+// errand is something that the owner is to do.
+type errand func(l *loop)
+
+func (do errand) apply(l *loop) { do(l) }

@@ -1,0 +1,174 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// TestCause: a cause is told only for the evidence that has no other explanation.
+func TestCause(t *testing.T) {
+	told := make(map[telemetry.Cause]int)
+	for bits := range 1 << 8 {
+		bit := func(i int) bool { return bits>>i&1 == 1 }
+		e := evidence{
+			recordKnown: bit(0), recordHad: bit(1), recordHas: bit(2),
+			unitKnown: bit(3), unitHad: bit(4), unitHas: bit(5), reload: bit(6), kubelets: bit(7),
+		}
+		cause := e.cause()
+		told[cause]++
+		var wrong bool
+		switch cause {
+		case telemetry.CauseRuntime:
+			wrong = !e.recordKnown || e.recordHad || !e.recordHas
+		case telemetry.CauseSystemd:
+			wrong = !e.unitKnown || !e.unitHad || !e.unitHas || !e.reload
+		case telemetry.CauseKubelet:
+			wrong = !e.unitKnown || e.unitHad || !e.unitHas || !e.kubelets || e.reload
+		}
+		if wrong {
+			t.Errorf("%+v: %s", e, cause)
+		}
+	}
+	for _, cause := range []telemetry.Cause{telemetry.CauseRuntime, telemetry.CauseSystemd, telemetry.CauseKubelet, telemetry.CauseUnknown} {
+		if told[cause] == 0 {
+			t.Errorf("%s is never told", cause)
+		}
+	}
+}
+
+// noReload makes the owner forget that systemd has reloaded, which quiet pretends.
+type noReload struct{}
+
+func (noReload) apply(l *loop) {
+	l.drifts.reloaded = time.Time{}
+	clear(l.bench.Contests) // each repetition is a case of its own
+	clear(l.bench.Recorded)
+	clear(l.bench.Failures)
+}
+
+// causes are the counts of the last view, without those of before.
+func (r *running) causes(before map[telemetry.Drift]uint64) map[telemetry.Drift]uint64 {
+	now := make(map[telemetry.Drift]uint64)
+	for d, n := range r.loop.snapshot.Load().Drifts {
+		if n > before[d] {
+			now[d] = n - before[d]
+		}
+	}
+	return now
+}
+
+// provoke makes a drift and waits until it is counted. One of a weight that comes while
+// a seal is under way is repaired with it and not counted: it is made again.
+func (r *running) provoke(write func() error, property string, right telemetry.Cause) (was telemetry.Cause) {
+	r.t.Helper()
+	r.loop.box.Post(noReload{})
+	before := r.loop.snapshot.Load().Drifts
+	var made time.Time
+	r.view("drift of "+property+" counted", func(*telemetry.View) bool {
+		if time.Since(made) > time.Second {
+			if err := write(); err != nil {
+				r.t.Fatal(err)
+			}
+			made = time.Now()
+		}
+		for d := range r.causes(before) {
+			if d.Property == property {
+				was = d.Cause
+				return true
+			}
+		}
+		return false
+	})
+	if was != right && was != telemetry.CauseUnknown {
+		r.t.Errorf("a write by %s is put down to %s", right, was)
+	}
+	return was
+}
+
+const repetitions = 20
+
+// TestCausesToldApart provokes each cause many times: it is told right, or as unknown.
+func TestCausesToldApart(t *testing.T) {
+	n := newNodeOn(t, testnode.CgroupConfig{ClearPopulated: true})
+	n.yaml = strings.Replace(n.yaml, "resyncPeriod: 10m", "resyncPeriod: 1h", 1)
+	r := n.start()
+	id := n.container(n.pod("a", "kube-system", "burstable", 0, management(map[string]int{"a": 512})), "a", whole(1))
+	n.runsOn(id, "0-1")
+	r.settled()
+	scope := n.runtime.Cgroup(id)
+	slice := path.Dir(scope)
+	kubelets := "100"
+	for _, o := range n.journal().Originals {
+		if string(o.Path) == slice && o.File == cgroup.FileWeight {
+			kubelets = o.Value
+		}
+	}
+	set := func(unit, property, value string) func() error {
+		return func() error {
+			return n.units.SetProperties(context.Background(), unit, []cgroup.Property{{Name: property, Value: value}})
+		}
+	}
+	right := make(map[telemetry.Cause]int)
+	for i := range repetitions {
+		for _, c := range []struct {
+			cause    telemetry.Cause
+			property string
+			write    func() error
+		}{
+			{telemetry.CauseUnknown, cgroup.FileCPUs, func() error { return n.tree.Write(scope+"/"+cgroup.FileCPUs, fmt.Sprint(2+i%6)) }},
+			{telemetry.CauseUnknown, cgroup.FileWeight, set(path.Base(scope), cgroup.UnitWeight, fmt.Sprint(1000+i))},
+			{telemetry.CauseUnknown, cgroup.FileWeight, set(path.Base(slice), cgroup.UnitWeight, fmt.Sprint(1000+i))},
+			{telemetry.CauseRuntime, cgroup.FileCPUs, func() error { return n.client.UpdateCPUs(t.Context(), id, cpuset.Of(2+i%6)) }},
+			{telemetry.CauseKubelet, cgroup.FileWeight, set(path.Base(slice), cgroup.UnitWeight, kubelets)},
+		} {
+			// What is written while a seal is under way is repaired with it, and not counted.
+			began := time.Now()
+			r.loop.box.Post(noReload{})
+			r.view("at rest", func(v *telemetry.View) bool { return v.LastSuccess.After(began) })
+			if got := r.provoke(c.write, c.property, c.cause); got == c.cause {
+				right[got]++
+			}
+			n.has(scope, cgroup.FileCPUs, "0-1")
+		}
+	}
+	t.Logf("told right: %v", right)
+	for _, cause := range []telemetry.Cause{telemetry.CauseRuntime, telemetry.CauseKubelet} {
+		if right[cause] == 0 {
+			t.Errorf("%s is never recognised", cause)
+		}
+	}
+}
+
+// TestReloadTold: where systemd has not recorded a value, because the runtime refuses
+// to, a reload takes it away.
+func TestReloadTold(t *testing.T) {
+	n := newNodeOn(t, testnode.CgroupConfig{ClearPopulated: true})
+	n.yaml = strings.Replace(n.yaml, "resyncPeriod: 10m", "resyncPeriod: 1h", 1)
+	r := n.start()
+	r.settled()
+	n.runtime.Fail("UpdateContainerResources", errors.New("no"))
+	id := n.container(n.pod("a", "default", "burstable", 0, nil), "a", whole(0))
+	n.runsOn(id, "2-3")
+	right := 0
+	for range repetitions {
+		reload := func() error { n.units.Reload(); return nil }
+		if r.provoke(reload, cgroup.FileCPUs, telemetry.CauseSystemd) == telemetry.CauseSystemd {
+			right++
+		}
+		n.runsOn(id, "2-3")
+	}
+	if right == 0 {
+		t.Error("a reload is never recognised")
+	}
+	t.Logf("told right: %d of %d", right, repetitions)
+}

@@ -1,0 +1,366 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	cluster "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+const (
+	managementCores = "management.workload.openshift.io/cores"
+	sharedCPUs      = "openshift.io/shared-cpus"
+	guaranteedCPUs  = "openshift.io/guaranteed-cpus"
+)
+
+// shown is what the cluster would be shown: the loop must have ended.
+func (r *running) shown() *cluster.State {
+	r.stop()
+	return r.loop.clusterState()
+}
+
+func TestClusterState(t *testing.T) {
+	n := newNode(t)
+	n.yaml += "units: {du.service: {cpus: 1}}\n"
+	target := map[string]string{"target.workload.openshift.io/management": `{"effect":"PreferredDuringScheduling"}`}
+	counted := map[string]string{"resources.workload.openshift.io/app": `{"cpushares":409}`}
+	maps.Copy(counted, target)
+	n.container(n.pod("counted", "kube-system", "burstable", 0, counted), "app", cri.Resources{Shares: 2})
+	n.container(n.pod("not-counted", "kube-system", "burstable", 0, target), "app", cri.Resources{Shares: 307})
+	n.container(n.pod("forbidden", "default", "burstable", 0, target), "app", cri.Resources{Shares: 102})
+	du := n.pod("du", "ran", "guaranteed", 2, nil)
+	n.container(du, "cell", whole(1))
+	n.container(du, "log", cri.Resources{Shares: 512, Quota: 50000, Period: 100000})
+	n.container(n.pod("big", "ran", "guaranteed", 3, nil), "app", whole(3))
+	r := n.start()
+	r.view("first pass", func(v *telemetry.View) bool { return v.Ready && len(v.Containers) == 7 })
+	s := r.shown()
+	pod := func(uid, resource string, containers ...cluster.Container) cluster.Pod {
+		return cluster.Pod{UID: uid, Resource: resource, Containers: containers}
+	}
+	want := &cluster.State{
+		Resources: true,
+		// A CPU of the guaranteed pool is the unit's.
+		Pools: []cluster.Pool{{Resource: sharedCPUs, Milli: 2000}, {Resource: guaranteedCPUs, Milli: 3000}, {Resource: managementCores, Milli: 8000}},
+		Pods: []cluster.Pod{
+			pod("big", sharedCPUs, cluster.Container{Name: "app", Resource: sharedCPUs, Milli: 3000, Presumed: true}), // refused
+			pod("counted", managementCores, cluster.Container{Name: "app", Resource: managementCores, Milli: 400, Annotated: true}),
+			pod("du", sharedCPUs,
+				cluster.Container{Name: "cell", Resource: guaranteedCPUs, Milli: 1000, Presumed: true},
+				cluster.Container{Name: "log", Resource: sharedCPUs, Milli: 500, Presumed: true}),
+			pod("forbidden", sharedCPUs, cluster.Container{Name: "app", Resource: sharedCPUs, Milli: 100, Presumed: true}),
+			pod("not-counted", managementCores, cluster.Container{Name: "app", Resource: managementCores, Milli: 300}),
+		},
+		Taint: "cpupoold.io/starting", Verified: true,
+		Depletion: &cluster.Depletion{CPUs: 2, Floor: 1, ClearAfter: time.Minute},
+		// There is no such unit.
+		Condition: &cluster.Condition{Ready: true, Reason: "Degraded", Message: s.Condition.Message},
+	}
+	problems := s.Problems
+	s.Names, s.Problems = want.Names, nil
+	if diff := cmp.Diff(want, s); diff != "" {
+		t.Errorf("state (-want +got):\n%s", diff)
+	}
+	codes := map[string]string{}
+	for _, p := range problems {
+		codes[p.Namespace+"/"+p.Pod+"/"+p.Container+" "+p.UID] = p.Code
+	}
+	if diff := cmp.Diff(map[string]string{"default/forbidden/ forbidden": "NamespaceNotListed", "ran/big/app big": "Refused"}, codes); diff != "" {
+		t.Errorf("problems (-want +got):\n%s", diff)
+	}
+}
+
+// TestClusterDomains: the resources have the domains of the configuration.
+func TestClusterDomains(t *testing.T) {
+	n := newNode(t)
+	n.yaml += "annotationDomain: cpu.example.org\npoolDomain: example.com\n"
+	r := n.start()
+	r.view("first pass", func(v *telemetry.View) bool { return v.Ready })
+	var names []string
+	for _, p := range r.shown().Pools {
+		names = append(names, p.Resource)
+	}
+	slices.Sort(names)
+	want := []string{"example.com/guaranteed-cpus", "example.com/shared-cpus", "management.cpu.example.org/cores"}
+	if !slices.Equal(names, want) {
+		t.Errorf("resources %v, want %v", names, want)
+	}
+}
+
+// TestClusterStateFollowsTheConfiguration: what is carved out of the shared pool is
+// counted there, and what is switched off is not shown.
+func TestClusterStateFollowsTheConfiguration(t *testing.T) {
+	n := newNode(t)
+	n.yaml = carvedYAML
+	n.container(n.pod("du", "ran", "guaranteed", 2, nil), "cell", whole(2))
+	r := n.start()
+	r.view("first pass", func(v *telemetry.View) bool { return v.Ready && len(v.Containers) == 1 })
+	s := r.shown()
+	for _, p := range s.Pools {
+		if p.Resource == guaranteedCPUs {
+			t.Error("CPUs that are carved out of the shared pool are advertised twice")
+		}
+	}
+	if c := s.Pods[0].Containers[0]; c.Resource != sharedCPUs || c.Milli != 2000 {
+		t.Errorf("container is counted as %+v", c)
+	}
+	r.loop.settings.Config.Node = config.Node{}
+	if s := r.loop.clusterState(); s.Resources || s.Pools != nil || s.Condition != nil || s.Problems != nil || s.Taint != "" {
+		t.Errorf("with everything off: %+v", s)
+	}
+}
+
+func TestConditionOfTheNode(t *testing.T) {
+	n := newNode(t)
+	r := n.start()
+	r.view("first pass", func(v *telemetry.View) bool { return v.Ready })
+	n.yaml = "nonsense"
+	r.loop.reload()
+	r.view("refusal", func(v *telemetry.View) bool { return v.ConfigStale })
+	if c := r.shown().Condition; !c.Ready || c.Reason != "ConfigurationRefused" {
+		t.Errorf("condition %+v", c)
+	}
+	r.loop.status.runtimeErr = fmt.Errorf("no answer")
+	if c := r.loop.condition(); c.Ready || c.Reason != "RuntimeUnavailable" {
+		t.Errorf("condition %+v", c)
+	}
+	r.loop.status.ready = false
+	if c := r.loop.condition(); c.Ready || c.Reason != "Starting" {
+		t.Errorf("condition %+v", c)
+	}
+}
+
+// api is an API server with the one Node; it keeps what it is told.
+type api struct {
+	mu      sync.Mutex
+	status  map[string]any
+	spec    any
+	patches []string
+	hangs   bool
+}
+
+func (a *api) told(text string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return strings.Contains(strings.Join(a.patches, "\n"), text)
+}
+
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if a.hangs {
+		<-r.Context().Done()
+		return
+	}
+	if r.Method != http.MethodPatch {
+		_ = json.NewEncoder(w).Encode(map[string]any{"type": "ADDED", "object": a.node(nil, nil)})
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+		return
+	}
+	var patch struct {
+		Status map[string]any `json:"status"`
+		Spec   any            `json:"spec"`
+	}
+	_ = json.NewDecoder(r.Body).Decode(&patch)
+	_ = json.NewEncoder(w).Encode(a.node(patch.Status, patch.Spec))
+}
+
+// node is the Node after a patch of its status, or of its spec.
+func (a *api) node(patch map[string]any, spec any) map[string]any {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if spec != nil {
+		text, _ := json.Marshal(spec)
+		a.patches = append(a.patches, string(text))
+		a.spec = spec
+	}
+	if patch != nil {
+		text, _ := json.Marshal(patch)
+		a.patches = append(a.patches, string(text))
+	}
+	status := maps.Clone(a.status) // the one before may be being sent
+	if status == nil {
+		status = make(map[string]any)
+	}
+	for key, value := range patch {
+		is, some := status[key].(map[string]any)
+		changes, more := value.(map[string]any)
+		if some && more {
+			merged := maps.Clone(is)
+			maps.Copy(merged, changes)
+			value = merged
+		}
+		if key == "conditions" {
+			value = mergeConditions(status[key], value)
+		}
+		status[key] = value
+	}
+	a.status = status
+	version := strconv.Itoa(1 + len(a.patches))
+	return map[string]any{"metadata": map[string]any{"name": "n1", "uid": "u", "resourceVersion": version}, "spec": a.spec, "status": status}
+}
+
+// mergeConditions merges lists of conditions by their types.
+func mergeConditions(is, changes any) []any {
+	all, _ := is.([]any)
+	all = slices.Clone(all)
+	more, _ := changes.([]any)
+	for _, change := range more {
+		typ := change.(map[string]any)["type"]
+		all = slices.DeleteFunc(all, func(c any) bool { return c.(map[string]any)["type"] == typ })
+		if change.(map[string]any)["$patch"] == nil {
+			all = append(all, change)
+		}
+	}
+	return all
+}
+
+// shows is the status of a condition, and how many taints the Node has.
+func (a *api) shows(typ string) (status string, taints int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all, _ := a.status["conditions"].([]any)
+	for _, c := range all {
+		if c := c.(map[string]any); c["type"] == typ {
+			status, _ = c["status"].(string)
+		}
+	}
+	spec, _ := a.spec.(map[string]any)
+	list, _ := spec["taints"].([]any)
+	return status, len(list)
+}
+
+// joined starts a daemon whose node is in the cluster of a.
+func (n *node) joined(a *api) *running { return n.joinedAt(a, time.Now) }
+
+// joinedAt is joined, with a clock for what the cluster is shown.
+func (n *node) joinedAt(a *api, now func() time.Time) *running {
+	n.t.Helper()
+	n.yaml += "node: {name: n1, kubeconfig: " + n.kubeconfig(a) + "}\n"
+	o := n.options()
+	l, err := newLoop(n.host(), o)
+	if err == nil {
+		err = l.joinCluster(o)
+	}
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	l.cluster.Now = now
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.cluster.Run(ctx)
+	}()
+	n.t.Cleanup(func() { cancel(); <-done })
+	return n.serve(l, o)
+}
+
+// kubeconfig is the file for an API server that answers as a does.
+func (n *node) kubeconfig(a http.Handler) string {
+	n.t.Helper()
+	server := httptest.NewTLSServer(a)
+	n.t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	file := filepath.Join(n.dir, "kubeconfig")
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	text, err := json.Marshal(map[string]any{
+		"current-context": "c",
+		"contexts":        []any{map[string]any{"name": "c", "context": map[string]any{"cluster": "c", "user": "u"}}},
+		"clusters":        []any{map[string]any{"name": "c", "cluster": map[string]any{"server": server.URL, "certificate-authority-data": ca}}},
+		"users":           []any{map[string]any{"name": "u", "user": map[string]any{"token": "t"}}},
+	})
+	if err == nil {
+		err = os.WriteFile(file, text, 0o600)
+	}
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return file
+}
+
+func TestClusterIsShown(t *testing.T) {
+	n, a := newNode(t), new(api)
+	r := n.joined(a)
+	n.eventually("resources", func() bool {
+		return a.told(`"`+sharedCPUs+`":"2000"`) && a.told(`"`+guaranteedCPUs+`":"4000"`) && a.told(`"`+managementCores+`":"8000"`)
+	})
+	n.eventually("metrics", func() bool {
+		v := r.loop.viewWithCluster()
+		return v != nil && v.Node != nil && v.Sources[telemetry.APIServer] == telemetry.SourceOK && len(v.Node.Resources) == 3 && v.Node.Patches[telemetry.OK] > 0
+	})
+	if _, is := r.loop.snapshot.Load().Sources[telemetry.APIServer]; is {
+		t.Error("the published view has changed")
+	}
+	n.yaml = strings.Replace(n.yaml, "cpus: 4-7", "cpus: 6-7", 1)
+	r.loop.reload()
+	n.eventually("a smaller pool", func() bool { return a.told(`"` + guaranteedCPUs + `":"2000"`) })
+}
+
+// TestClusterHangs: nothing on the node waits for an API server.
+func TestClusterHangs(t *testing.T) {
+	n := newNode(t)
+	r := n.joined(&api{hangs: true})
+	r.view("first pass", func(v *telemetry.View) bool { return v.Ready })
+	n.runsOn(n.container(n.pod("du", "ran", "guaranteed", 2, nil), "cell", whole(2)), "4-5")
+	r.quiet()
+	if s := r.loop.viewWithCluster().Sources[telemetry.APIServer]; s != telemetry.SourceLost {
+		t.Errorf("source is %s", s)
+	}
+}
+
+func TestClusterOptions(t *testing.T) {
+	n := newNode(t)
+	inPod := hostenv.Environment{NodeName: "n1", APIHost: "10.0.0.1", APIPort: "443"}
+	for yaml, want := range map[string]string{
+		"":                                "", // no service account here
+		"node: {enabled: true}":           "service account",
+		"node: {enabled: true, name: n2}": "service account",
+		"node: {enabled: false, kubeconfig: /nowhere}": "",
+		"node: {enabled: true, kubeconfig: /nowhere}":  "/nowhere",
+	} {
+		c, err := config.Parse([]byte(poolsYAML+yaml), "config.yaml", config.Overrides{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := hostenv.ClusterOptions(hostenv.Options{Config: c, Environment: inPod, Log: n.logger()})
+		if o != nil || (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, %v; want %q", yaml, o, err, want)
+		}
+	}
+	c, err := config.Parse([]byte(poolsYAML+"node: {enabled: true}"), "config.yaml", config.Overrides{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A kubeconfig that comes later is waited for, and the daemon starts.
+	later, err := config.Parse([]byte(poolsYAML+"node: {kubeconfig: /nowhere}"), "config.yaml", config.Overrides{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o, err := hostenv.ClusterOptions(hostenv.Options{Config: later, Environment: inPod, Log: n.logger()}); err != nil || o == nil || o.Access.String() != "/nowhere" {
+		t.Errorf("a kubeconfig that is not there: %v, %v", o, err)
+	}
+	if _, err := hostenv.ClusterOptions(hostenv.Options{Config: c}); err == nil || !strings.Contains(err.Error(), "NODE_NAME") {
+		t.Errorf("without a name: %v", err)
+	}
+}

@@ -1,0 +1,148 @@
+package daemon
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/retry"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// fight writes to a file of a container's cgroup whenever the daemon has put its own
+// value back, until it leaves that alone.
+func (r *running) fight(n *node, id, file, theirs, ours string) {
+	r.t.Helper()
+	value := func() string {
+		st := n.state(id)
+		if file == cgroup.FileWeight {
+			return fmt.Sprint(st.Weight)
+		}
+		return st.CPUs.String()
+	}
+	r.view(file+" contested", func(v *telemetry.View) bool {
+		contested := v.Problems[string(retry.CodeContested)] == 1
+		if !contested && value() == ours {
+			n.foreign(id, file, theirs)
+		}
+		return contested
+	})
+	n.has(n.runtime.Cgroup(id), file, theirs)
+}
+
+// TestContest: who writes again and again is left to it, and that is said; but nobody
+// may stay on another's CPUs for longer than a moment.
+func TestContest(t *testing.T) {
+	n := driftNode(t)
+	r := n.start()
+	owner := n.container(n.pod("owner", "default", "guaranteed", 2, nil), "a", whole(2))
+	n.runsOn(owner, "4-5")
+	id := n.container(n.pod("a", "default", "burstable", 0, nil), "a", whole(0))
+	n.runsOn(id, "2-3")
+	r.settled()
+	contested := func(v *telemetry.View) bool { return v.Problems[string(retry.CodeContested)] == 1 }
+	for range retry.MaxRepairs {
+		n.foreign(id, cgroup.FileCPUs, "3")
+		n.runsOn(id, "2-3")
+		if contested(r.loop.snapshot.Load()) {
+			t.Fatal("contested too early")
+		}
+	}
+	n.foreign(id, cgroup.FileCPUs, "3")
+	r.view("contested", contested)
+	if got := n.state(id).CPUs.String(); got != "3" {
+		t.Errorf("a contested cgroup is written: it has %s", got)
+	}
+	for range 3 {
+		n.foreign(id, cgroup.FileCPUs, "3-4")
+		n.eventually("off the owner's CPUs", func() bool { return !n.state(id).Effective.Overlaps(cpuset.Of(4, 5)) })
+	}
+	n.check()
+}
+
+// TestTornRead: a read that a foreign write came between has the new request and the old
+// CPUs. The notice of the write mends that: who trespasses would be left alone else.
+func TestTornRead(t *testing.T) {
+	n := driftNode(t)
+	r := n.start()
+	id := n.container(n.pod("a", "default", "burstable", 0, nil), "a", whole(0))
+	n.runsOn(id, "2-3")
+	r.settled()
+	p := cgroup.Path(n.runtime.Cgroup(id))
+	r.inspect(func(l *loop) {
+		c := l.tree.Current[p]
+		c.Effective = cpuset.Of(3)
+		l.tree.Current[p] = c
+		if !l.heardWrite(p, time.Now()) || !l.tree.Current[p].Effective.Equal(cpuset.Range(2, 3)) {
+			t.Errorf("after the notice it is taken to run on %s", l.tree.Current[p].Effective)
+		}
+		if l.heardWrite(p, time.Now()) {
+			t.Error("a notice that tells nothing new matters")
+		}
+	})
+}
+
+// TestContestOfOneProperty: who fights over one property of a cgroup is left that one,
+// and the others are repaired as ever.
+func TestContestOfOneProperty(t *testing.T) {
+	for _, test := range []struct{ file, theirs, ours, other, value, want string }{
+		{cgroup.FileWeight, "1000", "59", cgroup.FileCPUs, "2", "0-1"},
+		// systemd would put the CPUs back with the weight: it is not asked for it.
+		{cgroup.FileCPUs, "2", "0-1", cgroup.FileWeight, "1000", "59"},
+	} {
+		t.Run(test.file, func(t *testing.T) {
+			n := driftNode(t)
+			r := n.start()
+			id := n.container(n.pod("a", "kube-system", "burstable", 0, management(map[string]int{"a": 512})), "a", whole(1))
+			n.runsOn(id, "0-1")
+			n.has(n.runtime.Cgroup(id), cgroup.FileWeight, "59")
+			r.settled()
+			r.fight(n, id, test.file, test.theirs, test.ours)
+			counted := telemetry.Drift{Cause: telemetry.CauseUnknown, Property: test.other}
+			before := r.loop.snapshot.Load().Drifts[counted]
+			n.foreign(id, test.other, test.value)
+			n.has(n.runtime.Cgroup(id), test.other, test.want)
+			r.view("the other is counted", func(v *telemetry.View) bool { return v.Drifts[counted] == before+1 })
+			n.has(n.runtime.Cgroup(id), test.file, test.theirs)
+		})
+	}
+}
+
+// TestTruces: a fight over a property begins a truce over that one, which grows with
+// each that follows soon; only an owner's CPUs are not waited for.
+func TestTruces(t *testing.T) {
+	b, now, key := retry.NewBench(), time.Now(), retry.RecordKey{Path: "a", Property: cgroup.FileCPUs}
+	says := func(trespasses bool) func(cgroup.Path) bool { return func(cgroup.Path) bool { return trespasses } }
+	left := func(trespasses bool) bool { return len(b.Truces("a", says(trespasses), now)) > 0 }
+	for i := range retry.MaxRepairs + 1 {
+		if left(false) {
+			t.Fatalf("a truce after %d writes", i)
+		}
+		b.Contest(key, retry.Deviation{Property: cgroup.FileCPUs}, now)
+	}
+	if got := b.Truces("a", says(false), now); len(got) != 1 || got[0] != cgroup.FileCPUs || len(b.Truces("b", says(false), now)) > 0 {
+		t.Errorf("left alone: %v; want the CPUs, and only of that cgroup", got)
+	}
+	if now = now.Add(retry.TrespassPause); left(true) || !left(false) {
+		t.Error("on another's CPUs it is to be moved after a pause, and only then")
+	}
+	for _, want := range []time.Duration{retry.FirstTruce, 2 * retry.FirstTruce, 4 * retry.FirstTruce, 8 * retry.FirstTruce, retry.LastTruce, retry.LastTruce} {
+		if c := b.Contests[key.Path][key.Property]; c.Truce != want {
+			t.Errorf("the truce is %v; want %v", c.Truce, want)
+		}
+		if now = b.Contests[key.Path][key.Property].Until; left(false) {
+			t.Errorf("left alone after %v", want)
+		}
+		b.Contest(key, retry.Deviation{Property: cgroup.FileCPUs}, now)
+	}
+	b.Contest(retry.RecordKey{Path: "a", Property: cgroup.FileWeight}, retry.Deviation{Property: cgroup.FileWeight}, now)
+	if now = now.Add(retry.TrespassPause); len(b.Truces("a", says(true), now)) > 0 {
+		t.Error("one write of the weight is a fight")
+	}
+	now = now.Add(retry.LastTruce + 2*retry.ContestTime)
+	if b.NextContest(func(time.Time) {}, now); len(b.Contests) > 0 {
+		t.Errorf("%d contests that are over", len(b.Contests))
+	}
+}

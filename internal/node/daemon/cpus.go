@@ -1,0 +1,104 @@
+package daemon
+
+import (
+	"context"
+
+	"github.com/cpupoold/cpupoold/internal/history"
+	"github.com/cpupoold/cpupoold/internal/node/actor"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
+
+// watchCPUs hears of CPUs that come and go. It reads the topology itself: behind the
+// questions to a runtime that does not answer, containers could wait on CPUs of others.
+func (l *loop) watchCPUs(ctx context.Context) {
+	if l.Cpus == nil {
+		return
+	}
+	told := ""
+	keepTrying(ctx, func() error {
+		err := l.Cpus.Watch(ctx, func() error {
+			l.box.Post(cpusHeard{})
+			err := l.countCPUs()
+			if err == nil {
+				told = ""
+			}
+			return err
+		})
+		if ctx.Err() == nil {
+			l.box.Post(cpusHeard{err})
+		}
+		return err
+	}, func(err error) {
+		if told != err.Error() { // it is tried again for as long as the daemon runs
+			told = err.Error()
+			l.log.Error("CPUs that go offline or come online are not heard of; until they are, the resync finds them", "error", err)
+		}
+	})
+}
+
+// countCPUs reads the CPUs as they are. It is called from several goroutines; what is
+// read last is posted last.
+func (l *loop) countCPUs() error {
+	l.counting.Lock()
+	defer l.counting.Unlock()
+	t, err := l.Cpus.Read(l.counted)
+	if err == nil && t != l.counted {
+		l.counted = t
+		l.box.Post(cpusCounted{t})
+	}
+	return err
+}
+
+// recountCPUs is what the resync does about CPUs, in case that an event was lost.
+func (l *loop) recountCPUs() {
+	if l.Cpus == nil {
+		return
+	}
+	l.Asks.Submit("cpus", func(context.Context) actor.Event {
+		if err := l.countCPUs(); err != nil {
+			return cpusUncounted{err}
+		}
+		return nil
+	})
+}
+
+// cpusHeard says that CPUs that come and go are heard of, or why not.
+type cpusHeard struct{ err error }
+
+func (e cpusHeard) apply(l *loop) { l.status.cpusLost = e.err != nil }
+
+// cpusUncounted says why the resync could not read the CPUs.
+type cpusUncounted struct{ err error }
+
+func (e cpusUncounted) apply(l *loop) {
+	l.log.Error("read CPUs; the next resync tries again", "error", e.err)
+}
+
+// cpusCounted are the CPUs after some have come or gone.
+type cpusCounted struct{ topology *topology.Topology }
+
+// apply makes the pools anew. The pass that follows moves those who have lost their
+// CPUs, of whom some may run on CPUs of others by now: a cgroup without any of its own
+// runs on its parent's. So all are read again.
+func (e cpusCounted) apply(l *loop) {
+	told := l.settings
+	if before, now := told.Topology.Online, e.topology.Online; !now.Equal(before) { // and not only what is present
+		l.chronicle.Add(history.Event{Kind: history.CPUs, Before: before.String(), Value: now.String()})
+		l.log.Warn("CPUs have come or gone", "online", now, "gone", before.Difference(now), "came", now.Difference(before))
+	}
+	if err := l.settings.Change(l.settings.Config, e.topology, l.ledger.Accepted); err != nil {
+		l.log.Error("pools of these CPUs cannot be made; those before stay in force", "error", err)
+		return
+	}
+	l.inForce(told)
+	l.tree.DistrustAll()
+}
+
+// cpuState is how the source fares.
+func (l *loop) cpuState() telemetry.SourceState {
+	if l.status.cpusLost {
+		return telemetry.SourceLost
+	}
+	return telemetry.SourceOK
+}

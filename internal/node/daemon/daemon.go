@@ -1,0 +1,278 @@
+// Package daemon is the loop that keeps a node's cgroups as planned.
+//
+// One goroutine, the owner (loop), holds all state. Sources only post events to
+// its mailbox: the runtime's event stream, the configuration file, systemd, and
+// workers that have finished a slow call. After each batch of events that somebody
+// waits for the owner makes a pass, over all or, where a single pod or cgroup is
+// concerned, over that (agenda.go): decide (pure: classify, allocate, plan), look (read the cgroups
+// that are new or in doubt), compare (pure: the ordered writes), write. It
+// writes files of cgroups itself, since that takes microseconds and never waits
+// for anybody; calls of the runtime, of systemd and of the disk go to workers,
+// and their results come back as events. So no stalled service can keep the
+// owner from moving a container.
+//
+// Readers get an immutable view of the last pass.
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/actor"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/numahints"
+	quiets "github.com/cpupoold/cpupoold/internal/node/quiet"
+	"github.com/cpupoold/cpupoold/internal/node/retry"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/node/view"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// Run keeps the node as planned until ctx ends. It takes the node's writer lock
+// first and leaves everything in place at the end: containers stay where they
+// are while no daemon runs. A runtime that does not answer is waited for. Errors
+// are those of the start.
+func Run(ctx context.Context, o hostenv.Options) error {
+	unlock, err := hostenv.Lock(o.Config.RunDir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unlock() }() // the kernel does it anyway
+	h, closeHost, err := hostenv.AwaitHost(ctx, &o)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil // stopped while it waited
+		}
+		return err
+	}
+	defer closeHost()
+	if o.Config.Mode == config.ModeObserve {
+		h = h.Observing()
+	}
+	return runOn(ctx, h, o)
+}
+
+func runOn(ctx context.Context, h hostenv.Host, o hostenv.Options) error {
+	l, err := newLoop(h, o)
+	if err != nil {
+		return err
+	}
+	if err := l.joinCluster(o); err != nil {
+		return err
+	}
+	if err := l.askNamespaces(o); err != nil {
+		return err
+	}
+	if l.tuner, err = l.newTuner(o.Log); err != nil {
+		return err
+	}
+	server, err := telemetry.New(telemetry.Options{
+		View:       l.viewWithAudit,
+		Heartbeat:  l.notify.Heartbeat,
+		MaxSilence: hostenv.MaxSilence,
+		Proc:       hostenv.ProcRoot,
+		Cgroups:    hostenv.CgroupRoot,
+		Build:      o.Build,
+		Log:        o.Log,
+	})
+	if err != nil {
+		return err
+	}
+	var servers sync.WaitGroup
+	servers.Go(func() { serveMetrics(ctx, server, o) })
+	servers.Go(func() { l.serveControl(ctx, o) })
+	servers.Go(func() { l.auditor.run(ctx, o.Log, openWatcher) })
+	servers.Go(func() { l.tuner.Run(ctx) })
+	if l.cluster != nil {
+		servers.Go(func() { l.cluster.Run(ctx) })
+	}
+	l.serve(ctx, o)
+	servers.Wait()
+	return nil
+}
+
+// serveMetrics keeps trying: a port that somebody else has must not keep
+// containers from their CPUs.
+func serveMetrics(ctx context.Context, server *telemetry.Server, o hostenv.Options) {
+	keepTrying(ctx, func() error {
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Config.ListenAddress)
+		if err != nil {
+			return fmt.Errorf("listen for metrics (listenAddress): %w", err)
+		}
+		return server.Serve(ctx, listener)
+	}, func(err error) {
+		o.Log.Error("metrics are not served", "error", err)
+	})
+}
+
+// serve runs the owner with its sources and workers until ctx ends.
+func (l *loop) serve(ctx context.Context, o hostenv.Options) {
+	l.Crew = actor.NewCrew(ctx, l.box.Post)
+	var sources sync.WaitGroup
+	sources.Go(func() { l.watchRuntime(ctx) })
+	sources.Go(func() { l.watchConfig(ctx, o) })
+	sources.Go(func() { l.watchHangup(ctx, o.Hangup) })
+	sources.Go(func() { l.watchUnits(ctx) })
+	sources.Go(func() { l.followUnits(ctx) })
+	sources.Go(func() { l.watchNRI(ctx) })
+	sources.Go(func() { l.watchTree(ctx) })
+	sources.Go(func() { l.watchCPUs(ctx) })
+	sources.Go(func() { l.watchNamespaces(ctx) })
+	l.askFormula()
+	l.run(ctx)
+	l.notify.Stopping()
+	sources.Wait()
+	l.Wait()
+}
+
+func newLoop(h hostenv.Host, o hostenv.Options) (*loop, error) {
+	notify, err := hostenv.NewNotifier(o.Log)
+	if err != nil {
+		return nil, fmt.Errorf("read watchdog settings: %w", err)
+	}
+	bootID, err := undo.ReadBootID()
+	if err != nil {
+		return nil, err
+	}
+	j, note := loadJournal(h, bootID, time.Now())
+	if note != nil {
+		o.Log.Error("journal", "error", note)
+	}
+	ledger := undo.NewLedger(j)
+	reader := h.Cgroups.Reader()
+	l := &loop{
+		Host:      h,
+		log:       o.Log,
+		box:       actor.NewMailbox(),
+		load:      o.Reload,
+		counted:   o.Topology,
+		snapshot:  new(atomic.Pointer[telemetry.View]),
+		notify:    notify,
+		model:     inventory.NewModel(h.Driver),
+		tree:      kernelstate.NewTree(reader.Read),
+		bench:     retry.NewBench(),
+		ledger:    ledger,
+		formula:   o.Config.WeightFormula,
+		status:    newStatus(),
+		hints:     numahints.NewHints(ledger.Unhinted),
+		refusals:  newRefusals(),
+		promises:  newPromises(),
+		resizing:  make(map[string]*resizing),
+		exposures: newExposures(),
+		isolation: newIsolation(h.Cgroups),
+		quiet:     quiets.Quiet{Resting: ledger.Resting},
+		watch:     newTreeWatch(),
+		drifts:    newDrifts(),
+		strangers: make(strangers),
+		departed:  make(map[cgroup.Path]bool),
+		threads:   newThreads(),
+		auditor:   newAuditor(),
+		chronicle: view.NewChronicle(),
+		thrift:    newThrift(),
+
+		plannedOnce: make(chan struct{}),
+
+		timers: newTimers(),
+	}
+	if !h.Observes { // then threads, too, stay where they are
+		l.tree.Gather = func(p cgroup.Path) error { return l.gathered(p, reader.Gather) }
+	}
+	l.tree.Check, l.tree.Rest = reader.Check, reader.Rest
+	l.notify.Alive()
+	unfit, err := l.settings.Begin(o.Config, o.Topology)
+	if err != nil {
+		return nil, err
+	}
+	if unfit != nil && !j.Accepted.Elsewhere(l.settings.Now) {
+		o.Log.Error("configuration does not fit this machine, and is not known to have fitted another; what of it can be had is in force", "error", unfit)
+	}
+	if h.Boot.Err != nil {
+		o.Log.Warn("what the kernel does on exclusive CPUs is not known, or not all of it", "error", h.Boot.Err)
+	}
+	l.inForce(desired.Settings{})
+	return l, nil
+}
+
+func (l *loop) watchRuntime(ctx context.Context) {
+	source, ok := l.Runtime.(hostenv.EventSource)
+	if !ok {
+		return
+	}
+	_ = source.Watch(ctx, cri.Handler{ // ends with ctx, and only then
+		Event:  func(e cri.Event) { l.box.Post(runtimeEvent{e}) },
+		Stream: func(s cri.StreamState, err error) { l.box.Post(streamChanged{s, err}) },
+	})
+}
+
+// watchConfig reads the configuration again when it may have changed.
+func (l *loop) watchConfig(ctx context.Context, o hostenv.Options) {
+	if o.ConfigFile == "" {
+		return
+	}
+	keepTrying(ctx, func() error { return config.Watch(ctx, o.ConfigFile, l.reload) }, func(err error) {
+		l.log.Error("watch configuration", "error", err)
+	})
+}
+
+// watchHangup does the same when somebody asks for it.
+func (l *loop) watchHangup(ctx context.Context, hangup <-chan os.Signal) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangup:
+			l.reload()
+		}
+	}
+}
+
+// reload is called from several goroutines; what is read last is posted last.
+func (l *loop) reload() {
+	l.loading.Lock()
+	defer l.loading.Unlock()
+	c, err := l.load()
+	l.box.Post(configLoaded{c, err})
+}
+
+func (l *loop) watchUnits(ctx context.Context) {
+	source, ok := l.Units.(hostenv.ReloadSource)
+	if !ok {
+		return
+	}
+	wake := func() { l.box.Post(reexecuted{}) }
+	keepTrying(ctx, func() error { return source.WatchReload(ctx, wake) }, func(err error) { l.box.Post(reloadsLost{err}) })
+}
+
+// keepTrying runs watch until ctx ends, with growing pauses after errors.
+func keepTrying(ctx context.Context, watch func() error, report func(error)) {
+	pause := backoff.NewExponentialBackOff()
+	for {
+		started := time.Now()
+		err := watch()
+		if ctx.Err() != nil {
+			return
+		}
+		report(err)
+		if time.Since(started) > retry.LastPause {
+			pause.Reset()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause.NextBackOff()):
+		}
+	}
+}

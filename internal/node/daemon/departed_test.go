@@ -1,0 +1,82 @@
+package daemon
+
+import (
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/internal/node/restore"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// originalsIn counts the originals of what is in a cgroup, by the daemon's memory.
+func (r *running) originalsIn(p cgroup.Path) (n int) {
+	r.inspect(func(l *loop) {
+		for k := range l.ledger.Originals {
+			if strings.HasPrefix(string(k.Path), string(p)+"/") {
+				n++
+			}
+		}
+	})
+	return n
+}
+
+// TestOriginalsOfTheDeparted: who has gone is not written into the journal again, without a
+// resync; the resync drops it from the disk where nothing else has been saved since. That of a
+// partition, and of who is there, stays.
+func TestOriginalsOfTheDeparted(t *testing.T) {
+	for name, kernel := range map[string]testnode.CgroupConfig{"cpusets": {}, "partitions": kernelLike(7, 0)} {
+		t.Run(name, func(t *testing.T) {
+			n := newNodeOf(t, kernel, testnode.RuntimeConfig{})
+			n.yaml = strings.Replace(n.yaml, "resyncPeriod: 10m", "resyncPeriod: 1h", 1)
+			if n.kernel.Remote {
+				n.yaml = isolating(n.yaml)
+			}
+			r := n.start()
+			var pods []string
+			var slices []cgroup.Path
+			for _, uid := range []string{"gone", "stays"} {
+				pod := n.pod(uid, "default", "guaranteed", 2, nil)
+				own := n.container(pod, "own", whole(2))
+				n.container(pod, "beside", cri.Resources{Shares: 512})
+				if n.kernel.Remote {
+					n.isPartition(own, cgroup.RootPartition)
+				}
+				pods = append(pods, pod)
+				slices = append(slices, cgroup.Path(path.Dir(n.runtime.Cgroup(own))))
+			}
+			r.settled()
+			r.rests()
+			gone, stays := r.originalsIn(slices[0]), r.originalsIn(slices[1])
+			if gone == 0 || stays == 0 {
+				t.Fatalf("originals: %d and %d", gone, stays)
+			}
+			if err := n.runtime.StopPod(pods[0]); err != nil {
+				t.Fatal(err)
+			}
+			n.eventually("no originals of the departed", func() bool {
+				r.rests()
+				return r.originalsIn(slices[0]) == 0
+			})
+			if now := r.originalsIn(slices[1]); now != stays {
+				t.Errorf("who is there has %d originals, and had %d", now, stays)
+			}
+			r.loop.box.Post(relist{})
+			n.eventually("none on the disk", func() bool {
+				for _, o := range n.journal().Originals {
+					if strings.HasPrefix(string(o.Path), string(slices[0])+"/") {
+						return false
+					}
+				}
+				return true
+			})
+			r.stop()
+			h := n.host()
+			if report, err := restore.HostRestore(&h, t.Context(), n.journal()); err != nil || len(n.lists()) > 0 {
+				t.Errorf("after restore: %+v, %v; lists %v", report, err, n.lists())
+			}
+		})
+	}
+}

@@ -1,0 +1,66 @@
+package daemon
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	cluster "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/node/view"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// TestDepletion: the CPUs of the shared pool go offline, and come back.
+func TestDepletion(t *testing.T) {
+	n, a := newNode(t), new(api)
+	n.yaml += "depletion: {action: taint, dryRun: false}\n"
+	var later atomic.Int64
+	r := n.joinedAt(a, func() time.Time { return time.Now().Add(time.Duration(later.Load())) })
+	shows := func(what, status string, taints int) {
+		t.Helper()
+		n.eventually(what, func() bool {
+			s, tainted := a.shows(cluster.PressureType)
+			return s == status && tainted == taints
+		})
+	}
+	shows("enough CPUs", "False", 0)
+	n.online(cpuset.Range(0, 2))
+	r.view("one left", func(v *telemetry.View) bool {
+		return v.Offline.Len() == 5 && v.Problems[string(view.CodeDepleted)] == 0
+	})
+	n.online(cpuset.Of(0, 1, 4, 5, 6, 7))
+	r.view("the problem", func(v *telemetry.View) bool { return v.Problems[string(view.CodeDepleted)] == 1 })
+	shows("none left", "True", 1)
+	n.eventually("metric", func() bool { return r.loop.viewWithCluster().Node.Pressure })
+	n.eventually("the daemon's condition", func() bool { return a.told(`"reason":"SharedDepleted"`) })
+
+	later.Store(int64(time.Minute)) // so that the message may change
+	n.online(cpuset.Range(0, 7))
+	r.view("the problem is over", func(v *telemetry.View) bool { return v.Problems[string(view.CodeDepleted)] == 0 })
+	n.eventually("the wait begins", func() bool { return a.told("must keep them for 1m0s") })
+	if s, taints := a.shows(cluster.PressureType); s != "True" || taints != 1 {
+		t.Errorf("before clearAfter: condition %s, %d taints", s, taints)
+	}
+	later.Store(int64(3 * time.Minute))
+	r.loop.reload() // the clock that is set wakes nobody
+	shows("cleared", "False", 0)
+}
+
+// TestDepletionByOwners: what containers take out of the shared pool counts.
+func TestDepletionByOwners(t *testing.T) {
+	n := newNode(t)
+	n.yaml = carvedYAML + "depletion: {floor: 5, action: evict}\n"
+	r := n.start()
+	r.view("first pass", func(v *telemetry.View) bool { return v.Ready && v.Problems[string(view.CodeDepleted)] == 0 })
+	n.container(n.pod("du", "ran", "guaranteed", 2, nil), "cell", whole(2))
+	r.view("depleted", func(v *telemetry.View) bool { return v.Problems[string(view.CodeDepleted)] == 1 })
+	s := r.shown()
+	if d := *s.Depletion; d != (cluster.Depletion{CPUs: 4, Floor: 5, ClearAfter: time.Minute, Evict: true}) {
+		t.Errorf("depletion %+v, want nothing of it shown", d)
+	}
+	if len(s.Problems) != 1 || s.Problems[0].Pod != "" || !strings.Contains(s.Problems[0].Text, "with depletion.dryRun: false the node would be tainted") {
+		t.Errorf("problems %+v, want one of the Node that says what would be done", s.Problems)
+	}
+}

@@ -1,0 +1,159 @@
+package daemon
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/actor"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// flaky is a tree of which one directory cannot be read.
+type flaky struct {
+	*testnode.Cgroups
+	bad atomic.Pointer[string]
+}
+
+func (f *flaky) ReadFile(name string, limit int) ([]byte, error) {
+	if bad := f.bad.Load(); bad != nil && filepath.Dir(name) == *bad {
+		return nil, syscall.EMFILE
+	}
+	return f.Cgroups.ReadFile(name, limit)
+}
+
+// TestUnreadableKeepsWhatItHolds: nobody gets the CPUs of a cgroup that cannot be
+// read at the moment.
+func TestUnreadableKeepsWhatItHolds(t *testing.T) {
+	n := newNode(t)
+	tree := &flaky{Cgroups: n.tree}
+	h := n.host()
+	h.Cgroups = cgroup.New(tree)
+	r := n.startOn(h)
+	app := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	excl := n.container(n.pod("e", "default", "guaranteed", 4, nil), "app", whole(4))
+	n.runsOn(app, "2-3")
+	n.runsOn(excl, "4-7")
+	r.quiet()
+	dir := n.runtime.Cgroup(app)
+	tree.bad.Store(&dir)
+	n.yaml = strings.NewReplacer("cpus: 2-3", `cpus: "2"`, "cpus: 4-7", "cpus: 3-6").Replace(poolsYAML)
+	r.loop.box.Post(reexecuted{}) // look again
+	r.loop.reload()
+	n.eventually("container waits", func() bool {
+		return slices.ContainsFunc(n.logged("not as planned"), func(rec map[string]any) bool {
+			return rec["cgroup"] == n.runtime.Cgroup(excl)
+		})
+	})
+	n.check()
+	tree.bad.Store(nil)
+	r.quiet()
+	n.runsOn(app, "2")
+	n.runsOn(excl, "3-6")
+}
+
+// TestFirstListingIsComplete: containers that the runtime lists and does not
+// describe at first keep their CPUs, also without a journal.
+func TestFirstListingIsComplete(t *testing.T) {
+	n := newNode(t)
+	n.yaml = strings.Replace(poolsYAML, "resyncPeriod: 10m", "resyncPeriod: 1s", 1)
+	r := n.start()
+	pod := n.pod("one", "default", "guaranteed", 1, nil)
+	n.runsOn(n.container(pod, "app", whole(1)), "4")
+	second := n.container(n.pod("two", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.runsOn(second, "6-7")
+	r.quiet()
+	r.stop()
+	if err := errors.Join(n.runtime.StopPod(pod), os.Remove(filepath.Join(n.dir, "journal.json"))); err != nil {
+		t.Fatal(err)
+	}
+	n.runtime.Fail("ContainerStatus", grpcstatus.Error(codes.Unavailable, "busy"))
+	r = n.start()
+	n.eventually("listing refused", func() bool {
+		return len(n.logged("first listing is incomplete; asking again before anything is written")) > 0
+	})
+	n.runtime.Fail("ContainerStatus", nil)
+	r.quiet()
+	n.runsOn(second, "6-7")
+}
+
+// TestWorseAnswerChangesNothing: a pod or container whose details are known does
+// not lose them to an answer without.
+func TestWorseAnswerChangesNothing(t *testing.T) {
+	const slice = "kubepods-podu.slice"
+	m := inventory.NewModel(cgroup.DriverSystemd)
+	m.PutPod(inventory.PodFacts{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice}})
+	m.PutContainer(inventory.ContainerFacts{Container: cri.Container{ID: "c", PodID: "p", State: cri.Running, CgroupsPath: slice + ":cri-containerd:c"}})
+	path := m.Containers["c"].Path
+	garbled := errors.New("garbled")
+	m.PutPod(inventory.PodFacts{Pod: cri.Pod{ID: "p", UID: "u"}, Partial: garbled})
+	m.PutContainer(inventory.ContainerFacts{Container: cri.Container{ID: "c", State: cri.Exited}, Partial: garbled})
+	if p := m.Pods["p"]; p.Qos != "Guaranteed" || p.Err != nil || p.Pod.Ready {
+		t.Errorf("pod = %+v; want its details, and not ready", p)
+	}
+	if c := m.Containers["c"]; c.Path != path || c.Err != nil || c.Container.PodID != "p" || c.Container.State != cri.Exited {
+		t.Errorf("container = %+v; want its details, and exited", c)
+	}
+}
+
+// TestStalledSealsDoNotHideNewContainers: more seals than there are workers hang,
+// and a container that comes then is placed, with its original in the journal.
+func TestStalledSealsDoNotHideNewContainers(t *testing.T) {
+	n := newNode(t)
+	release := n.runtime.Hang("UpdateContainerResources")
+	defer release()
+	pod := n.pod("many", "default", "burstable", 0, nil)
+	for range 2 * actor.MaxWorkers {
+		n.container(pod, "app", cri.Resources{Shares: 512})
+	}
+	r := n.start()
+	n.eventually("seals under way", func() bool { return n.runtime.Calls("UpdateContainerResources") >= actor.MaxWorkers })
+	late := n.container(n.pod("late", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.runsOn(late, "4-5")
+	if msgs := n.logged("journal is late; writes go ahead, and what they replace may not be known to restore"); len(msgs) != 0 {
+		t.Errorf("stalled seals made the journal late: %v", msgs)
+	}
+	release()
+	r.quiet()
+}
+
+// TestReloadChangesTheFormula: weights follow weightFormula.
+func TestReloadChangesTheFormula(t *testing.T) {
+	n := newNode(t)
+	r := n.start()
+	id := n.container(n.pod("m", "kube-system", "burstable", 0, management(map[string]int{"app": 512})), "app", cri.Resources{Shares: 102})
+	n.eventually("quadratic weight", func() bool { return n.state(id).Weight == 59 })
+	n.yaml = strings.Replace(poolsYAML, "quadratic", string(config.WeightLinear), 1)
+	r.loop.reload()
+	n.eventually("linear weight", func() bool { return n.state(id).Weight == 20 })
+	r.view("nothing refused", func(v *telemetry.View) bool {
+		return v.Writes[telemetry.Write{Via: "dbus", Result: telemetry.Failed}] == 0
+	})
+}
+
+// TestTreeForgets: what is no target any more leaves nothing behind.
+func TestTreeForgets(t *testing.T) {
+	tr := kernelstate.NewTree(func(p cgroup.Path) (cgroup.State, error) { return cgroup.State{Path: p}, nil })
+	m := inventory.NewModel(cgroup.DriverSystemd)
+	tr.Refresh([]cgroup.Target{{Path: "a.scope"}}, m)
+	tr.Wrote(cgroup.Write{Path: "a.scope", Via: cgroup.File, Property: cgroup.FileWeight, Value: "59"}, nil)
+	delete(tr.Current, "a.scope") // as it vanishes
+	tr.Refresh(nil, m)
+	if len(tr.Current)+len(tr.Stale)+len(tr.Deeds) != 0 {
+		t.Errorf("left over: %v %v %v", tr.Current, tr.Stale, tr.Deeds)
+	}
+}

@@ -1,0 +1,235 @@
+package daemon
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/history"
+	"github.com/cpupoold/cpupoold/internal/node/actor"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/retry"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// witnessPatience is the limit for what runtime and systemd have on record after a
+// foreign write: the repair of the record waits for it, that of the file does not.
+const witnessPatience = 2 * time.Second
+
+// reloadMargin is how far a reload of systemd and a write that it makes may be apart.
+const reloadMargin = 3 * time.Second
+
+// drifts follow what others write to cgroups that were as planned, from the moment
+// that it was noticed until it is repaired and known whose it was.
+type drifts struct {
+	heard    map[cgroup.Path]time.Time // when the watcher told of a write that is not read yet
+	open     []*drift
+	records  map[string]cri.Resources // of containers, as the last witness told
+	reloaded time.Time                // when systemd last reloaded
+	total    map[telemetry.Drift]uint64
+	mended   map[telemetry.Drift]uint64 // of total, those that were repaired
+	repairs  telemetry.Histogram
+}
+
+// drift is one deviation.
+type drift struct {
+	cgroup.Target
+	retry.Deviation
+	before   cgroup.Current
+	after    cgroup.State
+	noticed  time.Time
+	heard    bool // by the watcher; else by a look at everything
+	witness  *witnessed
+	repaired bool
+}
+
+func newDrifts() *drifts {
+	return &drifts{
+		heard:   make(map[cgroup.Path]time.Time),
+		records: make(map[string]cri.Resources),
+		total:   make(map[telemetry.Drift]uint64),
+		mended:  make(map[telemetry.Drift]uint64),
+		repairs: telemetry.NewHistogram(),
+	}
+}
+
+// hear notes that somebody has written to a cgroup.
+func (d *drifts) hear(p cgroup.Path, at time.Time) {
+	if _, before := d.heard[p]; !before {
+		d.heard[p] = at
+	}
+}
+
+// followDrifts takes over what the last reading has found.
+func (l *loop) followDrifts(now time.Time) {
+	found := l.tree.Foreign
+	l.tree.Foreign = nil
+	if l.Observes {
+		found = nil // nothing is repaired
+	}
+	for _, f := range found {
+		p := f.Target.Path
+		at, heard := l.drifts.heard[p]
+		if !heard {
+			at = now
+		}
+		if l.strangers.has(p) || l.model.Awaited(f.Target) && f.Target.Unit == "" {
+			continue // it is being made, by whoever writes
+		}
+		deviations := deviations(f.Target, f.Before.State, f.After)
+		for _, dev := range deviations {
+			l.log.Warn("somebody else has written to a cgroup", "cgroup", p, "property", dev.Property, "was", dev.Was, "is", dev.Is)
+			l.noteAt(p, history.Event{Kind: history.Drift, Property: dev.Property, Before: dev.Was, Value: dev.Is})
+			l.drifts.open = append(l.drifts.open, &drift{Target: f.Target, Deviation: dev, before: f.Before, after: f.After, noticed: at, heard: heard})
+			l.bench.Contest(retry.RecordKey{Path: p, Property: dev.Property}, dev, now)
+		}
+		if len(deviations) > 0 {
+			l.callWitnesses(f.Target)
+		}
+		if f.Target.Around {
+			l.fetchUnit(l.model.UnitAt(p)) // an administrator may have given it CPUs for good
+		}
+	}
+	clear(l.drifts.heard)
+}
+
+// callWitnesses asks runtime and systemd what they have on record, before the daemon
+// repairs that.
+func (l *loop) callWitnesses(t cgroup.Target) {
+	l.Seals.Submit(string(t.Path), func(ctx context.Context) actor.Event {
+		ctx, cancel := context.WithTimeout(ctx, witnessPatience)
+		defer cancel()
+		w := witnessed{path: t.Path, id: t.Container, unit: hostenv.UnitState(ctx, l.Units, t.Path)}
+		if t.Container != "" {
+			c, err := l.Runtime.ContainerStatus(ctx, t.Container)
+			w.record, w.known = c.Recorded, err == nil && c.Detailed
+		}
+		return witnessArrived{w}
+	})
+}
+
+// witnessed is what runtime and systemd have on record after a foreign write.
+type witnessed struct {
+	path   cgroup.Path
+	id     string
+	unit   cgroup.UnitState
+	record cri.Resources
+	known  bool // record
+}
+
+// witnessArrived is the event.
+type witnessArrived struct{ witnessed }
+
+func (e witnessArrived) apply(l *loop) {
+	for _, d := range l.drifts.open {
+		if d.Path == e.path && d.witness == nil {
+			d.witness = &e.witnessed
+		}
+	}
+	cpus, err := cpuset.Parse(e.record.CPUs)
+	l.tree.Attest(e.path, cpus, e.known && err == nil, e.unit)
+}
+
+// unheard are the containers of which a cpuset was overwritten and nobody has told yet
+// whether the record was, too. An update over CRI would be for nothing if it was not,
+// and writes weight and quota as the runtime has them: it waits for the answer.
+func (d *drifts) unheard() map[cgroup.Path]bool {
+	all := make(map[cgroup.Path]bool)
+	for _, o := range d.open {
+		if o.Container != "" && o.Property == cgroup.FileCPUs && o.witness == nil {
+			all[o.Path] = true
+		}
+	}
+	return all
+}
+
+// changed are the cgroups of which somebody else has changed a property that has not been
+// repaired.
+func (d *drifts) changed(property string) map[cgroup.Path]bool {
+	all := make(map[cgroup.Path]bool)
+	for _, o := range d.open {
+		if o.Property == property && !o.repaired {
+			all[o.Path] = true
+		}
+	}
+	return all
+}
+
+// unmended counts the drifts that are found and not repaired yet.
+func (d *drifts) unmended() int {
+	n := 0
+	for _, o := range d.open {
+		if !o.repaired {
+			n++
+		}
+	}
+	return n
+}
+
+// settleDrifts counts the drifts that are repaired, or whose cgroup is gone.
+func (l *loop) settleDrifts(now time.Time) {
+	told := make(map[string]cri.Resources)
+	l.drifts.open = slices.DeleteFunc(l.drifts.open, func(d *drift) bool {
+		c, there := l.tree.Current[d.Path]
+		i := slices.IndexFunc(l.status.targets, func(t cgroup.Target) bool { return t.Path == d.Path }) // which may be another by now
+		there = there && c.Exists && i >= 0
+		if there && !d.repaired && !l.tree.Stale[d.Path] && !d.lasts(l.status.targets[i], c.State) {
+			d.repaired = true
+			if d.heard {
+				l.drifts.repairs.Observe(now.Sub(d.noticed).Seconds())
+			}
+		}
+		if there && (!d.repaired || d.witness == nil) {
+			return false
+		}
+		if d.witness != nil && d.witness.known {
+			told[d.witness.id] = d.witness.record
+		}
+		kind := telemetry.Drift{Cause: l.causeOf(d), Property: d.Property}
+		l.drifts.total[kind]++
+		if d.repaired {
+			l.drifts.mended[kind]++
+		}
+		return true
+	})
+	maps.Copy(l.drifts.records, told)
+	maps.DeleteFunc(l.drifts.records, func(id string, _ cri.Resources) bool { return l.model.Containers[id] == nil })
+}
+
+// lasts says that the property is still not as planned; others of the cgroup may be
+// left to somebody else for now.
+func (d *drift) lasts(t cgroup.Target, now cgroup.State) bool {
+	return slices.ContainsFunc(deviations(t, d.before.State, now), func(dev retry.Deviation) bool { return dev.Property == d.Property })
+}
+
+// causeOf gathers the evidence.
+func (l *loop) causeOf(d *drift) telemetry.Cause {
+	var e evidence
+	e.reload = d.noticed.Sub(l.drifts.reloaded).Abs() <= reloadMargin
+	if w := d.witness; w != nil {
+		e.unitKnown = d.before.Unit.Known && w.unit.Known
+		e.unitHad, e.unitHas = inUnit(d.Property, d.before.Unit, d.after), inUnit(d.Property, w.unit, d.after)
+		if c := l.model.Containers[d.Container]; c != nil && w.known {
+			before, asked := l.drifts.records[w.id]
+			if !asked {
+				before = c.Container.Recorded
+			}
+			before.CPUs, before.Mems = d.before.Recorded.String(), d.before.RecordedMems.String()
+			e.recordKnown = d.before.RecordedKnown
+			e.recordHad, e.recordHas = inRecord(d.Property, before, l.formula, d.after), inRecord(d.Property, w.record, l.formula, d.after)
+		}
+	}
+	original := l.ledger.Originals[undo.OriginalKey{Path: d.Path, File: d.Property}]
+	_, _, inPod := cgroup.PodOf(d.Path)
+	e.kubelets = inPod && d.Container == "" && d.CPUs.IsEmpty() && original.Value == d.Is
+	cause := e.cause()
+	l.bench.Blame(retry.RecordKey{Path: d.Path, Property: d.Property}, string(cause))
+	l.log.Info("foreign write is repaired", "cgroup", d.Path, "property", d.Property, "cause", cause)
+	l.noteAt(d.Path, history.Event{Kind: history.Repaired, Property: d.Property, Before: d.Is, Cause: string(cause)})
+	return cause
+}

@@ -1,0 +1,197 @@
+package daemon
+
+import (
+	"maps"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// exposures measure how long containers are outside their pool before they are placed
+// for the first time. Only those count that were made while the daemon watched.
+type exposures struct {
+	// appeared are the cgroups of containers that have been seen to appear and not to
+	// be placed.
+	appeared map[cgroup.Path]time.Time
+	// confined are those that waited in the shared pool until the runtime told of them.
+	confined map[cgroup.Path]exposure
+	// made are those that are placed, and of which systemd has not told yet what they
+	// were made with.
+	made  map[cgroup.Path]making
+	total map[telemetry.Way]*telemetry.Placements
+}
+
+// exposure is what a container could do before it was placed.
+type exposure struct {
+	elapsed, used time.Duration
+}
+
+// making is a container whose cgroup was there before its CPUs were in it, although
+// the runtime had them on record before. The OCI runtime writes what it was told into
+// the cgroup before it lets the entrypoint begin. But it may have been told before the
+// record was changed: then nobody but the daemon has written the CPUs, and systemd
+// does not know of them.
+type making struct {
+	way  telemetry.Way
+	took exposure // if it was not told
+	cpus cpuset.Set
+}
+
+func newExposures() exposures {
+	return exposures{
+		appeared: make(map[cgroup.Path]time.Time),
+		confined: make(map[cgroup.Path]exposure),
+		made:     make(map[cgroup.Path]making),
+		total:    make(map[telemetry.Way]*telemetry.Placements),
+	}
+}
+
+// appear notes when a cgroup has come, vanish that it has gone.
+func (x *exposures) appear(p cgroup.Path, at time.Time) { x.appeared[p] = at }
+
+func (x *exposures) vanish(p cgroup.Path) {
+	x.told(p, false)
+	delete(x.appeared, p)
+	delete(x.confined, p)
+}
+
+// forget drops what has gone without a word.
+func (x *exposures) forget(gone func(cgroup.Path) bool) {
+	maps.DeleteFunc(x.appeared, func(p cgroup.Path, _ time.Time) bool { return gone(p) })
+	maps.DeleteFunc(x.confined, func(p cgroup.Path, _ exposure) bool { return gone(p) })
+	for p := range x.made {
+		if gone(p) {
+			x.told(p, false)
+		}
+	}
+}
+
+// told observes a container that was being made: it was inside its pool before its
+// entrypoint began if the OCI runtime had its CPUs. Where that is not known, it was not.
+func (x *exposures) told(p cgroup.Path, had bool) {
+	m, known := x.made[p]
+	if !known {
+		return
+	}
+	delete(x.made, p)
+	if had {
+		m.took = exposure{}
+	}
+	x.observe(m.way, m.took)
+}
+
+func (x *exposures) observe(way telemetry.Way, took exposure) {
+	if x.total[way] == nil {
+		all := telemetry.NewPlacements()
+		x.total[way] = &all
+	}
+	x.total[way].Elapsed.Observe(took.elapsed.Seconds())
+	x.total[way].Used.Observe(took.used.Seconds())
+}
+
+func (x *exposures) view() map[telemetry.Way]telemetry.Placements {
+	all := make(map[telemetry.Way]telemetry.Placements, len(x.total))
+	for way, p := range x.total {
+		all[way] = telemetry.Placements{Elapsed: p.Elapsed.Clone(), Used: p.Used.Clone()}
+	}
+	return all
+}
+
+// firstSight looks at the cgroups that have been read for the first time, before
+// anything is written to them.
+func (l *loop) firstSight(want []cgroup.Target) {
+	for _, t := range want {
+		e := l.model.Containers[t.Container]
+		if e == nil || !e.Born || e.Sighting.Seen {
+			continue
+		}
+		c := l.tree.Current[t.Path]
+		if !c.Exists {
+			continue
+		}
+		e.Sighting.Seen = true
+		if !c.Effective.IsSubsetOf(t.CPUs) {
+			e.Sighting.Exposed = true
+			e.Sighting.Making = e.Sighting.Way == telemetry.WaySpec && e.Container.State == cri.Created && c.CPUs.IsEmpty()
+			continue
+		}
+		took, confined := l.exposures.confined[t.Path]
+		way := e.Sighting.Way
+		if confined && way == "" {
+			way = telemetry.WayInotify
+		}
+		l.exposures.observe(wayOr(way), took)
+		l.exposures.vanish(t.Path)
+	}
+}
+
+func wayOr(way telemetry.Way) telemetry.Way {
+	if way == "" {
+		return telemetry.WayEvent
+	}
+	return way
+}
+
+// settleExposures observes those that are inside their pool by now, or wait in the shared one.
+func (l *loop) settleExposures(now time.Time) {
+	l.settleSightings(l.status.targets, now)
+	l.askMakers()
+	for p, s := range l.strangers {
+		if _, known := l.exposures.confined[p]; known {
+			continue
+		}
+		if c := l.tree.Current[p]; c.Exists && !l.tree.Stale[p] && !s.cpus.IsEmpty() && c.Effective.IsSubsetOf(s.cpus) {
+			l.exposures.confined[p] = l.exposed(p, now, now)
+		}
+	}
+}
+
+// settleSightings observes those of some targets that are inside their pool by now.
+func (l *loop) settleSightings(want []cgroup.Target, now time.Time) {
+	for _, t := range want {
+		e := l.model.Containers[t.Container]
+		if e == nil || !e.Sighting.Exposed {
+			continue
+		}
+		if c := l.tree.Current[t.Path]; !c.Exists || l.tree.Stale[t.Path] || !c.Effective.IsSubsetOf(t.CPUs) {
+			continue
+		}
+		e.Sighting.Exposed = false
+		took := l.exposed(t.Path, e.Began, now)
+		l.exposures.vanish(t.Path)
+		if e.Sighting.Making && l.Units != nil {
+			l.exposures.made[t.Path] = making{way: e.Sighting.Way, took: took, cpus: t.CPUs}
+			continue
+		}
+		l.exposures.observe(wayOr(e.Sighting.Way), took)
+	}
+}
+
+// askMakers settles those of which systemd has told what they were made with. What the
+// daemon has it record meanwhile would be no evidence: see onWritten.
+func (l *loop) askMakers() {
+	for p, m := range l.exposures.made {
+		unit := l.tree.Current[p].Unit
+		answered := unit.Known || l.status.unitAsked[p] && !l.status.unitAwaited[p]
+		if answered && !l.tree.Busy(p) {
+			l.exposures.told(p, unit.Known && !unit.CPUs.IsEmpty() && unit.CPUs.IsSubsetOf(m.cpus))
+		}
+	}
+}
+
+// exposed is what has become of a cgroup until now. Who was not seen to appear may
+// have been there since its creation.
+func (l *loop) exposed(p cgroup.Path, created, now time.Time) exposure {
+	since, seen := l.exposures.appeared[p]
+	if !seen {
+		since = created
+	}
+	took := exposure{elapsed: max(now.Sub(since), 0)}
+	if used, err := l.Cgroups.Usage(p); err == nil {
+		took.used = used
+	}
+	return took
+}

@@ -1,0 +1,108 @@
+package daemon
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// TestExposuresByPath: each new container is counted once, by what led to it, and who
+// was there before the daemon is not.
+func TestExposuresByPath(t *testing.T) {
+	n := newNRINode(t)
+	n.container(n.pod("before", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	r := n.start()
+	r.connected()
+	for _, uid := range []string{"a", "b", "c"} {
+		n.container(n.pod(uid, "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	}
+	own := n.container(n.pod("d", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.runsOn(own, "4-5")
+	r.quiet()
+	r.view("four by NRI", func(v *telemetry.View) bool {
+		nri := v.Placements[telemetry.WayNRI]
+		return nri.Elapsed.Count == 4 && nri.Elapsed.Sum == 0 && nri.Used.Sum == 0 && len(v.Placements) == 1
+	})
+	n.runtime.NRIDown()
+	late := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.runsOn(late, "6-7")
+	r.quiet()
+	r.view("one more, without NRI", func(v *telemetry.View) bool {
+		var count uint64
+		for way, p := range v.Placements {
+			if way != telemetry.WayNRI {
+				count += p.Elapsed.Count
+			}
+		}
+		return count == 1 && v.Placements[telemetry.WayNRI].Elapsed.Count == 4
+	})
+}
+
+// TestExposureOfTheMaking: a container that was made from a record with its CPUs has
+// begun inside its pool, though its cgroup was there before them. Where systemd does not
+// know of them, or nobody can tell, it may have been outside all the time.
+func TestExposureOfTheMaking(t *testing.T) {
+	const p = cgroup.Path("kubepods.slice/kubepods-pod1.slice/cri-containerd-1.scope")
+	shared, all := cpuset.Range(2, 3), cpuset.Range(0, 7)
+	const took = 7 * time.Second
+	had := cgroup.UnitState{Known: true, CPUs: shared}
+	answer := func(u cgroup.UnitState) func(*loop) {
+		return func(l *loop) {
+			l.status.unitAsked[p] = true
+			l.handle(unitRead{path: p, unit: u})
+		}
+	}
+	seal := cgroup.Write{Path: p, Container: "1", Via: cgroup.CRI, Property: cgroup.CRICPUs, Value: "2-3"}
+	for _, c := range []struct {
+		name  string
+		state cri.State
+		own   cpuset.Set // cpuset.cpus at first sight
+		then  func(*loop)
+		count uint64
+		sum   time.Duration
+	}{
+		{name: "systemd has not answered", state: cri.Created, then: func(*loop) {}},
+		{name: "made with its CPUs", state: cri.Created, then: answer(had), count: 1},
+		{name: "made with others", state: cri.Created, then: answer(cgroup.UnitState{Known: true, CPUs: cpuset.Range(1, 3)}), count: 1, sum: took},
+		{name: "made without", state: cri.Created, then: answer(cgroup.UnitState{Known: true}), count: 1, sum: took},
+		{name: "systemd does not know it", state: cri.Created, then: answer(cgroup.UnitState{}), count: 1, sum: took},
+		{name: "gone", state: cri.Created, then: func(l *loop) { l.exposures.vanish(p) }, count: 1, sum: took},
+		{name: "gone without a word", state: cri.Created, then: func(l *loop) { l.exposures.forget(func(cgroup.Path) bool { return true }) }, count: 1, sum: took},
+		{name: "sealed by the daemon since", state: cri.Created, count: 1, sum: took, then: func(l *loop) {
+			l.tree.Pending[p] = 1
+			answer(had)(l)
+			l.settleExposures(time.Now())
+			l.handle(written{write: seal, unit: had})
+		}},
+		{name: "first seen when it ran", state: cri.Running, then: answer(had), count: 1, sum: took},
+		{name: "first seen with other CPUs", state: cri.Created, own: cpuset.Range(1, 3), then: answer(had), count: 1, sum: took},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := newNode(t)
+			l := n.bareLoop(n.host())
+			began := time.Now()
+			e := &inventory.ContainerEntry{Container: cri.Container{ID: "1", State: c.state}, Path: p, Born: true, Began: began}
+			e.Sighting.Way = telemetry.WaySpec
+			l.model.Containers["1"] = e
+			l.status.targets = []cgroup.Target{{Container: "1", Path: p, CPUs: shared}}
+			look := func(own, effective cpuset.Set) {
+				l.tree.Current[p] = cgroup.Current{Exists: true, State: cgroup.State{Path: p, CPUs: own, Effective: effective}}
+			}
+			look(c.own, all)
+			l.firstSight(l.status.targets)
+			look(shared, shared)
+			l.settleExposures(began.Add(took))
+			c.then(l)
+			l.settleExposures(time.Now())
+			got := l.exposures.view()[telemetry.WaySpec]
+			if got.Elapsed.Count != c.count || got.Elapsed.Sum != c.sum.Seconds() {
+				t.Errorf("%d placements in %v s; want %d in %v", got.Elapsed.Count, got.Elapsed.Sum, c.count, c.sum)
+			}
+		})
+	}
+}

@@ -1,0 +1,119 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// TestFullDisk: containers are placed although the journal cannot be written; that is a
+// problem that shows, and is over when there is room again.
+func TestFullDisk(t *testing.T) {
+	n := newNode(t)
+	h := n.host()
+	// A file in the place of its directory stands for a disk that takes nothing.
+	state := filepath.Join(n.dir, "state")
+	if err := os.WriteFile(state, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.Journal = filepath.Join(state, "journal.json")
+	r := n.startOn(h)
+	own := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.runsOn(own, "4-5")
+	problem := func(v *telemetry.View) bool { return v.Problems[string(undo.CodeJournal)] == 1 }
+	r.view("the problem", problem)
+	if err := os.Remove(state); err != nil {
+		t.Fatal(err)
+	}
+	r.view("no problem any more", func(v *telemetry.View) bool { return !problem(v) })
+	if _, err := os.Stat(h.Journal); err != nil {
+		t.Error(err)
+	}
+	if late := n.logged("journal is late; writes go ahead, and what they replace may not be known to restore"); len(late) > 0 {
+		t.Errorf("a disk that refuses is taken for one that does not answer: %v", late)
+	}
+	var passes uint64
+	for _, count := range r.loop.snapshot.Load().Passes {
+		passes += count
+	}
+	if passes > 100 {
+		t.Errorf("%d passes while the disk was full", passes)
+	}
+	r.quiet()
+	n.check()
+}
+
+// TestHungRuntime: a runtime that answers no more is a lost source, although its stream
+// of events has not ended.
+func TestHungRuntime(t *testing.T) {
+	n := newNode(t)
+	n.yaml = strings.Replace(n.yaml, "resyncPeriod: 10m", "resyncPeriod: 1s", 1)
+	r := n.start()
+	state := func(s telemetry.SourceState) func(*telemetry.View) bool {
+		return func(v *telemetry.View) bool { return v.Sources[telemetry.CRIEvents] == s }
+	}
+	r.view("stream", state(telemetry.SourceOK))
+	n.runtime.Fail("ListContainers", errors.New("no answer"))
+	r.view("loss", state(telemetry.SourceLost))
+	n.runtime.Fail("ListContainers", nil)
+	r.view("runtime back", state(telemetry.SourceOK))
+	n.runsOn(n.container(n.pod("a", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512}), "2-3")
+}
+
+// mutedUnits is a systemd that can hang up on those who listen for its reloads.
+type mutedUnits struct {
+	*testnode.Units
+	away   atomic.Bool
+	begun  chan struct{} // holds one when somebody listens
+	hangUp chan struct{}
+}
+
+func (u *mutedUnits) WatchReload(ctx context.Context, wake func()) error {
+	if u.away.Load() {
+		return errors.New("no such socket")
+	}
+	select {
+	case u.begun <- struct{}{}:
+	default:
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-u.hangUp:
+			cancel(errors.New("connection lost"))
+		case <-ctx.Done():
+		}
+	}()
+	err := u.Units.WatchReload(ctx, wake)
+	return errors.Join(err, context.Cause(ctx))
+}
+
+// TestLostSystemd: a systemd that does not tell of its reloads is a lost source, until it
+// does.
+func TestLostSystemd(t *testing.T) {
+	n := newNode(t)
+	h := n.host()
+	u := &mutedUnits{Units: n.units, begun: make(chan struct{}, 1), hangUp: make(chan struct{})}
+	h.Units = u
+	r := n.startOn(h)
+	state := func(s telemetry.SourceState) func(*telemetry.View) bool {
+		return func(v *telemetry.View) bool { return v.Sources[telemetry.Units] == s }
+	}
+	r.view("systemd", state(telemetry.SourceOK))
+	<-u.begun // the source is not called lost before anybody has listened
+	u.away.Store(true)
+	u.hangUp <- struct{}{}
+	r.view("loss", state(telemetry.SourceLost))
+	u.away.Store(false)
+	r.view("systemd back", state(telemetry.SourceOK))
+}

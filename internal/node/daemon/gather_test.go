@@ -1,0 +1,144 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// TestNobodyLeftBehind: a thread that the kernel has left on CPUs that its cgroup does
+// not have any more is gone from them before they are given to an owner.
+func TestNobodyLeftBehind(t *testing.T) {
+	n := newNodeOn(t, testnode.CgroupConfig{LeaveBehind: 1})
+	n.yaml = carvedYAML
+	// They run already: what is given to owners is given by the daemon.
+	var shared, owners []string
+	for i := range 3 {
+		shared = append(shared, n.container(n.pod(fmt.Sprint("s", i), "default", "burstable", 0, nil), "app", whole(0)))
+	}
+	for i := range 2 {
+		owners = append(owners, n.container(n.pod(fmt.Sprint("e", i), "default", "guaranteed", 2, nil), "app", whole(2)))
+	}
+	granted := 0
+	n.tree.Intercept(func(w testnode.CgroupWrite) error {
+		for _, owner := range owners {
+			if w.Name != path.Join(n.runtime.Cgroup(owner), cgroup.FileCPUs) {
+				continue
+			}
+			granted++
+			cpus, err := cpuset.Parse(w.Value)
+			if err != nil {
+				t.Error(err)
+			}
+			for _, id := range shared {
+				if on := n.threads(id); on.Overlaps(cpus) {
+					t.Errorf("%s is given to an owner while a shared thread may run on %s", cpus, on)
+				}
+			}
+		}
+		return nil
+	})
+	r := n.start()
+	for _, id := range append(owners, shared...) {
+		n.eventually("nobody left behind", func() bool {
+			has := n.state(id).Effective
+			return has.Len() == 2 && n.threads(id).IsSubsetOf(has)
+		})
+	}
+	n.tree.Intercept(nil)
+	r.quiet()
+	if granted < len(owners) {
+		t.Errorf("the CPUs of %d of %d owners were written", granted, len(owners))
+	}
+	if v := r.loop.snapshot.Load(); v.Gathered < uint64(len(owners)+len(shared)) || v.Stuck != 0 {
+		t.Errorf("%d threads brought back, %d stuck", v.Gathered, v.Stuck)
+	}
+}
+
+// TestStuckThreads: threads that cannot be brought back are a problem, with what to do
+// about it, and the node is not as planned while there are any.
+func TestStuckThreads(t *testing.T) {
+	n := newNodeOn(t, testnode.CgroupConfig{LeaveBehind: 1})
+	id := n.container(n.pod("s", "default", "burstable", 0, nil), "app", whole(0))
+	n.tree.RefuseUnbind(syscall.EPERM)
+	r := n.start()
+	stuck := func() bool {
+		v := r.loop.snapshot.Load()
+		return v != nil && v.Stuck > 0 && v.Problems[string(codeStuckThreads)] > 0 && v.LastSuccess.IsZero()
+	}
+	n.eventually("threads are stuck", stuck)
+	if logs := n.logged("not honoured"); len(logs) == 0 || !strings.Contains(fmt.Sprint(logs), "CAP_SYS_NICE") {
+		t.Errorf("log of the problem: %v", logs)
+	}
+	n.tree.RefuseUnbind(nil)
+	r.quiet()
+	if v := r.loop.snapshot.Load(); v.Stuck != 0 || v.Problems[string(codeStuckThreads)] != 0 {
+		t.Errorf("%d stuck, problems %v", v.Stuck, v.Problems)
+	}
+	if on, has := n.threads(id), n.state(id).Effective; !on.IsSubsetOf(has) {
+		t.Errorf("threads may run on %s; their cgroup has %s", on, has)
+	}
+}
+
+// TestUngatheredKeepsWhatItHolds: of whose threads nothing can be said is believed to
+// be where he was.
+func TestUngatheredKeepsWhatItHolds(t *testing.T) {
+	state := cgroup.State{Path: "a", CPUs: cpuset.Range(0, 3), Effective: cpuset.Range(0, 3), HasCPUSet: true, Populated: true}
+	tr := kernelstate.NewTree(func(cgroup.Path) (cgroup.State, error) { return state, nil })
+	var fails error
+	tr.Gather = func(cgroup.Path) error { return fails }
+	target := cgroup.Target{Path: "a", Unit: "a.service", CPUs: cpuset.Of(0)}
+	refresh := func() map[cgroup.Path]error {
+		_, errs := tr.Refresh([]cgroup.Target{target}, inventory.NewModel(cgroup.DriverSystemd))
+		return errs
+	}
+	if errs := refresh(); errs != nil {
+		t.Fatal(errs)
+	}
+	state.CPUs, state.Effective, fails = cpuset.Of(0), cpuset.Of(0), syscall.EIO
+	tr.Wrote(cgroup.Write{Path: "a", Via: cgroup.File, Property: cgroup.FileCPUs, Value: "0"}, nil)
+	for range 2 {
+		if errs := refresh(); !errors.Is(errs["a"], syscall.EIO) {
+			t.Errorf("errors %v, want that of the gathering", errs)
+		}
+		if holds := tr.Current["a"].Effective; holds.String() != "0-3" {
+			t.Errorf("holds %s, want 0-3", holds)
+		}
+	}
+	fails = nil
+	if errs := refresh(); errs != nil || tr.Current["a"].Effective.String() != "0" {
+		t.Errorf("%v, holds %s", errs, tr.Current["a"].Effective)
+	}
+}
+
+// threads are the CPUs that a container's threads may run on.
+func (n *node) threads(id string) cpuset.Set {
+	n.t.Helper()
+	data, err := n.tree.ReadFile(path.Join(n.runtime.Cgroup(id), "cgroup.threads"), 1<<12)
+	if err != nil {
+		n.t.Error(err)
+	}
+	var all cpuset.Set
+	for field := range strings.FieldsSeq(string(data)) {
+		tid, err := strconv.Atoi(field)
+		if err != nil {
+			n.t.Error(err)
+		}
+		cpus, err := n.tree.Affinity(tid)
+		if err != nil {
+			n.t.Error(err)
+		}
+		all = all.Union(cpus)
+	}
+	return all
+}

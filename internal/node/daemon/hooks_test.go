@@ -1,0 +1,379 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/internal/node/actor"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/nri"
+)
+
+// asker asks the daemon as the runtime does, without a connection.
+type asker struct {
+	*running
+	hooks hooks
+	made  int
+}
+
+func (r *running) asker() *asker {
+	r.view("planned", func(v *telemetry.View) bool { return v.Ready })
+	return &asker{running: r, hooks: hooks{r.loop.box.Post}}
+}
+
+// ofPod is a pod as NRI describes it.
+func ofPod(uid, namespace, qos string, cpus int, annotations map[string]string) cri.Pod {
+	slice := "kubepods-pod" + uid + ".slice"
+	if qos != "guaranteed" {
+		slice = "kubepods-" + qos + "-pod" + uid + ".slice"
+	}
+	return cri.Pod{ID: "sandbox-" + uid, UID: uid, Namespace: namespace, Name: uid, Ready: true, CreatedAt: time.Now(),
+		CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:sandbox-" + uid, Annotations: annotations, Resources: whole(cpus)}
+}
+
+func (a *asker) container(p cri.Pod, name string, r cri.Resources) cri.Container {
+	a.made++
+	id := fmt.Sprintf("%s-%s-%d", p.UID, name, a.made)
+	return cri.Container{ID: id, PodID: p.ID, Name: name, State: cri.Created, CreatedAt: time.Now(),
+		CgroupsPath: p.CgroupParent + ":cri-containerd:" + id, Requested: r, Recorded: r}
+}
+
+// create asks with the runtime's own patience.
+func (a *asker) create(p cri.Pod, c cri.Container) (nri.Reply, error) {
+	ctx, cancel := context.WithTimeout(a.t.Context(), 2*time.Second)
+	defer cancel()
+	return a.hooks.Create(ctx, p, c)
+}
+
+func (a *asker) mustCreate(p cri.Pod, c cri.Container) nri.Reply {
+	a.t.Helper()
+	reply, err := a.create(p, c)
+	if err != nil {
+		a.t.Fatalf("%v\nlog:\n%s", err, a.logs)
+	}
+	return reply
+}
+
+func TestCreateAnswersWithThePool(t *testing.T) {
+	a := newNode(t).start().asker()
+	for _, test := range []struct {
+		pod  cri.Pod
+		name string
+		res  cri.Resources
+		want nri.Adjustment
+	}{
+		{ofPod("e", "default", "guaranteed", 2, nil), "app", whole(2), nri.Adjustment{CPUs: cpuset.Range(4, 5), Unlimited: true, Env: map[string]string{
+			"CPUPOOL_CPUS": "4-5", "CPUPOOL_POOL": "guaranteed", "CPUPOOL_EXCLUSIVE": "true", "CPUPOOL_NODES": "1", "CPUPOOL_SHARED_CPUS": "2-3",
+			"OPENSHIFT_ISOLATED_CPUS": "4-5",
+		}}},
+		{ofPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512}, nri.Adjustment{CPUs: cpuset.Range(2, 3), Env: map[string]string{
+			"CPUPOOL_CPUS": "2-3", "CPUPOOL_POOL": "shared", "CPUPOOL_EXCLUSIVE": "false", "CPUPOOL_NODES": "0", "CPUPOOL_SHARED_CPUS": "2-3",
+		}}},
+		{ofPod("m", "kube-system", "besteffort", 0, management(map[string]int{"app": 409})), "app", cri.Resources{Shares: 2}, nri.Adjustment{CPUs: cpuset.Range(0, 1), Shares: 409, Env: map[string]string{
+			"CPUPOOL_CPUS": "0-1", "CPUPOOL_POOL": "management", "CPUPOOL_EXCLUSIVE": "false", "CPUPOOL_NODES": "0", "CPUPOOL_SHARED_CPUS": "2-3",
+		}}},
+		{ofPod("l", "kube-system", "besteffort", 0, limited("app", 409, 500)), "app", cri.Resources{Shares: 2}, nri.Adjustment{CPUs: cpuset.Range(0, 1), Shares: 409, Quota: 50_000, Period: 100_000, Env: map[string]string{
+			"CPUPOOL_CPUS": "0-1", "CPUPOOL_POOL": "management", "CPUPOOL_EXCLUSIVE": "false", "CPUPOOL_NODES": "0", "CPUPOOL_SHARED_CPUS": "2-3",
+		}}},
+	} {
+		reply := a.mustCreate(test.pod, a.container(test.pod, test.name, test.res))
+		if diff := cmp.Diff(nri.Reply{Adjustment: test.want}, reply); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.pod.UID, diff)
+		}
+	}
+	a.eventually("originals of all four", func() bool {
+		j := a.journal()
+		return len(j.Originals) == 8 // four cpusets, two weights, a quota of each sort
+	})
+}
+
+// TestCreateMovesOthersInTheReply: who is in the way has left by the kernel's word
+// when the answer is given, and the runtime is to record it.
+func TestCreateMovesOthersInTheReply(t *testing.T) {
+	n := newNode(t)
+	n.yaml = carvedYAML
+	r := n.start()
+	one := n.container(n.pod("s1", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	two := n.container(n.pod("s2", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	n.runsOn(one, "2-7")
+	n.runsOn(two, "2-7")
+	r.quiet()
+	a := r.asker()
+	pod := ofPod("e", "default", "guaranteed", 2, nil)
+	reply := a.mustCreate(pod, a.container(pod, "app", whole(2)))
+	mine := reply.Adjustment.CPUs
+	rest := cpuset.Range(2, 7).Difference(mine)
+	if mine.Len() != 2 {
+		t.Fatalf("CPUs = %s; want two", mine)
+	}
+	for _, id := range []string{one, two} {
+		if got := n.state(id).Effective; !got.Equal(rest) {
+			t.Errorf("at the answer %s runs on %s; want %s", id, got, rest)
+		}
+	}
+	got := make(map[string]string)
+	for _, u := range reply.Updates {
+		got[u.Container] = u.CPUs.String()
+	}
+	if diff := cmp.Diff(map[string]string{one: rest.String(), two: rest.String()}, got); diff != "" {
+		t.Errorf("updates (-want +got):\n%s", diff)
+	}
+	// Nobody makes these updates here, as when the runtime fails in it: the daemon
+	// finds out and has them made over CRI.
+	for _, id := range []string{one, two} {
+		n.eventually("recorded over CRI", func() bool {
+			c, err := n.client.ContainerStatus(t.Context(), id)
+			return err == nil && c.Recorded.CPUs == rest.String()
+		})
+	}
+	n.eventually("broken promises are told", func() bool {
+		return len(n.logged("the runtime has not made the update of its NRI reply; it is asked for over CRI")) == 2
+	})
+	// They get no other promise until a worker has got through.
+	r.quiet()
+	pod = ofPod("e2", "default", "guaranteed", 1, nil)
+	if reply := a.mustCreate(pod, a.container(pod, "app", whole(1))); len(reply.Updates) != 2 {
+		t.Errorf("updates = %v; want both again, since CRI got through to them", reply.Updates)
+	}
+}
+
+// TestCreateGivesNothingThatSomebodyRunsOn: a container that cannot be moved keeps
+// its CPUs, and the new owner is told who has them.
+func TestCreateGivesNothingThatSomebodyRunsOn(t *testing.T) {
+	for _, onRefusal := range []string{"fail", "shared"} {
+		t.Run(onRefusal, func(t *testing.T) {
+			n := newNode(t)
+			n.yaml = strings.Replace(carvedYAML, "  floor: 2\n", "  floor: 2\n  onRefusal: "+onRefusal+"\n", 1)
+			r := n.start()
+			stuck := n.container(n.pod("s1", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+			n.runsOn(stuck, "2-7")
+			r.quiet()
+			n.tree.Intercept(func(w testnode.CgroupWrite) error {
+				if strings.Contains(w.Name, stuck) {
+					return errors.New("device or resource busy")
+				}
+				return nil
+			})
+			a := r.asker()
+			pod := ofPod("e", "default", "guaranteed", 2, nil)
+			reply, err := a.create(pod, a.container(pod, "app", whole(2)))
+			switch {
+			case onRefusal == "fail" && (err == nil || !strings.Contains(err.Error(), "are not free yet") || !strings.Contains(err.Error(), stuck)):
+				t.Errorf("Create = %+v, %v; want that CPUs are not free, and who has them", reply, err)
+			case onRefusal == "shared" && (err != nil || reply.Adjustment.CPUs.Len() != 4 || reply.Adjustment.Env["CPUPOOL_EXCLUSIVE"] != "false"):
+				t.Errorf("Create = %+v, %v; want the shared pool", reply, err)
+			}
+			n.tree.Intercept(nil)
+			pod2 := ofPod("e3", "default", "burstable", 0, nil)
+			if reply := a.mustCreate(pod2, a.container(pod2, "app", cri.Resources{Shares: 100})); reply.Adjustment.CPUs.Len() != 4 {
+				t.Errorf("a shared container gets %s; want the pool without the CPUs of the waiting owner", reply.Adjustment.CPUs)
+			}
+		})
+	}
+}
+
+// TestRefusedIsNotCreated: one refusal, however often the kubelet tries, until there
+// are enough CPUs or the pod is gone.
+func TestRefusedIsNotCreated(t *testing.T) {
+	a := newNode(t).start().asker()
+	first := ofPod("a", "default", "guaranteed", 3, nil)
+	holder := a.container(first, "app", whole(3))
+	a.mustCreate(first, holder)
+	pod := ofPod("b", "default", "guaranteed", 2, nil)
+	for range 3 {
+		_, err := a.create(pod, a.container(pod, "app", whole(2)))
+		if err == nil || !strings.Contains(err.Error(), "default/b, container app") || !strings.Contains(err.Error(), "TooFew") && !strings.Contains(err.Error(), "free") {
+			t.Fatalf("Create = %v; want a refusal with its numbers", err)
+		}
+	}
+	refused := func(v *telemetry.View) (now, all int) {
+		for _, x := range v.Refusals {
+			if all++; x.Until.IsZero() {
+				now++
+			}
+		}
+		return now, all
+	}
+	a.view("one refusal", func(v *telemetry.View) bool {
+		now, all := refused(v)
+		return now == 1 && all == 1 && v.Problems["Refused"] == 1
+	})
+	if got := a.logged("refused, and not created"); len(got) != 1 {
+		t.Errorf("told %d times; want once", len(got))
+	}
+	a.hooks.Remove(holder.ID)
+	a.hooks.RemovePod(first.ID)
+	if reply := a.mustCreate(pod, a.container(pod, "app", whole(2))); !reply.Adjustment.CPUs.IsSubsetOf(cpuset.Range(4, 7)) {
+		t.Errorf("CPUs = %s; want guaranteed ones", reply.Adjustment.CPUs)
+	}
+	a.loop.box.Post(reexecuted{})
+	a.view("no refusal", func(v *telemetry.View) bool {
+		now, _ := refused(v)
+		return now == 0 && v.Problems["Refused"] == 0
+	})
+}
+
+// TestAnswersAreNotHeldUp: whatever else the daemon talks to hangs, and NRI is
+// answered before its runtime gives up.
+func TestAnswersAreNotHeldUp(t *testing.T) {
+	n := newNode(t)
+	n.yaml = carvedYAML
+	n.kubelet = newKubelet()
+	r := n.start()
+	one := n.container(n.pod("s1", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	n.runsOn(one, "2-7")
+	r.quiet()
+	a := r.asker()
+	release := make(chan struct{})
+	defer close(release)
+	hang := func(ctx context.Context) actor.Event {
+		select {
+		case <-release:
+		case <-ctx.Done():
+		}
+		return nil
+	}
+	for i := range 2 * actor.MaxWorkers { // every worker of every kind
+		for _, w := range []*actor.Workers{r.loop.Asks, r.loop.Seals, r.loop.Disk} {
+			w.Submit(fmt.Sprint("hung", i), hang)
+			w.Submit("journal", hang)
+		}
+	}
+	pod := ofPod("e", "default", "guaranteed", 2, nil)
+	c := a.container(pod, "app", whole(2))
+	if reply := a.mustCreate(pod, c); reply.Adjustment.CPUs.Len() != 2 {
+		t.Errorf("reply = %+v; want two CPUs", reply)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if err := a.hooks.Start(ctx, c.ID); err != nil {
+		t.Error(err)
+	}
+	if _, err := a.hooks.Update(ctx, one, cri.Resources{Shares: 1024}); err != nil {
+		t.Error(err)
+	}
+	if err := a.hooks.Synchronize(ctx, nil, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestUpdateKeepsThePool: others may resize a container, and not move it.
+func TestUpdateKeepsThePool(t *testing.T) {
+	n := newNode(t)
+	r := n.start()
+	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	mgmt := n.container(n.pod("m", "kube-system", "besteffort", 0, management(map[string]int{"app": 409})), "app", cri.Resources{Shares: 2})
+	bound := n.container(n.pod("l", "kube-system", "besteffort", 0, limited("app", 409, 500)), "app", cri.Resources{Shares: 2})
+	excl := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.runsOn(shared, "2-3")
+	n.runsOn(mgmt, "0-1")
+	n.runsOn(bound, "0-1")
+	n.runsOn(excl, "4-5")
+	r.quiet()
+	a := r.asker()
+	for _, test := range []struct {
+		id          string
+		asked, want cri.Resources
+	}{
+		{shared, cri.Resources{CPUs: "0-7"}, cri.Resources{CPUs: "2-3"}},
+		{shared, cri.Resources{CPUs: "2-3"}, cri.Resources{}},
+		{shared, cri.Resources{Shares: 1024, Quota: 5000, Period: 100000}, cri.Resources{}},
+		{mgmt, cri.Resources{Shares: 512}, cri.Resources{Shares: 409}},
+		{mgmt, cri.Resources{Quota: 5000, Period: 100000}, cri.Resources{}},
+		{bound, cri.Resources{Quota: -1}, cri.Resources{Quota: 50000, Period: 100000}},
+		{excl, cri.Resources{CPUs: "6"}, cri.Resources{CPUs: "4-5"}},
+		{excl, cri.Resources{Shares: 2048, Quota: 200000, Period: 100000}, cri.Resources{Quota: -1}},
+		{"unknown", cri.Resources{CPUs: "6"}, cri.Resources{}},
+	} {
+		got, err := a.hooks.Update(t.Context(), test.id, test.asked)
+		if err != nil || got != test.want {
+			t.Errorf("update %s with %+v = %+v, %v; want %+v", test.id, test.asked, got, err, test.want)
+		}
+	}
+}
+
+// TestUpdateMovesNobodyBack: who has given way, and is resized before the runtime has that
+// on record, is not put back by it.
+func TestUpdateMovesNobodyBack(t *testing.T) {
+	n := newNode(t)
+	n.yaml = carvedYAML
+	r := n.start()
+	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	n.runsOn(shared, "2-7")
+	r.quiet()
+	release := n.runtime.Hang("UpdateContainerResources")
+	defer release()
+	a := r.asker()
+	pod := ofPod("e", "default", "guaranteed", 2, nil)
+	mine := a.mustCreate(pod, a.container(pod, "app", whole(2))).Adjustment.CPUs // and nobody makes its updates
+	rest := cpuset.Range(2, 7).Difference(mine).String()
+	for _, asked := range []cri.Resources{{Shares: 1024}, {Mems: "0"}} {
+		got, err := a.hooks.Update(t.Context(), shared, asked)
+		if want := (cri.Resources{CPUs: rest}); err != nil || got != want {
+			t.Errorf("update with %+v = %+v, %v; want %+v", asked, got, err, want)
+		}
+	}
+	release()
+	n.eventually("on record", func() bool { return n.recordedCPUs(shared) == rest })
+	r.quiet()
+	if got, err := a.hooks.Update(t.Context(), shared, cri.Resources{Shares: 512}); err != nil || got.CPUs != "" {
+		t.Errorf("when it is on record an update is answered %+v, %v", got, err)
+	}
+}
+
+// TestResizeIsPickedUp: there is no CRI event for it.
+func TestResizeIsPickedUp(t *testing.T) {
+	n := newNode(t)
+	r := n.start()
+	excl := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.runsOn(excl, "4-5")
+	r.quiet()
+	a := r.asker()
+	if _, err := a.hooks.Update(t.Context(), excl, whole(3)); err != nil {
+		t.Fatal(err)
+	}
+	n.runsOn(excl, "4-6")
+}
+
+// TestStartWritesFirst: what has changed since the answer is in the cgroup before the
+// first instruction.
+func TestStartWritesFirst(t *testing.T) {
+	n := newNode(t)
+	n.yaml = carvedYAML
+	r := n.start()
+	r.quiet()
+	a := r.asker()
+	sandbox := n.pod("s", "default", "burstable", 0, nil)
+	// Without events it is known from NRI alone.
+	id, err := n.runtime.CreateContainer(sandbox, testnode.ContainerSpec{Name: "app", Resources: cri.Resources{Shares: 512}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.eventually("known", func() bool { return a.start(id) == nil })
+	pod := ofPod("e", "default", "guaranteed", 2, nil)
+	mine := a.mustCreate(pod, a.container(pod, "app", whole(2))).Adjustment.CPUs
+	if err := n.runtime.StartContainer(id); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.start(id); err != nil {
+		t.Fatal(err)
+	}
+	if got := n.state(id).Effective; got.Overlaps(mine) || got.Len() != 4 {
+		t.Errorf("at its first instruction the container is on %s; want 2-7 without %s", got, mine)
+	}
+}
+
+func (a *asker) start(id string) error {
+	ctx, cancel := context.WithTimeout(a.t.Context(), 2*time.Second)
+	defer cancel()
+	return a.hooks.Start(ctx, id)
+}

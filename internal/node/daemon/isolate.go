@@ -1,0 +1,357 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/partition"
+	"github.com/cpupoold/cpupoold/internal/node/retry"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// repartition is partition, with another look at those of whom it has changed what they
+// have or can have.
+func (l *loop) repartition(want []cgroup.Target, keep bool) []cgroup.Target {
+	if !l.partition(want, keep, time.Now()) {
+		return want
+	}
+	l.doubtParents(want)
+	return l.look(want)
+}
+
+// partition brings partitions closer to what should be: with keep by giving back
+// alone. It says whether anything was written. First writes wait for the journal.
+func (l *loop) partition(want []cgroup.Target, keep bool, now time.Time) (wrote bool) {
+	s := &l.isolation
+	if l.tree.Doubts {
+		s.stale, l.tree.Doubts = true, false
+		s.memory.Clear()
+	}
+	if s.found == nil && !l.findLists() {
+		return false
+	}
+	wishes := l.partitionWishes(want, keep, now)
+	former := l.formerPartitions(wishes)
+	if keep {
+		l.spareOwners(former, want)
+	}
+	if len(wishes) == 0 && len(former) == 0 && len(s.missing) == 0 {
+		s.stale = false
+		clear(s.settled)
+		clear(s.outcomes)
+		clear(s.failures)
+		clear(s.stuck)
+		return false
+	}
+	if l.partitionsSettled(wishes, former, now) {
+		return false
+	}
+	l.makeParking(wishes, now)
+	l.recall(wishes, former)
+	typed := make(map[cgroup.Path]bool)
+	for i := range partition.MaxPartitionSteps(len(wishes)) {
+		step, view, err := l.partitionStep(wishes, former, now)
+		if err != nil {
+			l.log.Error("read partitions; they are left alone until the next look", "error", err)
+			return wrote
+		}
+		s.parking.seen(view)
+		if i == 0 {
+			l.contestPartitions(view, wishes, now)
+		}
+		if l.failTyped(typed, view, wishes, now) {
+			continue
+		}
+		if len(step.Writes) == 0 {
+			if l.partitioned(step, wishes, former, keep, now); !keep {
+				l.parked(view)
+			}
+			return wrote
+		}
+		if !l.noteOfPartitions(step.Writes, now) {
+			return wrote // when they are on disk
+		}
+		wrote = true
+		l.writePartitions(step.Writes, wishes, typed, now)
+	}
+	l.log.Error("partitions do not come to an end; the next pass goes on")
+	return wrote
+}
+
+// findLists looks for what a daemon has left whose journal is lost: lists of pods and of
+// what pods are in, which nobody else trims, and partitions of containers. If the journal
+// knew of anything at the start it knew of all partitions that were made, and others are
+// not ours.
+func (l *loop) findLists() bool {
+	l.findParking()
+	found := make(map[cgroup.Path]bool)
+	on, _ := l.partitions()
+	if !on {
+		l.isolation.found = found
+		return true
+	}
+	listed, err := l.Cgroups.Listed()
+	if err != nil {
+		l.log.Warn("look for exclusive lists; the next pass tries again", "error", err)
+		return false
+	}
+	for _, p := range listed {
+		_, _, inPod := cgroup.PodOf(p)
+		_, _, below := cgroup.PodOf(p.Parent())
+		_, _, deeper := cgroup.PodOf(p.Parent().Parent())
+		switch {
+		case inPod && !below, !inPod && l.ledger.Bare && partition.HoldsPods(p):
+			found[p.Join("gone")] = true // whoever it was for
+		case below && !deeper && l.ledger.Bare:
+			found[p] = true
+		}
+	}
+	l.isolation.found = found
+	return true
+}
+
+// spareOwners leaves out those who still own what they are on, and are only not to be
+// partitions any more: others go from these CPUs first.
+func (l *loop) spareOwners(former map[cgroup.Path]bool, want []cgroup.Target) {
+	for _, t := range want {
+		if t.Exclusive && t.CPUs.Equal(l.tree.Current[t.Path].CPUs) {
+			delete(former, t.Path)
+		}
+	}
+}
+
+// partitionStep asks the kernel, and what follows from its answer.
+func (l *loop) partitionStep(wishes []cgroup.PartitionWish, former map[cgroup.Path]bool, now time.Time) (cgroup.PartitionStep, cgroup.PartitionView, error) {
+	in := cgroup.PartitionInput{Kernel: l.Kernel, Wishes: wishes, Former: slices.Sorted(maps.Keys(former)), Online: l.Online()}
+	in.Housekeeping, in.Stuck = l.settings.Housekeeping(), l.isolation.held(now)
+	leaves := slices.Clone(in.Former)
+	for _, w := range wishes {
+		leaves = append(leaves, w.Path)
+	}
+	var err error
+	if in.View, err = l.isolation.memory.Read(leaves); err != nil {
+		return cgroup.PartitionStep{}, in.View, err
+	}
+	return cgroup.PlanPartitions(in), in.View, nil
+}
+
+// contestPartitions notes the partitions that somebody has ended by another type. Each
+// is repaired at once, but for those that he insists on: making and ending partitions
+// in turn costs the whole node time.
+func (l *loop) contestPartitions(view cgroup.PartitionView, wishes []cgroup.PartitionWish, now time.Time) {
+	s := &l.isolation
+	for _, w := range wishes {
+		n, there := view.Nodes[w.Path]
+		if !there || n.State.Invalid || n.State.Is(w.Type) || s.outcomes[w.Path].Phase != cgroup.PartitionInForce || !partition.SameWish(s.settled[w.Path], w) {
+			continue
+		}
+		k := retry.RecordKey{Path: w.Path, Property: cgroup.FilePartition}
+		l.bench.Contest(k, retry.Deviation{Property: cgroup.FilePartition, Was: string(w.Type), Is: n.State.String()}, now)
+		l.bench.Blame(k, string(telemetry.CauseUnknown))
+		delete(s.outcomes, w.Path) // which would be counted once more
+		s.stale = true
+	}
+}
+
+// failTyped finds the types that the kernel took and did not grant.
+func (l *loop) failTyped(typed map[cgroup.Path]bool, view cgroup.PartitionView, wishes []cgroup.PartitionWish, now time.Time) (found bool) {
+	for i, w := range wishes {
+		why, shared := "", view.Shared(w.Path)
+		switch n := view.Nodes[w.Path]; {
+		case !typed[w.Path] || w.Not != "":
+			continue
+		case n.State.Invalid:
+			why = "the kernel says " + n.State.String()
+		case !shared.IsEmpty():
+			why = fmt.Sprintf("the kernel leaves CPUs %s to the root, too", shared)
+		default:
+			continue
+		}
+		wishes[i].Not = l.failPartition(w, why, now)
+		found = true
+	}
+	clear(typed)
+	return found
+}
+
+// failPartition notes that the kernel has refused a partition.
+func (l *loop) failPartition(w cgroup.PartitionWish, why string, now time.Time) string {
+	f := l.isolation.failures[w.Path]
+	if !partition.SameWish(f.wish, w) {
+		f = partitionFailure{}
+	}
+	f.wish, f.why = w, why
+	f.after(now)
+	l.isolation.failures[w.Path] = f
+	return why
+}
+
+// noteOfPartitions records what partitions replace, and says whether that is on disk.
+// What was there before is never anything: a cgroup is made without.
+func (l *loop) noteOfPartitions(writes []cgroup.PartitionWrite, now time.Time) bool {
+	for _, w := range writes {
+		o := undo.Original{Path: w.Path, File: w.Property, Container: w.Container}
+		if w.Property == cgroup.FilePartition {
+			o.Value = string(cgroup.MemberPartition)
+		}
+		l.ledger.Note(o)
+		if w.Leaf != "" { // whose type tells afterwards that the lists above are ours
+			l.ledger.Note(undo.Original{Path: w.Leaf, File: cgroup.FilePartition, Container: w.Container, Value: string(cgroup.MemberPartition)})
+		}
+	}
+	l.save(now)
+	return l.ledger.Safe() || l.status.journalLate
+}
+
+// adopt records the partitions that a daemon has left whose journal is lost: restore
+// takes them away, too.
+func (l *loop) adopt(wishes []cgroup.PartitionWish, outcomes map[cgroup.Path]cgroup.PartitionOutcome, now time.Time) {
+	added := false
+	for _, w := range wishes {
+		if outcomes[w.Path].Phase != cgroup.PartitionInForce || l.ledger.Touched(w.Path, cgroup.FilePartition) {
+			continue
+		}
+		added = true
+		l.ledger.Remember(undo.Original{Path: w.Path, File: cgroup.FilePartition, Container: w.Container, Value: string(cgroup.MemberPartition)})
+		l.ledger.Remember(undo.Original{Path: w.Path, File: cgroup.FileExclusive, Container: w.Container})
+		for a := w.Path.Parent(); a != ""; a = a.Parent() {
+			l.ledger.Remember(undo.Original{Path: a, File: cgroup.FileExclusive})
+		}
+	}
+	if added {
+		l.save(now)
+	}
+}
+
+// writePartitions makes the writes up to the first that fails. Who has needed that one
+// does without; if it was for nobody's wish, or his wish is given up already, the cgroup
+// is left as it is.
+func (l *loop) writePartitions(writes []cgroup.PartitionWrite, wishes []cgroup.PartitionWish, typed map[cgroup.Path]bool, now time.Time) {
+	for _, w := range writes {
+		err := l.Cgroups.Apply(w.Write)
+		l.isolation.memory.ForgetUp(w.Path)
+		l.isolation.memory.ForgetUp(w.Leaf)
+		l.tree.Wrote(w.Write, err)
+		l.count(w.Write, err)
+		switch {
+		case err == nil:
+			typed[w.Path] = typed[w.Path] || w.Property == cgroup.FilePartition && w.Value != string(cgroup.MemberPartition)
+			continue
+		case errors.Is(err, cgroup.ErrGone): // it is not in the next view
+		default:
+			i := slices.IndexFunc(wishes, func(wish cgroup.PartitionWish) bool { return wish.Path == w.Leaf && wish.Not == "" })
+			if i >= 0 {
+				wishes[i].Not = l.failPartition(wishes[i], err.Error(), now)
+			} else {
+				l.isolation.hold(w.Stuck(), err, now)
+			}
+		}
+		return
+	}
+}
+
+// hold leaves a cgroup as it is for a while.
+func (s *isolation) hold(p cgroup.Path, err error, now time.Time) {
+	f := s.stuck[p]
+	f.why = err.Error()
+	f.after(now)
+	s.stuck[p] = f
+}
+
+// held are the cgroups that are left as they are now, and why.
+func (s *isolation) held(now time.Time) map[cgroup.Path]string {
+	held := make(map[cgroup.Path]string)
+	for p, f := range s.stuck {
+		if now.Before(f.until) {
+			held[p] = f.why
+		}
+	}
+	return held
+}
+
+// partitioned takes over how things are when nothing is left to be written.
+func (l *loop) partitioned(step cgroup.PartitionStep, wishes []cgroup.PartitionWish, former map[cgroup.Path]bool, keep bool, now time.Time) {
+	s := &l.isolation
+	l.notePartitionless(step.Missing, now)
+	clear(s.former)
+	for p := range former {
+		s.former[p] = len(s.missing) > s.leaked.Len()
+	}
+	if keep {
+		return // the rest is to come
+	}
+	s.stale = false
+	clear(s.settled)
+	maps.DeleteFunc(s.stuck, func(_ cgroup.Path, f partitionFailure) bool { return !now.Before(f.until) }) // tried again, or over
+	waits := false
+	l.adopt(wishes, step.Outcomes, now)
+	for _, w := range wishes {
+		was, now := s.outcomes[w.Path], step.Outcomes[w.Path]
+		s.settled[w.Path] = w
+		waits = waits || now.Phase == cgroup.PartitionWaits
+		if was == now || now.Phase != cgroup.PartitionInForce {
+			continue
+		}
+		delete(s.failures, w.Path)
+		if w.Path != cgroup.Parking {
+			l.log.Info("the kernel keeps others off its CPUs", "cgroup", w.Path, "partition", w.Type, "cpus", w.CPUs)
+		}
+	}
+	s.outcomes = step.Outcomes
+	maps.DeleteFunc(s.failures, func(p cgroup.Path, _ partitionFailure) bool { _, wished := s.settled[p]; return !wished })
+	if waits || len(s.missing) > s.leaked.Len() {
+		s.waits.after(now)
+	} else {
+		s.waits = partitionFailure{}
+	}
+}
+
+// notePartitionless follows the CPUs that are in nobody's hands, but for those in
+// partitions of others.
+func (l *loop) notePartitionless(missing cpuset.Set, now time.Time) {
+	s := &l.isolation
+	if !missing.IsEmpty() {
+		others, err := l.Cgroups.Partitioned()
+		if err != nil {
+			l.log.Warn("look for partitions of others", "error", err)
+			return
+		}
+		missing = missing.Difference(others)
+	}
+	maps.DeleteFunc(s.missing, func(cpu int, _ time.Time) bool { return !missing.Contains(cpu) })
+	var leaked cpuset.Set
+	for cpu := range missing.All() {
+		since, known := s.missing[cpu]
+		if !known {
+			s.missing[cpu] = now
+		} else if now.Sub(since) >= partition.LeakTime {
+			leaked = leaked.Union(cpuset.Of(cpu))
+		}
+	}
+	if !leaked.Equal(s.leaked) {
+		if more := leaked.Difference(s.leaked); !more.IsEmpty() {
+			l.log.Error("CPUs that are online and in no cgroup; they are given to nobody", "cpus", more)
+		}
+		if back := s.leaked.Difference(leaked); !back.IsEmpty() {
+			l.log.Info("CPUs that were in no cgroup are back", "cpus", back)
+		}
+		s.leaked = leaked
+		s.replan = now.Add(time.Millisecond) // without them
+	}
+}
+
+// doubtParents has those read again of whom a partition has changed what they can
+// have.
+func (l *loop) doubtParents(want []cgroup.Target) {
+	for _, t := range want {
+		if c := l.tree.Current[t.Path]; c.Exists && !t.CPUs.IsSubsetOf(c.ParentEffective) {
+			l.tree.Distrust(t.Path)
+		}
+	}
+}

@@ -1,0 +1,335 @@
+package daemon
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/noise"
+	"github.com/cpupoold/cpupoold/internal/node/partition"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// Codes of problems with partitions.
+const (
+	codeNoPartitions pools.Code = "NoPartitions"
+	codeNoPartition  pools.Code = "NoPartition"
+	codeLeakedCPUs   pools.Code = "LeakedCPUs"
+
+	codeForeignPartition pools.Code = "ForeignPartition"
+	codeStuckPartition   pools.Code = "StuckPartition"
+)
+
+// isolation is what the owner knows of partitions.
+type isolation struct {
+	stale    bool                                    // all of them are to be looked at
+	settled  map[cgroup.Path]cgroup.PartitionWish    // at the last look
+	outcomes map[cgroup.Path]cgroup.PartitionOutcome // likewise
+	failures map[cgroup.Path]partitionFailure        // by leaf
+	stuck    map[cgroup.Path]partitionFailure        // that are left as they are: the kernel does not let them be anything else
+	former   map[cgroup.Path]bool                    // that are not wished for any more, and not settled
+	missing  map[int]time.Time                       // since when a CPU is in nobody's hands
+	leaked   cpuset.Set                              // those of them that are held for lost
+	found    map[cgroup.Path]bool                    // left by a daemon whose journal is lost; nil before the first look
+	replan   time.Time                               // when the plan has to do without others
+	waits    partitionFailure                        // the pause for those who wait
+	memory   *cgroup.PartitionMemory                 // what looks have read
+	looked   bool                                    // in this pass
+	parking  parking
+}
+
+// partitionFailure is a partition that the kernel has refused.
+type partitionFailure struct {
+	wish  cgroup.PartitionWish
+	why   string
+	pause time.Duration
+	until time.Time
+}
+
+func newIsolation(cgroups *cgroup.FS) isolation {
+	return isolation{
+		stale:    true,
+		settled:  make(map[cgroup.Path]cgroup.PartitionWish),
+		outcomes: make(map[cgroup.Path]cgroup.PartitionOutcome),
+		failures: make(map[cgroup.Path]partitionFailure),
+		stuck:    make(map[cgroup.Path]partitionFailure),
+		former:   make(map[cgroup.Path]bool),
+		missing:  make(map[int]time.Time),
+		memory:   cgroups.PartitionMemory(),
+	}
+}
+
+// after makes the pause longer.
+func (f *partitionFailure) after(now time.Time) {
+	f.pause = min(max(2*f.pause, partition.FirstPartitionPause), partition.LastPartitionPause)
+	f.until = now.Add(f.pause)
+}
+
+// partitions says whether containers are to become partitions, and if not, why that is
+// not as configured.
+func (l *loop) partitions() (on bool, why string) { return l.settings.Partitions(l.Kernel) }
+
+// partitionWishes are the partitions that there should be. With keep nothing is to be
+// taken yet.
+func (l *loop) partitionWishes(want []cgroup.Target, keep bool, now time.Time) []cgroup.PartitionWish {
+	var wishes []cgroup.PartitionWish
+	if on, _ := l.partitions(); !on {
+		return nil
+	}
+	for _, t := range want {
+		c := l.tree.Current[t.Path]
+		if !desired.Partitionable(t) || t.Container == "" || !c.Exists {
+			continue
+		}
+		w := cgroup.PartitionWish{Path: t.Path, Container: t.Container, Type: l.settings.PartitionType(l.model, t, l.Kernel), CPUs: t.CPUs}
+		w.Not = l.notNow(w, now)
+		w.Keep = keep || !l.alone(t, want)
+		wishes = append(wishes, w)
+	}
+	if w, ok := l.parkingWish(want, keep, now); ok {
+		wishes = append(wishes, w)
+	}
+	return wishes
+}
+
+// cpusetsAlone begins the problem of an owner that should be a partition.
+const cpusetsAlone = "its CPUs are its own by cpusets alone: "
+
+// notNow is why a wish is to wait, empty if it is not.
+func (l *loop) notNow(w cgroup.PartitionWish, now time.Time) string {
+	if slices.Contains(l.bench.Truces(w.Path, l.trespasses, now), cgroup.FilePartition) {
+		return "somebody else ends it whenever it is one, and it is left alone for a while"
+	}
+	if f, failed := l.isolation.failures[w.Path]; failed && partition.SameWish(f.wish, w) && now.Before(f.until) {
+		return f.why
+	}
+	return ""
+}
+
+// alone says that an owner is on its CPUs, by its own request, and that nobody else who
+// is placed is on any of them. Slices of the host may be: a partition keeps them off.
+func (l *loop) alone(t cgroup.Target, want []cgroup.Target) bool {
+	if c := l.tree.Current[t.Path]; !c.CPUs.Equal(t.CPUs) || l.tree.Stale[t.Path] {
+		return false
+	}
+	return !slices.ContainsFunc(want, func(o cgroup.Target) bool {
+		c := l.tree.Current[o.Path]
+		return o.Path != t.Path && !o.CPUs.IsEmpty() && !o.Around && c.Exists && c.Effective.Overlaps(t.CPUs)
+	})
+}
+
+// formerPartitions are the cgroups that have had a partition of ours, by the journal,
+// and should not have one.
+func (l *loop) formerPartitions(wishes []cgroup.PartitionWish) map[cgroup.Path]bool {
+	former := make(map[cgroup.Path]bool)
+	for k := range l.ledger.Originals {
+		switch {
+		case k.File == cgroup.FilePartition:
+			former[k.Path] = true
+		case k.File == cgroup.FileExclusive && !l.ledger.Touched(k.Path, cgroup.FilePartition):
+			former[k.Path.Join("gone")] = true // whoever it was for: the list is ours to trim
+		}
+	}
+	maps.Copy(former, l.isolation.found)
+	if l.isolation.parking.made {
+		former[cgroup.Parking] = true
+	}
+	for _, w := range wishes {
+		delete(former, w.Path)
+	}
+	for p := range l.leftPaths() {
+		delete(former, p)
+	}
+	return former
+}
+
+// partitionsSettled says that nothing has changed since the last look.
+func (l *loop) partitionsSettled(wishes []cgroup.PartitionWish, former map[cgroup.Path]bool, now time.Time) bool {
+	s := &l.isolation
+	if s.stale || len(s.missing) > s.leaked.Len() || len(wishes) != len(s.settled) {
+		return false
+	}
+	if on, _ := l.parks(); s.parking.made && !on {
+		return false // it is to be removed
+	}
+	if len(s.held(now)) != len(s.stuck) {
+		return false
+	}
+	for p := range former {
+		if open, known := s.former[p]; open || !known {
+			return false
+		}
+	}
+	for _, w := range wishes {
+		old, known := s.settled[w.Path]
+		if !known || !partition.SameWish(old, w) || old.Not != w.Not || old.Keep && !w.Keep {
+			return false
+		}
+		inForce := l.tree.Current[w.Path].Partition.Is(w.Type)
+		if w.Path == cgroup.Parking {
+			inForce = l.parkedStill()
+		}
+		if phase := s.outcomes[w.Path].Phase; inForce != (phase == cgroup.PartitionInForce) || phase == cgroup.PartitionWaits && !now.Before(s.waits.until) {
+			return false
+		}
+	}
+	return true
+}
+
+// calm says that no partition is to be looked at before anything else is done: there are none, or each
+// has been settled, and no CPU is in nobody's hands but those that are lost.
+func (s *isolation) calm() bool {
+	for _, o := range s.outcomes {
+		if o.Phase != cgroup.PartitionInForce && o.Phase != cgroup.PartitionRefused {
+			return false
+		}
+	}
+	for _, open := range s.former {
+		if open {
+			return false
+		}
+	}
+	return (!s.stale || len(s.outcomes) == 0) && len(s.missing) == s.leaked.Len() && len(s.stuck) == 0
+}
+
+// mode says how the exclusive CPUs of a container are kept, as it is shown.
+func (s *isolation) mode(p cgroup.Path) noise.Mode {
+	if s.outcomes[p].Phase == cgroup.PartitionInForce {
+		return noise.Mode("partition-" + string(s.settled[p].Type))
+	}
+	return noise.CPUSet
+}
+
+// counts are the partitions of containers by what has become of them.
+func (s *isolation) counts() map[string]int {
+	counts := map[string]int{"root": 0, "isolated": 0, "underway": 0, "waits": 0, "refused": 0}
+	for p, o := range s.outcomes {
+		if p == cgroup.Parking {
+			continue
+		}
+		switch o.Phase {
+		case cgroup.PartitionInForce:
+			counts[string(s.settled[p].Type)]++
+		case cgroup.PartitionWaits:
+			counts["waits"]++
+		case cgroup.PartitionRefused:
+			counts["refused"]++
+		default:
+			counts["underway"]++
+		}
+	}
+	return counts
+}
+
+// isolationProblems are the containers whose CPUs are not kept as they should be, and
+// the CPUs that the kernel has lost.
+func (l *loop) isolationProblems() []pools.Problem {
+	var all []pools.Problem
+	if _, why := l.partitions(); why != "" {
+		all = append(all, pools.Problem{Reason: pools.Reason{Code: codeNoPartitions, Text: why}})
+	}
+	if _, why := l.parks(); why != "" {
+		all = append(all, pools.Problem{Reason: pools.Reason{Code: codeNoParking, Text: "guaranteed.park is true, and free CPUs are not parked: " + why}})
+	}
+	if leaked := l.isolation.leaked; !leaked.IsEmpty() {
+		all = append(all, pools.Problem{Reason: pools.Reason{Code: codeLeakedCPUs,
+			Text: fmt.Sprintf("CPUs %s are online, and the kernel has them in no cgroup: they are given to nobody; they come back when the machine boots", leaked)}})
+	}
+	on, _ := l.partitions()
+	for _, t := range l.status.targets {
+		if on && t.Exclusive && !t.Mixed.IsEmpty() {
+			p := pools.Problem{Reason: pools.Reason{Code: codeNoPartition, Text: cpusetsAlone + desired.Unpartitionable(t)}}
+			l.nameOwner(&p, t.Path)
+			all = append(all, p)
+		}
+		st := l.tree.Current[t.Path].Partition
+		if _, wished := l.isolation.outcomes[t.Path]; wished || !st.Valid() || l.ledger.Touched(t.Path, cgroup.FilePartition) {
+			continue
+		}
+		p := pools.Problem{Reason: pools.Reason{Code: codeForeignPartition, Text: fmt.Sprintf(
+			"%s is a partition (%s) that cpupoold has not made, or not with this journal: its cpuset.cpus has no effect; write member to its %s",
+			t.Path, st, cgroup.FilePartition)}}
+		l.nameOwner(&p, t.Path)
+		all = append(all, p)
+	}
+	for _, p := range slices.Sorted(maps.Keys(l.isolation.stuck)) {
+		if l.isolation.outcomes[p].Why != "" {
+			continue // that says it
+		}
+		problem := pools.Problem{Reason: pools.Reason{Code: codeStuckPartition, Text: fmt.Sprintf(
+			"the kernel refuses to take back what %s has of a partition that is over: %s; its CPUs are missing elsewhere", p, l.isolation.stuck[p].why)}}
+		l.nameOwner(&problem, p)
+		all = append(all, problem)
+	}
+	for _, p := range slices.Sorted(maps.Keys(l.isolation.outcomes)) {
+		o := l.isolation.outcomes[p]
+		if o.Phase != cgroup.PartitionRefused && o.Phase != cgroup.PartitionWaits {
+			continue
+		}
+		problem := pools.Problem{Reason: pools.Reason{Code: codeNoPartition, Text: cpusetsAlone + o.Why}}
+		if p == cgroup.Parking {
+			problem.Reason = pools.Reason{Code: codeNoParking, Text: "free CPUs are not parked: " + o.Why}
+		}
+		l.nameOwner(&problem, p)
+		all = append(all, problem)
+	}
+	return all
+}
+
+// nextPartition calls earlier with the times at which partitions are to be looked at
+// again.
+func (l *loop) nextPartition(earlier func(time.Time)) {
+	s := &l.isolation
+	earlier(s.replan)
+	for _, f := range s.failures {
+		earlier(f.until)
+	}
+	for _, f := range s.stuck {
+		earlier(f.until)
+	}
+	for _, since := range s.missing {
+		earlier(since.Add(partition.LeakTime))
+	}
+	if len(s.missing) > s.leaked.Len() {
+		earlier(s.waits.until)
+	}
+	for _, o := range s.outcomes {
+		if o.Phase == cgroup.PartitionWaits {
+			earlier(s.waits.until)
+		}
+	}
+}
+
+// partitionPending says that a container is to become a partition in a moment.
+func (l *loop) partitionPending(t cgroup.Target) bool {
+	on, _ := l.partitions()
+	if !on || !desired.Partitionable(t) {
+		return false
+	}
+	phase := l.isolation.outcomes[t.Path].Phase
+	return phase != cgroup.PartitionInForce && phase != cgroup.PartitionRefused
+}
+
+// outOfTheWay is told of a cgroup that has gone. It says whether a partition beside it, or
+// in a pod beside it, may have been refused for its sake.
+func (l *loop) outOfTheWay(gone cgroup.Path) bool {
+	for p, o := range l.isolation.outcomes {
+		if o.Phase != cgroup.PartitionInForce && strings.HasPrefix(string(p), string(gone.Parent())+"/") {
+			l.isolation.stale = true
+			return true
+		}
+	}
+	return false
+}
+
+// untrimmed says that a cgroup has had a partition, and that its CPUs may still be in
+// the lists of others.
+func (l *loop) untrimmed(p cgroup.Path) bool {
+	open, looked := l.isolation.former[p]
+	return l.ledger.Touched(p, cgroup.FilePartition) && (open || !looked)
+}

@@ -1,0 +1,64 @@
+package daemon
+
+import (
+	"context"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/actor"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// askKubelet reads the kubelet's choice, if it may be another. One question is under
+// way at a time.
+func (l *loop) askKubelet(now time.Time) {
+	k := &l.kubelet
+	if l.Manager == nil || k.Asking || !k.Due && (k.Retry.IsZero() || now.Before(k.Retry)) {
+		return
+	}
+	k.Asking, k.Due, k.Retry = true, false, time.Time{}
+	l.Asks.Submit("kubelet", func(ctx context.Context) actor.Event { return kubeletArrived{desired.LookAtKubelet(&l.Host, ctx)} })
+}
+
+// kubeletArrived is the event.
+type kubeletArrived struct{ desired.KubeletTold }
+
+func (e kubeletArrived) apply(l *loop) {
+	k := &l.kubelet
+	before := k.Err
+	k.Asking, k.Told = false, true
+	k.Take(e.KubeletTold, l.model.UidOf)
+	if k.Err != nil {
+		k.Retry = time.Now().Add(relistPause)
+	}
+	switch {
+	case k.Err != nil && (before == nil || before.Error() != k.Err.Error()):
+		l.log.Warn("what CPUs the kubelet has given away is not known for certain", "error", k.Err)
+	case k.Err == nil && before != nil:
+		l.log.Info("the kubelet's CPUs are known again")
+	}
+}
+
+// kubeletProblems are those with the kubelet as a manager of CPUs.
+func (l *loop) kubeletProblems() []pools.Problem {
+	k := &l.kubelet
+	if l.Manager == nil || !k.Told {
+		return nil
+	}
+	var all []pools.Problem
+	report := func(code pools.Code, text string) {
+		all = append(all, pools.Problem{Unit: "kubelet", Reason: pools.Reason{Code: code, Text: text}})
+	}
+	switch {
+	case k.Err != nil:
+		report(desired.CodeKubeletUnread, "what CPUs it has given away is not known for certain: "+k.Err.Error()+"; what was known before counts; see that kubeletStateDir is where the kubelet keeps its state")
+	case k.Policy != desired.Static:
+		report(desired.CodeKubeletNotStatic, "its CPU manager policy is "+k.Policy+": nobody gives containers CPUs of their own; set cpuManagerPolicy: static, or remove guaranteed.exclusive and restart the daemon")
+	}
+	if l.settings.Config.PlacesPods() && l.status.planned && l.status.nri != telemetry.SourceOK {
+		text := "the runtime does not ask over NRI: what the kubelet writes to management pods is put right afterwards only; switch NRI on in the runtime"
+		report(desired.CodeKubeletUnheard, text)
+	}
+	return all
+}

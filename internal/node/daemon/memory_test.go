@@ -1,0 +1,162 @@
+package daemon
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/retry"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// bindYAML is poolsYAML with other guaranteed CPUs, to whose nodes memory is bound.
+func bindYAML(cpus string) string {
+	return strings.Replace(poolsYAML, "  cpus: 4-7", "  memory: bind\n  cpus: "+cpus, 1)
+}
+
+// anyYAML is bindYAML without binding.
+func anyYAML(cpus string) string { return strings.Replace(bindYAML(cpus), "bind", "any", 1) }
+
+// TestMemoryFollows: memory is bound as long as there is a reason for it, to the
+// nodes of the CPUs that the owner has, and then to those that it had before.
+func TestMemoryFollows(t *testing.T) {
+	bound := bindYAML("4-7")
+	tests := []struct {
+		name, before string
+		yaml         string
+		cpus, nodes  string
+	}{
+		{"not to be bound any more", "", anyYAML("4-7"), "4-5", "0-1"},
+		{"not to be bound any more, had nodes", "0", anyYAML("4-7"), "4-5", "0"},
+		{"no CPUs of its own any more", "", bindYAML("none"), "2-3", "0-1"},
+		{"no CPUs of its own any more, had nodes", "0", bindYAML("none"), "2-3", "0"},
+		{"other CPUs", "0", strings.Replace(bindYAML("2-3"), "shared:\n  cpus: 2-3", "shared:\n  cpus: 4-7", 1), "2-3", "0"},
+		{"other CPUs, and not to be bound any more", "1", strings.Replace(anyYAML("2-3"), "shared:\n  cpus: 2-3", "shared:\n  cpus: 4-7", 1), "2-3", "1"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			n := newNode(t)
+			n.yaml = bound
+			r := n.start()
+			res := whole(2)
+			res.Mems = tt.before
+			id := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", res)
+			n.runsOn(id, "4-5")
+			n.boundTo(id, "1")
+			r.quiet()
+			n.yaml = tt.yaml
+			r.loop.reload()
+			n.runsOn(id, tt.cpus)
+			n.boundTo(id, tt.nodes)
+			r.quiet()
+			if got := n.recordedNodes(id); got != tt.nodes {
+				t.Errorf("the runtime has nodes %s on record; want %s", got, tt.nodes)
+			}
+
+			n.yaml = bound // and again
+			r.loop.reload()
+			n.runsOn(id, "4-5")
+			n.boundTo(id, "1")
+			r.quiet()
+			r.stop()
+			n.yaml = tt.yaml
+			n.start().quiet()
+			n.runsOn(id, tt.cpus)
+			n.boundTo(id, tt.nodes)
+		})
+	}
+}
+
+// TestUnitMemoryFollows: a unit that stays configured, without CPUs of its own, has
+// its nodes back, also where systemd starts it only later.
+func TestUnitMemoryFollows(t *testing.T) {
+	const exclusive, shared = "units:\n  du.service: {cpus: 2}\n", "units:\n  du.service: {pool: shared}\n"
+	n := newNode(t)
+	n.yaml = bindYAML("4-7") + exclusive
+	n.units.Install("du.service", cpuset.Set{})
+	n.start2("du.service")
+	r := n.start()
+	n.unitRunsOn("du.service", "4-5")
+	n.eventually("memory of the unit bound", func() bool { return n.unitNodes("du.service") == "1" })
+	r.quiet()
+	n.yaml = bindYAML("4-7") + shared
+	r.loop.reload()
+	n.unitRunsOn("du.service", "2-3")
+	n.eventually("memory of the unit not bound", func() bool { return n.unitNodes("du.service") == "0-1" })
+	r.quiet()
+	if err := n.units.Stop("du.service"); err != nil {
+		t.Fatal(err)
+	}
+	n.start2("du.service")
+	if got := n.unitNodes("du.service"); got != "0-1" {
+		t.Errorf("the unit has started with nodes %s", got)
+	}
+}
+
+// TestMemoryThatNobodyBoundIsLeftAlone, also when somebody else binds it.
+func TestMemoryThatNobodyBoundIsLeftAlone(t *testing.T) {
+	n := newNode(t)
+	n.yaml = bindYAML("4-7")
+	r := n.start()
+	id := n.container(n.pod("b", "default", "burstable", 2, nil), "app", cri.Resources{Shares: 102, Mems: "0"})
+	n.runsOn(id, "2-3")
+	r.quiet()
+	n.yaml = anyYAML("4-7")
+	r.loop.reload()
+	r.quiet()
+	if got := n.state(id).Mems.String(); got != "0" {
+		t.Errorf("nodes %s; want 0 as before", got)
+	}
+	if writes := n.tree.Writes(); slices.ContainsFunc(writes, func(w testnode.CgroupWrite) bool { return w.Name == n.runtime.Cgroup(id)+"/"+cgroup.FileMems }) {
+		t.Errorf("wrote %v", writes)
+	}
+}
+
+func (n *node) boundTo(id, nodes string) {
+	n.t.Helper()
+	n.eventually("memory on nodes "+nodes, func() bool { return n.state(id).Mems.String() == nodes })
+}
+
+func (n *node) recordedNodes(id string) string {
+	n.t.Helper()
+	c, err := n.client.ContainerStatus(n.t.Context(), id)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	nodes, err := c.RecordedMems()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return nodes.String()
+}
+
+func (n *node) unitNodes(unit string) string {
+	st, err := cgroup.New(n.tree).Read(cgroup.Path("system.slice/" + unit))
+	if err != nil {
+		return ""
+	}
+	return st.Mems.String()
+}
+
+// TestBenchKnowsItsOwnDoing: an update over CRI undoes weight and quota, which are
+// then due again at once; the same without one is somebody's insistence.
+func TestBenchKnowsItsOwnDoing(t *testing.T) {
+	now := time.Now()
+	quota := cgroup.Write{Path: "a", Via: cgroup.DBus, Property: cgroup.UnitQuota, Value: cgroup.ValueInf}
+	elsewhere := quota
+	elsewhere.Path = "b"
+	update := cgroup.Write{Path: "a", Container: "c", Via: cgroup.CRI, Property: cgroup.CRIMems, Value: "0"}
+	b := retry.NewBench()
+	for _, w := range []cgroup.Write{quota, elsewhere, update} {
+		b.Succeed(w, now)
+	}
+	for w, want := range map[cgroup.Write]bool{quota: false, elsewhere: true, update: true} {
+		if got := b.Repeated(w, now); got != want {
+			t.Errorf("%s of %s is somebody's insistence: %v; want %v", w.Property, w.Path, got, want)
+		}
+	}
+}

@@ -1,0 +1,193 @@
+package daemon
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/internal/node/control"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode/scenario"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+var (
+	modelSeed  = flag.Uint64("model.seed", 0, "run only the sequence of this seed in TestModel")
+	modelSteps = flag.Int("model.steps", modelDefault, "steps of TestModel in all its sequences")
+)
+
+// sequenceSteps is the length of one sequence: enough for pods to come and go a few
+// times, short enough to be read.
+const sequenceSteps = 250
+
+// modelConfigs are the scenario's configurations, with what keeps the node
+// quiet, and confined services of the host. With one of them, what owners leave stays
+// out of the shared pool.
+func modelConfigs() []string {
+	configs := scenario.Configurations()
+	configs[1] = quieting(configs[1], "1h")
+	for i := range configs {
+		configs[i] += "resyncPeriod: 10m\nweightFormula: quadratic\n" + hostPart
+	}
+	return configs
+}
+
+// modelBounds: a resize is told by NRI alone.
+func modelBounds(nri bool) scenario.Bounds {
+	b := scenario.Bounds{Pods: 7, CPUs: 3, Configs: len(modelConfigs()), Nodes: 2, Units: scenario.Units(), Moves: 5, Writes: 6, Pluggable: scenario.Pluggable()}
+	if nri {
+		b.Resizes = 8
+	}
+	return b
+}
+
+// TestModel runs random sequences and checks the invariants after each step. A
+// failure names the seed: run it again with -model.seed.
+func TestModel(t *testing.T) {
+	seeds := make([]uint64, max(*modelSteps/sequenceSteps, 1))
+	for i := range seeds {
+		seeds[i] = uint64(i) + 1
+	}
+	if *modelSeed != 0 {
+		seeds = []uint64{*modelSeed}
+	}
+	var mu sync.Mutex // guards all
+	all := tally{moves: make(map[control.Outcome]int)}
+	next := make(chan uint64)
+	var workers sync.WaitGroup
+	for range sequencesAtOnce {
+		workers.Go(func() {
+			for seed := range next {
+				t.Run(fmt.Sprint(seed), func(t *testing.T) {
+					of := runSequence(t, seed)
+					mu.Lock()
+					defer mu.Unlock()
+					all.add(of)
+				})
+			}
+		})
+	}
+	for _, seed := range seeds {
+		next <- seed
+	}
+	close(next)
+	workers.Wait()
+	if len(seeds) > 3 {
+		all.check(t)
+	}
+}
+
+// tally is what must not be rare, or happen always, in sequences taken together: in a
+// single one the kubelet may be silent, or CPUs offline, most of the time.
+type tally struct {
+	moves         map[control.Outcome]int
+	made, refused int // containers
+	parked        int // times that CPUs were parked
+	rested        int // and that they stayed out of the shared pool
+	alone         int // that a narrow pass would have placed
+	mixed         int // containers that shared CPUs beside their own
+}
+
+func (y *tally) add(of tally) {
+	for outcome, n := range of.moves {
+		y.moves[outcome] += n
+	}
+	y.made += of.made
+	y.refused += of.refused
+	y.parked += of.parked
+	y.rested += of.rested
+	y.mixed += of.mixed
+	y.alone += of.alone
+}
+
+func (y *tally) check(t *testing.T) {
+	t.Helper()
+	if y.moves[control.Done] == 0 || y.moves[control.Refused] == 0 {
+		t.Errorf("moves that were asked for: %v; want some that are done and some that are refused", y.moves)
+	}
+	if y.parked == 0 {
+		t.Error("no CPUs were ever parked")
+	}
+	if y.rested == 0 {
+		t.Error("no CPUs ever stayed out of the shared pool")
+	}
+	if y.alone < y.made {
+		t.Errorf("%d were placed alone of %d containers, at all times together", y.alone, y.made)
+	}
+	if y.mixed == 0 {
+		t.Error("no container ever shared CPUs beside its own")
+	}
+	if y.refused > y.made {
+		t.Errorf("%d containers were created and %d refused; want that most can be", y.made, y.refused)
+	}
+}
+
+// sequencesAtOnce is more than a small machine has CPUs: most of a sequence's time
+// is waiting.
+const sequencesAtOnce = 8
+
+// runSequence returns what became of the moves and containers in a sequence.
+func runSequence(t *testing.T, seed uint64) tally {
+	nri := seed%2 == 1
+	steps := scenario.Generate(seed, sequenceSteps, modelBounds(nri))
+	w := newWorld(t, nri, seed/2%3)
+	err := scenario.Run(w, steps)
+	if err == nil {
+		err = w.end()
+	}
+	if err != nil {
+		t.Fatalf("%v\nagain: go test ./internal/daemon -run TestModel -model.seed %d\n%s%s", err, seed, w.dump(), w.tail())
+	}
+	if w.kernel.Remote && w.parted == 0 {
+		t.Error("no container has ever been a partition")
+	}
+	of := tally{moves: w.moves, parked: w.parked, rested: w.rested, mixed: w.mixed, alone: w.alone}
+	of.made, of.refused = w.pods.Created()
+	return of
+}
+
+// end stops the daemon and looks at what it has left on the disk.
+func (w *world) end() error {
+	held := make(map[string]string)
+	for _, a := range w.seen.plan.Assignments {
+		held[a.Key.PodUID+"/"+a.Key.Container] = a.CPUs.String()
+	}
+	if err := w.await("journal on disk", func() bool { return w.inspect().journaled }); err != nil {
+		return err
+	}
+	w.r.stop()
+	var errs []error
+	for _, a := range w.journal().Assignments {
+		key := a.PodUID + "/" + a.Container
+		if held[key] != a.CPUs.String() {
+			errs = append(errs, fmt.Errorf("journal: %s has %s; the plan gives it %q", key, a.CPUs, held[key]))
+		}
+		delete(held, key)
+	}
+	for key, cpus := range held {
+		errs = append(errs, fmt.Errorf("journal: nothing of %s, which has %s", key, cpus))
+	}
+	for _, pod := range w.seen.plan.Pods {
+		for _, c := range pod.Containers {
+			if c.Kind == pools.App && w.pods.Runs(c.ID) && w.told(pod.UID, c.Name)["cpus"] != c.CPUs.String() {
+				errs = append(errs, fmt.Errorf("%s/%s was told %v; it has %s", pod.UID, c.Name, w.told(pod.UID, c.Name), c.CPUs))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// fastDir is a directory in memory where there is one: each step waits for the
+// journal's fsync.
+func fastDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "model")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return filepath.Clean(dir)
+}

@@ -1,0 +1,245 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/control"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/defrag"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// movePatience is how long a move may take to be verified. The runtime's update
+// is the slow part of it.
+const movePatience = time.Minute
+
+// moveAsked asks the owner to give somebody other CPUs. Nobody but an operator on
+// the control socket posts it.
+type moveAsked struct {
+	control.Move
+	// asker is closed when nobody waits for the answer any more.
+	asker <-chan struct{}
+	// answer has room for one.
+	answer chan<- moveAnswer
+	heard  bool // once, when something was in the way
+}
+
+type moveAnswer struct {
+	outcome control.Outcome
+	err     error
+}
+
+func (m *moveAsked) key() pools.Key {
+	return pools.Key{PodUID: m.PodUID, Container: m.Container}
+}
+
+func (m *moveAsked) attrs() []any {
+	return []any{"pod_uid", m.PodUID, "container", m.Container, "from", m.From, "to", m.To}
+}
+
+// serveControl answers operators on the node. Without it nobody can ask
+// for moves, or what goes on inside.
+func (l *loop) serveControl(ctx context.Context, o hostenv.Options) {
+	server := control.New(l.ask, movePatience, l.newObserver(o), o.Log)
+	keepTrying(ctx, func() error {
+		return server.Serve(ctx, control.Socket(o.Config.RunDir))
+	}, func(err error) {
+		o.Log.Error("the control socket is not served", "error", err)
+	})
+}
+
+// ask hands a move to the owner and waits for what becomes of it. It is called
+// from other goroutines.
+func (l *loop) ask(ctx context.Context, m control.Move) (control.Outcome, error) {
+	answer := make(chan moveAnswer, 1)
+	l.box.Post(moveAsked{Move: m, asker: ctx.Done(), answer: answer})
+	select {
+	case a := <-answer:
+		return a.outcome, a.err
+	case <-ctx.Done():
+		return control.Unverified, errors.New("not verified in time; the daemon's log says what it waits for, and cpupoold plan where the owner is")
+	}
+}
+
+// apply makes a move a part of what is to be. The pass that follows carries it
+// out like anything else, through Diff; see answerMoves for its end.
+func (m moveAsked) apply(l *loop) {
+	select {
+	case <-m.asker:
+		return // has been told that it was not done
+	default:
+	}
+	assignments, err := l.moved(&m, time.Now())
+	if errors.Is(err, errBeingWritten) && !m.heard {
+		m.heard = true // once more after the pass: it may be an echo of what was written
+		l.waiting = append(l.waiting, m)
+		return
+	}
+	if err != nil {
+		l.log.Warn("move refused", append(m.attrs(), "error", err)...)
+		l.noteMove(&m, err)
+		m.answer <- moveAnswer{control.Refused, err}
+		return
+	}
+	l.log.Info("move", m.attrs()...)
+	l.noteMove(&m, nil)
+	l.assignments = assignments
+	l.moving = append(l.moving, m)
+}
+
+// retryMoves hears those once more that something was in the way of. It says whether one of
+// them is a part of what is to be now.
+func (l *loop) retryMoves() bool {
+	again, before := l.waiting, len(l.moving)
+	l.waiting = nil
+	for _, m := range again {
+		m.apply(l)
+	}
+	return len(l.moving) > before
+}
+
+// moved returns the assignments after a move, or why it must not be made. All of
+// it is checked again here: since the move was thought of, containers have come
+// and gone.
+func (l *loop) moved(m *moveAsked, now time.Time) ([]pools.Assignment, error) {
+	if l.Observes {
+		return nil, hostenv.ErrObserving
+	}
+	if !l.status.planned {
+		return nil, errors.New("the daemon has not placed anybody yet; try again")
+	}
+	l.settleUnits() // the configuration may have changed since the last pass
+	s := l.scene(now)
+	plan, _ := s.Decide()
+	if err := defrag.Check(s.Fragments(plan), m.key(), m.From, m.To); err != nil {
+		return nil, err
+	}
+	if settled, err := l.settled(m.key(), now); !settled {
+		return nil, fmt.Errorf("is not settled on the CPUs that it has: %w", err)
+	}
+	next := slices.Clone(plan.Assignments)
+	for i := range next {
+		if next[i].Key == m.key() {
+			next[i].CPUs = m.To
+		}
+	}
+	s.Previous = next
+	after, want := s.Decide()
+	for _, a := range next {
+		if !a.CPUs.IsSubsetOf(desired.Assigned(after.Assignments, a.Key)) {
+			return nil, fmt.Errorf("%s/%s would lose CPUs by it", a.Key.PodUID, a.Key.Container)
+		}
+	}
+	// Two who change places need a CPU to step aside to.
+	_, deferred := l.diff(want, l.liveOptions(after), now)
+	for _, t := range want {
+		if err := waits(t, deferred); err != nil && l.ownerOf(t) == m.key() {
+			return nil, fmt.Errorf("cannot be carried out: %w", err)
+		}
+	}
+	return append(next, l.status.leaving...), nil // of whom no plan tells
+}
+
+// answerMoves answers for the moves that are over, after a pass.
+func (l *loop) answerMoves() {
+	now := time.Now()
+	l.moving = slices.DeleteFunc(l.moving, func(m moveAsked) bool {
+		if !m.To.IsSubsetOf(desired.Assigned(l.assignments, m.key())) {
+			m.answer <- moveAnswer{control.Unverified, errors.New("the owner has ended meanwhile, or the pools have changed")}
+			return true
+		}
+		settled, err := l.settled(m.key(), now)
+		if errors.Is(err, errNoCgroup) {
+			m.answer <- moveAnswer{control.Unverified, errors.New("the owner has ended meanwhile")}
+			return true
+		}
+		if !settled {
+			return false
+		}
+		l.log.Info("moved", m.attrs()...)
+		m.answer <- moveAnswer{outcome: control.Done}
+		return true
+	})
+}
+
+// settled says that an owner runs where the last plan wants it, as kernel, runtime
+// and systemd say, and that nothing is under way for it. The error says what is
+// missing.
+func (l *loop) settled(key pools.Key, now time.Time) (bool, error) {
+	found := false
+	for _, t := range l.status.targets {
+		if l.ownerOf(t) != key {
+			continue
+		}
+		found = true
+		c := l.tree.Current[t.Path]
+		switch {
+		case l.tree.Stale[t.Path] || l.tree.Busy(t.Path) || l.bench.Waiting(t.Path, now):
+			return false, fmt.Errorf("%s %w", t.Path, errBeingWritten)
+		case !l.ledger.Safe() && !l.status.journalLate:
+			return false, fmt.Errorf("the journal %w", errBeingWritten)
+		case t.Container != "" && c.RecordedKnown && !c.Recorded.Equal(t.CPUs):
+			return false, fmt.Errorf("the runtime has recorded CPUs %s for %s, not %s", c.Recorded, t.Path, t.CPUs)
+		case t.Unit != "" && !c.Unit.CPUs.Equal(t.CPUs):
+			return false, fmt.Errorf("systemd has recorded CPUs %s for %s, not %s", c.Unit.CPUs, t.Unit, t.CPUs)
+		}
+		if err := l.unverified(t, c); err != nil {
+			return false, err
+		}
+	}
+	if !found {
+		return false, errNoCgroup
+	}
+	return true, nil
+}
+
+var errBeingWritten = errors.New("is being written")
+
+var errNoCgroup = errors.New("its cgroup is not known, or has gone")
+
+func (l *loop) unverified(t cgroup.Target, c cgroup.Current) error {
+	if err := errors.Join(l.bench.Err(t.Path), l.status.unreadable[t.Path]); err != nil {
+		return err
+	}
+	if err := waits(t, l.status.deferred); err != nil {
+		return err
+	}
+	if !c.Exists {
+		if t.Unit != "" {
+			return nil // it does not run; what it starts with is what counts
+		}
+		return fmt.Errorf("%s is not there", t.Path)
+	}
+	return cgroup.Verify(t, c.State)
+}
+
+// waits says what of a target cannot be written now.
+func waits(t cgroup.Target, deferred []cgroup.Deferred) error {
+	for _, d := range deferred {
+		if d.Path == t.Path {
+			return fmt.Errorf("%s of %s waits: %s", d.Property, d.Path, d.Reason)
+		}
+	}
+	return nil
+}
+
+// ownerOf is whose cgroup a target is; the zero key for pods and pause containers.
+func (l *loop) ownerOf(t cgroup.Target) pools.Key {
+	if t.Unit != "" {
+		for _, u := range l.settings.Pools.Units {
+			if l.model.UnitName(u.Name) == t.Unit {
+				return pools.Key{Container: u.Name}
+			}
+		}
+	}
+	if e := l.model.Containers[t.Container]; e != nil {
+		return l.model.KeyOf(e)
+	}
+	return pools.Key{}
+}

@@ -1,0 +1,373 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/control"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	previews "github.com/cpupoold/cpupoold/internal/node/preview"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/defrag"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// widePool and wideCarved have CPUs 2-7 for exclusive containers: a core on node 0
+// and two on node 1.
+var (
+	widePool   = strings.NewReplacer("cpus: 0-1", `cpus: "0"`, "cpus: 2-3", `cpus: "1"`, "cpus: 4-7", "cpus: 2-7").Replace(poolsYAML)
+	wideCarved = strings.Replace(carvedYAML, "floor: 2", "floor: 1", 1)
+)
+
+// fragmented is a node on which a container of two CPUs has got what was free, and
+// then most others have gone.
+type fragmented struct {
+	*running
+	split     string // the container's id
+	exclusive map[string]bool
+}
+
+func fragment(t *testing.T, yaml string) *fragmented {
+	t.Helper()
+	n := newNode(t)
+	n.yaml = yaml
+	f := &fragmented{running: n.start(), exclusive: make(map[string]bool)}
+	n.container(n.pod("shared", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	pods := make(map[int]string) // by CPU
+	singles := 6
+	if yaml == wideCarved {
+		singles = 5 // and one CPU for the shared pool
+	}
+	for i := range singles {
+		pod := n.pod(fmt.Sprintf("single-%d", i), "default", "guaranteed", 1, nil)
+		id := n.container(pod, "app", whole(1))
+		n.eventually("single placed", func() bool { return n.state(id).Effective.Len() == 1 && n.state(id).Quota == -1 })
+		pods[n.state(id).Effective.First()] = pod
+		f.exclusive[n.runtime.Cgroup(id)] = true
+	}
+	stop := func(cpu int) {
+		if pod := pods[cpu]; pod != "" {
+			if err := n.runtime.StopPod(pod); err != nil {
+				t.Fatal(err)
+			}
+			delete(pods, cpu)
+		}
+	}
+	stop(2)
+	stop(4)
+	f.split = n.container(n.pod("split", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.eventually("split placed", func() bool { return n.state(f.split).Effective.Len() == 2 && n.state(f.split).Quota == -1 })
+	f.exclusive[n.runtime.Cgroup(f.split)] = true
+	has := n.state(f.split).Effective
+	for cpu := range has.All() {
+		stop(cpu ^ 1)
+	}
+	f.quiet()
+	// A daemon that has just recorded a value waits before it does so again. This
+	// node has been quiet for long.
+	f.stop()
+	f.running = n.start()
+	f.quiet()
+	return f
+}
+
+// report is what plan --defrag would show.
+func (f *fragmented) report() defrag.Report {
+	f.t.Helper()
+	o := f.options()
+	var s desired.Settings
+	if err := s.Change(o.Config, o.Topology, nil); err != nil {
+		f.t.Fatal(err)
+	}
+	p, err := previews.PreviewOf(context.Background(), f.host(), s, f.journal(), pools.NamespaceRights{}, time.Now())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return defrag.Analyse(p.Exclusive)
+}
+
+// theMove is the one move that is proposed.
+func (f *fragmented) theMove() control.Move {
+	f.t.Helper()
+	r := f.report()
+	if len(r.Moves) != 1 || r.Moves[0].Pod != "default/split" {
+		f.t.Fatalf("moves = %+v; want one, of default/split; owners are %+v", r.Moves, r.Owners)
+	}
+	m := r.Moves[0]
+	return control.Move{PodUID: m.PodUID, Container: m.Container, From: m.From, To: m.To}
+}
+
+// checkMoves holds the kernel's word against the invariants.
+func (f *fragmented) checkMoves() {
+	f.t.Helper()
+	claims := f.claims(cpuset.Set{})
+	for i := range claims {
+		claims[i].Exclusive = f.exclusive[claims[i].Name]
+	}
+	for _, err := range cpuset.CheckClaims(claims) {
+		f.t.Errorf("%v\n%s", err, f.dump())
+	}
+}
+
+func TestMove(t *testing.T) {
+	for name, yaml := range map[string]string{"fixed": widePool, "carved": wideCarved} {
+		t.Run(name, func(t *testing.T) {
+			f := fragment(t, yaml)
+			m := f.theMove()
+			f.tree.Intercept(func(testnode.CgroupWrite) error { f.checkMoves(); return nil })
+			outcome, err := f.loop.ask(t.Context(), m)
+			if outcome != control.Done || err != nil {
+				t.Fatalf("move = %s, %v; want done\n%s", outcome, err, f.logs)
+			}
+			if got := f.state(f.split); !got.Effective.Equal(m.To) || !got.CPUs.Equal(m.To) {
+				t.Errorf("it is said to be done, and the container runs on %s; want %s", got.Effective, m.To)
+			}
+			f.checkMoves()
+			if r := f.report(); len(r.Moves) != 0 {
+				t.Errorf("there is more to move: %+v", r.Moves)
+			}
+			outcome, err = f.loop.ask(t.Context(), m)
+			if want := fmt.Sprintf("has CPUs %s and not %s", m.To, m.From); outcome != control.Refused || !strings.Contains(fmt.Sprint(err), want) {
+				t.Errorf("the same move again = %s, %v; want refused: %s", outcome, err, want)
+			}
+			// It is the runtime's word too, and stays over a restart.
+			f.quiet()
+			f.stop()
+			before := len(f.tree.Writes())
+			again := f.start()
+			again.quiet()
+			if writes := f.tree.Writes()[before:]; len(writes) != 0 {
+				t.Errorf("a restart after the move wrote %v", writes)
+			}
+		})
+	}
+}
+
+// TestNobodyMovesUnasked: fragmentation alone writes nothing, however often the
+// daemon looks.
+func TestNobodyMovesUnasked(t *testing.T) {
+	f := fragment(t, widePool)
+	f.theMove()
+	before := len(f.tree.Writes())
+	for range 3 {
+		f.quiet()
+	}
+	if writes := f.tree.Writes()[before:]; len(writes) != 0 {
+		t.Errorf("wrote %v", writes)
+	}
+}
+
+func TestMoveIsCheckedAgain(t *testing.T) {
+	f := fragment(t, widePool)
+	good := f.theMove()
+	for _, c := range []struct {
+		change func(*control.Move)
+		want   string
+	}{
+		{func(m *control.Move) { m.PodUID = "nobody" }, "has no CPUs of its own"},
+		{func(m *control.Move) { m.Container = "" }, "has no CPUs of its own"},
+		{func(m *control.Move) { m.From = cpuset.Range(0, 1) }, "something has changed"},
+		{func(m *control.Move) { m.To = cpuset.Range(2, 4) }, "cannot be moved to 3"},
+		{func(m *control.Move) { m.To = cpuset.Range(0, 1) }, "not in the guaranteed pool"},
+	} {
+		m := good
+		c.change(&m)
+		before := len(f.tree.Writes())
+		outcome, err := f.loop.ask(t.Context(), m)
+		if outcome != control.Refused || !strings.Contains(fmt.Sprint(err), c.want) {
+			t.Errorf("%+v = %s, %v; want refused: %s", m, outcome, err, c.want)
+		}
+		if writes := f.tree.Writes()[before:]; len(writes) != 0 {
+			t.Errorf("%+v was refused, and wrote %v", m, writes)
+		}
+	}
+	if err := f.runtime.StopContainer(f.split); err != nil {
+		t.Fatal(err)
+	}
+	f.view("end of the container known", func(v *telemetry.View) bool {
+		return !slices.ContainsFunc(v.Containers, func(c telemetry.Container) bool { return c.ID == f.split })
+	})
+	if outcome, err := f.loop.ask(t.Context(), good); outcome != control.Refused || !strings.Contains(fmt.Sprint(err), "must stay where it is") {
+		t.Errorf("move of a container that has exited = %s, %v; want refused", outcome, err)
+	}
+}
+
+// TestEndDuringMove: a container that ends while it is moved is answered for.
+func TestEndDuringMove(t *testing.T) {
+	f := fragment(t, widePool)
+	m := f.theMove()
+	release := f.runtime.Hang("UpdateContainerResources")
+	defer release()
+	f.tree.Intercept(func(testnode.CgroupWrite) error {
+		go func() { _ = f.runtime.StopContainer(f.split) }()
+		return nil
+	})
+	if outcome, err := f.loop.ask(t.Context(), m); outcome != control.Unverified || !strings.Contains(fmt.Sprint(err), "ended") {
+		t.Errorf("move of a container that ends = %s, %v; want unverified, since it has ended", outcome, err)
+	}
+}
+
+// TestMoveThatTakesLong: who asked is told that it is not verified yet, and the
+// daemon goes on with it.
+func TestMoveThatTakesLong(t *testing.T) {
+	f := fragment(t, widePool)
+	m := f.theMove()
+	release := f.runtime.Hang("UpdateContainerResources")
+	defer release()
+	ctx, giveUp := context.WithCancel(t.Context())
+	f.tree.Intercept(func(testnode.CgroupWrite) error { giveUp(); return nil })
+	if outcome, err := f.loop.ask(ctx, m); outcome != control.Unverified || err == nil {
+		t.Errorf("move = %s, %v; want unverified", outcome, err)
+	}
+	f.runsOn(f.split, m.To.String())
+	if outcome, err := f.loop.ask(t.Context(), control.Move{PodUID: m.PodUID, Container: m.Container, From: m.To, To: m.From}); outcome != control.Refused {
+		t.Errorf("move of a container that is being moved = %s, %v; want refused", outcome, err)
+	}
+	release()
+	f.eventually("moved", func() bool { return len(f.logged("moved")) == 1 })
+	f.quiet()
+	f.checkMoves()
+}
+
+// TestDeathDuringMove ends the daemon after each write of a move: no moment is
+// wrong, and the next daemon ends right.
+func TestDeathDuringMove(t *testing.T) {
+	total := deathDuringMove(t, widePool, -1)
+	if total < 1 {
+		t.Fatalf("the move needs %d writes", total)
+	}
+	if carved := deathDuringMove(t, wideCarved, -1); carved <= total {
+		t.Errorf("a move to CPUs of the shared pool needs %d writes; want more than %d, since it has to give way", carved, total)
+	} else {
+		total = carved
+	}
+	for after := range total {
+		t.Run(fmt.Sprint(after), func(t *testing.T) { deathDuringMove(t, wideCarved, after) })
+	}
+}
+
+// deathDuringMove returns how many files a daemon writes for the move that lives.
+func deathDuringMove(t *testing.T, yaml string, after int) int {
+	f := fragment(t, yaml)
+	m := f.theMove()
+	writes := 0
+	ctx, die := context.WithCancel(t.Context())
+	defer die()
+	f.tree.Intercept(func(testnode.CgroupWrite) error {
+		f.checkMoves()
+		if writes == after {
+			die()
+			return errors.New("the daemon is dead")
+		}
+		writes++
+		return nil
+	})
+	outcome, err := f.loop.ask(ctx, m)
+	switch {
+	case outcome == control.Done && f.state(f.split).Effective.Equal(m.To):
+		// It may die after its answer, while others get their CPUs back; or not at all:
+		// a seal that arrives after the next write to its cgroup costs one more, which
+		// the move that was counted may have needed and this one not.
+	case outcome == control.Unverified && after >= 0:
+	default:
+		t.Errorf("move = %s, %v; the container is on %s", outcome, err, f.state(f.split).Effective)
+	}
+	f.stop()
+	f.tree.Intercept(nil)
+	f.running = f.start()
+	f.quiet()
+	f.checkMoves()
+	if on := f.state(f.split).Effective; !on.Equal(m.From) && !on.Equal(m.To) {
+		t.Errorf("the container is on %s; want %s or %s", on, m.From, m.To)
+	}
+	return writes
+}
+
+// TestUnitMoves: whether it runs or not, systemd has the word.
+func TestUnitMoves(t *testing.T) {
+	n := newNode(t)
+	n.yaml = widePool + "units:\n  du.service: {cpus: 2}\n"
+	n.units.Install("du.service", cpuset.Set{})
+	r := n.start()
+	n.eventually("unit has CPUs", func() bool { return n.property("du.service") == "2-3" })
+	r.quiet()
+	move := func(from, to cpuset.Set) {
+		t.Helper()
+		if outcome, err := r.loop.ask(t.Context(), control.Move{Container: "du.service", From: from, To: to}); outcome != control.Done {
+			t.Fatalf("move from %s to %s = %s, %v; want done", from, to, outcome, err)
+		}
+		if got := n.property("du.service"); got != to.String() {
+			t.Errorf("systemd has recorded %s; want %s", got, to)
+		}
+	}
+	move(cpuset.Range(2, 3), cpuset.Range(6, 7))
+	n.start2("du.service")
+	n.unitRunsOn("du.service", "6-7")
+	r.quiet()
+	move(cpuset.Range(6, 7), cpuset.Range(4, 5))
+	n.unitRunsOn("du.service", "4-5")
+}
+
+// TestControlSocket asks for a move as the command line does.
+func TestControlSocket(t *testing.T) {
+	f := fragment(t, widePool)
+	m := f.theMove()
+	o := f.options()
+	o.Config.RunDir = t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	var server sync.WaitGroup
+	server.Go(func() { f.loop.serveControl(ctx, o) })
+	defer server.Wait()
+	defer cancel()
+	client := control.NewClient(control.Socket(o.Config.RunDir))
+	defer client.Close()
+	var results []control.Result
+	f.eventually("answer", func() bool {
+		var err error
+		results, err = client.Move(ctx, []control.Move{m, m})
+		return !errors.Is(err, control.ErrNoDaemon)
+	})
+	if len(results) != 2 || results[0].Outcome != control.Done || results[1].Outcome != control.Refused {
+		t.Errorf("results = %+v; want the first done and the second refused", results)
+	}
+	f.runsOn(f.split, m.To.String())
+	f.checkMoves()
+}
+
+// TestMoveWithoutRoom asks for the only CPU of the shared pool: who is there would have
+// to go where the owner is, and there is no third CPU.
+func TestMoveWithoutRoom(t *testing.T) {
+	n := newNode(t)
+	n.yaml = wideCarved
+	r := n.start()
+	shared := n.container(n.pod("shared", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	var owner string
+	for i := range 5 {
+		owner = n.container(n.pod(fmt.Sprintf("single-%d", i), "default", "guaranteed", 1, nil), "app", whole(1))
+		n.eventually("single placed", func() bool { return n.state(owner).Effective.Len() == 1 && n.state(owner).Quota == -1 })
+	}
+	r.quiet()
+	m := control.Move{PodUID: "single-4", Container: "app", From: n.state(owner).Effective, To: n.state(shared).Effective}
+	if m.To.Len() != 1 {
+		t.Fatalf("the shared pool has %s; want one CPU", m.To)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	outcome, err := r.loop.ask(ctx, m)
+	if outcome != control.Refused || err == nil || !strings.Contains(err.Error(), "cannot be carried out") {
+		t.Errorf("move = %v, %v; want it refused, since it cannot be carried out", outcome, err)
+	}
+	r.quiet()
+	if got := n.state(owner).Effective; !got.Equal(m.From) {
+		t.Errorf("the owner is on %s; want %s", got, m.From)
+	}
+}

@@ -1,0 +1,282 @@
+package daemon
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// checkAlone says whether each pod that a narrow pass would place gets what a whole pass has for
+// it, and counts those.
+func checkAlone(l *loop) (alone int, err error) {
+	plan, whole := l.scene(time.Now()).Decide()
+	for id := range l.model.Containers {
+		got, ok := l.wouldPlace(id)
+		if !ok {
+			continue
+		}
+		alone++
+		i := slices.IndexFunc(plan.Pods, func(p pools.PodPlan) bool { return p.UID == got.UID })
+		if i < 0 {
+			return alone, fmt.Errorf("%s is placed alone, and the plan does not have it", got.Name)
+		}
+		if d := cmp.Diff(plan.Pods[i], got, cmp.Comparer(cpuset.Set.Equal)); d != "" {
+			return alone, fmt.Errorf("%s placed alone (-plan +alone):\n%s", got.Name, d)
+		}
+		want := desired.Targets(pools.Plan{Pods: []pools.PodPlan{got}}, l.model, l.formula, l.settings.Config.PodSliceWeights, l.ledger.Lifted)
+		desired.Unbind(want, l.ledger, l.Nodes)
+		for _, t := range want {
+			j := slices.IndexFunc(whole, func(o cgroup.Target) bool { return o.Path == t.Path })
+			if j < 0 { // its cgroup has gone
+				continue
+			}
+			if d := cmp.Diff(whole[j], t, cmp.Comparer(cpuset.Set.Equal)); d != "" {
+				return alone, fmt.Errorf("%s placed alone (-target +alone):\n%s", t.Path, d)
+			}
+		}
+	}
+	return alone, nil
+}
+
+// wouldPlace is place, as if nothing else had happened.
+func (l *loop) wouldPlace(container string) (pools.PodPlan, bool) {
+	pod, ok := l.podAlone(container, time.Now())
+	if !ok {
+		return pools.PodPlan{}, false
+	}
+	if placed, ok := pools.Alone(&l.status.input, &l.status.plan, pod); ok {
+		return placed, true
+	}
+	placed, _, ok := pools.Alongside(&l.status.input, &l.status.plan, pod)
+	return placed, ok && !l.needsHints(&pod)
+}
+
+// lull does something in the owner's place, with no whole pass due that nobody waits for,
+// and returns how many there have been all the same.
+func (r *running) lull(do func(l *loop)) (passes uint64) {
+	r.t.Helper()
+	r.quiet()
+	r.eventually("nothing is held back", func() (calm bool) {
+		r.inspect(func(l *loop) { calm = l.calm() })
+		return calm
+	})
+	r.inspect(func(l *loop) {
+		l.pass()
+		count := func() (n uint64) {
+			for _, of := range l.status.passes {
+				n += of
+			}
+			return n
+		}
+		before := count()
+		l.agenda = agenda{rest: time.Now().Add(time.Hour)}
+		do(l)
+		passes = count() - before
+		l.agenda.add(ofAnybody)
+	})
+	return passes
+}
+
+// TestNarrowPassAnswers: a container that shares its CPUs is answered about without a whole
+// pass, and the next whole pass finds it where it belongs.
+func TestNarrowPassAnswers(t *testing.T) {
+	for name, of := range map[string]struct {
+		yaml  string
+		alone int // the owner, too, where it takes its CPUs from nobody
+	}{"fixed": {poolsYAML, 6}, "carved": {carvedYAML, 5}} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.yaml = of.yaml
+			a := n.start().asker()
+			own := ofPod("own", "default", "guaranteed", 2, nil)
+			mine := a.mustCreate(own, a.container(own, "app", whole(2))).Adjustment.CPUs
+			passes := a.lull(func(l *loop) {
+				for i := range 5 {
+					pod := ofPod(fmt.Sprint("new-", i), "default", "burstable", 0, nil)
+					q, answers := question(pod, a.container(pod, "app", cri.Resources{Shares: 512}))
+					l.handle(q)
+					l.work()
+					if got := answered(t, answers); got.IsEmpty() || got.Overlaps(mine) {
+						t.Errorf("on %s, where %s belongs to an owner", got, mine)
+					}
+				}
+			})
+			if passes > 0 {
+				t.Errorf("%d whole passes for 5 answers", passes)
+			}
+			a.inspect(func(l *loop) {
+				if alone, err := checkAlone(l); err != nil || alone != of.alone {
+					t.Errorf("%d are placed alone: %v", alone, err)
+				}
+			})
+		})
+	}
+}
+
+// TestNarrowPassLeaves to a whole pass what concerns others, too.
+func TestNarrowPassLeaves(t *testing.T) {
+	n := newNode(t)
+	n.yaml = carvedYAML
+	a := n.start().asker()
+	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
+	n.has(n.runtime.Cgroup(shared), cgroup.FileCPUs, "2-7")
+	passes := a.lull(func(l *loop) {
+		pod := ofPod("own", "default", "guaranteed", 2, nil)
+		q, answers := question(pod, a.container(pod, "app", whole(2)))
+		l.handle(q)
+		l.work()
+		if mine := answered(t, answers); mine.Len() != 2 || n.state(shared).Effective.Overlaps(mine) {
+			t.Errorf("the owner gets %s, and the shared pool runs on %s", mine, n.state(shared).Effective)
+		}
+	})
+	if passes == 0 {
+		t.Error("no whole pass")
+	}
+}
+
+func question(p cri.Pod, c cri.Container) (*createAsked, <-chan created) {
+	answer := make(chan created, 1)
+	return &createAsked{pod: p, container: c, asker: make(chan struct{}), answer: answer, since: time.Now()}, answer
+}
+
+// answered are the CPUs of the answer that there must be by now.
+func answered(t *testing.T, answers <-chan created) cpuset.Set {
+	t.Helper()
+	select {
+	case answer := <-answers:
+		if answer.err != nil {
+			t.Error(answer.err)
+		}
+		return answer.reply.Adjustment.CPUs
+	default:
+		t.Error("no answer")
+		return cpuset.Set{}
+	}
+}
+
+// TestNarrowPassRepairs what others write to placed cgroups, without a whole pass.
+func TestNarrowPassRepairs(t *testing.T) {
+	n := driftNode(t)
+	r := n.start()
+	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
+	owner := n.container(n.pod("o", "default", "guaranteed", 2, nil), "a", whole(2))
+	n.has(n.runtime.Cgroup(owner), cgroup.FileCPUs, "4-5")
+	r.settled()
+	for _, id := range []string{shared, owner} {
+		path := n.runtime.Cgroup(id)
+		was := n.state(id).CPUs
+		passes := r.lull(func(l *loop) {
+			n.foreign(id, cgroup.FileCPUs, "0-1")
+			n.eventually("that is heard", func() bool { l.heard(); return len(l.agenda.files) > 0 })
+			l.work()
+			if is := n.state(id).CPUs; !is.Equal(was) {
+				t.Errorf("%s has %s, want %s", path, is, was)
+			}
+		})
+		if passes > 0 {
+			t.Errorf("%s: %d whole passes", path, passes)
+		}
+		r.view("repaired", func(v *telemetry.View) bool { return v.Open == 0 })
+		r.settled()
+	}
+}
+
+// TestLostWatchesComeBack: what comes and goes above the placed cgroups is nobody's business, but
+// may have taken watches with it.
+func TestLostWatchesComeBack(t *testing.T) {
+	n := driftNode(t)
+	r := n.start()
+	n.container(n.pod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
+	r.settled()
+	r.lull(func(l *loop) {
+		l.watchAll()
+		n.tree.MkdirAll("kubelet")
+		n.eventually("that is heard", func() bool { l.heard(); return !l.watch.watcher.Settled() })
+		if !l.agenda.asked() {
+			t.Error("no pass is due that would watch again")
+		}
+	})
+}
+
+// TestWholePassesRest: what nobody waits for takes no more than a hundredth of a CPU.
+func TestWholePassesRest(t *testing.T) {
+	began := time.Now()
+	var a agenda
+	a.add(ofNobody)
+	a.done(began, began.Add(2*time.Millisecond))
+	if got, want := a.rest.Sub(began), 202*time.Millisecond; got != want || a.asked() {
+		t.Errorf("the next one after %s, want %s; is asked for %t", got, want, a.asked())
+	}
+	a.done(began, began.Add(time.Second))
+	if got, want := a.rest.Sub(began), time.Second+restPatience; got != want {
+		t.Errorf("after one that took a second the next one after %s, want %s", got, want)
+	}
+}
+
+// TestUnitIsPlacedAtOnce when its cgroup appears, also where the runtime asks before it starts
+// containers: systemd asks nobody.
+func TestUnitIsPlacedAtOnce(t *testing.T) {
+	n := driftNode(t)
+	n.yaml += "units: {du.service: {cpus: 2}}\n"
+	n.units.Install("du.service", cpuset.Set{})
+	n.tree.MkdirAll("system.slice") // systemd makes it at boot
+	r := n.start()
+	r.settled()
+	r.lull(func(l *loop) {
+		l.model.AsksFirst = true
+		n.tree.MkdirAll("system.slice/du.service")
+		n.eventually("a whole pass is due at once", func() bool { l.heard(); return l.agenda.whole })
+	})
+}
+
+// TestGoneIsHeardAtOnce where somebody waits for it.
+func TestGoneIsHeardAtOnce(t *testing.T) {
+	n := driftNode(t)
+	r := n.start()
+	id := n.container(n.pod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
+	r.settled()
+	for _, waits := range []bool{false, true} {
+		r.lull(func(l *loop) {
+			if waits {
+				l.status.deferred = []cgroup.Deferred{{Path: "x", Property: cgroup.FileCPUs, WaitsFor: []cgroup.Path{cgroup.Path(n.runtime.Cgroup(id))}}}
+			}
+			l.agenda.add(l.heardChild(cgroup.Path(n.runtime.Cgroup(id)), false))
+			l.heard()
+			if l.agenda.whole != waits {
+				t.Errorf("somebody waits: %t; a whole pass is due at once: %t", waits, l.agenda.whole)
+			}
+			l.status.deferred = nil
+		})
+	}
+}
+
+// TestNarrowPassMeasuresExposure: who is placed by a narrow pass was outside its pool until then, and
+// not until the next whole pass.
+func TestNarrowPassMeasuresExposure(t *testing.T) {
+	n := driftNode(t)
+	r := n.start()
+	id := n.container(n.pod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
+	r.settled()
+	r.lull(func(l *loop) {
+		e := l.model.Containers[id]
+		e.Sighting = inventory.Sighting{Way: telemetry.WayNRI}
+		e.Born = true
+		n.foreign(id, cgroup.FileCPUs, "0-1")
+		n.eventually("that is heard", func() bool { l.heard(); return len(l.agenda.files) > 0 })
+		l.work()
+		if !e.Sighting.Seen || e.Sighting.Exposed {
+			t.Errorf("%+v; want that it was seen outside, and is inside", e.Sighting)
+		}
+	})
+}

@@ -1,0 +1,160 @@
+package daemon
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/noise"
+	previews "github.com/cpupoold/cpupoold/internal/node/preview"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// preview is what plan prints now.
+func (n *node) preview() previews.Preview {
+	n.t.Helper()
+	o := n.options()
+	var s desired.Settings
+	if err := s.Change(o.Config, o.Topology, nil); err != nil {
+		n.t.Fatal(err)
+	}
+	p, err := previews.PreviewOf(n.t.Context(), n.host(), s, n.journal(), pools.NamespaceRights{}, time.Now())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return p
+}
+
+// modesOf are the modes in force and wanted, by container.
+func modesOf(p previews.Preview) map[string][2]noise.Mode {
+	all := make(map[string][2]noise.Mode)
+	for _, o := range p.Owners {
+		all[o.Name] = [2]noise.Mode{o.Mode, o.Wanted}
+	}
+	return all
+}
+
+// TestWhatOwnersHave: plan, log and metrics say what is in force, before partitions are
+// made, with them, and when they are to end.
+func TestWhatOwnersHave(t *testing.T) {
+	n := newPartitionNode(t, 6, 12, testnode.RuntimeConfig{})
+	n.yaml = isolating(n.yaml)
+	n.boot = hostenv.BootFacts{Boot: noise.Boot{ManagedIRQ: cpuset.Range(4, 7)}}
+	n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
+	off := n.container(n.pod("b", "default", "guaranteed", 1, map[string]string{"cpu-load-balancing.workload.openshift.io/du": "disable"}), "du", whole(1))
+	n.container(n.pod("s", "default", "burstable", 0, nil), "shared", cri.Resources{Shares: 512})
+
+	p := n.preview()
+	want := map[string][2]noise.Mode{"app": {noise.CPUSet, noise.Root}, "du": {noise.CPUSet, noise.Isolated}}
+	if d := cmp.Diff(want, modesOf(p)); d != "" {
+		t.Errorf("before (-want +got):\n%s", d)
+	}
+	if want := []string{"nohz_full=4-7", "rcu_nocbs=4-7"}; !slices.Equal(p.BootArguments, want) {
+		t.Errorf("kernel arguments %v, want %v", p.BootArguments, want)
+	}
+
+	r := n.start()
+	n.isPartition(off, cgroup.IsolatedPartition)
+	r.quiet()
+	r.view("noise", func(v *telemetry.View) bool {
+		noises := make(map[string]map[string]int)
+		for _, c := range v.Containers {
+			if c.Noise != nil {
+				noises[c.Name] = c.Noise
+			}
+		}
+		return cmp.Equal(noises, map[string]map[string]int{
+			"app": {"balancing": 2, "tick": 2, "rcu": 2, "managed_irq": 0},
+			"du":  {"balancing": 0, "tick": 1, "rcu": 1, "managed_irq": 0},
+		})
+	})
+	said := make(map[any]string)
+	for _, rec := range n.logged("exclusive CPUs") {
+		said[rec["container"]] += rec["kept_by"].(string) + " " + rec["balancing"].(string) + " "
+	}
+	if d := cmp.Diff(map[any]string{"app": "partition-root own ", "du": "partition-isolated off "}, said); d != "" {
+		t.Errorf("in the log (-want +got):\n%s", d)
+	}
+	if args := n.logged("kernel arguments that exclusive CPUs lack"); len(args) != 1 || args[0]["arguments"] != "nohz_full=4-7 rcu_nocbs=4-7" {
+		t.Errorf("arguments in the log: %v", args)
+	}
+	want = map[string][2]noise.Mode{"app": {noise.Root, noise.Root}, "du": {noise.Isolated, noise.Isolated}}
+	if p := n.preview(); !cmp.Equal(want, modesOf(p)) || len(p.Ends) > 0 {
+		t.Errorf("with partitions: %v, to end: %v", modesOf(p), p.Ends)
+	}
+	r.stop()
+	n.yaml = poolsYAML
+	want = map[string][2]noise.Mode{"app": {noise.Root, noise.CPUSet}, "du": {noise.Isolated, noise.CPUSet}}
+	if p := n.preview(); !cmp.Equal(want, modesOf(p)) || len(p.Ends) != 2 {
+		t.Errorf("when they are to end: %v, %v", modesOf(p), p.Ends)
+	}
+}
+
+// TestRefusedPartitionInPlan: plan has the reason that the daemon would find.
+func TestRefusedPartitionInPlan(t *testing.T) {
+	n := newPartitionNode(t, 6, 12, testnode.RuntimeConfig{})
+	pod := n.pod("a", "default", "guaranteed", 2, nil)
+	id := n.container(pod, "app", whole(2))
+	n.start().quiet()
+	// A stranger next to it, with a cpuset around its CPUs.
+	sibling := cgroup.Path(n.runtime.Cgroup(id)).Parent().Join("stranger")
+	if err := n.tree.Mkdir(string(sibling)); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.tree.WriteFile(string(sibling.Join(cgroup.FileCPUs)), "0-7"); err != nil {
+		t.Fatal(err)
+	}
+	n.yaml = isolating(n.yaml)
+	p := n.preview()
+	if len(p.Owners) != 1 || p.Owners[0].Mode != noise.CPUSet || p.Owners[0].Wanted != noise.Root || p.Owners[0].Why == "" {
+		t.Errorf("owners %+v", p.Owners)
+	}
+}
+
+// TestBootArguments: a fixed list has them for all that may become exclusive, CPUs that
+// are carved out for those that are.
+func TestBootArguments(t *testing.T) {
+	n := newNode(t)
+	set := func(yaml string) *desired.Settings {
+		n.yaml = yaml
+		o := n.options()
+		var s desired.Settings
+		if err := s.Change(o.Config, o.Topology, nil); err != nil {
+			t.Fatal(err)
+		}
+		return &s
+	}
+	fixed, carved := set(poolsYAML), set(carvedYAML)
+	for _, c := range []struct {
+		s     *desired.Settings
+		boot  hostenv.BootFacts
+		owned cpuset.Set
+		want  []string
+	}{
+		{fixed, hostenv.BootFacts{}, cpuset.Of(4), []string{"nohz_full=4-7", "rcu_nocbs=4-7", "isolcpus=managed_irq,4-7"}},
+		{fixed, hostenv.BootFacts{Unknown: true}, cpuset.Of(4), nil},
+		{carved, hostenv.BootFacts{}, cpuset.Of(4), []string{"nohz_full=4", "rcu_nocbs=4", "isolcpus=managed_irq,4"}},
+		{carved, hostenv.BootFacts{}, cpuset.Set{}, nil},
+	} {
+		if d := cmp.Diff(c.want, c.s.BootArguments(c.boot, c.owned), cmpopts.EquateEmpty()); d != "" {
+			t.Errorf("from shared %t, unknown %t (-want +got):\n%s", c.s.Pools.FromShared, c.boot.Unknown, d)
+		}
+	}
+}
+
+// TestReadBoot reads what this kernel was started with.
+func TestReadBoot(t *testing.T) {
+	if b := hostenv.ReadBoot(cpuset.Range(0, cpuset.MaxCPUs-1)); b.Unknown {
+		t.Error(b.Err)
+	}
+}

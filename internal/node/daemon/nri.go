@@ -1,0 +1,195 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/actor"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/nri"
+)
+
+// errLate is what the kubelet is told when the owner has not answered in time: the
+// container is not created, rather than outside its pool, and tried again.
+var errLate = errors.New("cpupoold did not decide in time; the kubelet tries again, and the daemon's log says what it waits for")
+
+// hooks is the daemon as NRI knows it. Its methods run in goroutines of the
+// connection and do nothing but post events to the owner and wait for its answer.
+type hooks struct {
+	post func(actor.Event)
+}
+
+// watchNRI keeps the connection to the runtime's NRI. It begins when everything
+// that is there has been planned: an answer before would come from knowing half of
+// the node. Until then the runtime's events lead to the same decisions, later.
+func (l *loop) watchNRI(ctx context.Context) {
+	if l.NriSocket == "" {
+		return
+	}
+	select {
+	case <-ctx.Done():
+		return
+	case <-l.plannedOnce:
+	}
+	_ = nri.Run(ctx, nri.Options{ // ends with ctx, and only then
+		Socket:  l.NriSocket,
+		Handler: hooks{l.box.Post},
+		State:   func(s nri.State, err error) { l.box.Post(nriChanged{s, err}) },
+	})
+}
+
+// nriChanged tells the state of the connection.
+type nriChanged struct {
+	state nri.State
+	err   error
+}
+
+func (e nriChanged) apply(l *loop) {
+	before := l.status.nri
+	switch l.status.nri = nriState(e.state, before); {
+	case l.status.nri == before:
+	case e.state == nri.Connected:
+		l.log.Info("NRI is connected: containers are placed before they exist")
+	case l.status.nri == telemetry.SourceLost:
+		l.log.Error("NRI is lost: containers are placed when the runtime tells of them, which is after their first instruction", "error", e.err)
+	default:
+		l.log.Info("the runtime does not offer NRI; containers are placed when the runtime tells of them", "error", e.err)
+	}
+	if l.model.AsksFirst = e.state == nri.Connected; !l.model.AsksFirst {
+		for _, c := range l.model.Containers {
+			if c.Container.State == cri.Created {
+				l.tree.Distrust(c.Path) // nobody asks any more before it starts
+			}
+		}
+		l.settlePromises(true, time.Now()) // nobody says any more when they are kept
+	}
+}
+
+// nriState is lost for what has been there once.
+func nriState(s nri.State, before telemetry.SourceState) telemetry.SourceState {
+	switch {
+	case s == nri.Connected:
+		return telemetry.SourceOK
+	case s == nri.Lost, before == telemetry.SourceOK, before == telemetry.SourceLost:
+		return telemetry.SourceLost
+	default:
+		return telemetry.SourceAbsent
+	}
+}
+
+// ask posts a question and waits for its answer.
+func ask[A any](ctx context.Context, h hooks, question func(answer chan<- A) actor.Event) (A, error) {
+	answer := make(chan A, 1)
+	h.post(question(answer))
+	select {
+	case a := <-answer:
+		return a, nil
+	case <-ctx.Done():
+		var none A
+		return none, errLate
+	}
+}
+
+func (h hooks) Synchronize(ctx context.Context, pods []cri.Pod, containers []cri.Container) error {
+	_, err := ask(ctx, h, func(a chan<- struct{}) actor.Event { return synchronized{pods, containers, a} })
+	return err
+}
+
+func (h hooks) Create(ctx context.Context, p cri.Pod, c cri.Container) (nri.Reply, error) {
+	a, err := ask(ctx, h, func(a chan<- created) actor.Event {
+		return &createAsked{pod: p, container: c, asker: ctx.Done(), answer: a, since: time.Now()}
+	})
+	if err == nil {
+		err = a.err
+	}
+	if err != nil {
+		return nri.Reply{}, fmt.Errorf("cpupoold: %s/%s, container %s: %w", p.Namespace, p.Name, c.Name, err)
+	}
+	return a.reply, nil
+}
+
+func (h hooks) Start(ctx context.Context, id string) error {
+	refusal, err := ask(ctx, h, func(a chan<- error) actor.Event {
+		return &startAsked{id: id, asker: ctx.Done(), answer: a, since: time.Now()}
+	})
+	if err == nil {
+		err = refusal
+	}
+	if err != nil {
+		return fmt.Errorf("cpupoold: start of container %s: %w", id, err)
+	}
+	return nil
+}
+
+func (h hooks) Update(ctx context.Context, id string, asked cri.Resources) (cri.Resources, error) {
+	u, err := ask(ctx, h, func(a chan<- updated) actor.Event { return updateAsked{id, asked, ctx.Done(), a} })
+	if err == nil {
+		err = u.err
+	}
+	return u.keep, err
+}
+
+func (h hooks) RunPod(p cri.Pod) { h.post(podRun{p}) }
+
+// Stop and StopPod are hints to look: with some runtimes they come before the end,
+// and who still runs still has its CPUs.
+func (h hooks) Stop(id string) { h.post(containerHint{id}) }
+
+func (h hooks) StopPod(id string) { h.post(podHint{id}) }
+
+func (h hooks) Remove(id string) {
+	h.post(runtimeEvent{cri.Event{ContainerID: id, Kind: cri.ContainerDeleted, At: time.Now()}})
+}
+
+func (h hooks) RemovePod(id string) { h.Remove(id) }
+
+// synchronized is the runtime's word on what is there, at the begin of a connection.
+type synchronized struct {
+	pods       []cri.Pod
+	containers []cri.Container
+	answer     chan<- struct{}
+}
+
+// apply asks for all that is there, also for what is known: of a resize that was made
+// while nobody was asked nothing else tells. The way of the event stream does the rest.
+// What is known from NRI alone and not there is not going to be: containerd creates
+// nothing at this moment. Where another runtime does, the container is found again.
+func (s synchronized) apply(l *loop) {
+	s.answer <- struct{}{}
+	there := make(map[string]bool, len(s.pods)+len(s.containers))
+	for _, p := range s.pods {
+		there[p.ID] = true
+		l.fetchPod(p.ID)
+	}
+	for _, c := range s.containers {
+		there[c.ID] = true
+		l.fetchContainer(c.ID)
+	}
+	l.model.Unexpect(there)
+	l.list()
+}
+
+// podRun tells of a new pod.
+type podRun struct{ pod cri.Pod }
+
+func (e podRun) apply(l *loop) { l.model.ExpectPod(e.pod) }
+
+// containerHint and podHint say that something has happened to an object.
+type containerHint struct{ id string }
+
+func (e containerHint) apply(l *loop) {
+	if l.model.Containers[e.id] != nil {
+		l.fetchContainer(e.id)
+	}
+}
+
+type podHint struct{ id string }
+
+func (e podHint) apply(l *loop) {
+	if l.model.Pods[e.id] != nil {
+		l.fetchPod(e.id)
+	}
+}

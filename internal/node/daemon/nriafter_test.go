@@ -1,0 +1,203 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/retry"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// stuckNode is a node on which one shared container cannot be moved.
+func stuckNode(t *testing.T, onRefusal string) (*node, *running) {
+	n := newNRINode(t)
+	n.yaml = strings.Replace(carvedYAML, "  floor: 2\n", "  floor: 2\n  onRefusal: "+onRefusal+"\n", 1)
+	r := n.start()
+	r.connected()
+	stuck := n.container(n.pod("s1", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	n.runsOn(stuck, "2-7")
+	r.quiet()
+	n.tree.Intercept(func(w testnode.CgroupWrite) error {
+		if strings.Contains(w.Name, stuck) {
+			return errors.New("device or resource busy")
+		}
+		return nil
+	})
+	return n, r
+}
+
+// TestWhoWasLetIntoTheSharedPoolStarts: and gets its own CPUs when they are free.
+func TestWhoWasLetIntoTheSharedPoolStarts(t *testing.T) {
+	n, _ := stuckNode(t, "shared")
+	id, on := n.begins(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
+	if on.Len() != 4 {
+		t.Errorf("it began on %s; want the shared pool without the two CPUs that wait for it", on)
+	}
+	n.tree.Intercept(nil)
+	n.eventually("CPUs of its own", func() bool { return n.state(id).Effective.Len() == 2 })
+}
+
+// TestFightKeepsNoOwnerAway: a container that is left alone for a fight gives way all
+// the same.
+func TestFightKeepsNoOwnerAway(t *testing.T) {
+	n := driftNode(t)
+	n.yaml = carvedYAML
+	r := n.start()
+	id := n.container(n.pod("a", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 512})
+	n.runsOn(id, "2-7")
+	r.settled()
+	r.view("contested", func(v *telemetry.View) bool {
+		contested := v.Problems[string(retry.CodeContested)] == 1
+		if !contested && n.state(id).CPUs.String() == "2-7" {
+			n.foreign(id, cgroup.FileCPUs, "4-7") // not each is counted, see TestContest
+		}
+		return contested
+	})
+	a := r.asker()
+	pod := ofPod("e", "default", "guaranteed", 4, nil)
+	n.eventually("an owner in spite of it", func() bool {
+		_, err := a.create(pod, a.container(pod, "app", whole(4)))
+		return err == nil
+	})
+	if got := n.state(id).Effective; got.Len() != 2 {
+		t.Errorf("the other one is on %s", got)
+	}
+}
+
+// TestManyGiveWay: the runtime makes few updates while all creations wait for it, and
+// the others have left by file.
+func TestManyGiveWay(t *testing.T) {
+	n := newNRINode(t)
+	n.yaml = carvedYAML
+	r := n.start()
+	r.connected()
+	pod := n.pod("s", "default", "burstable", 0, nil)
+	var ids []string
+	for i := range 3 * maxPromises {
+		ids = append(ids, n.container(pod, fmt.Sprint("app", i), cri.Resources{Shares: 512}))
+	}
+	// Of a pod that told its CPUs they would be reserved at once: if that pass comes
+	// before the question it is what makes the others give way, and no reply is under way.
+	owners := n.pod("e", "default", "guaranteed", 0, nil)
+	r.quiet()
+	own, on := n.begins(owners, "app", whole(2))
+	if on.Len() != 2 {
+		t.Fatalf("the owner began on %s", on)
+	}
+	for _, id := range ids {
+		if got := n.state(id).Effective; got.Overlaps(n.state(own).Effective) {
+			t.Errorf("%s is on %s", id, got)
+		}
+	}
+	r.quiet()
+	n.checkAll()
+	for _, id := range ids {
+		c, err := n.client.ContainerStatus(t.Context(), id)
+		if err != nil || c.Recorded.CPUs != n.state(id).CPUs.String() {
+			t.Errorf("recorded for %s: %q, %v; it is on %s", id, c.Recorded.CPUs, err, n.state(id).CPUs)
+		}
+	}
+	if got := r.loop.snapshot.Load().Writes[telemetry.Write{Via: "nri", Result: telemetry.OK}]; got != maxPromises {
+		t.Errorf("%d updates in the reply; want %d", got, maxPromises)
+	}
+}
+
+// TestStartOfOneThatIsNotKnown: created while nobody was asked, and started when
+// somebody is.
+func TestStartOfOneThatIsNotKnown(t *testing.T) {
+	n := newNRINode(t)
+	defer n.runtime.Hang("GetContainerEvents")()
+	r := n.start()
+	r.connected()
+	pod := n.pod("e", "default", "guaranteed", 2, nil)
+	n.runtime.NRIDown()
+	r.view("NRI lost", func(v *telemetry.View) bool { return v.Sources[telemetry.NRI] == telemetry.SourceLost })
+	id, err := n.runtime.CreateContainer(pod, testnode.ContainerSpec{Name: "app", Resources: whole(2)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.runtime.NRIUp(); err != nil {
+		t.Fatal(err)
+	}
+	r.connected()
+	if err := n.runtime.StartContainer(id); err != nil {
+		t.Fatal(err)
+	}
+	if on := n.runtime.BeganOn(id); on.String() != "4-5" {
+		t.Errorf("it began on %s; want 4-5", on)
+	}
+}
+
+// TestGhosts: a creation that has failed without a word leaves nothing when the next
+// one of the same name is asked for, nor when the pod goes.
+func TestGhosts(t *testing.T) {
+	a := newNode(t).start().asker()
+	pod := ofPod("e", "default", "guaranteed", 2, nil)
+	for range 3 {
+		a.mustCreate(pod, a.container(pod, "app", whole(2)))
+	}
+	counted := make(chan int, 1)
+	count := func() int {
+		a.loop.box.Post(counting(counted))
+		select {
+		case n := <-counted:
+			return n
+		case <-time.After(patience):
+			return -1
+		}
+	}
+	if n := count(); n != 1 {
+		t.Errorf("%d containers are known; want the last", n)
+	}
+	a.hooks.RemovePod(pod.ID)
+	if n := count(); n != 0 {
+		t.Errorf("%d containers are known after the pod; want none", n)
+	}
+}
+
+// counting is an event that asks how many containers are known.
+type counting chan int
+
+func (c counting) apply(l *loop) { c <- len(l.model.Containers) }
+
+// TestWhatIsBeingMadeIsNotLookedAt: the OCI runtime writes a cgroup's files in steps,
+// and what the daemon would write between them is lost or in its way.
+func TestWhatIsBeingMadeIsNotLookedAt(t *testing.T) {
+	m := inventory.NewModel(cgroup.DriverSystemd)
+	slice := "kubepods-podu.slice"
+	m.Expect(cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice},
+		cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Created, CgroupsPath: slice + ":cri-containerd:c"})
+	e := m.Containers["c"]
+	e.Unborn, e.Recorded = false, cpuset.Of(4)
+	tree := kernelstate.NewTree(func(p cgroup.Path) (cgroup.State, error) {
+		return cgroup.State{Path: p, HasCPUSet: true, Effective: cpuset.Range(0, 7)}, nil
+	})
+	targets := []cgroup.Target{{Path: e.Path, Container: "c", CPUs: cpuset.Of(4)}}
+	there := func() bool {
+		if gone, errs := tree.Refresh(targets, m); len(gone)+len(errs) > 0 {
+			t.Fatal(gone, errs)
+		}
+		return tree.Current[e.Path].Exists
+	}
+	m.AsksFirst = true
+	if there() {
+		t.Error("it is looked at while it is being made")
+	}
+	e.Starting = true
+	if tree.Distrust(e.Path); !there() {
+		t.Error("it is not looked at when the runtime asks whether it may start")
+	}
+	e.Starting, m.AsksFirst = false, false
+	if tree.Distrust(e.Path); !there() {
+		t.Error("it is not looked at although nobody will ask")
+	}
+}

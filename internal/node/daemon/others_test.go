@@ -1,0 +1,354 @@
+package daemon
+
+import (
+	"path"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/managers"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// crioNode is one whose CRI-O is told what it does with containers' CPUs.
+type crioNode struct {
+	*node
+	mu     sync.Mutex
+	told   managers.CRIO
+	writes []string // of the daemon's, to files
+}
+
+func newCRIONode(t *testing.T, nri bool, told managers.CRIO) *crioNode {
+	n := &crioNode{node: newNodeWith(t, testnode.RuntimeConfig{Flavor: testnode.CRIO, NRI: nri}), told: told}
+	n.yaml += "otherManagers: standDown\n"
+	n.tree.Intercept(func(w testnode.CgroupWrite) error {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.writes = append(n.writes, w.Name+"="+w.Value)
+		return nil
+	})
+	return n
+}
+
+func (n *crioNode) start() *running {
+	h := n.host()
+	h.Managers = func() managers.CRIO {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return n.told
+	}
+	return n.startOn(h)
+}
+
+// retell is a CRI-O that comes back with another configuration.
+func (n *crioNode) retell(r *running, told managers.CRIO) {
+	n.mu.Lock()
+	n.told = told
+	n.mu.Unlock()
+	r.loop.box.Post(relist{})
+}
+
+// untouched says that nobody of ours has written to a container's cgroup, or had its
+// runtime or systemd do so.
+func (n *crioNode) untouched(id string) {
+	n.t.Helper()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, w := range n.writes {
+		if strings.HasPrefix(w, n.runtime.Cgroup(id)+"/") {
+			n.t.Errorf("the daemon has written %s", w)
+		}
+	}
+	for _, o := range n.journal().Originals {
+		if string(o.Path) == n.runtime.Cgroup(id) {
+			n.t.Errorf("the daemon has on record %+v", o)
+		}
+	}
+}
+
+// problem says whether the node as a whole has a problem.
+func problemOf(l *loop, code pools.Code) (text string) {
+	for _, p := range l.problems() {
+		if p.Code == code && p.PodUID == "" {
+			text += p.Text + "\n"
+		}
+	}
+	return text
+}
+
+var batch = managers.CRIO{Workloads: []managers.Workload{{Name: "batch", Source: "/etc/crio/crio.conf.d/99-batch.conf", Activation: "example.com/batch", Pins: true}}}
+
+// TestWorkloadIsLeftAlone: containers of a workload of CRI-O's are where it has put
+// them, whatever happens, and nobody gets what they have for himself.
+func TestWorkloadIsLeftAlone(t *testing.T) {
+	for name, nri := range map[string]bool{"with NRI": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			n := newCRIONode(t, nri, batch)
+			sandbox := n.pod("before", "default", "burstable", 0, map[string]string{"example.com/batch": ""})
+			before := n.container(sandbox, "app", cri.Resources{Shares: 512, CPUs: "4-5"})
+			r := n.start()
+			r.quiet()
+			if nri {
+				r.connected()
+			}
+			after := n.container(n.pod("after", "default", "burstable", 0, map[string]string{"example.com/batch": ""}), "app", cri.Resources{Shares: 512, CPUs: "5"})
+			owner := n.container(n.pod("owner", "default", "guaranteed", 2, nil), "app", whole(2))
+			n.runsOn(owner, "6-7")
+			r.quiet()
+			n.runsOn(before, "4-5")
+			n.runsOn(after, "5")
+			n.runsOn(sandbox, "2-3") // CRI-O puts pause containers of workloads nowhere
+
+			n.foreign(after, cgroup.FileCPUs, "4") // as its own manager
+			r.loop.box.Post(relist{})
+			r.quiet()
+			n.has(n.runtime.Cgroup(after), cgroup.FileCPUs, "4")
+			n.untouched(before)
+			n.untouched(after)
+
+			r.stop()
+			r = n.start()
+			r.quiet()
+			n.runsOn(owner, "6-7")
+			n.untouched(before)
+			n.untouched(after)
+			r.inspect(func(l *loop) {
+				if text := problemOf(l, desired.CodeOtherManager); text != "" {
+					t.Errorf("a problem, although the configuration says that it is none: %s", text)
+				}
+			})
+			for _, p := range n.preview().Plan.Pods {
+				if c := p.Containers[0]; p.UID == "owner" && c.Kind == pools.App && c.Pool != pools.Guaranteed {
+					t.Errorf("the owner is in pool %s", c.Pool)
+				}
+			}
+		})
+	}
+}
+
+// TestManagerThatAppears: where the configuration wants no other manager and one
+// appears, the daemon stands down for its containers and says so. Those that it has
+// placed stay where they are when its configuration is gone, maybe for a moment; new
+// ones are the daemon's.
+func TestManagerThatAppears(t *testing.T) {
+	n := newCRIONode(t, false, managers.CRIO{})
+	n.yaml = poolsYAML
+	pod := n.pod("batch", "default", "burstable", 0, map[string]string{"example.com/batch": ""})
+	id := n.container(pod, "app", cri.Resources{Shares: 512, CPUs: "4-5"})
+	r := n.start()
+	n.runsOn(id, "2-3")
+	r.view("ready", func(v *telemetry.View) bool { return v.Ready }) // which waits for the files for applications, too
+	r.quiet()
+
+	n.retell(r, batch)
+	r.view("the problem", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeOtherManager)] == 1 })
+	n.foreign(id, cgroup.FileCPUs, "0")
+	r.loop.box.Post(relist{})
+	r.quiet()
+	n.has(n.runtime.Cgroup(id), cgroup.FileCPUs, "0")
+	r.inspect(func(l *loop) {
+		text := problemOf(l, desired.CodeOtherManager)
+		for _, part := range []string{"CRI-O's workload batch (/etc/crio/crio.conf.d/99-batch.conf)", "otherManagers.crioWorkloads: standDown"} {
+			if !strings.Contains(text, part) {
+				t.Errorf("the problem %q does not say %q", text, part)
+			}
+		}
+		if c := l.condition(); c.Reason != "Degraded" || !c.Ready {
+			t.Errorf("condition %+v; want Degraded", c)
+		}
+	})
+
+	n.retell(r, managers.CRIO{Unreadable: []managers.FileError{{Name: "/etc/crio/crio.conf", Err: cgroup.ErrGone}}})
+	r.view("the file is reported", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeOtherManager)] == 2 })
+	n.has(n.runtime.Cgroup(id), cgroup.FileCPUs, "0")
+
+	n.retell(r, managers.CRIO{})
+	n.eventually("it is said that the manager is gone", func() bool {
+		var text string
+		r.inspect(func(l *loop) { text = problemOf(l, desired.CodeOtherManager) })
+		return strings.Contains(text, "is configured no more")
+	})
+	r.quiet()
+	n.has(n.runtime.Cgroup(id), cgroup.FileCPUs, "0")
+	second := n.container(pod, "second", cri.Resources{Shares: 512, CPUs: "4-5"})
+	n.runsOn(second, "2-3")
+
+	n.retell(r, batch)
+	n.eventually("both are the manager's again", func() bool {
+		var text string
+		r.inspect(func(l *loop) { text = problemOf(l, desired.CodeOtherManager) })
+		return strings.Contains(text, "(2 at the moment)")
+	})
+	n.has(n.runtime.Cgroup(id), cgroup.FileCPUs, "0")
+
+	n.retell(r, managers.CRIO{})
+	for _, id := range []string{id, second} {
+		if err := n.runtime.StopContainer(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.view("no problem", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeOtherManager)] == 0 })
+}
+
+// TestHighPerformance: a container whose partition CRI-O makes is left alone, and the
+// pools do without its CPUs.
+func TestHighPerformance(t *testing.T) {
+	handler := managers.CRIO{Handlers: []managers.Handler{{Name: "high-performance", Allowed: []string{"cpu-load-balancing.crio.io"}}}}
+	n := newCRIONode(t, false, handler)
+	n.yaml = strings.Replace(n.yaml, "guaranteed:\n  cpus: 4-7", "guaranteed:\n  from: shared\n  floor: 1", 1)
+	n.yaml = strings.Replace(n.yaml, "cpus: 2-3", "cpus: 2-7", 1)
+	pod, err := n.runtime.RunPod(testnode.PodSpec{UID: "hp", Namespace: "default", Name: "hp", QoS: "guaranteed", RuntimeHandler: "high-performance",
+		Annotations: map[string]string{"cpu-load-balancing.crio.io": "disable"}, Resources: whole(2)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res := whole(2)
+	res.CPUs = "2-3"
+	id := n.container(pod, "app", res)
+	r := n.start()
+	shared := n.container(n.pod("shared", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	owner := n.container(n.pod("owner", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.runsOn(owner, "4-5")
+	n.runsOn(shared, "6-7")
+	r.quiet()
+	n.runsOn(id, "2-3")
+	n.untouched(id)
+	if st := n.state(id); st.Quota == 0 {
+		t.Error("the quota of the foreign container is lifted")
+	}
+	if _, err := n.tree.ReadFile(path.Join(n.runtime.Cgroup(id), "cpuset.cpus"), 64); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPluginBeforeUs: a container that comes to NRI with CPUs has them from another
+// plugin. To set them, too, would make the runtime refuse it.
+func TestPluginBeforeUs(t *testing.T) {
+	n := newNode(t)
+	r := n.start()
+	a := r.asker()
+	pod := ofPod("p", "default", "guaranteed", 2, nil)
+	res := whole(2)
+	res.CPUs = "4-5"
+	made := a.container(pod, "app", res)
+	if reply := a.mustCreate(pod, made); !reply.Adjustment.CPUs.IsEmpty() || reply.Adjustment.Unlimited || len(reply.Adjustment.Env) > 0 || len(reply.Updates) > 0 {
+		t.Errorf("reply %+v; want none", reply)
+	}
+	other := ofPod("o", "default", "guaranteed", 2, nil)
+	if reply := a.mustCreate(other, a.container(other, "app", whole(2))); reply.Adjustment.CPUs.String() != "6-7" {
+		t.Errorf("the next owner gets %s; the plugin has 4-5", reply.Adjustment.CPUs)
+	}
+	r.view("the problem", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeOtherManager)] == 1 })
+	r.inspect(func(l *loop) { // a kubelet that is static now does the same
+		text := problemOf(l, desired.CodeOtherManager)
+		for _, part := range []string{"another NRI plugin or a static kubelet", "otherManagers.nriPlugins: standDown", "cpuManagerPolicy: none", "guaranteed.exclusive: kubelet"} {
+			if !strings.Contains(text, part) {
+				t.Errorf("the problem %q does not say %q", text, part)
+			}
+		}
+	})
+	n.eventually("it is on record", func() bool {
+		j := n.journal()
+		return len(j.Others) == 1 && j.Others[0] == undo.Left{PodUID: "p", Container: "app", ID: made.ID}
+	})
+	if err := a.start(made.ID); err != nil {
+		t.Errorf("start: %v", err)
+	}
+	if keep, err := a.hooks.Update(t.Context(), made.ID, cri.Resources{CPUs: "5"}); err != nil || keep != (cri.Resources{}) {
+		t.Errorf("an update of its CPUs is answered with %+v, %v", keep, err)
+	}
+}
+
+// TestPluginIsRemembered: which containers another plugin has placed nobody but the
+// journal can tell after a restart.
+func TestPluginIsRemembered(t *testing.T) {
+	n := newNRINode(t)
+	r := n.start()
+	r.connected()
+	res := whole(2)
+	res.CPUs = "4-5"
+	theirs := n.container(n.pod("theirs", "default", "guaranteed", 2, nil), "app", res)
+	ours := n.container(n.pod("ours", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.runsOn(ours, "6-7")
+	n.eventually("it is on record", func() bool { return len(n.journal().Others) == 1 })
+	r.stop()
+
+	look := n.preview()
+	if _, p := findPlacement(&look.Plan, theirs); p == nil || p.Pool != pools.Other {
+		t.Errorf("a look without the daemon finds %+v; it is the plugin's", p)
+	}
+	r = n.start()
+	r.connected()
+	r.quiet()
+	n.runsOn(theirs, "4-5")
+	n.runsOn(ours, "6-7")
+	for _, o := range n.journal().Originals {
+		if string(o.Path) == n.runtime.Cgroup(theirs) {
+			t.Errorf("the daemon has on record %+v", o)
+		}
+	}
+	if st := n.state(theirs); st.Quota <= 0 {
+		t.Error("the quota of the other plugin's container is lifted")
+	}
+	r.view("it is still the plugin's", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeOtherManager)] == 1 })
+}
+
+// TestSuccessorIsNoPlugins: a container that was made in the place of a plugin's while
+// the daemon was away is not the plugin's for its name. Where the journal of an earlier
+// build has no IDs, names are all there is.
+func TestSuccessorIsNoPlugins(t *testing.T) {
+	for name, on := range map[string]string{"with IDs": "2-3", "without": "5"} {
+		t.Run(name, func(t *testing.T) {
+			n := newNRINode(t)
+			r := n.start()
+			r.connected()
+			pod := n.pod("p", "default", "burstable", 0, nil)
+			first := n.container(pod, "app", cri.Resources{Shares: 512, CPUs: "4"})
+			n.eventually("it is on record", func() bool { return len(n.journal().Others) == 1 })
+			r.stop()
+			if name == "without" {
+				n.rewrite(undo.JournalVersion, func(data map[string]any) { delete(data["others"].([]any)[0].(map[string]any), "id") })
+			}
+			if err := n.runtime.StopContainer(first); err != nil {
+				t.Fatal(err)
+			}
+			second := n.container(pod, "app", cri.Resources{Shares: 512, CPUs: "5"})
+
+			r = n.start()
+			r.connected()
+			r.quiet()
+			n.runsOn(second, on)
+		})
+	}
+}
+
+// TestPluginBeforeUsAndLate: a runtime that does not wait for the answer makes the
+// container all the same, and nothing else tells that a plugin has placed it.
+func TestPluginBeforeUsAndLate(t *testing.T) {
+	n := newNode(t)
+	r := n.start()
+	a := r.asker()
+	pod := ofPod("p", "default", "guaranteed", 2, nil)
+	res := whole(2)
+	res.CPUs = "4-5"
+	for name, c := range map[string]cri.Container{"theirs": a.container(pod, "theirs", res), "ours": a.container(pod, "ours", whole(2))} {
+		r.inspect(func(l *loop) {
+			ask := &createAsked{pod: pod, container: c}
+			ask.apply(l)
+			l.creating = nil
+			l.giveUp(ask)
+			l.model.PutContainer(inventory.ContainerFacts{Container: c}) // as the runtime tells it then
+			if e := l.model.Containers[c.ID]; e.Foreign != (name == "theirs") || e.Unborn {
+				t.Errorf("%s: foreign %t, unborn %t", name, e.Foreign, e.Unborn)
+			}
+			l.model.DropContainer(c.ID)
+		})
+	}
+}

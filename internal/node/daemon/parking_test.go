@@ -1,0 +1,451 @@
+package daemon
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/partition"
+	previews "github.com/cpupoold/cpupoold/internal/node/preview"
+	quiets "github.com/cpupoold/cpupoold/internal/node/quiet"
+	"github.com/cpupoold/cpupoold/internal/node/restore"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// parkingYAML switches parking on, with a value of guaranteed.isolation.
+func parkingYAML(yaml, mode string) string {
+	return strings.Replace(isolatingBy(yaml, mode), "guaranteed:\n", "guaranteed:\n  park: true\n", 1)
+}
+
+// parked is what the kernel says of the cgroup of parked CPUs.
+func (n *node) parked() (st cgroup.State, there bool) {
+	st, err := cgroup.New(n.tree).Read(cgroup.Parking)
+	if err != nil && !errors.Is(err, cgroup.ErrGone) {
+		n.t.Fatal(err)
+	}
+	return st, err == nil
+}
+
+// parks waits until exactly these CPUs are parked, by the kernel's word and the
+// daemon's, and the root and the shared pool have none of them.
+func (r *running) parks(cpus string) {
+	r.t.Helper()
+	r.eventually("CPUs "+cpus+" parked", func() bool {
+		st, _ := r.parked()
+		root := r.root()
+		v := r.loop.snapshot.Load()
+		return v != nil && st.Partition.Is(cgroup.IsolatedPartition) && st.Effective.String() == cpus && !root.Overlaps(st.Effective) &&
+			v.Parked.Equal(st.Effective) && r.lists()[cgroup.Parking] == cpus && v.Problems[string(codeNoParking)] == 0
+	})
+}
+
+// parksNothing waits until nothing of the parking is left, but the cgroup if it is kept.
+func (n *node) parksNothing(kept bool) {
+	n.t.Helper()
+	n.eventually("nothing parked", func() bool {
+		st, there := n.parked()
+		_, top := cgroup.New(n.tree).Read(cgroup.ParkingTop)
+		return there == kept && (top == nil) == kept && st.Partition.Is(cgroup.MemberPartition) && n.lists()[cgroup.ParkingTop] == ""
+	})
+}
+
+// restored restores the node, after which nothing of the parking is left.
+func (n *node) restored() {
+	n.t.Helper()
+	h := n.host()
+	report, err := restore.HostRestore(&h, n.t.Context(), n.journal())
+	if err != nil || slices.ContainsFunc(report.Differs, func(d undo.Difference) bool { return !d.Harmless }) {
+		n.t.Errorf("restore: %+v, %v", report, err)
+	}
+	n.parksNothing(false)
+	if !n.root().Equal(cpuset.Range(0, 7)) || len(n.lists()) > 0 {
+		n.t.Errorf("after restore the root has %s, lists %v", n.root(), n.lists())
+	}
+	n.unharmed()
+}
+
+// unharmed says that the kernel has lost nothing and has not crashed.
+func (n *node) unharmed() {
+	n.t.Helper()
+	if n.tree.Crashed() || !n.tree.Leaked().IsEmpty() {
+		n.t.Errorf("crashed: %t, leaked: %s", n.tree.Crashed(), n.tree.Leaked())
+	}
+}
+
+// ofParking are the originals of the parking that are in the journal.
+func ofParking(j undo.Journal) []undo.Original {
+	return slices.DeleteFunc(slices.Clone(j.Originals), func(o undo.Original) bool { return !partition.IsParking(o.Path) })
+}
+
+// TestParking follows the free CPUs from one daemon to the next, over owners that come
+// and go, to restore.
+func TestParking(t *testing.T) {
+	for name, kernel := range map[string][2]int{"6.11": {6, 11}, "6.12": {6, 12}, "6.18": {6, 18}, "7.0": {7, 0}} {
+		for _, nri := range []bool{false, true} {
+			t.Run(name+map[bool]string{false: "", true: " NRI"}[nri], func(t *testing.T) {
+				n := newPartitionNode(t, kernel[0], kernel[1], testnode.RuntimeConfig{NRI: nri})
+				n.yaml = parkingYAML(n.yaml, "partition")
+				r := n.start()
+				if nri {
+					r.connected()
+				}
+				r.parks("4-7")
+				n.eventually("it is in the journal", func() bool { return len(ofParking(n.journal())) == 3 })
+				pod := n.pod("a", "default", "guaranteed", 2, nil)
+				owner := n.container(pod, "app", whole(2))
+				if st := n.state(owner); nri && (!st.Partition.Is(cgroup.RootPartition) || st.Effective.Len() != 2) {
+					t.Errorf("the entrypoint began in %+v", st)
+				}
+				shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+				n.isPartition(owner, cgroup.RootPartition)
+				own := n.state(owner).CPUs
+				r.parks(cpuset.Range(4, 7).Difference(own).String())
+				n.runsOn(shared, "2-3")
+				r.quiet()
+				n.check()
+				if got := r.loop.snapshot.Load(); got.Partitions["isolated"] != 0 || got.Partitions["root"] != 1 {
+					t.Errorf("partitions of containers: %v", got.Partitions)
+				}
+				r.stop()
+				writes := len(n.tree.Writes())
+				r = n.start()
+				r.quiet()
+				if more := n.tree.Writes()[writes:]; len(more) > 0 {
+					t.Errorf("a daemon that starts again writes %v", more)
+				}
+				if err := n.runtime.StopPod(pod); err != nil {
+					t.Fatal(err)
+				}
+				n.eventually("all is parked again", func() bool {
+					r.loop.box.Post(relist{})
+					st, _ := n.parked()
+					return st.Effective.String() == "4-7"
+				})
+				r.parks("4-7")
+				last := n.container(n.pod("b", "default", "guaranteed", 4, nil), "app", whole(4))
+				n.isPartition(last, cgroup.RootPartition)
+				n.parksNothing(true)
+				r.quiet()
+				r.stop()
+				n.restored()
+			})
+		}
+	}
+}
+
+// TestParkingAfterFailedStart: an instance that was created and never ran is planned for
+// the CPUs of the next one, and what is free stays parked.
+func TestParkingAfterFailedStart(t *testing.T) {
+	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{NRI: true})
+	n.yaml = parkingYAML(n.yaml, "auto")
+	r := n.start()
+	r.connected()
+	r.parks("4-7")
+	pod := n.pod("a", "default", "guaranteed", 2, nil)
+	if _, err := n.runtime.CreateContainer(pod, testnode.ContainerSpec{Name: "app", Resources: whole(2)}); err != nil {
+		t.Fatal(err)
+	}
+	n.made[pod+"/app"]++
+	owner := n.container(pod, "app", whole(2))
+	n.isPartition(owner, cgroup.RootPartition)
+	r.parks(cpuset.Range(4, 7).Difference(n.state(owner).CPUs).String())
+	r.quiet()
+	n.unharmed()
+}
+
+// TestParkingWithLostJournal: its place says whose the parking is.
+func TestParkingWithLostJournal(t *testing.T) {
+	for name, next := range map[string]string{
+		"restore": "", "parks": parkingYAML(poolsYAML, "partition"), "does not park": isolating(poolsYAML), "has no partitions": poolsYAML,
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newPartitionNode(t, 6, 12, testnode.RuntimeConfig{})
+			n.yaml = parkingYAML(n.yaml, "partition")
+			r := n.start()
+			r.parks("4-7")
+			r.quiet()
+			r.stop()
+			if err := os.Remove(n.host().Journal); err != nil {
+				t.Fatal(err)
+			}
+			if next != "" {
+				n.yaml = next
+				r = n.start()
+				if strings.Contains(next, "park:") {
+					r.parks("4-7")
+					n.eventually("it is in the journal", func() bool { return len(ofParking(n.journal())) == 3 })
+				} else {
+					n.parksNothing(false)
+					n.eventually("it is in no journal", func() bool { return len(ofParking(n.journal())) == 0 })
+				}
+				r.stop()
+			}
+			n.restored()
+		})
+	}
+}
+
+// TestParkingSwitchedOff: a configuration without gives the CPUs back, and one with
+// parks them again.
+func TestParkingSwitchedOff(t *testing.T) {
+	for name, without := range map[string]string{"no parking": isolating(poolsYAML), "no partitions": poolsYAML, "from shared": carvedYAML} {
+		t.Run(name, func(t *testing.T) {
+			n := newPartitionNode(t, 6, 12, testnode.RuntimeConfig{})
+			n.yaml = parkingYAML(n.yaml, "partition")
+			r := n.start()
+			r.parks("4-7")
+			n.yaml = without
+			r.loop.reload()
+			n.parksNothing(false)
+			r.view("no CPUs parked", func(v *telemetry.View) bool { return v.Parked.IsEmpty() })
+			if !n.root().Equal(cpuset.Range(0, 7)) {
+				t.Errorf("the root has %s", n.root())
+			}
+			n.yaml = parkingYAML(strings.Replace(poolsYAML, "cpus: 4-7", "cpus: 5-7", 1), "partition")
+			r.loop.reload()
+			r.parks("5-7")
+			n.unharmed()
+		})
+	}
+}
+
+// TestParkingIsRepaired: what others do to the parking is undone, and CPUs that go
+// offline are parked when they are back.
+func TestParkingIsRepaired(t *testing.T) {
+	for name, kernel := range map[string][2]int{"6.12": {6, 12}, "6.18": {6, 18}, "7.0": {7, 0}} {
+		t.Run(name, func(t *testing.T) {
+			n := newPartitionNode(t, kernel[0], kernel[1], testnode.RuntimeConfig{})
+			n.yaml = parkingYAML(n.yaml, "partition")
+			r := n.start()
+			r.parks("4-7")
+			r.quiet()
+			for _, w := range [][2]string{
+				{"cpupoold/parking/cpuset.cpus.partition", "member"},
+				{"cpupoold/parking/cpuset.cpus.partition", "root"},
+				{"cpupoold/parking/cpuset.cpus.exclusive", "5"},
+				{"cpupoold/cpuset.cpus.exclusive", "\n"},
+				{"cpupoold/cpuset.cpus.exclusive", "4"},
+			} {
+				if err := n.tree.Write(w[0], w[1]); err != nil {
+					t.Fatalf("%s: %v", w, err)
+				}
+				r.parks("4-7")
+				n.eventually("its list above, too", func() bool { return n.lists()[cgroup.ParkingTop] == "4-7" })
+			}
+			if err := n.tree.Rmdir(string(cgroup.Parking)); err != nil {
+				t.Fatal(err)
+			}
+			r.quiet()
+			r.parks("4-7")
+			for _, online := range []string{"0-6", "0-3", "0-7"} {
+				cpus, err := cpuset.Parse(online)
+				if err != nil {
+					t.Fatal(err)
+				}
+				n.online(cpus)
+				if free := cpus.Difference(cpuset.Range(0, 3)); free.IsEmpty() {
+					n.eventually("no partition", func() bool {
+						st, _ := n.parked()
+						return st.Partition.Is(cgroup.MemberPartition) && n.lists()[cgroup.Parking] == ""
+					})
+				} else {
+					r.parks(free.String())
+				}
+			}
+			n.unharmed()
+		})
+	}
+}
+
+// TestNoParking: where free CPUs cannot be parked the state says so, and owners get
+// theirs.
+func TestNoParking(t *testing.T) {
+	for name, c := range map[string]struct {
+		major, minor int
+		mode         string
+		others       string // cpuset.cpus of a slice of an administrator's
+	}{
+		"old kernel":           {6, 8, "partition", ""},
+		"auto, kernel before":  {6, 12, "auto", ""},
+		"CPUs of somebody's":   {7, 0, "auto", "6-7"},
+		"CPUs of another kind": {6, 12, "partition", "4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newPartitionNode(t, c.major, c.minor, testnode.RuntimeConfig{})
+			n.yaml = parkingYAML(n.yaml, c.mode)
+			n.tree.MkdirAll("admin.slice")
+			if c.others != "" {
+				if err := n.tree.Write("admin.slice/cpuset.cpus", c.others); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r := n.start()
+			r.view("told", func(v *telemetry.View) bool { return v.Problems[string(codeNoParking)] == 1 && v.Parked.IsEmpty() })
+			id := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
+			n.eventually("CPUs of its own", func() bool {
+				return n.state(id).Effective.Len() == 2 && n.state(id).CPUs.IsSubsetOf(cpuset.Range(4, 7))
+			})
+			if c.others == "" {
+				return
+			}
+			if err := n.tree.Write("admin.slice/cpuset.cpus", "0-7"); err != nil {
+				t.Fatal(err)
+			}
+			r.quiet()
+			r.parks(cpuset.Range(4, 7).Difference(n.state(id).CPUs).String())
+		})
+	}
+}
+
+// TestParkingPreviewed: `plan` knows that the parking gives way to owners, and when it
+// ends.
+func TestParkingPreviewed(t *testing.T) {
+	for yaml, ends := range map[string][]cgroup.Path{poolsYAML: {cgroup.Parking}, parkingYAML(poolsYAML, "partition"): nil} {
+		n := newPartitionNode(t, 6, 12, testnode.RuntimeConfig{})
+		n.yaml = parkingYAML(n.yaml, "partition")
+		r := n.start()
+		r.parks("4-7")
+		r.quiet()
+		r.stop()
+		id := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
+		if err := n.tree.Write(n.runtime.Cgroup(id)+"/cpuset.cpus", "4-5"); err != nil {
+			t.Fatal(err)
+		}
+		n.yaml = yaml
+		var s desired.Settings
+		o := n.options()
+		if err := s.Change(o.Config, o.Topology, nil); err != nil {
+			t.Fatal(err)
+		}
+		p, err := previews.PreviewOf(t.Context(), n.host(), s, n.journal(), pools.NamespaceRights{}, time.Now())
+		if err != nil || !slices.Equal(p.Ends, ends) || len(p.Owners) != 1 || p.Owners[0].Why != "" {
+			t.Errorf("%s\nends %v, owners %+v, %v", yaml, p.Ends, p.Owners, err)
+		}
+	}
+}
+
+// TestParkingIsQuiet: while somebody has CPUs of its own, what is free is parked when the
+// time of quiet is over, or the last owner gone; what owners get leaves at once, and a
+// daemon that starts keeps what is parked.
+func TestParkingIsQuiet(t *testing.T) {
+	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{})
+	n.yaml = quieting(parkingYAML(n.yaml, "auto"), "1h")
+	r := n.start()
+	r.parks("4-7")
+	stays, goes := n.pod("a", "default", "guaranteed", 1, nil), n.pod("b", "default", "guaranteed", 2, nil)
+	n.isPartition(n.container(stays, "app", whole(1)), cgroup.RootPartition)
+	n.isPartition(n.container(goes, "app", whole(2)), cgroup.RootPartition)
+	left, _ := n.parked()
+	if left.Effective.Len() != 1 {
+		t.Fatalf("beside 3 CPUs of owners %s are parked", left.Effective)
+	}
+	if err := n.runtime.StopPod(goes); err != nil {
+		t.Fatal(err)
+	}
+	r.loop.box.Post(relist{})
+	waits := func(v *telemetry.View) bool { return v.Quiet["cpus"] == 2 && v.Parked.Equal(left.Effective) }
+	r.view("two CPUs wait", waits)
+	r.quiet()
+	r.stop()
+	r = n.start()
+	r.view("two CPUs wait still", waits)
+	r.parks(left.Effective.String())
+	if err := n.tree.Write(string(cgroup.Parking.Join(cgroup.FilePartition)), "member"); err != nil {
+		t.Fatal(err)
+	}
+	r.parks(left.Effective.String())
+	with := n.yaml
+	n.yaml = strings.Replace(with, "park: true", "park: false", 1)
+	r.loop.reload()
+	r.view("nothing is to be parked", func(v *telemetry.View) bool { return v.Quiet["cpus"] == 0 && v.Parked.IsEmpty() })
+	n.yaml = with
+	r.loop.reload()
+	r.view("three CPUs wait", func(v *telemetry.View) bool { return v.Quiet["cpus"] == 3 && v.Parked.IsEmpty() })
+	if err := n.runtime.StopPod(stays); err != nil {
+		t.Fatal(err)
+	}
+	n.eventually("all is parked", func() bool {
+		r.loop.box.Post(relist{})
+		st, _ := n.parked()
+		return st.Effective.String() == "4-7"
+	})
+	r.view("nothing waits", func(v *telemetry.View) bool { return v.Quiet["cpus"] == 0 })
+	n.unharmed()
+}
+
+// TestQuietParks is when CPUs are parked, without a node.
+func TestQuietParks(t *testing.T) {
+	const limit = 10 * time.Minute
+	start := time.Now()
+	all, more, some := cpuset.Range(4, 7), cpuset.Range(4, 6), cpuset.Of(4, 5)
+	var q quiets.Quiet
+	for _, c := range []struct {
+		what      string
+		at        time.Duration
+		can, are  cpuset.Set
+		owned     bool
+		want      cpuset.Set
+		waits     bool
+		unchanged bool
+	}{
+		{"nobody has CPUs", 0, all, cpuset.Set{}, false, all, false, true},
+		{"somebody gets two", time.Minute, some, all, true, some, false, true},
+		{"and gives one back", time.Minute, more, some, true, some, true, false},
+		{"still", 10 * time.Minute, more, some, true, some, true, true},
+		{"somebody ends the parking", 10 * time.Minute, more, cpuset.Set{}, true, some, true, true},
+		{"time is up", 11 * time.Minute, more, some, true, more, false, true},
+		{"and more is free", 11*time.Minute + quiets.QuietBreak/2, all, some, true, all, false, true},
+		{"which is not parked yet", 12 * time.Minute, all, some, true, all, false, true},
+		{"one is taken", 13 * time.Minute, more, all, true, more, false, true},
+		{"and back", 14 * time.Minute, all, more, true, more, true, false},
+		{"the last one goes", 15 * time.Minute, all, more, false, all, false, true},
+	} {
+		now := start.Add(c.at)
+		q.Begin(limit, now)
+		q.Settle(pools.Plan{}, nil, nil, now)
+		got, news := q.Park(c.can, c.are, c.owned, now)
+		if !got.Equal(c.want) || q.Unparked.IsEmpty() == c.waits || news == c.unchanged {
+			t.Errorf("%s: %s, waits %s, news %t; want %s", c.what, got, q.Unparked, news, c.want)
+		}
+	}
+}
+
+// TestParkedCPUsAreNotGiven: no answer to the runtime gives CPUs that the kernel still
+// has in the parking, whatever the plan says.
+func TestParkedCPUsAreNotGiven(t *testing.T) {
+	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{NRI: true})
+	n.yaml = parkingYAML(n.yaml, "auto")
+	r := n.start()
+	r.connected()
+	r.parks("4-7")
+	r.quiet()
+	n.tree.Intercept(func(w testnode.CgroupWrite) error {
+		if strings.HasPrefix(w.Name, string(cgroup.ParkingTop)+"/") {
+			return syscall.EIO
+		}
+		return nil
+	})
+	pod := n.pod("a", "default", "guaranteed", 2, nil)
+	_, err := n.runtime.CreateContainer(pod, testnode.ContainerSpec{Name: "app", Resources: whole(2)})
+	if err == nil || !strings.Contains(err.Error(), string(cgroup.Parking)) {
+		t.Errorf("created while its CPUs are parked: %v", err)
+	}
+	n.tree.Intercept(nil)
+	id := n.container(pod, "app", whole(2))
+	if st := n.state(id); !st.Partition.Is(cgroup.RootPartition) || st.Effective.Len() != 2 {
+		t.Errorf("the entrypoint began in %+v", st)
+	}
+	r.parks(cpuset.Range(4, 7).Difference(n.state(id).CPUs).String())
+	n.unharmed()
+}

@@ -1,0 +1,252 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// reading counts the reads of files, by file, and under "" of directories, until the daemon
+// has nothing left to do.
+func (r *running) reading(do func()) map[string]int {
+	r.t.Helper()
+	r.rests()
+	all := make(map[string]int)
+	r.tree.OnRead(func(name string) {
+		if strings.HasSuffix(name, "/") {
+			all[""]++
+		} else {
+			all[path.Base(name)]++
+		}
+	})
+	do()
+	r.rests()
+	r.tree.OnRead(nil)
+	return all
+}
+
+// least keeps the least of what was counted.
+func least(of map[string]int, name string, n int) {
+	if before, counted := of[name]; !counted || n < before {
+		of[name] = n
+	}
+}
+
+// TestReadsOfPartitions: what a partition costs that begins or ends does not grow with the pods
+// beside it, nor with the owners. Nothing but partitions has anybody read exclusive lists.
+func TestReadsOfPartitions(t *testing.T) {
+	begins, ends := make(map[string]int), make(map[string]int)
+	for _, beside := range []struct{ pods, owners int }{{16, 1}, {16, 16}, {125, 1}, {125, 64}, {manyPods, 1}} {
+		name := fmt.Sprintf("%d pods, %d owners", beside.pods, beside.owners)
+		n := newNodeOfCPUs(t, 128, kernelLike(7, 0), testnode.RuntimeConfig{NRI: true})
+		n.yaml = isolatingBy(strings.Replace(n.yaml, "  cpus: 4-7\n", "  cpus: 4-127\n", 1), "auto")
+		for i := range beside.pods {
+			cpus, has := 0, cri.Resources{Shares: 512}
+			if i < beside.owners {
+				cpus, has = 1, whole(1)
+			}
+			n.container(n.pod(fmt.Sprintf("p%d", i), "default", "guaranteed", cpus, nil), "a", has)
+		}
+		r := n.start()
+		r.connected()
+		parted := func(want int) {
+			t.Helper()
+			r.view("partitions", func(v *telemetry.View) bool { return v.Partitions["root"] == want })
+		}
+		parted(beside.owners)
+		r.settled()
+		for _, uid := range []string{"first", "new"} { // at the first one, not all is known
+			pod := n.pod(uid, "default", "guaranteed", 1, nil)
+			began := r.reading(func() {
+				n.container(pod, "a", whole(1))
+				parted(beside.owners + 1)
+			})
+			ended := r.reading(func() {
+				if err := n.runtime.StopPod(pod); err != nil {
+					t.Fatal(err)
+				}
+				parted(beside.owners)
+			})
+			t.Log(name, uid, "begins", began, "ends", ended)
+			least(begins, name, began[cgroup.FileExclusive])
+			least(ends, name, ended[cgroup.FileExclusive])
+		}
+		r.stop()
+	}
+	const most = 100 // beside 500 pods it was 6,072 and 2,520 when each look read all of them
+	for name := range begins {
+		if begins[name] > most || ends[name] > most {
+			t.Errorf("%s: a partition that begins has %d cgroups read, one that ends %d", name, begins[name], ends[name])
+		}
+	}
+}
+
+// TestSiblingOfPartitionIsHeard: where a sibling's cpuset breaks a partition, a write to a
+// sibling that is to be read again anyway has partitions looked at, too.
+func TestSiblingOfPartitionIsHeard(t *testing.T) {
+	for name, test := range map[string]struct {
+		major, minor int
+		stale        bool
+	}{"6.12": {6, 12, true}, "6.18": {6, 18, true}, "7.0": {7, 0, false}} {
+		t.Run(name, func(t *testing.T) {
+			n := newPartitionNode(t, test.major, test.minor, testnode.RuntimeConfig{})
+			n.yaml = isolating(n.yaml)
+			r := n.start()
+			pod := n.pod("a", "default", "guaranteed", 2, nil)
+			n.isPartition(n.container(pod, "app", whole(2)), cgroup.RootPartition)
+			beside := n.container(pod, "sidecar", cri.Resources{Shares: 512})
+			elsewhere := n.container(n.pod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 512})
+			n.runsOn(beside, "2-3")
+			n.runsOn(elsewhere, "2-3")
+			r.settled()
+			r.lull(func(l *loop) {
+				hear := func(id string) bool {
+					p := cgroup.Path(n.runtime.Cgroup(id))
+					l.tree.Distrust(p)
+					l.isolation.stale = false
+					if !l.heardWrite(p, time.Now()) {
+						t.Error("it is placed, and nobody looks at it")
+					}
+					return l.isolation.stale
+				}
+				if hear(elsewhere) {
+					t.Error("a write in another pod has partitions looked at")
+				}
+				if got := hear(beside); got != test.stale {
+					t.Errorf("a write in the pod of a partition has partitions looked at: %t", got)
+				}
+			})
+			r.settled()
+			n.check()
+		})
+	}
+}
+
+// TestForeignLists: what others write to the exclusive lists of pods, and of what these are
+// in, is heard: without a resync a partition gets back what it needs, and a list that is in
+// the way is seen.
+func TestForeignLists(t *testing.T) {
+	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{})
+	n.yaml = isolating(strings.Replace(n.yaml, "resyncPeriod: 10m", "resyncPeriod: 1h", 1))
+	r := n.start()
+	owner := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
+	other := n.pod("s", "default", "guaranteed", 0, nil)
+	n.runsOn(n.container(other, "a", cri.Resources{Shares: 512}), "2-3")
+	n.isPartition(owner, cgroup.RootPartition)
+	r.settled()
+	r.rests()
+	slice := cgroup.Path(n.runtime.Cgroup(owner)).Parent()
+	for _, p := range []cgroup.Path{slice, slice.Parent()} {
+		if err := n.tree.Write(path.Join(string(p), cgroup.FileExclusive), "\n"); err != nil {
+			t.Fatal(err)
+		}
+		n.eventually("a partition again", func() bool {
+			return n.lists()[p] == n.state(owner).CPUs.String() && n.state(owner).Partition.Is(cgroup.RootPartition)
+		})
+		r.rests()
+	}
+	// A shorter list leaves it a partition, of fewer CPUs, of which nothing but the list tells.
+	scope := cgroup.Path(n.runtime.Cgroup(owner))
+	own := n.state(owner).CPUs
+	for _, p := range []cgroup.Path{slice, scope} {
+		for _, stale := range []bool{false, true} {
+			if stale {
+				r.lull(func(l *loop) { l.tree.Distrust(p) })
+			}
+			if err := n.tree.Write(path.Join(string(p), cgroup.FileExclusive), fmt.Sprint(own.Last())); err != nil {
+				t.Fatal(err)
+			}
+			n.eventually("all its CPUs again", func() bool {
+				is := n.state(owner)
+				return n.lists()[p] == own.String() && is.Partition.Is(cgroup.RootPartition) && is.Effective.Equal(own)
+			})
+			r.rests()
+		}
+	}
+	taken := slice.Parent().Join(path.Base(path.Dir(n.runtime.Cgroup(other))))
+	free := n.root().Difference(n.state(owner).CPUs).Last()
+	if err := n.tree.Write(path.Join(string(taken), cgroup.FileExclusive), fmt.Sprint(free)); err != nil {
+		t.Fatal(err)
+	}
+	n.container(n.pod("b", "default", "guaranteed", 2, nil), "app", whole(2))
+	r.view("the reason", func(v *telemetry.View) bool { return v.Problems["NoPartition"] == 1 })
+	if err := n.tree.Write(path.Join(string(taken), cgroup.FileExclusive), "\n"); err != nil {
+		t.Fatal(err)
+	}
+	r.view("two partitions", func(v *telemetry.View) bool { return v.Partitions["root"] == 2 })
+	n.check()
+}
+
+// TestOwnListsAreEchoes: what the daemon writes itself has partitions not looked at once more.
+func TestOwnListsAreEchoes(t *testing.T) {
+	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{})
+	n.yaml = isolating(n.yaml)
+	r := n.start()
+	owner := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.isPartition(owner, cgroup.RootPartition)
+	r.settled()
+	r.lull(func(l *loop) {
+		for p := cgroup.Path(n.runtime.Cgroup(owner)); p != ""; p = p.Parent() {
+			if l.heardList(p, cgroup.FileExclusive) || l.heardWrite(p, time.Now()) || l.isolation.stale {
+				t.Errorf("a list of %s that is as it is known has partitions looked at", p)
+			}
+			l.isolation.stale = false
+		}
+	})
+}
+
+// errDue says that a pass is to come first.
+var errDue = errors.New("a pass is due")
+
+// checkMemory says that nothing is in the memory of partitions that is not so, when everything
+// has been heard and looked at.
+func checkMemory(l *loop) error {
+	l.heard()
+	if !l.status.ready || l.watch.watcher == nil || l.tree.Doubts {
+		return nil // all of it is to be read again
+	}
+	if l.agenda.asked() || len(l.tree.Stale) > 0 {
+		l.agenda.add(ofAnybody)
+		return errDue
+	}
+	var leaves []cgroup.Path
+	for p := range l.isolation.settled {
+		leaves = append(leaves, p)
+	}
+	slices.Sort(leaves)
+	l.recall(nil, nil)
+	defer l.rest()
+	got, err := l.isolation.memory.Read(leaves)
+	want, wantErr := l.Cgroups.ReadPartitions(leaves)
+	if err = errors.Join(err, wantErr); err != nil {
+		return err
+	}
+	for p, w := range want.Nodes {
+		n, known := got.Nodes[p]
+		if !known || n.State.String() != w.State.String() || !n.CPUs.Equal(w.CPUs) || !n.Exclusive.Equal(w.Exclusive) || w.State.Valid() && !n.Effective.Equal(w.Effective) {
+			err = errors.Join(err, fmt.Errorf("%s is %+v, and taken for %+v (%t)", p, w, n, known))
+		}
+	}
+	for p := range got.Nodes {
+		if _, there := want.Nodes[p]; !there {
+			err = errors.Join(err, fmt.Errorf("%s is gone, and not taken for that", p))
+		}
+	}
+	return err
+}
+
+// remembering asks for checkMemory, and has no pass made.
+type remembering chan error
+
+func (r remembering) apply(l *loop) { r <- checkMemory(l) }
+
+func (remembering) concern(*loop) concern { return ofNothing }

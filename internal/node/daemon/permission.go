@@ -1,0 +1,70 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	cluster "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// permission is what is known of the namespaces' annotations; the zero value is that
+// nobody asks for them.
+type permission struct {
+	follow *cluster.Namespaces // nil: nobody
+	known  cluster.Allowed
+}
+
+// askNamespaces makes the goroutine's part ready that follows namespaces. What an
+// earlier daemon has heard is known before the first pass: it must not take from pods
+// that run what they were given.
+func (l *loop) askNamespaces(o hostenv.Options) error {
+	if o.Config.NamespacePermission != config.PermissionAnnotation {
+		return nil
+	}
+	options, err := hostenv.ClusterOptions(o)
+	if err == nil && options == nil {
+		err = errors.New("there is no way to an API server: no service account and no node.kubeconfig, or node.enabled is false; set them, or write list")
+	}
+	if err != nil {
+		return fmt.Errorf("namespacePermission: annotation: %w", err)
+	}
+	follow, err := cluster.NewNamespaces(*options, o.Config.Names(), hostenv.PermissionsName(o.Config))
+	if err != nil {
+		o.Log.Warn("namespaces that are not listed allow nothing until the API server answers", "error", err)
+	}
+	l.permission = permission{follow, follow.Known()}
+	return nil
+}
+
+// watchNamespaces follows them until ctx ends.
+func (l *loop) watchNamespaces(ctx context.Context) {
+	if f := l.permission.follow; f != nil {
+		f.Run(ctx, func(a cluster.Allowed) { l.box.Post(permitted{a}) })
+	}
+}
+
+// permitted is what namespaces allow now.
+type permitted struct{ cluster.Allowed }
+
+func (e permitted) apply(l *loop) { l.permission.known = e.Allowed }
+
+// rights are what pools need of it.
+func (p *permission) rights() pools.NamespaceRights {
+	return pools.NamespaceRights{Asked: p.follow != nil, Permissions: p.known.Permissions, Current: p.known.Current}
+}
+
+// state is how the source fares, false where there is none.
+func (p *permission) state() (telemetry.SourceState, bool) {
+	switch {
+	case p.follow == nil:
+		return "", false
+	case p.known.Current:
+		return telemetry.SourceOK, true
+	}
+	return telemetry.SourceLost, true
+}

@@ -1,0 +1,187 @@
+package daemon
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	cluster "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// namespaces is an API server that has one namespace, edge, and is away at first.
+type namespaces struct {
+	mu      sync.Mutex
+	changed chan struct{}
+	here    bool
+	version int
+	allowed string
+}
+
+func (a *namespaces) become(here bool, allowed string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.here, a.allowed = here, allowed; a.changed != nil {
+		close(a.changed)
+	}
+	a.version++
+	a.changed = make(chan struct{})
+}
+
+func (a *namespaces) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	edge := func() (object map[string]any, here bool, version string, changed chan struct{}) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		version = strconv.Itoa(a.version)
+		return map[string]any{"metadata": map[string]any{"name": "edge", "resourceVersion": version,
+			"annotations": map[string]string{"workload.openshift.io/allowed": a.allowed}}}, a.here, version, a.changed
+	}
+	object, here, version, changed := edge()
+	switch {
+	case !here:
+		w.WriteHeader(http.StatusServiceUnavailable)
+	case r.URL.Query().Get("watch") == "":
+		_ = json.NewEncoder(w).Encode(map[string]any{"metadata": map[string]any{"resourceVersion": version}, "items": []any{object}})
+	default:
+		w.(http.Flusher).Flush()
+		if r.URL.Query().Get("resourceVersion") == version {
+			select {
+			case <-changed:
+			case <-r.Context().Done():
+				return
+			}
+		}
+		for {
+			if object, here, _, changed = edge(); !here {
+				return
+			}
+			_ = json.NewEncoder(w).Encode(map[string]any{"type": "MODIFIED", "object": object})
+			w.(http.Flusher).Flush()
+			select {
+			case <-changed:
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}
+}
+
+// startAsking is start with namespacePermission as it is configured, and pauses that a
+// test can wait for.
+func (n *node) startAsking() *running {
+	n.t.Helper()
+	o := n.options()
+	l, err := newLoop(n.host(), o)
+	if err == nil {
+		err = l.askNamespaces(o)
+	}
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	quick, err := hostenv.ClusterOptions(o)
+	if err == nil {
+		quick.Limits = cluster.Limits{Start: time.Millisecond, Pause: 50 * time.Millisecond}
+		l.permission.follow, err = cluster.NewNamespaces(*quick, o.Config.Names(), hostenv.PermissionsName(o.Config))
+	}
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return n.serve(l, o)
+}
+
+// problem waits until a pod has a problem of this code, and returns its text.
+func (r *running) problem(uid string, code pools.Code) (text string) {
+	r.t.Helper()
+	r.view(string(code)+" of "+uid, func(*telemetry.View) bool {
+		for _, p := range r.problemsNow() {
+			if p.PodUID == uid && p.Code == code {
+				text = p.Text
+				return true
+			}
+		}
+		return false
+	})
+	return text
+}
+
+func (r *running) problemsNow() (all []pools.Problem) {
+	r.inspect(func(l *loop) { all = l.problems() })
+	return all
+}
+
+// TestNamespacePermission: without a webhook the annotation of a namespace lets its pods
+// ask for a type. What is not known allows nothing, and what runs stays where it is.
+func TestNamespacePermission(t *testing.T) {
+	n, a := newNode(t), new(namespaces)
+	n.yaml += "namespacePermission: annotation\nstateDir: " + n.dir + "\nnode: {name: n1, kubeconfig: " + n.kubeconfig(a) + "}\n"
+	target := map[string]string{"target.workload.openshift.io/management": `{"effect":"PreferredDuringScheduling"}`}
+	pod := func(uid, namespace string) string {
+		return n.container(n.pod(uid, namespace, "burstable", 0, target), "app", cri.Resources{Shares: 307})
+	}
+	listed, first := pod("listed", "kube-system"), pod("first", "edge")
+	r := n.startAsking()
+	n.runsOn(listed, "0-1")
+	n.runsOn(first, "2-3")
+	if text := r.problem("first", pools.CodeNamespaceUnknown); !strings.Contains(text, "the API server does not answer") {
+		t.Error(text)
+	}
+	a.become(true, "infra,management")
+	n.runsOn(first, "0-1")
+	r.view("source", func(v *telemetry.View) bool { return v.Sources[telemetry.Namespaces] == telemetry.SourceOK })
+
+	a.become(true, "infra")
+	r.view("revoked", func(*telemetry.View) (known bool) {
+		r.inspect(func(l *loop) { known = len(l.permission.known.Permissions["edge"].Ended) > 0 })
+		return known
+	})
+	second := pod("second", "edge")
+	if text := r.problem("second", pools.CodeNamespaceNotListed); !strings.Contains(text, "nor does its annotation workload.openshift.io/allowed") {
+		t.Error(text)
+	}
+	n.runsOn(second, "2-3")
+	n.runsOn(first, "0-1")
+	n.check()
+
+	// The next daemon finds no API server, and knows both.
+	r.stop()
+	a.become(false, "")
+	r = n.startAsking()
+	r.quiet()
+	n.runsOn(first, "0-1")
+	n.runsOn(second, "2-3")
+	r.problem("second", pools.CodeNamespaceUnknown)
+	for _, p := range r.problemsNow() {
+		if p.PodUID == "first" {
+			t.Errorf("who runs has lost the permission: %+v", p)
+		}
+	}
+	n.check()
+}
+
+// TestNamespacePermissionNeedsAServer: what cannot be had is said at the start.
+func TestNamespacePermissionNeedsAServer(t *testing.T) {
+	n := newNode(t)
+	n.yaml += "namespacePermission: annotation\nnode: {enabled: false}\n"
+	o := n.options()
+	l, err := newLoop(n.host(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.askNamespaces(o); err == nil || !strings.Contains(err.Error(), "namespacePermission: annotation: there is no way to an API server") {
+		t.Errorf("askNamespaces = %v", err)
+	}
+	changed := *o.Config
+	changed.NamespacePermission, changed.AnnotationDomain = config.PermissionList, "example.org"
+	if keys := desired.Fixed(o.Config, &changed); len(keys) != 2 {
+		t.Errorf("keys that need a restart: %v; want namespacePermission and annotationDomain", keys)
+	}
+}

@@ -1,0 +1,76 @@
+package daemon
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/managers"
+	"github.com/cpupoold/cpupoold/internal/node/power"
+	"github.com/cpupoold/cpupoold/internal/node/tune"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// TestPowerWish: what containers ask of their own CPUs, as far as pods may, and CRI-O does
+// not do it.
+func TestPowerWish(t *testing.T) {
+	const crioStates, crioGovernor, own = "cpu-c-states.crio.io", "cpu-freq-governor.crio.io", "cpu-freq-governor.workload.openshift.io/app"
+	machine := power.Machine{Idle: map[int][]power.State{1: {{Number: 0, Name: "POLL"}, {Number: 1, Name: "C6", Latency: 100}}}}
+	for cpu := range 4 {
+		machine.Policies = append(machine.Policies, power.Policy{Number: cpu, CPUs: cpuset.Of(cpu), Governors: []string{"performance", "powersave"}})
+	}
+	hooks := managers.CRIO{Handlers: []managers.Handler{{Name: "high-performance", Allowed: []string{crioStates, crioGovernor}}}}
+	governor := map[tune.Knob]string{{Kind: power.KindGovernor, Name: "1"}: "performance"}
+	states := map[tune.Knob]string{{Kind: power.KindCState, Name: "1/0"}: "0", {Kind: power.KindCState, Name: "1/1"}: "1"}
+	both := []config.PowerFeature{config.PowerCStates, config.PowerGovernor}
+	for name, tc := range map[string]struct {
+		allowed     []config.PowerFeature
+		annotations map[string]string
+		handler     string
+		want        map[tune.Knob]string
+		problem     string
+	}{
+		"off":                  {annotations: map[string]string{crioGovernor: "performance"}},
+		"nothing asked":        {allowed: both},
+		"CRI-O's name":         {allowed: both, annotations: map[string]string{crioGovernor: "performance"}, want: governor},
+		"our name":             {allowed: both, annotations: map[string]string{own: "performance", crioGovernor: "powersave"}, want: governor},
+		"idle states":          {allowed: both, annotations: map[string]string{crioStates: "max_latency:10"}, want: states},
+		"not this one":         {allowed: both[:1], annotations: map[string]string{crioStates: "disable", crioGovernor: "performance"}, want: states, problem: "does not have governor"},
+		"nonsense":             {allowed: both, annotations: map[string]string{crioStates: "off", crioGovernor: "performance"}, want: governor, problem: "write enable, disable"},
+		"not there":            {allowed: both, annotations: map[string]string{crioGovernor: "ondemand"}, problem: "there are performance, powersave"},
+		"CRI-O does it":        {allowed: both, annotations: map[string]string{crioStates: "disable", crioGovernor: "performance"}, handler: "high-performance"},
+		"CRI-O, but our name":  {allowed: both, annotations: map[string]string{own: "performance"}, handler: "high-performance", want: governor},
+		"CRI-O does not do it": {allowed: both, annotations: map[string]string{crioGovernor: "performance"}, handler: "runc", want: governor},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := desired.Settings{Config: &config.Config{Power: tc.allowed}}
+			m := &inventory.Model{
+				Pods:       map[string]*inventory.PodEntry{"sandbox": {Uid: "uid", Pod: cri.Pod{Namespace: "ns", Name: "pod", Annotations: tc.annotations, RuntimeHandler: tc.handler}}},
+				Containers: map[string]*inventory.ContainerEntry{"id": {Container: cri.Container{Name: "app", PodID: "sandbox"}}},
+			}
+			plan := pools.Plan{
+				Pods: []pools.PodPlan{{UID: "uid", Containers: []pools.Placement{
+					{ID: "id", Name: "app", Exclusive: true, CPUs: cpuset.Of(1), State: pools.Running}, {ID: "ended", Name: "app", Exclusive: true, CPUs: cpuset.Of(2), State: pools.Exited},
+				}}},
+				Units: []pools.UnitPlan{{Name: "du.service", Exclusive: true, CPUs: cpuset.Of(3)}},
+			}
+			values, problems := s.PowerWish(plan, m, &desired.Others{Crio: hooks}, machine)
+			if !maps.Equal(values, tc.want) {
+				t.Errorf("values %v; want %v", values, tc.want)
+			}
+			if (len(problems) == 1) != (tc.problem != "") || len(problems) > 1 {
+				t.Fatalf("problems %v; want %q", problems, tc.problem)
+			}
+			if len(problems) == 1 {
+				if p := problems[0]; p.Code != desired.CodePower || p.PodUID != "uid" || p.Pod != "ns/pod" || p.Container != "app" || !strings.Contains(p.Text, tc.problem) {
+					t.Errorf("problem %+v; want one of ns/pod app that says %q", p, tc.problem)
+				}
+			}
+		})
+	}
+}

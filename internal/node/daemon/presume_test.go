@@ -1,0 +1,188 @@
+package daemon
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	previews "github.com/cpupoold/cpupoold/internal/node/preview"
+	"github.com/cpupoold/cpupoold/internal/node/restore"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// values are all settings of the tree that a daemon changes.
+func (n *node) values() map[string]string {
+	n.t.Helper()
+	all := make(map[string]string)
+	fs := cgroup.New(n.tree)
+	err := fs.Walk("", func(p cgroup.Path) error {
+		for _, file := range []string{cgroup.FileCPUs, cgroup.FileMems, cgroup.FileWeight, cgroup.FileMax, cgroup.FilePartition, cgroup.FileExclusive} {
+			if b, err := fs.ReadFile(p, file); err == nil {
+				all[string(p)+" "+file] = strings.TrimSpace(string(b))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return all
+}
+
+// lose is what restore takes for a journal where there is none.
+func (n *node) lose(h hostenv.Host) undo.Journal {
+	n.t.Helper()
+	o := n.options()
+	var s desired.Settings
+	if err := s.Change(o.Config, o.Topology, nil); err != nil {
+		n.t.Fatal(err)
+	}
+	p, err := previews.PreviewOf(n.t.Context(), h, s, undo.Journal{}, pools.NamespaceRights{}, time.Now())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return undo.Journal{Originals: p.Traces.Originals(&h)}
+}
+
+// marks checks whether a missing journal would count as lost.
+func (n *node) marks(want bool) {
+	n.t.Helper()
+	boot, err := undo.ReadBootID()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if got, err := undo.JournalMark(n.host().Files, boot).There(); err != nil || got != want {
+		n.t.Errorf("there has been a journal: %v, %v; want %v", got, err, want)
+	}
+}
+
+// TestDryRestore: what is said before is what is done then, and saying it changes nothing.
+// Without a journal the defaults stand in for what was there, and are the same here.
+func TestDryRestore(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		for name, major := range map[string]int{"cpusets": 0, "partitions": 7} {
+			t.Run(name, func(t *testing.T) {
+				n := newPartitionNode(t, 6, 12, testnode.RuntimeConfig{})
+				n.hostServices()
+				n.yaml = poolsYAML + "hostSlices: {enabled: true, weight: 200}\n"
+				if major == 7 {
+					n.yaml = isolating(n.yaml)
+				}
+				ids := []string{
+					n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2)),
+					n.container(n.pod("b", "default", "burstable", 0, nil), "web", cri.Resources{Shares: 512, Quota: 50_000, Period: 100_000}),
+				}
+				// As the kubelet makes the slice of a Guaranteed pod.
+				if err := n.tree.Write(string(cgroup.Path("kubepods.slice/kubepods-poda.slice").Join(cgroup.FileMax)), "200000 100000"); err != nil {
+					t.Fatal(err)
+				}
+				before := n.values()
+				n.marks(false)
+				r := n.start()
+				n.runsOn(ids[0], "4-5")
+				n.runsOn(ids[1], "2-3")
+				n.hostOn("init.scope", "0-1")
+				r.quiet()
+				r.stop()
+				n.marks(true)
+				h := n.host()
+				j := n.journal()
+				if lost {
+					j = n.lose(h)
+				}
+				changed := n.values()
+				dry, err := restore.RestoreAs(&h, t.Context(), j, n.options().Config.Isolation, true)
+				if err != nil || len(dry.Changes) < 6 || len(dry.Restored) > 0 {
+					t.Fatalf("dry run: %+v, %v", dry, err)
+				}
+				if d := cmp.Diff(changed, n.values()); d != "" {
+					t.Fatalf("a dry run has changed values (-before +after):\n%s", d)
+				}
+				for _, c := range dry.Changes {
+					if is := changed[string(c.Path)+" "+c.File]; c.Unit == "" && c.File != cgroup.FilePartition && is != c.From {
+						t.Errorf("%+v: the file has %q", c, is)
+					}
+				}
+				done, err := restore.RestoreAs(&h, t.Context(), j, n.options().Config.Isolation, false)
+				if err != nil || slices.ContainsFunc(done.Differs, func(d undo.Difference) bool { return !d.Harmless }) {
+					t.Fatalf("restore: %+v, %v", done, err)
+				}
+				if d := cmp.Diff(dry.Changes, done.Changes); d != "" {
+					t.Errorf("changes (-said +made):\n%s", d)
+				}
+				after := n.values()
+				for key, was := range before {
+					all := strings.HasSuffix(key, " "+cgroup.FileCPUs) && was == "" && after[key] == "0-7" || strings.HasSuffix(key, " "+cgroup.FileMems) && was == ""
+					if was != after[key] && !all {
+						t.Errorf("%s: %q; want %q", key, after[key], was)
+					}
+				}
+				n.marks(false)
+				again, err := restore.RestoreAs(&h, t.Context(), j, n.options().Config.Isolation, true)
+				if err != nil || len(again.Changes) > 0 {
+					t.Errorf("once more there would be %+v, %v", again.Changes, err)
+				}
+				if lost {
+					if left := n.lose(h); len(left.Originals) > 0 {
+						t.Errorf("taken for the daemon's on a node as it was: %+v", left.Originals)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestJudgeJournal: what has become of a journal is told apart.
+func TestJudgeJournal(t *testing.T) {
+	n := newNode(t)
+	n.start().stop()
+	name := filepath.Join(t.TempDir(), "journal.json")
+	boot, err := undo.ReadBootID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(text []byte) {
+		if err := os.WriteFile(name, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(what string, want undo.JournalState) {
+		t.Helper()
+		if _, got, err := undo.JudgeJournal(name); got != want || (err != nil) != (want == undo.JournalDamaged || want == undo.JournalUnread) {
+			t.Errorf("%s: state %d, %v; want %d", what, got, err, want)
+		}
+	}
+	check("none", undo.JournalMissing)
+	if err := undo.SaveJournal(name, undo.Journal{BootID: boot}); err != nil {
+		t.Fatal(err)
+	}
+	check("this boot's", undo.JournalKnown)
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(text[:len(text)/2])
+	check("half", undo.JournalDamaged)
+	if err := undo.SaveJournal(name, undo.Journal{BootID: "earlier"}); err != nil {
+		t.Fatal(err)
+	}
+	check("an earlier boot's", undo.JournalOfEarlierBoot)
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(name, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	check("a directory", undo.JournalUnread)
+}

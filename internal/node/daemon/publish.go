@@ -1,0 +1,385 @@
+package daemon
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/history"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// publish makes the owner's state visible to everybody else and says in the log
+// what has changed.
+func (l *loop) publish() {
+	now := time.Now()
+	if l.status.planned {
+		l.judge(l.status.began)
+		l.report()
+		l.reportNoise()
+		l.tellApplications(now)
+		l.beReady(now)
+		l.showAudit()
+		l.tuneHost()
+	}
+	v := l.view()
+	l.chronicle.NoteSources(v.Sources)
+	l.snapshot.Store(v)
+	l.publishInside(v)
+	l.showCluster()
+}
+
+// judge looks at what the last pass has left, as of its begin: what has become due since
+// is neither a fault nor done, the next pass does it.
+func (l *loop) judge(began time.Time) {
+	faults := l.faults(began)
+	l.status.passes[passResult(faults)]++
+	for p, fault := range faults {
+		if l.status.faults[p] == nil || l.status.faults[p].Error() != fault.Error() {
+			l.log.Warn("not as planned", "cgroup", p, "error", fault)
+			l.noteAt(p, history.Event{Kind: history.Fault, Error: fault.Error()})
+		}
+	}
+	for p := range l.status.faults {
+		if _, still := faults[p]; !still {
+			l.log.Info("as planned again", "cgroup", p)
+			l.noteAt(p, history.Event{Kind: history.Mended})
+		}
+	}
+	l.status.faults = faults
+	working := l.working(began)
+	if len(faults) == 0 && !working {
+		l.status.lastSuccess = time.Now()
+	}
+}
+
+// beReady says once that all is as planned, and that applications have been told: a unit
+// that waits for the daemon reads its CPUs when it starts.
+func (l *loop) beReady(now time.Time) {
+	if l.status.ready || l.working(l.status.began) || now.Before(l.applications.due()) {
+		return
+	}
+	l.status.ready = true
+	l.chronicle.Add(history.Event{Kind: history.Ready})
+	l.log.Info("ready", "pods", len(l.model.Pods), "containers", len(l.model.Containers))
+	l.notify.Ready()
+}
+
+func passResult(faults map[cgroup.Path]error) telemetry.Result {
+	if len(faults) == 0 {
+		return telemetry.OK
+	}
+	return telemetry.Failed
+}
+
+// working says that writes are under way, wait for the journal, or will be
+// repeated in a moment.
+func (l *loop) working(now time.Time) bool {
+	if len(l.tree.Pending) > 0 || !l.ledger.Safe() && !l.status.journalLate {
+		return true
+	}
+	for p := range l.bench.Paths() {
+		if l.bench.Waiting(p, now) {
+			return true
+		}
+	}
+	return false
+}
+
+// faults are the cgroups that are not as planned and that nothing under way will
+// mend.
+func (l *loop) faults(now time.Time) map[cgroup.Path]error {
+	faults := make(map[cgroup.Path]error)
+	if !l.ledger.Safe() && !l.status.journalLate {
+		return faults // nothing has been written yet
+	}
+	unconfirmed := make(map[cgroup.Path]bool)
+	for _, e := range l.model.Containers {
+		if e.Unconfirmed {
+			unconfirmed[e.Path] = true
+		}
+	}
+	unheard := l.drifts.unheard()
+	busy := func(p cgroup.Path) bool {
+		return l.tree.Busy(p) || l.bench.Waiting(p, now) || unconfirmed[p] || unheard[p] || l.status.unitAwaited[p]
+	}
+	waits := make(map[cgroup.Path]bool)
+	for _, d := range l.status.deferred {
+		if l.quiet.Waits(d.Path, d.Property) {
+			continue
+		}
+		if waits[d.Path] = busy(d.Path) || slices.ContainsFunc(d.WaitsFor, busy); !waits[d.Path] {
+			faults[d.Path] = fmt.Errorf("%s waits: %s", d.Property, d.Reason)
+		}
+	}
+	for i := range l.status.targets {
+		t := &l.status.targets[i]
+		c, known := l.tree.Current[t.Path]
+		if !known || !c.Exists || busy(t.Path) || waits[t.Path] || faults[t.Path] != nil {
+			continue
+		}
+		if l.quiet.Waits(t.Path, cgroup.FileWeight) {
+			later := *t
+			later.Weight, t = 0, &later
+		}
+		if err := errors.Join(cgroup.Verify(*t, c.State), l.bench.Err(t.Path)); err != nil {
+			faults[t.Path] = err
+		}
+	}
+	for p, stuck := range l.threads.stuck {
+		faults[p] = stuck.err(p)
+	}
+	maps.Copy(faults, l.status.unreadable)
+	return faults
+}
+
+// report logs each problem once when it appears and once when it is over.
+func (l *loop) report() {
+	now := make(map[problemKey]bool, len(l.status.plan.Problems))
+	l.status.problems = l.problems()
+	for _, p := range l.status.problems {
+		key := problemKey{p.Pod, p.PodUID, p.Container, p.Unit, p.Code}
+		if !now[key] && !l.status.reported[key] {
+			l.log.Warn("not honoured", "pod", p.Pod, "container", p.Container, "unit", p.Unit, "code", p.Code, "problem", p.Text)
+			l.noteProblem(history.Problem, key, p.Text)
+		}
+		now[key] = true
+	}
+	for key := range l.status.reported {
+		if !now[key] {
+			l.log.Info("problem is over", "pod", key.pod, "container", key.container, "unit", key.unit, "code", key.code)
+			l.noteProblem(history.Over, key, "")
+		}
+	}
+	l.status.reported = now
+}
+
+// problemKey is a problem without its numbers: how many CPUs are free at the
+// moment does not make another problem of a refusal.
+type problemKey struct {
+	pod, uid, container, unit string
+
+	code pools.Code
+}
+
+// codeUnread is the code of objects that the runtime lists and does not tell
+// enough about.
+const codeUnread pools.Code = "RuntimeDetailsMissing"
+
+// problems are the plan's, and those of objects that could not be planned.
+func (l *loop) problems() []pools.Problem {
+	all := slices.Clip(l.status.plan.Problems)
+	for _, id := range sortedWhere(l.model.Pods, func(e *inventory.PodEntry) bool { return e.Unlisted || e.Err != nil }) {
+		e := l.model.Pods[id]
+		p := pools.Problem{PodUID: e.Uid, Pod: e.Name(), Reason: pools.Reason{Code: codeUnread}}
+		switch {
+		case e.Unlisted:
+			p.Text = fmt.Sprintf("sandbox %s: %s", id, inventory.ErrUnlisted)
+		default:
+			p.Text = e.Err.Error()
+		}
+		all = append(all, p)
+	}
+	for _, id := range sortedWhere(l.model.Containers, func(e *inventory.ContainerEntry) bool { return e.Err != nil }) {
+		e := l.model.Containers[id]
+		p := pools.Problem{Container: e.Container.Name, Reason: pools.Reason{Code: codeUnread, Text: e.Err.Error()}}
+		if pod := l.model.Pods[e.Container.PodID]; pod != nil {
+			p.PodUID, p.Pod = pod.Uid, pod.Name()
+		}
+		all = append(all, p)
+	}
+	if d := l.depleted(); d != nil {
+		all = append(all, *d)
+	}
+	all = append(all, l.otherProblems()...)
+	all = append(all, l.unitProblems()...)
+	all = append(all, l.hostProblems()...)
+	all = append(all, l.isolationProblems()...)
+	all = append(all, l.contestProblems(time.Now())...)
+	all = append(all, l.stuckProblems()...)
+	all = append(all, l.tuneProblems()...)
+	all = append(all, l.journalProblems()...)
+	all = append(all, l.refusals.problems()...)
+	all = append(all, l.hints.Problems(l.model, time.Now())...)
+	all = append(all, l.kubeletProblems()...)
+	return all
+}
+
+// sortedWhere are the keys of entries that are so, in the same order each time, for who
+// compares.
+func sortedWhere[E any](all map[string]E, is func(E) bool) (keys []string) {
+	for key, e := range all {
+		if is(e) {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func (l *loop) view() *telemetry.View {
+	v := &telemetry.View{
+		Problems:         make(map[string]int),
+		Passes:           maps.Clone(l.status.passes),
+		Writes:           maps.Clone(l.status.writes),
+		WriteErrors:      maps.Clone(l.status.writeErrors),
+		Faulty:           len(l.status.faults),
+		Pools:            l.poolView(),
+		Room:             l.room(time.Now()),
+		PartitionChanges: l.status.partitionChanges,
+		Ready:            l.status.ready,
+		LastSuccess:      l.status.lastSuccess,
+		ConfigStale:      l.status.configErr != nil,
+		Adapted:          l.settings.Adapted,
+		Offline:          l.settings.Offline(),
+		Refusals:         l.refusals.list(),
+		Drifts:           maps.Clone(l.drifts.total),
+		Repaired:         maps.Clone(l.drifts.mended),
+		Open:             l.drifts.unmended(),
+		Repairs:          l.drifts.repairs.Clone(),
+		Gathered:         l.threads.gathered,
+		Stuck:            l.threads.stuckNow(),
+		Placements:       l.exposures.view(),
+		Refused:          maps.Clone(l.refusals.total),
+		Sources:          l.sources(),
+		HostUnits:        l.hostView(),
+		Partitions:       l.isolation.counts(),
+		Leaked:           l.isolation.leaked,
+		Parked:           l.isolation.parking.cpus,
+		Quiet:            l.quiet.Counts(),
+		Observed:         l.observed(),
+		Settings:         l.tuneView(),
+	}
+	problems := l.status.problems
+	if !l.status.planned { // report has not run
+		problems = l.problems()
+	}
+	for _, problem := range problems {
+		v.Problems[string(problem.Code)]++
+	}
+	paths := make(map[string]cgroup.Path, len(l.status.targets))
+	for i := range l.status.targets {
+		t := &l.status.targets[i]
+		if id := t.Container + t.Unit; id != "" && l.tree.Current[t.Path].Exists {
+			paths[id] = t.Path
+		}
+	}
+	v.Containers = make([]telemetry.Container, 0, len(paths))
+	for i := range l.status.plan.Pods {
+		pod := &l.status.plan.Pods[i]
+		for j := range pod.Containers {
+			c := &pod.Containers[j]
+			if c.State == pools.Exited || c.Kind == pools.Infra {
+				continue
+			}
+			if !c.Mixed.IsEmpty() {
+				v.Mixed++
+			}
+			shown := telemetry.Container{
+				PoolName: poolName(c.Pool, c.Type), ID: c.ID, Namespace: pod.Namespace, Pod: pod.Name, Name: c.Name,
+				Reason: string(c.Reason.Code), Cgroup: string(paths[c.ID]),
+			}
+			if c.Exclusive && shown.Cgroup != "" {
+				r := l.machine().Of(c.CPUs, l.isolation.mode(paths[c.ID]))
+				shown.Isolation, shown.Noise = string(r.Mode), counts(l.Boot, r)
+			}
+			v.Containers = append(v.Containers, shown)
+		}
+	}
+	for _, u := range l.status.plan.Units {
+		v.Containers = append(v.Containers, telemetry.Container{
+			PoolName: poolName(u.Pool, u.Type), Unit: true, Name: u.Name,
+			Reason: string(u.Reason.Code), Cgroup: string(paths[l.model.UnitName(u.Name)]),
+		})
+	}
+	return v
+}
+
+// sources are how those fare that are asked and listened to here.
+func (l *loop) sources() map[telemetry.Source]telemetry.SourceState {
+	all := make(map[telemetry.Source]telemetry.SourceState)
+	if l.Runtime != nil {
+		all[telemetry.CRIEvents] = sourceState(l.status.stream)
+		if l.status.runtimeErr != nil {
+			// A runtime that hangs does not end its stream. Nothing comes over it.
+			all[telemetry.CRIEvents] = telemetry.SourceLost
+		}
+	}
+	if l.NriSocket != "" {
+		all[telemetry.NRI] = cmp.Or(l.status.nri, telemetry.SourceAbsent)
+	}
+	all[telemetry.Inotify] = l.watch.state()
+	if l.Cpus != nil {
+		all[telemetry.CPUs] = l.cpuState()
+	}
+	if state, asked := l.permission.state(); asked {
+		all[telemetry.Namespaces] = state
+	}
+	if l.hints.State != "" {
+		all[telemetry.PodResources] = l.hints.State
+	}
+	if l.Units != nil || len(l.settings.UnitNames()) > 0 {
+		all[telemetry.Units] = telemetry.SourceOK
+		if l.Units == nil || l.status.reloadsLost || l.status.unitsLost {
+			all[telemetry.Units] = telemetry.SourceLost
+		}
+	}
+	return all
+}
+
+// shared is what the shared pool has at the moment.
+func (l *loop) shared() cpuset.Set {
+	if !l.status.planned {
+		return l.settings.Pools.Shared
+	}
+	return l.status.plan.Shared
+}
+
+// free are the guaranteed CPUs that nobody holds: all, before the first plan.
+func (l *loop) free() cpuset.Set {
+	if !l.status.planned {
+		return l.settings.Pools.Guaranteed
+	}
+	return l.status.plan.Free
+}
+
+func poolName(p pools.Pool, typ string) telemetry.PoolName {
+	return telemetry.PoolName{Pool: string(p), Type: typ}
+}
+
+func sourceState(s cri.StreamState) telemetry.SourceState {
+	switch s {
+	case cri.Connected:
+		return telemetry.SourceOK
+	case cri.Unsupported:
+		return telemetry.SourcePolling
+	default:
+		return telemetry.SourceLost
+	}
+}
+
+// count counts a write and says in the log what it was.
+func (l *loop) count(w cgroup.Write, err error) {
+	l.noteWrite(w, err)
+	result := telemetry.OK
+	attrs := []any{"write", w}
+	switch {
+	case err == nil:
+		l.log.Info("wrote", attrs...)
+	case hostenv.IsGone(err):
+		l.log.Info("gone before the write", append(attrs, "error", err)...)
+	default:
+		result = telemetry.Failed
+		l.log.Error("write refused", append(attrs, "error", err)...)
+	}
+	l.status.countResult(w, result, err)
+}

@@ -1,0 +1,209 @@
+package daemon
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	quiets "github.com/cpupoold/cpupoold/internal/node/quiet"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// TestQuietDecides is the whole decision over time, without a node.
+func TestQuietDecides(t *testing.T) {
+	const limit = 10 * time.Minute
+	var (
+		start  = time.Now()
+		owners = []pools.Assignment{{Key: pools.Key{Container: "a.service"}, CPUs: cpuset.Of(4)}, {Key: pools.Key{Container: "b.service"}, CPUs: cpuset.Of(5)}}
+		slice  = cgroup.Path("kubepods.slice/a")
+		first  = cgroup.Path("kubepods.slice/first")
+	)
+	want := []cgroup.Target{{Path: slice, Weight: 50}, {Path: first, Weight: 50}, {Path: "own", Weight: 50, Exclusive: true}, {Path: "owns", Weight: 50, Unlimited: true}}
+	changed := map[cgroup.Path]bool{slice: true, "own": true, "owns": true, "gone": true} // first has its first weight yet to come
+	var q quiets.Quiet
+	step := func(what string, at time.Duration, limit time.Duration, previous []pools.Assignment, plan pools.Plan, changed map[cgroup.Path]bool, may, since string, weights int) {
+		t.Helper()
+		now := start.Add(at)
+		q.Begin(limit, now)
+		if got := q.Rest(previous).String(); got != may {
+			t.Errorf("%s: CPUs %q may rest, want %q", what, got, may)
+		}
+		q.Settle(plan, want, changed, now)
+		got := "never"
+		if !q.Since.IsZero() {
+			got = q.Since.Sub(start).String()
+		}
+		if got != since || len(q.Weights) != weights || q.Waits(first, cgroup.FileWeight) || q.Waits(slice, cgroup.FileCPUs) {
+			t.Errorf("%s: waits since %s, weights %v; want %s and %d", what, got, q.Weights, since, weights)
+		}
+	}
+	both, one := pools.Plan{Assignments: owners}, pools.Plan{Assignments: owners[:1], Resting: cpuset.Of(5)}
+	step("two owners", 0, limit, owners, both, nil, "4-5", "never", 0)
+	step("one has gone", time.Minute, limit, owners, one, nil, "4-5", "1m0s", 0)
+	step("and a weight is changed", 2*time.Minute, limit, owners[:1], one, changed, "4-5", "1m0s", 1)
+	step("time is almost up", 10*time.Minute, limit, owners[:1], one, changed, "4-5", "1m0s", 1)
+	step("time is up", 11*time.Minute, limit, owners[:1], pools.Plan{Assignments: owners[:1]}, changed, "", "never", 0)
+	step("the next begins anew", 12*time.Minute, limit, owners[:1], pools.Plan{Assignments: owners[:1]}, changed, "4", "12m0s", 1)
+	step("nobody has CPUs", 13*time.Minute, limit, owners[:1], pools.Plan{}, changed, "4", "never", 0)
+	step("one again", 14*time.Minute, limit, owners, one, nil, "4-5", "14m0s", 0)
+	step("switched off", 15*time.Minute, 0, owners, pools.Plan{Assignments: owners}, changed, "", "never", 0)
+}
+
+// quieting is a configuration with quiet.
+func quieting(yaml, limit string) string { return yaml + "quiet: " + limit + "\n" }
+
+// TestQuiet: what an owner has left is for the next one, with no write to anybody who
+// shares, over a restart of the daemon, until the last owner is gone.
+func TestQuiet(t *testing.T) {
+	n := newNode(t)
+	n.yaml = quieting(carvedYAML, "1h")
+	r := n.start()
+	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	stays := n.pod("a", "default", "guaranteed", 1, nil)
+	n.container(stays, "app", whole(1))
+	comes := func(uid string) (pod string, cpus cpuset.Set) {
+		pod = n.pod(uid, "default", "guaranteed", 2, nil)
+		id := n.container(pod, "app", whole(2))
+		n.eventually(uid+" has two CPUs", func() bool { return n.state(id).Effective.Len() == 2 })
+		r.quiet()
+		return pod, n.state(id).Effective
+	}
+	second, its := comes("b")
+	has := n.state(shared).CPUs
+	writes := func() (all []string) {
+		for _, w := range n.tree.Writes() {
+			if strings.HasPrefix(w.Name, n.runtime.Cgroup(shared)) {
+				all = append(all, w.Name)
+			}
+		}
+		return all
+	}
+	before := len(writes())
+	rests := func(cpus int) {
+		t.Helper()
+		r.view("CPUs rest", func(v *telemetry.View) bool { return v.Quiet["cpus"] == cpus })
+		r.quiet()
+		n.checkAll()
+		if got := n.state(shared).CPUs; !got.Equal(has) {
+			t.Errorf("who shares has CPUs %s, and %s before", got, has)
+		}
+	}
+	for i := range 2 {
+		if err := n.runtime.StopPod(second); err != nil {
+			t.Fatal(err)
+		}
+		rests(2)
+		if p := n.preview(); !p.Plan.Resting.Equal(its) || len(p.Writes) > 0 {
+			t.Errorf("plan: %s rest, and writes are %v; want %s and none", p.Plan.Resting, p.Writes, its)
+		}
+		r.stop()
+		r = n.start()
+		rests(2)
+		var cpus cpuset.Set
+		if second, cpus = comes(fmt.Sprintf("next%d", i)); !cpus.Equal(its) {
+			t.Errorf("the next owner has CPUs %s, and %s rested", cpus, its)
+		}
+		rests(0)
+	}
+	if got := writes()[before:]; len(got) > 0 {
+		t.Errorf("writes to who shares: %v", got)
+	}
+	for _, pod := range []string{second, stays} {
+		if err := n.runtime.StopPod(pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.runsOn(shared, "2-7")
+}
+
+// TestQuietEnds: nothing waits for longer than configured, be there owners.
+func TestQuietEnds(t *testing.T) {
+	n := newNode(t)
+	n.yaml = quieting(carvedYAML, "1s")
+	r := n.start()
+	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	stays := n.container(n.pod("a", "default", "guaranteed", 1, nil), "app", whole(1))
+	goes := n.pod("b", "default", "guaranteed", 2, nil)
+	n.container(goes, "app", whole(2))
+	n.eventually("owners", func() bool { return n.state(shared).CPUs.Len() == 3 })
+	r.quiet()
+	if err := n.runtime.StopPod(goes); err != nil {
+		t.Fatal(err)
+	}
+	n.runsOn(shared, cpuset.Range(2, 7).Difference(n.state(stays).CPUs).String())
+	if said := n.logged("quiet: waits"); len(said) == 0 {
+		t.Error("nothing has waited")
+	}
+	n.eventually("that is in the log", func() bool { return len(n.logged("quiet: nothing waits any more")) > 0 })
+}
+
+// TestQuietWeights: a weight that somebody else changes stays so, while CPUs are repaired
+// at once; what waits is done when quiet is switched off.
+func TestQuietWeights(t *testing.T) {
+	n := driftNode(t)
+	n.yaml = quieting(n.yaml, "1h")
+	r := n.start()
+	n.container(n.pod("owner", "default", "guaranteed", 2, nil), "a", whole(2))
+	id := n.container(n.pod("manager", "kube-system", "burstable", 0, management(map[string]int{"a": 512})), "a", cri.Resources{Shares: 102})
+	n.has(n.runtime.Cgroup(id), cgroup.FileWeight, "59")
+	r.settled()
+	n.foreign(id, cgroup.FileWeight, "1000")
+	r.view("the weight waits", func(v *telemetry.View) bool { return v.Quiet["weights"] == 1 })
+	n.foreign(id, cgroup.FileCPUs, "2")
+	n.has(n.runtime.Cgroup(id), cgroup.FileCPUs, "0-1")
+	r.quiet()
+	n.has(n.runtime.Cgroup(id), cgroup.FileWeight, "1000")
+	waits := 0
+	r.inspect(func(l *loop) {
+		for _, d := range l.status.deferred {
+			if d.Property == cgroup.FileWeight && d.Reason == quiets.QuietReason {
+				waits++
+			}
+		}
+	})
+	if waits != 1 || len(n.logged("not as planned")) > 0 {
+		t.Errorf("%d weights wait, and not as planned is %v; want 1, and nothing", waits, n.logged("not as planned"))
+	}
+	n.yaml = strings.Replace(n.yaml, "quiet: 1h", "quiet: 0s", 1)
+	r.loop.reload()
+	n.has(n.runtime.Cgroup(id), cgroup.FileWeight, "59")
+}
+
+// TestQuietIsOver for CPUs when an owner gets others than those that rest: the shared pool
+// is narrowed for it, and gets back what rested in the same writes.
+func TestQuietIsOver(t *testing.T) {
+	n := newNode(t)
+	n.yaml = quieting(carvedYAML, "1h")
+	r := n.start()
+	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	owner := func(uid string, cpus int) (pod, id string) {
+		t.Helper()
+		pod = n.pod(uid, "default", "guaranteed", cpus, nil)
+		id = n.container(pod, "app", whole(cpus))
+		n.eventually(uid+" has its CPUs", func() bool { return n.state(id).Effective.Len() == cpus && n.state(id).Quota == -1 })
+		r.quiet()
+		return pod, id
+	}
+	_, stays := owner("a", 1)
+	goes, its := owner("b", 1)
+	rested := n.state(its).Effective
+	if err := n.runtime.StopPod(goes); err != nil {
+		t.Fatal(err)
+	}
+	r.view("a CPU rests", func(v *telemetry.View) bool { return v.Quiet["cpus"] == 1 })
+	_, next := owner("c", 2)
+	if n.state(next).Effective.Overlaps(rested) {
+		t.Fatalf("the next owner has %s, of which %s rested: choose a case in which it gets others", n.state(next).Effective, rested)
+	}
+	r.view("nothing rests", func(v *telemetry.View) bool { return v.Quiet["cpus"] == 0 })
+	r.quiet()
+	n.checkAll()
+	if all := n.state(shared).CPUs.Union(n.state(stays).CPUs, n.state(next).CPUs); !rested.IsSubsetOf(n.state(shared).CPUs) {
+		t.Errorf("who shares has %s, without %s that rested; all have %s", n.state(shared).CPUs, rested, all)
+	}
+}

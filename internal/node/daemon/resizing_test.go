@@ -1,0 +1,114 @@
+package daemon
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// TestResizeThatFails: the runtime fails after it has had the daemon's answer. The
+// container is again what the runtime has on record, and the CPUs are free for others.
+// Resync is far away.
+func TestResizeThatFails(t *testing.T) {
+	n := newNodeWith(t, testnode.RuntimeConfig{NRI: true})
+	r := n.start()
+	r.asked()
+	app := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.runsOn(app, "4-5")
+	r.quiet()
+	for _, wrong := range []int{3, 4} {
+		n.runtime.Fail(testnode.OCIUpdate, errors.New("no such device"))
+		for range 3 { // the kubelet tries again
+			if err := n.runtime.Resize(app, whole(wrong)); err == nil {
+				t.Fatal("the resize has not failed")
+			}
+		}
+		r.inspect(func(l *loop) {
+			if got := len(l.resizing[app].sizes); got != wrong-1 { // the first, and each once
+				t.Errorf("%d sizes may have been made; want %d", got, wrong-1)
+			}
+		})
+		n.runtime.Fail(testnode.OCIUpdate, nil)
+		n.eventually("the resize taken back", func() bool {
+			has := r.size(app)
+			return has.Requested.Shares == whole(2).Shares && has.Total.Shares == 0 &&
+				n.state(app).CPUs.Len() == 2 && n.recordedCPUs(app) == n.state(app).CPUs.String()
+		})
+		r.quiet()
+	}
+	late := n.container(n.pod("b", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.eventually("the CPUs given to another", func() bool {
+		return n.state(late).Effective.Union(n.state(app).Effective).Equal(cpuset.Range(4, 7))
+	})
+	n.check()
+	// One that succeeds is kept, and no longer asked for.
+	if err := n.runtime.Resize(app, whole(1)); err != nil {
+		t.Fatal(err)
+	}
+	n.eventually("the runtime asked", func() bool { return !r.beingResized(app) })
+	if got := r.size(app).Requested.Shares; got != whole(1).Shares {
+		t.Errorf("after a resize that was made the container asks for %d shares; want %d", got, whole(1).Shares)
+	}
+}
+
+// TestResizeWithoutAnswer: nobody waits for the answer any more. Nothing changes, until
+// the runtime shows that it has made the update all the same.
+func TestResizeWithoutAnswer(t *testing.T) {
+	n := newNode(t)
+	r := n.start()
+	app := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.runsOn(app, "4-5")
+	r.quiet()
+	asker := make(chan struct{})
+	close(asker)
+	r.loop.box.Post(updateAsked{id: app, asked: whole(3), asker: asker, answer: make(chan updated, 1)})
+	if got := r.size(app).Requested.Shares; got != whole(2).Shares {
+		t.Errorf("without an answer the container asks for %d shares; want %d", got, whole(2).Shares)
+	}
+	if err := n.runtime.Resize(app, whole(3)); err != nil {
+		t.Fatal(err)
+	}
+	n.runsOn(app, "4-6")
+}
+
+// TestShownBy: a runtime that has failed in the last of several questions may have made
+// the one before.
+func TestShownBy(t *testing.T) {
+	r := &resizing{sizes: []inventory.Size{{Requested: whole(1)}, {Requested: whole(2)}, {Requested: whole(3)}, {Requested: whole(2)}}}
+	for shares, want := range map[uint64]int{1024: 0, 2048: 3, 3072: 2, 7: 0} {
+		if got := r.shownBy(cri.Resources{Shares: shares}); got != want {
+			t.Errorf("%d shares show size %d; want %d", shares, got, want)
+		}
+	}
+}
+
+// inspected runs a test's look at what the owner has.
+type inspected struct {
+	look func(*loop)
+	done chan struct{}
+}
+
+func (i inspected) apply(l *loop) {
+	defer close(i.done) // the test goes on, and ends, where the look has failed
+	i.look(l)
+}
+
+func (r *running) inspect(look func(*loop)) {
+	done := make(chan struct{})
+	r.loop.box.Post(inspected{look, done})
+	<-done
+}
+
+func (r *running) size(id string) (s inventory.Size) {
+	r.inspect(func(l *loop) { s = l.model.Size(l.model.Containers[id]) })
+	return s
+}
+
+func (r *running) beingResized(id string) (is bool) {
+	r.inspect(func(l *loop) { is = l.resizing[id] != nil })
+	return is
+}

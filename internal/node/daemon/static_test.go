@@ -1,0 +1,83 @@
+package daemon
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	cluster "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// manifest is a static pod of the workload type management, as the kubelet shows it to
+// the runtime.
+func manifest(uid string, more map[string]string) map[string]string {
+	all := map[string]string{
+		"target.workload.openshift.io/management": `{"effect":"PreferredDuringScheduling"}`,
+		"kubernetes.io/config.source":             "file",
+		"kubernetes.io/config.hash":               uid,
+	}
+	maps.Copy(all, more)
+	return all
+}
+
+// TestStaticPods: a manifest's annotation needs no namespace that is listed, and a pod of
+// the API cannot pass for a manifest.
+func TestStaticPods(t *testing.T) {
+	const digest, random = "0123456789abcdef0123456789abcdef", "01234567-89ab-4def-8123-456789abcdef"
+	for name, nri := range map[string]bool{"CRI": false, "NRI": true} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			if nri {
+				n = newNRINode(t)
+			}
+			before := n.container(n.pod(digest, "edge", "burstable", 0, manifest(digest, nil)), "app", cri.Resources{Shares: 307})
+			r := n.start()
+			if nri {
+				r.connected()
+			}
+			n.runsOn(before, "0-1")
+			later := "f" + digest[1:]
+			after := n.container(n.pod(later, "edge", "burstable", 0, manifest(later, nil)), "app", cri.Resources{Shares: 307})
+			forged := n.container(n.pod(random, "edge", "burstable", 0, manifest(random, nil)), "app", cri.Resources{Shares: 307})
+			n.runsOn(after, "0-1")
+			n.runsOn(forged, "2-3")
+
+			n.yaml = strings.Replace(n.yaml, "shared:", "staticPods: ignore\nshared:", 1)
+			r.loop.reload()
+			n.runsOn(before, "2-3")
+			n.runsOn(after, "2-3")
+			r.quiet()
+			n.check()
+		})
+	}
+}
+
+// TestStaticPodIsCounted: the scheduler counts a static pod's CPU request as cpu, by its
+// mirror pod. The resource of the pool in which it runs is less by it, unless the
+// manifest asks for that.
+func TestStaticPodIsCounted(t *testing.T) {
+	const asks, not = "00000000000000000000000000000001", "00000000000000000000000000000002"
+	n := newNode(t)
+	n.container(n.pod(not, "kube-system", "burstable", 0, manifest(not, nil)), "app", cri.Resources{Shares: 307})
+	n.container(n.pod(asks, "kube-system", "burstable", 0, manifest(asks, map[string]string{
+		"resources.workload.openshift.io/app": `{"cpushares":409}`,
+	})), "app", cri.Resources{Shares: 2})
+	r := n.start()
+	r.view("first pass", func(v *telemetry.View) bool { return v.Ready && len(v.Containers) == 2 })
+	s := r.shown()
+	request := func(milli int64, extended map[string]int64) cluster.Asked {
+		return cluster.Asked{Containers: map[string]cluster.Request{"app": {Milli: milli, Extended: extended}}}
+	}
+	for name, record := range map[string]cluster.Record{
+		"no record": nil,
+		"a record":  {not: request(300, nil), asks: request(0, map[string]int64{managementCores: 400})},
+	} {
+		for _, a := range cluster.Advertise(s.Pools, s.Pods, record) {
+			if a.Resource == managementCores && (a.Milli != 7700 || a.Unaccounted != 300) {
+				t.Errorf("%s: %+v; want 7700 of 8000, 300 unaccounted", name, a)
+			}
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package daemon
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+)
+
+// TestThrift: memory is given back after the first look that is not at the start, and after each second one from then on.
+func TestThrift(t *testing.T) {
+	start := time.Now()
+	th := newThrift()
+	if th.looked = true; th.due(start) {
+		t.Error("memory is given back before all is known")
+	}
+	th.start(start)
+	for i, pass := range []struct {
+		at        time.Duration
+		look, due bool
+	}{
+		{0, true, false},
+		{19900 * time.Millisecond, true, false},
+		{25 * time.Second, false, false},
+		{30 * time.Second, true, true},
+		{60 * time.Second, true, false},
+		{79900 * time.Millisecond, true, false},
+		{82 * time.Second, false, false},
+		{89 * time.Second, true, true}, // the look before was late
+		{120 * time.Second, true, false},
+		{10 * time.Minute, true, true},
+	} {
+		th.looked = pass.look
+		if got := th.due(start.Add(pass.at)); got != pass.due {
+			t.Errorf("pass %d, after %v: %t, want %t", i, pass.at, got, pass.due)
+		}
+	}
+}
+
+// TestGiveBack: a look at all cgroups has memory given back.
+func TestGiveBack(t *testing.T) {
+	n := newNode(t)
+	r := n.start()
+	r.quiet()
+	given := make(chan struct{}, 8)
+	r.inspect(func(l *loop) {
+		l.thrift.giveBack = func() { given <- struct{}{} }
+		l.thrift.start(time.Now().Add(time.Hour))
+	})
+	r.looks()
+	r.rests()
+	if len(given) != 0 {
+		t.Error("memory was given back at once")
+	}
+	r.inspect(func(l *loop) { l.thrift.next = time.Now() })
+	r.looks()
+	n.eventually("memory is given back", func() bool { return len(given) == 1 })
+	r.looks()
+	r.rests()
+	if len(given) != 1 {
+		t.Errorf("memory was given back %d times in a moment", len(given))
+	}
+}
+
+// looks has the daemon look at all cgroups, as the resync does.
+func (r *running) looks() {
+	r.t.Helper()
+	before := r.passes()
+	r.loop.box.Post(resync{})
+	r.view("resync", func(*telemetry.View) bool { return r.passes() > before })
+}
+
+// passes is how many whole passes have been published.
+func (r *running) passes() (n uint64) {
+	for _, count := range r.loop.snapshot.Load().Passes {
+		n += count
+	}
+	return n
+}

@@ -1,0 +1,97 @@
+package daemon
+
+import (
+	"log/slog"
+	"slices"
+
+	"github.com/cpupoold/cpupoold/internal/node/hosttuning"
+	"github.com/cpupoold/cpupoold/internal/node/power"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/node/tune"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// newTuner makes the one that keeps them.
+func (l *loop) newTuner(log *slog.Logger) (*tune.Tuner, error) {
+	bootID, err := undo.ReadBootID()
+	if err != nil {
+		return nil, err
+	}
+	sources, host, err := hosttuning.TuningSources(l.settings.TuneMachine(l.Possible))
+	if err != nil {
+		return nil, err
+	}
+	l.tuning.power = host
+	return tune.New(tune.Options{
+		Sources: sources, Undo: hosttuning.UndoOf(l.settings.Config, bootID), Observe: l.Observes, Log: log,
+		Changed: func() { l.box.Post(tuned{}) },
+	}), nil
+}
+
+// tuned says that the host's settings have been looked at: there is something to publish.
+type tuned struct{}
+
+func (tuned) apply(*loop) {}
+
+// tuneHost says what the plan wishes of the host.
+func (l *loop) tuneHost() {
+	if l.tuner == nil {
+		return
+	}
+	w, elsewhere := l.settings.Wish(l.status.plan, l.model, &l.others)
+	for id, by := range elsewhere {
+		if l.tuning.elsewhere[id] == "" {
+			l.log.Info("interrupts of a container are left to another manager; default_smp_affinity is its own", "container_id", id, "manager", by)
+		}
+	}
+	l.tuning.elsewhere = elsewhere
+	w.Values, l.tuning.powerless = l.settings.PowerWish(l.status.plan, l.model, &l.others, l.tuning.power.Machine())
+	l.tuner.Set(w, l.settings.TuneMachine(l.Possible), l.settings.Ownable())
+}
+
+// tuning is what the owner remembers of it.
+type tuning struct {
+	elsewhere map[string]string // containers whose interrupts another manager moves, and which; as the log has it
+	// power is the machine's, powerless is what containers ask of it in vain.
+	power     *power.Host
+	powerless []pools.Problem
+}
+
+// tuneProblems are those of the host's settings.
+func (l *loop) tuneProblems() []pools.Problem {
+	if l.tuner == nil {
+		return nil
+	}
+	all := slices.Clone(l.tuning.powerless)
+	for _, p := range l.tuner.View().Problems {
+		all = append(all, pools.Problem{Reason: pools.Reason{Code: pools.Code(p.Code), Text: p.Text}})
+	}
+	return all
+}
+
+// tuneView is what is shown of the host's settings.
+func (l *loop) tuneView() *telemetry.HostSettings {
+	if l.tuner == nil {
+		return nil
+	}
+	v := l.tuner.View()
+	shown := &telemetry.HostSettings{
+		Quiet: v.Wish.Quiet, NoKernel: v.Wish.NoKernel, Pending: len(v.Pending),
+		Moved: make(map[string]int), Stuck: make(map[telemetry.StuckSetting]int), Writes: make(map[telemetry.SettingWrite]uint64),
+	}
+	for kind, n := range v.Moved {
+		shown.Moved[string(kind)] = n
+	}
+	for _, s := range v.Stuck {
+		shown.Stuck[telemetry.StuckSetting{Kind: string(s.Kind), Reason: string(s.Why)}]++
+	}
+	for c, n := range v.Writes {
+		result := telemetry.OK
+		if c.Failed {
+			result = telemetry.Failed
+		}
+		shown.Writes[telemetry.SettingWrite{Kind: string(c.Kind), Result: result}] += n
+	}
+	return shown
+}

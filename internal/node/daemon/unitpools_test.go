@@ -1,0 +1,152 @@
+package daemon
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+func TestEncloses(t *testing.T) {
+	const pod = "kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod1.slice"
+	for name, c := range map[string]struct {
+		path cgroup.Path
+		want string
+	}{
+		"not there":     {"", ""},
+		"pods":          {"kubelet.slice", "pods"},
+		"a pod":         {pod, "pods"},
+		"container":     {"machine.slice", "pods"},
+		"unit":          {"system.slice", "du.service"},
+		"nothing":       {"radio.slice", ""},
+		"name like it":  {"kubelet.slic", ""},
+		"beside a unit": {"system.slice/ru.service", ""},
+	} {
+		m := inventory.NewModel(cgroup.DriverSystemd)
+		m.Units["du.service"] = &inventory.UnitEntry{Unit: cgroup.Unit{Name: "du.service", Path: "system.slice/du.service"}}
+		m.Units["outer"] = &inventory.UnitEntry{Unit: cgroup.Unit{Name: "outer", Path: c.path}}
+		m.Units["y.service"] = &inventory.UnitEntry{Unit: cgroup.Unit{Name: "y.service", Path: "radio.slice/y.service"}} // of the host's
+		m.Pods["p"] = &inventory.PodEntry{Slice: pod, Pause: pod + "/cri-containerd-p.scope"}
+		m.Containers["c"] = &inventory.ContainerEntry{Path: "machine.slice/cri-containerd-c.scope"}
+		if got := m.Encloses("outer", []string{"y.service"}); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// TestInnerUnitWins: a slice around another unit of the configuration is left alone,
+// and gets back what it was given before the other one was named.
+func TestInnerUnitWins(t *testing.T) {
+	const outer = "system.slice: {pool: management}"
+	n := newNode(t)
+	n.units.Install("du.service", cpuset.Set{})
+	n.units.Install("telegraf.service", cpuset.Set{})
+	n.start2("telegraf.service")
+	n.yaml = poolsYAML + "units: {" + outer + "}\n"
+	r := n.start()
+	n.eventually("slice bound", func() bool { return n.property("system.slice") == "0-1" })
+	n.yaml = poolsYAML + "units: {" + outer + ", du.service: {cpus: 2}}\n"
+	r.loop.reload()
+	n.start2("du.service")
+	n.unitRunsOn("du.service", "4-5")
+	n.eventually("slice reverted", func() bool { return n.property("system.slice") == "" })
+	r.view("problem", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeUnitEncloses)] == 1 })
+	r.quiet()
+}
+
+// duOriginal is in the journal as long as du.service is on CPUs of ours.
+func duOriginal() undo.Original {
+	return undo.Original{Path: "system.slice/du.service", File: cgroup.FileCPUs, Unit: "du.service"}
+}
+
+// TestUnitsThatLeave: the CPUs of a unit that the configuration does not name any
+// more go nowhere before it has left them; another name of it takes them along.
+func TestUnitsThatLeave(t *testing.T) {
+	du, silence := duService(), inventory.UnitFetched{Name: "alias.service", Err: errors.New("no answer")}
+	known := inventory.UnitFetched{Name: "du.service", Unit: du}
+	alias := inventory.UnitFetched{Name: "alias.service", Unit: du}
+	ru := inventory.UnitFetched{Name: "ru.service", Unit: cgroup.Unit{Name: "ru.service", Load: "loaded", Path: "system.slice/ru.service"}}
+	for name, c := range map[string]struct {
+		units    string
+		answers  []inventory.UnitFetched
+		reverted bool // has its original back
+		away     bool
+		want     string // assignments afterwards
+		withheld string
+	}{
+		"still there":          {"", []inventory.UnitFetched{known}, false, false, "du.service 4-5", "4-5"},
+		"reverted":             {"", []inventory.UnitFetched{known}, true, false, "", ""},
+		"gone":                 {"", []inventory.UnitFetched{known}, false, true, "", ""},
+		"not known any more":   {"", nil, false, false, "du.service 4-5", "4-5"},
+		"renamed":              {"units: {alias.service: {cpus: 2}}\n", []inventory.UnitFetched{known, alias}, false, false, "alias.service 4-5", ""},
+		"renamed, not told":    {"units: {alias.service: {cpus: 2}}\n", []inventory.UnitFetched{known}, false, false, "du.service 4-5", "4-5"},
+		"renamed, no answer":   {"units: {alias.service: {cpus: 2}}\n", []inventory.UnitFetched{known, silence}, false, false, "du.service 4-5", "4-5"},
+		"renamed, now in pool": {"units: {alias.service: {pool: management}}\n", []inventory.UnitFetched{known, alias}, false, false, "", ""},
+		"another":              {"units: {ru.service: {cpus: 2}}\n", []inventory.UnitFetched{known, ru}, false, false, "du.service 4-5, ru.service 6-7", "4-5"},
+		"another, not told":    {"units: {ru.service: {cpus: 2}}\n", []inventory.UnitFetched{known}, false, false, "du.service 4-5", "4-5"},
+		"other has come":       {"units: {ru.service: {cpus: 2}}\n", []inventory.UnitFetched{known, ru}, true, false, "ru.service 4-5", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.yaml = poolsYAML + c.units
+			l := n.bareLoop(n.host())
+			if !c.reverted {
+				l.ledger.Note(duOriginal())
+				l.ledger.Durable = l.ledger.Changes
+			}
+			for _, a := range c.answers {
+				l.model.PutUnit(a)
+			}
+			l.status.away["du.service"] = c.away
+			l.assignments = []pools.Assignment{{Key: inventory.UnitKey("du.service"), CPUs: cpuset.Of(4, 5)}}
+			l.pass()
+			var got []string
+			for _, a := range l.assignments {
+				got = append(got, a.Key.Container+" "+a.CPUs.String())
+			}
+			slices.Sort(got)
+			if got := strings.Join(got, ", "); got != c.want {
+				t.Errorf("assignments: %s; want %s", got, c.want)
+			}
+			if got := l.leavingCPUs().String(); got != c.withheld {
+				t.Errorf("given to nobody: %s; want %s", got, c.withheld)
+			}
+			if free := l.status.plan.Free; free.Overlaps(l.leavingCPUs()) {
+				t.Errorf("the plan has %s free", free)
+			}
+		})
+	}
+}
+
+// TestUnitBroughtAlong: a unit that is on CPUs of the pool when the configuration
+// begins to name it stays there.
+func TestUnitBroughtAlong(t *testing.T) {
+	n := newNode(t)
+	n.units.Install("du.service", cpuset.Of(6, 7))
+	n.start2("du.service")
+	r := n.start()
+	r.quiet()
+	before := len(n.tree.Writes())
+	n.yaml = poolsYAML + "units: {du.service: {cpus: 2}}\n"
+	r.loop.reload()
+	n.eventually("assignment on record", func() bool {
+		for _, a := range n.journal().Assignments {
+			if a.Container == "du.service" {
+				return a.CPUs.Equal(cpuset.Of(6, 7))
+			}
+		}
+		return false
+	})
+	r.quiet()
+	if writes := n.tree.Writes()[before:]; len(writes) > 0 {
+		t.Errorf("writes %v", writes)
+	}
+}

@@ -1,0 +1,251 @@
+package daemon
+
+import (
+	"context"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// sandboxless is a runtime that does not know some sandboxes, and no events.
+type sandboxless struct {
+	hostenv.RuntimeClient
+	lost map[string]bool // set while no daemon runs
+}
+
+func (s *sandboxless) List(ctx context.Context) ([]cri.Pod, []cri.Container, error) {
+	ps, cs, err := s.RuntimeClient.List(ctx)
+	return slices.DeleteFunc(ps, func(p cri.Pod) bool { return s.lost[p.ID] }), cs, err
+}
+
+func (s *sandboxless) PodStatus(ctx context.Context, id string) (cri.Pod, error) {
+	if s.lost[id] {
+		return cri.Pod{}, cri.ErrNotFound
+	}
+	return s.RuntimeClient.PodStatus(ctx, id)
+}
+
+// relist lets the daemon ask for everything, and waits until it has nothing to do. A
+// second question, a poll later, says that the answer to the first has been taken over.
+func (r *running) relist() {
+	r.t.Helper()
+	calls := r.runtime.Calls("ListContainers")
+	r.loop.box.Post(streamChanged{state: cri.Unsupported})
+	r.eventually("listing", func() bool { return r.runtime.Calls("ListContainers") >= calls+2 })
+	r.quiet()
+}
+
+// TestUnlistedSandbox: a container keeps its CPUs as long as the runtime lists it as
+// created or running, whatever has become of its sandbox; before a start of the
+// daemon, with its journal or without, and while it runs.
+func TestUnlistedSandbox(t *testing.T) {
+	for pool, yaml := range map[string]string{"fixed": poolsYAML, "carved": carvedYAML} {
+		for _, when := range []string{"while it runs", "before a start", "before a start without journal"} {
+			t.Run(pool+"/"+when, func(t *testing.T) { unlisted(t, yaml, when) })
+		}
+	}
+}
+
+func unlisted(t *testing.T, yaml, when string) {
+	n := newNode(t)
+	n.yaml = yaml
+	h := n.host()
+	rt := &sandboxless{RuntimeClient: h.Runtime}
+	h.Runtime = rt
+	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	pod := n.pod("a", "default", "guaranteed", 2, nil)
+	excl := n.container(pod, "app", whole(2))
+	r := n.startOn(h) // lists them at once: there are no events
+	n.eventually("placed", func() bool { return n.state(excl).Effective.Len() == 2 && !n.state(shared).CPUs.IsEmpty() })
+	r.quiet()
+	r.stop()
+	had := n.state(excl).CPUs
+	if when == "before a start without journal" {
+		if err := os.Remove(filepath.Join(n.dir, "journal.json")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if when == "while it runs" {
+		r = n.startOn(h)
+		r.quiet()
+		r.stop() // with all that it knows
+		m, held := r.loop.model, r.loop.assignments
+		rt.lost = map[string]bool{pod: true}
+		l, err := newLoop(h, n.options())
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.model, l.assignments, l.status.listed, l.status.formulaAsked = m, held, true, true
+		r = n.serve(l, n.options())
+	} else {
+		rt.lost = map[string]bool{pod: true}
+		r = n.startOn(h)
+	}
+	before := len(n.tree.Writes())
+	late := n.container(n.pod("b", "default", "guaranteed", 2, nil), "app", whole(2))
+	later := n.container(n.pod("c", "default", "guaranteed", 2, nil), "app", whole(2))
+	r.relist()
+	r.view("problem", func(v *telemetry.View) bool { return v.Problems[string(codeUnread)] == 1 })
+	if when == "while it runs" {
+		n.checkAll()
+	} // else nobody knows of the pause container, which has nothing to do
+	if got := n.state(excl).CPUs; !got.Equal(had) || n.state(late).CPUs.Union(n.state(later).CPUs).Overlaps(had) {
+		t.Errorf("the container had %s and has %s; others have %s and %s", had, got, n.state(late).CPUs, n.state(later).CPUs)
+	}
+	for _, w := range n.tree.Writes()[before:] {
+		if filepath.Dir(w.Name) == n.runtime.Cgroup(excl) {
+			t.Errorf("the container was disturbed: %v", w)
+		}
+	}
+	if err := n.runtime.StopContainer(excl); err != nil {
+		t.Fatal(err)
+	}
+	r.relist()
+	r.view("no problem", func(v *telemetry.View) bool { return v.Problems[string(codeUnread)] == 0 })
+	n.eventually("nothing held for a container that has ended, of a pod that is gone", func() bool {
+		return !slices.ContainsFunc(n.journal().Assignments, func(a undo.Assignment) bool { return a.PodUID == "a" })
+	})
+	n.eventually("both placed", func() bool {
+		return n.state(late).Effective.Len() == 2 && n.state(later).Effective.Len() == 2 && n.state(later).Quota == -1
+	})
+}
+
+// TestUnlist: what is dropped, what is kept, and what is made up.
+func TestUnlist(t *testing.T) {
+	const path = "kubepods-podu_1.slice:cri-containerd:"
+	for name, c := range map[string]struct {
+		known bool
+		state cri.State
+		want  map[string]string // UIDs of the pods that are there, by sandbox
+	}{
+		"exited":           {true, cri.Exited, map[string]string{}},
+		"running":          {true, cri.Running, map[string]string{"p": "u-1"}},
+		"created":          {true, cri.Created, map[string]string{"p": "u-1"}},
+		"unknown, exited":  {false, cri.Exited, map[string]string{}},
+		"unknown, running": {false, cri.Running, map[string]string{"p": "u-1"}},
+		"unknown, created": {false, cri.Created, map[string]string{"p": "u-1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			m := inventory.NewModel(n.host().Driver)
+			pod := inventory.PodFacts{Pod: cri.Pod{ID: "p", UID: "u-1", Namespace: "default", Name: "a", Ready: true, Detailed: true, CgroupParent: "kubepods-podu_1.slice", Resources: whole(2)}}
+			ctr := inventory.ContainerFacts{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: c.state, Detailed: true, CgroupsPath: path + "c", Requested: whole(2)}}
+			if c.known {
+				m.Merge(inventory.Listed{Pods: []inventory.PodFacts{pod}, Containers: []inventory.ContainerFacts{ctr}})
+			}
+			m.Merge(inventory.Listed{AsOf: m.Clock, Containers: []inventory.ContainerFacts{ctr}})
+			got := make(map[string]string)
+			for id, e := range m.Pods {
+				got[id] = e.Uid
+			}
+			if d := cmp.Diff(c.want, got); d != "" {
+				t.Fatalf("pods (-want +got):\n%s", d)
+			}
+			for _, p := range m.Input(time.Now()) {
+				if p.Gone || p.Unread == c.known || len(p.Containers) != 1 {
+					t.Errorf("input %+v; want a pod that is there, read only if it was known, with the container alone", p)
+				}
+			}
+			// Once it is listed again it is what it says.
+			m.Merge(inventory.Listed{AsOf: m.Clock, Pods: []inventory.PodFacts{pod}, Containers: []inventory.ContainerFacts{ctr}})
+			if p := m.Input(time.Now()); len(p) != 1 || p[0].Unread || p[0].Name != "a" || p[0].Gone {
+				t.Errorf("input when it is listed again: %+v", p)
+			}
+			if known := m.KnownIDs(); !maps.Equal(known, map[string]bool{"p": true, "c": c.state != cri.Exited}) {
+				t.Errorf("known: %v", known)
+			}
+		})
+	}
+}
+
+// lateList is a runtime whose list of sandboxes is older than that of containers.
+type lateList struct{ *sandboxless }
+
+func (l lateList) PodStatus(ctx context.Context, id string) (cri.Pod, error) {
+	return l.RuntimeClient.PodStatus(ctx, id)
+}
+
+// TestSandboxNewerThanTheList: it is asked for before anybody decides.
+func TestSandboxNewerThanTheList(t *testing.T) {
+	n := newNode(t)
+	h := n.host()
+	pod := n.pod("a", "default", "guaranteed", 2, nil)
+	h.Runtime = lateList{&sandboxless{RuntimeClient: h.Runtime, lost: map[string]bool{pod: true}}}
+	excl := n.container(pod, "app", whole(2))
+	r := n.startOn(h)
+	n.runsOn(excl, "4-5")
+	r.quiet()
+	if said := n.logged("not honoured"); len(said) > 0 {
+		t.Errorf("problems: %v", said)
+	}
+}
+
+// TestSandboxOfAKnownContainer: it is asked for, too, unless it is listed.
+func TestSandboxOfAKnownContainer(t *testing.T) {
+	n := newNode(t)
+	pod := n.pod("a", "default", "burstable", 0, nil)
+	h, l := n.host(), inventory.Listed{Known: inventory.Lists{Containers: []cri.Container{{ID: n.container(pod, "app", whole(1)), PodID: pod, State: cri.Running}}}}
+	if found := inventory.InspectUnlisted(&h, t.Context(), l); len(found) != 1 || found[0].ID != pod || !found[0].Detailed {
+		t.Errorf("found %+v, want the sandbox", found)
+	}
+	l.Known.Pods = []cri.Pod{{ID: pod}}
+	if found := inventory.InspectUnlisted(&h, t.Context(), l); len(found) != 0 {
+		t.Errorf("found %+v beside the list", found)
+	}
+}
+
+// TestMergeKnown: of what is known a list tells the state, and that it is there.
+func TestMergeKnown(t *testing.T) {
+	n := newNode(t)
+	m := inventory.NewModel(n.host().Driver)
+	pod := inventory.PodFacts{Pod: cri.Pod{ID: "p", UID: "u-1", Namespace: "default", Name: "a", Ready: true, Detailed: true, CgroupParent: "kubepods-podu_1.slice", Resources: whole(2)}}
+	ctr := inventory.ContainerFacts{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running, Detailed: true, CgroupsPath: "kubepods-podu_1.slice:cri-containerd:c", Requested: whole(2)}}
+	m.Merge(inventory.Listed{Pods: []inventory.PodFacts{pod}, Containers: []inventory.ContainerFacts{ctr}})
+	m.Merge(inventory.Listed{AsOf: m.Clock, Known: inventory.Lists{Pods: []cri.Pod{{ID: "p"}}, Containers: []cri.Container{{ID: "c", PodID: "p", State: cri.Exited}}}})
+	if p, c := m.Pods["p"], m.Containers["c"]; p == nil || p.Pod.Ready || p.Pod.Name != "a" || c == nil || c.Container.State != cri.Exited || c.Container.Name != "app" {
+		t.Errorf("pod %+v, container %+v", p, c)
+	}
+	m.Merge(inventory.Listed{AsOf: m.Clock, Known: inventory.Lists{Pods: []cri.Pod{{ID: "p"}}}})
+	if p, c := m.Pods["p"], m.Containers["c"]; p == nil || c != nil {
+		t.Errorf("pod %+v, container %+v; want the pod alone", p, c)
+	}
+}
+
+// TestListingOlderThanAPod: a container that has come since, and whose pod is being
+// asked for, is not taken for one without a sandbox.
+func TestListingOlderThanAPod(t *testing.T) {
+	n := newNode(t)
+	m := inventory.NewModel(n.host().Driver)
+	asOf := m.Clock
+	m.PutContainer(inventory.ContainerFacts{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running, Detailed: true,
+		CgroupsPath: "kubepods-podu_1.slice:cri-containerd:c", Requested: whole(2)}})
+	m.Merge(inventory.Listed{AsOf: asOf})
+	if len(m.Containers) != 1 || len(m.Pods) != 0 {
+		t.Errorf("containers %v, pods %v; want the container alone", m.Containers, m.Pods)
+	}
+}
+
+// TestUnlistStillborn: a container that was not started before its pod was stopped
+// can never start, and gets nothing when the sandbox is gone before it.
+func TestUnlistStillborn(t *testing.T) {
+	n := newNode(t)
+	m := inventory.NewModel(n.host().Driver)
+	pod := inventory.PodFacts{Pod: cri.Pod{ID: "p", UID: "u-1", Namespace: "default", Name: "a", Detailed: true, CgroupParent: "kubepods-podu_1.slice", Resources: whole(2)}}
+	ctr := inventory.ContainerFacts{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Created, Detailed: true, CgroupsPath: "kubepods-podu_1.slice:cri-containerd:c", Requested: whole(2)}}
+	m.Merge(inventory.Listed{Pods: []inventory.PodFacts{pod}, Containers: []inventory.ContainerFacts{ctr}})
+	m.Unlist("p")
+	if p := m.Input(time.Now()); len(p) != 1 || !p[0].Gone {
+		t.Errorf("input %+v; want one pod that is gone", p)
+	}
+}

@@ -1,0 +1,237 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// forgetful is a runtime that does not tell everything about some objects.
+type forgetful struct {
+	hostenv.RuntimeClient
+	mu      sync.Mutex // guards what follows
+	silent  map[string]bool
+	partial map[string]bool
+	asked   atomic.Int32
+}
+
+func (f *forgetful) fault(kind, id string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.silent[id]:
+		f.asked.Add(1)
+		return errors.New("no answer")
+	case f.partial[id]:
+		f.asked.Add(1)
+		return &cri.InfoError{Kind: kind, ID: id, Field: "info", Err: errors.New("missing")}
+	}
+	return nil
+}
+
+func (f *forgetful) PodStatus(ctx context.Context, id string) (cri.Pod, error) {
+	p, err := f.RuntimeClient.PodStatus(ctx, id)
+	if fault := f.fault("pod", id); fault != nil {
+		p.CgroupParent, p.CgroupsPath, p.Resources = "", "", cri.Resources{}
+		return p, fault
+	}
+	return p, err
+}
+
+func (f *forgetful) ContainerStatus(ctx context.Context, id string) (cri.Container, error) {
+	c, err := f.RuntimeClient.ContainerStatus(ctx, id)
+	if fault := f.fault("container", id); fault != nil {
+		c.PodID, c.CgroupsPath, c.Recorded, c.Requested = "", "", cri.Resources{}, cri.Resources{}
+		return c, fault
+	}
+	return c, err
+}
+
+func (f *forgetful) remember() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.silent, f.partial = nil, nil
+}
+
+// startImpatient starts a daemon that begins with what the first listing tells.
+func (n *node) startImpatient(h hostenv.Host) *running {
+	n.t.Helper()
+	o := n.options()
+	l, err := newLoop(h, o)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	l.status.incomplete = patientListings
+	return n.serve(l, o)
+}
+
+// TestRestartMovesNobodyUnread: whatever the runtime does not tell to a daemon that
+// starts, nobody gets the CPUs of a container that runs on them, and it is not moved,
+// neither then nor when it can be read.
+func TestRestartMovesNobodyUnread(t *testing.T) {
+	for pool, yaml := range map[string]string{"fixed": poolsYAML, "carved": carvedYAML} {
+		for _, journal := range []string{"kept", "lost"} {
+			for _, answer := range []string{"silent", "partial"} {
+				for _, of := range []string{"pod", "container", "both", "all"} {
+					t.Run(pool+"/journal "+journal+"/"+answer+"/"+of, func(t *testing.T) {
+						unreadAtStart(t, yaml, journal == "lost", answer == "silent", of)
+					})
+				}
+			}
+		}
+	}
+}
+
+func unreadAtStart(t *testing.T, yaml string, journalLost, silent bool, of string) {
+	n := newNode(t)
+	n.yaml = yaml
+	r := n.start()
+	sharedPod := n.pod("s", "default", "burstable", 0, nil)
+	shared := n.container(sharedPod, "app", whole(1))
+	other := n.container(sharedPod, "other", whole(1))
+	pod := n.pod("a", "default", "guaranteed", 2, nil)
+	excl := n.container(pod, "app", whole(2))
+	n.eventually("placed", func() bool { return n.state(excl).Effective.Len() == 2 })
+	r.quiet()
+	r.stop()
+	had := n.state(excl).CPUs
+	if journalLost {
+		if err := os.Remove(filepath.Join(n.dir, "journal.json")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	faulty := map[string]map[string]bool{
+		"pod": {pod: true}, "container": {excl: true}, "both": {pod: true, excl: true},
+		"all": {pod: true, excl: true, sharedPod: true, shared: true, other: true},
+	}[of]
+	h := n.host()
+	rt := &forgetful{RuntimeClient: h.Runtime}
+	if silent {
+		rt.silent = faulty
+	} else {
+		rt.partial = faulty
+	}
+	h.Runtime = rt
+	before := len(n.tree.Writes())
+	r = n.startImpatient(h)
+	// Somebody wants CPUs, and those in the shared pool must give way.
+	late := n.container(n.pod("b", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.eventually("late container placed", func() bool { return n.state(late).Effective.Len() == 2 })
+	r.quiet()
+	if rt.asked.Load() == 0 {
+		t.Fatal("the runtime told everything: the test shows nothing")
+	}
+	n.checkAll()
+	lateHas := n.state(late).CPUs
+	rt.remember()
+	r.loop.box.Post(streamChanged{state: cri.Connected}) // list again
+	n.eventually("everything read", func() bool {
+		return r.loop.snapshot.Load().Problems[string(codeUnread)] == 0
+	})
+	r.quiet()
+	n.checkAll()
+	got := map[string]string{"container": n.state(excl).CPUs.String(), "late": n.state(late).CPUs.String()}
+	if d := cmp.Diff(map[string]string{"container": had.String(), "late": lateHas.String()}, got); d != "" {
+		t.Errorf("moved (-before +after):\n%s", d)
+	}
+	for _, w := range n.tree.Writes()[before:] {
+		if filepath.Dir(w.Name) == n.runtime.Cgroup(excl) && filepath.Base(w.Name) == cgroup.FileCPUs && w.Value != had.String() {
+			t.Errorf("the container was moved: %v", w)
+		}
+	}
+}
+
+// TestUnreadStay: whose pod could not be read and who has no CPUs on record stays
+// where it is, but not on the CPUs of others, and not on all.
+func TestUnreadStay(t *testing.T) {
+	n := newNode(t)
+	l, err := newLoop(n.host(), n.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := l.model
+	m.PutPod(inventory.PodFacts{Pod: cri.Pod{ID: "p", UID: "u", Ready: true}, Partial: os.ErrDeadlineExceeded})
+	kernel := make(map[cgroup.Path]string)
+	for name, cpus := range map[string]string{"owner": "4-5", "beside": "2-3,6", "across": "2-5", "under": "5", "new": "", "starting": "-"} {
+		c := cri.Container{ID: name, PodID: "p", Name: name, State: cri.Running, CgroupsPath: "x.slice:c:" + name, Requested: whole(2)}
+		if cpus == "-" {
+			c.State = cri.Created
+			c.Recorded.CPUs = "4,7"
+		}
+		m.PutContainer(inventory.ContainerFacts{Container: c})
+		kernel[m.Containers[name].Path] = cpus
+	}
+	read := func(p cgroup.Path) (cgroup.State, error) {
+		cpus, err := cpuset.Parse(kernel[p])
+		if err != nil {
+			return cgroup.State{}, cgroup.ErrGone
+		}
+		return cgroup.State{Path: p, CPUs: cpus}, nil
+	}
+	held := []pools.Assignment{{Key: pools.Key{PodUID: "u", Container: "owner"}, CPUs: cpuset.Of(4, 5)}}
+	s := desired.Scene{Settings: l.settings, Model: m, Pods: m.Input(time.Now()), Previous: held, Formula: l.formula, Ledger: l.ledger, Read: read, Build: pools.Build}
+	plan, want := s.Decide()
+	got := make(map[string]string)
+	for _, target := range want {
+		got[target.Container] = target.CPUs.String()
+	}
+	// Who is beside all owners has no target.
+	expect := map[string]string{"owner": "4-5", "across": "2-3", "under": "2-3", "new": "2-3", "starting": "7"}
+	if d := cmp.Diff(expect, got); d != "" {
+		t.Errorf("targets (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff(held, plan.Assignments); d != "" {
+		t.Errorf("assignments (-want +got):\n%s", d)
+	}
+}
+
+// TestLocate: pods and containers by the names of their cgroups, and no monitors.
+func TestLocate(t *testing.T) {
+	tree := testnode.NewCgroups(testnode.CgroupConfig{Possible: cpuset.Range(0, 7)})
+	const (
+		systemd  = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podu_1.slice"
+		cgroupfs = "root/kubepods/podu2"
+	)
+	for _, p := range []string{systemd + "/cri-containerd-c1.scope", systemd + "/crio-conmon-c2.scope", systemd + "/crio-c2.scope/container", cgroupfs + "/c3"} {
+		tree.MkdirAll(p)
+	}
+	got, err := inventory.Locate(cgroup.New(tree), []string{"c1", "c2", "c3", "none"})
+	want := inventory.Located{
+		Pods:       map[string]cgroup.Path{"u-1": systemd, "u2": cgroupfs},
+		Containers: map[string]cgroup.Path{"c1": systemd + "/cri-containerd-c1.scope", "c2": systemd + "/crio-c2.scope", "c3": cgroupfs + "/c3"},
+	}
+	if d := cmp.Diff(want, got, cmp.AllowUnexported(inventory.Located{})); d != "" || err != nil {
+		t.Errorf("locate: %v (-want +got):\n%s", err, d)
+	}
+}
+
+// TestUnreadUnitIsLogged: once when systemd stops telling of a unit, whoever has asked.
+func TestUnreadUnitIsLogged(t *testing.T) {
+	n := newNode(t)
+	l := n.revertingUnits("units: {du.service: {cpus: 2}}\n", n.host())
+	silent, told := inventory.UnitFetched{Name: "du.service", Err: errors.New("no answer")}, inventory.UnitFetched{Name: "du.service", Unit: duService()}
+	l.status.listed = true
+	for i, f := range []inventory.UnitFetched{told, silent, silent, told, silent} {
+		l.onListed(inventory.Listed{AsOf: l.model.Clock, Units: []inventory.UnitFetched{f}})
+		l.onUnit(f) // the question that follows
+		if got, want := len(n.logged("read unit")), []int{0, 1, 1, 1, 2}[i]; got != want {
+			t.Errorf("after answer %d it has been logged %d times, want %d", i, got, want)
+		}
+	}
+}

@@ -1,0 +1,568 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/internal/node/control"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	previews "github.com/cpupoold/cpupoold/internal/node/preview"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode/scenario"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
+
+// world carries out the steps of a scenario on the fake node.
+type world struct {
+	*node
+	r       *running
+	configs []string
+	pods    *scenario.Pods
+	seen    sight // when the node last came to rest
+	silent  bool  // the kubelet does not answer
+	checks  int
+	moves   map[control.Outcome]int
+	parted  int // partitions that were seen
+	parked  int // and parkings
+	rested  int // times that CPUs stayed out of the shared pool
+	alone   int // containers that a narrow pass would have placed
+	mixed   int // containers that shared CPUs beside their own, where owners are partitions
+
+	mu    sync.Mutex            // guards what follows, which writes look at
+	armed int                   // writes until the daemon's death; -1: it lives
+	dead  chan struct{}         // closed by the first write that is refused
+	cut   chan struct{}         // closed when NRI is cut for it; nil before
+	known map[string]cpuset.Set // exclusive sets, by the cgroup of the owner
+	// shares are what owners run on beside them.
+	shares map[string]cpuset.Set
+	wrong  []error
+}
+
+// newWorld is one whose kernel has no partitions (0), safe ones (1), or such that are
+// asked for in spite of their traps (2).
+func newWorld(t *testing.T, nri bool, partitions uint64) *world {
+	runtime := testnode.RuntimeConfig{NRI: nri}
+	n := newNodeWith(t, runtime)
+	configs := modelConfigs()
+	switch partitions {
+	case 1:
+		n = newPartitionNode(t, 7, 0, runtime)
+	case 2:
+		n = newPartitionNode(t, 6, 12, runtime)
+	}
+	if partitions > 0 {
+		configs = scenario.Partitions(configs)
+	}
+	w := &world{node: n, configs: configs, armed: -1, moves: make(map[control.Outcome]int)}
+	w.pods = scenario.NewPods(fakeRuntime{w.runtime, w})
+	w.dir = fastDir(t)
+	w.kubelet = newKubelet()
+	w.yaml = w.configs[0]
+	w.hostServices()
+	w.units.Install("du.service", cpuset.Set{})
+	w.units.Install("telegraf.service", cpuset.Of(0, 1))
+	w.tree.Intercept(w.write)
+	w.r = w.start()
+	return w
+}
+
+var errDead = errors.New("the daemon is dead")
+
+// write stands before each write of the daemon's to a file.
+func (w *world) write(x testnode.CgroupWrite) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.armed == 0 {
+		select {
+		case <-w.dead:
+		default:
+			close(w.dead)
+			cut := make(chan struct{})
+			w.cut = cut
+			go func() { // who is dead answers nobody
+				defer close(cut)
+				w.runtime.NRIDown()
+			}()
+		}
+		return errDead
+	}
+	if w.armed > 0 {
+		w.armed--
+	}
+	dir, file := filepath.Split(x.Name)
+	if file != "cpuset.cpus" {
+		return nil
+	}
+	cpus, err := cpuset.Parse(x.Value)
+	if err != nil || cpus.IsEmpty() {
+		w.wrong = append(w.wrong, fmt.Errorf("write of %q to %s", x.Value, x.Name))
+	}
+	for path, held := range w.known {
+		if path+"/" != dir && cpus.Overlaps(held) && w.holds(path, held) {
+			w.wrong = append(w.wrong, fmt.Errorf("write of %s to %s: %s has %s for itself", x.Value, x.Name, path, held))
+		}
+	}
+	return nil
+}
+
+// holds says that a cgroup is still there, with these CPUs.
+func (w *world) holds(path string, cpus cpuset.Set) bool {
+	b, err := w.tree.ReadFile(path+"/cpuset.cpus", 1<<10)
+	if err != nil {
+		return false
+	}
+	has, err := cpuset.Parse(strings.TrimSpace(string(b)))
+	return err == nil && has.Equal(cpus.Union(w.shares[path]))
+}
+
+// forgetShares is called before a step that may make CPUs that an owner has for itself
+// some of those that it shares, for which nothing of it is written.
+func (w *world) forgetShares(s scenario.Step) {
+	switch s.Kind {
+	case scenario.MoveOwner, scenario.ResizeContainer, scenario.Reload, scenario.PlugCPUs:
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for path := range w.shares {
+			delete(w.known, path)
+		}
+	}
+}
+
+// Do implements scenario.Node.
+func (w *world) Do(s scenario.Step) error {
+	if s.Kind == scenario.KillDaemon {
+		w.mu.Lock()
+		w.armed, w.dead = s.After, make(chan struct{})
+		w.mu.Unlock()
+		return nil
+	}
+	w.forgetShares(s)
+	if err := w.act(s); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	armed, dead := w.armed >= 0, w.dead
+	w.mu.Unlock()
+	if armed {
+		if err := w.restAnd(dead); err != nil {
+			return err
+		}
+		w.r.stop()
+		w.mu.Lock()
+		w.armed = -1
+		cut := w.cut
+		w.cut = nil
+		w.mu.Unlock()
+		if cut != nil {
+			<-cut
+			if err := w.runtime.NRIUp(); err != nil {
+				return err
+			}
+		}
+		w.r = w.start()
+	}
+	return w.rest()
+}
+
+// act does what a step says.
+func (w *world) act(s scenario.Step) error {
+	if s.Kind == scenario.RunPod && s.Of.Devices >= 0 {
+		for _, name := range []string{"app-0", "app-1"} {
+			w.kubelet.admit(s.Of.Namespace()+"/"+s.Pod+"/"+name, s.Of.Devices)
+		}
+	}
+	if done, err := w.pods.Do(s); done || err != nil {
+		return err
+	}
+	switch s.Kind {
+	case scenario.Reload:
+		w.forget()
+		w.yaml = w.configs[s.Config]
+		w.r.loop.reload()
+	case scenario.RestartDaemon, scenario.LoseJournal:
+		w.r.stop()
+		if s.Kind == scenario.LoseJournal {
+			if err := os.Remove(filepath.Join(w.dir, "journal.json")); err != nil && !os.IsNotExist(err) {
+				return err
+			}
+		}
+		w.r = w.start()
+	case scenario.StartUnit:
+		return w.units.Start(s.Unit)
+	case scenario.StopUnit:
+		if w.unitCPUs(s.Unit) != "" {
+			return w.units.Stop(s.Unit)
+		}
+	case scenario.ReloadSystemd:
+		w.units.Reload()
+	case scenario.SilenceKubelet:
+		w.kubelet.fail(errors.New("the kubelet restarts"))
+		w.silent = true
+	case scenario.UnsilenceKubelet:
+		w.kubelet.fail(nil)
+		w.silent = false
+	case scenario.PlugCPUs:
+		w.online(without(s.Offline...))
+	case scenario.MoveOwner:
+		if m, ok := scenario.MoveOf(s, w.seen.plan, w.seen.pools); ok {
+			return w.move(m)
+		}
+	case scenario.ForeignWrite:
+		w.seen = w.inspect()
+		if x, ok := scenario.WriteOf(s, w.seen.asPlanned, w.top.Possible); ok {
+			return w.intrude(x)
+		}
+	}
+	return nil
+}
+
+// move asks for a move as an operator does. Whether it is possible is the daemon's
+// word, but for CPUs of others.
+func (w *world) move(m scenario.Move) error {
+	w.mu.Lock()
+	armed, dead := w.armed >= 0, w.dead
+	w.mu.Unlock()
+	ctx, giveUp := context.WithTimeout(w.t.Context(), patience)
+	defer giveUp()
+	if armed {
+		go func() {
+			select {
+			case <-dead:
+				giveUp()
+			case <-ctx.Done():
+			}
+		}()
+	}
+	outcome, err := w.r.loop.ask(ctx, control.Move{PodUID: m.Owner.PodUID, Container: m.Owner.Container, From: m.From, To: m.To})
+	w.moves[outcome]++
+	switch {
+	case outcome == control.Refused:
+		return nil // and nobody has moved
+	case m.Taken, outcome == control.Unverified && !armed:
+		return fmt.Errorf("move %+v: %s, %w", m, outcome, err)
+	}
+	w.pods.Moved(m, outcome == control.Done)
+	return nil
+}
+
+// fakeRuntime implements scenario.Runtime.
+type fakeRuntime struct {
+	*testnode.Runtime
+	w *world
+}
+
+func (r fakeRuntime) CPUs(id string) (cpuset.Set, bool) {
+	if r.Cgroup(id) == "" {
+		return cpuset.Set{}, false
+	}
+	st := r.w.state(id)
+	return st.Effective, st.Populated
+}
+
+// Resize lets the container move: it may ask for less.
+func (r fakeRuntime) Resize(id string, to cri.Resources) error {
+	r.w.mu.Lock()
+	delete(r.w.known, r.Cgroup(id))
+	r.w.mu.Unlock()
+	return r.Runtime.Resize(id, to)
+}
+
+func (r fakeRuntime) UnitCPUs(name string) (cpuset.Set, bool) {
+	cpus, err := cpuset.Parse(r.w.unitCPUs(name))
+	return cpus, err == nil && !cpus.IsEmpty()
+}
+
+// forget lets everybody move.
+func (w *world) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.known = nil
+}
+
+// sight is what the owner shows when it is asked.
+type sight struct {
+	plan      pools.Plan
+	pools     pools.Pools
+	resting   bool
+	busy      map[string]bool // why not
+	journaled bool
+	connected bool // events come from the runtime
+	asPlanned []cgroup.Target
+	cpus      *topology.Topology
+}
+
+// inspection is an event by which the owner shows its state as a pass has left it: what
+// is handled with it in the same batch may have changed what is known, and not yet what
+// is planned. So it is put back into the box, and counts if it is the next there.
+type inspection struct {
+	seen   chan<- sight
+	behind bool // it has been put back, and others are before it
+	again  bool // it has been put back
+}
+
+func (i inspection) apply(l *loop) {
+	if !i.again {
+		i.again = true
+		l.box.Mu.Lock()
+		i.behind = len(l.box.Items) > 0
+		l.box.Items = append(l.box.Items, i)
+		l.box.Mu.Unlock()
+		l.box.Post(nothing{}) // wakes the owner
+		return
+	}
+	now := time.Now()
+	busy := map[string]bool{
+		"handling events":     i.behind,
+		"planning":            !l.status.planned || !l.status.ready,
+		"faults":              len(l.faults(now)) > 0,
+		"writing":             l.working(now),
+		"asking the kubelet":  l.hints.Asking || hintsWaiting(l.hints, now),
+		"asking systemd":      l.model.Unnamed(l.settings.UnitNames()) || len(l.status.leaving) > 0,
+		"reverting units":     len(l.status.reverting) > 0,
+		"bad configuration":   l.status.configErr != nil,
+		"writing files":       l.applications.busy,
+		"reading":             len(l.tree.Stale) > 0,
+		"watching cgroups":    l.watch.watcher == nil || len(l.watch.wake) > 0,
+		"stopping containers": false,
+	}
+	for _, o := range l.isolation.outcomes {
+		busy["making partitions"] = busy["making partitions"] || o.Phase != cgroup.PartitionInForce
+	}
+	for _, e := range l.model.Containers {
+		if e.Unconfirmed {
+			busy["waiting for the runtime to show what NRI has told of"] = true
+		}
+	}
+	for k, x := range l.refusals.now {
+		if x.Stopped && l.model.Containers[k.id] != nil {
+			busy["stopping containers"] = true
+		}
+	}
+	maps.DeleteFunc(busy, func(_ string, is bool) bool { return !is })
+	resting := len(busy) == 0
+	asPlanned := slices.DeleteFunc(slices.Clone(l.status.targets), func(t cgroup.Target) bool {
+		c := l.tree.Current[t.Path]
+		return !c.Exists || cgroup.Verify(t, c.State) != nil
+	})
+	i.seen <- sight{busy: busy, asPlanned: asPlanned, plan: l.status.plan, pools: l.settings.Pools, resting: resting, journaled: l.ledger.Durable == l.ledger.Changes,
+		connected: l.status.stream == cri.Connected, cpus: l.settings.Topology}
+}
+
+func (w *world) inspect() sight {
+	seen := make(chan sight, 1)
+	w.r.loop.box.Post(inspection{seen: seen})
+	select {
+	case s := <-seen:
+		return s
+	case <-time.After(patience):
+		return sight{}
+	}
+}
+
+type nothing struct{}
+
+func (nothing) apply(*loop) {}
+
+// relist is a resync, for the half second in which a daemon that has started does
+// not get events yet.
+type relist struct{}
+
+func (relist) apply(l *loop) { l.list() }
+
+// look takes a look, and says whether the daemon rests and has seen everything: now,
+// and after one more pass.
+func (w *world) look() bool {
+	if w.seen = w.inspect(); !w.seen.connected {
+		w.r.loop.box.Post(relist{})
+	}
+	if !w.seen.resting {
+		return false
+	}
+	w.seen = w.inspect()
+	return w.seen.resting && w.seen.cpus == w.cpus.now() && w.pods.Known(w.seen.plan) == nil
+}
+
+// rest waits until the daemon has nothing left to do and knows of everything.
+func (w *world) rest() error {
+	if err := w.remembers(); err != nil {
+		return err
+	}
+	w.r.loop.box.Post(reexecuted{}) // what was done behind its back counts too
+	return w.await("the daemon to rest", w.look)
+}
+
+// remembers says that what the daemon has in its memory of partitions is so, as soon as it has
+// heard of everything.
+func (w *world) remembers() error {
+	if !w.kernel.Remote {
+		return nil
+	}
+	var why error
+	if w.await("the daemon to know of partitions", func() bool {
+		answer := make(remembering, 1)
+		w.r.loop.box.Post(answer)
+		why = <-answer
+		return why == nil
+	}) == nil {
+		return nil
+	}
+	return why
+}
+
+// restAnd is rest for a daemon that is to die.
+func (w *world) restAnd(dead chan struct{}) error {
+	return w.await("the daemon to rest or die", func() bool {
+		select {
+		case <-dead:
+			return true
+		default:
+			return w.look()
+		}
+	})
+}
+
+func (w *world) await(what string, cond func() bool) error {
+	deadline := time.Now().Add(patience / 3)
+	tick := time.NewTicker(500 * time.Microsecond)
+	defer tick.Stop()
+	for !cond() {
+		if time.Now().After(deadline) {
+			return errors.Join(fmt.Errorf("waited in vain for %s: %v", what, w.seen.busy), w.pods.Known(w.seen.plan))
+		}
+		<-tick.C
+	}
+	return nil
+}
+
+// Check implements scenario.Node.
+func (w *world) Check() error {
+	w.mu.Lock()
+	errs := w.wrong
+	armed := w.armed >= 0
+	w.mu.Unlock()
+	if armed {
+		return errors.Join(errs...) // the next step tells
+	}
+	if w.checks++; w.checks%coldEvery == 0 && !w.silent { // a cold start asks the kubelet for what the daemon knows
+		errs = append(errs, w.coldStart())
+	}
+	if !w.seen.plan.Resting.IsEmpty() {
+		w.rested++
+	}
+	w.r.inspect(func(l *loop) {
+		alone, err := checkAlone(l)
+		w.alone += alone
+		errs = append(errs, err)
+	})
+	exclusive, err := w.pods.Check(w.seen.plan, w.seen.pools)
+	errs = append(errs, w.checkPartitions(exclusive))
+	known, shares := make(map[string]cpuset.Set), make(map[string]cpuset.Set)
+	for id, cpus := range exclusive {
+		known[w.runtime.Cgroup(id)] = cpus
+		if _, p := findPlacement(&w.seen.plan, id); p != nil && !p.Mixed.IsEmpty() {
+			shares[w.runtime.Cgroup(id)] = p.Mixed
+		}
+	}
+	w.mu.Lock()
+	w.known, w.shares = known, shares
+	w.mu.Unlock()
+	return errors.Join(append(errs, err)...)
+}
+
+// checkPartitions says that owners are partitions where the kernel can do it.
+func (w *world) checkPartitions(exclusive map[string]cpuset.Set) error {
+	if !w.kernel.Remote {
+		return nil
+	}
+	var errs []error
+	if w.tree.Crashed() || !w.tree.Leaked().IsEmpty() {
+		errs = append(errs, fmt.Errorf("kernel crashed: %t, lost CPUs: %s", w.tree.Crashed(), w.tree.Leaked()))
+	}
+	park, _ := w.node.parked()
+	if park.Partition.Valid() {
+		w.parked++
+	}
+	for id, cpus := range exclusive {
+		st := w.state(id)
+		if park.Partition.Valid() && park.Effective.Overlaps(cpus) {
+			errs = append(errs, fmt.Errorf("CPUs %s are parked, and %s has %s for itself", park.Effective, w.runtime.Cgroup(id), cpus))
+		}
+		if !st.Populated {
+			continue
+		}
+		if _, p := findPlacement(&w.seen.plan, id); p != nil && !p.Mixed.IsEmpty() {
+			if w.mixed++; st.Partition.Valid() {
+				errs = append(errs, fmt.Errorf("%s shares %s, and is %s with %s", w.runtime.Cgroup(id), p.Mixed, st.Partition, st.Effective))
+			}
+			continue
+		}
+		if st.Partition.Valid() && st.Effective.Equal(cpus) {
+			w.parted++
+		} else {
+			errs = append(errs, fmt.Errorf("%s has %s for itself, and is %s with %s", w.runtime.Cgroup(id), cpus, st.Partition, st.Effective))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// coldEvery is how many steps there are to one look at what a cold start would do: it
+// takes as long as they do.
+const coldEvery = 4
+
+// coldStart says that a daemon which starts now would plan the same, and has nothing
+// to write.
+func (w *world) coldStart() error {
+	var why error
+	if w.await("what a cold start would do", func() bool {
+		w.seen = w.inspect()
+		why = w.compareCold()
+		return why == nil
+	}) == nil {
+		return nil
+	}
+	return why
+}
+
+func (w *world) compareCold() error {
+	if !w.seen.journaled {
+		return errors.New("journal is not on disk")
+	}
+	var s desired.Settings
+	o := w.options()
+	if err := s.Change(o.Config, o.Topology, nil); err != nil {
+		return err
+	}
+	p, err := previews.PreviewOf(w.t.Context(), w.host(), s, w.journal(), pools.NamespaceRights{}, time.Now())
+	if err != nil {
+		return err
+	}
+	if len(p.Writes)+len(p.Deferred)+len(p.Unread) > 0 {
+		err = fmt.Errorf("a cold start has to do: %v %v %v", p.Writes, p.Deferred, p.Unread)
+	}
+	if d := cmp.Diff(w.seen.plan.Assignments, p.Plan.Assignments); d != "" {
+		err = errors.Join(err, fmt.Errorf("a cold start assigns (-warm +cold):\n%s", d))
+	}
+	return err
+}
+
+// tail is the end of the log.
+func (w *world) tail() string {
+	lines := bytes.Split(w.logs.Bytes(), []byte("\n"))
+	return string(bytes.Join(lines[max(len(lines)-40, 0):], []byte("\n")))
+}

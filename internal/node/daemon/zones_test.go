@@ -1,0 +1,38 @@
+package daemon
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	cluster "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// TestClusterTopology: zones say what is free where, and the object is made for the
+// pods that run.
+func TestClusterTopology(t *testing.T) {
+	n := newNode(t)
+	n.yaml += "node: {topology: true}\n"
+	n.container(n.pod("du", "ran", "guaranteed", 2, nil), "cell", whole(2))
+	n.container(n.pod("web", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	n.pod("pending", "default", "burstable", 0, nil) // has no container yet
+	r := n.start()
+	r.view("first pass", func(v *telemetry.View) bool { return v.Ready && len(v.Containers) == 2 })
+	distances := []map[int]int{{0: 10, 1: 21}, {0: 21, 1: 10}}
+	want := &cluster.Topology{
+		Policy: "best-effort",
+		Zones: []cluster.Zone{
+			{ID: 0, Distances: distances[0], Resources: map[string]cluster.Room{"cpu": {Capacity: 4000, Allocatable: 2000, Available: 2000}, guaranteedCPUs: {}}},
+			{ID: 1, Distances: distances[1], Resources: map[string]cluster.Room{
+				"cpu":          {Capacity: 4000, Allocatable: 4000, Available: 2000},
+				guaranteedCPUs: {Capacity: 4000, Allocatable: 4000, Available: 2000},
+			}},
+		},
+		Pods: []cluster.PodName{{Namespace: "ran", Name: "du"}, {Namespace: "default", Name: "web"}},
+	}
+	if diff := cmp.Diff(want, r.shown().Topology); diff != "" {
+		t.Errorf("topology (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,136 @@
+package nodestatus_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	node "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+)
+
+// config is a kubeconfig of one server and one user.
+func config(cluster, user string) string {
+	return `apiVersion: v1
+kind: Config
+current-context: here
+contexts:
+- {name: elsewhere, context: {cluster: other, user: other}}
+- {name: here, context: {cluster: c, user: u}}
+clusters:
+- {name: other, cluster: {server: "https://other:6443"}}
+- {name: c, cluster: {` + cluster + `}}
+users:
+- {name: other, user: {token: other}}
+- {name: u, user: {` + user + `}}
+`
+}
+
+func TestKubeconfig(t *testing.T) {
+	f := newFakeAPI(t)
+	file := filepath.Join(f.dir, "kubeconfig")
+	ca, err := os.ReadFile(filepath.Join(f.dir, "ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"files beside it": config(`server: "`+f.server.URL+`", certificate-authority: ca.crt`, "tokenFile: token"),
+		"data in it":      config(`server: "`+f.server.URL+`", certificate-authority-data: `+base64.StdEncoding.EncodeToString(ca), "token: first"),
+	} {
+		f.write("kubeconfig", text)
+		a, err := node.Kubeconfig(file)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if _, err := node.Withdraw(t.Context(), node.Options{Name: "n1", Access: a}, pooled().Names); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	const server, token = `server: "https://api:6443"`, "token: x"
+	for text, want := range map[string]string{
+		"":                                    "names no cluster",
+		"[]":                                  "kubeconfig",
+		config(`server: "http://api"`, token): "https://",
+		config(server+", insecure-skip-tls-verify: true", token):                 "insecure-skip-tls-verify",
+		config(server+", certificate-authority-data: '!'", token):                "certificate-authority-data",
+		config(server, "exec: {command: x}"):                                     "exec",
+		config(server, "auth-provider: {name: x}"):                               "exec",
+		config(server, "username: x, password: y"):                               "username",
+		config(server, "client-certificate: x"):                                  "no user with a token",
+		strings.Replace(config(server, token), "user: u}", "user: v}", 1):        "no user with a token",
+		strings.Replace(config(server, token), "context: here", "context: x", 1): "names no cluster",
+	} {
+		f.write("kubeconfig", text)
+		if _, err := node.Kubeconfig(file); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s\n%v; want %s", text, err, want)
+		}
+	}
+	if _, err := node.Kubeconfig(filepath.Join(f.dir, "none")); err == nil {
+		t.Error("a file that is not there: no error")
+	}
+}
+
+func TestInCluster(t *testing.T) {
+	f := newFakeAPI(t)
+	if _, err := node.InCluster("", "443", f.dir); err == nil {
+		t.Error("no host: no error")
+	}
+	if _, err := node.InCluster("10.0.0.1", "443", filepath.Join(f.dir, "none")); err == nil {
+		t.Error("no service account: no error")
+	}
+	a, err := node.InCluster("fd00::1", "443", f.dir)
+	if err != nil || a.String() == "" {
+		t.Errorf("IPv6: %v, %v", a, err)
+	}
+}
+
+// TestUntrusted: a server that the authority has not signed learns no token.
+func TestUntrusted(t *testing.T) {
+	f := newFakeAPI(t)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	another := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, another, another, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.write("ca.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
+	_, err = node.Withdraw(t.Context(), node.Options{Name: "n1", Access: f.access()}, pooled().Names)
+	if _, wrong := errors.AsType[*tls.CertificateVerificationError](err); !wrong || len(f.calls) > 0 {
+		t.Errorf("error %v, calls %v; want one of the certificate, and none", err, f.calls)
+	}
+}
+
+// TestKubeconfigLater: one that is not there, then not whole, is taken when it is.
+func TestKubeconfigLater(t *testing.T) {
+	f := newFakeAPI(t)
+	a := node.KubeconfigLater(filepath.Join(f.dir, "kubeconfig"))
+	withdraw := func() error {
+		_, err := node.Withdraw(t.Context(), node.Options{Name: "n1", Access: a}, pooled().Names)
+		return err
+	}
+	if err := withdraw(); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without the file: %v", err)
+	}
+	f.write("kubeconfig", config(`server: "`+f.server.URL+`"`, ""))
+	if err := withdraw(); err == nil || !strings.Contains(err.Error(), "has no user with a token") {
+		t.Errorf("without a user: %v", err)
+	}
+	f.write("kubeconfig", config(`server: "`+f.server.URL+`", certificate-authority: ca.crt`, "tokenFile: token"))
+	if err := withdraw(); err != nil {
+		t.Errorf("when it is whole: %v", err)
+	}
+}

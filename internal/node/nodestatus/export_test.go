@@ -1,0 +1,24 @@
+package nodestatus
+
+import (
+	"io/fs"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+const LongestPause = longestPause
+
+func NewPause(first time.Duration) *backoff.ExponentialBackOff { return newPause(first) }
+
+func ParseMilli(s string) (int64, error) { return parseMilli(s) }
+
+func RetryAfter(header string) time.Duration { return retryAfterHeader(header) }
+
+func Fingerprint(pods []PodName) string { return fingerprint(pods) }
+
+func Memory(sys fs.FS, id int) (map[string]int64, error) { return nodeMemory(sys, id) }
+
+func (t *Topology) Apply(name, uid string, memory map[int]map[string]int64) []byte {
+	return t.apply(name, uid, memory)
+}

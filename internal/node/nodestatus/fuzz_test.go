@@ -1,0 +1,91 @@
+package nodestatus_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	node "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+)
+
+// FuzzReadRecord: whatever is in the kubelet's file, amounts stay within their bounds.
+func FuzzReadRecord(f *testing.F) {
+	for _, data := range []string{
+		`{"data":"{\"entries\":{\"u\":{\"ContainerResources\":{\"c\":{\"requests\":{\"cpu\":\"2\",\"openshift.io/guaranteed-cpus\":\"2k\"}}}}}}","checksum":1}`,
+		`{"data":"{\"allocationEntries\":{\"u\":{\"c\":{\"requests\":{\"cpu\":\"1e30\"}}}}}"}`,
+		`{"data":"{\"entries\":{\"u\":{\"PodLevelResources\":{\"requests\":{\"cpu\":\"-1\"}}}}}"}`,
+		`{"data":"null"}`, "null", "",
+	} {
+		f.Add([]byte(data))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		file := filepath.Join(t.TempDir(), node.RecordFile)
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		record, err := node.ReadRecord(file)
+		if (record == nil) != (err != nil) {
+			t.Fatalf("record %v, error %v", record, err)
+		}
+		const most = 1 << 50
+		for uid, pod := range record {
+			for name, r := range pod.Containers {
+				amounts := []int64{pod.Milli, r.Milli}
+				for _, a := range r.Extended {
+					amounts = append(amounts, a)
+				}
+				for _, a := range amounts {
+					if a < 0 || a > most {
+						t.Errorf("pod %q, container %q: %d", uid, name, a)
+					}
+				}
+			}
+		}
+	})
+}
+
+// exponent matches those of hundreds.
+var exponent = regexp.MustCompile(`[eE][+-]?[0-9]{3}`)
+
+// FuzzParseMilli: what Kubernetes takes for a quantity is the same here.
+func FuzzParseMilli(f *testing.F) {
+	for _, s := range []string{"0", "1", "100m", "1.5", "2k", "1Ki", "3e2", "3E2", "1E", "0.1", ".5", "1u", "1n", "+1", "-1", "1e400", "Ki", "12345678901"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if len(s) > 64 || exponent.MatchString(s) {
+			return // apimachinery takes for ever over them
+		}
+		want, err := resource.ParseQuantity(s)
+		if most := resource.NewScaledQuantity(1<<40, 0); err != nil || want.Sign() < 0 || want.Cmp(*most) > 0 {
+			return // never in the kubelet's file, or bounded here
+		}
+		canonical := resource.NewQuantity(0, want.Format)
+		canonical.Add(want) // which forgets how it was written
+		if got, err := node.ParseMilli(canonical.String()); err != nil || got != want.MilliValue() {
+			t.Errorf("%q, written %s: %d thousandths, %v; want %d", s, canonical, got, err, want.MilliValue())
+		}
+	})
+}
+
+// FuzzKubeconfig: what is no kubeconfig is one error that names the file.
+func FuzzKubeconfig(f *testing.F) {
+	const server, token = `server: "https://api:6443"`, "token: x"
+	for _, s := range []string{config(server, token), config(server, ""), config(`server: "http://api"`, token), "clusters: 1", "- a", "&a [*a]", ""} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		file := filepath.Join(t.TempDir(), "kubeconfig")
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		a, err := node.Kubeconfig(file)
+		if (a == nil) != (err != nil) || err != nil && !strings.Contains(err.Error(), file) {
+			t.Errorf("%v, %v", a, err)
+		}
+	})
+}

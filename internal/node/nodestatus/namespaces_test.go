@@ -1,0 +1,364 @@
+package nodestatus_test
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	node "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/pkg/workload"
+)
+
+// namespaceAPI is an API server that has namespaces, in pages of two, and tells of their
+// changes from a version on.
+type namespaceAPI struct {
+	t      *testing.T
+	server *httptest.Server
+	dir    string
+
+	mu      sync.Mutex
+	changed chan struct{}
+	version int
+	all     map[string]map[string]string // annotations
+	log     []namespaceEvent
+	oldest  int // versions before it are gone (410)
+	down    bool
+	lists   int
+	watches []string // the versions that they began with
+}
+
+type namespaceEvent struct {
+	kind, name  string
+	version     int
+	annotations map[string]string
+}
+
+func newNamespaceAPI(t *testing.T) *namespaceAPI {
+	f := &namespaceAPI{t: t, dir: t.TempDir(), changed: make(chan struct{}), version: 10, all: make(map[string]map[string]string)}
+	f.server = httptest.NewTLSServer(f)
+	t.Cleanup(func() {
+		f.server.CloseClientConnections()
+		f.server.Close()
+	})
+	for name, data := range map[string][]byte{
+		"ca.crt": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.server.Certificate().Raw}),
+		"token":  []byte("token"),
+	} {
+		if err := os.WriteFile(filepath.Join(f.dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return f
+}
+
+func (f *namespaceAPI) options() node.Options {
+	host, port, _ := strings.Cut(strings.TrimPrefix(f.server.URL, "https://"), ":")
+	a, err := node.InCluster(host, port, f.dir)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return node.Options{Access: a, Log: slog.New(slog.DiscardHandler), Limits: node.Limits{Call: 5 * time.Second, Start: time.Millisecond, Pause: 100 * time.Millisecond}}
+}
+
+func (f *namespaceAPI) file() string { return filepath.Join(f.dir, "namespaces.json") }
+
+func (f *namespaceAPI) do(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// set makes, changes or, with kind DELETED, deletes a namespace.
+func (f *namespaceAPI) set(kind, name, types string) {
+	f.do(func() {
+		f.version++
+		annotations := map[string]string{"other": "x"}
+		if types != "" {
+			annotations["workload.openshift.io/allowed"] = types
+		}
+		f.log = append(f.log, namespaceEvent{kind, name, f.version, annotations})
+		if f.all[name] = annotations; kind == "DELETED" {
+			delete(f.all, name)
+		}
+	})
+}
+
+// cut ends all connections, and refuses new ones until it is called with false.
+func (f *namespaceAPI) cut(down bool) {
+	f.do(func() { f.down = down })
+	if down {
+		f.server.CloseClientConnections()
+	}
+}
+
+func (f *namespaceAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	down := f.down
+	f.mu.Unlock()
+	if down {
+		refuse(w, http.StatusServiceUnavailable, "away")
+		return
+	}
+	q, form := r.URL.Query(), r.Header.Get("Accept")
+	if r.URL.Path != "/api/v1/namespaces" || !strings.Contains(form, "as=PartialObjectMetadata") {
+		f.t.Errorf("%s %s, accepts %s", r.Method, r.URL, form)
+	}
+	if q.Get("watch") == "true" {
+		f.watch(w, r)
+		return
+	}
+	if !q.Has("continue") {
+		f.do(func() { f.lists++ })
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var names []string
+	for name := range f.all {
+		if name > q.Get("continue") {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	list := metav1.PartialObjectMetadataList{}
+	list.ResourceVersion = strconv.Itoa(f.version)
+	if len(names) > 2 {
+		names = names[:2]
+		list.Continue = names[1]
+	}
+	for _, name := range names {
+		list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: f.all[name]}})
+	}
+	answer(w, list)
+}
+
+func (f *namespaceAPI) watch(w http.ResponseWriter, r *http.Request) {
+	from, err := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
+	if err != nil || r.URL.Query().Get("allowWatchBookmarks") != "true" {
+		f.t.Errorf("watch %s", r.URL)
+	}
+	f.mu.Lock()
+	oldest := f.oldest
+	f.mu.Unlock()
+	f.do(func() { f.watches = append(f.watches, strconv.Itoa(from)) })
+	w.Header().Set("Content-Type", "application/json")
+	send := func(kind string, object any) {
+		_ = json.NewEncoder(w).Encode(map[string]any{"type": kind, "object": object})
+		w.(http.Flusher).Flush()
+	}
+	if from < oldest {
+		send("ERROR", metav1.Status{Code: http.StatusGone, Reason: "Expired"})
+		return
+	}
+	w.(http.Flusher).Flush()
+	for {
+		f.mu.Lock()
+		events, changed, now := slices.Clone(f.log), f.changed, f.version
+		f.mu.Unlock()
+		for _, e := range events {
+			if e.version > from {
+				var o metav1.PartialObjectMetadata
+				o.Name, o.Annotations, o.ResourceVersion = e.name, e.annotations, strconv.Itoa(e.version)
+				send(e.kind, o)
+			}
+		}
+		if now > from { // of what happens to other objects
+			var o metav1.PartialObjectMetadata
+			o.ResourceVersion = strconv.Itoa(now)
+			send("BOOKMARK", o)
+		}
+		from = now
+		select {
+		case <-changed:
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// following is a run of Namespaces, and what it has told last.
+type following struct {
+	t    *testing.T
+	told chan node.Allowed
+	last node.Allowed
+	stop func()
+}
+
+func (f *namespaceAPI) follow() *following {
+	f.t.Helper()
+	n, err := node.NewNamespaces(f.options(), workload.Names{}, f.file())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(f.t.Context())
+	to := &following{t: f.t, told: make(chan node.Allowed), last: n.Known()}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		n.Run(ctx, func(a node.Allowed) {
+			select {
+			case to.told <- a:
+			case <-ctx.Done():
+			}
+		})
+	}()
+	to.stop = func() { cancel(); <-done }
+	f.t.Cleanup(to.stop)
+	return to
+}
+
+// until takes what is told until it is as wanted.
+func (to *following) until(what string, holds func(node.Allowed) bool) {
+	to.t.Helper()
+	late := time.After(time.Minute)
+	for !holds(to.last) {
+		select {
+		case to.last = <-to.told:
+		case <-late:
+			to.t.Fatalf("not within a minute: %s; known is %+v", what, to.last)
+		}
+	}
+}
+
+func (to *following) allows(namespace string, want bool) {
+	to.t.Helper()
+	to.until(namespace, func(a node.Allowed) bool {
+		return a.Current && a.Allows(namespace, "management", 0) == want
+	})
+}
+
+// TestNamespaces: what namespaces allow is known from a list, and followed from there on.
+func TestNamespaces(t *testing.T) {
+	f := newNamespaceAPI(t)
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		f.set("ADDED", name, "")
+	}
+	f.set("MODIFIED", "e", "management")
+	to := f.follow()
+	to.allows("e", true)
+	f.set("ADDED", "new", "infra,management")
+	to.allows("new", true)
+	f.set("MODIFIED", "e", "infra")
+	to.allows("e", false)
+	if made := time.Now().Add(-time.Hour).UnixNano(); !to.last.Allows("e", "management", made) {
+		t.Error("a pod that was there before the permission ended has lost it")
+	}
+	f.set("DELETED", "new", "infra,management")
+	to.allows("new", false)
+}
+
+// TestNamespacesGoOn: a watch that is cut goes on from where it was, without a list, unless
+// that is too long ago.
+func TestNamespacesGoOn(t *testing.T) {
+	f := newNamespaceAPI(t)
+	f.set("ADDED", "a", "management")
+	to := f.follow()
+	to.allows("a", true)
+	f.set("ADDED", "b", "") // tells nothing but its version
+	f.set("ADDED", "c", "management")
+	to.allows("c", true)
+	f.cut(true)
+	to.until("away", func(a node.Allowed) bool { return !a.Current })
+	if !to.last.Allows("a", "management", 0) {
+		t.Error("what was known is forgotten while the API server is away")
+	}
+	f.set("MODIFIED", "a", "")
+	f.cut(false)
+	to.allows("a", false)
+	f.mu.Lock()
+	if f.lists != 1 || f.watches[len(f.watches)-1] != "13" {
+		t.Errorf("%d lists, watches from %v; want one list, and the last watch from 13", f.lists, f.watches)
+	}
+	f.mu.Unlock()
+
+	f.cut(true)
+	to.until("away", func(a node.Allowed) bool { return !a.Current })
+	f.set("MODIFIED", "a", "management")
+	f.do(func() { f.oldest, f.log = f.version, nil })
+	f.cut(false)
+	to.allows("a", true)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.lists != 2 {
+		t.Errorf("%d lists; want another one after the version was gone", f.lists)
+	}
+}
+
+// TestNamespacesWithoutServer: a daemon that starts while there is no API server has
+// what another one has kept.
+func TestNamespacesWithoutServer(t *testing.T) {
+	f := newNamespaceAPI(t)
+	f.set("ADDED", "a", "management")
+	f.set("ADDED", "b", "management")
+	to := f.follow()
+	to.allows("a", true)
+	f.set("MODIFIED", "b", "")
+	to.allows("b", false)
+	to.stop()
+	f.cut(true)
+	to = f.follow()
+	if a := to.last; a.Current || !a.Allows("a", "management", 0) || a.Allows("b", "management", 0) {
+		t.Errorf("known at the start: %+v; want a, and that it is of before", a)
+	}
+	if !to.last.Allows("b", "management", time.Now().Add(-time.Hour).UnixNano()) {
+		t.Error("that b has allowed it is forgotten")
+	}
+	f.set("DELETED", "a", "management")
+	f.cut(false)
+	to.allows("a", false)
+}
+
+// TestReadPermissions: a file that is of no use is an error, and nothing else.
+func TestReadPermissions(t *testing.T) {
+	f := newNamespaceAPI(t)
+	f.set("ADDED", "a", "management")
+	to := f.follow()
+	to.allows("a", true)
+	to.stop()
+	whole, err := os.ReadFile(f.file())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		text  string
+		names workload.Names
+		want  string
+	}{
+		"as written":     {text: string(whole)},
+		"empty":          {text: "", want: "end of JSON"},
+		"cut":            {text: string(whole[:len(whole)/2]), want: "end of JSON"},
+		"changed":        {text: strings.Replace(string(whole), "management", "managemenx", 1), want: "checksum"},
+		"newer":          {text: strings.Replace(string(whole), `"version":1`, `"version":2`, 1), want: "version 2, this daemon reads 1"},
+		"another domain": {text: string(whole), names: workload.Names{Domain: "example.org"}, want: "example.org/allowed"},
+		"a directory":    {want: "is a directory"},
+	} {
+		file := filepath.Join(t.TempDir(), "namespaces.json")
+		if err := os.WriteFile(file, []byte(c.text), 0o600); name != "a directory" && err != nil {
+			t.Fatal(err)
+		}
+		if name == "a directory" {
+			file = filepath.Dir(file)
+		}
+		n, err := node.NewNamespaces(f.options(), c.names, file)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v; want %q", name, err, c.want)
+		}
+		if got := n.Known().Allows("a", "management", 0); got != (c.want == "") {
+			t.Errorf("%s: allowed is %t", name, got)
+		}
+	}
+}

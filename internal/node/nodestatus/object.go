@@ -1,0 +1,67 @@
+package nodestatus
+
+import (
+	"encoding/json"
+	"strconv"
+	"time"
+)
+
+// object is the part of a Node that matters here.
+type object struct {
+	Metadata struct {
+		Name            string `json:"name"`
+		UID             string `json:"uid"`
+		ResourceVersion string `json:"resourceVersion"`
+
+		ManagedFields []managed `json:"managedFields"`
+	} `json:"metadata"`
+	Spec struct {
+		Taints []json.RawMessage `json:"taints"`
+	} `json:"spec"`
+	Status struct {
+		Capacity    map[string]string `json:"capacity"`
+		Allocatable map[string]string `json:"allocatable"`
+		Conditions  []condition       `json:"conditions"`
+	} `json:"status"`
+}
+
+// managed says which fields somebody has set last.
+type managed struct {
+	Manager string `json:"manager"`
+	Fields  struct {
+		Status struct {
+			Capacity    map[string]json.RawMessage `json:"f:capacity"`
+			Allocatable map[string]json.RawMessage `json:"f:allocatable"`
+		} `json:"f:status"`
+	} `json:"fieldsV1"`
+}
+
+// condition is a condition of a Node.
+type condition struct {
+	Type       string    `json:"type"`
+	Status     string    `json:"status"`
+	Reason     string    `json:"reason"`
+	Message    string    `json:"message"`
+	Heartbeat  time.Time `json:"lastHeartbeatTime"`
+	Transition time.Time `json:"lastTransitionTime"`
+}
+
+// version orders states of the Node. Resource versions are numbers that grow
+// (KEP-5504); one that is none is 0, and older than all.
+func (o *object) version() uint64 {
+	v, err := strconv.ParseUint(o.Metadata.ResourceVersion, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return v
+}
+
+// condition returns the condition of a type, nil when there is none.
+func (o *object) condition(typ string) *condition {
+	for i := range o.Status.Conditions {
+		if o.Status.Conditions[i].Type == typ {
+			return &o.Status.Conditions[i]
+		}
+	}
+	return nil
+}

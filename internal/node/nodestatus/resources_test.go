@@ -1,0 +1,221 @@
+package nodestatus_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	node "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+)
+
+const (
+	cores      = "management.workload.openshift.io/cores"
+	shared     = "openshift.io/shared-cpus"
+	guaranteed = "openshift.io/guaranteed-cpus"
+)
+
+// asks is a request of CPU and, where count is not 0, of a resource.
+func asks(milli int64, resource string, count int64) node.Request {
+	r := node.Request{Milli: milli}
+	if count != 0 {
+		r.Extended = map[string]int64{resource: count}
+	}
+	return r
+}
+
+func TestAdvertise(t *testing.T) {
+	pools := []node.Pool{{shared, 4000}, {guaranteed, 6000}, {cores, 12000}}
+	in := func(name, resource string) node.Container { return node.Container{Name: name, Resource: resource} }
+	one := func(r node.Request) node.Record {
+		return node.Record{"u": {Containers: map[string]node.Request{"c": r}}}
+	}
+	runs := func(resource string) []node.Pod {
+		return []node.Pod{{UID: "u", Resource: shared, Containers: []node.Container{in("c", resource)}}}
+	}
+	for name, c := range map[string]struct {
+		pools  []node.Pool
+		pods   []node.Pod
+		record node.Record
+		want   string // shared, guaranteed and cores, each with what is unaccounted
+	}{
+		"empty node":                          {want: "4000-0 6000-0 12000-0"},
+		"counted":                             {pods: runs(shared), record: one(asks(500, shared, 500)), want: "4000-0 6000-0 12000-0"},
+		"from before the webhook":             {pods: runs(shared), record: one(asks(500, "", 0)), want: "3500-500 6000-0 12000-0"},
+		"grown since":                         {pods: runs(guaranteed), record: one(asks(3000, guaranteed, 2000)), want: "4000-0 5000-1000 12000-0"},
+		"shrunk since":                        {pods: runs(guaranteed), record: one(asks(1000, guaranteed, 2000)), want: "4000-0 6000-0 12000-0"},
+		"pool shrunk below what is asked for": {pods: runs(shared), record: one(asks(5000, shared, 5000)), want: "5000-0 6000-0 12000-0"},
+		"and somebody is not counted": {
+			pods: append(runs(shared), node.Pod{UID: "v", Resource: shared, Containers: []node.Container{in("c", shared)}}),
+			record: node.Record{"u": {Containers: map[string]node.Request{"c": asks(5000, shared, 5000)}},
+				"v": {Containers: map[string]node.Request{"c": asks(700, "", 0)}}},
+			want: "5000-700 6000-0 12000-0",
+		},
+		"nothing is left":     {pods: runs(shared), record: one(asks(9000, "", 0)), want: "0-9000 6000-0 12000-0"},
+		"management, counted": {pods: runs(cores), record: one(asks(0, cores, 400)), want: "4000-0 6000-0 12000-0"},
+		"management, not":     {pods: runs(cores), record: one(asks(400, "", 0)), want: "4000-0 6000-0 11600-400"},
+		// The cluster lets the namespace, and the node's configuration does not.
+		"counted as management, and runs shared": {pods: runs(shared), record: one(asks(0, cores, 400)), want: "3600-400 6000-0 12000-0"},
+		"refused CPUs of its own":                {pods: runs(shared), record: one(asks(2000, guaranteed, 2000)), want: "2000-2000 6000-0 12000-0"},
+		"not created yet":                        {pods: runs(""), record: one(asks(2000, guaranteed, 2000)), want: "4000-0 6000-0 12000-0"},
+		"not created, not counted":               {pods: runs(""), record: one(asks(2000, "", 0)), want: "2000-2000 6000-0 12000-0"},
+		"a device besides":                       {pods: runs(shared), record: one(asks(100, "example.com/gpu", 1)), want: "3900-100 6000-0 12000-0"},
+		"no request":                             {pods: runs(shared), record: one(asks(0, "example.com/gpu", 1)), want: "4000-0 6000-0 12000-0"},
+		"a pod that has ended":                   {record: one(asks(500, "", 0)), want: "4000-0 6000-0 12000-0"},
+		"pod's own CPU, counted on its first container": {
+			pods:   runs(shared),
+			record: node.Record{"u": {Milli: 900, Containers: map[string]node.Request{"c": asks(200, shared, 900)}}},
+			want:   "4000-0 6000-0 12000-0",
+		},
+		"pod's own CPU, not counted": {
+			pods:   runs(shared),
+			record: node.Record{"u": {Milli: 900, Containers: map[string]node.Request{"c": asks(200, "", 0)}}},
+			want:   "3100-900 6000-0 12000-0",
+		},
+		"two containers in two pools": {
+			pods: []node.Pod{{UID: "u", Resource: shared, Containers: []node.Container{in("du", guaranteed), in("log", shared)}}},
+			record: node.Record{"u": {Containers: map[string]node.Request{
+				"du": asks(2000, guaranteed, 2000), "log": asks(300, "", 0),
+			}}},
+			want: "3700-300 6000-0 12000-0",
+		},
+		"no record: annotations tell of management pods": {
+			pods: []node.Pod{
+				{UID: "u", Containers: []node.Container{{Name: "c", Resource: cores, Milli: 400, Annotated: true}}},
+				{UID: "v", Containers: []node.Container{{Name: "c", Resource: cores, Milli: 300}}},
+			},
+			want: "4000-0 6000-0 11700-300",
+		},
+		"no record: others are presumed to be counted": {
+			pods: []node.Pod{{UID: "u", Containers: []node.Container{{Name: "c", Resource: shared, Milli: 5000, Presumed: true}}}},
+			want: "5000-0 6000-0 12000-0",
+		},
+		"the type is off": {pools: []node.Pool{{shared, 4000}}, pods: runs(shared), record: one(asks(10, shared, 10)), want: "4000-0"},
+	} {
+		if c.pools == nil {
+			c.pools = pools
+		}
+		amounts := node.Advertise(c.pools, c.pods, c.record)
+		got := ""
+		for _, p := range c.pools {
+			i := slices.IndexFunc(amounts, func(a node.Amount) bool { return a.Resource == p.Resource })
+			got += fmt.Sprintf(" %d-%d", amounts[i].Milli, amounts[i].Unaccounted)
+		}
+		if got != " "+c.want || len(amounts) != len(c.pools) {
+			t.Errorf("%s: %s, want %s", name, got[1:], c.want)
+		}
+	}
+}
+
+// TestAdvertiseHolds: never less than what running pods ask for, so that a kubelet
+// that restarts admits them again, and never more than the pool where there is room; and
+// whatever the scheduler then adds fits into what those leave who are not counted.
+func TestAdvertiseHolds(t *testing.T) {
+	resources := []string{shared, guaranteed, cores}
+	for seed := range uint64(3000) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		var pools []node.Pool
+		for _, name := range resources[:1+r.IntN(3)] {
+			pools = append(pools, node.Pool{Resource: name, Milli: r.Int64N(9) * 1000})
+		}
+		var pods []node.Pod
+		record := node.Record{}
+		used, counted := map[string]int64{}, map[string]int64{}
+		for i := range r.IntN(6) {
+			where := pools[r.IntN(len(pools))].Resource
+			pod := node.Pod{UID: fmt.Sprint(i), Resource: where}
+			asked := node.Asked{Containers: map[string]node.Request{}}
+			for j := range 1 + r.IntN(3) {
+				name := fmt.Sprint(j)
+				req := asks(r.Int64N(3000)+1, where, r.Int64N(2)*r.Int64N(3000))
+				pod.Containers = append(pod.Containers, node.Container{Name: name, Resource: where})
+				asked.Containers[name] = req
+				used[where] += req.Milli
+				counted[where] += req.Extended[where]
+			}
+			record[pod.UID] = asked
+			pods = append(pods, pod)
+		}
+		amounts := node.Advertise(pools, pods, record)
+		for i, a := range amounts {
+			at := slices.IndexFunc(pools, func(p node.Pool) bool { return p.Resource == a.Resource })
+			size, asked := pools[at].Milli, counted[a.Resource]
+			switch {
+			case a.Milli < asked:
+				t.Errorf("seed %d: %s: %d advertised, %d asked for by running pods", seed, a.Resource, a.Milli, asked)
+			case a.Milli > max(size, asked):
+				t.Errorf("seed %d: %s: %d advertised of a pool of %d with %d asked for", seed, a.Resource, a.Milli, size, asked)
+			case a.Unaccounted < used[a.Resource]-asked:
+				t.Errorf("seed %d: %s: %d unaccounted, %d used and %d asked for", seed, a.Resource, a.Unaccounted, used[a.Resource], asked)
+			case a.Milli > asked && a.Milli-asked > max(size-asked-a.Unaccounted, 0):
+				t.Errorf("seed %d: %s: room for %d more; the pool of %d has %d counted and %d not", seed, a.Resource, a.Milli-asked, size, asked, a.Unaccounted)
+			case i > 0 && amounts[i-1].Resource >= a.Resource:
+				t.Errorf("seed %d: %s after %s", seed, a.Resource, amounts[i-1].Resource)
+			}
+		}
+		shuffled := slices.Clone(pods)
+		r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+		if diff := cmp.Diff(amounts, node.Advertise(pools, shuffled, record)); diff != "" {
+			t.Errorf("seed %d: pods in another order:\n%s", seed, diff)
+		}
+	}
+}
+
+func TestReadRecord(t *testing.T) {
+	dir := t.TempDir()
+	write := func(text string) string {
+		file := filepath.Join(dir, node.RecordFile)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	want := node.Record{
+		"1a": {
+			Milli: 1500,
+			Containers: map[string]node.Request{
+				"app": {Milli: 250, Extended: map[string]int64{shared: 250, "example.com/gpu": 1}},
+				"log": {},
+			},
+		},
+	}
+	// As kubelet 1.37 writes it.
+	got, err := node.ReadRecord(write(`{"data":"{\"entries\":{\"1a\":{\"ContainerResources\":{\"app\":{\"limits\":{\"cpu\":\"1\",\"example.com/gpu\":\"1\"},` +
+		`\"requests\":{\"cpu\":\"250m\",\"memory\":\"64Mi\",\"example.com/gpu\":\"1\",\"openshift.io/shared-cpus\":\"250\"}},\"log\":{}},` +
+		`\"PodLevelResources\":{\"requests\":{\"cpu\":\"1500m\"}},\"EmptyDirVolumeLimits\":null}}}","checksum":3203482811}`))
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("1.37: %v\n%s", err, diff)
+	}
+	// As 1.33 does, which has no pod-level resources there.
+	want["1a"] = node.Asked{Containers: want["1a"].Containers}
+	got, err = node.ReadRecord(write(`{"data":"{\"allocationEntries\":{\"1a\":{\"app\":` +
+		`{\"requests\":{\"cpu\":\"250m\",\"example.com/gpu\":\"1\",\"openshift.io/shared-cpus\":\"250\"}},\"log\":{}}}}","checksum":1}`))
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("1.33: %v\n%s", err, diff)
+	}
+	if got, err := node.ReadRecord(filepath.Join(dir, "none")); got != nil || err != nil {
+		t.Errorf("no file: %v, %v", got, err)
+	}
+	for _, bad := range []string{"", "{", `{"data":"{"}`, `{"data":"[]"}`, "[]"} {
+		if got, err := node.ReadRecord(write(bad)); err == nil {
+			t.Errorf("%q: %v, and no error", bad, got)
+		}
+	}
+}
+
+func TestQuantities(t *testing.T) {
+	for text, want := range map[string]int64{
+		"0": 0, "1": 1000, "100m": 100, "0.1": 100, "0.5": 500, "1500m": 1500, "1u": 1, "100n": 1, "2k": 2_000_000, "1Ki": 1_024_000,
+		"1e3": 1_000_000, "1E3": 1_000_000, "12e-3": 12, "+3": 3000, "7E": 1 << 40 * 1000, "1Ei": 1 << 40 * 1000, "0.3": 300, "4.7": 4700,
+		"": -1, "m": -1, "-1": -1, "1 ": -1, "1x": -1, "1mm": -1, "cpu": -1, "1e": -1, "NaN": -1, "Inf": -1, "1e999": 1 << 40 * 1000,
+	} {
+		got, err := node.ParseMilli(text)
+		if want == -1 && err == nil || want >= 0 && (got != want || err != nil) {
+			t.Errorf("%q: %d, %v; want %d", text, got, err, want)
+		}
+	}
+}

@@ -1,0 +1,189 @@
+package preflight_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"path"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"golang.org/x/tools/txtar"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/preflight"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// archive is a described host: files by name. "host/..." are files of the host,
+// "config" is the configuration, the others stand for what no file tells.
+type archive map[string]string
+
+func readArchive(t testing.TB, name string) archive {
+	t.Helper()
+	ar, err := txtar.ParseFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := make(archive)
+	for _, f := range ar.Files {
+		if _, ok := a[f.Name]; ok {
+			t.Fatalf("%s: %s is there twice", name, f.Name)
+		}
+		a[f.Name] = string(f.Data)
+	}
+	return a
+}
+
+// changed returns the archive with the files of change in place of its own and
+// without those that change lists in its file "remove".
+func (a archive) changed(t testing.TB, change archive) archive {
+	t.Helper()
+	result := maps.Clone(a)
+	for name := range strings.FieldsSeq(change["remove"]) {
+		found := false
+		for have := range a {
+			if have == name || strings.HasPrefix(have, name+"/") {
+				delete(result, have)
+				found = true
+			}
+		}
+		if !found {
+			t.Fatalf("remove %s: the host has no such file", name)
+		}
+	}
+	maps.Copy(result, change)
+	return result
+}
+
+func (a archive) configuration() preflight.Configuration {
+	const file = "/etc/cpupoold/config.yaml"
+	c, err := config.Parse([]byte(a["config"]), file, config.Overrides{}, nil)
+	return preflight.Configuration{File: file, Config: c, Err: err}
+}
+
+func (a archive) root() fs.FS {
+	root := make(fstest.MapFS)
+	for name, data := range a {
+		name, ok := strings.CutPrefix(name, "host/")
+		if !ok {
+			continue
+		}
+		if path.Base(name) == "cmdline" { // one argument a line
+			data = strings.ReplaceAll(data, "\n", "\x00")
+		}
+		root[name] = &fstest.MapFile{Data: []byte(data), Mode: 0o644}
+	}
+	return root
+}
+
+func (a archive) host() preflight.Host {
+	runtime := values(a["runtime"])
+	return preflight.Host{
+		Root: a.root(),
+		FindRuntime: func(context.Context) (string, error) {
+			return runtime["endpoint"], failure(runtime["find-error"])
+		},
+		DialRuntime: func(endpoint string) (preflight.Runtime, error) {
+			if endpoint != runtime["endpoint"] {
+				return nil, fs.ErrNotExist
+			}
+			return describedRuntime(runtime), nil
+		},
+		SystemdVersion: func(context.Context) (int, error) {
+			systemd := values(a["systemd"])
+			version, _ := strconv.Atoi(systemd["version"])
+			return version, failure(systemd["error"])
+		},
+		Units: func(_ context.Context, names []string) []preflight.UnitAnswer {
+			all := make([]preflight.UnitAnswer, len(names))
+			for i, name := range names {
+				all[i].Unit, all[i].Err = a.unit(name)
+			}
+			return all
+		},
+		Writable: func(dir string) error { return failure(values(a["read-only"])[dir]) },
+		LockHolder: func(file string) (int, error) {
+			lock := values(a["lock"])
+			if lock["file"] != file {
+				return 0, nil
+			}
+			pid, _ := strconv.Atoi(lock["pid"])
+			return pid, failure(lock["error"])
+		},
+	}
+}
+
+// unit is described by the file "unit/NAME"; without one there is no such unit.
+func (a archive) unit(name string) (cgroup.Unit, error) {
+	text, ok := a["unit/"+name]
+	if !ok {
+		return cgroup.Unit{Name: name, Load: "not-found"}, nil
+	}
+	u := values(text)
+	cpus, err := cpuset.Parse(u["cpus"])
+	if err != nil {
+		return cgroup.Unit{}, err
+	}
+	return cgroup.Unit{
+		Name: cmp.Or(u["name"], name), Load: cmp.Or(u["load"], "loaded"), Active: cmp.Or(u["active"], "active"),
+		Path: cgroup.Path(u["path"]), Files: strings.Fields(u["files"]),
+		UnitState: cgroup.UnitState{Known: true, CPUs: cpus},
+	}, failure(u["error"])
+}
+
+// describedRuntime answers what the file "runtime" of an archive says.
+type describedRuntime map[string]string
+
+func (r describedRuntime) Version(context.Context) (name, version string, err error) {
+	return r["name"], r["version"], failure(r["version-error"])
+}
+
+func (r describedRuntime) CgroupDriver(context.Context) (cri.Driver, error) {
+	if r["driver"] == "unsupported" {
+		return "", cri.ErrNotSupported
+	}
+	return cri.Driver(r["driver"]), failure(r["driver-error"])
+}
+
+// List reads lines "pod NAMESPACE/NAME: ANNOTATION ...".
+func (r describedRuntime) List(context.Context) ([]cri.Pod, []cri.Container, error) {
+	var pods []cri.Pod
+	for key, value := range r {
+		if name, ok := strings.CutPrefix(key, "pod "); ok {
+			p := cri.Pod{Annotations: make(map[string]string)}
+			p.Namespace, p.Name, _ = strings.Cut(name, "/")
+			for annotation := range strings.FieldsSeq(value) {
+				p.Annotations[annotation] = "x"
+			}
+			pods = append(pods, p)
+		}
+	}
+	return pods, nil, failure(r["list-error"])
+}
+
+func (r describedRuntime) Close() error { return nil }
+
+// values reads lines of the form "key: value".
+func values(text string) map[string]string {
+	m := make(map[string]string)
+	for line := range strings.Lines(text) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), ": "); ok {
+			m[key] = value
+		}
+	}
+	return m
+}
+
+func failure(text string) error {
+	if text == "" {
+		return nil
+	}
+	return errors.New(text)
+}

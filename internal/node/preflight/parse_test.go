@@ -1,0 +1,222 @@
+package preflight_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/cpupoold/cpupoold/internal/node/preflight"
+)
+
+func TestParseCPUManagerState(t *testing.T) {
+	for _, c := range []struct{ name, in, want, err string }{
+		{"version 1", `{"policyName":"static","defaultCpuSet":"0,2-7","entries":{"a1":"1"},"checksum":353318690}`, "static", ""},
+		{"version 2", `{"policyName":"none","defaultCpuSet":"","checksum":1353318690}`, "none", ""},
+		{"version 3", `{"policyName":"static","defaultCpuSet":"0-7","entries":{"u":{"c":"1"}},"podEntries":{"u":{}},"checksum":1}`, "static", ""},
+		{"version 4", `{"policyName":"static","defaultCpuSet":"0-7","checksum":1,"data":"{}","dataChecksum":2}`, "static", ""},
+		{"keys of old kubelets in another case", `{"PolicyName":"none","defaultCPUSet":""}`, "none", ""},
+		{"empty file", "", "", "unexpected end"},
+		{"zeros after a crash", "\x00\x00\x00", "", "invalid character"},
+		{"wrong type", `{"policyName":3}`, "", "cannot unmarshal"},
+		{"no policy", `{}`, "", "policyName is missing"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := preflight.ParseCPUManagerState([]byte(c.in))
+			checkError(t, err, c.err)
+			if got != c.want {
+				t.Errorf("policy = %q; want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestParseKubeletConfig(t *testing.T) {
+	for _, c := range []struct{ name, in, policy, driver, reserved, err string }{
+		{"yaml", "cpuManagerPolicy: static\ncgroupDriver: systemd\nreservedSystemCPUs: 0-1\n", "static", "systemd", "0-1", ""},
+		{"json", `{"cpuManagerPolicy":"static","reservedSystemCPUs":"0"}`, "static", "absent", "0", ""},
+		{"a number", "reservedSystemCPUs: 0\n", "absent", "absent", "0", ""},
+		{"null", "cpuManagerPolicy: null\ncgroupDriver: ~\n", "", "", "absent", ""},
+		{"anchor", "x: &p static\ncpuManagerPolicy: *p\n", "static", "absent", "absent", ""},
+		{"unknown keys are the kubelet's business", "featureGates: {A: true}\n", "absent", "absent", "absent", ""},
+		{"empty", "", "absent", "absent", "absent", ""},
+		{"a mapping", "cpuManagerPolicy: {a: b}\n", "", "", "", "line 1: cpuManagerPolicy: want a single value"},
+		{"two problems", "cpuManagerPolicy: []\ncgroupDriver: []\n", "", "", "", "cgroupDriver"},
+		{"not a mapping", "- a\n", "", "", "", "cannot unmarshal"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			values, err := preflight.ParseKubeletConfig([]byte(c.in))
+			checkError(t, err, c.err)
+			if err != nil {
+				return
+			}
+			got := []string{orAbsent(values["cpuManagerPolicy"]), orAbsent(values["cgroupDriver"]), orAbsent(values["reservedSystemCPUs"])}
+			if diff := cmp.Diff([]string{c.policy, c.driver, c.reserved}, got); diff != "" {
+				t.Errorf("values (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestParseRelease(t *testing.T) {
+	for _, c := range []struct {
+		in           string
+		major, minor int
+		err          string
+	}{
+		{"6.12.107+deb13-cloud-amd64", 6, 12, ""},
+		{"7.0-rc3", 7, 0, ""},
+		{"5.14.0-427.el9.x86_64", 5, 14, ""},
+		{"6", 0, 0, "MAJOR.MINOR"},
+		{"6.", 0, 0, "MAJOR.MINOR"},
+		{"-6.1", 0, 0, "MAJOR.MINOR"},
+		{"99999999.1", 0, 0, "MAJOR.MINOR"},
+		{"", 0, 0, "MAJOR.MINOR"},
+	} {
+		major, minor, err := preflight.ParseRelease(c.in)
+		checkError(t, err, c.err)
+		if major != c.major || minor != c.minor {
+			t.Errorf("ParseRelease(%q) = %d, %d; want %d, %d", c.in, major, minor, c.major, c.minor)
+		}
+	}
+}
+
+func TestParseFlags(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		args []string
+		want map[string]string
+	}{
+		{"with =", []string{"kubelet", "--config=/a", "--v=2"}, map[string]string{"config": "/a", "v": "2"}},
+		{"without =", []string{"kubelet", "--config", "/a", "--v", "2"}, map[string]string{"config": "/a", "v": "2"}},
+		{"no value", []string{"kubelet", "--fail-swap-on", "--config=/a"}, map[string]string{"fail-swap-on": "", "config": "/a"}},
+		{"_ for -", []string{"kubelet", "--cpu_manager_policy=static"}, map[string]string{"cpu-manager-policy": "static"}},
+		{"= in the value", []string{"kubelet", "--node-labels=a=b"}, map[string]string{"node-labels": "a=b"}},
+		{"last wins", []string{"kubelet", "--v=1", "--v=2"}, map[string]string{"v": "2"}},
+		{"first word is the program", []string{"--config=/a"}, map[string]string{}},
+		{"not flags", []string{"kubelet", "-v", "--", "x"}, map[string]string{}},
+		{"kernel thread", []string{""}, map[string]string{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := preflight.ParseFlags([]byte(strings.Join(c.args, "\x00") + "\x00"))
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("flags (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestParseLocks(t *testing.T) {
+	const locks = `1: POSIX  ADVISORY  WRITE 100 00:1a:7 0 EOF
+2: FLOCK  ADVISORY  WRITE 200 00:1a:8 0 EOF
+2: -> FLOCK  ADVISORY  WRITE 201 00:1a:9 0 EOF
+3: OFDLCK ADVISORY  READ -1 00:1a:10 0 EOF
+4: FLOCK
+5: FLOCK  ADVISORY  READ 300 00:1a:11 0 EOF
+`
+	for id, want := range map[string]int{
+		"00:1a:7":  0, // fcntl, not flock
+		"00:1a:8":  200,
+		"00:1a:9":  0, // only waits
+		"00:1a:10": 0,
+		"00:1a:11": 300,
+		"00:1a:1":  0,
+	} {
+		if got := preflight.ParseLocks([]byte(locks), id); got != want {
+			t.Errorf("ParseLocks(%s) = %d; want %d", id, got, want)
+		}
+	}
+}
+
+func FuzzParseCPUManagerState(f *testing.F) {
+	f.Add([]byte(`{"policyName":"static","defaultCpuSet":"0-7","entries":{"u":{"c":"1"}},"checksum":1,"data":"{}","dataChecksum":2}`))
+	f.Add([]byte(`{"policyname":"none"}`))
+	f.Add([]byte(`[]`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		policy, err := preflight.ParseCPUManagerState(b)
+		if (err == nil) != (policy != "") {
+			t.Errorf("policy %q with error %v", policy, err)
+		}
+	})
+}
+
+func FuzzParseKubeletConfig(f *testing.F) {
+	f.Add([]byte("cpuManagerPolicy: static\nreservedSystemCPUs: 0-1\n"))
+	f.Add([]byte(`{"cgroupDriver":"systemd"}`))
+	f.Add([]byte("topologyManagerPolicy: restricted\nmemoryManagerPolicy: Static\n"))
+	f.Add([]byte("x: &a [1]\ncpuManagerPolicy: *a\n"))
+	f.Add([]byte("cpuManagerPolicy: !!binary aGk=\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		want, err := preflight.ParseKubeletConfig(b)
+		if err != nil {
+			return
+		}
+		// What was read is read again from a file with nothing else in it.
+		file, err := yaml.Marshal(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		values, err := preflight.ParseKubeletConfig(file)
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		for key, value := range values {
+			if w := want[key]; w != nil && utf8.ValidString(*w) && *w != orAbsent(value) {
+				t.Errorf("%s: %q; want %q", key, orAbsent(value), *w)
+			}
+		}
+	})
+}
+
+func FuzzParseFlags(f *testing.F) {
+	f.Add([]byte("kubelet\x00--config=/a\x00--v\x002\x00"))
+	f.Add([]byte("kubelet\x00--a_b=c_d\x00--\x00-x"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, name := range slices.Collect(maps.Keys(preflight.ParseFlags(b))) {
+			if strings.ContainsAny(name, "_=\x00") {
+				t.Errorf("flag %q", name)
+			}
+		}
+	})
+}
+
+func FuzzParseRelease(f *testing.F) {
+	f.Add("6.12.107+deb13-cloud-amd64")
+	f.Add("7.0-rc3")
+	f.Fuzz(func(t *testing.T, s string) {
+		if major, minor, err := preflight.ParseRelease(s); err == nil && (major < 0 || minor < 0 || major > 65535 || minor > 65535) {
+			t.Errorf("ParseRelease(%q) = %d, %d", s, major, minor)
+		}
+	})
+}
+
+func FuzzParseLocks(f *testing.F) {
+	f.Add([]byte("2: FLOCK  ADVISORY  WRITE 200 00:1a:8 0 EOF\n"), "00:1a:8")
+	f.Add([]byte("2: -> FLOCK  ADVISORY  WRITE 201 00:1a:9 0 EOF"), "00:1a:9")
+	f.Fuzz(func(t *testing.T, locks []byte, id string) {
+		if pid := preflight.ParseLocks(locks, id); pid < 0 || pid > 0 && !strings.Contains(string(locks), id) {
+			t.Errorf("process %d holds %q, of which there is no line", pid, id)
+		}
+	})
+}
+
+func orAbsent(s *string) string {
+	if s == nil {
+		return "absent"
+	}
+	return *s
+}
+
+func checkError(t *testing.T, err error, want string) {
+	t.Helper()
+	switch {
+	case want == "" && err != nil:
+		t.Errorf("error %v; want none", err)
+	case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+		t.Errorf("error %v; want one with %q", err, want)
+	}
+}

@@ -1,0 +1,160 @@
+package preflight_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/preflight"
+)
+
+var update = flag.Bool("update", false, "rewrite the expected findings in testdata/cases")
+
+func TestGoodHost(t *testing.T) {
+	good := readArchive(t, "testdata/good.txtar")
+	if got := preflight.Run(t.Context(), good.host(), good.configuration()); len(got) > 0 {
+		t.Errorf("findings on the good host:\n%s", render(got))
+	}
+}
+
+// TestCases runs every host in testdata/cases: the good one with the files of the
+// case changed or removed. Its file "want" lists all findings; a case whose name
+// starts with "good-" has none.
+func TestCases(t *testing.T) {
+	good := readArchive(t, "testdata/good.txtar")
+	for _, name := range caseFiles(t) {
+		t.Run(caseName(name), func(t *testing.T) {
+			change := readArchive(t, name)
+			a := good.changed(t, change)
+			got := render(preflight.Run(t.Context(), a.host(), a.configuration()))
+			if *update {
+				rewrite(t, name, got)
+				return
+			}
+			if diff := cmp.Diff(change["want"], got); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
+			}
+			if isGood := strings.HasPrefix(caseName(name), "good-"); isGood != (got == "") {
+				t.Errorf("good by name: %t, but findings are:\n%s", isGood, got)
+			}
+		})
+	}
+}
+
+// TestEveryCheckHasCase: what check claims to find, a case shows it finding.
+func TestEveryCheckHasCase(t *testing.T) {
+	found := make(map[string]bool)
+	for _, name := range caseFiles(t) {
+		for line := range strings.Lines(readArchive(t, name)["want"]) {
+			found[strings.Fields(line)[1]] = true
+		}
+	}
+	for _, check := range preflight.CheckNames() {
+		if !found[check+":"] {
+			t.Errorf("no case in testdata/cases in which %s finds something", check)
+		}
+	}
+}
+
+// TestAllAtOnce breaks what is broken in several cases together: no finding may
+// hide another one that does not depend on it.
+func TestAllAtOnce(t *testing.T) {
+	a := readArchive(t, "testdata/good.txtar")
+	var want []string
+	for _, name := range []string{"kubelet-static-state", "runtime-none", "split-core", "no-psi", "run-dir"} {
+		change := readArchive(t, filepath.Join("testdata", "cases", name+".txtar"))
+		want = append(want, slices.Collect(strings.Lines(change["want"]))...)
+		delete(change, "want")
+		a = a.changed(t, change)
+	}
+	got := slices.Collect(strings.Lines(render(preflight.Run(t.Context(), a.host(), a.configuration()))))
+	for _, line := range want {
+		if !slices.Contains(got, line) {
+			t.Errorf("missing when several things are broken: %s", line)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%d findings, want %d:\n%s", len(got), len(want), strings.Join(got, ""))
+	}
+}
+
+func TestNoFile(t *testing.T) {
+	good := readArchive(t, "testdata/good.txtar")
+	a := good.changed(t, readArchive(t, "testdata/cases/runtime-none.txtar"))
+	c := config.Default()
+	got := preflight.Run(t.Context(), a.host(), preflight.Configuration{Config: &c})
+	if len(got) != 1 || got[0].Subject != "defaults: containerRuntimeEndpoint" {
+		t.Errorf("findings without a file:\n%s", render(got))
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	findings := []preflight.Finding{
+		{Check: "a", Severity: preflight.Refuse},
+		{Check: "b", Severity: preflight.Error},
+		{Check: "c", Severity: preflight.Refuse},
+	}
+	got := preflight.Refusals(findings)
+	want := []preflight.Finding{findings[0], findings[2]}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("refusals (-want +got):\n%s", diff)
+	}
+}
+
+func TestSeverityText(t *testing.T) {
+	for _, s := range []preflight.Severity{preflight.Info, preflight.Warning, preflight.Error, preflight.Refuse} {
+		text, err := s.MarshalText()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back preflight.Severity
+		if err := back.UnmarshalText(text); err != nil || back != s {
+			t.Errorf("%s came back as %s, %v", s, back, err)
+		}
+	}
+	if err := new(preflight.Severity).UnmarshalText([]byte("fatal")); err == nil {
+		t.Error("severity fatal was accepted")
+	}
+}
+
+func render(findings []preflight.Finding) string {
+	var b strings.Builder
+	for _, f := range findings {
+		fmt.Fprintf(&b, "%s %s: %s\n", f.Severity, f.Check, f)
+	}
+	return b.String()
+}
+
+func caseFiles(t *testing.T) []string {
+	t.Helper()
+	names, err := filepath.Glob("testdata/cases/*.txtar")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("cases: %v, %v", names, err)
+	}
+	return names
+}
+
+func caseName(file string) string { return strings.TrimSuffix(filepath.Base(file), ".txtar") }
+
+func rewrite(t *testing.T, name, want string) {
+	t.Helper()
+	ar, err := txtar.ParseFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ar.Files = slices.DeleteFunc(ar.Files, func(f txtar.File) bool { return f.Name == "want" })
+	if want != "" {
+		ar.Files = append(ar.Files, txtar.File{Name: "want", Data: []byte(want)})
+	}
+	if err := os.WriteFile(name, txtar.Format(ar), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,176 @@
+// Package lint finds what would keep pods from the pools that they are meant for,
+// in manifests before they are in a cluster.
+package lint
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/cpupoold/cpupoold/internal/admission"
+	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
+)
+
+// Settings say what is meant.
+type Settings struct {
+	Admission admission.Settings
+	// Namespace is that of objects that name none.
+	Namespace string
+	// Allowed are the workload types that namespaces allow which are not among the
+	// files. When it is not nil, those that it does not name allow none; else nothing is
+	// known about them.
+	Allowed map[string][]string
+}
+
+// File is what was read of a file.
+type File struct {
+	Name    string
+	Objects []manifest.Object
+}
+
+// Finding is one thing that is wrong.
+type Finding struct {
+	File      string `json:"file"`
+	Line      int    `json:"line"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	Message   string `json:"message"`
+	Remedy    string `json:"remedy"`
+}
+
+// String is one line.
+func (f Finding) String() string {
+	return oneLine(fmt.Sprintf("%s:%d %s/%s: %s (%s)", f.File, f.Line, f.Kind, f.Name, f.Message, f.Remedy))
+}
+
+// oneLine shows what no name may have in it, and a file may have in a name.
+func oneLine(text string) string {
+	if strings.ContainsFunc(text, unicode.IsControl) {
+		return strconv.Quote(text)
+	}
+	return text
+}
+
+// Check returns what is wrong in files, in the order of file and line.
+func (s Settings) Check(files []File) []Finding {
+	l := &linter{Settings: s, namespaces: s.knownNamespaces(files)}
+	l.findAsking(files)
+	for _, file := range files {
+		for _, o := range file.Objects {
+			l.file, l.object = file.Name, o
+			switch {
+			case o.Pod != nil:
+				l.checkPod()
+			case o.APIVersion == "v1" && o.Kind == "LimitRange":
+				l.checkLimitRange()
+			case o.APIVersion == "v1" && o.Kind == "ResourceQuota":
+				l.checkQuota()
+			}
+		}
+	}
+	slices.SortStableFunc(l.findings, func(a, b Finding) int {
+		return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line, strings.Compare(a.Message, b.Message))
+	})
+	return l.findings
+}
+
+// linter is one Check.
+type linter struct {
+	Settings
+	// namespaces holds the annotations of those that are known.
+	namespaces map[string]map[string]string
+	// asking are the namespaces in which pods ask for a workload type.
+	asking map[string]bool
+
+	findings []Finding
+	// What is looked at.
+	file   string
+	object manifest.Object
+}
+
+// knownNamespaces returns the annotations of namespaces in the files, and of those
+// that the settings name.
+func (s Settings) knownNamespaces(files []File) map[string]map[string]string {
+	known := map[string]map[string]string{}
+	for name, types := range s.Allowed {
+		known[name] = map[string]string{s.Admission.Names.AllowedKey(): strings.Join(types, ",")}
+	}
+	for _, file := range files {
+		for _, o := range file.Objects {
+			if o.APIVersion == "v1" && o.Kind == "Namespace" {
+				known[o.Name] = o.Annotations
+			}
+		}
+	}
+	return known
+}
+
+// findAsking fills asking.
+func (l *linter) findAsking(files []File) {
+	l.asking = map[string]bool{}
+	for _, file := range files {
+		for _, o := range file.Objects {
+			if o.Pod == nil {
+				continue
+			}
+			l.object = o
+			if _, asks, _ := l.Admission.Names.TargetType(o.Pod.Annotations); asks {
+				l.asking[l.namespace()] = true
+			}
+		}
+	}
+}
+
+// namespace is that of the object.
+func (l *linter) namespace() string { return cmp.Or(l.object.Namespace, l.Namespace) }
+
+// allows returns the types that are switched on and that the object's namespace
+// allows; known is false when nothing is known about it.
+func (l *linter) allows() (types []string, known bool) {
+	annotations, known := l.namespaces[l.namespace()]
+	for typ, on := range l.Admission.Types {
+		if allowed, _ := l.Admission.Names.Allowed(annotations, typ); on && allowed {
+			types = append(types, typ)
+		}
+	}
+	slices.Sort(types)
+	return types, known || l.Allowed != nil
+}
+
+// find adds a finding about the object.
+func (l *linter) find(line int, message, remedy string) {
+	f := Finding{l.file, line, l.object.Kind, l.object.Namespace, l.object.Name, message, remedy}
+	if !slices.Contains(l.findings, f) {
+		l.findings = append(l.findings, f)
+	}
+}
+
+// findText adds a finding whose remedy stands behind its last semicolon, as in the
+// messages of packages admission and workload.
+func (l *linter) findText(line int, text string) {
+	message, remedy := text, "see the message"
+	if i := strings.LastIndex(text, "; "); i >= 0 {
+		message, remedy = text[:i], text[i+2:]
+	}
+	l.find(line, message, remedy)
+}
+
+// containers yields the containers that run as long as the pod does.
+func containers(pod *corev1.Pod) (running []*corev1.Container) {
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			running = append(running, c)
+		}
+	}
+	for i := range pod.Spec.Containers {
+		running = append(running, &pod.Spec.Containers[i])
+	}
+	return running
+}

@@ -1,0 +1,190 @@
+package migrate_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/plugin/migrate"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// arbitrary is a configuration of what formats can say: management pools, where pause
+// containers run, CPUs for mixed containers and a guaranteed pool that is a list.
+func arbitrary(r *rand.Rand) *config.Config {
+	free := r.Perm(96)
+	take := func() cpuset.Set {
+		n := 1 + r.IntN(8)
+		set := cpuset.Of(free[:n]...)
+		free = free[n:]
+		return set
+	}
+	c := config.Default()
+	c.AnnotationDomain = []string{"workload.openshift.io", "workload.example.com"}[r.IntN(2)]
+	for _, typ := range []string{"infra", "management", "x-1"}[:1+r.IntN(3)] {
+		p := pools.PartitionSpec{Type: typ, All: r.IntN(4) == 0, Namespaces: []string{"a"}}
+		if !p.All {
+			p.CPUs = take()
+			if r.IntN(3) == 0 {
+				c.Pools.Infra = typ
+			}
+		}
+		c.Pools.Partitions = append(c.Pools.Partitions, p)
+	}
+	if r.IntN(2) == 0 {
+		c.Pools.Guaranteed.CPUs = take()
+		if r.IntN(2) == 0 {
+			c.Pools.Guaranteed.Mixed = pools.Mixed{CPUs: take(), Namespaces: []string{"a"}}
+		}
+	}
+	return &c
+}
+
+// TestRoundTrip: what formats can say of a configuration is the same after it has been
+// rendered and imported, whichever of them carry it.
+func TestRoundTrip(t *testing.T) {
+	for seed := range uint64(100) {
+		want := arbitrary(rand.New(rand.NewPCG(seed, 1)))
+		for name, formats := range map[string][]migrate.Format{
+			"one file each": {migrate.CRIO, migrate.Pinning, migrate.Kubelet, migrate.Kernel},
+			"MachineConfig": {migrate.MachineConfig},
+			"all":           migrate.Formats(),
+		} {
+			var files []migrate.File
+			for _, format := range formats {
+				file, err := migrate.Render(want, format, "worker", nil)
+				if err != nil {
+					nothing := want.Pools.Guaranteed.CPUs.IsEmpty() || format == migrate.Systemd
+					if nothing && (format == migrate.Kernel || format == migrate.Systemd) {
+						continue
+					}
+					t.Fatalf("seed %d: %v", seed, err)
+				}
+				files = append(files, migrate.File{Name: file.Name, Data: file.Data})
+			}
+			for _, reading := range []migrate.Reading{migrate.Implementation, migrate.Documents} {
+				got, err := migrate.Import(files, migrate.Options{Reading: reading, Namespaces: []string{"a"}})
+				if err != nil {
+					t.Fatalf("seed %d, %s, %s: %v\n%s", seed, name, reading, err, show(files))
+				}
+				diff := cmp.Diff(want, got.Config, cmpopts.IgnoreUnexported(config.Config{}), cmpopts.EquateEmpty(), cmp.Comparer(cpuset.Set.Equal))
+				if diff != "" {
+					t.Fatalf("seed %d, %s, %s (-want +got):\n%s\n%s", seed, name, reading, diff, show(files))
+				}
+				again(t, got.Config, formats, files)
+			}
+		}
+	}
+}
+
+// again: what is imported renders to the same bytes.
+func again(t *testing.T, c *config.Config, formats []migrate.Format, files []migrate.File) {
+	t.Helper()
+	var got []migrate.File
+	for _, format := range formats {
+		if file, err := migrate.Render(c, format, "worker", nil); err == nil {
+			got = append(got, migrate.File{Name: file.Name, Data: file.Data})
+		}
+	}
+	if show(files) != show(got) { // no diff of bytes: it takes long
+		t.Fatalf("rendered again:\n%s\nwant:\n%s", show(got), show(files))
+	}
+}
+
+func show(files []migrate.File) string {
+	var b strings.Builder
+	for _, f := range files {
+		fmt.Fprintf(&b, "-- %s --\n%s", f.Name, f.Data)
+	}
+	return b.String()
+}
+
+func parse(t *testing.T, yaml string) *config.Config {
+	t.Helper()
+	c, err := config.Parse([]byte("apiVersion: "+config.APIVersion+"\nkind: "+config.Kind+"\n"+yaml), "c.yaml", config.Overrides{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestKernelArguments: which CPUs are left for the host depends on what is known.
+func TestKernelArguments(t *testing.T) {
+	const own = "nohz_full=8-15 rcu_nocbs=8-15 isolcpus=managed_irq,8-15"
+	for name, tc := range map[string]struct {
+		yaml    string
+		machine bool
+		want    string
+	}{
+		"management":     {"partitions: [{type: m, cpus: 0-1}]\nguaranteed: {cpus: 8-15}", true, own + " irqaffinity=0-1 systemd.cpu_affinity=0-1"},
+		"the rest":       {"guaranteed: {cpus: 8-15}", true, own + " irqaffinity=0-7 systemd.cpu_affinity=0-7"},
+		"shared":         {"shared: {cpus: 0-5}\nguaranteed: {cpus: 8-15}", false, own + " irqaffinity=0-5 systemd.cpu_affinity=0-5"},
+		"not known":      {"guaranteed: {cpus: 8-15}", false, own},
+		"no guaranteed":  {"partitions: [{type: m, cpus: 0-1}]", false, "systemd.cpu_affinity=0-1"},
+		"from shared":    {"partitions: [{type: m, cpus: 0-1}]\nguaranteed: {from: shared}", false, "systemd.cpu_affinity=0-1"},
+		"nothing to say": {"guaranteed: {from: shared}", true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := parse(t, tc.yaml)
+			top := machine(16)
+			if !tc.machine {
+				top = nil
+			}
+			got, err := migrate.Render(c, migrate.Kernel, "worker", top)
+			if (err != nil) != (tc.want == "") {
+				t.Fatalf("error is %v", err)
+			}
+			if strings.TrimSpace(string(got.Data)) != tc.want {
+				t.Errorf("got  %swant %s", got.Data, tc.want)
+			}
+		})
+	}
+}
+
+// TestLost: each key that no format has is said, and nothing is said of the others.
+func TestLost(t *testing.T) {
+	for yaml, want := range map[string]string{
+		"partitions: [{type: m, cpus: 0-1, namespaces: [a]}]":      "partitions[].namespaces",
+		"partitions: [{type: m, cpus: 0-1}, {type: n, cpus: all}]": "partitions[].cpus",
+		"shared: {cpus: 0-1}":                                    "shared.cpus",
+		"guaranteed: {from: shared}":                             "guaranteed.from",
+		"guaranteed: {from: shared, floor: 2}":                   "guaranteed.from guaranteed.floor",
+		"guaranteed: {cpus: 2-3}":                                "irqaffinity",
+		"partitions: [{type: m, cpus: all}]\ninfraContainers: m": "infraContainers",
+		"partitions: [{type: m, cpus: 0-1}]\nguaranteed: {options: {full-pcpus-only: true}}": "guaranteed.options, guaranteed.overrides",
+		"guaranteed: {options: {strict-cpu-reservation: false}}":                             "guaranteed.options, guaranteed.overrides",
+		"guaranteed: {mixed: {cpus: shared, namespaces: [a]}}":                               "guaranteed.mixed.cpus guaranteed.mixed.namespaces",
+		"units: {du.service: {pool: shared}}":                                                "units",
+		"partitions: [{type: management, cpus: 0}]\nhostSlices: {enabled: true}":             "hostSlices",
+		"guaranteed: {isolation: auto}":                                                      "guaranteed.isolation, guaranteed.park",
+		"power: [governor]":                                                                  "power, interrupts, kernelThreads",
+		"partitions: [{type: m, cpus: 0-1}]\ninfraContainers: m\nlogLevel: debug":            "",
+	} {
+		var got []string
+		for _, note := range migrate.Lost(parse(t, yaml), migrate.Formats(), nil) {
+			got = append(got, note.Source)
+		}
+		got = slices.DeleteFunc(got, func(key string) bool { return key == "otherManagers.crioWorkloads" })
+		if strings.Join(got, " ") != want {
+			t.Errorf("lost of %q is %q; want %q", yaml, got, want)
+		}
+	}
+	if notes := migrate.Lost(parse(t, "guaranteed: {cpus: 2-3}"), []migrate.Format{migrate.Kubelet}, nil); len(notes) != 1 || notes[0].Source != "guaranteed.cpus" {
+		t.Errorf("of a guaranteed pool the kubelet's format loses %v", notes)
+	}
+}
+
+// TestRenderExclusiveKubelet: a kubelet with a policy of its own is not told to have none.
+func TestRenderExclusiveKubelet(t *testing.T) {
+	c := parse(t, "partitions: [{type: m, cpus: 0-1}]\nguaranteed: {exclusive: kubelet}")
+	if got, err := migrate.Render(c, migrate.Kubelet, "worker", nil); err == nil {
+		t.Errorf("rendered %s", got.Data)
+	}
+}

@@ -1,0 +1,235 @@
+package simulate
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
+)
+
+// mostPods bounds the pods of a simulation: a kubelet has a few hundred.
+const mostPods = 4096
+
+// Objects are pods, and what the namespaces of a cluster say.
+type Objects struct {
+	Pods []Pod
+	// Namespaces are the annotations of each that is known.
+	Namespaces map[string]map[string]string
+	// Notes say what was left out, and why.
+	Notes []string
+}
+
+// Pod is a pod that a node may be given. It is not changed.
+type Pod struct {
+	// UID is that of its sandbox; of one that is in no cluster yet, its name.
+	UID  string
+	Spec *corev1.Pod
+	// Node is where it was saved, empty for one of a manifest; Began when it came there,
+	// in a form that can be compared.
+	Node, Began string
+	kind        string // of the workload that it is of; Pod for one of its own
+	saved       bool   // with a UID
+}
+
+// Name is the pod's name in full: namespace/name.
+func (p *Pod) Name() string { return p.Spec.Namespace + "/" + p.Spec.Name }
+
+// known is what of an object counts beside its pod.
+type known struct {
+	Metadata struct {
+		UID          string `json:"uid"`
+		Created      string `json:"creationTimestamp"`
+		GenerateName string `json:"generateName"`
+	} `json:"metadata"`
+	Spec struct {
+		NodeName    string `json:"nodeName"`
+		Replicas    *int   `json:"replicas"`
+		Parallelism *int   `json:"parallelism"`
+	} `json:"spec"`
+	Status struct {
+		Phase string `json:"phase"`
+		Start string `json:"startTime"`
+	} `json:"status"`
+}
+
+// Read adds the objects of a YAML or JSON file: pods, workloads with as many as they ask
+// for (a DaemonSet has one on a node), Lists of them, and namespaces. Namespace is that
+// of objects that name none. What cannot be read is an error, and the rest is there.
+func (o *Objects) Read(data []byte, namespace string) []error {
+	objects, errs := manifest.Objects(data)
+	for i := range objects {
+		if err := o.add(&objects[i], namespace); err != nil {
+			errs = append(errs, fmt.Errorf("line %d: %s/%s: %w", objects[i].Line(), objects[i].Kind, objects[i].Name, err))
+		}
+	}
+	return errs
+}
+
+func (o *Objects) add(object *manifest.Object, namespace string) error {
+	if object.Kind == "Namespace" && object.APIVersion == "v1" {
+		if o.Namespaces == nil {
+			o.Namespaces = make(map[string]map[string]string)
+		}
+		o.Namespaces[object.Name] = object.Annotations
+		return nil
+	}
+	if object.Pod == nil {
+		return nil
+	}
+	var k known
+	if err := object.Decode(&k); err != nil {
+		return err
+	}
+	base := object.Pod.DeepCopy()
+	base.Namespace = cmp.Or(object.Namespace, namespace)
+	if object.Kind == "Pod" {
+		base.Name = cmp.Or(object.Name, k.Metadata.GenerateName+"0")
+		return o.push(podOf(base, &k))
+	}
+	count, err := k.replicas(object.Kind)
+	if err != nil {
+		return err
+	}
+	for i := range count {
+		replica := *base
+		replica.Name = fmt.Sprintf("%s-%d", object.Name, i)
+		p := podOf(&replica, &known{})
+		p.kind, p.saved = object.Kind, k.Metadata.UID != ""
+		if err := o.push(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replicas are the pods that a workload has on a node that has all of it.
+func (k *known) replicas(kind string) (int, error) {
+	asked := k.Spec.Replicas
+	switch kind {
+	case "DaemonSet", "CronJob":
+		asked = nil
+	case "Job":
+		asked = k.Spec.Parallelism
+	}
+	switch {
+	case asked == nil:
+		return 1, nil
+	case *asked < 0 || *asked > mostPods:
+		return 0, fmt.Errorf("%d pods; want 0-%d", *asked, mostPods)
+	}
+	return *asked, nil
+}
+
+// Annotations by which the kubelet says in the API that a pod is of a manifest on the
+// node, and under which UID it runs.
+const (
+	mirrorKey = "kubernetes.io/config.mirror"
+	hashKey   = "kubernetes.io/config.hash"
+)
+
+func podOf(spec *corev1.Pod, k *known) Pod {
+	p := Pod{Spec: spec, UID: k.Metadata.UID, Node: k.Spec.NodeName, Began: cmp.Or(k.Status.Start, k.Metadata.Created), kind: "Pod", saved: k.Metadata.UID != ""}
+	switch {
+	case spec.Annotations[mirrorKey] != "":
+		p.UID = cmp.Or(spec.Annotations[hashKey], p.UID)
+	case p.UID == "":
+		p.UID = p.Name()
+	}
+	if k.Status.Phase == string(corev1.PodSucceeded) || k.Status.Phase == string(corev1.PodFailed) {
+		p.kind = "" // it is over
+	}
+	return p
+}
+
+func (o *Objects) push(p Pod) error {
+	switch {
+	case p.kind == "":
+		return nil
+	case len(o.Pods) == mostPods:
+		return fmt.Errorf("more than %d pods; one node has fewer", mostPods)
+	case len(p.Spec.Spec.Containers) == 0:
+		return errors.New("no containers; want a pod's spec")
+	}
+	names := make(map[string]bool)
+	for _, list := range [][]corev1.Container{p.Spec.Spec.InitContainers, p.Spec.Spec.Containers} {
+		for i := range list {
+			if names[list[i].Name] || list[i].Name == "" {
+				return fmt.Errorf("container %q is there twice, or has no name", list[i].Name)
+			}
+			names[list[i].Name] = true
+		}
+	}
+	o.Pods = append(o.Pods, p)
+	return nil
+}
+
+// Select leaves the pods of one node: those that were saved there, in the order in which
+// they came, and then those of manifests. Without a name all saved pods have to be of one
+// node.
+func (o *Objects) Select(node string) error {
+	saved := slices.ContainsFunc(o.Pods, func(p Pod) bool { return p.saved && p.kind == "Pod" })
+	var nodes []string
+	var left []Pod
+	unscheduled, owned := 0, 0
+	for _, p := range o.Pods {
+		switch {
+		case p.kind != "Pod" && p.saved && saved:
+			owned++ // its pods are there themselves
+		case p.Node == "" && p.saved && p.kind == "Pod":
+			unscheduled++
+		case p.Node == "" || p.Node == node || node == "":
+			left = append(left, p)
+		}
+		if p.Node != "" && !slices.Contains(nodes, p.Node) {
+			nodes = append(nodes, p.Node)
+		}
+	}
+	slices.Sort(nodes)
+	switch {
+	case node == "" && len(nodes) > 1:
+		return fmt.Errorf("the pods are of %d nodes (%s); choose one with --node", len(nodes), some(nodes))
+	case node != "" && len(nodes) > 0 && !slices.Contains(nodes, node):
+		return fmt.Errorf("--node %s: no pod is of it; there are %s", node, some(nodes))
+	}
+	if unscheduled > 0 {
+		o.Notes = append(o.Notes, fmt.Sprintf("%d saved pods are on no node yet, and left out", unscheduled))
+	}
+	if owned > 0 {
+		o.Notes = append(o.Notes, fmt.Sprintf("%d pods of saved workloads are left out: pods are saved themselves", owned))
+	}
+	slices.SortStableFunc(left, func(a, b Pod) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Began, b.Began))
+	})
+	o.Pods = left
+	names := make(map[string]bool)
+	for i := range left {
+		p := &left[i]
+		if names[p.Name()] || names[p.UID] {
+			return fmt.Errorf("pod %s is there twice", p.Name())
+		}
+		names[p.Name()], names[p.UID] = true, true
+	}
+	return nil
+}
+
+// rank puts saved pods first.
+func rank(p Pod) int {
+	if p.Node != "" {
+		return 0
+	}
+	return 1
+}
+
+// some are a few names, for an error.
+func some(names []string) string {
+	const few = 8
+	if len(names) > few {
+		return strings.Join(names[:few], ", ") + " and others"
+	}
+	return strings.Join(names, ", ")
+}

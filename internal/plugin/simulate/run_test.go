@@ -1,0 +1,204 @@
+package simulate_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/plugin/simulate"
+)
+
+// simulated runs pods and a trace under a configuration.
+func simulated(t *testing.T, machine, yaml, pods, trace, node string) (*simulate.Document, *simulate.Objects) {
+	t.Helper()
+	m, err := simulate.Describe(machine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Parse([]byte(yaml), "config.yaml", config.Overrides{}, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var o simulate.Objects
+	for _, err := range o.Read([]byte(pods), "default") {
+		t.Fatal(err)
+	}
+	if err := o.Select(node); err != nil {
+		t.Fatal(err)
+	}
+	events, err := simulate.ParseTrace([]byte(trace), "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := simulate.NewNode(c, m, o.Namespaces)
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps, err := n.Run(&o, events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := n.Document("config.yaml")
+	d.Steps = steps
+	return d, &o
+}
+
+// where says where the containers are, one line each.
+func where(d *simulate.Document) string {
+	var lines []string
+	for _, c := range d.Containers {
+		lines = append(lines, fmt.Sprintf("%s %s %s %s", c.Full(), c.Pool, c.CPUs, c.Code))
+	}
+	return strings.Join(lines, "\n")
+}
+
+const saved = `{"apiVersion":"v1","kind":"List","items":[
+{"apiVersion":"v1","kind":"Pod","metadata":{"name":"late","namespace":"ran","uid":"u2"},"status":{"startTime":"2026-02-02T00:00:00Z"},
+ "spec":{"nodeName":"n1","containers":[{"name":"c","resources":{"limits":{"cpu":"2","memory":"1Gi"}}}]}},
+{"apiVersion":"v1","kind":"Pod","metadata":{"name":"first","namespace":"ran","uid":"u1"},"status":{"startTime":"2026-01-01T00:00:00Z"},
+ "spec":{"nodeName":"n1","containers":[{"name":"c","resources":{"limits":{"cpu":"4","memory":"1Gi"}}}]}},
+{"apiVersion":"v1","kind":"Pod","metadata":{"name":"done","namespace":"ran","uid":"u3"},"status":{"phase":"Succeeded"},
+ "spec":{"nodeName":"n1","containers":[{"name":"c"}]}},
+{"apiVersion":"v1","kind":"Pod","metadata":{"name":"elsewhere","namespace":"ran","uid":"u4"},"spec":{"nodeName":"n2","containers":[{"name":"c"}]}},
+{"apiVersion":"v1","kind":"Pod","metadata":{"name":"nowhere","namespace":"ran","uid":"u5"},"spec":{"containers":[{"name":"c"}]}},
+{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d","namespace":"ran","uid":"u6"},"spec":{"replicas":2,"template":{"spec":{"containers":[{"name":"c"}]}}}},
+{"apiVersion":"v1","kind":"Pod","metadata":{"name":"etcd","namespace":"kube-system","uid":"u7","annotations":{
+ "kubernetes.io/config.mirror":"0123456789abcdef0123456789abcdef","kubernetes.io/config.hash":"0123456789abcdef0123456789abcdef",
+ "kubernetes.io/config.source":"file","target.workload.openshift.io/management":"{\"effect\":\"PreferredDuringScheduling\"}"}},
+ "spec":{"nodeName":"n1","containers":[{"name":"c"}]}}]}`
+
+// A saved node: its own pods, in the order in which they came, without those that are
+// over, elsewhere or nowhere.
+func TestSavedNode(t *testing.T) {
+	yaml := strings.Replace(text, "[kube-system]", "[]", 1) // static pods may
+	d, o := simulated(t, "2s2c2t", yaml, saved, "", "n1")
+	want := `kube-system/etcd/c management 0 Management
+ran/first/c guaranteed 2-3,6-7 Exclusive
+ran/late/c shared 1,4-5 Refused`
+	if got := where(d); got != want {
+		t.Errorf("placed\n%s\nwant\n%s", got, want)
+	}
+	if len(d.Refused) != 1 || d.Refused[0].Name() != "ran/late/c" || d.Refused[0].Then == "" {
+		t.Errorf("refused: %+v", d.Refused)
+	}
+	if len(o.Notes) != 2 {
+		t.Errorf("notes: %q; want one on the pod without a node, one on the Deployment", o.Notes)
+	}
+	var many simulate.Objects
+	many.Read([]byte(saved), "default")
+	if err := many.Select(""); err == nil || !strings.Contains(err.Error(), "2 nodes (n1, n2)") {
+		t.Errorf("without a node: %v", err)
+	}
+	if err := many.Select("n3"); err == nil {
+		t.Error("pods of a node that has none; want an error")
+	}
+}
+
+// An init container's CPUs are used again, a sidecar's are not, and a resize takes more.
+func TestLifeOfAPod(t *testing.T) {
+	const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"initContainers":[
+{"name":"side","restartPolicy":"Always","resources":{"limits":{"cpu":"1","memory":"1Gi"}}},
+{"name":"init","resources":{"limits":{"cpu":"2","memory":"1Gi"}}}],
+"containers":[{"name":"app","resources":{"limits":{"cpu":"2","memory":"1Gi"}}}]}}`
+	d, _ := simulated(t, "2s4c", text, pod, `{"at":"1m","resize":"p","container":"app","cpu":"3"}`, "")
+	sizes := map[string]int{}
+	for _, c := range d.Containers {
+		if c.Exclusive {
+			sizes[c.Name] = c.CPUs.Len()
+		}
+	}
+	if fmt.Sprint(sizes) != "map[app:3 side:1]" || len(d.Refused) > 0 {
+		t.Errorf("own CPUs are %v, refused %+v; want 1 of side and 3 of app", sizes, d.Refused)
+	}
+	if len(d.Steps) != 1 || len(d.Steps[0].Containers) != 1 || d.Steps[0].Containers[0].Name != "app" {
+		t.Errorf("steps: %+v; want one that changes app", d.Steps)
+	}
+}
+
+// All that comes of one input is the same each time, also where maps are in between.
+func TestDeterministic(t *testing.T) {
+	const trace = `{"at":"1m","offline":"4-5"}
+{"at":"2m","remove":"ran/first"}
+{"at":"30m","online":"4-5"}`
+	first := ""
+	for range 5 {
+		d, _ := simulated(t, "2s2c2t", text, saved, trace, "n1")
+		other, _ := simulated(t, "2s2c2t", strings.Replace(text, "floor: 2", "floor: 4", 1), saved, trace, "n1")
+		got, err := json.Marshal(simulate.Compare(d, other))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first == "" {
+			first = string(got)
+		}
+		if string(got) != first {
+			t.Fatalf("%s\nand then\n%s", first, got)
+		}
+	}
+}
+
+func TestTraceErrors(t *testing.T) {
+	for line, want := range map[string]string{
+		`{"at":"1m"}`:                                                          "line 1: 0 of add",
+		`{"at":"1m","remove":"a","online":"1"}`:                                "line 1: 2 of add",
+		`{"at":"soon","remove":"a"}`:                                           `at "soon" is no time`,
+		`{"at":"-1s","remove":"a"}`:                                            `at "-1s" is no time`,
+		`{"at":"1s","remove":"a","cpu":"1"}`:                                   "container and cpu are for resize",
+		`{"at":"1s","resize":"a","container":"c"}`:                             `cpu ""`,
+		`{"at":"1s","resize":"a","container":"c","cpu":"1e-999999999"}`:        `cpu "1e-999999999"; want`,
+		`{"at":"1s","resize":"a","cpu":"1"}`:                                   `container ""`,
+		`{"at":"1s","offline":"x"}`:                                            "line 1: ",
+		`{"at":"1s","add":""}`:                                                 "line 1: ",
+		`{"at":"1s","add":{"kind":"Pod"}}`:                                     "want the name of a pod",
+		`{"at":"1s","stop":"a"}`:                                               `unknown field "stop"`,
+		`{"at":"1s","remove":"a"} {}`:                                          "more than one object",
+		"\n{\"at\":\"2s\",\"remove\":\"a\"}\n{\"at\":\"1s\",\"remove\":\"a\"}": "line 3: at 1s is before",
+	} {
+		if _, err := simulate.ParseTrace([]byte(line), "default"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %s", line, err, want)
+		}
+	}
+}
+
+// What cannot happen in a trace is an error that names the event.
+func TestTraceThatCannotHappen(t *testing.T) {
+	m, err := simulate.Describe("2c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := config.Default()
+	for _, line := range []string{
+		`{"at":"1s","add":"a"}`, `{"at":"1s","remove":"a"}`, `{"at":"1s","resize":"a","container":"c","cpu":"1"}`,
+		`{"at":"1s","offline":"2"}`, `{"at":"1s","offline":"0-1"}`,
+	} {
+		n, err := simulate.NewNode(&c, m, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		events, err := simulate.ParseTrace([]byte(line), "default")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.Run(&simulate.Objects{}, events); err == nil || !strings.HasPrefix(err.Error(), "event 1, at 1s, ") {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+}
+
+func TestReadErrors(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{}}`:                                                                              "no containers",
+		`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[{"name":"c"},{"name":"c"}]}}`:                                      `container "c" is there twice`,
+		`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"spec":{"replicas":-1,"template":{"spec":{"containers":[{"name":"c"}]}}}}`:   "-1 pods",
+		`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"spec":{"replicas":9999,"template":{"spec":{"containers":[{"name":"c"}]}}}}`: "9999 pods",
+	} {
+		var o simulate.Objects
+		errs := o.Read([]byte(text), "default")
+		if !slices.ContainsFunc(errs, func(err error) bool { return strings.Contains(err.Error(), want) }) {
+			t.Errorf("%s: %v; want %s", text, errs, want)
+		}
+	}
+}

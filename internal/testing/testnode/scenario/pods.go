@@ -1,0 +1,224 @@
+package scenario
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// Runtime makes pods and containers, and tells what the kernel says of them. What a
+// method that makes something returns has happened.
+type Runtime interface {
+	RunPod(testnode.PodSpec) (id string, err error)
+	StopPod(id string) error
+	RemovePod(id string) error
+	CreateContainer(podID string, s testnode.ContainerSpec) (id string, err error)
+	StartContainer(id string) error
+	StopContainer(id string) error
+	RemoveContainer(id string) error
+	// Resize gives a container other resources, as the kubelet does.
+	Resize(id string, to cri.Resources) error
+	// CPUs are those that the processes of a container run on; false if it has none.
+	CPUs(id string) (cpuset.Set, bool)
+	// UnitCPUs are those of a systemd unit.
+	UnitCPUs(name string) (cpuset.Set, bool)
+}
+
+// Pods stands in the place of the kubelet: it carries out the steps about pods and
+// containers, and knows what there is and what must not change. Make it with NewPods.
+type Pods struct {
+	runtime Runtime
+	pods    map[string]*livePod
+	epoch   int // counts reloads, and CPUs that go: after one, owners may lose their CPUs
+	plugged int // the epoch in which CPUs have come or gone last
+	owners  map[string]owner
+	removed map[string]bool // ids of pods and containers
+	// made and refused count the containers that were created, and those that NRI has
+	// kept from it.
+	made, refused int
+}
+
+// refusal is in the error of a container that the daemon does not let be created.
+const refusal = "cpupoold: "
+
+// Created returns how many containers were created, and how many were refused.
+func (p *Pods) Created() (made, refused int) { return p.made, p.refused }
+
+// livePod is a pod with its containers by name; those that have exited keep theirs
+// until they are removed.
+type livePod struct {
+	id         string
+	spec       PodSpec
+	inits      bool // some have ended for good
+	stopped    bool
+	containers map[string]string
+	created    map[string]bool // ids of those that are not started yet
+	attempts   map[string]uint32
+}
+
+// NewPods returns Pods without pods.
+func NewPods(r Runtime) *Pods {
+	return &Pods{runtime: r, pods: make(map[string]*livePod), owners: make(map[string]owner), removed: make(map[string]bool)}
+}
+
+// Do carries out a step about a pod or container, and takes note of a reload. Other
+// steps are left to the caller, and it says so.
+func (p *Pods) Do(s Step) (done bool, err error) {
+	of := p.pods[s.Pod]
+	switch s.Kind {
+	case RunPod:
+		err = p.run(s.Pod, s.Of)
+	case StopPod:
+		of.stopped = true
+		err = p.runtime.StopPod(of.id)
+	case RemovePod:
+		delete(p.pods, s.Pod)
+		p.removed[of.id] = true
+		err = p.runtime.RemovePod(of.id)
+	case CreateContainer:
+		err = p.create(of, s)
+	case StartContainer:
+		if id := of.containers[s.Container]; id != "" {
+			err = p.runtime.StartContainer(id)
+			delete(of.created, id)
+		}
+	case StopContainer:
+		if id := of.containers[s.Container]; p.Runs(id) { // it may have been stopped for its refusal
+			err = p.runtime.StopContainer(id)
+		}
+	case RemoveContainer:
+		id := of.containers[s.Container]
+		delete(of.containers, s.Container)
+		of.inits = true // of what is removed nobody knows any more what it was
+		if id != "" {
+			p.removed[id] = true
+			err = p.runtime.RemoveContainer(id)
+		}
+	case ResizeContainer:
+		err = p.resize(of, s)
+	case PlugCPUs:
+		p.epoch++
+		p.plugged = p.epoch
+		return false, nil
+	case Reload:
+		p.epoch++
+		return false, nil
+	default:
+		return false, nil
+	}
+	return true, err
+}
+
+func (p *Pods) run(uid string, spec PodSpec) error {
+	res := cri.Resources{}
+	if spec.CPUs > 0 {
+		res = cri.Resources{Shares: uint64(spec.CPUs) * 1024, Quota: int64(spec.CPUs) * 100_000, Period: 100_000}
+	}
+	var annotations map[string]string
+	if spec.Management {
+		annotations = map[string]string{"target.workload.openshift.io/management": `{"effect":"PreferredDuringScheduling"}`}
+	}
+	if spec.Mixed {
+		annotations = map[string]string{"cpu-shared.crio.io/app-0": "enable", "cpu-shared.workload.openshift.io/init-0": "enable"}
+	}
+	id, err := p.runtime.RunPod(testnode.PodSpec{UID: uid, Namespace: spec.Namespace(), Name: uid, QoS: spec.QoS, Annotations: annotations, Resources: res})
+	p.pods[uid] = &livePod{id: id, spec: spec, containers: make(map[string]string), created: make(map[string]bool), attempts: make(map[string]uint32)}
+	return err
+}
+
+// Namespace is the pod's.
+func (s PodSpec) Namespace() string {
+	if s.Management {
+		return "kube-system"
+	}
+	return "default"
+}
+
+// resources of a container, as the kubelet makes them.
+func (s ContainerSpec) resources(qos string) cri.Resources {
+	res := cri.Resources{Shares: uint64(max(s.Milli*1024/1000, 2))}
+	if qos == "guaranteed" {
+		res.Quota, res.Period = int64(s.Milli)*100, 100_000
+	}
+	return res
+}
+
+// resize changes the size of a container that runs. The daemon may refuse more CPUs.
+func (p *Pods) resize(of *livePod, s Step) error {
+	id := of.containers[s.Container]
+	if !p.Runs(id) {
+		return nil
+	}
+	err := p.runtime.Resize(id, s.Spec.resources(of.spec.QoS))
+	if err != nil && strings.Contains(err.Error(), refusal) {
+		p.refused++
+		return nil
+	}
+	key := s.Pod + "/" + s.Container
+	if o, has := p.owners[key]; has {
+		o.resized = true
+		p.owners[key] = o
+	}
+	return err
+}
+
+func (p *Pods) create(of *livePod, s Step) error {
+	res := s.Spec.resources(of.spec.QoS)
+	of.inits = of.inits || s.Spec.Init
+	id, err := p.runtime.CreateContainer(of.id, testnode.ContainerSpec{Name: s.Container, Attempt: of.attempts[s.Container], Resources: res})
+	of.attempts[s.Container]++ // one that has exited keeps its name until it is removed
+	if err != nil && strings.Contains(err.Error(), refusal) {
+		delete(of.containers, s.Container)
+		p.refused++
+		return nil
+	}
+	p.made++
+	of.containers[s.Container], of.created[id] = id, true
+	return err
+}
+
+// Runs says that a container has been started and has processes.
+func (p *Pods) Runs(id string) bool {
+	for _, of := range p.pods {
+		if of.created[id] {
+			return false // some runtimes make the cgroup, with a process, before the start
+		}
+	}
+	_, runs := p.runtime.CPUs(id)
+	return runs
+}
+
+// Known says that a plan is about what there is: the containers that run, in pods
+// that are there, and the units. Else it returns what differs.
+func (p *Pods) Known(plan pools.Plan) error {
+	planned := make(map[string]pools.ContainerState)
+	for _, pod := range plan.Pods {
+		for _, c := range pod.Containers {
+			planned[c.ID] = c.State
+			if p.removed[c.ID] {
+				return fmt.Errorf("plan: %s/%s %s is there, and has been removed", pod.UID, c.Name, c.ID)
+			}
+		}
+	}
+	for uid, of := range p.pods {
+		if _, there := planned[of.id]; there == of.stopped {
+			return fmt.Errorf("plan: %s is there: %t", uid, there)
+		}
+		for name, id := range of.containers {
+			state, there := planned[id]
+			if p.Runs(id) != (there && state == pools.Running) || of.created[id] && !of.stopped != (there && state == pools.Created) {
+				return fmt.Errorf("plan: %s/%s %s is there: %t, as %v; runs: %t", uid, name, id, there, state, p.Runs(id))
+			}
+		}
+	}
+	for _, u := range plan.Units {
+		if cpus, runs := p.runtime.UnitCPUs(u.Name); runs && !cpus.Equal(u.CPUs) {
+			return fmt.Errorf("%s runs on %s; planned is %s", u.Name, cpus, u.CPUs)
+		}
+	}
+	return nil
+}
