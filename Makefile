@@ -90,7 +90,7 @@ soak: host-vm build ## let everything that a node's daemon relies on break at ra
 	$(GO) test -v -tags vm -count=1 -timeout 200h -run '^TestSoak$$' ./test/vm -soak $(or $(DURATION),10m) -soak.seed $(or $(SEED),1) -soak.suite=$(or $(SUITE),trixie)
 
 churn: host-vm build ## start and stop 5,000 containers on a node, and 1,000,000 on a fake one: nothing of the daemon's may grow (CHURN=1000 RUNTIME=containerd)
-	$(GO) test -v -count=1 -timeout 200h -run '^TestChurn$$' ./internal/daemon -churn $(or $(CHURN),1000000)
+	$(GO) test -v -count=1 -timeout 200h -run '^TestChurn$$' ./internal/node/daemon -churn $(or $(CHURN),1000000)
 	$(GO) test -v -tags vm -count=1 -timeout 200h -run '^TestChurn$$' ./test/vm -churn $(or $(CHURN),5000) -churn.runtime $(or $(RUNTIME),crio-crun)
 
 test-drift: host-vm build ## run the tests of foreign writes on a real node (SUITE=trixie)
@@ -116,7 +116,7 @@ fmt: ## format the code
 	$(GOLANGCI) fmt
 
 docs: ## write the pages in docs that are made from the code: metrics, keys of configurations and man pages
-	$(GO) test ./internal/telemetry ./internal/config ./internal/webhook ./internal/hostedpriority ./cmd/cpupoold ./cmd/kubectl-cpupool -run 'TestDocument$$|TestPicture$$|TestReference$$|TestManPages' -update
+	$(GO) test ./internal/node/telemetry ./internal/config ./internal/cluster/webhook ./internal/cluster/hostedpriority ./cmd/cpupoold ./cmd/kubectl-cpupool -run 'TestDocument$$|TestPicture$$|TestReference$$|TestManPages' -update
 
 bench-all: host-vm build ## run the benchmarks, here and in a VM, and others beside them; write docs/benchmarks.md (BENCH_VM=no: not in a VM)
 	bench/record.sh

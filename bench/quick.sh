@@ -8,8 +8,8 @@ export GOAMD64=v1
 bins=$(mktemp -d)
 trap 'rm -rf "$bins"' EXIT
 
-packages=(pkg/allocate pkg/cgroup pkg/cpuset pkg/pools pkg/topology internal/admission internal/review)
-go test -c -o "$bins/" "${packages[@]/#/./}" ./internal/audit
+packages=(pkg/allocate pkg/cgroup pkg/cpuset pkg/pools pkg/topology internal/admission internal/cluster/review)
+go test -c -o "$bins/" "${packages[@]/#/./}" ./internal/node/audit
 go -C bench test -c -o "$bins/bench.test" .
 
 # run PACKAGE PATTERN: as go test does, in the package's directory.
@@ -18,7 +18,7 @@ run() {
     grep '^Benchmark\|^pkg:'
 }
 for package in "${packages[@]}"; do run "$package" .; done
-run internal/audit 'Look/^1000$'
+run internal/node/audit 'Look/^1000$'
 run bench 'CPUSet/.*/.*/cpupoold'
 run bench 'Topology/.*/cpupoold'
 

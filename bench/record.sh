@@ -15,12 +15,12 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 before=$(cut -d' ' -f1-3 /proc/loadavg)
 go test -run '^$' -bench . -skip '^Benchmark(Create|Repair)$' -benchmem -benchtime "${BENCHTIME:-300ms}" -count "${COUNT:-10}" \
-  ./pkg/pools ./pkg/cgroup ./internal/daemon | grep -v '^ok\|^PASS' >"$work/go.txt"
-go test -run '^$' -bench 'Look/^1000$' -benchmem -benchtime "${BENCHTIME:-300ms}" -count "${COUNT:-10}" ./internal/audit | grep -v '^ok\|^PASS' >>"$work/go.txt"
+  ./pkg/pools ./pkg/cgroup ./internal/node/daemon | grep -v '^ok\|^PASS' >"$work/go.txt"
+go test -run '^$' -bench 'Look/^1000$' -benchmem -benchtime "${BENCHTIME:-300ms}" -count "${COUNT:-10}" ./internal/node/audit | grep -v '^ok\|^PASS' >>"$work/go.txt"
 go test -run '^$' -bench '^Benchmark(Create|Repair)$' -benchmem -benchtime "${ANSWERS:-500x}" -count "${COUNT:-10}" -timeout 60m \
-  ./internal/daemon | grep -v '^ok\|^PASS' >>"$work/go.txt"
+  ./internal/node/daemon | grep -v '^ok\|^PASS' >>"$work/go.txt"
 go test -run '^$' -bench FlagError -benchtime "${BENCHTIME:-300ms}" -count "${COUNT:-10}" ./cmd/cpupoold | grep -v '^ok\|^PASS' >"$work/flag.txt"
-go test -run '^$' -bench . -benchmem -benchtime "${BENCHTIME:-300ms}" -count "${COUNT:-10}" ./internal/admission ./internal/review | grep -v '^ok\|^PASS' >"$work/pods.txt"
+go test -run '^$' -bench . -benchmem -benchtime "${BENCHTIME:-300ms}" -count "${COUNT:-10}" ./internal/admission ./internal/cluster/review | grep -v '^ok\|^PASS' >"$work/pods.txt"
 go -C bench test -run '^$' -bench . -benchmem -benchtime 100ms -count "${COUNT:-10}" . | grep -v '^ok\|^PASS' >"$work/compare.txt"
 # Compiling the kubelet's code takes minutes the first time. Choices first: a benchmark of worse ones would be worth nothing.
 go -C bench/kubelet test -v -timeout 60m -requests "${REQUESTS:-20000}" . | tee "$work/choices.log" >&2

@@ -17,83 +17,156 @@ import (
 
 const module = "github.com/cpupoold/cpupoold/"
 
-// arrows says for each package what it may import of this module. A package
-// that is not here may not exist: say first where it belongs.
+// arrows returns for each package the packages of this module that it may import. A
+// package without an entry fails the test: decide first where it belongs.
 func arrows() map[string][]string {
-	return map[string][]string{
+	all := map[string][]string{
 		"pkg/cpuset":   nil,
 		"pkg/workload": nil,
 		"pkg/topology": {"pkg/cpuset"},
 		"pkg/cgroup":   {"pkg/cpuset"},
-		"pkg/cri":      {"internal/localgrpc", "pkg/cpuset"},
+		"pkg/cri":      {"pkg/internal/localgrpc", "pkg/cpuset"},
 
 		"pkg/nri":          {"pkg/cpuset", "pkg/cri"},
-		"pkg/podresources": {"internal/localgrpc", "pkg/cpuset"},
+		"pkg/podresources": {"pkg/internal/localgrpc", "pkg/cpuset"},
 
 		"pkg/allocate": {"pkg/cpuset", "pkg/topology"},
 		"pkg/pools":    {"pkg/allocate", "pkg/cpuset", "pkg/topology", "pkg/workload"},
 		"pkg/defrag":   {"pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology"},
 
-		"internal/localgrpc": nil,
-		"internal/layout":    nil,
-		"internal/simulate":  {"internal/admission", "internal/config", "internal/inspect", "internal/manifest", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
+		"pkg/internal/localgrpc": nil,
+
+		// Shared by programs.
 		"internal/admission": {"pkg/workload"},
-		"internal/manifest":  nil,
-		"internal/adopt":     {"internal/admission"},
-		"internal/migrate":   {"internal/config", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
-		"internal/lint":      {"internal/admission", "internal/adopt", "internal/lint", "internal/manifest", "pkg/workload"},
 		"internal/config":    {"pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
-		"internal/telemetry": {"pkg/cpuset"},
-		"internal/host":      {"pkg/cgroup", "pkg/cpuset"},
-		"internal/managers":  nil,
-		"internal/preflight": {"pkg/...", "internal/config", "internal/host", "internal/managers"},
-		"internal/testnode":  {"pkg/...", "internal/testnode"},
-		"internal/manpages":  nil,
-		"internal/reference": nil,
-		"internal/appcpus":   {"pkg/cpuset"},
-		"internal/control":   {"internal/history", "internal/inspect", "pkg/cpuset"},
 		"internal/history":   nil,
-		"internal/explain":   {"internal/inspect", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/inspect":   {"internal/history", "pkg/cpuset", "pkg/pools", "pkg/topology"},
-		"internal/report":    {"internal/history", "internal/inspect"},
-		"internal/hotplug":   nil,
-		"internal/picture":   {"internal/inspect", "pkg/cpuset"},
-		"internal/overview":  {"pkg/workload"},
-		"internal/viewer":    {"internal/inspect", "internal/picture", "pkg/cpuset"},
-		"internal/node":      {"pkg/cpuset", "pkg/workload"},
-		"internal/noise":     {"pkg/cpuset"},
-		"internal/audit":     {"pkg/cpuset"},
-		"internal/daemon":    {"pkg/...", "internal/appcpus", "internal/audit", "internal/config", "internal/control", "internal/durable", "internal/explain", "internal/history", "internal/host", "internal/hotplug", "internal/managers", "internal/node", "internal/noise", "internal/power", "internal/inspect", "internal/telemetry", "internal/tune"},
-		"internal/durable":   nil,
-		"internal/tune":      {"internal/durable", "internal/noise", "pkg/cpuset"},
-		"internal/power":     {"internal/tune", "pkg/cpuset", "pkg/workload"},
-		"cmd/cpupoold":       {"pkg/...", "internal/..."},
+		"internal/layout":    nil,
 
-		"internal/hostedpriority": nil,
-		"internal/hostedclusters": {"internal/hostedpriority"},
+		// kubectl-cpupool.
+		"internal/plugin/adopt":    {"internal/admission"},
+		"internal/plugin/lint":     {"internal/admission", "internal/plugin/adopt", "internal/plugin/manifest", "pkg/workload"},
+		"internal/plugin/manifest": nil,
+		"internal/plugin/migrate":  {"internal/config", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
+		"internal/plugin/overview": {"pkg/workload"},
+		"internal/plugin/picture":  {"internal/inspect", "pkg/cpuset"},
+		"internal/plugin/simulate": {"internal/admission", "internal/config", "internal/inspect", "internal/plugin/manifest", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
+		"internal/plugin/viewer":   {"internal/inspect", "internal/plugin/picture", "pkg/cpuset"},
 
-		"internal/review":     {"internal/admission"},
-		"internal/eviction":   {"internal/admission", "pkg/workload"},
-		"internal/election":   {},
-		"internal/evictor":    {"internal/election", "internal/eviction", "pkg/workload"},
-		"internal/webhook":    {"internal/admission", "internal/eviction", "internal/evictor", "internal/hostedpriority", "internal/review", "pkg/workload"},
-		"cmd/cpupool-webhook": {"internal/election", "internal/evictor", "internal/hostedclusters", "internal/webhook"},
-		"cmd/kubectl-cpupool": {"internal/admission", "internal/adopt", "internal/config", "internal/inspect", "internal/layout", "internal/lint", "internal/manifest", "internal/migrate", "internal/overview", "internal/picture", "internal/simulate", "internal/viewer", "pkg/cpuset", "pkg/topology", "pkg/workload"},
+		// cpupool-webhook.
+		"internal/cluster/election":       nil,
+		"internal/cluster/eviction":       {"internal/admission", "pkg/workload"},
+		"internal/cluster/evictor":        {"internal/cluster/election", "internal/cluster/eviction", "pkg/workload"},
+		"internal/cluster/hostedclusters": {"internal/cluster/hostedpriority"},
+		"internal/cluster/hostedpriority": nil,
+		"internal/cluster/review":         {"internal/admission"},
+		"internal/cluster/webhook":        {"internal/admission", "internal/cluster/eviction", "internal/cluster/evictor", "internal/cluster/hostedpriority", "internal/cluster/review", "pkg/workload"},
+
+		// Test support.
+		"internal/testing/manpages":  nil,
+		"internal/testing/reference": nil,
+		"internal/testing/testnode":  {"pkg/...", "internal/testing/testnode"},
+
+		"cmd/cpupoold":        {"pkg/...", "internal/config", "internal/history", "internal/inspect", "internal/layout", "internal/node/..."},
+		"cmd/cpupool-webhook": {"internal/cluster/..."},
+		"cmd/kubectl-cpupool": {"internal/admission", "internal/config", "internal/inspect", "internal/layout", "internal/plugin/...", "pkg/cpuset", "pkg/topology", "pkg/workload"},
+	}
+	for _, r := range rows() {
+		all["internal/node/"+r.pkg] = r.imports()
+	}
+	return all
+}
+
+// row is a package of cpupoold. It may import the packages of needs, which stand in
+// rows above its own. A package that is not a leaf may import common as well.
+type row struct {
+	pkg   string
+	leaf  bool
+	needs []string
+}
+
+// rows returns the packages of cpupoold, bottom up.
+func rows() []row {
+	return []row{
+		// Leaves: each knows one subject, and nothing of pods or of the loop.
+		{"appcpus", true, []string{"pkg/cpuset"}},
+		{"audit", true, []string{"pkg/cpuset"}},
+		{"control", true, []string{"internal/history", "internal/inspect", "pkg/cpuset"}},
+		{"durable", true, nil},
+		{"explain", true, []string{"internal/inspect", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"}},
+		{"hostslices", true, []string{"pkg/cgroup", "pkg/cpuset"}},
+		{"hotplug", true, nil},
+		{"managers", true, nil},
+		{"nodestatus", true, []string{"pkg/cpuset", "pkg/workload"}},
+		{"noise", true, []string{"pkg/cpuset"}},
+		{"telemetry", true, []string{"pkg/cpuset"}},
+		{"tune", true, []string{"durable", "noise", "pkg/cpuset"}},
+		{"power", true, []string{"tune", "pkg/cpuset", "pkg/workload"}},
+		{"report", true, []string{"internal/history", "internal/inspect"}},
+		{"preflight", true, []string{"pkg/...", "internal/config", "hostslices", "managers"}},
+
+		// State and decisions.
+		{"actor", true, nil},
+		{"hostenv", false, []string{"durable", "hostslices", "hotplug", "managers", "nodestatus", "noise"}},
+		{"undo", false, []string{"durable", "hostenv"}},
+		{"retry", false, nil},
+		{"quiet", false, nil},
+		{"inventory", false, []string{"actor", "hostenv", "hostslices", "managers", "undo"}},
+		{"numahints", false, []string{"hostenv", "inventory"}},
+		{"kernelstate", false, []string{"inventory"}},
+		{"desired", false, []string{"audit", "hostenv", "hostslices", "inventory", "managers", "noise", "power", "tune", "undo"}},
+		{"recovery", false, []string{"desired", "inventory"}},
+		{"partition", false, []string{"desired", "kernelstate", "quiet", "retry", "undo"}},
+		{"hosttuning", false, []string{"desired", "hostenv", "power", "tune", "undo"}},
+		{"view", false, []string{"desired", "explain", "hostenv", "inventory"}},
+		{"preview", false, []string{"audit", "desired", "hostenv", "hostslices", "hosttuning", "inventory", "kernelstate", "nodestatus", "noise", "numahints", "power", "quiet", "recovery", "tune", "undo"}},
+		{"restore", false, []string{"desired", "hostenv", "hosttuning", "nodestatus", "partition", "preview", "tune", "undo"}},
+
+		// The event loop: every package but preview and restore, which run without it.
+		{"daemon", false, []string{"actor", "appcpus", "audit", "control", "desired", "hostenv", "hostslices", "hosttuning", "inventory", "kernelstate", "managers", "nodestatus", "noise", "numahints", "partition", "power", "quiet", "recovery", "retry", "tune", "undo", "view"}},
 	}
 }
 
-// notInDaemon are packages that only the other programs need: the daemon must not
-// link them, nor what they bring along.
+// imports returns the packages that a row may import.
+func (r row) imports() []string {
+	var all []string
+	if !r.leaf {
+		all = []string{"pkg/...", "internal/config", "internal/history", "internal/inspect", "internal/node/telemetry"}
+	}
+	for _, n := range r.needs {
+		if !strings.Contains(n, "/") {
+			n = "internal/node/" + n
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+// TestRowsPointUpwards checks that a row needs only rows above its own.
+func TestRowsPointUpwards(t *testing.T) {
+	above := map[string]bool{}
+	for _, r := range rows() {
+		for _, n := range r.needs {
+			if !strings.Contains(n, "/") && !above[n] {
+				t.Errorf("%s needs %s, which has no row above it", r.pkg, n)
+			}
+		}
+		above[r.pkg] = true
+	}
+}
+
+// notInDaemon returns packages that only the other programs need. The daemon must not
+// link them, nor the libraries that they bring along.
 func notInDaemon() []string {
 	return []string{
-		module + "internal/admission", module + "internal/adopt", module + "internal/election", module + "internal/eviction", module + "internal/evictor", module + "internal/hostedclusters", module + "internal/hostedpriority", module + "internal/lint", module + "internal/manifest", module + "internal/migrate", module + "internal/overview", module + "internal/picture", module + "internal/review", module + "internal/simulate", module + "internal/viewer", module + "internal/webhook",
+		module + "internal/admission", module + "internal/cluster", module + "internal/plugin",
 		"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime",
 	}
 }
 
-// testOnly are packages that production code must not link.
+// testOnly returns packages that production code must not link.
 func testOnly() []string {
-	return []string{"internal/manpages", "internal/reference", "internal/testnode", "test"}
+	return []string{"internal/testing", "test"}
 }
 
 type pkg struct {
@@ -220,9 +293,13 @@ func TestForbidden(t *testing.T) {
 		{"pkg/cgroup", module + "pkg/pools", true},
 		{"pkg/cgroup/cgrouptest", module + "pkg/cgroup", true},
 		{"pkg/cgroup/cgrouptest", module + "pkg/cpuset", false},
-		{"internal/daemon", module + "pkg/cri", false},
-		{"internal/daemon", module + "internal/testnode", true},
-		{"internal/testnode", module + "pkg/cgroup", false},
+		{"internal/node/daemon", module + "pkg/cri", false},
+		{"internal/node/daemon", module + "internal/testing/testnode", true},
+		{"internal/node/daemon", module + "internal/node/restore", true},
+		{"internal/node/undo", module + "internal/node/inventory", true},
+		{"internal/node/desired", module + "internal/config", false},
+		{"internal/node/audit", module + "internal/config", true},
+		{"internal/testing/testnode", module + "pkg/cgroup", false},
 	} {
 		bad, _ := forbidden(c.pkg, []string{c.imp})
 		if got := len(bad) > 0; got != c.want {

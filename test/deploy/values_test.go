@@ -110,7 +110,7 @@ func TestSchemaKnowsWebhook(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Read, because it links what a server in a cluster needs.
-	source, err := os.ReadFile("../../internal/webhook/config.go")
+	source, err := os.ReadFile("../../internal/cluster/webhook/config.go")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -164,7 +164,7 @@ func TestPromtool(t *testing.T) {
 		{"check", "metrics"},
 	} {
 		cmd := exec.CommandContext(t.Context(), tool, args...)
-		cmd.Stdin = strings.NewReader(read(t, "internal/telemetry/testdata/metrics.txt"))
+		cmd.Stdin = strings.NewReader(read(t, "internal/node/telemetry/testdata/metrics.txt"))
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
 		}

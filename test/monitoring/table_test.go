@@ -124,7 +124,7 @@ func TestUnknown(t *testing.T) {
 func TestWebhookMetrics(t *testing.T) {
 	name := regexp.MustCompile(`Name: "(cpupool_webhook_\w+)"`)
 	var want, got []string
-	for _, file := range []string{"internal/webhook/metrics.go", "internal/evictor/metrics.go", "internal/hostedclusters/metrics.go"} {
+	for _, file := range []string{"internal/cluster/webhook/metrics.go", "internal/cluster/evictor/metrics.go", "internal/cluster/hostedclusters/metrics.go"} {
 		for _, m := range name.FindAllStringSubmatch(read(t, file), -1) {
 			want = append(want, m[1])
 		}

@@ -29,9 +29,9 @@ func TestCheck(t *testing.T) {
 // checkNames are those of the findings in the unit tests' cases, which cover all checks.
 func checkNames(t *testing.T) []string {
 	t.Helper()
-	files, err := filepath.Glob("../../internal/preflight/testdata/cases/*.txtar")
+	files, err := filepath.Glob("../../internal/node/preflight/testdata/cases/*.txtar")
 	if err != nil || len(files) == 0 {
-		t.Fatalf("cases of internal/preflight: %v, %v", files, err)
+		t.Fatalf("cases of internal/node/preflight: %v, %v", files, err)
 	}
 	finding := regexp.MustCompile(`(?m)^[a-z]+ ([a-z0-9-]+): `)
 	names := make(map[string]bool)

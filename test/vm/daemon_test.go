@@ -32,7 +32,7 @@ func TestDaemon(t *testing.T) {
 }
 
 // earlier is the revision that TestDaemon/TestUpgrade upgrades from and goes back to: the one of which configuration and journal are kept, too
-// (internal/config/testdata/earlier, internal/daemon/testdata/journal). Its release did not know static pods, other managers or depletion.
+// (internal/config/testdata/earlier, internal/node/daemon/testdata/journal). Its release did not know static pods, other managers or depletion.
 const earlier = "51e8e3a0b8fba08c6ab2720a8db36404222760b7"
 
 // installEarlier puts the daemon of that revision into the guest, and returns the argument that says where. A clone without it, as CI may

@@ -83,5 +83,5 @@ func TestReference(t *testing.T) {
 	for _, problem := range page.Check(keys(reflect.TypeFor[Config](), "")) {
 		t.Error(problem)
 	}
-	page.Hold(t, *update, "../../../docs/webhook-reference.md", "../../../docs/man/cpupool-webhook-config.5", "go test ./internal/webhook -run TestReference -update")
+	page.Hold(t, *update, "../../../docs/webhook-reference.md", "../../../docs/man/cpupool-webhook-config.5", "go test ./internal/cluster/webhook -run TestReference -update")
 }

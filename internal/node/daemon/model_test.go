@@ -139,7 +139,7 @@ func runSequence(t *testing.T, seed uint64) tally {
 		err = w.end()
 	}
 	if err != nil {
-		t.Fatalf("%v\nagain: go test ./internal/daemon -run TestModel -model.seed %d\n%s%s", err, seed, w.dump(), w.tail())
+		t.Fatalf("%v\nagain: go test ./internal/node/daemon -run TestModel -model.seed %d\n%s%s", err, seed, w.dump(), w.tail())
 	}
 	if w.kernel.Remote && w.parted == 0 {
 		t.Error("no container has ever been a partition")

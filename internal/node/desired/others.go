@@ -12,7 +12,7 @@ import (
 // # Other managers
 //
 // Some containers another manager of CPUs places: CRI-O's configuration says which
-// (internal/managers), and a container that comes to NRI with a cpuset has it from
+// (internal/node/managers), and a container that comes to NRI with a cpuset has it from
 // another plugin, since the kubelet asks for none. Marking them in the planner's input
 // is all that is done about it here: the plan has no targets for them, and what has no
 // target is neither written nor watched nor repaired (pkg/pools, foreign.go).

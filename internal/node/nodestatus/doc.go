@@ -1,4 +1,4 @@
-// Package node shows a node's pools to the cluster that it is in: the extended
+// Package nodestatus shows a node's pools to the cluster that it is in: the extended
 // resources by which the scheduler counts pods, a condition, events of pods, and a
 // startup taint that goes when the pools are in force.
 //

@@ -25,7 +25,7 @@ func checkDirectories(e *evidence) []Finding {
 	return findings
 }
 
-// checkDaemon: the lock is internal/daemon.Lock's.
+// checkDaemon: the lock is internal/node/daemon.Lock's.
 func checkDaemon(e *evidence) []Finding {
 	lock := path.Join(e.config.RunDir, "lock")
 	pid, err := e.host.LockHolder(lock)

@@ -161,7 +161,7 @@ func document(all []spec) string {
 
 Served as text on /metrics of ` + "`listenAddress`" + `. Values come from the daemon's state after its last pass, or from the kernel at the
 time of the scrape; besides these there are the usual process_* metrics of the daemon's own process.
-This page is made from the table in internal/telemetry: ` + "`go test ./internal/telemetry -update`" + `.
+This page is made from the table in internal/node/telemetry: ` + "`go test ./internal/node/telemetry -update`" + `.
 
 | metric | type | labels | meaning |
 |---|---|---|---|

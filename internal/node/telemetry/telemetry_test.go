@@ -304,6 +304,6 @@ func TestDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(telemetry.Document(), string(got)); diff != "" {
-		t.Errorf("%s is not up to date: run go test ./internal/telemetry -update (-want +got):\n%s", page, diff)
+		t.Errorf("%s is not up to date: run go test ./internal/node/telemetry -update (-want +got):\n%s", page, diff)
 	}
 }

@@ -19,7 +19,7 @@ import (
 // Version is that of the document.
 const Version = 1
 
-// Conditions that the daemon keeps (internal/node).
+// Conditions that the daemon keeps (internal/node/nodestatus).
 const (
 	readyType    corev1.NodeConditionType = "CPUPoolsReady"
 	pressureType corev1.NodeConditionType = "NodeCPUPressure"

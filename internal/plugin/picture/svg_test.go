@@ -101,7 +101,7 @@ func TestGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(got, want) {
-			t.Errorf("%s is not what is drawn; go test ./internal/picture -update, and look at it", file)
+			t.Errorf("%s is not what is drawn; go test ./internal/plugin/picture -update, and look at it", file)
 		}
 	}
 }

@@ -1,5 +1,5 @@
 // Package runtimetest is what cpupoold relies on in a container runtime, as
-// tests. They run on the runtime of internal/testnode on any machine, and on
+// tests. They run on the runtime of internal/testing/testnode on any machine, and on
 // real ones in virtual machines: what both pass, unit tests may believe.
 package runtimetest
 
