@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
-	host "github.com/cpupoold/cpupoold/internal/node/hostslices"
+	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -75,7 +75,7 @@ func (a *app) printPlan(p preview.Preview) error {
 		out.row("", u.Name, poolName(u.Pool, u.Type), u.CPUs.String(), u.Reason.Text)
 	}
 	for _, v := range p.Host {
-		if v.State == host.Confined {
+		if v.State == hostslices.Confined {
 			out.row("", v.Name, "host", v.CPUs.String(), "services of the host")
 		}
 	}
@@ -123,7 +123,7 @@ func (a *app) printRest(p preview.Preview) error {
 		lines = append(lines, fmt.Sprintf("not honoured: %s: %s (%s)", name, x.Text, x.Code))
 	}
 	for _, v := range p.Host {
-		if v.State != host.Confined {
+		if v.State != hostslices.Confined {
 			lines = append(lines, fmt.Sprintf("left alone: %s: %s", v.Name, v.Why))
 		}
 	}

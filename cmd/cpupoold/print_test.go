@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	host "github.com/cpupoold/cpupoold/internal/node/hostslices"
+	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/noise"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -17,9 +17,9 @@ import (
 
 func TestPrintPlan(t *testing.T) {
 	p := preview.Preview{
-		Host: []host.Verdict{
-			{Name: "system.slice", State: host.Confined, CPUs: cpuset.Range(0, 1)},
-			{Name: "user.slice", State: host.Foreign, Why: "somebody has given it CPUs 3"},
+		Host: []hostslices.Verdict{
+			{Name: "system.slice", State: hostslices.Confined, CPUs: cpuset.Range(0, 1)},
+			{Name: "user.slice", State: hostslices.Foreign, Why: "somebody has given it CPUs 3"},
 		},
 		Adapted: []string{"shared.cpus: the machine has no CPU 8"},
 		Offline: cpuset.Range(6, 7),

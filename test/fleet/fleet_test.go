@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	node "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 )
 
 const (
@@ -33,7 +33,7 @@ type fleet struct {
 type simulated struct {
 	name   string
 	meter  *meter
-	runner *node.Runner
+	runner *nodestatus.Runner
 }
 
 func newFleet(t *testing.T) *fleet {
@@ -58,11 +58,11 @@ func newFleet(t *testing.T) *fleet {
 		f.register(t, n.name)
 		file := filepath.Join(t.TempDir(), "kubeconfig")
 		write(t, file, fmt.Sprintf(kubeconfig, n.meter.listener.Addr(), filepath.Join(f.server.Dir, "apiserver.crt"), i))
-		access, err := node.Kubeconfig(file)
+		access, err := nodestatus.Kubeconfig(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		n.runner = node.New(node.Options{
+		n.runner = nodestatus.New(nodestatus.Options{
 			Name: n.name, Access: access, Record: file + ".none", Version: "test", Log: slog.New(slog.DiscardHandler),
 		})
 		n.runner.Show(shown(i, 4000))
@@ -116,20 +116,20 @@ func (f *fleet) report(t *testing.T, name string) {
 }
 
 // shown is what a node that is in order shows, with 20 pods that are counted.
-func shown(i int, shared int64) *node.State {
-	s := &node.State{
+func shown(i int, shared int64) *nodestatus.State {
+	s := &nodestatus.State{
 		Resources: true,
-		Pools: []node.Pool{
+		Pools: []nodestatus.Pool{
 			{Resource: "openshift.io/shared-cpus", Milli: shared},
 			{Resource: "openshift.io/guaranteed-cpus", Milli: 24000},
 			{Resource: "management.workload.openshift.io/cores", Milli: 32000},
 		},
-		Condition: &node.Condition{Ready: true, Reason: "AsPlanned", Message: "containers and units are on the CPUs of their pools"},
+		Condition: &nodestatus.Condition{Ready: true, Reason: "AsPlanned", Message: "containers and units are on the CPUs of their pools"},
 		Taint:     taint,
 		Verified:  true,
 	}
 	for p := range 20 {
-		s.Pods = append(s.Pods, node.Pod{UID: fmt.Sprintf("%d-%d", i, p), Resource: "openshift.io/shared-cpus", Containers: []node.Container{
+		s.Pods = append(s.Pods, nodestatus.Pod{UID: fmt.Sprintf("%d-%d", i, p), Resource: "openshift.io/shared-cpus", Containers: []nodestatus.Container{
 			{Name: "app", Resource: "openshift.io/shared-cpus", Milli: 100, Presumed: true},
 		}})
 	}
@@ -175,7 +175,7 @@ func (f *fleet) allShow(t *testing.T, shared string) {
 		done := 0
 		for _, n := range list.Items {
 			tainted := slices.ContainsFunc(n.Spec.Taints, func(has struct{ Key string }) bool { return has.Key == taint })
-			ready := slices.Contains(n.Status.Conditions, struct{ Type, Status string }{node.ConditionType, "True"})
+			ready := slices.Contains(n.Status.Conditions, struct{ Type, Status string }{nodestatus.ConditionType, "True"})
 			if n.Status.Allocatable["openshift.io/shared-cpus"] == shared && ready && !tainted {
 				done++
 			}

@@ -19,7 +19,7 @@ import (
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2/helper/numanode"
 	"github.com/k8stopologyawareschedwg/podfingerprint"
 
-	node "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
@@ -125,7 +125,7 @@ func TestTopology(t *testing.T) {
 	}
 	f.shows(t)
 	f.available(t, "3k")
-	if _, err := node.Withdraw(t.Context(), r.options, workload.Names{}); err != nil {
+	if _, err := nodestatus.Withdraw(t.Context(), r.options, workload.Names{}); err != nil {
 		t.Error(err)
 	}
 	if _, err := f.server.do("GET", objects+"/n1", "", ""); err == nil || !strings.Contains(err.Error(), "404") {
@@ -158,8 +158,8 @@ func (f *fleet) available(t *testing.T, want string) *v1alpha2.NodeResourceTopol
 
 // watched is a node that shows its topology.
 type watched struct {
-	options node.Options
-	runner  *node.Runner
+	options nodestatus.Options
+	runner  *nodestatus.Runner
 	stop    func()
 
 	mu   sync.Mutex
@@ -182,7 +182,7 @@ func (f *fleet) shows(t *testing.T) *watched {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	write(t, file, fmt.Sprintf(kubeconfig, f.server.Address, filepath.Join(f.server.Dir, "apiserver.crt"), 0))
-	access, err := node.Kubeconfig(file)
+	access, err := nodestatus.Kubeconfig(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,14 +192,14 @@ func (f *fleet) shows(t *testing.T) *watched {
 		sys[fmt.Sprintf("devices/system/node/node%d/hugepages/hugepages-1048576kB/nr_hugepages", i)] = &fstest.MapFile{Data: []byte("4\n")}
 	}
 	w := &watched{}
-	w.options = node.Options{
+	w.options = nodestatus.Options{
 		Name: "n1", Access: access, Record: file, Version: "test", Sys: sys, Topology: true,
 		Log: slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelInfo})),
 	}
 	// The kubelet's record is not what is tested: one that is empty is no warning.
 	w.options.Record = filepath.Join(t.TempDir(), "record")
 	write(t, w.options.Record, `{"data":"{}"}`)
-	w.runner = node.New(w.options)
+	w.runner = nodestatus.New(w.options)
 	w.show(3000)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -217,13 +217,13 @@ func (f *fleet) shows(t *testing.T) *watched {
 
 // show shows that so many thousandths of guaranteed CPUs are free in the first zone.
 func (w *watched) show(free int64) {
-	zone := func(id int, free int64) node.Zone {
-		return node.Zone{ID: id, Distances: map[int]int{id: 10, 1 - id: 21}, Resources: map[string]node.Room{
+	zone := func(id int, free int64) nodestatus.Zone {
+		return nodestatus.Zone{ID: id, Distances: map[int]int{id: 10, 1 - id: 21}, Resources: map[string]nodestatus.Room{
 			"cpu": {Capacity: 16000, Allocatable: 14000, Available: 14000}, "openshift.io/guaranteed-cpus": {Capacity: 4000, Allocatable: 4000, Available: free},
 		}}
 	}
-	w.runner.Show(&node.State{Topology: &node.Topology{
-		Policy: "single-numa-node", Zones: []node.Zone{zone(0, free), zone(1, 4000)},
-		Pods: []node.PodName{{Namespace: "default", Name: "web"}, {Namespace: "ran", Name: "du-0"}},
+	w.runner.Show(&nodestatus.State{Topology: &nodestatus.Topology{
+		Policy: "single-numa-node", Zones: []nodestatus.Zone{zone(0, free), zone(1, 4000)},
+		Pods: []nodestatus.PodName{{Namespace: "default", Name: "web"}, {Namespace: "ran", Name: "du-0"}},
 	}})
 }

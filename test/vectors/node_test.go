@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	node "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
@@ -23,9 +23,9 @@ type nodeCase struct {
 func (c nodeCase) online() cpuset.Set { return cpuset.Range(0, c.MachineCPUs-1) }
 
 // advertised are the resources, as the Node has them.
-func advertised(l node.Layout) map[string]json.Number {
+func advertised(l nodestatus.Layout) map[string]json.Number {
 	all := make(map[string]json.Number)
-	for _, a := range node.Advertise(l.Pools(workload.Names{}), nil, nil) {
+	for _, a := range nodestatus.Advertise(l.Pools(workload.Names{}), nil, nil) {
 		all[a.Resource] = json.Number(fmt.Sprint(a.Milli))
 	}
 	return all
@@ -37,7 +37,7 @@ func checkNodeCapacity(raw json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	l := node.Layout{Online: c.online(), Shared: c.online()}
+	l := nodestatus.Layout{Online: c.online(), Shared: c.online()}
 	if c.PinningFileExists {
 		l.Types = []string{"management"}
 	}
@@ -58,7 +58,7 @@ func checkNodeResources(raw json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	l := node.Layout{Online: c.online()}
+	l := nodestatus.Layout{Online: c.online()}
 	if l.Guaranteed, err = cpuset.Parse(c.Isolated); err != nil {
 		return fmt.Errorf("isolated: %w", err)
 	}

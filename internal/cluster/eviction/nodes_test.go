@@ -9,14 +9,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cpupoold/cpupoold/internal/cluster/eviction"
-	node "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
 // TestWordsOfTheDaemon: what is read here is what the daemon writes.
 func TestWordsOfTheDaemon(t *testing.T) {
-	if eviction.Condition != node.PressureType || eviction.Allowed != node.EvictValue {
-		t.Errorf("condition %s and value %s are read, and %s and %s written", eviction.Condition, eviction.Allowed, node.PressureType, node.EvictValue)
+	if eviction.Condition != nodestatus.PressureType || eviction.Allowed != nodestatus.EvictValue {
+		t.Errorf("condition %s and value %s are read, and %s and %s written", eviction.Condition, eviction.Allowed, nodestatus.PressureType, nodestatus.EvictValue)
 	}
 }
 

@@ -4,7 +4,7 @@ import (
 	"sync"
 )
 
-// mailbox is the owner's unbounded queue of events. Nobody who posts ever
+// Mailbox is the owner's unbounded queue of events. Nobody who posts ever
 // waits: a source that had to wait for the owner could hold up the runtime
 // (containerd blocks container starts on a slow event reader).
 type Mailbox struct {

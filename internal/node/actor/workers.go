@@ -5,11 +5,11 @@ import (
 	"sync"
 )
 
-// maxWorkers bounds the slow calls of one kind under way at once. Each CRI update
+// MaxWorkers bounds the slow calls of one kind under way at once. Each CRI update
 // forks the OCI runtime, so more would only make the node's own work wait.
 const MaxWorkers = 8
 
-// workers runs slow calls (runtime, D-Bus, disk) away from the owner. Jobs of
+// Workers runs slow calls (runtime, D-Bus, disk) away from the owner. Jobs of
 // one key run one after another, in the order in which they were submitted;
 // each result is posted to the owner's mailbox.
 type Workers struct {
@@ -19,27 +19,27 @@ type Workers struct {
 	wg    sync.WaitGroup
 
 	Mu     sync.Mutex // guards queues
-	Queues map[string][]job
+	Queues map[string][]Job
 }
 
-// job is a slow call; its result is an event, or nil for none.
-type job func(ctx context.Context) Event
+// Job is a slow call; its result is an event, or nil for none.
+type Job func(ctx context.Context) Event
 
-// crew are the workers by what they wait for, so that hundreds of seals, or a
+// WorkerSets are the workers by what they wait for, so that hundreds of seals, or a
 // runtime that takes no more of them, keep neither a new container's details nor
 // the journal waiting.
-type Crew struct {
+type WorkerSets struct {
 	Asks  *Workers // questions
 	Seals *Workers // changes by the runtime and systemd
 	Disk  *Workers
 }
 
-func NewCrew(ctx context.Context, post func(Event)) Crew {
-	return Crew{Asks: NewWorkers(ctx, post), Seals: NewWorkers(ctx, post), Disk: NewWorkers(ctx, post)}
+func NewWorkerSets(ctx context.Context, post func(Event)) WorkerSets {
+	return WorkerSets{Asks: NewWorkers(ctx, post), Seals: NewWorkers(ctx, post), Disk: NewWorkers(ctx, post)}
 }
 
-// wait returns when all jobs have ended; the context must have been cancelled.
-func (c Crew) Wait() {
+// Wait returns when all jobs have ended; the context must have been cancelled.
+func (c WorkerSets) Wait() {
 	for _, w := range []*Workers{c.Asks, c.Seals, c.Disk} {
 		w.Wait()
 	}
@@ -50,12 +50,12 @@ func NewWorkers(ctx context.Context, post func(Event)) *Workers {
 		ctx:    ctx,
 		post:   post,
 		slots:  make(chan struct{}, MaxWorkers),
-		Queues: make(map[string][]job),
+		Queues: make(map[string][]Job),
 	}
 }
 
-// submit queues a job and returns at once. After the end of the context no job begins.
-func (w *Workers) Submit(key string, j job) {
+// Submit queues a job and returns at once. After the end of the context no job begins.
+func (w *Workers) Submit(key string, j Job) {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	if w.ctx.Err() != nil {
@@ -99,5 +99,5 @@ func (w *Workers) drain(key string) {
 	}
 }
 
-// wait returns when all jobs have ended; the context must have been cancelled.
+// Wait returns when all jobs have ended; the context must have been cancelled.
 func (w *Workers) Wait() { w.wg.Wait() }

@@ -25,7 +25,7 @@ func (n *node) replace(cpus int) {
 	n.t.Helper()
 	j := n.journal()
 	j.BootID = "the boot before"
-	if err := undo.SaveJournal(filepath.Join(n.dir, "journal.json"), j); err != nil {
+	if err := undo.Save(filepath.Join(n.dir, "journal.json"), j); err != nil {
 		n.t.Fatal(err)
 	}
 	var err error
@@ -61,7 +61,7 @@ func TestOtherMachineAfterAReboot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	start := func() *loop {
+	start := func() *Loop {
 		t.Helper()
 		o := hostenv.Options{Config: c, Topology: n.top, Reload: n.lenient, Log: n.logger()}
 		l, err := newLoop(n.host(), o)
@@ -207,10 +207,10 @@ func TestAcceptedOutlivesTheBoot(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "journal.json")
 	was := sampleJournal()
 	was.Accepted = &undo.Accepted{Pools: "x", Present: cpuset.Of(0), Online: cpuset.Of(0)}
-	if err := undo.SaveJournal(name, was); err != nil {
+	if err := undo.Save(name, was); err != nil {
 		t.Fatal(err)
 	}
-	j, note := undo.LoadJournal(name, "boot-2", time.Now())
+	j, note := undo.Load(name, "boot-2", time.Now())
 	if note != nil || !j.Accepted.Equal(*was.Accepted) || len(j.Originals)+len(j.Assignments) != 0 {
 		t.Errorf("journal of an earlier boot = %+v, %v", j, note)
 	}

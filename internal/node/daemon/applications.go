@@ -45,10 +45,10 @@ func (a *applications) due() time.Time {
 // filesWritten is the result of a job.
 type filesWritten struct{ err error }
 
-// tellApplications hands the files over if they have changed: those of placements
+// writeApplications hands the files over if they have changed: those of placements
 // that have just been verified anew; others stay as they are, for as long as their
 // pod is there.
-func (l *loop) tellApplications(now time.Time) {
+func (l *Loop) writeApplications(now time.Time) {
 	if l.Files == "" || !l.status.planned {
 		return
 	}
@@ -99,7 +99,7 @@ func (l *loop) tellApplications(now time.Time) {
 	})
 }
 
-func (e filesWritten) apply(l *loop) {
+func (e filesWritten) apply(l *Loop) {
 	l.applications.busy = false
 	if e.err != nil {
 		l.log.Error("files that tell applications their CPUs", "error", e.err)
@@ -119,10 +119,10 @@ func (x applicationEntry) equal(y applicationEntry) bool {
 }
 
 // entryOf is what a container is told.
-func (l *loop) entryOf(pod *pools.PodPlan, c *pools.Placement) appcpus.Entry {
+func (l *Loop) entryOf(pod *pools.PodPlan, c *pools.Placement) appcpus.Entry {
 	var housekeeping cpuset.Set
 	if c.Exclusive {
-		housekeeping = l.settings.HousekeepingOf(l.model.AnnotationsOf(pod.UID), c.Name, c.CPUs)
+		housekeeping = l.settings.HousekeepingOf(l.inventory.AnnotationsOf(pod.UID), c.Name, c.CPUs)
 	}
 	return appcpus.Entry{
 		PodUID: pod.UID, Pod: pod.Namespace + "/" + pod.Name, Container: c.Name, Pool: string(c.Pool), Type: c.Type,
@@ -134,7 +134,7 @@ func (l *loop) entryOf(pod *pools.PodPlan, c *pools.Placement) appcpus.Entry {
 
 // entries are the containers of all pods that are there, those that have exited
 // too, and the units.
-func (l *loop) entries() iter.Seq[applicationEntry] {
+func (l *Loop) entries() iter.Seq[applicationEntry] {
 	verified := l.verified()
 	return func(yield func(applicationEntry) bool) {
 		for i := range l.status.plan.Pods {
@@ -154,7 +154,7 @@ func (l *loop) entries() iter.Seq[applicationEntry] {
 				Unit: u.Name, Pool: string(u.Pool), Type: u.Type,
 				CPUs: u.CPUs, Exclusive: u.Exclusive, Nodes: l.settings.Nodes(u.CPUs), SharedCPUs: l.status.plan.Shared,
 			}
-			if !yield(applicationEntry{e, verified[l.model.UnitName(u.Name)]}) {
+			if !yield(applicationEntry{e, verified[l.inventory.UnitName(u.Name)]}) {
 				return
 			}
 		}
@@ -163,15 +163,15 @@ func (l *loop) entries() iter.Seq[applicationEntry] {
 
 // verified are the containers and units that the kernel has confirmed on their CPUs, and
 // units that will start with them.
-func (l *loop) verified() map[string]bool {
+func (l *Loop) verified() map[string]bool {
 	verified := make(map[string]bool, len(l.status.targets))
 	for i := range l.status.targets {
 		t := &l.status.targets[i]
 		if t.Container+t.Unit == "" {
 			continue
 		}
-		c, known := l.tree.Current[t.Path]
-		settled := known && !l.tree.Stale[t.Path] && !l.tree.Busy(t.Path)
+		c, known := l.cache.Current[t.Path]
+		settled := known && !l.cache.Stale[t.Path] && !l.cache.Busy(t.Path)
 		verified[t.Container+t.Unit] = settled && c.Exists && cgroup.Verify(*t, c.State) == nil ||
 			settled && t.Unit != "" && !c.Exists && c.Unit.Known && c.Unit.CPUs.Equal(t.CPUs) // what it will start with
 	}

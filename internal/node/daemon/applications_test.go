@@ -84,7 +84,7 @@ func TestBadNamesAreForgotten(t *testing.T) {
 	bad := pools.Plan{Pods: []pools.PodPlan{{UID: "u", Containers: []pools.Placement{{ID: "c", Name: "../c"}}}}}
 	for _, p := range []pools.Plan{bad, bad, {}, bad} {
 		l.status.plan = p
-		l.tellApplications(time.Now())
+		l.writeApplications(time.Now())
 		if got, want := len(l.applications.bad), len(p.Pods); got != want {
 			t.Errorf("%d bad names; want %d", got, want)
 		}

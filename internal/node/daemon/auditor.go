@@ -37,10 +37,10 @@ type auditScene struct {
 func newAuditor() auditor { return auditor{changed: make(chan struct{}, 1)} }
 
 // showAudit gives the auditor the plan of the last pass.
-func (l *loop) showAudit() {
+func (l *Loop) showAudit() {
 	now := &auditScene{interval: l.settings.Config.AuditInterval}
 	if now.interval > 0 {
-		now.ownership = desired.Ownership(l.status.plan, l.model, l.status.hosts, &l.settings)
+		now.ownership = desired.Ownership(l.status.plan, l.inventory, l.status.hosts, &l.settings)
 	}
 	was := l.auditor.scene.Swap(now)
 	if was == nil || was.interval != now.interval {
@@ -188,7 +188,7 @@ func openWatcher() (watcher, error) {
 }
 
 // viewWithAudit adds to the published view what the audit has found.
-func (l *loop) viewWithAudit() *telemetry.View {
+func (l *Loop) viewWithAudit() *telemetry.View {
 	v, found := l.viewWithCluster(), l.auditor.found.Load()
 	if v == nil || found == nil {
 		return v

@@ -52,10 +52,12 @@ func BenchmarkIdle(b *testing.B) {
 // that, and what gives memory back, which the resyncs then do not.
 func (r *running) looking() (look, giveBack func()) {
 	looked := make(chan struct{})
-	r.inspect(func(l *loop) { giveBack, l.thrift.giveBack = l.thrift.giveBack, func() { looked <- struct{}{} } })
+	r.inspect(func(l *Loop) {
+		giveBack, l.memoryRelease.giveBack = l.memoryRelease.giveBack, func() { looked <- struct{}{} }
+	})
 	return func() {
-		r.loop.box.Post(unasked(func(l *loop) {
-			l.thrift.next = l.model.Started // due
+		r.loop.box.Post(unasked(func(l *Loop) {
+			l.memoryRelease.next = l.inventory.Started // due
 			resync{}.apply(l)
 		}))
 		<-looked
@@ -83,11 +85,11 @@ func atRest(b *testing.B) *running {
 	r.quiet()
 	r.rests()
 	there := n.listedElsewhere()
-	r.inspect(func(l *loop) {
+	r.inspect(func(l *Loop) {
 		l.Runtime = there
-		l.tree.Read = func(p cgroup.Path) (cgroup.State, error) { return l.tree.Current[p].State, nil }
-		l.tree.Check = func(is cgroup.State) (cgroup.State, error) { return is, nil }
-		l.tree.Gather = nil
+		l.cache.Read = func(p cgroup.Path) (cgroup.State, error) { return l.cache.Current[p].State, nil }
+		l.cache.Check = func(is cgroup.State) (cgroup.State, error) { return is, nil }
+		l.cache.MoveThreads = nil
 	})
 	n.forget()
 	n.runtime.Forget()
@@ -97,8 +99,8 @@ func atRest(b *testing.B) *running {
 // rested says that the lists were those of all containers until the end.
 func (r *running) rested() {
 	r.t.Helper()
-	r.inspect(func(l *loop) {
-		if p, c := len(l.model.Pods), len(l.model.Containers); l.status.runtimeErr != nil || l.status.incomplete > 0 || p != 125 || c != 250 {
+	r.inspect(func(l *Loop) {
+		if p, c := len(l.inventory.Pods), len(l.inventory.Containers); l.status.runtimeErr != nil || l.status.incomplete > 0 || p != 125 || c != 250 {
 			r.t.Errorf("%d pods, %d containers, %d incomplete lists, %v", p, c, l.status.incomplete, l.status.runtimeErr)
 		}
 	})
@@ -131,9 +133,9 @@ func BenchmarkStart(b *testing.B) {
 // listing ends that others have asked for.
 type resync struct{}
 
-func (resync) apply(l *loop) { l.resync(l.status.distrusted.Add(l.settings.Config.ResyncPeriod)) }
+func (resync) apply(l *Loop) { l.resync(l.status.distrusted.Add(l.settings.Config.ResyncPeriod)) }
 
-func (resync) concern(*loop) concern { return ofNothing }
+func (resync) concern(*Loop) scope { return scopeNone }
 
 // crowd fills a node with containers that share their CPUs, two to a pod, and returns their ids.
 func (n *node) crowd(containers int) (ids []string) {
@@ -221,7 +223,7 @@ func BenchmarkRepair(b *testing.B) {
 			var took []time.Duration
 			for i := 0; b.Loop(); i++ {
 				if i%len(ids) == 0 { // else it would leave what is contested alone
-					r.inspect(func(l *loop) { clear(l.bench.Contests) })
+					r.inspect(func(l *Loop) { clear(l.backoffs.Contests) })
 				}
 				at := n.runtime.Cgroup(ids[i%len(ids)]) + "/cpuset.cpus"
 				began := time.Now()
@@ -244,7 +246,7 @@ func (r *running) rests() {
 		r.loop.box.Post(is)
 		due, idle := <-is, <-is
 		if idle && due {
-			r.inspect(func(*loop) {}) // a whole pass does what has been put off
+			r.inspect(func(*Loop) {}) // a whole pass does what has been put off
 		}
 		return idle && !due
 	})
@@ -253,12 +255,12 @@ func (r *running) rests() {
 // resting asks whether a whole pass is due, and whether nothing else is under way.
 type resting chan bool
 
-func (r resting) apply(l *loop) {
-	r <- l.agenda.asked() || len(l.drifts.open)+len(l.tree.Stale) > 0
-	r <- len(l.tree.Pending) == 0 && workersIdle(l.Asks) && workersIdle(l.Seals) && workersIdle(l.Disk)
+func (r resting) apply(l *Loop) {
+	r <- l.schedule.asked() || len(l.drifts.open)+len(l.cache.Stale) > 0
+	r <- len(l.cache.Pending) == 0 && workersIdle(l.Asks) && workersIdle(l.Seals) && workersIdle(l.Disk)
 }
 
-func (resting) concern(*loop) concern { return ofNothing }
+func (resting) concern(*Loop) scope { return scopeNone }
 
 // idle says that no job is under way.
 func workersIdle(w *actor.Workers) bool {
@@ -277,12 +279,12 @@ func BenchmarkPass(b *testing.B) {
 		r.quiet()
 		for _, part := range []struct {
 			name string
-			do   func(l *loop)
-		}{{"pass", (*loop).pass}, {"publish", (*loop).publish}} {
+			do   func(l *Loop)
+		}{{"pass", (*Loop).pass}, {"publish", (*Loop).publish}} {
 			b.Run(fmt.Sprintf("%dcontainers/%s", containers, part.name), func(b *testing.B) {
 				b.ReportAllocs()
 				done := make(chan struct{})
-				r.loop.box.Post(errand(func(l *loop) {
+				r.loop.box.Post(errand(func(l *Loop) {
 					for b.Loop() {
 						part.do(l)
 					}
@@ -295,6 +297,6 @@ func BenchmarkPass(b *testing.B) {
 }
 
 // errand is something that the owner is to do.
-type errand func(l *loop)
+type errand func(l *Loop)
 
-func (do errand) apply(l *loop) { do(l) }
+func (do errand) apply(l *Loop) { do(l) }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
-	recoverys "github.com/cpupoold/cpupoold/internal/node/recovery"
+	"github.com/cpupoold/cpupoold/internal/node/recovery"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -109,14 +109,14 @@ func TestRestartMovesNobodyThatIsCarved(t *testing.T) {
 func TestLateContainersKeepTheirCPUs(t *testing.T) {
 	for name, yaml := range map[string]string{"fixed": poolsYAML, "carved": carvedYAML} {
 		t.Run(name, func(t *testing.T) {
-			m := inventory.NewModel(cgroup.DriverSystemd)
+			m := inventory.New(cgroup.DriverSystemd)
 			slice := "kubepods-podu.slice"
-			m.PutPod(inventory.PodFacts{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}})
+			m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}})
 			c := cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running, CgroupsPath: slice + ":cri-containerd:c", Requested: whole(2)}
-			m.PutContainer(inventory.ContainerFacts{Container: c, Partial: os.ErrDeadlineExceeded})
+			m.PutContainer(inventory.ContainerStatus{Container: c, Partial: os.ErrDeadlineExceeded})
 			m.Unconsidered()
 			m.Started = time.Now()
-			m.PutContainer(inventory.ContainerFacts{Container: c})
+			m.PutContainer(inventory.ContainerStatus{Container: c})
 			read := func(p cgroup.Path) (cgroup.State, error) {
 				st := cgroup.State{Path: p, CPUs: cpuset.Range(2, 3)}
 				if p == m.Containers["c"].Path {
@@ -132,13 +132,13 @@ func TestLateContainersKeepTheirCPUs(t *testing.T) {
 				t.Fatal(err)
 			}
 			other := pools.Assignment{Key: pools.Key{PodUID: "x", Container: "app"}, CPUs: cpuset.Of(4)}
-			got := recoverys.AdoptLate(m, read, []pools.Assignment{other}, &s)
+			got := recovery.Late(m, read, []pools.Assignment{other}, &s)
 			if len(got) != 2 || got[1].Key != (pools.Key{PodUID: "u", Container: "app"}) || got[1].CPUs.String() != "6-7" {
 				t.Errorf("assignments = %v; want that 6-7 is u/app's", got)
 			}
-			m.Containers["c"].Considered = false
+			m.Containers["c"].Recovered = false
 			other.CPUs = cpuset.Of(6)
-			if got := recoverys.AdoptLate(m, read, []pools.Assignment{other}, &s); len(got) != 1 {
+			if got := recovery.Late(m, read, []pools.Assignment{other}, &s); len(got) != 1 {
 				t.Errorf("assignments = %v; want that CPU 6 stays whose it is", got)
 			}
 		})
@@ -192,18 +192,18 @@ func TestRecoveryTellsSharedFromExclusive(t *testing.T) {
 		{name: "pause containers elsewhere, mixed", infra: true, mixed: true, asks: 2, kernel: "2-5", other: "0-1", besteffort: "2-3", want: "4-5"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			m := inventory.NewModel(cgroup.DriverSystemd)
+			m := inventory.New(cgroup.DriverSystemd)
 			pod := cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}
 			if tc.mixed {
 				pod.Annotations = map[string]string{"cpu-shared.crio.io/app": "enable"}
 			}
-			m.PutPod(inventory.PodFacts{Pod: pod})
+			m.PutPod(inventory.PodStatus{Pod: pod})
 			if tc.besteffort != "" {
-				m.PutPod(inventory.PodFacts{Pod: cri.Pod{ID: "q", UID: "v", Ready: true, CgroupParent: "kubepods-besteffort-podv.slice", CgroupsPath: "kubepods-besteffort-podv.slice:cri-containerd:q"}})
-				m.PutContainer(inventory.ContainerFacts{Container: cri.Container{ID: "d", PodID: "q", Name: "app", State: cri.Running,
+				m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "q", UID: "v", Ready: true, CgroupParent: "kubepods-besteffort-podv.slice", CgroupsPath: "kubepods-besteffort-podv.slice:cri-containerd:q"}})
+				m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "d", PodID: "q", Name: "app", State: cri.Running,
 					CgroupsPath: "kubepods-besteffort-podv.slice:cri-containerd:d", Requested: cri.Resources{Shares: 2}}})
 			}
-			m.PutContainer(inventory.ContainerFacts{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running,
+			m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running,
 				CgroupsPath: slice + ":cri-containerd:c", Requested: whole(tc.asks), Recorded: cri.Resources{CPUs: tc.recorded}}})
 			read := func(p cgroup.Path) (cgroup.State, error) {
 				text := tc.other
@@ -232,7 +232,7 @@ func TestRecoveryTellsSharedFromExclusive(t *testing.T) {
 			if tc.infra {
 				p.Partitions, p.Infra = []pools.Partition{{Type: "management", CPUs: cpuset.Range(0, 1)}}, "management"
 			}
-			for _, a := range recoverys.RecoverAssignments(m, read, journal, &desired.Settings{Pools: p}) {
+			for _, a := range recovery.Assignments(m, read, journal, &desired.Settings{Pools: p}) {
 				got = append(got, a.CPUs.String())
 			}
 			if fmt.Sprint(got) != fmt.Sprint(strings.Fields(tc.want)) {

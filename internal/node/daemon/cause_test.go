@@ -49,11 +49,11 @@ func TestCause(t *testing.T) {
 // noReload makes the owner forget that systemd has reloaded, which quiet pretends.
 type noReload struct{}
 
-func (noReload) apply(l *loop) {
+func (noReload) apply(l *Loop) {
 	l.drifts.reloaded = time.Time{}
-	clear(l.bench.Contests) // each repetition is a case of its own
-	clear(l.bench.Recorded)
-	clear(l.bench.Failures)
+	clear(l.backoffs.Contests) // each repetition is a case of its own
+	clear(l.backoffs.Recorded)
+	clear(l.backoffs.Failures)
 }
 
 // causes are the counts of the last view, without those of before.

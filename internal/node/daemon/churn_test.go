@@ -154,9 +154,9 @@ func newChurnNode(t *testing.T) *churning {
 // grow for some thousand containers, and shrink by a megabyte whenever it is moved together.
 type filled struct{}
 
-func (filled) apply(l *loop) {
+func (filled) apply(l *Loop) {
 	for range 3 * history.MaxEvents {
-		l.chronicle.Add(history.Event{Kind: history.Started})
+		l.historyLog.Add(history.Event{Kind: history.Started})
 	}
 }
 
@@ -251,7 +251,7 @@ func (r *churning) begun(pod string, res cri.Resources) (id string, took time.Du
 // descriptors than at first then, those of the last calls may be about to end.
 func (r *churning) held(first *held) held {
 	r.t.Helper()
-	r.eventually("no worker at work", func() bool { return idle(r.loop.Crew) })
+	r.eventually("no worker at work", func() bool { return idle(r.loop.WorkerSets) })
 	if first != nil {
 		r.eventually(fmt.Sprintf("%d goroutines and %d descriptors, as after the first tenth", first.goroutines, first.files), func() bool {
 			return runtime.NumGoroutine() <= first.goroutines && r.descriptors() <= first.files
@@ -273,7 +273,7 @@ func (r *churning) descriptors() int {
 }
 
 // idle says that no job is under way.
-func idle(c actor.Crew) bool {
+func idle(c actor.WorkerSets) bool {
 	for _, w := range []*actor.Workers{c.Asks, c.Seals, c.Disk} {
 		w.Mu.Lock()
 		jobs := len(w.Queues)
@@ -295,7 +295,7 @@ func (r *churning) passAllocs() float64 {
 
 type weighing chan float64
 
-func (w weighing) apply(l *loop) {
+func (w weighing) apply(l *Loop) {
 	w <- testing.AllocsPerRun(20, func() {
 		l.pass()
 		l.watchAll()

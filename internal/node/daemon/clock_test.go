@@ -32,11 +32,11 @@ func TestTimesOfOthers(t *testing.T) {
 // containers has come or gone, although the runtime had told these times before
 // somebody set the clock back by an hour.
 func TestSettledWhenTheClockIsSet(t *testing.T) {
-	m := inventory.NewModel("systemd")
+	m := inventory.New("systemd")
 	now := time.Now()
 	ahead := now.Round(0).Add(time.Hour)
-	m.PutPod(inventory.PodFacts{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CreatedAt: ahead}})
-	m.PutContainer(inventory.ContainerFacts{Container: cri.Container{ID: "c", PodID: "p", State: cri.Exited, CreatedAt: ahead, FinishedAt: ahead}})
+	m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CreatedAt: ahead}})
+	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", State: cri.Exited, CreatedAt: ahead, FinishedAt: ahead}})
 	settled := func(after time.Duration) bool { return m.Input(now.Add(after))[0].Settled }
 	if settled(inventory.SettleTime - time.Minute) {
 		t.Error("settled before its time")
@@ -46,8 +46,8 @@ func TestSettledWhenTheClockIsSet(t *testing.T) {
 	}
 	// Told once more it has not begun anew.
 	pod, container := *m.Pods["p"], *m.Containers["c"]
-	m.PutPod(inventory.PodFacts{Pod: pod.Pod})
-	m.PutContainer(inventory.ContainerFacts{Container: container.Container})
+	m.PutPod(inventory.PodStatus{Pod: pod.Pod})
+	m.PutContainer(inventory.ContainerStatus{Container: container.Container})
 	if p, c := m.Pods["p"], m.Containers["c"]; p.Began != pod.Began || c.Began != container.Began || c.Ended != container.Ended { //nolint:revive // both clocks are compared
 		t.Errorf("times told again: pod %v, container %v to %v; want %v, %v to %v", p.Began, c.Began, c.Ended, pod.Began, container.Began, container.Ended)
 	}

@@ -8,34 +8,34 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
-	cluster "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // joinCluster makes the goroutine's part ready that shows the node to its cluster.
-func (l *loop) joinCluster(o hostenv.Options) error {
+func (l *Loop) joinCluster(o hostenv.Options) error {
 	options, err := hostenv.ClusterOptions(o)
 	if err != nil || options == nil {
 		return err
 	}
 	o.Log.Info("the node's pools are shown to its cluster", "node", options.Name, "access", options.Access.String())
-	l.cluster = cluster.New(*options)
+	l.cluster = nodestatus.New(*options)
 	return nil
 }
 
 // showCluster hands over what is to be seen. It never waits.
-func (l *loop) showCluster() {
+func (l *Loop) showCluster() {
 	if l.cluster != nil && l.status.planned {
 		l.cluster.Show(l.clusterState())
 	}
 }
 
 // clusterState is what the cluster is to see after a pass.
-func (l *loop) clusterState() *cluster.State {
+func (l *Loop) clusterState() *nodestatus.State {
 	n := l.settings.Config.Node
-	s := &cluster.State{
+	s := &nodestatus.State{
 		Names: l.settings.Names, Resources: n.Resources, Taint: n.StartupTaint, Verified: l.status.ready,
 		Depletion: l.depletion(),
 	}
@@ -50,12 +50,12 @@ func (l *loop) clusterState() *cluster.State {
 	}
 	if n.Events {
 		if d := l.depleted(); d != nil {
-			s.Problems = append(s.Problems, cluster.Problem{Code: string(d.Code), Text: d.Text})
+			s.Problems = append(s.Problems, nodestatus.Problem{Code: string(d.Code), Text: d.Text})
 		}
 		for _, p := range l.problems() {
 			// The name is namespace/name: see pools.Problem.
 			if namespace, name, ok := strings.Cut(p.Pod, "/"); ok && p.PodUID != "" {
-				s.Problems = append(s.Problems, cluster.Problem{
+				s.Problems = append(s.Problems, nodestatus.Problem{
 					UID: p.PodUID, Namespace: namespace, Pod: name, Container: p.Container, Code: string(p.Code), Text: p.Text,
 				})
 			}
@@ -68,13 +68,13 @@ func (l *loop) clusterState() *cluster.State {
 }
 
 // countedPools are what the scheduler may give away.
-func (l *loop) countedPools() []cluster.Pool { return l.layout().Pools(l.settings.Names) }
+func (l *Loop) countedPools() []nodestatus.Pool { return l.layout().Pools(l.settings.Names) }
 
 // layout is what CPUs pools have. What units of the configuration own, and what the
 // kernel has lost, is nothing for pods.
-func (l *loop) layout() cluster.Layout {
+func (l *Loop) layout() nodestatus.Layout {
 	configured, p := l.settings.Config.Pools, l.settings.Pools
-	layout := cluster.Layout{
+	layout := nodestatus.Layout{
 		Online: l.settings.Topology.Online, Shared: p.Shared, Guaranteed: p.Guaranteed,
 		HasGuaranteed: !configured.Guaranteed.CPUs.IsEmpty(), Taken: l.isolation.leaked,
 	}
@@ -90,13 +90,13 @@ func (l *loop) layout() cluster.Layout {
 }
 
 // countedPods are the kubelet's pods with what they use.
-func (l *loop) countedPods() []cluster.Pod {
-	var pods []cluster.Pod
+func (l *Loop) countedPods() []nodestatus.Pod {
+	var pods []nodestatus.Pod
 	for _, plan := range l.status.plan.Pods {
 		if plan.UID == "" {
 			continue // no scheduler has put it here
 		}
-		pod := cluster.Pod{UID: plan.UID, Resource: l.settings.Names.SharedResource()}
+		pod := nodestatus.Pod{UID: plan.UID, Resource: l.settings.Names.SharedResource()}
 		for _, c := range plan.Containers {
 			resource := l.resourceOf(&c)
 			if c.Pool == pools.Management {
@@ -105,10 +105,10 @@ func (l *loop) countedPods() []cluster.Pod {
 			if c.Kind == pools.Infra {
 				continue
 			}
-			counted := cluster.Container{Name: c.Name, Resource: resource, Presumed: c.Pool != pools.Management, Annotated: c.Shares > 0}
+			counted := nodestatus.Container{Name: c.Name, Resource: resource, Presumed: c.Pool != pools.Management, Annotated: c.Shares > 0}
 			shares := c.Shares
-			if e := l.model.Containers[c.ID]; e != nil && shares == 0 {
-				shares = inventory.Asked(e.Container).Shares
+			if e := l.inventory.Containers[c.ID]; e != nil && shares == 0 {
+				shares = inventory.RequestOf(e.Container).Shares
 			}
 			if c.State == pools.Exited || c.Unread || c.Pool == pools.Other || c.Reason.Code == pools.CodeWaiting {
 				counted.Resource = "" // it is not settled where it will run
@@ -125,7 +125,7 @@ func (l *loop) countedPods() []cluster.Pod {
 
 // resourceOf is the resource by which the pool of a container is counted. CPUs that are
 // carved out of the shared pool are counted there.
-func (l *loop) resourceOf(c *pools.Placement) string {
+func (l *Loop) resourceOf(c *pools.Placement) string {
 	names := l.settings.Names
 	switch {
 	case c.Pool == pools.Management:
@@ -146,12 +146,12 @@ func milliOf(shares uint64) int64 {
 }
 
 // condition is how the daemon fares, the gravest first.
-func (l *loop) condition() *cluster.Condition {
-	bad := func(reason, message string) *cluster.Condition {
-		return &cluster.Condition{Reason: reason, Message: message}
+func (l *Loop) condition() *nodestatus.Condition {
+	bad := func(reason, message string) *nodestatus.Condition {
+		return &nodestatus.Condition{Reason: reason, Message: message}
 	}
-	good := func(reason, message string) *cluster.Condition {
-		return &cluster.Condition{Ready: true, Reason: reason, Message: message}
+	good := func(reason, message string) *nodestatus.Condition {
+		return &nodestatus.Condition{Ready: true, Reason: reason, Message: message}
 	}
 	if !l.status.ready {
 		return bad("Starting", "the first pass is not over yet")
@@ -191,7 +191,7 @@ func worst(paths []cgroup.Path, faults map[cgroup.Path]error) string {
 }
 
 // viewWithCluster adds to the published view what the cluster is shown, as it is now.
-func (l *loop) viewWithCluster() *telemetry.View {
+func (l *Loop) viewWithCluster() *telemetry.View {
 	v := l.snapshot.Load()
 	if v == nil || l.cluster == nil {
 		return v
@@ -214,7 +214,7 @@ func (l *loop) viewWithCluster() *telemetry.View {
 	return &all
 }
 
-func results(counts map[cluster.Result]uint64) map[telemetry.Result]uint64 {
+func results(counts map[nodestatus.Result]uint64) map[telemetry.Result]uint64 {
 	all := make(map[telemetry.Result]uint64, len(counts))
 	for result, n := range counts {
 		all[telemetry.Result(result)] = n

@@ -21,7 +21,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
-	cluster "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
@@ -33,7 +33,7 @@ const (
 )
 
 // shown is what the cluster would be shown: the loop must have ended.
-func (r *running) shown() *cluster.State {
+func (r *running) shown() *nodestatus.State {
 	r.stop()
 	return r.loop.clusterState()
 }
@@ -54,26 +54,26 @@ func TestClusterState(t *testing.T) {
 	r := n.start()
 	r.view("first pass", func(v *telemetry.View) bool { return v.Ready && len(v.Containers) == 7 })
 	s := r.shown()
-	pod := func(uid, resource string, containers ...cluster.Container) cluster.Pod {
-		return cluster.Pod{UID: uid, Resource: resource, Containers: containers}
+	pod := func(uid, resource string, containers ...nodestatus.Container) nodestatus.Pod {
+		return nodestatus.Pod{UID: uid, Resource: resource, Containers: containers}
 	}
-	want := &cluster.State{
+	want := &nodestatus.State{
 		Resources: true,
 		// A CPU of the guaranteed pool is the unit's.
-		Pools: []cluster.Pool{{Resource: sharedCPUs, Milli: 2000}, {Resource: guaranteedCPUs, Milli: 3000}, {Resource: managementCores, Milli: 8000}},
-		Pods: []cluster.Pod{
-			pod("big", sharedCPUs, cluster.Container{Name: "app", Resource: sharedCPUs, Milli: 3000, Presumed: true}), // refused
-			pod("counted", managementCores, cluster.Container{Name: "app", Resource: managementCores, Milli: 400, Annotated: true}),
+		Pools: []nodestatus.Pool{{Resource: sharedCPUs, Milli: 2000}, {Resource: guaranteedCPUs, Milli: 3000}, {Resource: managementCores, Milli: 8000}},
+		Pods: []nodestatus.Pod{
+			pod("big", sharedCPUs, nodestatus.Container{Name: "app", Resource: sharedCPUs, Milli: 3000, Presumed: true}), // refused
+			pod("counted", managementCores, nodestatus.Container{Name: "app", Resource: managementCores, Milli: 400, Annotated: true}),
 			pod("du", sharedCPUs,
-				cluster.Container{Name: "cell", Resource: guaranteedCPUs, Milli: 1000, Presumed: true},
-				cluster.Container{Name: "log", Resource: sharedCPUs, Milli: 500, Presumed: true}),
-			pod("forbidden", sharedCPUs, cluster.Container{Name: "app", Resource: sharedCPUs, Milli: 100, Presumed: true}),
-			pod("not-counted", managementCores, cluster.Container{Name: "app", Resource: managementCores, Milli: 300}),
+				nodestatus.Container{Name: "cell", Resource: guaranteedCPUs, Milli: 1000, Presumed: true},
+				nodestatus.Container{Name: "log", Resource: sharedCPUs, Milli: 500, Presumed: true}),
+			pod("forbidden", sharedCPUs, nodestatus.Container{Name: "app", Resource: sharedCPUs, Milli: 100, Presumed: true}),
+			pod("not-counted", managementCores, nodestatus.Container{Name: "app", Resource: managementCores, Milli: 300}),
 		},
 		Taint: "cpupoold.io/starting", Verified: true,
-		Depletion: &cluster.Depletion{CPUs: 2, Floor: 1, ClearAfter: time.Minute},
+		Depletion: &nodestatus.Depletion{CPUs: 2, Floor: 1, ClearAfter: time.Minute},
 		// There is no such unit.
-		Condition: &cluster.Condition{Ready: true, Reason: "Degraded", Message: s.Condition.Message},
+		Condition: &nodestatus.Condition{Ready: true, Reason: "Degraded", Message: s.Condition.Message},
 	}
 	problems := s.Problems
 	s.Names, s.Problems = want.Names, nil

@@ -11,14 +11,14 @@ import (
 
 // watchCPUs hears of CPUs that come and go. It reads the topology itself: behind the
 // questions to a runtime that does not answer, containers could wait on CPUs of others.
-func (l *loop) watchCPUs(ctx context.Context) {
+func (l *Loop) watchCPUs(ctx context.Context) {
 	if l.Cpus == nil {
 		return
 	}
 	told := ""
 	keepTrying(ctx, func() error {
 		err := l.Cpus.Watch(ctx, func() error {
-			l.box.Post(cpusHeard{})
+			l.box.Post(cpuEventsLost{})
 			err := l.countCPUs()
 			if err == nil {
 				told = ""
@@ -26,7 +26,7 @@ func (l *loop) watchCPUs(ctx context.Context) {
 			return err
 		})
 		if ctx.Err() == nil {
-			l.box.Post(cpusHeard{err})
+			l.box.Post(cpuEventsLost{err})
 		}
 		return err
 	}, func(err error) {
@@ -39,7 +39,7 @@ func (l *loop) watchCPUs(ctx context.Context) {
 
 // countCPUs reads the CPUs as they are. It is called from several goroutines; what is
 // read last is posted last.
-func (l *loop) countCPUs() error {
+func (l *Loop) countCPUs() error {
 	l.counting.Lock()
 	defer l.counting.Unlock()
 	t, err := l.Cpus.Read(l.counted)
@@ -51,7 +51,7 @@ func (l *loop) countCPUs() error {
 }
 
 // recountCPUs is what the resync does about CPUs, in case that an event was lost.
-func (l *loop) recountCPUs() {
+func (l *Loop) recountCPUs() {
 	if l.Cpus == nil {
 		return
 	}
@@ -63,15 +63,15 @@ func (l *loop) recountCPUs() {
 	})
 }
 
-// cpusHeard says that CPUs that come and go are heard of, or why not.
-type cpusHeard struct{ err error }
+// cpuEventsLost says that CPUs that come and go are heard of, or why not.
+type cpuEventsLost struct{ err error }
 
-func (e cpusHeard) apply(l *loop) { l.status.cpusLost = e.err != nil }
+func (e cpuEventsLost) apply(l *Loop) { l.status.cpusLost = e.err != nil }
 
 // cpusUncounted says why the resync could not read the CPUs.
 type cpusUncounted struct{ err error }
 
-func (e cpusUncounted) apply(l *loop) {
+func (e cpusUncounted) apply(l *Loop) {
 	l.log.Error("read CPUs; the next resync tries again", "error", e.err)
 }
 
@@ -81,22 +81,22 @@ type cpusCounted struct{ topology *topology.Topology }
 // apply makes the pools anew. The pass that follows moves those who have lost their
 // CPUs, of whom some may run on CPUs of others by now: a cgroup without any of its own
 // runs on its parent's. So all are read again.
-func (e cpusCounted) apply(l *loop) {
+func (e cpusCounted) apply(l *Loop) {
 	told := l.settings
 	if before, now := told.Topology.Online, e.topology.Online; !now.Equal(before) { // and not only what is present
-		l.chronicle.Add(history.Event{Kind: history.CPUs, Before: before.String(), Value: now.String()})
+		l.historyLog.Add(history.Event{Kind: history.CPUs, Before: before.String(), Value: now.String()})
 		l.log.Warn("CPUs have come or gone", "online", now, "gone", before.Difference(now), "came", now.Difference(before))
 	}
-	if err := l.settings.Change(l.settings.Config, e.topology, l.ledger.Accepted); err != nil {
+	if err := l.settings.Change(l.settings.Config, e.topology, l.journal.Accepted); err != nil {
 		l.log.Error("pools of these CPUs cannot be made; those before stay in force", "error", err)
 		return
 	}
-	l.inForce(told)
-	l.tree.DistrustAll()
+	l.useSettings(told)
+	l.cache.InvalidateAll()
 }
 
 // cpuState is how the source fares.
-func (l *loop) cpuState() telemetry.SourceState {
+func (l *Loop) cpuState() telemetry.SourceState {
 	if l.status.cpusLost {
 		return telemetry.SourceLost
 	}

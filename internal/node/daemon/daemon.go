@@ -32,7 +32,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/numahints"
-	quiets "github.com/cpupoold/cpupoold/internal/node/quiet"
+	"github.com/cpupoold/cpupoold/internal/node/quiet"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
@@ -119,8 +119,8 @@ func serveMetrics(ctx context.Context, server *telemetry.Server, o hostenv.Optio
 }
 
 // serve runs the owner with its sources and workers until ctx ends.
-func (l *loop) serve(ctx context.Context, o hostenv.Options) {
-	l.Crew = actor.NewCrew(ctx, l.box.Post)
+func (l *Loop) serve(ctx context.Context, o hostenv.Options) {
+	l.WorkerSets = actor.NewWorkerSets(ctx, l.box.Post)
 	var sources sync.WaitGroup
 	sources.Go(func() { l.watchRuntime(ctx) })
 	sources.Go(func() { l.watchConfig(ctx, o) })
@@ -138,7 +138,7 @@ func (l *loop) serve(ctx context.Context, o hostenv.Options) {
 	l.Wait()
 }
 
-func newLoop(h hostenv.Host, o hostenv.Options) (*loop, error) {
+func newLoop(h hostenv.Host, o hostenv.Options) (*Loop, error) {
 	notify, err := hostenv.NewNotifier(o.Log)
 	if err != nil {
 		return nil, fmt.Errorf("read watchdog settings: %w", err)
@@ -151,46 +151,46 @@ func newLoop(h hostenv.Host, o hostenv.Options) (*loop, error) {
 	if note != nil {
 		o.Log.Error("journal", "error", note)
 	}
-	ledger := undo.NewLedger(j)
+	ledger := undo.New(j)
 	reader := h.Cgroups.Reader()
-	l := &loop{
-		Host:      h,
-		log:       o.Log,
-		box:       actor.NewMailbox(),
-		load:      o.Reload,
-		counted:   o.Topology,
-		snapshot:  new(atomic.Pointer[telemetry.View]),
-		notify:    notify,
-		model:     inventory.NewModel(h.Driver),
-		tree:      kernelstate.NewTree(reader.Read),
-		bench:     retry.NewBench(),
-		ledger:    ledger,
-		formula:   o.Config.WeightFormula,
-		status:    newStatus(),
-		hints:     numahints.NewHints(ledger.Unhinted),
-		refusals:  newRefusals(),
-		promises:  newPromises(),
-		resizing:  make(map[string]*resizing),
-		exposures: newExposures(),
-		isolation: newIsolation(h.Cgroups),
-		quiet:     quiets.Quiet{Resting: ledger.Resting},
-		watch:     newTreeWatch(),
-		drifts:    newDrifts(),
-		strangers: make(strangers),
-		departed:  make(map[cgroup.Path]bool),
-		threads:   newThreads(),
-		auditor:   newAuditor(),
-		chronicle: view.NewChronicle(),
-		thrift:    newThrift(),
+	l := &Loop{
+		Host:           h,
+		log:            o.Log,
+		box:            actor.NewMailbox(),
+		load:           o.Reload,
+		counted:        o.Topology,
+		snapshot:       new(atomic.Pointer[telemetry.View]),
+		notify:         notify,
+		inventory:      inventory.New(h.Driver),
+		cache:          kernelstate.New(reader.Read),
+		backoffs:       retry.New(),
+		journal:        ledger,
+		formula:        o.Config.WeightFormula,
+		status:         newStatus(),
+		hints:          numahints.New(ledger.Unhinted),
+		refusalLog:     newRefusalLog(),
+		pendingUpdates: newPendingUpdates(),
+		resizing:       make(map[string]*resizing),
+		exposureMeter:  newExposureMeter(),
+		isolation:      newIsolation(h.Cgroups),
+		quiet:          quiet.Quiet{Resting: ledger.Resting},
+		watch:          newTreeWatch(),
+		drifts:         newDrifts(),
+		unidentified:   make(unidentified),
+		departed:       make(map[cgroup.Path]bool),
+		threads:        newThreads(),
+		auditor:        newAuditor(),
+		historyLog:     view.NewHistoryLog(),
+		memoryRelease:  newMemoryRelease(),
 
 		plannedOnce: make(chan struct{}),
 
 		timers: newTimers(),
 	}
 	if !h.Observes { // then threads, too, stay where they are
-		l.tree.Gather = func(p cgroup.Path) error { return l.gathered(p, reader.Gather) }
+		l.cache.MoveThreads = func(p cgroup.Path) error { return l.movedThreads(p, reader.Gather) }
 	}
-	l.tree.Check, l.tree.Rest = reader.Check, reader.Rest
+	l.cache.Check, l.cache.Rest = reader.Check, reader.Rest
 	l.notify.Alive()
 	unfit, err := l.settings.Begin(o.Config, o.Topology)
 	if err != nil {
@@ -202,11 +202,11 @@ func newLoop(h hostenv.Host, o hostenv.Options) (*loop, error) {
 	if h.Boot.Err != nil {
 		o.Log.Warn("what the kernel does on exclusive CPUs is not known, or not all of it", "error", h.Boot.Err)
 	}
-	l.inForce(desired.Settings{})
+	l.useSettings(desired.Settings{})
 	return l, nil
 }
 
-func (l *loop) watchRuntime(ctx context.Context) {
+func (l *Loop) watchRuntime(ctx context.Context) {
 	source, ok := l.Runtime.(hostenv.EventSource)
 	if !ok {
 		return
@@ -218,7 +218,7 @@ func (l *loop) watchRuntime(ctx context.Context) {
 }
 
 // watchConfig reads the configuration again when it may have changed.
-func (l *loop) watchConfig(ctx context.Context, o hostenv.Options) {
+func (l *Loop) watchConfig(ctx context.Context, o hostenv.Options) {
 	if o.ConfigFile == "" {
 		return
 	}
@@ -228,7 +228,7 @@ func (l *loop) watchConfig(ctx context.Context, o hostenv.Options) {
 }
 
 // watchHangup does the same when somebody asks for it.
-func (l *loop) watchHangup(ctx context.Context, hangup <-chan os.Signal) {
+func (l *Loop) watchHangup(ctx context.Context, hangup <-chan os.Signal) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -240,19 +240,19 @@ func (l *loop) watchHangup(ctx context.Context, hangup <-chan os.Signal) {
 }
 
 // reload is called from several goroutines; what is read last is posted last.
-func (l *loop) reload() {
+func (l *Loop) reload() {
 	l.loading.Lock()
 	defer l.loading.Unlock()
 	c, err := l.load()
 	l.box.Post(configLoaded{c, err})
 }
 
-func (l *loop) watchUnits(ctx context.Context) {
+func (l *Loop) watchUnits(ctx context.Context) {
 	source, ok := l.Units.(hostenv.ReloadSource)
 	if !ok {
 		return
 	}
-	wake := func() { l.box.Post(reexecuted{}) }
+	wake := func() { l.box.Post(systemdReloaded{}) }
 	keepTrying(ctx, func() error { return source.WatchReload(ctx, wake) }, func(err error) { l.box.Post(reloadsLost{err}) })
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/node/desired"
-	previews "github.com/cpupoold/cpupoold/internal/node/preview"
+	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
@@ -220,7 +220,7 @@ func TestPlanIsWhatRunDoes(t *testing.T) {
 	if err := s.Change(o.Config, o.Topology, nil); err != nil {
 		t.Fatal(err)
 	}
-	p, err := previews.PreviewOf(context.Background(), n.host(), s, undo.Journal{}, pools.NamespaceRights{}, time.Now())
+	p, err := preview.PreviewOf(context.Background(), n.host(), s, undo.Document{}, pools.NamespaceRights{}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

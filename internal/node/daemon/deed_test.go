@@ -27,43 +27,43 @@ func TestForeignBesideOurs(t *testing.T) {
 		return cgroup.Write{Path: scope, Via: cgroup.DBus, Property: property, Value: value}
 	}
 	cpus := cgroup.Write{Path: scope, Via: cgroup.CRI, Property: cgroup.CRICPUs, Value: "0-1"}
-	end := func(w cgroup.Write) func(*kernelstate.Tree) {
-		return func(tr *kernelstate.Tree) {
+	end := func(w cgroup.Write) func(*kernelstate.Cache) {
+		return func(tr *kernelstate.Cache) {
 			tr.Finished(w, cgroup.UnitState{Known: true, CPUs: cpuset.Range(0, 1)}, nil)
 		}
 	}
-	wrote := func(w cgroup.Write, err error) func(*kernelstate.Tree) {
-		return func(tr *kernelstate.Tree) { tr.Wrote(w, err) }
+	wrote := func(w cgroup.Write, err error) func(*kernelstate.Cache) {
+		return func(tr *kernelstate.Cache) { tr.Wrote(w, err) }
 	}
-	seal := func(w cgroup.Write) func(*kernelstate.Tree) {
-		return func(tr *kernelstate.Tree) { tr.Submitted(w); tr.Distrust(scope) }
+	seal := func(w cgroup.Write) func(*kernelstate.Cache) {
+		return func(tr *kernelstate.Cache) { tr.Submitted(w); tr.Invalidate(scope) }
 	}
 	for name, test := range map[string]struct {
-		doings []func(*kernelstate.Tree)
+		doings []func(*kernelstate.Cache)
 		is     string // cpus weight quota
 		want   string // properties of which a foreign write is told
 	}{
 		"nothing":                            {nil, "0-1 59 -1", ""},
 		"theirs alone":                       {nil, "2 100 5000", "cpuset.cpus cpu.weight cpu.max"},
-		"ours arrives":                       {[]func(*kernelstate.Tree){wrote(file(cgroup.FileCPUs, "0-1"), nil)}, "0-1 59 -1", ""},
-		"after ours":                         {[]func(*kernelstate.Tree){wrote(file(cgroup.FileCPUs, "0-1"), nil)}, "2 59 -1", "cpuset.cpus"},
-		"after ours, another property":       {[]func(*kernelstate.Tree){wrote(file(cgroup.FileCPUs, "0-1"), nil)}, "0-1 7 -1", "cpu.weight"},
-		"ours replaces theirs":               {[]func(*kernelstate.Tree){wrote(file(cgroup.FileWeight, "59"), nil), wrote(file(cgroup.FileMax, "max"), nil)}, "0-1 59 -1", ""},
-		"a refused one":                      {[]func(*kernelstate.Tree){wrote(file(cgroup.FileCPUs, "3"), errors.New("no"))}, "0-1 59 -1", ""},
-		"below":                              {[]func(*kernelstate.Tree){wrote(cgroup.Write{Path: scope.Join("container"), Property: cgroup.FileCPUs, Value: "0-1"}, nil)}, "0-1 59 -1", ""},
-		"a seal under way":                   {[]func(*kernelstate.Tree){seal(cpus)}, "2 59 -1", "cpuset.cpus"},
-		"a seal's own weight and quota":      {[]func(*kernelstate.Tree){seal(cpus)}, "0-1 4 5000", ""},
-		"a seal that has ended":              {[]func(*kernelstate.Tree){seal(cpus), end(cpus)}, "2 4 -1", "cpuset.cpus"},
-		"one of the weight":                  {[]func(*kernelstate.Tree){seal(unit(cgroup.UnitWeight, "59"))}, "2 59 -1", "cpuset.cpus"},
-		"which brings back what systemd had": {[]func(*kernelstate.Tree){seal(unit(cgroup.UnitWeight, "59"))}, "6 59 -1", ""},
-		"or what it has not":                 {[]func(*kernelstate.Tree){seal(unit(cgroup.UnitWeight, "59"))}, " 59 -1", ""},
-		"one that NRI has changed":           {[]func(*kernelstate.Tree){seal(cpus), func(tr *kernelstate.Tree) { tr.Overrule(scope) }}, "2 59 -1", ""},
-		"a revert":                           {[]func(*kernelstate.Tree){func(tr *kernelstate.Tree) { tr.Begin(scope); tr.Distrust(scope) }}, "2 59 -1", ""},
+		"ours arrives":                       {[]func(*kernelstate.Cache){wrote(file(cgroup.FileCPUs, "0-1"), nil)}, "0-1 59 -1", ""},
+		"after ours":                         {[]func(*kernelstate.Cache){wrote(file(cgroup.FileCPUs, "0-1"), nil)}, "2 59 -1", "cpuset.cpus"},
+		"after ours, another property":       {[]func(*kernelstate.Cache){wrote(file(cgroup.FileCPUs, "0-1"), nil)}, "0-1 7 -1", "cpu.weight"},
+		"ours replaces theirs":               {[]func(*kernelstate.Cache){wrote(file(cgroup.FileWeight, "59"), nil), wrote(file(cgroup.FileMax, "max"), nil)}, "0-1 59 -1", ""},
+		"a refused one":                      {[]func(*kernelstate.Cache){wrote(file(cgroup.FileCPUs, "3"), errors.New("no"))}, "0-1 59 -1", ""},
+		"below":                              {[]func(*kernelstate.Cache){wrote(cgroup.Write{Path: scope.Join("container"), Property: cgroup.FileCPUs, Value: "0-1"}, nil)}, "0-1 59 -1", ""},
+		"a seal under way":                   {[]func(*kernelstate.Cache){seal(cpus)}, "2 59 -1", "cpuset.cpus"},
+		"a seal's own weight and quota":      {[]func(*kernelstate.Cache){seal(cpus)}, "0-1 4 5000", ""},
+		"a seal that has ended":              {[]func(*kernelstate.Cache){seal(cpus), end(cpus)}, "2 4 -1", "cpuset.cpus"},
+		"one of the weight":                  {[]func(*kernelstate.Cache){seal(unit(cgroup.UnitWeight, "59"))}, "2 59 -1", "cpuset.cpus"},
+		"which brings back what systemd had": {[]func(*kernelstate.Cache){seal(unit(cgroup.UnitWeight, "59"))}, "6 59 -1", ""},
+		"or what it has not":                 {[]func(*kernelstate.Cache){seal(unit(cgroup.UnitWeight, "59"))}, " 59 -1", ""},
+		"one that NRI has changed":           {[]func(*kernelstate.Cache){seal(cpus), func(tr *kernelstate.Cache) { tr.NoteOverride(scope) }}, "2 59 -1", ""},
+		"a revert":                           {[]func(*kernelstate.Cache){func(tr *kernelstate.Cache) { tr.Begin(scope); tr.Invalidate(scope) }}, "2 59 -1", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := parseState(t, scope, "0-1 59 -1")
-			tr := kernelstate.NewTree(func(cgroup.Path) (cgroup.State, error) { return is, nil })
-			m := inventory.NewModel(cgroup.DriverSystemd)
+			tr := kernelstate.New(func(cgroup.Path) (cgroup.State, error) { return is, nil })
+			m := inventory.New(cgroup.DriverSystemd)
 			look := func() {
 				if gone, errs := tr.Refresh([]cgroup.Target{target}, m); len(gone)+len(errs) > 0 {
 					t.Fatal(gone, errs)
@@ -76,11 +76,11 @@ func TestForeignBesideOurs(t *testing.T) {
 			for _, do := range test.doings {
 				do(tr)
 			}
-			tr.Distrust(scope)
+			tr.Invalidate(scope)
 			is = parseState(t, scope, test.is)
 			look()
 			var told []string
-			for _, f := range tr.Foreign {
+			for _, f := range tr.External {
 				for _, d := range deviations(f.Target, f.Before.State, f.After) {
 					told = append(told, d.Property)
 				}
@@ -88,7 +88,7 @@ func TestForeignBesideOurs(t *testing.T) {
 			if got := strings.Join(told, " "); got != test.want {
 				t.Errorf("foreign writes of %q; want %q", got, test.want)
 			}
-			if len(tr.Pending) == 0 && len(tr.Deeds) > 0 {
+			if len(tr.Pending) == 0 && len(tr.OwnWrites) > 0 {
 				t.Error("a deed outlives the reading")
 			}
 		})
@@ -145,13 +145,13 @@ type busyAsked struct {
 	answer chan<- bool
 }
 
-func (b busyAsked) apply(l *loop) { b.answer <- l.tree.Busy(b.path) }
+func (b busyAsked) apply(l *Loop) { b.answer <- l.cache.Busy(b.path) }
 
 // TestWriteOfASlice: what is in it is read again, whether the daemon has written its file
 // or systemd its property; nothing else is.
 func TestWriteOfASlice(t *testing.T) {
 	for _, via := range []cgroup.Via{cgroup.File, cgroup.DBus} {
-		tr := kernelstate.NewTree(nil)
+		tr := kernelstate.New(nil)
 		for _, p := range []cgroup.Path{"system.slice", "system.slice/du.service", "system.slice/a.slice/b.service", "system.slice2/c.service", "user.slice"} {
 			tr.Current[p] = cgroup.Current{Exists: true}
 		}

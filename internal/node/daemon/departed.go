@@ -8,14 +8,14 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// shed drops the originals of cgroups that the watcher has seen go, so that the next save of
+// dropOriginals drops the originals of cgroups that the watcher has seen go, so that the next save of
 // the journal does not write them again. Nothing is saved for that: to restore, who is gone is
 // gone. Another cgroup of the name, such as of a pod that the kubelet makes anew, mostly has its
 // own noted by the first write to it; where it was known before this, it has those of the first.
 // What is not certain yet waits for a later pass, and for the resync at the latest: who is to
 // come, or was there when it was last looked for, and whose partition has not been settled, of
 // which the journal tells what is to be trimmed.
-func (l *loop) shed() {
+func (l *Loop) dropOriginals() {
 	if len(l.departed) == 0 {
 		return
 	}
@@ -27,21 +27,21 @@ func (l *loop) shed() {
 		return gone[p]
 	})
 	if len(gone) > 0 {
-		l.ledger.Shed(func(p cgroup.Path) bool { return gone[p.Scope()] })
+		l.journal.DropOriginals(func(p cgroup.Path) bool { return gone[p.Scope()] })
 	}
 }
 
 // gone returns what says that a cgroup is gone for good. Only the owner's own reading
 // tells: a listing of the runtime can be older than a cgroup.
-func (l *loop) gone() func(cgroup.Path) bool {
+func (l *Loop) gone() func(cgroup.Path) bool {
 	expected := make(map[cgroup.Path]bool) // few at a time
-	for _, e := range l.model.Containers {
+	for _, e := range l.inventory.Containers {
 		if e.Container.State == cri.Created {
 			expected[e.Path] = true // it has no cgroup yet
 		}
 	}
 	return func(p cgroup.Path) bool {
-		if _, ok := l.tree.Current[p]; ok || expected[p] || l.untrimmed(p) { // nearly all are there
+		if _, ok := l.cache.Current[p]; ok || expected[p] || l.untrimmed(p) { // nearly all are there
 			return false
 		}
 		_, err := l.Cgroups.Read(p)
@@ -50,16 +50,16 @@ func (l *loop) gone() func(cgroup.Path) bool {
 }
 
 // prune forgets the originals of cgroups that are gone.
-func (l *loop) prune() {
+func (l *Loop) prune() {
 	gone := l.gone()
 	clear(l.departed)
-	l.ledger.Forget(gone)
-	l.bench.Forget(gone)
-	l.exposures.forget(gone)
-	there := make(map[string]bool, len(l.model.Pods))
-	for _, p := range l.model.Pods {
+	l.journal.Forget(gone)
+	l.backoffs.Forget(gone)
+	l.exposureMeter.forget(gone)
+	there := make(map[string]bool, len(l.inventory.Pods))
+	for _, p := range l.inventory.Pods {
 		there[p.Uid] = true
 	}
 	l.hints.Forget(there)
-	maps.DeleteFunc(l.promises.broken, func(id string, _ bool) bool { return l.model.Containers[id] == nil })
+	maps.DeleteFunc(l.pendingUpdates.broken, func(id string, _ bool) bool { return l.inventory.Containers[id] == nil })
 }

@@ -13,8 +13,8 @@ import (
 
 // originalsIn counts the originals of what is in a cgroup, by the daemon's memory.
 func (r *running) originalsIn(p cgroup.Path) (n int) {
-	r.inspect(func(l *loop) {
-		for k := range l.ledger.Originals {
+	r.inspect(func(l *Loop) {
+		for k := range l.journal.Originals {
 			if strings.HasPrefix(string(k.Path), string(p)+"/") {
 				n++
 			}

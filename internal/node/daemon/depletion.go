@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/cpupoold/cpupoold/internal/config"
-	cluster "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/view"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -12,7 +12,7 @@ import (
 
 // ownShared are the CPUs that the shared pool has at the moment and that are its own. One
 // that has lost all of them runs on those of others, and is no less depleted for that.
-func (l *loop) ownShared() cpuset.Set {
+func (l *Loop) ownShared() cpuset.Set {
 	configured := l.settings.Config.Pools
 	others := l.isolation.leaked.Union(configured.Guaranteed.CPUs)
 	for _, u := range l.status.plan.Units {
@@ -29,15 +29,15 @@ func (l *loop) ownShared() cpuset.Set {
 }
 
 // depletion is what the cluster's part decides by. The owner's part is the size alone.
-func (l *loop) depletion() *cluster.Depletion {
+func (l *Loop) depletion() *nodestatus.Depletion {
 	d := l.settings.Config.Depletion
-	return &cluster.Depletion{
+	return &nodestatus.Depletion{
 		CPUs: l.ownShared().Len(), Floor: d.Floor, ClearAfter: d.ClearAfter, Show: d.Shows(), Evict: d.Action == config.DepletionEvict,
 	}
 }
 
 // depleted is the problem that the shared pool is depleted; nil when it is not.
-func (l *loop) depleted() *pools.Problem {
+func (l *Loop) depleted() *pools.Problem {
 	d, own := l.settings.Config.Depletion, l.ownShared()
 	if own.Len() >= d.Floor {
 		return nil

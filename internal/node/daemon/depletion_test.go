@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	cluster "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/view"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -21,7 +21,7 @@ func TestDepletion(t *testing.T) {
 	shows := func(what, status string, taints int) {
 		t.Helper()
 		n.eventually(what, func() bool {
-			s, tainted := a.shows(cluster.PressureType)
+			s, tainted := a.shows(nodestatus.PressureType)
 			return s == status && tainted == taints
 		})
 	}
@@ -40,7 +40,7 @@ func TestDepletion(t *testing.T) {
 	n.online(cpuset.Range(0, 7))
 	r.view("the problem is over", func(v *telemetry.View) bool { return v.Problems[string(view.CodeDepleted)] == 0 })
 	n.eventually("the wait begins", func() bool { return a.told("must keep them for 1m0s") })
-	if s, taints := a.shows(cluster.PressureType); s != "True" || taints != 1 {
+	if s, taints := a.shows(nodestatus.PressureType); s != "True" || taints != 1 {
 		t.Errorf("before clearAfter: condition %s, %d taints", s, taints)
 	}
 	later.Store(int64(3 * time.Minute))
@@ -57,7 +57,7 @@ func TestDepletionByOwners(t *testing.T) {
 	n.container(n.pod("du", "ran", "guaranteed", 2, nil), "cell", whole(2))
 	r.view("depleted", func(v *telemetry.View) bool { return v.Problems[string(view.CodeDepleted)] == 1 })
 	s := r.shown()
-	if d := *s.Depletion; d != (cluster.Depletion{CPUs: 4, Floor: 5, ClearAfter: time.Minute, Evict: true}) {
+	if d := *s.Depletion; d != (nodestatus.Depletion{CPUs: 4, Floor: 5, ClearAfter: time.Minute, Evict: true}) {
 		t.Errorf("depletion %+v, want nothing of it shown", d)
 	}
 	if len(s.Problems) != 1 || s.Problems[0].Pod != "" || !strings.Contains(s.Problems[0].Text, "with depletion.dryRun: false the node would be tainted") {

@@ -52,7 +52,7 @@ func TestUnreadableKeepsWhatItHolds(t *testing.T) {
 	dir := n.runtime.Cgroup(app)
 	tree.bad.Store(&dir)
 	n.yaml = strings.NewReplacer("cpus: 2-3", `cpus: "2"`, "cpus: 4-7", "cpus: 3-6").Replace(poolsYAML)
-	r.loop.box.Post(reexecuted{}) // look again
+	r.loop.box.Post(systemdReloaded{}) // look again
 	r.loop.reload()
 	n.eventually("container waits", func() bool {
 		return slices.ContainsFunc(n.logged("not as planned"), func(rec map[string]any) bool {
@@ -95,13 +95,13 @@ func TestFirstListingIsComplete(t *testing.T) {
 // not lose them to an answer without.
 func TestWorseAnswerChangesNothing(t *testing.T) {
 	const slice = "kubepods-podu.slice"
-	m := inventory.NewModel(cgroup.DriverSystemd)
-	m.PutPod(inventory.PodFacts{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice}})
-	m.PutContainer(inventory.ContainerFacts{Container: cri.Container{ID: "c", PodID: "p", State: cri.Running, CgroupsPath: slice + ":cri-containerd:c"}})
+	m := inventory.New(cgroup.DriverSystemd)
+	m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice}})
+	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", State: cri.Running, CgroupsPath: slice + ":cri-containerd:c"}})
 	path := m.Containers["c"].Path
 	garbled := errors.New("garbled")
-	m.PutPod(inventory.PodFacts{Pod: cri.Pod{ID: "p", UID: "u"}, Partial: garbled})
-	m.PutContainer(inventory.ContainerFacts{Container: cri.Container{ID: "c", State: cri.Exited}, Partial: garbled})
+	m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u"}, Partial: garbled})
+	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c", State: cri.Exited}, Partial: garbled})
 	if p := m.Pods["p"]; p.Qos != "Guaranteed" || p.Err != nil || p.Pod.Ready {
 		t.Errorf("pod = %+v; want its details, and not ready", p)
 	}
@@ -147,13 +147,13 @@ func TestReloadChangesTheFormula(t *testing.T) {
 
 // TestTreeForgets: what is no target any more leaves nothing behind.
 func TestTreeForgets(t *testing.T) {
-	tr := kernelstate.NewTree(func(p cgroup.Path) (cgroup.State, error) { return cgroup.State{Path: p}, nil })
-	m := inventory.NewModel(cgroup.DriverSystemd)
+	tr := kernelstate.New(func(p cgroup.Path) (cgroup.State, error) { return cgroup.State{Path: p}, nil })
+	m := inventory.New(cgroup.DriverSystemd)
 	tr.Refresh([]cgroup.Target{{Path: "a.scope"}}, m)
 	tr.Wrote(cgroup.Write{Path: "a.scope", Via: cgroup.File, Property: cgroup.FileWeight, Value: "59"}, nil)
 	delete(tr.Current, "a.scope") // as it vanishes
 	tr.Refresh(nil, m)
-	if len(tr.Current)+len(tr.Stale)+len(tr.Deeds) != 0 {
-		t.Errorf("left over: %v %v %v", tr.Current, tr.Stale, tr.Deeds)
+	if len(tr.Current)+len(tr.Stale)+len(tr.OwnWrites) != 0 {
+		t.Errorf("left over: %v %v %v", tr.Current, tr.Stale, tr.OwnWrites)
 	}
 }

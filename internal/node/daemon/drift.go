@@ -24,9 +24,9 @@ const witnessPatience = 2 * time.Second
 // reloadMargin is how far a reload of systemd and a write that it makes may be apart.
 const reloadMargin = 3 * time.Second
 
-// drifts follow what others write to cgroups that were as planned, from the moment
+// driftTracker follow what others write to cgroups that were as planned, from the moment
 // that it was noticed until it is repaired and known whose it was.
-type drifts struct {
+type driftTracker struct {
 	heard    map[cgroup.Path]time.Time // when the watcher told of a write that is not read yet
 	open     []*drift
 	records  map[string]cri.Resources // of containers, as the last witness told
@@ -44,12 +44,12 @@ type drift struct {
 	after    cgroup.State
 	noticed  time.Time
 	heard    bool // by the watcher; else by a look at everything
-	witness  *witnessed
+	witness  *recordedWrite
 	repaired bool
 }
 
-func newDrifts() *drifts {
-	return &drifts{
+func newDrifts() *driftTracker {
+	return &driftTracker{
 		heard:   make(map[cgroup.Path]time.Time),
 		records: make(map[string]cri.Resources),
 		total:   make(map[telemetry.Drift]uint64),
@@ -58,17 +58,17 @@ func newDrifts() *drifts {
 	}
 }
 
-// hear notes that somebody has written to a cgroup.
-func (d *drifts) hear(p cgroup.Path, at time.Time) {
+// noteEvent notes that somebody has written to a cgroup.
+func (d *driftTracker) noteEvent(p cgroup.Path, at time.Time) {
 	if _, before := d.heard[p]; !before {
 		d.heard[p] = at
 	}
 }
 
 // followDrifts takes over what the last reading has found.
-func (l *loop) followDrifts(now time.Time) {
-	found := l.tree.Foreign
-	l.tree.Foreign = nil
+func (l *Loop) followDrifts(now time.Time) {
+	found := l.cache.External
+	l.cache.External = nil
 	if l.Observes {
 		found = nil // nothing is repaired
 	}
@@ -78,7 +78,7 @@ func (l *loop) followDrifts(now time.Time) {
 		if !heard {
 			at = now
 		}
-		if l.strangers.has(p) || l.model.Awaited(f.Target) && f.Target.Unit == "" {
+		if l.unidentified.has(p) || l.inventory.Awaited(f.Target) && f.Target.Unit == "" {
 			continue // it is being made, by whoever writes
 		}
 		deviations := deviations(f.Target, f.Before.State, f.After)
@@ -86,35 +86,35 @@ func (l *loop) followDrifts(now time.Time) {
 			l.log.Warn("somebody else has written to a cgroup", "cgroup", p, "property", dev.Property, "was", dev.Was, "is", dev.Is)
 			l.noteAt(p, history.Event{Kind: history.Drift, Property: dev.Property, Before: dev.Was, Value: dev.Is})
 			l.drifts.open = append(l.drifts.open, &drift{Target: f.Target, Deviation: dev, before: f.Before, after: f.After, noticed: at, heard: heard})
-			l.bench.Contest(retry.RecordKey{Path: p, Property: dev.Property}, dev, now)
+			l.backoffs.NoteExternalWrite(retry.RecordKey{Path: p, Property: dev.Property}, dev, now)
 		}
 		if len(deviations) > 0 {
-			l.callWitnesses(f.Target)
+			l.readRecord(f.Target)
 		}
 		if f.Target.Around {
-			l.fetchUnit(l.model.UnitAt(p)) // an administrator may have given it CPUs for good
+			l.fetchUnit(l.inventory.UnitAt(p)) // an administrator may have given it CPUs for good
 		}
 	}
 	clear(l.drifts.heard)
 }
 
-// callWitnesses asks runtime and systemd what they have on record, before the daemon
+// readRecord asks runtime and systemd what they have on record, before the daemon
 // repairs that.
-func (l *loop) callWitnesses(t cgroup.Target) {
+func (l *Loop) readRecord(t cgroup.Target) {
 	l.Seals.Submit(string(t.Path), func(ctx context.Context) actor.Event {
 		ctx, cancel := context.WithTimeout(ctx, witnessPatience)
 		defer cancel()
-		w := witnessed{path: t.Path, id: t.Container, unit: hostenv.UnitState(ctx, l.Units, t.Path)}
+		w := recordedWrite{path: t.Path, id: t.Container, unit: hostenv.UnitState(ctx, l.Units, t.Path)}
 		if t.Container != "" {
 			c, err := l.Runtime.ContainerStatus(ctx, t.Container)
 			w.record, w.known = c.Recorded, err == nil && c.Detailed
 		}
-		return witnessArrived{w}
+		return recordRead{w}
 	})
 }
 
-// witnessed is what runtime and systemd have on record after a foreign write.
-type witnessed struct {
+// recordedWrite is what runtime and systemd have on record after a foreign write.
+type recordedWrite struct {
 	path   cgroup.Path
 	id     string
 	unit   cgroup.UnitState
@@ -122,23 +122,23 @@ type witnessed struct {
 	known  bool // record
 }
 
-// witnessArrived is the event.
-type witnessArrived struct{ witnessed }
+// recordRead is the event.
+type recordRead struct{ recordedWrite }
 
-func (e witnessArrived) apply(l *loop) {
+func (e recordRead) apply(l *Loop) {
 	for _, d := range l.drifts.open {
 		if d.Path == e.path && d.witness == nil {
-			d.witness = &e.witnessed
+			d.witness = &e.recordedWrite
 		}
 	}
 	cpus, err := cpuset.Parse(e.record.CPUs)
-	l.tree.Attest(e.path, cpus, e.known && err == nil, e.unit)
+	l.cache.NoteRecord(e.path, cpus, e.known && err == nil, e.unit)
 }
 
-// unheard are the containers of which a cpuset was overwritten and nobody has told yet
+// withoutEvent are the containers of which a cpuset was overwritten and nobody has told yet
 // whether the record was, too. An update over CRI would be for nothing if it was not,
 // and writes weight and quota as the runtime has them: it waits for the answer.
-func (d *drifts) unheard() map[cgroup.Path]bool {
+func (d *driftTracker) withoutEvent() map[cgroup.Path]bool {
 	all := make(map[cgroup.Path]bool)
 	for _, o := range d.open {
 		if o.Container != "" && o.Property == cgroup.FileCPUs && o.witness == nil {
@@ -150,7 +150,7 @@ func (d *drifts) unheard() map[cgroup.Path]bool {
 
 // changed are the cgroups of which somebody else has changed a property that has not been
 // repaired.
-func (d *drifts) changed(property string) map[cgroup.Path]bool {
+func (d *driftTracker) changed(property string) map[cgroup.Path]bool {
 	all := make(map[cgroup.Path]bool)
 	for _, o := range d.open {
 		if o.Property == property && !o.repaired {
@@ -160,8 +160,8 @@ func (d *drifts) changed(property string) map[cgroup.Path]bool {
 	return all
 }
 
-// unmended counts the drifts that are found and not repaired yet.
-func (d *drifts) unmended() int {
+// unrepaired counts the drifts that are found and not repaired yet.
+func (d *driftTracker) unrepaired() int {
 	n := 0
 	for _, o := range d.open {
 		if !o.repaired {
@@ -172,13 +172,13 @@ func (d *drifts) unmended() int {
 }
 
 // settleDrifts counts the drifts that are repaired, or whose cgroup is gone.
-func (l *loop) settleDrifts(now time.Time) {
+func (l *Loop) settleDrifts(now time.Time) {
 	told := make(map[string]cri.Resources)
 	l.drifts.open = slices.DeleteFunc(l.drifts.open, func(d *drift) bool {
-		c, there := l.tree.Current[d.Path]
+		c, there := l.cache.Current[d.Path]
 		i := slices.IndexFunc(l.status.targets, func(t cgroup.Target) bool { return t.Path == d.Path }) // which may be another by now
 		there = there && c.Exists && i >= 0
-		if there && !d.repaired && !l.tree.Stale[d.Path] && !d.lasts(l.status.targets[i], c.State) {
+		if there && !d.repaired && !l.cache.Stale[d.Path] && !d.lasts(l.status.targets[i], c.State) {
 			d.repaired = true
 			if d.heard {
 				l.drifts.repairs.Observe(now.Sub(d.noticed).Seconds())
@@ -198,7 +198,7 @@ func (l *loop) settleDrifts(now time.Time) {
 		return true
 	})
 	maps.Copy(l.drifts.records, told)
-	maps.DeleteFunc(l.drifts.records, func(id string, _ cri.Resources) bool { return l.model.Containers[id] == nil })
+	maps.DeleteFunc(l.drifts.records, func(id string, _ cri.Resources) bool { return l.inventory.Containers[id] == nil })
 }
 
 // lasts says that the property is still not as planned; others of the cgroup may be
@@ -208,13 +208,13 @@ func (d *drift) lasts(t cgroup.Target, now cgroup.State) bool {
 }
 
 // causeOf gathers the evidence.
-func (l *loop) causeOf(d *drift) telemetry.Cause {
+func (l *Loop) causeOf(d *drift) telemetry.Cause {
 	var e evidence
 	e.reload = d.noticed.Sub(l.drifts.reloaded).Abs() <= reloadMargin
 	if w := d.witness; w != nil {
 		e.unitKnown = d.before.Unit.Known && w.unit.Known
 		e.unitHad, e.unitHas = inUnit(d.Property, d.before.Unit, d.after), inUnit(d.Property, w.unit, d.after)
-		if c := l.model.Containers[d.Container]; c != nil && w.known {
+		if c := l.inventory.Containers[d.Container]; c != nil && w.known {
 			before, asked := l.drifts.records[w.id]
 			if !asked {
 				before = c.Container.Recorded
@@ -224,11 +224,11 @@ func (l *loop) causeOf(d *drift) telemetry.Cause {
 			e.recordHad, e.recordHas = inRecord(d.Property, before, l.formula, d.after), inRecord(d.Property, w.record, l.formula, d.after)
 		}
 	}
-	original := l.ledger.Originals[undo.OriginalKey{Path: d.Path, File: d.Property}]
+	original := l.journal.Originals[undo.OriginalKey{Path: d.Path, File: d.Property}]
 	_, _, inPod := cgroup.PodOf(d.Path)
 	e.kubelets = inPod && d.Container == "" && d.CPUs.IsEmpty() && original.Value == d.Is
 	cause := e.cause()
-	l.bench.Blame(retry.RecordKey{Path: d.Path, Property: d.Property}, string(cause))
+	l.backoffs.SetCause(retry.RecordKey{Path: d.Path, Property: d.Property}, string(cause))
 	l.log.Info("foreign write is repaired", "cgroup", d.Path, "property", d.Property, "cause", cause)
 	l.noteAt(d.Path, history.Event{Kind: history.Repaired, Property: d.Property, Before: d.Is, Cause: string(cause)})
 	return cause

@@ -268,9 +268,9 @@ func TestRefusalsGrowRare(t *testing.T) {
 // pauseAsked asks the owner for the longest rest.
 type pauseAsked chan time.Duration
 
-func (p pauseAsked) apply(l *loop) {
+func (p pauseAsked) apply(l *Loop) {
 	var longest time.Duration
-	for _, f := range l.bench.Failures {
+	for _, f := range l.backoffs.Failures {
 		longest = max(longest, f.Pause)
 	}
 	p <- longest

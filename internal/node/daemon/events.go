@@ -9,7 +9,7 @@ import (
 
 // applied is an event that knows what it changes.
 type applied interface {
-	apply(l *loop)
+	apply(l *Loop)
 }
 
 // runtimeEvent came over the runtime's event stream.
@@ -25,13 +25,13 @@ type streamChanged struct {
 type podFetched struct {
 	id   string
 	asOf int // the model's clock when it was asked for
-	pod  inventory.PodFacts
+	pod  inventory.PodStatus
 	err  error
 }
 
 type containerFetched struct {
 	id        string
-	container inventory.ContainerFacts
+	container inventory.ContainerStatus
 	err       error
 }
 
@@ -62,6 +62,6 @@ type configLoaded struct {
 	err    error
 }
 
-// reexecuted says that systemd has reloaded its units: values that were not
+// systemdReloaded says that systemd has reloaded its units: values that were not
 // recorded with it may be gone.
-type reexecuted struct{}
+type systemdReloaded struct{}

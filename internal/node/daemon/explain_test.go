@@ -12,7 +12,7 @@ import (
 )
 
 // explained returns the explanation of the only subject that a name names.
-func explained(t *testing.T, o *view.Observer, name string) *inspect.Subject {
+func explained(t *testing.T, o *view.Answers, name string) *inspect.Subject {
 	t.Helper()
 	e, err := o.Explain(name)
 	if err != nil || len(e.Subjects) != 1 {

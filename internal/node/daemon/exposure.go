@@ -10,9 +10,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// exposures measure how long containers are outside their pool before they are placed
+// exposureMeter measure how long containers are outside their pool before they are placed
 // for the first time. Only those count that were made while the daemon watched.
-type exposures struct {
+type exposureMeter struct {
 	// appeared are the cgroups of containers that have been seen to appear and not to
 	// be placed.
 	appeared map[cgroup.Path]time.Time
@@ -40,8 +40,8 @@ type making struct {
 	cpus cpuset.Set
 }
 
-func newExposures() exposures {
-	return exposures{
+func newExposureMeter() exposureMeter {
+	return exposureMeter{
 		appeared: make(map[cgroup.Path]time.Time),
 		confined: make(map[cgroup.Path]exposure),
 		made:     make(map[cgroup.Path]making),
@@ -50,16 +50,16 @@ func newExposures() exposures {
 }
 
 // appear notes when a cgroup has come, vanish that it has gone.
-func (x *exposures) appear(p cgroup.Path, at time.Time) { x.appeared[p] = at }
+func (x *exposureMeter) appear(p cgroup.Path, at time.Time) { x.appeared[p] = at }
 
-func (x *exposures) vanish(p cgroup.Path) {
+func (x *exposureMeter) vanish(p cgroup.Path) {
 	x.told(p, false)
 	delete(x.appeared, p)
 	delete(x.confined, p)
 }
 
 // forget drops what has gone without a word.
-func (x *exposures) forget(gone func(cgroup.Path) bool) {
+func (x *exposureMeter) forget(gone func(cgroup.Path) bool) {
 	maps.DeleteFunc(x.appeared, func(p cgroup.Path, _ time.Time) bool { return gone(p) })
 	maps.DeleteFunc(x.confined, func(p cgroup.Path, _ exposure) bool { return gone(p) })
 	for p := range x.made {
@@ -71,7 +71,7 @@ func (x *exposures) forget(gone func(cgroup.Path) bool) {
 
 // told observes a container that was being made: it was inside its pool before its
 // entrypoint began if the OCI runtime had its CPUs. Where that is not known, it was not.
-func (x *exposures) told(p cgroup.Path, had bool) {
+func (x *exposureMeter) told(p cgroup.Path, had bool) {
 	m, known := x.made[p]
 	if !known {
 		return
@@ -83,7 +83,7 @@ func (x *exposures) told(p cgroup.Path, had bool) {
 	x.observe(m.way, m.took)
 }
 
-func (x *exposures) observe(way telemetry.Way, took exposure) {
+func (x *exposureMeter) observe(way telemetry.Way, took exposure) {
 	if x.total[way] == nil {
 		all := telemetry.NewPlacements()
 		x.total[way] = &all
@@ -92,7 +92,7 @@ func (x *exposures) observe(way telemetry.Way, took exposure) {
 	x.total[way].Used.Observe(took.used.Seconds())
 }
 
-func (x *exposures) view() map[telemetry.Way]telemetry.Placements {
+func (x *exposureMeter) view() map[telemetry.Way]telemetry.Placements {
 	all := make(map[telemetry.Way]telemetry.Placements, len(x.total))
 	for way, p := range x.total {
 		all[way] = telemetry.Placements{Elapsed: p.Elapsed.Clone(), Used: p.Used.Clone()}
@@ -102,13 +102,13 @@ func (x *exposures) view() map[telemetry.Way]telemetry.Placements {
 
 // firstSight looks at the cgroups that have been read for the first time, before
 // anything is written to them.
-func (l *loop) firstSight(want []cgroup.Target) {
+func (l *Loop) firstSight(want []cgroup.Target) {
 	for _, t := range want {
-		e := l.model.Containers[t.Container]
-		if e == nil || !e.Born || e.Sighting.Seen {
+		e := l.inventory.Containers[t.Container]
+		if e == nil || !e.SeenCreated || e.Sighting.Seen {
 			continue
 		}
-		c := l.tree.Current[t.Path]
+		c := l.cache.Current[t.Path]
 		if !c.Exists {
 			continue
 		}
@@ -118,13 +118,13 @@ func (l *loop) firstSight(want []cgroup.Target) {
 			e.Sighting.Making = e.Sighting.Way == telemetry.WaySpec && e.Container.State == cri.Created && c.CPUs.IsEmpty()
 			continue
 		}
-		took, confined := l.exposures.confined[t.Path]
+		took, confined := l.exposureMeter.confined[t.Path]
 		way := e.Sighting.Way
 		if confined && way == "" {
 			way = telemetry.WayInotify
 		}
-		l.exposures.observe(wayOr(way), took)
-		l.exposures.vanish(t.Path)
+		l.exposureMeter.observe(wayOr(way), took)
+		l.exposureMeter.vanish(t.Path)
 	}
 }
 
@@ -136,56 +136,56 @@ func wayOr(way telemetry.Way) telemetry.Way {
 }
 
 // settleExposures observes those that are inside their pool by now, or wait in the shared one.
-func (l *loop) settleExposures(now time.Time) {
-	l.settleSightings(l.status.targets, now)
-	l.askMakers()
-	for p, s := range l.strangers {
-		if _, known := l.exposures.confined[p]; known {
+func (l *Loop) settleExposures(now time.Time) {
+	l.settleStarts(l.status.targets, now)
+	l.askRuntimes()
+	for p, s := range l.unidentified {
+		if _, known := l.exposureMeter.confined[p]; known {
 			continue
 		}
-		if c := l.tree.Current[p]; c.Exists && !l.tree.Stale[p] && !s.cpus.IsEmpty() && c.Effective.IsSubsetOf(s.cpus) {
-			l.exposures.confined[p] = l.exposed(p, now, now)
+		if c := l.cache.Current[p]; c.Exists && !l.cache.Stale[p] && !s.cpus.IsEmpty() && c.Effective.IsSubsetOf(s.cpus) {
+			l.exposureMeter.confined[p] = l.exposed(p, now, now)
 		}
 	}
 }
 
-// settleSightings observes those of some targets that are inside their pool by now.
-func (l *loop) settleSightings(want []cgroup.Target, now time.Time) {
+// settleStarts observes those of some targets that are inside their pool by now.
+func (l *Loop) settleStarts(want []cgroup.Target, now time.Time) {
 	for _, t := range want {
-		e := l.model.Containers[t.Container]
+		e := l.inventory.Containers[t.Container]
 		if e == nil || !e.Sighting.Exposed {
 			continue
 		}
-		if c := l.tree.Current[t.Path]; !c.Exists || l.tree.Stale[t.Path] || !c.Effective.IsSubsetOf(t.CPUs) {
+		if c := l.cache.Current[t.Path]; !c.Exists || l.cache.Stale[t.Path] || !c.Effective.IsSubsetOf(t.CPUs) {
 			continue
 		}
 		e.Sighting.Exposed = false
 		took := l.exposed(t.Path, e.Began, now)
-		l.exposures.vanish(t.Path)
+		l.exposureMeter.vanish(t.Path)
 		if e.Sighting.Making && l.Units != nil {
-			l.exposures.made[t.Path] = making{way: e.Sighting.Way, took: took, cpus: t.CPUs}
+			l.exposureMeter.made[t.Path] = making{way: e.Sighting.Way, took: took, cpus: t.CPUs}
 			continue
 		}
-		l.exposures.observe(wayOr(e.Sighting.Way), took)
+		l.exposureMeter.observe(wayOr(e.Sighting.Way), took)
 	}
 }
 
-// askMakers settles those of which systemd has told what they were made with. What the
+// askRuntimes settles those of which systemd has told what they were made with. What the
 // daemon has it record meanwhile would be no evidence: see onWritten.
-func (l *loop) askMakers() {
-	for p, m := range l.exposures.made {
-		unit := l.tree.Current[p].Unit
+func (l *Loop) askRuntimes() {
+	for p, m := range l.exposureMeter.made {
+		unit := l.cache.Current[p].Unit
 		answered := unit.Known || l.status.unitAsked[p] && !l.status.unitAwaited[p]
-		if answered && !l.tree.Busy(p) {
-			l.exposures.told(p, unit.Known && !unit.CPUs.IsEmpty() && unit.CPUs.IsSubsetOf(m.cpus))
+		if answered && !l.cache.Busy(p) {
+			l.exposureMeter.told(p, unit.Known && !unit.CPUs.IsEmpty() && unit.CPUs.IsSubsetOf(m.cpus))
 		}
 	}
 }
 
 // exposed is what has become of a cgroup until now. Who was not seen to appear may
 // have been there since its creation.
-func (l *loop) exposed(p cgroup.Path, created, now time.Time) exposure {
-	since, seen := l.exposures.appeared[p]
+func (l *Loop) exposed(p cgroup.Path, created, now time.Time) exposure {
+	since, seen := l.exposureMeter.appeared[p]
 	if !seen {
 		since = created
 	}

@@ -51,8 +51,8 @@ func TestExposureOfTheMaking(t *testing.T) {
 	shared, all := cpuset.Range(2, 3), cpuset.Range(0, 7)
 	const took = 7 * time.Second
 	had := cgroup.UnitState{Known: true, CPUs: shared}
-	answer := func(u cgroup.UnitState) func(*loop) {
-		return func(l *loop) {
+	answer := func(u cgroup.UnitState) func(*Loop) {
+		return func(l *Loop) {
 			l.status.unitAsked[p] = true
 			l.handle(unitRead{path: p, unit: u})
 		}
@@ -62,19 +62,19 @@ func TestExposureOfTheMaking(t *testing.T) {
 		name  string
 		state cri.State
 		own   cpuset.Set // cpuset.cpus at first sight
-		then  func(*loop)
+		then  func(*Loop)
 		count uint64
 		sum   time.Duration
 	}{
-		{name: "systemd has not answered", state: cri.Created, then: func(*loop) {}},
+		{name: "systemd has not answered", state: cri.Created, then: func(*Loop) {}},
 		{name: "made with its CPUs", state: cri.Created, then: answer(had), count: 1},
 		{name: "made with others", state: cri.Created, then: answer(cgroup.UnitState{Known: true, CPUs: cpuset.Range(1, 3)}), count: 1, sum: took},
 		{name: "made without", state: cri.Created, then: answer(cgroup.UnitState{Known: true}), count: 1, sum: took},
 		{name: "systemd does not know it", state: cri.Created, then: answer(cgroup.UnitState{}), count: 1, sum: took},
-		{name: "gone", state: cri.Created, then: func(l *loop) { l.exposures.vanish(p) }, count: 1, sum: took},
-		{name: "gone without a word", state: cri.Created, then: func(l *loop) { l.exposures.forget(func(cgroup.Path) bool { return true }) }, count: 1, sum: took},
-		{name: "sealed by the daemon since", state: cri.Created, count: 1, sum: took, then: func(l *loop) {
-			l.tree.Pending[p] = 1
+		{name: "gone", state: cri.Created, then: func(l *Loop) { l.exposureMeter.vanish(p) }, count: 1, sum: took},
+		{name: "gone without a word", state: cri.Created, then: func(l *Loop) { l.exposureMeter.forget(func(cgroup.Path) bool { return true }) }, count: 1, sum: took},
+		{name: "sealed by the daemon since", state: cri.Created, count: 1, sum: took, then: func(l *Loop) {
+			l.cache.Pending[p] = 1
 			answer(had)(l)
 			l.settleExposures(time.Now())
 			l.handle(written{write: seal, unit: had})
@@ -86,12 +86,12 @@ func TestExposureOfTheMaking(t *testing.T) {
 			n := newNode(t)
 			l := n.bareLoop(n.host())
 			began := time.Now()
-			e := &inventory.ContainerEntry{Container: cri.Container{ID: "1", State: c.state}, Path: p, Born: true, Began: began}
+			e := &inventory.Container{Container: cri.Container{ID: "1", State: c.state}, Path: p, SeenCreated: true, Began: began}
 			e.Sighting.Way = telemetry.WaySpec
-			l.model.Containers["1"] = e
+			l.inventory.Containers["1"] = e
 			l.status.targets = []cgroup.Target{{Container: "1", Path: p, CPUs: shared}}
 			look := func(own, effective cpuset.Set) {
-				l.tree.Current[p] = cgroup.Current{Exists: true, State: cgroup.State{Path: p, CPUs: own, Effective: effective}}
+				l.cache.Current[p] = cgroup.Current{Exists: true, State: cgroup.State{Path: p, CPUs: own, Effective: effective}}
 			}
 			look(c.own, all)
 			l.firstSight(l.status.targets)
@@ -99,7 +99,7 @@ func TestExposureOfTheMaking(t *testing.T) {
 			l.settleExposures(began.Add(took))
 			c.then(l)
 			l.settleExposures(time.Now())
-			got := l.exposures.view()[telemetry.WaySpec]
+			got := l.exposureMeter.view()[telemetry.WaySpec]
 			if got.Elapsed.Count != c.count || got.Elapsed.Sum != c.sum.Seconds() {
 				t.Errorf("%d placements in %v s; want %d in %v", got.Elapsed.Count, got.Elapsed.Sum, c.count, c.sum)
 			}

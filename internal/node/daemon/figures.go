@@ -23,7 +23,7 @@ func (s *status) countResult(w cgroup.Write, result telemetry.Result, err error)
 }
 
 // poolView are the pools, with what of them is spoken for.
-func (l *loop) poolView() []telemetry.Pool {
+func (l *Loop) poolView() []telemetry.Pool {
 	p := l.settings.Pools
 	var all []telemetry.Pool
 	for _, part := range p.Partitions {
@@ -42,7 +42,7 @@ func (l *loop) poolView() []telemetry.Pool {
 
 // requested are the CPU requests of containers without CPUs of their own, in thousandths
 // of a CPU, by the pool that they run in.
-func (l *loop) requested() map[telemetry.PoolName]int64 {
+func (l *Loop) requested() map[telemetry.PoolName]int64 {
 	sums := make(map[telemetry.PoolName]int64)
 	for _, pod := range l.status.plan.Pods {
 		for _, c := range pod.Containers {
@@ -50,7 +50,7 @@ func (l *loop) requested() map[telemetry.PoolName]int64 {
 				continue
 			}
 			shares := c.Shares
-			if e := l.model.Containers[c.ID]; shares == 0 && e != nil {
+			if e := l.inventory.Containers[c.ID]; shares == 0 && e != nil {
 				shares = e.Container.Requested.Shares
 			}
 			sums[poolName(c.Pool, c.Type)] += view.RequestOf(shares)
@@ -59,9 +59,9 @@ func (l *loop) requested() map[telemetry.PoolName]int64 {
 	return sums
 }
 
-// room is what a new owner can have; nil before the first plan, and without a pool for
+// freeCapacity is what a new owner can have; nil before the first plan, and without a pool for
 // owners. It is found anew when owners or their pool have changed.
-func (l *loop) room(now time.Time) *telemetry.Room {
+func (l *Loop) freeCapacity(now time.Time) *telemetry.Room {
 	if !l.status.planned || l.settings.Machine == nil || l.settings.Pools.Guaranteed.IsEmpty() {
 		return nil
 	}
@@ -73,7 +73,7 @@ func (l *loop) room(now time.Time) *telemetry.Room {
 	pool = pool.Intersection(p.Guaranteed)
 	same := func(a, b pools.Assignment) bool { return a.Key == b.Key && a.CPUs.Equal(b.CPUs) }
 	if v.Machine != l.settings.Machine || !v.Pool.Equal(pool) || v.Options != p.Options || !slices.EqualFunc(v.Owned, owned, same) {
-		in := pools.Input{Pods: l.model.Input(now), Pools: *p}
+		in := pools.Input{Pods: l.inventory.Input(now), Pools: *p}
 		r := defrag.Vacant(defrag.Input{Machine: l.settings.Machine, Pool: pool, Owners: pools.Owners(in, l.status.plan)})
 		*v = view.Vacancy{Machine: l.settings.Machine, Pool: pool, Options: p.Options, Owned: owned, Room: telemetry.Room{Pool: r.Free, Node: r.OnNode, L3: r.InL3, WholeCores: r.InWholeCores}}
 	}
@@ -82,7 +82,7 @@ func (l *loop) room(now time.Time) *telemetry.Room {
 }
 
 // spare is how many CPUs can still be given away: none of those of the shared pool's floor.
-func (l *loop) spare() int {
+func (l *Loop) spare() int {
 	p, plan := &l.settings.Pools, &l.status.plan
 	if !p.FromShared {
 		return plan.Free.Len()

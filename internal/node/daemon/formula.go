@@ -8,7 +8,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 )
 
-func (l *loop) askFormula() {
+func (l *Loop) askFormula() {
 	if l.Runtime == nil {
 		l.status.formulaAsked = true // there are no containers to weigh
 		return
@@ -17,17 +17,17 @@ func (l *loop) askFormula() {
 }
 
 // guesses says that no container has shown the formula yet, and none is configured.
-func (l *loop) guesses() bool {
+func (l *Loop) guesses() bool {
 	return l.settings.Config.WeightFormula == config.WeightAuto && !l.status.formulaSeen
 }
 
 // observeWeights settles the question for the formula as soon as a container
 // answers it, and says whether it has changed.
-func (l *loop) observeWeights() (changed bool) {
+func (l *Loop) observeWeights() (changed bool) {
 	if !l.guesses() {
 		return false
 	}
-	id, f, ok := desired.Witness(l.model, l.tree.Current, l.ledger)
+	id, f, ok := desired.FormulaWitness(l.inventory, l.cache.Current, l.journal)
 	if !ok {
 		return false
 	}

@@ -15,28 +15,28 @@ const codeStuckThreads pools.Code = "StuckThreads"
 
 // threads are those that the kernel has left outside of their cgroup's CPUs.
 type threads struct {
-	gathered uint64                // since the daemon's start
-	stuck    map[cgroup.Path]stuck // and cannot be brought back
+	gathered uint64                          // since the daemon's start
+	stranded map[cgroup.Path]strandedThreads // and cannot be brought back
 }
 
-// stuck are threads of one cgroup.
-type stuck struct {
+// strandedThreads are threads of one cgroup.
+type strandedThreads struct {
 	tids []int
 	why  error
 }
 
-func newThreads() threads { return threads{stuck: make(map[cgroup.Path]stuck)} }
+func newThreads() threads { return threads{stranded: make(map[cgroup.Path]strandedThreads)} }
 
-func (t threads) stuckNow() int {
+func (t threads) strandedNow() int {
 	sum := 0
-	for s := range maps.Values(t.stuck) {
+	for s := range maps.Values(t.stranded) {
 		sum += len(s.tids)
 	}
 	return sum
 }
 
 // err says what is wrong, and what to do about it.
-func (s stuck) err(p cgroup.Path) error {
+func (s strandedThreads) err(p cgroup.Path) error {
 	remedy := "end the process"
 	switch {
 	case errors.Is(s.why, syscall.EPERM):
@@ -47,19 +47,19 @@ func (s stuck) err(p cgroup.Path) error {
 	return fmt.Errorf("%d threads of %s, the first of them %d, run outside of its CPUs and cannot be brought back (%w): %s", len(s.tids), p, s.tids[0], s.why, remedy)
 }
 
-// gather brings the threads of a cgroup back to its CPUs, before anybody is given what
+// moveThreads brings the threads of a cgroup back to its CPUs, before anybody is given what
 // it has left.
-func (l *loop) gather(p cgroup.Path) error { return l.gathered(p, l.Cgroups.Gather) }
+func (l *Loop) moveThreads(p cgroup.Path) error { return l.movedThreads(p, l.Cgroups.Gather) }
 
-func (l *loop) gathered(p cgroup.Path, gather func(cgroup.Path) (cgroup.Gathered, error)) error {
+func (l *Loop) movedThreads(p cgroup.Path, gather func(cgroup.Path) (cgroup.Gathered, error)) error {
 	found, err := gather(p)
 	if found.Back > 0 {
 		l.threads.gathered += uint64(found.Back)
 		l.log.Warn("the kernel had left threads outside of their cgroup's CPUs; they are back", "cgroup", p, "threads", found.Back)
 	}
-	delete(l.threads.stuck, p)
+	delete(l.threads.stranded, p)
 	if len(found.Stuck) > 0 {
-		l.threads.stuck[p] = stuck{found.Stuck, found.Why}
+		l.threads.stranded[p] = strandedThreads{found.Stuck, found.Why}
 	}
 	if errors.Is(err, cgroup.ErrGone) {
 		return nil // it has ended
@@ -67,14 +67,14 @@ func (l *loop) gathered(p cgroup.Path, gather func(cgroup.Path) (cgroup.Gathered
 	return err
 }
 
-// forgetStuck forgets threads of cgroups that nothing is wanted of any more.
-func (l *loop) forgetStuck() {
-	maps.DeleteFunc(l.threads.stuck, func(p cgroup.Path, _ stuck) bool { _, known := l.tree.Current[p]; return !known })
+// forgetStranded forgets threads of cgroups that nothing is wanted of any more.
+func (l *Loop) forgetStranded() {
+	maps.DeleteFunc(l.threads.stranded, func(p cgroup.Path, _ strandedThreads) bool { _, known := l.cache.Current[p]; return !known })
 }
 
-func (l *loop) stuckProblems() []pools.Problem {
+func (l *Loop) strandedProblems() []pools.Problem {
 	var all []pools.Problem
-	for at, s := range l.threads.stuck {
+	for at, s := range l.threads.stranded {
 		p := pools.Problem{Reason: pools.Reason{Code: codeStuckThreads, Text: s.err(at).Error()}}
 		l.nameOwner(&p, at)
 		all = append(all, p)

@@ -94,12 +94,12 @@ func TestStuckThreads(t *testing.T) {
 // be where he was.
 func TestUngatheredKeepsWhatItHolds(t *testing.T) {
 	state := cgroup.State{Path: "a", CPUs: cpuset.Range(0, 3), Effective: cpuset.Range(0, 3), HasCPUSet: true, Populated: true}
-	tr := kernelstate.NewTree(func(cgroup.Path) (cgroup.State, error) { return state, nil })
+	tr := kernelstate.New(func(cgroup.Path) (cgroup.State, error) { return state, nil })
 	var fails error
-	tr.Gather = func(cgroup.Path) error { return fails }
+	tr.MoveThreads = func(cgroup.Path) error { return fails }
 	target := cgroup.Target{Path: "a", Unit: "a.service", CPUs: cpuset.Of(0)}
 	refresh := func() map[cgroup.Path]error {
-		_, errs := tr.Refresh([]cgroup.Target{target}, inventory.NewModel(cgroup.DriverSystemd))
+		_, errs := tr.Refresh([]cgroup.Target{target}, inventory.New(cgroup.DriverSystemd))
 		return errs
 	}
 	if errs := refresh(); errs != nil {

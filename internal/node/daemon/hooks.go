@@ -38,8 +38,8 @@ import (
 // after 2 s (NRI's plugin_request_timeout), and goes on without.
 const hookPatience = time.Second
 
-// createAsked asks where a container is to be that the runtime is about to create.
-type createAsked struct {
+// createRequest asks where a container is to be that the runtime is about to create.
+type createRequest struct {
 	pod       cri.Pod
 	container cri.Container
 	asker     <-chan struct{} // closed when nobody waits any more
@@ -53,8 +53,8 @@ type created struct {
 	err   error
 }
 
-// startAsked asks whether a container's first process may go on.
-type startAsked struct {
+// startRequest asks whether a container's first process may go on.
+type startRequest struct {
 	id     string
 	asker  <-chan struct{}
 	answer chan<- error
@@ -62,18 +62,18 @@ type startAsked struct {
 	noted  bool // see noteStarts
 }
 
-func (a *createAsked) apply(l *loop) {
-	l.settlePromises(true, time.Now()) // the runtime has done with the one before
-	l.model.Expect(a.pod, a.container)
-	l.supersede(l.model.Containers[a.container.ID])
+func (a *createRequest) apply(l *Loop) {
+	l.settleUpdates(true, time.Now()) // the runtime has done with the one before
+	l.inventory.Expect(a.pod, a.container)
+	l.supersede(l.inventory.Containers[a.container.ID])
 	// The kubelet asks for none, unless its CPU manager is static.
-	l.model.Containers[a.container.ID].Foreign = a.container.Requested.CPUs != "" && !l.settings.Pools.Kubelet
+	l.inventory.Containers[a.container.ID].PlacedElsewhere = a.container.Requested.CPUs != "" && !l.settings.Pools.Kubelet
 	l.creating = append(l.creating, a)
 }
 
-func (a *startAsked) apply(l *loop) {
+func (a *startRequest) apply(l *Loop) {
 	l.starting = append(l.starting, a)
-	if e := l.model.Containers[a.id]; e == nil || e.Unconfirmed {
+	if e := l.inventory.Containers[a.id]; e == nil || e.Unconfirmed {
 		l.fetchContainer(a.id)
 	}
 }
@@ -81,19 +81,19 @@ func (a *startAsked) apply(l *loop) {
 // noteStarts notes of the containers that are about to start that their cgroups are
 // made and may be written. Of one that was not known that is when the runtime has told
 // of it.
-func (l *loop) noteStarts() {
+func (l *Loop) noteStarts() {
 	for _, a := range l.starting {
-		if e := l.model.Containers[a.id]; e != nil && !a.noted {
+		if e := l.inventory.Containers[a.id]; e != nil && !a.noted {
 			a.noted, e.Unconfirmed, e.Starting = true, false, true
-			l.tree.Distrust(e.Path)
+			l.cache.Invalidate(e.Path)
 		}
 	}
 }
 
 // answerHooks answers those whom the last pass has settled, or whose time is over.
 // It says whether another pass is needed.
-func (l *loop) answerHooks(now time.Time) (again bool) {
-	l.creating = slices.DeleteFunc(l.creating, func(a *createAsked) bool {
+func (l *Loop) answerHooks(now time.Time) (again bool) {
+	l.creating = slices.DeleteFunc(l.creating, func(a *createRequest) bool {
 		if gone(a.asker) {
 			l.giveUp(a)
 			l.fetchContainer(a.container.ID) // the runtime may have gone on without an answer
@@ -114,7 +114,7 @@ func (l *loop) answerHooks(now time.Time) (again bool) {
 		a.answer <- c
 		return true
 	})
-	l.starting = slices.DeleteFunc(l.starting, func(a *startAsked) bool {
+	l.starting = slices.DeleteFunc(l.starting, func(a *startRequest) bool {
 		_, p := findPlacement(&l.status.plan, a.id)
 		done, err := l.decideStart(a, p, targetOf(l.status.targets, a.id), now)
 		if done = done || gone(a.asker); done {
@@ -135,7 +135,7 @@ func gone(asker <-chan struct{}) bool {
 }
 
 // nextHook calls earlier with the times at which somebody's patience ends.
-func (l *loop) nextHook(earlier func(time.Time)) {
+func (l *Loop) nextHook(earlier func(time.Time)) {
 	for _, a := range l.creating {
 		earlier(a.since.Add(hookPatience))
 	}
@@ -145,24 +145,24 @@ func (l *loop) nextHook(earlier func(time.Time)) {
 }
 
 // takeBack forgets a container that is not going to be created.
-func (l *loop) takeBack(a *createAsked) {
-	l.model.DropContainer(a.container.ID)
-	l.breakPromises(a.updates)
+func (l *Loop) takeBack(a *createRequest) {
+	l.inventory.DropContainer(a.container.ID)
+	l.dropUpdates(a.updates)
 }
 
 // giveUp is takeBack where the runtime may make the container all the same. Nothing but
 // its question has told that another plugin places it.
-func (l *loop) giveUp(a *createAsked) {
-	e := l.model.Containers[a.container.ID]
-	if l.takeBack(a); e != nil && e.Foreign {
-		e.Unborn, e.Unconfirmed = false, true
-		l.model.SetContainer(a.container.ID, e)
+func (l *Loop) giveUp(a *createRequest) {
+	e := l.inventory.Containers[a.container.ID]
+	if l.takeBack(a); e != nil && e.PlacedElsewhere {
+		e.Asked, e.Unconfirmed = false, true
+		l.inventory.SetContainer(a.container.ID, e)
 	}
 }
 
 // decideCreate is the answer, if there is one yet, to who is planned as p; nil if it is not
 // planned.
-func (l *loop) decideCreate(a *createAsked, pod *pools.PodPlan, p *pools.Placement, now time.Time) (created, bool) {
+func (l *Loop) decideCreate(a *createRequest, pod *pools.PodPlan, p *pools.Placement, now time.Time) (created, bool) {
 	late := now.Sub(a.since) >= hookPatience
 	refuse := l.settings.Config.OnRefusal != config.RefusalShared
 	switch {
@@ -171,7 +171,7 @@ func (l *loop) decideCreate(a *createAsked, pod *pools.PodPlan, p *pools.Placeme
 	case p.Pool == pools.Other:
 		return created{reply: l.leave(a)}, true
 	case p.Refused != nil && refuse:
-		l.turnAway(pod, p, now)
+		l.refuse(pod, p, now)
 		return created{err: fmt.Errorf("%s: %s", p.Refused.Code, p.Refused.Why)}, true
 	case p.Reason.Code == pools.CodeWaiting && !late:
 		return created{}, false
@@ -191,7 +191,7 @@ func (l *loop) decideCreate(a *createAsked, pod *pools.PodPlan, p *pools.Placeme
 			return created{err: fmt.Errorf("all CPUs of the shared pool are taken: %s still has %s", by, taken)}, true
 		}
 	}
-	l.noteBirth(l.model.Containers[a.container.ID], p)
+	l.noteCreated(l.inventory.Containers[a.container.ID], p)
 	return created{reply: l.reply(a, pod, p, cpus)}, true
 }
 
@@ -215,9 +215,9 @@ func placementIn(pod *pools.PodPlan, id string) *pools.Placement {
 
 // leave is the answer for a container that another manager places: none, and it is made
 // as that has asked.
-func (l *loop) leave(a *createAsked) nri.Reply {
-	e := l.model.Containers[a.container.ID]
-	e.Unborn, e.Unconfirmed = false, true
+func (l *Loop) leave(a *createRequest) nri.Reply {
+	e := l.inventory.Containers[a.container.ID]
+	e.Asked, e.Unconfirmed = false, true
 	e.FoundBy(telemetry.WayNRI)
 	return nri.Reply{Updates: a.updates}
 }
@@ -228,7 +228,7 @@ func (l *loop) leave(a *createAsked) nri.Reply {
 // (pause containers, units) has left by the kernel's word, and is sealed in a moment.
 // Slices of the host keep nobody away (ADR 0011). An owner gets all of its own CPUs or
 // none, and what there is of those that it shares.
-func (l *loop) obtainable(p *pools.Placement) (cpus, taken cpuset.Set, by cgroup.Path) {
+func (l *Loop) obtainable(p *pools.Placement) (cpus, taken cpuset.Set, by cgroup.Path) {
 	all := p.Runs()
 	note := func(held cpuset.Set, at cgroup.Path) {
 		if held = held.Intersection(all); !held.IsEmpty() {
@@ -240,7 +240,7 @@ func (l *loop) obtainable(p *pools.Placement) (cpus, taken cpuset.Set, by cgroup
 		if t.Container == p.ID || t.CPUs.IsEmpty() || t.Around || !t.Exclusive && !p.Exclusive {
 			continue // of slices of pods only weight and quota are ours
 		}
-		c := l.tree.Current[t.Path]
+		c := l.cache.Current[t.Path]
 		if !c.Exists {
 			continue
 		}
@@ -263,11 +263,11 @@ func (l *loop) obtainable(p *pools.Placement) (cpus, taken cpuset.Set, by cgroup
 	return all.Difference(taken), taken, by
 }
 
-// noteBirth records what the container would have been without us, for restore. The
+// noteCreated records what the container would have been without us, for restore. The
 // answer does not wait for the disk.
-func (l *loop) noteBirth(e *inventory.ContainerEntry, p *pools.Placement) {
+func (l *Loop) noteCreated(e *inventory.Container, p *pools.Placement) {
 	note := func(file, value string) {
-		l.ledger.Remember(undo.Original{Path: e.Path, File: file, Container: e.Container.ID, Value: value})
+		l.journal.Remember(undo.Original{Path: e.Path, File: file, Container: e.Container.ID, Value: value})
 	}
 	if e.Path == "" {
 		return
@@ -289,15 +289,15 @@ func (l *loop) noteBirth(e *inventory.ContainerEntry, p *pools.Placement) {
 }
 
 // reply makes the answer, and the container one that has it on record.
-func (l *loop) reply(a *createAsked, pod *pools.PodPlan, p *pools.Placement, cpus cpuset.Set) nri.Reply {
+func (l *Loop) reply(a *createRequest, pod *pools.PodPlan, p *pools.Placement, cpus cpuset.Set) nri.Reply {
 	given := *p
 	if given.Exclusive = p.Exclusive && p.CPUs.IsSubsetOf(cpus); given.Exclusive {
 		given.Mixed = cpus.Difference(p.CPUs)
 	} else {
 		given.CPUs, given.Mixed = cpus, cpuset.Set{}
 	}
-	e := l.model.Containers[a.container.ID]
-	e.Unborn, e.Unconfirmed, e.Recorded = false, true, cpus
+	e := l.inventory.Containers[a.container.ID]
+	e.Asked, e.Unconfirmed, e.Recorded = false, true, cpus
 	e.FoundBy(telemetry.WayNRI)
 	if !p.Mems.IsEmpty() {
 		e.Mems = p.Mems
@@ -314,7 +314,7 @@ func (l *loop) reply(a *createAsked, pod *pools.PodPlan, p *pools.Placement, cpu
 // unless it was let, or that is on those of somebody else, must not begin. Who is not
 // known, from a time without NRI, is being asked for. p and t are what is planned for it,
 // nil if nothing is.
-func (l *loop) decideStart(a *startAsked, p *pools.Placement, t *cgroup.Target, now time.Time) (done bool, refusal error) {
+func (l *Loop) decideStart(a *startRequest, p *pools.Placement, t *cgroup.Target, now time.Time) (done bool, refusal error) {
 	late := now.Sub(a.since) >= hookPatience
 	if p != nil && p.Pool == pools.Other {
 		return true, nil
@@ -322,7 +322,7 @@ func (l *loop) decideStart(a *startAsked, p *pools.Placement, t *cgroup.Target, 
 	if t == nil {
 		return late, nil
 	}
-	c := l.tree.Current[t.Path]
+	c := l.cache.Current[t.Path]
 	switch {
 	case c.Exists && !late && l.partitionPending(*t):
 		return false, nil
@@ -356,14 +356,14 @@ func targetOf(targets []cgroup.Target, container string) *cgroup.Target {
 	return nil
 }
 
-// hurry lets those go on without the kubelet's word whose answer is due.
-func (l *loop) hurry(now time.Time) {
+// expireHints lets those go on without the kubelet's word whose answer is due.
+func (l *Loop) expireHints(now time.Time) {
 	for _, a := range l.creating {
-		e := l.model.Containers[a.container.ID]
+		e := l.inventory.Containers[a.container.ID]
 		if e == nil || now.Sub(a.since) < hookPatience {
 			continue
 		}
-		key := l.model.KeyOf(e)
+		key := l.inventory.KeyOf(e)
 		if w := l.hints.Open[key]; w != nil && !w.Strict && !w.Alone {
 			l.hints.GoOn(key, w)
 		}

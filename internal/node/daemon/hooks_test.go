@@ -215,7 +215,7 @@ func TestRefusedIsNotCreated(t *testing.T) {
 	if reply := a.mustCreate(pod, a.container(pod, "app", whole(2))); !reply.Adjustment.CPUs.IsSubsetOf(cpuset.Range(4, 7)) {
 		t.Errorf("CPUs = %s; want guaranteed ones", reply.Adjustment.CPUs)
 	}
-	a.loop.box.Post(reexecuted{})
+	a.loop.box.Post(systemdReloaded{})
 	a.view("no refusal", func(v *telemetry.View) bool {
 		now, _ := refused(v)
 		return now == 0 && v.Problems["Refused"] == 0

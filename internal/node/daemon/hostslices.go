@@ -5,46 +5,46 @@ import (
 	"slices"
 
 	"github.com/cpupoold/cpupoold/internal/node/desired"
-	services "github.com/cpupoold/cpupoold/internal/node/hostslices"
+	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// yield makes what an administrator has come to say of a unit what it gets back: then
+// releaseSlices makes what an administrator has come to say of a unit what it gets back: then
 // it is given back as soon as he has spoken.
-func (l *loop) yield() {
+func (l *Loop) releaseSlices() {
 	for _, v := range l.status.hosts {
-		e := l.model.Units[v.Name]
-		if v.State == services.Foreign && e != nil && !e.Files.CPUs.IsEmpty() {
-			l.ledger.Amend(undo.OriginalKey{Unit: v.Unit, File: cgroup.FileCPUs}, e.Files.CPUs.String())
+		e := l.inventory.Units[v.Name]
+		if v.State == hostslices.Foreign && e != nil && !e.Files.CPUs.IsEmpty() {
+			l.journal.Amend(undo.OriginalKey{Unit: v.Unit, File: cgroup.FileCPUs}, e.Files.CPUs.String())
 		}
 	}
 }
 
-// claim records that confined units for which systemd has CPUs had none before, unless
+// takeSlices records that confined units for which systemd has CPUs had none before, unless
 // the journal knows better: an administrator's would not be confined, so the daemon has
 // set them, and has lost its journal since. A write would take them for the original,
 // and without one they would pass for an administrator's as soon as the unit is to have
 // others.
-func (l *loop) claim() {
+func (l *Loop) takeSlices() {
 	for _, v := range l.status.hosts {
-		e := l.model.Units[v.Name]
-		if v.State == services.Confined && e != nil && e.Unit.Known && !e.Unit.CPUs.IsEmpty() {
-			l.ledger.Note(undo.Original{Path: v.Path, Unit: v.Unit, File: cgroup.FileCPUs})
+		e := l.inventory.Units[v.Name]
+		if v.State == hostslices.Confined && e != nil && e.Unit.Known && !e.Unit.CPUs.IsEmpty() {
+			l.journal.Note(undo.Original{Path: v.Path, Unit: v.Unit, File: cgroup.FileCPUs})
 		}
 	}
 }
 
 // leftAlone says that a unit of host services is not to be placed.
-func (l *loop) leftAlone(name string) bool {
-	i := slices.IndexFunc(l.status.hosts, func(v services.Verdict) bool { return v.Name == name })
+func (l *Loop) leftAlone(name string) bool {
+	i := slices.IndexFunc(l.status.hosts, func(v hostslices.Verdict) bool { return v.Name == name })
 	if i < 0 {
 		return false
 	}
 	switch l.status.hosts[i].State {
-	case services.Foreign, services.Inside, services.HoldsPods:
+	case hostslices.Foreign, hostslices.Inside, hostslices.HoldsPods:
 		return true
 	}
 	return false
@@ -52,7 +52,7 @@ func (l *loop) leftAlone(name string) bool {
 
 // hostProblems are the host's services that are not confined although they should
 // be, and those with whom units share.
-func (l *loop) hostProblems() []pools.Problem {
+func (l *Loop) hostProblems() []pools.Problem {
 	h := l.settings.Config.HostSlices
 	missing, remedy := "", ""
 	switch {
@@ -71,11 +71,11 @@ func (l *loop) hostProblems() []pools.Problem {
 	for _, v := range l.status.hosts {
 		p := pools.Problem{Unit: v.Name, Reason: pools.Reason{Text: v.Why + "; " + v.Remedy()}}
 		switch {
-		case v.State == services.Foreign:
+		case v.State == hostslices.Foreign:
 			p.Code, p.Text = desired.CodeHostForeign, v.Why+": it is left alone; "+v.Remedy()
-		case v.State == services.HoldsPods:
+		case v.State == hostslices.HoldsPods:
 			p.Code, p.Text = desired.CodeUnitEncloses, v.Why+": it is left alone; "+v.Remedy()
-		case v.State == services.Unknown && l.model.Units[v.Name] != nil, v.State == services.Absent && slices.Contains(h.Units, v.Name):
+		case v.State == hostslices.Unknown && l.inventory.Units[v.Name] != nil, v.State == hostslices.Absent && slices.Contains(h.Units, v.Name):
 			p.Code = codeUnitMissing
 		case !v.Also.IsEmpty():
 			p.Code = desired.CodeHostShares
@@ -89,7 +89,7 @@ func (l *loop) hostProblems() []pools.Problem {
 }
 
 // hostView is what becomes of host services, for metrics.
-func (l *loop) hostView() []telemetry.HostUnit {
+func (l *Loop) hostView() []telemetry.HostUnit {
 	var all []telemetry.HostUnit
 	for _, v := range l.status.hosts {
 		all = append(all, telemetry.HostUnit{Name: v.Name, State: string(v.State)})

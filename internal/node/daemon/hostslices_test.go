@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/node/desired"
-	services "github.com/cpupoold/cpupoold/internal/node/hostslices"
-	previews "github.com/cpupoold/cpupoold/internal/node/preview"
+	"github.com/cpupoold/cpupoold/internal/node/hostslices"
+	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
@@ -272,7 +272,7 @@ func TestPlanShowsTheHost(t *testing.T) {
 	if err := s.Change(o.Config, o.Topology, nil); err != nil {
 		t.Fatal(err)
 	}
-	p, err := previews.PreviewOf(context.Background(), n.host(), s, undo.Journal{}, pools.NamespaceRights{}, time.Now())
+	p, err := preview.PreviewOf(context.Background(), n.host(), s, undo.Document{}, pools.NamespaceRights{}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,12 +288,12 @@ func TestPlanShowsTheHost(t *testing.T) {
 	if d := cmp.Diff(want, writes); d != "" {
 		t.Error(d)
 	}
-	states := make(map[string]services.State)
+	states := make(map[string]hostslices.State)
 	for _, v := range p.Host {
 		states[v.Name] = v.State
 	}
-	wantStates := map[string]services.State{"backup.service": services.Absent, "init.scope": services.Confined, "machine.slice": services.Confined,
-		"system.slice": services.Confined, "user.slice": services.Foreign}
+	wantStates := map[string]hostslices.State{"backup.service": hostslices.Absent, "init.scope": hostslices.Confined, "machine.slice": hostslices.Confined,
+		"system.slice": hostslices.Confined, "user.slice": hostslices.Foreign}
 	if d := cmp.Diff(wantStates, states); d != "" {
 		t.Error(d)
 	}
@@ -411,8 +411,8 @@ func TestHostIsNotToldAgain(t *testing.T) {
 	r.loop.box.Post(relist{})
 	n.eventually("no answer about any of them", func() bool {
 		failed := 0
-		r.inspect(func(l *loop) {
-			for _, e := range l.model.Units {
+		r.inspect(func(l *Loop) {
+			for _, e := range l.inventory.Units {
 				if e.Err != nil {
 					failed++
 				}

@@ -17,20 +17,20 @@ import (
 
 // repartition is partition, with another look at those of whom it has changed what they
 // have or can have.
-func (l *loop) repartition(want []cgroup.Target, keep bool) []cgroup.Target {
+func (l *Loop) repartition(want []cgroup.Target, keep bool) []cgroup.Target {
 	if !l.partition(want, keep, time.Now()) {
 		return want
 	}
-	l.doubtParents(want)
-	return l.look(want)
+	l.recheckParents(want)
+	return l.refreshCache(want)
 }
 
 // partition brings partitions closer to what should be: with keep by giving back
 // alone. It says whether anything was written. First writes wait for the journal.
-func (l *loop) partition(want []cgroup.Target, keep bool, now time.Time) (wrote bool) {
+func (l *Loop) partition(want []cgroup.Target, keep bool, now time.Time) (wrote bool) {
 	s := &l.isolation
-	if l.tree.Doubts {
-		s.stale, l.tree.Doubts = true, false
+	if l.cache.Doubts {
+		s.stale, l.cache.Doubts = true, false
 		s.memory.Clear()
 	}
 	if s.found == nil && !l.findLists() {
@@ -39,7 +39,7 @@ func (l *loop) partition(want []cgroup.Target, keep bool, now time.Time) (wrote 
 	wishes := l.partitionWishes(want, keep, now)
 	former := l.formerPartitions(wishes)
 	if keep {
-		l.spareOwners(former, want)
+		l.keepOwners(former, want)
 	}
 	if len(wishes) == 0 && len(former) == 0 && len(s.missing) == 0 {
 		s.stale = false
@@ -63,7 +63,7 @@ func (l *loop) partition(want []cgroup.Target, keep bool, now time.Time) (wrote 
 		}
 		s.parking.seen(view)
 		if i == 0 {
-			l.contestPartitions(view, wishes, now)
+			l.notePartitionConflicts(view, wishes, now)
 		}
 		if l.failTyped(typed, view, wishes, now) {
 			continue
@@ -88,7 +88,7 @@ func (l *loop) partition(want []cgroup.Target, keep bool, now time.Time) (wrote 
 // what pods are in, which nobody else trims, and partitions of containers. If the journal
 // knew of anything at the start it knew of all partitions that were made, and others are
 // not ours.
-func (l *loop) findLists() bool {
+func (l *Loop) findLists() bool {
 	l.findParking()
 	found := make(map[cgroup.Path]bool)
 	on, _ := l.partitions()
@@ -106,9 +106,9 @@ func (l *loop) findLists() bool {
 		_, _, below := cgroup.PodOf(p.Parent())
 		_, _, deeper := cgroup.PodOf(p.Parent().Parent())
 		switch {
-		case inPod && !below, !inPod && l.ledger.Bare && partition.HoldsPods(p):
+		case inPod && !below, !inPod && l.journal.Bare && partition.HoldsPods(p):
 			found[p.Join("gone")] = true // whoever it was for
-		case below && !deeper && l.ledger.Bare:
+		case below && !deeper && l.journal.Bare:
 			found[p] = true
 		}
 	}
@@ -116,18 +116,18 @@ func (l *loop) findLists() bool {
 	return true
 }
 
-// spareOwners leaves out those who still own what they are on, and are only not to be
+// keepOwners leaves out those who still own what they are on, and are only not to be
 // partitions any more: others go from these CPUs first.
-func (l *loop) spareOwners(former map[cgroup.Path]bool, want []cgroup.Target) {
+func (l *Loop) keepOwners(former map[cgroup.Path]bool, want []cgroup.Target) {
 	for _, t := range want {
-		if t.Exclusive && t.CPUs.Equal(l.tree.Current[t.Path].CPUs) {
+		if t.Exclusive && t.CPUs.Equal(l.cache.Current[t.Path].CPUs) {
 			delete(former, t.Path)
 		}
 	}
 }
 
 // partitionStep asks the kernel, and what follows from its answer.
-func (l *loop) partitionStep(wishes []cgroup.PartitionWish, former map[cgroup.Path]bool, now time.Time) (cgroup.PartitionStep, cgroup.PartitionView, error) {
+func (l *Loop) partitionStep(wishes []cgroup.PartitionWish, former map[cgroup.Path]bool, now time.Time) (cgroup.PartitionStep, cgroup.PartitionView, error) {
 	in := cgroup.PartitionInput{Kernel: l.Kernel, Wishes: wishes, Former: slices.Sorted(maps.Keys(former)), Online: l.Online()}
 	in.Housekeeping, in.Stuck = l.settings.Housekeeping(), l.isolation.held(now)
 	leaves := slices.Clone(in.Former)
@@ -141,10 +141,10 @@ func (l *loop) partitionStep(wishes []cgroup.PartitionWish, former map[cgroup.Pa
 	return cgroup.PlanPartitions(in), in.View, nil
 }
 
-// contestPartitions notes the partitions that somebody has ended by another type. Each
+// notePartitionConflicts notes the partitions that somebody has ended by another type. Each
 // is repaired at once, but for those that he insists on: making and ending partitions
 // in turn costs the whole node time.
-func (l *loop) contestPartitions(view cgroup.PartitionView, wishes []cgroup.PartitionWish, now time.Time) {
+func (l *Loop) notePartitionConflicts(view cgroup.PartitionView, wishes []cgroup.PartitionWish, now time.Time) {
 	s := &l.isolation
 	for _, w := range wishes {
 		n, there := view.Nodes[w.Path]
@@ -152,15 +152,15 @@ func (l *loop) contestPartitions(view cgroup.PartitionView, wishes []cgroup.Part
 			continue
 		}
 		k := retry.RecordKey{Path: w.Path, Property: cgroup.FilePartition}
-		l.bench.Contest(k, retry.Deviation{Property: cgroup.FilePartition, Was: string(w.Type), Is: n.State.String()}, now)
-		l.bench.Blame(k, string(telemetry.CauseUnknown))
+		l.backoffs.NoteExternalWrite(k, retry.Deviation{Property: cgroup.FilePartition, Was: string(w.Type), Is: n.State.String()}, now)
+		l.backoffs.SetCause(k, string(telemetry.CauseUnknown))
 		delete(s.outcomes, w.Path) // which would be counted once more
 		s.stale = true
 	}
 }
 
 // failTyped finds the types that the kernel took and did not grant.
-func (l *loop) failTyped(typed map[cgroup.Path]bool, view cgroup.PartitionView, wishes []cgroup.PartitionWish, now time.Time) (found bool) {
+func (l *Loop) failTyped(typed map[cgroup.Path]bool, view cgroup.PartitionView, wishes []cgroup.PartitionWish, now time.Time) (found bool) {
 	for i, w := range wishes {
 		why, shared := "", view.Shared(w.Path)
 		switch n := view.Nodes[w.Path]; {
@@ -181,7 +181,7 @@ func (l *loop) failTyped(typed map[cgroup.Path]bool, view cgroup.PartitionView, 
 }
 
 // failPartition notes that the kernel has refused a partition.
-func (l *loop) failPartition(w cgroup.PartitionWish, why string, now time.Time) string {
+func (l *Loop) failPartition(w cgroup.PartitionWish, why string, now time.Time) string {
 	f := l.isolation.failures[w.Path]
 	if !partition.SameWish(f.wish, w) {
 		f = partitionFailure{}
@@ -194,34 +194,34 @@ func (l *loop) failPartition(w cgroup.PartitionWish, why string, now time.Time) 
 
 // noteOfPartitions records what partitions replace, and says whether that is on disk.
 // What was there before is never anything: a cgroup is made without.
-func (l *loop) noteOfPartitions(writes []cgroup.PartitionWrite, now time.Time) bool {
+func (l *Loop) noteOfPartitions(writes []cgroup.PartitionWrite, now time.Time) bool {
 	for _, w := range writes {
 		o := undo.Original{Path: w.Path, File: w.Property, Container: w.Container}
 		if w.Property == cgroup.FilePartition {
 			o.Value = string(cgroup.MemberPartition)
 		}
-		l.ledger.Note(o)
+		l.journal.Note(o)
 		if w.Leaf != "" { // whose type tells afterwards that the lists above are ours
-			l.ledger.Note(undo.Original{Path: w.Leaf, File: cgroup.FilePartition, Container: w.Container, Value: string(cgroup.MemberPartition)})
+			l.journal.Note(undo.Original{Path: w.Leaf, File: cgroup.FilePartition, Container: w.Container, Value: string(cgroup.MemberPartition)})
 		}
 	}
 	l.save(now)
-	return l.ledger.Safe() || l.status.journalLate
+	return l.journal.Safe() || l.status.journalLate
 }
 
 // adopt records the partitions that a daemon has left whose journal is lost: restore
 // takes them away, too.
-func (l *loop) adopt(wishes []cgroup.PartitionWish, outcomes map[cgroup.Path]cgroup.PartitionOutcome, now time.Time) {
+func (l *Loop) adopt(wishes []cgroup.PartitionWish, outcomes map[cgroup.Path]cgroup.PartitionOutcome, now time.Time) {
 	added := false
 	for _, w := range wishes {
-		if outcomes[w.Path].Phase != cgroup.PartitionInForce || l.ledger.Touched(w.Path, cgroup.FilePartition) {
+		if outcomes[w.Path].Phase != cgroup.PartitionInForce || l.journal.Touched(w.Path, cgroup.FilePartition) {
 			continue
 		}
 		added = true
-		l.ledger.Remember(undo.Original{Path: w.Path, File: cgroup.FilePartition, Container: w.Container, Value: string(cgroup.MemberPartition)})
-		l.ledger.Remember(undo.Original{Path: w.Path, File: cgroup.FileExclusive, Container: w.Container})
+		l.journal.Remember(undo.Original{Path: w.Path, File: cgroup.FilePartition, Container: w.Container, Value: string(cgroup.MemberPartition)})
+		l.journal.Remember(undo.Original{Path: w.Path, File: cgroup.FileExclusive, Container: w.Container})
 		for a := w.Path.Parent(); a != ""; a = a.Parent() {
-			l.ledger.Remember(undo.Original{Path: a, File: cgroup.FileExclusive})
+			l.journal.Remember(undo.Original{Path: a, File: cgroup.FileExclusive})
 		}
 	}
 	if added {
@@ -232,12 +232,12 @@ func (l *loop) adopt(wishes []cgroup.PartitionWish, outcomes map[cgroup.Path]cgr
 // writePartitions makes the writes up to the first that fails. Who has needed that one
 // does without; if it was for nobody's wish, or his wish is given up already, the cgroup
 // is left as it is.
-func (l *loop) writePartitions(writes []cgroup.PartitionWrite, wishes []cgroup.PartitionWish, typed map[cgroup.Path]bool, now time.Time) {
+func (l *Loop) writePartitions(writes []cgroup.PartitionWrite, wishes []cgroup.PartitionWish, typed map[cgroup.Path]bool, now time.Time) {
 	for _, w := range writes {
 		err := l.Cgroups.Apply(w.Write)
 		l.isolation.memory.ForgetUp(w.Path)
 		l.isolation.memory.ForgetUp(w.Leaf)
-		l.tree.Wrote(w.Write, err)
+		l.cache.Wrote(w.Write, err)
 		l.count(w.Write, err)
 		switch {
 		case err == nil:
@@ -276,9 +276,9 @@ func (s *isolation) held(now time.Time) map[cgroup.Path]string {
 }
 
 // partitioned takes over how things are when nothing is left to be written.
-func (l *loop) partitioned(step cgroup.PartitionStep, wishes []cgroup.PartitionWish, former map[cgroup.Path]bool, keep bool, now time.Time) {
+func (l *Loop) partitioned(step cgroup.PartitionStep, wishes []cgroup.PartitionWish, former map[cgroup.Path]bool, keep bool, now time.Time) {
 	s := &l.isolation
-	l.notePartitionless(step.Missing, now)
+	l.noteUnownedCPUs(step.Missing, now)
 	clear(s.former)
 	for p := range former {
 		s.former[p] = len(s.missing) > s.leaked.Len()
@@ -312,9 +312,9 @@ func (l *loop) partitioned(step cgroup.PartitionStep, wishes []cgroup.PartitionW
 	}
 }
 
-// notePartitionless follows the CPUs that are in nobody's hands, but for those in
+// noteUnownedCPUs follows the CPUs that are in nobody's hands, but for those in
 // partitions of others.
-func (l *loop) notePartitionless(missing cpuset.Set, now time.Time) {
+func (l *Loop) noteUnownedCPUs(missing cpuset.Set, now time.Time) {
 	s := &l.isolation
 	if !missing.IsEmpty() {
 		others, err := l.Cgroups.Partitioned()
@@ -346,12 +346,12 @@ func (l *loop) notePartitionless(missing cpuset.Set, now time.Time) {
 	}
 }
 
-// doubtParents has those read again of whom a partition has changed what they can
+// recheckParents has those read again of whom a partition has changed what they can
 // have.
-func (l *loop) doubtParents(want []cgroup.Target) {
+func (l *Loop) recheckParents(want []cgroup.Target) {
 	for _, t := range want {
-		if c := l.tree.Current[t.Path]; c.Exists && !t.CPUs.IsSubsetOf(c.ParentEffective) {
-			l.tree.Distrust(t.Path)
+		if c := l.cache.Current[t.Path]; c.Exists && !t.CPUs.IsSubsetOf(c.ParentEffective) {
+			l.cache.Invalidate(t.Path)
 		}
 	}
 }

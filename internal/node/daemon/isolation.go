@@ -72,21 +72,21 @@ func (f *partitionFailure) after(now time.Time) {
 
 // partitions says whether containers are to become partitions, and if not, why that is
 // not as configured.
-func (l *loop) partitions() (on bool, why string) { return l.settings.Partitions(l.Kernel) }
+func (l *Loop) partitions() (on bool, why string) { return l.settings.Partitions(l.Kernel) }
 
 // partitionWishes are the partitions that there should be. With keep nothing is to be
 // taken yet.
-func (l *loop) partitionWishes(want []cgroup.Target, keep bool, now time.Time) []cgroup.PartitionWish {
+func (l *Loop) partitionWishes(want []cgroup.Target, keep bool, now time.Time) []cgroup.PartitionWish {
 	var wishes []cgroup.PartitionWish
 	if on, _ := l.partitions(); !on {
 		return nil
 	}
 	for _, t := range want {
-		c := l.tree.Current[t.Path]
+		c := l.cache.Current[t.Path]
 		if !desired.Partitionable(t) || t.Container == "" || !c.Exists {
 			continue
 		}
-		w := cgroup.PartitionWish{Path: t.Path, Container: t.Container, Type: l.settings.PartitionType(l.model, t, l.Kernel), CPUs: t.CPUs}
+		w := cgroup.PartitionWish{Path: t.Path, Container: t.Container, Type: l.settings.PartitionType(l.inventory, t, l.Kernel), CPUs: t.CPUs}
 		w.Not = l.notNow(w, now)
 		w.Keep = keep || !l.alone(t, want)
 		wishes = append(wishes, w)
@@ -101,8 +101,8 @@ func (l *loop) partitionWishes(want []cgroup.Target, keep bool, now time.Time) [
 const cpusetsAlone = "its CPUs are its own by cpusets alone: "
 
 // notNow is why a wish is to wait, empty if it is not.
-func (l *loop) notNow(w cgroup.PartitionWish, now time.Time) string {
-	if slices.Contains(l.bench.Truces(w.Path, l.trespasses, now), cgroup.FilePartition) {
+func (l *Loop) notNow(w cgroup.PartitionWish, now time.Time) string {
+	if slices.Contains(l.backoffs.Pauses(w.Path, l.trespasses, now), cgroup.FilePartition) {
 		return "somebody else ends it whenever it is one, and it is left alone for a while"
 	}
 	if f, failed := l.isolation.failures[w.Path]; failed && partition.SameWish(f.wish, w) && now.Before(f.until) {
@@ -113,25 +113,25 @@ func (l *loop) notNow(w cgroup.PartitionWish, now time.Time) string {
 
 // alone says that an owner is on its CPUs, by its own request, and that nobody else who
 // is placed is on any of them. Slices of the host may be: a partition keeps them off.
-func (l *loop) alone(t cgroup.Target, want []cgroup.Target) bool {
-	if c := l.tree.Current[t.Path]; !c.CPUs.Equal(t.CPUs) || l.tree.Stale[t.Path] {
+func (l *Loop) alone(t cgroup.Target, want []cgroup.Target) bool {
+	if c := l.cache.Current[t.Path]; !c.CPUs.Equal(t.CPUs) || l.cache.Stale[t.Path] {
 		return false
 	}
 	return !slices.ContainsFunc(want, func(o cgroup.Target) bool {
-		c := l.tree.Current[o.Path]
+		c := l.cache.Current[o.Path]
 		return o.Path != t.Path && !o.CPUs.IsEmpty() && !o.Around && c.Exists && c.Effective.Overlaps(t.CPUs)
 	})
 }
 
 // formerPartitions are the cgroups that have had a partition of ours, by the journal,
 // and should not have one.
-func (l *loop) formerPartitions(wishes []cgroup.PartitionWish) map[cgroup.Path]bool {
+func (l *Loop) formerPartitions(wishes []cgroup.PartitionWish) map[cgroup.Path]bool {
 	former := make(map[cgroup.Path]bool)
-	for k := range l.ledger.Originals {
+	for k := range l.journal.Originals {
 		switch {
 		case k.File == cgroup.FilePartition:
 			former[k.Path] = true
-		case k.File == cgroup.FileExclusive && !l.ledger.Touched(k.Path, cgroup.FilePartition):
+		case k.File == cgroup.FileExclusive && !l.journal.Touched(k.Path, cgroup.FilePartition):
 			former[k.Path.Join("gone")] = true // whoever it was for: the list is ours to trim
 		}
 	}
@@ -149,7 +149,7 @@ func (l *loop) formerPartitions(wishes []cgroup.PartitionWish) map[cgroup.Path]b
 }
 
 // partitionsSettled says that nothing has changed since the last look.
-func (l *loop) partitionsSettled(wishes []cgroup.PartitionWish, former map[cgroup.Path]bool, now time.Time) bool {
+func (l *Loop) partitionsSettled(wishes []cgroup.PartitionWish, former map[cgroup.Path]bool, now time.Time) bool {
 	s := &l.isolation
 	if s.stale || len(s.missing) > s.leaked.Len() || len(wishes) != len(s.settled) {
 		return false
@@ -170,7 +170,7 @@ func (l *loop) partitionsSettled(wishes []cgroup.PartitionWish, former map[cgrou
 		if !known || !partition.SameWish(old, w) || old.Not != w.Not || old.Keep && !w.Keep {
 			return false
 		}
-		inForce := l.tree.Current[w.Path].Partition.Is(w.Type)
+		inForce := l.cache.Current[w.Path].Partition.Is(w.Type)
 		if w.Path == cgroup.Parking {
 			inForce = l.parkedStill()
 		}
@@ -228,7 +228,7 @@ func (s *isolation) counts() map[string]int {
 
 // isolationProblems are the containers whose CPUs are not kept as they should be, and
 // the CPUs that the kernel has lost.
-func (l *loop) isolationProblems() []pools.Problem {
+func (l *Loop) isolationProblems() []pools.Problem {
 	var all []pools.Problem
 	if _, why := l.partitions(); why != "" {
 		all = append(all, pools.Problem{Reason: pools.Reason{Code: codeNoPartitions, Text: why}})
@@ -247,8 +247,8 @@ func (l *loop) isolationProblems() []pools.Problem {
 			l.nameOwner(&p, t.Path)
 			all = append(all, p)
 		}
-		st := l.tree.Current[t.Path].Partition
-		if _, wished := l.isolation.outcomes[t.Path]; wished || !st.Valid() || l.ledger.Touched(t.Path, cgroup.FilePartition) {
+		st := l.cache.Current[t.Path].Partition
+		if _, wished := l.isolation.outcomes[t.Path]; wished || !st.Valid() || l.journal.Touched(t.Path, cgroup.FilePartition) {
 			continue
 		}
 		p := pools.Problem{Reason: pools.Reason{Code: codeForeignPartition, Text: fmt.Sprintf(
@@ -283,7 +283,7 @@ func (l *loop) isolationProblems() []pools.Problem {
 
 // nextPartition calls earlier with the times at which partitions are to be looked at
 // again.
-func (l *loop) nextPartition(earlier func(time.Time)) {
+func (l *Loop) nextPartition(earlier func(time.Time)) {
 	s := &l.isolation
 	earlier(s.replan)
 	for _, f := range s.failures {
@@ -306,7 +306,7 @@ func (l *loop) nextPartition(earlier func(time.Time)) {
 }
 
 // partitionPending says that a container is to become a partition in a moment.
-func (l *loop) partitionPending(t cgroup.Target) bool {
+func (l *Loop) partitionPending(t cgroup.Target) bool {
 	on, _ := l.partitions()
 	if !on || !desired.Partitionable(t) {
 		return false
@@ -317,7 +317,7 @@ func (l *loop) partitionPending(t cgroup.Target) bool {
 
 // outOfTheWay is told of a cgroup that has gone. It says whether a partition beside it, or
 // in a pod beside it, may have been refused for its sake.
-func (l *loop) outOfTheWay(gone cgroup.Path) bool {
+func (l *Loop) outOfTheWay(gone cgroup.Path) bool {
 	for p, o := range l.isolation.outcomes {
 		if o.Phase != cgroup.PartitionInForce && strings.HasPrefix(string(p), string(gone.Parent())+"/") {
 			l.isolation.stale = true
@@ -329,7 +329,7 @@ func (l *loop) outOfTheWay(gone cgroup.Path) bool {
 
 // untrimmed says that a cgroup has had a partition, and that its CPUs may still be in
 // the lists of others.
-func (l *loop) untrimmed(p cgroup.Path) bool {
+func (l *Loop) untrimmed(p cgroup.Path) bool {
 	open, looked := l.isolation.former[p]
-	return l.ledger.Touched(p, cgroup.FilePartition) && (open || !looked)
+	return l.journal.Touched(p, cgroup.FilePartition) && (open || !looked)
 }

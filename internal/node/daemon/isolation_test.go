@@ -325,11 +325,11 @@ func TestRestoreTellsOfLostPartitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	h, j := n.host(), n.journal()
-	report, err := restore.RestoreAs(&h, t.Context(), undo.Journal{}, config.IsolationCPUSet, false)
+	report, err := restore.RestoreAs(&h, t.Context(), undo.Document{}, config.IsolationCPUSet, false)
 	if err != nil || len(report.Differs) > 0 {
 		t.Errorf("where the daemon makes none: %+v, %v", report, err)
 	}
-	report, err = restore.RestoreAs(&h, t.Context(), undo.Journal{}, config.IsolationPartition, false)
+	report, err = restore.RestoreAs(&h, t.Context(), undo.Document{}, config.IsolationPartition, false)
 	if err != nil || len(report.Differs) != 1 || report.Differs[0].Path != cgroup.Path(n.runtime.Cgroup(id)) || report.Differs[0].Now != "root" {
 		t.Errorf("without a journal: %+v, %v; want the partition among what differs", report, err)
 	}

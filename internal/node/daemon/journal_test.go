@@ -16,8 +16,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-func sampleJournal() undo.Journal {
-	return undo.Journal{
+func sampleJournal() undo.Document {
+	return undo.Document{
 		BootID: "boot-1",
 		Originals: []undo.Original{
 			{Path: "kubepods.slice/a.scope", File: cgroup.FileCPUs, Container: "a", Value: ""},
@@ -31,17 +31,17 @@ func sampleJournal() undo.Journal {
 func TestJournalRoundTrip(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "state", "journal.json")
 	want := sampleJournal()
-	if err := undo.SaveJournal(name, want); err != nil {
+	if err := undo.Save(name, want); err != nil {
 		t.Fatal(err)
 	}
-	got, note := undo.LoadJournal(name, "boot-1", time.Now())
+	got, note := undo.Load(name, "boot-1", time.Now())
 	if note != nil {
 		t.Fatal(note)
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("journal (-written +read):\n%s", d)
 	}
-	got, note = undo.LoadJournal(name, "boot-2", time.Now())
+	got, note = undo.Load(name, "boot-2", time.Now())
 	if note != nil || len(got.Originals)+len(got.Assignments) != 0 {
 		t.Errorf("journal of an earlier boot: %+v, %v; want an empty one", got, note)
 	}
@@ -50,7 +50,7 @@ func TestJournalRoundTrip(t *testing.T) {
 // TestJournalOfVersion1 was written before there were units: an upgrade keeps the
 // originals in it.
 func TestJournalOfVersion1(t *testing.T) {
-	b, err := undo.EncodeJournal(sampleJournal())
+	b, err := undo.Encode(sampleJournal())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestJournalOfVersion1(t *testing.T) {
 	if bytes.Equal(old, b) {
 		t.Fatalf("journal begins with %.20s; want version 2", b)
 	}
-	got, err := undo.DecodeJournal(old)
+	got, err := undo.Decode(old)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestJournalOfVersion1(t *testing.T) {
 }
 
 func TestBadJournalIsSetAside(t *testing.T) {
-	good, err := undo.EncodeJournal(sampleJournal())
+	good, err := undo.Encode(sampleJournal())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestBadJournalIsSetAside(t *testing.T) {
 			if err := os.WriteFile(file, content, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			j, note := undo.LoadJournal(file, "boot-1", time.Unix(7, 0))
+			j, note := undo.Load(file, "boot-1", time.Unix(7, 0))
 			if !errors.Is(note, undo.ErrBadJournal) {
 				t.Errorf("note = %v; want that the journal is damaged", note)
 			}
@@ -104,7 +104,7 @@ func TestBadJournalIsSetAside(t *testing.T) {
 func TestFullDiskKeepsTheOldJournal(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "journal.json")
-	if err := undo.SaveJournal(name, sampleJournal()); err != nil {
+	if err := undo.Save(name, sampleJournal()); err != nil {
 		t.Fatal(err)
 	}
 	// A directory in the place of the new file stands for a write that fails.
@@ -112,16 +112,16 @@ func TestFullDiskKeepsTheOldJournal(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(blocked, "journal.json", "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := undo.SaveJournal(filepath.Join(blocked, "journal.json"), undo.Journal{}); err == nil {
+	if err := undo.Save(filepath.Join(blocked, "journal.json"), undo.Document{}); err == nil {
 		t.Error("no error although the journal could not be replaced")
 	}
-	if j, note := undo.LoadJournal(name, "boot-1", time.Now()); note != nil || len(j.Originals) != 2 {
+	if j, note := undo.Load(name, "boot-1", time.Now()); note != nil || len(j.Originals) != 2 {
 		t.Errorf("old journal = %+v, %v", j, note)
 	}
 }
 
 func FuzzDecodeJournal(f *testing.F) {
-	good, err := undo.EncodeJournal(sampleJournal())
+	good, err := undo.Encode(sampleJournal())
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -129,18 +129,18 @@ func FuzzDecodeJournal(f *testing.F) {
 	f.Add([]byte(`{"version":1,"sha256":"","data":{}}`))
 	f.Add([]byte(`{"version":1,"data":null}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		j, err := undo.DecodeJournal(b)
+		j, err := undo.Decode(b)
 		if err != nil {
 			if !errors.Is(err, undo.ErrBadJournal) {
 				t.Fatalf("error of another kind: %v", err)
 			}
 			return
 		}
-		again, err := undo.EncodeJournal(j)
+		again, err := undo.Encode(j)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if j2, err := undo.DecodeJournal(again); err != nil || !cmp.Equal(j, j2) {
+		if j2, err := undo.Decode(again); err != nil || !cmp.Equal(j, j2) {
 			t.Fatalf("round trip: %+v, %v; want %+v", j2, err, j)
 		}
 	})

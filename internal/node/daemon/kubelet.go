@@ -15,7 +15,7 @@ import (
 
 // askHints asks the kubelet if somebody waits for it. Only one question is under
 // way at a time; who comes meanwhile is in the next.
-func (l *loop) askHints(pods []pools.Pod, now time.Time) {
+func (l *Loop) askHints(pods []pools.Pod, now time.Time) {
 	if l.Devices == nil {
 		return
 	}
@@ -36,27 +36,27 @@ func (l *loop) askHints(pods []pools.Pod, now time.Time) {
 		ctx, cancel := context.WithTimeout(ctx, numahints.HintPatience)
 		defer cancel()
 		found, err := l.Devices.List(ctx)
-		return hintsArrived{numahints.Hinted{Keys: keys, Containers: found, Err: err}}
+		return hintsArrived{numahints.Answer{Keys: keys, Containers: found, Err: err}}
 	})
 }
 
 // hintsArrived is the event.
-type hintsArrived struct{ numahints.Hinted }
+type hintsArrived struct{ numahints.Answer }
 
 // apply takes the kubelet's answer over. Who has none is asked for again.
-func (e hintsArrived) apply(l *loop) {
+func (e hintsArrived) apply(l *Loop) {
 	h, now := l.hints, time.Now()
 	h.Asking = false
 	nobody := errors.Is(e.Err, hostenv.ErrNoKubelet) && h.State == ""
-	l.judgeHints(e.Err)
+	l.noteHintState(e.Err)
 	if e.Err == nil {
 		names := make(map[string]string) // namespace/name of pods that were asked for → UID
-		for _, p := range l.model.Pods {
+		for _, p := range l.inventory.Pods {
 			if e.Asked(p.Uid) {
 				names[p.Pod.Namespace+"/"+p.Pod.Name] = p.Uid
 			}
 		}
-		h.Take(e.Hinted, names)
+		h.Take(e.Answer, names)
 		for _, c := range e.Containers {
 			if c.Err != nil && names[c.Namespace+"/"+c.Pod] != "" {
 				l.log.Warn("hint is not complete", "pod", c.Namespace+"/"+c.Pod, "container", c.Name, "error", c.Err)
@@ -77,8 +77,8 @@ func (e hintsArrived) apply(l *loop) {
 	}
 }
 
-// judgeHints says once when the kubelet stops answering, and when it answers again.
-func (l *loop) judgeHints(err error) {
+// noteHintState says once when the kubelet stops answering, and when it answers again.
+func (l *Loop) noteHintState(err error) {
 	h, before := l.hints, l.hints.State
 	if err == nil {
 		h.State = telemetry.SourceOK

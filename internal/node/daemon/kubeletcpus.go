@@ -12,23 +12,23 @@ import (
 
 // askKubelet reads the kubelet's choice, if it may be another. One question is under
 // way at a time.
-func (l *loop) askKubelet(now time.Time) {
+func (l *Loop) askKubelet(now time.Time) {
 	k := &l.kubelet
 	if l.Manager == nil || k.Asking || !k.Due && (k.Retry.IsZero() || now.Before(k.Retry)) {
 		return
 	}
 	k.Asking, k.Due, k.Retry = true, false, time.Time{}
-	l.Asks.Submit("kubelet", func(ctx context.Context) actor.Event { return kubeletArrived{desired.LookAtKubelet(&l.Host, ctx)} })
+	l.Asks.Submit("kubelet", func(ctx context.Context) actor.Event { return kubeletArrived{desired.FetchKubelet(&l.Host, ctx)} })
 }
 
 // kubeletArrived is the event.
-type kubeletArrived struct{ desired.KubeletTold }
+type kubeletArrived struct{ desired.KubeletStatus }
 
-func (e kubeletArrived) apply(l *loop) {
+func (e kubeletArrived) apply(l *Loop) {
 	k := &l.kubelet
 	before := k.Err
 	k.Asking, k.Told = false, true
-	k.Take(e.KubeletTold, l.model.UidOf)
+	k.Take(e.KubeletStatus, l.inventory.UidOf)
 	if k.Err != nil {
 		k.Retry = time.Now().Add(relistPause)
 	}
@@ -41,7 +41,7 @@ func (e kubeletArrived) apply(l *loop) {
 }
 
 // kubeletProblems are those with the kubelet as a manager of CPUs.
-func (l *loop) kubeletProblems() []pools.Problem {
+func (l *Loop) kubeletProblems() []pools.Problem {
 	k := &l.kubelet
 	if l.Manager == nil || !k.Told {
 		return nil

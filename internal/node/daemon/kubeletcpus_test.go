@@ -325,14 +325,14 @@ func TestKubeletState(t *testing.T) {
 // TestKubeletListed: where the file cannot be understood PodResources tells who has CPUs
 // alone.
 func TestKubeletListed(t *testing.T) {
-	k := desired.KubeletCPUs{Shared: cpuset.Range(2, 7), Policy: "static"}
+	k := desired.StaticKubelet{Shared: cpuset.Range(2, 7), Policy: "static"}
 	uidOf := func(namespace, name string) string {
 		if namespace == "default" && name == "p" {
 			return "uid"
 		}
 		return ""
 	}
-	k.Take(desired.KubeletTold{Err: errors.New("torn"), Listed: []podresources.Container{
+	k.Take(desired.KubeletStatus{Err: errors.New("torn"), Listed: []podresources.Container{
 		{Namespace: "default", Pod: "p", Name: "app", CPUs: cpuset.Of(3)},
 		{Namespace: "default", Pod: "p", Name: "side"},
 		{Namespace: "default", Pod: "unknown", Name: "app", CPUs: cpuset.Of(4)},
@@ -341,11 +341,11 @@ func TestKubeletListed(t *testing.T) {
 	if len(k.Held) != 1 || k.Held[0].Key != want.Key || !k.Held[0].CPUs.Equal(want.CPUs) || !k.Shared.Equal(cpuset.Of(2, 5, 6, 7)) || k.Err == nil {
 		t.Errorf("known are %v, shared %s, error %v", k.Held, k.Shared, k.Err)
 	}
-	k.Take(desired.KubeletTold{Err: errors.New("torn"), ListErr: hostenv.ErrNoKubelet}, uidOf)
+	k.Take(desired.KubeletStatus{Err: errors.New("torn"), ListErr: hostenv.ErrNoKubelet}, uidOf)
 	if len(k.Held) != 1 {
 		t.Errorf("nobody tells anything, and %v are known; want what was", k.Held)
 	}
-	k.Take(desired.KubeletTold{Err: errors.New("torn")}, uidOf)
+	k.Take(desired.KubeletStatus{Err: errors.New("torn")}, uidOf)
 	if len(k.Held) != 0 || !k.Shared.Equal(cpuset.Of(2, 3, 5, 6, 7)) {
 		t.Errorf("all have ended, and %v are known, shared %s; want what was given back in it", k.Held, k.Shared)
 	}
@@ -373,7 +373,7 @@ func TestRestoreBesideKubelet(t *testing.T) {
 	}
 
 	k.set(func() { k.err = fs.ErrNotExist })
-	lost := undo.Journal{Originals: []undo.Original{{Path: "gone.scope", File: cgroup.FileCPUs, Container: "gone", Value: "2-7"}}}
+	lost := undo.Document{Originals: []undo.Original{{Path: "gone.scope", File: cgroup.FileCPUs, Container: "gone", Value: "2-7"}}}
 	if _, err := restore.HostRestore(&h, t.Context(), lost); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "restart the kubelet") {
 		t.Errorf("restore without the kubelet's file: %v; want that it is said", err)
 	}
@@ -387,7 +387,7 @@ func TestOthersBesideKubelet(t *testing.T) {
 	id := k.run("m", "kube-system", "app", management(map[string]int{"app": 409}))
 	boot, err := undo.ReadBootID()
 	if err == nil {
-		err = undo.SaveJournal(n.host().Journal, undo.Journal{BootID: boot, Others: []undo.Left{{PodUID: "m", Container: "app"}}})
+		err = undo.Save(n.host().Journal, undo.Document{BootID: boot, Others: []undo.Left{{PodUID: "m", Container: "app"}}})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -448,13 +448,13 @@ func TestKubeletRefusesToBeTraded(t *testing.T) {
 // pool's even while nobody knows what is on record.
 func TestKeepBesideKubelet(t *testing.T) {
 	n := newStaticNode(t)
-	l := &loop{Host: hostenv.Host{Manager: n.manager}, tree: kernelstate.NewTree(nil)}
+	l := &Loop{Host: hostenv.Host{Manager: n.manager}, cache: kernelstate.New(nil)}
 	managed := pools.Placement{Pool: pools.Management, CPUs: cpuset.Range(0, 1)}
-	if keep := l.keep(&inventory.ContainerEntry{Path: "m.scope"}, &managed, cri.Resources{CPUs: "2-7"}); keep.CPUs != "0-1" {
+	if keep := l.keep(&inventory.Container{Path: "m.scope"}, &managed, cri.Resources{CPUs: "2-7"}); keep.CPUs != "0-1" {
 		t.Errorf("a management container keeps %q; want 0-1", keep.CPUs)
 	}
 	kubelets := pools.Placement{Pool: pools.Other, CPUs: cpuset.Range(2, 3)}
-	if keep := l.keep(&inventory.ContainerEntry{Path: "s.scope"}, &kubelets, cri.Resources{CPUs: "2-7"}); keep != (cri.Resources{}) {
+	if keep := l.keep(&inventory.Container{Path: "s.scope"}, &kubelets, cri.Resources{CPUs: "2-7"}); keep != (cri.Resources{}) {
 		t.Errorf("one of the kubelet's keeps %v; want nothing", keep)
 	}
 }

@@ -13,11 +13,11 @@ func TestOriginalOfAUnit(t *testing.T) {
 	was := undo.Original{Path: "system.slice/du.service", File: cgroup.FileCPUs, Unit: "du.service"}
 	moved := was
 	moved.Path, moved.Value = "radio.slice/du.service", "4-5"
-	for name, l := range map[string]*undo.Ledger{
-		"noted":        undo.NewLedger(undo.Journal{}),
-		"journal":      undo.NewLedger(undo.Journal{Originals: []undo.Original{was, moved}}),
-		"other order":  undo.NewLedger(undo.Journal{Originals: []undo.Original{moved, was}}),
-		"one and note": undo.NewLedger(undo.Journal{Originals: []undo.Original{was}}),
+	for name, l := range map[string]*undo.Journal{
+		"noted":        undo.New(undo.Document{}),
+		"journal":      undo.New(undo.Document{Originals: []undo.Original{was, moved}}),
+		"other order":  undo.New(undo.Document{Originals: []undo.Original{moved, was}}),
+		"one and note": undo.New(undo.Document{Originals: []undo.Original{was}}),
 	} {
 		l.Note(was)
 		l.Note(moved)

@@ -17,10 +17,10 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
-	cluster "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/numahints"
-	quiets "github.com/cpupoold/cpupoold/internal/node/quiet"
-	recoverys "github.com/cpupoold/cpupoold/internal/node/recovery"
+	"github.com/cpupoold/cpupoold/internal/node/quiet"
+	"github.com/cpupoold/cpupoold/internal/node/recovery"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/tune"
@@ -48,67 +48,67 @@ const patientListings = 6
 // the writes go ahead, and the state says that undo is at risk.
 const journalPatience = 500 * time.Millisecond
 
-// loop owns all state. Only run's goroutine touches it; everybody else posts
+// Loop owns all state. Only run's goroutine touches it; everybody else posts
 // events and reads snapshots.
-type loop struct {
+type Loop struct {
 	hostenv.Host
 	log *slog.Logger
 	box *actor.Mailbox
-	actor.Crew
+	actor.WorkerSets
 	load     func() (*config.Config, error) // reads the configuration again
 	loading  sync.Mutex                     // held while load runs and its result is posted
 	counting sync.Mutex                     // guards counted, and is held while CPUs are read and posted
 	counted  *topology.Topology             // the CPUs as they were last read
 	snapshot *atomic.Pointer[telemetry.View]
 	notify   hostenv.Notifier
-	cluster  *cluster.Runner // nil where the node is in no cluster
+	cluster  *nodestatus.Runner // nil where the node is in no cluster
 
 	permission permission
 
 	settings    desired.Settings
-	model       *inventory.Model
+	inventory   *inventory.Inventory
 	planner     pools.Planner
-	tree        *kernelstate.Tree
-	bench       *retry.Bench
-	ledger      *undo.Ledger
+	cache       *kernelstate.Cache
+	backoffs    *retry.Backoffs
+	journal     *undo.Journal
 	assignments []pools.Assignment
 	formula     config.WeightFormula
 	status      status
 	timers      timers
 
 	hints        *numahints.Hints
-	refusals     *refusals
-	kubelet      desired.KubeletCPUs
+	refusalLog   *refusalLog
+	kubelet      desired.StaticKubelet
 	applications applications
 	watched      watchedUnits
-	moving       []moveAsked // begun, and not answered
-	waiting      []moveAsked // not begun
+	moving       []moveRequest // begun, and not answered
+	waiting      []moveRequest // not begun
 
-	creating    []*createAsked // not answered; one at a time, but for those that the runtime has given up
-	starting    []*startAsked  // likewise
-	promises    promises
-	resizing    map[string]*resizing // by container
-	plannedOnce chan struct{}        // closed after the first pass
-	watch       treeWatch
-	drifts      *drifts
-	strangers   strangers
-	departed    map[cgroup.Path]bool // cgroups that have been seen go
-	others      desired.Others
-	threads     threads
-	exposures   exposures
-	isolation   isolation
-	agenda      agenda
-	quiet       quiets.Quiet
-	auditor     auditor
-	tuner       *tune.Tuner // nil where the host's settings are left alone
-	tuning      tuning
-	chronicle   view.Chronicle
-	thrift      thrift
-	inside      atomic.Pointer[view.Inside]
+	creating       []*createRequest // not answered; one at a time, but for those that the runtime has given up
+	starting       []*startRequest  // likewise
+	pendingUpdates pendingUpdates
+	resizing       map[string]*resizing // by container
+	plannedOnce    chan struct{}        // closed after the first pass
+	watch          treeWatch
+	drifts         *driftTracker
+	unidentified   unidentified
+	departed       map[cgroup.Path]bool // cgroups that have been seen go
+	others         desired.OtherManagers
+	threads        threads
+	exposureMeter  exposureMeter
+	isolation      isolation
+	schedule       schedule
+	quiet          quiet.Quiet
+	auditor        auditor
+	tuner          *tune.Tuner // nil where the host's settings are left alone
+	tuning         tuning
+	historyLog     view.HistoryLog
+	memoryRelease  memoryRelease
+	latest         atomic.Pointer[view.Snapshot]
 }
 
 // run handles events until ctx ends. It never waits for anything but events.
-func (l *loop) run(ctx context.Context) {
+func (l *Loop) run(ctx context.Context) {
 	l.list()
 	for {
 		l.armPulse()
@@ -120,18 +120,18 @@ func (l *loop) run(ctx context.Context) {
 			continue
 		case <-l.box.Wake:
 		case <-l.watch.wake:
-			if l.heard(); !l.agenda.asked() {
+			if l.takeNotices(); !l.schedule.asked() {
 				continue
 			}
 		case now := <-l.timers.resync.C:
 			l.resync(now)
-		case <-l.timers.sweep.C:
-			l.agenda.whole = true
+		case <-l.timers.recheck.C:
+			l.schedule.full = true
 		case <-l.timers.retry.C:
-			l.agenda.whole = true
-		case <-l.timers.rest.C:
+			l.schedule.full = true
+		case <-l.timers.full.C:
 		case <-l.timers.journal.C:
-			l.agenda.whole = true
+			l.schedule.full = true
 			l.status.journalLate, l.status.journalErr = true, undo.ErrSlowDisk
 			l.log.Error("journal is late; writes go ahead, and what they replace may not be known to restore", "journal", l.Journal)
 		}
@@ -147,12 +147,12 @@ func (l *loop) run(ctx context.Context) {
 
 // resync has everything listed, and all cgroups looked at. The pass that the list brings looks
 // at them; a runtime that takes its time does not keep it waiting.
-func (l *loop) resync(now time.Time) {
+func (l *Loop) resync(now time.Time) {
 	// A runtime without events is listed much more often than that.
 	if now.Sub(l.status.distrusted) >= l.settings.Config.ResyncPeriod {
 		l.status.distrusted = now
 		l.status.toSweep = true
-		l.timers.sweep.Reset(restPatience)
+		l.timers.recheck.Reset(fullPassDelay)
 		l.recountCPUs()
 	}
 	l.timers.resync.Reset(l.resyncPeriod()) // a list that never comes must not be the last
@@ -161,17 +161,17 @@ func (l *loop) resync(now time.Time) {
 
 // sweepDue has all cgroups looked at in the whole pass that is made now, if the resync asks for
 // it. Not before: what others write meanwhile would not be looked at at once.
-func (l *loop) sweepDue() {
-	if l.status.toSweep && l.agenda.whole {
+func (l *Loop) sweepDue() {
+	if l.status.toSweep && l.schedule.full {
 		l.status.toSweep = false
-		l.thrift.looked = true
-		l.timers.sweep.Stop()
-		l.tree.Sweep(l.watch.told, l.settings.Config.ResyncPeriod)
+		l.memoryRelease.looked = true
+		l.timers.recheck.Stop()
+		l.cache.Recheck(l.watch.told, l.settings.Config.ResyncPeriod)
 	}
 }
 
-func (l *loop) handle(e actor.Event) {
-	l.agenda.add(l.concern(e))
+func (l *Loop) handle(e actor.Event) {
+	l.schedule.add(l.scopeOf(e))
 	switch e.(type) {
 	case kubeletArrived, written, unitRead, saved, tuned: // follow from what is known already
 	default:
@@ -182,7 +182,7 @@ func (l *loop) handle(e actor.Event) {
 		l.onRuntimeEvent(e)
 	case streamChanged:
 		l.onStream(e)
-	case inventory.Listed:
+	case inventory.Listing:
 		l.onListed(e)
 	case podFetched:
 		l.onPod(e)
@@ -191,7 +191,7 @@ func (l *loop) handle(e actor.Event) {
 	case written:
 		l.onWritten(e)
 	case unitRead:
-		l.tree.LearnUnit(e.path, e.unit)
+		l.cache.LearnUnit(e.path, e.unit)
 		delete(l.status.unitAwaited, e.path)
 	case saved:
 		l.onSaved(e)
@@ -203,10 +203,10 @@ func (l *loop) handle(e actor.Event) {
 			l.formula = e.Formula // until a container shows that it is another
 			l.log.Info("weight formula", "formula", e.Formula, "oci_runtime", e.Version)
 		}
-	case reexecuted:
+	case systemdReloaded:
 		l.drifts.reloaded = time.Now()
 		l.status.reloadsLost = false
-		l.tree.DistrustAll()
+		l.cache.InvalidateAll()
 		for _, name := range l.settings.UnitNames() {
 			l.fetchUnit(name) // it may have been installed or removed
 		}
@@ -219,25 +219,25 @@ func (l *loop) handle(e actor.Event) {
 }
 
 // list asks the runtime for everything, and systemd for the configured units.
-func (l *loop) list() {
+func (l *Loop) list() {
 	if l.status.listing {
 		return // the answer that is under way starts the next period
 	}
 	l.status.listing = true
-	asOf := l.model.Clock
-	known := l.model.KnownIDs()
+	asOf := l.inventory.Clock
+	known := l.inventory.KnownIDs()
 	names, within := l.settings.UnitNames(), inventory.Limits{Unit: inventory.UnitPatience, Listing: hostenv.CallTimeout}
 	if !l.status.listed {
 		within = inventory.Limits{Unit: inventory.StartPatience, Listing: hostenv.UpdateTimeout}
 	}
 	l.Asks.Submit("list", func(ctx context.Context) actor.Event {
-		found := inventory.Census(ctx, &l.Host, names, within, func(id string) bool { return known[id] })
+		found := inventory.List(ctx, &l.Host, names, within, func(id string) bool { return known[id] })
 		found.AsOf = asOf
 		return found
 	})
 }
 
-func (l *loop) onListed(e inventory.Listed) {
+func (l *Loop) onListed(e inventory.Listing) {
 	l.status.listing, l.hints.Off = false, false
 	l.timers.resync.Reset(l.resyncPeriod())
 	if e.Err != nil {
@@ -255,8 +255,8 @@ func (l *loop) onListed(e inventory.Listed) {
 	clear(l.status.vanished)
 	clear(l.status.unitAsked)
 	clear(l.status.reverting)
-	l.others.Learn(e.Crio, l.model)
-	l.model.Merge(e)
+	l.others.Learn(e.Crio, l.inventory)
+	l.inventory.Merge(e)
 	for _, u := range e.Units {
 		l.onUnit(u)
 	}
@@ -270,12 +270,12 @@ func (l *loop) onListed(e inventory.Listed) {
 		}
 		l.status.listed = true
 		if !l.settings.Pools.Kubelet { // then who came with CPUs had them from the kubelet
-			l.model.Recall(l.ledger.Others)
+			l.inventory.Recall(l.journal.Others)
 		}
-		l.model.Unconsidered() // all that is there is considered now
-		l.assignments = recoverys.RecoverAssignments(l.model, l.Cgroups.Read, l.ledger.Assignments, &l.settings)
-		l.model.Started = time.Now()
-		l.thrift.start(l.model.Started)
+		l.inventory.Unconsidered() // all that is there is considered now
+		l.assignments = recovery.Assignments(l.inventory, l.Cgroups.Read, l.journal.Assignments, &l.settings)
+		l.inventory.Started = time.Now()
+		l.memoryRelease.start(l.inventory.Started)
 	}
 	l.prune()
 }
@@ -283,7 +283,7 @@ func (l *loop) onListed(e inventory.Listed) {
 // relistSoon brings the next listing forward while some objects cannot be read, less
 // and less often: they keep what they have, and get nothing new. It says whether it
 // is early enough to wait for them.
-func (l *loop) relistSoon(incomplete bool) (early bool) {
+func (l *Loop) relistSoon(incomplete bool) (early bool) {
 	if !incomplete {
 		l.status.incomplete = 0
 		return false
@@ -297,16 +297,16 @@ func (l *loop) relistSoon(incomplete bool) (early bool) {
 	return l.status.incomplete <= patientListings
 }
 
-func (l *loop) resyncPeriod() time.Duration {
+func (l *Loop) resyncPeriod() time.Duration {
 	if l.status.stream == cri.Unsupported {
 		return min(pollPeriod, l.settings.Config.ResyncPeriod)
 	}
 	return l.settings.Config.ResyncPeriod
 }
 
-// inForce follows a change of the settings, and tells what of them is not as it was
+// useSettings follows a change of the settings, and tells what of them is not as it was
 // told before.
-func (l *loop) inForce(told desired.Settings) {
+func (l *Loop) useSettings(told desired.Settings) {
 	if !reflect.DeepEqual(l.settings.Pools, told.Pools) {
 		l.log.Info("configuration in force", "pools", l.settings.Pools)
 	}
@@ -315,24 +315,24 @@ func (l *loop) inForce(told desired.Settings) {
 			l.log.Warn("configuration adapted to this machine", "adaption", what)
 		}
 	}
-	l.ledger.Accept(l.settings.Fits)
+	l.journal.Accept(l.settings.Fits)
 	l.takeUnits()
 }
 
-func (l *loop) onConfig(e configLoaded) {
+func (l *Loop) onConfig(e configLoaded) {
 	before := l.settings.Config
 	formula := before.WeightFormula
 	if e.err == nil {
-		e.err = l.settings.Change(e.config, l.settings.Topology, l.ledger.Accepted)
+		e.err = l.settings.Change(e.config, l.settings.Topology, l.journal.Accepted)
 	}
 	l.status.configErr = e.err
 	if e.err != nil {
 		l.log.Error("configuration refused; the one in force stays", "error", e.err)
-		l.chronicle.Add(history.Event{Kind: history.Config, Error: e.err.Error()})
+		l.historyLog.Add(history.Event{Kind: history.Config, Error: e.err.Error()})
 		return
 	}
-	l.inForce(desired.Settings{}) // somebody waits for an answer to his change
-	l.chronicle.Add(history.Event{Kind: history.Config, Cause: "read again"})
+	l.useSettings(desired.Settings{}) // somebody waits for an answer to his change
+	l.historyLog.Add(history.Event{Kind: history.Config, Cause: "read again"})
 	if keys := desired.Fixed(before, e.config); len(keys) > 0 {
 		l.log.Warn("restart the daemon for these keys to take effect", "keys", keys)
 	}

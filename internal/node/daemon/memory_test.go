@@ -150,7 +150,7 @@ func TestBenchKnowsItsOwnDoing(t *testing.T) {
 	elsewhere := quota
 	elsewhere.Path = "b"
 	update := cgroup.Write{Path: "a", Container: "c", Via: cgroup.CRI, Property: cgroup.CRIMems, Value: "0"}
-	b := retry.NewBench()
+	b := retry.New()
 	for _, w := range []cgroup.Write{quota, elsewhere, update} {
 		b.Succeed(w, now)
 	}

@@ -19,9 +19,9 @@ import (
 // is the slow part of it.
 const movePatience = time.Minute
 
-// moveAsked asks the owner to give somebody other CPUs. Nobody but an operator on
+// moveRequest asks the owner to give somebody other CPUs. Nobody but an operator on
 // the control socket posts it.
-type moveAsked struct {
+type moveRequest struct {
 	control.Move
 	// asker is closed when nobody waits for the answer any more.
 	asker <-chan struct{}
@@ -35,17 +35,17 @@ type moveAnswer struct {
 	err     error
 }
 
-func (m *moveAsked) key() pools.Key {
+func (m *moveRequest) key() pools.Key {
 	return pools.Key{PodUID: m.PodUID, Container: m.Container}
 }
 
-func (m *moveAsked) attrs() []any {
+func (m *moveRequest) attrs() []any {
 	return []any{"pod_uid", m.PodUID, "container", m.Container, "from", m.From, "to", m.To}
 }
 
 // serveControl answers operators on the node. Without it nobody can ask
 // for moves, or what goes on inside.
-func (l *loop) serveControl(ctx context.Context, o hostenv.Options) {
+func (l *Loop) serveControl(ctx context.Context, o hostenv.Options) {
 	server := control.New(l.ask, movePatience, l.newObserver(o), o.Log)
 	keepTrying(ctx, func() error {
 		return server.Serve(ctx, control.Socket(o.Config.RunDir))
@@ -56,9 +56,9 @@ func (l *loop) serveControl(ctx context.Context, o hostenv.Options) {
 
 // ask hands a move to the owner and waits for what becomes of it. It is called
 // from other goroutines.
-func (l *loop) ask(ctx context.Context, m control.Move) (control.Outcome, error) {
+func (l *Loop) ask(ctx context.Context, m control.Move) (control.Outcome, error) {
 	answer := make(chan moveAnswer, 1)
-	l.box.Post(moveAsked{Move: m, asker: ctx.Done(), answer: answer})
+	l.box.Post(moveRequest{Move: m, asker: ctx.Done(), answer: answer})
 	select {
 	case a := <-answer:
 		return a.outcome, a.err
@@ -69,7 +69,7 @@ func (l *loop) ask(ctx context.Context, m control.Move) (control.Outcome, error)
 
 // apply makes a move a part of what is to be. The pass that follows carries it
 // out like anything else, through Diff; see answerMoves for its end.
-func (m moveAsked) apply(l *loop) {
+func (m moveRequest) apply(l *Loop) {
 	select {
 	case <-m.asker:
 		return // has been told that it was not done
@@ -95,7 +95,7 @@ func (m moveAsked) apply(l *loop) {
 
 // retryMoves hears those once more that something was in the way of. It says whether one of
 // them is a part of what is to be now.
-func (l *loop) retryMoves() bool {
+func (l *Loop) retryMoves() bool {
 	again, before := l.waiting, len(l.moving)
 	l.waiting = nil
 	for _, m := range again {
@@ -107,7 +107,7 @@ func (l *loop) retryMoves() bool {
 // moved returns the assignments after a move, or why it must not be made. All of
 // it is checked again here: since the move was thought of, containers have come
 // and gone.
-func (l *loop) moved(m *moveAsked, now time.Time) ([]pools.Assignment, error) {
+func (l *Loop) moved(m *moveRequest, now time.Time) ([]pools.Assignment, error) {
 	if l.Observes {
 		return nil, hostenv.ErrObserving
 	}
@@ -115,7 +115,7 @@ func (l *loop) moved(m *moveAsked, now time.Time) ([]pools.Assignment, error) {
 		return nil, errors.New("the daemon has not placed anybody yet; try again")
 	}
 	l.settleUnits() // the configuration may have changed since the last pass
-	s := l.scene(now)
+	s := l.input(now)
 	plan, _ := s.Decide()
 	if err := defrag.Check(s.Fragments(plan), m.key(), m.From, m.To); err != nil {
 		return nil, err
@@ -147,9 +147,9 @@ func (l *loop) moved(m *moveAsked, now time.Time) ([]pools.Assignment, error) {
 }
 
 // answerMoves answers for the moves that are over, after a pass.
-func (l *loop) answerMoves() {
+func (l *Loop) answerMoves() {
 	now := time.Now()
-	l.moving = slices.DeleteFunc(l.moving, func(m moveAsked) bool {
+	l.moving = slices.DeleteFunc(l.moving, func(m moveRequest) bool {
 		if !m.To.IsSubsetOf(desired.Assigned(l.assignments, m.key())) {
 			m.answer <- moveAnswer{control.Unverified, errors.New("the owner has ended meanwhile, or the pools have changed")}
 			return true
@@ -171,18 +171,18 @@ func (l *loop) answerMoves() {
 // settled says that an owner runs where the last plan wants it, as kernel, runtime
 // and systemd say, and that nothing is under way for it. The error says what is
 // missing.
-func (l *loop) settled(key pools.Key, now time.Time) (bool, error) {
+func (l *Loop) settled(key pools.Key, now time.Time) (bool, error) {
 	found := false
 	for _, t := range l.status.targets {
 		if l.ownerOf(t) != key {
 			continue
 		}
 		found = true
-		c := l.tree.Current[t.Path]
+		c := l.cache.Current[t.Path]
 		switch {
-		case l.tree.Stale[t.Path] || l.tree.Busy(t.Path) || l.bench.Waiting(t.Path, now):
+		case l.cache.Stale[t.Path] || l.cache.Busy(t.Path) || l.backoffs.Waiting(t.Path, now):
 			return false, fmt.Errorf("%s %w", t.Path, errBeingWritten)
-		case !l.ledger.Safe() && !l.status.journalLate:
+		case !l.journal.Safe() && !l.status.journalLate:
 			return false, fmt.Errorf("the journal %w", errBeingWritten)
 		case t.Container != "" && c.RecordedKnown && !c.Recorded.Equal(t.CPUs):
 			return false, fmt.Errorf("the runtime has recorded CPUs %s for %s, not %s", c.Recorded, t.Path, t.CPUs)
@@ -203,8 +203,8 @@ var errBeingWritten = errors.New("is being written")
 
 var errNoCgroup = errors.New("its cgroup is not known, or has gone")
 
-func (l *loop) unverified(t cgroup.Target, c cgroup.Current) error {
-	if err := errors.Join(l.bench.Err(t.Path), l.status.unreadable[t.Path]); err != nil {
+func (l *Loop) unverified(t cgroup.Target, c cgroup.Current) error {
+	if err := errors.Join(l.backoffs.Err(t.Path), l.status.unreadable[t.Path]); err != nil {
 		return err
 	}
 	if err := waits(t, l.status.deferred); err != nil {
@@ -230,16 +230,16 @@ func waits(t cgroup.Target, deferred []cgroup.Deferred) error {
 }
 
 // ownerOf is whose cgroup a target is; the zero key for pods and pause containers.
-func (l *loop) ownerOf(t cgroup.Target) pools.Key {
+func (l *Loop) ownerOf(t cgroup.Target) pools.Key {
 	if t.Unit != "" {
 		for _, u := range l.settings.Pools.Units {
-			if l.model.UnitName(u.Name) == t.Unit {
+			if l.inventory.UnitName(u.Name) == t.Unit {
 				return pools.Key{Container: u.Name}
 			}
 		}
 	}
-	if e := l.model.Containers[t.Container]; e != nil {
-		return l.model.KeyOf(e)
+	if e := l.inventory.Containers[t.Container]; e != nil {
+		return l.inventory.KeyOf(e)
 	}
 	return pools.Key{}
 }

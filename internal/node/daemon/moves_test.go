@@ -12,7 +12,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/control"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
-	previews "github.com/cpupoold/cpupoold/internal/node/preview"
+	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -88,7 +88,7 @@ func (f *fragmented) report() defrag.Report {
 	if err := s.Change(o.Config, o.Topology, nil); err != nil {
 		f.t.Fatal(err)
 	}
-	p, err := previews.PreviewOf(context.Background(), f.host(), s, f.journal(), pools.NamespaceRights{}, time.Now())
+	p, err := preview.PreviewOf(context.Background(), f.host(), s, f.journal(), pools.NamespaceRights{}, time.Now())
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -34,8 +34,8 @@ import (
 const maxNarrowRounds = 4
 
 // narrow says whether it has done all that cannot wait.
-func (l *loop) narrow(now time.Time) bool {
-	if len(l.agenda.files)+len(l.creating)+len(l.starting) == 0 {
+func (l *Loop) narrow(now time.Time) bool {
+	if len(l.schedule.files)+len(l.creating)+len(l.starting) == 0 {
 		return true
 	}
 	return l.calm() && l.repair(now) && l.answerCreates(now) && l.answerStarts(now)
@@ -43,9 +43,9 @@ func (l *loop) narrow(now time.Time) bool {
 
 // calm says that a whole pass has found all as planned, or nothing more to do about it, and
 // that it does not take a look at all cgroups to tell what is to be written.
-func (l *loop) calm() bool {
-	return !l.guesses() && l.status.ready && !l.Observes && l.Manager == nil && l.isolation.calm() && !l.quiet.On && !l.tree.Doubts &&
-		l.ledger.Safe() && !l.status.journalLate && !filesWait(l.status.deferred) && len(l.status.unreadable)+len(l.moving)+len(l.waiting)+len(l.status.leaving) == 0
+func (l *Loop) calm() bool {
+	return !l.guesses() && l.status.ready && !l.Observes && l.Manager == nil && l.isolation.calm() && !l.quiet.On && !l.cache.Doubts &&
+		l.journal.Safe() && !l.status.journalLate && !filesWait(l.status.deferred) && len(l.status.unreadable)+len(l.moving)+len(l.waiting)+len(l.status.leaving) == 0
 }
 
 // filesWait says that some of what is held back is a file of a cgroup. Records wait without
@@ -61,20 +61,20 @@ func filesWait(deferred []cgroup.Deferred) bool {
 }
 
 // repair puts right the cgroups that somebody else has written to.
-func (l *loop) repair(now time.Time) bool {
-	if len(l.agenda.files) == 0 {
+func (l *Loop) repair(now time.Time) bool {
+	if len(l.schedule.files) == 0 {
 		return true
 	}
 	partitions, _ := l.partitions()
 	var want []cgroup.Target
-	for _, p := range l.agenda.files {
+	for _, p := range l.schedule.files {
 		t := targetAt(l.status.targets, p)
 		if t == nil || t.Unit != "" || t.Exclusive && partitions {
 			return false // not planned yet, in a slice that others are in, or a partition has to end first
 		}
 		want = append(want, *t)
 	}
-	l.agenda.files = nil
+	l.schedule.files = nil
 	if !l.settle(want, now) {
 		return false
 	}
@@ -83,7 +83,7 @@ func (l *loop) repair(now time.Time) bool {
 }
 
 // answerCreates answers about containers that are to be created.
-func (l *loop) answerCreates(now time.Time) bool {
+func (l *Loop) answerCreates(now time.Time) bool {
 	for len(l.creating) > 0 {
 		a := l.creating[0]
 		if gone(a.asker) {
@@ -103,14 +103,14 @@ func (l *loop) answerCreates(now time.Time) bool {
 		}
 		if own != nil {
 			l.assignments = own
-			l.ledger.Assign(own)
+			l.journal.Assign(own)
 		}
 		l.sent(a, now)
 		a.answer <- c
 		l.creating = l.creating[1:]
 		if own != nil {
-			runtime.Gosched()     // who has got an answer goes on first
-			l.agenda.whole = true // the quota of its pod is to be lifted before it starts
+			runtime.Gosched()      // who has got an answer goes on first
+			l.schedule.full = true // the quota of its pod is to be lifted before it starts
 			return false
 		}
 	}
@@ -118,7 +118,7 @@ func (l *loop) answerCreates(now time.Time) bool {
 }
 
 // answerStarts answers about containers that are to be started.
-func (l *loop) answerStarts(now time.Time) bool {
+func (l *Loop) answerStarts(now time.Time) bool {
 	l.noteStarts()
 	for len(l.starting) > 0 {
 		a := l.starting[0]
@@ -130,8 +130,8 @@ func (l *loop) answerStarts(now time.Time) bool {
 		if !ok {
 			return false
 		}
-		want := desired.Targets(pools.Plan{Pods: []pools.PodPlan{pod}}, l.model, l.formula, l.settings.Config.PodSliceWeights, l.ledger.Lifted)
-		desired.Unbind(want, l.ledger, l.Nodes)
+		want := desired.Targets(pools.Plan{Pods: []pools.PodPlan{pod}}, l.inventory, l.formula, l.settings.Config.PodSliceWeights, l.journal.Lifted)
+		desired.Unbind(want, l.journal, l.Nodes)
 		i := slices.IndexFunc(want, func(t cgroup.Target) bool { return t.Container == a.id })
 		if i < 0 || !l.settle(want, now) {
 			return false
@@ -148,11 +148,11 @@ func (l *loop) answerStarts(now time.Time) bool {
 
 // settle makes a few cgroups what they should be. It says whether it could do that without
 // anybody else: what a worker has to write is left to the next whole pass.
-func (l *loop) settle(want []cgroup.Target, now time.Time) bool {
+func (l *Loop) settle(want []cgroup.Target, now time.Time) bool {
 	options := l.liveOptions(l.status.plan)
 	made := make(map[cgroup.Write]bool)
 	for range maxNarrowRounds {
-		gone, unreadable := l.tree.Look(want, l.model)
+		gone, unreadable := l.cache.Look(want, l.inventory)
 		if len(gone)+len(unreadable) > 0 {
 			return false
 		}
@@ -170,13 +170,13 @@ func (l *loop) settle(want []cgroup.Target, now time.Time) bool {
 			writes = writes[:slow]
 		}
 		if len(writes) == 0 {
-			l.settleSightings(want, time.Now())
+			l.settleStarts(want, time.Now())
 			return true
 		}
 		if slices.ContainsFunc(writes, func(w cgroup.Write) bool { return made[w] }) {
 			return false // without effect
 		}
-		if l.noteOriginals(writes); !l.ledger.Safe() {
+		if l.noteOriginals(writes); !l.journal.Safe() {
 			return false
 		}
 		l.apply(writes, made, now)

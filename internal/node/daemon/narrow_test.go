@@ -19,9 +19,9 @@ import (
 
 // checkAlone says whether each pod that a narrow pass would place gets what a whole pass has for
 // it, and counts those.
-func checkAlone(l *loop) (alone int, err error) {
-	plan, whole := l.scene(time.Now()).Decide()
-	for id := range l.model.Containers {
+func checkAlone(l *Loop) (alone int, err error) {
+	plan, whole := l.input(time.Now()).Decide()
+	for id := range l.inventory.Containers {
 		got, ok := l.wouldPlace(id)
 		if !ok {
 			continue
@@ -34,8 +34,8 @@ func checkAlone(l *loop) (alone int, err error) {
 		if d := cmp.Diff(plan.Pods[i], got, cmp.Comparer(cpuset.Set.Equal)); d != "" {
 			return alone, fmt.Errorf("%s placed alone (-plan +alone):\n%s", got.Name, d)
 		}
-		want := desired.Targets(pools.Plan{Pods: []pools.PodPlan{got}}, l.model, l.formula, l.settings.Config.PodSliceWeights, l.ledger.Lifted)
-		desired.Unbind(want, l.ledger, l.Nodes)
+		want := desired.Targets(pools.Plan{Pods: []pools.PodPlan{got}}, l.inventory, l.formula, l.settings.Config.PodSliceWeights, l.journal.Lifted)
+		desired.Unbind(want, l.journal, l.Nodes)
 		for _, t := range want {
 			j := slices.IndexFunc(whole, func(o cgroup.Target) bool { return o.Path == t.Path })
 			if j < 0 { // its cgroup has gone
@@ -50,7 +50,7 @@ func checkAlone(l *loop) (alone int, err error) {
 }
 
 // wouldPlace is place, as if nothing else had happened.
-func (l *loop) wouldPlace(container string) (pools.PodPlan, bool) {
+func (l *Loop) wouldPlace(container string) (pools.PodPlan, bool) {
 	pod, ok := l.podAlone(container, time.Now())
 	if !ok {
 		return pools.PodPlan{}, false
@@ -64,14 +64,14 @@ func (l *loop) wouldPlace(container string) (pools.PodPlan, bool) {
 
 // lull does something in the owner's place, with no whole pass due that nobody waits for,
 // and returns how many there have been all the same.
-func (r *running) lull(do func(l *loop)) (passes uint64) {
+func (r *running) lull(do func(l *Loop)) (passes uint64) {
 	r.t.Helper()
 	r.quiet()
 	r.eventually("nothing is held back", func() (calm bool) {
-		r.inspect(func(l *loop) { calm = l.calm() })
+		r.inspect(func(l *Loop) { calm = l.calm() })
 		return calm
 	})
-	r.inspect(func(l *loop) {
+	r.inspect(func(l *Loop) {
 		l.pass()
 		count := func() (n uint64) {
 			for _, of := range l.status.passes {
@@ -80,10 +80,10 @@ func (r *running) lull(do func(l *loop)) (passes uint64) {
 			return n
 		}
 		before := count()
-		l.agenda = agenda{rest: time.Now().Add(time.Hour)}
+		l.schedule = schedule{earliestFull: time.Now().Add(time.Hour)}
 		do(l)
 		passes = count() - before
-		l.agenda.add(ofAnybody)
+		l.schedule.add(scopeAll)
 	})
 	return passes
 }
@@ -101,7 +101,7 @@ func TestNarrowPassAnswers(t *testing.T) {
 			a := n.start().asker()
 			own := ofPod("own", "default", "guaranteed", 2, nil)
 			mine := a.mustCreate(own, a.container(own, "app", whole(2))).Adjustment.CPUs
-			passes := a.lull(func(l *loop) {
+			passes := a.lull(func(l *Loop) {
 				for i := range 5 {
 					pod := ofPod(fmt.Sprint("new-", i), "default", "burstable", 0, nil)
 					q, answers := question(pod, a.container(pod, "app", cri.Resources{Shares: 512}))
@@ -115,7 +115,7 @@ func TestNarrowPassAnswers(t *testing.T) {
 			if passes > 0 {
 				t.Errorf("%d whole passes for 5 answers", passes)
 			}
-			a.inspect(func(l *loop) {
+			a.inspect(func(l *Loop) {
 				if alone, err := checkAlone(l); err != nil || alone != of.alone {
 					t.Errorf("%d are placed alone: %v", alone, err)
 				}
@@ -131,7 +131,7 @@ func TestNarrowPassLeaves(t *testing.T) {
 	a := n.start().asker()
 	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
 	n.has(n.runtime.Cgroup(shared), cgroup.FileCPUs, "2-7")
-	passes := a.lull(func(l *loop) {
+	passes := a.lull(func(l *Loop) {
 		pod := ofPod("own", "default", "guaranteed", 2, nil)
 		q, answers := question(pod, a.container(pod, "app", whole(2)))
 		l.handle(q)
@@ -145,9 +145,9 @@ func TestNarrowPassLeaves(t *testing.T) {
 	}
 }
 
-func question(p cri.Pod, c cri.Container) (*createAsked, <-chan created) {
+func question(p cri.Pod, c cri.Container) (*createRequest, <-chan created) {
 	answer := make(chan created, 1)
-	return &createAsked{pod: p, container: c, asker: make(chan struct{}), answer: answer, since: time.Now()}, answer
+	return &createRequest{pod: p, container: c, asker: make(chan struct{}), answer: answer, since: time.Now()}, answer
 }
 
 // answered are the CPUs of the answer that there must be by now.
@@ -176,9 +176,9 @@ func TestNarrowPassRepairs(t *testing.T) {
 	for _, id := range []string{shared, owner} {
 		path := n.runtime.Cgroup(id)
 		was := n.state(id).CPUs
-		passes := r.lull(func(l *loop) {
+		passes := r.lull(func(l *Loop) {
 			n.foreign(id, cgroup.FileCPUs, "0-1")
-			n.eventually("that is heard", func() bool { l.heard(); return len(l.agenda.files) > 0 })
+			n.eventually("that is heard", func() bool { l.takeNotices(); return len(l.schedule.files) > 0 })
 			l.work()
 			if is := n.state(id).CPUs; !is.Equal(was) {
 				t.Errorf("%s has %s, want %s", path, is, was)
@@ -199,11 +199,11 @@ func TestLostWatchesComeBack(t *testing.T) {
 	r := n.start()
 	n.container(n.pod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
 	r.settled()
-	r.lull(func(l *loop) {
+	r.lull(func(l *Loop) {
 		l.watchAll()
 		n.tree.MkdirAll("kubelet")
-		n.eventually("that is heard", func() bool { l.heard(); return !l.watch.watcher.Settled() })
-		if !l.agenda.asked() {
+		n.eventually("that is heard", func() bool { l.takeNotices(); return !l.watch.watcher.Settled() })
+		if !l.schedule.asked() {
 			t.Error("no pass is due that would watch again")
 		}
 	})
@@ -212,14 +212,14 @@ func TestLostWatchesComeBack(t *testing.T) {
 // TestWholePassesRest: what nobody waits for takes no more than a hundredth of a CPU.
 func TestWholePassesRest(t *testing.T) {
 	began := time.Now()
-	var a agenda
-	a.add(ofNobody)
+	var a schedule
+	a.add(scopeOne)
 	a.done(began, began.Add(2*time.Millisecond))
-	if got, want := a.rest.Sub(began), 202*time.Millisecond; got != want || a.asked() {
+	if got, want := a.earliestFull.Sub(began), 202*time.Millisecond; got != want || a.asked() {
 		t.Errorf("the next one after %s, want %s; is asked for %t", got, want, a.asked())
 	}
 	a.done(began, began.Add(time.Second))
-	if got, want := a.rest.Sub(began), time.Second+restPatience; got != want {
+	if got, want := a.earliestFull.Sub(began), time.Second+fullPassDelay; got != want {
 		t.Errorf("after one that took a second the next one after %s, want %s", got, want)
 	}
 }
@@ -233,10 +233,10 @@ func TestUnitIsPlacedAtOnce(t *testing.T) {
 	n.tree.MkdirAll("system.slice") // systemd makes it at boot
 	r := n.start()
 	r.settled()
-	r.lull(func(l *loop) {
-		l.model.AsksFirst = true
+	r.lull(func(l *Loop) {
+		l.inventory.AsksFirst = true
 		n.tree.MkdirAll("system.slice/du.service")
-		n.eventually("a whole pass is due at once", func() bool { l.heard(); return l.agenda.whole })
+		n.eventually("a whole pass is due at once", func() bool { l.takeNotices(); return l.schedule.full })
 	})
 }
 
@@ -247,14 +247,14 @@ func TestGoneIsHeardAtOnce(t *testing.T) {
 	id := n.container(n.pod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
 	r.settled()
 	for _, waits := range []bool{false, true} {
-		r.lull(func(l *loop) {
+		r.lull(func(l *Loop) {
 			if waits {
 				l.status.deferred = []cgroup.Deferred{{Path: "x", Property: cgroup.FileCPUs, WaitsFor: []cgroup.Path{cgroup.Path(n.runtime.Cgroup(id))}}}
 			}
-			l.agenda.add(l.heardChild(cgroup.Path(n.runtime.Cgroup(id)), false))
-			l.heard()
-			if l.agenda.whole != waits {
-				t.Errorf("somebody waits: %t; a whole pass is due at once: %t", waits, l.agenda.whole)
+			l.schedule.add(l.noticeChild(cgroup.Path(n.runtime.Cgroup(id)), false))
+			l.takeNotices()
+			if l.schedule.full != waits {
+				t.Errorf("somebody waits: %t; a whole pass is due at once: %t", waits, l.schedule.full)
 			}
 			l.status.deferred = nil
 		})
@@ -268,12 +268,12 @@ func TestNarrowPassMeasuresExposure(t *testing.T) {
 	r := n.start()
 	id := n.container(n.pod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
 	r.settled()
-	r.lull(func(l *loop) {
-		e := l.model.Containers[id]
-		e.Sighting = inventory.Sighting{Way: telemetry.WayNRI}
-		e.Born = true
+	r.lull(func(l *Loop) {
+		e := l.inventory.Containers[id]
+		e.Sighting = inventory.Start{Way: telemetry.WayNRI}
+		e.SeenCreated = true
 		n.foreign(id, cgroup.FileCPUs, "0-1")
-		n.eventually("that is heard", func() bool { l.heard(); return len(l.agenda.files) > 0 })
+		n.eventually("that is heard", func() bool { l.takeNotices(); return len(l.schedule.files) > 0 })
 		l.work()
 		if !e.Sighting.Seen || e.Sighting.Exposed {
 			t.Errorf("%+v; want that it was seen outside, and is inside", e.Sighting)

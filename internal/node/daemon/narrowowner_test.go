@@ -14,7 +14,7 @@ import (
 )
 
 // ofOwner is the question about a container with so many CPUs of its own, and where the answer comes.
-func (a *asker) ofOwner(name string, cpus int) (*createAsked, <-chan created) {
+func (a *asker) ofOwner(name string, cpus int) (*createRequest, <-chan created) {
 	pod := ofPod(name, "default", "guaranteed", cpus, nil)
 	return question(pod, a.container(pod, "app", whole(cpus)))
 }
@@ -26,7 +26,7 @@ func TestOwnersAreAnsweredFirst(t *testing.T) {
 	a := n.start().asker()
 	n.runsOn(n.container(n.pod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102}), "2-3")
 	var all cpuset.Set
-	a.lull(func(l *loop) {
+	a.lull(func(l *Loop) {
 		for _, name := range []string{"one", "two", "three"} {
 			q, answers := a.ofOwner(name, 1)
 			l.handle(q)
@@ -39,7 +39,7 @@ func TestOwnersAreAnsweredFirst(t *testing.T) {
 			}
 			l.work()
 			key := pools.Key{PodUID: name, Container: "app"}
-			if planned := desired.Assigned(l.status.plan.Assignments, key); !planned.Equal(cpus) || !desired.Assigned(l.ledger.Assignments, key).Equal(cpus) {
+			if planned := desired.Assigned(l.status.plan.Assignments, key); !planned.Equal(cpus) || !desired.Assigned(l.journal.Assignments, key).Equal(cpus) {
 				t.Errorf("%s is on %s, and the plan has it on %s", name, cpus, planned)
 			}
 			all = all.Union(cpus)
@@ -61,34 +61,34 @@ func TestOwnersAreAnsweredFirst(t *testing.T) {
 func TestOwnersWaitForWholePasses(t *testing.T) {
 	const foreign = "2-7"
 	for name, test := range map[string]struct {
-		before func(n *node, l *loop, shared string) // the whole pass
-		after  func(n *node, l *loop, shared string)
+		before func(n *node, l *Loop, shared string) // the whole pass
+		after  func(n *node, l *Loop, shared string)
 	}{
 		"nothing": {},
-		"what it is could not be read": {before: func(n *node, l *loop, shared string) {
-			e := l.model.Containers[shared]
+		"what it is could not be read": {before: func(n *node, l *Loop, shared string) {
+			e := l.inventory.Containers[shared]
 			e.Err, e.Container.Requested, e.Container.Recorded = inventory.ErrUnlisted, cri.Resources{}, cri.Resources{}
 			n.foreign(shared, cgroup.FileCPUs, foreign)
-			l.tree.Distrust(e.Path)
+			l.cache.Invalidate(e.Path)
 		}},
-		"the runtime has not told of it": {before: func(n *node, l *loop, shared string) {
-			p := l.model.Containers[shared].Path
-			l.model.DropContainer(shared)
-			l.ledger.Forget(func(q cgroup.Path) bool { return q == p })
-			delete(l.tree.Current, p)
-			l.strangers[p] = stranger{id: shared}
+		"the runtime has not told of it": {before: func(n *node, l *Loop, shared string) {
+			p := l.inventory.Containers[shared].Path
+			l.inventory.DropContainer(shared)
+			l.journal.Forget(func(q cgroup.Path) bool { return q == p })
+			delete(l.cache.Current, p)
+			l.unidentified[p] = unidentifiedCgroup{id: shared}
 			n.foreign(shared, cgroup.FileCPUs, foreign)
 		}},
-		"written to when it was to be read again": {after: func(n *node, l *loop, shared string) {
+		"written to when it was to be read again": {after: func(n *node, l *Loop, shared string) {
 			l.handle(runtimeEvent{cri.Event{ContainerID: shared, Kind: cri.ContainerStarted, At: time.Now()}})
 			l.work()
 			n.foreign(shared, cgroup.FileCPUs, foreign)
 		}},
-		"the kernel has lost CPUs": {after: func(_ *node, l *loop, _ string) {
+		"the kernel has lost CPUs": {after: func(_ *node, l *Loop, _ string) {
 			l.isolation.leaked = cpuset.Range(4, 5) // as the last pass has found at its end
 			l.isolation.missing = map[int]time.Time{4: time.Now(), 5: time.Now()}
 		}},
-		"it has gone": {after: func(_ *node, l *loop, shared string) {
+		"it has gone": {after: func(_ *node, l *Loop, shared string) {
 			l.handle(runtimeEvent{cri.Event{ContainerID: shared, Kind: cri.ContainerDeleted, At: time.Now()}})
 			l.work()
 		}},
@@ -100,13 +100,13 @@ func TestOwnersWaitForWholePasses(t *testing.T) {
 			n.runsOn(shared, "2-3")
 			r.settled()
 			a := r.asker()
-			r.lull(func(l *loop) {
-				l.model.AsksFirst = true
+			r.lull(func(l *Loop) {
+				l.inventory.AsksFirst = true
 				if test.before != nil {
 					test.before(n, l, shared)
 					l.pass()
-					l.heard()
-					l.agenda = agenda{rest: time.Now().Add(time.Hour)}
+					l.takeNotices()
+					l.schedule = schedule{earliestFull: time.Now().Add(time.Hour)}
 				}
 				if test.after != nil {
 					test.after(n, l, shared)
@@ -143,8 +143,8 @@ func TestReplacedOwnerIsNotRefused(t *testing.T) {
 			n.runsOn(id, "4-7")
 			r.settled()
 			a := r.asker()
-			r.lull(func(l *loop) {
-				l.model.AsksFirst = true
+			r.lull(func(l *Loop) {
+				l.inventory.AsksFirst = true
 				if err := n.runtime.StopPod(pod); err != nil {
 					t.Fatal(err)
 				}
@@ -161,8 +161,8 @@ func TestReplacedOwnerIsNotRefused(t *testing.T) {
 				if mine := answered(t, answers); !mine.Equal(cpuset.Range(4, 7)) {
 					t.Errorf("is created on %s; CPUs 4-7 are free", mine)
 				}
-				if len(l.refusals.total)+len(l.refusals.problems()) > 0 {
-					t.Errorf("nobody was refused: %v, %v", l.refusals.total, l.refusals.problems())
+				if len(l.refusalLog.total)+len(l.refusalLog.problems()) > 0 {
+					t.Errorf("nobody was refused: %v, %v", l.refusalLog.total, l.refusalLog.problems())
 				}
 			})
 		})
@@ -177,10 +177,10 @@ func TestNarrowPassRepairsWhatIsStale(t *testing.T) {
 	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
 	n.runsOn(shared, "2-3")
 	r.settled()
-	passes := r.lull(func(l *loop) {
-		l.tree.Distrust(cgroup.Path(n.runtime.Cgroup(shared)))
+	passes := r.lull(func(l *Loop) {
+		l.cache.Invalidate(cgroup.Path(n.runtime.Cgroup(shared)))
 		n.foreign(shared, cgroup.FileCPUs, "4-7")
-		n.eventually("that is heard", func() bool { l.heard(); return len(l.agenda.files) > 0 })
+		n.eventually("that is heard", func() bool { l.takeNotices(); return len(l.schedule.files) > 0 })
 		l.work()
 		if on := n.state(shared).Effective.String(); on != "2-3" {
 			t.Errorf("is on %s", on)

@@ -177,7 +177,7 @@ func (n *node) logger() *slog.Logger { return slog.New(slog.NewJSONHandler(n.log
 // running is a daemon on the node.
 type running struct {
 	*node
-	loop *loop
+	loop *Loop
 	stop func() // ends it as a signal does, and waits
 }
 
@@ -197,7 +197,7 @@ func (n *node) startOn(h hostenv.Host) *running {
 	return n.serve(l, o)
 }
 
-func (n *node) serve(l *loop, o hostenv.Options) *running {
+func (n *node) serve(l *Loop, o hostenv.Options) *running {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -296,7 +296,7 @@ func (r *running) quietOr(over func() bool) {
 		return met == 2
 	})
 	started := time.Now()
-	r.loop.box.Post(reexecuted{}) // look at everything again
+	r.loop.box.Post(systemdReloaded{}) // look at everything again
 	r.eventually("daemon quiet", func() bool {
 		v := r.loop.snapshot.Load()
 		return over() || v != nil && v.LastSuccess.After(started)
@@ -307,10 +307,10 @@ func (r *running) quietOr(over func() bool) {
 // container that has been seen.
 type meeting chan bool
 
-func (m meeting) apply(l *loop) {
+func (m meeting) apply(l *Loop) {
 	l.Asks.Mu.Lock()
 	defer l.Asks.Mu.Unlock()
-	m <- len(l.strangers) == 0 || len(l.Asks.Queues) == 0
+	m <- len(l.unidentified) == 0 || len(l.Asks.Queues) == 0
 }
 
 // view waits for a view that satisfies cond.
@@ -359,7 +359,7 @@ func (n *node) check() {
 }
 
 // journal reads the journal from the disk.
-func (n *node) journal() undo.Journal {
+func (n *node) journal() undo.Document {
 	n.t.Helper()
 	j, err := undo.PeekJournal(filepath.Join(n.dir, "journal.json"))
 	if err != nil {

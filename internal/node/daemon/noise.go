@@ -20,13 +20,13 @@ func counts(b hostenv.BootFacts, r noise.Report) map[string]int {
 	return counts
 }
 
-func (l *loop) machine() noise.Machine { return l.settings.MachineOf(l.Boot) }
+func (l *Loop) machine() noise.Machine { return l.settings.MachineOf(l.Boot) }
 
 // reportNoise says in the log what each owner really has, when that has changed.
-func (l *loop) reportNoise() {
+func (l *Loop) reportNoise() {
 	paths := make(map[string]cgroup.Path, len(l.status.targets))
 	for _, t := range l.status.targets {
-		if t.Exclusive && l.tree.Current[t.Path].Exists {
+		if t.Exclusive && l.cache.Current[t.Path].Exists {
 			paths[t.Container] = t.Path
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/noise"
-	previews "github.com/cpupoold/cpupoold/internal/node/preview"
+	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -21,14 +21,14 @@ import (
 )
 
 // preview is what plan prints now.
-func (n *node) preview() previews.Preview {
+func (n *node) preview() preview.Preview {
 	n.t.Helper()
 	o := n.options()
 	var s desired.Settings
 	if err := s.Change(o.Config, o.Topology, nil); err != nil {
 		n.t.Fatal(err)
 	}
-	p, err := previews.PreviewOf(n.t.Context(), n.host(), s, n.journal(), pools.NamespaceRights{}, time.Now())
+	p, err := preview.PreviewOf(n.t.Context(), n.host(), s, n.journal(), pools.NamespaceRights{}, time.Now())
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func (n *node) preview() previews.Preview {
 }
 
 // modesOf are the modes in force and wanted, by container.
-func modesOf(p previews.Preview) map[string][2]noise.Mode {
+func modesOf(p preview.Preview) map[string][2]noise.Mode {
 	all := make(map[string][2]noise.Mode)
 	for _, o := range p.Owners {
 		all[o.Name] = [2]noise.Mode{o.Mode, o.Wanted}

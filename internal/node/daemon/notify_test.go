@@ -67,7 +67,7 @@ func TestPulse(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			n := hostenv.Notifier{Log: slog.New(slog.DiscardHandler), Last: new(atomic.Pointer[time.Time]), Watchdog: c.watchdog, Fed: new(time.Time)}
 			n.Alive()
-			l := &loop{notify: n, timers: newTimers()}
+			l := &Loop{notify: n, timers: newTimers()}
 			answer, end := time.NewTimer(c.answer), time.After(time.Hour)
 			pulses := 0
 			for over := false; !over; {
@@ -106,11 +106,11 @@ func TestRest(t *testing.T) {
 	r.quiet()
 	r.rests()
 	r.eventually("only the resync is due", func() (alone bool) {
-		r.inspect(func(l *loop) {
+		r.inspect(func(l *Loop) {
 			now := time.Now()
 			t := &l.timers
 			alone = t.resync.due.After(now)
-			for _, other := range []alarm{t.pulse, t.retry, t.journal, t.rest, t.sweep} {
+			for _, other := range []alarm{t.pulse, t.retry, t.journal, t.full, t.recheck} {
 				alone = alone && !other.due.After(now)
 			}
 		})

@@ -25,7 +25,7 @@ type hooks struct {
 // watchNRI keeps the connection to the runtime's NRI. It begins when everything
 // that is there has been planned: an answer before would come from knowing half of
 // the node. Until then the runtime's events lead to the same decisions, later.
-func (l *loop) watchNRI(ctx context.Context) {
+func (l *Loop) watchNRI(ctx context.Context) {
 	if l.NriSocket == "" {
 		return
 	}
@@ -47,7 +47,7 @@ type nriChanged struct {
 	err   error
 }
 
-func (e nriChanged) apply(l *loop) {
+func (e nriChanged) apply(l *Loop) {
 	before := l.status.nri
 	switch l.status.nri = nriState(e.state, before); {
 	case l.status.nri == before:
@@ -58,13 +58,13 @@ func (e nriChanged) apply(l *loop) {
 	default:
 		l.log.Info("the runtime does not offer NRI; containers are placed when the runtime tells of them", "error", e.err)
 	}
-	if l.model.AsksFirst = e.state == nri.Connected; !l.model.AsksFirst {
-		for _, c := range l.model.Containers {
+	if l.inventory.AsksFirst = e.state == nri.Connected; !l.inventory.AsksFirst {
+		for _, c := range l.inventory.Containers {
 			if c.Container.State == cri.Created {
-				l.tree.Distrust(c.Path) // nobody asks any more before it starts
+				l.cache.Invalidate(c.Path) // nobody asks any more before it starts
 			}
 		}
-		l.settlePromises(true, time.Now()) // nobody says any more when they are kept
+		l.settleUpdates(true, time.Now()) // nobody says any more when they are kept
 	}
 }
 
@@ -100,7 +100,7 @@ func (h hooks) Synchronize(ctx context.Context, pods []cri.Pod, containers []cri
 
 func (h hooks) Create(ctx context.Context, p cri.Pod, c cri.Container) (nri.Reply, error) {
 	a, err := ask(ctx, h, func(a chan<- created) actor.Event {
-		return &createAsked{pod: p, container: c, asker: ctx.Done(), answer: a, since: time.Now()}
+		return &createRequest{pod: p, container: c, asker: ctx.Done(), answer: a, since: time.Now()}
 	})
 	if err == nil {
 		err = a.err
@@ -113,7 +113,7 @@ func (h hooks) Create(ctx context.Context, p cri.Pod, c cri.Container) (nri.Repl
 
 func (h hooks) Start(ctx context.Context, id string) error {
 	refusal, err := ask(ctx, h, func(a chan<- error) actor.Event {
-		return &startAsked{id: id, asker: ctx.Done(), answer: a, since: time.Now()}
+		return &startRequest{id: id, asker: ctx.Done(), answer: a, since: time.Now()}
 	})
 	if err == nil {
 		err = refusal
@@ -125,7 +125,7 @@ func (h hooks) Start(ctx context.Context, id string) error {
 }
 
 func (h hooks) Update(ctx context.Context, id string, asked cri.Resources) (cri.Resources, error) {
-	u, err := ask(ctx, h, func(a chan<- updated) actor.Event { return updateAsked{id, asked, ctx.Done(), a} })
+	u, err := ask(ctx, h, func(a chan<- updated) actor.Event { return updateRequest{id, asked, ctx.Done(), a} })
 	if err == nil {
 		err = u.err
 	}
@@ -157,7 +157,7 @@ type synchronized struct {
 // while nobody was asked nothing else tells. The way of the event stream does the rest.
 // What is known from NRI alone and not there is not going to be: containerd creates
 // nothing at this moment. Where another runtime does, the container is found again.
-func (s synchronized) apply(l *loop) {
+func (s synchronized) apply(l *Loop) {
 	s.answer <- struct{}{}
 	there := make(map[string]bool, len(s.pods)+len(s.containers))
 	for _, p := range s.pods {
@@ -168,28 +168,28 @@ func (s synchronized) apply(l *loop) {
 		there[c.ID] = true
 		l.fetchContainer(c.ID)
 	}
-	l.model.Unexpect(there)
+	l.inventory.Unexpect(there)
 	l.list()
 }
 
 // podRun tells of a new pod.
 type podRun struct{ pod cri.Pod }
 
-func (e podRun) apply(l *loop) { l.model.ExpectPod(e.pod) }
+func (e podRun) apply(l *Loop) { l.inventory.ExpectPod(e.pod) }
 
 // containerHint and podHint say that something has happened to an object.
 type containerHint struct{ id string }
 
-func (e containerHint) apply(l *loop) {
-	if l.model.Containers[e.id] != nil {
+func (e containerHint) apply(l *Loop) {
+	if l.inventory.Containers[e.id] != nil {
 		l.fetchContainer(e.id)
 	}
 }
 
 type podHint struct{ id string }
 
-func (e podHint) apply(l *loop) {
-	if l.model.Pods[e.id] != nil {
+func (e podHint) apply(l *Loop) {
+	if l.inventory.Pods[e.id] != nil {
 		l.fetchPod(e.id)
 	}
 }

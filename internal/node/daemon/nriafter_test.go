@@ -167,18 +167,18 @@ func TestGhosts(t *testing.T) {
 // counting is an event that asks how many containers are known.
 type counting chan int
 
-func (c counting) apply(l *loop) { c <- len(l.model.Containers) }
+func (c counting) apply(l *Loop) { c <- len(l.inventory.Containers) }
 
 // TestWhatIsBeingMadeIsNotLookedAt: the OCI runtime writes a cgroup's files in steps,
 // and what the daemon would write between them is lost or in its way.
 func TestWhatIsBeingMadeIsNotLookedAt(t *testing.T) {
-	m := inventory.NewModel(cgroup.DriverSystemd)
+	m := inventory.New(cgroup.DriverSystemd)
 	slice := "kubepods-podu.slice"
 	m.Expect(cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice},
 		cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Created, CgroupsPath: slice + ":cri-containerd:c"})
 	e := m.Containers["c"]
-	e.Unborn, e.Recorded = false, cpuset.Of(4)
-	tree := kernelstate.NewTree(func(p cgroup.Path) (cgroup.State, error) {
+	e.Asked, e.Recorded = false, cpuset.Of(4)
+	tree := kernelstate.New(func(p cgroup.Path) (cgroup.State, error) {
 		return cgroup.State{Path: p, HasCPUSet: true, Effective: cpuset.Range(0, 7)}, nil
 	})
 	targets := []cgroup.Target{{Path: e.Path, Container: "c", CPUs: cpuset.Of(4)}}
@@ -193,11 +193,11 @@ func TestWhatIsBeingMadeIsNotLookedAt(t *testing.T) {
 		t.Error("it is looked at while it is being made")
 	}
 	e.Starting = true
-	if tree.Distrust(e.Path); !there() {
+	if tree.Invalidate(e.Path); !there() {
 		t.Error("it is not looked at when the runtime asks whether it may start")
 	}
 	e.Starting, m.AsksFirst = false, false
-	if tree.Distrust(e.Path); !there() {
+	if tree.Invalidate(e.Path); !there() {
 		t.Error("it is not looked at although nobody will ask")
 	}
 }

@@ -5,13 +5,13 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
-	cluster "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
 // observe tells what a pass would write, each once.
-func (l *loop) observe(want []cgroup.Target, options cgroup.Options, now time.Time) {
+func (l *Loop) observe(want []cgroup.Target, options cgroup.Options, now time.Time) {
 	writes, deferred := l.diff(want, options, now)
 	owed := make(map[cgroup.Write]bool, len(writes))
 	for _, w := range writes {
@@ -28,7 +28,7 @@ func (l *loop) observe(want []cgroup.Target, options cgroup.Options, now time.Ti
 }
 
 // observed counts what is not written, by way; nil where everything is.
-func (l *loop) observed() map[string]int {
+func (l *Loop) observed() map[string]int {
 	if !l.Observes {
 		return nil
 	}
@@ -40,18 +40,18 @@ func (l *loop) observed() map[string]int {
 }
 
 // observingCondition says what would be written; nil where everything is.
-func (l *loop) observingCondition() *cluster.Condition {
+func (l *Loop) observingCondition() *nodestatus.Condition {
 	if !l.Observes {
 		return nil
 	}
-	return &cluster.Condition{Ready: true, Reason: "Observing",
+	return &nodestatus.Condition{Ready: true, Reason: "Observing",
 		Message: fmt.Sprintf("mode is observe: containers and units are left where they are; %d writes would put them into their pools", len(l.status.owed))}
 }
 
 // loadJournal is LoadJournal, which sets a bad one aside, but for who only looks.
-func loadJournal(h hostenv.Host, bootID string, now time.Time) (undo.Journal, error) {
+func loadJournal(h hostenv.Host, bootID string, now time.Time) (undo.Document, error) {
 	if !h.Observes {
-		return undo.LoadJournal(h.Journal, bootID, now)
+		return undo.Load(h.Journal, bootID, now)
 	}
 	return undo.PeekJournal(h.Journal)
 }

@@ -104,7 +104,7 @@ hostSlices: {enabled: true}
 	if property := n.property("du.service"); property != "" {
 		t.Errorf("du.service has AllowedCPUs=%s", property)
 	}
-	r.inspect(func(l *loop) {
+	r.inspect(func(l *Loop) {
 		if c := l.condition(); c.Reason != "Observing" || !c.Ready {
 			t.Errorf("condition %+v; want Observing", c)
 		}

@@ -15,8 +15,8 @@ import (
 )
 
 // leaves says that a container is another manager's.
-func (l *loop) leaves(e *inventory.ContainerEntry) bool {
-	pod := l.model.Pods[e.Container.PodID]
+func (l *Loop) leaves(e *inventory.Container) bool {
+	pod := l.inventory.Pods[e.Container.PodID]
 	if pod == nil {
 		return false
 	}
@@ -24,12 +24,12 @@ func (l *loop) leaves(e *inventory.ContainerEntry) bool {
 	return is
 }
 
-// leavesPod says that containers of a pod may be another manager's: what appears in its
+// isOutsidePod says that containers of a pod may be another manager's: what appears in its
 // slice is left alone until the runtime has told what it is. So is what appears in that
 // of a pod that is not known yet, where it may be one of those: CRI-O writes a cpuset
 // once, and one that is written over in between is lost.
-func (l *loop) leavesPod(slice cgroup.Path) bool {
-	for _, pod := range l.model.Pods {
+func (l *Loop) isOutsidePod(slice cgroup.Path) bool {
+	for _, pod := range l.inventory.Pods {
 		if pod.Slice != slice {
 			continue
 		}
@@ -39,7 +39,7 @@ func (l *loop) leavesPod(slice cgroup.Path) bool {
 			names = append(names, name) // of a container, maybe
 		}
 		return slices.ContainsFunc(names, func(name string) bool {
-			_, is := l.others.Claim(pod, &inventory.ContainerEntry{Container: cri.Container{Name: name, Requested: cri.Resources{Shares: desired.SharesOfOne}}})
+			_, is := l.others.Claim(pod, &inventory.Container{Container: cri.Container{Name: name, Requested: cri.Resources{Shares: desired.SharesOfOne}}})
 			return is
 		})
 	}
@@ -47,9 +47,9 @@ func (l *loop) leavesPod(slice cgroup.Path) bool {
 }
 
 // leftPaths are the cgroups of containers that are left to others.
-func (l *loop) leftPaths() map[cgroup.Path]bool {
+func (l *Loop) leftPaths() map[cgroup.Path]bool {
 	all := make(map[cgroup.Path]bool)
-	for _, e := range l.model.Containers {
+	for _, e := range l.inventory.Containers {
 		if l.leaves(e) {
 			all[e.Path] = true
 		}
@@ -58,10 +58,10 @@ func (l *loop) leftPaths() map[cgroup.Path]bool {
 }
 
 // noteOthers tells of the containers that are left to others, each once.
-func (l *loop) noteOthers() {
+func (l *Loop) noteOthers() {
 	now := make(map[string]bool)
-	for id, e := range l.model.Containers {
-		pod := l.model.Pods[e.Container.PodID]
+	for id, e := range l.inventory.Containers {
+		pod := l.inventory.Pods[e.Container.PodID]
 		if pod == nil {
 			continue
 		}
@@ -77,10 +77,10 @@ func (l *loop) noteOthers() {
 // otherProblems are the managers that have appeared while the daemon runs, and that it
 // would not have started beside. It stands down for their containers all the same: two
 // that place one container undo each other's work for as long as both run.
-func (l *loop) otherProblems() []pools.Problem {
+func (l *Loop) otherProblems() []pools.Problem {
 	counts, left := make(map[managers.Claim]int), make(map[managers.Claim]int)
-	for _, e := range l.model.Containers {
-		pod := l.model.Pods[e.Container.PodID]
+	for _, e := range l.inventory.Containers {
+		pod := l.inventory.Pods[e.Container.PodID]
 		if pod == nil || e.Container.State == cri.Exited {
 			continue
 		}

@@ -74,7 +74,7 @@ func (n *crioNode) untouched(id string) {
 }
 
 // problem says whether the node as a whole has a problem.
-func problemOf(l *loop, code pools.Code) (text string) {
+func problemOf(l *Loop, code pools.Code) (text string) {
 	for _, p := range l.problems() {
 		if p.Code == code && p.PodUID == "" {
 			text += p.Text + "\n"
@@ -119,7 +119,7 @@ func TestWorkloadIsLeftAlone(t *testing.T) {
 			n.runsOn(owner, "6-7")
 			n.untouched(before)
 			n.untouched(after)
-			r.inspect(func(l *loop) {
+			r.inspect(func(l *Loop) {
 				if text := problemOf(l, desired.CodeOtherManager); text != "" {
 					t.Errorf("a problem, although the configuration says that it is none: %s", text)
 				}
@@ -153,7 +153,7 @@ func TestManagerThatAppears(t *testing.T) {
 	r.loop.box.Post(relist{})
 	r.quiet()
 	n.has(n.runtime.Cgroup(id), cgroup.FileCPUs, "0")
-	r.inspect(func(l *loop) {
+	r.inspect(func(l *Loop) {
 		text := problemOf(l, desired.CodeOtherManager)
 		for _, part := range []string{"CRI-O's workload batch (/etc/crio/crio.conf.d/99-batch.conf)", "otherManagers.crioWorkloads: standDown"} {
 			if !strings.Contains(text, part) {
@@ -172,7 +172,7 @@ func TestManagerThatAppears(t *testing.T) {
 	n.retell(r, managers.CRIO{})
 	n.eventually("it is said that the manager is gone", func() bool {
 		var text string
-		r.inspect(func(l *loop) { text = problemOf(l, desired.CodeOtherManager) })
+		r.inspect(func(l *Loop) { text = problemOf(l, desired.CodeOtherManager) })
 		return strings.Contains(text, "is configured no more")
 	})
 	r.quiet()
@@ -183,7 +183,7 @@ func TestManagerThatAppears(t *testing.T) {
 	n.retell(r, batch)
 	n.eventually("both are the manager's again", func() bool {
 		var text string
-		r.inspect(func(l *loop) { text = problemOf(l, desired.CodeOtherManager) })
+		r.inspect(func(l *Loop) { text = problemOf(l, desired.CodeOtherManager) })
 		return strings.Contains(text, "(2 at the moment)")
 	})
 	n.has(n.runtime.Cgroup(id), cgroup.FileCPUs, "0")
@@ -246,7 +246,7 @@ func TestPluginBeforeUs(t *testing.T) {
 		t.Errorf("the next owner gets %s; the plugin has 4-5", reply.Adjustment.CPUs)
 	}
 	r.view("the problem", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeOtherManager)] == 1 })
-	r.inspect(func(l *loop) { // a kubelet that is static now does the same
+	r.inspect(func(l *Loop) { // a kubelet that is static now does the same
 		text := problemOf(l, desired.CodeOtherManager)
 		for _, part := range []string{"another NRI plugin or a static kubelet", "otherManagers.nriPlugins: standDown", "cpuManagerPolicy: none", "guaranteed.exclusive: kubelet"} {
 			if !strings.Contains(text, part) {
@@ -339,16 +339,16 @@ func TestPluginBeforeUsAndLate(t *testing.T) {
 	res := whole(2)
 	res.CPUs = "4-5"
 	for name, c := range map[string]cri.Container{"theirs": a.container(pod, "theirs", res), "ours": a.container(pod, "ours", whole(2))} {
-		r.inspect(func(l *loop) {
-			ask := &createAsked{pod: pod, container: c}
+		r.inspect(func(l *Loop) {
+			ask := &createRequest{pod: pod, container: c}
 			ask.apply(l)
 			l.creating = nil
 			l.giveUp(ask)
-			l.model.PutContainer(inventory.ContainerFacts{Container: c}) // as the runtime tells it then
-			if e := l.model.Containers[c.ID]; e.Foreign != (name == "theirs") || e.Unborn {
-				t.Errorf("%s: foreign %t, unborn %t", name, e.Foreign, e.Unborn)
+			l.inventory.PutContainer(inventory.ContainerStatus{Container: c}) // as the runtime tells it then
+			if e := l.inventory.Containers[c.ID]; e.PlacedElsewhere != (name == "theirs") || e.Asked {
+				t.Errorf("%s: foreign %t, unborn %t", name, e.PlacedElsewhere, e.Asked)
 			}
-			l.model.DropContainer(c.ID)
+			l.inventory.DropContainer(c.ID)
 		})
 	}
 }

@@ -31,7 +31,7 @@ type parking struct {
 
 // parks says whether free CPUs are to be parked, and if not, why that is not as
 // configured.
-func (l *loop) parks() (on bool, why string) {
+func (l *Loop) parks() (on bool, why string) {
 	if !l.settings.Config.Park {
 		return false, ""
 	}
@@ -45,11 +45,11 @@ func (l *loop) parks() (on bool, why string) {
 // what it stands on there are none: the two need free CPUs to change places. What
 // instances of one container have in common none of them leaves: one whose start has
 // failed may be known as created until the next listing.
-func (l *loop) parkable(want []cgroup.Target) cpuset.Set {
+func (l *Loop) parkable(want []cgroup.Target) cpuset.Set {
 	plan := l.status.plan
 	free := plan.Free.Union(plan.Idle).Intersection(l.Online()).Difference(l.leavingCPUs().Union(l.isolation.leaked))
 	for _, t := range want {
-		c := l.tree.Current[t.Path]
+		c := l.cache.Current[t.Path]
 		if t.CPUs.IsEmpty() || t.Around || !c.Exists {
 			continue // slices of the host are kept off
 		}
@@ -64,7 +64,7 @@ func (l *loop) parkable(want []cgroup.Target) cpuset.Set {
 }
 
 // parkingWish is the partition of the CPUs that nobody has, if there are any.
-func (l *loop) parkingWish(want []cgroup.Target, keep bool, now time.Time) (w cgroup.PartitionWish, ok bool) {
+func (l *Loop) parkingWish(want []cgroup.Target, keep bool, now time.Time) (w cgroup.PartitionWish, ok bool) {
 	if on, _ := l.parks(); !on {
 		l.quiet.Unparked, l.quiet.Parked = cpuset.Set{}, cpuset.Set{}
 		return w, false
@@ -79,7 +79,7 @@ func (l *loop) parkingWish(want []cgroup.Target, keep bool, now time.Time) (w cg
 }
 
 // makeParking makes the cgroup for a wish that needs it.
-func (l *loop) makeParking(wishes []cgroup.PartitionWish, now time.Time) {
+func (l *Loop) makeParking(wishes []cgroup.PartitionWish, now time.Time) {
 	i := slices.IndexFunc(wishes, func(w cgroup.PartitionWish) bool { return w.Path == cgroup.Parking && !w.Keep && w.Not == "" })
 	if i < 0 || l.parkedStill() {
 		return
@@ -92,7 +92,7 @@ func (l *loop) makeParking(wishes []cgroup.PartitionWish, now time.Time) {
 
 // findParking looks whether a daemon has left the cgroup. Nobody needs a journal to know
 // whose it is.
-func (l *loop) findParking() {
+func (l *Loop) findParking() {
 	p := &l.isolation.parking
 	_, err := l.Cgroups.Read(cgroup.ParkingTop)
 	p.made = !errors.Is(err, cgroup.ErrGone)
@@ -115,7 +115,7 @@ func (p *parking) seen(view cgroup.PartitionView) {
 
 // parked tells of the CPUs that are parked when nothing is left to be written, and
 // removes the cgroup that is not needed any more.
-func (l *loop) parked(view cgroup.PartitionView) {
+func (l *Loop) parked(view cgroup.PartitionView) {
 	p := &l.isolation.parking
 	if !p.cpus.Equal(p.told) {
 		if p.told = p.cpus; p.cpus.IsEmpty() {
@@ -138,21 +138,21 @@ func (l *loop) parked(view cgroup.PartitionView) {
 	}
 	*p = parking{}
 	l.isolation.memory.Gone(cgroup.ParkingTop)
-	l.ledger.Forget(partition.IsParking)
+	l.journal.Forget(partition.IsParking)
 }
 
-// heardParking is told of a write to the cgroups of parked CPUs, which may have been the
+// noticeParking is told of a write to the cgroups of parked CPUs, which may have been the
 // daemon's. It says whether somebody else has ended the partition.
-func (l *loop) heardParking(p cgroup.Path, file string) bool {
+func (l *Loop) noticeParking(p cgroup.Path, file string) bool {
 	if p != cgroup.Parking || file != cgroup.FilePartition || l.isolation.outcomes[p].Phase != cgroup.PartitionInForce || l.parkedStill() {
 		return false
 	}
-	l.doubt(p)
+	l.recheckPartitions(p)
 	return true
 }
 
 // parkedStill says that the kernel still has the partition of parked CPUs.
-func (l *loop) parkedStill() bool {
+func (l *Loop) parkedStill() bool {
 	st, err := l.Cgroups.Read(cgroup.Parking)
 	return err == nil && st.Partition.Is(cgroup.IsolatedPartition)
 }

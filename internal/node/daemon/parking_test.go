@@ -11,8 +11,8 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/partition"
-	previews "github.com/cpupoold/cpupoold/internal/node/preview"
-	quiets "github.com/cpupoold/cpupoold/internal/node/quiet"
+	"github.com/cpupoold/cpupoold/internal/node/preview"
+	"github.com/cpupoold/cpupoold/internal/node/quiet"
 	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
@@ -84,7 +84,7 @@ func (n *node) unharmed() {
 }
 
 // ofParking are the originals of the parking that are in the journal.
-func ofParking(j undo.Journal) []undo.Original {
+func ofParking(j undo.Document) []undo.Original {
 	return slices.DeleteFunc(slices.Clone(j.Originals), func(o undo.Original) bool { return !partition.IsParking(o.Path) })
 }
 
@@ -328,7 +328,7 @@ func TestParkingPreviewed(t *testing.T) {
 		if err := s.Change(o.Config, o.Topology, nil); err != nil {
 			t.Fatal(err)
 		}
-		p, err := previews.PreviewOf(t.Context(), n.host(), s, n.journal(), pools.NamespaceRights{}, time.Now())
+		p, err := preview.PreviewOf(t.Context(), n.host(), s, n.journal(), pools.NamespaceRights{}, time.Now())
 		if err != nil || !slices.Equal(p.Ends, ends) || len(p.Owners) != 1 || p.Owners[0].Why != "" {
 			t.Errorf("%s\nends %v, owners %+v, %v", yaml, p.Ends, p.Owners, err)
 		}
@@ -389,7 +389,7 @@ func TestQuietParks(t *testing.T) {
 	const limit = 10 * time.Minute
 	start := time.Now()
 	all, more, some := cpuset.Range(4, 7), cpuset.Range(4, 6), cpuset.Of(4, 5)
-	var q quiets.Quiet
+	var q quiet.Quiet
 	for _, c := range []struct {
 		what      string
 		at        time.Duration
@@ -405,7 +405,7 @@ func TestQuietParks(t *testing.T) {
 		{"still", 10 * time.Minute, more, some, true, some, true, true},
 		{"somebody ends the parking", 10 * time.Minute, more, cpuset.Set{}, true, some, true, true},
 		{"time is up", 11 * time.Minute, more, some, true, more, false, true},
-		{"and more is free", 11*time.Minute + quiets.QuietBreak/2, all, some, true, all, false, true},
+		{"and more is free", 11*time.Minute + quiet.QuietBreak/2, all, some, true, all, false, true},
 		{"which is not parked yet", 12 * time.Minute, all, some, true, all, false, true},
 		{"one is taken", 13 * time.Minute, more, all, true, more, false, true},
 		{"and back", 14 * time.Minute, all, more, true, more, true, false},

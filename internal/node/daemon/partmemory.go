@@ -23,15 +23,15 @@ import (
 // a read: the kernel refuses what is not exclusive.
 
 // recall forgets what may not be so any more, before a look.
-func (l *loop) recall(wishes []cgroup.PartitionWish, former map[cgroup.Path]bool) {
+func (l *Loop) recall(wishes []cgroup.PartitionWish, former map[cgroup.Path]bool) {
 	s := &l.isolation
 	if !s.looked {
 		s.looked = true
-		l.keepHeard()
+		l.keepNotices()
 	}
 	var others []cgroup.Path
 	for p, n := range s.memory.Nodes() {
-		if c, known := l.tree.Current[p]; known && c.Exists && (!c.CPUs.Equal(n.CPUs) || c.Partition.String() != n.State.String()) {
+		if c, known := l.cache.Current[p]; known && c.Exists && (!c.CPUs.Equal(n.CPUs) || c.Partition.String() != n.State.String()) {
 			others = append(others, p)
 		}
 	}
@@ -52,16 +52,16 @@ func (l *loop) recall(wishes []cgroup.PartitionWish, former map[cgroup.Path]bool
 	}
 }
 
-// rest ends the looks of a pass.
-func (l *loop) rest() {
+// logBackoffs ends the looks of a pass.
+func (l *Loop) logBackoffs() {
 	if l.isolation.looked {
 		l.isolation.looked = false
-		l.keepHeard()
+		l.keepNotices()
 	}
 }
 
-// keepHeard forgets what the watcher does not tell of.
-func (l *loop) keepHeard() {
+// keepNotices forgets what the watcher does not tell of.
+func (l *Loop) keepNotices() {
 	w := l.watch.watcher
 	if w == nil {
 		l.isolation.memory.Clear()
@@ -87,16 +87,16 @@ func (s *isolation) forget(p cgroup.Path) {
 	}
 }
 
-// doubt has partitions looked at that somebody may have broken by a write to a cgroup.
-func (l *loop) doubt(p cgroup.Path) {
+// recheckPartitions has partitions looked at that somebody may have broken by a write to a cgroup.
+func (l *Loop) recheckPartitions(p cgroup.Path) {
 	l.isolation.stale = true
 	l.isolation.forget(p)
 }
 
-// heardList is told of a write to a cgroup, which may have been the daemon's. It says whether
+// noticeList is told of a write to a cgroup, which may have been the daemon's. It says whether
 // somebody else has written what matters to partitions, and was not known.
-func (l *loop) heardList(p cgroup.Path, name string) bool {
-	_, target := l.tree.Current[p]
+func (l *Loop) noticeList(p cgroup.Path, name string) bool {
+	_, target := l.cache.Current[p]
 	switch {
 	case name == "": // from now on it is told of
 		l.isolation.memory.Forget(p)
@@ -119,7 +119,7 @@ func (l *loop) heardList(p cgroup.Path, name string) bool {
 
 // beside says that a cgroup is a partition, or that what is written to it can break one: up
 // to kernel 6.19 that of a sibling.
-func (l *loop) beside(p cgroup.Path) bool {
+func (l *Loop) beside(p cgroup.Path) bool {
 	if l.isolation.outcomes[p].Phase == cgroup.PartitionInForce {
 		return true
 	}

@@ -108,12 +108,12 @@ func TestSiblingOfPartitionIsHeard(t *testing.T) {
 			n.runsOn(beside, "2-3")
 			n.runsOn(elsewhere, "2-3")
 			r.settled()
-			r.lull(func(l *loop) {
+			r.lull(func(l *Loop) {
 				hear := func(id string) bool {
 					p := cgroup.Path(n.runtime.Cgroup(id))
-					l.tree.Distrust(p)
+					l.cache.Invalidate(p)
 					l.isolation.stale = false
-					if !l.heardWrite(p, time.Now()) {
+					if !l.noticeWrite(p, time.Now()) {
 						t.Error("it is placed, and nobody looks at it")
 					}
 					return l.isolation.stale
@@ -160,7 +160,7 @@ func TestForeignLists(t *testing.T) {
 	for _, p := range []cgroup.Path{slice, scope} {
 		for _, stale := range []bool{false, true} {
 			if stale {
-				r.lull(func(l *loop) { l.tree.Distrust(p) })
+				r.lull(func(l *Loop) { l.cache.Invalidate(p) })
 			}
 			if err := n.tree.Write(path.Join(string(p), cgroup.FileExclusive), fmt.Sprint(own.Last())); err != nil {
 				t.Fatal(err)
@@ -194,9 +194,9 @@ func TestOwnListsAreEchoes(t *testing.T) {
 	owner := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
 	n.isPartition(owner, cgroup.RootPartition)
 	r.settled()
-	r.lull(func(l *loop) {
+	r.lull(func(l *Loop) {
 		for p := cgroup.Path(n.runtime.Cgroup(owner)); p != ""; p = p.Parent() {
-			if l.heardList(p, cgroup.FileExclusive) || l.heardWrite(p, time.Now()) || l.isolation.stale {
+			if l.noticeList(p, cgroup.FileExclusive) || l.noticeWrite(p, time.Now()) || l.isolation.stale {
 				t.Errorf("a list of %s that is as it is known has partitions looked at", p)
 			}
 			l.isolation.stale = false
@@ -209,13 +209,13 @@ var errDue = errors.New("a pass is due")
 
 // checkMemory says that nothing is in the memory of partitions that is not so, when everything
 // has been heard and looked at.
-func checkMemory(l *loop) error {
-	l.heard()
-	if !l.status.ready || l.watch.watcher == nil || l.tree.Doubts {
+func checkMemory(l *Loop) error {
+	l.takeNotices()
+	if !l.status.ready || l.watch.watcher == nil || l.cache.Doubts {
 		return nil // all of it is to be read again
 	}
-	if l.agenda.asked() || len(l.tree.Stale) > 0 {
-		l.agenda.add(ofAnybody)
+	if l.schedule.asked() || len(l.cache.Stale) > 0 {
+		l.schedule.add(scopeAll)
 		return errDue
 	}
 	var leaves []cgroup.Path
@@ -224,7 +224,7 @@ func checkMemory(l *loop) error {
 	}
 	slices.Sort(leaves)
 	l.recall(nil, nil)
-	defer l.rest()
+	defer l.logBackoffs()
 	got, err := l.isolation.memory.Read(leaves)
 	want, wantErr := l.Cgroups.ReadPartitions(leaves)
 	if err = errors.Join(err, wantErr); err != nil {
@@ -247,6 +247,6 @@ func checkMemory(l *loop) error {
 // remembering asks for checkMemory, and has no pass made.
 type remembering chan error
 
-func (r remembering) apply(l *loop) { r <- checkMemory(l) }
+func (r remembering) apply(l *Loop) { r <- checkMemory(l) }
 
-func (remembering) concern(*loop) concern { return ofNothing }
+func (remembering) concern(*Loop) scope { return scopeNone }

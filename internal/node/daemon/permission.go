@@ -7,7 +7,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
-	cluster "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -15,14 +15,14 @@ import (
 // permission is what is known of the namespaces' annotations; the zero value is that
 // nobody asks for them.
 type permission struct {
-	follow *cluster.Namespaces // nil: nobody
-	known  cluster.Allowed
+	follow *nodestatus.Namespaces // nil: nobody
+	known  nodestatus.Allowed
 }
 
 // askNamespaces makes the goroutine's part ready that follows namespaces. What an
 // earlier daemon has heard is known before the first pass: it must not take from pods
 // that run what they were given.
-func (l *loop) askNamespaces(o hostenv.Options) error {
+func (l *Loop) askNamespaces(o hostenv.Options) error {
 	if o.Config.NamespacePermission != config.PermissionAnnotation {
 		return nil
 	}
@@ -33,7 +33,7 @@ func (l *loop) askNamespaces(o hostenv.Options) error {
 	if err != nil {
 		return fmt.Errorf("namespacePermission: annotation: %w", err)
 	}
-	follow, err := cluster.NewNamespaces(*options, o.Config.Names(), hostenv.PermissionsName(o.Config))
+	follow, err := nodestatus.NewNamespaces(*options, o.Config.Names(), hostenv.PermissionsName(o.Config))
 	if err != nil {
 		o.Log.Warn("namespaces that are not listed allow nothing until the API server answers", "error", err)
 	}
@@ -42,16 +42,16 @@ func (l *loop) askNamespaces(o hostenv.Options) error {
 }
 
 // watchNamespaces follows them until ctx ends.
-func (l *loop) watchNamespaces(ctx context.Context) {
+func (l *Loop) watchNamespaces(ctx context.Context) {
 	if f := l.permission.follow; f != nil {
-		f.Run(ctx, func(a cluster.Allowed) { l.box.Post(permitted{a}) })
+		f.Run(ctx, func(a nodestatus.Allowed) { l.box.Post(permitted{a}) })
 	}
 }
 
 // permitted is what namespaces allow now.
-type permitted struct{ cluster.Allowed }
+type permitted struct{ nodestatus.Allowed }
 
-func (e permitted) apply(l *loop) { l.permission.known = e.Allowed }
+func (e permitted) apply(l *Loop) { l.permission.known = e.Allowed }
 
 // rights are what pools need of it.
 func (p *permission) rights() pools.NamespaceRights {

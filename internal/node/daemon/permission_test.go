@@ -12,7 +12,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
-	cluster "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -89,8 +89,8 @@ func (n *node) startAsking() *running {
 	}
 	quick, err := hostenv.ClusterOptions(o)
 	if err == nil {
-		quick.Limits = cluster.Limits{Start: time.Millisecond, Pause: 50 * time.Millisecond}
-		l.permission.follow, err = cluster.NewNamespaces(*quick, o.Config.Names(), hostenv.PermissionsName(o.Config))
+		quick.Limits = nodestatus.Limits{Start: time.Millisecond, Pause: 50 * time.Millisecond}
+		l.permission.follow, err = nodestatus.NewNamespaces(*quick, o.Config.Names(), hostenv.PermissionsName(o.Config))
 	}
 	if err != nil {
 		n.t.Fatal(err)
@@ -114,7 +114,7 @@ func (r *running) problem(uid string, code pools.Code) (text string) {
 }
 
 func (r *running) problemsNow() (all []pools.Problem) {
-	r.inspect(func(l *loop) { all = l.problems() })
+	r.inspect(func(l *Loop) { all = l.problems() })
 	return all
 }
 
@@ -140,7 +140,7 @@ func TestNamespacePermission(t *testing.T) {
 
 	a.become(true, "infra")
 	r.view("revoked", func(*telemetry.View) (known bool) {
-		r.inspect(func(l *loop) { known = len(l.permission.known.Permissions["edge"].Ended) > 0 })
+		r.inspect(func(l *Loop) { known = len(l.permission.known.Permissions["edge"].Ended) > 0 })
 		return known
 	})
 	second := pod("second", "edge")

@@ -12,7 +12,7 @@ import (
 
 // place is what the plan will have for the pod of a container that is new, where that concerns
 // nobody else. own are the assignments with those of the pod, if it gets CPUs of its own.
-func (l *loop) place(container string, now time.Time) (placed pools.PodPlan, own []pools.Assignment, ok bool) {
+func (l *Loop) place(container string, now time.Time) (placed pools.PodPlan, own []pools.Assignment, ok bool) {
 	pod, ok := l.podAlone(container, now)
 	if !ok {
 		return pools.PodPlan{}, nil, false
@@ -34,30 +34,30 @@ func (l *loop) place(container string, now time.Time) (placed pools.PodPlan, own
 // owner, or take it, and that all who run anywhere are targets, whose cgroups have been read: CPUs
 // that nobody has by the plan are nobody's. Strangers, and containers of which it is not known what
 // they are, are no targets as long as they are on nobody's CPUs.
-func (l *loop) nothingElse() bool {
-	return !l.agenda.changed && len(l.tree.Stale)+len(l.strangers)+len(desired.UnreadPaths(l.model, l.status.plan)) == 0
+func (l *Loop) nothingElse() bool {
+	return !l.schedule.changed && len(l.cache.Stale)+len(l.unidentified)+len(desired.UnreadPaths(l.inventory, l.status.plan)) == 0
 }
 
 // podAlone is the pod of a container as the planner wants it, if all is known of it.
-func (l *loop) podAlone(container string, now time.Time) (pools.Pod, bool) {
-	e := l.model.Containers[container]
-	if e == nil || l.model.Pods[e.Container.PodID] == nil {
+func (l *Loop) podAlone(container string, now time.Time) (pools.Pod, bool) {
+	e := l.inventory.Containers[container]
+	if e == nil || l.inventory.Pods[e.Container.PodID] == nil {
 		return pools.Pod{}, false
 	}
-	uid := l.model.Pods[e.Container.PodID].Uid
-	for _, c := range l.model.Members(uid) {
-		if c.Foreign || c.Unread() || l.strangers.has(c.Path) {
+	uid := l.inventory.Pods[e.Container.PodID].Uid
+	for _, c := range l.inventory.Members(uid) {
+		if c.PlacedElsewhere || c.Unread() || l.unidentified.has(c.Path) {
 			return pools.Pod{}, false
 		}
 	}
-	pods := []pools.Pod{l.model.InputOf(uid, now)}
-	l.others.Mark(l.model, pods, l.settings.Topology.Online, l.Cgroups.Read)
+	pods := []pools.Pod{l.inventory.InputOf(uid, now)}
+	l.others.Mark(l.inventory, pods, l.settings.Topology.Online, l.Cgroups.Read)
 	l.hints.Apply(pods)
 	return pods[0], true
 }
 
 // needsHints says that the kubelet has to be asked about devices of the pod first.
-func (l *loop) needsHints(p *pools.Pod) bool {
+func (l *Loop) needsHints(p *pools.Pod) bool {
 	if l.Devices == nil {
 		return false
 	}

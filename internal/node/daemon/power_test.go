@@ -49,9 +49,9 @@ func TestPowerWish(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := desired.Settings{Config: &config.Config{Power: tc.allowed}}
-			m := &inventory.Model{
-				Pods:       map[string]*inventory.PodEntry{"sandbox": {Uid: "uid", Pod: cri.Pod{Namespace: "ns", Name: "pod", Annotations: tc.annotations, RuntimeHandler: tc.handler}}},
-				Containers: map[string]*inventory.ContainerEntry{"id": {Container: cri.Container{Name: "app", PodID: "sandbox"}}},
+			m := &inventory.Inventory{
+				Pods:       map[string]*inventory.Pod{"sandbox": {Uid: "uid", Pod: cri.Pod{Namespace: "ns", Name: "pod", Annotations: tc.annotations, RuntimeHandler: tc.handler}}},
+				Containers: map[string]*inventory.Container{"id": {Container: cri.Container{Name: "app", PodID: "sandbox"}}},
 			}
 			plan := pools.Plan{
 				Pods: []pools.PodPlan{{UID: "uid", Containers: []pools.Placement{
@@ -59,7 +59,7 @@ func TestPowerWish(t *testing.T) {
 				}}},
 				Units: []pools.UnitPlan{{Name: "du.service", Exclusive: true, CPUs: cpuset.Of(3)}},
 			}
-			values, problems := s.PowerWish(plan, m, &desired.Others{Crio: hooks}, machine)
+			values, problems := s.PowerWish(plan, m, &desired.OtherManagers{Crio: hooks}, machine)
 			if !maps.Equal(values, tc.want) {
 				t.Errorf("values %v; want %v", values, tc.want)
 			}

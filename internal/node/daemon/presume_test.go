@@ -12,7 +12,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
-	previews "github.com/cpupoold/cpupoold/internal/node/preview"
+	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
@@ -41,18 +41,18 @@ func (n *node) values() map[string]string {
 }
 
 // lose is what restore takes for a journal where there is none.
-func (n *node) lose(h hostenv.Host) undo.Journal {
+func (n *node) lose(h hostenv.Host) undo.Document {
 	n.t.Helper()
 	o := n.options()
 	var s desired.Settings
 	if err := s.Change(o.Config, o.Topology, nil); err != nil {
 		n.t.Fatal(err)
 	}
-	p, err := previews.PreviewOf(n.t.Context(), h, s, undo.Journal{}, pools.NamespaceRights{}, time.Now())
+	p, err := preview.PreviewOf(n.t.Context(), h, s, undo.Document{}, pools.NamespaceRights{}, time.Now())
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	return undo.Journal{Originals: p.Traces.Originals(&h)}
+	return undo.Document{Originals: p.Traces.Originals(&h)}
 }
 
 // marks checks whether a missing journal would count as lost.
@@ -164,7 +164,7 @@ func TestJudgeJournal(t *testing.T) {
 		}
 	}
 	check("none", undo.JournalMissing)
-	if err := undo.SaveJournal(name, undo.Journal{BootID: boot}); err != nil {
+	if err := undo.Save(name, undo.Document{BootID: boot}); err != nil {
 		t.Fatal(err)
 	}
 	check("this boot's", undo.JournalKnown)
@@ -174,7 +174,7 @@ func TestJudgeJournal(t *testing.T) {
 	}
 	write(text[:len(text)/2])
 	check("half", undo.JournalDamaged)
-	if err := undo.SaveJournal(name, undo.Journal{BootID: "earlier"}); err != nil {
+	if err := undo.Save(name, undo.Document{BootID: "earlier"}); err != nil {
 		t.Fatal(err)
 	}
 	check("an earlier boot's", undo.JournalOfEarlierBoot)

@@ -20,27 +20,27 @@ import (
 
 // publish makes the owner's state visible to everybody else and says in the log
 // what has changed.
-func (l *loop) publish() {
+func (l *Loop) publish() {
 	now := time.Now()
 	if l.status.planned {
-		l.judge(l.status.began)
+		l.noteFaults(l.status.began)
 		l.report()
 		l.reportNoise()
-		l.tellApplications(now)
-		l.beReady(now)
+		l.writeApplications(now)
+		l.noteReady(now)
 		l.showAudit()
 		l.tuneHost()
 	}
 	v := l.view()
-	l.chronicle.NoteSources(v.Sources)
+	l.historyLog.NoteSources(v.Sources)
 	l.snapshot.Store(v)
-	l.publishInside(v)
+	l.publishSnapshot(v)
 	l.showCluster()
 }
 
-// judge looks at what the last pass has left, as of its begin: what has become due since
+// noteFaults looks at what the last pass has left, as of its begin: what has become due since
 // is neither a fault nor done, the next pass does it.
-func (l *loop) judge(began time.Time) {
+func (l *Loop) noteFaults(began time.Time) {
 	faults := l.faults(began)
 	l.status.passes[passResult(faults)]++
 	for p, fault := range faults {
@@ -62,15 +62,15 @@ func (l *loop) judge(began time.Time) {
 	}
 }
 
-// beReady says once that all is as planned, and that applications have been told: a unit
+// noteReady says once that all is as planned, and that applications have been told: a unit
 // that waits for the daemon reads its CPUs when it starts.
-func (l *loop) beReady(now time.Time) {
+func (l *Loop) noteReady(now time.Time) {
 	if l.status.ready || l.working(l.status.began) || now.Before(l.applications.due()) {
 		return
 	}
 	l.status.ready = true
-	l.chronicle.Add(history.Event{Kind: history.Ready})
-	l.log.Info("ready", "pods", len(l.model.Pods), "containers", len(l.model.Containers))
+	l.historyLog.Add(history.Event{Kind: history.Ready})
+	l.log.Info("ready", "pods", len(l.inventory.Pods), "containers", len(l.inventory.Containers))
 	l.notify.Ready()
 }
 
@@ -83,12 +83,12 @@ func passResult(faults map[cgroup.Path]error) telemetry.Result {
 
 // working says that writes are under way, wait for the journal, or will be
 // repeated in a moment.
-func (l *loop) working(now time.Time) bool {
-	if len(l.tree.Pending) > 0 || !l.ledger.Safe() && !l.status.journalLate {
+func (l *Loop) working(now time.Time) bool {
+	if len(l.cache.Pending) > 0 || !l.journal.Safe() && !l.status.journalLate {
 		return true
 	}
-	for p := range l.bench.Paths() {
-		if l.bench.Waiting(p, now) {
+	for p := range l.backoffs.Paths() {
+		if l.backoffs.Waiting(p, now) {
 			return true
 		}
 	}
@@ -97,20 +97,20 @@ func (l *loop) working(now time.Time) bool {
 
 // faults are the cgroups that are not as planned and that nothing under way will
 // mend.
-func (l *loop) faults(now time.Time) map[cgroup.Path]error {
+func (l *Loop) faults(now time.Time) map[cgroup.Path]error {
 	faults := make(map[cgroup.Path]error)
-	if !l.ledger.Safe() && !l.status.journalLate {
+	if !l.journal.Safe() && !l.status.journalLate {
 		return faults // nothing has been written yet
 	}
 	unconfirmed := make(map[cgroup.Path]bool)
-	for _, e := range l.model.Containers {
+	for _, e := range l.inventory.Containers {
 		if e.Unconfirmed {
 			unconfirmed[e.Path] = true
 		}
 	}
-	unheard := l.drifts.unheard()
+	unheard := l.drifts.withoutEvent()
 	busy := func(p cgroup.Path) bool {
-		return l.tree.Busy(p) || l.bench.Waiting(p, now) || unconfirmed[p] || unheard[p] || l.status.unitAwaited[p]
+		return l.cache.Busy(p) || l.backoffs.Waiting(p, now) || unconfirmed[p] || unheard[p] || l.status.unitAwaited[p]
 	}
 	waits := make(map[cgroup.Path]bool)
 	for _, d := range l.status.deferred {
@@ -123,7 +123,7 @@ func (l *loop) faults(now time.Time) map[cgroup.Path]error {
 	}
 	for i := range l.status.targets {
 		t := &l.status.targets[i]
-		c, known := l.tree.Current[t.Path]
+		c, known := l.cache.Current[t.Path]
 		if !known || !c.Exists || busy(t.Path) || waits[t.Path] || faults[t.Path] != nil {
 			continue
 		}
@@ -131,11 +131,11 @@ func (l *loop) faults(now time.Time) map[cgroup.Path]error {
 			later := *t
 			later.Weight, t = 0, &later
 		}
-		if err := errors.Join(cgroup.Verify(*t, c.State), l.bench.Err(t.Path)); err != nil {
+		if err := errors.Join(cgroup.Verify(*t, c.State), l.backoffs.Err(t.Path)); err != nil {
 			faults[t.Path] = err
 		}
 	}
-	for p, stuck := range l.threads.stuck {
+	for p, stuck := range l.threads.stranded {
 		faults[p] = stuck.err(p)
 	}
 	maps.Copy(faults, l.status.unreadable)
@@ -143,7 +143,7 @@ func (l *loop) faults(now time.Time) map[cgroup.Path]error {
 }
 
 // report logs each problem once when it appears and once when it is over.
-func (l *loop) report() {
+func (l *Loop) report() {
 	now := make(map[problemKey]bool, len(l.status.plan.Problems))
 	l.status.problems = l.problems()
 	for _, p := range l.status.problems {
@@ -176,10 +176,10 @@ type problemKey struct {
 const codeUnread pools.Code = "RuntimeDetailsMissing"
 
 // problems are the plan's, and those of objects that could not be planned.
-func (l *loop) problems() []pools.Problem {
+func (l *Loop) problems() []pools.Problem {
 	all := slices.Clip(l.status.plan.Problems)
-	for _, id := range sortedWhere(l.model.Pods, func(e *inventory.PodEntry) bool { return e.Unlisted || e.Err != nil }) {
-		e := l.model.Pods[id]
+	for _, id := range sortedWhere(l.inventory.Pods, func(e *inventory.Pod) bool { return e.Unlisted || e.Err != nil }) {
+		e := l.inventory.Pods[id]
 		p := pools.Problem{PodUID: e.Uid, Pod: e.Name(), Reason: pools.Reason{Code: codeUnread}}
 		switch {
 		case e.Unlisted:
@@ -189,10 +189,10 @@ func (l *loop) problems() []pools.Problem {
 		}
 		all = append(all, p)
 	}
-	for _, id := range sortedWhere(l.model.Containers, func(e *inventory.ContainerEntry) bool { return e.Err != nil }) {
-		e := l.model.Containers[id]
+	for _, id := range sortedWhere(l.inventory.Containers, func(e *inventory.Container) bool { return e.Err != nil }) {
+		e := l.inventory.Containers[id]
 		p := pools.Problem{Container: e.Container.Name, Reason: pools.Reason{Code: codeUnread, Text: e.Err.Error()}}
-		if pod := l.model.Pods[e.Container.PodID]; pod != nil {
+		if pod := l.inventory.Pods[e.Container.PodID]; pod != nil {
 			p.PodUID, p.Pod = pod.Uid, pod.Name()
 		}
 		all = append(all, p)
@@ -204,12 +204,12 @@ func (l *loop) problems() []pools.Problem {
 	all = append(all, l.unitProblems()...)
 	all = append(all, l.hostProblems()...)
 	all = append(all, l.isolationProblems()...)
-	all = append(all, l.contestProblems(time.Now())...)
-	all = append(all, l.stuckProblems()...)
+	all = append(all, l.conflictProblems(time.Now())...)
+	all = append(all, l.strandedProblems()...)
 	all = append(all, l.tuneProblems()...)
 	all = append(all, l.journalProblems()...)
-	all = append(all, l.refusals.problems()...)
-	all = append(all, l.hints.Problems(l.model, time.Now())...)
+	all = append(all, l.refusalLog.problems()...)
+	all = append(all, l.hints.Problems(l.inventory, time.Now())...)
 	all = append(all, l.kubeletProblems()...)
 	return all
 }
@@ -226,7 +226,7 @@ func sortedWhere[E any](all map[string]E, is func(E) bool) (keys []string) {
 	return keys
 }
 
-func (l *loop) view() *telemetry.View {
+func (l *Loop) view() *telemetry.View {
 	v := &telemetry.View{
 		Problems:         make(map[string]int),
 		Passes:           maps.Clone(l.status.passes),
@@ -234,22 +234,22 @@ func (l *loop) view() *telemetry.View {
 		WriteErrors:      maps.Clone(l.status.writeErrors),
 		Faulty:           len(l.status.faults),
 		Pools:            l.poolView(),
-		Room:             l.room(time.Now()),
+		Room:             l.freeCapacity(time.Now()),
 		PartitionChanges: l.status.partitionChanges,
 		Ready:            l.status.ready,
 		LastSuccess:      l.status.lastSuccess,
 		ConfigStale:      l.status.configErr != nil,
 		Adapted:          l.settings.Adapted,
 		Offline:          l.settings.Offline(),
-		Refusals:         l.refusals.list(),
+		Refusals:         l.refusalLog.list(),
 		Drifts:           maps.Clone(l.drifts.total),
 		Repaired:         maps.Clone(l.drifts.mended),
-		Open:             l.drifts.unmended(),
+		Open:             l.drifts.unrepaired(),
 		Repairs:          l.drifts.repairs.Clone(),
 		Gathered:         l.threads.gathered,
-		Stuck:            l.threads.stuckNow(),
-		Placements:       l.exposures.view(),
-		Refused:          maps.Clone(l.refusals.total),
+		Stuck:            l.threads.strandedNow(),
+		Placements:       l.exposureMeter.view(),
+		Refused:          maps.Clone(l.refusalLog.total),
 		Sources:          l.sources(),
 		HostUnits:        l.hostView(),
 		Partitions:       l.isolation.counts(),
@@ -269,7 +269,7 @@ func (l *loop) view() *telemetry.View {
 	paths := make(map[string]cgroup.Path, len(l.status.targets))
 	for i := range l.status.targets {
 		t := &l.status.targets[i]
-		if id := t.Container + t.Unit; id != "" && l.tree.Current[t.Path].Exists {
+		if id := t.Container + t.Unit; id != "" && l.cache.Current[t.Path].Exists {
 			paths[id] = t.Path
 		}
 	}
@@ -298,14 +298,14 @@ func (l *loop) view() *telemetry.View {
 	for _, u := range l.status.plan.Units {
 		v.Containers = append(v.Containers, telemetry.Container{
 			PoolName: poolName(u.Pool, u.Type), Unit: true, Name: u.Name,
-			Reason: string(u.Reason.Code), Cgroup: string(paths[l.model.UnitName(u.Name)]),
+			Reason: string(u.Reason.Code), Cgroup: string(paths[l.inventory.UnitName(u.Name)]),
 		})
 	}
 	return v
 }
 
 // sources are how those fare that are asked and listened to here.
-func (l *loop) sources() map[telemetry.Source]telemetry.SourceState {
+func (l *Loop) sources() map[telemetry.Source]telemetry.SourceState {
 	all := make(map[telemetry.Source]telemetry.SourceState)
 	if l.Runtime != nil {
 		all[telemetry.CRIEvents] = sourceState(l.status.stream)
@@ -337,7 +337,7 @@ func (l *loop) sources() map[telemetry.Source]telemetry.SourceState {
 }
 
 // shared is what the shared pool has at the moment.
-func (l *loop) shared() cpuset.Set {
+func (l *Loop) shared() cpuset.Set {
 	if !l.status.planned {
 		return l.settings.Pools.Shared
 	}
@@ -345,7 +345,7 @@ func (l *loop) shared() cpuset.Set {
 }
 
 // free are the guaranteed CPUs that nobody holds: all, before the first plan.
-func (l *loop) free() cpuset.Set {
+func (l *Loop) free() cpuset.Set {
 	if !l.status.planned {
 		return l.settings.Pools.Guaranteed
 	}
@@ -368,7 +368,7 @@ func sourceState(s cri.StreamState) telemetry.SourceState {
 }
 
 // count counts a write and says in the log what it was.
-func (l *loop) count(w cgroup.Write, err error) {
+func (l *Loop) count(w cgroup.Write, err error) {
 	l.noteWrite(w, err)
 	result := telemetry.OK
 	attrs := []any{"write", w}

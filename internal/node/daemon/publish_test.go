@@ -16,8 +16,8 @@ func TestDueSinceThePassBegan(t *testing.T) {
 	l.pass()
 	const scope = cgroup.Path("kubepods.slice/kubepods-pod1.slice/a.scope")
 	l.status.began = time.Now().Add(-time.Second) // which the pass has taken
-	until := l.status.began.Add(retry.StrikePause)
-	l.bench.Failures[retry.BenchKey{Path: scope, File: false}] = retry.Failure{Pause: retry.StrikePause, Until: until}
+	until := l.status.began.Add(retry.EarlyPause)
+	l.backoffs.Failures[retry.Key{Path: scope, File: false}] = retry.Failure{Pause: retry.EarlyPause, Until: until}
 	l.status.deferred = []cgroup.Deferred{{Path: scope, Property: cgroup.CRICPUs, Reason: "its recorder refused in this pass"}}
 	l.publish()
 	if faults := n.logged("not as planned"); len(faults) > 0 || l.status.ready {

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	quiets "github.com/cpupoold/cpupoold/internal/node/quiet"
+	"github.com/cpupoold/cpupoold/internal/node/quiet"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -25,7 +25,7 @@ func TestQuietDecides(t *testing.T) {
 	)
 	want := []cgroup.Target{{Path: slice, Weight: 50}, {Path: first, Weight: 50}, {Path: "own", Weight: 50, Exclusive: true}, {Path: "owns", Weight: 50, Unlimited: true}}
 	changed := map[cgroup.Path]bool{slice: true, "own": true, "owns": true, "gone": true} // first has its first weight yet to come
-	var q quiets.Quiet
+	var q quiet.Quiet
 	step := func(what string, at time.Duration, limit time.Duration, previous []pools.Assignment, plan pools.Plan, changed map[cgroup.Path]bool, may, since string, weights int) {
 		t.Helper()
 		now := start.Add(at)
@@ -159,9 +159,9 @@ func TestQuietWeights(t *testing.T) {
 	r.quiet()
 	n.has(n.runtime.Cgroup(id), cgroup.FileWeight, "1000")
 	waits := 0
-	r.inspect(func(l *loop) {
+	r.inspect(func(l *Loop) {
 		for _, d := range l.status.deferred {
-			if d.Property == cgroup.FileWeight && d.Reason == quiets.QuietReason {
+			if d.Property == cgroup.FileWeight && d.Reason == quiet.QuietReason {
 				waits++
 			}
 		}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
-	recoverys "github.com/cpupoold/cpupoold/internal/node/recovery"
+	"github.com/cpupoold/cpupoold/internal/node/recovery"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -17,12 +17,12 @@ import (
 
 // TestRecoverAssignments: the kernel's word, then the runtime's, then the journal's.
 func TestRecoverAssignments(t *testing.T) {
-	m := inventory.NewModel(cgroup.DriverSystemd)
+	m := inventory.New(cgroup.DriverSystemd)
 	slice := "kubepods-podu.slice"
-	m.PutPod(inventory.PodFacts{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}})
+	m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}})
 	kernel := make(map[cgroup.Path]string)
 	put := func(id, name string, state cri.State, inKernel, recorded string) {
-		m.PutContainer(inventory.ContainerFacts{Container: cri.Container{ID: id, PodID: "p", Name: name, State: state,
+		m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: id, PodID: "p", Name: name, State: state,
 			CgroupsPath: slice + ":cri-containerd:" + id, Recorded: cri.Resources{CPUs: recorded}}})
 		if inKernel != "" {
 			kernel[m.Containers[id].Path] = inKernel
@@ -36,8 +36,8 @@ func TestRecoverAssignments(t *testing.T) {
 	put("c6", "again", cri.Running, "8", "7")
 	put("c7", "ended", cri.Exited, "", "10") // the journal has nothing of it: others may have been given its CPUs
 	// Its pod is stopped.
-	m.PutPod(inventory.PodFacts{Pod: cri.Pod{ID: "q", UID: "v", CgroupParent: "kubepods-podv.slice"}})
-	m.PutContainer(inventory.ContainerFacts{Container: cri.Container{ID: "c8", PodID: "q", Name: "stillborn", State: cri.Created, Recorded: cri.Resources{CPUs: "9"}}})
+	m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "q", UID: "v", CgroupParent: "kubepods-podv.slice"}})
+	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c8", PodID: "q", Name: "stillborn", State: cri.Created, Recorded: cri.Resources{CPUs: "9"}}})
 	read := func(p cgroup.Path) (cgroup.State, error) {
 		cpus, ok := kernel[p]
 		if !ok {
@@ -51,7 +51,7 @@ func TestRecoverAssignments(t *testing.T) {
 		{Key: pools.Key{PodUID: "u", Container: "resting"}, CPUs: cpuset.Of(9)},
 	}
 	got := make(map[string]string)
-	for _, a := range recoverys.RecoverAssignments(m, read, journal, &desired.Settings{Pools: pools.Pools{Guaranteed: cpuset.Range(4, 11)}}) {
+	for _, a := range recovery.Assignments(m, read, journal, &desired.Settings{Pools: pools.Pools{Guaranteed: cpuset.Range(4, 11)}}) {
 		got[a.Key.Container] += a.CPUs.String()
 	}
 	want := map[string]string{"drifted": "4-5", "starting": "6", "again": "8", "resting": "9"}
@@ -64,11 +64,11 @@ func TestRecoverAssignments(t *testing.T) {
 // left than the pool has to keep, a set that nobody else has some of is its owner's where the kernel
 // keeps others off it.
 func TestRecoverPartition(t *testing.T) {
-	m := inventory.NewModel(cgroup.DriverSystemd)
+	m := inventory.New(cgroup.DriverSystemd)
 	slice := "kubepods-podu.slice"
-	m.PutPod(inventory.PodFacts{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}})
+	m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}})
 	for _, id := range []string{"parted", "not"} {
-		m.PutContainer(inventory.ContainerFacts{Container: cri.Container{ID: id, PodID: "p", Name: id, State: cri.Running, CgroupsPath: slice + ":cri-containerd:" + id, Requested: whole(2)}})
+		m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: id, PodID: "p", Name: id, State: cri.Running, CgroupsPath: slice + ":cri-containerd:" + id, Requested: whole(2)}})
 	}
 	read := func(p cgroup.Path) (cgroup.State, error) {
 		switch p {
@@ -80,7 +80,7 @@ func TestRecoverPartition(t *testing.T) {
 		return cgroup.State{}, cgroup.ErrGone
 	}
 	of := pools.Pools{FromShared: true, Floor: 3, Infra: "management", Shared: cpuset.Range(2, 7), Guaranteed: cpuset.Range(2, 7)}
-	got := recoverys.RecoverAssignments(m, read, nil, &desired.Settings{Pools: of})
+	got := recovery.Assignments(m, read, nil, &desired.Settings{Pools: of})
 	want := []pools.Assignment{{Key: pools.Key{PodUID: "u", Container: "parted"}, CPUs: cpuset.Of(4, 5)}}
 	if d := cmp.Diff(want, got, cmp.Comparer(cpuset.Set.Equal)); d != "" {
 		t.Errorf("assignments (-want +got):\n%s", d)
@@ -105,16 +105,16 @@ func TestRecoverBesideReserved(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			held := []pools.Assignment{{Key: pools.Key{PodUID: "u"}, CPUs: parsed(t, tc.reserved), Away: parsed(t, tc.away)}}
-			for when, recovered := range map[string]func(*inventory.Model) []pools.Assignment{
-				"start": func(m *inventory.Model) []pools.Assignment {
-					return recoverys.RecoverAssignments(m, read, held, &desired.Settings{Pools: of})
+			for when, recovered := range map[string]func(*inventory.Inventory) []pools.Assignment{
+				"start": func(m *inventory.Inventory) []pools.Assignment {
+					return recovery.Assignments(m, read, held, &desired.Settings{Pools: of})
 				},
-				"later": func(m *inventory.Model) []pools.Assignment {
-					return recoverys.AdoptLate(m, read, held, &desired.Settings{Pools: of})
+				"later": func(m *inventory.Inventory) []pools.Assignment {
+					return recovery.Late(m, read, held, &desired.Settings{Pools: of})
 				},
 			} {
-				m := inventory.NewModel(cgroup.DriverSystemd)
-				m.PutUnit(inventory.UnitFetched{Name: name, Unit: cgroup.Unit{Name: name, Path: "system.slice/" + name}})
+				m := inventory.New(cgroup.DriverSystemd)
+				m.PutUnit(inventory.UnitStatus{Name: name, Unit: cgroup.Unit{Name: name, Path: "system.slice/" + name}})
 				var got string
 				for _, a := range recovered(m) {
 					if a.Key.Container == name {
@@ -161,11 +161,11 @@ func TestRecoverBesideRefused(t *testing.T) {
 		{name: "with a quota to keep", others: []refused{{asks: 3, kernel: "3-5", quota: true}}, annotations: map[string]string{"cpu-quota.crio.io": "enable"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			m := inventory.NewModel(cgroup.DriverSystemd)
+			m := inventory.New(cgroup.DriverSystemd)
 			slice := "kubepods-podu.slice"
-			m.PutPod(inventory.PodFacts{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p", Annotations: tc.annotations}})
+			m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p", Annotations: tc.annotations}})
 			unit := cgroup.Unit{Name: name, Path: "system.slice/" + name}
-			m.PutUnit(inventory.UnitFetched{Name: name, Unit: unit})
+			m.PutUnit(inventory.UnitStatus{Name: name, Unit: unit})
 			states := map[cgroup.Path]cgroup.State{unit.Path: {CPUs: cpuset.Range(1, 2)}}
 			for i, o := range tc.others {
 				id := fmt.Sprint("c", i)
@@ -173,7 +173,7 @@ func TestRecoverBesideRefused(t *testing.T) {
 				if o.kernel == "" {
 					c.State = cri.Created
 				}
-				m.PutContainer(inventory.ContainerFacts{Container: c})
+				m.PutContainer(inventory.ContainerStatus{Container: c})
 				st := cgroup.State{CPUs: parsed(t, o.kernel), Quota: -1}
 				if o.quota {
 					st.Quota = c.Requested.Quota
@@ -189,7 +189,7 @@ func TestRecoverBesideRefused(t *testing.T) {
 			}
 			read := func(p cgroup.Path) (cgroup.State, error) { return states[p], nil }
 			var got string
-			for _, a := range recoverys.RecoverAssignments(m, read, journal, &desired.Settings{Pools: of}) {
+			for _, a := range recovery.Assignments(m, read, journal, &desired.Settings{Pools: of}) {
 				switch {
 				case a.Key.PodUID == "":
 					got = a.CPUs.String()

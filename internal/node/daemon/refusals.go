@@ -26,8 +26,8 @@ const stopGrace = time.Second
 // stopPause is how long a container that could not be stopped is left alone.
 const stopPause = 5 * time.Second
 
-// refusals are the owners that were refused CPUs of their own.
-type refusals struct {
+// refusalLog are the owners that were refused CPUs of their own.
+type refusalLog struct {
 	now   map[refusalKey]telemetry.Refusal
 	past  []telemetry.Refusal // oldest first
 	total map[string]uint64
@@ -43,8 +43,8 @@ type refusalKey struct {
 	id string
 }
 
-func newRefusals() *refusals {
-	return &refusals{now: make(map[refusalKey]telemetry.Refusal), total: make(map[string]uint64), turned: make(map[pools.Key]pools.Problem)}
+func newRefusalLog() *refusalLog {
+	return &refusalLog{now: make(map[refusalKey]telemetry.Refusal), total: make(map[string]uint64), turned: make(map[pools.Key]pools.Problem)}
 }
 
 // refused is one refusal of a plan.
@@ -74,18 +74,18 @@ func refusedIn(p pools.Plan) []refused {
 
 // noteRefusals records what a plan refuses, and what is over. With onRefusal: fail
 // it stops the containers in question.
-func (l *loop) noteRefusals(p pools.Plan, now time.Time) {
-	r := l.refusals
+func (l *Loop) noteRefusals(p pools.Plan, now time.Time) {
+	r := l.refusalLog
 	still := make(map[refusalKey]bool)
 	for key := range r.turned {
-		if l.stillTurned(key) {
+		if l.stillRefused(key) {
 			still[refusalKey{Key: key}] = true
 		} else {
 			delete(r.turned, key)
 		}
 	}
 	for _, x := range refusedIn(p) {
-		if e := l.model.Containers[x.key.id]; e != nil && e.Unborn {
+		if e := l.inventory.Containers[x.key.id]; e != nil && e.Asked {
 			continue // see turnAway
 		}
 		still[x.key] = true
@@ -96,7 +96,7 @@ func (l *loop) noteRefusals(p pools.Plan, now time.Time) {
 				"code", x.why.Code, "why", x.why.Why)
 		}
 	}
-	l.sentence(p, now)
+	l.decideStops(p, now)
 	for k, x := range r.now {
 		if still[k] {
 			continue
@@ -110,9 +110,9 @@ func (l *loop) noteRefusals(p pools.Plan, now time.Time) {
 	r.past = r.past[max(len(r.past)-keptRefusals, 0):]
 }
 
-// turnAway notes that a container is not created because it is refused CPUs.
-func (l *loop) turnAway(pod *pools.PodPlan, p *pools.Placement, now time.Time) {
-	r, key := l.refusals, pools.Key{PodUID: pod.UID, Container: p.Name}
+// refuse notes that a container is not created because it is refused CPUs.
+func (l *Loop) refuse(pod *pools.PodPlan, p *pools.Placement, now time.Time) {
+	r, key := l.refusalLog, pools.Key{PodUID: pod.UID, Container: p.Name}
 	x := refused{refusalKey{Key: key}, pod.Namespace + "/" + pod.Name, p.Refused}
 	if _, known := r.turned[key]; !known {
 		r.now[x.key] = x.record(now)
@@ -124,13 +124,13 @@ func (l *loop) turnAway(pod *pools.PodPlan, p *pools.Placement, now time.Time) {
 		Reason: pools.Reason{Code: pools.CodeRefused, Text: "not created: " + x.why.Error()}}
 }
 
-// stillTurned says that a container that was turned away has not been created since.
-func (l *loop) stillTurned(key pools.Key) bool {
-	if l.model.PodOf(key.PodUID) == nil {
+// stillRefused says that a container that was turned away has not been created since.
+func (l *Loop) stillRefused(key pools.Key) bool {
+	if l.inventory.PodOf(key.PodUID) == nil {
 		return false
 	}
-	for _, e := range l.model.Containers {
-		if !e.Unborn && e.Container.State != cri.Exited && l.model.KeyOf(e) == key {
+	for _, e := range l.inventory.Containers {
+		if !e.Asked && e.Container.State != cri.Exited && l.inventory.KeyOf(e) == key {
 			return false
 		}
 	}
@@ -138,7 +138,7 @@ func (l *loop) stillTurned(key pools.Key) bool {
 }
 
 // problems are the containers that are not created.
-func (r *refusals) problems() []pools.Problem {
+func (r *refusalLog) problems() []pools.Problem {
 	return slices.Collect(maps.Values(r.turned))
 }
 
@@ -162,7 +162,7 @@ func compareRefusals(a, b telemetry.Refusal) int {
 }
 
 // list returns all of them, oldest first.
-func (r *refusals) list() []telemetry.Refusal {
+func (r *refusalLog) list() []telemetry.Refusal {
 	all := slices.Clone(r.past)
 	for _, x := range r.now {
 		all = append(all, x)
@@ -171,25 +171,25 @@ func (r *refusals) list() []telemetry.Refusal {
 	return all
 }
 
-// sentence decides about each instance that has been started, once, and stops those
+// decideStops decides about each instance that has been started, once, and stops those
 // that have to go. Whoever was let run is never stopped, on CPUs of its own or in
 // the shared pool: neither a reload nor a resize may end what has begun to work, nor
 // may a daemon that has not seen it being created. The kubelet starts who was
 // stopped again, with pauses that grow.
-func (l *loop) sentence(p pools.Plan, now time.Time) {
+func (l *Loop) decideStops(p pools.Plan, now time.Time) {
 	fail := l.settings.Config.OnRefusal == config.RefusalFail && !l.Observes
 	for _, pod := range p.Pods {
 		for _, c := range pod.Containers {
-			e := l.model.Containers[c.ID]
+			e := l.inventory.Containers[c.ID]
 			if e == nil || c.State != pools.Running {
 				continue
 			}
 			key := pools.Key{PodUID: pod.UID, Container: c.Name}
 			if !e.Fate.Decided && (c.Reason.Code != pools.CodeWaiting || l.hints.Overdue(key, now)) {
-				e.Fate.Decided, e.Fate.Doomed = true, e.Born
+				e.Fate.Decided, e.Fate.ToStop = true, e.SeenCreated
 			}
-			e.Fate.Doomed = e.Fate.Doomed && fail && c.Refused != nil
-			if e.Fate.Doomed && !e.Fate.Stopping && !now.Before(e.Fate.Retry) {
+			e.Fate.ToStop = e.Fate.ToStop && fail && c.Refused != nil
+			if e.Fate.ToStop && !e.Fate.Stopping && !now.Before(e.Fate.Retry) {
 				l.stopRefused(refusalKey{key, c.ID}, e)
 			}
 		}
@@ -197,19 +197,19 @@ func (l *loop) sentence(p pools.Plan, now time.Time) {
 }
 
 // nextStop is when the first of those that could not be stopped is due again.
-func (l *loop) nextStop(earlier func(time.Time)) {
-	for _, e := range l.model.Containers {
-		if e.Fate.Doomed && e.Container.State == cri.Running {
+func (l *Loop) nextStop(earlier func(time.Time)) {
+	for _, e := range l.inventory.Containers {
+		if e.Fate.ToStop && e.Container.State == cri.Running {
 			earlier(e.Fate.Retry)
 		}
 	}
 }
 
 // stopRefused ends a container that was refused.
-func (l *loop) stopRefused(k refusalKey, e *inventory.ContainerEntry) {
+func (l *Loop) stopRefused(k refusalKey, e *inventory.Container) {
 	e.Fate.Stopping = true
-	l.refusals.stopped(k, true)
-	l.log.Warn("stopping refused container", "pod", l.refusals.now[k].Pod, "container", k.Container, "container_id", k.id)
+	l.refusalLog.stopped(k, true)
+	l.log.Warn("stopping refused container", "pod", l.refusalLog.now[k].Pod, "container", k.Container, "container_id", k.id)
 	// Among the seals, so that none of them comes after it.
 	l.Seals.Submit(string(e.Path), func(ctx context.Context) actor.Event {
 		ctx, cancel := context.WithTimeout(ctx, hostenv.UpdateTimeout)
@@ -219,7 +219,7 @@ func (l *loop) stopRefused(k refusalKey, e *inventory.ContainerEntry) {
 }
 
 // stopped notes that a refused container is stopped for it, or is not.
-func (r *refusals) stopped(k refusalKey, is bool) {
+func (r *refusalLog) stopped(k refusalKey, is bool) {
 	if x, known := r.now[k]; known {
 		x.Stopped = is
 		r.now[k] = x
@@ -232,14 +232,14 @@ type refusedStopped struct {
 	err error
 }
 
-func (e refusedStopped) apply(l *loop) {
-	c := l.model.Containers[e.key.id]
+func (e refusedStopped) apply(l *Loop) {
+	c := l.inventory.Containers[e.key.id]
 	if c != nil {
 		c.Fate.Stopping = false
 	}
 	if e.err != nil {
 		l.log.Error("refused container is not stopped; it runs in the shared pool for now", "container_id", e.key.id, "error", e.err)
-		l.refusals.stopped(e.key, false)
+		l.refusalLog.stopped(e.key, false)
 		if c != nil {
 			c.Fate.Retry = time.Now().Add(stopPause)
 		}

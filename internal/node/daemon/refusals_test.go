@@ -195,11 +195,11 @@ func TestPastRefusalsAreBounded(t *testing.T) {
 		refuse("stays", "passes")
 		refuse("stays")
 	}
-	all := l.refusals.list()
-	if len(all) != keptRefusals+1 || all[0].ID != "stays" || len(l.refusals.now) != 1 {
+	all := l.refusalLog.list()
+	if len(all) != keptRefusals+1 || all[0].ID != "stays" || len(l.refusalLog.now) != 1 {
 		t.Errorf("%d refusals, the first is %+v; want %d", len(all), all[0], keptRefusals+1)
 	}
-	if got := l.refusals.total["TooFew"]; got != 3*keptRefusals+1 {
+	if got := l.refusalLog.total["TooFew"]; got != 3*keptRefusals+1 {
 		t.Errorf("%d refusals counted", got)
 	}
 }

@@ -73,16 +73,16 @@ func TestAnswerAfterRemoval(t *testing.T) {
 	r := n.start()
 	n.eventually("placed", func() bool { return n.state(id).Effective.Len() == 2 })
 	r.quiet()
-	facts, err := inventory.LookAtContainer(t.Context(), r.loop.Runtime, r.loop.Units, r.loop.Driver, id, inventory.UnitPatience)
+	facts, err := inventory.FetchContainer(t.Context(), r.loop.Runtime, r.loop.Units, r.loop.Driver, id, inventory.UnitPatience)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sandbox, err := inventory.LookAtPod(t.Context(), r.loop.Runtime, r.loop.Units, r.loop.Driver, pod, inventory.UnitPatience)
+	sandbox, err := inventory.FetchPod(t.Context(), r.loop.Runtime, r.loop.Units, r.loop.Driver, pod, inventory.UnitPatience)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var before int
-	r.inspect(func(l *loop) { before = l.model.Clock })
+	r.inspect(func(l *Loop) { before = l.inventory.Clock })
 	if err := n.runtime.StopPod(pod); err != nil {
 		t.Fatal(err)
 	}
@@ -90,13 +90,13 @@ func TestAnswerAfterRemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	there := func() (pods, containers int) {
-		r.inspect(func(l *loop) { pods, containers = len(l.model.Pods), len(l.model.Containers) })
+		r.inspect(func(l *Loop) { pods, containers = len(l.inventory.Pods), len(l.inventory.Containers) })
 		return pods, containers
 	}
 	// By its events: that the runtime does not find them any more may be heard before.
 	n.eventually("removal seen", func() bool {
 		told := false
-		r.inspect(func(l *loop) { told = l.model.Outdated(id, before) && l.model.Outdated(pod, before) })
+		r.inspect(func(l *Loop) { told = l.inventory.Outdated(id, before) && l.inventory.Outdated(pod, before) })
 		pods, containers := there()
 		return told && pods == 0 && containers == 0
 	})
@@ -107,11 +107,11 @@ func TestAnswerAfterRemoval(t *testing.T) {
 		return [3]actor.Event{
 			containerFetched{id: id, container: c},
 			podFetched{id: pod, asOf: asOf, pod: sandbox},
-			inventory.Listed{AsOf: asOf, Pods: []inventory.PodFacts{sandbox}, Containers: []inventory.ContainerFacts{facts}},
+			inventory.Listing{AsOf: asOf, Pods: []inventory.PodStatus{sandbox}, Containers: []inventory.ContainerStatus{facts}},
 		}
 	}
 	var after int
-	r.inspect(func(l *loop) { after = l.model.Clock })
+	r.inspect(func(l *Loop) { after = l.inventory.Clock })
 	for i, e := range answer(before) {
 		r.loop.box.Post(e)
 		if pods, containers := there(); pods != 0 || containers != 0 {
@@ -127,8 +127,8 @@ func TestAnswerAfterRemoval(t *testing.T) {
 // TestNotFound: what a question did not find any more, answers to older ones do not bring
 // back. A younger one may find it: some runtimes tell of a container before it is there.
 func TestNotFound(t *testing.T) {
-	m := inventory.NewModel(cgroup.DriverSystemd)
-	m.PutContainer(inventory.ContainerFacts{Container: cri.Container{ID: "c"}})
+	m := inventory.New(cgroup.DriverSystemd)
+	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c"}})
 	asked := m.Clock
 	m.RemoveAsOf("c", asked)
 	if m.Containers["c"] != nil || !m.Outdated("c", asked-1) || m.Outdated("c", asked) {

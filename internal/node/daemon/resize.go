@@ -16,13 +16,13 @@ import (
 // be then, nil if that is not known. A container that asks for more CPUs of its own than
 // it can get is refused, where others are that do so at their creation, and keeps what
 // it has.
-func (l *loop) resize(e *inventory.ContainerEntry, to cri.Resources) (*pools.Placement, error) {
-	before, more := inventory.ExclusiveCPUs(inventory.Asked(e.Container)), inventory.ExclusiveCPUs(inventory.ResourcesOf(to))
-	undo := l.model.Resize(e, to)
+func (l *Loop) resize(e *inventory.Container, to cri.Resources) (*pools.Placement, error) {
+	before, more := inventory.ExclusiveCPUs(inventory.RequestOf(e.Container)), inventory.ExclusiveCPUs(inventory.ResourcesOf(to))
+	undo := l.inventory.Resize(e, to)
 	if !l.status.planned {
 		return nil, nil //nolint:nilnil // see above
 	}
-	plan, _ := l.scene(time.Now()).Decide()
+	plan, _ := l.input(time.Now()).Decide()
 	pod, p := findPlacement(&plan, e.Container.ID)
 	if p == nil {
 		return nil, nil //nolint:nilnil // see above
@@ -36,8 +36,8 @@ func (l *loop) resize(e *inventory.ContainerEntry, to cri.Resources) (*pools.Pla
 }
 
 // refuseResize records that a resize is refused.
-func (l *loop) refuseResize(pod *pools.PodPlan, e *inventory.ContainerEntry, to int, why *allocate.Refusal) error {
-	l.refusals.total[why.Code]++
+func (l *Loop) refuseResize(pod *pools.PodPlan, e *inventory.Container, to int, why *allocate.Refusal) error {
+	l.refusalLog.total[why.Code]++
 	l.log.Warn("resize refused", "pod", pod.Namespace+"/"+pod.Name, "container", e.Container.Name, "container_id", e.Container.ID,
 		"asked", to, "code", why.Code, "why", why.Why)
 	has := "no CPUs of its own"

@@ -35,7 +35,7 @@ type resizing struct {
 // followResize follows a resize that is in the model after the answer, or, if it is not
 // taken, will be as soon as the runtime has made it. The runtime's record shows it by its
 // shares, so one that does not change them, or is kept from it, is not followed.
-func (l *loop) followResize(id string, before, after inventory.Size, taken bool) {
+func (l *Loop) followResize(id string, before, after inventory.Size, taken bool) {
 	now := time.Now()
 	r := &resizing{since: now, pause: promisePatience, due: now.Add(promisePatience)}
 	open := l.resizing[id]
@@ -56,9 +56,9 @@ func (l *loop) followResize(id string, before, after inventory.Size, taken bool)
 }
 
 // settleResizes asks the runtime what has become of those that are due.
-func (l *loop) settleResizes(now time.Time) {
+func (l *Loop) settleResizes(now time.Time) {
 	for id, r := range l.resizing {
-		e := l.model.Containers[id]
+		e := l.inventory.Containers[id]
 		switch {
 		case e == nil || e.Container.State == cri.Exited:
 			delete(l.resizing, id)
@@ -66,7 +66,7 @@ func (l *loop) settleResizes(now time.Time) {
 			r.asking = true
 			// Among the seals: what is asked for next comes after it.
 			l.Seals.Submit(string(e.Path), func(ctx context.Context) actor.Event {
-				f, err := inventory.LookAtContainer(ctx, l.Runtime, l.Units, l.Driver, id, inventory.UnitPatience)
+				f, err := inventory.FetchContainer(ctx, l.Runtime, l.Units, l.Driver, id, inventory.UnitPatience)
 				return resizeSeen{id: id, of: r, container: f, err: cmp.Or(err, f.Partial)}
 			})
 		}
@@ -74,7 +74,7 @@ func (l *loop) settleResizes(now time.Time) {
 }
 
 // nextResize calls earlier with the times at which the runtime is to be asked.
-func (l *loop) nextResize(earlier func(time.Time)) {
+func (l *Loop) nextResize(earlier func(time.Time)) {
 	for _, r := range l.resizing {
 		if !r.asking {
 			earlier(r.due)
@@ -86,12 +86,12 @@ func (l *loop) nextResize(earlier func(time.Time)) {
 type resizeSeen struct {
 	id        string
 	of        *resizing
-	container inventory.ContainerFacts
+	container inventory.ContainerStatus
 	err       error
 }
 
-func (s resizeSeen) apply(l *loop) {
-	r, e := s.of, l.model.Containers[s.id]
+func (s resizeSeen) apply(l *Loop) {
+	r, e := s.of, l.inventory.Containers[s.id]
 	if l.resizing[s.id] != r || e == nil {
 		return // another one has come, or the container's end
 	}
@@ -104,7 +104,7 @@ func (s resizeSeen) apply(l *loop) {
 		if has != r.at && (made || now.Sub(r.since) >= resizePatience) {
 			l.log.Warn("the runtime has not made a resize as it was answered; what it has on record counts", "container_id", s.id,
 				"shares", s.container.Recorded.Shares, "believed", r.sizes[r.at].Requested.Shares)
-			l.model.SizeAgain(e, r.sizes[r.at], r.sizes[has])
+			l.inventory.SizeAgain(e, r.sizes[r.at], r.sizes[has])
 			r.at = has
 		}
 		l.onContainer(containerFetched{id: s.id, container: s.container})

@@ -27,7 +27,7 @@ func TestResizeThatFails(t *testing.T) {
 				t.Fatal("the resize has not failed")
 			}
 		}
-		r.inspect(func(l *loop) {
+		r.inspect(func(l *Loop) {
 			if got := len(l.resizing[app].sizes); got != wrong-1 { // the first, and each once
 				t.Errorf("%d sizes may have been made; want %d", got, wrong-1)
 			}
@@ -65,7 +65,7 @@ func TestResizeWithoutAnswer(t *testing.T) {
 	r.quiet()
 	asker := make(chan struct{})
 	close(asker)
-	r.loop.box.Post(updateAsked{id: app, asked: whole(3), asker: asker, answer: make(chan updated, 1)})
+	r.loop.box.Post(updateRequest{id: app, asked: whole(3), asker: asker, answer: make(chan updated, 1)})
 	if got := r.size(app).Requested.Shares; got != whole(2).Shares {
 		t.Errorf("without an answer the container asks for %d shares; want %d", got, whole(2).Shares)
 	}
@@ -88,27 +88,27 @@ func TestShownBy(t *testing.T) {
 
 // inspected runs a test's look at what the owner has.
 type inspected struct {
-	look func(*loop)
+	look func(*Loop)
 	done chan struct{}
 }
 
-func (i inspected) apply(l *loop) {
+func (i inspected) apply(l *Loop) {
 	defer close(i.done) // the test goes on, and ends, where the look has failed
 	i.look(l)
 }
 
-func (r *running) inspect(look func(*loop)) {
+func (r *running) inspect(look func(*Loop)) {
 	done := make(chan struct{})
 	r.loop.box.Post(inspected{look, done})
 	<-done
 }
 
 func (r *running) size(id string) (s inventory.Size) {
-	r.inspect(func(l *loop) { s = l.model.Size(l.model.Containers[id]) })
+	r.inspect(func(l *Loop) { s = l.inventory.Size(l.inventory.Containers[id]) })
 	return s
 }
 
 func (r *running) beingResized(id string) (is bool) {
-	r.inspect(func(l *loop) { is = l.resizing[id] != nil })
+	r.inspect(func(l *Loop) { is = l.resizing[id] != nil })
 	return is
 }

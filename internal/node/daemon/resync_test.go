@@ -32,13 +32,13 @@ func TestResync(t *testing.T) {
 			t.Fatal(err)
 		}
 		done := make(chan struct{})
-		r.loop.box.Post(unasked(func(l *loop) {
+		r.loop.box.Post(unasked(func(l *Loop) {
 			now := l.status.distrusted.Add(l.settings.Config.ResyncPeriod)
-			if l.resync(now); !l.status.listing || !l.timers.sweep.due.After(time.Now()) {
-				t.Errorf("listing %t, and in %v all is read", l.status.listing, time.Until(l.timers.sweep.due))
+			if l.resync(now); !l.status.listing || !l.timers.recheck.due.After(time.Now()) {
+				t.Errorf("listing %t, and in %v all is read", l.status.listing, time.Until(l.timers.recheck.due))
 			}
-			if len(l.tree.Stale) > 0 || l.agenda.asked() {
-				t.Errorf("%d are stale, agenda %+v: a pass of its own", len(l.tree.Stale), l.agenda)
+			if len(l.cache.Stale) > 0 || l.schedule.asked() {
+				t.Errorf("%d are stale, agenda %+v: a pass of its own", len(l.cache.Stale), l.schedule)
 			}
 			close(done)
 		}))
@@ -46,8 +46,8 @@ func TestResync(t *testing.T) {
 		n.runsOn(id, "2-3")
 		release()
 		r.rests()
-		r.inspect(func(l *loop) {
-			if l.status.toSweep || l.timers.sweep.due.After(time.Now()) {
+		r.inspect(func(l *Loop) {
+			if l.status.toSweep || l.timers.recheck.due.After(time.Now()) {
 				t.Errorf("hangs %t: another look is due", hangs)
 			}
 		})
@@ -56,8 +56,8 @@ func TestResync(t *testing.T) {
 }
 
 // unasked is something that the owner is to do, for which no pass is due.
-type unasked func(l *loop)
+type unasked func(l *Loop)
 
-func (do unasked) apply(l *loop) { do(l) }
+func (do unasked) apply(l *Loop) { do(l) }
 
-func (unasked) concern(*loop) concern { return ofNothing }
+func (unasked) concern(*Loop) scope { return scopeNone }

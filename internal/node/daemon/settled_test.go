@@ -27,13 +27,13 @@ func TestPodSettles(t *testing.T) {
 		{name: "init container ended long ago", sandbox: ago(time.Hour), created: ago(time.Hour), finished: ago(30 * time.Minute), want: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			m := inventory.NewModel(cgroup.DriverSystemd)
-			m.PutPod(inventory.PodFacts{Pod: cri.Pod{ID: "sandbox", UID: "uid", Ready: true, CreatedAt: tt.sandbox}})
+			m := inventory.New(cgroup.DriverSystemd)
+			m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "sandbox", UID: "uid", Ready: true, CreatedAt: tt.sandbox}})
 			c := cri.Container{ID: "c", PodID: "sandbox", Name: "app", State: cri.Running, CreatedAt: tt.created}
 			if !tt.finished.IsZero() {
 				c.State, c.FinishedAt = cri.Exited, tt.finished
 			}
-			m.PutContainer(inventory.ContainerFacts{Container: c})
+			m.PutContainer(inventory.ContainerStatus{Container: c})
 			pods := m.Input(now)
 			if len(pods) != 1 || pods[0].Settled != tt.want {
 				t.Errorf("input() = %+v, want one pod with Settled %t", pods, tt.want)

@@ -127,10 +127,10 @@ func (p *simulatedPod) resources(milli int) cri.Resources {
 
 // run has the pod come on the fake node, as a kubelet would, and waits for each step: two
 // of them in one pass are another order than the simulation's.
-func (p *simulatedPod) run(r *running, o *view.Observer) string {
+func (p *simulatedPod) run(r *running, o *view.Answers) string {
 	known := func(id, state string) {
 		r.eventually(p.name+" "+id+" is "+state, func() bool {
-			return slices.ContainsFunc(o.Now().Everybody(), func(c inspect.Container) bool { return c.ID == id && c.State == state })
+			return slices.ContainsFunc(o.Now().AllContainers(), func(c inspect.Container) bool { return c.ID == id && c.State == state })
 		})
 		r.quiet()
 	}

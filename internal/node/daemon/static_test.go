@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	cluster "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
@@ -67,14 +67,14 @@ func TestStaticPodIsCounted(t *testing.T) {
 	r := n.start()
 	r.view("first pass", func(v *telemetry.View) bool { return v.Ready && len(v.Containers) == 2 })
 	s := r.shown()
-	request := func(milli int64, extended map[string]int64) cluster.Asked {
-		return cluster.Asked{Containers: map[string]cluster.Request{"app": {Milli: milli, Extended: extended}}}
+	request := func(milli int64, extended map[string]int64) nodestatus.Asked {
+		return nodestatus.Asked{Containers: map[string]nodestatus.Request{"app": {Milli: milli, Extended: extended}}}
 	}
-	for name, record := range map[string]cluster.Record{
+	for name, record := range map[string]nodestatus.Record{
 		"no record": nil,
 		"a record":  {not: request(300, nil), asks: request(0, map[string]int64{managementCores: 400})},
 	} {
-		for _, a := range cluster.Advertise(s.Pools, s.Pods, record) {
+		for _, a := range nodestatus.Advertise(s.Pools, s.Pods, record) {
 			if a.Resource == managementCores && (a.Milli != 7700 || a.Unaccounted != 300) {
 				t.Errorf("%s: %+v; want 7700 of 8000, 300 unaccounted", name, a)
 			}

@@ -3,7 +3,7 @@ package daemon
 import (
 	"time"
 
-	services "github.com/cpupoold/cpupoold/internal/node/hostslices"
+	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/view"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -39,8 +39,8 @@ type status struct {
 	unitsLost bool                // systemd does not tell what happens to units
 	// reloadsLost says that systemd does not tell when it has reloaded.
 	reloadsLost bool
-	cpusLost    bool               // the kernel does not tell of CPUs that come and go
-	hosts       []services.Verdict // what becomes of host services
+	cpusLost    bool                 // the kernel does not tell of CPUs that come and go
+	hosts       []hostslices.Verdict // what becomes of host services
 
 	plan       pools.Plan
 	input      pools.Input // that of plan; nothing of it is changed any more

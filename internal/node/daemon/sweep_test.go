@@ -77,27 +77,27 @@ func TestSweep(t *testing.T) {
 			r.rests()
 
 			read, checked := make(map[cgroup.Path]int), make(map[cgroup.Path]int)
-			r.inspect(func(l *loop) {
+			r.inspect(func(l *Loop) {
 				l.settings.Config.ResyncPeriod = c.period
-				was := *l.tree
-				l.tree.Read = func(p cgroup.Path) (cgroup.State, error) { read[p]++; return was.Read(p) }
-				l.tree.Check = func(s cgroup.State) (cgroup.State, error) { checked[s.Path]++; return was.Check(s) }
+				was := *l.cache
+				l.cache.Read = func(p cgroup.Path) (cgroup.State, error) { read[p]++; return was.Read(p) }
+				l.cache.Check = func(s cgroup.State) (cgroup.State, error) { checked[s.Path]++; return was.Check(s) }
 			})
 			sweeps := func(n int) {
 				for range n {
-					r.inspect(func(l *loop) { l.status.toSweep = true }) // and the pass that follows is the sweep
-					r.inspect(func(*loop) {})
+					r.inspect(func(l *Loop) { l.status.toSweep = true }) // and the pass that follows is the sweep
+					r.inspect(func(*Loop) {})
 				}
 			}
 			sweeps(c.turns)
-			r.inspect(func(l *loop) {
-				for p := range l.tree.Current {
+			r.inspect(func(l *Loop) {
+				for p := range l.cache.Current {
 					if read[p] != 1 || checked[p] != c.turns-1 {
 						t.Errorf("in %d sweeps %s was read %d times and checked %d times", c.turns, p, read[p], checked[p])
 					}
 				}
-				if len(l.tree.Current) < len(ids) {
-					t.Errorf("%d cgroups", len(l.tree.Current))
+				if len(l.cache.Current) < len(ids) {
+					t.Errorf("%d cgroups", len(l.cache.Current))
 				}
 			})
 
@@ -136,7 +136,7 @@ func TestTurns(t *testing.T) {
 // TestSweepFails: a cgroup that could not be read is read again without another sweep.
 func TestSweepFails(t *testing.T) {
 	at := func(p cgroup.Path) cgroup.State { return cgroup.State{Path: p} }
-	tr := kernelstate.NewTree(func(p cgroup.Path) (cgroup.State, error) { return at(p), nil })
+	tr := kernelstate.New(func(p cgroup.Path) (cgroup.State, error) { return at(p), nil })
 	fails := true
 	tr.Check = func(s cgroup.State) (cgroup.State, error) {
 		if fails {
@@ -150,23 +150,23 @@ func TestSweepFails(t *testing.T) {
 		tr.Current[targets[i].Path] = cgroup.Current{State: at(targets[i].Path), Exists: true}
 	}
 	told := func(s cgroup.State) bool { return s.Path != "c7" }
-	tr.Sweep(told, time.Second)
-	_, errs := tr.Refresh(targets, inventory.NewModel(cgroup.DriverSystemd))
+	tr.Recheck(told, time.Second)
+	_, errs := tr.Refresh(targets, inventory.New(cgroup.DriverSystemd))
 	if len(errs) == 0 || len(errs) == len(targets) || len(tr.Stale) != len(errs) {
 		t.Fatalf("%d errors, %d stale", len(errs), len(tr.Stale))
 	}
-	if _, errs = tr.Refresh(targets, inventory.NewModel(cgroup.DriverSystemd)); len(errs) > 0 || len(tr.Stale) > 0 {
+	if _, errs = tr.Refresh(targets, inventory.New(cgroup.DriverSystemd)); len(errs) > 0 || len(tr.Stale) > 0 {
 		t.Errorf("%d errors, %d stale: they are read without another sweep", len(errs), len(tr.Stale))
 	}
 }
 
 // TestRefreshOfWhatStands takes no memory for a cgroup that nothing is known to have happened to.
 func TestRefreshOfWhatStands(t *testing.T) {
-	tr := kernelstate.NewTree(func(p cgroup.Path) (cgroup.State, error) {
+	tr := kernelstate.New(func(p cgroup.Path) (cgroup.State, error) {
 		t.Errorf("%s is read", p)
 		return cgroup.State{Path: p}, nil
 	})
-	m := inventory.NewModel(cgroup.DriverSystemd)
+	m := inventory.New(cgroup.DriverSystemd)
 	targets := make([]cgroup.Target, 100)
 	for i := range targets {
 		targets[i].Path = cgroup.Path(fmt.Sprint("c", i))
@@ -181,25 +181,25 @@ func TestRefreshOfWhatStands(t *testing.T) {
 // where nothing ran when it was read.
 func TestSweepInDoubt(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*kernelstate.Tree)
+		change func(*kernelstate.Cache)
 		reads  bool
 	}{
-		"nothing":           {func(*kernelstate.Tree) {}, false},
-		"a write of ours":   {func(t *kernelstate.Tree) { t.Since("a") }, true},
-		"a worker is at it": {func(t *kernelstate.Tree) { t.Pending["a"]++ }, true},
-		"stale":             {func(t *kernelstate.Tree) { t.Distrust("a") }, true},
-		"its turn":          {func(t *kernelstate.Tree) { t.Sweeps = t.Turns - 1 - kernelstate.TurnOf("a")%kernelstate.MaxTurns }, true},
-		"is not there":      {func(t *kernelstate.Tree) { t.Current["a"] = cgroup.Current{State: cgroup.State{Path: "a"}} }, true},
+		"nothing":           {func(*kernelstate.Cache) {}, false},
+		"a write of ours":   {func(t *kernelstate.Cache) { t.Since("a") }, true},
+		"a worker is at it": {func(t *kernelstate.Cache) { t.Pending["a"]++ }, true},
+		"stale":             {func(t *kernelstate.Cache) { t.Invalidate("a") }, true},
+		"its turn":          {func(t *kernelstate.Cache) { t.Rechecks = t.Turns - 1 - kernelstate.TurnOf("a")%kernelstate.MaxTurns }, true},
+		"is not there":      {func(t *kernelstate.Cache) { t.Current["a"] = cgroup.Current{State: cgroup.State{Path: "a"}} }, true},
 	} {
 		var reads, checks, gathers int
-		tr := kernelstate.NewTree(func(p cgroup.Path) (cgroup.State, error) { reads++; return cgroup.State{Path: p}, nil })
+		tr := kernelstate.New(func(p cgroup.Path) (cgroup.State, error) { reads++; return cgroup.State{Path: p}, nil })
 		tr.Check = func(s cgroup.State) (cgroup.State, error) { checks++; return s, nil }
-		tr.Gather = func(cgroup.Path) error { gathers++; return nil }
+		tr.MoveThreads = func(cgroup.Path) error { gathers++; return nil }
 		tr.Current["a"] = cgroup.Current{State: cgroup.State{Path: "a"}, Exists: true}
-		tr.Turns, tr.Sweeps = kernelstate.MaxTurns, 2*kernelstate.MaxTurns-kernelstate.TurnOf("a")%kernelstate.MaxTurns
+		tr.Turns, tr.Rechecks = kernelstate.MaxTurns, 2*kernelstate.MaxTurns-kernelstate.TurnOf("a")%kernelstate.MaxTurns
 		c.change(tr)
-		tr.Sweep(func(cgroup.State) bool { return true }, time.Second)
-		_, errs := tr.Refresh([]cgroup.Target{{Path: "a", CPUs: cpuset.Of(0)}}, inventory.NewModel(cgroup.DriverSystemd))
+		tr.Recheck(func(cgroup.State) bool { return true }, time.Second)
+		_, errs := tr.Refresh([]cgroup.Target{{Path: "a", CPUs: cpuset.Of(0)}}, inventory.New(cgroup.DriverSystemd))
 		if errs != nil || (reads == 1) != c.reads || reads+checks != 1 || gathers != checks {
 			t.Errorf("%s: %d reads, %d checks, %d times gathered, %v", name, reads, checks, gathers, errs)
 		}
@@ -214,7 +214,7 @@ func TestToldOf(t *testing.T) {
 	r := n.start()
 	n.runsOn(id, "2-3")
 	r.quiet()
-	r.inspect(func(l *loop) {
+	r.inspect(func(l *Loop) {
 		told := func(what string, s cgroup.State, want bool) {
 			if got := l.watch.told(s); got != want {
 				t.Errorf("%s: told %t, want %t", what, got, want)

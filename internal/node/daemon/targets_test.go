@@ -15,9 +15,9 @@ import (
 // TestNoPropertiesOfAScopeThatIsBeingMade: systemd and the OCI runtime would both
 // attach the scope's device program, and the container would not start.
 func TestNoPropertiesOfAScopeThatIsBeingMade(t *testing.T) {
-	m := inventory.NewModel(cgroup.DriverSystemd)
+	m := inventory.New(cgroup.DriverSystemd)
 	slice := "kubepods-podu.slice"
-	m.PutContainer(inventory.ContainerFacts{Container: cri.Container{ID: "c", PodID: "p", Name: "app", CgroupsPath: slice + ":cri-containerd:c"}})
+	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", CgroupsPath: slice + ":cri-containerd:c"}})
 	placement := pools.Placement{ID: "c", Name: "app", Pool: pools.Guaranteed, CPUs: cpuset.Of(4), Exclusive: true, Unlimited: true, Shares: 512}
 	for state, want := range map[pools.ContainerState]cgroup.Target{
 		pools.Created: {CPUs: cpuset.Of(4)},

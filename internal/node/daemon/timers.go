@@ -9,11 +9,11 @@ import (
 // timers are the loop's: each is armed by the owner and read in run.
 type timers struct {
 	resync  alarm // the next complete listing
-	sweep   alarm // the end of patience with the list, for the look that goes with it
+	recheck alarm // the end of patience with the list, for the look that goes with it
 	retry   alarm // the next refused write that is due
 	journal alarm // the end of patience with the disk
 	pulse   alarm // the next sign of life, where no resync comes before
-	rest    alarm // the next pass that nobody waits for
+	full    alarm // the next pass that nobody waits for
 }
 
 // alarm is a timer that knows when it is due, or was.
@@ -24,7 +24,7 @@ type alarm struct {
 
 func newTimers() timers {
 	stopped := func() alarm { return alarm{Timer: actor.StoppedTimer()} }
-	return timers{resync: stopped(), sweep: stopped(), retry: stopped(), journal: stopped(), pulse: stopped(), rest: stopped()}
+	return timers{resync: stopped(), recheck: stopped(), retry: stopped(), journal: stopped(), pulse: stopped(), full: stopped()}
 }
 
 // Reset is that of the timer.
@@ -41,7 +41,7 @@ func (a *alarm) Stop() {
 
 // armPulse has the owner wake to show that it is alive, if nothing else will in time: at
 // rest the resync does.
-func (l *loop) armPulse() {
+func (l *Loop) armPulse() {
 	if at, ok := l.notify.Pulse(l.timers.resync.due); ok {
 		l.timers.pulse.Reset(time.Until(at))
 	} else {
@@ -51,8 +51,8 @@ func (l *loop) armPulse() {
 
 // armRetry wakes the loop when the next thing is due that the last pass, as of its begin,
 // came too early for. What has become due since is due at once.
-func (l *loop) armRetry(began time.Time) {
-	due, armed := l.bench.Next(began)
+func (l *Loop) armRetry(began time.Time) {
+	due, armed := l.backoffs.Next(began)
 	earlier := func(at time.Time) {
 		if at.After(began) && (!armed || at.Before(due)) {
 			due, armed = at, true
@@ -65,11 +65,11 @@ func (l *loop) armRetry(began time.Time) {
 	}
 	l.hints.Next(earlier)
 	earlier(l.kubelet.Retry)
-	l.bench.NextContest(earlier, began)
+	l.backoffs.NextConflict(earlier, began)
 	l.nextAsk(earlier)
 	l.nextStop(earlier)
 	l.nextHook(earlier)
-	l.nextPromise(earlier)
+	l.nextUpdate(earlier)
 	l.nextResize(earlier)
 	l.nextPartition(earlier)
 	l.quiet.Next(l.settings.Config.Quiet, earlier)

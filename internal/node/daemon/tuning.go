@@ -13,7 +13,7 @@ import (
 )
 
 // newTuner makes the one that keeps them.
-func (l *loop) newTuner(log *slog.Logger) (*tune.Tuner, error) {
+func (l *Loop) newTuner(log *slog.Logger) (*tune.Tuner, error) {
 	bootID, err := undo.ReadBootID()
 	if err != nil {
 		return nil, err
@@ -32,21 +32,21 @@ func (l *loop) newTuner(log *slog.Logger) (*tune.Tuner, error) {
 // tuned says that the host's settings have been looked at: there is something to publish.
 type tuned struct{}
 
-func (tuned) apply(*loop) {}
+func (tuned) apply(*Loop) {}
 
 // tuneHost says what the plan wishes of the host.
-func (l *loop) tuneHost() {
+func (l *Loop) tuneHost() {
 	if l.tuner == nil {
 		return
 	}
-	w, elsewhere := l.settings.Wish(l.status.plan, l.model, &l.others)
+	w, elsewhere := l.settings.Wish(l.status.plan, l.inventory, &l.others)
 	for id, by := range elsewhere {
 		if l.tuning.elsewhere[id] == "" {
 			l.log.Info("interrupts of a container are left to another manager; default_smp_affinity is its own", "container_id", id, "manager", by)
 		}
 	}
 	l.tuning.elsewhere = elsewhere
-	w.Values, l.tuning.powerless = l.settings.PowerWish(l.status.plan, l.model, &l.others, l.tuning.power.Machine())
+	w.Values, l.tuning.powerless = l.settings.PowerWish(l.status.plan, l.inventory, &l.others, l.tuning.power.Machine())
 	l.tuner.Set(w, l.settings.TuneMachine(l.Possible), l.settings.Ownable())
 }
 
@@ -59,7 +59,7 @@ type tuning struct {
 }
 
 // tuneProblems are those of the host's settings.
-func (l *loop) tuneProblems() []pools.Problem {
+func (l *Loop) tuneProblems() []pools.Problem {
 	if l.tuner == nil {
 		return nil
 	}
@@ -71,7 +71,7 @@ func (l *loop) tuneProblems() []pools.Problem {
 }
 
 // tuneView is what is shown of the host's settings.
-func (l *loop) tuneView() *telemetry.HostSettings {
+func (l *Loop) tuneView() *telemetry.HostSettings {
 	if l.tuner == nil {
 		return nil
 	}

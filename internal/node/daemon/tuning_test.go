@@ -56,15 +56,15 @@ func TestWish(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := desired.Settings{Config: &config.Config{Interrupts: config.Interrupts{Away: tc.away}, KernelThreads: tc.threads}, Topology: threadsOfCores()}
-			m := &inventory.Model{
-				Pods:       map[string]*inventory.PodEntry{"sandbox": {Uid: "uid", Pod: cri.Pod{Annotations: tc.annotations, RuntimeHandler: tc.handler}}},
-				Containers: map[string]*inventory.ContainerEntry{"id": {Container: cri.Container{Name: "app", PodID: "sandbox"}}},
+			m := &inventory.Inventory{
+				Pods:       map[string]*inventory.Pod{"sandbox": {Uid: "uid", Pod: cri.Pod{Annotations: tc.annotations, RuntimeHandler: tc.handler}}},
+				Containers: map[string]*inventory.Container{"id": {Container: cri.Container{Name: "app", PodID: "sandbox"}}},
 			}
 			plan := pools.Plan{
 				Pods:  []pools.PodPlan{{UID: "uid", Containers: []pools.Placement{{ID: "id", Name: "app", Exclusive: true, CPUs: cpuset.Of(1, 2, 5), State: pools.Running}}}},
 				Units: []pools.UnitPlan{{Name: "du.service", Exclusive: true, CPUs: cpuset.Of(3)}},
 			}
-			w, elsewhere := s.Wish(plan, m, &desired.Others{Crio: hooks})
+			w, elsewhere := s.Wish(plan, m, &desired.OtherManagers{Crio: hooks})
 			if !w.Equal(tc.want) || (elsewhere["id"] != "") != tc.elsewhere {
 				t.Errorf("wish %v, %v, elsewhere %v; want %v, %v", w.Quiet, w.NoKernel, elsewhere, tc.want.Quiet, tc.want.NoKernel)
 			}

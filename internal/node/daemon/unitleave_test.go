@@ -195,11 +195,11 @@ func TestMoveWhileAUnitLeaves(t *testing.T) {
 	n.yaml = poolsYAML
 	l := r.loop
 	l.handle(configLoaded{config: n.options().Config})
-	if _, err := l.moved(&moveAsked{Move: move(cpuset.Of(4))}, time.Now()); err == nil {
+	if _, err := l.moved(&moveRequest{Move: move(cpuset.Of(4))}, time.Now()); err == nil {
 		t.Error("a container may be moved to the CPUs of a unit that is there")
 	}
 	answer := make(chan moveAnswer, 1)
-	moveAsked{Move: move(free), answer: answer}.apply(l)
+	moveRequest{Move: move(free), answer: answer}.apply(l)
 	if got := desired.Assigned(l.assignments, inventory.UnitKey("du.service")).String(); got != "4-5" || len(answer) > 0 {
 		t.Errorf("the unit that is to leave has CPUs %q on record after a move; want 4-5", got)
 	}

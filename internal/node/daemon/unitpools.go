@@ -15,10 +15,10 @@ import (
 // on them still. One that has another name in the configuration now takes them
 // along; of the others they are given to nobody until they have been reverted, or
 // until it is known that they do not exist.
-func (l *loop) settleUnits() {
+func (l *Loop) settleUnits() {
 	names, placed := l.settings.UnitNames(), l.placedUnits()
 	maps.DeleteFunc(l.status.away, func(own string, _ bool) bool {
-		return l.model.ConfiguredAs(placed, own) != "" // it may be there, and get CPUs
+		return l.inventory.ConfiguredAs(placed, own) != "" // it may be there, and get CPUs
 	})
 	var kept, left, leaving []pools.Assignment
 	for _, a := range l.assignments {
@@ -30,18 +30,18 @@ func (l *loop) settleUnits() {
 	}
 	for _, a := range left {
 		name := a.Key.Container
-		own := l.model.UnitName(name)
-		heir := l.model.ConfiguredAs(placed, own)
+		own := l.inventory.UnitName(name)
+		heir := l.inventory.ConfiguredAs(placed, own)
 		switch {
 		case l.Units == nil:
-		case l.model.Unnamed([]string{name}):
+		case l.inventory.Unnamed([]string{name}):
 			if l.status.asks[name] == nil {
 				l.fetchUnit(name)
 			}
 			leaving = append(leaving, a)
 		case heir != "":
 			kept = l.settings.Inherit(kept, heir, a)
-		case l.model.Unnamed(names), l.ledger.Units()[own] != nil && !l.status.away[own]:
+		case l.inventory.Unnamed(names), l.journal.Units()[own] != nil && !l.status.away[own]:
 			leaving = append(leaving, a)
 		}
 	}
@@ -55,19 +55,19 @@ func (l *loop) settleUnits() {
 
 // follows says that a unit is of the configuration, or was and may have its CPUs
 // still.
-func (l *loop) follows(name string) bool {
+func (l *Loop) follows(name string) bool {
 	return slices.Contains(l.settings.UnitNames(), name) || !desired.Assigned(l.assignments, inventory.UnitKey(name)).IsEmpty()
 }
 
 // forgetUnits drops what is known of units that are not followed.
-func (l *loop) forgetUnits() {
-	maps.DeleteFunc(l.model.Units, func(name string, _ *inventory.UnitEntry) bool { return !l.follows(name) })
+func (l *Loop) forgetUnits() {
+	maps.DeleteFunc(l.inventory.Units, func(name string, _ *inventory.Unit) bool { return !l.follows(name) })
 	maps.DeleteFunc(l.status.asks, func(name string, _ *unitAsk) bool { return !l.follows(name) })
 }
 
 // leavingCPUs are those that nobody may have for now: of units that leave, and those
 // that the kernel has lost.
-func (l *loop) leavingCPUs() cpuset.Set {
+func (l *Loop) leavingCPUs() cpuset.Set {
 	all := l.isolation.leaked
 	for _, cpus := range l.leavingCgroups() {
 		all = all.Union(cpus)
@@ -76,11 +76,11 @@ func (l *loop) leavingCPUs() cpuset.Set {
 }
 
 // leavingCgroups has the same by the cgroups of those who are to leave.
-func (l *loop) leavingCgroups() map[cgroup.Path]cpuset.Set {
+func (l *Loop) leavingCgroups() map[cgroup.Path]cpuset.Set {
 	all := make(map[cgroup.Path]cpuset.Set, len(l.status.leaving))
 	for _, a := range l.status.leaving {
 		var p cgroup.Path // until systemd has told
-		if e := l.model.Units[a.Key.Container]; e != nil {
+		if e := l.inventory.Units[a.Key.Container]; e != nil {
 			p = e.Unit.Path
 		}
 		all[p] = all[p].Union(a.CPUs)
@@ -89,8 +89,8 @@ func (l *loop) leavingCgroups() map[cgroup.Path]cpuset.Set {
 }
 
 // placedUnits are the names of the units that are not left alone.
-func (l *loop) placedUnits() []string {
+func (l *Loop) placedUnits() []string {
 	hosts := l.settings.HostUnits()
-	encloses := func(name string) bool { return l.model.Encloses(name, hosts) != "" }
+	encloses := func(name string) bool { return l.inventory.Encloses(name, hosts) != "" }
 	return slices.Concat(slices.DeleteFunc(l.settings.PlacedNames(), encloses), slices.DeleteFunc(slices.Clone(hosts), l.leftAlone))
 }

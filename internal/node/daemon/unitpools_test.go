@@ -30,12 +30,12 @@ func TestEncloses(t *testing.T) {
 		"name like it":  {"kubelet.slic", ""},
 		"beside a unit": {"system.slice/ru.service", ""},
 	} {
-		m := inventory.NewModel(cgroup.DriverSystemd)
-		m.Units["du.service"] = &inventory.UnitEntry{Unit: cgroup.Unit{Name: "du.service", Path: "system.slice/du.service"}}
-		m.Units["outer"] = &inventory.UnitEntry{Unit: cgroup.Unit{Name: "outer", Path: c.path}}
-		m.Units["y.service"] = &inventory.UnitEntry{Unit: cgroup.Unit{Name: "y.service", Path: "radio.slice/y.service"}} // of the host's
-		m.Pods["p"] = &inventory.PodEntry{Slice: pod, Pause: pod + "/cri-containerd-p.scope"}
-		m.Containers["c"] = &inventory.ContainerEntry{Path: "machine.slice/cri-containerd-c.scope"}
+		m := inventory.New(cgroup.DriverSystemd)
+		m.Units["du.service"] = &inventory.Unit{Unit: cgroup.Unit{Name: "du.service", Path: "system.slice/du.service"}}
+		m.Units["outer"] = &inventory.Unit{Unit: cgroup.Unit{Name: "outer", Path: c.path}}
+		m.Units["y.service"] = &inventory.Unit{Unit: cgroup.Unit{Name: "y.service", Path: "radio.slice/y.service"}} // of the host's
+		m.Pods["p"] = &inventory.Pod{Slice: pod, Pause: pod + "/cri-containerd-p.scope"}
+		m.Containers["c"] = &inventory.Container{Path: "machine.slice/cri-containerd-c.scope"}
 		if got := m.Encloses("outer", []string{"y.service"}); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
@@ -70,40 +70,40 @@ func duOriginal() undo.Original {
 // TestUnitsThatLeave: the CPUs of a unit that the configuration does not name any
 // more go nowhere before it has left them; another name of it takes them along.
 func TestUnitsThatLeave(t *testing.T) {
-	du, silence := duService(), inventory.UnitFetched{Name: "alias.service", Err: errors.New("no answer")}
-	known := inventory.UnitFetched{Name: "du.service", Unit: du}
-	alias := inventory.UnitFetched{Name: "alias.service", Unit: du}
-	ru := inventory.UnitFetched{Name: "ru.service", Unit: cgroup.Unit{Name: "ru.service", Load: "loaded", Path: "system.slice/ru.service"}}
+	du, silence := duService(), inventory.UnitStatus{Name: "alias.service", Err: errors.New("no answer")}
+	known := inventory.UnitStatus{Name: "du.service", Unit: du}
+	alias := inventory.UnitStatus{Name: "alias.service", Unit: du}
+	ru := inventory.UnitStatus{Name: "ru.service", Unit: cgroup.Unit{Name: "ru.service", Load: "loaded", Path: "system.slice/ru.service"}}
 	for name, c := range map[string]struct {
 		units    string
-		answers  []inventory.UnitFetched
+		answers  []inventory.UnitStatus
 		reverted bool // has its original back
 		away     bool
 		want     string // assignments afterwards
 		withheld string
 	}{
-		"still there":          {"", []inventory.UnitFetched{known}, false, false, "du.service 4-5", "4-5"},
-		"reverted":             {"", []inventory.UnitFetched{known}, true, false, "", ""},
-		"gone":                 {"", []inventory.UnitFetched{known}, false, true, "", ""},
+		"still there":          {"", []inventory.UnitStatus{known}, false, false, "du.service 4-5", "4-5"},
+		"reverted":             {"", []inventory.UnitStatus{known}, true, false, "", ""},
+		"gone":                 {"", []inventory.UnitStatus{known}, false, true, "", ""},
 		"not known any more":   {"", nil, false, false, "du.service 4-5", "4-5"},
-		"renamed":              {"units: {alias.service: {cpus: 2}}\n", []inventory.UnitFetched{known, alias}, false, false, "alias.service 4-5", ""},
-		"renamed, not told":    {"units: {alias.service: {cpus: 2}}\n", []inventory.UnitFetched{known}, false, false, "du.service 4-5", "4-5"},
-		"renamed, no answer":   {"units: {alias.service: {cpus: 2}}\n", []inventory.UnitFetched{known, silence}, false, false, "du.service 4-5", "4-5"},
-		"renamed, now in pool": {"units: {alias.service: {pool: management}}\n", []inventory.UnitFetched{known, alias}, false, false, "", ""},
-		"another":              {"units: {ru.service: {cpus: 2}}\n", []inventory.UnitFetched{known, ru}, false, false, "du.service 4-5, ru.service 6-7", "4-5"},
-		"another, not told":    {"units: {ru.service: {cpus: 2}}\n", []inventory.UnitFetched{known}, false, false, "du.service 4-5", "4-5"},
-		"other has come":       {"units: {ru.service: {cpus: 2}}\n", []inventory.UnitFetched{known, ru}, true, false, "ru.service 4-5", ""},
+		"renamed":              {"units: {alias.service: {cpus: 2}}\n", []inventory.UnitStatus{known, alias}, false, false, "alias.service 4-5", ""},
+		"renamed, not told":    {"units: {alias.service: {cpus: 2}}\n", []inventory.UnitStatus{known}, false, false, "du.service 4-5", "4-5"},
+		"renamed, no answer":   {"units: {alias.service: {cpus: 2}}\n", []inventory.UnitStatus{known, silence}, false, false, "du.service 4-5", "4-5"},
+		"renamed, now in pool": {"units: {alias.service: {pool: management}}\n", []inventory.UnitStatus{known, alias}, false, false, "", ""},
+		"another":              {"units: {ru.service: {cpus: 2}}\n", []inventory.UnitStatus{known, ru}, false, false, "du.service 4-5, ru.service 6-7", "4-5"},
+		"another, not told":    {"units: {ru.service: {cpus: 2}}\n", []inventory.UnitStatus{known}, false, false, "du.service 4-5", "4-5"},
+		"other has come":       {"units: {ru.service: {cpus: 2}}\n", []inventory.UnitStatus{known, ru}, true, false, "ru.service 4-5", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
 			n.yaml = poolsYAML + c.units
 			l := n.bareLoop(n.host())
 			if !c.reverted {
-				l.ledger.Note(duOriginal())
-				l.ledger.Durable = l.ledger.Changes
+				l.journal.Note(duOriginal())
+				l.journal.Durable = l.journal.Changes
 			}
 			for _, a := range c.answers {
-				l.model.PutUnit(a)
+				l.inventory.PutUnit(a)
 			}
 			l.status.away["du.service"] = c.away
 			l.assignments = []pools.Assignment{{Key: inventory.UnitKey("du.service"), CPUs: cpuset.Of(4, 5)}}

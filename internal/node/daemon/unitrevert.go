@@ -24,19 +24,19 @@ type unitReverted struct {
 // journal knows units by their own names and the configuration may name them by an
 // alias: until systemd has told what each of its names stands for, nobody is known
 // to have left it.
-func (l *loop) revertUnits() {
+func (l *Loop) revertUnits() {
 	names := l.settings.UnitNames()
-	if l.Units == nil || !l.ledger.Safe() || l.model.Unnamed(names) {
+	if l.Units == nil || !l.journal.Safe() || l.inventory.Unnamed(names) {
 		return
 	}
 	placed := l.placedUnits()
-	for name, originals := range l.ledger.Units() {
-		if l.status.reverting[name] || l.model.ConfiguredAs(placed, name) != "" {
+	for name, originals := range l.journal.Units() {
+		if l.status.reverting[name] || l.inventory.ConfiguredAs(placed, name) != "" {
 			continue
 		}
 		l.status.reverting[name] = true
 		p := originals[0].Path
-		l.tree.Begin(p)
+		l.cache.Begin(p)
 		l.Seals.Submit(string(p), func(ctx context.Context) actor.Event {
 			return unitReverted{name, p, revertUnit(&l.Host, ctx, name, originals)}
 		})
@@ -93,12 +93,12 @@ func verifyReverted(h *hostenv.Host, o undo.Original) error {
 	return nil
 }
 
-func (e unitReverted) apply(l *loop) {
-	l.tree.End(e.path)
-	if name := l.model.ConfiguredAs(l.settings.UnitNames(), e.name); name != "" {
+func (e unitReverted) apply(l *Loop) {
+	l.cache.End(e.path)
+	if name := l.inventory.ConfiguredAs(l.settings.UnitNames(), e.name); name != "" {
 		l.fetchUnit(name) // what is known of it is old, however this ended
 	}
-	if l.model.ConfiguredAs(l.placedUnits(), e.name) != "" {
+	if l.inventory.ConfiguredAs(l.placedUnits(), e.name) != "" {
 		delete(l.status.reverting, e.name) // it has come back meanwhile
 		return
 	}
@@ -117,7 +117,7 @@ func (e unitReverted) apply(l *loop) {
 	}
 	delete(l.status.reverting, e.name)
 	delete(l.status.away, e.name)
-	l.ledger.ForgetUnit(e.name)
-	l.bench.Forget(func(p cgroup.Path) bool { return p == e.path }) // it may get the same again soon
+	l.journal.ForgetUnit(e.name)
+	l.backoffs.Forget(func(p cgroup.Path) bool { return p == e.path }) // it may get the same again soon
 	l.log.Info("unit has its CPUs back", "unit", e.name)
 }

@@ -18,29 +18,29 @@ import (
 
 // bareLoop is a loop that nobody runs, so that a test can be its owner; answers of
 // its workers wait in its mailbox.
-func (n *node) bareLoop(h hostenv.Host) *loop {
+func (n *node) bareLoop(h hostenv.Host) *Loop {
 	n.t.Helper()
 	l, err := newLoop(h, n.options())
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	c := actor.NewCrew(ctx, l.box.Post)
+	c := actor.NewWorkerSets(ctx, l.box.Post)
 	n.t.Cleanup(func() { cancel(); c.Wait() })
-	l.Crew = c
+	l.WorkerSets = c
 	return l
 }
 
 // revertingUnits lets the loop be one in which du.service was on CPUs 4-5, and is
 // known by the answers.
-func (n *node) revertingUnits(units string, h hostenv.Host, answers ...inventory.UnitFetched) *loop {
+func (n *node) revertingUnits(units string, h hostenv.Host, answers ...inventory.UnitStatus) *Loop {
 	n.t.Helper()
 	n.yaml = poolsYAML + units
 	l := n.bareLoop(h)
-	l.ledger.Note(duOriginal())
-	l.ledger.Durable = l.ledger.Changes
+	l.journal.Note(duOriginal())
+	l.journal.Durable = l.journal.Changes
 	for _, a := range answers {
-		l.model.PutUnit(a)
+		l.inventory.PutUnit(a)
 	}
 	return l
 }
@@ -56,16 +56,16 @@ func TestWhoIsReverted(t *testing.T) {
 	silence := errors.New("no answer")
 	for name, c := range map[string]struct {
 		units   string
-		answers []inventory.UnitFetched
+		answers []inventory.UnitStatus
 		want    bool
 	}{
 		"not configured":      {"", nil, true},
-		"configured":          {"units: {du.service: {cpus: 2}}\n", []inventory.UnitFetched{{Name: "du.service", Unit: duService()}}, false},
+		"configured":          {"units: {du.service: {cpus: 2}}\n", []inventory.UnitStatus{{Name: "du.service", Unit: duService()}}, false},
 		"not asked yet":       {"units: {alias.service: {cpus: 2}}\n", nil, false},
-		"no answer":           {"units: {alias.service: {cpus: 2}}\n", []inventory.UnitFetched{{Name: "alias.service", Err: silence}}, false},
-		"alias":               {"units: {alias.service: {cpus: 2}}\n", []inventory.UnitFetched{{Name: "alias.service", Unit: duService()}}, false},
-		"alias that is known": {"units: {alias.service: {cpus: 2}}\n", []inventory.UnitFetched{{Name: "alias.service", Unit: duService()}, {Name: "alias.service", Err: silence}}, false},
-		"another":             {"units: {ru.service: {cpus: 2}}\n", []inventory.UnitFetched{{Name: "ru.service", Unit: cgroup.Unit{Name: "ru.service", Load: "not-found"}}}, true},
+		"no answer":           {"units: {alias.service: {cpus: 2}}\n", []inventory.UnitStatus{{Name: "alias.service", Err: silence}}, false},
+		"alias":               {"units: {alias.service: {cpus: 2}}\n", []inventory.UnitStatus{{Name: "alias.service", Unit: duService()}}, false},
+		"alias that is known": {"units: {alias.service: {cpus: 2}}\n", []inventory.UnitStatus{{Name: "alias.service", Unit: duService()}, {Name: "alias.service", Err: silence}}, false},
+		"another":             {"units: {ru.service: {cpus: 2}}\n", []inventory.UnitStatus{{Name: "ru.service", Unit: cgroup.Unit{Name: "ru.service", Load: "not-found"}}}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
@@ -87,7 +87,7 @@ func TestRestoreOfAUnitThatIsGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := undo.Journal{BootID: boot, Originals: []undo.Original{duOriginal()}}
+	j := undo.Document{BootID: boot, Originals: []undo.Original{duOriginal()}}
 	report, err := restore.HostRestore(&h, t.Context(), j)
 	if err != nil || report.Gone != 1 {
 		t.Fatalf("restore: %+v, %v", report, err)
@@ -120,15 +120,15 @@ func TestRevertEnds(t *testing.T) {
 			n := newNode(t)
 			l := n.revertingUnits(c.units, n.host())
 			l.status.reverting["du.service"] = true
-			l.tree.Begin(duOriginal().Path)
+			l.cache.Begin(duOriginal().Path)
 			unitReverted{"du.service", duOriginal().Path, c.err}.apply(l)
-			if _, kept := l.ledger.Units()["du.service"]; kept != c.kept {
+			if _, kept := l.journal.Units()["du.service"]; kept != c.kept {
 				t.Errorf("original kept: %t, want %t", kept, c.kept)
 			}
 			if asked := l.status.asks["du.service"] != nil; asked != (c.units != "") {
 				t.Errorf("systemd asked: %t; what is known of the unit is of before the revert", asked)
 			}
-			l.handle(reexecuted{})
+			l.handle(systemdReloaded{})
 			if again := c.kept && !l.status.reverting["du.service"]; again != (c.again || c.units != "") {
 				t.Errorf("free to be reverted again: %t", again)
 			}
@@ -142,10 +142,10 @@ func TestRevertOfAUnitThatIsLeftAlone(t *testing.T) {
 	n := newNode(t)
 	inner := cgroup.Unit{Name: "ru.service", Load: "loaded", Path: duService().Path + "/ru.service"}
 	l := n.revertingUnits("units: {du.service: {cpus: 2}, ru.service: {cpus: 1}}\n", n.host(),
-		inventory.UnitFetched{Name: "du.service", Unit: duService()}, inventory.UnitFetched{Name: "ru.service", Unit: inner})
-	l.tree.Begin(duOriginal().Path)
+		inventory.UnitStatus{Name: "du.service", Unit: duService()}, inventory.UnitStatus{Name: "ru.service", Unit: inner})
+	l.cache.Begin(duOriginal().Path)
 	unitReverted{"du.service", duOriginal().Path, nil}.apply(l)
-	if _, kept := l.ledger.Units()["du.service"]; kept {
+	if _, kept := l.journal.Units()["du.service"]; kept {
 		t.Error("its original was kept")
 	}
 	if l.status.asks["du.service"] == nil {
@@ -158,7 +158,7 @@ func TestRevertOfAUnitThatIsLeftAlone(t *testing.T) {
 func TestUnitThatWasAway(t *testing.T) {
 	n := newNode(t)
 	const units = "units: {du.service: {cpus: 2}}\n"
-	l := n.revertingUnits(units, n.host(), inventory.UnitFetched{Name: "du.service", Unit: duService()})
+	l := n.revertingUnits(units, n.host(), inventory.UnitStatus{Name: "du.service", Unit: duService()})
 	l.status.away["du.service"] = true // it was, when it was not configured
 	l.assignments = []pools.Assignment{{Key: inventory.UnitKey("du.service"), CPUs: cpuset.Of(4, 5)}}
 	l.pass()

@@ -6,10 +6,10 @@ import (
 )
 
 // takeUnits makes the units of the configuration those that are followed.
-func (l *loop) takeUnits() {
+func (l *Loop) takeUnits() {
 	names := l.settings.UnitNames()
 	for _, name := range names {
-		if l.model.Units[name] == nil && l.status.listed {
+		if l.inventory.Units[name] == nil && l.status.listed {
 			l.fetchUnit(name)
 		}
 	}
@@ -22,17 +22,17 @@ func (l *loop) takeUnits() {
 const codeUnitMissing pools.Code = "UnitMissing"
 
 // unitProblems are the units of the configuration that have no cgroup to be placed.
-func (l *loop) unitProblems() []pools.Problem {
+func (l *Loop) unitProblems() []pools.Problem {
 	var all []pools.Problem
 	hosts := l.settings.HostUnits()
 	for _, name := range l.settings.PlacedNames() {
-		if inside := l.model.Encloses(name, hosts); inside != "" {
+		if inside := l.inventory.Encloses(name, hosts); inside != "" {
 			text := "its cgroup contains " + inside + ", which would be limited to its CPUs; it is left alone"
 			all = append(all, pools.Problem{Unit: name, Reason: pools.Reason{Code: desired.CodeUnitEncloses, Text: text}})
 			continue
 		}
 		text := "there is no systemd here"
-		if e := l.model.Units[name]; e != nil {
+		if e := l.inventory.Units[name]; e != nil {
 			switch {
 			case e.Err != nil:
 				text = e.Err.Error()

@@ -28,13 +28,13 @@ type unitAsk struct {
 
 // fetchUnit asks systemd for a unit, soon. It may be called at any time and as often
 // as anybody likes.
-func (l *loop) fetchUnit(name string) {
+func (l *Loop) fetchUnit(name string) {
 	l.fetchUnitAt(name, time.Time{})
 	l.askDue(time.Now())
 }
 
 // fetchUnitAt asks systemd for a unit, but not before a time.
-func (l *loop) fetchUnitAt(name string, due time.Time) {
+func (l *Loop) fetchUnitAt(name string, due time.Time) {
 	if l.Units == nil {
 		return
 	}
@@ -51,7 +51,7 @@ func (l *loop) fetchUnitAt(name string, due time.Time) {
 
 // askDue asks the questions about units that are due, among the seals, so that no
 // answer is older than the last of them.
-func (l *loop) askDue(now time.Time) {
+func (l *Loop) askDue(now time.Time) {
 	for name, a := range l.status.asks {
 		if !a.wanted || a.asking || now.Before(a.due) {
 			continue
@@ -64,7 +64,7 @@ func (l *loop) askDue(now time.Time) {
 }
 
 // nextAsk tells when questions about units are due.
-func (l *loop) nextAsk(earlier func(time.Time)) {
+func (l *Loop) nextAsk(earlier func(time.Time)) {
 	for _, a := range l.status.asks {
 		if a.wanted && !a.asking {
 			earlier(a.due)
@@ -73,42 +73,42 @@ func (l *loop) nextAsk(earlier func(time.Time)) {
 }
 
 // unitAnswered is the answer to fetchUnit.
-type unitAnswered struct{ inventory.UnitFetched }
+type unitAnswered struct{ inventory.UnitStatus }
 
-func (e unitAnswered) apply(l *loop) {
+func (e unitAnswered) apply(l *Loop) {
 	if a := l.status.asks[e.Name]; a != nil {
 		a.asking = false
 	}
-	l.onUnit(e.UnitFetched)
+	l.onUnit(e.UnitStatus)
 	l.askDue(time.Now())
 }
 
 // unitQueue is the queue in which what concerns a unit keeps its order.
-func (l *loop) unitQueue(name string) string {
-	if e := l.model.Units[name]; e != nil && e.Unit.Path != "" {
+func (l *Loop) unitQueue(name string) string {
+	if e := l.inventory.Units[name]; e != nil && e.Unit.Path != "" {
 		return string(e.Unit.Path)
 	}
 	return name
 }
 
 // onUnit takes over what systemd says of a unit.
-func (l *loop) onUnit(e inventory.UnitFetched) {
+func (l *Loop) onUnit(e inventory.UnitStatus) {
 	if !l.follows(e.Name) {
 		return // not any more
 	}
 	if e.Err != nil {
-		if old := l.model.Units[e.Name]; old == nil || old.Err == nil {
+		if old := l.inventory.Units[e.Name]; old == nil || old.Err == nil {
 			l.log.Warn("read unit", "unit", e.Name, "error", e.Err)
 		}
 		l.fetchUnitAt(e.Name, time.Now().Add(unitRetry))
 		// What it has been told it has on record: a systemd that is too busy to say so
 		// must not be told again at every resync.
-		l.model.PutUnit(e)
+		l.inventory.PutUnit(e)
 		return
 	}
-	l.model.PutUnit(e)
-	u := l.model.Units[e.Name]
-	l.tree.Relearn(u.Unit.Path, u.Record())
+	l.inventory.PutUnit(e)
+	u := l.inventory.Units[e.Name]
+	l.cache.Relearn(u.Unit.Path, u.Record())
 }
 
 // watchedUnits are the units of the configuration, for the goroutine that watches.
@@ -143,7 +143,7 @@ func (w *watchedUnits) begin(ctx context.Context) ([]string, context.Context, co
 type unitWoken struct{ name string }
 
 // followUnits wakes the loop when units of the configuration start and stop.
-func (l *loop) followUnits(ctx context.Context) {
+func (l *Loop) followUnits(ctx context.Context) {
 	source, ok := l.Units.(hostenv.UnitSource)
 	if !ok {
 		return
@@ -167,7 +167,7 @@ func (l *loop) followUnits(ctx context.Context) {
 	keepTrying(ctx, watch, func(err error) { l.box.Post(unitsLost{err}) })
 }
 
-func (e unitWoken) apply(l *loop) {
+func (e unitWoken) apply(l *Loop) {
 	l.status.unitsLost = false
 	for _, name := range l.settings.UnitNames() {
 		if e.name == "" || e.name == name {
@@ -180,7 +180,7 @@ func (e unitWoken) apply(l *loop) {
 // is found by what is written to the files.
 type reloadsLost struct{ err error }
 
-func (e reloadsLost) apply(l *loop) {
+func (e reloadsLost) apply(l *Loop) {
 	l.status.reloadsLost = true
 	l.log.Warn("watch systemd", "error", e.err)
 }
@@ -188,7 +188,7 @@ func (e reloadsLost) apply(l *loop) {
 // unitsLost says that systemd does not tell what happens to units.
 type unitsLost struct{ err error }
 
-func (e unitsLost) apply(l *loop) {
+func (e unitsLost) apply(l *Loop) {
 	l.status.unitsLost = true
 	l.log.Warn("watch units", "error", e.err)
 }

@@ -80,13 +80,13 @@ func unlisted(t *testing.T, yaml, when string) {
 		r = n.startOn(h)
 		r.quiet()
 		r.stop() // with all that it knows
-		m, held := r.loop.model, r.loop.assignments
+		m, held := r.loop.inventory, r.loop.assignments
 		rt.lost = map[string]bool{pod: true}
 		l, err := newLoop(h, n.options())
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.model, l.assignments, l.status.listed, l.status.formulaAsked = m, held, true, true
+		l.inventory, l.assignments, l.status.listed, l.status.formulaAsked = m, held, true, true
 		r = n.serve(l, n.options())
 	} else {
 		rt.lost = map[string]bool{pod: true}
@@ -138,13 +138,13 @@ func TestUnlist(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			m := inventory.NewModel(n.host().Driver)
-			pod := inventory.PodFacts{Pod: cri.Pod{ID: "p", UID: "u-1", Namespace: "default", Name: "a", Ready: true, Detailed: true, CgroupParent: "kubepods-podu_1.slice", Resources: whole(2)}}
-			ctr := inventory.ContainerFacts{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: c.state, Detailed: true, CgroupsPath: path + "c", Requested: whole(2)}}
+			m := inventory.New(n.host().Driver)
+			pod := inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u-1", Namespace: "default", Name: "a", Ready: true, Detailed: true, CgroupParent: "kubepods-podu_1.slice", Resources: whole(2)}}
+			ctr := inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: c.state, Detailed: true, CgroupsPath: path + "c", Requested: whole(2)}}
 			if c.known {
-				m.Merge(inventory.Listed{Pods: []inventory.PodFacts{pod}, Containers: []inventory.ContainerFacts{ctr}})
+				m.Merge(inventory.Listing{Pods: []inventory.PodStatus{pod}, Containers: []inventory.ContainerStatus{ctr}})
 			}
-			m.Merge(inventory.Listed{AsOf: m.Clock, Containers: []inventory.ContainerFacts{ctr}})
+			m.Merge(inventory.Listing{AsOf: m.Clock, Containers: []inventory.ContainerStatus{ctr}})
 			got := make(map[string]string)
 			for id, e := range m.Pods {
 				got[id] = e.Uid
@@ -158,7 +158,7 @@ func TestUnlist(t *testing.T) {
 				}
 			}
 			// Once it is listed again it is what it says.
-			m.Merge(inventory.Listed{AsOf: m.Clock, Pods: []inventory.PodFacts{pod}, Containers: []inventory.ContainerFacts{ctr}})
+			m.Merge(inventory.Listing{AsOf: m.Clock, Pods: []inventory.PodStatus{pod}, Containers: []inventory.ContainerStatus{ctr}})
 			if p := m.Input(time.Now()); len(p) != 1 || p[0].Unread || p[0].Name != "a" || p[0].Gone {
 				t.Errorf("input when it is listed again: %+v", p)
 			}
@@ -195,7 +195,7 @@ func TestSandboxNewerThanTheList(t *testing.T) {
 func TestSandboxOfAKnownContainer(t *testing.T) {
 	n := newNode(t)
 	pod := n.pod("a", "default", "burstable", 0, nil)
-	h, l := n.host(), inventory.Listed{Known: inventory.Lists{Containers: []cri.Container{{ID: n.container(pod, "app", whole(1)), PodID: pod, State: cri.Running}}}}
+	h, l := n.host(), inventory.Listing{Known: inventory.Lists{Containers: []cri.Container{{ID: n.container(pod, "app", whole(1)), PodID: pod, State: cri.Running}}}}
 	if found := inventory.InspectUnlisted(&h, t.Context(), l); len(found) != 1 || found[0].ID != pod || !found[0].Detailed {
 		t.Errorf("found %+v, want the sandbox", found)
 	}
@@ -208,15 +208,15 @@ func TestSandboxOfAKnownContainer(t *testing.T) {
 // TestMergeKnown: of what is known a list tells the state, and that it is there.
 func TestMergeKnown(t *testing.T) {
 	n := newNode(t)
-	m := inventory.NewModel(n.host().Driver)
-	pod := inventory.PodFacts{Pod: cri.Pod{ID: "p", UID: "u-1", Namespace: "default", Name: "a", Ready: true, Detailed: true, CgroupParent: "kubepods-podu_1.slice", Resources: whole(2)}}
-	ctr := inventory.ContainerFacts{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running, Detailed: true, CgroupsPath: "kubepods-podu_1.slice:cri-containerd:c", Requested: whole(2)}}
-	m.Merge(inventory.Listed{Pods: []inventory.PodFacts{pod}, Containers: []inventory.ContainerFacts{ctr}})
-	m.Merge(inventory.Listed{AsOf: m.Clock, Known: inventory.Lists{Pods: []cri.Pod{{ID: "p"}}, Containers: []cri.Container{{ID: "c", PodID: "p", State: cri.Exited}}}})
+	m := inventory.New(n.host().Driver)
+	pod := inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u-1", Namespace: "default", Name: "a", Ready: true, Detailed: true, CgroupParent: "kubepods-podu_1.slice", Resources: whole(2)}}
+	ctr := inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running, Detailed: true, CgroupsPath: "kubepods-podu_1.slice:cri-containerd:c", Requested: whole(2)}}
+	m.Merge(inventory.Listing{Pods: []inventory.PodStatus{pod}, Containers: []inventory.ContainerStatus{ctr}})
+	m.Merge(inventory.Listing{AsOf: m.Clock, Known: inventory.Lists{Pods: []cri.Pod{{ID: "p"}}, Containers: []cri.Container{{ID: "c", PodID: "p", State: cri.Exited}}}})
 	if p, c := m.Pods["p"], m.Containers["c"]; p == nil || p.Pod.Ready || p.Pod.Name != "a" || c == nil || c.Container.State != cri.Exited || c.Container.Name != "app" {
 		t.Errorf("pod %+v, container %+v", p, c)
 	}
-	m.Merge(inventory.Listed{AsOf: m.Clock, Known: inventory.Lists{Pods: []cri.Pod{{ID: "p"}}}})
+	m.Merge(inventory.Listing{AsOf: m.Clock, Known: inventory.Lists{Pods: []cri.Pod{{ID: "p"}}}})
 	if p, c := m.Pods["p"], m.Containers["c"]; p == nil || c != nil {
 		t.Errorf("pod %+v, container %+v; want the pod alone", p, c)
 	}
@@ -226,11 +226,11 @@ func TestMergeKnown(t *testing.T) {
 // asked for, is not taken for one without a sandbox.
 func TestListingOlderThanAPod(t *testing.T) {
 	n := newNode(t)
-	m := inventory.NewModel(n.host().Driver)
+	m := inventory.New(n.host().Driver)
 	asOf := m.Clock
-	m.PutContainer(inventory.ContainerFacts{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running, Detailed: true,
+	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running, Detailed: true,
 		CgroupsPath: "kubepods-podu_1.slice:cri-containerd:c", Requested: whole(2)}})
-	m.Merge(inventory.Listed{AsOf: asOf})
+	m.Merge(inventory.Listing{AsOf: asOf})
 	if len(m.Containers) != 1 || len(m.Pods) != 0 {
 		t.Errorf("containers %v, pods %v; want the container alone", m.Containers, m.Pods)
 	}
@@ -240,10 +240,10 @@ func TestListingOlderThanAPod(t *testing.T) {
 // can never start, and gets nothing when the sandbox is gone before it.
 func TestUnlistStillborn(t *testing.T) {
 	n := newNode(t)
-	m := inventory.NewModel(n.host().Driver)
-	pod := inventory.PodFacts{Pod: cri.Pod{ID: "p", UID: "u-1", Namespace: "default", Name: "a", Detailed: true, CgroupParent: "kubepods-podu_1.slice", Resources: whole(2)}}
-	ctr := inventory.ContainerFacts{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Created, Detailed: true, CgroupsPath: "kubepods-podu_1.slice:cri-containerd:c", Requested: whole(2)}}
-	m.Merge(inventory.Listed{Pods: []inventory.PodFacts{pod}, Containers: []inventory.ContainerFacts{ctr}})
+	m := inventory.New(n.host().Driver)
+	pod := inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u-1", Namespace: "default", Name: "a", Detailed: true, CgroupParent: "kubepods-podu_1.slice", Resources: whole(2)}}
+	ctr := inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Created, Detailed: true, CgroupsPath: "kubepods-podu_1.slice:cri-containerd:c", Requested: whole(2)}}
+	m.Merge(inventory.Listing{Pods: []inventory.PodStatus{pod}, Containers: []inventory.ContainerStatus{ctr}})
 	m.Unlist("p")
 	if p := m.Input(time.Now()); len(p) != 1 || !p[0].Gone {
 		t.Errorf("input %+v; want one pod that is gone", p)

@@ -165,8 +165,8 @@ func TestUnreadStay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := l.model
-	m.PutPod(inventory.PodFacts{Pod: cri.Pod{ID: "p", UID: "u", Ready: true}, Partial: os.ErrDeadlineExceeded})
+	m := l.inventory
+	m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true}, Partial: os.ErrDeadlineExceeded})
 	kernel := make(map[cgroup.Path]string)
 	for name, cpus := range map[string]string{"owner": "4-5", "beside": "2-3,6", "across": "2-5", "under": "5", "new": "", "starting": "-"} {
 		c := cri.Container{ID: name, PodID: "p", Name: name, State: cri.Running, CgroupsPath: "x.slice:c:" + name, Requested: whole(2)}
@@ -174,7 +174,7 @@ func TestUnreadStay(t *testing.T) {
 			c.State = cri.Created
 			c.Recorded.CPUs = "4,7"
 		}
-		m.PutContainer(inventory.ContainerFacts{Container: c})
+		m.PutContainer(inventory.ContainerStatus{Container: c})
 		kernel[m.Containers[name].Path] = cpus
 	}
 	read := func(p cgroup.Path) (cgroup.State, error) {
@@ -185,7 +185,7 @@ func TestUnreadStay(t *testing.T) {
 		return cgroup.State{Path: p, CPUs: cpus}, nil
 	}
 	held := []pools.Assignment{{Key: pools.Key{PodUID: "u", Container: "owner"}, CPUs: cpuset.Of(4, 5)}}
-	s := desired.Scene{Settings: l.settings, Model: m, Pods: m.Input(time.Now()), Previous: held, Formula: l.formula, Ledger: l.ledger, Read: read, Build: pools.Build}
+	s := desired.Input{Settings: l.settings, Model: m, Pods: m.Input(time.Now()), Previous: held, Formula: l.formula, Ledger: l.journal, Read: read, Build: pools.Build}
 	plan, want := s.Decide()
 	got := make(map[string]string)
 	for _, target := range want {
@@ -225,10 +225,10 @@ func TestLocate(t *testing.T) {
 func TestUnreadUnitIsLogged(t *testing.T) {
 	n := newNode(t)
 	l := n.revertingUnits("units: {du.service: {cpus: 2}}\n", n.host())
-	silent, told := inventory.UnitFetched{Name: "du.service", Err: errors.New("no answer")}, inventory.UnitFetched{Name: "du.service", Unit: duService()}
+	silent, told := inventory.UnitStatus{Name: "du.service", Err: errors.New("no answer")}, inventory.UnitStatus{Name: "du.service", Unit: duService()}
 	l.status.listed = true
-	for i, f := range []inventory.UnitFetched{told, silent, silent, told, silent} {
-		l.onListed(inventory.Listed{AsOf: l.model.Clock, Units: []inventory.UnitFetched{f}})
+	for i, f := range []inventory.UnitStatus{told, silent, silent, told, silent} {
+		l.onListed(inventory.Listing{AsOf: l.inventory.Clock, Units: []inventory.UnitStatus{f}})
 		l.onUnit(f) // the question that follows
 		if got, want := len(n.logged("read unit")), []int{0, 1, 1, 1, 2}[i]; got != want {
 			t.Errorf("after answer %d it has been logged %d times, want %d", i, got, want)

@@ -9,9 +9,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// updateAsked asks what is to become of somebody's update of a container. One that has
+// updateRequest asks what is to become of somebody's update of a container. One that has
 // shares is a resize, of which nothing else tells: nobody of ours sends shares over CRI.
-type updateAsked struct {
+type updateRequest struct {
 	id     string
 	asked  cri.Resources
 	asker  <-chan struct{} // closed when nobody waits any more
@@ -24,9 +24,9 @@ type updated struct {
 	err  error
 }
 
-func (u updateAsked) apply(l *loop) {
-	l.settlePromises(true, time.Now())
-	e := l.model.Containers[u.id]
+func (u updateRequest) apply(l *Loop) {
+	l.settleUpdates(true, time.Now())
+	e := l.inventory.Containers[u.id]
 	if e == nil {
 		u.answer <- updated{}
 		return
@@ -41,17 +41,17 @@ func (u updateAsked) apply(l *loop) {
 		u.answer <- updated{keep: l.keep(e, p, u.asked)}
 		return
 	}
-	before := l.model.Size(e)
+	before := l.inventory.Size(e)
 	if p != nil && p.Pool == pools.Other || l.leaves(e) { // its size is known here, and nothing else of it is ours
-		l.model.Resize(e, u.asked)
-		l.followResize(u.id, before, l.model.Size(e), true)
+		l.inventory.Resize(e, u.asked)
+		l.followResize(u.id, before, l.inventory.Size(e), true)
 		u.answer <- updated{}
 		l.fetchPod(e.Container.PodID)
 		return
 	}
 	if gone(u.asker) { // the runtime goes on without an answer, or gives up: it will show
-		undo := l.model.Resize(e, u.asked)
-		after := l.model.Size(e)
+		undo := l.inventory.Resize(e, u.asked)
+		after := l.inventory.Size(e)
 		undo()
 		l.followResize(u.id, before, after, false)
 		return
@@ -68,37 +68,37 @@ func (u updateAsked) apply(l *loop) {
 	if u.asked.CPUs == "" && resized != nil {
 		// The runtime writes the cpuset with the rest: the new one, or it would put the
 		// old one back for a moment. Where others must leave first, that is left to the pass.
-		if cpus, _, _ := l.obtainable(p); cpus.Equal(p.Runs()) && !cpus.Equal(l.tree.Current[e.Path].CPUs) {
+		if cpus, _, _ := l.obtainable(p); cpus.Equal(p.Runs()) && !cpus.Equal(l.cache.Current[e.Path].CPUs) {
 			keep.CPUs = cpus.String()
 		}
 	}
 	if keep.Shares == 0 {
-		l.followResize(u.id, before, l.model.Size(e), true)
+		l.followResize(u.id, before, l.inventory.Size(e), true)
 	}
 	u.answer <- updated{keep: keep}
 	l.fetchPod(e.Container.PodID) // its total is another
 }
 
 // keep is what an update must not change.
-func (l *loop) keep(e *inventory.ContainerEntry, p *pools.Placement, asked cri.Resources) cri.Resources {
+func (l *Loop) keep(e *inventory.Container, p *pools.Placement, asked cri.Resources) cri.Resources {
 	var keep cri.Resources
 	if p != nil && p.Pool == pools.Other {
 		return keep
 	}
-	cpus := l.tree.SettledCPUs(e.Path)
+	cpus := l.cache.SettledCPUs(e.Path)
 	if l.Manager != nil && p != nil {
 		cpus = p.Runs() // nobody has to leave them first
 	}
 	if asked.CPUs != "" && !cpus.IsEmpty() && cpus.String() != asked.CPUs {
 		keep.CPUs = cpus.String()
-		l.tree.Overrule(e.Path)
+		l.cache.NoteOverride(e.Path)
 	}
 	if p == nil {
 		return keep
 	}
 	// An update without CPUs has the runtime write those that are on record. While a seal
 	// is under way these are the old ones, which somebody else may have by now.
-	if asked.CPUs == "" && !cpus.IsEmpty() && cpus.Equal(p.Runs()) && !cpus.Equal(l.tree.Current[e.Path].Recorded) {
+	if asked.CPUs == "" && !cpus.IsEmpty() && cpus.Equal(p.Runs()) && !cpus.Equal(l.cache.Current[e.Path].Recorded) {
 		keep.CPUs = cpus.String()
 	}
 	if asked.Shares != 0 && p.Shares != 0 {
@@ -110,7 +110,7 @@ func (l *loop) keep(e *inventory.ContainerEntry, p *pools.Placement, asked cri.R
 	case asked.Quota != 0 && p.Limit != 0:
 		keep.Quota, keep.Period = desired.LimitOf(p)
 	}
-	if !p.Mems.IsEmpty() && asked.Mems != "" && !l.tree.Busy(e.Path) {
+	if !p.Mems.IsEmpty() && asked.Mems != "" && !l.cache.Busy(e.Path) {
 		keep.Mems = p.Mems.String()
 	}
 	return keep

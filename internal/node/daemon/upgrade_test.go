@@ -23,7 +23,7 @@ import (
 // TestJournalOfAnEarlierBuild: testdata/journal has what earlier builds wrote, by their
 // commit. This one reads it, and would write the same: so the earlier one reads ours.
 func TestJournalOfAnEarlierBuild(t *testing.T) {
-	want := undo.Journal{
+	want := undo.Document{
 		BootID: "11111111-2222-4333-8444-555555555555",
 		Originals: []undo.Original{
 			{Path: "kubepods.slice/a.scope", File: cgroup.FileCPUs, Container: "a", Value: ""},
@@ -42,14 +42,14 @@ func TestJournalOfAnEarlierBuild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := undo.DecodeJournal(b)
+	got, err := undo.Decode(b)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("journal (-written +read):\n%s", d)
 	}
-	again, err := undo.EncodeJournal(got)
+	again, err := undo.Encode(got)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,12 +157,12 @@ func TestUpgradeMovesNobody(t *testing.T) {
 
 // TestJournalVersions: which versions are read.
 func TestJournalVersions(t *testing.T) {
-	b, err := undo.EncodeJournal(sampleJournal())
+	b, err := undo.Encode(sampleJournal())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for version, read := range map[string]bool{"0": false, "1": true, "2": true, "3": false} {
-		_, err := undo.DecodeJournal(bytes.Replace(b, []byte(`"version":2`), []byte(`"version":`+version), 1))
+		_, err := undo.Decode(bytes.Replace(b, []byte(`"version":2`), []byte(`"version":`+version), 1))
 		if (err == nil) != read || err != nil && !errors.Is(err, undo.ErrBadJournal) {
 			t.Errorf("version %s: %v; want it read: %t", version, err, read)
 		}

@@ -59,7 +59,7 @@ func (w *treeWatch) state() telemetry.SourceState {
 }
 
 // watchTree keeps a watcher until ctx ends.
-func (l *loop) watchTree(ctx context.Context) {
+func (l *Loop) watchTree(ctx context.Context) {
 	keepTrying(ctx, func() error {
 		w, err := l.Cgroups.Watch(func() {
 			select {
@@ -93,11 +93,11 @@ type treeWatched struct {
 	err     error
 }
 
-func (e treeWatched) apply(l *loop) {
+func (e treeWatched) apply(l *Loop) {
 	// What happened before is not known; the first Set tells of everything.
 	l.watch.watcher, l.watch.err = e.watcher, e.err
 	clear(l.watch.slices)
-	l.tree.Doubts = true // nor what has become of partitions
+	l.cache.Doubts = true // nor what has become of partitions
 }
 
 // told says that writes to a cgroup, and to crun's in it, are told of. Where a watch could not be made
@@ -111,11 +111,11 @@ func (w *treeWatch) told(s cgroup.State) bool {
 }
 
 // watchAll tells the watcher which cgroups matter after a pass.
-func (l *loop) watchAll() {
+func (l *Loop) watchAll() {
 	if l.watch.watcher == nil {
 		return
 	}
-	pods := slices.AppendSeq(l.model.Slices(), maps.Keys(l.watch.slices))
+	pods := slices.AppendSeq(l.inventory.Slices(), maps.Keys(l.watch.slices))
 	slices.Sort(pods)
 	set := &l.watch.set
 	set.of(l.status.targets, slices.Compact(pods))
@@ -172,71 +172,71 @@ func watchSet(targets []cgroup.Target, pods []cgroup.Path) (files, parents []cgr
 	return files, parents
 }
 
-// heard takes over what the watcher has told, and asks for what it takes: an echo of the
+// takeNotices takes over what the watcher has told, and asks for what it takes: an echo of the
 // daemon's own writes takes nothing.
-func (l *loop) heard() {
+func (l *Loop) takeNotices() {
 	if l.watch.watcher == nil {
 		return
 	}
 	changes, err := l.watch.watcher.Take()
 	if err != nil {
-		l.agenda.add(ofAnybody)
+		l.schedule.add(scopeAll)
 	}
 	for _, c := range changes {
 		switch c.Kind {
 		case cgroup.Overflow:
 			l.log.Warn("changes of cgroups have been lost; all of them are read again")
-			l.tree.DistrustAll()
+			l.cache.InvalidateAll()
 			clear(l.watch.slices)
 			l.list()
-			l.agenda.add(ofAnybody)
+			l.schedule.add(scopeAll)
 		case cgroup.Written:
-			lists := l.heardList(c.Path, c.Name) // also where the cgroup is repaired at once: a list may have shrunk a partition
-			if l.heardWrite(c.Path.Scope(), c.At) {
-				l.agenda.written(c.Path.Scope())
+			lists := l.noticeList(c.Path, c.Name) // also where the cgroup is repaired at once: a list may have shrunk a partition
+			if l.noticeWrite(c.Path.Scope(), c.At) {
+				l.schedule.written(c.Path.Scope())
 			}
-			if lists || l.heardParking(c.Path, c.Name) {
-				l.agenda.add(ofAnybody)
+			if lists || l.noticeParking(c.Path, c.Name) {
+				l.schedule.add(scopeAll)
 			}
 		case cgroup.Appeared:
 			p := c.Path.Join(c.Name)
-			if strangerID(p, l.Driver) != "" {
-				l.exposures.appear(p, c.At)
+			if unidentifiedID(p, l.Driver) != "" {
+				l.exposureMeter.appear(p, c.At)
 			}
 			l.isolation.memory.Appeared(p)
-			l.agenda.add(l.heardChild(p, true))
+			l.schedule.add(l.noticeChild(p, true))
 		case cgroup.Gone:
 			p := c.Path.Join(c.Name)
-			l.exposures.vanish(p)
+			l.exposureMeter.vanish(p)
 			l.isolation.memory.Gone(p)
 			l.departed[p] = true
-			l.agenda.add(l.heardChild(p, false))
+			l.schedule.add(l.noticeChild(p, false))
 		}
 	}
 	if !l.watch.watcher.Settled() {
-		l.agenda.add(ofNobody) // watches have gone with cgroups, or without them: the pass makes them again
+		l.schedule.add(scopeOne) // watches have gone with cgroups, or without them: the pass makes them again
 	}
-	if l.agenda.soon && l.awaited() {
-		l.agenda.add(ofAnybody)
+	if l.schedule.soon && l.awaited() {
+		l.schedule.add(scopeAll)
 	}
 }
 
-// heardWrite compares what a cgroup has with what was read last.
-func (l *loop) heardWrite(p cgroup.Path, at time.Time) bool {
-	c, known := l.tree.Current[p]
-	if !known || l.tree.Stale[p] {
+// noticeWrite compares what a cgroup has with what was read last.
+func (l *Loop) noticeWrite(p cgroup.Path, at time.Time) bool {
+	c, known := l.cache.Current[p]
+	if !known || l.cache.Stale[p] {
 		// It is read in the next pass, if anybody needs it; at once, where it is placed.
 		if l.beside(p) {
-			l.doubt(p)
+			l.recheckPartitions(p)
 		}
-		return known && c.Exists && !l.tree.Busy(p)
+		return known && c.Exists && !l.cache.Busy(p)
 	}
-	if !c.Exists && l.model.Unready(&cgroup.Target{Container: l.model.Container(p)}) {
+	if !c.Exists && l.inventory.Unready(&cgroup.Target{Container: l.inventory.Container(p)}) {
 		return false // it is being made
 	}
 	if c.Exists {
 		st, err := l.Cgroups.Read(p)
-		if err == nil && l.tree.Busy(p) && st.CPUs.Equal(c.Pending) {
+		if err == nil && l.cache.Busy(p) && st.CPUs.Equal(c.Pending) {
 			c.CPUs = c.Pending // a seal of the daemon's own arrives
 		}
 		if err == nil && kernelstate.SameRequests(c.State, st) {
@@ -244,66 +244,66 @@ func (l *loop) heardWrite(p cgroup.Path, at time.Time) bool {
 			return moved || ended
 		}
 	}
-	l.drifts.hear(p, at)
-	l.tree.Distrust(p)
-	l.doubt(p) // a sibling's cpuset, too, can break a partition
+	l.drifts.noteEvent(p, at)
+	l.cache.Invalidate(p)
+	l.recheckPartitions(p) // a sibling's cpuset, too, can break a partition
 	return true
 }
 
 // runsElsewhere takes over where a cgroup runs, if that is not where it ran when it was read
 // last: a read that a write comes between has the files before and after it, and whether
 // somebody is on another's CPUs is decided by this one.
-func (l *loop) runsElsewhere(p cgroup.Path, effective cpuset.Set) bool {
-	c := l.tree.Current[p]
+func (l *Loop) runsElsewhere(p cgroup.Path, effective cpuset.Set) bool {
+	c := l.cache.Current[p]
 	if c.Effective.Equal(effective) {
 		return false
 	}
 	c.Effective = effective
-	l.tree.Current[p] = c
+	l.cache.Current[p] = c
 	return true
 }
 
 // endedUnseen says that a cgroup is a partition by the last look at partitions, and is none
 // any more: somebody has ended it before the rest of it was read.
-func (l *loop) endedUnseen(p cgroup.Path, is cgroup.PartitionState) bool {
+func (l *Loop) endedUnseen(p cgroup.Path, is cgroup.PartitionState) bool {
 	w, settled := l.isolation.settled[p]
 	if !settled || l.isolation.outcomes[p].Phase != cgroup.PartitionInForce || is.Is(w.Type) {
 		return false
 	}
-	l.doubt(p)
+	l.recheckPartitions(p)
 	return true
 }
 
-// heardChild is told of a cgroup that has come or gone. What the runtime will tell,
+// noticeChild is told of a cgroup that has come or gone. What the runtime will tell,
 // too, is only looked at again.
-func (l *loop) heardChild(p cgroup.Path, there bool) concern {
+func (l *Loop) noticeChild(p cgroup.Path, there bool) scope {
 	if _, _, inPod := cgroup.PodOf(p.Parent()); !inPod {
 		if _, _, isPod := cgroup.PodOf(p); isPod {
-			l.heardPod(p, there)
+			l.noticePod(p, there)
 		}
 	}
 	scope := p.Scope()
-	if _, known := l.tree.Current[scope]; known || l.status.vanished[scope] != "" {
-		l.tree.Distrust(scope)
-		if !there || l.model.Unready(&cgroup.Target{Container: l.model.Container(scope)}) {
-			return ofNobody // it is over, or the runtime asks before anything runs in it
+	if _, known := l.cache.Current[scope]; known || l.status.vanished[scope] != "" {
+		l.cache.Invalidate(scope)
+		if !there || l.inventory.Unready(&cgroup.Target{Container: l.inventory.Container(scope)}) {
+			return scopeOne // it is over, or the runtime asks before anything runs in it
 		}
-		return ofAnybody
+		return scopeAll
 	}
-	if there && l.meet(p) {
-		return ofAnybody
+	if there && l.trackCgroup(p) {
+		return scopeAll
 	}
 	if !there {
-		delete(l.strangers, p)
+		delete(l.unidentified, p)
 		if l.outOfTheWay(p) {
-			return ofAnybody
+			return scopeAll
 		}
 	}
-	return ofNothing
+	return scopeNone
 }
 
-// heardPod follows the cgroups of pods: their containers appear in them.
-func (l *loop) heardPod(p cgroup.Path, there bool) {
+// noticePod follows the cgroups of pods: their containers appear in them.
+func (l *Loop) noticePod(p cgroup.Path, there bool) {
 	if !there {
 		delete(l.watch.slices, p)
 		return

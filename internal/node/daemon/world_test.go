@@ -18,7 +18,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/control"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
-	previews "github.com/cpupoold/cpupoold/internal/node/preview"
+	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode/scenario"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -316,7 +316,7 @@ type inspection struct {
 	again  bool // it has been put back
 }
 
-func (i inspection) apply(l *loop) {
+func (i inspection) apply(l *Loop) {
 	if !i.again {
 		i.again = true
 		l.box.Mu.Lock()
@@ -333,34 +333,34 @@ func (i inspection) apply(l *loop) {
 		"faults":              len(l.faults(now)) > 0,
 		"writing":             l.working(now),
 		"asking the kubelet":  l.hints.Asking || hintsWaiting(l.hints, now),
-		"asking systemd":      l.model.Unnamed(l.settings.UnitNames()) || len(l.status.leaving) > 0,
+		"asking systemd":      l.inventory.Unnamed(l.settings.UnitNames()) || len(l.status.leaving) > 0,
 		"reverting units":     len(l.status.reverting) > 0,
 		"bad configuration":   l.status.configErr != nil,
 		"writing files":       l.applications.busy,
-		"reading":             len(l.tree.Stale) > 0,
+		"reading":             len(l.cache.Stale) > 0,
 		"watching cgroups":    l.watch.watcher == nil || len(l.watch.wake) > 0,
 		"stopping containers": false,
 	}
 	for _, o := range l.isolation.outcomes {
 		busy["making partitions"] = busy["making partitions"] || o.Phase != cgroup.PartitionInForce
 	}
-	for _, e := range l.model.Containers {
+	for _, e := range l.inventory.Containers {
 		if e.Unconfirmed {
 			busy["waiting for the runtime to show what NRI has told of"] = true
 		}
 	}
-	for k, x := range l.refusals.now {
-		if x.Stopped && l.model.Containers[k.id] != nil {
+	for k, x := range l.refusalLog.now {
+		if x.Stopped && l.inventory.Containers[k.id] != nil {
 			busy["stopping containers"] = true
 		}
 	}
 	maps.DeleteFunc(busy, func(_ string, is bool) bool { return !is })
 	resting := len(busy) == 0
 	asPlanned := slices.DeleteFunc(slices.Clone(l.status.targets), func(t cgroup.Target) bool {
-		c := l.tree.Current[t.Path]
+		c := l.cache.Current[t.Path]
 		return !c.Exists || cgroup.Verify(t, c.State) != nil
 	})
-	i.seen <- sight{busy: busy, asPlanned: asPlanned, plan: l.status.plan, pools: l.settings.Pools, resting: resting, journaled: l.ledger.Durable == l.ledger.Changes,
+	i.seen <- sight{busy: busy, asPlanned: asPlanned, plan: l.status.plan, pools: l.settings.Pools, resting: resting, journaled: l.journal.Durable == l.journal.Changes,
 		connected: l.status.stream == cri.Connected, cpus: l.settings.Topology}
 }
 
@@ -377,13 +377,13 @@ func (w *world) inspect() sight {
 
 type nothing struct{}
 
-func (nothing) apply(*loop) {}
+func (nothing) apply(*Loop) {}
 
 // relist is a resync, for the half second in which a daemon that has started does
 // not get events yet.
 type relist struct{}
 
-func (relist) apply(l *loop) { l.list() }
+func (relist) apply(l *Loop) { l.list() }
 
 // look takes a look, and says whether the daemon rests and has seen everything: now,
 // and after one more pass.
@@ -403,7 +403,7 @@ func (w *world) rest() error {
 	if err := w.remembers(); err != nil {
 		return err
 	}
-	w.r.loop.box.Post(reexecuted{}) // what was done behind its back counts too
+	w.r.loop.box.Post(systemdReloaded{}) // what was done behind its back counts too
 	return w.await("the daemon to rest", w.look)
 }
 
@@ -465,7 +465,7 @@ func (w *world) Check() error {
 	if !w.seen.plan.Resting.IsEmpty() {
 		w.rested++
 	}
-	w.r.inspect(func(l *loop) {
+	w.r.inspect(func(l *Loop) {
 		alone, err := checkAlone(l)
 		w.alone += alone
 		errs = append(errs, err)
@@ -548,7 +548,7 @@ func (w *world) compareCold() error {
 	if err := s.Change(o.Config, o.Topology, nil); err != nil {
 		return err
 	}
-	p, err := previews.PreviewOf(w.t.Context(), w.host(), s, w.journal(), pools.NamespaceRights{}, time.Now())
+	p, err := preview.PreviewOf(w.t.Context(), w.host(), s, w.journal(), pools.NamespaceRights{}, time.Now())
 	if err != nil {
 		return err
 	}

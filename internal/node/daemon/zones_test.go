@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	cluster "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
@@ -21,16 +21,16 @@ func TestClusterTopology(t *testing.T) {
 	r := n.start()
 	r.view("first pass", func(v *telemetry.View) bool { return v.Ready && len(v.Containers) == 2 })
 	distances := []map[int]int{{0: 10, 1: 21}, {0: 21, 1: 10}}
-	want := &cluster.Topology{
+	want := &nodestatus.Topology{
 		Policy: "best-effort",
-		Zones: []cluster.Zone{
-			{ID: 0, Distances: distances[0], Resources: map[string]cluster.Room{"cpu": {Capacity: 4000, Allocatable: 2000, Available: 2000}, guaranteedCPUs: {}}},
-			{ID: 1, Distances: distances[1], Resources: map[string]cluster.Room{
+		Zones: []nodestatus.Zone{
+			{ID: 0, Distances: distances[0], Resources: map[string]nodestatus.Room{"cpu": {Capacity: 4000, Allocatable: 2000, Available: 2000}, guaranteedCPUs: {}}},
+			{ID: 1, Distances: distances[1], Resources: map[string]nodestatus.Room{
 				"cpu":          {Capacity: 4000, Allocatable: 4000, Available: 2000},
 				guaranteedCPUs: {Capacity: 4000, Allocatable: 4000, Available: 2000},
 			}},
 		},
-		Pods: []cluster.PodName{{Namespace: "ran", Name: "du"}, {Namespace: "default", Name: "web"}},
+		Pods: []nodestatus.PodName{{Namespace: "ran", Name: "du"}, {Namespace: "default", Name: "web"}},
 	}
 	if diff := cmp.Diff(want, r.shown().Topology); diff != "" {
 		t.Errorf("topology (-want +got):\n%s", diff)

@@ -4,7 +4,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 )
 
-// formulaFound is the answer of the OCI runtime to the question for its version.
+// FormulaFound is the answer of the OCI runtime to the question for its version.
 type FormulaFound struct {
 	Formula config.WeightFormula
 	Version string // as the runtime prints it

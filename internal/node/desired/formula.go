@@ -15,7 +15,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// containerWeight converts shares as the node's OCI runtime does: a container
+// ContainerWeight converts shares as the node's OCI runtime does: a container
 // with the weight of the other formula is unequal to its neighbours by a factor
 // of 2 to 3. No shares give no weight.
 func ContainerWeight(f config.WeightFormula, shares uint64) uint64 {
@@ -29,7 +29,7 @@ func ContainerWeight(f config.WeightFormula, shares uint64) uint64 {
 	}
 }
 
-// observeFormula tells the formula from a weight that the runtime itself has
+// ObserveFormula tells the formula from a weight that the runtime itself has
 // made of shares. Shares of 2 and less, and both ends of the scale, are the same
 // in both.
 func ObserveFormula(shares, weight uint64) (config.WeightFormula, bool) {
@@ -48,7 +48,7 @@ func ObserveFormula(shares, weight uint64) (config.WeightFormula, bool) {
 // runtimeVersion matches "runc version 1.3.2+ds1" and "crun version 1.21".
 var runtimeVersion = regexp.MustCompile(`^(runc|crun) version (\d+)\.(\d+)(?:\.(\d+))?`)
 
-// formulaOfVersion tells the formula from what an OCI runtime prints for
+// FormulaOfVersion tells the formula from what an OCI runtime prints for
 // --version.
 func FormulaOfVersion(out string) (config.WeightFormula, error) {
 	line, _, _ := strings.Cut(out, "\n")
@@ -79,7 +79,7 @@ func FormulaOfVersion(out string) (config.WeightFormula, error) {
 // pass waits for the answer.
 const versionTimeout = 5 * time.Second
 
-// askFormula runs the OCI runtime for its version, and returns what it was. It
+// AskFormula runs the OCI runtime for its version, and returns what it was. It
 // serves until a container shows the formula; without an answer that is the
 // current one.
 func AskFormula(ctx context.Context) FormulaFound {
@@ -98,9 +98,9 @@ func AskFormula(ctx context.Context) FormulaFound {
 	return FormulaFound{Formula: config.WeightQuadratic, Version: "unknown"}
 }
 
-// witness looks for a container whose weight the OCI runtime made of shares that
+// FormulaWitness looks for a container whose weight the OCI runtime made of shares that
 // are known, and that the daemon has never touched.
-func Witness(m *inventory.Model, current map[cgroup.Path]cgroup.Current, l *undo.Ledger) (id string, f config.WeightFormula, ok bool) {
+func FormulaWitness(m *inventory.Inventory, current map[cgroup.Path]cgroup.Current, l *undo.Journal) (id string, f config.WeightFormula, ok bool) {
 	for id, e := range m.Containers {
 		c, known := current[e.Path]
 		if !known || !c.Exists || l.Touched(e.Path, cgroup.FileWeight) {

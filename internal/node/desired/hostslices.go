@@ -3,7 +3,7 @@ package desired
 import (
 	"slices"
 
-	services "github.com/cpupoold/cpupoold/internal/node/hostslices"
+	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -35,7 +35,7 @@ func (s *Settings) hostCPUs(shared cpuset.Set) cpuset.Set {
 	return s.Pools.Partitions[i].CPUs
 }
 
-// hostUnits are the units of host services; none if they are left alone.
+// HostUnits are the units of host services; none if they are left alone.
 func (s *Settings) HostUnits() []string {
 	if s.hostCPUs(s.Pools.Shared).IsEmpty() {
 		return nil
@@ -43,38 +43,38 @@ func (s *Settings) HostUnits() []string {
 	return s.Config.HostUnits()
 }
 
-// verdicts say what becomes of host services beside the targets of a plan.
-func (s Scene) Verdicts(plan pools.Plan, want []cgroup.Target) []services.Verdict {
+// Verdicts say what becomes of host services beside the targets of a plan.
+func (s Input) Verdicts(plan pools.Plan, want []cgroup.Target) []hostslices.Verdict {
 	names := s.Settings.HostUnits()
 	if len(names) == 0 {
 		return nil
 	}
-	var units []services.Unit
+	var units []hostslices.Unit
 	for _, name := range names {
-		u := services.Unit{Name: name}
+		u := hostslices.Unit{Name: name}
 		if e := s.Model.Units[name]; e != nil {
 			_, ours := s.Ledger.Originals[undo.OriginalKey{Unit: e.Unit.Name, File: cgroup.FileCPUs}]
 			u.Unit, u.Files, u.Ours = e.Unit, e.Files, ours
 		}
 		units = append(units, u)
 	}
-	var placed []services.Placed
+	var placed []hostslices.Placed
 	for _, t := range want {
 		if t.Unit != "" && !t.Around {
-			p := services.Placed{Name: t.Unit, Path: t.Path, CPUs: t.CPUs}
+			p := hostslices.Placed{Name: t.Unit, Path: t.Path, CPUs: t.CPUs}
 			if e := s.Model.Units[s.Model.UnitAt(t.Path)]; e != nil {
 				p.Had = e.Unit.CPUs
 			}
 			placed = append(placed, p)
 		}
 	}
-	return services.Decide(units, s.Settings.hostCPUs(plan.Shared).Difference(plan.TheirsAlone), placed, s.Model.PodCgroups())
+	return hostslices.Decide(units, s.Settings.hostCPUs(plan.Shared).Difference(plan.TheirsAlone), placed, s.Model.PodCgroups())
 }
 
 // withHost adds the host's services to the targets of a plan.
-func (s Scene) withHost(plan pools.Plan, want []cgroup.Target) []cgroup.Target {
+func (s Input) withHost(plan pools.Plan, want []cgroup.Target) []cgroup.Target {
 	for _, v := range s.Verdicts(plan, want) {
-		if v.State != services.Confined {
+		if v.State != hostslices.Confined {
 			continue
 		}
 		t := cgroup.Target{Path: v.Path, Unit: v.Unit, CPUs: v.CPUs, Around: true, Weight: s.Settings.Config.HostSlices.Weight, Reason: "services of the host"}

@@ -20,19 +20,19 @@ func (s *Settings) Partitions(kernel cgroup.PartitionKernel) (on bool, why strin
 	return true, ""
 }
 
-// partitionable says that the kernel can keep all others off a target's CPUs: a
+// Partitionable says that the kernel can keep all others off a target's CPUs: a
 // partition has no CPU that somebody else is on.
 func Partitionable(t cgroup.Target) bool { return t.Exclusive && t.Mixed.IsEmpty() }
 
-// unpartitionable is why an owner that shares CPUs is no partition.
+// Unpartitionable is why an owner that shares CPUs is no partition.
 func Unpartitionable(t cgroup.Target) string {
 	return fmt.Sprintf("it runs on CPUs %s beside its own, which others run on too, and a partition has none such; load balancing stays on", t.Mixed)
 }
 
-// partitionType is isolated for containers whose pod switches load balancing off, and for
+// PartitionType is isolated for containers whose pod switches load balancing off, and for
 // those on CPUs of isolcpus= alone: there is no balancing there anyway, and from kernel
 // 7.0 on such CPUs can be in no root partition (prstate_housekeeping_conflict).
-func (s *Settings) PartitionType(m *inventory.Model, t cgroup.Target, kernel cgroup.PartitionKernel) cgroup.PartitionType {
+func (s *Settings) PartitionType(m *inventory.Inventory, t cgroup.Target, kernel cgroup.PartitionKernel) cgroup.PartitionType {
 	if kernel.Settled && t.CPUs.IsSubsetOf(s.Topology.Isolated) {
 		return cgroup.IsolatedPartition
 	}

@@ -23,30 +23,30 @@ const (
 	CodeKubeletUnheard   pools.Code = "KubeletUnheard"   // its writes cannot be changed while it makes them
 )
 
-// kubeletCPUs are what is known of the kubelet's choice.
-type KubeletCPUs struct {
+// StaticKubelet are what is known of the kubelet's choice.
+type StaticKubelet struct {
 	Held   []pools.Assignment
 	Shared cpuset.Set // its default set; empty if that is not known
 	Policy string
-	// told says that an answer has come, of whatever kind; err is why nothing newer is
+	// Told says that an answer has come, of whatever kind; err is why nothing newer is
 	// known, retry when it is asked for again.
 	Told  bool
 	Err   error
 	Retry time.Time
-	// due says that there may be another answer by now; asking that one is under way.
+	// Due says that there may be another answer by now; asking that one is under way.
 	Due, Asking bool
 }
 
-// kubeletTold is the kubelet's choice. If its file cannot be read, listed is what
+// KubeletStatus is the kubelet's choice. If its file cannot be read, listed is what
 // PodResources says.
-type KubeletTold struct {
+type KubeletStatus struct {
 	state   podresources.CPUState
 	Err     error
 	Listed  []podresources.Container
 	ListErr error
 }
 
-func LookAtKubelet(h *hostenv.Host, ctx context.Context) (e KubeletTold) {
+func FetchKubelet(h *hostenv.Host, ctx context.Context) (e KubeletStatus) {
 	ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
 	defer cancel()
 	if e.state, e.Err = h.Manager.State(ctx); e.Err == nil {
@@ -58,8 +58,8 @@ func LookAtKubelet(h *hostenv.Host, ctx context.Context) (e KubeletTold) {
 	return e
 }
 
-// take takes an answer over. uidOf finds a pod by namespace and name.
-func (k *KubeletCPUs) Take(e KubeletTold, uidOf func(namespace, name string) string) {
+// Take takes an answer over. uidOf finds a pod by namespace and name.
+func (k *StaticKubelet) Take(e KubeletStatus, uidOf func(namespace, name string) string) {
 	if k.Err = e.Err; e.Err == nil {
 		k.Policy, k.Shared = e.state.Policy, e.state.Default
 		k.Held = make([]pools.Assignment, 0, len(e.state.Holdings))
@@ -83,7 +83,7 @@ func (k *KubeletCPUs) Take(e KubeletTold, uidOf func(namespace, name string) str
 	}
 }
 
-// asKubelet makes originals of containers what a static kubelet would write now. What it
+// AsKubelet makes originals of containers what a static kubelet would write now. What it
 // asked for when it made them may be somebody's own by now, and it does not write again
 // what it believes to be there. If its choice is not known they stay as they are.
 func AsKubelet(h *hostenv.Host, ctx context.Context, all []undo.Original) ([]undo.Original, error) {
@@ -109,8 +109,8 @@ func AsKubelet(h *hostenv.Host, ctx context.Context, all []undo.Original) ([]und
 	return all, nil
 }
 
-// has are all CPUs that somebody has from the kubelet alone.
-func (k *KubeletCPUs) Has() cpuset.Set {
+// Has are all CPUs that somebody has from the kubelet alone.
+func (k *StaticKubelet) Has() cpuset.Set {
 	var all cpuset.Set
 	for _, a := range k.Held {
 		all = all.Union(a.CPUs)
@@ -120,23 +120,23 @@ func (k *KubeletCPUs) Has() cpuset.Set {
 
 // beside are the pools of a node on which the kubelet has chosen: what containers
 // without CPUs of their own have is the shared pool.
-func (k *KubeletCPUs) beside(p pools.Pools, online cpuset.Set) pools.Pools {
+func (k *StaticKubelet) beside(p pools.Pools, online cpuset.Set) pools.Pools {
 	if shared := k.Shared.Intersection(online); p.Kubelet && !shared.IsEmpty() {
 		p.Shared = shared
 	}
 	return p
 }
 
-// static is the CPU manager policy with which the kubelet gives CPUs away.
+// Static is the CPU manager policy with which the kubelet gives CPUs away.
 const Static = "static"
 
-// readKubelet is what the kubelet has chosen, for those who look and do not stay. A file
+// ReadKubelet is what the kubelet has chosen, for those who look and do not stay. A file
 // that cannot be read is an error: they have nothing from before.
-func ReadKubelet(h *hostenv.Host, ctx context.Context, m *inventory.Model) (k KubeletCPUs, err error) {
+func ReadKubelet(h *hostenv.Host, ctx context.Context, m *inventory.Inventory) (k StaticKubelet, err error) {
 	if h.Manager == nil {
 		return k, nil
 	}
-	e := LookAtKubelet(h, ctx)
+	e := FetchKubelet(h, ctx)
 	k.Take(e, m.UidOf)
 	if e.Err != nil && e.ListErr != nil {
 		return k, errors.Join(e.Err, e.ListErr)

@@ -7,12 +7,12 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// machineOf is what the machine gives, as it has booted.
+// MachineOf is what the machine gives, as it has booted.
 func (s *Settings) MachineOf(b hostenv.BootFacts) noise.Machine {
 	return noise.Machine{Boot: b.Boot, Isolated: s.Topology.Isolated, NohzFull: s.Topology.NohzFull}
 }
 
-// bootArguments are those that the machine lacks for who has CPUs of its own: for the
+// BootArguments are those that the machine lacks for who has CPUs of its own: for the
 // whole pool where it is a list. What is carved out of the shared pool is known only
 // when somebody has it.
 func (s *Settings) BootArguments(b hostenv.BootFacts, owned cpuset.Set) []string {
@@ -35,7 +35,7 @@ type soleOwner struct {
 	Cpus          cpuset.Set
 }
 
-// soleOwners are those of a plan that can run now, in its order.
+// SoleOwners are those of a plan that can run now, in its order.
 func SoleOwners(plan pools.Plan) []soleOwner {
 	var all []soleOwner
 	for _, pod := range plan.Pods {

@@ -17,22 +17,22 @@ import (
 // is all that is done about it here: the plan has no targets for them, and what has no
 // target is neither written nor watched nor repaired (pkg/pools, foreign.go).
 
-// others is what is known of other managers.
-type Others struct {
+// OtherManagers is what is known of other managers.
+type OtherManagers struct {
 	Crio managers.CRIO
-	// told are the claims that the log has.
+	// Told are the claims that the log has.
 	Told map[string]bool
 }
 
-// codeOtherManager is the code of managers that have appeared although the
+// CodeOtherManager is the code of managers that have appeared although the
 // configuration wants none beside cpupoold.
 const CodeOtherManager pools.Code = pools.CodeOtherManager
 
-// learn takes over what a listing has read. What was read of a file that cannot be
+// Learn takes over what a listing has read. What was read of a file that cannot be
 // understood now may still be in force. A container that CRI-O has placed stays so: its
 // cpuset is written when it is made, and not taken back. A file may also be missing for
 // no longer than it takes to replace it.
-func (o *Others) Learn(crio managers.CRIO, m *inventory.Model) {
+func (o *OtherManagers) Learn(crio managers.CRIO, m *inventory.Inventory) {
 	for _, e := range m.Containers {
 		if pod := m.Pods[e.Container.PodID]; pod != nil {
 			if claim, is := o.Configured(pod, e); is {
@@ -52,33 +52,33 @@ func (o *Others) Learn(crio managers.CRIO, m *inventory.Model) {
 // looks the same from here.
 const byPlugin = "another NRI plugin or a static kubelet"
 
-// withoutPlugin is what to do about either.
+// WithoutPlugin is what to do about either.
 const WithoutPlugin = "remove the plugin, or set otherManagers.nriPlugins: standDown; if it is the kubelet, give that cpuManagerPolicy: none, or set guaranteed.exclusive: kubelet and restart the daemon"
 
-// configured says whether CRI-O places a container, as its files are now.
-func (o *Others) Configured(pod *inventory.PodEntry, e *inventory.ContainerEntry) (managers.Claim, bool) {
+// Configured says whether CRI-O places a container, as its files are now.
+func (o *OtherManagers) Configured(pod *inventory.Pod, e *inventory.Container) (managers.Claim, bool) {
 	return o.Crio.Claim(managers.Container{
 		Name: e.Container.Name, Annotations: pod.Pod.Annotations, Handler: pod.Pod.RuntimeHandler,
-		WholeCPUs: pod.Qos == pools.QoSGuaranteed && inventory.ExclusiveCPUs(inventory.Asked(e.Container)) > 0,
+		WholeCPUs: pod.Qos == pools.QoSGuaranteed && inventory.ExclusiveCPUs(inventory.RequestOf(e.Container)) > 0,
 	})
 }
 
-// claim says who else places a container, or has placed it.
-func (o *Others) Claim(pod *inventory.PodEntry, e *inventory.ContainerEntry) (managers.Claim, bool) {
+// Claim says who else places a container, or has placed it.
+func (o *OtherManagers) Claim(pod *inventory.Pod, e *inventory.Container) (managers.Claim, bool) {
 	claim, is := o.Configured(pod, e)
 	switch {
 	case is:
 		return claim, true
 	case e.Claimed.Kind != "":
 		return e.Claimed, true
-	case e.Foreign:
+	case e.PlacedElsewhere:
 		return managers.Claim{Kind: managers.NRIPlugins, By: byPlugin}, true
 	}
 	return managers.Claim{}, false
 }
 
-// mark finds the containers of others among pods.
-func (o *Others) Mark(m *inventory.Model, pods []pools.Pod, online cpuset.Set, read func(cgroup.Path) (cgroup.State, error)) {
+// Mark finds the containers of others among pods.
+func (o *OtherManagers) Mark(m *inventory.Inventory, pods []pools.Pod, online cpuset.Set, read func(cgroup.Path) (cgroup.State, error)) {
 	for i := range pods {
 		for j := range pods[i].Containers {
 			ctr := &pods[i].Containers[j]
@@ -93,10 +93,10 @@ func (o *Others) Mark(m *inventory.Model, pods []pools.Pod, online cpuset.Set, r
 	}
 }
 
-// sharesOfOne are the CFS shares of one CPU.
+// SharesOfOne are the CFS shares of one CPU.
 const SharesOfOne = 1024
 
-// stance is what the configuration says about a manager.
+// Stance is what the configuration says about a manager.
 func (s *Settings) Stance(k managers.Kind) config.Stance {
 	switch c := s.Config.OtherManagers; k {
 	case managers.CRIOWorkloads:

@@ -4,15 +4,15 @@ import (
 	"slices"
 
 	"github.com/cpupoold/cpupoold/internal/node/audit"
-	services "github.com/cpupoold/cpupoold/internal/node/hostslices"
+	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// ownership is a plan as the audit sees it. Who has exited has nothing, and pools that
+// Ownership is a plan as the audit sees it. Who has exited has nothing, and pools that
 // have all CPUs own none.
-func Ownership(plan pools.Plan, m *inventory.Model, hosts []services.Verdict, s *Settings) audit.Ownership {
+func Ownership(plan pools.Plan, m *inventory.Inventory, hosts []hostslices.Verdict, s *Settings) audit.Ownership {
 	var (
 		o     audit.Ownership
 		owned cpuset.Set
@@ -46,7 +46,7 @@ func Ownership(plan pools.Plan, m *inventory.Model, hosts []services.Verdict, s 
 		place(p)
 	}
 	for _, v := range hosts {
-		if v.State == services.Confined {
+		if v.State == hostslices.Confined {
 			place(audit.Place{PoolName: auditPool(pools.Management, s.Config.HostSlices.Pool), Name: v.Name, Cgroup: string(v.Path), CPUs: v.CPUs})
 		}
 	}

@@ -12,13 +12,13 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// codePower is the code of containers that ask for something about the power of their
+// CodePower is the code of containers that ask for something about the power of their
 // CPUs and do not get it.
 const CodePower pools.Code = "PowerNotGiven"
 
-// powerWish is what containers ask of the power of the CPUs that they have for themselves,
+// PowerWish is what containers ask of the power of the CPUs that they have for themselves,
 // and what of it they do not get. What CRI-O's hooks do for a container is left to them.
-func (s *Settings) PowerWish(plan pools.Plan, m *inventory.Model, o *Others, machine power.Machine) (map[tune.Knob]string, []pools.Problem) {
+func (s *Settings) PowerWish(plan pools.Plan, m *inventory.Inventory, o *OtherManagers, machine power.Machine) (map[tune.Knob]string, []pools.Problem) {
 	if len(s.Config.Power) == 0 {
 		return nil, nil // the annotations are CRI-O's, and nothing here is about them
 	}
@@ -53,7 +53,7 @@ func (s *Settings) PowerWish(plan pools.Plan, m *inventory.Model, o *Others, mac
 }
 
 // leavePower leaves out what CRI-O's hooks do.
-func (o *Others) leavePower(pod *inventory.PodEntry, e *inventory.ContainerEntry, asked workload.PowerAsked) workload.PowerAsked {
+func (o *OtherManagers) leavePower(pod *inventory.Pod, e *inventory.Container, asked workload.PowerAsked) workload.PowerAsked {
 	ctr := managers.Container{Name: e.Container.Name, Annotations: pod.Pod.Annotations, Handler: pod.Pod.RuntimeHandler, WholeCPUs: true}
 	for _, v := range []*workload.PowerValue{&asked.CStates, &asked.Governor} {
 		if !strings.Contains(v.Key, ".crio.io") {

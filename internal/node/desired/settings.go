@@ -14,11 +14,11 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// errOtherOwner refuses a change that only a start can make: preflight has looked at
+// ErrOtherOwner refuses a change that only a start can make: preflight has looked at
 // the kubelet's policy for the value before.
 var ErrOtherOwner = errors.New("guaranteed.exclusive is another one: who gives containers CPUs does not change while the daemon runs; restart it, with the kubelet's cpuManagerPolicy to match")
 
-// settings are the configuration in force on the machine that it is for.
+// Settings are the configuration in force on the machine that it is for.
 type Settings struct {
 	Config   *config.Config
 	Topology *topology.Topology
@@ -26,13 +26,13 @@ type Settings struct {
 	Pools    pools.Pools
 	Names    workload.Names
 	Now      undo.Accepted // describes pools and machine
-	// fits is what is to be remembered of pools that fit this machine; nil when
+	// Fits is what is to be remembered of pools that fit this machine; nil when
 	// they had to be adapted, and adapted says how.
 	Fits    *undo.Accepted
 	Adapted []string
 }
 
-// fixed are keys of the configuration that are read at the start only, and of
+// Fixed are keys of the configuration that are read at the start only, and of
 // which old and new differ.
 func Fixed(old, changed *config.Config) []string {
 	var keys []string
@@ -61,7 +61,7 @@ func Fixed(old, changed *config.Config) []string {
 	return keys
 }
 
-// begin makes the settings of a daemon that starts. It does not refuse pools that do
+// Begin makes the settings of a daemon that starts. It does not refuse pools that do
 // not fit the machine: a node that boots must not wait for somebody to correct a
 // file, and a lost journal cannot tell what was right before. What is wrong comes
 // back, and the pools in force are what of them can be had.
@@ -73,7 +73,7 @@ func (s *Settings) Begin(c *config.Config, t *topology.Topology) (unfit, err err
 	return unfit, err
 }
 
-// change replaces the settings, or leaves them as they are if the configuration
+// Change replaces the settings, or leaves them as they are if the configuration
 // does not fit the machine. One whose pools did fit another machine, before, is
 // adapted, and so is one with those that are in force.
 func (s *Settings) Change(c *config.Config, t *topology.Topology, before *undo.Accepted) error {
@@ -112,11 +112,11 @@ func (s *Settings) set(c *config.Config, t *topology.Topology, adapt func(now un
 	return nil
 }
 
-// unitNames are the systemd units of the configuration: those with a place of their
+// UnitNames are the systemd units of the configuration: those with a place of their
 // own, and those of host services.
 func (s *Settings) UnitNames() []string { return slices.Concat(s.PlacedNames(), s.HostUnits()) }
 
-// placedNames are those with a place of their own.
+// PlacedNames are those with a place of their own.
 func (s *Settings) PlacedNames() []string {
 	names := make([]string, len(s.Pools.Units))
 	for i, u := range s.Pools.Units {
@@ -125,10 +125,10 @@ func (s *Settings) PlacedNames() []string {
 	return names
 }
 
-// offline are the CPUs that pools would have if they were online.
+// Offline are the CPUs that pools would have if they were online.
 func (s *Settings) Offline() cpuset.Set { return s.Pools.Offline.Union(s.Pools.Away) }
 
-// nodes are the IDs of the NUMA nodes that CPUs are in.
+// Nodes are the IDs of the NUMA nodes that CPUs are in.
 func (s *Settings) Nodes(cpus cpuset.Set) cpuset.Set {
 	var ids []int
 	for _, n := range s.Topology.Nodes {
@@ -139,7 +139,7 @@ func (s *Settings) Nodes(cpus cpuset.Set) cpuset.Set {
 	return cpuset.Of(ids...)
 }
 
-// housekeeping are the CPUs of all who have none of their own.
+// Housekeeping are the CPUs of all who have none of their own.
 func (s *Settings) Housekeeping() cpuset.Set {
 	cpus := s.Pools.Shared
 	for _, part := range s.Pools.Partitions {

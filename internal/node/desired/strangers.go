@@ -5,7 +5,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// ownedBy are the CPUs of a plan that somebody has for himself.
+// OwnedBy are the CPUs of a plan that somebody has for himself.
 func OwnedBy(p pools.Plan) cpuset.Set {
 	owned := p.Idle
 	for _, a := range p.Assignments {

@@ -9,10 +9,10 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// targets translates a plan into the desired state of each cgroup. Containers
+// Targets translates a plan into the desired state of each cgroup. Containers
 // that have exited, and those whose cgroup is unknown, have none. A quota is put
 // back where it has been lifted: elsewhere it is the kubelet's.
-func Targets(p pools.Plan, m *inventory.Model, f config.WeightFormula, sliceWeights bool, lifted func(cgroup.Path) bool) []cgroup.Target {
+func Targets(p pools.Plan, m *inventory.Inventory, f config.WeightFormula, sliceWeights bool, lifted func(cgroup.Path) bool) []cgroup.Target {
 	out := make([]cgroup.Target, 0, len(p.Pods)+containersOf(&p)+len(p.Units))
 	for i := range p.Pods {
 		pod := &p.Pods[i]
@@ -42,7 +42,7 @@ func containersOf(p *pools.Plan) (n int) {
 	return n
 }
 
-func sliceTarget(pod pools.PodPlan, m *inventory.Model, weights bool, lifted func(cgroup.Path) bool) (cgroup.Target, bool) {
+func sliceTarget(pod pools.PodPlan, m *inventory.Inventory, weights bool, lifted func(cgroup.Path) bool) (cgroup.Target, bool) {
 	if !weights {
 		pod.Shares = 0
 	}
@@ -70,12 +70,12 @@ func sliceTarget(pod pools.PodPlan, m *inventory.Model, weights bool, lifted fun
 	}, true
 }
 
-func ContainerTarget(c *pools.Placement, m *inventory.Model, f config.WeightFormula, lifted func(cgroup.Path) bool) (cgroup.Target, bool) {
+func ContainerTarget(c *pools.Placement, m *inventory.Inventory, f config.WeightFormula, lifted func(cgroup.Path) bool) (cgroup.Target, bool) {
 	t := cgroup.Target{CPUs: c.Runs(), Mems: c.Mems, Exclusive: c.Exclusive, Mixed: c.Mixed, Reason: c.Reason.Text}
 	switch {
 	case c.State == pools.Exited, c.Pool == pools.Other:
 		return t, false
-	case c.Kind == pools.App && m.Containers[c.ID].Unborn:
+	case c.Kind == pools.App && m.Containers[c.ID].Asked:
 		return t, false // its answer has all of it
 	case c.Kind == pools.Infra:
 		t.Path = m.Pods[c.ID].Pause
@@ -99,17 +99,17 @@ func ContainerTarget(c *pools.Placement, m *inventory.Model, f config.WeightForm
 	return t, t.Path != ""
 }
 
-// limitOf is the quota of a limit that an annotation gives, and its period, in
+// LimitOf is the quota of a limit that an annotation gives, and its period, in
 // microseconds: what the kubelet makes of limits.cpu (cm.MilliCPUToQuota).
 func LimitOf(c *pools.Placement) (quota, period int64) {
 	const period100ms = 100_000
 	return cgroup.MilliCPUToQuota(c.Limit, period100ms), period100ms
 }
 
-// unbind gives memory back to those that were bound to nodes and should not be any
+// Unbind gives memory back to those that were bound to nodes and should not be any
 // more: who has lost its CPUs, and all of them once memory is not to be bound. They
 // get the nodes that they had before, else all, as with restore.
-func Unbind(want []cgroup.Target, l *undo.Ledger, all cpuset.Set) {
+func Unbind(want []cgroup.Target, l *undo.Journal, all cpuset.Set) {
 	for i := range want {
 		t := &want[i]
 		if t.CPUs.IsEmpty() || !t.Mems.IsEmpty() {

@@ -10,12 +10,12 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// tuneMachine is the machine as package tune needs it.
+// TuneMachine is the machine as package tune needs it.
 func (s *Settings) TuneMachine(possible cpuset.Set) tune.Machine {
 	return tune.Machine{Possible: possible, Online: s.Topology.Online}
 }
 
-// ownable are all CPUs that somebody could have for himself.
+// Ownable are all CPUs that somebody could have for himself.
 func (s *Settings) Ownable() cpuset.Set {
 	if s.Pools.FromShared {
 		return s.Pools.Guaranteed.Union(s.Pools.Shared)
@@ -23,9 +23,9 @@ func (s *Settings) Ownable() cpuset.Set {
 	return s.Pools.Guaranteed
 }
 
-// wish is what a plan wishes of the host, and the containers whose interrupts another
+// Wish is what a plan wishes of the host, and the containers whose interrupts another
 // manager moves, with its name.
-func (s *Settings) Wish(plan pools.Plan, m *inventory.Model, o *Others) (w tune.Wish, elsewhere map[string]string) {
+func (s *Settings) Wish(plan pools.Plan, m *inventory.Inventory, o *OtherManagers) (w tune.Wish, elsewhere map[string]string) {
 	elsewhere = make(map[string]string)
 	for _, owner := range SoleOwners(plan) {
 		if s.Config.KernelThreads == config.KernelThreadsExclusive {
@@ -52,7 +52,7 @@ func (s *Settings) Wish(plan pools.Plan, m *inventory.Model, o *Others) (w tune.
 }
 
 // movesInterrupts says whether CRI-O's hooks keep interrupts off a container's CPUs.
-func (o *Others) movesInterrupts(m *inventory.Model, e *inventory.ContainerEntry) (by string, does bool) {
+func (o *OtherManagers) movesInterrupts(m *inventory.Inventory, e *inventory.Container) (by string, does bool) {
 	pod := m.Pods[e.Container.PodID]
 	if pod == nil {
 		return "", false
@@ -91,7 +91,7 @@ func (s *Settings) quietOf(annotations map[string]string, container string, cpus
 	}
 }
 
-// housekeepingOf are the CPUs of a container that handle interrupts although its others do
+// HousekeepingOf are the CPUs of a container that handle interrupts although its others do
 // not.
 func (s *Settings) HousekeepingOf(annotations map[string]string, container string, cpus cpuset.Set) cpuset.Set {
 	if cpus.IsEmpty() {

@@ -8,7 +8,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// codeUnitEncloses is the code of units whose cgroup contains somebody who is placed
+// CodeUnitEncloses is the code of units whose cgroup contains somebody who is placed
 // for himself.
 const CodeUnitEncloses pools.Code = "UnitEncloses"
 
@@ -17,7 +17,7 @@ const CodeUnitEncloses pools.Code = "UnitEncloses"
 // around another unit of the configuration, cannot have CPUs of its own: it would
 // limit them all to these. Those inside go first. A unit that systemd has not told
 // about gets nothing new: it may be on CPUs that it can keep.
-func (s *Scene) placeable() pools.Pools {
+func (s *Input) placeable() pools.Pools {
 	p := s.Kubelet.beside(s.Settings.Pools, s.Settings.Topology.Online)
 	p.Units = slices.DeleteFunc(slices.Clone(p.Units), func(u pools.UnitSpec) bool {
 		fresh := s.Systemd && u.CPUs > 0 && Assigned(s.Previous, inventory.UnitKey(u.Name)).IsEmpty() && s.Model.Unnamed([]string{u.Name})
@@ -47,7 +47,7 @@ func (s *Scene) placeable() pools.Pools {
 	return p
 }
 
-// inherit gives a unit the CPUs that it had by another name.
+// Inherit gives a unit the CPUs that it had by another name.
 func (s *Settings) Inherit(all []pools.Assignment, heir string, a pools.Assignment) []pools.Assignment {
 	exclusive := slices.ContainsFunc(s.Pools.Units, func(u pools.UnitSpec) bool { return u.Name == heir && u.CPUs > 0 })
 	if !exclusive || !Assigned(all, inventory.UnitKey(heir)).IsEmpty() {

@@ -9,7 +9,7 @@ import (
 
 // stay leaves those where they are of whom it is not known what they are. The plan
 // has the shared pool for them.
-func (s Scene) stay(p pools.Plan, want []cgroup.Target) []cgroup.Target {
+func (s Input) stay(p pools.Plan, want []cgroup.Target) []cgroup.Target {
 	unread := UnreadPaths(s.Model, p)
 	if len(unread) == 0 {
 		return want
@@ -26,7 +26,7 @@ func (s Scene) stay(p pools.Plan, want []cgroup.Target) []cgroup.Target {
 
 // mustGo says that a target must not stay where it is, and takes from it only what
 // has another owner. Who has never been placed is on all CPUs, and nobody's owner.
-func (s Scene) mustGo(t *cgroup.Target, owned cpuset.Set) bool {
+func (s Input) mustGo(t *cgroup.Target, owned cpuset.Set) bool {
 	st, err := s.Read(t.Path)
 	if err != nil && !s.Model.Awaited(*t) {
 		return false
@@ -46,9 +46,9 @@ func (s Scene) mustGo(t *cgroup.Target, owned cpuset.Set) bool {
 	return has.Union(recorded).Overlaps(owned)
 }
 
-// unreadPaths are the cgroups of those of whom it is not known what they are, and
+// UnreadPaths are the cgroups of those of whom it is not known what they are, and
 // who have no CPUs on record.
-func UnreadPaths(m *inventory.Model, p pools.Plan) map[cgroup.Path]bool {
+func UnreadPaths(m *inventory.Inventory, p pools.Plan) map[cgroup.Path]bool {
 	paths := make(map[cgroup.Path]bool)
 	for _, pod := range p.Pods {
 		for _, c := range pod.Containers {

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/cpupoold/cpupoold/internal/config"
-	cluster "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 )
 
 // Environment is what the process is told of the cluster that it runs in: by its pod's
@@ -17,13 +17,13 @@ type Environment struct {
 	NodeName, APIHost, APIPort string
 }
 
-// clusterOptions are those of the Runner, nil where the cluster is not to be talked to.
-func ClusterOptions(o Options) (*cluster.Options, error) {
+// ClusterOptions are those of the Runner, nil where the cluster is not to be talked to.
+func ClusterOptions(o Options) (*nodestatus.Options, error) {
 	n := o.Config.Node
 	if n.Enabled == config.NodeOff {
 		return nil, nil
 	}
-	off := func(err error) (*cluster.Options, error) {
+	off := func(err error) (*nodestatus.Options, error) {
 		if n.Enabled == config.NodeOn || n.Kubeconfig != "" {
 			return nil, fmt.Errorf("node: %w", err)
 		}
@@ -36,22 +36,22 @@ func ClusterOptions(o Options) (*cluster.Options, error) {
 	if n.Enabled == config.NodeAuto && !o.Config.HasRuntime() {
 		return nil, nil
 	}
-	var access *cluster.Access
+	var access *nodestatus.Access
 	var err error
 	switch {
 	case n.Kubeconfig == "":
-		access, err = cluster.InCluster(o.Environment.APIHost, o.Environment.APIPort, cluster.ServiceAccountDir)
+		access, err = nodestatus.InCluster(o.Environment.APIHost, o.Environment.APIPort, nodestatus.ServiceAccountDir)
 	case n.Enabled == config.NodeOn:
-		access, err = cluster.Kubeconfig(n.Kubeconfig)
+		access, err = nodestatus.Kubeconfig(n.Kubeconfig)
 	default: // pools do not depend on it, and the kubelet writes its own when the node joins
-		access = cluster.KubeconfigLater(n.Kubeconfig)
+		access = nodestatus.KubeconfigLater(n.Kubeconfig)
 	}
 	if err != nil {
 		return off(err)
 	}
-	return &cluster.Options{
+	return &nodestatus.Options{
 		Name: name, Access: access, Version: o.Build.Version, Log: o.Log,
-		Record: filepath.Join(o.Config.KubeletStateDir, cluster.RecordFile),
+		Record: filepath.Join(o.Config.KubeletStateDir, nodestatus.RecordFile),
 		Sys:    os.DirFS(SysRoot), Topology: n.Topology,
 	}, nil
 }

@@ -26,14 +26,14 @@ const (
 	lastCallPause  = 5 * time.Second
 )
 
-// link is a runtime that has answered.
+// Link is a runtime that has answered.
 type Link struct {
 	client *cri.Client
 	name   string // that it gives itself
 	Driver cgroup.Driver
 }
 
-// openHost connects to everything that the daemon writes to, once.
+// OpenHost connects to everything that the daemon writes to, once.
 func OpenHost(ctx context.Context, c *config.Config, t *topology.Topology) (h Host, closeAll func(), err error) {
 	fs, err := cgroup.Open(CgroupRoot)
 	if err != nil {
@@ -48,7 +48,7 @@ func OpenHost(ctx context.Context, c *config.Config, t *topology.Topology) (h Ho
 	return assemble(fs, rt, c, t)
 }
 
-// awaitHost is openHost for a daemon, which starts with the node and so may be
+// AwaitHost is openHost for a daemon, which starts with the node and so may be
 // there before the runtime is: it asks until the runtime answers or ctx ends.
 // It leaves in o the configuration that was in force by then.
 func AwaitHost(ctx context.Context, o *Options) (h Host, closeAll func(), err error) {
@@ -159,7 +159,7 @@ func systemdRuns() bool {
 	return err == nil
 }
 
-// awaitRuntime asks until the runtime answers, and says whether it had to wait.
+// AwaitRuntime asks until the runtime answers, and says whether it had to wait.
 // The log and the service manager are told why, each time that changes. Before
 // each further question the configuration is read again: its endpoint may be
 // what is wrong.

@@ -44,15 +44,15 @@ type Options struct {
 	Log         *slog.Logger
 }
 
-// journalName is the journal's place in the state directory.
+// JournalName is the journal's place in the state directory.
 func JournalName(c *config.Config) string { return filepath.Join(c.StateDir, "journal.json") }
 
-// eventSource is the part of the CRI client that watches.
+// EventSource is the part of the CRI client that watches.
 type EventSource interface {
 	Watch(ctx context.Context, h cri.Handler) error
 }
 
-// reloadSource is the part of the systemd client that watches.
+// ReloadSource is the part of the systemd client that watches.
 type ReloadSource interface {
 	WatchReload(ctx context.Context, wake func()) error
 }

@@ -2,12 +2,12 @@ package hostenv
 
 import (
 	"github.com/cpupoold/cpupoold/internal/node/durable"
-	services "github.com/cpupoold/cpupoold/internal/node/hostslices"
+	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 )
 
 // hostFile reads a unit file of the host, from within a privileged container too.
 func hostFile(name string) ([]byte, error) {
-	return services.OfTheHost(func(name string) ([]byte, error) { return durable.Read(name, unitFileLimit) })(name)
+	return hostslices.OfTheHost(func(name string) ([]byte, error) { return durable.Read(name, unitFileLimit) })(name)
 }
 
 // unitFileLimit is far above any unit file, in bytes.

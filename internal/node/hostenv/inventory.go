@@ -17,7 +17,7 @@ const (
 	UpdateTimeout = 2 * time.Minute
 )
 
-// runtimeClient is what the daemon needs of the CRI client.
+// RuntimeClient is what the daemon needs of the CRI client.
 type RuntimeClient interface {
 	List(ctx context.Context) ([]cri.Pod, []cri.Container, error)
 	PodStatus(ctx context.Context, id string) (cri.Pod, error)
@@ -27,7 +27,7 @@ type RuntimeClient interface {
 	Stop(ctx context.Context, id string, timeout time.Duration) error
 }
 
-// unitManager is what it needs of systemd; nil where there is none.
+// UnitManager is what it needs of systemd; nil where there is none.
 type UnitManager interface {
 	Properties(ctx context.Context, unit string) (cgroup.UnitState, error)
 	Apply(ctx context.Context, w cgroup.Write) error
@@ -35,7 +35,7 @@ type UnitManager interface {
 	Revert(ctx context.Context, unit string, originals []cgroup.Property, nodes cpuset.Set) error
 }
 
-// unitState asks systemd what it holds for a cgroup. Without an answer it is not
+// UnitState asks systemd what it holds for a cgroup. Without an answer it is not
 // known, and everything that is to last is recorded again.
 func UnitState(ctx context.Context, units UnitManager, p cgroup.Path) cgroup.UnitState {
 	unit, ok := p.Unit()

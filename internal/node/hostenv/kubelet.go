@@ -14,7 +14,7 @@ type hintSource interface {
 	List(ctx context.Context) ([]podresources.Container, error)
 }
 
-// errNoKubelet means that there is no socket. Where there has never been one, only
+// ErrNoKubelet means that there is no socket. Where there has never been one, only
 // those wait that may not have CPUs without a hint.
 var ErrNoKubelet = errors.New("no kubelet serves PodResources here")
 

@@ -20,7 +20,7 @@ import (
 // A file that is gone is no news: the kubelet is being given another policy, or its
 // directory is not mounted.
 
-// cpuManagerState is the kubelet's file, in its directory.
+// CpuManagerState is the kubelet's file, in its directory.
 const CpuManagerState = "cpu_manager_state"
 
 // cpuManagerLimit is far above any such file, in bytes.
@@ -31,11 +31,11 @@ type cpuManager interface {
 	State(context.Context) (podresources.CPUState, error)
 }
 
-// stateLimit is how long the kubelet's file may take. The first pass waits for it, and a
+// StateLimit is how long the kubelet's file may take. The first pass waits for it, and a
 // disk that hangs must not keep everybody from their CPUs.
 const StateLimit = 5 * time.Second
 
-// stateFile is the real one. It is asked by one goroutine at a time.
+// StateFile is the real one. It is asked by one goroutine at a time.
 type StateFile struct {
 	Name string
 	Read func(name string, limit int64) ([]byte, error)

@@ -6,7 +6,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// host is the outside world as the owner uses it: files of cgroups directly,
+// Host is the outside world as the owner uses it: files of cgroups directly,
 // everything else through workers.
 type Host struct {
 	Cgroups  *cgroup.FS
@@ -23,13 +23,13 @@ type Host struct {
 	Kernel   cgroup.PartitionKernel // what it can do with partitions
 	Online   func() cpuset.Set      // CPUs that are plugged in
 	Boot     BootFacts
-	// observes says that nothing is to be written (observe.go).
+	// Observes says that nothing is to be written (observe.go).
 	Observes bool
-	// nriSocket is the runtime's NRI; empty when it is not used.
+	// NriSocket is the runtime's NRI; empty when it is not used.
 	NriSocket string
-	// managers reads what other managers of CPUs are told to do; nil where the runtime
+	// Managers reads what other managers of CPUs are told to do; nil where the runtime
 	// is none.
 	Managers func() managers.CRIO
-	// unitFile reads a file that systemd reads units from.
+	// UnitFile reads a file that systemd reads units from.
 	UnitFile func(name string) ([]byte, error)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// bootFacts is what the kernel's command line says, or why that is not known, or not
+// BootFacts is what the kernel's command line says, or why that is not known, or not
 // all of it.
 type BootFacts struct {
 	noise.Boot

@@ -9,13 +9,13 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// maxSilence is how long the owner may be silent before it counts as hung. It never waits,
+// MaxSilence is how long the owner may be silent before it counts as hung. It never waits,
 // so even on a node that starves it of CPU a minute is out of the ordinary. The resync is a
 // sign of life, too, and by default every 30 s: half of this must be longer, or the owner
 // would wake for nothing else.
 const MaxSilence = 90 * time.Second
 
-// notifier tells the service manager, and whoever asks, that the owner is alive.
+// Notifier tells the service manager, and whoever asks, that the owner is alive.
 type Notifier struct {
 	Log      *slog.Logger
 	Last     *atomic.Pointer[time.Time] // heartbeat, with the reading of the clock that nobody sets
@@ -34,11 +34,11 @@ func NewNotifier(log *slog.Logger) (Notifier, error) {
 	return n, nil
 }
 
-// ready says that the first pass is complete (sd_notify(3)), and that there is
+// Ready says that the first pass is complete (sd_notify(3)), and that there is
 // nothing more to say about the start.
 func (n Notifier) Ready() { tell(n.Log, daemon.SdNotifyReady+"\n"+statusPrefix) }
 
-// alive is called by the owner after each round of events, and when a pulse is due. It feeds
+// Alive is called by the owner after each round of events, and when a pulse is due. It feeds
 // the watchdog, so that a hung owner is restarted.
 func (n Notifier) Alive() {
 	now := time.Now()
@@ -51,17 +51,17 @@ func (n Notifier) Alive() {
 
 func (n Notifier) Stopping() { tell(n.Log, daemon.SdNotifyStopping) }
 
-// heartbeat is when the owner was last seen alive.
+// Heartbeat is when the owner was last seen alive.
 func (n Notifier) Heartbeat() time.Time { return *n.Last.Load() }
 
-// pulse is when the owner has to call alive again although nothing has happened; ok is false
+// Pulse is when the owner has to call alive again although nothing has happened; ok is false
 // when it need not, because the resync that is due then comes before. A resync that is not
 // to come (any more) is none: until the runtime has answered, nobody knows when the next is.
 func (n Notifier) Pulse(resync time.Time) (at time.Time, ok bool) {
 	return NextPulse(n.Heartbeat(), *n.Fed, resync, n.Watchdog)
 }
 
-// nextPulse is that of an owner that was last alive, and fed the watchdog, at these times.
+// NextPulse is that of an owner that was last alive, and fed the watchdog, at these times.
 // Half of each patience is left for a node that starves the owner.
 func NextPulse(alive, fed, resync time.Time, watchdog time.Duration) (at time.Time, ok bool) {
 	at = alive.Add(MaxSilence / 2)

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	cluster "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -19,10 +19,10 @@ import (
 // the runtime's NRI does not know of it. What was written before stays as it is, the
 // journal too, so that `cpupoold restore` can still put everything back.
 
-// errObserving is the answer to whatever would change something.
+// ErrObserving is the answer to whatever would change something.
 var ErrObserving = errors.New("mode is observe: nothing is written")
 
-// observing is the host of a daemon that writes nothing.
+// Observing is the host of a daemon that writes nothing.
 func (h Host) Observing() Host {
 	h.Observes = true
 	h.Cgroups = h.Cgroups.ReadOnly()
@@ -81,10 +81,10 @@ func (u observedUnits) WatchUnits(ctx context.Context, units []string, wake func
 	return ctx.Err()
 }
 
-// onlyShow leaves what a daemon does to a Node to one that enforces: how the node fares
+// OnlyShow leaves what a daemon does to a Node to one that enforces: how the node fares
 // is told, and what the scheduler counts by, and taints, stay as they are. Nor are there
 // events: nobody is refused anything, and no pod has less for it.
-func OnlyShow(s *cluster.State) {
+func OnlyShow(s *nodestatus.State) {
 	s.OnlyCondition, s.Resources, s.Pools, s.Pods = true, false, nil, nil
 	s.Taint, s.Depletion, s.Topology, s.Problems = "", nil, nil, nil
 }

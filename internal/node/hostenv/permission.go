@@ -4,9 +4,9 @@ import (
 	"path/filepath"
 
 	"github.com/cpupoold/cpupoold/internal/config"
-	cluster "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 )
 
 func PermissionsName(c *config.Config) string {
-	return filepath.Join(c.StateDir, cluster.PermissionsFile)
+	return filepath.Join(c.StateDir, nodestatus.PermissionsFile)
 }

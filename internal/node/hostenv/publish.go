@@ -7,7 +7,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// isGone says that a write came too late: what it was for has ended.
+// IsGone says that a write came too late: what it was for has ended.
 func IsGone(err error) bool {
 	return errors.Is(err, cgroup.ErrGone) || errors.Is(err, cri.ErrNotFound) || errors.Is(err, cri.ErrNotRunning)
 }

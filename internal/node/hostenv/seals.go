@@ -7,8 +7,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// seal makes a write that takes its time; it runs in a worker.
-func (h *Host) Seal(ctx context.Context, w cgroup.Write) error {
+// Record makes a write that takes its time; it runs in a worker.
+func (h *Host) Record(ctx context.Context, w cgroup.Write) error {
 	switch w.Via {
 	case cgroup.DBus:
 		return h.Units.Apply(ctx, w)

@@ -4,7 +4,7 @@ import (
 	"context"
 )
 
-// unitSource is the part of the systemd client that watches units.
+// UnitSource is the part of the systemd client that watches units.
 type UnitSource interface {
 	WatchUnits(ctx context.Context, units []string, wake func(unit string)) error
 }

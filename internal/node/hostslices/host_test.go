@@ -6,24 +6,24 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	host "github.com/cpupoold/cpupoold/internal/node/hostslices"
+	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-func unit(name string, path cgroup.Path, has ...int) host.Unit {
-	return host.Unit{Name: name, Unit: cgroup.Unit{Name: name, Load: "loaded", Path: path, UnitState: cgroup.UnitState{Known: true, CPUs: cpuset.Of(has...)}}}
+func unit(name string, path cgroup.Path, has ...int) hostslices.Unit {
+	return hostslices.Unit{Name: name, Unit: cgroup.Unit{Name: name, Load: "loaded", Path: path, UnitState: cgroup.UnitState{Known: true, CPUs: cpuset.Of(has...)}}}
 }
 
-func slice(name string, has ...int) host.Unit { return unit(name, cgroup.Path(name), has...) }
+func slice(name string, has ...int) hostslices.Unit { return unit(name, cgroup.Path(name), has...) }
 
-func ours(u host.Unit) host.Unit {
+func ours(u hostslices.Unit) hostslices.Unit {
 	u.Ours = true
 	return u
 }
 
-func withFile(u host.Unit, cpus ...int) host.Unit {
-	u.Files = host.Setting{CPUs: cpuset.Of(cpus...), File: "/etc/x.conf"}
+func withFile(u hostslices.Unit, cpus ...int) hostslices.Unit {
+	u.Files = hostslices.Setting{CPUs: cpuset.Of(cpus...), File: "/etc/x.conf"}
 	return u
 }
 
@@ -31,48 +31,48 @@ func withFile(u host.Unit, cpus ...int) host.Unit {
 func TestDecide(t *testing.T) {
 	masked := slice("machine.slice")
 	masked.Unit.Load = "masked"
-	du := host.Placed{Name: "du.service", Path: "system.slice/du.service", CPUs: cpuset.Of(4, 5)}
-	radio := host.Placed{Name: "radio.slice", Path: "radio.slice", CPUs: cpuset.Of(6)}
+	du := hostslices.Placed{Name: "du.service", Path: "system.slice/du.service", CPUs: cpuset.Of(4, 5)}
+	radio := hostslices.Placed{Name: "radio.slice", Path: "radio.slice", CPUs: cpuset.Of(6)}
 	const pod cgroup.Path = "system.slice/cri-containerd-x.scope"
 	for name, c := range map[string]struct {
-		unit   host.Unit
-		placed []host.Placed
+		unit   hostslices.Unit
+		placed []hostslices.Placed
 		pods   []cgroup.Path
-		want   host.State
+		want   hostslices.State
 		cpus   string
 		why    string
 	}{
-		"nothing set":                              {unit: slice("user.slice"), want: host.Confined, cpus: "0-1"},
-		"set by us":                                {unit: ours(slice("user.slice", 0, 1)), want: host.Confined, cpus: "0-1"},
-		"set by us, changed over D-Bus":            {unit: ours(slice("user.slice", 0, 3)), want: host.Confined, cpus: "0-1"},
-		"set by us, the journal is lost":           {unit: slice("user.slice", 0, 1), want: host.Confined, cpus: "0-1"},
-		"set by somebody":                          {unit: slice("user.slice", 0, 3), want: host.Foreign, why: "somebody has given it CPUs 0,3 until the next boot (systemctl set-property --runtime)"},
-		"set in a file":                            {unit: withFile(slice("user.slice", 3), 3), want: host.Foreign, why: "/etc/x.conf gives it CPUs 3 (AllowedCPUs)"},
-		"set in a file, after us":                  {unit: ours(withFile(slice("user.slice", 0, 1), 3)), want: host.Foreign, why: "/etc/x.conf gives it CPUs 3 (AllowedCPUs)"},
-		"not told":                                 {unit: host.Unit{Name: "user.slice"}, want: host.Unknown, why: "systemd has not told what it is"},
-		"masked":                                   {unit: masked, want: host.Absent, why: "systemd cannot start it (LoadState=masked)"},
-		"in system.slice":                          {unit: unit("x.service", "system.slice/x.service", 7), want: host.Inside, why: "is in system.slice"},
-		"an alias of system.slice":                 {unit: unit("x.slice", "system.slice"), want: host.Inside, why: "is in system.slice"},
-		"in a unit with a place":                   {unit: unit("x.service", "radio.slice/x.service"), placed: []host.Placed{radio}, want: host.Inside, why: "is in radio.slice"},
-		"beside a name alike":                      {unit: slice("radio.slice-x.slice"), placed: []host.Placed{radio}, want: host.Confined, cpus: "0-1"},
-		"around a unit":                            {unit: slice("outer.slice"), placed: []host.Placed{{Name: "a", Path: "outer.slice/a", CPUs: cpuset.Of(1, 6)}, du}, want: host.Confined, cpus: "0-1,6"},
-		"around a unit, set by us":                 {unit: slice("outer.slice", 0, 1, 6), placed: []host.Placed{{Name: "a", Path: "outer.slice/a", CPUs: cpuset.Of(1, 6)}}, want: host.Confined, cpus: "0-1,6"},
-		"around a unit, set by us before it moves": {unit: slice("outer.slice", 0, 1, 6), placed: []host.Placed{{Name: "a", Path: "outer.slice/a", CPUs: cpuset.Of(4, 5), Had: cpuset.Of(6)}}, want: host.Confined, cpus: "0-1,4-5"},
-		"around a unit, set by somebody":           {unit: slice("outer.slice", 0, 1, 7), placed: []host.Placed{{Name: "a", Path: "outer.slice/a", CPUs: cpuset.Of(4, 5), Had: cpuset.Of(6)}}, want: host.Foreign, why: "somebody has given it CPUs 0-1,7 until the next boot (systemctl set-property --runtime)"},
-		"beside a unit, set by somebody":           {unit: slice("user.slice", 0, 1, 6), placed: []host.Placed{{Name: "a", Path: "outer.slice/a", CPUs: cpuset.Of(4, 5), Had: cpuset.Of(6)}}, want: host.Foreign, why: "somebody has given it CPUs 0-1,6 until the next boot (systemctl set-property --runtime)"},
-		"around pods":                              {unit: slice("kubelet.slice"), pods: []cgroup.Path{"", "kubelet.slice/kubelet-kubepods.slice"}, want: host.HoldsPods, why: "pods are in it, and would be limited to its CPUs"},
-		"beside pods":                              {unit: slice("user.slice"), pods: []cgroup.Path{pod}, want: host.Confined, cpus: "0-1"},
+		"nothing set":                              {unit: slice("user.slice"), want: hostslices.Confined, cpus: "0-1"},
+		"set by us":                                {unit: ours(slice("user.slice", 0, 1)), want: hostslices.Confined, cpus: "0-1"},
+		"set by us, changed over D-Bus":            {unit: ours(slice("user.slice", 0, 3)), want: hostslices.Confined, cpus: "0-1"},
+		"set by us, the journal is lost":           {unit: slice("user.slice", 0, 1), want: hostslices.Confined, cpus: "0-1"},
+		"set by somebody":                          {unit: slice("user.slice", 0, 3), want: hostslices.Foreign, why: "somebody has given it CPUs 0,3 until the next boot (systemctl set-property --runtime)"},
+		"set in a file":                            {unit: withFile(slice("user.slice", 3), 3), want: hostslices.Foreign, why: "/etc/x.conf gives it CPUs 3 (AllowedCPUs)"},
+		"set in a file, after us":                  {unit: ours(withFile(slice("user.slice", 0, 1), 3)), want: hostslices.Foreign, why: "/etc/x.conf gives it CPUs 3 (AllowedCPUs)"},
+		"not told":                                 {unit: hostslices.Unit{Name: "user.slice"}, want: hostslices.Unknown, why: "systemd has not told what it is"},
+		"masked":                                   {unit: masked, want: hostslices.Absent, why: "systemd cannot start it (LoadState=masked)"},
+		"in system.slice":                          {unit: unit("x.service", "system.slice/x.service", 7), want: hostslices.Inside, why: "is in system.slice"},
+		"an alias of system.slice":                 {unit: unit("x.slice", "system.slice"), want: hostslices.Inside, why: "is in system.slice"},
+		"in a unit with a place":                   {unit: unit("x.service", "radio.slice/x.service"), placed: []hostslices.Placed{radio}, want: hostslices.Inside, why: "is in radio.slice"},
+		"beside a name alike":                      {unit: slice("radio.slice-x.slice"), placed: []hostslices.Placed{radio}, want: hostslices.Confined, cpus: "0-1"},
+		"around a unit":                            {unit: slice("outer.slice"), placed: []hostslices.Placed{{Name: "a", Path: "outer.slice/a", CPUs: cpuset.Of(1, 6)}, du}, want: hostslices.Confined, cpus: "0-1,6"},
+		"around a unit, set by us":                 {unit: slice("outer.slice", 0, 1, 6), placed: []hostslices.Placed{{Name: "a", Path: "outer.slice/a", CPUs: cpuset.Of(1, 6)}}, want: hostslices.Confined, cpus: "0-1,6"},
+		"around a unit, set by us before it moves": {unit: slice("outer.slice", 0, 1, 6), placed: []hostslices.Placed{{Name: "a", Path: "outer.slice/a", CPUs: cpuset.Of(4, 5), Had: cpuset.Of(6)}}, want: hostslices.Confined, cpus: "0-1,4-5"},
+		"around a unit, set by somebody":           {unit: slice("outer.slice", 0, 1, 7), placed: []hostslices.Placed{{Name: "a", Path: "outer.slice/a", CPUs: cpuset.Of(4, 5), Had: cpuset.Of(6)}}, want: hostslices.Foreign, why: "somebody has given it CPUs 0-1,7 until the next boot (systemctl set-property --runtime)"},
+		"beside a unit, set by somebody":           {unit: slice("user.slice", 0, 1, 6), placed: []hostslices.Placed{{Name: "a", Path: "outer.slice/a", CPUs: cpuset.Of(4, 5), Had: cpuset.Of(6)}}, want: hostslices.Foreign, why: "somebody has given it CPUs 0-1,6 until the next boot (systemctl set-property --runtime)"},
+		"around pods":                              {unit: slice("kubelet.slice"), pods: []cgroup.Path{"", "kubelet.slice/kubelet-kubepods.slice"}, want: hostslices.HoldsPods, why: "pods are in it, and would be limited to its CPUs"},
+		"beside pods":                              {unit: slice("user.slice"), pods: []cgroup.Path{pod}, want: hostslices.Confined, cpus: "0-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			units := []host.Unit{c.unit, slice("system.slice")}
-			all := host.Decide(units, cpuset.Of(0, 1), c.placed, c.pods)
+			units := []hostslices.Unit{c.unit, slice("system.slice")}
+			all := hostslices.Decide(units, cpuset.Of(0, 1), c.placed, c.pods)
 			for _, v := range all {
-				if v.Name == c.unit.Name && (v.State != c.want || v.State == host.Confined && v.CPUs.String() != c.cpus || v.Why != c.why) {
+				if v.Name == c.unit.Name && (v.State != c.want || v.State == hostslices.Confined && v.CPUs.String() != c.cpus || v.Why != c.why) {
 					t.Errorf("%+v; want %s %s, %q", v, c.want, c.cpus, c.why)
 				}
 			}
 			rand.Shuffle(len(units), func(i, j int) { units[i], units[j] = units[j], units[i] })
-			if d := cmp.Diff(all, host.Decide(units, cpuset.Of(0, 1), c.placed, c.pods)); d != "" {
+			if d := cmp.Diff(all, hostslices.Decide(units, cpuset.Of(0, 1), c.placed, c.pods)); d != "" {
 				t.Errorf("depends on the order of units:\n%s", d)
 			}
 		})
@@ -82,25 +82,25 @@ func TestDecide(t *testing.T) {
 // TestLeftAloneConfinesNobody: what is in a slice that is left alone is confined for
 // itself.
 func TestLeftAloneConfinesNobody(t *testing.T) {
-	units := []host.Unit{withFile(slice("system.slice"), 3), unit("x.service", "system.slice/x.service")}
-	var got []host.State
-	for _, v := range host.Decide(units, cpuset.Of(0), nil, nil) {
+	units := []hostslices.Unit{withFile(slice("system.slice"), 3), unit("x.service", "system.slice/x.service")}
+	var got []hostslices.State
+	for _, v := range hostslices.Decide(units, cpuset.Of(0), nil, nil) {
 		got = append(got, v.State)
 	}
-	if d := cmp.Diff([]host.State{host.Foreign, host.Confined}, got); d != "" {
+	if d := cmp.Diff([]hostslices.State{hostslices.Foreign, hostslices.Confined}, got); d != "" {
 		t.Error(d)
 	}
 }
 
 // TestHas names the units that a slice is wider for.
 func TestHas(t *testing.T) {
-	placed := []host.Placed{
+	placed := []hostslices.Placed{
 		{Name: "b.service", Path: "system.slice/b.service", CPUs: cpuset.Of(4)},
 		{Name: "a.service", Path: "system.slice/system-a.slice/a.service", CPUs: cpuset.Of(5)},
 		{Name: "c.service", Path: "system.slice/c.service", CPUs: cpuset.Of(0)},
 	}
-	v := host.Decide([]host.Unit{slice("system.slice")}, cpuset.Of(0, 1), placed, nil)[0]
-	want := host.Verdict{Name: "system.slice", Unit: "system.slice", Path: "system.slice", State: host.Confined,
+	v := hostslices.Decide([]hostslices.Unit{slice("system.slice")}, cpuset.Of(0, 1), placed, nil)[0]
+	want := hostslices.Verdict{Name: "system.slice", Unit: "system.slice", Path: "system.slice", State: hostslices.Confined,
 		CPUs: cpuset.Of(0, 1, 4, 5), Also: cpuset.Of(4, 5), Has: []string{"a.service", "b.service"}}
 	if d := cmp.Diff(want, v); d != "" {
 		t.Error(d)
@@ -109,11 +109,11 @@ func TestHas(t *testing.T) {
 
 // TestRemedy: whoever is not as confined as he was to be is told what to do.
 func TestRemedy(t *testing.T) {
-	units := []host.Unit{
+	units := []hostslices.Unit{
 		withFile(slice("user.slice"), 3), slice("pods.slice"), {Name: "silent.service"}, slice("system.slice"),
 		unit("x.service", "system.slice/x.service"), slice("init.scope"), {Name: "gone.service", Unit: cgroup.Unit{Name: "gone.service", Load: "not-found"}},
 	}
-	placed := []host.Placed{{Name: "du.service", Path: "system.slice/du.service", CPUs: cpuset.Of(4)}}
+	placed := []hostslices.Placed{{Name: "du.service", Path: "system.slice/du.service", CPUs: cpuset.Of(4)}}
 	want := map[string]string{
 		"user.slice":     "to have it confined, remove the setting (systemctl revert, or systemctl set-property --runtime user.slice AllowedCPUs=)",
 		"pods.slice":     "name what is in it one by one in hostSlices.units",
@@ -124,7 +124,7 @@ func TestRemedy(t *testing.T) {
 		"init.scope":     "",
 	}
 	got := make(map[string]string)
-	for _, v := range host.Decide(units, cpuset.Of(0, 1), placed, []cgroup.Path{"pods.slice/x"}) {
+	for _, v := range hostslices.Decide(units, cpuset.Of(0, 1), placed, []cgroup.Path{"pods.slice/x"}) {
 		got[v.Name] = v.Remedy()
 	}
 	if d := cmp.Diff(want, got); d != "" {

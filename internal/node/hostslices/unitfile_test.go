@@ -7,14 +7,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	host "github.com/cpupoold/cpupoold/internal/node/hostslices"
+	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
 // parse returns "key=value" of each assignment.
 func parse(b []byte) []string {
 	var all []string
-	for _, a := range host.ParseUnitFile(b) {
+	for _, a := range hostslices.ParseUnitFile(b) {
 		all = append(all, a.Key+"="+a.Value)
 	}
 	return all
@@ -83,21 +83,21 @@ func TestSettings(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		files []string
-		want  host.Setting
+		want  hostslices.Setting
 	}{
-		"nothing":                            {nil, host.Setting{}},
-		"the vendor's":                       {[]string{vendor}, host.Setting{}},
-		"our own":                            {[]string{vendor, ours, oursToo}, host.Setting{}},
-		"a drop-in":                          {[]string{vendor, dropIn, ours}, host.Setting{CPUs: cpuset.Of(0, 1, 3), File: dropIn}},
-		"one that adds":                      {[]string{dropIn, "more"}, host.Setting{CPUs: cpuset.Of(0, 1, 3, 7), File: "more"}},
-		"one that begins anew":               {[]string{dropIn, late}, host.Setting{CPUs: cpuset.Of(6), File: late}},
-		"one that resets":                    {[]string{dropIn, "reset"}, host.Setting{}},
-		"one that systemd skips":             {[]string{dropIn, "bad"}, host.Setting{CPUs: cpuset.Of(0, 1, 3), File: dropIn}},
-		"set for good":                       {[]string{lasting}, host.Setting{CPUs: cpuset.Range(0, 3), File: lasting}},
-		"set for good, cannot be read":       {[]string{unread50}, host.Setting{CPUs: cpuset.Of(5), File: unread50}},
-		"cannot be read, and may be nothing": {[]string{unread}, host.Setting{}},
+		"nothing":                            {nil, hostslices.Setting{}},
+		"the vendor's":                       {[]string{vendor}, hostslices.Setting{}},
+		"our own":                            {[]string{vendor, ours, oursToo}, hostslices.Setting{}},
+		"a drop-in":                          {[]string{vendor, dropIn, ours}, hostslices.Setting{CPUs: cpuset.Of(0, 1, 3), File: dropIn}},
+		"one that adds":                      {[]string{dropIn, "more"}, hostslices.Setting{CPUs: cpuset.Of(0, 1, 3, 7), File: "more"}},
+		"one that begins anew":               {[]string{dropIn, late}, hostslices.Setting{CPUs: cpuset.Of(6), File: late}},
+		"one that resets":                    {[]string{dropIn, "reset"}, hostslices.Setting{}},
+		"one that systemd skips":             {[]string{dropIn, "bad"}, hostslices.Setting{CPUs: cpuset.Of(0, 1, 3), File: dropIn}},
+		"set for good":                       {[]string{lasting}, hostslices.Setting{CPUs: cpuset.Range(0, 3), File: lasting}},
+		"set for good, cannot be read":       {[]string{unread50}, hostslices.Setting{CPUs: cpuset.Of(5), File: unread50}},
+		"cannot be read, and may be nothing": {[]string{unread}, hostslices.Setting{}},
 	} {
-		if d := cmp.Diff(c.want, host.Settings(c.files, cpuset.Of(5), read)); d != "" {
+		if d := cmp.Diff(c.want, hostslices.Settings(c.files, cpuset.Of(5), read)); d != "" {
 			t.Errorf("%s (-want +got):\n%s", name, d)
 		}
 	}
@@ -106,7 +106,7 @@ func TestSettings(t *testing.T) {
 // TestOfTheHost: the host's own files come first, and these are not all.
 func TestOfTheHost(t *testing.T) {
 	content := map[string]string{"/proc/1/root/a": "host", "/a": "container", "/b": "mounted"}
-	read := host.OfTheHost(func(name string) ([]byte, error) {
+	read := hostslices.OfTheHost(func(name string) ([]byte, error) {
 		if text, ok := content[name]; ok {
 			return []byte(text), nil
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 )
 
-// restoring is what tune needs to put settings back, or to say what it would change.
+// Restoring is what tune needs to put settings back, or to say what it would change.
 func Restoring(o hostenv.Options) (tune.Restoring, *power.Host, error) {
 	bootID, err := undo.ReadBootID()
 	if err != nil {

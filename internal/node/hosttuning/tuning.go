@@ -25,12 +25,12 @@ const (
 	markName = "host.mark"
 )
 
-// undoOf is where a daemon records what settings of the host were.
+// UndoOf is where a daemon records what settings of the host were.
 func UndoOf(c *config.Config, bootID string) tune.Undo {
 	return tune.Undo{File: filepath.Join(c.StateDir, undoName), Mark: filepath.Join(c.RunDir, markName), BootID: bootID}
 }
 
-// tuningSources are the settings of this machine. Where the daemon is in a network
+// TuningSources are the settings of this machine. Where the daemon is in a network
 // namespace of its own, the interfaces are those of the host's.
 func TuningSources(m tune.Machine) ([]tune.Source, *power.Host, error) {
 	proc, err := tune.OpenDir(hostenv.ProcRoot)
@@ -58,7 +58,7 @@ func TuningSources(m tune.Machine) ([]tune.Source, *power.Host, error) {
 	}, host, nil
 }
 
-// lost is a directory that could not be opened. Whoever has no need of it does not notice.
+// Lost is a directory that could not be opened. Whoever has no need of it does not notice.
 func Lost(err error) tune.Dir {
 	return tune.Dir{FS: lostFS{err}, WriteFile: func(string, string) error { return err }}
 }

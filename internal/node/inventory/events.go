@@ -6,26 +6,26 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// listed is the result of a complete listing.
-type Listed struct {
+// Listing is the result of a complete listing.
+type Listing struct {
 	AsOf       int // the model's clock when the listing was asked for
-	Units      []UnitFetched
+	Units      []UnitStatus
 	Crio       managers.CRIO
-	Pods       []PodFacts // whose details were asked for
-	Containers []ContainerFacts
+	Pods       []PodStatus // whose details were asked for
+	Containers []ContainerStatus
 	Known      Lists   // the others
 	Failed     []error // objects whose details could not be had
 	Err        error
 }
 
-// lists are objects as the runtime lists them, without details.
+// Lists are objects as the runtime lists them, without details.
 type Lists struct {
 	Pods       []cri.Pod
 	Containers []cri.Container
 }
 
-// podFacts is a pod and what systemd holds for it.
-type PodFacts struct {
+// PodStatus is a pod and what systemd holds for it.
+type PodStatus struct {
 	cri.Pod
 	pause, slice cgroup.UnitState // of the pause container's scope and the pod's slice
 	Partial      error            // what the runtime left out
@@ -33,8 +33,8 @@ type PodFacts struct {
 	foundSlice, foundPause cgroup.Path
 }
 
-// containerFacts is a container and what systemd holds for it.
-type ContainerFacts struct {
+// ContainerStatus is a container and what systemd holds for it.
+type ContainerStatus struct {
 	cri.Container
 	AsOf    int              // the model's clock when it was asked for
 	unit    cgroup.UnitState // of its scope

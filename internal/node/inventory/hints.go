@@ -4,15 +4,15 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// podOf returns an entry of the pod with a UID, nil if there is none.
-func (m *Model) PodOf(uid string) *PodEntry {
+// PodOf returns an entry of the pod with a UID, nil if there is none.
+func (m *Inventory) PodOf(uid string) *Pod {
 	for _, e := range m.sandboxes[uid] {
 		return e
 	}
 	return nil
 }
 
-// exclusiveCPUs is the number of CPUs of its own that a container of a Guaranteed
+// ExclusiveCPUs is the number of CPUs of its own that a container of a Guaranteed
 // pod asks for; 0 if it asks for none or does not tell.
 func ExclusiveCPUs(r pools.Resources) int {
 	const sharesPerCPU = 1024

@@ -4,8 +4,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// podCgroups are the cgroups of pods and containers.
-func (m *Model) PodCgroups() []cgroup.Path {
+// PodCgroups are the cgroups of pods and containers.
+func (m *Inventory) PodCgroups() []cgroup.Path {
 	all := m.Slices()
 	for _, e := range m.Pods {
 		all = append(all, e.Pause)

@@ -9,8 +9,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// input is the model as the planner wants it: one pod per UID, sorted by it.
-func (m *Model) Input(now time.Time) []pools.Pod {
+// Input is the model as the planner wants it: one pod per UID, sorted by it.
+func (m *Inventory) Input(now time.Time) []pools.Pod {
 	out := make([]pools.Pod, 0, len(m.sandboxes))
 	for _, uid := range slices.Sorted(maps.Keys(m.sandboxes)) {
 		out = append(out, m.InputOf(uid, now))
@@ -18,8 +18,8 @@ func (m *Model) Input(now time.Time) []pools.Pod {
 	return out
 }
 
-// inputOf is one of them, of a UID that is known.
-func (m *Model) InputOf(uid string, now time.Time) pools.Pod {
+// InputOf is one of them, of a UID that is known.
+func (m *Inventory) InputOf(uid string, now time.Time) pools.Pod {
 	sandboxes := m.sandboxes[uid]
 	p := inputPod(uid, sandboxes, now)
 	n := len(sandboxes)
@@ -55,8 +55,8 @@ func (m *Model) InputOf(uid string, now time.Time) pools.Pod {
 
 // inputPod is a pod without containers, as if it were gone. Of those sandboxes that the
 // runtime has described the newest tells what a pod is.
-func inputPod(uid string, sandboxes map[string]*PodEntry, now time.Time) pools.Pod {
-	var e *PodEntry
+func inputPod(uid string, sandboxes map[string]*Pod, now time.Time) pools.Pod {
+	var e *Pod
 	for _, s := range sandboxes {
 		if e == nil || s.tellsMore(e) {
 			e = s
@@ -77,7 +77,7 @@ func inputPod(uid string, sandboxes map[string]*PodEntry, now time.Time) pools.P
 }
 
 // tellsMore says that e, and not o, tells what their pod is.
-func (e *PodEntry) tellsMore(o *PodEntry) bool {
+func (e *Pod) tellsMore(o *Pod) bool {
 	if e.Unread() != o.Unread() {
 		return o.Unread()
 	}
@@ -85,13 +85,13 @@ func (e *PodEntry) tellsMore(o *PodEntry) bool {
 }
 
 // input is the container as the planner wants it.
-func (e *ContainerEntry) input() pools.Container {
+func (e *Container) input() pools.Container {
 	c := pools.Container{
 		ID:        e.Container.ID,
 		Name:      e.Container.Name,
 		State:     stateOf(e.Container.State),
 		CreatedAt: e.Container.CreatedAt.UnixNano(),
-		Resources: Asked(e.Container),
+		Resources: RequestOf(e.Container),
 	}
 	if at := e.Container.FinishedAt; c.State == pools.Exited && !at.IsZero() {
 		c.FinishedAt = at.UnixNano()

@@ -2,242 +2,320 @@ package inventory
 
 import (
 	"cmp"
-	"context"
-	"errors"
-	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
-	"github.com/cpupoold/cpupoold/internal/node/actor"
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/managers"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-const (
-	// unitPatience is the limit for what systemd holds for a new container. The
-	// container is placed without it, and systemd is busy for seconds in a
-	// daemon-reload.
-	UnitPatience = time.Second
-)
+// InfraName is the pause container's name, as CRI-O calls it. A container of a
+// pod's spec cannot have it: upper case is not allowed there.
+const InfraName = "POD"
 
-const (
-	// startPatience is the limit for the configured units before the first listing is
-	// complete: nothing is written without them then, so that to ask again takes
-	// longer than to wait.
-	StartPatience = 5 * time.Second
-)
-
-// limits are those of a census: for each unit, and for the runtime's lists.
-type Limits struct{ Unit, Listing time.Duration }
-
-// census asks the runtime for everything, and for the details of what is not known
-// yet, and systemd for the units of the configuration. One object that cannot be
-// read does not spoil the others: it is listed without details, with why, and asked
-// for again next time.
-func Census(ctx context.Context, h *hostenv.Host, names []string, within Limits, known func(id string) bool) Listed {
-	// Neither waits for the other: systemd may take its time for each unit.
-	units := make(chan []UnitFetched, 1)
-	go func() { units <- askAll(h, ctx, names, within.Unit) }()
-	l := inspect(h, ctx, within.Listing, known)
-	if h.Managers != nil {
-		l.Crio = h.Managers()
-	}
-	l.Units = <-units
-	l.Failed = l.failures()
-	return l
+// Inventory is what the runtime has told about the node. What a container is does
+// not change after its creation, so it is asked for once.
+type Inventory struct {
+	driver     cgroup.Driver
+	Clock      int                   // counts changes, to tell old listings from new entries
+	Pods       map[string]*Pod       // by sandbox id
+	Containers map[string]*Container // by container id
+	// sandboxes are the pods by UID and sandbox id, and within the containers by sandbox
+	// and container id: see members.go.
+	sandboxes map[string]map[string]*Pod
+	within    map[string]map[string]*Container
+	Units     map[string]*Unit // by the name in the configuration
+	Removed   map[string]int   // when a container or sandbox was deleted, on clock
+	// Started is when the daemon began to watch; zero before the first listing is
+	// in. What is made later, the daemon sees being made.
+	Started time.Time
+	// AsksFirst says that the runtime asks before it starts a container (NRI).
+	AsksFirst bool
 }
 
-// askAll asks systemd for units.
-func askAll(h *hostenv.Host, ctx context.Context, names []string, patience time.Duration) []UnitFetched {
-	if h.Units == nil {
-		return nil
-	}
-	all := make([]UnitFetched, len(names))
-	var g errgroup.Group
-	g.SetLimit(actor.MaxWorkers)
-	for i, name := range names {
-		g.Go(func() error {
-			ctx, cancel := context.WithTimeout(ctx, patience)
-			defer cancel()
-			all[i] = AskUnit(h, ctx, name)
-			return nil
-		})
-	}
-	_ = g.Wait() // no job returns an error
-	return all
+type Pod struct {
+	Pod       cri.Pod
+	Uid       string
+	Qos       pools.QoS
+	Slice     cgroup.Path // of the pod, "" if unknown
+	Pause     cgroup.Path // of the pause container, "" if it has none
+	sliceUnit cgroup.UnitState
+	pauseUnit cgroup.UnitState
+	added     int
+	Err       error // why slice or pause are unknown
+	// Unconfirmed and since are as in containerEntry.
+	Unconfirmed bool
+	since       time.Time
+	// total is the pod's after a resize, as long as the runtime tells another.
+	total pools.Resources
+	// Unlisted says that the runtime does not list the sandbox, but containers of it.
+	Unlisted bool
+	Began    time.Time // on the daemon's clock
 }
 
-// listAll is one question, whose answer tells whether the runtime hangs: the details of
-// many objects may take it longer, and so may the first answer on a node that boots.
-func listAll(h *hostenv.Host, ctx context.Context, patience time.Duration) ([]cri.Pod, []cri.Container, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	return h.Runtime.List(ctx)
+type Container struct {
+	Container   cri.Container
+	Path        cgroup.Path
+	Recorded    cpuset.Set // in the runtime's spec
+	Mems        cpuset.Set // likewise, NUMA nodes
+	unit        cgroup.UnitState
+	added       int
+	requestedAt int   // the model's clock when NRI last told what the kubelet asks for
+	Err         error // why path or recorded are unknown
+	// PlacedElsewhere says that somebody else had given it CPUs before NRI asked about it, claimed
+	// by what of CRI-O's it was placed when that was last configured.
+	PlacedElsewhere bool
+	Claimed         managers.Claim
+	// Asked says that the runtime waits for our answer before it makes the container,
+	// unconfirmed that it has got one and has not shown yet that it has it (hooks.go).
+	Asked, Unconfirmed bool
+	// Starting says that the runtime has asked whether it may start it.
+	Starting bool
+	// since is when NRI told of it; no clock that is set changes it.
+	since time.Time
+	// SeenCreated says that the daemon has seen it being created; considered that its CPUs
+	// have been recovered, if it had any.
+	SeenCreated, Recovered bool
+	Fate                   StopState
+	Sighting               Start
+	// Began and ended are when it was created and has ended, on the daemon's clock.
+	Began, Ended time.Time
 }
 
-// inspect asks the runtime.
-func inspect(h *hostenv.Host, ctx context.Context, patience time.Duration, known func(id string) bool) Listed {
-	if h.Runtime == nil {
-		return Listed{}
+func New(d cgroup.Driver) *Inventory {
+	return &Inventory{
+		driver: d, Pods: make(map[string]*Pod), Containers: make(map[string]*Container), Units: make(map[string]*Unit), Removed: make(map[string]int),
+		sandboxes: make(map[string]map[string]*Pod), within: make(map[string]map[string]*Container),
 	}
-	ctx, cancel := context.WithTimeout(ctx, hostenv.UpdateTimeout)
-	defer cancel()
-	pods, containers, err := listAll(h, ctx, patience)
-	if err != nil {
-		return Listed{Err: err}
-	}
-	var l Listed
-	// Most are known, and many: they stay in the lists that they came in.
-	l.Known.Pods = slices.DeleteFunc(pods, func(p cri.Pod) bool {
-		if known(p.ID) {
-			return false
+}
+
+// PutPod adds or replaces a pod.
+func (m *Inventory) PutPod(f PodStatus) {
+	m.Clock++
+	e := &Pod{Pod: f.Pod, Uid: cmp.Or(f.UID, f.ID), sliceUnit: f.slice, pauseUnit: f.pause, added: m.Clock,
+		Began: OnClock(f.CreatedAt, time.Now())}
+	if old := m.Pods[f.ID]; old != nil {
+		if f.Partial != nil && old.Err == nil {
+			// A worse answer than the one before would move the pod's containers.
+			old.Pod.Ready, old.added, old.Unlisted = old.Pod.Ready && f.Ready, m.Clock, false
+			return
 		}
-		l.Pods = append(l.Pods, PodFacts{Pod: p})
+		e.Pod.Ready = e.Pod.Ready && old.Pod.Ready // a sandbox never gets ready again
+		if !old.Pod.CreatedAt.IsZero() {
+			e.Began = old.Began
+		}
+		e.outgrown(old)
+	}
+	if e.Slice, e.Pause = f.foundSlice, f.foundPause; !f.lost() {
+		e.Slice, e.Pause, e.Err = podPaths(f.Pod, m.driver)
+	}
+	e.Err = cmp.Or(f.Partial, e.Err)
+	if _, qos, ok := cgroup.PodOf(e.Slice); ok {
+		e.Qos = pools.QoS(qos)
+	}
+	m.setPod(f.ID, e)
+}
+
+// Name is the pod's, for people; empty if it is not known.
+func (e *Pod) Name() string {
+	if e.Pod.Name == "" {
+		return ""
+	}
+	return e.Pod.Namespace + "/" + e.Pod.Name
+}
+
+func podPaths(p cri.Pod, d cgroup.Driver) (slice, pause cgroup.Path, err error) {
+	if p.CgroupsPath != "" {
+		if pause, err = cgroup.ContainerPath(p.CgroupsPath, d); err != nil {
+			return "", "", err
+		}
+	}
+	if p.CgroupParent != "" {
+		slice, err = cgroup.PodPath(p.CgroupParent, d)
+		return slice, pause, err
+	}
+	return pause.Parent(), pause, nil
+}
+
+// PutContainer adds or replaces a container. States only go forward: a status
+// that was read before an event must not take the event back.
+func (m *Inventory) PutContainer(f ContainerStatus) {
+	m.Clock++
+	e := &Container{Container: f.Container, unit: f.unit, added: m.Clock, Err: f.Partial}
+	e.Began = OnClock(f.CreatedAt, time.Now())
+	e.Finish(f.FinishedAt)
+	e.SeenCreated = !m.Started.IsZero() && !e.Began.Before(m.Started)
+	if old := m.Containers[f.ID]; old != nil {
+		if f.Partial != nil && old.Err == nil {
+			old.Advance(f.State)
+			return
+		}
+		e.added, e.SeenCreated, e.Recovered, e.PlacedElsewhere, e.Claimed, e.Fate, e.Sighting, e.Starting = old.added, old.SeenCreated, old.Recovered, old.PlacedElsewhere, old.Claimed, old.Fate, old.Sighting, old.Starting
+		e.Container.State = max(old.Container.State, f.State)
+		e.remember(old)
+		if e.requestedAt = old.requestedAt; old.requestedAt > f.AsOf {
+			e.Container.Requested = old.Container.Requested // asked before the resize
+		}
+		if was := old.Container.Requested; was.Quota > 0 && e.Container.Requested.Quota < 0 {
+			// Some runtimes show what NRI has made of it.
+			e.Container.Requested.Quota, e.Container.Requested.Period = was.Quota, was.Period
+		}
+		if f.FinishedAt.IsZero() {
+			e.Container.FinishedAt = old.Container.FinishedAt
+		}
+	}
+	var pathErr, cpusErr, memsErr error
+	if e.Path = f.found; !f.lost() {
+		e.Path, pathErr = cgroup.ContainerPath(f.CgroupsPath, m.driver)
+	}
+	e.Recorded, cpusErr = f.RecordedCPUs()
+	e.Mems, memsErr = f.RecordedMems()
+	e.Err = cmp.Or(e.Err, pathErr, cpusErr, memsErr)
+	m.SetContainer(f.ID, e)
+}
+
+// Advance moves a container's state forward.
+func (e *Container) Advance(s cri.State) {
+	e.Container.State = max(e.Container.State, s)
+}
+
+// Merge takes over the pods and containers of a complete listing. Entries that are newer
+// than the listing are left alone; details of known entries are kept.
+func (m *Inventory) Merge(l Listing) {
+	seen := make(map[string]bool, len(l.Pods)+len(l.Containers)+len(l.Known.Pods)+len(l.Known.Containers))
+	pod := func(p PodStatus) {
+		if m.Outdated(p.ID, l.AsOf) {
+			return
+		}
+		seen[p.ID] = true
+		old := m.Pods[p.ID]
+		switch {
+		case p.Detailed, p.Partial != nil && (old == nil || old.Unlisted):
+			m.PutPod(p)
+		case old != nil && old.added <= l.AsOf:
+			old.Pod.Ready = old.Pod.Ready && p.Ready
+		}
+		if old != nil {
+			old.Unconfirmed = false
+		}
+	}
+	container := func(c ContainerStatus) {
+		if m.Outdated(c.ID, l.AsOf) {
+			return
+		}
+		seen[c.ID] = true
+		old := m.Containers[c.ID]
+		switch {
+		case c.Detailed, old == nil && c.Partial != nil:
+			m.PutContainer(c)
+			if old == nil && c.State == cri.Running {
+				m.Containers[c.ID].FoundBy(telemetry.WayResync)
+			}
+		case old != nil:
+			old.Advance(c.State)
+			old.Unconfirmed = false
+		}
+	}
+	for i := range l.Pods {
+		pod(l.Pods[i])
+	}
+	for i := range l.Known.Pods {
+		pod(PodStatus{Pod: l.Known.Pods[i]})
+	}
+	for i := range l.Containers {
+		container(l.Containers[i])
+	}
+	for i := range l.Known.Containers {
+		container(ContainerStatus{Container: l.Known.Containers[i]})
+	}
+	now := time.Now()
+	for id, e := range m.Containers {
+		if !seen[id] && e.added <= l.AsOf && !e.Expected(now) {
+			m.DropContainer(id)
+		}
+	}
+	for id, e := range m.Pods {
+		if !seen[id] && e.added <= l.AsOf && !e.Expected(now) {
+			m.Unlist(id)
+		}
+	}
+	for _, e := range m.Containers {
+		// The pod of one that is newer than the listing is being asked for.
+		if id := e.Container.PodID; seen[e.Container.ID] && id != "" && m.Pods[id] == nil {
+			m.Unlist(id)
+		}
+	}
+	m.ForgetRemoved(l.AsOf)
+}
+
+// Recorded returns what is known of a target's record before its cgroup is read.
+func (m *Inventory) Recorded(t cgroup.Target) cgroup.Current {
+	if e := m.Containers[t.Container]; e != nil {
+		return e.Record()
+	}
+	if e := m.Units[m.UnitAt(t.Path)]; e != nil {
+		return e.Record()
+	}
+	for _, e := range m.Pods {
+		switch t.Path {
+		case e.Pause:
+			return cgroup.Current{Recorded: e.pauseUnit.CPUs, RecordedKnown: e.pauseUnit.Known, Unit: e.pauseUnit}
+		case e.Slice:
+			return cgroup.Current{Unit: e.sliceUnit}
+		}
+	}
+	return cgroup.Current{}
+}
+
+// Container returns the id of the container whose cgroup p is, "" if it is none's.
+func (m *Inventory) Container(p cgroup.Path) string {
+	for id, e := range m.Containers {
+		if e.Path == p {
+			return id
+		}
+	}
+	return ""
+}
+
+// Sandbox returns the id of the pod whose pause container or slice p is.
+func (m *Inventory) Sandbox(p cgroup.Path) string {
+	for id, e := range m.Pods {
+		if e.Pause == p || e.Slice == p {
+			return id
+		}
+	}
+	return ""
+}
+
+// Record is what the runtime and systemd would put back.
+func (e *Container) Record() cgroup.Current {
+	return cgroup.Current{Recorded: e.Recorded, RecordedMems: e.Mems, RecordedKnown: e.Err == nil, Unit: e.unit}
+}
+
+// Awaited says that a target's cgroup may be missing because its container, or its
+// unit, has not been started yet.
+func (m *Inventory) Awaited(t cgroup.Target) bool {
+	if t.Unit != "" {
 		return true
-	})
-	l.Known.Containers = slices.DeleteFunc(containers, func(c cri.Container) bool {
-		if known(c.ID) {
-			return false
-		}
-		l.Containers = append(l.Containers, ContainerFacts{Container: c})
-		return true
-	})
-	var g errgroup.Group
-	g.SetLimit(actor.MaxWorkers)
-	for i := range l.Pods {
-		g.Go(func() error {
-			l.Pods[i] = inspectPod(h, ctx, l.Pods[i].Pod)
-			return nil
-		})
 	}
-	for i := range l.Containers {
-		g.Go(func() error {
-			l.Containers[i] = inspectContainer(h, ctx, l.Containers[i].Container)
-			return nil
-		})
-	}
-	_ = g.Wait() // no job returns an error
-	l.Pods = append(l.Pods, InspectUnlisted(h, ctx, l)...)
-	l.locate(h.Cgroups)
-	return l
+	e := m.Containers[t.Container]
+	return e != nil && e.Container.State == cri.Created
 }
 
-// inspectPod asks for the details of a pod that is listed.
-func inspectPod(h *hostenv.Host, ctx context.Context, p cri.Pod) PodFacts {
-	f, err := LookAtPod(ctx, h.Runtime, h.Units, h.Driver, p.ID, hostenv.CallTimeout)
-	switch {
-	case err == nil:
-		return f
-	case errors.Is(err, cri.ErrNotFound):
-		err = nil // gone since
+// KnownIDs returns the pods and containers whose details need not be asked for
+// again.
+func (m *Inventory) KnownIDs() map[string]bool {
+	known := make(map[string]bool, len(m.Pods)+len(m.Containers))
+	for id, e := range m.Pods {
+		known[id] = e.Err == nil && !e.Unlisted && !e.Unconfirmed
 	}
-	return PodFacts{Pod: p, Partial: err}
-}
-
-// inspectContainer asks for the details of a container that is listed.
-func inspectContainer(h *hostenv.Host, ctx context.Context, c cri.Container) ContainerFacts {
-	f, err := LookAtContainer(ctx, h.Runtime, h.Units, h.Driver, c.ID, hostenv.CallTimeout)
-	switch {
-	case err == nil:
-		f.PodID = cmp.Or(f.PodID, c.PodID)
-		return f
-	case errors.Is(err, cri.ErrNotFound):
-		err = nil
+	for id, e := range m.Containers {
+		// When it finished tells which kind it was.
+		ended := e.Container.State == cri.Exited && e.Container.FinishedAt.IsZero()
+		known[id] = e.Err == nil && !ended && !e.Unconfirmed
 	}
-	return ContainerFacts{Container: c, Partial: err}
-}
-
-// failures are why objects have no details.
-func (l *Listed) failures() []error {
-	var all []error
-	add := func(err error) {
-		if err != nil {
-			all = append(all, err)
-		}
-	}
-	for i := range l.Units {
-		add(l.Units[i].Err)
-	}
-	for i := range l.Pods {
-		add(l.Pods[i].Partial)
-	}
-	for i := range l.Containers {
-		add(l.Containers[i].Partial)
-	}
-	return all
-}
-
-// locate finds the cgroups that the runtime does not tell: their names say whose they
-// are, and of which class, and the kernel what they have.
-func (l *Listed) locate(fs *cgroup.FS) {
-	var ids []string
-	for _, p := range l.Pods {
-		if p.lost() {
-			ids = append(ids, p.ID)
-		}
-	}
-	for _, c := range l.Containers {
-		if c.lost() {
-			ids = append(ids, c.ID)
-		}
-	}
-	if len(ids) == 0 {
-		return
-	}
-	// What has not been found when an error ended the walk stays unknown, as it was.
-	found, _ := Locate(fs, ids)
-	for i := range l.Pods {
-		if p := &l.Pods[i]; p.lost() {
-			p.foundSlice, p.foundPause = found.Pods[p.UID], found.Containers[p.ID]
-		}
-	}
-	for i := range l.Containers {
-		if c := &l.Containers[i]; c.lost() {
-			c.found = found.Containers[c.ID]
-		}
-	}
-}
-
-// lost says that the runtime has not told where the object's cgroups are.
-func (f *PodFacts) lost() bool {
-	return f.Partial != nil && f.CgroupParent == "" && f.CgroupsPath == ""
-}
-
-func (f *ContainerFacts) lost() bool { return f.Partial != nil && f.CgroupsPath == "" }
-
-// lookAtPod asks for the details of a pod. Details that are missing in the
-// runtime's answer leave the pod without a cgroup; the model says so. Patience is
-// the limit for systemd's part.
-func LookAtPod(ctx context.Context, rt hostenv.RuntimeClient, units hostenv.UnitManager, driver cgroup.Driver, id string, patience time.Duration) (PodFacts, error) {
-	ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
-	defer cancel()
-	p, err := rt.PodStatus(ctx, id)
-	if _, partial := errors.AsType[*cri.InfoError](err); err != nil && !partial {
-		return PodFacts{}, err
-	}
-	f := PodFacts{Pod: p, Partial: err}
-	if slice, pause, err := podPaths(p, driver); err == nil {
-		ctx, cancel := context.WithTimeout(ctx, patience)
-		defer cancel()
-		f.slice, f.pause = hostenv.UnitState(ctx, units, slice), hostenv.UnitState(ctx, units, pause)
-	}
-	return f, nil
-}
-
-func LookAtContainer(ctx context.Context, rt hostenv.RuntimeClient, units hostenv.UnitManager, driver cgroup.Driver, id string, patience time.Duration) (ContainerFacts, error) {
-	ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
-	defer cancel()
-	c, err := rt.ContainerStatus(ctx, id)
-	if _, partial := errors.AsType[*cri.InfoError](err); err != nil && !partial {
-		return ContainerFacts{}, err
-	}
-	f := ContainerFacts{Container: c, Partial: err}
-	if path, err := cgroup.ContainerPath(c.CgroupsPath, driver); err == nil {
-		ctx, cancel := context.WithTimeout(ctx, patience)
-		defer cancel()
-		f.unit = hostenv.UnitState(ctx, units, path)
-	}
-	return f, nil
+	return known
 }

@@ -1,8 +1,8 @@
 package inventory
 
-// uidOf is the UID of the newest pod of a name, "" if there is none.
-func (m *Model) UidOf(namespace, name string) string {
-	var found *PodEntry
+// UidOf is the UID of the newest pod of a name, "" if there is none.
+func (m *Inventory) UidOf(namespace, name string) string {
+	var found *Pod
 	for _, e := range m.Pods {
 		if e.Pod.Namespace == namespace && e.Pod.Name == name && (found == nil || newer(e.Pod, found.Pod)) {
 			found = e

@@ -8,39 +8,39 @@ import (
 // others: the containers of a sandbox, and the sandboxes of a UID, are kept beside the maps
 // of all.
 
-func (m *Model) SetContainer(id string, e *ContainerEntry) {
+func (m *Inventory) SetContainer(id string, e *Container) {
 	m.DropContainer(id)
 	m.Containers[id] = e
 	group(m.within, e.Container.PodID, id, e)
 }
 
-func (m *Model) DropContainer(id string) {
+func (m *Inventory) DropContainer(id string) {
 	if e := m.Containers[id]; e != nil {
 		delete(m.Containers, id)
 		ungroup(m.within, e.Container.PodID, id)
 	}
 }
 
-func (m *Model) setPod(id string, e *PodEntry) {
+func (m *Inventory) setPod(id string, e *Pod) {
 	m.dropPod(id)
 	m.Pods[id] = e
 	group(m.sandboxes, e.Uid, id, e)
 }
 
-func (m *Model) dropPod(id string) {
+func (m *Inventory) dropPod(id string) {
 	if e := m.Pods[id]; e != nil {
 		delete(m.Pods, id)
 		ungroup(m.sandboxes, e.Uid, id)
 	}
 }
 
-// members are the containers of all sandboxes of a UID; where no sandbox is known, those of
+// Members are the containers of all sandboxes of a UID; where no sandbox is known, those of
 // the one with that id (see keyOf).
-func (m *Model) Members(uid string) map[string]*ContainerEntry {
+func (m *Inventory) Members(uid string) map[string]*Container {
 	if len(m.sandboxes[uid]) == 0 {
 		return m.within[uid]
 	}
-	all := make(map[string]*ContainerEntry)
+	all := make(map[string]*Container)
 	for id := range m.sandboxes[uid] {
 		maps.Copy(all, m.within[id])
 	}

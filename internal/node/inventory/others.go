@@ -13,9 +13,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// foreignBy is where the container is. One that may run everywhere has no CPUs that
+// ForeignBy is where the container is. One that may run everywhere has no CPUs that
 // others could keep off.
-func (e *ContainerEntry) ForeignBy(claim managers.Claim, online cpuset.Set, read func(cgroup.Path) (cgroup.State, error)) *pools.Foreign {
+func (e *Container) ForeignBy(claim managers.Claim, online cpuset.Set, read func(cgroup.Path) (cgroup.State, error)) *pools.Foreign {
 	f := &pools.Foreign{Manager: claim.By, CPUs: e.Recorded, Alone: claim.Alone}
 	if st, err := read(e.Path); err == nil {
 		if f.CPUs, f.Runs = st.CPUs.Intersection(st.Effective), st.Effective; st.Partition.Valid() {
@@ -31,11 +31,11 @@ func (e *ContainerEntry) ForeignBy(claim managers.Claim, online cpuset.Set, read
 	return f
 }
 
-// leftToPlugins are those of them of which nothing but NRI tells.
-func (m *Model) LeftToPlugins() []undo.Left {
+// LeftToPlugins are those of them of which nothing but NRI tells.
+func (m *Inventory) LeftToPlugins() []undo.Left {
 	var all []undo.Left
 	for id, e := range m.Containers {
-		if e.Foreign && e.Container.State != cri.Exited {
+		if e.PlacedElsewhere && e.Container.State != cri.Exited {
 			k := m.KeyOf(e)
 			all = append(all, undo.Left{PodUID: k.PodUID, Container: k.Container, ID: id})
 		}
@@ -46,12 +46,12 @@ func (m *Model) LeftToPlugins() []undo.Left {
 	return all
 }
 
-// recall marks the containers that were left to plugins before the daemon's restart. One
+// Recall marks the containers that were left to plugins before the daemon's restart. One
 // that has taken the place of such a one meanwhile is another, as far as there are IDs.
-func (m *Model) Recall(all []undo.Left) {
+func (m *Inventory) Recall(all []undo.Left) {
 	for id, e := range m.Containers {
 		k := m.KeyOf(e)
-		e.Foreign = e.Foreign || slices.ContainsFunc(all, func(l undo.Left) bool {
+		e.PlacedElsewhere = e.PlacedElsewhere || slices.ContainsFunc(all, func(l undo.Left) bool {
 			return l.ID == id || l.ID == "" && l.PodUID == k.PodUID && l.Container == k.Container
 		})
 	}

@@ -5,8 +5,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// cgroupOf is the cgroup of a container of a plan, "" if that is not known.
-func (m *Model) CgroupOf(c *pools.Placement) cgroup.Path {
+// CgroupOf is the cgroup of a container of a plan, "" if that is not known.
+func (m *Inventory) CgroupOf(c *pools.Placement) cgroup.Path {
 	if c.Kind == pools.Infra {
 		if e := m.Pods[c.ID]; e != nil {
 			return e.Pause

@@ -4,11 +4,11 @@ import (
 	"time"
 )
 
-// fate is what onRefusal means for an instance of a container.
-type fate struct {
-	// decided once, by the first verdict after the start; doomed says that it is to
+// StopState is what onRefusal means for an instance of a container.
+type StopState struct {
+	// Decided once, by the first verdict after the start; doomed says that it is to
 	// be stopped.
-	Decided, Doomed bool
+	Decided, ToStop bool
 	Stopping        bool
 	Retry           time.Time // after an error
 }

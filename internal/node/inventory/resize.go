@@ -7,9 +7,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// asked returns what the kubelet asked for. The runtime's spec may hold what was
+// RequestOf returns what the kubelet asked for. The runtime's spec may hold what was
 // made of it; older runtimes tell only that.
-func Asked(c cri.Container) pools.Resources {
+func RequestOf(c cri.Container) pools.Resources {
 	if c.Requested.Shares == 0 {
 		return ResourcesOf(c.Recorded)
 	}
@@ -20,10 +20,10 @@ func ResourcesOf(r cri.Resources) pools.Resources {
 	return pools.Resources{Shares: r.Shares, Quota: r.Quota, Period: r.Period}
 }
 
-// resize takes new resources over, and what they make of the pod's total. It returns
+// Resize takes new resources over, and what they make of the pod's total. It returns
 // how to undo that.
-func (m *Model) Resize(e *ContainerEntry, to cri.Resources) (undo func()) {
-	was, told, pod := e.Container.Requested, e.told, m.Pods[e.Container.PodID]
+func (m *Inventory) Resize(e *Container, to cri.Resources) (undo func()) {
+	was, told, pod := e.Container.Requested, e.requestedAt, m.Pods[e.Container.PodID]
 	var total pools.Resources
 	if pod != nil {
 		total = pod.total
@@ -33,9 +33,9 @@ func (m *Model) Resize(e *ContainerEntry, to cri.Resources) (undo func()) {
 	r.Shares, r.Period = to.Shares, cmp.Or(to.Period, r.Period)
 	r.Quota = cmp.Or(to.Quota, r.Quota)
 	m.Clock++
-	e.told = m.Clock
+	e.requestedAt = m.Clock
 	return func() {
-		e.Container.Requested, e.told = was, told
+		e.Container.Requested, e.requestedAt = was, told
 		if pod != nil {
 			pod.total = total
 		}
@@ -46,12 +46,12 @@ func (m *Model) Resize(e *ContainerEntry, to cri.Resources) (undo func()) {
 // runtime tells it later, or never. A pod asks for what its containers do together, or
 // for what its largest init container does, if that is more (KEP-753): and an init
 // container has ended where all that are known come to more than the pod's total.
-func (m *Model) totalAfter(pod *PodEntry, e *ContainerEntry, to cri.Resources) pools.Resources {
+func (m *Inventory) totalAfter(pod *Pod, e *Container, to cri.Resources) pools.Resources {
 	total := pod.resources()
 	if total.Shares == 0 {
 		return pools.Resources{} // not known
 	}
-	newest := make(map[string]*ContainerEntry)
+	newest := make(map[string]*Container)
 	for _, c := range m.Containers {
 		name := c.Container.Name
 		if o := newest[name]; c.Container.PodID == e.Container.PodID && (o == nil || c.Container.CreatedAt.After(o.Container.CreatedAt)) {
@@ -60,14 +60,14 @@ func (m *Model) totalAfter(pod *PodEntry, e *ContainerEntry, to cri.Resources) p
 	}
 	var all, live int64
 	for _, c := range newest {
-		shares := int64(Asked(c.Container).Shares)
+		shares := int64(RequestOf(c.Container).Shares)
 		all += shares
 		if c.Container.State != cri.Exited {
 			live += shares
 		}
 	}
 	before, after := int64(total.Shares), int64(total.Shares)
-	switch more := int64(to.Shares) - int64(Asked(e.Container).Shares); {
+	switch more := int64(to.Shares) - int64(RequestOf(e.Container).Shares); {
 	case before >= all:
 		after += more
 	case before > live:
@@ -86,7 +86,7 @@ func (m *Model) totalAfter(pod *PodEntry, e *ContainerEntry, to cri.Resources) p
 const leastShares = 2
 
 // resources are the pod's total; zero if that is not known.
-func (e *PodEntry) resources() pools.Resources {
+func (e *Pod) resources() pools.Resources {
 	if e.total != (pools.Resources{}) {
 		return e.total
 	}
@@ -95,7 +95,7 @@ func (e *PodEntry) resources() pools.Resources {
 
 // outgrown takes over what resizes have made of the total, until the runtime tells the
 // same.
-func (e *PodEntry) outgrown(old *PodEntry) {
+func (e *Pod) outgrown(old *Pod) {
 	if e.total = old.total; e.total.Shares == e.Pod.Resources.Shares {
 		e.total = pools.Resources{}
 	}

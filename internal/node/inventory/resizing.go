@@ -5,14 +5,14 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// size is what the kubelet asks for, for a container and its pod.
+// Size is what the kubelet asks for, for a container and its pod.
 type Size struct {
 	Requested cri.Resources
 	Total     pools.Resources
 }
 
-// size is a container's and its pod's.
-func (m *Model) Size(e *ContainerEntry) Size {
+// Size is a container's and its pod's.
+func (m *Inventory) Size(e *Container) Size {
 	s := Size{Requested: e.Container.Requested}
 	if pod := m.Pods[e.Container.PodID]; pod != nil {
 		s.Total = pod.total
@@ -20,8 +20,8 @@ func (m *Model) Size(e *ContainerEntry) Size {
 	return s
 }
 
-// sizeAgain gives a container another of the sizes that it may have.
-func (m *Model) SizeAgain(e *ContainerEntry, from, to Size) {
+// SizeAgain gives a container another of the sizes that it may have.
+func (m *Inventory) SizeAgain(e *Container, from, to Size) {
 	if pod := m.Pods[e.Container.PodID]; pod != nil {
 		if pod.total == from.Total {
 			pod.total = to.Total
@@ -30,5 +30,5 @@ func (m *Model) SizeAgain(e *ContainerEntry, from, to Size) {
 		}
 	}
 	m.Clock++
-	e.Container.Requested, e.told = to.Requested, m.Clock
+	e.Container.Requested, e.requestedAt = to.Requested, m.Clock
 }

@@ -5,8 +5,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// sliceOf returns the slice that holds a live container of the pod.
-func (m *Model) SliceOf(pod pools.PodPlan) cgroup.Path {
+// SliceOf returns the slice that holds a live container of the pod.
+func (m *Inventory) SliceOf(pod pools.PodPlan) cgroup.Path {
 	for _, c := range pod.Containers {
 		if c.State == pools.Exited {
 			continue

@@ -11,9 +11,9 @@ import (
 
 func UnitKey(name string) pools.Key { return pools.Key{Container: name} }
 
-// encloses says what a unit's cgroup contains that is placed for itself, "" if there
+// Encloses says what a unit's cgroup contains that is placed for itself, "" if there
 // is nothing. Units of host services (hosts) are not.
-func (m *Model) Encloses(unit string, hosts []string) string {
+func (m *Inventory) Encloses(unit string, hosts []string) string {
 	e := m.Units[unit]
 	if e == nil || e.Unit.Path == "" {
 		return ""

@@ -4,16 +4,16 @@ import (
 	"slices"
 )
 
-// unnamed says that systemd has not told yet which unit one of the names is.
-func (m *Model) Unnamed(configured []string) bool {
+// Unnamed says that systemd has not told yet which unit one of the names is.
+func (m *Inventory) Unnamed(configured []string) bool {
 	return slices.ContainsFunc(configured, func(name string) bool {
 		e := m.Units[name]
 		return e == nil || e.Unit.Name == ""
 	})
 }
 
-// configuredAs is what the configuration calls a unit, "" if it does not name it.
-func (m *Model) ConfiguredAs(configured []string, own string) string {
+// ConfiguredAs is what the configuration calls a unit, "" if it does not name it.
+func (m *Inventory) ConfiguredAs(configured []string, own string) string {
 	i := slices.IndexFunc(configured, func(name string) bool { return name == own || m.UnitName(name) == own })
 	if i < 0 {
 		return ""

@@ -26,10 +26,10 @@ import (
 
 var ErrUnlisted = errors.New("the runtime lists containers of it, and not the sandbox; they keep their CPUs")
 
-// unlist drops a sandbox that the runtime does not list, unless it lists a container
+// Unlist drops a sandbox that the runtime does not list, unless it lists a container
 // of it that has not exited.
-func (m *Model) Unlist(id string) {
-	var of *ContainerEntry
+func (m *Inventory) Unlist(id string) {
+	var of *Container
 	for _, e := range m.within[id] {
 		if stateOf(e.Container.State) != pools.Exited && (of == nil || e.Err == nil) {
 			of = e
@@ -44,13 +44,13 @@ func (m *Model) Unlist(id string) {
 		m.Clock++
 		uid, _, _ := cgroup.PodOf(of.Path)
 		// For all that is known it is ready: it is the runtime that does not tell.
-		m.setPod(id, &PodEntry{Pod: cri.Pod{ID: id, Ready: true}, Uid: cmp.Or(uid, id), added: m.Clock, Unlisted: true, Err: ErrUnlisted})
+		m.setPod(id, &Pod{Pod: cri.Pod{ID: id, Ready: true}, Uid: cmp.Or(uid, id), added: m.Clock, Unlisted: true, Err: ErrUnlisted})
 	}
 }
 
-// inspectUnlisted asks for the sandboxes of listed containers that are not listed
+// InspectUnlisted asks for the sandboxes of listed containers that are not listed
 // themselves: most are newer than the list of them.
-func InspectUnlisted(h *hostenv.Host, ctx context.Context, l Listed) (found []PodFacts) {
+func InspectUnlisted(h *hostenv.Host, ctx context.Context, l Listing) (found []PodStatus) {
 	asked := make(map[string]bool, len(l.Pods)+len(l.Known.Pods))
 	for i := range l.Pods {
 		asked[l.Pods[i].ID] = true
@@ -63,7 +63,7 @@ func InspectUnlisted(h *hostenv.Host, ctx context.Context, l Listed) (found []Po
 			return
 		}
 		asked[c.PodID] = true
-		if f, err := LookAtPod(ctx, h.Runtime, h.Units, h.Driver, c.PodID, hostenv.CallTimeout); err == nil {
+		if f, err := FetchPod(ctx, h.Runtime, h.Units, h.Driver, c.PodID, hostenv.CallTimeout); err == nil {
 			found = append(found, f)
 		}
 	}
@@ -76,9 +76,9 @@ func InspectUnlisted(h *hostenv.Host, ctx context.Context, l Listed) (found []Po
 	return found
 }
 
-// unread says that it is not known what a pod is, or what it asks for where that
+// Unread says that it is not known what a pod is, or what it asks for where that
 // matters.
-func (e *PodEntry) Unread() bool {
+func (e *Pod) Unread() bool {
 	switch e.Qos {
 	case pools.QoSNone:
 		return e.Err != nil
@@ -88,16 +88,16 @@ func (e *PodEntry) Unread() bool {
 	return false
 }
 
-// unread says that the runtime has not told what a container asks for.
-func (e *ContainerEntry) Unread() bool { return e.Err != nil && Asked(e.Container).Shares == 0 }
+// Unread says that the runtime has not told what a container asks for.
+func (e *Container) Unread() bool { return e.Err != nil && RequestOf(e.Container).Shares == 0 }
 
-// located are cgroups whose names say what they are for.
+// Located are cgroups whose names say what they are for.
 type Located struct {
 	Pods       map[string]cgroup.Path // by UID
 	Containers map[string]cgroup.Path // by id, also those of sandboxes
 }
 
-// locate finds the cgroups of pods, which the kubelet names after their UIDs, and
+// Locate finds the cgroups of pods, which the kubelet names after their UIDs, and
 // those of the containers with the given ids, which runtimes make a part of the name.
 func Locate(fs *cgroup.FS, ids []string) (Located, error) {
 	found := Located{Pods: make(map[string]cgroup.Path), Containers: make(map[string]cgroup.Path, len(ids))}
@@ -116,7 +116,7 @@ func Locate(fs *cgroup.FS, ids []string) (Located, error) {
 	return found, err
 }
 
-// isContainerPrefix tells what comes before the id of a container from what comes
+// IsContainerPrefix tells what comes before the id of a container from what comes
 // before that of its monitor (crio-conmon-ID.scope).
 func IsContainerPrefix(prefix string) bool {
 	return prefix == "" || strings.HasSuffix(prefix, "-") && !strings.HasSuffix(prefix, "conmon-")

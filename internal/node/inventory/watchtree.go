@@ -4,8 +4,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// slices are the cgroups of pods that the runtime has told of.
-func (m *Model) Slices() []cgroup.Path {
+// Slices are the cgroups of pods that the runtime has told of.
+func (m *Inventory) Slices() []cgroup.Path {
 	all := make([]cgroup.Path, 0, len(m.Pods))
 	for _, e := range m.Pods {
 		if e.Slice != "" {

@@ -4,8 +4,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// foreignWrite is a cgroup that somebody else has written to.
-type foreignWrite struct {
+// ExternalWrite is a cgroup that somebody else has written to.
+type ExternalWrite struct {
 	Target cgroup.Target
 	Before cgroup.Current
 	After  cgroup.State

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	node "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 )
 
 // config is a kubeconfig of one server and one user.
@@ -48,12 +48,12 @@ func TestKubeconfig(t *testing.T) {
 		"data in it":      config(`server: "`+f.server.URL+`", certificate-authority-data: `+base64.StdEncoding.EncodeToString(ca), "token: first"),
 	} {
 		f.write("kubeconfig", text)
-		a, err := node.Kubeconfig(file)
+		a, err := nodestatus.Kubeconfig(file)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if _, err := node.Withdraw(t.Context(), node.Options{Name: "n1", Access: a}, pooled().Names); err != nil {
+		if _, err := nodestatus.Withdraw(t.Context(), nodestatus.Options{Name: "n1", Access: a}, pooled().Names); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -72,24 +72,24 @@ func TestKubeconfig(t *testing.T) {
 		strings.Replace(config(server, token), "context: here", "context: x", 1): "names no cluster",
 	} {
 		f.write("kubeconfig", text)
-		if _, err := node.Kubeconfig(file); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := nodestatus.Kubeconfig(file); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\n%v; want %s", text, err, want)
 		}
 	}
-	if _, err := node.Kubeconfig(filepath.Join(f.dir, "none")); err == nil {
+	if _, err := nodestatus.Kubeconfig(filepath.Join(f.dir, "none")); err == nil {
 		t.Error("a file that is not there: no error")
 	}
 }
 
 func TestInCluster(t *testing.T) {
 	f := newFakeAPI(t)
-	if _, err := node.InCluster("", "443", f.dir); err == nil {
+	if _, err := nodestatus.InCluster("", "443", f.dir); err == nil {
 		t.Error("no host: no error")
 	}
-	if _, err := node.InCluster("10.0.0.1", "443", filepath.Join(f.dir, "none")); err == nil {
+	if _, err := nodestatus.InCluster("10.0.0.1", "443", filepath.Join(f.dir, "none")); err == nil {
 		t.Error("no service account: no error")
 	}
-	a, err := node.InCluster("fd00::1", "443", f.dir)
+	a, err := nodestatus.InCluster("fd00::1", "443", f.dir)
 	if err != nil || a.String() == "" {
 		t.Errorf("IPv6: %v, %v", a, err)
 	}
@@ -108,7 +108,7 @@ func TestUntrusted(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.write("ca.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
-	_, err = node.Withdraw(t.Context(), node.Options{Name: "n1", Access: f.access()}, pooled().Names)
+	_, err = nodestatus.Withdraw(t.Context(), nodestatus.Options{Name: "n1", Access: f.access()}, pooled().Names)
 	if _, wrong := errors.AsType[*tls.CertificateVerificationError](err); !wrong || len(f.calls) > 0 {
 		t.Errorf("error %v, calls %v; want one of the certificate, and none", err, f.calls)
 	}
@@ -117,9 +117,9 @@ func TestUntrusted(t *testing.T) {
 // TestKubeconfigLater: one that is not there, then not whole, is taken when it is.
 func TestKubeconfigLater(t *testing.T) {
 	f := newFakeAPI(t)
-	a := node.KubeconfigLater(filepath.Join(f.dir, "kubeconfig"))
+	a := nodestatus.KubeconfigLater(filepath.Join(f.dir, "kubeconfig"))
 	withdraw := func() error {
-		_, err := node.Withdraw(t.Context(), node.Options{Name: "n1", Access: a}, pooled().Names)
+		_, err := nodestatus.Withdraw(t.Context(), nodestatus.Options{Name: "n1", Access: a}, pooled().Names)
 		return err
 	}
 	if err := withdraw(); !errors.Is(err, os.ErrNotExist) {

@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	node "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 )
 
 // TestRunnerOneRightIsMissing: what is forbidden keeps nothing else from being done.
@@ -33,7 +33,7 @@ func TestRunnerOneRightIsMissing(t *testing.T) {
 			r := run(t, f, quick())
 			s := pooled()
 			s.Taint, s.Verified = key, true
-			s.Problems = []node.Problem{{UID: "a", Namespace: "ns", Pod: "a", Code: "Refused", Text: "why"}}
+			s.Problems = []nodestatus.Problem{{UID: "a", Namespace: "ns", Pod: "a", Code: "Refused", Text: "why"}}
 			r.Show(s)
 			f.wait("tries", func() bool { return f.calls[call] >= 2 })
 			f.wait("the rest", func() bool { return c.done(f) })
@@ -73,13 +73,13 @@ func TestRunnerEventsComeLast(t *testing.T) {
 	f.do(func() { f.gate = gate })
 	var minutes atomic.Int64 // on the clock, which stands still
 	begin := time.Now()
-	r := runWith(t, f, node.Options{
+	r := runWith(t, f, nodestatus.Options{
 		Limits: quick(), Log: slog.New(slog.DiscardHandler),
 		Now: func() time.Time { return begin.Add(time.Duration(minutes.Load()) * time.Minute) },
 	})
 	s := pooled()
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
-		s.Problems = append(s.Problems, node.Problem{UID: name, Namespace: "ns", Pod: name, Code: "Refused", Text: "why"})
+		s.Problems = append(s.Problems, nodestatus.Problem{UID: name, Namespace: "ns", Pod: name, Code: "Refused", Text: "why"})
 	}
 	r.Show(s)
 	f.wait("resources", f.pooled)
@@ -88,7 +88,7 @@ func TestRunnerEventsComeLast(t *testing.T) {
 	f.wait("an event", func() bool { return f.calls["POST event"] == 1 })
 
 	smaller := *s
-	smaller.Pools = []node.Pool{{shared, 1000}}
+	smaller.Pools = []nodestatus.Pool{{shared, 1000}}
 	minutes.Add(1)
 	r.Show(&smaller)
 	gate <- struct{}{}
@@ -102,13 +102,13 @@ func TestRunnerEventsComeLast(t *testing.T) {
 func TestRunnerClockSetBack(t *testing.T) {
 	f := newFakeAPI(t)
 	f.edit(func(n *corev1.Node) {
-		c := corev1.NodeCondition{Type: node.ConditionType, Status: "True", Reason: "AsPlanned", Message: "old"}
+		c := corev1.NodeCondition{Type: nodestatus.ConditionType, Status: "True", Reason: "AsPlanned", Message: "old"}
 		c.LastHeartbeatTime.Time = time.Now().Add(24 * time.Hour)
 		n.Status.Conditions = append(n.Status.Conditions, c)
 	})
 	r := run(t, f, quick())
 	s := pooled()
-	s.Condition = &node.Condition{Ready: true, Reason: "AsPlanned", Message: "new"}
+	s.Condition = &nodestatus.Condition{Ready: true, Reason: "AsPlanned", Message: "new"}
 	r.Show(s)
 	f.wait("news", func() bool {
 		return f.condition().Message == "new" && time.Until(f.condition().LastHeartbeatTime.Time) < time.Hour
@@ -119,7 +119,7 @@ func TestRetryAfter(t *testing.T) {
 	for header, want := range map[string]time.Duration{
 		"": 0, "7": 7 * time.Second, "3600": 30 * time.Second, "65536": 0, "Wed, 21 Oct 2026 07:28:00 GMT": 0,
 	} {
-		if got := node.RetryAfter(header); got != want {
+		if got := nodestatus.RetryAfter(header); got != want {
 			t.Errorf("RetryAfter(%q) = %s; want %s", header, got, want)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	node "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
@@ -26,17 +26,17 @@ type depleting struct {
 func runDepleting(t *testing.T, f *fakeAPI) depleting {
 	t.Helper()
 	d := depleting{fakeAPI: f, log: new(lockedLog), later: new(atomic.Int64)}
-	d.started = runWith(t, f, node.Options{
+	d.started = runWith(t, f, nodestatus.Options{
 		Limits: quick(), Log: slog.New(slog.NewTextHandler(d.log, nil)),
 		Now: func() time.Time { return time.Now().Add(time.Duration(d.later.Load())) },
 	})
 	return d
 }
 
-func (d depleting) show(cpus int, change ...func(*node.Depletion)) {
+func (d depleting) show(cpus int, change ...func(*nodestatus.Depletion)) {
 	s := pooled()
-	s.Condition = &node.Condition{Ready: true, Reason: "AsPlanned"}
-	s.Depletion = &node.Depletion{CPUs: cpus, Floor: 2, ClearAfter: time.Hour, Show: true}
+	s.Condition = &nodestatus.Condition{Ready: true, Reason: "AsPlanned"}
+	s.Depletion = &nodestatus.Depletion{CPUs: cpus, Floor: 2, ClearAfter: time.Hour, Show: true}
 	for _, c := range change {
 		c(s.Depletion)
 	}
@@ -48,7 +48,7 @@ func (d depleting) show(cpus int, change ...func(*node.Depletion)) {
 func (f *fakeAPI) shown() string {
 	var all []string
 	for _, c := range f.node.Status.Conditions {
-		if c.Type == node.PressureType {
+		if c.Type == nodestatus.PressureType {
 			all = append(all, string(c.Status)+" "+c.Reason)
 		}
 	}
@@ -80,7 +80,7 @@ func TestRunnerDepletion(t *testing.T) {
 	r.show(1)
 	r.is("too few", depleted)
 	f.wait("said", func() bool { return r.Stats().Pressure && strings.Contains(r.log.String(), "shared pool is depleted") })
-	r.show(1, func(d *node.Depletion) { d.Evict = true })
+	r.show(1, func(d *nodestatus.Depletion) { d.Evict = true })
 	r.is("with leave to evict", "True SharedPoolDepleted, evict:NoSchedule")
 	r.show(1)
 	r.is("without", depleted)
@@ -96,7 +96,7 @@ func TestRunnerDepletion(t *testing.T) {
 		t.Helper()
 		f.wait("message "+text, func() bool {
 			for _, c := range f.node.Status.Conditions {
-				if c.Type == node.PressureType {
+				if c.Type == nodestatus.PressureType {
 					return strings.Contains(c.Message, text) && f.shown() == depleted
 				}
 			}
@@ -117,7 +117,7 @@ func TestRunnerDepletion(t *testing.T) {
 	r.show(4)
 	f.wait("a heartbeat, and no less depleted", func() bool {
 		for _, c := range f.node.Status.Conditions {
-			if c.Type == node.PressureType {
+			if c.Type == nodestatus.PressureType {
 				return c.LastHeartbeatTime.After(time.Now().Add(119*time.Minute)) && f.shown() == depleted
 			}
 		}
@@ -135,11 +135,11 @@ func TestRunnerDepletion(t *testing.T) {
 	r.show(0)
 	r.is("again", depleted)
 	nothing := pooled()
-	nothing.Condition = &node.Condition{Ready: true, Reason: "NothingSaidOfDepletion"}
+	nothing.Condition = &nodestatus.Condition{Ready: true, Reason: "NothingSaidOfDepletion"}
 	r.Show(nothing)
 	f.wait("the condition beside it", func() bool { return f.condition() != nil && f.condition().Reason == "NothingSaidOfDepletion" })
 	r.is("and it stays as it is", depleted)
-	r.show(0, func(d *node.Depletion) { d.Show = false })
+	r.show(0, func(d *nodestatus.Depletion) { d.Show = false })
 	r.is("switched off", "")
 	f.wait("known all the same", func() bool { return r.Stats().Pressure })
 }
@@ -174,13 +174,13 @@ func TestRunnerDepletionOutlivesTheDaemon(t *testing.T) {
 	second.is("and depleted", depleted)
 	second.stop()
 
-	o := node.Options{Name: "n1", Access: f.access(), Version: "test"}
+	o := nodestatus.Options{Name: "n1", Access: f.access(), Version: "test"}
 	f.do(func() { f.refuse["PATCH node"] = 403 })
-	if _, err := node.Withdraw(t.Context(), o, workload.Names{}); err == nil || !strings.Contains(err.Error(), workload.DepletedTaint) {
+	if _, err := nodestatus.Withdraw(t.Context(), o, workload.Names{}); err == nil || !strings.Contains(err.Error(), workload.DepletedTaint) {
 		t.Errorf("a taint that cannot be removed: %v", err)
 	}
 	f.do(func() { clear(f.refuse) })
-	if _, err := node.Withdraw(t.Context(), o, workload.Names{}); err != nil || f.shown() != "" {
+	if _, err := nodestatus.Withdraw(t.Context(), o, workload.Names{}); err != nil || f.shown() != "" {
 		t.Errorf("after Withdraw: %q, %v", f.shown(), err)
 	}
 }
@@ -189,10 +189,10 @@ func TestRunnerDepletionOutlivesTheDaemon(t *testing.T) {
 // the one is forbidden the other goes all the same.
 func TestRunnerDepletionAndTheStartupTaint(t *testing.T) {
 	const key = "cpupoold.io/starting"
-	state := func() *node.State {
+	state := func() *nodestatus.State {
 		s := pooled()
 		s.Taint, s.Verified = key, true
-		s.Depletion = &node.Depletion{Floor: 1, ClearAfter: time.Minute, Show: true}
+		s.Depletion = &nodestatus.Depletion{Floor: 1, ClearAfter: time.Minute, Show: true}
 		return s
 	}
 	f := newFakeAPI(t)
@@ -233,7 +233,7 @@ func TestRunnerStartupTaintWaitsForDepletion(t *testing.T) {
 			r := run(t, f, quick())
 			s := pooled()
 			s.Taint, s.Verified = key, true
-			s.Depletion = &node.Depletion{Floor: 1, ClearAfter: time.Minute, Show: true}
+			s.Depletion = &nodestatus.Depletion{Floor: 1, ClearAfter: time.Minute, Show: true}
 			r.Show(s)
 			f.wait("tries", func() bool { return f.calls["PATCH node"] >= 3 })
 			f.do(func() {
@@ -260,7 +260,7 @@ func TestRunnerStartupTaintWaitsForDepletion(t *testing.T) {
 func TestRunnerEventOfTheNode(t *testing.T) {
 	f := newFakeAPI(t)
 	r := run(t, f, quick())
-	r.Show(&node.State{Problems: []node.Problem{{Code: "SharedDepleted", Text: "no CPU"}}})
+	r.Show(&nodestatus.State{Problems: []nodestatus.Problem{{Code: "SharedDepleted", Text: "no CPU"}}})
 	f.wait("event", func() bool { return len(f.events) == 1 })
 	for _, e := range f.events {
 		if e.Namespace != "default" || e.Regarding.Kind != "Node" || e.Regarding.Name != "n1" || e.Regarding.UID != "n1" || e.Regarding.Namespace != "" || e.Note != "no CPU" {

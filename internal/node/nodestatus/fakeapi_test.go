@@ -23,7 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
-	node "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 )
 
 // fakeAPI is an API server with one Node and any number of events. It patches as the
@@ -79,10 +79,10 @@ func (f *fakeAPI) write(name, text string) {
 	}
 }
 
-func (f *fakeAPI) access() *node.Access {
+func (f *fakeAPI) access() *nodestatus.Access {
 	f.t.Helper()
 	host, port, _ := strings.Cut(strings.TrimPrefix(f.server.URL, "https://"), ":")
-	a, err := node.InCluster(host, port, f.dir)
+	a, err := nodestatus.InCluster(host, port, f.dir)
 	if err != nil {
 		f.t.Fatal(err)
 	}

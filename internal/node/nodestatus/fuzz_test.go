@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	node "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 )
 
 // FuzzReadRecord: whatever is in the kubelet's file, amounts stay within their bounds.
@@ -23,11 +23,11 @@ func FuzzReadRecord(f *testing.F) {
 		f.Add([]byte(data))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		file := filepath.Join(t.TempDir(), node.RecordFile)
+		file := filepath.Join(t.TempDir(), nodestatus.RecordFile)
 		if err := os.WriteFile(file, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		record, err := node.ReadRecord(file)
+		record, err := nodestatus.ReadRecord(file)
 		if (record == nil) != (err != nil) {
 			t.Fatalf("record %v, error %v", record, err)
 		}
@@ -66,7 +66,7 @@ func FuzzParseMilli(f *testing.F) {
 		}
 		canonical := resource.NewQuantity(0, want.Format)
 		canonical.Add(want) // which forgets how it was written
-		if got, err := node.ParseMilli(canonical.String()); err != nil || got != want.MilliValue() {
+		if got, err := nodestatus.ParseMilli(canonical.String()); err != nil || got != want.MilliValue() {
 			t.Errorf("%q, written %s: %d thousandths, %v; want %d", s, canonical, got, err, want.MilliValue())
 		}
 	})
@@ -83,7 +83,7 @@ func FuzzKubeconfig(f *testing.F) {
 		if err := os.WriteFile(file, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		a, err := node.Kubeconfig(file)
+		a, err := nodestatus.Kubeconfig(file)
 		if (a == nil) != (err != nil) || err != nil && !strings.Contains(err.Error(), file) {
 			t.Errorf("%v, %v", a, err)
 		}

@@ -18,7 +18,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	node "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
@@ -64,13 +64,13 @@ func newNamespaceAPI(t *testing.T) *namespaceAPI {
 	return f
 }
 
-func (f *namespaceAPI) options() node.Options {
+func (f *namespaceAPI) options() nodestatus.Options {
 	host, port, _ := strings.Cut(strings.TrimPrefix(f.server.URL, "https://"), ":")
-	a, err := node.InCluster(host, port, f.dir)
+	a, err := nodestatus.InCluster(host, port, f.dir)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return node.Options{Access: a, Log: slog.New(slog.DiscardHandler), Limits: node.Limits{Call: 5 * time.Second, Start: time.Millisecond, Pause: 100 * time.Millisecond}}
+	return nodestatus.Options{Access: a, Log: slog.New(slog.DiscardHandler), Limits: nodestatus.Limits{Call: 5 * time.Second, Start: time.Millisecond, Pause: 100 * time.Millisecond}}
 }
 
 func (f *namespaceAPI) file() string { return filepath.Join(f.dir, "namespaces.json") }
@@ -193,23 +193,23 @@ func (f *namespaceAPI) watch(w http.ResponseWriter, r *http.Request) {
 // following is a run of Namespaces, and what it has told last.
 type following struct {
 	t    *testing.T
-	told chan node.Allowed
-	last node.Allowed
+	told chan nodestatus.Allowed
+	last nodestatus.Allowed
 	stop func()
 }
 
 func (f *namespaceAPI) follow() *following {
 	f.t.Helper()
-	n, err := node.NewNamespaces(f.options(), workload.Names{}, f.file())
+	n, err := nodestatus.NewNamespaces(f.options(), workload.Names{}, f.file())
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(f.t.Context())
-	to := &following{t: f.t, told: make(chan node.Allowed), last: n.Known()}
+	to := &following{t: f.t, told: make(chan nodestatus.Allowed), last: n.Known()}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		n.Run(ctx, func(a node.Allowed) {
+		n.Run(ctx, func(a nodestatus.Allowed) {
 			select {
 			case to.told <- a:
 			case <-ctx.Done():
@@ -222,7 +222,7 @@ func (f *namespaceAPI) follow() *following {
 }
 
 // until takes what is told until it is as wanted.
-func (to *following) until(what string, holds func(node.Allowed) bool) {
+func (to *following) until(what string, holds func(nodestatus.Allowed) bool) {
 	to.t.Helper()
 	late := time.After(time.Minute)
 	for !holds(to.last) {
@@ -236,7 +236,7 @@ func (to *following) until(what string, holds func(node.Allowed) bool) {
 
 func (to *following) allows(namespace string, want bool) {
 	to.t.Helper()
-	to.until(namespace, func(a node.Allowed) bool {
+	to.until(namespace, func(a nodestatus.Allowed) bool {
 		return a.Current && a.Allows(namespace, "management", 0) == want
 	})
 }
@@ -272,7 +272,7 @@ func TestNamespacesGoOn(t *testing.T) {
 	f.set("ADDED", "c", "management")
 	to.allows("c", true)
 	f.cut(true)
-	to.until("away", func(a node.Allowed) bool { return !a.Current })
+	to.until("away", func(a nodestatus.Allowed) bool { return !a.Current })
 	if !to.last.Allows("a", "management", 0) {
 		t.Error("what was known is forgotten while the API server is away")
 	}
@@ -286,7 +286,7 @@ func TestNamespacesGoOn(t *testing.T) {
 	f.mu.Unlock()
 
 	f.cut(true)
-	to.until("away", func(a node.Allowed) bool { return !a.Current })
+	to.until("away", func(a nodestatus.Allowed) bool { return !a.Current })
 	f.set("MODIFIED", "a", "management")
 	f.do(func() { f.oldest, f.log = f.version, nil })
 	f.cut(false)
@@ -353,7 +353,7 @@ func TestReadPermissions(t *testing.T) {
 		if name == "a directory" {
 			file = filepath.Dir(file)
 		}
-		n, err := node.NewNamespaces(f.options(), c.names, file)
+		n, err := nodestatus.NewNamespaces(f.options(), c.names, file)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %q", name, err, c.want)
 		}

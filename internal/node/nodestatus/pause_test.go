@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	node "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 )
 
 // TestPausesSpread: nodes that have lost an API server in the same moment ask for it
@@ -14,7 +14,7 @@ func TestPausesSpread(t *testing.T) {
 	seconds := make([]int, 61)
 	sixth := make([]int, 61)
 	for range nodes {
-		p := node.NewPause(first)
+		p := nodestatus.NewPause(first)
 		pause := p.NextBackOff()
 		if pause < 0 || pause > first {
 			t.Fatalf("first pause %s; want at most %s", pause, first)
@@ -23,8 +23,8 @@ func TestPausesSpread(t *testing.T) {
 		for range 5 {
 			pause = p.NextBackOff()
 		}
-		if pause < 0 || pause > node.LongestPause {
-			t.Fatalf("sixth pause %s; want at most %s", pause, node.LongestPause)
+		if pause < 0 || pause > nodestatus.LongestPause {
+			t.Fatalf("sixth pause %s; want at most %s", pause, nodestatus.LongestPause)
 		}
 		sixth[pause/time.Second]++
 	}
@@ -48,7 +48,7 @@ func TestRunnerRetryAfter(t *testing.T) {
 	r := run(t, f, quick()) // its own pauses are short
 	s := pooled()
 	for _, name := range []string{"a", "b", "c"} {
-		s.Problems = append(s.Problems, node.Problem{UID: name, Namespace: "ns", Pod: name, Code: "Refused", Text: "why"})
+		s.Problems = append(s.Problems, nodestatus.Problem{UID: name, Namespace: "ns", Pod: name, Code: "Refused", Text: "why"})
 	}
 	r.Show(s)
 	f.wait("a refusal", func() bool { return f.calls["PATCH status"] == 1 })

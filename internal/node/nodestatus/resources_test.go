@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	node "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 )
 
 const (
@@ -20,8 +20,8 @@ const (
 )
 
 // asks is a request of CPU and, where count is not 0, of a resource.
-func asks(milli int64, resource string, count int64) node.Request {
-	r := node.Request{Milli: milli}
+func asks(milli int64, resource string, count int64) nodestatus.Request {
+	r := nodestatus.Request{Milli: milli}
 	if count != 0 {
 		r.Extended = map[string]int64{resource: count}
 	}
@@ -29,18 +29,20 @@ func asks(milli int64, resource string, count int64) node.Request {
 }
 
 func TestAdvertise(t *testing.T) {
-	pools := []node.Pool{{shared, 4000}, {guaranteed, 6000}, {cores, 12000}}
-	in := func(name, resource string) node.Container { return node.Container{Name: name, Resource: resource} }
-	one := func(r node.Request) node.Record {
-		return node.Record{"u": {Containers: map[string]node.Request{"c": r}}}
+	pools := []nodestatus.Pool{{shared, 4000}, {guaranteed, 6000}, {cores, 12000}}
+	in := func(name, resource string) nodestatus.Container {
+		return nodestatus.Container{Name: name, Resource: resource}
 	}
-	runs := func(resource string) []node.Pod {
-		return []node.Pod{{UID: "u", Resource: shared, Containers: []node.Container{in("c", resource)}}}
+	one := func(r nodestatus.Request) nodestatus.Record {
+		return nodestatus.Record{"u": {Containers: map[string]nodestatus.Request{"c": r}}}
+	}
+	runs := func(resource string) []nodestatus.Pod {
+		return []nodestatus.Pod{{UID: "u", Resource: shared, Containers: []nodestatus.Container{in("c", resource)}}}
 	}
 	for name, c := range map[string]struct {
-		pools  []node.Pool
-		pods   []node.Pod
-		record node.Record
+		pools  []nodestatus.Pool
+		pods   []nodestatus.Pod
+		record nodestatus.Record
 		want   string // shared, guaranteed and cores, each with what is unaccounted
 	}{
 		"empty node":                          {want: "4000-0 6000-0 12000-0"},
@@ -50,9 +52,9 @@ func TestAdvertise(t *testing.T) {
 		"shrunk since":                        {pods: runs(guaranteed), record: one(asks(1000, guaranteed, 2000)), want: "4000-0 6000-0 12000-0"},
 		"pool shrunk below what is asked for": {pods: runs(shared), record: one(asks(5000, shared, 5000)), want: "5000-0 6000-0 12000-0"},
 		"and somebody is not counted": {
-			pods: append(runs(shared), node.Pod{UID: "v", Resource: shared, Containers: []node.Container{in("c", shared)}}),
-			record: node.Record{"u": {Containers: map[string]node.Request{"c": asks(5000, shared, 5000)}},
-				"v": {Containers: map[string]node.Request{"c": asks(700, "", 0)}}},
+			pods: append(runs(shared), nodestatus.Pod{UID: "v", Resource: shared, Containers: []nodestatus.Container{in("c", shared)}}),
+			record: nodestatus.Record{"u": {Containers: map[string]nodestatus.Request{"c": asks(5000, shared, 5000)}},
+				"v": {Containers: map[string]nodestatus.Request{"c": asks(700, "", 0)}}},
 			want: "5000-700 6000-0 12000-0",
 		},
 		"nothing is left":     {pods: runs(shared), record: one(asks(9000, "", 0)), want: "0-9000 6000-0 12000-0"},
@@ -68,41 +70,41 @@ func TestAdvertise(t *testing.T) {
 		"a pod that has ended":                   {record: one(asks(500, "", 0)), want: "4000-0 6000-0 12000-0"},
 		"pod's own CPU, counted on its first container": {
 			pods:   runs(shared),
-			record: node.Record{"u": {Milli: 900, Containers: map[string]node.Request{"c": asks(200, shared, 900)}}},
+			record: nodestatus.Record{"u": {Milli: 900, Containers: map[string]nodestatus.Request{"c": asks(200, shared, 900)}}},
 			want:   "4000-0 6000-0 12000-0",
 		},
 		"pod's own CPU, not counted": {
 			pods:   runs(shared),
-			record: node.Record{"u": {Milli: 900, Containers: map[string]node.Request{"c": asks(200, "", 0)}}},
+			record: nodestatus.Record{"u": {Milli: 900, Containers: map[string]nodestatus.Request{"c": asks(200, "", 0)}}},
 			want:   "3100-900 6000-0 12000-0",
 		},
 		"two containers in two pools": {
-			pods: []node.Pod{{UID: "u", Resource: shared, Containers: []node.Container{in("du", guaranteed), in("log", shared)}}},
-			record: node.Record{"u": {Containers: map[string]node.Request{
+			pods: []nodestatus.Pod{{UID: "u", Resource: shared, Containers: []nodestatus.Container{in("du", guaranteed), in("log", shared)}}},
+			record: nodestatus.Record{"u": {Containers: map[string]nodestatus.Request{
 				"du": asks(2000, guaranteed, 2000), "log": asks(300, "", 0),
 			}}},
 			want: "3700-300 6000-0 12000-0",
 		},
 		"no record: annotations tell of management pods": {
-			pods: []node.Pod{
-				{UID: "u", Containers: []node.Container{{Name: "c", Resource: cores, Milli: 400, Annotated: true}}},
-				{UID: "v", Containers: []node.Container{{Name: "c", Resource: cores, Milli: 300}}},
+			pods: []nodestatus.Pod{
+				{UID: "u", Containers: []nodestatus.Container{{Name: "c", Resource: cores, Milli: 400, Annotated: true}}},
+				{UID: "v", Containers: []nodestatus.Container{{Name: "c", Resource: cores, Milli: 300}}},
 			},
 			want: "4000-0 6000-0 11700-300",
 		},
 		"no record: others are presumed to be counted": {
-			pods: []node.Pod{{UID: "u", Containers: []node.Container{{Name: "c", Resource: shared, Milli: 5000, Presumed: true}}}},
+			pods: []nodestatus.Pod{{UID: "u", Containers: []nodestatus.Container{{Name: "c", Resource: shared, Milli: 5000, Presumed: true}}}},
 			want: "5000-0 6000-0 12000-0",
 		},
-		"the type is off": {pools: []node.Pool{{shared, 4000}}, pods: runs(shared), record: one(asks(10, shared, 10)), want: "4000-0"},
+		"the type is off": {pools: []nodestatus.Pool{{shared, 4000}}, pods: runs(shared), record: one(asks(10, shared, 10)), want: "4000-0"},
 	} {
 		if c.pools == nil {
 			c.pools = pools
 		}
-		amounts := node.Advertise(c.pools, c.pods, c.record)
+		amounts := nodestatus.Advertise(c.pools, c.pods, c.record)
 		got := ""
 		for _, p := range c.pools {
-			i := slices.IndexFunc(amounts, func(a node.Amount) bool { return a.Resource == p.Resource })
+			i := slices.IndexFunc(amounts, func(a nodestatus.Amount) bool { return a.Resource == p.Resource })
 			got += fmt.Sprintf(" %d-%d", amounts[i].Milli, amounts[i].Unaccounted)
 		}
 		if got != " "+c.want || len(amounts) != len(c.pools) {
@@ -118,21 +120,21 @@ func TestAdvertiseHolds(t *testing.T) {
 	resources := []string{shared, guaranteed, cores}
 	for seed := range uint64(3000) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		var pools []node.Pool
+		var pools []nodestatus.Pool
 		for _, name := range resources[:1+r.IntN(3)] {
-			pools = append(pools, node.Pool{Resource: name, Milli: r.Int64N(9) * 1000})
+			pools = append(pools, nodestatus.Pool{Resource: name, Milli: r.Int64N(9) * 1000})
 		}
-		var pods []node.Pod
-		record := node.Record{}
+		var pods []nodestatus.Pod
+		record := nodestatus.Record{}
 		used, counted := map[string]int64{}, map[string]int64{}
 		for i := range r.IntN(6) {
 			where := pools[r.IntN(len(pools))].Resource
-			pod := node.Pod{UID: fmt.Sprint(i), Resource: where}
-			asked := node.Asked{Containers: map[string]node.Request{}}
+			pod := nodestatus.Pod{UID: fmt.Sprint(i), Resource: where}
+			asked := nodestatus.Asked{Containers: map[string]nodestatus.Request{}}
 			for j := range 1 + r.IntN(3) {
 				name := fmt.Sprint(j)
 				req := asks(r.Int64N(3000)+1, where, r.Int64N(2)*r.Int64N(3000))
-				pod.Containers = append(pod.Containers, node.Container{Name: name, Resource: where})
+				pod.Containers = append(pod.Containers, nodestatus.Container{Name: name, Resource: where})
 				asked.Containers[name] = req
 				used[where] += req.Milli
 				counted[where] += req.Extended[where]
@@ -140,9 +142,9 @@ func TestAdvertiseHolds(t *testing.T) {
 			record[pod.UID] = asked
 			pods = append(pods, pod)
 		}
-		amounts := node.Advertise(pools, pods, record)
+		amounts := nodestatus.Advertise(pools, pods, record)
 		for i, a := range amounts {
-			at := slices.IndexFunc(pools, func(p node.Pool) bool { return p.Resource == a.Resource })
+			at := slices.IndexFunc(pools, func(p nodestatus.Pool) bool { return p.Resource == a.Resource })
 			size, asked := pools[at].Milli, counted[a.Resource]
 			switch {
 			case a.Milli < asked:
@@ -159,7 +161,7 @@ func TestAdvertiseHolds(t *testing.T) {
 		}
 		shuffled := slices.Clone(pods)
 		r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-		if diff := cmp.Diff(amounts, node.Advertise(pools, shuffled, record)); diff != "" {
+		if diff := cmp.Diff(amounts, nodestatus.Advertise(pools, shuffled, record)); diff != "" {
 			t.Errorf("seed %d: pods in another order:\n%s", seed, diff)
 		}
 	}
@@ -168,40 +170,40 @@ func TestAdvertiseHolds(t *testing.T) {
 func TestReadRecord(t *testing.T) {
 	dir := t.TempDir()
 	write := func(text string) string {
-		file := filepath.Join(dir, node.RecordFile)
+		file := filepath.Join(dir, nodestatus.RecordFile)
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return file
 	}
-	want := node.Record{
+	want := nodestatus.Record{
 		"1a": {
 			Milli: 1500,
-			Containers: map[string]node.Request{
+			Containers: map[string]nodestatus.Request{
 				"app": {Milli: 250, Extended: map[string]int64{shared: 250, "example.com/gpu": 1}},
 				"log": {},
 			},
 		},
 	}
 	// As kubelet 1.37 writes it.
-	got, err := node.ReadRecord(write(`{"data":"{\"entries\":{\"1a\":{\"ContainerResources\":{\"app\":{\"limits\":{\"cpu\":\"1\",\"example.com/gpu\":\"1\"},` +
+	got, err := nodestatus.ReadRecord(write(`{"data":"{\"entries\":{\"1a\":{\"ContainerResources\":{\"app\":{\"limits\":{\"cpu\":\"1\",\"example.com/gpu\":\"1\"},` +
 		`\"requests\":{\"cpu\":\"250m\",\"memory\":\"64Mi\",\"example.com/gpu\":\"1\",\"openshift.io/shared-cpus\":\"250\"}},\"log\":{}},` +
 		`\"PodLevelResources\":{\"requests\":{\"cpu\":\"1500m\"}},\"EmptyDirVolumeLimits\":null}}}","checksum":3203482811}`))
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("1.37: %v\n%s", err, diff)
 	}
 	// As 1.33 does, which has no pod-level resources there.
-	want["1a"] = node.Asked{Containers: want["1a"].Containers}
-	got, err = node.ReadRecord(write(`{"data":"{\"allocationEntries\":{\"1a\":{\"app\":` +
+	want["1a"] = nodestatus.Asked{Containers: want["1a"].Containers}
+	got, err = nodestatus.ReadRecord(write(`{"data":"{\"allocationEntries\":{\"1a\":{\"app\":` +
 		`{\"requests\":{\"cpu\":\"250m\",\"example.com/gpu\":\"1\",\"openshift.io/shared-cpus\":\"250\"}},\"log\":{}}}}","checksum":1}`))
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("1.33: %v\n%s", err, diff)
 	}
-	if got, err := node.ReadRecord(filepath.Join(dir, "none")); got != nil || err != nil {
+	if got, err := nodestatus.ReadRecord(filepath.Join(dir, "none")); got != nil || err != nil {
 		t.Errorf("no file: %v, %v", got, err)
 	}
 	for _, bad := range []string{"", "{", `{"data":"{"}`, `{"data":"[]"}`, "[]"} {
-		if got, err := node.ReadRecord(write(bad)); err == nil {
+		if got, err := nodestatus.ReadRecord(write(bad)); err == nil {
 			t.Errorf("%q: %v, and no error", bad, got)
 		}
 	}
@@ -213,7 +215,7 @@ func TestQuantities(t *testing.T) {
 		"1e3": 1_000_000, "1E3": 1_000_000, "12e-3": 12, "+3": 3000, "7E": 1 << 40 * 1000, "1Ei": 1 << 40 * 1000, "0.3": 300, "4.7": 4700,
 		"": -1, "m": -1, "-1": -1, "1 ": -1, "1x": -1, "1mm": -1, "cpu": -1, "1e": -1, "NaN": -1, "Inf": -1, "1e999": 1 << 40 * 1000,
 	} {
-		got, err := node.ParseMilli(text)
+		got, err := nodestatus.ParseMilli(text)
 		if want == -1 && err == nil || want >= 0 && (got != want || err != nil) {
 			t.Errorf("%q: %d, %v; want %d", text, got, err, want)
 		}

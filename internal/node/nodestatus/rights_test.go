@@ -15,7 +15,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
-	node "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 )
 
 // granted are the rights of deploy/rbac.yaml, in the words of the fake server.
@@ -54,11 +54,11 @@ func TestRightsAreThoseUsed(t *testing.T) {
 	f.delete()
 	f.create(corev1.Taint{Key: "cpupoold.io/starting", Effect: "NoSchedule"})
 	var later atomic.Int64
-	o := node.Options{
+	o := nodestatus.Options{
 		Name: "n1", Access: f.access(), Record: t.TempDir() + "/none", Version: "test", Limits: quick(), Log: slog.New(slog.DiscardHandler),
 		Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) },
 	}
-	r := node.New(o)
+	r := nodestatus.New(o)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -66,13 +66,13 @@ func TestRightsAreThoseUsed(t *testing.T) {
 		r.Run(ctx)
 	}()
 	s := pooled()
-	s.Taint, s.Verified, s.Condition = "cpupoold.io/starting", true, &node.Condition{Reason: "Starting"}
-	s.Problems = []node.Problem{{UID: "u", Namespace: "ns", Pod: "p", Code: "Refused", Text: "why"}}
+	s.Taint, s.Verified, s.Condition = "cpupoold.io/starting", true, &nodestatus.Condition{Reason: "Starting"}
+	s.Problems = []nodestatus.Problem{{UID: "u", Namespace: "ns", Pod: "p", Code: "Refused", Text: "why"}}
 	r.Show(s)
 	f.wait("everything", func() bool {
 		return f.pooled() && len(f.node.Spec.Taints) == 0 && len(f.events) == 1 && f.condition() != nil
 	})
-	f.wait("the event's count", func() bool { return r.Stats().Events[node.OK] == 1 })
+	f.wait("the event's count", func() bool { return r.Stats().Events[nodestatus.OK] == 1 })
 	later.Store(int64(31 * time.Minute))
 	r.Show(s)
 	f.wait("the same event again", func() bool {
@@ -83,7 +83,7 @@ func TestRightsAreThoseUsed(t *testing.T) {
 	})
 	cancel()
 	<-done
-	if _, err := node.Withdraw(t.Context(), o, s.Names); err != nil {
+	if _, err := nodestatus.Withdraw(t.Context(), o, s.Names); err != nil {
 		t.Fatal(err)
 	}
 	used := make(map[string]bool)

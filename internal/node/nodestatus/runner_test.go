@@ -17,39 +17,39 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	node "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
 func quantity(s string) resource.Quantity { return resource.MustParse(s) }
 
 // quick are limits for tests: short where something is to be given up, else as ever.
-func quick() node.Limits {
-	return node.Limits{
+func quick() nodestatus.Limits {
+	return nodestatus.Limits{
 		Call: 10 * time.Second, Watch: time.Minute, Start: time.Millisecond, Pause: 50 * time.Millisecond, Gap: time.Millisecond, Settle: time.Millisecond,
 	}
 }
 
 // started is a runner at work.
 type started struct {
-	*node.Runner
+	*nodestatus.Runner
 	stop func()
 }
 
-func run(t *testing.T, f *fakeAPI, l node.Limits) started {
+func run(t *testing.T, f *fakeAPI, l nodestatus.Limits) started {
 	t.Helper()
 	return runLogged(t, f, l, slog.New(slog.DiscardHandler))
 }
 
-func runLogged(t *testing.T, f *fakeAPI, l node.Limits, log *slog.Logger) started {
+func runLogged(t *testing.T, f *fakeAPI, l nodestatus.Limits, log *slog.Logger) started {
 	t.Helper()
-	return runWith(t, f, node.Options{Limits: l, Log: log})
+	return runWith(t, f, nodestatus.Options{Limits: l, Log: log})
 }
 
-func runWith(t *testing.T, f *fakeAPI, o node.Options) started {
+func runWith(t *testing.T, f *fakeAPI, o nodestatus.Options) started {
 	t.Helper()
 	o.Name, o.Access, o.Record, o.Version = "n1", f.access(), t.TempDir()+"/none", "test"
-	r := node.New(o)
+	r := nodestatus.New(o)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -69,8 +69,8 @@ func runWith(t *testing.T, f *fakeAPI, o node.Options) started {
 }
 
 // pooled wants the three resources.
-func pooled() *node.State {
-	return &node.State{Resources: true, Pools: []node.Pool{{shared, 4000}, {guaranteed, 6000}, {cores, 12000}}}
+func pooled() *nodestatus.State {
+	return &nodestatus.State{Resources: true, Pools: []nodestatus.Pool{{shared, 4000}, {guaranteed, 6000}, {cores, 12000}}}
 }
 
 // has says that the Node has a resource, in both lists; it is called under the lock.
@@ -92,7 +92,7 @@ func (f *fakeAPI) condition() *corev1.NodeCondition {
 		return nil
 	}
 	for i := range f.node.Status.Conditions {
-		if f.node.Status.Conditions[i].Type == node.ConditionType {
+		if f.node.Status.Conditions[i].Type == nodestatus.ConditionType {
 			return &f.node.Status.Conditions[i]
 		}
 	}
@@ -137,11 +137,11 @@ func TestRunnerAdvertises(t *testing.T) {
 	f.wait("a pool that the configuration does not have any more", func() bool {
 		return f.has(shared, "4000") && f.has(guaranteed, "") && f.has(cores, "") && f.has("example.com/gpu", "2")
 	})
-	r.Show(&node.State{Pools: less.Pools})
+	r.Show(&nodestatus.State{Pools: less.Pools})
 	f.wait("resources off", func() bool { return f.has(shared, "") && f.has("example.com/gpu", "2") })
 	f.wait("counts of what was done", func() bool {
 		stats := r.Stats()
-		return stats.Connected && stats.Patches[node.OK] == uint64(len(f.patches)) && stats.Patches[node.Failed] == 0
+		return stats.Connected && stats.Patches[nodestatus.OK] == uint64(len(f.patches)) && stats.Patches[nodestatus.Failed] == 0
 	})
 }
 
@@ -150,7 +150,7 @@ func TestRunnerAdvertises(t *testing.T) {
 func TestRunnerWithdrawsOldNames(t *testing.T) {
 	f := newFakeAPI(t)
 	old := run(t, f, quick())
-	old.Show(&node.State{Names: workload.Names{Domain: "example.org"}, Resources: true, Pools: []node.Pool{{"management.example.org/cores", 12000}}})
+	old.Show(&nodestatus.State{Names: workload.Names{Domain: "example.org"}, Resources: true, Pools: []nodestatus.Pool{{"management.example.org/cores", 12000}}})
 	f.wait("the old name", func() bool { return f.has("management.example.org/cores", "12000") })
 	old.stop()
 	f.edit(func(n *corev1.Node) { n.Status.Capacity["infra.workload.openshift.io/cores"] = quantity("12000") })
@@ -179,7 +179,7 @@ func TestRunnerNodeMadeAgain(t *testing.T) {
 	more := pooled()
 	more.Pools[0].Milli = 5000
 	r.Show(more)
-	f.wait("a patch of nothing", func() bool { return r.Stats().Patches[node.Failed] == 1 })
+	f.wait("a patch of nothing", func() bool { return r.Stats().Patches[nodestatus.Failed] == 1 })
 	f.do(func() { f.idle = false })
 	f.create()
 	f.wait("resources of the third", func() bool { return f.has(shared, "5000") })
@@ -191,7 +191,7 @@ func TestRunnerOutages(t *testing.T) {
 	more := pooled()
 	more.Pools[0].Milli = 5000
 	for name, c := range map[string]struct {
-		limits      func(*node.Limits)
+		limits      func(*nodestatus.Limits)
 		begin, over func(*fakeAPI)
 		during      func(*fakeAPI) bool
 	}{
@@ -216,7 +216,7 @@ func TestRunnerOutages(t *testing.T) {
 			over:   func(f *fakeAPI) { f.server.CloseClientConnections() },
 		},
 		"requests hang": {
-			limits: func(l *node.Limits) { l.Call = 200 * time.Millisecond },
+			limits: func(l *nodestatus.Limits) { l.Call = 200 * time.Millisecond },
 			begin:  func(f *fakeAPI) { f.hang = true },
 			during: func(*fakeAPI) bool { return true },
 			over:   func(f *fakeAPI) { f.hang = false },
@@ -237,7 +237,7 @@ func TestRunnerOutages(t *testing.T) {
 			f.wait("resources", f.pooled)
 			f.do(func() { c.begin(f) })
 			r.Show(more)
-			f.wait("the outage", func() bool { return c.during(f) && r.Stats().Patches[node.Failed] > 0 || f.has(shared, "5000") })
+			f.wait("the outage", func() bool { return c.during(f) && r.Stats().Patches[nodestatus.Failed] > 0 || f.has(shared, "5000") })
 			if name != "connections break" && r.Stats().Connected {
 				t.Error("connected during the outage")
 			}
@@ -266,7 +266,7 @@ func TestRunnerWatchExpires(t *testing.T) {
 func TestRunnerWatchGoesSilent(t *testing.T) {
 	f := newFakeAPI(t)
 	f.do(func() { f.idle = true })
-	r := run(t, f, node.Limits{Call: time.Second, Watch: time.Second, Start: time.Millisecond, Pause: time.Millisecond, Gap: time.Millisecond})
+	r := run(t, f, nodestatus.Limits{Call: time.Second, Watch: time.Second, Start: time.Millisecond, Pause: time.Millisecond, Gap: time.Millisecond})
 	r.Show(pooled())
 	f.wait("resources", f.pooled)
 	f.edit(func(n *corev1.Node) { delete(n.Status.Capacity, shared) })
@@ -294,7 +294,7 @@ func TestRunnerCondition(t *testing.T) {
 	r := run(t, f, quick())
 	show := func(ready bool, reason string) {
 		s := pooled()
-		s.Condition = &node.Condition{Ready: ready, Reason: reason, Message: strings.Repeat("x", 2000)}
+		s.Condition = &nodestatus.Condition{Ready: ready, Reason: reason, Message: strings.Repeat("x", 2000)}
 		r.Show(s)
 	}
 	is := func(status corev1.ConditionStatus, reason string) func() bool {
@@ -333,12 +333,12 @@ func TestRunnerOnlyCondition(t *testing.T) {
 	f := newFakeAPI(t)
 	f.edit(func(n *corev1.Node) {
 		n.Spec.Taints = []corev1.Taint{{Key: workload.DepletedTaint, Effect: "NoSchedule"}}
-		n.Status.Conditions = []corev1.NodeCondition{{Type: node.PressureType, Status: "True", Reason: "SharedPoolDepleted"}}
+		n.Status.Conditions = []corev1.NodeCondition{{Type: nodestatus.PressureType, Status: "True", Reason: "SharedPoolDepleted"}}
 		n.Status.Capacity[shared], n.Status.Allocatable[shared] = quantity("1k"), quantity("1k")
 	})
 	r := run(t, f, quick())
 	for _, reason := range []string{"Observing", "Starting", "Observing"} { // more than one round
-		r.Show(&node.State{OnlyCondition: true, Verified: true, Condition: &node.Condition{Reason: reason}})
+		r.Show(&nodestatus.State{OnlyCondition: true, Verified: true, Condition: &nodestatus.Condition{Reason: reason}})
 		f.wait(reason, func() bool { c := f.condition(); return c != nil && c.Reason == reason })
 	}
 	f.wait("the rest as it was", func() bool {
@@ -353,7 +353,7 @@ func TestRunnerHeartbeat(t *testing.T) {
 	f := newFakeAPI(t)
 	r := run(t, f, quick())
 	s := pooled()
-	s.Condition, s.Heartbeat = &node.Condition{Ready: true, Reason: "AsPlanned"}, 5*time.Minute
+	s.Condition, s.Heartbeat = &nodestatus.Condition{Ready: true, Reason: "AsPlanned"}, 5*time.Minute
 	r.Show(s)
 	f.wait("condition", func() bool { return f.condition() != nil })
 	old := time.Now().Add(-10 * time.Minute).Truncate(time.Second)
@@ -401,7 +401,7 @@ func TestRunnerTaint(t *testing.T) {
 		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "c", Effect: "NoSchedule"})
 	})
 	r.Show(verified)
-	f.wait("conflict", func() bool { return r.Stats().Patches[node.Conflict] > 0 || len(f.node.Spec.Taints) < 5 })
+	f.wait("conflict", func() bool { return r.Stats().Patches[nodestatus.Conflict] > 0 || len(f.node.Spec.Taints) < 5 })
 	f.do(func() { f.idle = false })
 	f.wait("taint removed", func() bool {
 		return slices.EqualFunc(f.node.Spec.Taints, []string{"a", "b", "c"}, func(t corev1.Taint, key string) bool { return t.Key == key })
@@ -416,9 +416,9 @@ func TestRunnerTaint(t *testing.T) {
 func TestRunnerEvents(t *testing.T) {
 	f := newFakeAPI(t)
 	r := run(t, f, quick())
-	s := &node.State{}
+	s := &nodestatus.State{}
 	for i := range 50 {
-		s.Problems = append(s.Problems, node.Problem{
+		s.Problems = append(s.Problems, nodestatus.Problem{
 			UID: string(rune('a' + i%5)), Namespace: "ns", Pod: strings.Repeat("p", 253), Container: "c", Code: "Refused", Text: strings.Repeat("€", 500),
 		})
 	}
@@ -427,10 +427,10 @@ func TestRunnerEvents(t *testing.T) {
 	for range 10 {
 		r.Show(s)
 	}
-	s = &node.State{Problems: append(slices.Clone(s.Problems), node.Problem{UID: "z", Namespace: "ns", Pod: "z", Code: "Offline", Text: "no CPU"})}
+	s = &nodestatus.State{Problems: append(slices.Clone(s.Problems), nodestatus.Problem{UID: "z", Namespace: "ns", Pod: "z", Code: "Offline", Text: "no CPU"})}
 	r.Show(s)
 	f.wait("and one more", func() bool { return len(f.events) == 6 })
-	f.wait("6 requests for 6 events", func() bool { return r.Stats().Events[node.OK] == 6 && f.calls["POST event"] == 6 })
+	f.wait("6 requests for 6 events", func() bool { return r.Stats().Events[nodestatus.OK] == 6 && f.calls["POST event"] == 6 })
 	r.stop()
 	for _, e := range f.events {
 		if e.Reason == "Offline" && (e.Note != "no CPU" || e.Regarding.Kind != "Pod" || e.Regarding.UID != "z" || e.Regarding.FieldPath != "") {
@@ -448,11 +448,11 @@ func TestRunnerEventsRefused(t *testing.T) {
 	f := newFakeAPI(t)
 	f.do(func() { f.refuse["POST event"] = http.StatusForbidden })
 	r := run(t, f, quick())
-	first := node.Problem{UID: "a", Namespace: "ns", Pod: "a", Code: "Refused", Text: "why"}
-	r.Show(&node.State{Problems: []node.Problem{first}})
-	f.wait("refusal", func() bool { return r.Stats().Events[node.Failed] == 1 })
+	first := nodestatus.Problem{UID: "a", Namespace: "ns", Pod: "a", Code: "Refused", Text: "why"}
+	r.Show(&nodestatus.State{Problems: []nodestatus.Problem{first}})
+	f.wait("refusal", func() bool { return r.Stats().Events[nodestatus.Failed] == 1 })
 	f.do(func() { clear(f.refuse) })
-	r.Show(&node.State{Problems: []node.Problem{first, {UID: "b", Namespace: "ns", Pod: "b", Code: "Refused", Text: "why"}}})
+	r.Show(&nodestatus.State{Problems: []nodestatus.Problem{first, {UID: "b", Namespace: "ns", Pod: "b", Code: "Refused", Text: "why"}}})
 	f.wait("the other's event, and no second try", func() bool { return len(f.events) == 1 && f.calls["POST event"] == 2 })
 	for _, e := range f.events {
 		if e.Regarding.Name != "b" {
@@ -465,38 +465,38 @@ func TestWithdraw(t *testing.T) {
 	f := newFakeAPI(t)
 	r := run(t, f, quick())
 	s := pooled()
-	s.Condition = &node.Condition{Ready: true, Reason: "AsPlanned"}
+	s.Condition = &nodestatus.Condition{Ready: true, Reason: "AsPlanned"}
 	r.Show(s)
 	f.wait("all", func() bool { return f.pooled() && f.condition() != nil })
 	r.stop()
 	f.edit(func(n *corev1.Node) { // as after a crash
-		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: node.ConditionType, Status: "True"})
+		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: nodestatus.ConditionType, Status: "True"})
 	})
-	o := node.Options{Name: "n1", Access: f.access(), Version: "test"}
-	got, err := node.Withdraw(t.Context(), o, workload.Names{})
+	o := nodestatus.Options{Name: "n1", Access: f.access(), Version: "test"}
+	got, err := nodestatus.Withdraw(t.Context(), o, workload.Names{})
 	if want := []string{cores, guaranteed, shared}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("withdrawn %v, %v; want %v", got, err, want)
 	}
 	if f.condition() != nil || !f.has(shared, "") || !f.has(guaranteed, "") || !f.has(cores, "") || !f.has("example.com/gpu", "2") {
 		t.Errorf("left: %+v", f.node.Status)
 	}
-	if got, err := node.Withdraw(t.Context(), o, workload.Names{}); err != nil || len(got) > 0 {
+	if got, err := nodestatus.Withdraw(t.Context(), o, workload.Names{}); err != nil || len(got) > 0 {
 		t.Errorf("again: %v, %v", got, err)
 	}
 	// An object that cannot be deleted keeps nothing else from being taken back.
 	f.edit(func(n *corev1.Node) { n.Status.Capacity[shared] = quantity("4000") })
 	f.do(func() { f.refuse["DELETE topology"] = 403 })
 	o.Topology = true
-	if got, err := node.Withdraw(t.Context(), o, workload.Names{}); err == nil || !slices.Equal(got, []string{shared}) {
+	if got, err := nodestatus.Withdraw(t.Context(), o, workload.Names{}); err == nil || !slices.Equal(got, []string{shared}) {
 		t.Errorf("with a NodeResourceTopology that stays: %v, %v; want an error, and the resource withdrawn", got, err)
 	}
 	o.Topology = false
 	f.delete()
-	if got, err := node.Withdraw(t.Context(), o, workload.Names{}); err != nil || len(got) > 0 {
+	if got, err := nodestatus.Withdraw(t.Context(), o, workload.Names{}); err != nil || len(got) > 0 {
 		t.Errorf("node that is gone: %v, %v", got, err)
 	}
 	f.do(func() { f.tokens = nil })
-	if _, err := node.Withdraw(t.Context(), o, workload.Names{}); err == nil {
+	if _, err := nodestatus.Withdraw(t.Context(), o, workload.Names{}); err == nil {
 		t.Error("no error without a right to it")
 	}
 }
@@ -504,9 +504,9 @@ func TestWithdraw(t *testing.T) {
 // TestRunnerReadsTheRecord, and reads it again when the kubelet has replaced it.
 func TestRunnerReadsTheRecord(t *testing.T) {
 	f := newFakeAPI(t)
-	file := filepath.Join(t.TempDir(), node.RecordFile)
+	file := filepath.Join(t.TempDir(), nodestatus.RecordFile)
 	var logs lockedLog
-	r := node.New(node.Options{
+	r := nodestatus.New(nodestatus.Options{
 		Name: "n1", Access: f.access(), Record: file, Version: "test", Limits: quick(), Log: slog.New(slog.NewTextHandler(&logs, nil)),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -517,7 +517,7 @@ func TestRunnerReadsTheRecord(t *testing.T) {
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	s := pooled()
-	s.Pods = []node.Pod{{UID: "u", Resource: shared, Containers: []node.Container{{Name: "c", Resource: shared, Milli: 500, Presumed: true}}}}
+	s.Pods = []nodestatus.Pod{{UID: "u", Resource: shared, Containers: []nodestatus.Container{{Name: "c", Resource: shared, Milli: 500, Presumed: true}}}}
 	r.Show(s)
 	f.wait("the whole pool without a record", func() bool { return f.has(shared, "4000") })
 	for request, want := range map[string]string{`"cpu":"500m"`: "3500", `"cpu":"1","` + shared + `":"700"`: "3700"} {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	node "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
@@ -21,43 +21,43 @@ func set(t *testing.T, list string) cpuset.Set {
 }
 
 func TestZones(t *testing.T) {
-	nodes := []node.NUMANode{
+	nodes := []nodestatus.NUMANode{
 		{ID: 0, CPUs: set(t, "0-7"), Distances: map[int]int{0: 10, 3: 21}},
 		{ID: 3, CPUs: set(t, "8-15"), Distances: map[int]int{0: 21, 3: 10}},
 	}
 	for name, c := range map[string]struct {
-		layout node.Layout
+		layout nodestatus.Layout
 		free   string
-		want   []map[string]node.Room
+		want   []map[string]nodestatus.Room
 	}{
 		"all is free": {
-			node.Layout{Shared: set(t, "2-3,10-11"), Guaranteed: set(t, "4-7,12-15"), HasGuaranteed: true}, "4-7,12-15",
-			[]map[string]node.Room{
+			nodestatus.Layout{Shared: set(t, "2-3,10-11"), Guaranteed: set(t, "4-7,12-15"), HasGuaranteed: true}, "4-7,12-15",
+			[]map[string]nodestatus.Room{
 				{"cpu": {8000, 6000, 6000}, guaranteed: {4000, 4000, 4000}},
 				{"cpu": {8000, 6000, 6000}, guaranteed: {4000, 4000, 4000}},
 			},
 		},
 		"owners on one node": {
-			node.Layout{Shared: set(t, "2-3,10-11"), Guaranteed: set(t, "4-7,12-15"), HasGuaranteed: true}, "4,12-15",
-			[]map[string]node.Room{
+			nodestatus.Layout{Shared: set(t, "2-3,10-11"), Guaranteed: set(t, "4-7,12-15"), HasGuaranteed: true}, "4,12-15",
+			[]map[string]nodestatus.Room{
 				{"cpu": {8000, 6000, 3000}, guaranteed: {4000, 4000, 1000}},
 				{"cpu": {8000, 6000, 6000}, guaranteed: {4000, 4000, 4000}},
 			},
 		},
 		"nothing for pods: what units own, and what the kernel has lost": {
-			node.Layout{Shared: set(t, "2-3"), Guaranteed: set(t, "4-7,12-15"), HasGuaranteed: true, Taken: set(t, "3,12-13")}, "4-7,13-15",
-			[]map[string]node.Room{
+			nodestatus.Layout{Shared: set(t, "2-3"), Guaranteed: set(t, "4-7,12-15"), HasGuaranteed: true, Taken: set(t, "3,12-13")}, "4-7,13-15",
+			[]map[string]nodestatus.Room{
 				{"cpu": {8000, 5000, 5000}, guaranteed: {4000, 4000, 4000}},
 				{"cpu": {8000, 2000, 2000}, guaranteed: {4000, 2000, 2000}},
 			},
 		},
 		"no guaranteed pool": {
-			node.Layout{Shared: set(t, "0-15")}, "",
-			[]map[string]node.Room{{"cpu": {8000, 8000, 8000}}, {"cpu": {8000, 8000, 8000}}},
+			nodestatus.Layout{Shared: set(t, "0-15")}, "",
+			[]map[string]nodestatus.Room{{"cpu": {8000, 8000, 8000}}, {"cpu": {8000, 8000, 8000}}},
 		},
 		"CPUs of the pool that are offline": {
-			node.Layout{Shared: set(t, "0-3"), Guaranteed: set(t, "4-7,16-19"), HasGuaranteed: true}, "4-7",
-			[]map[string]node.Room{
+			nodestatus.Layout{Shared: set(t, "0-3"), Guaranteed: set(t, "4-7,16-19"), HasGuaranteed: true}, "4-7",
+			[]map[string]nodestatus.Room{
 				{"cpu": {8000, 8000, 8000}, guaranteed: {4000, 4000, 4000}},
 				{"cpu": {8000, 0, 0}, guaranteed: {0, 0, 0}},
 			},
@@ -65,7 +65,7 @@ func TestZones(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			zones := c.layout.Zones(nodes, set(t, c.free), guaranteed)
-			var got []map[string]node.Room
+			var got []map[string]nodestatus.Room
 			for i, z := range zones {
 				if z.ID != nodes[i].ID || !cmp.Equal(z.Distances, nodes[i].Distances) {
 					t.Errorf("zone %d is %+v", i, z)
@@ -81,9 +81,9 @@ func TestZones(t *testing.T) {
 
 // TestTopologyObject: the whole object, for one node with one zone.
 func TestTopologyObject(t *testing.T) {
-	topology := &node.Topology{
+	topology := &nodestatus.Topology{
 		Policy: "restricted",
-		Zones:  []node.Zone{{ID: 1, Distances: map[int]int{1: 10, 0: 32}, Resources: map[string]node.Room{"cpu": {4000, 3000, 1500}, guaranteed: {2000, 2000, 0}}}},
+		Zones:  []nodestatus.Zone{{ID: 1, Distances: map[int]int{1: 10, 0: 32}, Resources: map[string]nodestatus.Room{"cpu": {4000, 3000, 1500}, guaranteed: {2000, 2000, 0}}}},
 	}
 	var got, want any
 	if err := json.Unmarshal(topology.Apply("n1", "u", map[int]map[string]int64{1: {"memory": 1 << 30}}), &got); err != nil {
@@ -117,17 +117,17 @@ func TestTopologyObject(t *testing.T) {
 
 // TestFingerprint: what podfingerprint v0.2.2 makes of the same pods.
 func TestFingerprint(t *testing.T) {
-	several := []node.PodName{{"kube-system", "coredns-7d8f9c5b6-x2x4z"}, {"ran", "du-0"}, {"default", "a"}}
+	several := []nodestatus.PodName{{"kube-system", "coredns-7d8f9c5b6-x2x4z"}, {"ran", "du-0"}, {"default", "a"}}
 	for _, c := range []struct {
-		pods []node.PodName
+		pods []nodestatus.PodName
 		want string
 	}{
 		{nil, "pfp0v001ef46db3751d8e999"},
 		{several[2:], "pfp0v00173ac1f6debaedf3d"},
 		{several, "pfp0v0019dcefac004b6bfbc"},
-		{[]node.PodName{several[1], several[2], several[0]}, "pfp0v0019dcefac004b6bfbc"},
+		{[]nodestatus.PodName{several[1], several[2], several[0]}, "pfp0v0019dcefac004b6bfbc"},
 	} {
-		if got := node.Fingerprint(c.pods); got != c.want {
+		if got := nodestatus.Fingerprint(c.pods); got != c.want {
 			t.Errorf("fingerprint of %v = %s; want %s", c.pods, got, c.want)
 		}
 	}
@@ -137,7 +137,7 @@ func TestNodeMemory(t *testing.T) {
 	const dir = "devices/system/node/node1/"
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
 	const meminfo = "Node 1 MemTotal:       8388608 kB\nNode 1 MemFree:        1048576 kB\n"
-	got, err := node.Memory(fstest.MapFS{
+	got, err := nodestatus.Memory(fstest.MapFS{
 		dir + "meminfo": file(meminfo),
 		dir + "hugepages/hugepages-64kB/nr_hugepages":      file("0\n"),
 		dir + "hugepages/hugepages-2048kB/nr_hugepages":    file("512\n"),
@@ -153,7 +153,7 @@ func TestNodeMemory(t *testing.T) {
 		"a total like no other": {dir + "meminfo": file("Node 1 MemTotal: many kB\n")},
 		"pages like no other":   {dir + "meminfo": file(meminfo), dir + "hugepages/hugepages-2048kB/nr_hugepages": file("-\n")},
 	} {
-		if got, err := node.Memory(sys, 1); err == nil {
+		if got, err := nodestatus.Memory(sys, 1); err == nil {
 			t.Errorf("%s: memory %v; want an error", name, got)
 		}
 	}

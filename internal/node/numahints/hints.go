@@ -12,25 +12,25 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// hintPatience is how long a container waits for the kubelet's word on its devices
+// HintPatience is how long a container waits for the kubelet's word on its devices
 // before it gets CPUs without, or before it is a problem that it goes on waiting.
 // The answer comes in milliseconds from a kubelet that is well: it admits devices
 // before it creates the sandbox.
 const HintPatience = 2 * time.Second
 
-// codeHints is the code of containers whose NUMA nodes the kubelet has not told.
+// CodeHints is the code of containers whose NUMA nodes the kubelet has not told.
 const CodeHints pools.Code = "HintsMissing"
 
-// hints are the NUMA nodes of containers' devices and memory, as the kubelet tells
+// Hints are the NUMA nodes of containers' devices and memory, as the kubelet tells
 // them. A container that is to get CPUs of its own waits for them in the shared
 // pool, and nobody waits with it: for as long as it takes under a topology policy
 // that refuses other nodes, else until its patience ends. They are asked for when
 // the pod appears, so that its containers hardly ever wait.
 type Hints struct {
-	// known has the nodes by container, the empty set where there is no hint, and an
+	// Known has the nodes by container, the empty set where there is no hint, and an
 	// entry without a container's name for each pod that was asked for.
 	Known map[pools.Key]cpuset.Set
-	// open are those, containers and pods, that the kubelet is to be asked for.
+	// Open are those, containers and pods, that the kubelet is to be asked for.
 	Open map[pools.Key]*wish
 	// without are the containers that went on without, until they are gone or the
 	// answer has come before their CPUs. The journal has them too.
@@ -48,8 +48,8 @@ type wish struct {
 	Alone  bool      // has gone on without
 }
 
-// newHints begins with those who went on without before.
-func NewHints(unhinted []pools.Key) *Hints {
+// New begins with those who went on without before.
+func New(unhinted []pools.Key) *Hints {
 	h := &Hints{Known: make(map[pools.Key]cpuset.Set), Open: make(map[pools.Key]*wish), without: make(map[pools.Key]bool)}
 	for _, k := range unhinted {
 		h.without[k] = true
@@ -57,12 +57,12 @@ func NewHints(unhinted []pools.Key) *Hints {
 	return h
 }
 
-// unhinted are those who went on without, sorted.
+// Unhinted are those who went on without, sorted.
 func (h *Hints) Unhinted() []pools.Key {
 	return slices.SortedFunc(maps.Keys(h.without), inventory.CompareKeys)
 }
 
-// follow brings the questions up to date with what wantHints has found, and lets
+// Follow brings the questions up to date with what wantHints has found, and lets
 // those go on without that have waited long enough.
 func (h *Hints) Follow(want, has map[pools.Key]bool, now time.Time) {
 	maps.DeleteFunc(h.Open, func(k pools.Key, _ *wish) bool {
@@ -91,7 +91,7 @@ func (h *Hints) Follow(want, has map[pools.Key]bool, now time.Time) {
 	}
 }
 
-// goOn lets a container have CPUs without a hint.
+// GoOn lets a container have CPUs without a hint.
 func (h *Hints) GoOn(k pools.Key, w *wish) {
 	if w.Alone = true; k.Container != "" {
 		h.without[k] = true
@@ -100,13 +100,13 @@ func (h *Hints) GoOn(k pools.Key, w *wish) {
 
 func (w *wish) Impatient(now time.Time) bool { return now.Sub(w.since) >= HintPatience }
 
-// overdue says that a container waits for its hints, and has for too long.
+// Overdue says that a container waits for its hints, and has for too long.
 func (h *Hints) Overdue(k pools.Key, now time.Time) bool {
 	w := h.Open[k]
 	return w != nil && !w.Alone && w.Impatient(now)
 }
 
-// next calls earlier with the times at which there is something to do.
+// Next calls earlier with the times at which there is something to do.
 func (h *Hints) Next(earlier func(time.Time)) {
 	for _, w := range h.Open {
 		if !w.Alone {
@@ -118,7 +118,7 @@ func (h *Hints) Next(earlier func(time.Time)) {
 	}
 }
 
-// apply gives pods what is known, and says which of their containers wait.
+// Apply gives pods what is known, and says which of their containers wait.
 func (h *Hints) Apply(pods []pools.Pod) {
 	for i := range pods {
 		for j := range pods[i].Containers {
@@ -131,14 +131,14 @@ func (h *Hints) Apply(pods []pools.Pod) {
 	}
 }
 
-// forget drops what is known of pods that are gone.
+// Forget drops what is known of pods that are gone.
 func (h *Hints) Forget(there map[string]bool) {
 	maps.DeleteFunc(h.Known, func(k pools.Key, _ cpuset.Set) bool { return !there[k.PodUID] })
 	maps.DeleteFunc(h.without, func(k pools.Key, _ bool) bool { return !there[k.PodUID] })
 }
 
-// problems are the containers that wait for too long, or have gone on without.
-func (h *Hints) Problems(m *inventory.Model, now time.Time) []pools.Problem {
+// Problems are the containers that wait for too long, or have gone on without.
+func (h *Hints) Problems(m *inventory.Inventory, now time.Time) []pools.Problem {
 	var all []pools.Problem
 	report := func(k pools.Key, text string) {
 		if p := m.PodOf(k.PodUID); p != nil {
@@ -157,7 +157,7 @@ func (h *Hints) Problems(m *inventory.Model, now time.Time) []pools.Problem {
 	return all
 }
 
-// wantHints are the containers that are to get CPUs of their own and have none, and
+// WantHints are the containers that are to get CPUs of their own and have none, and
 // their pods, with whether only an answer will do; and who has CPUs already.
 func WantHints(p pools.Pools, pods []pools.Pod, held []pools.Assignment) (want, has map[pools.Key]bool) {
 	has = make(map[pools.Key]bool, len(held))

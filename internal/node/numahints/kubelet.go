@@ -10,18 +10,18 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// hintPause is how soon a question that was not answered is asked again, as long as
+// HintPause is how soon a question that was not answered is asked again, as long as
 // somebody's patience lasts; then it is relistPause.
 const HintPause = 250 * time.Millisecond
 
-// hinted is the answer of the kubelet to a question for these containers and pods.
-type Hinted struct {
+// Answer is the answer of the kubelet to a question for these containers and pods.
+type Answer struct {
 	Keys       map[pools.Key]bool
 	Containers []podresources.Container
 	Err        error
 }
 
-func (e Hinted) Asked(uid string) bool {
+func (e Answer) Asked(uid string) bool {
 	for k := range e.Keys {
 		if k.PodUID == uid {
 			return true
@@ -30,9 +30,9 @@ func (e Hinted) Asked(uid string) bool {
 	return false
 }
 
-// take notes the answer for those who asked, by the names of their pods. What is not
+// Take notes the answer for those who asked, by the names of their pods. What is not
 // in it the kubelet does not know yet, after its own start for instance.
-func (h *Hints) Take(e Hinted, names map[string]string) {
+func (h *Hints) Take(e Answer, names map[string]string) {
 	all := make(map[string]cpuset.Set) // by UID
 	for _, c := range e.Containers {
 		uid, asked := names[c.Namespace+"/"+c.Pod]
@@ -60,7 +60,7 @@ func (h *Hints) learn(k pools.Key, nodes cpuset.Set) {
 	}
 }
 
-// hint asks once and waits for the answer, for those who look and do not stay.
+// Hint asks once and waits for the answer, for those who look and do not stay.
 func Hint(h *hostenv.Host, ctx context.Context, to *Hints, p pools.Pools, pods []pools.Pod, held []pools.Assignment) {
 	want, has := WantHints(p, pods, held)
 	if h.Devices == nil || len(want) == 0 {
@@ -69,7 +69,7 @@ func Hint(h *hostenv.Host, ctx context.Context, to *Hints, p pools.Pools, pods [
 	to.Follow(want, has, time.Time{})
 	ctx, cancel := context.WithTimeout(ctx, HintPatience)
 	defer cancel()
-	e := Hinted{Keys: make(map[pools.Key]bool)}
+	e := Answer{Keys: make(map[pools.Key]bool)}
 	if e.Containers, e.Err = h.Devices.List(ctx); e.Err == nil {
 		for k := range want {
 			e.Keys[k] = true

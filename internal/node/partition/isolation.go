@@ -16,7 +16,7 @@ import (
 // CPUs and nobody else is, to take them. So a partition is always of a container that
 // is pinned already, and a partition that is lost leaves it pinned.
 
-// leakTime is how long CPUs may be in nobody's hands before they are held for lost:
+// LeakTime is how long CPUs may be in nobody's hands before they are held for lost:
 // the kernel gives back those of a removed cgroup after a moment, if it does.
 const LeakTime = 2 * time.Second
 

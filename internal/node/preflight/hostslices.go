@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	host "github.com/cpupoold/cpupoold/internal/node/hostslices"
+	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -17,7 +17,7 @@ import (
 
 // hostFacts is what systemd says of the units of host services.
 type hostFacts struct {
-	units []host.Unit
+	units []hostslices.Unit
 	errs  map[string]error // by name
 }
 
@@ -28,7 +28,7 @@ func askHostUnits(ctx context.Context, e *evidence) hostFacts {
 	defer cancel()
 	pid, _ := e.host.LockHolder(path.Join(e.config.RunDir, "lock")) // checkDaemon reports the error
 	f := hostFacts{errs: make(map[string]error)}
-	read := host.OfTheHost(func(name string) ([]byte, error) { return readFile(e.root, name) })
+	read := hostslices.OfTheHost(func(name string) ([]byte, error) { return readFile(e.root, name) })
 	names := e.config.HostUnits()
 	for i, a := range e.host.Units(within, names) {
 		name, u := names[i], a.Unit
@@ -36,7 +36,7 @@ func askHostUnits(ctx context.Context, e *evidence) hostFacts {
 			f.errs[name] = a.Err
 			u = cgroup.Unit{}
 		}
-		f.units = append(f.units, host.Unit{Name: name, Unit: u, Files: host.Settings(u.Files, u.CPUs, read), Ours: pid != 0})
+		f.units = append(f.units, hostslices.Unit{Name: name, Unit: u, Files: hostslices.Settings(u.Files, u.CPUs, read), Ours: pid != 0})
 	}
 	return f
 }
@@ -72,14 +72,14 @@ func checkHostSlices(e *evidence) []Finding {
 			Remedy:   "give the pool a list in partitions[].cpus",
 		}}
 	}
-	verdicts := host.Decide(e.hosts.units, cpus, e.placedUnits(), e.podPaths())
+	verdicts := hostslices.Decide(e.hosts.units, cpus, e.placedUnits(), e.podPaths())
 	var findings []Finding
 	ahead := make(map[string][]string) // by the CPUs
 	var known []cgroup.Path
 	for _, v := range verdicts {
 		known = append(known, v.Path)
 		findings = append(findings, e.hostFinding(key, v)...)
-		if v.State == host.Confined {
+		if v.State == hostslices.Confined {
 			findings = append(findings, e.displaced(v)...)
 			if on, there := e.runsOn(string(v.Path)); there && !on.IsSubsetOf(v.CPUs) {
 				to := confinement(cpus, v)
@@ -99,7 +99,7 @@ func checkHostSlices(e *evidence) []Finding {
 
 // confinement names the CPUs that a unit is to have: those of the pool, and of what is
 // in it. Which of the guaranteed CPUs a unit in it gets is not known yet.
-func confinement(pool cpuset.Set, v host.Verdict) string {
+func confinement(pool cpuset.Set, v hostslices.Verdict) string {
 	if len(v.Has) == 0 {
 		return fmt.Sprintf("CPUs %s", pool)
 	}
@@ -107,22 +107,22 @@ func confinement(pool cpuset.Set, v host.Verdict) string {
 }
 
 // hostFinding is what is to be said of one unit.
-func (e *evidence) hostFinding(key string, v host.Verdict) []Finding {
+func (e *evidence) hostFinding(key string, v hostslices.Verdict) []Finding {
 	f := Finding{Severity: Warning, Subject: v.Name, Found: v.Why + ": cpupoold leaves it alone", Remedy: v.Remedy()}
 	configured := slices.Contains(e.config.HostSlices.Units, v.Name)
 	switch {
-	case v.State == host.Foreign:
+	case v.State == hostslices.Foreign:
 		if f.Severity = Info; !e.others().Intersection(e.on(v.Path)).IsEmpty() {
 			f.Severity = Warning
 			f.Found += fmt.Sprintf(", and its services may run on CPUs %s of containers", e.others().Intersection(e.on(v.Path)))
 		}
-	case v.State == host.HoldsPods:
+	case v.State == hostslices.HoldsPods:
 		f.Severity = Error
-	case v.State == host.Unknown:
+	case v.State == hostslices.Unknown:
 		f.Severity, f.Found = Error, fmt.Sprintf("systemd does not tell about it: %v", e.hosts.errs[v.Name])
-	case v.State == host.Absent && configured:
+	case v.State == hostslices.Absent && configured:
 		f.Subject, f.Found = key+".units", v.Name+": "+v.Why
-	case v.State == host.Inside && configured:
+	case v.State == hostslices.Inside && configured:
 		f.Severity, f.Subject, f.Found = Info, key+".units", v.Name+" "+v.Why
 	case len(v.Has) > 0:
 		f.Found = fmt.Sprintf("%s in it have CPUs of their own, or a pool: services beside them may run there, too", strings.Join(v.Has, ", "))
@@ -134,7 +134,7 @@ func (e *evidence) hostFinding(key string, v host.Verdict) []Finding {
 
 // displaced are services that ask for CPUs of which their slice will have none: the
 // kernel lets them run on what it has.
-func (e *evidence) displaced(v host.Verdict) []Finding {
+func (e *evidence) displaced(v hostslices.Verdict) []Finding {
 	entries, err := fs.ReadDir(e.root, relative(path.Join(cgroupRoot, string(v.Path))))
 	if err != nil {
 		return nil // it is not there
@@ -217,11 +217,11 @@ func (e *evidence) others() cpuset.Set {
 
 // placedUnits are the units that have a place of their own. Which of the guaranteed
 // CPUs one gets is not known yet.
-func (e *evidence) placedUnits() []host.Placed {
-	var all []host.Placed
+func (e *evidence) placedUnits() []hostslices.Placed {
+	var all []hostslices.Placed
 	for _, u := range e.units {
 		if u.unit.Loaded() && u.unit.Path != "" && e.inside(u) == "" {
-			all = append(all, host.Placed{Name: u.unit.Name, Path: u.unit.Path, CPUs: e.wantedBy(u.spec), Had: u.unit.CPUs})
+			all = append(all, hostslices.Placed{Name: u.unit.Name, Path: u.unit.Path, CPUs: e.wantedBy(u.spec), Had: u.unit.CPUs})
 		}
 	}
 	return all

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	host "github.com/cpupoold/cpupoold/internal/node/hostslices"
+	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -166,7 +166,7 @@ func (e *evidence) unitSettings(u unitFacts) (settings map[string]setting, unrea
 			unread = append(unread, name)
 			continue
 		}
-		for _, a := range host.ParseUnitFile(b) {
+		for _, a := range hostslices.ParseUnitFile(b) {
 			settings[a.Key] = setting{a.Value, name, a.Key}
 		}
 	}

@@ -9,13 +9,13 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/audit"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
-	services "github.com/cpupoold/cpupoold/internal/node/hostslices"
+	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/numahints"
 	"github.com/cpupoold/cpupoold/internal/node/power"
-	quiets "github.com/cpupoold/cpupoold/internal/node/quiet"
-	recoverys "github.com/cpupoold/cpupoold/internal/node/recovery"
+	"github.com/cpupoold/cpupoold/internal/node/quiet"
+	"github.com/cpupoold/cpupoold/internal/node/recovery"
 	"github.com/cpupoold/cpupoold/internal/node/tune"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -30,7 +30,7 @@ type Preview struct {
 	Writes   []cgroup.Write    `json:"writes"`
 	Deferred []cgroup.Deferred `json:"deferred,omitempty"`
 	// Host is what becomes of the host's own services.
-	Host []services.Verdict `json:"host,omitempty"`
+	Host []hostslices.Verdict `json:"host,omitempty"`
 	// Adapted says what of the configuration is different on this machine from the
 	// one that it was accepted on.
 	Adapted []string `json:"adapted,omitempty"`
@@ -81,32 +81,32 @@ func DryRun(ctx context.Context, o hostenv.Options) (Preview, error) {
 	return p, previewTuning(ctx, o, &p)
 }
 
-func PreviewOf(ctx context.Context, h hostenv.Host, s desired.Settings, j undo.Journal, rights pools.NamespaceRights, now time.Time) (_ Preview, err error) {
-	found := inventory.Census(ctx, &h, s.UnitNames(), inventory.Limits{Unit: hostenv.CallTimeout, Listing: hostenv.UpdateTimeout}, func(string) bool { return false })
+func PreviewOf(ctx context.Context, h hostenv.Host, s desired.Settings, j undo.Document, rights pools.NamespaceRights, now time.Time) (_ Preview, err error) {
+	found := inventory.List(ctx, &h, s.UnitNames(), inventory.Limits{Unit: hostenv.CallTimeout, Listing: hostenv.UpdateTimeout}, func(string) bool { return false })
 	if found.Err != nil {
 		return Preview{}, found.Err
 	}
-	m := inventory.NewModel(h.Driver)
+	m := inventory.New(h.Driver)
 	found.AsOf = m.Clock
 	m.Merge(found)
 	for _, u := range found.Units {
 		m.PutUnit(u)
 	}
-	known := undo.NewLedger(j)
+	known := undo.New(j)
 	if !s.Pools.Kubelet { // as the daemon does
 		m.Recall(known.Others)
 	}
-	previous := recoverys.RecoverAssignments(m, h.Cgroups.Read, known.Assignments, &s)
-	hints := numahints.NewHints(nil)
+	previous := recovery.Assignments(m, h.Cgroups.Read, known.Assignments, &s)
+	hints := numahints.New(nil)
 	pods := m.Input(now)
-	beside := desired.Others{Crio: found.Crio}
+	beside := desired.OtherManagers{Crio: found.Crio}
 	beside.Mark(m, pods, s.Topology.Online, h.Cgroups.Read)
 	numahints.Hint(&h, ctx, hints, s.Pools, pods, previous)
 	hints.Apply(pods)
 	partitions, _ := s.Partitions(h.Kernel)
-	look := desired.Scene{Settings: s, Model: m, Pods: pods, Previous: previous, Formula: s.Config.WeightFormula, Ledger: known, Nodes: h.Nodes, Read: h.Cgroups.Read, Partitions: partitions, Namespaces: rights, Build: pools.Build}
+	look := desired.Input{Settings: s, Model: m, Pods: pods, Previous: previous, Formula: s.Config.WeightFormula, Ledger: known, Nodes: h.Nodes, Read: h.Cgroups.Read, Partitions: partitions, Namespaces: rights, Build: pools.Build}
 
-	q := quiets.Quiet{On: s.Config.Quiet > 0, Resting: j.Resting}
+	q := quiet.Quiet{On: s.Config.Quiet > 0, Resting: j.Resting}
 	look.Resting = q.Rest(previous)
 	var unread error
 	if look.Kubelet, unread = desired.ReadKubelet(&h, ctx, m); unread != nil {
@@ -154,16 +154,16 @@ func PreviewOf(ctx context.Context, h hostenv.Host, s desired.Settings, j undo.J
 
 // readAll reads all of a plan's cgroups at once, for those who look and do not
 // stay.
-func readAll(fs *cgroup.FS, want []cgroup.Target, m *inventory.Model) (map[cgroup.Path]cgroup.Current, []cgroup.Path, map[cgroup.Path]error) {
-	t := kernelstate.NewTree(fs.Read)
+func readAll(fs *cgroup.FS, want []cgroup.Target, m *inventory.Inventory) (map[cgroup.Path]cgroup.Current, []cgroup.Path, map[cgroup.Path]error) {
+	t := kernelstate.New(fs.Read)
 	gone, unreadable := t.Refresh(want, m)
 	return t.Current, gone, unreadable
 }
 
 // confirmFormula tells the node's formula from its containers, else from the
 // OCI runtime's version.
-func confirmFormula(ctx context.Context, m *inventory.Model, current map[cgroup.Path]cgroup.Current, l *undo.Ledger) config.WeightFormula {
-	if _, f, ok := desired.Witness(m, current, l); ok {
+func confirmFormula(ctx context.Context, m *inventory.Inventory, current map[cgroup.Path]cgroup.Current, l *undo.Journal) config.WeightFormula {
+	if _, f, ok := desired.FormulaWitness(m, current, l); ok {
 		return f
 	}
 	return desired.AskFormula(ctx).Formula

@@ -18,7 +18,7 @@ type traces struct {
 	plan    pools.Plan
 	want    []cgroup.Target
 	current map[cgroup.Path]cgroup.Current
-	model   *inventory.Model
+	model   *inventory.Inventory
 	formula config.WeightFormula
 }
 

@@ -24,7 +24,7 @@ type OwnerPreview struct {
 
 // previewOwners asks the kernel what is in force, and what would come of the partitions
 // that there should be. Ends are those that would be taken away.
-func previewOwners(s desired.Scene, h *hostenv.Host, plan pools.Plan, want []cgroup.Target, current map[cgroup.Path]cgroup.Current) (all []OwnerPreview, ends []cgroup.Path, err error) {
+func previewOwners(s desired.Input, h *hostenv.Host, plan pools.Plan, want []cgroup.Target, current map[cgroup.Path]cgroup.Current) (all []OwnerPreview, ends []cgroup.Path, err error) {
 	on, _ := s.Settings.Partitions(h.Kernel)
 	in := cgroup.PartitionInput{Kernel: h.Kernel, Online: h.Online(), Housekeeping: s.Settings.Housekeeping()}
 	wanted := make(map[string]cgroup.PartitionWish) // by container

@@ -19,7 +19,7 @@ import (
 // somebody else has changed stay so. All of it is done at once when the last owner is
 // gone, or when the first of it has waited for as long as the configuration says.
 
-// quiet is what waits.
+// Quiet is what waits.
 type Quiet struct {
 	On      bool
 	Since   time.Time // when the first of it began to wait; zero: nothing does
@@ -31,14 +31,14 @@ type Quiet struct {
 	Parked   cpuset.Set // those that did not wait for it, whatever has become of them
 }
 
-// quietReason is the reason for what waits.
+// QuietReason is the reason for what waits.
 const QuietReason = "quiet: somebody has CPUs of its own, and nobody needs this to keep them"
 
-// quietBreak is for how long nothing waits when time is up: one pass does not always do
+// QuietBreak is for how long nothing waits when time is up: one pass does not always do
 // for what has waited. It may have to wait for the journal, or a worker to try again.
 const QuietBreak = 10 * time.Second
 
-// begin is at the start of a pass: when time is up nothing waits in it.
+// Begin is at the start of a pass: when time is up nothing waits in it.
 func (q *Quiet) Begin(limit time.Duration, now time.Time) {
 	if !q.Since.IsZero() && !now.Before(q.Since.Add(limit)) {
 		q.over = now.Add(min(limit, QuietBreak))
@@ -49,7 +49,7 @@ func (q *Quiet) Begin(limit time.Duration, now time.Time) {
 	}
 }
 
-// rest are the CPUs that may rest in a plan: those that do, and those of owners that the
+// Rest are the CPUs that may rest in a plan: those that do, and those of owners that the
 // plan finds gone.
 func (q *Quiet) Rest(previous []pools.Assignment) cpuset.Set {
 	if !q.On {
@@ -62,7 +62,7 @@ func (q *Quiet) Rest(previous []pools.Assignment) cpuset.Set {
 	return all
 }
 
-// settle is what waits by a plan: CPUs, and the weights of others than owners among those
+// Settle is what waits by a plan: CPUs, and the weights of others than owners among those
 // that somebody has changed since they were as wanted. It says whether that is news.
 func (q *Quiet) Settle(plan pools.Plan, want []cgroup.Target, changed map[cgroup.Path]bool, now time.Time) (news bool) {
 	weights := make(map[cgroup.Path]bool)
@@ -82,7 +82,7 @@ func (q *Quiet) Settle(plan pools.Plan, want []cgroup.Target, changed map[cgroup
 	return news
 }
 
-// park says which CPUs of those that can be are parked now: those that are or were to be,
+// Park says which CPUs of those that can be are parked now: those that are or were to be,
 // while somebody has CPUs of its own. It says whether it is news that others wait.
 func (q *Quiet) Park(can, are cpuset.Set, owned bool, now time.Time) (cpus cpuset.Set, news bool) {
 	was := q.Unparked
@@ -96,7 +96,7 @@ func (q *Quiet) Park(can, are cpuset.Set, owned bool, now time.Time) (cpus cpuse
 	return q.Parked, !q.Unparked.IsEmpty() && !q.Unparked.Equal(was)
 }
 
-// explain gives the writes that wait their reason.
+// Explain gives the writes that wait their reason.
 func (q *Quiet) Explain(deferred []cgroup.Deferred) {
 	for i := range deferred {
 		if d := &deferred[i]; q.Waits(d.Path, d.Property) {
@@ -105,19 +105,19 @@ func (q *Quiet) Explain(deferred []cgroup.Deferred) {
 	}
 }
 
-// waits says that a property of a cgroup is not as planned on purpose.
+// Waits says that a property of a cgroup is not as planned on purpose.
 func (q *Quiet) Waits(p cgroup.Path, property string) bool {
 	return property == cgroup.FileWeight && q.Weights[p]
 }
 
-// next calls earlier with the time at which what waits is to be done.
+// Next calls earlier with the time at which what waits is to be done.
 func (q *Quiet) Next(limit time.Duration, earlier func(time.Time)) {
 	if limit > 0 && !q.Since.IsZero() {
 		earlier(q.Since.Add(limit))
 	}
 }
 
-// counts is what waits, as it is shown.
+// Counts is what waits, as it is shown.
 func (q *Quiet) Counts() map[string]int {
 	return map[string]int{"cpus": q.Resting.Union(q.Unparked).Len(), "weights": len(q.Weights)}
 }

@@ -88,9 +88,9 @@ type instance struct {
 	created  int64
 }
 
-// recoverAssignments finds out which exclusive CPUs the containers and units of a
+// Assignments finds out which exclusive CPUs the containers and units of a
 // running node have.
-func RecoverAssignments(m *inventory.Model, read func(cgroup.Path) (cgroup.State, error), journal []pools.Assignment, s *desired.Settings) []pools.Assignment {
+func Assignments(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error), journal []pools.Assignment, s *desired.Settings) []pools.Assignment {
 	r, instances := newRecovery(m, read, journal, journal, s)
 	found := r.find(instances)
 	out := make([]pools.Assignment, 0, len(found))
@@ -112,11 +112,11 @@ func RecoverAssignments(m *inventory.Model, read func(cgroup.Path) (cgroup.State
 	return out
 }
 
-// adoptLate finds the CPUs of containers and units that have come into the model
+// Late finds the CPUs of containers and units that have come into the model
 // after the recovery, but existed before: they were unreadable, or made while no
 // daemon ran, or the configuration did not name them.
 // They keep what they have if nobody has got it in the meantime.
-func AdoptLate(m *inventory.Model, read func(cgroup.Path) (cgroup.State, error), held []pools.Assignment, s *desired.Settings) []pools.Assignment {
+func Late(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error), held []pools.Assignment, s *desired.Settings) []pools.Assignment {
 	has := make(map[pools.Key]bool, len(held))
 	var taken cpuset.Set
 	for _, a := range held {
@@ -125,13 +125,13 @@ func AdoptLate(m *inventory.Model, read func(cgroup.Path) (cgroup.State, error),
 	}
 	late, units := m.Unconsidered()
 	units = slices.DeleteFunc(units, func(k pools.Key) bool { return has[k] })
-	late = slices.DeleteFunc(late, func(e *inventory.ContainerEntry) bool { return has[m.KeyOf(e)] || !m.MayBeExclusive(e) })
+	late = slices.DeleteFunc(late, func(e *inventory.Container) bool { return has[m.KeyOf(e)] || !m.MayBeExclusive(e) })
 	if len(late)+len(units) == 0 {
 		return held
 	}
 	r, instances := newRecovery(m, read, nil, held, s)
 	instances = slices.DeleteFunc(instances, func(i instance) bool {
-		return !slices.Contains(units, i.owner) && !slices.ContainsFunc(late, func(e *inventory.ContainerEntry) bool { return m.KeyOf(e) == i.owner })
+		return !slices.Contains(units, i.owner) && !slices.ContainsFunc(late, func(e *inventory.Container) bool { return m.KeyOf(e) == i.owner })
 	})
 	found := r.find(instances)
 	for _, key := range slices.SortedFunc(maps.Keys(found), inventory.CompareKeys) {
@@ -143,7 +143,7 @@ func AdoptLate(m *inventory.Model, read func(cgroup.Path) (cgroup.State, error),
 	return held
 }
 
-func newRecovery(m *inventory.Model, read func(cgroup.Path) (cgroup.State, error), journal, held []pools.Assignment, s *desired.Settings) (*recovery, []instance) {
+func newRecovery(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error), journal, held []pools.Assignment, s *desired.Settings) (*recovery, []instance) {
 	p := s.Pools
 	r := &recovery{pools: p, journal: make(map[pools.Key]cpuset.Set, len(journal)), held: held}
 	for _, a := range journal {
@@ -182,7 +182,7 @@ func newRecovery(m *inventory.Model, read func(cgroup.Path) (cgroup.State, error
 			i.limited = now.Quota > 0 && e.Container.State == cri.Running && !pod.Unread() && !pools.KeepsQuota(pod.Pod.Annotations, e.Container.Name)
 		}
 		i.unread = e.Unread()
-		if i.asked = inventory.ExclusiveCPUs(inventory.Asked(e.Container)); m.MayBeExclusive(e) {
+		if i.asked = inventory.ExclusiveCPUs(inventory.RequestOf(e.Container)); m.MayBeExclusive(e) {
 			all = append(all, i)
 		} else if pod != nil {
 			r.shared = r.shared.Union(i.kernel)

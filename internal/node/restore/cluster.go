@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
-	cluster "github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 )
 
 // NodeReport says what of a Node was taken back.
@@ -24,7 +24,7 @@ func withdraw(ctx context.Context, o hostenv.Options) *NodeReport {
 		return nil
 	}
 	r := &NodeReport{Name: options.Name}
-	if r.Withdrawn, err = cluster.Withdraw(ctx, *options, o.Config.Names()); err != nil {
+	if r.Withdrawn, err = nodestatus.Withdraw(ctx, *options, o.Config.Names()); err != nil {
 		r.Error = err.Error()
 	}
 	return r

@@ -7,7 +7,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
-	previews "github.com/cpupoold/cpupoold/internal/node/preview"
+	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 )
 
@@ -20,12 +20,12 @@ import (
 // set), or what the kubelet asked the runtime for.
 
 // presumed are originals that stand in for those of a lost journal.
-func presumed(h *hostenv.Host, ctx context.Context, o hostenv.Options, j undo.Journal) ([]undo.Original, error) {
+func presumed(h *hostenv.Host, ctx context.Context, o hostenv.Options, j undo.Document) ([]undo.Original, error) {
 	var s desired.Settings
 	if err := s.Change(o.Config, o.Topology, nil); err != nil {
 		return nil, err
 	}
-	p, err := previews.PreviewOf(ctx, *h, s, undo.Journal{BootID: j.BootID}, previews.PeekRights(o), time.Now())
+	p, err := preview.PreviewOf(ctx, *h, s, undo.Document{BootID: j.BootID}, preview.PeekRights(o), time.Now())
 	if err != nil {
 		return nil, fmt.Errorf("what the daemon may have changed is not known: %w", err)
 	}

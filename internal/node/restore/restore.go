@@ -105,10 +105,10 @@ func restoreHost(ctx context.Context, o hostenv.Options, dry bool) (RestoreRepor
 	return r, err
 }
 
-// restoreAs is restore with another word on partitions that the journal does not know of.
+// RestoreAs is restore with another word on partitions that the journal does not know of.
 // With cpuset they are others': a restore that said that something is wrong about them
 // would say so for ever.
-func RestoreAs(h *hostenv.Host, ctx context.Context, j undo.Journal, isolation config.Isolation, dry bool) (RestoreReport, error) {
+func RestoreAs(h *hostenv.Host, ctx context.Context, j undo.Document, isolation config.Isolation, dry bool) (RestoreReport, error) {
 	r, err := changes(h, ctx, j)
 	if !dry { // what could not be told before is no reason to leave anything
 		changes := r.Changes
@@ -123,7 +123,7 @@ func RestoreAs(h *hostenv.Host, ctx context.Context, j undo.Journal, isolation c
 	return r, errors.Join(err, listErr)
 }
 
-func HostRestore(h *hostenv.Host, ctx context.Context, j undo.Journal) (RestoreReport, error) {
+func HostRestore(h *hostenv.Host, ctx context.Context, j undo.Document) (RestoreReport, error) {
 	var parts []undo.Original
 	var kubeletErr error
 	j.Originals, kubeletErr = desired.AsKubelet(h, ctx, j.Originals)
@@ -146,7 +146,7 @@ func HostRestore(h *hostenv.Host, ctx context.Context, j undo.Journal) (RestoreR
 			failed[o.Key()] = err
 		}
 	}
-	rest := undo.Journal{BootID: j.BootID, Accepted: j.Accepted, Originals: left}
+	rest := undo.Document{BootID: j.BootID, Accepted: j.Accepted, Originals: left}
 	for _, o := range j.Originals {
 		err := failed[o.Key()]
 		st, readErr := undo.HeldBy(h, ctx, o)
@@ -168,7 +168,7 @@ func HostRestore(h *hostenv.Host, ctx context.Context, j undo.Journal) (RestoreR
 	if len(rest.Originals) == 0 {
 		return r, errors.Join(kubeletErr, parkErr, undo.JournalMark(h.Files, j.BootID).Remove(), undo.IgnoreMissing(os.Remove(h.Journal)))
 	}
-	return r, errors.Join(kubeletErr, parkErr, undo.SaveJournal(h.Journal, rest))
+	return r, errors.Join(kubeletErr, parkErr, undo.Save(h.Journal, rest))
 }
 
 func boolRank(b bool) int {
@@ -196,7 +196,7 @@ func putBack(h *hostenv.Host, ctx context.Context, o undo.Original) error {
 	if seal == nil {
 		return err
 	}
-	sealErr := h.Seal(ctx, *seal)
+	sealErr := h.Record(ctx, *seal)
 	if hostenv.IsGone(sealErr) {
 		sealErr = nil
 	}
@@ -271,7 +271,7 @@ func hostUndo(h *hostenv.Host, o undo.Original) (value string, seal *cgroup.Writ
 	return value, &w, nil
 }
 
-// unitQuota translates cpu.max to CPUQuotaPerSecUSec, microseconds a second.
+// UnitQuota translates cpu.max to CPUQuotaPerSecUSec, microseconds a second.
 func UnitQuota(value string) (string, error) {
 	q, p, ok := strings.Cut(value, " ")
 	if q == cgroup.ValueMax {

@@ -24,7 +24,7 @@ type Change struct {
 
 // changes are what restore would write for the originals of a journal, and how many of
 // these are of cgroups that have ended. What cannot be told is among the differences.
-func changes(h *hostenv.Host, ctx context.Context, j undo.Journal) (r RestoreReport, err error) {
+func changes(h *hostenv.Host, ctx context.Context, j undo.Document) (r RestoreReport, err error) {
 	originals, kubeletErr := desired.AsKubelet(h, ctx, j.Originals)
 	var leaves []cgroup.Path
 	parts := withParking(h, slices.DeleteFunc(slices.Clone(originals), func(o undo.Original) bool { return !isOfPartition(o) }))

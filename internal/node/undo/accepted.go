@@ -10,7 +10,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// accepted says which pools fitted which machine. When the machine comes back as
+// Accepted says which pools fitted which machine. When the machine comes back as
 // another one, with other CPUs, or some of them offline, it tells a configuration
 // that was right from one that never was: a reload adapts the former and refuses the
 // latter. A daemon that starts adapts both (settings.begin).
@@ -21,7 +21,7 @@ type Accepted struct {
 	Online  cpuset.Set `json:"online"`
 }
 
-// acceptedOn describes pools that fit a machine.
+// AcceptedOn describes pools that fit a machine.
 func AcceptedOn(c *config.Config, t *topology.Topology) (Accepted, error) {
 	b, err := json.Marshal(c.Pools)
 	if err != nil {
@@ -31,7 +31,7 @@ func AcceptedOn(c *config.Config, t *topology.Topology) (Accepted, error) {
 	return Accepted{Pools: hex.EncodeToString(sum[:]), Present: t.Present, Online: t.Online}, nil
 }
 
-// elsewhere says that the same pools were accepted on a machine with other CPUs.
+// Elsewhere says that the same pools were accepted on a machine with other CPUs.
 func (a *Accepted) Elsewhere(now Accepted) bool {
 	return a != nil && a.Pools == now.Pools && !a.Equal(now)
 }

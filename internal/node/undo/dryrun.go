@@ -8,19 +8,19 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/durable"
 )
 
-// peekJournal reads the journal of this boot without setting a bad one aside.
-func PeekJournal(name string) (Journal, error) {
+// PeekJournal reads the journal of this boot without setting a bad one aside.
+func PeekJournal(name string) (Document, error) {
 	bootID, err := ReadBootID()
 	if err != nil {
-		return Journal{}, err
+		return Document{}, err
 	}
 	b, err := durable.Read(name, journalLimit)
 	if err != nil {
-		return Journal{BootID: bootID}, IgnoreMissing(err)
+		return Document{BootID: bootID}, IgnoreMissing(err)
 	}
-	j, err := DecodeJournal(b)
+	j, err := Decode(b)
 	if err != nil {
-		return Journal{BootID: bootID}, fmt.Errorf("%s: %w", name, err)
+		return Document{BootID: bootID}, fmt.Errorf("%s: %w", name, err)
 	}
 	return j.of(bootID), nil
 }

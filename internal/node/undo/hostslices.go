@@ -6,9 +6,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// weightBefore is the weight that a unit had before the daemon gave it another one, 0
+// WeightBefore is the weight that a unit had before the daemon gave it another one, 0
 // if it has not.
-func (l *Ledger) WeightBefore(unit string) uint64 {
+func (l *Journal) WeightBefore(unit string) uint64 {
 	o, given := l.Originals[OriginalKey{Unit: unit, File: cgroup.FileWeight}]
 	if !given {
 		return 0
@@ -21,8 +21,8 @@ func (l *Ledger) WeightBefore(unit string) uint64 {
 	return w
 }
 
-// amend replaces the value of an original that is there.
-func (l *Ledger) Amend(k OriginalKey, value string) {
+// Amend replaces the value of an original that is there.
+func (l *Journal) Amend(k OriginalKey, value string) {
 	if o, ok := l.Originals[k]; ok && o.Value != value {
 		o.Value = value
 		l.Originals[k] = o

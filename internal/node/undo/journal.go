@@ -1,204 +1,210 @@
 package undo
 
 import (
-	"cmp"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
 	"slices"
-	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/durable"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// journalVersion is raised when an older daemon could misread the file. Since 2 it
-// has originals of systemd units; what only knows version 1 would take them for
-// those of cgroups. Version 1 means the same in both.
-const JournalVersion, OldestJournal = 2, 1
-
-// journalLimit bounds what is read back: 64 MiB holds about 300,000 originals.
-const journalLimit = 64 << 20
-
-// Journal is the durable record of what the daemon has changed and decided. The
-// truth about running containers is the kernel's and the runtime's: assignments
-// here only break ties. Originals exist nowhere else.
+// Journal is the owner's side of the journal: what is known, and what of it has
+// reached the disk. The disk itself is a worker's business.
 type Journal struct {
-	// BootID is the kernel's boot (/proc/sys/kernel/random/boot_id): cgroups die
-	// with it, and what is recorded about them too.
-	BootID      string       `json:"bootID"`
-	Originals   []Original   `json:"originals"`
-	Assignments []Assignment `json:"assignments"`
-	// Unhinted are the containers whose CPUs were chosen before the kubelet had told
-	// their NUMA nodes: nobody else can tell afterwards.
-	Unhinted []Owner `json:"unhinted,omitempty"`
-	// Others are the containers that had their CPUs from another plugin of NRI: nobody
-	// else can tell afterwards.
-	Others []Left `json:"others,omitempty"`
-	// Resting are the CPUs that were kept out of the shared pool (quiet).
-	Resting cpuset.Set `json:"resting,omitzero"`
-	// Accepted is the newest configuration that fitted the machine, and the machine.
-	// It outlives the boot.
-	Accepted *Accepted `json:"accepted,omitempty"`
+	bootID      string
+	Originals   map[OriginalKey]Original
+	Assignments []pools.Assignment
+	Unhinted    []pools.Key // sorted
+	Others      []Left      // sorted
+	Resting     cpuset.Set
+	Accepted    *Accepted
+	// Bare says that no original of this boot was known when the daemon started.
+	Bare bool
+
+	// Outdated says that there are originals on the disk that have been shed.
+	Outdated bool
+
+	Changes int // number of the newest change
+	Sent    int // newest change in a save that was submitted
+	Durable int // newest change that is known to be on disk
+	barrier int // newest change that added an original
 }
 
-// Original is the value that a file of a cgroup held before the daemon's first
-// write to it.
-type Original struct {
-	Path      cgroup.Path `json:"path"`
-	File      string      `json:"file"`                // cpuset.cpus, cpuset.mems, cpu.weight or cpu.max
-	Container string      `json:"container,omitempty"` // CRI id, where the cgroup is a container's
-	Unit      string      `json:"unit,omitempty"`      // systemd unit, where the configuration names it
-	Value     string      `json:"value"`               // as the kernel printed it; of a unit: its property, "" if not set
+// OriginalKey is the place of an original. A unit's is the unit and not its cgroup,
+// which is another one when its slice changes.
+type OriginalKey struct {
+	Path cgroup.Path
+	Unit string
+	File string
 }
 
-// assignment is pools.Assignment as the file spells it.
-type Assignment struct {
-	PodUID    string     `json:"podUID"`
-	Container string     `json:"container"`
-	CPUs      cpuset.Set `json:"cpus"`
-	Away      cpuset.Set `json:"away,omitzero"`
-}
-
-// owner is pools.Key as the file spells it.
-type Owner struct {
-	PodUID    string `json:"podUID"`
-	Container string `json:"container"`
-}
-
-// left is a container that is left to another manager. What earlier builds have written
-// has no ID: it is then all containers of the name.
-type Left struct {
-	PodUID    string `json:"podUID"`
-	Container string `json:"container"`
-	ID        string `json:"id,omitempty"` // CRI id
-}
-
-var ErrBadJournal = errors.New("journal cannot be used")
-
-// encodeJournal gives equal bytes for equal journals.
-func EncodeJournal(j Journal) ([]byte, error) {
-	b, err := durable.Encode(JournalVersion, j)
-	if err != nil {
-		return nil, fmt.Errorf("encode journal: %w", err)
+func (o Original) Key() OriginalKey {
+	if o.Unit != "" {
+		return OriginalKey{Unit: o.Unit, File: o.File}
 	}
-	return b, nil
+	return OriginalKey{Path: o.Path, File: o.File}
 }
 
-// decodeJournal is strict: a journal that is not exactly what encodeJournal
-// wrote, now or when it wrote an older version, is errBadJournal.
-func DecodeJournal(b []byte) (Journal, error) {
-	var j Journal
-	if err := durable.Decode(b, OldestJournal, JournalVersion, &j); err != nil {
-		return Journal{}, fmt.Errorf("%w: %w", ErrBadJournal, err)
-	}
-	return j, nil
-}
-
-// LoadJournal reads the journal of this boot. A missing file is an empty
-// journal. A damaged one is set aside beside it, and one of an earlier boot is
-// passed over, since its cgroups are gone, up to the machine that it was made on;
-// in both cases note says what happened. It never fails: the daemon can work without.
-func LoadJournal(name, bootID string, now time.Time) (j Journal, note error) {
-	empty := Journal{BootID: bootID}
-	b, err := durable.Read(name, journalLimit)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return empty, nil
-	case err != nil:
-		err = fmt.Errorf("read journal: %w", err)
-		if mvErr := os.Rename(name, name+".unread"); mvErr != nil { // or the next save would replace it
-			err = fmt.Errorf("%w (and it could not be set aside: %w)", err, mvErr)
+func New(j Document) *Journal {
+	l := &Journal{Bare: len(j.Originals) == 0, bootID: j.BootID, Originals: make(map[OriginalKey]Original), Assignments: fromRecords(j.Assignments), Resting: j.Resting, Accepted: j.Accepted}
+	for _, o := range j.Originals {
+		if _, known := l.Originals[o.Key()]; !known || o.Value == "" {
+			l.Originals[o.Key()] = o // of two for a unit, not the one that we had set
 		}
-		return empty, fmt.Errorf("%w: starting with an empty one", err)
 	}
-	if j, err = DecodeJournal(b); err != nil {
-		aside := fmt.Sprintf("%s.bad-%d", name, now.Unix())
-		if mvErr := os.Rename(name, aside); mvErr != nil {
-			return empty, fmt.Errorf("%s: %w (and it could not be set aside: %w)", name, err, mvErr)
+	for _, o := range j.Unhinted {
+		l.Unhinted = append(l.Unhinted, pools.Key(o))
+	}
+	l.Others = j.Others
+	return l
+}
+
+// Note records an original unless there is one already: the first stands. No write
+// is made before it is on disk.
+func (l *Journal) Note(o Original) {
+	if l.Remember(o) {
+		l.barrier = l.Changes
+	}
+}
+
+// Remember is note for what nothing waits for.
+func (l *Journal) Remember(o Original) (added bool) {
+	k := o.Key()
+	if _, known := l.Originals[k]; known {
+		return false
+	}
+	l.Originals[k] = o
+	l.Changes++
+	return true
+}
+
+// Safe says that every original is on disk, so that what replaces them may be
+// written.
+func (l *Journal) Safe() bool { return l.Durable >= l.barrier }
+
+// Touched says that the daemon has written, or is about to write, a file.
+func (l *Journal) Touched(p cgroup.Path, file string) bool {
+	_, ok := l.Originals[OriginalKey{Path: p, File: file}]
+	return ok
+}
+
+// Lifted says that the daemon has written a quota.
+func (l *Journal) Lifted(p cgroup.Path) bool { return l.Touched(p, cgroup.FileMax) }
+
+// NodesBefore returns the NUMA nodes that memory of a target was bound to before the
+// daemon bound it; bound says that it has.
+func (l *Journal) NodesBefore(t *cgroup.Target) (nodes cpuset.Set, bound bool) {
+	o, bound := l.Originals[Original{Path: t.Path, Unit: t.Unit, File: cgroup.FileMems}.Key()]
+	if !bound {
+		return cpuset.Set{}, false
+	}
+	nodes, err := cpuset.Parse(o.Value)
+	return nodes, err == nil // else restore reports it
+}
+
+// Assign records the assignments in force.
+func (l *Journal) Assign(as []pools.Assignment) {
+	same := func(a, b pools.Assignment) bool {
+		return a.Key == b.Key && a.CPUs.Equal(b.CPUs) && a.Away.Equal(b.Away)
+	}
+	if slices.EqualFunc(l.Assignments, as, same) {
+		return
+	}
+	l.Assignments = as
+	l.Changes++
+}
+
+// GoWithout records who has CPUs that were chosen without hints, sorted.
+func (l *Journal) GoWithout(keys []pools.Key) {
+	if !slices.Equal(l.Unhinted, keys) {
+		l.Unhinted = keys
+		l.Changes++
+	}
+}
+
+// Leave records which containers' CPUs are another plugin's, sorted.
+func (l *Journal) Leave(all []Left) {
+	if !slices.Equal(l.Others, all) {
+		l.Others = all
+		l.Changes++
+	}
+}
+
+// Rest records the CPUs that are kept out of the shared pool.
+func (l *Journal) Rest(cpus cpuset.Set) {
+	if !l.Resting.Equal(cpus) {
+		l.Resting = cpus
+		l.Changes++
+	}
+}
+
+// Accept records that a configuration fits the machine.
+func (l *Journal) Accept(a *Accepted) {
+	if a == nil || l.Accepted.Equal(*a) {
+		return
+	}
+	l.Accepted = a
+	l.Changes++
+}
+
+// Units are the originals of systemd units, by unit, in the order of their files.
+func (l *Journal) Units() map[string][]Original {
+	all := make(map[string][]Original)
+	for _, o := range l.Originals {
+		if o.Unit != "" {
+			all[o.Unit] = append(all[o.Unit], o)
 		}
-		return empty, fmt.Errorf("%s: %w: set aside as %s; the originals in it are lost, and `cpupoold restore` cannot put them back", name, err, aside)
 	}
-	return j.of(bootID), nil
+	for _, of := range all {
+		SortOriginals(of)
+	}
+	return all
 }
 
-// of is what the journal says about a boot: nothing but what outlives one, if it is
-// of an earlier one.
-func (j Journal) of(bootID string) Journal {
-	if j.BootID == bootID {
-		return j
+// ForgetUnit drops the originals of a unit that has them back.
+func (l *Journal) ForgetUnit(name string) {
+	for k, o := range l.Originals {
+		if o.Unit == name {
+			delete(l.Originals, k)
+			l.Changes++
+		}
 	}
-	return Journal{BootID: bootID, Accepted: j.Accepted}
 }
 
-// SaveJournal replaces the journal atomically and durably.
-func SaveJournal(name string, j Journal) error {
-	b, err := EncodeJournal(j)
-	if err != nil {
-		return err
+// Forget drops the originals of cgroups that are gone. A unit keeps its properties
+// when it is stopped.
+func (l *Journal) Forget(gone func(cgroup.Path) bool) {
+	if l.Outdated {
+		l.Outdated = false
+		l.Changes++
 	}
-	if err := durable.Write(name, b); err != nil {
-		return fmt.Errorf("write journal: %w", err)
+	for k, o := range l.Originals {
+		if o.Unit == "" && gone(k.Path) {
+			delete(l.Originals, k)
+			l.Changes++
+		}
 	}
-	return nil
 }
 
-func toRecords(as []pools.Assignment) []Assignment {
-	out := make([]Assignment, 0, len(as))
-	for _, a := range as {
-		out = append(out, Assignment{PodUID: a.Key.PodUID, Container: a.Key.Container, CPUs: a.CPUs, Away: a.Away})
+// DropOriginals is forget without a save: the disk has them until the next one, which forget asks for.
+func (l *Journal) DropOriginals(gone func(cgroup.Path) bool) {
+	for k, o := range l.Originals {
+		if o.Unit == "" && gone(k.Path) {
+			delete(l.Originals, k)
+			l.Outdated = true
+		}
 	}
-	return out
 }
 
-func fromRecords(rs []Assignment) []pools.Assignment {
-	out := make([]pools.Assignment, 0, len(rs))
-	for _, r := range rs {
-		out = append(out, pools.Assignment{Key: pools.Key{PodUID: r.PodUID, Container: r.Container}, CPUs: r.CPUs, Away: r.Away})
+// Document is a copy for a worker; Originals are in no order.
+func (l *Journal) Document() Document {
+	j := Document{BootID: l.bootID, Originals: make([]Original, 0, len(l.Originals)), Assignments: toRecords(l.Assignments), Resting: l.Resting, Accepted: l.Accepted}
+	for _, o := range l.Originals {
+		j.Originals = append(j.Originals, o)
 	}
-	return out
-}
-
-func SortOriginals(os []Original) {
-	slices.SortFunc(os, func(a, b Original) int {
-		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.File, b.File))
-	})
-}
-
-// journalState is what has become of a journal.
-type JournalState int
-
-const (
-	JournalKnown JournalState = iota
-	JournalMissing
-	JournalOfEarlierBoot
-	JournalDamaged
-	JournalUnread // the disk does not give it
-)
-
-// judgeJournal reads the journal of this boot as peekJournal does, and says what has
-// become of it. Of all but a known one the error says why.
-func JudgeJournal(name string) (Journal, JournalState, error) {
-	bootID, err := ReadBootID()
-	if err != nil {
-		return Journal{}, JournalUnread, err
+	for _, k := range l.Unhinted {
+		j.Unhinted = append(j.Unhinted, Owner(k))
 	}
-	b, err := durable.Read(name, journalLimit)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return Journal{BootID: bootID}, JournalMissing, nil
-	case err != nil:
-		return Journal{BootID: bootID}, JournalUnread, fmt.Errorf("read journal: %w; it holds what restore puts back: repair the disk, or move the file away, and defaults stand in for it", err)
-	}
-	j, err := DecodeJournal(b)
-	switch {
-	case err != nil:
-		return Journal{BootID: bootID}, JournalDamaged, fmt.Errorf("%s: %w", name, err)
-	case j.BootID != bootID:
-		return j.of(bootID), JournalOfEarlierBoot, nil
-	}
-	return j, JournalKnown, nil
+	j.Others = slices.Clone(l.Others)
+	return j
 }

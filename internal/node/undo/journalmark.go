@@ -6,7 +6,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/durable"
 )
 
-// journalMark is beside the lock. Where it is missing, there was no journal since the
+// JournalMark is beside the lock. Where it is missing, there was no journal since the
 // machine booted, or restore has put back all of it; then what a file or a unit holds is
 // its owner's, also if it is what the daemon would write.
 func JournalMark(runDir, bootID string) durable.Mark {

@@ -48,7 +48,7 @@ func OriginalOf(w cgroup.Write, c cgroup.Current) Original {
 	return o
 }
 
-// unitOriginal is the property of a systemd unit that a write is about to replace,
+// UnitOriginal is the property of a systemd unit that a write is about to replace,
 // whichever way it goes: systemd has set the file by it, or will.
 func UnitOriginal(w cgroup.Write, unit string, st cgroup.UnitState) Original {
 	o := Original{Path: w.Path, File: kernelFile(w), Unit: unit}
@@ -71,10 +71,10 @@ func weightValue(w uint64) string {
 	return strconv.FormatUint(w, 10)
 }
 
-// unlimited is what cpu.max is where nobody has asked for a quota.
+// Unlimited is what cpu.max is where nobody has asked for a quota.
 const Unlimited = cgroup.ValueMax + " 100000"
 
-// maxValue is cpu.max as the kernel prints it.
+// MaxValue is cpu.max as the kernel prints it.
 func MaxValue(quota, period int64) string {
 	if quota < 0 {
 		return fmt.Sprintf("%s %d", cgroup.ValueMax, period)
@@ -82,10 +82,10 @@ func MaxValue(quota, period int64) string {
 	return fmt.Sprintf("%d %d", quota, period)
 }
 
-// codeJournal is the code of a journal that is not written.
+// CodeJournal is the code of a journal that is not written.
 const CodeJournal pools.Code = "JournalNotWritten"
 
 var ErrSlowDisk = errors.New("the disk does not answer")
 
-// journalPause is how long a journal that could not be written is left alone.
+// JournalPause is how long a journal that could not be written is left alone.
 const JournalPause = 5 * time.Second

@@ -18,7 +18,7 @@ type Difference struct {
 	Reason   string `json:"reason"`
 }
 
-// heldBy is what a cgroup holds now; of a unit it is what systemd would give it.
+// HeldBy is what a cgroup holds now; of a unit it is what systemd would give it.
 func HeldBy(h *hostenv.Host, ctx context.Context, o Original) (cgroup.State, error) {
 	if o.Unit == "" || h.Units == nil {
 		return h.Cgroups.Read(o.Path)

@@ -4,7 +4,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// properties are the originals of a unit as systemd takes them.
+// Properties are the originals of a unit as systemd takes them.
 func Properties(originals []Original) []cgroup.Property {
 	names := map[string]string{cgroup.FileCPUs: cgroup.UnitCPUs, cgroup.FileMems: cgroup.UnitMems, cgroup.FileWeight: cgroup.UnitWeight}
 	var all []cgroup.Property

@@ -4,5 +4,5 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// codeDepleted: the shared pool has fewer CPUs than depletion.floor.
+// CodeDepleted: the shared pool has fewer CPUs than depletion.floor.
 const CodeDepleted pools.Code = "SharedDepleted"

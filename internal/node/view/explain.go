@@ -32,12 +32,12 @@ var errNotPlanned = errors.New("the daemon has made no plan yet; ask again in a 
 
 // Explain implements control.Inside. The decision is made once more, from what the
 // last pass has decided from, on the time of who asks.
-func (o *Observer) Explain(name string) (*inspect.Explanation, error) {
+func (o *Answers) Explain(name string) (*inspect.Explanation, error) {
 	in := o.Now()
 	if !in.Planned {
 		return nil, errNotPlanned
 	}
-	all := in.Everybody()
+	all := in.AllContainers()
 	found, err := explain.Find(all, name)
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (o *Observer) Explain(name string) (*inspect.Explanation, error) {
 	return e, nil
 }
 
-func (o *Observer) subject(in *Inside, c *inspect.Container, traces map[string]*pools.Trace, changes bool) inspect.Subject {
+func (o *Answers) subject(in *Snapshot, c *inspect.Container, traces map[string]*pools.Trace, changes bool) inspect.Subject {
 	s := inspect.Subject{Container: *c, Problems: []inspect.Problem{}}
 	reason := pools.Reason{Code: pools.Code(c.Code), Text: c.Reason}
 	if c.Unit {
@@ -82,7 +82,7 @@ func (o *Observer) subject(in *Inside, c *inspect.Container, traces map[string]*
 }
 
 // alternatives enters where else a container could be, and what would bring it there.
-func (in *Inside) alternatives(s *inspect.Subject, t *pools.Trace, changes bool) {
+func (in *Snapshot) alternatives(s *inspect.Subject, t *pools.Trace, changes bool) {
 	at := explain.Placement(&in.Plan, s.Container.ID)
 	if at == nil || t == nil {
 		return
@@ -106,7 +106,7 @@ func (in *Inside) alternatives(s *inspect.Subject, t *pools.Trace, changes bool)
 }
 
 // compare enters what the cgroup is to be, and what it is not.
-func (in *Inside) compare(s *inspect.Subject) {
+func (in *Snapshot) compare(s *inspect.Subject) {
 	c := &s.Container
 	for i := range in.Targets {
 		t := &in.Targets[i]
@@ -140,7 +140,7 @@ func eventsOf(h *history.Snapshot, c *inspect.Container) (events []history.Event
 	return events, earlier
 }
 
-// kernelOf reads what the kernel says of a cgroup. It runs on the time of who asks.
+// KernelOf reads what the kernel says of a cgroup. It runs on the time of who asks.
 func KernelOf(h *hostenv.Host, p cgroup.Path) *inspect.Kernel {
 	k := &inspect.Kernel{Cgroup: string(p)}
 	for file, to := range map[string]*string{

@@ -14,7 +14,7 @@ import (
 
 const MilliPerCPU = 1000
 
-// errno names the error of a write that failed.
+// Errno names the error of a write that failed.
 func Errno(err error) string {
 	var number unix.Errno
 	switch {
@@ -28,7 +28,7 @@ func Errno(err error) string {
 	return telemetry.ErrnoOther
 }
 
-// requestOf is the CPU request that the kubelet has made shares of; none for the least that
+// RequestOf is the CPU request that the kubelet has made shares of; none for the least that
 // there are.
 func RequestOf(shares uint64) int64 {
 	const none, sharesPerCPU = 2, 1024
@@ -38,7 +38,7 @@ func RequestOf(shares uint64) int64 {
 	return int64((shares*MilliPerCPU + sharesPerCPU - 1) / sharesPerCPU)
 }
 
-// vacancy is what new owners could have beside those that there were.
+// Vacancy is what new owners could have beside those that there were.
 type Vacancy struct {
 	Machine *allocate.Machine
 	Pool    cpuset.Set

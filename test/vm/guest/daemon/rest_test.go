@@ -73,7 +73,7 @@ func recorded(plan cpupools.Plan) error {
 	if err != nil {
 		return err
 	}
-	j, err := undo.LoadJournal(journal, strings.TrimSpace(string(bootID)), time.Now())
+	j, err := undo.Load(journal, strings.TrimSpace(string(bootID)), time.Now())
 	if err != nil {
 		return err
 	}

@@ -162,7 +162,7 @@ func (n *node) originals() []undo.Original {
 	if err != nil {
 		n.Fatal(err)
 	}
-	j, err := undo.LoadJournal(journal, strings.TrimSpace(string(bootID)), time.Now())
+	j, err := undo.Load(journal, strings.TrimSpace(string(bootID)), time.Now())
 	if err != nil || len(j.Originals) == 0 {
 		n.Fatalf("the journal has the originals %v, %v", j.Originals, err)
 	}

@@ -23,18 +23,18 @@ const quietTime = 5 * time.Second
 // its own values while it makes a container, before and after ours. It becomes
 // one after maxStrikes times in a row, with pauses that double from strikePause.
 const (
-	StrikePause = 100 * time.Millisecond
-	maxStrikes  = 5
+	EarlyPause = 100 * time.Millisecond
+	maxStrikes = 5
 )
 
 var ErrNoEffect = errors.New("the value was taken and is gone again: somebody else writes it, or systemd and the kernel disagree")
 
-// bench holds the cgroups whose writes are refused, or do not last, so that they
+// Backoffs holds the cgroups whose writes are refused, or do not last, so that they
 // are tried again with growing pauses while the others get on.
-type Bench struct {
-	Failures map[BenchKey]Failure
+type Backoffs struct {
+	Failures map[Key]Failure
 	Recorded map[RecordKey]record
-	Contests map[cgroup.Path]map[string]*contest // by property
+	Contests map[cgroup.Path]map[string]*conflict // by property
 }
 
 // record is the value that a property was given last, when, and how often in short
@@ -46,13 +46,13 @@ type record struct {
 	strikes int
 }
 
-// benchKey tells file writes of a cgroup from those of its recorder.
-type BenchKey struct {
+// Key tells file writes of a cgroup from those of its recorder.
+type Key struct {
 	Path cgroup.Path
 	File bool
 }
 
-// recordKey is a property of a cgroup.
+// RecordKey is a property of a cgroup.
 type RecordKey struct {
 	Path     cgroup.Path
 	Property string
@@ -66,14 +66,14 @@ type Failure struct {
 	Until time.Time
 }
 
-func NewBench() *Bench {
-	return &Bench{Failures: make(map[BenchKey]Failure), Recorded: make(map[RecordKey]record), Contests: make(map[cgroup.Path]map[string]*contest)}
+func New() *Backoffs {
+	return &Backoffs{Failures: make(map[Key]Failure), Recorded: make(map[RecordKey]record), Contests: make(map[cgroup.Path]map[string]*conflict)}
 }
 
-func keyOf(w cgroup.Write) BenchKey { return BenchKey{w.Path.Scope(), w.Via == cgroup.File} }
+func keyOf(w cgroup.Write) Key { return Key{w.Path.Scope(), w.Via == cgroup.File} }
 
-// refuse notes a failed write.
-func (b *Bench) Refuse(w cgroup.Write, err error, now time.Time) {
+// Refuse notes a failed write.
+func (b *Backoffs) Refuse(w cgroup.Write, err error, now time.Time) {
 	f := b.Failures[keyOf(w)]
 	f.err = err
 	f.Pause = min(max(f.Pause*2, FirstPause), LastPause)
@@ -81,8 +81,8 @@ func (b *Bench) Refuse(w cgroup.Write, err error, now time.Time) {
 	b.Failures[keyOf(w)] = f
 }
 
-// succeed notes a write that worked.
-func (b *Bench) Succeed(w cgroup.Write, now time.Time) {
+// Succeed notes a write that worked.
+func (b *Backoffs) Succeed(w cgroup.Write, now time.Time) {
 	delete(b.Failures, keyOf(w))
 	if !w.Slow() {
 		return
@@ -103,9 +103,9 @@ func (b *Bench) Succeed(w cgroup.Write, now time.Time) {
 	}
 }
 
-// repeated says whether a value that has to be recorded was recorded only just
+// Repeated says whether a value that has to be recorded was recorded only just
 // now, and if so puts its recorder to rest.
-func (b *Bench) Repeated(w cgroup.Write, now time.Time) bool {
+func (b *Backoffs) Repeated(w cgroup.Write, now time.Time) bool {
 	r, ok := b.Recorded[recordOf(w)]
 	if !ok || r.value != w.Value || now.Sub(r.at) >= quietTime {
 		return false
@@ -113,33 +113,33 @@ func (b *Bench) Repeated(w cgroup.Write, now time.Time) bool {
 	if r.strikes >= maxStrikes {
 		b.Refuse(w, ErrNoEffect, now)
 	} else {
-		pause := StrikePause << r.strikes
+		pause := EarlyPause << r.strikes
 		b.Failures[keyOf(w)] = Failure{Pause: pause, Until: now.Add(pause)}
 	}
 	return true
 }
 
-// waiting says that a cgroup rests for what may be a matter of time.
-func (b *Bench) Waiting(p cgroup.Path, now time.Time) bool {
-	f := b.Failures[BenchKey{p, false}]
+// Waiting says that a cgroup rests for what may be a matter of time.
+func (b *Backoffs) Waiting(p cgroup.Path, now time.Time) bool {
+	f := b.Failures[Key{p, false}]
 	return f.err == nil && now.Before(f.Until)
 }
 
-// resting says whether the cgroup's files or its recorder are to be left alone.
-func (b *Bench) Resting(p cgroup.Path, now time.Time) (noWrite, noSeal bool) {
-	return now.Before(b.Failures[BenchKey{p, true}].Until), now.Before(b.Failures[BenchKey{p, false}].Until)
+// Paused says whether the cgroup's files or its recorder are to be left alone.
+func (b *Backoffs) Paused(p cgroup.Path, now time.Time) (noWrite, noSeal bool) {
+	return now.Before(b.Failures[Key{p, true}].Until), now.Before(b.Failures[Key{p, false}].Until)
 }
 
-// err returns the last refusal of a cgroup, or nil.
-func (b *Bench) Err(p cgroup.Path) error {
-	if f, ok := b.Failures[BenchKey{p, true}]; ok && f.err != nil {
+// Err returns the last refusal of a cgroup, or nil.
+func (b *Backoffs) Err(p cgroup.Path) error {
+	if f, ok := b.Failures[Key{p, true}]; ok && f.err != nil {
 		return f.err
 	}
-	return b.Failures[BenchKey{p, false}].err
+	return b.Failures[Key{p, false}].err
 }
 
-// next returns the earliest time at which a refused write is due again.
-func (b *Bench) Next(now time.Time) (time.Time, bool) {
+// Next returns the earliest time at which a refused write is due again.
+func (b *Backoffs) Next(now time.Time) (time.Time, bool) {
 	var first time.Time
 	for _, f := range b.Failures {
 		if f.Until.After(now) && (first.IsZero() || f.Until.Before(first)) {
@@ -149,8 +149,8 @@ func (b *Bench) Next(now time.Time) (time.Time, bool) {
 	return first, !first.IsZero()
 }
 
-// forget drops what is known of cgroups that are no targets any more.
-func (b *Bench) Forget(gone func(cgroup.Path) bool) {
+// Forget drops what is known of cgroups that are no targets any more.
+func (b *Backoffs) Forget(gone func(cgroup.Path) bool) {
 	for k := range b.Failures {
 		if gone(k.Path) {
 			delete(b.Failures, k)
@@ -161,11 +161,11 @@ func (b *Bench) Forget(gone func(cgroup.Path) bool) {
 			delete(b.Recorded, k)
 		}
 	}
-	maps.DeleteFunc(b.Contests, func(p cgroup.Path, _ map[string]*contest) bool { return gone(p) })
+	maps.DeleteFunc(b.Contests, func(p cgroup.Path, _ map[string]*conflict) bool { return gone(p) })
 }
 
-// paths are the cgroups that have been refused something.
-func (b *Bench) Paths() map[cgroup.Path]bool {
+// Paths are the cgroups that have been refused something.
+func (b *Backoffs) Paths() map[cgroup.Path]bool {
 	out := make(map[cgroup.Path]bool, len(b.Failures))
 	for k := range b.Failures {
 		out[k.Path] = true
@@ -176,17 +176,17 @@ func (b *Bench) Paths() map[cgroup.Path]bool {
 	return out
 }
 
-// heeded are the cgroups among targets of which a property is to be left alone, or was
+// Affected are the cgroups among targets of which a property is to be left alone, or was
 // refused.
-func (b *Bench) Heeded(targets []cgroup.Target) map[cgroup.Path]bool {
+func (b *Backoffs) Affected(targets []cgroup.Target) map[cgroup.Path]bool {
 	if len(targets) > len(b.Failures)+len(b.Contests) {
 		return b.Paths()
 	}
 	out := make(map[cgroup.Path]bool)
 	for i := range targets {
 		p := targets[i].Path
-		_, file := b.Failures[BenchKey{p, true}]
-		_, record := b.Failures[BenchKey{p, false}]
+		_, file := b.Failures[Key{p, true}]
+		_, record := b.Failures[Key{p, false}]
 		if file || record || b.Contests[p] != nil {
 			out[p] = true
 		}
@@ -194,9 +194,9 @@ func (b *Bench) Heeded(targets []cgroup.Target) map[cgroup.Path]bool {
 	return out
 }
 
-// outlived drops refusals whose rest was over before a pass that came to its end: what
+// Expire drops refusals whose rest was over before a pass that came to its end: what
 // was refused has been written since, or is not wanted any more. Where a worker is
 // trying again, its end tells.
-func (b *Bench) Outlived(began time.Time, busy func(cgroup.Path) bool) {
-	maps.DeleteFunc(b.Failures, func(k BenchKey, f Failure) bool { return !f.Until.After(began) && !busy(k.Path) })
+func (b *Backoffs) Expire(began time.Time, busy func(cgroup.Path) bool) {
+	maps.DeleteFunc(b.Failures, func(k Key, f Failure) bool { return !f.Until.After(began) && !busy(k.Path) })
 }

@@ -94,7 +94,7 @@ func TestStrangerID(t *testing.T) {
 		if test.known {
 			want = id
 		}
-		if got := strangerID(cgroup.Path(test.path), test.driver); got != want {
+		if got := unidentifiedID(cgroup.Path(test.path), test.driver); got != want {
 			t.Errorf("strangerID(%s, %s) = %q; want %q", test.path, test.driver, got, want)
 		}
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// inside is what operators see of the owner after a pass: nothing of it is changed any
+// Snapshot is what operators see of the owner after a pass: nothing of it is changed any
 // more. What they are shown is made of it when they ask, on their time.
-type Inside struct {
+type Snapshot struct {
 	View     *telemetry.View
 	History  *history.Snapshot
 	Settings desired.Settings
@@ -34,9 +34,9 @@ type Inside struct {
 	Owed     int
 }
 
-// observer answers what operators ask. It is called from other goroutines.
-type Observer struct {
-	Last         func() *Inside                    // that was published; nil before
+// Answers answers what operators ask. It is called from other goroutines.
+type Answers struct {
+	Last         func() *Snapshot                  // that was published; nil before
 	Kernel       func(cgroup.Path) *inspect.Kernel // what it says of a cgroup
 	Build        telemetry.Build
 	StartedValue time.Time
@@ -45,24 +45,24 @@ type Observer struct {
 }
 
 // History implements control.Inside.
-func (o *Observer) History() *history.Snapshot { return o.Now().History }
+func (o *Answers) History() *history.Snapshot { return o.Now().History }
 
 // Started implements control.Inside.
-func (o *Observer) Started() time.Time { return o.StartedValue }
+func (o *Answers) Started() time.Time { return o.StartedValue }
 
-// now is the last that was published; empty before.
-func (o *Observer) Now() *Inside {
+// Now is the last that was published; empty before.
+func (o *Answers) Now() *Snapshot {
 	if in := o.Last(); in != nil {
 		return in
 	}
-	return &Inside{View: &telemetry.View{}, History: history.New().Snapshot()}
+	return &Snapshot{View: &telemetry.View{}, History: history.New().Snapshot()}
 }
 
 // lastWrites is how many writes a status has.
 const lastWrites = 10
 
 // Status implements control.Inside.
-func (o *Observer) Status() *inspect.Status {
+func (o *Answers) Status() *inspect.Status {
 	in := o.Now()
 	s := &inspect.Status{
 		Version: inspect.Version, Sequence: in.History.Last(), Time: time.Now().UTC(), Node: o.Node,
@@ -109,7 +109,7 @@ func (o *Observer) Status() *inspect.Status {
 }
 
 // configOf is the configuration in force.
-func (o *Observer) configOf(in *Inside) inspect.Config {
+func (o *Answers) configOf(in *Snapshot) inspect.Config {
 	c := inspect.Config{File: o.File, Adapted: in.Settings.Adapted, Settings: []inspect.Setting{}}
 	if in.Config != nil {
 		c.Error = in.Config.Error()
@@ -155,7 +155,7 @@ func (o *Observer) configOf(in *Inside) inspect.Config {
 }
 
 // pools are the pools as they are now.
-func (in *Inside) pools() []inspect.Pool {
+func (in *Snapshot) pools() []inspect.Pool {
 	var all []inspect.Pool
 	for _, p := range in.View.Pools {
 		pool := inspect.Pool{Name: p.Pool, CPUs: p.CPUs}
@@ -180,13 +180,15 @@ func (in *Inside) pools() []inspect.Pool {
 }
 
 // containers are those of the plan that have not exited, or have CPUs held for them.
-func (in *Inside) containers() []inspect.Container { return inspect.Containers(&in.Plan, in.live()) }
+func (in *Snapshot) containers() []inspect.Container { return inspect.Containers(&in.Plan, in.live()) }
 
-// everybody are all containers and units of the plan, sorted by name.
-func (in *Inside) Everybody() []inspect.Container { return inspect.Everybody(&in.Plan, in.live()) }
+// AllContainers are all containers and units of the plan, sorted by name.
+func (in *Snapshot) AllContainers() []inspect.Container {
+	return inspect.Everybody(&in.Plan, in.live())
+}
 
 // live enters what the cgroups say.
-func (in *Inside) live() func(*inspect.Container) {
+func (in *Snapshot) live() func(*inspect.Container) {
 	shown := make(map[string]*telemetry.Container, len(in.View.Containers))
 	for i := range in.View.Containers {
 		c := &in.View.Containers[i]

@@ -6,14 +6,14 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// marks are what is to be heeded of cgroups besides what they hold: the words on those few
+// limits are what is to be heeded of cgroups besides what they hold: the words on those few
 // that are to be left alone for a while, or are not as the tree has them.
-type marks struct {
+type limits struct {
 	current, marked map[cgroup.Path]cgroup.Current
 }
 
 // mark changes the word on a cgroup that the tree knows.
-func (m marks) mark(p cgroup.Path, how func(*cgroup.Current)) {
+func (m limits) mark(p cgroup.Path, how func(*cgroup.Current)) {
 	c, ok := m.marked[p]
 	if !ok {
 		if c, ok = m.current[p]; !ok {
@@ -25,17 +25,17 @@ func (m marks) mark(p cgroup.Path, how func(*cgroup.Current)) {
 }
 
 // diff compares what should be with what the cgroups hold.
-func (l *loop) diff(want []cgroup.Target, o cgroup.Options, now time.Time) ([]cgroup.Write, []cgroup.Deferred) {
-	return cgroup.DiffMarked(want, l.tree.Current, l.marks(want, now).marked, o)
+func (l *Loop) diff(want []cgroup.Target, o cgroup.Options, now time.Time) ([]cgroup.Write, []cgroup.Deferred) {
+	return cgroup.DiffMarked(want, l.cache.Current, l.limits(want, now).marked, o)
 }
 
-func (l *loop) marks(want []cgroup.Target, now time.Time) marks {
-	m := marks{l.tree.Current, make(map[cgroup.Path]cgroup.Current)}
-	l.strangers.unsealed(m)
-	for p := range l.bench.Heeded(want) {
+func (l *Loop) limits(want []cgroup.Target, now time.Time) limits {
+	m := limits{l.cache.Current, make(map[cgroup.Path]cgroup.Current)}
+	l.unidentified.withoutRecord(m)
+	for p := range l.backoffs.Affected(want) {
 		m.mark(p, func(c *cgroup.Current) {
-			c.NoWrite, c.NoSeal = l.bench.Resting(p, now)
-			c.Left = l.bench.Truces(p, l.trespasses, now)
+			c.NoWrite, c.NoSeal = l.backoffs.Paused(p, now)
+			c.Left = l.backoffs.Pauses(p, l.trespasses, now)
 		})
 	}
 	spare(&l.quiet, m)
@@ -45,11 +45,11 @@ func (l *loop) marks(want []cgroup.Target, now time.Time) marks {
 		}
 	}
 	noSeal := func(c *cgroup.Current) { c.NoSeal = true }
-	for p := range l.drifts.unheard() {
+	for p := range l.drifts.withoutEvent() {
 		m.mark(p, noSeal)
 	}
 	for i := range want {
-		if e := l.model.Containers[want[i].Container]; e != nil && e.Unconfirmed {
+		if e := l.inventory.Containers[want[i].Container]; e != nil && e.Unconfirmed {
 			m.mark(e.Path, noSeal)
 		}
 	}

@@ -22,9 +22,9 @@ const promisePatience = 500 * time.Millisecond
 // their records changed.
 const maxPromises = 8
 
-// promise is an update that the runtime makes before it creates a container. It tells
+// pendingUpdate is an update that the runtime makes before it creates a container. It tells
 // nobody how that ended, so it is asked afterwards what it has on record.
-type promise struct {
+type pendingUpdate struct {
 	path cgroup.Path
 	cpus cpuset.Set
 	// due is when it should have been kept; zero until the reply is given.
@@ -33,23 +33,23 @@ type promise struct {
 	asking bool
 }
 
-// promises are those that nothing is known of yet, by container.
-type promises struct {
-	open map[string]*promise
+// pendingUpdates are those that nothing is known of yet, by container.
+type pendingUpdates struct {
+	open map[string]*pendingUpdate
 	// broken are containers whose last promise was not kept. They get no other until
 	// a worker has got through to them: the runtime makes the updates of a reply while
 	// every creation on the node waits, so one hung shim would stop them all.
 	broken map[string]bool
 }
 
-func newPromises() promises {
-	return promises{open: make(map[string]*promise), broken: make(map[string]bool)}
+func newPendingUpdates() pendingUpdates {
+	return pendingUpdates{open: make(map[string]*pendingUpdate), broken: make(map[string]bool)}
 }
 
-// promised puts a write into the reply that is being made, if it belongs there: it
+// isPending puts a write into the reply that is being made, if it belongs there: it
 // takes a container's record off the CPUs of the one that is being created.
-func (l *loop) promised(w cgroup.Write) bool {
-	if w.Property != cgroup.CRICPUs || len(l.creating) == 0 || l.promises.broken[w.Container] {
+func (l *Loop) isPending(w cgroup.Write) bool {
+	if w.Property != cgroup.CRICPUs || len(l.creating) == 0 || l.pendingUpdates.broken[w.Container] {
 		return false
 	}
 	a := l.creating[0] // the runtime asks one question at a time
@@ -58,79 +58,79 @@ func (l *loop) promised(w cgroup.Write) bool {
 	}
 	_, p := findPlacement(&l.status.plan, a.container.ID)
 	cpus, err := cpuset.Parse(w.Value)
-	recorded := l.tree.Current[w.Path].Recorded
-	if e := l.model.Containers[w.Container]; e == nil || e.Unconfirmed || err != nil || p == nil || !p.Exclusive ||
+	recorded := l.cache.Current[w.Path].Recorded
+	if e := l.inventory.Containers[w.Container]; e == nil || e.Unconfirmed || err != nil || p == nil || !p.Exclusive ||
 		!recorded.Overlaps(p.CPUs) || cpus.Overlaps(p.CPUs) {
 		return false
 	}
 	a.updates = append(a.updates, nri.Update{Container: w.Container, CPUs: cpus})
-	l.promises.open[w.Container] = &promise{path: w.Path, cpus: cpus}
-	l.tree.Submitted(w)
+	l.pendingUpdates.open[w.Container] = &pendingUpdate{path: w.Path, cpus: cpus}
+	l.cache.Submitted(w)
 	return true
 }
 
 // sent notes that a reply is on its way.
-func (l *loop) sent(a *createAsked, now time.Time) {
+func (l *Loop) sent(a *createRequest, now time.Time) {
 	for _, u := range a.updates {
-		if p := l.promises.open[u.Container]; p != nil {
+		if p := l.pendingUpdates.open[u.Container]; p != nil {
 			p.due = now.Add(promisePatience * time.Duration(len(a.updates)))
 		}
 	}
 }
 
-// breakPromises takes back what no reply will have.
-func (l *loop) breakPromises(updates []nri.Update) {
+// dropUpdates takes back what no reply will have.
+func (l *Loop) dropUpdates(updates []nri.Update) {
 	for _, u := range updates {
-		if p := l.promises.open[u.Container]; p != nil {
-			delete(l.promises.open, u.Container)
-			l.tree.Unpromised(p.path, p.cpus)
+		if p := l.pendingUpdates.open[u.Container]; p != nil {
+			delete(l.pendingUpdates.open, u.Container)
+			l.cache.NoteMissingUpdate(p.path, p.cpus)
 		}
 	}
 }
 
-// settlePromises asks the runtime what has become of those that are due, or of all
+// settleUpdates asks the runtime what has become of those that are due, or of all
 // that have been sent.
-func (l *loop) settlePromises(all bool, now time.Time) {
-	for id, p := range l.promises.open {
+func (l *Loop) settleUpdates(all bool, now time.Time) {
+	for id, p := range l.pendingUpdates.open {
 		if p.asking || p.due.IsZero() || !all && now.Before(p.due) {
 			continue
 		}
 		p.asking = true
 		// Among the seals: what is asked for next comes after it.
 		l.Seals.Submit(string(p.path), func(ctx context.Context) actor.Event {
-			f, err := inventory.LookAtContainer(ctx, l.Runtime, l.Units, l.Driver, id, inventory.UnitPatience)
-			return promiseSettled{id: id, container: f, err: err}
+			f, err := inventory.FetchContainer(ctx, l.Runtime, l.Units, l.Driver, id, inventory.UnitPatience)
+			return updateSettled{id: id, container: f, err: err}
 		})
 	}
 }
 
-// nextPromise calls earlier with the times at which promises are due.
-func (l *loop) nextPromise(earlier func(time.Time)) {
-	for _, p := range l.promises.open {
+// nextUpdate calls earlier with the times at which promises are due.
+func (l *Loop) nextUpdate(earlier func(time.Time)) {
+	for _, p := range l.pendingUpdates.open {
 		if !p.asking && !p.due.IsZero() {
 			earlier(p.due)
 		}
 	}
 }
 
-// promiseSettled is what the runtime has on record for a container that it promised to
+// updateSettled is what the runtime has on record for a container that it promised to
 // update.
-type promiseSettled struct {
+type updateSettled struct {
 	id        string
-	container inventory.ContainerFacts
+	container inventory.ContainerStatus
 	err       error
 }
 
-func (e promiseSettled) apply(l *loop) {
-	p := l.promises.open[e.id]
+func (e updateSettled) apply(l *Loop) {
+	p := l.pendingUpdates.open[e.id]
 	if p == nil {
 		return
 	}
-	delete(l.promises.open, e.id)
-	l.tree.Unpromised(p.path, p.cpus)
+	delete(l.pendingUpdates.open, e.id)
+	l.cache.NoteMissingUpdate(p.path, p.cpus)
 	l.onContainer(containerFetched(e))
-	if c := l.model.Containers[e.id]; c != nil && c.Container.State != cri.Exited && !c.Recorded.Equal(p.cpus) {
-		l.promises.broken[e.id] = true
+	if c := l.inventory.Containers[e.id]; c != nil && c.Container.State != cri.Exited && !c.Recorded.Equal(p.cpus) {
+		l.pendingUpdates.broken[e.id] = true
 		l.log.Warn("the runtime has not made the update of its NRI reply; it is asked for over CRI", "container_id", e.id, "want", p.cpus, "has", c.Recorded)
 	} else {
 		l.count(cgroup.Write{Path: p.path, Via: cgroup.NRI, Property: cgroup.CRICPUs, Value: p.cpus.String(), Container: e.id, Reason: "gave way"}, nil)

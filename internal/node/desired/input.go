@@ -12,20 +12,20 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// scene is everything that a decision depends on.
-type Scene struct {
+// Input is everything that a decision depends on.
+type Input struct {
 	Settings Settings
-	Model    *inventory.Model
+	Model    *inventory.Inventory
 	Pods     []pools.Pod // of the model, with hints
 	Previous []pools.Assignment
 	Formula  config.WeightFormula
-	Ledger   *undo.Ledger
+	Ledger   *undo.Journal
 	Nodes    cpuset.Set // NUMA nodes with memory
 	Read     func(cgroup.Path) (cgroup.State, error)
 	Leaving  cpuset.Set // CPUs of units that have not left them yet
 	Systemd  bool       // units are asked for
 	Resting  cpuset.Set // CPUs that may stay out of the shared pool
-	Kubelet  KubeletCPUs
+	Kubelet  StaticKubelet
 
 	Partitions bool // owners become partitions
 	Namespaces pools.NamespaceRights
@@ -33,14 +33,14 @@ type Scene struct {
 	Build func(pools.Input) pools.Plan // pools.Build, or one that has the last plan
 }
 
-// decide is the whole decision, from what is known to what should be.
-func (s Scene) Decide() (pools.Plan, []cgroup.Target) {
+// Decide is the whole decision, from what is known to what should be.
+func (s Input) Decide() (pools.Plan, []cgroup.Target) {
 	_, plan, want := s.Consider()
 	return plan, want
 }
 
-// consider is decide, and tells what the plan was made from, too.
-func (s Scene) Consider() (pools.Input, pools.Plan, []cgroup.Target) {
+// Consider is decide, and tells what the plan was made from, too.
+func (s Input) Consider() (pools.Input, pools.Plan, []cgroup.Target) {
 	in := s.input()
 	plan := s.Build(in)
 	if !plan.Resting.IsEmpty() && s.narrows(plan) {
@@ -54,11 +54,11 @@ func (s Scene) Consider() (pools.Input, pools.Plan, []cgroup.Target) {
 
 // narrows says that an owner gets CPUs that neither rested nor were assigned. Then the
 // shared pool has to be written at once, and nothing is spared by what would rest.
-func (s Scene) narrows(plan pools.Plan) bool {
+func (s Input) narrows(plan pools.Plan) bool {
 	return slices.ContainsFunc(plan.Assignments, func(a pools.Assignment) bool { return !a.CPUs.IsSubsetOf(s.Resting) })
 }
 
-func (s Scene) input() pools.Input {
+func (s Input) input() pools.Input {
 	return pools.Input{
 		Machine:  s.Settings.Machine,
 		Pools:    s.placeable(),

@@ -71,14 +71,14 @@ func TestTornRead(t *testing.T) {
 	n.runsOn(id, "2-3")
 	r.settled()
 	p := cgroup.Path(n.runtime.Cgroup(id))
-	r.inspect(func(l *loop) {
-		c := l.tree.Current[p]
+	r.inspect(func(l *Loop) {
+		c := l.cache.Current[p]
 		c.Effective = cpuset.Of(3)
-		l.tree.Current[p] = c
-		if !l.heardWrite(p, time.Now()) || !l.tree.Current[p].Effective.Equal(cpuset.Range(2, 3)) {
-			t.Errorf("after the notice it is taken to run on %s", l.tree.Current[p].Effective)
+		l.cache.Current[p] = c
+		if !l.noticeWrite(p, time.Now()) || !l.cache.Current[p].Effective.Equal(cpuset.Range(2, 3)) {
+			t.Errorf("after the notice it is taken to run on %s", l.cache.Current[p].Effective)
 		}
-		if l.heardWrite(p, time.Now()) {
+		if l.noticeWrite(p, time.Now()) {
 			t.Error("a notice that tells nothing new matters")
 		}
 	})
@@ -113,36 +113,36 @@ func TestContestOfOneProperty(t *testing.T) {
 // TestTruces: a fight over a property begins a truce over that one, which grows with
 // each that follows soon; only an owner's CPUs are not waited for.
 func TestTruces(t *testing.T) {
-	b, now, key := retry.NewBench(), time.Now(), retry.RecordKey{Path: "a", Property: cgroup.FileCPUs}
+	b, now, key := retry.New(), time.Now(), retry.RecordKey{Path: "a", Property: cgroup.FileCPUs}
 	says := func(trespasses bool) func(cgroup.Path) bool { return func(cgroup.Path) bool { return trespasses } }
-	left := func(trespasses bool) bool { return len(b.Truces("a", says(trespasses), now)) > 0 }
+	left := func(trespasses bool) bool { return len(b.Pauses("a", says(trespasses), now)) > 0 }
 	for i := range retry.MaxRepairs + 1 {
 		if left(false) {
 			t.Fatalf("a truce after %d writes", i)
 		}
-		b.Contest(key, retry.Deviation{Property: cgroup.FileCPUs}, now)
+		b.NoteExternalWrite(key, retry.Deviation{Property: cgroup.FileCPUs}, now)
 	}
-	if got := b.Truces("a", says(false), now); len(got) != 1 || got[0] != cgroup.FileCPUs || len(b.Truces("b", says(false), now)) > 0 {
+	if got := b.Pauses("a", says(false), now); len(got) != 1 || got[0] != cgroup.FileCPUs || len(b.Pauses("b", says(false), now)) > 0 {
 		t.Errorf("left alone: %v; want the CPUs, and only of that cgroup", got)
 	}
 	if now = now.Add(retry.TrespassPause); left(true) || !left(false) {
 		t.Error("on another's CPUs it is to be moved after a pause, and only then")
 	}
-	for _, want := range []time.Duration{retry.FirstTruce, 2 * retry.FirstTruce, 4 * retry.FirstTruce, 8 * retry.FirstTruce, retry.LastTruce, retry.LastTruce} {
+	for _, want := range []time.Duration{retry.FirstConflictPause, 2 * retry.FirstConflictPause, 4 * retry.FirstConflictPause, 8 * retry.FirstConflictPause, retry.LastConflictPause, retry.LastConflictPause} {
 		if c := b.Contests[key.Path][key.Property]; c.Truce != want {
 			t.Errorf("the truce is %v; want %v", c.Truce, want)
 		}
 		if now = b.Contests[key.Path][key.Property].Until; left(false) {
 			t.Errorf("left alone after %v", want)
 		}
-		b.Contest(key, retry.Deviation{Property: cgroup.FileCPUs}, now)
+		b.NoteExternalWrite(key, retry.Deviation{Property: cgroup.FileCPUs}, now)
 	}
-	b.Contest(retry.RecordKey{Path: "a", Property: cgroup.FileWeight}, retry.Deviation{Property: cgroup.FileWeight}, now)
-	if now = now.Add(retry.TrespassPause); len(b.Truces("a", says(true), now)) > 0 {
+	b.NoteExternalWrite(retry.RecordKey{Path: "a", Property: cgroup.FileWeight}, retry.Deviation{Property: cgroup.FileWeight}, now)
+	if now = now.Add(retry.TrespassPause); len(b.Pauses("a", says(true), now)) > 0 {
 		t.Error("one write of the weight is a fight")
 	}
-	now = now.Add(retry.LastTruce + 2*retry.ContestTime)
-	if b.NextContest(func(time.Time) {}, now); len(b.Contests) > 0 {
+	now = now.Add(retry.LastConflictPause + 2*retry.ConflictWindow)
+	if b.NextConflict(func(time.Time) {}, now); len(b.Contests) > 0 {
 		t.Errorf("%d contests that are over", len(b.Contests))
 	}
 }

@@ -12,25 +12,25 @@ import (
 // and so long after it was given back last: with resyncPeriod's default the first, and then each
 // second. Go itself would wait for as much garbage as lives, or two minutes.
 const (
-	firstThrift  = 20 * time.Second
+	firstRelease = 20 * time.Second
 	thriftPeriod = 50 * time.Second
 )
 
-// thrift gives memory that nothing lives in back to the kernel: what a start or a busy hour
+// memoryRelease gives memory that nothing lives in back to the kernel: what a start or a busy hour
 // has taken would stay else (docs/performance.md).
-type thrift struct {
+type memoryRelease struct {
 	giveBack func()
 	next     time.Time // not before; zero until all is taken over
 	looked   bool      // the pass that is made now looks at all cgroups
 }
 
-func newThrift() thrift { return thrift{giveBack: debug.FreeOSMemory} }
+func newMemoryRelease() memoryRelease { return memoryRelease{giveBack: debug.FreeOSMemory} }
 
 // start says that all that runs has been taken over.
-func (t *thrift) start(now time.Time) { t.next = now.Add(firstThrift) }
+func (t *memoryRelease) start(now time.Time) { t.next = now.Add(firstRelease) }
 
 // due says, after a pass, that memory is to be given back: after a look, which leaves most behind.
-func (t *thrift) due(now time.Time) bool {
+func (t *memoryRelease) due(now time.Time) bool {
 	looked := t.looked
 	t.looked = false
 	if !looked || t.next.IsZero() || now.Before(t.next) {
@@ -40,13 +40,13 @@ func (t *thrift) due(now time.Time) bool {
 	return true
 }
 
-// saveMemory gives memory back after a pass, if that is due. A collection takes milliseconds:
+// releaseMemory gives memory back after a pass, if that is due. A collection takes milliseconds:
 // the owner does not wait for it.
-func (l *loop) saveMemory(now time.Time) {
-	if !l.thrift.due(now) {
+func (l *Loop) releaseMemory(now time.Time) {
+	if !l.memoryRelease.due(now) {
 		return
 	}
-	giveBack := l.thrift.giveBack
+	giveBack := l.memoryRelease.giveBack
 	l.Asks.Submit("memory", func(context.Context) actor.Event {
 		giveBack()
 		return nil

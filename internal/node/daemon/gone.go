@@ -6,32 +6,32 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// vanish asks the runtime for the owner of a cgroup that is gone. A unit may stop
+// cgroupGone asks the runtime for the owner of a cgroup that is gone. A unit may stop
 // and start as it likes; systemd is asked what it will start it with.
-func (l *loop) vanish(p cgroup.Path) {
+func (l *Loop) cgroupGone(p cgroup.Path) {
 	l.isolation.memory.Gone(p)
-	if name := l.model.UnitAt(p); name != "" {
-		l.tree.Distrust(p)
+	if name := l.inventory.UnitAt(p); name != "" {
+		l.cache.Invalidate(p)
 		l.fetchUnit(name)
 		return
 	}
 	if l.status.vanished[p] != "" {
 		return
 	}
-	delete(l.tree.Current, p)
-	if id := l.model.Container(p); id != "" {
+	delete(l.cache.Current, p)
+	if id := l.inventory.Container(p); id != "" {
 		l.status.vanished[p] = id
 		l.fetchContainer(id)
-	} else if id := l.model.Sandbox(p); id != "" {
+	} else if id := l.inventory.Sandbox(p); id != "" {
 		l.status.vanished[p] = id
 		l.fetchPod(id)
 	}
 }
 
-// reappear lets those cgroups of an object be written again that are there. For
+// cgroupBack lets those cgroups of an object be written again that are there. For
 // the others the next listing has the word: a runtime in a virtual machine has
 // containers without a cgroup here.
-func (l *loop) reappear(id string) {
+func (l *Loop) cgroupBack(id string) {
 	maps.DeleteFunc(l.status.vanished, func(p cgroup.Path, owner string) bool {
 		if owner != id {
 			return false

@@ -9,26 +9,26 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// chronicle is what the owner notes for operators. Nothing is decided by it.
-type Chronicle struct {
+// HistoryLog is what the owner notes for operators. Nothing is decided by it.
+type HistoryLog struct {
 	Log     *history.Log
 	sources map[telemetry.Source]telemetry.SourceState // as last noted
 }
 
-func NewChronicle() Chronicle {
-	c := Chronicle{Log: history.New()}
+func NewHistoryLog() HistoryLog {
+	c := HistoryLog{Log: history.New()}
 	c.Add(history.Event{Kind: history.Started})
 	return c
 }
 
-// add notes an event of now.
-func (c *Chronicle) Add(e history.Event) {
+// Add notes an event of now.
+func (c *HistoryLog) Add(e history.Event) {
 	e.Time = time.Now()
 	c.Log.Add(e)
 }
 
-// noteSources notes the sources that fare differently.
-func (c *Chronicle) NoteSources(now map[telemetry.Source]telemetry.SourceState) {
+// NoteSources notes the sources that fare differently.
+func (c *HistoryLog) NoteSources(now map[telemetry.Source]telemetry.SourceState) {
 	for source, state := range now {
 		if c.sources[source] != state {
 			c.Add(history.Event{Kind: history.Source, Property: string(source), Value: string(state), Before: string(c.sources[source])})
@@ -37,8 +37,8 @@ func (c *Chronicle) NoteSources(now map[telemetry.Source]telemetry.SourceState) 
 	c.sources = now
 }
 
-// notePlan notes who is to run elsewhere than before. Both plans are sorted.
-func (c *Chronicle) NotePlan(before, now *pools.Plan) {
+// NotePlan notes who is to run elsewhere than before. Both plans are sorted.
+func (c *HistoryLog) NotePlan(before, now *pools.Plan) {
 	old, next := before.Pods, now.Pods
 	for len(old) > 0 || len(next) > 0 {
 		order := 0
@@ -80,7 +80,7 @@ func (c *Chronicle) NotePlan(before, now *pools.Plan) {
 // notePod does so for the containers of a pod. Pause containers and those that share a
 // pool follow it: of them only the first placement and a change of the pool are noted, or
 // each owner that comes would be noted for all.
-func (c *Chronicle) notePod(before, now *pools.PodPlan) {
+func (c *HistoryLog) notePod(before, now *pools.PodPlan) {
 	for i := range now.Containers {
 		at := &now.Containers[i]
 		was := placementOf(before, at.ID)

@@ -13,7 +13,7 @@ import (
 
 // trespasses says that a cgroup runs on CPUs that somebody else is to have for
 // himself, be it a container that does not exist yet.
-func (l *loop) trespasses(p cgroup.Path) bool {
+func (l *Loop) trespasses(p cgroup.Path) bool {
 	i := slices.IndexFunc(l.status.targets, func(t cgroup.Target) bool { return t.Path == p })
 	if i < 0 || l.status.targets[i].CPUs.IsEmpty() {
 		return false
@@ -24,13 +24,13 @@ func (l *loop) trespasses(p cgroup.Path) bool {
 	} else if t.Exclusive {
 		others = others.Difference(desired.Assigned(l.assignments, l.ownerOf(t)))
 	}
-	return l.tree.Current[p].Effective.Overlaps(others)
+	return l.cache.Current[p].Effective.Overlaps(others)
 }
 
-// contestProblems are the cgroups that are left to somebody else for now.
-func (l *loop) contestProblems(now time.Time) []pools.Problem {
+// conflictProblems are the cgroups that are left to somebody else for now.
+func (l *Loop) conflictProblems(now time.Time) []pools.Problem {
 	var all []pools.Problem
-	for path, of := range l.bench.Contests {
+	for path, of := range l.backoffs.Contests {
 		for property, c := range of {
 			if c.Truce == 0 || c.Over(now) {
 				continue
@@ -46,13 +46,13 @@ func (l *loop) contestProblems(now time.Time) []pools.Problem {
 }
 
 // nameOwner adds whose cgroup a problem is about, if that is a container's.
-func (l *loop) nameOwner(p *pools.Problem, at cgroup.Path) {
-	e := l.model.Containers[l.model.Container(at)]
+func (l *Loop) nameOwner(p *pools.Problem, at cgroup.Path) {
+	e := l.inventory.Containers[l.inventory.Container(at)]
 	if e == nil {
 		return
 	}
 	p.Container = e.Container.Name
-	if pod := l.model.Pods[e.Container.PodID]; pod != nil {
+	if pod := l.inventory.Pods[e.Container.PodID]; pod != nil {
 		p.PodUID, p.Pod = pod.Uid, pod.Name()
 	}
 }

@@ -10,7 +10,7 @@ import (
 // TestThrift: memory is given back after the first look that is not at the start, and after each second one from then on.
 func TestThrift(t *testing.T) {
 	start := time.Now()
-	th := newThrift()
+	th := newMemoryRelease()
 	if th.looked = true; th.due(start) {
 		t.Error("memory is given back before all is known")
 	}
@@ -43,16 +43,16 @@ func TestGiveBack(t *testing.T) {
 	r := n.start()
 	r.quiet()
 	given := make(chan struct{}, 8)
-	r.inspect(func(l *loop) {
-		l.thrift.giveBack = func() { given <- struct{}{} }
-		l.thrift.start(time.Now().Add(time.Hour))
+	r.inspect(func(l *Loop) {
+		l.memoryRelease.giveBack = func() { given <- struct{}{} }
+		l.memoryRelease.start(time.Now().Add(time.Hour))
 	})
 	r.looks()
 	r.rests()
 	if len(given) != 0 {
 		t.Error("memory was given back at once")
 	}
-	r.inspect(func(l *loop) { l.thrift.next = time.Now() })
+	r.inspect(func(l *Loop) { l.memoryRelease.next = time.Now() })
 	r.looks()
 	n.eventually("memory is given back", func() bool { return len(given) == 1 })
 	r.looks()

@@ -12,50 +12,50 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// tree is what the kernel, the runtime and systemd said of the cgroups that the
+// Cache is what the kernel, the runtime and systemd said of the cgroups that the
 // plan is about when they were last asked.
-type Tree struct {
+type Cache struct {
 	Read func(cgroup.Path) (cgroup.State, error)
-	// gather brings the threads of a cgroup to its CPUs; nil where nothing is to be
+	// MoveThreads brings the threads of a cgroup to its CPUs; nil where nothing is to be
 	// changed.
-	Gather func(cgroup.Path) error
-	// check reads what can be other than before though nobody has told of a write.
+	MoveThreads func(cgroup.Path) error
+	// Check reads what can be other than before though nobody has told of a write.
 	Check func(cgroup.State) (cgroup.State, error)
-	// rest is called when a look is over: what was opened to read can be closed. Optional.
-	Rest    func()
-	Current map[cgroup.Path]cgroup.Current
-	known   []cgroup.Path // the targets, when others were last forgotten
-	Stale   map[cgroup.Path]bool
-	Pending map[cgroup.Path]int   // seals and reverts under way
-	Deeds   map[cgroup.Path]*deed // the daemon's since they were last read
-	// overruled are those whose seal under way NRI has been told another value for.
-	overruled map[cgroup.Path]bool
-	Foreign   []foreignWrite // found by reading
-	Doubts    bool           // partitions are to be looked at again
+	// Rest is called when a look is over: what was opened to read can be closed. Optional.
+	Rest      func()
+	Current   map[cgroup.Path]cgroup.Current
+	known     []cgroup.Path // the targets, when others were last forgotten
+	Stale     map[cgroup.Path]bool
+	Pending   map[cgroup.Path]int        // seals and reverts under way
+	OwnWrites map[cgroup.Path]*ownWrites // the daemon's since they were last read
+	// overridden are those whose seal under way NRI has been told another value for.
+	overridden map[cgroup.Path]bool
+	External   []ExternalWrite // found by reading
+	Doubts     bool            // partitions are to be looked at again
 	// told says, while a sweep is due, whether the daemon is told of writes to a cgroup.
-	told   func(cgroup.State) bool
-	Sweeps uint64 // so far: whose turn it is to be read as a whole
-	Turns  uint64 // until all have been
+	told     func(cgroup.State) bool
+	Rechecks uint64 // so far: whose turn it is to be read as a whole
+	Turns    uint64 // until all have been
 }
 
-func NewTree(read func(cgroup.Path) (cgroup.State, error)) *Tree {
-	return &Tree{
-		Read:    read,
-		Current: make(map[cgroup.Path]cgroup.Current),
-		Stale:   make(map[cgroup.Path]bool),
-		Pending: make(map[cgroup.Path]int),
-		Deeds:   make(map[cgroup.Path]*deed),
+func New(read func(cgroup.Path) (cgroup.State, error)) *Cache {
+	return &Cache{
+		Read:      read,
+		Current:   make(map[cgroup.Path]cgroup.Current),
+		Stale:     make(map[cgroup.Path]bool),
+		Pending:   make(map[cgroup.Path]int),
+		OwnWrites: make(map[cgroup.Path]*ownWrites),
 
-		overruled: make(map[cgroup.Path]bool),
+		overridden: make(map[cgroup.Path]bool),
 	}
 }
 
-// distrust makes the next refresh read a cgroup again.
-func (t *Tree) Distrust(p cgroup.Path) { t.Stale[p] = true }
+// Invalidate makes the next refresh read a cgroup again.
+func (t *Cache) Invalidate(p cgroup.Path) { t.Stale[p] = true }
 
-// distrustBelow makes the next refresh read what is in a slice, which may get other CPUs
+// invalidateBelow makes the next refresh read what is in a slice, which may get other CPUs
 // now: a unit that waits for the slice around it would wait for the next resync.
-func (t *Tree) distrustBelow(slice cgroup.Path) {
+func (t *Cache) invalidateBelow(slice cgroup.Path) {
 	if !strings.HasSuffix(string(slice), ".slice") {
 		return // of hundreds, and with nothing in them
 	}
@@ -66,8 +66,8 @@ func (t *Tree) distrustBelow(slice cgroup.Path) {
 	}
 }
 
-// relearn takes over what the runtime has recorded for a container by now.
-func (t *Tree) Relearn(p cgroup.Path, record cgroup.Current) {
+// Relearn takes over what the runtime has recorded for a container by now.
+func (t *Cache) Relearn(p cgroup.Path, record cgroup.Current) {
 	if c, ok := t.Current[p]; ok {
 		c.Recorded, c.RecordedMems, c.RecordedKnown, c.Unit = record.Recorded, record.RecordedMems, record.RecordedKnown, record.Unit
 		t.Current[p] = c
@@ -75,9 +75,9 @@ func (t *Tree) Relearn(p cgroup.Path, record cgroup.Current) {
 	t.Stale[p] = true
 }
 
-// attest takes over what systemd has on record after a foreign write, and the runtime if
+// NoteRecord takes over what systemd has on record after a foreign write, and the runtime if
 // it could tell: what it had before, or else nobody knows what it would put back.
-func (t *Tree) Attest(p cgroup.Path, record cpuset.Set, told bool, unit cgroup.UnitState) {
+func (t *Cache) NoteRecord(p cgroup.Path, record cpuset.Set, told bool, unit cgroup.UnitState) {
 	c, ok := t.Current[p]
 	if !ok || t.Busy(p) {
 		return
@@ -89,8 +89,8 @@ func (t *Tree) Attest(p cgroup.Path, record cpuset.Set, told bool, unit cgroup.U
 	t.Current[p] = c
 }
 
-// distrustAll makes the next refresh read every cgroup again.
-func (t *Tree) DistrustAll() {
+// InvalidateAll makes the next refresh read every cgroup again.
+func (t *Cache) InvalidateAll() {
 	t.Doubts = true
 	for p := range t.Current {
 		t.Stale[p] = true
@@ -104,22 +104,22 @@ const (
 	turnsIn  = 4 * time.Minute
 )
 
-// sweep makes the next refresh look at every cgroup again. Those of whose writes the daemon is
+// Recheck makes the next refresh look at every cgroup again. Those of whose writes the daemon is
 // told are read as a whole in turns, and checked in between. There is one in each period.
-func (t *Tree) Sweep(told func(cgroup.State) bool, period time.Duration) {
+func (t *Cache) Recheck(told func(cgroup.State) bool, period time.Duration) {
 	t.Doubts = true
 	t.told = told
-	t.Sweeps++
+	t.Rechecks++
 	t.Turns = uint64(max(1, min(MaxTurns, turnsIn/max(period, time.Second))))
 }
 
 // checks says that a cgroup is checked in this sweep, and not read as a whole. One that the
 // daemon itself has written to since it was read is not as it was then.
-func (t *Tree) checks(s cgroup.State) bool {
-	return (TurnOf(s.Path)+t.Sweeps)%t.Turns != 0 && t.Deeds[s.Path] == nil && !t.Busy(s.Path) && t.told(s)
+func (t *Cache) checks(s cgroup.State) bool {
+	return (TurnOf(s.Path)+t.Rechecks)%t.Turns != 0 && t.OwnWrites[s.Path] == nil && !t.Busy(s.Path) && t.told(s)
 }
 
-// turnOf spreads cgroups over the turns, each always to the same.
+// TurnOf spreads cgroups over the turns, each always to the same.
 func TurnOf(p cgroup.Path) (turn uint64) {
 	for i := range len(p) {
 		turn = 31*turn + uint64(p[i])
@@ -127,8 +127,8 @@ func TurnOf(p cgroup.Path) (turn uint64) {
 	return turn
 }
 
-// refresh is look, and forgets what is not a target any more.
-func (t *Tree) Refresh(targets []cgroup.Target, m *inventory.Model) (gone []cgroup.Path, errs map[cgroup.Path]error) {
+// Refresh is look, and forgets what is not a target any more.
+func (t *Cache) Refresh(targets []cgroup.Target, m *inventory.Inventory) (gone []cgroup.Path, errs map[cgroup.Path]error) {
 	gone, errs = t.Look(targets, m)
 	t.told = nil
 	same := func(p cgroup.Path, target cgroup.Target) bool { return p == target.Path }
@@ -140,12 +140,12 @@ func (t *Tree) Refresh(targets []cgroup.Target, m *inventory.Model) (gone []cgro
 		return !known && t.Pending[p] == 0
 	}
 	maps.DeleteFunc(t.Stale, func(p cgroup.Path, _ bool) bool { return over(p) })
-	maps.DeleteFunc(t.Deeds, func(p cgroup.Path, _ *deed) bool { return over(p) })
+	maps.DeleteFunc(t.OwnWrites, func(p cgroup.Path, _ *ownWrites) bool { return over(p) })
 	return gone, errs
 }
 
 // forget drops what is not a target, and not under way.
-func (t *Tree) forget(targets []cgroup.Target) {
+func (t *Cache) forget(targets []cgroup.Target) {
 	t.known = t.known[:0]
 	wanted := make(map[cgroup.Path]bool, len(targets))
 	for i := range targets {
@@ -155,9 +155,9 @@ func (t *Tree) forget(targets []cgroup.Target) {
 	maps.DeleteFunc(t.Current, func(p cgroup.Path, _ cgroup.Current) bool { return !wanted[p] && t.Pending[p] == 0 })
 }
 
-// look reads what is new or stale among the targets. Those whose cgroup should be there
+// Look reads what is new or stale among the targets. Those whose cgroup should be there
 // and is not come back as gone; errs are the cgroups that could not be read.
-func (t *Tree) Look(targets []cgroup.Target, m *inventory.Model) (gone []cgroup.Path, errs map[cgroup.Path]error) {
+func (t *Cache) Look(targets []cgroup.Target, m *inventory.Inventory) (gone []cgroup.Path, errs map[cgroup.Path]error) {
 	if t.Rest != nil {
 		defer t.Rest()
 	}
@@ -177,7 +177,7 @@ func (t *Tree) Look(targets []cgroup.Target, m *inventory.Model) (gone []cgroup.
 			c.State, c.Exists = cgroup.State{Path: p}, false
 			t.Current[p] = c
 			delete(t.Stale, p)
-			delete(t.Deeds, p)
+			delete(t.OwnWrites, p)
 			continue
 		}
 		var st cgroup.State
@@ -188,13 +188,13 @@ func (t *Tree) Look(targets []cgroup.Target, m *inventory.Model) (gone []cgroup.
 			st, err = t.Read(p)
 		}
 		// Whether anything runs in it is not checked; where nothing does, nothing is gathered.
-		if err == nil && t.Gather != nil && (st.Populated || check) && !target.CPUs.IsEmpty() {
-			err = t.Gather(p)
+		if err == nil && t.MoveThreads != nil && (st.Populated || check) && !target.CPUs.IsEmpty() {
+			err = t.MoveThreads(p)
 		}
 		switch {
 		case err == nil:
-			if before, is := t.Deeds[p].foreign(c, st); is && known && c.Exists {
-				t.Foreign = append(t.Foreign, foreignWrite{target, before, st})
+			if before, is := t.OwnWrites[p].foreign(c, st); is && known && c.Exists {
+				t.External = append(t.External, ExternalWrite{target, before, st})
 				if !st.CPUs.Equal(before.CPUs) {
 					// Who wrote the file may have written the record with it.
 					c.RecordedKnown = false
@@ -218,54 +218,54 @@ func (t *Tree) Look(targets []cgroup.Target, m *inventory.Model) (gone []cgroup.
 		t.Current[p] = c
 		delete(t.Stale, p)
 		if !t.Busy(p) {
-			delete(t.Deeds, p)
+			delete(t.OwnWrites, p)
 		}
 	}
 	return gone, errs
 }
 
-// submitted notes that a write was given to a worker: until it is known how it
+// Submitted notes that a write was given to a worker: until it is known how it
 // ended, the cgroup may get its value at any moment.
-func (t *Tree) Submitted(w cgroup.Write) {
+func (t *Cache) Submitted(w cgroup.Write) {
 	c := t.Current[w.Path]
-	t.Since(w.Path).seals(w, c)
-	if cpus, ok := SealValue(w); ok {
+	t.Since(w.Path).persists(w, c)
+	if cpus, ok := PersistedValue(w); ok {
 		c.Pending = cpus
 	}
 	t.Current[w.Path] = c
 	t.Pending[w.Path]++
 }
 
-// begin and end enclose the time in which a worker is at a cgroup with what it was not
+// Begin and end enclose the time in which a worker is at a cgroup with what it was not
 // given here.
-func (t *Tree) Begin(p cgroup.Path) {
+func (t *Cache) Begin(p cgroup.Path) {
 	d := t.Since(p)
-	d.sealed, d.blind = true, true
+	d.persisted, d.incomplete = true, true
 	t.Pending[p]++
 }
 
-func (t *Tree) End(p cgroup.Path) {
+func (t *Cache) End(p cgroup.Path) {
 	if t.Pending[p]--; t.Pending[p] == 0 {
 		delete(t.Pending, p)
-		delete(t.overruled, p)
+		delete(t.overridden, p)
 	}
 }
 
-// finished takes over what a worker's write has changed.
-func (t *Tree) Finished(w cgroup.Write, unit cgroup.UnitState, err error) {
-	overruled := t.overruled[w.Path]
+// Finished takes over what a worker's write has changed.
+func (t *Cache) Finished(w cgroup.Write, unit cgroup.UnitState, err error) {
+	overruled := t.overridden[w.Path]
 	t.End(w.Path)
 	c, known := t.Current[w.Path]
 	if !known {
 		return
 	}
-	if cpus, ok := SealValue(w); ok {
+	if cpus, ok := PersistedValue(w); ok {
 		if c.Pending.Equal(cpus) {
 			c.Pending = cpuset.Set{}
 		}
 		if err == nil {
 			c.Recorded, c.RecordedKnown = cpus, !overruled
-			t.distrustBelow(w.Path)
+			t.invalidateBelow(w.Path)
 		}
 	}
 	if w.Property == cgroup.CRIMems && err == nil {
@@ -275,22 +275,22 @@ func (t *Tree) Finished(w cgroup.Write, unit cgroup.UnitState, err error) {
 	}
 	c.Unit = unit // a CRI update, too, writes the unit's properties
 	t.Current[w.Path] = c
-	t.Distrust(w.Path)
+	t.Invalidate(w.Path)
 }
 
-// busy says that a worker is at the cgroup.
-func (t *Tree) Busy(p cgroup.Path) bool { return t.Pending[p] > 0 }
+// Busy says that a worker is at the cgroup.
+func (t *Cache) Busy(p cgroup.Path) bool { return t.Pending[p] > 0 }
 
-// learnUnit takes over what systemd has said.
-func (t *Tree) LearnUnit(p cgroup.Path, unit cgroup.UnitState) {
+// LearnUnit takes over what systemd has said.
+func (t *Cache) LearnUnit(p cgroup.Path, unit cgroup.UnitState) {
 	if c, ok := t.Current[p]; ok {
 		c.Unit = unit
 		t.Current[p] = c
 	}
 }
 
-// sealValue returns the CPUs of a write that records a cpuset.
-func SealValue(w cgroup.Write) (cpuset.Set, bool) {
+// PersistedValue returns the CPUs of a write that records a cpuset.
+func PersistedValue(w cgroup.Write) (cpuset.Set, bool) {
 	if w.Property != cgroup.CRICPUs && w.Property != cgroup.UnitCPUs {
 		return cpuset.Set{}, false
 	}
@@ -298,10 +298,10 @@ func SealValue(w cgroup.Write) (cpuset.Set, bool) {
 	return cpus, err == nil
 }
 
-// settledCPUs are the CPUs that a container may have on record: those that were
+// SettledCPUs are the CPUs that a container may have on record: those that were
 // recorded last, or are being, or as many of them as its cgroup has been left by now.
 // Empty if that is not known.
-func (t *Tree) SettledCPUs(p cgroup.Path) cpuset.Set {
+func (t *Cache) SettledCPUs(p cgroup.Path) cpuset.Set {
 	c := t.Current[p]
 	cpus := c.Pending
 	if cpus.IsEmpty() && c.RecordedKnown {
@@ -313,18 +313,18 @@ func (t *Tree) SettledCPUs(p cgroup.Path) cpuset.Set {
 	return cpus
 }
 
-// overrule notes that an update is made with other CPUs than it asked for. If it is
+// NoteOverride notes that an update is made with other CPUs than it asked for. If it is
 // our own, what is on record after it is not what it says.
-func (t *Tree) Overrule(p cgroup.Path) {
+func (t *Cache) NoteOverride(p cgroup.Path) {
 	if t.Pending[p] > 0 {
-		t.overruled[p] = true
-		t.Since(p).blind = true
+		t.overridden[p] = true
+		t.Since(p).incomplete = true
 	}
 }
 
-// unpromised ends what submitted has begun for a seal that nobody tells the end of:
+// NoteMissingUpdate ends what submitted has begun for a seal that nobody tells the end of:
 // what is on record is to be asked for.
-func (t *Tree) Unpromised(p cgroup.Path, cpus cpuset.Set) {
+func (t *Cache) NoteMissingUpdate(p cgroup.Path, cpus cpuset.Set) {
 	t.End(p)
 	c, known := t.Current[p]
 	if !known {
@@ -335,5 +335,5 @@ func (t *Tree) Unpromised(p cgroup.Path, cpus cpuset.Set) {
 	}
 	c.RecordedKnown = false
 	t.Current[p] = c
-	t.Distrust(p)
+	t.Invalidate(p)
 }

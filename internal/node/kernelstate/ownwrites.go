@@ -9,7 +9,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// deed is what the daemon, and who works for it, has written to a cgroup since it was
+// ownWrites is what the daemon, and who works for it, has written to a cgroup since it was
 // last read. What else is found there somebody else has written.
 //
 // What the daemon writes to a file is known to the digit. A seal is made by the runtime
@@ -17,28 +17,28 @@ import (
 // daemon knows, but weights, quotas and memory nodes as the OCI runtime converts them.
 // Of what somebody else writes meanwhile only a cpuset can be told; the rest is
 // repaired when the seal has ended, and nobody knows that it was there.
-type deed struct {
-	sealed bool
-	cpus   []cpuset.Set // that the seals may have written
-	blind  bool         // these are not all
+type ownWrites struct {
+	persisted  bool
+	cpus       []cpuset.Set // that the seals may have written
+	incomplete bool         // these are not all
 }
 
-// since returns the deed of a cgroup, and begins it.
-func (t *Tree) Since(p cgroup.Path) *deed {
-	d := t.Deeds[p]
+// Since returns the deed of a cgroup, and begins it.
+func (t *Cache) Since(p cgroup.Path) *ownWrites {
+	d := t.OwnWrites[p]
 	if d == nil {
-		d = &deed{}
-		t.Deeds[p] = d
+		d = &ownWrites{}
+		t.OwnWrites[p] = d
 	}
 	return d
 }
 
-// wrote notes a write of the daemon's own to a file of a cgroup, or that it was tried.
-func (t *Tree) Wrote(w cgroup.Write, err error) {
+// Wrote notes a write of the daemon's own to a file of a cgroup, or that it was tried.
+func (t *Cache) Wrote(w cgroup.Write, err error) {
 	p := w.Path.Scope()
 	t.Stale[p] = true
 	if w.Property == cgroup.FileCPUs {
-		t.distrustBelow(p)
+		t.invalidateBelow(p)
 	}
 	t.Since(p)
 	c, known := t.Current[p]
@@ -55,7 +55,7 @@ func (t *Tree) Wrote(w cgroup.Write, err error) {
 	t.Current[p] = c
 }
 
-// after is what a cgroup has been asked for after a write to one of its files.
+// After is what a cgroup has been asked for after a write to one of its files.
 func After(st cgroup.State, w cgroup.Write) cgroup.State {
 	switch w.Property {
 	case cgroup.FileCPUs:
@@ -82,26 +82,26 @@ func After(st cgroup.State, w cgroup.Write) cgroup.State {
 	return st
 }
 
-// seals notes that somebody is about to make a seal. One of something else than CPUs
+// persists notes that somebody is about to make a seal. One of something else than CPUs
 // brings those that are on record back.
-func (d *deed) seals(w cgroup.Write, c cgroup.Current) {
-	d.sealed = true
-	if cpus, ok := SealValue(w); ok {
+func (d *ownWrites) persists(w cgroup.Write, c cgroup.Current) {
+	d.persisted = true
+	if cpus, ok := PersistedValue(w); ok {
 		d.cpus = append(d.cpus, cpus)
 		return
 	}
-	d.blind = d.blind || !c.RecordedKnown
+	d.incomplete = d.incomplete || !c.RecordedKnown
 	d.cpus = append(d.cpus, c.Recorded, c.Unit.CPUs, cpuset.Set{})
 }
 
 // foreign compares what a cgroup was with what it is. It says whether somebody else has
 // written, and returns what was before that: of other things than CPUs what is, where
 // the deed can be the reason.
-func (d *deed) foreign(c cgroup.Current, st cgroup.State) (before cgroup.Current, is bool) {
-	if d == nil || !d.sealed {
+func (d *ownWrites) foreign(c cgroup.Current, st cgroup.State) (before cgroup.Current, is bool) {
+	if d == nil || !d.persisted {
 		return c, !SameRequests(c.State, st)
 	}
-	if d.blind {
+	if d.incomplete {
 		return c, false
 	}
 	before = c
@@ -114,7 +114,7 @@ func (d *deed) foreign(c cgroup.Current, st cgroup.State) (before cgroup.Current
 }
 
 // unlike returns st with the CPUs of was, if no seal can have changed them.
-func (d *deed) unlike(was, st cgroup.State) (cgroup.State, bool) {
+func (d *ownWrites) unlike(was, st cgroup.State) (cgroup.State, bool) {
 	if st.CPUs.Equal(was.CPUs) || slices.ContainsFunc(d.cpus, st.CPUs.Equal) {
 		return st, false
 	}

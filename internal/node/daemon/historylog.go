@@ -8,35 +8,35 @@ import (
 )
 
 // noteAt notes an event of a cgroup, and whose that is.
-func (l *loop) noteAt(at cgroup.Path, e history.Event) {
+func (l *Loop) noteAt(at cgroup.Path, e history.Event) {
 	e.Cgroup = string(at)
 	if e.Container == "" {
 		l.nameAt(at, &e)
 	}
-	l.chronicle.Add(e)
+	l.historyLog.Add(e)
 }
 
 // nameAt names who is in a cgroup.
-func (l *loop) nameAt(at cgroup.Path, e *history.Event) {
-	if c := l.model.Containers[l.model.Container(at)]; c != nil {
+func (l *Loop) nameAt(at cgroup.Path, e *history.Event) {
+	if c := l.inventory.Containers[l.inventory.Container(at)]; c != nil {
 		e.Container = c.Container.Name
-		if pod := l.model.Pods[c.Container.PodID]; pod != nil {
+		if pod := l.inventory.Pods[c.Container.PodID]; pod != nil {
 			e.Pod, e.PodUID = pod.Name(), pod.Uid
 		}
 		return
 	}
-	if pod := l.model.Pods[l.model.Sandbox(at)]; pod != nil {
+	if pod := l.inventory.Pods[l.inventory.Sandbox(at)]; pod != nil {
 		e.Pod, e.PodUID = pod.Name(), pod.Uid
 		if pod.Pause == at {
 			e.Container = inventory.InfraName
 		}
 		return
 	}
-	e.Unit = l.model.UnitAt(at)
+	e.Unit = l.inventory.UnitAt(at)
 }
 
 // noteWrite notes a write and how it ended.
-func (l *loop) noteWrite(w cgroup.Write, err error) {
+func (l *Loop) noteWrite(w cgroup.Write, err error) {
 	e := history.Event{Kind: history.Wrote, Via: string(w.Via), Property: w.Property, Value: w.Value, Cause: w.Reason}
 	switch {
 	case err == nil:
@@ -49,17 +49,17 @@ func (l *loop) noteWrite(w cgroup.Write, err error) {
 }
 
 // noteProblem notes that something is not honoured, or is again.
-func (l *loop) noteProblem(kind history.Kind, key problemKey, text string) {
-	l.chronicle.Add(history.Event{Kind: kind, Pod: key.pod, PodUID: key.uid, Container: key.container, Unit: key.unit, Code: string(key.code), Cause: text})
+func (l *Loop) noteProblem(kind history.Kind, key problemKey, text string) {
+	l.historyLog.Add(history.Event{Kind: kind, Pod: key.pod, PodUID: key.uid, Container: key.container, Unit: key.unit, Code: string(key.code), Cause: text})
 }
 
 // noteMove notes what an operator has asked for.
-func (l *loop) noteMove(m *moveAsked, err error) {
+func (l *Loop) noteMove(m *moveRequest, err error) {
 	e := history.Event{Kind: history.Move, PodUID: m.PodUID, Container: m.Container, Before: m.From.String(), Value: m.To.String(), Cause: "asked for on the control socket"}
 	if m.PodUID == "" {
 		e.Unit, e.Container = e.Container, ""
 	}
-	for _, pod := range l.model.Pods {
+	for _, pod := range l.inventory.Pods {
 		if pod.Uid == m.PodUID {
 			e.Pod = pod.Name()
 		}
@@ -67,5 +67,5 @@ func (l *loop) noteMove(m *moveAsked, err error) {
 	if err != nil {
 		e.Error = err.Error()
 	}
-	l.chronicle.Add(e)
+	l.historyLog.Add(e)
 }

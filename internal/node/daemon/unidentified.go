@@ -11,21 +11,21 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// strangers are cgroups of containers that have appeared in pods before the runtime
+// unidentified are cgroups of containers that have appeared in pods before the runtime
 // has told of the container: it does so when the entrypoint runs already. They wait
 // in the shared pool. Only files are written: a property that systemd sets while the
 // OCI runtime makes a scope can keep the container from starting. Pods and what is
 // above them are never narrowed.
-type strangers map[cgroup.Path]stranger
+type unidentified map[cgroup.Path]unidentifiedCgroup
 
-type stranger struct {
+type unidentifiedCgroup struct {
 	id   string
 	cpus cpuset.Set // that it is to have
 }
 
-// strangerID returns the id of a container whose cgroup p is by its name, "" if it is
+// unidentifiedID returns the id of a container whose cgroup p is by its name, "" if it is
 // none's.
-func strangerID(p cgroup.Path, d cgroup.Driver) string {
+func unidentifiedID(p cgroup.Path, d cgroup.Driver) string {
 	if _, _, inPod := cgroup.PodOf(p.Parent()); !inPod {
 		return ""
 	}
@@ -44,14 +44,14 @@ func strangerID(p cgroup.Path, d cgroup.Driver) string {
 	return id
 }
 
-// meet is told of a cgroup in a pod. It says whether that is a stranger.
-func (l *loop) meet(p cgroup.Path) bool {
-	id := strangerID(p, l.Driver)
+// trackCgroup is told of a cgroup in a pod. It says whether that is a stranger.
+func (l *Loop) trackCgroup(p cgroup.Path) bool {
+	id := unidentifiedID(p, l.Driver)
 	if id == "" || l.Observes || l.Manager != nil || // the kubelet has said where it is to be
-		l.Runtime == nil || l.model.Containers[id] != nil || l.model.Pods[id] != nil || l.strangers.has(p) || l.leavesPod(p.Parent()) {
+		l.Runtime == nil || l.inventory.Containers[id] != nil || l.inventory.Pods[id] != nil || l.unidentified.has(p) || l.isOutsidePod(p.Parent()) {
 		return false
 	}
-	l.strangers[p] = stranger{id: id}
+	l.unidentified[p] = unidentifiedCgroup{id: id}
 	if l.status.listed { // else the first listing will tell
 		l.fetchContainer(id)
 		l.fetchPod(id) // it may be a sandbox
@@ -59,18 +59,18 @@ func (l *loop) meet(p cgroup.Path) bool {
 	return true
 }
 
-// confine adds the strangers to what should be. Who is planned by now is none any
+// limitUnidentified adds the strangers to what should be. Who is planned by now is none any
 // more. One that has a cpuset already got it by its specification, and keeps it
 // unless somebody else owns CPUs of it.
-func (l *loop) confine(shared, owned cpuset.Set, want []cgroup.Target) []cgroup.Target {
+func (l *Loop) limitUnidentified(shared, owned cpuset.Set, want []cgroup.Target) []cgroup.Target {
 	for _, t := range want {
-		if l.strangers.has(t.Path) {
-			delete(l.strangers, t.Path)
-			delete(l.tree.Current, t.Path) // the runtime and systemd may have told of its record
+		if l.unidentified.has(t.Path) {
+			delete(l.unidentified, t.Path)
+			delete(l.cache.Current, t.Path) // the runtime and systemd may have told of its record
 		}
 	}
-	maps.DeleteFunc(l.strangers, func(_ cgroup.Path, s stranger) bool {
-		e := l.model.Containers[s.id]
+	maps.DeleteFunc(l.unidentified, func(_ cgroup.Path, s unidentifiedCgroup) bool {
+		e := l.inventory.Containers[s.id]
 		return e != nil && l.leaves(e) // it has no target
 	})
 	shared = shared.Difference(owned)
@@ -78,34 +78,34 @@ func (l *loop) confine(shared, owned cpuset.Set, want []cgroup.Target) []cgroup.
 		return want
 	}
 	var more []cgroup.Target
-	for p, s := range l.strangers {
+	for p, s := range l.unidentified {
 		st, err := l.Cgroups.Read(p)
 		if errors.Is(err, cgroup.ErrGone) {
-			delete(l.strangers, p)
+			delete(l.unidentified, p)
 			continue
 		}
 		if err != nil || !st.HasCPUSet {
 			continue // there is no file to write
 		}
-		if !st.CPUs.IsEmpty() && !st.CPUs.Overlaps(owned) && !l.ledger.Touched(p, cgroup.FileCPUs) {
+		if !st.CPUs.IsEmpty() && !st.CPUs.Overlaps(owned) && !l.journal.Touched(p, cgroup.FileCPUs) {
 			continue
 		}
 		s.cpus = shared
-		l.strangers[p] = s
+		l.unidentified[p] = s
 		more = append(more, cgroup.Target{Path: p, CPUs: shared, Reason: "the runtime has not told what it is yet"})
 	}
 	slices.SortFunc(more, func(a, b cgroup.Target) int { return strings.Compare(string(a.Path), string(b.Path)) })
 	return append(want, more...)
 }
 
-// unsealed makes Diff leave the recorders of strangers alone.
-func (s strangers) unsealed(m marks) {
+// withoutRecord makes Diff leave the recorders of strangers alone.
+func (s unidentified) withoutRecord(m limits) {
 	for p, who := range s {
 		m.mark(p, func(c *cgroup.Current) { c.Recorded, c.RecordedKnown = who.cpus, true })
 	}
 }
 
-func (s strangers) has(p cgroup.Path) bool {
+func (s unidentified) has(p cgroup.Path) bool {
 	_, ok := s[p]
 	return ok
 }

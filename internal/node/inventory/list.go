@@ -1,0 +1,243 @@
+package inventory
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cpupoold/cpupoold/internal/node/actor"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+const (
+	// UnitPatience is the limit for what systemd holds for a new container. The
+	// container is placed without it, and systemd is busy for seconds in a
+	// daemon-reload.
+	UnitPatience = time.Second
+)
+
+const (
+	// StartPatience is the limit for the configured units before the first listing is
+	// complete: nothing is written without them then, so that to ask again takes
+	// longer than to wait.
+	StartPatience = 5 * time.Second
+)
+
+// Limits are those of a census: for each unit, and for the runtime's lists.
+type Limits struct{ Unit, Listing time.Duration }
+
+// List asks the runtime for everything, and for the details of what is not known
+// yet, and systemd for the units of the configuration. One object that cannot be
+// read does not spoil the others: it is listed without details, with why, and asked
+// for again next time.
+func List(ctx context.Context, h *hostenv.Host, names []string, within Limits, known func(id string) bool) Listing {
+	// Neither waits for the other: systemd may take its time for each unit.
+	units := make(chan []UnitStatus, 1)
+	go func() { units <- askAll(h, ctx, names, within.Unit) }()
+	l := inspect(h, ctx, within.Listing, known)
+	if h.Managers != nil {
+		l.Crio = h.Managers()
+	}
+	l.Units = <-units
+	l.Failed = l.failures()
+	return l
+}
+
+// askAll asks systemd for units.
+func askAll(h *hostenv.Host, ctx context.Context, names []string, patience time.Duration) []UnitStatus {
+	if h.Units == nil {
+		return nil
+	}
+	all := make([]UnitStatus, len(names))
+	var g errgroup.Group
+	g.SetLimit(actor.MaxWorkers)
+	for i, name := range names {
+		g.Go(func() error {
+			ctx, cancel := context.WithTimeout(ctx, patience)
+			defer cancel()
+			all[i] = AskUnit(h, ctx, name)
+			return nil
+		})
+	}
+	_ = g.Wait() // no job returns an error
+	return all
+}
+
+// listAll is one question, whose answer tells whether the runtime hangs: the details of
+// many objects may take it longer, and so may the first answer on a node that boots.
+func listAll(h *hostenv.Host, ctx context.Context, patience time.Duration) ([]cri.Pod, []cri.Container, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return h.Runtime.List(ctx)
+}
+
+// inspect asks the runtime.
+func inspect(h *hostenv.Host, ctx context.Context, patience time.Duration, known func(id string) bool) Listing {
+	if h.Runtime == nil {
+		return Listing{}
+	}
+	ctx, cancel := context.WithTimeout(ctx, hostenv.UpdateTimeout)
+	defer cancel()
+	pods, containers, err := listAll(h, ctx, patience)
+	if err != nil {
+		return Listing{Err: err}
+	}
+	var l Listing
+	// Most are known, and many: they stay in the lists that they came in.
+	l.Known.Pods = slices.DeleteFunc(pods, func(p cri.Pod) bool {
+		if known(p.ID) {
+			return false
+		}
+		l.Pods = append(l.Pods, PodStatus{Pod: p})
+		return true
+	})
+	l.Known.Containers = slices.DeleteFunc(containers, func(c cri.Container) bool {
+		if known(c.ID) {
+			return false
+		}
+		l.Containers = append(l.Containers, ContainerStatus{Container: c})
+		return true
+	})
+	var g errgroup.Group
+	g.SetLimit(actor.MaxWorkers)
+	for i := range l.Pods {
+		g.Go(func() error {
+			l.Pods[i] = inspectPod(h, ctx, l.Pods[i].Pod)
+			return nil
+		})
+	}
+	for i := range l.Containers {
+		g.Go(func() error {
+			l.Containers[i] = inspectContainer(h, ctx, l.Containers[i].Container)
+			return nil
+		})
+	}
+	_ = g.Wait() // no job returns an error
+	l.Pods = append(l.Pods, InspectUnlisted(h, ctx, l)...)
+	l.locate(h.Cgroups)
+	return l
+}
+
+// inspectPod asks for the details of a pod that is listed.
+func inspectPod(h *hostenv.Host, ctx context.Context, p cri.Pod) PodStatus {
+	f, err := FetchPod(ctx, h.Runtime, h.Units, h.Driver, p.ID, hostenv.CallTimeout)
+	switch {
+	case err == nil:
+		return f
+	case errors.Is(err, cri.ErrNotFound):
+		err = nil // gone since
+	}
+	return PodStatus{Pod: p, Partial: err}
+}
+
+// inspectContainer asks for the details of a container that is listed.
+func inspectContainer(h *hostenv.Host, ctx context.Context, c cri.Container) ContainerStatus {
+	f, err := FetchContainer(ctx, h.Runtime, h.Units, h.Driver, c.ID, hostenv.CallTimeout)
+	switch {
+	case err == nil:
+		f.PodID = cmp.Or(f.PodID, c.PodID)
+		return f
+	case errors.Is(err, cri.ErrNotFound):
+		err = nil
+	}
+	return ContainerStatus{Container: c, Partial: err}
+}
+
+// failures are why objects have no details.
+func (l *Listing) failures() []error {
+	var all []error
+	add := func(err error) {
+		if err != nil {
+			all = append(all, err)
+		}
+	}
+	for i := range l.Units {
+		add(l.Units[i].Err)
+	}
+	for i := range l.Pods {
+		add(l.Pods[i].Partial)
+	}
+	for i := range l.Containers {
+		add(l.Containers[i].Partial)
+	}
+	return all
+}
+
+// locate finds the cgroups that the runtime does not tell: their names say whose they
+// are, and of which class, and the kernel what they have.
+func (l *Listing) locate(fs *cgroup.FS) {
+	var ids []string
+	for _, p := range l.Pods {
+		if p.lost() {
+			ids = append(ids, p.ID)
+		}
+	}
+	for _, c := range l.Containers {
+		if c.lost() {
+			ids = append(ids, c.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return
+	}
+	// What has not been found when an error ended the walk stays unknown, as it was.
+	found, _ := Locate(fs, ids)
+	for i := range l.Pods {
+		if p := &l.Pods[i]; p.lost() {
+			p.foundSlice, p.foundPause = found.Pods[p.UID], found.Containers[p.ID]
+		}
+	}
+	for i := range l.Containers {
+		if c := &l.Containers[i]; c.lost() {
+			c.found = found.Containers[c.ID]
+		}
+	}
+}
+
+// lost says that the runtime has not told where the object's cgroups are.
+func (f *PodStatus) lost() bool {
+	return f.Partial != nil && f.CgroupParent == "" && f.CgroupsPath == ""
+}
+
+func (f *ContainerStatus) lost() bool { return f.Partial != nil && f.CgroupsPath == "" }
+
+// FetchPod asks for the details of a pod. Details that are missing in the
+// runtime's answer leave the pod without a cgroup; the model says so. Patience is
+// the limit for systemd's part.
+func FetchPod(ctx context.Context, rt hostenv.RuntimeClient, units hostenv.UnitManager, driver cgroup.Driver, id string, patience time.Duration) (PodStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
+	defer cancel()
+	p, err := rt.PodStatus(ctx, id)
+	if _, partial := errors.AsType[*cri.InfoError](err); err != nil && !partial {
+		return PodStatus{}, err
+	}
+	f := PodStatus{Pod: p, Partial: err}
+	if slice, pause, err := podPaths(p, driver); err == nil {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		f.slice, f.pause = hostenv.UnitState(ctx, units, slice), hostenv.UnitState(ctx, units, pause)
+	}
+	return f, nil
+}
+
+func FetchContainer(ctx context.Context, rt hostenv.RuntimeClient, units hostenv.UnitManager, driver cgroup.Driver, id string, patience time.Duration) (ContainerStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
+	defer cancel()
+	c, err := rt.ContainerStatus(ctx, id)
+	if _, partial := errors.AsType[*cri.InfoError](err); err != nil && !partial {
+		return ContainerStatus{}, err
+	}
+	f := ContainerStatus{Container: c, Partial: err}
+	if path, err := cgroup.ContainerPath(c.CgroupsPath, driver); err == nil {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		f.unit = hostenv.UnitState(ctx, units, path)
+	}
+	return f, nil
+}
