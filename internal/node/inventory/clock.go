@@ -1,8 +1,6 @@
 package inventory
 
-import (
-	"time"
-)
+import "time"
 
 // SettleTime is how long a pod may still be without some of its containers after
 // the last of its sandbox, its containers and their ends: image pulls come between.

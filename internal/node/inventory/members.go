@@ -1,8 +1,6 @@
 package inventory
 
-import (
-	"maps"
-)
+import "maps"
 
 // Who is in which pod is asked with each event about a pod, and must not take a look at all
 // others: the containers of a sandbox, and the sandboxes of a UID, are kept beside the maps

@@ -1,8 +1,6 @@
 package inventory
 
-import (
-	"maps"
-)
+import "maps"
 
 // Remove drops a container, or notes of a sandbox, that it has been deleted: an answer
 // to a question from before would bring it back, with its CPUs, until the next listing.

@@ -7,19 +7,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// RequestOf returns what the kubelet asked for. The runtime's spec may hold what was
-// made of it; older runtimes tell only that.
-func RequestOf(c cri.Container) pools.Resources {
-	if c.Requested.Shares == 0 {
-		return ResourcesOf(c.Recorded)
-	}
-	return ResourcesOf(c.Requested)
-}
-
-func ResourcesOf(r cri.Resources) pools.Resources {
-	return pools.Resources{Shares: r.Shares, Quota: r.Quota, Period: r.Period}
-}
-
 // Resize takes new resources over, and what they make of the pod's total. It returns
 // how to undo that.
 func (m *Inventory) Resize(e *Container, to cri.Resources) (undo func()) {
@@ -85,18 +72,30 @@ func (m *Inventory) totalAfter(pod *Pod, e *Container, to cri.Resources) pools.R
 // leastShares are those of no request at all (kubelet, MilliCPUToShares).
 const leastShares = 2
 
-// resources are the pod's total; zero if that is not known.
-func (e *Pod) resources() pools.Resources {
-	if e.total != (pools.Resources{}) {
-		return e.total
-	}
-	return ResourcesOf(e.Pod.Resources)
+// Size is what the kubelet asks for, for a container and its pod.
+type Size struct {
+	Requested cri.Resources
+	Total     pools.Resources
 }
 
-// outgrown takes over what resizes have made of the total, until the runtime tells the
-// same.
-func (e *Pod) outgrown(old *Pod) {
-	if e.total = old.total; e.total.Shares == e.Pod.Resources.Shares {
-		e.total = pools.Resources{}
+// Size is a container's and its pod's.
+func (m *Inventory) Size(e *Container) Size {
+	s := Size{Requested: e.Container.Requested}
+	if pod := m.Pods[e.Container.PodID]; pod != nil {
+		s.Total = pod.total
 	}
+	return s
+}
+
+// SizeAgain gives a container another of the sizes that it may have.
+func (m *Inventory) SizeAgain(e *Container, from, to Size) {
+	if pod := m.Pods[e.Container.PodID]; pod != nil {
+		if pod.total == from.Total {
+			pod.total = to.Total
+		} else { // it has changed since for other reasons
+			pod.total = m.totalAfter(pod, e, to.Requested)
+		}
+	}
+	m.Clock++
+	e.Container.Requested, e.requestedAt = to.Requested, m.Clock
 }

@@ -1,13 +1,52 @@
 package inventory
 
 import (
-	"cmp"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
+
+func UnitKey(name string) pools.Key { return pools.Key{Container: name} }
+
+// Encloses says what a unit's cgroup contains that is placed for itself, "" if there
+// is nothing. Units of host services (hosts) are not.
+func (m *Inventory) Encloses(unit string, hosts []string) string {
+	e := m.Units[unit]
+	if e == nil || e.Unit.Path == "" {
+		return ""
+	}
+	within := func(p cgroup.Path) bool { return strings.HasPrefix(string(p), string(e.Unit.Path)+"/") }
+	for _, name := range slices.Sorted(maps.Keys(m.Units)) {
+		if within(m.Units[name].Unit.Path) && !slices.Contains(hosts, name) {
+			return name
+		}
+	}
+	if slices.ContainsFunc(m.PodCgroups(), within) {
+		return "pods"
+	}
+	return ""
+}
+
+// Unnamed says that systemd has not told yet which unit one of the names is.
+func (m *Inventory) Unnamed(configured []string) bool {
+	return slices.ContainsFunc(configured, func(name string) bool {
+		e := m.Units[name]
+		return e == nil || e.Unit.Name == ""
+	})
+}
+
+// ConfiguredAs is what the configuration calls a unit, "" if it does not name it.
+func (m *Inventory) ConfiguredAs(configured []string, own string) string {
+	i := slices.IndexFunc(configured, func(name string) bool { return name == own || m.UnitName(name) == own })
+	if i < 0 {
+		return ""
+	}
+	return configured[i]
+}
 
 // Unit is a systemd unit of the configuration.
 type Unit struct {
@@ -24,44 +63,6 @@ type UnitStatus struct {
 	Unit  cgroup.Unit
 	files hostslices.Setting
 	Err   error
-}
-
-// KeyOf names the owner that a container is an instance of.
-func (m *Inventory) KeyOf(e *Container) pools.Key {
-	p := m.Pods[e.Container.PodID]
-	if p == nil {
-		return pools.Key{PodUID: e.Container.PodID, Container: e.Container.Name}
-	}
-	return pools.Key{PodUID: p.Uid, Container: e.Container.Name}
-}
-
-// MayBeExclusive says that a container is one of those that get CPUs of their own,
-// or that it cannot be told.
-func (m *Inventory) MayBeExclusive(e *Container) bool {
-	p, r := m.Pods[e.Container.PodID], RequestOf(e.Container)
-	return p != nil && (p.Qos == pools.QoSGuaranteed || p.Unread()) && (r.Shares == 0 || ExclusiveCPUs(r) > 0)
-}
-
-// Unconsidered returns the containers and units that recovery has not looked at, and
-// takes note that it does now.
-func (m *Inventory) Unconsidered() (late []*Container, units []pools.Key) {
-	for _, e := range m.Containers {
-		if !e.Recovered && e.Err == nil && m.Pods[e.Container.PodID] != nil {
-			e.Recovered = true
-			late = append(late, e)
-		}
-	}
-	for name, e := range m.Units {
-		if !e.considered && e.Unit.Name != "" {
-			e.considered = true
-			units = append(units, UnitKey(name))
-		}
-	}
-	return late, units
-}
-
-func CompareKeys(a, b pools.Key) int {
-	return cmp.Or(strings.Compare(a.PodUID, b.PodUID), strings.Compare(a.Container, b.Container))
 }
 
 // PutUnit takes over what systemd says. Without an answer the last one stands.

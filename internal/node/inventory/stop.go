@@ -1,8 +1,6 @@
 package inventory
 
-import (
-	"time"
-)
+import "time"
 
 // StopState is what onRefusal means for an instance of a container.
 type StopState struct {

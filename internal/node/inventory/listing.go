@@ -11,9 +11,29 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/managers"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
 )
+
+// Listing is the result of a complete listing.
+type Listing struct {
+	AsOf       int // the model's clock when the listing was asked for
+	Units      []UnitStatus
+	Crio       managers.CRIO
+	Pods       []PodStatus // whose details were asked for
+	Containers []ContainerStatus
+	Known      Lists   // the others
+	Failed     []error // objects whose details could not be had
+	Err        error
+}
+
+// Lists are objects as the runtime lists them, without details.
+type Lists struct {
+	Pods       []cri.Pod
+	Containers []cri.Container
+}
 
 const (
 	// UnitPatience is the limit for what systemd holds for a new container. The
@@ -207,37 +227,30 @@ func (f *PodStatus) lost() bool {
 
 func (f *ContainerStatus) lost() bool { return f.Partial != nil && f.CgroupsPath == "" }
 
-// FetchPod asks for the details of a pod. Details that are missing in the
-// runtime's answer leave the pod without a cgroup; the model says so. Patience is
-// the limit for systemd's part.
-func FetchPod(ctx context.Context, rt hostenv.RuntimeClient, units hostenv.UnitManager, driver cgroup.Driver, id string, patience time.Duration) (PodStatus, error) {
-	ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
-	defer cancel()
-	p, err := rt.PodStatus(ctx, id)
-	if _, partial := errors.AsType[*cri.InfoError](err); err != nil && !partial {
-		return PodStatus{}, err
+// InspectUnlisted asks for the sandboxes of listed containers that are not listed
+// themselves: most are newer than the list of them.
+func InspectUnlisted(h *hostenv.Host, ctx context.Context, l Listing) (found []PodStatus) {
+	asked := make(map[string]bool, len(l.Pods)+len(l.Known.Pods))
+	for i := range l.Pods {
+		asked[l.Pods[i].ID] = true
 	}
-	f := PodStatus{Pod: p, Partial: err}
-	if slice, pause, err := podPaths(p, driver); err == nil {
-		ctx, cancel := context.WithTimeout(ctx, patience)
-		defer cancel()
-		f.slice, f.pause = hostenv.UnitState(ctx, units, slice), hostenv.UnitState(ctx, units, pause)
+	for i := range l.Known.Pods {
+		asked[l.Known.Pods[i].ID] = true
 	}
-	return f, nil
-}
-
-func FetchContainer(ctx context.Context, rt hostenv.RuntimeClient, units hostenv.UnitManager, driver cgroup.Driver, id string, patience time.Duration) (ContainerStatus, error) {
-	ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
-	defer cancel()
-	c, err := rt.ContainerStatus(ctx, id)
-	if _, partial := errors.AsType[*cri.InfoError](err); err != nil && !partial {
-		return ContainerStatus{}, err
+	ask := func(c *cri.Container) {
+		if c.PodID == "" || asked[c.PodID] || stateOf(c.State) == pools.Exited {
+			return
+		}
+		asked[c.PodID] = true
+		if f, err := FetchPod(ctx, h.Runtime, h.Units, h.Driver, c.PodID, hostenv.CallTimeout); err == nil {
+			found = append(found, f)
+		}
 	}
-	f := ContainerStatus{Container: c, Partial: err}
-	if path, err := cgroup.ContainerPath(c.CgroupsPath, driver); err == nil {
-		ctx, cancel := context.WithTimeout(ctx, patience)
-		defer cancel()
-		f.unit = hostenv.UnitState(ctx, units, path)
+	for i := range l.Containers {
+		ask(&l.Containers[i].Container)
 	}
-	return f, nil
+	for i := range l.Known.Containers {
+		ask(&l.Known.Containers[i])
+	}
+	return found
 }

@@ -1,0 +1,114 @@
+package inventory
+
+import (
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// PodCgroups are the cgroups of pods and containers.
+func (m *Inventory) PodCgroups() []cgroup.Path {
+	all := m.Slices()
+	for _, e := range m.Pods {
+		all = append(all, e.Pause)
+	}
+	for _, e := range m.Containers {
+		all = append(all, e.Path)
+	}
+	return all
+}
+
+// Recorded returns what is known of a target's record before its cgroup is read.
+func (m *Inventory) Recorded(t cgroup.Target) cgroup.Current {
+	if e := m.Containers[t.Container]; e != nil {
+		return e.Record()
+	}
+	if e := m.Units[m.UnitAt(t.Path)]; e != nil {
+		return e.Record()
+	}
+	for _, e := range m.Pods {
+		switch t.Path {
+		case e.Pause:
+			return cgroup.Current{Recorded: e.pauseUnit.CPUs, RecordedKnown: e.pauseUnit.Known, Unit: e.pauseUnit}
+		case e.Slice:
+			return cgroup.Current{Unit: e.sliceUnit}
+		}
+	}
+	return cgroup.Current{}
+}
+
+// Container returns the id of the container whose cgroup p is, "" if it is none's.
+func (m *Inventory) Container(p cgroup.Path) string {
+	for id, e := range m.Containers {
+		if e.Path == p {
+			return id
+		}
+	}
+	return ""
+}
+
+// Sandbox returns the id of the pod whose pause container or slice p is.
+func (m *Inventory) Sandbox(p cgroup.Path) string {
+	for id, e := range m.Pods {
+		if e.Pause == p || e.Slice == p {
+			return id
+		}
+	}
+	return ""
+}
+
+// Awaited says that a target's cgroup may be missing because its container, or its
+// unit, has not been started yet.
+func (m *Inventory) Awaited(t cgroup.Target) bool {
+	if t.Unit != "" {
+		return true
+	}
+	e := m.Containers[t.Container]
+	return e != nil && e.Container.State == cri.Created
+}
+
+// CgroupOf is the cgroup of a container of a plan, "" if that is not known.
+func (m *Inventory) CgroupOf(c *pools.Placement) cgroup.Path {
+	if c.Kind == pools.Infra {
+		if e := m.Pods[c.ID]; e != nil {
+			return e.Pause
+		}
+		return ""
+	}
+	if e := m.Containers[c.ID]; e != nil {
+		return e.Path
+	}
+	return ""
+}
+
+// SliceOf returns the slice that holds a live container of the pod.
+func (m *Inventory) SliceOf(pod pools.PodPlan) cgroup.Path {
+	for _, c := range pod.Containers {
+		if c.State == pools.Exited {
+			continue
+		}
+		sandbox := c.ID
+		if c.Kind == pools.App {
+			e := m.Containers[c.ID]
+			if e == nil {
+				continue
+			}
+			sandbox = e.Container.PodID
+		}
+		if e := m.Pods[sandbox]; e != nil && e.Slice != "" {
+			return e.Slice
+		}
+	}
+	return ""
+}
+
+// Slices are the cgroups of pods that the runtime has told of.
+func (m *Inventory) Slices() []cgroup.Path {
+	all := make([]cgroup.Path, 0, len(m.Pods))
+	for _, e := range m.Pods {
+		if e.Slice != "" {
+			all = append(all, e.Slice)
+		}
+	}
+	return all
+}
