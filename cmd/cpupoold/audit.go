@@ -10,7 +10,6 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/audit"
 	"github.com/cpupoold/cpupoold/internal/node/daemon"
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
 )
 
@@ -66,9 +65,10 @@ somebody was found; with --ran, somebody who ran there.`,
 		if err != nil {
 			return err
 		}
-		o := hostenv.Options{Config: cfg, Topology: t, Log: a.logger(cfg)}
 		r, err := auditing{
-			owners:   func(ctx context.Context) (audit.Ownership, []string, error) { return preview.Owners(ctx, o) },
+			owners: func(ctx context.Context) (audit.Ownership, []string, error) {
+				return preview.Owners(ctx, cfg, t, a.logger(cfg))
+			},
 			watcher:  w,
 			duration: *duration, interval: *interval, cost: processTime,
 		}.run(c.Context())

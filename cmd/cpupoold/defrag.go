@@ -7,7 +7,6 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/control"
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/pkg/defrag"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -23,7 +22,7 @@ func (a *app) doDefrag(ctx context.Context, c *config.Config, t *topology.Topolo
 			return err
 		}
 	}
-	p, err := preview.DryRun(ctx, hostenv.Options{Config: c, Topology: t, Log: a.logger(c)})
+	p, err := preview.DryRun(ctx, c, t, a.logger(c))
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -41,7 +40,7 @@ on another NUMA node its memory is far unless guaranteed.memory binds it.`,
 		if *defrag {
 			return a.doDefrag(c.Context(), cfg, t, *output, *apply)
 		}
-		p, err := preview.DryRun(c.Context(), hostenv.Options{Config: cfg, Topology: t, Log: a.logger(cfg)})
+		p, err := preview.DryRun(c.Context(), cfg, t, a.logger(cfg))
 		if err != nil {
 			return err
 		}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/restore"
 )
 
@@ -44,8 +43,8 @@ is nothing to put back: cgroups ended with it.
 		if *dry {
 			do = restore.DryRestore
 		}
-		r, err := do(c.Context(), hostenv.Options{
-			Config: cfg, Topology: t, Environment: environment(), Build: build(), Log: a.logger(cfg),
+		r, err := do(c.Context(), restore.Options{
+			Config: cfg, Topology: t, Environment: environment(), Log: a.logger(cfg),
 		})
 		if err = a.showRestored(r, err, *output); err != nil {
 			return err

@@ -10,7 +10,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/daemon"
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/preflight"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
@@ -47,7 +47,7 @@ func (a *app) doRun(ctx context.Context) error {
 	if err := a.admit(ctx, c, log); err != nil {
 		return err
 	}
-	return daemon.Run(ctx, hostenv.Options{
+	return daemon.Run(ctx, daemon.Options{
 		Config:     c,
 		Topology:   t,
 		ConfigFile: file,
@@ -61,12 +61,13 @@ func (a *app) doRun(ctx context.Context) error {
 	})
 }
 
-// environment is what the pod's manifest and the kubelet say of the cluster.
-func environment() hostenv.Environment {
-	return hostenv.Environment{
+// environment returns what the pod's manifest and the kubelet set for this process.
+func environment() nodestatus.Environment {
+	return nodestatus.Environment{
 		NodeName: os.Getenv("NODE_NAME"),
 		APIHost:  os.Getenv("KUBERNETES_SERVICE_HOST"),
 		APIPort:  os.Getenv("KUBERNETES_SERVICE_PORT"),
+		Version:  build().Version,
 	}
 }
 

@@ -97,7 +97,7 @@ func rows() []row {
 		{"hostslices", true, []string{"pkg/cgroup", "pkg/cpuset"}},
 		{"hotplug", true, nil},
 		{"managers", true, nil},
-		{"nodestatus", true, []string{"pkg/cpuset", "pkg/workload"}},
+		{"nodestatus", true, []string{"internal/config", "pkg/cpuset", "pkg/workload"}},
 		{"noise", true, []string{"pkg/cpuset"}},
 		{"telemetry", true, []string{"pkg/cpuset"}},
 		{"tune", true, []string{"durable", "noise", "pkg/cpuset"}},
@@ -107,7 +107,7 @@ func rows() []row {
 
 		// State and decisions.
 		{"actor", true, nil},
-		{"hostenv", false, []string{"durable", "hostslices", "hotplug", "managers", "nodestatus", "noise"}},
+		{"hostenv", false, []string{"durable", "hostslices", "hotplug", "managers", "noise"}},
 		{"undo", false, []string{"durable", "hostenv"}},
 		{"retry", false, nil},
 		{"quiet", false, nil},
@@ -117,7 +117,7 @@ func rows() []row {
 		{"desired", false, []string{"audit", "hostenv", "hostslices", "inventory", "managers", "noise", "power", "tune", "undo"}},
 		{"recovery", false, []string{"desired", "inventory"}},
 		{"partition", false, []string{"desired", "kernelstate", "quiet", "retry", "undo"}},
-		{"hosttuning", false, []string{"desired", "hostenv", "power", "tune", "undo"}},
+		{"hosttuning", false, []string{"hostenv", "power", "tune", "undo"}},
 		{"view", false, []string{"desired", "explain", "hostenv", "inventory"}},
 		{"preview", false, []string{"audit", "desired", "hostenv", "hostslices", "hosttuning", "inventory", "kernelstate", "nodestatus", "noise", "numahints", "power", "quiet", "recovery", "tune", "undo"}},
 		{"restore", false, []string{"desired", "hostenv", "hosttuning", "nodestatus", "partition", "preview", "tune", "undo"}},

@@ -10,7 +10,6 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
@@ -63,7 +62,7 @@ func TestOtherMachineAfterAReboot(t *testing.T) {
 	}
 	start := func() *Loop {
 		t.Helper()
-		o := hostenv.Options{Config: c, Topology: n.top, Reload: n.lenient, Log: n.logger()}
+		o := Options{Config: c, Topology: n.top, Reload: n.lenient, Log: n.logger()}
 		l, err := newLoop(n.host(), o)
 		if err != nil {
 			t.Fatalf("the daemon does not start: %v", err)
@@ -79,7 +78,7 @@ func TestOtherMachineAfterAReboot(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			l.serve(ctx, hostenv.Options{Config: c, Reload: n.lenient, Log: n.logger()})
+			l.serve(ctx, Options{Config: c, Reload: n.lenient, Log: n.logger()})
 		}()
 		id := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
 		n.runsOn(id, "4-5")
@@ -120,7 +119,7 @@ func TestUnfitAtTheStart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := hostenv.Options{Config: c, Topology: n.top, Reload: n.lenient, Log: n.logger()}
+		o := Options{Config: c, Topology: n.top, Reload: n.lenient, Log: n.logger()}
 		l, err := newLoop(n.host(), o)
 		if err != nil {
 			t.Fatalf("%s: the daemon does not start: %v", name, err)

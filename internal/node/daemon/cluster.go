@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
@@ -15,8 +14,8 @@ import (
 )
 
 // joinCluster makes the goroutine's part ready that shows the node to its cluster.
-func (l *Loop) joinCluster(o hostenv.Options) error {
-	options, err := hostenv.ClusterOptions(o)
+func (l *Loop) joinCluster(o Options) error {
+	options, err := nodestatus.OptionsFor(o.Config, o.Environment, o.Log)
 	if err != nil || options == nil {
 		return err
 	}
@@ -62,7 +61,7 @@ func (l *Loop) clusterState() *nodestatus.State {
 		}
 	}
 	if l.Observes {
-		hostenv.OnlyShow(s)
+		return s.ConditionOnly()
 	}
 	return s
 }

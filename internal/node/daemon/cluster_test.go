@@ -20,7 +20,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/config"
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -326,41 +325,5 @@ func TestClusterHangs(t *testing.T) {
 	r.quiet()
 	if s := r.loop.viewWithCluster().Sources[telemetry.APIServer]; s != telemetry.SourceLost {
 		t.Errorf("source is %s", s)
-	}
-}
-
-func TestClusterOptions(t *testing.T) {
-	n := newNode(t)
-	inPod := hostenv.Environment{NodeName: "n1", APIHost: "10.0.0.1", APIPort: "443"}
-	for yaml, want := range map[string]string{
-		"":                                "", // no service account here
-		"node: {enabled: true}":           "service account",
-		"node: {enabled: true, name: n2}": "service account",
-		"node: {enabled: false, kubeconfig: /nowhere}": "",
-		"node: {enabled: true, kubeconfig: /nowhere}":  "/nowhere",
-	} {
-		c, err := config.Parse([]byte(poolsYAML+yaml), "config.yaml", config.Overrides{}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		o, err := hostenv.ClusterOptions(hostenv.Options{Config: c, Environment: inPod, Log: n.logger()})
-		if o != nil || (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, %v; want %q", yaml, o, err, want)
-		}
-	}
-	c, err := config.Parse([]byte(poolsYAML+"node: {enabled: true}"), "config.yaml", config.Overrides{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// A kubeconfig that comes later is waited for, and the daemon starts.
-	later, err := config.Parse([]byte(poolsYAML+"node: {kubeconfig: /nowhere}"), "config.yaml", config.Overrides{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if o, err := hostenv.ClusterOptions(hostenv.Options{Config: later, Environment: inPod, Log: n.logger()}); err != nil || o == nil || o.Access.String() != "/nowhere" {
-		t.Errorf("a kubeconfig that is not there: %v, %v", o, err)
-	}
-	if _, err := hostenv.ClusterOptions(hostenv.Options{Config: c}); err == nil || !strings.Contains(err.Error(), "NODE_NAME") {
-		t.Errorf("without a name: %v", err)
 	}
 }

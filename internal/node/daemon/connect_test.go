@@ -60,8 +60,14 @@ func manager(t *testing.T) (states func() []string) {
 	}
 }
 
+// arguments returns what a daemon on the node passes to hostenv.Wait.
+func (n *node) arguments() hostenv.Start {
+	o := n.options()
+	return hostenv.Start{Config: o.Config, Topology: o.Topology, Reload: o.Reload, Log: o.Log}
+}
+
 // await asks for the node's runtime in the background.
-func (n *node) await(ctx context.Context, o *hostenv.Options) (answered <-chan hostenv.Link, failed <-chan error) {
+func (n *node) await(ctx context.Context, o *hostenv.Start) (answered <-chan hostenv.Link, failed <-chan error) {
 	n.t.Helper()
 	links, errs := make(chan hostenv.Link, 1), make(chan error, 1)
 	go func() {
@@ -93,7 +99,7 @@ func TestRuntimeStartsLate(t *testing.T) {
 	n := newNode(t)
 	told := manager(t)
 	n.yaml += "containerRuntimeEndpoint: " + n.runtime.Endpoint() + "\n"
-	o := n.options()
+	o := n.arguments()
 	reloads := make(chan struct{}, 100)
 	o.Reload = func() (*config.Config, error) { reloads <- struct{}{}; return n.config() }
 	n.runtime.Down()
@@ -128,7 +134,7 @@ func TestRuntimeStartsLate(t *testing.T) {
 func TestRuntimeWithoutCRI(t *testing.T) {
 	n := newNode(t)
 	n.yaml += "containerRuntimeEndpoint: " + n.runtime.Endpoint() + "\n"
-	o := n.options()
+	o := n.arguments()
 	n.pod("one", "default", "burstable", 0, nil) // makes the kubelet's slice, which tells the driver
 	off := grpcstatus.Error(codes.Unimplemented, "unknown service runtime.v1.RuntimeService")
 	for _, method := range []string{"Version", "RuntimeConfig"} {
@@ -147,7 +153,7 @@ func TestEndpointMendedWhileWaiting(t *testing.T) {
 	n := newNode(t)
 	good := n.yaml + "containerRuntimeEndpoint: " + n.runtime.Endpoint() + "\n"
 	n.yaml += "containerRuntimeEndpoint: unix:///nonexistent/cri.sock\n"
-	o := n.options()
+	o := n.arguments()
 	texts := make(chan string)
 	o.Reload = func() (*config.Config, error) {
 		n.yaml = <-texts
@@ -169,7 +175,7 @@ func TestEndpointMendedWhileWaiting(t *testing.T) {
 func TestStoppedWhileWaiting(t *testing.T) {
 	n := newNode(t)
 	n.yaml += "containerRuntimeEndpoint: unix:///nonexistent/cri.sock\n"
-	o := n.options()
+	o := n.arguments()
 	ctx, cancel := context.WithCancel(t.Context())
 	_, failed := n.await(ctx, &o)
 	n.eventually("wait", func() bool { return len(n.logged(waiting)) == 1 })

@@ -17,6 +17,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"sync"
@@ -31,6 +32,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/numahints"
 	"github.com/cpupoold/cpupoold/internal/node/quiet"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
@@ -39,19 +41,40 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/view"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/topology"
 )
+
+// Options configures Run.
+type Options struct {
+	Config   *config.Config
+	Topology *topology.Topology
+	// ConfigFile is watched; empty means that there is no file.
+	ConfigFile string
+	// Reload reads the configuration again.
+	Reload func() (*config.Config, error)
+	// Recheck examines the host again when the runtime was not there at the start, before
+	// the first write. Its error ends Run. Optional.
+	Recheck func(context.Context, *config.Config) error
+	// Hangup wakes a reload in addition to the watch (SIGHUP).
+	Hangup <-chan os.Signal
+	// Environment describes the cluster of the node, if there is one.
+	Environment nodestatus.Environment
+	Build       telemetry.Build
+	Log         *slog.Logger
+}
 
 // Run keeps the node as planned until ctx ends. It takes the node's writer lock
 // first and leaves everything in place at the end: containers stay where they
 // are while no daemon runs. A runtime that does not answer is waited for. Errors
 // are those of the start.
-func Run(ctx context.Context, o hostenv.Options) error {
+func Run(ctx context.Context, o Options) error {
 	unlock, err := hostenv.Lock(o.Config.RunDir)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = unlock() }() // the kernel does it anyway
-	h, closeHost, err := hostenv.AwaitHost(ctx, &o)
+	start := hostenv.Start{Config: o.Config, Topology: o.Topology, Reload: o.Reload, Recheck: o.Recheck, Log: o.Log}
+	h, inForce, closeHost, err := hostenv.Wait(ctx, start)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil // stopped while it waited
@@ -59,13 +82,14 @@ func Run(ctx context.Context, o hostenv.Options) error {
 		return err
 	}
 	defer closeHost()
+	o.Config = inForce
 	if o.Config.Mode == config.ModeObserve {
 		h = h.Observing()
 	}
 	return runOn(ctx, h, o)
 }
 
-func runOn(ctx context.Context, h hostenv.Host, o hostenv.Options) error {
+func runOn(ctx context.Context, h hostenv.Host, o Options) error {
 	l, err := newLoop(h, o)
 	if err != nil {
 		return err
@@ -106,7 +130,7 @@ func runOn(ctx context.Context, h hostenv.Host, o hostenv.Options) error {
 
 // serveMetrics keeps trying: a port that somebody else has must not keep
 // containers from their CPUs.
-func serveMetrics(ctx context.Context, server *telemetry.Server, o hostenv.Options) {
+func serveMetrics(ctx context.Context, server *telemetry.Server, o Options) {
 	keepTrying(ctx, func() error {
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Config.ListenAddress)
 		if err != nil {
@@ -119,7 +143,7 @@ func serveMetrics(ctx context.Context, server *telemetry.Server, o hostenv.Optio
 }
 
 // serve runs the owner with its sources and workers until ctx ends.
-func (l *Loop) serve(ctx context.Context, o hostenv.Options) {
+func (l *Loop) serve(ctx context.Context, o Options) {
 	l.WorkerSets = actor.NewWorkerSets(ctx, l.box.Post)
 	var sources sync.WaitGroup
 	sources.Go(func() { l.watchRuntime(ctx) })
@@ -138,7 +162,7 @@ func (l *Loop) serve(ctx context.Context, o hostenv.Options) {
 	l.Wait()
 }
 
-func newLoop(h hostenv.Host, o hostenv.Options) (*Loop, error) {
+func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 	notify, err := hostenv.NewNotifier(o.Log)
 	if err != nil {
 		return nil, fmt.Errorf("read watchdog settings: %w", err)
@@ -218,7 +242,7 @@ func (l *Loop) watchRuntime(ctx context.Context) {
 }
 
 // watchConfig reads the configuration again when it may have changed.
-func (l *Loop) watchConfig(ctx context.Context, o hostenv.Options) {
+func (l *Loop) watchConfig(ctx context.Context, o Options) {
 	if o.ConfigFile == "" {
 		return
 	}

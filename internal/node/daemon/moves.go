@@ -45,7 +45,7 @@ func (m *moveRequest) attrs() []any {
 
 // serveControl answers operators on the node. Without it nobody can ask
 // for moves, or what goes on inside.
-func (l *Loop) serveControl(ctx context.Context, o hostenv.Options) {
+func (l *Loop) serveControl(ctx context.Context, o Options) {
 	server := control.New(l.ask, movePatience, l.newObserver(o), o.Log)
 	keepTrying(ctx, func() error {
 		return server.Serve(ctx, control.Socket(o.Config.RunDir))

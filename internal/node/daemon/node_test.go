@@ -162,13 +162,13 @@ func (n *node) host() hostenv.Host {
 	return h
 }
 
-func (n *node) options() hostenv.Options {
+func (n *node) options() Options {
 	n.t.Helper()
 	c, err := n.config()
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	return hostenv.Options{Config: c, Topology: n.cpus.now(), Reload: n.config,
+	return Options{Config: c, Topology: n.cpus.now(), Reload: n.config,
 		Log: n.logger()}
 }
 
@@ -197,7 +197,7 @@ func (n *node) startOn(h hostenv.Host) *running {
 	return n.serve(l, o)
 }
 
-func (n *node) serve(l *Loop, o hostenv.Options) *running {
+func (n *node) serve(l *Loop, o Options) *running {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {

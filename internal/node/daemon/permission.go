@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/cpupoold/cpupoold/internal/config"
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -22,18 +21,18 @@ type permission struct {
 // askNamespaces makes the goroutine's part ready that follows namespaces. What an
 // earlier daemon has heard is known before the first pass: it must not take from pods
 // that run what they were given.
-func (l *Loop) askNamespaces(o hostenv.Options) error {
+func (l *Loop) askNamespaces(o Options) error {
 	if o.Config.NamespacePermission != config.PermissionAnnotation {
 		return nil
 	}
-	options, err := hostenv.ClusterOptions(o)
+	options, err := nodestatus.OptionsFor(o.Config, o.Environment, o.Log)
 	if err == nil && options == nil {
 		err = errors.New("there is no way to an API server: no service account and no node.kubeconfig, or node.enabled is false; set them, or write list")
 	}
 	if err != nil {
 		return fmt.Errorf("namespacePermission: annotation: %w", err)
 	}
-	follow, err := nodestatus.NewNamespaces(*options, o.Config.Names(), hostenv.PermissionsName(o.Config))
+	follow, err := nodestatus.NewNamespaces(*options, o.Config.Names(), nodestatus.PermissionsPath(o.Config))
 	if err != nil {
 		o.Log.Warn("namespaces that are not listed allow nothing until the API server answers", "error", err)
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -87,10 +86,10 @@ func (n *node) startAsking() *running {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	quick, err := hostenv.ClusterOptions(o)
+	quick, err := nodestatus.OptionsFor(o.Config, o.Environment, o.Log)
 	if err == nil {
 		quick.Limits = nodestatus.Limits{Start: time.Millisecond, Pause: 50 * time.Millisecond}
-		l.permission.follow, err = nodestatus.NewNamespaces(*quick, o.Config.Names(), hostenv.PermissionsName(o.Config))
+		l.permission.follow, err = nodestatus.NewNamespaces(*quick, o.Config.Names(), nodestatus.PermissionsPath(o.Config))
 	}
 	if err != nil {
 		n.t.Fatal(err)

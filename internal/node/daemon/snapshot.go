@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/inspect"
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/view"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -18,6 +17,6 @@ func (l *Loop) publishSnapshot(v *telemetry.View) {
 	})
 }
 
-func (l *Loop) newObserver(o hostenv.Options) *view.Answers {
+func (l *Loop) newObserver(o Options) *view.Answers {
 	return &view.Answers{Last: l.latest.Load, Kernel: func(p cgroup.Path) *inspect.Kernel { return view.KernelOf(&l.Host, p) }, Build: o.Build, StartedValue: time.Now().UTC(), File: o.ConfigFile, Node: o.Environment.NodeName}
 }

@@ -48,30 +48,42 @@ func OpenHost(ctx context.Context, c *config.Config, t *topology.Topology) (h Ho
 	return assemble(fs, rt, c, t)
 }
 
-// AwaitHost is openHost for a daemon, which starts with the node and so may be
-// there before the runtime is: it asks until the runtime answers or ctx ends.
-// It leaves in o the configuration that was in force by then.
-func AwaitHost(ctx context.Context, o *Options) (h Host, closeAll func(), err error) {
+// Start holds the arguments of Wait.
+type Start struct {
+	Config   *config.Config
+	Topology *topology.Topology
+	// Reload reads the configuration again.
+	Reload func() (*config.Config, error)
+	// Recheck examines the host again after a wait for the runtime. Without a runtime the
+	// first check could not see everything that forbids writes. Optional.
+	Recheck func(context.Context, *config.Config) error
+	Log     *slog.Logger
+}
+
+// Wait connects as OpenHost does, but asks until the runtime answers or ctx ends: a daemon
+// starts with the node, perhaps before the runtime. Wait returns the configuration that is
+// in force then, because the endpoint in the first one may have been wrong.
+func Wait(ctx context.Context, s Start) (h Host, c *config.Config, closeAll func(), err error) {
 	fs, err := cgroup.Open(CgroupRoot)
 	if err != nil {
-		return Host{}, nil, err
+		return Host{}, nil, nil, err
 	}
 	rt, late := noRuntime(), false
-	if o.Config.HasRuntime() {
-		if rt, late, err = AwaitRuntime(ctx, o, fs); err != nil {
-			return Host{}, nil, err
+	if s.Config.HasRuntime() {
+		if rt, late, err = AwaitRuntime(ctx, &s, fs); err != nil {
+			return Host{}, nil, nil, err
 		}
 	}
-	if h, closeAll, err = assemble(fs, rt, o.Config, o.Topology); err != nil {
-		return Host{}, nil, err
+	if h, closeAll, err = assemble(fs, rt, s.Config, s.Topology); err != nil {
+		return Host{}, nil, nil, err
 	}
-	if late && o.Recheck != nil {
-		if err := o.Recheck(ctx, o.Config); err != nil {
+	if late && s.Recheck != nil {
+		if err := s.Recheck(ctx, s.Config); err != nil {
 			closeAll()
-			return Host{}, nil, err
+			return Host{}, nil, nil, err
 		}
 	}
-	return h, closeAll, nil
+	return h, s.Config, closeAll, nil
 }
 
 // assemble makes a host of what has been found. Whose endpoint is "none" has no
@@ -163,18 +175,18 @@ func systemdRuns() bool {
 // The log and the service manager are told why, each time that changes. Before
 // each further question the configuration is read again: its endpoint may be
 // what is wrong.
-func AwaitRuntime(ctx context.Context, o *Options, fs *cgroup.FS) (rt Link, late bool, err error) {
-	w := wait{log: o.Log}
+func AwaitRuntime(ctx context.Context, s *Start, fs *cgroup.FS) (rt Link, late bool, err error) {
+	w := wait{log: s.Log}
 	ask := func() (Link, error) {
 		var bad error
 		if w.reason != "" {
-			c, err := o.Reload()
+			c, err := s.Reload()
 			if err == nil {
-				o.Config = c
+				s.Config = c
 			}
 			bad = err
 		}
-		rt, err := connect(ctx, o.Config.RuntimeEndpoint, fs)
+		rt, err := connect(ctx, s.Config.RuntimeEndpoint, fs)
 		if err != nil {
 			return Link{}, errors.Join(err, bad)
 		}

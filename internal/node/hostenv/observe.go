@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -79,12 +78,4 @@ func (u observedUnits) WatchUnits(ctx context.Context, units []string, wake func
 	}
 	<-ctx.Done()
 	return ctx.Err()
-}
-
-// OnlyShow leaves what a daemon does to a Node to one that enforces: how the node fares
-// is told, and what the scheduler counts by, and taints, stay as they are. Nor are there
-// events: nobody is refused anything, and no pod has less for it.
-func OnlyShow(s *nodestatus.State) {
-	s.OnlyCondition, s.Resources, s.Pools, s.Pods = true, false, nil, nil
-	s.Taint, s.Depletion, s.Topology, s.Problems = "", nil, nil, nil
 }

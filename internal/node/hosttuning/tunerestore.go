@@ -1,28 +1,23 @@
 package hosttuning
 
 import (
-	"github.com/cpupoold/cpupoold/internal/node/desired"
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/power"
 	"github.com/cpupoold/cpupoold/internal/node/tune"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Restoring is what tune needs to put settings back, or to say what it would change.
-func Restoring(o hostenv.Options) (tune.Restoring, *power.Host, error) {
+// Restoring returns what package tune needs to put settings back, or to list the changes.
+// Exclusive are the CPUs that containers and units can own.
+func Restoring(c *config.Config, m tune.Machine, exclusive cpuset.Set) (tune.Restoring, *power.Host, error) {
 	bootID, err := undo.ReadBootID()
 	if err != nil {
 		return tune.Restoring{}, nil, err
 	}
-	m := tune.Machine{Possible: o.Topology.Possible, Online: o.Topology.Online}
 	sources, host, err := TuningSources(m)
 	if err != nil {
 		return tune.Restoring{}, nil, err
 	}
-	r := tune.Restoring{Sources: sources, Undo: UndoOf(o.Config, bootID), Machine: m}
-	var s desired.Settings
-	if _, err := s.Begin(o.Config, o.Topology); err == nil {
-		r.Exclusive = s.Ownable()
-	}
-	return r, host, nil
+	return tune.Restoring{Sources: sources, Undo: UndoOf(c, bootID), Machine: m, Exclusive: exclusive}, host, nil
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 )
 
-// config is a kubeconfig of one server and one user.
-func config(cluster, user string) string {
+// kubeconfig returns a kubeconfig of one server and one user.
+func kubeconfig(cluster, user string) string {
 	return `apiVersion: v1
 kind: Config
 current-context: here
@@ -44,8 +44,8 @@ func TestKubeconfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		"files beside it": config(`server: "`+f.server.URL+`", certificate-authority: ca.crt`, "tokenFile: token"),
-		"data in it":      config(`server: "`+f.server.URL+`", certificate-authority-data: `+base64.StdEncoding.EncodeToString(ca), "token: first"),
+		"files beside it": kubeconfig(`server: "`+f.server.URL+`", certificate-authority: ca.crt`, "tokenFile: token"),
+		"data in it":      kubeconfig(`server: "`+f.server.URL+`", certificate-authority-data: `+base64.StdEncoding.EncodeToString(ca), "token: first"),
 	} {
 		f.write("kubeconfig", text)
 		a, err := nodestatus.Kubeconfig(file)
@@ -59,17 +59,17 @@ func TestKubeconfig(t *testing.T) {
 	}
 	const server, token = `server: "https://api:6443"`, "token: x"
 	for text, want := range map[string]string{
-		"":                                    "names no cluster",
-		"[]":                                  "kubeconfig",
-		config(`server: "http://api"`, token): "https://",
-		config(server+", insecure-skip-tls-verify: true", token):                 "insecure-skip-tls-verify",
-		config(server+", certificate-authority-data: '!'", token):                "certificate-authority-data",
-		config(server, "exec: {command: x}"):                                     "exec",
-		config(server, "auth-provider: {name: x}"):                               "exec",
-		config(server, "username: x, password: y"):                               "username",
-		config(server, "client-certificate: x"):                                  "no user with a token",
-		strings.Replace(config(server, token), "user: u}", "user: v}", 1):        "no user with a token",
-		strings.Replace(config(server, token), "context: here", "context: x", 1): "names no cluster",
+		"":   "names no cluster",
+		"[]": "kubeconfig",
+		kubeconfig(`server: "http://api"`, token):                                    "https://",
+		kubeconfig(server+", insecure-skip-tls-verify: true", token):                 "insecure-skip-tls-verify",
+		kubeconfig(server+", certificate-authority-data: '!'", token):                "certificate-authority-data",
+		kubeconfig(server, "exec: {command: x}"):                                     "exec",
+		kubeconfig(server, "auth-provider: {name: x}"):                               "exec",
+		kubeconfig(server, "username: x, password: y"):                               "username",
+		kubeconfig(server, "client-certificate: x"):                                  "no user with a token",
+		strings.Replace(kubeconfig(server, token), "user: u}", "user: v}", 1):        "no user with a token",
+		strings.Replace(kubeconfig(server, token), "context: here", "context: x", 1): "names no cluster",
 	} {
 		f.write("kubeconfig", text)
 		if _, err := nodestatus.Kubeconfig(file); err == nil || !strings.Contains(err.Error(), want) {
@@ -125,11 +125,11 @@ func TestKubeconfigLater(t *testing.T) {
 	if err := withdraw(); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without the file: %v", err)
 	}
-	f.write("kubeconfig", config(`server: "`+f.server.URL+`"`, ""))
+	f.write("kubeconfig", kubeconfig(`server: "`+f.server.URL+`"`, ""))
 	if err := withdraw(); err == nil || !strings.Contains(err.Error(), "has no user with a token") {
 		t.Errorf("without a user: %v", err)
 	}
-	f.write("kubeconfig", config(`server: "`+f.server.URL+`", certificate-authority: ca.crt`, "tokenFile: token"))
+	f.write("kubeconfig", kubeconfig(`server: "`+f.server.URL+`", certificate-authority: ca.crt`, "tokenFile: token"))
 	if err := withdraw(); err != nil {
 		t.Errorf("when it is whole: %v", err)
 	}

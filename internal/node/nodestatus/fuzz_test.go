@@ -75,7 +75,7 @@ func FuzzParseMilli(f *testing.F) {
 // FuzzKubeconfig: what is no kubeconfig is one error that names the file.
 func FuzzKubeconfig(f *testing.F) {
 	const server, token = `server: "https://api:6443"`, "token: x"
-	for _, s := range []string{config(server, token), config(server, ""), config(`server: "http://api"`, token), "clusters: 1", "- a", "&a [*a]", ""} {
+	for _, s := range []string{kubeconfig(server, token), kubeconfig(server, ""), kubeconfig(`server: "http://api"`, token), "clusters: 1", "- a", "&a [*a]", ""} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

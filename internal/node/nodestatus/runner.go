@@ -50,6 +50,15 @@ type State struct {
 	Problems []Problem
 }
 
+// ConditionOnly returns the state of a node on which another daemon enforces the
+// configuration, or none: Condition is shown. Resources, taints and objects stay as they
+// are, and no event is written, since no request was refused.
+func (s State) ConditionOnly() *State {
+	s.OnlyCondition, s.Resources, s.Pools, s.Pods = true, false, nil, nil
+	s.Taint, s.Depletion, s.Topology, s.Problems = "", nil, nil, nil
+	return &s
+}
+
 // Condition is how the daemon fares.
 type Condition struct {
 	Ready bool

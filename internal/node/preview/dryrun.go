@@ -2,6 +2,7 @@ package preview
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/defrag"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
 // Preview is what a daemon that started now would do.
@@ -60,8 +62,8 @@ type Preview struct {
 
 // DryRun looks at the node and decides as Run would, and writes nothing. It can
 // be used while a daemon runs: then it shows what that daemon has left to do.
-func DryRun(ctx context.Context, o hostenv.Options) (Preview, error) {
-	h, closeHost, err := hostenv.OpenHost(ctx, o.Config, o.Topology)
+func DryRun(ctx context.Context, c *config.Config, t *topology.Topology, log *slog.Logger) (Preview, error) {
+	h, closeHost, err := hostenv.OpenHost(ctx, c, t)
 	if err != nil {
 		return Preview{}, err
 	}
@@ -69,16 +71,16 @@ func DryRun(ctx context.Context, o hostenv.Options) (Preview, error) {
 	var s desired.Settings
 	j, err := undo.PeekJournal(h.Journal)
 	if err != nil {
-		o.Log.Warn("journal is not used", "error", err)
+		log.Warn("journal is not used", "error", err)
 	}
-	if err := s.Change(o.Config, o.Topology, j.Accepted); err != nil {
+	if err := s.Change(c, t, j.Accepted); err != nil {
 		return Preview{}, err
 	}
-	p, err := PreviewOf(ctx, h, s, j, PeekRights(o), time.Now())
+	p, err := PreviewOf(ctx, h, s, j, PeekRights(c, log), time.Now())
 	if err != nil {
 		return Preview{}, err
 	}
-	return p, previewTuning(ctx, o, &p)
+	return p, previewTuning(ctx, &s, &p)
 }
 
 func PreviewOf(ctx context.Context, h hostenv.Host, s desired.Settings, j undo.Document, rights pools.NamespaceRights, now time.Time) (_ Preview, err error) {

@@ -3,7 +3,7 @@ package preview
 import (
 	"context"
 
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hosttuning"
 	"github.com/cpupoold/cpupoold/internal/node/tune"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -25,8 +25,8 @@ type TunePreview struct {
 
 // previewTuning completes a preview. The daemon's own state is not known here: what the
 // containers wish is.
-func previewTuning(ctx context.Context, o hostenv.Options, p *Preview) error {
-	r, host, err := hosttuning.Restoring(o)
+func previewTuning(ctx context.Context, s *desired.Settings, p *Preview) error {
+	r, host, err := hosttuning.Restoring(s.Config, s.TuneMachine(s.Topology.Possible), s.Ownable())
 	if err != nil {
 		return err
 	}

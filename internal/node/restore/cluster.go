@@ -3,7 +3,6 @@ package restore
 import (
 	"context"
 
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 )
 
@@ -15,8 +14,8 @@ type NodeReport struct {
 }
 
 // withdraw takes back what the cluster is shown; nil where it is shown nothing.
-func withdraw(ctx context.Context, o hostenv.Options) *NodeReport {
-	options, err := hostenv.ClusterOptions(o)
+func withdraw(ctx context.Context, o Options) *NodeReport {
+	options, err := nodestatus.OptionsFor(o.Config, o.Environment, o.Log)
 	switch {
 	case err != nil:
 		return &NodeReport{Name: o.Config.Node.Name, Error: err.Error()}

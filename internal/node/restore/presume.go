@@ -20,12 +20,12 @@ import (
 // set), or what the kubelet asked the runtime for.
 
 // presumed are originals that stand in for those of a lost journal.
-func presumed(h *hostenv.Host, ctx context.Context, o hostenv.Options, j undo.Document) ([]undo.Original, error) {
+func presumed(h *hostenv.Host, ctx context.Context, o Options, j undo.Document) ([]undo.Original, error) {
 	var s desired.Settings
 	if err := s.Change(o.Config, o.Topology, nil); err != nil {
 		return nil, err
 	}
-	p, err := preview.PreviewOf(ctx, *h, s, undo.Document{BootID: j.BootID}, preview.PeekRights(o), time.Now())
+	p, err := preview.PreviewOf(ctx, *h, s, undo.Document{BootID: j.BootID}, preview.PeekRights(o.Config, o.Log), time.Now())
 	if err != nil {
 		return nil, fmt.Errorf("what the daemon may have changed is not known: %w", err)
 	}

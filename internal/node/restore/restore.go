@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strconv"
@@ -13,11 +14,22 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/tune"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/topology"
 )
+
+// Options configures Restore and DryRestore.
+type Options struct {
+	Config   *config.Config
+	Topology *topology.Topology
+	// Environment describes the cluster of the node, if there is one.
+	Environment nodestatus.Environment
+	Log         *slog.Logger
+}
 
 // RestoreReport says what Restore has done.
 type RestoreReport struct {
@@ -37,7 +49,7 @@ type RestoreReport struct {
 }
 
 // DryRestore says what Restore would do, and writes nothing. A daemon may run.
-func DryRestore(ctx context.Context, o hostenv.Options) (RestoreReport, error) {
+func DryRestore(ctx context.Context, o Options) (RestoreReport, error) {
 	r, err := restoreAll(ctx, o, true)
 	r.DryRun = true
 	return r, err
@@ -47,7 +59,7 @@ func DryRestore(ctx context.Context, o hostenv.Options) (RestoreReport, error) {
 // cluster is shown of the node. No daemon may run: it takes the node's writer lock. A
 // value that cannot be put back does not keep the others from it, stays in the journal
 // and is reported as a difference.
-func Restore(ctx context.Context, o hostenv.Options) (RestoreReport, error) {
+func Restore(ctx context.Context, o Options) (RestoreReport, error) {
 	unlock, err := hostenv.Lock(o.Config.RunDir)
 	if err != nil {
 		return RestoreReport{}, err
@@ -60,16 +72,16 @@ func Restore(ctx context.Context, o hostenv.Options) (RestoreReport, error) {
 
 // restoreAll is about cgroups and units, and about the host's other settings, whatever
 // becomes of the first.
-func restoreAll(ctx context.Context, o hostenv.Options, dry bool) (RestoreReport, error) {
+func restoreAll(ctx context.Context, o Options, dry bool) (RestoreReport, error) {
 	r, err := restoreHost(ctx, o, dry)
 	var tuneErr error
-	if r.Settings, tuneErr = RestoreSettings(ctx, o, dry); tuneErr != nil {
+	if r.Settings, tuneErr = RestoreSettings(ctx, o.Config, o.Topology, dry); tuneErr != nil {
 		err = errors.Join(err, fmt.Errorf("settings of the host: %w", tuneErr))
 	}
 	return r, err
 }
 
-func restoreHost(ctx context.Context, o hostenv.Options, dry bool) (RestoreReport, error) {
+func restoreHost(ctx context.Context, o Options, dry bool) (RestoreReport, error) {
 	name := hostenv.JournalName(o.Config)
 	j, state, err := undo.JudgeJournal(name)
 	if state == undo.JournalUnread {

@@ -6,14 +6,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"os"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/config"
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode/scenario"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -62,7 +60,7 @@ type world struct {
 	pods     *scenario.Pods
 	topology *topology.Topology
 	configs  []string
-	options  hostenv.Options // of the configuration in force
+	config   *config.Config  // of the configuration in force
 	rest     preview.Preview // by which the daemon was last found to have nothing to do
 	armed    *exactDeath     // nil: the daemon is to live
 	deaths   map[int]int     // how often the daemon was killed after so many writes, with more to do
@@ -125,7 +123,7 @@ func (w *world) installUnits(units map[string]string) {
 func (w *world) configure(i int) error {
 	w.write(configFile, w.configs[i])
 	c, err := config.Load(configFile, config.Overrides{}, w.topology)
-	w.options = hostenv.Options{Config: c, Topology: w.topology, Log: slog.New(slog.DiscardHandler)}
+	w.config = c
 	return err
 }
 

@@ -109,7 +109,7 @@ func (w *world) plugCPUs(offline []int) error {
 	if err != nil {
 		return err
 	}
-	w.topology, w.options.Topology = t, t
+	w.topology = t
 	return nil
 }
 

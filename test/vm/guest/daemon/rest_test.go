@@ -5,6 +5,7 @@ package daemon_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"strings"
@@ -35,7 +36,7 @@ func (w *world) await(cond func() error) error {
 func (w *world) preview() (preview.Preview, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	return preview.DryRun(ctx, w.options)
+	return preview.DryRun(ctx, w.config, w.topology, slog.New(slog.DiscardHandler))
 }
 
 // resting says that the daemon has done all that one would do that starts now, that it has recorded the same, and that both know of all
@@ -52,7 +53,7 @@ func (w *world) resting() error {
 	if err := w.pods.Known(p.Plan); err != nil {
 		return err
 	}
-	if w.options.Config.OnRefusal == config.RefusalFail {
+	if w.config.OnRefusal == config.RefusalFail {
 		for _, pod := range p.Plan.Pods {
 			for _, c := range pod.Containers {
 				if c.Refused != nil && c.State == cpupools.Running {
@@ -95,7 +96,7 @@ func (w *world) Check() error {
 	if w.armed != nil {
 		return nil // the next step tells
 	}
-	on, err := w.options.Config.Resolve(w.topology)
+	on, err := w.config.Resolve(w.topology)
 	if err != nil {
 		return err
 	}
