@@ -18,7 +18,7 @@ BUILD    := $(GO) build -buildvcs=auto -ldflags "-s -w"
 FUZZTIME ?= 20s
 KERNELS  ?= bookworm,trixie,forky
 
-.PHONY: help build image cross test test-unit test-browser test-monitoring test-vm test-apiserver test-fleet test-deploy test-e2e test-conformance test-ci test-drift test-kernels test-disturbance test-matrix test-model soak churn demo vm-shell lint fmt docs bench bench-all bench-check bench-record bench-limits bench-jitter fuzz clean host host-vm
+.PHONY: help build image cross test test-unit test-browser test-monitoring test-vm test-apiserver test-fleet test-deploy test-e2e test-conformance test-ci test-drift test-kernels test-disturbance test-matrix test-model soak churn demo vm-shell lint prose prose-record fmt docs bench bench-all bench-check bench-record bench-limits bench-jitter fuzz clean host host-vm
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -108,9 +108,15 @@ demo: host-vm build ## boot a node, run cpupoold and pods of every kind, show wh
 vm-shell: host-vm build ## boot a node and open a shell in it
 	$(GO) run ./test/vm/cmd/vm shell
 
-lint: ## run the linters, and check that go.mod is tidy
+lint: prose ## run the linters, and check that go.mod is tidy
 	$(GO) mod tidy -diff
 	$(GOLANGCI) run
+
+prose: host ## check that no directory gains hits of the prose lint (vale/README.md)
+	vale/prose.sh check
+
+prose-record: host ## record the hits of the prose lint, vale/baseline.txt, after text has become plainer
+	vale/prose.sh record
 
 fmt: ## format the code
 	$(GOLANGCI) fmt
@@ -144,7 +150,7 @@ clean: ## remove what was built here; the cache stays
 	rm -rf bin
 	@echo "kept: $(CPUPOOLD_CACHE) (VM images and node software, rebuilt when removed)"
 
-# What Debian has to give: a C compiler for the race detector, valgrind to count instructions; QEMU and what makes images.
+# Packages of Debian: C and C++ compilers, valgrind to count instructions; for VMs QEMU and programs that make images.
 host:
 	@test/prepare.sh
 

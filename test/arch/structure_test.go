@@ -16,7 +16,7 @@ import (
 // change that lowers a figure lowers the bound with it.
 const (
 	loopPackage = "internal/node/daemon"
-	loopType    = "loop"
+	loopType    = "Loop"
 
 	mostLines       = 8_500 // lines of the files without tests
 	mostFilePairs   = 360   // pairs of files of which the first uses a declaration of the second
