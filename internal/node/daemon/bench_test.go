@@ -100,7 +100,7 @@ func atRest(b *testing.B) *running {
 func (r *running) rested() {
 	r.t.Helper()
 	r.inspect(func(l *Loop) {
-		if p, c := len(l.inventory.Pods), len(l.inventory.Containers); l.status.runtimeErr != nil || l.status.incomplete > 0 || p != 125 || c != 250 {
+		if p, c := l.inventory.Len(); l.status.runtimeErr != nil || l.status.incomplete > 0 || p != 125 || c != 250 {
 			r.t.Errorf("%d pods, %d containers, %d incomplete lists, %v", p, c, l.status.incomplete, l.status.runtimeErr)
 		}
 	})

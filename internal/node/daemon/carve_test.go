@@ -119,7 +119,7 @@ func TestLateContainersKeepTheirCPUs(t *testing.T) {
 			m.PutContainer(inventory.ContainerStatus{Container: c})
 			read := func(p cgroup.Path) (cgroup.State, error) {
 				st := cgroup.State{Path: p, CPUs: cpuset.Range(2, 3)}
-				if p == m.Containers["c"].Path {
+				if p == m.Container("c").Path {
 					st.CPUs = cpuset.Range(6, 7)
 				}
 				return st, nil
@@ -136,7 +136,7 @@ func TestLateContainersKeepTheirCPUs(t *testing.T) {
 			if len(got) != 2 || got[1].Key != (pools.Key{PodUID: "u", Container: "app"}) || got[1].CPUs.String() != "6-7" {
 				t.Errorf("assignments = %v; want that 6-7 is u/app's", got)
 			}
-			m.Containers["c"].Recovered = false
+			m.Container("c").Recovered = false
 			other.CPUs = cpuset.Of(6)
 			if got := recovery.Late(m, read, []pools.Assignment{other}, &s); len(got) != 1 {
 				t.Errorf("assignments = %v; want that CPU 6 stays whose it is", got)
@@ -208,9 +208,9 @@ func TestRecoveryTellsSharedFromExclusive(t *testing.T) {
 			read := func(p cgroup.Path) (cgroup.State, error) {
 				text := tc.other
 				switch {
-				case p == m.Containers["c"].Path:
+				case p == m.Container("c").Path:
 					text = tc.kernel
-				case tc.besteffort != "" && p == m.Containers["d"].Path:
+				case tc.besteffort != "" && p == m.Container("d").Path:
 					text = tc.besteffort
 				}
 				cpus, err := cpuset.Parse(text)

@@ -45,10 +45,10 @@ func TestSettledWhenTheClockIsSet(t *testing.T) {
 		t.Error("not settled, because the runtime had told its times before the clock was set back")
 	}
 	// Told once more it has not begun anew.
-	pod, container := *m.Pods["p"], *m.Containers["c"]
+	pod, container := *m.Pod("p"), *m.Container("c")
 	m.PutPod(inventory.PodStatus{Pod: pod.Pod})
 	m.PutContainer(inventory.ContainerStatus{Container: container.Container})
-	if p, c := m.Pods["p"], m.Containers["c"]; p.Began != pod.Began || c.Began != container.Began || c.Ended != container.Ended { //nolint:revive // both clocks are compared
+	if p, c := m.Pod("p"), m.Container("c"); p.Began != pod.Began || c.Began != container.Began || c.Ended != container.Ended { //nolint:revive // both clocks are compared
 		t.Errorf("times told again: pod %v, container %v to %v; want %v, %v to %v", p.Began, c.Began, c.Ended, pod.Began, container.Began, container.Ended)
 	}
 }

@@ -106,7 +106,7 @@ func (l *Loop) countedPods() []nodestatus.Pod {
 			}
 			counted := nodestatus.Container{Name: c.Name, Resource: resource, Presumed: c.Pool != pools.Management, Annotated: c.Shares > 0}
 			shares := c.Shares
-			if e := l.inventory.Containers[c.ID]; e != nil && shares == 0 {
+			if e := l.inventory.Container(c.ID); e != nil && shares == 0 {
 				shares = inventory.RequestOf(e.Container).Shares
 			}
 			if c.State == pools.Exited || c.Unread || c.Pool == pools.Other || c.Reason.Code == pools.CodeWaiting {

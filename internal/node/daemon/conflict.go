@@ -47,12 +47,12 @@ func (l *Loop) conflictProblems(now time.Time) []pools.Problem {
 
 // nameOwner adds whose cgroup a problem is about, if that is a container's.
 func (l *Loop) nameOwner(p *pools.Problem, at cgroup.Path) {
-	e := l.inventory.Containers[l.inventory.Container(at)]
+	e := l.inventory.ContainerAt(at)
 	if e == nil {
 		return
 	}
 	p.Container = e.Container.Name
-	if pod := l.inventory.Pods[e.Container.PodID]; pod != nil {
-		p.PodUID, p.Pod = pod.Uid, pod.Name()
+	if pod := l.inventory.PodOf(e); pod != nil {
+		p.PodUID, p.Pod = pod.UID, pod.Name()
 	}
 }

@@ -35,7 +35,7 @@ func (l *Loop) dropOriginals() {
 // tells: a listing of the runtime can be older than a cgroup.
 func (l *Loop) gone() func(cgroup.Path) bool {
 	expected := make(map[cgroup.Path]bool) // few at a time
-	for _, e := range l.inventory.Containers {
+	for e := range l.inventory.Containers() {
 		if e.Container.State == cri.Created {
 			expected[e.Path] = true // it has no cgroup yet
 		}
@@ -56,10 +56,10 @@ func (l *Loop) prune() {
 	l.journal.Forget(gone)
 	l.backoffs.Forget(gone)
 	l.exposureMeter.forget(gone)
-	there := make(map[string]bool, len(l.inventory.Pods))
-	for _, p := range l.inventory.Pods {
-		there[p.Uid] = true
+	there := make(map[string]bool)
+	for p := range l.inventory.Pods() {
+		there[p.UID] = true
 	}
 	l.hints.Forget(there)
-	maps.DeleteFunc(l.pendingUpdates.broken, func(id string, _ bool) bool { return l.inventory.Containers[id] == nil })
+	maps.DeleteFunc(l.pendingUpdates.broken, func(id string, _ bool) bool { return l.inventory.Container(id) == nil })
 }

@@ -98,14 +98,14 @@ func TestWorseAnswerChangesNothing(t *testing.T) {
 	m := inventory.New(cgroup.DriverSystemd)
 	m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice}})
 	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", State: cri.Running, CgroupsPath: slice + ":cri-containerd:c"}})
-	path := m.Containers["c"].Path
+	path := m.Container("c").Path
 	garbled := errors.New("garbled")
 	m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u"}, Partial: garbled})
 	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c", State: cri.Exited}, Partial: garbled})
-	if p := m.Pods["p"]; p.Qos != "Guaranteed" || p.Err != nil || p.Pod.Ready {
+	if p := m.Pod("p"); p.QoS != "Guaranteed" || p.Err != nil || p.Pod.Ready {
 		t.Errorf("pod = %+v; want its details, and not ready", p)
 	}
-	if c := m.Containers["c"]; c.Path != path || c.Err != nil || c.Container.PodID != "p" || c.Container.State != cri.Exited {
+	if c := m.Container("c"); c.Path != path || c.Err != nil || c.Container.PodID != "p" || c.Container.State != cri.Exited {
 		t.Errorf("container = %+v; want its details, and exited", c)
 	}
 }

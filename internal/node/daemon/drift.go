@@ -198,7 +198,7 @@ func (l *Loop) settleDrifts(now time.Time) {
 		return true
 	})
 	maps.Copy(l.drifts.records, told)
-	maps.DeleteFunc(l.drifts.records, func(id string, _ cri.Resources) bool { return l.inventory.Containers[id] == nil })
+	maps.DeleteFunc(l.drifts.records, func(id string, _ cri.Resources) bool { return l.inventory.Container(id) == nil })
 }
 
 // lasts says that the property is still not as planned; others of the cgroup may be
@@ -214,7 +214,7 @@ func (l *Loop) causeOf(d *drift) telemetry.Cause {
 	if w := d.witness; w != nil {
 		e.unitKnown = d.before.Unit.Known && w.unit.Known
 		e.unitHad, e.unitHas = inUnit(d.Property, d.before.Unit, d.after), inUnit(d.Property, w.unit, d.after)
-		if c := l.inventory.Containers[d.Container]; c != nil && w.known {
+		if c := l.inventory.Container(d.Container); c != nil && w.known {
 			before, asked := l.drifts.records[w.id]
 			if !asked {
 				before = c.Container.Recorded

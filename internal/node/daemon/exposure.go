@@ -104,7 +104,7 @@ func (x *exposureMeter) view() map[telemetry.Way]telemetry.Placements {
 // anything is written to them.
 func (l *Loop) firstSight(want []cgroup.Target) {
 	for _, t := range want {
-		e := l.inventory.Containers[t.Container]
+		e := l.inventory.Container(t.Container)
 		if e == nil || !e.SeenCreated || e.Sighting.Seen {
 			continue
 		}
@@ -152,7 +152,7 @@ func (l *Loop) settleExposures(now time.Time) {
 // settleStarts observes those of some targets that are inside their pool by now.
 func (l *Loop) settleStarts(want []cgroup.Target, now time.Time) {
 	for _, t := range want {
-		e := l.inventory.Containers[t.Container]
+		e := l.inventory.Container(t.Container)
 		if e == nil || !e.Sighting.Exposed {
 			continue
 		}

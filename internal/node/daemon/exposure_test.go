@@ -86,9 +86,9 @@ func TestExposureOfTheMaking(t *testing.T) {
 			n := newNode(t)
 			l := n.bareLoop(n.host())
 			began := time.Now()
-			e := &inventory.Container{Container: cri.Container{ID: "1", State: c.state}, Path: p, SeenCreated: true, Began: began}
-			e.Sighting.Way = telemetry.WaySpec
-			l.inventory.Containers["1"] = e
+			l.inventory.Started = began
+			l.inventory.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "1", State: c.state, CreatedAt: began, CgroupsPath: "kubepods-pod1.slice:cri-containerd:1"}})
+			l.inventory.Container("1").FoundBy(telemetry.WaySpec)
 			l.status.targets = []cgroup.Target{{Container: "1", Path: p, CPUs: shared}}
 			look := func(own, effective cpuset.Set) {
 				l.cache.Current[p] = cgroup.Current{Exists: true, State: cgroup.State{Path: p, CPUs: own, Effective: effective}}

@@ -50,7 +50,7 @@ func (l *Loop) requested() map[telemetry.PoolName]int64 {
 				continue
 			}
 			shares := c.Shares
-			if e := l.inventory.Containers[c.ID]; shares == 0 && e != nil {
+			if e := l.inventory.Container(c.ID); shares == 0 && e != nil {
 				shares = e.Container.Requested.Shares
 			}
 			sums[poolName(c.Pool, c.Type)] += view.RequestOf(shares)

@@ -19,12 +19,12 @@ func (l *Loop) cgroupGone(p cgroup.Path) {
 		return
 	}
 	delete(l.cache.Current, p)
-	if id := l.inventory.Container(p); id != "" {
-		l.status.vanished[p] = id
-		l.fetchContainer(id)
-	} else if id := l.inventory.Sandbox(p); id != "" {
-		l.status.vanished[p] = id
-		l.fetchPod(id)
+	if c := l.inventory.ContainerAt(p); c != nil {
+		l.status.vanished[p] = c.Container.ID
+		l.fetchContainer(c.Container.ID)
+	} else if pod := l.inventory.PodAt(p); pod != nil {
+		l.status.vanished[p] = pod.Pod.ID
+		l.fetchPod(pod.Pod.ID)
 	}
 }
 

@@ -18,15 +18,15 @@ func (l *Loop) noteAt(at cgroup.Path, e history.Event) {
 
 // nameAt names who is in a cgroup.
 func (l *Loop) nameAt(at cgroup.Path, e *history.Event) {
-	if c := l.inventory.Containers[l.inventory.Container(at)]; c != nil {
+	if c := l.inventory.ContainerAt(at); c != nil {
 		e.Container = c.Container.Name
-		if pod := l.inventory.Pods[c.Container.PodID]; pod != nil {
-			e.Pod, e.PodUID = pod.Name(), pod.Uid
+		if pod := l.inventory.PodOf(c); pod != nil {
+			e.Pod, e.PodUID = pod.Name(), pod.UID
 		}
 		return
 	}
-	if pod := l.inventory.Pods[l.inventory.Sandbox(at)]; pod != nil {
-		e.Pod, e.PodUID = pod.Name(), pod.Uid
+	if pod := l.inventory.PodAt(at); pod != nil {
+		e.Pod, e.PodUID = pod.Name(), pod.UID
 		if pod.Pause == at {
 			e.Container = inventory.InfraName
 		}
@@ -59,8 +59,8 @@ func (l *Loop) noteMove(m *moveRequest, err error) {
 	if m.PodUID == "" {
 		e.Unit, e.Container = e.Container, ""
 	}
-	for _, pod := range l.inventory.Pods {
-		if pod.Uid == m.PodUID {
+	for pod := range l.inventory.Pods() {
+		if pod.UID == m.PodUID {
 			e.Pod = pod.Name()
 		}
 	}

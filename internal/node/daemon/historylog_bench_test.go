@@ -19,13 +19,12 @@ func BenchmarkNoteAt(b *testing.B) {
 	for i := range 250 {
 		slice := cgroup.Path(fmt.Sprintf("kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod%032x.slice", i))
 		pod := fmt.Sprintf("pod-%d", i)
-		l.inventory.Pods[pod] = &inventory.Pod{Pod: cri.Pod{ID: pod, Name: pod, Namespace: "default"}, Uid: pod, Slice: slice, Pause: slice.Join("pause.scope")}
+		l.inventory.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: pod, UID: pod, Name: pod, Namespace: "default", CgroupParent: slice.Base(), CgroupsPath: slice.Base() + ":cri-containerd:" + pod}})
 		slices, nobody = append(slices, slice), append(nobody, slice.Join("nobody.scope"))
 		for _, name := range []string{"a", "b"} {
-			c := cri.Container{ID: pod + name, PodID: pod, Name: name}
-			at := slice.Join(fmt.Sprintf("cri-containerd-%064x.scope", len(containers)))
-			l.inventory.Containers[c.ID] = &inventory.Container{Container: c, Path: at}
-			containers = append(containers, at)
+			id := fmt.Sprintf("%064x", len(containers))
+			l.inventory.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: id, PodID: pod, Name: name, CgroupsPath: slice.Base() + ":cri-containerd:" + id}})
+			containers = append(containers, l.inventory.Container(id).Path)
 		}
 	}
 	for name, paths := range map[string][]cgroup.Path{"container": containers, "slice": slices, "nobody": nobody} {

@@ -65,15 +65,15 @@ type startRequest struct {
 func (a *createRequest) apply(l *Loop) {
 	l.settleUpdates(true, time.Now()) // the runtime has done with the one before
 	l.inventory.Expect(a.pod, a.container)
-	l.supersede(l.inventory.Containers[a.container.ID])
+	l.supersede(l.inventory.Container(a.container.ID))
 	// The kubelet asks for none, unless its CPU manager is static.
-	l.inventory.Containers[a.container.ID].PlacedElsewhere = a.container.Requested.CPUs != "" && !l.settings.Pools.Kubelet
+	l.inventory.Container(a.container.ID).PlacedElsewhere = a.container.Requested.CPUs != "" && !l.settings.Pools.Kubelet
 	l.creating = append(l.creating, a)
 }
 
 func (a *startRequest) apply(l *Loop) {
 	l.starting = append(l.starting, a)
-	if e := l.inventory.Containers[a.id]; e == nil || e.Unconfirmed {
+	if e := l.inventory.Container(a.id); e == nil || e.Unconfirmed {
 		l.fetchContainer(a.id)
 	}
 }
@@ -83,7 +83,7 @@ func (a *startRequest) apply(l *Loop) {
 // of it.
 func (l *Loop) noteStarts() {
 	for _, a := range l.starting {
-		if e := l.inventory.Containers[a.id]; e != nil && !a.noted {
+		if e := l.inventory.Container(a.id); e != nil && !a.noted {
 			a.noted, e.Unconfirmed, e.Starting = true, false, true
 			l.cache.Invalidate(e.Path)
 		}
@@ -153,7 +153,7 @@ func (l *Loop) takeBack(a *createRequest) {
 // giveUp is takeBack where the runtime may make the container all the same. Nothing but
 // its question has told that another plugin places it.
 func (l *Loop) giveUp(a *createRequest) {
-	e := l.inventory.Containers[a.container.ID]
+	e := l.inventory.Container(a.container.ID)
 	if l.takeBack(a); e != nil && e.PlacedElsewhere {
 		e.Asked, e.Unconfirmed = false, true
 		l.inventory.SetContainer(a.container.ID, e)
@@ -191,7 +191,7 @@ func (l *Loop) decideCreate(a *createRequest, pod *pools.PodPlan, p *pools.Place
 			return created{err: fmt.Errorf("all CPUs of the shared pool are taken: %s still has %s", by, taken)}, true
 		}
 	}
-	l.noteCreated(l.inventory.Containers[a.container.ID], p)
+	l.noteCreated(l.inventory.Container(a.container.ID), p)
 	return created{reply: l.reply(a, pod, p, cpus)}, true
 }
 
@@ -216,7 +216,7 @@ func placementIn(pod *pools.PodPlan, id string) *pools.Placement {
 // leave is the answer for a container that another manager places: none, and it is made
 // as that has asked.
 func (l *Loop) leave(a *createRequest) nri.Reply {
-	e := l.inventory.Containers[a.container.ID]
+	e := l.inventory.Container(a.container.ID)
 	e.Asked, e.Unconfirmed = false, true
 	e.FoundBy(telemetry.WayNRI)
 	return nri.Reply{Updates: a.updates}
@@ -296,7 +296,7 @@ func (l *Loop) reply(a *createRequest, pod *pools.PodPlan, p *pools.Placement, c
 	} else {
 		given.CPUs, given.Mixed = cpus, cpuset.Set{}
 	}
-	e := l.inventory.Containers[a.container.ID]
+	e := l.inventory.Container(a.container.ID)
 	e.Asked, e.Unconfirmed, e.Recorded = false, true, cpus
 	e.FoundBy(telemetry.WayNRI)
 	if !p.Mems.IsEmpty() {
@@ -359,7 +359,7 @@ func targetOf(targets []cgroup.Target, container string) *cgroup.Target {
 // expireHints lets those go on without the kubelet's word whose answer is due.
 func (l *Loop) expireHints(now time.Time) {
 	for _, a := range l.creating {
-		e := l.inventory.Containers[a.container.ID]
+		e := l.inventory.Container(a.container.ID)
 		if e == nil || now.Sub(a.since) < hookPatience {
 			continue
 		}

@@ -16,7 +16,7 @@ import (
 // it is given back as soon as he has spoken.
 func (l *Loop) releaseSlices() {
 	for _, v := range l.status.hosts {
-		e := l.inventory.Units[v.Name]
+		e := l.inventory.Unit(v.Name)
 		if v.State == hostslices.Foreign && e != nil && !e.Files.CPUs.IsEmpty() {
 			l.journal.Amend(undo.OriginalKey{Unit: v.Unit, File: cgroup.FileCPUs}, e.Files.CPUs.String())
 		}
@@ -30,7 +30,7 @@ func (l *Loop) releaseSlices() {
 // others.
 func (l *Loop) takeSlices() {
 	for _, v := range l.status.hosts {
-		e := l.inventory.Units[v.Name]
+		e := l.inventory.Unit(v.Name)
 		if v.State == hostslices.Confined && e != nil && e.Unit.Known && !e.Unit.CPUs.IsEmpty() {
 			l.journal.Note(undo.Original{Path: v.Path, Unit: v.Unit, File: cgroup.FileCPUs})
 		}
@@ -75,7 +75,7 @@ func (l *Loop) hostProblems() []pools.Problem {
 			p.Code, p.Text = desired.CodeHostForeign, v.Why+": it is left alone; "+v.Remedy()
 		case v.State == hostslices.HoldsPods:
 			p.Code, p.Text = desired.CodeUnitEncloses, v.Why+": it is left alone; "+v.Remedy()
-		case v.State == hostslices.Unknown && l.inventory.Units[v.Name] != nil, v.State == hostslices.Absent && slices.Contains(h.Units, v.Name):
+		case v.State == hostslices.Unknown && l.inventory.Unit(v.Name) != nil, v.State == hostslices.Absent && slices.Contains(h.Units, v.Name):
 			p.Code = codeUnitMissing
 		case !v.Also.IsEmpty():
 			p.Code = desired.CodeHostShares

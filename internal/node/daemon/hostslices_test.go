@@ -412,8 +412,8 @@ func TestHostIsNotToldAgain(t *testing.T) {
 	n.eventually("no answer about any of them", func() bool {
 		failed := 0
 		r.inspect(func(l *Loop) {
-			for _, e := range l.inventory.Units {
-				if e.Err != nil {
+			for _, name := range l.settings.UnitNames() {
+				if e := l.inventory.Unit(name); e != nil && e.Err != nil {
 					failed++
 				}
 			}

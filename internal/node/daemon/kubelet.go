@@ -51,9 +51,9 @@ func (e hintsArrived) apply(l *Loop) {
 	l.noteHintState(e.Err)
 	if e.Err == nil {
 		names := make(map[string]string) // namespace/name of pods that were asked for → UID
-		for _, p := range l.inventory.Pods {
-			if e.Asked(p.Uid) {
-				names[p.Pod.Namespace+"/"+p.Pod.Name] = p.Uid
+		for p := range l.inventory.Pods() {
+			if e.Asked(p.UID) {
+				names[p.Pod.Namespace+"/"+p.Pod.Name] = p.UID
 			}
 		}
 		h.Take(e.Answer, names)

@@ -28,7 +28,7 @@ func (e kubeletArrived) apply(l *Loop) {
 	k := &l.kubelet
 	before := k.Err
 	k.Asking, k.Told = false, true
-	k.Take(e.KubeletStatus, l.inventory.UidOf)
+	k.Take(e.KubeletStatus, l.inventory.UIDOf)
 	if k.Err != nil {
 		k.Retry = time.Now().Add(relistPause)
 	}

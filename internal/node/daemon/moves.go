@@ -238,7 +238,7 @@ func (l *Loop) ownerOf(t cgroup.Target) pools.Key {
 			}
 		}
 	}
-	if e := l.inventory.Containers[t.Container]; e != nil {
+	if e := l.inventory.Container(t.Container); e != nil {
 		return l.inventory.KeyOf(e)
 	}
 	return pools.Key{}

@@ -21,8 +21,8 @@ import (
 // it, and counts those.
 func checkAlone(l *Loop) (alone int, err error) {
 	plan, whole := l.input(time.Now()).Decide()
-	for id := range l.inventory.Containers {
-		got, ok := l.wouldPlace(id)
+	for e := range l.inventory.Containers() {
+		got, ok := l.wouldPlace(e.Container.ID)
 		if !ok {
 			continue
 		}
@@ -269,7 +269,7 @@ func TestNarrowPassMeasuresExposure(t *testing.T) {
 	id := n.container(n.pod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
 	r.settled()
 	r.lull(func(l *Loop) {
-		e := l.inventory.Containers[id]
+		e := l.inventory.Container(id)
 		e.Sighting = inventory.Start{Way: telemetry.WayNRI}
 		e.SeenCreated = true
 		n.foreign(id, cgroup.FileCPUs, "0-1")

@@ -66,13 +66,13 @@ func TestOwnersWaitForWholePasses(t *testing.T) {
 	}{
 		"nothing": {},
 		"what it is could not be read": {before: func(n *node, l *Loop, shared string) {
-			e := l.inventory.Containers[shared]
+			e := l.inventory.Container(shared)
 			e.Err, e.Container.Requested, e.Container.Recorded = inventory.ErrUnlisted, cri.Resources{}, cri.Resources{}
 			n.foreign(shared, cgroup.FileCPUs, foreign)
 			l.cache.Invalidate(e.Path)
 		}},
 		"the runtime has not told of it": {before: func(n *node, l *Loop, shared string) {
-			p := l.inventory.Containers[shared].Path
+			p := l.inventory.Container(shared).Path
 			l.inventory.DropContainer(shared)
 			l.journal.Forget(func(q cgroup.Path) bool { return q == p })
 			delete(l.cache.Current, p)

@@ -59,7 +59,7 @@ func (e nriChanged) apply(l *Loop) {
 		l.log.Info("the runtime does not offer NRI; containers are placed when the runtime tells of them", "error", e.err)
 	}
 	if l.inventory.AsksFirst = e.state == nri.Connected; !l.inventory.AsksFirst {
-		for _, c := range l.inventory.Containers {
+		for c := range l.inventory.Containers() {
 			if c.Container.State == cri.Created {
 				l.cache.Invalidate(c.Path) // nobody asks any more before it starts
 			}
@@ -181,7 +181,7 @@ func (e podRun) apply(l *Loop) { l.inventory.ExpectPod(e.pod) }
 type containerHint struct{ id string }
 
 func (e containerHint) apply(l *Loop) {
-	if l.inventory.Containers[e.id] != nil {
+	if l.inventory.Container(e.id) != nil {
 		l.fetchContainer(e.id)
 	}
 }
@@ -189,7 +189,7 @@ func (e containerHint) apply(l *Loop) {
 type podHint struct{ id string }
 
 func (e podHint) apply(l *Loop) {
-	if l.inventory.Pods[e.id] != nil {
+	if l.inventory.Pod(e.id) != nil {
 		l.fetchPod(e.id)
 	}
 }

@@ -167,7 +167,10 @@ func TestGhosts(t *testing.T) {
 // counting is an event that asks how many containers are known.
 type counting chan int
 
-func (c counting) apply(l *Loop) { c <- len(l.inventory.Containers) }
+func (c counting) apply(l *Loop) {
+	_, containers := l.inventory.Len()
+	c <- containers
+}
 
 // TestWhatIsBeingMadeIsNotLookedAt: the OCI runtime writes a cgroup's files in steps,
 // and what the daemon would write between them is lost or in its way.
@@ -176,7 +179,7 @@ func TestWhatIsBeingMadeIsNotLookedAt(t *testing.T) {
 	slice := "kubepods-podu.slice"
 	m.Expect(cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice},
 		cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Created, CgroupsPath: slice + ":cri-containerd:c"})
-	e := m.Containers["c"]
+	e := m.Container("c")
 	e.Asked, e.Recorded = false, cpuset.Of(4)
 	tree := kernelstate.New(func(p cgroup.Path) (cgroup.State, error) {
 		return cgroup.State{Path: p, HasCPUSet: true, Effective: cpuset.Range(0, 7)}, nil

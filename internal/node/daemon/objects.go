@@ -19,7 +19,7 @@ func (l *Loop) onStream(e streamChanged) {
 }
 
 func (l *Loop) onRuntimeEvent(e runtimeEvent) {
-	if p := l.inventory.Pods[e.ContainerID]; p != nil {
+	if p := l.inventory.Pod(e.ContainerID); p != nil {
 		if p.Unconfirmed && e.Kind == cri.ContainerCreated {
 			l.fetchPod(e.ContainerID)
 		}
@@ -33,7 +33,7 @@ func (l *Loop) onRuntimeEvent(e runtimeEvent) {
 		}
 		return
 	}
-	if c := l.inventory.Containers[e.ContainerID]; c != nil {
+	if c := l.inventory.Container(e.ContainerID); c != nil {
 		if c.Unconfirmed && e.Kind == cri.ContainerCreated {
 			l.fetchContainer(e.ContainerID) // what it has on record in the end
 		}
@@ -63,7 +63,7 @@ func (l *Loop) onRuntimeEvent(e runtimeEvent) {
 		l.fetchPod(e.ContainerID)
 		return
 	}
-	if l.inventory.Pods[e.PodID] == nil && e.PodID != "" {
+	if l.inventory.Pod(e.PodID) == nil && e.PodID != "" {
 		l.fetchPod(e.PodID)
 	}
 	l.fetchContainer(e.ContainerID)
@@ -105,7 +105,7 @@ func (l *Loop) onPod(e podFetched) {
 	case e.err == nil:
 		l.inventory.PutPod(e.pod)
 	case errors.Is(e.err, cri.ErrNotFound):
-		if p := l.inventory.Pods[e.id]; p != nil && p.Expected(time.Now()) {
+		if p := l.inventory.Pod(e.id); p != nil && p.Expected(time.Now()) {
 			return // not there yet
 		}
 		l.inventory.Unlist(e.id)
@@ -121,18 +121,18 @@ func (l *Loop) onContainer(e containerFetched) {
 	case l.inventory.Outdated(e.id, e.container.AsOf):
 		return
 	case e.err == nil:
-		known := l.inventory.Containers[e.id] != nil
+		known := l.inventory.Container(e.id) != nil
 		l.inventory.PutContainer(e.container)
-		c := l.inventory.Containers[e.id]
+		c := l.inventory.Container(e.id)
 		if !known {
 			l.supersede(c)
 		}
 		l.cache.Relearn(c.Path, c.Record())
-		if pod := c.Container.PodID; pod != "" && l.inventory.Pods[pod] == nil {
+		if pod := c.Container.PodID; pod != "" && l.inventory.Pod(pod) == nil {
 			l.fetchPod(pod) // the event did not name it
 		}
 	case errors.Is(e.err, cri.ErrNotFound):
-		if c := l.inventory.Containers[e.id]; c != nil && c.Expected(time.Now()) {
+		if c := l.inventory.Container(e.id); c != nil && c.Expected(time.Now()) {
 			return // not there yet
 		}
 		l.inventory.RemoveAsOf(e.id, e.container.AsOf)

@@ -16,7 +16,7 @@ import (
 
 // leaves says that a container is another manager's.
 func (l *Loop) leaves(e *inventory.Container) bool {
-	pod := l.inventory.Pods[e.Container.PodID]
+	pod := l.inventory.PodOf(e)
 	if pod == nil {
 		return false
 	}
@@ -29,7 +29,7 @@ func (l *Loop) leaves(e *inventory.Container) bool {
 // of a pod that is not known yet, where it may be one of those: CRI-O writes a cpuset
 // once, and one that is written over in between is lost.
 func (l *Loop) isOutsidePod(slice cgroup.Path) bool {
-	for _, pod := range l.inventory.Pods {
+	for pod := range l.inventory.Pods() {
 		if pod.Slice != slice {
 			continue
 		}
@@ -49,7 +49,7 @@ func (l *Loop) isOutsidePod(slice cgroup.Path) bool {
 // leftPaths are the cgroups of containers that are left to others.
 func (l *Loop) leftPaths() map[cgroup.Path]bool {
 	all := make(map[cgroup.Path]bool)
-	for _, e := range l.inventory.Containers {
+	for e := range l.inventory.Containers() {
 		if l.leaves(e) {
 			all[e.Path] = true
 		}
@@ -60,8 +60,8 @@ func (l *Loop) leftPaths() map[cgroup.Path]bool {
 // noteOthers tells of the containers that are left to others, each once.
 func (l *Loop) noteOthers() {
 	now := make(map[string]bool)
-	for id, e := range l.inventory.Containers {
-		pod := l.inventory.Pods[e.Container.PodID]
+	for e := range l.inventory.Containers() {
+		id, pod := e.Container.ID, l.inventory.PodOf(e)
 		if pod == nil {
 			continue
 		}
@@ -79,8 +79,8 @@ func (l *Loop) noteOthers() {
 // that place one container undo each other's work for as long as both run.
 func (l *Loop) otherProblems() []pools.Problem {
 	counts, left := make(map[managers.Claim]int), make(map[managers.Claim]int)
-	for _, e := range l.inventory.Containers {
-		pod := l.inventory.Pods[e.Container.PodID]
+	for e := range l.inventory.Containers() {
+		pod := l.inventory.PodOf(e)
 		if pod == nil || e.Container.State == cri.Exited {
 			continue
 		}

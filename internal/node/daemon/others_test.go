@@ -345,7 +345,7 @@ func TestPluginBeforeUsAndLate(t *testing.T) {
 			l.creating = nil
 			l.giveUp(ask)
 			l.inventory.PutContainer(inventory.ContainerStatus{Container: c}) // as the runtime tells it then
-			if e := l.inventory.Containers[c.ID]; e.PlacedElsewhere != (name == "theirs") || e.Asked {
+			if e := l.inventory.Container(c.ID); e.PlacedElsewhere != (name == "theirs") || e.Asked {
 				t.Errorf("%s: foreign %t, unborn %t", name, e.PlacedElsewhere, e.Asked)
 			}
 			l.inventory.DropContainer(c.ID)

@@ -59,7 +59,7 @@ func (l *Loop) isPending(w cgroup.Write) bool {
 	_, p := findPlacement(&l.status.plan, a.container.ID)
 	cpus, err := cpuset.Parse(w.Value)
 	recorded := l.cache.Current[w.Path].Recorded
-	if e := l.inventory.Containers[w.Container]; e == nil || e.Unconfirmed || err != nil || p == nil || !p.Exclusive ||
+	if e := l.inventory.Container(w.Container); e == nil || e.Unconfirmed || err != nil || p == nil || !p.Exclusive ||
 		!recorded.Overlaps(p.CPUs) || cpus.Overlaps(p.CPUs) {
 		return false
 	}
@@ -129,7 +129,7 @@ func (e updateSettled) apply(l *Loop) {
 	delete(l.pendingUpdates.open, e.id)
 	l.cache.NoteMissingUpdate(p.path, p.cpus)
 	l.onContainer(containerFetched(e))
-	if c := l.inventory.Containers[e.id]; c != nil && c.Container.State != cri.Exited && !c.Recorded.Equal(p.cpus) {
+	if c := l.inventory.Container(e.id); c != nil && c.Container.State != cri.Exited && !c.Recorded.Equal(p.cpus) {
 		l.pendingUpdates.broken[e.id] = true
 		l.log.Warn("the runtime has not made the update of its NRI reply; it is asked for over CRI", "container_id", e.id, "want", p.cpus, "has", c.Recorded)
 	} else {

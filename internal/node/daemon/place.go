@@ -40,11 +40,11 @@ func (l *Loop) nothingElse() bool {
 
 // podAlone is the pod of a container as the planner wants it, if all is known of it.
 func (l *Loop) podAlone(container string, now time.Time) (pools.Pod, bool) {
-	e := l.inventory.Containers[container]
-	if e == nil || l.inventory.Pods[e.Container.PodID] == nil {
+	e := l.inventory.Container(container)
+	if e == nil || l.inventory.PodOf(e) == nil {
 		return pools.Pod{}, false
 	}
-	uid := l.inventory.Pods[e.Container.PodID].Uid
+	uid := l.inventory.PodOf(e).UID
 	for _, c := range l.inventory.Members(uid) {
 		if c.PlacedElsewhere || c.Unread() || l.unidentified.has(c.Path) {
 			return pools.Pod{}, false

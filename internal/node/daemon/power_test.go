@@ -11,6 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/managers"
 	"github.com/cpupoold/cpupoold/internal/node/power"
 	"github.com/cpupoold/cpupoold/internal/node/tune"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -49,10 +50,9 @@ func TestPowerWish(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := desired.Settings{Config: &config.Config{Power: tc.allowed}}
-			m := &inventory.Inventory{
-				Pods:       map[string]*inventory.Pod{"sandbox": {Uid: "uid", Pod: cri.Pod{Namespace: "ns", Name: "pod", Annotations: tc.annotations, RuntimeHandler: tc.handler}}},
-				Containers: map[string]*inventory.Container{"id": {Container: cri.Container{Name: "app", PodID: "sandbox"}}},
-			}
+			m := inventory.New(cgroup.DriverSystemd)
+			m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "sandbox", UID: "uid", Namespace: "ns", Name: "pod", Annotations: tc.annotations, RuntimeHandler: tc.handler}})
+			m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "id", Name: "app", PodID: "sandbox"}})
 			plan := pools.Plan{
 				Pods: []pools.PodPlan{{UID: "uid", Containers: []pools.Placement{
 					{ID: "id", Name: "app", Exclusive: true, CPUs: cpuset.Of(1), State: pools.Running}, {ID: "ended", Name: "app", Exclusive: true, CPUs: cpuset.Of(2), State: pools.Exited},

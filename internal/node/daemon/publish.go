@@ -10,7 +10,6 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
-	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -70,7 +69,8 @@ func (l *Loop) noteReady(now time.Time) {
 	}
 	l.status.ready = true
 	l.historyLog.Add(history.Event{Kind: history.Ready})
-	l.log.Info("ready", "pods", len(l.inventory.Pods), "containers", len(l.inventory.Containers))
+	pods, containers := l.inventory.Len()
+	l.log.Info("ready", "pods", pods, "containers", containers)
 	l.notify.Ready()
 }
 
@@ -103,7 +103,7 @@ func (l *Loop) faults(now time.Time) map[cgroup.Path]error {
 		return faults // nothing has been written yet
 	}
 	unconfirmed := make(map[cgroup.Path]bool)
-	for _, e := range l.inventory.Containers {
+	for e := range l.inventory.Containers() {
 		if e.Unconfirmed {
 			unconfirmed[e.Path] = true
 		}
@@ -171,32 +171,10 @@ type problemKey struct {
 	code pools.Code
 }
 
-// codeUnread is the code of objects that the runtime lists and does not tell
-// enough about.
-const codeUnread pools.Code = "RuntimeDetailsMissing"
-
 // problems are the plan's, and those of objects that could not be planned.
 func (l *Loop) problems() []pools.Problem {
 	all := slices.Clip(l.status.plan.Problems)
-	for _, id := range sortedWhere(l.inventory.Pods, func(e *inventory.Pod) bool { return e.Unlisted || e.Err != nil }) {
-		e := l.inventory.Pods[id]
-		p := pools.Problem{PodUID: e.Uid, Pod: e.Name(), Reason: pools.Reason{Code: codeUnread}}
-		switch {
-		case e.Unlisted:
-			p.Text = fmt.Sprintf("sandbox %s: %s", id, inventory.ErrUnlisted)
-		default:
-			p.Text = e.Err.Error()
-		}
-		all = append(all, p)
-	}
-	for _, id := range sortedWhere(l.inventory.Containers, func(e *inventory.Container) bool { return e.Err != nil }) {
-		e := l.inventory.Containers[id]
-		p := pools.Problem{Container: e.Container.Name, Reason: pools.Reason{Code: codeUnread, Text: e.Err.Error()}}
-		if pod := l.inventory.Pods[e.Container.PodID]; pod != nil {
-			p.PodUID, p.Pod = pod.Uid, pod.Name()
-		}
-		all = append(all, p)
-	}
+	all = append(all, l.inventory.Problems()...)
 	if d := l.depleted(); d != nil {
 		all = append(all, *d)
 	}
@@ -212,18 +190,6 @@ func (l *Loop) problems() []pools.Problem {
 	all = append(all, l.hints.Problems(l.inventory, time.Now())...)
 	all = append(all, l.kubeletProblems()...)
 	return all
-}
-
-// sortedWhere are the keys of entries that are so, in the same order each time, for who
-// compares.
-func sortedWhere[E any](all map[string]E, is func(E) bool) (keys []string) {
-	for key, e := range all {
-		if is(e) {
-			keys = append(keys, key)
-		}
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 func (l *Loop) view() *telemetry.View {

@@ -25,7 +25,7 @@ func TestRecoverAssignments(t *testing.T) {
 		m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: id, PodID: "p", Name: name, State: state,
 			CgroupsPath: slice + ":cri-containerd:" + id, Recorded: cri.Resources{CPUs: recorded}}})
 		if inKernel != "" {
-			kernel[m.Containers[id].Path] = inKernel
+			kernel[m.Container(id).Path] = inKernel
 		}
 	}
 	put("c1", "drifted", cri.Running, "4-5", "6-7")
@@ -72,9 +72,9 @@ func TestRecoverPartition(t *testing.T) {
 	}
 	read := func(p cgroup.Path) (cgroup.State, error) {
 		switch p {
-		case m.Containers["parted"].Path:
+		case m.Container("parted").Path:
 			return cgroup.State{Path: p, CPUs: cpuset.Of(4, 5), Partition: cgroup.PartitionState{Type: cgroup.RootPartition}}, nil
-		case m.Containers["not"].Path:
+		case m.Container("not").Path:
 			return cgroup.State{Path: p, CPUs: cpuset.Of(6, 7)}, nil
 		}
 		return cgroup.State{}, cgroup.ErrGone
@@ -181,7 +181,7 @@ func TestRecoverBesideRefused(t *testing.T) {
 				if o.parted {
 					st.Partition.Type = cgroup.RootPartition
 				}
-				states[m.Containers[id].Path] = st
+				states[m.Container(id).Path] = st
 			}
 			var journal []pools.Assignment
 			if tc.held != "" {

@@ -85,7 +85,7 @@ func (l *Loop) noteRefusals(p pools.Plan, now time.Time) {
 		}
 	}
 	for _, x := range refusedIn(p) {
-		if e := l.inventory.Containers[x.key.id]; e != nil && e.Asked {
+		if e := l.inventory.Container(x.key.id); e != nil && e.Asked {
 			continue // see turnAway
 		}
 		still[x.key] = true
@@ -126,10 +126,10 @@ func (l *Loop) refuse(pod *pools.PodPlan, p *pools.Placement, now time.Time) {
 
 // stillRefused says that a container that was turned away has not been created since.
 func (l *Loop) stillRefused(key pools.Key) bool {
-	if l.inventory.PodOf(key.PodUID) == nil {
+	if l.inventory.PodByUID(key.PodUID) == nil {
 		return false
 	}
-	for _, e := range l.inventory.Containers {
+	for e := range l.inventory.Containers() {
 		if !e.Asked && e.Container.State != cri.Exited && l.inventory.KeyOf(e) == key {
 			return false
 		}
@@ -180,7 +180,7 @@ func (l *Loop) decideStops(p pools.Plan, now time.Time) {
 	fail := l.settings.Config.OnRefusal == config.RefusalFail && !l.Observes
 	for _, pod := range p.Pods {
 		for _, c := range pod.Containers {
-			e := l.inventory.Containers[c.ID]
+			e := l.inventory.Container(c.ID)
 			if e == nil || c.State != pools.Running {
 				continue
 			}
@@ -198,7 +198,7 @@ func (l *Loop) decideStops(p pools.Plan, now time.Time) {
 
 // nextStop is when the first of those that could not be stopped is due again.
 func (l *Loop) nextStop(earlier func(time.Time)) {
-	for _, e := range l.inventory.Containers {
+	for e := range l.inventory.Containers() {
 		if e.Fate.ToStop && e.Container.State == cri.Running {
 			earlier(e.Fate.Retry)
 		}
@@ -233,7 +233,7 @@ type refusedStopped struct {
 }
 
 func (e refusedStopped) apply(l *Loop) {
-	c := l.inventory.Containers[e.key.id]
+	c := l.inventory.Container(e.key.id)
 	if c != nil {
 		c.Fate.Stopping = false
 	}

@@ -90,7 +90,7 @@ func TestAnswerAfterRemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	there := func() (pods, containers int) {
-		r.inspect(func(l *Loop) { pods, containers = len(l.inventory.Pods), len(l.inventory.Containers) })
+		r.inspect(func(l *Loop) { pods, containers = l.inventory.Len() })
 		return pods, containers
 	}
 	// By its events: that the runtime does not find them any more may be heard before.
@@ -131,9 +131,9 @@ func TestNotFound(t *testing.T) {
 	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c"}})
 	asked := m.Clock
 	m.RemoveAsOf("c", asked)
-	if m.Containers["c"] != nil || !m.Outdated("c", asked-1) || m.Outdated("c", asked) {
+	if m.Container("c") != nil || !m.Outdated("c", asked-1) || m.Outdated("c", asked) {
 		t.Errorf("not found as of %d: there %t, answer of before outdated %t, one of then %t; want false, true, false",
-			asked, m.Containers["c"] != nil, m.Outdated("c", asked-1), m.Outdated("c", asked))
+			asked, m.Container("c") != nil, m.Outdated("c", asked-1), m.Outdated("c", asked))
 	}
 	m.ForgetRemoved(asked)
 	if len(m.Removed) > 0 {

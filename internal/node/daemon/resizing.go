@@ -58,7 +58,7 @@ func (l *Loop) followResize(id string, before, after inventory.Size, taken bool)
 // settleResizes asks the runtime what has become of those that are due.
 func (l *Loop) settleResizes(now time.Time) {
 	for id, r := range l.resizing {
-		e := l.inventory.Containers[id]
+		e := l.inventory.Container(id)
 		switch {
 		case e == nil || e.Container.State == cri.Exited:
 			delete(l.resizing, id)
@@ -91,7 +91,7 @@ type resizeSeen struct {
 }
 
 func (s resizeSeen) apply(l *Loop) {
-	r, e := s.of, l.inventory.Containers[s.id]
+	r, e := s.of, l.inventory.Container(s.id)
 	if l.resizing[s.id] != r || e == nil {
 		return // another one has come, or the container's end
 	}

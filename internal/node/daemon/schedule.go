@@ -114,16 +114,16 @@ func (e runtimeEvent) concern(l *Loop) scope {
 }
 
 func (e podFetched) concern(l *Loop) scope {
-	return oneUnless(e.err == nil && (!l.inventory.AsksFirst || l.inventory.Pods[e.id] == nil))
+	return oneUnless(e.err == nil && (!l.inventory.AsksFirst || l.inventory.Pod(e.id) == nil))
 }
 
 func (e containerFetched) concern(l *Loop) scope {
-	return oneUnless(e.err == nil && (!l.inventory.AsksFirst || l.inventory.Containers[e.id] == nil || e.container.State == cri.Exited && l.parted(e.id)))
+	return oneUnless(e.err == nil && (!l.inventory.AsksFirst || l.inventory.Container(e.id) == nil || e.container.State == cri.Exited && l.parted(e.id)))
 }
 
 // parted says that a container is a partition, which is to be none before its cgroup goes.
 func (l *Loop) parted(container string) bool {
-	e := l.inventory.Containers[container]
+	e := l.inventory.Container(container)
 	return e != nil && l.isolation.outcomes[e.Path].Phase == cgroup.PartitionInForce
 }
 

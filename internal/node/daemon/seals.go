@@ -53,7 +53,7 @@ func (l *Loop) onWritten(e written) {
 		l.backoffs.Succeed(e.write, now)
 		if e.write.Via == cgroup.CRI {
 			delete(l.pendingUpdates.broken, e.write.Container)
-			if c := l.inventory.Containers[e.write.Container]; c != nil && c.Container.State == cri.Created {
+			if c := l.inventory.Container(e.write.Container); c != nil && c.Container.State == cri.Created {
 				c.FoundBy(telemetry.WaySpec)
 			}
 		}

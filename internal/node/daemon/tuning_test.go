@@ -15,6 +15,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/power"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/tune"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -56,10 +57,9 @@ func TestWish(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := desired.Settings{Config: &config.Config{Interrupts: config.Interrupts{Away: tc.away}, KernelThreads: tc.threads}, Topology: threadsOfCores()}
-			m := &inventory.Inventory{
-				Pods:       map[string]*inventory.Pod{"sandbox": {Uid: "uid", Pod: cri.Pod{Annotations: tc.annotations, RuntimeHandler: tc.handler}}},
-				Containers: map[string]*inventory.Container{"id": {Container: cri.Container{Name: "app", PodID: "sandbox"}}},
-			}
+			m := inventory.New(cgroup.DriverSystemd)
+			m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "sandbox", UID: "uid", Annotations: tc.annotations, RuntimeHandler: tc.handler}})
+			m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "id", Name: "app", PodID: "sandbox"}})
 			plan := pools.Plan{
 				Pods:  []pools.PodPlan{{UID: "uid", Containers: []pools.Placement{{ID: "id", Name: "app", Exclusive: true, CPUs: cpuset.Of(1, 2, 5), State: pools.Running}}}},
 				Units: []pools.UnitPlan{{Name: "du.service", Exclusive: true, CPUs: cpuset.Of(3)}},

@@ -48,7 +48,7 @@ func unidentifiedID(p cgroup.Path, d cgroup.Driver) string {
 func (l *Loop) trackCgroup(p cgroup.Path) bool {
 	id := unidentifiedID(p, l.Driver)
 	if id == "" || l.Observes || l.Manager != nil || // the kubelet has said where it is to be
-		l.Runtime == nil || l.inventory.Containers[id] != nil || l.inventory.Pods[id] != nil || l.unidentified.has(p) || l.isOutsidePod(p.Parent()) {
+		l.Runtime == nil || l.inventory.Container(id) != nil || l.inventory.Pod(id) != nil || l.unidentified.has(p) || l.isOutsidePod(p.Parent()) {
 		return false
 	}
 	l.unidentified[p] = unidentifiedCgroup{id: id}
@@ -70,7 +70,7 @@ func (l *Loop) limitUnidentified(shared, owned cpuset.Set, want []cgroup.Target)
 		}
 	}
 	maps.DeleteFunc(l.unidentified, func(_ cgroup.Path, s unidentifiedCgroup) bool {
-		e := l.inventory.Containers[s.id]
+		e := l.inventory.Container(s.id)
 		return e != nil && l.leaves(e) // it has no target
 	})
 	shared = shared.Difference(owned)

@@ -61,7 +61,7 @@ func (l *Loop) follows(name string) bool {
 
 // forgetUnits drops what is known of units that are not followed.
 func (l *Loop) forgetUnits() {
-	maps.DeleteFunc(l.inventory.Units, func(name string, _ *inventory.Unit) bool { return !l.follows(name) })
+	l.inventory.ForgetUnits(func(name string) bool { return !l.follows(name) })
 	maps.DeleteFunc(l.status.asks, func(name string, _ *unitAsk) bool { return !l.follows(name) })
 }
 
@@ -80,7 +80,7 @@ func (l *Loop) leavingCgroups() map[cgroup.Path]cpuset.Set {
 	all := make(map[cgroup.Path]cpuset.Set, len(l.status.leaving))
 	for _, a := range l.status.leaving {
 		var p cgroup.Path // until systemd has told
-		if e := l.inventory.Units[a.Key.Container]; e != nil {
+		if e := l.inventory.Unit(a.Key.Container); e != nil {
 			p = e.Unit.Path
 		}
 		all[p] = all[p].Union(a.CPUs)

@@ -15,33 +15,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-func TestEncloses(t *testing.T) {
-	const pod = "kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod1.slice"
-	for name, c := range map[string]struct {
-		path cgroup.Path
-		want string
-	}{
-		"not there":     {"", ""},
-		"pods":          {"kubelet.slice", "pods"},
-		"a pod":         {pod, "pods"},
-		"container":     {"machine.slice", "pods"},
-		"unit":          {"system.slice", "du.service"},
-		"nothing":       {"radio.slice", ""},
-		"name like it":  {"kubelet.slic", ""},
-		"beside a unit": {"system.slice/ru.service", ""},
-	} {
-		m := inventory.New(cgroup.DriverSystemd)
-		m.Units["du.service"] = &inventory.Unit{Unit: cgroup.Unit{Name: "du.service", Path: "system.slice/du.service"}}
-		m.Units["outer"] = &inventory.Unit{Unit: cgroup.Unit{Name: "outer", Path: c.path}}
-		m.Units["y.service"] = &inventory.Unit{Unit: cgroup.Unit{Name: "y.service", Path: "radio.slice/y.service"}} // of the host's
-		m.Pods["p"] = &inventory.Pod{Slice: pod, Pause: pod + "/cri-containerd-p.scope"}
-		m.Containers["c"] = &inventory.Container{Path: "machine.slice/cri-containerd-c.scope"}
-		if got := m.Encloses("outer", []string{"y.service"}); got != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
-		}
-	}
-}
-
 // TestInnerUnitWins: a slice around another unit of the configuration is left alone,
 // and gets back what it was given before the other one was named.
 func TestInnerUnitWins(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 func (l *Loop) takeUnits() {
 	names := l.settings.UnitNames()
 	for _, name := range names {
-		if l.inventory.Units[name] == nil && l.status.listed {
+		if l.inventory.Unit(name) == nil && l.status.listed {
 			l.fetchUnit(name)
 		}
 	}
@@ -32,7 +32,7 @@ func (l *Loop) unitProblems() []pools.Problem {
 			continue
 		}
 		text := "there is no systemd here"
-		if e := l.inventory.Units[name]; e != nil {
+		if e := l.inventory.Unit(name); e != nil {
 			switch {
 			case e.Err != nil:
 				text = e.Err.Error()

@@ -58,7 +58,7 @@ func (l *Loop) askDue(now time.Time) {
 		}
 		a.wanted, a.asking, a.due = false, true, now.Add(unitPause)
 		l.Seals.Submit(l.unitQueue(name), func(ctx context.Context) actor.Event {
-			return unitAnswered{inventory.AskUnit(&l.Host, ctx, name)}
+			return unitAnswered{inventory.FetchUnit(&l.Host, ctx, name)}
 		})
 	}
 }
@@ -85,7 +85,7 @@ func (e unitAnswered) apply(l *Loop) {
 
 // unitQueue is the queue in which what concerns a unit keeps its order.
 func (l *Loop) unitQueue(name string) string {
-	if e := l.inventory.Units[name]; e != nil && e.Unit.Path != "" {
+	if e := l.inventory.Unit(name); e != nil && e.Unit.Path != "" {
 		return string(e.Unit.Path)
 	}
 	return name
@@ -97,7 +97,7 @@ func (l *Loop) onUnit(e inventory.UnitStatus) {
 		return // not any more
 	}
 	if e.Err != nil {
-		if old := l.inventory.Units[e.Name]; old == nil || old.Err == nil {
+		if old := l.inventory.Unit(e.Name); old == nil || old.Err == nil {
 			l.log.Warn("read unit", "unit", e.Name, "error", e.Err)
 		}
 		l.fetchUnitAt(e.Name, time.Now().Add(unitRetry))
@@ -107,7 +107,7 @@ func (l *Loop) onUnit(e inventory.UnitStatus) {
 		return
 	}
 	l.inventory.PutUnit(e)
-	u := l.inventory.Units[e.Name]
+	u := l.inventory.Unit(e.Name)
 	l.cache.Relearn(u.Unit.Path, u.Record())
 }
 

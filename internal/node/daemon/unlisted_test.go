@@ -96,7 +96,7 @@ func unlisted(t *testing.T, yaml, when string) {
 	late := n.container(n.pod("b", "default", "guaranteed", 2, nil), "app", whole(2))
 	later := n.container(n.pod("c", "default", "guaranteed", 2, nil), "app", whole(2))
 	r.relist()
-	r.view("problem", func(v *telemetry.View) bool { return v.Problems[string(codeUnread)] == 1 })
+	r.view("problem", func(v *telemetry.View) bool { return v.Problems[string(inventory.CodeUnread)] == 1 })
 	if when == "while it runs" {
 		n.checkAll()
 	} // else nobody knows of the pause container, which has nothing to do
@@ -112,7 +112,7 @@ func unlisted(t *testing.T, yaml, when string) {
 		t.Fatal(err)
 	}
 	r.relist()
-	r.view("no problem", func(v *telemetry.View) bool { return v.Problems[string(codeUnread)] == 0 })
+	r.view("no problem", func(v *telemetry.View) bool { return v.Problems[string(inventory.CodeUnread)] == 0 })
 	n.eventually("nothing held for a container that has ended, of a pod that is gone", func() bool {
 		return !slices.ContainsFunc(n.journal().Assignments, func(a undo.Assignment) bool { return a.PodUID == "a" })
 	})
@@ -146,8 +146,8 @@ func TestUnlist(t *testing.T) {
 			}
 			m.Merge(inventory.Listing{AsOf: m.Clock, Containers: []inventory.ContainerStatus{ctr}})
 			got := make(map[string]string)
-			for id, e := range m.Pods {
-				got[id] = e.Uid
+			for e := range m.Pods() {
+				got[e.Pod.ID] = e.UID
 			}
 			if d := cmp.Diff(c.want, got); d != "" {
 				t.Fatalf("pods (-want +got):\n%s", d)
@@ -213,11 +213,11 @@ func TestMergeKnown(t *testing.T) {
 	ctr := inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running, Detailed: true, CgroupsPath: "kubepods-podu_1.slice:cri-containerd:c", Requested: whole(2)}}
 	m.Merge(inventory.Listing{Pods: []inventory.PodStatus{pod}, Containers: []inventory.ContainerStatus{ctr}})
 	m.Merge(inventory.Listing{AsOf: m.Clock, Known: inventory.Lists{Pods: []cri.Pod{{ID: "p"}}, Containers: []cri.Container{{ID: "c", PodID: "p", State: cri.Exited}}}})
-	if p, c := m.Pods["p"], m.Containers["c"]; p == nil || p.Pod.Ready || p.Pod.Name != "a" || c == nil || c.Container.State != cri.Exited || c.Container.Name != "app" {
+	if p, c := m.Pod("p"), m.Container("c"); p == nil || p.Pod.Ready || p.Pod.Name != "a" || c == nil || c.Container.State != cri.Exited || c.Container.Name != "app" {
 		t.Errorf("pod %+v, container %+v", p, c)
 	}
 	m.Merge(inventory.Listing{AsOf: m.Clock, Known: inventory.Lists{Pods: []cri.Pod{{ID: "p"}}}})
-	if p, c := m.Pods["p"], m.Containers["c"]; p == nil || c != nil {
+	if p, c := m.Pod("p"), m.Container("c"); p == nil || c != nil {
 		t.Errorf("pod %+v, container %+v; want the pod alone", p, c)
 	}
 }
@@ -231,8 +231,8 @@ func TestListingOlderThanAPod(t *testing.T) {
 	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running, Detailed: true,
 		CgroupsPath: "kubepods-podu_1.slice:cri-containerd:c", Requested: whole(2)}})
 	m.Merge(inventory.Listing{AsOf: asOf})
-	if len(m.Containers) != 1 || len(m.Pods) != 0 {
-		t.Errorf("containers %v, pods %v; want the container alone", m.Containers, m.Pods)
+	if pods, containers := m.Len(); containers != 1 || pods != 0 {
+		t.Errorf("%d containers, %d pods; want the container alone", containers, pods)
 	}
 }
 

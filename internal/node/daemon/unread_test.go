@@ -142,7 +142,7 @@ func unreadAtStart(t *testing.T, yaml string, journalLost, silent bool, of strin
 	rt.remember()
 	r.loop.box.Post(streamChanged{state: cri.Connected}) // list again
 	n.eventually("everything read", func() bool {
-		return r.loop.snapshot.Load().Problems[string(codeUnread)] == 0
+		return r.loop.snapshot.Load().Problems[string(inventory.CodeUnread)] == 0
 	})
 	r.quiet()
 	n.checkAll()
@@ -175,7 +175,7 @@ func TestUnreadStay(t *testing.T) {
 			c.Recorded.CPUs = "4,7"
 		}
 		m.PutContainer(inventory.ContainerStatus{Container: c})
-		kernel[m.Containers[name].Path] = cpus
+		kernel[m.Container(name).Path] = cpus
 	}
 	read := func(p cgroup.Path) (cgroup.State, error) {
 		cpus, err := cpuset.Parse(kernel[p])

@@ -26,7 +26,7 @@ type updated struct {
 
 func (u updateRequest) apply(l *Loop) {
 	l.settleUpdates(true, time.Now())
-	e := l.inventory.Containers[u.id]
+	e := l.inventory.Container(u.id)
 	if e == nil {
 		u.answer <- updated{}
 		return

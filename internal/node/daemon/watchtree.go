@@ -231,7 +231,7 @@ func (l *Loop) noticeWrite(p cgroup.Path, at time.Time) bool {
 		}
 		return known && c.Exists && !l.cache.Busy(p)
 	}
-	if !c.Exists && l.inventory.Unready(&cgroup.Target{Container: l.inventory.Container(p)}) {
+	if !c.Exists && l.inventory.IsBeingMade(l.inventory.ContainerAt(p)) {
 		return false // it is being made
 	}
 	if c.Exists {
@@ -285,7 +285,7 @@ func (l *Loop) noticeChild(p cgroup.Path, there bool) scope {
 	scope := p.Scope()
 	if _, known := l.cache.Current[scope]; known || l.status.vanished[scope] != "" {
 		l.cache.Invalidate(scope)
-		if !there || l.inventory.Unready(&cgroup.Target{Container: l.inventory.Container(scope)}) {
+		if !there || l.inventory.IsBeingMade(l.inventory.ContainerAt(scope)) {
 			return scopeOne // it is over, or the runtime asks before anything runs in it
 		}
 		return scopeAll

@@ -344,13 +344,13 @@ func (i inspection) apply(l *Loop) {
 	for _, o := range l.isolation.outcomes {
 		busy["making partitions"] = busy["making partitions"] || o.Phase != cgroup.PartitionInForce
 	}
-	for _, e := range l.inventory.Containers {
+	for e := range l.inventory.Containers() {
 		if e.Unconfirmed {
 			busy["waiting for the runtime to show what NRI has told of"] = true
 		}
 	}
 	for k, x := range l.refusalLog.now {
-		if x.Stopped && l.inventory.Containers[k.id] != nil {
+		if x.Stopped && l.inventory.Container(k.id) != nil {
 			busy["stopping containers"] = true
 		}
 	}

@@ -52,7 +52,7 @@ func (s Input) Verdicts(plan pools.Plan, want []cgroup.Target) []hostslices.Verd
 	var units []hostslices.Unit
 	for _, name := range names {
 		u := hostslices.Unit{Name: name}
-		if e := s.Model.Units[name]; e != nil {
+		if e := s.Model.Unit(name); e != nil {
 			_, ours := s.Ledger.Originals[undo.OriginalKey{Unit: e.Unit.Name, File: cgroup.FileCPUs}]
 			u.Unit, u.Files, u.Ours = e.Unit, e.Files, ours
 		}
@@ -62,7 +62,7 @@ func (s Input) Verdicts(plan pools.Plan, want []cgroup.Target) []hostslices.Verd
 	for _, t := range want {
 		if t.Unit != "" && !t.Around {
 			p := hostslices.Placed{Name: t.Unit, Path: t.Path, CPUs: t.CPUs}
-			if e := s.Model.Units[s.Model.UnitAt(t.Path)]; e != nil {
+			if e := s.Model.Unit(s.Model.UnitAt(t.Path)); e != nil {
 				p.Had = e.Unit.CPUs
 			}
 			placed = append(placed, p)

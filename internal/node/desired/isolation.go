@@ -36,8 +36,8 @@ func (s *Settings) PartitionType(m *inventory.Inventory, t cgroup.Target, kernel
 	if kernel.Settled && t.CPUs.IsSubsetOf(s.Topology.Isolated) {
 		return cgroup.IsolatedPartition
 	}
-	e := m.Containers[t.Container]
-	pod := m.Pods[e.Container.PodID]
+	e := m.Container(t.Container)
+	pod := m.PodOf(e)
 	if pod != nil && s.Names.LoadBalancingOff(pod.Pod.Annotations, e.Container.Name) {
 		return cgroup.IsolatedPartition
 	}

@@ -137,7 +137,7 @@ func ReadKubelet(h *hostenv.Host, ctx context.Context, m *inventory.Inventory) (
 		return k, nil
 	}
 	e := FetchKubelet(h, ctx)
-	k.Take(e, m.UidOf)
+	k.Take(e, m.UIDOf)
 	if e.Err != nil && e.ListErr != nil {
 		return k, errors.Join(e.Err, e.ListErr)
 	}

@@ -33,8 +33,8 @@ const CodeOtherManager pools.Code = pools.CodeOtherManager
 // cpuset is written when it is made, and not taken back. A file may also be missing for
 // no longer than it takes to replace it.
 func (o *OtherManagers) Learn(crio managers.CRIO, m *inventory.Inventory) {
-	for _, e := range m.Containers {
-		if pod := m.Pods[e.Container.PodID]; pod != nil {
+	for e := range m.Containers() {
+		if pod := m.PodOf(e); pod != nil {
 			if claim, is := o.Configured(pod, e); is {
 				e.Claimed = claim
 			}
@@ -59,7 +59,7 @@ const WithoutPlugin = "remove the plugin, or set otherManagers.nriPlugins: stand
 func (o *OtherManagers) Configured(pod *inventory.Pod, e *inventory.Container) (managers.Claim, bool) {
 	return o.Crio.Claim(managers.Container{
 		Name: e.Container.Name, Annotations: pod.Pod.Annotations, Handler: pod.Pod.RuntimeHandler,
-		WholeCPUs: pod.Qos == pools.QoSGuaranteed && inventory.ExclusiveCPUs(inventory.RequestOf(e.Container)) > 0,
+		WholeCPUs: pod.QoS == pools.QoSGuaranteed && inventory.ExclusiveCPUs(inventory.RequestOf(e.Container)) > 0,
 	})
 }
 
@@ -82,11 +82,11 @@ func (o *OtherManagers) Mark(m *inventory.Inventory, pods []pools.Pod, online cp
 	for i := range pods {
 		for j := range pods[i].Containers {
 			ctr := &pods[i].Containers[j]
-			e := m.Containers[ctr.ID]
-			if e == nil || m.Pods[e.Container.PodID] == nil {
+			e := m.Container(ctr.ID)
+			if e == nil || m.PodOf(e) == nil {
 				continue
 			}
-			if claim, is := o.Claim(m.Pods[e.Container.PodID], e); is {
+			if claim, is := o.Claim(m.PodOf(e), e); is {
 				ctr.Foreign = e.ForeignBy(claim, online, read)
 			}
 		}

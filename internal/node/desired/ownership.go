@@ -40,7 +40,7 @@ func Ownership(plan pools.Plan, m *inventory.Inventory, hosts []hostslices.Verdi
 	}
 	for _, u := range plan.Units {
 		p := audit.Place{PoolName: auditPool(u.Pool, u.Type), Name: u.Name, CPUs: u.CPUs, Exclusive: u.Exclusive}
-		if e := m.Units[u.Name]; e != nil {
+		if e := m.Unit(u.Name); e != nil {
 			p.Cgroup = string(e.Unit.Path)
 		}
 		place(p)

@@ -26,12 +26,12 @@ func (s *Settings) PowerWish(plan pools.Plan, m *inventory.Inventory, o *OtherMa
 	var problems []pools.Problem
 	of := make(map[string]pools.Problem) // by the name of the owner
 	for _, owner := range SoleOwners(plan) {
-		e := m.Containers[owner.Id]
-		if owner.Unit || e == nil || m.Pods[e.Container.PodID] == nil {
+		e := m.Container(owner.Id)
+		if owner.Unit || e == nil || m.PodOf(e) == nil {
 			continue
 		}
-		pod := m.Pods[e.Container.PodID]
-		problem := pools.Problem{PodUID: pod.Uid, Pod: pod.Name(), Container: owner.Name}
+		pod := m.PodOf(e)
+		problem := pools.Problem{PodUID: pod.UID, Pod: pod.Name(), Container: owner.Name}
 		ask, errs := power.Parse(o.leavePower(pod, e, s.Names.Power(pod.Pod.Annotations, owner.Name)), s.powerFeatures())
 		for _, err := range errs {
 			problem.Reason = pools.Reason{Code: CodePower, Text: err.Error()}

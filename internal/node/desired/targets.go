@@ -75,12 +75,12 @@ func ContainerTarget(c *pools.Placement, m *inventory.Inventory, f config.Weight
 	switch {
 	case c.State == pools.Exited, c.Pool == pools.Other:
 		return t, false
-	case c.Kind == pools.App && m.Containers[c.ID].Asked:
+	case c.Kind == pools.App && m.Container(c.ID).Asked:
 		return t, false // its answer has all of it
 	case c.Kind == pools.Infra:
-		t.Path = m.Pods[c.ID].Pause
+		t.Path = m.Pod(c.ID).Pause
 	default:
-		t.Path = m.Containers[c.ID].Path
+		t.Path = m.Container(c.ID).Path
 		t.Container = c.ID
 		if c.State == pools.Created {
 			// The OCI runtime is making the scope, or will. A property that systemd

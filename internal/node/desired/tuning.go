@@ -37,7 +37,7 @@ func (s *Settings) Wish(plan pools.Plan, m *inventory.Inventory, o *OtherManager
 			}
 			continue
 		}
-		e := m.Containers[owner.Id]
+		e := m.Container(owner.Id)
 		if e == nil {
 			continue
 		}
@@ -53,7 +53,7 @@ func (s *Settings) Wish(plan pools.Plan, m *inventory.Inventory, o *OtherManager
 
 // movesInterrupts says whether CRI-O's hooks keep interrupts off a container's CPUs.
 func (o *OtherManagers) movesInterrupts(m *inventory.Inventory, e *inventory.Container) (by string, does bool) {
-	pod := m.Pods[e.Container.PodID]
+	pod := m.PodOf(e)
 	if pod == nil {
 		return "", false
 	}

@@ -9,7 +9,7 @@ import (
 // unitTarget is the desired state of a unit's cgroup. One that systemd cannot start
 // has none, but keeps its CPUs: it may be installed at any moment.
 func unitTarget(u pools.UnitPlan, m *inventory.Inventory) (cgroup.Target, bool) {
-	e := m.Units[u.Name]
+	e := m.Unit(u.Name)
 	if e == nil || !e.Unit.Loaded() || e.Unit.Path == "" {
 		return cgroup.Target{}, false
 	}

@@ -52,10 +52,10 @@ func UnreadPaths(m *inventory.Inventory, p pools.Plan) map[cgroup.Path]bool {
 	paths := make(map[cgroup.Path]bool)
 	for _, pod := range p.Pods {
 		for _, c := range pod.Containers {
-			switch e := m.Containers[c.ID]; {
+			switch e := m.Container(c.ID); {
 			case c.Exclusive:
 			case c.Kind == pools.Infra && c.Unread:
-				paths[m.Pods[c.ID].Pause] = true
+				paths[m.Pod(c.ID).Pause] = true
 			case e != nil && (c.Unread || e.Unread()):
 				paths[e.Path] = true
 			}

@@ -9,10 +9,10 @@ import (
 // PodCgroups are the cgroups of pods and containers.
 func (m *Inventory) PodCgroups() []cgroup.Path {
 	all := m.Slices()
-	for _, e := range m.Pods {
+	for _, e := range m.pods {
 		all = append(all, e.Pause)
 	}
-	for _, e := range m.Containers {
+	for _, e := range m.containers {
 		all = append(all, e.Path)
 	}
 	return all
@@ -20,13 +20,13 @@ func (m *Inventory) PodCgroups() []cgroup.Path {
 
 // Recorded returns what is known of a target's record before its cgroup is read.
 func (m *Inventory) Recorded(t cgroup.Target) cgroup.Current {
-	if e := m.Containers[t.Container]; e != nil {
+	if e := m.containers[t.Container]; e != nil {
 		return e.Record()
 	}
-	if e := m.Units[m.UnitAt(t.Path)]; e != nil {
+	if e := m.units[m.UnitAt(t.Path)]; e != nil {
 		return e.Record()
 	}
-	for _, e := range m.Pods {
+	for _, e := range m.pods {
 		switch t.Path {
 		case e.Pause:
 			return cgroup.Current{Recorded: e.pauseUnit.CPUs, RecordedKnown: e.pauseUnit.Known, Unit: e.pauseUnit}
@@ -37,24 +37,24 @@ func (m *Inventory) Recorded(t cgroup.Target) cgroup.Current {
 	return cgroup.Current{}
 }
 
-// Container returns the id of the container whose cgroup p is, "" if it is none's.
-func (m *Inventory) Container(p cgroup.Path) string {
-	for id, e := range m.Containers {
+// ContainerAt returns the container whose cgroup is p, nil if there is none.
+func (m *Inventory) ContainerAt(p cgroup.Path) *Container {
+	for _, e := range m.containers {
 		if e.Path == p {
-			return id
+			return e
 		}
 	}
-	return ""
+	return nil
 }
 
-// Sandbox returns the id of the pod whose pause container or slice p is.
-func (m *Inventory) Sandbox(p cgroup.Path) string {
-	for id, e := range m.Pods {
+// PodAt returns the pod whose slice or pause container has the cgroup p, nil if there is none.
+func (m *Inventory) PodAt(p cgroup.Path) *Pod {
+	for _, e := range m.pods {
 		if e.Pause == p || e.Slice == p {
-			return id
+			return e
 		}
 	}
-	return ""
+	return nil
 }
 
 // Awaited says that a target's cgroup may be missing because its container, or its
@@ -63,19 +63,19 @@ func (m *Inventory) Awaited(t cgroup.Target) bool {
 	if t.Unit != "" {
 		return true
 	}
-	e := m.Containers[t.Container]
+	e := m.containers[t.Container]
 	return e != nil && e.Container.State == cri.Created
 }
 
 // CgroupOf is the cgroup of a container of a plan, "" if that is not known.
 func (m *Inventory) CgroupOf(c *pools.Placement) cgroup.Path {
 	if c.Kind == pools.Infra {
-		if e := m.Pods[c.ID]; e != nil {
+		if e := m.pods[c.ID]; e != nil {
 			return e.Pause
 		}
 		return ""
 	}
-	if e := m.Containers[c.ID]; e != nil {
+	if e := m.containers[c.ID]; e != nil {
 		return e.Path
 	}
 	return ""
@@ -89,13 +89,13 @@ func (m *Inventory) SliceOf(pod pools.PodPlan) cgroup.Path {
 		}
 		sandbox := c.ID
 		if c.Kind == pools.App {
-			e := m.Containers[c.ID]
+			e := m.containers[c.ID]
 			if e == nil {
 				continue
 			}
 			sandbox = e.Container.PodID
 		}
-		if e := m.Pods[sandbox]; e != nil && e.Slice != "" {
+		if e := m.pods[sandbox]; e != nil && e.Slice != "" {
 			return e.Slice
 		}
 	}
@@ -104,8 +104,8 @@ func (m *Inventory) SliceOf(pod pools.PodPlan) cgroup.Path {
 
 // Slices are the cgroups of pods that the runtime has told of.
 func (m *Inventory) Slices() []cgroup.Path {
-	all := make([]cgroup.Path, 0, len(m.Pods))
-	for _, e := range m.Pods {
+	all := make([]cgroup.Path, 0, len(m.pods))
+	for _, e := range m.pods {
 		if e.Slice != "" {
 			all = append(all, e.Slice)
 		}

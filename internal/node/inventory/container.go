@@ -59,7 +59,7 @@ func (m *Inventory) PutContainer(f ContainerStatus) {
 	e.Began = OnClock(f.CreatedAt, time.Now())
 	e.Finish(f.FinishedAt)
 	e.SeenCreated = !m.Started.IsZero() && !e.Began.Before(m.Started)
-	if old := m.Containers[f.ID]; old != nil {
+	if old := m.containers[f.ID]; old != nil {
 		if f.Partial != nil && old.Err == nil {
 			old.Advance(f.State)
 			return
@@ -113,18 +113,18 @@ func ResourcesOf(r cri.Resources) pools.Resources {
 
 // KeyOf names the owner that a container is an instance of.
 func (m *Inventory) KeyOf(e *Container) pools.Key {
-	p := m.Pods[e.Container.PodID]
+	p := m.pods[e.Container.PodID]
 	if p == nil {
 		return pools.Key{PodUID: e.Container.PodID, Container: e.Container.Name}
 	}
-	return pools.Key{PodUID: p.Uid, Container: e.Container.Name}
+	return pools.Key{PodUID: p.UID, Container: e.Container.Name}
 }
 
 // MayBeExclusive says that a container is one of those that get CPUs of their own,
 // or that it cannot be told.
 func (m *Inventory) MayBeExclusive(e *Container) bool {
-	p, r := m.Pods[e.Container.PodID], RequestOf(e.Container)
-	return p != nil && (p.Qos == pools.QoSGuaranteed || p.Unread()) && (r.Shares == 0 || ExclusiveCPUs(r) > 0)
+	p, r := m.pods[e.Container.PodID], RequestOf(e.Container)
+	return p != nil && (p.QoS == pools.QoSGuaranteed || p.Unread()) && (r.Shares == 0 || ExclusiveCPUs(r) > 0)
 }
 
 func CompareKeys(a, b pools.Key) int {

@@ -3,7 +3,6 @@ package inventory
 import (
 	"time"
 
-	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
@@ -16,39 +15,38 @@ func (m *Inventory) Expect(p cri.Pod, c cri.Container) {
 		}
 	}
 	m.PutContainer(ContainerStatus{Container: c})
-	e := m.Containers[c.ID]
+	e := m.containers[c.ID]
 	e.SeenCreated, e.Recovered, e.Asked, e.requestedAt, e.since = true, true, true, m.Clock, time.Now()
 }
 
 // ExpectPod takes in a pod that is not known yet. What it is the runtime has told
 // with it; what systemd has for it is asked with the first event about it.
 func (m *Inventory) ExpectPod(p cri.Pod) {
-	if old := m.Pods[p.ID]; old != nil && old.Err == nil && !old.Unlisted {
+	if old := m.pods[p.ID]; old != nil && old.Err == nil && !old.Unlisted {
 		return
 	}
 	m.PutPod(PodStatus{Pod: p})
-	m.Pods[p.ID].Unconfirmed, m.Pods[p.ID].since = true, time.Now()
+	m.pods[p.ID].Unconfirmed, m.pods[p.ID].since = true, time.Now()
 }
 
 // Unexpect drops those that are known from NRI alone and are not there.
 func (m *Inventory) Unexpect(there map[string]bool) {
-	for id, e := range m.Containers {
+	for id, e := range m.containers {
 		if e.Unconfirmed && !there[id] {
 			m.DropContainer(id)
 		}
 	}
-	for id, e := range m.Pods {
+	for id, e := range m.pods {
 		if e.Unconfirmed && !there[id] {
 			m.Unlist(id)
 		}
 	}
 }
 
-// Unready says that a target's cgroup is nobody's business yet: if it is there, it is
-// being made, from what is on record, and the runtime asks before anything runs in it.
-// What is written to it meanwhile is lost, or the OCI runtime's own is.
-func (m *Inventory) Unready(t *cgroup.Target) bool {
-	e := m.Containers[t.Container]
+// IsBeingMade reports whether the OCI runtime still makes the cgroup of a container, which
+// may be nil. A write to the cgroup would be lost, or would replace one of the OCI
+// runtime. With NRI the runtime asks before the first process runs in the cgroup.
+func (m *Inventory) IsBeingMade(e *Container) bool {
 	return m.AsksFirst && e != nil && e.Container.State == cri.Created && !e.Starting
 }
 

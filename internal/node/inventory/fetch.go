@@ -64,7 +64,7 @@ func FetchContainer(ctx context.Context, rt hostenv.RuntimeClient, units hostenv
 	return f, nil
 }
 
-func AskUnit(h *hostenv.Host, ctx context.Context, name string) UnitStatus {
+func FetchUnit(h *hostenv.Host, ctx context.Context, name string) UnitStatus {
 	ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
 	defer cancel()
 	u, err := h.Units.Unit(ctx, name)

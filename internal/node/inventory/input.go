@@ -66,7 +66,7 @@ func inputPod(uid string, sandboxes map[string]*Pod, now time.Time) pools.Pod {
 		UID:         uid,
 		Namespace:   e.Pod.Namespace,
 		Name:        e.Pod.Name,
-		QoS:         e.Qos,
+		QoS:         e.QoS,
 		Annotations: e.Pod.Annotations,
 		Resources:   e.resources(),
 		Settled:     now.Sub(e.Began) >= SettleTime,

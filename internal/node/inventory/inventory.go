@@ -1,6 +1,8 @@
 package inventory
 
 import (
+	"iter"
+	"maps"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
@@ -17,13 +19,13 @@ const InfraName = "POD"
 type Inventory struct {
 	driver     cgroup.Driver
 	Clock      int                   // counts changes, to tell old listings from new entries
-	Pods       map[string]*Pod       // by sandbox id
-	Containers map[string]*Container // by container id
+	pods       map[string]*Pod       // by sandbox id
+	containers map[string]*Container // by container id
 	// sandboxes are the pods by UID and sandbox id, and within the containers by sandbox
 	// and container id: see members.go.
 	sandboxes map[string]map[string]*Pod
 	within    map[string]map[string]*Container
-	Units     map[string]*Unit // by the name in the configuration
+	units     map[string]*Unit // by the name in the configuration
 	Removed   map[string]int   // when a container or sandbox was deleted, on clock
 	// Started is when the daemon began to watch; zero before the first listing is
 	// in. What is made later, the daemon sees being made.
@@ -34,7 +36,7 @@ type Inventory struct {
 
 func New(d cgroup.Driver) *Inventory {
 	return &Inventory{
-		driver: d, Pods: make(map[string]*Pod), Containers: make(map[string]*Container), Units: make(map[string]*Unit), Removed: make(map[string]int),
+		driver: d, pods: make(map[string]*Pod), containers: make(map[string]*Container), units: make(map[string]*Unit), Removed: make(map[string]int),
 		sandboxes: make(map[string]map[string]*Pod), within: make(map[string]map[string]*Container),
 	}
 }
@@ -48,7 +50,7 @@ func (m *Inventory) Merge(l Listing) {
 			return
 		}
 		seen[p.ID] = true
-		old := m.Pods[p.ID]
+		old := m.pods[p.ID]
 		switch {
 		case p.Detailed, p.Partial != nil && (old == nil || old.Unlisted):
 			m.PutPod(p)
@@ -64,12 +66,12 @@ func (m *Inventory) Merge(l Listing) {
 			return
 		}
 		seen[c.ID] = true
-		old := m.Containers[c.ID]
+		old := m.containers[c.ID]
 		switch {
 		case c.Detailed, old == nil && c.Partial != nil:
 			m.PutContainer(c)
 			if old == nil && c.State == cri.Running {
-				m.Containers[c.ID].FoundBy(telemetry.WayResync)
+				m.containers[c.ID].FoundBy(telemetry.WayResync)
 			}
 		case old != nil:
 			old.Advance(c.State)
@@ -89,33 +91,55 @@ func (m *Inventory) Merge(l Listing) {
 		container(ContainerStatus{Container: l.Known.Containers[i]})
 	}
 	now := time.Now()
-	for id, e := range m.Containers {
+	for id, e := range m.containers {
 		if !seen[id] && e.added <= l.AsOf && !e.Expected(now) {
 			m.DropContainer(id)
 		}
 	}
-	for id, e := range m.Pods {
+	for id, e := range m.pods {
 		if !seen[id] && e.added <= l.AsOf && !e.Expected(now) {
 			m.Unlist(id)
 		}
 	}
-	for _, e := range m.Containers {
+	for _, e := range m.containers {
 		// The pod of one that is newer than the listing is being asked for.
-		if id := e.Container.PodID; seen[e.Container.ID] && id != "" && m.Pods[id] == nil {
+		if id := e.Container.PodID; seen[e.Container.ID] && id != "" && m.pods[id] == nil {
 			m.Unlist(id)
 		}
 	}
 	m.ForgetRemoved(l.AsOf)
 }
 
+// Container returns the container with an id, nil if the inventory does not have it.
+func (m *Inventory) Container(id string) *Container { return m.containers[id] }
+
+// Containers returns all containers, in no order.
+func (m *Inventory) Containers() iter.Seq[*Container] { return maps.Values(m.containers) }
+
+// Pod returns the pod whose sandbox has an id, nil if the inventory does not have it.
+func (m *Inventory) Pod(sandbox string) *Pod { return m.pods[sandbox] }
+
+// PodOf returns the pod of a container, nil if the inventory does not have it.
+func (m *Inventory) PodOf(e *Container) *Pod { return m.pods[e.Container.PodID] }
+
+// Pods returns the pods of all sandboxes, in no order.
+func (m *Inventory) Pods() iter.Seq[*Pod] { return maps.Values(m.pods) }
+
+// Unit returns the unit that the configuration calls name, nil if systemd has not been
+// asked for it.
+func (m *Inventory) Unit(name string) *Unit { return m.units[name] }
+
+// Len returns the number of sandboxes and of containers.
+func (m *Inventory) Len() (sandboxes, containers int) { return len(m.pods), len(m.containers) }
+
 // KnownIDs returns the pods and containers whose details need not be asked for
 // again.
 func (m *Inventory) KnownIDs() map[string]bool {
-	known := make(map[string]bool, len(m.Pods)+len(m.Containers))
-	for id, e := range m.Pods {
+	known := make(map[string]bool, len(m.pods)+len(m.containers))
+	for id, e := range m.pods {
 		known[id] = e.Err == nil && !e.Unlisted && !e.Unconfirmed
 	}
-	for id, e := range m.Containers {
+	for id, e := range m.containers {
 		// When it finished tells which kind it was.
 		ended := e.Container.State == cri.Exited && e.Container.FinishedAt.IsZero()
 		known[id] = e.Err == nil && !ended && !e.Unconfirmed

@@ -81,7 +81,7 @@ func askAll(h *hostenv.Host, ctx context.Context, names []string, patience time.
 		g.Go(func() error {
 			ctx, cancel := context.WithTimeout(ctx, patience)
 			defer cancel()
-			all[i] = AskUnit(h, ctx, name)
+			all[i] = FetchUnit(h, ctx, name)
 			return nil
 		})
 	}

@@ -34,7 +34,7 @@ func (e *Container) ForeignBy(claim managers.Claim, online cpuset.Set, read func
 // LeftToPlugins are those of them of which nothing but NRI tells.
 func (m *Inventory) LeftToPlugins() []undo.Left {
 	var all []undo.Left
-	for id, e := range m.Containers {
+	for id, e := range m.containers {
 		if e.PlacedElsewhere && e.Container.State != cri.Exited {
 			k := m.KeyOf(e)
 			all = append(all, undo.Left{PodUID: k.PodUID, Container: k.Container, ID: id})
@@ -49,7 +49,7 @@ func (m *Inventory) LeftToPlugins() []undo.Left {
 // Recall marks the containers that were left to plugins before the daemon's restart. One
 // that has taken the place of such a one meanwhile is another, as far as there are IDs.
 func (m *Inventory) Recall(all []undo.Left) {
-	for id, e := range m.Containers {
+	for id, e := range m.containers {
 		k := m.KeyOf(e)
 		e.PlacedElsewhere = e.PlacedElsewhere || slices.ContainsFunc(all, func(l undo.Left) bool {
 			return l.ID == id || l.ID == "" && l.PodUID == k.PodUID && l.Container == k.Container

@@ -8,27 +8,27 @@ import "maps"
 
 func (m *Inventory) SetContainer(id string, e *Container) {
 	m.DropContainer(id)
-	m.Containers[id] = e
+	m.containers[id] = e
 	group(m.within, e.Container.PodID, id, e)
 }
 
 func (m *Inventory) DropContainer(id string) {
-	if e := m.Containers[id]; e != nil {
-		delete(m.Containers, id)
+	if e := m.containers[id]; e != nil {
+		delete(m.containers, id)
 		ungroup(m.within, e.Container.PodID, id)
 	}
 }
 
 func (m *Inventory) setPod(id string, e *Pod) {
 	m.dropPod(id)
-	m.Pods[id] = e
-	group(m.sandboxes, e.Uid, id, e)
+	m.pods[id] = e
+	group(m.sandboxes, e.UID, id, e)
 }
 
 func (m *Inventory) dropPod(id string) {
-	if e := m.Pods[id]; e != nil {
-		delete(m.Pods, id)
-		ungroup(m.sandboxes, e.Uid, id)
+	if e := m.pods[id]; e != nil {
+		delete(m.pods, id)
+		ungroup(m.sandboxes, e.UID, id)
 	}
 }
 

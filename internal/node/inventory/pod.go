@@ -9,8 +9,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// PodOf returns an entry of the pod with a UID, nil if there is none.
-func (m *Inventory) PodOf(uid string) *Pod {
+// PodByUID returns an entry of the pod with a UID, nil if there is none.
+func (m *Inventory) PodByUID(uid string) *Pod {
 	for _, e := range m.sandboxes[uid] {
 		return e
 	}
@@ -19,8 +19,8 @@ func (m *Inventory) PodOf(uid string) *Pod {
 
 type Pod struct {
 	Pod       cri.Pod
-	Uid       string
-	Qos       pools.QoS
+	UID       string
+	QoS       pools.QoS
 	Slice     cgroup.Path // of the pod, "" if unknown
 	Pause     cgroup.Path // of the pause container, "" if it has none
 	sliceUnit cgroup.UnitState
@@ -40,9 +40,9 @@ type Pod struct {
 // PutPod adds or replaces a pod.
 func (m *Inventory) PutPod(f PodStatus) {
 	m.Clock++
-	e := &Pod{Pod: f.Pod, Uid: cmp.Or(f.UID, f.ID), sliceUnit: f.slice, pauseUnit: f.pause, added: m.Clock,
+	e := &Pod{Pod: f.Pod, UID: cmp.Or(f.UID, f.ID), sliceUnit: f.slice, pauseUnit: f.pause, added: m.Clock,
 		Began: OnClock(f.CreatedAt, time.Now())}
-	if old := m.Pods[f.ID]; old != nil {
+	if old := m.pods[f.ID]; old != nil {
 		if f.Partial != nil && old.Err == nil {
 			// A worse answer than the one before would move the pod's containers.
 			old.Pod.Ready, old.added, old.Unlisted = old.Pod.Ready && f.Ready, m.Clock, false
@@ -59,7 +59,7 @@ func (m *Inventory) PutPod(f PodStatus) {
 	}
 	e.Err = cmp.Or(f.Partial, e.Err)
 	if _, qos, ok := cgroup.PodOf(e.Slice); ok {
-		e.Qos = pools.QoS(qos)
+		e.QoS = pools.QoS(qos)
 	}
 	m.setPod(f.ID, e)
 }
@@ -85,10 +85,10 @@ func podPaths(p cri.Pod, d cgroup.Driver) (slice, pause cgroup.Path, err error) 
 	return pause.Parent(), pause, nil
 }
 
-// UidOf is the UID of the newest pod of a name, "" if there is none.
-func (m *Inventory) UidOf(namespace, name string) string {
+// UIDOf is the UID of the newest pod of a name, "" if there is none.
+func (m *Inventory) UIDOf(namespace, name string) string {
 	var found *Pod
-	for _, e := range m.Pods {
+	for _, e := range m.pods {
 		if e.Pod.Namespace == namespace && e.Pod.Name == name && (found == nil || newer(e.Pod, found.Pod)) {
 			found = e
 		}
@@ -96,7 +96,7 @@ func (m *Inventory) UidOf(namespace, name string) string {
 	if found == nil {
 		return ""
 	}
-	return found.Uid
+	return found.UID
 }
 
 // resources are the pod's total; zero if that is not known.
@@ -117,8 +117,8 @@ func (e *Pod) outgrown(old *Pod) {
 
 // AnnotationsOf are those of the newest pod of a UID.
 func (m *Inventory) AnnotationsOf(uid string) map[string]string {
-	for _, p := range m.Pods {
-		if p.Uid == uid {
+	for _, p := range m.pods {
+		if p.UID == uid {
 			return p.Pod.Annotations
 		}
 	}
@@ -127,7 +127,7 @@ func (m *Inventory) AnnotationsOf(uid string) map[string]string {
 
 // AnnotationsOfPod are those of a sandbox.
 func (m *Inventory) AnnotationsOfPod(id string) map[string]string {
-	if p := m.Pods[id]; p != nil {
+	if p := m.pods[id]; p != nil {
 		return p.Pod.Annotations
 	}
 	return nil
@@ -136,7 +136,7 @@ func (m *Inventory) AnnotationsOfPod(id string) map[string]string {
 // Unread says that it is not known what a pod is, or what it asks for where that
 // matters.
 func (e *Pod) Unread() bool {
-	switch e.Qos {
+	switch e.QoS {
 	case pools.QoSNone:
 		return e.Err != nil
 	case pools.QoSGuaranteed:

@@ -10,7 +10,7 @@ import (
 // Resize takes new resources over, and what they make of the pod's total. It returns
 // how to undo that.
 func (m *Inventory) Resize(e *Container, to cri.Resources) (undo func()) {
-	was, told, pod := e.Container.Requested, e.requestedAt, m.Pods[e.Container.PodID]
+	was, told, pod := e.Container.Requested, e.requestedAt, m.pods[e.Container.PodID]
 	var total pools.Resources
 	if pod != nil {
 		total = pod.total
@@ -39,7 +39,7 @@ func (m *Inventory) totalAfter(pod *Pod, e *Container, to cri.Resources) pools.R
 		return pools.Resources{} // not known
 	}
 	newest := make(map[string]*Container)
-	for _, c := range m.Containers {
+	for _, c := range m.containers {
 		name := c.Container.Name
 		if o := newest[name]; c.Container.PodID == e.Container.PodID && (o == nil || c.Container.CreatedAt.After(o.Container.CreatedAt)) {
 			newest[name] = c
@@ -81,7 +81,7 @@ type Size struct {
 // Size is a container's and its pod's.
 func (m *Inventory) Size(e *Container) Size {
 	s := Size{Requested: e.Container.Requested}
-	if pod := m.Pods[e.Container.PodID]; pod != nil {
+	if pod := m.pods[e.Container.PodID]; pod != nil {
 		s.Total = pod.total
 	}
 	return s
@@ -89,7 +89,7 @@ func (m *Inventory) Size(e *Container) Size {
 
 // SizeAgain gives a container another of the sizes that it may have.
 func (m *Inventory) SizeAgain(e *Container, from, to Size) {
-	if pod := m.Pods[e.Container.PodID]; pod != nil {
+	if pod := m.pods[e.Container.PodID]; pod != nil {
 		if pod.total == from.Total {
 			pod.total = to.Total
 		} else { // it has changed since for other reasons

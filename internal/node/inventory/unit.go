@@ -15,13 +15,13 @@ func UnitKey(name string) pools.Key { return pools.Key{Container: name} }
 // Encloses says what a unit's cgroup contains that is placed for itself, "" if there
 // is nothing. Units of host services (hosts) are not.
 func (m *Inventory) Encloses(unit string, hosts []string) string {
-	e := m.Units[unit]
+	e := m.units[unit]
 	if e == nil || e.Unit.Path == "" {
 		return ""
 	}
 	within := func(p cgroup.Path) bool { return strings.HasPrefix(string(p), string(e.Unit.Path)+"/") }
-	for _, name := range slices.Sorted(maps.Keys(m.Units)) {
-		if within(m.Units[name].Unit.Path) && !slices.Contains(hosts, name) {
+	for _, name := range slices.Sorted(maps.Keys(m.units)) {
+		if within(m.units[name].Unit.Path) && !slices.Contains(hosts, name) {
 			return name
 		}
 	}
@@ -34,7 +34,7 @@ func (m *Inventory) Encloses(unit string, hosts []string) string {
 // Unnamed says that systemd has not told yet which unit one of the names is.
 func (m *Inventory) Unnamed(configured []string) bool {
 	return slices.ContainsFunc(configured, func(name string) bool {
-		e := m.Units[name]
+		e := m.units[name]
 		return e == nil || e.Unit.Name == ""
 	})
 }
@@ -68,18 +68,18 @@ type UnitStatus struct {
 // PutUnit takes over what systemd says. Without an answer the last one stands.
 func (m *Inventory) PutUnit(f UnitStatus) {
 	e := &Unit{Unit: f.Unit, Files: f.files, Err: f.Err}
-	if old := m.Units[f.Name]; old != nil {
+	if old := m.units[f.Name]; old != nil {
 		e.considered = old.considered
 		if f.Err != nil {
 			e.Unit, e.Files = old.Unit, old.Files
 		}
 	}
-	m.Units[f.Name] = e
+	m.units[f.Name] = e
 }
 
 // UnitName is a unit's own name, which may differ from the configuration's.
 func (m *Inventory) UnitName(configured string) string {
-	if e := m.Units[configured]; e != nil && e.Unit.Name != "" {
+	if e := m.units[configured]; e != nil && e.Unit.Name != "" {
 		return e.Unit.Name
 	}
 	return configured
@@ -88,7 +88,7 @@ func (m *Inventory) UnitName(configured string) string {
 // UnitAt returns the configured name of the unit whose cgroup p is, or will be; ""
 // if it is none's.
 func (m *Inventory) UnitAt(p cgroup.Path) string {
-	for name, e := range m.Units {
+	for name, e := range m.units {
 		if e.Unit.Path == p && p != "" {
 			return name
 		}
@@ -99,4 +99,9 @@ func (m *Inventory) UnitAt(p cgroup.Path) string {
 // Record is what systemd would put back, or start the unit with.
 func (e *Unit) Record() cgroup.Current {
 	return cgroup.Current{Unit: e.Unit.UnitState, Recorded: e.Unit.CPUs, RecordedKnown: e.Err == nil && e.Unit.Known}
+}
+
+// ForgetUnits drops the units whose configured names are to be dropped.
+func (m *Inventory) ForgetUnits(drop func(name string) bool) {
+	maps.DeleteFunc(m.units, func(name string, _ *Unit) bool { return drop(name) })
 }

@@ -32,7 +32,7 @@ func (m *Inventory) Unlist(id string) {
 			of = e
 		}
 	}
-	switch e := m.Pods[id]; {
+	switch e := m.pods[id]; {
 	case of == nil:
 		m.dropPod(id)
 	case e != nil:
@@ -41,6 +41,6 @@ func (m *Inventory) Unlist(id string) {
 		m.Clock++
 		uid, _, _ := cgroup.PodOf(of.Path)
 		// For all that is known it is ready: it is the runtime that does not tell.
-		m.setPod(id, &Pod{Pod: cri.Pod{ID: id, Ready: true}, Uid: cmp.Or(uid, id), added: m.Clock, Unlisted: true, Err: ErrUnlisted})
+		m.setPod(id, &Pod{Pod: cri.Pod{ID: id, Ready: true}, UID: cmp.Or(uid, id), added: m.Clock, Unlisted: true, Err: ErrUnlisted})
 	}
 }

@@ -173,7 +173,7 @@ func (t *Cache) Look(targets []cgroup.Target, m *inventory.Inventory) (gone []cg
 		if !known {
 			c = m.Recorded(target)
 		}
-		if m.Unready(&target) {
+		if m.IsBeingMade(m.Container(target.Container)) {
 			c.State, c.Exists = cgroup.State{Path: p}, false
 			t.Current[p] = c
 			delete(t.Stale, p)

@@ -141,7 +141,7 @@ func (h *Hints) Forget(there map[string]bool) {
 func (h *Hints) Problems(m *inventory.Inventory, now time.Time) []pools.Problem {
 	var all []pools.Problem
 	report := func(k pools.Key, text string) {
-		if p := m.PodOf(k.PodUID); p != nil {
+		if p := m.PodByUID(k.PodUID); p != nil {
 			all = append(all, pools.Problem{PodUID: k.PodUID, Pod: p.Name(), Container: k.Container,
 				Reason: pools.Reason{Code: CodeHints, Text: text}})
 		}

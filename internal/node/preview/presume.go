@@ -61,7 +61,7 @@ func (x traces) Originals(h *hostenv.Host) []undo.Original {
 // ofUnit are those of a unit that somebody who is no administrator has set: his files
 // would make it another State, and no target.
 func (x traces) ofUnit(t cgroup.Target) (all []undo.Original) {
-	e := x.model.Units[x.model.UnitAt(t.Path)]
+	e := x.model.Unit(x.model.UnitAt(t.Path))
 	if e == nil {
 		return nil
 	}
@@ -81,7 +81,7 @@ func (x traces) ofUnit(t cgroup.Target) (all []undo.Original) {
 // weightOf is what the kubelet has asked for: for a container by way of the runtime, for
 // the slice of a pod itself. Who is not known gets the kernel's default.
 func (x traces) weightOf(t cgroup.Target) uint64 {
-	if e := x.model.Containers[t.Container]; e != nil {
+	if e := x.model.Container(t.Container); e != nil {
 		if w := desired.ContainerWeight(x.formula, e.Container.Requested.Shares); w != 0 {
 			return w
 		}
@@ -92,7 +92,7 @@ func (x traces) weightOf(t cgroup.Target) uint64 {
 		}
 		var shares uint64
 		for _, c := range pod.Containers {
-			if e := x.model.Containers[c.ID]; e != nil && c.State != pools.Exited && e.Container.Requested.Shares > 2 {
+			if e := x.model.Container(c.ID); e != nil && c.State != pools.Exited && e.Container.Requested.Shares > 2 {
 				shares += e.Container.Requested.Shares
 			}
 		}
@@ -109,7 +109,7 @@ func (x traces) quotas() map[cgroup.Path]int64 {
 	for _, pod := range x.plan.Pods {
 		sum, whole := int64(0), true
 		for _, c := range pod.Containers {
-			e := x.model.Containers[c.ID]
+			e := x.model.Container(c.ID)
 			if e == nil || c.State == pools.Exited {
 				continue
 			}

@@ -161,11 +161,11 @@ func newRecovery(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, e
 	}
 	asks := func(path cgroup.Path) cpuset.Set { return state(path).CPUs }
 	var all []instance
-	for _, e := range m.Containers {
+	for e := range m.Containers() {
 		key := m.KeyOf(e)
 		now := state(e.Path)
 		i := instance{owner: key, kernel: now.CPUs, parted: now.Partition.Valid(), recorded: e.Recorded, created: e.Container.CreatedAt.UnixNano()}
-		pod := m.Pods[e.Container.PodID]
+		pod := m.PodOf(e)
 		stillborn := e.Container.State == cri.Created && pod != nil && !pod.Pod.Ready
 		if stillborn || e.Container.State == cri.Exited && len(journal) > 0 {
 			i.recorded = cpuset.Set{}
@@ -188,13 +188,13 @@ func newRecovery(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, e
 			r.shared = r.shared.Union(i.kernel)
 		}
 	}
-	for _, e := range m.Pods {
+	for e := range m.Pods() {
 		set := asks(e.Pause)
-		r.hold(pools.Key{PodUID: e.Uid, Container: inventory.InfraName}, set)
+		r.hold(pools.Key{PodUID: e.UID, Container: inventory.InfraName}, set)
 		r.shared = r.shared.Union(set)
 	}
 	for _, u := range p.Units {
-		e := m.Units[u.Name]
+		e := m.Unit(u.Name)
 		if e == nil {
 			continue
 		}
