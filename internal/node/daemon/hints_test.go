@@ -16,20 +16,20 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/podresources"
 )
 
-// fakeKubelet answers for devices as a kubelet does.
+// fakeKubelet is a PodResources server.
 type fakeKubelet struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the other fields
 	nodes map[string]cpuset.Set
 	err   error
 	gate  chan struct{} // while it is not nil, calls hang
 	calls int
-	most  int // calls at once
-	now   int
+	most  int // maximum of concurrent calls
+	now   int // calls in progress
 }
 
 func newKubelet() *fakeKubelet { return &fakeKubelet{nodes: make(map[string]cpuset.Set)} }
 
-// admit gives a container devices on NUMA nodes; its name is namespace/pod/name.
+// admit sets the NUMA nodes of a container's devices. The container is namespace/pod/name.
 func (k *fakeKubelet) admit(container string, nodes ...int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -91,13 +91,13 @@ func (k *fakeKubelet) List(ctx context.Context) ([]podresources.Container, error
 	return all, nil
 }
 
-// withPolicy is twoNodesYAML with a topology policy, which pods may override.
+// withPolicy returns twoNodesYAML with a topology policy that pods may override.
 func withPolicy(policy string) string {
 	return strings.Replace(twoNodesYAML, "  cpus: 2-7\n",
 		"  cpus: 2-7\n  overrides: [topology-policy]\n  options: {topology-policy: "+policy+"}\n", 1)
 }
 
-// twoNodesYAML has guaranteed CPUs in both NUMA nodes: 2-3 and 4-7.
+// twoNodesYAML configures guaranteed CPUs in two NUMA nodes: 2-3 and 4-7.
 const twoNodesYAML = `apiVersion: config.cpupoold.io/v1alpha1
 kind: CPUPoolConfiguration
 partitions:
@@ -112,6 +112,8 @@ resyncPeriod: 10m
 weightFormula: quadratic
 `
 
+// TestHintsDecideTheNode checks that a container gets CPUs near its devices, and that a restarted
+// daemon does not ask for containers that hold CPUs.
 func TestHintsDecideTheNode(t *testing.T) {
 	n := newNode(t)
 	n.yaml, n.kubelet = twoNodesYAML, newKubelet()
@@ -131,8 +133,8 @@ func TestHintsDecideTheNode(t *testing.T) {
 	}
 }
 
-// TestSilentKubeletStallsNobody: only the container that waits for the answer
-// waits, in the shared pool, and not for longer than the patience.
+// TestSilentKubeletStallsNobody checks that a container waits in the shared pool for a kubelet that
+// does not answer, no longer than the timeout, and that other containers do not wait.
 func TestSilentKubeletStallsNobody(t *testing.T) {
 	n := newNode(t)
 	n.yaml, n.kubelet = twoNodesYAML, newKubelet()
@@ -143,16 +145,16 @@ func TestSilentKubeletStallsNobody(t *testing.T) {
 	n.runsOn(excl, "1")
 	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", whole(1))
 	n.runsOn(shared, "1")
-	if waited := time.Since(started); waited > numahints.HintPatience {
-		t.Errorf("the others waited for %v", waited)
+	if waited := time.Since(started); waited > numahints.Timeout {
+		t.Errorf("the other container waited for %v", waited)
 	}
 	n.eventually("CPUs without hints", func() bool { return n.state(excl).Effective.Len() == 2 })
-	if waited := time.Since(started); waited < numahints.HintPatience/2 {
+	if waited := time.Since(started); waited < numahints.Timeout/2 {
 		t.Errorf("the container waited for %v only", waited)
 	}
 	r.view("source is lost", func(v *telemetry.View) bool { return v.Sources[telemetry.PodResources] == telemetry.SourceLost })
-	if said := n.logged("the kubelet does not tell NUMA nodes of devices and memory"); len(said) != 1 {
-		t.Errorf("said %d times that the kubelet is silent", len(said))
+	if said := n.logged("the kubelet does not report NUMA nodes of devices and memory"); len(said) != 1 {
+		t.Errorf("%d log entries about the silent kubelet", len(said))
 	}
 	if _, most := n.kubelet.asked(); most != 1 {
 		t.Errorf("%d questions at once", most)
@@ -160,7 +162,7 @@ func TestSilentKubeletStallsNobody(t *testing.T) {
 	n.checkAll()
 }
 
-// TestNoKubeletMakesNobodyWait: without a socket hints are off.
+// TestNoKubeletMakesNobodyWait checks that no container waits on a node without a kubelet.
 func TestNoKubeletMakesNobodyWait(t *testing.T) {
 	n := newNode(t)
 	n.yaml, n.kubelet = twoNodesYAML, newKubelet()
@@ -169,31 +171,21 @@ func TestNoKubeletMakesNobodyWait(t *testing.T) {
 	started := time.Now()
 	excl := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
 	n.eventually("exclusive CPUs", func() bool { return n.state(excl).Effective.Len() == 2 })
-	if waited := time.Since(started); waited >= numahints.HintPatience {
+	if waited := time.Since(started); waited >= numahints.Timeout {
 		t.Errorf("waited for %v", waited)
 	}
 	r.quiet()
 	if _, shown := r.loop.snapshot.Load().Sources[telemetry.PodResources]; shown {
-		t.Error("a source that is not there is shown")
+		t.Error("the status shows a source for a missing kubelet")
 	}
-}
-
-// waiting says that somebody waits whose patience has not ended.
-func hintsWaiting(h *numahints.Hints, now time.Time) bool {
-	for _, w := range h.Open {
-		if !w.Alone && !w.Impatient(now) {
-			return true
-		}
-	}
-	return false
 }
 
 func hintProblems(count int) func(*telemetry.View) bool {
-	return func(v *telemetry.View) bool { return v.Problems[string(numahints.CodeHints)] == count }
+	return func(v *telemetry.View) bool { return v.Problems["HintsMissing"] == count }
 }
 
-// TestStrictPolicyWaitsForHints: a container that must be near its devices gets no
-// CPUs before it is known where they are, whatever the kubelet says instead.
+// TestStrictPolicyWaitsForHints checks that a container under a strict topology policy gets no
+// exclusive CPUs before the kubelet reports its nodes.
 func TestStrictPolicyWaitsForHints(t *testing.T) {
 	for name, err := range map[string]error{
 		"silent": podresources.ErrUnavailable, "busy": errors.New("too many requests"), "absent": hostenv.ErrNoKubelet, "not listed": nil,
@@ -208,9 +200,9 @@ func TestStrictPolicyWaitsForHints(t *testing.T) {
 			excl := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
 			shrugs := map[string]string{"cpupoold.io/topology-policy": "none"}
 			other := n.container(n.pod("other", "default", "guaranteed", 2, shrugs), "app", whole(2))
-			n.eventually("CPUs of who asks for no node", func() bool { return n.state(other).Effective.Len() == 2 })
+			n.eventually("CPUs of the container without a policy", func() bool { return n.state(other).Effective.Len() == 2 })
 			r.view("problem", hintProblems(1))
-			if waited := time.Since(started); waited < numahints.HintPatience {
+			if waited := time.Since(started); waited < numahints.Timeout {
 				t.Errorf("a problem after %v", waited)
 			}
 			n.runsOn(excl, "1")
@@ -229,7 +221,8 @@ func TestStrictPolicyWaitsForHints(t *testing.T) {
 	}
 }
 
-// TestKubeletThatServesNoHints is asked again with each listing, and by nobody else.
+// TestKubeletThatServesNoHints checks that the daemon repeats the question to a kubelet without hints
+// with each listing only.
 func TestKubeletThatServesNoHints(t *testing.T) {
 	n := newNode(t)
 	n.yaml, n.kubelet = withPolicy("restricted"), newKubelet()
@@ -255,23 +248,8 @@ func TestKubeletThatServesNoHints(t *testing.T) {
 	r.view("the other's stays", hintProblems(1))
 }
 
-// TestHintsComeWithinThePatience: one question that is not answered is not the end.
-func TestHintsComeWithinThePatience(t *testing.T) {
-	n := newNode(t)
-	n.yaml, n.kubelet = twoNodesYAML, newKubelet()
-	n.kubelet.fail(podresources.ErrUnavailable)
-	r := n.start()
-	r.quiet()
-	excl := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
-	n.eventually("asked", func() bool { calls, _ := n.kubelet.asked(); return calls > 0 })
-	n.kubelet.admit("default/e/app", 1)
-	n.kubelet.fail(nil)
-	n.runsOn(excl, "4-5")
-	r.view("no problem", hintProblems(0))
-}
-
-// TestMissingHintsAreAProblem for as long as the container lives that went on without,
-// also after a restart of the daemon.
+// TestMissingHintsAreAProblem checks that the problem of a container without an answer lasts until it
+// ends, also across a restart of the daemon.
 func TestMissingHintsAreAProblem(t *testing.T) {
 	n := newNode(t)
 	n.yaml, n.kubelet = twoNodesYAML, newKubelet()
@@ -299,16 +277,4 @@ func TestMissingHintsAreAProblem(t *testing.T) {
 	}
 	r.view("problem gone", hintProblems(0))
 	n.eventually("journal on disk", func() bool { return len(n.journal().Unhinted) == 0 })
-}
-
-// TestNoPolicyAsksNobody: what would not count is not asked for.
-func TestNoPolicyAsksNobody(t *testing.T) {
-	n := newNode(t)
-	n.yaml, n.kubelet = withPolicy("none"), newKubelet()
-	r := n.start()
-	n.runsOn(n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2)), "2-3")
-	r.quiet()
-	if calls, _ := n.kubelet.asked(); calls != 0 {
-		t.Errorf("%d questions", calls)
-	}
 }

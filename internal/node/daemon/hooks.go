@@ -356,16 +356,13 @@ func targetOf(targets []cgroup.Target, container string) *cgroup.Target {
 	return nil
 }
 
-// expireHints lets those go on without the kubelet's word whose answer is due.
+// expireHints lets containers continue without hints whose creation has waited for hookPatience.
 func (l *Loop) expireHints(now time.Time) {
 	for _, a := range l.creating {
 		e := l.inventory.Container(a.container.ID)
 		if e == nil || now.Sub(a.since) < hookPatience {
 			continue
 		}
-		key := l.inventory.KeyOf(e)
-		if w := l.hints.Open[key]; w != nil && !w.Strict && !w.Alone {
-			l.hints.GoOn(key, w)
-		}
+		l.hints.GoWithout(l.inventory.KeyOf(e))
 	}
 }

@@ -238,7 +238,8 @@ func (l *Loop) list() {
 }
 
 func (l *Loop) onListed(e inventory.Listing) {
-	l.status.listing, l.hints.Off = false, false
+	l.status.listing = false
+	l.hints.AskAgain()
 	l.timers.resync.Reset(l.resyncPeriod())
 	if e.Err != nil {
 		if old := l.status.runtimeErr; old == nil || old.Error() != e.Err.Error() {

@@ -59,7 +59,7 @@ func (l *Loop) wouldPlace(container string) (pools.PodPlan, bool) {
 		return placed, true
 	}
 	placed, _, ok := pools.Alongside(&l.status.input, &l.status.plan, pod)
-	return placed, ok && !l.needsHints(&pod)
+	return placed, ok && !(l.Devices != nil && l.hints.Lacks(l.settings.Pools, pod, l.assignments))
 }
 
 // lull does something in the owner's place, with no whole pass due that nobody waits for,

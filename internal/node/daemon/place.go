@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/desired"
-	"github.com/cpupoold/cpupoold/internal/node/numahints"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -20,7 +19,7 @@ func (l *Loop) place(container string, now time.Time) (placed pools.PodPlan, own
 	if placed, ok = pools.Alone(&l.status.input, &l.status.plan, pod); ok {
 		return placed, nil, true
 	}
-	if !l.nothingElse() || l.needsHints(&pod) {
+	if !l.nothingElse() || l.Devices != nil && l.hints.Lacks(l.settings.Pools, pod, l.assignments) {
 		return pools.PodPlan{}, nil, false
 	}
 	placed, own, ok = pools.Alongside(&l.status.input, &l.status.plan, pod)
@@ -54,20 +53,6 @@ func (l *Loop) podAlone(container string, now time.Time) (pools.Pod, bool) {
 	l.others.Mark(l.inventory, pods, l.settings.Topology.Online, l.Cgroups.Read)
 	l.hints.Apply(pods)
 	return pods[0], true
-}
-
-// needsHints says that the kubelet has to be asked about devices of the pod first.
-func (l *Loop) needsHints(p *pools.Pod) bool {
-	if l.Devices == nil {
-		return false
-	}
-	want, _ := numahints.WantHints(l.settings.Pools, []pools.Pod{*p}, l.assignments)
-	for k := range want {
-		if _, known := l.hints.Known[k]; !known {
-			return true
-		}
-	}
-	return false
 }
 
 // targetAt is the target of a cgroup, nil if there is none.

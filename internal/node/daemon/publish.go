@@ -290,8 +290,8 @@ func (l *Loop) sources() map[telemetry.Source]telemetry.SourceState {
 	if state, asked := l.permission.state(); asked {
 		all[telemetry.Namespaces] = state
 	}
-	if l.hints.State != "" {
-		all[telemetry.PodResources] = l.hints.State
+	if state := l.hints.State(); state != "" {
+		all[telemetry.PodResources] = state
 	}
 	if l.Units != nil || len(l.settings.UnitNames()) > 0 {
 		all[telemetry.Units] = telemetry.SourceOK

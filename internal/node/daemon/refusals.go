@@ -185,7 +185,7 @@ func (l *Loop) decideStops(p pools.Plan, now time.Time) {
 				continue
 			}
 			key := pools.Key{PodUID: pod.UID, Container: c.Name}
-			if !e.Fate.Decided && (c.Reason.Code != pools.CodeWaiting || l.hints.Overdue(key, now)) {
+			if !e.Fate.Decided && (c.Reason.Code != pools.CodeWaiting || l.hints.IsOverdue(key, now)) {
 				e.Fate.Decided, e.Fate.ToStop = true, e.SeenCreated
 			}
 			e.Fate.ToStop = e.Fate.ToStop && fail && c.Refused != nil

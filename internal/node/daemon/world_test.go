@@ -332,7 +332,7 @@ func (i inspection) apply(l *Loop) {
 		"planning":            !l.status.planned || !l.status.ready,
 		"faults":              len(l.faults(now)) > 0,
 		"writing":             l.working(now),
-		"asking the kubelet":  l.hints.Asking || hintsWaiting(l.hints, now),
+		"asking the kubelet":  l.hints.IsWaiting(now),
 		"asking systemd":      l.inventory.Unnamed(l.settings.UnitNames()) || len(l.status.leaving) > 0,
 		"reverting units":     len(l.status.reverting) > 0,
 		"bad configuration":   l.status.configErr != nil,

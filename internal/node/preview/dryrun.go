@@ -99,12 +99,10 @@ func PreviewOf(ctx context.Context, h hostenv.Host, s desired.Settings, j undo.D
 		m.Recall(known.Others)
 	}
 	previous := recovery.Assignments(m, h.Cgroups.Read, known.Assignments, &s)
-	hints := numahints.New(nil)
 	pods := m.Input(now)
 	beside := desired.OtherManagers{Crio: found.Crio}
 	beside.Mark(m, pods, s.Topology.Online, h.Cgroups.Read)
-	numahints.Hint(&h, ctx, hints, s.Pools, pods, previous)
-	hints.Apply(pods)
+	numahints.FetchOnce(ctx, &h, m, s.Pools, pods, previous).Apply(pods)
 	partitions, _ := s.Partitions(h.Kernel)
 	look := desired.Input{Settings: s, Model: m, Pods: pods, Previous: previous, Formula: s.Config.WeightFormula, Ledger: known, Nodes: h.Nodes, Read: h.Cgroups.Read, Partitions: partitions, Namespaces: rights, Build: pools.Build}
 
