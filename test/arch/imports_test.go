@@ -63,9 +63,10 @@ func arrows() map[string][]string {
 		"internal/cluster/webhook":        {"internal/admission", "internal/cluster/eviction", "internal/cluster/evictor", "internal/cluster/hostedpriority", "internal/cluster/review", "pkg/workload"},
 
 		// Test support.
-		"internal/testing/manpages":  nil,
-		"internal/testing/reference": nil,
-		"internal/testing/testnode":  {"pkg/...", "internal/testing/testnode"},
+		"internal/testing/manpages":    nil,
+		"internal/testing/nodefixture": {"pkg/...", "internal/config", "internal/node/hostenv", "internal/node/undo", "internal/testing/testnode"},
+		"internal/testing/reference":   nil,
+		"internal/testing/testnode":    {"pkg/...", "internal/testing/testnode"},
 
 		"cmd/cpupoold":        {"pkg/...", "internal/config", "internal/history", "internal/inspect", "internal/layout", "internal/node/..."},
 		"cmd/cpupool-webhook": {"internal/cluster/..."},
@@ -300,6 +301,7 @@ func TestForbidden(t *testing.T) {
 		{"internal/node/desired", module + "internal/config", false},
 		{"internal/node/audit", module + "internal/config", true},
 		{"internal/testing/testnode", module + "pkg/cgroup", false},
+		{"internal/testing/nodefixture", module + "internal/node/daemon", true},
 	} {
 		bad, _ := forbidden(c.pkg, []string{c.imp})
 		if got := len(bad) > 0; got != c.want {

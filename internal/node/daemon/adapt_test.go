@@ -8,62 +8,30 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
-	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
-	"github.com/cpupoold/cpupoold/pkg/cri"
-	"github.com/cpupoold/cpupoold/pkg/topology"
 )
-
-// replace gives the node another machine, as after a reboot with fewer CPUs: a new
-// boot, and none of its cgroups.
-func (n *node) replace(cpus int) {
-	n.t.Helper()
-	j := n.journal()
-	j.BootID = "the boot before"
-	if err := undo.Save(filepath.Join(n.dir, "journal.json"), j); err != nil {
-		n.t.Fatal(err)
-	}
-	var err error
-	if n.top, err = topology.Read(sysfs(cpus)); err != nil {
-		n.t.Fatal(err)
-	}
-	n.cpus = newCPUs(n.top)
-	n.tree = testnode.NewCgroups(testnode.CgroupConfig{Possible: cpuset.Range(0, cpus-1), Nodes: cpuset.Range(0, 1)})
-	n.units = testnode.NewUnits(n.tree)
-	n.runtime = testnode.StartRuntime(n.t, testnode.RuntimeConfig{Tree: n.tree.ForRuntime(), Units: n.units})
-	if n.client, err = cri.Dial(n.runtime.Endpoint()); err != nil {
-		n.t.Fatal(err)
-	}
-	n.t.Cleanup(func() { _ = n.client.Close() })
-}
-
-// lenient reads a configuration as the command does: what the machine makes of it
-// is the daemon's business.
-func (n *node) lenient() (*config.Config, error) {
-	return config.Parse([]byte(n.yaml), "config.yaml", config.Overrides{}, nil)
-}
 
 func TestOtherMachineAfterAReboot(t *testing.T) {
 	n := newNode(t)
 	r := n.start()
 	r.quiet()
 	r.stop()
-	n.replace(6) // CPUs 6 and 7 of the guaranteed pool are gone
-	if _, err := n.config(); err == nil {
+	n.ReplaceMachine(6) // CPUs 6 and 7 of the guaranteed pool are gone
+	if _, err := n.Config(); err == nil {
 		t.Fatal("the configuration fits the other machine: the test shows nothing")
 	}
-	c, err := n.lenient()
+	c, err := n.LenientConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
 	start := func() *Loop {
 		t.Helper()
-		o := Options{Config: c, Topology: n.top, Reload: n.lenient, Log: n.logger()}
-		l, err := newLoop(n.host(), o)
+		o := Options{Config: c, Topology: n.Topology, Reload: n.LenientConfig, Log: n.Logger()}
+		l, err := newLoop(n.Host(), o)
 		if err != nil {
 			t.Fatalf("the daemon does not start: %v", err)
 		}
@@ -78,25 +46,25 @@ func TestOtherMachineAfterAReboot(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			l.serve(ctx, Options{Config: c, Reload: n.lenient, Log: n.logger()})
+			l.serve(ctx, Options{Config: c, Reload: n.LenientConfig, Log: n.Logger()})
 		}()
-		id := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
-		n.runsOn(id, "4-5")
-		n.eventually("shown", func() bool { v := l.snapshot.Load(); return v != nil && len(v.Adapted) > 0 })
+		id := n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+		n.AwaitCPUs(id, "4-5")
+		n.Eventually("shown", func() bool { v := l.snapshot.Load(); return v != nil && len(v.Adapted) > 0 })
 		// Another configuration must fit as ever.
-		n.yaml = strings.Replace(poolsYAML, "cpus: 2-3", "cpus: 2-9", 1)
+		n.YAML = strings.Replace(nodefixture.PoolsYAML, "cpus: 2-3", "cpus: 2-9", 1)
 		l.reload()
-		n.eventually("refused", func() bool { return l.snapshot.Load().ConfigStale })
-		n.yaml = poolsYAML
+		n.Eventually("refused", func() bool { return l.snapshot.Load().ConfigStale })
+		n.YAML = nodefixture.PoolsYAML
 		l.reload()
-		n.eventually("adapted again", func() bool { return !l.snapshot.Load().ConfigStale })
+		n.Eventually("adapted again", func() bool { return !l.snapshot.Load().ConfigStale })
 		cancel()
 		<-done
-		if err := n.runtime.StopPod(n.podOf(id)); err != nil {
+		if err := n.Runtime.StopPod(n.PodOf(id)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(n.logged("configuration adapted to this machine")) == 0 {
+	if len(n.Logged("configuration adapted to this machine")) == 0 {
 		t.Error("nothing in the log")
 	}
 }
@@ -106,21 +74,21 @@ func TestOtherMachineAfterAReboot(t *testing.T) {
 // what does not fit, unless it is what is in force, and plan refuses it.
 func TestUnfitAtTheStart(t *testing.T) {
 	n := newNode(t)
-	unfit := strings.Replace(poolsYAML, "cpus: 4-7", "cpus: 4-9", 1)
-	n.yaml = unfit
+	unfit := strings.Replace(nodefixture.PoolsYAML, "cpus: 4-7", "cpus: 4-9", 1)
+	n.YAML = unfit
 	for name, prepare := range map[string]func() error{
 		"no journal":      func() error { return nil },
-		"damaged journal": func() error { return os.WriteFile(filepath.Join(n.dir, "journal.json"), []byte("{"), 0o600) },
+		"damaged journal": func() error { return os.WriteFile(filepath.Join(n.Dir, "journal.json"), []byte("{"), 0o600) },
 	} {
 		if err := prepare(); err != nil {
 			t.Fatal(err)
 		}
-		c, err := n.lenient()
+		c, err := n.LenientConfig()
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := Options{Config: c, Topology: n.top, Reload: n.lenient, Log: n.logger()}
-		l, err := newLoop(n.host(), o)
+		o := Options{Config: c, Topology: n.Topology, Reload: n.LenientConfig, Log: n.Logger()}
+		l, err := newLoop(n.Host(), o)
 		if err != nil {
 			t.Fatalf("%s: the daemon does not start: %v", name, err)
 		}
@@ -128,28 +96,28 @@ func TestUnfitAtTheStart(t *testing.T) {
 			t.Errorf("%s: guaranteed pool = %s, adaptions %q; want 4-7 and why", name, got, l.settings.Adapted)
 		}
 		r := n.serve(l, o)
-		excl := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
-		n.runsOn(excl, "4-5")
-		n.yaml = strings.Replace(unfit, "cpus: 2-3", "cpus: 2-9", 1)
+		excl := n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+		n.AwaitCPUs(excl, "4-5")
+		n.YAML = strings.Replace(unfit, "cpus: 2-3", "cpus: 2-9", 1)
 		l.reload()
-		n.eventually("refused", func() bool { return l.snapshot.Load().ConfigStale })
-		n.yaml = unfit
+		n.Eventually("refused", func() bool { return l.snapshot.Load().ConfigStale })
+		n.YAML = unfit
 		l.reload()
-		n.eventually("adapted again", func() bool { v := l.snapshot.Load(); return !v.ConfigStale && len(v.Adapted) > 0 })
+		n.Eventually("adapted again", func() bool { v := l.snapshot.Load(); return !v.ConfigStale && len(v.Adapted) > 0 })
 		r.stop()
-		if a := n.journal().Accepted; a != nil {
+		if a := n.Journal().Accepted; a != nil {
 			t.Errorf("%s: the journal takes it for accepted: %+v", name, a)
 		}
 		var s desired.Settings
-		if err := s.Change(c, n.top, n.journal().Accepted); err == nil || !strings.Contains(err.Error(), "guaranteed.cpus") {
+		if err := s.Change(c, n.Topology, n.Journal().Accepted); err == nil || !strings.Contains(err.Error(), "guaranteed.cpus") {
 			t.Errorf("%s: plan's error = %v; want one about guaranteed.cpus", name, err)
 		}
-		if err := n.runtime.StopPod(n.podOf(excl)); err != nil {
+		if err := n.Runtime.StopPod(n.PodOf(excl)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	const loud = "configuration does not fit this machine, and is not known to have fitted another; what of it can be had is in force"
-	if got := len(n.logged(loud)); got != 2 {
+	if got := len(n.Logged(loud)); got != 2 {
 		t.Errorf("%d errors in the log; want 2", got)
 	}
 }
@@ -158,14 +126,14 @@ func TestUnfitAtTheStart(t *testing.T) {
 func TestQuotaComesBack(t *testing.T) {
 	n := newNode(t)
 	r := n.start()
-	id := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
-	n.runsOn(id, "4-5")
-	n.eventually("no quota", func() bool { return n.state(id).Quota == -1 })
+	id := n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.AwaitCPUs(id, "4-5")
+	n.Eventually("no quota", func() bool { return n.State(id).Quota == -1 })
 	r.quiet()
-	n.yaml = strings.Replace(poolsYAML, "  cpus: 4-7", "  cpus: none", 1)
+	n.YAML = strings.Replace(nodefixture.PoolsYAML, "  cpus: 4-7", "  cpus: none", 1)
 	r.loop.reload()
-	n.runsOn(id, "2-3")
-	n.eventually("quota again", func() bool { st := n.state(id); return st.Quota > 0 && st.Quota/st.Period == 2 })
+	n.AwaitCPUs(id, "2-3")
+	n.Eventually("quota again", func() bool { st := n.State(id); return st.Quota > 0 && st.Quota/st.Period == 2 })
 	r.quiet()
 }
 
@@ -174,29 +142,29 @@ func TestQuotaComesBack(t *testing.T) {
 func TestMemoryIsBound(t *testing.T) {
 	n := newNode(t)
 	r := n.start()
-	id := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
-	n.runsOn(id, "4-5")
+	id := n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.AwaitCPUs(id, "4-5")
 	r.quiet()
-	if got := n.state(id).Mems; !got.IsEmpty() {
+	if got := n.State(id).Mems; !got.IsEmpty() {
 		t.Errorf("memory is bound to nodes %s without being asked for", got)
 	}
-	n.yaml = strings.Replace(poolsYAML, "  cpus: 4-7", "  cpus: 4-7\n  memory: bind", 1)
+	n.YAML = strings.Replace(nodefixture.PoolsYAML, "  cpus: 4-7", "  cpus: 4-7\n  memory: bind", 1)
 	r.loop.reload()
-	n.eventually("memory bound", func() bool { return n.state(id).Mems.String() == "1" })
+	n.Eventually("memory bound", func() bool { return n.State(id).Mems.String() == "1" })
 	r.quiet()
 	r.stop()
-	before := len(n.tree.Writes())
+	before := len(n.Tree.Writes())
 	r = n.start()
 	r.quiet()
 	r.stop()
-	if writes := n.tree.Writes()[before:]; len(writes) != 0 {
+	if writes := n.Tree.Writes()[before:]; len(writes) != 0 {
 		t.Errorf("a restart wrote %v", writes)
 	}
-	h := n.host()
-	if _, err := restore.HostRestore(&h, t.Context(), n.journal()); err != nil {
+	h := n.Host()
+	if _, err := restore.HostRestore(&h, t.Context(), n.Journal()); err != nil {
 		t.Fatal(err)
 	}
-	if got := n.state(id).Mems; !got.IsEmpty() && !got.Equal(h.Nodes) {
+	if got := n.State(id).Mems; !got.IsEmpty() && !got.Equal(h.Nodes) {
 		t.Errorf("memory is bound to nodes %s after restore", got)
 	}
 }

@@ -12,19 +12,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // told is what a container finds in its file, nil without one.
 func (n *node) told(uid, container string) map[string]any {
-	b, err := os.ReadFile(filepath.Join(n.dir, "run/containers", uid, container+".json"))
+	b, err := os.ReadFile(filepath.Join(n.Dir, "run/containers", uid, container+".json"))
 	if err != nil {
 		return nil
 	}
 	var got map[string]any
 	if err := json.Unmarshal(b, &got); err != nil {
-		n.t.Errorf("file of %s/%s: %v", uid, container, err)
+		n.T.Errorf("file of %s/%s: %v", uid, container, err)
 	}
 	return got
 }
@@ -32,21 +33,21 @@ func (n *node) told(uid, container string) map[string]any {
 func TestApplicationLearnsItsCPUs(t *testing.T) {
 	n := newNode(t)
 	r := n.start()
-	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-	pod := n.pod("e", "default", "guaranteed", 2, nil)
-	excl := n.container(pod, "app", whole(2))
-	n.runsOn(shared, "2-3")
-	n.runsOn(excl, "4-5")
+	shared := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	pod := n.RunPod("e", "default", "guaranteed", 2, nil)
+	excl := n.RunContainer(pod, "app", nodefixture.WholeCPUs(2))
+	n.AwaitCPUs(shared, "2-3")
+	n.AwaitCPUs(excl, "4-5")
 	want := map[string]any{"pod": "default/e", "container": "app", "pool": "guaranteed", "cpus": "4-5", "exclusive": true, "nodes": "1", "sharedCPUs": "2-3"}
-	n.eventually("file", func() bool { return cmp.Equal(want, n.told("e", "app")) })
-	n.eventually("file of a shared container", func() bool { return n.told("s", "app")["cpus"] == "2-3" })
-	n.yaml = strings.Replace(poolsYAML, "cpus: 2-3", `cpus: "3"`, 1)
+	n.Eventually("file", func() bool { return cmp.Equal(want, n.told("e", "app")) })
+	n.Eventually("file of a shared container", func() bool { return n.told("s", "app")["cpus"] == "2-3" })
+	n.YAML = strings.Replace(nodefixture.PoolsYAML, "cpus: 2-3", `cpus: "3"`, 1)
 	r.loop.reload()
-	n.eventually("file after a reload", func() bool {
+	n.Eventually("file after a reload", func() bool {
 		return n.told("s", "app")["cpus"] == "3" && n.told("e", "app")["sharedCPUs"] == "3"
 	})
 	// A restart of container or daemon does not take the file away.
-	if err := n.runtime.StopContainer(excl); err != nil {
+	if err := n.Runtime.StopContainer(excl); err != nil {
 		t.Fatal(err)
 	}
 	r.quiet()
@@ -57,26 +58,26 @@ func TestApplicationLearnsItsCPUs(t *testing.T) {
 	if d := cmp.Diff(want, n.told("e", "app")); d != "" {
 		t.Errorf("file (-want +got):\n%s", d)
 	}
-	if err := n.runtime.StopPod(pod); err != nil {
+	if err := n.Runtime.StopPod(pod); err != nil {
 		t.Fatal(err)
 	}
-	n.eventually("file gone with the pod", func() bool { return n.told("e", "app") == nil })
+	n.Eventually("file gone with the pod", func() bool { return n.told("e", "app") == nil })
 	if n.told("s", "app") == nil {
 		t.Error("another pod's file is gone too")
 	}
 	// A pod that ends while no daemon runs leaves nothing behind.
 	r.stop()
-	if err := n.runtime.StopPod(n.podOf(shared)); err != nil {
+	if err := n.Runtime.StopPod(n.PodOf(shared)); err != nil {
 		t.Fatal(err)
 	}
 	n.start()
-	n.eventually("file gone with the last pod", func() bool { return n.told("s", "app") == nil })
+	n.Eventually("file gone with the last pod", func() bool { return n.told("s", "app") == nil })
 }
 
 // TestBadNamesAreForgotten with their containers: a name that comes again is said again.
 func TestBadNamesAreForgotten(t *testing.T) {
 	n := newNode(t)
-	l, err := newLoop(n.host(), n.options())
+	l, err := newLoop(n.Host(), n.options())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +90,7 @@ func TestBadNamesAreForgotten(t *testing.T) {
 			t.Errorf("%d bad names; want %d", got, want)
 		}
 	}
-	if said := n.logged("application is not told its CPUs"); len(said) != 2 {
+	if said := n.Logged("application is not told its CPUs"); len(said) != 2 {
 		t.Errorf("said %d times; want once for each time it came", len(said))
 	}
 }
@@ -97,23 +98,23 @@ func TestBadNamesAreForgotten(t *testing.T) {
 // TestApplicationFilesThatCannotBeWritten hold up nobody.
 func TestApplicationFilesThatCannotBeWritten(t *testing.T) {
 	n := newNode(t)
-	if err := os.MkdirAll(filepath.Join(n.dir, "run"), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(n.Dir, "run"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	blocked := filepath.Join(n.dir, "run/containers")
+	blocked := filepath.Join(n.Dir, "run/containers")
 	if err := os.Symlink("/dev/null", blocked); err != nil {
 		t.Fatal(err)
 	}
 	r := n.start()
-	n.runsOn(n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2)), "4-5")
+	n.AwaitCPUs(n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2)), "4-5")
 	r.quiet()
-	n.eventually("said so", func() bool { return len(n.logged("files that tell applications their CPUs")) > 0 })
+	n.Eventually("said so", func() bool { return len(n.Logged("files that tell applications their CPUs")) > 0 })
 }
 
 // TestReadyWhenTold: who starts after the daemon finds its file.
 func TestReadyWhenTold(t *testing.T) {
 	n := newNode(t)
-	n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	r := n.start()
 	r.view("ready", func(v *telemetry.View) bool { return v.Ready })
 	if got := n.told("e", "app")["cpus"]; got != "4-5" {
@@ -124,8 +125,8 @@ func TestReadyWhenTold(t *testing.T) {
 // TestReadyInSpiteOfFiles that take for ever: who waits for the daemon is started without.
 func TestReadyInSpiteOfFiles(t *testing.T) {
 	n := newNode(t)
-	n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
-	dir := filepath.Join(n.dir, "run/containers/e")
+	n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	dir := filepath.Join(n.Dir, "run/containers/e")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +143,7 @@ func TestReadyInSpiteOfFiles(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	n.eventually("the file", func() bool {
+	n.Eventually("the file", func() bool {
 		info, err := os.Lstat(fifo) // to read it would be to wait for a writer
 		return err == nil && info.Mode().IsRegular() && n.told("e", "app")["cpus"] == "4-5"
 	})

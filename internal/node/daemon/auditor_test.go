@@ -15,6 +15,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/audit"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
@@ -22,12 +23,12 @@ import (
 // TestOwnership: whose CPUs are whose is the same to the daemon and to who asks without
 // one.
 func TestOwnership(t *testing.T) {
-	n := newHostNode(t, hostPart)
-	du := n.container(n.pod("g", "default", "guaranteed", 2, nil), "du", whole(2))
-	web := n.container(n.pod("s", "default", "burstable", 0, nil), "web", cri.Resources{Shares: 512})
+	n := newHostNode(t, nodefixture.HostSlicesYAML)
+	du := n.RunContainer(n.RunPod("g", "default", "guaranteed", 2, nil), "du", nodefixture.WholeCPUs(2))
+	web := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "web", cri.Resources{Shares: 512})
 	r := n.start()
-	n.runsOn(du, "4-5")
-	n.runsOn(web, "2-3")
+	n.AwaitCPUs(du, "4-5")
+	n.AwaitCPUs(web, "2-3")
 	r.quiet()
 	got := r.loop.auditor.scene.Load()
 	if got.interval != 5*time.Minute {
@@ -62,9 +63,9 @@ func TestOwnership(t *testing.T) {
 	if d := cmp.Diff(got.ownership, n.preview().Ownership, byName); d != "" {
 		t.Errorf("without a daemon (-with +without):\n%s", d)
 	}
-	n.yaml = poolsYAML + hostPart + "audit: {interval: \"off\"}\n"
+	n.YAML = nodefixture.PoolsYAML + nodefixture.HostSlicesYAML + "audit: {interval: \"off\"}\n"
 	r.loop.reload()
-	n.eventually("the audit is off", func() bool { return r.loop.auditor.scene.Load().interval == 0 })
+	n.Eventually("the audit is off", func() bool { return r.loop.auditor.scene.Load().interval == 0 })
 }
 
 // eyes see the same task at each look, running on CPU 4.

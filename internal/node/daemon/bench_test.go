@@ -8,6 +8,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode/cputime"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -72,14 +73,14 @@ func atRest(b *testing.B) *running {
 		pod, res := "", cri.Resources{Shares: 102}
 		switch {
 		case i < 2:
-			pod, res = n.pod(uid, "default", "guaranteed", 2, nil), whole(1)
+			pod, res = n.RunPod(uid, "default", "guaranteed", 2, nil), nodefixture.WholeCPUs(1)
 		case i%5 == 0:
-			pod = n.pod(uid, "kube-system", "burstable", 0, management(map[string]int{"a": 512, "b": 100}))
+			pod = n.RunPod(uid, "kube-system", "burstable", 0, nodefixture.Management(map[string]int{"a": 512, "b": 100}))
 		default:
-			pod = n.pod(uid, "default", "burstable", 0, nil)
+			pod = n.RunPod(uid, "default", "burstable", 0, nil)
 		}
-		n.container(pod, "a", res)
-		n.container(pod, "b", res)
+		n.RunContainer(pod, "a", res)
+		n.RunContainer(pod, "b", res)
 	}
 	r := n.start()
 	r.quiet()
@@ -92,16 +93,16 @@ func atRest(b *testing.B) *running {
 		l.cache.MoveThreads = nil
 	})
 	n.forget()
-	n.runtime.Forget()
+	n.Runtime.Forget()
 	return r
 }
 
 // rested says that the lists were those of all containers until the end.
 func (r *running) rested() {
-	r.t.Helper()
+	r.T.Helper()
 	r.inspect(func(l *Loop) {
 		if p, c := l.inventory.Len(); l.status.runtimeErr != nil || l.status.incomplete > 0 || p != 125 || c != 250 {
-			r.t.Errorf("%d pods, %d containers, %d incomplete lists, %v", p, c, l.status.incomplete, l.status.runtimeErr)
+			r.T.Errorf("%d pods, %d containers, %d incomplete lists, %v", p, c, l.status.incomplete, l.status.runtimeErr)
 		}
 	})
 }
@@ -140,16 +141,16 @@ func (resync) concern(*Loop) scope { return scopeNone }
 // crowd fills a node with containers that share their CPUs, two to a pod, and returns their ids.
 func (n *node) crowd(containers int) (ids []string) {
 	for i := range containers / 2 {
-		pod := n.pod(fmt.Sprintf("pod-%d", i), "default", "burstable", 0, nil)
-		ids = append(ids, n.container(pod, "a", cri.Resources{Shares: 102}), n.container(pod, "b", cri.Resources{Shares: 102}))
+		pod := n.RunPod(fmt.Sprintf("pod-%d", i), "default", "burstable", 0, nil)
+		ids = append(ids, n.RunContainer(pod, "a", cri.Resources{Shares: 102}), n.RunContainer(pod, "b", cri.Resources{Shares: 102}))
 	}
 	return ids
 }
 
 // forget drops what the node remembers for tests: growing it takes longer than an answer.
 func (n *node) forget() {
-	n.logs.reset()
-	n.tree.Forget()
+	n.Logs.Reset()
+	n.Tree.Forget()
 }
 
 // crowds are the numbers of containers with which events are measured that do not concern them.
@@ -177,7 +178,7 @@ func BenchmarkCreate(b *testing.B) {
 				r.loop.box.Post(nriChanged{state: nri.Connected})
 				qos, res := "burstable", cri.Resources{Shares: 512}
 				if pool == "own" {
-					qos, res = "guaranteed", whole(2)
+					qos, res = "guaranteed", nodefixture.WholeCPUs(2)
 				}
 				var took []time.Duration
 				for i := 0; b.Loop(); i++ {
@@ -213,21 +214,21 @@ func BenchmarkRepair(b *testing.B) {
 			r.quiet()
 			r.rests()
 			repaired := make(chan time.Time, 16)
-			n.tree.Intercept(func(w testnode.CgroupWrite) error {
+			n.Tree.Intercept(func(w testnode.CgroupWrite) error {
 				if w.Value != "0" {
 					repaired <- time.Now()
 				}
 				return nil
 			})
-			defer n.tree.Intercept(nil)
+			defer n.Tree.Intercept(nil)
 			var took []time.Duration
 			for i := 0; b.Loop(); i++ {
 				if i%len(ids) == 0 { // else it would leave what is contested alone
 					r.inspect(func(l *Loop) { clear(l.backoffs.Contests) })
 				}
-				at := n.runtime.Cgroup(ids[i%len(ids)]) + "/cpuset.cpus"
+				at := n.Runtime.Cgroup(ids[i%len(ids)]) + "/cpuset.cpus"
 				began := time.Now()
-				if err := n.tree.Write(at, "0"); err != nil {
+				if err := n.Tree.Write(at, "0"); err != nil {
 					b.Fatal(err)
 				}
 				took = append(took, (<-repaired).Sub(began))
@@ -241,7 +242,7 @@ func BenchmarkRepair(b *testing.B) {
 
 // rests waits until nothing is under way, and no whole pass due.
 func (r *running) rests() {
-	r.eventually("nothing is due", func() bool {
+	r.Eventually("nothing is due", func() bool {
 		is := make(resting)
 		r.loop.box.Post(is)
 		due, idle := <-is, <-is

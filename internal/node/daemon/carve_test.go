@@ -11,94 +11,62 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/recovery"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// carvedYAML has no guaranteed pool of its own.
-const carvedYAML = `apiVersion: config.cpupoold.io/v1alpha1
-kind: CPUPoolConfiguration
-partitions:
-- type: management
-  cpus: 0-1
-  namespaces: [kube-system]
-shared:
-  cpus: 2-7
-guaranteed:
-  from: shared
-  floor: 2
-resyncPeriod: 10m
-weightFormula: quadratic
-`
-
-// checkAll holds the kernel's word against the daemon's: exclusive are the CPUs
-// that somebody was assigned.
-func (n *node) checkAll() {
-	n.t.Helper()
-	assigned := make(map[string]bool)
-	for _, a := range n.journal().Assignments {
-		assigned[a.CPUs.String()] = true
-	}
-	claims := n.claims(cpuset.Set{})
-	for i := range claims {
-		claims[i].Exclusive = assigned[claims[i].CPUs.String()]
-	}
-	for _, err := range cpuset.CheckClaims(claims) {
-		n.t.Errorf("%v\n%s", err, n.dump())
-	}
-}
-
 func TestSharedGivesWayAndComesBack(t *testing.T) {
 	n := newNode(t)
-	n.yaml = carvedYAML
+	n.YAML = nodefixture.CarvedYAML
 	r := n.start()
-	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-	n.runsOn(shared, "2-7")
-	pod := n.pod("e", "default", "guaranteed", 2, nil)
-	excl := n.container(pod, "app", whole(2))
-	n.eventually("exclusive CPUs", func() bool { return n.state(excl).Effective.Len() == 2 })
+	shared := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	n.AwaitCPUs(shared, "2-7")
+	pod := n.RunPod("e", "default", "guaranteed", 2, nil)
+	excl := n.RunContainer(pod, "app", nodefixture.WholeCPUs(2))
+	n.Eventually("exclusive CPUs", func() bool { return n.State(excl).Effective.Len() == 2 })
 	r.quiet()
-	mine, rest := n.state(excl).Effective, cpuset.Range(2, 7)
-	n.runsOn(shared, rest.Difference(mine).String())
-	n.runsOn(pod, rest.Difference(mine).String())
-	n.checkAll()
-	if err := n.runtime.StopPod(pod); err != nil {
+	mine, rest := n.State(excl).Effective, cpuset.Range(2, 7)
+	n.AwaitCPUs(shared, rest.Difference(mine).String())
+	n.AwaitCPUs(pod, rest.Difference(mine).String())
+	n.CheckAssigned()
+	if err := n.Runtime.StopPod(pod); err != nil {
 		t.Fatal(err)
 	}
-	n.runsOn(shared, "2-7")
+	n.AwaitCPUs(shared, "2-7")
 }
 
 // TestRestartMovesNobodyThatIsCarved: exclusive and shared containers lie in one
 // pool, and a daemon that starts tells them apart.
 func TestRestartMovesNobodyThatIsCarved(t *testing.T) {
 	n := newNode(t)
-	n.yaml = carvedYAML
+	n.YAML = nodefixture.CarvedYAML
 	r := n.start()
-	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-	first := n.container(n.pod("e1", "default", "guaranteed", 1, nil), "app", whole(1))
-	n.eventually("first placed", func() bool { return n.state(first).Effective.Len() == 1 })
-	second := n.container(n.pod("e2", "default", "guaranteed", 2, nil), "app", whole(2))
-	n.eventually("second placed", func() bool { return n.state(second).Effective.Len() == 2 })
+	shared := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	first := n.RunContainer(n.RunPod("e1", "default", "guaranteed", 1, nil), "app", nodefixture.WholeCPUs(1))
+	n.Eventually("first placed", func() bool { return n.State(first).Effective.Len() == 1 })
+	second := n.RunContainer(n.RunPod("e2", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.Eventually("second placed", func() bool { return n.State(second).Effective.Len() == 2 })
 	// 3 of 6 CPUs are left for the shared pool, and this one wants 3: refused, and
 	// its set has as many CPUs as it asks for.
-	refused := n.container(n.pod("e3", "default", "guaranteed", 3, nil), "app", whole(3))
-	n.eventually("third in the shared pool", func() bool { return n.state(refused).Effective.Equal(n.state(shared).Effective) })
+	refused := n.RunContainer(n.RunPod("e3", "default", "guaranteed", 3, nil), "app", nodefixture.WholeCPUs(3))
+	n.Eventually("third in the shared pool", func() bool { return n.State(refused).Effective.Equal(n.State(shared).Effective) })
 	r.quiet()
 	r.stop()
 	for name, damage := range map[string]func() error{
 		"journal kept": func() error { return nil },
-		"journal lost": func() error { return os.RemoveAll(filepath.Join(n.dir, "journal.json")) },
+		"journal lost": func() error { return os.RemoveAll(filepath.Join(n.Dir, "journal.json")) },
 	} {
 		if err := damage(); err != nil {
 			t.Fatal(err)
 		}
-		before := len(n.tree.Writes())
+		before := len(n.Tree.Writes())
 		r := n.start()
 		r.quiet()
 		r.stop()
-		if writes := n.tree.Writes()[before:]; len(writes) != 0 {
+		if writes := n.Tree.Writes()[before:]; len(writes) != 0 {
 			t.Errorf("%s: a restart with nothing to do wrote %v", name, writes)
 		}
 	}
@@ -107,12 +75,12 @@ func TestRestartMovesNobodyThatIsCarved(t *testing.T) {
 // TestLateContainersKeepTheirCPUs: a container that cannot be described at first is
 // not moved when it can be.
 func TestLateContainersKeepTheirCPUs(t *testing.T) {
-	for name, yaml := range map[string]string{"fixed": poolsYAML, "carved": carvedYAML} {
+	for name, yaml := range map[string]string{"fixed": nodefixture.PoolsYAML, "carved": nodefixture.CarvedYAML} {
 		t.Run(name, func(t *testing.T) {
 			m := inventory.New(cgroup.DriverSystemd)
 			slice := "kubepods-podu.slice"
 			m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}})
-			c := cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running, CgroupsPath: slice + ":cri-containerd:c", Requested: whole(2)}
+			c := cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running, CgroupsPath: slice + ":cri-containerd:c", Requested: nodefixture.WholeCPUs(2)}
 			m.PutContainer(inventory.ContainerStatus{Container: c, Partial: os.ErrDeadlineExceeded})
 			m.Unconsidered()
 			m.Started = time.Now()
@@ -125,7 +93,7 @@ func TestLateContainersKeepTheirCPUs(t *testing.T) {
 				return st, nil
 			}
 			n := newNode(t)
-			n.yaml = yaml
+			n.YAML = yaml
 			var s desired.Settings
 			o := n.options()
 			if err := s.Change(o.Config, o.Topology, nil); err != nil {
@@ -204,7 +172,7 @@ func TestRecoveryTellsSharedFromExclusive(t *testing.T) {
 					CgroupsPath: "kubepods-besteffort-podv.slice:cri-containerd:d", Requested: cri.Resources{Shares: 2}}})
 			}
 			m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running,
-				CgroupsPath: slice + ":cri-containerd:c", Requested: whole(tc.asks), Recorded: cri.Resources{CPUs: tc.recorded}}})
+				CgroupsPath: slice + ":cri-containerd:c", Requested: nodefixture.WholeCPUs(tc.asks), Recorded: cri.Resources{CPUs: tc.recorded}}})
 			read := func(p cgroup.Path) (cgroup.State, error) {
 				text := tc.other
 				switch {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -70,14 +71,14 @@ func (r *running) causes(before map[telemetry.Drift]uint64) map[telemetry.Drift]
 // provoke makes a drift and waits until it is counted. One of a weight that comes while
 // a seal is under way is repaired with it and not counted: it is made again.
 func (r *running) provoke(write func() error, property string, right telemetry.Cause) (was telemetry.Cause) {
-	r.t.Helper()
+	r.T.Helper()
 	r.loop.box.Post(noReload{})
 	before := r.loop.snapshot.Load().Drifts
 	var made time.Time
 	r.view("drift of "+property+" counted", func(*telemetry.View) bool {
 		if time.Since(made) > time.Second {
 			if err := write(); err != nil {
-				r.t.Fatal(err)
+				r.T.Fatal(err)
 			}
 			made = time.Now()
 		}
@@ -90,7 +91,7 @@ func (r *running) provoke(write func() error, property string, right telemetry.C
 		return false
 	})
 	if was != right && was != telemetry.CauseUnknown {
-		r.t.Errorf("a write by %s is put down to %s", right, was)
+		r.T.Errorf("a write by %s is put down to %s", right, was)
 	}
 	return was
 }
@@ -100,22 +101,22 @@ const repetitions = 20
 // TestCausesToldApart provokes each cause many times: it is told right, or as unknown.
 func TestCausesToldApart(t *testing.T) {
 	n := newNodeOn(t, testnode.CgroupConfig{ClearPopulated: true})
-	n.yaml = strings.Replace(n.yaml, "resyncPeriod: 10m", "resyncPeriod: 1h", 1)
+	n.YAML = strings.Replace(n.YAML, "resyncPeriod: 10m", "resyncPeriod: 1h", 1)
 	r := n.start()
-	id := n.container(n.pod("a", "kube-system", "burstable", 0, management(map[string]int{"a": 512})), "a", whole(1))
-	n.runsOn(id, "0-1")
+	id := n.RunContainer(n.RunPod("a", "kube-system", "burstable", 0, nodefixture.Management(map[string]int{"a": 512})), "a", nodefixture.WholeCPUs(1))
+	n.AwaitCPUs(id, "0-1")
 	r.settled()
-	scope := n.runtime.Cgroup(id)
+	scope := n.Runtime.Cgroup(id)
 	slice := path.Dir(scope)
 	kubelets := "100"
-	for _, o := range n.journal().Originals {
+	for _, o := range n.Journal().Originals {
 		if string(o.Path) == slice && o.File == cgroup.FileWeight {
 			kubelets = o.Value
 		}
 	}
 	set := func(unit, property, value string) func() error {
 		return func() error {
-			return n.units.SetProperties(context.Background(), unit, []cgroup.Property{{Name: property, Value: value}})
+			return n.Units.SetProperties(context.Background(), unit, []cgroup.Property{{Name: property, Value: value}})
 		}
 	}
 	right := make(map[telemetry.Cause]int)
@@ -125,10 +126,10 @@ func TestCausesToldApart(t *testing.T) {
 			property string
 			write    func() error
 		}{
-			{telemetry.CauseUnknown, cgroup.FileCPUs, func() error { return n.tree.Write(scope+"/"+cgroup.FileCPUs, fmt.Sprint(2+i%6)) }},
+			{telemetry.CauseUnknown, cgroup.FileCPUs, func() error { return n.Tree.Write(scope+"/"+cgroup.FileCPUs, fmt.Sprint(2+i%6)) }},
 			{telemetry.CauseUnknown, cgroup.FileWeight, set(path.Base(scope), cgroup.UnitWeight, fmt.Sprint(1000+i))},
 			{telemetry.CauseUnknown, cgroup.FileWeight, set(path.Base(slice), cgroup.UnitWeight, fmt.Sprint(1000+i))},
-			{telemetry.CauseRuntime, cgroup.FileCPUs, func() error { return n.client.UpdateCPUs(t.Context(), id, cpuset.Of(2+i%6)) }},
+			{telemetry.CauseRuntime, cgroup.FileCPUs, func() error { return n.Client.UpdateCPUs(t.Context(), id, cpuset.Of(2+i%6)) }},
 			{telemetry.CauseKubelet, cgroup.FileWeight, set(path.Base(slice), cgroup.UnitWeight, kubelets)},
 		} {
 			// What is written while a seal is under way is repaired with it, and not counted.
@@ -138,7 +139,7 @@ func TestCausesToldApart(t *testing.T) {
 			if got := r.provoke(c.write, c.property, c.cause); got == c.cause {
 				right[got]++
 			}
-			n.has(scope, cgroup.FileCPUs, "0-1")
+			n.AwaitFile(scope, cgroup.FileCPUs, "0-1")
 		}
 	}
 	t.Logf("told right: %v", right)
@@ -153,19 +154,19 @@ func TestCausesToldApart(t *testing.T) {
 // to, a reload takes it away.
 func TestReloadTold(t *testing.T) {
 	n := newNodeOn(t, testnode.CgroupConfig{ClearPopulated: true})
-	n.yaml = strings.Replace(n.yaml, "resyncPeriod: 10m", "resyncPeriod: 1h", 1)
+	n.YAML = strings.Replace(n.YAML, "resyncPeriod: 10m", "resyncPeriod: 1h", 1)
 	r := n.start()
 	r.settled()
-	n.runtime.Fail("UpdateContainerResources", errors.New("no"))
-	id := n.container(n.pod("a", "default", "burstable", 0, nil), "a", whole(0))
-	n.runsOn(id, "2-3")
+	n.Runtime.Fail("UpdateContainerResources", errors.New("no"))
+	id := n.RunContainer(n.RunPod("a", "default", "burstable", 0, nil), "a", nodefixture.WholeCPUs(0))
+	n.AwaitCPUs(id, "2-3")
 	right := 0
 	for range repetitions {
-		reload := func() error { n.units.Reload(); return nil }
+		reload := func() error { n.Units.Reload(); return nil }
 		if r.provoke(reload, cgroup.FileCPUs, telemetry.CauseSystemd) == telemetry.CauseSystemd {
 			right++
 		}
-		n.runsOn(id, "2-3")
+		n.AwaitCPUs(id, "2-3")
 	}
 	if right == 0 {
 		t.Error("a reload is never recognised")

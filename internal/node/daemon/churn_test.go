@@ -15,6 +15,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/node/actor"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
@@ -87,15 +88,15 @@ func TestChurn(t *testing.T) {
 
 // grown fails the test where more is held, or a pass costs more, than after the first tenth.
 func (r *churning) grown(first, now *tenth) {
-	r.t.Helper()
+	r.T.Helper()
 	if now.heap > first.heap+heapSlack {
-		r.t.Errorf("%d bytes after the first tenth, %d now", first.heap, now.heap)
+		r.T.Errorf("%d bytes after the first tenth, %d now", first.heap, now.heap)
 	}
 	if now.pass > first.pass*1.1 {
-		r.t.Errorf("%v allocations in a pass after the first tenth, %v now", first.pass, now.pass)
+		r.T.Errorf("%v allocations in a pass after the first tenth, %v now", first.pass, now.pass)
 	}
 	if now.watches != first.watches {
-		r.t.Errorf("%d watches after the first tenth, %d now", first.watches, now.watches)
+		r.T.Errorf("%d watches after the first tenth, %d now", first.watches, now.watches)
 	}
 }
 
@@ -140,9 +141,9 @@ func (s *sample) add(r *churning, name string, containers int) {
 func newChurnNode(t *testing.T) *churning {
 	t.Helper()
 	n := newNRINode(t)
-	n.dir = fastDir(t)
+	n.Dir = fastDir(t)
 	for i := range 8 {
-		n.container(n.pod(fmt.Sprintf("stays-%d", i), "default", "burstable", 0, nil), "app", cri.Resources{Shares: 102})
+		n.RunContainer(n.RunPod(fmt.Sprintf("stays-%d", i), "default", "burstable", 0, nil), "app", cri.Resources{Shares: 102})
 	}
 	r := n.start()
 	r.connected()
@@ -162,13 +163,13 @@ func (filled) apply(l *Loop) {
 
 // tenth has containers come and go, and looks at what is left when nothing is under way.
 func (r *churning) tenth(i, containers int, first *held) tenth {
-	r.t.Helper()
+	r.T.Helper()
 	var cost sample
 	cost.add(r, fmt.Sprint(i), containers)
 	r.loop.box.Post(resync{})
 	r.loop.box.Post(filled{})
 	r.quiet()
-	r.check()
+	r.CheckClaims()
 	r.forget()
 	slices.Sort(cost.took)
 	return tenth{held: r.held(first), p50: at(cost.took, 50), p99: at(cost.took, 99), allocs: cost.allocs / uint64(containers), pass: r.passAllocs()}
@@ -177,7 +178,7 @@ func (r *churning) tenth(i, containers int, first *held) tenth {
 // churn has so many containers come and go, each in a pod of its own, and returns how long
 // each was being made.
 func (r *churning) churn(round string, containers int) []time.Duration {
-	r.t.Helper()
+	r.T.Helper()
 	took := make([][]time.Duration, churners)
 	var all sync.WaitGroup
 	var made atomic.Int64
@@ -186,7 +187,7 @@ func (r *churning) churn(round string, containers int) []time.Duration {
 			for i := w; i < containers; i += churners {
 				t, err := r.comeAndGo(w, fmt.Sprintf("churn-%s-%d", round, i))
 				if err != nil {
-					r.t.Error(err)
+					r.T.Error(err)
 					return
 				}
 				took[w] = append(took[w], t)
@@ -207,20 +208,20 @@ func (r *churning) comeAndGo(churner int, name string) (time.Duration, error) {
 	res := cri.Resources{Shares: 512}
 	switch {
 	case churner < owning:
-		spec.QoS, spec.Resources, res = "guaranteed", whole(1), whole(1)
+		spec.QoS, spec.Resources, res = "guaranteed", nodefixture.WholeCPUs(1), nodefixture.WholeCPUs(1)
 	case churner%3 == 0:
-		spec.Namespace, spec.Annotations = "kube-system", management(map[string]int{"app": 512})
+		spec.Namespace, spec.Annotations = "kube-system", nodefixture.Management(map[string]int{"app": 512})
 	case churner%3 == 1:
 		spec.QoS, res.Shares = "besteffort", 2
 	}
-	pod, err := r.runtime.RunPod(spec)
+	pod, err := r.Runtime.RunPod(spec)
 	if err != nil {
 		return 0, err
 	}
 	id, took, err := r.begun(pod, res)
 	for _, do := range []func() error{
-		func() error { return r.runtime.StopContainer(id) }, func() error { return r.runtime.RemoveContainer(id) },
-		func() error { return r.runtime.StopPod(pod) }, func() error { return r.runtime.RemovePod(pod) },
+		func() error { return r.Runtime.StopContainer(id) }, func() error { return r.Runtime.RemoveContainer(id) },
+		func() error { return r.Runtime.StopPod(pod) }, func() error { return r.Runtime.RemovePod(pod) },
 	} {
 		if err == nil {
 			err = do()
@@ -235,12 +236,12 @@ func (r *churning) comeAndGo(churner int, name string) (time.Duration, error) {
 func (r *churning) begun(pod string, res cri.Resources) (id string, took time.Duration, err error) {
 	began := time.Now()
 	for attempt := uint32(0); ; attempt++ {
-		id, err = r.runtime.CreateContainer(pod, testnode.ContainerSpec{Name: "app", Attempt: attempt, Resources: res})
+		id, err = r.Runtime.CreateContainer(pod, testnode.ContainerSpec{Name: "app", Attempt: attempt, Resources: res})
 		took = time.Since(began)
 		if err == nil {
-			err = r.runtime.StartContainer(id)
+			err = r.Runtime.StartContainer(id)
 		}
-		if err == nil || !strings.Contains(err.Error(), ": NRI: ") || took > patience {
+		if err == nil || !strings.Contains(err.Error(), ": NRI: ") || took > nodefixture.Patience {
 			return id, took, err
 		}
 		r.refused.Add(1)
@@ -250,10 +251,10 @@ func (r *churning) begun(pod string, res cri.Resources) (id string, took time.Du
 // held looks when no worker has anything to do. If there are more goroutines and
 // descriptors than at first then, those of the last calls may be about to end.
 func (r *churning) held(first *held) held {
-	r.t.Helper()
-	r.eventually("no worker at work", func() bool { return idle(r.loop.WorkerSets) })
+	r.T.Helper()
+	r.Eventually("no worker at work", func() bool { return idle(r.loop.WorkerSets) })
 	if first != nil {
-		r.eventually(fmt.Sprintf("%d goroutines and %d descriptors, as after the first tenth", first.goroutines, first.files), func() bool {
+		r.Eventually(fmt.Sprintf("%d goroutines and %d descriptors, as after the first tenth", first.goroutines, first.files), func() bool {
 			return runtime.NumGoroutine() <= first.goroutines && r.descriptors() <= first.files
 		})
 	}
@@ -261,13 +262,13 @@ func (r *churning) held(first *held) held {
 	runtime.GC()
 	runtime.GC() // what finalizers have left
 	runtime.ReadMemStats(&m)
-	return held{m.HeapAlloc, runtime.NumGoroutine(), r.descriptors(), r.tree.Watches()}
+	return held{m.HeapAlloc, runtime.NumGoroutine(), r.descriptors(), r.Tree.Watches()}
 }
 
 func (r *churning) descriptors() int {
 	files, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	return len(files)
 }

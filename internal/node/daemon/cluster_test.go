@@ -22,6 +22,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
@@ -39,17 +40,17 @@ func (r *running) shown() *nodestatus.State {
 
 func TestClusterState(t *testing.T) {
 	n := newNode(t)
-	n.yaml += "units: {du.service: {cpus: 1}}\n"
+	n.YAML += "units: {du.service: {cpus: 1}}\n"
 	target := map[string]string{"target.workload.openshift.io/management": `{"effect":"PreferredDuringScheduling"}`}
 	counted := map[string]string{"resources.workload.openshift.io/app": `{"cpushares":409}`}
 	maps.Copy(counted, target)
-	n.container(n.pod("counted", "kube-system", "burstable", 0, counted), "app", cri.Resources{Shares: 2})
-	n.container(n.pod("not-counted", "kube-system", "burstable", 0, target), "app", cri.Resources{Shares: 307})
-	n.container(n.pod("forbidden", "default", "burstable", 0, target), "app", cri.Resources{Shares: 102})
-	du := n.pod("du", "ran", "guaranteed", 2, nil)
-	n.container(du, "cell", whole(1))
-	n.container(du, "log", cri.Resources{Shares: 512, Quota: 50000, Period: 100000})
-	n.container(n.pod("big", "ran", "guaranteed", 3, nil), "app", whole(3))
+	n.RunContainer(n.RunPod("counted", "kube-system", "burstable", 0, counted), "app", cri.Resources{Shares: 2})
+	n.RunContainer(n.RunPod("not-counted", "kube-system", "burstable", 0, target), "app", cri.Resources{Shares: 307})
+	n.RunContainer(n.RunPod("forbidden", "default", "burstable", 0, target), "app", cri.Resources{Shares: 102})
+	du := n.RunPod("du", "ran", "guaranteed", 2, nil)
+	n.RunContainer(du, "cell", nodefixture.WholeCPUs(1))
+	n.RunContainer(du, "log", cri.Resources{Shares: 512, Quota: 50000, Period: 100000})
+	n.RunContainer(n.RunPod("big", "ran", "guaranteed", 3, nil), "app", nodefixture.WholeCPUs(3))
 	r := n.start()
 	r.view("first pass", func(v *telemetry.View) bool { return v.Ready && len(v.Containers) == 7 })
 	s := r.shown()
@@ -91,7 +92,7 @@ func TestClusterState(t *testing.T) {
 // TestClusterDomains: the resources have the domains of the configuration.
 func TestClusterDomains(t *testing.T) {
 	n := newNode(t)
-	n.yaml += "annotationDomain: cpu.example.org\npoolDomain: example.com\n"
+	n.YAML += "annotationDomain: cpu.example.org\npoolDomain: example.com\n"
 	r := n.start()
 	r.view("first pass", func(v *telemetry.View) bool { return v.Ready })
 	var names []string
@@ -109,8 +110,8 @@ func TestClusterDomains(t *testing.T) {
 // counted there, and what is switched off is not shown.
 func TestClusterStateFollowsTheConfiguration(t *testing.T) {
 	n := newNode(t)
-	n.yaml = carvedYAML
-	n.container(n.pod("du", "ran", "guaranteed", 2, nil), "cell", whole(2))
+	n.YAML = nodefixture.CarvedYAML
+	n.RunContainer(n.RunPod("du", "ran", "guaranteed", 2, nil), "cell", nodefixture.WholeCPUs(2))
 	r := n.start()
 	r.view("first pass", func(v *telemetry.View) bool { return v.Ready && len(v.Containers) == 1 })
 	s := r.shown()
@@ -132,7 +133,7 @@ func TestConditionOfTheNode(t *testing.T) {
 	n := newNode(t)
 	r := n.start()
 	r.view("first pass", func(v *telemetry.View) bool { return v.Ready })
-	n.yaml = "nonsense"
+	n.YAML = "nonsense"
 	r.loop.reload()
 	r.view("refusal", func(v *telemetry.View) bool { return v.ConfigStale })
 	if c := r.shown().Condition; !c.Ready || c.Reason != "ConfigurationRefused" {
@@ -252,15 +253,15 @@ func (n *node) joined(a *api) *running { return n.joinedAt(a, time.Now) }
 
 // joinedAt is joined, with a clock for what the cluster is shown.
 func (n *node) joinedAt(a *api, now func() time.Time) *running {
-	n.t.Helper()
-	n.yaml += "node: {name: n1, kubeconfig: " + n.kubeconfig(a) + "}\n"
+	n.T.Helper()
+	n.YAML += "node: {name: n1, kubeconfig: " + n.kubeconfig(a) + "}\n"
 	o := n.options()
-	l, err := newLoop(n.host(), o)
+	l, err := newLoop(n.Host(), o)
 	if err == nil {
 		err = l.joinCluster(o)
 	}
 	if err != nil {
-		n.t.Fatal(err)
+		n.T.Fatal(err)
 	}
 	l.cluster.Now = now
 	ctx, cancel := context.WithCancel(context.Background())
@@ -269,19 +270,19 @@ func (n *node) joinedAt(a *api, now func() time.Time) *running {
 		defer close(done)
 		l.cluster.Run(ctx)
 	}()
-	n.t.Cleanup(func() { cancel(); <-done })
+	n.T.Cleanup(func() { cancel(); <-done })
 	return n.serve(l, o)
 }
 
 // kubeconfig is the file for an API server that answers as a does.
 func (n *node) kubeconfig(a http.Handler) string {
-	n.t.Helper()
+	n.T.Helper()
 	server := httptest.NewTLSServer(a)
-	n.t.Cleanup(func() {
+	n.T.Cleanup(func() {
 		server.CloseClientConnections()
 		server.Close()
 	})
-	file := filepath.Join(n.dir, "kubeconfig")
+	file := filepath.Join(n.Dir, "kubeconfig")
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	text, err := json.Marshal(map[string]any{
 		"current-context": "c",
@@ -293,7 +294,7 @@ func (n *node) kubeconfig(a http.Handler) string {
 		err = os.WriteFile(file, text, 0o600)
 	}
 	if err != nil {
-		n.t.Fatal(err)
+		n.T.Fatal(err)
 	}
 	return file
 }
@@ -301,19 +302,19 @@ func (n *node) kubeconfig(a http.Handler) string {
 func TestClusterIsShown(t *testing.T) {
 	n, a := newNode(t), new(api)
 	r := n.joined(a)
-	n.eventually("resources", func() bool {
+	n.Eventually("resources", func() bool {
 		return a.told(`"`+sharedCPUs+`":"2000"`) && a.told(`"`+guaranteedCPUs+`":"4000"`) && a.told(`"`+managementCores+`":"8000"`)
 	})
-	n.eventually("metrics", func() bool {
+	n.Eventually("metrics", func() bool {
 		v := r.loop.viewWithCluster()
 		return v != nil && v.Node != nil && v.Sources[telemetry.APIServer] == telemetry.SourceOK && len(v.Node.Resources) == 3 && v.Node.Patches[telemetry.OK] > 0
 	})
 	if _, is := r.loop.snapshot.Load().Sources[telemetry.APIServer]; is {
 		t.Error("the published view has changed")
 	}
-	n.yaml = strings.Replace(n.yaml, "cpus: 4-7", "cpus: 6-7", 1)
+	n.YAML = strings.Replace(n.YAML, "cpus: 4-7", "cpus: 6-7", 1)
 	r.loop.reload()
-	n.eventually("a smaller pool", func() bool { return a.told(`"` + guaranteedCPUs + `":"2000"`) })
+	n.Eventually("a smaller pool", func() bool { return a.told(`"` + guaranteedCPUs + `":"2000"`) })
 }
 
 // TestClusterHangs: nothing on the node waits for an API server.
@@ -321,7 +322,7 @@ func TestClusterHangs(t *testing.T) {
 	n := newNode(t)
 	r := n.joined(&api{hangs: true})
 	r.view("first pass", func(v *telemetry.View) bool { return v.Ready })
-	n.runsOn(n.container(n.pod("du", "ran", "guaranteed", 2, nil), "cell", whole(2)), "4-5")
+	n.AwaitCPUs(n.RunContainer(n.RunPod("du", "ran", "guaranteed", 2, nil), "cell", nodefixture.WholeCPUs(2)), "4-5")
 	r.quiet()
 	if s := r.loop.viewWithCluster().Sources[telemetry.APIServer]; s != telemetry.SourceLost {
 		t.Errorf("source is %s", s)

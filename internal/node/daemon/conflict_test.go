@@ -7,6 +7,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -14,9 +15,9 @@ import (
 // fight writes to a file of a container's cgroup whenever the daemon has put its own
 // value back, until it leaves that alone.
 func (r *running) fight(n *node, id, file, theirs, ours string) {
-	r.t.Helper()
+	r.T.Helper()
 	value := func() string {
-		st := n.state(id)
+		st := n.State(id)
 		if file == cgroup.FileWeight {
 			return fmt.Sprint(st.Weight)
 		}
@@ -25,11 +26,11 @@ func (r *running) fight(n *node, id, file, theirs, ours string) {
 	r.view(file+" contested", func(v *telemetry.View) bool {
 		contested := v.Problems[string(retry.CodeContested)] == 1
 		if !contested && value() == ours {
-			n.foreign(id, file, theirs)
+			n.WriteFile(id, file, theirs)
 		}
 		return contested
 	})
-	n.has(n.runtime.Cgroup(id), file, theirs)
+	n.AwaitFile(n.Runtime.Cgroup(id), file, theirs)
 }
 
 // TestContest: who writes again and again is left to it, and that is said; but nobody
@@ -37,29 +38,29 @@ func (r *running) fight(n *node, id, file, theirs, ours string) {
 func TestContest(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
-	owner := n.container(n.pod("owner", "default", "guaranteed", 2, nil), "a", whole(2))
-	n.runsOn(owner, "4-5")
-	id := n.container(n.pod("a", "default", "burstable", 0, nil), "a", whole(0))
-	n.runsOn(id, "2-3")
+	owner := n.RunContainer(n.RunPod("owner", "default", "guaranteed", 2, nil), "a", nodefixture.WholeCPUs(2))
+	n.AwaitCPUs(owner, "4-5")
+	id := n.RunContainer(n.RunPod("a", "default", "burstable", 0, nil), "a", nodefixture.WholeCPUs(0))
+	n.AwaitCPUs(id, "2-3")
 	r.settled()
 	contested := func(v *telemetry.View) bool { return v.Problems[string(retry.CodeContested)] == 1 }
 	for range retry.MaxRepairs {
-		n.foreign(id, cgroup.FileCPUs, "3")
-		n.runsOn(id, "2-3")
+		n.WriteFile(id, cgroup.FileCPUs, "3")
+		n.AwaitCPUs(id, "2-3")
 		if contested(r.loop.snapshot.Load()) {
 			t.Fatal("contested too early")
 		}
 	}
-	n.foreign(id, cgroup.FileCPUs, "3")
+	n.WriteFile(id, cgroup.FileCPUs, "3")
 	r.view("contested", contested)
-	if got := n.state(id).CPUs.String(); got != "3" {
+	if got := n.State(id).CPUs.String(); got != "3" {
 		t.Errorf("a contested cgroup is written: it has %s", got)
 	}
 	for range 3 {
-		n.foreign(id, cgroup.FileCPUs, "3-4")
-		n.eventually("off the owner's CPUs", func() bool { return !n.state(id).Effective.Overlaps(cpuset.Of(4, 5)) })
+		n.WriteFile(id, cgroup.FileCPUs, "3-4")
+		n.Eventually("off the owner's CPUs", func() bool { return !n.State(id).Effective.Overlaps(cpuset.Of(4, 5)) })
 	}
-	n.check()
+	n.CheckClaims()
 }
 
 // TestTornRead: a read that a foreign write came between has the new request and the old
@@ -67,10 +68,10 @@ func TestContest(t *testing.T) {
 func TestTornRead(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
-	id := n.container(n.pod("a", "default", "burstable", 0, nil), "a", whole(0))
-	n.runsOn(id, "2-3")
+	id := n.RunContainer(n.RunPod("a", "default", "burstable", 0, nil), "a", nodefixture.WholeCPUs(0))
+	n.AwaitCPUs(id, "2-3")
 	r.settled()
-	p := cgroup.Path(n.runtime.Cgroup(id))
+	p := cgroup.Path(n.Runtime.Cgroup(id))
 	r.inspect(func(l *Loop) {
 		c := l.cache.Current[p]
 		c.Effective = cpuset.Of(3)
@@ -95,17 +96,17 @@ func TestContestOfOneProperty(t *testing.T) {
 		t.Run(test.file, func(t *testing.T) {
 			n := driftNode(t)
 			r := n.start()
-			id := n.container(n.pod("a", "kube-system", "burstable", 0, management(map[string]int{"a": 512})), "a", whole(1))
-			n.runsOn(id, "0-1")
-			n.has(n.runtime.Cgroup(id), cgroup.FileWeight, "59")
+			id := n.RunContainer(n.RunPod("a", "kube-system", "burstable", 0, nodefixture.Management(map[string]int{"a": 512})), "a", nodefixture.WholeCPUs(1))
+			n.AwaitCPUs(id, "0-1")
+			n.AwaitFile(n.Runtime.Cgroup(id), cgroup.FileWeight, "59")
 			r.settled()
 			r.fight(n, id, test.file, test.theirs, test.ours)
 			counted := telemetry.Drift{Cause: telemetry.CauseUnknown, Property: test.other}
 			before := r.loop.snapshot.Load().Drifts[counted]
-			n.foreign(id, test.other, test.value)
-			n.has(n.runtime.Cgroup(id), test.other, test.want)
+			n.WriteFile(id, test.other, test.value)
+			n.AwaitFile(n.Runtime.Cgroup(id), test.other, test.want)
 			r.view("the other is counted", func(v *telemetry.View) bool { return v.Drifts[counted] == before+1 })
-			n.has(n.runtime.Cgroup(id), test.file, test.theirs)
+			n.AwaitFile(n.Runtime.Cgroup(id), test.file, test.theirs)
 		})
 	}
 }

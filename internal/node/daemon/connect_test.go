@@ -18,6 +18,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -68,10 +69,10 @@ func (n *node) arguments() hostenv.Start {
 
 // await asks for the node's runtime in the background.
 func (n *node) await(ctx context.Context, o *hostenv.Start) (answered <-chan hostenv.Link, failed <-chan error) {
-	n.t.Helper()
+	n.T.Helper()
 	links, errs := make(chan hostenv.Link, 1), make(chan error, 1)
 	go func() {
-		rt, _, err := hostenv.AwaitRuntime(ctx, o, cgroup.New(n.tree))
+		rt, _, err := hostenv.AwaitRuntime(ctx, o, cgroup.New(n.Tree))
 		if err != nil {
 			errs <- err
 			return
@@ -82,13 +83,13 @@ func (n *node) await(ctx context.Context, o *hostenv.Start) (answered <-chan hos
 }
 
 func (n *node) answer(links <-chan hostenv.Link) hostenv.Link {
-	n.t.Helper()
+	n.T.Helper()
 	select {
 	case rt := <-links:
-		n.t.Cleanup(rt.Close)
+		n.T.Cleanup(rt.Close)
 		return rt
-	case <-time.After(patience):
-		n.t.Fatalf("the runtime is up and was not found; log:\n%s", n.logs)
+	case <-time.After(nodefixture.Patience):
+		n.T.Fatalf("the runtime is up and was not found; log:\n%s", n.Logs)
 		return hostenv.Link{}
 	}
 }
@@ -98,32 +99,32 @@ func (n *node) answer(links <-chan hostenv.Link) hostenv.Link {
 func TestRuntimeStartsLate(t *testing.T) {
 	n := newNode(t)
 	told := manager(t)
-	n.yaml += "containerRuntimeEndpoint: " + n.runtime.Endpoint() + "\n"
+	n.YAML += "containerRuntimeEndpoint: " + n.Runtime.Endpoint() + "\n"
 	o := n.arguments()
 	reloads := make(chan struct{}, 100)
-	o.Reload = func() (*config.Config, error) { reloads <- struct{}{}; return n.config() }
-	n.runtime.Down()
+	o.Reload = func() (*config.Config, error) { reloads <- struct{}{}; return n.Config() }
+	n.Runtime.Down()
 	links, _ := n.await(t.Context(), &o)
 	for range 3 { // it is asked again and again
 		select {
 		case <-reloads:
-		case <-time.After(patience):
-			t.Fatalf("the runtime is not asked again; log:\n%s", n.logs)
+		case <-time.After(nodefixture.Patience):
+			t.Fatalf("the runtime is not asked again; log:\n%s", n.Logs)
 		}
 	}
-	if err := n.runtime.Up(); err != nil {
+	if err := n.Runtime.Up(); err != nil {
 		t.Fatal(err)
 	}
 	if got := n.answer(links).Driver; got != cgroup.DriverSystemd {
 		t.Errorf("driver = %q; want systemd", got)
 	}
-	if records := n.logged(waiting); len(records) != 1 || !strings.Contains(records[0]["reason"].(string), n.runtime.Endpoint()) {
-		t.Errorf("log of the wait: %v; want one record that names %s", records, n.runtime.Endpoint())
+	if records := n.Logged(waiting); len(records) != 1 || !strings.Contains(records[0]["reason"].(string), n.Runtime.Endpoint()) {
+		t.Errorf("log of the wait: %v; want one record that names %s", records, n.Runtime.Endpoint())
 	}
-	if records := n.logged(answers); len(records) != 1 {
+	if records := n.Logged(answers); len(records) != 1 {
 		t.Errorf("log of the end of the wait: %v; want one record", records)
 	}
-	n.eventually("the end of the wait is told", func() bool { return len(told()) == 2 })
+	n.Eventually("the end of the wait is told", func() bool { return len(told()) == 2 })
 	if s := told(); !strings.HasPrefix(s[0], "STATUS="+waiting) || strings.Contains(s[0], "\n") || strings.HasPrefix(s[1], "STATUS="+waiting) {
 		t.Errorf("service manager was told %q; want the wait, in one line, and its end", s)
 	}
@@ -133,16 +134,16 @@ func TestRuntimeStartsLate(t *testing.T) {
 // without the question for the driver.
 func TestRuntimeWithoutCRI(t *testing.T) {
 	n := newNode(t)
-	n.yaml += "containerRuntimeEndpoint: " + n.runtime.Endpoint() + "\n"
+	n.YAML += "containerRuntimeEndpoint: " + n.Runtime.Endpoint() + "\n"
 	o := n.arguments()
-	n.pod("one", "default", "burstable", 0, nil) // makes the kubelet's slice, which tells the driver
+	n.RunPod("one", "default", "burstable", 0, nil) // makes the kubelet's slice, which tells the driver
 	off := grpcstatus.Error(codes.Unimplemented, "unknown service runtime.v1.RuntimeService")
 	for _, method := range []string{"Version", "RuntimeConfig"} {
-		n.runtime.Fail(method, off)
+		n.Runtime.Fail(method, off)
 	}
 	links, _ := n.await(t.Context(), &o)
-	n.eventually("wait", func() bool { return len(n.logged(waiting)) == 1 })
-	n.runtime.Fail("Version", nil) // an old runtime: it does not have the call for the driver
+	n.Eventually("wait", func() bool { return len(n.Logged(waiting)) == 1 })
+	n.Runtime.Fail("Version", nil) // an old runtime: it does not have the call for the driver
 	if got := n.answer(links).Driver; got != cgroup.DriverSystemd {
 		t.Errorf("driver = %q; want systemd, from kubepods.slice", got)
 	}
@@ -151,41 +152,41 @@ func TestRuntimeWithoutCRI(t *testing.T) {
 // An endpoint that was wrong is mended in the file, with the daemon waiting.
 func TestEndpointMendedWhileWaiting(t *testing.T) {
 	n := newNode(t)
-	good := n.yaml + "containerRuntimeEndpoint: " + n.runtime.Endpoint() + "\n"
-	n.yaml += "containerRuntimeEndpoint: unix:///nonexistent/cri.sock\n"
+	good := n.YAML + "containerRuntimeEndpoint: " + n.Runtime.Endpoint() + "\n"
+	n.YAML += "containerRuntimeEndpoint: unix:///nonexistent/cri.sock\n"
 	o := n.arguments()
 	texts := make(chan string)
 	o.Reload = func() (*config.Config, error) {
-		n.yaml = <-texts
-		return n.config()
+		n.YAML = <-texts
+		return n.Config()
 	}
 	links, _ := n.await(t.Context(), &o)
 	texts <- "kind: nonsense\n"
 	texts <- good
 	n.answer(links)
-	if got := o.Config.RuntimeEndpoint; got != n.runtime.Endpoint() {
-		t.Errorf("endpoint in force = %q; want the mended %q", got, n.runtime.Endpoint())
+	if got := o.Config.RuntimeEndpoint; got != n.Runtime.Endpoint() {
+		t.Errorf("endpoint in force = %q; want the mended %q", got, n.Runtime.Endpoint())
 	}
 	// The second record has the reason of before, and what is wrong with the file.
-	if records := n.logged(waiting); len(records) != 2 || !strings.Contains(records[1]["reason"].(string), "nonsense") {
+	if records := n.Logged(waiting); len(records) != 2 || !strings.Contains(records[1]["reason"].(string), "nonsense") {
 		t.Errorf("log of the wait: %v; want two records, the second about the bad file", records)
 	}
 }
 
 func TestStoppedWhileWaiting(t *testing.T) {
 	n := newNode(t)
-	n.yaml += "containerRuntimeEndpoint: unix:///nonexistent/cri.sock\n"
+	n.YAML += "containerRuntimeEndpoint: unix:///nonexistent/cri.sock\n"
 	o := n.arguments()
 	ctx, cancel := context.WithCancel(t.Context())
 	_, failed := n.await(ctx, &o)
-	n.eventually("wait", func() bool { return len(n.logged(waiting)) == 1 })
+	n.Eventually("wait", func() bool { return len(n.Logged(waiting)) == 1 })
 	cancel()
 	select {
 	case err := <-failed:
 		if err == nil {
 			t.Error("no error from a wait that was ended")
 		}
-	case <-time.After(patience):
+	case <-time.After(nodefixture.Patience):
 		t.Error("the wait goes on after its context has ended")
 	}
 }
@@ -195,30 +196,30 @@ func TestStoppedWhileWaiting(t *testing.T) {
 func TestRuntimeGoesAndReturns(t *testing.T) {
 	n := newNode(t)
 	told := manager(t)
-	n.runtime.Fail("ListPodSandbox", grpcstatus.Error(codes.Unavailable, "busy"))
-	first := n.container(n.pod("one", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.Runtime.Fail("ListPodSandbox", grpcstatus.Error(codes.Unavailable, "busy"))
+	first := n.RunContainer(n.RunPod("one", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	r := n.start()
-	n.eventually("listing refused", func() bool { return len(n.logged("list pods and containers")) == 1 })
+	n.Eventually("listing refused", func() bool { return len(n.Logged("list pods and containers")) == 1 })
 	if states := told(); len(states) != 0 {
 		t.Errorf("service manager was told %q before the first listing", states)
 	}
-	n.runtime.Fail("ListPodSandbox", nil)
-	n.runsOn(first, "4-5")
+	n.Runtime.Fail("ListPodSandbox", nil)
+	n.AwaitCPUs(first, "4-5")
 	r.quiet()
-	n.eventually("READY", func() bool { return len(told()) > 0 })
+	n.Eventually("READY", func() bool { return len(told()) > 0 })
 	if states := told(); len(states) != 1 || !strings.HasPrefix(states[0], "READY=1\n") {
 		t.Errorf("service manager was told %q; want READY", states)
 	}
-	n.runtime.Down()
+	n.Runtime.Down()
 	r.view("stream lost", func(v *telemetry.View) bool { return v.Sources[telemetry.CRIEvents] == telemetry.SourceLost })
-	n.runsOn(first, "4-5")
-	if err := n.runtime.Up(); err != nil {
+	n.AwaitCPUs(first, "4-5")
+	if err := n.Runtime.Up(); err != nil {
 		t.Fatal(err)
 	}
-	second := n.container(n.pod("two", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-	n.runsOn(second, "2-3")
-	n.runsOn(first, "4-5")
-	n.check()
+	second := n.RunContainer(n.RunPod("two", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	n.AwaitCPUs(second, "2-3")
+	n.AwaitCPUs(first, "4-5")
+	n.CheckClaims()
 }
 
 // A kernel that does not return from a write stops the owner, and nothing else
@@ -231,12 +232,12 @@ func TestHeartbeatStopsWithTheOwner(t *testing.T) {
 	r.quiet()
 	beat := func() time.Time { return r.loop.notify.Heartbeat() }
 	start := beat()
-	n.eventually("heartbeat without events", func() bool { return beat().After(start) })
+	n.Eventually("heartbeat without events", func() bool { return beat().After(start) })
 
 	reached, hang := make(chan struct{}, 1), make(chan struct{})
 	release := sync.OnceFunc(func() { close(hang) })
 	t.Cleanup(release)
-	n.tree.Intercept(func(w testnode.CgroupWrite) error {
+	n.Tree.Intercept(func(w testnode.CgroupWrite) error {
 		if strings.HasSuffix(w.Name, "/cpuset.cpus") && w.Value == "2-3" {
 			select {
 			case reached <- struct{}{}:
@@ -246,12 +247,12 @@ func TestHeartbeatStopsWithTheOwner(t *testing.T) {
 		}
 		return nil
 	})
-	id := n.container(n.pod("one", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-	n.eventually("watchdog fed at each pulse", func() bool { return strings.Count(strings.Join(told(), "\n"), "WATCHDOG=1") > 1 })
+	id := n.RunContainer(n.RunPod("one", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	n.Eventually("watchdog fed at each pulse", func() bool { return strings.Count(strings.Join(told(), "\n"), "WATCHDOG=1") > 1 })
 	select {
 	case <-reached:
-	case <-time.After(patience):
-		t.Fatalf("no write to hang in; log:\n%s", n.logs)
+	case <-time.After(nodefixture.Patience):
+		t.Fatalf("no write to hang in; log:\n%s", n.Logs)
 	}
 	stopped := beat()
 	server, err := telemetry.New(telemetry.Options{View: r.loop.snapshot.Load, Heartbeat: beat, MaxSilence: 50 * time.Millisecond,
@@ -259,13 +260,13 @@ func TestHeartbeatStopsWithTheOwner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.eventually("failing health check", func() bool { return statusOf(t, server, "/healthz") == http.StatusServiceUnavailable })
+	n.Eventually("failing health check", func() bool { return statusOf(t, server, "/healthz") == http.StatusServiceUnavailable })
 	if got := beat(); got != stopped {
 		t.Errorf("heartbeat went from %v to %v while the owner hung", stopped, got)
 	}
 	release()
-	n.runsOn(id, "2-3")
-	n.eventually("health", func() bool { return statusOf(t, server, "/healthz") == http.StatusOK })
+	n.AwaitCPUs(id, "2-3")
+	n.Eventually("health", func() bool { return statusOf(t, server, "/healthz") == http.StatusOK })
 }
 
 func statusOf(t *testing.T, h http.Handler, path string) int {

@@ -10,6 +10,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -111,12 +112,12 @@ func parseState(t *testing.T, p cgroup.Path, text string) cgroup.State {
 func TestForeignWriteDuringSeal(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
-	id := n.container(n.pod("a", "default", "burstable", 0, nil), "a", whole(0))
-	n.runsOn(id, "2-3")
+	id := n.RunContainer(n.RunPod("a", "default", "burstable", 0, nil), "a", nodefixture.WholeCPUs(0))
+	n.AwaitCPUs(id, "2-3")
 	r.settled()
-	release := n.runtime.Hang("UpdateContainerResources")
+	release := n.Runtime.Hang("UpdateContainerResources")
 	defer release()
-	if err := n.units.SetProperties(t.Context(), cgroup.Path(n.runtime.Cgroup(id)).Base(), []cgroup.Property{{Name: cgroup.UnitCPUs, Value: "4"}}); err != nil {
+	if err := n.Units.SetProperties(t.Context(), cgroup.Path(n.Runtime.Cgroup(id)).Base(), []cgroup.Property{{Name: cgroup.UnitCPUs, Value: "4"}}); err != nil {
 		t.Fatal(err)
 	}
 	counted := func(count uint64) func(*telemetry.View) bool {
@@ -125,9 +126,9 @@ func TestForeignWriteDuringSeal(t *testing.T) {
 		}
 	}
 	r.view("the first is counted", counted(1))
-	n.eventually("a seal is under way", func() bool { return r.sealing(cgroup.Path(n.runtime.Cgroup(id))) })
-	n.foreign(id, cgroup.FileCPUs, "6")
-	n.runsOn(id, "2-3")
+	n.Eventually("a seal is under way", func() bool { return r.sealing(cgroup.Path(n.Runtime.Cgroup(id))) })
+	n.WriteFile(id, cgroup.FileCPUs, "6")
+	n.AwaitCPUs(id, "2-3")
 	release()
 	r.view("the second is counted", counted(2))
 	r.quiet()

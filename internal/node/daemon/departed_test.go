@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/node/restore"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -27,25 +28,25 @@ func (r *running) originalsIn(p cgroup.Path) (n int) {
 // resync; the resync drops it from the disk where nothing else has been saved since. That of a
 // partition, and of who is there, stays.
 func TestOriginalsOfTheDeparted(t *testing.T) {
-	for name, kernel := range map[string]testnode.CgroupConfig{"cpusets": {}, "partitions": kernelLike(7, 0)} {
+	for name, kernel := range map[string]testnode.CgroupConfig{"cpusets": {}, "partitions": nodefixture.KernelLike(7, 0)} {
 		t.Run(name, func(t *testing.T) {
-			n := newNodeOf(t, kernel, testnode.RuntimeConfig{})
-			n.yaml = strings.Replace(n.yaml, "resyncPeriod: 10m", "resyncPeriod: 1h", 1)
-			if n.kernel.Remote {
-				n.yaml = isolating(n.yaml)
+			n := newNodeOn(t, kernel)
+			n.YAML = strings.Replace(n.YAML, "resyncPeriod: 10m", "resyncPeriod: 1h", 1)
+			if n.Kernel.Remote {
+				n.YAML = nodefixture.WithPartitions(n.YAML)
 			}
 			r := n.start()
 			var pods []string
 			var slices []cgroup.Path
 			for _, uid := range []string{"gone", "stays"} {
-				pod := n.pod(uid, "default", "guaranteed", 2, nil)
-				own := n.container(pod, "own", whole(2))
-				n.container(pod, "beside", cri.Resources{Shares: 512})
-				if n.kernel.Remote {
-					n.isPartition(own, cgroup.RootPartition)
+				pod := n.RunPod(uid, "default", "guaranteed", 2, nil)
+				own := n.RunContainer(pod, "own", nodefixture.WholeCPUs(2))
+				n.RunContainer(pod, "beside", cri.Resources{Shares: 512})
+				if n.Kernel.Remote {
+					n.AwaitPartition(own, cgroup.RootPartition)
 				}
 				pods = append(pods, pod)
-				slices = append(slices, cgroup.Path(path.Dir(n.runtime.Cgroup(own))))
+				slices = append(slices, cgroup.Path(path.Dir(n.Runtime.Cgroup(own))))
 			}
 			r.settled()
 			r.rests()
@@ -53,10 +54,10 @@ func TestOriginalsOfTheDeparted(t *testing.T) {
 			if gone == 0 || stays == 0 {
 				t.Fatalf("originals: %d and %d", gone, stays)
 			}
-			if err := n.runtime.StopPod(pods[0]); err != nil {
+			if err := n.Runtime.StopPod(pods[0]); err != nil {
 				t.Fatal(err)
 			}
-			n.eventually("no originals of the departed", func() bool {
+			n.Eventually("no originals of the departed", func() bool {
 				r.rests()
 				return r.originalsIn(slices[0]) == 0
 			})
@@ -64,8 +65,8 @@ func TestOriginalsOfTheDeparted(t *testing.T) {
 				t.Errorf("who is there has %d originals, and had %d", now, stays)
 			}
 			r.loop.box.Post(relist{})
-			n.eventually("none on the disk", func() bool {
-				for _, o := range n.journal().Originals {
+			n.Eventually("none on the disk", func() bool {
+				for _, o := range n.Journal().Originals {
 					if strings.HasPrefix(string(o.Path), string(slices[0])+"/") {
 						return false
 					}
@@ -73,9 +74,9 @@ func TestOriginalsOfTheDeparted(t *testing.T) {
 				return true
 			})
 			r.stop()
-			h := n.host()
-			if report, err := restore.HostRestore(&h, t.Context(), n.journal()); err != nil || len(n.lists()) > 0 {
-				t.Errorf("after restore: %+v, %v; lists %v", report, err, n.lists())
+			h := n.Host()
+			if report, err := restore.HostRestore(&h, t.Context(), n.Journal()); err != nil || len(n.ExclusiveLists()) > 0 {
+				t.Errorf("after restore: %+v, %v; lists %v", report, err, n.ExclusiveLists())
 			}
 		})
 	}

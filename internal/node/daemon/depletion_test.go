@@ -9,37 +9,38 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/view"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
 // TestDepletion: the CPUs of the shared pool go offline, and come back.
 func TestDepletion(t *testing.T) {
 	n, a := newNode(t), new(api)
-	n.yaml += "depletion: {action: taint, dryRun: false}\n"
+	n.YAML += "depletion: {action: taint, dryRun: false}\n"
 	var later atomic.Int64
 	r := n.joinedAt(a, func() time.Time { return time.Now().Add(time.Duration(later.Load())) })
 	shows := func(what, status string, taints int) {
 		t.Helper()
-		n.eventually(what, func() bool {
+		n.Eventually(what, func() bool {
 			s, tainted := a.shows(nodestatus.PressureType)
 			return s == status && tainted == taints
 		})
 	}
 	shows("enough CPUs", "False", 0)
-	n.online(cpuset.Range(0, 2))
+	n.SetOnline(cpuset.Range(0, 2))
 	r.view("one left", func(v *telemetry.View) bool {
 		return v.Offline.Len() == 5 && v.Problems[string(view.CodeDepleted)] == 0
 	})
-	n.online(cpuset.Of(0, 1, 4, 5, 6, 7))
+	n.SetOnline(cpuset.Of(0, 1, 4, 5, 6, 7))
 	r.view("the problem", func(v *telemetry.View) bool { return v.Problems[string(view.CodeDepleted)] == 1 })
 	shows("none left", "True", 1)
-	n.eventually("metric", func() bool { return r.loop.viewWithCluster().Node.Pressure })
-	n.eventually("the daemon's condition", func() bool { return a.told(`"reason":"SharedDepleted"`) })
+	n.Eventually("metric", func() bool { return r.loop.viewWithCluster().Node.Pressure })
+	n.Eventually("the daemon's condition", func() bool { return a.told(`"reason":"SharedDepleted"`) })
 
 	later.Store(int64(time.Minute)) // so that the message may change
-	n.online(cpuset.Range(0, 7))
+	n.SetOnline(cpuset.Range(0, 7))
 	r.view("the problem is over", func(v *telemetry.View) bool { return v.Problems[string(view.CodeDepleted)] == 0 })
-	n.eventually("the wait begins", func() bool { return a.told("must keep them for 1m0s") })
+	n.Eventually("the wait begins", func() bool { return a.told("must keep them for 1m0s") })
 	if s, taints := a.shows(nodestatus.PressureType); s != "True" || taints != 1 {
 		t.Errorf("before clearAfter: condition %s, %d taints", s, taints)
 	}
@@ -51,10 +52,10 @@ func TestDepletion(t *testing.T) {
 // TestDepletionByOwners: what containers take out of the shared pool counts.
 func TestDepletionByOwners(t *testing.T) {
 	n := newNode(t)
-	n.yaml = carvedYAML + "depletion: {floor: 5, action: evict}\n"
+	n.YAML = nodefixture.CarvedYAML + "depletion: {floor: 5, action: evict}\n"
 	r := n.start()
 	r.view("first pass", func(v *telemetry.View) bool { return v.Ready && v.Problems[string(view.CodeDepleted)] == 0 })
-	n.container(n.pod("du", "ran", "guaranteed", 2, nil), "cell", whole(2))
+	n.RunContainer(n.RunPod("du", "ran", "guaranteed", 2, nil), "cell", nodefixture.WholeCPUs(2))
 	r.view("depleted", func(v *telemetry.View) bool { return v.Problems[string(view.CodeDepleted)] == 1 })
 	s := r.shown()
 	if d := *s.Depletion; d != (nodestatus.Depletion{CPUs: 4, Floor: 5, ClearAfter: time.Minute, Evict: true}) {

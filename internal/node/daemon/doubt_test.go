@@ -18,6 +18,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -40,55 +41,55 @@ func (f *flaky) ReadFile(name string, limit int) ([]byte, error) {
 // read at the moment.
 func TestUnreadableKeepsWhatItHolds(t *testing.T) {
 	n := newNode(t)
-	tree := &flaky{Cgroups: n.tree}
-	h := n.host()
+	tree := &flaky{Cgroups: n.Tree}
+	h := n.Host()
 	h.Cgroups = cgroup.New(tree)
 	r := n.startOn(h)
-	app := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-	excl := n.container(n.pod("e", "default", "guaranteed", 4, nil), "app", whole(4))
-	n.runsOn(app, "2-3")
-	n.runsOn(excl, "4-7")
+	app := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	excl := n.RunContainer(n.RunPod("e", "default", "guaranteed", 4, nil), "app", nodefixture.WholeCPUs(4))
+	n.AwaitCPUs(app, "2-3")
+	n.AwaitCPUs(excl, "4-7")
 	r.quiet()
-	dir := n.runtime.Cgroup(app)
+	dir := n.Runtime.Cgroup(app)
 	tree.bad.Store(&dir)
-	n.yaml = strings.NewReplacer("cpus: 2-3", `cpus: "2"`, "cpus: 4-7", "cpus: 3-6").Replace(poolsYAML)
+	n.YAML = strings.NewReplacer("cpus: 2-3", `cpus: "2"`, "cpus: 4-7", "cpus: 3-6").Replace(nodefixture.PoolsYAML)
 	r.loop.box.Post(systemdReloaded{}) // look again
 	r.loop.reload()
-	n.eventually("container waits", func() bool {
-		return slices.ContainsFunc(n.logged("not as planned"), func(rec map[string]any) bool {
-			return rec["cgroup"] == n.runtime.Cgroup(excl)
+	n.Eventually("container waits", func() bool {
+		return slices.ContainsFunc(n.Logged("not as planned"), func(rec map[string]any) bool {
+			return rec["cgroup"] == n.Runtime.Cgroup(excl)
 		})
 	})
-	n.check()
+	n.CheckClaims()
 	tree.bad.Store(nil)
 	r.quiet()
-	n.runsOn(app, "2")
-	n.runsOn(excl, "3-6")
+	n.AwaitCPUs(app, "2")
+	n.AwaitCPUs(excl, "3-6")
 }
 
 // TestFirstListingIsComplete: containers that the runtime lists and does not
 // describe at first keep their CPUs, also without a journal.
 func TestFirstListingIsComplete(t *testing.T) {
 	n := newNode(t)
-	n.yaml = strings.Replace(poolsYAML, "resyncPeriod: 10m", "resyncPeriod: 1s", 1)
+	n.YAML = strings.Replace(nodefixture.PoolsYAML, "resyncPeriod: 10m", "resyncPeriod: 1s", 1)
 	r := n.start()
-	pod := n.pod("one", "default", "guaranteed", 1, nil)
-	n.runsOn(n.container(pod, "app", whole(1)), "4")
-	second := n.container(n.pod("two", "default", "guaranteed", 2, nil), "app", whole(2))
-	n.runsOn(second, "6-7")
+	pod := n.RunPod("one", "default", "guaranteed", 1, nil)
+	n.AwaitCPUs(n.RunContainer(pod, "app", nodefixture.WholeCPUs(1)), "4")
+	second := n.RunContainer(n.RunPod("two", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.AwaitCPUs(second, "6-7")
 	r.quiet()
 	r.stop()
-	if err := errors.Join(n.runtime.StopPod(pod), os.Remove(filepath.Join(n.dir, "journal.json"))); err != nil {
+	if err := errors.Join(n.Runtime.StopPod(pod), os.Remove(filepath.Join(n.Dir, "journal.json"))); err != nil {
 		t.Fatal(err)
 	}
-	n.runtime.Fail("ContainerStatus", grpcstatus.Error(codes.Unavailable, "busy"))
+	n.Runtime.Fail("ContainerStatus", grpcstatus.Error(codes.Unavailable, "busy"))
 	r = n.start()
-	n.eventually("listing refused", func() bool {
-		return len(n.logged("first listing is incomplete; asking again before anything is written")) > 0
+	n.Eventually("listing refused", func() bool {
+		return len(n.Logged("first listing is incomplete; asking again before anything is written")) > 0
 	})
-	n.runtime.Fail("ContainerStatus", nil)
+	n.Runtime.Fail("ContainerStatus", nil)
 	r.quiet()
-	n.runsOn(second, "6-7")
+	n.AwaitCPUs(second, "6-7")
 }
 
 // TestWorseAnswerChangesNothing: a pod or container whose details are known does
@@ -114,17 +115,17 @@ func TestWorseAnswerChangesNothing(t *testing.T) {
 // and a container that comes then is placed, with its original in the journal.
 func TestStalledSealsDoNotHideNewContainers(t *testing.T) {
 	n := newNode(t)
-	release := n.runtime.Hang("UpdateContainerResources")
+	release := n.Runtime.Hang("UpdateContainerResources")
 	defer release()
-	pod := n.pod("many", "default", "burstable", 0, nil)
+	pod := n.RunPod("many", "default", "burstable", 0, nil)
 	for range 2 * actor.MaxWorkers {
-		n.container(pod, "app", cri.Resources{Shares: 512})
+		n.RunContainer(pod, "app", cri.Resources{Shares: 512})
 	}
 	r := n.start()
-	n.eventually("seals under way", func() bool { return n.runtime.Calls("UpdateContainerResources") >= actor.MaxWorkers })
-	late := n.container(n.pod("late", "default", "guaranteed", 2, nil), "app", whole(2))
-	n.runsOn(late, "4-5")
-	if msgs := n.logged("journal is late; writes go ahead, and what they replace may not be known to restore"); len(msgs) != 0 {
+	n.Eventually("seals under way", func() bool { return n.Runtime.Calls("UpdateContainerResources") >= actor.MaxWorkers })
+	late := n.RunContainer(n.RunPod("late", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.AwaitCPUs(late, "4-5")
+	if msgs := n.Logged("journal is late; writes go ahead, and what they replace may not be known to restore"); len(msgs) != 0 {
 		t.Errorf("stalled seals made the journal late: %v", msgs)
 	}
 	release()
@@ -135,11 +136,11 @@ func TestStalledSealsDoNotHideNewContainers(t *testing.T) {
 func TestReloadChangesTheFormula(t *testing.T) {
 	n := newNode(t)
 	r := n.start()
-	id := n.container(n.pod("m", "kube-system", "burstable", 0, management(map[string]int{"app": 512})), "app", cri.Resources{Shares: 102})
-	n.eventually("quadratic weight", func() bool { return n.state(id).Weight == 59 })
-	n.yaml = strings.Replace(poolsYAML, "quadratic", string(config.WeightLinear), 1)
+	id := n.RunContainer(n.RunPod("m", "kube-system", "burstable", 0, nodefixture.Management(map[string]int{"app": 512})), "app", cri.Resources{Shares: 102})
+	n.Eventually("quadratic weight", func() bool { return n.State(id).Weight == 59 })
+	n.YAML = strings.Replace(nodefixture.PoolsYAML, "quadratic", string(config.WeightLinear), 1)
 	r.loop.reload()
-	n.eventually("linear weight", func() bool { return n.state(id).Weight == 20 })
+	n.Eventually("linear weight", func() bool { return n.State(id).Weight == 20 })
 	r.view("nothing refused", func(v *telemetry.View) bool {
 		return v.Writes[telemetry.Write{Via: "dbus", Result: telemetry.Failed}] == 0
 	})

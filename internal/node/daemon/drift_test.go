@@ -10,6 +10,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -18,34 +19,13 @@ import (
 // driftNode is a node whose resync is so far away that only events repair anything.
 func driftNode(t *testing.T) *node {
 	n := newNode(t)
-	n.yaml = strings.Replace(n.yaml, "resyncPeriod: 10m", "resyncPeriod: 1h", 1)
+	n.YAML = strings.Replace(n.YAML, "resyncPeriod: 10m", "resyncPeriod: 1h", 1)
 	return n
-}
-
-// foreign writes to a file of a container's cgroup, as somebody else.
-func (n *node) foreign(id, file, value string) {
-	n.t.Helper()
-	if err := n.tree.Write(path.Join(n.runtime.Cgroup(id), file), value); err != nil {
-		n.t.Fatal(err)
-	}
-}
-
-// has waits until a file of a cgroup has a value.
-func (n *node) has(p, file, value string) {
-	n.t.Helper()
-	n.eventually(fmt.Sprintf("%s of %s is %q", file, p, value), func() bool {
-		b, err := n.tree.ReadFile(path.Join(p, file), 1<<12)
-		has := strings.TrimSpace(string(b))
-		if file == cgroup.FileMax {
-			has, _, _ = strings.Cut(has, " ") // the period of no quota is no matter
-		}
-		return err == nil && has == value
-	})
 }
 
 // settled waits until the daemon runs, listens, and has nothing to do.
 func (r *running) settled() {
-	r.t.Helper()
+	r.T.Helper()
 	r.view("listens to the cgroups", func(v *telemetry.View) bool { return v.Sources[telemetry.Inotify] == telemetry.SourceOK })
 	r.quiet()
 }
@@ -55,17 +35,17 @@ func (r *running) settled() {
 func TestForeignWrites(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
-	owner := n.container(n.pod("owner", "default", "guaranteed", 2, nil), "a", whole(2))
-	pod := n.pod("shared", "default", "burstable", 0, nil)
-	shared := n.container(pod, "a", whole(0))
-	manager := n.container(n.pod("manager", "kube-system", "burstable", 0, management(map[string]int{"a": 512})), "a", whole(0))
-	n.runsOn(owner, "4-5")
-	n.runsOn(shared, "2-3")
-	n.runsOn(manager, "0-1")
+	owner := n.RunContainer(n.RunPod("owner", "default", "guaranteed", 2, nil), "a", nodefixture.WholeCPUs(2))
+	pod := n.RunPod("shared", "default", "burstable", 0, nil)
+	shared := n.RunContainer(pod, "a", nodefixture.WholeCPUs(0))
+	manager := n.RunContainer(n.RunPod("manager", "kube-system", "burstable", 0, nodefixture.Management(map[string]int{"a": 512})), "a", nodefixture.WholeCPUs(0))
+	n.AwaitCPUs(owner, "4-5")
+	n.AwaitCPUs(shared, "2-3")
+	n.AwaitCPUs(manager, "0-1")
 	r.settled()
-	weight := fmt.Sprint(n.state(manager).Weight)
+	weight := fmt.Sprint(n.State(manager).Weight)
 	if weight == "100" {
-		t.Fatalf("the manager has no weight of its own\n%s", n.dump())
+		t.Fatalf("the manager has no weight of its own\n%s", n.Dump())
 	}
 	for i, write := range []struct{ id, file, value, want string }{
 		{owner, cgroup.FileCPUs, "2-5", "4-5"},
@@ -76,17 +56,17 @@ func TestForeignWrites(t *testing.T) {
 		{manager, cgroup.FileCPUs, "6", "0-1"},
 		{manager, cgroup.FileWeight, "1", weight},
 	} {
-		n.foreign(write.id, write.file, write.value)
-		n.has(n.runtime.Cgroup(write.id), write.file, write.want)
+		n.WriteFile(write.id, write.file, write.value)
+		n.AwaitFile(n.Runtime.Cgroup(write.id), write.file, write.want)
 		if i == 0 {
-			n.check()
+			n.CheckClaims()
 		}
 	}
-	slice := path.Dir(n.runtime.Cgroup(owner))
-	if err := n.tree.Write(slice+"/"+cgroup.FileMax, "5000 10000"); err != nil {
+	slice := path.Dir(n.Runtime.Cgroup(owner))
+	if err := n.Tree.Write(slice+"/"+cgroup.FileMax, "5000 10000"); err != nil {
 		t.Fatal(err)
 	}
-	n.has(slice, cgroup.FileMax, cgroup.ValueMax)
+	n.AwaitFile(slice, cgroup.FileMax, cgroup.ValueMax)
 }
 
 // TestRepairSparesTheRecord: where only the file was written, the runtime is not asked
@@ -94,11 +74,11 @@ func TestForeignWrites(t *testing.T) {
 func TestRepairSparesTheRecord(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
-	id := n.container(n.pod("a", "kube-system", "burstable", 0, management(map[string]int{"a": 512})), "a", whole(1))
-	n.runsOn(id, "0-1")
+	id := n.RunContainer(n.RunPod("a", "kube-system", "burstable", 0, nodefixture.Management(map[string]int{"a": 512})), "a", nodefixture.WholeCPUs(1))
+	n.AwaitCPUs(id, "0-1")
 	r.settled()
 	updates := func() (all []any) {
-		for _, rec := range n.logged("wrote") {
+		for _, rec := range n.Logged("wrote") {
 			if w, ok := rec["write"].(map[string]any); ok && w["via"] != string(cgroup.File) {
 				all = append(all, w)
 			}
@@ -106,23 +86,23 @@ func TestRepairSparesTheRecord(t *testing.T) {
 		return all
 	}
 	before := len(updates())
-	n.foreign(id, cgroup.FileCPUs, "2")
+	n.WriteFile(id, cgroup.FileCPUs, "2")
 	counted := func(v *telemetry.View) bool {
 		return v.Drifts[telemetry.Drift{Cause: telemetry.CauseUnknown, Property: cgroup.FileCPUs}] == 1
 	}
 	r.view("counted", counted)
-	n.runsOn(id, "0-1")
+	n.AwaitCPUs(id, "0-1")
 	r.quiet()
 	if more := updates()[before:]; len(more) > 0 {
 		t.Errorf("a write to a file alone is answered with %v", more)
 	}
 	// But where the record was written, too, it gets the right one again.
-	if err := n.client.UpdateCPUs(t.Context(), id, cpuset.Of(2)); err != nil {
+	if err := n.Client.UpdateCPUs(t.Context(), id, cpuset.Of(2)); err != nil {
 		t.Fatal(err)
 	}
-	n.eventually("the record is mended", func() bool {
-		c, err := n.client.ContainerStatus(t.Context(), id)
-		return err == nil && c.Recorded.CPUs == "0-1" && n.state(id).CPUs.String() == "0-1"
+	n.Eventually("the record is mended", func() bool {
+		c, err := n.Client.ContainerStatus(t.Context(), id)
+		return err == nil && c.Recorded.CPUs == "0-1" && n.State(id).CPUs.String() == "0-1"
 	})
 }
 
@@ -131,19 +111,19 @@ func TestRepairSparesTheRecord(t *testing.T) {
 func TestNoWeightBringsCPUsBack(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
-	id := n.container(n.pod("a", "kube-system", "burstable", 0, management(map[string]int{"a": 512})), "a", whole(1))
-	n.runsOn(id, "0-1")
+	id := n.RunContainer(n.RunPod("a", "kube-system", "burstable", 0, nodefixture.Management(map[string]int{"a": 512})), "a", nodefixture.WholeCPUs(1))
+	n.AwaitCPUs(id, "0-1")
 	r.settled()
-	before := len(n.logged("wrote"))
-	n.runtime.Fail("UpdateContainerResources", errors.New("no"))
-	unit := path.Base(n.runtime.Cgroup(id))
-	if err := n.units.SetProperties(t.Context(), unit, []cgroup.Property{{Name: cgroup.UnitCPUs, Value: "2"}}); err != nil {
+	before := len(n.Logged("wrote"))
+	n.Runtime.Fail("UpdateContainerResources", errors.New("no"))
+	unit := path.Base(n.Runtime.Cgroup(id))
+	if err := n.Units.SetProperties(t.Context(), unit, []cgroup.Property{{Name: cgroup.UnitCPUs, Value: "2"}}); err != nil {
 		t.Fatal(err)
 	}
-	refused := func() int { return len(n.logged("write refused")) }
-	n.eventually("refused twice", func() bool { return refused() >= 2 })
+	refused := func() int { return len(n.Logged("write refused")) }
+	n.Eventually("refused twice", func() bool { return refused() >= 2 })
 	repairs := 0
-	for _, rec := range n.logged("somebody else has written to a cgroup") {
+	for _, rec := range n.Logged("somebody else has written to a cgroup") {
 		if rec["property"] == cgroup.FileCPUs {
 			repairs++
 		}
@@ -151,15 +131,15 @@ func TestNoWeightBringsCPUsBack(t *testing.T) {
 	if repairs != 1 {
 		t.Errorf("%d deviations of the cpuset; want the one that somebody else has made", repairs)
 	}
-	for _, rec := range n.logged("wrote")[before:] {
+	for _, rec := range n.Logged("wrote")[before:] {
 		if w, ok := rec["write"].(map[string]any); ok && w["via"] == string(cgroup.DBus) {
 			t.Errorf("with the wrong CPUs on record systemd was told %v", w)
 		}
 	}
-	n.runsOn(id, "0-1")
-	n.runtime.Fail("UpdateContainerResources", nil)
-	n.eventually("recorded", func() bool {
-		u, err := n.units.Properties(t.Context(), unit)
+	n.AwaitCPUs(id, "0-1")
+	n.Runtime.Fail("UpdateContainerResources", nil)
+	n.Eventually("recorded", func() bool {
+		u, err := n.Units.Properties(t.Context(), unit)
 		return err == nil && u.CPUs.String() == "0-1"
 	})
 }
@@ -168,8 +148,8 @@ func TestNoWeightBringsCPUsBack(t *testing.T) {
 func TestEchoesCostNothing(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
-	id := n.container(n.pod("a", "default", "burstable", 0, nil), "a", whole(0))
-	n.runsOn(id, "2-3")
+	id := n.RunContainer(n.RunPod("a", "default", "burstable", 0, nil), "a", nodefixture.WholeCPUs(0))
+	n.AwaitCPUs(id, "2-3")
 	r.settled()
 	passes := func() uint64 {
 		v := r.loop.snapshot.Load()
@@ -177,10 +157,10 @@ func TestEchoesCostNothing(t *testing.T) {
 	}
 	before := passes()
 	for range 100 {
-		n.foreign(id, cgroup.FileCPUs, "2-3") // as an echo: what is there already
+		n.WriteFile(id, cgroup.FileCPUs, "2-3") // as an echo: what is there already
 	}
-	n.foreign(id, cgroup.FileCPUs, "2") // and then one that is none
-	n.runsOn(id, "2-3")
+	n.WriteFile(id, cgroup.FileCPUs, "2") // and then one that is none
+	n.AwaitCPUs(id, "2-3")
 	// One finds the write; the others are those of a seal and of what it ends with.
 	if now := passes(); now-before > 10 {
 		t.Errorf("%d passes for 100 writes of what was there and one other", now-before)
@@ -191,14 +171,14 @@ func TestEchoesCostNothing(t *testing.T) {
 func TestLostNotices(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
-	id := n.container(n.pod("a", "default", "burstable", 0, nil), "a", whole(0))
-	n.runsOn(id, "2-3")
+	id := n.RunContainer(n.RunPod("a", "default", "burstable", 0, nil), "a", nodefixture.WholeCPUs(0))
+	n.AwaitCPUs(id, "2-3")
 	r.settled()
 	for range retry.MaxRepairs / 2 { // more would be a contest
-		n.tree.LoseNotices(func() { n.foreign(id, cgroup.FileCPUs, "3-4") })
-		n.runsOn(id, "2-3")
-		n.foreign(id, cgroup.FileCPUs, "4") // all are watched again
-		n.runsOn(id, "2-3")
+		n.Tree.LoseNotices(func() { n.WriteFile(id, cgroup.FileCPUs, "3-4") })
+		n.AwaitCPUs(id, "2-3")
+		n.WriteFile(id, cgroup.FileCPUs, "4") // all are watched again
+		n.AwaitCPUs(id, "2-3")
 	}
 }
 
@@ -207,16 +187,16 @@ func TestLostNotices(t *testing.T) {
 func TestWatcherDies(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
-	id := n.container(n.pod("a", "default", "burstable", 0, nil), "a", whole(0))
-	n.runsOn(id, "2-3")
+	id := n.RunContainer(n.RunPod("a", "default", "burstable", 0, nil), "a", nodefixture.WholeCPUs(0))
+	n.AwaitCPUs(id, "2-3")
 	r.settled()
-	n.tree.FailNotices(errors.New("too many open files"))
+	n.Tree.FailNotices(errors.New("too many open files"))
 	r.view("degraded", func(v *telemetry.View) bool { return v.Sources[telemetry.Inotify] == telemetry.SourceLost })
-	n.foreign(id, cgroup.FileCPUs, "3-4")
-	n.tree.FailNotices(nil)
-	n.runsOn(id, "2-3")
+	n.WriteFile(id, cgroup.FileCPUs, "3-4")
+	n.Tree.FailNotices(nil)
+	n.AwaitCPUs(id, "2-3")
 	r.settled()
-	if n.tree.Watches() == 0 {
+	if n.Tree.Watches() == 0 {
 		t.Error("nothing is watched")
 	}
 }
@@ -228,22 +208,22 @@ func TestWatchesReleased(t *testing.T) {
 		t.Run(fmt.Sprintf("dropped by the kernel: %v", drops), func(t *testing.T) {
 			n := newNodeOn(t, testnode.CgroupConfig{DropWatches: drops})
 			r := n.start()
-			last := n.container(n.pod("stays", "default", "burstable", 0, nil), "a", whole(0))
-			n.runsOn(last, "2-3")
+			last := n.RunContainer(n.RunPod("stays", "default", "burstable", 0, nil), "a", nodefixture.WholeCPUs(0))
+			n.AwaitCPUs(last, "2-3")
 			r.settled()
-			before := n.tree.Watches()
+			before := n.Tree.Watches()
 			for i := range 100 {
-				pod := n.pod(fmt.Sprint("pod", i), "default", "burstable", 0, nil)
-				id := n.container(pod, "a", whole(0))
-				n.runsOn(id, "2-3")
-				for _, err := range []error{n.runtime.StopContainer(id), n.runtime.StopPod(pod), n.runtime.RemovePod(pod)} {
+				pod := n.RunPod(fmt.Sprint("pod", i), "default", "burstable", 0, nil)
+				id := n.RunContainer(pod, "a", nodefixture.WholeCPUs(0))
+				n.AwaitCPUs(id, "2-3")
+				for _, err := range []error{n.Runtime.StopContainer(id), n.Runtime.StopPod(pod), n.Runtime.RemovePod(pod)} {
 					if err != nil {
 						t.Fatal(err)
 					}
 				}
 			}
 			r.settled()
-			n.eventually("watches released", func() bool { return n.tree.Watches() == before })
+			n.Eventually("watches released", func() bool { return n.Tree.Watches() == before })
 		})
 	}
 }
@@ -254,10 +234,10 @@ func TestRefusalsGrowRare(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
 	r.settled()
-	n.runtime.Fail("UpdateContainerResources", errors.New("no"))
-	id := n.container(n.pod("a", "default", "burstable", 0, nil), "a", whole(0))
-	n.runsOn(id, "2-3")
-	n.eventually("refused twice", func() bool { return len(n.logged("write refused")) == 2 })
+	n.Runtime.Fail("UpdateContainerResources", errors.New("no"))
+	id := n.RunContainer(n.RunPod("a", "default", "burstable", 0, nil), "a", nodefixture.WholeCPUs(0))
+	n.AwaitCPUs(id, "2-3")
+	n.Eventually("refused twice", func() bool { return len(n.Logged("write refused")) == 2 })
 	pause := make(pauseAsked, 1)
 	r.loop.box.Post(pause)
 	if got := <-pause; got != 2*retry.FirstPause {

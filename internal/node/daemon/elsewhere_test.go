@@ -89,7 +89,7 @@ func TestListedElsewhere(t *testing.T) {
 	}
 	there := n.listedElsewhere()
 	for range 2 {
-		pods, containers := sorted(n.client.List(t.Context()))
+		pods, containers := sorted(n.Client.List(t.Context()))
 		gotPods, gotContainers := sorted(there.List(t.Context()))
 		if len(containers) != 6 || !reflect.DeepEqual(pods, gotPods) || !reflect.DeepEqual(containers, gotContainers) {
 			t.Errorf("pods\n%v\ncontainers\n%v\nwant\n%v\n%v", gotPods, gotContainers, pods, containers)
@@ -100,25 +100,25 @@ func TestListedElsewhere(t *testing.T) {
 // listedElsewhere is a runtime that lists what the node's has now, in another process: what that
 // takes is not the daemon's. It can do nothing else.
 func (n *node) listedElsewhere() *cri.Client {
-	n.t.Helper()
+	n.T.Helper()
 	must := func(err error) {
-		n.t.Helper()
+		n.T.Helper()
 		if err != nil {
-			n.t.Fatal(err)
+			n.T.Fatal(err)
 		}
 	}
-	conn, err := grpc.NewClient(n.runtime.Endpoint(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(n.Runtime.Endpoint(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	must(err)
 	client := runtime.NewRuntimeServiceClient(conn)
-	pods, err := client.ListPodSandbox(n.t.Context(), nil)
+	pods, err := client.ListPodSandbox(n.T.Context(), nil)
 	must(err)
-	containers, err := client.ListContainers(n.t.Context(), nil)
+	containers, err := client.ListContainers(n.T.Context(), nil)
 	must(err)
 	must(conn.Close())
 
 	dir, err := os.MkdirTemp("", "cri") // as in testnode.StartRuntime
 	must(err)
-	n.t.Cleanup(func() { must(os.RemoveAll(dir)) })
+	n.T.Cleanup(func() { must(os.RemoveAll(dir)) })
 	for name, list := range map[string]proto.Message{"pods": pods, "containers": containers} {
 		data, err := proto.Marshal(list)
 		must(err)
@@ -138,7 +138,7 @@ func (n *node) listedElsewhere() *cri.Client {
 	until, err := child.StdinPipe()
 	must(err)
 	must(child.Start())
-	n.t.Cleanup(func() {
+	n.T.Cleanup(func() {
 		must(until.Close())
 		must(child.Wait())
 	})
@@ -146,6 +146,6 @@ func (n *node) listedElsewhere() *cri.Client {
 
 	there, err := cri.Dial("unix://" + address.Name)
 	must(err)
-	n.t.Cleanup(func() { must(there.Close()) })
+	n.T.Cleanup(func() { must(there.Close()) })
 	return there
 }

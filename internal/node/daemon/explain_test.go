@@ -8,6 +8,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/node/view"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
@@ -39,13 +40,13 @@ func TestExplain(t *testing.T) {
 	n := newNode(t)
 	r := n.start()
 	o := r.loop.newObserver(n.options())
-	burst := n.container(n.pod("burst", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-	excl := n.container(n.pod("excl", "ran", "guaranteed", 2, nil), "du", whole(2))
-	large := n.container(n.pod("large", "ran", "guaranteed", 100, nil), "cu", whole(100))
-	asking := n.container(n.pod("asks", "default", "burstable", 0, management(nil)), "app", cri.Resources{Shares: 512})
-	n.runsOn(excl, "4-5")
+	burst := n.RunContainer(n.RunPod("burst", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	excl := n.RunContainer(n.RunPod("excl", "ran", "guaranteed", 2, nil), "du", nodefixture.WholeCPUs(2))
+	large := n.RunContainer(n.RunPod("large", "ran", "guaranteed", 100, nil), "cu", nodefixture.WholeCPUs(100))
+	asking := n.RunContainer(n.RunPod("asks", "default", "burstable", 0, nodefixture.Management(nil)), "app", cri.Resources{Shares: 512})
+	n.AwaitCPUs(excl, "4-5")
 	for _, id := range []string{burst, large, asking} {
-		n.runsOn(id, "2-3")
+		n.AwaitCPUs(id, "2-3")
 	}
 	r.quiet()
 
@@ -53,7 +54,7 @@ func TestExplain(t *testing.T) {
 	if met := deciding(t, du); met.Name != "Exclusive" || !strings.Contains(met.Answer, "2 whole CPUs") || len(du.Rules) != 8 {
 		t.Errorf("rules of the owner are %+v", du.Rules)
 	}
-	if k := du.Kernel; k == nil || k.Cgroup != n.runtime.Cgroup(excl) || k.CPUs != "4-5" || k.Effective != "4-5" || k.Max == "" || k.Error != "" {
+	if k := du.Kernel; k == nil || k.Cgroup != n.Runtime.Cgroup(excl) || k.CPUs != "4-5" || k.Effective != "4-5" || k.Max == "" || k.Error != "" {
 		t.Errorf("the kernel says %+v of the owner; want 4-5", k)
 	}
 	if w := du.Wanted; w == nil || w.CPUs.String() != "4-5" || !w.Unlimited {

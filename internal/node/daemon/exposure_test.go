@@ -6,6 +6,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -15,22 +16,22 @@ import (
 // was there before the daemon is not.
 func TestExposuresByPath(t *testing.T) {
 	n := newNRINode(t)
-	n.container(n.pod("before", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	n.RunContainer(n.RunPod("before", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 	r := n.start()
 	r.connected()
 	for _, uid := range []string{"a", "b", "c"} {
-		n.container(n.pod(uid, "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+		n.RunContainer(n.RunPod(uid, "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 	}
-	own := n.container(n.pod("d", "default", "guaranteed", 2, nil), "app", whole(2))
-	n.runsOn(own, "4-5")
+	own := n.RunContainer(n.RunPod("d", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.AwaitCPUs(own, "4-5")
 	r.quiet()
 	r.view("four by NRI", func(v *telemetry.View) bool {
 		nri := v.Placements[telemetry.WayNRI]
 		return nri.Elapsed.Count == 4 && nri.Elapsed.Sum == 0 && nri.Used.Sum == 0 && len(v.Placements) == 1
 	})
-	n.runtime.NRIDown()
-	late := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
-	n.runsOn(late, "6-7")
+	n.Runtime.NRIDown()
+	late := n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.AwaitCPUs(late, "6-7")
 	r.quiet()
 	r.view("one more, without NRI", func(v *telemetry.View) bool {
 		var count uint64
@@ -84,7 +85,7 @@ func TestExposureOfTheMaking(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := newNode(t)
-			l := n.bareLoop(n.host())
+			l := n.bareLoop(n.Host())
 			began := time.Now()
 			l.inventory.Started = began
 			l.inventory.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "1", State: c.state, CreatedAt: began, CgroupsPath: "kubepods-pod1.slice:cri-containerd:1"}})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
@@ -19,16 +20,16 @@ import (
 // problem that shows, and is over when there is room again.
 func TestFullDisk(t *testing.T) {
 	n := newNode(t)
-	h := n.host()
+	h := n.Host()
 	// A file in the place of its directory stands for a disk that takes nothing.
-	state := filepath.Join(n.dir, "state")
+	state := filepath.Join(n.Dir, "state")
 	if err := os.WriteFile(state, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	h.Journal = filepath.Join(state, "journal.json")
 	r := n.startOn(h)
-	own := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
-	n.runsOn(own, "4-5")
+	own := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.AwaitCPUs(own, "4-5")
 	problem := func(v *telemetry.View) bool { return v.Problems[string(undo.CodeJournal)] == 1 }
 	r.view("the problem", problem)
 	if err := os.Remove(state); err != nil {
@@ -38,7 +39,7 @@ func TestFullDisk(t *testing.T) {
 	if _, err := os.Stat(h.Journal); err != nil {
 		t.Error(err)
 	}
-	if late := n.logged("journal is late; writes go ahead, and what they replace may not be known to restore"); len(late) > 0 {
+	if late := n.Logged("journal is late; writes go ahead, and what they replace may not be known to restore"); len(late) > 0 {
 		t.Errorf("a disk that refuses is taken for one that does not answer: %v", late)
 	}
 	var passes uint64
@@ -49,24 +50,24 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("%d passes while the disk was full", passes)
 	}
 	r.quiet()
-	n.check()
+	n.CheckClaims()
 }
 
 // TestHungRuntime: a runtime that answers no more is a lost source, although its stream
 // of events has not ended.
 func TestHungRuntime(t *testing.T) {
 	n := newNode(t)
-	n.yaml = strings.Replace(n.yaml, "resyncPeriod: 10m", "resyncPeriod: 1s", 1)
+	n.YAML = strings.Replace(n.YAML, "resyncPeriod: 10m", "resyncPeriod: 1s", 1)
 	r := n.start()
 	state := func(s telemetry.SourceState) func(*telemetry.View) bool {
 		return func(v *telemetry.View) bool { return v.Sources[telemetry.CRIEvents] == s }
 	}
 	r.view("stream", state(telemetry.SourceOK))
-	n.runtime.Fail("ListContainers", errors.New("no answer"))
+	n.Runtime.Fail("ListContainers", errors.New("no answer"))
 	r.view("loss", state(telemetry.SourceLost))
-	n.runtime.Fail("ListContainers", nil)
+	n.Runtime.Fail("ListContainers", nil)
 	r.view("runtime back", state(telemetry.SourceOK))
-	n.runsOn(n.container(n.pod("a", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512}), "2-3")
+	n.AwaitCPUs(n.RunContainer(n.RunPod("a", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512}), "2-3")
 }
 
 // mutedUnits is a systemd that can hang up on those who listen for its reloads.
@@ -102,8 +103,8 @@ func (u *mutedUnits) WatchReload(ctx context.Context, wake func()) error {
 // does.
 func TestLostSystemd(t *testing.T) {
 	n := newNode(t)
-	h := n.host()
-	u := &mutedUnits{Units: n.units, begun: make(chan struct{}, 1), hangUp: make(chan struct{})}
+	h := n.Host()
+	u := &mutedUnits{Units: n.Units, begun: make(chan struct{}, 1), hangUp: make(chan struct{})}
 	h.Units = u
 	r := n.startOn(h)
 	state := func(s telemetry.SourceState) func(*telemetry.View) bool {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/view"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
@@ -58,7 +59,7 @@ func TestRequestOf(t *testing.T) {
 
 // TestRoom: what fits is found anew with each owner that comes or goes.
 func TestRoom(t *testing.T) {
-	n := newHostNode(t, hostPart)
+	n := newHostNode(t, nodefixture.HostSlicesYAML)
 	r := n.start()
 	fits := func(want int) {
 		t.Helper()
@@ -66,15 +67,15 @@ func TestRoom(t *testing.T) {
 	}
 	r.quiet()
 	fits(4)
-	pod := n.pod("g", "default", "guaranteed", 2, nil)
-	n.runsOn(n.container(pod, "du", whole(2)), "4-5")
+	pod := n.RunPod("g", "default", "guaranteed", 2, nil)
+	n.AwaitCPUs(n.RunContainer(pod, "du", nodefixture.WholeCPUs(2)), "4-5")
 	fits(2)
 }
 
 // TestRoomLeavesTheFloor: what the shared pool keeps is no room for an owner.
 func TestRoomLeavesTheFloor(t *testing.T) {
 	n := newNode(t)
-	n.yaml = carvedYAML
+	n.YAML = nodefixture.CarvedYAML
 	r := n.start()
 	r.view("room", func(v *telemetry.View) bool { return v.Room != nil })
 	r.quiet()

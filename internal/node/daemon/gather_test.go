@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -20,19 +20,19 @@ import (
 // not have any more is gone from them before they are given to an owner.
 func TestNobodyLeftBehind(t *testing.T) {
 	n := newNodeOn(t, testnode.CgroupConfig{LeaveBehind: 1})
-	n.yaml = carvedYAML
+	n.YAML = nodefixture.CarvedYAML
 	// They run already: what is given to owners is given by the daemon.
 	var shared, owners []string
 	for i := range 3 {
-		shared = append(shared, n.container(n.pod(fmt.Sprint("s", i), "default", "burstable", 0, nil), "app", whole(0)))
+		shared = append(shared, n.RunContainer(n.RunPod(fmt.Sprint("s", i), "default", "burstable", 0, nil), "app", nodefixture.WholeCPUs(0)))
 	}
 	for i := range 2 {
-		owners = append(owners, n.container(n.pod(fmt.Sprint("e", i), "default", "guaranteed", 2, nil), "app", whole(2)))
+		owners = append(owners, n.RunContainer(n.RunPod(fmt.Sprint("e", i), "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2)))
 	}
 	granted := 0
-	n.tree.Intercept(func(w testnode.CgroupWrite) error {
+	n.Tree.Intercept(func(w testnode.CgroupWrite) error {
 		for _, owner := range owners {
-			if w.Name != path.Join(n.runtime.Cgroup(owner), cgroup.FileCPUs) {
+			if w.Name != path.Join(n.Runtime.Cgroup(owner), cgroup.FileCPUs) {
 				continue
 			}
 			granted++
@@ -41,7 +41,7 @@ func TestNobodyLeftBehind(t *testing.T) {
 				t.Error(err)
 			}
 			for _, id := range shared {
-				if on := n.threads(id); on.Overlaps(cpus) {
+				if on := n.ThreadCPUs(id); on.Overlaps(cpus) {
 					t.Errorf("%s is given to an owner while a shared thread may run on %s", cpus, on)
 				}
 			}
@@ -50,12 +50,12 @@ func TestNobodyLeftBehind(t *testing.T) {
 	})
 	r := n.start()
 	for _, id := range append(owners, shared...) {
-		n.eventually("nobody left behind", func() bool {
-			has := n.state(id).Effective
-			return has.Len() == 2 && n.threads(id).IsSubsetOf(has)
+		n.Eventually("nobody left behind", func() bool {
+			has := n.State(id).Effective
+			return has.Len() == 2 && n.ThreadCPUs(id).IsSubsetOf(has)
 		})
 	}
-	n.tree.Intercept(nil)
+	n.Tree.Intercept(nil)
 	r.quiet()
 	if granted < len(owners) {
 		t.Errorf("the CPUs of %d of %d owners were written", granted, len(owners))
@@ -69,23 +69,23 @@ func TestNobodyLeftBehind(t *testing.T) {
 // about it, and the node is not as planned while there are any.
 func TestStuckThreads(t *testing.T) {
 	n := newNodeOn(t, testnode.CgroupConfig{LeaveBehind: 1})
-	id := n.container(n.pod("s", "default", "burstable", 0, nil), "app", whole(0))
-	n.tree.RefuseUnbind(syscall.EPERM)
+	id := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", nodefixture.WholeCPUs(0))
+	n.Tree.RefuseUnbind(syscall.EPERM)
 	r := n.start()
 	stuck := func() bool {
 		v := r.loop.snapshot.Load()
 		return v != nil && v.Stuck > 0 && v.Problems[string(codeStuckThreads)] > 0 && v.LastSuccess.IsZero()
 	}
-	n.eventually("threads are stuck", stuck)
-	if logs := n.logged("not honoured"); len(logs) == 0 || !strings.Contains(fmt.Sprint(logs), "CAP_SYS_NICE") {
+	n.Eventually("threads are stuck", stuck)
+	if logs := n.Logged("not honoured"); len(logs) == 0 || !strings.Contains(fmt.Sprint(logs), "CAP_SYS_NICE") {
 		t.Errorf("log of the problem: %v", logs)
 	}
-	n.tree.RefuseUnbind(nil)
+	n.Tree.RefuseUnbind(nil)
 	r.quiet()
 	if v := r.loop.snapshot.Load(); v.Stuck != 0 || v.Problems[string(codeStuckThreads)] != 0 {
 		t.Errorf("%d stuck, problems %v", v.Stuck, v.Problems)
 	}
-	if on, has := n.threads(id), n.state(id).Effective; !on.IsSubsetOf(has) {
+	if on, has := n.ThreadCPUs(id), n.State(id).Effective; !on.IsSubsetOf(has) {
 		t.Errorf("threads may run on %s; their cgroup has %s", on, has)
 	}
 }
@@ -119,26 +119,4 @@ func TestUngatheredKeepsWhatItHolds(t *testing.T) {
 	if errs := refresh(); errs != nil || tr.Current["a"].Effective.String() != "0" {
 		t.Errorf("%v, holds %s", errs, tr.Current["a"].Effective)
 	}
-}
-
-// threads are the CPUs that a container's threads may run on.
-func (n *node) threads(id string) cpuset.Set {
-	n.t.Helper()
-	data, err := n.tree.ReadFile(path.Join(n.runtime.Cgroup(id), "cgroup.threads"), 1<<12)
-	if err != nil {
-		n.t.Error(err)
-	}
-	var all cpuset.Set
-	for field := range strings.FieldsSeq(string(data)) {
-		tid, err := strconv.Atoi(field)
-		if err != nil {
-			n.t.Error(err)
-		}
-		cpus, err := n.tree.Affinity(tid)
-		if err != nil {
-			n.t.Error(err)
-		}
-		all = all.Union(cpus)
-	}
-	return all
 }

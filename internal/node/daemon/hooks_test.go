@@ -12,6 +12,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -37,7 +38,7 @@ func ofPod(uid, namespace, qos string, cpus int, annotations map[string]string) 
 		slice = "kubepods-" + qos + "-pod" + uid + ".slice"
 	}
 	return cri.Pod{ID: "sandbox-" + uid, UID: uid, Namespace: namespace, Name: uid, Ready: true, CreatedAt: time.Now(),
-		CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:sandbox-" + uid, Annotations: annotations, Resources: whole(cpus)}
+		CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:sandbox-" + uid, Annotations: annotations, Resources: nodefixture.WholeCPUs(cpus)}
 }
 
 func (a *asker) container(p cri.Pod, name string, r cri.Resources) cri.Container {
@@ -49,16 +50,16 @@ func (a *asker) container(p cri.Pod, name string, r cri.Resources) cri.Container
 
 // create asks with the runtime's own patience.
 func (a *asker) create(p cri.Pod, c cri.Container) (nri.Reply, error) {
-	ctx, cancel := context.WithTimeout(a.t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(a.T.Context(), 2*time.Second)
 	defer cancel()
 	return a.hooks.Create(ctx, p, c)
 }
 
 func (a *asker) mustCreate(p cri.Pod, c cri.Container) nri.Reply {
-	a.t.Helper()
+	a.T.Helper()
 	reply, err := a.create(p, c)
 	if err != nil {
-		a.t.Fatalf("%v\nlog:\n%s", err, a.logs)
+		a.T.Fatalf("%v\nlog:\n%s", err, a.Logs)
 	}
 	return reply
 }
@@ -71,17 +72,17 @@ func TestCreateAnswersWithThePool(t *testing.T) {
 		res  cri.Resources
 		want nri.Adjustment
 	}{
-		{ofPod("e", "default", "guaranteed", 2, nil), "app", whole(2), nri.Adjustment{CPUs: cpuset.Range(4, 5), Unlimited: true, Env: map[string]string{
+		{ofPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2), nri.Adjustment{CPUs: cpuset.Range(4, 5), Unlimited: true, Env: map[string]string{
 			"CPUPOOL_CPUS": "4-5", "CPUPOOL_POOL": "guaranteed", "CPUPOOL_EXCLUSIVE": "true", "CPUPOOL_NODES": "1", "CPUPOOL_SHARED_CPUS": "2-3",
 			"OPENSHIFT_ISOLATED_CPUS": "4-5",
 		}}},
 		{ofPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512}, nri.Adjustment{CPUs: cpuset.Range(2, 3), Env: map[string]string{
 			"CPUPOOL_CPUS": "2-3", "CPUPOOL_POOL": "shared", "CPUPOOL_EXCLUSIVE": "false", "CPUPOOL_NODES": "0", "CPUPOOL_SHARED_CPUS": "2-3",
 		}}},
-		{ofPod("m", "kube-system", "besteffort", 0, management(map[string]int{"app": 409})), "app", cri.Resources{Shares: 2}, nri.Adjustment{CPUs: cpuset.Range(0, 1), Shares: 409, Env: map[string]string{
+		{ofPod("m", "kube-system", "besteffort", 0, nodefixture.Management(map[string]int{"app": 409})), "app", cri.Resources{Shares: 2}, nri.Adjustment{CPUs: cpuset.Range(0, 1), Shares: 409, Env: map[string]string{
 			"CPUPOOL_CPUS": "0-1", "CPUPOOL_POOL": "management", "CPUPOOL_EXCLUSIVE": "false", "CPUPOOL_NODES": "0", "CPUPOOL_SHARED_CPUS": "2-3",
 		}}},
-		{ofPod("l", "kube-system", "besteffort", 0, limited("app", 409, 500)), "app", cri.Resources{Shares: 2}, nri.Adjustment{CPUs: cpuset.Range(0, 1), Shares: 409, Quota: 50_000, Period: 100_000, Env: map[string]string{
+		{ofPod("l", "kube-system", "besteffort", 0, nodefixture.LimitedManagement("app", 409, 500)), "app", cri.Resources{Shares: 2}, nri.Adjustment{CPUs: cpuset.Range(0, 1), Shares: 409, Quota: 50_000, Period: 100_000, Env: map[string]string{
 			"CPUPOOL_CPUS": "0-1", "CPUPOOL_POOL": "management", "CPUPOOL_EXCLUSIVE": "false", "CPUPOOL_NODES": "0", "CPUPOOL_SHARED_CPUS": "2-3",
 		}}},
 	} {
@@ -90,8 +91,8 @@ func TestCreateAnswersWithThePool(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", test.pod.UID, diff)
 		}
 	}
-	a.eventually("originals of all four", func() bool {
-		j := a.journal()
+	a.Eventually("originals of all four", func() bool {
+		j := a.Journal()
 		return len(j.Originals) == 8 // four cpusets, two weights, a quota of each sort
 	})
 }
@@ -100,23 +101,23 @@ func TestCreateAnswersWithThePool(t *testing.T) {
 // when the answer is given, and the runtime is to record it.
 func TestCreateMovesOthersInTheReply(t *testing.T) {
 	n := newNode(t)
-	n.yaml = carvedYAML
+	n.YAML = nodefixture.CarvedYAML
 	r := n.start()
-	one := n.container(n.pod("s1", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-	two := n.container(n.pod("s2", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-	n.runsOn(one, "2-7")
-	n.runsOn(two, "2-7")
+	one := n.RunContainer(n.RunPod("s1", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	two := n.RunContainer(n.RunPod("s2", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	n.AwaitCPUs(one, "2-7")
+	n.AwaitCPUs(two, "2-7")
 	r.quiet()
 	a := r.asker()
 	pod := ofPod("e", "default", "guaranteed", 2, nil)
-	reply := a.mustCreate(pod, a.container(pod, "app", whole(2)))
+	reply := a.mustCreate(pod, a.container(pod, "app", nodefixture.WholeCPUs(2)))
 	mine := reply.Adjustment.CPUs
 	rest := cpuset.Range(2, 7).Difference(mine)
 	if mine.Len() != 2 {
 		t.Fatalf("CPUs = %s; want two", mine)
 	}
 	for _, id := range []string{one, two} {
-		if got := n.state(id).Effective; !got.Equal(rest) {
+		if got := n.State(id).Effective; !got.Equal(rest) {
 			t.Errorf("at the answer %s runs on %s; want %s", id, got, rest)
 		}
 	}
@@ -130,18 +131,18 @@ func TestCreateMovesOthersInTheReply(t *testing.T) {
 	// Nobody makes these updates here, as when the runtime fails in it: the daemon
 	// finds out and has them made over CRI.
 	for _, id := range []string{one, two} {
-		n.eventually("recorded over CRI", func() bool {
-			c, err := n.client.ContainerStatus(t.Context(), id)
+		n.Eventually("recorded over CRI", func() bool {
+			c, err := n.Client.ContainerStatus(t.Context(), id)
 			return err == nil && c.Recorded.CPUs == rest.String()
 		})
 	}
-	n.eventually("broken promises are told", func() bool {
-		return len(n.logged("the runtime has not made the update of its NRI reply; it is asked for over CRI")) == 2
+	n.Eventually("broken promises are told", func() bool {
+		return len(n.Logged("the runtime has not made the update of its NRI reply; it is asked for over CRI")) == 2
 	})
 	// They get no other promise until a worker has got through.
 	r.quiet()
 	pod = ofPod("e2", "default", "guaranteed", 1, nil)
-	if reply := a.mustCreate(pod, a.container(pod, "app", whole(1))); len(reply.Updates) != 2 {
+	if reply := a.mustCreate(pod, a.container(pod, "app", nodefixture.WholeCPUs(1))); len(reply.Updates) != 2 {
 		t.Errorf("updates = %v; want both again, since CRI got through to them", reply.Updates)
 	}
 }
@@ -152,12 +153,12 @@ func TestCreateGivesNothingThatSomebodyRunsOn(t *testing.T) {
 	for _, onRefusal := range []string{"fail", "shared"} {
 		t.Run(onRefusal, func(t *testing.T) {
 			n := newNode(t)
-			n.yaml = strings.Replace(carvedYAML, "  floor: 2\n", "  floor: 2\n  onRefusal: "+onRefusal+"\n", 1)
+			n.YAML = strings.Replace(nodefixture.CarvedYAML, "  floor: 2\n", "  floor: 2\n  onRefusal: "+onRefusal+"\n", 1)
 			r := n.start()
-			stuck := n.container(n.pod("s1", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-			n.runsOn(stuck, "2-7")
+			stuck := n.RunContainer(n.RunPod("s1", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+			n.AwaitCPUs(stuck, "2-7")
 			r.quiet()
-			n.tree.Intercept(func(w testnode.CgroupWrite) error {
+			n.Tree.Intercept(func(w testnode.CgroupWrite) error {
 				if strings.Contains(w.Name, stuck) {
 					return errors.New("device or resource busy")
 				}
@@ -165,14 +166,14 @@ func TestCreateGivesNothingThatSomebodyRunsOn(t *testing.T) {
 			})
 			a := r.asker()
 			pod := ofPod("e", "default", "guaranteed", 2, nil)
-			reply, err := a.create(pod, a.container(pod, "app", whole(2)))
+			reply, err := a.create(pod, a.container(pod, "app", nodefixture.WholeCPUs(2)))
 			switch {
 			case onRefusal == "fail" && (err == nil || !strings.Contains(err.Error(), "are not free yet") || !strings.Contains(err.Error(), stuck)):
 				t.Errorf("Create = %+v, %v; want that CPUs are not free, and who has them", reply, err)
 			case onRefusal == "shared" && (err != nil || reply.Adjustment.CPUs.Len() != 4 || reply.Adjustment.Env["CPUPOOL_EXCLUSIVE"] != "false"):
 				t.Errorf("Create = %+v, %v; want the shared pool", reply, err)
 			}
-			n.tree.Intercept(nil)
+			n.Tree.Intercept(nil)
 			pod2 := ofPod("e3", "default", "burstable", 0, nil)
 			if reply := a.mustCreate(pod2, a.container(pod2, "app", cri.Resources{Shares: 100})); reply.Adjustment.CPUs.Len() != 4 {
 				t.Errorf("a shared container gets %s; want the pool without the CPUs of the waiting owner", reply.Adjustment.CPUs)
@@ -186,11 +187,11 @@ func TestCreateGivesNothingThatSomebodyRunsOn(t *testing.T) {
 func TestRefusedIsNotCreated(t *testing.T) {
 	a := newNode(t).start().asker()
 	first := ofPod("a", "default", "guaranteed", 3, nil)
-	holder := a.container(first, "app", whole(3))
+	holder := a.container(first, "app", nodefixture.WholeCPUs(3))
 	a.mustCreate(first, holder)
 	pod := ofPod("b", "default", "guaranteed", 2, nil)
 	for range 3 {
-		_, err := a.create(pod, a.container(pod, "app", whole(2)))
+		_, err := a.create(pod, a.container(pod, "app", nodefixture.WholeCPUs(2)))
 		if err == nil || !strings.Contains(err.Error(), "default/b, container app") || !strings.Contains(err.Error(), "TooFew") && !strings.Contains(err.Error(), "free") {
 			t.Fatalf("Create = %v; want a refusal with its numbers", err)
 		}
@@ -207,12 +208,12 @@ func TestRefusedIsNotCreated(t *testing.T) {
 		now, all := refused(v)
 		return now == 1 && all == 1 && v.Problems["Refused"] == 1
 	})
-	if got := a.logged("refused, and not created"); len(got) != 1 {
+	if got := a.Logged("refused, and not created"); len(got) != 1 {
 		t.Errorf("told %d times; want once", len(got))
 	}
 	a.hooks.Remove(holder.ID)
 	a.hooks.RemovePod(first.ID)
-	if reply := a.mustCreate(pod, a.container(pod, "app", whole(2))); !reply.Adjustment.CPUs.IsSubsetOf(cpuset.Range(4, 7)) {
+	if reply := a.mustCreate(pod, a.container(pod, "app", nodefixture.WholeCPUs(2))); !reply.Adjustment.CPUs.IsSubsetOf(cpuset.Range(4, 7)) {
 		t.Errorf("CPUs = %s; want guaranteed ones", reply.Adjustment.CPUs)
 	}
 	a.loop.box.Post(systemdReloaded{})
@@ -226,11 +227,11 @@ func TestRefusedIsNotCreated(t *testing.T) {
 // answered before its runtime gives up.
 func TestAnswersAreNotHeldUp(t *testing.T) {
 	n := newNode(t)
-	n.yaml = carvedYAML
-	n.kubelet = newKubelet()
+	n.YAML = nodefixture.CarvedYAML
+	n.Kubelet = nodefixture.NewKubelet()
 	r := n.start()
-	one := n.container(n.pod("s1", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-	n.runsOn(one, "2-7")
+	one := n.RunContainer(n.RunPod("s1", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	n.AwaitCPUs(one, "2-7")
 	r.quiet()
 	a := r.asker()
 	release := make(chan struct{})
@@ -249,7 +250,7 @@ func TestAnswersAreNotHeldUp(t *testing.T) {
 		}
 	}
 	pod := ofPod("e", "default", "guaranteed", 2, nil)
-	c := a.container(pod, "app", whole(2))
+	c := a.container(pod, "app", nodefixture.WholeCPUs(2))
 	if reply := a.mustCreate(pod, c); reply.Adjustment.CPUs.Len() != 2 {
 		t.Errorf("reply = %+v; want two CPUs", reply)
 	}
@@ -270,14 +271,14 @@ func TestAnswersAreNotHeldUp(t *testing.T) {
 func TestUpdateKeepsThePool(t *testing.T) {
 	n := newNode(t)
 	r := n.start()
-	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-	mgmt := n.container(n.pod("m", "kube-system", "besteffort", 0, management(map[string]int{"app": 409})), "app", cri.Resources{Shares: 2})
-	bound := n.container(n.pod("l", "kube-system", "besteffort", 0, limited("app", 409, 500)), "app", cri.Resources{Shares: 2})
-	excl := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
-	n.runsOn(shared, "2-3")
-	n.runsOn(mgmt, "0-1")
-	n.runsOn(bound, "0-1")
-	n.runsOn(excl, "4-5")
+	shared := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	mgmt := n.RunContainer(n.RunPod("m", "kube-system", "besteffort", 0, nodefixture.Management(map[string]int{"app": 409})), "app", cri.Resources{Shares: 2})
+	bound := n.RunContainer(n.RunPod("l", "kube-system", "besteffort", 0, nodefixture.LimitedManagement("app", 409, 500)), "app", cri.Resources{Shares: 2})
+	excl := n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.AwaitCPUs(shared, "2-3")
+	n.AwaitCPUs(mgmt, "0-1")
+	n.AwaitCPUs(bound, "0-1")
+	n.AwaitCPUs(excl, "4-5")
 	r.quiet()
 	a := r.asker()
 	for _, test := range []struct {
@@ -305,16 +306,16 @@ func TestUpdateKeepsThePool(t *testing.T) {
 // on record, is not put back by it.
 func TestUpdateMovesNobodyBack(t *testing.T) {
 	n := newNode(t)
-	n.yaml = carvedYAML
+	n.YAML = nodefixture.CarvedYAML
 	r := n.start()
-	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-	n.runsOn(shared, "2-7")
+	shared := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	n.AwaitCPUs(shared, "2-7")
 	r.quiet()
-	release := n.runtime.Hang("UpdateContainerResources")
+	release := n.Runtime.Hang("UpdateContainerResources")
 	defer release()
 	a := r.asker()
 	pod := ofPod("e", "default", "guaranteed", 2, nil)
-	mine := a.mustCreate(pod, a.container(pod, "app", whole(2))).Adjustment.CPUs // and nobody makes its updates
+	mine := a.mustCreate(pod, a.container(pod, "app", nodefixture.WholeCPUs(2))).Adjustment.CPUs // and nobody makes its updates
 	rest := cpuset.Range(2, 7).Difference(mine).String()
 	for _, asked := range []cri.Resources{{Shares: 1024}, {Mems: "0"}} {
 		got, err := a.hooks.Update(t.Context(), shared, asked)
@@ -323,7 +324,7 @@ func TestUpdateMovesNobodyBack(t *testing.T) {
 		}
 	}
 	release()
-	n.eventually("on record", func() bool { return n.recordedCPUs(shared) == rest })
+	n.Eventually("on record", func() bool { return n.RecordedCPUs(shared) == rest })
 	r.quiet()
 	if got, err := a.hooks.Update(t.Context(), shared, cri.Resources{Shares: 512}); err != nil || got.CPUs != "" {
 		t.Errorf("when it is on record an update is answered %+v, %v", got, err)
@@ -334,46 +335,46 @@ func TestUpdateMovesNobodyBack(t *testing.T) {
 func TestResizeIsPickedUp(t *testing.T) {
 	n := newNode(t)
 	r := n.start()
-	excl := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
-	n.runsOn(excl, "4-5")
+	excl := n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.AwaitCPUs(excl, "4-5")
 	r.quiet()
 	a := r.asker()
-	if _, err := a.hooks.Update(t.Context(), excl, whole(3)); err != nil {
+	if _, err := a.hooks.Update(t.Context(), excl, nodefixture.WholeCPUs(3)); err != nil {
 		t.Fatal(err)
 	}
-	n.runsOn(excl, "4-6")
+	n.AwaitCPUs(excl, "4-6")
 }
 
 // TestStartWritesFirst: what has changed since the answer is in the cgroup before the
 // first instruction.
 func TestStartWritesFirst(t *testing.T) {
 	n := newNode(t)
-	n.yaml = carvedYAML
+	n.YAML = nodefixture.CarvedYAML
 	r := n.start()
 	r.quiet()
 	a := r.asker()
-	sandbox := n.pod("s", "default", "burstable", 0, nil)
+	sandbox := n.RunPod("s", "default", "burstable", 0, nil)
 	// Without events it is known from NRI alone.
-	id, err := n.runtime.CreateContainer(sandbox, testnode.ContainerSpec{Name: "app", Resources: cri.Resources{Shares: 512}})
+	id, err := n.Runtime.CreateContainer(sandbox, testnode.ContainerSpec{Name: "app", Resources: cri.Resources{Shares: 512}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.eventually("known", func() bool { return a.start(id) == nil })
+	n.Eventually("known", func() bool { return a.start(id) == nil })
 	pod := ofPod("e", "default", "guaranteed", 2, nil)
-	mine := a.mustCreate(pod, a.container(pod, "app", whole(2))).Adjustment.CPUs
-	if err := n.runtime.StartContainer(id); err != nil {
+	mine := a.mustCreate(pod, a.container(pod, "app", nodefixture.WholeCPUs(2))).Adjustment.CPUs
+	if err := n.Runtime.StartContainer(id); err != nil {
 		t.Fatal(err)
 	}
 	if err := a.start(id); err != nil {
 		t.Fatal(err)
 	}
-	if got := n.state(id).Effective; got.Overlaps(mine) || got.Len() != 4 {
+	if got := n.State(id).Effective; got.Overlaps(mine) || got.Len() != 4 {
 		t.Errorf("at its first instruction the container is on %s; want 2-7 without %s", got, mine)
 	}
 }
 
 func (a *asker) start(id string) error {
-	ctx, cancel := context.WithTimeout(a.t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(a.T.Context(), 2*time.Second)
 	defer cancel()
 	return a.hooks.Start(ctx, id)
 }

@@ -7,19 +7,20 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
 // TestHostFollowsThePool that it is configured to run in.
 func TestHostFollowsThePool(t *testing.T) {
-	n := newHostNode(t, hostPart)
+	n := newHostNode(t, nodefixture.HostSlicesYAML)
 	r := n.start()
-	n.hostOn("system.slice", "0-1")
+	n.AwaitCPUsOf("system.slice", "0-1")
 	r.quiet()
-	n.yaml = "apiVersion: config.cpupoold.io/v1alpha1\nkind: CPUPoolConfiguration\npartitions: [{type: management, cpus: 2-3}]\nguaranteed: {cpus: 4-7}\n" + hostPart
+	n.YAML = "apiVersion: config.cpupoold.io/v1alpha1\nkind: CPUPoolConfiguration\npartitions: [{type: management, cpus: 2-3}]\nguaranteed: {cpus: 4-7}\n" + nodefixture.HostSlicesYAML
 	r.loop.reload()
-	n.hostOn("system.slice", "2-3")
-	n.eventually("property", func() bool { return n.property("machine.slice") == "2-3" })
+	n.AwaitCPUsOf("system.slice", "2-3")
+	n.Eventually("property", func() bool { return n.UnitProperty("machine.slice") == "2-3" })
 	r.quiet()
 }
 
@@ -35,16 +36,16 @@ func TestNoPoolForTheHost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newHostNode(t, "")
-			n.yaml = head + c.yaml + hostPart
-			before := n.hostState()
-			h := n.host()
+			n.YAML = head + c.yaml + nodefixture.HostSlicesYAML
+			before := n.HostUnits()
+			h := n.Host()
 			if name == "no systemd" {
 				h.Units = nil
 			}
 			r := n.startOn(h)
 			r.view("problem", func(v *telemetry.View) bool { return v.Ready && v.Problems[string(desired.CodeHostUnconfined)] == 1 })
 			r.quiet()
-			if d := cmp.Diff(before, n.hostState()); d != "" {
+			if d := cmp.Diff(before, n.HostUnits()); d != "" {
 				t.Errorf("systemd was told something:\n%s", d)
 			}
 			n.said(desired.CodeHostUnconfined, "host services", c.remedy)
@@ -55,30 +56,30 @@ func TestNoPoolForTheHost(t *testing.T) {
 // TestHostWhileItsPoolIsOffline: it keeps off exclusive CPUs, as the pods of the pool do.
 func TestHostWhileItsPoolIsOffline(t *testing.T) {
 	for name, c := range map[string]struct{ yaml, owner, shared string }{
-		"fixed":  {poolsYAML, "4-5", "2-3"},
-		"carved": {carvedYAML, "2-3", "4-7"},
+		"fixed":  {nodefixture.PoolsYAML, "4-5", "2-3"},
+		"carved": {nodefixture.CarvedYAML, "2-3", "4-7"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newHostNode(t, "")
-			n.yaml = c.yaml + hostPart
-			owner := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
+			n.YAML = c.yaml + nodefixture.HostSlicesYAML
+			owner := n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 			r := n.start()
 			on := func(cpus string) {
 				t.Helper()
-				n.runsOn(owner, c.owner)
+				n.AwaitCPUs(owner, c.owner)
 				for _, p := range []cgroup.Path{"system.slice/sshd.service", "init.scope"} {
-					n.hostOn(p, cpus)
+					n.AwaitCPUsOf(p, cpus)
 				}
-				n.eventually("property", func() bool { return n.property("machine.slice") == cpus })
+				n.Eventually("property", func() bool { return n.UnitProperty("machine.slice") == cpus })
 				r.quiet()
 			}
 			on("0-1")
-			n.online(without(0, 1))
+			n.SetOnline(nodefixture.AllCPUsBut(0, 1))
 			on(c.shared)
 			r.view("adapted, and no problem", func(v *telemetry.View) bool {
 				return len(v.Adapted) > 0 && v.Problems[string(desired.CodeHostUnconfined)] == 0
 			})
-			n.online(without())
+			n.SetOnline(nodefixture.AllCPUsBut())
 			on("0-1")
 		})
 	}

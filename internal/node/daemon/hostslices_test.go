@@ -18,6 +18,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -25,74 +26,47 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-const hostPart = "hostSlices: {enabled: true}\n"
-
 // newHostNode is a node on which services of the host run.
 func newHostNode(t testing.TB, part string) *node {
 	t.Helper()
 	n := newNode(t)
-	n.hostServices()
-	n.yaml = poolsYAML + part
+	n.RunHostServices()
+	n.YAML = nodefixture.PoolsYAML + part
 	return n
-}
-
-func (n *node) hostServices() {
-	n.t.Helper()
-	for i, p := range []string{"system.slice/sshd.service", "user.slice/user-0.slice/session-1.scope", "init.scope"} {
-		n.tree.MkdirAll(p)
-		if err := n.tree.Write(p+"/cgroup.procs", []string{"900001", "900002", "900003"}[i]); err != nil {
-			n.t.Fatal(err)
-		}
-	}
-	n.units.Install("machine.slice", cpuset.Set{})
-}
-
-// on are the CPUs that a cgroup runs on, "" if it is not there.
-func (n *node) on(p cgroup.Path) string {
-	st, err := cgroup.New(n.tree).Read(p)
-	if err != nil {
-		return ""
-	}
-	return st.Effective.String()
-}
-
-func (n *node) hostOn(p cgroup.Path, cpus string) {
-	n.t.Helper()
-	n.eventually(string(p)+" on CPUs "+cpus, func() bool { return n.on(p) == cpus })
 }
 
 // TestHostIsConfined, with what appears later, over reloads, and against others.
 func TestHostIsConfined(t *testing.T) {
 	n := newHostNode(t, "hostSlices: {enabled: true, weight: 200}\n")
-	id := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
+	id := n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	r := n.start()
-	n.runsOn(id, "4-5")
+	n.AwaitCPUs(id, "4-5")
 	for _, p := range []cgroup.Path{"system.slice/sshd.service", "user.slice/user-0.slice/session-1.scope", "init.scope"} {
-		n.hostOn(p, "0-1")
+		n.AwaitCPUsOf(p, "0-1")
 	}
 	for _, unit := range []string{"system.slice", "user.slice", "init.scope", "machine.slice"} {
-		n.eventually("properties of "+unit, func() bool {
-			st, err := n.units.Properties(context.Background(), unit)
+		n.Eventually("properties of "+unit, func() bool {
+			st, err := n.Units.Properties(context.Background(), unit)
 			return err == nil && st.CPUs.String() == "0-1" && st.Weight == 200
 		})
 	}
-	if got := n.property("kubepods.slice"); got != "" {
+	if got := n.UnitProperty("kubepods.slice"); got != "" {
 		t.Errorf("AllowedCPUs of kubepods.slice = %q", got)
 	}
 	r.quiet()
-	n.units.Install("new.service", cpuset.Set{})
+	n.Units.Install("new.service", cpuset.Set{})
 	for _, unit := range []string{"new.service", "machine.slice"} {
-		n.start2(unit)
+		n.StartUnit(unit)
 	}
-	n.hostOn("system.slice/new.service", "0-1")
-	n.hostOn("machine.slice", "0-1")
-	n.units.Reload()
+	n.AwaitCPUsOf("system.slice/new.service", "0-1")
+	n.AwaitCPUsOf("machine.slice", "0-1")
+	n.Units.Reload()
 	r.quiet()
-	n.hostOn("system.slice/new.service", "0-1")
-	if err := n.tree.Write("system.slice/cpuset.cpus", "0-7"); err != nil {
+	n.AwaitCPUsOf("system.slice/new.service", "0-1")
+	if err := n.Tree.Write("system.slice/cpuset.cpus", "0-7"); err != nil {
 		t.Fatal(err)
 	}
-	n.hostOn("system.slice", "0-1")
+	n.AwaitCPUsOf("system.slice", "0-1")
 	r.quiet()
 	r.view("the write is counted", func(v *telemetry.View) bool {
 		return v.Drifts[telemetry.Drift{Cause: "unknown", Property: cgroup.FileCPUs}] == 1 && v.Problems[string(desired.CodeHostForeign)] == 0
@@ -113,90 +87,76 @@ func TestHostIsPutBack(t *testing.T) {
 	for name, kernel := range map[string]testnode.CgroupConfig{"to 6.19": {}, "from 7.0": {ClearPopulated: true}} {
 		t.Run(name, func(t *testing.T) {
 			n := newNodeOn(t, kernel)
-			n.hostServices()
-			n.yaml = poolsYAML + "hostSlices: {enabled: true, weight: 200}\n"
-			if err := n.units.SetProperties(context.Background(), "user.slice", []cgroup.Property{{Name: cgroup.UnitWeight, Value: "50"}}); err != nil {
+			n.RunHostServices()
+			n.YAML = nodefixture.PoolsYAML + "hostSlices: {enabled: true, weight: 200}\n"
+			if err := n.Units.SetProperties(context.Background(), "user.slice", []cgroup.Property{{Name: cgroup.UnitWeight, Value: "50"}}); err != nil {
 				t.Fatal(err)
 			}
-			before := n.hostState()
+			before := n.HostUnits()
 			r := n.start()
-			n.hostOn("init.scope", "0-1")
+			n.AwaitCPUsOf("init.scope", "0-1")
 			r.quiet()
-			n.yaml = poolsYAML + hostPart
+			n.YAML = nodefixture.PoolsYAML + nodefixture.HostSlicesYAML
 			r.loop.reload()
-			n.eventually("weights", func() bool {
-				s := n.hostState()
+			n.Eventually("weights", func() bool {
+				s := n.HostUnits()
 				return s["user.slice"].Weight == 50 && s["system.slice"].Weight == 100
 			})
-			n.yaml = poolsYAML
+			n.YAML = nodefixture.PoolsYAML
 			r.loop.reload()
-			n.eventually("originals forgotten", func() bool { return len(n.journal().Originals) == 0 })
-			if d := cmp.Diff(before, n.hostState()); d != "" {
+			n.Eventually("originals forgotten", func() bool { return len(n.Journal().Originals) == 0 })
+			if d := cmp.Diff(before, n.HostUnits()); d != "" {
 				t.Errorf("after the option was switched off (-before +after):\n%s", d)
 			}
-			n.hostOn("system.slice/sshd.service", "0-7")
-			n.yaml = poolsYAML + "hostSlices: {enabled: true, weight: 200}\n"
+			n.AwaitCPUsOf("system.slice/sshd.service", "0-7")
+			n.YAML = nodefixture.PoolsYAML + "hostSlices: {enabled: true, weight: 200}\n"
 			r.loop.reload()
-			n.hostOn("init.scope", "0-1")
+			n.AwaitCPUsOf("init.scope", "0-1")
 			r.quiet()
 			r.stop()
-			h := n.host()
-			report, err := restore.HostRestore(&h, context.Background(), n.journal())
+			h := n.Host()
+			report, err := restore.HostRestore(&h, context.Background(), n.Journal())
 			if err != nil || len(report.Differs) != 0 {
 				t.Fatalf("restore: %+v, %v", report, err)
 			}
-			if d := cmp.Diff(before, n.hostState()); d != "" {
+			if d := cmp.Diff(before, n.HostUnits()); d != "" {
 				t.Errorf("after restore (-before +after):\n%s", d)
 			}
-			n.hostOn("system.slice/sshd.service", "0-7")
+			n.AwaitCPUsOf("system.slice/sshd.service", "0-7")
 		})
 	}
 }
 
-// hostState is what systemd has for the units of the host's services.
-func (n *node) hostState() map[string]cgroup.UnitState {
-	n.t.Helper()
-	all := make(map[string]cgroup.UnitState)
-	for _, unit := range []string{"system.slice", "user.slice", "init.scope", "machine.slice"} {
-		st, err := n.units.Properties(context.Background(), unit)
-		if err != nil {
-			n.t.Fatal(err)
-		}
-		all[unit] = st
-	}
-	return all
-}
-
 // TestAdministratorsSlices are left alone and reported, whenever he has set them.
 func TestAdministratorsSlices(t *testing.T) {
-	n := newHostNode(t, hostPart)
-	n.units.DropIn("user.slice", "/etc/systemd/system/user.slice.d/cpus.conf", cpuset.Range(0, 3))
-	n.units.Reload()
-	if err := n.units.SetProperties(context.Background(), "init.scope", []cgroup.Property{{Name: cgroup.UnitCPUs, Value: "2-3"}}); err != nil {
+	n := newHostNode(t, nodefixture.HostSlicesYAML)
+	n.Units.DropIn("user.slice", "/etc/systemd/system/user.slice.d/cpus.conf", cpuset.Range(0, 3))
+	n.Units.Reload()
+	if err := n.Units.SetProperties(context.Background(), "init.scope", []cgroup.Property{{Name: cgroup.UnitCPUs, Value: "2-3"}}); err != nil {
 		t.Fatal(err)
 	}
 	r := n.start()
-	n.hostOn("system.slice", "0-1")
+	n.AwaitCPUsOf("system.slice", "0-1")
 	r.view("two problems", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeHostForeign)] == 2 })
 	r.quiet()
-	n.units.DropIn("system.slice", "/etc/systemd/system/system.slice.d/cpus.conf", cpuset.Range(0, 5))
-	n.units.Reload()
-	n.hostOn("system.slice", "0-5")
+	n.Units.DropIn("system.slice", "/etc/systemd/system/system.slice.d/cpus.conf", cpuset.Range(0, 5))
+	n.Units.Reload()
+	n.AwaitCPUsOf("system.slice", "0-5")
 	r.view("three problems", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeHostForeign)] == 3 })
-	n.units.SetForGood("machine.slice", cpuset.Of(7))
-	n.units.Reload()
+	n.Units.SetForGood("machine.slice", cpuset.Of(7))
+	n.Units.Reload()
 	r.view("four problems", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeHostForeign)] == 4 })
 	r.quiet()
-	n.eventually("nothing of it is ours", func() bool { return len(n.journal().Originals) == 0 })
+	n.Eventually("nothing of it is ours", func() bool { return len(n.Journal().Originals) == 0 })
 	for unit, want := range map[string]string{"system.slice": "0-5", "user.slice": "0-3", "init.scope": "2-3", "machine.slice": "7"} {
-		if got := n.property(unit); got != want {
+		if got := n.UnitProperty(unit); got != want {
 			t.Errorf("AllowedCPUs of %s = %q; want the administrator's %q", unit, got, want)
 		}
 	}
-	n.units.Reload()
+	n.Units.Reload()
 	r.quiet()
-	n.hostOn("system.slice", "0-5")
-	n.hostOn("user.slice", "0-3")
+	n.AwaitCPUsOf("system.slice", "0-5")
+	n.AwaitCPUsOf("user.slice", "0-3")
 	for _, unit := range []string{"system.slice", "user.slice", "init.scope", "machine.slice"} {
 		n.said(desired.CodeHostForeign, unit, "set-property --runtime "+unit+" AllowedCPUs=)")
 	}
@@ -204,75 +164,75 @@ func TestAdministratorsSlices(t *testing.T) {
 
 // said holds that a problem with a unit was logged, with a remedy.
 func (n *node) said(code pools.Code, unit, remedy string) {
-	n.t.Helper()
-	records := n.logged("not honoured")
+	n.T.Helper()
+	records := n.Logged("not honoured")
 	if !slices.ContainsFunc(records, func(r map[string]any) bool {
 		text, _ := r["problem"].(string)
 		return r["code"] == string(code) && r["unit"] == unit && strings.Contains(text, remedy)
 	}) {
-		n.t.Errorf("log has no %s of %s with %q: %v", code, unit, remedy, records)
+		n.T.Errorf("log has no %s of %s with %q: %v", code, unit, remedy, records)
 	}
 }
 
 // TestSetForGoodIsYieldedTo without a reload: the write to the file tells of it.
 func TestSetForGoodIsYieldedTo(t *testing.T) {
-	n := newHostNode(t, hostPart)
+	n := newHostNode(t, nodefixture.HostSlicesYAML)
 	r := n.start()
-	n.hostOn("system.slice", "0-1")
+	n.AwaitCPUsOf("system.slice", "0-1")
 	r.quiet()
-	n.units.SetForGood("system.slice", cpuset.Range(0, 5))
+	n.Units.SetForGood("system.slice", cpuset.Range(0, 5))
 	r.view("problem", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeHostForeign)] == 1 })
-	n.hostOn("system.slice", "0-5")
+	n.AwaitCPUsOf("system.slice", "0-5")
 	r.quiet()
-	n.hostOn("system.slice", "0-5")
+	n.AwaitCPUsOf("system.slice", "0-5")
 }
 
 // TestHostAroundUnits: a slice has what units in it are given, and says so.
 func TestHostAroundUnits(t *testing.T) {
-	n := newHostNode(t, hostPart+"units: {du.service: {cpus: 2}, telegraf.service: {pool: shared}, ru.slice: {cpus: 1}}\n")
-	n.units.Install("ru.slice", cpuset.Set{})
+	n := newHostNode(t, nodefixture.HostSlicesYAML+"units: {du.service: {cpus: 2}, telegraf.service: {pool: shared}, ru.slice: {cpus: 1}}\n")
+	n.Units.Install("ru.slice", cpuset.Set{})
 	for _, unit := range []string{"du.service", "telegraf.service"} {
-		n.units.Install(unit, cpuset.Set{})
-		n.start2(unit)
+		n.Units.Install(unit, cpuset.Set{})
+		n.StartUnit(unit)
 	}
-	n.start2("ru.slice")
+	n.StartUnit("ru.slice")
 	r := n.start()
-	n.unitRunsOn("du.service", "4-5")
-	n.unitRunsOn("telegraf.service", "2-3")
-	n.hostOn("system.slice/sshd.service", "0-5")
-	n.hostOn("user.slice", "0-1")
-	n.hostOn("ru.slice", "6")
+	n.AwaitUnitCPUs("du.service", "4-5")
+	n.AwaitUnitCPUs("telegraf.service", "2-3")
+	n.AwaitCPUsOf("system.slice/sshd.service", "0-5")
+	n.AwaitCPUsOf("user.slice", "0-1")
+	n.AwaitCPUsOf("ru.slice", "6")
 	r.view("problem", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeHostShares)] == 1 })
 	r.quiet()
-	n.yaml = poolsYAML + hostPart
+	n.YAML = nodefixture.PoolsYAML + nodefixture.HostSlicesYAML
 	r.loop.reload()
-	n.hostOn("system.slice/sshd.service", "0-1")
-	n.unitRunsOn("du.service", "0-1")
-	n.hostOn("ru.slice", "0-7")
+	n.AwaitCPUsOf("system.slice/sshd.service", "0-1")
+	n.AwaitUnitCPUs("du.service", "0-1")
+	n.AwaitCPUsOf("ru.slice", "0-7")
 	r.view("no problem", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeHostShares)] == 0 })
-	id := n.container(n.pod("e", "default", "guaranteed", 4, nil), "app", whole(4))
-	n.runsOn(id, "4-7")
+	id := n.RunContainer(n.RunPod("e", "default", "guaranteed", 4, nil), "app", nodefixture.WholeCPUs(4))
+	n.AwaitCPUs(id, "4-7")
 	r.quiet()
-	n.yaml = poolsYAML + hostPart + "units: {du.service: {cpus: 2}}\n"
+	n.YAML = nodefixture.PoolsYAML + nodefixture.HostSlicesYAML + "units: {du.service: {cpus: 2}}\n"
 	r.loop.reload()
 	r.view("the unit is refused", func(v *telemetry.View) bool {
 		return slices.ContainsFunc(v.Refusals, func(x telemetry.Refusal) bool { return x.Container == "du.service" })
 	})
-	n.unitRunsOn("du.service", "2-3")
-	n.hostOn("system.slice", "0-3")
+	n.AwaitUnitCPUs("du.service", "2-3")
+	n.AwaitCPUsOf("system.slice", "0-3")
 }
 
 // TestPlanShowsTheHost: what would be written, and what is left alone.
 func TestPlanShowsTheHost(t *testing.T) {
 	n := newHostNode(t, "hostSlices: {enabled: true, units: [backup.service]}\n")
-	n.units.DropIn("user.slice", "/etc/systemd/system/user.slice.d/cpus.conf", cpuset.Range(0, 3))
-	n.units.Reload()
+	n.Units.DropIn("user.slice", "/etc/systemd/system/user.slice.d/cpus.conf", cpuset.Range(0, 3))
+	n.Units.Reload()
 	o := n.options()
 	var s desired.Settings
 	if err := s.Change(o.Config, o.Topology, nil); err != nil {
 		t.Fatal(err)
 	}
-	p, err := preview.PreviewOf(context.Background(), n.host(), s, undo.Document{}, pools.NamespaceRights{}, time.Now())
+	p, err := preview.PreviewOf(context.Background(), n.Host(), s, undo.Document{}, pools.NamespaceRights{}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,22 +261,22 @@ func TestPlanShowsTheHost(t *testing.T) {
 
 // TestHostAfterAKill: what was set is known to be ours, and put back.
 func TestHostAfterAKill(t *testing.T) {
-	n := newHostNode(t, hostPart)
-	id := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	n := newHostNode(t, nodefixture.HostSlicesYAML)
+	id := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 	r := n.start()
-	n.hostOn("system.slice", "0-1")
-	n.runsOn(id, "2-3")
+	n.AwaitCPUsOf("system.slice", "0-1")
+	n.AwaitCPUs(id, "2-3")
 	r.quiet()
 	r.stop()
-	before := len(n.tree.Writes())
+	before := len(n.Tree.Writes())
 	r = n.start()
 	r.quiet()
-	if writes := n.tree.Writes()[before:]; len(writes) != 0 {
+	if writes := n.Tree.Writes()[before:]; len(writes) != 0 {
 		t.Errorf("a restart wrote %v", writes)
 	}
-	n.yaml = poolsYAML
+	n.YAML = nodefixture.PoolsYAML
 	r.loop.reload()
-	n.hostOn("system.slice", "0-7")
+	n.AwaitCPUsOf("system.slice", "0-7")
 }
 
 // TestHostAfterALostJournal: what was set is known to be ours when it is to change, and
@@ -324,29 +284,29 @@ func TestHostAfterAKill(t *testing.T) {
 func TestHostAfterALostJournal(t *testing.T) {
 	const head = "apiVersion: config.cpupoold.io/v1alpha1\nkind: CPUPoolConfiguration\n"
 	const moved = head + "partitions: [{type: management, cpus: 2-3}]\nguaranteed: {cpus: 4-7}\n"
-	n := newHostNode(t, hostPart)
-	before := n.hostState()
+	n := newHostNode(t, nodefixture.HostSlicesYAML)
+	before := n.HostUnits()
 	r := n.start()
-	n.hostOn("init.scope", "0-1")
-	n.eventually("property", func() bool { return n.property("machine.slice") == "0-1" })
+	n.AwaitCPUsOf("init.scope", "0-1")
+	n.Eventually("property", func() bool { return n.UnitProperty("machine.slice") == "0-1" })
 	r.quiet()
 	r.stop()
-	if err := os.Remove(filepath.Join(n.dir, "journal.json")); err != nil {
+	if err := os.Remove(filepath.Join(n.Dir, "journal.json")); err != nil {
 		t.Fatal(err)
 	}
 	r = n.start()
 	r.quiet()
-	n.yaml = moved + hostPart
+	n.YAML = moved + nodefixture.HostSlicesYAML
 	r.loop.reload()
-	n.hostOn("system.slice/sshd.service", "2-3")
-	n.hostOn("init.scope", "2-3")
-	n.eventually("property", func() bool { return n.property("machine.slice") == "2-3" })
+	n.AwaitCPUsOf("system.slice/sshd.service", "2-3")
+	n.AwaitCPUsOf("init.scope", "2-3")
+	n.Eventually("property", func() bool { return n.UnitProperty("machine.slice") == "2-3" })
 	r.view("nobody else has set them", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeHostForeign)] == 0 })
 	r.quiet()
-	n.yaml = moved
+	n.YAML = moved
 	r.loop.reload()
-	n.eventually("originals forgotten", func() bool { return len(n.journal().Originals) == 0 })
-	if d := cmp.Diff(before, n.hostState()); d != "" {
+	n.Eventually("originals forgotten", func() bool { return len(n.Journal().Originals) == 0 })
+	if d := cmp.Diff(before, n.HostUnits()); d != "" {
 		t.Errorf("after the option was switched off (-before +after):\n%s", d)
 	}
 }
@@ -354,33 +314,33 @@ func TestHostAfterALostJournal(t *testing.T) {
 // TestHostAroundUnitsAfterALostJournal: a slice is known to be ours also when a unit in
 // it is to have other CPUs than before.
 func TestHostAroundUnitsAfterALostJournal(t *testing.T) {
-	n := newHostNode(t, hostPart)
-	n.units.Install("du.service", cpuset.Set{})
-	n.start2("du.service")
-	before := n.hostState()
-	id := n.container(n.pod("e", "default", "guaranteed", 4, nil), "app", whole(4))
+	n := newHostNode(t, nodefixture.HostSlicesYAML)
+	n.Units.Install("du.service", cpuset.Set{})
+	n.StartUnit("du.service")
+	before := n.HostUnits()
+	id := n.RunContainer(n.RunPod("e", "default", "guaranteed", 4, nil), "app", nodefixture.WholeCPUs(4))
 	r := n.start()
-	n.runsOn(id, "4-7")
-	n.yaml = poolsYAML + hostPart + "units: {du.service: {cpus: 2}}\n"
+	n.AwaitCPUs(id, "4-7")
+	n.YAML = nodefixture.PoolsYAML + nodefixture.HostSlicesYAML + "units: {du.service: {cpus: 2}}\n"
 	r.loop.reload()
-	n.unitRunsOn("du.service", "2-3")
-	n.eventually("property", func() bool { return n.property("system.slice") == "0-3" && n.property("du.service") == "2-3" })
+	n.AwaitUnitCPUs("du.service", "2-3")
+	n.Eventually("property", func() bool { return n.UnitProperty("system.slice") == "0-3" && n.UnitProperty("du.service") == "2-3" })
 	r.quiet()
 	r.stop()
-	if err := n.runtime.StopPod(n.podOf(id)); err != nil {
+	if err := n.Runtime.StopPod(n.PodOf(id)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(filepath.Join(n.dir, "journal.json")); err != nil {
+	if err := os.Remove(filepath.Join(n.Dir, "journal.json")); err != nil {
 		t.Fatal(err)
 	}
 	r = n.start()
-	n.unitRunsOn("du.service", "4-5")
-	n.hostOn("system.slice", "0-1,4-5")
+	n.AwaitUnitCPUs("du.service", "4-5")
+	n.AwaitCPUsOf("system.slice", "0-1,4-5")
 	r.view("nobody else has set it", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeHostForeign)] == 0 })
 	r.quiet()
-	n.yaml = poolsYAML
+	n.YAML = nodefixture.PoolsYAML
 	r.loop.reload()
-	n.eventually("slices as before", func() bool { return cmp.Equal(before, n.hostState()) })
+	n.Eventually("slices as before", func() bool { return cmp.Equal(before, n.HostUnits()) })
 }
 
 // busyUnits is a systemd that may be too busy to say what it has on record.
@@ -399,17 +359,17 @@ func (u *busyUnits) Unit(ctx context.Context, name string) (cgroup.Unit, error) 
 // TestHostIsNotToldAgain: a systemd that does not answer keeps what it has been told, and
 // is not told again for it.
 func TestHostIsNotToldAgain(t *testing.T) {
-	n := newHostNode(t, hostPart)
-	h := n.host()
-	u := &busyUnits{Units: n.units}
+	n := newHostNode(t, nodefixture.HostSlicesYAML)
+	h := n.Host()
+	u := &busyUnits{Units: n.Units}
 	h.Units = u
 	r := n.startOn(h)
-	n.hostOn("system.slice", "0-1")
+	n.AwaitCPUsOf("system.slice", "0-1")
 	r.quiet()
-	before := len(n.logged("wrote"))
+	before := len(n.Logged("wrote"))
 	u.busy.Store(true)
 	r.loop.box.Post(relist{})
-	n.eventually("no answer about any of them", func() bool {
+	n.Eventually("no answer about any of them", func() bool {
 		failed := 0
 		r.inspect(func(l *Loop) {
 			for _, name := range l.settings.UnitNames() {
@@ -421,12 +381,12 @@ func TestHostIsNotToldAgain(t *testing.T) {
 		return failed == 4
 	})
 	r.quiet()
-	if wrote := n.logged("wrote")[before:]; len(wrote) > 0 {
+	if wrote := n.Logged("wrote")[before:]; len(wrote) > 0 {
 		t.Errorf("systemd does not answer, and is told again: %v", wrote)
 	}
 	u.busy.Store(false)
 	r.quiet()
-	n.hostOn("system.slice", "0-1")
+	n.AwaitCPUsOf("system.slice", "0-1")
 }
 
 // TestHostThatStaysKeepsNobodyAway: a slice that the kernel does not narrow is told of, and
@@ -436,27 +396,27 @@ func TestHostThatStaysKeepsNobodyAway(t *testing.T) {
 	for _, isolation := range []string{"cpuset", "partition"} {
 		t.Run(isolation, func(t *testing.T) {
 			n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{NRI: true})
-			n.hostServices()
-			n.yaml = isolatingBy(poolsYAML, isolation) + hostPart
+			n.RunHostServices()
+			n.YAML = nodefixture.WithIsolation(nodefixture.PoolsYAML, isolation) + nodefixture.HostSlicesYAML
 			if isolation == "partition" {
-				n.yaml = strings.Replace(n.yaml, "guaranteed:\n", "guaranteed:\n  park: true\n", 1)
+				n.YAML = strings.Replace(n.YAML, "guaranteed:\n", "guaranteed:\n  park: true\n", 1)
 			}
-			defer n.bar("system.slice", cgroup.FileCPUs)()
+			defer n.RefuseWrites("system.slice", cgroup.FileCPUs)()
 			r := n.start()
 			r.connected()
-			pod := n.pod("a", "default", "guaranteed", 2, nil)
-			id, on := n.begins(pod, "app", whole(2))
+			pod := n.RunPod("a", "default", "guaranteed", 2, nil)
+			id, on := n.BeginContainer(pod, "app", nodefixture.WholeCPUs(2))
 			if on.String() != "4-5" {
 				t.Errorf("it began on %s; want 4-5", on)
 			}
-			n.hostOn("user.slice", "0-1")
+			n.AwaitCPUsOf("user.slice", "0-1")
 			slice := "0-7"
 			if isolation == "partition" {
-				n.isPartition(id, cgroup.RootPartition)
+				n.AwaitPartition(id, cgroup.RootPartition)
 				r.view("parked", func(v *telemetry.View) bool { return v.Parked.Equal(cpuset.Range(6, 7)) })
 				slice = "0-3"
 			}
-			n.hostOn("system.slice", slice)
+			n.AwaitCPUsOf("system.slice", slice)
 		})
 	}
 }

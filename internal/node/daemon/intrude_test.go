@@ -12,11 +12,11 @@ import (
 func (w *world) intrude(x scenario.Write) error {
 	w.r.loop.box.Post(noReload{}) // each is a case of its own, and no fight
 	name := string(x.Path.Join(x.File))
-	was, err := w.tree.ReadFile(name, 1<<10)
+	was, err := w.Tree.ReadFile(name, 1<<10)
 	if err != nil {
 		return err
 	}
-	if err := w.tree.Write(name, x.Value); err != nil {
+	if err := w.Tree.Write(name, x.Value); err != nil {
 		return err
 	}
 	w.mu.Lock()
@@ -26,7 +26,7 @@ func (w *world) intrude(x scenario.Write) error {
 		return nil // who dies over it finds it when it starts
 	}
 	return w.await(fmt.Sprintf("%s to be %q again, after %q", name, bytes.TrimSpace(was), x.Value), func() bool {
-		is, err := w.tree.ReadFile(name, 1<<10)
+		is, err := w.Tree.ReadFile(name, 1<<10)
 		return err == nil && bytes.Equal(is, was)
 	})
 }

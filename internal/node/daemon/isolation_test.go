@@ -15,6 +15,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -26,51 +27,7 @@ import (
 // newPartitionNode is a node with a kernel that has remote partitions.
 func newPartitionNode(t testing.TB, major, minor int, c testnode.RuntimeConfig) *node {
 	t.Helper()
-	return newNodeOf(t, kernelLike(major, minor), c)
-}
-
-// kernelLike has the rules of a kernel's version, from 6.8 on.
-func kernelLike(major, minor int) testnode.CgroupConfig {
-	return testnode.CgroupConfig{IdleWeight: 1, ClearPopulated: major >= 7, Partitions: testnode.PartitionsLike(major, minor, 0)}
-}
-
-// isolating switches partitions on.
-func isolating(yaml string) string { return isolatingBy(yaml, "partition") }
-
-// isolatingBy is a configuration with a value of guaranteed.isolation.
-func isolatingBy(yaml, mode string) string {
-	return strings.Replace(yaml, "guaranteed:\n", "guaranteed:\n  isolation: "+mode+"\n", 1)
-}
-
-// isPartition waits until a container's cgroup is a partition with its CPUs.
-func (n *node) isPartition(id string, typ cgroup.PartitionType) {
-	n.t.Helper()
-	n.eventually("partition "+string(typ), func() bool {
-		st := n.state(id)
-		return st.Partition.Is(typ) && st.Effective.Equal(st.CPUs)
-	})
-}
-
-// root is what the root has.
-func (n *node) root() cpuset.Set {
-	st, err := cgroup.New(n.tree).Read("")
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	return st.Effective
-}
-
-// lists are the exclusive lists that are not empty, by cgroup.
-func (n *node) lists() map[cgroup.Path]string {
-	all := make(map[cgroup.Path]string)
-	fs := cgroup.New(n.tree)
-	_ = fs.Walk("", func(p cgroup.Path) error {
-		if b, err := fs.ReadFile(p, cgroup.FileExclusive); err == nil && strings.TrimSpace(string(b)) != "" {
-			all[p] = strings.TrimSpace(string(b))
-		}
-		return nil
-	})
-	return all
+	return newNodeOf(t, nodefixture.Spec{Kernel: nodefixture.KernelLike(major, minor), Runtime: c})
 }
 
 // modes are what the daemon says keeps others off, by container.
@@ -90,19 +47,19 @@ func TestPartitions(t *testing.T) {
 	for name, kernel := range map[string][2]int{"6.11": {6, 11}, "6.12": {6, 12}, "6.18": {6, 18}, "7.0": {7, 0}} {
 		t.Run(name, func(t *testing.T) {
 			n := newPartitionNode(t, kernel[0], kernel[1], testnode.RuntimeConfig{})
-			n.yaml = isolating(n.yaml)
-			if n.kernel.Settled {
-				n.yaml = isolatingBy(poolsYAML, "auto")
+			n.YAML = nodefixture.WithPartitions(n.YAML)
+			if n.Kernel.Settled {
+				n.YAML = nodefixture.WithIsolation(nodefixture.PoolsYAML, "auto")
 			}
 			r := n.start()
-			balanced := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
-			isolated := n.container(n.pod("b", "default", "guaranteed", 1, map[string]string{"cpu-load-balancing.crio.io": "disable"}), "app", whole(1))
-			shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-			n.isPartition(balanced, cgroup.RootPartition)
-			n.isPartition(isolated, cgroup.IsolatedPartition)
-			n.runsOn(shared, "2-3")
+			balanced := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+			isolated := n.RunContainer(n.RunPod("b", "default", "guaranteed", 1, map[string]string{"cpu-load-balancing.crio.io": "disable"}), "app", nodefixture.WholeCPUs(1))
+			shared := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+			n.AwaitPartition(balanced, cgroup.RootPartition)
+			n.AwaitPartition(isolated, cgroup.IsolatedPartition)
+			n.AwaitCPUs(shared, "2-3")
 			r.quiet()
-			n.check()
+			n.CheckClaims()
 			r.view("modes", func(v *telemetry.View) bool {
 				return modes(v)["a"] == "partition-root" && modes(v)["b"] == "partition-isolated" && len(modes(v)) == 2 &&
 					v.Partitions["root"] == 1 && v.Partitions["isolated"] == 1 && len(v.Problems) == 0
@@ -110,38 +67,38 @@ func TestPartitions(t *testing.T) {
 			if p := n.preview(); len(p.Plan.Problems) > 0 {
 				t.Errorf("plan reports %v", p.Plan.Problems)
 			}
-			if root := n.root(); root.Overlaps(n.state(balanced).CPUs) || !root.Overlaps(cpuset.Of(0, 1)) {
+			if root := n.RootCPUs(); root.Overlaps(n.State(balanced).CPUs) || !root.Overlaps(cpuset.Of(0, 1)) {
 				t.Errorf("the root has CPUs %s", root)
 			}
 			r.stop()
-			writes := len(n.tree.Writes())
+			writes := len(n.Tree.Writes())
 			r = n.start() // and knows its partitions
 			r.quiet()
-			if more := n.tree.Writes()[writes:]; len(more) > 0 {
+			if more := n.Tree.Writes()[writes:]; len(more) > 0 {
 				t.Errorf("a daemon that starts again writes %v", more)
 			}
-			if err := n.runtime.StopPod(n.podOf(balanced)); err != nil {
+			if err := n.Runtime.StopPod(n.PodOf(balanced)); err != nil {
 				t.Fatal(err)
 			}
 			r.quiet()
-			own := n.state(isolated).CPUs
-			n.eventually("lists of the rest alone", func() bool {
+			own := n.State(isolated).CPUs
+			n.Eventually("lists of the rest alone", func() bool {
 				r.loop.box.Post(relist{})
-				for _, list := range n.lists() {
+				for _, list := range n.ExclusiveLists() {
 					if list != own.String() {
 						return false
 					}
 				}
-				return len(n.lists()) == 3 && n.root().Equal(cpuset.Range(0, 7).Difference(own))
+				return len(n.ExclusiveLists()) == 3 && n.RootCPUs().Equal(cpuset.Range(0, 7).Difference(own))
 			})
 			r.stop()
-			h := n.host()
-			report, err := restore.HostRestore(&h, t.Context(), n.journal())
-			if err != nil || len(n.lists()) > 0 || !n.root().Equal(cpuset.Range(0, 7)) || !n.state(isolated).Partition.Is(cgroup.MemberPartition) {
-				t.Errorf("after restore: %+v, %v; lists %v, root %s", report, err, n.lists(), n.root())
+			h := n.Host()
+			report, err := restore.HostRestore(&h, t.Context(), n.Journal())
+			if err != nil || len(n.ExclusiveLists()) > 0 || !n.RootCPUs().Equal(cpuset.Range(0, 7)) || !n.State(isolated).Partition.Is(cgroup.MemberPartition) {
+				t.Errorf("after restore: %+v, %v; lists %v, root %s", report, err, n.ExclusiveLists(), n.RootCPUs())
 			}
-			if n.tree.Crashed() || !n.tree.Leaked().IsEmpty() {
-				t.Errorf("crashed: %t, leaked: %s", n.tree.Crashed(), n.tree.Leaked())
+			if n.Tree.Crashed() || !n.Tree.Leaked().IsEmpty() {
+				t.Errorf("crashed: %t, leaked: %s", n.Tree.Crashed(), n.Tree.Leaked())
 			}
 		})
 	}
@@ -155,27 +112,27 @@ func TestPartitionsOfIsolatedCPUs(t *testing.T) {
 		want, mix cgroup.PartitionType
 	}{"6.12": {12, cgroup.RootPartition, cgroup.RootPartition}, "7.0": {0, cgroup.IsolatedPartition, cgroup.MemberPartition}} {
 		t.Run(name, func(t *testing.T) {
-			k := kernelLike(map[bool]int{true: 7, false: 6}[c.minor == 0], c.minor)
+			k := nodefixture.KernelLike(map[bool]int{true: 7, false: 6}[c.minor == 0], c.minor)
 			k.Isolated = cpuset.Range(4, 6)
-			n := newNodeOf(t, k, testnode.RuntimeConfig{})
-			isolated := sysfs(eightCPUs)
+			n := newNodeOn(t, k)
+			isolated := nodefixture.Sysfs(8)
 			isolated["devices/system/cpu/isolated"] = &fstest.MapFile{Data: []byte("4-6\n")}
 			var err error
-			if n.top, err = topology.Read(isolated); err != nil {
+			if n.Topology, err = topology.Read(isolated); err != nil {
 				t.Fatal(err)
 			}
-			n.cpus.set(n.top)
-			n.yaml = isolating(n.yaml)
+			n.CPUs.Set(n.Topology)
+			n.YAML = nodefixture.WithPartitions(n.YAML)
 			r := n.start()
-			n.isPartition(n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2)), c.want)
-			mixed := n.container(n.pod("b", "default", "guaranteed", 2, nil), "app", whole(2))
-			n.runsOn(mixed, "6-7")
+			n.AwaitPartition(n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2)), c.want)
+			mixed := n.RunContainer(n.RunPod("b", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+			n.AwaitCPUs(mixed, "6-7")
 			r.view("the reason", func(v *telemetry.View) bool {
 				return v.Problems["NoPartition"] == map[bool]int{true: 1, false: 0}[c.mix == cgroup.MemberPartition]
 			})
 			// What the kernel refuses is tried again and again, and is neither for a moment.
-			n.eventually("on CPUs 6-7 it is "+string(c.mix), func() bool { return n.state(mixed).Partition.Is(c.mix) })
-			n.check()
+			n.Eventually("on CPUs 6-7 it is "+string(c.mix), func() bool { return n.State(mixed).Partition.Is(c.mix) })
+			n.CheckClaims()
 		})
 	}
 }
@@ -184,15 +141,15 @@ func TestPartitionsOfIsolatedCPUs(t *testing.T) {
 // instruction.
 func TestPartitionBeforeEntrypoint(t *testing.T) {
 	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{NRI: true})
-	n.yaml = isolating(n.yaml)
+	n.YAML = nodefixture.WithPartitions(n.YAML)
 	r := n.start()
 	r.connected()
-	id := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
-	if st := n.state(id); !st.Partition.Is(cgroup.RootPartition) || st.Effective.Len() != 2 {
+	id := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	if st := n.State(id); !st.Partition.Is(cgroup.RootPartition) || st.Effective.Len() != 2 {
 		t.Errorf("the entrypoint began in %+v", st)
 	}
 	r.quiet()
-	n.check()
+	n.CheckClaims()
 }
 
 // TestPartitionIsRepaired: what others do to a partition is undone, or the CPUs are
@@ -201,47 +158,47 @@ func TestPartitionIsRepaired(t *testing.T) {
 	for name, kernel := range map[string][2]int{"6.12": {6, 12}, "6.18": {6, 18}, "7.0": {7, 0}} {
 		t.Run(name, func(t *testing.T) {
 			n := newPartitionNode(t, kernel[0], kernel[1], testnode.RuntimeConfig{})
-			n.yaml = isolating(n.yaml)
+			n.YAML = nodefixture.WithPartitions(n.YAML)
 			r := n.start()
-			pod := n.pod("a", "default", "guaranteed", 2, nil)
-			id := n.container(pod, "app", whole(2))
-			n.isPartition(id, cgroup.RootPartition)
+			pod := n.RunPod("a", "default", "guaranteed", 2, nil)
+			id := n.RunContainer(pod, "app", nodefixture.WholeCPUs(2))
+			n.AwaitPartition(id, cgroup.RootPartition)
 			r.quiet()
-			scope := n.runtime.Cgroup(id)
+			scope := n.Runtime.Cgroup(id)
 			for file, value := range map[string]string{
 				scope + "/cpuset.cpus.partition": "member", string(cgroup.Path(scope).Parent()) + "/cpuset.cpus.exclusive": "\n",
 				"kubepods.slice/cpuset.cpus.exclusive": "\n",
 			} {
-				if err := n.tree.Write(file, value); err != nil {
+				if err := n.Tree.Write(file, value); err != nil {
 					t.Fatal(err)
 				}
 				r.quiet()
-				n.isPartition(id, cgroup.RootPartition)
-				n.eventually("lists", func() bool { return len(n.lists()) == 3 })
+				n.AwaitPartition(id, cgroup.RootPartition)
+				n.Eventually("lists", func() bool { return len(n.ExclusiveLists()) == 3 })
 			}
-			if leaked := n.tree.Leaked(); !leaked.IsEmpty() {
+			if leaked := n.Tree.Leaked(); !leaked.IsEmpty() {
 				t.Errorf("CPUs %s are lost", leaked)
 			}
 			stranger := string(cgroup.Path(scope).Parent().Join("stranger"))
-			n.tree.MkdirAll(stranger)
-			if err := n.tree.Write(stranger+"/cpuset.cpus", "0-7"); err != nil {
+			n.Tree.MkdirAll(stranger)
+			if err := n.Tree.Write(stranger+"/cpuset.cpus", "0-7"); err != nil {
 				t.Fatal(err)
 			}
-			if n.kernel.Settled {
+			if n.Kernel.Settled {
 				r.quiet()
-				n.isPartition(id, cgroup.RootPartition)
+				n.AwaitPartition(id, cgroup.RootPartition)
 				return
 			}
 			r.view("refused", func(v *telemetry.View) bool { return modes(v)["a"] == "cpuset" && v.Problems["NoPartition"] == 1 })
-			if st := n.state(id); !st.Partition.Is(cgroup.MemberPartition) || !st.Effective.Equal(st.CPUs) || len(n.lists()) > 0 {
-				t.Errorf("a broken partition is left as %+v, lists %v", st, n.lists())
+			if st := n.State(id); !st.Partition.Is(cgroup.MemberPartition) || !st.Effective.Equal(st.CPUs) || len(n.ExclusiveLists()) > 0 {
+				t.Errorf("a broken partition is left as %+v, lists %v", st, n.ExclusiveLists())
 			}
-			if err := n.tree.Write(stranger+"/cpuset.cpus", "0-1"); err != nil {
+			if err := n.Tree.Write(stranger+"/cpuset.cpus", "0-1"); err != nil {
 				t.Fatal(err)
 			}
 			r.quiet()
-			n.isPartition(id, cgroup.RootPartition)
-			if n.tree.Crashed() {
+			n.AwaitPartition(id, cgroup.RootPartition)
+			if n.Tree.Crashed() {
 				t.Error("the kernel has crashed")
 			}
 		})
@@ -255,35 +212,35 @@ func TestLostJournalOfPartitions(t *testing.T) {
 	for name, found := range map[string]bool{"owner": true, "owner no more": false} {
 		t.Run(name, func(t *testing.T) {
 			n := newPartitionNode(t, 6, 12, testnode.RuntimeConfig{})
-			n.yaml = isolating(n.yaml)
+			n.YAML = nodefixture.WithPartitions(n.YAML)
 			r := n.start()
-			id := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
-			n.isPartition(id, cgroup.RootPartition)
+			id := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+			n.AwaitPartition(id, cgroup.RootPartition)
 			r.quiet()
 			r.stop()
-			if err := os.Remove(n.host().Journal); err != nil {
+			if err := os.Remove(n.Host().Journal); err != nil {
 				t.Fatal(err)
 			}
 			if !found {
-				n.yaml = strings.Replace(isolating(poolsYAML), "cpus: 4-7", "cpus: \"7\"", 1)
+				n.YAML = strings.Replace(nodefixture.WithPartitions(nodefixture.PoolsYAML), "cpus: 4-7", "cpus: \"7\"", 1)
 			}
 			r = n.start()
 			r.quiet()
 			if found {
-				n.eventually("it is in the journal", func() bool {
-					return slices.ContainsFunc(n.journal().Originals, func(o undo.Original) bool { return o.File == cgroup.FilePartition })
+				n.Eventually("it is in the journal", func() bool {
+					return slices.ContainsFunc(n.Journal().Originals, func(o undo.Original) bool { return o.File == cgroup.FilePartition })
 				})
 			} else {
-				n.eventually("no partition", func() bool { return n.state(id).Partition.Is(cgroup.MemberPartition) && len(n.lists()) == 0 })
+				n.Eventually("no partition", func() bool { return n.State(id).Partition.Is(cgroup.MemberPartition) && len(n.ExclusiveLists()) == 0 })
 			}
 			r.stop()
-			if err := n.tree.Write("kubepods.slice/cpuset.cpus.exclusive", "\n"); err != nil {
+			if err := n.Tree.Write("kubepods.slice/cpuset.cpus.exclusive", "\n"); err != nil {
 				t.Fatal(err)
 			}
-			h := n.host()
-			report, err := restore.HostRestore(&h, t.Context(), n.journal())
-			if err != nil || len(n.lists()) > 0 || !n.root().Equal(cpuset.Range(0, 7)) || !n.tree.Leaked().IsEmpty() {
-				t.Errorf("after restore: %+v, %v; lists %v, root %s, lost %s", report, err, n.lists(), n.root(), n.tree.Leaked())
+			h := n.Host()
+			report, err := restore.HostRestore(&h, t.Context(), n.Journal())
+			if err != nil || len(n.ExclusiveLists()) > 0 || !n.RootCPUs().Equal(cpuset.Range(0, 7)) || !n.Tree.Leaked().IsEmpty() {
+				t.Errorf("after restore: %+v, %v; lists %v, root %s, lost %s", report, err, n.ExclusiveLists(), n.RootCPUs(), n.Tree.Leaked())
 			}
 		})
 	}
@@ -293,19 +250,19 @@ func TestLostJournalOfPartitions(t *testing.T) {
 // way of nobody.
 func TestLostJournalOfPartitionsThatAreOver(t *testing.T) {
 	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{})
-	n.yaml = isolating(n.yaml)
+	n.YAML = nodefixture.WithPartitions(n.YAML)
 	r := n.start()
-	pod := n.pod("a", "default", "guaranteed", 2, nil)
-	n.isPartition(n.container(pod, "app", whole(2)), cgroup.RootPartition)
+	pod := n.RunPod("a", "default", "guaranteed", 2, nil)
+	n.AwaitPartition(n.RunContainer(pod, "app", nodefixture.WholeCPUs(2)), cgroup.RootPartition)
 	r.quiet()
 	r.stop()
-	if err := errors.Join(os.Remove(n.host().Journal), n.runtime.StopPod(pod), n.runtime.RemovePod(pod)); err != nil {
+	if err := errors.Join(os.Remove(n.Host().Journal), n.Runtime.StopPod(pod), n.Runtime.RemovePod(pod)); err != nil {
 		t.Fatal(err)
 	}
-	if len(n.lists()) == 0 {
+	if len(n.ExclusiveLists()) == 0 {
 		t.Fatal("the kernel has trimmed the lists")
 	}
-	n.yaml = strings.Replace(n.yaml, "guaranteed:\n", "guaranteed:\n  park: true\n", 1)
+	n.YAML = strings.Replace(n.YAML, "guaranteed:\n", "guaranteed:\n  park: true\n", 1)
 	n.start().view("all is parked", func(v *telemetry.View) bool { return v.Parked.Equal(cpuset.Range(4, 7)) && len(v.Problems) == 0 })
 }
 
@@ -313,28 +270,28 @@ func TestLostJournalOfPartitionsThatAreOver(t *testing.T) {
 // it cannot be the daemon's, by the configuration or by its place.
 func TestRestoreTellsOfLostPartitions(t *testing.T) {
 	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{})
-	n.yaml = isolating(n.yaml)
+	n.YAML = nodefixture.WithPartitions(n.YAML)
 	r := n.start()
-	id := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
-	n.isPartition(id, cgroup.RootPartition)
+	id := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.AwaitPartition(id, cgroup.RootPartition)
 	r.quiet()
 	r.stop()
-	nested := path.Join(n.runtime.Cgroup(id), "own")
-	n.tree.MkdirAll(nested)
-	if err := n.tree.Write(path.Join(nested, cgroup.FilePartition), "root"); err != nil {
+	nested := path.Join(n.Runtime.Cgroup(id), "own")
+	n.Tree.MkdirAll(nested)
+	if err := n.Tree.Write(path.Join(nested, cgroup.FilePartition), "root"); err != nil {
 		t.Fatal(err)
 	}
-	h, j := n.host(), n.journal()
+	h, j := n.Host(), n.Journal()
 	report, err := restore.RestoreAs(&h, t.Context(), undo.Document{}, config.IsolationCPUSet, false)
 	if err != nil || len(report.Differs) > 0 {
 		t.Errorf("where the daemon makes none: %+v, %v", report, err)
 	}
 	report, err = restore.RestoreAs(&h, t.Context(), undo.Document{}, config.IsolationPartition, false)
-	if err != nil || len(report.Differs) != 1 || report.Differs[0].Path != cgroup.Path(n.runtime.Cgroup(id)) || report.Differs[0].Now != "root" {
+	if err != nil || len(report.Differs) != 1 || report.Differs[0].Path != cgroup.Path(n.Runtime.Cgroup(id)) || report.Differs[0].Now != "root" {
 		t.Errorf("without a journal: %+v, %v; want the partition among what differs", report, err)
 	}
-	if report, err = restore.RestoreAs(&h, t.Context(), j, config.IsolationPartition, false); err != nil || len(n.lists()) > 0 {
-		t.Errorf("with it: %+v, %v; lists %v", report, err, n.lists())
+	if report, err = restore.RestoreAs(&h, t.Context(), j, config.IsolationPartition, false); err != nil || len(n.ExclusiveLists()) > 0 {
+		t.Errorf("with it: %+v, %v; lists %v", report, err, n.ExclusiveLists())
 	}
 }
 
@@ -343,26 +300,26 @@ func TestRestoreTellsOfLostPartitions(t *testing.T) {
 func TestPartitionsOfOthers(t *testing.T) {
 	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{})
 	r := n.start()
-	id := n.container(n.pod("b", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-	n.runsOn(id, "2-3") // and so it is in the journal
+	id := n.RunContainer(n.RunPod("b", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	n.AwaitCPUs(id, "2-3") // and so it is in the journal
 	r.quiet()
 	r.stop()
-	scope := cgroup.Path(n.runtime.Cgroup(id))
+	scope := cgroup.Path(n.Runtime.Cgroup(id))
 	var above []cgroup.Path
 	for p := scope; p != ""; p = p.Parent() {
 		above = append(above, p)
 	}
 	for _, p := range slices.Backward(above) {
-		if err := n.tree.Write(string(p)+"/cpuset.cpus.exclusive", "7"); err != nil {
+		if err := n.Tree.Write(string(p)+"/cpuset.cpus.exclusive", "7"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := n.tree.Write(string(scope)+"/cpuset.cpus.partition", "isolated"); err != nil {
+	if err := n.Tree.Write(string(scope)+"/cpuset.cpus.partition", "isolated"); err != nil {
 		t.Fatal(err)
 	}
-	n.yaml = isolating(n.yaml)
+	n.YAML = nodefixture.WithPartitions(n.YAML)
 	n.start().view("told", func(v *telemetry.View) bool { return v.Problems[string(codeForeignPartition)] == 1 })
-	if got := n.state(id).Partition; !got.Is(cgroup.IsolatedPartition) {
+	if got := n.State(id).Partition; !got.Is(cgroup.IsolatedPartition) {
 		t.Errorf("the partition of somebody else is %s now", got)
 	}
 }
@@ -375,33 +332,33 @@ func TestRestartBesideItsLastCgroup(t *testing.T) {
 	for _, nri := range []bool{false, true} {
 		for name, kernel := range map[string][2]int{"6.11": {6, 11}, "6.12": {6, 12}, "6.18": {6, 18}, "7.0": {7, 0}} {
 			t.Run(fmt.Sprintf("%s nri=%t", name, nri), func(t *testing.T) {
-				k := kernelLike(kernel[0], kernel[1])
+				k := nodefixture.KernelLike(kernel[0], kernel[1])
 				k.Linger = true
-				n := newNodeOf(t, k, testnode.RuntimeConfig{NRI: nri})
-				n.yaml = isolating(n.yaml)
+				n := newNodeOf(t, nodefixture.Spec{Kernel: k, Runtime: testnode.RuntimeConfig{NRI: nri}})
+				n.YAML = nodefixture.WithPartitions(n.YAML)
 				r := n.start()
 				if nri {
 					r.connected()
 				}
-				pod := n.pod("a", "default", "guaranteed", 2, nil)
-				old := n.container(pod, "app", whole(2))
-				n.isPartition(old, cgroup.RootPartition)
+				pod := n.RunPod("a", "default", "guaranteed", 2, nil)
+				old := n.RunContainer(pod, "app", nodefixture.WholeCPUs(2))
+				n.AwaitPartition(old, cgroup.RootPartition)
 				r.quiet()
-				if err := n.runtime.StopContainer(old); err != nil {
+				if err := n.Runtime.StopContainer(old); err != nil {
 					t.Fatal(err)
 				}
-				again := n.container(pod, "app", whole(2))
-				n.runsOn(again, "4-5")
+				again := n.RunContainer(pod, "app", nodefixture.WholeCPUs(2))
+				n.AwaitCPUs(again, "4-5")
 				r.quiet()
-				scope := n.runtime.Cgroup(old)
-				if err := n.tree.Remove(scope); err != nil {
+				scope := n.Runtime.Cgroup(old)
+				if err := n.Tree.Remove(scope); err != nil {
 					t.Fatal(err)
 				}
-				n.isPartition(again, cgroup.RootPartition)
-				if leaked := n.tree.Leaked(); !leaked.IsEmpty() || n.tree.Crashed() {
-					t.Errorf("leaked: %s, crashed: %t", leaked, n.tree.Crashed())
+				n.AwaitPartition(again, cgroup.RootPartition)
+				if leaked := n.Tree.Leaked(); !leaked.IsEmpty() || n.Tree.Crashed() {
+					t.Errorf("leaked: %s, crashed: %t", leaked, n.Tree.Crashed())
 				}
-				n.check()
+				n.CheckClaims()
 			})
 		}
 	}
@@ -413,39 +370,39 @@ func TestPartitionsWithoutOthers(t *testing.T) {
 	for name, kernel := range map[string][2]int{"6.12": {6, 12}, "7.0": {7, 0}} {
 		t.Run(name, func(t *testing.T) {
 			n := newPartitionNode(t, kernel[0], kernel[1], testnode.RuntimeConfig{})
-			n.yaml = isolating(n.yaml)
+			n.YAML = nodefixture.WithPartitions(n.YAML)
 			r := n.start()
-			id := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(4))
-			shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-			n.isPartition(id, cgroup.RootPartition)
-			n.runsOn(shared, "2-3")
+			id := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(4))
+			shared := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+			n.AwaitPartition(id, cgroup.RootPartition)
+			n.AwaitCPUs(shared, "2-3")
 			r.quiet()
-			n.online(cpuset.Range(4, 7))
+			n.SetOnline(cpuset.Range(4, 7))
 			r.view("the owner gives one up", func(v *telemetry.View) bool { return v.Problems[string(pools.CodeShort)] == 1 })
-			n.runsOn(shared, "7")
+			n.AwaitCPUs(shared, "7")
 			r.quiet()
-			n.online(without())
+			n.SetOnline(nodefixture.AllCPUsBut())
 			exclusive := func() {
 				t.Helper()
-				n.runsOn(shared, "2-3")
-				n.eventually("a partition that is one", func() bool {
-					st := n.state(id)
-					return st.Partition.Valid() && st.Effective.Equal(cpuset.Range(4, 7)) && !n.root().Overlaps(st.Effective)
+				n.AwaitCPUs(shared, "2-3")
+				n.Eventually("a partition that is one", func() bool {
+					st := n.State(id)
+					return st.Partition.Valid() && st.Effective.Equal(cpuset.Range(4, 7)) && !n.RootCPUs().Overlaps(st.Effective)
 				})
 				r.quiet()
-				n.check()
+				n.CheckClaims()
 			}
 			exclusive()
 			r.stop()
-			n.online(cpuset.Range(4, 7))
-			n.online(without())
-			if st := n.state(id); !st.Partition.Valid() || !n.root().Overlaps(st.Effective) {
-				t.Fatalf("it is %+v, the root has %s", st, n.root())
+			n.SetOnline(cpuset.Range(4, 7))
+			n.SetOnline(nodefixture.AllCPUsBut())
+			if st := n.State(id); !st.Partition.Valid() || !n.RootCPUs().Overlaps(st.Effective) {
+				t.Fatalf("it is %+v, the root has %s", st, n.RootCPUs())
 			}
 			r = n.start()
 			exclusive()
-			if leaked := n.tree.Leaked(); !leaked.IsEmpty() || n.tree.Crashed() {
-				t.Errorf("leaked: %s, crashed: %t", leaked, n.tree.Crashed())
+			if leaked := n.Tree.Leaked(); !leaked.IsEmpty() || n.Tree.Crashed() {
+				t.Errorf("leaked: %s, crashed: %t", leaked, n.Tree.Crashed())
 			}
 		})
 	}
@@ -455,17 +412,17 @@ func TestPartitionsWithoutOthers(t *testing.T) {
 // and the state says so. The container stays on its CPUs.
 func TestPartitionContest(t *testing.T) {
 	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{})
-	n.yaml = isolating(n.yaml)
+	n.YAML = nodefixture.WithPartitions(n.YAML)
 	r := n.start()
-	id := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
-	n.isPartition(id, cgroup.RootPartition)
+	id := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.AwaitPartition(id, cgroup.RootPartition)
 	r.quiet()
-	on, ended := n.state(id).CPUs, 0
+	on, ended := n.State(id).CPUs, 0
 	r.view("contested", func(v *telemetry.View) bool {
 		contested := v.Problems[string(retry.CodeContested)] == 1
-		if !contested && n.state(id).Partition.Valid() {
+		if !contested && n.State(id).Partition.Valid() {
 			ended++
-			if err := n.tree.Write(n.runtime.Cgroup(id)+"/cpuset.cpus.partition", "member"); err != nil {
+			if err := n.Tree.Write(n.Runtime.Cgroup(id)+"/cpuset.cpus.partition", "member"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -474,7 +431,7 @@ func TestPartitionContest(t *testing.T) {
 	if ended < retry.MaxRepairs || ended > 3*retry.MaxRepairs { // not each is seen
 		t.Errorf("ended %d times before it is left alone; want about %d", ended, retry.MaxRepairs)
 	}
-	if got := n.state(id); !got.Effective.Equal(on) || got.Partition.Valid() {
+	if got := n.State(id); !got.Effective.Equal(on) || got.Partition.Valid() {
 		t.Errorf("while it is left alone it is on %s, %s; want %s, member", got.Effective, got.Partition, on)
 	}
 }
@@ -482,35 +439,35 @@ func TestPartitionContest(t *testing.T) {
 // TestLeakedCPUs: CPUs that the kernel has lost are told of and given to nobody.
 func TestLeakedCPUs(t *testing.T) {
 	n := newPartitionNode(t, 6, 12, testnode.RuntimeConfig{})
-	n.yaml = isolating(n.yaml)
+	n.YAML = nodefixture.WithPartitions(n.YAML)
 	r := n.start()
-	pod := n.pod("a", "default", "guaranteed", 2, nil)
-	id := n.container(pod, "app", whole(2))
-	n.isPartition(id, cgroup.RootPartition)
+	pod := n.RunPod("a", "default", "guaranteed", 2, nil)
+	id := n.RunContainer(pod, "app", nodefixture.WholeCPUs(2))
+	n.AwaitPartition(id, cgroup.RootPartition)
 	r.quiet()
-	lost := n.state(id).CPUs
+	lost := n.State(id).CPUs
 	r.stop()
 	// Nobody repairs it before its cgroup is gone.
-	stranger := string(cgroup.Path(n.runtime.Cgroup(id)).Parent().Join("stranger"))
-	n.tree.MkdirAll(stranger)
-	if err := n.tree.Write(stranger+"/cpuset.cpus", "0-7"); err != nil {
+	stranger := string(cgroup.Path(n.Runtime.Cgroup(id)).Parent().Join("stranger"))
+	n.Tree.MkdirAll(stranger)
+	if err := n.Tree.Write(stranger+"/cpuset.cpus", "0-7"); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.runtime.StopPod(pod); err != nil {
+	if err := n.Runtime.StopPod(pod); err != nil {
 		t.Fatal(err)
 	}
-	if leaked := n.tree.Leaked(); !leaked.Equal(lost) {
+	if leaked := n.Tree.Leaked(); !leaked.Equal(lost) {
 		t.Fatalf("leaked: %s, want %s", leaked, lost)
 	}
 	r = n.start()
 	r.view("CPUs held for lost", func(v *telemetry.View) bool { return v.Leaked.Equal(lost) && v.Problems["LeakedCPUs"] == 1 })
-	other := n.container(n.pod("b", "default", "guaranteed", 2, nil), "app", whole(2))
-	n.isPartition(other, cgroup.RootPartition)
-	if cpus := n.state(other).CPUs; cpus.Overlaps(lost) {
+	other := n.RunContainer(n.RunPod("b", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.AwaitPartition(other, cgroup.RootPartition)
+	if cpus := n.State(other).CPUs; cpus.Overlaps(lost) {
 		t.Errorf("a container was given CPUs %s, of which %s are lost", cpus, lost)
 	}
-	third := n.container(n.pod("c", "default", "guaranteed", 1, nil), "app", whole(1))
-	n.runsOn(third, "2-3") // there are no others
+	third := n.RunContainer(n.RunPod("c", "default", "guaranteed", 1, nil), "app", nodefixture.WholeCPUs(1))
+	n.AwaitCPUs(third, "2-3") // there are no others
 }
 
 // TestNoPartitions: where the kernel has none, containers are kept apart by cpusets.
@@ -520,22 +477,22 @@ func TestNoPartitions(t *testing.T) {
 		yaml         string
 		problems     int
 	}{
-		"asked for, old kernel": {6, 8, isolating(poolsYAML), 1},
-		"auto, kernel before":   {6, 12, isolatingBy(poolsYAML, "auto"), 0},
-		"switched off":          {7, 0, isolatingBy(poolsYAML, "cpuset"), 0},
-		"default":               {7, 0, poolsYAML, 0},
+		"asked for, old kernel": {6, 8, nodefixture.WithPartitions(nodefixture.PoolsYAML), 1},
+		"auto, kernel before":   {6, 12, nodefixture.WithIsolation(nodefixture.PoolsYAML, "auto"), 0},
+		"switched off":          {7, 0, nodefixture.WithIsolation(nodefixture.PoolsYAML, "cpuset"), 0},
+		"default":               {7, 0, nodefixture.PoolsYAML, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newPartitionNode(t, c.major, c.minor, testnode.RuntimeConfig{})
-			n.yaml = c.yaml
+			n.YAML = c.yaml
 			r := n.start()
-			id := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
+			id := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 			r.view("cpuset", func(v *telemetry.View) bool {
 				return modes(v)["a"] == "cpuset" && v.Problems["NoPartitions"] == c.problems
 			})
 			r.quiet()
-			n.check()
-			if st := n.state(id); !st.Partition.Is(cgroup.MemberPartition) || len(n.lists()) > 0 {
+			n.CheckClaims()
+			if st := n.State(id); !st.Partition.Is(cgroup.MemberPartition) || len(n.ExclusiveLists()) > 0 {
 				t.Errorf("it is a partition: %+v", st)
 			}
 		})
@@ -545,13 +502,13 @@ func TestNoPartitions(t *testing.T) {
 // TestPartitionsSwitchedOff: a configuration without gives all of them back.
 func TestPartitionsSwitchedOff(t *testing.T) {
 	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{})
-	n.yaml = isolating(n.yaml)
+	n.YAML = nodefixture.WithPartitions(n.YAML)
 	r := n.start()
-	id := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
-	n.isPartition(id, cgroup.RootPartition)
-	n.yaml = poolsYAML
+	id := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.AwaitPartition(id, cgroup.RootPartition)
+	n.YAML = nodefixture.PoolsYAML
 	r.loop.reload()
-	n.eventually("no partitions", func() bool { return len(n.lists()) == 0 && n.root().Equal(cpuset.Range(0, 7)) })
+	n.Eventually("no partitions", func() bool { return len(n.ExclusiveLists()) == 0 && n.RootCPUs().Equal(cpuset.Range(0, 7)) })
 	r.quiet()
-	n.check()
+	n.CheckClaims()
 }

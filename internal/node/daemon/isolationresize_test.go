@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -15,64 +16,64 @@ import (
 // ever in a partition with another one's CPUs, and the kernel loses none.
 func TestResizeOfPartitions(t *testing.T) {
 	for name, kernel := range map[string][2]int{"6.11": {6, 11}, "6.12": {6, 12}, "6.18": {6, 18}, "7.0": {7, 0}} {
-		for pool, yaml := range map[string]string{"fixed": poolsYAML, "carved": carvedYAML} {
+		for pool, yaml := range map[string]string{"fixed": nodefixture.PoolsYAML, "carved": nodefixture.CarvedYAML} {
 			t.Run(name+" "+pool, func(t *testing.T) {
 				n := newPartitionNode(t, kernel[0], kernel[1], testnode.RuntimeConfig{NRI: true})
-				n.yaml = isolating(yaml)
+				n.YAML = nodefixture.WithPartitions(yaml)
 				r := n.start()
 				r.connected()
-				pod := n.pod("a", "default", "guaranteed", 0, nil)
-				one, two := n.container(pod, "one", whole(1)), n.container(pod, "two", whole(1))
-				n.container(pod, "side", milli(500))
-				n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+				pod := n.RunPod("a", "default", "guaranteed", 0, nil)
+				one, two := n.RunContainer(pod, "one", nodefixture.WholeCPUs(1)), n.RunContainer(pod, "two", nodefixture.WholeCPUs(1))
+				n.RunContainer(pod, "side", nodefixture.MilliCPUs(500))
+				n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 				sizes := map[string]int{one: 1, two: 1}
 				settled := func(what string) {
 					t.Helper()
 					for id, size := range sizes {
-						n.eventually(what, func() bool {
-							st := n.state(id)
+						n.Eventually(what, func() bool {
+							st := n.State(id)
 							if size == 0 {
 								return st.Partition.Is(cgroup.MemberPartition) && st.CPUs.Len() > 0 && st.Quota > 0
 							}
-							return st.Partition.Is(cgroup.RootPartition) && st.CPUs.Len() == size && st.Effective.Equal(st.CPUs) && !n.root().Overlaps(st.CPUs)
+							return st.Partition.Is(cgroup.RootPartition) && st.CPUs.Len() == size && st.Effective.Equal(st.CPUs) && !n.RootCPUs().Overlaps(st.CPUs)
 						})
 					}
 					r.quiet()
-					n.checkAll()
-					if leaked := n.tree.Leaked(); !leaked.IsEmpty() || n.tree.Crashed() {
-						t.Fatalf("%s: leaked %s, crashed %t", what, leaked, n.tree.Crashed())
+					n.CheckAssigned()
+					if leaked := n.Tree.Leaked(); !leaked.IsEmpty() || n.Tree.Crashed() {
+						t.Fatalf("%s: leaked %s, crashed %t", what, leaked, n.Tree.Crashed())
 					}
 				}
 				settled("made")
 				resize := func(what, id string, to cri.Resources, size int) {
 					t.Helper()
-					if err := n.runtime.Resize(id, to); err != nil {
+					if err := n.Runtime.Resize(id, to); err != nil {
 						t.Fatalf("%s: %v", what, err)
 					}
 					sizes[id] = size
 					settled(what)
 				}
-				resize("grows", one, whole(2), 2)
-				resize("the other grows", two, whole(2), 2)
-				resize("shrinks", one, whole(1), 1)
-				resize("a fraction", two, milli(1500), 0)
-				resize("the rest", one, whole(3), 3)
-				resize("whole again", one, whole(2), 2)
-				resize("and the other", two, whole(2), 2)
+				resize("grows", one, nodefixture.WholeCPUs(2), 2)
+				resize("the other grows", two, nodefixture.WholeCPUs(2), 2)
+				resize("shrinks", one, nodefixture.WholeCPUs(1), 1)
+				resize("a fraction", two, nodefixture.MilliCPUs(1500), 0)
+				resize("the rest", one, nodefixture.WholeCPUs(3), 3)
+				resize("whole again", one, nodefixture.WholeCPUs(2), 2)
+				resize("and the other", two, nodefixture.WholeCPUs(2), 2)
 				plug := func(cpus cpuset.Set, offline int) {
 					t.Helper()
-					n.online(cpus)
+					n.SetOnline(cpus)
 					r.view("the daemon has heard of it", func(v *telemetry.View) bool { return v.Offline.Len() == offline })
 				}
-				plug(without(n.state(one).CPUs.Last()), 1)
+				plug(nodefixture.AllCPUsBut(n.State(one).CPUs.Last()), 1)
 				delete(sizes, one) // one CPU, or another one where one is free
 				settled("a CPU is offline")
-				if err := n.runtime.Resize(two, whole(1)); err != nil {
+				if err := n.Runtime.Resize(two, nodefixture.WholeCPUs(1)); err != nil {
 					t.Fatal(err)
 				}
 				sizes[two], sizes[one] = 1, 2 // that one is free now
 				settled("makes room")
-				plug(without(), 0)
+				plug(nodefixture.AllCPUsBut(), 0)
 				settled("back")
 				r.view("no problem", func(v *telemetry.View) bool { return len(v.Problems) == 0 })
 			})

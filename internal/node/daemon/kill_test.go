@@ -10,6 +10,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -29,30 +30,30 @@ type deathScene struct {
 
 func deathScenes() []deathScene {
 	fixed, carved := cpuset.Range(4, 7), cpuset.Range(2, 7)
-	mems := strings.Replace(poolsYAML, "cpus: 4-7", "cpus: 4-7\n  memory: bind", 1)
-	five, fiveYAML := cpuset.Range(3, 7), strings.NewReplacer("cpus: 2-3", "cpus: \"2\"", "cpus: 4-7", "cpus: 3-7").Replace(poolsYAML)
+	mems := strings.Replace(nodefixture.PoolsYAML, "cpus: 4-7", "cpus: 4-7\n  memory: bind", 1)
+	five, fiveYAML := cpuset.Range(3, 7), strings.NewReplacer("cpus: 2-3", "cpus: \"2\"", "cpus: 4-7", "cpus: 3-7").Replace(nodefixture.PoolsYAML)
 	seven := testnode.CgroupConfig{ClearPopulated: true}
 	return []deathScene{
-		{name: "fixed", yaml: poolsYAML, pool: fixed, least: 6},
-		{name: "carved", yaml: carvedYAML, pool: carved, least: 6},
-		{name: "carved from a full shared pool", before: strings.Replace(carvedYAML, "guaranteed:\n  from: shared\n  floor: 2\n", "", 1), yaml: carvedYAML, pool: carved, least: 6},
-		{name: "fixed to carved", before: poolsYAML, yaml: carvedYAML, pool: carved, least: 3},
-		{name: "carved to fixed", before: carvedYAML, yaml: poolsYAML, pool: fixed, least: 3},
+		{name: "fixed", yaml: nodefixture.PoolsYAML, pool: fixed, least: 6},
+		{name: "carved", yaml: nodefixture.CarvedYAML, pool: carved, least: 6},
+		{name: "carved from a full shared pool", before: strings.Replace(nodefixture.CarvedYAML, "guaranteed:\n  from: shared\n  floor: 2\n", "", 1), yaml: nodefixture.CarvedYAML, pool: carved, least: 6},
+		{name: "fixed to carved", before: nodefixture.PoolsYAML, yaml: nodefixture.CarvedYAML, pool: carved, least: 3},
+		{name: "carved to fixed", before: nodefixture.CarvedYAML, yaml: nodefixture.PoolsYAML, pool: fixed, least: 3},
 		{name: "memory", yaml: mems, pool: fixed, least: 8},
-		{name: "partitions", yaml: isolating(poolsYAML), pool: fixed, least: 12, kernel: kernelLike(6, 12)},
-		{name: "carved partitions", yaml: isolating(carvedYAML), pool: carved, least: 12, kernel: kernelLike(6, 19)},
-		{name: "fixed to carved partitions", before: isolating(poolsYAML), yaml: isolating(carvedYAML), pool: carved, least: 6, kernel: kernelLike(6, 18)},
-		{name: "partitions to none", before: isolating(poolsYAML), yaml: poolsYAML, pool: fixed, least: 6, kernel: kernelLike(6, 12)},
-		{name: "parking begins", before: isolating(fiveYAML), yaml: parkingYAML(fiveYAML, "partition"), pool: five, least: 8, kernel: kernelLike(6, 12)},
-		{name: "parked CPUs change hands", before: parkingYAML(fiveYAML, "partition"), yaml: parkingYAML(fiveYAML, "partition"), pool: five, least: 8, kernel: kernelLike(6, 18)},
-		{name: "parking ends", before: parkingYAML(poolsYAML, "partition"), yaml: poolsYAML, pool: fixed, least: 8, kernel: kernelLike(6, 12)},
-		{name: "units", yaml: carvedYAML + unitsPart, pool: carved, least: 6},
-		{name: "host services", yaml: carvedYAML + unitsPart + hostPart, pool: carved, least: 9},
-		{name: "refused", yaml: failing(strings.Replace(poolsYAML, "4-7", "4-5", 1)), pool: cpuset.Range(4, 5), least: 6},
-		{name: "carved partitions on 7.0", yaml: isolating(carvedYAML), pool: carved, least: 12, kernel: kernelLike(7, 0)},
-		{name: "fixed on 7.0", yaml: poolsYAML, pool: fixed, least: 6, kernel: seven},
-		{name: "fixed to carved on 7.0", before: poolsYAML, yaml: carvedYAML, pool: carved, least: 3, kernel: seven},
-		{name: "host services on 7.0", yaml: carvedYAML + unitsPart + hostPart, pool: carved, least: 9, kernel: seven},
+		{name: "partitions", yaml: nodefixture.WithPartitions(nodefixture.PoolsYAML), pool: fixed, least: 12, kernel: nodefixture.KernelLike(6, 12)},
+		{name: "carved partitions", yaml: nodefixture.WithPartitions(nodefixture.CarvedYAML), pool: carved, least: 12, kernel: nodefixture.KernelLike(6, 19)},
+		{name: "fixed to carved partitions", before: nodefixture.WithPartitions(nodefixture.PoolsYAML), yaml: nodefixture.WithPartitions(nodefixture.CarvedYAML), pool: carved, least: 6, kernel: nodefixture.KernelLike(6, 18)},
+		{name: "partitions to none", before: nodefixture.WithPartitions(nodefixture.PoolsYAML), yaml: nodefixture.PoolsYAML, pool: fixed, least: 6, kernel: nodefixture.KernelLike(6, 12)},
+		{name: "parking begins", before: nodefixture.WithPartitions(fiveYAML), yaml: nodefixture.WithParking(fiveYAML, "partition"), pool: five, least: 8, kernel: nodefixture.KernelLike(6, 12)},
+		{name: "parked CPUs change hands", before: nodefixture.WithParking(fiveYAML, "partition"), yaml: nodefixture.WithParking(fiveYAML, "partition"), pool: five, least: 8, kernel: nodefixture.KernelLike(6, 18)},
+		{name: "parking ends", before: nodefixture.WithParking(nodefixture.PoolsYAML, "partition"), yaml: nodefixture.PoolsYAML, pool: fixed, least: 8, kernel: nodefixture.KernelLike(6, 12)},
+		{name: "units", yaml: nodefixture.CarvedYAML + nodefixture.UnitsYAML, pool: carved, least: 6},
+		{name: "host services", yaml: nodefixture.CarvedYAML + nodefixture.UnitsYAML + nodefixture.HostSlicesYAML, pool: carved, least: 9},
+		{name: "refused", yaml: nodefixture.WithFailOnRefusal(strings.Replace(nodefixture.PoolsYAML, "4-7", "4-5", 1)), pool: cpuset.Range(4, 5), least: 6},
+		{name: "carved partitions on 7.0", yaml: nodefixture.WithPartitions(nodefixture.CarvedYAML), pool: carved, least: 12, kernel: nodefixture.KernelLike(7, 0)},
+		{name: "fixed on 7.0", yaml: nodefixture.PoolsYAML, pool: fixed, least: 6, kernel: seven},
+		{name: "fixed to carved on 7.0", before: nodefixture.PoolsYAML, yaml: nodefixture.CarvedYAML, pool: carved, least: 3, kernel: seven},
+		{name: "host services on 7.0", yaml: nodefixture.CarvedYAML + nodefixture.UnitsYAML + nodefixture.HostSlicesYAML, pool: carved, least: 9, kernel: seven},
 	}
 }
 
@@ -83,31 +84,31 @@ type crowd struct {
 // populate fills the node: management, shared, two exclusive pods, one of which has
 // CPUs reserved for a container that is still to come, and two units.
 func populate(n *node) crowd {
-	n.units.Install("du.service", cpuset.Set{})
-	n.units.Install("telegraf.service", cpuset.Set{})
-	n.start2("telegraf.service")
-	n.hostServices()
-	n.container(n.pod("m", "kube-system", "burstable", 0, management(map[string]int{"app": 512})), "app", cri.Resources{Shares: 102})
+	n.Units.Install("du.service", cpuset.Set{})
+	n.Units.Install("telegraf.service", cpuset.Set{})
+	n.StartUnit("telegraf.service")
+	n.RunHostServices()
+	n.RunContainer(n.RunPod("m", "kube-system", "burstable", 0, nodefixture.Management(map[string]int{"app": 512})), "app", cri.Resources{Shares: 102})
 	c := crowd{node: n, exclusive: make(map[string]int)}
-	c.shared = n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-	c.exclusive[n.container(n.pod("e1", "default", "guaranteed", 2, nil), "app", whole(2))] = 2
-	c.exclusive[n.container(n.pod("e2", "default", "guaranteed", 2, nil), "app", whole(1))] = 1
+	c.shared = n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	c.exclusive[n.RunContainer(n.RunPod("e1", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))] = 2
+	c.exclusive[n.RunContainer(n.RunPod("e2", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(1))] = 1
 	return c
 }
 
 // change is what happens while no daemon runs: an exclusive pod goes, another one
 // comes.
 func (c crowd) change() {
-	c.t.Helper()
+	c.T.Helper()
 	for id, asked := range c.exclusive {
 		if asked == 1 {
 			delete(c.exclusive, id)
-			if err := c.runtime.StopPod(c.podOf(id)); err != nil {
-				c.t.Fatal(err)
+			if err := c.Runtime.StopPod(c.PodOf(id)); err != nil {
+				c.T.Fatal(err)
 			}
 		}
 	}
-	c.exclusive[c.container(c.pod("e3", "default", "guaranteed", 1, nil), "app", whole(1))] = 1
+	c.exclusive[c.RunContainer(c.RunPod("e3", "default", "guaranteed", 1, nil), "app", nodefixture.WholeCPUs(1))] = 1
 }
 
 // owned are the exclusive containers that have what they ask for, with CPUs that
@@ -115,11 +116,11 @@ func (c crowd) change() {
 func (c crowd) owned() map[string]cpuset.Set {
 	all := make(map[string]cpuset.Set)
 	for id, asked := range c.exclusive {
-		claims := c.claims(cpuset.Set{})
+		claims := c.Claims(cpuset.Set{})
 		for i := range claims {
-			claims[i].Exclusive = claims[i].Name == c.runtime.Cgroup(id)
+			claims[i].Exclusive = claims[i].Name == c.Runtime.Cgroup(id)
 		}
-		if cpus := c.state(id).CPUs; cpus.Len() == asked && len(cpuset.CheckClaims(claims)) == 0 {
+		if cpus := c.State(id).CPUs; cpus.Len() == asked && len(cpuset.CheckClaims(claims)) == 0 {
 			all[id] = cpus
 		}
 	}
@@ -129,7 +130,7 @@ func (c crowd) owned() map[string]cpuset.Set {
 // everybody is where all processes run, those that nobody has placed yet too.
 func (c crowd) everybody() map[cgroup.Path]cpuset.Set {
 	all := make(map[cgroup.Path]cpuset.Set)
-	fs := cgroup.New(c.tree)
+	fs := cgroup.New(c.Tree)
 	_ = fs.Walk("kubepods.slice", func(p cgroup.Path) error {
 		if st, err := fs.Read(p); err == nil && st.Populated && strings.HasSuffix(string(p), ".scope") {
 			all[p] = st.Effective
@@ -148,15 +149,15 @@ type watch struct {
 // check says that nobody has come to the CPUs of somebody who owned them and still
 // has them, and returns what there is now.
 func (c crowd) check(before watch) watch {
-	c.t.Helper()
+	c.T.Helper()
 	now := watch{c.owned(), c.everybody()}
 	for id, cpus := range before.owned {
-		if !c.state(id).CPUs.Equal(cpus) {
+		if !c.State(id).CPUs.Equal(cpus) {
 			continue
 		}
 		for p, runs := range now.all {
-			if was, there := before.all[p]; string(p) != c.runtime.Cgroup(id) && there && runs.Difference(was).Overlaps(cpus) {
-				c.t.Errorf("%s came to %s, which an exclusive container has\n%s", p, cpus, c.dump())
+			if was, there := before.all[p]; string(p) != c.Runtime.Cgroup(id) && there && runs.Difference(was).Overlaps(cpus) {
+				c.T.Errorf("%s came to %s, which an exclusive container has\n%s", p, cpus, c.Dump())
 			}
 		}
 	}
@@ -168,7 +169,7 @@ func (s deathScene) play(t *testing.T, after int) int {
 	n := newNodeOn(t, s.kernel)
 	c := populate(n)
 	if s.before != "" {
-		n.yaml = s.before
+		n.YAML = s.before
 		r := n.start()
 		r.quiet()
 		r.stop()
@@ -179,7 +180,7 @@ func (s deathScene) play(t *testing.T, after int) int {
 	dead := make(chan struct{})
 	before := c.check(watch{})
 	seen := before
-	n.tree.Intercept(func(testnode.CgroupWrite) error {
+	n.Tree.Intercept(func(testnode.CgroupWrite) error {
 		mu.Lock()
 		defer mu.Unlock()
 		seen = c.check(seen)
@@ -194,7 +195,7 @@ func (s deathScene) play(t *testing.T, after int) int {
 		writes++
 		return nil
 	})
-	n.yaml = s.yaml
+	n.YAML = s.yaml
 	r := n.start()
 	// How many writes there are depends on when answers come: the last of a daemon
 	// that lives may not be made this time.
@@ -207,29 +208,29 @@ func (s deathScene) play(t *testing.T, after int) int {
 		}
 	})
 	r.stop()
-	n.tree.Intercept(nil)
+	n.Tree.Intercept(nil)
 	placed := c.check(seen)
 	r = n.start()
 	r.quiet()
 	c.right(s.pool, placed.owned)
 	c.right(s.pool, before.owned)
-	if strings.Contains(s.yaml, hostPart) {
+	if strings.Contains(s.yaml, nodefixture.HostSlicesYAML) {
 		c.hostRight(r)
 	}
 	if strings.Contains(s.yaml, "park: true") {
-		c.eventually("parking of what nobody owns", func() bool {
-			st, _ := c.parked()
+		c.Eventually("parking of what nobody owns", func() bool {
+			st, _ := c.Parked()
 			free := s.pool
-			for _, a := range c.journal().Assignments {
+			for _, a := range c.Journal().Assignments {
 				free = free.Difference(a.CPUs)
 			}
 			return st.Partition.Is(cgroup.IsolatedPartition) && st.Effective.Equal(free)
 		})
-	} else if _, there := c.parked(); there {
+	} else if _, there := c.Parked(); there {
 		t.Error("the cgroup of parked CPUs is left behind")
 	}
-	if n.tree.Crashed() || !n.tree.Leaked().IsEmpty() {
-		t.Errorf("crashed: %t, leaked: %s", n.tree.Crashed(), n.tree.Leaked())
+	if n.Tree.Crashed() || !n.Tree.Leaked().IsEmpty() {
+		t.Errorf("crashed: %t, leaked: %s", n.Tree.Crashed(), n.Tree.Leaked())
 	}
 	return writes
 }
@@ -237,24 +238,24 @@ func (s deathScene) play(t *testing.T, after int) int {
 // hostRight says that the host's services are confined, and get back what they had
 // before the first daemon came.
 func (c crowd) hostRight(r *running) {
-	c.t.Helper()
-	du, err := cpuset.Parse("0-1," + c.property("du.service"))
+	c.T.Helper()
+	du, err := cpuset.Parse("0-1," + c.UnitProperty("du.service"))
 	if err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
 	for p, want := range map[cgroup.Path]string{"init.scope": "0-1", "user.slice": "0-1", "system.slice": du.String(), "system.slice/sshd.service": du.String()} {
-		if got := c.on(p); got != want {
-			c.t.Errorf("%s is on %s, want %s", p, got, want)
+		if got := c.CPUsOf(p); got != want {
+			c.T.Errorf("%s is on %s, want %s", p, got, want)
 		}
 	}
 	r.stop()
-	h := c.host()
-	if report, err := restore.HostRestore(&h, c.t.Context(), c.journal()); err != nil || slices.ContainsFunc(report.Differs, func(d undo.Difference) bool { return !d.Harmless }) {
-		c.t.Errorf("restore: %+v, %v", report, err)
+	h := c.Host()
+	if report, err := restore.HostRestore(&h, c.T.Context(), c.Journal()); err != nil || slices.ContainsFunc(report.Differs, func(d undo.Difference) bool { return !d.Harmless }) {
+		c.T.Errorf("restore: %+v, %v", report, err)
 	}
-	for unit, st := range c.hostState() {
+	for unit, st := range c.HostUnits() {
 		if !st.CPUs.IsEmpty() {
-			c.t.Errorf("AllowedCPUs=%s of %s after restore", st.CPUs, unit)
+			c.T.Errorf("AllowedCPUs=%s of %s after restore", st.CPUs, unit)
 		}
 	}
 }
@@ -262,20 +263,20 @@ func (c crowd) hostRight(r *running) {
 // right says that all are where they should be, and those that had their CPUs still
 // have them, where the pool still has these.
 func (c crowd) right(pool cpuset.Set, placed map[string]cpuset.Set) {
-	c.t.Helper()
+	c.T.Helper()
 	owned := c.owned()
 	journal := make(map[string]bool)
-	for _, a := range c.journal().Assignments {
+	for _, a := range c.Journal().Assignments {
 		journal[a.CPUs.String()] = true
 	}
 	for id, asked := range c.exclusive {
-		cpus := c.state(id).Effective
+		cpus := c.State(id).Effective
 		if before := placed[id]; !before.IsEmpty() && before.IsSubsetOf(pool) && !before.Equal(cpus) {
-			c.t.Errorf("an exclusive container was moved from %s to %s", before, cpus)
+			c.T.Errorf("an exclusive container was moved from %s to %s", before, cpus)
 		}
-		refused := c.state(c.shared).Effective.Equal(cpus)
+		refused := c.State(c.shared).Effective.Equal(cpus)
 		if _, own := owned[id]; own == refused || own && !journal[cpus.String()] {
-			c.t.Errorf("a container that asks for %d CPUs of its own is on %s", asked, cpus)
+			c.T.Errorf("a container that asks for %d CPUs of its own is on %s", asked, cpus)
 		}
 	}
 }

@@ -1,15 +1,11 @@
 package daemon
 
 import (
-	"context"
 	"errors"
 	"io/fs"
-	"maps"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/node/desired"
@@ -19,7 +15,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
-	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -27,163 +23,11 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-const kubeletYAML = `apiVersion: config.cpupoold.io/v1alpha1
-kind: CPUPoolConfiguration
-partitions:
-- type: management
-  cpus: 0-1
-  namespaces: [kube-system]
-guaranteed:
-  exclusive: kubelet
-resyncPeriod: 10m
-weightFormula: quadratic
-`
-
-// staticKubelet manages the CPUs of a fake node as a kubelet whose policy is static
-// (strict-cpu-reservation): it gives each container its set when it creates it, and all
-// of the default set another one when that changes.
-type staticKubelet struct {
-	n      *node
-	shared map[string]bool       // containers of the default set, by id; managed ones are among them
-	owners map[string]cpuset.Set // containers with CPUs of their own, by id
-
-	mu     sync.Mutex // guards what follows, which the daemon reads
-	policy string
-	rest   cpuset.Set // the default set
-	held   map[pools.Key]cpuset.Set
-	err    error
-}
-
+// newStaticNode returns a node whose kubelet allocates exclusive CPUs.
 func newStaticNode(t testing.TB) *node {
 	n := newNRINode(t)
-	n.yaml = kubeletYAML
-	n.manager = &staticKubelet{n: n, policy: "static", rest: cpuset.Range(2, 7),
-		shared: make(map[string]bool), owners: make(map[string]cpuset.Set), held: make(map[pools.Key]cpuset.Set)}
+	nodefixture.NewStaticKubelet(n.Node)
 	return n
-}
-
-func (k *staticKubelet) State(context.Context) (podresources.CPUState, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.err != nil {
-		return podresources.CPUState{}, k.err
-	}
-	s := podresources.CPUState{Policy: k.policy, Default: k.rest}
-	for _, key := range slices.SortedFunc(maps.Keys(k.held), inventory.CompareKeys) {
-		s.Holdings = append(s.Holdings, podresources.Holding{PodUID: key.PodUID, Container: key.Container, CPUs: k.held[key]})
-	}
-	return s, nil
-}
-
-func (k *staticKubelet) set(change func()) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	change()
-}
-
-// give makes a container with CPUs of its own, for which all others make room.
-func (k *staticKubelet) give(uid string, cpus cpuset.Set) (pod, id string) {
-	k.n.t.Helper()
-	pod = k.n.pod(uid, "default", "guaranteed", cpus.Len(), nil)
-	k.set(func() {
-		k.held[pools.Key{PodUID: uid, Container: "app"}] = cpus
-		k.rest = k.rest.Difference(cpus)
-	})
-	k.reconcile()
-	res := whole(cpus.Len())
-	res.CPUs = cpus.String()
-	id = k.n.container(pod, "app", res)
-	k.owners[id] = cpus
-	return pod, id
-}
-
-// end removes a pod of give, and gives its CPUs back to all others.
-func (k *staticKubelet) end(uid, pod, id string) {
-	k.n.t.Helper()
-	if err := errors.Join(k.n.runtime.StopPod(pod), k.n.runtime.RemovePod(pod)); err != nil {
-		k.n.t.Fatal(err)
-	}
-	k.set(func() {
-		key := pools.Key{PodUID: uid, Container: "app"}
-		k.rest = k.rest.Union(k.held[key]).Difference(cpuset.Range(0, 1))
-		delete(k.held, key)
-	})
-	delete(k.owners, id)
-	k.reconcile()
-}
-
-// run makes a container of the default set.
-func (k *staticKubelet) run(uid, namespace, name string, annotations map[string]string) string {
-	k.n.t.Helper()
-	pod := k.n.pod(uid, namespace, "burstable", 0, annotations)
-	id := k.n.container(pod, name, cri.Resources{Shares: 512, CPUs: k.rest.String()})
-	k.shared[id] = true
-	return id
-}
-
-// reconcile writes the default set to all that have it, as the kubelet has it in mind.
-func (k *staticKubelet) reconcile() {
-	k.n.t.Helper()
-	for _, id := range slices.Sorted(maps.Keys(k.shared)) {
-		if err := k.n.client.UpdateCPUs(k.n.t.Context(), id, k.rest); err != nil {
-			k.n.t.Fatal(err)
-		}
-	}
-}
-
-// restart writes everything, also what has not changed.
-func (k *staticKubelet) restart() {
-	k.n.t.Helper()
-	for id, cpus := range k.owners {
-		if err := k.n.client.UpdateCPUs(k.n.t.Context(), id, cpus); err != nil {
-			k.n.t.Fatal(err)
-		}
-	}
-	k.reconcile()
-}
-
-// check holds the kernel's word against the kubelet's, with management pods on their
-// own, at this moment: what the daemon repairs later would be found.
-func (k *staticKubelet) check(managed map[string]string) {
-	k.n.t.Helper()
-	var claims []cpuset.Claim
-	for id := range k.shared {
-		want := k.rest.String()
-		if m := managed[id]; m != "" {
-			want = m
-		}
-		got := k.n.state(id).Effective
-		if got.String() != want {
-			k.n.t.Fatalf("container %s is on %s; want %s\n%s", id, got, want, k.n.dump())
-		}
-		claims = append(claims, cpuset.Claim{Name: id, CPUs: got})
-	}
-	for id, cpus := range k.owners {
-		got := k.n.state(id).Effective
-		if !got.Equal(cpus) {
-			k.n.t.Fatalf("owner %s is on %s; want %s\n%s", id, got, cpus, k.n.dump())
-		}
-		claims = append(claims, cpuset.Claim{Name: id, CPUs: got, Exclusive: true})
-	}
-	for _, err := range cpuset.CheckClaims(claims) {
-		k.n.t.Error(err)
-	}
-}
-
-// foreignWrites records the daemon's writes to cgroups of others than the managed.
-func (k *staticKubelet) foreignWrites(managed map[string]string) *[]string {
-	ours := make(map[string]bool)
-	for id := range managed {
-		ours[filepath.Dir(k.n.runtime.Cgroup(id))] = true // its pod's slice
-	}
-	wrote := new([]string)
-	k.n.tree.Intercept(func(x testnode.CgroupWrite) error {
-		if !ours[filepath.Dir(filepath.Dir(x.Name))] && !ours[filepath.Dir(x.Name)] {
-			*wrote = append(*wrote, x.Name+"="+x.Value)
-		}
-		return nil
-	})
-	return wrote
 }
 
 // TestStaticKubelet: a kubelet gives CPUs away and takes them back, is restarted, and so
@@ -191,71 +35,71 @@ func (k *staticKubelet) foreignWrites(managed map[string]string) *[]string {
 // before the kubelet's writes are made; of all others every set is what the kubelet says.
 func TestStaticKubelet(t *testing.T) {
 	n := newStaticNode(t)
-	k := n.manager
+	k := n.Static
 	r := n.start()
 	r.connected()
 	managed := make(map[string]string)
 	for _, uid := range []string{"m", "n"} {
-		id := k.run(uid, "kube-system", "app", management(map[string]int{"app": 409}))
+		id := k.Run(uid, "kube-system", "app", nodefixture.Management(map[string]int{"app": 409}))
 		managed[id] = "0-1"
-		if on := n.runtime.BeganOn(id); on.String() != "0-1" {
+		if on := n.Runtime.BeganOn(id); on.String() != "0-1" {
 			t.Errorf("a management container began on %s; want 0-1", on)
 		}
 	}
-	k.run("s", "default", "app", nil)
-	forged := k.run("f", "default", "app", management(nil)) // its namespace is not listed
+	k.Run("s", "default", "app", nil)
+	forged := k.Run("f", "default", "app", nodefixture.Management(nil)) // its namespace is not listed
 	r.quiet()
-	k.check(managed)
-	wrote := k.foreignWrites(managed)
+	k.Check(managed)
+	wrote := k.ForeignWrites(managed)
 
 	random := rand.New(rand.NewPCG(7, 1))
 	type owner struct{ uid, pod, id string }
 	var owners []owner
 	for step := range 60 {
-		switch free := k.rest.Len(); {
+		switch free := k.Default.Len(); {
 		case step%15 == 14:
-			k.restart()
+			k.Restart()
 		case step%20 == 10:
 			r.stop()
-			k.restart() // nobody keeps the management pods now
+			k.Restart() // nobody keeps the management pods now
 			r = n.start()
 			r.connected()
 			for id, cpus := range managed {
-				n.runsOn(id, cpus)
+				n.AwaitCPUs(id, cpus)
 			}
 			r.quiet()
 		case free > 1 && (len(owners) == 0 || random.IntN(2) == 0):
-			take := k.rest.Take(1 + random.IntN(free-1))
+			take := k.Default.Take(1 + random.IntN(free-1))
 			uid := "o" + string(rune('a'+step%26)) + string(rune('a'+step/26))
-			pod, id := k.give(uid, take)
+			pod, id := k.Give(uid, take)
 			owners = append(owners, owner{uid, pod, id})
 		default:
 			i := random.IntN(len(owners))
-			k.end(owners[i].uid, owners[i].pod, owners[i].id)
+			k.End(owners[i].uid, owners[i].pod, owners[i].id)
 			owners = slices.Delete(owners, i, i+1)
 		}
-		k.check(managed)
+		k.Check(managed)
 		if t.Failed() {
 			t.Fatalf("step %d", step)
 		}
 	}
 	r.quiet()
-	k.check(managed)
+	k.Check(managed)
 	if len(*wrote) > 0 {
 		t.Errorf("the daemon has written to the kubelet's containers: %s", strings.Join(*wrote, ", "))
 	}
 	r.view("what the kubelet holds, as the guaranteed pool", func(v *telemetry.View) bool {
 		return slices.ContainsFunc(v.Pools, func(p telemetry.Pool) bool {
-			return p.Pool == string(pools.Guaranteed) && p.CPUs.Equal(cpuset.Range(2, 7).Difference(k.rest))
+			return p.Pool == string(pools.Guaranteed) && p.CPUs.Equal(cpuset.Range(2, 7).Difference(k.Default))
 		}) && v.Problems[string(pools.CodeNamespaceNotListed)] == 1
 	})
-	if on := n.state(forged).Effective; !on.Equal(k.rest) {
-		t.Errorf("a pod whose namespace is not listed runs on %s; want %s", on, k.rest)
+	if on := n.State(forged).Effective; !on.Equal(k.Default) {
+		t.Errorf("a pod whose namespace is not listed runs on %s; want %s", on, k.Default)
 	}
-	if p := n.preview(); len(p.Writes) > 0 || len(p.Unread) > 0 || !p.Plan.Shared.Equal(k.rest) {
-		t.Errorf("plan would write %v, could not read %v, and has the shared pool %s; want nothing, and %s", p.Writes, p.Unread, p.Plan.Shared, k.rest)
+	if p := n.preview(); len(p.Writes) > 0 || len(p.Unread) > 0 || !p.Plan.Shared.Equal(k.Default) {
+		t.Errorf("plan would write %v, could not read %v, and has the shared pool %s; want nothing, and %s", p.Writes, p.Unread, p.Plan.Shared, k.Default)
 	}
-	if got := n.journal().Assignments; len(got) > 0 {
+	if got := n.Journal().Assignments; len(got) > 0 {
 		t.Errorf("the journal has assignments, %v; the kubelet's are its own", got)
 	}
 }
@@ -264,20 +108,20 @@ func TestStaticKubelet(t *testing.T) {
 // pods leave, as long as they have others, and come back to when it is over.
 func TestKubeletTakesManagementCPU(t *testing.T) {
 	n := newStaticNode(t)
-	k := n.manager
+	k := n.Static
 	r := n.start()
 	r.connected()
-	id := k.run("m", "kube-system", "app", management(map[string]int{"app": 409}))
-	pod, owner := k.give("o", cpuset.Of(1, 2)) // reservedSystemCPUs has been made less
-	n.runsOn(id, "0")
+	id := k.Run("m", "kube-system", "app", nodefixture.Management(map[string]int{"app": 409}))
+	pod, owner := k.Give("o", cpuset.Of(1, 2)) // reservedSystemCPUs has been made less
+	n.AwaitCPUs(id, "0")
 	r.view("problem", func(v *telemetry.View) bool { return v.Problems[string(pools.CodeKubeletTook)] == 1 })
-	k.check(map[string]string{id: "0"})
-	pod2, owner2 := k.give("p", cpuset.Of(0)) // and there is no other left
+	k.Check(map[string]string{id: "0"})
+	pod2, owner2 := k.Give("p", cpuset.Of(0)) // and there is no other left
 	r.view("problems", func(v *telemetry.View) bool { return v.Problems[string(pools.CodeKubeletTook)] == 2 })
-	n.runsOn(id, "0-1") // a set is never empty
-	k.end("p", pod2, owner2)
-	k.end("o", pod, owner)
-	n.runsOn(id, "0-1")
+	n.AwaitCPUs(id, "0-1") // a set is never empty
+	k.End("p", pod2, owner2)
+	k.End("o", pod, owner)
+	n.AwaitCPUs(id, "0-1")
 	r.view("no problem", func(v *telemetry.View) bool { return v.Problems[string(pools.CodeKubeletTook)] == 0 })
 }
 
@@ -285,38 +129,38 @@ func TestKubeletTakesManagementCPU(t *testing.T) {
 // they belong, and what is not known is said.
 func TestKubeletState(t *testing.T) {
 	n := newStaticNode(t)
-	n.kubelet = newKubelet()
-	k := n.manager
-	k.err = fs.ErrNotExist // the kubelet has never run
+	n.Kubelet = nodefixture.NewKubelet()
+	k := n.Static
+	k.Err = fs.ErrNotExist // the kubelet has never run
 	r := n.start()
 	r.connected()
 	problem := func(code pools.Code, n int) {
 		t.Helper()
 		r.view(string(code), func(v *telemetry.View) bool { return v.Problems[string(code)] == n })
 	}
-	id := k.run("m", "kube-system", "app", management(nil))
+	id := k.Run("m", "kube-system", "app", nodefixture.Management(nil))
 	problem(desired.CodeKubeletUnread, 1)
 	if p := n.preview(); len(p.Unread) != 1 || !strings.Contains(p.Unread[0], fs.ErrNotExist.Error()) {
 		t.Errorf("plan could not read %v; want the kubelet's file", p.Unread)
 	}
-	k.set(func() { k.err = nil })
-	k.give("o", cpuset.Of(2))
+	k.Change(func() { k.Err = nil })
+	k.Give("o", cpuset.Of(2))
 	problem(desired.CodeKubeletUnread, 0)
-	k.set(func() { k.err = errors.New("unexpected end of JSON input") }) // torn
-	k.reconcile()
+	k.Change(func() { k.Err = errors.New("unexpected end of JSON input") }) // torn
+	k.Reconcile()
 	problem(desired.CodeKubeletUnread, 1)
-	k.check(map[string]string{id: "0-1"})
-	k.set(func() { k.err, k.policy, k.held = nil, "none", nil }) // policy migration
-	k.reconcile()
+	k.Check(map[string]string{id: "0-1"})
+	k.Change(func() { k.Err, k.Policy, k.Held = nil, "none", nil }) // policy migration
+	k.Reconcile()
 	problem(desired.CodeKubeletUnread, 0)
 	problem(desired.CodeKubeletNotStatic, 1)
-	k.set(func() { k.policy = "static" })
-	k.reconcile()
+	k.Change(func() { k.Policy = "static" })
+	k.Reconcile()
 	problem(desired.CodeKubeletNotStatic, 0)
 	problem(desired.CodeKubeletUnheard, 0)
-	n.runtime.NRIDown()
+	n.Runtime.NRIDown()
 	problem(desired.CodeKubeletUnheard, 1)
-	if err := n.runtime.NRIUp(); err != nil {
+	if err := n.Runtime.NRIUp(); err != nil {
 		t.Fatal(err)
 	}
 	problem(desired.CodeKubeletUnheard, 0)
@@ -355,24 +199,24 @@ func TestKubeletListed(t *testing.T) {
 // now. What it asked for when it made them is partly somebody's own.
 func TestRestoreBesideKubelet(t *testing.T) {
 	n := newStaticNode(t)
-	k := n.manager
+	k := n.Static
 	r := n.start()
 	r.connected()
-	id := k.run("m", "kube-system", "app", management(map[string]int{"app": 409}))
-	_, owner := k.give("o", cpuset.Of(2, 3))
+	id := k.Run("m", "kube-system", "app", nodefixture.Management(map[string]int{"app": 409}))
+	_, owner := k.Give("o", cpuset.Of(2, 3))
 	r.quiet()
-	k.check(map[string]string{id: "0-1"})
+	k.Check(map[string]string{id: "0-1"})
 	r.stop()
-	h := n.host()
-	if report, err := restore.HostRestore(&h, t.Context(), n.journal()); err != nil {
+	h := n.Host()
+	if report, err := restore.HostRestore(&h, t.Context(), n.Journal()); err != nil {
 		t.Errorf("restore: %+v, %v", report, err)
 	}
-	k.check(nil)
-	if on := n.state(owner).Effective; on.String() != "2-3" {
+	k.Check(nil)
+	if on := n.State(owner).Effective; on.String() != "2-3" {
 		t.Errorf("the kubelet's owner runs on %s; want 2-3", on)
 	}
 
-	k.set(func() { k.err = fs.ErrNotExist })
+	k.Change(func() { k.Err = fs.ErrNotExist })
 	lost := undo.Document{Originals: []undo.Original{{Path: "gone.scope", File: cgroup.FileCPUs, Container: "gone", Value: "2-7"}}}
 	if _, err := restore.HostRestore(&h, t.Context(), lost); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "restart the kubelet") {
 		t.Errorf("restore without the kubelet's file: %v; want that it is said", err)
@@ -383,17 +227,17 @@ func TestRestoreBesideKubelet(t *testing.T) {
 // had them from the kubelet, if that gives them away now.
 func TestOthersBesideKubelet(t *testing.T) {
 	n := newStaticNode(t)
-	k := n.manager
-	id := k.run("m", "kube-system", "app", management(map[string]int{"app": 409}))
+	k := n.Static
+	id := k.Run("m", "kube-system", "app", nodefixture.Management(map[string]int{"app": 409}))
 	boot, err := undo.ReadBootID()
 	if err == nil {
-		err = undo.Save(n.host().Journal, undo.Document{BootID: boot, Others: []undo.Left{{PodUID: "m", Container: "app"}}})
+		err = undo.Save(n.Host().Journal, undo.Document{BootID: boot, Others: []undo.Left{{PodUID: "m", Container: "app"}}})
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := n.start()
-	n.runsOn(id, "0-1")
+	n.AwaitCPUs(id, "0-1")
 	r.quiet()
 }
 
@@ -401,39 +245,39 @@ func TestOthersBesideKubelet(t *testing.T) {
 // management pod leaves its CPUs and its annotated shares.
 func TestKubeletResizes(t *testing.T) {
 	n := newStaticNode(t)
-	k := n.manager
+	k := n.Static
 	r := n.start()
 	r.connected()
-	id := k.run("m", "kube-system", "app", management(map[string]int{"app": 409}))
-	other := k.run("s", "default", "app", nil)
+	id := k.Run("m", "kube-system", "app", nodefixture.Management(map[string]int{"app": 409}))
+	other := k.Run("s", "default", "app", nil)
 	for _, c := range []string{id, other} {
-		if err := n.runtime.Resize(c, cri.Resources{Shares: 1024}); err != nil {
+		if err := n.Runtime.Resize(c, cri.Resources{Shares: 1024}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	k.check(map[string]string{id: "0-1"})
+	k.Check(map[string]string{id: "0-1"})
 	r.quiet()
-	if of, than := n.state(other).Weight, n.state(k.run("t", "default", "app", nil)).Weight; of <= than {
+	if of, than := n.State(other).Weight, n.State(k.Run("t", "default", "app", nil)).Weight; of <= than {
 		t.Errorf("the kubelet's own container has weight %d after its resize; want more than before, %d", of, than)
 	}
-	k.check(map[string]string{id: "0-1"})
+	k.Check(map[string]string{id: "0-1"})
 }
 
 // TestKubeletRefusesToBeTraded: who gives CPUs away is read at the start only.
 func TestKubeletRefusesToBeTraded(t *testing.T) {
 	n := newStaticNode(t)
 	var s desired.Settings
-	for _, yaml := range []string{kubeletYAML, poolsYAML} {
-		n.yaml = yaml
-		c, err := n.config()
+	for _, yaml := range []string{nodefixture.KubeletYAML, nodefixture.PoolsYAML} {
+		n.YAML = yaml
+		c, err := n.Config()
 		if err != nil {
 			t.Fatal(err)
 		}
 		var want error
-		if yaml == poolsYAML {
+		if yaml == nodefixture.PoolsYAML {
 			want = desired.ErrOtherOwner
 		}
-		if err := s.Change(c, n.top, nil); !errors.Is(err, want) {
+		if err := s.Change(c, n.Topology, nil); !errors.Is(err, want) {
 			t.Errorf("change = %v; want %v", err, want)
 		}
 	}
@@ -448,7 +292,7 @@ func TestKubeletRefusesToBeTraded(t *testing.T) {
 // pool's even while nobody knows what is on record.
 func TestKeepBesideKubelet(t *testing.T) {
 	n := newStaticNode(t)
-	l := &Loop{Host: hostenv.Host{Manager: n.manager}, cache: kernelstate.New(nil)}
+	l := &Loop{Host: hostenv.Host{Manager: n.Static}, cache: kernelstate.New(nil)}
 	managed := pools.Placement{Pool: pools.Management, CPUs: cpuset.Range(0, 1)}
 	if keep := l.keep(&inventory.Container{Path: "m.scope"}, &managed, cri.Resources{CPUs: "2-7"}); keep.CPUs != "0-1" {
 		t.Errorf("a management container keeps %q; want 0-1", keep.CPUs)

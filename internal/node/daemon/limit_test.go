@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/node/restore"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
@@ -16,21 +17,21 @@ func TestLimitOfAnAnnotation(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		n := driftNode(t)
 		r := n.start()
-		id := n.container(n.pod("m", "kube-system", "burstable", 0, limited("app", 409, 500)), "app", cri.Resources{Shares: 2})
-		scope := n.runtime.Cgroup(id)
-		n.has(scope, cgroup.FileMax, "50000")
+		id := n.RunContainer(n.RunPod("m", "kube-system", "burstable", 0, nodefixture.LimitedManagement("app", 409, 500)), "app", cri.Resources{Shares: 2})
+		scope := n.Runtime.Cgroup(id)
+		n.AwaitFile(scope, cgroup.FileMax, "50000")
 		r.settled()
-		n.foreign(id, cgroup.FileMax, "max 100000")
-		n.has(scope, cgroup.FileMax, "50000")
+		n.WriteFile(id, cgroup.FileMax, "max 100000")
+		n.AwaitFile(scope, cgroup.FileMax, "50000")
 		r.quiet()
 		r.stop()
-		h, j := n.host(), n.journal()
+		h, j := n.Host(), n.Journal()
 		if lost {
 			j = n.lose(h)
 		}
 		if _, err := restore.HostRestore(&h, context.Background(), j); err != nil {
 			t.Fatal(err)
 		}
-		n.has(scope, cgroup.FileMax, cgroup.ValueMax)
+		n.AwaitFile(scope, cgroup.FileMax, cgroup.ValueMax)
 	}
 }

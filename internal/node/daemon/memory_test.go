@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/retry"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -15,7 +16,7 @@ import (
 
 // bindYAML is poolsYAML with other guaranteed CPUs, to whose nodes memory is bound.
 func bindYAML(cpus string) string {
-	return strings.Replace(poolsYAML, "  cpus: 4-7", "  memory: bind\n  cpus: "+cpus, 1)
+	return strings.Replace(nodefixture.PoolsYAML, "  cpus: 4-7", "  memory: bind\n  cpus: "+cpus, 1)
 }
 
 // anyYAML is bindYAML without binding.
@@ -40,32 +41,32 @@ func TestMemoryFollows(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			n := newNode(t)
-			n.yaml = bound
+			n.YAML = bound
 			r := n.start()
-			res := whole(2)
+			res := nodefixture.WholeCPUs(2)
 			res.Mems = tt.before
-			id := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", res)
-			n.runsOn(id, "4-5")
+			id := n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", res)
+			n.AwaitCPUs(id, "4-5")
 			n.boundTo(id, "1")
 			r.quiet()
-			n.yaml = tt.yaml
+			n.YAML = tt.yaml
 			r.loop.reload()
-			n.runsOn(id, tt.cpus)
+			n.AwaitCPUs(id, tt.cpus)
 			n.boundTo(id, tt.nodes)
 			r.quiet()
 			if got := n.recordedNodes(id); got != tt.nodes {
 				t.Errorf("the runtime has nodes %s on record; want %s", got, tt.nodes)
 			}
 
-			n.yaml = bound // and again
+			n.YAML = bound // and again
 			r.loop.reload()
-			n.runsOn(id, "4-5")
+			n.AwaitCPUs(id, "4-5")
 			n.boundTo(id, "1")
 			r.quiet()
 			r.stop()
-			n.yaml = tt.yaml
+			n.YAML = tt.yaml
 			n.start().quiet()
-			n.runsOn(id, tt.cpus)
+			n.AwaitCPUs(id, tt.cpus)
 			n.boundTo(id, tt.nodes)
 		})
 	}
@@ -76,22 +77,22 @@ func TestMemoryFollows(t *testing.T) {
 func TestUnitMemoryFollows(t *testing.T) {
 	const exclusive, shared = "units:\n  du.service: {cpus: 2}\n", "units:\n  du.service: {pool: shared}\n"
 	n := newNode(t)
-	n.yaml = bindYAML("4-7") + exclusive
-	n.units.Install("du.service", cpuset.Set{})
-	n.start2("du.service")
+	n.YAML = bindYAML("4-7") + exclusive
+	n.Units.Install("du.service", cpuset.Set{})
+	n.StartUnit("du.service")
 	r := n.start()
-	n.unitRunsOn("du.service", "4-5")
-	n.eventually("memory of the unit bound", func() bool { return n.unitNodes("du.service") == "1" })
+	n.AwaitUnitCPUs("du.service", "4-5")
+	n.Eventually("memory of the unit bound", func() bool { return n.unitNodes("du.service") == "1" })
 	r.quiet()
-	n.yaml = bindYAML("4-7") + shared
+	n.YAML = bindYAML("4-7") + shared
 	r.loop.reload()
-	n.unitRunsOn("du.service", "2-3")
-	n.eventually("memory of the unit not bound", func() bool { return n.unitNodes("du.service") == "0-1" })
+	n.AwaitUnitCPUs("du.service", "2-3")
+	n.Eventually("memory of the unit not bound", func() bool { return n.unitNodes("du.service") == "0-1" })
 	r.quiet()
-	if err := n.units.Stop("du.service"); err != nil {
+	if err := n.Units.Stop("du.service"); err != nil {
 		t.Fatal(err)
 	}
-	n.start2("du.service")
+	n.StartUnit("du.service")
 	if got := n.unitNodes("du.service"); got != "0-1" {
 		t.Errorf("the unit has started with nodes %s", got)
 	}
@@ -100,42 +101,42 @@ func TestUnitMemoryFollows(t *testing.T) {
 // TestMemoryThatNobodyBoundIsLeftAlone, also when somebody else binds it.
 func TestMemoryThatNobodyBoundIsLeftAlone(t *testing.T) {
 	n := newNode(t)
-	n.yaml = bindYAML("4-7")
+	n.YAML = bindYAML("4-7")
 	r := n.start()
-	id := n.container(n.pod("b", "default", "burstable", 2, nil), "app", cri.Resources{Shares: 102, Mems: "0"})
-	n.runsOn(id, "2-3")
+	id := n.RunContainer(n.RunPod("b", "default", "burstable", 2, nil), "app", cri.Resources{Shares: 102, Mems: "0"})
+	n.AwaitCPUs(id, "2-3")
 	r.quiet()
-	n.yaml = anyYAML("4-7")
+	n.YAML = anyYAML("4-7")
 	r.loop.reload()
 	r.quiet()
-	if got := n.state(id).Mems.String(); got != "0" {
+	if got := n.State(id).Mems.String(); got != "0" {
 		t.Errorf("nodes %s; want 0 as before", got)
 	}
-	if writes := n.tree.Writes(); slices.ContainsFunc(writes, func(w testnode.CgroupWrite) bool { return w.Name == n.runtime.Cgroup(id)+"/"+cgroup.FileMems }) {
+	if writes := n.Tree.Writes(); slices.ContainsFunc(writes, func(w testnode.CgroupWrite) bool { return w.Name == n.Runtime.Cgroup(id)+"/"+cgroup.FileMems }) {
 		t.Errorf("wrote %v", writes)
 	}
 }
 
 func (n *node) boundTo(id, nodes string) {
-	n.t.Helper()
-	n.eventually("memory on nodes "+nodes, func() bool { return n.state(id).Mems.String() == nodes })
+	n.T.Helper()
+	n.Eventually("memory on nodes "+nodes, func() bool { return n.State(id).Mems.String() == nodes })
 }
 
 func (n *node) recordedNodes(id string) string {
-	n.t.Helper()
-	c, err := n.client.ContainerStatus(n.t.Context(), id)
+	n.T.Helper()
+	c, err := n.Client.ContainerStatus(n.T.Context(), id)
 	if err != nil {
-		n.t.Fatal(err)
+		n.T.Fatal(err)
 	}
 	nodes, err := c.RecordedMems()
 	if err != nil {
-		n.t.Fatal(err)
+		n.T.Fatal(err)
 	}
 	return nodes.String()
 }
 
 func (n *node) unitNodes(unit string) string {
-	st, err := cgroup.New(n.tree).Read(cgroup.Path("system.slice/" + unit))
+	st, err := cgroup.New(n.Tree).Read(cgroup.Path("system.slice/" + unit))
 	if err != nil {
 		return ""
 	}

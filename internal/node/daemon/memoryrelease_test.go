@@ -54,7 +54,7 @@ func TestGiveBack(t *testing.T) {
 	}
 	r.inspect(func(l *Loop) { l.memoryRelease.next = time.Now() })
 	r.looks()
-	n.eventually("memory is given back", func() bool { return len(given) == 1 })
+	n.Eventually("memory is given back", func() bool { return len(given) == 1 })
 	r.looks()
 	r.rests()
 	if len(given) != 1 {
@@ -64,7 +64,7 @@ func TestGiveBack(t *testing.T) {
 
 // looks has the daemon look at all cgroups, as the resync does.
 func (r *running) looks() {
-	r.t.Helper()
+	r.T.Helper()
 	before := r.passes()
 	r.loop.box.Post(resync{})
 	r.view("resync", func(*telemetry.View) bool { return r.passes() > before })

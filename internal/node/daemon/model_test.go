@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/node/control"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode/scenario"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -28,9 +29,9 @@ const sequenceSteps = 250
 // out of the shared pool.
 func modelConfigs() []string {
 	configs := scenario.Configurations()
-	configs[1] = quieting(configs[1], "1h")
+	configs[1] = nodefixture.WithQuiet(configs[1], "1h")
 	for i := range configs {
-		configs[i] += "resyncPeriod: 10m\nweightFormula: quadratic\n" + hostPart
+		configs[i] += "resyncPeriod: 10m\nweightFormula: quadratic\n" + nodefixture.HostSlicesYAML
 	}
 	return configs
 }
@@ -139,9 +140,9 @@ func runSequence(t *testing.T, seed uint64) tally {
 		err = w.end()
 	}
 	if err != nil {
-		t.Fatalf("%v\nagain: go test ./internal/node/daemon -run TestModel -model.seed %d\n%s%s", err, seed, w.dump(), w.tail())
+		t.Fatalf("%v\nagain: go test ./internal/node/daemon -run TestModel -model.seed %d\n%s%s", err, seed, w.Dump(), w.tail())
 	}
-	if w.kernel.Remote && w.parted == 0 {
+	if w.Kernel.Remote && w.parted == 0 {
 		t.Error("no container has ever been a partition")
 	}
 	of := tally{moves: w.moves, parked: w.parked, rested: w.rested, mixed: w.mixed, alone: w.alone}
@@ -160,7 +161,7 @@ func (w *world) end() error {
 	}
 	w.r.stop()
 	var errs []error
-	for _, a := range w.journal().Assignments {
+	for _, a := range w.Journal().Assignments {
 		key := a.PodUID + "/" + a.Container
 		if held[key] != a.CPUs.String() {
 			errs = append(errs, fmt.Errorf("journal: %s has %s; the plan gives it %q", key, a.CPUs, held[key]))

@@ -14,6 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -24,8 +25,8 @@ import (
 // widePool and wideCarved have CPUs 2-7 for exclusive containers: a core on node 0
 // and two on node 1.
 var (
-	widePool   = strings.NewReplacer("cpus: 0-1", `cpus: "0"`, "cpus: 2-3", `cpus: "1"`, "cpus: 4-7", "cpus: 2-7").Replace(poolsYAML)
-	wideCarved = strings.Replace(carvedYAML, "floor: 2", "floor: 1", 1)
+	widePool   = strings.NewReplacer("cpus: 0-1", `cpus: "0"`, "cpus: 2-3", `cpus: "1"`, "cpus: 4-7", "cpus: 2-7").Replace(nodefixture.PoolsYAML)
+	wideCarved = strings.Replace(nodefixture.CarvedYAML, "floor: 2", "floor: 1", 1)
 )
 
 // fragmented is a node on which a container of two CPUs has got what was free, and
@@ -39,24 +40,24 @@ type fragmented struct {
 func fragment(t *testing.T, yaml string) *fragmented {
 	t.Helper()
 	n := newNode(t)
-	n.yaml = yaml
+	n.YAML = yaml
 	f := &fragmented{running: n.start(), exclusive: make(map[string]bool)}
-	n.container(n.pod("shared", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	n.RunContainer(n.RunPod("shared", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 	pods := make(map[int]string) // by CPU
 	singles := 6
 	if yaml == wideCarved {
 		singles = 5 // and one CPU for the shared pool
 	}
 	for i := range singles {
-		pod := n.pod(fmt.Sprintf("single-%d", i), "default", "guaranteed", 1, nil)
-		id := n.container(pod, "app", whole(1))
-		n.eventually("single placed", func() bool { return n.state(id).Effective.Len() == 1 && n.state(id).Quota == -1 })
-		pods[n.state(id).Effective.First()] = pod
-		f.exclusive[n.runtime.Cgroup(id)] = true
+		pod := n.RunPod(fmt.Sprintf("single-%d", i), "default", "guaranteed", 1, nil)
+		id := n.RunContainer(pod, "app", nodefixture.WholeCPUs(1))
+		n.Eventually("single placed", func() bool { return n.State(id).Effective.Len() == 1 && n.State(id).Quota == -1 })
+		pods[n.State(id).Effective.First()] = pod
+		f.exclusive[n.Runtime.Cgroup(id)] = true
 	}
 	stop := func(cpu int) {
 		if pod := pods[cpu]; pod != "" {
-			if err := n.runtime.StopPod(pod); err != nil {
+			if err := n.Runtime.StopPod(pod); err != nil {
 				t.Fatal(err)
 			}
 			delete(pods, cpu)
@@ -64,10 +65,10 @@ func fragment(t *testing.T, yaml string) *fragmented {
 	}
 	stop(2)
 	stop(4)
-	f.split = n.container(n.pod("split", "default", "guaranteed", 2, nil), "app", whole(2))
-	n.eventually("split placed", func() bool { return n.state(f.split).Effective.Len() == 2 && n.state(f.split).Quota == -1 })
-	f.exclusive[n.runtime.Cgroup(f.split)] = true
-	has := n.state(f.split).Effective
+	f.split = n.RunContainer(n.RunPod("split", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.Eventually("split placed", func() bool { return n.State(f.split).Effective.Len() == 2 && n.State(f.split).Quota == -1 })
+	f.exclusive[n.Runtime.Cgroup(f.split)] = true
+	has := n.State(f.split).Effective
 	for cpu := range has.All() {
 		stop(cpu ^ 1)
 	}
@@ -82,25 +83,25 @@ func fragment(t *testing.T, yaml string) *fragmented {
 
 // report is what plan --defrag would show.
 func (f *fragmented) report() defrag.Report {
-	f.t.Helper()
+	f.T.Helper()
 	o := f.options()
 	var s desired.Settings
 	if err := s.Change(o.Config, o.Topology, nil); err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
-	p, err := preview.PreviewOf(context.Background(), f.host(), s, f.journal(), pools.NamespaceRights{}, time.Now())
+	p, err := preview.PreviewOf(context.Background(), f.Host(), s, f.Journal(), pools.NamespaceRights{}, time.Now())
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	return defrag.Analyse(p.Exclusive)
 }
 
 // theMove is the one move that is proposed.
 func (f *fragmented) theMove() control.Move {
-	f.t.Helper()
+	f.T.Helper()
 	r := f.report()
 	if len(r.Moves) != 1 || r.Moves[0].Pod != "default/split" {
-		f.t.Fatalf("moves = %+v; want one, of default/split; owners are %+v", r.Moves, r.Owners)
+		f.T.Fatalf("moves = %+v; want one, of default/split; owners are %+v", r.Moves, r.Owners)
 	}
 	m := r.Moves[0]
 	return control.Move{PodUID: m.PodUID, Container: m.Container, From: m.From, To: m.To}
@@ -108,13 +109,13 @@ func (f *fragmented) theMove() control.Move {
 
 // checkMoves holds the kernel's word against the invariants.
 func (f *fragmented) checkMoves() {
-	f.t.Helper()
-	claims := f.claims(cpuset.Set{})
+	f.T.Helper()
+	claims := f.Claims(cpuset.Set{})
 	for i := range claims {
 		claims[i].Exclusive = f.exclusive[claims[i].Name]
 	}
 	for _, err := range cpuset.CheckClaims(claims) {
-		f.t.Errorf("%v\n%s", err, f.dump())
+		f.T.Errorf("%v\n%s", err, f.Dump())
 	}
 }
 
@@ -123,12 +124,12 @@ func TestMove(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := fragment(t, yaml)
 			m := f.theMove()
-			f.tree.Intercept(func(testnode.CgroupWrite) error { f.checkMoves(); return nil })
+			f.Tree.Intercept(func(testnode.CgroupWrite) error { f.checkMoves(); return nil })
 			outcome, err := f.loop.ask(t.Context(), m)
 			if outcome != control.Done || err != nil {
-				t.Fatalf("move = %s, %v; want done\n%s", outcome, err, f.logs)
+				t.Fatalf("move = %s, %v; want done\n%s", outcome, err, f.Logs)
 			}
-			if got := f.state(f.split); !got.Effective.Equal(m.To) || !got.CPUs.Equal(m.To) {
+			if got := f.State(f.split); !got.Effective.Equal(m.To) || !got.CPUs.Equal(m.To) {
 				t.Errorf("it is said to be done, and the container runs on %s; want %s", got.Effective, m.To)
 			}
 			f.checkMoves()
@@ -142,10 +143,10 @@ func TestMove(t *testing.T) {
 			// It is the runtime's word too, and stays over a restart.
 			f.quiet()
 			f.stop()
-			before := len(f.tree.Writes())
+			before := len(f.Tree.Writes())
 			again := f.start()
 			again.quiet()
-			if writes := f.tree.Writes()[before:]; len(writes) != 0 {
+			if writes := f.Tree.Writes()[before:]; len(writes) != 0 {
 				t.Errorf("a restart after the move wrote %v", writes)
 			}
 		})
@@ -157,11 +158,11 @@ func TestMove(t *testing.T) {
 func TestNobodyMovesUnasked(t *testing.T) {
 	f := fragment(t, widePool)
 	f.theMove()
-	before := len(f.tree.Writes())
+	before := len(f.Tree.Writes())
 	for range 3 {
 		f.quiet()
 	}
-	if writes := f.tree.Writes()[before:]; len(writes) != 0 {
+	if writes := f.Tree.Writes()[before:]; len(writes) != 0 {
 		t.Errorf("wrote %v", writes)
 	}
 }
@@ -181,16 +182,16 @@ func TestMoveIsCheckedAgain(t *testing.T) {
 	} {
 		m := good
 		c.change(&m)
-		before := len(f.tree.Writes())
+		before := len(f.Tree.Writes())
 		outcome, err := f.loop.ask(t.Context(), m)
 		if outcome != control.Refused || !strings.Contains(fmt.Sprint(err), c.want) {
 			t.Errorf("%+v = %s, %v; want refused: %s", m, outcome, err, c.want)
 		}
-		if writes := f.tree.Writes()[before:]; len(writes) != 0 {
+		if writes := f.Tree.Writes()[before:]; len(writes) != 0 {
 			t.Errorf("%+v was refused, and wrote %v", m, writes)
 		}
 	}
-	if err := f.runtime.StopContainer(f.split); err != nil {
+	if err := f.Runtime.StopContainer(f.split); err != nil {
 		t.Fatal(err)
 	}
 	f.view("end of the container known", func(v *telemetry.View) bool {
@@ -205,10 +206,10 @@ func TestMoveIsCheckedAgain(t *testing.T) {
 func TestEndDuringMove(t *testing.T) {
 	f := fragment(t, widePool)
 	m := f.theMove()
-	release := f.runtime.Hang("UpdateContainerResources")
+	release := f.Runtime.Hang("UpdateContainerResources")
 	defer release()
-	f.tree.Intercept(func(testnode.CgroupWrite) error {
-		go func() { _ = f.runtime.StopContainer(f.split) }()
+	f.Tree.Intercept(func(testnode.CgroupWrite) error {
+		go func() { _ = f.Runtime.StopContainer(f.split) }()
 		return nil
 	})
 	if outcome, err := f.loop.ask(t.Context(), m); outcome != control.Unverified || !strings.Contains(fmt.Sprint(err), "ended") {
@@ -221,19 +222,19 @@ func TestEndDuringMove(t *testing.T) {
 func TestMoveThatTakesLong(t *testing.T) {
 	f := fragment(t, widePool)
 	m := f.theMove()
-	release := f.runtime.Hang("UpdateContainerResources")
+	release := f.Runtime.Hang("UpdateContainerResources")
 	defer release()
 	ctx, giveUp := context.WithCancel(t.Context())
-	f.tree.Intercept(func(testnode.CgroupWrite) error { giveUp(); return nil })
+	f.Tree.Intercept(func(testnode.CgroupWrite) error { giveUp(); return nil })
 	if outcome, err := f.loop.ask(ctx, m); outcome != control.Unverified || err == nil {
 		t.Errorf("move = %s, %v; want unverified", outcome, err)
 	}
-	f.runsOn(f.split, m.To.String())
+	f.AwaitCPUs(f.split, m.To.String())
 	if outcome, err := f.loop.ask(t.Context(), control.Move{PodUID: m.PodUID, Container: m.Container, From: m.To, To: m.From}); outcome != control.Refused {
 		t.Errorf("move of a container that is being moved = %s, %v; want refused", outcome, err)
 	}
 	release()
-	f.eventually("moved", func() bool { return len(f.logged("moved")) == 1 })
+	f.Eventually("moved", func() bool { return len(f.Logged("moved")) == 1 })
 	f.quiet()
 	f.checkMoves()
 }
@@ -262,7 +263,7 @@ func deathDuringMove(t *testing.T, yaml string, after int) int {
 	writes := 0
 	ctx, die := context.WithCancel(t.Context())
 	defer die()
-	f.tree.Intercept(func(testnode.CgroupWrite) error {
+	f.Tree.Intercept(func(testnode.CgroupWrite) error {
 		f.checkMoves()
 		if writes == after {
 			die()
@@ -273,20 +274,20 @@ func deathDuringMove(t *testing.T, yaml string, after int) int {
 	})
 	outcome, err := f.loop.ask(ctx, m)
 	switch {
-	case outcome == control.Done && f.state(f.split).Effective.Equal(m.To):
+	case outcome == control.Done && f.State(f.split).Effective.Equal(m.To):
 		// It may die after its answer, while others get their CPUs back; or not at all:
 		// a seal that arrives after the next write to its cgroup costs one more, which
 		// the move that was counted may have needed and this one not.
 	case outcome == control.Unverified && after >= 0:
 	default:
-		t.Errorf("move = %s, %v; the container is on %s", outcome, err, f.state(f.split).Effective)
+		t.Errorf("move = %s, %v; the container is on %s", outcome, err, f.State(f.split).Effective)
 	}
 	f.stop()
-	f.tree.Intercept(nil)
+	f.Tree.Intercept(nil)
 	f.running = f.start()
 	f.quiet()
 	f.checkMoves()
-	if on := f.state(f.split).Effective; !on.Equal(m.From) && !on.Equal(m.To) {
+	if on := f.State(f.split).Effective; !on.Equal(m.From) && !on.Equal(m.To) {
 		t.Errorf("the container is on %s; want %s or %s", on, m.From, m.To)
 	}
 	return writes
@@ -295,26 +296,26 @@ func deathDuringMove(t *testing.T, yaml string, after int) int {
 // TestUnitMoves: whether it runs or not, systemd has the word.
 func TestUnitMoves(t *testing.T) {
 	n := newNode(t)
-	n.yaml = widePool + "units:\n  du.service: {cpus: 2}\n"
-	n.units.Install("du.service", cpuset.Set{})
+	n.YAML = widePool + "units:\n  du.service: {cpus: 2}\n"
+	n.Units.Install("du.service", cpuset.Set{})
 	r := n.start()
-	n.eventually("unit has CPUs", func() bool { return n.property("du.service") == "2-3" })
+	n.Eventually("unit has CPUs", func() bool { return n.UnitProperty("du.service") == "2-3" })
 	r.quiet()
 	move := func(from, to cpuset.Set) {
 		t.Helper()
 		if outcome, err := r.loop.ask(t.Context(), control.Move{Container: "du.service", From: from, To: to}); outcome != control.Done {
 			t.Fatalf("move from %s to %s = %s, %v; want done", from, to, outcome, err)
 		}
-		if got := n.property("du.service"); got != to.String() {
+		if got := n.UnitProperty("du.service"); got != to.String() {
 			t.Errorf("systemd has recorded %s; want %s", got, to)
 		}
 	}
 	move(cpuset.Range(2, 3), cpuset.Range(6, 7))
-	n.start2("du.service")
-	n.unitRunsOn("du.service", "6-7")
+	n.StartUnit("du.service")
+	n.AwaitUnitCPUs("du.service", "6-7")
 	r.quiet()
 	move(cpuset.Range(6, 7), cpuset.Range(4, 5))
-	n.unitRunsOn("du.service", "4-5")
+	n.AwaitUnitCPUs("du.service", "4-5")
 }
 
 // TestControlSocket asks for a move as the command line does.
@@ -331,7 +332,7 @@ func TestControlSocket(t *testing.T) {
 	client := control.NewClient(control.Socket(o.Config.RunDir))
 	defer client.Close()
 	var results []control.Result
-	f.eventually("answer", func() bool {
+	f.Eventually("answer", func() bool {
 		var err error
 		results, err = client.Move(ctx, []control.Move{m, m})
 		return !errors.Is(err, control.ErrNoDaemon)
@@ -339,7 +340,7 @@ func TestControlSocket(t *testing.T) {
 	if len(results) != 2 || results[0].Outcome != control.Done || results[1].Outcome != control.Refused {
 		t.Errorf("results = %+v; want the first done and the second refused", results)
 	}
-	f.runsOn(f.split, m.To.String())
+	f.AwaitCPUs(f.split, m.To.String())
 	f.checkMoves()
 }
 
@@ -347,27 +348,27 @@ func TestControlSocket(t *testing.T) {
 // to go where the owner is, and there is no third CPU.
 func TestMoveWithoutRoom(t *testing.T) {
 	n := newNode(t)
-	n.yaml = wideCarved
+	n.YAML = wideCarved
 	r := n.start()
-	shared := n.container(n.pod("shared", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	shared := n.RunContainer(n.RunPod("shared", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 	var owner string
 	for i := range 5 {
-		owner = n.container(n.pod(fmt.Sprintf("single-%d", i), "default", "guaranteed", 1, nil), "app", whole(1))
-		n.eventually("single placed", func() bool { return n.state(owner).Effective.Len() == 1 && n.state(owner).Quota == -1 })
+		owner = n.RunContainer(n.RunPod(fmt.Sprintf("single-%d", i), "default", "guaranteed", 1, nil), "app", nodefixture.WholeCPUs(1))
+		n.Eventually("single placed", func() bool { return n.State(owner).Effective.Len() == 1 && n.State(owner).Quota == -1 })
 	}
 	r.quiet()
-	m := control.Move{PodUID: "single-4", Container: "app", From: n.state(owner).Effective, To: n.state(shared).Effective}
+	m := control.Move{PodUID: "single-4", Container: "app", From: n.State(owner).Effective, To: n.State(shared).Effective}
 	if m.To.Len() != 1 {
 		t.Fatalf("the shared pool has %s; want one CPU", m.To)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), nodefixture.Patience)
 	defer cancel()
 	outcome, err := r.loop.ask(ctx, m)
 	if outcome != control.Refused || err == nil || !strings.Contains(err.Error(), "cannot be carried out") {
 		t.Errorf("move = %v, %v; want it refused, since it cannot be carried out", outcome, err)
 	}
 	r.quiet()
-	if got := n.state(owner).Effective; !got.Equal(m.From) {
+	if got := n.State(owner).Effective; !got.Equal(m.From) {
 		t.Errorf("the owner is on %s; want %s", got, m.From)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -65,9 +66,9 @@ func (l *Loop) wouldPlace(container string) (pools.PodPlan, bool) {
 // lull does something in the owner's place, with no whole pass due that nobody waits for,
 // and returns how many there have been all the same.
 func (r *running) lull(do func(l *Loop)) (passes uint64) {
-	r.t.Helper()
+	r.T.Helper()
 	r.quiet()
-	r.eventually("nothing is held back", func() (calm bool) {
+	r.Eventually("nothing is held back", func() (calm bool) {
 		r.inspect(func(l *Loop) { calm = l.calm() })
 		return calm
 	})
@@ -94,13 +95,13 @@ func TestNarrowPassAnswers(t *testing.T) {
 	for name, of := range map[string]struct {
 		yaml  string
 		alone int // the owner, too, where it takes its CPUs from nobody
-	}{"fixed": {poolsYAML, 6}, "carved": {carvedYAML, 5}} {
+	}{"fixed": {nodefixture.PoolsYAML, 6}, "carved": {nodefixture.CarvedYAML, 5}} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			n.yaml = of.yaml
+			n.YAML = of.yaml
 			a := n.start().asker()
 			own := ofPod("own", "default", "guaranteed", 2, nil)
-			mine := a.mustCreate(own, a.container(own, "app", whole(2))).Adjustment.CPUs
+			mine := a.mustCreate(own, a.container(own, "app", nodefixture.WholeCPUs(2))).Adjustment.CPUs
 			passes := a.lull(func(l *Loop) {
 				for i := range 5 {
 					pod := ofPod(fmt.Sprint("new-", i), "default", "burstable", 0, nil)
@@ -127,17 +128,17 @@ func TestNarrowPassAnswers(t *testing.T) {
 // TestNarrowPassLeaves to a whole pass what concerns others, too.
 func TestNarrowPassLeaves(t *testing.T) {
 	n := newNode(t)
-	n.yaml = carvedYAML
+	n.YAML = nodefixture.CarvedYAML
 	a := n.start().asker()
-	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
-	n.has(n.runtime.Cgroup(shared), cgroup.FileCPUs, "2-7")
+	shared := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
+	n.AwaitFile(n.Runtime.Cgroup(shared), cgroup.FileCPUs, "2-7")
 	passes := a.lull(func(l *Loop) {
 		pod := ofPod("own", "default", "guaranteed", 2, nil)
-		q, answers := question(pod, a.container(pod, "app", whole(2)))
+		q, answers := question(pod, a.container(pod, "app", nodefixture.WholeCPUs(2)))
 		l.handle(q)
 		l.work()
-		if mine := answered(t, answers); mine.Len() != 2 || n.state(shared).Effective.Overlaps(mine) {
-			t.Errorf("the owner gets %s, and the shared pool runs on %s", mine, n.state(shared).Effective)
+		if mine := answered(t, answers); mine.Len() != 2 || n.State(shared).Effective.Overlaps(mine) {
+			t.Errorf("the owner gets %s, and the shared pool runs on %s", mine, n.State(shared).Effective)
 		}
 	})
 	if passes == 0 {
@@ -169,18 +170,18 @@ func answered(t *testing.T, answers <-chan created) cpuset.Set {
 func TestNarrowPassRepairs(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
-	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
-	owner := n.container(n.pod("o", "default", "guaranteed", 2, nil), "a", whole(2))
-	n.has(n.runtime.Cgroup(owner), cgroup.FileCPUs, "4-5")
+	shared := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
+	owner := n.RunContainer(n.RunPod("o", "default", "guaranteed", 2, nil), "a", nodefixture.WholeCPUs(2))
+	n.AwaitFile(n.Runtime.Cgroup(owner), cgroup.FileCPUs, "4-5")
 	r.settled()
 	for _, id := range []string{shared, owner} {
-		path := n.runtime.Cgroup(id)
-		was := n.state(id).CPUs
+		path := n.Runtime.Cgroup(id)
+		was := n.State(id).CPUs
 		passes := r.lull(func(l *Loop) {
-			n.foreign(id, cgroup.FileCPUs, "0-1")
-			n.eventually("that is heard", func() bool { l.takeNotices(); return len(l.schedule.files) > 0 })
+			n.WriteFile(id, cgroup.FileCPUs, "0-1")
+			n.Eventually("that is heard", func() bool { l.takeNotices(); return len(l.schedule.files) > 0 })
 			l.work()
-			if is := n.state(id).CPUs; !is.Equal(was) {
+			if is := n.State(id).CPUs; !is.Equal(was) {
 				t.Errorf("%s has %s, want %s", path, is, was)
 			}
 		})
@@ -197,12 +198,12 @@ func TestNarrowPassRepairs(t *testing.T) {
 func TestLostWatchesComeBack(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
-	n.container(n.pod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
+	n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
 	r.settled()
 	r.lull(func(l *Loop) {
 		l.watchAll()
-		n.tree.MkdirAll("kubelet")
-		n.eventually("that is heard", func() bool { l.takeNotices(); return !l.watch.watcher.Settled() })
+		n.Tree.MkdirAll("kubelet")
+		n.Eventually("that is heard", func() bool { l.takeNotices(); return !l.watch.watcher.Settled() })
 		if !l.schedule.asked() {
 			t.Error("no pass is due that would watch again")
 		}
@@ -228,15 +229,15 @@ func TestWholePassesRest(t *testing.T) {
 // containers: systemd asks nobody.
 func TestUnitIsPlacedAtOnce(t *testing.T) {
 	n := driftNode(t)
-	n.yaml += "units: {du.service: {cpus: 2}}\n"
-	n.units.Install("du.service", cpuset.Set{})
-	n.tree.MkdirAll("system.slice") // systemd makes it at boot
+	n.YAML += "units: {du.service: {cpus: 2}}\n"
+	n.Units.Install("du.service", cpuset.Set{})
+	n.Tree.MkdirAll("system.slice") // systemd makes it at boot
 	r := n.start()
 	r.settled()
 	r.lull(func(l *Loop) {
 		l.inventory.AsksFirst = true
-		n.tree.MkdirAll("system.slice/du.service")
-		n.eventually("a whole pass is due at once", func() bool { l.takeNotices(); return l.schedule.full })
+		n.Tree.MkdirAll("system.slice/du.service")
+		n.Eventually("a whole pass is due at once", func() bool { l.takeNotices(); return l.schedule.full })
 	})
 }
 
@@ -244,14 +245,14 @@ func TestUnitIsPlacedAtOnce(t *testing.T) {
 func TestGoneIsHeardAtOnce(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
-	id := n.container(n.pod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
+	id := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
 	r.settled()
 	for _, waits := range []bool{false, true} {
 		r.lull(func(l *Loop) {
 			if waits {
-				l.status.deferred = []cgroup.Deferred{{Path: "x", Property: cgroup.FileCPUs, WaitsFor: []cgroup.Path{cgroup.Path(n.runtime.Cgroup(id))}}}
+				l.status.deferred = []cgroup.Deferred{{Path: "x", Property: cgroup.FileCPUs, WaitsFor: []cgroup.Path{cgroup.Path(n.Runtime.Cgroup(id))}}}
 			}
-			l.schedule.add(l.noticeChild(cgroup.Path(n.runtime.Cgroup(id)), false))
+			l.schedule.add(l.noticeChild(cgroup.Path(n.Runtime.Cgroup(id)), false))
 			l.takeNotices()
 			if l.schedule.full != waits {
 				t.Errorf("somebody waits: %t; a whole pass is due at once: %t", waits, l.schedule.full)
@@ -266,14 +267,14 @@ func TestGoneIsHeardAtOnce(t *testing.T) {
 func TestNarrowPassMeasuresExposure(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
-	id := n.container(n.pod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
+	id := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
 	r.settled()
 	r.lull(func(l *Loop) {
 		e := l.inventory.Container(id)
 		e.Sighting = inventory.Start{Way: telemetry.WayNRI}
 		e.SeenCreated = true
-		n.foreign(id, cgroup.FileCPUs, "0-1")
-		n.eventually("that is heard", func() bool { l.takeNotices(); return len(l.schedule.files) > 0 })
+		n.WriteFile(id, cgroup.FileCPUs, "0-1")
+		n.Eventually("that is heard", func() bool { l.takeNotices(); return len(l.schedule.files) > 0 })
 		l.work()
 		if !e.Sighting.Seen || e.Sighting.Exposed {
 			t.Errorf("%+v; want that it was seen outside, and is inside", e.Sighting)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -16,7 +17,7 @@ import (
 // ofOwner is the question about a container with so many CPUs of its own, and where the answer comes.
 func (a *asker) ofOwner(name string, cpus int) (*createRequest, <-chan created) {
 	pod := ofPod(name, "default", "guaranteed", cpus, nil)
-	return question(pod, a.container(pod, "app", whole(cpus)))
+	return question(pod, a.container(pod, "app", nodefixture.WholeCPUs(cpus)))
 }
 
 // TestOwnersAreAnsweredFirst: who takes his CPUs from nobody is told of them before the whole pass that
@@ -24,7 +25,7 @@ func (a *asker) ofOwner(name string, cpus int) (*createRequest, <-chan created) 
 func TestOwnersAreAnsweredFirst(t *testing.T) {
 	n := driftNode(t)
 	a := n.start().asker()
-	n.runsOn(n.container(n.pod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102}), "2-3")
+	n.AwaitCPUs(n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102}), "2-3")
 	var all cpuset.Set
 	a.lull(func(l *Loop) {
 		for _, name := range []string{"one", "two", "three"} {
@@ -68,7 +69,7 @@ func TestOwnersWaitForWholePasses(t *testing.T) {
 		"what it is could not be read": {before: func(n *node, l *Loop, shared string) {
 			e := l.inventory.Container(shared)
 			e.Err, e.Container.Requested, e.Container.Recorded = inventory.ErrUnlisted, cri.Resources{}, cri.Resources{}
-			n.foreign(shared, cgroup.FileCPUs, foreign)
+			n.WriteFile(shared, cgroup.FileCPUs, foreign)
 			l.cache.Invalidate(e.Path)
 		}},
 		"the runtime has not told of it": {before: func(n *node, l *Loop, shared string) {
@@ -77,12 +78,12 @@ func TestOwnersWaitForWholePasses(t *testing.T) {
 			l.journal.Forget(func(q cgroup.Path) bool { return q == p })
 			delete(l.cache.Current, p)
 			l.unidentified[p] = unidentifiedCgroup{id: shared}
-			n.foreign(shared, cgroup.FileCPUs, foreign)
+			n.WriteFile(shared, cgroup.FileCPUs, foreign)
 		}},
 		"written to when it was to be read again": {after: func(n *node, l *Loop, shared string) {
 			l.handle(runtimeEvent{cri.Event{ContainerID: shared, Kind: cri.ContainerStarted, At: time.Now()}})
 			l.work()
-			n.foreign(shared, cgroup.FileCPUs, foreign)
+			n.WriteFile(shared, cgroup.FileCPUs, foreign)
 		}},
 		"the kernel has lost CPUs": {after: func(_ *node, l *Loop, _ string) {
 			l.isolation.leaked = cpuset.Range(4, 5) // as the last pass has found at its end
@@ -96,8 +97,8 @@ func TestOwnersWaitForWholePasses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := driftNode(t)
 			r := n.start()
-			shared := n.container(n.pod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
-			n.runsOn(shared, "2-3")
+			shared := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
+			n.AwaitCPUs(shared, "2-3")
 			r.settled()
 			a := r.asker()
 			r.lull(func(l *Loop) {
@@ -120,7 +121,7 @@ func TestOwnersWaitForWholePasses(t *testing.T) {
 				l.work()
 				select {
 				case answer := <-answers:
-					if on := n.state(shared).Effective; answer.err == nil && on.Overlaps(answer.reply.Adjustment.CPUs) {
+					if on := n.State(shared).Effective; answer.err == nil && on.Overlaps(answer.reply.Adjustment.CPUs) {
 						t.Errorf("is on %s, and another on %s", answer.reply.Adjustment.CPUs, on)
 					}
 				default: // not before the other has left
@@ -136,19 +137,19 @@ func TestReplacedOwnerIsNotRefused(t *testing.T) {
 	for _, onRefusal := range []string{"fail", "shared"} {
 		t.Run(onRefusal, func(t *testing.T) {
 			n := driftNode(t)
-			n.yaml = strings.Replace(n.yaml, "  cpus: 4-7\n", "  cpus: 4-7\n  onRefusal: "+onRefusal+"\n", 1)
+			n.YAML = strings.Replace(n.YAML, "  cpus: 4-7\n", "  cpus: 4-7\n  onRefusal: "+onRefusal+"\n", 1)
 			r := n.start()
-			pod := n.pod("old", "default", "guaranteed", 4, nil)
-			id := n.container(pod, "app", whole(4))
-			n.runsOn(id, "4-7")
+			pod := n.RunPod("old", "default", "guaranteed", 4, nil)
+			id := n.RunContainer(pod, "app", nodefixture.WholeCPUs(4))
+			n.AwaitCPUs(id, "4-7")
 			r.settled()
 			a := r.asker()
 			r.lull(func(l *Loop) {
 				l.inventory.AsksFirst = true
-				if err := n.runtime.StopPod(pod); err != nil {
+				if err := n.Runtime.StopPod(pod); err != nil {
 					t.Fatal(err)
 				}
-				if err := n.runtime.RemovePod(pod); err != nil {
+				if err := n.Runtime.RemovePod(pod); err != nil {
 					t.Fatal(err)
 				}
 				for _, gone := range []string{id, pod} {
@@ -174,15 +175,15 @@ func TestReplacedOwnerIsNotRefused(t *testing.T) {
 func TestNarrowPassRepairsWhatIsStale(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
-	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
-	n.runsOn(shared, "2-3")
+	shared := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
+	n.AwaitCPUs(shared, "2-3")
 	r.settled()
 	passes := r.lull(func(l *Loop) {
-		l.cache.Invalidate(cgroup.Path(n.runtime.Cgroup(shared)))
-		n.foreign(shared, cgroup.FileCPUs, "4-7")
-		n.eventually("that is heard", func() bool { l.takeNotices(); return len(l.schedule.files) > 0 })
+		l.cache.Invalidate(cgroup.Path(n.Runtime.Cgroup(shared)))
+		n.WriteFile(shared, cgroup.FileCPUs, "4-7")
+		n.Eventually("that is heard", func() bool { l.takeNotices(); return len(l.schedule.files) > 0 })
 		l.work()
-		if on := n.state(shared).Effective.String(); on != "2-3" {
+		if on := n.State(shared).Effective.String(); on != "2-3" {
 			t.Errorf("is on %s", on)
 		}
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/noise"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -22,15 +23,15 @@ import (
 
 // preview is what plan prints now.
 func (n *node) preview() preview.Preview {
-	n.t.Helper()
+	n.T.Helper()
 	o := n.options()
 	var s desired.Settings
 	if err := s.Change(o.Config, o.Topology, nil); err != nil {
-		n.t.Fatal(err)
+		n.T.Fatal(err)
 	}
-	p, err := preview.PreviewOf(n.t.Context(), n.host(), s, n.journal(), pools.NamespaceRights{}, time.Now())
+	p, err := preview.PreviewOf(n.T.Context(), n.Host(), s, n.Journal(), pools.NamespaceRights{}, time.Now())
 	if err != nil {
-		n.t.Fatal(err)
+		n.T.Fatal(err)
 	}
 	return p
 }
@@ -48,11 +49,11 @@ func modesOf(p preview.Preview) map[string][2]noise.Mode {
 // made, with them, and when they are to end.
 func TestWhatOwnersHave(t *testing.T) {
 	n := newPartitionNode(t, 6, 12, testnode.RuntimeConfig{})
-	n.yaml = isolating(n.yaml)
-	n.boot = hostenv.BootFacts{Boot: noise.Boot{ManagedIRQ: cpuset.Range(4, 7)}}
-	n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
-	off := n.container(n.pod("b", "default", "guaranteed", 1, map[string]string{"cpu-load-balancing.workload.openshift.io/du": "disable"}), "du", whole(1))
-	n.container(n.pod("s", "default", "burstable", 0, nil), "shared", cri.Resources{Shares: 512})
+	n.YAML = nodefixture.WithPartitions(n.YAML)
+	n.Boot = hostenv.BootFacts{Boot: noise.Boot{ManagedIRQ: cpuset.Range(4, 7)}}
+	n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	off := n.RunContainer(n.RunPod("b", "default", "guaranteed", 1, map[string]string{"cpu-load-balancing.workload.openshift.io/du": "disable"}), "du", nodefixture.WholeCPUs(1))
+	n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "shared", cri.Resources{Shares: 512})
 
 	p := n.preview()
 	want := map[string][2]noise.Mode{"app": {noise.CPUSet, noise.Root}, "du": {noise.CPUSet, noise.Isolated}}
@@ -64,7 +65,7 @@ func TestWhatOwnersHave(t *testing.T) {
 	}
 
 	r := n.start()
-	n.isPartition(off, cgroup.IsolatedPartition)
+	n.AwaitPartition(off, cgroup.IsolatedPartition)
 	r.quiet()
 	r.view("noise", func(v *telemetry.View) bool {
 		noises := make(map[string]map[string]int)
@@ -79,13 +80,13 @@ func TestWhatOwnersHave(t *testing.T) {
 		})
 	})
 	said := make(map[any]string)
-	for _, rec := range n.logged("exclusive CPUs") {
+	for _, rec := range n.Logged("exclusive CPUs") {
 		said[rec["container"]] += rec["kept_by"].(string) + " " + rec["balancing"].(string) + " "
 	}
 	if d := cmp.Diff(map[any]string{"app": "partition-root own ", "du": "partition-isolated off "}, said); d != "" {
 		t.Errorf("in the log (-want +got):\n%s", d)
 	}
-	if args := n.logged("kernel arguments that exclusive CPUs lack"); len(args) != 1 || args[0]["arguments"] != "nohz_full=4-7 rcu_nocbs=4-7" {
+	if args := n.Logged("kernel arguments that exclusive CPUs lack"); len(args) != 1 || args[0]["arguments"] != "nohz_full=4-7 rcu_nocbs=4-7" {
 		t.Errorf("arguments in the log: %v", args)
 	}
 	want = map[string][2]noise.Mode{"app": {noise.Root, noise.Root}, "du": {noise.Isolated, noise.Isolated}}
@@ -93,7 +94,7 @@ func TestWhatOwnersHave(t *testing.T) {
 		t.Errorf("with partitions: %v, to end: %v", modesOf(p), p.Ends)
 	}
 	r.stop()
-	n.yaml = poolsYAML
+	n.YAML = nodefixture.PoolsYAML
 	want = map[string][2]noise.Mode{"app": {noise.Root, noise.CPUSet}, "du": {noise.Isolated, noise.CPUSet}}
 	if p := n.preview(); !cmp.Equal(want, modesOf(p)) || len(p.Ends) != 2 {
 		t.Errorf("when they are to end: %v, %v", modesOf(p), p.Ends)
@@ -103,18 +104,18 @@ func TestWhatOwnersHave(t *testing.T) {
 // TestRefusedPartitionInPlan: plan has the reason that the daemon would find.
 func TestRefusedPartitionInPlan(t *testing.T) {
 	n := newPartitionNode(t, 6, 12, testnode.RuntimeConfig{})
-	pod := n.pod("a", "default", "guaranteed", 2, nil)
-	id := n.container(pod, "app", whole(2))
+	pod := n.RunPod("a", "default", "guaranteed", 2, nil)
+	id := n.RunContainer(pod, "app", nodefixture.WholeCPUs(2))
 	n.start().quiet()
 	// A stranger next to it, with a cpuset around its CPUs.
-	sibling := cgroup.Path(n.runtime.Cgroup(id)).Parent().Join("stranger")
-	if err := n.tree.Mkdir(string(sibling)); err != nil {
+	sibling := cgroup.Path(n.Runtime.Cgroup(id)).Parent().Join("stranger")
+	if err := n.Tree.Mkdir(string(sibling)); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.tree.WriteFile(string(sibling.Join(cgroup.FileCPUs)), "0-7"); err != nil {
+	if err := n.Tree.WriteFile(string(sibling.Join(cgroup.FileCPUs)), "0-7"); err != nil {
 		t.Fatal(err)
 	}
-	n.yaml = isolating(n.yaml)
+	n.YAML = nodefixture.WithPartitions(n.YAML)
 	p := n.preview()
 	if len(p.Owners) != 1 || p.Owners[0].Mode != noise.CPUSet || p.Owners[0].Wanted != noise.Root || p.Owners[0].Why == "" {
 		t.Errorf("owners %+v", p.Owners)
@@ -126,7 +127,7 @@ func TestRefusedPartitionInPlan(t *testing.T) {
 func TestBootArguments(t *testing.T) {
 	n := newNode(t)
 	set := func(yaml string) *desired.Settings {
-		n.yaml = yaml
+		n.YAML = yaml
 		o := n.options()
 		var s desired.Settings
 		if err := s.Change(o.Config, o.Topology, nil); err != nil {
@@ -134,7 +135,7 @@ func TestBootArguments(t *testing.T) {
 		}
 		return &s
 	}
-	fixed, carved := set(poolsYAML), set(carvedYAML)
+	fixed, carved := set(nodefixture.PoolsYAML), set(nodefixture.CarvedYAML)
 	for _, c := range []struct {
 		s     *desired.Settings
 		boot  hostenv.BootFacts

@@ -101,11 +101,11 @@ func TestPulse(t *testing.T) {
 func TestRest(t *testing.T) {
 	n := newNode(t)
 	n.crowd(4)
-	n.yaml = strings.Replace(n.yaml, "resyncPeriod: 10m", "resyncPeriod: 30s", 1)
+	n.YAML = strings.Replace(n.YAML, "resyncPeriod: 10m", "resyncPeriod: 30s", 1)
 	r := n.start()
 	r.quiet()
 	r.rests()
-	r.eventually("only the resync is due", func() (alone bool) {
+	r.Eventually("only the resync is due", func() (alone bool) {
 		r.inspect(func(l *Loop) {
 			now := time.Now()
 			t := &l.timers

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -22,25 +23,17 @@ func newNRINode(t testing.TB) *node {
 
 // connected waits until the runtime asks the daemon.
 func (r *running) connected() {
-	r.t.Helper()
+	r.T.Helper()
 	r.view("NRI connected", func(v *telemetry.View) bool { return v.Sources[telemetry.NRI] == telemetry.SourceOK })
-}
-
-// begins makes a container and returns the CPUs that its first process began on, and
-// what the runtime has recorded for it.
-func (n *node) begins(pod, name string, res cri.Resources) (id string, on cpuset.Set) {
-	n.t.Helper()
-	id = n.container(pod, name, res)
-	return id, n.runtime.BeganOn(id)
 }
 
 // TestNobodyBeginsOutside: with NRI the first process of each container begins in its
 // pool, whoever has to move for it, and events come later or not at all.
 func TestNobodyBeginsOutside(t *testing.T) {
-	for name, yaml := range map[string]string{"fixed": poolsYAML, "carved": carvedYAML} {
+	for name, yaml := range map[string]string{"fixed": nodefixture.PoolsYAML, "carved": nodefixture.CarvedYAML} {
 		t.Run(name, func(t *testing.T) {
 			n := newNRINode(t)
-			n.yaml = yaml
+			n.YAML = yaml
 			r := n.start()
 			r.connected()
 			shared, own := cpuset.Range(2, 3), cpuset.Range(4, 7)
@@ -51,21 +44,21 @@ func TestNobodyBeginsOutside(t *testing.T) {
 			var group sync.WaitGroup
 			var taken cpuset.Set
 			for i := range 12 {
-				pod := n.pod("u"+string(rune('a'+i)), "default", []string{"guaranteed", "burstable"}[min(i%4, 1)], []int{1, 0, 0, 0}[i%4], nil)
+				pod := n.RunPod("u"+string(rune('a'+i)), "default", []string{"guaranteed", "burstable"}[min(i%4, 1)], []int{1, 0, 0, 0}[i%4], nil)
 				res := cri.Resources{Shares: 512}
 				if i%4 == 0 {
-					res = whole(1)
+					res = nodefixture.WholeCPUs(1)
 				}
 				group.Go(func() {
-					id, err := n.runtime.CreateContainer(pod, testnode.ContainerSpec{Name: "app", Resources: res})
+					id, err := n.Runtime.CreateContainer(pod, testnode.ContainerSpec{Name: "app", Resources: res})
 					if err == nil {
-						err = n.runtime.StartContainer(id)
+						err = n.Runtime.StartContainer(id)
 					}
 					if err != nil {
 						t.Error(err)
 						return
 					}
-					on := n.runtime.BeganOn(id)
+					on := n.Runtime.BeganOn(id)
 					mu.Lock()
 					defer mu.Unlock()
 					switch {
@@ -82,9 +75,9 @@ func TestNobodyBeginsOutside(t *testing.T) {
 			group.Wait()
 			r.quiet()
 			if name == "fixed" {
-				n.check()
+				n.CheckClaims()
 			} else {
-				n.checkAll()
+				n.CheckAssigned()
 			}
 		})
 	}
@@ -96,42 +89,42 @@ func TestLostNRI(t *testing.T) {
 	n := newNRINode(t)
 	r := n.start()
 	r.connected()
-	n.runtime.NRIDown()
+	n.Runtime.NRIDown()
 	r.view("NRI lost", func(v *telemetry.View) bool { return v.Sources[telemetry.NRI] == telemetry.SourceLost })
-	pod := n.pod("e", "default", "guaranteed", 2, nil)
-	excl := n.container(pod, "app", whole(2))
-	n.runsOn(excl, "4-5")
-	if err := n.runtime.NRIUp(); err != nil {
+	pod := n.RunPod("e", "default", "guaranteed", 2, nil)
+	excl := n.RunContainer(pod, "app", nodefixture.WholeCPUs(2))
+	n.AwaitCPUs(excl, "4-5")
+	if err := n.Runtime.NRIUp(); err != nil {
 		t.Fatal(err)
 	}
 	r.connected()
-	id, on := n.begins(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	id, on := n.BeginContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 	if on.String() != "2-3" {
 		t.Errorf("container %s began on %s; want 2-3", id, on)
 	}
 	r.quiet()
-	n.check()
+	n.CheckClaims()
 }
 
 // TestNRIAlone: neither events nor listings are needed while NRI is there.
 func TestNRIAlone(t *testing.T) {
 	n := newNRINode(t)
-	defer n.runtime.Hang("GetContainerEvents")()
+	defer n.Runtime.Hang("GetContainerEvents")()
 	r := n.start()
 	r.connected()
-	defer n.runtime.Hang("ListContainers")()
-	pod := n.pod("e", "default", "guaranteed", 2, nil)
-	id, on := n.begins(pod, "app", whole(2))
+	defer n.Runtime.Hang("ListContainers")()
+	pod := n.RunPod("e", "default", "guaranteed", 2, nil)
+	id, on := n.BeginContainer(pod, "app", nodefixture.WholeCPUs(2))
 	if on.String() != "4-5" {
 		t.Errorf("container %s began on %s; want 4-5", id, on)
 	}
-	if err := n.runtime.StopPod(pod); err != nil {
+	if err := n.Runtime.StopPod(pod); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.runtime.RemovePod(pod); err != nil {
+	if err := n.Runtime.RemovePod(pod); err != nil {
 		t.Fatal(err)
 	}
-	if _, on = n.begins(n.pod("f", "default", "guaranteed", 4, nil), "app", whole(4)); on.String() != "4-7" {
+	if _, on = n.BeginContainer(n.RunPod("f", "default", "guaranteed", 4, nil), "app", nodefixture.WholeCPUs(4)); on.String() != "4-7" {
 		t.Errorf("after the first has gone the second begins on %s; want 4-7", on)
 	}
 }
@@ -141,36 +134,35 @@ func TestFailedCreationLeavesNothing(t *testing.T) {
 	n := newNRINode(t)
 	r := n.start()
 	r.connected()
-	first := n.pod("e", "default", "guaranteed", 4, nil)
-	n.begins(first, "app", whole(4))
-	second := n.pod("f", "default", "guaranteed", 1, nil)
+	first := n.RunPod("e", "default", "guaranteed", 4, nil)
+	n.BeginContainer(first, "app", nodefixture.WholeCPUs(4))
+	second := n.RunPod("f", "default", "guaranteed", 1, nil)
 	for attempt := range 3 {
-		if _, err := n.runtime.CreateContainer(second, testnode.ContainerSpec{Name: "app", Attempt: uint32(attempt), Resources: whole(1)}); err == nil {
+		if _, err := n.Runtime.CreateContainer(second, testnode.ContainerSpec{Name: "app", Attempt: uint32(attempt), Resources: nodefixture.WholeCPUs(1)}); err == nil {
 			t.Fatal("created although no CPU is free")
 		}
 	}
-	if err := n.runtime.StopPod(first); err != nil {
+	if err := n.Runtime.StopPod(first); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.runtime.RemovePod(first); err != nil {
+	if err := n.Runtime.RemovePod(first); err != nil {
 		t.Fatal(err)
 	}
-	n.eventually("a CPU of its own, as the kubelet tries again", func() bool {
-		n.made[second+"/app"]++
-		id, err := n.runtime.CreateContainer(second, testnode.ContainerSpec{Name: "app", Attempt: n.made[second+"/app"] + 3, Resources: whole(1)})
-		return err == nil && n.runtime.StartContainer(id) == nil && n.runtime.BeganOn(id).Len() == 1
+	n.Eventually("a CPU of its own, as the kubelet tries again", func() bool {
+		id, err := n.Runtime.CreateContainer(second, testnode.ContainerSpec{Name: "app", Attempt: n.NextAttempt(second, "app") + 3, Resources: nodefixture.WholeCPUs(1)})
+		return err == nil && n.Runtime.StartContainer(id) == nil && n.Runtime.BeganOn(id).Len() == 1
 	})
 	r.quiet()
-	n.check()
+	n.CheckClaims()
 }
 
 // TestRestoreOfThoseBornWithNRI: they become what they would have been without the
 // daemon, which never was so.
 func TestRestoreOfThoseBornWithNRI(t *testing.T) {
 	populate := func(n *node) {
-		n.container(n.pod("m", "kube-system", "burstable", 0, management(map[string]int{"app": 512})), "app", cri.Resources{Shares: 102})
-		n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
-		n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+		n.RunContainer(n.RunPod("m", "kube-system", "burstable", 0, nodefixture.Management(map[string]int{"app": 512})), "app", cri.Resources{Shares: 102})
+		n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+		n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 	}
 	without := newNRINode(t)
 	populate(without)
@@ -181,11 +173,11 @@ func TestRestoreOfThoseBornWithNRI(t *testing.T) {
 	populate(n)
 	r.quiet()
 	r.stop()
-	if n.dump() == without.dump() {
+	if n.Dump() == without.Dump() {
 		t.Fatal("the daemon has changed nothing")
 	}
-	h := n.host()
-	report, err := restore.HostRestore(&h, t.Context(), n.journal())
+	h := n.Host()
+	report, err := restore.HostRestore(&h, t.Context(), n.Journal())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +186,7 @@ func TestRestoreOfThoseBornWithNRI(t *testing.T) {
 			t.Errorf("%s %s is %q; want %q: %s", d.Path, d.File, d.Now, d.Value, d.Reason)
 		}
 	}
-	if diff := cmp.Diff(without.dump(), strings.ReplaceAll(n.dump(), `cpus="0-7"`, `cpus=""`)); diff != "" {
+	if diff := cmp.Diff(without.Dump(), strings.ReplaceAll(n.Dump(), `cpus="0-7"`, `cpus=""`)); diff != "" {
 		t.Errorf("tree (-without the daemon +restored):\n%s", diff)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -20,13 +21,13 @@ import (
 // stuckNode is a node on which one shared container cannot be moved.
 func stuckNode(t *testing.T, onRefusal string) (*node, *running) {
 	n := newNRINode(t)
-	n.yaml = strings.Replace(carvedYAML, "  floor: 2\n", "  floor: 2\n  onRefusal: "+onRefusal+"\n", 1)
+	n.YAML = strings.Replace(nodefixture.CarvedYAML, "  floor: 2\n", "  floor: 2\n  onRefusal: "+onRefusal+"\n", 1)
 	r := n.start()
 	r.connected()
-	stuck := n.container(n.pod("s1", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-	n.runsOn(stuck, "2-7")
+	stuck := n.RunContainer(n.RunPod("s1", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	n.AwaitCPUs(stuck, "2-7")
 	r.quiet()
-	n.tree.Intercept(func(w testnode.CgroupWrite) error {
+	n.Tree.Intercept(func(w testnode.CgroupWrite) error {
 		if strings.Contains(w.Name, stuck) {
 			return errors.New("device or resource busy")
 		}
@@ -38,37 +39,37 @@ func stuckNode(t *testing.T, onRefusal string) (*node, *running) {
 // TestWhoWasLetIntoTheSharedPoolStarts: and gets its own CPUs when they are free.
 func TestWhoWasLetIntoTheSharedPoolStarts(t *testing.T) {
 	n, _ := stuckNode(t, "shared")
-	id, on := n.begins(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
+	id, on := n.BeginContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	if on.Len() != 4 {
 		t.Errorf("it began on %s; want the shared pool without the two CPUs that wait for it", on)
 	}
-	n.tree.Intercept(nil)
-	n.eventually("CPUs of its own", func() bool { return n.state(id).Effective.Len() == 2 })
+	n.Tree.Intercept(nil)
+	n.Eventually("CPUs of its own", func() bool { return n.State(id).Effective.Len() == 2 })
 }
 
 // TestFightKeepsNoOwnerAway: a container that is left alone for a fight gives way all
 // the same.
 func TestFightKeepsNoOwnerAway(t *testing.T) {
 	n := driftNode(t)
-	n.yaml = carvedYAML
+	n.YAML = nodefixture.CarvedYAML
 	r := n.start()
-	id := n.container(n.pod("a", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 512})
-	n.runsOn(id, "2-7")
+	id := n.RunContainer(n.RunPod("a", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 512})
+	n.AwaitCPUs(id, "2-7")
 	r.settled()
 	r.view("contested", func(v *telemetry.View) bool {
 		contested := v.Problems[string(retry.CodeContested)] == 1
-		if !contested && n.state(id).CPUs.String() == "2-7" {
-			n.foreign(id, cgroup.FileCPUs, "4-7") // not each is counted, see TestContest
+		if !contested && n.State(id).CPUs.String() == "2-7" {
+			n.WriteFile(id, cgroup.FileCPUs, "4-7") // not each is counted, see TestContest
 		}
 		return contested
 	})
 	a := r.asker()
 	pod := ofPod("e", "default", "guaranteed", 4, nil)
-	n.eventually("an owner in spite of it", func() bool {
-		_, err := a.create(pod, a.container(pod, "app", whole(4)))
+	n.Eventually("an owner in spite of it", func() bool {
+		_, err := a.create(pod, a.container(pod, "app", nodefixture.WholeCPUs(4)))
 		return err == nil
 	})
-	if got := n.state(id).Effective; got.Len() != 2 {
+	if got := n.State(id).Effective; got.Len() != 2 {
 		t.Errorf("the other one is on %s", got)
 	}
 }
@@ -77,33 +78,33 @@ func TestFightKeepsNoOwnerAway(t *testing.T) {
 // the others have left by file.
 func TestManyGiveWay(t *testing.T) {
 	n := newNRINode(t)
-	n.yaml = carvedYAML
+	n.YAML = nodefixture.CarvedYAML
 	r := n.start()
 	r.connected()
-	pod := n.pod("s", "default", "burstable", 0, nil)
+	pod := n.RunPod("s", "default", "burstable", 0, nil)
 	var ids []string
 	for i := range 3 * maxPromises {
-		ids = append(ids, n.container(pod, fmt.Sprint("app", i), cri.Resources{Shares: 512}))
+		ids = append(ids, n.RunContainer(pod, fmt.Sprint("app", i), cri.Resources{Shares: 512}))
 	}
 	// Of a pod that told its CPUs they would be reserved at once: if that pass comes
 	// before the question it is what makes the others give way, and no reply is under way.
-	owners := n.pod("e", "default", "guaranteed", 0, nil)
+	owners := n.RunPod("e", "default", "guaranteed", 0, nil)
 	r.quiet()
-	own, on := n.begins(owners, "app", whole(2))
+	own, on := n.BeginContainer(owners, "app", nodefixture.WholeCPUs(2))
 	if on.Len() != 2 {
 		t.Fatalf("the owner began on %s", on)
 	}
 	for _, id := range ids {
-		if got := n.state(id).Effective; got.Overlaps(n.state(own).Effective) {
+		if got := n.State(id).Effective; got.Overlaps(n.State(own).Effective) {
 			t.Errorf("%s is on %s", id, got)
 		}
 	}
 	r.quiet()
-	n.checkAll()
+	n.CheckAssigned()
 	for _, id := range ids {
-		c, err := n.client.ContainerStatus(t.Context(), id)
-		if err != nil || c.Recorded.CPUs != n.state(id).CPUs.String() {
-			t.Errorf("recorded for %s: %q, %v; it is on %s", id, c.Recorded.CPUs, err, n.state(id).CPUs)
+		c, err := n.Client.ContainerStatus(t.Context(), id)
+		if err != nil || c.Recorded.CPUs != n.State(id).CPUs.String() {
+			t.Errorf("recorded for %s: %q, %v; it is on %s", id, c.Recorded.CPUs, err, n.State(id).CPUs)
 		}
 	}
 	if got := r.loop.snapshot.Load().Writes[telemetry.Write{Via: "nri", Result: telemetry.OK}]; got != maxPromises {
@@ -115,24 +116,24 @@ func TestManyGiveWay(t *testing.T) {
 // somebody is.
 func TestStartOfOneThatIsNotKnown(t *testing.T) {
 	n := newNRINode(t)
-	defer n.runtime.Hang("GetContainerEvents")()
+	defer n.Runtime.Hang("GetContainerEvents")()
 	r := n.start()
 	r.connected()
-	pod := n.pod("e", "default", "guaranteed", 2, nil)
-	n.runtime.NRIDown()
+	pod := n.RunPod("e", "default", "guaranteed", 2, nil)
+	n.Runtime.NRIDown()
 	r.view("NRI lost", func(v *telemetry.View) bool { return v.Sources[telemetry.NRI] == telemetry.SourceLost })
-	id, err := n.runtime.CreateContainer(pod, testnode.ContainerSpec{Name: "app", Resources: whole(2)})
+	id, err := n.Runtime.CreateContainer(pod, testnode.ContainerSpec{Name: "app", Resources: nodefixture.WholeCPUs(2)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := n.runtime.NRIUp(); err != nil {
+	if err := n.Runtime.NRIUp(); err != nil {
 		t.Fatal(err)
 	}
 	r.connected()
-	if err := n.runtime.StartContainer(id); err != nil {
+	if err := n.Runtime.StartContainer(id); err != nil {
 		t.Fatal(err)
 	}
-	if on := n.runtime.BeganOn(id); on.String() != "4-5" {
+	if on := n.Runtime.BeganOn(id); on.String() != "4-5" {
 		t.Errorf("it began on %s; want 4-5", on)
 	}
 }
@@ -143,7 +144,7 @@ func TestGhosts(t *testing.T) {
 	a := newNode(t).start().asker()
 	pod := ofPod("e", "default", "guaranteed", 2, nil)
 	for range 3 {
-		a.mustCreate(pod, a.container(pod, "app", whole(2)))
+		a.mustCreate(pod, a.container(pod, "app", nodefixture.WholeCPUs(2)))
 	}
 	counted := make(chan int, 1)
 	count := func() int {
@@ -151,7 +152,7 @@ func TestGhosts(t *testing.T) {
 		select {
 		case n := <-counted:
 			return n
-		case <-time.After(patience):
+		case <-time.After(nodefixture.Patience):
 			return -1
 		}
 	}

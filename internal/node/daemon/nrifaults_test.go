@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/nri"
@@ -15,21 +16,21 @@ import (
 // devices, and no longer than the runtime's patience allows.
 func TestCreateWaitsForTheKubelet(t *testing.T) {
 	n := newNode(t)
-	n.kubelet = newKubelet()
+	n.Kubelet = nodefixture.NewKubelet()
 	a := n.start().asker()
 	pod := ofPod("e", "default", "guaranteed", 2, nil)
-	n.kubelet.admit("default/e/app", 1)
-	release := n.kubelet.hang()
+	n.Kubelet.Admit("default/e/app", 1)
+	release := n.Kubelet.Hang()
 	answer := make(chan nri.Reply, 1)
 	go func() {
-		reply, err := a.create(pod, a.container(pod, "app", whole(2)))
+		reply, err := a.create(pod, a.container(pod, "app", nodefixture.WholeCPUs(2)))
 		if err != nil {
 			t.Error(err)
 		}
 		answer <- reply
 	}()
-	n.eventually("the kubelet is asked", func() bool {
-		calls, _ := n.kubelet.asked()
+	n.Eventually("the kubelet is asked", func() bool {
+		calls, _ := n.Kubelet.Calls()
 		return calls > 0
 	})
 	if len(answer) > 0 {
@@ -40,10 +41,10 @@ func TestCreateWaitsForTheKubelet(t *testing.T) {
 	if nodes := reply.Adjustment.Env["CPUPOOL_NODES"]; nodes != "1" {
 		t.Errorf("CPUs %s in node %s; want those of its device, in node 1", reply.Adjustment.CPUs, nodes)
 	}
-	release = n.kubelet.hang()
+	release = n.Kubelet.Hang()
 	defer release()
 	pod = ofPod("f", "default", "guaranteed", 2, nil)
-	reply = a.mustCreate(pod, a.container(pod, "app", whole(2)))
+	reply = a.mustCreate(pod, a.container(pod, "app", nodefixture.WholeCPUs(2)))
 	if reply.Adjustment.Env["CPUPOOL_EXCLUSIVE"] != "true" {
 		t.Errorf("without the kubelet's word it gets %v", reply.Adjustment.Env)
 	}
@@ -54,18 +55,18 @@ func TestCreateWaitsForTheKubelet(t *testing.T) {
 // not created without it.
 func TestStrictPolicyIsNotGuessed(t *testing.T) {
 	n := newNode(t)
-	n.kubelet = newKubelet()
-	n.yaml = strings.Replace(poolsYAML, "  cpus: 4-7\n", "  cpus: 4-7\n  options: {topology-policy: restricted}\n", 1)
+	n.Kubelet = nodefixture.NewKubelet()
+	n.YAML = strings.Replace(nodefixture.PoolsYAML, "  cpus: 4-7\n", "  cpus: 4-7\n  options: {topology-policy: restricted}\n", 1)
 	a := n.start().asker()
-	n.kubelet.fail(errors.New("the kubelet restarts"))
+	n.Kubelet.Fail(errors.New("the kubelet restarts"))
 	pod := ofPod("e", "default", "guaranteed", 2, nil)
-	if reply, err := a.create(pod, a.container(pod, "app", whole(2))); err == nil || !strings.Contains(err.Error(), "kubelet does not tell") {
+	if reply, err := a.create(pod, a.container(pod, "app", nodefixture.WholeCPUs(2))); err == nil || !strings.Contains(err.Error(), "kubelet does not tell") {
 		t.Errorf("Create = %+v, %v; want that the kubelet does not tell", reply, err)
 	}
-	n.kubelet.admit("default/e/app", 1)
-	n.kubelet.fail(nil)
-	n.eventually("created when the kubelet tells", func() bool {
-		_, err := a.create(pod, a.container(pod, "app", whole(2)))
+	n.Kubelet.Admit("default/e/app", 1)
+	n.Kubelet.Fail(nil)
+	n.Eventually("created when the kubelet tells", func() bool {
+		_, err := a.create(pod, a.container(pod, "app", nodefixture.WholeCPUs(2)))
 		return err == nil
 	})
 }
@@ -74,93 +75,93 @@ func TestStrictPolicyIsNotGuessed(t *testing.T) {
 // is placed when the runtime tells of it.
 func TestNRIVanishesMidRequest(t *testing.T) {
 	n := newNRINode(t)
-	n.kubelet = newKubelet()
-	n.yaml = carvedYAML
+	n.Kubelet = nodefixture.NewKubelet()
+	n.YAML = nodefixture.CarvedYAML
 	r := n.start()
 	r.connected()
-	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	shared := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 	r.quiet()
-	release := n.kubelet.hang()
-	pod := n.pod("e", "default", "guaranteed", 2, nil)
+	release := n.Kubelet.Hang()
+	pod := n.RunPod("e", "default", "guaranteed", 2, nil)
 	made := make(chan string)
 	go func() {
-		id, err := n.runtime.CreateContainer(pod, testnode.ContainerSpec{Name: "app", Resources: whole(2)})
+		id, err := n.Runtime.CreateContainer(pod, testnode.ContainerSpec{Name: "app", Resources: nodefixture.WholeCPUs(2)})
 		if err != nil {
 			t.Error(err)
 		}
 		made <- id
 	}()
-	n.eventually("the request waits", func() bool {
-		calls, _ := n.kubelet.asked()
+	n.Eventually("the request waits", func() bool {
+		calls, _ := n.Kubelet.Calls()
 		return calls > 0
 	})
-	n.runtime.NRIDown()
+	n.Runtime.NRIDown()
 	id := <-made
-	if err := n.runtime.StartContainer(id); err != nil {
+	if err := n.Runtime.StartContainer(id); err != nil {
 		t.Fatal(err)
 	}
 	release()
-	n.eventually("CPUs of its own", func() bool {
-		mine, others := n.state(id).Effective, n.state(shared).Effective
+	n.Eventually("CPUs of its own", func() bool {
+		mine, others := n.State(id).Effective, n.State(shared).Effective
 		return mine.Len() == 2 && !mine.Overlaps(others)
 	})
-	if err := n.runtime.NRIUp(); err != nil {
+	if err := n.Runtime.NRIUp(); err != nil {
 		t.Fatal(err)
 	}
 	r.connected()
 	r.quiet()
-	n.checkAll()
+	n.CheckAssigned()
 }
 
 // TestRuntimeRestartsDuringAHandOver: records that it did not change before are
 // changed after.
 func TestRuntimeRestartsDuringAHandOver(t *testing.T) {
 	n := newNRINode(t)
-	n.yaml = carvedYAML
+	n.YAML = nodefixture.CarvedYAML
 	r := n.start()
 	r.connected()
 	var shared []string
 	for _, uid := range []string{"a", "b", "c"} {
-		shared = append(shared, n.container(n.pod(uid, "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512}))
+		shared = append(shared, n.RunContainer(n.RunPod(uid, "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512}))
 	}
 	r.quiet()
 	// An owner goes: all may come back to its CPUs, and the runtime is at it when it ends.
-	pod := n.pod("e", "default", "guaranteed", 2, nil)
-	n.container(pod, "app", whole(2))
+	pod := n.RunPod("e", "default", "guaranteed", 2, nil)
+	n.RunContainer(pod, "app", nodefixture.WholeCPUs(2))
 	r.quiet()
-	release := n.runtime.Hang("UpdateContainerResources")
+	release := n.Runtime.Hang("UpdateContainerResources")
 	defer release()
-	before := n.runtime.Calls("UpdateContainerResources")
-	if err := n.runtime.StopPod(pod); err != nil {
+	before := n.Runtime.Calls("UpdateContainerResources")
+	if err := n.Runtime.StopPod(pod); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.runtime.RemovePod(pod); err != nil {
+	if err := n.Runtime.RemovePod(pod); err != nil {
 		t.Fatal(err)
 	}
-	n.eventually("updates under way", func() bool { return n.runtime.Calls("UpdateContainerResources") > before })
-	n.runtime.Down()
+	n.Eventually("updates under way", func() bool { return n.Runtime.Calls("UpdateContainerResources") > before })
+	n.Runtime.Down()
 	release()
 	r.view("NRI lost", func(v *telemetry.View) bool { return v.Sources[telemetry.NRI] == telemetry.SourceLost })
-	if err := n.runtime.Up(); err != nil {
+	if err := n.Runtime.Up(); err != nil {
 		t.Fatal(err)
 	}
 	r.connected()
-	next := n.pod("f", "default", "guaranteed", 2, nil)
-	id, on := n.begins(next, "app", whole(2))
+	next := n.RunPod("f", "default", "guaranteed", 2, nil)
+	id, on := n.BeginContainer(next, "app", nodefixture.WholeCPUs(2))
 	if on.Len() != 2 {
 		t.Errorf("the next owner began on %s", on)
 	}
 	for _, s := range shared {
-		if got := n.state(s).Effective; got.Overlaps(n.state(id).Effective) {
+		if got := n.State(s).Effective; got.Overlaps(n.State(id).Effective) {
 			t.Errorf("%s runs on %s, with the owner", s, got)
 		}
 	}
 	r.quiet()
-	n.checkAll()
+	n.CheckAssigned()
 	for _, s := range shared {
-		c, err := n.client.ContainerStatus(t.Context(), s)
-		if err != nil || c.Recorded.CPUs != n.state(s).Effective.String() {
-			t.Errorf("recorded for %s is %q, %v; it runs on %s", s, c.Recorded.CPUs, err, n.state(s).Effective)
+		c, err := n.Client.ContainerStatus(t.Context(), s)
+		if err != nil || c.Recorded.CPUs != n.State(s).Effective.String() {
+			t.Errorf("recorded for %s is %q, %v; it runs on %s", s, c.Recorded.CPUs, err, n.State(s).Effective)
 		}
 	}
 }

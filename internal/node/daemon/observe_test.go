@@ -4,7 +4,6 @@ import (
 	"errors"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -13,81 +12,63 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/control"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// files are all files of all cgroups, as the kernel shows them.
-func (n *node) everyFile() map[string]string {
-	n.t.Helper()
-	all := make(map[string]string)
-	err := cgroup.New(n.tree).Walk("", func(p cgroup.Path) error {
-		for _, file := range []string{cgroup.FileCPUs, cgroup.FileMems, cgroup.FileWeight, cgroup.FileMax, cgroup.FilePartition, cgroup.FileExclusive} {
-			b, err := n.tree.ReadFile(filepath.Join(string(p), file), 1<<12)
-			if err == nil {
-				all[string(p)+"/"+file] = string(b)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	return all
-}
-
 // TestObserve: with mode: observe nothing is written over any way, not even to disk, and
 // what would be is told.
 func TestObserve(t *testing.T) {
 	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{NRI: true})
-	n.hostServices()
-	n.units.Install("du.service", cpuset.Set{})
-	if err := n.units.Start("du.service"); err != nil {
+	n.RunHostServices()
+	n.Units.Install("du.service", cpuset.Set{})
+	if err := n.Units.Start("du.service"); err != nil {
 		t.Fatal(err)
 	}
-	n.yaml = strings.Replace(poolsYAML, "resyncPeriod: 10m", "resyncPeriod: 1s", 1) + `mode: observe
+	n.YAML = strings.Replace(nodefixture.PoolsYAML, "resyncPeriod: 10m", "resyncPeriod: 1s", 1) + `mode: observe
 node: {topology: true}
 units:
   du.service: {cpus: 1}
 hostSlices: {enabled: true}
 `
-	n.yaml = strings.Replace(n.yaml, "  cpus: 4-7\n", "  cpus: 4-7\n  isolation: partition\n  park: true\n  onRefusal: fail\n", 1)
+	n.YAML = strings.Replace(n.YAML, "  cpus: 4-7\n", "  cpus: 4-7\n  isolation: partition\n  park: true\n  onRefusal: fail\n", 1)
 	var mu sync.Mutex
 	var written []string
-	n.tree.Intercept(func(w testnode.CgroupWrite) error {
+	n.Tree.Intercept(func(w testnode.CgroupWrite) error {
 		mu.Lock()
 		defer mu.Unlock()
 		written = append(written, w.Name+"="+w.Value)
 		return nil
 	})
-	shared := n.container(n.pod("shared", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-	manager := n.container(n.pod("manager", "kube-system", "burstable", 0, management(map[string]int{"app": 512})), "app", cri.Resources{Shares: 102})
-	before := n.everyFile()
+	shared := n.RunContainer(n.RunPod("shared", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	manager := n.RunContainer(n.RunPod("manager", "kube-system", "burstable", 0, nodefixture.Management(map[string]int{"app": 512})), "app", cri.Resources{Shares: 102})
+	before := n.Settings()
 
-	r := n.startOn(n.host().Observing())
+	r := n.startOn(n.Host().Observing())
 	r.view("what would be written", func(v *telemetry.View) bool {
 		return v.Ready && v.Observed[string(cgroup.File)] > 0 && v.Observed[string(cgroup.CRI)] > 0 && v.Observed[string(cgroup.DBus)] > 0
 	})
-	owner := n.container(n.pod("owner", "default", "guaranteed", 2, nil), "app", whole(2))
-	greedy := n.container(n.pod("greedy", "default", "guaranteed", 8, nil), "app", whole(8)) // there are not as many
+	owner := n.RunContainer(n.RunPod("owner", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	greedy := n.RunContainer(n.RunPod("greedy", "default", "guaranteed", 8, nil), "app", nodefixture.WholeCPUs(8)) // there are not as many
 	r.view("the refused one", func(v *telemetry.View) bool { return len(v.Refusals) > 0 })
-	n.foreign(shared, cgroup.FileCPUs, "0")
+	n.WriteFile(shared, cgroup.FileCPUs, "0")
 	failed := r.loop.snapshot.Load().Passes[telemetry.Failed]
 	r.view("passes, of a resync among them", func(v *telemetry.View) bool { return v.Passes[telemetry.Failed] > failed+2 })
 
-	n.has(n.runtime.Cgroup(shared), cgroup.FileCPUs, "0")
+	n.AwaitFile(n.Runtime.Cgroup(shared), cgroup.FileCPUs, "0")
 	for _, id := range []string{owner, greedy, manager} {
-		if !n.state(id).CPUs.IsEmpty() || !n.running(id) {
-			t.Errorf("container %s: %+v; want it as it was made", id, n.state(id))
+		if !n.State(id).CPUs.IsEmpty() || !n.IsRunning(id) {
+			t.Errorf("container %s: %+v; want it as it was made", id, n.State(id))
 		}
-		if got := n.recordedCPUs(id); got != "" {
+		if got := n.RecordedCPUs(id); got != "" {
 			t.Errorf("the runtime has %q on record for %s", got, id)
 		}
 	}
-	after := n.everyFile()
-	delete(after, n.runtime.Cgroup(shared)+"/"+cgroup.FileCPUs)
+	after := n.Settings()
+	delete(after, n.Runtime.Cgroup(shared)+"/"+cgroup.FileCPUs)
 	for name, value := range after {
 		if was, known := before[name]; known && was != value {
 			t.Errorf("%s was %q and is %q", name, was, value)
@@ -98,10 +79,10 @@ hostSlices: {enabled: true}
 		t.Errorf("the daemon has written %q", written)
 	}
 	mu.Unlock()
-	if entries, err := os.ReadDir(n.dir); err != nil || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == "journal.json" || e.Name() == "run" }) {
+	if entries, err := os.ReadDir(n.Dir); err != nil || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == "journal.json" || e.Name() == "run" }) {
 		t.Errorf("files of the daemon's: %v, %v", entries, err)
 	}
-	if property := n.property("du.service"); property != "" {
+	if property := n.UnitProperty("du.service"); property != "" {
 		t.Errorf("du.service has AllowedCPUs=%s", property)
 	}
 	r.inspect(func(l *Loop) {
@@ -115,7 +96,7 @@ hostSlices: {enabled: true}
 	if _, err := r.loop.ask(t.Context(), control.Move{PodUID: "owner", Container: "app"}); !errors.Is(err, hostenv.ErrObserving) {
 		t.Errorf("a move is answered with %v", err)
 	}
-	if len(n.logged("would write")) == 0 {
+	if len(n.Logged("would write")) == 0 {
 		t.Error("the log does not say what would be written")
 	}
 }
@@ -124,15 +105,15 @@ hostSlices: {enabled: true}
 // changes nothing back, and restore still can.
 func TestObserveLeavesEverything(t *testing.T) {
 	n := newNode(t)
-	owner := n.container(n.pod("owner", "default", "guaranteed", 2, nil), "app", whole(2))
+	owner := n.RunContainer(n.RunPod("owner", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	r := n.start()
-	n.runsOn(owner, "4-5")
+	n.AwaitCPUs(owner, "4-5")
 	r.quiet()
-	n.eventually("the journal", func() bool { return len(n.journal().Originals) > 0 })
+	n.Eventually("the journal", func() bool { return len(n.Journal().Originals) > 0 })
 	r.stop()
-	before, journal := n.everyFile(), n.journal()
+	before, journal := n.Settings(), n.Journal()
 
-	r = n.startOn(n.host().Observing())
+	r = n.startOn(n.Host().Observing())
 	r.view("nothing to write", func(v *telemetry.View) bool {
 		total := 0
 		for count := range maps.Values(v.Observed) {
@@ -141,10 +122,10 @@ func TestObserveLeavesEverything(t *testing.T) {
 		return v.Ready && total == 0
 	})
 	r.quiet()
-	if after := n.everyFile(); !maps.Equal(before, after) {
+	if after := n.Settings(); !maps.Equal(before, after) {
 		t.Errorf("files were %v, and are %v", before, after)
 	}
-	if after := n.journal(); len(after.Originals) != len(journal.Originals) {
+	if after := n.Journal(); len(after.Originals) != len(journal.Originals) {
 		t.Errorf("the journal was %+v, and is %+v", journal, after)
 	}
 }
@@ -152,10 +133,10 @@ func TestObserveLeavesEverything(t *testing.T) {
 // TestObservingHostCannotWrite: whatever a part of the daemon tries, its host refuses.
 func TestObservingHostCannotWrite(t *testing.T) {
 	n := newNode(t)
-	id := n.container(n.pod("a", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-	before := n.everyFile()
-	h := n.host().Observing()
-	p := cgroup.Path(n.runtime.Cgroup(id))
+	id := n.RunContainer(n.RunPod("a", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	before := n.Settings()
+	h := n.Host().Observing()
+	p := cgroup.Path(n.Runtime.Cgroup(id))
 	for name, err := range map[string]error{
 		"file":          h.Cgroups.Write(p, cgroup.FileCPUs, "1"),
 		"apply":         h.Cgroups.Apply(cgroup.Write{Path: p, Via: cgroup.File, Property: cgroup.FileWeight, Value: "7"}),
@@ -174,7 +155,7 @@ func TestObservingHostCannotWrite(t *testing.T) {
 	if found, err := h.Cgroups.Gather(p); err != nil || found.Back != 0 {
 		t.Errorf("threads: %+v, %v", found, err)
 	}
-	if after := n.everyFile(); !maps.Equal(before, after) || !n.running(id) {
+	if after := n.Settings(); !maps.Equal(before, after) || !n.IsRunning(id) {
 		t.Errorf("files were %v, and are %v", before, after)
 	}
 }

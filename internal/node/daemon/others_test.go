@@ -11,6 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/managers"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -27,8 +28,8 @@ type crioNode struct {
 
 func newCRIONode(t *testing.T, nri bool, told managers.CRIO) *crioNode {
 	n := &crioNode{node: newNodeWith(t, testnode.RuntimeConfig{Flavor: testnode.CRIO, NRI: nri}), told: told}
-	n.yaml += "otherManagers: standDown\n"
-	n.tree.Intercept(func(w testnode.CgroupWrite) error {
+	n.YAML += "otherManagers: standDown\n"
+	n.Tree.Intercept(func(w testnode.CgroupWrite) error {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.writes = append(n.writes, w.Name+"="+w.Value)
@@ -38,7 +39,7 @@ func newCRIONode(t *testing.T, nri bool, told managers.CRIO) *crioNode {
 }
 
 func (n *crioNode) start() *running {
-	h := n.host()
+	h := n.Host()
 	h.Managers = func() managers.CRIO {
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -58,17 +59,17 @@ func (n *crioNode) retell(r *running, told managers.CRIO) {
 // untouched says that nobody of ours has written to a container's cgroup, or had its
 // runtime or systemd do so.
 func (n *crioNode) untouched(id string) {
-	n.t.Helper()
+	n.T.Helper()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, w := range n.writes {
-		if strings.HasPrefix(w, n.runtime.Cgroup(id)+"/") {
-			n.t.Errorf("the daemon has written %s", w)
+		if strings.HasPrefix(w, n.Runtime.Cgroup(id)+"/") {
+			n.T.Errorf("the daemon has written %s", w)
 		}
 	}
-	for _, o := range n.journal().Originals {
-		if string(o.Path) == n.runtime.Cgroup(id) {
-			n.t.Errorf("the daemon has on record %+v", o)
+	for _, o := range n.Journal().Originals {
+		if string(o.Path) == n.Runtime.Cgroup(id) {
+			n.T.Errorf("the daemon has on record %+v", o)
 		}
 	}
 }
@@ -91,32 +92,32 @@ func TestWorkloadIsLeftAlone(t *testing.T) {
 	for name, nri := range map[string]bool{"with NRI": true, "without": false} {
 		t.Run(name, func(t *testing.T) {
 			n := newCRIONode(t, nri, batch)
-			sandbox := n.pod("before", "default", "burstable", 0, map[string]string{"example.com/batch": ""})
-			before := n.container(sandbox, "app", cri.Resources{Shares: 512, CPUs: "4-5"})
+			sandbox := n.RunPod("before", "default", "burstable", 0, map[string]string{"example.com/batch": ""})
+			before := n.RunContainer(sandbox, "app", cri.Resources{Shares: 512, CPUs: "4-5"})
 			r := n.start()
 			r.quiet()
 			if nri {
 				r.connected()
 			}
-			after := n.container(n.pod("after", "default", "burstable", 0, map[string]string{"example.com/batch": ""}), "app", cri.Resources{Shares: 512, CPUs: "5"})
-			owner := n.container(n.pod("owner", "default", "guaranteed", 2, nil), "app", whole(2))
-			n.runsOn(owner, "6-7")
+			after := n.RunContainer(n.RunPod("after", "default", "burstable", 0, map[string]string{"example.com/batch": ""}), "app", cri.Resources{Shares: 512, CPUs: "5"})
+			owner := n.RunContainer(n.RunPod("owner", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+			n.AwaitCPUs(owner, "6-7")
 			r.quiet()
-			n.runsOn(before, "4-5")
-			n.runsOn(after, "5")
-			n.runsOn(sandbox, "2-3") // CRI-O puts pause containers of workloads nowhere
+			n.AwaitCPUs(before, "4-5")
+			n.AwaitCPUs(after, "5")
+			n.AwaitCPUs(sandbox, "2-3") // CRI-O puts pause containers of workloads nowhere
 
-			n.foreign(after, cgroup.FileCPUs, "4") // as its own manager
+			n.WriteFile(after, cgroup.FileCPUs, "4") // as its own manager
 			r.loop.box.Post(relist{})
 			r.quiet()
-			n.has(n.runtime.Cgroup(after), cgroup.FileCPUs, "4")
+			n.AwaitFile(n.Runtime.Cgroup(after), cgroup.FileCPUs, "4")
 			n.untouched(before)
 			n.untouched(after)
 
 			r.stop()
 			r = n.start()
 			r.quiet()
-			n.runsOn(owner, "6-7")
+			n.AwaitCPUs(owner, "6-7")
 			n.untouched(before)
 			n.untouched(after)
 			r.inspect(func(l *Loop) {
@@ -139,20 +140,20 @@ func TestWorkloadIsLeftAlone(t *testing.T) {
 // ones are the daemon's.
 func TestManagerThatAppears(t *testing.T) {
 	n := newCRIONode(t, false, managers.CRIO{})
-	n.yaml = poolsYAML
-	pod := n.pod("batch", "default", "burstable", 0, map[string]string{"example.com/batch": ""})
-	id := n.container(pod, "app", cri.Resources{Shares: 512, CPUs: "4-5"})
+	n.YAML = nodefixture.PoolsYAML
+	pod := n.RunPod("batch", "default", "burstable", 0, map[string]string{"example.com/batch": ""})
+	id := n.RunContainer(pod, "app", cri.Resources{Shares: 512, CPUs: "4-5"})
 	r := n.start()
-	n.runsOn(id, "2-3")
+	n.AwaitCPUs(id, "2-3")
 	r.view("ready", func(v *telemetry.View) bool { return v.Ready }) // which waits for the files for applications, too
 	r.quiet()
 
 	n.retell(r, batch)
 	r.view("the problem", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeOtherManager)] == 1 })
-	n.foreign(id, cgroup.FileCPUs, "0")
+	n.WriteFile(id, cgroup.FileCPUs, "0")
 	r.loop.box.Post(relist{})
 	r.quiet()
-	n.has(n.runtime.Cgroup(id), cgroup.FileCPUs, "0")
+	n.AwaitFile(n.Runtime.Cgroup(id), cgroup.FileCPUs, "0")
 	r.inspect(func(l *Loop) {
 		text := problemOf(l, desired.CodeOtherManager)
 		for _, part := range []string{"CRI-O's workload batch (/etc/crio/crio.conf.d/99-batch.conf)", "otherManagers.crioWorkloads: standDown"} {
@@ -167,30 +168,30 @@ func TestManagerThatAppears(t *testing.T) {
 
 	n.retell(r, managers.CRIO{Unreadable: []managers.FileError{{Name: "/etc/crio/crio.conf", Err: cgroup.ErrGone}}})
 	r.view("the file is reported", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeOtherManager)] == 2 })
-	n.has(n.runtime.Cgroup(id), cgroup.FileCPUs, "0")
+	n.AwaitFile(n.Runtime.Cgroup(id), cgroup.FileCPUs, "0")
 
 	n.retell(r, managers.CRIO{})
-	n.eventually("it is said that the manager is gone", func() bool {
+	n.Eventually("it is said that the manager is gone", func() bool {
 		var text string
 		r.inspect(func(l *Loop) { text = problemOf(l, desired.CodeOtherManager) })
 		return strings.Contains(text, "is configured no more")
 	})
 	r.quiet()
-	n.has(n.runtime.Cgroup(id), cgroup.FileCPUs, "0")
-	second := n.container(pod, "second", cri.Resources{Shares: 512, CPUs: "4-5"})
-	n.runsOn(second, "2-3")
+	n.AwaitFile(n.Runtime.Cgroup(id), cgroup.FileCPUs, "0")
+	second := n.RunContainer(pod, "second", cri.Resources{Shares: 512, CPUs: "4-5"})
+	n.AwaitCPUs(second, "2-3")
 
 	n.retell(r, batch)
-	n.eventually("both are the manager's again", func() bool {
+	n.Eventually("both are the manager's again", func() bool {
 		var text string
 		r.inspect(func(l *Loop) { text = problemOf(l, desired.CodeOtherManager) })
 		return strings.Contains(text, "(2 at the moment)")
 	})
-	n.has(n.runtime.Cgroup(id), cgroup.FileCPUs, "0")
+	n.AwaitFile(n.Runtime.Cgroup(id), cgroup.FileCPUs, "0")
 
 	n.retell(r, managers.CRIO{})
 	for _, id := range []string{id, second} {
-		if err := n.runtime.StopContainer(id); err != nil {
+		if err := n.Runtime.StopContainer(id); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -202,28 +203,28 @@ func TestManagerThatAppears(t *testing.T) {
 func TestHighPerformance(t *testing.T) {
 	handler := managers.CRIO{Handlers: []managers.Handler{{Name: "high-performance", Allowed: []string{"cpu-load-balancing.crio.io"}}}}
 	n := newCRIONode(t, false, handler)
-	n.yaml = strings.Replace(n.yaml, "guaranteed:\n  cpus: 4-7", "guaranteed:\n  from: shared\n  floor: 1", 1)
-	n.yaml = strings.Replace(n.yaml, "cpus: 2-3", "cpus: 2-7", 1)
-	pod, err := n.runtime.RunPod(testnode.PodSpec{UID: "hp", Namespace: "default", Name: "hp", QoS: "guaranteed", RuntimeHandler: "high-performance",
-		Annotations: map[string]string{"cpu-load-balancing.crio.io": "disable"}, Resources: whole(2)})
+	n.YAML = strings.Replace(n.YAML, "guaranteed:\n  cpus: 4-7", "guaranteed:\n  from: shared\n  floor: 1", 1)
+	n.YAML = strings.Replace(n.YAML, "cpus: 2-3", "cpus: 2-7", 1)
+	pod, err := n.Runtime.RunPod(testnode.PodSpec{UID: "hp", Namespace: "default", Name: "hp", QoS: "guaranteed", RuntimeHandler: "high-performance",
+		Annotations: map[string]string{"cpu-load-balancing.crio.io": "disable"}, Resources: nodefixture.WholeCPUs(2)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	res := whole(2)
+	res := nodefixture.WholeCPUs(2)
 	res.CPUs = "2-3"
-	id := n.container(pod, "app", res)
+	id := n.RunContainer(pod, "app", res)
 	r := n.start()
-	shared := n.container(n.pod("shared", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-	owner := n.container(n.pod("owner", "default", "guaranteed", 2, nil), "app", whole(2))
-	n.runsOn(owner, "4-5")
-	n.runsOn(shared, "6-7")
+	shared := n.RunContainer(n.RunPod("shared", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	owner := n.RunContainer(n.RunPod("owner", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.AwaitCPUs(owner, "4-5")
+	n.AwaitCPUs(shared, "6-7")
 	r.quiet()
-	n.runsOn(id, "2-3")
+	n.AwaitCPUs(id, "2-3")
 	n.untouched(id)
-	if st := n.state(id); st.Quota == 0 {
+	if st := n.State(id); st.Quota == 0 {
 		t.Error("the quota of the foreign container is lifted")
 	}
-	if _, err := n.tree.ReadFile(path.Join(n.runtime.Cgroup(id), "cpuset.cpus"), 64); err != nil {
+	if _, err := n.Tree.ReadFile(path.Join(n.Runtime.Cgroup(id), "cpuset.cpus"), 64); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -235,14 +236,14 @@ func TestPluginBeforeUs(t *testing.T) {
 	r := n.start()
 	a := r.asker()
 	pod := ofPod("p", "default", "guaranteed", 2, nil)
-	res := whole(2)
+	res := nodefixture.WholeCPUs(2)
 	res.CPUs = "4-5"
 	made := a.container(pod, "app", res)
 	if reply := a.mustCreate(pod, made); !reply.Adjustment.CPUs.IsEmpty() || reply.Adjustment.Unlimited || len(reply.Adjustment.Env) > 0 || len(reply.Updates) > 0 {
 		t.Errorf("reply %+v; want none", reply)
 	}
 	other := ofPod("o", "default", "guaranteed", 2, nil)
-	if reply := a.mustCreate(other, a.container(other, "app", whole(2))); reply.Adjustment.CPUs.String() != "6-7" {
+	if reply := a.mustCreate(other, a.container(other, "app", nodefixture.WholeCPUs(2))); reply.Adjustment.CPUs.String() != "6-7" {
 		t.Errorf("the next owner gets %s; the plugin has 4-5", reply.Adjustment.CPUs)
 	}
 	r.view("the problem", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeOtherManager)] == 1 })
@@ -254,8 +255,8 @@ func TestPluginBeforeUs(t *testing.T) {
 			}
 		}
 	})
-	n.eventually("it is on record", func() bool {
-		j := n.journal()
+	n.Eventually("it is on record", func() bool {
+		j := n.Journal()
 		return len(j.Others) == 1 && j.Others[0] == undo.Left{PodUID: "p", Container: "app", ID: made.ID}
 	})
 	if err := a.start(made.ID); err != nil {
@@ -272,12 +273,12 @@ func TestPluginIsRemembered(t *testing.T) {
 	n := newNRINode(t)
 	r := n.start()
 	r.connected()
-	res := whole(2)
+	res := nodefixture.WholeCPUs(2)
 	res.CPUs = "4-5"
-	theirs := n.container(n.pod("theirs", "default", "guaranteed", 2, nil), "app", res)
-	ours := n.container(n.pod("ours", "default", "guaranteed", 2, nil), "app", whole(2))
-	n.runsOn(ours, "6-7")
-	n.eventually("it is on record", func() bool { return len(n.journal().Others) == 1 })
+	theirs := n.RunContainer(n.RunPod("theirs", "default", "guaranteed", 2, nil), "app", res)
+	ours := n.RunContainer(n.RunPod("ours", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.AwaitCPUs(ours, "6-7")
+	n.Eventually("it is on record", func() bool { return len(n.Journal().Others) == 1 })
 	r.stop()
 
 	look := n.preview()
@@ -287,14 +288,14 @@ func TestPluginIsRemembered(t *testing.T) {
 	r = n.start()
 	r.connected()
 	r.quiet()
-	n.runsOn(theirs, "4-5")
-	n.runsOn(ours, "6-7")
-	for _, o := range n.journal().Originals {
-		if string(o.Path) == n.runtime.Cgroup(theirs) {
+	n.AwaitCPUs(theirs, "4-5")
+	n.AwaitCPUs(ours, "6-7")
+	for _, o := range n.Journal().Originals {
+		if string(o.Path) == n.Runtime.Cgroup(theirs) {
 			t.Errorf("the daemon has on record %+v", o)
 		}
 	}
-	if st := n.state(theirs); st.Quota <= 0 {
+	if st := n.State(theirs); st.Quota <= 0 {
 		t.Error("the quota of the other plugin's container is lifted")
 	}
 	r.view("it is still the plugin's", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeOtherManager)] == 1 })
@@ -309,22 +310,22 @@ func TestSuccessorIsNoPlugins(t *testing.T) {
 			n := newNRINode(t)
 			r := n.start()
 			r.connected()
-			pod := n.pod("p", "default", "burstable", 0, nil)
-			first := n.container(pod, "app", cri.Resources{Shares: 512, CPUs: "4"})
-			n.eventually("it is on record", func() bool { return len(n.journal().Others) == 1 })
+			pod := n.RunPod("p", "default", "burstable", 0, nil)
+			first := n.RunContainer(pod, "app", cri.Resources{Shares: 512, CPUs: "4"})
+			n.Eventually("it is on record", func() bool { return len(n.Journal().Others) == 1 })
 			r.stop()
 			if name == "without" {
-				n.rewrite(undo.JournalVersion, func(data map[string]any) { delete(data["others"].([]any)[0].(map[string]any), "id") })
+				n.rewriteJournal(undo.JournalVersion, func(data map[string]any) { delete(data["others"].([]any)[0].(map[string]any), "id") })
 			}
-			if err := n.runtime.StopContainer(first); err != nil {
+			if err := n.Runtime.StopContainer(first); err != nil {
 				t.Fatal(err)
 			}
-			second := n.container(pod, "app", cri.Resources{Shares: 512, CPUs: "5"})
+			second := n.RunContainer(pod, "app", cri.Resources{Shares: 512, CPUs: "5"})
 
 			r = n.start()
 			r.connected()
 			r.quiet()
-			n.runsOn(second, on)
+			n.AwaitCPUs(second, on)
 		})
 	}
 }
@@ -336,9 +337,9 @@ func TestPluginBeforeUsAndLate(t *testing.T) {
 	r := n.start()
 	a := r.asker()
 	pod := ofPod("p", "default", "guaranteed", 2, nil)
-	res := whole(2)
+	res := nodefixture.WholeCPUs(2)
 	res.CPUs = "4-5"
-	for name, c := range map[string]cri.Container{"theirs": a.container(pod, "theirs", res), "ours": a.container(pod, "ours", whole(2))} {
+	for name, c := range map[string]cri.Container{"theirs": a.container(pod, "theirs", res), "ours": a.container(pod, "ours", nodefixture.WholeCPUs(2))} {
 		r.inspect(func(l *Loop) {
 			ask := &createRequest{pod: pod, container: c}
 			ask.apply(l)

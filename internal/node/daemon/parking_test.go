@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -23,64 +23,32 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// parkingYAML switches parking on, with a value of guaranteed.isolation.
-func parkingYAML(yaml, mode string) string {
-	return strings.Replace(isolatingBy(yaml, mode), "guaranteed:\n", "guaranteed:\n  park: true\n", 1)
-}
-
-// parked is what the kernel says of the cgroup of parked CPUs.
-func (n *node) parked() (st cgroup.State, there bool) {
-	st, err := cgroup.New(n.tree).Read(cgroup.Parking)
-	if err != nil && !errors.Is(err, cgroup.ErrGone) {
-		n.t.Fatal(err)
-	}
-	return st, err == nil
-}
-
 // parks waits until exactly these CPUs are parked, by the kernel's word and the
 // daemon's, and the root and the shared pool have none of them.
 func (r *running) parks(cpus string) {
-	r.t.Helper()
-	r.eventually("CPUs "+cpus+" parked", func() bool {
-		st, _ := r.parked()
-		root := r.root()
+	r.T.Helper()
+	r.Eventually("CPUs "+cpus+" parked", func() bool {
+		st, _ := r.Parked()
+		root := r.RootCPUs()
 		v := r.loop.snapshot.Load()
 		return v != nil && st.Partition.Is(cgroup.IsolatedPartition) && st.Effective.String() == cpus && !root.Overlaps(st.Effective) &&
-			v.Parked.Equal(st.Effective) && r.lists()[cgroup.Parking] == cpus && v.Problems[string(codeNoParking)] == 0
-	})
-}
-
-// parksNothing waits until nothing of the parking is left, but the cgroup if it is kept.
-func (n *node) parksNothing(kept bool) {
-	n.t.Helper()
-	n.eventually("nothing parked", func() bool {
-		st, there := n.parked()
-		_, top := cgroup.New(n.tree).Read(cgroup.ParkingTop)
-		return there == kept && (top == nil) == kept && st.Partition.Is(cgroup.MemberPartition) && n.lists()[cgroup.ParkingTop] == ""
+			v.Parked.Equal(st.Effective) && r.ExclusiveLists()[cgroup.Parking] == cpus && v.Problems[string(codeNoParking)] == 0
 	})
 }
 
 // restored restores the node, after which nothing of the parking is left.
 func (n *node) restored() {
-	n.t.Helper()
-	h := n.host()
-	report, err := restore.HostRestore(&h, n.t.Context(), n.journal())
+	n.T.Helper()
+	h := n.Host()
+	report, err := restore.HostRestore(&h, n.T.Context(), n.Journal())
 	if err != nil || slices.ContainsFunc(report.Differs, func(d undo.Difference) bool { return !d.Harmless }) {
-		n.t.Errorf("restore: %+v, %v", report, err)
+		n.T.Errorf("restore: %+v, %v", report, err)
 	}
-	n.parksNothing(false)
-	if !n.root().Equal(cpuset.Range(0, 7)) || len(n.lists()) > 0 {
-		n.t.Errorf("after restore the root has %s, lists %v", n.root(), n.lists())
+	n.AwaitNoParking(false)
+	if !n.RootCPUs().Equal(cpuset.Range(0, 7)) || len(n.ExclusiveLists()) > 0 {
+		n.T.Errorf("after restore the root has %s, lists %v", n.RootCPUs(), n.ExclusiveLists())
 	}
-	n.unharmed()
-}
-
-// unharmed says that the kernel has lost nothing and has not crashed.
-func (n *node) unharmed() {
-	n.t.Helper()
-	if n.tree.Crashed() || !n.tree.Leaked().IsEmpty() {
-		n.t.Errorf("crashed: %t, leaked: %s", n.tree.Crashed(), n.tree.Leaked())
-	}
+	n.CheckKernel()
 }
 
 // ofParking are the originals of the parking that are in the journal.
@@ -95,47 +63,47 @@ func TestParking(t *testing.T) {
 		for _, nri := range []bool{false, true} {
 			t.Run(name+map[bool]string{false: "", true: " NRI"}[nri], func(t *testing.T) {
 				n := newPartitionNode(t, kernel[0], kernel[1], testnode.RuntimeConfig{NRI: nri})
-				n.yaml = parkingYAML(n.yaml, "partition")
+				n.YAML = nodefixture.WithParking(n.YAML, "partition")
 				r := n.start()
 				if nri {
 					r.connected()
 				}
 				r.parks("4-7")
-				n.eventually("it is in the journal", func() bool { return len(ofParking(n.journal())) == 3 })
-				pod := n.pod("a", "default", "guaranteed", 2, nil)
-				owner := n.container(pod, "app", whole(2))
-				if st := n.state(owner); nri && (!st.Partition.Is(cgroup.RootPartition) || st.Effective.Len() != 2) {
+				n.Eventually("it is in the journal", func() bool { return len(ofParking(n.Journal())) == 3 })
+				pod := n.RunPod("a", "default", "guaranteed", 2, nil)
+				owner := n.RunContainer(pod, "app", nodefixture.WholeCPUs(2))
+				if st := n.State(owner); nri && (!st.Partition.Is(cgroup.RootPartition) || st.Effective.Len() != 2) {
 					t.Errorf("the entrypoint began in %+v", st)
 				}
-				shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-				n.isPartition(owner, cgroup.RootPartition)
-				own := n.state(owner).CPUs
+				shared := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+				n.AwaitPartition(owner, cgroup.RootPartition)
+				own := n.State(owner).CPUs
 				r.parks(cpuset.Range(4, 7).Difference(own).String())
-				n.runsOn(shared, "2-3")
+				n.AwaitCPUs(shared, "2-3")
 				r.quiet()
-				n.check()
+				n.CheckClaims()
 				if got := r.loop.snapshot.Load(); got.Partitions["isolated"] != 0 || got.Partitions["root"] != 1 {
 					t.Errorf("partitions of containers: %v", got.Partitions)
 				}
 				r.stop()
-				writes := len(n.tree.Writes())
+				writes := len(n.Tree.Writes())
 				r = n.start()
 				r.quiet()
-				if more := n.tree.Writes()[writes:]; len(more) > 0 {
+				if more := n.Tree.Writes()[writes:]; len(more) > 0 {
 					t.Errorf("a daemon that starts again writes %v", more)
 				}
-				if err := n.runtime.StopPod(pod); err != nil {
+				if err := n.Runtime.StopPod(pod); err != nil {
 					t.Fatal(err)
 				}
-				n.eventually("all is parked again", func() bool {
+				n.Eventually("all is parked again", func() bool {
 					r.loop.box.Post(relist{})
-					st, _ := n.parked()
+					st, _ := n.Parked()
 					return st.Effective.String() == "4-7"
 				})
 				r.parks("4-7")
-				last := n.container(n.pod("b", "default", "guaranteed", 4, nil), "app", whole(4))
-				n.isPartition(last, cgroup.RootPartition)
-				n.parksNothing(true)
+				last := n.RunContainer(n.RunPod("b", "default", "guaranteed", 4, nil), "app", nodefixture.WholeCPUs(4))
+				n.AwaitPartition(last, cgroup.RootPartition)
+				n.AwaitNoParking(true)
 				r.quiet()
 				r.stop()
 				n.restored()
@@ -148,46 +116,45 @@ func TestParking(t *testing.T) {
 // the CPUs of the next one, and what is free stays parked.
 func TestParkingAfterFailedStart(t *testing.T) {
 	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{NRI: true})
-	n.yaml = parkingYAML(n.yaml, "auto")
+	n.YAML = nodefixture.WithParking(n.YAML, "auto")
 	r := n.start()
 	r.connected()
 	r.parks("4-7")
-	pod := n.pod("a", "default", "guaranteed", 2, nil)
-	if _, err := n.runtime.CreateContainer(pod, testnode.ContainerSpec{Name: "app", Resources: whole(2)}); err != nil {
+	pod := n.RunPod("a", "default", "guaranteed", 2, nil)
+	if _, err := n.Runtime.CreateContainer(pod, testnode.ContainerSpec{Name: "app", Attempt: n.NextAttempt(pod, "app"), Resources: nodefixture.WholeCPUs(2)}); err != nil {
 		t.Fatal(err)
 	}
-	n.made[pod+"/app"]++
-	owner := n.container(pod, "app", whole(2))
-	n.isPartition(owner, cgroup.RootPartition)
-	r.parks(cpuset.Range(4, 7).Difference(n.state(owner).CPUs).String())
+	owner := n.RunContainer(pod, "app", nodefixture.WholeCPUs(2))
+	n.AwaitPartition(owner, cgroup.RootPartition)
+	r.parks(cpuset.Range(4, 7).Difference(n.State(owner).CPUs).String())
 	r.quiet()
-	n.unharmed()
+	n.CheckKernel()
 }
 
 // TestParkingWithLostJournal: its place says whose the parking is.
 func TestParkingWithLostJournal(t *testing.T) {
 	for name, next := range map[string]string{
-		"restore": "", "parks": parkingYAML(poolsYAML, "partition"), "does not park": isolating(poolsYAML), "has no partitions": poolsYAML,
+		"restore": "", "parks": nodefixture.WithParking(nodefixture.PoolsYAML, "partition"), "does not park": nodefixture.WithPartitions(nodefixture.PoolsYAML), "has no partitions": nodefixture.PoolsYAML,
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newPartitionNode(t, 6, 12, testnode.RuntimeConfig{})
-			n.yaml = parkingYAML(n.yaml, "partition")
+			n.YAML = nodefixture.WithParking(n.YAML, "partition")
 			r := n.start()
 			r.parks("4-7")
 			r.quiet()
 			r.stop()
-			if err := os.Remove(n.host().Journal); err != nil {
+			if err := os.Remove(n.Host().Journal); err != nil {
 				t.Fatal(err)
 			}
 			if next != "" {
-				n.yaml = next
+				n.YAML = next
 				r = n.start()
 				if strings.Contains(next, "park:") {
 					r.parks("4-7")
-					n.eventually("it is in the journal", func() bool { return len(ofParking(n.journal())) == 3 })
+					n.Eventually("it is in the journal", func() bool { return len(ofParking(n.Journal())) == 3 })
 				} else {
-					n.parksNothing(false)
-					n.eventually("it is in no journal", func() bool { return len(ofParking(n.journal())) == 0 })
+					n.AwaitNoParking(false)
+					n.Eventually("it is in no journal", func() bool { return len(ofParking(n.Journal())) == 0 })
 				}
 				r.stop()
 			}
@@ -199,23 +166,23 @@ func TestParkingWithLostJournal(t *testing.T) {
 // TestParkingSwitchedOff: a configuration without gives the CPUs back, and one with
 // parks them again.
 func TestParkingSwitchedOff(t *testing.T) {
-	for name, without := range map[string]string{"no parking": isolating(poolsYAML), "no partitions": poolsYAML, "from shared": carvedYAML} {
+	for name, without := range map[string]string{"no parking": nodefixture.WithPartitions(nodefixture.PoolsYAML), "no partitions": nodefixture.PoolsYAML, "from shared": nodefixture.CarvedYAML} {
 		t.Run(name, func(t *testing.T) {
 			n := newPartitionNode(t, 6, 12, testnode.RuntimeConfig{})
-			n.yaml = parkingYAML(n.yaml, "partition")
+			n.YAML = nodefixture.WithParking(n.YAML, "partition")
 			r := n.start()
 			r.parks("4-7")
-			n.yaml = without
+			n.YAML = without
 			r.loop.reload()
-			n.parksNothing(false)
+			n.AwaitNoParking(false)
 			r.view("no CPUs parked", func(v *telemetry.View) bool { return v.Parked.IsEmpty() })
-			if !n.root().Equal(cpuset.Range(0, 7)) {
-				t.Errorf("the root has %s", n.root())
+			if !n.RootCPUs().Equal(cpuset.Range(0, 7)) {
+				t.Errorf("the root has %s", n.RootCPUs())
 			}
-			n.yaml = parkingYAML(strings.Replace(poolsYAML, "cpus: 4-7", "cpus: 5-7", 1), "partition")
+			n.YAML = nodefixture.WithParking(strings.Replace(nodefixture.PoolsYAML, "cpus: 4-7", "cpus: 5-7", 1), "partition")
 			r.loop.reload()
 			r.parks("5-7")
-			n.unharmed()
+			n.CheckKernel()
 		})
 	}
 }
@@ -226,7 +193,7 @@ func TestParkingIsRepaired(t *testing.T) {
 	for name, kernel := range map[string][2]int{"6.12": {6, 12}, "6.18": {6, 18}, "7.0": {7, 0}} {
 		t.Run(name, func(t *testing.T) {
 			n := newPartitionNode(t, kernel[0], kernel[1], testnode.RuntimeConfig{})
-			n.yaml = parkingYAML(n.yaml, "partition")
+			n.YAML = nodefixture.WithParking(n.YAML, "partition")
 			r := n.start()
 			r.parks("4-7")
 			r.quiet()
@@ -237,13 +204,13 @@ func TestParkingIsRepaired(t *testing.T) {
 				{"cpupoold/cpuset.cpus.exclusive", "\n"},
 				{"cpupoold/cpuset.cpus.exclusive", "4"},
 			} {
-				if err := n.tree.Write(w[0], w[1]); err != nil {
+				if err := n.Tree.Write(w[0], w[1]); err != nil {
 					t.Fatalf("%s: %v", w, err)
 				}
 				r.parks("4-7")
-				n.eventually("its list above, too", func() bool { return n.lists()[cgroup.ParkingTop] == "4-7" })
+				n.Eventually("its list above, too", func() bool { return n.ExclusiveLists()[cgroup.ParkingTop] == "4-7" })
 			}
-			if err := n.tree.Rmdir(string(cgroup.Parking)); err != nil {
+			if err := n.Tree.Rmdir(string(cgroup.Parking)); err != nil {
 				t.Fatal(err)
 			}
 			r.quiet()
@@ -253,17 +220,17 @@ func TestParkingIsRepaired(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				n.online(cpus)
+				n.SetOnline(cpus)
 				if free := cpus.Difference(cpuset.Range(0, 3)); free.IsEmpty() {
-					n.eventually("no partition", func() bool {
-						st, _ := n.parked()
-						return st.Partition.Is(cgroup.MemberPartition) && n.lists()[cgroup.Parking] == ""
+					n.Eventually("no partition", func() bool {
+						st, _ := n.Parked()
+						return st.Partition.Is(cgroup.MemberPartition) && n.ExclusiveLists()[cgroup.Parking] == ""
 					})
 				} else {
 					r.parks(free.String())
 				}
 			}
-			n.unharmed()
+			n.CheckKernel()
 		})
 	}
 }
@@ -283,27 +250,27 @@ func TestNoParking(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newPartitionNode(t, c.major, c.minor, testnode.RuntimeConfig{})
-			n.yaml = parkingYAML(n.yaml, c.mode)
-			n.tree.MkdirAll("admin.slice")
+			n.YAML = nodefixture.WithParking(n.YAML, c.mode)
+			n.Tree.MkdirAll("admin.slice")
 			if c.others != "" {
-				if err := n.tree.Write("admin.slice/cpuset.cpus", c.others); err != nil {
+				if err := n.Tree.Write("admin.slice/cpuset.cpus", c.others); err != nil {
 					t.Fatal(err)
 				}
 			}
 			r := n.start()
 			r.view("told", func(v *telemetry.View) bool { return v.Problems[string(codeNoParking)] == 1 && v.Parked.IsEmpty() })
-			id := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
-			n.eventually("CPUs of its own", func() bool {
-				return n.state(id).Effective.Len() == 2 && n.state(id).CPUs.IsSubsetOf(cpuset.Range(4, 7))
+			id := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+			n.Eventually("CPUs of its own", func() bool {
+				return n.State(id).Effective.Len() == 2 && n.State(id).CPUs.IsSubsetOf(cpuset.Range(4, 7))
 			})
 			if c.others == "" {
 				return
 			}
-			if err := n.tree.Write("admin.slice/cpuset.cpus", "0-7"); err != nil {
+			if err := n.Tree.Write("admin.slice/cpuset.cpus", "0-7"); err != nil {
 				t.Fatal(err)
 			}
 			r.quiet()
-			r.parks(cpuset.Range(4, 7).Difference(n.state(id).CPUs).String())
+			r.parks(cpuset.Range(4, 7).Difference(n.State(id).CPUs).String())
 		})
 	}
 }
@@ -311,24 +278,24 @@ func TestNoParking(t *testing.T) {
 // TestParkingPreviewed: `plan` knows that the parking gives way to owners, and when it
 // ends.
 func TestParkingPreviewed(t *testing.T) {
-	for yaml, ends := range map[string][]cgroup.Path{poolsYAML: {cgroup.Parking}, parkingYAML(poolsYAML, "partition"): nil} {
+	for yaml, ends := range map[string][]cgroup.Path{nodefixture.PoolsYAML: {cgroup.Parking}, nodefixture.WithParking(nodefixture.PoolsYAML, "partition"): nil} {
 		n := newPartitionNode(t, 6, 12, testnode.RuntimeConfig{})
-		n.yaml = parkingYAML(n.yaml, "partition")
+		n.YAML = nodefixture.WithParking(n.YAML, "partition")
 		r := n.start()
 		r.parks("4-7")
 		r.quiet()
 		r.stop()
-		id := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
-		if err := n.tree.Write(n.runtime.Cgroup(id)+"/cpuset.cpus", "4-5"); err != nil {
+		id := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+		if err := n.Tree.Write(n.Runtime.Cgroup(id)+"/cpuset.cpus", "4-5"); err != nil {
 			t.Fatal(err)
 		}
-		n.yaml = yaml
+		n.YAML = yaml
 		var s desired.Settings
 		o := n.options()
 		if err := s.Change(o.Config, o.Topology, nil); err != nil {
 			t.Fatal(err)
 		}
-		p, err := preview.PreviewOf(t.Context(), n.host(), s, n.journal(), pools.NamespaceRights{}, time.Now())
+		p, err := preview.PreviewOf(t.Context(), n.Host(), s, n.Journal(), pools.NamespaceRights{}, time.Now())
 		if err != nil || !slices.Equal(p.Ends, ends) || len(p.Owners) != 1 || p.Owners[0].Why != "" {
 			t.Errorf("%s\nends %v, owners %+v, %v", yaml, p.Ends, p.Owners, err)
 		}
@@ -340,17 +307,17 @@ func TestParkingPreviewed(t *testing.T) {
 // daemon that starts keeps what is parked.
 func TestParkingIsQuiet(t *testing.T) {
 	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{})
-	n.yaml = quieting(parkingYAML(n.yaml, "auto"), "1h")
+	n.YAML = nodefixture.WithQuiet(nodefixture.WithParking(n.YAML, "auto"), "1h")
 	r := n.start()
 	r.parks("4-7")
-	stays, goes := n.pod("a", "default", "guaranteed", 1, nil), n.pod("b", "default", "guaranteed", 2, nil)
-	n.isPartition(n.container(stays, "app", whole(1)), cgroup.RootPartition)
-	n.isPartition(n.container(goes, "app", whole(2)), cgroup.RootPartition)
-	left, _ := n.parked()
+	stays, goes := n.RunPod("a", "default", "guaranteed", 1, nil), n.RunPod("b", "default", "guaranteed", 2, nil)
+	n.AwaitPartition(n.RunContainer(stays, "app", nodefixture.WholeCPUs(1)), cgroup.RootPartition)
+	n.AwaitPartition(n.RunContainer(goes, "app", nodefixture.WholeCPUs(2)), cgroup.RootPartition)
+	left, _ := n.Parked()
 	if left.Effective.Len() != 1 {
 		t.Fatalf("beside 3 CPUs of owners %s are parked", left.Effective)
 	}
-	if err := n.runtime.StopPod(goes); err != nil {
+	if err := n.Runtime.StopPod(goes); err != nil {
 		t.Fatal(err)
 	}
 	r.loop.box.Post(relist{})
@@ -361,27 +328,27 @@ func TestParkingIsQuiet(t *testing.T) {
 	r = n.start()
 	r.view("two CPUs wait still", waits)
 	r.parks(left.Effective.String())
-	if err := n.tree.Write(string(cgroup.Parking.Join(cgroup.FilePartition)), "member"); err != nil {
+	if err := n.Tree.Write(string(cgroup.Parking.Join(cgroup.FilePartition)), "member"); err != nil {
 		t.Fatal(err)
 	}
 	r.parks(left.Effective.String())
-	with := n.yaml
-	n.yaml = strings.Replace(with, "park: true", "park: false", 1)
+	with := n.YAML
+	n.YAML = strings.Replace(with, "park: true", "park: false", 1)
 	r.loop.reload()
 	r.view("nothing is to be parked", func(v *telemetry.View) bool { return v.Quiet["cpus"] == 0 && v.Parked.IsEmpty() })
-	n.yaml = with
+	n.YAML = with
 	r.loop.reload()
 	r.view("three CPUs wait", func(v *telemetry.View) bool { return v.Quiet["cpus"] == 3 && v.Parked.IsEmpty() })
-	if err := n.runtime.StopPod(stays); err != nil {
+	if err := n.Runtime.StopPod(stays); err != nil {
 		t.Fatal(err)
 	}
-	n.eventually("all is parked", func() bool {
+	n.Eventually("all is parked", func() bool {
 		r.loop.box.Post(relist{})
-		st, _ := n.parked()
+		st, _ := n.Parked()
 		return st.Effective.String() == "4-7"
 	})
 	r.view("nothing waits", func(v *telemetry.View) bool { return v.Quiet["cpus"] == 0 })
-	n.unharmed()
+	n.CheckKernel()
 }
 
 // TestQuietParks is when CPUs are parked, without a node.
@@ -425,27 +392,27 @@ func TestQuietParks(t *testing.T) {
 // has in the parking, whatever the plan says.
 func TestParkedCPUsAreNotGiven(t *testing.T) {
 	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{NRI: true})
-	n.yaml = parkingYAML(n.yaml, "auto")
+	n.YAML = nodefixture.WithParking(n.YAML, "auto")
 	r := n.start()
 	r.connected()
 	r.parks("4-7")
 	r.quiet()
-	n.tree.Intercept(func(w testnode.CgroupWrite) error {
+	n.Tree.Intercept(func(w testnode.CgroupWrite) error {
 		if strings.HasPrefix(w.Name, string(cgroup.ParkingTop)+"/") {
 			return syscall.EIO
 		}
 		return nil
 	})
-	pod := n.pod("a", "default", "guaranteed", 2, nil)
-	_, err := n.runtime.CreateContainer(pod, testnode.ContainerSpec{Name: "app", Resources: whole(2)})
+	pod := n.RunPod("a", "default", "guaranteed", 2, nil)
+	_, err := n.Runtime.CreateContainer(pod, testnode.ContainerSpec{Name: "app", Resources: nodefixture.WholeCPUs(2)})
 	if err == nil || !strings.Contains(err.Error(), string(cgroup.Parking)) {
 		t.Errorf("created while its CPUs are parked: %v", err)
 	}
-	n.tree.Intercept(nil)
-	id := n.container(pod, "app", whole(2))
-	if st := n.state(id); !st.Partition.Is(cgroup.RootPartition) || st.Effective.Len() != 2 {
+	n.Tree.Intercept(nil)
+	id := n.RunContainer(pod, "app", nodefixture.WholeCPUs(2))
+	if st := n.State(id); !st.Partition.Is(cgroup.RootPartition) || st.Effective.Len() != 2 {
 		t.Errorf("the entrypoint began in %+v", st)
 	}
-	r.parks(cpuset.Range(4, 7).Difference(n.state(id).CPUs).String())
-	n.unharmed()
+	r.parks(cpuset.Range(4, 7).Difference(n.State(id).CPUs).String())
+	n.CheckKernel()
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -18,10 +19,10 @@ import (
 // reading counts the reads of files, by file, and under "" of directories, until the daemon
 // has nothing left to do.
 func (r *running) reading(do func()) map[string]int {
-	r.t.Helper()
+	r.T.Helper()
 	r.rests()
 	all := make(map[string]int)
-	r.tree.OnRead(func(name string) {
+	r.Tree.OnRead(func(name string) {
 		if strings.HasSuffix(name, "/") {
 			all[""]++
 		} else {
@@ -30,7 +31,7 @@ func (r *running) reading(do func()) map[string]int {
 	})
 	do()
 	r.rests()
-	r.tree.OnRead(nil)
+	r.Tree.OnRead(nil)
 	return all
 }
 
@@ -47,14 +48,14 @@ func TestReadsOfPartitions(t *testing.T) {
 	begins, ends := make(map[string]int), make(map[string]int)
 	for _, beside := range []struct{ pods, owners int }{{16, 1}, {16, 16}, {125, 1}, {125, 64}, {manyPods, 1}} {
 		name := fmt.Sprintf("%d pods, %d owners", beside.pods, beside.owners)
-		n := newNodeOfCPUs(t, 128, kernelLike(7, 0), testnode.RuntimeConfig{NRI: true})
-		n.yaml = isolatingBy(strings.Replace(n.yaml, "  cpus: 4-7\n", "  cpus: 4-127\n", 1), "auto")
+		n := newNodeOf(t, nodefixture.Spec{CPUs: 128, Kernel: nodefixture.KernelLike(7, 0), Runtime: testnode.RuntimeConfig{NRI: true}})
+		n.YAML = nodefixture.WithIsolation(strings.Replace(n.YAML, "  cpus: 4-7\n", "  cpus: 4-127\n", 1), "auto")
 		for i := range beside.pods {
 			cpus, has := 0, cri.Resources{Shares: 512}
 			if i < beside.owners {
-				cpus, has = 1, whole(1)
+				cpus, has = 1, nodefixture.WholeCPUs(1)
 			}
-			n.container(n.pod(fmt.Sprintf("p%d", i), "default", "guaranteed", cpus, nil), "a", has)
+			n.RunContainer(n.RunPod(fmt.Sprintf("p%d", i), "default", "guaranteed", cpus, nil), "a", has)
 		}
 		r := n.start()
 		r.connected()
@@ -65,13 +66,13 @@ func TestReadsOfPartitions(t *testing.T) {
 		parted(beside.owners)
 		r.settled()
 		for _, uid := range []string{"first", "new"} { // at the first one, not all is known
-			pod := n.pod(uid, "default", "guaranteed", 1, nil)
+			pod := n.RunPod(uid, "default", "guaranteed", 1, nil)
 			began := r.reading(func() {
-				n.container(pod, "a", whole(1))
+				n.RunContainer(pod, "a", nodefixture.WholeCPUs(1))
 				parted(beside.owners + 1)
 			})
 			ended := r.reading(func() {
-				if err := n.runtime.StopPod(pod); err != nil {
+				if err := n.Runtime.StopPod(pod); err != nil {
 					t.Fatal(err)
 				}
 				parted(beside.owners)
@@ -99,18 +100,18 @@ func TestSiblingOfPartitionIsHeard(t *testing.T) {
 	}{"6.12": {6, 12, true}, "6.18": {6, 18, true}, "7.0": {7, 0, false}} {
 		t.Run(name, func(t *testing.T) {
 			n := newPartitionNode(t, test.major, test.minor, testnode.RuntimeConfig{})
-			n.yaml = isolating(n.yaml)
+			n.YAML = nodefixture.WithPartitions(n.YAML)
 			r := n.start()
-			pod := n.pod("a", "default", "guaranteed", 2, nil)
-			n.isPartition(n.container(pod, "app", whole(2)), cgroup.RootPartition)
-			beside := n.container(pod, "sidecar", cri.Resources{Shares: 512})
-			elsewhere := n.container(n.pod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 512})
-			n.runsOn(beside, "2-3")
-			n.runsOn(elsewhere, "2-3")
+			pod := n.RunPod("a", "default", "guaranteed", 2, nil)
+			n.AwaitPartition(n.RunContainer(pod, "app", nodefixture.WholeCPUs(2)), cgroup.RootPartition)
+			beside := n.RunContainer(pod, "sidecar", cri.Resources{Shares: 512})
+			elsewhere := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 512})
+			n.AwaitCPUs(beside, "2-3")
+			n.AwaitCPUs(elsewhere, "2-3")
 			r.settled()
 			r.lull(func(l *Loop) {
 				hear := func(id string) bool {
-					p := cgroup.Path(n.runtime.Cgroup(id))
+					p := cgroup.Path(n.Runtime.Cgroup(id))
 					l.cache.Invalidate(p)
 					l.isolation.stale = false
 					if !l.noticeWrite(p, time.Now()) {
@@ -126,7 +127,7 @@ func TestSiblingOfPartitionIsHeard(t *testing.T) {
 				}
 			})
 			r.settled()
-			n.check()
+			n.CheckClaims()
 		})
 	}
 }
@@ -136,66 +137,66 @@ func TestSiblingOfPartitionIsHeard(t *testing.T) {
 // the way is seen.
 func TestForeignLists(t *testing.T) {
 	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{})
-	n.yaml = isolating(strings.Replace(n.yaml, "resyncPeriod: 10m", "resyncPeriod: 1h", 1))
+	n.YAML = nodefixture.WithPartitions(strings.Replace(n.YAML, "resyncPeriod: 10m", "resyncPeriod: 1h", 1))
 	r := n.start()
-	owner := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
-	other := n.pod("s", "default", "guaranteed", 0, nil)
-	n.runsOn(n.container(other, "a", cri.Resources{Shares: 512}), "2-3")
-	n.isPartition(owner, cgroup.RootPartition)
+	owner := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	other := n.RunPod("s", "default", "guaranteed", 0, nil)
+	n.AwaitCPUs(n.RunContainer(other, "a", cri.Resources{Shares: 512}), "2-3")
+	n.AwaitPartition(owner, cgroup.RootPartition)
 	r.settled()
 	r.rests()
-	slice := cgroup.Path(n.runtime.Cgroup(owner)).Parent()
+	slice := cgroup.Path(n.Runtime.Cgroup(owner)).Parent()
 	for _, p := range []cgroup.Path{slice, slice.Parent()} {
-		if err := n.tree.Write(path.Join(string(p), cgroup.FileExclusive), "\n"); err != nil {
+		if err := n.Tree.Write(path.Join(string(p), cgroup.FileExclusive), "\n"); err != nil {
 			t.Fatal(err)
 		}
-		n.eventually("a partition again", func() bool {
-			return n.lists()[p] == n.state(owner).CPUs.String() && n.state(owner).Partition.Is(cgroup.RootPartition)
+		n.Eventually("a partition again", func() bool {
+			return n.ExclusiveLists()[p] == n.State(owner).CPUs.String() && n.State(owner).Partition.Is(cgroup.RootPartition)
 		})
 		r.rests()
 	}
 	// A shorter list leaves it a partition, of fewer CPUs, of which nothing but the list tells.
-	scope := cgroup.Path(n.runtime.Cgroup(owner))
-	own := n.state(owner).CPUs
+	scope := cgroup.Path(n.Runtime.Cgroup(owner))
+	own := n.State(owner).CPUs
 	for _, p := range []cgroup.Path{slice, scope} {
 		for _, stale := range []bool{false, true} {
 			if stale {
 				r.lull(func(l *Loop) { l.cache.Invalidate(p) })
 			}
-			if err := n.tree.Write(path.Join(string(p), cgroup.FileExclusive), fmt.Sprint(own.Last())); err != nil {
+			if err := n.Tree.Write(path.Join(string(p), cgroup.FileExclusive), fmt.Sprint(own.Last())); err != nil {
 				t.Fatal(err)
 			}
-			n.eventually("all its CPUs again", func() bool {
-				is := n.state(owner)
-				return n.lists()[p] == own.String() && is.Partition.Is(cgroup.RootPartition) && is.Effective.Equal(own)
+			n.Eventually("all its CPUs again", func() bool {
+				is := n.State(owner)
+				return n.ExclusiveLists()[p] == own.String() && is.Partition.Is(cgroup.RootPartition) && is.Effective.Equal(own)
 			})
 			r.rests()
 		}
 	}
-	taken := slice.Parent().Join(path.Base(path.Dir(n.runtime.Cgroup(other))))
-	free := n.root().Difference(n.state(owner).CPUs).Last()
-	if err := n.tree.Write(path.Join(string(taken), cgroup.FileExclusive), fmt.Sprint(free)); err != nil {
+	taken := slice.Parent().Join(path.Base(path.Dir(n.Runtime.Cgroup(other))))
+	free := n.RootCPUs().Difference(n.State(owner).CPUs).Last()
+	if err := n.Tree.Write(path.Join(string(taken), cgroup.FileExclusive), fmt.Sprint(free)); err != nil {
 		t.Fatal(err)
 	}
-	n.container(n.pod("b", "default", "guaranteed", 2, nil), "app", whole(2))
+	n.RunContainer(n.RunPod("b", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	r.view("the reason", func(v *telemetry.View) bool { return v.Problems["NoPartition"] == 1 })
-	if err := n.tree.Write(path.Join(string(taken), cgroup.FileExclusive), "\n"); err != nil {
+	if err := n.Tree.Write(path.Join(string(taken), cgroup.FileExclusive), "\n"); err != nil {
 		t.Fatal(err)
 	}
 	r.view("two partitions", func(v *telemetry.View) bool { return v.Partitions["root"] == 2 })
-	n.check()
+	n.CheckClaims()
 }
 
 // TestOwnListsAreEchoes: what the daemon writes itself has partitions not looked at once more.
 func TestOwnListsAreEchoes(t *testing.T) {
 	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{})
-	n.yaml = isolating(n.yaml)
+	n.YAML = nodefixture.WithPartitions(n.YAML)
 	r := n.start()
-	owner := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
-	n.isPartition(owner, cgroup.RootPartition)
+	owner := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.AwaitPartition(owner, cgroup.RootPartition)
 	r.settled()
 	r.lull(func(l *Loop) {
-		for p := cgroup.Path(n.runtime.Cgroup(owner)); p != ""; p = p.Parent() {
+		for p := cgroup.Path(n.Runtime.Cgroup(owner)); p != ""; p = p.Parent() {
 			if l.noticeList(p, cgroup.FileExclusive) || l.noticeWrite(p, time.Now()) || l.isolation.stale {
 				t.Errorf("a list of %s that is as it is known has partitions looked at", p)
 			}

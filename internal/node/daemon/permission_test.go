@@ -77,14 +77,14 @@ func (a *namespaces) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // startAsking is start with namespacePermission as it is configured, and pauses that a
 // test can wait for.
 func (n *node) startAsking() *running {
-	n.t.Helper()
+	n.T.Helper()
 	o := n.options()
-	l, err := newLoop(n.host(), o)
+	l, err := newLoop(n.Host(), o)
 	if err == nil {
 		err = l.askNamespaces(o)
 	}
 	if err != nil {
-		n.t.Fatal(err)
+		n.T.Fatal(err)
 	}
 	quick, err := nodestatus.OptionsFor(o.Config, o.Environment, o.Log)
 	if err == nil {
@@ -92,14 +92,14 @@ func (n *node) startAsking() *running {
 		l.permission.follow, err = nodestatus.NewNamespaces(*quick, o.Config.Names(), nodestatus.PermissionsPath(o.Config))
 	}
 	if err != nil {
-		n.t.Fatal(err)
+		n.T.Fatal(err)
 	}
 	return n.serve(l, o)
 }
 
 // problem waits until a pod has a problem of this code, and returns its text.
 func (r *running) problem(uid string, code pools.Code) (text string) {
-	r.t.Helper()
+	r.T.Helper()
 	r.view(string(code)+" of "+uid, func(*telemetry.View) bool {
 		for _, p := range r.problemsNow() {
 			if p.PodUID == uid && p.Code == code {
@@ -121,20 +121,20 @@ func (r *running) problemsNow() (all []pools.Problem) {
 // ask for a type. What is not known allows nothing, and what runs stays where it is.
 func TestNamespacePermission(t *testing.T) {
 	n, a := newNode(t), new(namespaces)
-	n.yaml += "namespacePermission: annotation\nstateDir: " + n.dir + "\nnode: {name: n1, kubeconfig: " + n.kubeconfig(a) + "}\n"
+	n.YAML += "namespacePermission: annotation\nstateDir: " + n.Dir + "\nnode: {name: n1, kubeconfig: " + n.kubeconfig(a) + "}\n"
 	target := map[string]string{"target.workload.openshift.io/management": `{"effect":"PreferredDuringScheduling"}`}
 	pod := func(uid, namespace string) string {
-		return n.container(n.pod(uid, namespace, "burstable", 0, target), "app", cri.Resources{Shares: 307})
+		return n.RunContainer(n.RunPod(uid, namespace, "burstable", 0, target), "app", cri.Resources{Shares: 307})
 	}
 	listed, first := pod("listed", "kube-system"), pod("first", "edge")
 	r := n.startAsking()
-	n.runsOn(listed, "0-1")
-	n.runsOn(first, "2-3")
+	n.AwaitCPUs(listed, "0-1")
+	n.AwaitCPUs(first, "2-3")
 	if text := r.problem("first", pools.CodeNamespaceUnknown); !strings.Contains(text, "the API server does not answer") {
 		t.Error(text)
 	}
 	a.become(true, "infra,management")
-	n.runsOn(first, "0-1")
+	n.AwaitCPUs(first, "0-1")
 	r.view("source", func(v *telemetry.View) bool { return v.Sources[telemetry.Namespaces] == telemetry.SourceOK })
 
 	a.become(true, "infra")
@@ -146,32 +146,32 @@ func TestNamespacePermission(t *testing.T) {
 	if text := r.problem("second", pools.CodeNamespaceNotListed); !strings.Contains(text, "nor does its annotation workload.openshift.io/allowed") {
 		t.Error(text)
 	}
-	n.runsOn(second, "2-3")
-	n.runsOn(first, "0-1")
-	n.check()
+	n.AwaitCPUs(second, "2-3")
+	n.AwaitCPUs(first, "0-1")
+	n.CheckClaims()
 
 	// The next daemon finds no API server, and knows both.
 	r.stop()
 	a.become(false, "")
 	r = n.startAsking()
 	r.quiet()
-	n.runsOn(first, "0-1")
-	n.runsOn(second, "2-3")
+	n.AwaitCPUs(first, "0-1")
+	n.AwaitCPUs(second, "2-3")
 	r.problem("second", pools.CodeNamespaceUnknown)
 	for _, p := range r.problemsNow() {
 		if p.PodUID == "first" {
 			t.Errorf("who runs has lost the permission: %+v", p)
 		}
 	}
-	n.check()
+	n.CheckClaims()
 }
 
 // TestNamespacePermissionNeedsAServer: what cannot be had is said at the start.
 func TestNamespacePermissionNeedsAServer(t *testing.T) {
 	n := newNode(t)
-	n.yaml += "namespacePermission: annotation\nnode: {enabled: false}\n"
+	n.YAML += "namespacePermission: annotation\nnode: {enabled: false}\n"
 	o := n.options()
-	l, err := newLoop(n.host(), o)
+	l, err := newLoop(n.Host(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,55 +15,37 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// values are all settings of the tree that a daemon changes.
-func (n *node) values() map[string]string {
-	n.t.Helper()
-	all := make(map[string]string)
-	fs := cgroup.New(n.tree)
-	err := fs.Walk("", func(p cgroup.Path) error {
-		for _, file := range []string{cgroup.FileCPUs, cgroup.FileMems, cgroup.FileWeight, cgroup.FileMax, cgroup.FilePartition, cgroup.FileExclusive} {
-			if b, err := fs.ReadFile(p, file); err == nil {
-				all[string(p)+" "+file] = strings.TrimSpace(string(b))
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	return all
-}
-
 // lose is what restore takes for a journal where there is none.
 func (n *node) lose(h hostenv.Host) undo.Document {
-	n.t.Helper()
+	n.T.Helper()
 	o := n.options()
 	var s desired.Settings
 	if err := s.Change(o.Config, o.Topology, nil); err != nil {
-		n.t.Fatal(err)
+		n.T.Fatal(err)
 	}
-	p, err := preview.PreviewOf(n.t.Context(), h, s, undo.Document{}, pools.NamespaceRights{}, time.Now())
+	p, err := preview.PreviewOf(n.T.Context(), h, s, undo.Document{}, pools.NamespaceRights{}, time.Now())
 	if err != nil {
-		n.t.Fatal(err)
+		n.T.Fatal(err)
 	}
 	return undo.Document{Originals: p.Traces.Originals(&h)}
 }
 
 // marks checks whether a missing journal would count as lost.
 func (n *node) marks(want bool) {
-	n.t.Helper()
+	n.T.Helper()
 	boot, err := undo.ReadBootID()
 	if err != nil {
-		n.t.Fatal(err)
+		n.T.Fatal(err)
 	}
-	if got, err := undo.JournalMark(n.host().Files, boot).There(); err != nil || got != want {
-		n.t.Errorf("there has been a journal: %v, %v; want %v", got, err, want)
+	if got, err := undo.JournalMark(n.Host().Files, boot).There(); err != nil || got != want {
+		n.T.Errorf("there has been a journal: %v, %v; want %v", got, err, want)
 	}
 }
 
@@ -74,43 +56,43 @@ func TestDryRestore(t *testing.T) {
 		for name, major := range map[string]int{"cpusets": 0, "partitions": 7} {
 			t.Run(name, func(t *testing.T) {
 				n := newPartitionNode(t, 6, 12, testnode.RuntimeConfig{})
-				n.hostServices()
-				n.yaml = poolsYAML + "hostSlices: {enabled: true, weight: 200}\n"
+				n.RunHostServices()
+				n.YAML = nodefixture.PoolsYAML + "hostSlices: {enabled: true, weight: 200}\n"
 				if major == 7 {
-					n.yaml = isolating(n.yaml)
+					n.YAML = nodefixture.WithPartitions(n.YAML)
 				}
 				ids := []string{
-					n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2)),
-					n.container(n.pod("b", "default", "burstable", 0, nil), "web", cri.Resources{Shares: 512, Quota: 50_000, Period: 100_000}),
+					n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2)),
+					n.RunContainer(n.RunPod("b", "default", "burstable", 0, nil), "web", cri.Resources{Shares: 512, Quota: 50_000, Period: 100_000}),
 				}
 				// As the kubelet makes the slice of a Guaranteed pod.
-				if err := n.tree.Write(string(cgroup.Path("kubepods.slice/kubepods-poda.slice").Join(cgroup.FileMax)), "200000 100000"); err != nil {
+				if err := n.Tree.Write(string(cgroup.Path("kubepods.slice/kubepods-poda.slice").Join(cgroup.FileMax)), "200000 100000"); err != nil {
 					t.Fatal(err)
 				}
-				before := n.values()
+				before := n.Settings()
 				n.marks(false)
 				r := n.start()
-				n.runsOn(ids[0], "4-5")
-				n.runsOn(ids[1], "2-3")
-				n.hostOn("init.scope", "0-1")
+				n.AwaitCPUs(ids[0], "4-5")
+				n.AwaitCPUs(ids[1], "2-3")
+				n.AwaitCPUsOf("init.scope", "0-1")
 				r.quiet()
 				r.stop()
 				n.marks(true)
-				h := n.host()
-				j := n.journal()
+				h := n.Host()
+				j := n.Journal()
 				if lost {
 					j = n.lose(h)
 				}
-				changed := n.values()
+				changed := n.Settings()
 				dry, err := restore.RestoreAs(&h, t.Context(), j, n.options().Config.Isolation, true)
 				if err != nil || len(dry.Changes) < 6 || len(dry.Restored) > 0 {
 					t.Fatalf("dry run: %+v, %v", dry, err)
 				}
-				if d := cmp.Diff(changed, n.values()); d != "" {
+				if d := cmp.Diff(changed, n.Settings()); d != "" {
 					t.Fatalf("a dry run has changed values (-before +after):\n%s", d)
 				}
 				for _, c := range dry.Changes {
-					if is := changed[string(c.Path)+" "+c.File]; c.Unit == "" && c.File != cgroup.FilePartition && is != c.From {
+					if is := changed[string(c.Path)+"/"+c.File]; c.Unit == "" && c.File != cgroup.FilePartition && is != c.From {
 						t.Errorf("%+v: the file has %q", c, is)
 					}
 				}
@@ -121,9 +103,9 @@ func TestDryRestore(t *testing.T) {
 				if d := cmp.Diff(dry.Changes, done.Changes); d != "" {
 					t.Errorf("changes (-said +made):\n%s", d)
 				}
-				after := n.values()
+				after := n.Settings()
 				for key, was := range before {
-					all := strings.HasSuffix(key, " "+cgroup.FileCPUs) && was == "" && after[key] == "0-7" || strings.HasSuffix(key, " "+cgroup.FileMems) && was == ""
+					all := strings.HasSuffix(key, "/"+cgroup.FileCPUs) && was == "" && after[key] == "0-7" || strings.HasSuffix(key, "/"+cgroup.FileMems) && was == ""
 					if was != after[key] && !all {
 						t.Errorf("%s: %q; want %q", key, after[key], was)
 					}

@@ -12,7 +12,7 @@ import (
 // next one to end, which is neither a fault nor the end of the work.
 func TestDueSinceThePassBegan(t *testing.T) {
 	n := newNode(t)
-	l := n.bareLoop(n.host())
+	l := n.bareLoop(n.Host())
 	l.pass()
 	const scope = cgroup.Path("kubepods.slice/kubepods-pod1.slice/a.scope")
 	l.status.began = time.Now().Add(-time.Second) // which the pass has taken
@@ -20,12 +20,12 @@ func TestDueSinceThePassBegan(t *testing.T) {
 	l.backoffs.Failures[retry.Key{Path: scope, File: false}] = retry.Failure{Pause: retry.EarlyPause, Until: until}
 	l.status.deferred = []cgroup.Deferred{{Path: scope, Property: cgroup.CRICPUs, Reason: "its recorder refused in this pass"}}
 	l.publish()
-	if faults := n.logged("not as planned"); len(faults) > 0 || l.status.ready {
+	if faults := n.Logged("not as planned"); len(faults) > 0 || l.status.ready {
 		t.Errorf("faults %v, ready %t; want none, and that there is something to do", faults, l.status.ready)
 	}
 	l.status.began = until
 	l.publish()
-	if faults := n.logged("not as planned"); len(faults) != 1 {
+	if faults := n.Logged("not as planned"); len(faults) != 1 {
 		t.Errorf("faults %v; want that of %s, which a pass after it has left", faults, scope)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/quiet"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -54,30 +55,27 @@ func TestQuietDecides(t *testing.T) {
 	step("switched off", 15*time.Minute, 0, owners, pools.Plan{Assignments: owners}, changed, "", "never", 0)
 }
 
-// quieting is a configuration with quiet.
-func quieting(yaml, limit string) string { return yaml + "quiet: " + limit + "\n" }
-
 // TestQuiet: what an owner has left is for the next one, with no write to anybody who
 // shares, over a restart of the daemon, until the last owner is gone.
 func TestQuiet(t *testing.T) {
 	n := newNode(t)
-	n.yaml = quieting(carvedYAML, "1h")
+	n.YAML = nodefixture.WithQuiet(nodefixture.CarvedYAML, "1h")
 	r := n.start()
-	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-	stays := n.pod("a", "default", "guaranteed", 1, nil)
-	n.container(stays, "app", whole(1))
+	shared := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	stays := n.RunPod("a", "default", "guaranteed", 1, nil)
+	n.RunContainer(stays, "app", nodefixture.WholeCPUs(1))
 	comes := func(uid string) (pod string, cpus cpuset.Set) {
-		pod = n.pod(uid, "default", "guaranteed", 2, nil)
-		id := n.container(pod, "app", whole(2))
-		n.eventually(uid+" has two CPUs", func() bool { return n.state(id).Effective.Len() == 2 })
+		pod = n.RunPod(uid, "default", "guaranteed", 2, nil)
+		id := n.RunContainer(pod, "app", nodefixture.WholeCPUs(2))
+		n.Eventually(uid+" has two CPUs", func() bool { return n.State(id).Effective.Len() == 2 })
 		r.quiet()
-		return pod, n.state(id).Effective
+		return pod, n.State(id).Effective
 	}
 	second, its := comes("b")
-	has := n.state(shared).CPUs
+	has := n.State(shared).CPUs
 	writes := func() (all []string) {
-		for _, w := range n.tree.Writes() {
-			if strings.HasPrefix(w.Name, n.runtime.Cgroup(shared)) {
+		for _, w := range n.Tree.Writes() {
+			if strings.HasPrefix(w.Name, n.Runtime.Cgroup(shared)) {
 				all = append(all, w.Name)
 			}
 		}
@@ -88,13 +86,13 @@ func TestQuiet(t *testing.T) {
 		t.Helper()
 		r.view("CPUs rest", func(v *telemetry.View) bool { return v.Quiet["cpus"] == cpus })
 		r.quiet()
-		n.checkAll()
-		if got := n.state(shared).CPUs; !got.Equal(has) {
+		n.CheckAssigned()
+		if got := n.State(shared).CPUs; !got.Equal(has) {
 			t.Errorf("who shares has CPUs %s, and %s before", got, has)
 		}
 	}
 	for i := range 2 {
-		if err := n.runtime.StopPod(second); err != nil {
+		if err := n.Runtime.StopPod(second); err != nil {
 			t.Fatal(err)
 		}
 		rests(2)
@@ -114,50 +112,50 @@ func TestQuiet(t *testing.T) {
 		t.Errorf("writes to who shares: %v", got)
 	}
 	for _, pod := range []string{second, stays} {
-		if err := n.runtime.StopPod(pod); err != nil {
+		if err := n.Runtime.StopPod(pod); err != nil {
 			t.Fatal(err)
 		}
 	}
-	n.runsOn(shared, "2-7")
+	n.AwaitCPUs(shared, "2-7")
 }
 
 // TestQuietEnds: nothing waits for longer than configured, be there owners.
 func TestQuietEnds(t *testing.T) {
 	n := newNode(t)
-	n.yaml = quieting(carvedYAML, "1s")
+	n.YAML = nodefixture.WithQuiet(nodefixture.CarvedYAML, "1s")
 	r := n.start()
-	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-	stays := n.container(n.pod("a", "default", "guaranteed", 1, nil), "app", whole(1))
-	goes := n.pod("b", "default", "guaranteed", 2, nil)
-	n.container(goes, "app", whole(2))
-	n.eventually("owners", func() bool { return n.state(shared).CPUs.Len() == 3 })
+	shared := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	stays := n.RunContainer(n.RunPod("a", "default", "guaranteed", 1, nil), "app", nodefixture.WholeCPUs(1))
+	goes := n.RunPod("b", "default", "guaranteed", 2, nil)
+	n.RunContainer(goes, "app", nodefixture.WholeCPUs(2))
+	n.Eventually("owners", func() bool { return n.State(shared).CPUs.Len() == 3 })
 	r.quiet()
-	if err := n.runtime.StopPod(goes); err != nil {
+	if err := n.Runtime.StopPod(goes); err != nil {
 		t.Fatal(err)
 	}
-	n.runsOn(shared, cpuset.Range(2, 7).Difference(n.state(stays).CPUs).String())
-	if said := n.logged("quiet: waits"); len(said) == 0 {
+	n.AwaitCPUs(shared, cpuset.Range(2, 7).Difference(n.State(stays).CPUs).String())
+	if said := n.Logged("quiet: waits"); len(said) == 0 {
 		t.Error("nothing has waited")
 	}
-	n.eventually("that is in the log", func() bool { return len(n.logged("quiet: nothing waits any more")) > 0 })
+	n.Eventually("that is in the log", func() bool { return len(n.Logged("quiet: nothing waits any more")) > 0 })
 }
 
 // TestQuietWeights: a weight that somebody else changes stays so, while CPUs are repaired
 // at once; what waits is done when quiet is switched off.
 func TestQuietWeights(t *testing.T) {
 	n := driftNode(t)
-	n.yaml = quieting(n.yaml, "1h")
+	n.YAML = nodefixture.WithQuiet(n.YAML, "1h")
 	r := n.start()
-	n.container(n.pod("owner", "default", "guaranteed", 2, nil), "a", whole(2))
-	id := n.container(n.pod("manager", "kube-system", "burstable", 0, management(map[string]int{"a": 512})), "a", cri.Resources{Shares: 102})
-	n.has(n.runtime.Cgroup(id), cgroup.FileWeight, "59")
+	n.RunContainer(n.RunPod("owner", "default", "guaranteed", 2, nil), "a", nodefixture.WholeCPUs(2))
+	id := n.RunContainer(n.RunPod("manager", "kube-system", "burstable", 0, nodefixture.Management(map[string]int{"a": 512})), "a", cri.Resources{Shares: 102})
+	n.AwaitFile(n.Runtime.Cgroup(id), cgroup.FileWeight, "59")
 	r.settled()
-	n.foreign(id, cgroup.FileWeight, "1000")
+	n.WriteFile(id, cgroup.FileWeight, "1000")
 	r.view("the weight waits", func(v *telemetry.View) bool { return v.Quiet["weights"] == 1 })
-	n.foreign(id, cgroup.FileCPUs, "2")
-	n.has(n.runtime.Cgroup(id), cgroup.FileCPUs, "0-1")
+	n.WriteFile(id, cgroup.FileCPUs, "2")
+	n.AwaitFile(n.Runtime.Cgroup(id), cgroup.FileCPUs, "0-1")
 	r.quiet()
-	n.has(n.runtime.Cgroup(id), cgroup.FileWeight, "1000")
+	n.AwaitFile(n.Runtime.Cgroup(id), cgroup.FileWeight, "1000")
 	waits := 0
 	r.inspect(func(l *Loop) {
 		for _, d := range l.status.deferred {
@@ -166,44 +164,44 @@ func TestQuietWeights(t *testing.T) {
 			}
 		}
 	})
-	if waits != 1 || len(n.logged("not as planned")) > 0 {
-		t.Errorf("%d weights wait, and not as planned is %v; want 1, and nothing", waits, n.logged("not as planned"))
+	if waits != 1 || len(n.Logged("not as planned")) > 0 {
+		t.Errorf("%d weights wait, and not as planned is %v; want 1, and nothing", waits, n.Logged("not as planned"))
 	}
-	n.yaml = strings.Replace(n.yaml, "quiet: 1h", "quiet: 0s", 1)
+	n.YAML = strings.Replace(n.YAML, "quiet: 1h", "quiet: 0s", 1)
 	r.loop.reload()
-	n.has(n.runtime.Cgroup(id), cgroup.FileWeight, "59")
+	n.AwaitFile(n.Runtime.Cgroup(id), cgroup.FileWeight, "59")
 }
 
 // TestQuietIsOver for CPUs when an owner gets others than those that rest: the shared pool
 // is narrowed for it, and gets back what rested in the same writes.
 func TestQuietIsOver(t *testing.T) {
 	n := newNode(t)
-	n.yaml = quieting(carvedYAML, "1h")
+	n.YAML = nodefixture.WithQuiet(nodefixture.CarvedYAML, "1h")
 	r := n.start()
-	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	shared := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 	owner := func(uid string, cpus int) (pod, id string) {
 		t.Helper()
-		pod = n.pod(uid, "default", "guaranteed", cpus, nil)
-		id = n.container(pod, "app", whole(cpus))
-		n.eventually(uid+" has its CPUs", func() bool { return n.state(id).Effective.Len() == cpus && n.state(id).Quota == -1 })
+		pod = n.RunPod(uid, "default", "guaranteed", cpus, nil)
+		id = n.RunContainer(pod, "app", nodefixture.WholeCPUs(cpus))
+		n.Eventually(uid+" has its CPUs", func() bool { return n.State(id).Effective.Len() == cpus && n.State(id).Quota == -1 })
 		r.quiet()
 		return pod, id
 	}
 	_, stays := owner("a", 1)
 	goes, its := owner("b", 1)
-	rested := n.state(its).Effective
-	if err := n.runtime.StopPod(goes); err != nil {
+	rested := n.State(its).Effective
+	if err := n.Runtime.StopPod(goes); err != nil {
 		t.Fatal(err)
 	}
 	r.view("a CPU rests", func(v *telemetry.View) bool { return v.Quiet["cpus"] == 1 })
 	_, next := owner("c", 2)
-	if n.state(next).Effective.Overlaps(rested) {
-		t.Fatalf("the next owner has %s, of which %s rested: choose a case in which it gets others", n.state(next).Effective, rested)
+	if n.State(next).Effective.Overlaps(rested) {
+		t.Fatalf("the next owner has %s, of which %s rested: choose a case in which it gets others", n.State(next).Effective, rested)
 	}
 	r.view("nothing rests", func(v *telemetry.View) bool { return v.Quiet["cpus"] == 0 })
 	r.quiet()
-	n.checkAll()
-	if all := n.state(shared).CPUs.Union(n.state(stays).CPUs, n.state(next).CPUs); !rested.IsSubsetOf(n.state(shared).CPUs) {
-		t.Errorf("who shares has %s, without %s that rested; all have %s", n.state(shared).CPUs, rested, all)
+	n.CheckAssigned()
+	if all := n.State(shared).CPUs.Union(n.State(stays).CPUs, n.State(next).CPUs); !rested.IsSubsetOf(n.State(shared).CPUs) {
+		t.Errorf("who shares has %s, without %s that rested; all have %s", n.State(shared).CPUs, rested, all)
 	}
 }

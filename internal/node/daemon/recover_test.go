@@ -9,6 +9,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/recovery"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -68,7 +69,7 @@ func TestRecoverPartition(t *testing.T) {
 	slice := "kubepods-podu.slice"
 	m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}})
 	for _, id := range []string{"parted", "not"} {
-		m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: id, PodID: "p", Name: id, State: cri.Running, CgroupsPath: slice + ":cri-containerd:" + id, Requested: whole(2)}})
+		m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: id, PodID: "p", Name: id, State: cri.Running, CgroupsPath: slice + ":cri-containerd:" + id, Requested: nodefixture.WholeCPUs(2)}})
 	}
 	read := func(p cgroup.Path) (cgroup.State, error) {
 		switch p {
@@ -169,7 +170,7 @@ func TestRecoverBesideRefused(t *testing.T) {
 			states := map[cgroup.Path]cgroup.State{unit.Path: {CPUs: cpuset.Range(1, 2)}}
 			for i, o := range tc.others {
 				id := fmt.Sprint("c", i)
-				c := cri.Container{ID: id, PodID: "p", Name: id, State: cri.Running, CgroupsPath: slice + ":cri-containerd:" + id, Requested: whole(o.asks), Recorded: cri.Resources{CPUs: o.recorded}}
+				c := cri.Container{ID: id, PodID: "p", Name: id, State: cri.Running, CgroupsPath: slice + ":cri-containerd:" + id, Requested: nodefixture.WholeCPUs(o.asks), Recorded: cri.Resources{CPUs: o.recorded}}
 				if o.kernel == "" {
 					c.State = cri.Created
 				}

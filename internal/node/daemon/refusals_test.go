@@ -10,35 +10,32 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
-
-func failing(yaml string) string {
-	return strings.Replace(yaml, "  cpus: 4-7\n", "  cpus: 4-7\n  onRefusal: fail\n", 1)
-}
 
 // TestRefusedContainerIsStoppedOnce: those that the daemon has seen being created,
 // and no others.
 func TestRefusedContainerIsStoppedOnce(t *testing.T) {
 	n := newNode(t)
-	n.yaml = failing(poolsYAML)
-	old := n.container(n.pod("old", "default", "guaranteed", 5, nil), "app", whole(5))
+	n.YAML = nodefixture.WithFailOnRefusal(nodefixture.PoolsYAML)
+	old := n.RunContainer(n.RunPod("old", "default", "guaranteed", 5, nil), "app", nodefixture.WholeCPUs(5))
 	r := n.start()
-	n.runsOn(old, "2-3")
+	n.AwaitCPUs(old, "2-3")
 	r.quiet()
-	holder := n.pod("holder", "default", "guaranteed", 3, nil)
-	n.runsOn(n.container(holder, "app", whole(3)), "4-6")
-	pod := n.pod("new", "default", "guaranteed", 2, nil)
-	first := n.container(pod, "app", whole(2))
-	n.eventually("refused container stopped", func() bool { return !n.running(first) })
-	second := n.container(pod, "app", whole(2)) // as the kubelet does
-	n.eventually("stopped again", func() bool { return !n.running(second) })
+	holder := n.RunPod("holder", "default", "guaranteed", 3, nil)
+	n.AwaitCPUs(n.RunContainer(holder, "app", nodefixture.WholeCPUs(3)), "4-6")
+	pod := n.RunPod("new", "default", "guaranteed", 2, nil)
+	first := n.RunContainer(pod, "app", nodefixture.WholeCPUs(2))
+	n.Eventually("refused container stopped", func() bool { return !n.IsRunning(first) })
+	second := n.RunContainer(pod, "app", nodefixture.WholeCPUs(2)) // as the kubelet does
+	n.Eventually("stopped again", func() bool { return !n.IsRunning(second) })
 	r.quiet()
-	if calls := n.runtime.Calls("StopContainer"); calls != 2 {
+	if calls := n.Runtime.Calls("StopContainer"); calls != 2 {
 		t.Errorf("%d containers stopped; want the two that were refused", calls)
 	}
-	if !n.running(old) {
+	if !n.IsRunning(old) {
 		t.Error("a container that ran before the daemon was stopped")
 	}
 	r.view("events", func(v *telemetry.View) bool { return len(v.Refusals) == 3 && !v.Refusals[2].Until.IsZero() })
@@ -64,18 +61,18 @@ func TestRefusedContainerIsStoppedOnce(t *testing.T) {
 	if total != 3 {
 		t.Errorf("refusals by code = %v; want 3", v.Refused)
 	}
-	if err := n.runtime.StopPod(holder); err != nil {
+	if err := n.Runtime.StopPod(holder); err != nil {
 		t.Fatal(err)
 	}
-	n.eventually("holder gone", func() bool { return r.loop.snapshot.Load().Pools[2].Free.Len() >= 2 })
-	n.runsOn(n.container(pod, "app", whole(2)), "4-5")
+	n.Eventually("holder gone", func() bool { return r.loop.snapshot.Load().Pools[2].Free.Len() >= 2 })
+	n.AwaitCPUs(n.RunContainer(pod, "app", nodefixture.WholeCPUs(2)), "4-5")
 }
 
 // TestReloadStopsNobody: with onRefusal: fail a container that has begun to run runs
 // on, on CPUs of its own or in the shared pool, whatever the configuration becomes.
 func TestReloadStopsNobody(t *testing.T) {
 	shrunk := strings.NewReplacer("cpus: 4-7", "cpus: 6-7", "cpus: 2-3", "cpus: 2-5")
-	failingCarved := strings.Replace(carvedYAML, "from: shared\n", "from: shared\n  onRefusal: fail\n", 1)
+	failingCarved := strings.Replace(nodefixture.CarvedYAML, "from: shared\n", "from: shared\n  onRefusal: fail\n", 1)
 	for _, tt := range []struct {
 		name          string
 		before, after string
@@ -83,19 +80,19 @@ func TestReloadStopsNobody(t *testing.T) {
 		refused       int // before the reload
 		later         int // and after it
 	}{
-		{"pool shrinks", failing(poolsYAML), shrunk.Replace(failing(poolsYAML)), 2, 0, 1},
-		{"floor rises", failingCarved, strings.Replace(failingCarved, "floor: 2", "floor: 4", 1), 2, 0, 0},    // who has CPUs keeps them
-		{"unit comes", failing(poolsYAML), failing(poolsYAML) + "units:\n  du.service: {cpus: 2}\n", 2, 0, 1}, // the unit, which comes too late
-		{"shared becomes fail", poolsYAML, failing(poolsYAML), 3, 1, 1},
+		{"pool shrinks", nodefixture.WithFailOnRefusal(nodefixture.PoolsYAML), shrunk.Replace(nodefixture.WithFailOnRefusal(nodefixture.PoolsYAML)), 2, 0, 1},
+		{"floor rises", failingCarved, strings.Replace(failingCarved, "floor: 2", "floor: 4", 1), 2, 0, 0},                                                                        // who has CPUs keeps them
+		{"unit comes", nodefixture.WithFailOnRefusal(nodefixture.PoolsYAML), nodefixture.WithFailOnRefusal(nodefixture.PoolsYAML) + "units:\n  du.service: {cpus: 2}\n", 2, 0, 1}, // the unit, which comes too late
+		{"shared becomes fail", nodefixture.PoolsYAML, nodefixture.WithFailOnRefusal(nodefixture.PoolsYAML), 3, 1, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n := newNode(t)
-			n.yaml = tt.before
+			n.YAML = tt.before
 			r := n.start()
 			r.quiet()
 			var ids []string
 			for _, uid := range []string{"a", "b"} {
-				ids = append(ids, n.container(n.pod(uid, "default", "guaranteed", tt.cpus, nil), "app", whole(tt.cpus)))
+				ids = append(ids, n.RunContainer(n.RunPod(uid, "default", "guaranteed", tt.cpus, nil), "app", nodefixture.WholeCPUs(tt.cpus)))
 				r.view("placed", func(v *telemetry.View) bool { return len(v.Containers) == len(ids) })
 				r.quiet()
 			}
@@ -103,20 +100,20 @@ func TestReloadStopsNobody(t *testing.T) {
 				return func(v *telemetry.View) bool { return len(v.Refusals) == count }
 			}
 			r.view("refusals before", refusals(tt.refused))
-			n.yaml = tt.after
+			n.YAML = tt.after
 			r.loop.reload()
-			n.eventually("reloaded", func() bool { return len(n.logged("configuration in force")) == 2 })
+			n.Eventually("reloaded", func() bool { return len(n.Logged("configuration in force")) == 2 })
 			r.quiet()
 			r.view("refusals after", refusals(tt.later))
 			// A later container meets the same lack, and is stopped: all before it was judged.
-			late := n.container(n.pod("late", "default", "guaranteed", 4, nil), "app", whole(4))
-			n.eventually("late one stopped", func() bool { return !n.running(late) })
+			late := n.RunContainer(n.RunPod("late", "default", "guaranteed", 4, nil), "app", nodefixture.WholeCPUs(4))
+			n.Eventually("late one stopped", func() bool { return !n.IsRunning(late) })
 			for i, id := range ids {
-				if !n.running(id) {
+				if !n.IsRunning(id) {
 					t.Errorf("container %d was stopped", i)
 				}
 			}
-			if calls := n.runtime.Calls("StopContainer"); calls != 1 {
+			if calls := n.Runtime.Calls("StopContainer"); calls != 1 {
 				t.Errorf("%d containers stopped; want only the late one", calls)
 			}
 		})
@@ -127,50 +124,48 @@ func TestReloadStopsNobody(t *testing.T) {
 // not all the time.
 func TestStopIsTriedAgain(t *testing.T) {
 	n := newNode(t)
-	n.yaml = failing(poolsYAML)
+	n.YAML = nodefixture.WithFailOnRefusal(nodefixture.PoolsYAML)
 	r := n.start()
 	r.quiet()
-	n.runtime.Fail("StopContainer", errors.New("the shim is busy"))
+	n.Runtime.Fail("StopContainer", errors.New("the shim is busy"))
 	started := time.Now()
-	id := n.container(n.pod("new", "default", "guaranteed", 5, nil), "app", whole(5))
+	id := n.RunContainer(n.RunPod("new", "default", "guaranteed", 5, nil), "app", nodefixture.WholeCPUs(5))
 	stopped := func(is bool) func(*telemetry.View) bool {
 		return func(v *telemetry.View) bool { return len(v.Refusals) == 1 && v.Refusals[0].Stopped == is }
 	}
-	n.eventually("tried", func() bool {
-		return len(n.logged("refused container is not stopped; it runs in the shared pool for now")) == 1
+	n.Eventually("tried", func() bool {
+		return len(n.Logged("refused container is not stopped; it runs in the shared pool for now")) == 1
 	})
 	r.view("not stopped", stopped(false))
-	n.runsOn(id, "2-3")
+	n.AwaitCPUs(id, "2-3")
 	r.quiet()
-	n.runtime.Fail("StopContainer", nil)
-	n.eventually("stopped", func() bool { return !n.running(id) })
+	n.Runtime.Fail("StopContainer", nil)
+	n.Eventually("stopped", func() bool { return !n.IsRunning(id) })
 	r.view("stopped", stopped(true))
 	if waited := time.Since(started); waited < stopPause {
 		t.Errorf("tried again after %v", waited)
 	}
-	if calls := n.runtime.Calls("StopContainer"); calls != 2 {
+	if calls := n.Runtime.Calls("StopContainer"); calls != 2 {
 		t.Errorf("asked %d times; want twice", calls)
 	}
 }
-
-func (n *node) running(id string) bool { return n.state(id).Populated }
 
 // TestRefusedContainerRuns: with onRefusal: shared it stays, and gets CPUs when
 // there are some.
 func TestRefusedContainerRuns(t *testing.T) {
 	n := newNode(t)
 	r := n.start()
-	holder := n.pod("holder", "default", "guaranteed", 3, nil)
-	n.runsOn(n.container(holder, "app", whole(3)), "4-6")
-	id := n.container(n.pod("new", "default", "guaranteed", 2, nil), "app", whole(2))
-	n.runsOn(id, "2-3")
+	holder := n.RunPod("holder", "default", "guaranteed", 3, nil)
+	n.AwaitCPUs(n.RunContainer(holder, "app", nodefixture.WholeCPUs(3)), "4-6")
+	id := n.RunContainer(n.RunPod("new", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.AwaitCPUs(id, "2-3")
 	r.view("refusal", func(v *telemetry.View) bool { return len(v.Refusals) == 1 && v.Refusals[0].Until.IsZero() })
-	if err := n.runtime.StopPod(holder); err != nil {
+	if err := n.Runtime.StopPod(holder); err != nil {
 		t.Fatal(err)
 	}
-	n.runsOn(id, "4-5")
+	n.AwaitCPUs(id, "4-5")
 	r.view("over", func(v *telemetry.View) bool { return len(v.Refusals) == 1 && !v.Refusals[0].Until.IsZero() })
-	if calls := n.runtime.Calls("StopContainer"); calls != 0 {
+	if calls := n.Runtime.Calls("StopContainer"); calls != 0 {
 		t.Errorf("%d containers stopped", calls)
 	}
 }
@@ -179,7 +174,7 @@ func TestRefusedContainerRuns(t *testing.T) {
 func TestPastRefusalsAreBounded(t *testing.T) {
 	n := newNode(t)
 	o := n.options()
-	l, err := newLoop(n.host(), o)
+	l, err := newLoop(n.Host(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -44,7 +45,7 @@ func TestRemovedContainer(t *testing.T) {
 	} {
 		pod := pools.Pod{UID: "p", Namespace: "default", Name: "p", QoS: pools.QoSGuaranteed, Settled: true,
 			Resources: pools.Resources{Shares: 1024 * c.total}, Containers: append(c.a, app("b", 20))}
-		in := pools.Input{Machine: allocate.New(n.top), Pools: pools.Pools{Shared: cpuset.Range(0, 3), Guaranteed: pool}, Pods: []pools.Pod{pod},
+		in := pools.Input{Machine: allocate.New(n.Topology), Pools: pools.Pools{Shared: cpuset.Range(0, 3), Guaranteed: pool}, Pods: []pools.Pod{pod},
 			Previous: []pools.Assignment{{Key: pools.Key{PodUID: "p", Container: "a"}, CPUs: has}}}
 		if c.other {
 			in.Pods = append(in.Pods, pools.Pod{UID: "o", Namespace: "default", Name: "o", QoS: pools.QoSGuaranteed, Containers: []pools.Container{app("app", 1)}})
@@ -68,10 +69,10 @@ func TestRemovedContainer(t *testing.T) {
 // may have failed.
 func TestAnswerAfterRemoval(t *testing.T) {
 	n := newNode(t)
-	pod := n.pod("p", "default", "guaranteed", 2, nil)
-	id := n.container(pod, "app", whole(2))
+	pod := n.RunPod("p", "default", "guaranteed", 2, nil)
+	id := n.RunContainer(pod, "app", nodefixture.WholeCPUs(2))
 	r := n.start()
-	n.eventually("placed", func() bool { return n.state(id).Effective.Len() == 2 })
+	n.Eventually("placed", func() bool { return n.State(id).Effective.Len() == 2 })
 	r.quiet()
 	facts, err := inventory.FetchContainer(t.Context(), r.loop.Runtime, r.loop.Units, r.loop.Driver, id, inventory.UnitPatience)
 	if err != nil {
@@ -83,10 +84,10 @@ func TestAnswerAfterRemoval(t *testing.T) {
 	}
 	var before int
 	r.inspect(func(l *Loop) { before = l.inventory.Clock })
-	if err := n.runtime.StopPod(pod); err != nil {
+	if err := n.Runtime.StopPod(pod); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.runtime.RemovePod(pod); err != nil {
+	if err := n.Runtime.RemovePod(pod); err != nil {
 		t.Fatal(err)
 	}
 	there := func() (pods, containers int) {
@@ -94,7 +95,7 @@ func TestAnswerAfterRemoval(t *testing.T) {
 		return pods, containers
 	}
 	// By its events: that the runtime does not find them any more may be heard before.
-	n.eventually("removal seen", func() bool {
+	n.Eventually("removal seen", func() bool {
 		told := false
 		r.inspect(func(l *Loop) { told = l.inventory.Outdated(id, before) && l.inventory.Outdated(pod, before) })
 		pods, containers := there()

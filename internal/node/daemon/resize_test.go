@@ -5,19 +5,15 @@ import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// milli are the resources of a container of a Guaranteed pod.
-func milli(n int) cri.Resources {
-	return cri.Resources{Shares: uint64(n) * 1024 / 1000, Quota: int64(n) * 100, Period: 100_000}
-}
-
 // asked waits until the runtime asks the daemon.
 func (r *running) asked() {
-	r.t.Helper()
+	r.T.Helper()
 	r.view("NRI connected", func(v *telemetry.View) bool { return v.Sources[telemetry.NRI] == telemetry.SourceOK })
 }
 
@@ -27,10 +23,10 @@ func TestResizeInPlace(t *testing.T) {
 	n := newNodeWith(t, testnode.RuntimeConfig{NRI: true})
 	r := n.start()
 	r.asked()
-	app := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
-	n.runsOn(app, "4-5")
-	other := n.container(n.pod("b", "default", "guaranteed", 1, nil), "app", whole(1))
-	shared := n.container(n.pod("s", "default", "besteffort", 0, nil), "app", cri.Resources{Shares: 2})
+	app := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.AwaitCPUs(app, "4-5")
+	other := n.RunContainer(n.RunPod("b", "default", "guaranteed", 1, nil), "app", nodefixture.WholeCPUs(1))
+	shared := n.RunContainer(n.RunPod("s", "default", "besteffort", 0, nil), "app", cri.Resources{Shares: 2})
 	r.quiet()
 	for _, step := range []struct {
 		name    string
@@ -39,29 +35,29 @@ func TestResizeInPlace(t *testing.T) {
 		quota   int64  // -1: none
 		refused string // part of the error
 	}{
-		{name: "grows beside what it has", to: whole(3), cpus: "4-5,7", quota: -1},
-		{name: "more than there is", to: whole(4), cpus: "4-5,7", quota: -1, refused: "resize to 4 CPUs of its own: TooFewFree: 0 of 4 CPUs of the guaranteed pool are free; it keeps what it has, CPUs 4-5,7"},
-		{name: "the same again", to: whole(3), cpus: "4-5,7", quota: -1},
-		{name: "shrinks to a part", to: whole(1), cpus: "7", quota: -1}, // the rest is a whole core
-		{name: "a fraction shares", to: milli(1500), cpus: "2-3", quota: 150_000},
-		{name: "another fraction", to: milli(500), cpus: "2-3", quota: 50_000},
-		{name: "and back", to: whole(2), cpus: "4-5", quota: -1},
+		{name: "grows beside what it has", to: nodefixture.WholeCPUs(3), cpus: "4-5,7", quota: -1},
+		{name: "more than there is", to: nodefixture.WholeCPUs(4), cpus: "4-5,7", quota: -1, refused: "resize to 4 CPUs of its own: TooFewFree: 0 of 4 CPUs of the guaranteed pool are free; it keeps what it has, CPUs 4-5,7"},
+		{name: "the same again", to: nodefixture.WholeCPUs(3), cpus: "4-5,7", quota: -1},
+		{name: "shrinks to a part", to: nodefixture.WholeCPUs(1), cpus: "7", quota: -1}, // the rest is a whole core
+		{name: "a fraction shares", to: nodefixture.MilliCPUs(1500), cpus: "2-3", quota: 150_000},
+		{name: "another fraction", to: nodefixture.MilliCPUs(500), cpus: "2-3", quota: 50_000},
+		{name: "and back", to: nodefixture.WholeCPUs(2), cpus: "4-5", quota: -1},
 	} {
-		err := n.runtime.Resize(app, step.to)
+		err := n.Runtime.Resize(app, step.to)
 		if (err == nil) != (step.refused == "") || err != nil && !strings.Contains(err.Error(), step.refused) {
 			t.Fatalf("%s: %v; want %q", step.name, err, step.refused)
 		}
-		n.runsOn(app, step.cpus)
+		n.AwaitCPUs(app, step.cpus)
 		r.quiet()
-		if st := n.state(app); st.CPUs.String() != step.cpus || st.Quota != step.quota || n.recordedCPUs(app) != step.cpus {
-			t.Errorf("%s: cpuset.cpus %s, on record %s, quota %d; want %s, %d", step.name, st.CPUs, n.recordedCPUs(app), st.Quota, step.cpus, step.quota)
+		if st := n.State(app); st.CPUs.String() != step.cpus || st.Quota != step.quota || n.RecordedCPUs(app) != step.cpus {
+			t.Errorf("%s: cpuset.cpus %s, on record %s, quota %d; want %s, %d", step.name, st.CPUs, n.RecordedCPUs(app), st.Quota, step.cpus, step.quota)
 		}
 		for id, cpus := range map[string]string{other: "6", shared: "2-3"} {
-			if got := n.state(id).Effective.String(); got != cpus {
+			if got := n.State(id).Effective.String(); got != cpus {
 				t.Errorf("%s: another one has moved from %s to %s", step.name, cpus, got)
 			}
 		}
-		n.check()
+		n.CheckClaims()
 		v := r.loop.snapshot.Load()
 		if len(v.Problems) > 0 {
 			t.Errorf("%s: problems %v", step.name, v.Problems)
@@ -72,42 +68,42 @@ func TestResizeInPlace(t *testing.T) {
 		t.Errorf("resizes count as foreign writes: %v", drifts)
 	}
 	// Nothing is left reserved for the pod: all that is free can be had.
-	late := n.container(n.pod("c", "default", "guaranteed", 1, nil), "app", whole(1))
-	n.runsOn(late, "7")
+	late := n.RunContainer(n.RunPod("c", "default", "guaranteed", 1, nil), "app", nodefixture.WholeCPUs(1))
+	n.AwaitCPUs(late, "7")
 }
 
 // TestResizeOfCarvedCPUs: shared containers give way for a larger owner, and get CPUs
 // back from a smaller one; the floor stays.
 func TestResizeOfCarvedCPUs(t *testing.T) {
 	n := newNodeWith(t, testnode.RuntimeConfig{NRI: true})
-	n.yaml = carvedYAML
+	n.YAML = nodefixture.CarvedYAML
 	r := n.start()
 	r.asked()
-	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-	app := n.container(n.pod("a", "default", "guaranteed", 1, nil), "app", whole(1))
+	shared := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	app := n.RunContainer(n.RunPod("a", "default", "guaranteed", 1, nil), "app", nodefixture.WholeCPUs(1))
 	rest := func(want int) {
 		t.Helper()
-		n.eventually("shared containers beside the owner", func() bool {
-			mine, others := n.state(app).Effective, n.state(shared).Effective
+		n.Eventually("shared containers beside the owner", func() bool {
+			mine, others := n.State(app).Effective, n.State(shared).Effective
 			return mine.Len() == want && !mine.Overlaps(others) && mine.Union(others).Equal(cpuset.Range(2, 7))
 		})
 		r.quiet()
 	}
 	rest(1)
-	before := n.state(app).Effective
-	if err := n.runtime.Resize(app, whole(3)); err != nil {
+	before := n.State(app).Effective
+	if err := n.Runtime.Resize(app, nodefixture.WholeCPUs(3)); err != nil {
 		t.Fatal(err)
 	}
 	rest(3)
-	if after := n.state(app).Effective; !before.IsSubsetOf(after) {
+	if after := n.State(app).Effective; !before.IsSubsetOf(after) {
 		t.Errorf("the owner has moved from %s to %s", before, after)
 	}
-	err := n.runtime.Resize(app, whole(6))
+	err := n.Runtime.Resize(app, nodefixture.WholeCPUs(6))
 	if err == nil || !strings.Contains(err.Error(), "guaranteed.floor") {
 		t.Errorf("a resize below the floor: %v; want a refusal that names it", err)
 	}
 	rest(3)
-	if err := n.runtime.Resize(app, whole(1)); err != nil {
+	if err := n.Runtime.Resize(app, nodefixture.WholeCPUs(1)); err != nil {
 		t.Fatal(err)
 	}
 	rest(1)
@@ -117,26 +113,26 @@ func TestResizeOfCarvedCPUs(t *testing.T) {
 // has what there is, and is reported.
 func TestResizeLetThrough(t *testing.T) {
 	n := newNodeWith(t, testnode.RuntimeConfig{NRI: true})
-	n.yaml = strings.Replace(n.yaml, "cpus: 4-7\n", "cpus: 4-7\n  onRefusal: shared\n", 1)
+	n.YAML = strings.Replace(n.YAML, "cpus: 4-7\n", "cpus: 4-7\n  onRefusal: shared\n", 1)
 	r := n.start()
 	r.asked()
-	app := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
-	small := n.container(n.pod("b", "default", "guaranteed", 0, nil), "app", milli(500))
-	if err := n.runtime.Resize(app, whole(5)); err != nil {
+	app := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	small := n.RunContainer(n.RunPod("b", "default", "guaranteed", 0, nil), "app", nodefixture.MilliCPUs(500))
+	if err := n.Runtime.Resize(app, nodefixture.WholeCPUs(5)); err != nil {
 		t.Fatal(err)
 	}
-	n.runsOn(app, "4-7")
+	n.AwaitCPUs(app, "4-7")
 	r.view("shortage", func(v *telemetry.View) bool { return v.Problems["Short"] == 1 })
-	if err := n.runtime.Resize(small, whole(1)); err != nil {
+	if err := n.Runtime.Resize(small, nodefixture.WholeCPUs(1)); err != nil {
 		t.Fatal(err)
 	}
 	r.view("refusal", func(v *telemetry.View) bool { return v.Problems["Refused"] == 1 })
-	n.runsOn(small, "2-3")
-	if err := n.runtime.Resize(app, whole(2)); err != nil {
+	n.AwaitCPUs(small, "2-3")
+	if err := n.Runtime.Resize(app, nodefixture.WholeCPUs(2)); err != nil {
 		t.Fatal(err)
 	}
-	n.runsOn(app, "4-5")
-	n.runsOn(small, "6")
+	n.AwaitCPUs(app, "4-5")
+	n.AwaitCPUs(small, "6")
 }
 
 // TestResizeWhileNRIIsLost: what was resized while nobody was asked is found when the
@@ -145,29 +141,29 @@ func TestResizeWhileNRIIsLost(t *testing.T) {
 	n := newNodeWith(t, testnode.RuntimeConfig{NRI: true})
 	r := n.start()
 	r.asked()
-	app := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
-	n.runsOn(app, "4-5")
+	app := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.AwaitCPUs(app, "4-5")
 	r.quiet()
 	for _, step := range []struct {
 		to    cri.Resources
 		cpus  string
 		quota int64 // -1: none
 	}{
-		{milli(1500), "2-3", 150_000},
-		{whole(3), "4-6", -1},
+		{nodefixture.MilliCPUs(1500), "2-3", 150_000},
+		{nodefixture.WholeCPUs(3), "4-6", -1},
 	} {
-		n.runtime.NRIDown()
+		n.Runtime.NRIDown()
 		r.view("NRI lost", func(v *telemetry.View) bool { return v.Sources[telemetry.NRI] == telemetry.SourceLost })
-		if err := n.runtime.Resize(app, step.to); err != nil {
+		if err := n.Runtime.Resize(app, step.to); err != nil {
 			t.Fatal(err)
 		}
-		if err := n.runtime.NRIUp(); err != nil {
+		if err := n.Runtime.NRIUp(); err != nil {
 			t.Fatal(err)
 		}
 		r.asked()
-		n.runsOn(app, step.cpus)
-		n.eventually("quota", func() bool { return n.state(app).Quota == step.quota })
+		n.AwaitCPUs(app, step.cpus)
+		n.Eventually("quota", func() bool { return n.State(app).Quota == step.quota })
 		r.quiet()
-		n.check()
+		n.CheckClaims()
 	}
 }

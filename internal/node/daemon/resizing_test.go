@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -17,13 +18,13 @@ func TestResizeThatFails(t *testing.T) {
 	n := newNodeWith(t, testnode.RuntimeConfig{NRI: true})
 	r := n.start()
 	r.asked()
-	app := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
-	n.runsOn(app, "4-5")
+	app := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.AwaitCPUs(app, "4-5")
 	r.quiet()
 	for _, wrong := range []int{3, 4} {
-		n.runtime.Fail(testnode.OCIUpdate, errors.New("no such device"))
+		n.Runtime.Fail(testnode.OCIUpdate, errors.New("no such device"))
 		for range 3 { // the kubelet tries again
-			if err := n.runtime.Resize(app, whole(wrong)); err == nil {
+			if err := n.Runtime.Resize(app, nodefixture.WholeCPUs(wrong)); err == nil {
 				t.Fatal("the resize has not failed")
 			}
 		}
@@ -32,26 +33,26 @@ func TestResizeThatFails(t *testing.T) {
 				t.Errorf("%d sizes may have been made; want %d", got, wrong-1)
 			}
 		})
-		n.runtime.Fail(testnode.OCIUpdate, nil)
-		n.eventually("the resize taken back", func() bool {
+		n.Runtime.Fail(testnode.OCIUpdate, nil)
+		n.Eventually("the resize taken back", func() bool {
 			has := r.size(app)
-			return has.Requested.Shares == whole(2).Shares && has.Total.Shares == 0 &&
-				n.state(app).CPUs.Len() == 2 && n.recordedCPUs(app) == n.state(app).CPUs.String()
+			return has.Requested.Shares == nodefixture.WholeCPUs(2).Shares && has.Total.Shares == 0 &&
+				n.State(app).CPUs.Len() == 2 && n.RecordedCPUs(app) == n.State(app).CPUs.String()
 		})
 		r.quiet()
 	}
-	late := n.container(n.pod("b", "default", "guaranteed", 2, nil), "app", whole(2))
-	n.eventually("the CPUs given to another", func() bool {
-		return n.state(late).Effective.Union(n.state(app).Effective).Equal(cpuset.Range(4, 7))
+	late := n.RunContainer(n.RunPod("b", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.Eventually("the CPUs given to another", func() bool {
+		return n.State(late).Effective.Union(n.State(app).Effective).Equal(cpuset.Range(4, 7))
 	})
-	n.check()
+	n.CheckClaims()
 	// One that succeeds is kept, and no longer asked for.
-	if err := n.runtime.Resize(app, whole(1)); err != nil {
+	if err := n.Runtime.Resize(app, nodefixture.WholeCPUs(1)); err != nil {
 		t.Fatal(err)
 	}
-	n.eventually("the runtime asked", func() bool { return !r.beingResized(app) })
-	if got := r.size(app).Requested.Shares; got != whole(1).Shares {
-		t.Errorf("after a resize that was made the container asks for %d shares; want %d", got, whole(1).Shares)
+	n.Eventually("the runtime asked", func() bool { return !r.beingResized(app) })
+	if got := r.size(app).Requested.Shares; got != nodefixture.WholeCPUs(1).Shares {
+		t.Errorf("after a resize that was made the container asks for %d shares; want %d", got, nodefixture.WholeCPUs(1).Shares)
 	}
 }
 
@@ -60,25 +61,25 @@ func TestResizeThatFails(t *testing.T) {
 func TestResizeWithoutAnswer(t *testing.T) {
 	n := newNode(t)
 	r := n.start()
-	app := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
-	n.runsOn(app, "4-5")
+	app := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.AwaitCPUs(app, "4-5")
 	r.quiet()
 	asker := make(chan struct{})
 	close(asker)
-	r.loop.box.Post(updateRequest{id: app, asked: whole(3), asker: asker, answer: make(chan updated, 1)})
-	if got := r.size(app).Requested.Shares; got != whole(2).Shares {
-		t.Errorf("without an answer the container asks for %d shares; want %d", got, whole(2).Shares)
+	r.loop.box.Post(updateRequest{id: app, asked: nodefixture.WholeCPUs(3), asker: asker, answer: make(chan updated, 1)})
+	if got := r.size(app).Requested.Shares; got != nodefixture.WholeCPUs(2).Shares {
+		t.Errorf("without an answer the container asks for %d shares; want %d", got, nodefixture.WholeCPUs(2).Shares)
 	}
-	if err := n.runtime.Resize(app, whole(3)); err != nil {
+	if err := n.Runtime.Resize(app, nodefixture.WholeCPUs(3)); err != nil {
 		t.Fatal(err)
 	}
-	n.runsOn(app, "4-6")
+	n.AwaitCPUs(app, "4-6")
 }
 
 // TestShownBy: a runtime that has failed in the last of several questions may have made
 // the one before.
 func TestShownBy(t *testing.T) {
-	r := &resizing{sizes: []inventory.Size{{Requested: whole(1)}, {Requested: whole(2)}, {Requested: whole(3)}, {Requested: whole(2)}}}
+	r := &resizing{sizes: []inventory.Size{{Requested: nodefixture.WholeCPUs(1)}, {Requested: nodefixture.WholeCPUs(2)}, {Requested: nodefixture.WholeCPUs(3)}, {Requested: nodefixture.WholeCPUs(2)}}}
 	for shares, want := range map[uint64]int{1024: 0, 2048: 3, 3072: 2, 7: 0} {
 		if got := r.shownBy(cri.Resources{Shares: shares}); got != want {
 			t.Errorf("%d shares show size %d; want %d", shares, got, want)

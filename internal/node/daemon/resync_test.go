@@ -17,18 +17,18 @@ type deaf struct{ cgroup.Tree }
 func TestResync(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
 		n := newNode(t)
-		h := n.host()
-		h.Cgroups = cgroup.New(deaf{n.tree})
+		h := n.Host()
+		h.Cgroups = cgroup.New(deaf{n.Tree})
 		r := n.startOn(h)
-		id := n.container(n.pod("a", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-		n.runsOn(id, "2-3")
+		id := n.RunContainer(n.RunPod("a", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+		n.AwaitCPUs(id, "2-3")
 		r.quiet()
 		r.rests()
 		release := func() {}
 		if hangs {
-			release = n.runtime.Hang("ListContainers")
+			release = n.Runtime.Hang("ListContainers")
 		}
-		if err := n.tree.Write(n.runtime.Cgroup(id)+"/"+cgroup.FileCPUs, "5"); err != nil {
+		if err := n.Tree.Write(n.Runtime.Cgroup(id)+"/"+cgroup.FileCPUs, "5"); err != nil {
 			t.Fatal(err)
 		}
 		done := make(chan struct{})
@@ -43,7 +43,7 @@ func TestResync(t *testing.T) {
 			close(done)
 		}))
 		<-done
-		n.runsOn(id, "2-3")
+		n.AwaitCPUs(id, "2-3")
 		release()
 		r.rests()
 		r.inspect(func(l *Loop) {

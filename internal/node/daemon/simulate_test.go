@@ -35,16 +35,16 @@ func compareSimulation(t *testing.T, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 9)) //nolint:gosec // to be repeatable is the point
 	n := newNode(t)
 	if seed%2 == 1 {
-		n.yaml = "apiVersion: config.cpupoold.io/v1alpha1\nkind: CPUPoolConfiguration\n" +
+		n.YAML = "apiVersion: config.cpupoold.io/v1alpha1\nkind: CPUPoolConfiguration\n" +
 			"partitions: [{type: management, cpus: \"0\", namespaces: [kube-system]}]\nguaranteed: {from: shared, floor: 2}\n"
 	}
 	r := n.start()
 	o := r.loop.newObserver(n.options())
-	c, err := n.config()
+	c, err := n.Config()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := simulate.NewNode(c, n.top, nil)
+	s, err := simulate.NewNode(c, n.Topology, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,16 +55,16 @@ func compareSimulation(t *testing.T, seed uint64) {
 			at := random.IntN(len(names))
 			name := names[at]
 			names = append(names[:at], names[at+1:]...)
-			if err := n.runtime.StopPod(ids[name]); err != nil {
+			if err := n.Runtime.StopPod(ids[name]); err != nil {
 				t.Fatal(err)
 			}
-			if err := n.runtime.RemovePod(ids[name]); err != nil {
+			if err := n.Runtime.RemovePod(ids[name]); err != nil {
 				t.Fatal(err)
 			}
 			if err := s.Remove(name); err != nil {
 				t.Fatal(err)
 			}
-			r.eventually(name+" is gone", func() bool {
+			r.Eventually(name+" is gone", func() bool {
 				return !slices.ContainsFunc(o.Status().Containers, func(c inspect.Container) bool { return c.Namespace+"/"+c.Pod == name })
 			})
 		} else {
@@ -129,7 +129,7 @@ func (p *simulatedPod) resources(milli int) cri.Resources {
 // of them in one pass are another order than the simulation's.
 func (p *simulatedPod) run(r *running, o *view.Answers) string {
 	known := func(id, state string) {
-		r.eventually(p.name+" "+id+" is "+state, func() bool {
+		r.Eventually(p.name+" "+id+" is "+state, func() bool {
 			return slices.ContainsFunc(o.Now().AllContainers(), func(c inspect.Container) bool { return c.ID == id && c.State == state })
 		})
 		r.quiet()
@@ -141,21 +141,21 @@ func (p *simulatedPod) run(r *running, o *view.Answers) string {
 	for _, milli := range p.inits {
 		total = max(total, milli)
 	}
-	id, err := r.runtime.RunPod(testnode.PodSpec{UID: p.name, Namespace: p.namespace, Name: p.name, QoS: p.qos, Annotations: p.annotations, Resources: p.resources(total)})
+	id, err := r.Runtime.RunPod(testnode.PodSpec{UID: p.name, Namespace: p.namespace, Name: p.name, QoS: p.qos, Annotations: p.annotations, Resources: p.resources(total)})
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	known(id, "running")
 	for i, milli := range p.inits {
-		ctr := r.container(id, fmt.Sprintf("init-%d", i), p.resources(milli))
+		ctr := r.RunContainer(id, fmt.Sprintf("init-%d", i), p.resources(milli))
 		known(ctr, "running")
-		if err := r.runtime.StopContainer(ctr); err != nil {
-			r.t.Fatal(err)
+		if err := r.Runtime.StopContainer(ctr); err != nil {
+			r.T.Fatal(err)
 		}
 		known(ctr, "exited")
 	}
 	for i, milli := range p.apps {
-		known(r.container(id, fmt.Sprintf("app-%d", i), p.resources(milli)), "running")
+		known(r.RunContainer(id, fmt.Sprintf("app-%d", i), p.resources(milli)), "running")
 	}
 	return id
 }

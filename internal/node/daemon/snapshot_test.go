@@ -7,6 +7,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
@@ -14,10 +15,10 @@ func TestStatus(t *testing.T) {
 	n := newNode(t)
 	r := n.start()
 	o := r.loop.newObserver(n.options())
-	burst := n.container(n.pod("burst", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-	excl := n.container(n.pod("excl", "ran", "guaranteed", 2, nil), "du", whole(2))
-	n.runsOn(excl, "4-5")
-	n.runsOn(burst, "2-3")
+	burst := n.RunContainer(n.RunPod("burst", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	excl := n.RunContainer(n.RunPod("excl", "ran", "guaranteed", 2, nil), "du", nodefixture.WholeCPUs(2))
+	n.AwaitCPUs(excl, "4-5")
+	n.AwaitCPUs(burst, "2-3")
 	r.quiet()
 	r.view("ready", func(v *telemetry.View) bool { return v.Ready })
 	s := o.Status()
@@ -29,7 +30,7 @@ func TestStatus(t *testing.T) {
 		found[c.Full()] = c
 	}
 	du, app := found["ran/excl/du"], found["default/burst/app"]
-	if !du.Exclusive || du.CPUs.String() != "4-5" || du.Mode != "cpuset" || du.Code != "Exclusive" || du.State != "running" || du.Cgroup != n.runtime.Cgroup(excl) {
+	if !du.Exclusive || du.CPUs.String() != "4-5" || du.Mode != "cpuset" || du.Code != "Exclusive" || du.State != "running" || du.Cgroup != n.Runtime.Cgroup(excl) {
 		t.Errorf("the owner is shown as %+v", du)
 	}
 	if app.Exclusive || app.CPUs.String() != "2-3" || app.Pool != inspect.Shared || app.Code != "Burstable" {
@@ -47,7 +48,7 @@ func TestStatus(t *testing.T) {
 	if s.CPUs[0].Busy <= 0 { // of the machine that this runs on
 		t.Errorf("CPU 0 is shown as %+v; want how long it was busy", s.CPUs[0])
 	}
-	if len(s.CPUs) != n.top.Present.Len() || s.Topology == nil {
+	if len(s.CPUs) != n.Topology.Present.Len() || s.Topology == nil {
 		t.Errorf("%d CPUs are shown, topology %v", len(s.CPUs), s.Topology)
 	}
 	if text, err := json.Marshal(s); err != nil || json.Unmarshal(text, new(inspect.Status)) != nil {
@@ -63,7 +64,7 @@ func TestStatus(t *testing.T) {
 	if wrote := o.History().Select(history.Query{About: "ran/excl/du", Kinds: []history.Kind{history.Wrote}}); len(wrote) == 0 {
 		t.Error("no write for the owner is noted")
 	}
-	if err := n.runtime.StopContainer(excl); err != nil {
+	if err := n.Runtime.StopContainer(excl); err != nil {
 		t.Fatal(err)
 	}
 	r.quiet()

@@ -32,24 +32,24 @@ func TestStaticPods(t *testing.T) {
 			if nri {
 				n = newNRINode(t)
 			}
-			before := n.container(n.pod(digest, "edge", "burstable", 0, manifest(digest, nil)), "app", cri.Resources{Shares: 307})
+			before := n.RunContainer(n.RunPod(digest, "edge", "burstable", 0, manifest(digest, nil)), "app", cri.Resources{Shares: 307})
 			r := n.start()
 			if nri {
 				r.connected()
 			}
-			n.runsOn(before, "0-1")
+			n.AwaitCPUs(before, "0-1")
 			later := "f" + digest[1:]
-			after := n.container(n.pod(later, "edge", "burstable", 0, manifest(later, nil)), "app", cri.Resources{Shares: 307})
-			forged := n.container(n.pod(random, "edge", "burstable", 0, manifest(random, nil)), "app", cri.Resources{Shares: 307})
-			n.runsOn(after, "0-1")
-			n.runsOn(forged, "2-3")
+			after := n.RunContainer(n.RunPod(later, "edge", "burstable", 0, manifest(later, nil)), "app", cri.Resources{Shares: 307})
+			forged := n.RunContainer(n.RunPod(random, "edge", "burstable", 0, manifest(random, nil)), "app", cri.Resources{Shares: 307})
+			n.AwaitCPUs(after, "0-1")
+			n.AwaitCPUs(forged, "2-3")
 
-			n.yaml = strings.Replace(n.yaml, "shared:", "staticPods: ignore\nshared:", 1)
+			n.YAML = strings.Replace(n.YAML, "shared:", "staticPods: ignore\nshared:", 1)
 			r.loop.reload()
-			n.runsOn(before, "2-3")
-			n.runsOn(after, "2-3")
+			n.AwaitCPUs(before, "2-3")
+			n.AwaitCPUs(after, "2-3")
 			r.quiet()
-			n.check()
+			n.CheckClaims()
 		})
 	}
 }
@@ -60,8 +60,8 @@ func TestStaticPods(t *testing.T) {
 func TestStaticPodIsCounted(t *testing.T) {
 	const asks, not = "00000000000000000000000000000001", "00000000000000000000000000000002"
 	n := newNode(t)
-	n.container(n.pod(not, "kube-system", "burstable", 0, manifest(not, nil)), "app", cri.Resources{Shares: 307})
-	n.container(n.pod(asks, "kube-system", "burstable", 0, manifest(asks, map[string]string{
+	n.RunContainer(n.RunPod(not, "kube-system", "burstable", 0, manifest(not, nil)), "app", cri.Resources{Shares: 307})
+	n.RunContainer(n.RunPod(asks, "kube-system", "burstable", 0, manifest(asks, map[string]string{
 		"resources.workload.openshift.io/app": `{"cpushares":409}`,
 	})), "app", cri.Resources{Shares: 2})
 	r := n.start()

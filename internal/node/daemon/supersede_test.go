@@ -3,6 +3,7 @@ package daemon
 import (
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 )
 
@@ -12,25 +13,24 @@ func TestStartThatFailed(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
 	r.settled()
-	n.eventually("the listing after the event stream is there", func() bool { return len(n.logged("runtime event stream")) > 0 })
+	n.Eventually("the listing after the event stream is there", func() bool { return len(n.Logged("runtime event stream")) > 0 })
 	r.quiet()
-	pod := n.pod("owner", "default", "guaranteed", 2, nil)
-	failed, err := n.runtime.CreateContainer(pod, testnode.ContainerSpec{Name: "a", Resources: whole(2)})
+	pod := n.RunPod("owner", "default", "guaranteed", 2, nil)
+	failed, err := n.Runtime.CreateContainer(pod, testnode.ContainerSpec{Name: "a", Attempt: n.NextAttempt(pod, "a"), Resources: nodefixture.WholeCPUs(2)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.eventually("CPUs on record before the start", func() bool {
-		c, err := n.client.ContainerStatus(t.Context(), failed)
+	n.Eventually("CPUs on record before the start", func() bool {
+		c, err := n.Client.ContainerStatus(t.Context(), failed)
 		return err == nil && c.Recorded.CPUs == "4-5"
 	})
-	if err := n.runtime.FailStart(failed); err != nil {
+	if err := n.Runtime.FailStart(failed); err != nil {
 		t.Fatal(err)
 	}
-	n.made[pod+"/a"]++
-	again := n.container(pod, "a", whole(2))
-	n.runsOn(again, "4-5")
-	n.foreign(again, "cpuset.cpus", "0-3")
-	n.runsOn(again, "4-5")
+	again := n.RunContainer(pod, "a", nodefixture.WholeCPUs(2))
+	n.AwaitCPUs(again, "4-5")
+	n.WriteFile(again, "cpuset.cpus", "0-3")
+	n.AwaitCPUs(again, "4-5")
 	r.quiet()
-	n.check()
+	n.CheckClaims()
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -56,23 +57,23 @@ func TestSweep(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			h, tree := n.host(), &mute{Cgroups: n.tree}
+			h, tree := n.Host(), &mute{Cgroups: n.Tree}
 			if h.Cgroups = cgroup.New(tree); c.deaf {
 				h.Cgroups = cgroup.New(struct {
 					cgroup.Tree
 					cgroup.Threads
-				}{n.tree, n.tree})
+				}{n.Tree, n.Tree})
 			}
 			r := n.startOn(h)
 			var ids []string
 			for i := range 12 {
-				ids = append(ids, n.container(n.pod(fmt.Sprint("pod-", i), "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512}))
+				ids = append(ids, n.RunContainer(n.RunPod(fmt.Sprint("pod-", i), "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512}))
 			}
 			for _, id := range ids {
-				n.runsOn(id, "2-3")
+				n.AwaitCPUs(id, "2-3")
 			}
-			weighed := n.container(n.pod("weighed", "kube-system", "burstable", 0, management(map[string]int{"app": 512})), "app", cri.Resources{Shares: 512})
-			n.runsOn(weighed, "0-1")
+			weighed := n.RunContainer(n.RunPod("weighed", "kube-system", "burstable", 0, nodefixture.Management(map[string]int{"app": 512})), "app", cri.Resources{Shares: 512})
+			n.AwaitCPUs(weighed, "0-1")
 			r.quiet()
 			r.rests()
 
@@ -104,17 +105,17 @@ func TestSweep(t *testing.T) {
 			tree.loses.Store(true)
 			write := func(id, file, value string) {
 				t.Helper()
-				if err := n.tree.Write(n.runtime.Cgroup(id)+"/"+file, value); err != nil {
+				if err := n.Tree.Write(n.Runtime.Cgroup(id)+"/"+file, value); err != nil {
 					t.Fatal(err)
 				}
 			}
-			weight := n.state(weighed).Weight
+			weight := n.State(weighed).Weight
 			write(ids[0], cgroup.FileCPUs, "5")
 			write(weighed, cgroup.FileWeight, "7")
 			sweeps(1)
-			n.runsOn(ids[0], "2-3")
+			n.AwaitCPUs(ids[0], "2-3")
 			sweeps(c.turns - 1)
-			n.eventually("its weight", func() bool { return n.state(weighed).Weight == weight })
+			n.Eventually("its weight", func() bool { return n.State(weighed).Weight == weight })
 			r.stop()
 		})
 	}
@@ -209,10 +210,10 @@ func TestSweepInDoubt(t *testing.T) {
 // TestToldOf: what crun has in a container is watched by itself, and where a watch is missing no other is trusted.
 func TestToldOf(t *testing.T) {
 	n := newNode(t)
-	id := n.container(n.pod("a", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-	inner := n.innerOf(id, "0-7", "max 100000")
+	id := n.RunContainer(n.RunPod("a", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	inner := n.MakeInnerCgroup(id, "0-7", "max 100000")
 	r := n.start()
-	n.runsOn(id, "2-3")
+	n.AwaitCPUs(id, "2-3")
 	r.quiet()
 	r.inspect(func(l *Loop) {
 		told := func(what string, s cgroup.State, want bool) {
@@ -220,7 +221,7 @@ func TestToldOf(t *testing.T) {
 				t.Errorf("%s: told %t, want %t", what, got, want)
 			}
 		}
-		s := n.state(id)
+		s := n.State(id)
 		told("a container with crun's cgroup", s, true)
 		told("crun's", cgroup.State{Path: inner}, true)
 		told("its pod", cgroup.State{Path: s.Path.Parent().Parent()}, false)

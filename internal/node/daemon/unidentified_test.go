@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
@@ -13,28 +14,28 @@ import (
 func TestStrangerConfined(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
-	owner := n.container(n.pod("owner", "default", "guaranteed", 2, nil), "a", whole(2))
-	n.runsOn(owner, "4-5")
-	pod := n.pod("late", "default", "guaranteed", 2, nil)
-	n.runsOn(pod, "2-3")
+	owner := n.RunContainer(n.RunPod("owner", "default", "guaranteed", 2, nil), "a", nodefixture.WholeCPUs(2))
+	n.AwaitCPUs(owner, "4-5")
+	pod := n.RunPod("late", "default", "guaranteed", 2, nil)
+	n.AwaitCPUs(pod, "2-3")
 	r.settled()
-	release := n.runtime.Hang("ContainerStatus")
+	release := n.Runtime.Hang("ContainerStatus")
 	defer release()
-	late := n.container(pod, "a", whole(2))
-	n.runsOn(late, "2-3")
-	if unit, err := n.units.Properties(t.Context(), cgroup.Path(n.runtime.Cgroup(late)).Base()); err != nil || !unit.CPUs.IsEmpty() {
+	late := n.RunContainer(pod, "a", nodefixture.WholeCPUs(2))
+	n.AwaitCPUs(late, "2-3")
+	if unit, err := n.Units.Properties(t.Context(), cgroup.Path(n.Runtime.Cgroup(late)).Base()); err != nil || !unit.CPUs.IsEmpty() {
 		t.Errorf("AllowedCPUs of a container that is not known: %s, %v; want none", unit.CPUs, err)
 	}
-	n.check()
+	n.CheckClaims()
 	// systemd applies what it has: the file is repaired, and that is all.
-	n.foreign(late, cgroup.FileCPUs, "0-7")
-	n.runsOn(late, "2-3")
+	n.WriteFile(late, cgroup.FileCPUs, "0-7")
+	n.AwaitCPUs(late, "2-3")
 	release()
-	n.runsOn(late, "6-7")
+	n.AwaitCPUs(late, "6-7")
 	r.settled()
-	n.check()
-	for _, o := range n.journal().Originals {
-		if string(o.Path) == n.runtime.Cgroup(late) && o.File == cgroup.FileCPUs && o.Value != "" {
+	n.CheckClaims()
+	for _, o := range n.Journal().Originals {
+		if string(o.Path) == n.Runtime.Cgroup(late) && o.File == cgroup.FileCPUs && o.Value != "" {
 			t.Errorf("the original of the cpuset is %q, want none", o.Value)
 		}
 	}
@@ -45,25 +46,25 @@ func TestStrangerConfined(t *testing.T) {
 func TestStrangerWithSpecification(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
-	owner := n.container(n.pod("owner", "default", "guaranteed", 2, nil), "a", whole(2))
-	n.runsOn(owner, "4-5")
-	pod := n.pod("late", "default", "burstable", 0, nil)
-	n.runsOn(pod, "2-3")
+	owner := n.RunContainer(n.RunPod("owner", "default", "guaranteed", 2, nil), "a", nodefixture.WholeCPUs(2))
+	n.AwaitCPUs(owner, "4-5")
+	pod := n.RunPod("late", "default", "burstable", 0, nil)
+	n.AwaitCPUs(pod, "2-3")
 	r.settled()
-	release := n.runtime.Hang("ContainerStatus")
+	release := n.Runtime.Hang("ContainerStatus")
 	defer release()
-	res := whole(0)
+	res := nodefixture.WholeCPUs(0)
 	res.CPUs = "0"
 	// Seen when it is whole: between mkdir and the write of its CPUs it has none.
 	var stays string
-	n.tree.LoseNotices(func() { stays = n.container(pod, "stays", res) })
+	n.Tree.LoseNotices(func() { stays = n.RunContainer(pod, "stays", res) })
 	res.CPUs = "0-7"
-	goes := n.container(pod, "goes", res)
-	n.runsOn(goes, "2-3")
-	if at := n.state(stays).Effective.String(); at != "0" {
+	goes := n.RunContainer(pod, "goes", res)
+	n.AwaitCPUs(goes, "2-3")
+	if at := n.State(stays).Effective.String(); at != "0" {
 		t.Errorf("runs on %s, want its own 0", at)
 	}
-	n.check()
+	n.CheckClaims()
 	r.stop()
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -40,18 +41,18 @@ func (s *slowUnits) Revert(ctx context.Context, unit string, originals []cgroup.
 // are in by then. Those who come meanwhile get the rest of their pool.
 func TestNobodyGetsTheCPUsOfALeavingUnit(t *testing.T) {
 	pools := func(management, shared, guaranteed string) string {
-		return strings.NewReplacer("cpus: 0-1", `cpus: "`+management+`"`, "cpus: 2-3", `cpus: "`+shared+`"`, "cpus: 4-7", guaranteed).Replace(poolsYAML)
+		return strings.NewReplacer("cpus: 0-1", `cpus: "`+management+`"`, "cpus: 2-3", `cpus: "`+shared+`"`, "cpus: 4-7", guaranteed).Replace(nodefixture.PoolsYAML)
 	}
-	everywhere := strings.Replace(carvedYAML, "cpus: 0-1", "cpus: all", 1)
+	everywhere := strings.Replace(nodefixture.CarvedYAML, "cpus: 0-1", "cpus: all", 1)
 	for name, c := range map[string]struct {
 		before, after string
 		meanwhile     [2]string // where management and shared containers that come get to; empty for nowhere
 		then          [2]string
 	}{
-		"to the shared pool":         {poolsYAML, pools("0-1", "2-5", "cpus: 6-7"), [2]string{"0-1", "2-3"}, [2]string{"0-1", "2-5"}},
-		"are the shared pool":        {poolsYAML, pools("0-3", "4-5", "cpus: 6-7"), [2]string{"0-3", ""}, [2]string{"0-3", "4-5"}},
-		"to a partition":             {poolsYAML, pools("0-1,4-5", "2-3", "cpus: 6-7"), [2]string{"0-1", "2-3"}, [2]string{"0-1,4-5", "2-3"}},
-		"were carved":                {carvedYAML, carvedYAML, [2]string{"0-1", ""}, [2]string{"0-1", "2-7"}},
+		"to the shared pool":         {nodefixture.PoolsYAML, pools("0-1", "2-5", "cpus: 6-7"), [2]string{"0-1", "2-3"}, [2]string{"0-1", "2-5"}},
+		"are the shared pool":        {nodefixture.PoolsYAML, pools("0-3", "4-5", "cpus: 6-7"), [2]string{"0-3", ""}, [2]string{"0-3", "4-5"}},
+		"to a partition":             {nodefixture.PoolsYAML, pools("0-1,4-5", "2-3", "cpus: 6-7"), [2]string{"0-1", "2-3"}, [2]string{"0-1,4-5", "2-3"}},
+		"were carved":                {nodefixture.CarvedYAML, nodefixture.CarvedYAML, [2]string{"0-1", ""}, [2]string{"0-1", "2-7"}},
 		"were carved out of any CPU": {everywhere, everywhere, [2]string{"", ""}, [2]string{"0-7", "2-7"}},
 	} {
 		t.Run(name, func(t *testing.T) { leave(t, c.before, c.after, c.meanwhile, c.then) })
@@ -60,10 +61,10 @@ func TestNobodyGetsTheCPUsOfALeavingUnit(t *testing.T) {
 
 func leave(t *testing.T, before, after string, meanwhile, then [2]string) {
 	n := newNode(t)
-	n.units.Install("du.service", cpuset.Set{})
-	n.start2("du.service")
-	n.yaml = before + "units: {du.service: {cpus: 2}}\n"
-	h := n.host()
+	n.Units.Install("du.service", cpuset.Set{})
+	n.StartUnit("du.service")
+	n.YAML = before + "units: {du.service: {cpus: 2}}\n"
+	h := n.Host()
 	slow := newSlowUnits(h.Units)
 	h.Units = slow
 	release := sync.OnceFunc(func() { close(slow.release) })
@@ -71,25 +72,25 @@ func leave(t *testing.T, before, after string, meanwhile, then [2]string) {
 	r := n.startOn(h)
 	both := func(uid string) [2]string {
 		return [2]string{
-			n.container(n.pod(uid+"m", "kube-system", "burstable", 0, management(nil)), "app", cri.Resources{Shares: 102}),
-			n.container(n.pod(uid+"s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512}),
+			n.RunContainer(n.RunPod(uid+"m", "kube-system", "burstable", 0, nodefixture.Management(nil)), "app", cri.Resources{Shares: 102}),
+			n.RunContainer(n.RunPod(uid+"s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512}),
 		}
 	}
 	first := both("first")
 	r.quiet()
-	held := n.stateAt("system.slice/du.service").CPUs
+	held := n.StateAt("system.slice/du.service").CPUs
 	if held.Len() != 2 {
 		t.Fatalf("the unit is on %s; want two CPUs of its own", held)
 	}
-	n.tree.Intercept(func(w testnode.CgroupWrite) error {
+	n.Tree.Intercept(func(w testnode.CgroupWrite) error {
 		cpus, err := cpuset.Parse(w.Value)
-		runs := n.stateAt(cgroup.Path(filepath.Dir(w.Name))).Effective
-		if filepath.Base(w.Name) == cgroup.FileCPUs && (err != nil || cpus.Difference(runs).Overlaps(held)) && n.stateAt("system.slice/du.service").CPUs.Equal(held) {
+		runs := n.StateAt(cgroup.Path(filepath.Dir(w.Name))).Effective
+		if filepath.Base(w.Name) == cgroup.FileCPUs && (err != nil || cpus.Difference(runs).Overlaps(held)) && n.StateAt("system.slice/du.service").CPUs.Equal(held) {
 			t.Errorf("%s gets %s; the unit is still on %s", w.Name, w.Value, held)
 		}
 		return nil
 	})
-	n.yaml = after
+	n.YAML = after
 	r.loop.reload()
 	<-slow.asked
 	second := both("second")
@@ -97,29 +98,20 @@ func leave(t *testing.T, before, after string, meanwhile, then [2]string) {
 		if want == "" {
 			continue
 		}
-		n.runsOn(second[i], want)
+		n.AwaitCPUs(second[i], want)
 	}
-	if got := n.stateAt("system.slice/du.service").CPUs; !got.Equal(held) {
+	if got := n.StateAt("system.slice/du.service").CPUs; !got.Equal(held) {
 		t.Fatalf("the unit has left for %s: the test shows nothing", got)
 	}
-	if faults := n.logged("not as planned"); len(faults) > 0 {
+	if faults := n.Logged("not as planned"); len(faults) > 0 {
 		t.Errorf("to wait for systemd is no fault: %v", faults)
 	}
 	release()
 	for i, want := range then {
-		n.runsOn(first[i], want)
-		n.runsOn(second[i], want)
+		n.AwaitCPUs(first[i], want)
+		n.AwaitCPUs(second[i], want)
 	}
 	r.quiet()
-}
-
-// stateAt is what the kernel says of a cgroup by its path.
-func (n *node) stateAt(p cgroup.Path) cgroup.State {
-	st, err := cgroup.New(n.tree).Read(p)
-	if err != nil {
-		return cgroup.State{}
-	}
-	return st
 }
 
 // deafUnits says that units have their properties back, which the kernel has not heard
@@ -145,25 +137,25 @@ func (d deafUnits) Revert(ctx context.Context, unit string, originals []cgroup.P
 // else gets these, and its original stays.
 func TestRevertIsVerified(t *testing.T) {
 	n := newNode(t)
-	n.units.Install("du.service", cpuset.Set{})
-	n.start2("du.service")
-	n.yaml = poolsYAML + "units: {du.service: {cpus: 2}}\n"
-	h := n.host()
-	h.Units = deafUnits{h.Units, n.tree}
+	n.Units.Install("du.service", cpuset.Set{})
+	n.StartUnit("du.service")
+	n.YAML = nodefixture.PoolsYAML + "units: {du.service: {cpus: 2}}\n"
+	h := n.Host()
+	h.Units = deafUnits{h.Units, n.Tree}
 	r := n.startOn(h)
-	n.unitRunsOn("du.service", "4-5")
+	n.AwaitUnitCPUs("du.service", "4-5")
 	r.quiet()
-	n.yaml = poolsYAML
+	n.YAML = nodefixture.PoolsYAML
 	r.loop.reload()
-	n.eventually("error", func() bool { return len(n.logged("unit has not got its CPUs back")) == 1 })
-	late := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
-	n.runsOn(late, "6-7")
+	n.Eventually("error", func() bool { return len(n.Logged("unit has not got its CPUs back")) == 1 })
+	late := n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.AwaitCPUs(late, "6-7")
 	r.stop()
-	if got := n.journal(); len(got.Originals) == 0 || !slices.ContainsFunc(got.Originals, func(o undo.Original) bool { return o.Unit == "du.service" }) {
+	if got := n.Journal(); len(got.Originals) == 0 || !slices.ContainsFunc(got.Originals, func(o undo.Original) bool { return o.Unit == "du.service" }) {
 		t.Errorf("originals %v; want that of du.service", got.Originals)
 	}
 	r = n.start()
-	n.unitRunsOn("du.service", "0-7")
+	n.AwaitUnitCPUs("du.service", "0-7")
 	r.quiet()
 }
 
@@ -172,27 +164,27 @@ func TestRevertIsVerified(t *testing.T) {
 // while systemd is busy with the unit, or at once with the reload.
 func TestMoveWhileAUnitLeaves(t *testing.T) {
 	n := newNode(t)
-	n.units.Install("du.service", cpuset.Set{})
-	n.start2("du.service")
-	n.yaml = poolsYAML + "units: {du.service: {cpus: 2}}\n"
-	h := n.host()
+	n.Units.Install("du.service", cpuset.Set{})
+	n.StartUnit("du.service")
+	n.YAML = nodefixture.PoolsYAML + "units: {du.service: {cpus: 2}}\n"
+	h := n.Host()
 	slow := newSlowUnits(h.Units)
 	h.Units = slow
 	release := sync.OnceFunc(func() { close(slow.release) })
 	defer release()
 	r := n.startOn(h)
-	n.unitRunsOn("du.service", "4-5")
-	single := n.container(n.pod("a", "default", "guaranteed", 1, nil), "app", whole(1))
-	n.eventually("placed", func() bool { return n.state(single).Effective.Len() == 1 && n.state(single).Quota == -1 })
+	n.AwaitUnitCPUs("du.service", "4-5")
+	single := n.RunContainer(n.RunPod("a", "default", "guaranteed", 1, nil), "app", nodefixture.WholeCPUs(1))
+	n.Eventually("placed", func() bool { return n.State(single).Effective.Len() == 1 && n.State(single).Quota == -1 })
 	r.quiet()
-	has := n.state(single).Effective
+	has := n.State(single).Effective
 	free := cpuset.Range(6, 7).Difference(has)
 	move := func(to cpuset.Set) control.Move {
 		return control.Move{PodUID: "a", Container: "app", From: has, To: to}
 	}
 
 	r.stop()
-	n.yaml = poolsYAML
+	n.YAML = nodefixture.PoolsYAML
 	l := r.loop
 	l.handle(configLoaded{config: n.options().Config})
 	if _, err := l.moved(&moveRequest{Move: move(cpuset.Of(4))}, time.Now()); err == nil {
@@ -209,10 +201,10 @@ func TestMoveWhileAUnitLeaves(t *testing.T) {
 	if outcome, err := r.loop.ask(t.Context(), move(free)); outcome != control.Done {
 		t.Fatalf("move = %s, %v", outcome, err)
 	}
-	late := n.container(n.pod("b", "default", "guaranteed", 2, nil), "app", whole(2))
-	n.runsOn(late, "2-3")
+	late := n.RunContainer(n.RunPod("b", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.AwaitCPUs(late, "2-3")
 	release()
-	n.runsOn(late, "4-5")
+	n.AwaitCPUs(late, "4-5")
 	r.quiet()
 }
 
@@ -220,30 +212,30 @@ func TestMoveWhileAUnitLeaves(t *testing.T) {
 // CPUs of a unit that leaves, it waits for these, and takes none from an owner.
 func TestNobodyGivesWayForALeavingUnit(t *testing.T) {
 	n := newNode(t)
-	n.units.Install("du.service", cpuset.Set{})
-	n.start2("du.service")
-	n.yaml = carvedYAML + "units: {du.service: {cpus: 2}}\n"
-	h := n.host()
+	n.Units.Install("du.service", cpuset.Set{})
+	n.StartUnit("du.service")
+	n.YAML = nodefixture.CarvedYAML + "units: {du.service: {cpus: 2}}\n"
+	h := n.Host()
 	slow := newSlowUnits(h.Units)
 	h.Units = slow
 	release := sync.OnceFunc(func() { close(slow.release) })
 	defer release()
 	r := n.startOn(h)
-	excl := n.container(n.pod("a", "default", "guaranteed", 2, nil), "app", whole(2))
-	n.eventually("placed", func() bool { return n.state(excl).Effective.Len() == 2 && n.state(excl).Quota == -1 })
+	excl := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.Eventually("placed", func() bool { return n.State(excl).Effective.Len() == 2 && n.State(excl).Quota == -1 })
 	r.quiet()
-	has, unit := n.state(excl).Effective, n.stateAt("system.slice/du.service").CPUs
+	has, unit := n.State(excl).Effective, n.StateAt("system.slice/du.service").CPUs
 	rest := cpuset.Range(2, 7).Difference(has.Union(unit))
-	before := len(n.tree.Writes())
-	n.yaml = strings.NewReplacer("cpus: 0-1", `cpus: "0-1,`+rest.String()+`"`, "cpus: 2-7", `cpus: "`+has.Union(unit).String()+`"`).Replace(carvedYAML)
+	before := len(n.Tree.Writes())
+	n.YAML = strings.NewReplacer("cpus: 0-1", `cpus: "0-1,`+rest.String()+`"`, "cpus: 2-7", `cpus: "`+has.Union(unit).String()+`"`).Replace(nodefixture.CarvedYAML)
 	r.loop.reload()
 	<-slow.asked
-	late := n.container(n.pod("m", "kube-system", "burstable", 0, management(nil)), "app", cri.Resources{Shares: 102})
-	n.runsOn(late, cpuset.Range(0, 1).Union(rest).String())
+	late := n.RunContainer(n.RunPod("m", "kube-system", "burstable", 0, nodefixture.Management(nil)), "app", cri.Resources{Shares: 102})
+	n.AwaitCPUs(late, cpuset.Range(0, 1).Union(rest).String())
 	release()
 	r.quiet()
-	for _, w := range n.tree.Writes()[before:] {
-		if filepath.Dir(w.Name) == n.runtime.Cgroup(excl) {
+	for _, w := range n.Tree.Writes()[before:] {
+		if filepath.Dir(w.Name) == n.Runtime.Cgroup(excl) {
 			t.Errorf("the container was disturbed: %v", w)
 		}
 	}

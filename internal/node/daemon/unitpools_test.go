@@ -10,6 +10,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -20,17 +21,17 @@ import (
 func TestInnerUnitWins(t *testing.T) {
 	const outer = "system.slice: {pool: management}"
 	n := newNode(t)
-	n.units.Install("du.service", cpuset.Set{})
-	n.units.Install("telegraf.service", cpuset.Set{})
-	n.start2("telegraf.service")
-	n.yaml = poolsYAML + "units: {" + outer + "}\n"
+	n.Units.Install("du.service", cpuset.Set{})
+	n.Units.Install("telegraf.service", cpuset.Set{})
+	n.StartUnit("telegraf.service")
+	n.YAML = nodefixture.PoolsYAML + "units: {" + outer + "}\n"
 	r := n.start()
-	n.eventually("slice bound", func() bool { return n.property("system.slice") == "0-1" })
-	n.yaml = poolsYAML + "units: {" + outer + ", du.service: {cpus: 2}}\n"
+	n.Eventually("slice bound", func() bool { return n.UnitProperty("system.slice") == "0-1" })
+	n.YAML = nodefixture.PoolsYAML + "units: {" + outer + ", du.service: {cpus: 2}}\n"
 	r.loop.reload()
-	n.start2("du.service")
-	n.unitRunsOn("du.service", "4-5")
-	n.eventually("slice reverted", func() bool { return n.property("system.slice") == "" })
+	n.StartUnit("du.service")
+	n.AwaitUnitCPUs("du.service", "4-5")
+	n.Eventually("slice reverted", func() bool { return n.UnitProperty("system.slice") == "" })
 	r.view("problem", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeUnitEncloses)] == 1 })
 	r.quiet()
 }
@@ -69,8 +70,8 @@ func TestUnitsThatLeave(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			n.yaml = poolsYAML + c.units
-			l := n.bareLoop(n.host())
+			n.YAML = nodefixture.PoolsYAML + c.units
+			l := n.bareLoop(n.Host())
 			if !c.reverted {
 				l.journal.Note(duOriginal())
 				l.journal.Durable = l.journal.Changes
@@ -103,15 +104,15 @@ func TestUnitsThatLeave(t *testing.T) {
 // begins to name it stays there.
 func TestUnitBroughtAlong(t *testing.T) {
 	n := newNode(t)
-	n.units.Install("du.service", cpuset.Of(6, 7))
-	n.start2("du.service")
+	n.Units.Install("du.service", cpuset.Of(6, 7))
+	n.StartUnit("du.service")
 	r := n.start()
 	r.quiet()
-	before := len(n.tree.Writes())
-	n.yaml = poolsYAML + "units: {du.service: {cpus: 2}}\n"
+	before := len(n.Tree.Writes())
+	n.YAML = nodefixture.PoolsYAML + "units: {du.service: {cpus: 2}}\n"
 	r.loop.reload()
-	n.eventually("assignment on record", func() bool {
-		for _, a := range n.journal().Assignments {
+	n.Eventually("assignment on record", func() bool {
+		for _, a := range n.Journal().Assignments {
 			if a.Container == "du.service" {
 				return a.CPUs.Equal(cpuset.Of(6, 7))
 			}
@@ -119,7 +120,7 @@ func TestUnitBroughtAlong(t *testing.T) {
 		return false
 	})
 	r.quiet()
-	if writes := n.tree.Writes()[before:]; len(writes) > 0 {
+	if writes := n.Tree.Writes()[before:]; len(writes) > 0 {
 		t.Errorf("writes %v", writes)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -19,14 +20,14 @@ import (
 // bareLoop is a loop that nobody runs, so that a test can be its owner; answers of
 // its workers wait in its mailbox.
 func (n *node) bareLoop(h hostenv.Host) *Loop {
-	n.t.Helper()
+	n.T.Helper()
 	l, err := newLoop(h, n.options())
 	if err != nil {
-		n.t.Fatal(err)
+		n.T.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c := actor.NewWorkerSets(ctx, l.box.Post)
-	n.t.Cleanup(func() { cancel(); c.Wait() })
+	n.T.Cleanup(func() { cancel(); c.Wait() })
 	l.WorkerSets = c
 	return l
 }
@@ -34,8 +35,8 @@ func (n *node) bareLoop(h hostenv.Host) *Loop {
 // revertingUnits lets the loop be one in which du.service was on CPUs 4-5, and is
 // known by the answers.
 func (n *node) revertingUnits(units string, h hostenv.Host, answers ...inventory.UnitStatus) *Loop {
-	n.t.Helper()
-	n.yaml = poolsYAML + units
+	n.T.Helper()
+	n.YAML = nodefixture.PoolsYAML + units
 	l := n.bareLoop(h)
 	l.journal.Note(duOriginal())
 	l.journal.Durable = l.journal.Changes
@@ -69,7 +70,7 @@ func TestWhoIsReverted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			l := n.revertingUnits(c.units, n.host(), c.answers...)
+			l := n.revertingUnits(c.units, n.Host(), c.answers...)
 			l.revertUnits()
 			if got := l.status.reverting["du.service"]; got != c.want {
 				t.Errorf("reverting: %t, want %t", got, c.want)
@@ -82,7 +83,7 @@ func TestWhoIsReverted(t *testing.T) {
 // the restore that finds the unit again.
 func TestRestoreOfAUnitThatIsGone(t *testing.T) {
 	n := newNode(t)
-	h := n.host()
+	h := n.Host()
 	boot, err := undo.ReadBootID()
 	if err != nil {
 		t.Fatal(err)
@@ -92,11 +93,11 @@ func TestRestoreOfAUnitThatIsGone(t *testing.T) {
 	if err != nil || report.Gone != 1 {
 		t.Fatalf("restore: %+v, %v", report, err)
 	}
-	n.units.Install("du.service", cpuset.Of(4))
-	if report, err = restore.HostRestore(&h, t.Context(), n.journal()); err != nil || len(report.Restored)+len(report.Differs) != 1 {
+	n.Units.Install("du.service", cpuset.Of(4))
+	if report, err = restore.HostRestore(&h, t.Context(), n.Journal()); err != nil || len(report.Restored)+len(report.Differs) != 1 {
 		t.Fatalf("restore when it is back: %+v, %v", report, err)
 	}
-	if got := n.property("du.service"); got != "" {
+	if got := n.UnitProperty("du.service"); got != "" {
 		t.Errorf("AllowedCPUs = %q; want none", got)
 	}
 }
@@ -118,7 +119,7 @@ func TestRevertEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			l := n.revertingUnits(c.units, n.host())
+			l := n.revertingUnits(c.units, n.Host())
 			l.status.reverting["du.service"] = true
 			l.cache.Begin(duOriginal().Path)
 			unitReverted{"du.service", duOriginal().Path, c.err}.apply(l)
@@ -141,7 +142,7 @@ func TestRevertEnds(t *testing.T) {
 func TestRevertOfAUnitThatIsLeftAlone(t *testing.T) {
 	n := newNode(t)
 	inner := cgroup.Unit{Name: "ru.service", Load: "loaded", Path: duService().Path + "/ru.service"}
-	l := n.revertingUnits("units: {du.service: {cpus: 2}, ru.service: {cpus: 1}}\n", n.host(),
+	l := n.revertingUnits("units: {du.service: {cpus: 2}, ru.service: {cpus: 1}}\n", n.Host(),
 		inventory.UnitStatus{Name: "du.service", Unit: duService()}, inventory.UnitStatus{Name: "ru.service", Unit: inner})
 	l.cache.Begin(duOriginal().Path)
 	unitReverted{"du.service", duOriginal().Path, nil}.apply(l)
@@ -158,11 +159,11 @@ func TestRevertOfAUnitThatIsLeftAlone(t *testing.T) {
 func TestUnitThatWasAway(t *testing.T) {
 	n := newNode(t)
 	const units = "units: {du.service: {cpus: 2}}\n"
-	l := n.revertingUnits(units, n.host(), inventory.UnitStatus{Name: "du.service", Unit: duService()})
+	l := n.revertingUnits(units, n.Host(), inventory.UnitStatus{Name: "du.service", Unit: duService()})
 	l.status.away["du.service"] = true // it was, when it was not configured
 	l.assignments = []pools.Assignment{{Key: inventory.UnitKey("du.service"), CPUs: cpuset.Of(4, 5)}}
 	l.pass()
-	n.yaml = poolsYAML
+	n.YAML = nodefixture.PoolsYAML
 	l.handle(configLoaded{config: n.options().Config})
 	l.pass()
 	if got := l.leavingCPUs().String(); got != "4-5" || l.status.plan.Free.Overlaps(cpuset.Of(4, 5)) {

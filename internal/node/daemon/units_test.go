@@ -13,76 +13,42 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-const unitsPart = `units:
-  du.service: {cpus: 2}
-  telegraf.service: {pool: management}
-`
-
-// unitCPUs are the CPUs that a unit's cgroup runs on, "" if it does not run.
-func (n *node) unitCPUs(unit string) string {
-	st, err := cgroup.New(n.tree).Read(cgroup.Path("system.slice/" + unit))
-	if err != nil {
-		return ""
-	}
-	return st.Effective.String()
-}
-
-func (n *node) unitRunsOn(unit, cpus string) {
-	n.t.Helper()
-	n.eventually(unit+" on CPUs "+cpus, func() bool { return n.unitCPUs(unit) == cpus })
-}
-
-func (n *node) property(unit string) string {
-	n.t.Helper()
-	st, err := n.units.Properties(context.Background(), unit)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	return st.CPUs.String()
-}
-
-func (n *node) start2(unit string) {
-	n.t.Helper()
-	if err := n.units.Start(unit); err != nil {
-		n.t.Fatal(err)
-	}
-}
-
 // TestUnitsAreFollowed: a unit that is stopped starts on its CPUs, and has them
 // after each start; containers stay off them.
 func TestUnitsAreFollowed(t *testing.T) {
 	n := newNode(t)
-	n.yaml = poolsYAML + unitsPart
-	n.units.Install("du.service", cpuset.Set{})
-	n.units.Install("telegraf.service", cpuset.Set{})
-	n.start2("telegraf.service")
+	n.YAML = nodefixture.PoolsYAML + nodefixture.UnitsYAML
+	n.Units.Install("du.service", cpuset.Set{})
+	n.Units.Install("telegraf.service", cpuset.Set{})
+	n.StartUnit("telegraf.service")
 	r := n.start()
-	n.unitRunsOn("telegraf.service", "0-1")
-	n.eventually("property of the unit that is stopped", func() bool { return n.property("du.service") == "4-5" })
-	n.start2("du.service")
-	if got := n.unitCPUs("du.service"); got != "4-5" {
+	n.AwaitUnitCPUs("telegraf.service", "0-1")
+	n.Eventually("property of the unit that is stopped", func() bool { return n.UnitProperty("du.service") == "4-5" })
+	n.StartUnit("du.service")
+	if got := n.UnitCPUs("du.service"); got != "4-5" {
 		t.Errorf("the unit started on %s; want its CPUs from the beginning", got)
 	}
-	id := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
-	n.runsOn(id, "6-7")
+	id := n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.AwaitCPUs(id, "6-7")
 	r.quiet()
 	for range 2 {
-		if err := n.units.Stop("du.service"); err != nil {
+		if err := n.Units.Stop("du.service"); err != nil {
 			t.Fatal(err)
 		}
 		r.quiet()
-		n.start2("du.service")
-		n.unitRunsOn("du.service", "4-5")
+		n.StartUnit("du.service")
+		n.AwaitUnitCPUs("du.service", "4-5")
 	}
 	r.quiet()
-	n.checkAll()
-	n.eventually("environment of the unit", func() bool {
-		env, err := os.ReadFile(filepath.Join(n.dir, "run/units/du.service.env"))
+	n.CheckAssigned()
+	n.Eventually("environment of the unit", func() bool {
+		env, err := os.ReadFile(filepath.Join(n.Dir, "run/units/du.service.env"))
 		return err == nil && strings.Contains(string(env), "CPUPOOL_CPUS=4-5\n")
 	})
 }
@@ -90,63 +56,50 @@ func TestUnitsAreFollowed(t *testing.T) {
 // TestUnitsKeepTheirCPUs over restarts of the daemon, with journal and without.
 func TestUnitsKeepTheirCPUs(t *testing.T) {
 	n := newNode(t)
-	n.yaml = poolsYAML + unitsPart
-	first := n.container(n.pod("e", "default", "guaranteed", 2, nil), "app", whole(2))
-	n.yaml = poolsYAML
+	n.YAML = nodefixture.PoolsYAML + nodefixture.UnitsYAML
+	first := n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.YAML = nodefixture.PoolsYAML
 	r := n.start()
-	n.runsOn(first, "4-5")
-	n.units.Install("du.service", cpuset.Set{})
-	n.start2("du.service")
-	n.yaml = poolsYAML + unitsPart
+	n.AwaitCPUs(first, "4-5")
+	n.Units.Install("du.service", cpuset.Set{})
+	n.StartUnit("du.service")
+	n.YAML = nodefixture.PoolsYAML + nodefixture.UnitsYAML
 	r.loop.reload()
-	n.unitRunsOn("du.service", "6-7")
+	n.AwaitUnitCPUs("du.service", "6-7")
 	r.quiet()
 	r.stop()
-	if err := n.runtime.StopPod(n.podOf(first)); err != nil {
+	if err := n.Runtime.StopPod(n.PodOf(first)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(filepath.Join(n.dir, "journal.json")); err != nil {
+	if err := os.Remove(filepath.Join(n.Dir, "journal.json")); err != nil {
 		t.Fatal(err)
 	}
-	before := len(n.tree.Writes())
+	before := len(n.Tree.Writes())
 	r = n.start()
 	r.quiet()
-	if writes := n.tree.Writes()[before:]; len(writes) != 0 {
+	if writes := n.Tree.Writes()[before:]; len(writes) != 0 {
 		t.Errorf("a restart wrote %v", writes)
 	}
-	n.unitRunsOn("du.service", "6-7")
-}
-
-func (n *node) podOf(container string) string {
-	_, containers, err := n.client.List(context.Background())
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	for _, c := range containers {
-		if c.ID == container {
-			return c.PodID
-		}
-	}
-	return ""
+	n.AwaitUnitCPUs("du.service", "6-7")
 }
 
 // TestUnitsGetTheirPropertiesBack: when the configuration no longer names them, and
 // by restore.
 func TestUnitsGetTheirPropertiesBack(t *testing.T) {
 	n := newNode(t)
-	n.yaml = poolsYAML + unitsPart
-	n.units.Install("du.service", cpuset.Of(1))
-	n.units.Install("telegraf.service", cpuset.Set{})
-	n.start2("du.service")
+	n.YAML = nodefixture.PoolsYAML + nodefixture.UnitsYAML
+	n.Units.Install("du.service", cpuset.Of(1))
+	n.Units.Install("telegraf.service", cpuset.Set{})
+	n.StartUnit("du.service")
 	r := n.start()
-	n.unitRunsOn("du.service", "4-5")
-	n.eventually("property", func() bool { return n.property("telegraf.service") == "0-1" })
+	n.AwaitUnitCPUs("du.service", "4-5")
+	n.Eventually("property", func() bool { return n.UnitProperty("telegraf.service") == "0-1" })
 	r.quiet()
-	n.yaml = poolsYAML + "units: {telegraf.service: {pool: management}}\n"
+	n.YAML = nodefixture.PoolsYAML + "units: {telegraf.service: {pool: management}}\n"
 	r.loop.reload()
-	n.unitRunsOn("du.service", "1")
-	n.eventually("original forgotten", func() bool {
-		for _, o := range n.journal().Originals {
+	n.AwaitUnitCPUs("du.service", "1")
+	n.Eventually("original forgotten", func() bool {
+		for _, o := range n.Journal().Originals {
 			if o.Unit == "du.service" {
 				return false
 			}
@@ -155,12 +108,12 @@ func TestUnitsGetTheirPropertiesBack(t *testing.T) {
 	})
 	r.quiet()
 	r.stop()
-	h := n.host()
-	report, err := restore.HostRestore(&h, context.Background(), n.journal())
+	h := n.Host()
+	report, err := restore.HostRestore(&h, context.Background(), n.Journal())
 	if err != nil || len(report.Differs) != 0 {
 		t.Fatalf("restore: %+v, %v", report, err)
 	}
-	if got := n.property("telegraf.service"); got != "" {
+	if got := n.UnitProperty("telegraf.service"); got != "" {
 		t.Errorf("AllowedCPUs of telegraf.service = %q after restore; want none", got)
 	}
 }
@@ -168,13 +121,13 @@ func TestUnitsGetTheirPropertiesBack(t *testing.T) {
 // TestNoRuntimeAtAll: units alone, on a machine without containers.
 func TestNoRuntimeAtAll(t *testing.T) {
 	n := newNode(t)
-	n.yaml = poolsYAML + unitsPart + "containerRuntimeEndpoint: none\n"
-	n.units.Install("du.service", cpuset.Set{})
-	n.start2("du.service")
-	h := n.host()
+	n.YAML = nodefixture.PoolsYAML + nodefixture.UnitsYAML + "containerRuntimeEndpoint: none\n"
+	n.Units.Install("du.service", cpuset.Set{})
+	n.StartUnit("du.service")
+	h := n.Host()
 	h.Runtime = nil
 	r := n.startOn(h)
-	n.unitRunsOn("du.service", "4-5")
+	n.AwaitUnitCPUs("du.service", "4-5")
 	r.view("ready", func(v *telemetry.View) bool { return v.Ready })
 	r.settled()
 	want := map[telemetry.Source]telemetry.SourceState{telemetry.CPUs: telemetry.SourceOK, telemetry.Inotify: telemetry.SourceOK, telemetry.Units: telemetry.SourceOK}
@@ -183,9 +136,9 @@ func TestNoRuntimeAtAll(t *testing.T) {
 	}
 	// telegraf.service is not installed: its problem, and nobody else's.
 	r.view("problem", func(v *telemetry.View) bool { return v.Problems[string(codeUnitMissing)] == 1 })
-	n.units.Install("telegraf.service", cpuset.Set{})
-	n.start2("telegraf.service")
-	n.unitRunsOn("telegraf.service", "0-1")
+	n.Units.Install("telegraf.service", cpuset.Set{})
+	n.StartUnit("telegraf.service")
+	n.AwaitUnitCPUs("telegraf.service", "0-1")
 	r.view("no problem", func(v *telemetry.View) bool { return v.Problems[string(codeUnitMissing)] == 0 })
 }
 
@@ -193,18 +146,18 @@ func TestNoRuntimeAtAll(t *testing.T) {
 // appears in the configuration, and a shared one makes way for it.
 func TestUnitIsCarved(t *testing.T) {
 	n := newNode(t)
-	n.yaml = carvedYAML
-	n.units.Install("du.service", cpuset.Set{})
-	n.start2("du.service")
+	n.YAML = nodefixture.CarvedYAML
+	n.Units.Install("du.service", cpuset.Set{})
+	n.StartUnit("du.service")
 	r := n.start()
-	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-	n.runsOn(shared, "2-7")
-	n.yaml = carvedYAML + "units: {du.service: {cpus: 2}}\n"
+	shared := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	n.AwaitCPUs(shared, "2-7")
+	n.YAML = nodefixture.CarvedYAML + "units: {du.service: {cpus: 2}}\n"
 	r.loop.reload()
-	n.eventually("unit placed", func() bool { c, err := cpuset.Parse(n.unitCPUs("du.service")); return err == nil && c.Len() == 2 })
+	n.Eventually("unit placed", func() bool { c, err := cpuset.Parse(n.UnitCPUs("du.service")); return err == nil && c.Len() == 2 })
 	r.quiet()
-	if n.state(shared).Effective.Overlaps(cpuset.Of(firstOf(t, n.unitCPUs("du.service")))) {
-		t.Errorf("container on %s, unit on %s", n.state(shared).Effective, n.unitCPUs("du.service"))
+	if n.State(shared).Effective.Overlaps(cpuset.Of(firstOf(t, n.UnitCPUs("du.service")))) {
+		t.Errorf("container on %s, unit on %s", n.State(shared).Effective, n.UnitCPUs("du.service"))
 	}
 }
 
@@ -234,8 +187,8 @@ func (c *countingUnits) Unit(ctx context.Context, name string) (cgroup.Unit, err
 // TestUnitIsAskedOnce: whatever comes while a question is under way makes one more.
 func TestUnitIsAskedOnce(t *testing.T) {
 	n := newNode(t)
-	n.yaml = poolsYAML + "units: {du.service: {cpus: 2}}\n"
-	h := n.host()
+	n.YAML = nodefixture.PoolsYAML + "units: {du.service: {cpus: 2}}\n"
+	h := n.Host()
 	units := &countingUnits{UnitManager: h.Units, asked: make(chan string, 1000), release: make(chan struct{})}
 	h.Units = units
 	l := n.bareLoop(h)

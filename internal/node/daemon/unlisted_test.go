@@ -15,6 +15,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
@@ -39,10 +40,10 @@ func (s *sandboxless) PodStatus(ctx context.Context, id string) (cri.Pod, error)
 // relist lets the daemon ask for everything, and waits until it has nothing to do. A
 // second question, a poll later, says that the answer to the first has been taken over.
 func (r *running) relist() {
-	r.t.Helper()
-	calls := r.runtime.Calls("ListContainers")
+	r.T.Helper()
+	calls := r.Runtime.Calls("ListContainers")
 	r.loop.box.Post(streamChanged{state: cri.Unsupported})
-	r.eventually("listing", func() bool { return r.runtime.Calls("ListContainers") >= calls+2 })
+	r.Eventually("listing", func() bool { return r.Runtime.Calls("ListContainers") >= calls+2 })
 	r.quiet()
 }
 
@@ -50,7 +51,7 @@ func (r *running) relist() {
 // created or running, whatever has become of its sandbox; before a start of the
 // daemon, with its journal or without, and while it runs.
 func TestUnlistedSandbox(t *testing.T) {
-	for pool, yaml := range map[string]string{"fixed": poolsYAML, "carved": carvedYAML} {
+	for pool, yaml := range map[string]string{"fixed": nodefixture.PoolsYAML, "carved": nodefixture.CarvedYAML} {
 		for _, when := range []string{"while it runs", "before a start", "before a start without journal"} {
 			t.Run(pool+"/"+when, func(t *testing.T) { unlisted(t, yaml, when) })
 		}
@@ -59,20 +60,20 @@ func TestUnlistedSandbox(t *testing.T) {
 
 func unlisted(t *testing.T, yaml, when string) {
 	n := newNode(t)
-	n.yaml = yaml
-	h := n.host()
+	n.YAML = yaml
+	h := n.Host()
 	rt := &sandboxless{RuntimeClient: h.Runtime}
 	h.Runtime = rt
-	shared := n.container(n.pod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-	pod := n.pod("a", "default", "guaranteed", 2, nil)
-	excl := n.container(pod, "app", whole(2))
+	shared := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	pod := n.RunPod("a", "default", "guaranteed", 2, nil)
+	excl := n.RunContainer(pod, "app", nodefixture.WholeCPUs(2))
 	r := n.startOn(h) // lists them at once: there are no events
-	n.eventually("placed", func() bool { return n.state(excl).Effective.Len() == 2 && !n.state(shared).CPUs.IsEmpty() })
+	n.Eventually("placed", func() bool { return n.State(excl).Effective.Len() == 2 && !n.State(shared).CPUs.IsEmpty() })
 	r.quiet()
 	r.stop()
-	had := n.state(excl).CPUs
+	had := n.State(excl).CPUs
 	if when == "before a start without journal" {
-		if err := os.Remove(filepath.Join(n.dir, "journal.json")); err != nil {
+		if err := os.Remove(filepath.Join(n.Dir, "journal.json")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -92,32 +93,32 @@ func unlisted(t *testing.T, yaml, when string) {
 		rt.lost = map[string]bool{pod: true}
 		r = n.startOn(h)
 	}
-	before := len(n.tree.Writes())
-	late := n.container(n.pod("b", "default", "guaranteed", 2, nil), "app", whole(2))
-	later := n.container(n.pod("c", "default", "guaranteed", 2, nil), "app", whole(2))
+	before := len(n.Tree.Writes())
+	late := n.RunContainer(n.RunPod("b", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	later := n.RunContainer(n.RunPod("c", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	r.relist()
 	r.view("problem", func(v *telemetry.View) bool { return v.Problems[string(inventory.CodeUnread)] == 1 })
 	if when == "while it runs" {
-		n.checkAll()
+		n.CheckAssigned()
 	} // else nobody knows of the pause container, which has nothing to do
-	if got := n.state(excl).CPUs; !got.Equal(had) || n.state(late).CPUs.Union(n.state(later).CPUs).Overlaps(had) {
-		t.Errorf("the container had %s and has %s; others have %s and %s", had, got, n.state(late).CPUs, n.state(later).CPUs)
+	if got := n.State(excl).CPUs; !got.Equal(had) || n.State(late).CPUs.Union(n.State(later).CPUs).Overlaps(had) {
+		t.Errorf("the container had %s and has %s; others have %s and %s", had, got, n.State(late).CPUs, n.State(later).CPUs)
 	}
-	for _, w := range n.tree.Writes()[before:] {
-		if filepath.Dir(w.Name) == n.runtime.Cgroup(excl) {
+	for _, w := range n.Tree.Writes()[before:] {
+		if filepath.Dir(w.Name) == n.Runtime.Cgroup(excl) {
 			t.Errorf("the container was disturbed: %v", w)
 		}
 	}
-	if err := n.runtime.StopContainer(excl); err != nil {
+	if err := n.Runtime.StopContainer(excl); err != nil {
 		t.Fatal(err)
 	}
 	r.relist()
 	r.view("no problem", func(v *telemetry.View) bool { return v.Problems[string(inventory.CodeUnread)] == 0 })
-	n.eventually("nothing held for a container that has ended, of a pod that is gone", func() bool {
-		return !slices.ContainsFunc(n.journal().Assignments, func(a undo.Assignment) bool { return a.PodUID == "a" })
+	n.Eventually("nothing held for a container that has ended, of a pod that is gone", func() bool {
+		return !slices.ContainsFunc(n.Journal().Assignments, func(a undo.Assignment) bool { return a.PodUID == "a" })
 	})
-	n.eventually("both placed", func() bool {
-		return n.state(late).Effective.Len() == 2 && n.state(later).Effective.Len() == 2 && n.state(later).Quota == -1
+	n.Eventually("both placed", func() bool {
+		return n.State(late).Effective.Len() == 2 && n.State(later).Effective.Len() == 2 && n.State(later).Quota == -1
 	})
 }
 
@@ -138,9 +139,9 @@ func TestUnlist(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			m := inventory.New(n.host().Driver)
-			pod := inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u-1", Namespace: "default", Name: "a", Ready: true, Detailed: true, CgroupParent: "kubepods-podu_1.slice", Resources: whole(2)}}
-			ctr := inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: c.state, Detailed: true, CgroupsPath: path + "c", Requested: whole(2)}}
+			m := inventory.New(n.Host().Driver)
+			pod := inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u-1", Namespace: "default", Name: "a", Ready: true, Detailed: true, CgroupParent: "kubepods-podu_1.slice", Resources: nodefixture.WholeCPUs(2)}}
+			ctr := inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: c.state, Detailed: true, CgroupsPath: path + "c", Requested: nodefixture.WholeCPUs(2)}}
 			if c.known {
 				m.Merge(inventory.Listing{Pods: []inventory.PodStatus{pod}, Containers: []inventory.ContainerStatus{ctr}})
 			}
@@ -179,14 +180,14 @@ func (l lateList) PodStatus(ctx context.Context, id string) (cri.Pod, error) {
 // TestSandboxNewerThanTheList: it is asked for before anybody decides.
 func TestSandboxNewerThanTheList(t *testing.T) {
 	n := newNode(t)
-	h := n.host()
-	pod := n.pod("a", "default", "guaranteed", 2, nil)
+	h := n.Host()
+	pod := n.RunPod("a", "default", "guaranteed", 2, nil)
 	h.Runtime = lateList{&sandboxless{RuntimeClient: h.Runtime, lost: map[string]bool{pod: true}}}
-	excl := n.container(pod, "app", whole(2))
+	excl := n.RunContainer(pod, "app", nodefixture.WholeCPUs(2))
 	r := n.startOn(h)
-	n.runsOn(excl, "4-5")
+	n.AwaitCPUs(excl, "4-5")
 	r.quiet()
-	if said := n.logged("not honoured"); len(said) > 0 {
+	if said := n.Logged("not honoured"); len(said) > 0 {
 		t.Errorf("problems: %v", said)
 	}
 }
@@ -194,8 +195,8 @@ func TestSandboxNewerThanTheList(t *testing.T) {
 // TestSandboxOfAKnownContainer: it is asked for, too, unless it is listed.
 func TestSandboxOfAKnownContainer(t *testing.T) {
 	n := newNode(t)
-	pod := n.pod("a", "default", "burstable", 0, nil)
-	h, l := n.host(), inventory.Listing{Known: inventory.Lists{Containers: []cri.Container{{ID: n.container(pod, "app", whole(1)), PodID: pod, State: cri.Running}}}}
+	pod := n.RunPod("a", "default", "burstable", 0, nil)
+	h, l := n.Host(), inventory.Listing{Known: inventory.Lists{Containers: []cri.Container{{ID: n.RunContainer(pod, "app", nodefixture.WholeCPUs(1)), PodID: pod, State: cri.Running}}}}
 	if found := inventory.InspectUnlisted(&h, t.Context(), l); len(found) != 1 || found[0].ID != pod || !found[0].Detailed {
 		t.Errorf("found %+v, want the sandbox", found)
 	}
@@ -208,9 +209,9 @@ func TestSandboxOfAKnownContainer(t *testing.T) {
 // TestMergeKnown: of what is known a list tells the state, and that it is there.
 func TestMergeKnown(t *testing.T) {
 	n := newNode(t)
-	m := inventory.New(n.host().Driver)
-	pod := inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u-1", Namespace: "default", Name: "a", Ready: true, Detailed: true, CgroupParent: "kubepods-podu_1.slice", Resources: whole(2)}}
-	ctr := inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running, Detailed: true, CgroupsPath: "kubepods-podu_1.slice:cri-containerd:c", Requested: whole(2)}}
+	m := inventory.New(n.Host().Driver)
+	pod := inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u-1", Namespace: "default", Name: "a", Ready: true, Detailed: true, CgroupParent: "kubepods-podu_1.slice", Resources: nodefixture.WholeCPUs(2)}}
+	ctr := inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running, Detailed: true, CgroupsPath: "kubepods-podu_1.slice:cri-containerd:c", Requested: nodefixture.WholeCPUs(2)}}
 	m.Merge(inventory.Listing{Pods: []inventory.PodStatus{pod}, Containers: []inventory.ContainerStatus{ctr}})
 	m.Merge(inventory.Listing{AsOf: m.Clock, Known: inventory.Lists{Pods: []cri.Pod{{ID: "p"}}, Containers: []cri.Container{{ID: "c", PodID: "p", State: cri.Exited}}}})
 	if p, c := m.Pod("p"), m.Container("c"); p == nil || p.Pod.Ready || p.Pod.Name != "a" || c == nil || c.Container.State != cri.Exited || c.Container.Name != "app" {
@@ -226,10 +227,10 @@ func TestMergeKnown(t *testing.T) {
 // asked for, is not taken for one without a sandbox.
 func TestListingOlderThanAPod(t *testing.T) {
 	n := newNode(t)
-	m := inventory.New(n.host().Driver)
+	m := inventory.New(n.Host().Driver)
 	asOf := m.Clock
 	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running, Detailed: true,
-		CgroupsPath: "kubepods-podu_1.slice:cri-containerd:c", Requested: whole(2)}})
+		CgroupsPath: "kubepods-podu_1.slice:cri-containerd:c", Requested: nodefixture.WholeCPUs(2)}})
 	m.Merge(inventory.Listing{AsOf: asOf})
 	if pods, containers := m.Len(); containers != 1 || pods != 0 {
 		t.Errorf("%d containers, %d pods; want the container alone", containers, pods)
@@ -240,9 +241,9 @@ func TestListingOlderThanAPod(t *testing.T) {
 // can never start, and gets nothing when the sandbox is gone before it.
 func TestUnlistStillborn(t *testing.T) {
 	n := newNode(t)
-	m := inventory.New(n.host().Driver)
-	pod := inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u-1", Namespace: "default", Name: "a", Detailed: true, CgroupParent: "kubepods-podu_1.slice", Resources: whole(2)}}
-	ctr := inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Created, Detailed: true, CgroupsPath: "kubepods-podu_1.slice:cri-containerd:c", Requested: whole(2)}}
+	m := inventory.New(n.Host().Driver)
+	pod := inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u-1", Namespace: "default", Name: "a", Detailed: true, CgroupParent: "kubepods-podu_1.slice", Resources: nodefixture.WholeCPUs(2)}}
+	ctr := inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Created, Detailed: true, CgroupsPath: "kubepods-podu_1.slice:cri-containerd:c", Requested: nodefixture.WholeCPUs(2)}}
 	m.Merge(inventory.Listing{Pods: []inventory.PodStatus{pod}, Containers: []inventory.ContainerStatus{ctr}})
 	m.Unlist("p")
 	if p := m.Input(time.Now()); len(p) != 1 || !p[0].Gone {

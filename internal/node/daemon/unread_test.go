@@ -15,6 +15,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -71,11 +72,11 @@ func (f *forgetful) remember() {
 
 // startImpatient starts a daemon that begins with what the first listing tells.
 func (n *node) startImpatient(h hostenv.Host) *running {
-	n.t.Helper()
+	n.T.Helper()
 	o := n.options()
 	l, err := newLoop(h, o)
 	if err != nil {
-		n.t.Fatal(err)
+		n.T.Fatal(err)
 	}
 	l.status.incomplete = patientListings
 	return n.serve(l, o)
@@ -85,7 +86,7 @@ func (n *node) startImpatient(h hostenv.Host) *running {
 // starts, nobody gets the CPUs of a container that runs on them, and it is not moved,
 // neither then nor when it can be read.
 func TestRestartMovesNobodyUnread(t *testing.T) {
-	for pool, yaml := range map[string]string{"fixed": poolsYAML, "carved": carvedYAML} {
+	for pool, yaml := range map[string]string{"fixed": nodefixture.PoolsYAML, "carved": nodefixture.CarvedYAML} {
 		for _, journal := range []string{"kept", "lost"} {
 			for _, answer := range []string{"silent", "partial"} {
 				for _, of := range []string{"pod", "container", "both", "all"} {
@@ -100,19 +101,19 @@ func TestRestartMovesNobodyUnread(t *testing.T) {
 
 func unreadAtStart(t *testing.T, yaml string, journalLost, silent bool, of string) {
 	n := newNode(t)
-	n.yaml = yaml
+	n.YAML = yaml
 	r := n.start()
-	sharedPod := n.pod("s", "default", "burstable", 0, nil)
-	shared := n.container(sharedPod, "app", whole(1))
-	other := n.container(sharedPod, "other", whole(1))
-	pod := n.pod("a", "default", "guaranteed", 2, nil)
-	excl := n.container(pod, "app", whole(2))
-	n.eventually("placed", func() bool { return n.state(excl).Effective.Len() == 2 })
+	sharedPod := n.RunPod("s", "default", "burstable", 0, nil)
+	shared := n.RunContainer(sharedPod, "app", nodefixture.WholeCPUs(1))
+	other := n.RunContainer(sharedPod, "other", nodefixture.WholeCPUs(1))
+	pod := n.RunPod("a", "default", "guaranteed", 2, nil)
+	excl := n.RunContainer(pod, "app", nodefixture.WholeCPUs(2))
+	n.Eventually("placed", func() bool { return n.State(excl).Effective.Len() == 2 })
 	r.quiet()
 	r.stop()
-	had := n.state(excl).CPUs
+	had := n.State(excl).CPUs
 	if journalLost {
-		if err := os.Remove(filepath.Join(n.dir, "journal.json")); err != nil {
+		if err := os.Remove(filepath.Join(n.Dir, "journal.json")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -120,7 +121,7 @@ func unreadAtStart(t *testing.T, yaml string, journalLost, silent bool, of strin
 		"pod": {pod: true}, "container": {excl: true}, "both": {pod: true, excl: true},
 		"all": {pod: true, excl: true, sharedPod: true, shared: true, other: true},
 	}[of]
-	h := n.host()
+	h := n.Host()
 	rt := &forgetful{RuntimeClient: h.Runtime}
 	if silent {
 		rt.silent = faulty
@@ -128,30 +129,30 @@ func unreadAtStart(t *testing.T, yaml string, journalLost, silent bool, of strin
 		rt.partial = faulty
 	}
 	h.Runtime = rt
-	before := len(n.tree.Writes())
+	before := len(n.Tree.Writes())
 	r = n.startImpatient(h)
 	// Somebody wants CPUs, and those in the shared pool must give way.
-	late := n.container(n.pod("b", "default", "guaranteed", 2, nil), "app", whole(2))
-	n.eventually("late container placed", func() bool { return n.state(late).Effective.Len() == 2 })
+	late := n.RunContainer(n.RunPod("b", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.Eventually("late container placed", func() bool { return n.State(late).Effective.Len() == 2 })
 	r.quiet()
 	if rt.asked.Load() == 0 {
 		t.Fatal("the runtime told everything: the test shows nothing")
 	}
-	n.checkAll()
-	lateHas := n.state(late).CPUs
+	n.CheckAssigned()
+	lateHas := n.State(late).CPUs
 	rt.remember()
 	r.loop.box.Post(streamChanged{state: cri.Connected}) // list again
-	n.eventually("everything read", func() bool {
+	n.Eventually("everything read", func() bool {
 		return r.loop.snapshot.Load().Problems[string(inventory.CodeUnread)] == 0
 	})
 	r.quiet()
-	n.checkAll()
-	got := map[string]string{"container": n.state(excl).CPUs.String(), "late": n.state(late).CPUs.String()}
+	n.CheckAssigned()
+	got := map[string]string{"container": n.State(excl).CPUs.String(), "late": n.State(late).CPUs.String()}
 	if d := cmp.Diff(map[string]string{"container": had.String(), "late": lateHas.String()}, got); d != "" {
 		t.Errorf("moved (-before +after):\n%s", d)
 	}
-	for _, w := range n.tree.Writes()[before:] {
-		if filepath.Dir(w.Name) == n.runtime.Cgroup(excl) && filepath.Base(w.Name) == cgroup.FileCPUs && w.Value != had.String() {
+	for _, w := range n.Tree.Writes()[before:] {
+		if filepath.Dir(w.Name) == n.Runtime.Cgroup(excl) && filepath.Base(w.Name) == cgroup.FileCPUs && w.Value != had.String() {
 			t.Errorf("the container was moved: %v", w)
 		}
 	}
@@ -161,7 +162,7 @@ func unreadAtStart(t *testing.T, yaml string, journalLost, silent bool, of strin
 // where it is, but not on the CPUs of others, and not on all.
 func TestUnreadStay(t *testing.T) {
 	n := newNode(t)
-	l, err := newLoop(n.host(), n.options())
+	l, err := newLoop(n.Host(), n.options())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +170,7 @@ func TestUnreadStay(t *testing.T) {
 	m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true}, Partial: os.ErrDeadlineExceeded})
 	kernel := make(map[cgroup.Path]string)
 	for name, cpus := range map[string]string{"owner": "4-5", "beside": "2-3,6", "across": "2-5", "under": "5", "new": "", "starting": "-"} {
-		c := cri.Container{ID: name, PodID: "p", Name: name, State: cri.Running, CgroupsPath: "x.slice:c:" + name, Requested: whole(2)}
+		c := cri.Container{ID: name, PodID: "p", Name: name, State: cri.Running, CgroupsPath: "x.slice:c:" + name, Requested: nodefixture.WholeCPUs(2)}
 		if cpus == "-" {
 			c.State = cri.Created
 			c.Recorded.CPUs = "4,7"
@@ -224,13 +225,13 @@ func TestLocate(t *testing.T) {
 // TestUnreadUnitIsLogged: once when systemd stops telling of a unit, whoever has asked.
 func TestUnreadUnitIsLogged(t *testing.T) {
 	n := newNode(t)
-	l := n.revertingUnits("units: {du.service: {cpus: 2}}\n", n.host())
+	l := n.revertingUnits("units: {du.service: {cpus: 2}}\n", n.Host())
 	silent, told := inventory.UnitStatus{Name: "du.service", Err: errors.New("no answer")}, inventory.UnitStatus{Name: "du.service", Unit: duService()}
 	l.status.listed = true
 	for i, f := range []inventory.UnitStatus{told, silent, silent, told, silent} {
 		l.onListed(inventory.Listing{AsOf: l.inventory.Clock, Units: []inventory.UnitStatus{f}})
 		l.onUnit(f) // the question that follows
-		if got, want := len(n.logged("read unit")), []int{0, 1, 1, 1, 2}[i]; got != want {
+		if got, want := len(n.Logged("read unit")), []int{0, 1, 1, 1, 2}[i]; got != want {
 			t.Errorf("after answer %d it has been logged %d times, want %d", i, got, want)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/durable"
 	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -58,10 +59,10 @@ func TestJournalOfAnEarlierBuild(t *testing.T) {
 	}
 }
 
-// rewrite puts a journal of another version into the place of the node's.
-func (n *node) rewrite(version int, change func(map[string]any)) {
-	n.t.Helper()
-	name := filepath.Join(n.dir, "journal.json")
+// rewriteJournal replaces the journal on disk by one of another version.
+func (n *node) rewriteJournal(version int, change func(map[string]any)) {
+	n.T.Helper()
+	name := filepath.Join(n.Dir, "journal.json")
 	var f struct {
 		Data json.RawMessage
 	}
@@ -74,7 +75,7 @@ func (n *node) rewrite(version int, change func(map[string]any)) {
 		err = json.Unmarshal(f.Data, &data)
 	}
 	if err != nil {
-		n.t.Fatal(err)
+		n.T.Fatal(err)
 	}
 	if change != nil {
 		change(data)
@@ -83,7 +84,7 @@ func (n *node) rewrite(version int, change func(map[string]any)) {
 		err = durable.Write(name, b)
 	}
 	if err != nil {
-		n.t.Fatal(err)
+		n.T.Fatal(err)
 	}
 }
 
@@ -109,29 +110,29 @@ func TestUpgradeMovesNobody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			n.yaml = carvedYAML // nothing but the record and the kernel tell whose CPUs are whose
-			one := n.container(n.pod("one", "default", "guaranteed", 2, nil), "app", whole(2))
-			two := n.container(n.pod("two", "default", "guaranteed", 1, nil), "app", whole(1))
-			agent := n.container(n.pod("agent", "kube-system", "burstable", 0, management(map[string]int{"app": 512})), "app", cri.Resources{Shares: 102})
-			before := n.dump()
+			n.YAML = nodefixture.CarvedYAML // nothing but the record and the kernel tell whose CPUs are whose
+			one := n.RunContainer(n.RunPod("one", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+			two := n.RunContainer(n.RunPod("two", "default", "guaranteed", 1, nil), "app", nodefixture.WholeCPUs(1))
+			agent := n.RunContainer(n.RunPod("agent", "kube-system", "burstable", 0, nodefixture.Management(map[string]int{"app": 512})), "app", cri.Resources{Shares: 102})
+			before := n.Dump()
 			r := n.start()
 			r.quiet()
 			r.stop()
-			placed, originals := n.dump(), n.journal().Originals
-			if len(originals) == 0 || n.state(one).Effective.Len() != 2 || n.state(two).Effective.Len() != 1 || placed == before {
+			placed, originals := n.Dump(), n.Journal().Originals
+			if len(originals) == 0 || n.State(one).Effective.Len() != 2 || n.State(two).Effective.Len() != 1 || placed == before {
 				t.Fatalf("nothing to upgrade\n%s", placed)
 			}
-			n.rewrite(c.version, c.change)
+			n.rewriteJournal(c.version, c.change)
 
 			r = n.start()
 			r.quiet()
-			if d := cmp.Diff(placed, n.dump()); d != "" {
+			if d := cmp.Diff(placed, n.Dump()); d != "" {
 				t.Errorf("somebody has moved (-before +after):\n%s", d)
 			}
-			n.runsOn(agent, "0-1")
-			n.checkAll()
+			n.AwaitCPUs(agent, "0-1")
+			n.CheckAssigned()
 			r.stop()
-			after, err := filepath.Glob(filepath.Join(n.dir, "journal.json.bad-*"))
+			after, err := filepath.Glob(filepath.Join(n.Dir, "journal.json.bad-*"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -141,14 +142,14 @@ func TestUpgradeMovesNobody(t *testing.T) {
 			if c.aside {
 				return
 			}
-			if d := cmp.Diff(originals, n.journal().Originals); d != "" {
+			if d := cmp.Diff(originals, n.Journal().Originals); d != "" {
 				t.Errorf("originals (-before +after):\n%s", d)
 			}
-			h := n.host()
-			if _, err := restore.HostRestore(&h, context.Background(), n.journal()); err != nil {
+			h := n.Host()
+			if _, err := restore.HostRestore(&h, context.Background(), n.Journal()); err != nil {
 				t.Fatal(err)
 			}
-			if restored := strings.ReplaceAll(n.dump(), `cpus="0-7"`, `cpus=""`); restored != before {
+			if restored := strings.ReplaceAll(n.Dump(), `cpus="0-7"`, `cpus=""`); restored != before {
 				t.Errorf("restored by the other version (-before +after):\n%s", cmp.Diff(before, restored))
 			}
 		})

@@ -19,6 +19,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/control"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode/scenario"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -70,14 +71,14 @@ func newWorld(t *testing.T, nri bool, partitions uint64) *world {
 		configs = scenario.Partitions(configs)
 	}
 	w := &world{node: n, configs: configs, armed: -1, moves: make(map[control.Outcome]int)}
-	w.pods = scenario.NewPods(fakeRuntime{w.runtime, w})
-	w.dir = fastDir(t)
-	w.kubelet = newKubelet()
-	w.yaml = w.configs[0]
-	w.hostServices()
-	w.units.Install("du.service", cpuset.Set{})
-	w.units.Install("telegraf.service", cpuset.Of(0, 1))
-	w.tree.Intercept(w.write)
+	w.pods = scenario.NewPods(fakeRuntime{w.Runtime, w})
+	w.Dir = fastDir(t)
+	w.Kubelet = nodefixture.NewKubelet()
+	w.YAML = w.configs[0]
+	w.RunHostServices()
+	w.Units.Install("du.service", cpuset.Set{})
+	w.Units.Install("telegraf.service", cpuset.Of(0, 1))
+	w.Tree.Intercept(w.write)
 	w.r = w.start()
 	return w
 }
@@ -97,7 +98,7 @@ func (w *world) write(x testnode.CgroupWrite) error {
 			w.cut = cut
 			go func() { // who is dead answers nobody
 				defer close(cut)
-				w.runtime.NRIDown()
+				w.Runtime.NRIDown()
 			}()
 		}
 		return errDead
@@ -123,7 +124,7 @@ func (w *world) write(x testnode.CgroupWrite) error {
 
 // holds says that a cgroup is still there, with these CPUs.
 func (w *world) holds(path string, cpus cpuset.Set) bool {
-	b, err := w.tree.ReadFile(path+"/cpuset.cpus", 1<<10)
+	b, err := w.Tree.ReadFile(path+"/cpuset.cpus", 1<<10)
 	if err != nil {
 		return false
 	}
@@ -171,7 +172,7 @@ func (w *world) Do(s scenario.Step) error {
 		w.mu.Unlock()
 		if cut != nil {
 			<-cut
-			if err := w.runtime.NRIUp(); err != nil {
+			if err := w.Runtime.NRIUp(); err != nil {
 				return err
 			}
 		}
@@ -184,7 +185,7 @@ func (w *world) Do(s scenario.Step) error {
 func (w *world) act(s scenario.Step) error {
 	if s.Kind == scenario.RunPod && s.Of.Devices >= 0 {
 		for _, name := range []string{"app-0", "app-1"} {
-			w.kubelet.admit(s.Of.Namespace()+"/"+s.Pod+"/"+name, s.Of.Devices)
+			w.Kubelet.Admit(s.Of.Namespace()+"/"+s.Pod+"/"+name, s.Of.Devices)
 		}
 	}
 	if done, err := w.pods.Do(s); done || err != nil {
@@ -193,39 +194,39 @@ func (w *world) act(s scenario.Step) error {
 	switch s.Kind {
 	case scenario.Reload:
 		w.forget()
-		w.yaml = w.configs[s.Config]
+		w.YAML = w.configs[s.Config]
 		w.r.loop.reload()
 	case scenario.RestartDaemon, scenario.LoseJournal:
 		w.r.stop()
 		if s.Kind == scenario.LoseJournal {
-			if err := os.Remove(filepath.Join(w.dir, "journal.json")); err != nil && !os.IsNotExist(err) {
+			if err := os.Remove(filepath.Join(w.Dir, "journal.json")); err != nil && !os.IsNotExist(err) {
 				return err
 			}
 		}
 		w.r = w.start()
 	case scenario.StartUnit:
-		return w.units.Start(s.Unit)
+		return w.Units.Start(s.Unit)
 	case scenario.StopUnit:
-		if w.unitCPUs(s.Unit) != "" {
-			return w.units.Stop(s.Unit)
+		if w.UnitCPUs(s.Unit) != "" {
+			return w.Units.Stop(s.Unit)
 		}
 	case scenario.ReloadSystemd:
-		w.units.Reload()
+		w.Units.Reload()
 	case scenario.SilenceKubelet:
-		w.kubelet.fail(errors.New("the kubelet restarts"))
+		w.Kubelet.Fail(errors.New("the kubelet restarts"))
 		w.silent = true
 	case scenario.UnsilenceKubelet:
-		w.kubelet.fail(nil)
+		w.Kubelet.Fail(nil)
 		w.silent = false
 	case scenario.PlugCPUs:
-		w.online(without(s.Offline...))
+		w.SetOnline(nodefixture.AllCPUsBut(s.Offline...))
 	case scenario.MoveOwner:
 		if m, ok := scenario.MoveOf(s, w.seen.plan, w.seen.pools); ok {
 			return w.move(m)
 		}
 	case scenario.ForeignWrite:
 		w.seen = w.inspect()
-		if x, ok := scenario.WriteOf(s, w.seen.asPlanned, w.top.Possible); ok {
+		if x, ok := scenario.WriteOf(s, w.seen.asPlanned, w.Topology.Possible); ok {
 			return w.intrude(x)
 		}
 	}
@@ -238,7 +239,7 @@ func (w *world) move(m scenario.Move) error {
 	w.mu.Lock()
 	armed, dead := w.armed >= 0, w.dead
 	w.mu.Unlock()
-	ctx, giveUp := context.WithTimeout(w.t.Context(), patience)
+	ctx, giveUp := context.WithTimeout(w.T.Context(), nodefixture.Patience)
 	defer giveUp()
 	if armed {
 		go func() {
@@ -271,7 +272,7 @@ func (r fakeRuntime) CPUs(id string) (cpuset.Set, bool) {
 	if r.Cgroup(id) == "" {
 		return cpuset.Set{}, false
 	}
-	st := r.w.state(id)
+	st := r.w.State(id)
 	return st.Effective, st.Populated
 }
 
@@ -284,7 +285,7 @@ func (r fakeRuntime) Resize(id string, to cri.Resources) error {
 }
 
 func (r fakeRuntime) UnitCPUs(name string) (cpuset.Set, bool) {
-	cpus, err := cpuset.Parse(r.w.unitCPUs(name))
+	cpus, err := cpuset.Parse(r.w.UnitCPUs(name))
 	return cpus, err == nil && !cpus.IsEmpty()
 }
 
@@ -370,7 +371,7 @@ func (w *world) inspect() sight {
 	select {
 	case s := <-seen:
 		return s
-	case <-time.After(patience):
+	case <-time.After(nodefixture.Patience):
 		return sight{}
 	}
 }
@@ -395,7 +396,7 @@ func (w *world) look() bool {
 		return false
 	}
 	w.seen = w.inspect()
-	return w.seen.resting && w.seen.cpus == w.cpus.now() && w.pods.Known(w.seen.plan) == nil
+	return w.seen.resting && w.seen.cpus == w.CPUs.Now() && w.pods.Known(w.seen.plan) == nil
 }
 
 // rest waits until the daemon has nothing left to do and knows of everything.
@@ -410,7 +411,7 @@ func (w *world) rest() error {
 // remembers says that what the daemon has in its memory of partitions is so, as soon as it has
 // heard of everything.
 func (w *world) remembers() error {
-	if !w.kernel.Remote {
+	if !w.Kernel.Remote {
 		return nil
 	}
 	var why error
@@ -438,14 +439,8 @@ func (w *world) restAnd(dead chan struct{}) error {
 }
 
 func (w *world) await(what string, cond func() bool) error {
-	deadline := time.Now().Add(patience / 3)
-	tick := time.NewTicker(500 * time.Microsecond)
-	defer tick.Stop()
-	for !cond() {
-		if time.Now().After(deadline) {
-			return errors.Join(fmt.Errorf("waited in vain for %s: %v", what, w.seen.busy), w.pods.Known(w.seen.plan))
-		}
-		<-tick.C
+	if !nodefixture.Within(nodefixture.Patience/3, cond) {
+		return errors.Join(fmt.Errorf("waited in vain for %s: %v", what, w.seen.busy), w.pods.Known(w.seen.plan))
 	}
 	return nil
 }
@@ -474,9 +469,9 @@ func (w *world) Check() error {
 	errs = append(errs, w.checkPartitions(exclusive))
 	known, shares := make(map[string]cpuset.Set), make(map[string]cpuset.Set)
 	for id, cpus := range exclusive {
-		known[w.runtime.Cgroup(id)] = cpus
+		known[w.Runtime.Cgroup(id)] = cpus
 		if _, p := findPlacement(&w.seen.plan, id); p != nil && !p.Mixed.IsEmpty() {
-			shares[w.runtime.Cgroup(id)] = p.Mixed
+			shares[w.Runtime.Cgroup(id)] = p.Mixed
 		}
 	}
 	w.mu.Lock()
@@ -487,35 +482,35 @@ func (w *world) Check() error {
 
 // checkPartitions says that owners are partitions where the kernel can do it.
 func (w *world) checkPartitions(exclusive map[string]cpuset.Set) error {
-	if !w.kernel.Remote {
+	if !w.Kernel.Remote {
 		return nil
 	}
 	var errs []error
-	if w.tree.Crashed() || !w.tree.Leaked().IsEmpty() {
-		errs = append(errs, fmt.Errorf("kernel crashed: %t, lost CPUs: %s", w.tree.Crashed(), w.tree.Leaked()))
+	if w.Tree.Crashed() || !w.Tree.Leaked().IsEmpty() {
+		errs = append(errs, fmt.Errorf("kernel crashed: %t, lost CPUs: %s", w.Tree.Crashed(), w.Tree.Leaked()))
 	}
-	park, _ := w.node.parked()
+	park, _ := w.node.Parked()
 	if park.Partition.Valid() {
 		w.parked++
 	}
 	for id, cpus := range exclusive {
-		st := w.state(id)
+		st := w.State(id)
 		if park.Partition.Valid() && park.Effective.Overlaps(cpus) {
-			errs = append(errs, fmt.Errorf("CPUs %s are parked, and %s has %s for itself", park.Effective, w.runtime.Cgroup(id), cpus))
+			errs = append(errs, fmt.Errorf("CPUs %s are parked, and %s has %s for itself", park.Effective, w.Runtime.Cgroup(id), cpus))
 		}
 		if !st.Populated {
 			continue
 		}
 		if _, p := findPlacement(&w.seen.plan, id); p != nil && !p.Mixed.IsEmpty() {
 			if w.mixed++; st.Partition.Valid() {
-				errs = append(errs, fmt.Errorf("%s shares %s, and is %s with %s", w.runtime.Cgroup(id), p.Mixed, st.Partition, st.Effective))
+				errs = append(errs, fmt.Errorf("%s shares %s, and is %s with %s", w.Runtime.Cgroup(id), p.Mixed, st.Partition, st.Effective))
 			}
 			continue
 		}
 		if st.Partition.Valid() && st.Effective.Equal(cpus) {
 			w.parted++
 		} else {
-			errs = append(errs, fmt.Errorf("%s has %s for itself, and is %s with %s", w.runtime.Cgroup(id), cpus, st.Partition, st.Effective))
+			errs = append(errs, fmt.Errorf("%s has %s for itself, and is %s with %s", w.Runtime.Cgroup(id), cpus, st.Partition, st.Effective))
 		}
 	}
 	return errors.Join(errs...)
@@ -548,7 +543,7 @@ func (w *world) compareCold() error {
 	if err := s.Change(o.Config, o.Topology, nil); err != nil {
 		return err
 	}
-	p, err := preview.PreviewOf(w.t.Context(), w.host(), s, w.journal(), pools.NamespaceRights{}, time.Now())
+	p, err := preview.PreviewOf(w.T.Context(), w.Host(), s, w.Journal(), pools.NamespaceRights{}, time.Now())
 	if err != nil {
 		return err
 	}
@@ -563,6 +558,6 @@ func (w *world) compareCold() error {
 
 // tail is the end of the log.
 func (w *world) tail() string {
-	lines := bytes.Split(w.logs.Bytes(), []byte("\n"))
+	lines := bytes.Split(w.Logs.Bytes(), []byte("\n"))
 	return string(bytes.Join(lines[max(len(lines)-40, 0):], []byte("\n")))
 }

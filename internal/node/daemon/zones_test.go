@@ -7,6 +7,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
@@ -14,10 +15,10 @@ import (
 // pods that run.
 func TestClusterTopology(t *testing.T) {
 	n := newNode(t)
-	n.yaml += "node: {topology: true}\n"
-	n.container(n.pod("du", "ran", "guaranteed", 2, nil), "cell", whole(2))
-	n.container(n.pod("web", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-	n.pod("pending", "default", "burstable", 0, nil) // has no container yet
+	n.YAML += "node: {topology: true}\n"
+	n.RunContainer(n.RunPod("du", "ran", "guaranteed", 2, nil), "cell", nodefixture.WholeCPUs(2))
+	n.RunContainer(n.RunPod("web", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
+	n.RunPod("pending", "default", "burstable", 0, nil) // has no container yet
 	r := n.start()
 	r.view("first pass", func(v *telemetry.View) bool { return v.Ready && len(v.Containers) == 2 })
 	distances := []map[int]int{{0: 10, 1: 21}, {0: 21, 1: 10}}

@@ -1,0 +1,49 @@
+package nodefixture
+
+import (
+	"strings"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// Claims returns the effective CPUs of all containers and units whose cpuset is written.
+// Subsets of guaranteed count as exclusive.
+func (n *Node) Claims(guaranteed cpuset.Set) []cpuset.Claim {
+	var claims []cpuset.Claim
+	fs := cgroup.New(n.Tree)
+	_ = fs.Walk("", func(p cgroup.Path) error {
+		st, err := fs.Read(p)
+		if err == nil && st.Populated && strings.HasSuffix(string(p), ".scope") && !st.CPUs.IsEmpty() {
+			claims = append(claims, cpuset.Claim{Name: string(p), CPUs: st.Effective,
+				Exclusive: st.CPUs.IsSubsetOf(guaranteed)})
+		}
+		return nil
+	})
+	return claims
+}
+
+// CheckClaims checks that exclusive CPUs, which are subsets of 4-7, belong to one cgroup.
+func (n *Node) CheckClaims() {
+	n.T.Helper()
+	for _, err := range cpuset.CheckClaims(n.Claims(cpuset.Range(4, 7))) {
+		n.T.Errorf("%v\n%s", err, n.Dump())
+	}
+}
+
+// CheckAssigned checks that the CPUs of each assignment in the journal belong to one
+// cgroup.
+func (n *Node) CheckAssigned() {
+	n.T.Helper()
+	assigned := make(map[string]bool)
+	for _, a := range n.Journal().Assignments {
+		assigned[a.CPUs.String()] = true
+	}
+	claims := n.Claims(cpuset.Set{})
+	for i := range claims {
+		claims[i].Exclusive = assigned[claims[i].CPUs.String()]
+	}
+	for _, err := range cpuset.CheckClaims(claims) {
+		n.T.Errorf("%v\n%s", err, n.Dump())
+	}
+}

@@ -1,0 +1,150 @@
+package nodefixture
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
+
+// defaultCPUs is the number of CPUs of a node whose Spec leaves it out: two NUMA nodes of
+// two cores with two threads.
+const defaultCPUs = 8
+
+// Spec describes a fake node. The zero value is a node of eight CPUs, whose kernel has no
+// cpuset partitions and whose runtime has no NRI.
+type Spec struct {
+	CPUs    int                    // zero: 8; another number needs another configuration
+	Kernel  testnode.CgroupConfig  // its CPUs and NUMA nodes are filled in
+	Runtime testnode.RuntimeConfig // its cgroups and units are filled in
+}
+
+// Node is a fake node. Tests change its fields before they use Host.
+type Node struct {
+	T        testing.TB
+	Tree     *testnode.Cgroups
+	Units    *testnode.Units
+	Runtime  *testnode.Runtime
+	Client   *cri.Client
+	Topology *topology.Topology // as it was at first
+	CPUs     *CPUs
+	YAML     string // the configuration; PoolsYAML at first
+	Dir      string // for the journal and the files for applications
+	Logs     *LogBuffer
+	Kubelet  *Kubelet       // nil: the host has no kubelet that reports devices
+	Static   *StaticKubelet // nil: the kubelet allocates no CPUs
+	NRI      bool           // the host connects to the runtime's NRI
+	Kernel   cgroup.PartitionKernel
+	Boot     hostenv.BootFacts
+
+	attempts map[string]uint32 // next attempt of a container, by pod and name
+}
+
+// New returns a fake node. Its configuration puts the resync far away, so that tests
+// prove the path of events.
+func New(t testing.TB, s Spec) *Node {
+	t.Helper()
+	if s.CPUs == 0 {
+		s.CPUs = defaultCPUs
+	}
+	s.Kernel.Possible, s.Kernel.Nodes = cpuset.Range(0, s.CPUs-1), cpuset.Range(0, 1)
+	if s.Kernel.LeaveBehind == 0 {
+		s.Kernel.LeaveBehind = 3
+	}
+	parts := s.Kernel.Partitions
+	n := &Node{
+		T: t, YAML: PoolsYAML, Dir: t.TempDir(), Logs: new(LogBuffer), NRI: s.Runtime.NRI,
+		Kernel:   cgroup.PartitionKernel{Remote: parts.Remote, Settled: parts.Remote && !parts.Siblings},
+		attempts: make(map[string]uint32),
+	}
+	n.build(s)
+	return n
+}
+
+// ReplaceMachine gives the node another machine, as after a reboot with fewer CPUs: a new
+// boot, and none of the cgroups.
+func (n *Node) ReplaceMachine(cpus int) {
+	n.T.Helper()
+	j := n.Journal()
+	j.BootID = "the boot before"
+	if err := undo.Save(n.journalName(), j); err != nil {
+		n.T.Fatal(err)
+	}
+	n.build(Spec{CPUs: cpus, Kernel: testnode.CgroupConfig{Possible: cpuset.Range(0, cpus-1), Nodes: cpuset.Range(0, 1)}})
+}
+
+// build makes cgroups, units, runtime and CPUs of a complete spec.
+func (n *Node) build(s Spec) {
+	n.T.Helper()
+	var err error
+	if n.Topology, err = topology.Read(Sysfs(s.CPUs)); err != nil {
+		n.T.Fatal(err)
+	}
+	n.CPUs = NewCPUs(n.Topology)
+	n.Tree = testnode.NewCgroups(s.Kernel)
+	n.Units = testnode.NewUnits(n.Tree)
+	s.Runtime.Tree, s.Runtime.Units = n.Tree.ForRuntime(), n.Units
+	n.Runtime = testnode.StartRuntime(n.T, s.Runtime)
+	client, err := cri.Dial(n.Runtime.Endpoint())
+	if err != nil {
+		n.T.Fatal(err)
+	}
+	n.T.Cleanup(func() { _ = client.Close() })
+	n.Client = client
+}
+
+// Config returns the configuration of YAML, checked against the node's first topology.
+func (n *Node) Config() (*config.Config, error) {
+	return config.Parse([]byte(n.YAML), "config.yaml", config.Overrides{}, n.Topology)
+}
+
+// LenientConfig returns the configuration of YAML as the command reads it: the daemon
+// adapts it to the machine.
+func (n *Node) LenientConfig() (*config.Config, error) {
+	return config.Parse([]byte(n.YAML), "config.yaml", config.Overrides{}, nil)
+}
+
+// Host returns the node as the daemon sees it.
+func (n *Node) Host() hostenv.Host {
+	h := hostenv.Host{
+		Cgroups: cgroup.New(n.Tree), Driver: cgroup.DriverSystemd, Possible: n.Topology.Possible,
+		Runtime: n.Client, Units: n.Units, Journal: n.journalName(),
+		Nodes: cpuset.Range(0, 1), Files: filepath.Join(n.Dir, "run"), Cpus: n.CPUs, UnitFile: n.Units.ReadFile,
+		Kernel: n.Kernel, Online: n.Tree.Online, Boot: n.Boot,
+	}
+	if n.NRI {
+		h.NriSocket = n.Runtime.NRISocket()
+	}
+	if n.Kubelet != nil {
+		h.Devices = n.Kubelet
+	}
+	if n.Static != nil {
+		h.Manager = n.Static
+	}
+	return h
+}
+
+// Journal returns the journal on disk.
+func (n *Node) Journal() undo.Document {
+	n.T.Helper()
+	j, err := undo.PeekJournal(n.journalName())
+	if err != nil {
+		n.T.Fatal(err)
+	}
+	return j
+}
+
+func (n *Node) journalName() string { return filepath.Join(n.Dir, "journal.json") }
+
+// Eventually waits until cond holds. Otherwise the test fails with the cgroups and the log.
+func (n *Node) Eventually(what string, cond func() bool) {
+	n.T.Helper()
+	Eventually(n.T, what, cond, n.Dump, func() string { return "log:\n" + n.Logs.String() })
+}

@@ -1,0 +1,38 @@
+package nodefixture
+
+import (
+	"testing"
+	"time"
+)
+
+// Patience is the maximum time that a test waits for an effect on the fake node. A test
+// that passes never reaches it.
+const Patience = 30 * time.Second * slowdown
+
+// Eventually waits until cond holds. After Patience it fails the test with what and the
+// values that details return.
+func Eventually(t testing.TB, what string, cond func() bool, details ...func() string) {
+	t.Helper()
+	if Within(Patience, cond) {
+		return
+	}
+	text := "waited in vain: " + what
+	for _, d := range details {
+		text += "\n" + d()
+	}
+	t.Fatal(text)
+}
+
+// Within waits at most limit until cond holds. It reports whether cond held.
+func Within(limit time.Duration, cond func() bool) bool {
+	deadline := time.Now().Add(limit)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !cond() {
+		if time.Now().After(deadline) {
+			return false
+		}
+		<-tick.C
+	}
+	return true
+}
