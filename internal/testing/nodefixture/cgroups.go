@@ -13,13 +13,14 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// State returns the kernel's values for the cgroup of a container or sandbox, by id. It is
-// zero if there is none.
+// State returns the kernel's values for the cgroup of a container or sandbox, by id. It
+// returns zero values for a cgroup that does not exist.
 func (n *Node) State(id string) cgroup.State {
 	return n.StateAt(cgroup.Path(n.Runtime.Cgroup(id)))
 }
 
-// StateAt returns the kernel's values for a cgroup. It is zero if there is none.
+// StateAt returns the kernel's values for a cgroup, and zero values for one that does not
+// exist.
 func (n *Node) StateAt(p cgroup.Path) cgroup.State {
 	st, err := cgroup.New(n.Tree).Read(p)
 	if err != nil {
@@ -28,7 +29,7 @@ func (n *Node) StateAt(p cgroup.Path) cgroup.State {
 	return st
 }
 
-// CPUsOf returns the effective CPUs of a cgroup, or "" if there is none.
+// CPUsOf returns the effective CPUs of a cgroup, or "" if it does not exist.
 func (n *Node) CPUsOf(p cgroup.Path) string { return n.StateAt(p).Effective.String() }
 
 // AwaitCPUs waits until a container and its threads run on exactly cpus.

@@ -61,8 +61,8 @@ const UnitsYAML = `units:
   telegraf.service: {pool: management}
 `
 
-// WithMixed returns a configuration that lets owners of namespace default use cpus beside
-// their exclusive CPUs.
+// WithMixed returns a configuration that lets owners of namespace default use cpus in
+// addition to their exclusive CPUs.
 func WithMixed(yaml, cpus string) string {
 	return strings.Replace(yaml, "guaranteed:\n", "guaranteed:\n  mixed: {cpus: \""+cpus+"\", namespaces: [default]}\n", 1)
 }

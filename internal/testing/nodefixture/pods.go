@@ -96,8 +96,8 @@ func LimitedManagement(name string, shares, limit int) map[string]string {
 	return a
 }
 
-// MixedAnnotations returns annotations that request shared CPUs beside the exclusive ones
-// of container app.
+// MixedAnnotations returns annotations that request shared CPUs for container app, in
+// addition to its exclusive CPUs.
 func MixedAnnotations() map[string]string {
 	return map[string]string{"cpu-shared.crio.io/app": "enable"}
 }
