@@ -241,7 +241,7 @@ func (r *churning) begun(pod string, res cri.Resources) (id string, took time.Du
 		if err == nil {
 			err = r.Runtime.StartContainer(id)
 		}
-		if err == nil || !strings.Contains(err.Error(), ": NRI: ") || took > nodefixture.Patience {
+		if err == nil || !strings.Contains(err.Error(), ": NRI: ") || took > nodefixture.Timeout {
 			return id, took, err
 		}
 		r.refused.Add(1)

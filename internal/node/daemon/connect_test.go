@@ -88,7 +88,7 @@ func (n *node) answer(links <-chan hostenv.Link) hostenv.Link {
 	case rt := <-links:
 		n.T.Cleanup(rt.Close)
 		return rt
-	case <-time.After(nodefixture.Patience):
+	case <-time.After(nodefixture.Timeout):
 		n.T.Fatalf("the runtime is up and was not found; log:\n%s", n.Logs)
 		return hostenv.Link{}
 	}
@@ -108,7 +108,7 @@ func TestRuntimeStartsLate(t *testing.T) {
 	for range 3 { // it is asked again and again
 		select {
 		case <-reloads:
-		case <-time.After(nodefixture.Patience):
+		case <-time.After(nodefixture.Timeout):
 			t.Fatalf("the runtime is not asked again; log:\n%s", n.Logs)
 		}
 	}
@@ -186,7 +186,7 @@ func TestStoppedWhileWaiting(t *testing.T) {
 		if err == nil {
 			t.Error("no error from a wait that was ended")
 		}
-	case <-time.After(nodefixture.Patience):
+	case <-time.After(nodefixture.Timeout):
 		t.Error("the wait goes on after its context has ended")
 	}
 }
@@ -251,7 +251,7 @@ func TestHeartbeatStopsWithTheOwner(t *testing.T) {
 	n.Eventually("watchdog fed at each pulse", func() bool { return strings.Count(strings.Join(told(), "\n"), "WATCHDOG=1") > 1 })
 	select {
 	case <-reached:
-	case <-time.After(nodefixture.Patience):
+	case <-time.After(nodefixture.Timeout):
 		t.Fatalf("no write to hang in; log:\n%s", n.Logs)
 	}
 	stopped := beat()

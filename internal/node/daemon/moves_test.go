@@ -361,7 +361,7 @@ func TestMoveWithoutRoom(t *testing.T) {
 	if m.To.Len() != 1 {
 		t.Fatalf("the shared pool has %s; want one CPU", m.To)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), nodefixture.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), nodefixture.Timeout)
 	defer cancel()
 	outcome, err := r.loop.ask(ctx, m)
 	if outcome != control.Refused || err == nil || !strings.Contains(err.Error(), "cannot be carried out") {

@@ -152,7 +152,7 @@ func TestGhosts(t *testing.T) {
 		select {
 		case n := <-counted:
 			return n
-		case <-time.After(nodefixture.Patience):
+		case <-time.After(nodefixture.Timeout):
 			return -1
 		}
 	}

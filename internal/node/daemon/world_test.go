@@ -239,7 +239,7 @@ func (w *world) move(m scenario.Move) error {
 	w.mu.Lock()
 	armed, dead := w.armed >= 0, w.dead
 	w.mu.Unlock()
-	ctx, giveUp := context.WithTimeout(w.T.Context(), nodefixture.Patience)
+	ctx, giveUp := context.WithTimeout(w.T.Context(), nodefixture.Timeout)
 	defer giveUp()
 	if armed {
 		go func() {
@@ -371,7 +371,7 @@ func (w *world) inspect() sight {
 	select {
 	case s := <-seen:
 		return s
-	case <-time.After(nodefixture.Patience):
+	case <-time.After(nodefixture.Timeout):
 		return sight{}
 	}
 }
@@ -439,7 +439,7 @@ func (w *world) restAnd(dead chan struct{}) error {
 }
 
 func (w *world) await(what string, cond func() bool) error {
-	if !nodefixture.Within(nodefixture.Patience/3, cond) {
+	if !nodefixture.Within(nodefixture.Timeout/3, cond) {
 		return errors.Join(fmt.Errorf("waited in vain for %s: %v", what, w.seen.busy), w.pods.Known(w.seen.plan))
 	}
 	return nil

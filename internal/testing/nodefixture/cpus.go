@@ -18,10 +18,10 @@ type CPUs struct {
 
 	listening int // running calls of Watch
 	events    int // number of events
-	heard     int // number of the last event that Watch has reported
+	reported  int // number of the last event that Watch has reported
 }
 
-// NewCPUs returns a source whose CPUs are those of a topology.
+// NewCPUs returns a source with the CPUs of a topology.
 func NewCPUs(top *topology.Topology) *CPUs {
 	return &CPUs{top: top, changed: make(chan struct{})}
 }
@@ -48,7 +48,7 @@ func (c *CPUs) Watch(ctx context.Context, changed func() error) error {
 			return err
 		}
 		c.mu.Lock()
-		c.heard = events
+		c.reported = events
 		c.mu.Unlock()
 		select {
 		case <-ctx.Done():
@@ -64,12 +64,12 @@ func (c *CPUs) listens(more int) {
 	c.listening += more
 }
 
-// isHeard reports whether Watch has reported the last event. A daemon handles that event
+// isReported reports whether Watch has reported the last event. A daemon handles that event
 // before all later ones.
-func (c *CPUs) isHeard() bool {
+func (c *CPUs) isReported() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.listening == 0 || c.heard == c.events
+	return c.listening == 0 || c.reported == c.events
 }
 
 // Read returns the present topology.
@@ -116,7 +116,7 @@ func (n *Node) SetOnline(cpus cpuset.Set) {
 	}
 	n.Tree.SetOnline(cpus)
 	n.CPUs.Set(top)
-	n.Eventually("CPUs heard of", n.CPUs.isHeard)
+	n.Eventually("CPU event reported", n.CPUs.isReported)
 }
 
 // AllCPUsBut returns the CPUs of a node of eight except some.

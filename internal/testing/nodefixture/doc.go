@@ -2,6 +2,6 @@
 // container runtime, a kubelet, CPUs and a configuration.
 //
 // A Node is its whole state. Tests start pods, read back what the kernel shows, and wait
-// with Eventually, which fails after Patience. The package starts no daemon: tests of the
+// with Eventually, which fails after Timeout. The package starts no daemon: tests of the
 // event loop run one on the Host that a Node returns.
 package nodefixture

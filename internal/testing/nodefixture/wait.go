@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// Patience is the maximum time that a test waits for an effect on the fake node. A test
+// Timeout is the maximum time that a test waits for an effect on the fake node. A test
 // that passes never reaches it.
-const Patience = 30 * time.Second * slowdown
+const Timeout = 30 * time.Second * slowdown
 
-// Eventually waits until cond holds. After Patience it fails the test with what and the
+// Eventually waits until cond holds. After Timeout it fails the test with what and the
 // values that details return.
 func Eventually(t testing.TB, what string, cond func() bool, details ...func() string) {
 	t.Helper()
-	if Within(Patience, cond) {
+	if Within(Timeout, cond) {
 		return
 	}
-	text := "waited in vain: " + what
+	text := "timed out: " + what
 	for _, d := range details {
 		text += "\n" + d()
 	}
