@@ -49,7 +49,7 @@ type filesWritten struct{ err error }
 // that have just been verified anew; others stay as they are, for as long as their
 // pod is there.
 func (l *Loop) writeApplications(now time.Time) {
-	if l.Files == "" || !l.status.planned {
+	if l.RunDir == "" || !l.status.planned {
 		return
 	}
 	a := &l.applications
@@ -93,9 +93,9 @@ func (l *Loop) writeApplications(now time.Time) {
 	a.busy, a.began, a.sent = true, now, &want
 	l.Disk.Submit("files", func(context.Context) actor.Event {
 		if before == nil {
-			return filesWritten{appcpus.Sync(l.Files, want)}
+			return filesWritten{appcpus.Sync(l.RunDir, want)}
 		}
-		return filesWritten{appcpus.Update(l.Files, *before, want)}
+		return filesWritten{appcpus.Update(l.RunDir, *before, want)}
 	})
 }
 
@@ -127,7 +127,7 @@ func (l *Loop) entryOf(pod *pools.PodPlan, c *pools.Placement) appcpus.Entry {
 	return appcpus.Entry{
 		PodUID: pod.UID, Pod: pod.Namespace + "/" + pod.Name, Container: c.Name, Pool: string(c.Pool), Type: c.Type,
 		CPUs: c.CPUs, Exclusive: c.Exclusive, Nodes: l.settings.Nodes(c.CPUs), SharedCPUs: l.status.plan.Shared, MixedCPUs: c.Mixed,
-		Fluid:        l.Managers != nil && l.settings.Pools.Mixed.Shared && l.settings.Pools.FromShared, // CRI-O
+		Fluid:        l.CRIO != nil && l.settings.Pools.Mixed.Shared && l.settings.Pools.FromShared, // CRI-O
 		Housekeeping: housekeeping,
 	}
 }

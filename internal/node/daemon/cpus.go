@@ -12,12 +12,12 @@ import (
 // watchCPUs hears of CPUs that come and go. It reads the topology itself: behind the
 // questions to a runtime that does not answer, containers could wait on CPUs of others.
 func (l *Loop) watchCPUs(ctx context.Context) {
-	if l.Cpus == nil {
+	if l.CPUs == nil {
 		return
 	}
 	told := ""
 	keepTrying(ctx, func() error {
-		err := l.Cpus.Watch(ctx, func() error {
+		err := l.CPUs.Watch(ctx, func() error {
 			l.box.Post(cpuEventsLost{})
 			err := l.countCPUs()
 			if err == nil {
@@ -42,7 +42,7 @@ func (l *Loop) watchCPUs(ctx context.Context) {
 func (l *Loop) countCPUs() error {
 	l.counting.Lock()
 	defer l.counting.Unlock()
-	t, err := l.Cpus.Read(l.counted)
+	t, err := l.CPUs.Read(l.counted)
 	if err == nil && t != l.counted {
 		l.counted = t
 		l.box.Post(cpusCounted{t})
@@ -52,7 +52,7 @@ func (l *Loop) countCPUs() error {
 
 // recountCPUs is what the resync does about CPUs, in case that an event was lost.
 func (l *Loop) recountCPUs() {
-	if l.Cpus == nil {
+	if l.CPUs == nil {
 		return
 	}
 	l.Asks.Submit("cpus", func(context.Context) actor.Event {

@@ -279,7 +279,7 @@ func TestRestore(t *testing.T) {
 	if after := strings.ReplaceAll(n.Dump(), `cpus="0-7"`, `cpus=""`); after != before {
 		t.Errorf("tree differs (-before +after):\n%s", cmp.Diff(before, after))
 	}
-	if _, err := os.Stat(h.Journal); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(h.JournalFile); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("journal is still there: %v", err)
 	}
 }

@@ -26,7 +26,7 @@ func TestFullDisk(t *testing.T) {
 	if err := os.WriteFile(state, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h.Journal = filepath.Join(state, "journal.json")
+	h.JournalFile = filepath.Join(state, "journal.json")
 	r := n.startOn(h)
 	own := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	n.AwaitCPUs(own, "4-5")
@@ -36,7 +36,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.view("no problem any more", func(v *telemetry.View) bool { return !problem(v) })
-	if _, err := os.Stat(h.Journal); err != nil {
+	if _, err := os.Stat(h.JournalFile); err != nil {
 		t.Error(err)
 	}
 	if late := n.Logged("journal is late; writes go ahead, and what they replace may not be known to restore"); len(late) > 0 {

@@ -218,7 +218,7 @@ func TestLostJournalOfPartitions(t *testing.T) {
 			n.AwaitPartition(id, cgroup.RootPartition)
 			r.quiet()
 			r.stop()
-			if err := os.Remove(n.Host().Journal); err != nil {
+			if err := os.Remove(n.Host().JournalFile); err != nil {
 				t.Fatal(err)
 			}
 			if !found {
@@ -256,7 +256,7 @@ func TestLostJournalOfPartitionsThatAreOver(t *testing.T) {
 	n.AwaitPartition(n.RunContainer(pod, "app", nodefixture.WholeCPUs(2)), cgroup.RootPartition)
 	r.quiet()
 	r.stop()
-	if err := errors.Join(os.Remove(n.Host().Journal), n.Runtime.StopPod(pod), n.Runtime.RemovePod(pod)); err != nil {
+	if err := errors.Join(os.Remove(n.Host().JournalFile), n.Runtime.StopPod(pod), n.Runtime.RemovePod(pod)); err != nil {
 		t.Fatal(err)
 	}
 	if len(n.ExclusiveLists()) == 0 {

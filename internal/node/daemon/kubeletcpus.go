@@ -14,7 +14,7 @@ import (
 // way at a time.
 func (l *Loop) askKubelet(now time.Time) {
 	k := &l.kubelet
-	if l.Manager == nil || k.Asking || !k.Due && (k.Retry.IsZero() || now.Before(k.Retry)) {
+	if l.CPUManager == nil || k.Asking || !k.Due && (k.Retry.IsZero() || now.Before(k.Retry)) {
 		return
 	}
 	k.Asking, k.Due, k.Retry = true, false, time.Time{}
@@ -43,7 +43,7 @@ func (e kubeletArrived) apply(l *Loop) {
 // kubeletProblems are those with the kubelet as a manager of CPUs.
 func (l *Loop) kubeletProblems() []pools.Problem {
 	k := &l.kubelet
-	if l.Manager == nil || !k.Told {
+	if l.CPUManager == nil || !k.Told {
 		return nil
 	}
 	var all []pools.Problem

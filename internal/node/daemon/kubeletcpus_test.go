@@ -231,7 +231,7 @@ func TestOthersBesideKubelet(t *testing.T) {
 	id := k.Run("m", "kube-system", "app", nodefixture.Management(map[string]int{"app": 409}))
 	boot, err := undo.ReadBootID()
 	if err == nil {
-		err = undo.Save(n.Host().Journal, undo.Document{BootID: boot, Others: []undo.Left{{PodUID: "m", Container: "app"}}})
+		err = undo.Save(n.Host().JournalFile, undo.Document{BootID: boot, Others: []undo.Left{{PodUID: "m", Container: "app"}}})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -292,7 +292,7 @@ func TestKubeletRefusesToBeTraded(t *testing.T) {
 // pool's even while nobody knows what is on record.
 func TestKeepBesideKubelet(t *testing.T) {
 	n := newStaticNode(t)
-	l := &Loop{Host: hostenv.Host{Manager: n.Static}, cache: kernelstate.New(nil)}
+	l := &Loop{Host: hostenv.Host{CPUManager: n.Static}, cache: kernelstate.New(nil)}
 	managed := pools.Placement{Pool: pools.Management, CPUs: cpuset.Range(0, 1)}
 	if keep := l.keep(&inventory.Container{Path: "m.scope"}, &managed, cri.Resources{CPUs: "2-7"}); keep.CPUs != "0-1" {
 		t.Errorf("a management container keeps %q; want 0-1", keep.CPUs)

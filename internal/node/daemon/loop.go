@@ -133,7 +133,7 @@ func (l *Loop) run(ctx context.Context) {
 		case <-l.timers.journal.C:
 			l.schedule.full = true
 			l.status.journalLate, l.status.journalErr = true, undo.ErrSlowDisk
-			l.log.Error("journal is late; writes go ahead, and what they replace may not be known to restore", "journal", l.Journal)
+			l.log.Error("journal is late; writes go ahead, and what they replace may not be known to restore", "journal", l.JournalFile)
 		}
 		for _, e := range l.box.Take() {
 			l.handle(e)

@@ -26,7 +26,7 @@ type hooks struct {
 // that is there has been planned: an answer before would come from knowing half of
 // the node. Until then the runtime's events lead to the same decisions, later.
 func (l *Loop) watchNRI(ctx context.Context) {
-	if l.NriSocket == "" {
+	if l.NRISocket == "" {
 		return
 	}
 	select {
@@ -35,7 +35,7 @@ func (l *Loop) watchNRI(ctx context.Context) {
 	case <-l.plannedOnce:
 	}
 	_ = nri.Run(ctx, nri.Options{ // ends with ctx, and only then
-		Socket:  l.NriSocket,
+		Socket:  l.NRISocket,
 		Handler: hooks{l.box.Post},
 		State:   func(s nri.State, err error) { l.box.Post(nriChanged{s, err}) },
 	})

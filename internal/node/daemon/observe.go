@@ -51,7 +51,7 @@ func (l *Loop) observingCondition() *nodestatus.Condition {
 // loadJournal is LoadJournal, which sets a bad one aside, but for who only looks.
 func loadJournal(h hostenv.Host, bootID string, now time.Time) (undo.Document, error) {
 	if !h.Observes {
-		return undo.Load(h.Journal, bootID, now)
+		return undo.Load(h.JournalFile, bootID, now)
 	}
-	return undo.PeekJournal(h.Journal)
+	return undo.PeekJournal(h.JournalFile)
 }

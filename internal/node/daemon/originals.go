@@ -40,13 +40,13 @@ func (l *Loop) save(now time.Time) {
 	}
 	l.Disk.Submit("journal", func(context.Context) actor.Event {
 		undo.SortOriginals(j.Originals)
-		return saved{upTo: upTo, err: errors.Join(undo.JournalMark(l.Files, j.BootID).Leave(), undo.Save(l.Journal, j))}
+		return saved{upTo: upTo, err: errors.Join(undo.JournalMark(l.RunDir, j.BootID).Leave(), undo.Save(l.JournalFile, j))}
 	})
 }
 
 func (l *Loop) onSaved(e saved) {
 	if e.err != nil {
-		l.log.Error("journal not written; writes go ahead, and what they replace may not be known to restore", "journal", l.Journal, "error", e.err)
+		l.log.Error("journal not written; writes go ahead, and what they replace may not be known to restore", "journal", l.JournalFile, "error", e.err)
 		l.journal.Sent = l.journal.Durable
 		l.status.journalLate, l.status.journalErr = true, e.err // nobody waits for it
 		l.status.journalRetry = time.Now().Add(undo.JournalPause)
@@ -67,5 +67,5 @@ func (l *Loop) journalProblems() []pools.Problem {
 	}
 	return []pools.Problem{{Reason: pools.Reason{Code: undo.CodeJournal, Text: fmt.Sprintf(
 		"journal %s: %s; `cpupoold restore` may not know what the daemon replaces meanwhile. Make room on the disk, or repair it",
-		l.Journal, l.status.journalErr)}}}
+		l.JournalFile, l.status.journalErr)}}}
 }

@@ -40,7 +40,7 @@ func newCRIONode(t *testing.T, nri bool, told managers.CRIO) *crioNode {
 
 func (n *crioNode) start() *running {
 	h := n.Host()
-	h.Managers = func() managers.CRIO {
+	h.CRIO = func() managers.CRIO {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		return n.told

@@ -143,7 +143,7 @@ func TestParkingWithLostJournal(t *testing.T) {
 			r.parks("4-7")
 			r.quiet()
 			r.stop()
-			if err := os.Remove(n.Host().Journal); err != nil {
+			if err := os.Remove(n.Host().JournalFile); err != nil {
 				t.Fatal(err)
 			}
 			if next != "" {

@@ -44,7 +44,7 @@ func (n *node) marks(want bool) {
 	if err != nil {
 		n.T.Fatal(err)
 	}
-	if got, err := undo.JournalMark(n.Host().Files, boot).There(); err != nil || got != want {
+	if got, err := undo.JournalMark(n.Host().RunDir, boot).There(); err != nil || got != want {
 		n.T.Errorf("there has been a journal: %v, %v; want %v", got, err, want)
 	}
 }

@@ -280,11 +280,11 @@ func (l *Loop) sources() map[telemetry.Source]telemetry.SourceState {
 			all[telemetry.CRIEvents] = telemetry.SourceLost
 		}
 	}
-	if l.NriSocket != "" {
+	if l.NRISocket != "" {
 		all[telemetry.NRI] = cmp.Or(l.status.nri, telemetry.SourceAbsent)
 	}
 	all[telemetry.Inotify] = l.watch.state()
-	if l.Cpus != nil {
+	if l.CPUs != nil {
 		all[telemetry.CPUs] = l.cpuState()
 	}
 	if state, asked := l.permission.state(); asked {

@@ -156,7 +156,7 @@ func oneUnless(anybodys bool) scope {
 // work does what is due.
 func (l *Loop) work() {
 	began := time.Now()
-	if !l.status.listed || !l.status.formulaAsked || l.Manager != nil && !l.kubelet.Told {
+	if !l.status.listed || !l.status.formulaAsked || l.CPUManager != nil && !l.kubelet.Told {
 		l.schedule.done(began, began)
 		l.publish()
 		l.answerMoves()

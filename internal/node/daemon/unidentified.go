@@ -47,7 +47,7 @@ func unidentifiedID(p cgroup.Path, d cgroup.Driver) string {
 // trackCgroup is told of a cgroup in a pod. It says whether that is a stranger.
 func (l *Loop) trackCgroup(p cgroup.Path) bool {
 	id := unidentifiedID(p, l.Driver)
-	if id == "" || l.Observes || l.Manager != nil || // the kubelet has said where it is to be
+	if id == "" || l.Observes || l.CPUManager != nil || // the kubelet has said where it is to be
 		l.Runtime == nil || l.inventory.Container(id) != nil || l.inventory.Pod(id) != nil || l.unidentified.has(p) || l.isOutsidePod(p.Parent()) {
 		return false
 	}

@@ -23,18 +23,18 @@ import (
 
 // slowUnits is a systemd that takes its time to revert units.
 type slowUnits struct {
-	hostenv.UnitManager
+	hostenv.Units
 	asked, release chan struct{}
 }
 
-func newSlowUnits(u hostenv.UnitManager) *slowUnits {
-	return &slowUnits{UnitManager: u, asked: make(chan struct{}, 100), release: make(chan struct{})}
+func newSlowUnits(u hostenv.Units) *slowUnits {
+	return &slowUnits{Units: u, asked: make(chan struct{}, 100), release: make(chan struct{})}
 }
 
 func (s *slowUnits) Revert(ctx context.Context, unit string, originals []cgroup.Property, nodes cpuset.Set) error {
 	s.asked <- struct{}{}
 	<-s.release
-	return s.UnitManager.Revert(ctx, unit, originals, nodes)
+	return s.Units.Revert(ctx, unit, originals, nodes)
 }
 
 // TestNobodyGetsTheCPUsOfALeavingUnit before it has left them, whatever pool they
@@ -117,7 +117,7 @@ func leave(t *testing.T, before, after string, meanwhile, then [2]string) {
 // deafUnits says that units have their properties back, which the kernel has not heard
 // of.
 type deafUnits struct {
-	hostenv.UnitManager
+	hostenv.Units
 	tree *testnode.Cgroups
 }
 
@@ -127,7 +127,7 @@ func (d deafUnits) Revert(ctx context.Context, unit string, originals []cgroup.P
 	if err != nil {
 		return err
 	}
-	if err := d.UnitManager.Revert(ctx, unit, originals, nodes); err != nil {
+	if err := d.Units.Revert(ctx, unit, originals, nodes); err != nil {
 		return err
 	}
 	return d.tree.Write(name, string(before))

@@ -173,7 +173,7 @@ func firstOf(t *testing.T, list string) int {
 // countingUnits counts the questions about units, and holds them back until it is
 // released.
 type countingUnits struct {
-	hostenv.UnitManager
+	hostenv.Units
 	asked   chan string
 	release chan struct{}
 }
@@ -181,7 +181,7 @@ type countingUnits struct {
 func (c *countingUnits) Unit(ctx context.Context, name string) (cgroup.Unit, error) {
 	c.asked <- name
 	<-c.release
-	return c.UnitManager.Unit(ctx, name)
+	return c.Units.Unit(ctx, name)
 }
 
 // TestUnitIsAskedOnce: whatever comes while a question is under way makes one more.
@@ -189,7 +189,7 @@ func TestUnitIsAskedOnce(t *testing.T) {
 	n := newNode(t)
 	n.YAML = nodefixture.PoolsYAML + "units: {du.service: {cpus: 2}}\n"
 	h := n.Host()
-	units := &countingUnits{UnitManager: h.Units, asked: make(chan string, 1000), release: make(chan struct{})}
+	units := &countingUnits{Units: h.Units, asked: make(chan string, 1000), release: make(chan struct{})}
 	h.Units = units
 	l := n.bareLoop(h)
 	now := time.Now()

@@ -21,12 +21,12 @@ import (
 
 // sandboxless is a runtime that does not know some sandboxes, and no events.
 type sandboxless struct {
-	hostenv.RuntimeClient
+	hostenv.Runtime
 	lost map[string]bool // set while no daemon runs
 }
 
 func (s *sandboxless) List(ctx context.Context) ([]cri.Pod, []cri.Container, error) {
-	ps, cs, err := s.RuntimeClient.List(ctx)
+	ps, cs, err := s.Runtime.List(ctx)
 	return slices.DeleteFunc(ps, func(p cri.Pod) bool { return s.lost[p.ID] }), cs, err
 }
 
@@ -34,7 +34,7 @@ func (s *sandboxless) PodStatus(ctx context.Context, id string) (cri.Pod, error)
 	if s.lost[id] {
 		return cri.Pod{}, cri.ErrNotFound
 	}
-	return s.RuntimeClient.PodStatus(ctx, id)
+	return s.Runtime.PodStatus(ctx, id)
 }
 
 // relist lets the daemon ask for everything, and waits until it has nothing to do. A
@@ -62,7 +62,7 @@ func unlisted(t *testing.T, yaml, when string) {
 	n := newNode(t)
 	n.YAML = yaml
 	h := n.Host()
-	rt := &sandboxless{RuntimeClient: h.Runtime}
+	rt := &sandboxless{Runtime: h.Runtime}
 	h.Runtime = rt
 	shared := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 	pod := n.RunPod("a", "default", "guaranteed", 2, nil)
@@ -174,7 +174,7 @@ func TestUnlist(t *testing.T) {
 type lateList struct{ *sandboxless }
 
 func (l lateList) PodStatus(ctx context.Context, id string) (cri.Pod, error) {
-	return l.RuntimeClient.PodStatus(ctx, id)
+	return l.Runtime.PodStatus(ctx, id)
 }
 
 // TestSandboxNewerThanTheList: it is asked for before anybody decides.
@@ -182,7 +182,7 @@ func TestSandboxNewerThanTheList(t *testing.T) {
 	n := newNode(t)
 	h := n.Host()
 	pod := n.RunPod("a", "default", "guaranteed", 2, nil)
-	h.Runtime = lateList{&sandboxless{RuntimeClient: h.Runtime, lost: map[string]bool{pod: true}}}
+	h.Runtime = lateList{&sandboxless{Runtime: h.Runtime, lost: map[string]bool{pod: true}}}
 	excl := n.RunContainer(pod, "app", nodefixture.WholeCPUs(2))
 	r := n.startOn(h)
 	n.AwaitCPUs(excl, "4-5")

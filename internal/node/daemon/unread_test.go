@@ -25,7 +25,7 @@ import (
 
 // forgetful is a runtime that does not tell everything about some objects.
 type forgetful struct {
-	hostenv.RuntimeClient
+	hostenv.Runtime
 	mu      sync.Mutex // guards what follows
 	silent  map[string]bool
 	partial map[string]bool
@@ -47,7 +47,7 @@ func (f *forgetful) fault(kind, id string) error {
 }
 
 func (f *forgetful) PodStatus(ctx context.Context, id string) (cri.Pod, error) {
-	p, err := f.RuntimeClient.PodStatus(ctx, id)
+	p, err := f.Runtime.PodStatus(ctx, id)
 	if fault := f.fault("pod", id); fault != nil {
 		p.CgroupParent, p.CgroupsPath, p.Resources = "", "", cri.Resources{}
 		return p, fault
@@ -56,7 +56,7 @@ func (f *forgetful) PodStatus(ctx context.Context, id string) (cri.Pod, error) {
 }
 
 func (f *forgetful) ContainerStatus(ctx context.Context, id string) (cri.Container, error) {
-	c, err := f.RuntimeClient.ContainerStatus(ctx, id)
+	c, err := f.Runtime.ContainerStatus(ctx, id)
 	if fault := f.fault("container", id); fault != nil {
 		c.PodID, c.CgroupsPath, c.Recorded, c.Requested = "", "", cri.Resources{}, cri.Resources{}
 		return c, fault
@@ -122,7 +122,7 @@ func unreadAtStart(t *testing.T, yaml string, journalLost, silent bool, of strin
 		"all": {pod: true, excl: true, sharedPod: true, shared: true, other: true},
 	}[of]
 	h := n.Host()
-	rt := &forgetful{RuntimeClient: h.Runtime}
+	rt := &forgetful{Runtime: h.Runtime}
 	if silent {
 		rt.silent = faulty
 	} else {

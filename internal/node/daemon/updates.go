@@ -86,7 +86,7 @@ func (l *Loop) keep(e *inventory.Container, p *pools.Placement, asked cri.Resour
 		return keep
 	}
 	cpus := l.cache.SettledCPUs(e.Path)
-	if l.Manager != nil && p != nil {
+	if l.CPUManager != nil && p != nil {
 		cpus = p.Runs() // nobody has to leave them first
 	}
 	if asked.CPUs != "" && !cpus.IsEmpty() && cpus.String() != asked.CPUs {

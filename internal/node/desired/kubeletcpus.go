@@ -49,7 +49,7 @@ type KubeletStatus struct {
 func FetchKubelet(h *hostenv.Host, ctx context.Context) (e KubeletStatus) {
 	ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
 	defer cancel()
-	if e.state, e.Err = h.Manager.State(ctx); e.Err == nil {
+	if e.state, e.Err = h.CPUManager.State(ctx); e.Err == nil {
 		return e
 	}
 	if e.ListErr = hostenv.ErrNoKubelet; h.Devices != nil {
@@ -88,12 +88,12 @@ func (k *StaticKubelet) Take(e KubeletStatus, uidOf func(namespace, name string)
 // what it believes to be there. If its choice is not known they stay as they are.
 func AsKubelet(h *hostenv.Host, ctx context.Context, all []undo.Original) ([]undo.Original, error) {
 	placed := func(o undo.Original) bool { return o.File == cgroup.FileCPUs && o.Container != "" }
-	if h.Manager == nil || !slices.ContainsFunc(all, placed) {
+	if h.CPUManager == nil || !slices.ContainsFunc(all, placed) {
 		return all, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
 	defer cancel()
-	state, err := h.Manager.State(ctx)
+	state, err := h.CPUManager.State(ctx)
 	if err != nil {
 		return all, fmt.Errorf("containers get back the CPUs that the kubelet asked for first, since it is not known which it would give them now: %w; restart the kubelet", err)
 	}
@@ -133,7 +133,7 @@ const Static = "static"
 // ReadKubelet is what the kubelet has chosen, for those who look and do not stay. A file
 // that cannot be read is an error: they have nothing from before.
 func ReadKubelet(h *hostenv.Host, ctx context.Context, m *inventory.Inventory) (k StaticKubelet, err error) {
-	if h.Manager == nil {
+	if h.CPUManager == nil {
 		return k, nil
 	}
 	e := FetchKubelet(h, ctx)

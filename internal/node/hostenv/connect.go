@@ -33,8 +33,8 @@ type Link struct {
 	Driver cgroup.Driver
 }
 
-// OpenHost connects to everything that the daemon writes to, once.
-func OpenHost(ctx context.Context, c *config.Config, t *topology.Topology) (h Host, closeAll func(), err error) {
+// Open connects to everything that the daemon writes to, once.
+func Open(ctx context.Context, c *config.Config, t *topology.Topology) (h Host, closeAll func(), err error) {
 	fs, err := cgroup.Open(CgroupRoot)
 	if err != nil {
 		return Host{}, nil, err
@@ -89,7 +89,7 @@ func Wait(ctx context.Context, s Start) (h Host, c *config.Config, closeAll func
 // assemble makes a host of what has been found. Whose endpoint is "none" has no
 // runtime, and systemd all the more.
 func assemble(fs *cgroup.FS, rt Link, c *config.Config, t *topology.Topology) (h Host, closeAll func(), err error) {
-	h = Host{Cgroups: fs, Driver: rt.Driver, Possible: t.Possible, Cpus: kernelCPUs{os.DirFS(SysRoot)}, Journal: JournalName(c), Files: c.RunDir, UnitFile: hostFile, Manager: managerOf(c)}
+	h = Host{Cgroups: fs, Driver: rt.Driver, Possible: t.Possible, CPUs: kernelCPUs{os.DirFS(SysRoot)}, JournalFile: JournalPath(c), RunDir: c.RunDir, UnitFile: hostFile, CPUManager: managerOf(c)}
 	h.Online = onlineNow(t)
 	if h.Kernel, err = runningKernel(); err != nil {
 		return Host{}, nil, err
@@ -106,9 +106,9 @@ func assemble(fs *cgroup.FS, rt Link, c *config.Config, t *topology.Topology) (h
 		}
 	}
 	if rt.client != nil {
-		h.Runtime, h.NriSocket = rt.client, c.NRISocket
+		h.Runtime, h.NRISocket = rt.client, c.NRISocket
 		if rt.name == crioName {
-			h.Managers = readManagers
+			h.CRIO = readManagers
 		}
 		if c.PodResourcesSocket != "" {
 			client, err := podresources.Dial(c.PodResourcesSocket)

@@ -20,8 +20,8 @@ const (
 	SysRoot = "/sys"
 )
 
-// JournalName is the journal's place in the state directory.
-func JournalName(c *config.Config) string { return filepath.Join(c.StateDir, "journal.json") }
+// JournalPath is the journal's place in the state directory.
+func JournalPath(c *config.Config) string { return filepath.Join(c.StateDir, "journal.json") }
 
 // EventSource is the part of the CRI client that watches.
 type EventSource interface {

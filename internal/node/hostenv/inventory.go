@@ -17,8 +17,8 @@ const (
 	UpdateTimeout = 2 * time.Minute
 )
 
-// RuntimeClient is what the daemon needs of the CRI client.
-type RuntimeClient interface {
+// Runtime is what the daemon needs of the CRI client.
+type Runtime interface {
 	List(ctx context.Context) ([]cri.Pod, []cri.Container, error)
 	PodStatus(ctx context.Context, id string) (cri.Pod, error)
 	ContainerStatus(ctx context.Context, id string) (cri.Container, error)
@@ -27,8 +27,8 @@ type RuntimeClient interface {
 	Stop(ctx context.Context, id string, timeout time.Duration) error
 }
 
-// UnitManager is what it needs of systemd; nil where there is none.
-type UnitManager interface {
+// Units is what it needs of systemd; nil where there is none.
+type Units interface {
 	Properties(ctx context.Context, unit string) (cgroup.UnitState, error)
 	Apply(ctx context.Context, w cgroup.Write) error
 	Unit(ctx context.Context, name string) (cgroup.Unit, error)
@@ -37,7 +37,7 @@ type UnitManager interface {
 
 // UnitState asks systemd what it holds for a cgroup. Without an answer it is not
 // known, and everything that is to last is recorded again.
-func UnitState(ctx context.Context, units UnitManager, p cgroup.Path) cgroup.UnitState {
+func UnitState(ctx context.Context, units Units, p cgroup.Path) cgroup.UnitState {
 	unit, ok := p.Unit()
 	if units == nil || !ok {
 		return cgroup.UnitState{}

@@ -9,8 +9,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/podresources"
 )
 
-// hintSource is what the daemon needs of the kubelet; nil when it is not asked.
-type hintSource interface {
+// Devices is what the daemon needs of the kubelet; nil when it is not asked.
+type Devices interface {
 	List(ctx context.Context) ([]podresources.Container, error)
 }
 

@@ -31,12 +31,12 @@ func (h Host) Observing() Host {
 	if h.Units != nil {
 		h.Units = observedUnits{h.Units}
 	}
-	h.NriSocket, h.Files = "", ""
+	h.NRISocket, h.RunDir = "", ""
 	return h
 }
 
 // observedRuntime answers questions, and changes nothing.
-type observedRuntime struct{ RuntimeClient }
+type observedRuntime struct{ Runtime }
 
 func (observedRuntime) UpdateCPUs(context.Context, string, cpuset.Set) error { return ErrObserving }
 
@@ -46,7 +46,7 @@ func (observedRuntime) Stop(context.Context, string, time.Duration) error { retu
 
 // Watch tells of events, where the runtime does.
 func (r observedRuntime) Watch(ctx context.Context, h cri.Handler) error {
-	if source, ok := r.RuntimeClient.(EventSource); ok {
+	if source, ok := r.Runtime.(EventSource); ok {
 		return source.Watch(ctx, h)
 	}
 	<-ctx.Done()
@@ -54,7 +54,7 @@ func (r observedRuntime) Watch(ctx context.Context, h cri.Handler) error {
 }
 
 // observedUnits is the same of systemd.
-type observedUnits struct{ UnitManager }
+type observedUnits struct{ Units }
 
 func (observedUnits) Apply(context.Context, cgroup.Write) error { return ErrObserving }
 
@@ -64,7 +64,7 @@ func (observedUnits) Revert(context.Context, string, []cgroup.Property, cpuset.S
 
 // WatchReload tells when systemd reads its units again.
 func (u observedUnits) WatchReload(ctx context.Context, wake func()) error {
-	if source, ok := u.UnitManager.(ReloadSource); ok {
+	if source, ok := u.Units.(ReloadSource); ok {
 		return source.WatchReload(ctx, wake)
 	}
 	<-ctx.Done()
@@ -73,7 +73,7 @@ func (u observedUnits) WatchReload(ctx context.Context, wake func()) error {
 
 // WatchUnits tells of units that start and stop.
 func (u observedUnits) WatchUnits(ctx context.Context, units []string, wake func(string)) error {
-	if source, ok := u.UnitManager.(UnitSource); ok {
+	if source, ok := u.Units.(UnitSource); ok {
 		return source.WatchUnits(ctx, units, wake)
 	}
 	<-ctx.Done()

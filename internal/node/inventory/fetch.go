@@ -32,7 +32,7 @@ type ContainerStatus struct {
 // FetchPod asks for the details of a pod. Details that are missing in the
 // runtime's answer leave the pod without a cgroup; the model says so. Patience is
 // the limit for systemd's part.
-func FetchPod(ctx context.Context, rt hostenv.RuntimeClient, units hostenv.UnitManager, driver cgroup.Driver, id string, patience time.Duration) (PodStatus, error) {
+func FetchPod(ctx context.Context, rt hostenv.Runtime, units hostenv.Units, driver cgroup.Driver, id string, patience time.Duration) (PodStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
 	defer cancel()
 	p, err := rt.PodStatus(ctx, id)
@@ -48,7 +48,7 @@ func FetchPod(ctx context.Context, rt hostenv.RuntimeClient, units hostenv.UnitM
 	return f, nil
 }
 
-func FetchContainer(ctx context.Context, rt hostenv.RuntimeClient, units hostenv.UnitManager, driver cgroup.Driver, id string, patience time.Duration) (ContainerStatus, error) {
+func FetchContainer(ctx context.Context, rt hostenv.Runtime, units hostenv.Units, driver cgroup.Driver, id string, patience time.Duration) (ContainerStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
 	defer cancel()
 	c, err := rt.ContainerStatus(ctx, id)

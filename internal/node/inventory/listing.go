@@ -61,8 +61,8 @@ func List(ctx context.Context, h *hostenv.Host, names []string, within Limits, k
 	units := make(chan []UnitStatus, 1)
 	go func() { units <- askAll(h, ctx, names, within.Unit) }()
 	l := inspect(h, ctx, within.Listing, known)
-	if h.Managers != nil {
-		l.Crio = h.Managers()
+	if h.CRIO != nil {
+		l.Crio = h.CRIO()
 	}
 	l.Units = <-units
 	l.Failed = l.failures()

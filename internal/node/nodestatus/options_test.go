@@ -9,6 +9,11 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 )
 
+const header = `apiVersion: config.cpupoold.io/v1alpha1
+kind: CPUPoolConfiguration
+guaranteed: {cpus: 2-3}
+`
+
 // TestOptionsFor checks which configurations contact an API server, and with which access.
 // The test's process has no service account.
 func TestOptionsFor(t *testing.T) {
@@ -27,7 +32,7 @@ func TestOptionsFor(t *testing.T) {
 		// The kubelet may write this kubeconfig later; the daemon starts.
 		{"node: {kubeconfig: /nowhere}", inPod, "/nowhere", ""},
 	} {
-		cfg, err := config.Parse([]byte("guaranteed: {cpus: 2-3}\n"+c.yaml), "config.yaml", config.Overrides{}, nil)
+		cfg, err := config.Parse([]byte(header+c.yaml), "config.yaml", config.Overrides{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

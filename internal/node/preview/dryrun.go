@@ -63,13 +63,13 @@ type Preview struct {
 // DryRun looks at the node and decides as Run would, and writes nothing. It can
 // be used while a daemon runs: then it shows what that daemon has left to do.
 func DryRun(ctx context.Context, c *config.Config, t *topology.Topology, log *slog.Logger) (Preview, error) {
-	h, closeHost, err := hostenv.OpenHost(ctx, c, t)
+	h, closeHost, err := hostenv.Open(ctx, c, t)
 	if err != nil {
 		return Preview{}, err
 	}
 	defer closeHost()
 	var s desired.Settings
-	j, err := undo.PeekJournal(h.Journal)
+	j, err := undo.PeekJournal(h.JournalFile)
 	if err != nil {
 		log.Warn("journal is not used", "error", err)
 	}

@@ -82,7 +82,7 @@ func restoreAll(ctx context.Context, o Options, dry bool) (RestoreReport, error)
 }
 
 func restoreHost(ctx context.Context, o Options, dry bool) (RestoreReport, error) {
-	name := hostenv.JournalName(o.Config)
+	name := hostenv.JournalPath(o.Config)
 	j, state, err := undo.JudgeJournal(name)
 	if state == undo.JournalUnread {
 		return RestoreReport{}, err
@@ -99,7 +99,7 @@ func restoreHost(ctx context.Context, o Options, dry bool) (RestoreReport, error
 	if len(j.Originals) == 0 && !lost && !partitionsLeft(o.Config.Isolation) {
 		return RestoreReport{}, nil
 	}
-	h, closeHost, openErr := hostenv.OpenHost(ctx, o.Config, o.Topology)
+	h, closeHost, openErr := hostenv.Open(ctx, o.Config, o.Topology)
 	if openErr != nil {
 		return RestoreReport{}, errors.Join(err, openErr)
 	}
@@ -178,9 +178,9 @@ func HostRestore(h *hostenv.Host, ctx context.Context, j undo.Document) (Restore
 		}
 	}
 	if len(rest.Originals) == 0 {
-		return r, errors.Join(kubeletErr, parkErr, undo.JournalMark(h.Files, j.BootID).Remove(), undo.IgnoreMissing(os.Remove(h.Journal)))
+		return r, errors.Join(kubeletErr, parkErr, undo.JournalMark(h.RunDir, j.BootID).Remove(), undo.IgnoreMissing(os.Remove(h.JournalFile)))
 	}
-	return r, errors.Join(kubeletErr, parkErr, undo.Save(h.Journal, rest))
+	return r, errors.Join(kubeletErr, parkErr, undo.Save(h.JournalFile, rest))
 }
 
 func boolRank(b bool) int {

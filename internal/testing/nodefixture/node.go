@@ -115,18 +115,18 @@ func (n *Node) LenientConfig() (*config.Config, error) {
 func (n *Node) Host() hostenv.Host {
 	h := hostenv.Host{
 		Cgroups: cgroup.New(n.Tree), Driver: cgroup.DriverSystemd, Possible: n.Topology.Possible,
-		Runtime: n.Client, Units: n.Units, Journal: n.journalName(),
-		Nodes: cpuset.Range(0, 1), Files: filepath.Join(n.Dir, "run"), Cpus: n.CPUs, UnitFile: n.Units.ReadFile,
+		Runtime: n.Client, Units: n.Units, JournalFile: n.journalName(),
+		Nodes: cpuset.Range(0, 1), RunDir: filepath.Join(n.Dir, "run"), CPUs: n.CPUs, UnitFile: n.Units.ReadFile,
 		Kernel: n.Kernel, Online: n.Tree.Online, Boot: n.Boot,
 	}
 	if n.NRI {
-		h.NriSocket = n.Runtime.NRISocket()
+		h.NRISocket = n.Runtime.NRISocket()
 	}
 	if n.Kubelet != nil {
 		h.Devices = n.Kubelet
 	}
 	if n.Static != nil {
-		h.Manager = n.Static
+		h.CPUManager = n.Static
 	}
 	return h
 }
