@@ -112,7 +112,7 @@ func rows() []row {
 		{"undo", false, []string{"durable", "hostenv"}},
 		{"retry", false, nil},
 		{"quiet", false, nil},
-		{"inventory", false, []string{"actor", "hostenv", "hostslices", "managers", "undo"}},
+		{"inventory", false, []string{"hostenv", "hostslices", "managers", "undo"}},
 		{"numahints", false, []string{"hostenv", "inventory"}},
 		{"kernelstate", false, []string{"inventory"}},
 		{"desired", false, []string{"audit", "hostenv", "hostslices", "inventory", "managers", "noise", "power", "tune", "undo"}},

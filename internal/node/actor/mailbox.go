@@ -1,37 +1,41 @@
 package actor
 
-import (
-	"sync"
-)
+import "sync"
 
-// Mailbox is the owner's unbounded queue of events. Nobody who posts ever
-// waits: a source that had to wait for the owner could hold up the runtime
-// (containerd blocks container starts on a slow event reader).
-type Mailbox struct {
-	Wake chan struct{} // holds one token while items is not empty
+// Mailbox is an unbounded queue of events with one reader. Post never waits: a source
+// that waited for the loop could delay the runtime, because containerd blocks container
+// starts on a slow reader of its events.
+type Mailbox[E any] struct {
+	wake chan struct{} // holds one token while items is not empty
 
-	Mu    sync.Mutex // guards items
-	Items []Event
+	mu    sync.Mutex // guards items
+	items []E
 }
 
-func NewMailbox() *Mailbox {
-	return &Mailbox{Wake: make(chan struct{}, 1)}
+// NewMailbox returns an empty mailbox.
+func NewMailbox[E any]() *Mailbox[E] {
+	return &Mailbox[E]{wake: make(chan struct{}, 1)}
 }
 
-func (m *Mailbox) Post(e Event) {
-	m.Mu.Lock()
-	m.Items = append(m.Items, e)
-	m.Mu.Unlock()
+// Wake returns a channel that delivers a value after events were posted.
+func (m *Mailbox[E]) Wake() <-chan struct{} { return m.wake }
+
+// Post appends an event.
+func (m *Mailbox[E]) Post(e E) {
+	m.mu.Lock()
+	m.items = append(m.items, e)
+	m.mu.Unlock()
 	select {
-	case m.Wake <- struct{}{}:
+	case m.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (m *Mailbox) Take() []Event {
-	m.Mu.Lock()
-	defer m.Mu.Unlock()
-	items := m.Items
-	m.Items = nil
+// Take removes and returns all events, oldest first.
+func (m *Mailbox[E]) Take() []E {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	items := m.items
+	m.items = nil
 	return items
 }

@@ -5,99 +5,95 @@ import (
 	"sync"
 )
 
-// MaxWorkers bounds the slow calls of one kind under way at once. Each CRI update
-// forks the OCI runtime, so more would only make the node's own work wait.
-const MaxWorkers = 8
+// maxWorkers is the maximum number of jobs of one queue that run at once. Each CRI
+// update starts the OCI runtime, so more jobs would only make the node's own work wait.
+const maxWorkers = 8
 
-// Workers runs slow calls (runtime, D-Bus, disk) away from the owner. Jobs of
-// one key run one after another, in the order in which they were submitted;
-// each result is posted to the owner's mailbox.
-type Workers struct {
-	ctx   context.Context //nolint:containedctx // the pool lives exactly as long as the loop that made it
-	post  func(Event)
+// Job is a slow call. Its result is an event; a job without a result returns the zero
+// value of E, which is not posted.
+type Job[E comparable] func(ctx context.Context) E
+
+// Workers accept jobs. Jobs of one key run one after another, in the order in which they
+// were submitted. Submit returns at once.
+type Workers[E comparable] interface {
+	Submit(key string, j Job[E])
+}
+
+// WorkerSets are the workers by the system that their jobs wait for. A runtime that
+// accepts no more changes must delay neither the details of a new container nor the
+// journal, so each set has its own goroutines.
+type WorkerSets[E comparable] struct {
+	Queries Workers[E] // questions to the runtime, systemd and the kubelet
+	Updates Workers[E] // changes by the runtime and by systemd
+	Disk    Workers[E] // files
+}
+
+// NewWorkerSets returns workers that run jobs in goroutines until ctx ends, and post the
+// results. After the end of ctx no job begins. Wait returns when all jobs have ended.
+func NewWorkerSets[E comparable](ctx context.Context, post func(E)) (sets WorkerSets[E], wait func()) {
+	var all [3]*workers[E]
+	for i := range all {
+		all[i] = &workers[E]{ctx: ctx, post: post, slots: make(chan struct{}, maxWorkers), queued: make(map[string][]Job[E])}
+	}
+	return WorkerSets[E]{Queries: all[0], Updates: all[1], Disk: all[2]}, func() {
+		for _, w := range all {
+			w.wg.Wait()
+		}
+	}
+}
+
+// workers runs the jobs of one set.
+type workers[E comparable] struct {
+	ctx   context.Context //nolint:containedctx // the workers live as long as the loop that made them
+	post  func(E)
 	slots chan struct{}
 	wg    sync.WaitGroup
 
-	Mu     sync.Mutex // guards queues
-	Queues map[string][]Job
+	mu     sync.Mutex // guards queued
+	queued map[string][]Job[E]
 }
 
-// Job is a slow call; its result is an event, or nil for none.
-type Job func(ctx context.Context) Event
-
-// WorkerSets are the workers by what they wait for, so that hundreds of seals, or a
-// runtime that takes no more of them, keep neither a new container's details nor
-// the journal waiting.
-type WorkerSets struct {
-	Asks  *Workers // questions
-	Seals *Workers // changes by the runtime and systemd
-	Disk  *Workers
-}
-
-func NewWorkerSets(ctx context.Context, post func(Event)) WorkerSets {
-	return WorkerSets{Asks: NewWorkers(ctx, post), Seals: NewWorkers(ctx, post), Disk: NewWorkers(ctx, post)}
-}
-
-// Wait returns when all jobs have ended; the context must have been cancelled.
-func (c WorkerSets) Wait() {
-	for _, w := range []*Workers{c.Asks, c.Seals, c.Disk} {
-		w.Wait()
-	}
-}
-
-func NewWorkers(ctx context.Context, post func(Event)) *Workers {
-	return &Workers{
-		ctx:    ctx,
-		post:   post,
-		slots:  make(chan struct{}, MaxWorkers),
-		Queues: make(map[string][]Job),
-	}
-}
-
-// Submit queues a job and returns at once. After the end of the context no job begins.
-func (w *Workers) Submit(key string, j Job) {
-	w.Mu.Lock()
-	defer w.Mu.Unlock()
+func (w *workers[E]) Submit(key string, j Job[E]) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.ctx.Err() != nil {
 		return
 	}
-	q, running := w.Queues[key]
-	w.Queues[key] = append(q, j)
+	q, running := w.queued[key]
+	w.queued[key] = append(q, j)
 	if !running {
 		w.wg.Go(func() { w.drain(key) })
 	}
 }
 
-// drain runs the jobs of one key until there are none.
-func (w *Workers) drain(key string) {
+// drain runs the jobs of one key until none is left.
+func (w *workers[E]) drain(key string) {
 	for {
-		w.Mu.Lock()
-		q := w.Queues[key]
+		w.mu.Lock()
+		q := w.queued[key]
 		if len(q) == 0 {
-			delete(w.Queues, key)
-			w.Mu.Unlock()
+			delete(w.queued, key)
+			w.mu.Unlock()
 			return
 		}
 		j := q[0]
-		w.Queues[key] = q[1:]
-		w.Mu.Unlock()
+		w.queued[key] = q[1:]
+		w.mu.Unlock()
 
 		select {
 		case w.slots <- struct{}{}:
 		case <-w.ctx.Done():
 		}
-		// None begins after the end, not even by chance: it may rely on one before it
-		// that was given up.
+		// A job may rely on the job before it, which may have been cancelled: none
+		// begins after the end, also where select chose the free slot.
 		if w.ctx.Err() != nil {
 			return
 		}
 		result := j(w.ctx)
 		<-w.slots
-		if result != nil {
+		var none E
+		if result != none {
 			w.post(result)
 		}
 	}
 }
-
-// Wait returns when all jobs have ended; the context must have been cancelled.
-func (w *Workers) Wait() { w.wg.Wait() }

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,12 +41,7 @@ func TestOtherMachineAfterAReboot(t *testing.T) {
 		if got := l.settings.Pools.Guaranteed.String(); got != "4-5" || len(l.settings.Adapted) == 0 {
 			t.Errorf("guaranteed pool = %s, adaptions %q; want 4-5 and why", got, l.settings.Adapted)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			l.serve(ctx, Options{Config: c, Reload: n.LenientConfig, Log: n.Logger()})
-		}()
+		r := n.serve(l, Options{Config: c, Reload: n.LenientConfig, Log: n.Logger()})
 		id := n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 		n.AwaitCPUs(id, "4-5")
 		n.Eventually("shown", func() bool { v := l.snapshot.Load(); return v != nil && len(v.Adapted) > 0 })
@@ -58,8 +52,7 @@ func TestOtherMachineAfterAReboot(t *testing.T) {
 		n.YAML = nodefixture.PoolsYAML
 		l.reload()
 		n.Eventually("adapted again", func() bool { return !l.snapshot.Load().ConfigStale })
-		cancel()
-		<-done
+		r.stop()
 		if err := n.Runtime.StopPod(n.PodOf(id)); err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/appcpus"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -91,7 +90,7 @@ func (l *Loop) writeApplications(now time.Time) {
 	}
 	before := a.sent
 	a.busy, a.began, a.sent = true, now, &want
-	l.Disk.Submit("files", func(context.Context) actor.Event {
+	l.workers.Disk.Submit("files", func(context.Context) event {
 		if before == nil {
 			return filesWritten{appcpus.Sync(l.RunDir, want)}
 		}
@@ -99,11 +98,21 @@ func (l *Loop) writeApplications(now time.Time) {
 	})
 }
 
+func (e filesWritten) scope(l *Loop) scope {
+	switch {
+	case e.err != nil:
+		return scopeAll
+	case l.applications.done:
+		return scopeNone
+	}
+	return scopeAnswer
+}
+
 func (e filesWritten) apply(l *Loop) {
 	l.applications.busy = false
 	if e.err != nil {
 		l.log.Error("files that tell applications their CPUs", "error", e.err)
-		l.applications.retry = time.Now().Add(filesPause)
+		l.applications.retry = l.now().Add(filesPause)
 		l.applications.sent, l.applications.done = nil, false
 	}
 }

@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/audit"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
@@ -64,9 +63,10 @@ func (a *auditor) run(ctx context.Context, log *slog.Logger, open func() (watche
 	var (
 		w     watcher
 		round auditRound
-		due   = actor.StoppedTimer()
+		due   = time.NewTimer(time.Hour)
 		said  string // the last error
 	)
+	due.Stop() // until the first scene says how often
 	for {
 		select {
 		case <-ctx.Done():

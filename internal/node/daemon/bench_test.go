@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
@@ -136,7 +135,7 @@ type resync struct{}
 
 func (resync) apply(l *Loop) { l.resync(l.status.distrusted.Add(l.settings.Config.ResyncPeriod)) }
 
-func (resync) concern(*Loop) scope { return scopeNone }
+func (resync) scope(*Loop) scope { return scopeNone }
 
 // crowd fills a node with containers that share their CPUs, two to a pod, and returns their ids.
 func (n *node) crowd(containers int) (ids []string) {
@@ -243,31 +242,19 @@ func BenchmarkRepair(b *testing.B) {
 // rests waits until nothing is under way, and no whole pass due.
 func (r *running) rests() {
 	r.Eventually("nothing is due", func() bool {
-		is := make(resting)
-		r.loop.box.Post(is)
-		due, idle := <-is, <-is
+		var due, idle bool
+		seen := make(chan struct{})
+		r.loop.box.Post(unasked(func(l *Loop) {
+			due = l.schedule.asked() || len(l.drifts.open)+len(l.cache.Stale) > 0
+			idle = len(l.cache.Pending) == 0 && r.jobs.idle()
+			close(seen)
+		}))
+		<-seen
 		if idle && due {
-			r.inspect(func(*Loop) {}) // a whole pass does what has been put off
+			r.inspect(func(*Loop) {}) // a full pass does what has been put off
 		}
 		return idle && !due
 	})
-}
-
-// resting asks whether a whole pass is due, and whether nothing else is under way.
-type resting chan bool
-
-func (r resting) apply(l *Loop) {
-	r <- l.schedule.asked() || len(l.drifts.open)+len(l.cache.Stale) > 0
-	r <- len(l.cache.Pending) == 0 && workersIdle(l.Asks) && workersIdle(l.Seals) && workersIdle(l.Disk)
-}
-
-func (resting) concern(*Loop) scope { return scopeNone }
-
-// idle says that no job is under way.
-func workersIdle(w *actor.Workers) bool {
-	w.Mu.Lock()
-	defer w.Mu.Unlock()
-	return len(w.Queues) == 0
 }
 
 // BenchmarkPass is what the owner does after each event, whomever it is about, with so many
@@ -296,8 +283,3 @@ func BenchmarkPass(b *testing.B) {
 		}
 	}
 }
-
-// errand is something that the owner is to do.
-type errand func(l *Loop)
-
-func (do errand) apply(l *Loop) { do(l) }

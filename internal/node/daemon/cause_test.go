@@ -50,6 +50,8 @@ func TestCause(t *testing.T) {
 // noReload makes the owner forget that systemd has reloaded, which quiet pretends.
 type noReload struct{}
 
+func (noReload) scope(*Loop) scope { return scopeAll }
+
 func (noReload) apply(l *Loop) {
 	l.drifts.reloaded = time.Time{}
 	clear(l.backoffs.Contests) // each repetition is a case of its own

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/history"
-	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -155,6 +154,8 @@ func newChurnNode(t *testing.T) *churning {
 // grow for some thousand containers, and shrink by a megabyte whenever it is moved together.
 type filled struct{}
 
+func (filled) scope(*Loop) scope { return scopeAll }
+
 func (filled) apply(l *Loop) {
 	for range 3 * history.MaxEvents {
 		l.historyLog.Add(history.Event{Kind: history.Started})
@@ -252,7 +253,7 @@ func (r *churning) begun(pod string, res cri.Resources) (id string, took time.Du
 // descriptors than at first then, those of the last calls may be about to end.
 func (r *churning) held(first *held) held {
 	r.T.Helper()
-	r.Eventually("no worker at work", func() bool { return idle(r.loop.WorkerSets) })
+	r.Eventually("no worker at work", func() bool { return r.jobs.idle() })
 	if first != nil {
 		r.Eventually(fmt.Sprintf("%d goroutines and %d descriptors, as after the first tenth", first.goroutines, first.files), func() bool {
 			return runtime.NumGoroutine() <= first.goroutines && r.descriptors() <= first.files
@@ -273,19 +274,6 @@ func (r *churning) descriptors() int {
 	return len(files)
 }
 
-// idle says that no job is under way.
-func idle(c actor.WorkerSets) bool {
-	for _, w := range []*actor.Workers{c.Asks, c.Seals, c.Disk} {
-		w.Mu.Lock()
-		jobs := len(w.Queues)
-		w.Mu.Unlock()
-		if jobs > 0 {
-			return false
-		}
-	}
-	return true
-}
-
 // passAllocs are the allocations of a whole pass with nothing to do. Nothing else is under
 // way, mostly.
 func (r *churning) passAllocs() float64 {
@@ -295,6 +283,8 @@ func (r *churning) passAllocs() float64 {
 }
 
 type weighing chan float64
+
+func (weighing) scope(*Loop) scope { return scopeAll }
 
 func (w weighing) apply(l *Loop) {
 	w <- testing.AllocsPerRun(20, func() {

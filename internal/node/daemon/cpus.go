@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/cpupoold/cpupoold/internal/history"
-	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
@@ -55,7 +54,7 @@ func (l *Loop) recountCPUs() {
 	if l.CPUs == nil {
 		return
 	}
-	l.Asks.Submit("cpus", func(context.Context) actor.Event {
+	l.workers.Queries.Submit("cpus", func(context.Context) event {
 		if err := l.countCPUs(); err != nil {
 			return cpusUncounted{err}
 		}
@@ -66,10 +65,14 @@ func (l *Loop) recountCPUs() {
 // cpuEventsLost says that CPUs that come and go are heard of, or why not.
 type cpuEventsLost struct{ err error }
 
+func (cpuEventsLost) scope(*Loop) scope { return scopeAll }
+
 func (e cpuEventsLost) apply(l *Loop) { l.status.cpusLost = e.err != nil }
 
 // cpusUncounted says why the resync could not read the CPUs.
 type cpusUncounted struct{ err error }
+
+func (cpusUncounted) scope(*Loop) scope { return scopeAll }
 
 func (e cpusUncounted) apply(l *Loop) {
 	l.log.Error("read CPUs; the next resync tries again", "error", e.err)
@@ -77,6 +80,8 @@ func (e cpusUncounted) apply(l *Loop) {
 
 // cpusCounted are the CPUs after some have come or gone.
 type cpusCounted struct{ topology *topology.Topology }
+
+func (cpusCounted) scope(*Loop) scope { return scopeAll }
 
 // apply makes the pools anew. The pass that follows moves those who have lost their
 // CPUs, of whom some may run on CPUs of others by now: a cgroup without any of its own

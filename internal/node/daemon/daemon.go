@@ -123,7 +123,10 @@ func runOn(ctx context.Context, h hostenv.Host, o Options) error {
 	if l.cluster != nil {
 		servers.Go(func() { l.cluster.Run(ctx) })
 	}
+	var wait func()
+	l.workers, wait = actor.NewWorkerSets(ctx, l.box.Post)
 	l.serve(ctx, o)
+	wait()
 	servers.Wait()
 	return nil
 }
@@ -144,7 +147,6 @@ func serveMetrics(ctx context.Context, server *telemetry.Server, o Options) {
 
 // serve runs the owner with its sources and workers until ctx ends.
 func (l *Loop) serve(ctx context.Context, o Options) {
-	l.WorkerSets = actor.NewWorkerSets(ctx, l.box.Post)
 	var sources sync.WaitGroup
 	sources.Go(func() { l.watchRuntime(ctx) })
 	sources.Go(func() { l.watchConfig(ctx, o) })
@@ -159,7 +161,6 @@ func (l *Loop) serve(ctx context.Context, o Options) {
 	l.run(ctx)
 	l.notify.Stopping()
 	sources.Wait()
-	l.Wait()
 }
 
 func newLoop(h hostenv.Host, o Options) (*Loop, error) {
@@ -180,7 +181,8 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 	l := &Loop{
 		Host:           h,
 		log:            o.Log,
-		box:            actor.NewMailbox(),
+		now:            time.Now,
+		box:            actor.NewMailbox[event](),
 		load:           o.Reload,
 		counted:        o.Topology,
 		snapshot:       new(atomic.Pointer[telemetry.View]),
@@ -208,14 +210,12 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		memoryRelease:  newMemoryRelease(),
 
 		plannedOnce: make(chan struct{}),
-
-		timers: newTimers(),
 	}
 	if !h.Observes { // then threads, too, stay where they are
 		l.cache.MoveThreads = func(p cgroup.Path) error { return l.movedThreads(p, reader.Gather) }
 	}
 	l.cache.Check, l.cache.Rest = reader.Check, reader.Rest
-	l.notify.Alive()
+	l.notify.Alive(l.now())
 	unfit, err := l.settings.Begin(o.Config, o.Topology)
 	if err != nil {
 		return nil, err

@@ -146,6 +146,8 @@ type busyAsked struct {
 	answer chan<- bool
 }
 
+func (busyAsked) scope(*Loop) scope { return scopeAll }
+
 func (b busyAsked) apply(l *Loop) { b.answer <- l.cache.Busy(b.path) }
 
 // TestWriteOfASlice: what is in it is read again, whether the daemon has written its file

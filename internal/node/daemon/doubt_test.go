@@ -14,7 +14,6 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/cpupoold/cpupoold/internal/config"
-	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
@@ -118,11 +117,11 @@ func TestStalledSealsDoNotHideNewContainers(t *testing.T) {
 	release := n.Runtime.Hang("UpdateContainerResources")
 	defer release()
 	pod := n.RunPod("many", "default", "burstable", 0, nil)
-	for range 2 * actor.MaxWorkers {
+	for range 16 {
 		n.RunContainer(pod, "app", cri.Resources{Shares: 512})
 	}
 	r := n.start()
-	n.Eventually("seals under way", func() bool { return n.Runtime.Calls("UpdateContainerResources") >= actor.MaxWorkers })
+	n.Eventually("seals under way", func() bool { return n.Runtime.Calls("UpdateContainerResources") >= 8 })
 	late := n.RunContainer(n.RunPod("late", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	n.AwaitCPUs(late, "4-5")
 	if msgs := n.Logged("journal is late; writes go ahead, and what they replace may not be known to restore"); len(msgs) != 0 {

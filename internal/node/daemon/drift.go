@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/history"
-	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
@@ -101,7 +100,7 @@ func (l *Loop) followDrifts(now time.Time) {
 // readRecord asks runtime and systemd what they have on record, before the daemon
 // repairs that.
 func (l *Loop) readRecord(t cgroup.Target) {
-	l.Seals.Submit(string(t.Path), func(ctx context.Context) actor.Event {
+	l.workers.Updates.Submit(string(t.Path), func(ctx context.Context) event {
 		ctx, cancel := context.WithTimeout(ctx, witnessPatience)
 		defer cancel()
 		w := recordedWrite{path: t.Path, id: t.Container, unit: hostenv.UnitState(ctx, l.Units, t.Path)}
@@ -124,6 +123,8 @@ type recordedWrite struct {
 
 // recordRead is the event.
 type recordRead struct{ recordedWrite }
+
+func (recordRead) scope(*Loop) scope { return scopeOne }
 
 func (e recordRead) apply(l *Loop) {
 	for _, d := range l.drifts.open {

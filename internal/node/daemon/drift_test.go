@@ -248,6 +248,8 @@ func TestRefusalsGrowRare(t *testing.T) {
 // pauseAsked asks the owner for the longest rest.
 type pauseAsked chan time.Duration
 
+func (pauseAsked) scope(*Loop) scope { return scopeAll }
+
 func (p pauseAsked) apply(l *Loop) {
 	var longest time.Duration
 	for _, f := range l.backoffs.Failures {

@@ -2,14 +2,44 @@ package daemon
 
 import (
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// applied is an event that knows what it changes.
-type applied interface {
+// event is news for the loop. Every event is a hint or the result of a job: losing any
+// source of events costs time and never correctness.
+type event interface {
+	// scope returns the pass that the event needs. The loop calls it before apply.
+	scope(l *Loop) scope
+	// apply records the event in the loop's state.
 	apply(l *Loop)
+}
+
+// ownResult is an event that reports on the daemon's own work, from which nothing new
+// about the kubelet's CPUs can follow.
+type ownResult interface {
+	event
+	ownResult()
+}
+
+// scope is the part of the node that an event can concern.
+type scope int
+
+const (
+	scopeNone   scope = iota // no pass is needed
+	scopeAnswer              // no input of the plan has changed: a question, or a result of the disk
+	scopeOne                 // at most the pod or cgroup of the event; also its end, which others can wait for
+	scopeAll                 // any pod or cgroup
+)
+
+// oneUnless returns scopeAll if all is true, else scopeOne.
+func oneUnless(all bool) scope {
+	if all {
+		return scopeAll
+	}
+	return scopeOne
 }
 
 // runtimeEvent came over the runtime's event stream.
@@ -65,3 +95,42 @@ type configLoaded struct {
 // systemdReloaded says that systemd has reloaded its units: values that were not
 // recorded with it may be gone.
 type systemdReloaded struct{}
+
+func (systemdReloaded) scope(*Loop) scope { return scopeAll }
+
+func (systemdReloaded) apply(l *Loop) {
+	l.drifts.reloaded = l.now()
+	l.status.reloadsLost = false
+	l.cache.InvalidateAll()
+	for _, name := range l.settings.UnitNames() {
+		l.fetchUnit(name) // the unit may have been installed or removed
+	}
+	for name := range l.status.away {
+		delete(l.status.reverting, name) // likewise
+	}
+}
+
+func (unitRead) scope(*Loop) scope { return scopeOne }
+
+func (e unitRead) apply(l *Loop) {
+	l.cache.LearnUnit(e.path, e.unit)
+	delete(l.status.unitAwaited, e.path)
+}
+
+func (unitRead) ownResult() {}
+
+// listed is the result of a listing.
+type listed struct{ inventory.Listing }
+
+// formulaFound is the weight formula of the OCI runtime.
+type formulaFound struct{ desired.FormulaFound }
+
+func (formulaFound) scope(*Loop) scope { return scopeAll }
+
+func (e formulaFound) apply(l *Loop) {
+	l.status.formulaAsked = true
+	if l.settings.Config.WeightFormula == config.WeightAuto && !l.status.formulaSeen {
+		l.formula = e.Formula // until a container shows that the runtime uses another one
+		l.log.Info("weight formula", "formula", e.Formula, "oci_runtime", e.Version)
+	}
+}

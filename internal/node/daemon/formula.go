@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/cpupoold/cpupoold/internal/config"
-	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 )
 
@@ -13,7 +12,7 @@ func (l *Loop) askFormula() {
 		l.status.formulaAsked = true // there are no containers to weigh
 		return
 	}
-	l.Asks.Submit("formula", func(ctx context.Context) actor.Event { return desired.AskFormula(ctx) })
+	l.workers.Queries.Submit("formula", func(ctx context.Context) event { return formulaFound{desired.AskFormula(ctx)} })
 }
 
 // guesses says that no container has shown the formula yet, and none is configured.

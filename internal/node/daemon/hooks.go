@@ -62,14 +62,18 @@ type startRequest struct {
 	noted  bool // see noteStarts
 }
 
+func (*createRequest) scope(*Loop) scope { return scopeAnswer }
+
 func (a *createRequest) apply(l *Loop) {
-	l.settleUpdates(true, time.Now()) // the runtime has done with the one before
+	l.settleUpdates(true, l.now()) // the runtime has done with the one before
 	l.inventory.Expect(a.pod, a.container)
 	l.supersede(l.inventory.Container(a.container.ID))
 	// The kubelet asks for none, unless its CPU manager is static.
 	l.inventory.Container(a.container.ID).PlacedElsewhere = a.container.Requested.CPUs != "" && !l.settings.Pools.Kubelet
 	l.creating = append(l.creating, a)
 }
+
+func (*startRequest) scope(*Loop) scope { return scopeOne }
 
 func (a *startRequest) apply(l *Loop) {
 	l.starting = append(l.starting, a)

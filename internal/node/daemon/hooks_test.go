@@ -28,7 +28,7 @@ type asker struct {
 
 func (r *running) asker() *asker {
 	r.view("planned", func(v *telemetry.View) bool { return v.Ready })
-	return &asker{running: r, hooks: hooks{r.loop.box.Post}}
+	return &asker{running: r, hooks: hooks{r.loop.box.Post, time.Now}}
 }
 
 // ofPod is a pod as NRI describes it.
@@ -236,15 +236,15 @@ func TestAnswersAreNotHeldUp(t *testing.T) {
 	a := r.asker()
 	release := make(chan struct{})
 	defer close(release)
-	hang := func(ctx context.Context) actor.Event {
+	hang := func(ctx context.Context) event {
 		select {
 		case <-release:
 		case <-ctx.Done():
 		}
 		return nil
 	}
-	for i := range 2 * actor.MaxWorkers { // every worker of every kind
-		for _, w := range []*actor.Workers{r.loop.Asks, r.loop.Seals, r.loop.Disk} {
+	for i := range 16 { // twice as many as there are workers of a set
+		for _, w := range []actor.Workers[event]{r.loop.workers.Queries, r.loop.workers.Updates, r.loop.workers.Disk} {
 			w.Submit(fmt.Sprint("hung", i), hang)
 			w.Submit("journal", hang)
 		}

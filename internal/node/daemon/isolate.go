@@ -18,7 +18,7 @@ import (
 // repartition is partition, with another look at those of whom it has changed what they
 // have or can have.
 func (l *Loop) repartition(want []cgroup.Target, keep bool) []cgroup.Target {
-	if !l.partition(want, keep, time.Now()) {
+	if !l.partition(want, keep, l.now()) {
 		return want
 	}
 	l.recheckParents(want)

@@ -333,3 +333,9 @@ func (l *Loop) untrimmed(p cgroup.Path) bool {
 	open, looked := l.isolation.former[p]
 	return l.journal.Touched(p, cgroup.FilePartition) && (open || !looked)
 }
+
+// parted says that a container is a partition, which is to be none before its cgroup goes.
+func (l *Loop) parted(container string) bool {
+	e := l.inventory.Container(container)
+	return e != nil && l.isolation.outcomes[e.Path].Phase == cgroup.PartitionInForce
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/numahints"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -16,16 +15,18 @@ func (l *Loop) askHints(pods []pools.Pod, now time.Time) {
 		return
 	}
 	if keys, due := l.hints.Ask(l.settings.Pools, pods, l.assignments, now); due {
-		l.Asks.Submit("hints", func(ctx context.Context) actor.Event { return hintsArrived{numahints.Fetch(ctx, &l.Host, keys)} })
+		l.workers.Queries.Submit("hints", func(ctx context.Context) event { return hintsArrived{numahints.Fetch(ctx, &l.Host, keys)} })
 	}
 }
 
 // hintsArrived is the event of an answer to askHints.
 type hintsArrived struct{ numahints.Answer }
 
+func (hintsArrived) scope(*Loop) scope { return scopeAll }
+
 func (e hintsArrived) apply(l *Loop) {
 	before := l.hints.State()
-	incomplete := l.hints.Take(e.Answer, l.inventory, time.Now())
+	incomplete := l.hints.Take(e.Answer, l.inventory, l.now())
 	switch state := l.hints.State(); {
 	case state == telemetry.SourceOK && before == telemetry.SourceLost:
 		l.log.Info("the kubelet reports NUMA nodes of devices and memory again")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -18,11 +17,13 @@ func (l *Loop) askKubelet(now time.Time) {
 		return
 	}
 	k.Asking, k.Due, k.Retry = true, false, time.Time{}
-	l.Asks.Submit("kubelet", func(ctx context.Context) actor.Event { return kubeletArrived{desired.FetchKubelet(&l.Host, ctx)} })
+	l.workers.Queries.Submit("kubelet", func(ctx context.Context) event { return kubeletArrived{desired.FetchKubelet(&l.Host, ctx)} })
 }
 
 // kubeletArrived is the event.
 type kubeletArrived struct{ desired.KubeletStatus }
+
+func (kubeletArrived) scope(*Loop) scope { return scopeAll }
 
 func (e kubeletArrived) apply(l *Loop) {
 	k := &l.kubelet
@@ -30,7 +31,7 @@ func (e kubeletArrived) apply(l *Loop) {
 	k.Asking, k.Told = false, true
 	k.Take(e.KubeletStatus, l.inventory.UIDOf)
 	if k.Err != nil {
-		k.Retry = time.Now().Add(relistPause)
+		k.Retry = l.now().Add(relistPause)
 	}
 	switch {
 	case k.Err != nil && (before == nil || before.Error() != k.Err.Error()):
@@ -62,3 +63,5 @@ func (l *Loop) kubeletProblems() []pools.Problem {
 	}
 	return all
 }
+
+func (kubeletArrived) ownResult() {}

@@ -52,9 +52,10 @@ const journalPatience = 500 * time.Millisecond
 // events and reads snapshots.
 type Loop struct {
 	hostenv.Host
-	log *slog.Logger
-	box *actor.Mailbox
-	actor.WorkerSets
+	log      *slog.Logger
+	now      func() time.Time // the clock
+	box      *actor.Mailbox[event]
+	workers  actor.WorkerSets[event]
 	load     func() (*config.Config, error) // reads the configuration again
 	loading  sync.Mutex                     // held while load runs and its result is posted
 	counting sync.Mutex                     // guards counted, and is held while CPUs are read and posted
@@ -107,44 +108,6 @@ type Loop struct {
 	latest         atomic.Pointer[view.Snapshot]
 }
 
-// run handles events until ctx ends. It never waits for anything but events.
-func (l *Loop) run(ctx context.Context) {
-	l.list()
-	for {
-		l.armPulse()
-		select {
-		case <-ctx.Done():
-			return
-		case <-l.timers.pulse.C:
-			l.notify.Alive()
-			continue
-		case <-l.box.Wake:
-		case <-l.watch.wake:
-			if l.takeNotices(); !l.schedule.asked() {
-				continue
-			}
-		case now := <-l.timers.resync.C:
-			l.resync(now)
-		case <-l.timers.recheck.C:
-			l.schedule.full = true
-		case <-l.timers.retry.C:
-			l.schedule.full = true
-		case <-l.timers.full.C:
-		case <-l.timers.journal.C:
-			l.schedule.full = true
-			l.status.journalLate, l.status.journalErr = true, undo.ErrSlowDisk
-			l.log.Error("journal is late; writes go ahead, and what they replace may not be known to restore", "journal", l.JournalFile)
-		}
-		for _, e := range l.box.Take() {
-			l.handle(e)
-		}
-		l.askKubelet(time.Now())
-		l.sweepDue()
-		l.work()
-		l.notify.Alive()
-	}
-}
-
 // resync has everything listed, and all cgroups looked at. The pass that the list brings looks
 // at them; a runtime that takes its time does not keep it waiting.
 func (l *Loop) resync(now time.Time) {
@@ -152,69 +115,21 @@ func (l *Loop) resync(now time.Time) {
 	if now.Sub(l.status.distrusted) >= l.settings.Config.ResyncPeriod {
 		l.status.distrusted = now
 		l.status.toSweep = true
-		l.timers.recheck.Reset(fullPassDelay)
+		l.timers.recheck.set(l.now().Add(fullPassDelay))
 		l.recountCPUs()
 	}
-	l.timers.resync.Reset(l.resyncPeriod()) // a list that never comes must not be the last
+	l.timers.resync.set(l.now().Add(l.resyncPeriod())) // a list that never comes must not be the last
 	l.list()
 }
 
-// sweepDue has all cgroups looked at in the whole pass that is made now, if the resync asks for
+// recheckDue has all cgroups looked at in the whole pass that is made now, if the resync asks for
 // it. Not before: what others write meanwhile would not be looked at at once.
-func (l *Loop) sweepDue() {
+func (l *Loop) recheckDue() {
 	if l.status.toSweep && l.schedule.full {
 		l.status.toSweep = false
 		l.memoryRelease.looked = true
-		l.timers.recheck.Stop()
+		l.timers.recheck.clear()
 		l.cache.Recheck(l.watch.told, l.settings.Config.ResyncPeriod)
-	}
-}
-
-func (l *Loop) handle(e actor.Event) {
-	l.schedule.add(l.scopeOf(e))
-	switch e.(type) {
-	case kubeletArrived, written, unitRead, saved, tuned: // follow from what is known already
-	default:
-		l.kubelet.Due = true
-	}
-	switch e := e.(type) {
-	case runtimeEvent:
-		l.onRuntimeEvent(e)
-	case streamChanged:
-		l.onStream(e)
-	case inventory.Listing:
-		l.onListed(e)
-	case podFetched:
-		l.onPod(e)
-	case containerFetched:
-		l.onContainer(e)
-	case written:
-		l.onWritten(e)
-	case unitRead:
-		l.cache.LearnUnit(e.path, e.unit)
-		delete(l.status.unitAwaited, e.path)
-	case saved:
-		l.onSaved(e)
-	case configLoaded:
-		l.onConfig(e)
-	case desired.FormulaFound:
-		l.status.formulaAsked = true
-		if l.settings.Config.WeightFormula == config.WeightAuto && !l.status.formulaSeen {
-			l.formula = e.Formula // until a container shows that it is another
-			l.log.Info("weight formula", "formula", e.Formula, "oci_runtime", e.Version)
-		}
-	case systemdReloaded:
-		l.drifts.reloaded = time.Now()
-		l.status.reloadsLost = false
-		l.cache.InvalidateAll()
-		for _, name := range l.settings.UnitNames() {
-			l.fetchUnit(name) // it may have been installed or removed
-		}
-		for name := range l.status.away {
-			delete(l.status.reverting, name) // likewise
-		}
-	case applied:
-		e.apply(l)
 	}
 }
 
@@ -230,23 +145,25 @@ func (l *Loop) list() {
 	if !l.status.listed {
 		within = inventory.Limits{Unit: inventory.StartPatience, Listing: hostenv.UpdateTimeout}
 	}
-	l.Asks.Submit("list", func(ctx context.Context) actor.Event {
+	l.workers.Queries.Submit("list", func(ctx context.Context) event {
 		found := inventory.List(ctx, &l.Host, names, within, func(id string) bool { return known[id] })
 		found.AsOf = asOf
-		return found
+		return listed{found}
 	})
 }
 
-func (l *Loop) onListed(e inventory.Listing) {
+func (listed) scope(*Loop) scope { return scopeAll }
+
+func (e listed) apply(l *Loop) {
 	l.status.listing = false
 	l.hints.AskAgain()
-	l.timers.resync.Reset(l.resyncPeriod())
+	l.timers.resync.set(l.now().Add(l.resyncPeriod()))
 	if e.Err != nil {
 		if old := l.status.runtimeErr; old == nil || old.Error() != e.Err.Error() {
 			l.log.Warn("list pods and containers", "error", e.Err)
 		}
 		l.status.runtimeErr = e.Err
-		l.timers.resync.Reset(min(relistPause, l.resyncPeriod()))
+		l.timers.resync.set(l.now().Add(min(relistPause, l.resyncPeriod())))
 		return
 	}
 	if l.status.runtimeErr != nil {
@@ -257,7 +174,7 @@ func (l *Loop) onListed(e inventory.Listing) {
 	clear(l.status.unitAsked)
 	clear(l.status.reverting)
 	l.others.Learn(e.Crio, l.inventory)
-	l.inventory.Merge(e)
+	l.inventory.Merge(e.Listing)
 	for _, u := range e.Units {
 		l.onUnit(u)
 	}
@@ -275,7 +192,7 @@ func (l *Loop) onListed(e inventory.Listing) {
 		}
 		l.inventory.Unconsidered() // all that is there is considered now
 		l.assignments = recovery.Assignments(l.inventory, l.Cgroups.Read, l.journal.Assignments, &l.settings)
-		l.inventory.Started = time.Now()
+		l.inventory.Started = l.now()
 		l.memoryRelease.start(l.inventory.Started)
 	}
 	l.prune()
@@ -293,7 +210,7 @@ func (l *Loop) relistSoon(incomplete bool) (early bool) {
 	for range l.status.incomplete - patientListings {
 		pause = min(2*pause, l.resyncPeriod())
 	}
-	l.timers.resync.Reset(min(pause, l.resyncPeriod()))
+	l.timers.resync.set(l.now().Add(min(pause, l.resyncPeriod())))
 	l.status.incomplete++
 	return l.status.incomplete <= patientListings
 }
@@ -320,7 +237,9 @@ func (l *Loop) useSettings(told desired.Settings) {
 	l.takeUnits()
 }
 
-func (l *Loop) onConfig(e configLoaded) {
+func (configLoaded) scope(*Loop) scope { return scopeAll }
+
+func (e configLoaded) apply(l *Loop) {
 	before := l.settings.Config
 	formula := before.WeightFormula
 	if e.err == nil {
@@ -345,5 +264,5 @@ func (l *Loop) onConfig(e configLoaded) {
 	default:
 		l.formula = f
 	}
-	l.timers.resync.Reset(l.resyncPeriod())
+	l.timers.resync.set(l.now().Add(l.resyncPeriod()))
 }

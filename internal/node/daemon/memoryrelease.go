@@ -4,8 +4,6 @@ import (
 	"context"
 	"runtime/debug"
 	"time"
-
-	"github.com/cpupoold/cpupoold/internal/node/actor"
 )
 
 // Memory is given back after the first look that is so long after all that runs was taken over,
@@ -47,7 +45,7 @@ func (l *Loop) releaseMemory(now time.Time) {
 		return
 	}
 	giveBack := l.memoryRelease.giveBack
-	l.Asks.Submit("memory", func(context.Context) actor.Event {
+	l.workers.Queries.Submit("memory", func(context.Context) event {
 		giveBack()
 		return nil
 	})

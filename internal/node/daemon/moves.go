@@ -67,6 +67,8 @@ func (l *Loop) ask(ctx context.Context, m control.Move) (control.Outcome, error)
 	}
 }
 
+func (moveRequest) scope(*Loop) scope { return scopeAll }
+
 // apply makes a move a part of what is to be. The pass that follows carries it
 // out like anything else, through Diff; see answerMoves for its end.
 func (m moveRequest) apply(l *Loop) {
@@ -75,7 +77,7 @@ func (m moveRequest) apply(l *Loop) {
 		return // has been told that it was not done
 	default:
 	}
-	assignments, err := l.moved(&m, time.Now())
+	assignments, err := l.moved(&m, l.now())
 	if errors.Is(err, errBeingWritten) && !m.heard {
 		m.heard = true // once more after the pass: it may be an echo of what was written
 		l.waiting = append(l.waiting, m)
@@ -148,7 +150,7 @@ func (l *Loop) moved(m *moveRequest, now time.Time) ([]pools.Assignment, error) 
 
 // answerMoves answers for the moves that are over, after a pass.
 func (l *Loop) answerMoves() {
-	now := time.Now()
+	now := l.now()
 	l.moving = slices.DeleteFunc(l.moving, func(m moveRequest) bool {
 		if !m.To.IsSubsetOf(desired.Assigned(l.assignments, m.key())) {
 			m.answer <- moveAnswer{control.Unverified, errors.New("the owner has ended meanwhile, or the pools have changed")}

@@ -78,7 +78,7 @@ func (l *Loop) repair(now time.Time) bool {
 	if !l.settle(want, now) {
 		return false
 	}
-	l.settleDrifts(time.Now())
+	l.settleDrifts(l.now())
 	return true
 }
 
@@ -170,7 +170,7 @@ func (l *Loop) settle(want []cgroup.Target, now time.Time) bool {
 			writes = writes[:slow]
 		}
 		if len(writes) == 0 {
-			l.settleStarts(want, time.Now())
+			l.settleStarts(want, l.now())
 			return true
 		}
 		if slices.ContainsFunc(writes, func(w cgroup.Write) bool { return made[w] }) {

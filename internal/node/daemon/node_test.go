@@ -51,6 +51,7 @@ func (n *node) options() Options {
 type running struct {
 	*node
 	loop *Loop
+	jobs *jobs
 	stop func() // ends it as a signal does, and waits
 }
 
@@ -73,11 +74,13 @@ func (n *node) startOn(h hostenv.Host) *running {
 func (n *node) serve(l *Loop, o Options) *running {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
+	jobs, wait := startWorkers(ctx, l)
 	go func() {
 		defer close(done)
 		l.serve(ctx, o)
+		wait()
 	}()
-	r := &running{node: n, loop: l, stop: sync.OnceFunc(func() { cancel(); <-done })}
+	r := &running{node: n, loop: l, jobs: jobs, stop: sync.OnceFunc(func() { cancel(); <-done })}
 	n.T.Cleanup(r.stop)
 	return r
 }
@@ -96,9 +99,9 @@ func (r *running) quietOr(over func() bool) {
 		if over() {
 			return true
 		}
-		answer := make(meeting, 1)
-		r.loop.box.Post(answer)
-		if <-answer {
+		known := false
+		r.inspect(func(l *Loop) { known = len(l.unidentified) == 0 || r.jobs.queries() == 0 })
+		if known {
 			met++
 		} else {
 			met = 0
@@ -111,16 +114,6 @@ func (r *running) quietOr(over func() bool) {
 		v := r.loop.snapshot.Load()
 		return over() || v != nil && v.LastSuccess.After(started)
 	})
-}
-
-// meeting is an event that asks whether the runtime has told what it knows of each
-// container that has been seen.
-type meeting chan bool
-
-func (m meeting) apply(l *Loop) {
-	l.Asks.Mu.Lock()
-	defer l.Asks.Mu.Unlock()
-	m <- len(l.unidentified) == 0 || len(l.Asks.Queues) == 0
 }
 
 // view waits for a view that satisfies cond.

@@ -66,26 +66,33 @@ func TestPulse(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			n := hostenv.Notifier{Log: slog.New(slog.DiscardHandler), Last: new(atomic.Pointer[time.Time]), Watchdog: c.watchdog, Fed: new(time.Time)}
-			n.Alive()
-			l := &Loop{notify: n, timers: newTimers()}
+			n.Alive(time.Now())
+			l := &Loop{notify: n}
 			answer, end := time.NewTimer(c.answer), time.After(time.Hour)
 			pulses := 0
 			for over := false; !over; {
 				l.armPulse()
+				next := time.NewTimer(time.Until(l.timers.next()))
+				if l.timers.next().IsZero() {
+					next.Stop()
+				}
 				select {
 				case <-end:
 					over = true
 				case <-answer.C: // as when a listing ends
-					l.timers.resync.Reset(c.period)
-				case <-l.timers.resync.C:
-					answer.Reset(c.answer)
-				case <-l.timers.pulse.C:
-					pulses++
+					l.timers.resync.set(time.Now().Add(c.period))
+				case now := <-next.C:
+					if l.timers.resync.over(now) {
+						answer.Reset(c.answer)
+					}
+					if l.timers.pulse.over(now) {
+						pulses++
+					}
 				}
 				if silent := time.Since(n.Heartbeat()); silent > hostenv.MaxSilence/2 {
 					t.Errorf("%+v: silent for %v", c, silent)
 				}
-				n.Alive()
+				n.Alive(time.Now())
 				if hungry := time.Since(*n.Fed); c.watchdog > 0 && hungry > c.watchdog/2 {
 					t.Errorf("%+v: not fed for %v", c, hungry)
 				}
@@ -110,7 +117,7 @@ func TestRest(t *testing.T) {
 			now := time.Now()
 			t := &l.timers
 			alone = t.resync.due.After(now)
-			for _, other := range []alarm{t.pulse, t.retry, t.journal, t.full, t.recheck} {
+			for _, other := range []deadline{t.pulse, t.retry, t.journal, t.full, t.recheck} {
 				alone = alone && !other.due.After(now)
 			}
 		})

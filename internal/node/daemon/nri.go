@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/nri"
@@ -19,7 +18,8 @@ var errLate = errors.New("cpupoold did not decide in time; the kubelet tries aga
 // hooks is the daemon as NRI knows it. Its methods run in goroutines of the
 // connection and do nothing but post events to the owner and wait for its answer.
 type hooks struct {
-	post func(actor.Event)
+	post func(event)
+	now  func() time.Time
 }
 
 // watchNRI keeps the connection to the runtime's NRI. It begins when everything
@@ -36,7 +36,7 @@ func (l *Loop) watchNRI(ctx context.Context) {
 	}
 	_ = nri.Run(ctx, nri.Options{ // ends with ctx, and only then
 		Socket:  l.NRISocket,
-		Handler: hooks{l.box.Post},
+		Handler: hooks{l.box.Post, l.now},
 		State:   func(s nri.State, err error) { l.box.Post(nriChanged{s, err}) },
 	})
 }
@@ -46,6 +46,8 @@ type nriChanged struct {
 	state nri.State
 	err   error
 }
+
+func (nriChanged) scope(*Loop) scope { return scopeAll }
 
 func (e nriChanged) apply(l *Loop) {
 	before := l.status.nri
@@ -64,7 +66,7 @@ func (e nriChanged) apply(l *Loop) {
 				l.cache.Invalidate(c.Path) // nobody asks any more before it starts
 			}
 		}
-		l.settleUpdates(true, time.Now()) // nobody says any more when they are kept
+		l.settleUpdates(true, l.now()) // nobody says any more when they are kept
 	}
 }
 
@@ -81,7 +83,7 @@ func nriState(s nri.State, before telemetry.SourceState) telemetry.SourceState {
 }
 
 // ask posts a question and waits for its answer.
-func ask[A any](ctx context.Context, h hooks, question func(answer chan<- A) actor.Event) (A, error) {
+func ask[A any](ctx context.Context, h hooks, question func(answer chan<- A) event) (A, error) {
 	answer := make(chan A, 1)
 	h.post(question(answer))
 	select {
@@ -94,13 +96,13 @@ func ask[A any](ctx context.Context, h hooks, question func(answer chan<- A) act
 }
 
 func (h hooks) Synchronize(ctx context.Context, pods []cri.Pod, containers []cri.Container) error {
-	_, err := ask(ctx, h, func(a chan<- struct{}) actor.Event { return synchronized{pods, containers, a} })
+	_, err := ask(ctx, h, func(a chan<- struct{}) event { return synchronized{pods, containers, a} })
 	return err
 }
 
 func (h hooks) Create(ctx context.Context, p cri.Pod, c cri.Container) (nri.Reply, error) {
-	a, err := ask(ctx, h, func(a chan<- created) actor.Event {
-		return &createRequest{pod: p, container: c, asker: ctx.Done(), answer: a, since: time.Now()}
+	a, err := ask(ctx, h, func(a chan<- created) event {
+		return &createRequest{pod: p, container: c, asker: ctx.Done(), answer: a, since: h.now()}
 	})
 	if err == nil {
 		err = a.err
@@ -112,8 +114,8 @@ func (h hooks) Create(ctx context.Context, p cri.Pod, c cri.Container) (nri.Repl
 }
 
 func (h hooks) Start(ctx context.Context, id string) error {
-	refusal, err := ask(ctx, h, func(a chan<- error) actor.Event {
-		return &startRequest{id: id, asker: ctx.Done(), answer: a, since: time.Now()}
+	refusal, err := ask(ctx, h, func(a chan<- error) event {
+		return &startRequest{id: id, asker: ctx.Done(), answer: a, since: h.now()}
 	})
 	if err == nil {
 		err = refusal
@@ -125,7 +127,7 @@ func (h hooks) Start(ctx context.Context, id string) error {
 }
 
 func (h hooks) Update(ctx context.Context, id string, asked cri.Resources) (cri.Resources, error) {
-	u, err := ask(ctx, h, func(a chan<- updated) actor.Event { return updateRequest{id, asked, ctx.Done(), a} })
+	u, err := ask(ctx, h, func(a chan<- updated) event { return updateRequest{id, asked, ctx.Done(), a} })
 	if err == nil {
 		err = u.err
 	}
@@ -141,7 +143,7 @@ func (h hooks) Stop(id string) { h.post(containerHint{id}) }
 func (h hooks) StopPod(id string) { h.post(podHint{id}) }
 
 func (h hooks) Remove(id string) {
-	h.post(runtimeEvent{cri.Event{ContainerID: id, Kind: cri.ContainerDeleted, At: time.Now()}})
+	h.post(runtimeEvent{cri.Event{ContainerID: id, Kind: cri.ContainerDeleted, At: h.now()}})
 }
 
 func (h hooks) RemovePod(id string) { h.Remove(id) }
@@ -152,6 +154,8 @@ type synchronized struct {
 	containers []cri.Container
 	answer     chan<- struct{}
 }
+
+func (synchronized) scope(*Loop) scope { return scopeAll }
 
 // apply asks for all that is there, also for what is known: of a resize that was made
 // while nobody was asked nothing else tells. The way of the event stream does the rest.
@@ -175,10 +179,14 @@ func (s synchronized) apply(l *Loop) {
 // podRun tells of a new pod.
 type podRun struct{ pod cri.Pod }
 
+func (podRun) scope(*Loop) scope { return scopeAll }
+
 func (e podRun) apply(l *Loop) { l.inventory.ExpectPod(e.pod) }
 
 // containerHint and podHint say that something has happened to an object.
 type containerHint struct{ id string }
+
+func (containerHint) scope(*Loop) scope { return scopeOne }
 
 func (e containerHint) apply(l *Loop) {
 	if l.inventory.Container(e.id) != nil {
@@ -187,6 +195,8 @@ func (e containerHint) apply(l *Loop) {
 }
 
 type podHint struct{ id string }
+
+func (podHint) scope(*Loop) scope { return scopeOne }
 
 func (e podHint) apply(l *Loop) {
 	if l.inventory.Pod(e.id) != nil {

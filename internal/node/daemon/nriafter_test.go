@@ -168,6 +168,8 @@ func TestGhosts(t *testing.T) {
 // counting is an event that asks how many containers are known.
 type counting chan int
 
+func (counting) scope(*Loop) scope { return scopeAll }
+
 func (c counting) apply(l *Loop) {
 	_, containers := l.inventory.Len()
 	c <- containers

@@ -3,14 +3,14 @@ package daemon
 import (
 	"context"
 	"errors"
-	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-func (l *Loop) onStream(e streamChanged) {
+func (streamChanged) scope(*Loop) scope { return scopeAll }
+
+func (e streamChanged) apply(l *Loop) {
 	l.status.stream = e.state
 	l.log.Info("runtime event stream", "state", e.state.String(), "error", e.err)
 	if e.state == cri.Connected || e.state == cri.Unsupported {
@@ -18,7 +18,13 @@ func (l *Loop) onStream(e streamChanged) {
 	}
 }
 
-func (l *Loop) onRuntimeEvent(e runtimeEvent) {
+// scope: where the runtime asks first (NRI), a container is placed before it exists, else
+// when its start event arrives.
+func (e runtimeEvent) scope(l *Loop) scope {
+	return oneUnless(e.Kind == cri.ContainerStarted && !l.inventory.AsksFirst || e.Kind == cri.ContainerStopped && l.parted(e.ContainerID))
+}
+
+func (e runtimeEvent) apply(l *Loop) {
 	if p := l.inventory.Pod(e.ContainerID); p != nil {
 		if p.Unconfirmed && e.Kind == cri.ContainerCreated {
 			l.fetchPod(e.ContainerID)
@@ -71,7 +77,7 @@ func (l *Loop) onRuntimeEvent(e runtimeEvent) {
 
 func (l *Loop) fetchPod(id string) {
 	asOf := l.inventory.Clock
-	l.Asks.Submit(id, func(ctx context.Context) actor.Event {
+	l.workers.Queries.Submit(id, func(ctx context.Context) event {
 		f, err := inventory.FetchPod(ctx, l.Runtime, l.Units, l.Driver, id, inventory.UnitPatience)
 		return podFetched{id: id, asOf: asOf, pod: f, err: err}
 	})
@@ -79,7 +85,7 @@ func (l *Loop) fetchPod(id string) {
 
 func (l *Loop) fetchContainer(id string) {
 	asOf := l.inventory.Clock
-	l.Asks.Submit(id, func(ctx context.Context) actor.Event {
+	l.workers.Queries.Submit(id, func(ctx context.Context) event {
 		f, err := inventory.FetchContainer(ctx, l.Runtime, l.Units, l.Driver, id, inventory.UnitPatience)
 		f.AsOf = asOf
 		return containerFetched{id: id, container: f, err: err}
@@ -98,14 +104,18 @@ func (l *Loop) supersede(c *inventory.Container) {
 	}
 }
 
-func (l *Loop) onPod(e podFetched) {
+func (e podFetched) scope(l *Loop) scope {
+	return oneUnless(e.err == nil && (!l.inventory.AsksFirst || l.inventory.Pod(e.id) == nil))
+}
+
+func (e podFetched) apply(l *Loop) {
 	switch {
 	case l.inventory.Outdated(e.id, e.asOf):
 		return
 	case e.err == nil:
 		l.inventory.PutPod(e.pod)
 	case errors.Is(e.err, cri.ErrNotFound):
-		if p := l.inventory.Pod(e.id); p != nil && p.Expected(time.Now()) {
+		if p := l.inventory.Pod(e.id); p != nil && p.Expected(l.now()) {
 			return // not there yet
 		}
 		l.inventory.Unlist(e.id)
@@ -116,7 +126,11 @@ func (l *Loop) onPod(e podFetched) {
 	l.cgroupBack(e.id)
 }
 
-func (l *Loop) onContainer(e containerFetched) {
+func (e containerFetched) scope(l *Loop) scope {
+	return oneUnless(e.err == nil && (!l.inventory.AsksFirst || l.inventory.Container(e.id) == nil || e.container.State == cri.Exited && l.parted(e.id)))
+}
+
+func (e containerFetched) apply(l *Loop) {
 	switch {
 	case l.inventory.Outdated(e.id, e.container.AsOf):
 		return
@@ -132,7 +146,7 @@ func (l *Loop) onContainer(e containerFetched) {
 			l.fetchPod(pod) // the event did not name it
 		}
 	case errors.Is(e.err, cri.ErrNotFound):
-		if c := l.inventory.Container(e.id); c != nil && c.Expected(time.Now()) {
+		if c := l.inventory.Container(e.id); c != nil && c.Expected(l.now()) {
 			return // not there yet
 		}
 		l.inventory.RemoveAsOf(e.id, e.container.AsOf)

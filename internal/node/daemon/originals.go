@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -36,27 +35,35 @@ func (l *Loop) save(now time.Time) {
 	upTo, j := l.journal.Changes, l.journal.Document()
 	l.journal.Sent, l.journal.Outdated = upTo, false
 	if !l.journal.Safe() {
-		l.timers.journal.Reset(journalPatience)
+		l.timers.journal.set(l.now().Add(journalPatience))
 	}
-	l.Disk.Submit("journal", func(context.Context) actor.Event {
+	l.workers.Disk.Submit("journal", func(context.Context) event {
 		undo.SortOriginals(j.Originals)
 		return saved{upTo: upTo, err: errors.Join(undo.JournalMark(l.RunDir, j.BootID).Leave(), undo.Save(l.JournalFile, j))}
 	})
 }
 
-func (l *Loop) onSaved(e saved) {
+// scope: a journal on disk that nothing waits for needs no pass, unless newer changes follow.
+func (e saved) scope(l *Loop) scope {
+	if e.err == nil && !l.status.journalLate && e.upTo == l.journal.Changes {
+		return scopeNone
+	}
+	return scopeAnswer
+}
+
+func (e saved) apply(l *Loop) {
 	if e.err != nil {
 		l.log.Error("journal not written; writes go ahead, and what they replace may not be known to restore", "journal", l.JournalFile, "error", e.err)
 		l.journal.Sent = l.journal.Durable
 		l.status.journalLate, l.status.journalErr = true, e.err // nobody waits for it
-		l.status.journalRetry = time.Now().Add(undo.JournalPause)
-		l.timers.journal.Stop() // the disk has answered
+		l.status.journalRetry = l.now().Add(undo.JournalPause)
+		l.timers.journal.clear() // the disk has answered
 		return
 	}
 	l.journal.Durable = e.upTo
 	if l.journal.Safe() {
 		l.status.journalLate = false
-		l.timers.journal.Stop()
+		l.timers.journal.clear()
 	}
 }
 
@@ -69,3 +76,5 @@ func (l *Loop) journalProblems() []pools.Problem {
 		"journal %s: %s; `cpupoold restore` may not know what the daemon replaces meanwhile. Make room on the disk, or repair it",
 		l.JournalFile, l.status.journalErr)}}}
 }
+
+func (saved) ownResult() {}

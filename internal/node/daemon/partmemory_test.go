@@ -250,4 +250,4 @@ type remembering chan error
 
 func (r remembering) apply(l *Loop) { r <- checkMemory(l) }
 
-func (remembering) concern(*Loop) scope { return scopeNone }
+func (remembering) scope(*Loop) scope { return scopeNone }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/recovery"
@@ -42,7 +41,7 @@ func (l *Loop) input(now time.Time) desired.Input {
 // and compares again: what must wait for them is held back by Diff, and what
 // need not goes on at once.
 func (l *Loop) pass() {
-	now := time.Now()
+	now := l.now()
 	l.status.began = now
 	l.quiet.Begin(l.settings.Config.Quiet, now)
 	l.settleUpdates(false, now)
@@ -118,8 +117,8 @@ func (l *Loop) passed(want []cgroup.Target, now time.Time) {
 		close(l.plannedOnce)
 	}
 	l.status.targets = want
-	l.settleDrifts(time.Now())
-	l.settleExposures(time.Now())
+	l.settleDrifts(l.now())
+	l.settleExposures(l.now())
 	l.dropOriginals()
 	l.armRetry(now)
 }
@@ -136,7 +135,7 @@ func (l *Loop) refreshCache(want []cgroup.Target) []cgroup.Target {
 	gone, unreadable := l.cache.Refresh(want, l.inventory)
 	l.status.unreadable = unreadable
 	l.forgetStranded()
-	l.followDrifts(time.Now())
+	l.followDrifts(l.now())
 	for _, p := range gone {
 		l.cgroupGone(p)
 	}
@@ -166,7 +165,7 @@ func (l *Loop) askUnits(want []cgroup.Target) {
 func (l *Loop) askProperties(p cgroup.Path) {
 	l.status.unitAsked[p], l.status.unitAwaited[p] = true, true
 	// Among the seals, so that no answer is older than the last of them.
-	l.Seals.Submit(string(p), func(ctx context.Context) actor.Event {
+	l.workers.Updates.Submit(string(p), func(ctx context.Context) event {
 		ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
 		defer cancel()
 		return unitRead{path: p, unit: hostenv.UnitState(ctx, l.Units, p)}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -97,7 +96,7 @@ func (l *Loop) settleUpdates(all bool, now time.Time) {
 		}
 		p.asking = true
 		// Among the seals: what is asked for next comes after it.
-		l.Seals.Submit(string(p.path), func(ctx context.Context) actor.Event {
+		l.workers.Updates.Submit(string(p.path), func(ctx context.Context) event {
 			f, err := inventory.FetchContainer(ctx, l.Runtime, l.Units, l.Driver, id, inventory.UnitPatience)
 			return updateSettled{id: id, container: f, err: err}
 		})
@@ -121,6 +120,8 @@ type updateSettled struct {
 	err       error
 }
 
+func (updateSettled) scope(*Loop) scope { return scopeAll }
+
 func (e updateSettled) apply(l *Loop) {
 	p := l.pendingUpdates.open[e.id]
 	if p == nil {
@@ -128,7 +129,7 @@ func (e updateSettled) apply(l *Loop) {
 	}
 	delete(l.pendingUpdates.open, e.id)
 	l.cache.NoteMissingUpdate(p.path, p.cpus)
-	l.onContainer(containerFetched(e))
+	containerFetched(e).apply(l)
 	if c := l.inventory.Container(e.id); c != nil && c.Container.State != cri.Exited && !c.Recorded.Equal(p.cpus) {
 		l.pendingUpdates.broken[e.id] = true
 		l.log.Warn("the runtime has not made the update of its NRI reply; it is asked for over CRI", "container_id", e.id, "want", p.cpus, "has", c.Recorded)

@@ -50,6 +50,8 @@ func (l *Loop) watchNamespaces(ctx context.Context) {
 // permitted is what namespaces allow now.
 type permitted struct{ nodestatus.Allowed }
 
+func (permitted) scope(*Loop) scope { return scopeAll }
+
 func (e permitted) apply(l *Loop) { l.permission.known = e.Allowed }
 
 // rights are what pools need of it.

@@ -20,7 +20,7 @@ import (
 // publish makes the owner's state visible to everybody else and says in the log
 // what has changed.
 func (l *Loop) publish() {
-	now := time.Now()
+	now := l.now()
 	if l.status.planned {
 		l.noteFaults(l.status.began)
 		l.report()
@@ -57,7 +57,7 @@ func (l *Loop) noteFaults(began time.Time) {
 	l.status.faults = faults
 	working := l.working(began)
 	if len(faults) == 0 && !working {
-		l.status.lastSuccess = time.Now()
+		l.status.lastSuccess = l.now()
 	}
 }
 
@@ -182,12 +182,12 @@ func (l *Loop) problems() []pools.Problem {
 	all = append(all, l.unitProblems()...)
 	all = append(all, l.hostProblems()...)
 	all = append(all, l.isolationProblems()...)
-	all = append(all, l.conflictProblems(time.Now())...)
+	all = append(all, l.conflictProblems(l.now())...)
 	all = append(all, l.strandedProblems()...)
 	all = append(all, l.tuneProblems()...)
 	all = append(all, l.journalProblems()...)
 	all = append(all, l.refusalLog.problems()...)
-	all = append(all, l.hints.Problems(l.inventory, time.Now())...)
+	all = append(all, l.hints.Problems(l.inventory, l.now())...)
 	all = append(all, l.kubeletProblems()...)
 	return all
 }
@@ -200,7 +200,7 @@ func (l *Loop) view() *telemetry.View {
 		WriteErrors:      maps.Clone(l.status.writeErrors),
 		Faulty:           len(l.status.faults),
 		Pools:            l.poolView(),
-		Room:             l.freeCapacity(time.Now()),
+		Room:             l.freeCapacity(l.now()),
 		PartitionChanges: l.status.partitionChanges,
 		Ready:            l.status.ready,
 		LastSuccess:      l.status.lastSuccess,

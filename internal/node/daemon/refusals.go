@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
-	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
@@ -211,7 +210,7 @@ func (l *Loop) stopRefused(k refusalKey, e *inventory.Container) {
 	l.refusalLog.stopped(k, true)
 	l.log.Warn("stopping refused container", "pod", l.refusalLog.now[k].Pod, "container", k.Container, "container_id", k.id)
 	// Among the seals, so that none of them comes after it.
-	l.Seals.Submit(string(e.Path), func(ctx context.Context) actor.Event {
+	l.workers.Updates.Submit(string(e.Path), func(ctx context.Context) event {
 		ctx, cancel := context.WithTimeout(ctx, hostenv.UpdateTimeout)
 		defer cancel()
 		return refusedStopped{key: k, err: l.Runtime.Stop(ctx, k.id, stopGrace)}
@@ -232,6 +231,8 @@ type refusedStopped struct {
 	err error
 }
 
+func (refusedStopped) scope(*Loop) scope { return scopeAll }
+
 func (e refusedStopped) apply(l *Loop) {
 	c := l.inventory.Container(e.key.id)
 	if c != nil {
@@ -241,7 +242,7 @@ func (e refusedStopped) apply(l *Loop) {
 		l.log.Error("refused container is not stopped; it runs in the shared pool for now", "container_id", e.key.id, "error", e.err)
 		l.refusalLog.stopped(e.key, false)
 		if c != nil {
-			c.Fate.Retry = time.Now().Add(stopPause)
+			c.Fate.Retry = l.now().Add(stopPause)
 		}
 		return
 	}

@@ -3,7 +3,6 @@ package daemon
 import (
 	"testing"
 
-	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
@@ -102,13 +101,13 @@ func TestAnswerAfterRemoval(t *testing.T) {
 		return told && pods == 0 && containers == 0
 	})
 
-	answer := func(asOf int) (events [3]actor.Event) {
+	answer := func(asOf int) (events [3]event) {
 		c := facts
 		c.AsOf = asOf
-		return [3]actor.Event{
+		return [3]event{
 			containerFetched{id: id, container: c},
 			podFetched{id: pod, asOf: asOf, pod: sandbox},
-			inventory.Listing{AsOf: asOf, Pods: []inventory.PodStatus{sandbox}, Containers: []inventory.ContainerStatus{facts}},
+			listed{inventory.Listing{AsOf: asOf, Pods: []inventory.PodStatus{sandbox}, Containers: []inventory.ContainerStatus{facts}}},
 		}
 	}
 	var after int

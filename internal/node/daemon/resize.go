@@ -3,7 +3,6 @@ package daemon
 import (
 	"cmp"
 	"fmt"
-	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
@@ -22,7 +21,7 @@ func (l *Loop) resize(e *inventory.Container, to cri.Resources) (*pools.Placemen
 	if !l.status.planned {
 		return nil, nil //nolint:nilnil // see above
 	}
-	plan, _ := l.input(time.Now()).Decide()
+	plan, _ := l.input(l.now()).Decide()
 	pod, p := findPlacement(&plan, e.Container.ID)
 	if p == nil {
 		return nil, nil //nolint:nilnil // see above

@@ -5,7 +5,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -36,7 +35,7 @@ type resizing struct {
 // taken, will be as soon as the runtime has made it. The runtime's record shows it by its
 // shares, so one that does not change them, or is kept from it, is not followed.
 func (l *Loop) followResize(id string, before, after inventory.Size, taken bool) {
-	now := time.Now()
+	now := l.now()
 	r := &resizing{since: now, pause: promisePatience, due: now.Add(promisePatience)}
 	open := l.resizing[id]
 	if open != nil {
@@ -65,7 +64,7 @@ func (l *Loop) settleResizes(now time.Time) {
 		case !r.asking && !now.Before(r.due):
 			r.asking = true
 			// Among the seals: what is asked for next comes after it.
-			l.Seals.Submit(string(e.Path), func(ctx context.Context) actor.Event {
+			l.workers.Updates.Submit(string(e.Path), func(ctx context.Context) event {
 				f, err := inventory.FetchContainer(ctx, l.Runtime, l.Units, l.Driver, id, inventory.UnitPatience)
 				return resizeSeen{id: id, of: r, container: f, err: cmp.Or(err, f.Partial)}
 			})
@@ -90,12 +89,14 @@ type resizeSeen struct {
 	err       error
 }
 
+func (resizeSeen) scope(*Loop) scope { return scopeAll }
+
 func (s resizeSeen) apply(l *Loop) {
 	r, e := s.of, l.inventory.Container(s.id)
 	if l.resizing[s.id] != r || e == nil {
 		return // another one has come, or the container's end
 	}
-	now := time.Now()
+	now := l.now()
 	r.asking, r.due, r.pause = false, now.Add(r.pause), 2*r.pause
 	made := false
 	if s.err == nil {
@@ -107,7 +108,7 @@ func (s resizeSeen) apply(l *Loop) {
 			l.inventory.SizeAgain(e, r.sizes[r.at], r.sizes[has])
 			r.at = has
 		}
-		l.onContainer(containerFetched{id: s.id, container: s.container})
+		containerFetched{id: s.id, container: s.container}.apply(l)
 	}
 	if made || now.Sub(r.since) >= hostenv.UpdateTimeout {
 		delete(l.resizing, s.id)

@@ -93,6 +93,8 @@ type inspected struct {
 	done chan struct{}
 }
 
+func (inspected) scope(*Loop) scope { return scopeAll }
+
 func (i inspected) apply(l *Loop) {
 	defer close(i.done) // the test goes on, and ends, where the look has failed
 	i.look(l)

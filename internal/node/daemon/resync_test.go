@@ -54,10 +54,3 @@ func TestResync(t *testing.T) {
 		r.stop()
 	}
 }
-
-// unasked is something that the owner is to do, for which no pass is due.
-type unasked func(l *Loop)
-
-func (do unasked) apply(l *Loop) { do(l) }
-
-func (unasked) concern(*Loop) scope { return scopeNone }

@@ -5,9 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
-	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
 // # Which pass is due, and when
@@ -28,16 +26,6 @@ const fullPassDelay = 250 * time.Millisecond
 // fullPassRatio is for how many times as long as a whole pass took the next one that nobody
 // waits for is put off.
 const fullPassRatio = 100
-
-// scope is whom an event concerns.
-type scope int
-
-const (
-	scopeNone   scope = iota // no pass is due for it
-	scopeAnswer              // nothing that the last plan was made of: a question, or an answer of the disk
-	scopeOne                 // nobody but the pod or cgroup that it is about, if any; also its end, which others can wait for
-	scopeAll
-)
 
 // schedule is what is due since the last whole pass.
 type schedule struct {
@@ -72,18 +60,12 @@ func (a *schedule) done(began, now time.Time) {
 	*a = schedule{earliestFull: now.Add(min(fullPassRatio*now.Sub(began), fullPassDelay))}
 }
 
-// concerning are events that may concern fewer than anybody.
-type concerning interface {
-	// concern is asked before the event is taken over.
-	concern(l *Loop) scope
-}
-
-// scopeOf says whom an event concerns.
-func (l *Loop) scopeOf(e actor.Event) scope {
-	if c, ok := e.(concerning); ok && !l.awaited() {
-		return c.concern(l)
+// scopeOf returns the scope of an event, which is applied next.
+func (l *Loop) scopeOf(e event) scope {
+	if l.awaited() {
+		return scopeAll
 	}
-	return scopeAll
+	return e.scope(l)
 }
 
 // awaited says that somebody waits for what the next event may bring.
@@ -92,70 +74,9 @@ func (l *Loop) awaited() bool {
 		len(l.creating)+len(l.starting)+len(l.moving)+len(l.waiting) > 0
 }
 
-func (*createRequest) concern(*Loop) scope { return scopeAnswer }
-
-func (*startRequest) concern(*Loop) scope { return scopeOne }
-
-func (podHint) concern(*Loop) scope { return scopeOne }
-
-func (containerHint) concern(*Loop) scope { return scopeOne }
-
-func (unitRead) concern(*Loop) scope { return scopeOne }
-
-func (recordRead) concern(*Loop) scope { return scopeOne }
-
-func (e written) concern(*Loop) scope { return oneUnless(e.err != nil || e.unmade) }
-
-// Where the runtime asks first, containers are placed before they exist, else when an event
-// tells of them. An error tells of nobody, or of an end.
-
-func (e runtimeEvent) concern(l *Loop) scope {
-	return oneUnless(e.Kind == cri.ContainerStarted && !l.inventory.AsksFirst || e.Kind == cri.ContainerStopped && l.parted(e.ContainerID))
-}
-
-func (e podFetched) concern(l *Loop) scope {
-	return oneUnless(e.err == nil && (!l.inventory.AsksFirst || l.inventory.Pod(e.id) == nil))
-}
-
-func (e containerFetched) concern(l *Loop) scope {
-	return oneUnless(e.err == nil && (!l.inventory.AsksFirst || l.inventory.Container(e.id) == nil || e.container.State == cri.Exited && l.parted(e.id)))
-}
-
-// parted says that a container is a partition, which is to be none before its cgroup goes.
-func (l *Loop) parted(container string) bool {
-	e := l.inventory.Container(container)
-	return e != nil && l.isolation.outcomes[e.Path].Phase == cgroup.PartitionInForce
-}
-
-// What nobody waits for changes nothing when it is on the disk, and nothing newer is to follow it.
-
-func (e saved) concern(l *Loop) scope {
-	if e.err == nil && !l.status.journalLate && e.upTo == l.journal.Changes {
-		return scopeNone
-	}
-	return scopeAnswer
-}
-
-func (e filesWritten) concern(l *Loop) scope {
-	switch {
-	case e.err != nil:
-		return scopeAll
-	case l.applications.done:
-		return scopeNone
-	}
-	return scopeAnswer
-}
-
-func oneUnless(anybodys bool) scope {
-	if anybodys {
-		return scopeAll
-	}
-	return scopeOne
-}
-
 // work does what is due.
 func (l *Loop) work() {
-	began := time.Now()
+	began := l.now()
 	if !l.status.listed || !l.status.formulaAsked || l.CPUManager != nil && !l.kubelet.Told {
 		l.schedule.done(began, began)
 		l.publish()
@@ -166,17 +87,17 @@ func (l *Loop) work() {
 		return
 	}
 	l.pass()
-	for l.answerHooks(time.Now()) || l.retryMoves() {
+	for l.answerHooks(l.now()) || l.retryMoves() {
 		l.pass()
 	}
 	runtime.Gosched() // who has got an answer goes on first
 	l.watchAll()
-	l.save(time.Now()) // what was noted with an answer
+	l.save(l.now()) // what was noted with an answer
 	l.publish()
 	l.armRetry(l.status.began)
 	l.answerMoves()
-	l.schedule.done(began, time.Now())
-	l.releaseMemory(time.Now())
+	l.schedule.done(began, l.now())
+	l.releaseMemory(l.now())
 }
 
 // waitsForFull says that a whole pass is not due yet.
@@ -185,7 +106,7 @@ func (l *Loop) waitsForFull(now time.Time) bool {
 		return false
 	}
 	if l.schedule.soon {
-		l.timers.full.Reset(l.schedule.earliestFull.Sub(now))
+		l.timers.full.set(l.schedule.earliestFull)
 	}
 	return true
 }

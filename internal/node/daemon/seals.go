@@ -2,9 +2,7 @@ package daemon
 
 import (
 	"context"
-	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
@@ -18,7 +16,7 @@ import (
 // must not be told a weight then, with which it would put others back.
 func (l *Loop) submit(w cgroup.Write, refused *cpuset.Set) {
 	l.cache.Submitted(w)
-	l.Seals.Submit(string(w.Path), func(ctx context.Context) actor.Event {
+	l.workers.Updates.Submit(string(w.Path), func(ctx context.Context) event {
 		ctx, cancel := context.WithTimeout(ctx, hostenv.UpdateTimeout)
 		defer cancel()
 		if !refused.IsEmpty() {
@@ -35,8 +33,10 @@ func (l *Loop) submit(w cgroup.Write, refused *cpuset.Set) {
 	})
 }
 
-func (l *Loop) onWritten(e written) {
-	now := time.Now()
+func (e written) scope(*Loop) scope { return oneUnless(e.err != nil || e.unmade) }
+
+func (e written) apply(l *Loop) {
+	now := l.now()
 	if l.inventory.Awaited(cgroup.Target{Container: e.write.Container}) {
 		e.unit = cgroup.UnitState{} // of a scope that is being made
 	}
@@ -64,3 +64,5 @@ func (l *Loop) onWritten(e written) {
 		l.backoffs.Refuse(e.write, e.err, now)
 	}
 }
+
+func (written) ownResult() {}

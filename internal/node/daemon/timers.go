@@ -1,56 +1,57 @@
 package daemon
 
-import (
-	"time"
+import "time"
 
-	"github.com/cpupoold/cpupoold/internal/node/actor"
-)
-
-// timers are the loop's: each is armed by the owner and read in run.
+// timers are the deadlines of the loop. A zero deadline is not set.
 type timers struct {
-	resync  alarm // the next complete listing
-	recheck alarm // the end of patience with the list, for the look that goes with it
-	retry   alarm // the next refused write that is due
-	journal alarm // the end of patience with the disk
-	pulse   alarm // the next sign of life, where no resync comes before
-	full    alarm // the next pass that nobody waits for
+	resync  deadline // the next listing
+	recheck deadline // the latest start of the reading of all cgroups that a resync asked for
+	retry   deadline // the next refused write, question or answer that is due
+	journal deadline // the end of the wait for the disk
+	pulse   deadline // the next sign of life, where no resync comes before
+	full    deadline // the next full pass that no answer waits for
 }
 
-// alarm is a timer that knows when it is due, or was.
-type alarm struct {
-	*time.Timer
-	due time.Time
+// next returns the earliest deadline, or the zero time if none is set.
+func (t *timers) next() (next time.Time) {
+	for _, d := range [...]deadline{t.resync, t.recheck, t.retry, t.journal, t.pulse, t.full} {
+		if !d.due.IsZero() && (next.IsZero() || d.due.Before(next)) {
+			next = d.due
+		}
+	}
+	return next
 }
 
-func newTimers() timers {
-	stopped := func() alarm { return alarm{Timer: actor.StoppedTimer()} }
-	return timers{resync: stopped(), recheck: stopped(), retry: stopped(), journal: stopped(), pulse: stopped(), full: stopped()}
+// deadline is a point in time at which the loop acts.
+type deadline struct{ due time.Time }
+
+// set replaces the deadline.
+func (d *deadline) set(at time.Time) { d.due = at }
+
+// clear removes the deadline.
+func (d *deadline) clear() { d.due = time.Time{} }
+
+// over reports whether the deadline is set and has passed, and removes it then.
+func (d *deadline) over(now time.Time) bool {
+	if d.due.IsZero() || now.Before(d.due) {
+		return false
+	}
+	d.clear()
+	return true
 }
 
-// Reset is that of the timer.
-func (a *alarm) Reset(d time.Duration) {
-	a.due = time.Now().Add(d)
-	a.Timer.Reset(d)
-}
-
-// Stop is that of the timer.
-func (a *alarm) Stop() {
-	a.due = time.Time{}
-	a.Timer.Stop()
-}
-
-// armPulse has the owner wake to show that it is alive, if nothing else will in time: at
-// rest the resync does.
+// armPulse sets the deadline at which the loop shows that it is alive, if the resync does
+// not come before.
 func (l *Loop) armPulse() {
 	if at, ok := l.notify.Pulse(l.timers.resync.due); ok {
-		l.timers.pulse.Reset(time.Until(at))
+		l.timers.pulse.set(at)
 	} else {
-		l.timers.pulse.Stop()
+		l.timers.pulse.clear()
 	}
 }
 
-// armRetry wakes the loop when the next thing is due that the last pass, as of its begin,
-// came too early for. What has become due since is due at once.
+// armRetry sets the deadline for what was not due in the last pass, which began at began.
+// What became due since then is due at once.
 func (l *Loop) armRetry(began time.Time) {
 	due, armed := l.backoffs.Next(began)
 	earlier := func(at time.Time) {
@@ -74,6 +75,6 @@ func (l *Loop) armRetry(began time.Time) {
 	l.nextPartition(earlier)
 	l.quiet.Next(l.settings.Config.Quiet, earlier)
 	if armed {
-		l.timers.retry.Reset(time.Until(due))
+		l.timers.retry.set(due)
 	}
 }

@@ -32,6 +32,8 @@ func (l *Loop) newTuner(log *slog.Logger) (*tune.Tuner, error) {
 // tuned says that the host's settings have been looked at: there is something to publish.
 type tuned struct{}
 
+func (tuned) scope(*Loop) scope { return scopeAll }
+
 func (tuned) apply(*Loop) {}
 
 // tuneHost says what the plan wishes of the host.
@@ -95,3 +97,5 @@ func (l *Loop) tuneView() *telemetry.HostSettings {
 	}
 	return shown
 }
+
+func (tuned) ownResult() {}

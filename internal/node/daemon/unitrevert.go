@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -37,7 +36,7 @@ func (l *Loop) revertUnits() {
 		l.status.reverting[name] = true
 		p := originals[0].Path
 		l.cache.Begin(p)
-		l.Seals.Submit(string(p), func(ctx context.Context) actor.Event {
+		l.workers.Updates.Submit(string(p), func(ctx context.Context) event {
 			return unitReverted{name, p, revertUnit(&l.Host, ctx, name, originals)}
 		})
 	}
@@ -92,6 +91,8 @@ func verifyReverted(h *hostenv.Host, o undo.Original) error {
 	}
 	return nil
 }
+
+func (unitReverted) scope(*Loop) scope { return scopeAll }
 
 func (e unitReverted) apply(l *Loop) {
 	l.cache.End(e.path)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/restore"
@@ -26,9 +25,8 @@ func (n *node) bareLoop(h hostenv.Host) *Loop {
 		n.T.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	c := actor.NewWorkerSets(ctx, l.box.Post)
-	n.T.Cleanup(func() { cancel(); c.Wait() })
-	l.WorkerSets = c
+	_, wait := startWorkers(ctx, l)
+	n.T.Cleanup(func() { cancel(); wait() })
 	return l
 }
 

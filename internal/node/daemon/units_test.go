@@ -198,7 +198,7 @@ func TestUnitIsAskedOnce(t *testing.T) {
 	}
 	<-units.asked
 	close(units.release)
-	<-l.box.Wake
+	<-l.box.Wake()
 	for _, e := range l.box.Take() {
 		l.handle(e)
 	}

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 )
@@ -30,7 +29,7 @@ type unitAsk struct {
 // as anybody likes.
 func (l *Loop) fetchUnit(name string) {
 	l.fetchUnitAt(name, time.Time{})
-	l.askDue(time.Now())
+	l.askDue(l.now())
 }
 
 // fetchUnitAt asks systemd for a unit, but not before a time.
@@ -57,7 +56,7 @@ func (l *Loop) askDue(now time.Time) {
 			continue
 		}
 		a.wanted, a.asking, a.due = false, true, now.Add(unitPause)
-		l.Seals.Submit(l.unitQueue(name), func(ctx context.Context) actor.Event {
+		l.workers.Updates.Submit(l.unitQueue(name), func(ctx context.Context) event {
 			return unitAnswered{inventory.FetchUnit(&l.Host, ctx, name)}
 		})
 	}
@@ -75,12 +74,14 @@ func (l *Loop) nextAsk(earlier func(time.Time)) {
 // unitAnswered is the answer to fetchUnit.
 type unitAnswered struct{ inventory.UnitStatus }
 
+func (unitAnswered) scope(*Loop) scope { return scopeAll }
+
 func (e unitAnswered) apply(l *Loop) {
 	if a := l.status.asks[e.Name]; a != nil {
 		a.asking = false
 	}
 	l.onUnit(e.UnitStatus)
-	l.askDue(time.Now())
+	l.askDue(l.now())
 }
 
 // unitQueue is the queue in which what concerns a unit keeps its order.
@@ -100,7 +101,7 @@ func (l *Loop) onUnit(e inventory.UnitStatus) {
 		if old := l.inventory.Unit(e.Name); old == nil || old.Err == nil {
 			l.log.Warn("read unit", "unit", e.Name, "error", e.Err)
 		}
-		l.fetchUnitAt(e.Name, time.Now().Add(unitRetry))
+		l.fetchUnitAt(e.Name, l.now().Add(unitRetry))
 		// What it has been told it has on record: a systemd that is too busy to say so
 		// must not be told again at every resync.
 		l.inventory.PutUnit(e)
@@ -167,6 +168,8 @@ func (l *Loop) followUnits(ctx context.Context) {
 	keepTrying(ctx, watch, func(err error) { l.box.Post(unitsLost{err}) })
 }
 
+func (unitWoken) scope(*Loop) scope { return scopeAll }
+
 func (e unitWoken) apply(l *Loop) {
 	l.status.unitsLost = false
 	for _, name := range l.settings.UnitNames() {
@@ -180,6 +183,8 @@ func (e unitWoken) apply(l *Loop) {
 // is found by what is written to the files.
 type reloadsLost struct{ err error }
 
+func (reloadsLost) scope(*Loop) scope { return scopeAll }
+
 func (e reloadsLost) apply(l *Loop) {
 	l.status.reloadsLost = true
 	l.log.Warn("watch systemd", "error", e.err)
@@ -187,6 +192,8 @@ func (e reloadsLost) apply(l *Loop) {
 
 // unitsLost says that systemd does not tell what happens to units.
 type unitsLost struct{ err error }
+
+func (unitsLost) scope(*Loop) scope { return scopeAll }
 
 func (e unitsLost) apply(l *Loop) {
 	l.status.unitsLost = true

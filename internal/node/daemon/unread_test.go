@@ -229,7 +229,7 @@ func TestUnreadUnitIsLogged(t *testing.T) {
 	silent, told := inventory.UnitStatus{Name: "du.service", Err: errors.New("no answer")}, inventory.UnitStatus{Name: "du.service", Unit: duService()}
 	l.status.listed = true
 	for i, f := range []inventory.UnitStatus{told, silent, silent, told, silent} {
-		l.onListed(inventory.Listing{AsOf: l.inventory.Clock, Units: []inventory.UnitStatus{f}})
+		listed{inventory.Listing{AsOf: l.inventory.Clock, Units: []inventory.UnitStatus{f}}}.apply(l)
 		l.onUnit(f) // the question that follows
 		if got, want := len(n.Logged("read unit")), []int{0, 1, 1, 1, 2}[i]; got != want {
 			t.Errorf("after answer %d it has been logged %d times, want %d", i, got, want)

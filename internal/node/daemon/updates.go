@@ -1,8 +1,6 @@
 package daemon
 
 import (
-	"time"
-
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -24,8 +22,10 @@ type updated struct {
 	err  error
 }
 
+func (updateRequest) scope(*Loop) scope { return scopeAll }
+
 func (u updateRequest) apply(l *Loop) {
-	l.settleUpdates(true, time.Now())
+	l.settleUpdates(true, l.now())
 	e := l.inventory.Container(u.id)
 	if e == nil {
 		u.answer <- updated{}

@@ -93,6 +93,8 @@ type treeWatched struct {
 	err     error
 }
 
+func (treeWatched) scope(*Loop) scope { return scopeAll }
+
 func (e treeWatched) apply(l *Loop) {
 	// What happened before is not known; the first Set tells of everything.
 	l.watch.watcher, l.watch.err = e.watcher, e.err

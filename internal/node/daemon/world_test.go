@@ -317,13 +317,16 @@ type inspection struct {
 	again  bool // it has been put back
 }
 
+func (inspection) scope(*Loop) scope { return scopeAll }
+
 func (i inspection) apply(l *Loop) {
 	if !i.again {
 		i.again = true
-		l.box.Mu.Lock()
-		i.behind = len(l.box.Items) > 0
-		l.box.Items = append(l.box.Items, i)
-		l.box.Mu.Unlock()
+		before := l.box.Take()
+		i.behind = len(before) > 0
+		for _, e := range append(before, i) {
+			l.box.Post(e)
+		}
 		l.box.Post(nothing{}) // wakes the owner
 		return
 	}
@@ -378,11 +381,15 @@ func (w *world) inspect() sight {
 
 type nothing struct{}
 
+func (nothing) scope(*Loop) scope { return scopeAll }
+
 func (nothing) apply(*Loop) {}
 
 // relist is a resync, for the half second in which a daemon that has started does
 // not get events yet.
 type relist struct{}
+
+func (relist) scope(*Loop) scope { return scopeAll }
 
 func (relist) apply(l *Loop) { l.list() }
 

@@ -40,8 +40,7 @@ func (n Notifier) Ready() { tell(n.Log, daemon.SdNotifyReady+"\n"+statusPrefix) 
 
 // Alive is called by the owner after each round of events, and when a pulse is due. It feeds
 // the watchdog, so that a hung owner is restarted.
-func (n Notifier) Alive() {
-	now := time.Now()
+func (n Notifier) Alive(now time.Time) {
 	n.Last.Store(&now)
 	if n.Watchdog > 0 && now.Sub(*n.Fed) >= n.Watchdog/4 {
 		*n.Fed = now

@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/managers"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -49,6 +48,9 @@ const (
 	StartPatience = 5 * time.Second
 )
 
+// maxQuestions is the maximum number of questions of one listing that are asked at once.
+const maxQuestions = 8
+
 // Limits are those of a census: for each unit, and for the runtime's lists.
 type Limits struct{ Unit, Listing time.Duration }
 
@@ -76,7 +78,7 @@ func askAll(h *hostenv.Host, ctx context.Context, names []string, patience time.
 	}
 	all := make([]UnitStatus, len(names))
 	var g errgroup.Group
-	g.SetLimit(actor.MaxWorkers)
+	g.SetLimit(maxQuestions)
 	for i, name := range names {
 		g.Go(func() error {
 			ctx, cancel := context.WithTimeout(ctx, patience)
@@ -125,7 +127,7 @@ func inspect(h *hostenv.Host, ctx context.Context, patience time.Duration, known
 		return true
 	})
 	var g errgroup.Group
-	g.SetLimit(actor.MaxWorkers)
+	g.SetLimit(maxQuestions)
 	for i := range l.Pods {
 		g.Go(func() error {
 			l.Pods[i] = inspectPod(h, ctx, l.Pods[i].Pod)

@@ -1,0 +1,88 @@
+package daemon
+
+import (
+	"context"
+	"sync"
+
+	"github.com/cpupoold/cpupoold/internal/node/actor"
+)
+
+// jobs counts the jobs of the workers of a loop that have not ended, or whose results
+// have not been posted.
+type jobs struct {
+	mu   sync.Mutex
+	open map[actor.Workers[event]]int
+	loop *Loop
+}
+
+// startWorkers gives a loop workers whose jobs are counted. Wait returns when all jobs
+// have ended; the context must have ended.
+func startWorkers(ctx context.Context, l *Loop) (j *jobs, wait func()) {
+	j = &jobs{open: make(map[actor.Workers[event]]int), loop: l}
+	l.workers, wait = actor.NewWorkerSets(ctx, l.box.Post)
+	for _, w := range j.sets() {
+		*w = &countedWorkers{*w, j}
+	}
+	return j, wait
+}
+
+func (j *jobs) sets() []*actor.Workers[event] {
+	w := &j.loop.workers
+	return []*actor.Workers[event]{&w.Queries, &w.Updates, &w.Disk}
+}
+
+func (j *jobs) add(w actor.Workers[event], n int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.open[w] += n
+}
+
+// queries returns the number of open questions.
+func (j *jobs) queries() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.open[j.loop.workers.Queries]
+}
+
+// idle reports whether no job is open.
+func (j *jobs) idle() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, n := range j.open {
+		if n > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// countedWorkers are workers whose jobs are counted until their results are posted.
+type countedWorkers struct {
+	actor.Workers[event]
+	jobs *jobs
+}
+
+func (c *countedWorkers) Submit(key string, j actor.Job[event]) {
+	c.jobs.add(c, 1)
+	c.Workers.Submit(key, func(ctx context.Context) event {
+		defer c.jobs.add(c, -1)
+		if e := j(ctx); e != nil {
+			c.jobs.loop.box.Post(e)
+		}
+		return nil
+	})
+}
+
+// errand is an event of a test that runs on the loop's goroutine. A full pass follows.
+type errand func(l *Loop)
+
+func (errand) scope(*Loop) scope { return scopeAll }
+
+func (do errand) apply(l *Loop) { do(l) }
+
+// unasked is an event of a test that runs on the loop's goroutine. No pass follows.
+type unasked func(l *Loop)
+
+func (unasked) scope(*Loop) scope { return scopeNone }
+
+func (do unasked) apply(l *Loop) { do(l) }
