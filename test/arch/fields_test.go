@@ -5,7 +5,6 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
-	"slices"
 	"strings"
 	"testing"
 
@@ -142,15 +141,4 @@ func TestFieldsHaveOneWriter(t *testing.T) {
 			t.Errorf("%s: give the type a method with a name of the domain", strings.TrimPrefix(w, "../../"))
 		}
 	}
-}
-
-// mostExported is the number of names that a package of cpupoold may export.
-const mostExported = 8
-
-// longestDoc is the number of lines that a package comment may have.
-const longestDoc = 12
-
-// exported returns the names that a package exports, without methods and fields.
-func exported(p *packages.Package) []string {
-	return slices.DeleteFunc(p.Types.Scope().Names(), func(n string) bool { return !token.IsExported(n) })
 }

@@ -1,14 +1,12 @@
-// Package appcpus tells applications their CPUs, in files that they find by names
-// that they know: a container by its pod's UID (downward API) and its own name, a
-// systemd unit by its own.
+// Package appcpus writes the files in which applications find their CPUs. The name of a
+// file follows from names that the application knows: pod UID and container, or unit.
 //
 //	containers/<pod UID>/<container>.json
 //	units/<unit>.json
 //	units/<unit>.env     for EnvironmentFile=
-//	units/<unit>.go.env  likewise, with GOMAXPROCS for a unit with CPUs of its own
+//	units/<unit>.go.env  the same, with GOMAXPROCS for a unit with exclusive CPUs
 //
-// A file appears when the placement has been verified, is replaced when another
-// one has been, and goes with its pod. It is replaced by a rename, so that nobody
-// reads half of it, and only if it changes, so that watching it is cheap. Nothing
-// in it depends on the time.
+// A file appears when the placement is verified, and is removed with its pod. A rename
+// replaces it, so that no reader sees half of it. An unchanged file is not replaced, so
+// that watching it is cheap. The content does not depend on the time.
 package appcpus

@@ -19,6 +19,26 @@ import (
 type MoveFunc func(ctx context.Context, m Move) (Outcome, error)
 
 // Server answers requests on the socket.
+//
+//	POST /v1/moves  [{"podUID": "…", "container": "du", "from": "2,4", "to": "2-3"}]
+//
+// The server makes the moves one after another. It answers when the last move is
+// verified or a move fails, with a [Result] for each:
+//
+//	[{"podUID": "…", "container": "du", "from": "2,4", "to": "2-3", "outcome": "done"}]
+//
+// The next two requests return an inspect.Status and an inspect.Events. With wait, which
+// is 30s at most, the answer comes after the first event whose number is above after:
+//
+//	GET /v1/status?after=7&wait=30s
+//	GET /v1/events?after=7&wait=30s&since=2026-01-31T12:00:00Z&about=ran/du-0&kind=wrote&limit=10
+//
+// The last one returns an inspect.Explanation. Its HTTP status is 404 if the name matches
+// nothing, or more than one object:
+//
+//	GET /v1/explain?about=ran/du-0/du
+//
+// Other errors have an HTTP status of 400 or above and the body {"error": "…"}.
 type Server struct {
 	http.Handler
 	inside *inside

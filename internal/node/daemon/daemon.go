@@ -1,17 +1,3 @@
-// Package daemon is the loop that keeps a node's cgroups as planned.
-//
-// One goroutine, the owner (loop), holds all state. Sources only post events to
-// its mailbox: the runtime's event stream, the configuration file, systemd, and
-// workers that have finished a slow call. After each batch of events that somebody
-// waits for the owner makes a pass, over all or, where a single pod or cgroup is
-// concerned, over that (agenda.go): decide (pure: classify, allocate, plan), look (read the cgroups
-// that are new or in doubt), compare (pure: the ordered writes), write. It
-// writes files of cgroups itself, since that takes microseconds and never waits
-// for anybody; calls of the runtime, of systemd and of the disk go to workers,
-// and their results come back as events. So no stalled service can keep the
-// owner from moving a container.
-//
-// Readers get an immutable view of the last pass.
 package daemon
 
 import (

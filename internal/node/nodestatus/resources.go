@@ -48,8 +48,25 @@ type Amount struct {
 // usage is how much of a resource a pod uses, and how much it asks for.
 type usage struct{ used, counted int64 }
 
-// Advertise returns the amounts of the pools' resources, by name. A nil record is one
-// that is not there; pods that a record does not have are treated likewise.
+// Advertise returns the amounts of the pools' resources, sorted by name. A nil record
+// means that the node has none; pods that are not in the record are treated the same.
+//
+// The scheduler adds up the requests of pods. It does not count pods that use a pool's
+// CPUs without a request for its resource: pods from before the webhook, pods that the
+// webhook did not change, and pods that have grown. Advertise subtracts their part:
+//
+//	used      by running pods: the CPU requests of the containers in the pool
+//	counted   requests of running pods for the resource
+//	unaccounted = max(0, used - counted), of each pod, summed up
+//	advertised  = max(pool, max(used, counted) summed up) - unaccounted
+//
+// So the amount is never below the requests of running pods. Otherwise a kubelet that
+// restarts would end pods that no longer fit (OutOf...).
+//
+// The requests come from the kubelet's own record on this node (see [ReadRecord]). Pods
+// cannot forge it, and the daemon needs no right to read the cluster's pods. A kubelet
+// before 1.33 has no record: then annotations of the webhook describe management pods,
+// and all other pods are presumed to be counted.
 func Advertise(pools []Pool, pods []Pod, record Record) []Amount {
 	known := make(map[string]bool, len(pools))
 	for _, p := range pools {
