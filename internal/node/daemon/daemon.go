@@ -192,7 +192,7 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		departed:       make(map[cgroup.Path]bool),
 		threads:        newThreads(),
 		auditor:        newAuditor(),
-		historyLog:     view.NewHistoryLog(),
+		historyLog:     view.NewHistoryLog(time.Now),
 		memoryRelease:  newMemoryRelease(),
 
 		plannedOnce: make(chan struct{}),

@@ -14,7 +14,7 @@ import (
 // BenchmarkNoteAt is what one event costs on a node with 500 containers of 250 pods: of a container's cgroup, of a pod's slice, and of a
 // cgroup that nobody is in, for which all of them are looked at.
 func BenchmarkNoteAt(b *testing.B) {
-	l := &Loop{inventory: inventory.New(cgroup.DriverSystemd), historyLog: view.NewHistoryLog()}
+	l := &Loop{inventory: inventory.New(cgroup.DriverSystemd), historyLog: view.NewHistoryLog(time.Now)}
 	var containers, slices, nobody []cgroup.Path
 	for i := range 250 {
 		slice := cgroup.Path(fmt.Sprintf("kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod%032x.slice", i))

@@ -51,7 +51,7 @@ func (e runtimeEvent) apply(l *Loop) {
 			c.Advance(cri.Exited)
 			if c.Container.FinishedAt.IsZero() {
 				c.Container.FinishedAt = e.At
-				c.Finish(e.At)
+				c.Finish(e.At, l.now())
 			}
 		case cri.ContainerDeleted:
 			l.inventory.Remove(e.ContainerID)

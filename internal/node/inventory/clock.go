@@ -13,9 +13,9 @@ const SettleTime = 10 * time.Minute
 func OnClock(at, now time.Time) time.Time { return now.Add(min(at.Sub(now), 0)) }
 
 // Finish notes when the runtime says that the container has ended, if it does.
-func (e *Container) Finish(at time.Time) {
+func (e *Container) Finish(at, now time.Time) {
 	if e.Ended.IsZero() && !at.IsZero() {
-		e.Ended = OnClock(at, time.Now())
+		e.Ended = OnClock(at, now)
 	}
 }
 

@@ -56,8 +56,8 @@ type Container struct {
 func (m *Inventory) PutContainer(f ContainerStatus) {
 	m.Clock++
 	e := &Container{Container: f.Container, unit: f.unit, added: m.Clock, Err: f.Partial}
-	e.Began = OnClock(f.CreatedAt, time.Now())
-	e.Finish(f.FinishedAt)
+	e.Began = OnClock(f.CreatedAt, m.now())
+	e.Finish(f.FinishedAt, m.now())
 	e.SeenCreated = !m.Started.IsZero() && !e.Began.Before(m.Started)
 	if old := m.containers[f.ID]; old != nil {
 		if f.Partial != nil && old.Err == nil {

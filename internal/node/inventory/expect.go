@@ -16,7 +16,7 @@ func (m *Inventory) Expect(p cri.Pod, c cri.Container) {
 	}
 	m.PutContainer(ContainerStatus{Container: c})
 	e := m.containers[c.ID]
-	e.SeenCreated, e.Recovered, e.Asked, e.requestedAt, e.since = true, true, true, m.Clock, time.Now()
+	e.SeenCreated, e.Recovered, e.Asked, e.requestedAt, e.since = true, true, true, m.Clock, m.now()
 }
 
 // ExpectPod takes in a pod that is not known yet. What it is the runtime has told
@@ -26,7 +26,7 @@ func (m *Inventory) ExpectPod(p cri.Pod) {
 		return
 	}
 	m.PutPod(PodStatus{Pod: p})
-	m.pods[p.ID].Unconfirmed, m.pods[p.ID].since = true, time.Now()
+	m.pods[p.ID].Unconfirmed, m.pods[p.ID].since = true, m.now()
 }
 
 // Unexpect drops those that are known from NRI alone and are not there.

@@ -18,6 +18,7 @@ const InfraName = "POD"
 // not change after its creation, so it is asked for once.
 type Inventory struct {
 	driver     cgroup.Driver
+	now        func() time.Time
 	Clock      int                   // counts changes, to tell old listings from new entries
 	pods       map[string]*Pod       // by sandbox id
 	containers map[string]*Container // by container id
@@ -36,10 +37,13 @@ type Inventory struct {
 
 func New(d cgroup.Driver) *Inventory {
 	return &Inventory{
-		driver: d, pods: make(map[string]*Pod), containers: make(map[string]*Container), units: make(map[string]*Unit), Removed: make(map[string]int),
+		driver: d, now: time.Now, pods: make(map[string]*Pod), containers: make(map[string]*Container), units: make(map[string]*Unit), Removed: make(map[string]int),
 		sandboxes: make(map[string]map[string]*Pod), within: make(map[string]map[string]*Container),
 	}
 }
+
+// UseClock replaces the clock, which is time.Now after New.
+func (m *Inventory) UseClock(now func() time.Time) { m.now = now }
 
 // Merge takes over the pods and containers of a complete listing. Entries that are newer
 // than the listing are left alone; details of known entries are kept.
@@ -90,7 +94,7 @@ func (m *Inventory) Merge(l Listing) {
 	for i := range l.Known.Containers {
 		container(ContainerStatus{Container: l.Known.Containers[i]})
 	}
-	now := time.Now()
+	now := m.now()
 	for id, e := range m.containers {
 		if !seen[id] && e.added <= l.AsOf && !e.Expected(now) {
 			m.DropContainer(id)

@@ -41,7 +41,7 @@ type Pod struct {
 func (m *Inventory) PutPod(f PodStatus) {
 	m.Clock++
 	e := &Pod{Pod: f.Pod, UID: cmp.Or(f.UID, f.ID), sliceUnit: f.slice, pauseUnit: f.pause, added: m.Clock,
-		Began: OnClock(f.CreatedAt, time.Now())}
+		Began: OnClock(f.CreatedAt, m.now())}
 	if old := m.pods[f.ID]; old != nil {
 		if f.Partial != nil && old.Err == nil {
 			// A worse answer than the one before would move the pod's containers.

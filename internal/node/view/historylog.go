@@ -13,17 +13,18 @@ import (
 type HistoryLog struct {
 	Log     *history.Log
 	sources map[telemetry.Source]telemetry.SourceState // as last noted
+	now     func() time.Time
 }
 
-func NewHistoryLog() HistoryLog {
-	c := HistoryLog{Log: history.New()}
+func NewHistoryLog(now func() time.Time) HistoryLog {
+	c := HistoryLog{Log: history.New(), now: now}
 	c.Add(history.Event{Kind: history.Started})
 	return c
 }
 
 // Add notes an event of now.
 func (c *HistoryLog) Add(e history.Event) {
-	e.Time = time.Now()
+	e.Time = c.now()
 	c.Log.Add(e)
 }
 
