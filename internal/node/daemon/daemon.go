@@ -47,6 +47,8 @@ type Options struct {
 	Environment nodestatus.Environment
 	Build       telemetry.Build
 	Log         *slog.Logger
+	// Clock returns the time; nil means time.Now.
+	Clock func() time.Time
 }
 
 // Run keeps the node as planned until ctx ends. It takes the node's writer lock
@@ -158,7 +160,11 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 	if err != nil {
 		return nil, err
 	}
-	j, note := loadJournal(h, bootID, time.Now())
+	now := o.Clock
+	if now == nil {
+		now = time.Now
+	}
+	j, note := loadJournal(h, bootID, now())
 	if note != nil {
 		o.Log.Error("journal", "error", note)
 	}
@@ -167,7 +173,7 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 	l := &Loop{
 		Host:           h,
 		log:            o.Log,
-		now:            time.Now,
+		now:            now,
 		box:            actor.NewMailbox[event](),
 		load:           o.Reload,
 		counted:        o.Topology,
@@ -192,11 +198,12 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		departed:       make(map[cgroup.Path]bool),
 		threads:        newThreads(),
 		auditor:        newAuditor(),
-		historyLog:     view.NewHistoryLog(time.Now),
+		historyLog:     view.NewHistoryLog(now),
 		memoryRelease:  newMemoryRelease(),
 
 		plannedOnce: make(chan struct{}),
 	}
+	l.inventory.UseClock(now)
 	if !h.Observes { // then threads, too, stay where they are
 		l.cache.MoveThreads = func(p cgroup.Path) error { return l.movedThreads(p, reader.Gather) }
 	}
