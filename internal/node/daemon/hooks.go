@@ -20,19 +20,20 @@ import (
 
 // # The life of a container with NRI
 //
-// The runtime asks about a container before it makes it (createAsked). The owner
-// takes it into the model as unborn: it is planned like anybody else, and no cgroup
-// and no record of it are looked for. The pass that follows writes the files of those
-// who give way; the updates of their records go into the reply, as promises of the
-// runtime's (promises.go). Then the answer is given: the planned CPUs, if the kernel
-// says that nobody else is on them. From there on the container is one that has been
-// created and not started, with these CPUs on record. Until the runtime shows that it
-// has it (unconfirmed), nothing is asked of the runtime about it.
+// The runtime asks about a container before it creates it (createRequest). The loop adds
+// the container to the inventory: it is planned like any other, but no cgroup and no record
+// of it are read. The pass that follows writes the files of the containers that release
+// CPUs. The updates of their records go into the reply, and the runtime makes them
+// (pendingupdates.go). Then the loop replies with the planned CPUs, if the kernel shows that
+// no other container is on them. From then on the container counts as created and not
+// started, with these CPUs recorded. The daemon sends no request about it until the runtime
+// shows that the container exists (unconfirmed).
 //
-// When its cgroup exists and its first process waits in it (startAsked), whatever has
-// changed since is written to its files first.
+// The runtime asks again when the cgroup exists and its first process waits in it
+// (startRequest). The loop first writes the changes since its reply to the cgroup's files.
 //
-// An answer that has to wait, for a move of somebody else or the kubelet's word, waits for hookPatience at most, and the owner never waits with it.
+// A reply that depends on another move or on the kubelet waits for hookPatience at most. The
+// loop does not wait with it.
 
 // hookPatience is how long the runtime may be kept waiting for an answer. It gives up
 // after 2 s (NRI's plugin_request_timeout), and goes on without.

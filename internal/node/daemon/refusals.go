@@ -85,7 +85,7 @@ func (l *Loop) noteRefusals(p pools.Plan, now time.Time) {
 	}
 	for _, x := range refusedIn(p) {
 		if e := l.inventory.Container(x.key.id); e != nil && e.Asked {
-			continue // see turnAway
+			continue // see refuse
 		}
 		still[x.key] = true
 		if _, known := r.now[x.key]; !known {
