@@ -69,7 +69,7 @@ type Container struct {
 // RecordedCPUs returns the CPUs that the runtime has recorded for the
 // container; the empty set means that it has recorded none and leaves the
 // cgroup's cpuset alone.
-func (c *Container) RecordedCPUs() (cpuset.Set, error) {
+func (c Container) RecordedCPUs() (cpuset.Set, error) {
 	s, err := cpuset.Parse(c.Recorded.CPUs)
 	if err != nil {
 		return cpuset.Set{}, fmt.Errorf("parse recorded cpuset of container %s: %w", c.ID, err)
@@ -79,7 +79,7 @@ func (c *Container) RecordedCPUs() (cpuset.Set, error) {
 
 // RecordedMems returns the NUMA nodes that the runtime has recorded for the
 // container's memory; empty means none, as for RecordedCPUs.
-func (c *Container) RecordedMems() (cpuset.Set, error) {
+func (c Container) RecordedMems() (cpuset.Set, error) {
 	s, err := cpuset.Parse(c.Recorded.Mems)
 	if err != nil {
 		return cpuset.Set{}, fmt.Errorf("parse recorded memory nodes of container %s: %w", c.ID, err)

@@ -21,7 +21,7 @@ func Check(p Plan, pools Pools) []error {
 		c.pod(&p.Pods[i])
 	}
 	c.errs = append(c.errs, cpuset.CheckClaims(slices.Concat(c.running, c.beside))...)
-	if !slices.IsSortedFunc(p.Pods, func(a, b PodPlan) int { return compareKeys(Key{a.UID, ""}, Key{b.UID, ""}) }) {
+	if !slices.IsSortedFunc(p.Pods, func(a, b PodPlan) int { return Key{a.UID, ""}.Compare(Key{b.UID, ""}) }) {
 		c.report("pods are not sorted")
 	}
 	if !slices.IsSortedFunc(p.Problems, compareProblems) {
@@ -47,7 +47,7 @@ func (c *checker) assignments(p Plan) {
 	free, away := c.pools.Guaranteed, c.pools.Away
 	for i, a := range p.Assignments {
 		name := a.Key.PodUID + "/" + a.Key.Container
-		if i > 0 && compareKeys(p.Assignments[i-1].Key, a.Key) >= 0 {
+		if i > 0 && p.Assignments[i-1].Key.Compare(a.Key) >= 0 {
 			c.report("assignment of %s is out of order", name)
 		}
 		if a.CPUs.IsEmpty() && a.Away.IsEmpty() || !a.CPUs.IsSubsetOf(free) {

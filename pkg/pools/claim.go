@@ -82,7 +82,7 @@ func (c *claim) guess() {
 // come first. Pods and their containers are sorted; classes are theirs.
 func claims(p *Pools, pods []Pod, classes []class, previous []Assignment) []claim {
 	previous = slices.Clone(previous)
-	slices.SortFunc(previous, func(a, b Assignment) int { return compareKeys(a.Key, b.Key) })
+	slices.SortFunc(previous, func(a, b Assignment) int { return a.Key.Compare(b.Key) })
 	all := slices.Grow(unitClaims(p, previous), countExclusive(classes))
 	for i := range pods {
 		p := &pods[i]
@@ -252,7 +252,7 @@ func byAge(claims []claim) []int {
 		if a.createdAt != b.createdAt {
 			return cmp.Compare(a.createdAt, b.createdAt)
 		}
-		return compareKeys(a.key, b.key)
+		return a.key.Compare(b.key)
 	})
 	return order
 }
@@ -263,8 +263,4 @@ func ahead(a bool) int {
 		return -1
 	}
 	return 1
-}
-
-func compareKeys(a, b Key) int {
-	return cmp.Or(cmp.Compare(a.PodUID, b.PodUID), cmp.Compare(a.Container, b.Container))
 }

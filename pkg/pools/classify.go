@@ -232,6 +232,15 @@ func (r Resources) WholeCPUs() (n int, known bool) {
 	return 0, false
 }
 
+// ExclusiveCPUs returns the number of exclusive CPUs that a container of a Guaranteed pod
+// requests with r. It returns 0 for a fraction of a CPU and where the number is unknown.
+func (r Resources) ExclusiveCPUs() int {
+	if n, known := r.WholeCPUs(); known && r.Shares%sharesPerCPU == 0 {
+		return n
+	}
+	return 0
+}
+
 // enumerate lists the first few names.
 func enumerate(names []string) string {
 	const most = 3

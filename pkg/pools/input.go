@@ -1,6 +1,9 @@
 package pools
 
 import (
+	"cmp"
+	"strings"
+
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/workload"
@@ -132,6 +135,11 @@ type Resources struct {
 // yet; with PodUID "", the systemd unit that Container names.
 type Key struct {
 	PodUID, Container string
+}
+
+// Compare returns -1, 0 or 1 as k sorts before, with or after o: by pod, then by container.
+func (k Key) Compare(o Key) int {
+	return cmp.Or(strings.Compare(k.PodUID, o.PodUID), strings.Compare(k.Container, o.Container))
 }
 
 // Assignment is a set of exclusive CPUs held by an owner.

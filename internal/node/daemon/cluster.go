@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -107,7 +106,7 @@ func (l *Loop) countedPods() []nodestatus.Pod {
 			counted := nodestatus.Container{Name: c.Name, Resource: resource, Presumed: c.Pool != pools.Management, Annotated: c.Shares > 0}
 			shares := c.Shares
 			if e := l.inventory.Container(c.ID); e != nil && shares == 0 {
-				shares = inventory.RequestOf(e.Container).Shares
+				shares = e.Request().Shares
 			}
 			if c.State == pools.Exited || c.Unread || c.Pool == pools.Other || c.Reason.Code == pools.CodeWaiting {
 				counted.Resource = "" // it is not settled where it will run

@@ -16,8 +16,9 @@ import (
 // it can get is refused, where others are that do so at their creation, and keeps what
 // it has.
 func (l *Loop) resize(e *inventory.Container, to cri.Resources) (*pools.Placement, error) {
-	before, more := inventory.ExclusiveCPUs(inventory.RequestOf(e.Container)), inventory.ExclusiveCPUs(inventory.ResourcesOf(to))
+	before := e.Request().ExclusiveCPUs()
 	undo := l.inventory.Resize(e, to)
+	more := e.Request().ExclusiveCPUs()
 	if !l.status.planned {
 		return nil, nil //nolint:nilnil // see above
 	}

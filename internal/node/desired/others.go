@@ -59,7 +59,7 @@ const WithoutPlugin = "remove the plugin, or set otherManagers.nriPlugins: stand
 func (o *OtherManagers) Configured(pod *inventory.Pod, e *inventory.Container) (managers.Claim, bool) {
 	return o.Crio.Claim(managers.Container{
 		Name: e.Container.Name, Annotations: pod.Pod.Annotations, Handler: pod.Pod.RuntimeHandler,
-		WholeCPUs: pod.QoS == pools.QoSGuaranteed && inventory.ExclusiveCPUs(inventory.RequestOf(e.Container)) > 0,
+		WholeCPUs: pod.QoS == pools.QoSGuaranteed && e.Request().ExclusiveCPUs() > 0,
 	})
 }
 

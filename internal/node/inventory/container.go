@@ -2,7 +2,6 @@ package inventory
 
 import (
 	"cmp"
-	"strings"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/managers"
@@ -11,16 +10,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
-
-// ExclusiveCPUs is the number of CPUs of its own that a container of a Guaranteed
-// pod asks for; 0 if it asks for none or does not tell.
-func ExclusiveCPUs(r pools.Resources) int {
-	const sharesPerCPU = 1024
-	if n, known := r.WholeCPUs(); known && r.Shares%sharesPerCPU == 0 {
-		return n
-	}
-	return 0
-}
 
 type Container struct {
 	Container   cri.Container
@@ -98,16 +87,16 @@ func (e *Container) Record() cgroup.Current {
 	return cgroup.Current{Recorded: e.Recorded, RecordedMems: e.Mems, RecordedKnown: e.Err == nil, Unit: e.unit}
 }
 
-// RequestOf returns what the kubelet asked for. The runtime's spec may hold what was
-// made of it; older runtimes tell only that.
-func RequestOf(c cri.Container) pools.Resources {
-	if c.Requested.Shares == 0 {
-		return ResourcesOf(c.Recorded)
+// Request returns the resources that the kubelet requests for the container. Older
+// runtimes report only the recorded resources, which NRI may have changed.
+func (e *Container) Request() pools.Resources {
+	if e.Container.Requested.Shares == 0 {
+		return resourcesOf(e.Container.Recorded)
 	}
-	return ResourcesOf(c.Requested)
+	return resourcesOf(e.Container.Requested)
 }
 
-func ResourcesOf(r cri.Resources) pools.Resources {
+func resourcesOf(r cri.Resources) pools.Resources {
 	return pools.Resources{Shares: r.Shares, Quota: r.Quota, Period: r.Period}
 }
 
@@ -123,13 +112,9 @@ func (m *Inventory) KeyOf(e *Container) pools.Key {
 // MayBeExclusive says that a container is one of those that get CPUs of their own,
 // or that it cannot be told.
 func (m *Inventory) MayBeExclusive(e *Container) bool {
-	p, r := m.pods[e.Container.PodID], RequestOf(e.Container)
-	return p != nil && (p.QoS == pools.QoSGuaranteed || p.Unread()) && (r.Shares == 0 || ExclusiveCPUs(r) > 0)
-}
-
-func CompareKeys(a, b pools.Key) int {
-	return cmp.Or(strings.Compare(a.PodUID, b.PodUID), strings.Compare(a.Container, b.Container))
+	p, r := m.pods[e.Container.PodID], e.Request()
+	return p != nil && (p.QoS == pools.QoSGuaranteed || p.Unread()) && (r.Shares == 0 || r.ExclusiveCPUs() > 0)
 }
 
 // Unread says that the runtime has not told what a container asks for.
-func (e *Container) Unread() bool { return e.Err != nil && RequestOf(e.Container).Shares == 0 }
+func (e *Container) Unread() bool { return e.Err != nil && e.Request().Shares == 0 }

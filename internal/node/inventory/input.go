@@ -91,7 +91,7 @@ func (e *Container) input() pools.Container {
 		Name:      e.Container.Name,
 		State:     stateOf(e.Container.State),
 		CreatedAt: e.Container.CreatedAt.UnixNano(),
-		Resources: RequestOf(e.Container),
+		Resources: e.Request(),
 	}
 	if at := e.Container.FinishedAt; c.State == pools.Exited && !at.IsZero() {
 		c.FinishedAt = at.UnixNano()

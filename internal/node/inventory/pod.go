@@ -104,7 +104,7 @@ func (e *Pod) resources() pools.Resources {
 	if e.total != (pools.Resources{}) {
 		return e.total
 	}
-	return ResourcesOf(e.Pod.Resources)
+	return resourcesOf(e.Pod.Resources)
 }
 
 // outgrown takes over what resizes have made of the total, until the runtime tells the

@@ -47,14 +47,14 @@ func (m *Inventory) totalAfter(pod *Pod, e *Container, to cri.Resources) pools.R
 	}
 	var all, live int64
 	for _, c := range newest {
-		shares := int64(RequestOf(c.Container).Shares)
+		shares := int64(c.Request().Shares)
 		all += shares
 		if c.Container.State != cri.Exited {
 			live += shares
 		}
 	}
 	before, after := int64(total.Shares), int64(total.Shares)
-	switch more := int64(to.Shares) - int64(RequestOf(e.Container).Shares); {
+	switch more := int64(to.Shares) - int64(e.Request().Shares); {
 	case before >= all:
 		after += more
 	case before > live:

@@ -52,7 +52,7 @@ func New(unhinted []pools.Key) *Hints {
 
 // Unhinted returns the containers that continued without an answer, sorted.
 func (h *Hints) Unhinted() []pools.Key {
-	return slices.SortedFunc(maps.Keys(h.without), inventory.CompareKeys)
+	return slices.SortedFunc(maps.Keys(h.without), pools.Key.Compare)
 }
 
 // State returns the state of the kubelet as a source of hints. It is empty before the

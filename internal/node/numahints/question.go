@@ -4,7 +4,6 @@ import (
 	"maps"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -173,7 +172,7 @@ func keysOf(p *pools.Pod, owners map[pools.Key]bool) []pools.Key {
 	}
 	for _, c := range p.Containers {
 		k := pools.Key{PodUID: p.UID, Container: c.Name}
-		if c.Kind == pools.App && c.State != pools.Exited && !owners[k] && inventory.ExclusiveCPUs(c.Resources) > 0 {
+		if c.Kind == pools.App && c.State != pools.Exited && !owners[k] && c.Resources.ExclusiveCPUs() > 0 {
 			keys = append(keys, k)
 		}
 	}

@@ -134,7 +134,7 @@ func Late(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error), 
 		return !slices.Contains(units, i.owner) && !slices.ContainsFunc(late, func(e *inventory.Container) bool { return m.KeyOf(e) == i.owner })
 	})
 	found := r.find(instances)
-	for _, key := range slices.SortedFunc(maps.Keys(found), inventory.CompareKeys) {
+	for _, key := range slices.SortedFunc(maps.Keys(found), pools.Key.Compare) {
 		if cpus := found[key]; !cpus.Overlaps(taken) {
 			held = append(slices.Clip(held), pools.Assignment{Key: key, CPUs: cpus})
 			taken = taken.Union(cpus)
@@ -182,7 +182,7 @@ func newRecovery(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, e
 			i.limited = now.Quota > 0 && e.Container.State == cri.Running && !pod.Unread() && !pools.KeepsQuota(pod.Pod.Annotations, e.Container.Name)
 		}
 		i.unread = e.Unread()
-		if i.asked = inventory.ExclusiveCPUs(inventory.RequestOf(e.Container)); m.MayBeExclusive(e) {
+		if i.asked = e.Request().ExclusiveCPUs(); m.MayBeExclusive(e) {
 			all = append(all, i)
 		} else if pod != nil {
 			r.shared = r.shared.Union(i.kernel)
