@@ -1,5 +1,5 @@
-// Package arch holds the tests of the architecture: which package may import
-// which, what pure packages must not touch, how long a file may be. The rules
-// are those of ARCHITECTURE.md; .golangci.yml states the imports once more for
-// editors, and a test keeps the two equal.
+// Package arch tests the rules of ARCHITECTURE.md: imports of packages, purity, writers of
+// fields, exported names, lengths of files and comments, and the size of the event loop's
+// package. It also compares the tables of ARCHITECTURE.md and the rules of .golangci.yml,
+// which are for editors, with these rules.
 package arch

@@ -170,15 +170,17 @@ func testOnly() []string {
 	return []string{"internal/testing", "test"}
 }
 
+// pkg is a package as go list describes it.
 type pkg struct {
 	ImportPath, Name, Dir, Doc string
 	Imports, GoFiles           []string
 	Deps                       []string
 }
 
-// rel is the path of the package in the module.
+// rel returns the path of the package in the module.
 func (p pkg) rel() string { return strings.TrimPrefix(p.ImportPath, module) }
 
+// isTest reports whether the package is in folder test.
 func (p pkg) isTest() bool { return under(p.rel(), "test") }
 
 // list runs go list over the module, VM tests included.
@@ -203,8 +205,8 @@ func list(t *testing.T) []pkg {
 	}
 }
 
-// forbidden returns the module's packages among imports that the package may
-// not import, and whether the package is known at all.
+// forbidden returns the imports of the module that package rel may not have, and whether
+// the package has a rule.
 func forbidden(rel string, imports []string) (bad []string, known bool) {
 	allowed, known := rule(rel)
 	for _, imp := range imports {
@@ -220,7 +222,7 @@ func forbidden(rel string, imports []string) (bad []string, known bool) {
 	return bad, known
 }
 
-// rule finds the rule of the package or of the closest package above it.
+// rule returns the allowed imports of the package, or of the closest folder above it.
 func rule(rel string) (allowed []string, known bool) {
 	for dir := rel; dir != "."; dir = path.Dir(dir) {
 		if allowed, known = arrows()[dir]; known {
@@ -230,8 +232,10 @@ func rule(rel string) (allowed []string, known bool) {
 	return nil, false
 }
 
+// under reports whether path rel is dir or below it.
 func under(rel, dir string) bool { return rel == dir || strings.HasPrefix(rel, dir+"/") }
 
+// TestImportsPointOneWay checks the imports of each package against arrows.
 func TestImportsPointOneWay(t *testing.T) {
 	for _, p := range list(t) {
 		if p.isTest() {
@@ -247,6 +251,8 @@ func TestImportsPointOneWay(t *testing.T) {
 	}
 }
 
+// TestProductionLinksNoTestCode checks that programs link neither test support nor package
+// testing.
 func TestProductionLinksNoTestCode(t *testing.T) {
 	for _, p := range list(t) {
 		if p.Name != "main" || p.isTest() {
@@ -261,6 +267,7 @@ func TestProductionLinksNoTestCode(t *testing.T) {
 	}
 }
 
+// TestDaemonIsLean checks that the daemon links no package of notInDaemon.
 func TestDaemonIsLean(t *testing.T) {
 	found := false
 	for _, p := range list(t) {
@@ -269,7 +276,7 @@ func TestDaemonIsLean(t *testing.T) {
 		}
 		found = true
 		if len(p.Deps) == 0 {
-			t.Error("go list knows no dependencies of cmd/cpupoold")
+			t.Error("go list returned no dependencies of cmd/cpupoold")
 		}
 		for _, dep := range p.Deps {
 			if slices.ContainsFunc(notInDaemon(), func(dir string) bool { return under(dep, dir) }) {
@@ -278,10 +285,11 @@ func TestDaemonIsLean(t *testing.T) {
 		}
 	}
 	if !found {
-		t.Error("there is no cmd/cpupoold: say here what it is called now")
+		t.Error("cmd/cpupoold does not exist; change this test if it has another name")
 	}
 }
 
+// TestForbidden checks the interpretation of the rules by examples.
 func TestForbidden(t *testing.T) {
 	for _, c := range []struct {
 		pkg, imp string
@@ -313,7 +321,8 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// The linter's rules are for editors; they must say what arrows says.
+// TestLinterAgrees checks that .golangci.yml, which editors read, has the rules of arrows for
+// the packages below pkg.
 func TestLinterAgrees(t *testing.T) {
 	data, err := os.ReadFile("../../.golangci.yml")
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// pure are the packages and files that decide and do nothing else: the same
-// input gives the same output on any machine. pkg/topology reads, but only what
-// it is given as an fs.FS.
+// pure returns the packages and files that only decide: the same input gives the same
+// output on any machine. pkg/topology reads only the fs.FS that its caller passes.
+// Packages that take a time.Time are not in the list, because they import package time.
 func pure() []string {
 	return []string{
 		"pkg/cpuset/*.go",
@@ -33,6 +33,7 @@ func pure() []string {
 		"internal/admission/*.go",
 		"internal/node/explain/*.go",
 		"internal/cluster/hostedpriority/*.go",
+		"internal/node/noise/*.go",
 		"internal/node/audit/judge.go",
 		"internal/node/audit/ownership.go",
 		"internal/node/audit/parse*.go",
@@ -54,7 +55,7 @@ func pure() []string {
 	}
 }
 
-// impure are imports that reach outside of the function, or hide state.
+// impure returns imports that reach outside of a function, or hide state.
 func impure() []string {
 	return []string{
 		"context", "crypto/rand", "flag", "io/ioutil", "log", "math/rand", "net", "os",
@@ -62,13 +63,13 @@ func impure() []string {
 	}
 }
 
-// formulas are the libraries of the core: a weight conversion, the types of pods and of
-// their quantities, what names may be, and texts of YAML and TOML.
+// formulas returns the libraries that pure code may import: a weight conversion, the types
+// of pods and quantities, the rules for names, and the syntax of YAML and TOML.
 func formulas() []string {
 	return []string{"github.com/BurntSushi/toml", "github.com/opencontainers/cgroups", "go.yaml.in/yaml/v3", "k8s.io/api/core/v1", "k8s.io/apimachinery/pkg/api/resource", "k8s.io/apimachinery/pkg/util/validation"}
 }
 
-// impurities names what makes a source file impure.
+// impurities describes each construct that makes a source file impure.
 func impurities(name string, src any) ([]string, error) {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, name, src, parser.SkipObjectResolution)
@@ -107,7 +108,7 @@ func impurities(name string, src any) ([]string, error) {
 	return bad, nil
 }
 
-// globals names the package variables of a declaration, sentinel errors apart.
+// globals describes the package variables of a declaration, except sentinel errors.
 func globals(decl ast.Decl) []string {
 	gen, ok := decl.(*ast.GenDecl)
 	if !ok || gen.Tok != token.VAR {
@@ -128,6 +129,7 @@ func globals(decl ast.Decl) []string {
 	return bad
 }
 
+// TestPureStaysPure checks that no file of pure has an impurity.
 func TestPureStaysPure(t *testing.T) {
 	for _, pattern := range pure() {
 		files, err := filepath.Glob("../../" + pattern)
@@ -152,6 +154,7 @@ func TestPureStaysPure(t *testing.T) {
 	}
 }
 
+// TestImpurities checks the detection of impurities by an example.
 func TestImpurities(t *testing.T) {
 	const src = `package p
 
@@ -188,6 +191,7 @@ type t struct{ c chan int }
 	}
 }
 
+// TestPackagesExplainThemselves checks that each package has a comment in the form of go doc.
 func TestPackagesExplainThemselves(t *testing.T) {
 	for _, p := range list(t) {
 		start := "Package " + p.Name + " "
@@ -200,12 +204,13 @@ func TestPackagesExplainThemselves(t *testing.T) {
 	}
 }
 
-// Limits of a file's length in lines, so that a file keeps to one idea.
+// Limits of a file's length in lines, so that a file has one subject.
 const (
 	longestFile = 400
 	longestTest = 600
 )
 
+// TestFilesAreShort checks the lengths of all Go files of the repository.
 func TestFilesAreShort(t *testing.T) {
 	err := filepath.WalkDir("../..", func(path string, d os.DirEntry, err error) error {
 		if err != nil {
@@ -226,7 +231,7 @@ func TestFilesAreShort(t *testing.T) {
 			limit = longestTest
 		}
 		if n := strings.Count(string(src), "\n"); n > limit {
-			t.Errorf("%s has %d lines; split it by ideas (limit %d)", path, n, limit)
+			t.Errorf("%s has %d lines; split it by subjects (limit %d)", path, n, limit)
 		}
 		return nil
 	})
