@@ -179,8 +179,8 @@ func (l *Loop) verified() map[string]bool {
 		if t.Container+t.Unit == "" {
 			continue
 		}
-		c, known := l.cache.Current[t.Path]
-		settled := known && !l.cache.Stale[t.Path] && !l.cache.Busy(t.Path)
+		c := l.cache.Current(t.Path)
+		settled := l.cache.Has(t.Path) && !l.cache.IsStale(t.Path) && !l.cache.IsBusy(t.Path)
 		verified[t.Container+t.Unit] = settled && c.Exists && cgroup.Verify(*t, c.State) == nil ||
 			settled && t.Unit != "" && !c.Exists && c.Unit.Known && c.Unit.CPUs.Equal(t.CPUs) // what it will start with
 	}

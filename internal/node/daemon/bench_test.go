@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
@@ -87,9 +88,13 @@ func atRest(b *testing.B) *running {
 	there := n.listedElsewhere()
 	r.inspect(func(l *Loop) {
 		l.Runtime = there
-		l.cache.Read = func(p cgroup.Path) (cgroup.State, error) { return l.cache.Current[p].State, nil }
-		l.cache.Check = func(is cgroup.State) (cgroup.State, error) { return is, nil }
-		l.cache.MoveThreads = nil
+		read := l.cache
+		l.cache = kernelstate.New(fakeKernel(func(p cgroup.Path) cgroup.State { return read.Current(p).State }), l.log)
+		l.cache.Refresh(l.status.targets, l.inventory)
+		for _, t := range l.status.targets {
+			l.cache.SetRecord(t.Path, read.Current(t.Path))
+		}
+		l.cache.Refresh(l.status.targets, l.inventory)
 	})
 	n.forget()
 	n.Runtime.Forget()
@@ -245,8 +250,8 @@ func (r *running) rests() {
 		var due, idle bool
 		seen := make(chan struct{})
 		r.loop.box.Post(unasked(func(l *Loop) {
-			due = l.schedule.asked() || len(l.drifts.open)+len(l.cache.Stale) > 0
-			idle = len(l.cache.Pending) == 0 && r.jobs.idle()
+			due = l.schedule.asked() || len(l.drifts.open) > 0 || l.cache.HasStale()
+			idle = !l.cache.HasBusy() && r.jobs.idle()
 			close(seen)
 		}))
 		<-seen

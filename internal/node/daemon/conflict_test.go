@@ -73,11 +73,9 @@ func TestTornRead(t *testing.T) {
 	r.settled()
 	p := cgroup.Path(n.Runtime.Cgroup(id))
 	r.inspect(func(l *Loop) {
-		c := l.cache.Current[p]
-		c.Effective = cpuset.Of(3)
-		l.cache.Current[p] = c
-		if !l.noticeWrite(p, time.Now()) || !l.cache.Current[p].Effective.Equal(cpuset.Range(2, 3)) {
-			t.Errorf("after the notice it is taken to run on %s", l.cache.Current[p].Effective)
+		l.cache.SetEffective(p, cpuset.Of(3))
+		if !l.noticeWrite(p, time.Now()) || !l.cache.Current(p).Effective.Equal(cpuset.Range(2, 3)) {
+			t.Errorf("after the notice it is taken to run on %s", l.cache.Current(p).Effective)
 		}
 		if l.noticeWrite(p, time.Now()) {
 			t.Error("a notice that tells nothing new matters")

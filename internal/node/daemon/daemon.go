@@ -169,7 +169,6 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		o.Log.Error("journal", "error", note)
 	}
 	ledger := undo.New(j)
-	reader := h.Cgroups.Reader()
 	l := &Loop{
 		Host:           h,
 		log:            o.Log,
@@ -180,7 +179,7 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		snapshot:       new(atomic.Pointer[telemetry.View]),
 		notify:         notify,
 		inventory:      inventory.New(h.Driver),
-		cache:          kernelstate.New(reader.Read),
+		cache:          kernelstate.New(h.Cgroups.Reader(), o.Log),
 		backoffs:       retry.New(),
 		journal:        ledger,
 		formula:        o.Config.WeightFormula,
@@ -196,7 +195,6 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		drifts:         newDrifts(),
 		unidentified:   make(unidentified),
 		departed:       make(map[cgroup.Path]bool),
-		threads:        newThreads(),
 		auditor:        newAuditor(),
 		historyLog:     view.NewHistoryLog(now),
 		memoryRelease:  newMemoryRelease(),
@@ -204,10 +202,6 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		plannedOnce: make(chan struct{}),
 	}
 	l.inventory.UseClock(now)
-	if !h.Observes { // then threads, too, stay where they are
-		l.cache.MoveThreads = func(p cgroup.Path) error { return l.movedThreads(p, reader.Gather) }
-	}
-	l.cache.Check, l.cache.Rest = reader.Check, reader.Rest
 	l.notify.Alive(l.now())
 	unfit, err := l.settings.Begin(o.Config, o.Topology)
 	if err != nil {

@@ -41,7 +41,7 @@ func (l *Loop) gone() func(cgroup.Path) bool {
 		}
 	}
 	return func(p cgroup.Path) bool {
-		if _, ok := l.cache.Current[p]; ok || expected[p] || l.untrimmed(p) { // nearly all are there
+		if l.cache.Has(p) || expected[p] || l.untrimmed(p) { // nearly all are there
 			return false
 		}
 		_, err := l.Cgroups.Read(p)

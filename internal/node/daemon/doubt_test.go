@@ -15,7 +15,6 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
-	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
@@ -143,17 +142,4 @@ func TestReloadChangesTheFormula(t *testing.T) {
 	r.view("nothing refused", func(v *telemetry.View) bool {
 		return v.Writes[telemetry.Write{Via: "dbus", Result: telemetry.Failed}] == 0
 	})
-}
-
-// TestTreeForgets: what is no target any more leaves nothing behind.
-func TestTreeForgets(t *testing.T) {
-	tr := kernelstate.New(func(p cgroup.Path) (cgroup.State, error) { return cgroup.State{Path: p}, nil })
-	m := inventory.New(cgroup.DriverSystemd)
-	tr.Refresh([]cgroup.Target{{Path: "a.scope"}}, m)
-	tr.Wrote(cgroup.Write{Path: "a.scope", Via: cgroup.File, Property: cgroup.FileWeight, Value: "59"}, nil)
-	delete(tr.Current, "a.scope") // as it vanishes
-	tr.Refresh(nil, m)
-	if len(tr.Current)+len(tr.Stale)+len(tr.OwnWrites) != 0 {
-		t.Errorf("left over: %v %v %v", tr.Current, tr.Stale, tr.OwnWrites)
-	}
 }

@@ -66,8 +66,7 @@ func (d *driftTracker) noteEvent(p cgroup.Path, at time.Time) {
 
 // followDrifts takes over what the last reading has found.
 func (l *Loop) followDrifts(now time.Time) {
-	found := l.cache.External
-	l.cache.External = nil
+	found := l.cache.TakeExternal()
 	if l.Observes {
 		found = nil // nothing is repaired
 	}
@@ -133,7 +132,7 @@ func (e recordRead) apply(l *Loop) {
 		}
 	}
 	cpus, err := cpuset.Parse(e.record.CPUs)
-	l.cache.NoteRecord(e.path, cpus, e.known && err == nil, e.unit)
+	l.cache.ConfirmRecord(e.path, cpus, e.known && err == nil, e.unit)
 }
 
 // withoutEvent are the containers of which a cpuset was overwritten and nobody has told yet
@@ -176,10 +175,10 @@ func (d *driftTracker) unrepaired() int {
 func (l *Loop) settleDrifts(now time.Time) {
 	told := make(map[string]cri.Resources)
 	l.drifts.open = slices.DeleteFunc(l.drifts.open, func(d *drift) bool {
-		c, there := l.cache.Current[d.Path]
+		c := l.cache.Current(d.Path)
 		i := slices.IndexFunc(l.status.targets, func(t cgroup.Target) bool { return t.Path == d.Path }) // which may be another by now
-		there = there && c.Exists && i >= 0
-		if there && !d.repaired && !l.cache.Stale[d.Path] && !d.lasts(l.status.targets[i], c.State) {
+		there := c.Exists && i >= 0
+		if there && !d.repaired && !l.cache.IsStale(d.Path) && !d.lasts(l.status.targets[i], c.State) {
 			d.repaired = true
 			if d.heard {
 				l.drifts.repairs.Observe(now.Sub(d.noticed).Seconds())

@@ -113,7 +113,7 @@ func (systemdReloaded) apply(l *Loop) {
 func (unitRead) scope(*Loop) scope { return scopeOne }
 
 func (e unitRead) apply(l *Loop) {
-	l.cache.LearnUnit(e.path, e.unit)
+	l.cache.SetUnit(e.path, e.unit)
 	delete(l.status.unitAwaited, e.path)
 }
 

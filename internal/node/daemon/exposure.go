@@ -108,7 +108,7 @@ func (l *Loop) firstSight(want []cgroup.Target) {
 		if e == nil || !e.SeenCreated || e.Sighting.Seen {
 			continue
 		}
-		c := l.cache.Current[t.Path]
+		c := l.cache.Current(t.Path)
 		if !c.Exists {
 			continue
 		}
@@ -143,7 +143,7 @@ func (l *Loop) settleExposures(now time.Time) {
 		if _, known := l.exposureMeter.confined[p]; known {
 			continue
 		}
-		if c := l.cache.Current[p]; c.Exists && !l.cache.Stale[p] && !s.cpus.IsEmpty() && c.Effective.IsSubsetOf(s.cpus) {
+		if c := l.cache.Current(p); c.Exists && !l.cache.IsStale(p) && !s.cpus.IsEmpty() && c.Effective.IsSubsetOf(s.cpus) {
 			l.exposureMeter.confined[p] = l.exposed(p, now, now)
 		}
 	}
@@ -156,7 +156,7 @@ func (l *Loop) settleStarts(want []cgroup.Target, now time.Time) {
 		if e == nil || !e.Sighting.Exposed {
 			continue
 		}
-		if c := l.cache.Current[t.Path]; !c.Exists || l.cache.Stale[t.Path] || !c.Effective.IsSubsetOf(t.CPUs) {
+		if c := l.cache.Current(t.Path); !c.Exists || l.cache.IsStale(t.Path) || !c.Effective.IsSubsetOf(t.CPUs) {
 			continue
 		}
 		e.Sighting.Exposed = false
@@ -174,9 +174,9 @@ func (l *Loop) settleStarts(want []cgroup.Target, now time.Time) {
 // daemon has it record meanwhile would be no evidence: see onWritten.
 func (l *Loop) askRuntimes() {
 	for p, m := range l.exposureMeter.made {
-		unit := l.cache.Current[p].Unit
+		unit := l.cache.Current(p).Unit
 		answered := unit.Known || l.status.unitAsked[p] && !l.status.unitAwaited[p]
-		if answered && !l.cache.Busy(p) {
+		if answered && !l.cache.IsBusy(p) {
 			l.exposureMeter.told(p, unit.Known && !unit.CPUs.IsEmpty() && unit.CPUs.IsSubsetOf(m.cpus))
 		}
 	}

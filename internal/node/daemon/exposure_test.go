@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -75,7 +76,7 @@ func TestExposureOfTheMaking(t *testing.T) {
 		{name: "gone", state: cri.Created, then: func(l *Loop) { l.exposureMeter.vanish(p) }, count: 1, sum: took},
 		{name: "gone without a word", state: cri.Created, then: func(l *Loop) { l.exposureMeter.forget(func(cgroup.Path) bool { return true }) }, count: 1, sum: took},
 		{name: "sealed by the daemon since", state: cri.Created, count: 1, sum: took, then: func(l *Loop) {
-			l.cache.Pending[p] = 1
+			l.cache.NoteSubmitted(seal)
 			answer(had)(l)
 			l.settleExposures(time.Now())
 			l.handle(written{write: seal, unit: had})
@@ -92,7 +93,8 @@ func TestExposureOfTheMaking(t *testing.T) {
 			l.inventory.Container("1").FoundBy(telemetry.WaySpec)
 			l.status.targets = []cgroup.Target{{Container: "1", Path: p, CPUs: shared}}
 			look := func(own, effective cpuset.Set) {
-				l.cache.Current[p] = cgroup.Current{Exists: true, State: cgroup.State{Path: p, CPUs: own, Effective: effective}}
+				l.cache = kernelstate.New(fakeKernel(func(cgroup.Path) cgroup.State { return cgroup.State{Path: p, CPUs: own, Effective: effective} }), l.log)
+				l.cache.Refresh(l.status.targets, l.inventory)
 			}
 			look(c.own, all)
 			l.firstSight(l.status.targets)

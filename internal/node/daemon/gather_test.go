@@ -1,15 +1,12 @@
 package daemon
 
 import (
-	"errors"
 	"fmt"
 	"path"
 	"strings"
 	"syscall"
 	"testing"
 
-	"github.com/cpupoold/cpupoold/internal/node/inventory"
-	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -87,36 +84,5 @@ func TestStuckThreads(t *testing.T) {
 	}
 	if on, has := n.ThreadCPUs(id), n.State(id).Effective; !on.IsSubsetOf(has) {
 		t.Errorf("threads may run on %s; their cgroup has %s", on, has)
-	}
-}
-
-// TestUngatheredKeepsWhatItHolds: of whose threads nothing can be said is believed to
-// be where he was.
-func TestUngatheredKeepsWhatItHolds(t *testing.T) {
-	state := cgroup.State{Path: "a", CPUs: cpuset.Range(0, 3), Effective: cpuset.Range(0, 3), HasCPUSet: true, Populated: true}
-	tr := kernelstate.New(func(cgroup.Path) (cgroup.State, error) { return state, nil })
-	var fails error
-	tr.MoveThreads = func(cgroup.Path) error { return fails }
-	target := cgroup.Target{Path: "a", Unit: "a.service", CPUs: cpuset.Of(0)}
-	refresh := func() map[cgroup.Path]error {
-		_, errs := tr.Refresh([]cgroup.Target{target}, inventory.New(cgroup.DriverSystemd))
-		return errs
-	}
-	if errs := refresh(); errs != nil {
-		t.Fatal(errs)
-	}
-	state.CPUs, state.Effective, fails = cpuset.Of(0), cpuset.Of(0), syscall.EIO
-	tr.Wrote(cgroup.Write{Path: "a", Via: cgroup.File, Property: cgroup.FileCPUs, Value: "0"}, nil)
-	for range 2 {
-		if errs := refresh(); !errors.Is(errs["a"], syscall.EIO) {
-			t.Errorf("errors %v, want that of the gathering", errs)
-		}
-		if holds := tr.Current["a"].Effective; holds.String() != "0-3" {
-			t.Errorf("holds %s, want 0-3", holds)
-		}
-	}
-	fails = nil
-	if errs := refresh(); errs != nil || tr.Current["a"].Effective.String() != "0" {
-		t.Errorf("%v, holds %s", errs, tr.Current["a"].Effective)
 	}
 }

@@ -18,7 +18,7 @@ func (l *Loop) cgroupGone(p cgroup.Path) {
 	if l.status.vanished[p] != "" {
 		return
 	}
-	delete(l.cache.Current, p)
+	l.cache.Forget(p)
 	if c := l.inventory.ContainerAt(p); c != nil {
 		l.status.vanished[p] = c.Container.ID
 		l.fetchContainer(c.Container.ID)

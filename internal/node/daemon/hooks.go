@@ -245,7 +245,7 @@ func (l *Loop) obtainable(p *pools.Placement) (cpus, taken cpuset.Set, by cgroup
 		if t.Container == p.ID || t.CPUs.IsEmpty() || t.Around || !t.Exclusive && !p.Exclusive {
 			continue // of slices of pods only weight and quota are ours
 		}
-		c := l.cache.Current[t.Path]
+		c := l.cache.Current(t.Path)
 		if !c.Exists {
 			continue
 		}
@@ -327,7 +327,7 @@ func (l *Loop) decideStart(a *startRequest, p *pools.Placement, t *cgroup.Target
 	if t == nil {
 		return late, nil
 	}
-	c := l.cache.Current[t.Path]
+	c := l.cache.Current(t.Path)
 	switch {
 	case c.Exists && !late && l.partitionPending(*t):
 		return false, nil

@@ -29,8 +29,8 @@ func (l *Loop) repartition(want []cgroup.Target, keep bool) []cgroup.Target {
 // alone. It says whether anything was written. First writes wait for the journal.
 func (l *Loop) partition(want []cgroup.Target, keep bool, now time.Time) (wrote bool) {
 	s := &l.isolation
-	if l.cache.Doubts {
-		s.stale, l.cache.Doubts = true, false
+	if l.cache.TakeDoubts() {
+		s.stale = true
 		s.memory.Clear()
 	}
 	if s.found == nil && !l.findLists() {
@@ -120,7 +120,7 @@ func (l *Loop) findLists() bool {
 // partitions any more: others go from these CPUs first.
 func (l *Loop) keepOwners(former map[cgroup.Path]bool, want []cgroup.Target) {
 	for _, t := range want {
-		if t.Exclusive && t.CPUs.Equal(l.cache.Current[t.Path].CPUs) {
+		if t.Exclusive && t.CPUs.Equal(l.cache.Current(t.Path).CPUs) {
 			delete(former, t.Path)
 		}
 	}
@@ -237,7 +237,7 @@ func (l *Loop) writePartitions(writes []cgroup.PartitionWrite, wishes []cgroup.P
 		err := l.Cgroups.Apply(w.Write)
 		l.isolation.memory.ForgetUp(w.Path)
 		l.isolation.memory.ForgetUp(w.Leaf)
-		l.cache.Wrote(w.Write, err)
+		l.cache.NoteWrite(w.Write, err)
 		l.count(w.Write, err)
 		switch {
 		case err == nil:
@@ -350,7 +350,7 @@ func (l *Loop) noteUnownedCPUs(missing cpuset.Set, now time.Time) {
 // have.
 func (l *Loop) recheckParents(want []cgroup.Target) {
 	for _, t := range want {
-		if c := l.cache.Current[t.Path]; c.Exists && !t.CPUs.IsSubsetOf(c.ParentEffective) {
+		if c := l.cache.Current(t.Path); c.Exists && !t.CPUs.IsSubsetOf(c.ParentEffective) {
 			l.cache.Invalidate(t.Path)
 		}
 	}

@@ -82,7 +82,7 @@ func (l *Loop) partitionWishes(want []cgroup.Target, keep bool, now time.Time) [
 		return nil
 	}
 	for _, t := range want {
-		c := l.cache.Current[t.Path]
+		c := l.cache.Current(t.Path)
 		if !desired.Partitionable(t) || t.Container == "" || !c.Exists {
 			continue
 		}
@@ -114,11 +114,11 @@ func (l *Loop) notNow(w cgroup.PartitionWish, now time.Time) string {
 // alone says that an owner is on its CPUs, by its own request, and that nobody else who
 // is placed is on any of them. Slices of the host may be: a partition keeps them off.
 func (l *Loop) alone(t cgroup.Target, want []cgroup.Target) bool {
-	if c := l.cache.Current[t.Path]; !c.CPUs.Equal(t.CPUs) || l.cache.Stale[t.Path] {
+	if c := l.cache.Current(t.Path); !c.CPUs.Equal(t.CPUs) || l.cache.IsStale(t.Path) {
 		return false
 	}
 	return !slices.ContainsFunc(want, func(o cgroup.Target) bool {
-		c := l.cache.Current[o.Path]
+		c := l.cache.Current(o.Path)
 		return o.Path != t.Path && !o.CPUs.IsEmpty() && !o.Around && c.Exists && c.Effective.Overlaps(t.CPUs)
 	})
 }
@@ -170,7 +170,7 @@ func (l *Loop) partitionsSettled(wishes []cgroup.PartitionWish, former map[cgrou
 		if !known || !partition.SameWish(old, w) || old.Not != w.Not || old.Keep && !w.Keep {
 			return false
 		}
-		inForce := l.cache.Current[w.Path].Partition.Is(w.Type)
+		inForce := l.cache.Current(w.Path).Partition.Is(w.Type)
 		if w.Path == cgroup.Parking {
 			inForce = l.parkedStill()
 		}
@@ -247,7 +247,7 @@ func (l *Loop) isolationProblems() []pools.Problem {
 			l.nameOwner(&p, t.Path)
 			all = append(all, p)
 		}
-		st := l.cache.Current[t.Path].Partition
+		st := l.cache.Current(t.Path).Partition
 		if _, wished := l.isolation.outcomes[t.Path]; wished || !st.Valid() || l.journal.Touched(t.Path, cgroup.FilePartition) {
 			continue
 		}

@@ -292,7 +292,7 @@ func TestKubeletRefusesToBeTraded(t *testing.T) {
 // pool's even while nobody knows what is on record.
 func TestKeepBesideKubelet(t *testing.T) {
 	n := newStaticNode(t)
-	l := &Loop{Host: hostenv.Host{CPUManager: n.Static}, cache: kernelstate.New(nil)}
+	l := &Loop{Host: hostenv.Host{CPUManager: n.Static}, cache: kernelstate.New(nil, nil)}
 	managed := pools.Placement{Pool: pools.Management, CPUs: cpuset.Range(0, 1)}
 	if keep := l.keep(&inventory.Container{Path: "m.scope"}, &managed, cri.Resources{CPUs: "2-7"}); keep.CPUs != "0-1" {
 		t.Errorf("a management container keeps %q; want 0-1", keep.CPUs)

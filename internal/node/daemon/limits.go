@@ -1,24 +1,29 @@
 package daemon
 
 import (
+	"slices"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
 // limits are what is to be heeded of cgroups besides what they hold: the words on those few
 // that are to be left alone for a while, or are not as the tree has them.
 type limits struct {
-	current, marked map[cgroup.Path]cgroup.Current
+	cache  *kernelstate.Cache
+	marked map[cgroup.Path]cgroup.Current
 }
 
 // mark changes the word on a cgroup that the tree knows.
 func (m limits) mark(p cgroup.Path, how func(*cgroup.Current)) {
 	c, ok := m.marked[p]
 	if !ok {
-		if c, ok = m.current[p]; !ok {
+		if !m.cache.Has(p) {
 			return
 		}
+		c = m.cache.Current(p)
 	}
 	how(&c)
 	m.marked[p] = c
@@ -26,11 +31,11 @@ func (m limits) mark(p cgroup.Path, how func(*cgroup.Current)) {
 
 // diff compares what should be with what the cgroups hold.
 func (l *Loop) diff(want []cgroup.Target, o cgroup.Options, now time.Time) ([]cgroup.Write, []cgroup.Deferred) {
-	return cgroup.DiffMarked(want, l.cache.Current, l.limits(want, now).marked, o)
+	return l.cache.Diff(want, l.limits(want, now).marked, o)
 }
 
 func (l *Loop) limits(want []cgroup.Target, now time.Time) limits {
-	m := limits{l.cache.Current, make(map[cgroup.Path]cgroup.Current)}
+	m := limits{l.cache, make(map[cgroup.Path]cgroup.Current)}
 	l.unidentified.withoutRecord(m)
 	for p := range l.backoffs.Affected(want) {
 		m.mark(p, func(c *cgroup.Current) {
@@ -57,4 +62,20 @@ func (l *Loop) limits(want []cgroup.Target, now time.Time) limits {
 		m.mark(p, func(c *cgroup.Current) { c.NoWrite, c.NoSeal = true, true })
 	}
 	return m
+}
+
+// trespasses says that a cgroup runs on CPUs that somebody else is to have for
+// himself, be it a container that does not exist yet.
+func (l *Loop) trespasses(p cgroup.Path) bool {
+	i := slices.IndexFunc(l.status.targets, func(t cgroup.Target) bool { return t.Path == p })
+	if i < 0 || l.status.targets[i].CPUs.IsEmpty() {
+		return false
+	}
+	others := desired.OwnedBy(l.status.plan)
+	if t := l.status.targets[i]; t.Around {
+		others = others.Difference(t.CPUs) // of units in it
+	} else if t.Exclusive {
+		others = others.Difference(desired.Assigned(l.assignments, l.ownerOf(t)))
+	}
+	return l.cache.Current(p).Effective.Overlaps(others)
 }

@@ -95,7 +95,6 @@ type Loop struct {
 	unidentified   unidentified
 	departed       map[cgroup.Path]bool // cgroups that have been seen go
 	others         desired.OtherManagers
-	threads        threads
 	exposureMeter  exposureMeter
 	isolation      isolation
 	schedule       schedule

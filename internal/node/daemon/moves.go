@@ -180,9 +180,9 @@ func (l *Loop) settled(key pools.Key, now time.Time) (bool, error) {
 			continue
 		}
 		found = true
-		c := l.cache.Current[t.Path]
+		c := l.cache.Current(t.Path)
 		switch {
-		case l.cache.Stale[t.Path] || l.cache.Busy(t.Path) || l.backoffs.Waiting(t.Path, now):
+		case l.cache.IsStale(t.Path) || l.cache.IsBusy(t.Path) || l.backoffs.Waiting(t.Path, now):
 			return false, fmt.Errorf("%s %w", t.Path, errBeingWritten)
 		case !l.journal.Safe() && !l.status.journalLate:
 			return false, fmt.Errorf("the journal %w", errBeingWritten)

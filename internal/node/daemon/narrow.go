@@ -44,7 +44,7 @@ func (l *Loop) narrow(now time.Time) bool {
 // calm says that a whole pass has found all as planned, or nothing more to do about it, and
 // that it does not take a look at all cgroups to tell what is to be written.
 func (l *Loop) calm() bool {
-	return !l.guesses() && l.status.ready && !l.Observes && l.CPUManager == nil && l.isolation.calm() && !l.quiet.On && !l.cache.Doubts &&
+	return !l.guesses() && l.status.ready && !l.Observes && l.CPUManager == nil && l.isolation.calm() && !l.quiet.On && !l.cache.HasDoubts() &&
 		l.journal.Safe() && !l.status.journalLate && !filesWait(l.status.deferred) && len(l.status.unreadable)+len(l.moving)+len(l.waiting)+len(l.status.leaving) == 0
 }
 
@@ -152,7 +152,7 @@ func (l *Loop) settle(want []cgroup.Target, now time.Time) bool {
 	options := l.liveOptions(l.status.plan)
 	made := make(map[cgroup.Write]bool)
 	for range maxNarrowRounds {
-		gone, unreadable := l.cache.Look(want, l.inventory)
+		gone, unreadable := l.cache.Read(want, l.inventory)
 		if len(gone)+len(unreadable) > 0 {
 			return false
 		}

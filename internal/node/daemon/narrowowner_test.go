@@ -76,7 +76,7 @@ func TestOwnersWaitForWholePasses(t *testing.T) {
 			p := l.inventory.Container(shared).Path
 			l.inventory.DropContainer(shared)
 			l.journal.Forget(func(q cgroup.Path) bool { return q == p })
-			delete(l.cache.Current, p)
+			l.cache.Forget(p)
 			l.unidentified[p] = unidentifiedCgroup{id: shared}
 			n.WriteFile(shared, cgroup.FileCPUs, foreign)
 		}},

@@ -26,7 +26,7 @@ func (l *Loop) machine() noise.Machine { return l.settings.MachineOf(l.Boot) }
 func (l *Loop) reportNoise() {
 	paths := make(map[string]cgroup.Path, len(l.status.targets))
 	for _, t := range l.status.targets {
-		if t.Exclusive && l.cache.Current[t.Path].Exists {
+		if t.Exclusive && l.cache.Current(t.Path).Exists {
 			paths[t.Container] = t.Path
 		}
 	}

@@ -7,14 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/inventory"
-	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
-	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
@@ -173,37 +170,4 @@ func (counting) scope(*Loop) scope { return scopeAll }
 func (c counting) apply(l *Loop) {
 	_, containers := l.inventory.Len()
 	c <- containers
-}
-
-// TestWhatIsBeingMadeIsNotLookedAt: the OCI runtime writes a cgroup's files in steps,
-// and what the daemon would write between them is lost or in its way.
-func TestWhatIsBeingMadeIsNotLookedAt(t *testing.T) {
-	m := inventory.New(cgroup.DriverSystemd)
-	slice := "kubepods-podu.slice"
-	m.Expect(cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice},
-		cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Created, CgroupsPath: slice + ":cri-containerd:c"})
-	e := m.Container("c")
-	e.Asked, e.Recorded = false, cpuset.Of(4)
-	tree := kernelstate.New(func(p cgroup.Path) (cgroup.State, error) {
-		return cgroup.State{Path: p, HasCPUSet: true, Effective: cpuset.Range(0, 7)}, nil
-	})
-	targets := []cgroup.Target{{Path: e.Path, Container: "c", CPUs: cpuset.Of(4)}}
-	there := func() bool {
-		if gone, errs := tree.Refresh(targets, m); len(gone)+len(errs) > 0 {
-			t.Fatal(gone, errs)
-		}
-		return tree.Current[e.Path].Exists
-	}
-	m.AsksFirst = true
-	if there() {
-		t.Error("it is looked at while it is being made")
-	}
-	e.Starting = true
-	if tree.Invalidate(e.Path); !there() {
-		t.Error("it is not looked at when the runtime asks whether it may start")
-	}
-	e.Starting, m.AsksFirst = false, false
-	if tree.Invalidate(e.Path); !there() {
-		t.Error("it is not looked at although nobody will ask")
-	}
 }

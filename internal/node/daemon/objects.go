@@ -141,7 +141,7 @@ func (e containerFetched) apply(l *Loop) {
 		if !known {
 			l.supersede(c)
 		}
-		l.cache.Relearn(c.Path, c.Record())
+		l.cache.SetRecord(c.Path, c.Record())
 		if pod := c.Container.PodID; pod != "" && l.inventory.Pod(pod) == nil {
 			l.fetchPod(pod) // the event did not name it
 		}

@@ -14,7 +14,7 @@ import (
 // noteOriginals records what the writes will replace, before the first of them.
 func (l *Loop) noteOriginals(writes []cgroup.Write) {
 	for _, w := range writes {
-		c := l.cache.Current[w.Path.Scope()]
+		c := l.cache.Current(w.Path.Scope())
 		if c.Inner != nil && w.Path == c.Inner.Path {
 			c = cgroup.Current{State: *c.Inner, Exists: true}
 		}

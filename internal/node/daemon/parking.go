@@ -49,7 +49,7 @@ func (l *Loop) parkable(want []cgroup.Target) cpuset.Set {
 	plan := l.status.plan
 	free := plan.Free.Union(plan.Idle).Intersection(l.Online()).Difference(l.leavingCPUs().Union(l.isolation.leaked))
 	for _, t := range want {
-		c := l.cache.Current[t.Path]
+		c := l.cache.Current(t.Path)
 		if t.CPUs.IsEmpty() || t.Around || !c.Exists {
 			continue // slices of the host are kept off
 		}

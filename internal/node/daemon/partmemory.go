@@ -31,7 +31,7 @@ func (l *Loop) recall(wishes []cgroup.PartitionWish, former map[cgroup.Path]bool
 	}
 	var others []cgroup.Path
 	for p, n := range s.memory.Nodes() {
-		if c, known := l.cache.Current[p]; known && c.Exists && (!c.CPUs.Equal(n.CPUs) || c.Partition.String() != n.State.String()) {
+		if c := l.cache.Current(p); c.Exists && (!c.CPUs.Equal(n.CPUs) || c.Partition.String() != n.State.String()) {
 			others = append(others, p)
 		}
 	}
@@ -96,13 +96,12 @@ func (l *Loop) recheckPartitions(p cgroup.Path) {
 // noticeList is told of a write to a cgroup, which may have been the daemon's. It says whether
 // somebody else has written what matters to partitions, and was not known.
 func (l *Loop) noticeList(p cgroup.Path, name string) bool {
-	_, target := l.cache.Current[p]
 	switch {
 	case name == "": // from now on it is told of
 		l.isolation.memory.Forget(p)
 		return false
 	case name == cgroup.FileExclusive:
-	case (name == cgroup.FileCPUs || name == cgroup.FilePartition) && !target: // else heardWrite has looked
+	case (name == cgroup.FileCPUs || name == cgroup.FilePartition) && !l.cache.Has(p): // else heardWrite has looked
 	default:
 		return false
 	}

@@ -212,10 +212,10 @@ var errDue = errors.New("a pass is due")
 // has been heard and looked at.
 func checkMemory(l *Loop) error {
 	l.takeNotices()
-	if !l.status.ready || l.watch.watcher == nil || l.cache.Doubts {
+	if !l.status.ready || l.watch.watcher == nil || l.cache.HasDoubts() {
 		return nil // all of it is to be read again
 	}
-	if l.schedule.asked() || len(l.cache.Stale) > 0 {
+	if l.schedule.asked() || l.cache.HasStale() {
 		l.schedule.add(scopeAll)
 		return errDue
 	}

@@ -95,7 +95,7 @@ func (l *Loop) pass() {
 		l.noteOriginals(writes)
 		l.save(now)
 		if len(writes) == 0 && !refused {
-			l.backoffs.Expire(now, l.cache.Busy)
+			l.backoffs.Expire(now, l.cache.IsBusy)
 			break
 		}
 		if !l.journal.Safe() && !l.status.journalLate {
@@ -134,7 +134,6 @@ func maxRounds(n int) int { return 64 + 16*n }
 func (l *Loop) refreshCache(want []cgroup.Target) []cgroup.Target {
 	gone, unreadable := l.cache.Refresh(want, l.inventory)
 	l.status.unreadable = unreadable
-	l.forgetStranded()
 	l.followDrifts(l.now())
 	for _, p := range gone {
 		l.cgroupGone(p)
@@ -154,8 +153,8 @@ func (l *Loop) askUnits(want []cgroup.Target) {
 		if t.Container == "" {
 			continue
 		}
-		c := l.cache.Current[t.Path]
-		if !c.Exists || c.Unit.Known || l.inventory.Awaited(*t) || l.cache.Busy(t.Path) || l.status.unitAsked[t.Path] {
+		c := l.cache.Current(t.Path)
+		if !c.Exists || c.Unit.Known || l.inventory.Awaited(*t) || l.cache.IsBusy(t.Path) || l.status.unitAsked[t.Path] {
 			continue
 		}
 		l.askProperties(t.Path)
@@ -194,7 +193,7 @@ func (l *Loop) due(writes []cgroup.Write, made map[cgroup.Write]bool, now time.T
 		case file && made[w]:
 			l.backoffs.Refuse(w, retry.ErrNoEffect, now)
 			return out, true
-		case !file && (l.cache.Busy(w.Path) || l.unidentified.has(w.Path)):
+		case !file && (l.cache.IsBusy(w.Path) || l.unidentified.has(w.Path)):
 			cut = true
 		case !file && l.backoffs.Repeated(w, now):
 			cut, refused = true, true
@@ -223,9 +222,9 @@ func (l *Loop) apply(writes []cgroup.Write, made map[cgroup.Write]bool, now time
 		}
 		err := l.Cgroups.Apply(w)
 		made[w] = true
-		l.cache.Wrote(w, err)
+		l.cache.NoteWrite(w, err)
 		if err == nil && w.Property == cgroup.FileCPUs {
-			err = l.moveThreads(w.Path.Scope()) // what follows may give to others what it has left
+			err = l.cache.MoveThreads(w.Path.Scope()) // the next writes may give its former CPUs to others
 		}
 		l.count(w, err)
 		switch {

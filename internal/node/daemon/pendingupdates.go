@@ -57,14 +57,14 @@ func (l *Loop) isPending(w cgroup.Write) bool {
 	}
 	_, p := findPlacement(&l.status.plan, a.container.ID)
 	cpus, err := cpuset.Parse(w.Value)
-	recorded := l.cache.Current[w.Path].Recorded
+	recorded := l.cache.Current(w.Path).Recorded
 	if e := l.inventory.Container(w.Container); e == nil || e.Unconfirmed || err != nil || p == nil || !p.Exclusive ||
 		!recorded.Overlaps(p.CPUs) || cpus.Overlaps(p.CPUs) {
 		return false
 	}
 	a.updates = append(a.updates, nri.Update{Container: w.Container, CPUs: cpus})
 	l.pendingUpdates.open[w.Container] = &pendingUpdate{path: w.Path, cpus: cpus}
-	l.cache.Submitted(w)
+	l.cache.NoteSubmitted(w)
 	return true
 }
 

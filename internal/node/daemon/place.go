@@ -34,7 +34,7 @@ func (l *Loop) place(container string, now time.Time) (placed pools.PodPlan, own
 // that nobody has by the plan are nobody's. Strangers, and containers of which it is not known what
 // they are, are no targets as long as they are on nobody's CPUs.
 func (l *Loop) nothingElse() bool {
-	return !l.schedule.changed && len(l.cache.Stale)+len(l.unidentified)+len(desired.UnreadPaths(l.inventory, l.status.plan)) == 0
+	return !l.schedule.changed && !l.cache.HasStale() && len(l.unidentified)+len(desired.UnreadPaths(l.inventory, l.status.plan)) == 0
 }
 
 // podAlone is the pod of a container as the planner wants it, if all is known of it.

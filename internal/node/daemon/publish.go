@@ -84,7 +84,7 @@ func passResult(faults map[cgroup.Path]error) telemetry.Result {
 // working says that writes are under way, wait for the journal, or will be
 // repeated in a moment.
 func (l *Loop) working(now time.Time) bool {
-	if len(l.cache.Pending) > 0 || !l.journal.Safe() && !l.status.journalLate {
+	if l.cache.HasBusy() || !l.journal.Safe() && !l.status.journalLate {
 		return true
 	}
 	for p := range l.backoffs.Paths() {
@@ -110,7 +110,7 @@ func (l *Loop) faults(now time.Time) map[cgroup.Path]error {
 	}
 	unheard := l.drifts.withoutEvent()
 	busy := func(p cgroup.Path) bool {
-		return l.cache.Busy(p) || l.backoffs.Waiting(p, now) || unconfirmed[p] || unheard[p] || l.status.unitAwaited[p]
+		return l.cache.IsBusy(p) || l.backoffs.Waiting(p, now) || unconfirmed[p] || unheard[p] || l.status.unitAwaited[p]
 	}
 	waits := make(map[cgroup.Path]bool)
 	for _, d := range l.status.deferred {
@@ -123,8 +123,8 @@ func (l *Loop) faults(now time.Time) map[cgroup.Path]error {
 	}
 	for i := range l.status.targets {
 		t := &l.status.targets[i]
-		c, known := l.cache.Current[t.Path]
-		if !known || !c.Exists || busy(t.Path) || waits[t.Path] || faults[t.Path] != nil {
+		c := l.cache.Current(t.Path)
+		if !c.Exists || busy(t.Path) || waits[t.Path] || faults[t.Path] != nil {
 			continue
 		}
 		if l.quiet.Waits(t.Path, cgroup.FileWeight) {
@@ -135,9 +135,7 @@ func (l *Loop) faults(now time.Time) map[cgroup.Path]error {
 			faults[t.Path] = err
 		}
 	}
-	for p, stuck := range l.threads.stranded {
-		faults[p] = stuck.err(p)
-	}
+	maps.Insert(faults, l.cache.Stranded())
 	maps.Copy(faults, l.status.unreadable)
 	return faults
 }
@@ -212,8 +210,8 @@ func (l *Loop) view() *telemetry.View {
 		Repaired:         maps.Clone(l.drifts.mended),
 		Open:             l.drifts.unrepaired(),
 		Repairs:          l.drifts.repairs.Clone(),
-		Gathered:         l.threads.gathered,
-		Stuck:            l.threads.strandedNow(),
+		Gathered:         l.cache.MovedThreads(),
+		Stuck:            l.cache.StrandedThreads(),
 		Placements:       l.exposureMeter.view(),
 		Refused:          maps.Clone(l.refusalLog.total),
 		Sources:          l.sources(),
@@ -235,7 +233,7 @@ func (l *Loop) view() *telemetry.View {
 	paths := make(map[string]cgroup.Path, len(l.status.targets))
 	for i := range l.status.targets {
 		t := &l.status.targets[i]
-		if id := t.Container + t.Unit; id != "" && l.cache.Current[t.Path].Exists {
+		if id := t.Container + t.Unit; id != "" && l.cache.Current(t.Path).Exists {
 			paths[id] = t.Path
 		}
 	}

@@ -37,8 +37,8 @@ func TestResync(t *testing.T) {
 			if l.resync(now); !l.status.listing || !l.timers.recheck.due.After(time.Now()) {
 				t.Errorf("listing %t, and in %v all is read", l.status.listing, time.Until(l.timers.recheck.due))
 			}
-			if len(l.cache.Stale) > 0 || l.schedule.asked() {
-				t.Errorf("%d are stale, agenda %+v: a pass of its own", len(l.cache.Stale), l.schedule)
+			if l.cache.HasStale() || l.schedule.asked() {
+				t.Errorf("stale cgroups: %t, schedule %+v: a pass of its own", l.cache.HasStale(), l.schedule)
 			}
 			close(done)
 		}))

@@ -15,7 +15,7 @@ import (
 // that its runtime has refused to record in this round are for its jobs alone: systemd
 // must not be told a weight then, with which it would put others back.
 func (l *Loop) submit(w cgroup.Write, refused *cpuset.Set) {
-	l.cache.Submitted(w)
+	l.cache.NoteSubmitted(w)
 	l.workers.Updates.Submit(string(w.Path), func(ctx context.Context) event {
 		ctx, cancel := context.WithTimeout(ctx, hostenv.UpdateTimeout)
 		defer cancel()
@@ -26,7 +26,7 @@ func (l *Loop) submit(w cgroup.Write, refused *cpuset.Set) {
 			}
 		}
 		err := l.Record(ctx, w)
-		if cpus, ok := kernelstate.PersistedValue(w); ok && err != nil {
+		if cpus, ok := kernelstate.PersistedCPUs(w); ok && err != nil {
 			*refused = cpus
 		}
 		return written{write: w, unit: hostenv.UnitState(ctx, l.Units, w.Path), err: err}
@@ -40,10 +40,10 @@ func (e written) apply(l *Loop) {
 	if l.inventory.Awaited(cgroup.Target{Container: e.write.Container}) {
 		e.unit = cgroup.UnitState{} // of a scope that is being made
 	}
-	if _, seals := kernelstate.PersistedValue(e.write); seals {
+	if _, seals := kernelstate.PersistedCPUs(e.write); seals {
 		l.exposureMeter.told(e.write.Path, false)
 	}
-	l.cache.Finished(e.write, e.unit, e.err)
+	l.cache.NoteFinished(e.write, e.unit, e.err)
 	if e.unmade {
 		return
 	}

@@ -66,7 +66,7 @@ func (l *Loop) limitUnidentified(shared, owned cpuset.Set, want []cgroup.Target)
 	for _, t := range want {
 		if l.unidentified.has(t.Path) {
 			delete(l.unidentified, t.Path)
-			delete(l.cache.Current, t.Path) // the runtime and systemd may have told of its record
+			l.cache.Forget(t.Path) // the runtime and systemd may have told of its record
 		}
 	}
 	maps.DeleteFunc(l.unidentified, func(_ cgroup.Path, s unidentifiedCgroup) bool {

@@ -35,7 +35,7 @@ func (l *Loop) revertUnits() {
 		}
 		l.status.reverting[name] = true
 		p := originals[0].Path
-		l.cache.Begin(p)
+		l.cache.BeginRevert(p)
 		l.workers.Updates.Submit(string(p), func(ctx context.Context) event {
 			return unitReverted{name, p, revertUnit(&l.Host, ctx, name, originals)}
 		})
@@ -95,7 +95,7 @@ func verifyReverted(h *hostenv.Host, o undo.Original) error {
 func (unitReverted) scope(*Loop) scope { return scopeAll }
 
 func (e unitReverted) apply(l *Loop) {
-	l.cache.End(e.path)
+	l.cache.EndRevert(e.path)
 	if name := l.inventory.ConfiguredAs(l.settings.UnitNames(), e.name); name != "" {
 		l.fetchUnit(name) // what is known of it is old, however this ended
 	}

@@ -119,7 +119,7 @@ func TestRevertEnds(t *testing.T) {
 			n := newNode(t)
 			l := n.revertingUnits(c.units, n.Host())
 			l.status.reverting["du.service"] = true
-			l.cache.Begin(duOriginal().Path)
+			l.cache.BeginRevert(duOriginal().Path)
 			unitReverted{"du.service", duOriginal().Path, c.err}.apply(l)
 			if _, kept := l.journal.Units()["du.service"]; kept != c.kept {
 				t.Errorf("original kept: %t, want %t", kept, c.kept)
@@ -142,7 +142,7 @@ func TestRevertOfAUnitThatIsLeftAlone(t *testing.T) {
 	inner := cgroup.Unit{Name: "ru.service", Load: "loaded", Path: duService().Path + "/ru.service"}
 	l := n.revertingUnits("units: {du.service: {cpus: 2}, ru.service: {cpus: 1}}\n", n.Host(),
 		inventory.UnitStatus{Name: "du.service", Unit: duService()}, inventory.UnitStatus{Name: "ru.service", Unit: inner})
-	l.cache.Begin(duOriginal().Path)
+	l.cache.BeginRevert(duOriginal().Path)
 	unitReverted{"du.service", duOriginal().Path, nil}.apply(l)
 	if _, kept := l.journal.Units()["du.service"]; kept {
 		t.Error("its original was kept")

@@ -109,7 +109,7 @@ func (l *Loop) onUnit(e inventory.UnitStatus) {
 	}
 	l.inventory.PutUnit(e)
 	u := l.inventory.Unit(e.Name)
-	l.cache.Relearn(u.Unit.Path, u.Record())
+	l.cache.SetRecord(u.Unit.Path, u.Record())
 }
 
 // watchedUnits are the units of the configuration, for the goroutine that watches.

@@ -68,7 +68,7 @@ func (u updateRequest) apply(l *Loop) {
 	if u.asked.CPUs == "" && resized != nil {
 		// The runtime writes the cpuset with the rest: the new one, or it would put the
 		// old one back for a moment. Where others must leave first, that is left to the pass.
-		if cpus, _, _ := l.obtainable(p); cpus.Equal(p.Runs()) && !cpus.Equal(l.cache.Current[e.Path].CPUs) {
+		if cpus, _, _ := l.obtainable(p); cpus.Equal(p.Runs()) && !cpus.Equal(l.cache.Current(e.Path).CPUs) {
 			keep.CPUs = cpus.String()
 		}
 	}
@@ -98,7 +98,7 @@ func (l *Loop) keep(e *inventory.Container, p *pools.Placement, asked cri.Resour
 	}
 	// An update without CPUs has the runtime write those that are on record. While a seal
 	// is under way these are the old ones, which somebody else may have by now.
-	if asked.CPUs == "" && !cpus.IsEmpty() && cpus.Equal(p.Runs()) && !cpus.Equal(l.cache.Current[e.Path].Recorded) {
+	if asked.CPUs == "" && !cpus.IsEmpty() && cpus.Equal(p.Runs()) && !cpus.Equal(l.cache.Current(e.Path).Recorded) {
 		keep.CPUs = cpus.String()
 	}
 	if asked.Shares != 0 && p.Shares != 0 {
@@ -110,7 +110,7 @@ func (l *Loop) keep(e *inventory.Container, p *pools.Placement, asked cri.Resour
 	case asked.Quota != 0 && p.Limit != 0:
 		keep.Quota, keep.Period = desired.LimitOf(p)
 	}
-	if !p.Mems.IsEmpty() && asked.Mems != "" && !l.cache.Busy(e.Path) {
+	if !p.Mems.IsEmpty() && asked.Mems != "" && !l.cache.IsBusy(e.Path) {
 		keep.Mems = p.Mems.String()
 	}
 	return keep

@@ -8,10 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
-	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
 // treeWatch is the owner's ear at the cgroups: what others write to those that are
@@ -99,7 +97,7 @@ func (e treeWatched) apply(l *Loop) {
 	// What happened before is not known; the first Set tells of everything.
 	l.watch.watcher, l.watch.err = e.watcher, e.err
 	clear(l.watch.slices)
-	l.cache.Doubts = true // nor what has become of partitions
+	l.cache.Doubt() // nor what has become of partitions
 }
 
 // told says that writes to a cgroup, and to crun's in it, are told of. Where a watch could not be made
@@ -225,43 +223,27 @@ func (l *Loop) takeNotices() {
 
 // noticeWrite compares what a cgroup has with what was read last.
 func (l *Loop) noticeWrite(p cgroup.Path, at time.Time) bool {
-	c, known := l.cache.Current[p]
-	if !known || l.cache.Stale[p] {
+	c := l.cache.Current(p)
+	if !l.cache.Has(p) || l.cache.IsStale(p) {
 		// It is read in the next pass, if anybody needs it; at once, where it is placed.
 		if l.beside(p) {
 			l.recheckPartitions(p)
 		}
-		return known && c.Exists && !l.cache.Busy(p)
+		return c.Exists && !l.cache.IsBusy(p)
 	}
 	if !c.Exists && l.inventory.IsBeingMade(l.inventory.ContainerAt(p)) {
 		return false // it is being made
 	}
 	if c.Exists {
 		st, err := l.Cgroups.Read(p)
-		if err == nil && l.cache.Busy(p) && st.CPUs.Equal(c.Pending) {
-			c.CPUs = c.Pending // a seal of the daemon's own arrives
-		}
-		if err == nil && kernelstate.SameRequests(c.State, st) {
-			moved, ended := l.runsElsewhere(p, st.Effective), l.endedUnseen(p, st.Partition)
+		if err == nil && l.cache.Expects(st) {
+			moved, ended := l.cache.SetEffective(p, st.Effective), l.endedUnseen(p, st.Partition)
 			return moved || ended
 		}
 	}
 	l.drifts.noteEvent(p, at)
 	l.cache.Invalidate(p)
 	l.recheckPartitions(p) // a sibling's cpuset, too, can break a partition
-	return true
-}
-
-// runsElsewhere takes over where a cgroup runs, if that is not where it ran when it was read
-// last: a read that a write comes between has the files before and after it, and whether
-// somebody is on another's CPUs is decided by this one.
-func (l *Loop) runsElsewhere(p cgroup.Path, effective cpuset.Set) bool {
-	c := l.cache.Current[p]
-	if c.Effective.Equal(effective) {
-		return false
-	}
-	c.Effective = effective
-	l.cache.Current[p] = c
 	return true
 }
 
@@ -285,7 +267,7 @@ func (l *Loop) noticeChild(p cgroup.Path, there bool) scope {
 		}
 	}
 	scope := p.Scope()
-	if _, known := l.cache.Current[scope]; known || l.status.vanished[scope] != "" {
+	if l.cache.Has(scope) || l.status.vanished[scope] != "" {
 		l.cache.Invalidate(scope)
 		if !there || l.inventory.IsBeingMade(l.inventory.ContainerAt(scope)) {
 			return scopeOne // it is over, or the runtime asks before anything runs in it

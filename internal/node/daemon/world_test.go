@@ -341,7 +341,7 @@ func (i inspection) apply(l *Loop) {
 		"reverting units":     len(l.status.reverting) > 0,
 		"bad configuration":   l.status.configErr != nil,
 		"writing files":       l.applications.busy,
-		"reading":             len(l.cache.Stale) > 0,
+		"reading":             l.cache.HasStale(),
 		"watching cgroups":    l.watch.watcher == nil || len(l.watch.wake) > 0,
 		"stopping containers": false,
 	}
@@ -361,7 +361,7 @@ func (i inspection) apply(l *Loop) {
 	maps.DeleteFunc(busy, func(_ string, is bool) bool { return !is })
 	resting := len(busy) == 0
 	asPlanned := slices.DeleteFunc(slices.Clone(l.status.targets), func(t cgroup.Target) bool {
-		c := l.cache.Current[t.Path]
+		c := l.cache.Current(t.Path)
 		return !c.Exists || cgroup.Verify(t, c.State) != nil
 	})
 	i.seen <- sight{busy: busy, asPlanned: asPlanned, plan: l.status.plan, pools: l.settings.Pools, resting: resting, journaled: l.journal.Durable == l.journal.Changes,

@@ -100,10 +100,10 @@ func AskFormula(ctx context.Context) FormulaFound {
 
 // FormulaWitness looks for a container whose weight the OCI runtime made of shares that
 // are known, and that the daemon has never touched.
-func FormulaWitness(m *inventory.Inventory, current map[cgroup.Path]cgroup.Current, l *undo.Journal) (id string, f config.WeightFormula, ok bool) {
+func FormulaWitness(m *inventory.Inventory, current func(cgroup.Path) cgroup.Current, l *undo.Journal) (id string, f config.WeightFormula, ok bool) {
 	for e := range m.Containers() {
-		c, known := current[e.Path]
-		if !known || !c.Exists || l.Touched(e.Path, cgroup.FileWeight) {
+		c := current(e.Path)
+		if !c.Exists || l.Touched(e.Path, cgroup.FileWeight) {
 			continue
 		}
 		if f, ok := ObserveFormula(e.Container.Recorded.Shares, c.Weight); ok {

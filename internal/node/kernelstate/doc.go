@@ -1,5 +1,6 @@
-// Package kernelstate holds what the kernel, the runtime and systemd reported
-// about the cgroups of the plan. Cache knows which cgroups to read again, which
-// writes are under way, and which values the daemon itself has written, so that
-// it can tell an external write from its own.
+// Package kernelstate holds the last known state of the cgroups that the plan
+// names: their files, their records with the runtime and systemd, and the threads
+// that run outside of their CPUs. Cache knows which cgroups to read again and
+// which own writes are in progress, so that it can tell external writes from own
+// ones. It is not safe for concurrent use.
 package kernelstate

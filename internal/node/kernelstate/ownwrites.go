@@ -1,7 +1,6 @@
 package kernelstate
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 
@@ -9,54 +8,52 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// ownWrites is what the daemon, and who works for it, has written to a cgroup since it was
-// last read. What else is found there somebody else has written.
+// ownWrites holds the own writes to a cgroup since it was read.
 //
-// What the daemon writes to a file is known to the digit. A seal is made by the runtime
-// and systemd, which write all that they have on record with it: cpusets that the
-// daemon knows, but weights, quotas and memory nodes as the OCI runtime converts them.
-// Of what somebody else writes meanwhile only a cpuset can be told; the rest is
-// repaired when the seal has ended, and nobody knows that it was there.
+// The daemon knows the exact value that it writes to a file. A record is written by the
+// runtime and systemd, which write their other values with it: cpusets that the daemon
+// knows, but weights, quotas and memory nodes as the OCI runtime converts them. While that
+// is possible, only an external write of a cpuset is found. Other external writes are
+// repaired after the write of the record, and are not reported.
 type ownWrites struct {
-	persisted  bool
-	cpus       []cpuset.Set // that the seals may have written
-	incomplete bool         // these are not all
+	persisted  bool         // the runtime or systemd writes
+	cpus       []cpuset.Set // that they may write
+	incomplete bool         // cpus are not all
 }
 
-// Since returns the deed of a cgroup, and begins it.
-func (t *Cache) Since(p cgroup.Path) *ownWrites {
-	d := t.OwnWrites[p]
-	if d == nil {
-		d = &ownWrites{}
-		t.OwnWrites[p] = d
+func (t *Cache) ownWrites(p cgroup.Path) *ownWrites {
+	o := t.own[p]
+	if o == nil {
+		o = &ownWrites{}
+		t.own[p] = o
 	}
-	return d
+	return o
 }
 
-// Wrote notes a write of the daemon's own to a file of a cgroup, or that it was tried.
-func (t *Cache) Wrote(w cgroup.Write, err error) {
+// NoteWrite records an own write to a file of a cgroup, also one that failed with err.
+func (t *Cache) NoteWrite(w cgroup.Write, err error) {
 	p := w.Path.Scope()
-	t.Stale[p] = true
+	t.stale[p] = true
 	if w.Property == cgroup.FileCPUs {
 		t.invalidateBelow(p)
 	}
-	t.Since(p)
-	c, known := t.Current[p]
+	t.ownWrites(p)
+	c, known := t.current[p]
 	if !known || err != nil {
 		return
 	}
 	switch {
 	case w.Path == p:
-		c.State = After(c.State, w)
+		c.State = after(c.State, w)
 	case c.Inner != nil && c.Inner.Path == w.Path:
-		inner := After(*c.Inner, w)
+		inner := after(*c.Inner, w)
 		c.Inner = &inner
 	}
-	t.Current[p] = c
+	t.current[p] = c
 }
 
-// After is what a cgroup has been asked for after a write to one of its files.
-func After(st cgroup.State, w cgroup.Write) cgroup.State {
+// after returns the state of a cgroup after a write to one of its files.
+func after(st cgroup.State, w cgroup.Write) cgroup.State {
 	switch w.Property {
 	case cgroup.FileCPUs:
 		if cpus, err := cpuset.Parse(w.Value); err == nil {
@@ -82,42 +79,109 @@ func After(st cgroup.State, w cgroup.Write) cgroup.State {
 	return st
 }
 
-// persists notes that somebody is about to make a seal. One of something else than CPUs
-// brings those that are on record back.
-func (d *ownWrites) persists(w cgroup.Write, c cgroup.Current) {
-	d.persisted = true
-	if cpus, ok := PersistedValue(w); ok {
-		d.cpus = append(d.cpus, cpus)
+// IsBusy reports whether a write to the record of p is in progress.
+func (t *Cache) IsBusy(p cgroup.Path) bool { return t.pending[p] > 0 }
+
+// HasBusy reports whether a write to any record is in progress.
+func (t *Cache) HasBusy() bool { return len(t.pending) > 0 }
+
+// NoteSubmitted records that a worker or a reply to the runtime makes a write to a record.
+// Until NoteFinished or NoteMissingUpdate the cgroup may get its value at any time.
+func (t *Cache) NoteSubmitted(w cgroup.Write) {
+	c := t.current[w.Path]
+	t.ownWrites(w.Path).persists(w, c)
+	if cpus, ok := PersistedCPUs(w); ok {
+		c.Pending = cpus
+	}
+	t.current[w.Path] = c
+	t.pending[w.Path]++
+}
+
+// NoteFinished records the result of a submitted write: the properties that systemd holds
+// after it, and its error.
+func (t *Cache) NoteFinished(w cgroup.Write, unit cgroup.UnitState, err error) {
+	overridden := t.overridden[w.Path]
+	t.EndRevert(w.Path)
+	c, known := t.current[w.Path]
+	if !known {
 		return
 	}
-	d.incomplete = d.incomplete || !c.RecordedKnown
-	d.cpus = append(d.cpus, c.Recorded, c.Unit.CPUs, cpuset.Set{})
+	if cpus, ok := PersistedCPUs(w); ok {
+		if c.Pending.Equal(cpus) {
+			c.Pending = cpuset.Set{}
+		}
+		if err == nil {
+			c.Recorded, c.RecordedKnown = cpus, !overridden
+			t.invalidateBelow(w.Path)
+		}
+	}
+	if w.Property == cgroup.CRIMems && err == nil {
+		if nodes, err := cpuset.Parse(w.Value); err == nil {
+			c.RecordedMems = nodes
+		}
+	}
+	c.Unit = unit // an update over CRI also writes properties of the unit
+	t.current[w.Path] = c
+	t.Invalidate(w.Path)
 }
 
-// foreign compares what a cgroup was with what it is. It says whether somebody else has
-// written, and returns what was before that: of other things than CPUs what is, where
-// the deed can be the reason.
-func (d *ownWrites) foreign(c cgroup.Current, st cgroup.State) (before cgroup.Current, is bool) {
-	if d == nil || !d.persisted {
-		return c, !SameRequests(c.State, st)
+// NoteMissingUpdate ends a submitted write whose result stays unknown. The record is
+// unknown from now on.
+func (t *Cache) NoteMissingUpdate(p cgroup.Path, cpus cpuset.Set) {
+	t.EndRevert(p)
+	c, known := t.current[p]
+	if !known {
+		return
 	}
-	if d.incomplete {
-		return c, false
+	if c.Pending.Equal(cpus) {
+		c.Pending = cpuset.Set{}
 	}
-	before = c
-	before.State, is = d.unlike(c.State, st)
-	if c.Inner != nil && st.Inner != nil {
-		inner, differs := d.unlike(*c.Inner, *st.Inner)
-		before.Inner, is = &inner, is || differs
-	}
-	return before, is
+	c.RecordedKnown = false
+	t.current[p] = c
+	t.Invalidate(p)
 }
 
-// unlike returns st with the CPUs of was, if no seal can have changed them.
-func (d *ownWrites) unlike(was, st cgroup.State) (cgroup.State, bool) {
-	if st.CPUs.Equal(was.CPUs) || slices.ContainsFunc(d.cpus, st.CPUs.Equal) {
-		return st, false
+// NoteOverride records that an NRI reply gives an update other CPUs than it requested. If
+// the update is an own one, the record differs from it afterwards.
+func (t *Cache) NoteOverride(p cgroup.Path) {
+	if t.IsBusy(p) {
+		t.overridden[p] = true
+		t.ownWrites(p).incomplete = true
 	}
-	st.CPUs = was.CPUs
-	return st, true
+}
+
+// BeginRevert records that a worker starts to restore values of a unit.
+func (t *Cache) BeginRevert(p cgroup.Path) {
+	o := t.ownWrites(p)
+	o.persisted, o.incomplete = true, true
+	t.pending[p]++
+}
+
+// EndRevert records the end of the work that BeginRevert records.
+func (t *Cache) EndRevert(p cgroup.Path) {
+	if t.pending[p]--; t.pending[p] == 0 {
+		delete(t.pending, p)
+		delete(t.overridden, p)
+	}
+}
+
+// PersistedCPUs returns the CPUs that a write records with the runtime or systemd.
+func PersistedCPUs(w cgroup.Write) (cpuset.Set, bool) {
+	if w.Property != cgroup.CRICPUs && w.Property != cgroup.UnitCPUs {
+		return cpuset.Set{}, false
+	}
+	cpus, err := cpuset.Parse(w.Value)
+	return cpus, err == nil
+}
+
+// persists records that the runtime or systemd makes a write. A write of another property
+// than the CPUs also writes the recorded CPUs.
+func (o *ownWrites) persists(w cgroup.Write, c cgroup.Current) {
+	o.persisted = true
+	if cpus, ok := PersistedCPUs(w); ok {
+		o.cpus = append(o.cpus, cpus)
+		return
+	}
+	o.incomplete = o.incomplete || !c.RecordedKnown
+	o.cpus = append(o.cpus, c.Recorded, c.Unit.CPUs, cpuset.Set{})
 }

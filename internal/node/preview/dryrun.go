@@ -155,15 +155,15 @@ func PreviewOf(ctx context.Context, h hostenv.Host, s desired.Settings, j undo.D
 // readAll reads all of a plan's cgroups at once, for those who look and do not
 // stay.
 func readAll(fs *cgroup.FS, want []cgroup.Target, m *inventory.Inventory) (map[cgroup.Path]cgroup.Current, []cgroup.Path, map[cgroup.Path]error) {
-	t := kernelstate.New(fs.Read)
+	t := kernelstate.New(fs.ReadOnly().Reader(), slog.New(slog.DiscardHandler))
 	gone, unreadable := t.Refresh(want, m)
-	return t.Current, gone, unreadable
+	return t.Snapshot(), gone, unreadable
 }
 
 // confirmFormula tells the node's formula from its containers, else from the
 // OCI runtime's version.
 func confirmFormula(ctx context.Context, m *inventory.Inventory, current map[cgroup.Path]cgroup.Current, l *undo.Journal) config.WeightFormula {
-	if _, f, ok := desired.FormulaWitness(m, current, l); ok {
+	if _, f, ok := desired.FormulaWitness(m, func(p cgroup.Path) cgroup.Current { return current[p] }, l); ok {
 		return f
 	}
 	return desired.AskFormula(ctx).Formula

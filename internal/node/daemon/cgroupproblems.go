@@ -2,30 +2,15 @@ package daemon
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// trespasses says that a cgroup runs on CPUs that somebody else is to have for
-// himself, be it a container that does not exist yet.
-func (l *Loop) trespasses(p cgroup.Path) bool {
-	i := slices.IndexFunc(l.status.targets, func(t cgroup.Target) bool { return t.Path == p })
-	if i < 0 || l.status.targets[i].CPUs.IsEmpty() {
-		return false
-	}
-	others := desired.OwnedBy(l.status.plan)
-	if t := l.status.targets[i]; t.Around {
-		others = others.Difference(t.CPUs) // of units in it
-	} else if t.Exclusive {
-		others = others.Difference(desired.Assigned(l.assignments, l.ownerOf(t)))
-	}
-	return l.cache.Current[p].Effective.Overlaps(others)
-}
+// codeStuckThreads is the code of problems of cgroups with threads outside of their CPUs.
+const codeStuckThreads pools.Code = "StuckThreads"
 
 // conflictProblems are the cgroups that are left to somebody else for now.
 func (l *Loop) conflictProblems(now time.Time) []pools.Problem {
@@ -55,4 +40,15 @@ func (l *Loop) nameOwner(p *pools.Problem, at cgroup.Path) {
 	if pod := l.inventory.PodOf(e); pod != nil {
 		p.PodUID, p.Pod = pod.UID, pod.Name()
 	}
+}
+
+// strandedProblems returns the cgroups with threads that run outside of their CPUs.
+func (l *Loop) strandedProblems() []pools.Problem {
+	var all []pools.Problem
+	for at, err := range l.cache.Stranded() {
+		p := pools.Problem{Reason: pools.Reason{Code: codeStuckThreads, Text: err.Error()}}
+		l.nameOwner(&p, at)
+		all = append(all, p)
+	}
+	return all
 }

@@ -1,0 +1,53 @@
+package kernelstate
+
+import (
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// SetRecord replaces the record of a cgroup with that of the runtime and systemd in record.
+func (t *Cache) SetRecord(p cgroup.Path, record cgroup.Current) {
+	if c, ok := t.current[p]; ok {
+		c.Recorded, c.RecordedMems, c.RecordedKnown, c.Unit = record.Recorded, record.RecordedMems, record.RecordedKnown, record.Unit
+		t.current[p] = c
+	}
+	t.stale[p] = true
+}
+
+// SetUnit replaces the properties that systemd holds for a cgroup.
+func (t *Cache) SetUnit(p cgroup.Path, unit cgroup.UnitState) {
+	if c, ok := t.current[p]; ok {
+		c.Unit = unit
+		t.current[p] = c
+	}
+}
+
+// ConfirmRecord compares the record of a cgroup with that read after an external write. The
+// CPUs in record count if known is true. Unless systemd and the runtime hold the CPUs that
+// were recorded before, the record is unknown from now on.
+func (t *Cache) ConfirmRecord(p cgroup.Path, record cpuset.Set, known bool, unit cgroup.UnitState) {
+	c, ok := t.current[p]
+	if !ok || t.IsBusy(p) {
+		return
+	}
+	c.Unit = unit
+	if known && unit.Known {
+		c.RecordedKnown = record.Equal(c.Recorded) && unit.CPUs.Equal(record)
+	}
+	t.current[p] = c
+}
+
+// SettledCPUs returns the CPUs that the runtime may record for a cgroup: those of the write
+// in progress or of the last record, or the part of them that the cgroup still has. The
+// empty set means unknown.
+func (t *Cache) SettledCPUs(p cgroup.Path) cpuset.Set {
+	c := t.current[p]
+	cpus := c.Pending
+	if cpus.IsEmpty() && c.RecordedKnown {
+		cpus = c.Recorded
+	}
+	if c.Exists && !c.CPUs.IsEmpty() && c.CPUs.IsSubsetOf(cpus) {
+		return c.CPUs
+	}
+	return cpus
+}
