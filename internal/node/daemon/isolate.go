@@ -29,7 +29,7 @@ func (l *Loop) repartition(want []cgroup.Target, keep bool) []cgroup.Target {
 // alone. It says whether anything was written. First writes wait for the journal.
 func (l *Loop) partition(want []cgroup.Target, keep bool, now time.Time) (wrote bool) {
 	s := &l.isolation
-	if l.cache.TakeDoubts() {
+	if l.cache.TakeStalePartitions() {
 		s.stale = true
 		s.memory.Clear()
 	}

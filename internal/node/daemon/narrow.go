@@ -44,7 +44,7 @@ func (l *Loop) narrow(now time.Time) bool {
 // calm says that a whole pass has found all as planned, or nothing more to do about it, and
 // that it does not take a look at all cgroups to tell what is to be written.
 func (l *Loop) calm() bool {
-	return !l.guesses() && l.status.ready && !l.Observes && l.CPUManager == nil && l.isolation.calm() && !l.quiet.On && !l.cache.HasDoubts() &&
+	return !l.guesses() && l.status.ready && !l.Observes && l.CPUManager == nil && l.isolation.calm() && !l.quiet.On && !l.cache.HasStalePartitions() &&
 		l.journal.Safe() && !l.status.journalLate && !filesWait(l.status.deferred) && len(l.status.unreadable)+len(l.moving)+len(l.waiting)+len(l.status.leaving) == 0
 }
 

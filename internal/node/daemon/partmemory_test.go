@@ -212,7 +212,7 @@ var errDue = errors.New("a pass is due")
 // has been heard and looked at.
 func checkMemory(l *Loop) error {
 	l.takeNotices()
-	if !l.status.ready || l.watch.watcher == nil || l.cache.HasDoubts() {
+	if !l.status.ready || l.watch.watcher == nil || l.cache.HasStalePartitions() {
 		return nil // all of it is to be read again
 	}
 	if l.schedule.asked() || l.cache.HasStale() {

@@ -97,7 +97,7 @@ func (e treeWatched) apply(l *Loop) {
 	// What happened before is not known; the first Set tells of everything.
 	l.watch.watcher, l.watch.err = e.watcher, e.err
 	clear(l.watch.slices)
-	l.cache.Doubt() // nor what has become of partitions
+	l.cache.InvalidatePartitions() // nor what has become of partitions
 }
 
 // told says that writes to a cgroup, and to crun's in it, are told of. Where a watch could not be made

@@ -33,10 +33,10 @@ type Cache struct {
 	// own holds the own writes since a cgroup was read.
 	own map[cgroup.Path]*ownWrites
 	// overridden contains the cgroups with a write in progress that NRI has changed.
-	overridden map[cgroup.Path]bool
-	external   []ExternalWrite
-	doubts     bool // partitions must be read again
-	threads    threads
+	overridden      map[cgroup.Path]bool
+	external        []ExternalWrite
+	stalePartitions bool
+	threads         threads
 
 	// watched is set between Recheck and the next Refresh. It reports whether the daemon
 	// gets a notice of each write to a cgroup.
@@ -85,8 +85,8 @@ func (t *Cache) HasStale() bool { return len(t.stale) > 0 }
 // Invalidate makes the next Refresh read p again.
 func (t *Cache) Invalidate(p cgroup.Path) { t.stale[p] = true }
 
-// invalidateBelow makes the next Refresh read the cgroups in a slice again, because their
-// effective CPUs follow those of the slice. Otherwise a unit in it would wait for the next
+// invalidateBelow makes the next Refresh read the cgroups in a slice again, because the
+// CPUs of the slice limit them. Otherwise a unit in it would wait for the next
 // resync.
 func (t *Cache) invalidateBelow(slice cgroup.Path) {
 	if !strings.HasSuffix(string(slice), ".slice") {
@@ -101,7 +101,7 @@ func (t *Cache) invalidateBelow(slice cgroup.Path) {
 
 // InvalidateAll makes the next Refresh read every cgroup again.
 func (t *Cache) InvalidateAll() {
-	t.doubts = true
+	t.stalePartitions = true
 	for p := range t.current {
 		t.stale[p] = true
 	}
@@ -110,17 +110,17 @@ func (t *Cache) InvalidateAll() {
 // Forget drops the state of p, with the records of its container.
 func (t *Cache) Forget(p cgroup.Path) { delete(t.current, p) }
 
-// Doubt marks the known state of partitions as unreliable.
-func (t *Cache) Doubt() { t.doubts = true }
+// InvalidatePartitions makes the caller of TakeStalePartitions read partitions again.
+func (t *Cache) InvalidatePartitions() { t.stalePartitions = true }
 
-// HasDoubts reports whether partitions must be read again.
-func (t *Cache) HasDoubts() bool { return t.doubts }
+// HasStalePartitions reports whether partitions must be read again.
+func (t *Cache) HasStalePartitions() bool { return t.stalePartitions }
 
-// TakeDoubts returns HasDoubts and resets it.
-func (t *Cache) TakeDoubts() bool {
-	doubts := t.doubts
-	t.doubts = false
-	return doubts
+// TakeStalePartitions returns HasStalePartitions and resets it.
+func (t *Cache) TakeStalePartitions() bool {
+	stale := t.stalePartitions
+	t.stalePartitions = false
+	return stale
 }
 
 // Expects reports whether st, read after a notice of a write, holds the values of the last

@@ -138,7 +138,7 @@ func TestRecheckReads(t *testing.T) {
 			if (reads == 1) != c.reads {
 				t.Errorf("%d reads", reads)
 			}
-			// A check does not read whether processes run, and the fake cgroup has none.
+			// A check does not read whether processes run. In the fake cgroup none run.
 			if wantGathers := 1 - reads; k.gathers != wantGathers {
 				t.Errorf("threads are moved %d times; want %d", k.gathers, wantGathers)
 			}
@@ -182,7 +182,7 @@ func TestRefreshIsCheap(t *testing.T) {
 	}
 }
 
-// TestRefreshForgets checks that a cgroup that is no target leaves nothing behind.
+// TestRefreshForgets checks that a cgroup is dropped when it is no target any more.
 func TestRefreshForgets(t *testing.T) {
 	tr, all := newCache(newKernel()), targets(1)
 	p := all[0].Path
@@ -353,20 +353,20 @@ func TestExpects(t *testing.T) {
 	}
 }
 
-// TestDoubts checks that partitions are in doubt after whatever loses notices.
-func TestDoubts(t *testing.T) {
-	for name, doubt := range map[string]func(*kernelstate.Cache){
+// TestStalePartitions checks that partitions must be read again after a loss of notices.
+func TestStalePartitions(t *testing.T) {
+	for name, lose := range map[string]func(*kernelstate.Cache){
 		"all stale":   (*kernelstate.Cache).InvalidateAll,
 		"recheck":     func(tr *kernelstate.Cache) { tr.Recheck(watchesAll, time.Second) },
-		"new watcher": (*kernelstate.Cache).Doubt,
+		"new watcher": (*kernelstate.Cache).InvalidatePartitions,
 	} {
 		tr := newCache(newKernel())
-		if tr.HasDoubts() {
-			t.Errorf("%s: doubts at first", name)
+		if tr.HasStalePartitions() {
+			t.Errorf("%s: stale at first", name)
 		}
-		doubt(tr)
-		if !tr.HasDoubts() || !tr.TakeDoubts() || tr.TakeDoubts() {
-			t.Errorf("%s: no doubts, or they last", name)
+		lose(tr)
+		if !tr.HasStalePartitions() || !tr.TakeStalePartitions() || tr.TakeStalePartitions() {
+			t.Errorf("%s: not stale, or stale for ever", name)
 		}
 	}
 }

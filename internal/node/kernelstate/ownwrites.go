@@ -11,10 +11,10 @@ import (
 // ownWrites holds the own writes to a cgroup since it was read.
 //
 // The daemon knows the exact value that it writes to a file. A record is written by the
-// runtime and systemd, which write their other values with it: cpusets that the daemon
-// knows, but weights, quotas and memory nodes as the OCI runtime converts them. While that
-// is possible, only an external write of a cpuset is found. Other external writes are
-// repaired after the write of the record, and are not reported.
+// runtime and systemd, which write their other values to the cgroup with it. The daemon
+// knows their cpusets. It does not know their weights, quotas and memory nodes, which the
+// OCI runtime converts. During such a write the cache finds only external writes of a
+// cpuset. Other external writes are repaired after it, and are not reported.
 type ownWrites struct {
 	persisted  bool         // the runtime or systemd writes
 	cpus       []cpuset.Set // that they may write

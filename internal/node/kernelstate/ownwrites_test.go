@@ -11,8 +11,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// TestExternalWrites checks that the cache tells an external write from own ones: between an
-// own write and its reading, and while the runtime or systemd records values.
+// TestExternalWrites checks that the cache distinguishes an external write from own writes:
+// between an own write and its reading, and while the runtime or systemd records values.
 func TestExternalWrites(t *testing.T) {
 	target := cgroup.Target{Path: "p.slice/cri-containerd-a.scope", CPUs: cpuset.Range(0, 1), Weight: 59, Unlimited: true}
 	scope := target.Path
@@ -35,15 +35,17 @@ func TestExternalWrites(t *testing.T) {
 		is    string // cpus weight quota
 		want  string // properties with an external write
 	}{
-		"nothing":                      {nil, "0-1 59 -1", ""},
-		"external alone":               {nil, "2 100 5000", "cpuset.cpus cpu.weight cpu.max"},
-		"own write":                    {steps{wrote(cgroup.FileCPUs, "0-1", nil)}, "0-1 59 -1", ""},
-		"after an own write":           {steps{wrote(cgroup.FileCPUs, "0-1", nil)}, "2 59 -1", "cpuset.cpus"},
-		"of another property":          {steps{wrote(cgroup.FileCPUs, "0-1", nil)}, "0-1 7 -1", "cpu.weight"},
-		"replaced by own writes":       {steps{wrote(cgroup.FileWeight, "59", nil), wrote(cgroup.FileMax, "max", nil)}, "0-1 59 -1", ""},
-		"own quota":                    {steps{wrote(cgroup.FileMax, "5000 100000", nil)}, "0-1 59 5000", ""},
-		"refused own write":            {steps{wrote(cgroup.FileCPUs, "3", errors.New("no"))}, "0-1 59 -1", ""},
-		"own write below":              {steps{func(tr *kernelstate.Cache) { tr.NoteWrite(cgroup.Write{Path: scope.Join("container"), Property: cgroup.FileCPUs, Value: "0-1"}, nil) }}, "0-1 59 -1", ""},
+		"nothing":                {nil, "0-1 59 -1", ""},
+		"external alone":         {nil, "2 100 5000", "cpuset.cpus cpu.weight cpu.max"},
+		"own write":              {steps{wrote(cgroup.FileCPUs, "0-1", nil)}, "0-1 59 -1", ""},
+		"after an own write":     {steps{wrote(cgroup.FileCPUs, "0-1", nil)}, "2 59 -1", "cpuset.cpus"},
+		"of another property":    {steps{wrote(cgroup.FileCPUs, "0-1", nil)}, "0-1 7 -1", "cpu.weight"},
+		"replaced by own writes": {steps{wrote(cgroup.FileWeight, "59", nil), wrote(cgroup.FileMax, "max", nil)}, "0-1 59 -1", ""},
+		"own quota":              {steps{wrote(cgroup.FileMax, "5000 100000", nil)}, "0-1 59 5000", ""},
+		"refused own write":      {steps{wrote(cgroup.FileCPUs, "3", errors.New("no"))}, "0-1 59 -1", ""},
+		"own write below": {steps{func(tr *kernelstate.Cache) {
+			tr.NoteWrite(cgroup.Write{Path: scope.Join("container"), Property: cgroup.FileCPUs, Value: "0-1"}, nil)
+		}}, "0-1 59 -1", ""},
 		"during a record":              {steps{submitted(cpus)}, "2 59 -1", "cpuset.cpus"},
 		"values of the record":         {steps{submitted(cpus)}, "0-1 4 5000", ""},
 		"after a record":               {steps{submitted(cpus), finished}, "2 4 -1", "cpuset.cpus"},
@@ -173,10 +175,16 @@ func TestRecord(t *testing.T) {
 		"two of them": {steps{submit, submit, func(tr *kernelstate.Cache) { tr.NoteFinished(two, unit, nil) }}, "2", true, "0", "2", true},
 		"memory":      {steps{func(tr *kernelstate.Cache) { tr.NoteSubmitted(mems); tr.NoteFinished(mems, unit, nil) }}, "0-3", true, "1", "0-3", false},
 		"reverted":    {steps{func(tr *kernelstate.Cache) { tr.BeginRevert(p); tr.EndRevert(p) }}, "0-3", true, "0", "0-3", false},
-		"confirmed":   {steps{func(tr *kernelstate.Cache) { tr.ConfirmRecord(p, cpuset.Range(0, 3), true, cgroup.UnitState{Known: true, CPUs: cpuset.Range(0, 3)}) }}, "0-3", true, "0", "0-3", false},
-		"replaced":    {steps{func(tr *kernelstate.Cache) { tr.ConfirmRecord(p, cpuset.Of(7), true, cgroup.UnitState{Known: true, CPUs: cpuset.Of(7)}) }}, "0-3", false, "0", "", false},
-		"no answer":   {steps{func(tr *kernelstate.Cache) { tr.ConfirmRecord(p, cpuset.Set{}, false, cgroup.UnitState{}) }}, "0-3", true, "0", "0-3", false},
-		"while busy":  {steps{submit, func(tr *kernelstate.Cache) { tr.ConfirmRecord(p, cpuset.Of(7), true, cgroup.UnitState{Known: true, CPUs: cpuset.Of(7)}) }}, "0-3", true, "0", "2", true},
+		"confirmed": {steps{func(tr *kernelstate.Cache) {
+			tr.ConfirmRecord(p, cpuset.Range(0, 3), true, cgroup.UnitState{Known: true, CPUs: cpuset.Range(0, 3)})
+		}}, "0-3", true, "0", "0-3", false},
+		"replaced": {steps{func(tr *kernelstate.Cache) {
+			tr.ConfirmRecord(p, cpuset.Of(7), true, cgroup.UnitState{Known: true, CPUs: cpuset.Of(7)})
+		}}, "0-3", false, "0", "", false},
+		"no answer": {steps{func(tr *kernelstate.Cache) { tr.ConfirmRecord(p, cpuset.Set{}, false, cgroup.UnitState{}) }}, "0-3", true, "0", "0-3", false},
+		"while busy": {steps{submit, func(tr *kernelstate.Cache) {
+			tr.ConfirmRecord(p, cpuset.Of(7), true, cgroup.UnitState{Known: true, CPUs: cpuset.Of(7)})
+		}}, "0-3", true, "0", "2", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr := newCache(newKernel())

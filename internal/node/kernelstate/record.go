@@ -5,7 +5,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// SetRecord replaces the record of a cgroup with that of the runtime and systemd in record.
+// SetRecord replaces the record of a cgroup by the values of the runtime and systemd in record.
 func (t *Cache) SetRecord(p cgroup.Path, record cgroup.Current) {
 	if c, ok := t.current[p]; ok {
 		c.Recorded, c.RecordedMems, c.RecordedKnown, c.Unit = record.Recorded, record.RecordedMems, record.RecordedKnown, record.Unit
@@ -37,9 +37,9 @@ func (t *Cache) ConfirmRecord(p cgroup.Path, record cpuset.Set, known bool, unit
 	t.current[p] = c
 }
 
-// SettledCPUs returns the CPUs that the runtime may record for a cgroup: those of the write
-// in progress or of the last record, or the part of them that the cgroup still has. The
-// empty set means unknown.
+// SettledCPUs returns the CPUs that the runtime may record for a cgroup. They are the CPUs of
+// the write in progress or of the last record. If the cgroup has only a part of them now, the
+// part is returned. The empty set means unknown.
 func (t *Cache) SettledCPUs(p cgroup.Path) cpuset.Set {
 	c := t.current[p]
 	cpus := c.Pending

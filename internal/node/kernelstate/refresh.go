@@ -20,7 +20,7 @@ const (
 // Recheck makes the next Refresh read every cgroup again. Cgroups with watched files are
 // read as a whole in turns, and checked in between. The caller rechecks once in a period.
 func (t *Cache) Recheck(watched func(cgroup.State) bool, period time.Duration) {
-	t.doubts = true
+	t.stalePartitions = true
 	t.watched = watched
 	t.rechecks++
 	t.turns = uint64(max(1, min(maxTurns, turnsIn/max(period, time.Second))))
@@ -120,8 +120,8 @@ func (t *Cache) Read(targets []cgroup.Target, m *inventory.Inventory) (gone []cg
 	return gone, errs
 }
 
-// readOne reads or checks a cgroup and moves its threads to its CPUs. A cgroup without
-// processes has no threads to move; a check does not read whether it has any.
+// readOne reads or checks a cgroup and moves its threads to its CPUs. Only a cgroup with
+// processes has threads to move. A check does not read whether processes run.
 func (t *Cache) readOne(target *cgroup.Target, before cgroup.State, checkOnly bool) (st cgroup.State, err error) {
 	if checkOnly {
 		st, err = t.kernel.Check(before)
