@@ -218,11 +218,10 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 }
 
 func (l *Loop) watchRuntime(ctx context.Context) {
-	source, ok := l.Runtime.(hostenv.EventSource)
-	if !ok {
+	if l.Runtime == nil {
 		return
 	}
-	_ = source.Watch(ctx, cri.Handler{ // ends with ctx, and only then
+	_ = l.Runtime.Watch(ctx, cri.Handler{ // ends with ctx, and only then
 		Event:  func(e cri.Event) { l.box.Post(runtimeEvent{e}) },
 		Stream: func(s cri.StreamState, err error) { l.box.Post(streamChanged{s, err}) },
 	})
@@ -259,12 +258,11 @@ func (l *Loop) reload() {
 }
 
 func (l *Loop) watchUnits(ctx context.Context) {
-	source, ok := l.Units.(hostenv.ReloadSource)
-	if !ok {
+	if l.Units == nil {
 		return
 	}
 	wake := func() { l.box.Post(systemdReloaded{}) }
-	keepTrying(ctx, func() error { return source.WatchReload(ctx, wake) }, func(err error) { l.box.Post(reloadsLost{err}) })
+	keepTrying(ctx, func() error { return l.Units.WatchReload(ctx, wake) }, func(err error) { l.box.Post(reloadsLost{err}) })
 }
 
 // keepTrying runs watch until ctx ends, with growing pauses after errors.

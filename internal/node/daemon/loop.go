@@ -61,7 +61,7 @@ type Loop struct {
 	counting sync.Mutex                     // guards counted, and is held while CPUs are read and posted
 	counted  *topology.Topology             // the CPUs as they were last read
 	snapshot *atomic.Pointer[telemetry.View]
-	notify   hostenv.Notifier
+	notify   *hostenv.Notifier
 	cluster  *nodestatus.Runner // nil where the node is in no cluster
 
 	permission permission

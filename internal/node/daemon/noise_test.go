@@ -152,10 +152,3 @@ func TestBootArguments(t *testing.T) {
 		}
 	}
 }
-
-// TestReadBoot reads what this kernel was started with.
-func TestReadBoot(t *testing.T) {
-	if b := hostenv.ReadBoot(cpuset.Range(0, cpuset.MaxCPUs-1)); b.Unknown {
-		t.Error(b.Err)
-	}
-}

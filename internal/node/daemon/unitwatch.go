@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 )
 
@@ -145,8 +144,7 @@ type unitWoken struct{ name string }
 
 // followUnits wakes the loop when units of the configuration start and stop.
 func (l *Loop) followUnits(ctx context.Context) {
-	source, ok := l.Units.(hostenv.UnitSource)
-	if !ok {
+	if l.Units == nil {
 		return
 	}
 	watch := func() error {
@@ -156,7 +154,7 @@ func (l *Loop) followUnits(ctx context.Context) {
 			if len(names) == 0 {
 				<-current.Done()
 			} else {
-				err = source.WatchUnits(current, names, func(name string) { l.box.Post(unitWoken{name}) })
+				err = l.Units.WatchUnits(current, names, func(name string) { l.box.Post(unitWoken{name}) })
 			}
 			cancel()
 			if err != nil {

@@ -9,21 +9,23 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/podresources"
 )
 
-// Devices is what the daemon needs of the kubelet; nil when it is not asked.
+// Devices is the kubelet's list of devices and memory of each container, with their NUMA
+// nodes.
 type Devices interface {
 	List(ctx context.Context) ([]podresources.Container, error)
 }
 
-// ErrNoKubelet means that there is no socket. Where there has never been one, only
-// those wait that may not have CPUs without a hint.
+// ErrNoKubelet means that there is no PodResources socket. If there has never been one,
+// only containers whose topology policy demands an answer wait for it.
 var ErrNoKubelet = errors.New("no kubelet serves PodResources here")
 
-// kubelet is the real source.
+// kubelet is the kubelet behind a PodResources socket.
 type kubelet struct {
 	*podresources.Client
 	socket string
 }
 
+// List implements Devices.
 func (k kubelet) List(ctx context.Context) ([]podresources.Container, error) {
 	if _, err := os.Stat(k.socket); errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrNoKubelet

@@ -10,14 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrLocked is returned by Lock when another cpupoold writes on this node.
-var ErrLocked = errors.New("another cpupoold holds the node's lock")
+// errLocked is the error of Lock if another cpupoold writes on this node.
+var errLocked = errors.New("another cpupoold holds the node's lock")
 
-// Lock takes the node's writer lock, a file in runDir: a systemd unit and a
-// DaemonSet, or two pods of an overlapping rollout, must never write at the same
-// time. The kernel releases the lock when the process ends, however it ends;
-// unlock does so before. runDir must be the host's own directory, also
-// in a container.
+// Lock takes the node's writer lock, a file in runDir. A systemd unit and a DaemonSet, or
+// two pods of an overlapping rollout, must never write at the same time. The kernel
+// releases the lock when the process ends; unlock releases it earlier. In a container
+// runDir must be the host's directory.
 func Lock(runDir string) (unlock func() error, err error) {
 	if err := os.MkdirAll(runDir, 0o755); err != nil {
 		return nil, fmt.Errorf("create lock directory: %w", err)
@@ -29,13 +28,13 @@ func Lock(runDir string) (unlock func() error, err error) {
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		holder := readHolder(f)
-		_ = f.Close() // the lock's error is the one that matters
+		_ = f.Close() // the lock's error is the cause
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("%w: %s is held by process %s: stop that daemon first", ErrLocked, name, holder)
+			return nil, fmt.Errorf("%w: %s is held by process %s: stop that daemon first", errLocked, name, holder)
 		}
 		return nil, fmt.Errorf("lock %s: %w", name, err)
 	}
-	// The content only serves the message above; the lock is the kernel's.
+	// The file's content serves only the message above; the kernel holds the lock.
 	if err := f.Truncate(0); err == nil {
 		_, _ = fmt.Fprintf(f, "%d\n", os.Getpid())
 	}

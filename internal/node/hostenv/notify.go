@@ -9,76 +9,82 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// MaxSilence is how long the owner may be silent before it counts as hung. It never waits,
-// so even on a node that starves it of CPU a minute is out of the ordinary. The resync is a
-// sign of life, too, and by default every 30 s: half of this must be longer, or the owner
-// would wake for nothing else.
+// MaxSilence is the time without a heartbeat after which the event loop counts as hung. The
+// loop never waits, so that a minute is exceptional, even with hardly any CPU time. Half of
+// MaxSilence must exceed the default resync period of 30 s. Each resync is a heartbeat, and
+// with that period the loop needs no other timer for it.
 const MaxSilence = 90 * time.Second
 
-// Notifier tells the service manager, and whoever asks, that the owner is alive.
+// Notifier reports to the service manager, and to health checks, that the event loop is
+// alive. Only Heartbeat may be called from other goroutines.
 type Notifier struct {
-	Log      *slog.Logger
-	Last     *atomic.Pointer[time.Time] // heartbeat, with the reading of the clock that nobody sets
-	Watchdog time.Duration              // WatchdogSec of the unit, 0 without
-	Fed      *time.Time
+	log      *slog.Logger
+	alive    *atomic.Pointer[time.Time] // with a monotonic reading of the clock
+	watchdog time.Duration              // WatchdogSec of the unit; 0: no watchdog
+	fed      time.Time                  // last notification of the watchdog
 }
 
-func NewNotifier(log *slog.Logger) (Notifier, error) {
+// NewNotifier returns the notifier of this process. It reads the watchdog's interval from
+// the environment.
+func NewNotifier(log *slog.Logger) (*Notifier, error) {
 	interval, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
-		return Notifier{}, err
+		return nil, err
 	}
-	n := Notifier{Log: log, Last: new(atomic.Pointer[time.Time]), Watchdog: interval, Fed: new(time.Time)}
+	n := &Notifier{log: log, alive: new(atomic.Pointer[time.Time]), watchdog: interval}
 	now := time.Now()
-	n.Last.Store(&now)
+	n.alive.Store(&now)
 	return n, nil
 }
 
-// Ready says that the first pass is complete (sd_notify(3)), and that there is
-// nothing more to say about the start.
-func (n Notifier) Ready() { tell(n.Log, daemon.SdNotifyReady+"\n"+statusPrefix) }
+// Ready reports that the first pass is complete (sd_notify(3)). It clears the status text
+// of the start.
+func (n *Notifier) Ready() { notify(n.log, daemon.SdNotifyReady+"\n"+statusPrefix) }
 
-// Alive is called by the owner after each round of events, and when a pulse is due. It feeds
-// the watchdog, so that a hung owner is restarted.
-func (n Notifier) Alive(now time.Time) {
-	n.Last.Store(&now)
-	if n.Watchdog > 0 && now.Sub(*n.Fed) >= n.Watchdog/4 {
-		*n.Fed = now
-		tell(n.Log, daemon.SdNotifyWatchdog)
+// Alive records a heartbeat at now. The event loop calls it after each round of events, and when
+// Pulse is due. Without these calls the service manager's watchdog restarts the daemon.
+func (n *Notifier) Alive(now time.Time) {
+	n.alive.Store(&now)
+	if n.watchdog > 0 && now.Sub(n.fed) >= n.watchdog/4 {
+		n.fed = now
+		notify(n.log, daemon.SdNotifyWatchdog)
 	}
 }
 
-func (n Notifier) Stopping() { tell(n.Log, daemon.SdNotifyStopping) }
+// Stopping reports that the daemon ends.
+func (n *Notifier) Stopping() { notify(n.log, daemon.SdNotifyStopping) }
 
-// Heartbeat is when the owner was last seen alive.
-func (n Notifier) Heartbeat() time.Time { return *n.Last.Load() }
+// Heartbeat returns the time of the last heartbeat.
+func (n *Notifier) Heartbeat() time.Time { return *n.alive.Load() }
 
-// Pulse is when the owner has to call alive again although nothing has happened; ok is false
-// when it need not, because the resync that is due then comes before. A resync that is not
-// to come (any more) is none: until the runtime has answered, nobody knows when the next is.
-func (n Notifier) Pulse(resync time.Time) (at time.Time, ok bool) {
-	return NextPulse(n.Heartbeat(), *n.Fed, resync, n.Watchdog)
+// Pulse returns when the event loop has to call Alive although nothing has happened. It
+// reports whether a timer is needed: not if the resync comes before. Resync is the time of
+// the next resync; while the runtime's answer is awaited, that time has passed and the next
+// resync is unknown.
+func (n *Notifier) Pulse(resync time.Time) (at time.Time, needed bool) {
+	return nextPulse(n.Heartbeat(), n.fed, resync, n.watchdog)
 }
 
-// NextPulse is that of an owner that was last alive, and fed the watchdog, at these times.
-// Half of each patience is left for a node that starves the owner.
-func NextPulse(alive, fed, resync time.Time, watchdog time.Duration) (at time.Time, ok bool) {
+// nextPulse returns the next pulse after heartbeats at these times. It uses half of
+// MaxSilence and of the watchdog's interval: the other half is for a node that gives the
+// loop hardly any CPU time.
+func nextPulse(alive, fed, resync time.Time, watchdog time.Duration) (at time.Time, needed bool) {
 	at = alive.Add(MaxSilence / 2)
-	if hungry := fed.Add(watchdog / 2); watchdog > 0 && hungry.Before(at) {
-		at = hungry
+	if due := fed.Add(watchdog / 2); watchdog > 0 && due.Before(at) {
+		at = due
 	}
 	return at, !resync.After(alive) || resync.After(at)
 }
 
 const statusPrefix = "STATUS="
 
-// tellStatus says in one line what the daemon is doing: systemctl status shows it.
-func tellStatus(log *slog.Logger, status string) {
-	tell(log, statusPrefix+strings.ReplaceAll(status, "\n", "; "))
+// notifyStatus reports in one line what the daemon does; systemctl status shows it.
+func notifyStatus(log *slog.Logger, status string) {
+	notify(log, statusPrefix+strings.ReplaceAll(status, "\n", "; "))
 }
 
-// tell sends a state to the service manager, if there is one.
-func tell(log *slog.Logger, state string) {
+// notify sends a state to the service manager, if there is one.
+func notify(log *slog.Logger, state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
 		log.Warn("notify service manager", "state", state, "error", err)
 	}

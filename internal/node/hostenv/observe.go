@@ -7,21 +7,19 @@ import (
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
-	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
 // # Observing
 //
-// With mode: observe the daemon looks, decides and compares as ever, and what it would
-// write it tells. That nothing is written is not left to each place that could: its host
-// cannot write. Cgroups, runtime and systemd refuse whatever would change something, and
-// the runtime's NRI does not know of it. What was written before stays as it is, the
-// journal too, so that `cpupoold restore` can still put everything back.
+// With mode: observe the daemon reads, decides and compares as usual, and reports the
+// writes instead of making them. The host enforces this, so that no caller can forget it:
+// cgroups, runtime and systemd refuse every change, and the runtime's NRI is not used. The
+// values written before stay, with the journal, so that `cpupoold restore` still works.
 
-// ErrObserving is the answer to whatever would change something.
+// ErrObserving is the error of every change of an observing host.
 var ErrObserving = errors.New("mode is observe: nothing is written")
 
-// Observing is the host of a daemon that writes nothing.
+// Observing returns the same host, which refuses every change.
 func (h Host) Observing() Host {
 	h.Observes = true
 	h.Cgroups = h.Cgroups.ReadOnly()
@@ -35,7 +33,7 @@ func (h Host) Observing() Host {
 	return h
 }
 
-// observedRuntime answers questions, and changes nothing.
+// observedRuntime is a runtime that refuses changes.
 type observedRuntime struct{ Runtime }
 
 func (observedRuntime) UpdateCPUs(context.Context, string, cpuset.Set) error { return ErrObserving }
@@ -44,38 +42,11 @@ func (observedRuntime) UpdateMems(context.Context, string, cpuset.Set) error { r
 
 func (observedRuntime) Stop(context.Context, string, time.Duration) error { return ErrObserving }
 
-// Watch tells of events, where the runtime does.
-func (r observedRuntime) Watch(ctx context.Context, h cri.Handler) error {
-	if source, ok := r.Runtime.(EventSource); ok {
-		return source.Watch(ctx, h)
-	}
-	<-ctx.Done()
-	return ctx.Err()
-}
-
-// observedUnits is the same of systemd.
+// observedUnits is a systemd that refuses changes.
 type observedUnits struct{ Units }
 
 func (observedUnits) Apply(context.Context, cgroup.Write) error { return ErrObserving }
 
 func (observedUnits) Revert(context.Context, string, []cgroup.Property, cpuset.Set) error {
 	return ErrObserving
-}
-
-// WatchReload tells when systemd reads its units again.
-func (u observedUnits) WatchReload(ctx context.Context, wake func()) error {
-	if source, ok := u.Units.(ReloadSource); ok {
-		return source.WatchReload(ctx, wake)
-	}
-	<-ctx.Done()
-	return ctx.Err()
-}
-
-// WatchUnits tells of units that start and stop.
-func (u observedUnits) WatchUnits(ctx context.Context, units []string, wake func(string)) error {
-	if source, ok := u.Units.(UnitSource); ok {
-		return source.WatchUnits(ctx, units, wake)
-	}
-	<-ctx.Done()
-	return ctx.Err()
 }

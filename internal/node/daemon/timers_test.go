@@ -1,0 +1,28 @@
+package daemon
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestIdleTimers checks that an idle daemon waits only for the resync.
+func TestIdleTimers(t *testing.T) {
+	n := newNode(t)
+	n.crowd(4)
+	n.YAML = strings.Replace(n.YAML, "resyncPeriod: 10m", "resyncPeriod: 30s", 1)
+	r := n.start()
+	r.quiet()
+	r.rests()
+	r.Eventually("only the resync is due", func() (alone bool) {
+		r.inspect(func(l *Loop) {
+			now := time.Now()
+			t := &l.timers
+			alone = t.resync.due.After(now)
+			for _, other := range []deadline{t.pulse, t.retry, t.journal, t.full, t.recheck} {
+				alone = alone && !other.due.After(now)
+			}
+		})
+		return alone
+	})
+}

@@ -1,0 +1,36 @@
+package hostenv
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/internal/node/noise"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// BootFacts holds the kernel's command line as package noise reads it.
+type BootFacts struct {
+	noise.Boot
+	Unknown bool  // the command line is unreadable
+	Err     error // why Boot is unknown or incomplete
+}
+
+func readBoot(possible cpuset.Set) BootFacts {
+	b, err := os.ReadFile(ProcRoot + "/cmdline")
+	if err != nil {
+		return BootFacts{Unknown: true, Err: fmt.Errorf("read kernel command line: %w", err)}
+	}
+	boot, err := noise.ParseBoot(string(b), possible.Last()+1)
+	return BootFacts{Boot: boot, Err: err}
+}
+
+// runningKernel returns the rules for partitions of the running kernel's release.
+func runningKernel() (cgroup.PartitionKernel, error) {
+	b, err := os.ReadFile(ProcRoot + "/sys/kernel/osrelease")
+	if err != nil {
+		return cgroup.PartitionKernel{}, fmt.Errorf("read kernel release: %w", err)
+	}
+	return cgroup.ParsePartitionKernel(strings.TrimSpace(string(b)))
+}

@@ -1,0 +1,40 @@
+package hostenv
+
+import (
+	"context"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/durable"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+)
+
+// Names for tests.
+const (
+	CPUManagerFile = cpuManagerFile
+	StateTimeout   = stateTimeout
+)
+
+// Names for tests.
+var (
+	NextPulse = nextPulse
+	ReadBoot  = readBoot
+)
+
+// AwaitRuntime waits as Wait does, but reads the kubelet's slices from fs. It returns the
+// cgroup driver of the runtime.
+func (s *Start) AwaitRuntime(ctx context.Context, fs *cgroup.FS) (cgroup.Driver, error) {
+	rt, _, err := s.awaitRuntime(ctx, fs)
+	rt.close()
+	return rt.driver, err
+}
+
+// NewStateFile returns a state file that is read with read.
+func NewStateFile(name string, read func(string, int64) ([]byte, error)) cpuManager {
+	if read == nil {
+		read = durable.Read
+	}
+	return &stateFile{name: name, read: read}
+}
+
+// Fed returns the time of the last notification of the watchdog.
+func (n *Notifier) Fed() time.Time { return n.fed }

@@ -1,0 +1,100 @@
+package hostenv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/managers"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// Runtime is the part of the CRI client that the daemon uses.
+type Runtime interface {
+	List(ctx context.Context) ([]cri.Pod, []cri.Container, error)
+	PodStatus(ctx context.Context, id string) (cri.Pod, error)
+	ContainerStatus(ctx context.Context, id string) (cri.Container, error)
+	UpdateCPUs(ctx context.Context, id string, cpus cpuset.Set) error
+	UpdateMems(ctx context.Context, id string, nodes cpuset.Set) error
+	Stop(ctx context.Context, id string, timeout time.Duration) error
+	Watch(ctx context.Context, h cri.Handler) error
+}
+
+// crioName is the runtime name that CRI-O reports (cri-o, server/version.go).
+const crioName = "cri-o"
+
+// readCRIO returns the configuration of CRI-O.
+func readCRIO() managers.CRIO { return managers.ReadCRIO(os.DirFS("/")) }
+
+// link is the connection to a runtime that has answered.
+type link struct {
+	client *cri.Client
+	name   string // that the runtime reports
+	driver cgroup.Driver
+}
+
+// noRuntime returns the link of a machine without a container runtime. Such a machine
+// runs systemd.
+func noRuntime() link { return link{driver: cgroup.DriverSystemd} }
+
+func (rt link) close() {
+	if rt.client != nil {
+		_ = rt.client.Close() // every call has ended: nothing is lost
+	}
+}
+
+// connect finds the runtime, unless its endpoint is configured, and asks for its name and
+// its cgroup driver.
+func connect(ctx context.Context, endpoint string, fs *cgroup.FS) (link, error) {
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
+	defer cancel()
+	if endpoint == "" {
+		var err error
+		if endpoint, err = cri.Find(ctx, "/"); err != nil {
+			return link{}, err
+		}
+	}
+	client, err := cri.Dial(endpoint)
+	if err != nil {
+		return link{}, err
+	}
+	rt := link{client: client}
+	// Any version is accepted, but it must answer: a containerd with its CRI plugin switched
+	// off answers the question for the driver as an old runtime does.
+	if rt.name, _, err = client.Version(ctx); err == nil {
+		rt.driver, err = findDriver(ctx, client, fs)
+	}
+	if err != nil {
+		rt.close()
+		return link{}, fmt.Errorf("ask %s: %w", endpoint, err)
+	}
+	return rt, nil
+}
+
+// findDriver returns the runtime's cgroup driver. If the runtime cannot report it, the
+// kubelet's cgroup decides, and without one whether systemd runs.
+func findDriver(ctx context.Context, client *cri.Client, fs *cgroup.FS) (cgroup.Driver, error) {
+	d, err := client.CgroupDriver(ctx)
+	switch {
+	case err == nil:
+		return cgroup.Driver(d), nil
+	case !errors.Is(err, cri.ErrNotSupported):
+		return "", err
+	}
+	// systemd's slice comes first: a node with that driver may have a cgroup kubepods as
+	// well, made by an administrator to keep the controllers.
+	if _, err := fs.Read("kubepods.slice"); err == nil {
+		return cgroup.DriverSystemd, nil
+	}
+	if _, err := fs.Read("kubepods"); err == nil {
+		return cgroup.DriverCgroupfs, nil
+	}
+	if systemdRuns() {
+		return cgroup.DriverSystemd, nil
+	}
+	return cgroup.DriverCgroupfs, nil
+}
