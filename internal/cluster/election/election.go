@@ -1,5 +1,5 @@
-// Package election lets one replica of several do something, by a Lease. The manager's own
-// election would end the program that loses, and with it a webhook.
+// Package election elects one replica of several by a Lease, and runs a function there. The
+// manager's own election would end the program that loses, and with it a webhook.
 package election
 
 import (
@@ -18,21 +18,21 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// As Kubernetes' own controllers have them.
+// The times of Kubernetes' own controllers.
 const (
 	leaseDuration = 15 * time.Second
 	renewDeadline = 10 * time.Second
 	retryPeriod   = 2 * time.Second
 )
 
-// Election implements manager.Runnable.
+// Election calls a function while this replica is elected. It implements manager.Runnable.
 type Election struct {
 	lock *resourcelock.LeaseLock
 	lead func(context.Context)
 }
 
-// New is an election by a Lease, which is to be there: then the program needs no right to
-// create any. Who is elected calls lead, which works until its context ends.
+// New returns an election by a Lease that must exist: then the program needs no right to
+// create Leases. The elected replica calls lead, which works until its context ends.
 func New(way *rest.Config, namespace, lease string, lead func(context.Context)) (*Election, error) {
 	leases, err := coordinationv1.NewForConfig(way)
 	if err != nil {
@@ -51,12 +51,13 @@ func New(way *rest.Config, namespace, lease string, lead func(context.Context)) 
 	}}, nil
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: it is the election.
+// NeedLeaderElection implements manager.LeaderElectionRunnable. It returns false, because
+// the Election must run in every replica.
 func (*Election) NeedLeaderElection() bool { return false }
 
 // Start implements manager.Runnable. It returns when ctx is done.
 func (e *Election) Start(ctx context.Context) error {
-	// The elector does not wait for who leads: one time ends before the next begins.
+	// The elector does not wait until lead returns. The mutex keeps two calls apart.
 	var leading sync.Mutex
 	for ctx.Err() == nil {
 		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{

@@ -1,12 +1,11 @@
-// Package eviction decides which pods have to leave nodes whose shared pool is depleted,
-// from which nodes, and whose turn it is.
+// Package eviction decides which pods must leave nodes whose shared pool is depleted, and
+// in which order. It has no connection to a cluster.
 //
-// That a node is depleted is said by the node itself: whoever has a daemon's token can
-// say it of its Node, and of no other. So what is believed is bounded. Only what the
-// daemon shows of the Node is asked, and only as long as it is kept up to date; the
-// times that count are the reader's own; and where many nodes are depleted at once,
-// none is believed: something else is wrong then, and pods that were evicted would have
-// nowhere to go.
+// Each node reports its own depletion: a daemon's token can change its own Node only. The
+// package limits its trust in these reports:
 //
-// Nothing here talks to a cluster.
+//   - It reads only values that the daemon writes, and only while the daemon updates them.
+//   - It compares times with the clock of the reader.
+//   - If many nodes are depleted at once, it evicts no pods: the cause is a different one,
+//     and evicted pods would find no node.
 package eviction

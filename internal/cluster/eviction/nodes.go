@@ -9,25 +9,24 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// What a daemon shows of a depleted node, besides the taint: see package node, which this
-// one must not import.
+// Values that a daemon writes to the Node of a depleted node, in addition to the taint.
+// Package nodestatus has the same values; this package must not import it.
 const (
-	// Condition is the type of the condition.
+	// Condition is the type of the node condition.
 	Condition corev1.NodeConditionType = "NodeCPUPressure"
 	// Allowed is the value of the taint where pods may be evicted.
 	Allowed = "evict"
 )
 
-// stale is how old the condition may be. Its daemon writes it every 5 minutes.
+// stale is the maximum age of the condition. The daemon writes it every 5 minutes.
 const stale = 15 * time.Minute
 
-// Tainted says that a node shows the taint of depletion, whether or not pods may be
-// evicted for it.
+// Tainted reports whether a node has the taint of depletion, with any value.
 func Tainted(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == workload.DepletedTaint })
 }
 
-// Pressed says that pods of a node may be evicted at the moment, or why not.
+// Pressed reports whether pods of a node may be evicted now, and the reason if not.
 func Pressed(n *corev1.Node, now time.Time) (pressed bool, why string) {
 	allows := func(t corev1.Taint) bool {
 		return t.Key == workload.DepletedTaint && t.Value == Allowed && t.Effect == corev1.TaintEffectNoSchedule
@@ -49,15 +48,15 @@ func Pressed(n *corev1.Node, now time.Time) (pressed bool, why string) {
 	case !depleted:
 		return false, "it is not depleted"
 	case now.Sub(heartbeat).Abs() > stale:
-		return false, "what it says was said at " + heartbeat.UTC().Format(time.RFC3339)
+		return false, "its condition was last updated at " + heartbeat.UTC().Format(time.RFC3339)
 	case !ready:
 		return false, "its kubelet is not ready, and would end no pod"
 	}
 	return true, ""
 }
 
-// TooMany says that so many nodes of all are depleted at once that none is believed: more
-// than this part, in percent. One may always be.
+// TooMany reports whether so many nodes are depleted at once that no pod may be evicted:
+// more than percent of all nodes, and more than one.
 func TooMany(depleted, all, percent int) bool {
 	return depleted > max(all*percent/100, 1)
 }

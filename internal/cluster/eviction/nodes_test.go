@@ -13,7 +13,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// TestWordsOfTheDaemon: what is read here is what the daemon writes.
+// TestWordsOfTheDaemon checks that this package reads the values that the daemon writes.
 func TestWordsOfTheDaemon(t *testing.T) {
 	if eviction.Condition != nodestatus.PressureType || eviction.Allowed != nodestatus.EvictValue {
 		t.Errorf("condition %s and value %s are read, and %s and %s written", eviction.Condition, eviction.Allowed, nodestatus.PressureType, nodestatus.EvictValue)
@@ -34,8 +34,8 @@ func TestPressed(t *testing.T) {
 		"no conditions":     {func(n *corev1.Node) { n.Status.Conditions = nil }, "not depleted"},
 		"not depleted":      {func(n *corev1.Node) { n.Status.Conditions[1].Status = "False" }, "not depleted"},
 		"14 minutes old":    {func(n *corev1.Node) { n.Status.Conditions[1].LastHeartbeatTime.Time = now.Add(-14 * time.Minute) }, ""},
-		"16 minutes old":    {func(n *corev1.Node) { n.Status.Conditions[1].LastHeartbeatTime.Time = now.Add(-16 * time.Minute) }, "was said at 2023-11-14T21:57:20Z"},
-		"from the future":   {func(n *corev1.Node) { n.Status.Conditions[1].LastHeartbeatTime.Time = now.Add(16 * time.Minute) }, "was said at"},
+		"16 minutes old":    {func(n *corev1.Node) { n.Status.Conditions[1].LastHeartbeatTime.Time = now.Add(-16 * time.Minute) }, "updated at 2023-11-14T21:57:20Z"},
+		"from the future":   {func(n *corev1.Node) { n.Status.Conditions[1].LastHeartbeatTime.Time = now.Add(16 * time.Minute) }, "updated at"},
 		"kubelet not ready": {func(n *corev1.Node) { n.Status.Conditions[0].Status = "Unknown" }, "kubelet"},
 	} {
 		n := &corev1.Node{

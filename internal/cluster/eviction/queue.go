@@ -6,31 +6,31 @@ import (
 	"time"
 )
 
-// How long a pod is left alone whose eviction was refused; the pause doubles.
+// Limits of the pause after a refused eviction. It doubles with each refusal.
 const (
 	firstPause   = 10 * time.Second
 	longestPause = 5 * time.Minute
 )
 
-// Queue remembers since when nodes are pressed, and what was tried there. The zero value
-// is one that knows of none. It is not safe for concurrent use.
+// Queue holds the nodes that are pressed, since when, and the evictions that were tried
+// there. The zero value is an empty queue. It is not safe for concurrent use.
 type Queue struct {
 	nodes map[string]*episode
 }
 
-// episode is a time in which a node is pressed.
+// episode is one period during which a node is pressed.
 type episode struct {
 	since, served time.Time
 	pods          map[string]*pause // by UID
 }
 
-// pause is until when a pod is left alone; never ends without until.
+// pause is the time during which a pod is not evicted. With a zero until it never ends.
 type pause struct {
 	until  time.Time
 	length time.Duration
 }
 
-// Note takes over which nodes are pressed. What is known of others is forgotten.
+// Note replaces the pressed nodes. It forgets all about other nodes.
 func (q *Queue) Note(pressed []string, now time.Time) {
 	if q.nodes == nil {
 		q.nodes = make(map[string]*episode)
@@ -43,7 +43,8 @@ func (q *Queue) Note(pressed []string, now time.Time) {
 	}
 }
 
-// Due are the nodes that have been pressed for so long: the one whose turn it is first.
+// Due returns the nodes that have been pressed for at least after. The node that was served
+// longest ago is the first.
 func (q *Queue) Due(after time.Duration, now time.Time) []string {
 	due := slices.Sorted(maps.Keys(q.nodes))
 	due = slices.DeleteFunc(due, func(name string) bool { return now.Sub(q.nodes[name].since) < after })
@@ -51,19 +52,19 @@ func (q *Queue) Due(after time.Duration, now time.Time) []string {
 	return due
 }
 
-// Wanted says that a pod of a node is not to be left alone.
+// Wanted reports whether a pod of a node may be evicted now: it is in no pause.
 func (q *Queue) Wanted(node, uid string, now time.Time) bool {
 	p := q.nodes[node].pods[uid]
 	return p == nil || !p.until.IsZero() && !now.Before(p.until)
 }
 
-// Served notes that something was done on a node: the others come first now.
+// Served records that an eviction was tried on a node. Other nodes come first then.
 func (q *Queue) Served(node string, now time.Time) { q.nodes[node].served = now }
 
-// Done notes that a pod needs no further try while its node is pressed.
+// Done records that a pod needs no further try while its node is pressed.
 func (q *Queue) Done(node, uid string) { q.nodes[node].pods[uid] = &pause{} }
 
-// Refused notes that a pod could not be evicted, and says whether that is new.
+// Refused records a failed eviction of a pod. It reports whether it was the first one.
 func (q *Queue) Refused(node, uid string, now time.Time) bool {
 	p := q.nodes[node].pods[uid]
 	first := p == nil

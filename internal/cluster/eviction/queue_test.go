@@ -38,26 +38,26 @@ func TestQueueOfPods(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	q.Note([]string{"n"}, now)
 	if !q.Wanted("n", "u", now) {
-		t.Error("a pod that nothing is known of is left alone")
+		t.Error("a new pod is in a pause")
 	}
 	for i, pause := range []time.Duration{10, 20, 40, 80, 160, 300, 300} {
 		if first := q.Refused("n", "u", now); first != (i == 0) {
 			t.Errorf("refusal %d is the first: %t", i+1, first)
 		}
 		if now = now.Add(pause*time.Second - 1); q.Wanted("n", "u", now) {
-			t.Errorf("after refusal %d it is not left alone for %d s", i+1, pause)
+			t.Errorf("after refusal %d the pod has no pause of %d s", i+1, pause)
 		}
 		if now = now.Add(1); !q.Wanted("n", "u", now) {
-			t.Errorf("after refusal %d it is left alone for more than %d s", i+1, pause)
+			t.Errorf("after refusal %d the pod has a pause of more than %d s", i+1, pause)
 		}
 	}
 	q.Done("n", "u")
 	if q.Wanted("n", "u", now.Add(time.Hour)) || !q.Wanted("n", "v", now) {
-		t.Error("who is done is not left alone, or another one is")
+		t.Error("a pod that is done is in no pause, or another pod is in one")
 	}
 	q.Note(nil, now)
 	q.Note([]string{"n"}, now)
 	if !q.Wanted("n", "u", now) {
-		t.Error("a new episode knows of the one before")
+		t.Error("a new episode has pods of the previous one")
 	}
 }

@@ -10,17 +10,20 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// critical is the least priority that no pod of a user has (scheduling.k8s.io:
+// critical is the lowest priority that pods of users cannot have (scheduling.k8s.io:
 // system-cluster-critical).
 const critical = 2_000_000_000
 
-// Victims are the pods of a node that are to go when its shared pool is depleted, in the
-// order in which they go: the lowest priority first, and of equals the youngest.
+// Victims returns the pods that must leave a node whose shared pool is depleted. The pod
+// with the lowest priority is the first, and of equals the youngest.
 //
-// They are those without a CPU request, of which the shared pool keeps no share. Not
-// those of a workload type, which do not use it; nor those that would be back at once:
-// static pods and their copies, and all that tolerate the taint, as agents on every node
-// do; nor what the cluster cannot do without.
+// Victims have no CPU request, so that the shared pool reserves no CPU time for them. These
+// pods stay:
+//
+//   - pods of a workload type: they do not use the shared pool
+//   - static pods and pods that tolerate the taint, such as agents on every node: they would
+//     be back at once
+//   - pods that are critical for the cluster
 func Victims(pods []corev1.Pod, node string, names workload.Names) []*corev1.Pod {
 	var all []*corev1.Pod
 	for i := range pods {
@@ -37,24 +40,25 @@ func Victims(pods []corev1.Pod, node string, names workload.Names) []*corev1.Pod
 	return all
 }
 
-// runs says that a pod uses CPUs and is not about to end anyway.
+// runs reports whether a pod uses CPUs and is not being deleted.
 func runs(p *corev1.Pod) bool {
 	return p.DeletionTimestamp == nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
 }
 
+// spared reports whether a pod must stay, see Victims.
 func spared(p *corev1.Pod, names workload.Names) bool {
 	_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
 	return mirror || managed(p, names) || priority(p) >= critical || isCriticalClass(p.Spec.PriorityClassName) || tolerates(p)
 }
 
-// isCriticalClass also tells pods of the cluster's own classes whose priority has not been
-// filled in.
+// isCriticalClass reports whether a priority class is one of the cluster's own. It covers
+// pods whose priority is not set yet.
 func isCriticalClass(name string) bool {
 	return name == "system-cluster-critical" || name == "system-node-critical"
 }
 
-// managed says that a pod is of a workload type, or asks to be: by its annotation, or
-// by what it is counted by.
+// managed reports whether a pod has, or requests, a workload type: by its annotation, or by
+// the resource that it requests.
 func managed(p *corev1.Pod, names workload.Names) bool {
 	if _, asks, err := names.TargetType(p.Annotations); asks || err != nil {
 		return true
@@ -69,6 +73,7 @@ func managed(p *corev1.Pod, names workload.Names) bool {
 	return false
 }
 
+// priority returns the priority of a pod, 0 by default.
 func priority(p *corev1.Pod) int32 {
 	if p.Spec.Priority == nil {
 		return 0
@@ -76,7 +81,7 @@ func priority(p *corev1.Pod) int32 {
 	return *p.Spec.Priority
 }
 
-// tolerates says that a pod may run where the taint of depletion is.
+// tolerates reports whether a pod tolerates the taint of depletion.
 func tolerates(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Spec.Tolerations, func(t corev1.Toleration) bool {
 		every := t.Operator == corev1.TolerationOpExists

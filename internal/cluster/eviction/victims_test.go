@@ -13,7 +13,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// pod is one of node n1 without any request, made at a minute.
+// pod returns a pod of node n1 without any request, created at a minute.
 func pod(name string, minute int, change ...func(*corev1.Pod)) corev1.Pod {
 	p := corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, CreationTimestamp: metav1.NewTime(time.Unix(int64(minute)*60, 0))},

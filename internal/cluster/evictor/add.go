@@ -14,25 +14,26 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// recorder is the name under which events are written: that of the program.
+// recorder is the name of the program in events.
 const recorder = "cpupool-webhook"
 
-// leaseName is the Lease of who evicts. It is installed empty.
+// leaseName is the Lease of the replica that evicts. Its manifest is empty.
 const leaseName = "cpupool-webhook-eviction"
 
-// Options are what Add needs.
+// Options configures Add.
 type Options struct {
 	Config Config
-	// Names are those of resources and annotations.
+	// Names are the names of resources and annotations.
 	Names workload.Names
-	// Namespace is where the program runs, and where its Lease is.
+	// Namespace is the namespace of the program and of its Lease.
 	Namespace string
 	REST      *rest.Config
 	Log       *slog.Logger
 }
 
-// Add has a manager evict pods while it runs, in one replica of all, unless that is
-// switched off. The manager's cache need hold of Nodes only what [eviction.Pressed] reads.
+// Add adds the evictor to a manager, unless the configuration switches it off. It evicts
+// pods in one of all replicas. The manager's cache may be limited to the fields of Nodes
+// that [eviction.Pressed] reads.
 func Add(m manager.Manager, o Options) error {
 	if o.Config.Eviction == Off {
 		return nil

@@ -5,37 +5,37 @@ import (
 	"time"
 )
 
-// Config is what is done about pods of nodes whose shared pool is depleted.
+// Config configures the eviction of pods from nodes whose shared pool is depleted.
 type Config struct {
-	// Eviction says whether pods without a CPU request are evicted from nodes that allow
+	// Eviction selects whether pods without a CPU request are evicted from nodes that allow
 	// it: off, dryRun or on. Default: off.
 	Eviction Mode `yaml:"eviction"`
-	// EvictionsPerMinute bounds evictions of the whole cluster, 1..60. Default: 6.
+	// EvictionsPerMinute limits the evictions in the whole cluster, 1..60. Default: 6.
 	EvictionsPerMinute int `yaml:"evictionsPerMinute"`
-	// MaxNodesPercent is how many nodes of all may be depleted at once; where there are
-	// more, nobody is evicted. One may always be. 1..100. Default: 10.
+	// MaxNodesPercent is the part of all nodes that may be depleted at once. If more nodes
+	// are depleted, no pod is evicted. One node may always be. 1..100. Default: 10.
 	MaxNodesPercent int `yaml:"maxNodesPercent"`
-	// After is how long a node must have been depleted, 0s..1h. Default: 1m.
+	// After is the time for which a node must have been depleted, 0s..1h. Default: 1m.
 	After time.Duration `yaml:"after"`
 }
 
-// Mode is whether pods are evicted.
+// Mode selects whether pods are evicted.
 type Mode string
 
-// In DryRun it is said who would be evicted, at the same pace.
+// Modes. With DryRun, events name the pods that On would evict, at the same pace.
 const (
 	Off    Mode = "off"
 	DryRun Mode = "dryRun"
 	On     Mode = "on"
 )
 
-// Default is the configuration where none is written.
+// Default returns the configuration without any key.
 func Default() Config {
 	return Config{Eviction: Off, EvictionsPerMinute: 6, MaxNodesPercent: 10, After: time.Minute}
 }
 
-// Check calls wrong for everything that is wrong, with the key as in a configuration file
-// that has the Config as depletion, its value, and a remedy.
+// Check calls wrong for each error, with the key in a configuration file that has the Config
+// as depletion, its value, and a remedy.
 func (c *Config) Check(wrong func(key, value, reason string)) {
 	if c.Eviction != Off && c.Eviction != DryRun && c.Eviction != On {
 		wrong("depletion.eviction", string(c.Eviction), "write off, dryRun or on")
@@ -51,7 +51,7 @@ func (c *Config) Check(wrong func(key, value, reason string)) {
 	}
 }
 
-// interval is the time between two evictions.
+// interval returns the time between two evictions.
 func (c *Config) interval() time.Duration {
 	return time.Minute / time.Duration(c.EvictionsPerMinute)
 }

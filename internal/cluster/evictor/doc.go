@@ -1,6 +1,6 @@
-// Package evictor evicts pods from depleted nodes, in one replica of all: it elects that
-// one, asks package eviction whose turn it is, and uses the Eviction API.
+// Package evictor evicts pods from depleted nodes with the Eviction API. It works in one
+// elected replica, in the order of package eviction.
 //
-// It is a job of its own beside the webhook: it has rights of its own
-// (deploy/webhook/eviction), and a webhook without them works as ever.
+// It is independent of the webhook in the same program: it needs rights of its own
+// (deploy/webhook/eviction), and the webhook works without them.
 package evictor

@@ -20,19 +20,18 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// Bounds of one pass: how many pods are tried that budgets protect, and how long a
-// request may take.
+// Limits of one pass: evictions that are tried, and the time of the requests.
 const (
 	triesPerPass  = 5
 	evictionLimit = 10 * time.Second
 )
 
-// evictor evicts pods from depleted nodes, at most one in each pass. Its passes are one
-// leader's: see elect.
+// evictor evicts pods from depleted nodes, at most one in each pass. Only the elected
+// replica makes passes, see lead.
 type evictor struct {
 	config Config
 	names  workload.Names
-	nodes  client.Reader // cached, as slimNode leaves them
+	nodes  client.Reader // cached, with the fields that slimNode keeps
 	live   client.Reader
 	pods   rest.Interface // of the core group
 	events events.EventRecorder
@@ -41,10 +40,10 @@ type evictor struct {
 	now    func() time.Time
 
 	queue  eviction.Queue
-	halted halt // what the last pass was halted by
+	halted halt // the reason that halted the last pass
 }
 
-// halt is a reason to evict nobody.
+// halt is a reason to evict no pod.
 type halt string
 
 const (
@@ -54,9 +53,10 @@ const (
 	haltedByAnything halt = "error"
 )
 
+// halts returns all reasons.
 func halts() []halt { return []halt{haltedByNodes, haltedByPolicy, haltedByAnything} }
 
-// lead makes passes until ctx ends. What an earlier time as leader knew is forgotten.
+// lead makes passes until ctx ends. It starts with an empty queue.
 func (e *evictor) lead(ctx context.Context) {
 	e.queue = eviction.Queue{}
 	e.count.leader.Set(1)
@@ -67,14 +67,14 @@ func (e *evictor) lead(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-pace.C: // and not at once: leaders may change often
+		case <-pace.C: // not at once, because leaders may change often
 		}
 		e.halt(e.pass(ctx))
 		pace.Reset(e.config.interval()) // a pass may have taken longer, and the next must not follow at once
 	}
 }
 
-// halt says what keeps pods from being evicted, when that changes.
+// halt logs and counts the reason that keeps pods from being evicted, when it changes.
 func (e *evictor) halt(by halt, why error) {
 	for _, reason := range halts() {
 		e.count.halted.WithLabelValues(string(reason)).Set(boolean(reason == by))
@@ -89,7 +89,7 @@ func (e *evictor) halt(by halt, why error) {
 	e.log.Error("no pod is evicted", "reason", by, "error", why)
 }
 
-// pass evicts a pod, if there is one to evict.
+// pass evicts at most one pod. It returns the reason if none may be evicted.
 func (e *evictor) pass(ctx context.Context) (halt, error) {
 	now := e.now()
 	var list corev1.NodeList
@@ -137,12 +137,11 @@ func (e *evictor) pass(ctx context.Context) (halt, error) {
 	return haltedNot, nil
 }
 
-// relieve evicts one pod of a node, the first of those that may be; done says that one
-// was, or would have been.
+// relieve evicts the first pod of a node that may be evicted. It reports whether it evicted
+// a pod, or would have with DryRun. It reads the node first, because a cache may be late.
 func (e *evictor) relieve(ctx context.Context, node string, now time.Time) (done bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, evictionLimit)
 	defer cancel()
-	// A cache may have fallen behind.
 	var same corev1.NodeList
 	if err := e.live.List(ctx, &same, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", node)}); err != nil {
 		return false, fmt.Errorf("read it: %w", err)
@@ -155,6 +154,7 @@ func (e *evictor) relieve(ctx context.Context, node string, now time.Time) (done
 	return false, nil
 }
 
+// relievePressed is relieve for a node that is pressed for certain.
 func (e *evictor) relievePressed(ctx context.Context, node string, now time.Time) (done bool, err error) {
 	var pods corev1.PodList
 	ofNode := client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", node)}
@@ -177,7 +177,8 @@ func (e *evictor) relievePressed(ctx context.Context, node string, now time.Time
 	return false, nil
 }
 
-// evict evicts a pod, or says that it would. It is false when somebody is against it.
+// evict evicts a pod, or reports with DryRun that it would. It returns false if the API
+// server refuses.
 func (e *evictor) evict(ctx context.Context, node string, pod *corev1.Pod, now time.Time) bool {
 	uid, log := string(pod.UID), e.log.With("pod", pod.Namespace+"/"+pod.Name, "node", node)
 	const why = "the shared CPUs of node %s are depleted, and the pod has no CPU request"
@@ -188,11 +189,11 @@ func (e *evictor) evict(ctx context.Context, node string, pod *corev1.Pod, now t
 		log.Info("pod would be evicted")
 		return true
 	}
-	// Without the client's own retries: it would wait here, for as long as a budget says
-	// of which nobody has counted the pods, and so would all others.
+	// The client must not retry: it would wait here for the time of a disruption budget that
+	// no controller has evaluated yet, and all other pods with it.
 	err := e.pods.Post().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource("eviction").MaxRetries(0).Body(&policyv1.Eviction{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
-		// Not another pod of this name.
+		// The UID protects a new pod of the same name.
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}},
 	}).Do(ctx).Error()
 	switch {
@@ -203,7 +204,7 @@ func (e *evictor) evict(ctx context.Context, node string, pod *corev1.Pod, now t
 		log.Info("pod is evicted")
 		return true
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
-		e.queue.Done(node, uid) // it is gone, and another one has another UID
+		e.queue.Done(node, uid) // the pod is gone; a new one has another UID
 		return false
 	case apierrors.IsTooManyRequests(err):
 		if e.queue.Refused(node, uid, now) {

@@ -10,7 +10,7 @@ const (
 	resultFailed  = "failed"
 )
 
-// counters are the metrics of evictions. All but the first are the leader's.
+// counters are the metrics of evictions. Only the leader sets the gauges.
 type counters struct {
 	evictions     *prometheus.CounterVec
 	halted        *prometheus.GaugeVec
@@ -23,7 +23,7 @@ func newCounters(registry prometheus.Registerer) (*counters, error) {
 			Name: "cpupool_webhook_evictions_total", Help: "Evictions of pods from depleted nodes, by result (evicted; dry_run: it would have been; refused: a disruption budget is against it, and it is tried again; failed).",
 		}, []string{"result"}),
 		halted: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "cpupool_webhook_eviction_halted", Help: "1 while nobody, or not everybody, is evicted who should be, by reason (too_many_nodes, no_policy, error).",
+			Name: "cpupool_webhook_eviction_halted", Help: "1 while pods that should be evicted are not, by reason (too_many_nodes, no_policy, error).",
 		}, []string{"reason"}),
 		nodes: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "cpupool_webhook_depleted_nodes", Help: "Depleted nodes from which pods may be evicted.",
@@ -44,7 +44,7 @@ func newCounters(registry prometheus.Registerer) (*counters, error) {
 	return c, nil
 }
 
-// boolean is a truth as Prometheus writes it.
+// boolean returns 1 for true and 0 for false.
 func boolean(on bool) float64 {
 	if on {
 		return 1
@@ -52,7 +52,7 @@ func boolean(on bool) float64 {
 	return 0
 }
 
-// resign sets what is the leader's to say to nothing.
+// resign sets the gauges of the leader to 0.
 func (c *counters) resign() {
 	c.leader.Set(0)
 	c.nodes.Set(0)

@@ -29,12 +29,12 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// fakeCluster has nodes, pods and the policy as deployed, and answers evictions.
+// fakeCluster has nodes, pods and the deployed policy, and answers evictions.
 type fakeCluster struct {
 	t      *testing.T
 	nodes  []corev1.Node
 	pods   []corev1.Pod
-	policy *admissionregistrationv1.ValidatingAdmissionPolicy // nil: there is none
+	policy *admissionregistrationv1.ValidatingAdmissionPolicy // nil: the cluster has no policy
 	bind   *admissionregistrationv1.ValidatingAdmissionPolicyBinding
 
 	answers map[string]int // status codes by pod; 201 for others
@@ -111,8 +111,8 @@ func depletedNode(name string, now time.Time) corev1.Node {
 	}
 }
 
-// newEvictor is one of a cluster with a depleted node n0 with pods a to h, of which a is
-// the first to go.
+// newEvictor returns the evictor of a cluster with a depleted node n0 with pods a to h. Pod
+// a is the first victim.
 func newEvictor(t *testing.T, mode Mode) (*evictor, *fakeCluster, *time.Time) {
 	t.Helper()
 	now := time.Unix(1_700_000_000, 0)
@@ -160,7 +160,7 @@ func (c *fakeCluster) evicted(e *evictor, wantHalt halt, want ...string) {
 func TestOneEvictionInEachPass(t *testing.T) {
 	e, c, _ := newEvictor(t, On)
 	c.evicted(e, haltedNot, "a")
-	c.evicted(e, haltedNot, "b") // a is about to end, and not asked again
+	c.evicted(e, haltedNot, "b") // a is being deleted, and is not evicted again
 	c.answers["c"] = http.StatusNotFound
 	c.evicted(e, haltedNot, "c", "d")
 }
@@ -177,8 +177,8 @@ func TestDryRunEvictsNobody(t *testing.T) {
 	}
 }
 
-// TestBudgets: pods that a budget protects keep no other from being evicted, a few are
-// tried in each pass, and one that was refused is left alone for a while.
+// TestBudgets checks that pods with a disruption budget do not delay other pods: a pass tries
+// only a few of them, and a refused pod gets a pause.
 func TestBudgets(t *testing.T) {
 	e, c, now := newEvictor(t, On)
 	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {

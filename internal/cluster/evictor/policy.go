@@ -11,16 +11,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ownNodePolicy binds each daemon to its own Node: deploy/rbac.yaml. Without it, whoever
-// has one daemon's token could say of every node that it is depleted. The name is that
-// which the rights of deploy/webhook/eviction are for; what counts is what it says.
+// ownNodePolicy binds each daemon to its own Node: deploy/rbac.yaml. Without it, the token of
+// one daemon could mark every node as depleted. The rights in deploy/webhook/eviction are for
+// this name. The content of the policy is checked, too.
 const ownNodePolicy = "cpupoold-own-node"
 
-// nodeOfToken is how a policy finds the node that a service account's token is bound to
+// nodeOfToken is the key by which a policy finds the node of a service account's token
 // (KEP-4193).
 const nodeOfToken = "authentication.kubernetes.io/node-name"
 
-// bound finds out whether each daemon is bound to its own Node.
+// bound returns an error unless each daemon is bound to its own Node.
 func bound(ctx context.Context, live client.Reader) error {
 	const remedy = "; apply deploy/rbac.yaml, which has it"
 	var policy admissionregistrationv1.ValidatingAdmissionPolicy
@@ -37,22 +37,22 @@ func bound(ctx context.Context, live client.Reader) error {
 	return nil
 }
 
-// enforced says what keeps a binding from enforcing the policy everywhere.
+// enforced returns an error unless a binding enforces the policy everywhere.
 func enforced(b *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) error {
 	switch {
 	case b.PolicyName != ownNodePolicy:
 		return fmt.Errorf("its binding is for %s", b.PolicyName)
 	case b.MatchResources != nil:
-		return errors.New("its binding has matchResources, and is to be for everything")
+		return errors.New("its binding has matchResources, and must match everything")
 	case !slices.Contains(b.ValidationActions, admissionregistrationv1.Deny):
 		return fmt.Errorf("its binding has validationActions %v, without Deny", b.ValidationActions)
 	}
 	return nil
 }
 
-// denies says what keeps a policy from denying changes of other Nodes. Expressions are
-// not evaluated: it is to find a policy that has been emptied, narrowed or replaced, and
-// not one whose author means to deceive, who has the cluster anyway.
+// denies returns an error unless a policy denies changes of other Nodes. It does not evaluate
+// expressions: it finds a policy that was emptied, narrowed or replaced. It does not find one
+// that is made to deceive, because its author controls the cluster already.
 func denies(p *admissionregistrationv1.ValidatingAdmissionPolicySpec) error {
 	if p.FailurePolicy != nil && *p.FailurePolicy != admissionregistrationv1.Fail {
 		return fmt.Errorf("its failurePolicy is %s", *p.FailurePolicy)
@@ -69,7 +69,7 @@ func denies(p *admissionregistrationv1.ValidatingAdmissionPolicySpec) error {
 			return fmt.Errorf("its matchConstraints do not have updates of %s", resource)
 		}
 	}
-	// Variables by which a validation may mean the token's node.
+	// Variables with the token's node.
 	var own []string
 	for _, v := range p.Variables {
 		if strings.Contains(v.Expression, nodeOfToken) {
@@ -86,14 +86,15 @@ func denies(p *admissionregistrationv1.ValidatingAdmissionPolicySpec) error {
 	return fmt.Errorf("no validation of it compares request.name with %s", nodeOfToken)
 }
 
-// selects says that constraints are for some objects only. Nodes have no namespace that
-// could be selected.
+// selects reports whether constraints match only some objects. Nodes have no namespace that
+// a selector could match.
 func selects(m *admissionregistrationv1.MatchResources) bool {
 	o := m.ObjectSelector
 	return o != nil && len(o.MatchLabels)+len(o.MatchExpressions) > 0
 }
 
-// covers says that a rule has updates of all objects of a resource of the core group.
+// covers reports whether a rule matches updates of all objects of a resource of the core
+// group.
 func covers(r *admissionregistrationv1.NamedRuleWithOperations, resource string) bool {
 	has := func(list []string, one string) bool { return slices.Contains(list, one) || slices.Contains(list, "*") }
 	return len(r.ResourceNames) == 0 && has(r.APIGroups, "") && has(r.APIVersions, "v1") &&

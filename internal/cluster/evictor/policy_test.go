@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// deployed finds the object of a type and name in a file of deploy.
+// deployed returns the object of a type and name in a file of deploy.
 func deployed[T interface {
 	runtime.Object
 	metav1.Object
@@ -46,7 +46,8 @@ func deployed[T interface {
 	}
 }
 
-// The names of what is read and elected by are those that the rights are for.
+// TestDeployedRights checks that the manifests grant rights for the names of the policy and
+// the Lease.
 func TestDeployedRights(t *testing.T) {
 	const file = "webhook/eviction/eviction.yaml"
 	for _, r := range deployed[*rbacv1.ClusterRole](t, file, leaseName).Rules {
@@ -61,7 +62,7 @@ func TestDeployedRights(t *testing.T) {
 	}
 }
 
-// TestDenies holds the check to the policy that is installed, and to what may become of it.
+// TestDenies checks denies with the installed policy and with changed ones.
 func TestDenies(t *testing.T) {
 	type policy = admissionregistrationv1.ValidatingAdmissionPolicySpec
 	ignore := admissionregistrationv1.Ignore
@@ -106,7 +107,7 @@ func TestDenies(t *testing.T) {
 	}
 }
 
-// inline writes variables into the validations, as others may have them.
+// inline replaces variables in the validations by their expressions.
 func inline(p *admissionregistrationv1.ValidatingAdmissionPolicySpec) {
 	for i := range p.Validations {
 		for _, v := range p.Variables {

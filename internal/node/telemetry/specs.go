@@ -188,7 +188,7 @@ Served by cpupool-webhook on its own address ([webhook](webhook.md)). A test of 
 | cpupool_webhook_resource_on | gauge | resource | 1 if pods get the resource at the moment, by resource. |
 | cpupool_webhook_resource_latched | gauge | resource | 1 if every schedulable node has advertised the resource at some time, by resource. |
 | cpupool_webhook_evictions_total | counter | result | Evictions of pods from depleted nodes, by result (evicted, dry_run, refused, failed). |
-| cpupool_webhook_eviction_halted | gauge | reason | 1 while nobody, or not everybody, is evicted who should be, by reason (too_many_nodes, no_policy, error). |
+| cpupool_webhook_eviction_halted | gauge | reason | 1 while pods that should be evicted are not, by reason (too_many_nodes, no_policy, error). |
 | cpupool_webhook_depleted_nodes | gauge |  | Depleted nodes from which pods may be evicted. |
 | cpupool_webhook_eviction_leader | gauge |  | 1 in the replica that evicts. |
 | cpupool_webhook_hosted_priority_pods_total | counter | reason | Pods with a priority class of HyperShift's control planes, by why they get another one (size, override) or keep it (opted_out, no_cluster, ambiguous, no_class, unknown). |
