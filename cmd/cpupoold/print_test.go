@@ -23,7 +23,7 @@ func TestPrintPlan(t *testing.T) {
 		},
 		Adapted: []string{"shared.cpus: the machine has no CPU 8"},
 		Offline: cpuset.Range(6, 7),
-		Owners: []preview.OwnerPreview{
+		Owners: []preview.Owner{
 			{Pod: "default/du", Name: "du", Wanted: noise.Isolated, Why: "a sibling has CPUs 0-7",
 				Report: noise.Machine{NohzFull: cpuset.Range(5, 7)}.Of(cpuset.Range(4, 5), noise.CPUSet)},
 			{Name: "ptp.service", Wanted: noise.CPUSet, Report: noise.Machine{Isolated: cpuset.Of(6), NohzFull: cpuset.Range(5, 7)}.Of(cpuset.Of(6), noise.CPUSet)},

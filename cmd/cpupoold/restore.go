@@ -72,7 +72,7 @@ is nothing to put back: cgroups ended with it.
 
 // showRestored prints what has been done, also where not everything could be: then err is
 // why, and is returned.
-func (a *app) showRestored(r restore.RestoreReport, err error, output format) error {
+func (a *app) showRestored(r restore.Report, err error, output format) error {
 	if err != nil && len(r.Restored)+len(r.Changes)+len(r.Differs)+len(r.Settings.Restored)+len(r.Settings.Differs) == 0 {
 		return err
 	}
@@ -82,7 +82,7 @@ func (a *app) showRestored(r restore.RestoreReport, err error, output format) er
 	return errors.Join(err, a.printRestored(r))
 }
 
-func (a *app) printRestored(r restore.RestoreReport) error {
+func (a *app) printRestored(r restore.Report) error {
 	var err error
 	if r.DryRun {
 		_, err = fmt.Fprintf(a.out, "%d values would be restored, %d cgroups have ended\n", len(r.Changes), r.Gone)
@@ -115,7 +115,7 @@ func (a *app) printRestored(r restore.RestoreReport) error {
 }
 
 // printChanges prints what is put back from what to what.
-func (a *app) printChanges(r restore.RestoreReport) error {
+func (a *app) printChanges(r restore.Report) error {
 	if len(r.Changes)+len(r.Settings.Restored) == 0 {
 		return nil
 	}
@@ -149,7 +149,7 @@ func (a *app) printNode(n *restore.NodeReport) error {
 	return err
 }
 
-func harmless(r restore.RestoreReport) int {
+func harmless(r restore.Report) int {
 	n := 0
 	for _, d := range r.Differs {
 		if d.Harmless {

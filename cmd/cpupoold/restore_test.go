@@ -65,7 +65,7 @@ node: {enabled: false}
 func TestPrintRestored(t *testing.T) {
 	scope := undo.Original{Path: "kubepods.slice/a.scope", File: "cpuset.cpus", Container: "c1"}
 	slice := undo.Original{Path: "system.slice", File: "cpuset.cpus", Unit: "system.slice"}
-	r := restore.RestoreReport{Gone: 1, Note: "the journal is damaged", Changes: []restore.Change{
+	r := restore.Report{Gone: 1, Note: "the journal is damaged", Changes: []restore.Change{
 		{Original: scope, From: "4-5", To: "0-7"}, {Original: slice, From: "0-1"},
 	}}
 	dry := r
@@ -87,7 +87,7 @@ DIFFERS                 FILE         WAS  IS   BECAUSE
 kubepods.slice/a.scope  cpuset.cpus  -    0-7  the same
 `
 	for _, c := range []struct {
-		report restore.RestoreReport
+		report restore.Report
 		want   string
 	}{
 		{dry, said},
@@ -106,9 +106,9 @@ kubepods.slice/a.scope  cpuset.cpus  -    0-7  the same
 // TestRestoreByHalf: what could be put back is printed, and what could not is the error.
 func TestRestoreByHalf(t *testing.T) {
 	half := errors.New("irqbalance does not answer")
-	done := restore.RestoreReport{Restored: []undo.Original{{File: "cpuset.cpus"}}}
+	done := restore.Report{Restored: []undo.Original{{File: "cpuset.cpus"}}}
 	for name, c := range map[string]struct {
-		report restore.RestoreReport
+		report restore.Report
 		err    error
 		output format
 		shows  string
@@ -116,9 +116,9 @@ func TestRestoreByHalf(t *testing.T) {
 		"all":             {done, nil, asTable, "1 values restored"},
 		"half":            {done, half, asTable, "1 values restored"},
 		"half, as JSON":   {done, half, asJSON, `"restored"`},
-		"nothing at all":  {restore.RestoreReport{}, half, asTable, ""},
-		"nothing to do":   {restore.RestoreReport{}, nil, asTable, "0 values restored"},
-		"one that stayed": {restore.RestoreReport{Differs: []undo.Difference{{Reason: "busy"}}}, half, asTable, "busy"},
+		"nothing at all":  {restore.Report{}, half, asTable, ""},
+		"nothing to do":   {restore.Report{}, nil, asTable, "0 values restored"},
+		"one that stayed": {restore.Report{Differs: []undo.Difference{{Reason: "busy"}}}, half, asTable, "busy"},
 	} {
 		var out bytes.Buffer
 		err := (&app{streams: streams{out: &out}}).showRestored(c.report, c.err, c.output)

@@ -43,7 +43,7 @@ func (a *app) printSettings(r tune.Report, dry bool) error {
 }
 
 // printTuning prints what a plan would change of them.
-func (a *app) printTuning(p *preview.TunePreview) error {
+func (a *app) printTuning(p *preview.Tuning) error {
 	if p == nil {
 		return nil
 	}

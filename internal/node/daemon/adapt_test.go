@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/desired"
-	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -154,7 +153,7 @@ func TestMemoryIsBound(t *testing.T) {
 		t.Errorf("a restart wrote %v", writes)
 	}
 	h := n.Host()
-	if _, err := restore.HostRestore(&h, t.Context(), n.Journal()); err != nil {
+	if _, err := n.restore(); err != nil {
 		t.Fatal(err)
 	}
 	if got := n.State(id).Mems; !got.IsEmpty() && !got.Equal(h.Nodes) {

@@ -1,11 +1,9 @@
 package daemon
 
 import (
-	"context"
 	"syscall"
 	"testing"
 
-	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
@@ -39,8 +37,7 @@ func TestInnerCgroup(t *testing.T) {
 		t.Errorf("inner cgroup is on %s; want 4-5 again", got)
 	}
 	r.stop()
-	h := n.Host()
-	report, err := restore.HostRestore(&h, context.Background(), n.Journal())
+	report, err := n.restore()
 	if err != nil {
 		t.Fatal(err)
 	}

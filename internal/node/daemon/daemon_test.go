@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -9,20 +8,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cpupoold/cpupoold/internal/node/desired"
-	"github.com/cpupoold/cpupoold/internal/node/preview"
-	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
-	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
-	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 func TestPlacesEveryKind(t *testing.T) {
@@ -216,15 +209,7 @@ func TestPlanIsWhatRunDoes(t *testing.T) {
 	n.RunContainer(n.RunPod("m", "kube-system", "burstable", 0, nodefixture.Management(map[string]int{"app": 512})), "app", cri.Resources{Shares: 102})
 	n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 	n.RunContainer(n.RunPod("e", "default", "guaranteed", 3, nil), "app", nodefixture.WholeCPUs(3))
-	o := n.options()
-	var s desired.Settings
-	if err := s.Change(o.Config, o.Topology, nil); err != nil {
-		t.Fatal(err)
-	}
-	p, err := preview.PreviewOf(context.Background(), n.Host(), s, undo.Document{}, pools.NamespaceRights{}, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := n.preview()
 	r := n.start()
 	r.quiet()
 	r.stop()
@@ -266,7 +251,7 @@ func TestRestore(t *testing.T) {
 		t.Fatal("the daemon has changed nothing")
 	}
 	h := n.Host()
-	report, err := restore.HostRestore(&h, context.Background(), n.Journal())
+	report, err := n.restore()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -74,8 +73,7 @@ func TestOriginalsOfTheDeparted(t *testing.T) {
 				return true
 			})
 			r.stop()
-			h := n.Host()
-			if report, err := restore.HostRestore(&h, t.Context(), n.Journal()); err != nil || len(n.ExclusiveLists()) > 0 {
+			if report, err := n.restore(); err != nil || len(n.ExclusiveLists()) > 0 {
 				t.Errorf("after restore: %+v, %v; lists %v", report, err, n.ExclusiveLists())
 			}
 		})

@@ -5,7 +5,6 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
-	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
@@ -56,22 +55,5 @@ func TestObserveFormula(t *testing.T) {
 	}
 	if f, ok := desired.ObserveFormula(1024, 77); ok {
 		t.Errorf("a weight of neither formula was taken for %s", f)
-	}
-}
-
-func TestUnitQuota(t *testing.T) {
-	for value, want := range map[string]string{
-		"max 100000":           "infinity",
-		"200000 100000":        "2000000",
-		"1000 1000000":         "1000",
-		"":                     "",
-		"200000":               "",
-		"200000 0":             "",
-		"-1 100000":            "",
-		"99999999999999 10000": "",
-	} {
-		if got, err := restore.UnitQuota(value); got != want || (err == nil) != (want != "") {
-			t.Errorf("unitQuota(%q) = %q, %v; want %q", value, got, err, want)
-		}
 	}
 }

@@ -8,16 +8,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
-	"github.com/cpupoold/cpupoold/internal/node/preview"
-	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
-	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -114,8 +110,7 @@ func TestHostIsPutBack(t *testing.T) {
 			n.AwaitCPUsOf("init.scope", "0-1")
 			r.quiet()
 			r.stop()
-			h := n.Host()
-			report, err := restore.HostRestore(&h, context.Background(), n.Journal())
+			report, err := n.restore()
 			if err != nil || len(report.Differs) != 0 {
 				t.Fatalf("restore: %+v, %v", report, err)
 			}
@@ -227,15 +222,7 @@ func TestPlanShowsTheHost(t *testing.T) {
 	n := newHostNode(t, "hostSlices: {enabled: true, units: [backup.service]}\n")
 	n.Units.DropIn("user.slice", "/etc/systemd/system/user.slice.d/cpus.conf", cpuset.Range(0, 3))
 	n.Units.Reload()
-	o := n.options()
-	var s desired.Settings
-	if err := s.Change(o.Config, o.Topology, nil); err != nil {
-		t.Fatal(err)
-	}
-	p, err := preview.PreviewOf(context.Background(), n.Host(), s, undo.Document{}, pools.NamespaceRights{}, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := n.preview()
 	var writes []string
 	for _, w := range p.Writes {
 		writes = append(writes, w.String())

@@ -92,8 +92,7 @@ func TestPartitions(t *testing.T) {
 				return len(n.ExclusiveLists()) == 3 && n.RootCPUs().Equal(cpuset.Range(0, 7).Difference(own))
 			})
 			r.stop()
-			h := n.Host()
-			report, err := restore.HostRestore(&h, t.Context(), n.Journal())
+			report, err := n.restore()
 			if err != nil || len(n.ExclusiveLists()) > 0 || !n.RootCPUs().Equal(cpuset.Range(0, 7)) || !n.State(isolated).Partition.Is(cgroup.MemberPartition) {
 				t.Errorf("after restore: %+v, %v; lists %v, root %s", report, err, n.ExclusiveLists(), n.RootCPUs())
 			}
@@ -237,8 +236,7 @@ func TestLostJournalOfPartitions(t *testing.T) {
 			if err := n.Tree.Write("kubepods.slice/cpuset.cpus.exclusive", "\n"); err != nil {
 				t.Fatal(err)
 			}
-			h := n.Host()
-			report, err := restore.HostRestore(&h, t.Context(), n.Journal())
+			report, err := n.restore()
 			if err != nil || len(n.ExclusiveLists()) > 0 || !n.RootCPUs().Equal(cpuset.Range(0, 7)) || !n.Tree.Leaked().IsEmpty() {
 				t.Errorf("after restore: %+v, %v; lists %v, root %s, lost %s", report, err, n.ExclusiveLists(), n.RootCPUs(), n.Tree.Leaked())
 			}
@@ -282,15 +280,15 @@ func TestRestoreTellsOfLostPartitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	h, j := n.Host(), n.Journal()
-	report, err := restore.RestoreAs(&h, t.Context(), undo.Document{}, config.IsolationCPUSet, false)
+	report, err := restore.OnHost(t.Context(), &h, undo.Document{}, config.IsolationCPUSet, false)
 	if err != nil || len(report.Differs) > 0 {
 		t.Errorf("where the daemon makes none: %+v, %v", report, err)
 	}
-	report, err = restore.RestoreAs(&h, t.Context(), undo.Document{}, config.IsolationPartition, false)
+	report, err = restore.OnHost(t.Context(), &h, undo.Document{}, config.IsolationPartition, false)
 	if err != nil || len(report.Differs) != 1 || report.Differs[0].Path != cgroup.Path(n.Runtime.Cgroup(id)) || report.Differs[0].Now != "root" {
 		t.Errorf("without a journal: %+v, %v; want the partition among what differs", report, err)
 	}
-	if report, err = restore.RestoreAs(&h, t.Context(), j, config.IsolationPartition, false); err != nil || len(n.ExclusiveLists()) > 0 {
+	if report, err = restore.OnHost(t.Context(), &h, j, config.IsolationPartition, false); err != nil || len(n.ExclusiveLists()) > 0 {
 		t.Errorf("with it: %+v, %v; lists %v", report, err, n.ExclusiveLists())
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
@@ -249,8 +248,7 @@ func (c crowd) hostRight(r *running) {
 		}
 	}
 	r.stop()
-	h := c.Host()
-	if report, err := restore.HostRestore(&h, c.T.Context(), c.Journal()); err != nil || slices.ContainsFunc(report.Differs, func(d undo.Difference) bool { return !d.Harmless }) {
+	if report, err := c.restore(); err != nil || slices.ContainsFunc(report.Differs, func(d undo.Difference) bool { return !d.Harmless }) {
 		c.T.Errorf("restore: %+v, %v", report, err)
 	}
 	for unit, st := range c.HostUnits() {

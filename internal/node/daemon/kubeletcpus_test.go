@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
@@ -208,7 +209,7 @@ func TestRestoreBesideKubelet(t *testing.T) {
 	k.Check(map[string]string{id: "0-1"})
 	r.stop()
 	h := n.Host()
-	if report, err := restore.HostRestore(&h, t.Context(), n.Journal()); err != nil {
+	if report, err := n.restore(); err != nil {
 		t.Errorf("restore: %+v, %v", report, err)
 	}
 	k.Check(nil)
@@ -218,7 +219,7 @@ func TestRestoreBesideKubelet(t *testing.T) {
 
 	k.Change(func() { k.Err = fs.ErrNotExist })
 	lost := undo.Document{Originals: []undo.Original{{Path: "gone.scope", File: cgroup.FileCPUs, Container: "gone", Value: "2-7"}}}
-	if _, err := restore.HostRestore(&h, t.Context(), lost); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "restart the kubelet") {
+	if _, err := restore.OnHost(t.Context(), &h, lost, config.IsolationCPUSet, false); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "restart the kubelet") {
 		t.Errorf("restore without the kubelet's file: %v; want that it is said", err)
 	}
 }

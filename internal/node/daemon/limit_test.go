@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -29,7 +30,7 @@ func TestLimitOfAnAnnotation(t *testing.T) {
 		if lost {
 			j = n.lose(h)
 		}
-		if _, err := restore.HostRestore(&h, context.Background(), j); err != nil {
+		if _, err := restore.OnHost(context.Background(), &h, j, config.IsolationCPUSet, false); err != nil {
 			t.Fatal(err)
 		}
 		n.AwaitFile(scope, cgroup.FileMax, cgroup.ValueMax)

@@ -8,18 +8,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/control"
-	"github.com/cpupoold/cpupoold/internal/node/desired"
-	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/defrag"
-	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // widePool and wideCarved have CPUs 2-7 for exclusive containers: a core on node 0
@@ -84,15 +80,7 @@ func fragment(t *testing.T, yaml string) *fragmented {
 // report is what plan --defrag would show.
 func (f *fragmented) report() defrag.Report {
 	f.T.Helper()
-	o := f.options()
-	var s desired.Settings
-	if err := s.Change(o.Config, o.Topology, nil); err != nil {
-		f.T.Fatal(err)
-	}
-	p, err := preview.PreviewOf(context.Background(), f.Host(), s, f.Journal(), pools.NamespaceRights{}, time.Now())
-	if err != nil {
-		f.T.Fatal(err)
-	}
+	p := f.preview()
 	return defrag.Analyse(p.Exclusive)
 }
 

@@ -6,7 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/preview"
+	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
@@ -45,6 +48,23 @@ func (n *node) options() Options {
 	}
 	return Options{Config: c, Topology: n.CPUs.Now(), Reload: n.Config,
 		Log: n.Logger()}
+}
+
+// preview returns what a daemon that starts now would do.
+func (n *node) preview() preview.Preview {
+	n.T.Helper()
+	o, h := n.options(), n.Host()
+	p, err := preview.OnHost(n.T.Context(), &h, o.Config, o.Topology, o.Log)
+	if err != nil {
+		n.T.Fatal(err)
+	}
+	return p
+}
+
+// restore puts back the originals of the node's journal.
+func (n *node) restore() (restore.Report, error) {
+	h := n.Host()
+	return restore.OnHost(n.T.Context(), &h, n.Journal(), config.IsolationCPUSet, false)
 }
 
 // running is a daemon on the node.

@@ -3,7 +3,6 @@ package daemon
 import (
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -18,23 +17,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
-	"github.com/cpupoold/cpupoold/pkg/pools"
 )
-
-// preview is what plan prints now.
-func (n *node) preview() preview.Preview {
-	n.T.Helper()
-	o := n.options()
-	var s desired.Settings
-	if err := s.Change(o.Config, o.Topology, nil); err != nil {
-		n.T.Fatal(err)
-	}
-	p, err := preview.PreviewOf(n.T.Context(), n.Host(), s, n.Journal(), pools.NamespaceRights{}, time.Now())
-	if err != nil {
-		n.T.Fatal(err)
-	}
-	return p
-}
 
 // modesOf are the modes in force and wanted, by container.
 func modesOf(p preview.Preview) map[string][2]noise.Mode {

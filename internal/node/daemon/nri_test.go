@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
@@ -176,8 +175,7 @@ func TestRestoreOfThoseBornWithNRI(t *testing.T) {
 	if n.Dump() == without.Dump() {
 		t.Fatal("the daemon has changed nothing")
 	}
-	h := n.Host()
-	report, err := restore.HostRestore(&h, t.Context(), n.Journal())
+	report, err := n.restore()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,11 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/partition"
-	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/internal/node/quiet"
-	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
@@ -39,8 +36,7 @@ func (r *running) parks(cpus string) {
 // restored restores the node, after which nothing of the parking is left.
 func (n *node) restored() {
 	n.T.Helper()
-	h := n.Host()
-	report, err := restore.HostRestore(&h, n.T.Context(), n.Journal())
+	report, err := n.restore()
 	if err != nil || slices.ContainsFunc(report.Differs, func(d undo.Difference) bool { return !d.Harmless }) {
 		n.T.Errorf("restore: %+v, %v", report, err)
 	}
@@ -290,14 +286,9 @@ func TestParkingPreviewed(t *testing.T) {
 			t.Fatal(err)
 		}
 		n.YAML = yaml
-		var s desired.Settings
-		o := n.options()
-		if err := s.Change(o.Config, o.Topology, nil); err != nil {
-			t.Fatal(err)
-		}
-		p, err := preview.PreviewOf(t.Context(), n.Host(), s, n.Journal(), pools.NamespaceRights{}, time.Now())
-		if err != nil || !slices.Equal(p.Ends, ends) || len(p.Owners) != 1 || p.Owners[0].Why != "" {
-			t.Errorf("%s\nends %v, owners %+v, %v", yaml, p.Ends, p.Owners, err)
+		p := n.preview()
+		if !slices.Equal(p.Ends, ends) || len(p.Owners) != 1 || p.Owners[0].Why != "" {
+			t.Errorf("%s\nends %v, owners %+v", yaml, p.Ends, p.Owners)
 		}
 	}
 }

@@ -6,11 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/internal/node/restore"
@@ -19,22 +17,17 @@ import (
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
-	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // lose is what restore takes for a journal where there is none.
 func (n *node) lose(h hostenv.Host) undo.Document {
 	n.T.Helper()
 	o := n.options()
-	var s desired.Settings
-	if err := s.Change(o.Config, o.Topology, nil); err != nil {
-		n.T.Fatal(err)
-	}
-	p, err := preview.PreviewOf(n.T.Context(), h, s, undo.Document{}, pools.NamespaceRights{}, time.Now())
+	all, err := preview.Presume(n.T.Context(), &h, o.Config, o.Topology, "", o.Log)
 	if err != nil {
 		n.T.Fatal(err)
 	}
-	return undo.Document{Originals: p.Traces.Originals(&h)}
+	return undo.Document{Originals: all}
 }
 
 // marks checks whether a missing journal would count as lost.
@@ -84,7 +77,7 @@ func TestDryRestore(t *testing.T) {
 					j = n.lose(h)
 				}
 				changed := n.Settings()
-				dry, err := restore.RestoreAs(&h, t.Context(), j, n.options().Config.Isolation, true)
+				dry, err := restore.OnHost(t.Context(), &h, j, n.options().Config.Isolation, true)
 				if err != nil || len(dry.Changes) < 6 || len(dry.Restored) > 0 {
 					t.Fatalf("dry run: %+v, %v", dry, err)
 				}
@@ -96,7 +89,7 @@ func TestDryRestore(t *testing.T) {
 						t.Errorf("%+v: the file has %q", c, is)
 					}
 				}
-				done, err := restore.RestoreAs(&h, t.Context(), j, n.options().Config.Isolation, false)
+				done, err := restore.OnHost(t.Context(), &h, j, n.options().Config.Isolation, false)
 				if err != nil || slices.ContainsFunc(done.Differs, func(d undo.Difference) bool { return !d.Harmless }) {
 					t.Fatalf("restore: %+v, %v", done, err)
 				}
@@ -111,7 +104,7 @@ func TestDryRestore(t *testing.T) {
 					}
 				}
 				n.marks(false)
-				again, err := restore.RestoreAs(&h, t.Context(), j, n.options().Config.Isolation, true)
+				again, err := restore.OnHost(t.Context(), &h, j, n.options().Config.Isolation, true)
 				if err != nil || len(again.Changes) > 0 {
 					t.Errorf("once more there would be %+v, %v", again.Changes, err)
 				}

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
@@ -52,8 +51,7 @@ func TestStuckPartition(t *testing.T) {
 			// restore goes on with the rest, too.
 			scope := cgroup.Path(n.Runtime.Cgroup(third))
 			end = n.RefuseWrites(scope, cgroup.FilePartition)
-			h := n.Host()
-			report, err := restore.HostRestore(&h, t.Context(), n.Journal())
+			report, err := n.restore()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -65,7 +63,7 @@ func TestStuckPartition(t *testing.T) {
 				t.Errorf("restore does not tell of %s: %+v", scope, report)
 			}
 			end()
-			if report, err = restore.HostRestore(&h, t.Context(), n.Journal()); err != nil || len(report.Differs) > 0 || len(n.ExclusiveLists()) > 0 || !n.RootCPUs().Equal(cpuset.Range(0, 7)) {
+			if report, err = n.restore(); err != nil || len(report.Differs) > 0 || len(n.ExclusiveLists()) > 0 || !n.RootCPUs().Equal(cpuset.Range(0, 7)) {
 				t.Errorf("restore once more: %+v, %v; lists %v, root %s", report, err, n.ExclusiveLists(), n.RootCPUs())
 			}
 			if n.Tree.Crashed() || !n.Tree.Leaked().IsEmpty() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/restore"
@@ -87,12 +88,12 @@ func TestRestoreOfAUnitThatIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	j := undo.Document{BootID: boot, Originals: []undo.Original{duOriginal()}}
-	report, err := restore.HostRestore(&h, t.Context(), j)
+	report, err := restore.OnHost(t.Context(), &h, j, config.IsolationCPUSet, false)
 	if err != nil || report.Gone != 1 {
 		t.Fatalf("restore: %+v, %v", report, err)
 	}
 	n.Units.Install("du.service", cpuset.Of(4))
-	if report, err = restore.HostRestore(&h, t.Context(), n.Journal()); err != nil || len(report.Restored)+len(report.Differs) != 1 {
+	if report, err = n.restore(); err != nil || len(report.Restored)+len(report.Differs) != 1 {
 		t.Fatalf("restore when it is back: %+v, %v", report, err)
 	}
 	if got := n.UnitProperty("du.service"); got != "" {

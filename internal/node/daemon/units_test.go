@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
-	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -108,8 +107,7 @@ func TestUnitsGetTheirPropertiesBack(t *testing.T) {
 	})
 	r.quiet()
 	r.stop()
-	h := n.Host()
-	report, err := restore.HostRestore(&h, context.Background(), n.Journal())
+	report, err := n.restore()
 	if err != nil || len(report.Differs) != 0 {
 		t.Fatalf("restore: %+v, %v", report, err)
 	}

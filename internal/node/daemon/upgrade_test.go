@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -13,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/node/durable"
-	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -145,8 +143,7 @@ func TestUpgradeMovesNobody(t *testing.T) {
 			if d := cmp.Diff(originals, n.Journal().Originals); d != "" {
 				t.Errorf("originals (-before +after):\n%s", d)
 			}
-			h := n.Host()
-			if _, err := restore.HostRestore(&h, context.Background(), n.Journal()); err != nil {
+			if _, err := n.restore(); err != nil {
 				t.Fatal(err)
 			}
 			if restored := strings.ReplaceAll(n.Dump(), `cpus="0-7"`, `cpus=""`); restored != before {

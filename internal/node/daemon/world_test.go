@@ -17,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/node/control"
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
@@ -545,12 +544,8 @@ func (w *world) compareCold() error {
 	if !w.seen.journaled {
 		return errors.New("journal is not on disk")
 	}
-	var s desired.Settings
-	o := w.options()
-	if err := s.Change(o.Config, o.Topology, nil); err != nil {
-		return err
-	}
-	p, err := preview.PreviewOf(w.T.Context(), w.Host(), s, w.Journal(), pools.NamespaceRights{}, time.Now())
+	o, h := w.options(), w.Host()
+	p, err := preview.OnHost(w.T.Context(), &h, o.Config, o.Topology, o.Log)
 	if err != nil {
 		return err
 	}

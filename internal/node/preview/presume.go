@@ -1,54 +1,68 @@
 package preview
 
 import (
+	"context"
+	"log/slog"
 	"slices"
 	"strconv"
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
-	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// traces are what a plan wants and what there is.
-type traces struct {
-	plan    pools.Plan
-	want    []cgroup.Target
-	current map[cgroup.Path]cgroup.Current
-	model   *inventory.Inventory
-	formula config.WeightFormula
+// # A lost journal
+//
+// The values before the daemon's first write are in the journal alone. After its loss, a
+// value that is exactly the planned one counts as the daemon's, and its original is the
+// value of a node without cpupoold: the kernel's default (all CPUs, all NUMA nodes, no
+// quota, weight 100), systemd's (property not set), or the request of the kubelet.
+
+// Presume returns the originals of a node whose journal of this boot is lost.
+func Presume(ctx context.Context, h *hostenv.Host, c *config.Config, t *topology.Topology, bootID string, log *slog.Logger) ([]undo.Original, error) {
+	var settings desired.Settings
+	if err := settings.Change(c, t, nil); err != nil {
+		return nil, err
+	}
+	s, err := read(ctx, h, settings, undo.Document{BootID: bootID}, rights(c, log))
+	if err != nil {
+		return nil, err
+	}
+	return s.originals(), nil
 }
 
-func (x traces) Originals(h *hostenv.Host) []undo.Original {
+// originals returns an original for each value that is as planned.
+func (s *survey) originals() []undo.Original {
 	all := []undo.Original{}
-	online := h.Online()
-	quotas := x.quotas()
-	for _, t := range x.want {
+	online := s.host.Online()
+	quotas := s.quotas()
+	for _, t := range s.want {
 		if t.Unit != "" {
-			all = append(all, x.ofUnit(t)...)
+			all = append(all, s.unitOriginals(t)...)
 			continue
 		}
-		c := x.current[t.Path]
+		c := s.cgroups.Current(t.Path)
 		if !c.Exists {
 			continue
 		}
-		trace := func(file, value string, is bool) {
+		add := func(file, value string, is bool) {
 			if is {
 				all = append(all, undo.Original{Path: t.Path, File: file, Container: t.Container, Value: value})
 			}
 		}
-		trace(cgroup.FileCPUs, "", c.CPUs.Equal(t.CPUs) && !t.CPUs.IsEmpty() && !online.IsSubsetOf(t.CPUs))
-		trace(cgroup.FileMems, "", c.Mems.Equal(t.Mems) && !t.Mems.IsEmpty() && !h.Nodes.IsSubsetOf(t.Mems))
-		weight := x.weightOf(t)
-		trace(cgroup.FileWeight, strconv.FormatUint(weight, 10), t.Weight != 0 && c.Weight == t.Weight && weight != t.Weight)
+		add(cgroup.FileCPUs, "", c.CPUs.Equal(t.CPUs) && !t.CPUs.IsEmpty() && !online.IsSubsetOf(t.CPUs))
+		add(cgroup.FileMems, "", c.Mems.Equal(t.Mems) && !t.Mems.IsEmpty() && !s.host.Nodes.IsSubsetOf(t.Mems))
+		weight := s.requestedWeight(t)
+		add(cgroup.FileWeight, strconv.FormatUint(weight, 10), t.Weight != 0 && c.Weight == t.Weight && weight != t.Weight)
 		quota := quotas[t.Path]
-		trace(cgroup.FileMax, undo.MaxValue(quota, 100_000), t.Unlimited && c.Quota < 0 && quota > 0)
-		trace(cgroup.FileMax, undo.Unlimited, t.Quota > 0 && c.Quota == t.Quota && c.Period == t.Period) // an annotation's
+		add(cgroup.FileMax, undo.MaxValue(quota, 100_000), t.Unlimited && c.Quota < 0 && quota > 0)
+		add(cgroup.FileMax, undo.Unlimited, t.Quota > 0 && c.Quota == t.Quota && c.Period == t.Period) // the limit of an annotation
 		if t.Exclusive && c.Partition.Type != "" && !c.Partition.Is(cgroup.MemberPartition) {
-			trace(cgroup.FilePartition, string(cgroup.MemberPartition), true)
+			add(cgroup.FilePartition, string(cgroup.MemberPartition), true)
 			for p := t.Path; p != ""; p = p.Parent() {
 				all = append(all, undo.Original{Path: p, File: cgroup.FileExclusive})
 			}
@@ -58,10 +72,10 @@ func (x traces) Originals(h *hostenv.Host) []undo.Original {
 	return slices.Compact(all)
 }
 
-// ofUnit are those of a unit that somebody who is no administrator has set: his files
-// would make it another State, and no target.
-func (x traces) ofUnit(t cgroup.Target) (all []undo.Original) {
-	e := x.model.Unit(x.model.UnitAt(t.Path))
+// unitOriginals returns the originals of a unit. Properties in an administrator's files
+// have no target, so they are not among them.
+func (s *survey) unitOriginals(t cgroup.Target) (all []undo.Original) {
+	e := s.input.Model.Unit(s.input.Model.UnitAt(t.Path))
 	if e == nil {
 		return nil
 	}
@@ -78,38 +92,38 @@ func (x traces) ofUnit(t cgroup.Target) (all []undo.Original) {
 	return all
 }
 
-// weightOf is what the kubelet has asked for: for a container by way of the runtime, for
-// the slice of a pod itself. Who is not known gets the kernel's default.
-func (x traces) weightOf(t cgroup.Target) uint64 {
-	if e := x.model.Container(t.Container); e != nil {
-		if w := desired.ContainerWeight(x.formula, e.Container.Requested.Shares); w != 0 {
+// requestedWeight returns the weight that the kubelet has requested: from the runtime for a
+// container, from systemd for the slice of a pod. Without a request it is the kernel's default.
+func (s *survey) requestedWeight(t cgroup.Target) uint64 {
+	if e := s.input.Model.Container(t.Container); e != nil {
+		if w := desired.ContainerWeight(s.input.Formula, e.Container.Requested.Shares); w != 0 {
 			return w
 		}
 	}
-	for _, pod := range x.plan.Pods {
-		if t.Container != "" || x.model.SliceOf(pod) != t.Path {
+	for _, pod := range s.plan.Pods {
+		if t.Container != "" || s.input.Model.SliceOf(pod) != t.Path {
 			continue
 		}
 		var shares uint64
 		for _, c := range pod.Containers {
-			if e := x.model.Container(c.ID); e != nil && c.State != pools.Exited && e.Container.Requested.Shares > 2 {
+			if e := s.input.Model.Container(c.ID); e != nil && c.State != pools.Exited && e.Container.Requested.Shares > 2 {
 				shares += e.Container.Requested.Shares
 			}
 		}
 		return cgroup.WeightLinear(max(shares, 2))
 	}
-	const kernels = 100
-	return kernels
+	const kernelDefault = 100
+	return kernelDefault
 }
 
-// quotas are those that the kubelet has asked for, in microseconds in 100 ms, of
-// containers and of the slices of pods whose containers all have one.
-func (x traces) quotas() map[cgroup.Path]int64 {
+// quotas returns the quotas that the kubelet has requested, in microseconds per 100 ms, of
+// containers and of the slices of pods whose containers all have a quota.
+func (s *survey) quotas() map[cgroup.Path]int64 {
 	all := make(map[cgroup.Path]int64)
-	for _, pod := range x.plan.Pods {
+	for _, pod := range s.plan.Pods {
 		sum, whole := int64(0), true
 		for _, c := range pod.Containers {
-			e := x.model.Container(c.ID)
+			e := s.input.Model.Container(c.ID)
 			if e == nil || c.State == pools.Exited {
 				continue
 			}
@@ -120,7 +134,7 @@ func (x traces) quotas() map[cgroup.Path]int64 {
 			all[e.Path] = q
 			sum, whole = sum+q, whole && q > 0
 		}
-		if slice := x.model.SliceOf(pod); slice != "" && whole {
+		if slice := s.input.Model.SliceOf(pod); slice != "" && whole {
 			all[slice] = sum
 		}
 	}

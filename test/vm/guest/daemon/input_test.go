@@ -185,7 +185,7 @@ func TestRestore(t *testing.T) {
 		t.Fatal("the daemon has changed nothing")
 	}
 	out := n.run("cpupoold", "restore", "-o", "json")
-	var report restore.RestoreReport
+	var report restore.Report
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -113,7 +113,7 @@ func (n *node) restores(how string, before map[string]string) {
 	n.Logf("%s: %d values put back (note %q), %d of %d values are told in another way", how, len(done.Changes), done.Note, told(before, after), len(before))
 }
 
-func (n *node) restore(args ...string) (r restore.RestoreReport) {
+func (n *node) restore(args ...string) (r restore.Report) {
 	n.Helper()
 	out, err := n.Try("cpupoold", append([]string{"restore", "-o", "json"}, args...)...)
 	if jsonErr := json.Unmarshal([]byte(out), &r); jsonErr != nil {

@@ -6,14 +6,15 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 )
 
-// NodeReport says what of a Node was taken back.
+// NodeReport holds the resources that were withdrawn from a Node.
 type NodeReport struct {
 	Name      string   `json:"name"`
 	Withdrawn []string `json:"withdrawn"`       // resources
-	Error     string   `json:"error,omitempty"` // why not
+	Error     string   `json:"error,omitempty"` // why some were not
 }
 
-// withdraw takes back what the cluster is shown; nil where it is shown nothing.
+// withdraw removes the daemon's resources from the Node. It returns nil if the daemon does
+// not report the node to a cluster.
 func withdraw(ctx context.Context, o Options) *NodeReport {
 	options, err := nodestatus.OptionsFor(o.Config, o.Environment, o.Log)
 	switch {

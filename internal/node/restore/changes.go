@@ -15,16 +15,16 @@ import (
 // Change is a value that restore puts back.
 type Change struct {
 	undo.Original
-	// From is what there is now, To what is written: the original, or what stands in for
-	// it where the kernel or the runtime does not take that (all CPUs in the place of
-	// none).
+	// From is the present value, To the value to write: the original, or its substitute if
+	// kernel or runtime reject the original (all CPUs instead of none).
 	From string `json:"from"`
 	To   string `json:"to"`
 }
 
-// changes are what restore would write for the originals of a journal, and how many of
-// these are of cgroups that have ended. What cannot be told is among the differences.
-func changes(h *hostenv.Host, ctx context.Context, j undo.Document) (r RestoreReport, err error) {
+// changes returns the writes that restore would make for the originals of a journal, and
+// the number of originals whose cgroup has ended. An original whose value cannot be read is
+// a difference.
+func changes(ctx context.Context, h *hostenv.Host, j undo.Document) (r Report, err error) {
 	originals, kubeletErr := desired.AsKubelet(h, ctx, j.Originals)
 	var leaves []cgroup.Path
 	parts := withParking(h, slices.DeleteFunc(slices.Clone(originals), func(o undo.Original) bool { return !isOfPartition(o) }))
@@ -51,15 +51,15 @@ func changes(h *hostenv.Host, ctx context.Context, j undo.Document) (r RestoreRe
 	}
 	for _, o := range originals {
 		if !isOfPartition(o) {
-			change(h, ctx, o, &r)
+			change(ctx, h, o, &r)
 		}
 	}
 	slices.SortStableFunc(r.Changes, func(a, b Change) int { return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.File, b.File)) })
 	return r, kubeletErr
 }
 
-// change adds what would be written for an original.
-func change(h *hostenv.Host, ctx context.Context, o undo.Original, r *RestoreReport) {
+// change adds the write for an original to a report.
+func change(ctx context.Context, h *hostenv.Host, o undo.Original, r *Report) {
 	st, err := undo.HeldBy(h, ctx, o)
 	if errors.Is(err, cgroup.ErrGone) {
 		r.Gone++
@@ -67,7 +67,7 @@ func change(h *hostenv.Host, ctx context.Context, o undo.Original, r *RestoreRep
 	}
 	to := o.Value
 	if err == nil && o.Unit == "" {
-		to, _, err = hostUndo(h, o)
+		to, _, err = restoring(h, o)
 	}
 	d, differs := undo.HostDifference(h, o, st, err)
 	switch {
@@ -78,7 +78,7 @@ func change(h *hostenv.Host, ctx context.Context, o undo.Original, r *RestoreRep
 	}
 }
 
-// made are those of the changes that a restore has made: what still differs was not.
+// made returns the changes without those that still differ after the restore.
 func made(changes []Change, differs []undo.Difference) []Change {
 	failed := make(map[undo.OriginalKey]bool)
 	for _, d := range differs {

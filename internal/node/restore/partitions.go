@@ -14,15 +14,16 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// isOfPartition says that an original is of a partition: there was none before.
+// isOfPartition reports whether an original belongs to a partition. There was no partition
+// before the daemon.
 func isOfPartition(o undo.Original) bool {
 	return o.File == cgroup.FilePartition || o.File == cgroup.FileExclusive
 }
 
-// unpartition takes away the partitions of a journal and the exclusive lists that were
-// made for them. What the kernel does not give back within leakTime, or refuses, is
-// among the differences, and left is what of the originals the next try is about.
-func unpartition(h *hostenv.Host, ctx context.Context, originals []undo.Original) (r RestoreReport, left []undo.Original) {
+// unpartition ends the partitions of a journal and clears their exclusive lists. A
+// partition whose CPUs the kernel does not return within LeakTime, or does not end, is a
+// difference; left are the originals for the next try.
+func unpartition(ctx context.Context, h *hostenv.Host, originals []undo.Original) (r Report, left []undo.Original) {
 	var leaves []cgroup.Path
 	for _, o := range originals {
 		if o.File == cgroup.FilePartition {
@@ -30,7 +31,7 @@ func unpartition(h *hostenv.Host, ctx context.Context, originals []undo.Original
 		}
 	}
 	stuck := make(map[cgroup.Path]string)
-	view, err := giveBackPartitions(h, ctx, leaves, stuck)
+	view, err := giveBackPartitions(ctx, h, leaves, stuck)
 	for _, o := range originals {
 		n, there := view.Nodes[o.Path]
 		d := undo.Difference{Original: o, Now: n.State.String()}
@@ -58,8 +59,8 @@ func unpartition(h *hostenv.Host, ctx context.Context, originals []undo.Original
 	return r, left
 }
 
-// unrecorded are the partitions of containers that a journal without any knows nothing
-// of: a daemon may have made them before its journal was lost.
+// unrecorded returns the partitions of containers as differences. A daemon may have made
+// them before its journal was lost.
 func unrecorded(h *hostenv.Host) (all []undo.Difference, err error) {
 	listed, err := h.Cgroups.Listed()
 	if err != nil {
@@ -67,7 +68,7 @@ func unrecorded(h *hostenv.Host) (all []undo.Difference, err error) {
 	}
 	for _, p := range listed {
 		_, _, inPod := cgroup.PodOf(p.Parent())
-		_, _, deeper := cgroup.PodOf(p.Parent().Parent()) // what a container makes of its own CPUs
+		_, _, deeper := cgroup.PodOf(p.Parent().Parent()) // a container has made it
 		if !inPod || deeper {
 			continue
 		}
@@ -89,9 +90,9 @@ func unrecorded(h *hostenv.Host) (all []undo.Difference, err error) {
 	return all, err
 }
 
-// giveBackPartitions makes the steps until nothing is left to be written but what the
-// kernel has refused, and waits for CPUs that it still has to give back.
-func giveBackPartitions(h *hostenv.Host, ctx context.Context, leaves []cgroup.Path, stuck map[cgroup.Path]string) (cgroup.PartitionView, error) {
+// giveBackPartitions writes until no step is left but those that the kernel has refused,
+// and waits for CPUs that the kernel has not returned yet.
+func giveBackPartitions(ctx context.Context, h *hostenv.Host, leaves []cgroup.Path, stuck map[cgroup.Path]string) (cgroup.PartitionView, error) {
 	tick := time.NewTicker(partition.FirstPartitionPause)
 	defer tick.Stop()
 	for deadline, steps := time.Now().Add(partition.LeakTime), 0; ; steps++ {
@@ -108,7 +109,7 @@ func giveBackPartitions(h *hostenv.Host, ctx context.Context, leaves []cgroup.Pa
 			if !hostenv.IsGone(err) {
 				stuck[w.Stuck()] = err.Error()
 			}
-			break // and asks the kernel again
+			break // the next step starts from a new reading
 		}
 		if len(step.Writes) > 0 {
 			if steps == partition.MaxPartitionSteps(len(leaves)) {
@@ -130,8 +131,8 @@ func giveBackPartitions(h *hostenv.Host, ctx context.Context, leaves []cgroup.Pa
 	}
 }
 
-// withParking adds the cgroup of parked CPUs to the originals of partitions if it is
-// there: its place tells whose it is, so that a lost journal does not matter.
+// withParking adds an existing parking cgroup to the originals of partitions. Its path is
+// the daemon's own, so it needs no journal.
 func withParking(h *hostenv.Host, parts []undo.Original) []undo.Original {
 	if _, err := h.Cgroups.Read(cgroup.Parking); errors.Is(err, cgroup.ErrGone) {
 		return parts
@@ -148,8 +149,7 @@ func withParking(h *hostenv.Host, parts []undo.Original) []undo.Original {
 	return parts
 }
 
-// removeParking removes the cgroup of parked CPUs, unless something of it is left to be
-// put back.
+// removeParking removes the parking cgroup, unless originals of it are left.
 func removeParking(h *hostenv.Host, left []undo.Original) error {
 	if slices.ContainsFunc(left, func(o undo.Original) bool { return partition.IsParking(o.Path) }) {
 		return nil
@@ -157,8 +157,8 @@ func removeParking(h *hostenv.Host, left []undo.Original) error {
 	return h.Cgroups.RemoveParking()
 }
 
-// partitionsLeft says that there is a cgroup of parked CPUs, or any partition that may be
-// a lost one. What cannot be asked has none.
+// partitionsLeft reports whether a parking cgroup exists, or any partition that a daemon may
+// have lost. It is false if the cgroups cannot be read.
 func partitionsLeft(isolation config.Isolation) bool {
 	fs, err := cgroup.Open(hostenv.CgroupRoot)
 	if err != nil {

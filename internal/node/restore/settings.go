@@ -11,8 +11,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// RestoreSettings gives the host's settings outside of cgroups back. The caller holds the
-// node's writer lock. With dryRun nothing is written.
+// RestoreSettings restores the settings of the host outside of cgroups. With dryRun it only
+// lists them; otherwise the caller must hold the node's writer lock.
 func RestoreSettings(ctx context.Context, c *config.Config, t *topology.Topology, dryRun bool) (tune.Report, error) {
 	var exclusive cpuset.Set
 	var s desired.Settings

@@ -1,0 +1,134 @@
+package preview
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/audit"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/hostslices"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/defrag"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
+
+// Preview holds the actions of a daemon that starts now.
+type Preview struct {
+	Plan     pools.Plan        `json:"plan"`
+	Writes   []cgroup.Write    `json:"writes"`
+	Deferred []cgroup.Deferred `json:"deferred,omitempty"`
+	// Host lists the units that contain host services, and whether they are confined.
+	Host []hostslices.Verdict `json:"host,omitempty"`
+	// Adapted lists the differences between the configuration in force and the
+	// configured one, which was accepted on another machine.
+	Adapted []string `json:"adapted,omitempty"`
+	// Offline are the CPUs of pools that are offline.
+	Offline cpuset.Set `json:"offline,omitzero"`
+	// Unread lists the objects and cgroups that cannot be read and are not in the plan.
+	Unread []string `json:"unread,omitempty"`
+	// Owners lists the owners of exclusive CPUs. Ends are the cgroups whose partition ends.
+	Owners []Owner       `json:"owners,omitempty"`
+	Ends   []cgroup.Path `json:"partitionsToEnd,omitempty"`
+	// BootArguments are the kernel arguments that exclusive CPUs need and the machine lacks.
+	BootArguments []string `json:"bootArguments,omitempty"`
+	// Tuning is nil if the configuration has no settings of the host outside of cgroups,
+	// and none have to be restored.
+	Tuning *Tuning `json:"tuning,omitempty"`
+	// Exclusive lists the owners for defrag.Analyse.
+	Exclusive defrag.Input `json:"-"`
+	// Ownership has the owner of each CPU.
+	Ownership audit.Ownership `json:"-"`
+}
+
+// DryRun returns what a daemon that starts now would do. While a daemon runs, that is the
+// work that it has left.
+func DryRun(ctx context.Context, c *config.Config, t *topology.Topology, log *slog.Logger) (Preview, error) {
+	s, closeHost, err := open(ctx, c, t, log)
+	if err != nil {
+		return Preview{}, err
+	}
+	defer closeHost()
+	p := s.preview()
+	problems, err := s.tune(ctx, &p)
+	p.Plan.Problems = append(p.Plan.Problems, problems...)
+	return p, err
+}
+
+// OnHost is DryRun on an open host, without the settings of the host outside of cgroups.
+func OnHost(ctx context.Context, h *hostenv.Host, c *config.Config, t *topology.Topology, log *slog.Logger) (Preview, error) {
+	s, err := newSurvey(ctx, h, c, t, log)
+	if err != nil {
+		return Preview{}, err
+	}
+	return s.preview(), nil
+}
+
+// Owners returns the owner of each CPU by the decision of DryRun, and the objects that
+// cannot be read.
+func Owners(ctx context.Context, c *config.Config, t *topology.Topology, log *slog.Logger) (audit.Ownership, []string, error) {
+	s, closeHost, err := open(ctx, c, t, log)
+	if err != nil {
+		return audit.Ownership{}, nil, err
+	}
+	defer closeHost()
+	p := s.preview()
+	return p.Ownership, p.Unread, nil
+}
+
+// open opens the host and reads the node. The caller must close the host.
+func open(ctx context.Context, c *config.Config, t *topology.Topology, log *slog.Logger) (s *survey, closeHost func(), err error) {
+	h, closeHost, err := hostenv.Open(ctx, c, t)
+	if err != nil {
+		return nil, nil, err
+	}
+	if s, err = newSurvey(ctx, &h, c, t, log); err != nil {
+		closeHost()
+		return nil, nil, err
+	}
+	return s, closeHost, nil
+}
+
+// newSurvey reads the node with the journal on disk.
+func newSurvey(ctx context.Context, h *hostenv.Host, c *config.Config, t *topology.Topology, log *slog.Logger) (*survey, error) {
+	j, err := undo.PeekJournal(h.JournalFile)
+	if err != nil {
+		log.Warn("journal is not used", "error", err)
+	}
+	var s desired.Settings
+	if err := s.Change(c, t, j.Accepted); err != nil {
+		return nil, err
+	}
+	return read(ctx, h, s, j, rights(c, log))
+}
+
+// preview returns the actions that lead from the survey's node to its plan.
+func (s *survey) preview() Preview {
+	settings := &s.input.Settings
+	p := Preview{Plan: s.plan, Host: s.input.Verdicts(s.plan, s.want), Adapted: settings.Adapted, Offline: settings.Offline(), Exclusive: s.input.Fragments(s.plan)}
+	p.Ownership = desired.Ownership(s.plan, s.input.Model, p.Host, settings)
+	p.Writes, p.Deferred = s.cgroups.Diff(s.want, nil, desired.DiffOptions(s.host, s.plan))
+	unread := s.unread
+	var err error
+	if p.Owners, p.Ends, err = s.owners(); err != nil {
+		unread = append(unread, err)
+	}
+	var owned cpuset.Set
+	for _, o := range p.Owners {
+		owned = owned.Union(o.CPUs)
+	}
+	p.BootArguments = settings.BootArguments(s.host.Boot, owned)
+	if err := s.host.Boot.Err; err != nil {
+		unread = append(unread, err)
+	}
+	for _, err := range unread {
+		p.Unread = append(p.Unread, err.Error())
+	}
+	slices.Sort(p.Unread)
+	return p
+}

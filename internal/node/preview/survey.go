@@ -1,0 +1,103 @@
+package preview
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/numahints"
+	"github.com/cpupoold/cpupoold/internal/node/quiet"
+	"github.com/cpupoold/cpupoold/internal/node/recovery"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// survey is one reading of the node, and the decision of a daemon that starts with it.
+type survey struct {
+	host    *hostenv.Host
+	input   desired.Input
+	others  desired.OtherManagers
+	plan    pools.Plan
+	want    []cgroup.Target // without cgroups that are gone or unreadable
+	cgroups *kernelstate.Cache
+	unread  []error
+}
+
+// read surveys the node.
+func read(ctx context.Context, h *hostenv.Host, settings desired.Settings, j undo.Document, rights pools.NamespaceRights) (*survey, error) {
+	found := inventory.List(ctx, h, settings.UnitNames(), inventory.Limits{Unit: hostenv.CallTimeout, Listing: hostenv.UpdateTimeout}, func(string) bool { return false })
+	if found.Err != nil {
+		return nil, found.Err
+	}
+	m := inventory.New(h.Driver)
+	found.AsOf = m.Clock
+	m.Merge(found)
+	for _, u := range found.Units {
+		m.PutUnit(u)
+	}
+	known := undo.New(j)
+	if !settings.Pools.Kubelet { // as the daemon does
+		m.Recall(known.Others)
+	}
+	previous := recovery.Assignments(m, h.Cgroups.Read, known.Assignments, &settings)
+	pods := m.Input(time.Now())
+	s := &survey{host: h, others: desired.OtherManagers{Crio: found.Crio}, unread: found.Failed,
+		cgroups: kernelstate.New(h.Cgroups.ReadOnly().Reader(), slog.New(slog.DiscardHandler))}
+	s.others.Mark(m, pods, settings.Topology.Online, h.Cgroups.Read)
+	numahints.FetchOnce(ctx, h, m, settings.Pools, pods, previous).Apply(pods)
+	partitions, _ := settings.Partitions(h.Kernel)
+	q := quiet.Quiet{On: settings.Config.Quiet > 0, Resting: j.Resting}
+	s.input = desired.Input{
+		Settings: settings, Model: m, Pods: pods, Previous: previous, Formula: settings.Config.WeightFormula, Ledger: known,
+		Nodes: h.Nodes, Read: h.Cgroups.Read, Resting: q.Rest(previous), Partitions: partitions, Namespaces: rights, Build: pools.Build,
+	}
+	var err error
+	if s.input.Kubelet, err = desired.ReadKubelet(h, ctx, m); err != nil {
+		s.unread = append(s.unread, err)
+	}
+	s.decide(ctx)
+	return s, nil
+}
+
+// decide makes the plan. The weight formula is observed on containers, which the first
+// plan names; it changes weights only, never CPUs.
+func (s *survey) decide(ctx context.Context) {
+	_, want := s.input.Decide()
+	gone, unreadable := s.cgroups.Refresh(want, s.input.Model)
+	if s.input.Formula == config.WeightAuto {
+		s.input.Formula = s.formula(ctx)
+	}
+	s.plan, want = s.input.Decide()
+	s.want = slices.DeleteFunc(want, func(t cgroup.Target) bool { return slices.Contains(gone, t.Path) || unreadable[t.Path] != nil })
+	s.unread = slices.AppendSeq(s.unread, maps.Values(unreadable))
+}
+
+// formula returns the weight formula that a container shows, or else that of the OCI
+// runtime's version.
+func (s *survey) formula(ctx context.Context) config.WeightFormula {
+	if _, f, ok := desired.FormulaWitness(s.input.Model, s.cgroups.Current, s.input.Ledger); ok {
+		return f
+	}
+	return desired.AskFormula(ctx).Formula
+}
+
+// rights returns the permissions of namespaces that the daemon has kept on disk.
+func rights(c *config.Config, log *slog.Logger) pools.NamespaceRights {
+	if c.NamespacePermission != config.PermissionAnnotation {
+		return pools.NamespaceRights{}
+	}
+	known, err := nodestatus.ReadPermissions(nodestatus.PermissionsPath(c), c.Names())
+	if err != nil {
+		log.Warn("namespaces that are not listed are taken to allow nothing", "error", err)
+	}
+	return pools.NamespaceRights{Asked: true, Permissions: known, Current: err == nil}
+}

@@ -1,0 +1,177 @@
+package restore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// putAllBack puts the originals of a journal back and saves the rest of the journal. It
+// removes the journal if no original is left.
+func putAllBack(ctx context.Context, h *hostenv.Host, j undo.Document) (Report, error) {
+	var parts []undo.Original
+	var kubeletErr error
+	j.Originals, kubeletErr = desired.AsKubelet(h, ctx, j.Originals)
+	j.Originals = slices.DeleteFunc(slices.Clone(j.Originals), func(o undo.Original) bool {
+		if isOfPartition(o) {
+			parts = append(parts, o)
+		}
+		return isOfPartition(o)
+	})
+	// Partitions first: a cpuset that overlaps a partition makes it invalid.
+	r, left := unpartition(ctx, h, withParking(h, parts))
+	parkErr := removeParking(h, left)
+	// A CRI update of CPUs or memory nodes makes the runtime write its whole spec, weight
+	// and quota included. So these are put back afterwards.
+	isEarly := func(o undo.Original) bool { return o.File == cgroup.FileCPUs || o.File == cgroup.FileMems }
+	late := slices.DeleteFunc(slices.Clone(j.Originals), isEarly)
+	j.Originals = append(slices.DeleteFunc(j.Originals, func(o undo.Original) bool { return !isEarly(o) }), late...)
+	failed := make(map[undo.OriginalKey]error)
+	for _, o := range j.Originals {
+		if err := putBack(ctx, h, o); err != nil {
+			failed[o.Key()] = err
+		}
+	}
+	rest := undo.Document{BootID: j.BootID, Accepted: j.Accepted, Originals: left}
+	for _, o := range j.Originals {
+		err := failed[o.Key()]
+		st, readErr := undo.HeldBy(h, ctx, o)
+		if errors.Is(readErr, cgroup.ErrGone) && err == nil {
+			if r.Gone++; o.Unit != "" {
+				rest.Originals = append(rest.Originals, o) // systemd keeps the property until the machine boots
+			}
+			continue
+		}
+		if err = cmp.Or(err, readErr); err != nil {
+			rest.Originals = append(rest.Originals, o)
+		}
+		if d, differs := undo.HostDifference(h, o, st, err); differs {
+			r.Differs = append(r.Differs, d)
+		} else {
+			r.Restored = append(r.Restored, o)
+		}
+	}
+	if len(rest.Originals) == 0 {
+		return r, errors.Join(kubeletErr, parkErr, undo.JournalMark(h.RunDir, j.BootID).Remove(), undo.IgnoreMissing(os.Remove(h.JournalFile)))
+	}
+	return r, errors.Join(kubeletErr, parkErr, undo.Save(h.JournalFile, rest))
+}
+
+// putBack writes an original to its file, and records it with the runtime or systemd, which
+// would overwrite the file otherwise.
+func putBack(ctx context.Context, h *hostenv.Host, o undo.Original) error {
+	ctx, cancel := context.WithTimeout(ctx, hostenv.UpdateTimeout)
+	defer cancel()
+	if o.Unit != "" {
+		return revert(ctx, h, o)
+	}
+	value, record, err := restoring(h, o)
+	if err != nil {
+		return err
+	}
+	err = h.Cgroups.Write(o.Path, o.File, value)
+	if errors.Is(err, cgroup.ErrGone) && o.Container == "" {
+		return nil // the settings have ended with the cgroup
+	}
+	if record == nil {
+		return err
+	}
+	recordErr := h.Record(ctx, *record)
+	if hostenv.IsGone(recordErr) {
+		recordErr = nil
+	}
+	if recordErr == nil {
+		return nil // the runtime or systemd has written the file too
+	}
+	return errors.Join(err, recordErr)
+}
+
+// revert restores a property of a systemd unit, whether or not the unit runs.
+func revert(ctx context.Context, h *hostenv.Host, o undo.Original) error {
+	if h.Units == nil {
+		return fmt.Errorf("no systemd to give %s its %s back", o.Unit, o.File)
+	}
+	err := h.Units.Revert(ctx, o.Unit, undo.Properties([]undo.Original{o}), h.Nodes)
+	if errors.Is(err, cgroup.ErrGone) {
+		return nil // the unit does not exist any more
+	}
+	return err
+}
+
+// restoring returns the value for the file of an original, and the write that records it
+// with the runtime or systemd; nil if neither manages the cgroup.
+func restoring(h *hostenv.Host, o undo.Original) (value string, record *cgroup.Write, err error) {
+	w := cgroup.Write{Path: o.Path, Container: o.Container, Via: cgroup.DBus, Reason: "restore"}
+	value = o.Value
+	switch o.File {
+	case cgroup.FileCPUs:
+		cpus, err := cpuset.Parse(o.Value)
+		if err != nil {
+			return "", nil, fmt.Errorf("journal: original of %s in %s: %w", o.File, o.Path, err)
+		}
+		if cpus.IsEmpty() {
+			cpus = h.Possible // kernels before 7.0 refuse to clear, and runtimes cannot
+		}
+		value = cpus.String()
+		w.Property, w.Value = cgroup.UnitCPUs, value
+		if o.Container != "" {
+			w.Via, w.Property = cgroup.CRI, cgroup.CRICPUs
+			return value, &w, nil
+		}
+	case cgroup.FileMems:
+		nodes, err := cpuset.Parse(o.Value)
+		if err != nil {
+			return "", nil, fmt.Errorf("journal: original of %s in %s: %w", o.File, o.Path, err)
+		}
+		if nodes.IsEmpty() {
+			nodes = h.Nodes // likewise
+		}
+		value = nodes.String()
+		w.Property, w.Value = cgroup.UnitMems, value
+		if o.Container != "" {
+			w.Via, w.Property = cgroup.CRI, cgroup.CRIMems
+			return value, &w, nil
+		}
+	case cgroup.FileWeight:
+		if o.Value == "0" {
+			return "", nil, fmt.Errorf("journal: original of %s in %s: weight 0", o.File, o.Path)
+		}
+		w.Property, w.Value = cgroup.UnitWeight, o.Value
+	case cgroup.FileMax:
+		w.Property = cgroup.UnitQuota
+		if w.Value, err = unitQuota(o.Value); err != nil {
+			return "", nil, fmt.Errorf("journal: original of %s in %s: %w", o.File, o.Path, err)
+		}
+	default:
+		return "", nil, fmt.Errorf("journal: original of unknown file %q in %s", o.File, o.Path)
+	}
+	if _, isUnit := o.Path.Unit(); h.Units == nil || !isUnit {
+		return value, nil, nil
+	}
+	return value, &w, nil
+}
+
+// unitQuota converts a value of cpu.max to CPUQuotaPerSecUSec, in microseconds per second.
+func unitQuota(value string) (string, error) {
+	q, p, ok := strings.Cut(value, " ")
+	if q == cgroup.ValueMax {
+		return cgroup.ValueInf, nil
+	}
+	quota, err1 := strconv.ParseUint(q, 10, 63)
+	period, err2 := strconv.ParseUint(p, 10, 31)
+	if !ok || err1 != nil || err2 != nil || period == 0 || quota > 1<<40 {
+		return "", fmt.Errorf("%q is not a value of cpu.max", value)
+	}
+	return strconv.FormatUint(quota*1_000_000/period, 10), nil
+}
