@@ -65,11 +65,11 @@ func (s *survey) owners() (all []Owner, ends []cgroup.Path, err error) {
 
 // partitionWishes are the partitions that the plan has.
 type partitionWishes struct {
-	wanted   map[string]cgroup.PartitionWish // by container; without a type if it gets no partition
-	mixed    map[string]string               // by container: the reason for no partition
-	possible []cgroup.PartitionWish          // of containers that are on their CPUs
-	former   map[cgroup.Path]bool            // true: the daemon has made it a partition, and the plan has none
-	leaves   []cgroup.Path                   // all cgroups that are or get partitions
+	wanted   map[string]cgroup.PartitionWish // By container. A wish without a type is no partition.
+	mixed    map[string]string               // By container: the reason for no partition.
+	possible []cgroup.PartitionWish          // The wishes of containers that are on their CPUs.
+	former   map[cgroup.Path]bool            // True for a partition that the plan ends.
+	leaves   []cgroup.Path                   // All present and planned partitions.
 }
 
 func (s *survey) wishes() partitionWishes {

@@ -17,10 +17,11 @@ import (
 
 // # A lost journal
 //
-// The values before the daemon's first write are in the journal alone. After its loss, a
-// value that is exactly the planned one counts as the daemon's, and its original is the
-// value of a node without cpupoold: the kernel's default (all CPUs, all NUMA nodes, no
-// quota, weight 100), systemd's (property not set), or the request of the kubelet.
+// The values before the daemon's first write are in the journal alone. After the loss of the
+// journal, a value that equals the planned one counts as the daemon's. Its original is the
+// value of a node without cpupoold. For cgroups that is the kernel's default: all CPUs, all
+// NUMA nodes, no quota, weight 100. For units it is a property that is not set, and for
+// containers the request of the kubelet.
 
 // Presume returns the originals of a node whose journal of this boot is lost.
 func Presume(ctx context.Context, h *hostenv.Host, c *config.Config, t *topology.Topology, bootID string, log *slog.Logger) ([]undo.Original, error) {
@@ -35,7 +36,7 @@ func Presume(ctx context.Context, h *hostenv.Host, c *config.Config, t *topology
 	return s.originals(), nil
 }
 
-// originals returns an original for each value that is as planned.
+// originals returns an original for each value that equals the planned one.
 func (s *survey) originals() []undo.Original {
 	all := []undo.Original{}
 	online := s.host.Online()

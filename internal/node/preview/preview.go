@@ -46,8 +46,8 @@ type Preview struct {
 	Ownership audit.Ownership `json:"-"`
 }
 
-// DryRun returns what a daemon that starts now would do. While a daemon runs, that is the
-// work that it has left.
+// DryRun returns the actions of a daemon that starts now. While a daemon runs, these are the
+// actions that it has left.
 func DryRun(ctx context.Context, c *config.Config, t *topology.Topology, log *slog.Logger) (Preview, error) {
 	s, closeHost, err := open(ctx, c, t, log)
 	if err != nil {

@@ -81,8 +81,8 @@ func (s *survey) decide(ctx context.Context) {
 	s.unread = slices.AppendSeq(s.unread, maps.Values(unreadable))
 }
 
-// formula returns the weight formula that a container shows, or else that of the OCI
-// runtime's version.
+// formula returns the weight formula that a container shows, or else the formula of the
+// OCI runtime's version.
 func (s *survey) formula(ctx context.Context) config.WeightFormula {
 	if _, f, ok := desired.FormulaWitness(s.input.Model, s.cgroups.Current, s.input.Ledger); ok {
 		return f

@@ -12,7 +12,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// Change is a value that restore puts back.
+// Change is a value that Restore replaces.
 type Change struct {
 	undo.Original
 	// From is the present value, To the value to write: the original, or its substitute if

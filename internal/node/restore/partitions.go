@@ -31,7 +31,7 @@ func unpartition(ctx context.Context, h *hostenv.Host, originals []undo.Original
 		}
 	}
 	stuck := make(map[cgroup.Path]string)
-	view, err := giveBackPartitions(ctx, h, leaves, stuck)
+	view, err := endPartitions(ctx, h, leaves, stuck)
 	for _, o := range originals {
 		n, there := view.Nodes[o.Path]
 		d := undo.Difference{Original: o, Now: n.State.String()}
@@ -51,7 +51,7 @@ func unpartition(ctx context.Context, h *hostenv.Host, originals []undo.Original
 		case stuck[o.Path] != "":
 			d.Reason = stuck[o.Path]
 		default:
-			d.Reason = "another partition in it has these CPUs, or the kernel has not given them back"
+			d.Reason = "another partition in it has these CPUs, or the kernel has not returned them"
 		}
 		left = append(left, o)
 		r.Differs = append(r.Differs, d)
@@ -84,15 +84,15 @@ func unrecorded(h *hostenv.Host) (all []undo.Difference, err error) {
 		}
 		all = append(all, undo.Difference{
 			Original: undo.Original{Path: p, File: cgroup.FilePartition, Value: string(cgroup.MemberPartition)}, Now: st.Partition.String(),
-			Reason: "the journal does not know of it; if it was cpupoold's, before the journal was lost, let the daemon run with guaranteed.isolation: partition, and restore again",
+			Reason: "not in the journal; if cpupoold made it before the journal was lost, run the daemon with guaranteed.isolation: partition, and restore again",
 		})
 	}
 	return all, err
 }
 
-// giveBackPartitions writes until no step is left but those that the kernel has refused,
+// endPartitions writes until no step is left but those that the kernel has refused,
 // and waits for CPUs that the kernel has not returned yet.
-func giveBackPartitions(ctx context.Context, h *hostenv.Host, leaves []cgroup.Path, stuck map[cgroup.Path]string) (cgroup.PartitionView, error) {
+func endPartitions(ctx context.Context, h *hostenv.Host, leaves []cgroup.Path, stuck map[cgroup.Path]string) (cgroup.PartitionView, error) {
 	tick := time.NewTicker(partition.FirstPartitionPause)
 	defer tick.Stop()
 	for deadline, steps := time.Now().Add(partition.LeakTime), 0; ; steps++ {
@@ -113,7 +113,7 @@ func giveBackPartitions(ctx context.Context, h *hostenv.Host, leaves []cgroup.Pa
 		}
 		if len(step.Writes) > 0 {
 			if steps == partition.MaxPartitionSteps(len(leaves)) {
-				return view, fmt.Errorf("partitions do not come to an end after %d steps: somebody else writes them, too; stop that and run restore again", steps)
+				return view, fmt.Errorf("partitions do not come to an end after %d steps: another process writes them, too; stop it and run restore again", steps)
 			}
 			if ctx.Err() != nil {
 				return view, ctx.Err()

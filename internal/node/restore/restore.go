@@ -28,7 +28,7 @@ type Options struct {
 // Report is the result of Restore.
 type Report struct {
 	Restored []undo.Original `json:"restored"`
-	// Changes are the values that differed from the originals and are put back; after
+	// Changes are the values that differed from the originals and are restored; after
 	// DryRestore, the values that would be.
 	Changes []Change `json:"changes"`
 	DryRun  bool     `json:"dryRun,omitempty"`
@@ -49,10 +49,10 @@ func DryRestore(ctx context.Context, o Options) (Report, error) {
 	return r, err
 }
 
-// Restore puts back the journal's originals of this boot, and withdraws the resources that
-// the node shows to the cluster. It takes the node's writer lock, so no daemon may run. A
-// value that cannot be put back stays in the journal and is reported as a difference; the
-// other values are restored.
+// Restore writes the journal's originals of this boot, and withdraws the resources that
+// the node shows to the cluster. It takes the node's writer lock, so no daemon may run. An
+// original that cannot be written stays in the journal and is reported as a difference; the
+// other originals are restored.
 func Restore(ctx context.Context, o Options) (Report, error) {
 	unlock, err := hostenv.Lock(o.Config.RunDir)
 	if err != nil {
@@ -82,12 +82,12 @@ func restoreHost(ctx context.Context, o Options, dryRun bool) (Report, error) {
 		return Report{}, err
 	}
 	if state == undo.JournalOfEarlierBoot && !partitionsLeft(o.Config.Isolation) {
-		return Report{Note: "the machine has booted since values were changed: cgroups and what systemd had at run time ended with that"}, nil
+		return Report{Note: "the machine has booted since values were changed: cgroups and run-time properties of systemd ended with the earlier boot"}, nil
 	}
 	lost := state == undo.JournalDamaged
 	if state == undo.JournalMissing {
 		if lost, err = undo.JournalMark(o.Config.RunDir, j.BootID).There(); err != nil {
-			return Report{}, fmt.Errorf("there is no journal %s, and whether there was one cannot be told: %w", name, err)
+			return Report{}, fmt.Errorf("journal %s does not exist, and the mark of a lost one cannot be read: %w", name, err)
 		}
 	}
 	if len(j.Originals) == 0 && !lost && !partitionsLeft(o.Config.Isolation) {
@@ -102,7 +102,7 @@ func restoreHost(ctx context.Context, o Options, dryRun bool) (Report, error) {
 	if lost {
 		var presumeErr error
 		if j.Originals, presumeErr = preview.Presume(ctx, &h, o.Config, o.Topology, j.BootID, o.Log); presumeErr != nil {
-			return Report{}, errors.Join(err, fmt.Errorf("what the daemon may have changed is not known: %w", presumeErr))
+			return Report{}, errors.Join(err, fmt.Errorf("find the daemon's changes without a journal: %w", presumeErr))
 		}
 		note = lostNote(name, err, j.Originals)
 	}
@@ -111,25 +111,25 @@ func restoreHost(ctx context.Context, o Options, dryRun bool) (Report, error) {
 	return r, err
 }
 
-// lostNote explains which originals replace those of a lost journal.
+// lostNote explains which originals replace a lost journal.
 func lostNote(name string, damage error, o []undo.Original) string {
 	switch {
 	case damage != nil:
-		return fmt.Sprintf("%v: the defaults of kernel, systemd and kubelet stand in for what it said", damage)
+		return fmt.Sprintf("%v: restoring defaults of kernel, systemd and kubelet instead", damage)
 	case len(o) == 0:
-		return fmt.Sprintf("the journal %s is lost, and no value is as the daemon writes it: there is nothing to put back", name)
+		return fmt.Sprintf("the journal %s is lost, and no value is one that the daemon writes: nothing to restore", name)
 	}
-	return fmt.Sprintf("the journal %s is lost: for values that are exactly as the daemon writes them, the defaults of kernel, systemd and kubelet stand in for what they were", name)
+	return fmt.Sprintf("the journal %s is lost: values that the daemon writes are restored to defaults of kernel, systemd and kubelet", name)
 }
 
-// OnHost puts the originals of a journal back on an open host, or with dryRun lists the
+// OnHost restores the originals of a journal on an open host, or with dryRun lists the
 // changes. Partitions that the journal does not contain count as differences, except with
 // isolation cpuset: there another program has made them.
 func OnHost(ctx context.Context, h *hostenv.Host, j undo.Document, isolation config.Isolation, dryRun bool) (Report, error) {
 	r, err := changes(ctx, h, j)
 	if !dryRun { // an error of changes hinders no write; the restore reports it again
 		changes := r.Changes
-		r, err = putAllBack(ctx, h, j)
+		r, err = restoreOriginals(ctx, h, j)
 		r.Changes = made(changes, r.Differs)
 	}
 	if isolation == config.IsolationCPUSet || slices.ContainsFunc(j.Originals, isOfPartition) {

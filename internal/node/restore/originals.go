@@ -17,9 +17,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// putAllBack puts the originals of a journal back and saves the rest of the journal. It
+// restoreOriginals writes the originals of a journal and saves the rest of the journal. It
 // removes the journal if no original is left.
-func putAllBack(ctx context.Context, h *hostenv.Host, j undo.Document) (Report, error) {
+func restoreOriginals(ctx context.Context, h *hostenv.Host, j undo.Document) (Report, error) {
 	var parts []undo.Original
 	var kubeletErr error
 	j.Originals, kubeletErr = desired.AsKubelet(h, ctx, j.Originals)
@@ -33,13 +33,13 @@ func putAllBack(ctx context.Context, h *hostenv.Host, j undo.Document) (Report, 
 	r, left := unpartition(ctx, h, withParking(h, parts))
 	parkErr := removeParking(h, left)
 	// A CRI update of CPUs or memory nodes makes the runtime write its whole spec, weight
-	// and quota included. So these are put back afterwards.
+	// and quota included. So weight and quota follow.
 	isEarly := func(o undo.Original) bool { return o.File == cgroup.FileCPUs || o.File == cgroup.FileMems }
 	late := slices.DeleteFunc(slices.Clone(j.Originals), isEarly)
 	j.Originals = append(slices.DeleteFunc(j.Originals, func(o undo.Original) bool { return !isEarly(o) }), late...)
 	failed := make(map[undo.OriginalKey]error)
 	for _, o := range j.Originals {
-		if err := putBack(ctx, h, o); err != nil {
+		if err := writeOriginal(ctx, h, o); err != nil {
 			failed[o.Key()] = err
 		}
 	}
@@ -68,9 +68,9 @@ func putAllBack(ctx context.Context, h *hostenv.Host, j undo.Document) (Report, 
 	return r, errors.Join(kubeletErr, parkErr, undo.Save(h.JournalFile, rest))
 }
 
-// putBack writes an original to its file, and records it with the runtime or systemd, which
+// writeOriginal writes an original to its file, and records it with the runtime or systemd, which
 // would overwrite the file otherwise.
-func putBack(ctx context.Context, h *hostenv.Host, o undo.Original) error {
+func writeOriginal(ctx context.Context, h *hostenv.Host, o undo.Original) error {
 	ctx, cancel := context.WithTimeout(ctx, hostenv.UpdateTimeout)
 	defer cancel()
 	if o.Unit != "" {
