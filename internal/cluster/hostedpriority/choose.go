@@ -6,35 +6,35 @@ import (
 	"strconv"
 )
 
-// Reason is why a pod of a hosted control plane has the class that it has, and the name of
-// a problem.
+// Reason states why a pod of a hosted control plane has its class. It is also the name of a
+// kind of problems.
 type Reason string
 
-// Reasons to give a pod another class, and to leave it as it is.
+// Reasons to give a pod another class, and to keep its class.
 const (
-	Sized      Reason = "size"     // that of the cluster's size
-	Overridden Reason = "override" // that of an annotation of HyperShift's
+	Sized      Reason = "size"     // the class of the cluster's size
+	Overridden Reason = "override" // the class of an annotation of HyperShift
 
 	OptedOut  Reason = "opted_out"
 	NoCluster Reason = "no_cluster" // no HostedCluster has its control plane there
-	Ambiguous Reason = "ambiguous"  // several have
-	NoClass   Reason = "no_class"   // the size names none for the role, or one that must not be used
-	Unknown   Reason = "unknown"    // nothing is known of HostedClusters
+	Ambiguous Reason = "ambiguous"  // several HostedClusters have it there
+	NoClass   Reason = "no_class"   // the size has no class for the role, or an invalid one
+	Unknown   Reason = "unknown"    // the HostedClusters could not be read
 )
 
-// Reasons returns all of them.
+// Reasons returns all reasons.
 func Reasons() []Reason {
 	return []Reason{Sized, Overridden, OptedOut, NoCluster, Ambiguous, NoClass, Unknown}
 }
 
-// Kinds of problems, besides Ambiguous.
+// Kinds of problems, in addition to Ambiguous.
 const (
-	BadAnnotation Reason = "annotation"    // cannot be understood, or names what there is not
+	BadAnnotation Reason = "annotation"    // has a syntax error, or names a missing object
 	ClassMissing  Reason = "class_missing" // the cluster has no such PriorityClass
 	ClassDiffers  Reason = "class_differs" // its PriorityClass has another value
 	EtcdBelow     Reason = "etcd_below"    // a cluster's etcd would not be above its control plane
-	UnknownSize   Reason = "unknown_size"  // the size that is written is in no table
-	NoSizes       Reason = "no_sizes"      // there is no ClusterSizingConfiguration that can be used
+	UnknownSize   Reason = "unknown_size"  // the recorded size is in no table
+	NoSizes       Reason = "no_sizes"      // the cluster has no usable ClusterSizingConfiguration
 	BadNodePool   Reason = "node_pool"     // cannot be read
 )
 
@@ -43,29 +43,30 @@ func Problems() []Reason {
 	return []Reason{Ambiguous, BadAnnotation, ClassMissing, ClassDiffers, EtcdBelow, UnknownSize, NoSizes, BadNodePool}
 }
 
-// A Problem is what somebody has to mend.
+// A Problem is an error that an administrator must correct.
 type Problem struct {
 	Kind Reason
 	Text string
 }
 
-// PriorityClasses are those of the cluster, with their values.
+// PriorityClasses holds the values of the cluster's priority classes by name.
 type PriorityClasses map[string]int64
 
-// A Choice is what pods of a HostedCluster's control plane get.
+// A Choice holds the classes for pods of a HostedCluster's control plane.
 type Choice struct {
-	// OptedOut says that the cluster takes no part.
+	// OptedOut means that pods of the cluster keep their classes.
 	OptedOut bool
-	// Size is the name of the cluster's size; empty where there are no sizes.
+	// Size is the name of the cluster's size. It is empty without sizes.
 	Size string
-	// Classes are those by role; where one is empty, pods keep theirs.
+	// Classes are the classes by role. Pods of a role without a class keep their own.
 	Classes [3]string
-	// Overridden says of which role an annotation of HyperShift's names the class.
+	// Overridden marks roles whose class comes from an annotation of HyperShift.
 	Overridden [3]bool
 	Problems   []Problem
 }
 
-// Class is what pods of a role get, "" when they keep their class, and why.
+// Class returns the class for pods of a role, and the reason. It is "" if they keep their
+// class.
 func (c Choice) Class(r Role) (string, Reason) {
 	switch {
 	case c.OptedOut:
@@ -78,13 +79,15 @@ func (c Choice) Class(r Role) (string, Reason) {
 	return c.Classes[r], Sized
 }
 
+// problem adds a problem.
 func (c *Choice) problem(kind Reason, format string, args ...any) {
 	c.Problems = append(c.Problems, Problem{kind, fmt.Sprintf(format, args...)})
 }
 
-// Choose chooses the classes of a cluster with so many worker nodes. Annotations of
-// HyperShift's come first; what they name must be there, or they are ignored. Else it is the
-// size: what the nodes make it, what it has been before, or dedicated, whichever is larger.
+// Choose returns the classes of a cluster with the given number of worker nodes. Annotations
+// of HyperShift take precedence if their class exists. Otherwise the size of the cluster
+// decides. It is the size by nodes or an earlier one, whichever is larger. An annotation can
+// request the dedicated size.
 func Choose(t Table, have PriorityClasses, cluster HostedCluster, nodes int64) Choice {
 	var c Choice
 	if c.OptedOut = c.flag(cluster, OptOutKey, true); c.OptedOut {
@@ -110,7 +113,8 @@ func Choose(t Table, have PriorityClasses, cluster HostedCluster, nodes int64) C
 	return c
 }
 
-// flag reads an annotation that is "true" or "false"; unclear is what it is otherwise.
+// flag returns the value of an annotation that is "true" or "false", and unclear for any other
+// text.
 func (c *Choice) flag(cluster HostedCluster, key string, unclear bool) bool {
 	text, there := cluster.Annotations[key]
 	switch {
@@ -123,7 +127,7 @@ func (c *Choice) flag(cluster HostedCluster, key string, unclear bool) bool {
 	return unclear
 }
 
-// size is the place of the cluster's size in the table, -1 when that is empty.
+// size returns the index of the cluster's size in the table, -1 if the table is empty.
 func (c *Choice) size(t Table, cluster HostedCluster, nodes int64) int {
 	at := t.counted(nodes)
 	if c.flag(cluster, DedicatedKey, false) {
@@ -135,21 +139,21 @@ func (c *Choice) size(t Table, cluster HostedCluster, nodes int64) int {
 	return max(at, t.index(cluster.Annotations[SizeKey]), t.index(cluster.Had))
 }
 
-// recordedElsewhere says that the size which is written is not in the table, as after sizes
-// were given other names: whether the one that was chosen is smaller, nobody can say. The
+// recordedElsewhere reports whether the recorded size is not in the table, for example after
+// sizes were renamed. Then it is unknown whether the new size is smaller, and the recorded
 // name stays.
 func (c *Choice) recordedElsewhere(t Table, cluster HostedCluster) bool {
 	recorded := cluster.Annotations[SizeKey]
 	if recorded == "" || t.index(recorded) >= 0 {
 		return false
 	}
-	c.problem(UnknownSize, "annotation %s is %q: there is no such size, and the cluster keeps its classes where those of size %s are lower; add the size to hostedPriority.sizes, or remove the annotation",
+	c.problem(UnknownSize, "annotation %s is %q: there is no such size, and the cluster keeps its classes where the classes of size %s are lower; add the size to hostedPriority.sizes, or remove the annotation",
 		SizeKey, recorded, c.Size)
 	c.Size = recorded
 	return true
 }
 
-// keep takes the class that is written in place of a lower one.
+// keep replaces a lower class by the recorded one.
 func (c *Choice) keep(have PriorityClasses, role Role, recorded string) {
 	value, there := have[recorded]
 	if !there || value > HighestValue || badClass(recorded) != "" {
@@ -160,10 +164,10 @@ func (c *Choice) keep(have PriorityClasses, role Role, recorded string) {
 	}
 }
 
-// override takes a class that an annotation names, if it can be used.
+// override takes the class of an annotation, and reports whether it can be used.
 func (c *Choice) override(have PriorityClasses, role Role, name string) bool {
 	_, base := RoleOf(name)
-	if reason := badClass(name); reason != "" && !base && name != operatorClass { // those are HyperShift's
+	if reason := badClass(name); reason != "" && !base && name != operatorClass { // HyperShift's own classes are allowed
 		c.problem(BadAnnotation, "annotation %s is %q: %s", role.OverrideKey(), name, reason)
 		return false
 	}
@@ -175,9 +179,10 @@ func (c *Choice) override(have PriorityClasses, role Role, name string) bool {
 	return true
 }
 
-// sized takes the class of the cluster's size, if it is there as the table has it: without
-// it the pod could not be made, and with another value it might be below a smaller one's.
-// Where the table has no values, those of smaller sizes tell.
+// sized takes the class of the cluster's size, if it exists with the value in the table. A pod
+// with a missing class cannot be created, and a class with another value may be lower than
+// the class of a smaller size. If the table has no values, sized compares with the classes of
+// smaller sizes.
 func (c *Choice) sized(have PriorityClasses, role Role, t Table, at int) {
 	class := t.sizes[at].classes[role]
 	if class.Name == "" {
@@ -189,7 +194,7 @@ func (c *Choice) sized(have PriorityClasses, role Role, t Table, at int) {
 		c.problem(ClassMissing, "size %s: there is no PriorityClass %s; make it", t.sizes[at].name, class.Name)
 		return
 	case t.values && value != class.Value || value > HighestValue:
-		c.problem(ClassDiffers, "size %s: PriorityClass %s has the value %d, and not %d; delete it and make it anew, or change hostedPriority.sizes",
+		c.problem(ClassDiffers, "size %s: PriorityClass %s has the value %d, and not %d; delete it and make it again, or change hostedPriority.sizes",
 			t.sizes[at].name, class.Name, value, class.Value)
 		return
 	}
@@ -204,9 +209,9 @@ func (c *Choice) sized(have PriorityClasses, role Role, t Table, at int) {
 	}
 }
 
-// etcdLast holds a cluster's etcd above its control plane: it goes last. Where what was
-// chosen would leave it below, by an annotation or a class that cannot be used, nothing that
-// the size has chosen is given; HyperShift's own classes are in that order.
+// etcdLast keeps a cluster's etcd above its control plane, so that etcd is preempted last. An
+// annotation or an unusable class can leave it below. Then pods do not get the classes of the
+// size: HyperShift's own classes have the right order.
 func (c *Choice) etcdLast(have PriorityClasses) {
 	below := c.etcdBelow(have)
 	if below == "" {
@@ -218,15 +223,15 @@ func (c *Choice) etcdLast(have PriorityClasses) {
 		}
 	}
 	if still := c.etcdBelow(have); still != "" {
-		c.problem(EtcdBelow, "%s; pods that no annotation is about keep their classes, and that does not mend it: correct the annotations of HyperShift's", still)
+		c.problem(EtcdBelow, "%s; pods without an annotation for their role keep their classes, and etcd is still not above: correct the annotations of HyperShift", still)
 		return
 	}
-	c.problem(EtcdBelow, "%s; pods that no annotation is about keep their classes: correct the classes, or annotate the cluster with all three", below)
+	c.problem(EtcdBelow, "%s; pods without an annotation for their role keep their classes: correct the classes, or annotate the cluster with all three", below)
 }
 
-// etcdBelow says by which values a pod of the control plane is not below etcd; nothing if
-// none is. Who keeps HyperShift's class has its value. Of a class that is not there, there
-// are no pods.
+// etcdBelow describes the values with which the control plane is not below etcd. It returns ""
+// if the order is right. Pods that keep HyperShift's class have its value. A missing class has
+// no pods.
 func (c *Choice) etcdBelow(have PriorityClasses) string {
 	inForce := func(r Role) (string, int64, bool) {
 		name := c.Classes[r]
@@ -245,9 +250,9 @@ func (c *Choice) etcdBelow(have PriorityClasses) string {
 	return ""
 }
 
-// Record returns what is to be changed of a cluster's annotations to say what was chosen,
-// nil for those that have to go. Who opts out is forgotten, unless it may be a slip; while
-// there are no sizes, the one that was written stays.
+// Record returns the changes of a cluster's annotations that record the choice; nil removes an
+// annotation. It removes all annotations of a cluster that opts out, unless that annotation
+// has an error. Without sizes, the recorded size stays.
 func (c Choice) Record(annotations map[string]string) map[string]*string {
 	want := map[string]string{}
 	switch {
@@ -275,11 +280,11 @@ func (c Choice) Record(annotations map[string]string) map[string]*string {
 	return changes
 }
 
-// A Plan is what pods get in each namespace with a hosted control plane.
+// A Plan holds the choice for each namespace with a hosted control plane.
 type Plan map[string]Choice
 
-// NewPlan chooses for all clusters. Where several have the same namespace, nobody is chosen
-// for. It also returns the choices by cluster, in the order of clusters.
+// NewPlan returns the choices of all clusters, by namespace and in the order of clusters.
+// Clusters that share a namespace get no classes.
 func NewPlan(t Table, have PriorityClasses, clusters []HostedCluster, pools []NodePool) (Plan, []Choice) {
 	type key struct{ namespace, name string }
 	nodes, in := map[key]int64{}, map[string]int{}
@@ -308,7 +313,8 @@ func NewPlan(t Table, have PriorityClasses, clusters []HostedCluster, pools []No
 	return plan, choices
 }
 
-// Class is what a pod in a namespace with a role gets, "" when it keeps its class, and why.
+// Class returns the class for a pod of a role in a namespace, and the reason. It is "" if the
+// pod keeps its class.
 func (p Plan) Class(namespace string, role Role) (string, Reason) {
 	c, there := p[namespace]
 	switch {

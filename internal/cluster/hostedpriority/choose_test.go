@@ -66,7 +66,7 @@ func TestChoose(t *testing.T) {
 		"was of a size that is gone": {nodes: 11, annotations: map[string]string{SizeKey: "huge"},
 			want: Choice{Size: "huge", Classes: size("s"), Problems: []Problem{{Kind: UnknownSize, Text: `annotation hosted-priority.cpupoold.io/size is "huge": there is no such size`}}}},
 		"was of a size that is gone, with higher classes": {nodes: 11, annotations: map[string]string{SizeKey: "huge", ControlPlane.ClassKey(): "hypershift-l", APICritical.ClassKey(): "hypershift-l", Etcd.ClassKey(): "hypershift-etcd-l"},
-			want: Choice{Size: "huge", Classes: size("l"), Problems: []Problem{{Kind: UnknownSize, Text: "keeps its classes where those of size s are lower"}}}},
+			want: Choice{Size: "huge", Classes: size("l"), Problems: []Problem{{Kind: UnknownSize, Text: "keeps its classes where the classes of size s are lower"}}}},
 		"was of a size that is gone, with classes that nobody may have": {nodes: 11, annotations: map[string]string{SizeKey: "huge", ControlPlane.ClassKey(): "system-node-critical", APICritical.ClassKey(): "hypershift-xs", Etcd.ClassKey(): "silver"},
 			want: Choice{Size: "huge", Classes: size("s"), Problems: []Problem{{Kind: UnknownSize, Text: "there is no such size"}}}},
 		"dedicated": {annotations: map[string]string{DedicatedKey: "true"}, want: Choice{Size: "dedicated", Classes: size("dedicated")}},
@@ -97,16 +97,16 @@ func TestChoose(t *testing.T) {
 		"class differs": {nodes: 11, have: differing,
 			want: Choice{Size: "s", Problems: []Problem{
 				{Kind: ClassDiffers, Text: "PriorityClass hypershift-s has the value 1, and not 2000000"}, {Kind: ClassDiffers, Text: "PriorityClass hypershift-s has the value 1, and not 2000000"},
-				{Kind: EtcdBelow, Text: "etcd would have the class hypershift-etcd-s, 2500000, and control-plane hypershift-control-plane, 100000000; pods that no annotation is about keep their classes: correct"}}}},
+				{Kind: EtcdBelow, Text: "etcd would have the class hypershift-etcd-s, 2500000, and control-plane hypershift-control-plane, 100000000; pods without an annotation for their role keep their classes: correct"}}}},
 		"control plane overridden by more than the size's etcd": {nodes: 11, annotations: map[string]string{override + "control-plane-priority-class": "gold"},
 			want: Choice{Size: "s", Classes: [3]string{"gold"}, Overridden: [3]bool{true}, Problems: []Problem{{Kind: EtcdBelow, Text: "etcd would have the class hypershift-etcd-s, 2500000, and control-plane gold, 9000000"}}}},
 		"control plane overridden by as much": {nodes: 11, annotations: map[string]string{override + "api-critical-priority-class": "hypershift-etcd-s"},
 			want: Choice{Size: "s", Classes: [3]string{APICritical: "hypershift-etcd-s"}, Overridden: [3]bool{APICritical: true}, Problems: []Problem{{Kind: EtcdBelow, Text: "api-critical hypershift-etcd-s, 2500000"}}}},
 		"etcd overridden by less than the size's control plane": {nodes: 11, annotations: map[string]string{override + "etcd-priority-class": "hypershift-xs"},
-			want: Choice{Size: "s", Classes: [3]string{Etcd: "hypershift-xs"}, Overridden: [3]bool{Etcd: true}, Problems: []Problem{{Kind: EtcdBelow, Text: "control-plane hypershift-control-plane, 100000000; pods that no annotation is about keep their classes, and that does not mend it"}}}},
+			want: Choice{Size: "s", Classes: [3]string{Etcd: "hypershift-xs"}, Overridden: [3]bool{Etcd: true}, Problems: []Problem{{Kind: EtcdBelow, Text: "control-plane hypershift-control-plane, 100000000; pods without an annotation for their role keep their classes, and etcd is still not above"}}}},
 		"all overridden, etcd not last": {nodes: 11, annotations: map[string]string{
 			override + "control-plane-priority-class": "gold", override + "api-critical-priority-class": "gold", override + "etcd-priority-class": "gold"},
-			want: Choice{Size: "s", Classes: [3]string{"gold", "gold", "gold"}, Overridden: [3]bool{true, true, true}, Problems: []Problem{{Kind: EtcdBelow, Text: "correct the annotations of HyperShift's"}}}},
+			want: Choice{Size: "s", Classes: [3]string{"gold", "gold", "gold"}, Overridden: [3]bool{true, true, true}, Problems: []Problem{{Kind: EtcdBelow, Text: "correct the annotations of HyperShift"}}}},
 
 		"no sizes": {table: Table{dedicated: false, values: true}, annotations: map[string]string{SizeKey: "l", override + "etcd-priority-class": "gold"},
 			want: Choice{Classes: [3]string{Etcd: "gold"}, Overridden: [3]bool{Etcd: true}, Problems: []Problem{{Kind: EtcdBelow, Text: "etcd would have the class gold, 9000000, and control-plane hypershift-control-plane"}}}},
@@ -138,9 +138,9 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestEtcdGoesLast: whatever classes there are and annotations say, etcd is above its control
-// plane, or it is said that it is not and nothing is given that nobody has asked for. More
-// nodes never make a class lower.
+// TestEtcdGoesLast checks that etcd is above its control plane for any classes and
+// annotations. Otherwise there must be a problem, and only classes of annotations are given.
+// More nodes never make a class lower.
 func TestEtcdGoesLast(t *testing.T) {
 	below := 0
 	for seed := range uint64(2000) {

@@ -8,40 +8,40 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// HighestValue is the highest value of a class that is none of the system's (scheduling
-// API, HighestUserDefinablePriority).
+// HighestValue is the maximum value of a class of users (scheduling API,
+// HighestUserDefinablePriority).
 const HighestValue = 1_000_000_000
 
-// Config is what is done about priority classes of hosted control planes.
+// Config configures the priority classes of hosted control planes.
 type Config struct {
 	// Enabled gives pods of hosted control planes the class of their cluster's size.
 	// Default: false.
 	Enabled bool `yaml:"enabled"`
-	// SizesFrom says where sizes and their classes are written: config, which is this
-	// file, or ClusterSizingConfiguration, HyperShift's object. Default: config.
+	// SizesFrom is the source of sizes and their classes: config, which is this file, or
+	// ClusterSizingConfiguration, HyperShift's object. Default: config.
 	SizesFrom SizesFrom `yaml:"sizesFrom"`
-	// Sizes are those of clusters by their number of worker nodes, the smallest first.
+	// Sizes are the sizes of clusters by their number of worker nodes, the smallest first.
 	Sizes []Size `yaml:"sizes"`
 }
 
-// SizesFrom is where sizes are written.
+// SizesFrom is the source of sizes.
 type SizesFrom string
 
-// With FromSizing, [Config.Sizes] is of no use.
+// Sources of sizes. FromSizing ignores [Config.Sizes].
 const (
 	FromConfig SizesFrom = "config"
 	FromSizing SizesFrom = "ClusterSizingConfiguration"
 )
 
-// A Size is that of clusters with so many worker nodes, and has their classes.
+// A Size holds the classes of clusters up to a number of worker nodes.
 type Size struct {
 	Name string `yaml:"name"`
-	// MaxNodes is the largest number of worker nodes. Nil: there is no limit.
+	// MaxNodes is the largest number of worker nodes. Nil: no limit.
 	MaxNodes *int64 `yaml:"maxNodes,omitempty"`
-	// Dedicated says that clusters have the size by [DedicatedKey] and not by number.
+	// Dedicated means that [DedicatedKey] gives clusters this size, not their number of nodes.
 	Dedicated bool `yaml:"dedicated,omitempty"`
-	// ControlPlane and Etcd are the classes. APICritical may be left out: pods of that role
-	// then get ControlPlane, as in the proposal.
+	// ControlPlane and Etcd are the classes. APICritical is optional: without it, pods of
+	// that role get ControlPlane, as in the proposal.
 	ControlPlane Class  `yaml:"controlPlane"`
 	APICritical  *Class `yaml:"apiCritical,omitempty"`
 	Etcd         Class  `yaml:"etcd"`
@@ -54,8 +54,8 @@ type Class struct {
 	Value int64 `yaml:"value"`
 }
 
-// Default is the configuration where none is written: the proposal's sizes. It says
-// 101-300 for xl and 300+ for xxl; 300 is xl here.
+// Default returns the configuration without any key: the sizes of the proposal. The proposal
+// has 101-300 for xl and 300+ for xxl; here, 300 is xl.
 func Default() Config {
 	c := Config{SizesFrom: FromConfig}
 	limits := []int64{10, 25, 50, 100, 300}
@@ -73,15 +73,15 @@ func Default() Config {
 	return c
 }
 
-// Check calls wrong for everything that is wrong, with the key as in a configuration file
-// that has the Config as hostedPriority, its value, and a remedy.
+// Check calls wrong for each error, with the key in a configuration file that has the Config
+// as hostedPriority, its value, and a remedy.
 func (c *Config) Check(wrong func(key, value, reason string)) {
 	const key = "hostedPriority."
 	if c.SizesFrom != FromConfig && c.SizesFrom != FromSizing {
 		wrong(key+"sizesFrom", string(c.SizesFrom), "write config or ClusterSizingConfiguration")
 	}
 	if len(c.Sizes) == 0 {
-		wrong(key+"sizes", "[]", "there is none; leave the key out, or write a size without maxNodes")
+		wrong(key+"sizes", "[]", "the list is empty; leave the key out, or write a size without maxNodes")
 		return
 	}
 	k := checker{names: map[string]bool{}, classes: map[string]bool{}, wrong: wrong}
@@ -89,26 +89,27 @@ func (c *Config) Check(wrong func(key, value, reason string)) {
 		k.size(key+"sizes["+strconv.Itoa(i)+"]", &c.Sizes[i])
 	}
 	if !k.open {
-		wrong(key+"sizes", c.Sizes[len(c.Sizes)-1].Name, "no size is without maxNodes; leave it out of the largest one, or clusters with more nodes have none")
+		wrong(key+"sizes", c.Sizes[len(c.Sizes)-1].Name, "each size has maxNodes; leave it out of the largest one, or clusters with more nodes get no size")
 	}
 }
 
-// checker is what has been seen of a list of sizes.
+// checker holds facts of the sizes that were checked so far.
 type checker struct {
 	names, classes map[string]bool
-	open           bool  // there is a size without limit
-	limit          int64 // the one before
+	open           bool  // a size without limit exists
+	limit          int64 // MaxNodes of the previous size
 	dedicated      bool
 	values         []seen
 	wrong          func(key, value, reason string)
 }
 
-// seen is the class of a size before.
+// seen is the class of a previous size.
 type seen struct {
 	role  Role
 	class Class
 }
 
+// size checks one size.
 func (k *checker) size(key string, s *Size) {
 	if msgs := validation.IsDNS1123Label(s.Name); len(msgs) > 0 {
 		k.wrong(key+".name", s.Name, "is no name of a size; write lower case letters, digits and -")
@@ -123,16 +124,16 @@ func (k *checker) size(key string, s *Size) {
 	if s.APICritical != nil {
 		k.class(key+".apiCritical", *s.APICritical)
 		if between = s.APICritical.Value; between <= s.ControlPlane.Value {
-			k.wrong(key+".apiCritical.value", strconv.FormatInt(between, 10), "must be more than that of controlPlane")
+			k.wrong(key+".apiCritical.value", strconv.FormatInt(between, 10), "must be more than the value of controlPlane")
 		}
 	}
 	if s.Etcd.Value <= between {
-		k.wrong(key+".etcd.value", strconv.FormatInt(s.Etcd.Value, 10), "must be more than those of the size's other classes: etcd goes last")
+		k.wrong(key+".etcd.value", strconv.FormatInt(s.Etcd.Value, 10), "must be more than the values of the size's other classes: etcd is preempted last")
 	}
 	k.order(key, s)
 }
 
-// bounds checks which clusters have a size.
+// bounds checks the number of nodes of a size.
 func (k *checker) bounds(key string, s *Size) {
 	limit := "none"
 	if s.MaxNodes != nil {
@@ -149,7 +150,7 @@ func (k *checker) bounds(key string, s *Size) {
 	case s.MaxNodes != nil && (*s.MaxNodes < 0 || *s.MaxNodes > 1_000_000):
 		k.wrong(key+".maxNodes", limit, "is out of range; write 0 to 1000000, or nothing for no limit")
 	case s.MaxNodes != nil && len(k.values) > 0 && *s.MaxNodes <= k.limit:
-		k.wrong(key+".maxNodes", limit, "must be more than that of the size before, "+strconv.FormatInt(k.limit, 10))
+		k.wrong(key+".maxNodes", limit, "must be more than maxNodes of the previous size, "+strconv.FormatInt(k.limit, 10))
 	}
 	k.dedicated = k.dedicated || s.Dedicated
 	if !s.Dedicated {
@@ -160,6 +161,7 @@ func (k *checker) bounds(key string, s *Size) {
 	}
 }
 
+// class checks the name and the value of a class.
 func (k *checker) class(key string, c Class) {
 	if reason := badClass(c.Name); reason != "" {
 		k.wrong(key+".name", c.Name, reason)
@@ -168,12 +170,12 @@ func (k *checker) class(key string, c Class) {
 	}
 	k.classes[c.Name] = true
 	if c.Value > HighestValue || c.Value < -1<<31 {
-		k.wrong(key+".value", strconv.FormatInt(c.Value, 10), fmt.Sprintf("is out of range; write %d to %d: what is above is the system's", -1<<31, HighestValue))
+		k.wrong(key+".value", strconv.FormatInt(c.Value, 10), fmt.Sprintf("is out of range; write %d to %d; higher values are reserved for the system", -1<<31, HighestValue))
 	}
 }
 
-// order holds a size's values to those of smaller ones: each role's are higher, no two are
-// the same, and the dedicated size's are higher than all others.
+// order compares the values of a size with the values of smaller sizes. The value of each role
+// must be higher, no value may occur twice, and the dedicated size must have the highest.
 func (k *checker) order(key string, s *Size) {
 	for _, role := range Roles() {
 		c, field := s.ControlPlane, ".controlPlane"
@@ -189,11 +191,11 @@ func (k *checker) order(key string, s *Size) {
 		for _, before := range k.values {
 			value, than := strconv.FormatInt(c.Value, 10), before.class.Name+", "+strconv.FormatInt(before.class.Value, 10)
 			if c.Value == before.class.Value {
-				k.wrong(key+field+".value", value, "is that of "+before.class.Name+", too; write another one")
+				k.wrong(key+field+".value", value, "is the value of "+before.class.Name+", too; write another one")
 				break
 			}
 			if c.Value < before.class.Value && (role == before.role || s.Dedicated) {
-				k.wrong(key+field+".value", value, "must be more than that of "+than)
+				k.wrong(key+field+".value", value, "must be more than the value of "+than)
 				break
 			}
 		}
@@ -204,8 +206,8 @@ func (k *checker) order(key string, s *Size) {
 	}
 }
 
-// badClass says what is wrong with the name of a class that pods are to get, and nothing if
-// it is fine.
+// badClass describes the error in the name of a class for pods. It returns "" if the name is
+// valid.
 func badClass(name string) string {
 	switch {
 	case len(validation.IsDNS1123Subdomain(name)) > 0:
@@ -216,10 +218,10 @@ func badClass(name string) string {
 		return "is the class of HyperShift's operator, which must outlive what it operates; write another one"
 	}
 	if _, base := RoleOf(name); base {
-		return "is HyperShift's own class, which is to be replaced; write another one"
+		return "is HyperShift's own class, which this feature replaces; write another one"
 	}
 	return ""
 }
 
-// operatorClass is that of HyperShift's operator.
+// operatorClass is the class of HyperShift's operator.
 const operatorClass = "hypershift-operator"

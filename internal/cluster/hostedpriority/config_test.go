@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// problems are those of a configuration, as "key: value".
+// problems returns the problems of a configuration as "key: value".
 func problems(c Config) (all []string) {
 	c.Check(func(key, value, reason string) {
 		if reason == "" {
@@ -19,7 +19,7 @@ func problems(c Config) (all []string) {
 	return all
 }
 
-// TestDefault: the values are the proposal's, written down once more.
+// TestDefault checks the default against the values of the proposal.
 func TestDefault(t *testing.T) {
 	c := Default()
 	if c.Enabled || c.SizesFrom != FromConfig {

@@ -1,13 +1,11 @@
-// Package hostedpriority decides which priority classes the pods of hosted control planes
-// get, from HyperShift's objects: a class by the size of the cluster, or the one that the
-// HostedCluster's annotations name. It decides and does nothing else: the same objects give
-// the same classes.
+// Package hostedpriority chooses the priority classes of pods of hosted control planes, from
+// HyperShift's objects. The class follows from the size of the cluster or from annotations of
+// the HostedCluster. The package is pure: the same objects give the same classes.
 //
-// The sizes, and what classes have to be, are those of HyperShift's proposal
-// priority-class (openshift/hypershift, enhancements). HyperShift itself has shipped
-// annotations that override its classes, and the ClusterSizingConfiguration: both are
-// heeded here.
+// Sizes and rules for classes follow HyperShift's proposal priority-class
+// (openshift/hypershift, enhancements). Annotations that override classes and the
+// ClusterSizingConfiguration are part of HyperShift already; the package supports both.
 //
-// A cluster's size never becomes less: what was chosen is kept in annotations of the
-// HostedCluster ([Choice.Record]), which are also what other systems read.
+// The size of a cluster never decreases: annotations of the HostedCluster hold the choice
+// ([Choice.Record]). Other systems read them, too.
 package hostedpriority

@@ -8,8 +8,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// FuzzChoose: whatever annotations say, pods get a class that is there and none of the
-// system's; the size is never less than what was written, and writing it twice is of no use.
+// FuzzChoose checks that pods get an existing class that is not the system's, for any
+// annotations. The size is never below the recorded one, and a second Record has no changes.
 func FuzzChoose(f *testing.F) {
 	f.Add("true", "false", "s", "gold", "", "", int64(11))
 	f.Add("", "true", "", "", "", "system-node-critical", int64(0))
@@ -20,7 +20,7 @@ func FuzzChoose(f *testing.F) {
 			OptOutKey: out, DedicatedKey: dedicated, SizeKey: size,
 			ControlPlane.OverrideKey(): plane, APICritical.OverrideKey(): api, Etcd.OverrideKey(): etcd,
 		} {
-			if value != "-" { // not there at all
+			if value != "-" { // the annotation is missing
 				annotations[key] = value
 			}
 		}
@@ -55,7 +55,7 @@ func FuzzChoose(f *testing.F) {
 	})
 }
 
-// FuzzParseNodePool: what is read counts for a number of nodes that there can be.
+// FuzzParseNodePool checks that a decoded pool has a plausible number of nodes.
 func FuzzParseNodePool(f *testing.F) {
 	f.Add(`{"spec":{"clusterName":"a","replicas":3}}`)
 	f.Add(`{"spec":{"clusterName":"a","autoScaling":{"min":2}},"status":{"replicas":7}}`)
@@ -67,8 +67,8 @@ func FuzzParseNodePool(f *testing.F) {
 	})
 }
 
-// FuzzParseSizing: each number of nodes has one size of what is accepted, a larger one
-// never a smaller size.
+// FuzzParseSizing checks that an accepted table has one size for each number of nodes, and that
+// a larger number never has a smaller size.
 func FuzzParseSizing(f *testing.F) {
 	f.Add(`{"spec":{"sizes":[{"name":"a","criteria":{"from":0,"to":10}},{"name":"b","criteria":{"from":11},"effects":{"etcdPriorityClassName":"c"}}]}}`)
 	f.Fuzz(func(t *testing.T, text string) {
@@ -87,7 +87,7 @@ func FuzzParseSizing(f *testing.F) {
 	})
 }
 
-// FuzzCheck: what is accepted is in order, by nodes and by values.
+// FuzzCheck checks that accepted sizes are in order, by nodes and by values.
 func FuzzCheck(f *testing.F) {
 	c := Default()
 	text, err := yaml.Marshal(c.Sizes)

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Manifests are the PriorityClasses of the table of a configuration, in YAML, as they are
-// in deploy/webhook/hosted-priority. They may preempt, as the proposal's: what has a higher
-// class gets the room of what has a lower one.
+// Manifests returns the PriorityClasses of a configuration in YAML, as in
+// deploy/webhook/hosted-priority. As in the proposal, pods of a higher class preempt pods of a
+// lower one.
 func (c *Config) Manifests() string {
 	var b strings.Builder
 	b.WriteString(`# The priority classes of hosted control planes, by the size of the cluster (docs/priority-classes.md). Made from the sizes of the webhook's
-# configuration: cpupool-webhook --priority-classes prints those of another one.
+# configuration: cpupool-webhook --priority-classes prints the classes of another one.
 `)
 	least := int64(0)
 	for i, r := range c.Table().sizes {
@@ -35,6 +35,7 @@ func (c *Config) Manifests() string {
 	return b.String()
 }
 
+// manifest appends one PriorityClass.
 func manifest(b *strings.Builder, c Class, description string) {
 	if strings.Contains(b.String(), "kind:") {
 		b.WriteString("---\n")

@@ -10,7 +10,8 @@ import (
 
 var update = flag.Bool("update", false, "write the manifests of deploy/webhook/hosted-priority")
 
-// TestDocument: what is installed is the table. `make docs` writes it.
+// TestDocument checks that the manifest has the classes of the table. `make docs` writes
+// it.
 func TestDocument(t *testing.T) {
 	const file = "../../../deploy/webhook/hosted-priority/classes.yaml"
 	c := Default()

@@ -7,23 +7,23 @@ import (
 	"strings"
 )
 
-// A HostedCluster is what is asked of HyperShift's object of that kind.
+// A HostedCluster holds the used fields of HyperShift's object of that kind.
 type HostedCluster struct {
 	Namespace, Name string
 	Annotations     map[string]string
-	// Had is the size that it was found to have and that is not written yet; empty if there
-	// is none.
+	// Had is an earlier size that is not recorded in the annotations yet, or empty.
 	Had string
 }
 
-// ControlPlaneNamespace is the namespace in which HyperShift runs the cluster's control
-// plane (its manifests.HostedControlPlaneNamespace). Two clusters can have the same one:
-// b of a-b, and b-b of a.
+// ControlPlaneNamespace returns the namespace in which HyperShift runs the cluster's control
+// plane (its manifests.HostedControlPlaneNamespace). Two clusters can have the same one: b of
+// a-b, and b-b of a.
 func (c HostedCluster) ControlPlaneNamespace() string {
 	return c.Namespace + "-" + strings.ReplaceAll(c.Name, ".", "-")
 }
 
-// A NodePool is what is asked of HyperShift's object of that kind, hypershift.openshift.io/v1beta1.
+// A NodePool holds the used fields of HyperShift's object of that kind,
+// hypershift.openshift.io/v1beta1.
 type NodePool struct {
 	Namespace string `json:"-"`
 
@@ -39,8 +39,8 @@ type NodePool struct {
 	} `json:"status"`
 }
 
-// ParseNodePool reads a NodePool of a namespace. A pool of fewer than no nodes, or more
-// than anybody has, is an error.
+// ParseNodePool decodes a NodePool of a namespace. A negative number of nodes, or an
+// implausibly large one, is an error.
 func ParseNodePool(namespace string, data []byte) (NodePool, error) {
 	p := NodePool{Namespace: namespace}
 	if err := json.Unmarshal(data, &p); err != nil {
@@ -56,11 +56,11 @@ func ParseNodePool(namespace string, data []byte) (NodePool, error) {
 	return p, nil
 }
 
-// Nodes is how many worker nodes the pool counts for. Of a pool of a fixed size it is
-// what is asked for: it is known at once, and machines that fail or are replaced do not
-// change it. Of one that scales itself it is what there is, as HyperShift's own sizing
-// counts it, and the minimum at least: while the cluster's API server is away, its
-// NodePools show fewer than there are.
+// Nodes returns the number of worker nodes that the pool counts for. For a pool of a fixed
+// size it is the requested number: it is known at once, and failures of machines do not change
+// it. For a pool with autoscaling it is the present number, as in HyperShift's own sizing. The
+// minimum is a lower limit: while the cluster's API server is away, NodePools show too few
+// nodes.
 func (p NodePool) Nodes() int64 {
 	switch {
 	case p.Spec.AutoScaling != nil:
@@ -75,7 +75,7 @@ func (p NodePool) Nodes() int64 {
 	return 0
 }
 
-// ParseSizing reads the sizes of a ClusterSizingConfiguration.
+// ParseSizing returns the sizes of a ClusterSizingConfiguration.
 func ParseSizing(data []byte) (Table, error) {
 	var c struct {
 		Spec struct {

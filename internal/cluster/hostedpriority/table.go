@@ -9,22 +9,22 @@ import (
 	"strings"
 )
 
-// A Table has the sizes of clusters with their classes, the smallest first. The zero value
-// has none.
+// A Table has the sizes of clusters with their classes, the smallest first. The zero value is
+// empty.
 type Table struct {
 	sizes     []row
-	dedicated bool // the last one is for clusters that say so
-	values    bool // the values of classes are known
+	dedicated bool // the last size is for clusters with DedicatedKey
+	values    bool // the table has values of classes
 }
 
-// row is a size. A role whose class has no name keeps its own.
+// row is a size. Pods of a role whose class has no name keep their class.
 type row struct {
 	name    string
 	max     int64 // nodes
 	classes [3]Class
 }
 
-// Table is that of a configuration that [Config.Check] finds nothing wrong with.
+// Table returns the table of a configuration without errors, see [Config.Check].
 func (c *Config) Table() Table {
 	t := Table{values: true}
 	for _, s := range c.Sizes {
@@ -41,7 +41,7 @@ func (c *Config) Table() Table {
 	return t
 }
 
-// Sizes are the names of sizes, the smallest first.
+// Sizes returns the names of sizes, the smallest first.
 func (t Table) Sizes() (names []string) {
 	for _, r := range t.sizes {
 		names = append(names, r.name)
@@ -49,17 +49,17 @@ func (t Table) Sizes() (names []string) {
 	return names
 }
 
-// index is the place of a size, -1 when there is none of that name.
+// index returns the index of a size, -1 if the table has no size of that name.
 func (t Table) index(name string) int {
 	return slices.IndexFunc(t.sizes, func(r row) bool { return r.name == name })
 }
 
-// counted is the size of so many nodes.
+// counted returns the index of the size for a number of nodes, -1 if no size fits.
 func (t Table) counted(nodes int64) int {
 	return slices.IndexFunc(t.sizes, func(r row) bool { return nodes <= r.max })
 }
 
-// A SizingSize is one of spec.sizes of HyperShift's ClusterSizingConfiguration
+// A SizingSize is an element of spec.sizes of HyperShift's ClusterSizingConfiguration
 // (scheduling.hypershift.openshift.io/v1alpha1).
 type SizingSize struct {
 	Name     string `json:"name"`
@@ -74,10 +74,10 @@ type SizingSize struct {
 	} `json:"effects"`
 }
 
-// SizingTable is the table of a ClusterSizingConfiguration. Its sizes must cover all
-// numbers of nodes once, as HyperShift demands. A size that names no class for a role has
-// that of the next smaller one which does: HyperShift leaves annotations of an earlier size
-// as they are.
+// SizingTable returns the table of a ClusterSizingConfiguration. Its sizes must cover each
+// number of nodes once, as HyperShift demands. A size without a class for a role gets the
+// class of the next smaller size that has one: HyperShift keeps annotations of an earlier
+// size.
 func SizingTable(sizes []SizingSize) (Table, error) {
 	sizes = slices.SortedFunc(slices.Values(sizes), func(a, b SizingSize) int { return cmp.Compare(a.Criteria.From, b.Criteria.From) })
 	if len(sizes) == 0 {
