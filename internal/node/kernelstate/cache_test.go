@@ -182,7 +182,7 @@ func TestRefreshIsCheap(t *testing.T) {
 	}
 }
 
-// TestRefreshForgets checks that a cgroup is dropped when it is no target any more.
+// TestRefreshForgets checks that a cgroup is dropped when it is no longer a target.
 func TestRefreshForgets(t *testing.T) {
 	tr, all := newCache(newKernel()), targets(1)
 	p := all[0].Path
