@@ -1,0 +1,169 @@
+package recovery
+
+import (
+	"slices"
+
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/workload"
+)
+
+// evidence holds the facts about the whole node that the rules use.
+type evidence struct {
+	pools pools.Pools
+	// journal contains the CPUs in the journal, by owner.
+	journal map[pools.Key]cpuset.Set
+	// sets are the cpusets of live cgroups, and those with which they will be started.
+	sets []ownedSet
+	// shared are the CPUs of containers without exclusive CPUs.
+	shared cpuset.Set
+	// held are the assignments in the journal, or those found before.
+	held []pools.Assignment
+}
+
+// ownedSet is the cpuset of a live cgroup.
+type ownedSet struct {
+	owner pools.Key
+	cpus  cpuset.Set
+}
+
+// instance holds the facts about one instance of a container, or about a unit.
+type instance struct {
+	owner     pools.Key
+	requested int  // CPUs; 0 means unknown
+	unread    bool // the description by the runtime is missing
+	mixed     bool // it requests shared CPUs too
+	partition bool // the cgroup is a partition
+	limited   bool // it runs with a quota; the daemon lifts the quota of exclusive containers
+	// knowsShared reports whether the cpuset of a container in the shared pool is known. All
+	// shared sets overlap it. Unless pause containers run elsewhere, the pause container of
+	// the instance's pod shows it.
+	knowsShared bool
+	runsOn      cpuset.Set // kernel, or recorded before the start
+	kernel      cpuset.Set // cpuset.cpus
+	recorded    cpuset.Set // by the runtime or systemd; empty where the record does not count
+	created     int64
+}
+
+// collect reads the facts about all containers and units. It returns the instances that may
+// have exclusive CPUs.
+func collect(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error), journal, held []pools.Assignment, s *desired.Settings) (*evidence, []instance) {
+	e := &evidence{pools: s.Pools, journal: make(map[pools.Key]cpuset.Set, len(journal)), held: held}
+	for _, a := range journal {
+		e.journal[a.Key] = a.CPUs
+	}
+	state := func(p cgroup.Path) cgroup.State {
+		if p == "" {
+			return cgroup.State{}
+		}
+		st, err := read(p)
+		if err != nil {
+			return cgroup.State{}
+		}
+		return st
+	}
+	var all []instance
+	for c := range m.Containers() {
+		pod := m.PodOf(c)
+		i := containerInstance(m, c, pod, state(c.Path), len(journal) > 0, &s.Names)
+		e.addSet(i.owner, i.kernel)
+		if m.Awaited(cgroup.Target{Container: c.Container.ID}) {
+			e.addSet(i.owner, i.recorded)
+			i.runsOn = firstNonEmpty(i.kernel, i.recorded)
+		}
+		if pod != nil {
+			i.knowsShared = !state(pod.Pause).CPUs.IsEmpty()
+		}
+		if m.MayBeExclusive(c) {
+			all = append(all, i)
+		} else if pod != nil {
+			e.shared = e.shared.Union(i.kernel)
+		}
+	}
+	for pod := range m.Pods() {
+		set := state(pod.Pause).CPUs
+		e.addSet(pools.Key{PodUID: pod.UID, Container: inventory.InfraName}, set)
+		e.shared = e.shared.Union(set)
+	}
+	for _, spec := range s.Pools.Units {
+		u := m.Unit(spec.Name)
+		if u == nil {
+			continue
+		}
+		i := instance{owner: pools.Key{Container: spec.Name}, requested: spec.CPUs, kernel: state(u.Unit.Path).CPUs, recorded: u.Unit.CPUs}
+		i.runsOn = firstNonEmpty(i.kernel, i.recorded)
+		e.addSet(i.owner, i.kernel)
+		e.addSet(i.owner, i.recorded)
+		if spec.CPUs > 0 {
+			all = append(all, i)
+		}
+	}
+	e.compare(all)
+	return e, all
+}
+
+// containerInstance returns the facts about a container alone.
+func containerInstance(m *inventory.Inventory, c *inventory.Container, pod *inventory.Pod, now cgroup.State, hasJournal bool, names *workload.Names) instance {
+	i := instance{
+		owner: m.KeyOf(c), requested: c.Request().ExclusiveCPUs(), unread: c.Unread(), partition: now.Partition.Valid(),
+		kernel: now.CPUs, runsOn: now.CPUs, recorded: c.Recorded, created: c.Container.CreatedAt.UnixNano(),
+	}
+	neverStarted := c.Container.State == cri.Created && pod != nil && !pod.Pod.Ready
+	if neverStarted || c.Container.State == cri.Exited && hasJournal {
+		i.recorded = cpuset.Set{}
+	}
+	if pod != nil {
+		i.mixed, _, _ = names.Mixed(pod.Pod.Annotations, c.Container.Name)
+		i.limited = now.Quota > 0 && c.Container.State == cri.Running && !pod.Unread() && !pools.KeepsQuota(pod.Pod.Annotations, c.Container.Name)
+	}
+	return i
+}
+
+// compare completes the facts about each instance by those about the others. It finds
+// containers that share although they may be exclusive, and the exclusive part of sets with
+// shared CPUs.
+func (e *evidence) compare(all []instance) {
+	pool := e.pools.Shared
+	if e.pools.Infra != "" { // containers of management pools do not show the shared set
+		for _, part := range e.pools.Partitions {
+			pool = pool.Difference(part.CPUs)
+		}
+	}
+	sharing := make(map[pools.Key]bool)
+	for _, i := range all {
+		if i.runsOn.Overlaps(pool) && e.isSharing(i) {
+			sharing[i.owner] = true
+		}
+	}
+	for j := range all {
+		i := &all[j]
+		if e.pools.Infra != "" || i.owner.PodUID == "" {
+			i.knowsShared = e.shared.Overlaps(pool) || len(sharing) > 1 || len(sharing) == 1 && !sharing[i.owner]
+		}
+		if i.mixed {
+			i.kernel, i.recorded = e.exclusivePart(i, i.kernel), e.exclusivePart(i, i.recorded)
+		}
+	}
+}
+
+func (e *evidence) addSet(owner pools.Key, cpus cpuset.Set) {
+	if !cpus.IsEmpty() {
+		e.sets = append(e.sets, ownedSet{owner, cpus})
+	}
+}
+
+// overlapsOther reports whether the set of another owner contains any of cpus.
+func (e *evidence) overlapsOther(owner pools.Key, cpus cpuset.Set) bool {
+	return slices.ContainsFunc(e.sets, func(s ownedSet) bool { return s.owner != owner && s.cpus.Overlaps(cpus) })
+}
+
+func firstNonEmpty(a, b cpuset.Set) cpuset.Set {
+	if a.IsEmpty() {
+		return b
+	}
+	return a
+}

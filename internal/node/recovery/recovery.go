@@ -1,0 +1,75 @@
+package recovery
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// Assignments returns the exclusive CPUs of the containers and units of a running node. CPUs
+// in the journal that no container has found stay with their owner.
+func Assignments(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error), journal []pools.Assignment, s *desired.Settings) []pools.Assignment {
+	e, instances := collect(m, read, journal, journal, s)
+	found := e.assign(instances)
+	out := make([]pools.Assignment, 0, len(found))
+	var taken cpuset.Set
+	for key, cpus := range found {
+		out = append(out, pools.Assignment{Key: key, CPUs: cpus})
+		taken = taken.Union(cpus)
+	}
+	for _, a := range journal {
+		free := a.CPUs
+		if _, known := found[a.Key]; known {
+			free = cpuset.Set{}
+		}
+		free, away := free.Difference(taken), a.Away.Difference(taken)
+		if !free.IsEmpty() || !away.IsEmpty() {
+			out = append(out, pools.Assignment{Key: a.Key, CPUs: free, Away: away})
+		}
+	}
+	return out
+}
+
+// Late returns held with the CPUs of late containers and units. They existed before the
+// daemon started, but Assignments did not see them: their description failed, or the
+// configuration did not name them. Each keeps its CPUs unless another owner holds them now.
+func Late(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error), held []pools.Assignment, s *desired.Settings) []pools.Assignment {
+	containers, units := m.Unconsidered()
+	if len(containers)+len(units) == 0 {
+		return held
+	}
+	isOwner := make(map[pools.Key]bool, len(held))
+	var taken cpuset.Set
+	for _, a := range held {
+		isOwner[a.Key] = true
+		taken = taken.Union(a.CPUs, a.Away)
+	}
+	late := make(map[pools.Key]bool)
+	for _, k := range units {
+		if !isOwner[k] {
+			late[k] = true
+		}
+	}
+	for _, c := range containers {
+		if k := m.KeyOf(c); !isOwner[k] && m.MayBeExclusive(c) {
+			late[k] = true
+		}
+	}
+	if len(late) == 0 {
+		return held
+	}
+	e, instances := collect(m, read, nil, held, s)
+	found := e.assign(slices.DeleteFunc(instances, func(i instance) bool { return !late[i.owner] }))
+	for _, key := range slices.SortedFunc(maps.Keys(found), pools.Key.Compare) {
+		if cpus := found[key]; !cpus.Overlaps(taken) {
+			held = append(slices.Clip(held), pools.Assignment{Key: key, CPUs: cpus})
+			taken = taken.Union(cpus)
+		}
+	}
+	return held
+}
