@@ -35,10 +35,10 @@ type ownedSet struct {
 type instance struct {
 	owner     pools.Key
 	requested int  // CPUs; 0 means unknown
-	unread    bool // the description by the runtime is missing
+	unread    bool // the description by the runtime is missing.
 	mixed     bool // it requests shared CPUs too
 	partition bool // the cgroup is a partition
-	limited   bool // it runs with a quota; the daemon lifts the quota of exclusive containers
+	limited   bool // it runs with a quota; the daemon lifts the quota of exclusive containers.
 	// knowsShared reports whether the cpuset of a container in the shared pool is known. All
 	// shared sets overlap it. Unless pause containers run elsewhere, the pause container of
 	// the instance's pod shows it.
