@@ -1,8 +1,8 @@
-// Package hostedclusters follows HyperShift's HostedClusters and NodePools, asks package
-// hostedpriority which priority classes pods of their control planes get, and writes the
-// answer into annotations of the HostedClusters.
+// Package hostedclusters follows HyperShift's HostedClusters and NodePools. Package
+// hostedpriority chooses the priority classes for pods of their control planes. Each replica
+// of the webhook follows the objects; the elected one records the choice in annotations of
+// the HostedClusters.
 //
-// HyperShift may come later, or go: while its CustomResourceDefinitions are missing, pods
-// are left alone, and what is there is looked at again every now and then. All replicas of
-// the webhook follow and write alike; who is late writes what is there.
+// HyperShift may be installed or removed later. While its CustomResourceDefinitions are
+// missing, pods keep their classes, and the package looks for the definitions periodically.
 package hostedclusters

@@ -25,18 +25,18 @@ import (
 )
 
 const (
-	// look is how often it is looked whether HyperShift's kinds are there.
+	// look is the interval at which the follower looks for HyperShift's kinds.
 	look = 20 * time.Second
-	// patience is how long a webhook that starts waits for what is known of HostedClusters.
-	patience = 15 * time.Second
-	// requestLimit bounds a request.
+	// knownTimeout is the time that a starting webhook waits for the HostedClusters.
+	knownTimeout = 15 * time.Second
+	// requestLimit is the timeout of a request.
 	requestLimit = 10 * time.Second
 )
 
-// Lease is that of the replica which leads. It is installed empty.
+// Lease is the name of the Lease that elects the replica which writes. Its manifest is empty.
 const Lease = "cpupool-webhook-hosted-priority"
 
-// Options are what New needs.
+// Options configures New.
 type Options struct {
 	Config   hostedpriority.Config
 	REST     *rest.Config
@@ -44,12 +44,13 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// kinds says which of HyperShift's kinds are there.
+// kinds lists the kinds that the cluster has.
 type kinds interface {
 	ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error)
 }
 
-// Follower knows what pods of hosted control planes get. It implements manager.Runnable.
+// Follower holds the priority classes for pods of hosted control planes. It implements
+// manager.Runnable.
 type Follower struct {
 	config hostedpriority.Config
 	client dynamic.Interface
@@ -57,24 +58,24 @@ type Follower struct {
 	count  *counters
 	log    *slog.Logger
 
-	plan  atomic.Pointer[hostedpriority.Plan] // nil while nothing is known
-	known chan struct{}                       // closed when it is known, or would take too long
+	plan  atomic.Pointer[hostedpriority.Plan] // nil until the objects are read
+	known chan struct{}                       // closed after the first plan, or after knownTimeout
 	close func()
 
-	// leads says that this replica writes annotations, and elected wakes a pass when that
-	// begins.
+	// leads is set while this replica writes annotations. elected wakes a pass when it begins
+	// to lead.
 	leads   atomic.Bool
 	elected chan struct{}
 
 	unwritten memory
-	failures  map[types.UID]int // 1 for each that could not be written the last time
-	said      map[string]string // what the log has said last, by whom it is about
+	failures  map[types.UID]int // 1 for each cluster whose last write failed
+	logged    map[string]string // the last logged problem, by its subject
 }
 
-// New makes a follower, which Start lets follow.
+// New returns a follower. Start makes it follow the objects.
 func New(o Options) (*Follower, error) {
 	way := rest.CopyConfig(o.REST)
-	way.Timeout = 0 // of watches; other requests have theirs
+	way.Timeout = 0 // watches have no timeout; other requests set one
 	way.QPS, way.Burst = 20, 30
 	client, err := dynamic.NewForConfig(way)
 	if err != nil {
@@ -89,12 +90,13 @@ func New(o Options) (*Follower, error) {
 	return newFollower(o, client, there)
 }
 
+// newFollower is New with a given client.
 func newFollower(o Options, client dynamic.Interface, there kinds) (*Follower, error) {
 	count, err := newCounters(o.Registry)
 	if err != nil {
 		return nil, err
 	}
-	f := &Follower{config: o.Config, client: client, kinds: there, count: count, log: o.Log, known: make(chan struct{}), elected: make(chan struct{}, 1), unwritten: memory{}, said: map[string]string{}}
+	f := &Follower{config: o.Config, client: client, kinds: there, count: count, log: o.Log, known: make(chan struct{}), elected: make(chan struct{}, 1), unwritten: memory{}, logged: map[string]string{}}
 	var done atomic.Bool
 	f.close = func() {
 		if done.CompareAndSwap(false, true) {
@@ -104,12 +106,12 @@ func newFollower(o Options, client dynamic.Interface, there kinds) (*Follower, e
 	return f, nil
 }
 
-// Known is closed when something is known of HostedClusters, that there are none for
-// instance; and after a while in any case, for pods must be made.
+// Known returns a channel that is closed when the HostedClusters are read, or missing, or
+// after knownTimeout: the creation of pods must not wait longer.
 func (f *Follower) Known() <-chan struct{} { return f.known }
 
-// Class is the priority class that a pod in a namespace gets in place of the one it has, ""
-// when it keeps it.
+// Class returns the priority class for a pod in a namespace that has class has, or "" if the
+// pod keeps its class.
 func (f *Follower) Class(namespace, has string) string {
 	role, hosted := hostedpriority.RoleOf(has)
 	if !hosted {
@@ -126,24 +128,25 @@ func (f *Follower) Class(namespace, has string) string {
 	return class
 }
 
-// Lead has this replica write what is chosen into annotations until ctx is done. One of all
-// is to lead: while their configuration changes, they would write over each other's.
+// Lead makes this replica record choices in annotations until ctx is done. Only one replica
+// may lead: during a change of the configuration, replicas would overwrite each other's choice.
 func (f *Follower) Lead(ctx context.Context) {
 	f.leads.Store(true)
 	defer f.leads.Store(false)
 	select {
 	case f.elected <- struct{}{}:
-	default: // it is still to be heard
+	default: // a token is in the channel already
 	}
 	<-ctx.Done()
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica follows.
+// NeedLeaderElection implements manager.LeaderElectionRunnable. It returns false, because
+// every replica follows.
 func (f *Follower) NeedLeaderElection() bool { return false }
 
 // Start implements manager.Runnable. It returns when ctx is done.
 func (f *Follower) Start(ctx context.Context) error {
-	late := time.AfterFunc(patience, f.close)
+	late := time.AfterFunc(knownTimeout, f.close)
 	defer late.Stop()
 	again := time.NewTicker(look)
 	defer again.Stop()
@@ -151,17 +154,17 @@ func (f *Follower) Start(ctx context.Context) error {
 		there, err := f.there()
 		switch {
 		case err != nil:
-			f.say("kinds", "look for HyperShift's kinds: "+err.Error())
+			f.logProblem("kinds", "look for HyperShift's kinds: "+err.Error())
 		case !slices.Contains(there, hostedClusters()) || !slices.Contains(there, nodePools()):
-			f.say("kinds", "there are no HostedClusters and NodePools of "+hostedClusters().GroupVersion().String()+"; pods keep their priority classes until HyperShift is installed")
+			f.logProblem("kinds", "the cluster has no HostedClusters and NodePools of "+hostedClusters().GroupVersion().String()+"; pods keep their priority classes until HyperShift is installed")
 			f.close()
 		default:
-			f.say("kinds", "")
+			f.logProblem("kinds", "")
 			err := f.follow(ctx, there, again.C)
 			f.plan.Store(nil)
 			f.count.lost()
 			if err == nil && ctx.Err() == nil {
-				continue // something has changed: look at once
+				continue // the kinds have changed: look at once
 			}
 			if err != nil {
 				f.log.Error("follow hosted clusters", "error", err)
@@ -175,7 +178,7 @@ func (f *Follower) Start(ctx context.Context) error {
 	}
 }
 
-// there are those of the kinds that are to be followed and that the cluster has, in order.
+// there returns the kinds to follow that the cluster has, in a fixed order.
 func (f *Follower) there() ([]schema.GroupVersionResource, error) {
 	wanted := []schema.GroupVersionResource{hostedClusters(), nodePools(), priorityClasses()}
 	if f.config.SizesFrom == hostedpriority.FromSizing {
@@ -199,14 +202,14 @@ func (f *Follower) there() ([]schema.GroupVersionResource, error) {
 	return there, nil
 }
 
-// follow follows kinds until others are there, or ctx is done.
+// follow follows kinds until the cluster has other ones, or ctx is done.
 func (f *Follower) follow(ctx context.Context, followed []schema.GroupVersionResource, tick <-chan time.Time) error {
 	ctx, stop := context.WithCancel(ctx)
 	changed := make(chan struct{}, 1)
 	wake := func() {
 		select {
 		case changed <- struct{}{}:
-		default: // it will look anyway
+		default: // a pass is due already
 		}
 	}
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(f.client, 0)
@@ -217,7 +220,7 @@ func (f *Follower) follow(ctx context.Context, followed []schema.GroupVersionRes
 	for _, kind := range followed {
 		informer := factory.ForResource(kind).Informer()
 		registration, err := f.inform(informer, kind, wake)
-		if err != nil { // of an informer that has ended, which this has not
+		if err != nil { // only of an informer that has ended
 			return fmt.Errorf("follow %s: %w", kind.Resource, err)
 		}
 		stores[kind] = informer.GetStore()
@@ -236,7 +239,7 @@ func (f *Follower) follow(ctx context.Context, followed []schema.GroupVersionRes
 	return nil
 }
 
-// inform has an informer call wake.
+// inform makes an informer call wake for each change.
 func (f *Follower) inform(informer cache.SharedIndexInformer, kind schema.GroupVersionResource, wake func()) (cache.ResourceEventHandlerRegistration, error) {
 	if err := informer.SetTransform(slim); err != nil {
 		return nil, err
@@ -245,7 +248,7 @@ func (f *Follower) inform(informer cache.SharedIndexInformer, kind schema.GroupV
 		if apierrors.IsForbidden(err) {
 			f.log.Error("follow; apply deploy/webhook/hosted-priority", "kind", kind.Resource, "error", err)
 		} else {
-			f.log.Debug("follow anew", "kind", kind.Resource, "error", err)
+			f.log.Debug("follow again", "kind", kind.Resource, "error", err)
 		}
 	}); err != nil {
 		return nil, err
@@ -257,13 +260,13 @@ func (f *Follower) inform(informer cache.SharedIndexInformer, kind schema.GroupV
 	})
 }
 
-// passes decides anew whenever something has changed, until over says so.
+// passes makes a pass after each change, until over returns true.
 func (f *Follower) passes(ctx context.Context, stores map[schema.GroupVersionResource]cache.Store, synced []cache.InformerSynced,
 	changed <-chan struct{}, over func() bool, tick <-chan time.Time,
 ) {
 	delays := backoff.NewExponentialBackOff()
 	delays.MaxInterval = time.Minute
-	var pause <-chan time.Time // after a write that failed
+	var pause <-chan time.Time // after a failed write
 	for {
 		select {
 		case <-ctx.Done():
@@ -291,7 +294,7 @@ func (f *Follower) passes(ctx context.Context, stores map[schema.GroupVersionRes
 			continue
 		}
 		if err := f.write(ctx, records); err != nil && ctx.Err() == nil {
-			f.log.Error("write what was chosen into annotations", "error", err)
+			f.log.Error("record priority classes in annotations", "error", err)
 			pause = time.After(delays.NextBackOff())
 		} else {
 			delays.Reset()
@@ -299,7 +302,7 @@ func (f *Follower) passes(ctx context.Context, stores map[schema.GroupVersionRes
 	}
 }
 
-// pass decides, publishes, and returns what is to be written.
+// pass decides, publishes the plan, and returns the records to write.
 func (f *Follower) pass(w world) []record {
 	plan, choices := hostedpriority.NewPlan(w.table, w.classes, facts(w.clusters, f.unwritten), w.pools)
 	f.unwritten.keep(w.clusters, choices)
@@ -307,35 +310,35 @@ func (f *Follower) pass(w world) []record {
 	f.close()
 	f.count.planned(w.table.Sizes(), choices, w.problems)
 	var records []record
-	said := map[string]bool{"kinds": true}
+	logged := map[string]bool{"kinds": true}
 	for i, c := range w.clusters {
 		whom := "HostedCluster " + c.GetNamespace() + "/" + c.GetName()
 		for _, p := range choices[i].Problems {
-			said[whom+" "+string(p.Kind)] = true
-			f.say(whom+" "+string(p.Kind), whom+": "+p.Text)
+			logged[whom+" "+string(p.Kind)] = true
+			f.logProblem(whom+" "+string(p.Kind), whom+": "+p.Text)
 		}
 		if changes := choices[i].Record(c.GetAnnotations()); len(changes) > 0 && c.GetDeletionTimestamp() == nil {
 			records = append(records, record{c, changes})
 		}
 	}
 	for _, p := range w.problems {
-		said[p.Text] = true
-		f.say(p.Text, p.Text)
+		logged[p.Text] = true
+		f.logProblem(p.Text, p.Text)
 	}
-	for whom := range maps.Keys(f.said) {
-		if !said[whom] {
-			delete(f.said, whom)
+	for whom := range maps.Keys(f.logged) {
+		if !logged[whom] {
+			delete(f.logged, whom)
 		}
 	}
 	return records
 }
 
-// say logs a problem, once until there is another one.
-func (f *Follower) say(about, text string) {
-	if f.said[about] == text {
+// logProblem logs a problem if it differs from the last one of the same subject.
+func (f *Follower) logProblem(about, text string) {
+	if f.logged[about] == text {
 		return
 	}
-	f.said[about] = text
+	f.logged[about] = text
 	if text != "" {
 		f.log.Warn("priority classes of hosted control planes", "problem", text)
 	}

@@ -27,7 +27,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/cluster/hostedpriority"
 )
 
-// groups is what the cluster has, by group and version.
+// groups holds the kinds of the cluster by group and version.
 type groups struct {
 	mu    sync.Mutex
 	there map[string][]string
@@ -67,7 +67,7 @@ func without() map[string][]string {
 	return map[string][]string{"scheduling.k8s.io/v1": {"priorityclasses"}}
 }
 
-// object is one of YAML's simplest form: JSON.
+// object decodes an object from JSON.
 func object(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
 	u := &unstructured.Unstructured{}
@@ -93,7 +93,7 @@ func sizing(t *testing.T, name, sizes string) *unstructured.Unstructured {
 	return object(t, `{"apiVersion":"scheduling.hypershift.openshift.io/v1alpha1","kind":"ClusterSizingConfiguration","metadata":{"name":"`+name+`"},"spec":{"sizes":[`+sizes+`]}}`)
 }
 
-// classObjects are the PriorityClasses of the default.
+// classObjects returns the PriorityClasses of the default.
 func classObjects(t *testing.T) (all []any) {
 	t.Helper()
 	c := hostedpriority.Default()
@@ -109,7 +109,7 @@ func classObjects(t *testing.T) (all []any) {
 	return all
 }
 
-// TestRead: what cannot be read is said, and costs nothing else.
+// TestRead checks that an unreadable object is a problem and has no other effect.
 func TestRead(t *testing.T) {
 	ending := nodePool(t, "clusters", "ending", `"clusterName":"a","replicas":90`)
 	ending.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)})
@@ -150,7 +150,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestSlim: what is kept is enough for the same answer, and nothing else is.
+// TestSlim checks that slim keeps the fields that are needed for the same answer, and no others.
 func TestSlim(t *testing.T) {
 	o := hostedCluster(t, "clusters", "a", `"hypershift.openshift.io/etcd-priority-class":"gold","kubectl.kubernetes.io/last-applied-configuration":"long"`)
 	got, err := slim(o)
@@ -175,7 +175,7 @@ func TestSlim(t *testing.T) {
 	}
 }
 
-// newFake makes a follower of a cluster with objects.
+// newFake returns a follower of a cluster with objects.
 func newFake(t *testing.T, there *groups, objects ...any) (*Follower, *fake.FakeDynamicClient, *prometheus.Registry) {
 	t.Helper()
 	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
@@ -196,7 +196,7 @@ func newFake(t *testing.T, there *groups, objects ...any) (*Follower, *fake.Fake
 	return f, client, registry
 }
 
-// metric is the value of a metric with a label's value.
+// metric returns the value of a metric with a label's value.
 func metric(t *testing.T, registry *prometheus.Registry, name, label string) float64 {
 	t.Helper()
 	families, err := registry.Gather()
@@ -223,7 +223,8 @@ func annotations(t *testing.T, client *fake.FakeDynamicClient, name string) map[
 	return u.GetAnnotations()
 }
 
-// TestFollow: HyperShift comes, a cluster grows and shrinks, HyperShift goes.
+// TestFollow checks that the follower sees HyperShift appear, a cluster grow and shrink, and
+// HyperShift disappear.
 func TestFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		there := &groups{there: without()}
@@ -286,8 +287,8 @@ func TestFollow(t *testing.T) {
 	})
 }
 
-// TestOneWrites: replicas with different configurations decide each for itself, and one of
-// them writes; another one takes over.
+// TestOneWrites checks that replicas with different configurations decide independently, that
+// only one of them writes, and that another one can take over.
 func TestOneWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		there := &groups{there: withHyperShift()}
@@ -339,8 +340,8 @@ func TestOneWrites(t *testing.T) {
 	})
 }
 
-// TestWriteOthers: a cluster whose annotations cannot be written keeps nobody else's from
-// being written, and does not lose the size that it had.
+// TestWriteOthers checks that a failing write of one cluster does not affect other clusters, and
+// that the cluster does not lose its size.
 func TestWriteOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := hostedCluster(t, "clusters", "a", "")
@@ -373,8 +374,8 @@ func TestWriteOthers(t *testing.T) {
 	})
 }
 
-// TestWriteOrder: who could not be written the last time comes after the others, and nobody
-// is written by who does not lead.
+// TestWriteOrder checks that clusters with a failed write come last, and that only the leading
+// replica writes.
 func TestWriteOrder(t *testing.T) {
 	var records []record
 	objects := classObjects(t)
@@ -411,7 +412,7 @@ func TestWriteOrder(t *testing.T) {
 	}
 }
 
-// TestMemory: what is written, opted out or gone is forgotten.
+// TestMemory checks that clusters that are recorded, opted out or deleted are forgotten.
 func TestMemory(t *testing.T) {
 	a := hostedCluster(t, "clusters", "a", "")
 	a.SetUID("1")
@@ -442,7 +443,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestWriteAgain: a write that fails does not keep pods from their class, and is tried again.
+// TestWriteAgain checks that a failed write is repeated, and that pods get their class in any case.
 func TestWriteAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, client, registry := newFake(t, &groups{there: withHyperShift()}, append(classObjects(t), hostedCluster(t, "clusters", "a", ""))...)
@@ -489,7 +490,7 @@ func TestWriteAgain(t *testing.T) {
 	})
 }
 
-// TestKnownInTheEnd: pods are made also when nobody knows what is there.
+// TestKnownInTheEnd checks that pods are created even if the cluster's kinds stay unknown.
 func TestKnownInTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _, _ := newFake(t, &groups{err: apierrors.NewServiceUnavailable("away")})
@@ -498,8 +499,8 @@ func TestKnownInTheEnd(t *testing.T) {
 		began := time.Now()
 		go func() { ended <- f.Start(ctx) }()
 		<-f.Known()
-		if waited := time.Since(began); waited != patience {
-			t.Errorf("it is known after %v; want %v", waited, patience)
+		if waited := time.Since(began); waited != knownTimeout {
+			t.Errorf("it is known after %v; want %v", waited, knownTimeout)
 		}
 		cancel()
 		if err := <-ended; err != nil {
@@ -508,8 +509,8 @@ func TestKnownInTheEnd(t *testing.T) {
 	})
 }
 
-// TestSay: a problem is said once, and again when it has been away.
-func TestSay(t *testing.T) {
+// TestProblemsAreLoggedOnce checks that a problem is logged once, and again after it was absent.
+func TestProblemsAreLoggedOnce(t *testing.T) {
 	var log strings.Builder
 	f, _, registry := newFake(t, &groups{})
 	f.log = slog.New(slog.NewTextHandler(&log, nil))
@@ -522,12 +523,12 @@ func TestSay(t *testing.T) {
 	})
 	good := read(&config, nil)
 	for i, c := range []struct {
-		w    world
-		said int
+		w      world
+		logged int
 	}{{bad, 3}, {bad, 3}, {good, 3}, {bad, 6}} {
 		f.pass(c.w)
-		if said := strings.Count(log.String(), "problem="); said != c.said {
-			t.Errorf("pass %d: %d problems in the log; want %d:\n%s", i, said, c.said, log.String())
+		if logged := strings.Count(log.String(), "problem="); logged != c.logged {
+			t.Errorf("pass %d: %d problems in the log; want %d:\n%s", i, logged, c.logged, log.String())
 		}
 	}
 	got := map[string]float64{}

@@ -6,7 +6,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/cluster/hostedpriority"
 )
 
-// Sizes of HostedClusters that have none, and results of writing annotations.
+// Sizes of HostedClusters without a size, and results of writing annotations.
 const (
 	sizeNone     = "none"
 	sizeOptedOut = "opted_out"
@@ -15,6 +15,7 @@ const (
 	resultFailed  = "failed"
 )
 
+// counters are the metrics of the follower.
 type counters struct {
 	pods, records      *prometheus.CounterVec
 	clusters, problems *prometheus.GaugeVec
@@ -24,16 +25,16 @@ type counters struct {
 func newCounters(registry prometheus.Registerer) (*counters, error) {
 	c := &counters{
 		pods: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "cpupool_webhook_hosted_priority_pods_total", Help: "Pods with a priority class of HyperShift's control planes, by why they get another one (size, override) or keep it (opted_out, no_cluster, ambiguous, no_class, unknown).",
+			Name: "cpupool_webhook_hosted_priority_pods_total", Help: "Pods with a priority class of HyperShift's control planes, by the reason why they get another one (size, override) or keep it (opted_out, no_cluster, ambiguous, no_class, unknown).",
 		}, []string{"reason"}),
 		records: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "cpupool_webhook_hosted_priority_records_total", Help: "Annotations of HostedClusters that say what was chosen, by result (written, failed).",
+			Name: "cpupool_webhook_hosted_priority_records_total", Help: "Records of choices in annotations of HostedClusters, by result (written, failed).",
 		}, []string{"result"}),
 		clusters: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "cpupool_webhook_hosted_clusters", Help: "HostedClusters by size; opted_out are those that take no part, none those for which there are no sizes.",
+			Name: "cpupool_webhook_hosted_clusters", Help: "HostedClusters by size; opted_out have switched it off, none have no size.",
 		}, []string{"size"}),
 		problems: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "cpupool_webhook_hosted_priority_problems", Help: "What somebody has to mend, by kind (ambiguous, annotation, class_missing, class_differs, etcd_below, unknown_size, no_sizes, node_pool); the log says what.",
+			Name: "cpupool_webhook_hosted_priority_problems", Help: "Problems that an administrator must correct, by kind (ambiguous, annotation, class_missing, class_differs, etcd_below, unknown_size, no_sizes, node_pool); the log has the text.",
 		}, []string{"kind"}),
 		following: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "cpupool_webhook_hosted_priority_following", Help: "1 while HostedClusters and NodePools are followed, 0 while they are missing or cannot be read.",
@@ -54,7 +55,7 @@ func newCounters(registry prometheus.Registerer) (*counters, error) {
 	return c, nil
 }
 
-// lost says that nothing is known of HostedClusters.
+// lost resets the metrics while no HostedClusters are followed.
 func (c *counters) lost() {
 	c.following.Set(0)
 	c.clusters.Reset()
@@ -63,7 +64,7 @@ func (c *counters) lost() {
 	}
 }
 
-// planned says what was found in a pass.
+// planned sets the metrics after a pass.
 func (c *counters) planned(sizes []string, choices []hostedpriority.Choice, others []hostedpriority.Problem) {
 	clusters, problems := map[string]int{sizeNone: 0, sizeOptedOut: 0}, map[hostedpriority.Reason]int{}
 	for _, size := range sizes {

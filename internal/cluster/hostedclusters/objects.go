@@ -13,10 +13,10 @@ import (
 	"github.com/cpupoold/cpupoold/internal/cluster/hostedpriority"
 )
 
-// sizingName is the only ClusterSizingConfiguration that counts.
+// sizingName is the name of the only ClusterSizingConfiguration that is read.
 const sizingName = "cluster"
 
-// The kinds that are followed.
+// hostedClusters and the next functions return the kinds to follow.
 func hostedClusters() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "hypershift.openshift.io", Version: "v1beta1", Resource: "hostedclusters"}
 }
@@ -33,8 +33,8 @@ func priorityClasses() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "scheduling.k8s.io", Version: "v1", Resource: "priorityclasses"}
 }
 
-// slim leaves of an object what is asked for: HostedClusters have long statuses, which
-// change all the time.
+// slim returns an object with the used fields only. HostedClusters have long statuses that
+// change often.
 func slim(o any) (any, error) {
 	u, ok := o.(*unstructured.Unstructured)
 	if !ok {
@@ -70,16 +70,17 @@ func slim(o any) (any, error) {
 	return s, nil
 }
 
-// world is what a pass looks at.
+// world holds the input of a pass.
 type world struct {
 	table    hostedpriority.Table
 	classes  hostedpriority.PriorityClasses
 	clusters []*unstructured.Unstructured // in the order of their names
 	pools    []hostedpriority.NodePool
-	problems []hostedpriority.Problem // of what belongs to no cluster
+	problems []hostedpriority.Problem // problems without a cluster
 }
 
-// read reads what the informers have. Objects are those of stores: they are not changed.
+// read returns the input of a pass from the objects of the informers. It does not change the
+// objects.
 func read(config *hostedpriority.Config, objects map[schema.GroupVersionResource][]any) world {
 	w := world{classes: hostedpriority.PriorityClasses{}}
 	for _, o := range unstructureds(objects[priorityClasses()]) {
@@ -112,7 +113,7 @@ func read(config *hostedpriority.Config, objects map[schema.GroupVersionResource
 	return w
 }
 
-// sizing takes the table of the ClusterSizingConfiguration.
+// sizing sets the table from the ClusterSizingConfiguration.
 func (w *world) sizing(objects []any) {
 	w.table = hostedpriority.Table{}
 	for _, o := range unstructureds(objects) {
@@ -128,14 +129,15 @@ func (w *world) sizing(objects []any) {
 		}
 		return
 	}
-	w.problem(hostedpriority.NoSizes, "there is no ClusterSizingConfiguration %s; make it, or set hostedPriority.sizesFrom to config", sizingName)
+	w.problem(hostedpriority.NoSizes, "the cluster has no ClusterSizingConfiguration %s; make it, or set hostedPriority.sizesFrom to config", sizingName)
 }
 
+// problem adds a problem.
 func (w *world) problem(kind hostedpriority.Reason, format string, args ...any) {
 	w.problems = append(w.problems, hostedpriority.Problem{Kind: kind, Text: fmt.Sprintf(format, args...)})
 }
 
-// unstructureds are the objects of a store, in the order of their names.
+// unstructureds returns the objects of a store in the order of their names.
 func unstructureds(objects []any) []*unstructured.Unstructured {
 	all := make([]*unstructured.Unstructured, 0, len(objects))
 	for _, o := range objects {
@@ -149,7 +151,7 @@ func unstructureds(objects []any) []*unstructured.Unstructured {
 	return all
 }
 
-// facts are what package hostedpriority asks of HostedClusters.
+// facts returns the fields of HostedClusters that package hostedpriority uses.
 func facts(clusters []*unstructured.Unstructured, unwritten memory) []hostedpriority.HostedCluster {
 	all := make([]hostedpriority.HostedCluster, 0, len(clusters))
 	for _, c := range clusters {

@@ -18,27 +18,26 @@ import (
 	"github.com/cpupoold/cpupoold/internal/cluster/hostedpriority"
 )
 
-// record is what is to be changed of a HostedCluster's annotations.
+// record holds the changes of a HostedCluster's annotations.
 type record struct {
 	cluster *unstructured.Unstructured
 	changes map[string]*string
 }
 
-// patch changes the annotations of the object as it was seen: what somebody has changed
-// since then is looked at first.
+// patch returns a merge patch of the annotations. It applies only to the version of the object
+// that was read, so that a later change by another client causes a new pass.
 func (r record) patch() ([]byte, error) {
 	return json.Marshal(map[string]any{"metadata": map[string]any{
 		"resourceVersion": r.cluster.GetResourceVersion(), "annotations": r.changes,
 	}})
 }
 
-// writeLimit bounds all writes after a pass: the next one waits for them, and what is made
-// meanwhile is in no plan.
+// writeLimit is the time limit of all writes after a pass. The next pass waits for them, and
+// the plan has no clusters that are created in this time.
 const writeLimit = 30 * time.Second
 
-// write writes records, each whatever becomes of the others, those that could not be written
-// the last time after them. Each of them wakes another pass. The error joins those of all
-// that could not be written.
+// write writes the records, first the clusters whose last write did not fail. A failure does not
+// stop the others. Each write wakes another pass. The error joins the errors of all records.
 func (f *Follower) write(ctx context.Context, records []record) error {
 	ctx, cancel := context.WithTimeout(ctx, writeLimit)
 	defer cancel()
@@ -64,6 +63,7 @@ func (f *Follower) write(ctx context.Context, records []record) error {
 	return errors.Join(errs...)
 }
 
+// writeOne writes one record.
 func (f *Follower) writeOne(ctx context.Context, r record) error {
 	data, err := r.patch()
 	if err != nil {
@@ -85,16 +85,16 @@ func (f *Follower) writeOne(ctx context.Context, r record) error {
 	return nil
 }
 
-// memory has sizes that clusters were found to have, by UID, until one is written: what
-// cannot be written is not lowered either. Whoever writes one, be it less, has the last word:
-// another replica, of which all are to give the same classes, or somebody who wants it
-// counted anew.
+// memory holds chosen sizes that are not recorded yet, by UID of the cluster, so that a failing
+// write does not lower a size. Any new value of the annotation takes precedence, even a lower
+// one. It comes from another replica, which must give the same classes, or from an
+// administrator who resets the size.
 type memory map[types.UID]unwritten
 
-// unwritten is a size, and the annotation that was there instead.
+// unwritten is a size, and the value of the annotation at that time.
 type unwritten struct{ size, annotation string }
 
-// had is what is not written of a cluster's size.
+// had returns the size of a cluster that is not recorded yet, or "".
 func (m memory) had(cluster *unstructured.Unstructured) string {
 	if was, ok := m[cluster.GetUID()]; ok && was.annotation == cluster.GetAnnotations()[hostedpriority.SizeKey] {
 		return was.size
@@ -102,7 +102,7 @@ func (m memory) had(cluster *unstructured.Unstructured) string {
 	return ""
 }
 
-// keep takes what was chosen for all clusters there are.
+// keep notes the choices of all clusters.
 func (m memory) keep(clusters []*unstructured.Unstructured, choices []hostedpriority.Choice) {
 	found := map[types.UID]bool{}
 	for i, c := range clusters {

@@ -191,10 +191,10 @@ Served by cpupool-webhook on its own address ([webhook](webhook.md)). A test of 
 | cpupool_webhook_eviction_halted | gauge | reason | 1 while pods that should be evicted are not, by reason (too_many_nodes, no_policy, error). |
 | cpupool_webhook_depleted_nodes | gauge |  | Depleted nodes from which pods may be evicted. |
 | cpupool_webhook_eviction_leader | gauge |  | 1 in the replica that evicts. |
-| cpupool_webhook_hosted_priority_pods_total | counter | reason | Pods with a priority class of HyperShift's control planes, by why they get another one (size, override) or keep it (opted_out, no_cluster, ambiguous, no_class, unknown). |
-| cpupool_webhook_hosted_priority_records_total | counter | result | Annotations of HostedClusters that say what was chosen, by result (written, failed). |
-| cpupool_webhook_hosted_clusters | gauge | size | HostedClusters by size; opted_out are those that take no part, none those for which there are no sizes. |
-| cpupool_webhook_hosted_priority_problems | gauge | kind | What somebody has to mend, by kind (ambiguous, annotation, class_missing, class_differs, etcd_below, unknown_size, no_sizes, node_pool); the log says what. |
+| cpupool_webhook_hosted_priority_pods_total | counter | reason | Pods with a priority class of HyperShift's control planes, by the reason why they get another one (size, override) or keep it (opted_out, no_cluster, ambiguous, no_class, unknown). |
+| cpupool_webhook_hosted_priority_records_total | counter | result | Records of choices in annotations of HostedClusters, by result (written, failed). |
+| cpupool_webhook_hosted_clusters | gauge | size | HostedClusters by size; opted_out have switched it off, none have no size. |
+| cpupool_webhook_hosted_priority_problems | gauge | kind | Problems that an administrator must correct, by kind (ambiguous, annotation, class_missing, class_differs, etcd_below, unknown_size, no_sizes, node_pool); the log has the text. |
 | cpupool_webhook_hosted_priority_following | gauge |  | 1 while HostedClusters and NodePools are followed, 0 while they are missing or cannot be read. |
 `)
 	return b.String()
