@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/node/desired"
-	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
@@ -215,35 +214,6 @@ func TestHostAroundUnits(t *testing.T) {
 	})
 	n.AwaitUnitCPUs("du.service", "2-3")
 	n.AwaitCPUsOf("system.slice", "0-3")
-}
-
-// TestPlanShowsTheHost: what would be written, and what is left alone.
-func TestPlanShowsTheHost(t *testing.T) {
-	n := newHostNode(t, "hostSlices: {enabled: true, units: [backup.service]}\n")
-	n.Units.DropIn("user.slice", "/etc/systemd/system/user.slice.d/cpus.conf", cpuset.Range(0, 3))
-	n.Units.Reload()
-	p := n.preview()
-	var writes []string
-	for _, w := range p.Writes {
-		writes = append(writes, w.String())
-	}
-	const reason = " # services of the host"
-	want := []string{
-		"file cpuset.cpus=0-1 init.scope" + reason, "file cpuset.cpus=0-1 system.slice" + reason,
-		"dbus AllowedCPUs=0-1 init.scope" + reason, "dbus AllowedCPUs=0-1 machine.slice" + reason, "dbus AllowedCPUs=0-1 system.slice" + reason,
-	}
-	if d := cmp.Diff(want, writes); d != "" {
-		t.Error(d)
-	}
-	states := make(map[string]hostslices.State)
-	for _, v := range p.Host {
-		states[v.Name] = v.State
-	}
-	wantStates := map[string]hostslices.State{"backup.service": hostslices.Absent, "init.scope": hostslices.Confined, "machine.slice": hostslices.Confined,
-		"system.slice": hostslices.Confined, "user.slice": hostslices.Foreign}
-	if d := cmp.Diff(wantStates, states); d != "" {
-		t.Error(d)
-	}
 }
 
 // TestHostAfterAKill: what was set is known to be ours, and put back.

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,7 +9,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/noise"
-	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
@@ -19,17 +17,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// modesOf are the modes in force and wanted, by container.
-func modesOf(p preview.Preview) map[string][2]noise.Mode {
-	all := make(map[string][2]noise.Mode)
-	for _, o := range p.Owners {
-		all[o.Name] = [2]noise.Mode{o.Mode, o.Wanted}
-	}
-	return all
-}
-
-// TestWhatOwnersHave: plan, log and metrics say what is in force, before partitions are
-// made, with them, and when they are to end.
+// TestWhatOwnersHave checks that log and metrics contain the modes of owners that are
+// partitions, and the kernel arguments that the machine lacks.
 func TestWhatOwnersHave(t *testing.T) {
 	n := newPartitionNode(t, 6, 12, testnode.RuntimeConfig{})
 	n.YAML = nodefixture.WithPartitions(n.YAML)
@@ -37,15 +26,6 @@ func TestWhatOwnersHave(t *testing.T) {
 	n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	off := n.RunContainer(n.RunPod("b", "default", "guaranteed", 1, map[string]string{"cpu-load-balancing.workload.openshift.io/du": "disable"}), "du", nodefixture.WholeCPUs(1))
 	n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "shared", cri.Resources{Shares: 512})
-
-	p := n.preview()
-	want := map[string][2]noise.Mode{"app": {noise.CPUSet, noise.Root}, "du": {noise.CPUSet, noise.Isolated}}
-	if d := cmp.Diff(want, modesOf(p)); d != "" {
-		t.Errorf("before (-want +got):\n%s", d)
-	}
-	if want := []string{"nohz_full=4-7", "rcu_nocbs=4-7"}; !slices.Equal(p.BootArguments, want) {
-		t.Errorf("kernel arguments %v, want %v", p.BootArguments, want)
-	}
 
 	r := n.start()
 	n.AwaitPartition(off, cgroup.IsolatedPartition)
@@ -72,41 +52,10 @@ func TestWhatOwnersHave(t *testing.T) {
 	if args := n.Logged("kernel arguments that exclusive CPUs lack"); len(args) != 1 || args[0]["arguments"] != "nohz_full=4-7 rcu_nocbs=4-7" {
 		t.Errorf("arguments in the log: %v", args)
 	}
-	want = map[string][2]noise.Mode{"app": {noise.Root, noise.Root}, "du": {noise.Isolated, noise.Isolated}}
-	if p := n.preview(); !cmp.Equal(want, modesOf(p)) || len(p.Ends) > 0 {
-		t.Errorf("with partitions: %v, to end: %v", modesOf(p), p.Ends)
-	}
-	r.stop()
-	n.YAML = nodefixture.PoolsYAML
-	want = map[string][2]noise.Mode{"app": {noise.Root, noise.CPUSet}, "du": {noise.Isolated, noise.CPUSet}}
-	if p := n.preview(); !cmp.Equal(want, modesOf(p)) || len(p.Ends) != 2 {
-		t.Errorf("when they are to end: %v, %v", modesOf(p), p.Ends)
-	}
 }
 
-// TestRefusedPartitionInPlan: plan has the reason that the daemon would find.
-func TestRefusedPartitionInPlan(t *testing.T) {
-	n := newPartitionNode(t, 6, 12, testnode.RuntimeConfig{})
-	pod := n.RunPod("a", "default", "guaranteed", 2, nil)
-	id := n.RunContainer(pod, "app", nodefixture.WholeCPUs(2))
-	n.start().quiet()
-	// A stranger next to it, with a cpuset around its CPUs.
-	sibling := cgroup.Path(n.Runtime.Cgroup(id)).Parent().Join("stranger")
-	if err := n.Tree.Mkdir(string(sibling)); err != nil {
-		t.Fatal(err)
-	}
-	if err := n.Tree.WriteFile(string(sibling.Join(cgroup.FileCPUs)), "0-7"); err != nil {
-		t.Fatal(err)
-	}
-	n.YAML = nodefixture.WithPartitions(n.YAML)
-	p := n.preview()
-	if len(p.Owners) != 1 || p.Owners[0].Mode != noise.CPUSet || p.Owners[0].Wanted != noise.Root || p.Owners[0].Why == "" {
-		t.Errorf("owners %+v", p.Owners)
-	}
-}
-
-// TestBootArguments: a fixed list has them for all that may become exclusive, CPUs that
-// are carved out for those that are.
+// TestBootArguments checks the kernel arguments: for all CPUs of a guaranteed pool, and for
+// allocated CPUs only if they come from the shared pool.
 func TestBootArguments(t *testing.T) {
 	n := newNode(t)
 	set := func(yaml string) *desired.Settings {

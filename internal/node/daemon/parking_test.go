@@ -271,28 +271,6 @@ func TestNoParking(t *testing.T) {
 	}
 }
 
-// TestParkingPreviewed: `plan` knows that the parking gives way to owners, and when it
-// ends.
-func TestParkingPreviewed(t *testing.T) {
-	for yaml, ends := range map[string][]cgroup.Path{nodefixture.PoolsYAML: {cgroup.Parking}, nodefixture.WithParking(nodefixture.PoolsYAML, "partition"): nil} {
-		n := newPartitionNode(t, 6, 12, testnode.RuntimeConfig{})
-		n.YAML = nodefixture.WithParking(n.YAML, "partition")
-		r := n.start()
-		r.parks("4-7")
-		r.quiet()
-		r.stop()
-		id := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
-		if err := n.Tree.Write(n.Runtime.Cgroup(id)+"/cpuset.cpus", "4-5"); err != nil {
-			t.Fatal(err)
-		}
-		n.YAML = yaml
-		p := n.preview()
-		if !slices.Equal(p.Ends, ends) || len(p.Owners) != 1 || p.Owners[0].Why != "" {
-			t.Errorf("%s\nends %v, owners %+v", yaml, p.Ends, p.Owners)
-		}
-	}
-}
-
 // TestParkingIsQuiet: while somebody has CPUs of its own, what is free is parked when the
 // time of quiet is over, or the last owner gone; what owners get leaves at once, and a
 // daemon that starts keeps what is parked.

@@ -1,0 +1,168 @@
+package preview_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/hostslices"
+	"github.com/cpupoold/cpupoold/internal/node/noise"
+	"github.com/cpupoold/cpupoold/internal/node/preview"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// show returns the preview of a node.
+func show(n *nodefixture.Node) preview.Preview {
+	n.T.Helper()
+	c, err := n.Config()
+	if err != nil {
+		n.T.Fatal(err)
+	}
+	h := n.Host()
+	p, err := preview.OnHost(n.T.Context(), &h, c, n.CPUs.Now(), n.Logger())
+	if err != nil {
+		n.T.Fatal(err)
+	}
+	return p
+}
+
+// TestWritesComplete checks that the writes of a preview bring the node into the desired
+// state: the next preview has no writes, and containers run in their pools.
+func TestWritesComplete(t *testing.T) {
+	n := nodefixture.New(t, nodefixture.Spec{})
+	n.RunHostServices()
+	n.YAML = nodefixture.PoolsYAML + nodefixture.HostSlicesYAML
+	want := map[string]string{
+		n.RunContainer(n.RunPod("m", "kube-system", "burstable", 0, nodefixture.Management(map[string]int{"app": 512})), "app", cri.Resources{Shares: 102}): "0-1",
+		n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512}):                                                    "2-3",
+		n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2)):                                                     "4-5",
+	}
+	n.Apply(show(n).Writes)
+	if p := show(n); len(p.Writes) > 0 || len(p.Deferred) > 0 || len(p.Unread) > 0 {
+		t.Errorf("after its writes a preview has writes %v, deferred %v, unread %v", p.Writes, p.Deferred, p.Unread)
+	}
+	for id, cpus := range want {
+		if got := n.State(id).Effective.String(); got != cpus {
+			t.Errorf("container on CPUs %s; want %s", got, cpus)
+		}
+	}
+	if got := n.CPUsOf("init.scope"); got != "0-1" {
+		t.Errorf("init.scope on CPUs %s; want 0-1", got)
+	}
+}
+
+// TestHostSlices checks the writes for host services, and the verdicts about their units.
+func TestHostSlices(t *testing.T) {
+	n := nodefixture.New(t, nodefixture.Spec{})
+	n.RunHostServices()
+	n.YAML = nodefixture.PoolsYAML + "hostSlices: {enabled: true, units: [backup.service]}\n"
+	n.Units.DropIn("user.slice", "/etc/systemd/system/user.slice.d/cpus.conf", cpuset.Range(0, 3))
+	n.Units.Reload()
+	p := show(n)
+	var writes []string
+	for _, w := range p.Writes {
+		writes = append(writes, w.String())
+	}
+	const reason = " # services of the host"
+	want := []string{
+		"file cpuset.cpus=0-1 init.scope" + reason, "file cpuset.cpus=0-1 system.slice" + reason,
+		"dbus AllowedCPUs=0-1 init.scope" + reason, "dbus AllowedCPUs=0-1 machine.slice" + reason, "dbus AllowedCPUs=0-1 system.slice" + reason,
+	}
+	if d := cmp.Diff(want, writes); d != "" {
+		t.Errorf("writes (-want +got):\n%s", d)
+	}
+	states := make(map[string]hostslices.State)
+	for _, v := range p.Host {
+		states[v.Name] = v.State
+	}
+	wantStates := map[string]hostslices.State{"backup.service": hostslices.Absent, "init.scope": hostslices.Confined, "machine.slice": hostslices.Confined,
+		"system.slice": hostslices.Confined, "user.slice": hostslices.Foreign}
+	if d := cmp.Diff(wantStates, states); d != "" {
+		t.Errorf("verdicts (-want +got):\n%s", d)
+	}
+}
+
+// modes returns the modes in force and wanted, by name of the owner.
+func modes(p preview.Preview) map[string][2]noise.Mode {
+	all := make(map[string][2]noise.Mode)
+	for _, o := range p.Owners {
+		all[o.Name] = [2]noise.Mode{o.Mode, o.Wanted}
+	}
+	return all
+}
+
+// TestOwners checks the modes of owners before they are partitions, as partitions, and when
+// partitions are switched off.
+func TestOwners(t *testing.T) {
+	n := nodefixture.New(t, nodefixture.Spec{Kernel: nodefixture.KernelLike(6, 12)})
+	n.YAML = nodefixture.WithPartitions(n.YAML)
+	n.Boot = hostenv.BootFacts{Boot: noise.Boot{ManagedIRQ: cpuset.Range(4, 7)}}
+	app := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	du := n.RunContainer(n.RunPod("b", "default", "guaranteed", 1, map[string]string{"cpu-load-balancing.workload.openshift.io/du": "disable"}), "du", nodefixture.WholeCPUs(1))
+	n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "shared", cri.Resources{Shares: 512})
+
+	p := show(n)
+	want := map[string][2]noise.Mode{"app": {noise.CPUSet, noise.Root}, "du": {noise.CPUSet, noise.Isolated}}
+	if d := cmp.Diff(want, modes(p)); d != "" {
+		t.Errorf("before (-want +got):\n%s", d)
+	}
+	if want := []string{"nohz_full=4-7", "rcu_nocbs=4-7"}; !slices.Equal(p.BootArguments, want) {
+		t.Errorf("kernel arguments %v, want %v", p.BootArguments, want)
+	}
+
+	n.Apply(p.Writes)
+	for id, typ := range map[string]cgroup.PartitionType{app: cgroup.RootPartition, du: cgroup.IsolatedPartition} {
+		n.MakePartition(cgroup.PartitionWish{Path: cgroup.Path(n.Runtime.Cgroup(id)), Container: id, Type: typ, CPUs: n.State(id).CPUs})
+	}
+	want = map[string][2]noise.Mode{"app": {noise.Root, noise.Root}, "du": {noise.Isolated, noise.Isolated}}
+	if p := show(n); !cmp.Equal(want, modes(p)) || len(p.Ends) > 0 {
+		t.Errorf("with partitions: %v, to end: %v", modes(p), p.Ends)
+	}
+	n.YAML = nodefixture.PoolsYAML
+	want = map[string][2]noise.Mode{"app": {noise.Root, noise.CPUSet}, "du": {noise.Isolated, noise.CPUSet}}
+	if p := show(n); !cmp.Equal(want, modes(p)) || len(p.Ends) != 2 {
+		t.Errorf("without partitions: %v, to end: %v", modes(p), p.Ends)
+	}
+}
+
+// TestRefusedPartition checks that an owner has the reason for which the kernel refuses its
+// partition: the cpuset of a sibling overlaps its CPUs.
+func TestRefusedPartition(t *testing.T) {
+	n := nodefixture.New(t, nodefixture.Spec{Kernel: nodefixture.KernelLike(6, 12)})
+	id := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n.Apply(show(n).Writes)
+	sibling := cgroup.Path(n.Runtime.Cgroup(id)).Parent().Join("stranger")
+	n.Tree.MkdirAll(string(sibling))
+	if err := n.Tree.Write(string(sibling.Join(cgroup.FileCPUs)), "0-7"); err != nil {
+		t.Fatal(err)
+	}
+	n.YAML = nodefixture.WithPartitions(n.YAML)
+	p := show(n)
+	if len(p.Owners) != 1 || p.Owners[0].Mode != noise.CPUSet || p.Owners[0].Wanted != noise.Root || p.Owners[0].Why == "" {
+		t.Errorf("owners %+v", p.Owners)
+	}
+}
+
+// TestParking checks that parked CPUs do not prevent the partition of an owner, and that
+// parking ends when it is switched off.
+func TestParking(t *testing.T) {
+	for yaml, ends := range map[string][]cgroup.Path{nodefixture.PoolsYAML: {cgroup.Parking}, nodefixture.WithParking(nodefixture.PoolsYAML, "partition"): nil} {
+		n := nodefixture.New(t, nodefixture.Spec{Kernel: nodefixture.KernelLike(6, 12)})
+		n.YAML = yaml
+		if err := n.Host().Cgroups.MakeParking(); err != nil {
+			t.Fatal(err)
+		}
+		n.MakePartition(cgroup.PartitionWish{Path: cgroup.Parking, Type: cgroup.IsolatedPartition, CPUs: cpuset.Range(4, 7)})
+		id := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+		n.WriteFile(id, cgroup.FileCPUs, "4-5")
+		p := show(n)
+		if !slices.Equal(p.Ends, ends) || len(p.Owners) != 1 || p.Owners[0].Why != "" {
+			t.Errorf("%s\nends %v, owners %+v", yaml, p.Ends, p.Owners)
+		}
+	}
+}
