@@ -129,7 +129,7 @@ func TestRead(t *testing.T) {
 		problems []string
 	}{
 		{hostedpriority.FromConfig, nil, 7, []string{"NodePool clusters/bad counts for no nodes: has -3 nodes"}},
-		{hostedpriority.FromSizing, nil, 0, []string{"NodePool clusters/bad", "there is no ClusterSizingConfiguration cluster"}},
+		{hostedpriority.FromSizing, nil, 0, []string{"NodePool clusters/bad", "the cluster has no ClusterSizingConfiguration cluster"}},
 		{hostedpriority.FromSizing, []any{sizing(t, "cluster", `{"name":"x","criteria":{"from":0}}`)}, 1, []string{"NodePool clusters/bad"}},
 		{hostedpriority.FromSizing, []any{sizing(t, "cluster", `{"name":"x","criteria":{"from":3}}`)}, 0, []string{"NodePool clusters/bad", "leave out numbers of nodes"}},
 	} {
