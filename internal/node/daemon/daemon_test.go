@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -237,36 +236,6 @@ func byPath(ws []cgroup.Write) map[cgroup.Path][]cgroup.Write {
 		m[w.Path] = append(m[w.Path], w)
 	}
 	return m
-}
-
-func TestRestore(t *testing.T) {
-	n := newNode(t)
-	n.RunContainer(n.RunPod("m", "kube-system", "burstable", 0, nodefixture.Management(map[string]int{"app": 512})), "app", cri.Resources{Shares: 102})
-	n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
-	before := n.Dump()
-	r := n.start()
-	r.quiet()
-	r.stop()
-	if n.Dump() == before {
-		t.Fatal("the daemon has changed nothing")
-	}
-	h := n.Host()
-	report, err := n.restore()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, d := range report.Differs {
-		if !d.Harmless {
-			t.Errorf("%s %s is %q, was %q: %s", d.Path, d.File, d.Now, d.Value, d.Reason)
-		}
-	}
-	// An empty request and one for all CPUs are the same to the kernel.
-	if after := strings.ReplaceAll(n.Dump(), `cpus="0-7"`, `cpus=""`); after != before {
-		t.Errorf("tree differs (-before +after):\n%s", cmp.Diff(before, after))
-	}
-	if _, err := os.Stat(h.JournalFile); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("journal is still there: %v", err)
-	}
 }
 
 func TestContainerThatDiesBeforeTheWrite(t *testing.T) {

@@ -4,14 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
 
-	"github.com/cpupoold/cpupoold/internal/config"
-	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
@@ -262,35 +259,6 @@ func TestLostJournalOfPartitionsThatAreOver(t *testing.T) {
 	}
 	n.YAML = strings.Replace(n.YAML, "guaranteed:\n", "guaranteed:\n  park: true\n", 1)
 	n.start().view("all is parked", func(v *telemetry.View) bool { return v.Parked.Equal(cpuset.Range(4, 7)) && len(v.Problems) == 0 })
-}
-
-// TestRestoreTellsOfLostPartitions: what a journal that is lost cannot undo is named, unless
-// it cannot be the daemon's, by the configuration or by its place.
-func TestRestoreTellsOfLostPartitions(t *testing.T) {
-	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{})
-	n.YAML = nodefixture.WithPartitions(n.YAML)
-	r := n.start()
-	id := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
-	n.AwaitPartition(id, cgroup.RootPartition)
-	r.quiet()
-	r.stop()
-	nested := path.Join(n.Runtime.Cgroup(id), "own")
-	n.Tree.MkdirAll(nested)
-	if err := n.Tree.Write(path.Join(nested, cgroup.FilePartition), "root"); err != nil {
-		t.Fatal(err)
-	}
-	h, j := n.Host(), n.Journal()
-	report, err := restore.OnHost(t.Context(), &h, undo.Document{}, config.IsolationCPUSet, false)
-	if err != nil || len(report.Differs) > 0 {
-		t.Errorf("where the daemon makes none: %+v, %v", report, err)
-	}
-	report, err = restore.OnHost(t.Context(), &h, undo.Document{}, config.IsolationPartition, false)
-	if err != nil || len(report.Differs) != 1 || report.Differs[0].Path != cgroup.Path(n.Runtime.Cgroup(id)) || report.Differs[0].Now != "root" {
-		t.Errorf("without a journal: %+v, %v; want the partition among what differs", report, err)
-	}
-	if report, err = restore.OnHost(t.Context(), &h, j, config.IsolationPartition, false); err != nil || len(n.ExclusiveLists()) > 0 {
-		t.Errorf("with it: %+v, %v; lists %v", report, err, n.ExclusiveLists())
-	}
 }
 
 // TestPartitionsOfOthers: a daemon that has its journal takes no partition of a

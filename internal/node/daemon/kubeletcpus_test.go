@@ -8,16 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
-	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
-	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/podresources"
@@ -193,34 +190,6 @@ func TestKubeletListed(t *testing.T) {
 	k.Take(desired.KubeletStatus{Err: errors.New("torn")}, uidOf)
 	if len(k.Held) != 0 || !k.Shared.Equal(cpuset.Of(2, 3, 5, 6, 7)) {
 		t.Errorf("all have ended, and %v are known, shared %s; want what was given back in it", k.Held, k.Shared)
-	}
-}
-
-// TestRestoreBesideKubelet: management containers get back what the kubelet has for them
-// now. What it asked for when it made them is partly somebody's own.
-func TestRestoreBesideKubelet(t *testing.T) {
-	n := newStaticNode(t)
-	k := n.Static
-	r := n.start()
-	r.connected()
-	id := k.Run("m", "kube-system", "app", nodefixture.Management(map[string]int{"app": 409}))
-	_, owner := k.Give("o", cpuset.Of(2, 3))
-	r.quiet()
-	k.Check(map[string]string{id: "0-1"})
-	r.stop()
-	h := n.Host()
-	if report, err := n.restore(); err != nil {
-		t.Errorf("restore: %+v, %v", report, err)
-	}
-	k.Check(nil)
-	if on := n.State(owner).Effective; on.String() != "2-3" {
-		t.Errorf("the kubelet's owner runs on %s; want 2-3", on)
-	}
-
-	k.Change(func() { k.Err = fs.ErrNotExist })
-	lost := undo.Document{Originals: []undo.Original{{Path: "gone.scope", File: cgroup.FileCPUs, Container: "gone", Value: "2-7"}}}
-	if _, err := restore.OnHost(t.Context(), &h, lost, config.IsolationCPUSet, false); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "restart the kubelet") {
-		t.Errorf("restore without the kubelet's file: %v; want that it is said", err)
 	}
 }
 

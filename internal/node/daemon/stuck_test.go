@@ -1,19 +1,17 @@
 package daemon
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
-	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// TestStuckPartition: what the kernel does not take back of a partition that is over is
-// in nobody else's way, and is taken back when the kernel lets it be.
+// TestStuckPartition checks that an exclusive list which the kernel does not let the daemon
+// change hinders no other partition, and is corrected as soon as the kernel allows it.
 func TestStuckPartition(t *testing.T) {
 	for name, kernel := range map[string][2]int{"6.12": {6, 12}, "7.0": {7, 0}} {
 		t.Run(name, func(t *testing.T) {
@@ -46,29 +44,7 @@ func TestStuckPartition(t *testing.T) {
 			r.view("nothing stuck", func(v *telemetry.View) bool {
 				return v.Problems["StuckPartition"] == 0 && v.Problems["NoPartition"] == 0
 			})
-			r.stop()
-
-			// restore goes on with the rest, too.
-			scope := cgroup.Path(n.Runtime.Cgroup(third))
-			end = n.RefuseWrites(scope, cgroup.FilePartition)
-			report, err := n.restore()
-			if err != nil {
-				t.Fatal(err)
-			}
-			told := false
-			for _, d := range report.Differs {
-				told = told || d.Path == scope && d.File == cgroup.FilePartition && strings.Contains(d.Reason, "busy")
-			}
-			if !told {
-				t.Errorf("restore does not tell of %s: %+v", scope, report)
-			}
-			end()
-			if report, err = n.restore(); err != nil || len(report.Differs) > 0 || len(n.ExclusiveLists()) > 0 || !n.RootCPUs().Equal(cpuset.Range(0, 7)) {
-				t.Errorf("restore once more: %+v, %v; lists %v, root %s", report, err, n.ExclusiveLists(), n.RootCPUs())
-			}
-			if n.Tree.Crashed() || !n.Tree.Leaked().IsEmpty() {
-				t.Errorf("crashed: %t, leaked: %s", n.Tree.Crashed(), n.Tree.Leaked())
-			}
+			n.CheckKernel()
 		})
 	}
 }

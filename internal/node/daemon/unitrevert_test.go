@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
-	"github.com/cpupoold/cpupoold/internal/node/restore"
-	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -75,29 +72,6 @@ func TestWhoIsReverted(t *testing.T) {
 				t.Errorf("reverting: %t, want %t", got, c.want)
 			}
 		})
-	}
-}
-
-// TestRestoreOfAUnitThatIsGone: its original stays in the journal, for the daemon or
-// the restore that finds the unit again.
-func TestRestoreOfAUnitThatIsGone(t *testing.T) {
-	n := newNode(t)
-	h := n.Host()
-	boot, err := undo.ReadBootID()
-	if err != nil {
-		t.Fatal(err)
-	}
-	j := undo.Document{BootID: boot, Originals: []undo.Original{duOriginal()}}
-	report, err := restore.OnHost(t.Context(), &h, j, config.IsolationCPUSet, false)
-	if err != nil || report.Gone != 1 {
-		t.Fatalf("restore: %+v, %v", report, err)
-	}
-	n.Units.Install("du.service", cpuset.Of(4))
-	if report, err = n.restore(); err != nil || len(report.Restored)+len(report.Differs) != 1 {
-		t.Fatalf("restore when it is back: %+v, %v", report, err)
-	}
-	if got := n.UnitProperty("du.service"); got != "" {
-		t.Errorf("AllowedCPUs = %q; want none", got)
 	}
 }
 
