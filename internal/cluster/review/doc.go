@@ -1,10 +1,10 @@
-// Package review answers API servers what package admission decides: requests for the
-// review of pods that are created, and of pods that are resized.
+// Package review replies to API servers with the decisions of package admission. It reviews
+// pods that are created, and pods that are resized.
 //
-// A pod that must not be is refused in a review. What is nobody's fault, a cluster
-// that cannot be asked for instance, is an HTTP error instead: only then does the API
-// server do what the webhook's failurePolicy says.
+// A reply refuses a pod that is not allowed. If the decision itself fails, for example because
+// the cluster is unreachable, the reply is an HTTP error. Only then does the API server apply
+// the webhook's failurePolicy.
 //
-// The server, its certificate and what it knows of the cluster are package webhook's.
-// Nothing of them is imported, so that fuzzing this takes seconds to build.
+// Package webhook has the server, its certificate and the state of the cluster. This package
+// does not import it, so that a fuzz test builds in seconds.
 package review

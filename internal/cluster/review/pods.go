@@ -17,15 +17,15 @@ import (
 	"github.com/cpupoold/cpupoold/internal/admission"
 )
 
-// A node's identity (authorization/node): the user of this name in this group.
+// The identity of a node (authorization/node): a user name with this prefix in this group.
 const (
 	nodeUserPrefix = "system:node:"
 	nodesGroup     = "system:nodes"
 )
 
-// Cluster is what a decision needs besides the pod.
+// Cluster is the input of a decision in addition to the pod.
 type Cluster interface {
-	// Settings are those in force, and false until they are known.
+	// Settings returns the settings in force, and false until they are known.
 	Settings() (admission.Settings, bool)
 	// Namespace returns the annotations of a namespace.
 	Namespace(ctx context.Context, name string) (map[string]string, error)
@@ -33,19 +33,21 @@ type Cluster interface {
 
 // Priorities chooses priority classes of pods.
 type Priorities interface {
-	// Class is the class that a pod in a namespace gets in place of the one it has, "" when
-	// it keeps that.
+	// Class returns the class for a pod in a namespace that has class has, or "" if the pod
+	// keeps its class.
 	Class(namespace, has string) string
 }
 
-// errUnknown is why requests cannot be answered yet.
+// errUnknown is the error of requests before the cluster is known.
 var errUnknown = errors.New("the nodes of the cluster are not known yet")
 
-// Pods rewrites pods that are created. Without p, they keep their priority classes.
+// Pods returns the webhook that rewrites pods when they are created. Without p, pods keep their
+// priority classes.
 func Pods(c Cluster, p Priorities, count Counter, log *slog.Logger) http.Handler {
 	return &reviews{OfPods, mutatePods(c, p, count), count, log}
 }
 
+// mutatePods returns the judge of Pods.
 func mutatePods(c Cluster, p Priorities, count Counter) judge {
 	return func(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 		if err := wants(request, admissionv1.Create, ""); err != nil {
@@ -87,7 +89,7 @@ func mutatePods(c Cluster, p Priorities, count Counter) judge {
 	}
 }
 
-// wants says that a request is one for pods that the judge knows.
+// wants returns an error unless a request is for the given operation on pods.
 func wants(request *admissionv1.AdmissionRequest, operation admissionv1.Operation, subresource string) error {
 	r := request.Resource
 	if r.Group == "" && r.Version == "v1" && r.Resource == "pods" && request.SubResource == subresource && request.Operation == operation {
@@ -97,17 +99,17 @@ func wants(request *admissionv1.AdmissionRequest, operation admissionv1.Operatio
 		request.Operation, r.Group, r.Version, r.Resource, request.SubResource)}
 }
 
-// ownPod says that a node makes a pod of its own: only then is true what the pod says
-// about being a static one. The API server holds nodes to their own pods only with the
-// NodeRestriction plugin.
+// ownPod reports whether a node creates a pod for itself. Only then may the pod claim to be
+// static. The API server restricts nodes to their own pods only with the NodeRestriction
+// plugin.
 func ownPod(user *authenticationv1.UserInfo, pod *corev1.Pod) bool {
 	name, node := strings.CutPrefix(user.Username, nodeUserPrefix)
 	return node && slices.Contains(user.Groups, nodesGroup) && name != "" && name == pod.Spec.NodeName
 }
 
-// reclassify gives a pod another priority class. The API server's own plugin has gone
-// before, and has written what belongs to the class that the pod had. It comes again after
-// this, and refuses what does not belong to the new one.
+// reclassify returns the operations that give a pod another priority class. The API server's
+// own plugin ran before and set the fields of the old class. It runs again afterwards and
+// refuses fields that do not match the new class.
 func reclassify(pod *corev1.Pod, class string) []admission.Operation {
 	if class == "" {
 		return nil
@@ -122,6 +124,7 @@ func reclassify(pod *corev1.Pod, class string) []admission.Operation {
 	return ops
 }
 
+// patched returns a reply that admits a pod with changes.
 func patched(ops []admission.Operation) (*admissionv1.AdmissionResponse, error) {
 	response := allowed()
 	if len(ops) == 0 {

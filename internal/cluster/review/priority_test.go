@@ -12,8 +12,8 @@ type hosted map[string]string
 
 func (h hosted) Class(namespace, has string) string { return h[namespace+" "+has] }
 
-// TestPriorities: what the API server has written for the class that a pod had goes with
-// it, and only that; a node's own pods stay as they are.
+// TestPriorities checks that only the fields that the API server set for the old class are
+// removed, and that a node's own pods do not change.
 func TestPriorities(t *testing.T) {
 	const pod = `{"metadata":{"name":"etcd-0"},"spec":{"containers":[{"name":"a"}]SPEC}}`
 	node := authenticationv1.UserInfo{Username: "system:node:n1", Groups: []string{"system:nodes"}}

@@ -11,12 +11,13 @@ import (
 	"github.com/cpupoold/cpupoold/internal/admission"
 )
 
-// Resizes checks pods that are resized while they run. With allowUnaccounted all of
-// them may be.
+// Resizes returns the webhook that checks resizes of running pods. With allowUnaccounted it
+// admits every resize.
 func Resizes(c Cluster, allowUnaccounted bool, count Counter, log *slog.Logger) http.Handler {
 	return &reviews{OfResizes, reviewResize(c, allowUnaccounted), count, log}
 }
 
+// reviewResize returns the judge of Resizes.
 func reviewResize(c Cluster, allowUnaccounted bool) judge {
 	return func(_ context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 		if err := wants(request, admissionv1.Update, "resize"); err != nil {

@@ -24,10 +24,10 @@ const (
 	OfResizes = "resize"
 )
 
-// Result is what becomes of a review.
+// Result is the outcome of a review.
 type Result string
 
-// The results.
+// Results of reviews.
 const (
 	Unchanged Result = "unchanged"
 	Changed   Result = "changed"
@@ -35,20 +35,20 @@ const (
 	Failed    Result = "failed" // an HTTP error: the failurePolicy decides
 )
 
-// Results returns all that there are.
+// Results returns all results.
 func Results() []Result { return []Result{Unchanged, Changed, Refused, Failed} }
 
-// A Counter is told of reviews and of what pods did not get.
+// A Counter counts reviews and warnings.
 type Counter interface {
 	Reviewed(name string, result Result)
 	Warned(reason admission.Reason)
 }
 
-// largestReview bounds a request, in bytes. An object has at most 3 MiB (the API
-// server's MaxRequestBodyBytes), a review two of them.
+// largestReview is the maximum size of a request in bytes. An object has at most 3 MiB (the API
+// server's MaxRequestBodyBytes), and a review contains two objects.
 const largestReview = 7 << 20
 
-// A judge answers a request. Its error is nobody's fault who is part of the request.
+// A judge answers a request. It returns an error if it cannot decide, not if it refuses.
 type judge func(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)
 
 // reviews serves a judge as an admission webhook.
@@ -83,18 +83,19 @@ func (r *reviews) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(answer) // nobody is left to be told
+	_, _ = w.Write(answer) // the client has gone if this fails
 }
 
+// fail replies with an HTTP error.
 func (r *reviews) fail(w http.ResponseWriter, code int, message string) {
 	r.count.Reviewed(r.name, Failed)
 	http.Error(w, message, code)
 }
 
-// badReview is a request that is no review, or of something that is not judged here.
+// badReview is the error of a request that is no review, or for another kind of object.
 type badReview struct{ error }
 
-// answer judges a review and returns it with the answer.
+// answer returns the encoded reply to a review.
 func (r *reviews) answer(ctx context.Context, body []byte) ([]byte, error) {
 	var review admissionv1.AdmissionReview
 	if err := decode(body, &review); err != nil {
@@ -112,12 +113,12 @@ func (r *reviews) answer(ctx context.Context, body []byte) ([]byte, error) {
 	return json.Marshal(admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: response})
 }
 
-// decode reads JSON as the API server does, which tells names that differ in case.
+// decode decodes JSON like the API server, with case-sensitive names.
 func decode(data []byte, into any) error {
 	return kjson.UnmarshalCaseSensitivePreserveInts(data, into)
 }
 
-// decodePod reads the pod of a request.
+// decodePod decodes the pod of a request.
 func decodePod(raw []byte) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	if err := decode(raw, pod); err != nil {
@@ -126,12 +127,12 @@ func decodePod(raw []byte) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// allowed admits as it is.
+// allowed returns a reply that admits an object without changes.
 func allowed() *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{Allowed: true}
 }
 
-// refused answers with what the author of the pod has to change.
+// refused returns a reply with the changes that the author of the pod must make.
 func refused(refusal *admission.Refusal) *admissionv1.AdmissionResponse {
 	status := &metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: refusal.Message,
@@ -142,6 +143,7 @@ func refused(refusal *admission.Refusal) *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{Result: status}
 }
 
+// resultOf returns the result of a reply.
 func resultOf(response *admissionv1.AdmissionResponse) Result {
 	switch {
 	case !response.Allowed:

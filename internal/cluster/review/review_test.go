@@ -200,7 +200,7 @@ func TestReviewResize(t *testing.T) {
 	}
 }
 
-// What is nobody's fault must not be a denial: the failurePolicy decides.
+// TestFailures checks that a failing decision is no denial, so that the failurePolicy applies.
 func TestFailures(t *testing.T) {
 	unreachable := managed()
 	unreachable.err = errors.New("read namespace: connection refused")
@@ -279,8 +279,8 @@ func FuzzReview(f *testing.F) {
 	})
 }
 
-// BenchmarkReview is to take no more than twice what decoding the same request and
-// encoding the same answer takes.
+// BenchmarkReview measures a review. It should take at most twice the time of decoding the same
+// request and encoding the same reply.
 func BenchmarkReview(b *testing.B) {
 	body := encodeReview(b, creation(managementPod))
 	c := managed()

@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// overlap is how long API servers trust an authority beside the one that follows it.
-	// The kubelet brings replicas a changed Secret within two minutes.
+	// overlap is the time for which API servers trust an authority in addition to its
+	// successor. The kubelet updates the Secret in replicas within two minutes.
 	overlap = 20 * time.Minute
-	// backdated is how old a certificate of cert-controller is when it is made.
+	// backdated is the age of a certificate of cert-controller at its creation.
 	backdated = time.Hour
 )
 
-// overlapping is a manager for cert-controller, which writes an authority that it has
-// just made into the webhook configurations in place of the one before. Replicas go on
-// showing certificates of that one until the kubelet brings them others, and API
-// servers would refuse pods until then. So it stays for a while behind the new one.
+// overlapping is a manager for cert-controller, which replaces the authority in the webhook
+// configurations by a new one. Replicas use certificates of the old authority until the
+// kubelet updates their Secret, and API servers would refuse pods until then. So overlapping
+// keeps the old authority after the new one for a while.
 type overlapping struct{ manager.Manager }
 
 // GetClient implements manager.Manager.
@@ -54,7 +54,7 @@ func (k keeper) Update(ctx context.Context, o client.Object, options ...client.U
 	return k.Client.Update(ctx, o, options...)
 }
 
-// keepAuthorities adds to each webhook's authority the one that the webhook has had.
+// keepAuthorities adds to the authority of each webhook its earlier ones.
 func keepAuthorities(configuration, before *unstructured.Unstructured, now time.Time) error {
 	had := map[any][]byte{}
 	earlier, _, err := unstructured.NestedSlice(before.Object, "webhooks")
@@ -81,7 +81,7 @@ func keepAuthorities(configuration, before *unstructured.Unstructured, now time.
 	return unstructured.SetNestedSlice(configuration.Object, webhooks, "webhooks")
 }
 
-// bundle is a webhook's caBundle, empty when there is none that could be read.
+// bundle returns a webhook's caBundle, or nil if it is missing or invalid.
 func bundle(webhook map[string]any) []byte {
 	text, _, _ := unstructured.NestedString(webhook, "clientConfig", "caBundle")
 	data, err := base64.StdEncoding.DecodeString(text)
@@ -91,8 +91,8 @@ func bundle(webhook map[string]any) []byte {
 	return data
 }
 
-// authorities returns an authority, in PEM, and while it is young those of the bundle
-// before that have not ended: the latest few, should somebody make several in a row.
+// authorities returns an authority in PEM. While it is young, the latest valid authorities of the
+// earlier bundle follow it. Their number is limited, in case several are made in a row.
 func authorities(authority, before []byte, now time.Time) []byte {
 	const earlier = 3
 	first, _ := pem.Decode(authority)

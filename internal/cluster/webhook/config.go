@@ -22,19 +22,19 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// APIVersion and Kind are what a configuration file must say that it is.
+// APIVersion and Kind are the required values in a configuration file.
 const (
 	APIVersion = "config.cpupoold.io/v1alpha1"
 	Kind       = "CPUPoolWebhookConfiguration"
 )
 
-// Config is everything that an operator can set. It is read once, when the program starts.
+// Config holds all settings. The program reads it once, when it starts.
 type Config struct {
 	APIVersion string `yaml:"apiVersion"`
 	Kind       string `yaml:"kind"`
 
-	// Types are the switches of workload types: on, off or auto. Types that are not
-	// named are off. Default: management is auto.
+	// Types are the switches of workload types: on, off or auto. Other types are off.
+	// Default: management is auto.
 	Types map[string]admission.Switch `yaml:"types"`
 
 	// SharedCPUs and GuaranteedCPUs are the switches of the pools' resources.
@@ -46,14 +46,14 @@ type Config struct {
 	// pool is depleted. Default: true.
 	TolerateDepletion bool `yaml:"tolerateDepletion"`
 
-	// Depletion is what is done about pods of depleted nodes.
+	// Depletion configures the eviction of pods from depleted nodes.
 	Depletion evictor.Config `yaml:"depletion"`
 
-	// HostedPriority is what is done about priority classes of hosted control planes.
+	// HostedPriority configures priority classes of hosted control planes.
 	HostedPriority hostedpriority.Config `yaml:"hostedPriority"`
 
-	// AllowUnaccounted admits every resize. Nodes then advertise less by what is not
-	// counted. Default: false.
+	// AllowUnaccounted admits every resize. Nodes then advertise less: the CPUs that the
+	// scheduler does not count are subtracted. Default: false.
 	AllowUnaccounted bool `yaml:"allowUnaccounted"`
 
 	// AnnotationDomain is the domain of annotations and workload types, as in the
@@ -63,7 +63,7 @@ type Config struct {
 	// PoolDomain is the domain of the pools' resources. Default: openshift.io.
 	PoolDomain string `yaml:"poolDomain"`
 
-	// Certificates says who makes the server's certificate. Default: self.
+	// Certificates is the source of the server's certificate. Default: self.
 	Certificates Certificates `yaml:"certificates"`
 
 	// CertificateDir holds tls.crt and tls.key, the mounted Secret. Default:
@@ -78,8 +78,8 @@ type Config struct {
 	MetricsAddress string `yaml:"metricsAddress"`
 	ProbeAddress   string `yaml:"probeAddress"`
 
-	// DrainPeriod is how long a program that was told to end still serves, 0s..1m: API
-	// servers learn of it only after a while. Default: 10s.
+	// DrainPeriod is the time for which the program still serves after the signal to end,
+	// 0s..1m. API servers notice the end only after a while. Default: 10s.
 	DrainPeriod time.Duration `yaml:"drainPeriod"`
 
 	// LogLevel is debug, info, warn or error. Default: info.
@@ -89,18 +89,18 @@ type Config struct {
 	LogFormat string `yaml:"logFormat"`
 }
 
-// Certificates is who makes certificates.
+// Certificates is the source of certificates.
 type Certificates string
 
-// With CertificatesSelf the program has a certificate authority of its own, kept in a
-// Secret, renews certificates in time, and writes the authority into the webhook
-// configurations. With CertificatesFiles somebody else does, cert-manager for instance.
+// Sources of certificates. With CertificatesSelf, the program has its own certificate authority
+// in a Secret, renews certificates in time, and writes the authority into the webhook
+// configurations. With CertificatesFiles, other software does this, for example cert-manager.
 const (
 	CertificatesSelf  Certificates = "self"
 	CertificatesFiles Certificates = "files"
 )
 
-// Default is the configuration of an empty file.
+// Default returns the configuration of an empty file.
 func Default() Config {
 	return Config{
 		APIVersion:        APIVersion,
@@ -123,8 +123,8 @@ func Default() Config {
 	}
 }
 
-// Load reads the file at path over the defaults. The error joins all that is wrong
-// with it.
+// Load returns the configuration in the file at path, with defaults for missing keys. The error
+// joins all errors in it.
 func Load(path string) (Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -137,7 +137,7 @@ func Load(path string) (Config, error) {
 	return c, nil
 }
 
-// Parse is Load of data that was read before.
+// Parse is Load for the content of a file.
 func Parse(data []byte) (Config, error) {
 	const largest = 1 << 20 // a ConfigMap's limit
 	if len(data) > largest {
@@ -145,13 +145,13 @@ func Parse(data []byte) (Config, error) {
 	}
 	c := Default()
 	c.APIVersion, c.Kind = "", ""
-	// Types that the file names replace the default ones.
+	// Types in the file replace the default ones.
 	defaults := c.Types
 	c.Types = nil
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	d.KnownFields(true)
 	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-		return Config{}, fmt.Errorf("is not as it must be: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+		return Config{}, fmt.Errorf("does not match the schema: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	if err := d.Decode(&struct{}{}); !errors.Is(err, io.EOF) {
 		return Config{}, errors.New("has more than one YAML document; keep one")
@@ -162,7 +162,7 @@ func Parse(data []byte) (Config, error) {
 	return c, c.check()
 }
 
-// check names everything that is wrong.
+// check returns all errors.
 func (c *Config) check() error {
 	var problems []error
 	wrong := func(key, value, reason string) {
@@ -181,7 +181,7 @@ func (c *Config) check() error {
 	}
 	names := c.Names()
 	for _, typ := range slices.Sorted(maps.Keys(c.Types)) {
-		// The prefix of an extended resource's name is held to what quota names allow.
+		// The name of a quota for the extended resource must be valid, too.
 		if msgs := validation.IsQualifiedName("requests." + names.CoresResource(typ)); typ == "" || len(msgs) > 0 {
 			wrong("types", typ, "is no name that a resource could start with; write lower case letters, digits and -")
 		}
@@ -210,17 +210,19 @@ func (c *Config) check() error {
 	return errors.Join(problems...)
 }
 
+// checkSwitch calls wrong unless a switch has a valid value.
 func (c *Config) checkSwitch(key string, is admission.Switch, wrong func(key, value, reason string)) {
 	if is != admission.SwitchOn && is != admission.SwitchOff && is != admission.SwitchAuto {
 		wrong(key, string(is), "write on, off or auto")
 	}
 }
 
-// Names are those of annotations and resources.
+// Names returns the names of annotations and resources.
 func (c *Config) Names() workload.Names {
 	return workload.Names{Domain: c.AnnotationDomain, PoolDomain: c.PoolDomain}
 }
 
+// switches returns the switches for package admission.
 func (c *Config) switches() admission.Switches {
 	return admission.Switches{
 		Names: c.Names(), Types: c.Types,

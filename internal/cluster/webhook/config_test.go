@@ -54,7 +54,7 @@ func TestParseRefuses(t *testing.T) {
 		"unknown key":   {head + "sharedCPU: on\n", []string{"line 3: field sharedCPU not found"}},
 		"twice":         {head + "sharedCPUs: on\nsharedCPUs: off\n", []string{`already defined`}},
 		"two documents": {head + "---\n" + head, []string{"more than one YAML document"}},
-		"no YAML":       {"\t", []string{"is not as it must be"}},
+		"no YAML":       {"\t", []string{"does not match the schema"}},
 		"all at once": {head + "types: {\"\": on, a_b: on, x: maybe}\nsharedCPUs: yes\nannotationDomain: A\ncertificates: none\nlistenAddress: 9443\ndrainPeriod: 2m\nlogFormat: xml\n" +
 			"depletion: {eviction: true, evictionsPerMinute: 0, maxNodesPercent: 101, after: 2h}\n" +
 			"hostedPriority: {sizesFrom: nodes, sizes: [{name: a, maxNodes: 1, controlPlane: {name: system-a, value: 3000000000}, etcd: {name: a, value: 3000000000}}]}\n",

@@ -111,8 +111,8 @@ func TestDeployed(t *testing.T) {
 	}
 }
 
-// The policies of trust.yaml hold for every namespace, the daemon's too: a pod of its own
-// that they refuse is one that no node gets any more.
+// TestDeployedDaemonIsTrusted checks that the policies of trust.yaml admit the daemon's pods.
+// The policies apply to all namespaces; if they refused these pods, nodes would have no daemon.
 func TestDeployedDaemonIsTrusted(t *testing.T) {
 	objects := deployed(t)
 	namespace := find[*corev1.Namespace](t, objects, "cpupoold")
@@ -156,7 +156,7 @@ func TestDeployedWebhooks(t *testing.T) {
 	}
 }
 
-// What the program may write is named, one by one.
+// TestDeployedRights checks that rights to write are limited to named objects.
 func TestDeployedRights(t *testing.T) {
 	objects := deployed(t)
 	rules := slices.Concat(find[*rbacv1.ClusterRole](t, objects, objectName).Rules, find[*rbacv1.Role](t, objects, objectName).Rules,

@@ -1,7 +1,7 @@
-// Package webhook serves what package review answers to API servers, and keeps what
-// that takes: a certificate, caches, metrics, an orderly end.
+// Package webhook serves the replies of package review to API servers. It has the certificate,
+// the caches, the metrics and the shutdown of the server.
 //
-// What a decision needs besides the pod comes from caches, the annotations of
-// namespaces and the resources of nodes, and one ConfigMap with the latches of
-// switches. Replicas share nothing else: each of them answers alone.
+// Caches of namespaces, nodes and one ConfigMap hold the input of a decision in addition to
+// the pod: annotations of namespaces, resources of nodes, and latches of switches. Replicas
+// share only the ConfigMap. Each of them answers alone.
 package webhook

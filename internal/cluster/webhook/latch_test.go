@@ -68,7 +68,7 @@ func unlatched() *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: objectName, Name: latchesName}}
 }
 
-// sharedOn is what a replica says after a pass.
+// sharedOn returns a replica's setting of SharedCPUs after a pass.
 func sharedOn(t *testing.T, s *state) bool {
 	t.Helper()
 	settings, known := s.Settings()
@@ -118,7 +118,8 @@ func TestLatchThatWasOpenedStaysOpen(t *testing.T) {
 	}
 }
 
-// While a failure is waited out nothing is stored, and what is known is served.
+// TestLatchWaits checks that nothing is stored during the pause after a failure, and that the
+// present settings are served.
 func TestLatchWaits(t *testing.T) {
 	cluster := clusterOf(advertising("a"), unlatched())
 	s := replicaOf(t, cluster, cluster)
@@ -131,7 +132,8 @@ func TestLatchWaits(t *testing.T) {
 	}
 }
 
-// Without the ConfigMap nothing latches, and what is known is served.
+// TestLatchesAreMissing checks that no latch closes without the ConfigMap, and that the present
+// settings are served.
 func TestLatchesAreMissing(t *testing.T) {
 	cluster := clusterOf(advertising("a"))
 	s := replicaOf(t, cluster, cluster)

@@ -13,6 +13,7 @@ type counters struct {
 	switches, latches *prometheus.GaugeVec
 }
 
+// newCounters registers the metrics.
 func newCounters(registry prometheus.Registerer) (*counters, error) {
 	c := &counters{
 		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{

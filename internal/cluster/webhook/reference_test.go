@@ -10,7 +10,7 @@ import (
 
 var update = flag.Bool("update", false, "write the pages that list the keys")
 
-// What values are written as.
+// Descriptions of values.
 const (
 	aSwitch  = "`on`, `off` or `auto`"
 	aBool    = "`true` or `false`"
@@ -51,7 +51,7 @@ func entries() []reference.Entry {
 	}
 }
 
-// keys are those of a struct, by its tags.
+// keys returns the keys of a struct from its tags.
 func keys(of reflect.Type, prefix string) (all []string) {
 	for field := range of.Fields() {
 		key := prefix + field.Tag.Get("yaml")
@@ -64,7 +64,8 @@ func keys(of reflect.Type, prefix string) (all []string) {
 	return all
 }
 
-// TestReference holds docs/webhook-reference.md and cpupool-webhook-config(5) to what the program reads.
+// TestReference compares docs/webhook-reference.md and cpupool-webhook-config(5) with the
+// configuration that the program reads.
 func TestReference(t *testing.T) {
 	comments, err := reference.Comments(".", "../evictor", "../hostedpriority")
 	if err != nil {

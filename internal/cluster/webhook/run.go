@@ -41,24 +41,23 @@ const (
 	resizePath = "/validate-resize"
 )
 
-// Options are what Run needs.
+// Options configures Run.
 type Options struct {
 	Config Config
-	// Namespace is where the program runs; its Secret and ConfigMap are there.
+	// Namespace is the namespace of the program, its Secret and its ConfigMap.
 	Namespace string
 	REST      *rest.Config
 	Log       *slog.Logger
-	// Priorities chooses priority classes of pods. Nil: they keep theirs.
+	// Priorities chooses priority classes of pods. Nil: pods keep their classes.
 	Priorities review.Priorities
-	// Wait is closed when there is no more to wait for before pods are reviewed. Nil: there
-	// is nothing.
+	// Wait is closed when reviews of pods may begin. Nil: they may begin at once.
 	Wait <-chan struct{}
-	// Also adds to the manager what else is to run beside the webhook, of types of which
-	// the scheme has core, policy and admissionregistration. Nil: nothing.
+	// Also adds other runnables to the manager. Its scheme has the types of core, policy and
+	// admissionregistration. Optional.
 	Also func(manager.Manager) error
 }
 
-// waits are these and what else there is to wait for.
+// waits returns the channels to wait for: others and Wait.
 func (o *Options) waits(others ...<-chan struct{}) []<-chan struct{} {
 	if o.Wait == nil {
 		return others
@@ -66,6 +65,7 @@ func (o *Options) waits(others ...<-chan struct{}) []<-chan struct{} {
 	return append(others, o.Wait)
 }
 
+// with calls Also.
 func (o *Options) with(m manager.Manager) error {
 	if o.Also == nil {
 		return nil
@@ -73,8 +73,8 @@ func (o *Options) with(m manager.Manager) error {
 	return o.Also(m)
 }
 
-// Run serves until ctx is done, and then for the drain period. It does not listen
-// before it knows the cluster and has a certificate.
+// Run serves until ctx is done, and then for the drain period. It listens when it knows the
+// cluster and has a certificate.
 func Run(ctx context.Context, o Options) error {
 	ctrllog.SetLogger(logr.FromSlogHandler(o.Log.Handler()))
 	scheme := runtime.NewScheme()
@@ -127,7 +127,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 
-	// API servers and proxies go on sending for a moment.
+	// API servers and proxies send requests for a while after the signal.
 	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() {
@@ -143,7 +143,7 @@ func Run(ctx context.Context, o Options) error {
 	return m.Start(serving)
 }
 
-// newServer makes the server, which the manager is to start.
+// newServer returns the server, which the manager starts.
 func newServer(o Options, c review.Cluster, count *counters) (ctrlwebhook.Server, error) {
 	host, text, err := net.SplitHostPort(o.Config.ListenAddress)
 	if err != nil {
@@ -159,8 +159,8 @@ func newServer(o Options, c review.Cluster, count *counters) (ctrlwebhook.Server
 	return server, nil
 }
 
-// certificates returns a channel that is closed when the certificate is there, and
-// renews it from then on, if that is this program's task.
+// certificates returns a channel that is closed when the certificate exists. With
+// CertificatesSelf, it also renews the certificate from then on.
 func certificates(m manager.Manager, o Options) (<-chan struct{}, error) {
 	ready := make(chan struct{})
 	if o.Config.Certificates == CertificatesFiles {
@@ -187,7 +187,7 @@ func certificates(m manager.Manager, o Options) (<-chan struct{}, error) {
 	return ready, nil
 }
 
-// starter starts the server when there is something to serve.
+// starter starts the server when all channels are closed.
 type starter struct {
 	waits []<-chan struct{}
 	start func() error

@@ -23,34 +23,35 @@ import (
 	"github.com/cpupoold/cpupoold/internal/cluster/eviction"
 )
 
-// latchesName is the ConfigMap with the latches: a key for each resource whose latch
-// has closed. An administrator opens one by removing the key.
+// latchesName is the ConfigMap with the latches: a key for each resource whose latch has
+// closed. An administrator opens a latch by removing its key.
 const latchesName = "cpupool-webhook-latches"
 
-// latchKey is a resource's key in the ConfigMap, whose keys have no slash.
+// latchKey returns a resource's key in the ConfigMap. Such keys cannot contain a slash.
 func latchKey(resource string) string { return strings.Replace(resource, "/", "_", 1) }
 
-// state follows the cluster and keeps the settings that come of it. It implements
+// state follows the cluster and holds the settings that follow from it. It implements
 // review.Cluster and manager.Runnable.
 type state struct {
 	switches admission.Switches
 	latches  client.ObjectKey
 	cache    cache.Cache
 	writer   client.Client
-	live     client.Reader // past the caches
+	live     client.Reader // without a cache
 	count    *counters
 	log      *slog.Logger
 
 	current atomic.Pointer[admission.Settings]
-	known   chan struct{} // closed when there are settings
+	known   chan struct{} // closed when the first settings are published
 }
 
-// namespaceKind is what a namespace's metadata is asked for by.
+// namespaceKind returns the object by which the cache finds metadata of namespaces.
 func namespaceKind() *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
 }
 
-// cacheOptions keep what decisions need, and no more: clusters have thousands of nodes.
+// cacheOptions returns options for caches with the used fields only, because clusters have
+// thousands of nodes.
 func cacheOptions(latches client.ObjectKey, switches admission.Switches) cache.Options {
 	shared := true
 	return cache.Options{
@@ -58,7 +59,7 @@ func cacheOptions(latches client.ObjectKey, switches admission.Switches) cache.O
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}:  {Transform: slimNode(switches), UnsafeDisableDeepCopy: &shared},
 			namespaceKind(): {Transform: slimNamespace, UnsafeDisableDeepCopy: &shared},
-			// By name, so that nothing but this one needs to be allowed.
+			// By name, so that the program needs rights for this ConfigMap only.
 			&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{
 				latches.Namespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", latches.Name)},
 			}},
@@ -66,6 +67,7 @@ func cacheOptions(latches client.ObjectKey, switches admission.Switches) cache.O
 	}
 }
 
+// slimNode returns a function that removes the unused fields of nodes.
 func slimNode(switches admission.Switches) toolscache.TransformFunc {
 	resources := switches.Resources()
 	return func(o any) (any, error) {
@@ -84,13 +86,14 @@ func slimNode(switches admission.Switches) toolscache.TransformFunc {
 			Spec:       corev1.NodeSpec{Unschedulable: n.Spec.Unschedulable},
 			Status:     corev1.NodeStatus{Allocatable: allocatable},
 		}
-		if eviction.Tainted(n) { // few are, and nothing else of the others matters
+		if eviction.Tainted(n) { // few nodes are; package evictor uses these fields only for them
 			slim.Spec.Taints, slim.Status.Conditions = n.Spec.Taints, n.Status.Conditions
 		}
 		return slim, nil
 	}
 }
 
+// slimNamespace removes the unused fields of a namespace.
 func slimNamespace(o any) (any, error) {
 	n, ok := o.(*metav1.PartialObjectMetadata)
 	if !ok {
@@ -104,7 +107,8 @@ func slimNamespace(o any) (any, error) {
 	}, nil
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica follows.
+// NeedLeaderElection implements manager.LeaderElectionRunnable. It returns false, because
+// every replica follows.
 func (s *state) NeedLeaderElection() bool { return false }
 
 // Start implements manager.Runnable. It returns when ctx is done, or when the cluster
@@ -114,7 +118,7 @@ func (s *state) Start(ctx context.Context) error {
 	wake := func() {
 		select {
 		case changed <- struct{}{}:
-		default: // it will look anyway
+		default: // a pass is due already
 		}
 	}
 	for _, kind := range []client.Object{&corev1.Node{}, &corev1.ConfigMap{}, namespaceKind()} {
@@ -123,7 +127,7 @@ func (s *state) Start(ctx context.Context) error {
 			return fmt.Errorf("follow %T: %w", kind, err)
 		}
 		if _, namespace := kind.(*metav1.PartialObjectMetadata); namespace {
-			continue // asked for by name
+			continue // reviews read namespaces by name
 		}
 		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 			AddFunc:    func(any) { wake() },
@@ -135,7 +139,7 @@ func (s *state) Start(ctx context.Context) error {
 	}
 	delays := backoff.NewExponentialBackOff()
 	delays.MaxInterval = time.Minute
-	var pause <-chan time.Time // after a failure; nodes change every few seconds, and are no reason to try again
+	var pause <-chan time.Time // after a failure; nodes change every few seconds, which must not cause a retry
 	for {
 		switch err := s.pass(ctx, pause == nil); {
 		case err != nil && ctx.Err() == nil:
@@ -154,7 +158,7 @@ func (s *state) Start(ctx context.Context) error {
 	}
 }
 
-// pass decides anew, and closes latches if they may be closed now.
+// pass computes the settings. With closes, it also closes latches whose condition is met.
 func (s *state) pass(ctx context.Context, closes bool) error {
 	var list corev1.NodeList
 	if err := s.cache.List(ctx, &list); err != nil {
@@ -181,9 +185,9 @@ func (s *state) pass(ctx context.Context, closes bool) error {
 	return s.store(ctx, &stored, closing, len(nodes))
 }
 
-// latches returns the resources whose latch is closed by what is stored, and those
-// whose latch closes now. A latch that closes counts when it is stored: until then
-// another replica knows nothing of it.
+// latches returns the resources whose latch is closed in the ConfigMap, and the resources whose
+// latch closes now. A latch takes effect when it is stored, because other replicas cannot see
+// it before.
 func latches(switches admission.Switches, stored map[string]string, nodes []admission.Node) (latched map[string]bool, closing []string) {
 	latched = map[string]bool{}
 	for resource, is := range switches.Resources() {
@@ -200,8 +204,8 @@ func latches(switches admission.Switches, stored map[string]string, nodes []admi
 	return latched, closing
 }
 
-// store stores latches. Whoever has changed the ConfigMap in the meantime is looked at
-// first: an administrator may have opened one.
+// store stores closed latches. It does nothing if the ConfigMap has changed since it was read: an
+// administrator may have opened a latch, so the next pass decides again.
 func (s *state) store(ctx context.Context, stored *corev1.ConfigMap, closing []string, nodes int) error {
 	closed := stored.DeepCopy()
 	if closed.Data == nil {
@@ -223,7 +227,7 @@ func (s *state) store(ctx context.Context, stored *corev1.ConfigMap, closing []s
 	return nil
 }
 
-// publish makes settings those in force.
+// publish puts settings in force.
 func (s *state) publish(settings *admission.Settings, latched map[string]bool) {
 	on := map[string]bool{
 		settings.Names.SharedResource():     settings.SharedCPUs,
@@ -247,6 +251,7 @@ func (s *state) publish(settings *admission.Settings, latched map[string]bool) {
 	}
 }
 
+// gauge returns 1 for true and 0 for false.
 func gauge(on bool) float64 {
 	if on {
 		return 1
@@ -262,8 +267,8 @@ func (s *state) Settings() (admission.Settings, bool) {
 	return admission.Settings{}, false
 }
 
-// Namespace implements review.Cluster. A namespace that was made a moment ago may not have
-// come here yet; its first pods are no others than those that follow.
+// Namespace implements review.Cluster. A new namespace may be missing in the cache; then
+// Namespace reads it from the API server.
 func (s *state) Namespace(ctx context.Context, name string) (map[string]string, error) {
 	key, found := client.ObjectKey{Name: name}, namespaceKind()
 	err := s.cache.Get(ctx, key, found)
