@@ -2,6 +2,7 @@ package testnode
 
 import (
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -17,9 +18,11 @@ type notices struct {
 	// byName are the names that were added last.
 	byName map[string]*cgroupNode
 
-	mu    sync.Mutex // guards what follows; taken after the tree's lock
-	queue []cgroup.Notice
-	err   error
+	mu      sync.Mutex // guards what follows; taken after the tree's lock
+	queue   []cgroup.Notice
+	err     error
+	waits   bool       // the reader has taken all notices, and waits for the next
+	changed *sync.Cond // of waits and err
 }
 
 // Notify implements cgroup.Notifier.
@@ -30,8 +33,23 @@ func (c *Cgroups) Notify() (cgroup.Notices, error) {
 		return nil, c.unwatched
 	}
 	n := &notices{tree: c, wake: make(chan struct{}, 1), dirs: make(map[*cgroupNode]string), byName: make(map[string]*cgroupNode)}
+	n.changed = sync.NewCond(&n.mu)
 	c.notices = append(c.notices, n)
 	return n, nil
+}
+
+// AwaitReaders returns when each reader of notices has taken all that were queued.
+func (c *Cgroups) AwaitReaders() {
+	c.mu.Lock()
+	readers := slices.Clone(c.notices)
+	c.mu.Unlock()
+	for _, n := range readers {
+		n.mu.Lock()
+		for n.err == nil && !(n.waits && len(n.queue) == 0) {
+			n.changed.Wait()
+		}
+		n.mu.Unlock()
+	}
 }
 
 // Watches is the number of watches that the kernel would hold, those of removed
@@ -130,8 +148,11 @@ func (n *notices) first() (notice cgroup.Notice, ok bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.err != nil || len(n.queue) == 0 {
+		n.waits = true
+		n.changed.Broadcast()
 		return cgroup.Notice{}, false, n.err
 	}
+	n.waits = false
 	notice, n.queue = n.queue[0], n.queue[1:]
 	return notice, true, nil
 }
@@ -159,6 +180,7 @@ func (n *notices) post(notice cgroup.Notice) {
 func (n *notices) fail(err error) {
 	n.mu.Lock()
 	n.err = err
+	n.changed.Broadcast()
 	n.mu.Unlock()
 	n.signal()
 }

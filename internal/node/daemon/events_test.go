@@ -1,0 +1,90 @@
+package daemon
+
+import (
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// TestEventScopes lists each type of event with the pass that it needs at least and at
+// most, on a loop without pods.
+func TestEventScopes(t *testing.T) {
+	failed := errors.New("failed")
+	l := newNode(t).bareLoop(newNode(t).Host())
+	got := make(map[string][]scope)
+	for _, e := range []event{
+		runtimeEvent{}, runtimeEvent{cri.Event{Kind: cri.ContainerStarted}}, streamChanged{}, listed{}, formulaFound{}, configLoaded{},
+		podFetched{}, podFetched{err: failed}, containerFetched{}, containerFetched{err: failed},
+		written{}, written{err: failed}, unitRead{}, recordRead{}, saved{upTo: l.journal.Changes}, saved{err: failed},
+		filesWritten{}, filesWritten{err: failed}, systemdReloaded{}, reloadsLost{}, unitsLost{}, unitWoken{}, unitAnswered{}, unitReverted{},
+		hintsArrived{}, kubeletArrived{}, cpuEventsLost{}, cpusCounted{}, cpusUncounted{}, treeWatched{}, permitted{}, tuned{},
+		nriChanged{}, synchronized{}, podRun{}, podHint{}, containerHint{}, &createRequest{}, &startRequest{}, updateRequest{}, updateSettled{}, resizeSeen{},
+		moveRequest{}, refusedStopped{},
+	} {
+		name := reflect.TypeOf(e).String()
+		name = name[strings.LastIndex(name, ".")+1:]
+		if s := e.scope(l); !slices.Contains(got[name], s) {
+			got[name] = append(got[name], s)
+		}
+	}
+	want := make(map[string][]scope)
+	for _, name := range eventTypes(t) {
+		want[name] = []scope{scopeAll}
+	}
+	// The events that can need less than a full pass.
+	maps.Copy(want, map[string][]scope{
+		"createRequest": {scopeAnswer}, "startRequest": {scopeOne}, "podHint": {scopeOne}, "containerHint": {scopeOne},
+		"runtimeEvent": {scopeOne, scopeAll}, "podFetched": {scopeAll, scopeOne}, "containerFetched": {scopeAll, scopeOne},
+		"unitRead": {scopeOne}, "recordRead": {scopeOne}, "written": {scopeOne, scopeAll},
+		"saved": {scopeNone, scopeAnswer}, "filesWritten": {scopeAnswer, scopeAll},
+	})
+	for _, scopes := range []map[string][]scope{got, want} {
+		for _, s := range scopes {
+			slices.Sort(s)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("scopes of events (-want +got):\n%s", diff)
+	}
+}
+
+// eventTypes returns the types of this package with a method scope, tests excepted.
+func eventTypes(t *testing.T) (names []string) {
+	t.Helper()
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range f.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || fn.Name.Name != "scope" || fn.Recv == nil {
+				continue
+			}
+			typ := fn.Recv.List[0].Type
+			if star, ok := typ.(*ast.StarExpr); ok {
+				typ = star.X
+			}
+			names = append(names, typ.(*ast.Ident).Name) //nolint:errcheck,forcetypeassert // receivers are names
+		}
+	}
+	return names
+}

@@ -1,0 +1,576 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+
+	"github.com/cpupoold/cpupoold/internal/node/actor"
+	"github.com/cpupoold/cpupoold/internal/node/restore"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/nri"
+)
+
+var update = flag.Bool("update", false, "write the transcripts of TestScenarios again")
+
+// TestScenarios runs the transcripts of testdata/scenario: the specification of the
+// daemon by example. Each line that begins with "> " is a command; the lines below it are
+// the effects of the command in their order. No goroutine of the loop runs: the test calls
+// step, runs the recorded jobs one by one, and moves the clock.
+func TestScenarios(t *testing.T) {
+	files, err := filepath.Glob("testdata/scenario/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("scenarios: %v, %v", files, err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			i := slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == "transcript" })
+			if i < 0 {
+				t.Fatalf("%s has no file transcript", file)
+			}
+			got := newScenario(t, archive).run(string(archive.Files[i].Data))
+			if *update {
+				archive.Files[i].Data = []byte(got)
+				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(string(archive.Files[i].Data), got); diff != "" {
+				t.Errorf("%s (-want +got), go test -run TestScenarios -update writes it again:\n%s", file, diff)
+			}
+		})
+	}
+}
+
+// timestamp matches the times in problems.
+var timestamp = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:]+Z`)
+
+// script is a node with a loop that has no goroutine.
+type script struct {
+	*node
+	ctx        context.Context //nolint:containedctx // ends with the test
+	out        strings.Builder
+	loop       *Loop // nil while no daemon runs
+	stop       func()
+	began, now time.Time
+	commanded  time.Time // when the command began
+	jobs       []recordedJob
+
+	names    map[string]string // pod or pod/container by id
+	ids      map[string]string // id by name
+	problems map[string]bool   // that were printed
+	plugin   hooks             // what the runtime calls with NRI
+}
+
+// recordedJob is a job that the loop has submitted.
+type recordedJob struct {
+	set, key string
+	run      actor.Job[event]
+}
+
+// label returns a line about a job and its result.
+func (j recordedJob) label(e event) string {
+	failed := func(err error) string {
+		if err != nil {
+			return ": failed"
+		}
+		return ""
+	}
+	switch e := e.(type) {
+	case written:
+		if e.unmade {
+			return fmt.Sprintf("skip %s %s = %s (%s)", e.write.Path, e.write.Property, e.write.Value, e.write.Via)
+		}
+		return fmt.Sprintf("persist %s %s = %s (%s)%s", e.write.Path, e.write.Property, e.write.Value, e.write.Via, failed(e.err))
+	case unitRead:
+		return fmt.Sprintf("ask systemd for the properties of %s", e.path)
+	case recordRead:
+		return fmt.Sprintf("ask runtime and systemd for the record of %s", e.path)
+	case listed:
+		return "ask the runtime for all pods and containers" + failed(e.Err)
+	case podFetched:
+		return fmt.Sprintf("ask the runtime for pod %s%s", e.id, failed(e.err))
+	case containerFetched:
+		return fmt.Sprintf("ask the runtime for container %s%s", e.id, failed(e.err))
+	case formulaFound:
+		return "ask the OCI runtime for its version"
+	case saved:
+		return "save the journal" + failed(e.err)
+	case filesWritten:
+		return "write the files for applications" + failed(e.err)
+	}
+	switch j.key { // without a result
+	case "cpus":
+		return "read the CPUs that are online"
+	case "memory":
+		return "return memory to the kernel"
+	}
+	return fmt.Sprintf("%s job %s", j.set, j.key)
+}
+
+// recorder records the jobs of one set of workers.
+type recorder struct {
+	set string
+	s   *script
+}
+
+func (r recorder) Submit(key string, j actor.Job[event]) {
+	r.s.jobs = append(r.s.jobs, recordedJob{r.set, key, j})
+}
+
+func newScenario(t *testing.T, archive *txtar.Archive) *script {
+	t.Helper()
+	spec := nodefixture.Spec{}
+	var yaml string
+	for _, f := range archive.Files {
+		switch f.Name {
+		case "config.yaml":
+			yaml = string(f.Data)
+		case "node":
+			for _, word := range strings.Fields(string(f.Data)) {
+				switch word {
+				case "partitions":
+					spec.Kernel = nodefixture.KernelLike(7, 0)
+				default:
+					t.Fatalf("node: unknown word %q", word)
+				}
+			}
+		}
+	}
+	s := &script{node: newNodeOf(t, spec), ctx: t.Context(), names: make(map[string]string), ids: make(map[string]string), stop: func() {}}
+	s.now = time.Now().Truncate(time.Second) // problems show whole seconds
+	s.began = s.now
+	if yaml != "" {
+		s.YAML = yaml
+	}
+	t.Cleanup(func() { s.stop() })
+	return s
+}
+
+// run executes the commands of a transcript, and returns the transcript with their effects.
+func (s *script) run(transcript string) string {
+	for line := range strings.Lines(transcript) {
+		line = strings.TrimRight(line, "\n")
+		if strings.HasPrefix(line, "#") || line == "" {
+			fmt.Fprintln(&s.out, line)
+			continue
+		}
+		command, ok := strings.CutPrefix(line, "> ")
+		if !ok {
+			continue // an effect
+		}
+		fmt.Fprintln(&s.out, line)
+		s.commanded = s.now
+		if err := s.do(strings.Fields(command)); err != nil {
+			s.printf("error: %v", err)
+		}
+		s.effects()
+		s.CheckAssigned()
+		s.CheckKernel()
+	}
+	return s.out.String()
+}
+
+// printf prints an effect, with names in place of ids.
+func (s *script) printf(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	for id, name := range s.names {
+		if path := s.Runtime.Cgroup(id); path != "" {
+			text = strings.ReplaceAll(text, path, name)
+		}
+		text = strings.ReplaceAll(text, id, name)
+	}
+	text = strings.ReplaceAll(text, s.Dir, "DIR")
+	text = timestamp.ReplaceAllStringFunc(text, func(at string) string {
+		t, err := time.Parse(time.RFC3339, at)
+		if err != nil {
+			return at
+		}
+		return "T+" + t.Sub(s.began).Round(time.Second).String()
+	})
+	if waited := s.now.Sub(s.commanded); waited > 0 {
+		text = fmt.Sprintf("after %v: %s", waited.Round(time.Millisecond), text)
+	}
+	fmt.Fprintln(&s.out, "  "+text)
+}
+
+// do executes one command.
+func (s *script) do(words []string) error {
+	args := make(map[string]string)
+	var plain []string
+	for _, w := range words[1:] {
+		if k, v, ok := strings.Cut(w, "="); ok {
+			args[k] = v
+		} else {
+			plain = append(plain, w)
+		}
+	}
+	plain = append(plain, "", "", "")
+	switch words[0] {
+	case "start":
+		return s.start()
+	case "kill":
+		s.stop()
+		s.loop = nil
+	case "lose-journal":
+		return os.Remove(filepath.Join(s.Dir, "journal.json"))
+	case "restore":
+		return s.restore()
+	case "pod":
+		return s.pod(plain[0], args)
+	case "ask":
+		r, err := resources(args)
+		if err != nil {
+			return err
+		}
+		s.ask(slices.DeleteFunc(plain, func(name string) bool { return name == "" }), r)
+	case "run":
+		if err := s.create(plain[0], args); err != nil {
+			return err
+		}
+		return s.begin(plain[0])
+	case "exit":
+		id := s.ids[plain[0]]
+		if err := s.Runtime.StopContainer(id); err != nil {
+			return err
+		}
+		s.event(runtimeEvent{cri.Event{ContainerID: id, PodID: s.PodOf(id), Kind: cri.ContainerStopped, At: s.now}})
+	case "remove":
+		return s.remove(plain[0])
+	case "resize":
+		return s.resize(plain[0], args)
+	case "write":
+		return s.Tree.Write(s.Runtime.Cgroup(s.ids[plain[0]])+"/"+plain[1], plain[2])
+	case "offline", "online":
+		return s.setOnline(words[0] == "online", plain[0])
+	case "runtime":
+		var err error
+		if plain[0] == "away" {
+			err = grpcstatus.Error(codes.Unavailable, "away")
+		}
+		for _, method := range []string{"ListPodSandbox", "ListContainers", "PodSandboxStatus", "ContainerStatus", "UpdateContainerResources"} {
+			s.Runtime.Fail(method, err)
+		}
+	case "wait":
+		return s.wait(plain[0])
+	case "cpus":
+		for _, name := range words[1:] {
+			st := s.State(s.ids[name])
+			partition := ""
+			if !st.Partition.Is(cgroup.MemberPartition) {
+				partition = fmt.Sprintf(", partition %v", st.Partition)
+			}
+			s.printf("%s runs on CPUs %s%s", name, st.Effective, partition)
+		}
+	default:
+		s.T.Fatalf("unknown command %q", words)
+	}
+	return nil
+}
+
+// start begins a daemon.
+func (s *script) start() error {
+	o := s.options()
+	o.Clock = func() time.Time { return s.now }
+	l, err := newLoop(s.Host(), o)
+	if err != nil {
+		return err
+	}
+	l.memoryRelease.giveBack = func() {}
+	l.workers = actor.WorkerSets[event]{Queries: recorder{"query", s}, Updates: recorder{"update", s}, Disk: recorder{"disk", s}}
+	watcher, err := l.Cgroups.Watch(func() {
+		select {
+		case l.watch.wake <- struct{}{}:
+		default:
+		}
+	})
+	if err != nil {
+		return err
+	}
+	s.loop, s.problems, s.plugin = l, make(map[string]bool), hooks{l.box.Post, l.now}
+	s.jobs = nil
+	s.stop = func() { _ = watcher.Close(); s.stop = func() {} }
+	l.box.Post(treeWatched{watcher: watcher})
+	l.askFormula()
+	l.list()
+	s.settle()
+	return nil
+}
+
+// event hands an event to the loop.
+func (s *script) event(e event) {
+	if s.loop != nil {
+		s.loop.box.Post(e)
+	}
+}
+
+// settle calls step and runs jobs until nothing is left to do at this time.
+func (s *script) settle() {
+	if s.loop == nil {
+		return
+	}
+	for range 1000 {
+		s.Tree.AwaitReaders()
+		select {
+		case <-s.loop.watch.wake:
+			s.loop.takeNotices()
+		default:
+		}
+		events := s.loop.box.Take()
+		s.loop.step(s.now, events)
+		s.written()
+		if len(s.jobs) > 0 {
+			j := s.jobs[0]
+			s.jobs = s.jobs[1:]
+			e := j.run(s.ctx)
+			s.printf("%s", j.label(e))
+			if e != nil {
+				s.event(e)
+			}
+			s.written()
+			continue
+		}
+		s.Tree.AwaitReaders()
+		if next := s.loop.timers.next(); len(events) == 0 && len(s.loop.watch.wake) == 0 && (next.IsZero() || next.After(s.now)) {
+			return
+		}
+	}
+	s.T.Fatal("the loop does not come to rest")
+}
+
+// written prints the writes since the last call.
+func (s *script) written() {
+	for _, w := range s.Tree.Writes() {
+		s.printf("write %s = %s", w.Name, strings.TrimSpace(w.Value))
+	}
+	s.Tree.Forget()
+}
+
+// effects prints what a command has caused.
+func (s *script) effects() {
+	s.settle()
+	if s.loop == nil {
+		return
+	}
+	now := make(map[string]bool)
+	for _, p := range s.loop.status.problems {
+		text := fmt.Sprintf("problem %s: %s", p.Reason.Code, p.Reason.Text)
+		if now[text] = true; !s.problems[text] {
+			s.printf("%s", text)
+		}
+	}
+	for text := range s.problems {
+		if !now[text] {
+			code, _, _ := strings.Cut(text, ":")
+			s.printf("%s is over", code)
+		}
+	}
+	s.problems = now
+}
+
+// wait moves the clock, and stops at each deadline on the way.
+func (s *script) wait(duration string) error {
+	d, err := time.ParseDuration(duration)
+	if err != nil {
+		return err
+	}
+	for end := s.now.Add(d); ; {
+		next := s.loop.timers.next()
+		if next.IsZero() || next.After(end) {
+			s.now = end
+			return nil
+		}
+		s.now = next
+		s.settle()
+	}
+}
+
+// resources returns cpus=N (whole CPUs with a limit) or shares=N.
+func resources(args map[string]string) (cri.Resources, error) {
+	if n, err := strconv.Atoi(args["cpus"]); err == nil {
+		return nodefixture.WholeCPUs(n), nil
+	}
+	n, err := strconv.ParseUint(args["shares"], 10, 64)
+	return cri.Resources{Shares: n}, err
+}
+
+func (s *script) pod(name string, args map[string]string) error {
+	namespace, qos := args["namespace"], args["qos"]
+	if namespace == "" {
+		namespace = "default"
+	}
+	if qos == "" {
+		qos = "burstable"
+	}
+	cpus, _ := strconv.Atoi(args["cpus"])
+	if cpus > 0 {
+		qos = "guaranteed"
+	}
+	id := s.RunPod(name, namespace, qos, cpus, nil)
+	s.names[id], s.ids[name] = name+"/pause", id
+	s.event(runtimeEvent{cri.Event{ContainerID: id, PodID: id, Kind: cri.ContainerCreated, At: s.now}})
+	return nil
+}
+
+// create makes a container of a runtime without NRI.
+func (s *script) create(name string, args map[string]string) error {
+	pod, container, _ := strings.Cut(name, "/")
+	r, err := resources(args)
+	if err != nil {
+		return fmt.Errorf("resources of %s: %w", name, err)
+	}
+	id, err := s.Runtime.CreateContainer(s.ids[pod], testnode.ContainerSpec{Name: container, Attempt: s.NextAttempt(s.ids[pod], container), Resources: r})
+	if err != nil {
+		return err
+	}
+	s.names[id], s.ids[name] = name, id
+	s.event(runtimeEvent{cri.Event{ContainerID: id, PodID: s.ids[pod], Kind: cri.ContainerCreated, At: s.now}})
+	return nil
+}
+
+func (s *script) begin(name string) error {
+	s.settle()
+	id := s.ids[name]
+	if err := s.Runtime.StartContainer(id); err != nil {
+		return err
+	}
+	s.event(runtimeEvent{cri.Event{ContainerID: id, PodID: s.PodOf(id), Kind: cri.ContainerStarted, At: s.now}})
+	return nil
+}
+
+// ask is the question of an NRI runtime about containers that it is about to create, all
+// of them before the first answer.
+func (s *script) ask(names []string, r cri.Resources) {
+	answers := make([]chan created, len(names))
+	s.event(nriChanged{state: nri.Connected})
+	for i, name := range names {
+		pod, container, _ := strings.Cut(name, "/")
+		p := ofPod(pod, "default", "guaranteed", int(r.Shares/1024), nil)
+		p.CreatedAt = s.now
+		id := "id-of-" + pod + "-" + container
+		s.names[id], s.names[p.ID], s.ids[name] = name, pod+"/pause", id
+		answers[i] = make(chan created, 1)
+		s.event(&createRequest{pod: p, asker: s.ctx.Done(), answer: answers[i], since: s.now, container: cri.Container{
+			ID: id, PodID: p.ID, Name: container, State: cri.Created, CreatedAt: s.now, CgroupsPath: p.CgroupParent + ":cri-containerd:" + id, Requested: r, Recorded: r,
+		}})
+	}
+	s.settle()
+	for i, answer := range answers {
+		for {
+			select {
+			case a := <-answer:
+				s.reply(names[i], a)
+			default:
+				if s.now.Sub(s.commanded) > hookPatience {
+					s.printf("no answer about %s", names[i])
+					break
+				}
+				s.now = s.loop.timers.next()
+				s.settle()
+				continue
+			}
+			break
+		}
+	}
+}
+
+// reply prints an answer to the runtime.
+func (s *script) reply(name string, a created) {
+	if a.err != nil {
+		s.printf("reply about %s: refused: %v", name, a.err)
+		return
+	}
+	quota := ""
+	if a.reply.Adjustment.Unlimited {
+		quota = ", no quota"
+	}
+	s.printf("reply about %s: CPUs %s%s", name, a.reply.Adjustment.CPUs, quota)
+	for _, u := range a.reply.Updates {
+		s.printf("reply: update %s to CPUs %s", u.Container, u.CPUs)
+	}
+}
+
+// remove ends a pod with its containers.
+func (s *script) remove(pod string) error {
+	id := s.ids[pod]
+	if err := errors.Join(s.Runtime.StopPod(id), s.Runtime.RemovePod(id)); err != nil {
+		return err
+	}
+	for name, c := range s.ids {
+		if strings.HasPrefix(name, pod+"/") {
+			s.event(runtimeEvent{cri.Event{ContainerID: c, PodID: id, Kind: cri.ContainerDeleted, At: s.now}})
+		}
+	}
+	s.event(runtimeEvent{cri.Event{ContainerID: id, PodID: id, Kind: cri.ContainerDeleted, At: s.now}})
+	return nil
+}
+
+// resize is an in-place resize: the kubelet asks the runtime, which asks the daemon.
+func (s *script) resize(name string, args map[string]string) error {
+	r, err := resources(args)
+	if err != nil {
+		return err
+	}
+	id, answer := s.ids[name], make(chan updated, 1)
+	s.event(updateRequest{id: id, asked: r, asker: s.ctx.Done(), answer: answer})
+	s.settle()
+	u := <-answer
+	if u.err != nil {
+		s.printf("reply: refused: %v", u.err)
+		return nil
+	}
+	if err := s.Runtime.Resize(id, r); err != nil {
+		return err
+	}
+	s.printf("reply: resized")
+	return nil
+}
+
+func (s *script) setOnline(online bool, list string) error {
+	cpus, err := cpuset.Parse(list)
+	if err != nil {
+		return err
+	}
+	now := s.Tree.Online()
+	if online {
+		now = now.Union(cpus)
+	} else {
+		now = now.Difference(cpus)
+	}
+	s.SetOnline(now)
+	return s.loop.countCPUs()
+}
+
+// restore is cpupoold restore: it puts back what the journal remembers.
+func (s *script) restore() error {
+	if s.loop != nil {
+		return errors.New("a daemon runs")
+	}
+	h := s.Host()
+	report, err := restore.HostRestore(&h, s.ctx, s.Journal())
+	s.written()
+	s.printf("restored %d values", len(report.Restored))
+	return err
+}
