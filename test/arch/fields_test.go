@@ -12,7 +12,7 @@ import (
 )
 
 // foreignWrites returns the places of a package that write a field of a type which
-// another package of the module declares, except a record. A write of an element of a map
+// another package below internal/node declares, except a record. A write of an element of a map
 // or slice field is one too, and so is delete or clear. Building a value is none: a local
 // variable of the struct type itself, which no other code can see.
 func foreignWrites(p *packages.Package) []string {
@@ -68,7 +68,7 @@ func foreignField(p *packages.Package, e ast.Expr) (*ast.SelectorExpr, string) {
 				return nil, ""
 			}
 			field := s.Obj()
-			if field.Pkg() == nil || field.Pkg() == p.Types || !strings.HasPrefix(field.Pkg().Path(), module) {
+			if field.Pkg() == nil || field.Pkg() == p.Types || !strings.HasPrefix(field.Pkg().Path(), module+"internal/node/") {
 				return nil, ""
 			}
 			t := deref(p.TypesInfo.TypeOf(x.X))

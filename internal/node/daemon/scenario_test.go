@@ -569,7 +569,7 @@ func (s *script) restore() error {
 		return errors.New("a daemon runs")
 	}
 	h := s.Host()
-	report, err := restore.HostRestore(&h, s.ctx, s.Journal())
+	report, err := restore.OnHost(s.ctx, &h, s.Journal(), s.options().Config.Isolation, false)
 	s.written()
 	s.printf("restored %d values", len(report.Restored))
 	return err
