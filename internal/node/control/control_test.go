@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/node/control"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
@@ -48,13 +49,14 @@ func serveInside(t *testing.T, f control.MoveFunc, patience time.Duration, in co
 		}
 	})
 	t.Cleanup(stop)
-	for control.NewClient(socket).Reach(t.Context()) != nil {
+	nodefixture.Eventually(t, "server reachable", func() bool {
 		select {
 		case err := <-ended:
 			t.Fatalf("Serve = %v", err)
-		case <-time.After(time.Millisecond):
+		default:
 		}
-	}
+		return control.NewClient(socket).Reach(t.Context()) == nil
+	})
 	client = control.NewClient(socket)
 	t.Cleanup(client.Close)
 	return client, socket, stop
@@ -165,16 +167,13 @@ func TestSocketIsPrivateAndReplaced(t *testing.T) {
 	go func() {
 		ended <- control.New(f, time.Minute, newFake(), slog.New(slog.DiscardHandler)).Serve(ctx, socket)
 	}()
-	for {
+	nodefixture.Eventually(t, "a new socket", func() bool {
 		now, err := os.Lstat(socket)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !os.SameFile(info, now) {
-			break
-		}
-		<-time.After(time.Millisecond)
-	}
+		return !os.SameFile(info, now)
+	})
 	cancel()
 	if err := <-ended; err != nil {
 		t.Errorf("Serve over an old socket = %v", err)

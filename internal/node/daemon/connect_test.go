@@ -76,11 +76,7 @@ func TestHeartbeatStopsWithTheOwner(t *testing.T) {
 	})
 	id := n.RunContainer(n.RunPod("one", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 	n.Eventually("watchdog fed at each pulse", func() bool { return strings.Count(strings.Join(told(), "\n"), "WATCHDOG=1") > 1 })
-	select {
-	case <-reached:
-	case <-time.After(nodefixture.Timeout):
-		t.Fatalf("no write to hang in; log:\n%s", n.Logs)
-	}
+	nodefixture.Receive(n.Node, "a write that hangs", reached)
 	stopped := beat()
 	server, err := telemetry.New(telemetry.Options{View: r.loop.snapshot.Load, Heartbeat: beat, MaxSilence: 50 * time.Millisecond,
 		Proc: hostenv.ProcRoot, Cgroups: t.TempDir(), Log: n.options().Log})

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
@@ -146,12 +145,7 @@ func TestGhosts(t *testing.T) {
 	counted := make(chan int, 1)
 	count := func() int {
 		a.loop.box.Post(counting(counted))
-		select {
-		case n := <-counted:
-			return n
-		case <-time.After(nodefixture.Timeout):
-			return -1
-		}
+		return nodefixture.Receive(a.Node, "number of containers", counted)
 	}
 	if n := count(); n != 1 {
 		t.Errorf("%d containers are known; want the last", n)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
@@ -57,18 +56,6 @@ func await(ctx context.Context, n *nodefixture.Node, s *hostenv.Start) <-chan an
 	return answered
 }
 
-// next returns the next value of c, which stands for what.
-func next[T any](n *nodefixture.Node, c <-chan T, what string) T {
-	n.T.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(nodefixture.Timeout):
-		n.T.Fatalf("timed out: %s\nlog:\n%s", what, n.Logs)
-		panic("unreachable")
-	}
-}
-
 // TestRuntimeStartsLate checks that a wait asks again until the runtime answers, and
 // reports its reason once.
 func TestRuntimeStartsLate(t *testing.T) {
@@ -80,12 +67,12 @@ func TestRuntimeStartsLate(t *testing.T) {
 	n.Runtime.Down()
 	answered := await(t.Context(), n, s)
 	for range 3 {
-		next(n, reloads, "another question to the runtime")
+		nodefixture.Receive(n, "another question to the runtime", reloads)
 	}
 	if err := n.Runtime.Up(); err != nil {
 		t.Fatal(err)
 	}
-	if got := next(n, answered, "runtime found"); got.driver != cgroup.DriverSystemd || got.err != nil {
+	if got := nodefixture.Receive(n, "runtime found", answered); got.driver != cgroup.DriverSystemd || got.err != nil {
 		t.Errorf("driver = %q, %v; want systemd", got.driver, got.err)
 	}
 	if records := n.Logged(waiting); len(records) != 1 || !strings.Contains(records[0]["reason"].(string), n.Runtime.Endpoint()) {
@@ -112,7 +99,7 @@ func TestRuntimeWithoutCRI(t *testing.T) {
 	answered := await(t.Context(), n, startOf(n))
 	n.Eventually("wait", func() bool { return len(n.Logged(waiting)) == 1 })
 	n.Runtime.Fail("Version", nil) // an old runtime: without the call for the driver
-	if got := next(n, answered, "runtime found"); got.driver != cgroup.DriverSystemd || got.err != nil {
+	if got := nodefixture.Receive(n, "runtime found", answered); got.driver != cgroup.DriverSystemd || got.err != nil {
 		t.Errorf("driver = %q, %v; want systemd, from kubepods.slice", got.driver, got.err)
 	}
 }
@@ -131,7 +118,7 @@ func TestEndpointCorrectedWhileWaiting(t *testing.T) {
 	answered := await(t.Context(), n, s)
 	texts <- "kind: nonsense\n"
 	texts <- corrected
-	if got := next(n, answered, "runtime found"); got.err != nil || s.Config.RuntimeEndpoint != n.Runtime.Endpoint() {
+	if got := nodefixture.Receive(n, "runtime found", answered); got.err != nil || s.Config.RuntimeEndpoint != n.Runtime.Endpoint() {
 		t.Errorf("endpoint in force = %q, %v; want the corrected %q", s.Config.RuntimeEndpoint, got.err, n.Runtime.Endpoint())
 	}
 	if records := n.Logged(waiting); len(records) != 2 || !strings.Contains(records[1]["reason"].(string), "nonsense") {
@@ -146,7 +133,7 @@ func TestStoppedWhileWaiting(t *testing.T) {
 	answered := await(ctx, n, startOf(n))
 	n.Eventually("wait", func() bool { return len(n.Logged(waiting)) == 1 })
 	cancel()
-	if got := next(n, answered, "end of the wait"); got.err == nil {
+	if got := nodefixture.Receive(n, "end of the wait", answered); got.err == nil {
 		t.Error("no error from a wait that was ended")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cpupoold/cpupoold/internal/node/hotplug"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 )
 
 // TestWatchBeginsAndEnds: it tells that it listens, and ends with its context. That
@@ -23,7 +24,6 @@ func TestWatchBeginsAndEnds(t *testing.T) {
 			return nil
 		})
 	}()
-	const patience = 30 * time.Second
 	select {
 	case <-heard:
 	case err := <-ended:
@@ -31,7 +31,7 @@ func TestWatchBeginsAndEnds(t *testing.T) {
 			t.Skipf("this machine has no uevents: %v", err)
 		}
 		t.Fatalf("Watch: %v", err)
-	case <-time.After(patience):
+	case <-time.After(nodefixture.Timeout):
 		t.Fatal("Watch does not say that it listens")
 	}
 	cancel()
@@ -40,7 +40,7 @@ func TestWatchBeginsAndEnds(t *testing.T) {
 		if err != nil {
 			t.Errorf("Watch: %v; want nil after its context has ended", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(nodefixture.Timeout):
 		t.Fatal("Watch does not end with its context")
 	}
 }

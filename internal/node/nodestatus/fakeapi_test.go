@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 )
 
 // fakeAPI is an API server with one Node and any number of events. It patches as the
@@ -127,7 +128,7 @@ func (f *fakeAPI) delete() { f.do(func() { f.node = nil }) }
 // wait waits until a condition holds.
 func (f *fakeAPI) wait(what string, holds func() bool) {
 	f.t.Helper()
-	late := time.After(time.Minute)
+	late := time.After(nodefixture.Timeout)
 	for {
 		f.mu.Lock()
 		changed, ok := f.changed, holds()
@@ -142,7 +143,7 @@ func (f *fakeAPI) wait(what string, holds func() bool) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			text, _ := json.MarshalIndent(f.node, "", " ")
-			f.t.Fatalf("not within a minute: %s; calls %v; node %s", what, f.calls, text)
+			f.t.Fatalf("timed out: %s; calls %v; node %s", what, f.calls, text)
 		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
@@ -224,12 +225,12 @@ func (f *namespaceAPI) follow() *following {
 // until takes what is told until it is as wanted.
 func (to *following) until(what string, holds func(nodestatus.Allowed) bool) {
 	to.t.Helper()
-	late := time.After(time.Minute)
+	late := time.After(nodefixture.Timeout)
 	for !holds(to.last) {
 		select {
 		case to.last = <-to.told:
 		case <-late:
-			to.t.Fatalf("not within a minute: %s; known is %+v", what, to.last)
+			to.t.Fatalf("timed out: %s; known is %+v", what, to.last)
 		}
 	}
 }

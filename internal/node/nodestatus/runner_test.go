@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
@@ -60,7 +61,7 @@ func runWith(t *testing.T, f *fakeAPI, o nodestatus.Options) started {
 		cancel()
 		select {
 		case <-done:
-		case <-time.After(time.Minute):
+		case <-time.After(nodefixture.Timeout):
 			t.Error("runner does not end")
 		}
 	}

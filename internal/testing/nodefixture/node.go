@@ -3,6 +3,7 @@ package nodefixture
 import (
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
@@ -147,4 +148,16 @@ func (n *Node) journalName() string { return filepath.Join(n.Dir, "journal.json"
 func (n *Node) Eventually(what string, cond func() bool) {
 	n.T.Helper()
 	Eventually(n.T, what, cond, n.Dump, func() string { return "log:\n" + n.Logs.String() })
+}
+
+// Receive returns the next value of c. Without a value the test fails with what and the log.
+func Receive[T any](n *Node, what string, c <-chan T) T {
+	n.T.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(Timeout):
+		n.T.Fatalf("timed out: %s\nlog:\n%s", what, n.Logs)
+		panic("unreachable")
+	}
 }
