@@ -207,7 +207,7 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 	if err != nil {
 		return nil, err
 	}
-	if unfit != nil && !j.Accepted.Elsewhere(l.settings.Now) {
+	if unfit != nil && !j.Accepted.OnOtherMachine(l.settings.Now) {
 		o.Log.Error("configuration does not fit this machine, and is not known to have fitted another; what of it can be had is in force", "error", unfit)
 	}
 	if h.Boot.Err != nil {

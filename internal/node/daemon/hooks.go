@@ -272,7 +272,7 @@ func (l *Loop) obtainable(p *pools.Placement) (cpus, taken cpuset.Set, by cgroup
 // answer does not wait for the disk.
 func (l *Loop) noteCreated(e *inventory.Container, p *pools.Placement) {
 	note := func(file, value string) {
-		l.journal.Remember(undo.Original{Path: e.Path, File: file, Container: e.Container.ID, Value: value})
+		l.journal.NoteAsync(undo.Original{Path: e.Path, File: file, Container: e.Container.ID, Value: value})
 	}
 	if e.Path == "" {
 		return

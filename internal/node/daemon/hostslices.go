@@ -18,7 +18,7 @@ func (l *Loop) releaseSlices() {
 	for _, v := range l.status.hosts {
 		e := l.inventory.Unit(v.Name)
 		if v.State == hostslices.Foreign && e != nil && !e.Files.CPUs.IsEmpty() {
-			l.journal.Amend(undo.OriginalKey{Unit: v.Unit, File: cgroup.FileCPUs}, e.Files.CPUs.String())
+			l.journal.Amend(undo.Key{Unit: v.Unit, File: cgroup.FileCPUs}, e.Files.CPUs.String())
 		}
 	}
 }

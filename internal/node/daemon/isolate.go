@@ -214,14 +214,14 @@ func (l *Loop) noteOfPartitions(writes []cgroup.PartitionWrite, now time.Time) b
 func (l *Loop) adopt(wishes []cgroup.PartitionWish, outcomes map[cgroup.Path]cgroup.PartitionOutcome, now time.Time) {
 	added := false
 	for _, w := range wishes {
-		if outcomes[w.Path].Phase != cgroup.PartitionInForce || l.journal.Touched(w.Path, cgroup.FilePartition) {
+		if outcomes[w.Path].Phase != cgroup.PartitionInForce || l.journal.HasOriginal(w.Path, cgroup.FilePartition) {
 			continue
 		}
 		added = true
-		l.journal.Remember(undo.Original{Path: w.Path, File: cgroup.FilePartition, Container: w.Container, Value: string(cgroup.MemberPartition)})
-		l.journal.Remember(undo.Original{Path: w.Path, File: cgroup.FileExclusive, Container: w.Container})
+		l.journal.NoteAsync(undo.Original{Path: w.Path, File: cgroup.FilePartition, Container: w.Container, Value: string(cgroup.MemberPartition)})
+		l.journal.NoteAsync(undo.Original{Path: w.Path, File: cgroup.FileExclusive, Container: w.Container})
 		for a := w.Path.Parent(); a != ""; a = a.Parent() {
-			l.journal.Remember(undo.Original{Path: a, File: cgroup.FileExclusive})
+			l.journal.NoteAsync(undo.Original{Path: a, File: cgroup.FileExclusive})
 		}
 	}
 	if added {

@@ -131,7 +131,7 @@ func (l *Loop) formerPartitions(wishes []cgroup.PartitionWish) map[cgroup.Path]b
 		switch {
 		case k.File == cgroup.FilePartition:
 			former[k.Path] = true
-		case k.File == cgroup.FileExclusive && !l.journal.Touched(k.Path, cgroup.FilePartition):
+		case k.File == cgroup.FileExclusive && !l.journal.HasOriginal(k.Path, cgroup.FilePartition):
 			former[k.Path.Join("gone")] = true // whoever it was for: the list is ours to trim
 		}
 	}
@@ -248,7 +248,7 @@ func (l *Loop) isolationProblems() []pools.Problem {
 			all = append(all, p)
 		}
 		st := l.cache.Current(t.Path).Partition
-		if _, wished := l.isolation.outcomes[t.Path]; wished || !st.Valid() || l.journal.Touched(t.Path, cgroup.FilePartition) {
+		if _, wished := l.isolation.outcomes[t.Path]; wished || !st.Valid() || l.journal.HasOriginal(t.Path, cgroup.FilePartition) {
 			continue
 		}
 		p := pools.Problem{Reason: pools.Reason{Code: codeForeignPartition, Text: fmt.Sprintf(
@@ -331,7 +331,7 @@ func (l *Loop) outOfTheWay(gone cgroup.Path) bool {
 // the lists of others.
 func (l *Loop) untrimmed(p cgroup.Path) bool {
 	open, looked := l.isolation.former[p]
-	return l.journal.Touched(p, cgroup.FilePartition) && (open || !looked)
+	return l.journal.HasOriginal(p, cgroup.FilePartition) && (open || !looked)
 }
 
 // parted says that a container is a partition, which is to be none before its cgroup goes.

@@ -21,7 +21,7 @@ func TestOriginalOfAUnit(t *testing.T) {
 	} {
 		l.Note(was)
 		l.Note(moved)
-		if got := undo.Properties(l.Units()["du.service"]); len(got) != 1 || got[0] != (cgroup.Property{Name: cgroup.UnitCPUs}) {
+		if got := undo.Properties(l.UnitOriginals()["du.service"]); len(got) != 1 || got[0] != (cgroup.Property{Name: cgroup.UnitCPUs}) {
 			t.Errorf("%s: %v; want that it had none", name, got)
 		}
 	}

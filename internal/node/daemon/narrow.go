@@ -103,7 +103,7 @@ func (l *Loop) answerCreates(now time.Time) bool {
 		}
 		if own != nil {
 			l.assignments = own
-			l.journal.Assign(own)
+			l.journal.SetAssignments(own)
 		}
 		l.sent(a, now)
 		a.answer <- c
@@ -130,7 +130,7 @@ func (l *Loop) answerStarts(now time.Time) bool {
 		if !ok {
 			return false
 		}
-		want := desired.Targets(pools.Plan{Pods: []pools.PodPlan{pod}}, l.inventory, l.formula, l.settings.Config.PodSliceWeights, l.journal.Lifted)
+		want := desired.Targets(pools.Plan{Pods: []pools.PodPlan{pod}}, l.inventory, l.formula, l.settings.Config.PodSliceWeights, l.journal.WroteQuota)
 		desired.Unbind(want, l.journal, l.Nodes)
 		i := slices.IndexFunc(want, func(t cgroup.Target) bool { return t.Container == a.id })
 		if i < 0 || !l.settle(want, now) {

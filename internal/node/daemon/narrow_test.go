@@ -35,7 +35,7 @@ func checkAlone(l *Loop) (alone int, err error) {
 		if d := cmp.Diff(plan.Pods[i], got, cmp.Comparer(cpuset.Set.Equal)); d != "" {
 			return alone, fmt.Errorf("%s placed alone (-plan +alone):\n%s", got.Name, d)
 		}
-		want := desired.Targets(pools.Plan{Pods: []pools.PodPlan{got}}, l.inventory, l.formula, l.settings.Config.PodSliceWeights, l.journal.Lifted)
+		want := desired.Targets(pools.Plan{Pods: []pools.PodPlan{got}}, l.inventory, l.formula, l.settings.Config.PodSliceWeights, l.journal.WroteQuota)
 		desired.Unbind(want, l.journal, l.Nodes)
 		for _, t := range want {
 			j := slices.IndexFunc(whole, func(o cgroup.Target) bool { return o.Path == t.Path })

@@ -53,5 +53,5 @@ func loadJournal(h hostenv.Host, bootID string, now time.Time) (undo.Document, e
 	if !h.Observes {
 		return undo.Load(h.JournalFile, bootID, now)
 	}
-	return undo.PeekJournal(h.JournalFile)
+	return undo.Peek(h.JournalFile)
 }

@@ -39,7 +39,7 @@ func (l *Loop) save(now time.Time) {
 	}
 	l.workers.Disk.Submit("journal", func(context.Context) event {
 		undo.SortOriginals(j.Originals)
-		return saved{upTo: upTo, err: errors.Join(undo.JournalMark(l.RunDir, j.BootID).Leave(), undo.Save(l.JournalFile, j))}
+		return saved{upTo: upTo, err: errors.Join(undo.Mark(l.RunDir, j.BootID).Leave(), undo.Save(l.JournalFile, j))}
 	})
 }
 
@@ -72,7 +72,7 @@ func (l *Loop) journalProblems() []pools.Problem {
 	if !l.status.journalLate {
 		return nil
 	}
-	return []pools.Problem{{Reason: pools.Reason{Code: undo.CodeJournal, Text: fmt.Sprintf(
+	return []pools.Problem{{Reason: pools.Reason{Code: undo.CodeNotWritten, Text: fmt.Sprintf(
 		"journal %s: %s; `cpupoold restore` may not know what the daemon replaces meanwhile. Make room on the disk, or repair it",
 		l.JournalFile, l.status.journalErr)}}}
 }

@@ -62,9 +62,9 @@ func (l *Loop) pass() {
 	l.noteOthers()
 	l.settleQuiet(plan, want, now)
 	l.assignments = append(slices.Clip(plan.Assignments), l.status.leaving...)
-	l.journal.Assign(l.assignments)
-	l.journal.GoWithout(l.hints.Unhinted())
-	l.journal.Leave(l.inventory.LeftToPlugins())
+	l.journal.SetAssignments(l.assignments)
+	l.journal.SetUnhinted(l.hints.Unhinted())
+	l.journal.SetOthers(l.inventory.LeftToPlugins())
 	l.noteRefusals(plan, now)
 	if l.Observes {
 		want = l.refreshCache(want)

@@ -21,7 +21,7 @@ func spare(q *quiet.Quiet, m limits) {
 func (l *Loop) settleQuiet(plan pools.Plan, want []cgroup.Target, now time.Time) {
 	waited := !l.quiet.Since.IsZero() || l.status.quieted
 	news := l.quiet.Settle(plan, want, l.drifts.changed(cgroup.FileWeight), now)
-	l.journal.Rest(l.quiet.Resting)
+	l.journal.SetResting(l.quiet.Resting)
 	switch l.status.quieted = !l.quiet.Since.IsZero(); {
 	case l.status.quieted && news:
 		l.log.Info("quiet: waits", "cpus", l.quiet.Resting, "weights", len(l.quiet.Weights),

@@ -87,7 +87,7 @@ func (l *Loop) limitUnidentified(shared, owned cpuset.Set, want []cgroup.Target)
 		if err != nil || !st.HasCPUSet {
 			continue // there is no file to write
 		}
-		if !st.CPUs.IsEmpty() && !st.CPUs.Overlaps(owned) && !l.journal.Touched(p, cgroup.FileCPUs) {
+		if !st.CPUs.IsEmpty() && !st.CPUs.Overlaps(owned) && !l.journal.HasOriginal(p, cgroup.FileCPUs) {
 			continue
 		}
 		s.cpus = shared

@@ -41,7 +41,7 @@ func (l *Loop) settleUnits() {
 			leaving = append(leaving, a)
 		case heir != "":
 			kept = l.settings.Inherit(kept, heir, a)
-		case l.inventory.Unnamed(names), l.journal.Units()[own] != nil && !l.status.away[own]:
+		case l.inventory.Unnamed(names), l.journal.UnitOriginals()[own] != nil && !l.status.away[own]:
 			leaving = append(leaving, a)
 		}
 	}

@@ -29,7 +29,7 @@ func (l *Loop) revertUnits() {
 		return
 	}
 	placed := l.placedUnits()
-	for name, originals := range l.journal.Units() {
+	for name, originals := range l.journal.UnitOriginals() {
 		if l.status.reverting[name] || l.inventory.ConfiguredAs(placed, name) != "" {
 			continue
 		}
@@ -52,11 +52,11 @@ func revertUnit(h *hostenv.Host, ctx context.Context, name string, originals []u
 	}
 	for _, o := range originals {
 		// systemd applies what it was told before it answers the next question.
-		st, err := undo.HeldBy(h, ctx, o)
+		st, err := undo.StateOf(h, ctx, o)
 		if err != nil {
 			return err
 		}
-		if d, differs := undo.HostDifference(h, o, st, nil); differs {
+		if d, differs := undo.Compare(h, o, st, nil); differs {
 			return fmt.Errorf("systemd has %s %q for it, not %q", o.File, d.Now, o.Value)
 		}
 		if err := verifyReverted(h, o); err != nil {

@@ -96,7 +96,7 @@ func TestRevertEnds(t *testing.T) {
 			l.status.reverting["du.service"] = true
 			l.cache.BeginRevert(duOriginal().Path)
 			unitReverted{"du.service", duOriginal().Path, c.err}.apply(l)
-			if _, kept := l.journal.Units()["du.service"]; kept != c.kept {
+			if _, kept := l.journal.UnitOriginals()["du.service"]; kept != c.kept {
 				t.Errorf("original kept: %t, want %t", kept, c.kept)
 			}
 			if asked := l.status.asks["du.service"] != nil; asked != (c.units != "") {
@@ -119,7 +119,7 @@ func TestRevertOfAUnitThatIsLeftAlone(t *testing.T) {
 		inventory.UnitStatus{Name: "du.service", Unit: duService()}, inventory.UnitStatus{Name: "ru.service", Unit: inner})
 	l.cache.BeginRevert(duOriginal().Path)
 	unitReverted{"du.service", duOriginal().Path, nil}.apply(l)
-	if _, kept := l.journal.Units()["du.service"]; kept {
+	if _, kept := l.journal.UnitOriginals()["du.service"]; kept {
 		t.Error("its original was kept")
 	}
 	if l.status.asks["du.service"] == nil {

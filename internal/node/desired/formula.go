@@ -103,7 +103,7 @@ func AskFormula(ctx context.Context) FormulaFound {
 func FormulaWitness(m *inventory.Inventory, current func(cgroup.Path) cgroup.Current, l *undo.Journal) (id string, f config.WeightFormula, ok bool) {
 	for e := range m.Containers() {
 		c := current(e.Path)
-		if !c.Exists || l.Touched(e.Path, cgroup.FileWeight) {
+		if !c.Exists || l.HasOriginal(e.Path, cgroup.FileWeight) {
 			continue
 		}
 		if f, ok := ObserveFormula(e.Container.Recorded.Shares, c.Weight); ok {

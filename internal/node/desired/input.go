@@ -47,7 +47,7 @@ func (s Input) Consider() (pools.Input, pools.Plan, []cgroup.Target) {
 		in.Resting = cpuset.Set{}
 		plan = pools.Build(in)
 	}
-	want := Targets(plan, s.Model, s.Formula, s.Settings.Config.PodSliceWeights, s.Ledger.Lifted)
+	want := Targets(plan, s.Model, s.Formula, s.Settings.Config.PodSliceWeights, s.Ledger.WroteQuota)
 	Unbind(want, s.Ledger, s.Nodes)
 	return in, plan, s.withHost(plan, s.stay(plan, want))
 }

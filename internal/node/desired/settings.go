@@ -81,7 +81,7 @@ func (s *Settings) Change(c *config.Config, t *topology.Topology, before *undo.A
 		return ErrOtherOwner
 	}
 	return s.set(c, t, func(now undo.Accepted, _ error) bool {
-		return before.Elsewhere(now) || s.Config != nil && s.Now.Pools == now.Pools
+		return before.OnOtherMachine(now) || s.Config != nil && s.Now.Pools == now.Pools
 	})
 }
 

@@ -96,7 +96,7 @@ func open(ctx context.Context, c *config.Config, t *topology.Topology, log *slog
 
 // newSurvey reads the node with the journal on disk.
 func newSurvey(ctx context.Context, h *hostenv.Host, c *config.Config, t *topology.Topology, log *slog.Logger) (*survey, error) {
-	j, err := undo.PeekJournal(h.JournalFile)
+	j, err := undo.Peek(h.JournalFile)
 	if err != nil {
 		log.Warn("journal is not used", "error", err)
 	}

@@ -60,7 +60,7 @@ func changes(ctx context.Context, h *hostenv.Host, j undo.Document) (r Report, e
 
 // change adds the write for an original to a report.
 func change(ctx context.Context, h *hostenv.Host, o undo.Original, r *Report) {
-	st, err := undo.HeldBy(h, ctx, o)
+	st, err := undo.StateOf(h, ctx, o)
 	if errors.Is(err, cgroup.ErrGone) {
 		r.Gone++
 		return
@@ -69,7 +69,7 @@ func change(ctx context.Context, h *hostenv.Host, o undo.Original, r *Report) {
 	if err == nil && o.Unit == "" {
 		to, _, err = restoring(h, o)
 	}
-	d, differs := undo.HostDifference(h, o, st, err)
+	d, differs := undo.Compare(h, o, st, err)
 	switch {
 	case err != nil:
 		r.Differs = append(r.Differs, d)
@@ -80,7 +80,7 @@ func change(ctx context.Context, h *hostenv.Host, o undo.Original, r *Report) {
 
 // made returns the changes without those that still differ after the restore.
 func made(changes []Change, differs []undo.Difference) []Change {
-	failed := make(map[undo.OriginalKey]bool)
+	failed := make(map[undo.Key]bool)
 	for _, d := range differs {
 		failed[d.Key()] = !d.Harmless
 	}

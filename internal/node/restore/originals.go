@@ -37,7 +37,7 @@ func restoreOriginals(ctx context.Context, h *hostenv.Host, j undo.Document) (Re
 	isEarly := func(o undo.Original) bool { return o.File == cgroup.FileCPUs || o.File == cgroup.FileMems }
 	late := slices.DeleteFunc(slices.Clone(j.Originals), isEarly)
 	j.Originals = append(slices.DeleteFunc(j.Originals, func(o undo.Original) bool { return !isEarly(o) }), late...)
-	failed := make(map[undo.OriginalKey]error)
+	failed := make(map[undo.Key]error)
 	for _, o := range j.Originals {
 		if err := writeOriginal(ctx, h, o); err != nil {
 			failed[o.Key()] = err
@@ -46,7 +46,7 @@ func restoreOriginals(ctx context.Context, h *hostenv.Host, j undo.Document) (Re
 	rest := undo.Document{BootID: j.BootID, Accepted: j.Accepted, Originals: left}
 	for _, o := range j.Originals {
 		err := failed[o.Key()]
-		st, readErr := undo.HeldBy(h, ctx, o)
+		st, readErr := undo.StateOf(h, ctx, o)
 		if errors.Is(readErr, cgroup.ErrGone) && err == nil {
 			if r.Gone++; o.Unit != "" {
 				rest.Originals = append(rest.Originals, o) // systemd keeps the property until the machine boots
@@ -56,14 +56,14 @@ func restoreOriginals(ctx context.Context, h *hostenv.Host, j undo.Document) (Re
 		if err = cmp.Or(err, readErr); err != nil {
 			rest.Originals = append(rest.Originals, o)
 		}
-		if d, differs := undo.HostDifference(h, o, st, err); differs {
+		if d, differs := undo.Compare(h, o, st, err); differs {
 			r.Differs = append(r.Differs, d)
 		} else {
 			r.Restored = append(r.Restored, o)
 		}
 	}
 	if len(rest.Originals) == 0 {
-		return r, errors.Join(kubeletErr, parkErr, undo.JournalMark(h.RunDir, j.BootID).Remove(), undo.IgnoreMissing(os.Remove(h.JournalFile)))
+		return r, errors.Join(kubeletErr, parkErr, undo.Mark(h.RunDir, j.BootID).Remove(), undo.IgnoreMissing(os.Remove(h.JournalFile)))
 	}
 	return r, errors.Join(kubeletErr, parkErr, undo.Save(h.JournalFile, rest))
 }

@@ -77,16 +77,16 @@ func restoreAll(ctx context.Context, o Options, dryRun bool) (Report, error) {
 
 func restoreHost(ctx context.Context, o Options, dryRun bool) (Report, error) {
 	name := hostenv.JournalPath(o.Config)
-	j, state, err := undo.JudgeJournal(name)
-	if state == undo.JournalUnread {
+	j, state, err := undo.Examine(name)
+	if state == undo.Unreadable {
 		return Report{}, err
 	}
-	if state == undo.JournalOfEarlierBoot && !partitionsLeft(o.Config.Isolation) {
+	if state == undo.EarlierBoot && !partitionsLeft(o.Config.Isolation) {
 		return Report{Note: "the machine has booted since values were changed: cgroups and run-time properties of systemd ended with the earlier boot"}, nil
 	}
-	lost := state == undo.JournalDamaged
-	if state == undo.JournalMissing {
-		if lost, err = undo.JournalMark(o.Config.RunDir, j.BootID).There(); err != nil {
+	lost := state == undo.Damaged
+	if state == undo.Missing {
+		if lost, err = undo.Mark(o.Config.RunDir, j.BootID).There(); err != nil {
 			return Report{}, fmt.Errorf("journal %s does not exist, and the mark of a lost one cannot be read: %w", name, err)
 		}
 	}

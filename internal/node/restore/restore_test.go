@@ -87,7 +87,7 @@ func (n node) checkMark(want bool) {
 	if err != nil {
 		n.T.Fatal(err)
 	}
-	if got, err := undo.JournalMark(n.Host().RunDir, boot).There(); err != nil || got != want {
+	if got, err := undo.Mark(n.Host().RunDir, boot).There(); err != nil || got != want {
 		n.T.Errorf("mark of a journal: %v, %v; want %v", got, err, want)
 	}
 }

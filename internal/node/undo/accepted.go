@@ -31,8 +31,8 @@ func AcceptedOn(c *config.Config, t *topology.Topology) (Accepted, error) {
 	return Accepted{Pools: hex.EncodeToString(sum[:]), Present: t.Present, Online: t.Online}, nil
 }
 
-// Elsewhere says that the same pools were accepted on a machine with other CPUs.
-func (a *Accepted) Elsewhere(now Accepted) bool {
+// OnOtherMachine says that the same pools were accepted on a machine with other CPUs.
+func (a *Accepted) OnOtherMachine(now Accepted) bool {
 	return a != nil && a.Pools == now.Pools && !a.Equal(now)
 }
 

@@ -168,37 +168,37 @@ func SortOriginals(os []Original) {
 	})
 }
 
-// JournalState is what has become of a journal.
-type JournalState int
+// State is what has become of a journal.
+type State int
 
 const (
-	JournalKnown JournalState = iota
-	JournalMissing
-	JournalOfEarlierBoot
-	JournalDamaged
-	JournalUnread // the disk does not give it
+	Known State = iota
+	Missing
+	EarlierBoot
+	Damaged
+	Unreadable // the disk does not give it
 )
 
-// JudgeJournal reads the journal of this boot as peekJournal does, and says what has
+// Examine reads the journal of this boot as peekJournal does, and says what has
 // become of it. Of all but a known one the error says why.
-func JudgeJournal(name string) (Document, JournalState, error) {
+func Examine(name string) (Document, State, error) {
 	bootID, err := ReadBootID()
 	if err != nil {
-		return Document{}, JournalUnread, err
+		return Document{}, Unreadable, err
 	}
 	b, err := durable.Read(name, journalLimit)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return Document{BootID: bootID}, JournalMissing, nil
+		return Document{BootID: bootID}, Missing, nil
 	case err != nil:
-		return Document{BootID: bootID}, JournalUnread, fmt.Errorf("read journal: %w; it holds what restore puts back: repair the disk, or move the file away, and defaults stand in for it", err)
+		return Document{BootID: bootID}, Unreadable, fmt.Errorf("read journal: %w; it holds what restore puts back: repair the disk, or move the file away, and defaults stand in for it", err)
 	}
 	j, err := Decode(b)
 	switch {
 	case err != nil:
-		return Document{BootID: bootID}, JournalDamaged, fmt.Errorf("%s: %w", name, err)
+		return Document{BootID: bootID}, Damaged, fmt.Errorf("%s: %w", name, err)
 	case j.BootID != bootID:
-		return j.of(bootID), JournalOfEarlierBoot, nil
+		return j.of(bootID), EarlierBoot, nil
 	}
-	return j, JournalKnown, nil
+	return j, Known, nil
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/durable"
 )
 
-// PeekJournal reads the journal of this boot without setting a bad one aside.
-func PeekJournal(name string) (Document, error) {
+// Peek reads the journal of this boot without setting a bad one aside.
+func Peek(name string) (Document, error) {
 	bootID, err := ReadBootID()
 	if err != nil {
 		return Document{}, err

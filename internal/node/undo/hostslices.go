@@ -9,7 +9,7 @@ import (
 // WeightBefore is the weight that a unit had before the daemon gave it another one, 0
 // if it has not.
 func (l *Journal) WeightBefore(unit string) uint64 {
-	o, given := l.Originals[OriginalKey{Unit: unit, File: cgroup.FileWeight}]
+	o, given := l.Originals[Key{Unit: unit, File: cgroup.FileWeight}]
 	if !given {
 		return 0
 	}
@@ -22,7 +22,7 @@ func (l *Journal) WeightBefore(unit string) uint64 {
 }
 
 // Amend replaces the value of an original that is there.
-func (l *Journal) Amend(k OriginalKey, value string) {
+func (l *Journal) Amend(k Key, value string) {
 	if o, ok := l.Originals[k]; ok && o.Value != value {
 		o.Value = value
 		l.Originals[k] = o

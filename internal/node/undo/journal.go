@@ -12,7 +12,7 @@ import (
 // reached the disk. The disk itself is a worker's business.
 type Journal struct {
 	bootID      string
-	Originals   map[OriginalKey]Original
+	Originals   map[Key]Original
 	Assignments []pools.Assignment
 	Unhinted    []pools.Key // sorted
 	Others      []Left      // sorted
@@ -30,23 +30,23 @@ type Journal struct {
 	barrier int // newest change that added an original
 }
 
-// OriginalKey is the place of an original. A unit's is the unit and not its cgroup,
+// Key is the place of an original. A unit's is the unit and not its cgroup,
 // which is another one when its slice changes.
-type OriginalKey struct {
+type Key struct {
 	Path cgroup.Path
 	Unit string
 	File string
 }
 
-func (o Original) Key() OriginalKey {
+func (o Original) Key() Key {
 	if o.Unit != "" {
-		return OriginalKey{Unit: o.Unit, File: o.File}
+		return Key{Unit: o.Unit, File: o.File}
 	}
-	return OriginalKey{Path: o.Path, File: o.File}
+	return Key{Path: o.Path, File: o.File}
 }
 
 func New(j Document) *Journal {
-	l := &Journal{Bare: len(j.Originals) == 0, bootID: j.BootID, Originals: make(map[OriginalKey]Original), Assignments: fromRecords(j.Assignments), Resting: j.Resting, Accepted: j.Accepted}
+	l := &Journal{Bare: len(j.Originals) == 0, bootID: j.BootID, Originals: make(map[Key]Original), Assignments: fromRecords(j.Assignments), Resting: j.Resting, Accepted: j.Accepted}
 	for _, o := range j.Originals {
 		if _, known := l.Originals[o.Key()]; !known || o.Value == "" {
 			l.Originals[o.Key()] = o // of two for a unit, not the one that we had set
@@ -62,13 +62,13 @@ func New(j Document) *Journal {
 // Note records an original unless there is one already: the first stands. No write
 // is made before it is on disk.
 func (l *Journal) Note(o Original) {
-	if l.Remember(o) {
+	if l.NoteAsync(o) {
 		l.barrier = l.Changes
 	}
 }
 
-// Remember is note for what nothing waits for.
-func (l *Journal) Remember(o Original) (added bool) {
+// NoteAsync is note for what nothing waits for.
+func (l *Journal) NoteAsync(o Original) (added bool) {
 	k := o.Key()
 	if _, known := l.Originals[k]; known {
 		return false
@@ -82,14 +82,14 @@ func (l *Journal) Remember(o Original) (added bool) {
 // written.
 func (l *Journal) Safe() bool { return l.Durable >= l.barrier }
 
-// Touched says that the daemon has written, or is about to write, a file.
-func (l *Journal) Touched(p cgroup.Path, file string) bool {
-	_, ok := l.Originals[OriginalKey{Path: p, File: file}]
+// HasOriginal says that the daemon has written, or is about to write, a file.
+func (l *Journal) HasOriginal(p cgroup.Path, file string) bool {
+	_, ok := l.Originals[Key{Path: p, File: file}]
 	return ok
 }
 
-// Lifted says that the daemon has written a quota.
-func (l *Journal) Lifted(p cgroup.Path) bool { return l.Touched(p, cgroup.FileMax) }
+// WroteQuota says that the daemon has written a quota.
+func (l *Journal) WroteQuota(p cgroup.Path) bool { return l.HasOriginal(p, cgroup.FileMax) }
 
 // NodesBefore returns the NUMA nodes that memory of a target was bound to before the
 // daemon bound it; bound says that it has.
@@ -102,8 +102,8 @@ func (l *Journal) NodesBefore(t *cgroup.Target) (nodes cpuset.Set, bound bool) {
 	return nodes, err == nil // else restore reports it
 }
 
-// Assign records the assignments in force.
-func (l *Journal) Assign(as []pools.Assignment) {
+// SetAssignments records the assignments in force.
+func (l *Journal) SetAssignments(as []pools.Assignment) {
 	same := func(a, b pools.Assignment) bool {
 		return a.Key == b.Key && a.CPUs.Equal(b.CPUs) && a.Away.Equal(b.Away)
 	}
@@ -114,24 +114,24 @@ func (l *Journal) Assign(as []pools.Assignment) {
 	l.Changes++
 }
 
-// GoWithout records who has CPUs that were chosen without hints, sorted.
-func (l *Journal) GoWithout(keys []pools.Key) {
+// SetUnhinted records who has CPUs that were chosen without hints, sorted.
+func (l *Journal) SetUnhinted(keys []pools.Key) {
 	if !slices.Equal(l.Unhinted, keys) {
 		l.Unhinted = keys
 		l.Changes++
 	}
 }
 
-// Leave records which containers' CPUs are another plugin's, sorted.
-func (l *Journal) Leave(all []Left) {
+// SetOthers records which containers' CPUs are another plugin's, sorted.
+func (l *Journal) SetOthers(all []Left) {
 	if !slices.Equal(l.Others, all) {
 		l.Others = all
 		l.Changes++
 	}
 }
 
-// Rest records the CPUs that are kept out of the shared pool.
-func (l *Journal) Rest(cpus cpuset.Set) {
+// SetResting records the CPUs that are kept out of the shared pool.
+func (l *Journal) SetResting(cpus cpuset.Set) {
 	if !l.Resting.Equal(cpus) {
 		l.Resting = cpus
 		l.Changes++
@@ -147,8 +147,8 @@ func (l *Journal) Accept(a *Accepted) {
 	l.Changes++
 }
 
-// Units are the originals of systemd units, by unit, in the order of their files.
-func (l *Journal) Units() map[string][]Original {
+// UnitOriginals are the originals of systemd units, by unit, in the order of their files.
+func (l *Journal) UnitOriginals() map[string][]Original {
 	all := make(map[string][]Original)
 	for _, o := range l.Originals {
 		if o.Unit != "" {

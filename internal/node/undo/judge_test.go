@@ -20,32 +20,32 @@ func TestJudgeJournal(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	check := func(what string, want undo.JournalState) {
+	check := func(what string, want undo.State) {
 		t.Helper()
-		if _, got, err := undo.JudgeJournal(name); got != want || (err != nil) != (want == undo.JournalDamaged || want == undo.JournalUnread) {
+		if _, got, err := undo.Examine(name); got != want || (err != nil) != (want == undo.Damaged || want == undo.Unreadable) {
 			t.Errorf("%s: state %d, %v; want %d", what, got, err, want)
 		}
 	}
-	check("none", undo.JournalMissing)
+	check("none", undo.Missing)
 	if err := undo.Save(name, undo.Document{BootID: boot}); err != nil {
 		t.Fatal(err)
 	}
-	check("this boot's", undo.JournalKnown)
+	check("this boot's", undo.Known)
 	text, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	write(text[:len(text)/2])
-	check("half", undo.JournalDamaged)
+	check("half", undo.Damaged)
 	if err := undo.Save(name, undo.Document{BootID: "earlier"}); err != nil {
 		t.Fatal(err)
 	}
-	check("an earlier boot's", undo.JournalOfEarlierBoot)
+	check("an earlier boot's", undo.EarlierBoot)
 	if err := os.Remove(name); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Mkdir(name, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	check("a directory", undo.JournalUnread)
+	check("a directory", undo.Unreadable)
 }

@@ -82,8 +82,8 @@ func MaxValue(quota, period int64) string {
 	return fmt.Sprintf("%d %d", quota, period)
 }
 
-// CodeJournal is the code of a journal that is not written.
-const CodeJournal pools.Code = "JournalNotWritten"
+// CodeNotWritten is the code of a journal that is not written.
+const CodeNotWritten pools.Code = "JournalNotWritten"
 
 var ErrSlowDisk = errors.New("the disk does not answer")
 

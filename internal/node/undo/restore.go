@@ -18,8 +18,8 @@ type Difference struct {
 	Reason   string `json:"reason"`
 }
 
-// HeldBy is what a cgroup holds now; of a unit it is what systemd would give it.
-func HeldBy(h *hostenv.Host, ctx context.Context, o Original) (cgroup.State, error) {
+// StateOf is what a cgroup holds now; of a unit it is what systemd would give it.
+func StateOf(h *hostenv.Host, ctx context.Context, o Original) (cgroup.State, error) {
 	if o.Unit == "" || h.Units == nil {
 		return h.Cgroups.Read(o.Path)
 	}
@@ -30,7 +30,7 @@ func HeldBy(h *hostenv.Host, ctx context.Context, o Original) (cgroup.State, err
 }
 
 // difference compares a file with its original.
-func HostDifference(h *hostenv.Host, o Original, st cgroup.State, failure error) (Difference, bool) {
+func Compare(h *hostenv.Host, o Original, st cgroup.State, failure error) (Difference, bool) {
 	d := Difference{Original: o}
 	switch o.File {
 	case cgroup.FileCPUs:

@@ -76,7 +76,7 @@ func (n *Node) record(originals []undo.Original) {
 	for _, o := range originals {
 		known.Note(o)
 	}
-	if err := errors.Join(undo.JournalMark(h.RunDir, j.BootID).Leave(), undo.Save(h.JournalFile, known.Document())); err != nil {
+	if err := errors.Join(undo.Mark(h.RunDir, j.BootID).Leave(), undo.Save(h.JournalFile, known.Document())); err != nil {
 		n.T.Fatal(err)
 	}
 }

@@ -135,7 +135,7 @@ func (n *Node) Host() hostenv.Host {
 // Journal returns the journal on disk.
 func (n *Node) Journal() undo.Document {
 	n.T.Helper()
-	j, err := undo.PeekJournal(n.journalName())
+	j, err := undo.Peek(n.journalName())
 	if err != nil {
 		n.T.Fatal(err)
 	}
