@@ -267,6 +267,22 @@ func TestStuckPartition(t *testing.T) {
 	}
 }
 
+// TestParking checks that restore ends parking and removes its cgroup, also without a
+// journal.
+func TestParking(t *testing.T) {
+	n := newNode(t, nodefixture.Spec{Kernel: nodefixture.KernelLike(7, 0)})
+	if err := n.Host().Cgroups.MakeParking(); err != nil {
+		t.Fatal(err)
+	}
+	n.MakePartition(cgroup.PartitionWish{Path: cgroup.Parking, Type: cgroup.IsolatedPartition, CPUs: cpuset.Range(4, 7)})
+	n.restore(undo.Document{}, false)
+	n.AwaitNoParking(false)
+	if !n.RootCPUs().Equal(cpuset.Range(0, 7)) {
+		t.Errorf("the root has CPUs %s; want 0-7", n.RootCPUs())
+	}
+	n.CheckKernel()
+}
+
 // TestUnits checks that properties of units are reset, and that the original of a missing
 // unit stays in the journal until the unit exists again.
 func TestUnits(t *testing.T) {
