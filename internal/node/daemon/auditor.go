@@ -2,7 +2,9 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"os"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -11,7 +13,9 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/audit"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
 // # Audit
@@ -196,4 +200,18 @@ func (l *Loop) viewWithAudit() *telemetry.View {
 	all := *v
 	all.Audit = found
 	return &all
+}
+
+// NewWatcher returns who looks at the tasks of this machine.
+func NewWatcher() (*audit.Watcher, error) {
+	cgroups, err := cgroup.Open(hostenv.CgroupRoot)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", hostenv.CgroupRoot, err)
+	}
+	usage := func(path string) (uint64, error) {
+		used, err := cgroups.Usage(cgroup.Path(path))
+		return uint64(max(used, 0)), err
+	}
+	// Not os.Root, which opens each part of a path: nobody but the kernel makes links in /proc.
+	return audit.NewWatcher(os.DirFS(hostenv.ProcRoot), audit.Affinity, usage), nil
 }

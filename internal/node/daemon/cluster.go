@@ -1,14 +1,19 @@
 package daemon
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/node/view"
+	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -218,4 +223,69 @@ func results(counts map[nodestatus.Result]uint64) map[telemetry.Result]uint64 {
 		all[telemetry.Result(result)] = n
 	}
 	return all
+}
+
+// shownTopology is what schedulers that look into nodes are to see after a pass.
+func (l *Loop) shownTopology() *nodestatus.Topology {
+	all := l.settings.Topology.Nodes
+	nodes := make([]nodestatus.NUMANode, 0, len(all))
+	for _, n := range all {
+		distances := make(map[int]int, len(all))
+		for i, d := range n.Distances {
+			distances[all[i].ID] = d
+		}
+		nodes = append(nodes, nodestatus.NUMANode{ID: n.ID, CPUs: n.CPUs, Distances: distances})
+	}
+	options := l.settings.Config.Pools.Guaranteed.Options
+	t := &nodestatus.Topology{
+		Policy: string(cmp.Or(options.TopologyPolicy, allocate.BestEffort)),
+		Zones:  l.layout().Zones(nodes, l.status.plan.Free, l.settings.Names.GuaranteedResource()),
+	}
+	for _, p := range l.status.plan.Pods {
+		// To the API a pod runs when one of its containers does.
+		runs := slices.ContainsFunc(p.Containers, func(c pools.Placement) bool { return c.Kind != pools.Infra && c.State == pools.Running })
+		if runs && p.UID != "" {
+			t.Pods = append(t.Pods, nodestatus.PodName{Namespace: p.Namespace, Name: p.Name})
+		}
+	}
+	return t
+}
+
+// ownShared are the CPUs that the shared pool has at the moment and that are its own. One
+// that has lost all of them runs on those of others, and is no less depleted for that.
+func (l *Loop) ownShared() cpuset.Set {
+	configured := l.settings.Config.Pools
+	others := l.isolation.leaked.Union(configured.Guaranteed.CPUs)
+	for _, u := range l.status.plan.Units {
+		if u.Exclusive {
+			others = others.Union(u.CPUs)
+		}
+	}
+	if configured.StrictReservation {
+		for _, p := range configured.Partitions {
+			others = others.Union(p.CPUs)
+		}
+	}
+	return l.shared().Difference(others)
+}
+
+// depletion is what the cluster's part decides by. The owner's part is the size alone.
+func (l *Loop) depletion() *nodestatus.Depletion {
+	d := l.settings.Config.Depletion
+	return &nodestatus.Depletion{
+		CPUs: l.ownShared().Len(), Floor: d.Floor, ClearAfter: d.ClearAfter, Show: d.Shows(), Evict: d.Action == config.DepletionEvict,
+	}
+}
+
+// depleted is the problem that the shared pool is depleted; nil when it is not.
+func (l *Loop) depleted() *pools.Problem {
+	d, own := l.settings.Config.Depletion, l.ownShared()
+	if own.Len() >= d.Floor {
+		return nil
+	}
+	text := fmt.Sprintf("the shared pool has %d CPUs of its own, and should have %d (depletion.floor); pods without a CPU request have no others", own.Len(), d.Floor)
+	if d.Action != config.DepletionWarn && d.DryRun {
+		text += fmt.Sprintf("; with depletion.dryRun: false the node would be tainted (depletion.action: %s)", d.Action)
+	}
+	return &pools.Problem{Reason: pools.Reason{Code: view.CodeDepleted, Text: text}}
 }
