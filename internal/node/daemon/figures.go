@@ -29,7 +29,7 @@ func (l *Loop) poolView() []telemetry.Pool {
 	for _, part := range p.Partitions {
 		all = append(all, telemetry.Pool{PoolName: poolName(pools.Management, part.Type), CPUs: part.CPUs})
 	}
-	own, free := p.Guaranteed.Union(l.kubelet.Has()), l.free()
+	own, free := p.Guaranteed.Union(l.kubelet.CPUs()), l.free()
 	all = append(all,
 		telemetry.Pool{PoolName: poolName(pools.Shared, ""), CPUs: l.shared()},
 		telemetry.Pool{PoolName: poolName(pools.Guaranteed, ""), CPUs: own, Free: free, Allocated: view.MilliPerCPU * int64(own.Difference(free).Len())})

@@ -39,59 +39,35 @@ func (e hintsArrived) apply(l *Loop) {
 	}
 }
 
-// askKubelet reads the kubelet's choice, if it may be another. One question is under
-// way at a time.
+// askKubelet reads the allocation of a static kubelet after it may have changed.
 func (l *Loop) askKubelet(now time.Time) {
-	k := &l.kubelet
-	if l.CPUManager == nil || k.Asking || !k.Due && (k.Retry.IsZero() || now.Before(k.Retry)) {
-		return
+	if l.CPUManager != nil && l.kubelet.Ask(now) {
+		l.workers.Queries.Submit("kubelet", func(ctx context.Context) event { return kubeletArrived{desired.FetchKubelet(ctx, &l.Host)} })
 	}
-	k.Asking, k.Due, k.Retry = true, false, time.Time{}
-	l.workers.Queries.Submit("kubelet", func(ctx context.Context) event { return kubeletArrived{desired.FetchKubelet(&l.Host, ctx)} })
 }
 
-// kubeletArrived is the event.
-type kubeletArrived struct{ desired.KubeletStatus }
+// kubeletArrived is the event of an answer to askKubelet.
+type kubeletArrived struct{ desired.KubeletAnswer }
 
 func (kubeletArrived) scope(*Loop) scope { return scopeAll }
 
+func (kubeletArrived) ownResult() {}
+
 func (e kubeletArrived) apply(l *Loop) {
-	k := &l.kubelet
-	before := k.Err
-	k.Asking, k.Told = false, true
-	k.Take(e.KubeletStatus, l.inventory.UIDOf)
-	if k.Err != nil {
-		k.Retry = l.now().Add(relistPause)
-	}
-	switch {
-	case k.Err != nil && (before == nil || before.Error() != k.Err.Error()):
-		l.log.Warn("what CPUs the kubelet has given away is not known for certain", "error", k.Err)
-	case k.Err == nil && before != nil:
-		l.log.Info("the kubelet's CPUs are known again")
+	before := l.kubelet.Err()
+	l.kubelet.Take(e.KubeletAnswer, l.inventory, l.now())
+	switch err := l.kubelet.Err(); {
+	case err != nil && (before == nil || before.Error() != err.Error()):
+		l.log.Warn("the kubelet's allocation of CPUs is unknown or outdated", "error", err)
+	case err == nil && before != nil:
+		l.log.Info("the kubelet's allocation of CPUs is known again")
 	}
 }
 
-// kubeletProblems are those with the kubelet as a manager of CPUs.
+// kubeletProblems returns the problems with a static kubelet.
 func (l *Loop) kubeletProblems() []pools.Problem {
-	k := &l.kubelet
-	if l.CPUManager == nil || !k.Told {
+	if l.CPUManager == nil {
 		return nil
 	}
-	var all []pools.Problem
-	report := func(code pools.Code, text string) {
-		all = append(all, pools.Problem{Unit: "kubelet", Reason: pools.Reason{Code: code, Text: text}})
-	}
-	switch {
-	case k.Err != nil:
-		report(desired.CodeKubeletUnread, "what CPUs it has given away is not known for certain: "+k.Err.Error()+"; what was known before counts; see that kubeletStateDir is where the kubelet keeps its state")
-	case k.Policy != desired.Static:
-		report(desired.CodeKubeletNotStatic, "its CPU manager policy is "+k.Policy+": nobody gives containers CPUs of their own; set cpuManagerPolicy: static, or remove guaranteed.exclusive and restart the daemon")
-	}
-	if l.settings.Config.PlacesPods() && l.status.planned && l.status.nri != telemetry.SourceOK {
-		text := "the runtime does not ask over NRI: what the kubelet writes to management pods is put right afterwards only; switch NRI on in the runtime"
-		report(desired.CodeKubeletUnheard, text)
-	}
-	return all
+	return l.kubelet.Problems(!l.settings.Config.PlacesPods() || !l.status.planned || l.status.nri == telemetry.SourceOK)
 }
-
-func (kubeletArrived) ownResult() {}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
@@ -17,7 +16,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
-	"github.com/cpupoold/cpupoold/pkg/podresources"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -137,60 +135,31 @@ func TestKubeletState(t *testing.T) {
 		r.view(string(code), func(v *telemetry.View) bool { return v.Problems[string(code)] == n })
 	}
 	id := k.Run("m", "kube-system", "app", nodefixture.Management(nil))
-	problem(desired.CodeKubeletUnread, 1)
+	problem("KubeletUnread", 1)
 	if p := n.preview(); len(p.Unread) != 1 || !strings.Contains(p.Unread[0], fs.ErrNotExist.Error()) {
 		t.Errorf("plan could not read %v; want the kubelet's file", p.Unread)
 	}
 	k.Change(func() { k.Err = nil })
 	k.Give("o", cpuset.Of(2))
-	problem(desired.CodeKubeletUnread, 0)
+	problem("KubeletUnread", 0)
 	k.Change(func() { k.Err = errors.New("unexpected end of JSON input") }) // torn
 	k.Reconcile()
-	problem(desired.CodeKubeletUnread, 1)
+	problem("KubeletUnread", 1)
 	k.Check(map[string]string{id: "0-1"})
 	k.Change(func() { k.Err, k.Policy, k.Held = nil, "none", nil }) // policy migration
 	k.Reconcile()
-	problem(desired.CodeKubeletUnread, 0)
-	problem(desired.CodeKubeletNotStatic, 1)
+	problem("KubeletUnread", 0)
+	problem("KubeletNotStatic", 1)
 	k.Change(func() { k.Policy = "static" })
 	k.Reconcile()
-	problem(desired.CodeKubeletNotStatic, 0)
-	problem(desired.CodeKubeletUnheard, 0)
+	problem("KubeletNotStatic", 0)
+	problem("KubeletUnheard", 0)
 	n.Runtime.NRIDown()
-	problem(desired.CodeKubeletUnheard, 1)
+	problem("KubeletUnheard", 1)
 	if err := n.Runtime.NRIUp(); err != nil {
 		t.Fatal(err)
 	}
-	problem(desired.CodeKubeletUnheard, 0)
-}
-
-// TestKubeletListed: where the file cannot be understood PodResources tells who has CPUs
-// alone.
-func TestKubeletListed(t *testing.T) {
-	k := desired.StaticKubelet{Shared: cpuset.Range(2, 7), Policy: "static"}
-	uidOf := func(namespace, name string) string {
-		if namespace == "default" && name == "p" {
-			return "uid"
-		}
-		return ""
-	}
-	k.Take(desired.KubeletStatus{Err: errors.New("torn"), Listed: []podresources.Container{
-		{Namespace: "default", Pod: "p", Name: "app", CPUs: cpuset.Of(3)},
-		{Namespace: "default", Pod: "p", Name: "side"},
-		{Namespace: "default", Pod: "unknown", Name: "app", CPUs: cpuset.Of(4)},
-	}}, uidOf)
-	want := pools.Assignment{Key: pools.Key{PodUID: "uid", Container: "app"}, CPUs: cpuset.Of(3)}
-	if len(k.Held) != 1 || k.Held[0].Key != want.Key || !k.Held[0].CPUs.Equal(want.CPUs) || !k.Shared.Equal(cpuset.Of(2, 5, 6, 7)) || k.Err == nil {
-		t.Errorf("known are %v, shared %s, error %v", k.Held, k.Shared, k.Err)
-	}
-	k.Take(desired.KubeletStatus{Err: errors.New("torn"), ListErr: hostenv.ErrNoKubelet}, uidOf)
-	if len(k.Held) != 1 {
-		t.Errorf("nobody tells anything, and %v are known; want what was", k.Held)
-	}
-	k.Take(desired.KubeletStatus{Err: errors.New("torn")}, uidOf)
-	if len(k.Held) != 0 || !k.Shared.Equal(cpuset.Of(2, 3, 5, 6, 7)) {
-		t.Errorf("all have ended, and %v are known, shared %s; want what was given back in it", k.Held, k.Shared)
-	}
+	problem("KubeletUnheard", 0)
 }
 
 // TestOthersBesideKubelet: containers that came with CPUs while cpupoold gave them away
@@ -231,31 +200,6 @@ func TestKubeletResizes(t *testing.T) {
 		t.Errorf("the kubelet's own container has weight %d after its resize; want more than before, %d", of, than)
 	}
 	k.Check(map[string]string{id: "0-1"})
-}
-
-// TestKubeletRefusesToBeTraded: who gives CPUs away is read at the start only.
-func TestKubeletRefusesToBeTraded(t *testing.T) {
-	n := newStaticNode(t)
-	var s desired.Settings
-	for _, yaml := range []string{nodefixture.KubeletYAML, nodefixture.PoolsYAML} {
-		n.YAML = yaml
-		c, err := n.Config()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var want error
-		if yaml == nodefixture.PoolsYAML {
-			want = desired.ErrOtherOwner
-		}
-		if err := s.Change(c, n.Topology, nil); !errors.Is(err, want) {
-			t.Errorf("change = %v; want %v", err, want)
-		}
-	}
-	changed := *s.Config
-	changed.KubeletStateDir = "/elsewhere"
-	if keys := desired.Fixed(s.Config, &changed); len(keys) != 1 || keys[0] != "kubeletStateDir" {
-		t.Errorf("keys that need a restart: %v; want kubeletStateDir", keys)
-	}
 }
 
 // TestKeepBesideKubelet: what the kubelet writes to a management container is made the

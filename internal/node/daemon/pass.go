@@ -34,7 +34,7 @@ func (l *Loop) input(now time.Time) desired.Input {
 	l.askHints(pods, now)
 	l.hints.Apply(pods)
 	partitions, _ := l.partitions()
-	return desired.Input{Settings: l.settings, Model: l.inventory, Pods: pods, Previous: l.assignments, Formula: l.formula, Ledger: l.journal, Nodes: l.Nodes, Read: l.Cgroups.Read,
+	return desired.Input{Settings: l.settings, Inventory: l.inventory, Pods: pods, Previous: l.assignments, Formula: l.formula, Journal: l.journal, Nodes: l.Nodes, Read: l.Cgroups.Read,
 		Leaving: l.leavingCPUs(), Systemd: l.Units != nil, Resting: l.quiet.Rest(l.assignments), Kubelet: l.kubelet, Partitions: partitions,
 		Namespaces: l.permission.rights(), Build: pools.Build}
 }

@@ -77,7 +77,7 @@ func (l *Loop) awaited() bool {
 // work does what is due.
 func (l *Loop) work() {
 	began := l.now()
-	if !l.status.listed || !l.status.formulaAsked || l.CPUManager != nil && !l.kubelet.Told {
+	if !l.status.listed || !l.status.formulaAsked || l.CPUManager != nil && !l.kubelet.IsKnown() {
 		l.schedule.done(began, began)
 		l.publish()
 		l.answerMoves()

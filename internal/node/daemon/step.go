@@ -81,7 +81,7 @@ func (l *Loop) ring(now time.Time) (due bool) {
 func (l *Loop) handle(e event) {
 	l.schedule.add(l.scopeOf(e))
 	if _, own := e.(ownResult); !own {
-		l.kubelet.Due = true
+		l.kubelet.Invalidate()
 	}
 	e.apply(l)
 }
@@ -149,7 +149,7 @@ func (l *Loop) armRetry(began time.Time) {
 		earlier(l.applications.due())
 	}
 	l.hints.Next(earlier)
-	earlier(l.kubelet.Retry)
+	earlier(l.kubelet.Next())
 	l.backoffs.NextConflict(earlier, began)
 	l.nextAsk(earlier)
 	l.nextStop(earlier)

@@ -186,7 +186,7 @@ func TestUnreadStay(t *testing.T) {
 		return cgroup.State{Path: p, CPUs: cpus}, nil
 	}
 	held := []pools.Assignment{{Key: pools.Key{PodUID: "u", Container: "owner"}, CPUs: cpuset.Of(4, 5)}}
-	s := desired.Input{Settings: l.settings, Model: m, Pods: m.Input(time.Now()), Previous: held, Formula: l.formula, Ledger: l.journal, Read: read, Build: pools.Build}
+	s := desired.Input{Settings: l.settings, Inventory: m, Pods: m.Input(time.Now()), Previous: held, Formula: l.formula, Journal: l.journal, Read: read, Build: pools.Build}
 	plan, want := s.Decide()
 	got := make(map[string]string)
 	for _, target := range want {

@@ -52,8 +52,8 @@ func (s Input) Verdicts(plan pools.Plan, want []cgroup.Target) []hostslices.Verd
 	var units []hostslices.Unit
 	for _, name := range names {
 		u := hostslices.Unit{Name: name}
-		if e := s.Model.Unit(name); e != nil {
-			_, ours := s.Ledger.Originals[undo.Key{Unit: e.Unit.Name, File: cgroup.FileCPUs}]
+		if e := s.Inventory.Unit(name); e != nil {
+			_, ours := s.Journal.Originals[undo.Key{Unit: e.Unit.Name, File: cgroup.FileCPUs}]
 			u.Unit, u.Files, u.Ours = e.Unit, e.Files, ours
 		}
 		units = append(units, u)
@@ -62,13 +62,13 @@ func (s Input) Verdicts(plan pools.Plan, want []cgroup.Target) []hostslices.Verd
 	for _, t := range want {
 		if t.Unit != "" && !t.Around {
 			p := hostslices.Placed{Name: t.Unit, Path: t.Path, CPUs: t.CPUs}
-			if e := s.Model.Unit(s.Model.UnitAt(t.Path)); e != nil {
+			if e := s.Inventory.Unit(s.Inventory.UnitAt(t.Path)); e != nil {
 				p.Had = e.Unit.CPUs
 			}
 			placed = append(placed, p)
 		}
 	}
-	return hostslices.Decide(units, s.Settings.hostCPUs(plan.Shared).Difference(plan.TheirsAlone), placed, s.Model.PodCgroups())
+	return hostslices.Decide(units, s.Settings.hostCPUs(plan.Shared).Difference(plan.TheirsAlone), placed, s.Inventory.PodCgroups())
 }
 
 // withHost adds the host's services to the targets of a plan.
@@ -79,7 +79,7 @@ func (s Input) withHost(plan pools.Plan, want []cgroup.Target) []cgroup.Target {
 		}
 		t := cgroup.Target{Path: v.Path, Unit: v.Unit, CPUs: v.CPUs, Around: true, Weight: s.Settings.Config.HostSlices.Weight, Reason: "services of the host"}
 		if t.Weight == 0 {
-			t.Weight = s.Ledger.WeightBefore(v.Unit)
+			t.Weight = s.Journal.WeightBefore(v.Unit)
 		}
 		want = append(want, t)
 	}

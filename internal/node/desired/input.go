@@ -15,11 +15,11 @@ import (
 // Input is everything that a decision depends on.
 type Input struct {
 	Settings Settings
-	Model    *inventory.Inventory
+	Inventory    *inventory.Inventory
 	Pods     []pools.Pod // of the model, with hints
 	Previous []pools.Assignment
 	Formula  config.WeightFormula
-	Ledger   *undo.Journal
+	Journal   *undo.Journal
 	Nodes    cpuset.Set // NUMA nodes with memory
 	Read     func(cgroup.Path) (cgroup.State, error)
 	Leaving  cpuset.Set // CPUs of units that have not left them yet
@@ -47,8 +47,8 @@ func (s Input) Consider() (pools.Input, pools.Plan, []cgroup.Target) {
 		in.Resting = cpuset.Set{}
 		plan = pools.Build(in)
 	}
-	want := Targets(plan, s.Model, s.Formula, s.Settings.Config.PodSliceWeights, s.Ledger.WroteQuota)
-	Unbind(want, s.Ledger, s.Nodes)
+	want := Targets(plan, s.Inventory, s.Formula, s.Settings.Config.PodSliceWeights, s.Journal.WroteQuota)
+	Unbind(want, s.Journal, s.Nodes)
 	return in, plan, s.withHost(plan, s.stay(plan, want))
 }
 
@@ -65,7 +65,7 @@ func (s Input) input() pools.Input {
 		Names:    s.Settings.Names,
 		Pods:     s.Pods,
 		Previous: s.Previous,
-		Held:     s.Kubelet.Held,
+		Held:     s.Kubelet.held,
 		Resting:  s.Resting,
 
 		StaticPods: s.Settings.Config.StaticPods,

@@ -18,10 +18,10 @@ const CodeUnitEncloses pools.Code = "UnitEncloses"
 // limit them all to these. Those inside go first. A unit that systemd has not told
 // about gets nothing new: it may be on CPUs that it can keep.
 func (s *Input) placeable() pools.Pools {
-	p := s.Kubelet.beside(s.Settings.Pools, s.Settings.Topology.Online)
+	p := s.Kubelet.adjust(s.Settings.Pools, s.Settings.Topology.Online)
 	p.Units = slices.DeleteFunc(slices.Clone(p.Units), func(u pools.UnitSpec) bool {
-		fresh := s.Systemd && u.CPUs > 0 && Assigned(s.Previous, inventory.UnitKey(u.Name)).IsEmpty() && s.Model.Unnamed([]string{u.Name})
-		return fresh || s.Model.Encloses(u.Name, s.Settings.HostUnits()) != ""
+		fresh := s.Systemd && u.CPUs > 0 && Assigned(s.Previous, inventory.UnitKey(u.Name)).IsEmpty() && s.Inventory.Unnamed([]string{u.Name})
+		return fresh || s.Inventory.Encloses(u.Name, s.Settings.HostUnits()) != ""
 	})
 	if s.Leaving.IsEmpty() {
 		return p

@@ -10,7 +10,7 @@ import (
 // stay leaves those where they are of whom it is not known what they are. The plan
 // has the shared pool for them.
 func (s Input) stay(p pools.Plan, want []cgroup.Target) []cgroup.Target {
-	unread := UnreadPaths(s.Model, p)
+	unread := UnreadPaths(s.Inventory, p)
 	if len(unread) == 0 {
 		return want
 	}
@@ -28,10 +28,10 @@ func (s Input) stay(p pools.Plan, want []cgroup.Target) []cgroup.Target {
 // has another owner. Who has never been placed is on all CPUs, and nobody's owner.
 func (s Input) mustGo(t *cgroup.Target, owned cpuset.Set) bool {
 	st, err := s.Read(t.Path)
-	if err != nil && !s.Model.Awaited(*t) {
+	if err != nil && !s.Inventory.Awaited(*t) {
 		return false
 	}
-	record := s.Model.Recorded(*t)
+	record := s.Inventory.Recorded(*t)
 	recorded := record.Recorded.Union(record.Unit.CPUs)
 	has := st.CPUs
 	if err != nil {

@@ -76,7 +76,7 @@ func (s *survey) wishes() partitionWishes {
 	settings := &s.input.Settings
 	on, _ := settings.Partitions(s.host.Kernel)
 	w := partitionWishes{wanted: make(map[string]cgroup.PartitionWish), mixed: make(map[string]string), former: make(map[cgroup.Path]bool)}
-	for k := range s.input.Ledger.Originals {
+	for k := range s.input.Journal.Originals {
 		w.former[k.Path] = w.former[k.Path] || k.File == cgroup.FilePartition
 	}
 	w.former[cgroup.Parking] = true // also after the journal was lost
@@ -94,7 +94,7 @@ func (s *survey) wishes() partitionWishes {
 		case !desired.Partitionable(t):
 			w.mixed[t.Container] = desired.Unpartitionable(t)
 		default:
-			wish.Type = settings.PartitionType(s.input.Model, t, s.host.Kernel)
+			wish.Type = settings.PartitionType(s.input.Inventory, t, s.host.Kernel)
 			delete(w.former, t.Path)
 			if s.cgroups.Current(t.Path).CPUs.Equal(t.CPUs) {
 				w.possible = append(w.possible, wish)

@@ -76,7 +76,7 @@ func (s *survey) originals() []undo.Original {
 // unitOriginals returns the originals of a unit. Properties in an administrator's files
 // have no target, so they are not among them.
 func (s *survey) unitOriginals(t cgroup.Target) (all []undo.Original) {
-	e := s.input.Model.Unit(s.input.Model.UnitAt(t.Path))
+	e := s.input.Inventory.Unit(s.input.Inventory.UnitAt(t.Path))
 	if e == nil {
 		return nil
 	}
@@ -96,18 +96,18 @@ func (s *survey) unitOriginals(t cgroup.Target) (all []undo.Original) {
 // requestedWeight returns the weight that the kubelet has requested: from the runtime for a
 // container, from systemd for the slice of a pod. Without a request it is the kernel's default.
 func (s *survey) requestedWeight(t cgroup.Target) uint64 {
-	if e := s.input.Model.Container(t.Container); e != nil {
+	if e := s.input.Inventory.Container(t.Container); e != nil {
 		if w := desired.ContainerWeight(s.input.Formula, e.Container.Requested.Shares); w != 0 {
 			return w
 		}
 	}
 	for _, pod := range s.plan.Pods {
-		if t.Container != "" || s.input.Model.SliceOf(pod) != t.Path {
+		if t.Container != "" || s.input.Inventory.SliceOf(pod) != t.Path {
 			continue
 		}
 		var shares uint64
 		for _, c := range pod.Containers {
-			if e := s.input.Model.Container(c.ID); e != nil && c.State != pools.Exited && e.Container.Requested.Shares > 2 {
+			if e := s.input.Inventory.Container(c.ID); e != nil && c.State != pools.Exited && e.Container.Requested.Shares > 2 {
 				shares += e.Container.Requested.Shares
 			}
 		}
@@ -124,7 +124,7 @@ func (s *survey) quotas() map[cgroup.Path]int64 {
 	for _, pod := range s.plan.Pods {
 		sum, whole := int64(0), true
 		for _, c := range pod.Containers {
-			e := s.input.Model.Container(c.ID)
+			e := s.input.Inventory.Container(c.ID)
 			if e == nil || c.State == pools.Exited {
 				continue
 			}
@@ -135,7 +135,7 @@ func (s *survey) quotas() map[cgroup.Path]int64 {
 			all[e.Path] = q
 			sum, whole = sum+q, whole && q > 0
 		}
-		if slice := s.input.Model.SliceOf(pod); slice != "" && whole {
+		if slice := s.input.Inventory.SliceOf(pod); slice != "" && whole {
 			all[slice] = sum
 		}
 	}

@@ -57,11 +57,11 @@ func read(ctx context.Context, h *hostenv.Host, settings desired.Settings, j und
 	partitions, _ := settings.Partitions(h.Kernel)
 	q := quiet.Quiet{On: settings.Config.Quiet > 0, Resting: j.Resting}
 	s.input = desired.Input{
-		Settings: settings, Model: m, Pods: pods, Previous: previous, Formula: settings.Config.WeightFormula, Ledger: known,
+		Settings: settings, Inventory: m, Pods: pods, Previous: previous, Formula: settings.Config.WeightFormula, Journal: known,
 		Nodes: h.Nodes, Read: h.Cgroups.Read, Resting: q.Rest(previous), Partitions: partitions, Namespaces: rights, Build: pools.Build,
 	}
 	var err error
-	if s.input.Kubelet, err = desired.ReadKubelet(h, ctx, m); err != nil {
+	if s.input.Kubelet, err = desired.ReadKubelet(ctx, h, m); err != nil {
 		s.unread = append(s.unread, err)
 	}
 	s.decide(ctx)
@@ -72,7 +72,7 @@ func read(ctx context.Context, h *hostenv.Host, settings desired.Settings, j und
 // plan names; it changes weights only, never CPUs.
 func (s *survey) decide(ctx context.Context) {
 	_, want := s.input.Decide()
-	gone, unreadable := s.cgroups.Refresh(want, s.input.Model)
+	gone, unreadable := s.cgroups.Refresh(want, s.input.Inventory)
 	if s.input.Formula == config.WeightAuto {
 		s.input.Formula = s.formula(ctx)
 	}
@@ -84,7 +84,7 @@ func (s *survey) decide(ctx context.Context) {
 // formula returns the weight formula that a container shows, or else the formula of the
 // OCI runtime's version.
 func (s *survey) formula(ctx context.Context) config.WeightFormula {
-	if _, f, ok := desired.FormulaWitness(s.input.Model, s.cgroups.Current, s.input.Ledger); ok {
+	if _, f, ok := desired.FormulaWitness(s.input.Inventory, s.cgroups.Current, s.input.Journal); ok {
 		return f
 	}
 	return desired.AskFormula(ctx).Formula

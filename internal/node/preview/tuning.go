@@ -24,7 +24,7 @@ type Tuning struct {
 // tune adds the settings of the host outside of cgroups to a preview. It returns the
 // problems with power settings.
 func (s *survey) tune(ctx context.Context, p *Preview) ([]pools.Problem, error) {
-	settings, m := &s.input.Settings, s.input.Model
+	settings, m := &s.input.Settings, s.input.Inventory
 	r, host, err := hosttuning.Restoring(settings.Config, settings.TuneMachine(settings.Topology.Possible), settings.Ownable())
 	if err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ type Change struct {
 // the number of originals whose cgroup has ended. An original whose value cannot be read is
 // a difference.
 func changes(ctx context.Context, h *hostenv.Host, j undo.Document) (r Report, err error) {
-	originals, kubeletErr := desired.AsKubelet(h, ctx, j.Originals)
+	originals, kubeletErr := desired.KubeletOriginals(ctx, h, j.Originals)
 	var leaves []cgroup.Path
 	parts := withParking(h, slices.DeleteFunc(slices.Clone(originals), func(o undo.Original) bool { return !isOfPartition(o) }))
 	for _, o := range parts {

@@ -22,7 +22,7 @@ import (
 func restoreOriginals(ctx context.Context, h *hostenv.Host, j undo.Document) (Report, error) {
 	var parts []undo.Original
 	var kubeletErr error
-	j.Originals, kubeletErr = desired.AsKubelet(h, ctx, j.Originals)
+	j.Originals, kubeletErr = desired.KubeletOriginals(ctx, h, j.Originals)
 	j.Originals = slices.DeleteFunc(slices.Clone(j.Originals), func(o undo.Original) bool {
 		if isOfPartition(o) {
 			parts = append(parts, o)

@@ -1,0 +1,117 @@
+package desired_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
+
+// machine returns a machine with n CPUs that are online.
+func machine(n int) *topology.Topology {
+	all := cpuset.Range(0, n-1)
+	return &topology.Topology{Online: all, Present: all, Possible: all, Nodes: []topology.Node{{CPUs: all}}}
+}
+
+func parse(t *testing.T, yaml string) *config.Config {
+	t.Helper()
+	c, err := config.Parse([]byte(yaml), "config.yaml", config.Overrides{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestChange checks which configurations replace the settings, and that a refused one leaves
+// them unchanged.
+func TestChange(t *testing.T) {
+	fits := parse(t, nodefixture.PoolsYAML)
+	larger := parse(t, strings.Replace(nodefixture.PoolsYAML, "cpus: 4-7", "cpus: 4-11", 1))
+	elsewhere, err := undo.AcceptedOn(larger, machine(12))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		config  *config.Config
+		before  *undo.Accepted
+		adapted bool
+		fails   bool
+	}{
+		"fits":                          {config: fits},
+		"does not fit":                  {config: larger, fails: true},
+		"did fit another machine":       {config: larger, before: &elsewhere, adapted: true},
+		"another owner of the CPUs":     {config: parse(t, nodefixture.KubeletYAML), fails: true},
+		"guaranteed.from: shared, fits": {config: parse(t, nodefixture.CarvedYAML)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s desired.Settings
+			if err := s.Change(fits, machine(8), nil); err != nil {
+				t.Fatal(err)
+			}
+			before := s
+			err := s.Change(c.config, machine(8), c.before)
+			if (err != nil) != c.fails {
+				t.Errorf("error %v", err)
+			}
+			if err != nil && s.Config != before.Config || err == nil && s.Config != c.config {
+				t.Error("another configuration is in force")
+			}
+			if (s.Fits == nil) != c.adapted || (len(s.Adapted) > 0) != c.adapted {
+				t.Errorf("adapted: %v, fits: %v", s.Adapted, s.Fits)
+			}
+		})
+	}
+}
+
+// TestFewerCPUs checks that pools in force are adapted when CPUs go offline.
+func TestFewerCPUs(t *testing.T) {
+	c := parse(t, nodefixture.PoolsYAML)
+	var s desired.Settings
+	if err := s.Change(c, machine(8), nil); err != nil {
+		t.Fatal(err)
+	}
+	fewer := machine(8)
+	fewer.Online, fewer.Present, fewer.Possible = cpuset.Range(0, 5), cpuset.Range(0, 5), cpuset.Range(0, 5)
+	if err := s.Change(c, fewer, nil); err != nil || s.Pools.Guaranteed.String() != "4-5" || len(s.Adapted) == 0 {
+		t.Errorf("%v, guaranteed CPUs %s, adapted %v", err, s.Pools.Guaranteed, s.Adapted)
+	}
+	if err := s.Change(c, &topology.Topology{}, nil); err == nil {
+		t.Error("a machine without CPUs is accepted")
+	}
+}
+
+// TestBegin checks that a start adapts pools that do not fit the machine, and returns why.
+func TestBegin(t *testing.T) {
+	for name, c := range map[string]struct {
+		cpus  int
+		unfit bool
+	}{"fits": {8, false}, "does not fit": {6, true}} {
+		var s desired.Settings
+		unfit, err := s.Begin(parse(t, nodefixture.PoolsYAML), machine(c.cpus))
+		if err != nil || (unfit != nil) != c.unfit || (len(s.Adapted) > 0) != c.unfit || s.Pools.Shared.String() != "2-3" {
+			t.Errorf("%s: %v, %v, adapted %v", name, unfit, err, s.Adapted)
+		}
+	}
+}
+
+// TestFixed checks the keys that need a restart.
+func TestFixed(t *testing.T) {
+	was := parse(t, nodefixture.PoolsYAML)
+	is := *was
+	is.StateDir, is.Node.Name, is.ResyncPeriod = "/elsewhere", "other", 2*was.ResyncPeriod
+	if d := cmp.Diff([]string{"node.name", "stateDir"}, desired.Fixed(was, &is)); d != "" {
+		t.Errorf("keys (-want +got):\n%s", d)
+	}
+	is = *was
+	is.AnnotationDomain = "example.com"
+	if keys := desired.Fixed(was, &is); len(keys) > 0 {
+		t.Errorf("without namespacePermission: annotation: %v", keys)
+	}
+}
