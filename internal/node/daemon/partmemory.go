@@ -9,7 +9,7 @@ import (
 //
 // What a look at partitions has read is known to the next one, so that an owner's partition
 // costs as much beside hundreds of pods as beside a few. That is as good as what the owner
-// of all state knows of the other files (tree.go): the watcher tells of what others write,
+// of all state knows of the other files (package kernelstate): the watcher tells of what others write,
 // and of cgroups that come and go. All the same these are read again:
 //
 //   - what a step has written to, the partition that it was for, and all that these are in

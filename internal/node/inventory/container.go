@@ -25,7 +25,7 @@ type Container struct {
 	PlacedElsewhere bool
 	Claimed         managers.Claim
 	// Asked says that the runtime waits for our answer before it makes the container,
-	// unconfirmed that it has got one and has not shown yet that it has it (hooks.go).
+	// unconfirmed that it has got one and has not shown yet that it has it (daemon, hooks.go).
 	Asked, Unconfirmed bool
 	// Starting says that the runtime has asked whether it may start it.
 	Starting bool

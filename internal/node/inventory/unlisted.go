@@ -13,7 +13,7 @@ import (
 //
 // The runtime may list a pod or a container and not tell what it is: it answers
 // late, or not at all, or leaves out what the daemon needs. Such a container may
-// have CPUs of its own. It keeps what journal and kernel say it has (recover.go),
+// have CPUs of its own. It keeps what journal and kernel say it has (package recovery),
 // and it is not moved: only from CPUs that somebody else has for certain, and when
 // nobody has ever given it any.
 //
