@@ -131,7 +131,7 @@ func (x applicationEntry) equal(y applicationEntry) bool {
 func (l *Loop) entryOf(pod *pools.PodPlan, c *pools.Placement) appcpus.Entry {
 	var housekeeping cpuset.Set
 	if c.Exclusive {
-		housekeeping = l.settings.HousekeepingOf(l.inventory.AnnotationsOf(pod.UID), c.Name, c.CPUs)
+		housekeeping = l.settings.HousekeepingOf(l.inventory.PodByUID(pod.UID).Annotations(), c.Name, c.CPUs)
 	}
 	return appcpus.Entry{
 		PodUID: pod.UID, Pod: pod.Namespace + "/" + pod.Name, Container: c.Name, Pool: string(c.Pool), Type: c.Type,

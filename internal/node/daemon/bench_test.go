@@ -58,7 +58,7 @@ func (r *running) looking() (look, giveBack func()) {
 	})
 	return func() {
 		r.loop.box.Post(unasked(func(l *Loop) {
-			l.memoryRelease.next = l.inventory.Started // due
+			l.memoryRelease.next = l.now() // due
 			resync{}.apply(l)
 		}))
 		<-looked

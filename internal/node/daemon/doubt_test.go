@@ -14,7 +14,6 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/cpupoold/cpupoold/internal/config"
-	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
@@ -88,25 +87,6 @@ func TestFirstListingIsComplete(t *testing.T) {
 	n.Runtime.Fail("ContainerStatus", nil)
 	r.quiet()
 	n.AwaitCPUs(second, "6-7")
-}
-
-// TestWorseAnswerChangesNothing: a pod or container whose details are known does
-// not lose them to an answer without.
-func TestWorseAnswerChangesNothing(t *testing.T) {
-	const slice = "kubepods-podu.slice"
-	m := inventory.New(cgroup.DriverSystemd)
-	m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice}})
-	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", State: cri.Running, CgroupsPath: slice + ":cri-containerd:c"}})
-	path := m.Container("c").Path
-	garbled := errors.New("garbled")
-	m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u"}, Partial: garbled})
-	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c", State: cri.Exited}, Partial: garbled})
-	if p := m.Pod("p"); p.QoS != "Guaranteed" || p.Err != nil || p.Pod.Ready {
-		t.Errorf("pod = %+v; want its details, and not ready", p)
-	}
-	if c := m.Container("c"); c.Path != path || c.Err != nil || c.Container.PodID != "p" || c.Container.State != cri.Exited {
-		t.Errorf("container = %+v; want its details, and exited", c)
-	}
 }
 
 // TestStalledSealsDoNotHideNewContainers: more seals than there are workers hang,

@@ -79,7 +79,7 @@ func (l *Loop) followDrifts(now time.Time) {
 		if !heard {
 			at = now
 		}
-		if l.unidentified.has(p) || l.inventory.Awaited(f.Target) && f.Target.Unit == "" {
+		if l.unidentified.has(p) || l.inventory.IsAwaited(f.Target) && f.Target.Unit == "" {
 			continue // it is being made, by whoever writes
 		}
 		deviations := deviations(f.Target, f.Before.State, f.After)

@@ -51,19 +51,11 @@ type streamChanged struct {
 	err   error
 }
 
-// podFetched and containerFetched are the results of a look at one object.
-type podFetched struct {
-	id   string
-	asOf int // the model's clock when it was asked for
-	pod  inventory.PodStatus
-	err  error
-}
+// podFetched is the result of fetchPod.
+type podFetched struct{ inventory.PodStatus }
 
-type containerFetched struct {
-	id        string
-	container inventory.ContainerStatus
-	err       error
-}
+// containerFetched is the result of fetchContainer.
+type containerFetched struct{ inventory.ContainerStatus }
 
 // written is the result of one write that a worker made.
 type written struct {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
@@ -25,7 +26,7 @@ func TestEventScopes(t *testing.T) {
 	got := make(map[string][]scope)
 	for _, e := range []event{
 		runtimeEvent{}, runtimeEvent{cri.Event{Kind: cri.ContainerStarted}}, streamChanged{}, listed{}, formulaFound{}, configLoaded{},
-		podFetched{}, podFetched{err: failed}, containerFetched{}, containerFetched{err: failed},
+		podFetched{}, podFetched{inventory.PodStatus{Err: failed}}, containerFetched{}, containerFetched{inventory.ContainerStatus{Err: failed}},
 		written{}, written{err: failed}, unitRead{}, recordRead{}, saved{upTo: l.journal.Changes}, saved{err: failed},
 		filesWritten{}, filesWritten{err: failed}, systemdReloaded{}, reloadsLost{}, unitsLost{}, unitWoken{}, unitAnswered{}, unitReverted{},
 		hintsArrived{}, kubeletArrived{}, cpuEventsLost{}, cpusCounted{}, cpusUncounted{}, treeWatched{}, permitted{}, tuned{},

@@ -7,7 +7,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
-	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
 // exposureMeter measure how long containers are outside their pool before they are placed
@@ -105,21 +104,18 @@ func (x *exposureMeter) view() map[telemetry.Way]telemetry.Placements {
 func (l *Loop) firstSight(want []cgroup.Target) {
 	for _, t := range want {
 		e := l.inventory.Container(t.Container)
-		if e == nil || !e.SeenCreated || e.Sighting.Seen {
+		if e == nil || !e.IsUnseen() {
 			continue
 		}
 		c := l.cache.Current(t.Path)
 		if !c.Exists {
 			continue
 		}
-		e.Sighting.Seen = true
-		if !c.Effective.IsSubsetOf(t.CPUs) {
-			e.Sighting.Exposed = true
-			e.Sighting.Making = e.Sighting.Way == telemetry.WaySpec && e.Container.State == cri.Created && c.CPUs.IsEmpty()
+		if e.NoteFirstReading(c.Effective.IsSubsetOf(t.CPUs), !c.CPUs.IsEmpty()); e.IsExposed() {
 			continue
 		}
 		took, confined := l.exposureMeter.confined[t.Path]
-		way := e.Sighting.Way
+		way := e.Way()
 		if confined && way == "" {
 			way = telemetry.WayInotify
 		}
@@ -153,20 +149,20 @@ func (l *Loop) settleExposures(now time.Time) {
 func (l *Loop) settleStarts(want []cgroup.Target, now time.Time) {
 	for _, t := range want {
 		e := l.inventory.Container(t.Container)
-		if e == nil || !e.Sighting.Exposed {
+		if e == nil || !e.IsExposed() {
 			continue
 		}
 		if c := l.cache.Current(t.Path); !c.Exists || l.cache.IsStale(t.Path) || !c.Effective.IsSubsetOf(t.CPUs) {
 			continue
 		}
-		e.Sighting.Exposed = false
-		took := l.exposed(t.Path, e.Began, now)
+		wasMade := e.EndExposure()
+		took := l.exposed(t.Path, e.Began(), now)
 		l.exposureMeter.vanish(t.Path)
-		if e.Sighting.Making && l.Units != nil {
-			l.exposureMeter.made[t.Path] = making{way: e.Sighting.Way, took: took, cpus: t.CPUs}
+		if wasMade && l.Units != nil {
+			l.exposureMeter.made[t.Path] = making{way: e.Way(), took: took, cpus: t.CPUs}
 			continue
 		}
-		l.exposureMeter.observe(wayOr(e.Sighting.Way), took)
+		l.exposureMeter.observe(wayOr(e.Way()), took)
 	}
 }
 

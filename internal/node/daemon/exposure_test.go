@@ -88,7 +88,7 @@ func TestExposureOfTheMaking(t *testing.T) {
 			n := newNode(t)
 			l := n.bareLoop(n.Host())
 			began := time.Now()
-			l.inventory.Started = began
+			l.inventory.BeginWatch(began)
 			l.inventory.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "1", State: c.state, CreatedAt: began, CgroupsPath: "kubepods-pod1.slice:cri-containerd:1"}})
 			l.inventory.Container("1").FoundBy(telemetry.WaySpec)
 			l.status.targets = []cgroup.Target{{Container: "1", Path: p, CPUs: shared}}

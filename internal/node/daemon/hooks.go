@@ -9,7 +9,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
-	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -67,10 +66,7 @@ func (*createRequest) scope(*Loop) scope { return scopeAnswer }
 
 func (a *createRequest) apply(l *Loop) {
 	l.settleUpdates(true, l.now()) // the runtime has done with the one before
-	l.inventory.Expect(a.pod, a.container)
-	l.supersede(l.inventory.Container(a.container.ID))
-	// The kubelet asks for none, unless its CPU manager is static.
-	l.inventory.Container(a.container.ID).PlacedElsewhere = a.container.Requested.CPUs != "" && !l.settings.Pools.Kubelet
+	l.fetchEarlier(l.inventory.Expect(a.pod, a.container, l.settings.Pools.Kubelet))
 	l.creating = append(l.creating, a)
 }
 
@@ -78,7 +74,7 @@ func (*startRequest) scope(*Loop) scope { return scopeOne }
 
 func (a *startRequest) apply(l *Loop) {
 	l.starting = append(l.starting, a)
-	if e := l.inventory.Container(a.id); e == nil || e.Unconfirmed {
+	if e := l.inventory.Container(a.id); e == nil || e.IsUnconfirmed() {
 		l.fetchContainer(a.id)
 	}
 }
@@ -89,7 +85,8 @@ func (a *startRequest) apply(l *Loop) {
 func (l *Loop) noteStarts() {
 	for _, a := range l.starting {
 		if e := l.inventory.Container(a.id); e != nil && !a.noted {
-			a.noted, e.Unconfirmed, e.Starting = true, false, true
+			a.noted = true
+			e.MarkStarting()
 			l.cache.Invalidate(e.Path)
 		}
 	}
@@ -151,18 +148,15 @@ func (l *Loop) nextHook(earlier func(time.Time)) {
 
 // takeBack forgets a container that is not going to be created.
 func (l *Loop) takeBack(a *createRequest) {
-	l.inventory.DropContainer(a.container.ID)
+	l.inventory.CancelCreate(a.container.ID)
 	l.dropUpdates(a.updates)
 }
 
 // giveUp is takeBack where the runtime may make the container all the same. Nothing but
 // its question has told that another plugin places it.
 func (l *Loop) giveUp(a *createRequest) {
-	e := l.inventory.Container(a.container.ID)
-	if l.takeBack(a); e != nil && e.PlacedElsewhere {
-		e.Asked, e.Unconfirmed = false, true
-		l.inventory.SetContainer(a.container.ID, e)
-	}
+	l.inventory.AbandonCreate(a.container.ID)
+	l.dropUpdates(a.updates)
 }
 
 // decideCreate is the answer, if there is one yet, to who is planned as p; nil if it is not
@@ -221,9 +215,7 @@ func placementIn(pod *pools.PodPlan, id string) *pools.Placement {
 // leave is the answer for a container that another manager places: none, and it is made
 // as that has asked.
 func (l *Loop) leave(a *createRequest) nri.Reply {
-	e := l.inventory.Container(a.container.ID)
-	e.Asked, e.Unconfirmed = false, true
-	e.FoundBy(telemetry.WayNRI)
+	l.inventory.Container(a.container.ID).Answer(cpuset.Set{}, cpuset.Set{})
 	return nri.Reply{Updates: a.updates}
 }
 
@@ -301,12 +293,7 @@ func (l *Loop) reply(a *createRequest, pod *pools.PodPlan, p *pools.Placement, c
 	} else {
 		given.CPUs, given.Mixed = cpus, cpuset.Set{}
 	}
-	e := l.inventory.Container(a.container.ID)
-	e.Asked, e.Unconfirmed, e.Recorded = false, true, cpus
-	e.FoundBy(telemetry.WayNRI)
-	if !p.Mems.IsEmpty() {
-		e.Mems = p.Mems
-	}
+	l.inventory.Container(a.container.ID).Answer(cpus, p.Mems)
 	to := nri.Adjustment{CPUs: cpus, Mems: p.Mems, Shares: p.Shares, Unlimited: p.Unlimited, Env: l.entryOf(pod, &given).Environment()}
 	if p.Limit != 0 {
 		to.Quota, to.Period = desired.LimitOf(p)

@@ -56,7 +56,7 @@ func (l *Loop) limits(want []cgroup.Target, now time.Time) limits {
 		m.mark(p, noSeal)
 	}
 	for i := range want {
-		if e := l.inventory.Container(want[i].Container); e != nil && e.Unconfirmed {
+		if e := l.inventory.Container(want[i].Container); e != nil && e.IsUnconfirmed() {
 			m.mark(e.Path, noSeal)
 		}
 	}

@@ -138,16 +138,9 @@ func (l *Loop) list() {
 		return // the answer that is under way starts the next period
 	}
 	l.status.listing = true
-	asOf := l.inventory.Clock
-	known := l.inventory.KnownIDs()
-	names, within := l.settings.UnitNames(), inventory.Limits{Unit: inventory.UnitPatience, Listing: hostenv.CallTimeout}
-	if !l.status.listed {
-		within = inventory.Limits{Unit: inventory.StartPatience, Listing: hostenv.UpdateTimeout}
-	}
+	q := l.inventory.Query(l.settings.UnitNames(), !l.status.listed)
 	l.workers.Queries.Submit("list", func(ctx context.Context) event {
-		found := inventory.List(ctx, &l.Host, names, within, func(id string) bool { return known[id] })
-		found.AsOf = asOf
-		return listed{found}
+		return listed{inventory.List(ctx, &l.Host, q)}
 	})
 }
 
@@ -189,10 +182,10 @@ func (e listed) apply(l *Loop) {
 		if !l.settings.Pools.Kubelet { // then who came with CPUs had them from the kubelet
 			l.inventory.Recall(l.journal.Others)
 		}
-		l.inventory.Unconsidered() // all that is there is considered now
 		l.assignments = recovery.Assignments(l.inventory, l.Cgroups.Read, l.journal.Assignments, &l.settings)
-		l.inventory.Started = l.now()
-		l.memoryRelease.start(l.inventory.Started)
+		now := l.now()
+		l.inventory.BeginWatch(now)
+		l.memoryRelease.start(now)
 	}
 	l.prune()
 }

@@ -220,7 +220,7 @@ func (l *Loop) podAlone(container string, now time.Time) (pools.Pod, bool) {
 	}
 	uid := l.inventory.PodOf(e).UID
 	for _, c := range l.inventory.Members(uid) {
-		if c.PlacedElsewhere || c.Unread() || l.unidentified.has(c.Path) {
+		if c.IsPlacedElsewhere() || c.IsUnread() || l.unidentified.has(c.Path) {
 			return pools.Pod{}, false
 		}
 	}

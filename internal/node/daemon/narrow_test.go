@@ -235,7 +235,7 @@ func TestUnitIsPlacedAtOnce(t *testing.T) {
 	r := n.start()
 	r.settled()
 	r.lull(func(l *Loop) {
-		l.inventory.AsksFirst = true
+		l.inventory.SetNRI(true)
 		n.Tree.MkdirAll("system.slice/du.service")
 		n.Eventually("a whole pass is due at once", func() bool { l.takeNotices(); return l.schedule.full })
 	})
@@ -270,14 +270,16 @@ func TestNarrowPassMeasuresExposure(t *testing.T) {
 	id := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
 	r.settled()
 	r.lull(func(l *Loop) {
-		e := l.inventory.Container(id)
-		e.Sighting = inventory.Start{Way: telemetry.WayNRI}
-		e.SeenCreated = true
+		c := l.inventory.Container(id).Container
+		c.CreatedAt = l.now()        // the daemon sees it being created
+		l.inventory.CancelCreate(id) // forgets that the container was placed
+		l.inventory.PutContainer(inventory.ContainerStatus{Container: c})
+		l.inventory.Container(id).FoundBy(telemetry.WayNRI)
 		n.WriteFile(id, cgroup.FileCPUs, "0-1")
 		n.Eventually("that is heard", func() bool { l.takeNotices(); return len(l.schedule.files) > 0 })
 		l.work()
-		if !e.Sighting.Seen || e.Sighting.Exposed {
-			t.Errorf("%+v; want that it was seen outside, and is inside", e.Sighting)
+		if got := l.exposureMeter.view()[telemetry.WayNRI].Elapsed.Count; got != 1 {
+			t.Errorf("%d placements; want one, of a container that was outside its pool", got)
 		}
 	})
 }

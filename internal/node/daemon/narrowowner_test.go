@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -67,14 +68,16 @@ func TestOwnersWaitForWholePasses(t *testing.T) {
 	}{
 		"nothing": {},
 		"what it is could not be read": {before: func(n *node, l *Loop, shared string) {
-			e := l.inventory.Container(shared)
-			e.Err, e.Container.Requested, e.Container.Recorded = inventory.ErrUnlisted, cri.Resources{}, cri.Resources{}
+			c := l.inventory.Container(shared).Container
+			c.Requested, c.Recorded = cri.Resources{}, cri.Resources{}
+			l.inventory.CancelCreate(shared) // a known container keeps its details
+			l.inventory.PutContainer(inventory.ContainerStatus{Container: c, Partial: errors.New("no details")})
 			n.WriteFile(shared, cgroup.FileCPUs, foreign)
-			l.cache.Invalidate(e.Path)
+			l.cache.Invalidate(l.inventory.Container(shared).Path)
 		}},
 		"the runtime has not told of it": {before: func(n *node, l *Loop, shared string) {
 			p := l.inventory.Container(shared).Path
-			l.inventory.DropContainer(shared)
+			l.inventory.CancelCreate(shared)
 			l.journal.Forget(func(q cgroup.Path) bool { return q == p })
 			l.cache.Forget(p)
 			l.unidentified[p] = unidentifiedCgroup{id: shared}
@@ -102,7 +105,7 @@ func TestOwnersWaitForWholePasses(t *testing.T) {
 			r.settled()
 			a := r.asker()
 			r.lull(func(l *Loop) {
-				l.inventory.AsksFirst = true
+				l.inventory.SetNRI(true)
 				if test.before != nil {
 					test.before(n, l, shared)
 					l.pass()
@@ -145,7 +148,7 @@ func TestReplacedOwnerIsNotRefused(t *testing.T) {
 			r.settled()
 			a := r.asker()
 			r.lull(func(l *Loop) {
-				l.inventory.AsksFirst = true
+				l.inventory.SetNRI(true)
 				if err := n.Runtime.StopPod(pod); err != nil {
 					t.Fatal(err)
 				}

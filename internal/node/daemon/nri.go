@@ -60,7 +60,7 @@ func (e nriChanged) apply(l *Loop) {
 	default:
 		l.log.Info("the runtime does not offer NRI; containers are placed when the runtime tells of them", "error", e.err)
 	}
-	if l.inventory.AsksFirst = e.state == nri.Connected; !l.inventory.AsksFirst {
+	if l.inventory.SetNRI(e.state == nri.Connected); !l.inventory.HasNRI() {
 		for c := range l.inventory.Containers() {
 			if c.Container.State == cri.Created {
 				l.cache.Invalidate(c.Path) // nobody asks any more before it starts
@@ -172,7 +172,7 @@ func (s synchronized) apply(l *Loop) {
 		there[c.ID] = true
 		l.fetchContainer(c.ID)
 	}
-	l.inventory.Unexpect(there)
+	l.inventory.DropMissing(there)
 	l.list()
 }
 

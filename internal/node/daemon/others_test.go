@@ -346,10 +346,10 @@ func TestPluginBeforeUsAndLate(t *testing.T) {
 			l.creating = nil
 			l.giveUp(ask)
 			l.inventory.PutContainer(inventory.ContainerStatus{Container: c}) // as the runtime tells it then
-			if e := l.inventory.Container(c.ID); e.PlacedElsewhere != (name == "theirs") || e.Asked {
-				t.Errorf("%s: foreign %t, unborn %t", name, e.PlacedElsewhere, e.Asked)
+			if e := l.inventory.Container(c.ID); e.IsPlacedElsewhere() != (name == "theirs") || e.IsAsked() {
+				t.Errorf("%s: placed elsewhere %t, asked %t", name, e.IsPlacedElsewhere(), e.IsAsked())
 			}
-			l.inventory.DropContainer(c.ID)
+			l.inventory.CancelCreate(c.ID)
 		})
 	}
 }

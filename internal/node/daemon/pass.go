@@ -157,7 +157,7 @@ func (l *Loop) askUnits(want []cgroup.Target) {
 			continue
 		}
 		c := l.cache.Current(t.Path)
-		if !c.Exists || c.Unit.Known || l.inventory.Awaited(*t) || l.cache.IsBusy(t.Path) || l.status.unitAsked[t.Path] {
+		if !c.Exists || c.Unit.Known || l.inventory.IsAwaited(*t) || l.cache.IsBusy(t.Path) || l.status.unitAsked[t.Path] {
 			continue
 		}
 		l.askProperties(t.Path)

@@ -40,7 +40,7 @@ func (e written) scope(*Loop) scope { return oneUnless(e.err != nil || e.unmade)
 
 func (e written) apply(l *Loop) {
 	now := l.now()
-	if l.inventory.Awaited(cgroup.Target{Container: e.write.Container}) {
+	if l.inventory.IsAwaited(cgroup.Target{Container: e.write.Container}) {
 		e.unit = cgroup.UnitState{} // of a scope that is being made
 	}
 	if _, seals := kernelstate.PersistedCPUs(e.write); seals {
@@ -117,7 +117,7 @@ func (l *Loop) isPending(w cgroup.Write) bool {
 	_, p := findPlacement(&l.status.plan, a.container.ID)
 	cpus, err := cpuset.Parse(w.Value)
 	recorded := l.cache.Current(w.Path).Recorded
-	if e := l.inventory.Container(w.Container); e == nil || e.Unconfirmed || err != nil || p == nil || !p.Exclusive ||
+	if e := l.inventory.Container(w.Container); e == nil || e.IsUnconfirmed() || err != nil || p == nil || !p.Exclusive ||
 		!recorded.Overlaps(p.CPUs) || cpus.Overlaps(p.CPUs) {
 		return false
 	}
@@ -156,8 +156,7 @@ func (l *Loop) settleUpdates(all bool, now time.Time) {
 		p.asking = true
 		// Among the seals: what is asked for next comes after it.
 		l.workers.Updates.Submit(string(p.path), func(ctx context.Context) event {
-			f, err := inventory.FetchContainer(ctx, l.Runtime, l.Units, l.Driver, id, inventory.UnitPatience)
-			return updateSettled{id: id, container: f, err: err}
+			return updateSettled{inventory.FetchContainer(ctx, &l.Host, id, 0)}
 		})
 	}
 }
@@ -173,26 +172,22 @@ func (l *Loop) nextUpdate(earlier func(time.Time)) {
 
 // updateSettled is what the runtime has on record for a container that it promised to
 // update.
-type updateSettled struct {
-	id        string
-	container inventory.ContainerStatus
-	err       error
-}
+type updateSettled struct{ inventory.ContainerStatus }
 
 func (updateSettled) scope(*Loop) scope { return scopeAll }
 
 func (e updateSettled) apply(l *Loop) {
-	p := l.pendingUpdates.open[e.id]
+	p := l.pendingUpdates.open[e.ID]
 	if p == nil {
 		return
 	}
-	delete(l.pendingUpdates.open, e.id)
+	delete(l.pendingUpdates.open, e.ID)
 	l.cache.NoteMissingUpdate(p.path, p.cpus)
 	containerFetched(e).apply(l)
-	if c := l.inventory.Container(e.id); c != nil && c.Container.State != cri.Exited && !c.Recorded.Equal(p.cpus) {
-		l.pendingUpdates.broken[e.id] = true
-		l.log.Warn("the runtime has not made the update of its NRI reply; it is asked for over CRI", "container_id", e.id, "want", p.cpus, "has", c.Recorded)
+	if c := l.inventory.Container(e.ID); c != nil && c.Container.State != cri.Exited && !c.Recorded.Equal(p.cpus) {
+		l.pendingUpdates.broken[e.ID] = true
+		l.log.Warn("the runtime has not made the update of its NRI reply; it is asked for over CRI", "container_id", e.ID, "want", p.cpus, "has", c.Recorded)
 	} else {
-		l.count(cgroup.Write{Path: p.path, Via: cgroup.NRI, Property: cgroup.CRICPUs, Value: p.cpus.String(), Container: e.id, Reason: "gave way"}, nil)
+		l.count(cgroup.Write{Path: p.path, Via: cgroup.NRI, Property: cgroup.CRICPUs, Value: p.cpus.String(), Container: e.ID, Reason: "gave way"}, nil)
 	}
 }

@@ -104,7 +104,7 @@ func (l *Loop) faults(now time.Time) map[cgroup.Path]error {
 	}
 	unconfirmed := make(map[cgroup.Path]bool)
 	for e := range l.inventory.Containers() {
-		if e.Unconfirmed {
+		if e.IsUnconfirmed() {
 			unconfirmed[e.Path] = true
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
-	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -84,7 +83,7 @@ func (l *Loop) noteRefusals(p pools.Plan, now time.Time) {
 		}
 	}
 	for _, x := range refusedIn(p) {
-		if e := l.inventory.Container(x.key.id); e != nil && e.Asked {
+		if e := l.inventory.Container(x.key.id); e != nil && e.IsAsked() {
 			continue // see refuse
 		}
 		still[x.key] = true
@@ -125,15 +124,7 @@ func (l *Loop) refuse(pod *pools.PodPlan, p *pools.Placement, now time.Time) {
 
 // stillRefused says that a container that was turned away has not been created since.
 func (l *Loop) stillRefused(key pools.Key) bool {
-	if l.inventory.PodByUID(key.PodUID) == nil {
-		return false
-	}
-	for e := range l.inventory.Containers() {
-		if !e.Asked && e.Container.State != cri.Exited && l.inventory.KeyOf(e) == key {
-			return false
-		}
-	}
-	return true
+	return l.inventory.PodByUID(key.PodUID) != nil && !l.inventory.HasInstance(key)
 }
 
 // problems are the containers that are not created.
@@ -184,11 +175,8 @@ func (l *Loop) decideStops(p pools.Plan, now time.Time) {
 				continue
 			}
 			key := pools.Key{PodUID: pod.UID, Container: c.Name}
-			if !e.Fate.Decided && (c.Reason.Code != pools.CodeWaiting || l.hints.IsOverdue(key, now)) {
-				e.Fate.Decided, e.Fate.ToStop = true, e.SeenCreated
-			}
-			e.Fate.ToStop = e.Fate.ToStop && fail && c.Refused != nil
-			if e.Fate.ToStop && !e.Fate.Stopping && !now.Before(e.Fate.Retry) {
+			final := c.Reason.Code != pools.CodeWaiting || l.hints.IsOverdue(key, now)
+			if e.DecideStop(final, fail && c.Refused != nil, now) {
 				l.stopRefused(refusalKey{key, c.ID}, e)
 			}
 		}
@@ -198,15 +186,14 @@ func (l *Loop) decideStops(p pools.Plan, now time.Time) {
 // nextStop is when the first of those that could not be stopped is due again.
 func (l *Loop) nextStop(earlier func(time.Time)) {
 	for e := range l.inventory.Containers() {
-		if e.Fate.ToStop && e.Container.State == cri.Running {
-			earlier(e.Fate.Retry)
+		if at, toStop := e.NextStop(); toStop {
+			earlier(at)
 		}
 	}
 }
 
 // stopRefused ends a container that was refused.
 func (l *Loop) stopRefused(k refusalKey, e *inventory.Container) {
-	e.Fate.Stopping = true
 	l.refusalLog.stopped(k, true)
 	l.log.Warn("stopping refused container", "pod", l.refusalLog.now[k].Pod, "container", k.Container, "container_id", k.id)
 	// Among the seals, so that none of them comes after it.
@@ -234,19 +221,11 @@ type refusedStopped struct {
 func (refusedStopped) scope(*Loop) scope { return scopeAll }
 
 func (e refusedStopped) apply(l *Loop) {
-	c := l.inventory.Container(e.key.id)
-	if c != nil {
-		c.Fate.Stopping = false
+	if c := l.inventory.Container(e.key.id); c != nil {
+		c.NoteStop(e.err, l.now().Add(stopPause))
 	}
 	if e.err != nil {
 		l.log.Error("refused container is not stopped; it runs in the shared pool for now", "container_id", e.key.id, "error", e.err)
 		l.refusalLog.stopped(e.key, false)
-		if c != nil {
-			c.Fate.Retry = l.now().Add(stopPause)
-		}
-		return
-	}
-	if c != nil {
-		c.Advance(cri.Exited)
 	}
 }

@@ -4,12 +4,8 @@ import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/node/desired"
-	"github.com/cpupoold/cpupoold/internal/node/inventory"
-	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
-	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
-	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -59,84 +55,5 @@ func TestRemovedContainer(t *testing.T) {
 		if late != c.late || kept != c.kept {
 			t.Errorf("%s: a keeps %q and b has %q; want %q and %q", name, kept, late, c.kept, c.late)
 		}
-	}
-}
-
-// TestAnswerAfterRemoval: an answer about a container that was asked for before its
-// removal, and comes after it, does not bring it back, whether it is to a question for
-// the container or to a listing. One that was asked for afterwards counts: the removal
-// may have failed.
-func TestAnswerAfterRemoval(t *testing.T) {
-	n := newNode(t)
-	pod := n.RunPod("p", "default", "guaranteed", 2, nil)
-	id := n.RunContainer(pod, "app", nodefixture.WholeCPUs(2))
-	r := n.start()
-	n.Eventually("placed", func() bool { return n.State(id).Effective.Len() == 2 })
-	r.quiet()
-	facts, err := inventory.FetchContainer(t.Context(), r.loop.Runtime, r.loop.Units, r.loop.Driver, id, inventory.UnitPatience)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sandbox, err := inventory.FetchPod(t.Context(), r.loop.Runtime, r.loop.Units, r.loop.Driver, pod, inventory.UnitPatience)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var before int
-	r.inspect(func(l *Loop) { before = l.inventory.Clock })
-	if err := n.Runtime.StopPod(pod); err != nil {
-		t.Fatal(err)
-	}
-	if err := n.Runtime.RemovePod(pod); err != nil {
-		t.Fatal(err)
-	}
-	there := func() (pods, containers int) {
-		r.inspect(func(l *Loop) { pods, containers = l.inventory.Len() })
-		return pods, containers
-	}
-	// By its events: that the runtime does not find them any more may be heard before.
-	n.Eventually("removal seen", func() bool {
-		told := false
-		r.inspect(func(l *Loop) { told = l.inventory.Outdated(id, before) && l.inventory.Outdated(pod, before) })
-		pods, containers := there()
-		return told && pods == 0 && containers == 0
-	})
-
-	answer := func(asOf int) (events [3]event) {
-		c := facts
-		c.AsOf = asOf
-		return [3]event{
-			containerFetched{id: id, container: c},
-			podFetched{id: pod, asOf: asOf, pod: sandbox},
-			listed{inventory.Listing{AsOf: asOf, Pods: []inventory.PodStatus{sandbox}, Containers: []inventory.ContainerStatus{facts}}},
-		}
-	}
-	var after int
-	r.inspect(func(l *Loop) { after = l.inventory.Clock })
-	for i, e := range answer(before) {
-		r.loop.box.Post(e)
-		if pods, containers := there(); pods != 0 || containers != 0 {
-			t.Errorf("late answer %d: %d pods and %d containers are back", i, pods, containers)
-		}
-	}
-	r.loop.box.Post(answer(after)[2])
-	if pods, containers := there(); pods != 1 || containers != 1 {
-		t.Errorf("a listing from after the removal: %d pods and %d containers; want that it counts", pods, containers)
-	}
-}
-
-// TestNotFound: what a question did not find any more, answers to older ones do not bring
-// back. A younger one may find it: some runtimes tell of a container before it is there.
-func TestNotFound(t *testing.T) {
-	m := inventory.New(cgroup.DriverSystemd)
-	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c"}})
-	asked := m.Clock
-	m.RemoveAsOf("c", asked)
-	if m.Container("c") != nil || !m.Outdated("c", asked-1) || m.Outdated("c", asked) {
-		t.Errorf("not found as of %d: there %t, answer of before outdated %t, one of then %t; want false, true, false",
-			asked, m.Container("c") != nil, m.Outdated("c", asked-1), m.Outdated("c", asked))
-	}
-	m.ForgetRemoved(asked)
-	if len(m.Removed) > 0 {
-		t.Errorf("after a listing of then: %v is still noted", m.Removed)
 	}
 }

@@ -70,8 +70,7 @@ func (l *Loop) settleResizes(now time.Time) {
 			r.asking = true
 			// Among the seals: what is asked for next comes after it.
 			l.workers.Updates.Submit(string(e.Path), func(ctx context.Context) event {
-				f, err := inventory.FetchContainer(ctx, l.Runtime, l.Units, l.Driver, id, inventory.UnitPatience)
-				return resizeSeen{id: id, of: r, container: f, err: cmp.Or(err, f.Partial)}
+				return resizeSeen{r, inventory.FetchContainer(ctx, &l.Host, id, 0)}
 			})
 		}
 	}
@@ -88,35 +87,33 @@ func (l *Loop) nextResize(earlier func(time.Time)) {
 
 // resizeSeen is what the runtime has on record for a container that is being resized.
 type resizeSeen struct {
-	id        string
-	of        *resizing
-	container inventory.ContainerStatus
-	err       error
+	of *resizing
+	inventory.ContainerStatus
 }
 
 func (resizeSeen) scope(*Loop) scope { return scopeAll }
 
 func (s resizeSeen) apply(l *Loop) {
-	r, e := s.of, l.inventory.Container(s.id)
-	if l.resizing[s.id] != r || e == nil {
+	r, e := s.of, l.inventory.Container(s.ID)
+	if l.resizing[s.ID] != r || e == nil {
 		return // another one has come, or the container's end
 	}
 	now := l.now()
 	r.asking, r.due, r.pause = false, now.Add(r.pause), 2*r.pause
 	made := false
-	if s.err == nil {
-		has := r.shownBy(s.container.Recorded)
+	if s.Err == nil && s.Partial == nil {
+		has := r.shownBy(s.Recorded)
 		made = has == len(r.sizes)-1
 		if has != r.at && (made || now.Sub(r.since) >= resizePatience) {
-			l.log.Warn("the runtime has not made a resize as it was answered; what it has on record counts", "container_id", s.id,
-				"shares", s.container.Recorded.Shares, "believed", r.sizes[r.at].Requested.Shares)
-			l.inventory.SizeAgain(e, r.sizes[r.at], r.sizes[has])
+			l.log.Warn("the runtime has not made a resize as it was answered; what it has on record counts", "container_id", s.ID,
+				"shares", s.Recorded.Shares, "believed", r.sizes[r.at].Requested.Shares)
+			l.inventory.CorrectSize(e, r.sizes[r.at], r.sizes[has])
 			r.at = has
 		}
-		containerFetched{id: s.id, container: s.container}.apply(l)
+		containerFetched{s.ContainerStatus}.apply(l)
 	}
 	if made || now.Sub(r.since) >= hostenv.UpdateTimeout {
-		delete(l.resizing, s.id)
+		delete(l.resizing, s.ID)
 	}
 }
 
@@ -202,17 +199,17 @@ func (u updateRequest) apply(l *Loop) {
 		u.answer <- updated{keep: l.keep(e, p, u.asked)}
 		return
 	}
-	before := l.inventory.Size(e)
+	before := l.inventory.SizeOf(e)
 	if p != nil && p.Pool == pools.Other || l.leaves(e) { // its size is known here, and nothing else of it is ours
 		l.inventory.Resize(e, u.asked)
-		l.followResize(u.id, before, l.inventory.Size(e), true)
+		l.followResize(u.id, before, l.inventory.SizeOf(e), true)
 		u.answer <- updated{}
 		l.fetchPod(e.Container.PodID)
 		return
 	}
 	if gone(u.asker) { // the runtime goes on without an answer, or gives up: it will show
 		undo := l.inventory.Resize(e, u.asked)
-		after := l.inventory.Size(e)
+		after := l.inventory.SizeOf(e)
 		undo()
 		l.followResize(u.id, before, after, false)
 		return
@@ -234,7 +231,7 @@ func (u updateRequest) apply(l *Loop) {
 		}
 	}
 	if keep.Shares == 0 {
-		l.followResize(u.id, before, l.inventory.Size(e), true)
+		l.followResize(u.id, before, l.inventory.SizeOf(e), true)
 	}
 	u.answer <- updated{keep: keep}
 	l.fetchPod(e.Container.PodID) // its total is another

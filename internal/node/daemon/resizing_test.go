@@ -107,7 +107,7 @@ func (r *running) inspect(look func(*Loop)) {
 }
 
 func (r *running) size(id string) (s inventory.Size) {
-	r.inspect(func(l *Loop) { s = l.inventory.Size(l.inventory.Container(id)) })
+	r.inspect(func(l *Loop) { s = l.inventory.SizeOf(l.inventory.Container(id)) })
 	return s
 }
 

@@ -111,9 +111,9 @@ func (j recordedJob) label(e event) string {
 	case listed:
 		return "ask the runtime for all pods and containers" + failed(e.Err)
 	case podFetched:
-		return fmt.Sprintf("ask the runtime for pod %s%s", e.id, failed(e.err))
+		return fmt.Sprintf("ask the runtime for pod %s%s", e.ID, failed(e.Err))
 	case containerFetched:
-		return fmt.Sprintf("ask the runtime for container %s%s", e.id, failed(e.err))
+		return fmt.Sprintf("ask the runtime for container %s%s", e.ID, failed(e.Err))
 	case formulaFound:
 		return "ask the OCI runtime for its version"
 	case saved:

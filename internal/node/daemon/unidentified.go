@@ -23,30 +23,9 @@ type unidentifiedCgroup struct {
 	cpus cpuset.Set // that it is to have
 }
 
-// unidentifiedID returns the id of a container whose cgroup p is by its name, "" if it is
-// none's.
-func unidentifiedID(p cgroup.Path, d cgroup.Driver) string {
-	if _, _, inPod := cgroup.PodOf(p.Parent()); !inPod {
-		return ""
-	}
-	if _, _, deeper := cgroup.PodOf(p.Parent().Parent()); deeper {
-		return ""
-	}
-	name, isScope := strings.CutSuffix(p.Base(), ".scope")
-	if isScope != (d == cgroup.DriverSystemd) {
-		return ""
-	}
-	id := name[strings.LastIndexByte(name, '-')+1:]
-	const idLength = 64 // of all runtimes that the kubelet talks to
-	if len(id) != idLength || strings.Trim(id, "0123456789abcdef") != "" || !inventory.IsContainerPrefix(strings.TrimSuffix(name, id)) {
-		return ""
-	}
-	return id
-}
-
 // trackCgroup is told of a cgroup in a pod. It says whether that is a stranger.
 func (l *Loop) trackCgroup(p cgroup.Path) bool {
-	id := unidentifiedID(p, l.Driver)
+	id := inventory.IDAt(p, l.Driver)
 	if id == "" || l.Observes || l.CPUManager != nil || // the kubelet has said where it is to be
 		l.Runtime == nil || l.inventory.Container(id) != nil || l.inventory.Pod(id) != nil || l.unidentified.has(p) || l.isOutsidePod(p.Parent()) {
 		return false

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
@@ -66,37 +65,4 @@ func TestStrangerWithSpecification(t *testing.T) {
 	}
 	n.CheckClaims()
 	r.stop()
-}
-
-func TestStrangerID(t *testing.T) {
-	id := strings.Repeat("0123456789abcdef", 4)
-	const pod, dir = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice/", "kubepods/burstable/pod1/"
-	for _, test := range []struct {
-		path   string
-		driver cgroup.Driver
-		known  bool
-	}{
-		{pod + "cri-containerd-" + id + ".scope", cgroup.DriverSystemd, true},
-		{pod + "crio-" + id + ".scope", cgroup.DriverSystemd, true},
-		{pod + "crio-conmon-" + id + ".scope", cgroup.DriverSystemd, false},
-		{pod + "crio-" + id, cgroup.DriverSystemd, false}, // of a dropped pause container
-		{pod + "crio-" + id + ".scope/container", cgroup.DriverSystemd, false},
-		{pod + "cri-containerd-" + id + ".scope/" + id + ".scope", cgroup.DriverSystemd, false},
-		{pod + "cri-containerd-" + id[1:] + ".scope", cgroup.DriverSystemd, false},
-		{pod[:len(pod)-1], cgroup.DriverSystemd, false},
-		{"system.slice/cri-containerd-" + id + ".scope", cgroup.DriverSystemd, false},
-		{dir + id, cgroup.DriverCgroupfs, true},
-		{dir + "crio-" + id, cgroup.DriverCgroupfs, true},
-		{dir + "crio-conmon-" + id, cgroup.DriverCgroupfs, false},
-		{dir + id + ".scope", cgroup.DriverCgroupfs, false},
-		{dir[:len(dir)-1], cgroup.DriverCgroupfs, false},
-	} {
-		want := ""
-		if test.known {
-			want = id
-		}
-		if got := unidentifiedID(cgroup.Path(test.path), test.driver); got != want {
-			t.Errorf("strangerID(%s, %s) = %q; want %q", test.path, test.driver, got, want)
-		}
-	}
 }

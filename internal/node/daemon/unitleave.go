@@ -39,14 +39,14 @@ func (l *Loop) settleUnits() {
 		heir := l.inventory.ConfiguredAs(placed, own)
 		switch {
 		case l.Units == nil:
-		case l.inventory.Unnamed([]string{name}):
+		case l.inventory.HasUnnamed([]string{name}):
 			if l.status.asks[name] == nil {
 				l.fetchUnit(name)
 			}
 			leaving = append(leaving, a)
 		case heir != "":
 			kept = l.settings.Inherit(kept, heir, a)
-		case l.inventory.Unnamed(names), l.journal.UnitOriginals()[own] != nil && !l.status.away[own]:
+		case l.inventory.HasUnnamed(names), l.journal.UnitOriginals()[own] != nil && !l.status.away[own]:
 			leaving = append(leaving, a)
 		}
 	}
@@ -114,7 +114,7 @@ type unitReverted struct {
 // to have left it.
 func (l *Loop) revertUnits() {
 	names := l.settings.UnitNames()
-	if l.Units == nil || !l.journal.Safe() || l.inventory.Unnamed(names) {
+	if l.Units == nil || !l.journal.Safe() || l.inventory.HasUnnamed(names) {
 		return
 	}
 	placed := l.placedUnits()

@@ -102,7 +102,7 @@ func (l *Loop) askDue(now time.Time) {
 		}
 		a.wanted, a.asking, a.due = false, true, now.Add(unitPause)
 		l.workers.Updates.Submit(l.unitQueue(name), func(ctx context.Context) event {
-			return unitAnswered{inventory.FetchUnit(&l.Host, ctx, name)}
+			return unitAnswered{inventory.FetchUnit(ctx, &l.Host, name)}
 		})
 	}
 }

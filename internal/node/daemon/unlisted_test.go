@@ -2,14 +2,10 @@ package daemon
 
 import (
 	"context"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
@@ -122,54 +118,6 @@ func unlisted(t *testing.T, yaml, when string) {
 	})
 }
 
-// TestUnlist: what is dropped, what is kept, and what is made up.
-func TestUnlist(t *testing.T) {
-	const path = "kubepods-podu_1.slice:cri-containerd:"
-	for name, c := range map[string]struct {
-		known bool
-		state cri.State
-		want  map[string]string // UIDs of the pods that are there, by sandbox
-	}{
-		"exited":           {true, cri.Exited, map[string]string{}},
-		"running":          {true, cri.Running, map[string]string{"p": "u-1"}},
-		"created":          {true, cri.Created, map[string]string{"p": "u-1"}},
-		"unknown, exited":  {false, cri.Exited, map[string]string{}},
-		"unknown, running": {false, cri.Running, map[string]string{"p": "u-1"}},
-		"unknown, created": {false, cri.Created, map[string]string{"p": "u-1"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			n := newNode(t)
-			m := inventory.New(n.Host().Driver)
-			pod := inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u-1", Namespace: "default", Name: "a", Ready: true, Detailed: true, CgroupParent: "kubepods-podu_1.slice", Resources: nodefixture.WholeCPUs(2)}}
-			ctr := inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: c.state, Detailed: true, CgroupsPath: path + "c", Requested: nodefixture.WholeCPUs(2)}}
-			if c.known {
-				m.Merge(inventory.Listing{Pods: []inventory.PodStatus{pod}, Containers: []inventory.ContainerStatus{ctr}})
-			}
-			m.Merge(inventory.Listing{AsOf: m.Clock, Containers: []inventory.ContainerStatus{ctr}})
-			got := make(map[string]string)
-			for e := range m.Pods() {
-				got[e.Pod.ID] = e.UID
-			}
-			if d := cmp.Diff(c.want, got); d != "" {
-				t.Fatalf("pods (-want +got):\n%s", d)
-			}
-			for _, p := range m.Input(time.Now()) {
-				if p.Gone || p.Unread == c.known || len(p.Containers) != 1 {
-					t.Errorf("input %+v; want a pod that is there, read only if it was known, with the container alone", p)
-				}
-			}
-			// Once it is listed again it is what it says.
-			m.Merge(inventory.Listing{AsOf: m.Clock, Pods: []inventory.PodStatus{pod}, Containers: []inventory.ContainerStatus{ctr}})
-			if p := m.Input(time.Now()); len(p) != 1 || p[0].Unread || p[0].Name != "a" || p[0].Gone {
-				t.Errorf("input when it is listed again: %+v", p)
-			}
-			if known := m.KnownIDs(); !maps.Equal(known, map[string]bool{"p": true, "c": c.state != cri.Exited}) {
-				t.Errorf("known: %v", known)
-			}
-		})
-	}
-}
-
 // lateList is a runtime whose list of sandboxes is older than that of containers.
 type lateList struct{ *sandboxless }
 
@@ -189,64 +137,5 @@ func TestSandboxNewerThanTheList(t *testing.T) {
 	r.quiet()
 	if said := n.Logged("not honoured"); len(said) > 0 {
 		t.Errorf("problems: %v", said)
-	}
-}
-
-// TestSandboxOfAKnownContainer: it is asked for, too, unless it is listed.
-func TestSandboxOfAKnownContainer(t *testing.T) {
-	n := newNode(t)
-	pod := n.RunPod("a", "default", "burstable", 0, nil)
-	h, l := n.Host(), inventory.Listing{Known: inventory.Lists{Containers: []cri.Container{{ID: n.RunContainer(pod, "app", nodefixture.WholeCPUs(1)), PodID: pod, State: cri.Running}}}}
-	if found := inventory.InspectUnlisted(&h, t.Context(), l); len(found) != 1 || found[0].ID != pod || !found[0].Detailed {
-		t.Errorf("found %+v, want the sandbox", found)
-	}
-	l.Known.Pods = []cri.Pod{{ID: pod}}
-	if found := inventory.InspectUnlisted(&h, t.Context(), l); len(found) != 0 {
-		t.Errorf("found %+v beside the list", found)
-	}
-}
-
-// TestMergeKnown: of what is known a list tells the state, and that it is there.
-func TestMergeKnown(t *testing.T) {
-	n := newNode(t)
-	m := inventory.New(n.Host().Driver)
-	pod := inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u-1", Namespace: "default", Name: "a", Ready: true, Detailed: true, CgroupParent: "kubepods-podu_1.slice", Resources: nodefixture.WholeCPUs(2)}}
-	ctr := inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running, Detailed: true, CgroupsPath: "kubepods-podu_1.slice:cri-containerd:c", Requested: nodefixture.WholeCPUs(2)}}
-	m.Merge(inventory.Listing{Pods: []inventory.PodStatus{pod}, Containers: []inventory.ContainerStatus{ctr}})
-	m.Merge(inventory.Listing{AsOf: m.Clock, Known: inventory.Lists{Pods: []cri.Pod{{ID: "p"}}, Containers: []cri.Container{{ID: "c", PodID: "p", State: cri.Exited}}}})
-	if p, c := m.Pod("p"), m.Container("c"); p == nil || p.Pod.Ready || p.Pod.Name != "a" || c == nil || c.Container.State != cri.Exited || c.Container.Name != "app" {
-		t.Errorf("pod %+v, container %+v", p, c)
-	}
-	m.Merge(inventory.Listing{AsOf: m.Clock, Known: inventory.Lists{Pods: []cri.Pod{{ID: "p"}}}})
-	if p, c := m.Pod("p"), m.Container("c"); p == nil || c != nil {
-		t.Errorf("pod %+v, container %+v; want the pod alone", p, c)
-	}
-}
-
-// TestListingOlderThanAPod: a container that has come since, and whose pod is being
-// asked for, is not taken for one without a sandbox.
-func TestListingOlderThanAPod(t *testing.T) {
-	n := newNode(t)
-	m := inventory.New(n.Host().Driver)
-	asOf := m.Clock
-	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running, Detailed: true,
-		CgroupsPath: "kubepods-podu_1.slice:cri-containerd:c", Requested: nodefixture.WholeCPUs(2)}})
-	m.Merge(inventory.Listing{AsOf: asOf})
-	if pods, containers := m.Len(); containers != 1 || pods != 0 {
-		t.Errorf("%d containers, %d pods; want the container alone", containers, pods)
-	}
-}
-
-// TestUnlistStillborn: a container that was not started before its pod was stopped
-// can never start, and gets nothing when the sandbox is gone before it.
-func TestUnlistStillborn(t *testing.T) {
-	n := newNode(t)
-	m := inventory.New(n.Host().Driver)
-	pod := inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u-1", Namespace: "default", Name: "a", Detailed: true, CgroupParent: "kubepods-podu_1.slice", Resources: nodefixture.WholeCPUs(2)}}
-	ctr := inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Created, Detailed: true, CgroupsPath: "kubepods-podu_1.slice:cri-containerd:c", Requested: nodefixture.WholeCPUs(2)}}
-	m.Merge(inventory.Listing{Pods: []inventory.PodStatus{pod}, Containers: []inventory.ContainerStatus{ctr}})
-	m.Unlist("p")
-	if p := m.Input(time.Now()); len(p) != 1 || !p[0].Gone {
-		t.Errorf("input %+v; want one pod that is gone", p)
 	}
 }

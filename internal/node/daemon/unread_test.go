@@ -16,7 +16,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
-	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -202,26 +201,6 @@ func TestUnreadStay(t *testing.T) {
 	}
 }
 
-// TestLocate: pods and containers by the names of their cgroups, and no monitors.
-func TestLocate(t *testing.T) {
-	tree := testnode.NewCgroups(testnode.CgroupConfig{Possible: cpuset.Range(0, 7)})
-	const (
-		systemd  = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podu_1.slice"
-		cgroupfs = "root/kubepods/podu2"
-	)
-	for _, p := range []string{systemd + "/cri-containerd-c1.scope", systemd + "/crio-conmon-c2.scope", systemd + "/crio-c2.scope/container", cgroupfs + "/c3"} {
-		tree.MkdirAll(p)
-	}
-	got, err := inventory.Locate(cgroup.New(tree), []string{"c1", "c2", "c3", "none"})
-	want := inventory.Located{
-		Pods:       map[string]cgroup.Path{"u-1": systemd, "u2": cgroupfs},
-		Containers: map[string]cgroup.Path{"c1": systemd + "/cri-containerd-c1.scope", "c2": systemd + "/crio-c2.scope", "c3": cgroupfs + "/c3"},
-	}
-	if d := cmp.Diff(want, got, cmp.AllowUnexported(inventory.Located{})); d != "" || err != nil {
-		t.Errorf("locate: %v (-want +got):\n%s", err, d)
-	}
-}
-
 // TestUnreadUnitIsLogged: once when systemd stops telling of a unit, whoever has asked.
 func TestUnreadUnitIsLogged(t *testing.T) {
 	n := newNode(t)
@@ -229,7 +208,7 @@ func TestUnreadUnitIsLogged(t *testing.T) {
 	silent, told := inventory.UnitStatus{Name: "du.service", Err: errors.New("no answer")}, inventory.UnitStatus{Name: "du.service", Unit: duService()}
 	l.status.listed = true
 	for i, f := range []inventory.UnitStatus{told, silent, silent, told, silent} {
-		listed{inventory.Listing{AsOf: l.inventory.Clock, Units: []inventory.UnitStatus{f}}}.apply(l)
+		listed{inventory.Listing{Units: []inventory.UnitStatus{f}}}.apply(l)
 		l.onUnit(f) // the question that follows
 		if got, want := len(n.Logged("read unit")), []int{0, 1, 1, 1, 2}[i]; got != want {
 			t.Errorf("after answer %d it has been logged %d times, want %d", i, got, want)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
@@ -115,7 +116,7 @@ func (l *Loop) watchAll() {
 	if l.watch.watcher == nil {
 		return
 	}
-	pods := slices.AppendSeq(l.inventory.Slices(), maps.Keys(l.watch.slices))
+	pods := slices.AppendSeq(l.inventory.PodSlices(), maps.Keys(l.watch.slices))
 	slices.Sort(pods)
 	set := &l.watch.set
 	set.of(l.status.targets, slices.Compact(pods))
@@ -200,7 +201,7 @@ func (l *Loop) takeNotices() {
 			}
 		case cgroup.Appeared:
 			p := c.Path.Join(c.Name)
-			if unidentifiedID(p, l.Driver) != "" {
+			if inventory.IDAt(p, l.Driver) != "" {
 				l.exposureMeter.appear(p, c.At)
 			}
 			l.isolation.memory.Appeared(p)

@@ -336,7 +336,7 @@ func (i inspection) apply(l *Loop) {
 		"faults":              len(l.faults(now)) > 0,
 		"writing":             l.working(now),
 		"asking the kubelet":  l.hints.IsWaiting(now),
-		"asking systemd":      l.inventory.Unnamed(l.settings.UnitNames()) || len(l.status.leaving) > 0,
+		"asking systemd":      l.inventory.HasUnnamed(l.settings.UnitNames()) || len(l.status.leaving) > 0,
 		"reverting units":     len(l.status.reverting) > 0,
 		"bad configuration":   l.status.configErr != nil,
 		"writing files":       l.applications.busy,
@@ -348,7 +348,7 @@ func (i inspection) apply(l *Loop) {
 		busy["making partitions"] = busy["making partitions"] || o.Phase != cgroup.PartitionInForce
 	}
 	for e := range l.inventory.Containers() {
-		if e.Unconfirmed {
+		if e.IsUnconfirmed() {
 			busy["waiting for the runtime to show what NRI has told of"] = true
 		}
 	}

@@ -33,13 +33,7 @@ const CodeOtherManager pools.Code = pools.CodeOtherManager
 // cpuset is written when it is made, and not taken back. A file may also be missing for
 // no longer than it takes to replace it.
 func (o *OtherManagers) Learn(crio managers.CRIO, m *inventory.Inventory) {
-	for e := range m.Containers() {
-		if pod := m.PodOf(e); pod != nil {
-			if claim, is := o.Configured(pod, e); is {
-				e.Claimed = claim
-			}
-		}
-	}
+	m.NoteClaims(o.Configured)
 	if len(crio.Unreadable) == 0 || len(o.Crio.Workloads)+len(o.Crio.Handlers) == 0 {
 		o.Crio = crio
 	} else {
@@ -69,9 +63,9 @@ func (o *OtherManagers) Claim(pod *inventory.Pod, e *inventory.Container) (manag
 	switch {
 	case is:
 		return claim, true
-	case e.Claimed.Kind != "":
-		return e.Claimed, true
-	case e.PlacedElsewhere:
+	case e.Claim().Kind != "":
+		return e.Claim(), true
+	case e.IsPlacedElsewhere():
 		return managers.Claim{Kind: managers.NRIPlugins, By: byPlugin}, true
 	}
 	return managers.Claim{}, false
@@ -87,10 +81,28 @@ func (o *OtherManagers) Mark(m *inventory.Inventory, pods []pools.Pod, online cp
 				continue
 			}
 			if claim, is := o.Claim(m.PodOf(e), e); is {
-				ctr.Foreign = e.ForeignBy(claim, online, read)
+				ctr.Foreign = foreignBy(e, claim, online, read)
 			}
 		}
 	}
+}
+
+// foreignBy returns where a container runs that another manager places. A container that
+// may run on all CPUs holds none.
+func foreignBy(e *inventory.Container, claim managers.Claim, online cpuset.Set, read func(cgroup.Path) (cgroup.State, error)) *pools.Foreign {
+	f := &pools.Foreign{Manager: claim.By, CPUs: e.Recorded, Alone: claim.Alone}
+	if st, err := read(e.Path); err == nil {
+		if f.CPUs, f.Runs = st.CPUs.Intersection(st.Effective), st.Effective; st.Partition.Valid() {
+			f.CPUs, f.Alone = st.Effective, true
+		}
+	}
+	if f.CPUs = f.CPUs.Intersection(online); online.IsSubsetOf(f.CPUs) {
+		f.CPUs = cpuset.Set{}
+	}
+	if !f.CPUs.IsEmpty() {
+		f.Runs = cpuset.Set{}
+	}
+	return f
 }
 
 // SharesOfOne are the CFS shares of one CPU.

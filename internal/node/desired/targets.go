@@ -75,7 +75,7 @@ func ContainerTarget(c *pools.Placement, m *inventory.Inventory, f config.Weight
 	switch {
 	case c.State == pools.Exited, c.Pool == pools.Other:
 		return t, false
-	case c.Kind == pools.App && m.Container(c.ID).Asked:
+	case c.Kind == pools.App && m.Container(c.ID).IsAsked():
 		return t, false // its answer has all of it
 	case c.Kind == pools.Infra:
 		t.Path = m.Pod(c.ID).Pause

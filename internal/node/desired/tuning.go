@@ -41,7 +41,7 @@ func (s *Settings) Wish(plan pools.Plan, m *inventory.Inventory, o *OtherManager
 		if e == nil {
 			continue
 		}
-		quiet, _ := s.quietOf(m.AnnotationsOfPod(e.Container.PodID), owner.Name, owner.Cpus)
+		quiet, _ := s.quietOf(m.PodOf(e).Annotations(), owner.Name, owner.Cpus)
 		if by, does := o.movesInterrupts(m, e); does && s.Config.Interrupts.Away != config.AwayOff {
 			elsewhere[owner.Id] = by
 			continue

@@ -20,7 +20,7 @@ const CodeUnitEncloses pools.Code = "UnitEncloses"
 func (s *Input) placeable() pools.Pools {
 	p := s.Kubelet.adjust(s.Settings.Pools, s.Settings.Topology.Online)
 	p.Units = slices.DeleteFunc(slices.Clone(p.Units), func(u pools.UnitSpec) bool {
-		fresh := s.Systemd && u.CPUs > 0 && Assigned(s.Previous, inventory.UnitKey(u.Name)).IsEmpty() && s.Inventory.Unnamed([]string{u.Name})
+		fresh := s.Systemd && u.CPUs > 0 && Assigned(s.Previous, inventory.UnitKey(u.Name)).IsEmpty() && s.Inventory.HasUnnamed([]string{u.Name})
 		return fresh || s.Inventory.Encloses(u.Name, s.Settings.HostUnits()) != ""
 	})
 	if s.Leaving.IsEmpty() {

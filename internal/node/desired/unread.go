@@ -28,7 +28,7 @@ func (s Input) stay(p pools.Plan, want []cgroup.Target) []cgroup.Target {
 // has another owner. Who has never been placed is on all CPUs, and nobody's owner.
 func (s Input) mustGo(t *cgroup.Target, owned cpuset.Set) bool {
 	st, err := s.Read(t.Path)
-	if err != nil && !s.Inventory.Awaited(*t) {
+	if err != nil && !s.Inventory.IsAwaited(*t) {
 		return false
 	}
 	record := s.Inventory.Recorded(*t)
@@ -56,7 +56,7 @@ func UnreadPaths(m *inventory.Inventory, p pools.Plan) map[cgroup.Path]bool {
 			case c.Exclusive:
 			case c.Kind == pools.Infra && c.Unread:
 				paths[m.Pod(c.ID).Pause] = true
-			case e != nil && (c.Unread || e.Unread()):
+			case e != nil && (c.Unread || e.IsUnread()):
 				paths[e.Path] = true
 			}
 		}

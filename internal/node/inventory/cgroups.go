@@ -6,37 +6,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// PodCgroups are the cgroups of pods and containers.
-func (m *Inventory) PodCgroups() []cgroup.Path {
-	all := m.Slices()
-	for _, e := range m.pods {
-		all = append(all, e.Pause)
-	}
-	for _, e := range m.containers {
-		all = append(all, e.Path)
-	}
-	return all
-}
-
-// Recorded returns what is known of a target's record before its cgroup is read.
-func (m *Inventory) Recorded(t cgroup.Target) cgroup.Current {
-	if e := m.containers[t.Container]; e != nil {
-		return e.Record()
-	}
-	if e := m.units[m.UnitAt(t.Path)]; e != nil {
-		return e.Record()
-	}
-	for _, e := range m.pods {
-		switch t.Path {
-		case e.Pause:
-			return cgroup.Current{Recorded: e.pauseUnit.CPUs, RecordedKnown: e.pauseUnit.Known, Unit: e.pauseUnit}
-		case e.Slice:
-			return cgroup.Current{Unit: e.sliceUnit}
-		}
-	}
-	return cgroup.Current{}
-}
-
 // ContainerAt returns the container whose cgroup is p, nil if there is none.
 func (m *Inventory) ContainerAt(p cgroup.Path) *Container {
 	for _, e := range m.containers {
@@ -47,7 +16,8 @@ func (m *Inventory) ContainerAt(p cgroup.Path) *Container {
 	return nil
 }
 
-// PodAt returns the pod whose slice or pause container has the cgroup p, nil if there is none.
+// PodAt returns the pod whose slice or pause container has the cgroup p, nil if there is
+// none.
 func (m *Inventory) PodAt(p cgroup.Path) *Pod {
 	for _, e := range m.pods {
 		if e.Pause == p || e.Slice == p {
@@ -57,17 +27,30 @@ func (m *Inventory) PodAt(p cgroup.Path) *Pod {
 	return nil
 }
 
-// Awaited says that a target's cgroup may be missing because its container, or its
-// unit, has not been started yet.
-func (m *Inventory) Awaited(t cgroup.Target) bool {
-	if t.Unit != "" {
-		return true
+// PodSlices returns the cgroups of all pods.
+func (m *Inventory) PodSlices() []cgroup.Path {
+	all := make([]cgroup.Path, 0, len(m.pods))
+	for _, e := range m.pods {
+		if e.Slice != "" {
+			all = append(all, e.Slice)
+		}
 	}
-	e := m.containers[t.Container]
-	return e != nil && e.Container.State == cri.Created
+	return all
 }
 
-// CgroupOf is the cgroup of a container of a plan, "" if that is not known.
+// PodCgroups returns the cgroups of all pods, pause containers and containers.
+func (m *Inventory) PodCgroups() []cgroup.Path {
+	all := m.PodSlices()
+	for _, e := range m.pods {
+		all = append(all, e.Pause)
+	}
+	for _, e := range m.containers {
+		all = append(all, e.Path)
+	}
+	return all
+}
+
+// CgroupOf returns the cgroup of a planned container, "" if it is unknown.
 func (m *Inventory) CgroupOf(c *pools.Placement) cgroup.Path {
 	if c.Kind == pools.Infra {
 		if e := m.pods[c.ID]; e != nil {
@@ -81,7 +64,8 @@ func (m *Inventory) CgroupOf(c *pools.Placement) cgroup.Path {
 	return ""
 }
 
-// SliceOf returns the slice that holds a live container of the pod.
+// SliceOf returns the cgroup of a planned pod, from a sandbox with a container that has not
+// exited. It is "" if there is none.
 func (m *Inventory) SliceOf(pod pools.PodPlan) cgroup.Path {
 	for _, c := range pod.Containers {
 		if c.State == pools.Exited {
@@ -102,13 +86,32 @@ func (m *Inventory) SliceOf(pod pools.PodPlan) cgroup.Path {
 	return ""
 }
 
-// Slices are the cgroups of pods that the runtime has told of.
-func (m *Inventory) Slices() []cgroup.Path {
-	all := make([]cgroup.Path, 0, len(m.pods))
+// Recorded returns the values that the runtime or systemd would write again to the cgroup
+// of a target. They are unknown for a target without object.
+func (m *Inventory) Recorded(t cgroup.Target) cgroup.Current {
+	if e := m.containers[t.Container]; e != nil {
+		return e.Record()
+	}
+	if e := m.units[m.UnitAt(t.Path)]; e != nil {
+		return e.Record()
+	}
 	for _, e := range m.pods {
-		if e.Slice != "" {
-			all = append(all, e.Slice)
+		switch t.Path {
+		case e.Pause:
+			return cgroup.Current{Recorded: e.pauseUnit.CPUs, RecordedKnown: e.pauseUnit.Known, Unit: e.pauseUnit}
+		case e.Slice:
+			return cgroup.Current{Unit: e.sliceUnit}
 		}
 	}
-	return all
+	return cgroup.Current{}
+}
+
+// IsAwaited reports whether the cgroup of a target may be missing because its container or
+// unit has not started yet.
+func (m *Inventory) IsAwaited(t cgroup.Target) bool {
+	if t.Unit != "" {
+		return true
+	}
+	e := m.containers[t.Container]
+	return e != nil && e.Container.State == cri.Created
 }

@@ -2,37 +2,39 @@ package inventory
 
 import "time"
 
-// SettleTime is how long a pod may still be without some of its containers after
-// the last of its sandbox, its containers and their ends: image pulls come between.
-const SettleTime = 10 * time.Minute
+// settleTime is how long after its last change a pod may still get containers: image pulls
+// come between them. Changes are the creation of the sandbox and the creation or end of a
+// container.
+const settleTime = 10 * time.Minute
 
-// OnClock returns a time that another program has told, as the daemon's own clock has
-// it, which nobody sets: it is as far back as the clock on the wall says at the moment
-// at which the daemon hears of it. Somebody may set that one afterwards. What is still
-// to come was told before the clock was set back, and is now.
-func OnClock(at, now time.Time) time.Time { return now.Add(min(at.Sub(now), 0)) }
+// onClock converts a time of another program to the daemon's monotonic clock: the time is
+// as long ago as the wall clock shows at now. A later change of the wall clock has no
+// effect. A time in the future comes from before the wall clock was set back and becomes
+// now.
+func onClock(at, now time.Time) time.Time { return now.Add(min(at.Sub(now), 0)) }
 
-// Finish notes when the runtime says that the container has ended, if it does.
-func (e *Container) Finish(at, now time.Time) {
-	if e.Ended.IsZero() && !at.IsZero() {
-		e.Ended = OnClock(at, now)
+// end records the time at which the container ended. The first time counts, and a zero
+// time is ignored.
+func (e *Container) end(at, now time.Time) {
+	if e.ended.IsZero() && !at.IsZero() {
+		e.ended = onClock(at, now)
 	}
 }
 
-// remember keeps what was known when the container was heard of first.
-func (e *Container) remember(old *Container) {
-	if !old.Container.CreatedAt.IsZero() { // else the runtime has told too little
-		e.Began = old.Began
+// keepTimes takes over the times that were converted when the container was first reported.
+func (e *Container) keepTimes(old *Container) {
+	if !old.Container.CreatedAt.IsZero() { // else the first report was incomplete
+		e.began = old.began
 	}
-	if !old.Ended.IsZero() {
-		e.Ended = old.Ended
+	if !old.ended.IsZero() {
+		e.ended = old.ended
 	}
 }
 
-// changed is when the container was created, or has ended if it has.
-func (e *Container) changed() time.Time {
-	if e.Ended.After(e.Began) {
-		return e.Ended
+// lastChange returns when the container was created or, if it has ended, when it ended.
+func (e *Container) lastChange() time.Time {
+	if e.ended.After(e.began) {
+		return e.ended
 	}
-	return e.Began
+	return e.began
 }

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"cmp"
+	"errors"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/managers"
@@ -11,80 +12,105 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
+// Container is one instance of a container.
 type Container struct {
-	Container   cri.Container
-	Path        cgroup.Path
-	Recorded    cpuset.Set // in the runtime's spec
-	Mems        cpuset.Set // likewise, NUMA nodes
-	unit        cgroup.UnitState
-	added       int
-	requestedAt int   // the model's clock when NRI last told what the kubelet asks for
-	Err         error // why path or recorded are unknown
-	// PlacedElsewhere says that somebody else had given it CPUs before NRI asked about it, claimed
-	// by what of CRI-O's it was placed when that was last configured.
-	PlacedElsewhere bool
-	Claimed         managers.Claim
-	// Asked says that the runtime waits for our answer before it makes the container,
-	// unconfirmed that it has got one and has not shown yet that it has it (daemon, hooks.go).
-	Asked, Unconfirmed bool
-	// Starting says that the runtime has asked whether it may start it.
-	Starting bool
-	// since is when NRI told of it; no clock that is set changes it.
-	since time.Time
-	// SeenCreated says that the daemon has seen it being created; considered that its CPUs
-	// have been recovered, if it had any.
-	SeenCreated, Recovered bool
-	Fate                   StopState
-	Sighting               Start
-	// Began and ended are when it was created and has ended, on the daemon's clock.
-	Began, Ended time.Time
+	Container cri.Container // as the runtime reports it; its state only goes forward
+	Path      cgroup.Path   // "" if unknown
+	Recorded  cpuset.Set    // CPUs in the runtime's spec
+	mems      cpuset.Set    // NUMA nodes in the runtime's spec
+	unit      cgroup.UnitState
+	err       error // why Path, Recorded or mems are unknown
+
+	requestedAt        int // clock when NRI last reported the resources that the kubelet requests
+	asked, unconfirmed bool
+	since              time.Time // when NRI first reported the container
+	began, ended       time.Time // creation and end, on the daemon's clock
+	history
 }
 
-// PutContainer adds or replaces a container. States only go forward: a status
-// that was read before an event must not take the event back.
-func (m *Inventory) PutContainer(f ContainerStatus) {
-	m.Clock++
-	e := &Container{Container: f.Container, unit: f.unit, added: m.Clock, Err: f.Partial}
-	e.Began = OnClock(f.CreatedAt, m.now())
-	e.Finish(f.FinishedAt, m.now())
-	e.SeenCreated = !m.Started.IsZero() && !e.Began.Before(m.Started)
+// history holds the facts about a container that a later report of the runtime keeps.
+type history struct {
+	added           int  // clock of the first report
+	seenCreated     bool // the daemon has seen the creation
+	recovered       bool // recovery has looked for exclusive CPUs of the container
+	starting        bool // the runtime has asked to start the container
+	placedElsewhere bool // another NRI plugin, or the kubelet, has given it CPUs
+	claim           managers.Claim
+	stop            stopState
+	placement       placement
+}
+
+// PutContainer applies the answer to FetchContainer. It reports whether the answer counts. These do
+// not count: an error, an answer that is older than the removal of the container, and the
+// answer that the runtime does not have a container which NRI has just reported.
+func (m *Inventory) PutContainer(f ContainerStatus) bool {
+	switch {
+	case m.isOutdated(f.ID, f.asOf):
+		return false
+	case f.Err == nil:
+		m.putContainer(f)
+		return true
+	case errors.Is(f.Err, cri.ErrNotFound):
+		if e := m.containers[f.ID]; e != nil && e.isExpected(m.now()) {
+			return false
+		}
+		m.removeAsOf(f.ID, f.asOf)
+		return true
+	}
+	return false
+}
+
+// putContainer adds or replaces a container. The state only goes forward: a status that was
+// read before an event must not revert the event. An answer without details does not
+// replace one with details.
+func (m *Inventory) putContainer(f ContainerStatus) {
+	m.clock++
+	now := m.now()
+	e := &Container{Container: f.Container, unit: f.unit, began: onClock(f.CreatedAt, now), err: f.Partial}
+	e.end(f.FinishedAt, now)
+	e.added = m.clock
+	e.seenCreated = !m.watchedSince.IsZero() && !e.began.Before(m.watchedSince)
 	if old := m.containers[f.ID]; old != nil {
-		if f.Partial != nil && old.Err == nil {
-			old.Advance(f.State)
+		if f.Partial != nil && old.err == nil {
+			old.advance(f.State)
 			return
 		}
-		e.added, e.SeenCreated, e.Recovered, e.PlacedElsewhere, e.Claimed, e.Fate, e.Sighting, e.Starting = old.added, old.SeenCreated, old.Recovered, old.PlacedElsewhere, old.Claimed, old.Fate, old.Sighting, old.Starting
-		e.Container.State = max(old.Container.State, f.State)
-		e.remember(old)
-		if e.requestedAt = old.requestedAt; old.requestedAt > f.AsOf {
-			e.Container.Requested = old.Container.Requested // asked before the resize
-		}
-		if was := old.Container.Requested; was.Quota > 0 && e.Container.Requested.Quota < 0 {
-			// Some runtimes show what NRI has made of it.
-			e.Container.Requested.Quota, e.Container.Requested.Period = was.Quota, was.Period
-		}
-		if f.FinishedAt.IsZero() {
-			e.Container.FinishedAt = old.Container.FinishedAt
-		}
+		e.follow(old, f.asOf)
 	}
 	var pathErr, cpusErr, memsErr error
-	if e.Path = f.found; !f.lost() {
+	if e.Path = f.found; !f.isLost() {
 		e.Path, pathErr = cgroup.ContainerPath(f.CgroupsPath, m.driver)
 	}
 	e.Recorded, cpusErr = f.RecordedCPUs()
-	e.Mems, memsErr = f.RecordedMems()
-	e.Err = cmp.Or(e.Err, pathErr, cpusErr, memsErr)
-	m.SetContainer(f.ID, e)
+	e.mems, memsErr = f.RecordedMems()
+	e.err = cmp.Or(e.err, pathErr, cpusErr, memsErr)
+	m.setContainer(f.ID, e)
 }
 
-// Advance moves a container's state forward.
-func (e *Container) Advance(s cri.State) {
-	e.Container.State = max(e.Container.State, s)
+// follow takes over from an earlier report of the container what a report of asOf keeps.
+func (e *Container) follow(old *Container, asOf int) {
+	e.history = old.history
+	e.advance(old.Container.State)
+	e.keepTimes(old)
+	now, was := &e.Container, &old.Container
+	if e.requestedAt = old.requestedAt; old.requestedAt > asOf {
+		now.Requested = was.Requested // the report is older than the resize
+	}
+	if was.Requested.Quota > 0 && now.Requested.Quota < 0 {
+		// Some runtimes report the quota that the daemon's NRI reply has removed.
+		now.Requested.Quota, now.Requested.Period = was.Requested.Quota, was.Requested.Period
+	}
+	if now.FinishedAt.IsZero() {
+		now.FinishedAt = was.FinishedAt
+	}
 }
 
-// Record is what the runtime and systemd would put back.
+// advance moves the state of a container forward.
+func (e *Container) advance(s cri.State) { e.Container.State = max(e.Container.State, s) }
+
+// Record returns the values that the runtime and systemd would write again.
 func (e *Container) Record() cgroup.Current {
-	return cgroup.Current{Recorded: e.Recorded, RecordedMems: e.Mems, RecordedKnown: e.Err == nil, Unit: e.unit}
+	return cgroup.Current{Recorded: e.Recorded, RecordedMems: e.mems, RecordedKnown: e.err == nil, Unit: e.unit}
 }
 
 // Request returns the resources that the kubelet requests for the container. Older
@@ -100,21 +126,48 @@ func resourcesOf(r cri.Resources) pools.Resources {
 	return pools.Resources{Shares: r.Shares, Quota: r.Quota, Period: r.Period}
 }
 
-// KeyOf names the owner that a container is an instance of.
+// IsUnread reports whether the runtime has not reported the container's request.
+func (e *Container) IsUnread() bool { return e.err != nil && e.Request().Shares == 0 }
+
+// Began returns when the container was created, on the daemon's clock.
+func (e *Container) Began() time.Time { return e.began }
+
+// KeyOf returns the owner of which a container is an instance. The sandbox id stands for
+// the UID of an unknown pod.
 func (m *Inventory) KeyOf(e *Container) pools.Key {
-	p := m.pods[e.Container.PodID]
-	if p == nil {
-		return pools.Key{PodUID: e.Container.PodID, Container: e.Container.Name}
+	k := pools.Key{PodUID: e.Container.PodID, Container: e.Container.Name}
+	if p := m.PodOf(e); p != nil {
+		k.PodUID = p.UID
 	}
-	return pools.Key{PodUID: p.UID, Container: e.Container.Name}
+	return k
 }
 
-// MayBeExclusive says that a container is one of those that get CPUs of their own,
-// or that it cannot be told.
+// MayBeExclusive reports whether a container requests exclusive CPUs, or may do so as far
+// as the runtime reports.
 func (m *Inventory) MayBeExclusive(e *Container) bool {
-	p, r := m.pods[e.Container.PodID], e.Request()
-	return p != nil && (p.QoS == pools.QoSGuaranteed || p.Unread()) && (r.Shares == 0 || r.ExclusiveCPUs() > 0)
+	p, r := m.PodOf(e), e.Request()
+	return p != nil && (p.QoS == pools.QoSGuaranteed || p.IsUnread()) && (r.Shares == 0 || r.ExclusiveCPUs() > 0)
 }
 
-// Unread says that the runtime has not told what a container asks for.
-func (e *Container) Unread() bool { return e.Err != nil && e.Request().Shares == 0 }
+// HasInstance reports whether an instance of a container exists that has not ended.
+func (m *Inventory) HasInstance(key pools.Key) bool {
+	for _, e := range m.Members(key.PodUID) {
+		if !e.asked && e.Container.State != cri.Exited && m.KeyOf(e) == key {
+			return true
+		}
+	}
+	return false
+}
+
+// EarlierInstances returns the ids of earlier instances of a container that have not ended
+// as far as the runtime reports. The kubelet creates an instance once the one before is
+// over, but the runtime reports no event for one that has failed to start.
+func (m *Inventory) EarlierInstances(e *Container) (ids []string) {
+	key := m.KeyOf(e)
+	for id, o := range m.Members(key.PodUID) {
+		if !o.asked && o.Container.State != cri.Exited && m.KeyOf(o) == key && o.Container.CreatedAt.Before(e.Container.CreatedAt) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}

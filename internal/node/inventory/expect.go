@@ -3,73 +3,131 @@ package inventory
 import (
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// Expect takes in a container that the runtime is about to create, and its pod.
-func (m *Inventory) Expect(p cri.Pod, c cri.Container) {
+// With NRI a container enters the inventory before it exists. It is asked while the
+// runtime waits for the reply to its request, and unconfirmed from the reply on, until the
+// runtime shows that the container exists.
+
+// unconfirmedTimeout is how long an unconfirmed object may be missing from the runtime's
+// answers. A creation takes seconds on a busy node. The runtime reports a failed creation
+// if NRI is connected then.
+const unconfirmedTimeout = 2 * time.Minute
+
+// SetNRI records whether NRI is connected: then the runtime asks before it starts a
+// container.
+func (m *Inventory) SetNRI(connected bool) { m.hasNRI = connected }
+
+// HasNRI reports whether the runtime asks before it starts a container.
+func (m *Inventory) HasNRI() bool { return m.hasNRI }
+
+// Expect adds a container that the runtime is about to create, and its pod. The container
+// is placed elsewhere if another NRI plugin has given it CPUs. The kubelet requests CPUs
+// only if its CPU manager is static (kubeletPlaces).
+func (m *Inventory) Expect(p cri.Pod, c cri.Container, kubeletPlaces bool) *Container {
 	m.ExpectPod(p)
 	for id, e := range m.within[c.PodID] {
-		if e.Unconfirmed && e.Container.Name == c.Name {
-			m.DropContainer(id) // its creation has failed, and the runtime did not say so
+		if e.unconfirmed && e.Container.Name == c.Name {
+			m.dropContainer(id) // its creation failed without a report
 		}
 	}
-	m.PutContainer(ContainerStatus{Container: c})
+	m.putContainer(ContainerStatus{Container: c})
 	e := m.containers[c.ID]
-	e.SeenCreated, e.Recovered, e.Asked, e.requestedAt, e.since = true, true, true, m.Clock, m.now()
+	e.seenCreated, e.recovered, e.asked, e.requestedAt, e.since = true, true, true, m.clock, m.now()
+	e.placedElsewhere = c.Requested.CPUs != "" && !kubeletPlaces
+	return e
 }
 
-// ExpectPod takes in a pod that is not known yet. What it is the runtime has told
-// with it; what systemd has for it is asked with the first event about it.
+// ExpectPod adds a pod that the runtime has described through NRI, unless the inventory
+// has its details. systemd is asked with the first event about the pod.
 func (m *Inventory) ExpectPod(p cri.Pod) {
-	if old := m.pods[p.ID]; old != nil && old.Err == nil && !old.Unlisted {
+	if old := m.pods[p.ID]; old != nil && old.err == nil && !old.unlisted {
 		return
 	}
-	m.PutPod(PodStatus{Pod: p})
-	m.pods[p.ID].Unconfirmed, m.pods[p.ID].since = true, m.now()
+	m.putPod(PodStatus{Pod: p})
+	m.pods[p.ID].unconfirmed, m.pods[p.ID].since = true, m.now()
 }
 
-// Unexpect drops those that are known from NRI alone and are not there.
-func (m *Inventory) Unexpect(there map[string]bool) {
-	for id, e := range m.containers {
-		if e.Unconfirmed && !there[id] {
-			m.DropContainer(id)
-		}
+// Answer records the reply to the creation of the container: the runtime records these
+// CPUs and memory nodes. An empty set leaves the runtime's value.
+func (e *Container) Answer(cpus, mems cpuset.Set) {
+	e.asked, e.unconfirmed = false, true
+	if !cpus.IsEmpty() {
+		e.Recorded = cpus
 	}
-	for id, e := range m.pods {
-		if e.Unconfirmed && !there[id] {
-			m.Unlist(id)
-		}
+	if !mems.IsEmpty() {
+		e.mems = mems
 	}
+	e.FoundBy(telemetry.WayNRI)
 }
+
+// CancelCreate drops a container whose creation the reply forbids.
+func (m *Inventory) CancelCreate(id string) { m.dropContainer(id) }
+
+// AbandonCreate drops a container whose request the runtime no longer waits for. It keeps
+// a container that is placed elsewhere: the runtime may create it without a reply, and only
+// the request shows that another plugin places it.
+func (m *Inventory) AbandonCreate(id string) {
+	e := m.containers[id]
+	if e == nil || !e.placedElsewhere {
+		m.dropContainer(id)
+		return
+	}
+	e.asked, e.unconfirmed = false, true
+}
+
+// MarkStarting records that the runtime has asked to start the container. Its cgroup exists
+// and may be written.
+func (e *Container) MarkStarting() { e.unconfirmed, e.starting = false, true }
+
+// IsAsked reports whether the runtime waits for a reply before it creates the container.
+func (e *Container) IsAsked() bool { return e.asked }
+
+// IsUnconfirmed reports whether the runtime has a reply for the container and has not shown
+// yet that the container exists.
+func (e *Container) IsUnconfirmed() bool { return e.unconfirmed }
 
 // IsBeingMade reports whether the OCI runtime still makes the cgroup of a container, which
 // may be nil. A write to the cgroup would be lost, or would replace one of the OCI
 // runtime. With NRI the runtime asks before the first process runs in the cgroup.
 func (m *Inventory) IsBeingMade(e *Container) bool {
-	return m.AsksFirst && e != nil && e.Container.State == cri.Created && !e.Starting
+	return m.hasNRI && e != nil && e.Container.State == cri.Created && !e.starting
 }
 
-// Expected says that a container may well come into the runtime's lists yet.
-func (e *Container) Expected(now time.Time) bool {
-	return e.Asked || e.Unconfirmed && now.Sub(e.since) < ghostTime
-}
-
-func (e *Pod) Expected(now time.Time) bool {
-	return e.Unconfirmed && now.Sub(e.since) < ghostTime
-}
-
-// ForgetExpected drops the containers of a pod that is gone which are known from NRI
-// alone.
-func (m *Inventory) ForgetExpected(pod string) {
-	for id, e := range m.within[pod] {
-		if e.Unconfirmed {
-			m.DropContainer(id)
+// DropMissing drops the objects that only NRI has reported and that are not in there.
+func (m *Inventory) DropMissing(there map[string]bool) {
+	for id, e := range m.containers {
+		if e.unconfirmed && !there[id] {
+			m.dropContainer(id)
+		}
+	}
+	for id, e := range m.pods {
+		if e.unconfirmed && !there[id] {
+			m.unlist(id)
 		}
 	}
 }
 
-// ghostTime is how long a container may be known from NRI alone. A creation takes
-// seconds on a busy node; one that has failed is taken back by the runtime, if it is
-// still connected then.
-const ghostTime = 2 * time.Minute
+// dropUnconfirmed drops the unconfirmed containers of a sandbox that was removed.
+func (m *Inventory) dropUnconfirmed(sandbox string) {
+	for id, e := range m.within[sandbox] {
+		if e.unconfirmed {
+			m.dropContainer(id)
+		}
+	}
+}
+
+// isExpected reports whether the runtime may still report a container that it does not
+// have now.
+func (e *Container) isExpected(now time.Time) bool {
+	return e.asked || e.unconfirmed && now.Sub(e.since) < unconfirmedTimeout
+}
+
+// isExpected reports whether the runtime may still report a sandbox that it does not have
+// now.
+func (e *Pod) isExpected(now time.Time) bool {
+	return e.unconfirmed && now.Sub(e.since) < unconfirmedTimeout
+}

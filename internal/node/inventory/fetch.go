@@ -11,60 +11,90 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// PodStatus is a pod and what systemd holds for it.
+// unitTimeout is the limit for the answer of systemd about one unit. A container is placed
+// without the answer, and systemd is busy for seconds during a daemon-reload.
+const unitTimeout = time.Second
+
+// PodStatus is a pod as the runtime and systemd report it.
 type PodStatus struct {
 	cri.Pod
-	pause, slice cgroup.UnitState // of the pause container's scope and the pod's slice
-	Partial      error            // what the runtime left out
-	// foundSlice and foundPause are its cgroups, where the runtime left those out.
-	foundSlice, foundPause cgroup.Path
+	Partial error // details that the runtime did not report
+	Err     error // FetchPod got no answer
+	asOf    int   // clock of the inventory when the runtime was asked
+
+	pauseUnit, sliceUnit   cgroup.UnitState
+	foundSlice, foundPause cgroup.Path // found by name because the runtime did not report them
 }
 
-// ContainerStatus is a container and what systemd holds for it.
+// ContainerStatus is a container as the runtime and systemd report it.
 type ContainerStatus struct {
 	cri.Container
-	AsOf    int              // the model's clock when it was asked for
-	unit    cgroup.UnitState // of its scope
-	Partial error            // what the runtime left out
-	found   cgroup.Path      // its cgroup, where the runtime left that out
+	Partial error // details that the runtime did not report
+	Err     error // FetchContainer got no answer
+	asOf    int   // clock of the inventory when the runtime was asked
+
+	unit  cgroup.UnitState
+	found cgroup.Path // found by name because the runtime did not report it
 }
 
-// FetchPod asks for the details of a pod. Details that are missing in the
-// runtime's answer leave the pod without a cgroup; the model says so. Patience is
-// the limit for systemd's part.
-func FetchPod(ctx context.Context, rt hostenv.Runtime, units hostenv.Units, driver cgroup.Driver, id string, patience time.Duration) (PodStatus, error) {
+// UnitStatus is a unit as systemd reports it.
+type UnitStatus struct {
+	Name  string // in the configuration
+	Unit  cgroup.Unit
+	Err   error // FetchUnit got no answer
+	files hostslices.Setting
+}
+
+// FetchPod asks the runtime and systemd for a sandbox. asOf is the inventory's clock at the
+// time of the question.
+func FetchPod(ctx context.Context, h *hostenv.Host, id string, asOf int) PodStatus {
+	f := fetchPod(ctx, h, id, unitTimeout)
+	f.asOf = asOf
+	return f
+}
+
+func fetchPod(ctx context.Context, h *hostenv.Host, id string, limit time.Duration) PodStatus {
 	ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
 	defer cancel()
-	p, err := rt.PodStatus(ctx, id)
+	p, err := h.Runtime.PodStatus(ctx, id)
 	if _, partial := errors.AsType[*cri.InfoError](err); err != nil && !partial {
-		return PodStatus{}, err
+		return PodStatus{Pod: cri.Pod{ID: id}, Err: err}
 	}
 	f := PodStatus{Pod: p, Partial: err}
-	if slice, pause, err := podPaths(p, driver); err == nil {
-		ctx, cancel := context.WithTimeout(ctx, patience)
+	if slice, pause, err := podPaths(p, h.Driver); err == nil {
+		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
-		f.slice, f.pause = hostenv.UnitState(ctx, units, slice), hostenv.UnitState(ctx, units, pause)
+		f.sliceUnit, f.pauseUnit = hostenv.UnitState(ctx, h.Units, slice), hostenv.UnitState(ctx, h.Units, pause)
 	}
-	return f, nil
+	return f
 }
 
-func FetchContainer(ctx context.Context, rt hostenv.Runtime, units hostenv.Units, driver cgroup.Driver, id string, patience time.Duration) (ContainerStatus, error) {
+// FetchContainer asks the runtime and systemd for a container. asOf is the inventory's
+// clock at the time of the question. With 0 the resources that NRI has reported stay.
+func FetchContainer(ctx context.Context, h *hostenv.Host, id string, asOf int) ContainerStatus {
+	f := fetchContainer(ctx, h, id, unitTimeout)
+	f.asOf = asOf
+	return f
+}
+
+func fetchContainer(ctx context.Context, h *hostenv.Host, id string, limit time.Duration) ContainerStatus {
 	ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
 	defer cancel()
-	c, err := rt.ContainerStatus(ctx, id)
+	c, err := h.Runtime.ContainerStatus(ctx, id)
 	if _, partial := errors.AsType[*cri.InfoError](err); err != nil && !partial {
-		return ContainerStatus{}, err
+		return ContainerStatus{Container: cri.Container{ID: id}, Err: err}
 	}
 	f := ContainerStatus{Container: c, Partial: err}
-	if path, err := cgroup.ContainerPath(c.CgroupsPath, driver); err == nil {
-		ctx, cancel := context.WithTimeout(ctx, patience)
+	if path, err := cgroup.ContainerPath(c.CgroupsPath, h.Driver); err == nil {
+		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
-		f.unit = hostenv.UnitState(ctx, units, path)
+		f.unit = hostenv.UnitState(ctx, h.Units, path)
 	}
-	return f, nil
+	return f
 }
 
-func FetchUnit(h *hostenv.Host, ctx context.Context, name string) UnitStatus {
+// FetchUnit asks systemd for a unit of the configuration.
+func FetchUnit(ctx context.Context, h *hostenv.Host, name string) UnitStatus {
 	ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
 	defer cancel()
 	u, err := h.Units.Unit(ctx, name)

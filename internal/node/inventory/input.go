@@ -9,7 +9,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// Input is the model as the planner wants it: one pod per UID, sorted by it.
+// Input returns the inventory as the planner needs it: one pod for each UID, sorted by UID.
 func (m *Inventory) Input(now time.Time) []pools.Pod {
 	out := make([]pools.Pod, 0, len(m.sandboxes))
 	for _, uid := range slices.Sorted(maps.Keys(m.sandboxes)) {
@@ -18,7 +18,7 @@ func (m *Inventory) Input(now time.Time) []pools.Pod {
 	return out
 }
 
-// InputOf is one of them, of a UID that is known.
+// InputOf returns the pod of Input with a UID, of which a sandbox must be known.
 func (m *Inventory) InputOf(uid string, now time.Time) pools.Pod {
 	sandboxes := m.sandboxes[uid]
 	p := inputPod(uid, sandboxes, now)
@@ -29,7 +29,7 @@ func (m *Inventory) InputOf(uid string, now time.Time) pools.Pod {
 	p.Containers = make([]pools.Container, 0, n)
 	for id, e := range sandboxes {
 		if e.Pod.Ready {
-			p.Gone = p.Gone && e.Unlisted // then its containers tell
+			p.Gone = p.Gone && e.unlisted // the containers of an unlisted sandbox decide below
 		}
 		if e.Pod.Ready && e.Pause != "" {
 			p.Containers = append(p.Containers, pools.Container{
@@ -40,10 +40,10 @@ func (m *Inventory) InputOf(uid string, now time.Time) pools.Pod {
 	for id, e := range sandboxes {
 		for _, ctr := range m.within[id] {
 			c := ctr.input()
-			if c.State == pools.Running || c.State == pools.Created && e.Unlisted && e.Pod.Ready {
+			if c.State == pools.Running || c.State == pools.Created && e.unlisted && e.Pod.Ready {
 				p.Gone = false
 			}
-			if now.Sub(ctr.changed()) < SettleTime {
+			if now.Sub(ctr.lastChange()) < settleTime {
 				p.Settled = false
 			}
 			p.Containers = append(p.Containers, c)
@@ -53,12 +53,12 @@ func (m *Inventory) InputOf(uid string, now time.Time) pools.Pod {
 	return p
 }
 
-// inputPod is a pod without containers, as if it were gone. Of those sandboxes that the
-// runtime has described the newest tells what a pod is.
+// inputPod returns a pod without containers, as if it were gone. Its properties are those
+// of the newest sandbox that the runtime has described.
 func inputPod(uid string, sandboxes map[string]*Pod, now time.Time) pools.Pod {
 	var e *Pod
 	for _, s := range sandboxes {
-		if e == nil || s.tellsMore(e) {
+		if e == nil || s.isBetterThan(e) {
 			e = s
 		}
 	}
@@ -69,22 +69,22 @@ func inputPod(uid string, sandboxes map[string]*Pod, now time.Time) pools.Pod {
 		QoS:         e.QoS,
 		Annotations: e.Pod.Annotations,
 		Resources:   e.resources(),
-		Settled:     now.Sub(e.Began) >= SettleTime,
+		Settled:     now.Sub(e.began) >= settleTime,
 		Gone:        true,
-		Unread:      e.Unread(),
-		CreatedAt:   nanoseconds(e.Pod.CreatedAt),
+		Unread:      e.IsUnread(),
+		CreatedAt:   unixNano(e.Pod.CreatedAt),
 	}
 }
 
-// tellsMore says that e, and not o, tells what their pod is.
-func (e *Pod) tellsMore(o *Pod) bool {
-	if e.Unread() != o.Unread() {
-		return o.Unread()
+// isBetterThan reports whether sandbox e, and not o, describes their pod.
+func (e *Pod) isBetterThan(o *Pod) bool {
+	if e.IsUnread() != o.IsUnread() {
+		return o.IsUnread()
 	}
-	return newer(e.Pod, o.Pod)
+	return isNewer(e.Pod, o.Pod)
 }
 
-// input is the container as the planner wants it.
+// input returns the container as the planner needs it.
 func (e *Container) input() pools.Container {
 	c := pools.Container{
 		ID:        e.Container.ID,
@@ -99,28 +99,31 @@ func (e *Container) input() pools.Container {
 	return c
 }
 
-// nanoseconds since the epoch; 0 stands for a time that is not known.
-func nanoseconds(t time.Time) int64 {
+// unixNano returns nanoseconds since the epoch, 0 for an unknown time.
+func unixNano(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}
 	return t.UnixNano()
 }
 
-func newer(a, b cri.Pod) bool {
+// isNewer reports whether sandbox a replaces b.
+func isNewer(a, b cri.Pod) bool {
 	if a.Ready != b.Ready {
 		return a.Ready
 	}
 	return a.CreatedAt.After(b.CreatedAt) || a.CreatedAt.Equal(b.CreatedAt) && a.ID > b.ID
 }
 
+// stateOf returns the planner's state of a container. A container in an unknown state may
+// run.
 func stateOf(s cri.State) pools.ContainerState {
 	switch s {
 	case cri.Created:
 		return pools.Created
 	case cri.Exited:
 		return pools.Exited
-	default: // Unknown too: it may well run
+	default:
 		return pools.Running
 	}
 }

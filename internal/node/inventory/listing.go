@@ -16,53 +16,75 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// Listing is the result of a complete listing.
-type Listing struct {
-	AsOf       int // the model's clock when the listing was asked for
-	Units      []UnitStatus
-	Crio       managers.CRIO
-	Pods       []PodStatus // whose details were asked for
-	Containers []ContainerStatus
-	Known      Lists   // the others
-	Failed     []error // objects whose details could not be had
-	Err        error
-}
-
-// Lists are objects as the runtime lists them, without details.
-type Lists struct {
-	Pods       []cri.Pod
-	Containers []cri.Container
-}
-
-const (
-	// UnitPatience is the limit for what systemd holds for a new container. The
-	// container is placed without it, and systemd is busy for seconds in a
-	// daemon-reload.
-	UnitPatience = time.Second
-)
-
-const (
-	// StartPatience is the limit for the configured units before the first listing is
-	// complete: nothing is written without them then, so that to ask again takes
-	// longer than to wait.
-	StartPatience = 5 * time.Second
-)
+// firstUnitTimeout is the limit for the answer of systemd about one unit in the first
+// listing. Nothing is written without the configured units then, so that another listing
+// would take longer.
+const firstUnitTimeout = 5 * time.Second
 
 // maxQuestions is the maximum number of questions of one listing that are asked at once.
 const maxQuestions = 8
 
-// Limits are those of a census: for each unit, and for the runtime's lists.
-type Limits struct{ Unit, Listing time.Duration }
+// Query is the question that List asks.
+type Query struct {
+	Units       []string      // in the configuration
+	UnitTimeout time.Duration // for the answer of systemd about one unit
+	listTimeout time.Duration // for the runtime's lists without details
+	asOf        int           // clock of the inventory
+	known       map[string]bool
+}
 
-// List asks the runtime for everything, and for the details of what is not known
-// yet, and systemd for the units of the configuration. One object that cannot be
-// read does not spoil the others: it is listed without details, with why, and asked
-// for again next time.
-func List(ctx context.Context, h *hostenv.Host, names []string, within Limits, known func(id string) bool) Listing {
-	// Neither waits for the other: systemd may take its time for each unit.
+// Query returns the question for the next listing. The first listing gets more time: a node
+// that boots answers late.
+func (m *Inventory) Query(units []string, first bool) Query {
+	q := Query{Units: units, UnitTimeout: unitTimeout, listTimeout: hostenv.CallTimeout, asOf: m.clock, known: m.knownIDs()}
+	if first {
+		q.UnitTimeout, q.listTimeout = firstUnitTimeout, hostenv.UpdateTimeout
+	}
+	return q
+}
+
+// knownIDs returns the pods and containers whose details need no other question.
+func (m *Inventory) knownIDs() map[string]bool {
+	known := make(map[string]bool, len(m.pods)+len(m.containers))
+	for id, e := range m.pods {
+		known[id] = e.err == nil && !e.unlisted && !e.unconfirmed
+	}
+	for id, e := range m.containers {
+		// The end of a container shows whether it was an init container.
+		noEnd := e.Container.State == cri.Exited && e.Container.FinishedAt.IsZero()
+		known[id] = e.err == nil && !noEnd && !e.unconfirmed
+	}
+	return known
+}
+
+// Listing is the answer to a Query.
+type Listing struct {
+	Units  []UnitStatus
+	Crio   managers.CRIO
+	Failed []error // objects without details
+	Err    error   // the runtime did not list its objects
+
+	asOf       int // clock of the inventory when the listing was requested
+	pods       []PodStatus
+	containers []ContainerStatus
+	known      lists // objects whose details were known
+}
+
+// lists holds objects as the runtime lists them, without details.
+type lists struct {
+	pods       []cri.Pod
+	containers []cri.Container
+}
+
+// List asks the runtime for all pods and containers, and for the details of those that the
+// inventory lacks. It asks systemd for the units of the query. An object that cannot be
+// read is listed without details, and the next listing asks for it again.
+func List(ctx context.Context, h *hostenv.Host, q Query) Listing {
+	// systemd may need the whole limit for each unit. The runtime is asked meanwhile.
 	units := make(chan []UnitStatus, 1)
-	go func() { units <- askAll(h, ctx, names, within.Unit) }()
-	l := inspect(h, ctx, within.Listing, known)
+	go func() { units <- listUnits(ctx, h, q) }()
+	l := listObjects(ctx, h, q)
+	l.asOf = q.asOf
 	if h.CRIO != nil {
 		l.Crio = h.CRIO()
 	}
@@ -71,107 +93,126 @@ func List(ctx context.Context, h *hostenv.Host, names []string, within Limits, k
 	return l
 }
 
-// askAll asks systemd for units.
-func askAll(h *hostenv.Host, ctx context.Context, names []string, patience time.Duration) []UnitStatus {
+func listUnits(ctx context.Context, h *hostenv.Host, q Query) []UnitStatus {
 	if h.Units == nil {
 		return nil
 	}
-	all := make([]UnitStatus, len(names))
-	var g errgroup.Group
-	g.SetLimit(maxQuestions)
-	for i, name := range names {
-		g.Go(func() error {
-			ctx, cancel := context.WithTimeout(ctx, patience)
-			defer cancel()
-			all[i] = FetchUnit(h, ctx, name)
-			return nil
-		})
-	}
-	_ = g.Wait() // no job returns an error
+	all := make([]UnitStatus, len(q.Units))
+	forEach(len(all), func(i int) {
+		ctx, cancel := context.WithTimeout(ctx, q.UnitTimeout)
+		defer cancel()
+		all[i] = FetchUnit(ctx, h, q.Units[i])
+	})
 	return all
 }
 
-// listAll is one question, whose answer tells whether the runtime hangs: the details of
-// many objects may take it longer, and so may the first answer on a node that boots.
-func listAll(h *hostenv.Host, ctx context.Context, patience time.Duration) ([]cri.Pod, []cri.Container, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	return h.Runtime.List(ctx)
+// forEach calls ask for each index below n, a few at a time, and waits for all of them.
+func forEach(n int, ask func(int)) {
+	var g errgroup.Group
+	g.SetLimit(maxQuestions)
+	for i := range n {
+		g.Go(func() error {
+			ask(i)
+			return nil
+		})
+	}
+	_ = g.Wait() // no function returns an error
 }
 
-// inspect asks the runtime.
-func inspect(h *hostenv.Host, ctx context.Context, patience time.Duration, known func(id string) bool) Listing {
+func listObjects(ctx context.Context, h *hostenv.Host, q Query) Listing {
 	if h.Runtime == nil {
 		return Listing{}
 	}
 	ctx, cancel := context.WithTimeout(ctx, hostenv.UpdateTimeout)
 	defer cancel()
-	pods, containers, err := listAll(h, ctx, patience)
+	pods, containers, err := listWithin(ctx, h, q.listTimeout)
 	if err != nil {
 		return Listing{Err: err}
 	}
 	var l Listing
-	// Most are known, and many: they stay in the lists that they came in.
-	l.Known.Pods = slices.DeleteFunc(pods, func(p cri.Pod) bool {
-		if known(p.ID) {
+	// Most objects are known, and there are many: they stay in the runtime's lists.
+	l.known.pods = slices.DeleteFunc(pods, func(p cri.Pod) bool {
+		if q.known[p.ID] {
 			return false
 		}
-		l.Pods = append(l.Pods, PodStatus{Pod: p})
+		l.pods = append(l.pods, PodStatus{Pod: p})
 		return true
 	})
-	l.Known.Containers = slices.DeleteFunc(containers, func(c cri.Container) bool {
-		if known(c.ID) {
+	l.known.containers = slices.DeleteFunc(containers, func(c cri.Container) bool {
+		if q.known[c.ID] {
 			return false
 		}
-		l.Containers = append(l.Containers, ContainerStatus{Container: c})
+		l.containers = append(l.containers, ContainerStatus{Container: c})
 		return true
 	})
-	var g errgroup.Group
-	g.SetLimit(maxQuestions)
-	for i := range l.Pods {
-		g.Go(func() error {
-			l.Pods[i] = inspectPod(h, ctx, l.Pods[i].Pod)
-			return nil
-		})
-	}
-	for i := range l.Containers {
-		g.Go(func() error {
-			l.Containers[i] = inspectContainer(h, ctx, l.Containers[i].Container)
-			return nil
-		})
-	}
-	_ = g.Wait() // no job returns an error
-	l.Pods = append(l.Pods, InspectUnlisted(h, ctx, l)...)
+	forEach(len(l.pods), func(i int) { l.pods[i] = describePod(ctx, h, l.pods[i].Pod) })
+	forEach(len(l.containers), func(i int) { l.containers[i] = describeContainer(ctx, h, l.containers[i].Container) })
+	l.fetchUnlisted(ctx, h)
 	l.locate(h.Cgroups)
 	return l
 }
 
-// inspectPod asks for the details of a pod that is listed.
-func inspectPod(h *hostenv.Host, ctx context.Context, p cri.Pod) PodStatus {
-	f, err := FetchPod(ctx, h.Runtime, h.Units, h.Driver, p.ID, hostenv.CallTimeout)
-	switch {
-	case err == nil:
-		return f
-	case errors.Is(err, cri.ErrNotFound):
-		err = nil // gone since
-	}
-	return PodStatus{Pod: p, Partial: err}
+// listWithin asks the runtime for its lists. A runtime that hangs does not answer within
+// the limit, which is shorter than the one for the details of all objects.
+func listWithin(ctx context.Context, h *hostenv.Host, limit time.Duration) ([]cri.Pod, []cri.Container, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return h.Runtime.List(ctx)
 }
 
-// inspectContainer asks for the details of a container that is listed.
-func inspectContainer(h *hostenv.Host, ctx context.Context, c cri.Container) ContainerStatus {
-	f, err := FetchContainer(ctx, h.Runtime, h.Units, h.Driver, c.ID, hostenv.CallTimeout)
+// describePod fetches the details of a listed pod.
+func describePod(ctx context.Context, h *hostenv.Host, p cri.Pod) PodStatus {
+	f := fetchPod(ctx, h, p.ID, hostenv.CallTimeout)
 	switch {
-	case err == nil:
+	case f.Err == nil:
+		return f
+	case errors.Is(f.Err, cri.ErrNotFound): // removed since
+		return PodStatus{Pod: p}
+	}
+	return PodStatus{Pod: p, Partial: f.Err}
+}
+
+// describeContainer fetches the details of a listed container.
+func describeContainer(ctx context.Context, h *hostenv.Host, c cri.Container) ContainerStatus {
+	f := fetchContainer(ctx, h, c.ID, hostenv.CallTimeout)
+	switch {
+	case f.Err == nil:
 		f.PodID = cmp.Or(f.PodID, c.PodID)
 		return f
-	case errors.Is(err, cri.ErrNotFound):
-		err = nil
+	case errors.Is(f.Err, cri.ErrNotFound): // removed since
+		return ContainerStatus{Container: c}
 	}
-	return ContainerStatus{Container: c, Partial: err}
+	return ContainerStatus{Container: c, Partial: f.Err}
 }
 
-// failures are why objects have no details.
+// fetchUnlisted fetches the sandboxes that the runtime does not list although it lists
+// containers of them. Most of them are newer than the list of sandboxes.
+func (l *Listing) fetchUnlisted(ctx context.Context, h *hostenv.Host) {
+	asked := make(map[string]bool, len(l.pods)+len(l.known.pods))
+	for i := range l.pods {
+		asked[l.pods[i].ID] = true
+	}
+	for i := range l.known.pods {
+		asked[l.known.pods[i].ID] = true
+	}
+	ask := func(c *cri.Container) {
+		if c.PodID == "" || asked[c.PodID] || stateOf(c.State) == pools.Exited {
+			return
+		}
+		asked[c.PodID] = true
+		if f := fetchPod(ctx, h, c.PodID, hostenv.CallTimeout); f.Err == nil {
+			l.pods = append(l.pods, f)
+		}
+	}
+	for i := range l.containers {
+		ask(&l.containers[i].Container)
+	}
+	for i := range l.known.containers {
+		ask(&l.known.containers[i])
+	}
+}
+
+// failures returns the errors of the objects without details.
 func (l *Listing) failures() []error {
 	var all []error
 	add := func(err error) {
@@ -182,77 +223,49 @@ func (l *Listing) failures() []error {
 	for i := range l.Units {
 		add(l.Units[i].Err)
 	}
-	for i := range l.Pods {
-		add(l.Pods[i].Partial)
+	for i := range l.pods {
+		add(l.pods[i].Partial)
 	}
-	for i := range l.Containers {
-		add(l.Containers[i].Partial)
+	for i := range l.containers {
+		add(l.containers[i].Partial)
 	}
 	return all
 }
 
-// locate finds the cgroups that the runtime does not tell: their names say whose they
-// are, and of which class, and the kernel what they have.
+// locate finds the cgroups that the runtime does not report. Their names contain the UID
+// and the QoS class, and the kernel has their CPUs.
 func (l *Listing) locate(fs *cgroup.FS) {
 	var ids []string
-	for _, p := range l.Pods {
-		if p.lost() {
+	for i := range l.pods {
+		if p := &l.pods[i]; p.isLost() {
 			ids = append(ids, p.ID)
 		}
 	}
-	for _, c := range l.Containers {
-		if c.lost() {
+	for i := range l.containers {
+		if c := &l.containers[i]; c.isLost() {
 			ids = append(ids, c.ID)
 		}
 	}
 	if len(ids) == 0 {
 		return
 	}
-	// What has not been found when an error ended the walk stays unknown, as it was.
-	found, _ := Locate(fs, ids)
-	for i := range l.Pods {
-		if p := &l.Pods[i]; p.lost() {
-			p.foundSlice, p.foundPause = found.Pods[p.UID], found.Containers[p.ID]
+	found, _ := findCgroups(fs, ids) // after an error the other cgroups stay unknown
+	for i := range l.pods {
+		if p := &l.pods[i]; p.isLost() {
+			p.foundSlice, p.foundPause = found.pods[p.UID], found.containers[p.ID]
 		}
 	}
-	for i := range l.Containers {
-		if c := &l.Containers[i]; c.lost() {
-			c.found = found.Containers[c.ID]
+	for i := range l.containers {
+		if c := &l.containers[i]; c.isLost() {
+			c.found = found.containers[c.ID]
 		}
 	}
 }
 
-// lost says that the runtime has not told where the object's cgroups are.
-func (f *PodStatus) lost() bool {
+// isLost reports whether the runtime has not reported the cgroups of the pod.
+func (f *PodStatus) isLost() bool {
 	return f.Partial != nil && f.CgroupParent == "" && f.CgroupsPath == ""
 }
 
-func (f *ContainerStatus) lost() bool { return f.Partial != nil && f.CgroupsPath == "" }
-
-// InspectUnlisted asks for the sandboxes of listed containers that are not listed
-// themselves: most are newer than the list of them.
-func InspectUnlisted(h *hostenv.Host, ctx context.Context, l Listing) (found []PodStatus) {
-	asked := make(map[string]bool, len(l.Pods)+len(l.Known.Pods))
-	for i := range l.Pods {
-		asked[l.Pods[i].ID] = true
-	}
-	for i := range l.Known.Pods {
-		asked[l.Known.Pods[i].ID] = true
-	}
-	ask := func(c *cri.Container) {
-		if c.PodID == "" || asked[c.PodID] || stateOf(c.State) == pools.Exited {
-			return
-		}
-		asked[c.PodID] = true
-		if f, err := FetchPod(ctx, h.Runtime, h.Units, h.Driver, c.PodID, hostenv.CallTimeout); err == nil {
-			found = append(found, f)
-		}
-	}
-	for i := range l.Containers {
-		ask(&l.Containers[i].Container)
-	}
-	for i := range l.Known.Containers {
-		ask(&l.Known.Containers[i])
-	}
-	return found
-}
+// isLost reports whether the runtime has not reported the cgroup of the container.
+func (f *ContainerStatus) isLost() bool { return f.Partial != nil && f.CgroupsPath == "" }

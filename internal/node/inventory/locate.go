@@ -6,24 +6,24 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// Located are cgroups whose names say what they are for.
-type Located struct {
-	Pods       map[string]cgroup.Path // by UID
-	Containers map[string]cgroup.Path // by id, also those of sandboxes
+// foundCgroups holds the cgroups whose names show their objects.
+type foundCgroups struct {
+	pods       map[string]cgroup.Path // by UID
+	containers map[string]cgroup.Path // by id of a container or sandbox
 }
 
-// Locate finds the cgroups of pods, which the kubelet names after their UIDs, and
-// those of the containers with the given ids, which runtimes make a part of the name.
-func Locate(fs *cgroup.FS, ids []string) (Located, error) {
-	found := Located{Pods: make(map[string]cgroup.Path), Containers: make(map[string]cgroup.Path, len(ids))}
+// findCgroups finds the cgroups of all pods, which the kubelet names after their UIDs, and
+// those of the containers with these ids, which runtimes put into the names.
+func findCgroups(fs *cgroup.FS, ids []string) (foundCgroups, error) {
+	found := foundCgroups{pods: make(map[string]cgroup.Path), containers: make(map[string]cgroup.Path, len(ids))}
 	err := fs.Walk("", func(p cgroup.Path) error {
-		if uid, _, ok := cgroup.PodOf(p); ok && found.Pods[uid] == "" {
-			found.Pods[uid] = p // what is in it comes after it
+		if uid, _, ok := cgroup.PodOf(p); ok && found.pods[uid] == "" {
+			found.pods[uid] = p // the walk visits its children later
 		}
 		name := strings.TrimSuffix(p.Base(), ".scope")
 		for _, id := range ids {
-			if prefix, ok := strings.CutSuffix(name, id); ok && IsContainerPrefix(prefix) && found.Containers[id] == "" {
-				found.Containers[id] = p
+			if prefix, ok := strings.CutSuffix(name, id); ok && isContainerPrefix(prefix) && found.containers[id] == "" {
+				found.containers[id] = p
 			}
 		}
 		return nil
@@ -31,8 +31,29 @@ func Locate(fs *cgroup.FS, ids []string) (Located, error) {
 	return found, err
 }
 
-// IsContainerPrefix tells what comes before the id of a container from what comes
-// before that of its monitor (crio-conmon-ID.scope).
-func IsContainerPrefix(prefix string) bool {
+// IDAt returns the container id in the name of a pod's cgroup p, "" if there is none. All
+// runtimes of the kubelet use 64 hexadecimal digits.
+func IDAt(p cgroup.Path, d cgroup.Driver) string {
+	if _, _, inPod := cgroup.PodOf(p.Parent()); !inPod {
+		return ""
+	}
+	if _, _, deeper := cgroup.PodOf(p.Parent().Parent()); deeper {
+		return ""
+	}
+	name, isScope := strings.CutSuffix(p.Base(), ".scope")
+	if isScope != (d == cgroup.DriverSystemd) {
+		return ""
+	}
+	id := name[strings.LastIndexByte(name, '-')+1:]
+	const idLength = 64
+	if len(id) != idLength || strings.Trim(id, "0123456789abcdef") != "" || !isContainerPrefix(strings.TrimSuffix(name, id)) {
+		return ""
+	}
+	return id
+}
+
+// isContainerPrefix reports whether the text before an id in a cgroup's name is that of a
+// container. The monitor of a container has another one (crio-conmon-ID.scope).
+func isContainerPrefix(prefix string) bool {
 	return prefix == "" || strings.HasSuffix(prefix, "-") && !strings.HasSuffix(prefix, "conmon-")
 }

@@ -7,35 +7,36 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/managers"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
-	"github.com/cpupoold/cpupoold/pkg/cgroup"
-	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
-	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// ForeignBy is where the container is. One that may run everywhere has no CPUs that
-// others could keep off.
-func (e *Container) ForeignBy(claim managers.Claim, online cpuset.Set, read func(cgroup.Path) (cgroup.State, error)) *pools.Foreign {
-	f := &pools.Foreign{Manager: claim.By, CPUs: e.Recorded, Alone: claim.Alone}
-	if st, err := read(e.Path); err == nil {
-		if f.CPUs, f.Runs = st.CPUs.Intersection(st.Effective), st.Effective; st.Partition.Valid() {
-			f.CPUs, f.Alone = st.Effective, true
+// NoteClaims records the claim of another CPU manager for each container for which claim
+// returns one. The last claim stays after the manager's configuration has changed: it
+// writes a cpuset once, at the creation.
+func (m *Inventory) NoteClaims(claim func(*Pod, *Container) (managers.Claim, bool)) {
+	for _, e := range m.containers {
+		if pod := m.PodOf(e); pod != nil {
+			if c, is := claim(pod, e); is {
+				e.claim = c
+			}
 		}
 	}
-	if f.CPUs = f.CPUs.Intersection(online); online.IsSubsetOf(f.CPUs) {
-		f.CPUs = cpuset.Set{}
-	}
-	if !f.CPUs.IsEmpty() {
-		f.Runs = cpuset.Set{}
-	}
-	return f
 }
 
-// LeftToPlugins are those of them of which nothing but NRI tells.
+// Claim returns the claim by which another CPU manager has placed the container. Its kind
+// is empty if there is none.
+func (e *Container) Claim() managers.Claim { return e.claim }
+
+// IsPlacedElsewhere reports whether another NRI plugin, or the kubelet, gave the container
+// CPUs before NRI asked the daemon about it.
+func (e *Container) IsPlacedElsewhere() bool { return e.placedElsewhere }
+
+// LeftToPlugins returns the containers that are placed elsewhere, sorted, for the journal:
+// no other source reports them after a restart of the daemon.
 func (m *Inventory) LeftToPlugins() []undo.Left {
 	var all []undo.Left
 	for id, e := range m.containers {
-		if e.PlacedElsewhere && e.Container.State != cri.Exited {
+		if e.placedElsewhere && e.Container.State != cri.Exited {
 			k := m.KeyOf(e)
 			all = append(all, undo.Left{PodUID: k.PodUID, Container: k.Container, ID: id})
 		}
@@ -46,12 +47,13 @@ func (m *Inventory) LeftToPlugins() []undo.Left {
 	return all
 }
 
-// Recall marks the containers that were left to plugins before the daemon's restart. One
-// that has taken the place of such a one meanwhile is another, as far as there are IDs.
+// Recall marks the containers that the journal of an earlier daemon lists as placed
+// elsewhere. An entry without id, of an older daemon, stands for each instance of the
+// container.
 func (m *Inventory) Recall(all []undo.Left) {
 	for id, e := range m.containers {
 		k := m.KeyOf(e)
-		e.PlacedElsewhere = e.PlacedElsewhere || slices.ContainsFunc(all, func(l undo.Left) bool {
+		e.placedElsewhere = e.placedElsewhere || slices.ContainsFunc(all, func(l undo.Left) bool {
 			return l.ID == id || l.ID == "" && l.PodUID == k.PodUID && l.Container == k.Container
 		})
 	}

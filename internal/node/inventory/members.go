@@ -2,17 +2,16 @@ package inventory
 
 import "maps"
 
-// Who is in which pod is asked with each event about a pod, and must not take a look at all
-// others: the containers of a sandbox, and the sandboxes of a UID, are kept beside the maps
-// of all.
+// Each event about a pod looks up its members, and a search through all objects would cost
+// too much on a full node. So containers are also kept by sandbox, and sandboxes by UID.
 
-func (m *Inventory) SetContainer(id string, e *Container) {
-	m.DropContainer(id)
+func (m *Inventory) setContainer(id string, e *Container) {
+	m.dropContainer(id)
 	m.containers[id] = e
 	group(m.within, e.Container.PodID, id, e)
 }
 
-func (m *Inventory) DropContainer(id string) {
+func (m *Inventory) dropContainer(id string) {
 	if e := m.containers[id]; e != nil {
 		delete(m.containers, id)
 		ungroup(m.within, e.Container.PodID, id)
@@ -32,8 +31,8 @@ func (m *Inventory) dropPod(id string) {
 	}
 }
 
-// Members are the containers of all sandboxes of a UID; where no sandbox is known, those of
-// the one with that id (see keyOf).
+// Members returns the containers of all sandboxes of a pod, by id. Without a known sandbox
+// uid is a sandbox id, as in KeyOf.
 func (m *Inventory) Members(uid string) map[string]*Container {
 	if len(m.sandboxes[uid]) == 0 {
 		return m.within[uid]

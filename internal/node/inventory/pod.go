@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"cmp"
+	"errors"
 	"time"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -9,69 +10,71 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// PodByUID returns an entry of the pod with a UID, nil if there is none.
-func (m *Inventory) PodByUID(uid string) *Pod {
-	for _, e := range m.sandboxes[uid] {
-		return e
-	}
-	return nil
-}
-
+// Pod is one sandbox of a pod.
 type Pod struct {
-	Pod       cri.Pod
-	UID       string
-	QoS       pools.QoS
-	Slice     cgroup.Path // of the pod, "" if unknown
-	Pause     cgroup.Path // of the pause container, "" if it has none
-	sliceUnit cgroup.UnitState
-	pauseUnit cgroup.UnitState
-	added     int
-	Err       error // why slice or pause are unknown
-	// Unconfirmed and since are as in containerEntry.
-	Unconfirmed bool
-	since       time.Time
-	// total is the pod's after a resize, as long as the runtime tells another.
-	total pools.Resources
-	// Unlisted says that the runtime does not list the sandbox, but containers of it.
-	Unlisted bool
-	Began    time.Time // on the daemon's clock
+	Pod   cri.Pod // as the runtime reports it; a sandbox never becomes ready again
+	UID   string  // the sandbox id if the runtime does not report a UID
+	QoS   pools.QoS
+	Slice cgroup.Path // of the pod, "" if unknown
+	Pause cgroup.Path // of the pause container, "" if it has none
+
+	sliceUnit, pauseUnit cgroup.UnitState
+	added                int             // clock of the last report
+	err                  error           // why Slice or Pause are unknown
+	total                pools.Resources // of the pod after a resize, until the runtime reports the same
+	unlisted             bool            // the runtime lists containers of the sandbox without the sandbox
+	unconfirmed          bool            // only NRI has reported the sandbox
+	since                time.Time       // when NRI first reported it
+	began                time.Time       // creation, on the daemon's clock
 }
 
-// PutPod adds or replaces a pod.
-func (m *Inventory) PutPod(f PodStatus) {
-	m.Clock++
-	e := &Pod{Pod: f.Pod, UID: cmp.Or(f.UID, f.ID), sliceUnit: f.slice, pauseUnit: f.pause, added: m.Clock,
-		Began: OnClock(f.CreatedAt, m.now())}
+// PutPod applies the answer to FetchPod. It reports whether the answer counts. These do
+// not count: an error, an answer that is older than the removal of the sandbox, and the
+// answer that the runtime does not have a sandbox which NRI has just reported.
+func (m *Inventory) PutPod(f PodStatus) bool {
+	switch {
+	case m.isOutdated(f.ID, f.asOf):
+		return false
+	case f.Err == nil:
+		m.putPod(f)
+		return true
+	case errors.Is(f.Err, cri.ErrNotFound):
+		if e := m.pods[f.ID]; e != nil && e.isExpected(m.now()) {
+			return false
+		}
+		m.unlist(f.ID)
+		return true
+	}
+	return false
+}
+
+// putPod adds or replaces a sandbox. An answer without details does not replace one with
+// details: it would move the pod's containers.
+func (m *Inventory) putPod(f PodStatus) {
+	m.clock++
+	e := &Pod{Pod: f.Pod, UID: cmp.Or(f.UID, f.ID), sliceUnit: f.sliceUnit, pauseUnit: f.pauseUnit, added: m.clock, began: onClock(f.CreatedAt, m.now())}
 	if old := m.pods[f.ID]; old != nil {
-		if f.Partial != nil && old.Err == nil {
-			// A worse answer than the one before would move the pod's containers.
-			old.Pod.Ready, old.added, old.Unlisted = old.Pod.Ready && f.Ready, m.Clock, false
+		if f.Partial != nil && old.err == nil {
+			old.Pod.Ready, old.added, old.unlisted = old.Pod.Ready && f.Ready, m.clock, false
 			return
 		}
-		e.Pod.Ready = e.Pod.Ready && old.Pod.Ready // a sandbox never gets ready again
+		e.Pod.Ready = e.Pod.Ready && old.Pod.Ready
 		if !old.Pod.CreatedAt.IsZero() {
-			e.Began = old.Began
+			e.began = old.began
 		}
-		e.outgrown(old)
+		e.keepTotal(old)
 	}
-	if e.Slice, e.Pause = f.foundSlice, f.foundPause; !f.lost() {
-		e.Slice, e.Pause, e.Err = podPaths(f.Pod, m.driver)
+	if e.Slice, e.Pause = f.foundSlice, f.foundPause; !f.isLost() {
+		e.Slice, e.Pause, e.err = podPaths(f.Pod, m.driver)
 	}
-	e.Err = cmp.Or(f.Partial, e.Err)
+	e.err = cmp.Or(f.Partial, e.err)
 	if _, qos, ok := cgroup.PodOf(e.Slice); ok {
 		e.QoS = pools.QoS(qos)
 	}
 	m.setPod(f.ID, e)
 }
 
-// Name is the pod's, for people; empty if it is not known.
-func (e *Pod) Name() string {
-	if e.Pod.Name == "" {
-		return ""
-	}
-	return e.Pod.Namespace + "/" + e.Pod.Name
-}
-
+// podPaths returns the cgroups of a pod and of its pause container.
 func podPaths(p cri.Pod, d cgroup.Driver) (slice, pause cgroup.Path, err error) {
 	if p.CgroupsPath != "" {
 		if pause, err = cgroup.ContainerPath(p.CgroupsPath, d); err != nil {
@@ -85,11 +88,50 @@ func podPaths(p cri.Pod, d cgroup.Driver) (slice, pause cgroup.Path, err error) 
 	return pause.Parent(), pause, nil
 }
 
-// UIDOf is the UID of the newest pod of a name, "" if there is none.
+// Name returns namespace and name of the pod. It is empty if the name is unknown.
+func (e *Pod) Name() string {
+	if e.Pod.Name == "" {
+		return ""
+	}
+	return e.Pod.Namespace + "/" + e.Pod.Name
+}
+
+// Annotations returns the annotations of the pod; none for a nil pod.
+func (e *Pod) Annotations() map[string]string {
+	if e == nil {
+		return nil
+	}
+	return e.Pod.Annotations
+}
+
+// IsUnconfirmed reports whether only NRI has reported the sandbox.
+func (e *Pod) IsUnconfirmed() bool { return e.unconfirmed }
+
+// IsUnread reports whether the runtime has not reported the QoS class of the pod or, for a
+// Guaranteed pod, its resources.
+func (e *Pod) IsUnread() bool {
+	switch e.QoS {
+	case pools.QoSNone:
+		return e.err != nil
+	case pools.QoSGuaranteed:
+		return e.err != nil && e.Pod.Resources.Shares == 0
+	}
+	return false
+}
+
+// PodByUID returns a sandbox of the pod with a UID, nil if there is none.
+func (m *Inventory) PodByUID(uid string) *Pod {
+	for _, e := range m.sandboxes[uid] {
+		return e
+	}
+	return nil
+}
+
+// UIDOf returns the UID of the newest pod with a name, "" if there is none.
 func (m *Inventory) UIDOf(namespace, name string) string {
 	var found *Pod
 	for _, e := range m.pods {
-		if e.Pod.Namespace == namespace && e.Pod.Name == name && (found == nil || newer(e.Pod, found.Pod)) {
+		if e.Pod.Namespace == namespace && e.Pod.Name == name && (found == nil || isNewer(e.Pod, found.Pod)) {
 			found = e
 		}
 	}
@@ -97,50 +139,4 @@ func (m *Inventory) UIDOf(namespace, name string) string {
 		return ""
 	}
 	return found.UID
-}
-
-// resources are the pod's total; zero if that is not known.
-func (e *Pod) resources() pools.Resources {
-	if e.total != (pools.Resources{}) {
-		return e.total
-	}
-	return resourcesOf(e.Pod.Resources)
-}
-
-// outgrown takes over what resizes have made of the total, until the runtime tells the
-// same.
-func (e *Pod) outgrown(old *Pod) {
-	if e.total = old.total; e.total.Shares == e.Pod.Resources.Shares {
-		e.total = pools.Resources{}
-	}
-}
-
-// AnnotationsOf are those of the newest pod of a UID.
-func (m *Inventory) AnnotationsOf(uid string) map[string]string {
-	for _, p := range m.pods {
-		if p.UID == uid {
-			return p.Pod.Annotations
-		}
-	}
-	return nil
-}
-
-// AnnotationsOfPod are those of a sandbox.
-func (m *Inventory) AnnotationsOfPod(id string) map[string]string {
-	if p := m.pods[id]; p != nil {
-		return p.Pod.Annotations
-	}
-	return nil
-}
-
-// Unread says that it is not known what a pod is, or what it asks for where that
-// matters.
-func (e *Pod) Unread() bool {
-	switch e.QoS {
-	case pools.QoSNone:
-		return e.Err != nil
-	case pools.QoSGuaranteed:
-		return e.Err != nil && e.Pod.Resources.Shares == 0
-	}
-	return false
 }

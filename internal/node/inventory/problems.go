@@ -14,19 +14,19 @@ const CodeUnread pools.Code = "RuntimeDetailsMissing"
 // Problems returns a problem for each pod and container without details, sorted by id.
 func (m *Inventory) Problems() []pools.Problem {
 	var all []pools.Problem
-	for _, id := range sortedWhere(m.pods, func(e *Pod) bool { return e.Unlisted || e.Err != nil }) {
+	for _, id := range sortedWhere(m.pods, func(e *Pod) bool { return e.unlisted || e.err != nil }) {
 		e := m.pods[id]
 		p := pools.Problem{PodUID: e.UID, Pod: e.Name(), Reason: pools.Reason{Code: CodeUnread}}
-		if e.Unlisted {
-			p.Text = fmt.Sprintf("sandbox %s: %s", id, ErrUnlisted)
+		if e.unlisted {
+			p.Text = fmt.Sprintf("sandbox %s: %s", id, errUnlisted)
 		} else {
-			p.Text = e.Err.Error()
+			p.Text = e.err.Error()
 		}
 		all = append(all, p)
 	}
-	for _, id := range sortedWhere(m.containers, func(e *Container) bool { return e.Err != nil }) {
+	for _, id := range sortedWhere(m.containers, func(e *Container) bool { return e.err != nil }) {
 		e := m.containers[id]
-		p := pools.Problem{Container: e.Container.Name, Reason: pools.Reason{Code: CodeUnread, Text: e.Err.Error()}}
+		p := pools.Problem{Container: e.Container.Name, Reason: pools.Reason{Code: CodeUnread, Text: e.err.Error()}}
 		if pod := m.PodOf(e); pod != nil {
 			p.PodUID, p.Pod = pod.UID, pod.Name()
 		}

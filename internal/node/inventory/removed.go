@@ -2,24 +2,30 @@ package inventory
 
 import "maps"
 
-// Remove drops a container, or notes of a sandbox, that it has been deleted: an answer
-// to a question from before would bring it back, with its CPUs, until the next listing.
-func (m *Inventory) Remove(id string) {
-	m.Clock++
-	m.RemoveAsOf(id, m.Clock)
+// The clock of the inventory counts changes. A question carries the clock of its time, so
+// that its answer can be compared with changes since. An answer that is older than the
+// removal of its object would bring the object back, with its CPUs, until the next listing.
+
+// Clock returns the number of changes so far, for the asOf of a question.
+func (m *Inventory) Clock() int { return m.clock }
+
+// remove drops a container and records its removal, or that of a sandbox.
+func (m *Inventory) remove(id string) {
+	m.clock++
+	m.removeAsOf(id, m.clock)
 }
 
-// RemoveAsOf is remove for what was found gone by a question that was asked at asOf.
-func (m *Inventory) RemoveAsOf(id string, asOf int) {
-	m.Removed[id] = max(m.Removed[id], asOf)
-	m.DropContainer(id)
+// removeAsOf is remove for an object that the answer to a question of asOf lacks.
+func (m *Inventory) removeAsOf(id string, asOf int) {
+	m.removed[id] = max(m.removed[id], asOf)
+	m.dropContainer(id)
 }
 
-// Outdated says that what was asked for at asOf has been deleted since.
-func (m *Inventory) Outdated(id string, asOf int) bool { return m.Removed[id] > asOf }
+// isOutdated reports whether an object was removed after a question of asOf.
+func (m *Inventory) isOutdated(id string, asOf int) bool { return m.removed[id] > asOf }
 
-// ForgetRemoved forgets what was deleted before a listing was asked for: answers that
-// are older than a whole listing are rare, and the next one puts them right.
-func (m *Inventory) ForgetRemoved(asOf int) {
-	maps.DeleteFunc(m.Removed, func(_ string, at int) bool { return at <= asOf })
+// forgetRemoved drops the removals up to asOf. Answers that are older than a complete
+// listing are rare, and the next listing corrects them.
+func (m *Inventory) forgetRemoved(asOf int) {
+	maps.DeleteFunc(m.removed, func(_ string, at int) bool { return at <= asOf })
 }

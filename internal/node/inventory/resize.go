@@ -7,42 +7,77 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// Resize takes new resources over, and what they make of the pod's total. It returns
-// how to undo that.
+// Size holds the resources that the kubelet requests for a container and its pod.
+type Size struct {
+	Requested cri.Resources
+	Total     pools.Resources // zero unless a resize has changed it
+}
+
+// SizeOf returns the size of a container and its pod.
+func (m *Inventory) SizeOf(e *Container) Size {
+	s := Size{Requested: e.Container.Requested}
+	if pod := m.PodOf(e); pod != nil {
+		s.Total = pod.total
+	}
+	return s
+}
+
+// Resize applies new resources to a container and to the total of its pod. The returned
+// function restores the earlier values.
 func (m *Inventory) Resize(e *Container, to cri.Resources) (undo func()) {
-	was, told, pod := e.Container.Requested, e.requestedAt, m.pods[e.Container.PodID]
+	was, at, pod := e.Container.Requested, e.requestedAt, m.PodOf(e)
 	var total pools.Resources
 	if pod != nil {
 		total = pod.total
 		pod.total = m.totalAfter(pod, e, to)
 	}
-	r := &e.Container.Requested
-	r.Shares, r.Period = to.Shares, cmp.Or(to.Period, r.Period)
-	r.Quota = cmp.Or(to.Quota, r.Quota)
-	m.Clock++
-	e.requestedAt = m.Clock
+	r := was
+	r.Shares, r.Quota, r.Period = to.Shares, cmp.Or(to.Quota, r.Quota), cmp.Or(to.Period, r.Period)
+	m.request(e, r)
 	return func() {
-		e.Container.Requested, e.requestedAt = was, told
+		e.Container.Requested, e.requestedAt = was, at
 		if pod != nil {
 			pod.total = total
 		}
 	}
 }
 
-// totalAfter is a pod's total when one of its containers has got another size. The
-// runtime tells it later, or never. A pod asks for what its containers do together, or
-// for what its largest init container does, if that is more (KEP-753): and an init
-// container has ended where all that are known come to more than the pod's total.
+// CorrectSize replaces the size of a container whose resize the runtime has not made as
+// the daemon assumed.
+func (m *Inventory) CorrectSize(e *Container, from, to Size) {
+	if pod := m.PodOf(e); pod != nil {
+		if pod.total == from.Total {
+			pod.total = to.Total
+		} else { // another container of the pod has been resized since
+			pod.total = m.totalAfter(pod, e, to.Requested)
+		}
+	}
+	m.request(e, to.Requested)
+}
+
+// request records the resources that the kubelet requests now. Reports of the runtime from
+// before do not replace them.
+func (m *Inventory) request(e *Container, r cri.Resources) {
+	m.clock++
+	e.Container.Requested, e.requestedAt = r, m.clock
+}
+
+// minShares is the number of CFS shares without a CPU request (kubelet, MilliCPUToShares).
+const minShares = 2
+
+// totalAfter returns the total of a pod after the resize of one of its containers. The
+// runtime reports the total later or never. A pod requests the sum of its containers, or
+// the request of its largest init container if that is more (KEP-753). If the sum over all
+// known containers exceeds the total, an init container has ended.
 func (m *Inventory) totalAfter(pod *Pod, e *Container, to cri.Resources) pools.Resources {
 	total := pod.resources()
 	if total.Shares == 0 {
-		return pools.Resources{} // not known
+		return pools.Resources{} // unknown
 	}
 	newest := make(map[string]*Container)
-	for _, c := range m.containers {
-		name := c.Container.Name
-		if o := newest[name]; c.Container.PodID == e.Container.PodID && (o == nil || c.Container.CreatedAt.After(o.Container.CreatedAt)) {
-			newest[name] = c
+	for _, c := range m.within[e.Container.PodID] {
+		if o := newest[c.Container.Name]; o == nil || c.Container.CreatedAt.After(o.Container.CreatedAt) {
+			newest[c.Container.Name] = c
 		}
 	}
 	var all, live int64
@@ -62,40 +97,24 @@ func (m *Inventory) totalAfter(pod *Pod, e *Container, to cri.Resources) pools.R
 	default:
 		after = live + more
 	}
-	total.Shares = uint64(max(after, leastShares))
+	total.Shares = uint64(max(after, minShares))
 	if total.Quota > 0 {
 		total.Quota = int64(total.Shares) * total.Quota / before
 	}
 	return total
 }
 
-// leastShares are those of no request at all (kubelet, MilliCPUToShares).
-const leastShares = 2
-
-// Size is what the kubelet asks for, for a container and its pod.
-type Size struct {
-	Requested cri.Resources
-	Total     pools.Resources
+// resources returns the total of the pod, zero if it is unknown.
+func (e *Pod) resources() pools.Resources {
+	if e.total != (pools.Resources{}) {
+		return e.total
+	}
+	return resourcesOf(e.Pod.Resources)
 }
 
-// Size is a container's and its pod's.
-func (m *Inventory) Size(e *Container) Size {
-	s := Size{Requested: e.Container.Requested}
-	if pod := m.pods[e.Container.PodID]; pod != nil {
-		s.Total = pod.total
+// keepTotal keeps the total after a resize until the runtime reports the same.
+func (e *Pod) keepTotal(old *Pod) {
+	if e.total = old.total; e.total.Shares == e.Pod.Resources.Shares {
+		e.total = pools.Resources{}
 	}
-	return s
-}
-
-// SizeAgain gives a container another of the sizes that it may have.
-func (m *Inventory) SizeAgain(e *Container, from, to Size) {
-	if pod := m.pods[e.Container.PodID]; pod != nil {
-		if pod.total == from.Total {
-			pod.total = to.Total
-		} else { // it has changed since for other reasons
-			pod.total = m.totalAfter(pod, e, to.Requested)
-		}
-	}
-	m.Clock++
-	e.Container.Requested, e.requestedAt = to.Requested, m.Clock
 }

@@ -1,12 +1,51 @@
 package inventory
 
-import "time"
+import (
+	"time"
 
-// StopState is what onRefusal means for an instance of a container.
-type StopState struct {
-	// Decided once, by the first verdict after the start; doomed says that it is to
-	// be stopped.
-	Decided, ToStop bool
-	Stopping        bool
-	Retry           time.Time // after an error
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// stopState is the state of a decision about one instance of a container: whether the
+// daemon stops it because it was refused exclusive CPUs.
+type stopState struct {
+	decided  bool // after the start, once
+	toStop   bool
+	stopping bool
+	retry    time.Time // earliest next attempt after an error
+}
+
+// DecideStop reports whether the daemon has to stop a running container now. It decides
+// once for each instance, with the first final verdict after the start. A container that
+// may run then is never stopped: neither a reload nor a resize may end its work. The same
+// holds for a container whose creation the daemon has not seen. Refused reports whether
+// the current plan refuses exclusive CPUs and the configuration asks for a stop.
+func (e *Container) DecideStop(final, refused bool, now time.Time) bool {
+	s := &e.stop
+	if !s.decided && final {
+		s.decided, s.toStop = true, e.seenCreated
+	}
+	s.toStop = s.toStop && refused
+	if !s.toStop || s.stopping || now.Before(s.retry) {
+		return false
+	}
+	s.stopping = true
+	return true
+}
+
+// NoteStop records the result of stopping the container. After an error DecideStop returns
+// true again from retry on.
+func (e *Container) NoteStop(err error, retry time.Time) {
+	e.stop.stopping = false
+	if err != nil {
+		e.stop.retry = retry
+		return
+	}
+	e.advance(cri.Exited)
+}
+
+// NextStop returns the earliest time at which the container is to be stopped, and whether
+// it is.
+func (e *Container) NextStop() (time.Time, bool) {
+	return e.stop.retry, e.stop.toStop && e.Container.State == cri.Running
 }

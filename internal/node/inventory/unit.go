@@ -10,66 +10,20 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-func UnitKey(name string) pools.Key { return pools.Key{Container: name} }
-
-// Encloses says what a unit's cgroup contains that is placed for itself, "" if there
-// is nothing. Units of host services (hosts) are not.
-func (m *Inventory) Encloses(unit string, hosts []string) string {
-	e := m.units[unit]
-	if e == nil || e.Unit.Path == "" {
-		return ""
-	}
-	within := func(p cgroup.Path) bool { return strings.HasPrefix(string(p), string(e.Unit.Path)+"/") }
-	for _, name := range slices.Sorted(maps.Keys(m.units)) {
-		if within(m.units[name].Unit.Path) && !slices.Contains(hosts, name) {
-			return name
-		}
-	}
-	if slices.ContainsFunc(m.PodCgroups(), within) {
-		return "pods"
-	}
-	return ""
-}
-
-// Unnamed says that systemd has not told yet which unit one of the names is.
-func (m *Inventory) Unnamed(configured []string) bool {
-	return slices.ContainsFunc(configured, func(name string) bool {
-		e := m.units[name]
-		return e == nil || e.Unit.Name == ""
-	})
-}
-
-// ConfiguredAs is what the configuration calls a unit, "" if it does not name it.
-func (m *Inventory) ConfiguredAs(configured []string, own string) string {
-	i := slices.IndexFunc(configured, func(name string) bool { return name == own || m.UnitName(name) == own })
-	if i < 0 {
-		return ""
-	}
-	return configured[i]
-}
-
-// Unit is a systemd unit of the configuration.
+// Unit is a systemd unit of the configuration. The configuration may call it by an alias.
 type Unit struct {
 	Unit  cgroup.Unit
-	Files hostslices.Setting // what an administrator's files say
-	Err   error              // systemd could not be asked; what is in unit may be old
-	// considered says that its CPUs have been recovered, if it had any.
-	considered bool
+	Files hostslices.Setting // CPUs in the unit files of an administrator
+	Err   error              // systemd did not answer; Unit and Files may be old
+
+	recovered bool // recovery has looked for exclusive CPUs of the unit
 }
 
-// UnitStatus is what systemd says of a unit.
-type UnitStatus struct {
-	Name  string
-	Unit  cgroup.Unit
-	files hostslices.Setting
-	Err   error
-}
-
-// PutUnit takes over what systemd says. Without an answer the last one stands.
+// PutUnit applies the answer to FetchUnit. Without an answer the last one stays.
 func (m *Inventory) PutUnit(f UnitStatus) {
 	e := &Unit{Unit: f.Unit, Files: f.files, Err: f.Err}
 	if old := m.units[f.Name]; old != nil {
-		e.considered = old.considered
+		e.recovered = old.recovered
 		if f.Err != nil {
 			e.Unit, e.Files = old.Unit, old.Files
 		}
@@ -77,7 +31,22 @@ func (m *Inventory) PutUnit(f UnitStatus) {
 	m.units[f.Name] = e
 }
 
-// UnitName is a unit's own name, which may differ from the configuration's.
+// ForgetUnits drops the units for whose configured names drop returns true.
+func (m *Inventory) ForgetUnits(drop func(name string) bool) {
+	maps.DeleteFunc(m.units, func(name string, _ *Unit) bool { return drop(name) })
+}
+
+// Record returns the values with which systemd would start the unit or write its cgroup
+// again.
+func (e *Unit) Record() cgroup.Current {
+	return cgroup.Current{Unit: e.Unit.UnitState, Recorded: e.Unit.CPUs, RecordedKnown: e.Err == nil && e.Unit.Known}
+}
+
+// UnitKey returns the owner that a unit of the configuration is.
+func UnitKey(name string) pools.Key { return pools.Key{Container: name} }
+
+// UnitName returns a unit's own name, or the configured name as long as systemd has not
+// answered.
 func (m *Inventory) UnitName(configured string) string {
 	if e := m.units[configured]; e != nil && e.Unit.Name != "" {
 		return e.Unit.Name
@@ -85,8 +54,8 @@ func (m *Inventory) UnitName(configured string) string {
 	return configured
 }
 
-// UnitAt returns the configured name of the unit whose cgroup p is, or will be; ""
-// if it is none's.
+// UnitAt returns the configured name of the unit whose cgroup is, or will be, p. It is ""
+// if there is none.
 func (m *Inventory) UnitAt(p cgroup.Path) string {
 	for name, e := range m.units {
 		if e.Unit.Path == p && p != "" {
@@ -96,12 +65,41 @@ func (m *Inventory) UnitAt(p cgroup.Path) string {
 	return ""
 }
 
-// Record is what systemd would put back, or start the unit with.
-func (e *Unit) Record() cgroup.Current {
-	return cgroup.Current{Unit: e.Unit.UnitState, Recorded: e.Unit.CPUs, RecordedKnown: e.Err == nil && e.Unit.Known}
+// ConfiguredAs returns the configured name that stands for the unit with the name own, ""
+// if there is none.
+func (m *Inventory) ConfiguredAs(configured []string, own string) string {
+	i := slices.IndexFunc(configured, func(name string) bool { return name == own || m.UnitName(name) == own })
+	if i < 0 {
+		return ""
+	}
+	return configured[i]
 }
 
-// ForgetUnits drops the units whose configured names are to be dropped.
-func (m *Inventory) ForgetUnits(drop func(name string) bool) {
-	maps.DeleteFunc(m.units, func(name string, _ *Unit) bool { return drop(name) })
+// HasUnnamed reports whether systemd has not answered yet for which unit one of the
+// configured names stands.
+func (m *Inventory) HasUnnamed(configured []string) bool {
+	return slices.ContainsFunc(configured, func(name string) bool {
+		e := m.units[name]
+		return e == nil || e.Unit.Name == ""
+	})
+}
+
+// Encloses returns another unit of the configuration whose cgroup is below that of a unit,
+// or "pods" if cgroups of pods are. It is "" if there is neither. Units of host services
+// (hosts) do not count.
+func (m *Inventory) Encloses(unit string, hosts []string) string {
+	e := m.units[unit]
+	if e == nil || e.Unit.Path == "" {
+		return ""
+	}
+	isBelow := func(p cgroup.Path) bool { return strings.HasPrefix(string(p), string(e.Unit.Path)+"/") }
+	for _, name := range slices.Sorted(maps.Keys(m.units)) {
+		if isBelow(m.units[name].Unit.Path) && !slices.Contains(hosts, name) {
+			return name
+		}
+	}
+	if slices.ContainsFunc(m.PodCgroups(), isBelow) {
+		return "pods"
+	}
+	return ""
 }

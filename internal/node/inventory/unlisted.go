@@ -9,26 +9,26 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// # Unread objects
+// # Objects without details
 //
-// The runtime may list a pod or a container and not tell what it is: it answers
-// late, or not at all, or leaves out what the daemon needs. Such a container may
-// have CPUs of its own. It keeps what journal and kernel say it has (package recovery),
-// and it is not moved: only from CPUs that somebody else has for certain, and when
-// nobody has ever given it any.
+// The runtime may list a pod or a container and answer late or not at all when it is asked
+// for details. Its answer may also lack details that planning needs. Such a container may
+// hold exclusive CPUs. It keeps the CPUs that the journal and the kernel show
+// (internal/node/recovery). The daemon moves it only off CPUs that certainly belong to
+// another owner, and only while no CPUs are recorded for it.
 //
-// It may also list a container and not its sandbox. As long as such a container has
-// not exited, its pod stays what it was; after a start of the daemon it is one of
-// which nothing is known but the UID, which is in the names of the kubelet's cgroups.
+// The runtime may list a container without its sandbox. The pod of a container that has not
+// exited stays in the inventory. After a restart of the daemon only the UID of such a pod
+// is known, from the names of the kubelet's cgroups.
 
-var ErrUnlisted = errors.New("the runtime lists containers of it, and not the sandbox; they keep their CPUs")
+var errUnlisted = errors.New("the runtime lists containers of it, and not the sandbox; they keep their CPUs")
 
-// Unlist drops a sandbox that the runtime does not list, unless it lists a container
-// of it that has not exited.
-func (m *Inventory) Unlist(id string) {
+// unlist drops a sandbox that the runtime does not list, unless the runtime lists a
+// container of it that has not exited.
+func (m *Inventory) unlist(id string) {
 	var of *Container
 	for _, e := range m.within[id] {
-		if stateOf(e.Container.State) != pools.Exited && (of == nil || e.Err == nil) {
+		if stateOf(e.Container.State) != pools.Exited && (of == nil || e.err == nil) {
 			of = e
 		}
 	}
@@ -36,11 +36,11 @@ func (m *Inventory) Unlist(id string) {
 	case of == nil:
 		m.dropPod(id)
 	case e != nil:
-		e.Unlisted = true
+		e.unlisted = true
 	default:
-		m.Clock++
+		m.clock++
 		uid, _, _ := cgroup.PodOf(of.Path)
-		// For all that is known it is ready: it is the runtime that does not tell.
-		m.setPod(id, &Pod{Pod: cri.Pod{ID: id, Ready: true}, UID: cmp.Or(uid, id), added: m.Clock, Unlisted: true, Err: ErrUnlisted})
+		// The sandbox counts as ready: no report says otherwise.
+		m.setPod(id, &Pod{Pod: cri.Pod{ID: id, Ready: true}, UID: cmp.Or(uid, id), added: m.clock, unlisted: true, err: errUnlisted})
 	}
 }

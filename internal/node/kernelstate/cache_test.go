@@ -205,7 +205,7 @@ func TestGone(t *testing.T) {
 	m := inventory.New(cgroup.DriverSystemd)
 	slice := "kubepods-podu.slice"
 	m.Expect(cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice},
-		cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Created, CgroupsPath: slice + ":cri-containerd:c"})
+		cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Created, CgroupsPath: slice + ":cri-containerd:c"}, false)
 	all := []cgroup.Target{
 		{Path: "kubepods.slice/running.scope", Container: "running", CPUs: cpuset.Of(0)},
 		{Path: m.Container("c").Path, Container: "c", CPUs: cpuset.Of(0)},
@@ -281,10 +281,9 @@ func TestThreads(t *testing.T) {
 func TestContainerBeingMade(t *testing.T) {
 	m := inventory.New(cgroup.DriverSystemd)
 	slice := "kubepods-podu.slice"
-	m.Expect(cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice},
-		cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Created, CgroupsPath: slice + ":cri-containerd:c"})
-	e := m.Container("c")
-	e.Asked, e.Recorded = false, cpuset.Of(4)
+	e := m.Expect(cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice},
+		cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Created, CgroupsPath: slice + ":cri-containerd:c"}, false)
+	e.Answer(cpuset.Of(4), cpuset.Set{})
 	k := newKernel()
 	k.state = cgroup.State{HasCPUSet: true, Effective: cpuset.Range(0, 7)}
 	tr := newCache(k)
@@ -295,17 +294,21 @@ func TestContainerBeingMade(t *testing.T) {
 		}
 		return tr.Current(e.Path).Exists
 	}
-	m.AsksFirst = true
+	m.SetNRI(true)
 	if exists() {
 		t.Error("read while it is being made")
 	}
-	e.Starting = true
-	if tr.Invalidate(e.Path); !exists() {
-		t.Error("not read when the runtime asks whether it may start")
-	}
-	e.Starting, m.AsksFirst = false, false
+	m.SetNRI(false)
 	if tr.Invalidate(e.Path); !exists() {
 		t.Error("not read although the runtime does not ask")
+	}
+	m.SetNRI(true)
+	if tr.Invalidate(e.Path); exists() {
+		t.Error("read while it is being made, with NRI again")
+	}
+	e.MarkStarting()
+	if tr.Invalidate(e.Path); !exists() {
+		t.Error("not read when the runtime asks whether it may start")
 	}
 }
 

@@ -75,7 +75,7 @@ func (t *Cache) Read(targets []cgroup.Target, m *inventory.Inventory) (gone []cg
 		target := targets[i]
 		p := target.Path
 		c, known := t.current[p]
-		stale := !known || t.stale[p] || !c.Exists && !m.Awaited(target)
+		stale := !known || t.stale[p] || !c.Exists && !m.IsAwaited(target)
 		if !stale && t.watched == nil {
 			continue
 		}
@@ -104,7 +104,7 @@ func (t *Cache) Read(targets []cgroup.Target, m *inventory.Inventory) (gone []cg
 			t.stale[p] = true
 			errs[p] = err
 			continue
-		case m.Awaited(target):
+		case m.IsAwaited(target):
 			c.State, c.Exists = cgroup.State{Path: p}, false
 		default:
 			gone = append(gone, p)

@@ -34,12 +34,13 @@ type survey struct {
 
 // read surveys the node.
 func read(ctx context.Context, h *hostenv.Host, settings desired.Settings, j undo.Document, rights pools.NamespaceRights) (*survey, error) {
-	found := inventory.List(ctx, h, settings.UnitNames(), inventory.Limits{Unit: hostenv.CallTimeout, Listing: hostenv.UpdateTimeout}, func(string) bool { return false })
+	m := inventory.New(h.Driver)
+	query := m.Query(settings.UnitNames(), true)
+	query.UnitTimeout = hostenv.CallTimeout
+	found := inventory.List(ctx, h, query)
 	if found.Err != nil {
 		return nil, found.Err
 	}
-	m := inventory.New(h.Driver)
-	found.AsOf = m.Clock
 	m.Merge(found)
 	for _, u := range found.Units {
 		m.PutUnit(u)

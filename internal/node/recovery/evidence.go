@@ -71,7 +71,7 @@ func collect(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error
 		pod := m.PodOf(c)
 		i := containerInstance(m, c, pod, state(c.Path), len(journal) > 0, &s.Names)
 		e.addSet(i.owner, i.kernel)
-		if m.Awaited(cgroup.Target{Container: c.Container.ID}) {
+		if m.IsAwaited(cgroup.Target{Container: c.Container.ID}) {
 			e.addSet(i.owner, i.recorded)
 			i.runsOn = firstNonEmpty(i.kernel, i.recorded)
 		}
@@ -109,7 +109,7 @@ func collect(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error
 // containerInstance returns the facts about a container alone.
 func containerInstance(m *inventory.Inventory, c *inventory.Container, pod *inventory.Pod, now cgroup.State, hasJournal bool, names *workload.Names) instance {
 	i := instance{
-		owner: m.KeyOf(c), requested: c.Request().ExclusiveCPUs(), unread: c.Unread(), partition: now.Partition.Valid(),
+		owner: m.KeyOf(c), requested: c.Request().ExclusiveCPUs(), unread: c.IsUnread(), partition: now.Partition.Valid(),
 		kernel: now.CPUs, runsOn: now.CPUs, recorded: c.Recorded, created: c.Container.CreatedAt.UnixNano(),
 	}
 	neverStarted := c.Container.State == cri.Created && pod != nil && !pod.Pod.Ready
@@ -118,7 +118,7 @@ func containerInstance(m *inventory.Inventory, c *inventory.Container, pod *inve
 	}
 	if pod != nil {
 		i.mixed, _, _ = names.Mixed(pod.Pod.Annotations, c.Container.Name)
-		i.limited = now.Quota > 0 && c.Container.State == cri.Running && !pod.Unread() && !pools.KeepsQuota(pod.Pod.Annotations, c.Container.Name)
+		i.limited = now.Quota > 0 && c.Container.State == cri.Running && !pod.IsUnread() && !pools.KeepsQuota(pod.Pod.Annotations, c.Container.Name)
 	}
 	return i
 }

@@ -39,7 +39,7 @@ func Assignments(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, e
 // daemon started, but Assignments did not see them: their description failed, or the
 // configuration did not name them. Each keeps its CPUs unless another owner holds them now.
 func Late(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error), held []pools.Assignment, s *desired.Settings) []pools.Assignment {
-	containers, units := m.Unconsidered()
+	containers, units := m.TakeUnrecovered()
 	if len(containers)+len(units) == 0 {
 		return held
 	}

@@ -231,14 +231,17 @@ func parsed(t *testing.T, list string) cpuset.Set {
 func TestLate(t *testing.T) {
 	for name, p := range map[string]pools.Pools{"fixed": fixedPools(), "from shared": carvedPools()} {
 		t.Run(name, func(t *testing.T) {
-			m := inventory.New(cgroup.DriverSystemd)
 			slice := "kubepods-podu.slice"
-			m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}})
 			c := cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running, CgroupsPath: slice + ":cri-containerd:c", Requested: nodefixture.WholeCPUs(2)}
-			m.PutContainer(inventory.ContainerStatus{Container: c, Partial: os.ErrDeadlineExceeded})
-			m.Unconsidered()
-			m.Started = time.Now()
-			m.PutContainer(inventory.ContainerStatus{Container: c})
+			late := func() *inventory.Inventory {
+				m := inventory.New(cgroup.DriverSystemd)
+				m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}})
+				m.PutContainer(inventory.ContainerStatus{Container: c, Partial: os.ErrDeadlineExceeded})
+				m.BeginWatch(time.Now())
+				m.PutContainer(inventory.ContainerStatus{Container: c})
+				return m
+			}
+			m := late()
 			read := func(p cgroup.Path) (cgroup.State, error) {
 				st := cgroup.State{Path: p, CPUs: cpuset.Range(2, 3)}
 				if p == m.Container("c").Path {
@@ -252,9 +255,8 @@ func TestLate(t *testing.T) {
 			if len(got) != 2 || got[1].Key != (pools.Key{PodUID: "u", Container: "app"}) || got[1].CPUs.String() != "6-7" {
 				t.Errorf("assignments = %v; want 6-7 for u/app", got)
 			}
-			m.Container("c").Recovered = false
 			other.CPUs = cpuset.Of(6)
-			if got := recovery.Late(m, read, []pools.Assignment{other}, &s); len(got) != 1 {
+			if got := recovery.Late(late(), read, []pools.Assignment{other}, &s); len(got) != 1 {
 				t.Errorf("assignments = %v; want CPU 6 with its owner only", got)
 			}
 		})

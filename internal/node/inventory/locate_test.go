@@ -1,0 +1,82 @@
+package inventory_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+)
+
+// TestLocate checks that List finds cgroups that the runtime does not report by their
+// names, and does not take the cgroup of a container's monitor.
+func TestLocate(t *testing.T) {
+	w := newWorld(t)
+	const (
+		systemd  = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podu_1.slice"
+		cgroupfs = "root/kubepods/podu2"
+	)
+	for _, p := range []string{systemd + "/cri-containerd-c1.scope", systemd + "/crio-conmon-c2.scope", systemd + "/crio-c2.scope/container", cgroupfs + "/c3"} {
+		w.tree.MkdirAll(p)
+	}
+	for id, uid := range map[string]string{"p1": "u-1", "p2": "u2"} {
+		w.runtime.pods[id] = cri.Pod{ID: id, UID: uid, Ready: true}
+		w.runtime.partial[id] = true
+	}
+	for _, id := range []string{"c1", "c2", "c3", "none"} {
+		w.runtime.containers[id] = cri.Container{ID: id, PodID: "p1", State: cri.Running}
+		w.runtime.partial[id] = true
+	}
+	w.list()
+	got := make(map[string]cgroup.Path)
+	for p := range w.Pods() {
+		got[p.Pod.ID] = p.Slice
+	}
+	for c := range w.Containers() {
+		got[c.Container.ID] = c.Path
+	}
+	want := map[string]cgroup.Path{
+		"p1": systemd, "p2": cgroupfs,
+		"c1": systemd + "/cri-containerd-c1.scope", "c2": systemd + "/crio-c2.scope", "c3": cgroupfs + "/c3", "none": "",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("cgroups (-want +got):\n%s", d)
+	}
+}
+
+// TestIDAt checks from which names of cgroups a container id can be told.
+func TestIDAt(t *testing.T) {
+	id := strings.Repeat("0123456789abcdef", 4)
+	const pod, dir = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice/", "kubepods/burstable/pod1/"
+	for _, test := range []struct {
+		path   string
+		driver cgroup.Driver
+		known  bool
+	}{
+		{pod + "cri-containerd-" + id + ".scope", cgroup.DriverSystemd, true},
+		{pod + "crio-" + id + ".scope", cgroup.DriverSystemd, true},
+		{pod + "crio-conmon-" + id + ".scope", cgroup.DriverSystemd, false},
+		{pod + "crio-" + id, cgroup.DriverSystemd, false}, // of a dropped pause container
+		{pod + "crio-" + id + ".scope/container", cgroup.DriverSystemd, false},
+		{pod + "cri-containerd-" + id + ".scope/" + id + ".scope", cgroup.DriverSystemd, false},
+		{pod + "cri-containerd-" + id[1:] + ".scope", cgroup.DriverSystemd, false},
+		{pod[:len(pod)-1], cgroup.DriverSystemd, false},
+		{"system.slice/cri-containerd-" + id + ".scope", cgroup.DriverSystemd, false},
+		{dir + id, cgroup.DriverCgroupfs, true},
+		{dir + "crio-" + id, cgroup.DriverCgroupfs, true},
+		{dir + "crio-conmon-" + id, cgroup.DriverCgroupfs, false},
+		{dir + id + ".scope", cgroup.DriverCgroupfs, false},
+		{dir[:len(dir)-1], cgroup.DriverCgroupfs, false},
+	} {
+		want := ""
+		if test.known {
+			want = id
+		}
+		if got := inventory.IDAt(cgroup.Path(test.path), test.driver); got != want {
+			t.Errorf("IDAt(%s, %s) = %q; want %q", test.path, test.driver, got, want)
+		}
+	}
+}
