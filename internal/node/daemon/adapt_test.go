@@ -18,7 +18,7 @@ func TestOtherMachineAfterAReboot(t *testing.T) {
 	r := n.start()
 	r.quiet()
 	r.stop()
-	n.ReplaceMachine(6) // CPUs 6 and 7 of the guaranteed pool are gone
+	n.ReplaceMachine(6) // without CPUs 6 and 7 of the guaranteed pool
 	if _, err := n.Config(); err == nil {
 		t.Fatal("the configuration fits the other machine: the test shows nothing")
 	}
@@ -35,7 +35,7 @@ func TestOtherMachineAfterAReboot(t *testing.T) {
 		}
 		return l
 	}
-	for range 2 { // not only the first time
+	for range 2 { // also the second time
 		l := start()
 		if got := l.settings.Pools.Guaranteed.String(); got != "4-5" || len(l.settings.Adapted) == 0 {
 			t.Errorf("guaranteed pool = %s, adaptions %q; want 4-5 and why", got, l.settings.Adapted)
@@ -44,7 +44,7 @@ func TestOtherMachineAfterAReboot(t *testing.T) {
 		id := n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 		n.AwaitCPUs(id, "4-5")
 		n.Eventually("shown", func() bool { v := l.snapshot.Load(); return v != nil && len(v.Adapted) > 0 })
-		// Another configuration must fit as ever.
+		// Another configuration must fit the machine.
 		n.YAML = strings.Replace(nodefixture.PoolsYAML, "cpus: 2-3", "cpus: 2-9", 1)
 		l.reload()
 		n.Eventually("refused", func() bool { return l.snapshot.Load().ConfigStale })
@@ -61,9 +61,9 @@ func TestOtherMachineAfterAReboot(t *testing.T) {
 	}
 }
 
-// TestUnfitAtTheStart: without a word in the journal the daemon starts all the same,
-// says loudly what it has adapted, and does not take it for right: a reload refuses
-// what does not fit, unless it is what is in force, and plan refuses it.
+// TestUnfitAtTheStart checks that the daemon starts with a configuration that does not fit,
+// logs the adaptation, and does not accept it. Plan refuses the configuration, and a reload
+// refuses every other one that does not fit.
 func TestUnfitAtTheStart(t *testing.T) {
 	n := newNode(t)
 	unfit := strings.Replace(nodefixture.PoolsYAML, "cpus: 4-7", "cpus: 4-9", 1)
@@ -114,7 +114,7 @@ func TestUnfitAtTheStart(t *testing.T) {
 	}
 }
 
-// TestQuotaComesBack: a container that stops being exclusive has its quota again.
+// TestQuotaComesBack checks that a container that stops being exclusive has its quota again.
 func TestQuotaComesBack(t *testing.T) {
 	n := newNode(t)
 	r := n.start()
@@ -129,8 +129,8 @@ func TestQuotaComesBack(t *testing.T) {
 	r.quiet()
 }
 
-// TestMemoryIsBound to the nodes of exclusive CPUs, on request only, and unbound by
-// restore.
+// TestMemoryIsBound checks that memory is bound to the nodes of exclusive CPUs if the
+// configuration requests it, and that restore ends the binding.
 func TestMemoryIsBound(t *testing.T) {
 	n := newNode(t)
 	r := n.start()
@@ -161,7 +161,8 @@ func TestMemoryIsBound(t *testing.T) {
 	}
 }
 
-// TestAcceptedOutlivesTheBoot: nothing else of an earlier boot's journal does.
+// TestAcceptedOutlivesTheBoot checks that the accepted configuration is all that the daemon
+// keeps of an earlier boot's journal.
 func TestAcceptedOutlivesTheBoot(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "journal.json")
 	was := sampleJournal()

@@ -17,8 +17,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// told is what a container finds in its file, nil without one.
-func (n *node) told(uid, container string) map[string]any {
+// cpuFile returns the contents of a container's file, or nil without one.
+func (n *node) cpuFile(uid, container string) map[string]any {
 	b, err := os.ReadFile(filepath.Join(n.Dir, "run/containers", uid, container+".json"))
 	if err != nil {
 		return nil
@@ -39,14 +39,14 @@ func TestApplicationLearnsItsCPUs(t *testing.T) {
 	n.AwaitCPUs(shared, "2-3")
 	n.AwaitCPUs(excl, "4-5")
 	want := map[string]any{"pod": "default/e", "container": "app", "pool": "guaranteed", "cpus": "4-5", "exclusive": true, "nodes": "1", "sharedCPUs": "2-3"}
-	n.Eventually("file", func() bool { return cmp.Equal(want, n.told("e", "app")) })
-	n.Eventually("file of a shared container", func() bool { return n.told("s", "app")["cpus"] == "2-3" })
+	n.Eventually("file", func() bool { return cmp.Equal(want, n.cpuFile("e", "app")) })
+	n.Eventually("file of a shared container", func() bool { return n.cpuFile("s", "app")["cpus"] == "2-3" })
 	n.YAML = strings.Replace(nodefixture.PoolsYAML, "cpus: 2-3", `cpus: "3"`, 1)
 	r.loop.reload()
 	n.Eventually("file after a reload", func() bool {
-		return n.told("s", "app")["cpus"] == "3" && n.told("e", "app")["sharedCPUs"] == "3"
+		return n.cpuFile("s", "app")["cpus"] == "3" && n.cpuFile("e", "app")["sharedCPUs"] == "3"
 	})
-	// A restart of container or daemon does not take the file away.
+	// The file stays when container or daemon restart.
 	if err := n.Runtime.StopContainer(excl); err != nil {
 		t.Fatal(err)
 	}
@@ -55,33 +55,34 @@ func TestApplicationLearnsItsCPUs(t *testing.T) {
 	r = n.start()
 	r.quiet()
 	want["sharedCPUs"] = "3"
-	if d := cmp.Diff(want, n.told("e", "app")); d != "" {
+	if d := cmp.Diff(want, n.cpuFile("e", "app")); d != "" {
 		t.Errorf("file (-want +got):\n%s", d)
 	}
 	if err := n.Runtime.StopPod(pod); err != nil {
 		t.Fatal(err)
 	}
-	n.Eventually("file gone with the pod", func() bool { return n.told("e", "app") == nil })
-	if n.told("s", "app") == nil {
+	n.Eventually("file gone with the pod", func() bool { return n.cpuFile("e", "app") == nil })
+	if n.cpuFile("s", "app") == nil {
 		t.Error("another pod's file is gone too")
 	}
-	// A pod that ends while no daemon runs leaves nothing behind.
+	// The file of a pod that ends while no daemon runs is removed.
 	r.stop()
 	if err := n.Runtime.StopPod(n.PodOf(shared)); err != nil {
 		t.Fatal(err)
 	}
 	n.start()
-	n.Eventually("file gone with the last pod", func() bool { return n.told("s", "app") == nil })
+	n.Eventually("file gone with the last pod", func() bool { return n.cpuFile("s", "app") == nil })
 }
 
-// TestBadNamesAreForgotten with their containers: a name that comes again is said again.
+// TestBadNamesAreForgotten checks that a bad name is logged again when a container with it
+// comes again.
 func TestBadNamesAreForgotten(t *testing.T) {
 	n := newNode(t)
 	l, err := newLoop(n.Host(), n.options())
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.status.planned, l.applications.busy = true, true // nothing is to be written
+	l.status.planned, l.applications.busy = true, true // so that no file is written
 	bad := pools.Plan{Pods: []pools.PodPlan{{UID: "u", Containers: []pools.Placement{{ID: "c", Name: "../c"}}}}}
 	for _, p := range []pools.Plan{bad, bad, {}, bad} {
 		l.status.plan = p
@@ -95,7 +96,7 @@ func TestBadNamesAreForgotten(t *testing.T) {
 	}
 }
 
-// TestApplicationFilesThatCannotBeWritten hold up nobody.
+// TestApplicationFilesThatCannotBeWritten checks that containers get their CPUs without files.
 func TestApplicationFilesThatCannotBeWritten(t *testing.T) {
 	n := newNode(t)
 	if err := os.MkdirAll(filepath.Join(n.Dir, "run"), 0o755); err != nil {
@@ -111,18 +112,19 @@ func TestApplicationFilesThatCannotBeWritten(t *testing.T) {
 	n.Eventually("said so", func() bool { return len(n.Logged("files that tell applications their CPUs")) > 0 })
 }
 
-// TestReadyWhenTold: who starts after the daemon finds its file.
+// TestReadyWhenTold checks that the files of all containers exist when the daemon is ready.
 func TestReadyWhenTold(t *testing.T) {
 	n := newNode(t)
 	n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	r := n.start()
 	r.view("ready", func(v *telemetry.View) bool { return v.Ready })
-	if got := n.told("e", "app")["cpus"]; got != "4-5" {
+	if got := n.cpuFile("e", "app")["cpus"]; got != "4-5" {
 		t.Errorf("ready, and the file has CPUs %v", got)
 	}
 }
 
-// TestReadyInSpiteOfFiles that take for ever: who waits for the daemon is started without.
+// TestReadyInSpiteOfFiles checks that a write of a file that does not return does not delay
+// readiness.
 func TestReadyInSpiteOfFiles(t *testing.T) {
 	n := newNode(t)
 	n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
@@ -130,7 +132,7 @@ func TestReadyInSpiteOfFiles(t *testing.T) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	fifo := filepath.Join(dir, "app.json") // nobody writes to it, so that reading it does not end
+	fifo := filepath.Join(dir, "app.json") // without a writer, so that reading it does not end
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +146,7 @@ func TestReadyInSpiteOfFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.Eventually("the file", func() bool {
-		info, err := os.Lstat(fifo) // to read it would be to wait for a writer
-		return err == nil && info.Mode().IsRegular() && n.told("e", "app")["cpus"] == "4-5"
+		info, err := os.Lstat(fifo) // reading it would wait for a writer
+		return err == nil && info.Mode().IsRegular() && n.cpuFile("e", "app")["cpus"] == "4-5"
 	})
 }

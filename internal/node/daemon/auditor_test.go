@@ -20,8 +20,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// TestOwnership: whose CPUs are whose is the same to the daemon and to who asks without
-// one.
+// TestOwnership checks that the running daemon and preview name the same owners of CPUs.
 func TestOwnership(t *testing.T) {
 	n := newHostNode(t, nodefixture.HostSlicesYAML)
 	du := n.RunContainer(n.RunPod("g", "default", "guaranteed", 2, nil), "du", nodefixture.WholeCPUs(2))
@@ -68,7 +67,7 @@ func TestOwnership(t *testing.T) {
 	n.Eventually("the audit is off", func() bool { return r.loop.auditor.scene.Load().interval == 0 })
 }
 
-// eyes see the same task at each look, running on CPU 4.
+// eyes report the same task with each look, running on CPU 4.
 type eyes struct {
 	looks int
 	fails error
@@ -110,7 +109,7 @@ func TestAuditor(t *testing.T) {
 		if d := cmp.Diff(&telemetry.Audit{Pools: []telemetry.AuditPool{pool}, Looks: 2}, a.found.Load(), ignore, cmpopts.EquateApprox(0, 1e-9)); d != "" {
 			t.Errorf("after two looks (-want +got):\n%s", d)
 		}
-		show(2 * time.Minute)   // nobody has CPUs any more: CPUs that have changed hands are not judged
+		show(2 * time.Minute)   // no owner is left: CPUs that have changed hands are not judged
 		time.Sleep(time.Minute) //nolint:forbidigo // likewise
 		synctest.Wait()
 		pool = telemetry.AuditPool{PoolName: pool.PoolName, Others: 1, Interrupts: 3}

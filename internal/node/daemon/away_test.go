@@ -12,8 +12,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// TestAway: while there is no daemon, containers of every kind come, go and are resized.
-// Who ran stays where it was, and who came is found and placed when a daemon is back.
+// TestAway checks that containers which run keep their CPUs while no daemon runs. The next
+// daemon finds and places containers that were created, resized or removed in between.
 func TestAway(t *testing.T) {
 	for _, c := range []struct {
 		name       string

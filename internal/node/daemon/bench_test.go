@@ -16,11 +16,10 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/nri"
 )
 
-// BenchmarkResync is what the daemon does at rest, once every resyncPeriod: list
-// the runtime's 250 containers, look at all their cgroups again, plan, compare. It
-// counts the process's CPU time; the runtime's is that of another. Wall-clock time
-// says nothing here. What reading the cgroups costs is measured by itself
-// (BenchmarkSweep of pkg/cgroup): here they are as they were read before.
+// BenchmarkResync measures what an idle daemon does once per resyncPeriod: list the runtime's
+// 250 containers, read all their cgroups again, plan and compare. It counts the CPU time of the
+// process; the runtime is another process. Wall-clock time has no meaning here. The cgroup
+// states are cached; BenchmarkSweep of pkg/cgroup measures their reading.
 func BenchmarkResync(b *testing.B) {
 	r := atRest(b)
 	look, _ := r.looking()
@@ -33,8 +32,9 @@ func BenchmarkResync(b *testing.B) {
 	r.rested()
 }
 
-// BenchmarkIdle is two resyncs, after the second of which memory is given back: what the daemon does at rest in 60 s
-// with resyncPeriod's default. What lives in the fake cgroups is marked with the daemon's.
+// BenchmarkIdle measures two resyncs and the release of memory after the second. That is the
+// work of an idle daemon in 60 s with the default of resyncPeriod. The memory of the fake
+// cgroups is part of the process.
 func BenchmarkIdle(b *testing.B) {
 	r := atRest(b)
 	look, giveBack := r.looking()
@@ -49,8 +49,8 @@ func BenchmarkIdle(b *testing.B) {
 	r.rested()
 }
 
-// looking returns what makes one resync and waits for its end, without taking CPU time for
-// that, and what gives memory back, which the resyncs then do not.
+// looking returns look, which makes one resync and waits for its end without CPU time of its
+// own, and giveBack, which releases memory. The resyncs themselves then release none.
 func (r *running) looking() (look, giveBack func()) {
 	looked := make(chan struct{})
 	r.inspect(func(l *Loop) {
@@ -65,7 +65,7 @@ func (r *running) looking() (look, giveBack func()) {
 	}, giveBack
 }
 
-// atRest is a daemon that has nothing to do, with 250 containers of all pools, whose cgroups are as they were read before.
+// atRest returns an idle daemon with 250 containers of all pools and cached cgroup states.
 func atRest(b *testing.B) *running {
 	n := newNode(b)
 	for i := range 125 {
@@ -101,7 +101,7 @@ func atRest(b *testing.B) *running {
 	return r
 }
 
-// rested says that the lists were those of all containers until the end.
+// rested checks that the lists had all containers until the end.
 func (r *running) rested() {
 	r.T.Helper()
 	r.inspect(func(l *Loop) {
@@ -111,9 +111,9 @@ func (r *running) rested() {
 	})
 }
 
-// BenchmarkStart is a start of the daemon on 500 containers that it has placed before, until all are
-// found as they should be. It counts the process's CPU time, that of the fake runtime and the fake
-// cgroups with it; Read is what reading a cgroup costs on top, of which there are 1,000.
+// BenchmarkStart measures a start of the daemon on 500 containers in their pools, until all
+// states are verified. It counts the CPU time of the process with its fake runtime and fake
+// cgroups. Read measures one of the additional 1,000 reads of cgroups.
 func BenchmarkStart(b *testing.B) {
 	n := newNode(b)
 	n.crowd(500)
@@ -134,15 +134,15 @@ func BenchmarkStart(b *testing.B) {
 	b.ReportMetric(float64(used)/float64(starts), "cpu-ns/op")
 }
 
-// resync is the timer's: set from here, that one is set again by the owner when a
-// listing ends that others have asked for.
+// resync is the resync timer's event. The event loop sets the timer again when a listing ends
+// that another event has requested, so that the benchmark posts it.
 type resync struct{}
 
 func (resync) apply(l *Loop) { l.resync(l.status.distrusted.Add(l.settings.Config.ResyncPeriod)) }
 
 func (resync) scope(*Loop) scope { return scopeNone }
 
-// crowd fills a node with containers that share their CPUs, two to a pod, and returns their ids.
+// crowd runs containers that share their CPUs, two per pod, and returns their ids.
 func (n *node) crowd(containers int) (ids []string) {
 	for i := range containers / 2 {
 		pod := n.RunPod(fmt.Sprintf("pod-%d", i), "default", "burstable", 0, nil)
@@ -151,25 +151,26 @@ func (n *node) crowd(containers int) (ids []string) {
 	return ids
 }
 
-// forget drops what the node remembers for tests: growing it takes longer than an answer.
+// forget drops the records that the fake node keeps for tests: growing them takes longer than
+// an answer.
 func (n *node) forget() {
 	n.Logs.Reset()
 	n.Tree.Forget()
 }
 
-// crowds are the numbers of containers with which events are measured that do not concern them.
+// crowds are the numbers of unrelated containers on the node while events are measured.
 var crowds = []int{16, 100, 500, 1000}
 
-// reportP99 adds the median and the 99th percentile of the times that single rounds took.
+// reportP99 reports the median and the 99th percentile of durations.
 func reportP99(b *testing.B, took []time.Duration) {
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)/2]), "p50-ns")
 	b.ReportMetric(float64(took[len(took)*99/100]), "p99-ns")
 }
 
-// BenchmarkCreate is the time from the runtime's question about a new container to the
-// answer, by the containers that are there: p99 counts. It is removed afterwards. One with
-// CPUs of its own comes to a node at rest.
+// BenchmarkCreate measures the time from the runtime's request for a new container to the
+// reply, by the number of containers on the node. The p99 counts. The container is removed
+// afterwards. A container with exclusive CPUs comes to an idle node.
 func BenchmarkCreate(b *testing.B) {
 	for _, pool := range []string{"shared", "own"} {
 		for _, containers := range crowds {
@@ -193,7 +194,7 @@ func BenchmarkCreate(b *testing.B) {
 					took = append(took, time.Since(began))
 					a.hooks.Remove(c.ID)
 					a.hooks.RemovePod(p.ID)
-					if pool == "own" { // it takes whole passes, and workers have something to do after it
+					if pool == "own" { // it takes full passes, and workers have jobs afterwards
 						r.rests()
 					}
 					if i%100 == 0 {
@@ -206,8 +207,8 @@ func BenchmarkCreate(b *testing.B) {
 	}
 }
 
-// BenchmarkRepair is the time from a write of somebody else's to a placed cgroup to the write that
-// repairs it, on a node that has come to rest, by the containers that are there: p99 counts.
+// BenchmarkRepair measures the time from an external write to a placed cgroup to the repair, on
+// an idle node, by the number of containers on the node. The p99 counts.
 func BenchmarkRepair(b *testing.B) {
 	for _, containers := range crowds {
 		b.Run(fmt.Sprintf("%dcontainers", containers), func(b *testing.B) {
@@ -227,7 +228,7 @@ func BenchmarkRepair(b *testing.B) {
 			defer n.Tree.Intercept(nil)
 			var took []time.Duration
 			for i := 0; b.Loop(); i++ {
-				if i%len(ids) == 0 { // else it would leave what is contested alone
+				if i%len(ids) == 0 { // otherwise the daemon would stop its repairs for a while
 					r.inspect(func(l *Loop) { clear(l.backoffs.Contests) })
 				}
 				at := n.Runtime.Cgroup(ids[i%len(ids)]) + "/cpuset.cpus"
@@ -236,7 +237,7 @@ func BenchmarkRepair(b *testing.B) {
 					b.Fatal(err)
 				}
 				took = append(took, (<-repaired).Sub(began))
-				r.rests() // who wrote it has been found out, and the record repaired
+				r.rests() // until the writer is identified and the record repaired
 				n.forget()
 			}
 			reportP99(b, took)
@@ -244,7 +245,7 @@ func BenchmarkRepair(b *testing.B) {
 	}
 }
 
-// rests waits until nothing is under way, and no whole pass due.
+// rests waits until no job runs and no full pass is due.
 func (r *running) rests() {
 	r.Eventually("nothing is due", func() bool {
 		var due, idle bool
@@ -256,14 +257,14 @@ func (r *running) rests() {
 		}))
 		<-seen
 		if idle && due {
-			r.inspect(func(*Loop) {}) // a full pass does what has been put off
+			r.inspect(func(*Loop) {}) // a full pass does the deferred work
 		}
 		return idle && !due
 	})
 }
 
-// BenchmarkPass is what the owner does after each event, whomever it is about, with so many
-// containers that run as they should: decide, compare, publish.
+// BenchmarkPass measures a full pass without changes, by the number of containers: decide,
+// compare, publish.
 func BenchmarkPass(b *testing.B) {
 	for _, containers := range crowds {
 		n := newNode(b)

@@ -30,8 +30,8 @@ func TestSharedGivesWayAndComesBack(t *testing.T) {
 	n.AwaitCPUs(shared, "2-7")
 }
 
-// TestRestartMovesNobodyThatIsCarved: exclusive and shared containers lie in one
-// pool, and a daemon that starts tells them apart.
+// TestRestartMovesNobodyThatIsCarved checks that a daemon that starts recognizes exclusive and
+// shared containers in one pool.
 func TestRestartMovesNobodyThatIsCarved(t *testing.T) {
 	n := newNode(t)
 	n.YAML = nodefixture.CarvedYAML
@@ -41,8 +41,8 @@ func TestRestartMovesNobodyThatIsCarved(t *testing.T) {
 	n.Eventually("first placed", func() bool { return n.State(first).Effective.Len() == 1 })
 	second := n.RunContainer(n.RunPod("e2", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	n.Eventually("second placed", func() bool { return n.State(second).Effective.Len() == 2 })
-	// 3 of 6 CPUs are left for the shared pool, and this one wants 3: refused, and
-	// its set has as many CPUs as it asks for.
+	// Of six CPUs three are left for the shared pool. This container is refused, and its cpuset
+	// has as many CPUs as it requests.
 	refused := n.RunContainer(n.RunPod("e3", "default", "guaranteed", 3, nil), "app", nodefixture.WholeCPUs(3))
 	n.Eventually("third in the shared pool", func() bool { return n.State(refused).Effective.Equal(n.State(shared).Effective) })
 	r.quiet()

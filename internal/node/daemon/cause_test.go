@@ -16,7 +16,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// TestCause: a cause is told only for the evidence that has no other explanation.
+// TestCause checks that a cause is reported only if the evidence has no other explanation.
 func TestCause(t *testing.T) {
 	told := make(map[telemetry.Cause]int)
 	for bits := range 1 << 8 {
@@ -47,19 +47,19 @@ func TestCause(t *testing.T) {
 	}
 }
 
-// noReload makes the owner forget that systemd has reloaded, which quiet pretends.
+// noReload makes the event loop forget the reload of systemd that quiet reports to it.
 type noReload struct{}
 
 func (noReload) scope(*Loop) scope { return scopeAll }
 
 func (noReload) apply(l *Loop) {
 	l.drifts.reloaded = time.Time{}
-	clear(l.backoffs.Contests) // each repetition is a case of its own
+	clear(l.backoffs.Contests) // each repetition counts as a first one
 	clear(l.backoffs.Recorded)
 	clear(l.backoffs.Failures)
 }
 
-// causes are the counts of the last view, without those of before.
+// causes returns the counts of the last view minus the counts of before.
 func (r *running) causes(before map[telemetry.Drift]uint64) map[telemetry.Drift]uint64 {
 	now := make(map[telemetry.Drift]uint64)
 	for d, n := range r.loop.snapshot.Load().Drifts {
@@ -70,8 +70,8 @@ func (r *running) causes(before map[telemetry.Drift]uint64) map[telemetry.Drift]
 	return now
 }
 
-// provoke makes a drift and waits until it is counted. One of a weight that comes while
-// a seal is under way is repaired with it and not counted: it is made again.
+// provoke makes a drift and waits until it is counted. A drift of a weight during an own update
+// is repaired with it and not counted, so that provoke makes it again.
 func (r *running) provoke(write func() error, property string, right telemetry.Cause) (was telemetry.Cause) {
 	r.T.Helper()
 	r.loop.box.Post(noReload{})
@@ -100,7 +100,8 @@ func (r *running) provoke(write func() error, property string, right telemetry.C
 
 const repetitions = 20
 
-// TestCausesToldApart provokes each cause many times: it is told right, or as unknown.
+// TestCausesToldApart provokes each cause many times and checks that it is reported correctly
+// or as unknown.
 func TestCausesToldApart(t *testing.T) {
 	n := newNodeOn(t, testnode.CgroupConfig{ClearPopulated: true})
 	n.YAML = strings.Replace(n.YAML, "resyncPeriod: 10m", "resyncPeriod: 1h", 1)
@@ -134,7 +135,8 @@ func TestCausesToldApart(t *testing.T) {
 			{telemetry.CauseRuntime, cgroup.FileCPUs, func() error { return n.Client.UpdateCPUs(t.Context(), id, cpuset.Of(2+i%6)) }},
 			{telemetry.CauseKubelet, cgroup.FileWeight, set(path.Base(slice), cgroup.UnitWeight, kubelets)},
 		} {
-			// What is written while a seal is under way is repaired with it, and not counted.
+			// A value that is written during an own update is repaired with it, and not
+			// counted.
 			began := time.Now()
 			r.loop.box.Post(noReload{})
 			r.view("at rest", func(v *telemetry.View) bool { return v.LastSuccess.After(began) })
@@ -152,8 +154,8 @@ func TestCausesToldApart(t *testing.T) {
 	}
 }
 
-// TestReloadTold: where systemd has not recorded a value, because the runtime refuses
-// to, a reload takes it away.
+// TestReloadTold checks that a reload of systemd is the cause of a drift if systemd has not
+// recorded the value.
 func TestReloadTold(t *testing.T) {
 	n := newNodeOn(t, testnode.CgroupConfig{ClearPopulated: true})
 	n.YAML = strings.Replace(n.YAML, "resyncPeriod: 10m", "resyncPeriod: 1h", 1)

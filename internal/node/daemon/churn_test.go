@@ -22,47 +22,47 @@ import (
 var churned = flag.Int("churn", 400, "containers that TestChurn starts and stops; `make churn` takes a million")
 
 const (
-	// churners have containers come and go at the same time: what happens meanwhile shares
-	// passes, as on a node that is busy.
+	// churners is the number of goroutines that start and stop containers. Their events share
+	// passes, as on a busy node.
 	churners = 32
-	// owning are those of the churners whose containers have a CPU of their own: fewer than
-	// there are CPUs for it, so that nobody has to be refused.
+	// owning is the number of churners whose containers have an exclusive CPU. There are more
+	// CPUs than that, so that none is refused.
 	owning = 3
-	// beat is after how many containers the runtime is listed: on a node that starts two a
-	// second it is so with the default period. What is remembered of those that are gone
-	// goes then, and what the node remembers for tests goes with it.
+	// beat is the number of containers after which the runtime is listed. With the default
+	// period that is so on a node that starts two containers per second. The daemon then
+	// forgets removed containers, and the fake node forgets its records.
 	beat = 64
-	// heapSlack is by how much the heap may differ, whatever the number of containers.
+	// heapSlack is the maximum difference of the heap, whatever the number of containers.
 	heapSlack = 1 << 20
-	// long is from which number of containers on a daemon is old (aged).
+	// long is the number of containers from which on a daemon counts as aged.
 	long = 100_000
 )
 
-// churning is a node on which containers come and go.
+// churning is a node on which containers start and stop.
 type churning struct {
 	*running
-	refused atomic.Int64 // answers, see begun
+	refused atomic.Int64 // replies, see begun
 }
 
-// held is what the process has, its fake runtime and cgroups with it.
+// held is the memory and the resources of the process, including its fake runtime and cgroups.
 type held struct {
-	heap                       uint64 // bytes that are reachable
+	heap                       uint64 // reachable bytes
 	goroutines, files, watches int
 }
 
-// tenth is what a tenth of the containers has cost.
+// tenth is the cost of a tenth of the containers.
 type tenth struct {
 	held
-	p50, p99 time.Duration // from the question about a container to the answer, with those who ask before
-	allocs   uint64        // for each container, by everybody
-	pass     float64       // allocations of a whole pass with nothing to do
+	p50, p99 time.Duration // from the request for a container to the reply, waiting included
+	allocs   uint64        // of the process, per container
+	pass     float64       // allocations of a full pass without changes
 }
 
-// TestChurn starts and stops containers of all pools on a node with some that stay. After
-// each tenth the invariants hold, and memory, goroutines, descriptors and watches, and what
-// a pass costs, are those after the first.
+// TestChurn starts and stops containers of all pools on a node with some that stay. After each
+// tenth the invariants hold. Memory, goroutines, descriptors, watches and the cost of a pass
+// are as after the first tenth.
 func TestChurn(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(400)) // a million takes less time; what is left is looked at after collections
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // a million containers take less time; memory is measured after collections
 	n := newChurnNode(t)
 	var looks []tenth
 	var first *held
@@ -85,7 +85,7 @@ func TestChurn(t *testing.T) {
 	}
 }
 
-// grown fails the test where more is held, or a pass costs more, than after the first tenth.
+// grown fails the test if more is held, or a pass costs more, than after the first tenth.
 func (r *churning) grown(first, now *tenth) {
 	r.T.Helper()
 	if now.heap > first.heap+heapSlack {
@@ -99,10 +99,10 @@ func (r *churning) grown(first, now *tenth) {
 	}
 }
 
-// aged compares what a container costs with what it costs a daemon that has just begun: in
-// turns, so that a machine that has other work at the moment has it for both. Between one
-// tenth and another that would not be so: how long answers take, and how many events share
-// a pass, and with it what is allocated, is the machine's doing.
+// aged compares the cost of a container with its cost for a daemon that has just started, in
+// turns, so that other load on the machine affects both. Two tenths cannot be compared like
+// that: the time of replies, the number of events per pass, and with it the allocations, depend
+// on the machine.
 func (r *churning) aged(t *testing.T) {
 	t.Helper()
 	const turns, containers = 32, 256
@@ -124,7 +124,7 @@ func (r *churning) aged(t *testing.T) {
 	}
 }
 
-// sample is what some containers have cost.
+// sample is the cost of some containers.
 type sample struct {
 	took   []time.Duration
 	allocs uint64
@@ -150,8 +150,8 @@ func newChurnNode(t *testing.T) *churning {
 	return &churning{running: r}
 }
 
-// filled fills the history with events that take the same room each time: else it would
-// grow for some thousand containers, and shrink by a megabyte whenever it is moved together.
+// filled fills the history with events of equal size. Otherwise it would grow for some thousand
+// containers, and shrink by a megabyte with each compaction.
 type filled struct{}
 
 func (filled) scope(*Loop) scope { return scopeAll }
@@ -162,7 +162,7 @@ func (filled) apply(l *Loop) {
 	}
 }
 
-// tenth has containers come and go, and looks at what is left when nothing is under way.
+// tenth starts and stops containers, and measures what is held when no job runs.
 func (r *churning) tenth(i, containers int, first *held) tenth {
 	r.T.Helper()
 	var cost sample
@@ -176,8 +176,8 @@ func (r *churning) tenth(i, containers int, first *held) tenth {
 	return tenth{held: r.held(first), p50: at(cost.took, 50), p99: at(cost.took, 99), allocs: cost.allocs / uint64(containers), pass: r.passAllocs()}
 }
 
-// churn has so many containers come and go, each in a pod of its own, and returns how long
-// each was being made.
+// churn starts and stops containers, each in its own pod, and returns the time that each
+// creation took.
 func (r *churning) churn(round string, containers int) []time.Duration {
 	r.T.Helper()
 	took := make([][]time.Duration, churners)
@@ -203,7 +203,7 @@ func (r *churning) churn(round string, containers int) []time.Duration {
 	return slices.Concat(took...)
 }
 
-// comeAndGo is the life of a pod with a container of the churner's kind.
+// comeAndGo runs and removes a pod with a container of the churner's kind.
 func (r *churning) comeAndGo(churner int, name string) (time.Duration, error) {
 	spec := testnode.PodSpec{UID: name, Name: name, Namespace: "default", QoS: "burstable"}
 	res := cri.Resources{Shares: 512}
@@ -231,9 +231,9 @@ func (r *churning) comeAndGo(churner int, name string) (time.Duration, error) {
 	return took, err
 }
 
-// begun makes and starts a container, and returns how long it was being made. A daemon that
-// is kept from a CPU cannot answer in time, or has not got others out of the way, and refuses:
-// then the kubelet tries again.
+// begun creates and starts a container and returns the time that its creation took. A daemon
+// without CPU time may reply too late, or before other containers have left the CPUs, and
+// refuses: then begun tries again, as the kubelet does.
 func (r *churning) begun(pod string, res cri.Resources) (id string, took time.Duration, err error) {
 	began := time.Now()
 	for attempt := uint32(0); ; attempt++ {
@@ -249,8 +249,8 @@ func (r *churning) begun(pod string, res cri.Resources) (id string, took time.Du
 	}
 }
 
-// held looks when no worker has anything to do. If there are more goroutines and
-// descriptors than at first then, those of the last calls may be about to end.
+// held measures the process when no worker has a job. Goroutines and descriptors of the last
+// calls may still be about to end.
 func (r *churning) held(first *held) held {
 	r.T.Helper()
 	r.Eventually("no worker at work", func() bool { return r.jobs.idle() })
@@ -261,7 +261,7 @@ func (r *churning) held(first *held) held {
 	}
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // what finalizers have left
+	runtime.GC() // also the memory that finalizers release
 	runtime.ReadMemStats(&m)
 	return held{m.HeapAlloc, runtime.NumGoroutine(), r.descriptors(), r.Tree.Watches()}
 }
@@ -274,8 +274,7 @@ func (r *churning) descriptors() int {
 	return len(files)
 }
 
-// passAllocs are the allocations of a whole pass with nothing to do. Nothing else is under
-// way, mostly.
+// passAllocs returns the allocations of a full pass without changes, mostly without other work.
 func (r *churning) passAllocs() float64 {
 	answer := make(weighing, 1)
 	r.loop.box.Post(answer)
@@ -300,10 +299,10 @@ func mallocs() uint64 {
 	return m.Mallocs
 }
 
-// at is a percentile of sorted times.
+// at returns a percentile of sorted durations.
 func at(sorted []time.Duration, percent int) time.Duration { return sorted[len(sorted)*percent/100] }
 
-// medians are those of what has its part of chance.
+// medians returns the medians of the measurements that vary by chance.
 func medians(of []tenth) (m tenth) {
 	pick := func(key func(tenth) int64) int64 {
 		all := make([]int64, 0, len(of))

@@ -32,7 +32,7 @@ const (
 	guaranteedCPUs  = "openshift.io/guaranteed-cpus"
 )
 
-// shown is what the cluster would be shown: the loop must have ended.
+// shown returns the state that the cluster would see. The loop must have ended.
 func (r *running) shown() *nodestatus.State {
 	r.stop()
 	return r.loop.clusterState()
@@ -59,7 +59,7 @@ func TestClusterState(t *testing.T) {
 	}
 	want := &nodestatus.State{
 		Resources: true,
-		// A CPU of the guaranteed pool is the unit's.
+		// One CPU of the guaranteed pool belongs to the unit.
 		Pools: []nodestatus.Pool{{Resource: sharedCPUs, Milli: 2000}, {Resource: guaranteedCPUs, Milli: 3000}, {Resource: managementCores, Milli: 8000}},
 		Pods: []nodestatus.Pod{
 			pod("big", sharedCPUs, nodestatus.Container{Name: "app", Resource: sharedCPUs, Milli: 3000, Presumed: true}), // refused
@@ -72,7 +72,7 @@ func TestClusterState(t *testing.T) {
 		},
 		Taint: "cpupoold.io/starting", Verified: true,
 		Depletion: &nodestatus.Depletion{CPUs: 2, Floor: 1, ClearAfter: time.Minute},
-		// There is no such unit.
+		// The unit does not exist.
 		Condition: &nodestatus.Condition{Ready: true, Reason: "Degraded", Message: s.Condition.Message},
 	}
 	problems := s.Problems
@@ -89,7 +89,7 @@ func TestClusterState(t *testing.T) {
 	}
 }
 
-// TestClusterDomains: the resources have the domains of the configuration.
+// TestClusterDomains checks that resources have the domains of the configuration.
 func TestClusterDomains(t *testing.T) {
 	n := newNode(t)
 	n.YAML += "annotationDomain: cpu.example.org\npoolDomain: example.com\n"
@@ -106,8 +106,8 @@ func TestClusterDomains(t *testing.T) {
 	}
 }
 
-// TestClusterStateFollowsTheConfiguration: what is carved out of the shared pool is
-// counted there, and what is switched off is not shown.
+// TestClusterStateFollowsTheConfiguration checks that exclusive CPUs from the shared pool count
+// there, and that resources that are switched off are not shown.
 func TestClusterStateFollowsTheConfiguration(t *testing.T) {
 	n := newNode(t)
 	n.YAML = nodefixture.CarvedYAML
@@ -149,7 +149,7 @@ func TestConditionOfTheNode(t *testing.T) {
 	}
 }
 
-// api is an API server with the one Node; it keeps what it is told.
+// api is an API server with one Node. It stores the patches that it receives.
 type api struct {
 	mu      sync.Mutex
 	status  map[string]any
@@ -183,7 +183,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(a.node(patch.Status, patch.Spec))
 }
 
-// node is the Node after a patch of its status, or of its spec.
+// node returns the Node after a patch of its status or spec.
 func (a *api) node(patch map[string]any, spec any) map[string]any {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -196,7 +196,7 @@ func (a *api) node(patch map[string]any, spec any) map[string]any {
 		text, _ := json.Marshal(patch)
 		a.patches = append(a.patches, string(text))
 	}
-	status := maps.Clone(a.status) // the one before may be being sent
+	status := maps.Clone(a.status) // the previous map may be in a response
 	if status == nil {
 		status = make(map[string]any)
 	}
@@ -218,7 +218,7 @@ func (a *api) node(patch map[string]any, spec any) map[string]any {
 	return map[string]any{"metadata": map[string]any{"name": "n1", "uid": "u", "resourceVersion": version}, "spec": a.spec, "status": status}
 }
 
-// mergeConditions merges lists of conditions by their types.
+// mergeConditions merges lists of conditions by type.
 func mergeConditions(is, changes any) []any {
 	all, _ := is.([]any)
 	all = slices.Clone(all)
@@ -233,7 +233,7 @@ func mergeConditions(is, changes any) []any {
 	return all
 }
 
-// shows is the status of a condition, and how many taints the Node has.
+// shows returns the status of a condition and the number of taints.
 func (a *api) shows(typ string) (status string, taints int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -251,7 +251,7 @@ func (a *api) shows(typ string) (status string, taints int) {
 // joined starts a daemon whose node is in the cluster of a.
 func (n *node) joined(a *api) *running { return n.joinedAt(a, time.Now) }
 
-// joinedAt is joined, with a clock for what the cluster is shown.
+// joinedAt is joined with another clock for the state that the cluster sees.
 func (n *node) joinedAt(a *api, now func() time.Time) *running {
 	n.T.Helper()
 	n.YAML += "node: {name: n1, kubeconfig: " + n.kubeconfig(a) + "}\n"
@@ -274,7 +274,7 @@ func (n *node) joinedAt(a *api, now func() time.Time) *running {
 	return n.serve(l, o)
 }
 
-// kubeconfig is the file for an API server that answers as a does.
+// kubeconfig returns the path of a kubeconfig for an API server with handler a.
 func (n *node) kubeconfig(a http.Handler) string {
 	n.T.Helper()
 	server := httptest.NewTLSServer(a)
@@ -317,7 +317,7 @@ func TestClusterIsShown(t *testing.T) {
 	n.Eventually("a smaller pool", func() bool { return a.told(`"` + guaranteedCPUs + `":"2000"`) })
 }
 
-// TestClusterHangs: nothing on the node waits for an API server.
+// TestClusterHangs checks that the node works while the API server does not answer.
 func TestClusterHangs(t *testing.T) {
 	n := newNode(t)
 	r := n.joined(&api{hangs: true})

@@ -12,9 +12,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// fight writes to a file of a container's cgroup whenever the daemon has put its own
-// value back, until it leaves that alone.
-func (r *running) fight(n *node, id, file, theirs, ours string) {
+// overwrite overwrites a file of a container's cgroup after each repair, until the daemon stops its
+// repairs.
+func (r *running) overwrite(n *node, id, file, theirs, ours string) {
 	r.T.Helper()
 	value := func() string {
 		st := n.State(id)
@@ -33,8 +33,8 @@ func (r *running) fight(n *node, id, file, theirs, ours string) {
 	n.AwaitFile(n.Runtime.Cgroup(id), file, theirs)
 }
 
-// TestContest: who writes again and again is left to it, and that is said; but nobody
-// may stay on another's CPUs for longer than a moment.
+// TestContest checks that repeated external writes pause repairs and are a problem, but that no
+// container stays on another owner's CPUs for longer than a moment.
 func TestContest(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
@@ -63,8 +63,9 @@ func TestContest(t *testing.T) {
 	n.CheckClaims()
 }
 
-// TestTornRead: a read that a foreign write came between has the new request and the old
-// CPUs. The notice of the write mends that: who trespasses would be left alone else.
+// TestTornRead checks a read during an external write, with the new request and the old CPUs.
+// The notice of the write leads to another read; without it the container would stay on the
+// wrong CPUs.
 func TestTornRead(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
@@ -83,12 +84,13 @@ func TestTornRead(t *testing.T) {
 	})
 }
 
-// TestContestOfOneProperty: who fights over one property of a cgroup is left that one,
-// and the others are repaired as ever.
+// TestContestOfOneProperty checks that repeated external writes to one property of a cgroup
+// pause the repairs of that property alone.
 func TestContestOfOneProperty(t *testing.T) {
 	for _, test := range []struct{ file, theirs, ours, other, value, want string }{
 		{cgroup.FileWeight, "1000", "59", cgroup.FileCPUs, "2", "0-1"},
-		// systemd would put the CPUs back with the weight: it is not asked for it.
+		// With the weight systemd would write the old CPUs again, so it does not get the
+		// weight.
 		{cgroup.FileCPUs, "2", "0-1", cgroup.FileWeight, "1000", "59"},
 	} {
 		t.Run(test.file, func(t *testing.T) {
@@ -98,7 +100,7 @@ func TestContestOfOneProperty(t *testing.T) {
 			n.AwaitCPUs(id, "0-1")
 			n.AwaitFile(n.Runtime.Cgroup(id), cgroup.FileWeight, "59")
 			r.settled()
-			r.fight(n, id, test.file, test.theirs, test.ours)
+			r.overwrite(n, id, test.file, test.theirs, test.ours)
 			counted := telemetry.Drift{Cause: telemetry.CauseUnknown, Property: test.other}
 			before := r.loop.snapshot.Load().Drifts[counted]
 			n.WriteFile(id, test.other, test.value)
@@ -109,8 +111,8 @@ func TestContestOfOneProperty(t *testing.T) {
 	}
 }
 
-// TestTruces: a fight over a property begins a truce over that one, which grows with
-// each that follows soon; only an owner's CPUs are not waited for.
+// TestTruces checks that the pause of repairs grows with each conflict over one property, and
+// that repairs of an owner's CPUs do not pause.
 func TestTruces(t *testing.T) {
 	b, now, key := retry.New(), time.Now(), retry.RecordKey{Path: "a", Property: cgroup.FileCPUs}
 	says := func(trespasses bool) func(cgroup.Path) bool { return func(cgroup.Path) bool { return trespasses } }

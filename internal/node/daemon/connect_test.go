@@ -18,8 +18,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// The runtime may go between its first answer and the first listing, and at any
-// time after that. The daemon is ready once it has seen everything.
+// TestRuntimeGoesAndReturns checks that the daemon is ready after it has seen all containers,
+// although the runtime disappears between its first answer and the first listing.
 func TestRuntimeGoesAndReturns(t *testing.T) {
 	n := newNode(t)
 	told := nodefixture.ServiceManager(t)
@@ -49,11 +49,11 @@ func TestRuntimeGoesAndReturns(t *testing.T) {
 	n.CheckClaims()
 }
 
-// A kernel that does not return from a write stops the owner, and nothing else
-// does: the heartbeat, which /healthz and systemd's watchdog rely on, tells.
+// TestHeartbeatStopsWithTheOwner checks that a write from which the kernel does not return
+// stops the heartbeat, on which /healthz and systemd's watchdog rely.
 func TestHeartbeatStopsWithTheOwner(t *testing.T) {
 	n := newNode(t)
-	t.Setenv("WATCHDOG_USEC", "20000") // a pulse every 5 ms
+	t.Setenv("WATCHDOG_USEC", "20000") // a heartbeat every 5 ms
 	told := nodefixture.ServiceManager(t)
 	r := n.start()
 	r.quiet()

@@ -28,7 +28,7 @@ func (n *node) trio() trio {
 	return all
 }
 
-// TestHotplug takes a CPU of each pool away and brings it back. Resync is far away.
+// TestHotplug takes a CPU of each pool offline and back online. The resync is far away.
 func TestHotplug(t *testing.T) {
 	for _, nri := range []bool{false, true} {
 		t.Run(fmt.Sprintf("nri=%t", nri), func(t *testing.T) {
@@ -44,7 +44,8 @@ func TestHotplug(t *testing.T) {
 				n.AwaitCPUs(of.other, other)
 				r.quiet()
 				for id, cpus := range map[string]string{of.management: management, of.shared: shared, of.owner: owner, of.other: other} {
-					// By its own request, and not by what is left of it.
+					// The cpuset must be written; an effective set that happens to be right is
+					// not enough.
 					if st := n.State(id); st.CPUs.String() != cpus || n.RecordedCPUs(id) != cpus {
 						t.Errorf("%s has cpuset.cpus %s and %s on record; want %s", id, st.CPUs, n.RecordedCPUs(id), cpus)
 					}
@@ -54,16 +55,16 @@ func TestHotplug(t *testing.T) {
 			on("0-1", "2-3", "4-5", "6")
 			n.SetOnline(nodefixture.AllCPUsBut(0, 3))
 			on("1", "2", "4-5", "6")
-			n.SetOnline(nodefixture.AllCPUsBut(5)) // there is another one
+			n.SetOnline(nodefixture.AllCPUsBut(5)) // another CPU is free
 			on("0-1", "2-3", "4,7", "6")
-			n.SetOnline(nodefixture.AllCPUsBut(4, 5)) // 5 has gone before it could come back
+			n.SetOnline(nodefixture.AllCPUsBut(4, 5)) // 5 goes offline before it can come back
 			on("0-1", "2-3", "7", "6")
 			r.view("shortage in the metrics", func(v *telemetry.View) bool {
 				return v.Problems[string(pools.CodeOffline)] == 1 && v.Problems[string(pools.CodeShort)] == 1
 			})
-			n.SetOnline(nodefixture.AllCPUsBut(4)) // 5 is nobody's by now
+			n.SetOnline(nodefixture.AllCPUsBut(4)) // 5 has no owner now
 			on("0-1", "2-3", "5,7", "6")
-			n.SetOnline(nodefixture.AllCPUsBut(4, 6)) // none is free, and all of the other's have gone
+			n.SetOnline(nodefixture.AllCPUsBut(4, 6)) // no CPU is free, and the other owner has lost its only one
 			on("0-1", "2-3", "5,7", "2-3")
 			n.SetOnline(nodefixture.AllCPUsBut(4))
 			on("0-1", "2-3", "5,7", "6")
@@ -73,7 +74,7 @@ func TestHotplug(t *testing.T) {
 	}
 }
 
-// TestHotplugOfWholePools: the last CPU of each pool, one pool after another.
+// TestHotplugOfWholePools takes the last CPU of each pool offline, one pool after another.
 func TestHotplugOfWholePools(t *testing.T) {
 	n := newNode(t)
 	r := n.start()
@@ -104,8 +105,8 @@ func TestHotplugOfWholePools(t *testing.T) {
 	r.view("nothing adapted", func(v *telemetry.View) bool { return len(v.Adapted) == 0 })
 }
 
-// TestHotplugUnheard: an event is lost, and the resync finds what has changed; the
-// source is lost, and then again there.
+// TestHotplugUnheard checks that the resync finds a change whose event was lost, and that a
+// lost source of events is opened again.
 func TestHotplugUnheard(t *testing.T) {
 	n := newNode(t)
 	n.YAML = strings.Replace(n.YAML, "resyncPeriod: 10m", "resyncPeriod: 1s", 1)
@@ -125,8 +126,8 @@ func TestHotplugUnheard(t *testing.T) {
 	state(telemetry.SourceOK)
 }
 
-// TestHotplugBesideARestart: CPUs come and go while no daemon runs, and what an owner
-// is without outlives the daemon.
+// TestHotplugBesideARestart takes CPUs offline and online while no daemon runs. The next
+// daemon remembers which CPUs of an owner are offline.
 func TestHotplugBesideARestart(t *testing.T) {
 	n := newNode(t)
 	n.YAML = strings.Replace(n.YAML, "cpus: 4-7", "cpus: 4-6", 1)
@@ -160,7 +161,7 @@ func TestHotplugBesideARestart(t *testing.T) {
 	n.AwaitCPUs(of.other, "6")
 }
 
-// TestHotplugAndNRI: what the runtime is answered while CPUs are offline.
+// TestHotplugAndNRI checks the replies to the runtime while CPUs are offline.
 func TestHotplugAndNRI(t *testing.T) {
 	n := newNodeWith(t, testnode.RuntimeConfig{NRI: true})
 	r := n.start()
@@ -184,8 +185,7 @@ func TestHotplugAndNRI(t *testing.T) {
 	}
 }
 
-// TestHotplugTellsChanges: of CPUs that come and go the log tells what is another than
-// before, once.
+// TestHotplugTellsChanges checks that the log contains each change of the pools once.
 func TestHotplugTellsChanges(t *testing.T) {
 	n := newNode(t)
 	r := n.start()
@@ -207,7 +207,7 @@ func TestHotplugTellsChanges(t *testing.T) {
 			t.Errorf("told %d times: %v", times, what)
 		}
 	}
-	n.SetOnline(nodefixture.AllCPUsBut(2, 3, 7)) // nothing but another topology, as when only what is present has changed
+	n.SetOnline(nodefixture.AllCPUsBut(2, 3, 7)) // only the topology differs
 	r.quiet()
 	if got := len(n.Logged("CPUs have come or gone")); got != 2 {
 		t.Errorf("told %d times that CPUs have come or gone; want 2", got)

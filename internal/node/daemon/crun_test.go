@@ -10,8 +10,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// TestInnerCgroup: what crun keeps below a scope is written, too, with its own
-// originals, and the loop comes to rest.
+// TestInnerCgroup checks that the cgroup which crun keeps below a scope is written with its own
+// originals, and that the loop comes to an end.
 func TestInnerCgroup(t *testing.T) {
 	n := newNode(t)
 	excl := n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
@@ -28,7 +28,7 @@ func TestInnerCgroup(t *testing.T) {
 			t.Errorf("inner cgroup of %s = %+v; want CPUs %s and no quota", n.Runtime.Cgroup(id), st, cpus)
 		}
 	}
-	// The inner cgroup alone is changed by somebody else.
+	// Another process changes the inner cgroup alone.
 	if err := n.Tree.Write(string(inner)+"/cpuset.cpus", "4"); err != nil {
 		t.Fatal(err)
 	}
@@ -51,8 +51,8 @@ func TestInnerCgroup(t *testing.T) {
 	}
 }
 
-// TestInnerCgroupRefuses: a refusal below the scope is tried again later, and
-// holds up nobody.
+// TestInnerCgroupRefuses checks that a refused write below the scope is repeated later, and
+// delays no other write.
 func TestInnerCgroupRefuses(t *testing.T) {
 	n := newNode(t)
 	bad := n.RunContainer(n.RunPod("bad", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})

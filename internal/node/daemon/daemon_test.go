@@ -224,7 +224,7 @@ func TestPlanIsWhatRunDoes(t *testing.T) {
 		}
 		done = append(done, w)
 	}
-	// Workers finish in any order; what one cgroup gets keeps its order.
+	// Workers finish in any order; the writes of one cgroup keep their order.
 	if d := cmp.Diff(byPath(p.Writes), byPath(done)); d != "" {
 		t.Errorf("planned and done differ (-planned +done):\n%s", d)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// TestForeignWriteDuringSeal: a cpuset that somebody writes while the runtime is at the
-// container is repaired at once, and counted.
+// TestForeignWriteDuringSeal checks that an external write of a cpuset during an update over
+// CRI is repaired at once and counted.
 func TestForeignWriteDuringSeal(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
@@ -27,7 +27,7 @@ func TestForeignWriteDuringSeal(t *testing.T) {
 		}
 	}
 	r.view("the first is counted", counted(1))
-	n.Eventually("a seal is under way", func() bool { return r.sealing(cgroup.Path(n.Runtime.Cgroup(id))) })
+	n.Eventually("a seal is under way", func() bool { return r.isUpdating(cgroup.Path(n.Runtime.Cgroup(id))) })
 	n.WriteFile(id, cgroup.FileCPUs, "6")
 	n.AwaitCPUs(id, "2-3")
 	release()
@@ -35,8 +35,8 @@ func TestForeignWriteDuringSeal(t *testing.T) {
 	r.quiet()
 }
 
-// sealing asks the owner whether a worker is at a cgroup.
-func (r *running) sealing(p cgroup.Path) bool {
+// isUpdating reports whether a worker is updating a cgroup.
+func (r *running) isUpdating(p cgroup.Path) bool {
 	answer := make(chan bool, 1)
 	r.loop.box.Post(busyAsked{p, answer})
 	return <-answer

@@ -11,7 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// originalsIn counts the originals of what is in a cgroup, by the daemon's memory.
+// originalsIn returns the number of originals below a cgroup in the daemon's memory.
 func (r *running) originalsIn(p cgroup.Path) (n int) {
 	r.inspect(func(l *Loop) {
 		for k := range l.journal.Originals {
@@ -23,9 +23,9 @@ func (r *running) originalsIn(p cgroup.Path) (n int) {
 	return n
 }
 
-// TestOriginalsOfTheDeparted: who has gone is not written into the journal again, without a
-// resync; the resync drops it from the disk where nothing else has been saved since. That of a
-// partition, and of who is there, stays.
+// TestOriginalsOfTheDeparted checks that originals of removed cgroups are not written again,
+// and leave the disk with the next save or resync. Originals of partitions and of existing
+// cgroups stay.
 func TestOriginalsOfTheDeparted(t *testing.T) {
 	for name, kernel := range map[string]testnode.CgroupConfig{"cpusets": {}, "partitions": nodefixture.KernelLike(7, 0)} {
 		t.Run(name, func(t *testing.T) {

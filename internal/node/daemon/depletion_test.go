@@ -13,7 +13,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// TestDepletion: the CPUs of the shared pool go offline, and come back.
+// TestDepletion takes the CPUs of the shared pool offline, and back online.
 func TestDepletion(t *testing.T) {
 	n, a := newNode(t), new(api)
 	n.YAML += "depletion: {action: taint, dryRun: false}\n"
@@ -45,11 +45,11 @@ func TestDepletion(t *testing.T) {
 		t.Errorf("before clearAfter: condition %s, %d taints", s, taints)
 	}
 	later.Store(int64(3 * time.Minute))
-	r.loop.reload() // the clock that is set wakes nobody
+	r.loop.reload() // setting the clock wakes no one
 	shows("cleared", "False", 0)
 }
 
-// TestDepletionByOwners: what containers take out of the shared pool counts.
+// TestDepletionByOwners checks that exclusive CPUs from the shared pool count.
 func TestDepletionByOwners(t *testing.T) {
 	n := newNode(t)
 	n.YAML = nodefixture.CarvedYAML + "depletion: {floor: 5, action: evict}\n"

@@ -21,7 +21,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// flaky is a tree of which one directory cannot be read.
+// flaky is a tree with one directory that cannot be read.
 type flaky struct {
 	*testnode.Cgroups
 	bad atomic.Pointer[string]
@@ -34,8 +34,7 @@ func (f *flaky) ReadFile(name string, limit int) ([]byte, error) {
 	return f.Cgroups.ReadFile(name, limit)
 }
 
-// TestUnreadableKeepsWhatItHolds: nobody gets the CPUs of a cgroup that cannot be
-// read at the moment.
+// TestUnreadableKeepsWhatItHolds checks that CPUs of an unreadable cgroup are not allocated.
 func TestUnreadableKeepsWhatItHolds(t *testing.T) {
 	n := newNode(t)
 	tree := &flaky{Cgroups: n.Tree}
@@ -50,7 +49,7 @@ func TestUnreadableKeepsWhatItHolds(t *testing.T) {
 	dir := n.Runtime.Cgroup(app)
 	tree.bad.Store(&dir)
 	n.YAML = strings.NewReplacer("cpus: 2-3", `cpus: "2"`, "cpus: 4-7", "cpus: 3-6").Replace(nodefixture.PoolsYAML)
-	r.loop.box.Post(systemdReloaded{}) // look again
+	r.loop.box.Post(systemdReloaded{}) // read all again
 	r.loop.reload()
 	n.Eventually("container waits", func() bool {
 		return slices.ContainsFunc(n.Logged("not as planned"), func(rec map[string]any) bool {
@@ -64,8 +63,8 @@ func TestUnreadableKeepsWhatItHolds(t *testing.T) {
 	n.AwaitCPUs(excl, "3-6")
 }
 
-// TestFirstListingIsComplete: containers that the runtime lists and does not
-// describe at first keep their CPUs, also without a journal.
+// TestFirstListingIsComplete checks that containers which the runtime lists without details at
+// first keep their CPUs, also without a journal.
 func TestFirstListingIsComplete(t *testing.T) {
 	n := newNode(t)
 	n.YAML = strings.Replace(nodefixture.PoolsYAML, "resyncPeriod: 10m", "resyncPeriod: 1s", 1)
@@ -89,8 +88,8 @@ func TestFirstListingIsComplete(t *testing.T) {
 	n.AwaitCPUs(second, "6-7")
 }
 
-// TestStalledSealsDoNotHideNewContainers: more seals than there are workers hang,
-// and a container that comes then is placed, with its original in the journal.
+// TestStalledSealsDoNotHideNewContainers checks that a new container is placed with its
+// original in the journal while more updates hang than there are workers.
 func TestStalledSealsDoNotHideNewContainers(t *testing.T) {
 	n := newNode(t)
 	release := n.Runtime.Hang("UpdateContainerResources")
@@ -110,7 +109,7 @@ func TestStalledSealsDoNotHideNewContainers(t *testing.T) {
 	r.quiet()
 }
 
-// TestReloadChangesTheFormula: weights follow weightFormula.
+// TestReloadChangesTheFormula checks that weights follow weightFormula.
 func TestReloadChangesTheFormula(t *testing.T) {
 	n := newNode(t)
 	r := n.start()

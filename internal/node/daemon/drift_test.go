@@ -16,22 +16,21 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// driftNode is a node whose resync is so far away that only events repair anything.
+// driftNode returns a node whose resync is so far away that only events lead to repairs.
 func driftNode(t *testing.T) *node {
 	n := newNode(t)
 	n.YAML = strings.Replace(n.YAML, "resyncPeriod: 10m", "resyncPeriod: 1h", 1)
 	return n
 }
 
-// settled waits until the daemon runs, listens, and has nothing to do.
+// settled waits until the daemon runs, receives events and has nothing to do.
 func (r *running) settled() {
 	r.T.Helper()
 	r.view("listens to the cgroups", func(v *telemetry.View) bool { return v.Sources[telemetry.Inotify] == telemetry.SourceOK })
 	r.quiet()
 }
 
-// TestForeignWrites: whoever writes to a placed cgroup, it is as planned again at
-// once.
+// TestForeignWrites checks that external writes to placed cgroups are repaired at once.
 func TestForeignWrites(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
@@ -69,8 +68,8 @@ func TestForeignWrites(t *testing.T) {
 	n.AwaitFile(slice, cgroup.FileMax, cgroup.ValueMax)
 }
 
-// TestRepairSparesTheRecord: where only the file was written, the runtime is not asked
-// to update the container, which would write its own weight and quota for a moment.
+// TestRepairSparesTheRecord checks that an external write of the file alone leads to no update
+// over CRI, which would write the runtime's weight and quota for a moment.
 func TestRepairSparesTheRecord(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
@@ -96,7 +95,7 @@ func TestRepairSparesTheRecord(t *testing.T) {
 	if more := updates()[before:]; len(more) > 0 {
 		t.Errorf("a write to a file alone is answered with %v", more)
 	}
-	// But where the record was written, too, it gets the right one again.
+	// The record is repaired if it was written, too.
 	if err := n.Client.UpdateCPUs(t.Context(), id, cpuset.Of(2)); err != nil {
 		t.Fatal(err)
 	}
@@ -106,8 +105,8 @@ func TestRepairSparesTheRecord(t *testing.T) {
 	})
 }
 
-// TestNoWeightBringsCPUsBack: while the runtime refuses to record the right CPUs,
-// systemd is told nothing with which it would put back the wrong ones that it has.
+// TestNoWeightBringsCPUsBack checks that systemd gets no property while the runtime refuses to
+// record the right CPUs: systemd would write the wrong CPUs that it has.
 func TestNoWeightBringsCPUsBack(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
@@ -144,7 +143,7 @@ func TestNoWeightBringsCPUsBack(t *testing.T) {
 	})
 }
 
-// TestEchoesCostNothing: the daemon's own writes come back, and make no pass.
+// TestEchoesCostNothing checks that events of the daemon's own writes lead to no pass.
 func TestEchoesCostNothing(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
@@ -157,33 +156,33 @@ func TestEchoesCostNothing(t *testing.T) {
 	}
 	before := passes()
 	for range 100 {
-		n.WriteFile(id, cgroup.FileCPUs, "2-3") // as an echo: what is there already
+		n.WriteFile(id, cgroup.FileCPUs, "2-3") // the present value, as an own write
 	}
-	n.WriteFile(id, cgroup.FileCPUs, "2") // and then one that is none
+	n.WriteFile(id, cgroup.FileCPUs, "2") // then a different value
 	n.AwaitCPUs(id, "2-3")
-	// One finds the write; the others are those of a seal and of what it ends with.
+	// One pass finds the write; the others belong to the update over CRI and its end.
 	if now := passes(); now-before > 10 {
 		t.Errorf("%d passes for 100 writes of what was there and one other", now-before)
 	}
 }
 
-// TestLostNotices: when the kernel's queue overflows, everything is read again.
+// TestLostNotices checks that an overflow of the kernel's queue leads to a full scan.
 func TestLostNotices(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
 	id := n.RunContainer(n.RunPod("a", "default", "burstable", 0, nil), "a", nodefixture.WholeCPUs(0))
 	n.AwaitCPUs(id, "2-3")
 	r.settled()
-	for range retry.MaxRepairs / 2 { // more would be a contest
+	for range retry.MaxRepairs / 2 { // more writes would be a conflict
 		n.Tree.LoseNotices(func() { n.WriteFile(id, cgroup.FileCPUs, "3-4") })
 		n.AwaitCPUs(id, "2-3")
-		n.WriteFile(id, cgroup.FileCPUs, "4") // all are watched again
+		n.WriteFile(id, cgroup.FileCPUs, "4") // all cgroups are watched again
 		n.AwaitCPUs(id, "2-3")
 	}
 }
 
-// TestWatcherDies: without a watcher the state is degraded, and says so; the next
-// one finds what was written meanwhile.
+// TestWatcherDies checks that the state without a watcher is degraded, and that the next
+// watcher finds the writes of the meantime.
 func TestWatcherDies(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
@@ -201,8 +200,8 @@ func TestWatcherDies(t *testing.T) {
 	}
 }
 
-// TestWatchesReleased: pods that are gone leave no watches behind, on kernels that
-// keep them and on those that do not.
+// TestWatchesReleased checks that removed pods leave no watches, on kernels that keep them and
+// on those that do not.
 func TestWatchesReleased(t *testing.T) {
 	for _, drops := range []bool{false, true} {
 		t.Run(fmt.Sprintf("dropped by the kernel: %v", drops), func(t *testing.T) {
@@ -228,8 +227,8 @@ func TestWatchesReleased(t *testing.T) {
 	}
 }
 
-// TestRefusalsGrowRare: a runtime that refuses is asked less and less often; a pass that
-// ends while it is being asked is no sign that it has given in.
+// TestRefusalsGrowRare checks that the pauses between requests to a runtime that refuses grow,
+// also if a pass ends during a request.
 func TestRefusalsGrowRare(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
@@ -245,7 +244,7 @@ func TestRefusalsGrowRare(t *testing.T) {
 	}
 }
 
-// pauseAsked asks the owner for the longest rest.
+// pauseAsked asks the event loop for the longest pause.
 type pauseAsked chan time.Duration
 
 func (pauseAsked) scope(*Loop) scope { return scopeAll }

@@ -72,7 +72,7 @@ func TestSilentKubeletStallsNobody(t *testing.T) {
 	if waited := time.Since(started); waited > numahints.Timeout {
 		t.Errorf("the other container waited for %v", waited)
 	}
-	n.Eventually("CPUs nodefixture.AllCPUsBut hints", func() bool { return n.State(excl).Effective.Len() == 2 })
+	n.Eventually("CPUs without hints", func() bool { return n.State(excl).Effective.Len() == 2 })
 	if waited := time.Since(started); waited < numahints.Timeout/2 {
 		t.Errorf("the container waited for %v only", waited)
 	}
@@ -124,7 +124,7 @@ func TestStrictPolicyWaitsForHints(t *testing.T) {
 			excl := n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 			shrugs := map[string]string{"cpupoold.io/topology-policy": "none"}
 			other := n.RunContainer(n.RunPod("other", "default", "guaranteed", 2, shrugs), "app", nodefixture.WholeCPUs(2))
-			n.Eventually("CPUs of the container nodefixture.AllCPUsBut a policy", func() bool { return n.State(other).Effective.Len() == 2 })
+			n.Eventually("CPUs of the container without a policy", func() bool { return n.State(other).Effective.Len() == 2 })
 			r.view("problem", hintProblems(1))
 			if waited := time.Since(started); waited < numahints.Timeout {
 				t.Errorf("a problem after %v", waited)
@@ -172,7 +172,7 @@ func TestKubeletThatServesNoHints(t *testing.T) {
 	r.view("the other's stays", hintProblems(1))
 }
 
-// TestMissingHintsAreAProblem checks that the problem of a container nodefixture.AllCPUsBut an answer lasts until it
+// TestMissingHintsAreAProblem checks that the problem of a container without an answer lasts until it
 // ends, also across a restart of the daemon.
 func TestMissingHintsAreAProblem(t *testing.T) {
 	n := newNode(t)

@@ -173,8 +173,8 @@ func (w *world) end() error {
 	}
 	for _, pod := range w.seen.plan.Pods {
 		for _, c := range pod.Containers {
-			if c.Kind == pools.App && w.pods.Runs(c.ID) && w.told(pod.UID, c.Name)["cpus"] != c.CPUs.String() {
-				errs = append(errs, fmt.Errorf("%s/%s was told %v; it has %s", pod.UID, c.Name, w.told(pod.UID, c.Name), c.CPUs))
+			if c.Kind == pools.App && w.pods.Runs(c.ID) && w.cpuFile(pod.UID, c.Name)["cpus"] != c.CPUs.String() {
+				errs = append(errs, fmt.Errorf("%s/%s was told %v; it has %s", pod.UID, c.Name, w.cpuFile(pod.UID, c.Name), c.CPUs))
 			}
 		}
 	}
