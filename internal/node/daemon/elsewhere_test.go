@@ -20,14 +20,14 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// listing is a runtime that gives the same lists again and again.
+// listing is a runtime with fixed lists.
 type listing struct {
 	runtime.UnimplementedRuntimeServiceServer
 	pods       runtime.ListPodSandboxResponse
 	containers runtime.ListContainersResponse
 }
 
-// lists are its lists by the names of their files.
+// lists returns the lists by the names of their files.
 func (l *listing) lists() map[string]proto.Message {
 	return map[string]proto.Message{"pods": &l.pods, "containers": &l.containers}
 }
@@ -74,7 +74,8 @@ func TestListsElsewhere(t *testing.T) {
 	}
 }
 
-// TestListedElsewhere: what is listed elsewhere is what is listed here.
+// TestListedElsewhere checks that the runtime of listedElsewhere returns the lists of the
+// node's runtime.
 func TestListedElsewhere(t *testing.T) {
 	n := newNode(t)
 	n.crowd(6)
@@ -97,8 +98,8 @@ func TestListedElsewhere(t *testing.T) {
 	}
 }
 
-// listedElsewhere is a runtime that lists what the node's has now, in another process: what that
-// takes is not the daemon's. It can do nothing else.
+// listedElsewhere returns a runtime in another process with the present lists of the node's
+// runtime. Its CPU time does not count as the daemon's. It can only list.
 func (n *node) listedElsewhere() *cri.Client {
 	n.T.Helper()
 	must := func(err error) {

@@ -18,8 +18,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// TestEventScopes lists each type of event with the pass that it needs at least and at
-// most, on a loop without pods.
+// TestEventScopes lists each type of event with the least and the largest pass that it needs,
+// on a loop without pods.
 func TestEventScopes(t *testing.T) {
 	failed := errors.New("failed")
 	l := newNode(t).bareLoop(newNode(t).Host())

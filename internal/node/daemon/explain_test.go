@@ -12,7 +12,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// explained returns the explanation of the only subject that a name names.
+// explained returns the explanation of the only subject with a name.
 func explained(t *testing.T, o *view.Answers, name string) *inspect.Subject {
 	t.Helper()
 	e, err := o.Explain(name)
@@ -22,7 +22,7 @@ func explained(t *testing.T, o *view.Answers, name string) *inspect.Subject {
 	return &e.Subjects[0]
 }
 
-// deciding is the rule that was met, and must be the last.
+// deciding returns the rule that applied, which must be the last.
 func deciding(t *testing.T, s *inspect.Subject) inspect.Rule {
 	t.Helper()
 	for i, r := range s.Rules {
@@ -70,7 +70,7 @@ func TestExplain(t *testing.T) {
 		t.Errorf("events of the owner = %+v; want its placement and its writes", du.Events)
 	}
 
-	// The guaranteed pool is NUMA node 1 alone; of others there is nothing to say.
+	// The guaranteed pool is NUMA node 1 alone, so it is the only candidate.
 	if len(du.Candidates) != 1 || du.Candidates[0].Node != 1 || !du.Candidates[0].Has || du.Candidates[0].Would.Len() != 2 {
 		t.Errorf("candidates of the owner are %+v", du.Candidates)
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// TestExposuresByPath: each new container is counted once, by what led to it, and who
-// was there before the daemon is not.
+// TestExposuresByPath checks that each new container is counted once, by the event that led to
+// its placement, and that older containers are not counted.
 func TestExposuresByPath(t *testing.T) {
 	n := newNRINode(t)
 	n.RunContainer(n.RunPod("before", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
@@ -45,9 +45,9 @@ func TestExposuresByPath(t *testing.T) {
 	})
 }
 
-// TestExposureOfTheMaking: a container that was made from a record with its CPUs has
-// begun inside its pool, though its cgroup was there before them. Where systemd does not
-// know of them, or nobody can tell, it may have been outside all the time.
+// TestExposureOfTheMaking checks the exposure of a container that the runtime may have created
+// inside its pool. If systemd has its CPUs, it began inside, although its cgroup is older than
+// them. Otherwise it may have been outside all the time.
 func TestExposureOfTheMaking(t *testing.T) {
 	const p = cgroup.Path("kubepods.slice/kubepods-pod1.slice/cri-containerd-1.scope")
 	shared, all := cpuset.Range(2, 3), cpuset.Range(0, 7)
@@ -63,7 +63,7 @@ func TestExposureOfTheMaking(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		state cri.State
-		own   cpuset.Set // cpuset.cpus at first sight
+		own   cpuset.Set // cpuset.cpus at first
 		then  func(*Loop)
 		count uint64
 		sum   time.Duration

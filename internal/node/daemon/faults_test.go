@@ -16,12 +16,12 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// TestFullDisk: containers are placed although the journal cannot be written; that is a
-// problem that shows, and is over when there is room again.
+// TestFullDisk checks that containers are placed although the journal cannot be written. A
+// problem reports it until the disk has space again.
 func TestFullDisk(t *testing.T) {
 	n := newNode(t)
 	h := n.Host()
-	// A file in the place of its directory stands for a disk that takes nothing.
+	// A file at the path of the state directory makes all writes fail, like a full disk.
 	state := filepath.Join(n.Dir, "state")
 	if err := os.WriteFile(state, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -53,8 +53,8 @@ func TestFullDisk(t *testing.T) {
 	n.CheckClaims()
 }
 
-// TestHungRuntime: a runtime that answers no more is a lost source, although its stream
-// of events has not ended.
+// TestHungRuntime checks that a runtime that does not answer is a lost source, although its
+// event stream is open.
 func TestHungRuntime(t *testing.T) {
 	n := newNode(t)
 	n.YAML = strings.Replace(n.YAML, "resyncPeriod: 10m", "resyncPeriod: 1s", 1)
@@ -70,11 +70,11 @@ func TestHungRuntime(t *testing.T) {
 	n.AwaitCPUs(n.RunContainer(n.RunPod("a", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512}), "2-3")
 }
 
-// mutedUnits is a systemd that can hang up on those who listen for its reloads.
+// mutedUnits is a systemd that can end its reports of reloads.
 type mutedUnits struct {
 	*testnode.Units
 	away   atomic.Bool
-	begun  chan struct{} // holds one when somebody listens
+	begun  chan struct{} // has a value while a watch runs
 	hangUp chan struct{}
 }
 
@@ -99,8 +99,8 @@ func (u *mutedUnits) WatchReload(ctx context.Context, wake func()) error {
 	return errors.Join(err, context.Cause(ctx))
 }
 
-// TestLostSystemd: a systemd that does not tell of its reloads is a lost source, until it
-// does.
+// TestLostSystemd checks that a systemd without reports of reloads is a lost source, until it
+// reports them again.
 func TestLostSystemd(t *testing.T) {
 	n := newNode(t)
 	h := n.Host()
@@ -111,7 +111,7 @@ func TestLostSystemd(t *testing.T) {
 		return func(v *telemetry.View) bool { return v.Sources[telemetry.Units] == s }
 	}
 	r.view("systemd", state(telemetry.SourceOK))
-	<-u.begun // the source is not called lost before anybody has listened
+	<-u.begun // a source that was never watched does not count as lost
 	u.away.Store(true)
 	u.hangUp <- struct{}{}
 	r.view("loss", state(telemetry.SourceLost))

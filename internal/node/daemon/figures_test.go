@@ -34,7 +34,7 @@ func TestCountResult(t *testing.T) {
 	s := newStatus()
 	partition := cgroup.Write{Via: cgroup.File, Property: cgroup.FilePartition}
 	s.countResult(partition, telemetry.OK, nil)
-	s.countResult(partition, telemetry.OK, cgroup.ErrGone) // it came too late: nothing has changed
+	s.countResult(partition, telemetry.OK, cgroup.ErrGone) // the write came too late and changed nothing
 	s.countResult(partition, telemetry.Failed, unix.EBUSY)
 	s.countResult(cgroup.Write{Via: cgroup.File, Property: cgroup.FileCPUs}, telemetry.OK, nil)
 	if s.partitionChanges != 1 {
@@ -48,7 +48,8 @@ func TestCountResult(t *testing.T) {
 	}
 }
 
-// Shares are those that the kubelet makes of requests, rounded down.
+// TestRequestOf checks requests against the shares that the kubelet makes of them, rounded
+// down.
 func TestRequestOf(t *testing.T) {
 	for shares, want := range map[uint64]int64{0: 0, 2: 0, 102: 100, 1024: 1000, 1280: 1250, 262144: 256000} {
 		if got := view.RequestOf(shares); got != want {
@@ -57,7 +58,7 @@ func TestRequestOf(t *testing.T) {
 	}
 }
 
-// TestRoom: what fits is found anew with each owner that comes or goes.
+// TestRoom checks that the free capacity follows each owner that starts or ends.
 func TestRoom(t *testing.T) {
 	n := newHostNode(t, nodefixture.HostSlicesYAML)
 	r := n.start()
@@ -72,7 +73,8 @@ func TestRoom(t *testing.T) {
 	fits(2)
 }
 
-// TestRoomLeavesTheFloor: what the shared pool keeps is no room for an owner.
+// TestRoomLeavesTheFloor checks that the CPUs which the shared pool keeps are not free
+// capacity.
 func TestRoomLeavesTheFloor(t *testing.T) {
 	n := newNode(t)
 	n.YAML = nodefixture.CarvedYAML

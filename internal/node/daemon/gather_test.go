@@ -13,12 +13,12 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// TestNobodyLeftBehind: a thread that the kernel has left on CPUs that its cgroup does
-// not have any more is gone from them before they are given to an owner.
+// TestNobodyLeftBehind checks that threads which the kernel has left on former CPUs of their
+// cgroup leave before an owner gets these CPUs.
 func TestNobodyLeftBehind(t *testing.T) {
 	n := newNodeOn(t, testnode.CgroupConfig{LeaveBehind: 1})
 	n.YAML = nodefixture.CarvedYAML
-	// They run already: what is given to owners is given by the daemon.
+	// These containers run already, so that the daemon allocates the CPUs.
 	var shared, owners []string
 	for i := range 3 {
 		shared = append(shared, n.RunContainer(n.RunPod(fmt.Sprint("s", i), "default", "burstable", 0, nil), "app", nodefixture.WholeCPUs(0)))
@@ -62,8 +62,8 @@ func TestNobodyLeftBehind(t *testing.T) {
 	}
 }
 
-// TestStuckThreads: threads that cannot be brought back are a problem, with what to do
-// about it, and the node is not as planned while there are any.
+// TestStuckThreads checks that threads which cannot be moved are a problem with a remedy, and a
+// fault while they exist.
 func TestStuckThreads(t *testing.T) {
 	n := newNodeOn(t, testnode.CgroupConfig{LeaveBehind: 1})
 	id := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", nodefixture.WholeCPUs(0))

@@ -36,8 +36,8 @@ resyncPeriod: 10m
 weightFormula: quadratic
 `
 
-// TestHintsDecideTheNode checks that a container gets CPUs near its devices, and that a restarted
-// daemon does not ask for containers that hold CPUs.
+// TestHintsDecideTheNode checks that a container gets CPUs near its devices, and that a
+// restarted daemon does not ask for containers that hold CPUs.
 func TestHintsDecideTheNode(t *testing.T) {
 	n := newNode(t)
 	n.YAML, n.Kubelet = twoNodesYAML, nodefixture.NewKubelet()
@@ -57,8 +57,8 @@ func TestHintsDecideTheNode(t *testing.T) {
 	}
 }
 
-// TestSilentKubeletStallsNobody checks that a container waits in the shared pool for a kubelet that
-// does not answer, no longer than the timeout, and that other containers do not wait.
+// TestSilentKubeletStallsNobody checks that a container waits in the shared pool for a kubelet
+// that does not answer, no longer than the timeout, and that other containers do not wait.
 func TestSilentKubeletStallsNobody(t *testing.T) {
 	n := newNode(t)
 	n.YAML, n.Kubelet = twoNodesYAML, nodefixture.NewKubelet()
@@ -145,8 +145,8 @@ func TestStrictPolicyWaitsForHints(t *testing.T) {
 	}
 }
 
-// TestKubeletThatServesNoHints checks that the daemon repeats the question to a kubelet without hints
-// with each listing only.
+// TestKubeletThatServesNoHints checks that the daemon repeats the question to a kubelet without
+// hints with each listing only.
 func TestKubeletThatServesNoHints(t *testing.T) {
 	n := newNode(t)
 	n.YAML, n.Kubelet = withPolicy("restricted"), nodefixture.NewKubelet()
@@ -167,13 +167,13 @@ func TestKubeletThatServesNoHints(t *testing.T) {
 	n.AwaitCPUs(strict, "1")
 	n.Kubelet.Fail(nil)
 	n.Kubelet.Admit("default/e/app", 1)
-	r.loop.box.Post(streamChanged{state: cri.Connected}) // makes it list
+	r.loop.box.Post(streamChanged{state: cri.Connected}) // leads to a listing
 	n.Eventually("CPUs with hints", func() bool { return n.State(strict).Effective.Len() == 2 })
 	r.view("the other's stays", hintProblems(1))
 }
 
-// TestMissingHintsAreAProblem checks that the problem of a container without an answer lasts until it
-// ends, also across a restart of the daemon.
+// TestMissingHintsAreAProblem checks that the problem of a container without an answer lasts
+// until it ends, also across a restart of the daemon.
 func TestMissingHintsAreAProblem(t *testing.T) {
 	n := newNode(t)
 	n.YAML, n.Kubelet = twoNodesYAML, nodefixture.NewKubelet()

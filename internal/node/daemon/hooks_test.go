@@ -19,7 +19,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/nri"
 )
 
-// asker asks the daemon as the runtime does, without a connection.
+// asker sends the runtime's requests to the daemon, without a connection.
 type asker struct {
 	*running
 	hooks hooks
@@ -31,7 +31,7 @@ func (r *running) asker() *asker {
 	return &asker{running: r, hooks: hooks{r.loop.box.Post, time.Now}}
 }
 
-// ofPod is a pod as NRI describes it.
+// ofPod returns a pod as NRI describes it.
 func ofPod(uid, namespace, qos string, cpus int, annotations map[string]string) cri.Pod {
 	slice := "kubepods-pod" + uid + ".slice"
 	if qos != "guaranteed" {
@@ -48,7 +48,7 @@ func (a *asker) container(p cri.Pod, name string, r cri.Resources) cri.Container
 		CgroupsPath: p.CgroupParent + ":cri-containerd:" + id, Requested: r, Recorded: r}
 }
 
-// create asks with the runtime's own patience.
+// create requests a container with the runtime's own timeout.
 func (a *asker) create(p cri.Pod, c cri.Container) (nri.Reply, error) {
 	ctx, cancel := context.WithTimeout(a.T.Context(), 2*time.Second)
 	defer cancel()
@@ -93,12 +93,12 @@ func TestCreateAnswersWithThePool(t *testing.T) {
 	}
 	a.Eventually("originals of all four", func() bool {
 		j := a.Journal()
-		return len(j.Originals) == 8 // four cpusets, two weights, a quota of each sort
+		return len(j.Originals) == 8 // four cpusets, two weights, one quota of each kind
 	})
 }
 
-// TestCreateMovesOthersInTheReply: who is in the way has left by the kernel's word
-// when the answer is given, and the runtime is to record it.
+// TestCreateMovesOthersInTheReply checks that containers have left the CPUs of a new owner, by
+// the kernel's values, when the reply is sent. The reply has their updates for the runtime.
 func TestCreateMovesOthersInTheReply(t *testing.T) {
 	n := newNode(t)
 	n.YAML = nodefixture.CarvedYAML
@@ -128,8 +128,8 @@ func TestCreateMovesOthersInTheReply(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{one: rest.String(), two: rest.String()}, got); diff != "" {
 		t.Errorf("updates (-want +got):\n%s", diff)
 	}
-	// Nobody makes these updates here, as when the runtime fails in it: the daemon
-	// finds out and has them made over CRI.
+	// The runtime does not make these updates, as after a failure: the daemon notices that, and
+	// makes them over CRI.
 	for _, id := range []string{one, two} {
 		n.Eventually("recorded over CRI", func() bool {
 			c, err := n.Client.ContainerStatus(t.Context(), id)
@@ -139,7 +139,7 @@ func TestCreateMovesOthersInTheReply(t *testing.T) {
 	n.Eventually("broken promises are told", func() bool {
 		return len(n.Logged("the runtime has not made the update of its NRI reply; it is asked for over CRI")) == 2
 	})
-	// They get no other promise until a worker has got through.
+	// The containers are in no other reply until a worker has made the updates.
 	r.quiet()
 	pod = ofPod("e2", "default", "guaranteed", 1, nil)
 	if reply := a.mustCreate(pod, a.container(pod, "app", nodefixture.WholeCPUs(1))); len(reply.Updates) != 2 {
@@ -147,8 +147,8 @@ func TestCreateMovesOthersInTheReply(t *testing.T) {
 	}
 }
 
-// TestCreateGivesNothingThatSomebodyRunsOn: a container that cannot be moved keeps
-// its CPUs, and the new owner is told who has them.
+// TestCreateGivesNothingThatSomebodyRunsOn checks that a container that cannot be moved keeps
+// its CPUs, and that the refusal of the new owner names it.
 func TestCreateGivesNothingThatSomebodyRunsOn(t *testing.T) {
 	for _, onRefusal := range []string{"fail", "shared"} {
 		t.Run(onRefusal, func(t *testing.T) {
@@ -182,8 +182,8 @@ func TestCreateGivesNothingThatSomebodyRunsOn(t *testing.T) {
 	}
 }
 
-// TestRefusedIsNotCreated: one refusal, however often the kubelet tries, until there
-// are enough CPUs or the pod is gone.
+// TestRefusedIsNotCreated checks that repeated requests of the kubelet count as one refusal,
+// until there are enough CPUs or the pod is gone.
 func TestRefusedIsNotCreated(t *testing.T) {
 	a := newNode(t).start().asker()
 	first := ofPod("a", "default", "guaranteed", 3, nil)
@@ -223,8 +223,8 @@ func TestRefusedIsNotCreated(t *testing.T) {
 	})
 }
 
-// TestAnswersAreNotHeldUp: whatever else the daemon talks to hangs, and NRI is
-// answered before its runtime gives up.
+// TestAnswersAreNotHeldUp checks that the daemon replies to NRI in time while all other
+// programs that it calls hang.
 func TestAnswersAreNotHeldUp(t *testing.T) {
 	n := newNode(t)
 	n.YAML = nodefixture.CarvedYAML
@@ -243,7 +243,7 @@ func TestAnswersAreNotHeldUp(t *testing.T) {
 		}
 		return nil
 	}
-	for i := range 16 { // twice as many as there are workers of a set
+	for i := range 16 { // twice the number of workers of a set
 		for _, w := range []actor.Workers[event]{r.loop.workers.Queries, r.loop.workers.Updates, r.loop.workers.Disk} {
 			w.Submit(fmt.Sprint("hung", i), hang)
 			w.Submit("journal", hang)
@@ -267,7 +267,7 @@ func TestAnswersAreNotHeldUp(t *testing.T) {
 	}
 }
 
-// TestUpdateKeepsThePool: others may resize a container, and not move it.
+// TestUpdateKeepsThePool checks that another plugin can resize a container and cannot move it.
 func TestUpdateKeepsThePool(t *testing.T) {
 	n := newNode(t)
 	r := n.start()
@@ -302,8 +302,8 @@ func TestUpdateKeepsThePool(t *testing.T) {
 	}
 }
 
-// TestUpdateMovesNobodyBack: who has given way, and is resized before the runtime has that
-// on record, is not put back by it.
+// TestUpdateMovesNobodyBack checks that an update of a container whose own update is pending
+// does not write its former CPUs.
 func TestUpdateMovesNobodyBack(t *testing.T) {
 	n := newNode(t)
 	n.YAML = nodefixture.CarvedYAML
@@ -315,7 +315,7 @@ func TestUpdateMovesNobodyBack(t *testing.T) {
 	defer release()
 	a := r.asker()
 	pod := ofPod("e", "default", "guaranteed", 2, nil)
-	mine := a.mustCreate(pod, a.container(pod, "app", nodefixture.WholeCPUs(2))).Adjustment.CPUs // and nobody makes its updates
+	mine := a.mustCreate(pod, a.container(pod, "app", nodefixture.WholeCPUs(2))).Adjustment.CPUs // the runtime does not make the updates of this reply
 	rest := cpuset.Range(2, 7).Difference(mine).String()
 	for _, asked := range []cri.Resources{{Shares: 1024}, {Mems: "0"}} {
 		got, err := a.hooks.Update(t.Context(), shared, asked)
@@ -331,7 +331,7 @@ func TestUpdateMovesNobodyBack(t *testing.T) {
 	}
 }
 
-// TestResizeIsPickedUp: there is no CRI event for it.
+// TestResizeIsPickedUp checks that a resize is found although CRI reports no event for it.
 func TestResizeIsPickedUp(t *testing.T) {
 	n := newNode(t)
 	r := n.start()
@@ -345,8 +345,8 @@ func TestResizeIsPickedUp(t *testing.T) {
 	n.AwaitCPUs(excl, "4-6")
 }
 
-// TestStartWritesFirst: what has changed since the answer is in the cgroup before the
-// first instruction.
+// TestStartWritesFirst checks that changes since the reply are in the cgroup before the first
+// instruction.
 func TestStartWritesFirst(t *testing.T) {
 	n := newNode(t)
 	n.YAML = nodefixture.CarvedYAML
@@ -354,7 +354,7 @@ func TestStartWritesFirst(t *testing.T) {
 	r.quiet()
 	a := r.asker()
 	sandbox := n.RunPod("s", "default", "burstable", 0, nil)
-	// Without events it is known from NRI alone.
+	// Without CRI events the container is known from NRI alone.
 	id, err := n.Runtime.CreateContainer(sandbox, testnode.ContainerSpec{Name: "app", Resources: cri.Resources{Shares: 512}})
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// TestHostFollowsThePool that it is configured to run in.
+// TestHostFollowsThePool checks that host services run in the configured pool.
 func TestHostFollowsThePool(t *testing.T) {
 	n := newHostNode(t, nodefixture.HostSlicesYAML)
 	r := n.start()
@@ -24,7 +24,8 @@ func TestHostFollowsThePool(t *testing.T) {
 	r.quiet()
 }
 
-// TestNoPoolForTheHost: nothing is written, and it is said.
+// TestNoPoolForTheHost checks that nothing is written without a pool for host services, and
+// that a problem reports it.
 func TestNoPoolForTheHost(t *testing.T) {
 	const head = "apiVersion: config.cpupoold.io/v1alpha1\nkind: CPUPoolConfiguration\n"
 	const list = "give it a list in partitions[].cpus"
@@ -53,7 +54,8 @@ func TestNoPoolForTheHost(t *testing.T) {
 	}
 }
 
-// TestHostWhileItsPoolIsOffline: it keeps off exclusive CPUs, as the pods of the pool do.
+// TestHostWhileItsPoolIsOffline checks that host services avoid exclusive CPUs while their pool
+// is offline, as the pods of that pool do.
 func TestHostWhileItsPoolIsOffline(t *testing.T) {
 	for name, c := range map[string]struct{ yaml, owner, shared string }{
 		"fixed":  {nodefixture.PoolsYAML, "4-5", "2-3"},

@@ -21,7 +21,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// newHostNode is a node on which services of the host run.
+// newHostNode returns a node with host services.
 func newHostNode(t testing.TB, part string) *node {
 	t.Helper()
 	n := newNode(t)
@@ -30,7 +30,8 @@ func newHostNode(t testing.TB, part string) *node {
 	return n
 }
 
-// TestHostIsConfined, with what appears later, over reloads, and against others.
+// TestHostIsConfined checks that host services stay in their pool: new cgroups, after reloads,
+// and after external writes.
 func TestHostIsConfined(t *testing.T) {
 	n := newHostNode(t, "hostSlices: {enabled: true, weight: 200}\n")
 	id := n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
@@ -76,8 +77,8 @@ func TestHostIsConfined(t *testing.T) {
 	r.view("ready", func(v *telemetry.View) bool { return v.Ready && v.Passes[telemetry.OK] > 0 })
 }
 
-// TestHostIsPutBack by restore, and when the option is switched off; a weight already
-// when it is not configured any more.
+// TestHostIsPutBack checks that properties are restored by restore and when the option is
+// switched off, and the weight when it is no longer configured.
 func TestHostIsPutBack(t *testing.T) {
 	for name, kernel := range map[string]testnode.CgroupConfig{"to 6.19": {}, "from 7.0": {ClearPopulated: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +122,8 @@ func TestHostIsPutBack(t *testing.T) {
 	}
 }
 
-// TestAdministratorsSlices are left alone and reported, whenever he has set them.
+// TestAdministratorsSlices checks that properties of an administrator stay and are reported,
+// whenever they are set.
 func TestAdministratorsSlices(t *testing.T) {
 	n := newHostNode(t, nodefixture.HostSlicesYAML)
 	n.Units.DropIn("user.slice", "/etc/systemd/system/user.slice.d/cpus.conf", cpuset.Range(0, 3))
@@ -156,7 +158,7 @@ func TestAdministratorsSlices(t *testing.T) {
 	}
 }
 
-// said holds that a problem with a unit was logged, with a remedy.
+// said checks that a problem of a unit was logged with a remedy.
 func (n *node) said(code pools.Code, unit, remedy string) {
 	n.T.Helper()
 	records := n.Logged("not honoured")
@@ -168,7 +170,8 @@ func (n *node) said(code pools.Code, unit, remedy string) {
 	}
 }
 
-// TestSetForGoodIsYieldedTo without a reload: the write to the file tells of it.
+// TestSetForGoodIsYieldedTo checks that a persistent property of an administrator is found
+// without a reload, by the write to the cgroup.
 func TestSetForGoodIsYieldedTo(t *testing.T) {
 	n := newHostNode(t, nodefixture.HostSlicesYAML)
 	r := n.start()
@@ -181,7 +184,8 @@ func TestSetForGoodIsYieldedTo(t *testing.T) {
 	n.AwaitCPUsOf("system.slice", "0-5")
 }
 
-// TestHostAroundUnits: a slice has what units in it are given, and says so.
+// TestHostAroundUnits checks that a slice contains the CPUs of the units in it, and that a
+// problem reports it.
 func TestHostAroundUnits(t *testing.T) {
 	n := newHostNode(t, nodefixture.HostSlicesYAML+"units: {du.service: {cpus: 2}, telegraf.service: {pool: shared}, ru.slice: {cpus: 1}}\n")
 	n.Units.Install("ru.slice", cpuset.Set{})
@@ -216,7 +220,7 @@ func TestHostAroundUnits(t *testing.T) {
 	n.AwaitCPUsOf("system.slice", "0-3")
 }
 
-// TestHostAfterAKill: what was set is known to be ours, and put back.
+// TestHostAfterAKill checks that the next daemon recognizes and restores its properties.
 func TestHostAfterAKill(t *testing.T) {
 	n := newHostNode(t, nodefixture.HostSlicesYAML)
 	id := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
@@ -236,8 +240,8 @@ func TestHostAfterAKill(t *testing.T) {
 	n.AwaitCPUsOf("system.slice", "0-7")
 }
 
-// TestHostAfterALostJournal: what was set is known to be ours when it is to change, and
-// when it is put back.
+// TestHostAfterALostJournal checks that a daemon without its journal recognizes its properties
+// when they change and when they are restored.
 func TestHostAfterALostJournal(t *testing.T) {
 	const head = "apiVersion: config.cpupoold.io/v1alpha1\nkind: CPUPoolConfiguration\n"
 	const moved = head + "partitions: [{type: management, cpus: 2-3}]\nguaranteed: {cpus: 4-7}\n"
@@ -268,8 +272,8 @@ func TestHostAfterALostJournal(t *testing.T) {
 	}
 }
 
-// TestHostAroundUnitsAfterALostJournal: a slice is known to be ours also when a unit in
-// it is to have other CPUs than before.
+// TestHostAroundUnitsAfterALostJournal checks that a daemon without its journal recognizes a
+// slice also if a unit in it gets other CPUs than before.
 func TestHostAroundUnitsAfterALostJournal(t *testing.T) {
 	n := newHostNode(t, nodefixture.HostSlicesYAML)
 	n.Units.Install("du.service", cpuset.Set{})
@@ -300,7 +304,7 @@ func TestHostAroundUnitsAfterALostJournal(t *testing.T) {
 	n.Eventually("slices as before", func() bool { return cmp.Equal(before, n.HostUnits()) })
 }
 
-// busyUnits is a systemd that may be too busy to say what it has on record.
+// busyUnits is a systemd that may be too busy to answer.
 type busyUnits struct {
 	*testnode.Units
 	busy atomic.Bool
@@ -313,8 +317,8 @@ func (u *busyUnits) Unit(ctx context.Context, name string) (cgroup.Unit, error) 
 	return u.Units.Unit(ctx, name)
 }
 
-// TestHostIsNotToldAgain: a systemd that does not answer keeps what it has been told, and
-// is not told again for it.
+// TestHostIsNotToldAgain checks that a property is sent once to a systemd that answers no
+// questions.
 func TestHostIsNotToldAgain(t *testing.T) {
 	n := newHostNode(t, nodefixture.HostSlicesYAML)
 	h := n.Host()
@@ -346,9 +350,8 @@ func TestHostIsNotToldAgain(t *testing.T) {
 	n.AwaitCPUsOf("system.slice", "0-1")
 }
 
-// TestHostThatStaysKeepsNobodyAway: a slice that the kernel does not narrow is told of, and
-// owners begin all the same; where they are partitions, or free CPUs are parked, the
-// kernel keeps the slice off.
+// TestHostThatStaysKeepsNobodyAway checks that a slice which the kernel does not confine is a
+// problem, and delays no owner. The kernel keeps the slice off partitions and parked CPUs.
 func TestHostThatStaysKeepsNobodyAway(t *testing.T) {
 	for _, isolation := range []string{"cpuset", "partition"} {
 		t.Run(isolation, func(t *testing.T) {

@@ -7,10 +7,10 @@ import (
 	"github.com/cpupoold/cpupoold/internal/testing/testnode/scenario"
 )
 
-// intrude writes to a cgroup, and waits until it is as planned again: the notice of the
-// write does that, and no look at everything.
+// intrude writes to a cgroup and waits for the repair, to which the notice of the write leads
+// without a full scan.
 func (w *world) intrude(x scenario.Write) error {
-	w.r.loop.box.Post(noReload{}) // each is a case of its own, and no fight
+	w.r.loop.box.Post(noReload{}) // so that the write is not part of a conflict
 	name := string(x.Path.Join(x.File))
 	was, err := w.Tree.ReadFile(name, 1<<10)
 	if err != nil {
@@ -23,7 +23,7 @@ func (w *world) intrude(x scenario.Write) error {
 	armed := w.armed >= 0
 	w.mu.Unlock()
 	if armed {
-		return nil // who dies over it finds it when it starts
+		return nil // after its death the next daemon finds the write
 	}
 	return w.await(fmt.Sprintf("%s to be %q again, after %q", name, bytes.TrimSpace(was), x.Value), func() bool {
 		is, err := w.Tree.ReadFile(name, 1<<10)

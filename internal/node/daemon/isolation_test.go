@@ -21,13 +21,13 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// newPartitionNode is a node with a kernel that has remote partitions.
+// newPartitionNode returns a node with a kernel that has remote partitions.
 func newPartitionNode(t testing.TB, major, minor int, c testnode.RuntimeConfig) *node {
 	t.Helper()
 	return newNodeOf(t, nodefixture.Spec{Kernel: nodefixture.KernelLike(major, minor), Runtime: c})
 }
 
-// modes are what the daemon says keeps others off, by container.
+// modes returns the reported modes of isolation, by container.
 func modes(v *telemetry.View) map[string]string {
 	all := make(map[string]string)
 	for _, c := range v.Containers {
@@ -38,8 +38,8 @@ func modes(v *telemetry.View) map[string]string {
 	return all
 }
 
-// TestPartitions follows owners from birth to end, over a restart of the daemon, on
-// kernels with and without the traps.
+// TestPartitions follows owners from start to end, across a restart of the daemon, on kernels
+// with and without the defects of earlier versions.
 func TestPartitions(t *testing.T) {
 	for name, kernel := range map[string][2]int{"6.11": {6, 11}, "6.12": {6, 12}, "6.18": {6, 18}, "7.0": {7, 0}} {
 		t.Run(name, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestPartitions(t *testing.T) {
 			}
 			r.stop()
 			writes := len(n.Tree.Writes())
-			r = n.start() // and knows its partitions
+			r = n.start() // which recognizes its partitions
 			r.quiet()
 			if more := n.Tree.Writes()[writes:]; len(more) > 0 {
 				t.Errorf("a daemon that starts again writes %v", more)
@@ -100,8 +100,8 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
-// TestPartitionsOfIsolatedCPUs: on CPUs of isolcpus= a partition is an isolated one where no
-// other can be; of whom some CPUs are such it is refused.
+// TestPartitionsOfIsolatedCPUs checks that partitions on CPUs of isolcpus= are isolated where
+// the kernel allows no other type, and that partitions on a mix of CPUs are refused there.
 func TestPartitionsOfIsolatedCPUs(t *testing.T) {
 	for name, c := range map[string]struct {
 		minor     int
@@ -126,15 +126,16 @@ func TestPartitionsOfIsolatedCPUs(t *testing.T) {
 			r.view("the reason", func(v *telemetry.View) bool {
 				return v.Problems["NoPartition"] == map[bool]int{true: 1, false: 0}[c.mix == cgroup.MemberPartition]
 			})
-			// What the kernel refuses is tried again and again, and is neither for a moment.
+			// A refused partition is tried again and again. In between it is invalid for a
+			// moment.
 			n.Eventually("on CPUs 6-7 it is "+string(c.mix), func() bool { return n.State(mixed).Partition.Is(c.mix) })
 			n.CheckClaims()
 		})
 	}
 }
 
-// TestPartitionBeforeEntrypoint: with NRI the kernel keeps others off before the first
-// instruction.
+// TestPartitionBeforeEntrypoint checks that with NRI a container is a partition before its
+// first instruction.
 func TestPartitionBeforeEntrypoint(t *testing.T) {
 	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{NRI: true})
 	n.YAML = nodefixture.WithPartitions(n.YAML)
@@ -148,8 +149,8 @@ func TestPartitionBeforeEntrypoint(t *testing.T) {
 	n.CheckClaims()
 }
 
-// TestPartitionIsRepaired: what others do to a partition is undone, or the CPUs are
-// kept by cpusets alone and the reason is told.
+// TestPartitionIsRepaired checks that external changes of a partition are repaired. Otherwise
+// cpusets alone keep the CPUs exclusive, and the reason is reported.
 func TestPartitionIsRepaired(t *testing.T) {
 	for name, kernel := range map[string][2]int{"6.12": {6, 12}, "6.18": {6, 18}, "7.0": {7, 0}} {
 		t.Run(name, func(t *testing.T) {
@@ -201,9 +202,9 @@ func TestPartitionIsRepaired(t *testing.T) {
 	}
 }
 
-// TestLostJournalOfPartitions: restore takes away what a daemon has found that has lost
-// its journal, and the next daemon what is not to be a partition any more. Lists that
-// somebody has cleared meanwhile cost no CPU.
+// TestLostJournalOfPartitions checks that a daemon without its journal records the partitions
+// that it finds. Restore ends them, and the next daemon ends those that it does not want.
+// Exclusive lists that were cleared in between cost no CPU.
 func TestLostJournalOfPartitions(t *testing.T) {
 	for name, found := range map[string]bool{"owner": true, "owner no more": false} {
 		t.Run(name, func(t *testing.T) {
@@ -241,8 +242,8 @@ func TestLostJournalOfPartitions(t *testing.T) {
 	}
 }
 
-// TestLostJournalOfPartitionsThatAreOver: lists of which nobody knows any more are in the
-// way of nobody.
+// TestLostJournalOfPartitionsThatAreOver checks that exclusive lists without a partition and
+// without a journal prevent no partition.
 func TestLostJournalOfPartitionsThatAreOver(t *testing.T) {
 	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{})
 	n.YAML = nodefixture.WithPartitions(n.YAML)
@@ -261,13 +262,13 @@ func TestLostJournalOfPartitionsThatAreOver(t *testing.T) {
 	n.start().view("all is parked", func(v *telemetry.View) bool { return v.Parked.Equal(cpuset.Range(4, 7)) && len(v.Problems) == 0 })
 }
 
-// TestPartitionsOfOthers: a daemon that has its journal takes no partition of a
-// container that it has not made for one that it has lost.
+// TestPartitionsOfOthers checks that a daemon with its journal does not take a container's
+// partition for its own.
 func TestPartitionsOfOthers(t *testing.T) {
 	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{})
 	r := n.start()
 	id := n.RunContainer(n.RunPod("b", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
-	n.AwaitCPUs(id, "2-3") // and so it is in the journal
+	n.AwaitCPUs(id, "2-3") // so the journal contains the container
 	r.quiet()
 	r.stop()
 	scope := cgroup.Path(n.Runtime.Cgroup(id))
@@ -290,10 +291,10 @@ func TestPartitionsOfOthers(t *testing.T) {
 	}
 }
 
-// TestRestartBesideItsLastCgroup: a container begins again while the cgroup of its last
-// instance is there still, a partition with the same CPUs: that ends first, since before
-// 7.0 the kernel would lose the CPUs with it otherwise. The container is a partition as
-// soon as it is out of the way. Resync is far away.
+// TestRestartBesideItsLastCgroup checks a container that starts again while the cgroup of its
+// last instance exists, which is a partition with the same CPUs. That partition ends first:
+// before 7.0 the kernel would lose the CPUs with the cgroup. The container becomes a partition
+// afterwards. The resync is far away.
 func TestRestartBesideItsLastCgroup(t *testing.T) {
 	for _, nri := range []bool{false, true} {
 		for name, kernel := range map[string][2]int{"6.11": {6, 11}, "6.12": {6, 12}, "6.18": {6, 18}, "7.0": {7, 0}} {
@@ -330,8 +331,9 @@ func TestRestartBesideItsLastCgroup(t *testing.T) {
 	}
 }
 
-// TestPartitionsWithoutOthers: when nothing but partitions is online the kernel makes their
-// CPUs everybody's, and says nothing; once others are back the owner has its own for itself.
+// TestPartitionsWithoutOthers checks partitions while only their own CPUs are online. The
+// kernel then lets all tasks run on them without a notice. When other CPUs are online again,
+// the owner has its CPUs alone.
 func TestPartitionsWithoutOthers(t *testing.T) {
 	for name, kernel := range map[string][2]int{"6.12": {6, 12}, "7.0": {7, 0}} {
 		t.Run(name, func(t *testing.T) {
@@ -374,8 +376,8 @@ func TestPartitionsWithoutOthers(t *testing.T) {
 	}
 }
 
-// TestPartitionContest: who ends a partition whenever it is one is left alone with it,
-// and the state says so. The container stays on its CPUs.
+// TestPartitionContest checks that the daemon stops its repairs of a partition that another
+// process ends again and again, and that a problem reports it. The container stays on its CPUs.
 func TestPartitionContest(t *testing.T) {
 	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{})
 	n.YAML = nodefixture.WithPartitions(n.YAML)
@@ -394,7 +396,7 @@ func TestPartitionContest(t *testing.T) {
 		}
 		return contested
 	})
-	if ended < retry.MaxRepairs || ended > 3*retry.MaxRepairs { // not each is seen
+	if ended < retry.MaxRepairs || ended > 3*retry.MaxRepairs { // some are not noticed
 		t.Errorf("ended %d times before it is left alone; want about %d", ended, retry.MaxRepairs)
 	}
 	if got := n.State(id); !got.Effective.Equal(on) || got.Partition.Valid() {
@@ -402,7 +404,7 @@ func TestPartitionContest(t *testing.T) {
 	}
 }
 
-// TestLeakedCPUs: CPUs that the kernel has lost are told of and given to nobody.
+// TestLeakedCPUs checks that CPUs which the kernel has lost are reported and not allocated.
 func TestLeakedCPUs(t *testing.T) {
 	n := newPartitionNode(t, 6, 12, testnode.RuntimeConfig{})
 	n.YAML = nodefixture.WithPartitions(n.YAML)
@@ -413,7 +415,7 @@ func TestLeakedCPUs(t *testing.T) {
 	r.quiet()
 	lost := n.State(id).CPUs
 	r.stop()
-	// Nobody repairs it before its cgroup is gone.
+	// While no daemon runs, nothing repairs the partition before its cgroup is removed.
 	stranger := string(cgroup.Path(n.Runtime.Cgroup(id)).Parent().Join("stranger"))
 	n.Tree.MkdirAll(stranger)
 	if err := n.Tree.Write(stranger+"/cpuset.cpus", "0-7"); err != nil {
@@ -433,10 +435,10 @@ func TestLeakedCPUs(t *testing.T) {
 		t.Errorf("a container was given CPUs %s, of which %s are lost", cpus, lost)
 	}
 	third := n.RunContainer(n.RunPod("c", "default", "guaranteed", 1, nil), "app", nodefixture.WholeCPUs(1))
-	n.AwaitCPUs(third, "2-3") // there are no others
+	n.AwaitCPUs(third, "2-3") // no other CPUs are free
 }
 
-// TestNoPartitions: where the kernel has none, containers are kept apart by cpusets.
+// TestNoPartitions checks that cpusets keep containers apart on kernels without partitions.
 func TestNoPartitions(t *testing.T) {
 	for name, c := range map[string]struct {
 		major, minor int
@@ -465,7 +467,7 @@ func TestNoPartitions(t *testing.T) {
 	}
 }
 
-// TestPartitionsSwitchedOff: a configuration without gives all of them back.
+// TestPartitionsSwitchedOff checks that a configuration without partitions ends all of them.
 func TestPartitionsSwitchedOff(t *testing.T) {
 	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{})
 	n.YAML = nodefixture.WithPartitions(n.YAML)

@@ -11,9 +11,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// TestResizeOfPartitions: two owners and a sidecar of one pod, which are siblings, are
-// resized in turn, also while a CPU of theirs is offline. Nobody else moves, nobody is
-// ever in a partition with another one's CPUs, and the kernel loses none.
+// TestResizeOfPartitions resizes two owners and a sidecar of one pod in turn, also while one of
+// their CPUs is offline. No other container moves, no partition has CPUs of two owners, and the
+// kernel loses none.
 func TestResizeOfPartitions(t *testing.T) {
 	for name, kernel := range map[string][2]int{"6.11": {6, 11}, "6.12": {6, 12}, "6.18": {6, 18}, "7.0": {7, 0}} {
 		for pool, yaml := range map[string]string{"fixed": nodefixture.PoolsYAML, "carved": nodefixture.CarvedYAML} {
@@ -66,12 +66,12 @@ func TestResizeOfPartitions(t *testing.T) {
 					r.view("the daemon has heard of it", func(v *telemetry.View) bool { return v.Offline.Len() == offline })
 				}
 				plug(nodefixture.AllCPUsBut(n.State(one).CPUs.Last()), 1)
-				delete(sizes, one) // one CPU, or another one where one is free
+				delete(sizes, one) // either the same CPU or another free one
 				settled("a CPU is offline")
 				if err := n.Runtime.Resize(two, nodefixture.WholeCPUs(1)); err != nil {
 					t.Fatal(err)
 				}
-				sizes[two], sizes[one] = 1, 2 // that one is free now
+				sizes[two], sizes[one] = 1, 2 // the CPU of one is free now
 				settled("makes room")
 				plug(nodefixture.AllCPUsBut(), 0)
 				settled("back")
