@@ -18,7 +18,7 @@ BUILD    := $(GO) build -buildvcs=auto -ldflags "-s -w"
 FUZZTIME ?= 20s
 KERNELS  ?= bookworm,trixie,forky
 
-.PHONY: help build image cross test test-unit test-browser test-monitoring test-vm test-apiserver test-fleet test-deploy test-e2e test-conformance test-ci test-drift test-kernels test-disturbance test-matrix test-model soak churn demo vm-shell lint prose prose-record fmt docs bench bench-all bench-check bench-record bench-limits bench-jitter fuzz clean host host-vm
+.PHONY: help build image cross test test-unit test-browser test-monitoring test-vm test-apiserver test-fleet test-deploy test-e2e test-conformance test-ci test-drift test-kernels test-disturbance test-matrix test-model test-model-fake soak churn demo vm-shell lint prose prose-record fmt docs bench bench-all bench-check bench-record bench-limits bench-jitter fuzz clean host host-vm
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -85,6 +85,9 @@ test-matrix: host-vm build ## run what holds on every runtime, systemd and kerne
 
 test-model: host-vm build ## run 300 steps of the model test, of more kinds, on a real node (SEED=1 SUITE=trixie)
 	$(GO) test -tags vm -count=1 -timeout 75m -run '^TestDaemon$$/^TestModel$$' ./test/vm -model.more -model.steps 300 -model.seed $(or $(SEED),1) -model.suite=$(SUITE)
+
+test-model-fake: ## run the model test on a fake node, 10,000 steps in sequences of 250 (STEPS=50000; SEED=7: that sequence alone)
+	$(GO) test -v -count=1 -timeout 12h -run '^TestModel$$' ./internal/node/daemon -model.steps $(or $(STEPS),10000) -model.seed $(or $(SEED),0)
 
 soak: host-vm build ## let everything that a node's daemon relies on break at random while pods come and go (DURATION=10m SEED=1 SUITE=trixie)
 	$(GO) test -v -tags vm -count=1 -timeout 200h -run '^TestSoak$$' ./test/vm -soak $(or $(DURATION),10m) -soak.seed $(or $(SEED),1) -soak.suite=$(or $(SUITE),trixie)

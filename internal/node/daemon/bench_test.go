@@ -59,7 +59,7 @@ func (r *running) looking() (look, giveBack func()) {
 	return func() {
 		r.loop.box.Post(unasked(func(l *Loop) {
 			l.memoryRelease.next = l.now() // due
-			resync{}.apply(l)
+			resyncNow(l)
 		}))
 		<-looked
 	}, giveBack
@@ -133,14 +133,6 @@ func BenchmarkStart(b *testing.B) {
 	}
 	b.ReportMetric(float64(used)/float64(starts), "cpu-ns/op")
 }
-
-// resync is the resync timer's event. The event loop sets the timer again when a listing ends
-// that another event has requested, so that the benchmark posts it.
-type resync struct{}
-
-func (resync) apply(l *Loop) { l.resync(l.status.distrusted.Add(l.settings.Config.ResyncPeriod)) }
-
-func (resync) scope(*Loop) scope { return scopeNone }
 
 // crowd runs containers that share their CPUs, two per pod, and returns their ids.
 func (n *node) crowd(containers int) (ids []string) {
@@ -249,13 +241,10 @@ func BenchmarkRepair(b *testing.B) {
 func (r *running) rests() {
 	r.Eventually("nothing is due", func() bool {
 		var due, idle bool
-		seen := make(chan struct{})
-		r.loop.box.Post(unasked(func(l *Loop) {
+		r.inspectOnly(func(l *Loop) {
 			due = l.schedule.asked() || len(l.drifts.open) > 0 || l.cache.HasStale()
 			idle = !l.cache.HasBusy() && r.jobs.idle()
-			close(seen)
-		}))
-		<-seen
+		})
 		if idle && due {
 			r.inspect(func(*Loop) {}) // a full pass does the deferred work
 		}
@@ -277,14 +266,11 @@ func BenchmarkPass(b *testing.B) {
 		}{{"pass", (*Loop).pass}, {"publish", (*Loop).publish}} {
 			b.Run(fmt.Sprintf("%dcontainers/%s", containers, part.name), func(b *testing.B) {
 				b.ReportAllocs()
-				done := make(chan struct{})
-				r.loop.box.Post(errand(func(l *Loop) {
+				r.inspect(func(l *Loop) {
 					for b.Loop() {
 						part.do(l)
 					}
-					close(done)
-				}))
-				<-done
+				})
 			})
 		}
 	}

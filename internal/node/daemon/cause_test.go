@@ -47,18 +47,6 @@ func TestCause(t *testing.T) {
 	}
 }
 
-// noReload makes the event loop forget the reload of systemd that quiet reports to it.
-type noReload struct{}
-
-func (noReload) scope(*Loop) scope { return scopeAll }
-
-func (noReload) apply(l *Loop) {
-	l.drifts.reloaded = time.Time{}
-	clear(l.backoffs.Contests) // each repetition counts as a first one
-	clear(l.backoffs.Recorded)
-	clear(l.backoffs.Failures)
-}
-
 // causes returns the counts of the last view minus the counts of before.
 func (r *running) causes(before map[telemetry.Drift]uint64) map[telemetry.Drift]uint64 {
 	now := make(map[telemetry.Drift]uint64)
@@ -74,7 +62,7 @@ func (r *running) causes(before map[telemetry.Drift]uint64) map[telemetry.Drift]
 // is repaired with it and not counted, so that provoke makes it again.
 func (r *running) provoke(write func() error, property string, right telemetry.Cause) (was telemetry.Cause) {
 	r.T.Helper()
-	r.loop.box.Post(noReload{})
+	r.forgetDrift()
 	before := r.loop.snapshot.Load().Drifts
 	var made time.Time
 	r.view("drift of "+property+" counted", func(*telemetry.View) bool {
@@ -138,7 +126,7 @@ func TestCausesToldApart(t *testing.T) {
 			// A value that is written during an own update is repaired with it, and not
 			// counted.
 			began := time.Now()
-			r.loop.box.Post(noReload{})
+			r.forgetDrift()
 			r.view("at rest", func(v *telemetry.View) bool { return v.LastSuccess.After(began) })
 			if got := r.provoke(c.write, c.property, c.cause); got == c.cause {
 				right[got]++

@@ -150,16 +150,14 @@ func newChurnNode(t *testing.T) *churning {
 	return &churning{running: r}
 }
 
-// filled fills the history with events of equal size. Otherwise it would grow for some thousand
-// containers, and shrink by a megabyte with each compaction.
-type filled struct{}
-
-func (filled) scope(*Loop) scope { return scopeAll }
-
-func (filled) apply(l *Loop) {
-	for range 3 * history.MaxEvents {
-		l.historyLog.Add(history.Event{Kind: history.Started})
-	}
+// fillHistory fills the history with events of the same size. Otherwise the history grows
+// for some thousand containers, and the heap differs by a megabyte.
+func (r *churning) fillHistory() {
+	r.loop.box.Post(errand(func(l *Loop) {
+		for range 3 * history.MaxEvents {
+			l.historyLog.Add(history.Event{Kind: history.Started})
+		}
+	}))
 }
 
 // tenth starts and stops containers, and measures what is held when no job runs.
@@ -167,8 +165,8 @@ func (r *churning) tenth(i, containers int, first *held) tenth {
 	r.T.Helper()
 	var cost sample
 	cost.add(r, fmt.Sprint(i), containers)
-	r.loop.box.Post(resync{})
-	r.loop.box.Post(filled{})
+	r.resync()
+	r.fillHistory()
 	r.quiet()
 	r.CheckClaims()
 	r.forget()
@@ -193,7 +191,7 @@ func (r *churning) churn(round string, containers int) []time.Duration {
 				}
 				took[w] = append(took[w], t)
 				if made.Add(1)%beat == 0 {
-					r.loop.box.Post(resync{})
+					r.resync()
 					r.forget()
 				}
 			}
@@ -274,23 +272,17 @@ func (r *churning) descriptors() int {
 	return len(files)
 }
 
-// passAllocs returns the allocations of a full pass without changes, mostly without other work.
-func (r *churning) passAllocs() float64 {
-	answer := make(weighing, 1)
-	r.loop.box.Post(answer)
-	return <-answer
-}
-
-type weighing chan float64
-
-func (weighing) scope(*Loop) scope { return scopeAll }
-
-func (w weighing) apply(l *Loop) {
-	w <- testing.AllocsPerRun(20, func() {
-		l.pass()
-		l.watchAll()
-		l.publish()
+// passAllocs returns the allocations of a full pass that changes nothing. It runs while the
+// daemon is idle, because other goroutines' allocations count too.
+func (r *churning) passAllocs() (allocs float64) {
+	r.inspect(func(l *Loop) {
+		allocs = testing.AllocsPerRun(20, func() {
+			l.pass()
+			l.watchAll()
+			l.publish()
+		})
 	})
+	return allocs
 }
 
 func mallocs() uint64 {

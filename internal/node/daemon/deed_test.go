@@ -35,18 +35,8 @@ func TestForeignWriteDuringSeal(t *testing.T) {
 	r.quiet()
 }
 
-// isUpdating reports whether a worker is updating a cgroup.
-func (r *running) isUpdating(p cgroup.Path) bool {
-	answer := make(chan bool, 1)
-	r.loop.box.Post(busyAsked{p, answer})
-	return <-answer
+// isUpdating reports whether a worker writes a cgroup.
+func (r *running) isUpdating(p cgroup.Path) (busy bool) {
+	r.inspect(func(l *Loop) { busy = l.cache.IsBusy(p) })
+	return busy
 }
-
-type busyAsked struct {
-	path   cgroup.Path
-	answer chan<- bool
-}
-
-func (busyAsked) scope(*Loop) scope { return scopeAll }
-
-func (b busyAsked) apply(l *Loop) { b.answer <- l.cache.IsBusy(b.path) }

@@ -63,7 +63,7 @@ func TestOriginalsOfTheDeparted(t *testing.T) {
 			if now := r.originalsIn(slices[1]); now != stays {
 				t.Errorf("who is there has %d originals, and had %d", now, stays)
 			}
-			r.loop.box.Post(relist{})
+			r.requestList()
 			n.Eventually("none on the disk", func() bool {
 				for _, o := range n.Journal().Originals {
 					if strings.HasPrefix(string(o.Path), string(slices[0])+"/") {

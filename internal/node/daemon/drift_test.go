@@ -237,22 +237,13 @@ func TestRefusalsGrowRare(t *testing.T) {
 	id := n.RunContainer(n.RunPod("a", "default", "burstable", 0, nil), "a", nodefixture.WholeCPUs(0))
 	n.AwaitCPUs(id, "2-3")
 	n.Eventually("refused twice", func() bool { return len(n.Logged("write refused")) == 2 })
-	pause := make(pauseAsked, 1)
-	r.loop.box.Post(pause)
-	if got := <-pause; got != 2*retry.FirstPause {
-		t.Errorf("after two refusals it rests for %v; want %v", got, 2*retry.FirstPause)
-	}
-}
-
-// pauseAsked asks the event loop for the longest pause.
-type pauseAsked chan time.Duration
-
-func (pauseAsked) scope(*Loop) scope { return scopeAll }
-
-func (p pauseAsked) apply(l *Loop) {
 	var longest time.Duration
-	for _, f := range l.backoffs.Failures {
-		longest = max(longest, f.Pause)
+	r.inspect(func(l *Loop) {
+		for _, f := range l.backoffs.Failures {
+			longest = max(longest, f.Pause)
+		}
+	})
+	if longest != 2*retry.FirstPause {
+		t.Errorf("after two refusals the pause is %v; want %v", longest, 2*retry.FirstPause)
 	}
-	p <- longest
 }

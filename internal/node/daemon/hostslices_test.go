@@ -329,7 +329,7 @@ func TestHostIsNotToldAgain(t *testing.T) {
 	r.quiet()
 	before := len(n.Logged("wrote"))
 	u.busy.Store(true)
-	r.loop.box.Post(relist{})
+	r.requestList()
 	n.Eventually("no answer about any of them", func() bool {
 		failed := 0
 		r.inspect(func(l *Loop) {

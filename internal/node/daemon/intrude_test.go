@@ -10,7 +10,7 @@ import (
 // intrude writes to a cgroup and waits for the repair, to which the notice of the write leads
 // without a full scan.
 func (w *world) intrude(x scenario.Write) error {
-	w.r.loop.box.Post(noReload{}) // so that the write is not part of a conflict
+	w.r.forgetDrift()
 	name := string(x.Path.Join(x.File))
 	was, err := w.Tree.ReadFile(name, 1<<10)
 	if err != nil {

@@ -80,7 +80,7 @@ func TestPartitions(t *testing.T) {
 			r.quiet()
 			own := n.State(isolated).CPUs
 			n.Eventually("lists of the rest alone", func() bool {
-				r.loop.box.Post(relist{})
+				r.requestList()
 				for _, list := range n.ExclusiveLists() {
 					if list != own.String() {
 						return false

@@ -72,17 +72,3 @@ func (c *countedWorkers) Submit(key string, j actor.Job[event]) {
 		return nil
 	})
 }
-
-// errand is an event of a test that runs on the loop's goroutine. A full pass follows.
-type errand func(l *Loop)
-
-func (errand) scope(*Loop) scope { return scopeAll }
-
-func (do errand) apply(l *Loop) { do(l) }
-
-// unasked is an event of a test that runs on the loop's goroutine. No pass follows.
-type unasked func(l *Loop)
-
-func (unasked) scope(*Loop) scope { return scopeNone }
-
-func (do unasked) apply(l *Loop) { do(l) }

@@ -66,7 +66,7 @@ func TestGiveBack(t *testing.T) {
 func (r *running) looks() {
 	r.T.Helper()
 	before := r.passes()
-	r.loop.box.Post(resync{})
+	r.resync()
 	r.view("resync", func(*telemetry.View) bool { return r.passes() > before })
 }
 

@@ -2,8 +2,9 @@
 
 package daemon
 
-// modelDefault is the number of steps of TestModel.
-const modelDefault = 10_000
+// modelDefault is the number of steps of TestModel: two sequences of each kind of node.
+// `make test-model-fake` runs more.
+const modelDefault = 12 * sequenceSteps
 
-// manyPods are the most that a test has daemons made for.
+// manyPods is the maximum number of pods in a test that starts many daemons.
 const manyPods = 500

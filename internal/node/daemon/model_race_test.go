@@ -2,9 +2,9 @@
 
 package daemon
 
-// modelDefault is the number of steps of TestModel: each takes several times as long
+// modelDefault is the number of steps of TestModel. A step takes several times as long
 // under the race detector.
-const modelDefault = 1_000
+const modelDefault = 4 * sequenceSteps
 
-// manyPods are the most that a test has daemons made for.
+// manyPods is the maximum number of pods in a test that starts many daemons.
 const manyPods = 200

@@ -142,10 +142,9 @@ func TestGhosts(t *testing.T) {
 	for range 3 {
 		a.mustCreate(pod, a.container(pod, "app", nodefixture.WholeCPUs(2)))
 	}
-	counted := make(chan int, 1)
-	count := func() int {
-		a.loop.box.Post(counting(counted))
-		return nodefixture.Receive(a.Node, "number of containers", counted)
+	count := func() (containers int) {
+		a.inspect(func(l *Loop) { _, containers = l.inventory.Len() })
+		return containers
 	}
 	if n := count(); n != 1 {
 		t.Errorf("%d containers are known; want the last", n)
@@ -154,14 +153,4 @@ func TestGhosts(t *testing.T) {
 	if n := count(); n != 0 {
 		t.Errorf("%d containers are known after the pod; want none", n)
 	}
-}
-
-// counting is an event that asks how many containers are known.
-type counting chan int
-
-func (counting) scope(*Loop) scope { return scopeAll }
-
-func (c counting) apply(l *Loop) {
-	_, containers := l.inventory.Len()
-	c <- containers
 }

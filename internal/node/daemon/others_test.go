@@ -53,7 +53,7 @@ func (n *crioNode) retell(r *running, told managers.CRIO) {
 	n.mu.Lock()
 	n.told = told
 	n.mu.Unlock()
-	r.loop.box.Post(relist{})
+	r.requestList()
 }
 
 // untouched says that nobody of ours has written to a container's cgroup, or had its
@@ -108,7 +108,7 @@ func TestWorkloadIsLeftAlone(t *testing.T) {
 			n.AwaitCPUs(sandbox, "2-3") // CRI-O puts pause containers of workloads nowhere
 
 			n.WriteFile(after, cgroup.FileCPUs, "4") // as its own manager
-			r.loop.box.Post(relist{})
+			r.requestList()
 			r.quiet()
 			n.AwaitFile(n.Runtime.Cgroup(after), cgroup.FileCPUs, "4")
 			n.untouched(before)
@@ -151,7 +151,7 @@ func TestManagerThatAppears(t *testing.T) {
 	n.retell(r, batch)
 	r.view("the problem", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeOtherManager)] == 1 })
 	n.WriteFile(id, cgroup.FileCPUs, "0")
-	r.loop.box.Post(relist{})
+	r.requestList()
 	r.quiet()
 	n.AwaitFile(n.Runtime.Cgroup(id), cgroup.FileCPUs, "0")
 	r.inspect(func(l *Loop) {

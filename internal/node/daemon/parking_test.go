@@ -92,7 +92,7 @@ func TestParking(t *testing.T) {
 					t.Fatal(err)
 				}
 				n.Eventually("all is parked again", func() bool {
-					r.loop.box.Post(relist{})
+					r.requestList()
 					st, _ := n.Parked()
 					return st.Effective.String() == "4-7"
 				})
@@ -289,7 +289,7 @@ func TestParkingIsQuiet(t *testing.T) {
 	if err := n.Runtime.StopPod(goes); err != nil {
 		t.Fatal(err)
 	}
-	r.loop.box.Post(relist{})
+	r.requestList()
 	waits := func(v *telemetry.View) bool { return v.Quiet["cpus"] == 2 && v.Parked.Equal(left.Effective) }
 	r.view("two CPUs wait", waits)
 	r.quiet()
@@ -312,7 +312,7 @@ func TestParkingIsQuiet(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.Eventually("all is parked", func() bool {
-		r.loop.box.Post(relist{})
+		r.requestList()
 		st, _ := n.Parked()
 		return st.Effective.String() == "4-7"
 	})

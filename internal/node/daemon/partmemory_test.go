@@ -244,10 +244,3 @@ func checkMemory(l *Loop) error {
 	}
 	return err
 }
-
-// remembering asks for checkMemory, and has no pass made.
-type remembering chan error
-
-func (r remembering) apply(l *Loop) { r <- checkMemory(l) }
-
-func (remembering) scope(*Loop) scope { return scopeNone }

@@ -87,25 +87,6 @@ func TestShownBy(t *testing.T) {
 	}
 }
 
-// inspected runs a test's look at what the owner has.
-type inspected struct {
-	look func(*Loop)
-	done chan struct{}
-}
-
-func (inspected) scope(*Loop) scope { return scopeAll }
-
-func (i inspected) apply(l *Loop) {
-	defer close(i.done) // the test goes on, and ends, where the look has failed
-	i.look(l)
-}
-
-func (r *running) inspect(look func(*Loop)) {
-	done := make(chan struct{})
-	r.loop.box.Post(inspected{look, done})
-	<-done
-}
-
 func (r *running) size(id string) (s inventory.Size) {
 	r.inspect(func(l *Loop) { s = l.inventory.SizeOf(l.inventory.Container(id)) })
 	return s

@@ -31,8 +31,7 @@ func TestResync(t *testing.T) {
 		if err := n.Tree.Write(n.Runtime.Cgroup(id)+"/"+cgroup.FileCPUs, "5"); err != nil {
 			t.Fatal(err)
 		}
-		done := make(chan struct{})
-		r.loop.box.Post(unasked(func(l *Loop) {
+		r.inspectOnly(func(l *Loop) {
 			now := l.status.distrusted.Add(l.settings.Config.ResyncPeriod)
 			if l.resync(now); !l.status.listing || !l.timers.recheck.due.After(time.Now()) {
 				t.Errorf("listing %t, and in %v all is read", l.status.listing, time.Until(l.timers.recheck.due))
@@ -40,9 +39,7 @@ func TestResync(t *testing.T) {
 			if l.cache.HasStale() || l.schedule.asked() {
 				t.Errorf("stale cgroups: %t, schedule %+v: a pass of its own", l.cache.HasStale(), l.schedule)
 			}
-			close(done)
-		}))
-		<-done
+		})
 		n.AwaitCPUs(id, "2-3")
 		release()
 		r.rests()

@@ -33,13 +33,19 @@ func (s *sandboxless) PodStatus(ctx context.Context, id string) (cri.Pod, error)
 	return s.Runtime.PodStatus(ctx, id)
 }
 
-// relist lets the daemon ask for everything, and waits until it has nothing to do. A
-// second question, a poll later, says that the answer to the first has been taken over.
+// relist waits for a listing that begins now, and until the daemon is idle.
 func (r *running) relist() {
 	r.T.Helper()
-	calls := r.Runtime.Calls("ListContainers")
-	r.loop.box.Post(streamChanged{state: cri.Unsupported})
-	r.Eventually("listing", func() bool { return r.Runtime.Calls("ListContainers") >= calls+2 })
+	began := false
+	r.Eventually("listing", func() (ended bool) {
+		r.inspectOnly(func(l *Loop) {
+			if ended = began && !l.status.listing; !began && !l.status.listing {
+				began = true
+				l.list()
+			}
+		})
+		return ended
+	})
 	r.quiet()
 }
 

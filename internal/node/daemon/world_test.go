@@ -295,43 +295,23 @@ func (w *world) forget() {
 	w.known = nil
 }
 
-// sight is what the owner shows when it is asked.
+// sight is the state of the loop at the end of a pass.
 type sight struct {
 	plan      pools.Plan
 	pools     pools.Pools
 	resting   bool
-	busy      map[string]bool // why not
+	busy      map[string]bool // reasons against resting
 	journaled bool
 	connected bool // events come from the runtime
 	asPlanned []cgroup.Target
 	cpus      *topology.Topology
 }
 
-// inspection is an event by which the owner shows its state as a pass has left it: what
-// is handled with it in the same batch may have changed what is known, and not yet what
-// is planned. So it is put back into the box, and counts if it is the next there.
-type inspection struct {
-	seen   chan<- sight
-	behind bool // it has been put back, and others are before it
-	again  bool // it has been put back
-}
-
-func (inspection) scope(*Loop) scope { return scopeAll }
-
-func (i inspection) apply(l *Loop) {
-	if !i.again {
-		i.again = true
-		before := l.box.Take()
-		i.behind = len(before) > 0
-		for _, e := range append(before, i) {
-			l.box.Post(e)
-		}
-		l.box.Post(nothing{}) // wakes the owner
-		return
-	}
+// sightOf returns the state of a loop, with behind if other events wait to be handled.
+func sightOf(l *Loop, behind bool) sight {
 	now := time.Now()
 	busy := map[string]bool{
-		"handling events":     i.behind,
+		"handling events":     behind,
 		"planning":            !l.status.planned || !l.status.ready,
 		"faults":              len(l.faults(now)) > 0,
 		"writing":             l.working(now),
@@ -363,13 +343,22 @@ func (i inspection) apply(l *Loop) {
 		c := l.cache.Current(t.Path)
 		return !c.Exists || cgroup.Verify(t, c.State) != nil
 	})
-	i.seen <- sight{busy: busy, asPlanned: asPlanned, plan: l.status.plan, pools: l.settings.Pools, resting: resting, journaled: l.journal.Durable == l.journal.Changes,
+	return sight{busy: busy, asPlanned: asPlanned, plan: l.status.plan, pools: l.settings.Pools, resting: resting, journaled: l.journal.Durable == l.journal.Changes,
 		connected: l.status.stream == cri.Connected, cpus: l.settings.Topology}
 }
 
+// inspect returns the state that a pass has left. Events of the same batch may have changed
+// facts and not yet the plan. So the errand posts another one, which is handled after the
+// pass, and counts only if it is the first in its batch.
 func (w *world) inspect() sight {
 	seen := make(chan sight, 1)
-	w.r.loop.box.Post(inspection{seen: seen})
+	w.r.loop.box.Post(errand(func(l *Loop) {
+		before := l.box.Take()
+		for _, e := range before {
+			l.box.Post(e)
+		}
+		l.box.Post(errand(func(l *Loop) { seen <- sightOf(l, len(before) > 0) }))
+	}))
 	select {
 	case s := <-seen:
 		return s
@@ -378,25 +367,11 @@ func (w *world) inspect() sight {
 	}
 }
 
-type nothing struct{}
-
-func (nothing) scope(*Loop) scope { return scopeAll }
-
-func (nothing) apply(*Loop) {}
-
-// relist is a resync, for the half second in which a daemon that has started does
-// not get events yet.
-type relist struct{}
-
-func (relist) scope(*Loop) scope { return scopeAll }
-
-func (relist) apply(l *Loop) { l.list() }
-
 // look takes a look, and says whether the daemon rests and has seen everything: now,
 // and after one more pass.
 func (w *world) look() bool {
 	if w.seen = w.inspect(); !w.seen.connected {
-		w.r.loop.box.Post(relist{})
+		w.r.requestList()
 	}
 	if !w.seen.resting {
 		return false
@@ -422,9 +397,7 @@ func (w *world) remembers() error {
 	}
 	var why error
 	if w.await("the daemon to know of partitions", func() bool {
-		answer := make(remembering, 1)
-		w.r.loop.box.Post(answer)
-		why = <-answer
+		w.r.inspectOnly(func(l *Loop) { why = checkMemory(l) })
 		return why == nil
 	}) == nil {
 		return nil
