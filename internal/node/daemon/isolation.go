@@ -142,7 +142,7 @@ func (l *Loop) formerPartitions(wishes []cgroup.PartitionWish) map[cgroup.Path]b
 	for _, w := range wishes {
 		delete(former, w.Path)
 	}
-	for p := range l.leftPaths() {
+	for p := range l.others.Cgroups(l.inventory) {
 		delete(former, p)
 	}
 	return former

@@ -4,9 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/noise"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
@@ -51,36 +49,5 @@ func TestWhatOwnersHave(t *testing.T) {
 	}
 	if args := n.Logged("kernel arguments that exclusive CPUs lack"); len(args) != 1 || args[0]["arguments"] != "nohz_full=4-7 rcu_nocbs=4-7" {
 		t.Errorf("arguments in the log: %v", args)
-	}
-}
-
-// TestBootArguments checks the kernel arguments: for all CPUs of a guaranteed pool, and for
-// allocated CPUs only if they come from the shared pool.
-func TestBootArguments(t *testing.T) {
-	n := newNode(t)
-	set := func(yaml string) *desired.Settings {
-		n.YAML = yaml
-		o := n.options()
-		var s desired.Settings
-		if err := s.Change(o.Config, o.Topology, nil); err != nil {
-			t.Fatal(err)
-		}
-		return &s
-	}
-	fixed, carved := set(nodefixture.PoolsYAML), set(nodefixture.CarvedYAML)
-	for _, c := range []struct {
-		s     *desired.Settings
-		boot  hostenv.BootFacts
-		owned cpuset.Set
-		want  []string
-	}{
-		{fixed, hostenv.BootFacts{}, cpuset.Of(4), []string{"nohz_full=4-7", "rcu_nocbs=4-7", "isolcpus=managed_irq,4-7"}},
-		{fixed, hostenv.BootFacts{Unknown: true}, cpuset.Of(4), nil},
-		{carved, hostenv.BootFacts{}, cpuset.Of(4), []string{"nohz_full=4", "rcu_nocbs=4", "isolcpus=managed_irq,4"}},
-		{carved, hostenv.BootFacts{}, cpuset.Set{}, nil},
-	} {
-		if d := cmp.Diff(c.want, c.s.BootArguments(c.boot, c.owned), cmpopts.EquateEmpty()); d != "" {
-			t.Errorf("from shared %t, unknown %t (-want +got):\n%s", c.s.Pools.FromShared, c.boot.Unknown, d)
-		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/managers"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
@@ -121,7 +120,7 @@ func TestWorkloadIsLeftAlone(t *testing.T) {
 			n.untouched(before)
 			n.untouched(after)
 			r.inspect(func(l *Loop) {
-				if text := problemOf(l, desired.CodeOtherManager); text != "" {
+				if text := problemOf(l, pools.CodeOtherManager); text != "" {
 					t.Errorf("a problem, although the configuration says that it is none: %s", text)
 				}
 			})
@@ -149,13 +148,13 @@ func TestManagerThatAppears(t *testing.T) {
 	r.quiet()
 
 	n.retell(r, batch)
-	r.view("the problem", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeOtherManager)] == 1 })
+	r.view("the problem", func(v *telemetry.View) bool { return v.Problems[string(pools.CodeOtherManager)] == 1 })
 	n.WriteFile(id, cgroup.FileCPUs, "0")
 	r.requestList()
 	r.quiet()
 	n.AwaitFile(n.Runtime.Cgroup(id), cgroup.FileCPUs, "0")
 	r.inspect(func(l *Loop) {
-		text := problemOf(l, desired.CodeOtherManager)
+		text := problemOf(l, pools.CodeOtherManager)
 		for _, part := range []string{"CRI-O's workload batch (/etc/crio/crio.conf.d/99-batch.conf)", "otherManagers.crioWorkloads: standDown"} {
 			if !strings.Contains(text, part) {
 				t.Errorf("the problem %q does not say %q", text, part)
@@ -167,14 +166,14 @@ func TestManagerThatAppears(t *testing.T) {
 	})
 
 	n.retell(r, managers.CRIO{Unreadable: []managers.FileError{{Name: "/etc/crio/crio.conf", Err: cgroup.ErrGone}}})
-	r.view("the file is reported", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeOtherManager)] == 2 })
+	r.view("the file is reported", func(v *telemetry.View) bool { return v.Problems[string(pools.CodeOtherManager)] == 2 })
 	n.AwaitFile(n.Runtime.Cgroup(id), cgroup.FileCPUs, "0")
 
 	n.retell(r, managers.CRIO{})
 	n.Eventually("it is said that the manager is gone", func() bool {
 		var text string
-		r.inspect(func(l *Loop) { text = problemOf(l, desired.CodeOtherManager) })
-		return strings.Contains(text, "is configured no more")
+		r.inspect(func(l *Loop) { text = problemOf(l, pools.CodeOtherManager) })
+		return strings.Contains(text, "is no longer configured")
 	})
 	r.quiet()
 	n.AwaitFile(n.Runtime.Cgroup(id), cgroup.FileCPUs, "0")
@@ -184,7 +183,7 @@ func TestManagerThatAppears(t *testing.T) {
 	n.retell(r, batch)
 	n.Eventually("both are the manager's again", func() bool {
 		var text string
-		r.inspect(func(l *Loop) { text = problemOf(l, desired.CodeOtherManager) })
+		r.inspect(func(l *Loop) { text = problemOf(l, pools.CodeOtherManager) })
 		return strings.Contains(text, "(2 at the moment)")
 	})
 	n.AwaitFile(n.Runtime.Cgroup(id), cgroup.FileCPUs, "0")
@@ -195,7 +194,7 @@ func TestManagerThatAppears(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.view("no problem", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeOtherManager)] == 0 })
+	r.view("no problem", func(v *telemetry.View) bool { return v.Problems[string(pools.CodeOtherManager)] == 0 })
 }
 
 // TestHighPerformance: a container whose partition CRI-O makes is left alone, and the
@@ -246,9 +245,9 @@ func TestPluginBeforeUs(t *testing.T) {
 	if reply := a.mustCreate(other, a.container(other, "app", nodefixture.WholeCPUs(2))); reply.Adjustment.CPUs.String() != "6-7" {
 		t.Errorf("the next owner gets %s; the plugin has 4-5", reply.Adjustment.CPUs)
 	}
-	r.view("the problem", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeOtherManager)] == 1 })
+	r.view("the problem", func(v *telemetry.View) bool { return v.Problems[string(pools.CodeOtherManager)] == 1 })
 	r.inspect(func(l *Loop) { // a kubelet that is static now does the same
-		text := problemOf(l, desired.CodeOtherManager)
+		text := problemOf(l, pools.CodeOtherManager)
 		for _, part := range []string{"another NRI plugin or a static kubelet", "otherManagers.nriPlugins: standDown", "cpuManagerPolicy: none", "guaranteed.exclusive: kubelet"} {
 			if !strings.Contains(text, part) {
 				t.Errorf("the problem %q does not say %q", text, part)
@@ -298,7 +297,7 @@ func TestPluginIsRemembered(t *testing.T) {
 	if st := n.State(theirs); st.Quota <= 0 {
 		t.Error("the quota of the other plugin's container is lifted")
 	}
-	r.view("it is still the plugin's", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeOtherManager)] == 1 })
+	r.view("it is still the plugin's", func(v *telemetry.View) bool { return v.Problems[string(pools.CodeOtherManager)] == 1 })
 }
 
 // TestSuccessorIsNoPlugins: a container that was made in the place of a plugin's while

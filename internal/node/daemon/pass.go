@@ -288,3 +288,10 @@ func loadJournal(h hostenv.Host, bootID string, now time.Time) (undo.Document, e
 	}
 	return undo.Peek(h.JournalFile)
 }
+
+// noteOthers logs the containers that another manager places, each once.
+func (l *Loop) noteOthers() {
+	for c, claim := range l.others.NewClaims(l.inventory) {
+		l.log.Info("left to another manager of CPUs", "pod", l.inventory.PodOf(c).Name(), "container", c.Container.Name, "container_id", c.Container.ID, "manager", claim.By)
+	}
+}

@@ -176,7 +176,7 @@ func (l *Loop) problems() []pools.Problem {
 	if d := l.depleted(); d != nil {
 		all = append(all, *d)
 	}
-	all = append(all, l.otherProblems()...)
+	all = append(all, l.others.Problems(l.inventory, &l.settings)...)
 	all = append(all, l.unitProblems()...)
 	all = append(all, l.hostProblems()...)
 	all = append(all, l.isolationProblems()...)

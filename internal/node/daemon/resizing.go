@@ -190,7 +190,7 @@ func (u updateRequest) apply(l *Loop) {
 		return
 	}
 	_, p := findPlacement(&l.status.plan, u.id)
-	if u.asked.Shares == 0 && l.leaves(e) {
+	if u.asked.Shares == 0 && l.others.Claims(l.inventory, e) {
 		u.answer <- updated{} // as whoever places it wants it
 		l.fetchContainer(u.id)
 		return
@@ -200,7 +200,7 @@ func (u updateRequest) apply(l *Loop) {
 		return
 	}
 	before := l.inventory.SizeOf(e)
-	if p != nil && p.Pool == pools.Other || l.leaves(e) { // its size is known here, and nothing else of it is ours
+	if p != nil && p.Pool == pools.Other || l.others.Claims(l.inventory, e) { // its size is known here, and nothing else of it is ours
 		l.inventory.Resize(e, u.asked)
 		l.followResize(u.id, before, l.inventory.SizeOf(e), true)
 		u.answer <- updated{}

@@ -27,7 +27,7 @@ type unidentifiedCgroup struct {
 func (l *Loop) trackCgroup(p cgroup.Path) bool {
 	id := inventory.IDAt(p, l.Driver)
 	if id == "" || l.Observes || l.CPUManager != nil || // the kubelet has said where it is to be
-		l.Runtime == nil || l.inventory.Container(id) != nil || l.inventory.Pod(id) != nil || l.unidentified.has(p) || l.isOutsidePod(p.Parent()) {
+		l.Runtime == nil || l.inventory.Container(id) != nil || l.inventory.Pod(id) != nil || l.unidentified.has(p) || l.others.MayClaim(l.inventory, p.Parent()) {
 		return false
 	}
 	l.unidentified[p] = unidentifiedCgroup{id: id}
@@ -50,7 +50,7 @@ func (l *Loop) limitUnidentified(shared, owned cpuset.Set, want []cgroup.Target)
 	}
 	maps.DeleteFunc(l.unidentified, func(_ cgroup.Path, s unidentifiedCgroup) bool {
 		e := l.inventory.Container(s.id)
-		return e != nil && l.leaves(e) // it has no target
+		return e != nil && l.others.Claims(l.inventory, e) // it has no target
 	})
 	shared = shared.Difference(owned)
 	if shared.IsEmpty() {

@@ -14,18 +14,18 @@ import (
 
 // Input is everything that a decision depends on.
 type Input struct {
-	Settings Settings
-	Inventory    *inventory.Inventory
-	Pods     []pools.Pod // of the model, with hints
-	Previous []pools.Assignment
-	Formula  config.WeightFormula
+	Settings  Settings
+	Inventory *inventory.Inventory
+	Pods      []pools.Pod // of the model, with hints
+	Previous  []pools.Assignment
+	Formula   config.WeightFormula
 	Journal   *undo.Journal
-	Nodes    cpuset.Set // NUMA nodes with memory
-	Read     func(cgroup.Path) (cgroup.State, error)
-	Leaving  cpuset.Set // CPUs of units that have not left them yet
-	Systemd  bool       // units are asked for
-	Resting  cpuset.Set // CPUs that may stay out of the shared pool
-	Kubelet  StaticKubelet
+	Nodes     cpuset.Set // NUMA nodes with memory
+	Read      func(cgroup.Path) (cgroup.State, error)
+	Leaving   cpuset.Set // CPUs of units that have not left them yet
+	Systemd   bool       // units are asked for
+	Resting   cpuset.Set // CPUs that may stay out of the shared pool
+	Kubelet   StaticKubelet
 
 	Partitions bool // owners become partitions
 	Namespaces pools.NamespaceRights

@@ -59,7 +59,7 @@ func (o *OtherManagers) leavePower(pod *inventory.Pod, e *inventory.Container, a
 		if !strings.Contains(v.Key, ".crio.io") {
 			continue
 		}
-		if _, does := o.Crio.Powers(ctr, v.Key); does {
+		if _, does := o.crio.Powers(ctr, v.Key); does {
 			*v = workload.PowerValue{}
 		}
 	}

@@ -57,7 +57,7 @@ func (o *OtherManagers) movesInterrupts(m *inventory.Inventory, e *inventory.Con
 	if pod == nil {
 		return "", false
 	}
-	return o.Crio.MovesInterrupts(managers.Container{
+	return o.crio.MovesInterrupts(managers.Container{
 		Name: e.Container.Name, Annotations: pod.Pod.Annotations, Handler: pod.Pod.RuntimeHandler, WholeCPUs: true,
 	})
 }

@@ -51,7 +51,7 @@ func read(ctx context.Context, h *hostenv.Host, settings desired.Settings, j und
 	}
 	previous := recovery.Assignments(m, h.Cgroups.Read, known.Assignments, &settings)
 	pods := m.Input(time.Now())
-	s := &survey{host: h, others: desired.OtherManagers{Crio: found.Crio}, unread: found.Failed,
+	s := &survey{host: h, others: desired.NewOtherManagers(found.Crio), unread: found.Failed,
 		cgroups: kernelstate.New(h.Cgroups.ReadOnly().Reader(), slog.New(slog.DiscardHandler))}
 	s.others.Mark(m, pods, settings.Topology.Online, h.Cgroups.Read)
 	numahints.FetchOnce(ctx, h, m, settings.Pools, pods, previous).Apply(pods)

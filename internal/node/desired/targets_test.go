@@ -1,4 +1,4 @@
-package daemon
+package desired_test
 
 import (
 	"testing"
@@ -12,9 +12,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// TestNoPropertiesOfAScopeThatIsBeingMade: systemd and the OCI runtime would both
-// attach the scope's device program, and the container would not start.
-func TestNoPropertiesOfAScopeThatIsBeingMade(t *testing.T) {
+// TestScopeBeingMade checks that no property of a scope is set while the OCI runtime makes it. Systemd
+// and the runtime would both attach the scope's device program, and the container would not start.
+func TestScopeBeingMade(t *testing.T) {
 	m := inventory.New(cgroup.DriverSystemd)
 	slice := "kubepods-podu.slice"
 	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", CgroupsPath: slice + ":cri-containerd:c"}})

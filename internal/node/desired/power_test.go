@@ -1,4 +1,4 @@
-package daemon
+package desired_test
 
 import (
 	"maps"
@@ -17,15 +17,15 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// TestPowerWish: what containers ask of their own CPUs, as far as pods may, and CRI-O does
-// not do it.
+// TestPowerWish checks the power settings that containers get for their exclusive CPUs. The
+// configuration must allow them, and no hook of CRI-O may write them.
 func TestPowerWish(t *testing.T) {
 	const crioStates, crioGovernor, own = "cpu-c-states.crio.io", "cpu-freq-governor.crio.io", "cpu-freq-governor.workload.openshift.io/app"
 	machine := power.Machine{Idle: map[int][]power.State{1: {{Number: 0, Name: "POLL"}, {Number: 1, Name: "C6", Latency: 100}}}}
 	for cpu := range 4 {
 		machine.Policies = append(machine.Policies, power.Policy{Number: cpu, CPUs: cpuset.Of(cpu), Governors: []string{"performance", "powersave"}})
 	}
-	hooks := managers.CRIO{Handlers: []managers.Handler{{Name: "high-performance", Allowed: []string{crioStates, crioGovernor}}}}
+	others := desired.NewOtherManagers(managers.CRIO{Handlers: []managers.Handler{{Name: "high-performance", Allowed: []string{crioStates, crioGovernor}}}})
 	governor := map[tune.Knob]string{{Kind: power.KindGovernor, Name: "1"}: "performance"}
 	states := map[tune.Knob]string{{Kind: power.KindCState, Name: "1/0"}: "0", {Kind: power.KindCState, Name: "1/1"}: "1"}
 	both := []config.PowerFeature{config.PowerCStates, config.PowerGovernor}
@@ -37,13 +37,13 @@ func TestPowerWish(t *testing.T) {
 		problem     string
 	}{
 		"off":                  {annotations: map[string]string{crioGovernor: "performance"}},
-		"nothing asked":        {allowed: both},
+		"no request":           {allowed: both},
 		"CRI-O's name":         {allowed: both, annotations: map[string]string{crioGovernor: "performance"}, want: governor},
 		"our name":             {allowed: both, annotations: map[string]string{own: "performance", crioGovernor: "powersave"}, want: governor},
 		"idle states":          {allowed: both, annotations: map[string]string{crioStates: "max_latency:10"}, want: states},
-		"not this one":         {allowed: both[:1], annotations: map[string]string{crioStates: "disable", crioGovernor: "performance"}, want: states, problem: "does not have governor"},
-		"nonsense":             {allowed: both, annotations: map[string]string{crioStates: "off", crioGovernor: "performance"}, want: governor, problem: "write enable, disable"},
-		"not there":            {allowed: both, annotations: map[string]string{crioGovernor: "ondemand"}, problem: "there are performance, powersave"},
+		"one is not allowed":   {allowed: both[:1], annotations: map[string]string{crioStates: "disable", crioGovernor: "performance"}, want: states, problem: "does not have governor"},
+		"invalid value":        {allowed: both, annotations: map[string]string{crioStates: "off", crioGovernor: "performance"}, want: governor, problem: "write enable, disable"},
+		"unknown governor":     {allowed: both, annotations: map[string]string{crioGovernor: "ondemand"}, problem: "there are performance, powersave"},
 		"CRI-O does it":        {allowed: both, annotations: map[string]string{crioStates: "disable", crioGovernor: "performance"}, handler: "high-performance"},
 		"CRI-O, but our name":  {allowed: both, annotations: map[string]string{own: "performance"}, handler: "high-performance", want: governor},
 		"CRI-O does not do it": {allowed: both, annotations: map[string]string{crioGovernor: "performance"}, handler: "runc", want: governor},
@@ -59,7 +59,7 @@ func TestPowerWish(t *testing.T) {
 				}}},
 				Units: []pools.UnitPlan{{Name: "du.service", Exclusive: true, CPUs: cpuset.Of(3)}},
 			}
-			values, problems := s.PowerWish(plan, m, &desired.OtherManagers{Crio: hooks}, machine)
+			values, problems := s.PowerWish(plan, m, &others, machine)
 			if !maps.Equal(values, tc.want) {
 				t.Errorf("values %v; want %v", values, tc.want)
 			}
@@ -67,8 +67,8 @@ func TestPowerWish(t *testing.T) {
 				t.Fatalf("problems %v; want %q", problems, tc.problem)
 			}
 			if len(problems) == 1 {
-				if p := problems[0]; p.Code != desired.CodePower || p.PodUID != "uid" || p.Pod != "ns/pod" || p.Container != "app" || !strings.Contains(p.Text, tc.problem) {
-					t.Errorf("problem %+v; want one of ns/pod app that says %q", p, tc.problem)
+				if p := problems[0]; p.Code != "PowerNotGiven" || p.PodUID != "uid" || p.Pod != "ns/pod" || p.Container != "app" || !strings.Contains(p.Text, tc.problem) {
+					t.Errorf("problem %+v; want one of ns/pod app with %q", p, tc.problem)
 				}
 			}
 		})

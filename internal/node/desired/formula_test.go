@@ -1,4 +1,4 @@
-package daemon
+package desired_test
 
 import (
 	"testing"

@@ -1,0 +1,217 @@
+package desired
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/managers"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// OtherManagers knows the containers that another CPU manager places. CRI-O's configuration
+// names some of them. A container that comes to NRI with a cpuset has it from another plugin,
+// because the kubelet requests none. OtherManagers marks these containers in the planner's
+// input. The plan then has no target for them, and the daemon writes no file without a target.
+type OtherManagers struct {
+	crio managers.CRIO
+	// noted contains the containers that NewClaims has returned.
+	noted map[string]bool
+}
+
+// byPlugin names an NRI plugin that has given a container its CPUs: NRI does not tell a
+// plugin the names of the others. A kubelet that became static after the start of the daemon
+// cannot be distinguished from a plugin.
+const byPlugin = "another NRI plugin or a static kubelet"
+
+const pluginRemedy = "remove the plugin, or set otherManagers.nriPlugins: standDown; if it is the kubelet, give that cpuManagerPolicy: none, or set guaranteed.exclusive: kubelet and restart the daemon"
+
+// NewOtherManagers returns OtherManagers with a configuration of CRI-O.
+func NewOtherManagers(crio managers.CRIO) OtherManagers { return OtherManagers{crio: crio} }
+
+// Learn replaces the configuration of CRI-O. A container that CRI-O has placed keeps its
+// claim, because CRI-O writes a cpuset once, when it creates the container. If a file cannot
+// be parsed, the earlier configuration stays in force.
+func (o *OtherManagers) Learn(crio managers.CRIO, m *inventory.Inventory) {
+	m.NoteClaims(o.configured)
+	if len(crio.Unreadable) > 0 && len(o.crio.Workloads)+len(o.crio.Handlers) > 0 {
+		unreadable := crio.Unreadable
+		crio = o.crio
+		crio.Unreadable = unreadable
+	}
+	o.crio = crio
+}
+
+// configured returns CRI-O's claim of a container by its current configuration.
+func (o *OtherManagers) configured(pod *inventory.Pod, c *inventory.Container) (managers.Claim, bool) {
+	if pod == nil {
+		return managers.Claim{}, false
+	}
+	return o.crio.Claim(managers.Container{
+		Name: c.Container.Name, Annotations: pod.Pod.Annotations, Handler: pod.Pod.RuntimeHandler,
+		WholeCPUs: pod.QoS == pools.QoSGuaranteed && c.Request().ExclusiveCPUs() > 0,
+	})
+}
+
+// claim returns the claim of the manager that places a container, or has placed it.
+func (o *OtherManagers) claim(pod *inventory.Pod, c *inventory.Container) (managers.Claim, bool) {
+	if pod == nil {
+		return managers.Claim{}, false
+	}
+	if claim, ok := o.configured(pod, c); ok {
+		return claim, true
+	}
+	if claim := c.Claim(); claim.Kind != "" {
+		return claim, true
+	}
+	return managers.Claim{Kind: managers.NRIPlugins, By: byPlugin}, c.IsPlacedElsewhere()
+}
+
+// Claims reports whether another manager places a container.
+func (o *OtherManagers) Claims(m *inventory.Inventory, c *inventory.Container) bool {
+	_, ok := o.claim(m.PodOf(c), c)
+	return ok
+}
+
+// MayClaim reports whether another manager may place containers of the pod with the slice.
+// The daemon does not write a cgroup that appears there before the runtime describes its
+// container. CRI-O writes a cpuset once, and an own write would replace it. An unknown pod
+// may be one of these pods.
+func (o *OtherManagers) MayClaim(m *inventory.Inventory, slice cgroup.Path) bool {
+	const sharesPerCPU = 1024
+	for pod := range m.Pods() {
+		if pod.Slice != slice {
+			continue
+		}
+		names := []string{""}
+		for key := range pod.Pod.Annotations {
+			_, name, _ := strings.Cut(key, "/")
+			names = append(names, name) // may be the name of a container
+		}
+		return slices.ContainsFunc(names, func(name string) bool {
+			_, ok := o.claim(pod, &inventory.Container{Container: cri.Container{Name: name, Requested: cri.Resources{Shares: sharesPerCPU}}})
+			return ok
+		})
+	}
+	return o.crio.Places()
+}
+
+// Cgroups returns the cgroups of containers that other managers place.
+func (o *OtherManagers) Cgroups(m *inventory.Inventory) map[cgroup.Path]bool {
+	all := make(map[cgroup.Path]bool)
+	for c := range m.Containers() {
+		if o.Claims(m, c) {
+			all[c.Path] = true
+		}
+	}
+	return all
+}
+
+// Mark sets the CPUs of containers that other managers place in the planner's input.
+func (o *OtherManagers) Mark(m *inventory.Inventory, pods []pools.Pod, online cpuset.Set, read func(cgroup.Path) (cgroup.State, error)) {
+	for i := range pods {
+		for j := range pods[i].Containers {
+			ctr := &pods[i].Containers[j]
+			c := m.Container(ctr.ID)
+			if c == nil {
+				continue
+			}
+			if claim, ok := o.claim(m.PodOf(c), c); ok {
+				ctr.Foreign = foreignBy(c, claim, online, read)
+			}
+		}
+	}
+}
+
+// foreignBy returns the CPUs of a container that another manager places. A container that
+// may run on all CPUs holds none.
+func foreignBy(c *inventory.Container, claim managers.Claim, online cpuset.Set, read func(cgroup.Path) (cgroup.State, error)) *pools.Foreign {
+	f := &pools.Foreign{Manager: claim.By, CPUs: c.Recorded, Alone: claim.Alone}
+	if st, err := read(c.Path); err == nil {
+		if f.CPUs, f.Runs = st.CPUs.Intersection(st.Effective), st.Effective; st.Partition.Valid() {
+			f.CPUs, f.Alone = st.Effective, true
+		}
+	}
+	if f.CPUs = f.CPUs.Intersection(online); online.IsSubsetOf(f.CPUs) {
+		f.CPUs = cpuset.Set{}
+	}
+	if !f.CPUs.IsEmpty() {
+		f.Runs = cpuset.Set{}
+	}
+	return f
+}
+
+// NewClaims returns the containers that other managers place and that no earlier call has
+// returned.
+func (o *OtherManagers) NewClaims(m *inventory.Inventory) iter.Seq2[*inventory.Container, managers.Claim] {
+	return func(yield func(*inventory.Container, managers.Claim) bool) {
+		before := o.noted
+		o.noted = make(map[string]bool)
+		for c := range m.Containers() {
+			if claim, ok := o.claim(m.PodOf(c), c); ok {
+				o.noted[c.Container.ID] = true
+				if !before[c.Container.ID] && !yield(c, claim) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Problems returns the managers that appeared while the daemon runs although the
+// configuration refuses them. The daemon does not place their containers: two managers of
+// one container would overwrite each other's cpuset for as long as both run.
+func (o *OtherManagers) Problems(m *inventory.Inventory, s *Settings) []pools.Problem {
+	current, former := make(map[managers.Claim]int), make(map[managers.Claim]int)
+	for c := range m.Containers() {
+		if c.Container.State == cri.Exited {
+			continue
+		}
+		pod := m.PodOf(c)
+		if claim, ok := o.claim(pod, c); ok && s.stance(claim.Kind) == config.StanceRefuse {
+			if _, now := o.configured(pod, c); now || claim.Kind == managers.NRIPlugins {
+				current[claim]++
+			} else {
+				former[claim]++
+			}
+		}
+	}
+	var all []pools.Problem
+	report := func(format string, a ...any) {
+		all = append(all, pools.Problem{Reason: pools.Reason{Code: pools.CodeOtherManager, Text: fmt.Sprintf(format, a...)}})
+	}
+	for claim, n := range former {
+		report("%s is no longer configured, and has placed containers that still run (%d at the moment): they keep their CPUs until they end. Restart them, or the daemon, which then places them",
+			claim.By, n)
+	}
+	for claim, n := range current {
+		remedy := fmt.Sprintf("The daemon will not start again with it: remove it, or set otherManagers.%s: standDown", claim.Kind)
+		if claim.Kind == managers.NRIPlugins {
+			remedy = "With a manager that it knows the daemon will not start again: " + pluginRemedy
+		}
+		report("%s places containers, too (%d at the moment): the daemon does not place them. %s", claim.By, n, remedy)
+	}
+	for _, f := range o.crio.Unreadable {
+		report("%s cannot be parsed, so the containers that CRI-O places are not known for certain: %s: repair the file", f.Name, f.Err)
+	}
+	slices.SortFunc(all, func(a, b pools.Problem) int { return strings.Compare(a.Text, b.Text) })
+	return all
+}
+
+// stance returns the configured reaction to a manager.
+func (s *Settings) stance(k managers.Kind) config.Stance {
+	switch c := s.Config.OtherManagers; k {
+	case managers.CRIOWorkloads:
+		return c.CRIOWorkloads
+	case managers.CRIOHighPerformance:
+		return c.CRIOHighPerformance
+	default:
+		return c.NRIPlugins
+	}
+}

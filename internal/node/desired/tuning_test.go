@@ -1,0 +1,109 @@
+package desired_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/managers"
+	"github.com/cpupoold/cpupoold/internal/node/tune"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
+
+// threadsOfCores returns a machine with eight CPUs, of which N and N+4 are threads of one core.
+func threadsOfCores() *topology.Topology {
+	t := &topology.Topology{Possible: cpuset.Range(0, 7), Online: cpuset.Range(0, 7)}
+	for i := range 4 {
+		t.Cores = append(t.Cores, topology.Group{ID: i, CPUs: cpuset.Of(i, i+4)})
+	}
+	return t
+}
+
+// TestWish checks which CPUs handle no interrupts, and run no kernel threads.
+func TestWish(t *testing.T) {
+	const crio = "irq-load-balancing.crio.io"
+	others := desired.NewOtherManagers(managers.CRIO{Handlers: []managers.Handler{{Name: "high-performance", Allowed: []string{crio}}}})
+	for name, tc := range map[string]struct {
+		away        config.InterruptsAway
+		threads     config.KernelThreads
+		annotations map[string]string
+		handler     string
+		want        tune.Wish
+		elsewhere   bool
+	}{
+		"no request":                {away: config.AwayAnnotated},
+		"requested":                 {away: config.AwayAnnotated, annotations: map[string]string{crio: "disable"}, want: tune.Wish{Quiet: cpuset.Of(1, 2, 5)}},
+		"housekeeping":              {away: config.AwayAnnotated, annotations: map[string]string{crio + "/app": "housekeeping"}, want: tune.Wish{Quiet: cpuset.Of(2)}},
+		"off":                       {away: config.AwayOff, annotations: map[string]string{crio: "disable"}},
+		"invalid value":             {away: config.AwayAnnotated, annotations: map[string]string{crio: "yes"}},
+		"all":                       {away: config.AwayExclusive, want: tune.Wish{Quiet: cpuset.Of(1, 2, 3, 5)}},
+		"all but one container":     {away: config.AwayExclusive, annotations: map[string]string{crio: "enable"}, want: tune.Wish{Quiet: cpuset.Of(3)}},
+		"all, and an invalid value": {away: config.AwayExclusive, annotations: map[string]string{crio: "disabled"}, want: tune.Wish{Quiet: cpuset.Of(1, 2, 3, 5)}},
+		"CRI-O does it":             {away: config.AwayAnnotated, annotations: map[string]string{crio: "disable"}, handler: "high-performance", elsewhere: true},
+		"CRI-O does it for one":     {away: config.AwayExclusive, annotations: map[string]string{crio: "disable"}, handler: "high-performance", elsewhere: true, want: tune.Wish{Quiet: cpuset.Of(3)}},
+		"threads":                   {away: config.AwayOff, threads: config.KernelThreadsExclusive, want: tune.Wish{NoKernel: cpuset.Of(1, 2, 3, 5)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := desired.Settings{Config: &config.Config{Interrupts: config.Interrupts{Away: tc.away}, KernelThreads: tc.threads}, Topology: threadsOfCores()}
+			m := inventory.New(cgroup.DriverSystemd)
+			m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "sandbox", UID: "uid", Annotations: tc.annotations, RuntimeHandler: tc.handler}})
+			m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "id", Name: "app", PodID: "sandbox"}})
+			plan := pools.Plan{
+				Pods:  []pools.PodPlan{{UID: "uid", Containers: []pools.Placement{{ID: "id", Name: "app", Exclusive: true, CPUs: cpuset.Of(1, 2, 5), State: pools.Running}}}},
+				Units: []pools.UnitPlan{{Name: "du.service", Exclusive: true, CPUs: cpuset.Of(3)}},
+			}
+			w, elsewhere := s.Wish(plan, m, &others)
+			if !w.Equal(tc.want) || (elsewhere["id"] != "") != tc.elsewhere {
+				t.Errorf("wish %v, %v, elsewhere %v; want %v, %v", w.Quiet, w.NoKernel, elsewhere, tc.want.Quiet, tc.want.NoKernel)
+			}
+		})
+	}
+}
+
+// TestHousekeepingOf checks the CPUs that handle interrupts for a container.
+func TestHousekeepingOf(t *testing.T) {
+	s := desired.Settings{Config: &config.Config{Interrupts: config.Interrupts{Away: config.AwayAnnotated}}, Topology: threadsOfCores()}
+	for value, want := range map[string]string{"housekeeping": "1,5", "disable": "", "enable": ""} {
+		if got := s.HousekeepingOf(map[string]string{"irq-load-balancing.crio.io": value}, "app", cpuset.Of(1, 2, 5)); got.String() != want {
+			t.Errorf("%s: housekeeping CPUs %s; want %q", value, got, want)
+		}
+	}
+}
+
+// TestBootArguments checks the kernel arguments: for all CPUs of a guaranteed pool, and for
+// allocated CPUs only if they come from the shared pool.
+func TestBootArguments(t *testing.T) {
+	set := func(yaml string) *desired.Settings {
+		var s desired.Settings
+		if err := s.Change(parse(t, yaml), machine(8), nil); err != nil {
+			t.Fatal(err)
+		}
+		return &s
+	}
+	fixed, carved := set(nodefixture.PoolsYAML), set(nodefixture.CarvedYAML)
+	for _, c := range []struct {
+		s     *desired.Settings
+		boot  hostenv.BootFacts
+		owned cpuset.Set
+		want  []string
+	}{
+		{fixed, hostenv.BootFacts{}, cpuset.Of(4), []string{"nohz_full=4-7", "rcu_nocbs=4-7", "isolcpus=managed_irq,4-7"}},
+		{fixed, hostenv.BootFacts{Unknown: true}, cpuset.Of(4), nil},
+		{carved, hostenv.BootFacts{}, cpuset.Of(4), []string{"nohz_full=4", "rcu_nocbs=4", "isolcpus=managed_irq,4"}},
+		{carved, hostenv.BootFacts{}, cpuset.Set{}, nil},
+	} {
+		if d := cmp.Diff(c.want, c.s.BootArguments(c.boot, c.owned), cmpopts.EquateEmpty()); d != "" {
+			t.Errorf("from shared %t, unknown %t (-want +got):\n%s", c.s.Pools.FromShared, c.boot.Unknown, d)
+		}
+	}
+}
