@@ -47,8 +47,8 @@ func TestJournalRoundTrip(t *testing.T) {
 	}
 }
 
-// TestJournalOfVersion1 was written before there were units: an upgrade keeps the
-// originals in it.
+// TestJournalOfVersion1 checks that an upgrade keeps the originals of a journal from before
+// units existed.
 func TestJournalOfVersion1(t *testing.T) {
 	b, err := undo.Encode(sampleJournal())
 	if err != nil {
@@ -107,7 +107,7 @@ func TestFullDiskKeepsTheOldJournal(t *testing.T) {
 	if err := undo.Save(name, sampleJournal()); err != nil {
 		t.Fatal(err)
 	}
-	// A directory in the place of the new file stands for a write that fails.
+	// A directory at the path of the new file makes the write fail.
 	blocked := filepath.Join(dir, "blocked")
 	if err := os.MkdirAll(filepath.Join(blocked, "journal.json", "x"), 0o700); err != nil {
 		t.Fatal(err)

@@ -16,14 +16,15 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// deathScene is a node on which a daemon dies, and which the next one puts right.
+// deathScene is a node on which a daemon is killed, and on which the next daemon repairs
+// everything.
 type deathScene struct {
 	name string
-	// before is the configuration of a daemon that has placed everything first; empty
-	// if there was none. The one that dies has yaml.
+	// before is the configuration of an earlier daemon that has placed everything. It is empty
+	// without an earlier daemon. The killed daemon has yaml.
 	before, yaml string
-	pool         cpuset.Set // what yaml lets be exclusive
-	least        int        // writes that there must be for the scene to be worth it
+	pool         cpuset.Set // CPUs that yaml allows to be exclusive
+	least        int        // the minimum number of writes of the scene
 	kernel       testnode.CgroupConfig
 }
 
@@ -56,9 +57,8 @@ func deathScenes() []deathScene {
 	}
 }
 
-// TestDeathAfterAnyWrite ends the daemon after each write in turn: at no moment
-// do placed containers overlap, and the next daemon ends right, with exclusive
-// containers where the first had put them.
+// TestDeathAfterAnyWrite kills the daemon after each write in turn. Placed containers never
+// overlap, the next daemon reaches the desired state, and exclusive containers keep their CPUs.
 func TestDeathAfterAnyWrite(t *testing.T) {
 	for _, s := range deathScenes() {
 		t.Run(s.name, func(t *testing.T) {
@@ -73,15 +73,15 @@ func TestDeathAfterAnyWrite(t *testing.T) {
 	}
 }
 
-// crowd is who is on the node of a scene.
+// crowd are the containers and units on the node of a scene.
 type crowd struct {
 	*node
 	shared    string
-	exclusive map[string]int // asked CPUs, by container id
+	exclusive map[string]int // requested CPUs, by container id
 }
 
-// populate fills the node: management, shared, two exclusive pods, one of which has
-// CPUs reserved for a container that is still to come, and two units.
+// populate fills the node: management, shared, two exclusive pods, of which one has CPUs
+// reserved for a container that does not exist yet, and two units.
 func populate(n *node) crowd {
 	n.Units.Install("du.service", cpuset.Set{})
 	n.Units.Install("telegraf.service", cpuset.Set{})
@@ -95,8 +95,7 @@ func populate(n *node) crowd {
 	return c
 }
 
-// change is what happens while no daemon runs: an exclusive pod goes, another one
-// comes.
+// change is what happens while no daemon runs: one exclusive pod ends and another starts.
 func (c crowd) change() {
 	c.T.Helper()
 	for id, asked := range c.exclusive {
@@ -110,8 +109,8 @@ func (c crowd) change() {
 	c.exclusive[c.RunContainer(c.RunPod("e3", "default", "guaranteed", 1, nil), "app", nodefixture.WholeCPUs(1))] = 1
 }
 
-// owned are the exclusive containers that have what they ask for, with CPUs that
-// nobody else has who was placed, by the kernel's word.
+// owned returns the exclusive containers that have as many CPUs as they request and share them
+// with no placed container, by the kernel's values.
 func (c crowd) owned() map[string]cpuset.Set {
 	all := make(map[string]cpuset.Set)
 	for id, asked := range c.exclusive {
@@ -126,8 +125,9 @@ func (c crowd) owned() map[string]cpuset.Set {
 	return all
 }
 
-// everybody is where all processes run, those that nobody has placed yet too.
-func (c crowd) everybody() map[cgroup.Path]cpuset.Set {
+// allProcesses returns the CPUs of all cgroups with processes, also of those without a
+// placement.
+func (c crowd) allProcesses() map[cgroup.Path]cpuset.Set {
 	all := make(map[cgroup.Path]cpuset.Set)
 	fs := cgroup.New(c.Tree)
 	_ = fs.Walk("kubepods.slice", func(p cgroup.Path) error {
@@ -139,17 +139,17 @@ func (c crowd) everybody() map[cgroup.Path]cpuset.Set {
 	return all
 }
 
-// watch is what check compares with.
+// watch holds the state that check compares with.
 type watch struct {
 	owned map[string]cpuset.Set
 	all   map[cgroup.Path]cpuset.Set
 }
 
-// check says that nobody has come to the CPUs of somebody who owned them and still
-// has them, and returns what there is now.
+// check checks that no other cgroup has come to the CPUs of an owner that still has them. It
+// returns the present state.
 func (c crowd) check(before watch) watch {
 	c.T.Helper()
-	now := watch{c.owned(), c.everybody()}
+	now := watch{c.owned(), c.allProcesses()}
 	for id, cpus := range before.owned {
 		if !c.State(id).CPUs.Equal(cpus) {
 			continue
@@ -163,7 +163,7 @@ func (c crowd) check(before watch) watch {
 	return now
 }
 
-// play returns how many files a daemon writes that lives.
+// play returns the number of files that a daemon writes which is not killed.
 func (s deathScene) play(t *testing.T, after int) int {
 	n := newNodeOn(t, s.kernel)
 	c := populate(n)
@@ -174,7 +174,7 @@ func (s deathScene) play(t *testing.T, after int) int {
 		r.stop()
 		c.change()
 	}
-	var mu sync.Mutex // seals of memory are writes of workers
+	var mu sync.Mutex // workers also write, to record memory nodes
 	writes := 0
 	dead := make(chan struct{})
 	before := c.check(watch{})
@@ -196,8 +196,8 @@ func (s deathScene) play(t *testing.T, after int) int {
 	})
 	n.YAML = s.yaml
 	r := n.start()
-	// How many writes there are depends on when answers come: the last of a daemon
-	// that lives may not be made this time.
+	// The number of writes depends on the order of answers: the last write of a complete run
+	// may not be made this time.
 	r.quietOr(func() bool {
 		select {
 		case <-dead:
@@ -234,8 +234,8 @@ func (s deathScene) play(t *testing.T, after int) int {
 	return writes
 }
 
-// hostRight says that the host's services are confined, and get back what they had
-// before the first daemon came.
+// hostRight checks that host services are confined, and that restore resets what they had
+// before the first daemon.
 func (c crowd) hostRight(r *running) {
 	c.T.Helper()
 	du, err := cpuset.Parse("0-1," + c.UnitProperty("du.service"))
@@ -258,8 +258,8 @@ func (c crowd) hostRight(r *running) {
 	}
 }
 
-// right says that all are where they should be, and those that had their CPUs still
-// have them, where the pool still has these.
+// right checks that all containers are in their pools, and that owners have kept their CPUs
+// that are still in the pool.
 func (c crowd) right(pool cpuset.Set, placed map[string]cpuset.Set) {
 	c.T.Helper()
 	owned := c.owned()

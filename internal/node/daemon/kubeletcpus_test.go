@@ -26,9 +26,9 @@ func newStaticNode(t testing.TB) *node {
 	return n
 }
 
-// TestStaticKubelet: a kubelet gives CPUs away and takes them back, is restarted, and so
-// is the daemon. Management pods keep their CPUs at every moment, because NRI asks
-// before the kubelet's writes are made; of all others every set is what the kubelet says.
+// TestStaticKubelet checks management pods while a static kubelet allocates and frees CPUs, and
+// while kubelet and daemon restart. They keep their CPUs at every moment, because NRI asks
+// before the kubelet's writes are made. All other sets are the kubelet's.
 func TestStaticKubelet(t *testing.T) {
 	n := newStaticNode(t)
 	k := n.Static
@@ -57,7 +57,7 @@ func TestStaticKubelet(t *testing.T) {
 			k.Restart()
 		case step%20 == 10:
 			r.stop()
-			k.Restart() // nobody keeps the management pods now
+			k.Restart() // no daemon keeps the management pods now
 			r = n.start()
 			r.connected()
 			for id, cpus := range managed {
@@ -100,29 +100,29 @@ func TestStaticKubelet(t *testing.T) {
 	}
 }
 
-// TestKubeletTakesManagementCPU: what the kubelet gives to one container alone management
-// pods leave, as long as they have others, and come back to when it is over.
+// TestKubeletTakesManagementCPU checks that management pods leave CPUs that the kubelet has
+// allocated, as long as they have others, and return when the CPUs are free.
 func TestKubeletTakesManagementCPU(t *testing.T) {
 	n := newStaticNode(t)
 	k := n.Static
 	r := n.start()
 	r.connected()
 	id := k.Run("m", "kube-system", "app", nodefixture.Management(map[string]int{"app": 409}))
-	pod, owner := k.Give("o", cpuset.Of(1, 2)) // reservedSystemCPUs has been made less
+	pod, owner := k.Give("o", cpuset.Of(1, 2)) // as after a change of reservedSystemCPUs
 	n.AwaitCPUs(id, "0")
 	r.view("problem", func(v *telemetry.View) bool { return v.Problems[string(pools.CodeKubeletTook)] == 1 })
 	k.Check(map[string]string{id: "0"})
-	pod2, owner2 := k.Give("p", cpuset.Of(0)) // and there is no other left
+	pod2, owner2 := k.Give("p", cpuset.Of(0)) // no other CPU is left
 	r.view("problems", func(v *telemetry.View) bool { return v.Problems[string(pools.CodeKubeletTook)] == 2 })
-	n.AwaitCPUs(id, "0-1") // a set is never empty
+	n.AwaitCPUs(id, "0-1") // a cpuset is never empty
 	k.End("p", pod2, owner2)
 	k.End("o", pod, owner)
 	n.AwaitCPUs(id, "0-1")
 	r.view("no problem", func(v *telemetry.View) bool { return v.Problems[string(pools.CodeKubeletTook)] == 0 })
 }
 
-// TestKubeletState: whatever becomes of the kubelet's file, management pods are where
-// they belong, and what is not known is said.
+// TestKubeletState checks that management pods stay in their pool whatever happens to the
+// kubelet's state file, and that problems report it.
 func TestKubeletState(t *testing.T) {
 	n := newStaticNode(t)
 	n.Kubelet = nodefixture.NewKubelet()
@@ -142,11 +142,11 @@ func TestKubeletState(t *testing.T) {
 	k.Change(func() { k.Err = nil })
 	k.Give("o", cpuset.Of(2))
 	problem("KubeletUnread", 0)
-	k.Change(func() { k.Err = errors.New("unexpected end of JSON input") }) // torn
+	k.Change(func() { k.Err = errors.New("unexpected end of JSON input") }) // half written
 	k.Reconcile()
 	problem("KubeletUnread", 1)
 	k.Check(map[string]string{id: "0-1"})
-	k.Change(func() { k.Err, k.Policy, k.Held = nil, "none", nil }) // policy migration
+	k.Change(func() { k.Err, k.Policy, k.Held = nil, "none", nil }) // another policy
 	k.Reconcile()
 	problem("KubeletUnread", 0)
 	problem("KubeletNotStatic", 1)
@@ -162,8 +162,8 @@ func TestKubeletState(t *testing.T) {
 	problem("KubeletUnheard", 0)
 }
 
-// TestOthersBesideKubelet: containers that came with CPUs while cpupoold gave them away
-// had them from the kubelet, if that gives them away now.
+// TestOthersBesideKubelet checks that containers which came with CPUs while cpupoold allocated
+// them count as the kubelet's when the kubelet allocates CPUs.
 func TestOthersBesideKubelet(t *testing.T) {
 	n := newStaticNode(t)
 	k := n.Static
@@ -180,8 +180,8 @@ func TestOthersBesideKubelet(t *testing.T) {
 	r.quiet()
 }
 
-// TestKubeletResizes: a resize of the kubelet's own containers is let be, and one of a
-// management pod leaves its CPUs and its annotated shares.
+// TestKubeletResizes checks that a resize of the kubelet's own container has its effect, and
+// that a resize of a management pod keeps CPUs and annotated shares.
 func TestKubeletResizes(t *testing.T) {
 	n := newStaticNode(t)
 	k := n.Static
@@ -202,8 +202,8 @@ func TestKubeletResizes(t *testing.T) {
 	k.Check(map[string]string{id: "0-1"})
 }
 
-// TestKeepBesideKubelet: what the kubelet writes to a management container is made the
-// pool's even while nobody knows what is on record.
+// TestKeepBesideKubelet checks that the kubelet's write to a management container is replaced
+// by the pool's CPUs, also before its record is known.
 func TestKeepBesideKubelet(t *testing.T) {
 	n := newStaticNode(t)
 	l := &Loop{Host: hostenv.Host{CPUManager: n.Static}, cache: kernelstate.New(nil, nil)}

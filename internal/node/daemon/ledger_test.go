@@ -7,8 +7,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// TestOriginalOfAUnit: it is the unit's and not its cgroup's. In another slice the
-// unit has what we gave it.
+// TestOriginalOfAUnit checks that an original belongs to the unit and not to its cgroup. In
+// another slice the unit has the daemon's value.
 func TestOriginalOfAUnit(t *testing.T) {
 	was := undo.Original{Path: "system.slice/du.service", File: cgroup.FileCPUs, Unit: "du.service"}
 	moved := was

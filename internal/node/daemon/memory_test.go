@@ -14,16 +14,16 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// bindYAML is poolsYAML with other guaranteed CPUs, to whose nodes memory is bound.
+// bindYAML returns PoolsYAML with other guaranteed CPUs and memory: bind.
 func bindYAML(cpus string) string {
 	return strings.Replace(nodefixture.PoolsYAML, "  cpus: 4-7", "  memory: bind\n  cpus: "+cpus, 1)
 }
 
-// anyYAML is bindYAML without binding.
+// anyYAML returns bindYAML without binding.
 func anyYAML(cpus string) string { return strings.Replace(bindYAML(cpus), "bind", "any", 1) }
 
-// TestMemoryFollows: memory is bound as long as there is a reason for it, to the
-// nodes of the CPUs that the owner has, and then to those that it had before.
+// TestMemoryFollows checks that memory is bound to the nodes of an owner's CPUs while the
+// configuration requests it, and to the former nodes afterwards.
 func TestMemoryFollows(t *testing.T) {
 	bound := bindYAML("4-7")
 	tests := []struct {
@@ -58,7 +58,7 @@ func TestMemoryFollows(t *testing.T) {
 				t.Errorf("the runtime has nodes %s on record; want %s", got, tt.nodes)
 			}
 
-			n.YAML = bound // and again
+			n.YAML = bound // once more
 			r.loop.reload()
 			n.AwaitCPUs(id, "4-5")
 			n.boundTo(id, "1")
@@ -72,8 +72,8 @@ func TestMemoryFollows(t *testing.T) {
 	}
 }
 
-// TestUnitMemoryFollows: a unit that stays configured, without CPUs of its own, has
-// its nodes back, also where systemd starts it only later.
+// TestUnitMemoryFollows checks that a configured unit without exclusive CPUs gets its former
+// nodes, also if systemd starts it later.
 func TestUnitMemoryFollows(t *testing.T) {
 	const exclusive, shared = "units:\n  du.service: {cpus: 2}\n", "units:\n  du.service: {pool: shared}\n"
 	n := newNode(t)
@@ -98,7 +98,8 @@ func TestUnitMemoryFollows(t *testing.T) {
 	}
 }
 
-// TestMemoryThatNobodyBoundIsLeftAlone, also when somebody else binds it.
+// TestMemoryThatNobodyBoundIsLeftAlone checks that the daemon changes no memory nodes without a
+// request, also after an external write.
 func TestMemoryThatNobodyBoundIsLeftAlone(t *testing.T) {
 	n := newNode(t)
 	n.YAML = bindYAML("4-7")
@@ -143,8 +144,8 @@ func (n *node) unitNodes(unit string) string {
 	return st.Mems.String()
 }
 
-// TestBenchKnowsItsOwnDoing: an update over CRI undoes weight and quota, which are
-// then due again at once; the same without one is somebody's insistence.
+// TestBenchKnowsItsOwnDoing checks that an update over CRI, which changes weight and quota,
+// allows their repair at once. Without an update the same values are external writes.
 func TestBenchKnowsItsOwnDoing(t *testing.T) {
 	now := time.Now()
 	quota := cgroup.Write{Path: "a", Via: cgroup.DBus, Property: cgroup.UnitQuota, Value: cgroup.ValueInf}

@@ -7,7 +7,8 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 )
 
-// TestThrift: memory is given back after the first look that is not at the start, and after each second one from then on.
+// TestThrift checks that memory is released after the first full scan that is not at the start,
+// and after each second one from then on.
 func TestThrift(t *testing.T) {
 	start := time.Now()
 	th := newMemoryRelease()
@@ -26,7 +27,7 @@ func TestThrift(t *testing.T) {
 		{60 * time.Second, true, false},
 		{79900 * time.Millisecond, true, false},
 		{82 * time.Second, false, false},
-		{89 * time.Second, true, true}, // the look before was late
+		{89 * time.Second, true, true}, // the previous scan was late
 		{120 * time.Second, true, false},
 		{10 * time.Minute, true, true},
 	} {
@@ -37,7 +38,7 @@ func TestThrift(t *testing.T) {
 	}
 }
 
-// TestGiveBack: a look at all cgroups has memory given back.
+// TestGiveBack checks that memory is released after a full scan.
 func TestGiveBack(t *testing.T) {
 	n := newNode(t)
 	r := n.start()
@@ -62,7 +63,7 @@ func TestGiveBack(t *testing.T) {
 	}
 }
 
-// looks has the daemon look at all cgroups, as the resync does.
+// looks makes the daemon scan all cgroups, as the resync does.
 func (r *running) looks() {
 	r.T.Helper()
 	before := r.passes()
@@ -70,7 +71,7 @@ func (r *running) looks() {
 	r.view("resync", func(*telemetry.View) bool { return r.passes() > before })
 }
 
-// passes is how many whole passes have been published.
+// passes returns the number of full passes that were published.
 func (r *running) passes() (n uint64) {
 	for _, count := range r.loop.snapshot.Load().Passes {
 		n += count

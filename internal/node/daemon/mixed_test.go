@@ -17,7 +17,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// TestCreateMixed: the answer has both kinds of CPUs, and says which are which.
+// TestCreateMixed checks that the reply has both kinds of CPUs, and names each kind.
 func TestCreateMixed(t *testing.T) {
 	n := newNode(t)
 	n.YAML = nodefixture.WithMixed(nodefixture.CarvedYAML, "shared")
@@ -34,8 +34,7 @@ func TestCreateMixed(t *testing.T) {
 	}
 }
 
-// TestMixedGivesWay: who comes later gets some of the shared ones, and the container
-// leaves them first.
+// TestMixedGivesWay checks that a container leaves shared CPUs before another owner gets them.
 func TestMixedGivesWay(t *testing.T) {
 	n := newNode(t)
 	n.YAML = nodefixture.WithMixed(nodefixture.CarvedYAML, "shared")
@@ -60,8 +59,8 @@ func TestMixedGivesWay(t *testing.T) {
 	r.view("one that runs is mixed", func(v *telemetry.View) bool { return v.Mixed == 1 && v.Problems["NoPartition"] == 0 })
 }
 
-// TestMixedOnCRIO: CRI-O adds the CPUs of OPENSHIFT_SHARED_CPUS in each update, so that it
-// must not name CPUs that somebody may get for himself.
+// TestMixedOnCRIO checks that OPENSHIFT_SHARED_CPUS has no CPUs that can become exclusive:
+// CRI-O adds them in each update.
 func TestMixedOnCRIO(t *testing.T) {
 	for name, c := range map[string]struct {
 		yaml, want string
@@ -84,8 +83,9 @@ func TestMixedOnCRIO(t *testing.T) {
 	}
 }
 
-// TestMixedIsNoPartition: it is kept by cpusets, and says why; the others of its pod are
-// partitions as ever. Once nobody is mixed, it is one too.
+// TestMixedIsNoPartition checks that an owner with shared CPUs is no partition, with a reason,
+// and that other containers of its pod are partitions. Without shared CPUs it becomes a
+// partition.
 func TestMixedIsNoPartition(t *testing.T) {
 	for name, kernel := range map[string][2]int{"6.12": {6, 12}, "7.0": {7, 0}} {
 		t.Run(name, func(t *testing.T) {
@@ -114,7 +114,7 @@ func TestMixedIsNoPartition(t *testing.T) {
 			n.AwaitCPUs(app, "4-5")
 			r.stop()
 			n.YAML = nodefixture.WithMixed(plain, "shared")
-			r = n.start() // the partition ends, and what is shared comes to it
+			r = n.start() // the partition ends, and the container gets shared CPUs
 			n.AwaitCPUs(app, "2-5")
 			n.AwaitPartition(side, cgroup.RootPartition)
 			r.quiet()
@@ -125,8 +125,8 @@ func TestMixedIsNoPartition(t *testing.T) {
 	}
 }
 
-// TestMixedFollowsThePool: over resizes of its own, offline CPUs and a restart without a
-// journal.
+// TestMixedFollowsThePool checks shared CPUs after resizes, while CPUs are offline, and after a
+// restart without a journal.
 func TestMixedFollowsThePool(t *testing.T) {
 	n := newNode(t)
 	n.YAML = nodefixture.WithMixed(nodefixture.CarvedYAML, "shared") + "infraContainers: management\n"

@@ -20,13 +20,12 @@ var (
 	modelSteps = flag.Int("model.steps", modelDefault, "steps of TestModel in all its sequences")
 )
 
-// sequenceSteps is the length of one sequence: enough for pods to come and go a few
-// times, short enough to be read.
+// sequenceSteps is the length of one sequence: long enough to start and stop pods a few times,
+// and short enough to read.
 const sequenceSteps = 250
 
-// modelConfigs are the scenario's configurations, with what keeps the node
-// quiet, and confined services of the host. With one of them, what owners leave stays
-// out of the shared pool.
+// modelConfigs returns the scenario's configurations with a far resync and confined host
+// services. With one of them, CPUs that owners leave stay out of the shared pool.
 func modelConfigs() []string {
 	configs := scenario.Configurations()
 	configs[1] = nodefixture.WithQuiet(configs[1], "1h")
@@ -36,7 +35,7 @@ func modelConfigs() []string {
 	return configs
 }
 
-// modelBounds: a resize is told by NRI alone.
+// modelBounds returns bounds that allow resizes only with NRI, which alone reports them.
 func modelBounds(nri bool) scenario.Bounds {
 	b := scenario.Bounds{Pods: 7, CPUs: 3, Configs: len(modelConfigs()), Nodes: 2, Units: scenario.Units(), Moves: 5, Writes: 6, Pluggable: scenario.Pluggable()}
 	if nri {
@@ -45,8 +44,8 @@ func modelBounds(nri bool) scenario.Bounds {
 	return b
 }
 
-// TestModel runs random sequences and checks the invariants after each step. A
-// failure names the seed: run it again with -model.seed.
+// TestModel runs random sequences and checks the invariants after each step. A failure names
+// the seed: repeat it with -model.seed.
 func TestModel(t *testing.T) {
 	seeds := make([]uint64, max(*modelSteps/sequenceSteps, 1))
 	for i := range seeds {
@@ -81,15 +80,15 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// tally is what must not be rare, or happen always, in sequences taken together: in a
-// single one the kubelet may be silent, or CPUs offline, most of the time.
+// tally counts the cases that must not be rare in all sequences together. In a single sequence
+// the kubelet may be silent, or CPUs offline, most of the time.
 type tally struct {
 	moves         map[control.Outcome]int
-	made, refused int // containers
-	parked        int // times that CPUs were parked
-	rested        int // and that they stayed out of the shared pool
-	alone         int // that a narrow pass would have placed
-	mixed         int // containers that shared CPUs beside their own
+	made, refused int // Containers.
+	parked        int // Number of times that CPUs were parked.
+	rested        int // Number of times that CPUs stayed out of the shared pool.
+	alone         int // Containers that a partial pass would have placed.
+	mixed         int // Containers with shared CPUs in addition to exclusive ones.
 }
 
 func (y *tally) add(of tally) {
@@ -126,11 +125,11 @@ func (y *tally) check(t *testing.T) {
 	}
 }
 
-// sequencesAtOnce is more than a small machine has CPUs: most of a sequence's time
-// is waiting.
+// sequencesAtOnce is larger than the number of CPUs of a small machine: most of a sequence's
+// time is waiting.
 const sequencesAtOnce = 8
 
-// runSequence returns what became of the moves and containers in a sequence.
+// runSequence returns the counts of a sequence.
 func runSequence(t *testing.T, seed uint64) tally {
 	nri := seed%2 == 1
 	steps := scenario.Generate(seed, sequenceSteps, modelBounds(nri))
@@ -150,7 +149,7 @@ func runSequence(t *testing.T, seed uint64) tally {
 	return of
 }
 
-// end stops the daemon and looks at what it has left on the disk.
+// end stops the daemon and checks the files that it leaves.
 func (w *world) end() error {
 	held := make(map[string]string)
 	for _, a := range w.seen.plan.Assignments {
@@ -181,7 +180,7 @@ func (w *world) end() error {
 	return errors.Join(errs...)
 }
 
-// fastDir is a directory in memory where there is one: each step waits for the
+// fastDir returns a directory in memory if the machine has one, since each step waits for the
 // journal's fsync.
 func fastDir(t *testing.T) string {
 	t.Helper()

@@ -18,18 +18,17 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/defrag"
 )
 
-// widePool and wideCarved have CPUs 2-7 for exclusive containers: a core on node 0
-// and two on node 1.
+// widePool and wideCarved allow exclusive CPUs 2-7: one core on node 0 and two on node 1.
 var (
 	widePool   = strings.NewReplacer("cpus: 0-1", `cpus: "0"`, "cpus: 2-3", `cpus: "1"`, "cpus: 4-7", "cpus: 2-7").Replace(nodefixture.PoolsYAML)
 	wideCarved = strings.Replace(nodefixture.CarvedYAML, "floor: 2", "floor: 1", 1)
 )
 
-// fragmented is a node on which a container of two CPUs has got what was free, and
-// then most others have gone.
+// fragmented is a node with a container of two CPUs on different cores, after most other
+// containers have ended.
 type fragmented struct {
 	*running
-	split     string // the container's id
+	split     string // id of the container
 	exclusive map[string]bool
 }
 
@@ -69,22 +68,22 @@ func fragment(t *testing.T, yaml string) *fragmented {
 		stop(cpu ^ 1)
 	}
 	f.quiet()
-	// A daemon that has just recorded a value waits before it does so again. This
-	// node has been quiet for long.
+	// A daemon that has just recorded a value waits before the next record. A new daemon does
+	// not.
 	f.stop()
 	f.running = n.start()
 	f.quiet()
 	return f
 }
 
-// report is what plan --defrag would show.
+// report returns the output of plan --defrag.
 func (f *fragmented) report() defrag.Report {
 	f.T.Helper()
 	p := f.preview()
 	return defrag.Analyse(p.Exclusive)
 }
 
-// theMove is the one move that is proposed.
+// theMove returns the only move that is proposed.
 func (f *fragmented) theMove() control.Move {
 	f.T.Helper()
 	r := f.report()
@@ -95,7 +94,7 @@ func (f *fragmented) theMove() control.Move {
 	return control.Move{PodUID: m.PodUID, Container: m.Container, From: m.From, To: m.To}
 }
 
-// checkMoves holds the kernel's word against the invariants.
+// checkMoves checks the invariants on the kernel's values.
 func (f *fragmented) checkMoves() {
 	f.T.Helper()
 	claims := f.Claims(cpuset.Set{})
@@ -128,7 +127,7 @@ func TestMove(t *testing.T) {
 			if want := fmt.Sprintf("has CPUs %s and not %s", m.To, m.From); outcome != control.Refused || !strings.Contains(fmt.Sprint(err), want) {
 				t.Errorf("the same move again = %s, %v; want refused: %s", outcome, err, want)
 			}
-			// It is the runtime's word too, and stays over a restart.
+			// The runtime has recorded the move, and it survives a restart.
 			f.quiet()
 			f.stop()
 			before := len(f.Tree.Writes())
@@ -141,8 +140,7 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// TestNobodyMovesUnasked: fragmentation alone writes nothing, however often the
-// daemon looks.
+// TestNobodyMovesUnasked checks that fragmentation alone leads to no write.
 func TestNobodyMovesUnasked(t *testing.T) {
 	f := fragment(t, widePool)
 	f.theMove()
@@ -190,7 +188,7 @@ func TestMoveIsCheckedAgain(t *testing.T) {
 	}
 }
 
-// TestEndDuringMove: a container that ends while it is moved is answered for.
+// TestEndDuringMove checks that a move has an answer although its container ends.
 func TestEndDuringMove(t *testing.T) {
 	f := fragment(t, widePool)
 	m := f.theMove()
@@ -205,8 +203,8 @@ func TestEndDuringMove(t *testing.T) {
 	}
 }
 
-// TestMoveThatTakesLong: who asked is told that it is not verified yet, and the
-// daemon goes on with it.
+// TestMoveThatTakesLong checks that the answer to a slow move is unverified, and that the
+// daemon completes it.
 func TestMoveThatTakesLong(t *testing.T) {
 	f := fragment(t, widePool)
 	m := f.theMove()
@@ -227,8 +225,8 @@ func TestMoveThatTakesLong(t *testing.T) {
 	f.checkMoves()
 }
 
-// TestDeathDuringMove ends the daemon after each write of a move: no moment is
-// wrong, and the next daemon ends right.
+// TestDeathDuringMove kills the daemon after each write of a move. The invariants hold at every
+// moment, and the next daemon reaches the desired state.
 func TestDeathDuringMove(t *testing.T) {
 	total := deathDuringMove(t, widePool, -1)
 	if total < 1 {
@@ -244,7 +242,8 @@ func TestDeathDuringMove(t *testing.T) {
 	}
 }
 
-// deathDuringMove returns how many files a daemon writes for the move that lives.
+// deathDuringMove returns the number of files that a daemon writes for a move if it is not
+// killed.
 func deathDuringMove(t *testing.T, yaml string, after int) int {
 	f := fragment(t, yaml)
 	m := f.theMove()
@@ -263,9 +262,9 @@ func deathDuringMove(t *testing.T, yaml string, after int) int {
 	outcome, err := f.loop.ask(ctx, m)
 	switch {
 	case outcome == control.Done && f.State(f.split).Effective.Equal(m.To):
-		// It may die after its answer, while others get their CPUs back; or not at all:
-		// a seal that arrives after the next write to its cgroup costs one more, which
-		// the move that was counted may have needed and this one not.
+		// The daemon may be killed after its answer, while other containers get CPUs back, or
+		// not at all. An update over CRI that ends after the next write of its cgroup costs one
+		// more write, which this move may not need.
 	case outcome == control.Unverified && after >= 0:
 	default:
 		t.Errorf("move = %s, %v; the container is on %s", outcome, err, f.State(f.split).Effective)
@@ -281,7 +280,7 @@ func deathDuringMove(t *testing.T, yaml string, after int) int {
 	return writes
 }
 
-// TestUnitMoves: whether it runs or not, systemd has the word.
+// TestUnitMoves checks that systemd gets a unit's new CPUs, whether the unit runs or not.
 func TestUnitMoves(t *testing.T) {
 	n := newNode(t)
 	n.YAML = widePool + "units:\n  du.service: {cpus: 2}\n"
@@ -306,7 +305,7 @@ func TestUnitMoves(t *testing.T) {
 	n.AwaitUnitCPUs("du.service", "4-5")
 }
 
-// TestControlSocket asks for a move as the command line does.
+// TestControlSocket requests a move as the command line does.
 func TestControlSocket(t *testing.T) {
 	f := fragment(t, widePool)
 	m := f.theMove()
@@ -332,8 +331,8 @@ func TestControlSocket(t *testing.T) {
 	f.checkMoves()
 }
 
-// TestMoveWithoutRoom asks for the only CPU of the shared pool: who is there would have
-// to go where the owner is, and there is no third CPU.
+// TestMoveWithoutRoom requests the only CPU of the shared pool. Its containers would have to
+// move to the owner's CPU, and there is no third CPU.
 func TestMoveWithoutRoom(t *testing.T) {
 	n := newNode(t)
 	n.YAML = wideCarved

@@ -18,8 +18,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// checkAlone says whether each pod that a narrow pass would place gets what a whole pass has for
-// it, and counts those.
+// checkAlone checks that each pod which a partial pass would place gets the placement of a full
+// pass, and returns the number of these pods.
 func checkAlone(l *Loop) (alone int, err error) {
 	plan, whole := l.input(time.Now()).Decide()
 	for e := range l.inventory.Containers() {
@@ -39,7 +39,7 @@ func checkAlone(l *Loop) (alone int, err error) {
 		desired.Unbind(want, l.journal, l.Nodes)
 		for _, t := range want {
 			j := slices.IndexFunc(whole, func(o cgroup.Target) bool { return o.Path == t.Path })
-			if j < 0 { // its cgroup has gone
+			if j < 0 { // its cgroup is gone
 				continue
 			}
 			if d := cmp.Diff(whole[j], t, cmp.Comparer(cpuset.Set.Equal)); d != "" {
@@ -50,7 +50,7 @@ func checkAlone(l *Loop) (alone int, err error) {
 	return alone, nil
 }
 
-// wouldPlace is place, as if nothing else had happened.
+// wouldPlace is place without another change of the node.
 func (l *Loop) wouldPlace(container string) (pools.PodPlan, bool) {
 	pod, ok := l.podAlone(container, time.Now())
 	if !ok {
@@ -63,8 +63,8 @@ func (l *Loop) wouldPlace(container string) (pools.PodPlan, bool) {
 	return placed, ok && !(l.Devices != nil && l.hints.Lacks(l.settings.Pools, pod, l.assignments))
 }
 
-// lull does something in the owner's place, with no whole pass due that nobody waits for,
-// and returns how many there have been all the same.
+// lull calls do on the event loop while no urgent full pass is due, and returns the number of
+// full passes that ran nevertheless.
 func (r *running) lull(do func(l *Loop)) (passes uint64) {
 	r.T.Helper()
 	r.quiet()
@@ -89,12 +89,12 @@ func (r *running) lull(do func(l *Loop)) (passes uint64) {
 	return passes
 }
 
-// TestNarrowPassAnswers: a container that shares its CPUs is answered about without a whole
-// pass, and the next whole pass finds it where it belongs.
+// TestNarrowPassAnswers checks that a request for a container that shares its CPUs is answered
+// without a full pass, and that the next full pass agrees.
 func TestNarrowPassAnswers(t *testing.T) {
 	for name, of := range map[string]struct {
 		yaml  string
-		alone int // the owner, too, where it takes its CPUs from nobody
+		alone int // also an owner, if its CPUs are free
 	}{"fixed": {nodefixture.PoolsYAML, 6}, "carved": {nodefixture.CarvedYAML, 5}} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
@@ -125,7 +125,7 @@ func TestNarrowPassAnswers(t *testing.T) {
 	}
 }
 
-// TestNarrowPassLeaves to a whole pass what concerns others, too.
+// TestNarrowPassLeaves checks that a full pass handles events that concern several owners.
 func TestNarrowPassLeaves(t *testing.T) {
 	n := newNode(t)
 	n.YAML = nodefixture.CarvedYAML
@@ -151,7 +151,7 @@ func question(p cri.Pod, c cri.Container) (*createRequest, <-chan created) {
 	return &createRequest{pod: p, container: c, asker: make(chan struct{}), answer: answer, since: time.Now()}, answer
 }
 
-// answered are the CPUs of the answer that there must be by now.
+// answered returns the CPUs of the reply, which must exist already.
 func answered(t *testing.T, answers <-chan created) cpuset.Set {
 	t.Helper()
 	select {
@@ -166,7 +166,8 @@ func answered(t *testing.T, answers <-chan created) cpuset.Set {
 	}
 }
 
-// TestNarrowPassRepairs what others write to placed cgroups, without a whole pass.
+// TestNarrowPassRepairs checks that external writes to placed cgroups are repaired without a
+// full pass.
 func TestNarrowPassRepairs(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
@@ -193,8 +194,8 @@ func TestNarrowPassRepairs(t *testing.T) {
 	}
 }
 
-// TestLostWatchesComeBack: what comes and goes above the placed cgroups is nobody's business, but
-// may have taken watches with it.
+// TestLostWatchesComeBack checks that lost watches are restored. Changes above the placed
+// cgroups need no pass, but may have removed watches.
 func TestLostWatchesComeBack(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
@@ -210,7 +211,8 @@ func TestLostWatchesComeBack(t *testing.T) {
 	})
 }
 
-// TestWholePassesRest: what nobody waits for takes no more than a hundredth of a CPU.
+// TestWholePassesRest checks that full passes take a hundredth of a CPU at most, urgent ones
+// excepted.
 func TestWholePassesRest(t *testing.T) {
 	began := time.Now()
 	var a schedule
@@ -225,8 +227,8 @@ func TestWholePassesRest(t *testing.T) {
 	}
 }
 
-// TestUnitIsPlacedAtOnce when its cgroup appears, also where the runtime asks before it starts
-// containers: systemd asks nobody.
+// TestUnitIsPlacedAtOnce checks that a unit is placed when its cgroup appears, also with NRI:
+// systemd does not ask before it starts a unit.
 func TestUnitIsPlacedAtOnce(t *testing.T) {
 	n := driftNode(t)
 	n.YAML += "units: {du.service: {cpus: 2}}\n"
@@ -241,7 +243,8 @@ func TestUnitIsPlacedAtOnce(t *testing.T) {
 	})
 }
 
-// TestGoneIsHeardAtOnce where somebody waits for it.
+// TestGoneIsHeardAtOnce checks that the end of a container for which a request waits leads to a
+// pass at once.
 func TestGoneIsHeardAtOnce(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
@@ -262,8 +265,8 @@ func TestGoneIsHeardAtOnce(t *testing.T) {
 	}
 }
 
-// TestNarrowPassMeasuresExposure: who is placed by a narrow pass was outside its pool until then, and
-// not until the next whole pass.
+// TestNarrowPassMeasuresExposure checks that the exposure of a container that a partial pass
+// places ends with that pass.
 func TestNarrowPassMeasuresExposure(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
@@ -271,8 +274,8 @@ func TestNarrowPassMeasuresExposure(t *testing.T) {
 	r.settled()
 	r.lull(func(l *Loop) {
 		c := l.inventory.Container(id).Container
-		c.CreatedAt = l.now()        // the daemon sees it being created
-		l.inventory.CancelCreate(id) // forgets that the container was placed
+		c.CreatedAt = l.now()        // the daemon has seen its creation
+		l.inventory.CancelCreate(id) // makes the daemon forget the placement
 		l.inventory.PutContainer(inventory.ContainerStatus{Container: c})
 		l.inventory.Container(id).FoundBy(telemetry.WayNRI)
 		n.WriteFile(id, cgroup.FileCPUs, "0-1")

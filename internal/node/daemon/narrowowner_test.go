@@ -15,14 +15,14 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// ofOwner is the question about a container with so many CPUs of its own, and where the answer comes.
+// ofOwner returns a request for a container with exclusive CPUs, and the channel of its reply.
 func (a *asker) ofOwner(name string, cpus int) (*createRequest, <-chan created) {
 	pod := ofPod(name, "default", "guaranteed", cpus, nil)
 	return question(pod, a.container(pod, "app", nodefixture.WholeCPUs(cpus)))
 }
 
-// TestOwnersAreAnsweredFirst: who takes his CPUs from nobody is told of them before the whole pass that
-// he takes, which changes nothing of it. Who finds no room is for the whole pass to refuse.
+// TestOwnersAreAnsweredFirst checks that an owner whose CPUs are free is answered before its
+// full pass, which comes to the same decision. A refusal is left to the full pass.
 func TestOwnersAreAnsweredFirst(t *testing.T) {
 	n := driftNode(t)
 	a := n.start().asker()
@@ -58,12 +58,13 @@ func TestOwnersAreAnsweredFirst(t *testing.T) {
 	})
 }
 
-// TestOwnersWaitForWholePasses: who wants CPUs of his own waits for a whole pass where somebody may be
-// on them who is no target, or has been read before he went there, or where somebody may have left.
+// TestOwnersWaitForWholePasses checks that an owner waits for a full pass if another cgroup may
+// run on its CPUs. That is a cgroup without a target, one that was read before it moved there,
+// or one that is about to leave.
 func TestOwnersWaitForWholePasses(t *testing.T) {
 	const foreign = "2-7"
 	for name, test := range map[string]struct {
-		before func(n *node, l *Loop, shared string) // the whole pass
+		before func(n *node, l *Loop, shared string) // the full pass
 		after  func(n *node, l *Loop, shared string)
 	}{
 		"nothing": {},
@@ -89,7 +90,7 @@ func TestOwnersWaitForWholePasses(t *testing.T) {
 			n.WriteFile(shared, cgroup.FileCPUs, foreign)
 		}},
 		"the kernel has lost CPUs": {after: func(_ *node, l *Loop, _ string) {
-			l.isolation.leaked = cpuset.Range(4, 5) // as the last pass has found at its end
+			l.isolation.leaked = cpuset.Range(4, 5) // as found at the end of the last pass
 			l.isolation.missing = map[int]time.Time{4: time.Now(), 5: time.Now()}
 		}},
 		"it has gone": {after: func(_ *node, l *Loop, shared string) {
@@ -127,15 +128,15 @@ func TestOwnersWaitForWholePasses(t *testing.T) {
 					if on := n.State(shared).Effective; answer.err == nil && on.Overlaps(answer.reply.Adjustment.CPUs) {
 						t.Errorf("is on %s, and another on %s", answer.reply.Adjustment.CPUs, on)
 					}
-				default: // not before the other has left
+				default: // not before the other container has left
 				}
 			})
 		})
 	}
 }
 
-// TestReplacedOwnerIsNotRefused: the CPUs of a pod that has been removed, and that no whole pass has
-// looked at since, go to the next one, and nothing says that it was refused.
+// TestReplacedOwnerIsNotRefused checks that the CPUs of a removed pod go to the next one before
+// a full pass, without a refusal in the history.
 func TestReplacedOwnerIsNotRefused(t *testing.T) {
 	for _, onRefusal := range []string{"fail", "shared"} {
 		t.Run(onRefusal, func(t *testing.T) {
@@ -173,8 +174,8 @@ func TestReplacedOwnerIsNotRefused(t *testing.T) {
 	}
 }
 
-// TestNarrowPassRepairsWhatIsStale: a write to a cgroup that is to be read again is not left to the
-// next whole pass.
+// TestNarrowPassRepairsWhatIsStale checks that a write to a stale cgroup is repaired before the
+// next full pass.
 func TestNarrowPassRepairsWhatIsStale(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()

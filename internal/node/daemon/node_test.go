@@ -50,7 +50,7 @@ func (n *node) options() Options {
 		Log: n.Logger()}
 }
 
-// preview returns what a daemon that starts now would do.
+// preview returns the preview of the node with its present configuration and journal.
 func (n *node) preview() preview.Preview {
 	n.T.Helper()
 	o, h := n.options(), n.Host()
@@ -61,7 +61,7 @@ func (n *node) preview() preview.Preview {
 	return p
 }
 
-// restore puts back the originals of the node's journal.
+// restore restores the originals of the node's journal.
 func (n *node) restore() (restore.Report, error) {
 	h := n.Host()
 	return restore.OnHost(n.T.Context(), &h, n.Journal(), config.IsolationCPUSet, false)
@@ -72,7 +72,7 @@ type running struct {
 	*node
 	loop *Loop
 	jobs *jobs
-	stop func() // ends it as a signal does, and waits
+	stop func() // ends the daemon like a signal, and waits
 }
 
 // start runs a daemon until stop or the end of the test.
@@ -114,7 +114,7 @@ func (r *running) quiet() {
 // quietOr is quiet, unless something else ends the wait.
 func (r *running) quietOr(over func() bool) {
 	r.T.Helper()
-	met := 0 // twice: an answer may have been posted after the first question
+	met := 0 // twice, since a reply may arrive after the first question
 	r.Eventually("all containers known, or denied", func() bool {
 		if over() {
 			return true
@@ -129,7 +129,7 @@ func (r *running) quietOr(over func() bool) {
 		return met == 2
 	})
 	started := time.Now()
-	r.loop.box.Post(systemdReloaded{}) // look at everything again
+	r.loop.box.Post(systemdReloaded{}) // leads to a full scan
 	r.Eventually("daemon quiet", func() bool {
 		v := r.loop.snapshot.Load()
 		return over() || v != nil && v.LastSuccess.After(started)

@@ -14,7 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// newNRINode is a node whose runtime asks before it creates a container.
+// newNRINode returns a node whose runtime asks before it creates a container.
 func newNRINode(t testing.TB) *node {
 	t.Helper()
 	return newNodeWith(t, testnode.RuntimeConfig{NRI: true})
@@ -26,8 +26,8 @@ func (r *running) connected() {
 	r.view("NRI connected", func(v *telemetry.View) bool { return v.Sources[telemetry.NRI] == telemetry.SourceOK })
 }
 
-// TestNobodyBeginsOutside: with NRI the first process of each container begins in its
-// pool, whoever has to move for it, and events come later or not at all.
+// TestNobodyBeginsOutside checks that with NRI the first process of each container begins in
+// its pool, whichever containers have to move for it, and with late or lost events.
 func TestNobodyBeginsOutside(t *testing.T) {
 	for name, yaml := range map[string]string{"fixed": nodefixture.PoolsYAML, "carved": nodefixture.CarvedYAML} {
 		t.Run(name, func(t *testing.T) {
@@ -82,8 +82,8 @@ func TestNobodyBeginsOutside(t *testing.T) {
 	}
 }
 
-// TestLostNRI: containers that are made while nobody is asked are placed when the
-// runtime tells of them, and the connection comes back by itself.
+// TestLostNRI checks that containers which are created without NRI are placed when CRI reports
+// them, and that the connection is made again.
 func TestLostNRI(t *testing.T) {
 	n := newNRINode(t)
 	r := n.start()
@@ -105,7 +105,7 @@ func TestLostNRI(t *testing.T) {
 	n.CheckClaims()
 }
 
-// TestNRIAlone: neither events nor listings are needed while NRI is there.
+// TestNRIAlone checks that the daemon needs neither events nor listings while NRI is connected.
 func TestNRIAlone(t *testing.T) {
 	n := newNRINode(t)
 	defer n.Runtime.Hang("GetContainerEvents")()
@@ -128,7 +128,8 @@ func TestNRIAlone(t *testing.T) {
 	}
 }
 
-// TestFailedCreationLeavesNothing: the runtime takes back what it could not create.
+// TestFailedCreationLeavesNothing checks a container that the runtime removes because its
+// creation failed.
 func TestFailedCreationLeavesNothing(t *testing.T) {
 	n := newNRINode(t)
 	r := n.start()
@@ -155,8 +156,8 @@ func TestFailedCreationLeavesNothing(t *testing.T) {
 	n.CheckClaims()
 }
 
-// TestRestoreOfThoseBornWithNRI: they become what they would have been without the
-// daemon, which never was so.
+// TestRestoreOfThoseBornWithNRI checks that restore brings containers that were created with
+// NRI to the values that they would have had without the daemon.
 func TestRestoreOfThoseBornWithNRI(t *testing.T) {
 	populate := func(n *node) {
 		n.RunContainer(n.RunPod("m", "kube-system", "burstable", 0, nodefixture.Management(map[string]int{"app": 512})), "app", cri.Resources{Shares: 102})

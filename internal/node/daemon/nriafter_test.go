@@ -14,7 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// stuckNode is a node on which one shared container cannot be moved.
+// stuckNode returns a node with a shared container that cannot be moved.
 func stuckNode(t *testing.T, onRefusal string) (*node, *running) {
 	n := newNRINode(t)
 	n.YAML = strings.Replace(nodefixture.CarvedYAML, "  floor: 2\n", "  floor: 2\n  onRefusal: "+onRefusal+"\n", 1)
@@ -32,7 +32,8 @@ func stuckNode(t *testing.T, onRefusal string) (*node, *running) {
 	return n, r
 }
 
-// TestWhoWasLetIntoTheSharedPoolStarts: and gets its own CPUs when they are free.
+// TestWhoWasLetIntoTheSharedPoolStarts checks that a container which was created in the shared
+// pool starts, and gets exclusive CPUs when they are free.
 func TestWhoWasLetIntoTheSharedPoolStarts(t *testing.T) {
 	n, _ := stuckNode(t, "shared")
 	id, on := n.BeginContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
@@ -43,8 +44,8 @@ func TestWhoWasLetIntoTheSharedPoolStarts(t *testing.T) {
 	n.Eventually("CPUs of its own", func() bool { return n.State(id).Effective.Len() == 2 })
 }
 
-// TestFightKeepsNoOwnerAway: a container that is left alone for a fight gives way all
-// the same.
+// TestFightKeepsNoOwnerAway checks that a container for which repairs pause still leaves the
+// CPUs of a new owner.
 func TestFightKeepsNoOwnerAway(t *testing.T) {
 	n := driftNode(t)
 	n.YAML = nodefixture.CarvedYAML
@@ -55,7 +56,7 @@ func TestFightKeepsNoOwnerAway(t *testing.T) {
 	r.view("contested", func(v *telemetry.View) bool {
 		contested := v.Problems[string(retry.CodeContested)] == 1
 		if !contested && n.State(id).CPUs.String() == "2-7" {
-			n.WriteFile(id, cgroup.FileCPUs, "4-7") // not each is counted, see TestContest
+			n.WriteFile(id, cgroup.FileCPUs, "4-7") // some are not counted, see TestContest
 		}
 		return contested
 	})
@@ -70,8 +71,8 @@ func TestFightKeepsNoOwnerAway(t *testing.T) {
 	}
 }
 
-// TestManyGiveWay: the runtime makes few updates while all creations wait for it, and
-// the others have left by file.
+// TestManyGiveWay checks that the reply has few updates, since all creations wait for the
+// runtime to make them, and that the other containers leave by writes to files.
 func TestManyGiveWay(t *testing.T) {
 	n := newNRINode(t)
 	n.YAML = nodefixture.CarvedYAML
@@ -82,8 +83,8 @@ func TestManyGiveWay(t *testing.T) {
 	for i := range 3 * maxPromises {
 		ids = append(ids, n.RunContainer(pod, fmt.Sprint("app", i), cri.Resources{Shares: 512}))
 	}
-	// Of a pod that told its CPUs they would be reserved at once: if that pass comes
-	// before the question it is what makes the others give way, and no reply is under way.
+	// For a pod that reports its CPUs the daemon would reserve them at once. If that pass came
+	// before the request, containers would leave in it, and no reply would be open.
 	owners := n.RunPod("e", "default", "guaranteed", 0, nil)
 	r.quiet()
 	own, on := n.BeginContainer(owners, "app", nodefixture.WholeCPUs(2))
@@ -108,8 +109,7 @@ func TestManyGiveWay(t *testing.T) {
 	}
 }
 
-// TestStartOfOneThatIsNotKnown: created while nobody was asked, and started when
-// somebody is.
+// TestStartOfOneThatIsNotKnown checks the start of a container that was created without NRI.
 func TestStartOfOneThatIsNotKnown(t *testing.T) {
 	n := newNRINode(t)
 	defer n.Runtime.Hang("GetContainerEvents")()
@@ -134,8 +134,8 @@ func TestStartOfOneThatIsNotKnown(t *testing.T) {
 	}
 }
 
-// TestGhosts: a creation that has failed without a word leaves nothing when the next
-// one of the same name is asked for, nor when the pod goes.
+// TestGhosts checks that a failed creation without a report leaves nothing after the next
+// request for the same name, or after the end of the pod.
 func TestGhosts(t *testing.T) {
 	a := newNode(t).start().asker()
 	pod := ofPod("e", "default", "guaranteed", 2, nil)

@@ -12,8 +12,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/nri"
 )
 
-// TestCreateWaitsForTheKubelet: the answer waits for the nodes of the container's
-// devices, and no longer than the runtime's patience allows.
+// TestCreateWaitsForTheKubelet checks that the reply waits for the nodes of the container's
+// devices, within the runtime's timeout.
 func TestCreateWaitsForTheKubelet(t *testing.T) {
 	n := newNode(t)
 	n.Kubelet = nodefixture.NewKubelet()
@@ -51,8 +51,8 @@ func TestCreateWaitsForTheKubelet(t *testing.T) {
 	a.view("it is told", func(v *telemetry.View) bool { return v.Problems["HintsMissing"] == 1 })
 }
 
-// TestStrictPolicyIsNotGuessed: who may not have CPUs without the kubelet's word is
-// not created without it.
+// TestStrictPolicyIsNotGuessed checks that a container under a strict topology policy is not
+// created without the kubelet's answer.
 func TestStrictPolicyIsNotGuessed(t *testing.T) {
 	n := newNode(t)
 	n.Kubelet = nodefixture.NewKubelet()
@@ -71,8 +71,8 @@ func TestStrictPolicyIsNotGuessed(t *testing.T) {
 	})
 }
 
-// TestNRIVanishesMidRequest: the runtime goes on without an answer, and the container
-// is placed when the runtime tells of it.
+// TestNRIVanishesMidRequest checks that a container which the runtime creates without the reply
+// is placed when CRI reports it.
 func TestNRIVanishesMidRequest(t *testing.T) {
 	n := newNRINode(t)
 	n.Kubelet = nodefixture.NewKubelet()
@@ -113,8 +113,8 @@ func TestNRIVanishesMidRequest(t *testing.T) {
 	n.CheckAssigned()
 }
 
-// TestRuntimeRestartsDuringAHandOver: records that it did not change before are
-// changed after.
+// TestRuntimeRestartsDuringAHandOver checks that records which the runtime has not changed
+// before its restart are changed afterwards.
 func TestRuntimeRestartsDuringAHandOver(t *testing.T) {
 	n := newNRINode(t)
 	n.YAML = nodefixture.CarvedYAML
@@ -125,7 +125,8 @@ func TestRuntimeRestartsDuringAHandOver(t *testing.T) {
 		shared = append(shared, n.RunContainer(n.RunPod(uid, "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512}))
 	}
 	r.quiet()
-	// An owner goes: all may come back to its CPUs, and the runtime is at it when it ends.
+	// An owner ends: all containers may use its CPUs, and the runtime stops during their
+	// updates.
 	pod := n.RunPod("e", "default", "guaranteed", 2, nil)
 	n.RunContainer(pod, "app", nodefixture.WholeCPUs(2))
 	r.quiet()

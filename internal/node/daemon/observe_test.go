@@ -19,8 +19,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// TestObserve: with mode: observe nothing is written over any way, not even to disk, and
-// what would be is told.
+// TestObserve checks that with mode: observe nothing is written, not even to disk, and that the
+// writes are reported.
 func TestObserve(t *testing.T) {
 	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{NRI: true})
 	n.RunHostServices()
@@ -52,7 +52,7 @@ hostSlices: {enabled: true}
 		return v.Ready && v.Observed[string(cgroup.File)] > 0 && v.Observed[string(cgroup.CRI)] > 0 && v.Observed[string(cgroup.DBus)] > 0
 	})
 	owner := n.RunContainer(n.RunPod("owner", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
-	greedy := n.RunContainer(n.RunPod("greedy", "default", "guaranteed", 8, nil), "app", nodefixture.WholeCPUs(8)) // there are not as many
+	greedy := n.RunContainer(n.RunPod("greedy", "default", "guaranteed", 8, nil), "app", nodefixture.WholeCPUs(8)) // more than there are
 	r.view("the refused one", func(v *telemetry.View) bool { return len(v.Refusals) > 0 })
 	n.WriteFile(shared, cgroup.FileCPUs, "0")
 	failed := r.loop.snapshot.Load().Passes[telemetry.Failed]
@@ -101,8 +101,8 @@ hostSlices: {enabled: true}
 	}
 }
 
-// TestObserveLeavesEverything: a daemon that only observes after one that has enforced
-// changes nothing back, and restore still can.
+// TestObserveLeavesEverything checks that a daemon that only observes keeps the values of one
+// that has enforced, and that restore can still reset them.
 func TestObserveLeavesEverything(t *testing.T) {
 	n := newNode(t)
 	owner := n.RunContainer(n.RunPod("owner", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
@@ -130,7 +130,7 @@ func TestObserveLeavesEverything(t *testing.T) {
 	}
 }
 
-// TestObservingHostCannotWrite: whatever a part of the daemon tries, its host refuses.
+// TestObservingHostCannotWrite checks that the observing host refuses each write.
 func TestObservingHostCannotWrite(t *testing.T) {
 	n := newNode(t)
 	id := n.RunContainer(n.RunPod("a", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})

@@ -17,12 +17,12 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// crioNode is one whose CRI-O is told what it does with containers' CPUs.
+// crioNode is a node with a configuration of CRI-O about CPUs.
 type crioNode struct {
 	*node
 	mu     sync.Mutex
 	told   managers.CRIO
-	writes []string // of the daemon's, to files
+	writes []string // of the daemon, to files
 }
 
 func newCRIONode(t *testing.T, nri bool, told managers.CRIO) *crioNode {
@@ -47,7 +47,7 @@ func (n *crioNode) start() *running {
 	return n.startOn(h)
 }
 
-// retell is a CRI-O that comes back with another configuration.
+// retell restarts CRI-O with another configuration.
 func (n *crioNode) retell(r *running, told managers.CRIO) {
 	n.mu.Lock()
 	n.told = told
@@ -55,8 +55,8 @@ func (n *crioNode) retell(r *running, told managers.CRIO) {
 	r.requestList()
 }
 
-// untouched says that nobody of ours has written to a container's cgroup, or had its
-// runtime or systemd do so.
+// untouched checks that the daemon has not written a container's cgroup, neither itself nor
+// through runtime or systemd.
 func (n *crioNode) untouched(id string) {
 	n.T.Helper()
 	n.mu.Lock()
@@ -73,7 +73,7 @@ func (n *crioNode) untouched(id string) {
 	}
 }
 
-// problem says whether the node as a whole has a problem.
+// problemOf returns the text of the problems of the node with a code.
 func problemOf(l *Loop, code pools.Code) (text string) {
 	for _, p := range l.problems() {
 		if p.Code == code && p.PodUID == "" {
@@ -85,8 +85,8 @@ func problemOf(l *Loop, code pools.Code) (text string) {
 
 var batch = managers.CRIO{Workloads: []managers.Workload{{Name: "batch", Source: "/etc/crio/crio.conf.d/99-batch.conf", Activation: "example.com/batch", Pins: true}}}
 
-// TestWorkloadIsLeftAlone: containers of a workload of CRI-O's are where it has put
-// them, whatever happens, and nobody gets what they have for himself.
+// TestWorkloadIsLeftAlone checks that containers of a CRI-O workload stay on CRI-O's CPUs, and
+// that no container gets these exclusively.
 func TestWorkloadIsLeftAlone(t *testing.T) {
 	for name, nri := range map[string]bool{"with NRI": true, "without": false} {
 		t.Run(name, func(t *testing.T) {
@@ -104,9 +104,9 @@ func TestWorkloadIsLeftAlone(t *testing.T) {
 			r.quiet()
 			n.AwaitCPUs(before, "4-5")
 			n.AwaitCPUs(after, "5")
-			n.AwaitCPUs(sandbox, "2-3") // CRI-O puts pause containers of workloads nowhere
+			n.AwaitCPUs(sandbox, "2-3") // CRI-O does not place the pause containers of workloads
 
-			n.WriteFile(after, cgroup.FileCPUs, "4") // as its own manager
+			n.WriteFile(after, cgroup.FileCPUs, "4") // as CRI-O does
 			r.requestList()
 			r.quiet()
 			n.AwaitFile(n.Runtime.Cgroup(after), cgroup.FileCPUs, "4")
@@ -133,10 +133,9 @@ func TestWorkloadIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestManagerThatAppears: where the configuration wants no other manager and one
-// appears, the daemon stands down for its containers and says so. Those that it has
-// placed stay where they are when its configuration is gone, maybe for a moment; new
-// ones are the daemon's.
+// TestManagerThatAppears checks that the daemon ignores the containers of a manager which
+// appears although the configuration forbids it. The manager's containers stay when its
+// configuration is gone, maybe for a moment; the daemon places new ones.
 func TestManagerThatAppears(t *testing.T) {
 	n := newCRIONode(t, false, managers.CRIO{})
 	n.YAML = nodefixture.PoolsYAML
@@ -144,7 +143,7 @@ func TestManagerThatAppears(t *testing.T) {
 	id := n.RunContainer(pod, "app", cri.Resources{Shares: 512, CPUs: "4-5"})
 	r := n.start()
 	n.AwaitCPUs(id, "2-3")
-	r.view("ready", func(v *telemetry.View) bool { return v.Ready }) // which waits for the files for applications, too
+	r.view("ready", func(v *telemetry.View) bool { return v.Ready }) // and the files for applications are written
 	r.quiet()
 
 	n.retell(r, batch)
@@ -197,8 +196,8 @@ func TestManagerThatAppears(t *testing.T) {
 	r.view("no problem", func(v *telemetry.View) bool { return v.Problems[string(pools.CodeOtherManager)] == 0 })
 }
 
-// TestHighPerformance: a container whose partition CRI-O makes is left alone, and the
-// pools do without its CPUs.
+// TestHighPerformance checks that a container whose partition CRI-O makes stays as it is, and
+// that its CPUs are in no pool.
 func TestHighPerformance(t *testing.T) {
 	handler := managers.CRIO{Handlers: []managers.Handler{{Name: "high-performance", Allowed: []string{"cpu-load-balancing.crio.io"}}}}
 	n := newCRIONode(t, false, handler)
@@ -228,8 +227,8 @@ func TestHighPerformance(t *testing.T) {
 	}
 }
 
-// TestPluginBeforeUs: a container that comes to NRI with CPUs has them from another
-// plugin. To set them, too, would make the runtime refuse it.
+// TestPluginBeforeUs checks that a container which comes to NRI with CPUs counts as another
+// plugin's. The runtime would refuse a second plugin that sets them.
 func TestPluginBeforeUs(t *testing.T) {
 	n := newNode(t)
 	r := n.start()
@@ -266,8 +265,8 @@ func TestPluginBeforeUs(t *testing.T) {
 	}
 }
 
-// TestPluginIsRemembered: which containers another plugin has placed nobody but the
-// journal can tell after a restart.
+// TestPluginIsRemembered checks that after a restart the journal has the containers that
+// another plugin has placed.
 func TestPluginIsRemembered(t *testing.T) {
 	n := newNRINode(t)
 	r := n.start()
@@ -300,9 +299,9 @@ func TestPluginIsRemembered(t *testing.T) {
 	r.view("it is still the plugin's", func(v *telemetry.View) bool { return v.Problems[string(pools.CodeOtherManager)] == 1 })
 }
 
-// TestSuccessorIsNoPlugins: a container that was made in the place of a plugin's while
-// the daemon was away is not the plugin's for its name. Where the journal of an earlier
-// build has no IDs, names are all there is.
+// TestSuccessorIsNoPlugins checks a container that has replaced a plugin's container of the
+// same name while no daemon ran: the daemon places it. A journal of an earlier build has names
+// alone.
 func TestSuccessorIsNoPlugins(t *testing.T) {
 	for name, on := range map[string]string{"with IDs": "2-3", "without": "5"} {
 		t.Run(name, func(t *testing.T) {
@@ -329,8 +328,8 @@ func TestSuccessorIsNoPlugins(t *testing.T) {
 	}
 }
 
-// TestPluginBeforeUsAndLate: a runtime that does not wait for the answer makes the
-// container all the same, and nothing else tells that a plugin has placed it.
+// TestPluginBeforeUsAndLate checks a container that another plugin has placed and that the
+// runtime creates before the reply. No other source reports the plugin.
 func TestPluginBeforeUsAndLate(t *testing.T) {
 	n := newNode(t)
 	r := n.start()
@@ -344,7 +343,7 @@ func TestPluginBeforeUsAndLate(t *testing.T) {
 			ask.apply(l)
 			l.creating = nil
 			l.giveUp(ask)
-			l.inventory.PutContainer(inventory.ContainerStatus{Container: c}) // as the runtime tells it then
+			l.inventory.PutContainer(inventory.ContainerStatus{Container: c}) // as CRI reports it then
 			if e := l.inventory.Container(c.ID); e.IsPlacedElsewhere() != (name == "theirs") || e.IsAsked() {
 				t.Errorf("%s: placed elsewhere %t, asked %t", name, e.IsPlacedElsewhere(), e.IsAsked())
 			}

@@ -20,8 +20,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// parks waits until exactly these CPUs are parked, by the kernel's word and the
-// daemon's, and the root and the shared pool have none of them.
+// parks waits until exactly these CPUs are parked, by kernel and daemon, and neither root nor
+// shared pool has one of them.
 func (r *running) parks(cpus string) {
 	r.T.Helper()
 	r.Eventually("CPUs "+cpus+" parked", func() bool {
@@ -33,7 +33,7 @@ func (r *running) parks(cpus string) {
 	})
 }
 
-// restored restores the node, after which nothing of the parking is left.
+// restored restores the node and checks that no parking is left.
 func (n *node) restored() {
 	n.T.Helper()
 	report, err := n.restore()
@@ -47,13 +47,13 @@ func (n *node) restored() {
 	n.CheckKernel()
 }
 
-// ofParking are the originals of the parking that are in the journal.
+// ofParking returns the originals of the parking cgroups in a journal.
 func ofParking(j undo.Document) []undo.Original {
 	return slices.DeleteFunc(slices.Clone(j.Originals), func(o undo.Original) bool { return !partition.IsParking(o.Path) })
 }
 
-// TestParking follows the free CPUs from one daemon to the next, over owners that come
-// and go, to restore.
+// TestParking follows the free CPUs across daemons, while owners start and end, and to the
+// restore.
 func TestParking(t *testing.T) {
 	for name, kernel := range map[string][2]int{"6.11": {6, 11}, "6.12": {6, 12}, "6.18": {6, 18}, "7.0": {7, 0}} {
 		for _, nri := range []bool{false, true} {
@@ -108,8 +108,8 @@ func TestParking(t *testing.T) {
 	}
 }
 
-// TestParkingAfterFailedStart: an instance that was created and never ran is planned for
-// the CPUs of the next one, and what is free stays parked.
+// TestParkingAfterFailedStart checks that a container which was created and never ran does not
+// keep CPUs out of the parking.
 func TestParkingAfterFailedStart(t *testing.T) {
 	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{NRI: true})
 	n.YAML = nodefixture.WithParking(n.YAML, "auto")
@@ -127,7 +127,8 @@ func TestParkingAfterFailedStart(t *testing.T) {
 	n.CheckKernel()
 }
 
-// TestParkingWithLostJournal: its place says whose the parking is.
+// TestParkingWithLostJournal checks that a daemon without its journal recognizes the parking by
+// its path.
 func TestParkingWithLostJournal(t *testing.T) {
 	for name, next := range map[string]string{
 		"restore": "", "parks": nodefixture.WithParking(nodefixture.PoolsYAML, "partition"), "does not park": nodefixture.WithPartitions(nodefixture.PoolsYAML), "has no partitions": nodefixture.PoolsYAML,
@@ -159,8 +160,7 @@ func TestParkingWithLostJournal(t *testing.T) {
 	}
 }
 
-// TestParkingSwitchedOff: a configuration without gives the CPUs back, and one with
-// parks them again.
+// TestParkingSwitchedOff checks that parking ends and starts again with the configuration.
 func TestParkingSwitchedOff(t *testing.T) {
 	for name, without := range map[string]string{"no parking": nodefixture.WithPartitions(nodefixture.PoolsYAML), "no partitions": nodefixture.PoolsYAML, "from shared": nodefixture.CarvedYAML} {
 		t.Run(name, func(t *testing.T) {
@@ -183,8 +183,8 @@ func TestParkingSwitchedOff(t *testing.T) {
 	}
 }
 
-// TestParkingIsRepaired: what others do to the parking is undone, and CPUs that go
-// offline are parked when they are back.
+// TestParkingIsRepaired checks that external changes of the parking are repaired, and that
+// offline CPUs are parked when they are back.
 func TestParkingIsRepaired(t *testing.T) {
 	for name, kernel := range map[string][2]int{"6.12": {6, 12}, "6.18": {6, 18}, "7.0": {7, 0}} {
 		t.Run(name, func(t *testing.T) {
@@ -231,13 +231,13 @@ func TestParkingIsRepaired(t *testing.T) {
 	}
 }
 
-// TestNoParking: where free CPUs cannot be parked the state says so, and owners get
+// TestNoParking checks that a problem reports CPUs that cannot be parked, and that owners get
 // theirs.
 func TestNoParking(t *testing.T) {
 	for name, c := range map[string]struct {
 		major, minor int
 		mode         string
-		others       string // cpuset.cpus of a slice of an administrator's
+		others       string // cpuset.cpus of an administrator's slice
 	}{
 		"old kernel":           {6, 8, "partition", ""},
 		"auto, kernel before":  {6, 12, "auto", ""},
@@ -271,9 +271,9 @@ func TestNoParking(t *testing.T) {
 	}
 }
 
-// TestParkingIsQuiet: while somebody has CPUs of its own, what is free is parked when the
-// time of quiet is over, or the last owner gone; what owners get leaves at once, and a
-// daemon that starts keeps what is parked.
+// TestParkingIsQuiet checks that free CPUs are parked after the quiet period, or after the end
+// of the last owner. CPUs of a new owner leave the parking at once, and a daemon that starts
+// keeps parked CPUs.
 func TestParkingIsQuiet(t *testing.T) {
 	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{})
 	n.YAML = nodefixture.WithQuiet(nodefixture.WithParking(n.YAML, "auto"), "1h")
@@ -320,7 +320,7 @@ func TestParkingIsQuiet(t *testing.T) {
 	n.CheckKernel()
 }
 
-// TestQuietParks is when CPUs are parked, without a node.
+// TestQuietParks checks when CPUs are parked, without a node.
 func TestQuietParks(t *testing.T) {
 	const limit = 10 * time.Minute
 	start := time.Now()
@@ -357,8 +357,8 @@ func TestQuietParks(t *testing.T) {
 	}
 }
 
-// TestParkedCPUsAreNotGiven: no answer to the runtime gives CPUs that the kernel still
-// has in the parking, whatever the plan says.
+// TestParkedCPUsAreNotGiven checks that no reply to the runtime has CPUs that the kernel still
+// keeps in the parking.
 func TestParkedCPUsAreNotGiven(t *testing.T) {
 	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{NRI: true})
 	n.YAML = nodefixture.WithParking(n.YAML, "auto")

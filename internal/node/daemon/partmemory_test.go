@@ -16,7 +16,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// reading counts the reads of files, by file, and under "" of directories, until the daemon
+// reading returns the number of reads by file, and of directories under "", until the daemon
 // has nothing left to do.
 func (r *running) reading(do func()) map[string]int {
 	r.T.Helper()
@@ -35,15 +35,15 @@ func (r *running) reading(do func()) map[string]int {
 	return all
 }
 
-// least keeps the least of what was counted.
+// least keeps the minimum of two counts.
 func least(of map[string]int, name string, n int) {
 	if before, counted := of[name]; !counted || n < before {
 		of[name] = n
 	}
 }
 
-// TestReadsOfPartitions: what a partition costs that begins or ends does not grow with the pods
-// beside it, nor with the owners. Nothing but partitions has anybody read exclusive lists.
+// TestReadsOfPartitions checks that the reads for a new or ended partition do not grow with the
+// number of pods or owners, and that exclusive lists are read for partitions alone.
 func TestReadsOfPartitions(t *testing.T) {
 	begins, ends := make(map[string]int), make(map[string]int)
 	for _, beside := range []struct{ pods, owners int }{{16, 1}, {16, 16}, {125, 1}, {125, 64}, {manyPods, 1}} {
@@ -65,7 +65,7 @@ func TestReadsOfPartitions(t *testing.T) {
 		}
 		parted(beside.owners)
 		r.settled()
-		for _, uid := range []string{"first", "new"} { // at the first one, not all is known
+		for _, uid := range []string{"first", "new"} { // before the first one the daemon has not read everything
 			pod := n.RunPod(uid, "default", "guaranteed", 1, nil)
 			began := r.reading(func() {
 				n.RunContainer(pod, "a", nodefixture.WholeCPUs(1))
@@ -83,7 +83,7 @@ func TestReadsOfPartitions(t *testing.T) {
 		}
 		r.stop()
 	}
-	const most = 100 // beside 500 pods it was 6,072 and 2,520 when each look read all of them
+	const most = 100 // with 500 other pods 6,072 and 2,520 reads when all lists were read each time
 	for name := range begins {
 		if begins[name] > most || ends[name] > most {
 			t.Errorf("%s: a partition that begins has %d cgroups read, one that ends %d", name, begins[name], ends[name])
@@ -91,8 +91,8 @@ func TestReadsOfPartitions(t *testing.T) {
 	}
 }
 
-// TestSiblingOfPartitionIsHeard: where a sibling's cpuset breaks a partition, a write to a
-// sibling that is to be read again anyway has partitions looked at, too.
+// TestSiblingOfPartitionIsHeard checks that a write to a stale sibling leads to a scan of
+// partitions if its cpuset can make one invalid.
 func TestSiblingOfPartitionIsHeard(t *testing.T) {
 	for name, test := range map[string]struct {
 		major, minor int
@@ -132,9 +132,9 @@ func TestSiblingOfPartitionIsHeard(t *testing.T) {
 	}
 }
 
-// TestForeignLists: what others write to the exclusive lists of pods, and of what these are
-// in, is heard: without a resync a partition gets back what it needs, and a list that is in
-// the way is seen.
+// TestForeignLists checks that external writes to the exclusive lists of pods and their parents
+// are noticed without a resync. A partition gets its CPUs back, and a list that prevents a
+// partition is found.
 func TestForeignLists(t *testing.T) {
 	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{})
 	n.YAML = nodefixture.WithPartitions(strings.Replace(n.YAML, "resyncPeriod: 10m", "resyncPeriod: 1h", 1))
@@ -155,7 +155,7 @@ func TestForeignLists(t *testing.T) {
 		})
 		r.rests()
 	}
-	// A shorter list leaves it a partition, of fewer CPUs, of which nothing but the list tells.
+	// A shorter list leaves a partition of fewer CPUs. No other file shows that.
 	scope := cgroup.Path(n.Runtime.Cgroup(owner))
 	own := n.State(owner).CPUs
 	for _, p := range []cgroup.Path{slice, scope} {
@@ -187,7 +187,7 @@ func TestForeignLists(t *testing.T) {
 	n.CheckClaims()
 }
 
-// TestOwnListsAreEchoes: what the daemon writes itself has partitions not looked at once more.
+// TestOwnListsAreEchoes checks that own writes lead to no further scan of partitions.
 func TestOwnListsAreEchoes(t *testing.T) {
 	n := newPartitionNode(t, 7, 0, testnode.RuntimeConfig{})
 	n.YAML = nodefixture.WithPartitions(n.YAML)
@@ -205,15 +205,15 @@ func TestOwnListsAreEchoes(t *testing.T) {
 	})
 }
 
-// errDue says that a pass is to come first.
+// errDue reports that a pass is due first.
 var errDue = errors.New("a pass is due")
 
-// checkMemory says that nothing is in the memory of partitions that is not so, when everything
-// has been heard and looked at.
+// checkMemory checks the remembered state of partitions against the kernel when no notice and
+// no scan is open.
 func checkMemory(l *Loop) error {
 	l.takeNotices()
 	if !l.status.ready || l.watch.watcher == nil || l.cache.HasStalePartitions() {
-		return nil // all of it is to be read again
+		return nil // the daemon will read everything again
 	}
 	if l.schedule.asked() || l.cache.HasStale() {
 		l.schedule.add(scopeAll)

@@ -17,7 +17,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// namespaces is an API server that has one namespace, edge, and is away at first.
+// namespaces is an API server with one namespace, edge. At first it does not answer.
 type namespaces struct {
 	mu      sync.Mutex
 	changed chan struct{}
@@ -74,8 +74,7 @@ func (a *namespaces) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// startAsking is start with namespacePermission as it is configured, and pauses that a
-// test can wait for.
+// startAsking starts a daemon with namespacePermission as configured, and with short pauses.
 func (n *node) startAsking() *running {
 	n.T.Helper()
 	o := n.options()
@@ -97,7 +96,7 @@ func (n *node) startAsking() *running {
 	return n.serve(l, o)
 }
 
-// problem waits until a pod has a problem of this code, and returns its text.
+// problem waits until a pod has a problem of this code, and returns the text.
 func (r *running) problem(uid string, code pools.Code) (text string) {
 	r.T.Helper()
 	r.view(string(code)+" of "+uid, func(*telemetry.View) bool {
@@ -117,8 +116,8 @@ func (r *running) problemsNow() (all []pools.Problem) {
 	return all
 }
 
-// TestNamespacePermission: without a webhook the annotation of a namespace lets its pods
-// ask for a type. What is not known allows nothing, and what runs stays where it is.
+// TestNamespacePermission checks that without a webhook the annotation of a namespace lets its
+// pods request a type. An unknown namespace allows nothing, and running containers stay.
 func TestNamespacePermission(t *testing.T) {
 	n, a := newNode(t), new(namespaces)
 	n.YAML += "namespacePermission: annotation\nstateDir: " + n.Dir + "\nnode: {name: n1, kubeconfig: " + n.kubeconfig(a) + "}\n"
@@ -150,7 +149,7 @@ func TestNamespacePermission(t *testing.T) {
 	n.AwaitCPUs(first, "0-1")
 	n.CheckClaims()
 
-	// The next daemon finds no API server, and knows both.
+	// The next daemon has no API server, and knows both namespaces.
 	r.stop()
 	a.become(false, "")
 	r = n.startAsking()
@@ -166,7 +165,8 @@ func TestNamespacePermission(t *testing.T) {
 	n.CheckClaims()
 }
 
-// TestNamespacePermissionNeedsAServer: what cannot be had is said at the start.
+// TestNamespacePermissionNeedsAServer checks the error of a start without access to an API
+// server.
 func TestNamespacePermissionNeedsAServer(t *testing.T) {
 	n := newNode(t)
 	n.YAML += "namespacePermission: annotation\nnode: {enabled: false}\n"

@@ -8,14 +8,14 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// TestDueSinceThePassBegan: a short pause that was over before the pass was is for the
-// next one to end, which is neither a fault nor the end of the work.
+// TestDueSinceThePassBegan checks that a short pause which ends during a pass is neither a
+// fault nor the end of the work: the next pass handles it.
 func TestDueSinceThePassBegan(t *testing.T) {
 	n := newNode(t)
 	l := n.bareLoop(n.Host())
 	l.pass()
 	const scope = cgroup.Path("kubepods.slice/kubepods-pod1.slice/a.scope")
-	l.status.began = time.Now().Add(-time.Second) // which the pass has taken
+	l.status.began = time.Now().Add(-time.Second) // the pass has taken a second
 	until := l.status.began.Add(retry.EarlyPause)
 	l.backoffs.Failures[retry.Key{Path: scope, File: false}] = retry.Failure{Pause: retry.EarlyPause, Until: until}
 	l.status.deferred = []cgroup.Deferred{{Path: scope, Property: cgroup.CRICPUs, Reason: "its recorder refused in this pass"}}
