@@ -118,7 +118,7 @@ func rows() []row {
 		{"desired", false, []string{"audit", "hostenv", "hostslices", "inventory", "managers", "noise", "power", "tune", "undo"}},
 		{"recovery", false, []string{"desired", "inventory"}},
 		{"partition", false, []string{"desired", "kernelstate", "quiet", "retry", "undo"}},
-		{"hosttuning", false, []string{"hostenv", "power", "tune", "undo"}},
+		{"hosttuning", false, []string{"hostenv", "power", "tune"}},
 		{"view", false, []string{"desired", "explain", "hostenv", "inventory"}},
 		{"preview", false, []string{"audit", "desired", "hostenv", "hostslices", "hosttuning", "inventory", "kernelstate", "nodestatus", "noise", "numahints", "power", "quiet", "recovery", "tune", "undo"}},
 		{"restore", false, []string{"desired", "hostenv", "hosttuning", "nodestatus", "partition", "preview", "tune", "undo"}},

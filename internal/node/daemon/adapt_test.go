@@ -5,12 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/desired"
-	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
-	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
 func TestOtherMachineAfterAReboot(t *testing.T) {
@@ -158,23 +155,5 @@ func TestMemoryIsBound(t *testing.T) {
 	}
 	if got := n.State(id).Mems; !got.IsEmpty() && !got.Equal(h.Nodes) {
 		t.Errorf("memory is bound to nodes %s after restore", got)
-	}
-}
-
-// TestAcceptedOutlivesTheBoot checks that the accepted configuration is all that the daemon
-// keeps of an earlier boot's journal.
-func TestAcceptedOutlivesTheBoot(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "journal.json")
-	was := sampleJournal()
-	was.Accepted = &undo.Accepted{Pools: "x", Present: cpuset.Of(0), Online: cpuset.Of(0)}
-	if err := undo.Save(name, was); err != nil {
-		t.Fatal(err)
-	}
-	j, note := undo.Load(name, "boot-2", time.Now())
-	if note != nil || !j.Accepted.Equal(*was.Accepted) || len(j.Originals)+len(j.Assignments) != 0 {
-		t.Errorf("journal of an earlier boot = %+v, %v", j, note)
-	}
-	if err := os.Remove(name); err != nil {
-		t.Fatal(err)
 	}
 }

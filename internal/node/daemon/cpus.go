@@ -92,7 +92,7 @@ func (e cpusCounted) apply(l *Loop) {
 		l.historyLog.Add(history.Event{Kind: history.CPUs, Before: before.String(), Value: now.String()})
 		l.log.Warn("CPUs have come or gone", "online", now, "gone", before.Difference(now), "came", now.Difference(before))
 	}
-	if err := l.settings.Change(l.settings.Config, e.topology, l.journal.Accepted); err != nil {
+	if err := l.settings.Change(l.settings.Config, e.topology, l.journal.Accepted()); err != nil {
 		l.log.Error("pools of these CPUs cannot be made; those before stay in force", "error", err)
 		return
 	}

@@ -156,7 +156,7 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read watchdog settings: %w", err)
 	}
-	bootID, err := undo.ReadBootID()
+	bootID, err := hostenv.ReadBootID()
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 	if note != nil {
 		o.Log.Error("journal", "error", note)
 	}
-	ledger := undo.New(j)
+	journal := undo.New(j)
 	l := &Loop{
 		Host:           h,
 		log:            o.Log,
@@ -181,16 +181,16 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		inventory:      inventory.New(h.Driver),
 		cache:          kernelstate.New(h.Cgroups.Reader(), o.Log),
 		backoffs:       retry.New(),
-		journal:        ledger,
+		journal:        journal,
 		formula:        o.Config.WeightFormula,
 		status:         newStatus(),
-		hints:          numahints.New(ledger.Unhinted),
+		hints:          numahints.New(journal.Unhinted()),
 		refusalLog:     newRefusalLog(),
 		pendingUpdates: newPendingUpdates(),
 		resizing:       make(map[string]*resizing),
 		exposureMeter:  newExposureMeter(),
 		isolation:      newIsolation(h.Cgroups),
-		quiet:          quiet.Quiet{Resting: ledger.Resting},
+		quiet:          quiet.Quiet{Resting: journal.Resting()},
 		watch:          newTreeWatch(),
 		drifts:         newDrifts(),
 		unidentified:   make(unidentified),

@@ -227,7 +227,7 @@ func (l *Loop) causeOf(d *drift) telemetry.Cause {
 			e.recordHad, e.recordHas = inRecord(d.Property, before, l.formula, d.after), inRecord(d.Property, w.record, l.formula, d.after)
 		}
 	}
-	original := l.journal.Originals[undo.Key{Path: d.Path, File: d.Property}]
+	original, _ := l.journal.Original(undo.Key{Path: d.Path, File: d.Property})
 	_, _, inPod := cgroup.PodOf(d.Path)
 	e.kubelets = inPod && d.Container == "" && d.CPUs.IsEmpty() && original.Value == d.Is
 	cause := e.cause()

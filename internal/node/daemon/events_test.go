@@ -23,11 +23,12 @@ import (
 func TestEventScopes(t *testing.T) {
 	failed := errors.New("failed")
 	l := newNode(t).bareLoop(newNode(t).Host())
+	_, upTo, _ := l.journal.BeginSave(l.now())
 	got := make(map[string][]scope)
 	for _, e := range []event{
 		runtimeEvent{}, runtimeEvent{cri.Event{Kind: cri.ContainerStarted}}, streamChanged{}, listed{}, formulaFound{}, configLoaded{},
 		podFetched{}, podFetched{inventory.PodStatus{Err: failed}}, containerFetched{}, containerFetched{inventory.ContainerStatus{Err: failed}},
-		written{}, written{err: failed}, unitRead{}, recordRead{}, saved{upTo: l.journal.Changes}, saved{err: failed},
+		written{}, written{err: failed}, unitRead{}, recordRead{}, saved{upTo: upTo}, saved{err: failed},
 		filesWritten{}, filesWritten{err: failed}, systemdReloaded{}, reloadsLost{}, unitsLost{}, unitWoken{}, unitAnswered{}, unitReverted{},
 		hintsArrived{}, kubeletArrived{}, cpuEventsLost{}, cpusCounted{}, cpusUncounted{}, treeWatched{}, permitted{}, tuned{},
 		nriChanged{}, synchronized{}, podRun{}, podHint{}, containerHint{}, &createRequest{}, &startRequest{}, updateRequest{}, updateSettled{}, resizeSeen{},

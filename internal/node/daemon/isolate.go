@@ -106,9 +106,9 @@ func (l *Loop) findLists() bool {
 		_, _, below := cgroup.PodOf(p.Parent())
 		_, _, deeper := cgroup.PodOf(p.Parent().Parent())
 		switch {
-		case inPod && !below, !inPod && l.journal.Bare && partition.HoldsPods(p):
+		case inPod && !below, !inPod && l.journal.WasBare() && partition.HoldsPods(p):
 			found[p.Join("gone")] = true // whoever it was for
-		case below && !deeper && l.journal.Bare:
+		case below && !deeper && l.journal.WasBare():
 			found[p] = true
 		}
 	}
@@ -206,7 +206,7 @@ func (l *Loop) noteOfPartitions(writes []cgroup.PartitionWrite, now time.Time) b
 		}
 	}
 	l.save(now)
-	return l.journal.Safe() || l.status.journalLate
+	return !l.journal.Blocks()
 }
 
 // adopt records the partitions that a daemon has left whose journal is lost: restore

@@ -127,7 +127,7 @@ func (l *Loop) alone(t cgroup.Target, want []cgroup.Target) bool {
 // and should not have one.
 func (l *Loop) formerPartitions(wishes []cgroup.PartitionWish) map[cgroup.Path]bool {
 	former := make(map[cgroup.Path]bool)
-	for k := range l.journal.Originals {
+	for k := range l.journal.Keys() {
 		switch {
 		case k.File == cgroup.FilePartition:
 			former[k.Path] = true

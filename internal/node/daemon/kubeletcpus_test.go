@@ -168,7 +168,7 @@ func TestOthersBesideKubelet(t *testing.T) {
 	n := newStaticNode(t)
 	k := n.Static
 	id := k.Run("m", "kube-system", "app", nodefixture.Management(map[string]int{"app": 409}))
-	boot, err := undo.ReadBootID()
+	boot, err := hostenv.ReadBootID()
 	if err == nil {
 		err = undo.Save(n.Host().JournalFile, undo.Document{BootID: boot, Others: []undo.Left{{PodUID: "m", Container: "app"}}})
 	}

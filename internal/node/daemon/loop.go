@@ -180,9 +180,9 @@ func (e listed) apply(l *Loop) {
 		}
 		l.status.listed = true
 		if !l.settings.Pools.Kubelet { // then who came with CPUs had them from the kubelet
-			l.inventory.Recall(l.journal.Others)
+			l.inventory.Recall(l.journal.Others())
 		}
-		l.assignments = recovery.Assignments(l.inventory, l.Cgroups.Read, l.journal.Assignments, &l.settings)
+		l.assignments = recovery.Assignments(l.inventory, l.Cgroups.Read, l.journal.Assignments(), &l.settings)
 		now := l.now()
 		l.inventory.BeginWatch(now)
 		l.memoryRelease.start(now)
@@ -235,7 +235,7 @@ func (e configLoaded) apply(l *Loop) {
 	before := l.settings.Config
 	formula := before.WeightFormula
 	if e.err == nil {
-		e.err = l.settings.Change(e.config, l.settings.Topology, l.journal.Accepted)
+		e.err = l.settings.Change(e.config, l.settings.Topology, l.journal.Accepted())
 	}
 	l.status.configErr = e.err
 	if e.err != nil {

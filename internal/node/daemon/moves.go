@@ -184,7 +184,7 @@ func (l *Loop) settled(key pools.Key, now time.Time) (bool, error) {
 		switch {
 		case l.cache.IsStale(t.Path) || l.cache.IsBusy(t.Path) || l.backoffs.Waiting(t.Path, now):
 			return false, fmt.Errorf("%s %w", t.Path, errBeingWritten)
-		case !l.journal.Safe() && !l.status.journalLate:
+		case l.journal.Blocks():
 			return false, fmt.Errorf("the journal %w", errBeingWritten)
 		case t.Container != "" && c.RecordedKnown && !c.Recorded.Equal(t.CPUs):
 			return false, fmt.Errorf("the runtime has recorded CPUs %s for %s, not %s", c.Recorded, t.Path, t.CPUs)

@@ -45,7 +45,7 @@ func (l *Loop) narrow(now time.Time) bool {
 // that it does not take a look at all cgroups to tell what is to be written.
 func (l *Loop) calm() bool {
 	return !l.guesses() && l.status.ready && !l.Observes && l.CPUManager == nil && l.isolation.calm() && !l.quiet.On && !l.cache.HasStalePartitions() &&
-		l.journal.Safe() && !l.status.journalLate && !filesWait(l.status.deferred) && len(l.status.unreadable)+len(l.moving)+len(l.waiting)+len(l.status.leaving) == 0
+		l.journal.Safe() && l.journal.Late() == nil && !filesWait(l.status.deferred) && len(l.status.unreadable)+len(l.moving)+len(l.waiting)+len(l.status.leaving) == 0
 }
 
 // filesWait says that some of what is held back is a file of a cgroup. Records wait without

@@ -41,7 +41,7 @@ func TestOwnersAreAnsweredFirst(t *testing.T) {
 			}
 			l.work()
 			key := pools.Key{PodUID: name, Container: "app"}
-			if planned := desired.Assigned(l.status.plan.Assignments, key); !planned.Equal(cpus) || !desired.Assigned(l.journal.Assignments, key).Equal(cpus) {
+			if planned := desired.Assigned(l.status.plan.Assignments, key); !planned.Equal(cpus) || !desired.Assigned(l.journal.Assignments(), key).Equal(cpus) {
 				t.Errorf("%s is on %s, and the plan has it on %s", name, cpus, planned)
 			}
 			all = all.Union(cpus)

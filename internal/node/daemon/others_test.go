@@ -313,7 +313,7 @@ func TestSuccessorIsNoPlugins(t *testing.T) {
 			n.Eventually("it is on record", func() bool { return len(n.Journal().Others) == 1 })
 			r.stop()
 			if name == "without" {
-				n.rewriteJournal(undo.JournalVersion, func(data map[string]any) { delete(data["others"].([]any)[0].(map[string]any), "id") })
+				n.rewriteJournal(2, func(data map[string]any) { delete(data["others"].([]any)[0].(map[string]any), "id") })
 			}
 			if err := n.Runtime.StopContainer(first); err != nil {
 				t.Fatal(err)

@@ -101,7 +101,7 @@ func (l *Loop) pass() {
 			l.backoffs.Expire(now, l.cache.IsBusy)
 			break
 		}
-		if !l.journal.Safe() && !l.status.journalLate {
+		if l.journal.Blocks() {
 			break
 		}
 		l.apply(writes, made, now)

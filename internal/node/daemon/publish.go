@@ -84,7 +84,7 @@ func passResult(faults map[cgroup.Path]error) telemetry.Result {
 // working says that writes are under way, wait for the journal, or will be
 // repeated in a moment.
 func (l *Loop) working(now time.Time) bool {
-	if l.cache.HasBusy() || !l.journal.Safe() && !l.status.journalLate {
+	if l.cache.HasBusy() || l.journal.Blocks() {
 		return true
 	}
 	for p := range l.backoffs.Paths() {
@@ -99,7 +99,7 @@ func (l *Loop) working(now time.Time) bool {
 // mend.
 func (l *Loop) faults(now time.Time) map[cgroup.Path]error {
 	faults := make(map[cgroup.Path]error)
-	if !l.journal.Safe() && !l.status.journalLate {
+	if l.journal.Blocks() {
 		return faults // nothing has been written yet
 	}
 	unconfirmed := make(map[cgroup.Path]bool)
@@ -183,7 +183,7 @@ func (l *Loop) problems() []pools.Problem {
 	all = append(all, l.conflictProblems(l.now())...)
 	all = append(all, l.strandedProblems()...)
 	all = append(all, l.tuneProblems()...)
-	all = append(all, l.journalProblems()...)
+	all = append(all, l.journal.Problems(l.JournalFile)...)
 	all = append(all, l.refusalLog.problems()...)
 	all = append(all, l.hints.Problems(l.inventory, l.now())...)
 	all = append(all, l.kubeletProblems()...)

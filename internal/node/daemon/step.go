@@ -3,8 +3,6 @@ package daemon
 import (
 	"context"
 	"time"
-
-	"github.com/cpupoold/cpupoold/internal/node/undo"
 )
 
 // run drives the loop until ctx ends: it waits for events, notices of the kernel and
@@ -71,7 +69,7 @@ func (l *Loop) ring(now time.Time) (due bool) {
 	}
 	if t.journal.over(now) {
 		l.schedule.full, due = true, true
-		l.status.journalLate, l.status.journalErr = true, undo.ErrSlowDisk
+		l.journal.StopWaiting()
 		l.log.Error("journal is late; writes go ahead, and what they replace may not be known to restore", "journal", l.JournalFile)
 	}
 	return due
@@ -143,7 +141,7 @@ func (l *Loop) armRetry(began time.Time) {
 			due, armed = at, true
 		}
 	}
-	earlier(l.status.journalRetry)
+	earlier(l.journal.NextRetry())
 	earlier(l.applications.retry)
 	if !l.status.ready {
 		earlier(l.applications.due())

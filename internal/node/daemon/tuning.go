@@ -12,7 +12,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/power"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/tune"
-	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -20,7 +19,7 @@ import (
 
 // newTuner makes the one that keeps them.
 func (l *Loop) newTuner(log *slog.Logger) (*tune.Tuner, error) {
-	bootID, err := undo.ReadBootID()
+	bootID, err := hostenv.ReadBootID()
 	if err != nil {
 		return nil, err
 	}

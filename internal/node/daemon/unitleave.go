@@ -141,7 +141,7 @@ func revertUnit(h *hostenv.Host, ctx context.Context, name string, originals []u
 	}
 	for _, o := range originals {
 		// systemd applies what it was told before it answers the next question.
-		st, err := undo.StateOf(h, ctx, o)
+		st, err := undo.StateOf(ctx, h, o)
 		if err != nil {
 			return err
 		}

@@ -74,7 +74,7 @@ func TestUnitsThatLeave(t *testing.T) {
 			l := n.bareLoop(n.Host())
 			if !c.reverted {
 				l.journal.Note(duOriginal())
-				l.journal.Durable = l.journal.Changes
+				l.saveJournal()
 			}
 			for _, a := range c.answers {
 				l.inventory.PutUnit(a)

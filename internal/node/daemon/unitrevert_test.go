@@ -28,6 +28,12 @@ func (n *node) bareLoop(h hostenv.Host) *Loop {
 	return l
 }
 
+// saveJournal has the journal on disk.
+func (l *Loop) saveJournal() {
+	_, upTo, _ := l.journal.BeginSave(l.now())
+	l.journal.EndSave(upTo, nil, l.now())
+}
+
 // revertingUnits lets the loop be one in which du.service was on CPUs 4-5, and is
 // known by the answers.
 func (n *node) revertingUnits(units string, h hostenv.Host, answers ...inventory.UnitStatus) *Loop {
@@ -35,7 +41,7 @@ func (n *node) revertingUnits(units string, h hostenv.Host, answers ...inventory
 	n.YAML = nodefixture.PoolsYAML + units
 	l := n.bareLoop(h)
 	l.journal.Note(duOriginal())
-	l.journal.Durable = l.journal.Changes
+	l.saveJournal()
 	for _, a := range answers {
 		l.inventory.PutUnit(a)
 	}

@@ -1,9 +1,7 @@
 package daemon
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,50 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/node/durable"
-	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
-	"github.com/cpupoold/cpupoold/pkg/cgroup"
-	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
-
-// TestJournalOfAnEarlierBuild: testdata/journal has what earlier builds wrote, by their
-// commit. This one reads it, and would write the same: so the earlier one reads ours.
-func TestJournalOfAnEarlierBuild(t *testing.T) {
-	want := undo.Document{
-		BootID: "11111111-2222-4333-8444-555555555555",
-		Originals: []undo.Original{
-			{Path: "kubepods.slice/a.scope", File: cgroup.FileCPUs, Container: "a", Value: ""},
-			{Path: "kubepods.slice/a.scope", File: cgroup.FileMax, Container: "a", Value: "200000 100000"},
-			{Path: "system.slice/du.service", File: cgroup.FileCPUs, Unit: "du.service", Value: "0-1"},
-		},
-		Assignments: []undo.Assignment{
-			{PodUID: "", Container: "du.service", CPUs: cpuset.Of(6)},
-			{PodUID: "pod", Container: "app", CPUs: cpuset.Of(4, 5), Away: cpuset.Of(7)},
-		},
-		Unhinted: []undo.Owner{{PodUID: "pod", Container: "app"}},
-		Resting:  cpuset.Of(3),
-		Accepted: &undo.Accepted{Pools: "c0ffee", Present: cpuset.Range(0, 7), Online: cpuset.Range(0, 6)},
-	}
-	b, err := os.ReadFile("testdata/journal/51e8e3a.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := undo.Decode(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("journal (-written +read):\n%s", d)
-	}
-	again, err := undo.Encode(got)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(b), string(again)); d != "" {
-		t.Errorf("the journal of a daemon with nothing new in it has another form (-earlier +now):\n%s\nraise journalVersion if the earlier one would misread it", d)
-	}
-}
 
 // rewriteJournal replaces the journal on disk by one of another version.
 func (n *node) rewriteJournal(version int, change func(map[string]any)) {
@@ -95,8 +52,8 @@ func TestUpgradeMovesNobody(t *testing.T) {
 		change  func(map[string]any)
 		aside   bool
 	}{
-		"the oldest version": {version: undo.OldestJournal},
-		"more than this daemon knows": {version: undo.JournalVersion, change: func(data map[string]any) {
+		"the oldest version": {version: 1},
+		"more than this daemon knows": {version: 2, change: func(data map[string]any) {
 			data["novelty"] = map[string]any{"a": []int{1}}
 			for _, key := range []string{"originals", "assignments"} {
 				for _, record := range data[key].([]any) {
@@ -104,7 +61,7 @@ func TestUpgradeMovesNobody(t *testing.T) {
 				}
 			}
 		}},
-		"a newer version": {version: undo.JournalVersion + 1, aside: true},
+		"a newer version": {version: 3, aside: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
@@ -150,19 +107,5 @@ func TestUpgradeMovesNobody(t *testing.T) {
 				t.Errorf("restored by the other version (-before +after):\n%s", cmp.Diff(before, restored))
 			}
 		})
-	}
-}
-
-// TestJournalVersions: which versions are read.
-func TestJournalVersions(t *testing.T) {
-	b, err := undo.Encode(sampleJournal())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for version, read := range map[string]bool{"0": false, "1": true, "2": true, "3": false} {
-		_, err := undo.Decode(bytes.Replace(b, []byte(`"version":2`), []byte(`"version":`+version), 1))
-		if (err == nil) != read || err != nil && !errors.Is(err, undo.ErrBadJournal) {
-			t.Errorf("version %s: %v; want it read: %t", version, err, read)
-		}
 	}
 }

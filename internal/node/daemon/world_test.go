@@ -343,7 +343,7 @@ func sightOf(l *Loop, behind bool) sight {
 		c := l.cache.Current(t.Path)
 		return !c.Exists || cgroup.Verify(t, c.State) != nil
 	})
-	return sight{busy: busy, asPlanned: asPlanned, plan: l.status.plan, pools: l.settings.Pools, resting: resting, journaled: l.journal.Durable == l.journal.Changes,
+	return sight{busy: busy, asPlanned: asPlanned, plan: l.status.plan, pools: l.settings.Pools, resting: resting, journaled: !l.journal.Pending(),
 		connected: l.status.stream == cri.Connected, cpus: l.settings.Topology}
 }
 

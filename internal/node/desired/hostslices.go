@@ -53,7 +53,7 @@ func (s Input) Verdicts(plan pools.Plan, want []cgroup.Target) []hostslices.Verd
 	for _, name := range names {
 		u := hostslices.Unit{Name: name}
 		if e := s.Inventory.Unit(name); e != nil {
-			_, ours := s.Journal.Originals[undo.Key{Unit: e.Unit.Name, File: cgroup.FileCPUs}]
+			_, ours := s.Journal.Original(undo.Key{Unit: e.Unit.Name, File: cgroup.FileCPUs})
 			u.Unit, u.Files, u.Ours = e.Unit, e.Files, ours
 		}
 		units = append(units, u)

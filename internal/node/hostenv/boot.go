@@ -34,3 +34,12 @@ func runningKernel() (cgroup.PartitionKernel, error) {
 	}
 	return cgroup.ParsePartitionKernel(strings.TrimSpace(string(b)))
 }
+
+// ReadBootID returns the identifier of the kernel's boot.
+func ReadBootID() (string, error) {
+	b, err := os.ReadFile(ProcRoot + "/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("read boot id: %w", err)
+	}
+	return strings.TrimSpace(string(b)), nil
+}

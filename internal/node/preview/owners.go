@@ -76,7 +76,7 @@ func (s *survey) wishes() partitionWishes {
 	settings := &s.input.Settings
 	on, _ := settings.Partitions(s.host.Kernel)
 	w := partitionWishes{wanted: make(map[string]cgroup.PartitionWish), mixed: make(map[string]string), former: make(map[cgroup.Path]bool)}
-	for k := range s.input.Journal.Originals {
+	for k := range s.input.Journal.Keys() {
 		w.former[k.Path] = w.former[k.Path] || k.File == cgroup.FilePartition
 	}
 	w.former[cgroup.Parking] = true // also after the journal was lost

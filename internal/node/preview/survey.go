@@ -47,9 +47,9 @@ func read(ctx context.Context, h *hostenv.Host, settings desired.Settings, j und
 	}
 	known := undo.New(j)
 	if !settings.Pools.Kubelet { // as the daemon does
-		m.Recall(known.Others)
+		m.Recall(known.Others())
 	}
-	previous := recovery.Assignments(m, h.Cgroups.Read, known.Assignments, &settings)
+	previous := recovery.Assignments(m, h.Cgroups.Read, known.Assignments(), &settings)
 	pods := m.Input(time.Now())
 	s := &survey{host: h, others: desired.NewOtherManagers(found.Crio), unread: found.Failed,
 		cgroups: kernelstate.New(h.Cgroups.ReadOnly().Reader(), slog.New(slog.DiscardHandler))}

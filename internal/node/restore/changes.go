@@ -60,7 +60,7 @@ func changes(ctx context.Context, h *hostenv.Host, j undo.Document) (r Report, e
 
 // change adds the write for an original to a report.
 func change(ctx context.Context, h *hostenv.Host, o undo.Original, r *Report) {
-	st, err := undo.StateOf(h, ctx, o)
+	st, err := undo.StateOf(ctx, h, o)
 	if errors.Is(err, cgroup.ErrGone) {
 		r.Gone++
 		return

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,7 +45,7 @@ func restoreOriginals(ctx context.Context, h *hostenv.Host, j undo.Document) (Re
 	rest := undo.Document{BootID: j.BootID, Accepted: j.Accepted, Originals: left}
 	for _, o := range j.Originals {
 		err := failed[o.Key()]
-		st, readErr := undo.StateOf(h, ctx, o)
+		st, readErr := undo.StateOf(ctx, h, o)
 		if errors.Is(readErr, cgroup.ErrGone) && err == nil {
 			if r.Gone++; o.Unit != "" {
 				rest.Originals = append(rest.Originals, o) // systemd keeps the property until the machine boots
@@ -63,7 +62,7 @@ func restoreOriginals(ctx context.Context, h *hostenv.Host, j undo.Document) (Re
 		}
 	}
 	if len(rest.Originals) == 0 {
-		return r, errors.Join(kubeletErr, parkErr, undo.Mark(h.RunDir, j.BootID).Remove(), undo.IgnoreMissing(os.Remove(h.JournalFile)))
+		return r, errors.Join(kubeletErr, parkErr, undo.Remove(h.JournalFile, undo.Mark(h.RunDir, j.BootID)))
 	}
 	return r, errors.Join(kubeletErr, parkErr, undo.Save(h.JournalFile, rest))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
@@ -83,7 +84,7 @@ func (n node) presumed() undo.Document {
 // checkMark checks whether a missing journal counts as lost.
 func (n node) checkMark(want bool) {
 	n.T.Helper()
-	boot, err := undo.ReadBootID()
+	boot, err := hostenv.ReadBootID()
 	if err != nil {
 		n.T.Fatal(err)
 	}

@@ -10,18 +10,17 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// Accepted says which pools fitted which machine. When the machine comes back as
-// another one, with other CPUs, or some of them offline, it tells a configuration
-// that was right from one that never was: a reload adapts the former and refuses the
-// latter. A daemon that starts adapts both (settings.begin).
+// Accepted describes pools and the machine that they fitted. After a change of the machine
+// a reload adapts a configuration that fitted before, and refuses any other. A daemon that
+// starts adapts both.
 type Accepted struct {
-	// Pools is a digest of what was configured.
+	// Pools is a digest of the configured pools.
 	Pools   string     `json:"pools"`
 	Present cpuset.Set `json:"present"`
 	Online  cpuset.Set `json:"online"`
 }
 
-// AcceptedOn describes pools that fit a machine.
+// AcceptedOn returns the description of a configuration's pools on a machine.
 func AcceptedOn(c *config.Config, t *topology.Topology) (Accepted, error) {
 	b, err := json.Marshal(c.Pools)
 	if err != nil {
@@ -31,11 +30,12 @@ func AcceptedOn(c *config.Config, t *topology.Topology) (Accepted, error) {
 	return Accepted{Pools: hex.EncodeToString(sum[:]), Present: t.Present, Online: t.Online}, nil
 }
 
-// OnOtherMachine says that the same pools were accepted on a machine with other CPUs.
+// OnOtherMachine reports whether the same pools were accepted on a machine with other CPUs.
 func (a *Accepted) OnOtherMachine(now Accepted) bool {
 	return a != nil && a.Pools == now.Pools && !a.Equal(now)
 }
 
+// Equal reports whether pools and machine are the same.
 func (a *Accepted) Equal(b Accepted) bool {
 	return a != nil && a.Pools == b.Pools && a.Present.Equal(b.Present) && a.Online.Equal(b.Online)
 }

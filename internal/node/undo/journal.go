@@ -1,156 +1,137 @@
 package undo
 
 import (
+	"iter"
+	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// Journal is the owner's side of the journal: what is known, and what of it has
-// reached the disk. The disk itself is a worker's business.
+// Journal holds the originals and the facts that must outlive the daemon, and which of them
+// are on disk. It does no I/O: a worker saves the document of BeginSave.
 type Journal struct {
+	saving
 	bootID      string
-	Originals   map[Key]Original
-	Assignments []pools.Assignment
-	Unhinted    []pools.Key // sorted
-	Others      []Left      // sorted
-	Resting     cpuset.Set
-	Accepted    *Accepted
-	// Bare says that no original of this boot was known when the daemon started.
-	Bare bool
-
-	// Outdated says that there are originals on the disk that have been shed.
-	Outdated bool
-
-	Changes int // number of the newest change
-	Sent    int // newest change in a save that was submitted
-	Durable int // newest change that is known to be on disk
-	barrier int // newest change that added an original
+	originals   map[Key]Original
+	assignments []pools.Assignment
+	unhinted    []pools.Key // sorted
+	others      []Left      // sorted
+	resting     cpuset.Set
+	accepted    *Accepted
+	bare        bool
 }
 
-// Key is the place of an original. A unit's is the unit and not its cgroup,
-// which is another one when its slice changes.
-type Key struct {
-	Path cgroup.Path
-	Unit string
-	File string
-}
-
-func (o Original) Key() Key {
-	if o.Unit != "" {
-		return Key{Unit: o.Unit, File: o.File}
+// New returns the journal of a document.
+func New(d Document) *Journal {
+	j := &Journal{
+		bootID: d.BootID, originals: make(map[Key]Original, len(d.Originals)), bare: len(d.Originals) == 0,
+		assignments: fromRecords(d.Assignments), others: d.Others, resting: d.Resting, accepted: d.Accepted,
 	}
-	return Key{Path: o.Path, File: o.File}
-}
-
-func New(j Document) *Journal {
-	l := &Journal{Bare: len(j.Originals) == 0, bootID: j.BootID, Originals: make(map[Key]Original), Assignments: fromRecords(j.Assignments), Resting: j.Resting, Accepted: j.Accepted}
-	for _, o := range j.Originals {
-		if _, known := l.Originals[o.Key()]; !known || o.Value == "" {
-			l.Originals[o.Key()] = o // of two for a unit, not the one that we had set
+	for _, o := range d.Originals {
+		// Of two originals for a unit, the one without a value was there before the daemon's.
+		if _, known := j.originals[o.Key()]; !known || o.Value == "" {
+			j.originals[o.Key()] = o
 		}
 	}
-	for _, o := range j.Unhinted {
-		l.Unhinted = append(l.Unhinted, pools.Key(o))
+	for _, o := range d.Unhinted {
+		j.unhinted = append(j.unhinted, pools.Key(o))
 	}
-	l.Others = j.Others
-	return l
+	return j
 }
 
-// Note records an original unless there is one already: the first stands. No write
-// is made before it is on disk.
-func (l *Journal) Note(o Original) {
-	if l.NoteAsync(o) {
-		l.barrier = l.Changes
+// Note keeps an original, unless its place has one already. No write is made before the
+// original is on disk.
+func (j *Journal) Note(o Original) {
+	if j.note(o) {
+		j.barrier = j.changes
 	}
 }
 
-// NoteAsync is note for what nothing waits for.
-func (l *Journal) NoteAsync(o Original) (added bool) {
+// NoteAsync is Note for originals that no write waits for.
+func (j *Journal) NoteAsync(o Original) { j.note(o) }
+
+func (j *Journal) note(o Original) (added bool) {
 	k := o.Key()
-	if _, known := l.Originals[k]; known {
+	if _, known := j.originals[k]; known {
 		return false
 	}
-	l.Originals[k] = o
-	l.Changes++
+	j.originals[k] = o
+	j.changes++
 	return true
 }
 
-// Safe says that every original is on disk, so that what replaces them may be
-// written.
-func (l *Journal) Safe() bool { return l.Durable >= l.barrier }
+// NoteWrite notes the value that a write to a cgroup is about to replace.
+func (j *Journal) NoteWrite(w cgroup.Write, c cgroup.Current) { j.Note(originalOf(w, c)) }
 
-// HasOriginal says that the daemon has written, or is about to write, a file.
-func (l *Journal) HasOriginal(p cgroup.Path, file string) bool {
-	_, ok := l.Originals[Key{Path: p, File: file}]
+// NoteUnitWrite notes the property that a write to the cgroup of a unit is about to
+// replace.
+func (j *Journal) NoteUnitWrite(w cgroup.Write, unit string, st cgroup.UnitState) {
+	j.Note(unitOriginal(w, unit, st))
+}
+
+// Amend replaces the value of an original, if there is one.
+func (j *Journal) Amend(k Key, value string) {
+	if o, ok := j.originals[k]; ok && o.Value != value {
+		o.Value = value
+		j.originals[k] = o
+		j.changes++
+		j.barrier = j.changes
+	}
+}
+
+// Original returns the original of a place.
+func (j *Journal) Original(k Key) (Original, bool) {
+	o, ok := j.originals[k]
+	return o, ok
+}
+
+// Keys returns the places of all originals, in no order.
+func (j *Journal) Keys() iter.Seq[Key] { return maps.Keys(j.originals) }
+
+// HasOriginal reports whether the daemon has written a file of a cgroup, or is about to.
+func (j *Journal) HasOriginal(p cgroup.Path, file string) bool {
+	_, ok := j.originals[Key{Path: p, File: file}]
 	return ok
 }
 
-// WroteQuota says that the daemon has written a quota.
-func (l *Journal) WroteQuota(p cgroup.Path) bool { return l.HasOriginal(p, cgroup.FileMax) }
+// WroteQuota reports whether the daemon has written a cgroup's quota, or is about to.
+func (j *Journal) WroteQuota(p cgroup.Path) bool { return j.HasOriginal(p, cgroup.FileMax) }
 
-// NodesBefore returns the NUMA nodes that memory of a target was bound to before the
-// daemon bound it; bound says that it has.
-func (l *Journal) NodesBefore(t *cgroup.Target) (nodes cpuset.Set, bound bool) {
-	o, bound := l.Originals[Original{Path: t.Path, Unit: t.Unit, File: cgroup.FileMems}.Key()]
+// NodesBefore returns the NUMA nodes to which a target's memory was bound before the
+// daemon bound it. It reports whether the daemon did so.
+func (j *Journal) NodesBefore(t *cgroup.Target) (nodes cpuset.Set, bound bool) {
+	o, bound := j.originals[Original{Path: t.Path, Unit: t.Unit, File: cgroup.FileMems}.Key()]
 	if !bound {
 		return cpuset.Set{}, false
 	}
 	nodes, err := cpuset.Parse(o.Value)
-	return nodes, err == nil // else restore reports it
+	return nodes, err == nil // restore reports a damaged value
 }
 
-// SetAssignments records the assignments in force.
-func (l *Journal) SetAssignments(as []pools.Assignment) {
-	same := func(a, b pools.Assignment) bool {
-		return a.Key == b.Key && a.CPUs.Equal(b.CPUs) && a.Away.Equal(b.Away)
+// WeightBefore returns a unit's weight before the daemon's first write to it; 0 if there
+// was no write.
+func (j *Journal) WeightBefore(unit string) uint64 {
+	o, written := j.originals[Key{Unit: unit, File: cgroup.FileWeight}]
+	if !written {
+		return 0
 	}
-	if slices.EqualFunc(l.Assignments, as, same) {
-		return
+	const unset = 100 // systemd's weight of units without CPUWeight
+	w, err := strconv.ParseUint(o.Value, 10, 64)
+	if err != nil {
+		return unset
 	}
-	l.Assignments = as
-	l.Changes++
+	return w
 }
 
-// SetUnhinted records who has CPUs that were chosen without hints, sorted.
-func (l *Journal) SetUnhinted(keys []pools.Key) {
-	if !slices.Equal(l.Unhinted, keys) {
-		l.Unhinted = keys
-		l.Changes++
-	}
-}
-
-// SetOthers records which containers' CPUs are another plugin's, sorted.
-func (l *Journal) SetOthers(all []Left) {
-	if !slices.Equal(l.Others, all) {
-		l.Others = all
-		l.Changes++
-	}
-}
-
-// SetResting records the CPUs that are kept out of the shared pool.
-func (l *Journal) SetResting(cpus cpuset.Set) {
-	if !l.Resting.Equal(cpus) {
-		l.Resting = cpus
-		l.Changes++
-	}
-}
-
-// Accept records that a configuration fits the machine.
-func (l *Journal) Accept(a *Accepted) {
-	if a == nil || l.Accepted.Equal(*a) {
-		return
-	}
-	l.Accepted = a
-	l.Changes++
-}
-
-// UnitOriginals are the originals of systemd units, by unit, in the order of their files.
-func (l *Journal) UnitOriginals() map[string][]Original {
+// UnitOriginals returns the originals of systemd units, by unit, in the order of their
+// files.
+func (j *Journal) UnitOriginals() map[string][]Original {
 	all := make(map[string][]Original)
-	for _, o := range l.Originals {
+	for _, o := range j.originals {
 		if o.Unit != "" {
 			all[o.Unit] = append(all[o.Unit], o)
 		}
@@ -161,50 +142,100 @@ func (l *Journal) UnitOriginals() map[string][]Original {
 	return all
 }
 
-// ForgetUnit drops the originals of a unit that has them back.
-func (l *Journal) ForgetUnit(name string) {
-	for k, o := range l.Originals {
+// ForgetUnit drops the originals of a unit that has its properties back.
+func (j *Journal) ForgetUnit(name string) {
+	for k, o := range j.originals {
 		if o.Unit == name {
-			delete(l.Originals, k)
-			l.Changes++
+			delete(j.originals, k)
+			j.changes++
 		}
 	}
 }
 
-// Forget drops the originals of cgroups that are gone. A unit keeps its properties
-// when it is stopped.
-func (l *Journal) Forget(gone func(cgroup.Path) bool) {
-	if l.Outdated {
-		l.Outdated = false
-		l.Changes++
+// Forget drops the originals of cgroups that are gone. Originals of units stay, because a
+// stopped unit keeps its properties.
+func (j *Journal) Forget(gone func(cgroup.Path) bool) {
+	if j.drop(gone) || j.stale {
+		j.stale = false
+		j.changes++
 	}
-	for k, o := range l.Originals {
+}
+
+// DropOriginals is Forget without a save. The file contains the originals until the next
+// save, which Forget asks for.
+func (j *Journal) DropOriginals(gone func(cgroup.Path) bool) {
+	if j.drop(gone) {
+		j.stale = true
+	}
+}
+
+func (j *Journal) drop(gone func(cgroup.Path) bool) (dropped bool) {
+	for k, o := range j.originals {
 		if o.Unit == "" && gone(k.Path) {
-			delete(l.Originals, k)
-			l.Changes++
+			delete(j.originals, k)
+			dropped = true
 		}
+	}
+	return dropped
+}
+
+// WasBare reports whether the daemon started without any original of this boot.
+func (j *Journal) WasBare() bool { return j.bare }
+
+// Assignments returns the assignments in force.
+func (j *Journal) Assignments() []pools.Assignment { return j.assignments }
+
+// SetAssignments replaces the assignments in force.
+func (j *Journal) SetAssignments(as []pools.Assignment) {
+	same := func(a, b pools.Assignment) bool {
+		return a.Key == b.Key && a.CPUs.Equal(b.CPUs) && a.Away.Equal(b.Away)
+	}
+	if !slices.EqualFunc(j.assignments, as, same) {
+		j.assignments = as
+		j.changes++
 	}
 }
 
-// DropOriginals is forget without a save: the disk has them until the next one, which forget asks for.
-func (l *Journal) DropOriginals(gone func(cgroup.Path) bool) {
-	for k, o := range l.Originals {
-		if o.Unit == "" && gone(k.Path) {
-			delete(l.Originals, k)
-			l.Outdated = true
-		}
+// Unhinted returns the owners whose CPUs were chosen without hints, sorted.
+func (j *Journal) Unhinted() []pools.Key { return j.unhinted }
+
+// SetUnhinted replaces the owners whose CPUs were chosen without hints. Keys are sorted.
+func (j *Journal) SetUnhinted(keys []pools.Key) {
+	if !slices.Equal(j.unhinted, keys) {
+		j.unhinted = keys
+		j.changes++
 	}
 }
 
-// Document is a copy for a worker; Originals are in no order.
-func (l *Journal) Document() Document {
-	j := Document{BootID: l.bootID, Originals: make([]Original, 0, len(l.Originals)), Assignments: toRecords(l.Assignments), Resting: l.Resting, Accepted: l.Accepted}
-	for _, o := range l.Originals {
-		j.Originals = append(j.Originals, o)
+// Others returns the containers whose CPUs another plugin chose, sorted.
+func (j *Journal) Others() []Left { return j.others }
+
+// SetOthers replaces the containers whose CPUs another plugin chose. They are sorted.
+func (j *Journal) SetOthers(all []Left) {
+	if !slices.Equal(j.others, all) {
+		j.others = all
+		j.changes++
 	}
-	for _, k := range l.Unhinted {
-		j.Unhinted = append(j.Unhinted, Owner(k))
+}
+
+// Resting returns the CPUs that the quiet period keeps out of the shared pool.
+func (j *Journal) Resting() cpuset.Set { return j.resting }
+
+// SetResting replaces the CPUs that the quiet period keeps out of the shared pool.
+func (j *Journal) SetResting(cpus cpuset.Set) {
+	if !j.resting.Equal(cpus) {
+		j.resting = cpus
+		j.changes++
 	}
-	j.Others = slices.Clone(l.Others)
-	return j
+}
+
+// Accepted returns the newest configuration that fitted the machine; nil without one.
+func (j *Journal) Accepted() *Accepted { return j.accepted }
+
+// Accept replaces the newest configuration that fitted the machine. Nil changes nothing.
+func (j *Journal) Accept(a *Accepted) {
+	if a != nil && !j.accepted.Equal(*a) {
+		j.accepted = a
+		j.changes++
+	}
 }

@@ -5,13 +5,14 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 )
 
 // TestJudgeJournal checks that each state of a journal on disk is recognized.
 func TestJudgeJournal(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "journal.json")
-	boot, err := undo.ReadBootID()
+	boot, err := hostenv.ReadBootID()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,17 +1,64 @@
 package undo
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
-	"time"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
-	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// kernelFile returns the file of the cgroup that a write ends in, by whichever
-// way it goes.
+// Original is the value of a cgroup's file, or of a unit's property, before the daemon's
+// first write to it.
+type Original struct {
+	Path cgroup.Path `json:"path"`
+	File string      `json:"file"` // cpuset.cpus, cpuset.mems, cpu.weight or cpu.max
+	// Container is the CRI id, if the cgroup is a container's.
+	Container string `json:"container,omitempty"`
+	// Unit is the systemd unit, if the configuration names it.
+	Unit string `json:"unit,omitempty"`
+	// Value is the content that the kernel prints. For a unit it is the property, empty if
+	// the property is not set.
+	Value string `json:"value"`
+}
+
+// Key is the place of an original. A unit's key has no path, because the path changes with
+// the unit's slice.
+type Key struct {
+	Path cgroup.Path
+	Unit string
+	File string
+}
+
+// Key returns the place of the original.
+func (o Original) Key() Key {
+	if o.Unit != "" {
+		return Key{Unit: o.Unit, File: o.File}
+	}
+	return Key{Path: o.Path, File: o.File}
+}
+
+// SortOriginals sorts originals by path and file.
+func SortOriginals(os []Original) {
+	slices.SortFunc(os, func(a, b Original) int {
+		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.File, b.File))
+	})
+}
+
+// Properties returns the originals of a unit as systemd's properties.
+func Properties(originals []Original) []cgroup.Property {
+	names := map[string]string{cgroup.FileCPUs: cgroup.UnitCPUs, cgroup.FileMems: cgroup.UnitMems, cgroup.FileWeight: cgroup.UnitWeight}
+	var all []cgroup.Property
+	for _, o := range originals {
+		if name, ok := names[o.File]; ok {
+			all = append(all, cgroup.Property{Name: name, Value: o.Value})
+		}
+	}
+	return all
+}
+
+// kernelFile returns the file of the cgroup that a write changes, by whichever way.
 func kernelFile(w cgroup.Write) string {
 	switch w.Property {
 	case cgroup.CRICPUs, cgroup.UnitCPUs:
@@ -26,8 +73,9 @@ func kernelFile(w cgroup.Write) string {
 	return w.Property
 }
 
-// original is what a write is about to replace, as the kernel prints it.
-func OriginalOf(w cgroup.Write, c cgroup.Current) Original {
+// originalOf returns the value that a write is about to replace, as the kernel prints it.
+// For a cgroup that does not exist yet, it is the runtime's record.
+func originalOf(w cgroup.Write, c cgroup.Current) Original {
 	o := Original{Path: w.Path, File: kernelFile(w), Container: w.Container}
 	switch o.File {
 	case cgroup.FileCPUs:
@@ -48,9 +96,9 @@ func OriginalOf(w cgroup.Write, c cgroup.Current) Original {
 	return o
 }
 
-// UnitOriginal is the property of a systemd unit that a write is about to replace,
-// whichever way it goes: systemd has set the file by it, or will.
-func UnitOriginal(w cgroup.Write, unit string, st cgroup.UnitState) Original {
+// unitOriginal returns the property of a systemd unit that a write is about to replace, by
+// whichever way: systemd has set the file from the property, or is going to.
+func unitOriginal(w cgroup.Write, unit string, st cgroup.UnitState) Original {
 	o := Original{Path: w.Path, File: kernelFile(w), Unit: unit}
 	switch o.File {
 	case cgroup.FileCPUs:
@@ -63,7 +111,7 @@ func UnitOriginal(w cgroup.Write, unit string, st cgroup.UnitState) Original {
 	return o
 }
 
-// weightValue is a unit's weight in text, empty if it is not set.
+// weightValue returns a unit's weight as text, empty if the weight is not set.
 func weightValue(w uint64) string {
 	if w == 0 {
 		return ""
@@ -71,21 +119,14 @@ func weightValue(w uint64) string {
 	return strconv.FormatUint(w, 10)
 }
 
-// Unlimited is what cpu.max is where nobody has asked for a quota.
+// Unlimited is the content of cpu.max without a quota.
 const Unlimited = cgroup.ValueMax + " 100000"
 
-// MaxValue is cpu.max as the kernel prints it.
+// MaxValue returns the content of cpu.max as the kernel prints it. A negative quota means
+// no quota.
 func MaxValue(quota, period int64) string {
 	if quota < 0 {
 		return fmt.Sprintf("%s %d", cgroup.ValueMax, period)
 	}
 	return fmt.Sprintf("%d %d", quota, period)
 }
-
-// CodeNotWritten is the code of a journal that is not written.
-const CodeNotWritten pools.Code = "JournalNotWritten"
-
-var ErrSlowDisk = errors.New("the disk does not answer")
-
-// JournalPause is how long a journal that could not be written is left alone.
-const JournalPause = 5 * time.Second

@@ -3,6 +3,7 @@ package nodefixture
 import (
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -12,11 +13,11 @@ import (
 func (n *Node) Apply(writes []cgroup.Write) {
 	n.T.Helper()
 	h := n.Host()
-	originals := make([]undo.Original, 0, len(writes))
-	for _, w := range writes {
-		originals = append(originals, n.original(w))
-	}
-	n.record(originals)
+	n.changeJournal(func(j *undo.Journal) {
+		for _, w := range writes {
+			n.note(j, w)
+		}
+	})
 	for _, w := range writes {
 		if err := h.Record(n.T.Context(), w); err != nil {
 			n.T.Fatal(err)
@@ -24,17 +25,19 @@ func (n *Node) Apply(writes []cgroup.Write) {
 	}
 }
 
-// original returns the present value of the file or property of a write.
-func (n *Node) original(w cgroup.Write) undo.Original {
+// note notes the present value of the file or property of a write.
+func (n *Node) note(j *undo.Journal, w cgroup.Write) {
+	n.T.Helper()
 	unit, ok := w.Path.Unit()
 	if !ok || strings.HasPrefix(string(w.Path), "kubepods") {
-		return undo.OriginalOf(w, cgroup.Current{State: n.StateAt(w.Path), Exists: true})
+		j.NoteWrite(w, cgroup.Current{State: n.StateAt(w.Path), Exists: true})
+		return
 	}
 	st, err := n.Units.Properties(n.T.Context(), unit)
 	if err != nil {
 		n.T.Fatal(err)
 	}
-	return undo.UnitOriginal(w, unit, st)
+	j.NoteUnitWrite(w, unit, st)
 }
 
 // MakePartition makes a cgroup a cpuset partition as a daemon does: its originals are in
@@ -57,7 +60,7 @@ func (n *Node) MakePartition(w cgroup.PartitionWish) {
 			if o.File == cgroup.FilePartition {
 				o.Value = string(cgroup.MemberPartition)
 			}
-			n.record([]undo.Original{o})
+			n.changeJournal(func(j *undo.Journal) { j.Note(o) })
 			if err := h.Cgroups.Apply(x.Write); err != nil {
 				n.T.Fatal(err)
 			}
@@ -68,15 +71,16 @@ func (n *Node) MakePartition(w cgroup.PartitionWish) {
 	}
 }
 
-// record adds originals to the journal on disk, with the mark that a daemon leaves.
-func (n *Node) record(originals []undo.Original) {
+// changeJournal changes the journal on disk, and leaves the mark that a daemon leaves.
+func (n *Node) changeJournal(change func(*undo.Journal)) {
 	n.T.Helper()
-	h, j := n.Host(), n.Journal()
-	known := undo.New(j)
-	for _, o := range originals {
-		known.Note(o)
+	h, j := n.Host(), undo.New(n.Journal())
+	change(j)
+	d, _, due := j.BeginSave(time.Now())
+	if !due {
+		return
 	}
-	if err := errors.Join(undo.Mark(h.RunDir, j.BootID).Leave(), undo.Save(h.JournalFile, known.Document())); err != nil {
+	if err := errors.Join(undo.Mark(h.RunDir, d.BootID).Leave(), undo.Save(h.JournalFile, d)); err != nil {
 		n.T.Fatal(err)
 	}
 }

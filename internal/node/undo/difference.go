@@ -8,18 +8,19 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// Difference is a file that does not hold its original value afterwards.
+// Difference is a file whose content is not the original value after a restore.
 type Difference struct {
 	Original
 	Now string `json:"now"`
-	// Harmless says that the difference changes nothing: all CPUs, or NUMA nodes,
-	// instead of none named, which the kernel treats alike.
+	// Harmless means that the difference has no effect: the file contains all CPUs or NUMA
+	// nodes instead of none, which the kernel treats alike.
 	Harmless bool   `json:"harmless"`
 	Reason   string `json:"reason"`
 }
 
-// StateOf is what a cgroup holds now; of a unit it is what systemd would give it.
-func StateOf(h *hostenv.Host, ctx context.Context, o Original) (cgroup.State, error) {
+// StateOf returns the present values of an original's cgroup; of a unit, the properties
+// that systemd would give it.
+func StateOf(ctx context.Context, h *hostenv.Host, o Original) (cgroup.State, error) {
 	if o.Unit == "" || h.Units == nil {
 		return h.Cgroups.Read(o.Path)
 	}
@@ -29,9 +30,10 @@ func StateOf(h *hostenv.Host, ctx context.Context, o Original) (cgroup.State, er
 	return cgroup.State{CPUs: st.CPUs, Mems: st.Mems, Weight: st.Weight}, err
 }
 
-// difference compares a file with its original.
-func Compare(h *hostenv.Host, o Original, st cgroup.State, failure error) (Difference, bool) {
-	d := Difference{Original: o}
+// Compare compares an original with the present values. Failure is the error of the
+// restore, if any. Compare reports whether there is a difference.
+func Compare(h *hostenv.Host, o Original, st cgroup.State, failure error) (d Difference, differs bool) {
+	d = Difference{Original: o}
 	switch o.File {
 	case cgroup.FileCPUs:
 		d.Now = st.CPUs.String()
@@ -55,7 +57,7 @@ func Compare(h *hostenv.Host, o Original, st cgroup.State, failure error) (Diffe
 	case d.Harmless:
 		d.Reason = "an empty set cannot be recorded again; all CPUs, or NUMA nodes, are the same to the kernel"
 	default:
-		d.Reason = "somebody else has written it since, or rounded it"
+		d.Reason = "another process has written it since, or the kernel rounded it"
 	}
 	return d, true
 }

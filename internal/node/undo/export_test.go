@@ -1,0 +1,8 @@
+package undo
+
+// Names for tests.
+var (
+	Encode     = encode
+	Decode     = decode
+	ErrDamaged = errDamaged
+)

@@ -1,0 +1,239 @@
+package undo_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+func sampleJournal() undo.Document {
+	return undo.Document{
+		BootID: "boot-1",
+		Originals: []undo.Original{
+			{Path: "kubepods.slice/a.scope", File: cgroup.FileCPUs, Container: "a", Value: ""},
+			{Path: "kubepods.slice/a.scope", File: cgroup.FileMax, Container: "a", Value: "200000 100000"},
+		},
+		Assignments: []undo.Assignment{{PodUID: "pod", Container: "app", CPUs: cpuset.Of(4, 5)}},
+		Unhinted:    []undo.Owner{{PodUID: "pod", Container: "app"}},
+	}
+}
+
+// TestJournalRoundTrip checks that Load returns what Save wrote, and nothing of an earlier boot.
+func TestJournalRoundTrip(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "state", "journal.json")
+	want := sampleJournal()
+	if err := undo.Save(name, want); err != nil {
+		t.Fatal(err)
+	}
+	got, note := undo.Load(name, "boot-1", time.Now())
+	if note != nil {
+		t.Fatal(note)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("journal (-written +read):\n%s", d)
+	}
+	got, note = undo.Load(name, "boot-2", time.Now())
+	if note != nil || len(got.Originals)+len(got.Assignments) != 0 {
+		t.Errorf("journal of an earlier boot: %+v, %v; want an empty one", got, note)
+	}
+}
+
+// TestJournalOfVersion1 checks that an upgrade keeps the originals of a file without units.
+func TestJournalOfVersion1(t *testing.T) {
+	b, err := undo.Encode(sampleJournal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := bytes.Replace(b, []byte(`{"version":2,`), []byte(`{"version":1,`), 1)
+	if bytes.Equal(old, b) {
+		t.Fatalf("journal begins with %.20s; want version 2", b)
+	}
+	got, err := undo.Decode(old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(sampleJournal(), got); d != "" {
+		t.Errorf("journal (-written +read):\n%s", d)
+	}
+}
+
+// TestBadJournalIsSetAside checks that Load keeps a file that it cannot use.
+func TestBadJournalIsSetAside(t *testing.T) {
+	good, err := undo.Encode(sampleJournal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{
+		"empty":     {},
+		"cut":       good[:len(good)/2],
+		"flipped":   bytes.Replace(good, []byte("200000"), []byte("300000"), 1),
+		"version":   bytes.Replace(good, []byte(`"version":2`), []byte(`"version":3`), 1),
+		"version 0": bytes.Replace(good, []byte(`"version":2`), []byte(`"version":0`), 1),
+		"not json":  []byte("\x00\x01\x02"),
+		"too large": []byte(strings.Repeat(" ", 10) + "[]"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "journal.json")
+			if err := os.WriteFile(file, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			j, note := undo.Load(file, "boot-1", time.Unix(7, 0))
+			if !errors.Is(note, undo.ErrDamaged) {
+				t.Errorf("note = %v; want that the journal is damaged", note)
+			}
+			if len(j.Originals) != 0 || j.BootID != "boot-1" {
+				t.Errorf("journal = %+v; want an empty one of this boot", j)
+			}
+			aside, err := os.ReadFile(file + ".bad-7")
+			if err != nil || !bytes.Equal(aside, content) {
+				t.Errorf("set aside = %q, %v; want the damaged file", aside, err)
+			}
+		})
+	}
+}
+
+// TestFullDiskKeepsTheOldJournal checks that a failed save leaves the old file.
+func TestFullDiskKeepsTheOldJournal(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "journal.json")
+	if err := undo.Save(name, sampleJournal()); err != nil {
+		t.Fatal(err)
+	}
+	// A directory at the place of the new file makes the write fail.
+	blocked := filepath.Join(dir, "blocked")
+	if err := os.MkdirAll(filepath.Join(blocked, "journal.json", "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := undo.Save(filepath.Join(blocked, "journal.json"), undo.Document{}); err == nil {
+		t.Error("no error although the journal could not be replaced")
+	}
+	if j, note := undo.Load(name, "boot-1", time.Now()); note != nil || len(j.Originals) != 2 {
+		t.Errorf("old journal = %+v, %v", j, note)
+	}
+}
+
+// FuzzDecodeJournal checks that decode returns errDamaged or a document that can be encoded.
+func FuzzDecodeJournal(f *testing.F) {
+	good, err := undo.Encode(sampleJournal())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add([]byte(`{"version":1,"sha256":"","data":{}}`))
+	f.Add([]byte(`{"version":1,"data":null}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		j, err := undo.Decode(b)
+		if err != nil {
+			if !errors.Is(err, undo.ErrDamaged) {
+				t.Fatalf("error of another kind: %v", err)
+			}
+			return
+		}
+		again, err := undo.Encode(j)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if j2, err := undo.Decode(again); err != nil || !cmp.Equal(j, j2) {
+			t.Fatalf("round trip: %+v, %v; want %+v", j2, err, j)
+		}
+	})
+}
+
+// TestJournalOfAnEarlierBuild reads files that earlier builds wrote, named by commit. This
+// build would write the same bytes, so that the earlier build reads its files.
+func TestJournalOfAnEarlierBuild(t *testing.T) {
+	want := undo.Document{
+		BootID: "11111111-2222-4333-8444-555555555555",
+		Originals: []undo.Original{
+			{Path: "kubepods.slice/a.scope", File: cgroup.FileCPUs, Container: "a", Value: ""},
+			{Path: "kubepods.slice/a.scope", File: cgroup.FileMax, Container: "a", Value: "200000 100000"},
+			{Path: "system.slice/du.service", File: cgroup.FileCPUs, Unit: "du.service", Value: "0-1"},
+		},
+		Assignments: []undo.Assignment{
+			{PodUID: "", Container: "du.service", CPUs: cpuset.Of(6)},
+			{PodUID: "pod", Container: "app", CPUs: cpuset.Of(4, 5), Away: cpuset.Of(7)},
+		},
+		Unhinted: []undo.Owner{{PodUID: "pod", Container: "app"}},
+		Resting:  cpuset.Of(3),
+		Accepted: &undo.Accepted{Pools: "c0ffee", Present: cpuset.Range(0, 7), Online: cpuset.Range(0, 6)},
+	}
+	b, err := os.ReadFile("testdata/journal/51e8e3a.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := undo.Decode(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("journal (-written +read):\n%s", d)
+	}
+	again, err := undo.Encode(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(b), string(again)); d != "" {
+		t.Errorf("the journal of a daemon with nothing new in it has another form (-earlier +now):\n%s\nraise version if the earlier build would misread it", d)
+	}
+}
+
+// TestJournalVersions checks which versions are read.
+func TestJournalVersions(t *testing.T) {
+	b, err := undo.Encode(sampleJournal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for version, read := range map[string]bool{"0": false, "1": true, "2": true, "3": false} {
+		_, err := undo.Decode(bytes.Replace(b, []byte(`"version":2`), []byte(`"version":`+version), 1))
+		if (err == nil) != read || err != nil && !errors.Is(err, undo.ErrDamaged) {
+			t.Errorf("version %s: %v; want it read: %t", version, err, read)
+		}
+	}
+}
+
+// TestAcceptedOutlivesTheBoot checks that only Accepted is read of an earlier boot's file.
+func TestAcceptedOutlivesTheBoot(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "journal.json")
+	was := sampleJournal()
+	was.Accepted = &undo.Accepted{Pools: "x", Present: cpuset.Of(0), Online: cpuset.Of(0)}
+	if err := undo.Save(name, was); err != nil {
+		t.Fatal(err)
+	}
+	j, note := undo.Load(name, "boot-2", time.Now())
+	if note != nil || !j.Accepted.Equal(*was.Accepted) || len(j.Originals)+len(j.Assignments) != 0 {
+		t.Errorf("journal of an earlier boot = %+v, %v", j, note)
+	}
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestOriginalOfAUnit checks that a unit's original stays when the unit's cgroup changes:
+// in another slice the unit still has the daemon's value.
+func TestOriginalOfAUnit(t *testing.T) {
+	was := undo.Original{Path: "system.slice/du.service", File: cgroup.FileCPUs, Unit: "du.service"}
+	moved := was
+	moved.Path, moved.Value = "radio.slice/du.service", "4-5"
+	for name, l := range map[string]*undo.Journal{
+		"noted":        undo.New(undo.Document{}),
+		"journal":      undo.New(undo.Document{Originals: []undo.Original{was, moved}}),
+		"other order":  undo.New(undo.Document{Originals: []undo.Original{moved, was}}),
+		"one and note": undo.New(undo.Document{Originals: []undo.Original{was}}),
+	} {
+		l.Note(was)
+		l.Note(moved)
+		if got := undo.Properties(l.UnitOriginals()["du.service"]); len(got) != 1 || got[0] != (cgroup.Property{Name: cgroup.UnitCPUs}) {
+			t.Errorf("%s: %v; want no value", name, got)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package undo
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// # Saving
+//
+// A worker saves the journal. Changes are counted: a save carries all changes up to a
+// number, and at most one save is in progress. Writes wait until the original values that
+// they replace are on disk. A disk that fails or hangs must not keep containers on the
+// wrong CPUs: then writes stop waiting, and a problem reports that restore may not know
+// every original.
+
+// CodeNotWritten is the code of the problem that the journal is not on disk.
+const CodeNotWritten pools.Code = "JournalNotWritten"
+
+// savePause is the pause after a failed save.
+const savePause = 5 * time.Second
+
+var errSlowDisk = errors.New("the disk does not answer")
+
+// saving is the progress of a journal's saves.
+type saving struct {
+	changes int       // number of the newest change
+	sent    int       // newest change in the last save that began
+	durable int       // newest change that is known to be on disk
+	barrier int       // newest change that writes wait for
+	stale   bool      // the file contains originals that were dropped
+	late    error     // why writes stopped waiting
+	retry   time.Time // end of the pause after a failed save
+}
+
+// Safe reports whether every original is on disk.
+func (s *saving) Safe() bool { return s.durable >= s.barrier }
+
+// Blocks reports whether writes have to wait: an original is not on disk, and the disk
+// still has time.
+func (s *saving) Blocks() bool { return !s.Safe() && s.late == nil }
+
+// Late returns why writes go ahead although originals may not be on disk; nil if they do
+// not.
+func (s *saving) Late() error { return s.late }
+
+// Pending reports whether any change is not on disk.
+func (s *saving) Pending() bool { return s.changes != s.durable }
+
+// ChangedSince reports whether there are changes after the given number.
+func (s *saving) ChangedSince(change int) bool { return s.changes != change }
+
+// NextRetry returns the end of the pause after a failed save.
+func (s *saving) NextRetry() time.Time { return s.retry }
+
+// BeginSave returns the document to save and the number of its newest change. It reports
+// false if nothing has changed, a save is in progress, or the pause after a failed save
+// lasts.
+func (j *Journal) BeginSave(now time.Time) (d Document, upTo int, due bool) {
+	if j.sent > j.durable || !j.Pending() || now.Before(j.retry) {
+		return Document{}, 0, false
+	}
+	j.sent, j.stale = j.changes, false
+	return j.document(), j.changes, true
+}
+
+// EndSave takes the result of the save of all changes up to a number.
+func (s *saving) EndSave(upTo int, err error, now time.Time) {
+	if err != nil {
+		s.sent = s.durable
+		s.late, s.retry = err, now.Add(savePause)
+		return
+	}
+	s.durable = upTo
+	if s.Safe() {
+		s.late = nil
+	}
+}
+
+// StopWaiting lets writes go ahead, because the disk has not answered in time.
+func (s *saving) StopWaiting() { s.late = errSlowDisk }
+
+// Problems returns a problem if restore may not know every original. File is the journal's
+// name.
+func (s *saving) Problems(file string) []pools.Problem {
+	if s.late == nil {
+		return nil
+	}
+	return []pools.Problem{{Reason: pools.Reason{Code: CodeNotWritten, Text: fmt.Sprintf(
+		"journal %s: %s; `cpupoold restore` may not know every original until then. Make room on the disk, or repair it",
+		file, s.late)}}}
+}
+
+// document returns a copy for a worker; its originals are in no order.
+func (j *Journal) document() Document {
+	d := Document{BootID: j.bootID, Originals: make([]Original, 0, len(j.originals)), Assignments: toRecords(j.assignments), Resting: j.resting, Accepted: j.accepted}
+	for _, o := range j.originals {
+		d.Originals = append(d.Originals, o)
+	}
+	for _, k := range j.unhinted {
+		d.Unhinted = append(d.Unhinted, Owner(k))
+	}
+	d.Others = slices.Clone(j.others)
+	return d
+}
