@@ -9,7 +9,6 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
-	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -61,7 +60,7 @@ func (l *Loop) settleUnits() {
 // follows says that a unit is of the configuration, or was and may have its CPUs
 // still.
 func (l *Loop) follows(name string) bool {
-	return slices.Contains(l.settings.UnitNames(), name) || !desired.Assigned(l.assignments, inventory.UnitKey(name)).IsEmpty()
+	return slices.Contains(l.settings.UnitNames(), name) || !desired.Assigned(l.assignments, pools.Key{Container: name}).IsEmpty()
 }
 
 // forgetUnits drops what is known of units that are not followed.

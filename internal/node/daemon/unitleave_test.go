@@ -12,13 +12,13 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/control"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
-	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // slowUnits is a systemd that takes its time to revert units.
@@ -192,7 +192,7 @@ func TestMoveWhileAUnitLeaves(t *testing.T) {
 	}
 	answer := make(chan moveAnswer, 1)
 	moveRequest{Move: move(free), answer: answer}.apply(l)
-	if got := desired.Assigned(l.assignments, inventory.UnitKey("du.service")).String(); got != "4-5" || len(answer) > 0 {
+	if got := desired.Assigned(l.assignments, pools.Key{Container: "du.service"}).String(); got != "4-5" || len(answer) > 0 {
 		t.Errorf("the unit that is to leave has CPUs %q on record after a move; want 4-5", got)
 	}
 

@@ -80,7 +80,7 @@ func TestUnitsThatLeave(t *testing.T) {
 				l.inventory.PutUnit(a)
 			}
 			l.status.away["du.service"] = c.away
-			l.assignments = []pools.Assignment{{Key: inventory.UnitKey("du.service"), CPUs: cpuset.Of(4, 5)}}
+			l.assignments = []pools.Assignment{{Key: pools.Key{Container: "du.service"}, CPUs: cpuset.Of(4, 5)}}
 			l.pass()
 			var got []string
 			for _, a := range l.assignments {

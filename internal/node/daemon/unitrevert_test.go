@@ -140,7 +140,7 @@ func TestUnitThatWasAway(t *testing.T) {
 	const units = "units: {du.service: {cpus: 2}}\n"
 	l := n.revertingUnits(units, n.Host(), inventory.UnitStatus{Name: "du.service", Unit: duService()})
 	l.status.away["du.service"] = true // it was, when it was not configured
-	l.assignments = []pools.Assignment{{Key: inventory.UnitKey("du.service"), CPUs: cpuset.Of(4, 5)}}
+	l.assignments = []pools.Assignment{{Key: pools.Key{Container: "du.service"}, CPUs: cpuset.Of(4, 5)}}
 	l.pass()
 	n.YAML = nodefixture.PoolsYAML
 	l.handle(configLoaded{config: n.options().Config})

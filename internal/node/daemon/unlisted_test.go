@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
-	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
@@ -99,7 +98,7 @@ func unlisted(t *testing.T, yaml, when string) {
 	late := n.RunContainer(n.RunPod("b", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	later := n.RunContainer(n.RunPod("c", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	r.relist()
-	r.view("problem", func(v *telemetry.View) bool { return v.Problems[string(inventory.CodeUnread)] == 1 })
+	r.view("problem", func(v *telemetry.View) bool { return v.Problems[codeUnread] == 1 })
 	if when == "while it runs" {
 		n.CheckAssigned()
 	} // else nobody knows of the pause container, which has nothing to do
@@ -115,7 +114,7 @@ func unlisted(t *testing.T, yaml, when string) {
 		t.Fatal(err)
 	}
 	r.relist()
-	r.view("no problem", func(v *telemetry.View) bool { return v.Problems[string(inventory.CodeUnread)] == 0 })
+	r.view("no problem", func(v *telemetry.View) bool { return v.Problems[codeUnread] == 0 })
 	n.Eventually("nothing held for a container that has ended, of a pod that is gone", func() bool {
 		return !slices.ContainsFunc(n.Journal().Assignments, func(a undo.Assignment) bool { return a.PodUID == "a" })
 	})

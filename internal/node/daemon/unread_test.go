@@ -22,6 +22,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
+// codeUnread is the code of the inventory's problems.
+const codeUnread = "RuntimeDetailsMissing"
+
 // forgetful is a runtime that does not tell everything about some objects.
 type forgetful struct {
 	hostenv.Runtime
@@ -142,7 +145,7 @@ func unreadAtStart(t *testing.T, yaml string, journalLost, silent bool, of strin
 	rt.remember()
 	r.loop.box.Post(streamChanged{state: cri.Connected}) // list again
 	n.Eventually("everything read", func() bool {
-		return r.loop.snapshot.Load().Problems[string(inventory.CodeUnread)] == 0
+		return r.loop.snapshot.Load().Problems[codeUnread] == 0
 	})
 	r.quiet()
 	n.CheckAssigned()

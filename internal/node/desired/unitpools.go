@@ -3,7 +3,6 @@ package desired
 import (
 	"slices"
 
-	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -20,7 +19,7 @@ const CodeUnitEncloses pools.Code = "UnitEncloses"
 func (s *Input) placeable() pools.Pools {
 	p := s.Kubelet.adjust(s.Settings.Pools, s.Settings.Topology.Online)
 	p.Units = slices.DeleteFunc(slices.Clone(p.Units), func(u pools.UnitSpec) bool {
-		fresh := s.Systemd && u.CPUs > 0 && Assigned(s.Previous, inventory.UnitKey(u.Name)).IsEmpty() && s.Inventory.HasUnnamed([]string{u.Name})
+		fresh := s.Systemd && u.CPUs > 0 && Assigned(s.Previous, pools.Key{Container: u.Name}).IsEmpty() && s.Inventory.HasUnnamed([]string{u.Name})
 		return fresh || s.Inventory.Encloses(u.Name, s.Settings.HostUnits()) != ""
 	})
 	if s.Leaving.IsEmpty() {
@@ -50,8 +49,8 @@ func (s *Input) placeable() pools.Pools {
 // Inherit gives a unit the CPUs that it had by another name.
 func (s *Settings) Inherit(all []pools.Assignment, heir string, a pools.Assignment) []pools.Assignment {
 	exclusive := slices.ContainsFunc(s.Pools.Units, func(u pools.UnitSpec) bool { return u.Name == heir && u.CPUs > 0 })
-	if !exclusive || !Assigned(all, inventory.UnitKey(heir)).IsEmpty() {
+	if !exclusive || !Assigned(all, pools.Key{Container: heir}).IsEmpty() {
 		return all
 	}
-	return append(all, pools.Assignment{Key: inventory.UnitKey(heir), CPUs: a.CPUs, Away: a.Away})
+	return append(all, pools.Assignment{Key: pools.Key{Container: heir}, CPUs: a.CPUs, Away: a.Away})
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// ContainerAt returns the container whose cgroup is p, nil if there is none.
+// ContainerAt returns the container whose cgroup is p, or nil.
 func (m *Inventory) ContainerAt(p cgroup.Path) *Container {
 	for _, e := range m.containers {
 		if e.Path == p {
@@ -16,8 +16,7 @@ func (m *Inventory) ContainerAt(p cgroup.Path) *Container {
 	return nil
 }
 
-// PodAt returns the pod whose slice or pause container has the cgroup p, nil if there is
-// none.
+// PodAt returns the pod whose slice or pause container has the cgroup p, or nil.
 func (m *Inventory) PodAt(p cgroup.Path) *Pod {
 	for _, e := range m.pods {
 		if e.Pause == p || e.Slice == p {
@@ -64,8 +63,8 @@ func (m *Inventory) CgroupOf(c *pools.Placement) cgroup.Path {
 	return ""
 }
 
-// SliceOf returns the cgroup of a planned pod, from a sandbox with a container that has not
-// exited. It is "" if there is none.
+// SliceOf returns the cgroup of a planned pod. It belongs to a sandbox with a container that
+// has not exited, and is "" without such a sandbox.
 func (m *Inventory) SliceOf(pod pools.PodPlan) cgroup.Path {
 	for _, c := range pod.Containers {
 		if c.State == pools.Exited {

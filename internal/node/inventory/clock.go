@@ -13,17 +13,16 @@ const settleTime = 10 * time.Minute
 // now.
 func onClock(at, now time.Time) time.Time { return now.Add(min(at.Sub(now), 0)) }
 
-// end records the time at which the container ended. The first time counts, and a zero
-// time is ignored.
+// end records the time at which the container ended. A zero time is unknown.
 func (e *Container) end(at, now time.Time) {
-	if e.ended.IsZero() && !at.IsZero() {
+	if !at.IsZero() {
 		e.ended = onClock(at, now)
 	}
 }
 
 // keepTimes takes over the times that were converted when the container was first reported.
 func (e *Container) keepTimes(old *Container) {
-	if !old.Container.CreatedAt.IsZero() { // else the first report was incomplete
+	if !old.Container.CreatedAt.IsZero() { // the first report was complete
 		e.began = old.began
 	}
 	if !old.ended.IsZero() {

@@ -14,35 +14,49 @@ import (
 
 // Container is one instance of a container.
 type Container struct {
-	Container cri.Container // as the runtime reports it; its state only goes forward
-	Path      cgroup.Path   // "" if unknown
-	Recorded  cpuset.Set    // CPUs in the runtime's spec
-	mems      cpuset.Set    // NUMA nodes in the runtime's spec
-	unit      cgroup.UnitState
-	err       error // why Path, Recorded or mems are unknown
+	// Container is the container as the runtime reports it. The state only goes forward.
+	Container cri.Container
+	// Path is the cgroup, "" if unknown.
+	Path cgroup.Path
+	// Recorded holds the CPUs in the runtime's spec.
+	Recorded cpuset.Set
 
-	requestedAt        int // clock when NRI last reported the resources that the kubelet requests
+	mems cpuset.Set // NUMA nodes in the runtime's spec
+	unit cgroup.UnitState
+	err  error // the reason why Path, Recorded or mems are unknown
+
+	// requestedAt is the clock of the last report by NRI of the kubelet's request.
+	requestedAt int
+	// asked and unconfirmed are the states of a container that NRI has reported: see
+	// expect.go. since is the time of the report.
 	asked, unconfirmed bool
-	since              time.Time // when NRI first reported the container
-	began, ended       time.Time // creation and end, on the daemon's clock
+	since              time.Time
+	// began and ended are the times of the creation and of the end, on the daemon's clock.
+	began, ended time.Time
 	history
 }
 
-// history holds the facts about a container that a later report of the runtime keeps.
+// history holds the facts about a container that later reports of the runtime keep.
 type history struct {
-	added           int  // clock of the first report
-	seenCreated     bool // the daemon has seen the creation
-	recovered       bool // recovery has looked for exclusive CPUs of the container
-	starting        bool // the runtime has asked to start the container
-	placedElsewhere bool // another NRI plugin, or the kubelet, has given it CPUs
-	claim           managers.Claim
-	stop            stopState
-	placement       placement
+	// added is the clock of the first report.
+	added int
+	// seenCreated is true if the daemon has seen the creation.
+	seenCreated bool
+	// recovered is true after recovery has looked for exclusive CPUs of the container.
+	recovered bool
+	// starting is true after the runtime has asked to start the container.
+	starting bool
+	// placedElsewhere is true if another NRI plugin, or the kubelet, has given it CPUs.
+	placedElsewhere bool
+	// claim is the last claim of another CPU manager.
+	claim     managers.Claim
+	stop      stopState
+	placement placement
 }
 
-// PutContainer applies the answer to FetchContainer. It reports whether the answer counts. These do
-// not count: an error, an answer that is older than the removal of the container, and the
-// answer that the runtime does not have a container which NRI has just reported.
+// PutContainer applies the answer to FetchContainer. It reports whether the answer counts. An error
+// does not count. An answer that is older than the removal of the container does not count
+// either. A container that NRI has just reported may still be missing in the runtime.
 func (m *Inventory) PutContainer(f ContainerStatus) bool {
 	switch {
 	case m.isOutdated(f.ID, f.asOf):
@@ -61,8 +75,8 @@ func (m *Inventory) PutContainer(f ContainerStatus) bool {
 }
 
 // putContainer adds or replaces a container. The state only goes forward: a status that was
-// read before an event must not revert the event. An answer without details does not
-// replace one with details.
+// read before an event must not revert the event. Known details survive an answer without
+// details.
 func (m *Inventory) putContainer(f ContainerStatus) {
 	m.clock++
 	now := m.now()
@@ -159,9 +173,9 @@ func (m *Inventory) HasInstance(key pools.Key) bool {
 	return false
 }
 
-// EarlierInstances returns the ids of earlier instances of a container that have not ended
-// as far as the runtime reports. The kubelet creates an instance once the one before is
-// over, but the runtime reports no event for one that has failed to start.
+// EarlierInstances returns the ids of earlier instances of a container whose end the runtime
+// has not reported. The kubelet creates an instance after the end of the last instance. The
+// runtime reports no event for an instance that has failed to start.
 func (m *Inventory) EarlierInstances(e *Container) (ids []string) {
 	key := m.KeyOf(e)
 	for id, o := range m.Members(key.PodUID) {

@@ -5,9 +5,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// Event applies an event of the runtime. It returns the sandbox and the container that are
-// to be fetched next, and the cgroup of a known container that has started. Each is empty
-// if there is none.
+// Event applies an event of the runtime. It returns the sandbox and the container that the
+// caller must fetch next, and the cgroup of a known container that has started. Each result
+// can be empty.
 func (m *Inventory) Event(e cri.Event) (sandbox, container string, started cgroup.Path) {
 	id := e.ContainerID
 	if p := m.pods[id]; p != nil {

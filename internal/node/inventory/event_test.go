@@ -46,7 +46,8 @@ func TestEvent(t *testing.T) {
 	}
 }
 
-// TestEndByEvent checks that the time of the first end event counts.
+// TestEndByEvent checks that the time of the first end event counts, and that a status
+// without a time keeps it.
 func TestEndByEvent(t *testing.T) {
 	w := newWorld(t)
 	w.run(cri.Running)
@@ -55,6 +56,7 @@ func TestEndByEvent(t *testing.T) {
 	w.send("c", cri.ContainerStopped)
 	w.now = w.now.Add(1)
 	w.send("c", cri.ContainerStopped)
+	w.fetchContainer("c", w.Clock())
 	if c := w.Container("c").Container; c.State != cri.Exited || !c.FinishedAt.Equal(at) {
 		t.Errorf("state %v, finished at %v; want exited at %v", c.State, c.FinishedAt, at)
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// With NRI a container enters the inventory before it exists. It is asked while the
-// runtime waits for the reply to its request, and unconfirmed from the reply on, until the
-// runtime shows that the container exists.
+// With NRI a container enters the inventory before it exists. In its first state, asked, the
+// runtime waits for the reply to its request. With the reply it becomes unconfirmed, until
+// the runtime shows that the container exists.
 
 // unconfirmedTimeout is how long an unconfirmed object may be missing from the runtime's
 // answers. A creation takes seconds on a busy node. The runtime reports a failed creation
@@ -42,7 +42,7 @@ func (m *Inventory) Expect(p cri.Pod, c cri.Container, kubeletPlaces bool) *Cont
 }
 
 // ExpectPod adds a pod that the runtime has described through NRI, unless the inventory
-// has its details. systemd is asked with the first event about the pod.
+// has its details. The first event about the pod leads to a question to systemd.
 func (m *Inventory) ExpectPod(p cri.Pod) {
 	if old := m.pods[p.ID]; old != nil && old.err == nil && !old.unlisted {
 		return

@@ -18,11 +18,17 @@ func TestExpectedSurvives(t *testing.T) {
 		after time.Duration
 		want  bool
 	}{
-		"no reply yet":            {func(*world) {}, time.Hour, true},
-		"reply, soon":             {answer, time.Minute, true},
-		"reply, long ago":         {answer, 3 * time.Minute, false},
-		"starting":                {func(w *world) { answer(w); w.Container("c").MarkStarting() }, 0, false},
-		"listed once":             {func(w *world) { answer(w); w.list() }, 0, false},
+		"no reply yet":    {func(*world) {}, time.Hour, true},
+		"reply, soon":     {answer, time.Minute, true},
+		"reply, long ago": {answer, 3 * time.Minute, false},
+		"starting":        {func(w *world) { answer(w); w.Container("c").MarkStarting() }, 0, false},
+		"listed once":     {func(w *world) { answer(w); w.list() }, 0, false},
+		"listed without details": {func(w *world) {
+			answer(w)
+			w.runtime.silent["c"] = true
+			w.list()
+			w.runtime.silent["c"] = false
+		}, 0, false},
 		"described by a question": {func(w *world) { answer(w); w.fetchContainer("c", w.Clock()) }, 0, false},
 	} {
 		for by, missing := range map[string]func(w *world){
@@ -64,7 +70,7 @@ func TestExpectedPod(t *testing.T) {
 	}
 }
 
-// TestEndOfExpectation checks what becomes of a container whose creation ends without a
+// TestEndOfExpectation checks what happens to a container whose creation ends without a
 // container of the runtime.
 func TestEndOfExpectation(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -116,6 +122,8 @@ func TestAnswer(t *testing.T) {
 	w.SetNRI(true)
 	p, c := w.run(cri.Created)
 	e := w.Expect(p, c, false)
+	c.Recorded.CPUs = "6"
+	w.runtime.containers["c"] = c
 	if !e.IsAsked() || e.IsUnconfirmed() || !w.Pod("p").IsUnconfirmed() || !w.IsBeingMade(e) {
 		t.Errorf("expected container %+v", e)
 	}
@@ -127,12 +135,12 @@ func TestAnswer(t *testing.T) {
 	if e.Recorded.String() != "4-5" {
 		t.Errorf("an empty answer records CPUs %s", e.Recorded)
 	}
-	e.MarkStarting()
-	if e.IsUnconfirmed() || w.IsBeingMade(e) {
-		t.Errorf("starting container %+v", e)
-	}
 	w.list()
-	if e := w.Container("c"); e.IsUnconfirmed() || w.IsBeingMade(e) || w.Pod("p").IsUnconfirmed() {
+	e = w.Container("c")
+	if e.IsUnconfirmed() || w.Pod("p").IsUnconfirmed() || e.Recorded.String() != "6" || !w.IsBeingMade(e) {
 		t.Errorf("container after a listing: %+v", e)
+	}
+	if e.MarkStarting(); w.IsBeingMade(e) {
+		t.Errorf("starting container %+v", e)
 	}
 }

@@ -18,30 +18,40 @@ const unitTimeout = time.Second
 // PodStatus is a pod as the runtime and systemd report it.
 type PodStatus struct {
 	cri.Pod
-	Partial error // details that the runtime did not report
-	Err     error // FetchPod got no answer
-	asOf    int   // clock of the inventory when the runtime was asked
+	// Partial lists the details that are missing in the runtime's answer.
+	Partial error
+	// Err is the error of FetchPod.
+	Err error
 
-	pauseUnit, sliceUnit   cgroup.UnitState
-	foundSlice, foundPause cgroup.Path // found by name because the runtime did not report them
+	// asOf is the clock of the inventory at the time of the question.
+	asOf                 int
+	pauseUnit, sliceUnit cgroup.UnitState
+	// foundSlice and foundPause replace cgroups that are missing in the answer.
+	foundSlice, foundPause cgroup.Path
 }
 
 // ContainerStatus is a container as the runtime and systemd report it.
 type ContainerStatus struct {
 	cri.Container
-	Partial error // details that the runtime did not report
-	Err     error // FetchContainer got no answer
-	asOf    int   // clock of the inventory when the runtime was asked
+	// Partial lists the details that are missing in the runtime's answer.
+	Partial error
+	// Err is the error of FetchContainer.
+	Err error
 
-	unit  cgroup.UnitState
-	found cgroup.Path // found by name because the runtime did not report it
+	// asOf is the clock of the inventory at the time of the question.
+	asOf int
+	unit cgroup.UnitState
+	// found replaces a cgroup that is missing in the answer.
+	found cgroup.Path
 }
 
 // UnitStatus is a unit as systemd reports it.
 type UnitStatus struct {
-	Name  string // in the configuration
-	Unit  cgroup.Unit
-	Err   error // FetchUnit got no answer
+	// Name is the name in the configuration.
+	Name string
+	Unit cgroup.Unit
+	// Err is the error of FetchUnit.
+	Err   error
 	files hostslices.Setting
 }
 

@@ -53,8 +53,8 @@ func (m *Inventory) InputOf(uid string, now time.Time) pools.Pod {
 	return p
 }
 
-// inputPod returns a pod without containers, as if it were gone. Its properties are those
-// of the newest sandbox that the runtime has described.
+// inputPod returns a pod without containers, as if it were gone. The newest sandbox with
+// details describes it.
 func inputPod(uid string, sandboxes map[string]*Pod, now time.Time) pools.Pod {
 	var e *Pod
 	for _, s := range sandboxes {

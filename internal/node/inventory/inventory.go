@@ -48,13 +48,13 @@ func New(d cgroup.Driver) *Inventory {
 // UseClock replaces the clock, which is time.Now after New.
 func (m *Inventory) UseClock(now func() time.Time) { m.now = now }
 
-// Container returns the container with an id, nil if there is none.
+// Container returns the container with an id, or nil.
 func (m *Inventory) Container(id string) *Container { return m.containers[id] }
 
 // Containers returns all containers in no order.
 func (m *Inventory) Containers() iter.Seq[*Container] { return maps.Values(m.containers) }
 
-// Pod returns the pod whose sandbox has an id, nil if there is none.
+// Pod returns the pod whose sandbox has an id, or nil.
 func (m *Inventory) Pod(sandbox string) *Pod { return m.pods[sandbox] }
 
 // PodOf returns the pod of a container, nil if it is unknown.

@@ -21,7 +21,7 @@ import (
 // would take longer.
 const firstUnitTimeout = 5 * time.Second
 
-// maxQuestions is the maximum number of questions of one listing that are asked at once.
+// maxQuestions is the maximum number of open questions of one listing.
 const maxQuestions = 8
 
 // Query is the question that List asks.
@@ -80,7 +80,7 @@ type lists struct {
 // inventory lacks. It asks systemd for the units of the query. An object that cannot be
 // read is listed without details, and the next listing asks for it again.
 func List(ctx context.Context, h *hostenv.Host, q Query) Listing {
-	// systemd may need the whole limit for each unit. The runtime is asked meanwhile.
+	// In parallel: systemd may need the whole limit for each unit.
 	units := make(chan []UnitStatus, 1)
 	go func() { units <- listUnits(ctx, h, q) }()
 	l := listObjects(ctx, h, q)

@@ -12,8 +12,8 @@ type foundCgroups struct {
 	containers map[string]cgroup.Path // by id of a container or sandbox
 }
 
-// findCgroups finds the cgroups of all pods, which the kubelet names after their UIDs, and
-// those of the containers with these ids, which runtimes put into the names.
+// findCgroups finds the cgroups of all pods and of the containers with these ids. The
+// kubelet puts UIDs into the names, runtimes put ids into them.
 func findCgroups(fs *cgroup.FS, ids []string) (foundCgroups, error) {
 	found := foundCgroups{pods: make(map[string]cgroup.Path), containers: make(map[string]cgroup.Path, len(ids))}
 	err := fs.Walk("", func(p cgroup.Path) error {
@@ -31,8 +31,8 @@ func findCgroups(fs *cgroup.FS, ids []string) (foundCgroups, error) {
 	return found, err
 }
 
-// IDAt returns the container id in the name of a pod's cgroup p, "" if there is none. All
-// runtimes of the kubelet use 64 hexadecimal digits.
+// IDAt returns the container id in the name of a pod's cgroup p, or "". All runtimes of the
+// kubelet use 64 hexadecimal digits.
 func IDAt(p cgroup.Path, d cgroup.Driver) string {
 	if _, _, inPod := cgroup.PodOf(p.Parent()); !inPod {
 		return ""
@@ -52,8 +52,8 @@ func IDAt(p cgroup.Path, d cgroup.Driver) string {
 	return id
 }
 
-// isContainerPrefix reports whether the text before an id in a cgroup's name is that of a
-// container. The monitor of a container has another one (crio-conmon-ID.scope).
+// isContainerPrefix reports whether the text before an id in a cgroup's name stands for a
+// container and not for its monitor (crio-conmon-ID.scope).
 func isContainerPrefix(prefix string) bool {
 	return prefix == "" || strings.HasSuffix(prefix, "-") && !strings.HasSuffix(prefix, "conmon-")
 }

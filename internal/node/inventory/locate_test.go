@@ -36,7 +36,9 @@ func TestLocate(t *testing.T) {
 		got[p.Pod.ID] = p.Slice
 	}
 	for c := range w.Containers() {
-		got[c.Container.ID] = c.Path
+		if got[c.Container.ID] = c.Path; w.PodOf(c) == nil {
+			t.Errorf("container %s has no pod", c.Container.ID)
+		}
 	}
 	want := map[string]cgroup.Path{
 		"p1": systemd, "p2": cgroupfs,
@@ -47,7 +49,7 @@ func TestLocate(t *testing.T) {
 	}
 }
 
-// TestIDAt checks from which names of cgroups a container id can be told.
+// TestIDAt checks which names of cgroups contain a container id.
 func TestIDAt(t *testing.T) {
 	id := strings.Repeat("0123456789abcdef", 4)
 	const pod, dir = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice/", "kubepods/burstable/pod1/"

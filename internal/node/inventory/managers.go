@@ -23,8 +23,8 @@ func (m *Inventory) NoteClaims(claim func(*Pod, *Container) (managers.Claim, boo
 	}
 }
 
-// Claim returns the claim by which another CPU manager has placed the container. Its kind
-// is empty if there is none.
+// Claim returns the claim by which another CPU manager has placed the container. Without
+// such a manager its kind is empty.
 func (e *Container) Claim() managers.Claim { return e.claim }
 
 // IsPlacedElsewhere reports whether another NRI plugin, or the kubelet, gave the container

@@ -18,7 +18,7 @@ func TestMergeKnown(t *testing.T) {
 	w.list()
 	p.Ready, c.State = false, cri.Exited
 	w.runtime.pods["p"], w.runtime.containers["c"] = p, c
-	w.runtime.silent["p"], w.runtime.silent["c"] = true, true // no question is asked
+	w.runtime.silent["p"], w.runtime.silent["c"] = true, true // List must not fetch them
 	w.list()
 	if p, c := w.Pod("p"), w.Container("c"); p == nil || p.Pod.Ready || p.Pod.CgroupParent != slice || c == nil || c.Container.State != cri.Exited || c.Path == "" {
 		t.Errorf("pod %+v, container %+v; want their details, not ready and exited", p, c)
@@ -93,7 +93,7 @@ func TestOldAnswers(t *testing.T) {
 	}
 }
 
-// TestWorseAnswer checks that an answer without details does not replace one with details.
+// TestWorseAnswer checks that known details survive an answer without details.
 func TestWorseAnswer(t *testing.T) {
 	w := newWorld(t)
 	p, c := w.run(cri.Running)
@@ -175,6 +175,20 @@ func TestUnlistedSandbox(t *testing.T) {
 				t.Errorf("input when the sandbox is listed again: %+v", p)
 			}
 		})
+	}
+}
+
+// TestUnlistedSandboxEnds checks that a pod without sandbox is gone when its container has
+// exited.
+func TestUnlistedSandboxEnds(t *testing.T) {
+	w := newWorld(t)
+	w.run(cri.Running)
+	w.list()
+	delete(w.runtime.pods, "p")
+	w.list()
+	w.send("c", cri.ContainerStopped)
+	if p := w.Input(w.now); len(p) != 1 || !p[0].Gone {
+		t.Errorf("input %+v; want one pod that is gone", p)
 	}
 }
 

@@ -8,10 +8,14 @@ import (
 // placement is the state of a container's first placement, for the measurement of its
 // exposure.
 type placement struct {
-	way     telemetry.Way // by which the daemon learned of the container; empty for an event
-	seen    bool          // the daemon has read the cgroup
-	exposed bool          // the cgroup was outside its pool, and still is
-	making  bool          // and had no CPUs yet, although the runtime had recorded them
+	// way is how the daemon learned of the container, empty for an event of the runtime.
+	way telemetry.Way
+	// seen is true after the first reading of the cgroup.
+	seen bool
+	// exposed is true while the cgroup is outside its pool.
+	exposed bool
+	// making is true if the cgroup had no CPUs although the runtime had recorded them.
+	making bool
 }
 
 // FoundBy records how the daemon learned of a container that it has not placed yet. The

@@ -12,25 +12,36 @@ import (
 
 // Pod is one sandbox of a pod.
 type Pod struct {
-	Pod   cri.Pod // as the runtime reports it; a sandbox never becomes ready again
-	UID   string  // the sandbox id if the runtime does not report a UID
-	QoS   pools.QoS
-	Slice cgroup.Path // of the pod, "" if unknown
-	Pause cgroup.Path // of the pause container, "" if it has none
+	// Pod is the sandbox as the runtime reports it. It never becomes ready again.
+	Pod cri.Pod
+	// UID is the sandbox id if the runtime does not report the UID.
+	UID string
+	QoS pools.QoS
+	// Slice is the cgroup of the pod, "" if unknown.
+	Slice cgroup.Path
+	// Pause is the cgroup of the pause container, "" if unknown.
+	Pause cgroup.Path
 
 	sliceUnit, pauseUnit cgroup.UnitState
-	added                int             // clock of the last report
-	err                  error           // why Slice or Pause are unknown
-	total                pools.Resources // of the pod after a resize, until the runtime reports the same
-	unlisted             bool            // the runtime lists containers of the sandbox without the sandbox
-	unconfirmed          bool            // only NRI has reported the sandbox
-	since                time.Time       // when NRI first reported it
-	began                time.Time       // creation, on the daemon's clock
+	// added is the clock of the last report.
+	added int
+	// err is the reason why Slice or Pause are unknown.
+	err error
+	// total holds the resources after a resize until the runtime reports the same.
+	total pools.Resources
+	// unlisted is true if the runtime lists containers of the sandbox without the sandbox.
+	unlisted bool
+	// unconfirmed is true if only NRI has reported the sandbox. since is the time of the
+	// report.
+	unconfirmed bool
+	since       time.Time
+	// began is the time of the creation, on the daemon's clock.
+	began time.Time
 }
 
-// PutPod applies the answer to FetchPod. It reports whether the answer counts. These do
-// not count: an error, an answer that is older than the removal of the sandbox, and the
-// answer that the runtime does not have a sandbox which NRI has just reported.
+// PutPod applies the answer to FetchPod. It reports whether the answer counts. An error
+// does not count. An answer that is older than the removal of the sandbox does not count
+// either. A sandbox that NRI has just reported may still be missing in the runtime.
 func (m *Inventory) PutPod(f PodStatus) bool {
 	switch {
 	case m.isOutdated(f.ID, f.asOf):
@@ -48,8 +59,8 @@ func (m *Inventory) PutPod(f PodStatus) bool {
 	return false
 }
 
-// putPod adds or replaces a sandbox. An answer without details does not replace one with
-// details: it would move the pod's containers.
+// putPod adds or replaces a sandbox. Known details survive an answer without details:
+// their loss would move the pod's containers.
 func (m *Inventory) putPod(f PodStatus) {
 	m.clock++
 	e := &Pod{Pod: f.Pod, UID: cmp.Or(f.UID, f.ID), sliceUnit: f.sliceUnit, pauseUnit: f.pauseUnit, added: m.clock, began: onClock(f.CreatedAt, m.now())}
@@ -119,7 +130,7 @@ func (e *Pod) IsUnread() bool {
 	return false
 }
 
-// PodByUID returns a sandbox of the pod with a UID, nil if there is none.
+// PodByUID returns a sandbox of the pod with a UID, or nil.
 func (m *Inventory) PodByUID(uid string) *Pod {
 	for _, e := range m.sandboxes[uid] {
 		return e
@@ -127,7 +138,7 @@ func (m *Inventory) PodByUID(uid string) *Pod {
 	return nil
 }
 
-// UIDOf returns the UID of the newest pod with a name, "" if there is none.
+// UIDOf returns the UID of the newest pod with a name, or "".
 func (m *Inventory) UIDOf(namespace, name string) string {
 	var found *Pod
 	for _, e := range m.pods {

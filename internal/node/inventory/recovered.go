@@ -25,7 +25,7 @@ func (m *Inventory) TakeUnrecovered() (containers []*Container, units []pools.Ke
 	for name, e := range m.units {
 		if !e.recovered && e.Unit.Name != "" {
 			e.recovered = true
-			units = append(units, UnitKey(name))
+			units = append(units, pools.Key{Container: name})
 		}
 	}
 	return containers, units

@@ -9,7 +9,7 @@ import "maps"
 // Clock returns the number of changes so far, for the asOf of a question.
 func (m *Inventory) Clock() int { return m.clock }
 
-// remove drops a container and records its removal, or that of a sandbox.
+// remove records the removal of a container or sandbox, and drops a container.
 func (m *Inventory) remove(id string) {
 	m.clock++
 	m.removeAsOf(id, m.clock)

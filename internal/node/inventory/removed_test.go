@@ -27,8 +27,8 @@ func TestAnswerAfterRemoval(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.run(cri.Running)
-			w.list()
 			late := answer(w)
+			w.list()
 			w.send("c", cri.ContainerDeleted)
 			w.send("p", cri.ContainerDeleted)
 			late()

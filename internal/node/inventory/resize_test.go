@@ -24,6 +24,7 @@ func TestTotalAfterResize(t *testing.T) {
 		"beside another":                             {3, map[string]other{"b": {1, false}}, 4, 5},
 		"below a larger init container, which ended": {8, map[string]other{"init": {8, true}}, 3, 8},
 		"above a larger init container, which ended": {4, map[string]other{"init": {4, true}}, 6, 6},
+		"below its live containers":                  {3, map[string]other{"b": {1, false}, "init": {5, true}}, 1, 2},
 		"with overhead":                              {5, nil, 3, 6},
 		"unknown total":                              {0, nil, 3, 0},
 	} {

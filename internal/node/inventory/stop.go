@@ -16,10 +16,10 @@ type stopState struct {
 }
 
 // DecideStop reports whether the daemon has to stop a running container now. It decides
-// once for each instance, with the first final verdict after the start. A container that
-// may run then is never stopped: neither a reload nor a resize may end its work. The same
-// holds for a container whose creation the daemon has not seen. Refused reports whether
-// the current plan refuses exclusive CPUs and the configuration asks for a stop.
+// once for each instance, with the first final verdict after the start. Later it never
+// stops a container that may run then: neither a reload nor a resize may end its work. It
+// never stops a container whose creation the daemon has not seen. refused is true if the
+// current plan refuses exclusive CPUs and the configuration requires a stop.
 func (e *Container) DecideStop(final, refused bool, now time.Time) bool {
 	s := &e.stop
 	if !s.decided && final {
@@ -44,8 +44,8 @@ func (e *Container) NoteStop(err error, retry time.Time) {
 	e.advance(cri.Exited)
 }
 
-// NextStop returns the earliest time at which the container is to be stopped, and whether
-// it is.
+// NextStop returns the earliest time for the next attempt to stop the container, and
+// whether the daemon has to stop it.
 func (e *Container) NextStop() (time.Time, bool) {
 	return e.stop.retry, e.stop.toStop && e.Container.State == cri.Running
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
-	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // Unit is a systemd unit of the configuration. The configuration may call it by an alias.
@@ -42,9 +41,6 @@ func (e *Unit) Record() cgroup.Current {
 	return cgroup.Current{Unit: e.Unit.UnitState, Recorded: e.Unit.CPUs, RecordedKnown: e.Err == nil && e.Unit.Known}
 }
 
-// UnitKey returns the owner that a unit of the configuration is.
-func UnitKey(name string) pools.Key { return pools.Key{Container: name} }
-
 // UnitName returns a unit's own name, or the configured name as long as systemd has not
 // answered.
 func (m *Inventory) UnitName(configured string) string {
@@ -54,8 +50,7 @@ func (m *Inventory) UnitName(configured string) string {
 	return configured
 }
 
-// UnitAt returns the configured name of the unit whose cgroup is, or will be, p. It is ""
-// if there is none.
+// UnitAt returns the configured name of the unit whose cgroup is, or will be, p, or "".
 func (m *Inventory) UnitAt(p cgroup.Path) string {
 	for name, e := range m.units {
 		if e.Unit.Path == p && p != "" {
@@ -65,8 +60,8 @@ func (m *Inventory) UnitAt(p cgroup.Path) string {
 	return ""
 }
 
-// ConfiguredAs returns the configured name that stands for the unit with the name own, ""
-// if there is none.
+// ConfiguredAs returns the configured name that stands for the unit with the name own, or
+// "".
 func (m *Inventory) ConfiguredAs(configured []string, own string) string {
 	i := slices.IndexFunc(configured, func(name string) bool { return name == own || m.UnitName(name) == own })
 	if i < 0 {
@@ -84,9 +79,8 @@ func (m *Inventory) HasUnnamed(configured []string) bool {
 	})
 }
 
-// Encloses returns another unit of the configuration whose cgroup is below that of a unit,
-// or "pods" if cgroups of pods are. It is "" if there is neither. Units of host services
-// (hosts) do not count.
+// Encloses returns an object whose cgroup is below the cgroup of a unit: another unit of the
+// configuration, or "pods" for any pod, or "". Units of host services (hosts) do not count.
 func (m *Inventory) Encloses(unit string, hosts []string) string {
 	e := m.units[unit]
 	if e == nil || e.Unit.Path == "" {

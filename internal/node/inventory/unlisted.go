@@ -11,8 +11,8 @@ import (
 
 // # Objects without details
 //
-// The runtime may list a pod or a container and answer late or not at all when it is asked
-// for details. Its answer may also lack details that planning needs. Such a container may
+// The runtime may list a pod or a container and answer a question for its details late, or
+// not at all. Its answer may also lack details that planning needs. Such a container may
 // hold exclusive CPUs. It keeps the CPUs that the journal and the kernel show
 // (internal/node/recovery). The daemon moves it only off CPUs that certainly belong to
 // another owner, and only while no CPUs are recorded for it.
@@ -40,7 +40,7 @@ func (m *Inventory) unlist(id string) {
 	default:
 		m.clock++
 		uid, _, _ := cgroup.PodOf(of.Path)
-		// The sandbox counts as ready: no report says otherwise.
+		// Without a report the sandbox counts as ready.
 		m.setPod(id, &Pod{Pod: cri.Pod{ID: id, Ready: true}, UID: cmp.Or(uid, id), added: m.clock, unlisted: true, err: errUnlisted})
 	}
 }
