@@ -236,19 +236,19 @@ func (l *Loop) shownTopology() *nodestatus.Topology {
 		}
 		nodes = append(nodes, nodestatus.NUMANode{ID: n.ID, CPUs: n.CPUs, Distances: distances})
 	}
-	options := l.settings.Config.Pools.Guaranteed.Options
-	t := &nodestatus.Topology{
-		Policy: string(cmp.Or(options.TopologyPolicy, allocate.BestEffort)),
-		Zones:  l.layout().Zones(nodes, l.status.plan.Free, l.settings.Names.GuaranteedResource()),
-	}
+	var pods []nodestatus.PodName
 	for _, p := range l.status.plan.Pods {
 		// To the API a pod runs when one of its containers does.
 		runs := slices.ContainsFunc(p.Containers, func(c pools.Placement) bool { return c.Kind != pools.Infra && c.State == pools.Running })
 		if runs && p.UID != "" {
-			t.Pods = append(t.Pods, nodestatus.PodName{Namespace: p.Namespace, Name: p.Name})
+			pods = append(pods, nodestatus.PodName{Namespace: p.Namespace, Name: p.Name})
 		}
 	}
-	return t
+	return &nodestatus.Topology{
+		Policy: string(cmp.Or(l.settings.Config.Pools.Guaranteed.Options.TopologyPolicy, allocate.BestEffort)),
+		Zones:  l.layout().Zones(nodes, l.status.plan.Free, l.settings.Names.GuaranteedResource()),
+		Pods:   pods,
+	}
 }
 
 // ownShared are the CPUs that the shared pool has at the moment and that are its own. One
