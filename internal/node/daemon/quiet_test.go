@@ -15,7 +15,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// TestQuietDecides is the whole decision over time, without a node.
+// TestQuietDecides checks all decisions over time, without a node.
 func TestQuietDecides(t *testing.T) {
 	const limit = 10 * time.Minute
 	var (
@@ -25,7 +25,7 @@ func TestQuietDecides(t *testing.T) {
 		first  = cgroup.Path("kubepods.slice/first")
 	)
 	want := []cgroup.Target{{Path: slice, Weight: 50}, {Path: first, Weight: 50}, {Path: "own", Weight: 50, Exclusive: true}, {Path: "owns", Weight: 50, Unlimited: true}}
-	changed := map[cgroup.Path]bool{slice: true, "own": true, "owns": true, "gone": true} // first has its first weight yet to come
+	changed := map[cgroup.Path]bool{slice: true, "own": true, "owns": true, "gone": true} // first gets its weight later
 	var q quiet.Quiet
 	step := func(what string, at time.Duration, limit time.Duration, previous []pools.Assignment, plan pools.Plan, changed map[cgroup.Path]bool, may, since string, weights int) {
 		t.Helper()
@@ -55,8 +55,9 @@ func TestQuietDecides(t *testing.T) {
 	step("switched off", 15*time.Minute, 0, owners, pools.Plan{Assignments: owners}, changed, "", "never", 0)
 }
 
-// TestQuiet: what an owner has left is for the next one, with no write to anybody who
-// shares, over a restart of the daemon, until the last owner is gone.
+// TestQuiet checks that CPUs which an owner has left stay free for the next owner, without a
+// write to shared containers. The CPUs join the shared pool when the last owner ends, and
+// survive a restart of the daemon before that.
 func TestQuiet(t *testing.T) {
 	n := newNode(t)
 	n.YAML = nodefixture.WithQuiet(nodefixture.CarvedYAML, "1h")
@@ -119,7 +120,8 @@ func TestQuiet(t *testing.T) {
 	n.AwaitCPUs(shared, "2-7")
 }
 
-// TestQuietEnds: nothing waits for longer than configured, be there owners.
+// TestQuietEnds checks that no write is deferred for longer than configured while there are
+// owners.
 func TestQuietEnds(t *testing.T) {
 	n := newNode(t)
 	n.YAML = nodefixture.WithQuiet(nodefixture.CarvedYAML, "1s")
@@ -140,8 +142,8 @@ func TestQuietEnds(t *testing.T) {
 	n.Eventually("that is in the log", func() bool { return len(n.Logged("quiet: nothing waits any more")) > 0 })
 }
 
-// TestQuietWeights: a weight that somebody else changes stays so, while CPUs are repaired
-// at once; what waits is done when quiet is switched off.
+// TestQuietWeights checks that a weight after an external write is repaired later, and CPUs at
+// once. Deferred repairs are made when quiet is switched off.
 func TestQuietWeights(t *testing.T) {
 	n := driftNode(t)
 	n.YAML = nodefixture.WithQuiet(n.YAML, "1h")
@@ -172,8 +174,8 @@ func TestQuietWeights(t *testing.T) {
 	n.AwaitFile(n.Runtime.Cgroup(id), cgroup.FileWeight, "59")
 }
 
-// TestQuietIsOver for CPUs when an owner gets others than those that rest: the shared pool
-// is narrowed for it, and gets back what rested in the same writes.
+// TestQuietIsOver checks that the quiet period of CPUs ends when an owner gets other CPUs. The
+// shared pool changes for that owner, and gets the deferred CPUs in the same writes.
 func TestQuietIsOver(t *testing.T) {
 	n := newNode(t)
 	n.YAML = nodefixture.WithQuiet(nodefixture.CarvedYAML, "1h")

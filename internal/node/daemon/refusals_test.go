@@ -15,8 +15,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// TestRefusedContainerIsStoppedOnce: those that the daemon has seen being created,
-// and no others.
+// TestRefusedContainerIsStoppedOnce checks that a refused container is stopped once if the
+// daemon has seen its creation, and otherwise runs.
 func TestRefusedContainerIsStoppedOnce(t *testing.T) {
 	n := newNode(t)
 	n.YAML = nodefixture.WithFailOnRefusal(nodefixture.PoolsYAML)
@@ -68,8 +68,8 @@ func TestRefusedContainerIsStoppedOnce(t *testing.T) {
 	n.AwaitCPUs(n.RunContainer(pod, "app", nodefixture.WholeCPUs(2)), "4-5")
 }
 
-// TestReloadStopsNobody: with onRefusal: fail a container that has begun to run runs
-// on, on CPUs of its own or in the shared pool, whatever the configuration becomes.
+// TestReloadStopsNobody checks that with onRefusal: fail a running container runs on after a
+// reload, exclusively or in the shared pool.
 func TestReloadStopsNobody(t *testing.T) {
 	shrunk := strings.NewReplacer("cpus: 4-7", "cpus: 6-7", "cpus: 2-3", "cpus: 2-5")
 	failingCarved := strings.Replace(nodefixture.CarvedYAML, "from: shared\n", "from: shared\n  onRefusal: fail\n", 1)
@@ -78,10 +78,10 @@ func TestReloadStopsNobody(t *testing.T) {
 		before, after string
 		cpus          int // of each of two containers
 		refused       int // before the reload
-		later         int // and after it
+		later         int // after the reload
 	}{
 		{"pool shrinks", nodefixture.WithFailOnRefusal(nodefixture.PoolsYAML), shrunk.Replace(nodefixture.WithFailOnRefusal(nodefixture.PoolsYAML)), 2, 0, 1},
-		{"floor rises", failingCarved, strings.Replace(failingCarved, "floor: 2", "floor: 4", 1), 2, 0, 0},                                                                        // who has CPUs keeps them
+		{"floor rises", failingCarved, strings.Replace(failingCarved, "floor: 2", "floor: 4", 1), 2, 0, 0},                                                                        // an owner keeps its CPUs
 		{"unit comes", nodefixture.WithFailOnRefusal(nodefixture.PoolsYAML), nodefixture.WithFailOnRefusal(nodefixture.PoolsYAML) + "units:\n  du.service: {cpus: 2}\n", 2, 0, 1}, // the unit, which comes too late
 		{"shared becomes fail", nodefixture.PoolsYAML, nodefixture.WithFailOnRefusal(nodefixture.PoolsYAML), 3, 1, 1},
 	} {
@@ -105,7 +105,8 @@ func TestReloadStopsNobody(t *testing.T) {
 			n.Eventually("reloaded", func() bool { return len(n.Logged("configuration in force")) == 2 })
 			r.quiet()
 			r.view("refusals after", refusals(tt.later))
-			// A later container meets the same lack, and is stopped: all before it was judged.
+			// A later container has too few CPUs, too, and is stopped: the earlier ones were
+			// decided before.
 			late := n.RunContainer(n.RunPod("late", "default", "guaranteed", 4, nil), "app", nodefixture.WholeCPUs(4))
 			n.Eventually("late one stopped", func() bool { return !n.IsRunning(late) })
 			for i, id := range ids {
@@ -120,8 +121,8 @@ func TestReloadStopsNobody(t *testing.T) {
 	}
 }
 
-// TestStopIsTriedAgain: a runtime that does not stop a container is asked again, and
-// not all the time.
+// TestStopIsTriedAgain checks that the daemon repeats a failed stop of a container after a
+// pause.
 func TestStopIsTriedAgain(t *testing.T) {
 	n := newNode(t)
 	n.YAML = nodefixture.WithFailOnRefusal(nodefixture.PoolsYAML)
@@ -150,8 +151,8 @@ func TestStopIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestRefusedContainerRuns: with onRefusal: shared it stays, and gets CPUs when
-// there are some.
+// TestRefusedContainerRuns checks that with onRefusal: shared a refused container runs, and
+// gets CPUs when they are free.
 func TestRefusedContainerRuns(t *testing.T) {
 	n := newNode(t)
 	r := n.start()
@@ -170,7 +171,7 @@ func TestRefusedContainerRuns(t *testing.T) {
 	}
 }
 
-// TestPastRefusalsAreBounded: what is over is forgotten some day, what lasts is not.
+// TestPastRefusalsAreBounded checks that old refusals are forgotten, and present ones are not.
 func TestPastRefusalsAreBounded(t *testing.T) {
 	n := newNode(t)
 	o := n.options()

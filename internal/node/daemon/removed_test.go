@@ -9,10 +9,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// TestRemovedContainer: of a container that has ended and was removed nobody knows any
-// more when it ended, neither the daemon that saw it nor one that starts afterwards.
-// At worst its CPUs go to another container of its pod that has waited for some beside
-// it; nobody ever shares them.
+// TestRemovedContainer checks the CPUs of a container that has ended and was removed. Its end
+// time is unknown to the daemon that saw it and to the next one. At worst another container of
+// its pod that has waited gets its CPUs; two containers never share them.
 func TestRemovedContainer(t *testing.T) {
 	n := newNode(t)
 	app := func(name string, created int64) pools.Container {
@@ -26,10 +25,10 @@ func TestRemovedContainer(t *testing.T) {
 	pool, has := cpuset.Range(4, 7), cpuset.Range(6, 7)
 	for name, c := range map[string]struct {
 		a     []pools.Container
-		total uint64 // of the pod, in CPUs; 0 if it is not known
+		total uint64 // of the pod, in CPUs; 0 if unknown
 		other bool   // another pod has CPUs 4-5
-		late  string // CPUs of the container b, which came while a was running
-		kept  string // CPUs that stay a's
+		late  string // CPUs of the container b, which started while a was running
+		kept  string // CPUs that a keeps
 	}{
 		"runs":                             {[]pools.Container{app("a", 10)}, 0, true, "", "6-7"},
 		"has run beside it":                {ended(30), 0, true, "", "6-7"},

@@ -17,8 +17,8 @@ func (r *running) asked() {
 	r.view("NRI connected", func(v *telemetry.View) bool { return v.Sources[telemetry.NRI] == telemetry.SourceOK })
 }
 
-// TestResizeInPlace resizes containers as the kubelet does, through the runtime, which
-// asks over NRI. Resync is far away.
+// TestResizeInPlace resizes containers as the kubelet does, through the runtime, which asks
+// over NRI. The resync is far away.
 func TestResizeInPlace(t *testing.T) {
 	n := newNodeWith(t, testnode.RuntimeConfig{NRI: true})
 	r := n.start()
@@ -67,13 +67,13 @@ func TestResizeInPlace(t *testing.T) {
 	if drifts := r.loop.snapshot.Load().Drifts; len(drifts) > 0 {
 		t.Errorf("resizes count as foreign writes: %v", drifts)
 	}
-	// Nothing is left reserved for the pod: all that is free can be had.
+	// No CPU stays reserved for the pod: all free CPUs can be allocated.
 	late := n.RunContainer(n.RunPod("c", "default", "guaranteed", 1, nil), "app", nodefixture.WholeCPUs(1))
 	n.AwaitCPUs(late, "7")
 }
 
-// TestResizeOfCarvedCPUs: shared containers give way for a larger owner, and get CPUs
-// back from a smaller one; the floor stays.
+// TestResizeOfCarvedCPUs checks that shared containers leave CPUs for an owner that grows, and
+// get CPUs of one that shrinks. The floor of the shared pool remains.
 func TestResizeOfCarvedCPUs(t *testing.T) {
 	n := newNodeWith(t, testnode.RuntimeConfig{NRI: true})
 	n.YAML = nodefixture.CarvedYAML
@@ -109,8 +109,8 @@ func TestResizeOfCarvedCPUs(t *testing.T) {
 	rest(1)
 }
 
-// TestResizeLetThrough: with onRefusal: shared a resize is not refused. The container
-// has what there is, and is reported.
+// TestResizeLetThrough checks that with onRefusal: shared a resize that does not fit is made.
+// The container has fewer CPUs, and a problem reports it.
 func TestResizeLetThrough(t *testing.T) {
 	n := newNodeWith(t, testnode.RuntimeConfig{NRI: true})
 	n.YAML = strings.Replace(n.YAML, "cpus: 4-7\n", "cpus: 4-7\n  onRefusal: shared\n", 1)
@@ -135,8 +135,8 @@ func TestResizeLetThrough(t *testing.T) {
 	n.AwaitCPUs(small, "6")
 }
 
-// TestResizeWhileNRIIsLost: what was resized while nobody was asked is found when the
-// runtime asks again. Resync is far away.
+// TestResizeWhileNRIIsLost checks that a resize without NRI is found when NRI is connected
+// again. The resync is far away.
 func TestResizeWhileNRIIsLost(t *testing.T) {
 	n := newNodeWith(t, testnode.RuntimeConfig{NRI: true})
 	r := n.start()

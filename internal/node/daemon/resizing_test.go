@@ -11,9 +11,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// TestResizeThatFails: the runtime fails after it has had the daemon's answer. The
-// container is again what the runtime has on record, and the CPUs are free for others.
-// Resync is far away.
+// TestResizeThatFails checks a resize that the runtime does not make after the daemon's reply.
+// The container has its recorded size again, and the CPUs are free. The resync is far away.
 func TestResizeThatFails(t *testing.T) {
 	n := newNodeWith(t, testnode.RuntimeConfig{NRI: true})
 	r := n.start()
@@ -29,7 +28,7 @@ func TestResizeThatFails(t *testing.T) {
 			}
 		}
 		r.inspect(func(l *Loop) {
-			if got := len(l.resizing[app].sizes); got != wrong-1 { // the first, and each once
+			if got := len(l.resizing[app].sizes); got != wrong-1 { // the first size, and each other size once
 				t.Errorf("%d sizes may have been made; want %d", got, wrong-1)
 			}
 		})
@@ -46,7 +45,7 @@ func TestResizeThatFails(t *testing.T) {
 		return n.State(late).Effective.Union(n.State(app).Effective).Equal(cpuset.Range(4, 7))
 	})
 	n.CheckClaims()
-	// One that succeeds is kept, and no longer asked for.
+	// A resize that succeeds is kept, and leads to no more questions.
 	if err := n.Runtime.Resize(app, nodefixture.WholeCPUs(1)); err != nil {
 		t.Fatal(err)
 	}
@@ -56,8 +55,8 @@ func TestResizeThatFails(t *testing.T) {
 	}
 }
 
-// TestResizeWithoutAnswer: nobody waits for the answer any more. Nothing changes, until
-// the runtime shows that it has made the update all the same.
+// TestResizeWithoutAnswer checks a resize whose request the runtime has cancelled: it counts
+// only after the runtime shows that it has made the update.
 func TestResizeWithoutAnswer(t *testing.T) {
 	n := newNode(t)
 	r := n.start()
@@ -76,8 +75,8 @@ func TestResizeWithoutAnswer(t *testing.T) {
 	n.AwaitCPUs(app, "4-6")
 }
 
-// TestShownBy: a runtime that has failed in the last of several questions may have made
-// the one before.
+// TestShownBy checks that a runtime which has failed in the last of several requests may have
+// made an earlier one.
 func TestShownBy(t *testing.T) {
 	r := &resizing{sizes: []inventory.Size{{Requested: nodefixture.WholeCPUs(1)}, {Requested: nodefixture.WholeCPUs(2)}, {Requested: nodefixture.WholeCPUs(3)}, {Requested: nodefixture.WholeCPUs(2)}}}
 	for shares, want := range map[uint64]int{1024: 0, 2048: 3, 3072: 2, 7: 0} {

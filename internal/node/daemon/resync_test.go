@@ -8,12 +8,12 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// deaf is a tree that does not tell of what is written to it.
+// deaf is a tree without notices of writes.
 type deaf struct{ cgroup.Tree }
 
-// TestResync: what nobody has told of is found by the resync, also while the runtime does not
-// answer. It makes no pass before the list is there, or late, and until then a write that is
-// heard of is looked at as ever.
+// TestResync checks that the resync finds changes without an event, also while the runtime does
+// not answer. The pass waits for the list, but not for a late one. In between events are
+// handled as usual.
 func TestResync(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
 		n := newNode(t)

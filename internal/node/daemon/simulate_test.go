@@ -16,8 +16,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// A simulation comes to the plan that the daemon comes to on a node where the same pods
-// come and go.
+// TestSimulationIsWhatTheDaemonDoes checks that a simulation makes the plan of a daemon with
+// the same pods.
 func TestSimulationIsWhatTheDaemonDoes(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { t.Parallel(); compareSimulation(t, seed) })
@@ -48,7 +48,7 @@ func compareSimulation(t *testing.T, seed uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ids := map[string]string{} // of those that are there, by name in full
+	ids := map[string]string{} // ids of the present containers, by full name
 	var names []string
 	for i := range 8 {
 		if len(names) > 2 && random.IntN(3) == 0 {
@@ -82,7 +82,8 @@ func compareSimulation(t *testing.T, seed uint64) {
 	}
 }
 
-// shownPlan says where containers are, by name; CPUs are held for some that have exited.
+// shownPlan returns the pool and CPUs of each container by name. Some that have exited hold
+// CPUs.
 func shownPlan(all []inspect.Container) map[string]string {
 	plan := make(map[string]string)
 	for _, c := range all {
@@ -115,8 +116,8 @@ func randomPod(random *rand.Rand, i int) simulatedPod {
 	return p
 }
 
-// resources are what a kubelet makes of an amount, which is request and limit in a
-// Guaranteed pod and else a request.
+// resources returns the resources that a kubelet makes of an amount: request and limit in a
+// Guaranteed pod, otherwise a request.
 func (p *simulatedPod) resources(milli int) cri.Resources {
 	res := cri.Resources{Shares: uint64(max(milli*1024/1000, 2))}
 	if p.qos == "guaranteed" {
@@ -125,8 +126,8 @@ func (p *simulatedPod) resources(milli int) cri.Resources {
 	return res
 }
 
-// run has the pod come on the fake node, as a kubelet would, and waits for each step: two
-// of them in one pass are another order than the simulation's.
+// run starts the pod on the fake node as a kubelet does. It waits after each step: two steps in
+// one pass would have another order than in the simulation.
 func (p *simulatedPod) run(r *running, o *view.Answers) string {
 	known := func(id, state string) {
 		r.Eventually(p.name+" "+id+" is "+state, func() bool {
@@ -160,7 +161,7 @@ func (p *simulatedPod) run(r *running, o *view.Answers) string {
 	return id
 }
 
-// api is the pod as an API server has it.
+// api returns the pod as an API server has it.
 func (p *simulatedPod) api(t *testing.T) *simulate.Pod {
 	containers := func(name string, all []int) []any {
 		var list []any

@@ -45,7 +45,7 @@ func TestStatus(t *testing.T) {
 			t.Errorf("CPU %d has owner %q", c.ID, c.Owner)
 		}
 	}
-	if s.CPUs[0].Busy <= 0 { // of the machine that this runs on
+	if s.CPUs[0].Busy <= 0 { // of the machine on which the test runs
 		t.Errorf("CPU 0 is shown as %+v; want how long it was busy", s.CPUs[0])
 	}
 	if len(s.CPUs) != n.Topology.Present.Len() || s.Topology == nil {

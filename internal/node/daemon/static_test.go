@@ -10,8 +10,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// manifest is a static pod of the workload type management, as the kubelet shows it to
-// the runtime.
+// manifest returns the annotations of a static pod of type management, as the kubelet passes
+// them to the runtime.
 func manifest(uid string, more map[string]string) map[string]string {
 	all := map[string]string{
 		"target.workload.openshift.io/management": `{"effect":"PreferredDuringScheduling"}`,
@@ -22,8 +22,8 @@ func manifest(uid string, more map[string]string) map[string]string {
 	return all
 }
 
-// TestStaticPods: a manifest's annotation needs no namespace that is listed, and a pod of
-// the API cannot pass for a manifest.
+// TestStaticPods checks that the annotation of a manifest needs no listed namespace, and that a
+// pod of the API cannot pass for a manifest.
 func TestStaticPods(t *testing.T) {
 	const digest, random = "0123456789abcdef0123456789abcdef", "01234567-89ab-4def-8123-456789abcdef"
 	for name, nri := range map[string]bool{"CRI": false, "NRI": true} {
@@ -54,9 +54,9 @@ func TestStaticPods(t *testing.T) {
 	}
 }
 
-// TestStaticPodIsCounted: the scheduler counts a static pod's CPU request as cpu, by its
-// mirror pod. The resource of the pool in which it runs is less by it, unless the
-// manifest asks for that.
+// TestStaticPodIsCounted checks that the resource of a pool is less by the requests of its
+// static pods: the scheduler counts these as cpu, by their mirror pods. A manifest that
+// requests the resource changes nothing.
 func TestStaticPodIsCounted(t *testing.T) {
 	const asks, not = "00000000000000000000000000000001", "00000000000000000000000000000002"
 	n := newNode(t)

@@ -27,7 +27,7 @@ func TestStuckPartition(t *testing.T) {
 			}
 			r.view("stuck", func(v *telemetry.View) bool { return v.Problems["StuckPartition"] == 1 })
 			second := n.RunContainer(n.RunPod("b", "default", "guaranteed", 1, nil), "app", nodefixture.WholeCPUs(1))
-			n.AwaitPartition(second, cgroup.RootPartition) // on the CPU that is in the list still
+			n.AwaitPartition(second, cgroup.RootPartition) // on the CPU that is still in the list
 			n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 			third := n.RunContainer(n.RunPod("c", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 			r.view("pinned, and no partition", func(v *telemetry.View) bool {

@@ -7,8 +7,8 @@ import (
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 )
 
-// TestStartThatFailed: the runtime tells nobody of a container whose start has failed,
-// and the next instance, which the kubelet makes, does not wait for its CPUs.
+// TestStartThatFailed checks that the next instance of a container whose start has failed,
+// which no event reports, gets its CPUs at once.
 func TestStartThatFailed(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()

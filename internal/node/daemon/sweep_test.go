@@ -12,7 +12,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// mute is a tree that loses notices of writes, without a word about it.
+// mute is a tree that loses notices of writes without an error.
 type mute struct {
 	*testnode.Cgroups
 	loses atomic.Bool
@@ -89,7 +89,8 @@ func TestRecheck(t *testing.T) {
 	}
 }
 
-// TestToldOf: what crun has in a container is watched by itself, and where a watch is missing no other is trusted.
+// TestToldOf checks that crun's cgroup in a container has its own watch, and that without this
+// watch the cache trusts no notice of the container.
 func TestToldOf(t *testing.T) {
 	n := newNode(t)
 	id := n.RunContainer(n.RunPod("a", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})

@@ -14,7 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// TestSettingsHaveTheirNames: telemetry knows the kinds and reasons of package tune.
+// TestSettingsHaveTheirNames checks that telemetry knows the kinds and reasons of package tune.
 func TestSettingsHaveTheirNames(t *testing.T) {
 	kinds := []string{string(tune.DefaultAffinity), string(tune.IRQBalance), string(tune.IRQ), string(tune.RPS), string(tune.Workqueue), string(tune.KThread),
 		string(power.KindGovernor), string(power.KindPreference), string(power.KindCState)}
@@ -32,8 +32,8 @@ func TestSettingsHaveTheirNames(t *testing.T) {
 	}
 }
 
-// TestLostDirectory: what cannot be opened is an error when somebody asks for it, also if
-// it is not there, and keeps nobody from starting.
+// TestLostDirectory checks that a directory which cannot be opened is an error at its use, and
+// does not prevent the start.
 func TestLostDirectory(t *testing.T) {
 	queues := tune.ReceiveQueues(hosttuning.Lost(errors.New("receive queues of the host: not there")), tune.Machine{Possible: cpuset.Range(0, 3)})
 	if _, err := queues.Read(t.Context()); err == nil {

@@ -7,9 +7,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// TestStrangerConfined: a container that the runtime has not told of runs in the
-// shared pool from its first moment, off the CPUs of owners, and nothing of it is
-// recorded; once it is known it gets what it should have.
+// TestStrangerConfined checks that an unidentified container runs in the shared pool from its
+// first moment, without a record. After its identification it is placed.
 func TestStrangerConfined(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
@@ -26,7 +25,7 @@ func TestStrangerConfined(t *testing.T) {
 		t.Errorf("AllowedCPUs of a container that is not known: %s, %v; want none", unit.CPUs, err)
 	}
 	n.CheckClaims()
-	// systemd applies what it has: the file is repaired, and that is all.
+	// systemd applies its own value: only the file is repaired.
 	n.WriteFile(late, cgroup.FileCPUs, "0-7")
 	n.AwaitCPUs(late, "2-3")
 	release()
@@ -40,8 +39,8 @@ func TestStrangerConfined(t *testing.T) {
 	}
 }
 
-// TestStrangerWithSpecification: a cpuset that a container brings along stays while
-// its container is not known, unless somebody else owns CPUs of it.
+// TestStrangerWithSpecification checks that the cpuset of an unidentified container stays,
+// unless it contains CPUs of an owner.
 func TestStrangerWithSpecification(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
@@ -54,7 +53,7 @@ func TestStrangerWithSpecification(t *testing.T) {
 	defer release()
 	res := nodefixture.WholeCPUs(0)
 	res.CPUs = "0"
-	// Seen when it is whole: between mkdir and the write of its CPUs it has none.
+	// The test waits for the complete cgroup: after mkdir its cpuset is empty for a moment.
 	var stays string
 	n.Tree.LoseNotices(func() { stays = n.RunContainer(pod, "stays", res) })
 	res.CPUs = "0-7"

@@ -21,7 +21,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// slowUnits is a systemd that takes its time to revert units.
+// slowUnits is a systemd whose reverts take time.
 type slowUnits struct {
 	hostenv.Units
 	asked, release chan struct{}
@@ -37,8 +37,9 @@ func (s *slowUnits) Revert(ctx context.Context, unit string, originals []cgroup.
 	return s.Units.Revert(ctx, unit, originals, nodes)
 }
 
-// TestNobodyGetsTheCPUsOfALeavingUnit before it has left them, whatever pool they
-// are in by then. Those who come meanwhile get the rest of their pool.
+// TestNobodyGetsTheCPUsOfALeavingUnit checks that CPUs of a unit are not allocated before the
+// unit has left them, whatever pool they are in by then. New containers get the rest of their
+// pool.
 func TestNobodyGetsTheCPUsOfALeavingUnit(t *testing.T) {
 	pools := func(management, shared, guaranteed string) string {
 		return strings.NewReplacer("cpus: 0-1", `cpus: "`+management+`"`, "cpus: 2-3", `cpus: "`+shared+`"`, "cpus: 4-7", guaranteed).Replace(nodefixture.PoolsYAML)
@@ -46,7 +47,7 @@ func TestNobodyGetsTheCPUsOfALeavingUnit(t *testing.T) {
 	everywhere := strings.Replace(nodefixture.CarvedYAML, "cpus: 0-1", "cpus: all", 1)
 	for name, c := range map[string]struct {
 		before, after string
-		meanwhile     [2]string // where management and shared containers that come get to; empty for nowhere
+		meanwhile     [2]string // CPUs of new management and shared containers; empty without a container
 		then          [2]string
 	}{
 		"to the shared pool":         {nodefixture.PoolsYAML, pools("0-1", "2-5", "cpus: 6-7"), [2]string{"0-1", "2-3"}, [2]string{"0-1", "2-5"}},
@@ -114,8 +115,8 @@ func leave(t *testing.T, before, after string, meanwhile, then [2]string) {
 	r.quiet()
 }
 
-// deafUnits says that units have their properties back, which the kernel has not heard
-// of.
+// deafUnits is a systemd that reports reverted properties while the kernel keeps the old
+// values.
 type deafUnits struct {
 	hostenv.Units
 	tree *testnode.Cgroups
@@ -133,8 +134,8 @@ func (d deafUnits) Revert(ctx context.Context, unit string, originals []cgroup.P
 	return d.tree.Write(name, string(before))
 }
 
-// TestRevertIsVerified: as long as the kernel has a unit on CPUs of its own, nobody
-// else gets these, and its original stays.
+// TestRevertIsVerified checks that CPUs of a unit are not allocated, and its original stays,
+// while the kernel keeps the unit on them.
 func TestRevertIsVerified(t *testing.T) {
 	n := newNode(t)
 	n.Units.Install("du.service", cpuset.Set{})
@@ -159,9 +160,9 @@ func TestRevertIsVerified(t *testing.T) {
 	r.quiet()
 }
 
-// TestMoveWhileAUnitLeaves: a move gives nobody the CPUs of a unit that has not left
-// them yet, neither who is moved nor those who come after it; whether it is asked for
-// while systemd is busy with the unit, or at once with the reload.
+// TestMoveWhileAUnitLeaves checks that a move allocates no CPUs that a unit has not left,
+// neither to the moved owner nor to others. The move comes while systemd reverts the unit, or
+// with the reload.
 func TestMoveWhileAUnitLeaves(t *testing.T) {
 	n := newNode(t)
 	n.Units.Install("du.service", cpuset.Set{})
@@ -208,8 +209,8 @@ func TestMoveWhileAUnitLeaves(t *testing.T) {
 	r.quiet()
 }
 
-// TestNobodyGivesWayForALeavingUnit: where the shared pool is to have nothing but the
-// CPUs of a unit that leaves, it waits for these, and takes none from an owner.
+// TestNobodyGivesWayForALeavingUnit checks that a shared pool which has only the CPUs of a
+// leaving unit waits for them, and takes none from an owner.
 func TestNobodyGivesWayForALeavingUnit(t *testing.T) {
 	n := newNode(t)
 	n.Units.Install("du.service", cpuset.Set{})

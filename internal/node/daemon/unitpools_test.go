@@ -16,8 +16,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// TestInnerUnitWins: a slice around another unit of the configuration is left alone,
-// and gets back what it was given before the other one was named.
+// TestInnerUnitWins checks that a slice around another configured unit is not confined, and
+// gets back its former value when the inner unit is configured.
 func TestInnerUnitWins(t *testing.T) {
 	const outer = "system.slice: {pool: management}"
 	n := newNode(t)
@@ -36,13 +36,14 @@ func TestInnerUnitWins(t *testing.T) {
 	r.quiet()
 }
 
-// duOriginal is in the journal as long as du.service is on CPUs of ours.
+// duOriginal returns the original that is in the journal while du.service has CPUs of the
+// daemon.
 func duOriginal() undo.Original {
 	return undo.Original{Path: "system.slice/du.service", File: cgroup.FileCPUs, Unit: "du.service"}
 }
 
-// TestUnitsThatLeave: the CPUs of a unit that the configuration does not name any
-// more go nowhere before it has left them; another name of it takes them along.
+// TestUnitsThatLeave checks that CPUs of a unit that has left the configuration are allocated
+// after the unit has left them. Another name of the unit keeps them.
 func TestUnitsThatLeave(t *testing.T) {
 	du, silence := duService(), inventory.UnitStatus{Name: "alias.service", Err: errors.New("no answer")}
 	known := inventory.UnitStatus{Name: "du.service", Unit: du}
@@ -51,7 +52,7 @@ func TestUnitsThatLeave(t *testing.T) {
 	for name, c := range map[string]struct {
 		units    string
 		answers  []inventory.UnitStatus
-		reverted bool // has its original back
+		reverted bool // the original is restored
 		away     bool
 		want     string // assignments afterwards
 		withheld string
@@ -100,8 +101,8 @@ func TestUnitsThatLeave(t *testing.T) {
 	}
 }
 
-// TestUnitBroughtAlong: a unit that is on CPUs of the pool when the configuration
-// begins to name it stays there.
+// TestUnitBroughtAlong checks that a unit which runs on CPUs of the pool when it is configured
+// keeps them.
 func TestUnitBroughtAlong(t *testing.T) {
 	n := newNode(t)
 	n.Units.Install("du.service", cpuset.Of(6, 7))

@@ -14,8 +14,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// bareLoop is a loop that nobody runs, so that a test can be its owner; answers of
-// its workers wait in its mailbox.
+// bareLoop returns a loop that does not run, so that a test can call its methods. Answers of
+// workers wait in its mailbox.
 func (n *node) bareLoop(h hostenv.Host) *Loop {
 	n.T.Helper()
 	l, err := newLoop(h, n.options())
@@ -28,14 +28,14 @@ func (n *node) bareLoop(h hostenv.Host) *Loop {
 	return l
 }
 
-// saveJournal has the journal on disk.
+// saveJournal marks the journal as saved to disk.
 func (l *Loop) saveJournal() {
 	_, upTo, _ := l.journal.BeginSave(l.now())
 	l.journal.EndSave(upTo, nil, l.now())
 }
 
-// revertingUnits lets the loop be one in which du.service was on CPUs 4-5, and is
-// known by the answers.
+// revertingUnits returns a loop without a goroutine, in which du.service had CPUs 4-5. The
+// answers about units have arrived.
 func (n *node) revertingUnits(units string, h hostenv.Host, answers ...inventory.UnitStatus) *Loop {
 	n.T.Helper()
 	n.YAML = nodefixture.PoolsYAML + units
@@ -53,8 +53,8 @@ func duService() cgroup.Unit {
 		UnitState: cgroup.UnitState{Known: true, CPUs: cpuset.Of(4, 5), Quota: -1}}
 }
 
-// TestWhoIsReverted: nobody, as long as a name of the configuration may stand for
-// any unit.
+// TestWhoIsReverted checks that no unit is reverted while a configured name may be another name
+// of it.
 func TestWhoIsReverted(t *testing.T) {
 	silence := errors.New("no answer")
 	for name, c := range map[string]struct {
@@ -81,14 +81,14 @@ func TestWhoIsReverted(t *testing.T) {
 	}
 }
 
-// TestRevertEnds: an original is forgotten when the unit has it back, and stays as
-// long as the unit needs it, or may come back with what it was given.
+// TestRevertEnds checks that an original leaves the journal when the unit has it back. It stays
+// while the unit needs it, or may come back with the daemon's value.
 func TestRevertEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		units string
 		err   error
 		kept  bool
-		again bool // reverted once more after a daemon-reload
+		again bool // reverted again after a daemon-reload
 	}{
 		"done":                               {"", nil, false, false},
 		"refused":                            {"", errors.New("no answer"), true, false},
@@ -116,8 +116,8 @@ func TestRevertEnds(t *testing.T) {
 	}
 }
 
-// TestRevertOfAUnitThatIsLeftAlone: it may be placed again at any moment, by what
-// systemd holds for it then.
+// TestRevertOfAUnitThatIsLeftAlone checks that a unit is reverted although it is not confined:
+// systemd may apply its properties at any moment.
 func TestRevertOfAUnitThatIsLeftAlone(t *testing.T) {
 	n := newNode(t)
 	inner := cgroup.Unit{Name: "ru.service", Load: "loaded", Path: duService().Path + "/ru.service"}
@@ -133,13 +133,13 @@ func TestRevertOfAUnitThatIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestUnitThatWasAway has what it was given when it came back, until it has left it
-// again.
+// TestUnitThatWasAway checks that a unit which comes back has its former CPUs until it has left
+// them again.
 func TestUnitThatWasAway(t *testing.T) {
 	n := newNode(t)
 	const units = "units: {du.service: {cpus: 2}}\n"
 	l := n.revertingUnits(units, n.Host(), inventory.UnitStatus{Name: "du.service", Unit: duService()})
-	l.status.away["du.service"] = true // it was, when it was not configured
+	l.status.away["du.service"] = true // it was away when it was not configured
 	l.assignments = []pools.Assignment{{Key: pools.Key{Container: "du.service"}, CPUs: cpuset.Of(4, 5)}}
 	l.pass()
 	n.YAML = nodefixture.PoolsYAML

@@ -18,8 +18,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// TestUnitsAreFollowed: a unit that is stopped starts on its CPUs, and has them
-// after each start; containers stay off them.
+// TestUnitsAreFollowed checks that a stopped unit starts on its CPUs each time, and that
+// containers stay off them.
 func TestUnitsAreFollowed(t *testing.T) {
 	n := newNode(t)
 	n.YAML = nodefixture.PoolsYAML + nodefixture.UnitsYAML
@@ -52,7 +52,7 @@ func TestUnitsAreFollowed(t *testing.T) {
 	})
 }
 
-// TestUnitsKeepTheirCPUs over restarts of the daemon, with journal and without.
+// TestUnitsKeepTheirCPUs checks restarts of the daemon, with its journal and without.
 func TestUnitsKeepTheirCPUs(t *testing.T) {
 	n := newNode(t)
 	n.YAML = nodefixture.PoolsYAML + nodefixture.UnitsYAML
@@ -82,8 +82,8 @@ func TestUnitsKeepTheirCPUs(t *testing.T) {
 	n.AwaitUnitCPUs("du.service", "6-7")
 }
 
-// TestUnitsGetTheirPropertiesBack: when the configuration no longer names them, and
-// by restore.
+// TestUnitsGetTheirPropertiesBack checks that properties of units are restored by restore, and
+// when the unit is no longer configured.
 func TestUnitsGetTheirPropertiesBack(t *testing.T) {
 	n := newNode(t)
 	n.YAML = nodefixture.PoolsYAML + nodefixture.UnitsYAML
@@ -116,7 +116,7 @@ func TestUnitsGetTheirPropertiesBack(t *testing.T) {
 	}
 }
 
-// TestNoRuntimeAtAll: units alone, on a machine without containers.
+// TestNoRuntimeAtAll checks units on a machine without a container runtime.
 func TestNoRuntimeAtAll(t *testing.T) {
 	n := newNode(t)
 	n.YAML = nodefixture.PoolsYAML + nodefixture.UnitsYAML + "containerRuntimeEndpoint: none\n"
@@ -132,7 +132,7 @@ func TestNoRuntimeAtAll(t *testing.T) {
 	if d := cmp.Diff(want, r.loop.snapshot.Load().Sources); d != "" {
 		t.Errorf("sources (-want +got):\n%s", d)
 	}
-	// telegraf.service is not installed: its problem, and nobody else's.
+	// telegraf.service is not installed. That is the only problem.
 	r.view("problem", func(v *telemetry.View) bool { return v.Problems[string(codeUnitMissing)] == 1 })
 	n.Units.Install("telegraf.service", cpuset.Set{})
 	n.StartUnit("telegraf.service")
@@ -140,8 +140,8 @@ func TestNoRuntimeAtAll(t *testing.T) {
 	r.view("no problem", func(v *telemetry.View) bool { return v.Problems[string(codeUnitMissing)] == 0 })
 }
 
-// TestUnitIsExclusive: a container that is placed already keeps off a unit that
-// appears in the configuration, and a shared one makes way for it.
+// TestUnitIsExclusive checks that a unit that is newly configured gets no CPUs of a placed
+// owner, and that a shared container leaves its CPUs.
 func TestUnitIsCarved(t *testing.T) {
 	n := newNode(t)
 	n.YAML = nodefixture.CarvedYAML
@@ -168,8 +168,7 @@ func firstOf(t *testing.T, list string) int {
 	return cpus.First()
 }
 
-// countingUnits counts the questions about units, and holds them back until it is
-// released.
+// countingUnits counts questions about units, and answers after release.
 type countingUnits struct {
 	hostenv.Units
 	asked   chan string
@@ -182,7 +181,8 @@ func (c *countingUnits) Unit(ctx context.Context, name string) (cgroup.Unit, err
 	return c.Units.Unit(ctx, name)
 }
 
-// TestUnitIsAskedOnce: whatever comes while a question is under way makes one more.
+// TestUnitIsAskedOnce checks that all events during a question about a unit lead to one more
+// question.
 func TestUnitIsAskedOnce(t *testing.T) {
 	n := newNode(t)
 	n.YAML = nodefixture.PoolsYAML + "units: {du.service: {cpus: 2}}\n"

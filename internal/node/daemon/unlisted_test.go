@@ -14,7 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// sandboxless is a runtime that does not know some sandboxes, and no events.
+// sandboxless is a runtime that does not list some sandboxes, and has no events.
 type sandboxless struct {
 	hostenv.Runtime
 	lost map[string]bool // set while no daemon runs
@@ -32,7 +32,7 @@ func (s *sandboxless) PodStatus(ctx context.Context, id string) (cri.Pod, error)
 	return s.Runtime.PodStatus(ctx, id)
 }
 
-// relist waits for a listing that begins now, and until the daemon is idle.
+// relist waits for a listing that starts now, and until the daemon is idle.
 func (r *running) relist() {
 	r.T.Helper()
 	began := false
@@ -48,9 +48,9 @@ func (r *running) relist() {
 	r.quiet()
 }
 
-// TestUnlistedSandbox: a container keeps its CPUs as long as the runtime lists it as
-// created or running, whatever has become of its sandbox; before a start of the
-// daemon, with its journal or without, and while it runs.
+// TestUnlistedSandbox checks that a container keeps its CPUs while the runtime lists it as
+// created or running, without its sandbox. The sandbox is missing before a start of the daemon,
+// with its journal or without, or while the daemon runs.
 func TestUnlistedSandbox(t *testing.T) {
 	for pool, yaml := range map[string]string{"fixed": nodefixture.PoolsYAML, "carved": nodefixture.CarvedYAML} {
 		for _, when := range []string{"while it runs", "before a start", "before a start without journal"} {
@@ -68,7 +68,7 @@ func unlisted(t *testing.T, yaml, when string) {
 	shared := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 	pod := n.RunPod("a", "default", "guaranteed", 2, nil)
 	excl := n.RunContainer(pod, "app", nodefixture.WholeCPUs(2))
-	r := n.startOn(h) // lists them at once: there are no events
+	r := n.startOn(h) // which lists them at once: there are no events
 	n.Eventually("placed", func() bool { return n.State(excl).Effective.Len() == 2 && !n.State(shared).CPUs.IsEmpty() })
 	r.quiet()
 	r.stop()
@@ -81,7 +81,7 @@ func unlisted(t *testing.T, yaml, when string) {
 	if when == "while it runs" {
 		r = n.startOn(h)
 		r.quiet()
-		r.stop() // with all that it knows
+		r.stop() // with its complete journal
 		m, held := r.loop.inventory, r.loop.assignments
 		rt.lost = map[string]bool{pod: true}
 		l, err := newLoop(h, n.options())
@@ -101,7 +101,7 @@ func unlisted(t *testing.T, yaml, when string) {
 	r.view("problem", func(v *telemetry.View) bool { return v.Problems[codeUnread] == 1 })
 	if when == "while it runs" {
 		n.CheckAssigned()
-	} // else nobody knows of the pause container, which has nothing to do
+	} // otherwise the pause container, which is idle, is unknown
 	if got := n.State(excl).CPUs; !got.Equal(had) || n.State(late).CPUs.Union(n.State(later).CPUs).Overlaps(had) {
 		t.Errorf("the container had %s and has %s; others have %s and %s", had, got, n.State(late).CPUs, n.State(later).CPUs)
 	}
@@ -123,14 +123,14 @@ func unlisted(t *testing.T, yaml, when string) {
 	})
 }
 
-// lateList is a runtime whose list of sandboxes is older than that of containers.
+// lateList is a runtime whose list of sandboxes is older than its list of containers.
 type lateList struct{ *sandboxless }
 
 func (l lateList) PodStatus(ctx context.Context, id string) (cri.Pod, error) {
 	return l.Runtime.PodStatus(ctx, id)
 }
 
-// TestSandboxNewerThanTheList: it is asked for before anybody decides.
+// TestSandboxNewerThanTheList checks that such a sandbox is requested before any decision.
 func TestSandboxNewerThanTheList(t *testing.T) {
 	n := newNode(t)
 	h := n.Host()

@@ -25,10 +25,10 @@ import (
 // codeUnread is the code of the inventory's problems.
 const codeUnread = "RuntimeDetailsMissing"
 
-// forgetful is a runtime that does not tell everything about some objects.
+// forgetful is a runtime that does not answer, or not completely, about some objects.
 type forgetful struct {
 	hostenv.Runtime
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	silent  map[string]bool
 	partial map[string]bool
 	asked   atomic.Int32
@@ -72,7 +72,7 @@ func (f *forgetful) remember() {
 	f.silent, f.partial = nil, nil
 }
 
-// startImpatient starts a daemon that begins with what the first listing tells.
+// startImpatient starts a daemon that decides after its first listing.
 func (n *node) startImpatient(h hostenv.Host) *running {
 	n.T.Helper()
 	o := n.options()
@@ -84,9 +84,9 @@ func (n *node) startImpatient(h hostenv.Host) *running {
 	return n.serve(l, o)
 }
 
-// TestRestartMovesNobodyUnread: whatever the runtime does not tell to a daemon that
-// starts, nobody gets the CPUs of a container that runs on them, and it is not moved,
-// neither then nor when it can be read.
+// TestRestartMovesNobodyUnread checks that a running container keeps its CPUs whatever a
+// runtime does not report to a daemon that starts, then and after it is reported. No other
+// container gets them.
 func TestRestartMovesNobodyUnread(t *testing.T) {
 	for pool, yaml := range map[string]string{"fixed": nodefixture.PoolsYAML, "carved": nodefixture.CarvedYAML} {
 		for _, journal := range []string{"kept", "lost"} {
@@ -133,7 +133,7 @@ func unreadAtStart(t *testing.T, yaml string, journalLost, silent bool, of strin
 	h.Runtime = rt
 	before := len(n.Tree.Writes())
 	r = n.startImpatient(h)
-	// Somebody wants CPUs, and those in the shared pool must give way.
+	// A new owner needs CPUs of the shared pool.
 	late := n.RunContainer(n.RunPod("b", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	n.Eventually("late container placed", func() bool { return n.State(late).Effective.Len() == 2 })
 	r.quiet()
@@ -143,7 +143,7 @@ func unreadAtStart(t *testing.T, yaml string, journalLost, silent bool, of strin
 	n.CheckAssigned()
 	lateHas := n.State(late).CPUs
 	rt.remember()
-	r.loop.box.Post(streamChanged{state: cri.Connected}) // list again
+	r.loop.box.Post(streamChanged{state: cri.Connected}) // leads to a listing
 	n.Eventually("everything read", func() bool {
 		return r.loop.snapshot.Load().Problems[codeUnread] == 0
 	})
@@ -160,8 +160,8 @@ func unreadAtStart(t *testing.T, yaml string, journalLost, silent bool, of strin
 	}
 }
 
-// TestUnreadStay: whose pod could not be read and who has no CPUs on record stays
-// where it is, but not on the CPUs of others, and not on all.
+// TestUnreadStay checks that a container of an unreadable pod without an assignment stays on
+// its CPUs, except on CPUs of owners, and except on all CPUs.
 func TestUnreadStay(t *testing.T) {
 	n := newNode(t)
 	l, err := newLoop(n.Host(), n.options())
@@ -194,7 +194,7 @@ func TestUnreadStay(t *testing.T) {
 	for _, target := range want {
 		got[target.Container] = target.CPUs.String()
 	}
-	// Who is beside all owners has no target.
+	// A container off all CPUs of owners has no target.
 	expect := map[string]string{"owner": "4-5", "across": "2-3", "under": "2-3", "new": "2-3", "starting": "7"}
 	if d := cmp.Diff(expect, got); d != "" {
 		t.Errorf("targets (-want +got):\n%s", d)
@@ -204,7 +204,8 @@ func TestUnreadStay(t *testing.T) {
 	}
 }
 
-// TestUnreadUnitIsLogged: once when systemd stops telling of a unit, whoever has asked.
+// TestUnreadUnitIsLogged checks that an unreadable unit is logged once, whichever question
+// found it.
 func TestUnreadUnitIsLogged(t *testing.T) {
 	n := newNode(t)
 	l := n.revertingUnits("units: {du.service: {cpus: 2}}\n", n.Host())
@@ -212,7 +213,7 @@ func TestUnreadUnitIsLogged(t *testing.T) {
 	l.status.listed = true
 	for i, f := range []inventory.UnitStatus{told, silent, silent, told, silent} {
 		listed{inventory.Listing{Units: []inventory.UnitStatus{f}}}.apply(l)
-		l.onUnit(f) // the question that follows
+		l.onUnit(f) // the next question
 		if got, want := len(n.Logged("read unit")), []int{0, 1, 1, 1, 2}[i]; got != want {
 			t.Errorf("after answer %d it has been logged %d times, want %d", i, got, want)
 		}

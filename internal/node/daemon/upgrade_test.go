@@ -43,9 +43,9 @@ func (n *node) rewriteJournal(version int, change func(map[string]any)) {
 	}
 }
 
-// TestUpgradeMovesNobody: a daemon that finds the journal of an older or a newer one
-// moves nobody, whether it can read it or not. Originals are lost with one that it
-// cannot read, and kept beside it.
+// TestUpgradeMovesNobody checks that a daemon moves no container after it finds the journal of
+// an older or newer build, whether it can read it or not. An unreadable journal is kept under
+// another name; its originals are lost.
 func TestUpgradeMovesNobody(t *testing.T) {
 	for name, c := range map[string]struct {
 		version int
@@ -65,7 +65,7 @@ func TestUpgradeMovesNobody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			n.YAML = nodefixture.CarvedYAML // nothing but the record and the kernel tell whose CPUs are whose
+			n.YAML = nodefixture.CarvedYAML // only journal and kernel show which CPUs are exclusive
 			one := n.RunContainer(n.RunPod("one", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 			two := n.RunContainer(n.RunPod("two", "default", "guaranteed", 1, nil), "app", nodefixture.WholeCPUs(1))
 			agent := n.RunContainer(n.RunPod("agent", "kube-system", "burstable", 0, nodefixture.Management(map[string]int{"app": 512})), "app", cri.Resources{Shares: 102})

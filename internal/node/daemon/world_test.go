@@ -34,28 +34,28 @@ type world struct {
 	r       *running
 	configs []string
 	pods    *scenario.Pods
-	seen    sight // when the node last came to rest
-	silent  bool  // the kubelet does not answer
+	seen    sight // At the last rest.
+	silent  bool  // The kubelet does not answer.
 	checks  int
 	moves   map[control.Outcome]int
-	parted  int // partitions that were seen
-	parked  int // and parkings
-	rested  int // times that CPUs stayed out of the shared pool
-	alone   int // containers that a narrow pass would have placed
-	mixed   int // containers that shared CPUs beside their own, where owners are partitions
+	parted  int // Number of partitions that were seen.
+	parked  int // Number of times that CPUs were parked.
+	rested  int // Number of times that CPUs stayed out of the shared pool.
+	alone   int // Containers that a partial pass would have placed.
+	mixed   int // Containers with shared CPUs in addition to exclusive ones, where owners are partitions.
 
-	mu    sync.Mutex            // guards what follows, which writes look at
-	armed int                   // writes until the daemon's death; -1: it lives
-	dead  chan struct{}         // closed by the first write that is refused
-	cut   chan struct{}         // closed when NRI is cut for it; nil before
-	known map[string]cpuset.Set // exclusive sets, by the cgroup of the owner
-	// shares are what owners run on beside them.
+	mu    sync.Mutex            // Guards the fields below, which write reads.
+	armed int                   // Writes until the daemon is killed; -1: it runs on.
+	dead  chan struct{}         // Closed by the first write that is refused.
+	cut   chan struct{}         // Closed when NRI is disconnected for that; nil before.
+	known map[string]cpuset.Set // Exclusive CPUs, by the owner's cgroup.
+	// shares are the shared CPUs of owners.
 	shares map[string]cpuset.Set
 	wrong  []error
 }
 
-// newWorld is one whose kernel has no partitions (0), safe ones (1), or such that are
-// asked for in spite of their traps (2).
+// newWorld returns a world whose kernel has no partitions (0), safe ones (1), or partitions
+// with defects that the configuration accepts (2).
 func newWorld(t *testing.T, nri bool, partitions uint64) *world {
 	runtime := testnode.RuntimeConfig{NRI: nri}
 	n := newNodeWith(t, runtime)
@@ -84,7 +84,7 @@ func newWorld(t *testing.T, nri bool, partitions uint64) *world {
 
 var errDead = errors.New("the daemon is dead")
 
-// write stands before each write of the daemon's to a file.
+// write is called before each write of the daemon to a file.
 func (w *world) write(x testnode.CgroupWrite) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -95,7 +95,7 @@ func (w *world) write(x testnode.CgroupWrite) error {
 			close(w.dead)
 			cut := make(chan struct{})
 			w.cut = cut
-			go func() { // who is dead answers nobody
+			go func() { // a killed daemon sends no reply
 				defer close(cut)
 				w.Runtime.NRIDown()
 			}()
@@ -121,7 +121,7 @@ func (w *world) write(x testnode.CgroupWrite) error {
 	return nil
 }
 
-// holds says that a cgroup is still there, with these CPUs.
+// holds reports whether a cgroup exists and still has these CPUs.
 func (w *world) holds(path string, cpus cpuset.Set) bool {
 	b, err := w.Tree.ReadFile(path+"/cpuset.cpus", 1<<10)
 	if err != nil {
@@ -131,8 +131,8 @@ func (w *world) holds(path string, cpus cpuset.Set) bool {
 	return err == nil && has.Equal(cpus.Union(w.shares[path]))
 }
 
-// forgetShares is called before a step that may make CPUs that an owner has for itself
-// some of those that it shares, for which nothing of it is written.
+// forgetShares is called before a step that may turn exclusive CPUs of an owner into shared
+// ones of it, for which the owner's files do not change.
 func (w *world) forgetShares(s scenario.Step) {
 	switch s.Kind {
 	case scenario.MoveOwner, scenario.ResizeContainer, scenario.Reload, scenario.PlugCPUs:
@@ -180,7 +180,7 @@ func (w *world) Do(s scenario.Step) error {
 	return w.rest()
 }
 
-// act does what a step says.
+// act carries out a step.
 func (w *world) act(s scenario.Step) error {
 	if s.Kind == scenario.RunPod && s.Of.Devices >= 0 {
 		for _, name := range []string{"app-0", "app-1"} {
@@ -232,8 +232,8 @@ func (w *world) act(s scenario.Step) error {
 	return nil
 }
 
-// move asks for a move as an operator does. Whether it is possible is the daemon's
-// word, but for CPUs of others.
+// move requests a move as an operator does. The daemon decides whether it is possible, but must
+// refuse CPUs of other owners.
 func (w *world) move(m scenario.Move) error {
 	w.mu.Lock()
 	armed, dead := w.armed >= 0, w.dead
@@ -253,7 +253,7 @@ func (w *world) move(m scenario.Move) error {
 	w.moves[outcome]++
 	switch {
 	case outcome == control.Refused:
-		return nil // and nobody has moved
+		return nil // no owner has moved
 	case m.Taken, outcome == control.Unverified && !armed:
 		return fmt.Errorf("move %+v: %s, %w", m, outcome, err)
 	}
@@ -275,7 +275,7 @@ func (r fakeRuntime) CPUs(id string) (cpuset.Set, bool) {
 	return st.Effective, st.Populated
 }
 
-// Resize lets the container move: it may ask for less.
+// Resize allows the container to move, since it may request less.
 func (r fakeRuntime) Resize(id string, to cri.Resources) error {
 	r.w.mu.Lock()
 	delete(r.w.known, r.Cgroup(id))
@@ -288,7 +288,7 @@ func (r fakeRuntime) UnitCPUs(name string) (cpuset.Set, bool) {
 	return cpus, err == nil && !cpus.IsEmpty()
 }
 
-// forget lets everybody move.
+// forget allows all owners to move.
 func (w *world) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -300,9 +300,9 @@ type sight struct {
 	plan      pools.Plan
 	pools     pools.Pools
 	resting   bool
-	busy      map[string]bool // reasons against resting
+	busy      map[string]bool // reasons against rest
 	journaled bool
-	connected bool // events come from the runtime
+	connected bool // the runtime's events are connected
 	asPlanned []cgroup.Target
 	cpus      *topology.Topology
 }
@@ -367,8 +367,7 @@ func (w *world) inspect() sight {
 	}
 }
 
-// look takes a look, and says whether the daemon rests and has seen everything: now,
-// and after one more pass.
+// look reports whether the daemon rests and has seen everything, now and after one more pass.
 func (w *world) look() bool {
 	if w.seen = w.inspect(); !w.seen.connected {
 		w.r.requestList()
@@ -380,17 +379,17 @@ func (w *world) look() bool {
 	return w.seen.resting && w.seen.cpus == w.CPUs.Now() && w.pods.Known(w.seen.plan) == nil
 }
 
-// rest waits until the daemon has nothing left to do and knows of everything.
+// rest waits until the daemon has nothing left to do and has seen everything.
 func (w *world) rest() error {
 	if err := w.remembers(); err != nil {
 		return err
 	}
-	w.r.loop.box.Post(systemdReloaded{}) // what was done behind its back counts too
+	w.r.loop.box.Post(systemdReloaded{}) // external changes count, too
 	return w.await("the daemon to rest", w.look)
 }
 
-// remembers says that what the daemon has in its memory of partitions is so, as soon as it has
-// heard of everything.
+// remembers checks that the remembered state of partitions is right when all notices are
+// handled.
 func (w *world) remembers() error {
 	if !w.Kernel.Remote {
 		return nil
@@ -405,7 +404,7 @@ func (w *world) remembers() error {
 	return why
 }
 
-// restAnd is rest for a daemon that is to die.
+// restAnd is rest for a daemon that is about to be killed.
 func (w *world) restAnd(dead chan struct{}) error {
 	return w.await("the daemon to rest or die", func() bool {
 		select {
@@ -431,9 +430,9 @@ func (w *world) Check() error {
 	armed := w.armed >= 0
 	w.mu.Unlock()
 	if armed {
-		return errors.Join(errs...) // the next step tells
+		return errors.Join(errs...) // the check after the next step counts
 	}
-	if w.checks++; w.checks%coldEvery == 0 && !w.silent { // a cold start asks the kubelet for what the daemon knows
+	if w.checks++; w.checks%coldEvery == 0 && !w.silent { // a cold start needs the kubelet's answers, which the daemon has
 		errs = append(errs, w.coldStart())
 	}
 	if !w.seen.plan.Resting.IsEmpty() {
@@ -459,7 +458,7 @@ func (w *world) Check() error {
 	return errors.Join(append(errs, err)...)
 }
 
-// checkPartitions says that owners are partitions where the kernel can do it.
+// checkPartitions checks that owners are partitions if the kernel supports them.
 func (w *world) checkPartitions(exclusive map[string]cpuset.Set) error {
 	if !w.Kernel.Remote {
 		return nil
@@ -495,12 +494,10 @@ func (w *world) checkPartitions(exclusive map[string]cpuset.Set) error {
 	return errors.Join(errs...)
 }
 
-// coldEvery is how many steps there are to one look at what a cold start would do: it
-// takes as long as they do.
+// coldEvery is the number of steps per check of a cold start, which takes as long as they do.
 const coldEvery = 4
 
-// coldStart says that a daemon which starts now would plan the same, and has nothing
-// to write.
+// coldStart checks that a daemon which starts now makes the same plan without a write.
 func (w *world) coldStart() error {
 	var why error
 	if w.await("what a cold start would do", func() bool {
@@ -531,7 +528,7 @@ func (w *world) compareCold() error {
 	return err
 }
 
-// tail is the end of the log.
+// tail returns the end of the log.
 func (w *world) tail() string {
 	lines := bytes.Split(w.Logs.Bytes(), []byte("\n"))
 	return string(bytes.Join(lines[max(len(lines)-40, 0):], []byte("\n")))

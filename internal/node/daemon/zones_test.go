@@ -11,8 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// TestClusterTopology: zones say what is free where, and the object is made for the
-// pods that run.
+// TestClusterTopology checks the free CPUs per zone, and that the object has the pods that run.
 func TestClusterTopology(t *testing.T) {
 	n := newNode(t)
 	n.YAML += "node: {topology: true}\n"
