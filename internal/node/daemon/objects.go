@@ -14,12 +14,12 @@ func (e streamChanged) apply(l *Loop) {
 	l.status.stream = e.state
 	l.log.Info("runtime event stream", "state", e.state.String(), "error", e.err)
 	if e.state == cri.Connected || e.state == cri.Unsupported {
-		l.list() // what happened before is only in a list
+		l.list() // earlier events are lost
 	}
 }
 
-// scope: where the runtime asks first (NRI), a container is placed before it exists, else
-// when its start event arrives.
+// scope returns scopeAll for the start of a container that the daemon has not placed yet.
+// With NRI the daemon places containers before they exist.
 func (e runtimeEvent) scope(l *Loop) scope {
 	return oneUnless(e.Kind == cri.ContainerStarted && !l.inventory.HasNRI() || e.Kind == cri.ContainerStopped && l.parted(e.ContainerID))
 }

@@ -15,30 +15,33 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// resizePatience is how long after an answer a resize is believed in that the runtime
-// does not show: other plugins are asked after us, for 2 s each at most, and one runtime
-// (CRI-O) tells what it has while it makes the update.
-const resizePatience = 3 * time.Second
+// resizeTimeout is how long the daemon assumes a resize that the runtime does not show after
+// the reply. The runtime asks other plugins next, for at most 2 s each. CRI-O answers
+// questions with the earlier size while it makes the update.
+const resizeTimeout = 3 * time.Second
 
-// resizing is a resize that the runtime has asked about. It tells nobody how that ended,
-// the OCI runtime may fail, and it may go on without an answer that is late: so it is
-// asked afterwards what it has on record, until it has the last size, or for as long as
-// it may take for an update. What it has counts.
+// resizing is a resize about which the runtime has asked. The runtime does not report the
+// result: the OCI runtime may fail, and the runtime may continue without a late reply. So
+// the daemon reads the runtime's record until it shows the last size, or until the update
+// must have ended. The record decides.
 type resizing struct {
-	// sizes are what the container may have: at first the one before, then one for each
-	// question that came before the runtime had shown another.
+	// sizes holds the possible sizes of the container: the size before the first request,
+	// then the size of each request since the record last showed a new size.
 	sizes []inventory.Size
-	at    int       // the size that is in the model
-	since time.Time // when the last question came
+	// at is the index of the size in the inventory.
+	at int
+	// since is the time of the last request.
+	since time.Time
+	// due is the time of the next reading of the record, pause the interval after it.
+	due   time.Time
 	pause time.Duration
-	due   time.Time // when the runtime is asked next
-	// asking says that it has been asked.
+	// asking is true while the record is read.
 	asking bool
 }
 
-// followResize follows a resize that is in the model after the answer, or, if it is not
-// taken, will be as soon as the runtime has made it. The runtime's record shows it by its
-// shares, so one that does not change them, or is kept from it, is not followed.
+// followResize reads the runtime's record after a resize. The inventory has the new size
+// now (taken), or as soon as the record shows it. The record shows a resize by its shares,
+// so a resize with equal shares needs no reading.
 func (l *Loop) followResize(id string, before, after inventory.Size, taken bool) {
 	now := l.now()
 	r := &resizing{since: now, pause: promisePatience, due: now.Add(promisePatience)}
@@ -46,7 +49,7 @@ func (l *Loop) followResize(id string, before, after inventory.Size, taken bool)
 	if open != nil {
 		r.sizes, r.at = open.sizes, open.at
 		if last := len(r.sizes) - 1; r.sizes[last].Requested.Shares == after.Requested.Shares {
-			r.sizes = r.sizes[:max(last, 1)] // the kubelet tries again, maybe for ever
+			r.sizes = r.sizes[:max(last, 1)] // the kubelet repeats the request without end
 		}
 	} else {
 		r.sizes = []inventory.Size{before}
@@ -59,7 +62,7 @@ func (l *Loop) followResize(id string, before, after inventory.Size, taken bool)
 	}
 }
 
-// settleResizes asks the runtime what has become of those that are due.
+// settleResizes reads the record of each resize that is due.
 func (l *Loop) settleResizes(now time.Time) {
 	for id, r := range l.resizing {
 		e := l.inventory.Container(id)
@@ -68,7 +71,7 @@ func (l *Loop) settleResizes(now time.Time) {
 			delete(l.resizing, id)
 		case !r.asking && !now.Before(r.due):
 			r.asking = true
-			// Among the seals: what is asked for next comes after it.
+			// In the queue of the updates: an update that follows is not in the record yet.
 			l.workers.Updates.Submit(string(e.Path), func(ctx context.Context) event {
 				return resizeSeen{r, inventory.FetchContainer(ctx, &l.Host, id, 0)}
 			})
@@ -76,7 +79,7 @@ func (l *Loop) settleResizes(now time.Time) {
 	}
 }
 
-// nextResize calls earlier with the times at which the runtime is to be asked.
+// nextResize calls earlier with the times of the next readings.
 func (l *Loop) nextResize(earlier func(time.Time)) {
 	for _, r := range l.resizing {
 		if !r.asking {
@@ -85,7 +88,7 @@ func (l *Loop) nextResize(earlier func(time.Time)) {
 	}
 }
 
-// resizeSeen is what the runtime has on record for a container that is being resized.
+// resizeSeen is the runtime's record of a container that is being resized.
 type resizeSeen struct {
 	of *resizing
 	inventory.ContainerStatus
@@ -96,7 +99,7 @@ func (resizeSeen) scope(*Loop) scope { return scopeAll }
 func (s resizeSeen) apply(l *Loop) {
 	r, e := s.of, l.inventory.Container(s.ID)
 	if l.resizing[s.ID] != r || e == nil {
-		return // another one has come, or the container's end
+		return // a newer resize, or the end of the container, replaces this one
 	}
 	now := l.now()
 	r.asking, r.due, r.pause = false, now.Add(r.pause), 2*r.pause
@@ -104,7 +107,7 @@ func (s resizeSeen) apply(l *Loop) {
 	if s.Err == nil && s.Partial == nil {
 		has := r.shownBy(s.Recorded)
 		made = has == len(r.sizes)-1
-		if has != r.at && (made || now.Sub(r.since) >= resizePatience) {
+		if has != r.at && (made || now.Sub(r.since) >= resizeTimeout) {
 			l.log.Warn("the runtime has not made a resize as it was answered; what it has on record counts", "container_id", s.ID,
 				"shares", s.Recorded.Shares, "believed", r.sizes[r.at].Requested.Shares)
 			l.inventory.CorrectSize(e, r.sizes[r.at], r.sizes[has])
@@ -117,8 +120,8 @@ func (s resizeSeen) apply(l *Loop) {
 	}
 }
 
-// shownBy is the index of the size that a record shows, the newest if it can be several;
-// the first if it shows none.
+// shownBy returns the index of the newest size that a record can show, 0 for an unknown
+// size.
 func (r *resizing) shownBy(record cri.Resources) int {
 	for i := len(r.sizes) - 1; i > 0; i-- {
 		if r.sizes[i].Requested.Shares == record.Shares {
@@ -128,10 +131,9 @@ func (r *resizing) shownBy(record cri.Resources) int {
 	return 0
 }
 
-// resize takes a container's new resources into the model, and returns where it is to
-// be then, nil if that is not known. A container that asks for more CPUs of its own than
-// it can get is refused, where others are that do so at their creation, and keeps what
-// it has.
+// resize applies a container's new resources and returns its new placement, nil if it is
+// unknown. It refuses a request for more exclusive CPUs than are free, unless onRefusal is
+// shared. The container keeps its CPUs then.
 func (l *Loop) resize(e *inventory.Container, to cri.Resources) (*pools.Placement, error) {
 	before := e.Request().ExclusiveCPUs()
 	undo := l.inventory.Resize(e, to)
@@ -152,7 +154,7 @@ func (l *Loop) resize(e *inventory.Container, to cri.Resources) (*pools.Placemen
 	return nil, l.refuseResize(pod, e, more, why)
 }
 
-// refuseResize records that a resize is refused.
+// refuseResize records that a resize is refused and returns the error for the runtime.
 func (l *Loop) refuseResize(pod *pools.PodPlan, e *inventory.Container, to int, why *allocate.Refusal) error {
 	l.refusalLog.total[why.Code]++
 	l.log.Warn("resize refused", "pod", pod.Namespace+"/"+pod.Name, "container", e.Container.Name, "container_id", e.Container.ID,
@@ -165,16 +167,18 @@ func (l *Loop) refuseResize(pod *pools.PodPlan, e *inventory.Container, to int, 
 		pod.Namespace, pod.Name, e.Container.Name, to, why.Code, why.Why, has)
 }
 
-// updateRequest asks what is to become of somebody's update of a container. One that has
-// shares is a resize, of which nothing else tells: nobody of ours sends shares over CRI.
+// updateRequest is the runtime's question about an update of a container by another
+// process. An update with shares is a resize by the kubelet: the daemon sends no shares
+// over CRI, and no other source reports a resize.
 type updateRequest struct {
 	id     string
 	asked  cri.Resources
-	asker  <-chan struct{} // closed when nobody waits any more
+	asker  <-chan struct{} // closed when the runtime cancels
 	answer chan<- updated  // has room for one
 }
 
-// updated is what to make of an update, or why it must not be made.
+// updated is the reply to an updateRequest: values that replace values of the update, or the
+// reason for its refusal.
 type updated struct {
 	keep cri.Resources
 	err  error
@@ -191,7 +195,7 @@ func (u updateRequest) apply(l *Loop) {
 	}
 	_, p := findPlacement(&l.status.plan, u.id)
 	if u.asked.Shares == 0 && l.others.Claims(l.inventory, e) {
-		u.answer <- updated{} // as whoever places it wants it
+		u.answer <- updated{} // the manager that places the container decides
 		l.fetchContainer(u.id)
 		return
 	}
@@ -200,14 +204,14 @@ func (u updateRequest) apply(l *Loop) {
 		return
 	}
 	before := l.inventory.SizeOf(e)
-	if p != nil && p.Pool == pools.Other || l.others.Claims(l.inventory, e) { // its size is known here, and nothing else of it is ours
+	if p != nil && p.Pool == pools.Other || l.others.Claims(l.inventory, e) { // the daemon only records its size
 		l.inventory.Resize(e, u.asked)
 		l.followResize(u.id, before, l.inventory.SizeOf(e), true)
 		u.answer <- updated{}
 		l.fetchPod(e.Container.PodID)
 		return
 	}
-	if gone(u.asker) { // the runtime goes on without an answer, or gives up: it will show
+	if gone(u.asker) { // the record will show whether the runtime continues without a reply
 		undo := l.inventory.Resize(e, u.asked)
 		after := l.inventory.SizeOf(e)
 		undo()
@@ -224,8 +228,9 @@ func (u updateRequest) apply(l *Loop) {
 	}
 	keep := l.keep(e, p, u.asked)
 	if u.asked.CPUs == "" && resized != nil {
-		// The runtime writes the cpuset with the rest: the new one, or it would put the
-		// old one back for a moment. Where others must leave first, that is left to the pass.
+		// The runtime writes its recorded cpuset with the update. The reply contains the new
+		// cpuset, or the runtime would restore the old one for a moment. If other containers
+		// must release the CPUs first, the next pass writes them.
 		if cpus, _, _ := l.obtainable(p); cpus.Equal(p.Runs()) && !cpus.Equal(l.cache.Current(e.Path).CPUs) {
 			keep.CPUs = cpus.String()
 		}
@@ -234,10 +239,10 @@ func (u updateRequest) apply(l *Loop) {
 		l.followResize(u.id, before, l.inventory.SizeOf(e), true)
 	}
 	u.answer <- updated{keep: keep}
-	l.fetchPod(e.Container.PodID) // its total is another
+	l.fetchPod(e.Container.PodID) // for its new total
 }
 
-// keep is what an update must not change.
+// keep returns the values that an update must not change.
 func (l *Loop) keep(e *inventory.Container, p *pools.Placement, asked cri.Resources) cri.Resources {
 	var keep cri.Resources
 	if p != nil && p.Pool == pools.Other {
@@ -245,7 +250,7 @@ func (l *Loop) keep(e *inventory.Container, p *pools.Placement, asked cri.Resour
 	}
 	cpus := l.cache.SettledCPUs(e.Path)
 	if l.CPUManager != nil && p != nil {
-		cpus = p.Runs() // nobody has to leave them first
+		cpus = p.Runs() // the kubelet has already moved the other containers
 	}
 	if asked.CPUs != "" && !cpus.IsEmpty() && cpus.String() != asked.CPUs {
 		keep.CPUs = cpus.String()
@@ -254,8 +259,8 @@ func (l *Loop) keep(e *inventory.Container, p *pools.Placement, asked cri.Resour
 	if p == nil {
 		return keep
 	}
-	// An update without CPUs has the runtime write those that are on record. While a seal
-	// is under way these are the old ones, which somebody else may have by now.
+	// With an update without CPUs the runtime writes its recorded CPUs. While an update of
+	// the record is in progress, those can belong to another container.
 	if asked.CPUs == "" && !cpus.IsEmpty() && cpus.Equal(p.Runs()) && !cpus.Equal(l.cache.Current(e.Path).Recorded) {
 		keep.CPUs = cpus.String()
 	}

@@ -15,14 +15,14 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// settleUnits looks at the CPUs of units that are not placed any more, which may be
-// on them still. One that has another name in the configuration now takes them
-// along; of the others they are given to nobody until they have been reverted, or
-// until it is known that they do not exist.
+// settleUnits decides about the CPUs of units that the configuration no longer places and
+// that may still run on them. A unit with another name in the configuration keeps its CPUs.
+// The CPUs of other units stay reserved until the unit is reverted, or until systemd reports
+// that it does not exist.
 func (l *Loop) settleUnits() {
 	names, placed := l.settings.UnitNames(), l.placedUnits()
 	maps.DeleteFunc(l.status.away, func(own string, _ bool) bool {
-		return l.inventory.ConfiguredAs(placed, own) != "" // it may be there, and get CPUs
+		return l.inventory.ConfiguredAs(placed, own) != "" // the unit exists or may come back, and gets CPUs
 	})
 	var kept, left, leaving []pools.Assignment
 	for _, a := range l.assignments {
@@ -57,20 +57,20 @@ func (l *Loop) settleUnits() {
 	l.forgetUnits()
 }
 
-// follows says that a unit is of the configuration, or was and may have its CPUs
-// still.
+// follows reports whether the configuration contains a unit, or a removed unit may still
+// have its CPUs.
 func (l *Loop) follows(name string) bool {
 	return slices.Contains(l.settings.UnitNames(), name) || !desired.Assigned(l.assignments, pools.Key{Container: name}).IsEmpty()
 }
 
-// forgetUnits drops what is known of units that are not followed.
+// forgetUnits drops the units that the daemon does not follow.
 func (l *Loop) forgetUnits() {
 	l.inventory.ForgetUnits(func(name string) bool { return !l.follows(name) })
 	maps.DeleteFunc(l.status.asks, func(name string, _ *unitAsk) bool { return !l.follows(name) })
 }
 
-// leavingCPUs are those that nobody may have for now: of units that leave, and those
-// that the kernel has lost.
+// leavingCPUs returns the CPUs that no owner may get now: the CPUs of units that leave, and
+// the CPUs that no cgroup has.
 func (l *Loop) leavingCPUs() cpuset.Set {
 	all := l.isolation.leaked
 	for _, cpus := range l.leavingCgroups() {
@@ -79,11 +79,11 @@ func (l *Loop) leavingCPUs() cpuset.Set {
 	return all
 }
 
-// leavingCgroups has the same by the cgroups of those who are to leave.
+// leavingCgroups returns the CPUs of units that leave, by their cgroups.
 func (l *Loop) leavingCgroups() map[cgroup.Path]cpuset.Set {
 	all := make(map[cgroup.Path]cpuset.Set, len(l.status.leaving))
 	for _, a := range l.status.leaving {
-		var p cgroup.Path // until systemd has told
+		var p cgroup.Path // unknown until systemd answers
 		if e := l.inventory.Unit(a.Key.Container); e != nil {
 			p = e.Unit.Path
 		}
@@ -92,25 +92,24 @@ func (l *Loop) leavingCgroups() map[cgroup.Path]cpuset.Set {
 	return all
 }
 
-// placedUnits are the names of the units that are not left alone.
+// placedUnits returns the names of the units that the daemon places.
 func (l *Loop) placedUnits() []string {
 	hosts := l.settings.HostUnits()
 	encloses := func(name string) bool { return l.inventory.Encloses(name, hosts) != "" }
 	return slices.Concat(slices.DeleteFunc(l.settings.PlacedNames(), encloses), slices.DeleteFunc(slices.Clone(hosts), l.leftAlone))
 }
 
-// unitReverted says that a unit has its original properties back.
+// unitReverted is the result of the restoration of a unit's original properties.
 type unitReverted struct {
 	name string
-	path cgroup.Path // its cgroup when it was given its CPUs
+	path cgroup.Path // the cgroup in the journal
 	err  error
 }
 
-// revertUnits gives those units their properties back that the configuration does
-// not name any more, or that have to be left alone: their CPUs go to others. The
-// journal knows units by their own names and the configuration may name them by an
-// alias: until systemd has told what each of its names stands for, nobody is known
-// to have left it.
+// revertUnits restores the properties of units that the configuration no longer places:
+// their CPUs go to other owners. The journal contains the units' own names, and the
+// configuration may contain aliases. So no unit is reverted before systemd has answered for
+// each name of the configuration.
 func (l *Loop) revertUnits() {
 	names := l.settings.UnitNames()
 	if l.Units == nil || !l.journal.Safe() || l.inventory.HasUnnamed(names) {
@@ -130,8 +129,8 @@ func (l *Loop) revertUnits() {
 	}
 }
 
-// revertUnit gives a unit its properties back, and looks whether it has them and has
-// left its CPUs; it runs in a worker.
+// revertUnit restores the properties of a unit. It checks that systemd has them and that the
+// unit runs on its earlier CPUs. It runs in a worker.
 func revertUnit(h *hostenv.Host, ctx context.Context, name string, originals []undo.Original) error {
 	ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
 	defer cancel()
@@ -139,7 +138,7 @@ func revertUnit(h *hostenv.Host, ctx context.Context, name string, originals []u
 		return err
 	}
 	for _, o := range originals {
-		// systemd applies what it was told before it answers the next question.
+		// systemd applies a change before it answers the next question.
 		st, err := undo.StateOf(ctx, h, o)
 		if err != nil {
 			return err
@@ -154,8 +153,8 @@ func revertUnit(h *hostenv.Host, ctx context.Context, name string, originals []u
 	return nil
 }
 
-// verifyReverted asks the kernel whether a unit has the CPUs again that it had before
-// the daemon gave it others. One that does not run has none to leave.
+// verifyReverted returns an error if the kernel does not show all CPUs that a unit had before
+// the daemon's first write. A stopped unit has no cgroup and needs no check.
 func verifyReverted(h *hostenv.Host, o undo.Original) error {
 	if o.File != cgroup.FileCPUs {
 		return nil
@@ -185,28 +184,28 @@ func (unitReverted) scope(*Loop) scope { return scopeAll }
 func (e unitReverted) apply(l *Loop) {
 	l.cache.EndRevert(e.path)
 	if name := l.inventory.ConfiguredAs(l.settings.UnitNames(), e.name); name != "" {
-		l.fetchUnit(name) // what is known of it is old, however this ended
+		l.fetchUnit(name) // its properties may have changed, also after an error
 	}
 	if l.inventory.ConfiguredAs(l.placedUnits(), e.name) != "" {
-		delete(l.status.reverting, e.name) // it has come back meanwhile
+		delete(l.status.reverting, e.name) // the configuration contains the unit again
 		return
 	}
 	if errors.Is(e.err, cgroup.ErrGone) {
-		// What was set for it is still in systemd's runtime directory, and would be
-		// in force if it came back.
+		// The daemon's properties are still in systemd's runtime directory. They apply if
+		// the unit comes back.
 		if !l.status.away[e.name] {
 			l.log.Warn("unit is gone, and gets its CPUs back should it come again before the next boot", "unit", e.name)
 		}
 		l.status.away[e.name] = true
-		return // it is marked as being reverted until the next listing
+		return // the next listing tries again
 	}
 	if e.err != nil {
 		l.log.Error("unit has not got its CPUs back", "unit", e.name, "error", e.err)
-		return // likewise
+		return // the next listing tries again
 	}
 	delete(l.status.reverting, e.name)
 	delete(l.status.away, e.name)
 	l.journal.ForgetUnit(e.name)
-	l.backoffs.Forget(func(p cgroup.Path) bool { return p == e.path }) // it may get the same again soon
+	l.backoffs.Forget(func(p cgroup.Path) bool { return p == e.path }) // the unit may get the same values again soon
 	l.log.Info("unit has its CPUs back", "unit", e.name)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// takeUnits makes the units of the configuration those that are followed.
+// takeUnits follows the units of the configuration.
 func (l *Loop) takeUnits() {
 	names := l.settings.UnitNames()
 	for _, name := range names {
@@ -23,11 +23,10 @@ func (l *Loop) takeUnits() {
 	l.watched.set(names)
 }
 
-// codeUnitMissing is the code of units that systemd cannot start, or is not asked
-// about.
+// codeUnitMissing is the code of units that systemd cannot start or does not report.
 const codeUnitMissing pools.Code = "UnitMissing"
 
-// unitProblems are the units of the configuration that have no cgroup to be placed.
+// unitProblems returns the units of the configuration that have no cgroup to place.
 func (l *Loop) unitProblems() []pools.Problem {
 	var all []pools.Problem
 	hosts := l.settings.HostUnits()
@@ -48,36 +47,34 @@ func (l *Loop) unitProblems() []pools.Problem {
 				continue
 			}
 		} else if l.Units != nil {
-			continue // asked a moment ago
+			continue // systemd has not answered yet
 		}
 		all = append(all, pools.Problem{Unit: name, Reason: pools.Reason{Code: codeUnitMissing, Text: text}})
 	}
 	return all
 }
 
-// unitRetry is when a question that was not answered is asked again.
-const unitRetry = 5 * time.Second
+// unitRetryInterval is the interval between questions about a unit without an answer.
+const unitRetryInterval = 5 * time.Second
 
-// unitPause is how long after a question about a unit the next one is asked. A
-// start or stop makes several signals; and whatever systemd may make of a question,
-// it must not have to answer the next one at once.
-const unitPause = 250 * time.Millisecond
+// unitQueryInterval is the minimum interval between questions about a unit. A start or stop
+// causes several signals, and a question may cause more.
+const unitQueryInterval = 250 * time.Millisecond
 
-// unitAsk is what systemd is asked about a unit: one question at a time.
+// unitAsk is the state of the questions to systemd about a unit: one at a time.
 type unitAsk struct {
-	asking bool      // a question is under way
-	wanted bool      // something has happened since it was asked
-	due    time.Time // when the next may be asked
+	asking bool      // systemd has not answered the last question yet
+	wanted bool      // the next question is needed
+	due    time.Time // earliest time of the next question
 }
 
-// fetchUnit asks systemd for a unit, soon. It may be called at any time and as often
-// as anybody likes.
+// fetchUnit asks systemd for a unit soon. Repeated calls cause one question.
 func (l *Loop) fetchUnit(name string) {
 	l.fetchUnitAt(name, time.Time{})
 	l.askDue(l.now())
 }
 
-// fetchUnitAt asks systemd for a unit, but not before a time.
+// fetchUnitAt asks systemd for a unit at the time due or later.
 func (l *Loop) fetchUnitAt(name string, due time.Time) {
 	if l.Units == nil {
 		return
@@ -93,21 +90,21 @@ func (l *Loop) fetchUnitAt(name string, due time.Time) {
 	}
 }
 
-// askDue asks the questions about units that are due, among the seals, so that no
-// answer is older than the last of them.
+// askDue asks the questions about units that are due. They go through the queue of the
+// updates, so that no answer is older than the last update.
 func (l *Loop) askDue(now time.Time) {
 	for name, a := range l.status.asks {
 		if !a.wanted || a.asking || now.Before(a.due) {
 			continue
 		}
-		a.wanted, a.asking, a.due = false, true, now.Add(unitPause)
+		a.wanted, a.asking, a.due = false, true, now.Add(unitQueryInterval)
 		l.workers.Updates.Submit(l.unitQueue(name), func(ctx context.Context) event {
 			return unitAnswered{inventory.FetchUnit(ctx, &l.Host, name)}
 		})
 	}
 }
 
-// nextAsk tells when questions about units are due.
+// nextAsk calls earlier with the times of the next questions.
 func (l *Loop) nextAsk(earlier func(time.Time)) {
 	for _, a := range l.status.asks {
 		if a.wanted && !a.asking {
@@ -129,7 +126,7 @@ func (e unitAnswered) apply(l *Loop) {
 	l.askDue(l.now())
 }
 
-// unitQueue is the queue in which what concerns a unit keeps its order.
+// unitQueue returns the key of the queue in which the jobs of a unit keep their order.
 func (l *Loop) unitQueue(name string) string {
 	if e := l.inventory.Unit(name); e != nil && e.Unit.Path != "" {
 		return string(e.Unit.Path)
@@ -137,18 +134,18 @@ func (l *Loop) unitQueue(name string) string {
 	return name
 }
 
-// onUnit takes over what systemd says of a unit.
+// onUnit applies an answer of systemd about a unit.
 func (l *Loop) onUnit(e inventory.UnitStatus) {
 	if !l.follows(e.Name) {
-		return // not any more
+		return // the configuration no longer contains it
 	}
 	if e.Err != nil {
 		if old := l.inventory.Unit(e.Name); old == nil || old.Err == nil {
 			l.log.Warn("read unit", "unit", e.Name, "error", e.Err)
 		}
-		l.fetchUnitAt(e.Name, l.now().Add(unitRetry))
-		// What it has been told it has on record: a systemd that is too busy to say so
-		// must not be told again at every resync.
+		l.fetchUnitAt(e.Name, l.now().Add(unitRetryInterval))
+		// The cache keeps the record of the daemon's last update: a systemd that is too busy
+		// to answer does not get the update again at each resync.
 		l.inventory.PutUnit(e)
 		return
 	}
@@ -157,11 +154,11 @@ func (l *Loop) onUnit(e inventory.UnitStatus) {
 	l.cache.SetRecord(u.Unit.Path, u.Record())
 }
 
-// watchedUnits are the units of the configuration, for the goroutine that watches.
+// watchedUnits holds the units of the configuration for the goroutine that watches them.
 type watchedUnits struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	names   []string
-	changed func() // ends the watch of other names
+	changed func() // ends the watch of the earlier names
 }
 
 func (w *watchedUnits) set(names []string) {
@@ -176,7 +173,7 @@ func (w *watchedUnits) set(names []string) {
 	}
 }
 
-// begin returns the names to watch, and a context that ends when there are others.
+// begin returns the names to watch, and a context that ends when the names change.
 func (w *watchedUnits) begin(ctx context.Context) ([]string, context.Context, context.CancelFunc) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -185,7 +182,7 @@ func (w *watchedUnits) begin(ctx context.Context) ([]string, context.Context, co
 	return w.names, ctx, cancel
 }
 
-// unitWoken says that something has happened to a unit; to any, if it is empty.
+// unitWoken reports a change of a unit, or of any unit if the name is empty.
 type unitWoken struct{ name string }
 
 // followUnits wakes the loop when units of the configuration start and stop.
@@ -223,8 +220,8 @@ func (e unitWoken) apply(l *Loop) {
 	}
 }
 
-// reloadsLost says that systemd does not tell when it has reloaded. What it puts back
-// is found by what is written to the files.
+// reloadsLost reports that systemd no longer reports its reloads. The watcher of the cgroups
+// still finds the values that a reload writes.
 type reloadsLost struct{ err error }
 
 func (reloadsLost) scope(*Loop) scope { return scopeAll }
@@ -234,7 +231,7 @@ func (e reloadsLost) apply(l *Loop) {
 	l.log.Warn("watch systemd", "error", e.err)
 }
 
-// unitsLost says that systemd does not tell what happens to units.
+// unitsLost reports that systemd no longer reports changes of units.
 type unitsLost struct{ err error }
 
 func (unitsLost) scope(*Loop) scope { return scopeAll }

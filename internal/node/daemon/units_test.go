@@ -202,8 +202,8 @@ func TestUnitIsAskedOnce(t *testing.T) {
 	}
 	var at time.Time
 	l.nextAsk(func(due time.Time) { at = due })
-	if at.Before(now.Add(unitPause)) {
-		t.Errorf("next question %v after the first; want %v", at.Sub(now), unitPause)
+	if at.Before(now.Add(unitQueryInterval)) {
+		t.Errorf("next question %v after the first; want %v", at.Sub(now), unitQueryInterval)
 	}
 	if len(units.asked) > 0 {
 		t.Errorf("%d more questions without a pause", len(units.asked))
