@@ -23,7 +23,7 @@ func (w *world) intrude(x scenario.Write) error {
 	armed := w.armed >= 0
 	w.mu.Unlock()
 	if armed {
-		return nil // after its death the next daemon finds the write
+		return nil // the next daemon finds the write
 	}
 	return w.await(fmt.Sprintf("%s to be %q again, after %q", name, bytes.TrimSpace(was), x.Value), func() bool {
 		is, err := w.Tree.ReadFile(name, 1<<10)

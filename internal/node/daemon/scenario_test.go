@@ -193,7 +193,7 @@ func (s *script) run(transcript string) string {
 	return s.out.String()
 }
 
-// printf prints an effect, with names in place of ids.
+// printf prints an effect, with names instead of ids.
 func (s *script) printf(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	for id, name := range s.names {
@@ -368,7 +368,7 @@ func (s *script) written() {
 	s.Tree.Forget()
 }
 
-// effects prints what a command has caused.
+// effects prints the effects of a command.
 func (s *script) effects() {
 	s.settle()
 	if s.loop == nil {
@@ -563,7 +563,7 @@ func (s *script) setOnline(online bool, list string) error {
 	return s.loop.countCPUs()
 }
 
-// restore is cpupoold restore: it puts back what the journal remembers.
+// restore is cpupoold restore: it restores the originals of the journal.
 func (s *script) restore() error {
 	if s.loop != nil {
 		return errors.New("a daemon runs")

@@ -57,35 +57,35 @@ func read(ctx context.Context, h *hostenv.Host, settings desired.Settings, j und
 	numahints.FetchOnce(ctx, h, m, settings.Pools, pods, previous).Apply(pods)
 	partitions, _ := settings.Partitions(h.Kernel)
 	q := quiet.Quiet{On: settings.Config.Quiet > 0, Resting: j.Resting}
-	s.input = desired.Input{
-		Settings: settings, Inventory: m, Pods: pods, Previous: previous, Formula: settings.Config.WeightFormula, Journal: known,
-		Nodes: h.Nodes, Read: h.Cgroups.Read, Resting: q.Rest(previous), Partitions: partitions, Namespaces: rights, Build: pools.Build,
-	}
-	var err error
-	if s.input.Kubelet, err = desired.ReadKubelet(ctx, h, m); err != nil {
+	kubelet, err := desired.ReadKubelet(ctx, h, m)
+	if err != nil {
 		s.unread = append(s.unread, err)
 	}
-	s.decide(ctx)
+	s.decide(ctx, desired.Input{
+		Settings: settings, Inventory: m, Pods: pods, Previous: previous, Formula: settings.Config.WeightFormula, Journal: known,
+		Nodes: h.Nodes, Read: h.Cgroups.Read, Resting: q.Rest(previous), Kubelet: kubelet, Partitions: partitions, Namespaces: rights, Build: pools.Build,
+	})
 	return s, nil
 }
 
 // decide makes the plan. The weight formula is observed on containers, which the first
 // plan names; it changes weights only, never CPUs.
-func (s *survey) decide(ctx context.Context) {
-	_, want := s.input.Decide()
-	gone, unreadable := s.cgroups.Refresh(want, s.input.Inventory)
-	if s.input.Formula == config.WeightAuto {
-		s.input.Formula = s.formula(ctx)
+func (s *survey) decide(ctx context.Context, in desired.Input) {
+	_, want := in.Decide()
+	gone, unreadable := s.cgroups.Refresh(want, in.Inventory)
+	if in.Formula == config.WeightAuto {
+		in.Formula = s.formula(ctx, in)
 	}
-	s.plan, want = s.input.Decide()
+	s.input = in
+	s.plan, want = in.Decide()
 	s.want = slices.DeleteFunc(want, func(t cgroup.Target) bool { return slices.Contains(gone, t.Path) || unreadable[t.Path] != nil })
 	s.unread = slices.AppendSeq(s.unread, maps.Values(unreadable))
 }
 
 // formula returns the weight formula that a container shows, or else the formula of the
 // OCI runtime's version.
-func (s *survey) formula(ctx context.Context) config.WeightFormula {
-	if _, f, ok := desired.FormulaWitness(s.input.Inventory, s.cgroups.Current, s.input.Journal); ok {
+func (s *survey) formula(ctx context.Context, in desired.Input) config.WeightFormula {
+	if _, f, ok := desired.FormulaWitness(in.Inventory, s.cgroups.Current, in.Journal); ok {
 		return f
 	}
 	return desired.AskFormula(ctx).Formula

@@ -69,7 +69,7 @@ func Restore(ctx context.Context, o Options) (Report, error) {
 func restoreAll(ctx context.Context, o Options, dryRun bool) (Report, error) {
 	r, err := restoreHost(ctx, o, dryRun)
 	var tuneErr error
-	if r.Settings, tuneErr = RestoreSettings(ctx, o.Config, o.Topology, dryRun); tuneErr != nil {
+	if r.Settings, tuneErr = restoreSettings(ctx, o.Config, o.Topology, dryRun); tuneErr != nil {
 		err = errors.Join(err, fmt.Errorf("settings of the host: %w", tuneErr))
 	}
 	return r, err

@@ -11,9 +11,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// RestoreSettings restores the settings of the host outside of cgroups. With dryRun it only
+// restoreSettings restores the settings of the host outside of cgroups. With dryRun it only
 // lists them; otherwise the caller must hold the node's writer lock.
-func RestoreSettings(ctx context.Context, c *config.Config, t *topology.Topology, dryRun bool) (tune.Report, error) {
+func restoreSettings(ctx context.Context, c *config.Config, t *topology.Topology, dryRun bool) (tune.Report, error) {
 	var exclusive cpuset.Set
 	var s desired.Settings
 	if _, err := s.Begin(c, t); err == nil {

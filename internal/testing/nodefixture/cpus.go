@@ -21,8 +21,8 @@ type CPUs struct {
 	reported  int // number of the last event that Watch has reported
 }
 
-// NewCPUs returns a source with the CPUs of a topology.
-func NewCPUs(top *topology.Topology) *CPUs {
+// newCPUs returns a source with the CPUs of a topology.
+func newCPUs(top *topology.Topology) *CPUs {
 	return &CPUs{top: top, changed: make(chan struct{})}
 }
 

@@ -88,7 +88,7 @@ func (n *Node) build(s Spec) {
 	if n.Topology, err = topology.Read(Sysfs(s.CPUs)); err != nil {
 		n.T.Fatal(err)
 	}
-	n.CPUs = NewCPUs(n.Topology)
+	n.CPUs = newCPUs(n.Topology)
 	n.Tree = testnode.NewCgroups(s.Kernel)
 	n.Units = testnode.NewUnits(n.Tree)
 	s.Runtime.Tree, s.Runtime.Units = n.Tree.ForRuntime(), n.Units
