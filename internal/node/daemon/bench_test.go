@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
@@ -221,7 +222,7 @@ func BenchmarkRepair(b *testing.B) {
 			var took []time.Duration
 			for i := 0; b.Loop(); i++ {
 				if i%len(ids) == 0 { // otherwise the daemon would stop its repairs for a while
-					r.inspect(func(l *Loop) { clear(l.backoffs.Contests) })
+					r.inspect(func(l *Loop) { l.backoffs = retry.New() })
 				}
 				at := n.Runtime.Cgroup(ids[i%len(ids)]) + "/cpuset.cpus"
 				began := time.Now()

@@ -1,10 +1,8 @@
 package daemon
 
 import (
-	"fmt"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -12,25 +10,18 @@ import (
 // codeStuckThreads is the code of problems of cgroups with threads outside of their CPUs.
 const codeStuckThreads pools.Code = "StuckThreads"
 
-// conflictProblems are the cgroups that are left to somebody else for now.
+// conflictProblems returns the properties whose repairs pause because of external writes.
 func (l *Loop) conflictProblems(now time.Time) []pools.Problem {
 	var all []pools.Problem
-	for path, of := range l.backoffs.Contests {
-		for property, c := range of {
-			if c.Truce == 0 || c.Over(now) {
-				continue
-			}
-			p := pools.Problem{Reason: pools.Reason{Code: retry.CodeContested, Text: fmt.Sprintf(
-				"%s of %s: somebody else (%s) writes %q whenever it has %q; it is left alone until %s. Stop one of the two",
-				property, path, c.Cause, c.Is, c.Was, c.Until.Format(time.RFC3339))}}
-			l.nameOwner(&p, path)
-			all = append(all, p)
-		}
+	for path, reason := range l.backoffs.Problems(now) {
+		p := pools.Problem{Reason: reason}
+		l.nameOwner(&p, path)
+		all = append(all, p)
 	}
 	return all
 }
 
-// nameOwner adds whose cgroup a problem is about, if that is a container's.
+// nameOwner adds the container of a cgroup to a problem.
 func (l *Loop) nameOwner(p *pools.Problem, at cgroup.Path) {
 	e := l.inventory.ContainerAt(at)
 	if e == nil {

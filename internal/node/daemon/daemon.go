@@ -265,6 +265,9 @@ func (l *Loop) watchUnits(ctx context.Context) {
 	keepTrying(ctx, func() error { return l.Units.WatchReload(ctx, wake) }, func(err error) { l.box.Post(reloadsLost{err}) })
 }
 
+// stableTime is the time after which a watch that fails begins with a short pause again.
+const stableTime = time.Minute
+
 // keepTrying runs watch until ctx ends, with growing pauses after errors.
 func keepTrying(ctx context.Context, watch func() error, report func(error)) {
 	pause := backoff.NewExponentialBackOff()
@@ -275,7 +278,7 @@ func keepTrying(ctx context.Context, watch func() error, report func(error)) {
 			return
 		}
 		report(err)
-		if time.Since(started) > retry.LastPause {
+		if time.Since(started) > stableTime {
 			pause.Reset()
 		}
 		select {

@@ -87,7 +87,7 @@ func (l *Loop) followDrifts(now time.Time) {
 			l.log.Warn("somebody else has written to a cgroup", "cgroup", p, "property", dev.Property, "was", dev.Was, "is", dev.Is)
 			l.noteAt(p, history.Event{Kind: history.Drift, Property: dev.Property, Before: dev.Was, Value: dev.Is})
 			l.drifts.open = append(l.drifts.open, &drift{Target: f.Target, Deviation: dev, before: f.Before, after: f.After, noticed: at, heard: heard})
-			l.backoffs.NoteExternalWrite(retry.RecordKey{Path: p, Property: dev.Property}, dev, now)
+			l.backoffs.NoteExternalWrite(p, dev, now)
 		}
 		if len(deviations) > 0 {
 			l.readRecord(f.Target)
@@ -231,7 +231,7 @@ func (l *Loop) causeOf(d *drift) telemetry.Cause {
 	_, _, inPod := cgroup.PodOf(d.Path)
 	e.kubelets = inPod && d.Container == "" && d.CPUs.IsEmpty() && original.Value == d.Is
 	cause := e.cause()
-	l.backoffs.SetCause(retry.RecordKey{Path: d.Path, Property: d.Property}, string(cause))
+	l.backoffs.SetCause(d.Path, d.Property, string(cause))
 	l.log.Info("foreign write is repaired", "cgroup", d.Path, "property", d.Property, "cause", cause)
 	l.noteAt(d.Path, history.Event{Kind: history.Repaired, Property: d.Property, Before: d.Is, Cause: string(cause)})
 	return cause

@@ -1,6 +1,10 @@
 package daemon
 
-import "time"
+import (
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/retry"
+)
 
 // errand is an event of a test that runs on the loop's goroutine. A full pass follows.
 type errand func(l *Loop)
@@ -51,8 +55,6 @@ func resyncNow(l *Loop) { l.resync(l.status.distrusted.Add(l.settings.Config.Res
 func (r *running) forgetDrift() {
 	r.loop.box.Post(errand(func(l *Loop) {
 		l.drifts.reloaded = time.Time{}
-		clear(l.backoffs.Contests)
-		clear(l.backoffs.Recorded)
-		clear(l.backoffs.Failures)
+		l.backoffs = retry.New()
 	}))
 }

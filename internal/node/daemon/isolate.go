@@ -151,9 +151,8 @@ func (l *Loop) notePartitionConflicts(view cgroup.PartitionView, wishes []cgroup
 		if !there || n.State.Invalid || n.State.Is(w.Type) || s.outcomes[w.Path].Phase != cgroup.PartitionInForce || !partition.SameWish(s.settled[w.Path], w) {
 			continue
 		}
-		k := retry.RecordKey{Path: w.Path, Property: cgroup.FilePartition}
-		l.backoffs.NoteExternalWrite(k, retry.Deviation{Property: cgroup.FilePartition, Was: string(w.Type), Is: n.State.String()}, now)
-		l.backoffs.SetCause(k, string(telemetry.CauseUnknown))
+		l.backoffs.NoteExternalWrite(w.Path, retry.Deviation{Property: cgroup.FilePartition, Was: string(w.Type), Is: n.State.String()}, now)
+		l.backoffs.SetCause(w.Path, cgroup.FilePartition, string(telemetry.CauseUnknown))
 		delete(s.outcomes, w.Path) // which would be counted once more
 		s.stale = true
 	}

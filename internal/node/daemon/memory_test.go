@@ -4,9 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -142,23 +140,4 @@ func (n *node) unitNodes(unit string) string {
 		return ""
 	}
 	return st.Mems.String()
-}
-
-// TestBenchKnowsItsOwnDoing checks that an update over CRI, which changes weight and quota,
-// allows their repair at once. Without an update the same values are external writes.
-func TestBenchKnowsItsOwnDoing(t *testing.T) {
-	now := time.Now()
-	quota := cgroup.Write{Path: "a", Via: cgroup.DBus, Property: cgroup.UnitQuota, Value: cgroup.ValueInf}
-	elsewhere := quota
-	elsewhere.Path = "b"
-	update := cgroup.Write{Path: "a", Container: "c", Via: cgroup.CRI, Property: cgroup.CRIMems, Value: "0"}
-	b := retry.New()
-	for _, w := range []cgroup.Write{quota, elsewhere, update} {
-		b.Succeed(w, now)
-	}
-	for w, want := range map[cgroup.Write]bool{quota: false, elsewhere: true, update: true} {
-		if got := b.Repeated(w, now); got != want {
-			t.Errorf("%s of %s is somebody's insistence: %v; want %v", w.Property, w.Path, got, want)
-		}
-	}
 }

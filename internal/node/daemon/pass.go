@@ -11,7 +11,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/recovery"
-	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -194,7 +193,7 @@ func (l *Loop) due(writes []cgroup.Write, made map[cgroup.Write]bool, now time.T
 		case file && cut:
 			return out, refused
 		case file && made[w]:
-			l.backoffs.Refuse(w, retry.ErrNoEffect, now)
+			l.backoffs.RefuseRepeated(w, now)
 			return out, true
 		case !file && (l.cache.IsBusy(w.Path) || l.unidentified.has(w.Path)):
 			cut = true

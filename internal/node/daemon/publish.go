@@ -84,15 +84,7 @@ func passResult(faults map[cgroup.Path]error) telemetry.Result {
 // working says that writes are under way, wait for the journal, or will be
 // repeated in a moment.
 func (l *Loop) working(now time.Time) bool {
-	if l.cache.HasBusy() || l.journal.Blocks() {
-		return true
-	}
-	for p := range l.backoffs.Paths() {
-		if l.backoffs.Waiting(p, now) {
-			return true
-		}
-	}
-	return false
+	return l.cache.HasBusy() || l.journal.Blocks() || l.backoffs.AnyWaiting(now)
 }
 
 // faults are the cgroups that are not as planned and that nothing under way will

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
@@ -16,8 +15,11 @@ func TestDueSinceThePassBegan(t *testing.T) {
 	l.pass()
 	const scope = cgroup.Path("kubepods.slice/kubepods-pod1.slice/a.scope")
 	l.status.began = time.Now().Add(-time.Second) // the pass has taken a second
-	until := l.status.began.Add(retry.EarlyPause)
-	l.backoffs.Failures[retry.Key{Path: scope, File: false}] = retry.Failure{Pause: retry.EarlyPause, Until: until}
+	w := cgroup.Write{Path: scope, Via: cgroup.CRI, Property: cgroup.CRICPUs, Value: "2-3"}
+	l.backoffs.Succeed(w, l.status.began)
+	l.backoffs.Repeated(w, l.status.began)
+	var until time.Time
+	l.backoffs.Next(func(at time.Time) { until = at }, l.status.began)
 	l.status.deferred = []cgroup.Deferred{{Path: scope, Property: cgroup.CRICPUs, Reason: "its recorder refused in this pass"}}
 	l.publish()
 	if faults := n.Logged("not as planned"); len(faults) > 0 || l.status.ready {

@@ -135,7 +135,8 @@ func (l *Loop) armPulse() {
 // armRetry sets the deadline for what was not due in the last pass, which began at began.
 // What became due since then is due at once.
 func (l *Loop) armRetry(began time.Time) {
-	due, armed := l.backoffs.Next(began)
+	var due time.Time
+	armed := false
 	earlier := func(at time.Time) {
 		if at.After(began) && (!armed || at.Before(due)) {
 			due, armed = at, true
@@ -148,7 +149,7 @@ func (l *Loop) armRetry(began time.Time) {
 	}
 	l.hints.Next(earlier)
 	earlier(l.kubelet.Next())
-	l.backoffs.NextConflict(earlier, began)
+	l.backoffs.Next(earlier, began)
 	l.nextAsk(earlier)
 	l.nextStop(earlier)
 	l.nextHook(earlier)

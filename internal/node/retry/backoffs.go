@@ -8,195 +8,194 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// Pauses before a refused write is tried again double from the first to the
-// last.
+// firstPause and lastPause bound the pause after a refused write, which doubles each time.
 const (
-	FirstPause = time.Second
-	LastPause  = time.Minute
+	firstPause = time.Second
+	lastPause  = time.Minute
 )
 
-// quietTime is how long a recorded value should hold at least. When it has to
-// be recorded again sooner, it did not take effect, or somebody else insists.
-const quietTime = 5 * time.Second
+// holdTime is the time for which a recorded value should last. A value that has to be
+// recorded again sooner had no effect, or another process overwrites it.
+const holdTime = 5 * time.Second
 
-// A value that is gone again soon is no failure at first: the OCI runtime writes
-// its own values while it makes a container, before and after ours. It becomes
-// one after maxStrikes times in a row, with pauses that double from strikePause.
+// A recorded value that is gone soon counts as a failure only after maxRepeats times in a
+// row. Before, the pauses double from earlyPause. The reason: while the OCI runtime creates
+// a container, it writes its own values before and after the daemon's.
 const (
-	EarlyPause = 100 * time.Millisecond
-	maxStrikes = 5
+	earlyPause = 100 * time.Millisecond
+	maxRepeats = 5
 )
 
-var ErrNoEffect = errors.New("the value was taken and is gone again: somebody else writes it, or systemd and the kernel disagree")
+var errNoEffect = errors.New("the value was overwritten after a successful write, or systemd and the kernel disagree")
 
-// Backoffs holds the cgroups whose writes are refused, or do not last, so that they
-// are tried again with growing pauses while the others get on.
+// Backoffs holds the pauses of all cgroups.
 type Backoffs struct {
-	Failures map[Key]Failure
-	Recorded map[RecordKey]record
-	Contests map[cgroup.Path]map[string]*conflict // by property
+	failures  map[writer]failure
+	recorded  map[property]record
+	conflicts map[cgroup.Path]map[string]*conflict // by property
 }
 
-// record is the value that a property was given last, when, and how often in short
-// order. Another value starts anew: with guaranteed.from: shared, a shared container
-// gives way and gets its CPUs back as fast as others come and go.
+// writer distinguishes the file writes of a cgroup from the writes of its recorder: the
+// runtime or systemd.
+type writer struct {
+	path cgroup.Path
+	file bool
+}
+
+// property is a property of a cgroup, as a write names it.
+type property struct {
+	path cgroup.Path
+	name string
+}
+
+// failure is the last failure of a writer.
+type failure struct {
+	err   error // nil: the value may still settle
+	pause time.Duration
+	until time.Time
+}
+
+// record is the last value recorded for a property, its time, and the number of times that
+// it was recorded again too soon. Another value starts a new count: with guaranteed.from:
+// shared, a shared container loses and gets CPUs as often as owners start and stop.
 type record struct {
 	value   string
 	at      time.Time
-	strikes int
+	repeats int
 }
 
-// Key tells file writes of a cgroup from those of its recorder.
-type Key struct {
-	Path cgroup.Path
-	File bool
-}
-
-// RecordKey is a property of a cgroup.
-type RecordKey struct {
-	Path     cgroup.Path
-	Property string
-}
-
-func recordOf(w cgroup.Write) RecordKey { return RecordKey{w.Path, w.Property} }
-
-type Failure struct {
-	err   error // nil while it may be a matter of time
-	Pause time.Duration
-	Until time.Time
-}
-
+// New returns Backoffs without any pause.
 func New() *Backoffs {
-	return &Backoffs{Failures: make(map[Key]Failure), Recorded: make(map[RecordKey]record), Contests: make(map[cgroup.Path]map[string]*conflict)}
+	return &Backoffs{failures: make(map[writer]failure), recorded: make(map[property]record), conflicts: make(map[cgroup.Path]map[string]*conflict)}
 }
 
-func keyOf(w cgroup.Write) Key { return Key{w.Path.Scope(), w.Via == cgroup.File} }
+func writerOf(w cgroup.Write) writer { return writer{w.Path.Scope(), w.Via == cgroup.File} }
 
 // Refuse notes a failed write.
 func (b *Backoffs) Refuse(w cgroup.Write, err error, now time.Time) {
-	f := b.Failures[keyOf(w)]
+	f := b.failures[writerOf(w)]
 	f.err = err
-	f.Pause = min(max(f.Pause*2, FirstPause), LastPause)
-	f.Until = now.Add(f.Pause)
-	b.Failures[keyOf(w)] = f
+	f.pause = min(max(f.pause*2, firstPause), lastPause)
+	f.until = now.Add(f.pause)
+	b.failures[writerOf(w)] = f
 }
 
-// Succeed notes a write that worked.
+// RefuseRepeated notes a write that succeeded, and whose value is gone again in the same
+// pass.
+func (b *Backoffs) RefuseRepeated(w cgroup.Write, now time.Time) { b.Refuse(w, errNoEffect, now) }
+
+// Succeed notes a successful write.
 func (b *Backoffs) Succeed(w cgroup.Write, now time.Time) {
-	delete(b.Failures, keyOf(w))
+	delete(b.failures, writerOf(w))
 	if !w.Slow() {
 		return
 	}
-	r := b.Recorded[recordOf(w)]
-	if r.value == w.Value && now.Sub(r.at) < quietTime {
-		r.strikes++
+	k := property{w.Path, w.Property}
+	r := b.recorded[k]
+	if r.value == w.Value && now.Sub(r.at) < holdTime {
+		r.repeats++
 	} else {
-		r.strikes = 0
+		r.repeats = 0
 	}
 	r.value, r.at = w.Value, now
-	b.Recorded[recordOf(w)] = r
+	b.recorded[k] = r
 	if w.Via == cgroup.CRI {
-		// It makes the runtime write the whole of its record: that these are due again
-		// is its doing, and nobody's insistence.
-		delete(b.Recorded, RecordKey{w.Path, cgroup.UnitWeight})
-		delete(b.Recorded, RecordKey{w.Path, cgroup.UnitQuota})
+		// A CRI update makes the runtime write its whole record. It overwrites these
+		// properties, so that recording them again is no repetition.
+		delete(b.recorded, property{w.Path, cgroup.UnitWeight})
+		delete(b.recorded, property{w.Path, cgroup.UnitQuota})
 	}
 }
 
-// Repeated says whether a value that has to be recorded was recorded only just
-// now, and if so puts its recorder to rest.
+// Repeated reports whether a write records the value that was recorded a moment ago. Then
+// the cgroup's recorder pauses.
 func (b *Backoffs) Repeated(w cgroup.Write, now time.Time) bool {
-	r, ok := b.Recorded[recordOf(w)]
-	if !ok || r.value != w.Value || now.Sub(r.at) >= quietTime {
+	r, ok := b.recorded[property{w.Path, w.Property}]
+	if !ok || r.value != w.Value || now.Sub(r.at) >= holdTime {
 		return false
 	}
-	if r.strikes >= maxStrikes {
-		b.Refuse(w, ErrNoEffect, now)
+	if r.repeats >= maxRepeats {
+		b.RefuseRepeated(w, now)
 	} else {
-		pause := EarlyPause << r.strikes
-		b.Failures[keyOf(w)] = Failure{Pause: pause, Until: now.Add(pause)}
+		pause := earlyPause << r.repeats
+		b.failures[writerOf(w)] = failure{pause: pause, until: now.Add(pause)}
 	}
 	return true
 }
 
-// Waiting says that a cgroup rests for what may be a matter of time.
+// Waiting reports whether a cgroup's recorder pauses because a value may still settle.
 func (b *Backoffs) Waiting(p cgroup.Path, now time.Time) bool {
-	f := b.Failures[Key{p, false}]
-	return f.err == nil && now.Before(f.Until)
+	f := b.failures[writer{p, false}]
+	return f.err == nil && now.Before(f.until)
 }
 
-// Paused says whether the cgroup's files or its recorder are to be left alone.
-func (b *Backoffs) Paused(p cgroup.Path, now time.Time) (noWrite, noSeal bool) {
-	return now.Before(b.Failures[Key{p, true}].Until), now.Before(b.Failures[Key{p, false}].Until)
+// AnyWaiting reports whether Waiting is true for any cgroup.
+func (b *Backoffs) AnyWaiting(now time.Time) bool {
+	for w := range b.failures {
+		if b.Waiting(w.path, now) {
+			return true
+		}
+	}
+	return false
 }
 
-// Err returns the last refusal of a cgroup, or nil.
+// Paused reports whether a cgroup's files pause, and whether its recorder does.
+func (b *Backoffs) Paused(p cgroup.Path, now time.Time) (files, recorder bool) {
+	return now.Before(b.failures[writer{p, true}].until), now.Before(b.failures[writer{p, false}].until)
+}
+
+// Err returns the last failure of a cgroup, or nil.
 func (b *Backoffs) Err(p cgroup.Path) error {
-	if f, ok := b.Failures[Key{p, true}]; ok && f.err != nil {
+	if f := b.failures[writer{p, true}]; f.err != nil {
 		return f.err
 	}
-	return b.Failures[Key{p, false}].err
+	return b.failures[writer{p, false}].err
 }
 
-// Next returns the earliest time at which a refused write is due again.
-func (b *Backoffs) Next(now time.Time) (time.Time, bool) {
-	var first time.Time
-	for _, f := range b.Failures {
-		if f.Until.After(now) && (first.IsZero() || f.Until.Before(first)) {
-			first = f.Until
+// Next calls earlier with the times at which pauses end, and drops conflicts that are over.
+func (b *Backoffs) Next(earlier func(time.Time), now time.Time) {
+	for _, f := range b.failures {
+		if f.until.After(now) {
+			earlier(f.until)
 		}
 	}
-	return first, !first.IsZero()
+	b.nextConflict(earlier, now)
 }
 
-// Forget drops what is known of cgroups that are no targets any more.
+// Forget drops everything about cgroups that are gone.
 func (b *Backoffs) Forget(gone func(cgroup.Path) bool) {
-	for k := range b.Failures {
-		if gone(k.Path) {
-			delete(b.Failures, k)
-		}
-	}
-	for k := range b.Recorded {
-		if gone(k.Path) {
-			delete(b.Recorded, k)
-		}
-	}
-	maps.DeleteFunc(b.Contests, func(p cgroup.Path, _ map[string]*conflict) bool { return gone(p) })
+	maps.DeleteFunc(b.failures, func(w writer, _ failure) bool { return gone(w.path) })
+	maps.DeleteFunc(b.recorded, func(k property, _ record) bool { return gone(k.path) })
+	maps.DeleteFunc(b.conflicts, func(p cgroup.Path, _ map[string]*conflict) bool { return gone(p) })
 }
 
-// Paths are the cgroups that have been refused something.
-func (b *Backoffs) Paths() map[cgroup.Path]bool {
-	out := make(map[cgroup.Path]bool, len(b.Failures))
-	for k := range b.Failures {
-		out[k.Path] = true
-	}
-	for p := range b.Contests {
-		out[p] = true
-	}
-	return out
-}
-
-// Affected are the cgroups among targets of which a property is to be left alone, or was
-// refused.
+// Affected returns the cgroups of targets with a failure or a conflict. It may return other
+// cgroups as well.
 func (b *Backoffs) Affected(targets []cgroup.Target) map[cgroup.Path]bool {
-	if len(targets) > len(b.Failures)+len(b.Contests) {
-		return b.Paths()
-	}
 	out := make(map[cgroup.Path]bool)
+	if len(targets) > len(b.failures)+len(b.conflicts) {
+		for w := range b.failures {
+			out[w.path] = true
+		}
+		for p := range b.conflicts {
+			out[p] = true
+		}
+		return out
+	}
 	for i := range targets {
 		p := targets[i].Path
-		_, file := b.Failures[Key{p, true}]
-		_, record := b.Failures[Key{p, false}]
-		if file || record || b.Contests[p] != nil {
+		_, file := b.failures[writer{p, true}]
+		_, recorder := b.failures[writer{p, false}]
+		if file || recorder || b.conflicts[p] != nil {
 			out[p] = true
 		}
 	}
 	return out
 }
 
-// Expire drops refusals whose rest was over before a pass that came to its end: what
-// was refused has been written since, or is not wanted any more. Where a worker is
-// trying again, its end tells.
+// Expire drops failures whose pause was over when a complete pass began: the pass has made
+// the write, or the value is no longer wanted. Where a worker repeats the write now (busy),
+// its result decides.
 func (b *Backoffs) Expire(began time.Time, busy func(cgroup.Path) bool) {
-	maps.DeleteFunc(b.Failures, func(k Key, f Failure) bool { return !f.Until.After(began) && !busy(k.Path) })
+	maps.DeleteFunc(b.failures, func(w writer, f failure) bool { return !f.until.After(began) && !busy(w.path) })
 }

@@ -1,104 +1,135 @@
 package retry
 
 import (
+	"fmt"
+	"iter"
 	"time"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// CodeContested is the code of cgroups over which the daemon and somebody else fight.
+// CodeContested is the code of a property that the daemon and another process overwrite in
+// turn.
 const CodeContested pools.Code = "Contested"
 
-// Two who write different values in turn move a container's threads to and fro and
-// bring neither anything: after maxRepairs in contestTime the daemon leaves the property
-// alone, from firstTruce on and twice as long each time, up to lastTruce. Only where
-// somebody is on another's exclusive CPUs it goes on, every trespassPause. The cgroup's
-// other properties are repaired as ever, but where systemd would put the contested one
-// back with them, or the runtime.
+// Two processes that overwrite each other's cpuset migrate threads on every write. After
+// MaxRepairs repairs in conflictWindow the daemon stops repairing the property. The pause
+// doubles from firstConflictPause to lastConflictPause. A cgroup that runs on an owner's
+// exclusive CPUs is repaired during a pause as well, every intrusionPause. Other properties
+// of the cgroup are repaired as usual, unless systemd or the runtime would write the
+// contested property with them.
 const (
 	MaxRepairs         = 5
-	ConflictWindow     = time.Minute
-	FirstConflictPause = time.Minute
-	LastConflictPause  = 10 * time.Minute
-	TrespassPause      = time.Second
+	conflictWindow     = time.Minute
+	firstConflictPause = time.Minute
+	lastConflictPause  = 10 * time.Minute
+	intrusionPause     = time.Second
 )
 
-// conflict is a property that somebody else writes, too.
+// Deviation is a property that had its desired value and was overwritten.
+type Deviation struct {
+	Property string // the file
+	Was, Is  string
+}
+
+// conflict holds the external writes of a property.
 type conflict struct {
 	Deviation
-	Cause string
-	at    []time.Time // of the writes, the latest maxRepairs+1
-	Truce time.Duration
-	Until time.Time // the end of the truce
+	cause  string
+	writes []time.Time // the latest, MaxRepairs+1 at most
+	pause  time.Duration
+	until  time.Time // end of the pause
 }
 
-// NoteExternalWrite notes a foreign write, and begins a truce when it is one too many.
-func (b *Backoffs) NoteExternalWrite(k RecordKey, d Deviation, now time.Time) {
-	c := b.Contests[k.Path][k.Property]
+// NoteExternalWrite notes an external write. Repairs of the property pause after too many.
+func (b *Backoffs) NoteExternalWrite(p cgroup.Path, d Deviation, now time.Time) {
+	if b.conflicts[p] == nil {
+		b.conflicts[p] = make(map[string]*conflict)
+	}
+	c := b.conflicts[p][d.Property]
 	if c == nil {
-		if b.Contests[k.Path] == nil {
-			b.Contests[k.Path] = make(map[string]*conflict)
-		}
 		c = &conflict{}
-		b.Contests[k.Path][k.Property] = c
+		b.conflicts[p][d.Property] = c
 	}
 	c.Deviation = d
-	if c.at = append(c.at, now); len(c.at) > MaxRepairs+1 {
-		c.at = c.at[1:]
+	if c.writes = append(c.writes, now); len(c.writes) > MaxRepairs+1 {
+		c.writes = c.writes[1:]
 	}
-	again := c.Truce > 0 && now.Sub(c.Until) < ConflictWindow
-	if again || len(c.at) > MaxRepairs && now.Sub(c.at[0]) < ConflictWindow {
-		c.Truce = min(max(2*c.Truce, FirstConflictPause), LastConflictPause)
-		c.Until = now.Add(c.Truce)
-	}
-}
-
-// SetCause notes whose the writes are.
-func (b *Backoffs) SetCause(k RecordKey, cause string) {
-	if c := b.Contests[k.Path][k.Property]; c != nil {
-		c.Cause = cause
+	again := c.pause > 0 && now.Sub(c.until) < conflictWindow
+	if again || len(c.writes) > MaxRepairs && now.Sub(c.writes[0]) < conflictWindow {
+		c.pause = min(max(2*c.pause, firstConflictPause), lastConflictPause)
+		c.until = now.Add(c.pause)
 	}
 }
 
-// Over says that nobody contests any more.
-func (c *conflict) Over(now time.Time) bool {
-	return now.Sub(c.at[len(c.at)-1]) > ConflictWindow && now.Sub(c.Until) > ConflictWindow
+// SetCause names the writer of a property for problems.
+func (b *Backoffs) SetCause(p cgroup.Path, property, cause string) {
+	if c := b.conflicts[p][property]; c != nil {
+		c.cause = cause
+	}
 }
 
-// Pauses are the properties of a cgroup that are to be left alone because somebody
-// else writes them; trespasses says that it runs on CPUs that another has for himself.
-func (b *Backoffs) Pauses(p cgroup.Path, trespasses func(cgroup.Path) bool, now time.Time) (left []string) {
-	for property, c := range b.Contests[p] {
-		if !now.Before(c.Until) {
+// Pauses returns the properties of a cgroup that must not be repaired now. Intrudes reports
+// whether a cgroup runs on the exclusive CPUs of an owner.
+func (b *Backoffs) Pauses(p cgroup.Path, intrudes func(cgroup.Path) bool, now time.Time) (paused []string) {
+	for property, c := range b.conflicts[p] {
+		if !now.Before(c.until) {
 			continue
 		}
-		if property == cgroup.FileCPUs && now.Sub(c.at[len(c.at)-1]) >= TrespassPause && trespasses(p) {
+		if property == cgroup.FileCPUs && now.Sub(c.last()) >= intrusionPause && intrudes(p) {
 			continue
 		}
-		left = append(left, property)
+		paused = append(paused, property)
 	}
-	return left
+	return paused
 }
 
-// NextConflict tells when cgroups that are contested are due again.
-func (b *Backoffs) NextConflict(earlier func(time.Time), now time.Time) {
-	for p, of := range b.Contests {
+// Problems returns the reason of each pause, by cgroup. A cgroup can have several.
+func (b *Backoffs) Problems(now time.Time) iter.Seq2[cgroup.Path, pools.Reason] {
+	return func(yield func(cgroup.Path, pools.Reason) bool) {
+		for p, of := range b.conflicts {
+			for property, c := range of {
+				if c.pause == 0 || c.over(now) {
+					continue
+				}
+				text := fmt.Sprintf("%s of %s: another process (%s) writes %q after each repair to %q; repairs pause until %s. Stop one of the two",
+					property, p, c.cause, c.Is, c.Was, c.until.Format(time.RFC3339))
+				if !yield(p, pools.Reason{Code: CodeContested, Text: text}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// nextConflict calls earlier with the times at which the state of a conflict changes, and
+// drops conflicts that are over.
+func (b *Backoffs) nextConflict(earlier func(time.Time), now time.Time) {
+	for p, of := range b.conflicts {
 		for property, c := range of {
-			if c.Over(now) {
+			if c.over(now) {
 				delete(of, property)
 				continue
 			}
-			if now.Before(c.Until) {
-				earlier(c.at[len(c.at)-1].Add(TrespassPause))
-				earlier(c.Until)
+			if now.Before(c.until) {
+				earlier(c.last().Add(intrusionPause))
+				earlier(c.until)
 			}
-			if c.Truce > 0 {
-				earlier(c.Until.Add(ConflictWindow + time.Second)) // it may be over then
+			if c.pause > 0 {
+				earlier(c.until.Add(conflictWindow + time.Second)) // the conflict can be over then
 			}
 		}
 		if len(of) == 0 {
-			delete(b.Contests, p)
+			delete(b.conflicts, p)
 		}
 	}
 }
+
+// over reports whether the other process has stopped its writes.
+func (c *conflict) over(now time.Time) bool {
+	return now.Sub(c.last()) > conflictWindow && now.Sub(c.until) > conflictWindow
+}
+
+// last returns the time of the latest external write.
+func (c *conflict) last() time.Time { return c.writes[len(c.writes)-1] }

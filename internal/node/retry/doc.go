@@ -1,4 +1,8 @@
-// Package retry decides how long the daemon waits before it writes again. Backoffs
-// holds one record for each refused write and for each value that another
-// process keeps overwriting. The package is pure: callers pass the time.
+// Package retry decides when the daemon repeats a write, and when it pauses.
+//
+// Backoffs holds a pause for each refused write, for each recorded value that
+// does not last, and for each property that another process keeps overwriting.
+// Pauses grow while the cause lasts. They affect one cgroup, or one property of
+// it, so that all others are written as usual. The package is pure: callers
+// pass the time.
 package retry

@@ -1,0 +1,59 @@
+package retry_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/retry"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+)
+
+// TestConflictPauses checks that the pause of repairs grows with each conflict over one
+// property, and that a cgroup on an owner's CPUs is repaired during a pause as well.
+func TestConflictPauses(t *testing.T) {
+	b, now, cpus := retry.New(), time.Unix(100, 0), retry.Deviation{Property: cgroup.FileCPUs, Was: "2-3", Is: "3"}
+	paused := func(intrudes bool) bool {
+		return len(b.Pauses("a", func(cgroup.Path) bool { return intrudes }, now)) > 0
+	}
+	problems := func() (texts []string) {
+		for p, r := range b.Problems(now) {
+			texts = append(texts, string(p)+" "+r.Text)
+		}
+		return texts
+	}
+	for i := range retry.MaxRepairs + 1 {
+		if paused(false) || len(problems()) > 0 {
+			t.Fatalf("a pause after %d writes", i)
+		}
+		b.NoteExternalWrite("a", cpus, now)
+	}
+	b.SetCause("a", cgroup.FileCPUs, "kubelet")
+	if got := b.Pauses("a", nobody, now); len(got) != 1 || got[0] != cgroup.FileCPUs || len(b.Pauses("b", nobody, now)) > 0 {
+		t.Errorf("paused: %v; want the CPUs, and only of that cgroup", got)
+	}
+	if got := problems(); len(got) != 1 || !strings.Contains(got[0], `another process (kubelet) writes "3" after each repair to "2-3"`) {
+		t.Errorf("problems: %q", got)
+	}
+	if now = now.Add(time.Second); paused(true) || !paused(false) {
+		t.Error("after a second repairs resume only for a cgroup on an owner's CPUs")
+	}
+	now = now.Add(-time.Second)
+	for _, want := range []time.Duration{1, 2, 4, 8, 10, 10} {
+		if now = now.Add(want*time.Minute - time.Nanosecond); !paused(false) {
+			t.Errorf("repairs resume before %v minutes", int(want))
+		}
+		if now = now.Add(time.Nanosecond); paused(false) {
+			t.Errorf("repairs pause after %v minutes", int(want))
+		}
+		b.NoteExternalWrite("a", cpus, now)
+	}
+	b.NoteExternalWrite("a", retry.Deviation{Property: cgroup.FileWeight}, now)
+	if now = now.Add(time.Second); paused(true) {
+		t.Error("one write of the weight is a conflict")
+	}
+	now = now.Add(12 * time.Minute)
+	if due := nextOf(b, now); !due.IsZero() || len(b.Affected([]cgroup.Target{{Path: "a"}})) > 0 {
+		t.Errorf("a conflict that is over is due at %v", due)
+	}
+}
