@@ -219,7 +219,7 @@ func (l *Loop) podAlone(container string, now time.Time) (pools.Pod, bool) {
 		return pools.Pod{}, false
 	}
 	uid := l.inventory.PodOf(e).UID
-	for _, c := range l.inventory.Members(uid) {
+	for c := range l.inventory.Members(uid) {
 		if c.IsPlacedElsewhere() || c.IsUnread() || l.unidentified.has(c.Path) {
 			return pools.Pod{}, false
 		}

@@ -165,7 +165,7 @@ func (m *Inventory) MayBeExclusive(e *Container) bool {
 
 // HasInstance reports whether an instance of a container exists that has not ended.
 func (m *Inventory) HasInstance(key pools.Key) bool {
-	for _, e := range m.Members(key.PodUID) {
+	for e := range m.Members(key.PodUID) {
 		if !e.asked && e.Container.State != cri.Exited && m.KeyOf(e) == key {
 			return true
 		}
@@ -178,9 +178,9 @@ func (m *Inventory) HasInstance(key pools.Key) bool {
 // runtime reports no event for an instance that has failed to start.
 func (m *Inventory) EarlierInstances(e *Container) (ids []string) {
 	key := m.KeyOf(e)
-	for id, o := range m.Members(key.PodUID) {
+	for o := range m.Members(key.PodUID) {
 		if !o.asked && o.Container.State != cri.Exited && m.KeyOf(o) == key && o.Container.CreatedAt.Before(e.Container.CreatedAt) {
-			ids = append(ids, id)
+			ids = append(ids, o.Container.ID)
 		}
 	}
 	return ids

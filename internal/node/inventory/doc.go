@@ -1,6 +1,7 @@
 // Package inventory holds the pods, containers and units of the node as the
-// runtime and systemd report them. Inventory is the state; its methods accept
-// listings, single results and NRI requests in any order, and old answers never
-// replace newer ones. List and Fetch ask the runtime and systemd; they run in
-// workers and do not touch the state.
+// runtime, systemd and NRI report them. Inventory is the state. Its methods accept
+// events, listings, answers about single objects and NRI requests in any order.
+// Old answers never replace newer ones, and states only go forward. List and the
+// Fetch functions ask the runtime and systemd. They run in workers and do not touch
+// the state.
 package inventory

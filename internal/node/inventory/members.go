@@ -1,6 +1,9 @@
 package inventory
 
-import "maps"
+import (
+	"iter"
+	"maps"
+)
 
 // Each event about a pod looks up its members, and a search through all objects would cost
 // too much on a full node. So containers are also kept by sandbox, and sandboxes by UID.
@@ -31,17 +34,22 @@ func (m *Inventory) dropPod(id string) {
 	}
 }
 
-// Members returns the containers of all sandboxes of a pod, by id. Without a known sandbox
-// uid is a sandbox id, as in KeyOf.
-func (m *Inventory) Members(uid string) map[string]*Container {
-	if len(m.sandboxes[uid]) == 0 {
-		return m.within[uid]
+// Members returns the containers of all sandboxes of a pod in no order. Without a known
+// sandbox uid is a sandbox id, as in KeyOf.
+func (m *Inventory) Members(uid string) iter.Seq[*Container] {
+	sandboxes := m.sandboxes[uid]
+	if len(sandboxes) == 0 {
+		return maps.Values(m.within[uid])
 	}
-	all := make(map[string]*Container)
-	for id := range m.sandboxes[uid] {
-		maps.Copy(all, m.within[id])
+	return func(yield func(*Container) bool) {
+		for id := range sandboxes {
+			for _, e := range m.within[id] {
+				if !yield(e) {
+					return
+				}
+			}
+		}
 	}
-	return all
 }
 
 func group[E any](groups map[string]map[string]E, of, id string, e E) {
