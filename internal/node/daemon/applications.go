@@ -13,8 +13,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// filesPause is how long files that could not be written are left alone.
-const filesPause = 10 * time.Second
+// filesRetryDelay is how long files that could not be written are left alone.
+const filesRetryDelay = 10 * time.Second
 
 // applications are the files that tell applications their CPUs.
 type applications struct {
@@ -24,21 +24,21 @@ type applications struct {
 	done    bool           // nothing is left to do for entries
 	sent    *appcpus.Files // in the last job; nil before it, and after an error
 	busy    bool
-	began   time.Time     // when the job that is under way was handed over
-	retry   time.Time     // after an error
-	bad     map[told]bool // names that no file can have, which the log has; of entries
+	began   time.Time               // when the job that is under way was handed over
+	retry   time.Time               // after an error
+	invalid map[applicationKey]bool // names that no file can have, which the log has; of entries
 }
 
-// filesPatience is how long the daemon is not ready for files that are being written: who
+// filesTimeout is how long the daemon is not ready for files that are being written: who
 // waits for it is started without them rather than never.
-const filesPatience = 2 * time.Second
+const filesTimeout = 2 * time.Second
 
 // due is when nobody waits any more for the files that are being written; zero if none are.
 func (a *applications) due() time.Time {
 	if !a.busy {
 		return time.Time{}
 	}
-	return a.began.Add(filesPatience)
+	return a.began.Add(filesTimeout)
 }
 
 // filesWritten is the result of a job.
@@ -61,12 +61,12 @@ func (l *Loop) writeApplications(now time.Time) {
 		a.files = make(renderings)
 	}
 	a.files.of(a.entries)
-	fresh, keep, bad := make(map[string]string, len(a.entries)), make(map[string]bool, len(a.entries)), make(map[told]bool)
+	fresh, keep, bad := make(map[string]string, len(a.entries)), make(map[string]bool, len(a.entries)), make(map[applicationKey]bool)
 	for i := range a.entries {
 		x := &a.entries[i]
-		r := a.files[x.told()]
+		r := a.files[x.key()]
 		if r.err != nil {
-			if bad[x.told()] = true; !a.bad[x.told()] {
+			if bad[x.key()] = true; !a.invalid[x.key()] {
 				l.log.Warn("application is not told its CPUs", "error", r.err)
 			}
 			continue
@@ -79,7 +79,7 @@ func (l *Loop) writeApplications(now time.Time) {
 			}
 		}
 	}
-	a.content, a.bad = fresh, bad
+	a.content, a.invalid = fresh, bad
 	want := appcpus.Files{Content: fresh, Keep: keep}
 	if a.busy || now.Before(a.retry) {
 		return
@@ -112,7 +112,7 @@ func (e filesWritten) apply(l *Loop) {
 	l.applications.busy = false
 	if e.err != nil {
 		l.log.Error("files that tell applications their CPUs", "error", e.err)
-		l.applications.retry = l.now().Add(filesPause)
+		l.applications.retry = l.now().Add(filesRetryDelay)
 		l.applications.sent, l.applications.done = nil, false
 	}
 }
@@ -190,10 +190,10 @@ func (l *Loop) verified() map[string]bool {
 // renderings are the files of entries, which are made anew only for those that say
 // something else than before: with each container that comes or goes all others stay
 // as they are.
-type renderings map[told]*rendering
+type renderings map[applicationKey]*rendering
 
-// told is who is told its CPUs: a container or a unit.
-type told struct{ podUID, container, unit string }
+// applicationKey is who is told its CPUs: a container or a unit.
+type applicationKey struct{ podUID, container, unit string }
 
 // rendering is what an entry has been made to.
 type rendering struct {
@@ -203,21 +203,21 @@ type rendering struct {
 	kept  bool              // the entry is there still
 }
 
-func (x *applicationEntry) told() told { return told{x.PodUID, x.Container, x.Unit} }
+func (x *applicationEntry) key() applicationKey { return applicationKey{x.PodUID, x.Container, x.Unit} }
 
 // of makes the renderings those of entries.
 func (r renderings) of(entries []applicationEntry) {
 	for i := range entries {
 		e := &entries[i]
-		is := r[e.told()]
+		is := r[e.key()]
 		if is == nil || !is.entry.Equal(e.Entry) {
 			is = &rendering{entry: e.Entry, files: make(map[string]string, 1)}
 			is.err = e.Render(is.files)
-			r[e.told()] = is
+			r[e.key()] = is
 		}
 		is.kept = true
 	}
-	maps.DeleteFunc(r, func(_ told, is *rendering) bool {
+	maps.DeleteFunc(r, func(_ applicationKey, is *rendering) bool {
 		gone := !is.kept
 		is.kept = false
 		return gone

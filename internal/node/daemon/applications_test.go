@@ -87,7 +87,7 @@ func TestBadNamesAreForgotten(t *testing.T) {
 	for _, p := range []pools.Plan{bad, bad, {}, bad} {
 		l.status.plan = p
 		l.writeApplications(time.Now())
-		if got, want := len(l.applications.bad), len(p.Pods); got != want {
+		if got, want := len(l.applications.invalid), len(p.Pods); got != want {
 			t.Errorf("%d bad names; want %d", got, want)
 		}
 	}

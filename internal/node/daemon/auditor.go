@@ -26,13 +26,13 @@ import (
 
 // auditor looks at intervals.
 type auditor struct {
-	scene   atomic.Pointer[auditScene]
-	found   atomic.Pointer[telemetry.Audit] // nil before the second look, and while it is off
+	input   atomic.Pointer[auditInput]
+	result  atomic.Pointer[telemetry.Audit] // nil before the second look, and while it is off
 	changed chan struct{}                   // the interval is another one
 }
 
-// auditScene is what the owner gives to it.
-type auditScene struct {
+// auditInput is what the owner gives to it.
+type auditInput struct {
 	ownership audit.Ownership
 	interval  time.Duration // 0: it is off
 }
@@ -41,11 +41,11 @@ func newAuditor() auditor { return auditor{changed: make(chan struct{}, 1)} }
 
 // showAudit gives the auditor the plan of the last pass.
 func (l *Loop) showAudit() {
-	now := &auditScene{interval: l.settings.Config.AuditInterval}
+	now := &auditInput{interval: l.settings.Config.AuditInterval}
 	if now.interval > 0 {
 		now.ownership = desired.Ownership(l.status.plan, l.inventory, l.status.hosts, &l.settings)
 	}
-	was := l.auditor.scene.Swap(now)
+	was := l.auditor.input.Swap(now)
 	if was == nil || was.interval != now.interval {
 		select {
 		case l.auditor.changed <- struct{}{}:
@@ -78,10 +78,10 @@ func (a *auditor) run(ctx context.Context, log *slog.Logger, open func() (watche
 		case <-a.changed:
 		case <-due.C:
 		}
-		scene := a.scene.Load()
+		scene := a.input.Load()
 		if scene.interval == 0 {
 			w, round.before = nil, nil
-			a.found.Store(nil)
+			a.result.Store(nil)
 			due.Stop()
 			continue
 		}
@@ -92,7 +92,7 @@ func (a *auditor) run(ctx context.Context, log *slog.Logger, open func() (watche
 		}
 		if w != nil {
 			err = round.look(w, scene.ownership)
-			a.found.Store(round.found())
+			a.result.Store(round.result())
 		}
 		if err != nil && err.Error() != said {
 			log.Warn("audit", "error", err)
@@ -162,7 +162,7 @@ func (r *auditRound) show() {
 	r.shown = &shown
 }
 
-func (r *auditRound) found() *telemetry.Audit { return r.shown }
+func (r *auditRound) result() *telemetry.Audit { return r.shown }
 
 // threadTime is the CPU time of the calling thread.
 func threadTime() time.Duration {
@@ -193,7 +193,7 @@ func openWatcher() (watcher, error) {
 
 // viewWithAudit adds to the published view what the audit has found.
 func (l *Loop) viewWithAudit() *telemetry.View {
-	v, found := l.viewWithCluster(), l.auditor.found.Load()
+	v, found := l.viewWithCluster(), l.auditor.result.Load()
 	if v == nil || found == nil {
 		return v
 	}

@@ -29,7 +29,7 @@ func TestOwnership(t *testing.T) {
 	n.AwaitCPUs(du, "4-5")
 	n.AwaitCPUs(web, "2-3")
 	r.quiet()
-	got := r.loop.auditor.scene.Load()
+	got := r.loop.auditor.input.Load()
 	if got.interval != 5*time.Minute {
 		t.Errorf("interval %v; want the default, 5m0s", got.interval)
 	}
@@ -64,7 +64,7 @@ func TestOwnership(t *testing.T) {
 	}
 	n.YAML = nodefixture.PoolsYAML + nodefixture.HostSlicesYAML + "audit: {interval: \"off\"}\n"
 	r.loop.reload()
-	n.Eventually("the audit is off", func() bool { return r.loop.auditor.scene.Load().interval == 0 })
+	n.Eventually("the audit is off", func() bool { return r.loop.auditor.input.Load().interval == 0 })
 }
 
 // eyes report the same task with each look, running on CPU 4.
@@ -88,7 +88,7 @@ func TestAuditor(t *testing.T) {
 		see := &eyes{}
 		opened := 0
 		show := func(interval time.Duration, owners ...audit.Place) {
-			a.scene.Store(&auditScene{interval: interval, ownership: audit.Ownership{Places: owners, Pools: []audit.Pool{{PoolName: audit.PoolName{Pool: "guaranteed"}, CPUs: cpuset.Range(4, 7)}}}})
+			a.input.Store(&auditInput{interval: interval, ownership: audit.Ownership{Places: owners, Pools: []audit.Pool{{PoolName: audit.PoolName{Pool: "guaranteed"}, CPUs: cpuset.Range(4, 7)}}}})
 			a.changed <- struct{}{}
 			synctest.Wait()
 		}
@@ -106,28 +106,28 @@ func TestAuditor(t *testing.T) {
 		synctest.Wait()
 		ignore := cmpopts.IgnoreFields(telemetry.Audit{}, "Seconds")
 		pool := telemetry.AuditPool{PoolName: telemetry.PoolName{Pool: "guaranteed"}, Known: true, Score: 1 - 1.0/8, ExposedTasks: 1, ExposedInterrupts: 0, Others: 1, Interrupts: 3}
-		if d := cmp.Diff(&telemetry.Audit{Pools: []telemetry.AuditPool{pool}, Looks: 2}, a.found.Load(), ignore, cmpopts.EquateApprox(0, 1e-9)); d != "" {
+		if d := cmp.Diff(&telemetry.Audit{Pools: []telemetry.AuditPool{pool}, Looks: 2}, a.result.Load(), ignore, cmpopts.EquateApprox(0, 1e-9)); d != "" {
 			t.Errorf("after two looks (-want +got):\n%s", d)
 		}
 		show(2 * time.Minute)   // no owner is left: CPUs that have changed hands are not judged
 		time.Sleep(time.Minute) //nolint:forbidigo // likewise
 		synctest.Wait()
 		pool = telemetry.AuditPool{PoolName: pool.PoolName, Others: 1, Interrupts: 3}
-		if d := cmp.Diff(&telemetry.Audit{Pools: []telemetry.AuditPool{pool}, Looks: 3}, a.found.Load(), ignore); d != "" {
+		if d := cmp.Diff(&telemetry.Audit{Pools: []telemetry.AuditPool{pool}, Looks: 3}, a.result.Load(), ignore); d != "" {
 			t.Errorf("when the owner has gone (-want +got):\n%s", d)
 		}
 		see.fails = errors.New("no process")
 		show(time.Minute)
 		time.Sleep(3 * time.Minute) //nolint:forbidigo // likewise
 		synctest.Wait()
-		if f := a.found.Load(); f.Failed != 4 || strings.Count(log.String(), "no process") != 1 {
+		if f := a.result.Load(); f.Failed != 4 || strings.Count(log.String(), "no process") != 1 {
 			t.Errorf("%d looks have failed, log %s; want 4, and one line", f.Failed, &log)
 		}
 		show(0)
 		time.Sleep(time.Hour) //nolint:forbidigo // likewise
 		synctest.Wait()
-		if a.found.Load() != nil || opened != 1 || see.looks != 7 {
-			t.Errorf("off: %v, opened %d, %d looks", a.found.Load(), opened, see.looks)
+		if a.result.Load() != nil || opened != 1 || see.looks != 7 {
+			t.Errorf("off: %v, opened %d, %d looks", a.result.Load(), opened, see.looks)
 		}
 		cancel()
 		<-done

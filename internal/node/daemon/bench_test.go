@@ -55,7 +55,7 @@ func BenchmarkIdle(b *testing.B) {
 func (r *running) looking() (look, giveBack func()) {
 	looked := make(chan struct{})
 	r.inspect(func(l *Loop) {
-		giveBack, l.memoryRelease.giveBack = l.memoryRelease.giveBack, func() { looked <- struct{}{} }
+		giveBack, l.memoryRelease.free = l.memoryRelease.free, func() { looked <- struct{}{} }
 	})
 	return func() {
 		r.loop.box.Post(unasked(func(l *Loop) {
@@ -243,7 +243,7 @@ func (r *running) rests() {
 	r.Eventually("nothing is due", func() bool {
 		var due, idle bool
 		r.inspectOnly(func(l *Loop) {
-			due = l.schedule.asked() || len(l.drifts.open) > 0 || l.cache.HasStale()
+			due = l.schedule.isDue() || len(l.drifts.open) > 0 || l.cache.HasStale()
 			idle = !l.cache.HasBusy() && r.jobs.idle()
 		})
 		if idle && due {

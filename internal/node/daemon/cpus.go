@@ -17,15 +17,15 @@ func (l *Loop) watchCPUs(ctx context.Context) {
 	told := ""
 	keepTrying(ctx, func() error {
 		err := l.CPUs.Watch(ctx, func() error {
-			l.box.Post(cpuEventsLost{})
-			err := l.countCPUs()
+			l.box.Post(cpuWatchChanged{})
+			err := l.readCPUs()
 			if err == nil {
 				told = ""
 			}
 			return err
 		})
 		if ctx.Err() == nil {
-			l.box.Post(cpuEventsLost{err})
+			l.box.Post(cpuWatchChanged{err})
 		}
 		return err
 	}, func(err error) {
@@ -36,57 +36,57 @@ func (l *Loop) watchCPUs(ctx context.Context) {
 	})
 }
 
-// countCPUs reads the CPUs as they are. It is called from several goroutines; what is
+// readCPUs reads the CPUs as they are. It is called from several goroutines; what is
 // read last is posted last.
-func (l *Loop) countCPUs() error {
-	l.counting.Lock()
-	defer l.counting.Unlock()
-	t, err := l.CPUs.Read(l.counted)
-	if err == nil && t != l.counted {
-		l.counted = t
-		l.box.Post(cpusCounted{t})
+func (l *Loop) readCPUs() error {
+	l.readingCPUs.Lock()
+	defer l.readingCPUs.Unlock()
+	t, err := l.CPUs.Read(l.lastRead)
+	if err == nil && t != l.lastRead {
+		l.lastRead = t
+		l.box.Post(cpusChanged{t})
 	}
 	return err
 }
 
-// recountCPUs is what the resync does about CPUs, in case that an event was lost.
-func (l *Loop) recountCPUs() {
+// rereadCPUs is what the resync does about CPUs, in case that an event was lost.
+func (l *Loop) rereadCPUs() {
 	if l.CPUs == nil {
 		return
 	}
 	l.workers.Queries.Submit("cpus", func(context.Context) event {
-		if err := l.countCPUs(); err != nil {
-			return cpusUncounted{err}
+		if err := l.readCPUs(); err != nil {
+			return cpuReadFailed{err}
 		}
 		return nil
 	})
 }
 
-// cpuEventsLost says that CPUs that come and go are heard of, or why not.
-type cpuEventsLost struct{ err error }
+// cpuWatchChanged says that CPUs that come and go are heard of, or why not.
+type cpuWatchChanged struct{ err error }
 
-func (cpuEventsLost) scope(*Loop) scope { return scopeAll }
+func (cpuWatchChanged) scope(*Loop) scope { return scopeAll }
 
-func (e cpuEventsLost) apply(l *Loop) { l.status.cpusLost = e.err != nil }
+func (e cpuWatchChanged) apply(l *Loop) { l.status.cpusLost = e.err != nil }
 
-// cpusUncounted says why the resync could not read the CPUs.
-type cpusUncounted struct{ err error }
+// cpuReadFailed says why the resync could not read the CPUs.
+type cpuReadFailed struct{ err error }
 
-func (cpusUncounted) scope(*Loop) scope { return scopeAll }
+func (cpuReadFailed) scope(*Loop) scope { return scopeAll }
 
-func (e cpusUncounted) apply(l *Loop) {
+func (e cpuReadFailed) apply(l *Loop) {
 	l.log.Error("read CPUs; the next resync tries again", "error", e.err)
 }
 
-// cpusCounted are the CPUs after some have come or gone.
-type cpusCounted struct{ topology *topology.Topology }
+// cpusChanged are the CPUs after some have come or gone.
+type cpusChanged struct{ topology *topology.Topology }
 
-func (cpusCounted) scope(*Loop) scope { return scopeAll }
+func (cpusChanged) scope(*Loop) scope { return scopeAll }
 
 // apply makes the pools anew. The pass that follows moves those who have lost their
 // CPUs, of whom some may run on CPUs of others by now: a cgroup without any of its own
 // runs on its parent's. So all are read again.
-func (e cpusCounted) apply(l *Loop) {
+func (e cpusChanged) apply(l *Loop) {
 	told := l.settings
 	if before, now := told.Topology.Online, e.topology.Online; !now.Equal(before) { // and not only what is present
 		l.historyLog.Add(history.Event{Kind: history.CPUs, Before: before.String(), Value: now.String()})

@@ -175,7 +175,7 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		now:            now,
 		box:            actor.NewMailbox[event](),
 		load:           o.Reload,
-		counted:        o.Topology,
+		lastRead:       o.Topology,
 		snapshot:       new(atomic.Pointer[telemetry.View]),
 		notify:         notify,
 		inventory:      inventory.New(h.Driver),

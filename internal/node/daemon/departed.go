@@ -19,7 +19,7 @@ func (l *Loop) dropOriginals() {
 	if len(l.departed) == 0 {
 		return
 	}
-	is, gone := l.gone(), make(map[cgroup.Path]bool)
+	is, gone := l.removalCheck(), make(map[cgroup.Path]bool)
 	maps.DeleteFunc(l.departed, func(p cgroup.Path, _ bool) bool {
 		if is(p) {
 			gone[p] = true
@@ -31,9 +31,9 @@ func (l *Loop) dropOriginals() {
 	}
 }
 
-// gone returns what says that a cgroup is gone for good. Only the owner's own reading
+// removalCheck returns what says that a cgroup is gone for good. Only the owner's own reading
 // tells: a listing of the runtime can be older than a cgroup.
-func (l *Loop) gone() func(cgroup.Path) bool {
+func (l *Loop) removalCheck() func(cgroup.Path) bool {
 	expected := make(map[cgroup.Path]bool) // few at a time
 	for e := range l.inventory.Containers() {
 		if e.Container.State == cri.Created {
@@ -51,7 +51,7 @@ func (l *Loop) gone() func(cgroup.Path) bool {
 
 // prune forgets the originals of cgroups that are gone.
 func (l *Loop) prune() {
-	gone := l.gone()
+	gone := l.removalCheck()
 	clear(l.departed)
 	l.journal.Forget(gone)
 	l.backoffs.Forget(gone)
@@ -61,7 +61,7 @@ func (l *Loop) prune() {
 		there[p.UID] = true
 	}
 	l.hints.Forget(there)
-	maps.DeleteFunc(l.pendingUpdates.broken, func(id string, _ bool) bool { return l.inventory.Container(id) == nil })
+	maps.DeleteFunc(l.pendingUpdates.failed, func(id string, _ bool) bool { return l.inventory.Container(id) == nil })
 }
 
 // cgroupGone asks the runtime for the owner of a cgroup that is gone. A unit may stop
@@ -73,15 +73,15 @@ func (l *Loop) cgroupGone(p cgroup.Path) {
 		l.fetchUnit(name)
 		return
 	}
-	if l.status.vanished[p] != "" {
+	if l.status.removed[p] != "" {
 		return
 	}
 	l.cache.Forget(p)
 	if c := l.inventory.ContainerAt(p); c != nil {
-		l.status.vanished[p] = c.Container.ID
+		l.status.removed[p] = c.Container.ID
 		l.fetchContainer(c.Container.ID)
 	} else if pod := l.inventory.PodAt(p); pod != nil {
-		l.status.vanished[p] = pod.Pod.ID
+		l.status.removed[p] = pod.Pod.ID
 		l.fetchPod(pod.Pod.ID)
 	}
 }
@@ -90,7 +90,7 @@ func (l *Loop) cgroupGone(p cgroup.Path) {
 // the others the next listing has the word: a runtime in a virtual machine has
 // containers without a cgroup here.
 func (l *Loop) cgroupBack(id string) {
-	maps.DeleteFunc(l.status.vanished, func(p cgroup.Path, owner string) bool {
+	maps.DeleteFunc(l.status.removed, func(p cgroup.Path, owner string) bool {
 		if owner != id {
 			return false
 		}

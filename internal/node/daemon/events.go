@@ -62,8 +62,8 @@ type written struct {
 	write cgroup.Write
 	unit  cgroup.UnitState // what systemd holds afterwards
 	err   error
-	// unmade says that it was left out, since it would have done harm.
-	unmade bool
+	// skipped says that it was left out, since it would have done harm.
+	skipped bool
 }
 
 // unitRead is what systemd holds for a cgroup.

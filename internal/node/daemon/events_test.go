@@ -30,7 +30,7 @@ func TestEventScopes(t *testing.T) {
 		podFetched{}, podFetched{inventory.PodStatus{Err: failed}}, containerFetched{}, containerFetched{inventory.ContainerStatus{Err: failed}},
 		written{}, written{err: failed}, unitRead{}, recordRead{}, saved{upTo: upTo}, saved{err: failed},
 		filesWritten{}, filesWritten{err: failed}, systemdReloaded{}, reloadsLost{}, unitsLost{}, unitWoken{}, unitAnswered{}, unitReverted{},
-		hintsArrived{}, kubeletArrived{}, cpuEventsLost{}, cpusCounted{}, cpusUncounted{}, treeWatched{}, permitted{}, tuned{},
+		hintsArrived{}, kubeletArrived{}, cpuWatchChanged{}, cpusChanged{}, cpuReadFailed{}, treeWatched{}, permissionsChanged{}, tuned{},
 		nriChanged{}, synchronized{}, podRun{}, podHint{}, containerHint{}, &createRequest{}, &startRequest{}, updateRequest{}, updateSettled{}, resizeSeen{},
 		moveRequest{}, refusedStopped{},
 	} {

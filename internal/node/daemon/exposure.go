@@ -17,10 +17,10 @@ type exposureMeter struct {
 	appeared map[cgroup.Path]time.Time
 	// confined are those that waited in the shared pool until the runtime told of them.
 	confined map[cgroup.Path]exposure
-	// made are those that are placed, and of which systemd has not told yet what they
+	// unfinished are those that are placed, and of which systemd has not told yet what they
 	// were made with.
-	made  map[cgroup.Path]making
-	total map[telemetry.Way]*telemetry.Placements
+	unfinished map[cgroup.Path]unfinishedStart
+	total      map[telemetry.Way]*telemetry.Placements
 }
 
 // exposure is what a container could do before it was placed.
@@ -28,12 +28,12 @@ type exposure struct {
 	elapsed, used time.Duration
 }
 
-// making is a container whose cgroup was there before its CPUs were in it, although
+// unfinishedStart is a container whose cgroup was there before its CPUs were in it, although
 // the runtime had them on record before. The OCI runtime writes what it was told into
 // the cgroup before it lets the entrypoint begin. But it may have been told before the
 // record was changed: then nobody but the daemon has written the CPUs, and systemd
 // does not know of them.
-type making struct {
+type unfinishedStart struct {
 	way  telemetry.Way
 	took exposure // if it was not told
 	cpus cpuset.Set
@@ -41,18 +41,18 @@ type making struct {
 
 func newExposureMeter() exposureMeter {
 	return exposureMeter{
-		appeared: make(map[cgroup.Path]time.Time),
-		confined: make(map[cgroup.Path]exposure),
-		made:     make(map[cgroup.Path]making),
-		total:    make(map[telemetry.Way]*telemetry.Placements),
+		appeared:   make(map[cgroup.Path]time.Time),
+		confined:   make(map[cgroup.Path]exposure),
+		unfinished: make(map[cgroup.Path]unfinishedStart),
+		total:      make(map[telemetry.Way]*telemetry.Placements),
 	}
 }
 
-// appear notes when a cgroup has come, vanish that it has gone.
-func (x *exposureMeter) appear(p cgroup.Path, at time.Time) { x.appeared[p] = at }
+// cgroupCreated notes when a cgroup has come, vanish that it has gone.
+func (x *exposureMeter) cgroupCreated(p cgroup.Path, at time.Time) { x.appeared[p] = at }
 
-func (x *exposureMeter) vanish(p cgroup.Path) {
-	x.told(p, false)
+func (x *exposureMeter) cgroupRemoved(p cgroup.Path) {
+	x.finish(p, false)
 	delete(x.appeared, p)
 	delete(x.confined, p)
 }
@@ -61,21 +61,21 @@ func (x *exposureMeter) vanish(p cgroup.Path) {
 func (x *exposureMeter) forget(gone func(cgroup.Path) bool) {
 	maps.DeleteFunc(x.appeared, func(p cgroup.Path, _ time.Time) bool { return gone(p) })
 	maps.DeleteFunc(x.confined, func(p cgroup.Path, _ exposure) bool { return gone(p) })
-	for p := range x.made {
+	for p := range x.unfinished {
 		if gone(p) {
-			x.told(p, false)
+			x.finish(p, false)
 		}
 	}
 }
 
-// told observes a container that was being made: it was inside its pool before its
+// finish observes a container that was being made: it was inside its pool before its
 // entrypoint began if the OCI runtime had its CPUs. Where that is not known, it was not.
-func (x *exposureMeter) told(p cgroup.Path, had bool) {
-	m, known := x.made[p]
+func (x *exposureMeter) finish(p cgroup.Path, had bool) {
+	m, known := x.unfinished[p]
 	if !known {
 		return
 	}
-	delete(x.made, p)
+	delete(x.unfinished, p)
 	if had {
 		m.took = exposure{}
 	}
@@ -99,9 +99,9 @@ func (x *exposureMeter) view() map[telemetry.Way]telemetry.Placements {
 	return all
 }
 
-// firstSight looks at the cgroups that have been read for the first time, before
+// noteFirstReads looks at the cgroups that have been read for the first time, before
 // anything is written to them.
-func (l *Loop) firstSight(want []cgroup.Target) {
+func (l *Loop) noteFirstReads(want []cgroup.Target) {
 	for _, t := range want {
 		e := l.inventory.Container(t.Container)
 		if e == nil || !e.IsUnseen() {
@@ -120,7 +120,7 @@ func (l *Loop) firstSight(want []cgroup.Target) {
 			way = telemetry.WayInotify
 		}
 		l.exposureMeter.observe(wayOr(way), took)
-		l.exposureMeter.vanish(t.Path)
+		l.exposureMeter.cgroupRemoved(t.Path)
 	}
 }
 
@@ -131,22 +131,22 @@ func wayOr(way telemetry.Way) telemetry.Way {
 	return way
 }
 
-// settleExposures observes those that are inside their pool by now, or wait in the shared one.
-func (l *Loop) settleExposures(now time.Time) {
-	l.settleStarts(l.status.targets, now)
-	l.askRuntimes()
+// observeExposures observes those that are inside their pool by now, or wait in the shared one.
+func (l *Loop) observeExposures(now time.Time) {
+	l.observeStarts(l.status.targets, now)
+	l.finishStarts()
 	for p, s := range l.unidentified {
 		if _, known := l.exposureMeter.confined[p]; known {
 			continue
 		}
 		if c := l.cache.Current(p); c.Exists && !l.cache.IsStale(p) && !s.cpus.IsEmpty() && c.Effective.IsSubsetOf(s.cpus) {
-			l.exposureMeter.confined[p] = l.exposed(p, now, now)
+			l.exposureMeter.confined[p] = l.exposureOf(p, now, now)
 		}
 	}
 }
 
-// settleStarts observes those of some targets that are inside their pool by now.
-func (l *Loop) settleStarts(want []cgroup.Target, now time.Time) {
+// observeStarts observes those of some targets that are inside their pool by now.
+func (l *Loop) observeStarts(want []cgroup.Target, now time.Time) {
 	for _, t := range want {
 		e := l.inventory.Container(t.Container)
 		if e == nil || !e.IsExposed() {
@@ -156,31 +156,31 @@ func (l *Loop) settleStarts(want []cgroup.Target, now time.Time) {
 			continue
 		}
 		wasMade := e.EndExposure()
-		took := l.exposed(t.Path, e.Began(), now)
-		l.exposureMeter.vanish(t.Path)
+		took := l.exposureOf(t.Path, e.Began(), now)
+		l.exposureMeter.cgroupRemoved(t.Path)
 		if wasMade && l.Units != nil {
-			l.exposureMeter.made[t.Path] = making{way: e.Way(), took: took, cpus: t.CPUs}
+			l.exposureMeter.unfinished[t.Path] = unfinishedStart{way: e.Way(), took: took, cpus: t.CPUs}
 			continue
 		}
 		l.exposureMeter.observe(wayOr(e.Way()), took)
 	}
 }
 
-// askRuntimes settles those of which systemd has told what they were made with. What the
+// finishStarts settles those of which systemd has told what they were made with. What the
 // daemon has it record meanwhile would be no evidence: see onWritten.
-func (l *Loop) askRuntimes() {
-	for p, m := range l.exposureMeter.made {
+func (l *Loop) finishStarts() {
+	for p, m := range l.exposureMeter.unfinished {
 		unit := l.cache.Current(p).Unit
 		answered := unit.Known || l.status.unitAsked[p] && !l.status.unitAwaited[p]
 		if answered && !l.cache.IsBusy(p) {
-			l.exposureMeter.told(p, unit.Known && !unit.CPUs.IsEmpty() && unit.CPUs.IsSubsetOf(m.cpus))
+			l.exposureMeter.finish(p, unit.Known && !unit.CPUs.IsEmpty() && unit.CPUs.IsSubsetOf(m.cpus))
 		}
 	}
 }
 
-// exposed is what has become of a cgroup until now. Who was not seen to appear may
+// exposureOf is what has become of a cgroup until now. Who was not seen to appear may
 // have been there since its creation.
-func (l *Loop) exposed(p cgroup.Path, created, now time.Time) exposure {
+func (l *Loop) exposureOf(p cgroup.Path, created, now time.Time) exposure {
 	since, seen := l.exposureMeter.appeared[p]
 	if !seen {
 		since = created

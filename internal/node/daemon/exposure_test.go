@@ -73,12 +73,12 @@ func TestExposureOfTheMaking(t *testing.T) {
 		{name: "made with others", state: cri.Created, then: answer(cgroup.UnitState{Known: true, CPUs: cpuset.Range(1, 3)}), count: 1, sum: took},
 		{name: "made without", state: cri.Created, then: answer(cgroup.UnitState{Known: true}), count: 1, sum: took},
 		{name: "systemd does not know it", state: cri.Created, then: answer(cgroup.UnitState{}), count: 1, sum: took},
-		{name: "gone", state: cri.Created, then: func(l *Loop) { l.exposureMeter.vanish(p) }, count: 1, sum: took},
+		{name: "gone", state: cri.Created, then: func(l *Loop) { l.exposureMeter.cgroupRemoved(p) }, count: 1, sum: took},
 		{name: "gone without a word", state: cri.Created, then: func(l *Loop) { l.exposureMeter.forget(func(cgroup.Path) bool { return true }) }, count: 1, sum: took},
 		{name: "sealed by the daemon since", state: cri.Created, count: 1, sum: took, then: func(l *Loop) {
 			l.cache.NoteSubmitted(seal)
 			answer(had)(l)
-			l.settleExposures(time.Now())
+			l.observeExposures(time.Now())
 			l.handle(written{write: seal, unit: had})
 		}},
 		{name: "first seen when it ran", state: cri.Running, then: answer(had), count: 1, sum: took},
@@ -97,11 +97,11 @@ func TestExposureOfTheMaking(t *testing.T) {
 				l.cache.Refresh(l.status.targets, l.inventory)
 			}
 			look(c.own, all)
-			l.firstSight(l.status.targets)
+			l.noteFirstReads(l.status.targets)
 			look(shared, shared)
-			l.settleExposures(began.Add(took))
+			l.observeExposures(began.Add(took))
 			c.then(l)
-			l.settleExposures(time.Now())
+			l.observeExposures(time.Now())
 			got := l.exposureMeter.view()[telemetry.WaySpec]
 			if got.Elapsed.Count != c.count || got.Elapsed.Sum != c.sum.Seconds() {
 				t.Errorf("%d placements in %v s; want %d in %v", got.Elapsed.Count, got.Elapsed.Sum, c.count, c.sum)

@@ -34,32 +34,32 @@ import (
 // A reply that depends on another move or on the kubelet waits for hookPatience at most. The
 // loop does not wait with it.
 
-// hookPatience is how long the runtime may be kept waiting for an answer. It gives up
+// hookTimeout is how long the runtime may be kept waiting for an answer. It gives up
 // after 2 s (NRI's plugin_request_timeout), and goes on without.
-const hookPatience = time.Second
+const hookTimeout = time.Second
 
 // createRequest asks where a container is to be that the runtime is about to create.
 type createRequest struct {
 	pod       cri.Pod
 	container cri.Container
-	asker     <-chan struct{} // closed when nobody waits any more
-	answer    chan<- created  // has room for one
+	canceled  <-chan struct{}     // closed when nobody waits any more
+	answer    chan<- createAnswer // has room for one
 	since     time.Time
 	updates   []nri.Update // promised so far
 }
 
-type created struct {
+type createAnswer struct {
 	reply nri.Reply
 	err   error
 }
 
 // startRequest asks whether a container's first process may go on.
 type startRequest struct {
-	id     string
-	asker  <-chan struct{}
-	answer chan<- error
-	since  time.Time
-	noted  bool // see noteStarts
+	id       string
+	canceled <-chan struct{}
+	answer   chan<- error
+	since    time.Time
+	noted    bool // see noteStarts
 }
 
 func (*createRequest) scope(*Loop) scope { return scopeAnswer }
@@ -96,8 +96,8 @@ func (l *Loop) noteStarts() {
 // It says whether another pass is needed.
 func (l *Loop) answerHooks(now time.Time) (again bool) {
 	l.creating = slices.DeleteFunc(l.creating, func(a *createRequest) bool {
-		if gone(a.asker) {
-			l.giveUp(a)
+		if isClosed(a.canceled) {
+			l.cancelCreate(a)
 			l.fetchContainer(a.container.ID) // the runtime may have gone on without an answer
 			again = true
 			return true
@@ -108,10 +108,10 @@ func (l *Loop) answerHooks(now time.Time) (again bool) {
 			return false
 		}
 		if c.err != nil {
-			l.takeBack(a)
+			l.dropCreate(a)
 			again = true
 		} else {
-			l.sent(a, now)
+			l.noteReply(a, now)
 		}
 		a.answer <- c
 		return true
@@ -119,7 +119,7 @@ func (l *Loop) answerHooks(now time.Time) (again bool) {
 	l.starting = slices.DeleteFunc(l.starting, func(a *startRequest) bool {
 		_, p := findPlacement(&l.status.plan, a.id)
 		done, err := l.decideStart(a, p, targetOf(l.status.targets, a.id), now)
-		if done = done || gone(a.asker); done {
+		if done = done || isClosed(a.canceled); done {
 			a.answer <- err
 		}
 		return done
@@ -127,7 +127,7 @@ func (l *Loop) answerHooks(now time.Time) (again bool) {
 	return again
 }
 
-func gone(asker <-chan struct{}) bool {
+func isClosed(asker <-chan struct{}) bool {
 	select {
 	case <-asker:
 		return true
@@ -139,59 +139,59 @@ func gone(asker <-chan struct{}) bool {
 // nextHook calls earlier with the times at which somebody's patience ends.
 func (l *Loop) nextHook(earlier func(time.Time)) {
 	for _, a := range l.creating {
-		earlier(a.since.Add(hookPatience))
+		earlier(a.since.Add(hookTimeout))
 	}
 	for _, a := range l.starting {
-		earlier(a.since.Add(hookPatience))
+		earlier(a.since.Add(hookTimeout))
 	}
 }
 
-// takeBack forgets a container that is not going to be created.
-func (l *Loop) takeBack(a *createRequest) {
+// dropCreate forgets a container that is not going to be created.
+func (l *Loop) dropCreate(a *createRequest) {
 	l.inventory.CancelCreate(a.container.ID)
 	l.dropUpdates(a.updates)
 }
 
-// giveUp is takeBack where the runtime may make the container all the same. Nothing but
+// cancelCreate is takeBack where the runtime may make the container all the same. Nothing but
 // its question has told that another plugin places it.
-func (l *Loop) giveUp(a *createRequest) {
+func (l *Loop) cancelCreate(a *createRequest) {
 	l.inventory.AbandonCreate(a.container.ID)
 	l.dropUpdates(a.updates)
 }
 
 // decideCreate is the answer, if there is one yet, to who is planned as p; nil if it is not
 // planned.
-func (l *Loop) decideCreate(a *createRequest, pod *pools.PodPlan, p *pools.Placement, now time.Time) (created, bool) {
-	late := now.Sub(a.since) >= hookPatience
+func (l *Loop) decideCreate(a *createRequest, pod *pools.PodPlan, p *pools.Placement, now time.Time) (createAnswer, bool) {
+	late := now.Sub(a.since) >= hookTimeout
 	refuse := l.settings.Config.OnRefusal != config.RefusalShared
 	switch {
 	case p == nil:
-		return created{err: errors.New("its pod is being removed, or the daemon cannot tell what it is")}, true
+		return createAnswer{err: errors.New("its pod is being removed, or the daemon cannot tell what it is")}, true
 	case p.Pool == pools.Other:
-		return created{reply: l.leave(a)}, true
+		return createAnswer{reply: l.replyUnmanaged(a)}, true
 	case p.Refused != nil && refuse:
 		l.refuse(pod, p, now)
-		return created{err: fmt.Errorf("%s: %s", p.Refused.Code, p.Refused.Why)}, true
+		return createAnswer{err: fmt.Errorf("%s: %s", p.Refused.Code, p.Refused.Why)}, true
 	case p.Reason.Code == pools.CodeWaiting && !late:
-		return created{}, false
+		return createAnswer{}, false
 	case p.Reason.Code == pools.CodeWaiting && refuse:
-		return created{err: errors.New("the kubelet does not tell the NUMA nodes of its devices and memory, which its topology policy demands; it is asked again when the kubelet tries again")}, true
+		return createAnswer{err: errors.New("the kubelet does not tell the NUMA nodes of its devices and memory, which its topology policy demands; it is asked again when the kubelet tries again")}, true
 	}
 	cpus, taken, by := l.obtainable(p)
 	switch {
 	case cpus.IsEmpty() && !late:
-		return created{}, false
+		return createAnswer{}, false
 	case cpus.IsEmpty() && (refuse || !p.Exclusive):
-		return created{err: fmt.Errorf("CPUs %s are not free yet: %s still has them; it gets them when the kubelet tries again", taken, by)}, true
+		return createAnswer{err: fmt.Errorf("CPUs %s are not free yet: %s still has them; it gets them when the kubelet tries again", taken, by)}, true
 	case cpus.IsEmpty():
 		q := *p // it gets its own when they are free
 		q.Exclusive, q.Mixed, q.CPUs = false, cpuset.Set{}, l.status.plan.Shared.Difference(l.leavingCPUs())
 		if cpus, taken, by = l.obtainable(&q); cpus.IsEmpty() {
-			return created{err: fmt.Errorf("all CPUs of the shared pool are taken: %s still has %s", by, taken)}, true
+			return createAnswer{err: fmt.Errorf("all CPUs of the shared pool are taken: %s still has %s", by, taken)}, true
 		}
 	}
 	l.noteCreated(l.inventory.Container(a.container.ID), p)
-	return created{reply: l.reply(a, pod, p, cpus)}, true
+	return createAnswer{reply: l.reply(a, pod, p, cpus)}, true
 }
 
 func findPlacement(plan *pools.Plan, id string) (*pools.PodPlan, *pools.Placement) {
@@ -212,9 +212,9 @@ func placementIn(pod *pools.PodPlan, id string) *pools.Placement {
 	return nil
 }
 
-// leave is the answer for a container that another manager places: none, and it is made
+// replyUnmanaged is the answer for a container that another manager places: none, and it is made
 // as that has asked.
-func (l *Loop) leave(a *createRequest) nri.Reply {
+func (l *Loop) replyUnmanaged(a *createRequest) nri.Reply {
 	l.inventory.Container(a.container.ID).Answer(cpuset.Set{}, cpuset.Set{})
 	return nri.Reply{Updates: a.updates}
 }
@@ -307,7 +307,7 @@ func (l *Loop) reply(a *createRequest, pod *pools.PodPlan, p *pools.Placement, c
 // known, from a time without NRI, is being asked for. p and t are what is planned for it,
 // nil if nothing is.
 func (l *Loop) decideStart(a *startRequest, p *pools.Placement, t *cgroup.Target, now time.Time) (done bool, refusal error) {
-	late := now.Sub(a.since) >= hookPatience
+	late := now.Sub(a.since) >= hookTimeout
 	if p != nil && p.Pool == pools.Other {
 		return true, nil
 	}
@@ -352,7 +352,7 @@ func targetOf(targets []cgroup.Target, container string) *cgroup.Target {
 func (l *Loop) expireHints(now time.Time) {
 	for _, a := range l.creating {
 		e := l.inventory.Container(a.container.ID)
-		if e == nil || now.Sub(a.since) < hookPatience {
+		if e == nil || now.Sub(a.since) < hookTimeout {
 			continue
 		}
 		l.hints.GoWithout(l.inventory.KeyOf(e))

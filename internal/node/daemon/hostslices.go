@@ -37,8 +37,8 @@ func (l *Loop) takeSlices() {
 	}
 }
 
-// leftAlone says that a unit of host services is not to be placed.
-func (l *Loop) leftAlone(name string) bool {
+// isUnmanagedHostUnit says that a unit of host services is not to be placed.
+func (l *Loop) isUnmanagedHostUnit(name string) bool {
 	i := slices.IndexFunc(l.status.hosts, func(v hostslices.Verdict) bool { return v.Name == name })
 	if i < 0 {
 		return false

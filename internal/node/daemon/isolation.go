@@ -102,7 +102,7 @@ const cpusetsAlone = "its CPUs are its own by cpusets alone: "
 
 // notNow is why a wish is to wait, empty if it is not.
 func (l *Loop) notNow(w cgroup.PartitionWish, now time.Time) string {
-	if slices.Contains(l.backoffs.Pauses(w.Path, l.trespasses, now), cgroup.FilePartition) {
+	if slices.Contains(l.backoffs.Pauses(w.Path, l.overlapsOwners, now), cgroup.FilePartition) {
 		return "somebody else ends it whenever it is one, and it is left alone for a while"
 	}
 	if f, failed := l.isolation.failures[w.Path]; failed && partition.SameWish(f.wish, w) && now.Before(f.until) {

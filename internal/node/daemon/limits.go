@@ -42,10 +42,10 @@ func (l *Loop) limits(want []cgroup.Target, now time.Time) limits {
 	for p := range l.backoffs.Affected(want) {
 		m.mark(p, func(c *cgroup.Current) {
 			c.NoWrite, c.NoSeal = l.backoffs.Paused(p, now)
-			c.Left = l.backoffs.Pauses(p, l.trespasses, now)
+			c.Left = l.backoffs.Pauses(p, l.overlapsOwners, now)
 		})
 	}
-	spare(&l.quiet, m)
+	limitQuiet(&l.quiet, m)
 	for _, d := range l.drifts.open {
 		if !d.repaired {
 			m.mark(d.Path, func(c *cgroup.Current) { c.Drifted = append(c.Drifted, d.Property) })
@@ -66,9 +66,9 @@ func (l *Loop) limits(want []cgroup.Target, now time.Time) limits {
 	return m
 }
 
-// trespasses says that a cgroup runs on CPUs that somebody else is to have for
+// overlapsOwners says that a cgroup runs on CPUs that somebody else is to have for
 // himself, be it a container that does not exist yet.
-func (l *Loop) trespasses(p cgroup.Path) bool {
+func (l *Loop) overlapsOwners(p cgroup.Path) bool {
 	i := slices.IndexFunc(l.status.targets, func(t cgroup.Target) bool { return t.Path == p })
 	if i < 0 || l.status.targets[i].CPUs.IsEmpty() {
 		return false
@@ -82,8 +82,8 @@ func (l *Loop) trespasses(p cgroup.Path) bool {
 	return l.cache.Current(p).Effective.Overlaps(others)
 }
 
-// spare has Diff leave what waits.
-func spare(q *quiet.Quiet, m limits) {
+// limitQuiet has Diff leave what waits.
+func limitQuiet(q *quiet.Quiet, m limits) {
 	for p := range q.Weights {
 		m.mark(p, func(c *cgroup.Current) { c.Left = append(slices.Clip(c.Left), cgroup.FileWeight) })
 	}
@@ -92,14 +92,14 @@ func spare(q *quiet.Quiet, m limits) {
 // settleQuiet takes over what waits by the plan of this pass, and says in the log what
 // has changed.
 func (l *Loop) settleQuiet(plan pools.Plan, want []cgroup.Target, now time.Time) {
-	waited := !l.quiet.Since.IsZero() || l.status.quieted
+	waited := !l.quiet.Since.IsZero() || l.status.waiting
 	news := l.quiet.Settle(plan, want, l.drifts.changed(cgroup.FileWeight), now)
 	l.journal.SetResting(l.quiet.Resting)
-	switch l.status.quieted = !l.quiet.Since.IsZero(); {
-	case l.status.quieted && news:
+	switch l.status.waiting = !l.quiet.Since.IsZero(); {
+	case l.status.waiting && news:
 		l.log.Info("quiet: waits", "cpus", l.quiet.Resting, "weights", len(l.quiet.Weights),
 			"until", l.quiet.Since.Add(l.settings.Config.Quiet).Format(time.RFC3339))
-	case waited && !l.status.quieted:
+	case waited && !l.status.waiting:
 		l.log.Info("quiet: nothing waits any more")
 	}
 }

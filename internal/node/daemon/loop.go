@@ -32,37 +32,37 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// pollPeriod is how often the runtime is asked when it has no event stream.
-const pollPeriod = time.Second
+// pollInterval is how often the runtime is asked when it has no event stream.
+const pollInterval = time.Second
 
-// relistPause is how soon a listing that failed is tried again.
-const relistPause = 5 * time.Second
+// relistDelay is how soon a listing that failed is tried again.
+const relistDelay = 5 * time.Second
 
-// patientListings is how often the first listing is asked for again when parts of
+// maxIncompleteListings is how often the first listing is asked for again when parts of
 // it are missing. Then the daemon begins without them: one object that can never
 // be read must not keep the node from its pools.
-const patientListings = 6
+const maxIncompleteListings = 6
 
-// journalPatience is how long first writes wait for their originals to be on
+// journalTimeout is how long first writes wait for their originals to be on
 // disk. A stuck disk must not keep containers on the wrong CPUs: after it
 // the writes go ahead, and the state says that undo is at risk.
-const journalPatience = 500 * time.Millisecond
+const journalTimeout = 500 * time.Millisecond
 
 // Loop owns all state. Only run's goroutine touches it; everybody else posts
 // events and reads snapshots.
 type Loop struct {
 	hostenv.Host
-	log      *slog.Logger
-	now      func() time.Time // the clock
-	box      *actor.Mailbox[event]
-	workers  actor.WorkerSets[event]
-	load     func() (*config.Config, error) // reads the configuration again
-	loading  sync.Mutex                     // held while load runs and its result is posted
-	counting sync.Mutex                     // guards counted, and is held while CPUs are read and posted
-	counted  *topology.Topology             // the CPUs as they were last read
-	snapshot *atomic.Pointer[telemetry.View]
-	notify   *hostenv.Notifier
-	cluster  *nodestatus.Runner // nil where the node is in no cluster
+	log         *slog.Logger
+	now         func() time.Time // the clock
+	box         *actor.Mailbox[event]
+	workers     actor.WorkerSets[event]
+	load        func() (*config.Config, error) // reads the configuration again
+	loading     sync.Mutex                     // held while load runs and its result is posted
+	readingCPUs sync.Mutex                     // guards counted, and is held while CPUs are read and posted
+	lastRead    *topology.Topology             // the CPUs as they were last read
+	snapshot    *atomic.Pointer[telemetry.View]
+	notify      *hostenv.Notifier
+	cluster     *nodestatus.Runner // nil where the node is in no cluster
 
 	permission permission
 
@@ -111,11 +111,11 @@ type Loop struct {
 // at them; a runtime that takes its time does not keep it waiting.
 func (l *Loop) resync(now time.Time) {
 	// A runtime without events is listed much more often than that.
-	if now.Sub(l.status.distrusted) >= l.settings.Config.ResyncPeriod {
-		l.status.distrusted = now
-		l.status.toSweep = true
+	if now.Sub(l.status.lastRecheck) >= l.settings.Config.ResyncPeriod {
+		l.status.lastRecheck = now
+		l.status.recheckPending = true
 		l.timers.recheck.set(l.now().Add(fullPassDelay))
-		l.recountCPUs()
+		l.rereadCPUs()
 	}
 	l.timers.resync.set(l.now().Add(l.resyncPeriod())) // a list that never comes must not be the last
 	l.list()
@@ -124,9 +124,9 @@ func (l *Loop) resync(now time.Time) {
 // recheckDue has all cgroups looked at in the whole pass that is made now, if the resync asks for
 // it. Not before: what others write meanwhile would not be looked at at once.
 func (l *Loop) recheckDue() {
-	if l.status.toSweep && l.schedule.full {
-		l.status.toSweep = false
-		l.memoryRelease.looked = true
+	if l.status.recheckPending && l.schedule.full {
+		l.status.recheckPending = false
+		l.memoryRelease.scanned = true
 		l.timers.recheck.clear()
 		l.cache.Recheck(l.watch.told, l.settings.Config.ResyncPeriod)
 	}
@@ -155,14 +155,14 @@ func (e listed) apply(l *Loop) {
 			l.log.Warn("list pods and containers", "error", e.Err)
 		}
 		l.status.runtimeErr = e.Err
-		l.timers.resync.set(l.now().Add(min(relistPause, l.resyncPeriod())))
+		l.timers.resync.set(l.now().Add(min(relistDelay, l.resyncPeriod())))
 		return
 	}
 	if l.status.runtimeErr != nil {
 		l.log.Info("the container runtime lists pods and containers again")
 	}
 	l.status.runtimeErr = nil
-	clear(l.status.vanished)
+	clear(l.status.removed)
 	clear(l.status.unitAsked)
 	clear(l.status.reverting)
 	l.others.Learn(e.Crio, l.inventory)
@@ -198,18 +198,18 @@ func (l *Loop) relistSoon(incomplete bool) (early bool) {
 		l.status.incomplete = 0
 		return false
 	}
-	pause := relistPause
-	for range l.status.incomplete - patientListings {
+	pause := relistDelay
+	for range l.status.incomplete - maxIncompleteListings {
 		pause = min(2*pause, l.resyncPeriod())
 	}
 	l.timers.resync.set(l.now().Add(min(pause, l.resyncPeriod())))
 	l.status.incomplete++
-	return l.status.incomplete <= patientListings
+	return l.status.incomplete <= maxIncompleteListings
 }
 
 func (l *Loop) resyncPeriod() time.Duration {
 	if l.status.stream == cri.Unsupported {
-		return min(pollPeriod, l.settings.Config.ResyncPeriod)
+		return min(pollInterval, l.settings.Config.ResyncPeriod)
 	}
 	return l.settings.Config.ResyncPeriod
 }

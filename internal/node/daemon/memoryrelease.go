@@ -10,31 +10,31 @@ import (
 // and so long after it was given back last: with resyncPeriod's default the first, and then each
 // second. Go itself would wait for as much garbage as lives, or two minutes.
 const (
-	firstRelease = 20 * time.Second
-	thriftPeriod = 50 * time.Second
+	firstReleaseDelay = 20 * time.Second
+	releaseInterval   = 50 * time.Second
 )
 
 // memoryRelease gives memory that nothing lives in back to the kernel: what a start or a busy hour
 // has taken would stay else (docs/performance.md).
 type memoryRelease struct {
-	giveBack func()
-	next     time.Time // not before; zero until all is taken over
-	looked   bool      // the pass that is made now looks at all cgroups
+	free    func()
+	next    time.Time // not before; zero until all is taken over
+	scanned bool      // the pass that is made now looks at all cgroups
 }
 
-func newMemoryRelease() memoryRelease { return memoryRelease{giveBack: debug.FreeOSMemory} }
+func newMemoryRelease() memoryRelease { return memoryRelease{free: debug.FreeOSMemory} }
 
 // start says that all that runs has been taken over.
-func (t *memoryRelease) start(now time.Time) { t.next = now.Add(firstRelease) }
+func (t *memoryRelease) start(now time.Time) { t.next = now.Add(firstReleaseDelay) }
 
 // due says, after a pass, that memory is to be given back: after a look, which leaves most behind.
 func (t *memoryRelease) due(now time.Time) bool {
-	looked := t.looked
-	t.looked = false
+	looked := t.scanned
+	t.scanned = false
 	if !looked || t.next.IsZero() || now.Before(t.next) {
 		return false
 	}
-	t.next = now.Add(thriftPeriod)
+	t.next = now.Add(releaseInterval)
 	return true
 }
 
@@ -44,7 +44,7 @@ func (l *Loop) releaseMemory(now time.Time) {
 	if !l.memoryRelease.due(now) {
 		return
 	}
-	giveBack := l.memoryRelease.giveBack
+	giveBack := l.memoryRelease.free
 	l.workers.Queries.Submit("memory", func(context.Context) event {
 		giveBack()
 		return nil

@@ -12,7 +12,7 @@ import (
 func TestThrift(t *testing.T) {
 	start := time.Now()
 	th := newMemoryRelease()
-	if th.looked = true; th.due(start) {
+	if th.scanned = true; th.due(start) {
 		t.Error("memory is given back before all is known")
 	}
 	th.start(start)
@@ -31,7 +31,7 @@ func TestThrift(t *testing.T) {
 		{120 * time.Second, true, false},
 		{10 * time.Minute, true, true},
 	} {
-		th.looked = pass.look
+		th.scanned = pass.look
 		if got := th.due(start.Add(pass.at)); got != pass.due {
 			t.Errorf("pass %d, after %v: %t, want %t", i, pass.at, got, pass.due)
 		}
@@ -45,7 +45,7 @@ func TestGiveBack(t *testing.T) {
 	r.quiet()
 	given := make(chan struct{}, 8)
 	r.inspect(func(l *Loop) {
-		l.memoryRelease.giveBack = func() { given <- struct{}{} }
+		l.memoryRelease.free = func() { given <- struct{}{} }
 		l.memoryRelease.start(time.Now().Add(time.Hour))
 	})
 	r.looks()

@@ -15,19 +15,19 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// movePatience is how long a move may take to be verified. The runtime's update
+// moveTimeout is how long a move may take to be verified. The runtime's update
 // is the slow part of it.
-const movePatience = time.Minute
+const moveTimeout = time.Minute
 
 // moveRequest asks the owner to give somebody other CPUs. Nobody but an operator on
 // the control socket posts it.
 type moveRequest struct {
 	control.Move
-	// asker is closed when nobody waits for the answer any more.
-	asker <-chan struct{}
+	// canceled is closed when nobody waits for the answer any more.
+	canceled <-chan struct{}
 	// answer has room for one.
-	answer chan<- moveAnswer
-	heard  bool // once, when something was in the way
+	answer  chan<- moveAnswer
+	retried bool // once, when something was in the way
 }
 
 type moveAnswer struct {
@@ -46,7 +46,7 @@ func (m *moveRequest) attrs() []any {
 // serveControl answers operators on the node. Without it nobody can ask
 // for moves, or what goes on inside.
 func (l *Loop) serveControl(ctx context.Context, o Options) {
-	server := control.New(l.ask, movePatience, l.newObserver(o), o.Log)
+	server := control.New(l.ask, moveTimeout, l.newObserver(o), o.Log)
 	keepTrying(ctx, func() error {
 		return server.Serve(ctx, control.Socket(o.Config.RunDir))
 	}, func(err error) {
@@ -58,7 +58,7 @@ func (l *Loop) serveControl(ctx context.Context, o Options) {
 // from other goroutines.
 func (l *Loop) ask(ctx context.Context, m control.Move) (control.Outcome, error) {
 	answer := make(chan moveAnswer, 1)
-	l.box.Post(moveRequest{Move: m, asker: ctx.Done(), answer: answer})
+	l.box.Post(moveRequest{Move: m, canceled: ctx.Done(), answer: answer})
 	select {
 	case a := <-answer:
 		return a.outcome, a.err
@@ -73,13 +73,13 @@ func (moveRequest) scope(*Loop) scope { return scopeAll }
 // out like anything else, through Diff; see answerMoves for its end.
 func (m moveRequest) apply(l *Loop) {
 	select {
-	case <-m.asker:
+	case <-m.canceled:
 		return // has been told that it was not done
 	default:
 	}
 	assignments, err := l.moved(&m, l.now())
-	if errors.Is(err, errBeingWritten) && !m.heard {
-		m.heard = true // once more after the pass: it may be an echo of what was written
+	if errors.Is(err, errBeingWritten) && !m.retried {
+		m.retried = true // once more after the pass: it may be an echo of what was written
 		l.waiting = append(l.waiting, m)
 		return
 	}
@@ -139,7 +139,7 @@ func (l *Loop) moved(m *moveRequest, now time.Time) ([]pools.Assignment, error) 
 		}
 	}
 	// Two who change places need a CPU to step aside to.
-	_, deferred := l.diff(want, l.liveOptions(after), now)
+	_, deferred := l.diff(want, l.diffOptions(after), now)
 	for _, t := range want {
 		if err := waits(t, deferred); err != nil && l.ownerOf(t) == m.key() {
 			return nil, fmt.Errorf("cannot be carried out: %w", err)

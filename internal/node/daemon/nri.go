@@ -101,8 +101,8 @@ func (h hooks) Synchronize(ctx context.Context, pods []cri.Pod, containers []cri
 }
 
 func (h hooks) Create(ctx context.Context, p cri.Pod, c cri.Container) (nri.Reply, error) {
-	a, err := ask(ctx, h, func(a chan<- created) event {
-		return &createRequest{pod: p, container: c, asker: ctx.Done(), answer: a, since: h.now()}
+	a, err := ask(ctx, h, func(a chan<- createAnswer) event {
+		return &createRequest{pod: p, container: c, canceled: ctx.Done(), answer: a, since: h.now()}
 	})
 	if err == nil {
 		err = a.err
@@ -115,7 +115,7 @@ func (h hooks) Create(ctx context.Context, p cri.Pod, c cri.Container) (nri.Repl
 
 func (h hooks) Start(ctx context.Context, id string) error {
 	refusal, err := ask(ctx, h, func(a chan<- error) event {
-		return &startRequest{id: id, asker: ctx.Done(), answer: a, since: h.now()}
+		return &startRequest{id: id, canceled: ctx.Done(), answer: a, since: h.now()}
 	})
 	if err == nil {
 		err = refusal
@@ -127,7 +127,7 @@ func (h hooks) Start(ctx context.Context, id string) error {
 }
 
 func (h hooks) Update(ctx context.Context, id string, asked cri.Resources) (cri.Resources, error) {
-	u, err := ask(ctx, h, func(a chan<- updated) event { return updateRequest{id, asked, ctx.Done(), a} })
+	u, err := ask(ctx, h, func(a chan<- updateAnswer) event { return updateRequest{id, asked, ctx.Done(), a} })
 	if err == nil {
 		err = u.err
 	}

@@ -80,7 +80,7 @@ func TestManyGiveWay(t *testing.T) {
 	r.connected()
 	pod := n.RunPod("s", "default", "burstable", 0, nil)
 	var ids []string
-	for i := range 3 * maxPromises {
+	for i := range 3 * maxReplyUpdates {
 		ids = append(ids, n.RunContainer(pod, fmt.Sprint("app", i), cri.Resources{Shares: 512}))
 	}
 	// For a pod that reports its CPUs the daemon would reserve them at once. If that pass came
@@ -104,8 +104,8 @@ func TestManyGiveWay(t *testing.T) {
 			t.Errorf("recorded for %s: %q, %v; it is on %s", id, c.Recorded.CPUs, err, n.State(id).CPUs)
 		}
 	}
-	if got := r.loop.snapshot.Load().Writes[telemetry.Write{Via: "nri", Result: telemetry.OK}]; got != maxPromises {
-		t.Errorf("%d updates in the reply; want %d", got, maxPromises)
+	if got := r.loop.snapshot.Load().Writes[telemetry.Write{Via: "nri", Result: telemetry.OK}]; got != maxReplyUpdates {
+		t.Errorf("%d updates in the reply; want %d", got, maxReplyUpdates)
 	}
 }
 

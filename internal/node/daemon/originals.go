@@ -34,7 +34,7 @@ func (l *Loop) save(now time.Time) {
 		return
 	}
 	if !l.journal.Safe() {
-		l.timers.journal.set(l.now().Add(journalPatience))
+		l.timers.journal.set(l.now().Add(journalTimeout))
 	}
 	l.workers.Disk.Submit("journal", func(context.Context) event {
 		return saved{upTo: upTo, err: errors.Join(undo.Mark(l.RunDir, d.BootID).Leave(), undo.Save(l.JournalFile, d))}

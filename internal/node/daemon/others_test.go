@@ -342,7 +342,7 @@ func TestPluginBeforeUsAndLate(t *testing.T) {
 			ask := &createRequest{pod: pod, container: c}
 			ask.apply(l)
 			l.creating = nil
-			l.giveUp(ask)
+			l.cancelCreate(ask)
 			l.inventory.PutContainer(inventory.ContainerStatus{Container: c}) // as CRI reports it then
 			if e := l.inventory.Container(c.ID); e.IsPlacedElsewhere() != (name == "theirs") || e.IsAsked() {
 				t.Errorf("%s: placed elsewhere %t, asked %t", name, e.IsPlacedElsewhere(), e.IsAsked())

@@ -215,7 +215,7 @@ func checkMemory(l *Loop) error {
 	if !l.status.ready || l.watch.watcher == nil || l.cache.HasStalePartitions() {
 		return nil // the daemon will read everything again
 	}
-	if l.schedule.asked() || l.cache.HasStale() {
+	if l.schedule.isDue() || l.cache.HasStale() {
 		l.schedule.add(scopeAll)
 		return errDue
 	}

@@ -70,15 +70,15 @@ func (l *Loop) pass() {
 	l.noteRefusals(plan, now)
 	if l.Observes {
 		want = l.refreshCache(want)
-		l.observe(want, l.liveOptions(plan), now)
-		l.passed(want, now)
+		l.observe(want, l.diffOptions(plan), now)
+		l.finishPass(want, now)
 		return
 	}
 	l.takeSlices()
 	l.releaseSlices()
 	l.revertUnits()
 
-	options := l.liveOptions(plan)
+	options := l.diffOptions(plan)
 	var deferred []cgroup.Deferred
 	made := make(map[cgroup.Write]bool)
 	for round := 0; ; round++ {
@@ -88,12 +88,12 @@ func (l *Loop) pass() {
 		}
 		want = l.refreshCache(want)
 		if round == 0 {
-			l.firstSight(want)
+			l.noteFirstReads(want)
 			want = l.repartition(want, true)
 		}
 		var writes []cgroup.Write
 		writes, deferred = l.diff(want, options, now)
-		writes, refused := l.due(writes, made, now)
+		writes, refused := l.writable(writes, made, now)
 		l.noteOriginals(writes)
 		l.save(now)
 		if len(writes) == 0 && !refused {
@@ -109,18 +109,18 @@ func (l *Loop) pass() {
 	l.logBackoffs()
 	l.quiet.Explain(deferred)
 	l.status.deferred = deferred
-	l.passed(want, now)
+	l.finishPass(want, now)
 }
 
-// passed ends a pass.
-func (l *Loop) passed(want []cgroup.Target, now time.Time) {
+// finishPass ends a pass.
+func (l *Loop) finishPass(want []cgroup.Target, now time.Time) {
 	if !l.status.planned {
 		l.status.planned = true
 		close(l.plannedOnce)
 	}
 	l.status.targets = want
 	l.settleDrifts(l.now())
-	l.settleExposures(l.now())
+	l.observeExposures(l.now())
 	l.dropOriginals()
 	l.armRetry(now)
 }
@@ -141,7 +141,7 @@ func (l *Loop) refreshCache(want []cgroup.Target) []cgroup.Target {
 		l.cgroupGone(p)
 	}
 	l.askUnits(want)
-	return slices.DeleteFunc(want, func(t cgroup.Target) bool { return l.status.vanished[t.Path] != "" })
+	return slices.DeleteFunc(want, func(t cgroup.Target) bool { return l.status.removed[t.Path] != "" })
 }
 
 // askUnits asks systemd what it holds for containers of which that is not known:
@@ -173,19 +173,19 @@ func (l *Loop) askProperties(p cgroup.Path) {
 	})
 }
 
-// liveOptions are those of a daemon, which knows of units that are about to leave.
-func (l *Loop) liveOptions(p pools.Plan) cgroup.Options {
+// diffOptions are those of a daemon, which knows of units that are about to leave.
+func (l *Loop) diffOptions(p pools.Plan) cgroup.Options {
 	o := desired.DiffOptions(&l.Host, p)
 	o.Leaving = l.leavingCgroups()
 	o.Spare = o.Spare.Difference(l.isolation.parking.cpus)
 	return o
 }
 
-// due leaves out what a worker is already at, and what was written only just now
+// writable leaves out what a worker is already at, and what was written only just now
 // without effect; refused says that there was any of the latter, so that Diff
 // has to be asked again. Files that come after a seal that is left out may rely
 // on it: the list ends before them.
-func (l *Loop) due(writes []cgroup.Write, made map[cgroup.Write]bool, now time.Time) (out []cgroup.Write, refused bool) {
+func (l *Loop) writable(writes []cgroup.Write, made map[cgroup.Write]bool, now time.Time) (out []cgroup.Write, refused bool) {
 	cut := false
 	for _, w := range writes {
 		file := !w.Slow()
@@ -247,25 +247,25 @@ func (l *Loop) observe(want []cgroup.Target, options cgroup.Options, now time.Ti
 	writes, deferred := l.diff(want, options, now)
 	owed := make(map[cgroup.Write]bool, len(writes))
 	for _, w := range writes {
-		if owed[w] = true; !l.status.owed[w] {
+		if owed[w] = true; !l.status.unwritten[w] {
 			l.log.Info("would write", "write", w)
 		}
 	}
-	for w := range l.status.owed {
+	for w := range l.status.unwritten {
 		if !owed[w] {
 			l.log.Info("would not write any more", "write", w)
 		}
 	}
-	l.status.owed, l.status.deferred = owed, deferred
+	l.status.unwritten, l.status.deferred = owed, deferred
 }
 
-// observed counts what is not written, by way; nil where everything is.
-func (l *Loop) observed() map[string]int {
+// unwrittenCounts counts what is not written, by way; nil where everything is.
+func (l *Loop) unwrittenCounts() map[string]int {
 	if !l.Observes {
 		return nil
 	}
 	counts := map[string]int{string(cgroup.File): 0, string(cgroup.CRI): 0, string(cgroup.DBus): 0}
-	for w := range l.status.owed {
+	for w := range l.status.unwritten {
 		counts[string(w.Via)]++
 	}
 	return counts
@@ -277,7 +277,7 @@ func (l *Loop) observingCondition() *nodestatus.Condition {
 		return nil
 	}
 	return &nodestatus.Condition{Ready: true, Reason: "Observing",
-		Message: fmt.Sprintf("mode is observe: containers and units are left where they are; %d writes would put them into their pools", len(l.status.owed))}
+		Message: fmt.Sprintf("mode is observe: containers and units are left where they are; %d writes would put them into their pools", len(l.status.unwritten))}
 }
 
 // loadJournal is LoadJournal, which sets a bad one aside, but for who only looks.

@@ -14,8 +14,8 @@ import (
 // permission is what is known of the namespaces' annotations; the zero value is that
 // nobody asks for them.
 type permission struct {
-	follow *nodestatus.Namespaces // nil: nobody
-	known  nodestatus.Allowed
+	follower *nodestatus.Namespaces // nil: nobody
+	allowed  nodestatus.Allowed
 }
 
 // askNamespaces makes the goroutine's part ready that follows namespaces. What an
@@ -42,29 +42,29 @@ func (l *Loop) askNamespaces(o Options) error {
 
 // watchNamespaces follows them until ctx ends.
 func (l *Loop) watchNamespaces(ctx context.Context) {
-	if f := l.permission.follow; f != nil {
-		f.Run(ctx, func(a nodestatus.Allowed) { l.box.Post(permitted{a}) })
+	if f := l.permission.follower; f != nil {
+		f.Run(ctx, func(a nodestatus.Allowed) { l.box.Post(permissionsChanged{a}) })
 	}
 }
 
-// permitted is what namespaces allow now.
-type permitted struct{ nodestatus.Allowed }
+// permissionsChanged is what namespaces allow now.
+type permissionsChanged struct{ nodestatus.Allowed }
 
-func (permitted) scope(*Loop) scope { return scopeAll }
+func (permissionsChanged) scope(*Loop) scope { return scopeAll }
 
-func (e permitted) apply(l *Loop) { l.permission.known = e.Allowed }
+func (e permissionsChanged) apply(l *Loop) { l.permission.allowed = e.Allowed }
 
 // rights are what pools need of it.
 func (p *permission) rights() pools.NamespaceRights {
-	return pools.NamespaceRights{Asked: p.follow != nil, Permissions: p.known.Permissions, Current: p.known.Current}
+	return pools.NamespaceRights{Asked: p.follower != nil, Permissions: p.allowed.Permissions, Current: p.allowed.Current}
 }
 
 // state is how the source fares, false where there is none.
 func (p *permission) state() (telemetry.SourceState, bool) {
 	switch {
-	case p.follow == nil:
+	case p.follower == nil:
 		return "", false
-	case p.known.Current:
+	case p.allowed.Current:
 		return telemetry.SourceOK, true
 	}
 	return telemetry.SourceLost, true

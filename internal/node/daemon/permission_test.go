@@ -88,7 +88,7 @@ func (n *node) startAsking() *running {
 	quick, err := nodestatus.OptionsFor(o.Config, o.Environment, o.Log)
 	if err == nil {
 		quick.Limits = nodestatus.Limits{Start: time.Millisecond, Pause: 50 * time.Millisecond}
-		l.permission.follow, err = nodestatus.NewNamespaces(*quick, o.Config.Names(), nodestatus.PermissionsPath(o.Config))
+		l.permission.follower, err = nodestatus.NewNamespaces(*quick, o.Config.Names(), nodestatus.PermissionsPath(o.Config))
 	}
 	if err != nil {
 		n.T.Fatal(err)
@@ -138,7 +138,7 @@ func TestNamespacePermission(t *testing.T) {
 
 	a.become(true, "infra")
 	r.view("revoked", func(*telemetry.View) (known bool) {
-		r.inspect(func(l *Loop) { known = len(l.permission.known.Permissions["edge"].Ended) > 0 })
+		r.inspect(func(l *Loop) { known = len(l.permission.allowed.Permissions["edge"].Ended) > 0 })
 		return known
 	})
 	second := pod("second", "edge")

@@ -25,7 +25,7 @@ func (l *Loop) submit(w cgroup.Write, refused *cpuset.Set) {
 		if !refused.IsEmpty() {
 			// That it has none is no better: from kernel 7.0 on it would clear the file.
 			if u := hostenv.UnitState(ctx, l.Units, w.Path); !u.Known || !u.CPUs.Equal(*refused) {
-				return written{write: w, unit: u, unmade: true}
+				return written{write: w, unit: u, skipped: true}
 			}
 		}
 		err := l.Record(ctx, w)
@@ -36,7 +36,7 @@ func (l *Loop) submit(w cgroup.Write, refused *cpuset.Set) {
 	})
 }
 
-func (e written) scope(*Loop) scope { return oneUnless(e.err != nil || e.unmade) }
+func (e written) scope(*Loop) scope { return oneUnless(e.err != nil || e.skipped) }
 
 func (e written) apply(l *Loop) {
 	now := l.now()
@@ -44,10 +44,10 @@ func (e written) apply(l *Loop) {
 		e.unit = cgroup.UnitState{} // of a scope that is being made
 	}
 	if _, seals := kernelstate.PersistedCPUs(e.write); seals {
-		l.exposureMeter.told(e.write.Path, false)
+		l.exposureMeter.finish(e.write.Path, false)
 	}
 	l.cache.NoteFinished(e.write, e.unit, e.err)
-	if e.unmade {
+	if e.skipped {
 		return
 	}
 	l.count(e.write, e.err)
@@ -55,7 +55,7 @@ func (e written) apply(l *Loop) {
 	case e.err == nil:
 		l.backoffs.Succeed(e.write, now)
 		if e.write.Via == cgroup.CRI {
-			delete(l.pendingUpdates.broken, e.write.Container)
+			delete(l.pendingUpdates.failed, e.write.Container)
 			if c := l.inventory.Container(e.write.Container); c != nil && c.Container.State == cri.Created {
 				c.FoundBy(telemetry.WaySpec)
 			}
@@ -70,15 +70,15 @@ func (e written) apply(l *Loop) {
 
 func (written) ownResult() {}
 
-// promisePatience is how long the runtime has, after a reply, for each update in it,
+// replyUpdateTimeout is how long the runtime has, after a reply, for each update in it,
 // before it is asked what has become of them. Its next request says that too: it makes
 // one after the other.
-const promisePatience = 500 * time.Millisecond
+const replyUpdateTimeout = 500 * time.Millisecond
 
-// maxPromises bounds the updates of one reply: each runs the OCI runtime while every
+// maxReplyUpdates bounds the updates of one reply: each runs the OCI runtime while every
 // creation on the node waits. The others have left by file as well, and workers have
 // their records changed.
-const maxPromises = 8
+const maxReplyUpdates = 8
 
 // pendingUpdate is an update that the runtime makes before it creates a container. It tells
 // nobody how that ended, so it is asked afterwards what it has on record.
@@ -87,31 +87,31 @@ type pendingUpdate struct {
 	cpus cpuset.Set
 	// due is when it should have been kept; zero until the reply is given.
 	due time.Time
-	// asking says that the runtime has been asked.
-	asking bool
+	// querying says that the runtime has been asked.
+	querying bool
 }
 
 // pendingUpdates are those that nothing is known of yet, by container.
 type pendingUpdates struct {
 	open map[string]*pendingUpdate
-	// broken are containers whose last promise was not kept. They get no other until
+	// failed are containers whose last promise was not kept. They get no other until
 	// a worker has got through to them: the runtime makes the updates of a reply while
 	// every creation on the node waits, so one hung shim would stop them all.
-	broken map[string]bool
+	failed map[string]bool
 }
 
 func newPendingUpdates() pendingUpdates {
-	return pendingUpdates{open: make(map[string]*pendingUpdate), broken: make(map[string]bool)}
+	return pendingUpdates{open: make(map[string]*pendingUpdate), failed: make(map[string]bool)}
 }
 
 // isPending puts a write into the reply that is being made, if it belongs there: it
 // takes a container's record off the CPUs of the one that is being created.
 func (l *Loop) isPending(w cgroup.Write) bool {
-	if w.Property != cgroup.CRICPUs || len(l.creating) == 0 || l.pendingUpdates.broken[w.Container] {
+	if w.Property != cgroup.CRICPUs || len(l.creating) == 0 || l.pendingUpdates.failed[w.Container] {
 		return false
 	}
 	a := l.creating[0] // the runtime asks one question at a time
-	if len(a.updates) == maxPromises {
+	if len(a.updates) == maxReplyUpdates {
 		return false
 	}
 	_, p := findPlacement(&l.status.plan, a.container.ID)
@@ -127,11 +127,11 @@ func (l *Loop) isPending(w cgroup.Write) bool {
 	return true
 }
 
-// sent notes that a reply is on its way.
-func (l *Loop) sent(a *createRequest, now time.Time) {
+// noteReply notes that a reply is on its way.
+func (l *Loop) noteReply(a *createRequest, now time.Time) {
 	for _, u := range a.updates {
 		if p := l.pendingUpdates.open[u.Container]; p != nil {
-			p.due = now.Add(promisePatience * time.Duration(len(a.updates)))
+			p.due = now.Add(replyUpdateTimeout * time.Duration(len(a.updates)))
 		}
 	}
 }
@@ -150,10 +150,10 @@ func (l *Loop) dropUpdates(updates []nri.Update) {
 // that have been sent.
 func (l *Loop) settleUpdates(all bool, now time.Time) {
 	for id, p := range l.pendingUpdates.open {
-		if p.asking || p.due.IsZero() || !all && now.Before(p.due) {
+		if p.querying || p.due.IsZero() || !all && now.Before(p.due) {
 			continue
 		}
-		p.asking = true
+		p.querying = true
 		// Among the seals: what is asked for next comes after it.
 		l.workers.Updates.Submit(string(p.path), func(ctx context.Context) event {
 			return updateSettled{inventory.FetchContainer(ctx, &l.Host, id, 0)}
@@ -164,7 +164,7 @@ func (l *Loop) settleUpdates(all bool, now time.Time) {
 // nextUpdate calls earlier with the times at which promises are due.
 func (l *Loop) nextUpdate(earlier func(time.Time)) {
 	for _, p := range l.pendingUpdates.open {
-		if !p.asking && !p.due.IsZero() {
+		if !p.querying && !p.due.IsZero() {
 			earlier(p.due)
 		}
 	}
@@ -185,7 +185,7 @@ func (e updateSettled) apply(l *Loop) {
 	l.cache.NoteMissingUpdate(p.path, p.cpus)
 	containerFetched(e).apply(l)
 	if c := l.inventory.Container(e.ID); c != nil && c.Container.State != cri.Exited && !c.Recorded.Equal(p.cpus) {
-		l.pendingUpdates.broken[e.ID] = true
+		l.pendingUpdates.failed[e.ID] = true
 		l.log.Warn("the runtime has not made the update of its NRI reply; it is asked for over CRI", "container_id", e.ID, "want", p.cpus, "has", c.Recorded)
 	} else {
 		l.count(cgroup.Write{Path: p.path, Via: cgroup.NRI, Property: cgroup.CRICPUs, Value: p.cpus.String(), Container: e.ID, Reason: "gave way"}, nil)

@@ -212,7 +212,7 @@ func (l *Loop) view() *telemetry.View {
 		Leaked:           l.isolation.leaked,
 		Parked:           l.isolation.parking.cpus,
 		Quiet:            l.quiet.Counts(),
-		Observed:         l.observed(),
+		Observed:         l.unwrittenCounts(),
 		Settings:         l.tuneView(),
 	}
 	problems := l.status.problems

@@ -14,24 +14,24 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// keptRefusals bounds what is remembered of refusals that are over.
-const keptRefusals = 100
+// maxPastRefusals bounds what is remembered of refusals that are over.
+const maxPastRefusals = 100
 
-// stopGrace is how long a container that is stopped for its refusal has between its
+// stopTimeout is how long a container that is stopped for its refusal has between its
 // stop signal and the end: it has just been started, and has nothing to save.
-const stopGrace = time.Second
+const stopTimeout = time.Second
 
-// stopPause is how long a container that could not be stopped is left alone.
-const stopPause = 5 * time.Second
+// stopRetryDelay is how long a container that could not be stopped is left alone.
+const stopRetryDelay = 5 * time.Second
 
 // refusalLog are the owners that were refused CPUs of their own.
 type refusalLog struct {
 	now   map[refusalKey]telemetry.Refusal
 	past  []telemetry.Refusal // oldest first
 	total map[string]uint64
-	// turned are the containers that were not created for it (NRI), until they are, or
+	// notCreated are the containers that were not created for it (NRI), until they are, or
 	// their pod is gone. They are tried again with other ids: it is one refusal.
-	turned map[pools.Key]pools.Problem
+	notCreated map[pools.Key]pools.Problem
 }
 
 // refusalKey names an instance: a container that is started again and refused
@@ -42,7 +42,7 @@ type refusalKey struct {
 }
 
 func newRefusalLog() *refusalLog {
-	return &refusalLog{now: make(map[refusalKey]telemetry.Refusal), total: make(map[string]uint64), turned: make(map[pools.Key]pools.Problem)}
+	return &refusalLog{now: make(map[refusalKey]telemetry.Refusal), total: make(map[string]uint64), notCreated: make(map[pools.Key]pools.Problem)}
 }
 
 // refused is one refusal of a plan.
@@ -75,11 +75,11 @@ func refusedIn(p pools.Plan) []refused {
 func (l *Loop) noteRefusals(p pools.Plan, now time.Time) {
 	r := l.refusalLog
 	still := make(map[refusalKey]bool)
-	for key := range r.turned {
+	for key := range r.notCreated {
 		if l.stillRefused(key) {
 			still[refusalKey{Key: key}] = true
 		} else {
-			delete(r.turned, key)
+			delete(r.notCreated, key)
 		}
 	}
 	for _, x := range refusedIn(p) {
@@ -105,20 +105,20 @@ func (l *Loop) noteRefusals(p pools.Plan, now time.Time) {
 		l.log.Info("no longer refused", "pod", x.Pod, "container", x.Container, "code", x.Code)
 	}
 	slices.SortFunc(r.past, compareRefusals)
-	r.past = r.past[max(len(r.past)-keptRefusals, 0):]
+	r.past = r.past[max(len(r.past)-maxPastRefusals, 0):]
 }
 
 // refuse notes that a container is not created because it is refused CPUs.
 func (l *Loop) refuse(pod *pools.PodPlan, p *pools.Placement, now time.Time) {
 	r, key := l.refusalLog, pools.Key{PodUID: pod.UID, Container: p.Name}
 	x := refused{refusalKey{Key: key}, pod.Namespace + "/" + pod.Name, p.Refused}
-	if _, known := r.turned[key]; !known {
+	if _, known := r.notCreated[key]; !known {
 		r.now[x.key] = x.record(now)
 		r.total[x.why.Code]++
 		l.log.Warn("refused, and not created", "pod", x.pod, "container", p.Name, "asked", x.why.Asked, "free", x.why.Free,
 			"code", x.why.Code, "why", x.why.Why)
 	}
-	r.turned[key] = pools.Problem{PodUID: pod.UID, Pod: x.pod, Container: p.Name,
+	r.notCreated[key] = pools.Problem{PodUID: pod.UID, Pod: x.pod, Container: p.Name,
 		Reason: pools.Reason{Code: pools.CodeRefused, Text: "not created: " + x.why.Error()}}
 }
 
@@ -129,7 +129,7 @@ func (l *Loop) stillRefused(key pools.Key) bool {
 
 // problems are the containers that are not created.
 func (r *refusalLog) problems() []pools.Problem {
-	return slices.Collect(maps.Values(r.turned))
+	return slices.Collect(maps.Values(r.notCreated))
 }
 
 func (x refused) record(now time.Time) telemetry.Refusal {
@@ -194,18 +194,18 @@ func (l *Loop) nextStop(earlier func(time.Time)) {
 
 // stopRefused ends a container that was refused.
 func (l *Loop) stopRefused(k refusalKey, e *inventory.Container) {
-	l.refusalLog.stopped(k, true)
+	l.refusalLog.setStopped(k, true)
 	l.log.Warn("stopping refused container", "pod", l.refusalLog.now[k].Pod, "container", k.Container, "container_id", k.id)
 	// Among the seals, so that none of them comes after it.
 	l.workers.Updates.Submit(string(e.Path), func(ctx context.Context) event {
 		ctx, cancel := context.WithTimeout(ctx, hostenv.UpdateTimeout)
 		defer cancel()
-		return refusedStopped{key: k, err: l.Runtime.Stop(ctx, k.id, stopGrace)}
+		return refusedStopped{key: k, err: l.Runtime.Stop(ctx, k.id, stopTimeout)}
 	})
 }
 
-// stopped notes that a refused container is stopped for it, or is not.
-func (r *refusalLog) stopped(k refusalKey, is bool) {
+// setStopped notes that a refused container is stopped for it, or is not.
+func (r *refusalLog) setStopped(k refusalKey, is bool) {
 	if x, known := r.now[k]; known {
 		x.Stopped = is
 		r.now[k] = x
@@ -222,10 +222,10 @@ func (refusedStopped) scope(*Loop) scope { return scopeAll }
 
 func (e refusedStopped) apply(l *Loop) {
 	if c := l.inventory.Container(e.key.id); c != nil {
-		c.NoteStop(e.err, l.now().Add(stopPause))
+		c.NoteStop(e.err, l.now().Add(stopRetryDelay))
 	}
 	if e.err != nil {
 		l.log.Error("refused container is not stopped; it runs in the shared pool for now", "container_id", e.key.id, "error", e.err)
-		l.refusalLog.stopped(e.key, false)
+		l.refusalLog.setStopped(e.key, false)
 	}
 }

@@ -143,7 +143,7 @@ func TestStopIsTriedAgain(t *testing.T) {
 	n.Runtime.Fail("StopContainer", nil)
 	n.Eventually("stopped", func() bool { return !n.IsRunning(id) })
 	r.view("stopped", stopped(true))
-	if waited := time.Since(started); waited < stopPause {
+	if waited := time.Since(started); waited < stopRetryDelay {
 		t.Errorf("tried again after %v", waited)
 	}
 	if calls := n.Runtime.Calls("StopContainer"); calls != 2 {
@@ -187,15 +187,15 @@ func TestPastRefusalsAreBounded(t *testing.T) {
 		}
 		l.noteRefusals(p, time.Now())
 	}
-	for range 3 * keptRefusals {
+	for range 3 * maxPastRefusals {
 		refuse("stays", "passes")
 		refuse("stays")
 	}
 	all := l.refusalLog.list()
-	if len(all) != keptRefusals+1 || all[0].ID != "stays" || len(l.refusalLog.now) != 1 {
-		t.Errorf("%d refusals, the first is %+v; want %d", len(all), all[0], keptRefusals+1)
+	if len(all) != maxPastRefusals+1 || all[0].ID != "stays" || len(l.refusalLog.now) != 1 {
+		t.Errorf("%d refusals, the first is %+v; want %d", len(all), all[0], maxPastRefusals+1)
 	}
-	if got := l.refusalLog.total["TooFew"]; got != 3*keptRefusals+1 {
+	if got := l.refusalLog.total["TooFew"]; got != 3*maxPastRefusals+1 {
 		t.Errorf("%d refusals counted", got)
 	}
 }

@@ -28,15 +28,15 @@ type resizing struct {
 	// sizes holds the possible sizes of the container: the size before the first request,
 	// then the size of each request since the record last showed a new size.
 	sizes []inventory.Size
-	// at is the index of the size in the inventory.
-	at int
+	// current is the index of the size in the inventory.
+	current int
 	// since is the time of the last request.
 	since time.Time
 	// due is the time of the next reading of the record, pause the interval after it.
-	due   time.Time
-	pause time.Duration
-	// asking is true while the record is read.
-	asking bool
+	due      time.Time
+	interval time.Duration
+	// querying is true while the record is read.
+	querying bool
 }
 
 // followResize reads the runtime's record after a resize. The inventory has the new size
@@ -44,10 +44,10 @@ type resizing struct {
 // so a resize with equal shares needs no reading.
 func (l *Loop) followResize(id string, before, after inventory.Size, taken bool) {
 	now := l.now()
-	r := &resizing{since: now, pause: promisePatience, due: now.Add(promisePatience)}
+	r := &resizing{since: now, interval: replyUpdateTimeout, due: now.Add(replyUpdateTimeout)}
 	open := l.resizing[id]
 	if open != nil {
-		r.sizes, r.at = open.sizes, open.at
+		r.sizes, r.current = open.sizes, open.current
 		if last := len(r.sizes) - 1; r.sizes[last].Requested.Shares == after.Requested.Shares {
 			r.sizes = r.sizes[:max(last, 1)] // the kubelet repeats the request without end
 		}
@@ -55,7 +55,7 @@ func (l *Loop) followResize(id string, before, after inventory.Size, taken bool)
 		r.sizes = []inventory.Size{before}
 	}
 	if r.sizes = append(r.sizes, after); taken {
-		r.at = len(r.sizes) - 1
+		r.current = len(r.sizes) - 1
 	}
 	if open != nil || before.Requested.Shares != after.Requested.Shares {
 		l.resizing[id] = r
@@ -69,8 +69,8 @@ func (l *Loop) settleResizes(now time.Time) {
 		switch {
 		case e == nil || e.Container.State == cri.Exited:
 			delete(l.resizing, id)
-		case !r.asking && !now.Before(r.due):
-			r.asking = true
+		case !r.querying && !now.Before(r.due):
+			r.querying = true
 			// In the queue of the updates: an update that follows is not in the record yet.
 			l.workers.Updates.Submit(string(e.Path), func(ctx context.Context) event {
 				return resizeSeen{r, inventory.FetchContainer(ctx, &l.Host, id, 0)}
@@ -82,7 +82,7 @@ func (l *Loop) settleResizes(now time.Time) {
 // nextResize calls earlier with the times of the next readings.
 func (l *Loop) nextResize(earlier func(time.Time)) {
 	for _, r := range l.resizing {
-		if !r.asking {
+		if !r.querying {
 			earlier(r.due)
 		}
 	}
@@ -102,16 +102,16 @@ func (s resizeSeen) apply(l *Loop) {
 		return // a newer resize, or the end of the container, replaces this one
 	}
 	now := l.now()
-	r.asking, r.due, r.pause = false, now.Add(r.pause), 2*r.pause
+	r.querying, r.due, r.interval = false, now.Add(r.interval), 2*r.interval
 	made := false
 	if s.Err == nil && s.Partial == nil {
 		has := r.shownBy(s.Recorded)
 		made = has == len(r.sizes)-1
-		if has != r.at && (made || now.Sub(r.since) >= resizeTimeout) {
+		if has != r.current && (made || now.Sub(r.since) >= resizeTimeout) {
 			l.log.Warn("the runtime has not made a resize as it was answered; what it has on record counts", "container_id", s.ID,
-				"shares", s.Recorded.Shares, "believed", r.sizes[r.at].Requested.Shares)
-			l.inventory.CorrectSize(e, r.sizes[r.at], r.sizes[has])
-			r.at = has
+				"shares", s.Recorded.Shares, "believed", r.sizes[r.current].Requested.Shares)
+			l.inventory.CorrectSize(e, r.sizes[r.current], r.sizes[has])
+			r.current = has
 		}
 		containerFetched{s.ContainerStatus}.apply(l)
 	}
@@ -171,15 +171,15 @@ func (l *Loop) refuseResize(pod *pools.PodPlan, e *inventory.Container, to int, 
 // process. An update with shares is a resize by the kubelet: the daemon sends no shares
 // over CRI, and no other source reports a resize.
 type updateRequest struct {
-	id     string
-	asked  cri.Resources
-	asker  <-chan struct{} // closed when the runtime cancels
-	answer chan<- updated  // has room for one
+	id       string
+	asked    cri.Resources
+	canceled <-chan struct{}     // closed when the runtime cancels
+	answer   chan<- updateAnswer // has room for one
 }
 
-// updated is the reply to an updateRequest: values that replace values of the update, or the
+// updateAnswer is the reply to an updateRequest: values that replace values of the update, or the
 // reason for its refusal.
-type updated struct {
+type updateAnswer struct {
 	keep cri.Resources
 	err  error
 }
@@ -190,28 +190,28 @@ func (u updateRequest) apply(l *Loop) {
 	l.settleUpdates(true, l.now())
 	e := l.inventory.Container(u.id)
 	if e == nil {
-		u.answer <- updated{}
+		u.answer <- updateAnswer{}
 		return
 	}
 	_, p := findPlacement(&l.status.plan, u.id)
 	if u.asked.Shares == 0 && l.others.Claims(l.inventory, e) {
-		u.answer <- updated{} // the manager that places the container decides
+		u.answer <- updateAnswer{} // the manager that places the container decides
 		l.fetchContainer(u.id)
 		return
 	}
 	if u.asked.Shares == 0 {
-		u.answer <- updated{keep: l.keep(e, p, u.asked)}
+		u.answer <- updateAnswer{keep: l.keep(e, p, u.asked)}
 		return
 	}
 	before := l.inventory.SizeOf(e)
 	if p != nil && p.Pool == pools.Other || l.others.Claims(l.inventory, e) { // the daemon only records its size
 		l.inventory.Resize(e, u.asked)
 		l.followResize(u.id, before, l.inventory.SizeOf(e), true)
-		u.answer <- updated{}
+		u.answer <- updateAnswer{}
 		l.fetchPod(e.Container.PodID)
 		return
 	}
-	if gone(u.asker) { // the record will show whether the runtime continues without a reply
+	if isClosed(u.canceled) { // the record will show whether the runtime continues without a reply
 		undo := l.inventory.Resize(e, u.asked)
 		after := l.inventory.SizeOf(e)
 		undo()
@@ -220,7 +220,7 @@ func (u updateRequest) apply(l *Loop) {
 	}
 	resized, err := l.resize(e, u.asked)
 	if err != nil {
-		u.answer <- updated{err: err}
+		u.answer <- updateAnswer{err: err}
 		return
 	}
 	if resized != nil {
@@ -238,7 +238,7 @@ func (u updateRequest) apply(l *Loop) {
 	if keep.Shares == 0 {
 		l.followResize(u.id, before, l.inventory.SizeOf(e), true)
 	}
-	u.answer <- updated{keep: keep}
+	u.answer <- updateAnswer{keep: keep}
 	l.fetchPod(e.Container.PodID) // for its new total
 }
 

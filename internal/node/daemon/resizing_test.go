@@ -65,7 +65,7 @@ func TestResizeWithoutAnswer(t *testing.T) {
 	r.quiet()
 	asker := make(chan struct{})
 	close(asker)
-	r.loop.box.Post(updateRequest{id: app, asked: nodefixture.WholeCPUs(3), asker: asker, answer: make(chan updated, 1)})
+	r.loop.box.Post(updateRequest{id: app, asked: nodefixture.WholeCPUs(3), canceled: asker, answer: make(chan updateAnswer, 1)})
 	if got := r.size(app).Requested.Shares; got != nodefixture.WholeCPUs(2).Shares {
 		t.Errorf("without an answer the container asks for %d shares; want %d", got, nodefixture.WholeCPUs(2).Shares)
 	}

@@ -100,7 +100,7 @@ func (j recordedJob) label(e event) string {
 	}
 	switch e := e.(type) {
 	case written:
-		if e.unmade {
+		if e.skipped {
 			return fmt.Sprintf("skip %s %s = %s (%s)", e.write.Path, e.write.Property, e.write.Value, e.write.Via)
 		}
 		return fmt.Sprintf("persist %s %s = %s (%s)%s", e.write.Path, e.write.Property, e.write.Value, e.write.Via, failed(e.err))
@@ -298,7 +298,7 @@ func (s *script) start() error {
 	if err != nil {
 		return err
 	}
-	l.memoryRelease.giveBack = func() {}
+	l.memoryRelease.free = func() {}
 	l.workers = actor.WorkerSets[event]{Queries: recorder{"query", s}, Updates: recorder{"update", s}, Disk: recorder{"disk", s}}
 	watcher, err := l.Cgroups.Watch(func() {
 		select {
@@ -463,7 +463,7 @@ func (s *script) begin(name string) error {
 // ask is the question of an NRI runtime about containers that it is about to create, all
 // of them before the first answer.
 func (s *script) ask(names []string, r cri.Resources) {
-	answers := make([]chan created, len(names))
+	answers := make([]chan createAnswer, len(names))
 	s.event(nriChanged{state: nri.Connected})
 	for i, name := range names {
 		pod, container, _ := strings.Cut(name, "/")
@@ -471,8 +471,8 @@ func (s *script) ask(names []string, r cri.Resources) {
 		p.CreatedAt = s.now
 		id := "id-of-" + pod + "-" + container
 		s.names[id], s.names[p.ID], s.ids[name] = name, pod+"/pause", id
-		answers[i] = make(chan created, 1)
-		s.event(&createRequest{pod: p, asker: s.ctx.Done(), answer: answers[i], since: s.now, container: cri.Container{
+		answers[i] = make(chan createAnswer, 1)
+		s.event(&createRequest{pod: p, canceled: s.ctx.Done(), answer: answers[i], since: s.now, container: cri.Container{
 			ID: id, PodID: p.ID, Name: container, State: cri.Created, CreatedAt: s.now, CgroupsPath: p.CgroupParent + ":cri-containerd:" + id, Requested: r, Recorded: r,
 		}})
 	}
@@ -483,7 +483,7 @@ func (s *script) ask(names []string, r cri.Resources) {
 			case a := <-answer:
 				s.reply(names[i], a)
 			default:
-				if s.now.Sub(s.commanded) > hookPatience {
+				if s.now.Sub(s.commanded) > hookTimeout {
 					s.printf("no answer about %s", names[i])
 					break
 				}
@@ -497,7 +497,7 @@ func (s *script) ask(names []string, r cri.Resources) {
 }
 
 // reply prints an answer to the runtime.
-func (s *script) reply(name string, a created) {
+func (s *script) reply(name string, a createAnswer) {
 	if a.err != nil {
 		s.printf("reply about %s: refused: %v", name, a.err)
 		return
@@ -533,8 +533,8 @@ func (s *script) resize(name string, args map[string]string) error {
 	if err != nil {
 		return err
 	}
-	id, answer := s.ids[name], make(chan updated, 1)
-	s.event(updateRequest{id: id, asked: r, asker: s.ctx.Done(), answer: answer})
+	id, answer := s.ids[name], make(chan updateAnswer, 1)
+	s.event(updateRequest{id: id, asked: r, canceled: s.ctx.Done(), answer: answer})
 	s.settle()
 	u := <-answer
 	if u.err != nil {
@@ -560,7 +560,7 @@ func (s *script) setOnline(online bool, list string) error {
 		now = now.Difference(cpus)
 	}
 	s.SetOnline(now)
-	return s.loop.countCPUs()
+	return s.loop.readCPUs()
 }
 
 // restore is cpupoold restore: it restores the originals of the journal.

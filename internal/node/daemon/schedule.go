@@ -53,7 +53,7 @@ func (a *schedule) written(p cgroup.Path) {
 	}
 }
 
-func (a *schedule) asked() bool { return a.soon || a.full }
+func (a *schedule) isDue() bool { return a.soon || a.full }
 
 // done notes a whole pass.
 func (a *schedule) done(began, now time.Time) {
@@ -62,14 +62,14 @@ func (a *schedule) done(began, now time.Time) {
 
 // scopeOf returns the scope of an event, which is applied next.
 func (l *Loop) scopeOf(e event) scope {
-	if l.awaited() {
+	if l.hasWaiting() {
 		return scopeAll
 	}
 	return e.scope(l)
 }
 
-// awaited says that somebody waits for what the next event may bring.
-func (l *Loop) awaited() bool {
+// hasWaiting says that somebody waits for what the next event may bring.
+func (l *Loop) hasWaiting() bool {
 	return !l.status.ready || !l.journal.Safe() || filesWait(l.status.deferred) ||
 		len(l.creating)+len(l.starting)+len(l.moving)+len(l.waiting) > 0
 }
@@ -83,7 +83,7 @@ func (l *Loop) work() {
 		l.answerMoves()
 		return
 	}
-	if !l.schedule.full && l.narrow(began) && l.waitsForFull(began) {
+	if !l.schedule.full && l.partialPass(began) && l.waitsForFull(began) {
 		return
 	}
 	l.pass()

@@ -16,7 +16,7 @@ func (l *Loop) publishSnapshot(v *telemetry.View) {
 	l.latest.Store(&view.Snapshot{
 		View: v, History: l.historyLog.Log.Snapshot(), Settings: l.settings, Plan: l.status.plan, Input: l.status.input, Targets: l.status.targets, Planned: l.status.planned,
 		Deferred: l.status.deferred, Faults: l.status.faults, Problems: l.status.problems, Began: l.status.began,
-		Config: l.status.configErr, Observes: l.Observes, Owed: len(l.status.owed),
+		Config: l.status.configErr, Observes: l.Observes, Owed: len(l.status.unwritten),
 	})
 }
 

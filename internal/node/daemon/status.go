@@ -14,17 +14,17 @@ import (
 // status is what the owner remembers of its own work. It is the raw material of
 // a snapshot; no decision about CPUs depends on it.
 type status struct {
-	listed     bool      // a complete listing has been taken over
-	listing    bool      // one is under way
-	distrusted time.Time // when all cgroups were last to be looked at again
-	toSweep    bool      // the next whole pass is to look at them
-	began      time.Time // when the last pass began
+	listed         bool      // a complete listing has been taken over
+	listing        bool      // one is under way
+	lastRecheck    time.Time // when all cgroups were last to be looked at again
+	recheckPending bool      // the next whole pass is to look at them
+	began          time.Time // when the last pass began
 	// incomplete counts the listings, one after another, of which some details could
 	// not be had.
 	incomplete int
-	// vanished are cgroups that are gone although the runtime has not said so;
+	// removed are cgroups that are gone although the runtime has not said so;
 	// the value is the container or sandbox that is being asked for.
-	vanished map[cgroup.Path]string
+	removed map[cgroup.Path]string
 
 	// unitAsked are cgroups of which systemd has been asked since the last listing.
 	unitAsked map[cgroup.Path]bool
@@ -62,7 +62,7 @@ type status struct {
 	// partitionChanges counts writes of cpuset.cpus.partition that the kernel has taken.
 	partitionChanges uint64
 	vacancy          view.Vacancy
-	owed             map[cgroup.Write]bool // what is not written (mode: observe)
+	unwritten        map[cgroup.Write]bool // what is not written (mode: observe)
 	faults           map[cgroup.Path]error // what the last pass has left
 	lastSuccess      time.Time
 	ready            bool
@@ -70,12 +70,12 @@ type status struct {
 	problems         []pools.Problem     // of the last pass
 	noise            map[string]string   // likewise, what owners really have, by container
 	bootArgs         []string            // likewise, what the kernel was not told
-	quieted          bool                // likewise, that something waits (quiet)
+	waiting          bool                // likewise, that something waits (quiet)
 }
 
 func newStatus() status {
 	return status{
-		vanished:  make(map[cgroup.Path]string),
+		removed:   make(map[cgroup.Path]string),
 		unitAsked: make(map[cgroup.Path]bool),
 
 		unitAwaited: make(map[cgroup.Path]bool),

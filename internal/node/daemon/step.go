@@ -36,7 +36,7 @@ func (l *Loop) run(ctx context.Context) {
 // the kernel synchronously. Slow calls leave as jobs of the workers, and later work as
 // deadlines of timers, so a test can drive the loop with step alone.
 func (l *Loop) step(now time.Time, events []event) {
-	if due := l.ring(now); !due && len(events) == 0 && !l.schedule.asked() {
+	if due := l.ring(now); !due && len(events) == 0 && !l.schedule.isDue() {
 		return // the notices came from the daemon's own writes
 	}
 	for _, e := range events {

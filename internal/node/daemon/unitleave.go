@@ -96,7 +96,7 @@ func (l *Loop) leavingCgroups() map[cgroup.Path]cpuset.Set {
 func (l *Loop) placedUnits() []string {
 	hosts := l.settings.HostUnits()
 	encloses := func(name string) bool { return l.inventory.Encloses(name, hosts) != "" }
-	return slices.Concat(slices.DeleteFunc(l.settings.PlacedNames(), encloses), slices.DeleteFunc(slices.Clone(hosts), l.leftAlone))
+	return slices.Concat(slices.DeleteFunc(l.settings.PlacedNames(), encloses), slices.DeleteFunc(slices.Clone(hosts), l.isUnmanagedHostUnit))
 }
 
 // unitReverted is the result of the restoration of a unit's original properties.

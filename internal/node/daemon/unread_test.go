@@ -80,7 +80,7 @@ func (n *node) startImpatient(h hostenv.Host) *running {
 	if err != nil {
 		n.T.Fatal(err)
 	}
-	l.status.incomplete = patientListings
+	l.status.incomplete = maxIncompleteListings
 	return n.serve(l, o)
 }
 

@@ -202,13 +202,13 @@ func (l *Loop) takeNotices() {
 		case cgroup.Appeared:
 			p := c.Path.Join(c.Name)
 			if inventory.IDAt(p, l.Driver) != "" {
-				l.exposureMeter.appear(p, c.At)
+				l.exposureMeter.cgroupCreated(p, c.At)
 			}
 			l.isolation.memory.Appeared(p)
 			l.schedule.add(l.noticeChild(p, true))
 		case cgroup.Gone:
 			p := c.Path.Join(c.Name)
-			l.exposureMeter.vanish(p)
+			l.exposureMeter.cgroupRemoved(p)
 			l.isolation.memory.Gone(p)
 			l.departed[p] = true
 			l.schedule.add(l.noticeChild(p, false))
@@ -217,7 +217,7 @@ func (l *Loop) takeNotices() {
 	if !l.watch.watcher.Settled() {
 		l.schedule.add(scopeOne) // watches have gone with cgroups, or without them: the pass makes them again
 	}
-	if l.schedule.soon && l.awaited() {
+	if l.schedule.soon && l.hasWaiting() {
 		l.schedule.add(scopeAll)
 	}
 }
@@ -268,7 +268,7 @@ func (l *Loop) noticeChild(p cgroup.Path, there bool) scope {
 		}
 	}
 	scope := p.Scope()
-	if l.cache.Has(scope) || l.status.vanished[scope] != "" {
+	if l.cache.Has(scope) || l.status.removed[scope] != "" {
 		l.cache.Invalidate(scope)
 		if !there || l.inventory.IsBeingMade(l.inventory.ContainerAt(scope)) {
 			return scopeOne // it is over, or the runtime asks before anything runs in it

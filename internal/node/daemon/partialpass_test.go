@@ -52,7 +52,7 @@ func checkAlone(l *Loop) (alone int, err error) {
 
 // wouldPlace is place without another change of the node.
 func (l *Loop) wouldPlace(container string) (pools.PodPlan, bool) {
-	pod, ok := l.podAlone(container, time.Now())
+	pod, ok := l.podInput(container, time.Now())
 	if !ok {
 		return pools.PodPlan{}, false
 	}
@@ -69,7 +69,7 @@ func (r *running) lull(do func(l *Loop)) (passes uint64) {
 	r.T.Helper()
 	r.quiet()
 	r.Eventually("nothing is held back", func() (calm bool) {
-		r.inspect(func(l *Loop) { calm = l.calm() })
+		r.inspect(func(l *Loop) { calm = l.allowsPartialPass() })
 		return calm
 	})
 	r.inspect(func(l *Loop) {
@@ -146,13 +146,13 @@ func TestNarrowPassLeaves(t *testing.T) {
 	}
 }
 
-func question(p cri.Pod, c cri.Container) (*createRequest, <-chan created) {
-	answer := make(chan created, 1)
-	return &createRequest{pod: p, container: c, asker: make(chan struct{}), answer: answer, since: time.Now()}, answer
+func question(p cri.Pod, c cri.Container) (*createRequest, <-chan createAnswer) {
+	answer := make(chan createAnswer, 1)
+	return &createRequest{pod: p, container: c, canceled: make(chan struct{}), answer: answer, since: time.Now()}, answer
 }
 
 // answered returns the CPUs of the reply, which must exist already.
-func answered(t *testing.T, answers <-chan created) cpuset.Set {
+func answered(t *testing.T, answers <-chan createAnswer) cpuset.Set {
 	t.Helper()
 	select {
 	case answer := <-answers:
@@ -205,7 +205,7 @@ func TestLostWatchesComeBack(t *testing.T) {
 		l.watchAll()
 		n.Tree.MkdirAll("kubelet")
 		n.Eventually("that is heard", func() bool { l.takeNotices(); return !l.watch.watcher.Settled() })
-		if !l.schedule.asked() {
+		if !l.schedule.isDue() {
 			t.Error("no pass is due that would watch again")
 		}
 	})
@@ -218,8 +218,8 @@ func TestWholePassesRest(t *testing.T) {
 	var a schedule
 	a.add(scopeOne)
 	a.done(began, began.Add(2*time.Millisecond))
-	if got, want := a.earliestFull.Sub(began), 202*time.Millisecond; got != want || a.asked() {
-		t.Errorf("the next one after %s, want %s; is asked for %t", got, want, a.asked())
+	if got, want := a.earliestFull.Sub(began), 202*time.Millisecond; got != want || a.isDue() {
+		t.Errorf("the next one after %s, want %s; is asked for %t", got, want, a.isDue())
 	}
 	a.done(began, began.Add(time.Second))
 	if got, want := a.earliestFull.Sub(began), time.Second+fullPassDelay; got != want {

@@ -30,20 +30,20 @@ import (
 // A new owner of CPUs is answered about before the whole pass that it takes, and no other
 // event comes between (see place).
 
-// maxNarrowRounds bounds the rounds of writes: nobody waits for anybody.
-const maxNarrowRounds = 4
+// maxPartialRounds bounds the rounds of writes: nobody waits for anybody.
+const maxPartialRounds = 4
 
-// narrow says whether it has done all that cannot wait.
-func (l *Loop) narrow(now time.Time) bool {
+// partialPass says whether it has done all that cannot wait.
+func (l *Loop) partialPass(now time.Time) bool {
 	if len(l.schedule.files)+len(l.creating)+len(l.starting) == 0 {
 		return true
 	}
-	return l.calm() && l.repair(now) && l.answerCreates(now) && l.answerStarts(now)
+	return l.allowsPartialPass() && l.repair(now) && l.answerCreates(now) && l.answerStarts(now)
 }
 
-// calm says that a whole pass has found all as planned, or nothing more to do about it, and
+// allowsPartialPass says that a whole pass has found all as planned, or nothing more to do about it, and
 // that it does not take a look at all cgroups to tell what is to be written.
-func (l *Loop) calm() bool {
+func (l *Loop) allowsPartialPass() bool {
 	return !l.guesses() && l.status.ready && !l.Observes && l.CPUManager == nil && l.isolation.calm() && !l.quiet.On && !l.cache.HasStalePartitions() &&
 		l.journal.Safe() && l.journal.Late() == nil && !filesWait(l.status.deferred) && len(l.status.unreadable)+len(l.moving)+len(l.waiting)+len(l.status.leaving) == 0
 }
@@ -75,7 +75,7 @@ func (l *Loop) repair(now time.Time) bool {
 		want = append(want, *t)
 	}
 	l.schedule.files = nil
-	if !l.settle(want, now) {
+	if !l.writeTargets(want, now) {
 		return false
 	}
 	l.settleDrifts(l.now())
@@ -86,7 +86,7 @@ func (l *Loop) repair(now time.Time) bool {
 func (l *Loop) answerCreates(now time.Time) bool {
 	for len(l.creating) > 0 {
 		a := l.creating[0]
-		if gone(a.asker) {
+		if isClosed(a.canceled) {
 			return false
 		}
 		pod, own, ok := l.place(a.container.ID, now)
@@ -105,7 +105,7 @@ func (l *Loop) answerCreates(now time.Time) bool {
 			l.assignments = own
 			l.journal.SetAssignments(own)
 		}
-		l.sent(a, now)
+		l.noteReply(a, now)
 		a.answer <- c
 		l.creating = l.creating[1:]
 		if own != nil {
@@ -122,8 +122,8 @@ func (l *Loop) answerStarts(now time.Time) bool {
 	l.noteStarts()
 	for len(l.starting) > 0 {
 		a := l.starting[0]
-		in, ok := l.podAlone(a.id, now)
-		if !ok || gone(a.asker) {
+		in, ok := l.podInput(a.id, now)
+		if !ok || isClosed(a.canceled) {
 			return false
 		}
 		pod, ok := pools.Alone(&l.status.input, &l.status.plan, in)
@@ -133,7 +133,7 @@ func (l *Loop) answerStarts(now time.Time) bool {
 		want := desired.Targets(pools.Plan{Pods: []pools.PodPlan{pod}}, l.inventory, l.formula, l.settings.Config.PodSliceWeights, l.journal.WroteQuota)
 		desired.Unbind(want, l.journal, l.Nodes)
 		i := slices.IndexFunc(want, func(t cgroup.Target) bool { return t.Container == a.id })
-		if i < 0 || !l.settle(want, now) {
+		if i < 0 || !l.writeTargets(want, now) {
 			return false
 		}
 		done, err := l.decideStart(a, placementIn(&pod, a.id), &want[i], now)
@@ -146,18 +146,18 @@ func (l *Loop) answerStarts(now time.Time) bool {
 	return true
 }
 
-// settle makes a few cgroups what they should be. It says whether it could do that without
+// writeTargets makes a few cgroups what they should be. It says whether it could do that without
 // anybody else: what a worker has to write is left to the next whole pass.
-func (l *Loop) settle(want []cgroup.Target, now time.Time) bool {
-	options := l.liveOptions(l.status.plan)
+func (l *Loop) writeTargets(want []cgroup.Target, now time.Time) bool {
+	options := l.diffOptions(l.status.plan)
 	made := make(map[cgroup.Write]bool)
-	for range maxNarrowRounds {
+	for range maxPartialRounds {
 		gone, unreadable := l.cache.Read(want, l.inventory)
 		if len(gone)+len(unreadable) > 0 {
 			return false
 		}
 		l.followDrifts(now)
-		l.firstSight(want)
+		l.noteFirstReads(want)
 		writes, deferred := l.diff(want, options, now)
 		if filesWait(deferred) {
 			return false
@@ -170,7 +170,7 @@ func (l *Loop) settle(want []cgroup.Target, now time.Time) bool {
 			writes = writes[:slow]
 		}
 		if len(writes) == 0 {
-			l.settleStarts(want, l.now())
+			l.observeStarts(want, l.now())
 			return true
 		}
 		if slices.ContainsFunc(writes, func(w cgroup.Write) bool { return made[w] }) {
@@ -187,14 +187,14 @@ func (l *Loop) settle(want []cgroup.Target, now time.Time) bool {
 // place is what the plan will have for the pod of a container that is new, where that concerns
 // nobody else. own are the assignments with those of the pod, if it gets CPUs of its own.
 func (l *Loop) place(container string, now time.Time) (placed pools.PodPlan, own []pools.Assignment, ok bool) {
-	pod, ok := l.podAlone(container, now)
+	pod, ok := l.podInput(container, now)
 	if !ok {
 		return pools.PodPlan{}, nil, false
 	}
 	if placed, ok = pools.Alone(&l.status.input, &l.status.plan, pod); ok {
 		return placed, nil, true
 	}
-	if !l.nothingElse() || l.Devices != nil && l.hints.Lacks(l.settings.Pools, pod, l.assignments) {
+	if !l.planIsCurrent() || l.Devices != nil && l.hints.Lacks(l.settings.Pools, pod, l.assignments) {
 		return pools.PodPlan{}, nil, false
 	}
 	placed, own, ok = pools.Alongside(&l.status.input, &l.status.plan, pod)
@@ -204,16 +204,16 @@ func (l *Loop) place(container string, now time.Time) (placed pools.PodPlan, own
 	return placed, own, ok && !slices.ContainsFunc(placed.Containers, lacks)
 }
 
-// nothingElse says that nothing has happened since the last whole pass that could make room for an
+// planIsCurrent says that nothing has happened since the last whole pass that could make room for an
 // owner, or take it, and that all who run anywhere are targets, whose cgroups have been read: CPUs
 // that nobody has by the plan are nobody's. Strangers, and containers of which it is not known what
 // they are, are no targets as long as they are on nobody's CPUs.
-func (l *Loop) nothingElse() bool {
+func (l *Loop) planIsCurrent() bool {
 	return !l.schedule.changed && !l.cache.HasStale() && len(l.unidentified)+len(desired.UnreadPaths(l.inventory, l.status.plan)) == 0
 }
 
-// podAlone is the pod of a container as the planner wants it, if all is known of it.
-func (l *Loop) podAlone(container string, now time.Time) (pools.Pod, bool) {
+// podInput is the pod of a container as the planner wants it, if all is known of it.
+func (l *Loop) podInput(container string, now time.Time) (pools.Pod, bool) {
 	e := l.inventory.Container(container)
 	if e == nil || l.inventory.PodOf(e) == nil {
 		return pools.Pod{}, false

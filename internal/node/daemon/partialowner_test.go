@@ -16,7 +16,7 @@ import (
 )
 
 // ofOwner returns a request for a container with exclusive CPUs, and the channel of its reply.
-func (a *asker) ofOwner(name string, cpus int) (*createRequest, <-chan created) {
+func (a *asker) ofOwner(name string, cpus int) (*createRequest, <-chan createAnswer) {
 	pod := ofPod(name, "default", "guaranteed", cpus, nil)
 	return question(pod, a.container(pod, "app", nodefixture.WholeCPUs(cpus)))
 }
@@ -32,7 +32,7 @@ func TestOwnersAreAnsweredFirst(t *testing.T) {
 		for _, name := range []string{"one", "two", "three"} {
 			q, answers := a.ofOwner(name, 1)
 			l.handle(q)
-			if l.narrow(time.Now()) {
+			if l.partialPass(time.Now()) {
 				t.Errorf("%s: no whole pass is due", name)
 			}
 			cpus := answered(t, answers)
@@ -48,7 +48,7 @@ func TestOwnersAreAnsweredFirst(t *testing.T) {
 		}
 		q, answers := a.ofOwner("four", 2)
 		l.handle(q)
-		if l.narrow(time.Now()) || len(answers) > 0 {
+		if l.partialPass(time.Now()) || len(answers) > 0 {
 			t.Error("refused without a whole pass")
 		}
 		l.work()
@@ -118,7 +118,7 @@ func TestOwnersWaitForWholePasses(t *testing.T) {
 				}
 				q, answers := a.ofOwner("own", 2)
 				l.handle(q)
-				l.narrow(time.Now())
+				l.partialPass(time.Now())
 				if early := len(answers) > 0; early != (test.before == nil && test.after == nil) {
 					t.Errorf("answered before a whole pass: %t", early)
 				}
