@@ -190,7 +190,7 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		resizing:       make(map[string]*resizing),
 		exposureMeter:  newExposureMeter(),
 		isolation:      newIsolation(h.Cgroups),
-		quiet:          quiet.Quiet{Resting: journal.Resting()},
+		quiet:          quiet.New(journal.Resting()),
 		watch:          newTreeWatch(),
 		drifts:         newDrifts(),
 		unidentified:   make(unidentified),

@@ -6,7 +6,6 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
-	"github.com/cpupoold/cpupoold/internal/node/quiet"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -45,7 +44,9 @@ func (l *Loop) limits(want []cgroup.Target, now time.Time) limits {
 			c.Left = l.backoffs.Pauses(p, l.overlapsOwners, now)
 		})
 	}
-	limitQuiet(&l.quiet, m)
+	for p := range l.quiet.Weights() {
+		m.mark(p, func(c *cgroup.Current) { c.Left = append(slices.Clip(c.Left), cgroup.FileWeight) })
+	}
 	for _, d := range l.drifts.open {
 		if !d.repaired {
 			m.mark(d.Path, func(c *cgroup.Current) { c.Drifted = append(c.Drifted, d.Property) })
@@ -82,24 +83,16 @@ func (l *Loop) overlapsOwners(p cgroup.Path) bool {
 	return l.cache.Current(p).Effective.Overlaps(others)
 }
 
-// limitQuiet has Diff leave what waits.
-func limitQuiet(q *quiet.Quiet, m limits) {
-	for p := range q.Weights {
-		m.mark(p, func(c *cgroup.Current) { c.Left = append(slices.Clip(c.Left), cgroup.FileWeight) })
-	}
-}
-
-// settleQuiet takes over what waits by the plan of this pass, and says in the log what
-// has changed.
+// settleQuiet takes over the changes that the plan of this pass defers, and logs them if
+// they differ from those of the pass before.
 func (l *Loop) settleQuiet(plan pools.Plan, want []cgroup.Target, now time.Time) {
-	waited := !l.quiet.Since.IsZero() || l.status.waiting
-	news := l.quiet.Settle(plan, want, l.drifts.changed(cgroup.FileWeight), now)
-	l.journal.SetResting(l.quiet.Resting)
-	switch l.status.waiting = !l.quiet.Since.IsZero(); {
-	case l.status.waiting && news:
-		l.log.Info("quiet: waits", "cpus", l.quiet.Resting, "weights", len(l.quiet.Weights),
-			"until", l.quiet.Since.Add(l.settings.Config.Quiet).Format(time.RFC3339))
-	case waited && !l.status.waiting:
+	news, ended := l.quiet.Settle(plan, want, l.drifts.changed(cgroup.FileWeight), now)
+	l.journal.SetResting(l.quiet.Resting())
+	switch {
+	case news:
+		l.log.Info("quiet: waits", "cpus", l.quiet.Resting(), "weights", l.quiet.Counts()["weights"],
+			"until", l.quiet.Until().Format(time.RFC3339))
+	case ended:
 		l.log.Info("quiet: nothing waits any more")
 	}
 }

@@ -98,7 +98,7 @@ type Loop struct {
 	exposureMeter  exposureMeter
 	isolation      isolation
 	schedule       schedule
-	quiet          quiet.Quiet
+	quiet          *quiet.Quiet
 	auditor        auditor
 	tuner          *tune.Tuner // nil where the host's settings are left alone
 	tuning         tuning

@@ -66,12 +66,12 @@ func (l *Loop) parkable(want []cgroup.Target) cpuset.Set {
 // parkingWish is the partition of the CPUs that nobody has, if there are any.
 func (l *Loop) parkingWish(want []cgroup.Target, keep bool, now time.Time) (w cgroup.PartitionWish, ok bool) {
 	if on, _ := l.parks(); !on {
-		l.quiet.Unparked, l.quiet.Parked = cpuset.Set{}, cpuset.Set{}
+		l.quiet.StopParking()
 		return w, false
 	}
 	cpus, news := l.quiet.Park(l.parkable(want), l.isolation.parking.cpus, len(l.status.plan.Assignments) > 0, now)
 	if news {
-		l.log.Info("quiet: free CPUs are parked later", "cpus", l.quiet.Unparked)
+		l.log.Info("quiet: free CPUs are parked later", "cpus", l.quiet.Unparked())
 	}
 	w = cgroup.PartitionWish{Path: cgroup.Parking, Type: cgroup.IsolatedPartition, CPUs: cpus, Keep: keep}
 	w.Not = l.notNow(w, now)

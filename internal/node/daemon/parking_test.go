@@ -6,10 +6,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/partition"
-	"github.com/cpupoold/cpupoold/internal/node/quiet"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
@@ -17,7 +15,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
-	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // parks waits until exactly these CPUs are parked, by kernel and daemon, and neither root nor
@@ -318,43 +315,6 @@ func TestParkingIsQuiet(t *testing.T) {
 	})
 	r.view("nothing waits", func(v *telemetry.View) bool { return v.Quiet["cpus"] == 0 })
 	n.CheckKernel()
-}
-
-// TestQuietParks checks when CPUs are parked, without a node.
-func TestQuietParks(t *testing.T) {
-	const limit = 10 * time.Minute
-	start := time.Now()
-	all, more, some := cpuset.Range(4, 7), cpuset.Range(4, 6), cpuset.Of(4, 5)
-	var q quiet.Quiet
-	for _, c := range []struct {
-		what      string
-		at        time.Duration
-		can, are  cpuset.Set
-		owned     bool
-		want      cpuset.Set
-		waits     bool
-		unchanged bool
-	}{
-		{"nobody has CPUs", 0, all, cpuset.Set{}, false, all, false, true},
-		{"somebody gets two", time.Minute, some, all, true, some, false, true},
-		{"and gives one back", time.Minute, more, some, true, some, true, false},
-		{"still", 10 * time.Minute, more, some, true, some, true, true},
-		{"somebody ends the parking", 10 * time.Minute, more, cpuset.Set{}, true, some, true, true},
-		{"time is up", 11 * time.Minute, more, some, true, more, false, true},
-		{"and more is free", 11*time.Minute + quiet.QuietBreak/2, all, some, true, all, false, true},
-		{"which is not parked yet", 12 * time.Minute, all, some, true, all, false, true},
-		{"one is taken", 13 * time.Minute, more, all, true, more, false, true},
-		{"and back", 14 * time.Minute, all, more, true, more, true, false},
-		{"the last one goes", 15 * time.Minute, all, more, false, all, false, true},
-	} {
-		now := start.Add(c.at)
-		q.Begin(limit, now)
-		q.Settle(pools.Plan{}, nil, nil, now)
-		got, news := q.Park(c.can, c.are, c.owned, now)
-		if !got.Equal(c.want) || q.Unparked.IsEmpty() == c.waits || news == c.unchanged {
-			t.Errorf("%s: %s, waits %s, news %t; want %s", c.what, got, q.Unparked, news, c.want)
-		}
-	}
 }
 
 // TestParkedCPUsAreNotGiven checks that no reply to the runtime has CPUs that the kernel still

@@ -34,7 +34,7 @@ func (l *Loop) input(now time.Time) desired.Input {
 	l.hints.Apply(pods)
 	partitions, _ := l.partitions()
 	return desired.Input{Settings: l.settings, Inventory: l.inventory, Pods: pods, Previous: l.assignments, Formula: l.formula, Journal: l.journal, Nodes: l.Nodes, Read: l.Cgroups.Read,
-		Leaving: l.leavingCPUs(), Systemd: l.Units != nil, Resting: l.quiet.Rest(l.assignments), Kubelet: l.kubelet, Partitions: partitions,
+		Leaving: l.leavingCPUs(), Systemd: l.Units != nil, Resting: l.quiet.MayRest(l.assignments), Kubelet: l.kubelet, Partitions: partitions,
 		Namespaces: l.permission.rights(), Build: pools.Build}
 }
 
@@ -54,7 +54,7 @@ func (l *Loop) pass() {
 	l.settleUnits()
 	l.assignments = recovery.Late(l.inventory, l.Cgroups.Read, l.assignments, &l.settings)
 	plan, want := l.decide(now)
-	if l.guesses() || l.quiet.On { // what to write depends on what is there
+	if l.guesses() || l.quiet.Active() { // what to write depends on what is there
 		if l.refreshCache(slices.Clone(want)); l.observeWeights() {
 			plan, want = l.decide(now)
 		}

@@ -106,7 +106,7 @@ func (l *Loop) faults(now time.Time) map[cgroup.Path]error {
 	}
 	waits := make(map[cgroup.Path]bool)
 	for _, d := range l.status.deferred {
-		if l.quiet.Waits(d.Path, d.Property) {
+		if l.quiet.Defers(d.Path, d.Property) {
 			continue
 		}
 		if waits[d.Path] = busy(d.Path) || slices.ContainsFunc(d.WaitsFor, busy); !waits[d.Path] {
@@ -119,7 +119,7 @@ func (l *Loop) faults(now time.Time) map[cgroup.Path]error {
 		if !c.Exists || busy(t.Path) || waits[t.Path] || faults[t.Path] != nil {
 			continue
 		}
-		if l.quiet.Waits(t.Path, cgroup.FileWeight) {
+		if l.quiet.Defers(t.Path, cgroup.FileWeight) {
 			later := *t
 			later.Weight, t = 0, &later
 		}

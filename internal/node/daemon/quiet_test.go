@@ -4,56 +4,13 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/quiet"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
-	"github.com/cpupoold/cpupoold/pkg/pools"
 )
-
-// TestQuietDecides checks all decisions over time, without a node.
-func TestQuietDecides(t *testing.T) {
-	const limit = 10 * time.Minute
-	var (
-		start  = time.Now()
-		owners = []pools.Assignment{{Key: pools.Key{Container: "a.service"}, CPUs: cpuset.Of(4)}, {Key: pools.Key{Container: "b.service"}, CPUs: cpuset.Of(5)}}
-		slice  = cgroup.Path("kubepods.slice/a")
-		first  = cgroup.Path("kubepods.slice/first")
-	)
-	want := []cgroup.Target{{Path: slice, Weight: 50}, {Path: first, Weight: 50}, {Path: "own", Weight: 50, Exclusive: true}, {Path: "owns", Weight: 50, Unlimited: true}}
-	changed := map[cgroup.Path]bool{slice: true, "own": true, "owns": true, "gone": true} // first gets its weight later
-	var q quiet.Quiet
-	step := func(what string, at time.Duration, limit time.Duration, previous []pools.Assignment, plan pools.Plan, changed map[cgroup.Path]bool, may, since string, weights int) {
-		t.Helper()
-		now := start.Add(at)
-		q.Begin(limit, now)
-		if got := q.Rest(previous).String(); got != may {
-			t.Errorf("%s: CPUs %q may rest, want %q", what, got, may)
-		}
-		q.Settle(plan, want, changed, now)
-		got := "never"
-		if !q.Since.IsZero() {
-			got = q.Since.Sub(start).String()
-		}
-		if got != since || len(q.Weights) != weights || q.Waits(first, cgroup.FileWeight) || q.Waits(slice, cgroup.FileCPUs) {
-			t.Errorf("%s: waits since %s, weights %v; want %s and %d", what, got, q.Weights, since, weights)
-		}
-	}
-	both, one := pools.Plan{Assignments: owners}, pools.Plan{Assignments: owners[:1], Resting: cpuset.Of(5)}
-	step("two owners", 0, limit, owners, both, nil, "4-5", "never", 0)
-	step("one has gone", time.Minute, limit, owners, one, nil, "4-5", "1m0s", 0)
-	step("and a weight is changed", 2*time.Minute, limit, owners[:1], one, changed, "4-5", "1m0s", 1)
-	step("time is almost up", 10*time.Minute, limit, owners[:1], one, changed, "4-5", "1m0s", 1)
-	step("time is up", 11*time.Minute, limit, owners[:1], pools.Plan{Assignments: owners[:1]}, changed, "", "never", 0)
-	step("the next begins anew", 12*time.Minute, limit, owners[:1], pools.Plan{Assignments: owners[:1]}, changed, "4", "12m0s", 1)
-	step("nobody has CPUs", 13*time.Minute, limit, owners[:1], pools.Plan{}, changed, "4", "never", 0)
-	step("one again", 14*time.Minute, limit, owners, one, nil, "4-5", "14m0s", 0)
-	step("switched off", 15*time.Minute, 0, owners, pools.Plan{Assignments: owners}, changed, "", "never", 0)
-}
 
 // TestQuiet checks that CPUs which an owner has left stay free for the next owner, without a
 // write to shared containers. The CPUs join the shared pool when the last owner ends, and
@@ -161,7 +118,7 @@ func TestQuietWeights(t *testing.T) {
 	waits := 0
 	r.inspect(func(l *Loop) {
 		for _, d := range l.status.deferred {
-			if d.Property == cgroup.FileWeight && d.Reason == quiet.QuietReason {
+			if d.Property == cgroup.FileWeight && strings.HasPrefix(d.Reason, "quiet period:") {
 				waits++
 			}
 		}

@@ -70,7 +70,6 @@ type status struct {
 	problems         []pools.Problem     // of the last pass
 	noise            map[string]string   // likewise, what owners really have, by container
 	bootArgs         []string            // likewise, what the kernel was not told
-	waiting          bool                // likewise, that something waits (quiet)
 }
 
 func newStatus() status {

@@ -156,7 +156,7 @@ func (l *Loop) armRetry(began time.Time) {
 	l.nextUpdate(earlier)
 	l.nextResize(earlier)
 	l.nextPartition(earlier)
-	l.quiet.Next(l.settings.Config.Quiet, earlier)
+	earlier(l.quiet.Until())
 	if armed {
 		l.timers.retry.set(due)
 	}

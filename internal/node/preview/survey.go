@@ -56,14 +56,15 @@ func read(ctx context.Context, h *hostenv.Host, settings desired.Settings, j und
 	s.others.Mark(m, pods, settings.Topology.Online, h.Cgroups.Read)
 	numahints.FetchOnce(ctx, h, m, settings.Pools, pods, previous).Apply(pods)
 	partitions, _ := settings.Partitions(h.Kernel)
-	q := quiet.Quiet{On: settings.Config.Quiet > 0, Resting: j.Resting}
+	q := quiet.New(j.Resting)
+	q.Begin(settings.Config.Quiet, time.Now())
 	kubelet, err := desired.ReadKubelet(ctx, h, m)
 	if err != nil {
 		s.unread = append(s.unread, err)
 	}
 	s.decide(ctx, desired.Input{
 		Settings: settings, Inventory: m, Pods: pods, Previous: previous, Formula: settings.Config.WeightFormula, Journal: known,
-		Nodes: h.Nodes, Read: h.Cgroups.Read, Resting: q.Rest(previous), Kubelet: kubelet, Partitions: partitions, Namespaces: rights, Build: pools.Build,
+		Nodes: h.Nodes, Read: h.Cgroups.Read, Resting: q.MayRest(previous), Kubelet: kubelet, Partitions: partitions, Namespaces: rights, Build: pools.Build,
 	})
 	return s, nil
 }

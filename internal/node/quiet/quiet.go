@@ -1,6 +1,7 @@
 package quiet
 
 import (
+	"iter"
 	"maps"
 	"time"
 
@@ -9,115 +10,155 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// # Quiet
+// # Quiet period
 //
-// Each write for others is work on the node of somebody who was promised to be left in
-// peace. While anybody has CPUs of its own, what is not needed to keep them exclusive, nor
-// for a container that begins, waits: CPUs that an owner has left stay out of the shared
-// pool, so that nobody is widened now and narrowed for the next owner (until one gets
-// others, and who shares has to give way anyway), or are not parked, and weights that
-// somebody else has changed stay so. All of it is done at once when the last owner is
-// gone, or when the first of it has waited for as long as the configuration says.
+// Each write for other containers is work on a node whose owners want no disturbance. While
+// there are owners, three kinds of changes are deferred:
+//
+//   - CPUs that an owner has left rest outside the shared pool, so that shared containers
+//     do not get CPUs and lose them to the next owner. They join the pool when the next
+//     owner gets other CPUs, because then shared containers are written anyway.
+//   - Free CPUs are not parked.
+//   - Weights keep the value of an external write.
+//
+// All deferred changes are made when the last owner is gone, or when the first of them has
+// been deferred for the configured time.
 
-// Quiet is what waits.
+// breakTime is the time for which nothing is deferred after the configured time. One pass
+// may not suffice: the journal or a failed write can delay a change.
+const breakTime = 10 * time.Second
+
+// reason is the reason of deferred writes.
+const reason = "quiet period: an owner has exclusive CPUs, and this write does not protect them"
+
+// Quiet holds the deferred changes.
 type Quiet struct {
-	On      bool
-	Since   time.Time // when the first of it began to wait; zero: nothing does
-	over    time.Time // until then nothing waits, because time was up
-	Resting cpuset.Set
-	Weights map[cgroup.Path]bool
+	limit   time.Duration // of the configuration
+	active  bool          // changes may be deferred in this pass
+	since   time.Time     // when the first deferred change was deferred; zero: no change is
+	over    time.Time     // end of the break after the configured time
+	resting cpuset.Set
+	weights map[cgroup.Path]bool
+	told    bool // Settle has reported deferred changes
 
-	Unparked cpuset.Set // CPUs that are to be parked
-	Parked   cpuset.Set // those that did not wait for it, whatever has become of them
+	unparked cpuset.Set // CPUs whose parking is deferred
+	parked   cpuset.Set // CPUs whose parking was not deferred, parked or not
 }
 
-// QuietReason is the reason for what waits.
-const QuietReason = "quiet: somebody has CPUs of its own, and nobody needs this to keep them"
+// New returns a Quiet in which CPUs rest already, by the journal.
+func New(resting cpuset.Set) *Quiet { return &Quiet{resting: resting} }
 
-// QuietBreak is for how long nothing waits when time is up: one pass does not always do
-// for what has waited. It may have to wait for the journal, or a worker to try again.
-const QuietBreak = 10 * time.Second
-
-// Begin is at the start of a pass: when time is up nothing waits in it.
+// Begin begins a pass. A limit of zero switches the quiet period off.
 func (q *Quiet) Begin(limit time.Duration, now time.Time) {
-	if !q.Since.IsZero() && !now.Before(q.Since.Add(limit)) {
-		q.over = now.Add(min(limit, QuietBreak))
+	q.limit = limit
+	if !q.since.IsZero() && !now.Before(q.since.Add(limit)) {
+		q.over = now.Add(min(limit, breakTime))
 	}
-	q.On = limit > 0 && !now.Before(q.over)
-	if !q.On {
-		q.Since, q.Resting, q.Weights, q.Unparked = time.Time{}, cpuset.Set{}, nil, cpuset.Set{}
+	q.active = limit > 0 && !now.Before(q.over)
+	if !q.active {
+		q.since, q.resting, q.weights, q.unparked = time.Time{}, cpuset.Set{}, nil, cpuset.Set{}
 	}
 }
 
-// Rest are the CPUs that may rest in a plan: those that do, and those of owners that the
-// plan finds gone.
-func (q *Quiet) Rest(previous []pools.Assignment) cpuset.Set {
-	if !q.On {
+// Active reports whether changes may be deferred in this pass.
+func (q *Quiet) Active() bool { return q.active }
+
+// MayRest returns the CPUs that a plan may leave resting: the CPUs that rest, and the CPUs
+// of the previous assignments.
+func (q *Quiet) MayRest(previous []pools.Assignment) cpuset.Set {
+	if !q.active {
 		return cpuset.Set{}
 	}
-	all := q.Resting
+	all := q.resting
 	for _, a := range previous {
 		all = all.Union(a.CPUs)
 	}
 	return all
 }
 
-// Settle is what waits by a plan: CPUs, and the weights of others than owners among those
-// that somebody has changed since they were as wanted. It says whether that is news.
-func (q *Quiet) Settle(plan pools.Plan, want []cgroup.Target, changed map[cgroup.Path]bool, now time.Time) (news bool) {
+// Resting returns the CPUs that rest.
+func (q *Quiet) Resting() cpuset.Set { return q.resting }
+
+// Settle takes the resting CPUs from a plan, and defers weights of targets. A weight is
+// deferred if an external write has changed it since it had its desired value, and its
+// cgroup has no exclusive CPUs. Settle reports whether other changes are deferred than
+// before, and whether the last deferred change has ended.
+func (q *Quiet) Settle(plan pools.Plan, want []cgroup.Target, changed map[cgroup.Path]bool, now time.Time) (news, ended bool) {
 	weights := make(map[cgroup.Path]bool)
 	for _, t := range want {
-		if q.On && len(plan.Assignments) > 0 && changed[t.Path] && !t.Exclusive && !t.Unlimited && t.Weight != 0 {
+		if q.active && len(plan.Assignments) > 0 && changed[t.Path] && !t.Exclusive && !t.Unlimited && t.Weight != 0 {
 			weights[t.Path] = true
 		}
 	}
-	news = !q.Resting.Equal(plan.Resting) || !maps.Equal(q.Weights, weights)
-	q.Resting, q.Weights = plan.Resting, weights
-	switch {
-	case q.Resting.IsEmpty() && len(weights) == 0 && q.Unparked.IsEmpty():
-		q.Since = time.Time{}
-	case q.Since.IsZero():
-		q.Since = now
+	before := q.told || !q.since.IsZero()
+	news = !q.resting.Equal(plan.Resting) || !maps.Equal(q.weights, weights)
+	q.resting, q.weights = plan.Resting, weights
+	if q.resting.IsEmpty() && len(weights) == 0 && q.unparked.IsEmpty() {
+		q.since = time.Time{}
+	} else {
+		q.deferAt(now)
 	}
-	return news
+	q.told = !q.since.IsZero()
+	return news && q.told, before && !q.told
 }
 
-// Park says which CPUs of those that can be are parked now: those that are or were to be,
-// while somebody has CPUs of its own. It says whether it is news that others wait.
+// deferAt notes that a change is deferred.
+func (q *Quiet) deferAt(now time.Time) {
+	if q.since.IsZero() {
+		q.since = now
+	}
+}
+
+// Park returns the CPUs to park of those that can be parked. While there are owners these
+// are the CPUs that are parked, or whose parking was not deferred. Park reports whether
+// other CPUs are deferred than before.
 func (q *Quiet) Park(can, are cpuset.Set, owned bool, now time.Time) (cpus cpuset.Set, news bool) {
-	was := q.Unparked
-	if q.Unparked, q.Parked = (cpuset.Set{}), can.Intersection(are.Union(q.Parked)); !q.On || !owned {
-		q.Parked = can
+	if !q.active || !owned {
+		q.unparked, q.parked = cpuset.Set{}, can
 		return can, false
 	}
-	if q.Unparked = can.Difference(q.Parked); !q.Unparked.IsEmpty() && q.Since.IsZero() {
-		q.Since = now
+	before := q.unparked
+	q.parked = can.Intersection(are.Union(q.parked))
+	q.unparked = can.Difference(q.parked)
+	if q.unparked.IsEmpty() {
+		return q.parked, false
 	}
-	return q.Parked, !q.Unparked.IsEmpty() && !q.Unparked.Equal(was)
+	q.deferAt(now)
+	return q.parked, !q.unparked.Equal(before)
 }
 
-// Explain gives the writes that wait their reason.
+// Unparked returns the CPUs whose parking is deferred.
+func (q *Quiet) Unparked() cpuset.Set { return q.unparked }
+
+// StopParking forgets the parking of CPUs, because it is switched off.
+func (q *Quiet) StopParking() { q.unparked, q.parked = cpuset.Set{}, cpuset.Set{} }
+
+// Weights returns the cgroups whose weight is deferred, in no order.
+func (q *Quiet) Weights() iter.Seq[cgroup.Path] { return maps.Keys(q.weights) }
+
+// Defers reports whether a property of a cgroup is deferred.
+func (q *Quiet) Defers(p cgroup.Path, property string) bool {
+	return property == cgroup.FileWeight && q.weights[p]
+}
+
+// Explain sets the reason of the writes that Quiet defers.
 func (q *Quiet) Explain(deferred []cgroup.Deferred) {
 	for i := range deferred {
-		if d := &deferred[i]; q.Waits(d.Path, d.Property) {
-			d.Reason = QuietReason
+		if d := &deferred[i]; q.Defers(d.Path, d.Property) {
+			d.Reason = reason
 		}
 	}
 }
 
-// Waits says that a property of a cgroup is not as planned on purpose.
-func (q *Quiet) Waits(p cgroup.Path, property string) bool {
-	return property == cgroup.FileWeight && q.Weights[p]
-}
-
-// Next calls earlier with the time at which what waits is to be done.
-func (q *Quiet) Next(limit time.Duration, earlier func(time.Time)) {
-	if limit > 0 && !q.Since.IsZero() {
-		earlier(q.Since.Add(limit))
+// Until returns the time at which deferred changes are made; zero without such changes.
+func (q *Quiet) Until() time.Time {
+	if q.limit <= 0 || q.since.IsZero() {
+		return time.Time{}
 	}
+	return q.since.Add(q.limit)
 }
 
-// Counts is what waits, as it is shown.
+// Counts returns the numbers of deferred changes, by their names in metrics.
 func (q *Quiet) Counts() map[string]int {
-	return map[string]int{"cpus": q.Resting.Union(q.Unparked).Len(), "weights": len(q.Weights)}
+	return map[string]int{"cpus": q.resting.Union(q.unparked).Len(), "weights": len(q.weights)}
 }

@@ -1,0 +1,4 @@
+package quiet
+
+// BreakTime is breakTime.
+const BreakTime = breakTime
