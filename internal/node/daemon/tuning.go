@@ -17,19 +17,15 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// newTuner makes the one that keeps them.
+// newTuner returns the tuner of the host's settings.
 func (l *Loop) newTuner(log *slog.Logger) (*tune.Tuner, error) {
-	bootID, err := hostenv.ReadBootID()
-	if err != nil {
-		return nil, err
-	}
-	sources, host, err := hosttuning.TuningSources(l.settings.TuneMachine(l.Possible))
+	sources, undo, host, err := hosttuning.Sources(l.settings.Config, l.settings.TuneMachine(l.Possible))
 	if err != nil {
 		return nil, err
 	}
 	l.tuning.power = host
 	return tune.New(tune.Options{
-		Sources: sources, Undo: hosttuning.UndoOf(l.settings.Config, bootID), Observe: l.Observes, Log: log,
+		Sources: sources, Undo: undo, Observe: l.Observes, Log: log,
 		Changed: func() { l.box.Post(tuned{}) },
 	}), nil
 }

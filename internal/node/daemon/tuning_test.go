@@ -1,17 +1,14 @@
 package daemon
 
 import (
-	"errors"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cpupoold/cpupoold/internal/node/hosttuning"
 	"github.com/cpupoold/cpupoold/internal/node/power"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/tune"
-	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
 // TestSettingsHaveTheirNames checks that telemetry knows the kinds and reasons of package tune.
@@ -29,17 +26,5 @@ func TestSettingsHaveTheirNames(t *testing.T) {
 	slices.Sort(gotReasons)
 	if d := cmp.Diff([][]string{kinds, reasons}, [][]string{gotKinds, gotReasons}); d != "" {
 		t.Errorf("names (-tune +telemetry):\n%s", d)
-	}
-}
-
-// TestLostDirectory checks that a directory which cannot be opened is an error at its use, and
-// does not prevent the start.
-func TestLostDirectory(t *testing.T) {
-	queues := tune.ReceiveQueues(hosttuning.Lost(errors.New("receive queues of the host: not there")), tune.Machine{Possible: cpuset.Range(0, 3)})
-	if _, err := queues.Read(t.Context()); err == nil {
-		t.Error("reading: no error")
-	}
-	if err := queues.Write(t.Context(), tune.Knob{Kind: tune.RPS, Name: "eth0/rx-0"}, "0"); err == nil {
-		t.Error("writing: no error")
 	}
 }

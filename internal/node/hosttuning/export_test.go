@@ -1,0 +1,4 @@
+package hosttuning
+
+// Missing is missing.
+var Missing = missing

@@ -1,0 +1,82 @@
+package hosttuning
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/power"
+	"github.com/cpupoold/cpupoold/internal/node/tune"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+)
+
+// Names of tune's files. The file with the originals survives a reboot, the mark does not.
+const (
+	undoName = "host.json"
+	markName = "host.mark"
+)
+
+// Restoring returns the arguments of a restore. Exclusive are the CPUs that containers and
+// units can own.
+func Restoring(c *config.Config, m tune.Machine, exclusive cpuset.Set) (tune.Restoring, *power.Host, error) {
+	sources, undo, host, err := Sources(c, m)
+	return tune.Restoring{Sources: sources, Undo: undo, Machine: m, Exclusive: exclusive}, host, err
+}
+
+// Sources returns the settings of this machine and the file with their original values.
+// The host is one of the sources. All sources are returned with any configuration, because
+// an earlier configuration may have changed settings of each.
+func Sources(c *config.Config, m tune.Machine) ([]tune.Source, tune.Undo, *power.Host, error) {
+	bootID, err := hostenv.ReadBootID()
+	if err != nil {
+		return nil, tune.Undo{}, nil, err
+	}
+	undo := tune.Undo{File: filepath.Join(c.StateDir, undoName), Mark: filepath.Join(c.RunDir, markName), BootID: bootID}
+	proc, err := tune.OpenDir(hostenv.ProcRoot)
+	if err != nil {
+		return nil, tune.Undo{}, nil, fmt.Errorf("open %s: %w", hostenv.ProcRoot, err)
+	}
+	sys, err := tune.OpenDir(hostenv.SysRoot)
+	if err != nil {
+		return nil, tune.Undo{}, nil, fmt.Errorf("open %s: %w", hostenv.SysRoot, err)
+	}
+	interfaces, etc := sys, os.DirFS("/etc")
+	if inContainer("net") { // this process sees other network interfaces
+		if interfaces, err = tune.OpenDir(hostenv.ProcRoot + "/1/root/sys"); err != nil {
+			interfaces = missing(errors.New("receive queues of the host: " + err.Error() + "; run the daemon in the host's network namespace (hostNetwork: true)"))
+		}
+	}
+	if inContainer("mnt") {
+		etc = os.DirFS(hostenv.ProcRoot + "/1/root/etc")
+	}
+	host := power.NewHost(sys)
+	return []tune.Source{
+		tune.DefaultAffinityOf(proc, m), tune.NewBalancer(proc, sys, etc, m), tune.IRQs(proc, sys), tune.ReceiveQueues(interfaces, m),
+		tune.WorkqueueOf(sys, m), tune.KThreads(proc, sys, tune.SystemAffinity{}), host,
+	}, undo, host, nil
+}
+
+// missing returns a directory that could not be opened: its use returns the error. Nodes
+// that do not need the directory start without it.
+func missing(err error) tune.Dir {
+	return tune.Dir{FS: missingFS{err}, WriteFile: func(string, string) error { return err }}
+}
+
+type missingFS struct{ err error }
+
+func (m missingFS) Open(string) (fs.File, error) { return nil, m.err }
+
+// inContainer reports whether this process and the host's first process have different
+// namespaces of a kind. Without permission to read them it returns false.
+func inContainer(kind string) bool {
+	own, err := os.Readlink(hostenv.ProcRoot + "/self/ns/" + kind)
+	if err != nil {
+		return false
+	}
+	first, err := os.Readlink(hostenv.ProcRoot + "/1/ns/" + kind)
+	return err == nil && first != own
+}
