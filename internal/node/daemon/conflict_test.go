@@ -58,7 +58,7 @@ func TestContest(t *testing.T) {
 	}
 	for range 3 {
 		n.WriteFile(id, cgroup.FileCPUs, "3-4")
-		n.Eventually("off the owner's CPUs", func() bool { return !n.State(id).Effective.Overlaps(cpuset.Of(4, 5)) })
+		r.within(time.Second, "off the owner's CPUs", func() bool { return !n.State(id).Effective.Overlaps(cpuset.Of(4, 5)) })
 	}
 	n.CheckClaims()
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
@@ -119,7 +120,7 @@ func TestHotplugUnheard(t *testing.T) {
 	state(telemetry.SourceOK)
 	n.CPUs.LoseEvents()
 	n.SetOnline(nodefixture.AllCPUsBut(4))
-	n.AwaitCPUs(of.owner, "5,7")
+	r.within(2*time.Second, "the owner on other CPUs", func() bool { return n.State(of.owner).Effective.String() == "5,7" })
 	n.CPUs.Fail(errors.New("no more uevents"))
 	state(telemetry.SourceLost)
 	n.CPUs.Fail(nil)

@@ -3,6 +3,7 @@ package daemon
 import (
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
@@ -70,6 +71,6 @@ func TestInnerCgroupRefuses(t *testing.T) {
 		return v.Writes[telemetry.Write{Via: "file", Result: telemetry.Failed}] > 0
 	})
 	n.Tree.Intercept(nil)
-	n.AwaitCPUs(bad, "2-3")
+	r.within(time.Second, "the refused write repeated", func() bool { return n.State(bad).Effective.String() == "2-3" })
 	r.quiet()
 }

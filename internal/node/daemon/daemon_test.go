@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -134,7 +135,7 @@ func TestRefusedWriteSpoilsNothingElse(t *testing.T) {
 		return v.Writes[telemetry.Write{Via: "file", Result: telemetry.Failed}] > 0
 	})
 	n.Tree.Intercept(nil)
-	n.AwaitCPUs(bad, "2-3")
+	r.within(time.Second, "the refused write repeated", func() bool { return n.State(bad).Effective.String() == "2-3" })
 	n.AwaitCPUs(excl, "4-5")
 	r.quiet()
 	n.CheckClaims()

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"testing"
+	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
@@ -27,7 +28,7 @@ func TestForeignWriteDuringSeal(t *testing.T) {
 		}
 	}
 	r.view("the first is counted", counted(1))
-	n.Eventually("a seal is under way", func() bool { return r.isUpdating(cgroup.Path(n.Runtime.Cgroup(id))) })
+	r.within(time.Minute, "a seal is under way", func() bool { return r.isUpdating(cgroup.Path(n.Runtime.Cgroup(id))) })
 	n.WriteFile(id, cgroup.FileCPUs, "6")
 	n.AwaitCPUs(id, "2-3")
 	release()

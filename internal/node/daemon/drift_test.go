@@ -99,7 +99,7 @@ func TestRepairSparesTheRecord(t *testing.T) {
 	if err := n.Client.UpdateCPUs(t.Context(), id, cpuset.Of(2)); err != nil {
 		t.Fatal(err)
 	}
-	n.Eventually("the record is mended", func() bool {
+	r.within(time.Minute, "the record is mended", func() bool {
 		c, err := n.Client.ContainerStatus(t.Context(), id)
 		return err == nil && c.Recorded.CPUs == "0-1" && n.State(id).CPUs.String() == "0-1"
 	})
@@ -120,7 +120,7 @@ func TestNoWeightBringsCPUsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused := func() int { return len(n.Logged("write refused")) }
-	n.Eventually("refused twice", func() bool { return refused() >= 2 })
+	r.within(time.Minute, "refused twice", func() bool { return refused() >= 2 })
 	repairs := 0
 	for _, rec := range n.Logged("somebody else has written to a cgroup") {
 		if rec["property"] == cgroup.FileCPUs {
@@ -137,7 +137,7 @@ func TestNoWeightBringsCPUsBack(t *testing.T) {
 	}
 	n.AwaitCPUs(id, "0-1")
 	n.Runtime.Fail("UpdateContainerResources", nil)
-	n.Eventually("recorded", func() bool {
+	r.within(time.Minute, "recorded", func() bool {
 		u, err := n.Units.Properties(t.Context(), unit)
 		return err == nil && u.CPUs.String() == "0-1"
 	})
@@ -236,9 +236,9 @@ func TestRefusalsGrowRare(t *testing.T) {
 	n.Runtime.Fail("UpdateContainerResources", errors.New("no"))
 	id := n.RunContainer(n.RunPod("a", "default", "burstable", 0, nil), "a", nodefixture.WholeCPUs(0))
 	n.AwaitCPUs(id, "2-3")
-	n.Eventually("refused twice", func() bool { return len(n.Logged("write refused")) == 2 })
+	r.within(time.Second, "refused twice", func() bool { return len(n.Logged("write refused")) == 2 })
 	r.inspect(func(l *Loop) {
-		_, records := l.backoffs.Paused(cgroup.Path(n.Runtime.Cgroup(id)), time.Now().Add(time.Second))
+		_, records := l.backoffs.Paused(cgroup.Path(n.Runtime.Cgroup(id)), l.now().Add(time.Second))
 		if !records {
 			t.Error("after two refusals the pause is one second; want two")
 		}

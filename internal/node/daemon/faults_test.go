@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
@@ -35,7 +36,7 @@ func TestFullDisk(t *testing.T) {
 	if err := os.Remove(state); err != nil {
 		t.Fatal(err)
 	}
-	r.view("no problem any more", func(v *telemetry.View) bool { return !problem(v) })
+	r.viewWithin(5*time.Second, "no problem any more", func(v *telemetry.View) bool { return !problem(v) })
 	if _, err := os.Stat(h.JournalFile); err != nil {
 		t.Error(err)
 	}
@@ -64,9 +65,9 @@ func TestHungRuntime(t *testing.T) {
 	}
 	r.view("stream", state(telemetry.SourceOK))
 	n.Runtime.Fail("ListContainers", errors.New("no answer"))
-	r.view("loss", state(telemetry.SourceLost))
+	r.viewWithin(time.Second, "loss", state(telemetry.SourceLost))
 	n.Runtime.Fail("ListContainers", nil)
-	r.view("runtime back", state(telemetry.SourceOK))
+	r.viewWithin(relistDelay, "runtime back", state(telemetry.SourceOK))
 	n.AwaitCPUs(n.RunContainer(n.RunPod("a", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512}), "2-3")
 }
 

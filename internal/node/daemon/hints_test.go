@@ -64,18 +64,23 @@ func TestSilentKubeletStallsNobody(t *testing.T) {
 	n.YAML, n.Kubelet = twoNodesYAML, nodefixture.NewKubelet()
 	defer n.Kubelet.Hang()()
 	r := n.start()
-	started := time.Now()
+	started := n.clock.now()
 	excl := n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	n.AwaitCPUs(excl, "1")
 	shared := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "app", nodefixture.WholeCPUs(1))
 	n.AwaitCPUs(shared, "1")
-	if waited := time.Since(started); waited > numahints.Timeout {
+	if waited := n.clock.now().Sub(started); waited > numahints.Timeout {
 		t.Errorf("the other container waited for %v", waited)
 	}
+	r.skip(numahints.Timeout / 2)
+	r.inspect(func(*Loop) {}) // a pass of this time has ended when the next one returns
+	r.inspect(func(*Loop) {
+		if got := n.State(excl).Effective.String(); got != "1" {
+			t.Errorf("the container waited for less than %v, and is on %s", numahints.Timeout/2, got)
+		}
+	})
+	r.skip(numahints.Timeout)
 	n.Eventually("CPUs without hints", func() bool { return n.State(excl).Effective.Len() == 2 })
-	if waited := time.Since(started); waited < numahints.Timeout/2 {
-		t.Errorf("the container waited for %v only", waited)
-	}
 	r.view("source is lost", func(v *telemetry.View) bool { return v.Sources[telemetry.PodResources] == telemetry.SourceLost })
 	if said := n.Logged("the kubelet does not report NUMA nodes of devices and memory"); len(said) != 1 {
 		t.Errorf("%d log entries about the silent kubelet", len(said))
@@ -120,19 +125,19 @@ func TestStrictPolicyWaitsForHints(t *testing.T) {
 			n.Kubelet.Fail(err)
 			r := n.start()
 			r.quiet()
-			started := time.Now()
+			started := n.clock.now()
 			excl := n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 			shrugs := map[string]string{"cpupoold.io/topology-policy": "none"}
 			other := n.RunContainer(n.RunPod("other", "default", "guaranteed", 2, shrugs), "app", nodefixture.WholeCPUs(2))
 			n.Eventually("CPUs of the container without a policy", func() bool { return n.State(other).Effective.Len() == 2 })
-			r.view("problem", hintProblems(1))
-			if waited := time.Since(started); waited < numahints.Timeout {
+			r.viewWithin(2*numahints.Timeout, "problem", hintProblems(1))
+			if waited := n.clock.now().Sub(started); waited < numahints.Timeout {
 				t.Errorf("a problem after %v", waited)
 			}
 			n.AwaitCPUs(excl, "1")
 			n.Kubelet.Fail(nil)
 			n.Kubelet.Admit("default/e/app", 1)
-			n.Eventually("CPUs near the device", func() bool {
+			r.within(time.Minute, "CPUs near the device", func() bool {
 				cpus := n.State(excl).Effective
 				return cpus.Len() == 2 && cpus.IsSubsetOf(cpuset.Range(4, 7))
 			})
@@ -154,12 +159,12 @@ func TestKubeletThatServesNoHints(t *testing.T) {
 	r := n.start()
 	r.quiet()
 	strict := n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
-	r.view("problem", hintProblems(1))
+	r.viewWithin(2*numahints.Timeout, "problem", hintProblems(1))
 	calls, _ := n.Kubelet.Calls()
 	relaxed := map[string]string{"cpupoold.io/topology-policy": "best-effort"}
 	other := n.RunContainer(n.RunPod("other", "default", "guaranteed", 2, relaxed), "app", nodefixture.WholeCPUs(2))
-	n.Eventually("CPUs without hints", func() bool { return n.State(other).Effective.Len() == 2 })
-	r.view("both are problems", hintProblems(2))
+	r.within(2*numahints.Timeout, "CPUs without hints", func() bool { return n.State(other).Effective.Len() == 2 })
+	r.viewWithin(2*numahints.Timeout, "both are problems", hintProblems(2))
 	r.quiet()
 	if again, _ := n.Kubelet.Calls(); again != calls {
 		t.Errorf("asked %d times more", again-calls)
@@ -182,8 +187,8 @@ func TestMissingHintsAreAProblem(t *testing.T) {
 	r.quiet()
 	pod := n.RunPod("e", "default", "guaranteed", 2, nil)
 	excl := n.RunContainer(pod, "app", nodefixture.WholeCPUs(2))
+	r.viewWithin(2*numahints.Timeout, "problem", hintProblems(1))
 	n.AwaitCPUs(excl, "2-3")
-	r.view("problem", hintProblems(1))
 	n.Kubelet.Fail(nil)
 	n.Kubelet.Admit("default/e/app", 1)
 	n.Kubelet.Admit("default/next/app", 1)

@@ -28,7 +28,7 @@ type asker struct {
 
 func (r *running) asker() *asker {
 	r.view("planned", func(v *telemetry.View) bool { return v.Ready })
-	return &asker{running: r, hooks: hooks{r.loop.box.Post, time.Now}}
+	return &asker{running: r, hooks: hooks{r.loop.box.Post, r.clock.now}}
 }
 
 // ofPod returns a pod as NRI describes it.
@@ -131,7 +131,7 @@ func TestCreateMovesOthersInTheReply(t *testing.T) {
 	// The runtime does not make these updates, as after a failure: the daemon notices that, and
 	// makes them over CRI.
 	for _, id := range []string{one, two} {
-		n.Eventually("recorded over CRI", func() bool {
+		r.within(replyUpdateTimeout, "recorded over CRI", func() bool {
 			c, err := n.Client.ContainerStatus(t.Context(), id)
 			return err == nil && c.Recorded.CPUs == rest.String()
 		})
@@ -166,7 +166,10 @@ func TestCreateGivesNothingThatSomebodyRunsOn(t *testing.T) {
 			})
 			a := r.asker()
 			pod := ofPod("e", "default", "guaranteed", 2, nil)
-			reply, err := a.create(pod, a.container(pod, "app", nodefixture.WholeCPUs(2)))
+			c := a.container(pod, "app", nodefixture.WholeCPUs(2))
+			var reply nri.Reply
+			var err error
+			r.skipDuring(hookTimeout, "an answer", func() { reply, err = a.create(pod, c) })
 			switch {
 			case onRefusal == "fail" && (err == nil || !strings.Contains(err.Error(), "are not free yet") || !strings.Contains(err.Error(), stuck)):
 				t.Errorf("Create = %+v, %v; want that CPUs are not free, and who has them", reply, err)

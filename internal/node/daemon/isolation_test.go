@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
@@ -428,7 +429,7 @@ func TestLeakedCPUs(t *testing.T) {
 		t.Fatalf("leaked: %s, want %s", leaked, lost)
 	}
 	r = n.start()
-	r.view("CPUs held for lost", func(v *telemetry.View) bool { return v.Leaked.Equal(lost) && v.Problems["LeakedCPUs"] == 1 })
+	r.viewWithin(time.Minute, "CPUs held for lost", func(v *telemetry.View) bool { return v.Leaked.Equal(lost) && v.Problems["LeakedCPUs"] == 1 })
 	other := n.RunContainer(n.RunPod("b", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	n.AwaitPartition(other, cgroup.RootPartition)
 	if cpus := n.State(other).CPUs; cpus.Overlaps(lost) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
@@ -16,7 +15,10 @@ import (
 )
 
 // node is a fake node on which tests run a daemon.
-type node struct{ *nodefixture.Node }
+type node struct {
+	*nodefixture.Node
+	clock *clock // of its daemons
+}
 
 func newNode(t testing.TB) *node {
 	t.Helper()
@@ -25,7 +27,7 @@ func newNode(t testing.TB) *node {
 
 func newNodeOf(t testing.TB, s nodefixture.Spec) *node {
 	t.Helper()
-	return &node{nodefixture.New(t, s)}
+	return &node{nodefixture.New(t, s), new(clock)}
 }
 
 // newNodeOn returns a node with a kernel.
@@ -47,7 +49,7 @@ func (n *node) options() Options {
 		n.T.Fatal(err)
 	}
 	return Options{Config: c, Topology: n.CPUs.Now(), Reload: n.Config,
-		Log: n.Logger()}
+		Log: n.Logger(), Clock: n.clock.now}
 }
 
 // preview returns the preview of the node with its present configuration and journal.
@@ -128,8 +130,8 @@ func (r *running) quietOr(over func() bool) {
 		}
 		return met == 2
 	})
-	started := time.Now()
-	r.loop.box.Post(systemdReloaded{}) // leads to a full scan
+	started := r.clock.now()
+	r.loop.box.Post(systemdReloaded{}) // look at everything again
 	r.Eventually("daemon quiet", func() bool {
 		v := r.loop.snapshot.Load()
 		return over() || v != nil && v.LastSuccess.After(started)

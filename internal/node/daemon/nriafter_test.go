@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
@@ -35,13 +37,16 @@ func stuckNode(t *testing.T, onRefusal string) (*node, *running) {
 // TestWhoWasLetIntoTheSharedPoolStarts checks that a container which was created in the shared
 // pool starts, and gets exclusive CPUs when they are free.
 func TestWhoWasLetIntoTheSharedPoolStarts(t *testing.T) {
-	n, _ := stuckNode(t, "shared")
-	id, on := n.BeginContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+	n, r := stuckNode(t, "shared")
+	pod := n.RunPod("e", "default", "guaranteed", 2, nil)
+	var id string
+	var on cpuset.Set
+	r.skipDuring(2*hookTimeout, "a start", func() { id, on = n.BeginContainer(pod, "app", nodefixture.WholeCPUs(2)) })
 	if on.Len() != 4 {
 		t.Errorf("it began on %s; want the shared pool without the two CPUs that wait for it", on)
 	}
 	n.Tree.Intercept(nil)
-	n.Eventually("CPUs of its own", func() bool { return n.State(id).Effective.Len() == 2 })
+	r.within(2*time.Second, "CPUs of its own", func() bool { return n.State(id).Effective.Len() == 2 })
 }
 
 // TestFightKeepsNoOwnerAway checks that a container for which repairs pause still leaves the

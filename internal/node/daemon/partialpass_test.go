@@ -81,7 +81,7 @@ func (r *running) lull(do func(l *Loop)) (passes uint64) {
 			return n
 		}
 		before := count()
-		l.schedule = schedule{earliestFull: time.Now().Add(time.Hour)}
+		l.schedule = schedule{earliestFull: l.now().Add(time.Hour)}
 		do(l)
 		passes = count() - before
 		l.schedule.add(scopeAll)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
@@ -92,7 +93,9 @@ func TestQuietEnds(t *testing.T) {
 	if err := n.Runtime.StopPod(goes); err != nil {
 		t.Fatal(err)
 	}
-	n.AwaitCPUs(shared, cpuset.Range(2, 7).Difference(n.State(stays).CPUs).String())
+	r.within(time.Second, "the CPUs of the pod that ended in the shared pool", func() bool {
+		return n.State(shared).Effective.Equal(cpuset.Range(2, 7).Difference(n.State(stays).CPUs))
+	})
 	if said := n.Logged("quiet: waits"); len(said) == 0 {
 		t.Error("nothing has waited")
 	}

@@ -129,7 +129,7 @@ func TestStopIsTriedAgain(t *testing.T) {
 	r := n.start()
 	r.quiet()
 	n.Runtime.Fail("StopContainer", errors.New("the shim is busy"))
-	started := time.Now()
+	started := n.clock.now()
 	id := n.RunContainer(n.RunPod("new", "default", "guaranteed", 5, nil), "app", nodefixture.WholeCPUs(5))
 	stopped := func(is bool) func(*telemetry.View) bool {
 		return func(v *telemetry.View) bool { return len(v.Refusals) == 1 && v.Refusals[0].Stopped == is }
@@ -141,9 +141,9 @@ func TestStopIsTriedAgain(t *testing.T) {
 	n.AwaitCPUs(id, "2-3")
 	r.quiet()
 	n.Runtime.Fail("StopContainer", nil)
-	n.Eventually("stopped", func() bool { return !n.IsRunning(id) })
+	r.within(stopRetryDelay, "stopped", func() bool { return !n.IsRunning(id) })
 	r.view("stopped", stopped(true))
-	if waited := time.Since(started); waited < stopRetryDelay {
+	if waited := n.clock.now().Sub(started); waited < stopRetryDelay {
 		t.Errorf("tried again after %v", waited)
 	}
 	if calls := n.Runtime.Calls("StopContainer"); calls != 2 {

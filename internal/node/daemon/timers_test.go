@@ -14,9 +14,9 @@ func TestIdleTimers(t *testing.T) {
 	r := n.start()
 	r.quiet()
 	r.rests()
-	r.Eventually("only the resync is due", func() (alone bool) {
+	r.within(29*time.Second, "only the resync is due", func() (alone bool) {
 		r.inspect(func(l *Loop) {
-			now := time.Now()
+			now := l.now()
 			t := &l.timers
 			alone = t.resync.due.After(now)
 			for _, other := range []deadline{t.pulse, t.retry, t.journal, t.full, t.recheck} {

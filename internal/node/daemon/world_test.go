@@ -309,7 +309,7 @@ type sight struct {
 
 // sightOf returns the state of a loop, with behind if other events wait to be handled.
 func sightOf(l *Loop, behind bool) sight {
-	now := time.Now()
+	now := l.now()
 	busy := map[string]bool{
 		"handling events":     behind,
 		"planning":            !l.status.planned || !l.status.ready,

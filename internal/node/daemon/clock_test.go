@@ -1,0 +1,79 @@
+package daemon
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+)
+
+// clock is the clock of a node's daemons: real time, and the time that a test has skipped.
+// It is safe for concurrent use.
+type clock struct{ skipped atomic.Int64 }
+
+func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.skipped.Load())) }
+
+// skip moves the loop's clock by d. The loop acts at each deadline on the way.
+func (r *running) skip(d time.Duration) {
+	for end := r.clock.now().Add(d); d > 0; d = end.Sub(r.clock.now()) {
+		wait := r.wait()
+		r.clock.skipped.Add(int64(max(min(wait, d), 0)))
+	}
+	r.wait() // lets the loop set its timer by the new time
+}
+
+// wait returns the time until the loop's next deadline: an hour if none is set.
+func (r *running) wait() (d time.Duration) {
+	r.inspectOnly(func(l *Loop) {
+		if d = time.Hour; !l.timers.next().IsZero() {
+			d = l.timers.next().Sub(l.now())
+		}
+	})
+	return d
+}
+
+// within waits until cond holds. While no job runs, it skips the time to the loop's next
+// deadline, at most limit in all. A later deadline does not help: the test waits in real
+// time then, and times out.
+func (r *running) within(limit time.Duration, what string, cond func() bool) {
+	r.T.Helper()
+	r.Eventually(what, func() bool {
+		if cond() {
+			return true
+		}
+		if r.jobs.idle() {
+			if d := r.wait(); d > 0 && d <= limit {
+				limit -= d
+				r.clock.skipped.Add(int64(d))
+				r.wait() // lets the loop set its timer by the new time
+			}
+		}
+		return false
+	})
+}
+
+// viewWithin is within for a condition of the view.
+func (r *running) viewWithin(limit time.Duration, what string, cond func(*telemetry.View) bool) {
+	r.T.Helper()
+	r.within(limit, what, func() bool {
+		v := r.loop.snapshot.Load()
+		return v != nil && cond(v)
+	})
+}
+
+// skipDuring runs do, which waits for the loop, and skips at most limit meanwhile. It
+// returns how long do has taken by the loop's clock.
+func (r *running) skipDuring(limit time.Duration, what string, do func()) time.Duration {
+	r.T.Helper()
+	began := r.clock.now()
+	var ended atomic.Pointer[time.Time]
+	go func() {
+		defer func() {
+			now := r.clock.now()
+			ended.Store(&now)
+		}()
+		do()
+	}()
+	r.within(limit, what, func() bool { return ended.Load() != nil })
+	return ended.Load().Sub(began)
+}
