@@ -23,7 +23,7 @@ import (
 // the container to the inventory: it is planned like any other, but no cgroup and no record
 // of it are read. The pass that follows writes the files of the containers that release
 // CPUs. The updates of their records go into the reply, and the runtime makes them
-// (pendingupdates.go). Then the loop replies with the planned CPUs, if the kernel shows that
+// (persist.go). Then the loop replies with the planned CPUs, if the kernel shows that
 // no other container is on them. From then on the container counts as created and not
 // started, with these CPUs recorded. The daemon sends no request about it until the runtime
 // shows that the container exists (unconfirmed).
@@ -31,41 +31,42 @@ import (
 // The runtime asks again when the cgroup exists and its first process waits in it
 // (startRequest). The loop first writes the changes since its reply to the cgroup's files.
 //
-// A reply that depends on another move or on the kubelet waits for hookPatience at most. The
-// loop does not wait with it.
+// A reply that depends on another move or on the kubelet waits for at most hookTimeout. The
+// loop continues while the reply waits.
 
-// hookTimeout is how long the runtime may be kept waiting for an answer. It gives up
-// after 2 s (NRI's plugin_request_timeout), and goes on without.
+// hookTimeout is the maximum time from a request of the runtime to the reply. The runtime
+// continues without a reply after 2 s (NRI's plugin_request_timeout).
 const hookTimeout = time.Second
 
-// createRequest asks where a container is to be that the runtime is about to create.
+// createRequest asks for the CPUs of a container that the runtime is about to create.
 type createRequest struct {
 	pod       cri.Pod
 	container cri.Container
-	canceled  <-chan struct{}     // closed when nobody waits any more
-	answer    chan<- createAnswer // has room for one
+	canceled  <-chan struct{}     // closed when the runtime no longer waits
+	answer    chan<- createAnswer // buffered
 	since     time.Time
-	updates   []nri.Update // promised so far
+	updates   []nri.Update // part of the reply
 }
 
+// createAnswer is the reply to a createRequest. With err, the runtime creates no container.
 type createAnswer struct {
 	reply nri.Reply
 	err   error
 }
 
-// startRequest asks whether a container's first process may go on.
+// startRequest asks whether the first process of a container may continue.
 type startRequest struct {
 	id       string
 	canceled <-chan struct{}
 	answer   chan<- error
 	since    time.Time
-	noted    bool // see noteStarts
+	noted    bool // noteStarts has seen it
 }
 
 func (*createRequest) scope(*Loop) scope { return scopeAnswer }
 
 func (a *createRequest) apply(l *Loop) {
-	l.settleUpdates(true, l.now()) // the runtime has done with the one before
+	l.settleUpdates(true, l.now()) // the runtime has finished the creation before this one
 	l.fetchEarlier(l.inventory.Expect(a.pod, a.container, l.settings.Pools.Kubelet))
 	l.creating = append(l.creating, a)
 }
@@ -79,9 +80,8 @@ func (a *startRequest) apply(l *Loop) {
 	}
 }
 
-// noteStarts notes of the containers that are about to start that their cgroups are
-// made and may be written. Of one that was not known that is when the runtime has told
-// of it.
+// noteStarts records that the cgroups of starting containers exist and may be written. A
+// container that is not in the inventory follows when the runtime has reported it.
 func (l *Loop) noteStarts() {
 	for _, a := range l.starting {
 		if e := l.inventory.Container(a.id); e != nil && !a.noted {
@@ -92,13 +92,13 @@ func (l *Loop) noteStarts() {
 	}
 }
 
-// answerHooks answers those whom the last pass has settled, or whose time is over.
-// It says whether another pass is needed.
+// answerHooks answers runtime requests that are decided or timed out. It reports whether
+// another pass is needed.
 func (l *Loop) answerHooks(now time.Time) (again bool) {
 	l.creating = slices.DeleteFunc(l.creating, func(a *createRequest) bool {
 		if isClosed(a.canceled) {
 			l.cancelCreate(a)
-			l.fetchContainer(a.container.ID) // the runtime may have gone on without an answer
+			l.fetchContainer(a.container.ID) // the runtime may have created it without a reply
 			again = true
 			return true
 		}
@@ -127,16 +127,16 @@ func (l *Loop) answerHooks(now time.Time) (again bool) {
 	return again
 }
 
-func isClosed(asker <-chan struct{}) bool {
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-asker:
+	case <-c:
 		return true
 	default:
 		return false
 	}
 }
 
-// nextHook calls earlier with the times at which somebody's patience ends.
+// nextHook calls earlier with the timeouts of the open requests.
 func (l *Loop) nextHook(earlier func(time.Time)) {
 	for _, a := range l.creating {
 		earlier(a.since.Add(hookTimeout))
@@ -146,21 +146,21 @@ func (l *Loop) nextHook(earlier func(time.Time)) {
 	}
 }
 
-// dropCreate forgets a container that is not going to be created.
+// dropCreate removes a container that the runtime will not create.
 func (l *Loop) dropCreate(a *createRequest) {
 	l.inventory.CancelCreate(a.container.ID)
 	l.dropUpdates(a.updates)
 }
 
-// cancelCreate is takeBack where the runtime may make the container all the same. Nothing but
-// its question has told that another plugin places it.
+// cancelCreate is dropCreate for a request that the runtime has canceled. The runtime may
+// create the container nevertheless, and only the request states that another plugin places it.
 func (l *Loop) cancelCreate(a *createRequest) {
 	l.inventory.AbandonCreate(a.container.ID)
 	l.dropUpdates(a.updates)
 }
 
-// decideCreate is the answer, if there is one yet, to who is planned as p; nil if it is not
-// planned.
+// decideCreate returns the reply to a, and whether it is decided. p is the placement of the
+// container, or nil if the plan does not contain it.
 func (l *Loop) decideCreate(a *createRequest, pod *pools.PodPlan, p *pools.Placement, now time.Time) (createAnswer, bool) {
 	late := now.Sub(a.since) >= hookTimeout
 	refuse := l.settings.Config.OnRefusal != config.RefusalShared
@@ -175,25 +175,26 @@ func (l *Loop) decideCreate(a *createRequest, pod *pools.PodPlan, p *pools.Place
 	case p.Reason.Code == pools.CodeWaiting && !late:
 		return createAnswer{}, false
 	case p.Reason.Code == pools.CodeWaiting && refuse:
-		return createAnswer{err: errors.New("the kubelet does not tell the NUMA nodes of its devices and memory, which its topology policy demands; it is asked again when the kubelet tries again")}, true
+		return createAnswer{err: errors.New("the kubelet does not report the NUMA nodes of its devices and memory, which its topology policy demands; the daemon queries it again when the kubelet tries again")}, true
 	}
-	cpus, taken, by := l.obtainable(p)
+	cpus, occupied, by := l.obtainable(p)
 	switch {
 	case cpus.IsEmpty() && !late:
 		return createAnswer{}, false
 	case cpus.IsEmpty() && (refuse || !p.Exclusive):
-		return createAnswer{err: fmt.Errorf("CPUs %s are not free yet: %s still has them; it gets them when the kubelet tries again", taken, by)}, true
+		return createAnswer{err: fmt.Errorf("CPUs %s are not free yet: %s still has them; it gets them when the kubelet tries again", occupied, by)}, true
 	case cpus.IsEmpty():
-		q := *p // it gets its own when they are free
+		q := *p // a later pass allocates its exclusive CPUs, when they are free
 		q.Exclusive, q.Mixed, q.CPUs = false, cpuset.Set{}, l.status.plan.Shared.Difference(l.leavingCPUs())
-		if cpus, taken, by = l.obtainable(&q); cpus.IsEmpty() {
-			return createAnswer{err: fmt.Errorf("all CPUs of the shared pool are taken: %s still has %s", by, taken)}, true
+		if cpus, occupied, by = l.obtainable(&q); cpus.IsEmpty() {
+			return createAnswer{err: fmt.Errorf("all CPUs of the shared pool are taken: %s still has %s", by, occupied)}, true
 		}
 	}
 	l.noteCreated(l.inventory.Container(a.container.ID), p)
 	return createAnswer{reply: l.reply(a, pod, p, cpus)}, true
 }
 
+// findPlacement returns the placement of an application container and its pod, or nil.
 func findPlacement(plan *pools.Plan, id string) (*pools.PodPlan, *pools.Placement) {
 	for i := range plan.Pods {
 		if c := placementIn(&plan.Pods[i], id); c != nil {
@@ -203,6 +204,7 @@ func findPlacement(plan *pools.Plan, id string) (*pools.PodPlan, *pools.Placemen
 	return nil, nil
 }
 
+// placementIn returns the placement of an application container in pod, or nil.
 func placementIn(pod *pools.PodPlan, id string) *pools.Placement {
 	for i := range pod.Containers {
 		if c := &pod.Containers[i]; c.ID == id && c.Kind == pools.App {
@@ -219,23 +221,24 @@ func (l *Loop) replyUnmanaged(a *createRequest) nri.Reply {
 	return nri.Reply{Updates: a.updates}
 }
 
-// obtainable are the CPUs that a container can have at once: as planned, but for those
-// that somebody still runs on, by the kernel's word, who must not share them. Records
-// do not count: those of containers change with the reply, and what else has them
-// (pause containers, units) has left by the kernel's word, and is sealed in a moment.
-// Slices of the host keep nobody away (ADR 0011). An owner gets all of its own CPUs or
-// none, and what there is of those that it shares.
-func (l *Loop) obtainable(p *pools.Placement) (cpus, taken cpuset.Set, by cgroup.Path) {
+// obtainable returns the CPUs that a container can use now: its planned CPUs without the
+// CPUs that another cgroup occupies and must not share, by the kernel's cpusets. An exclusive
+// container gets all of its exclusive CPUs or none. by is a cgroup on the occupied CPUs.
+//
+// Records do not count: records of containers change with the reply, and records of pause
+// containers and units change soon after their cpusets. Host slices do not block a
+// container (ADR 0011).
+func (l *Loop) obtainable(p *pools.Placement) (cpus, occupied cpuset.Set, by cgroup.Path) {
 	all := p.Runs()
 	note := func(held cpuset.Set, at cgroup.Path) {
 		if held = held.Intersection(all); !held.IsEmpty() {
-			taken, by = taken.Union(held), at
+			occupied, by = occupied.Union(held), at
 		}
 	}
 	for i := range l.status.targets {
 		t := &l.status.targets[i]
 		if t.Container == p.ID || t.CPUs.IsEmpty() || t.Around || !t.Exclusive && !p.Exclusive {
-			continue // of slices of pods only weight and quota are ours
+			continue // the daemon writes only weight and quota of pod slices
 		}
 		c := l.cache.Current(t.Path)
 		if !c.Exists {
@@ -252,16 +255,16 @@ func (l *Loop) obtainable(p *pools.Placement) (cpus, taken cpuset.Set, by cgroup
 	for path, held := range l.leavingCgroups() {
 		note(held, path)
 	}
-	note(l.isolation.leaked, "the kernel") // found by the last pass, which was planned before
+	note(l.isolation.leaked, "the kernel") // the plan of the last pass did not contain them yet
 	note(l.isolation.parking.cpus, cgroup.Parking)
-	if p.Exclusive && taken.Overlaps(p.CPUs) {
-		return cpuset.Set{}, taken, by
+	if p.Exclusive && occupied.Overlaps(p.CPUs) {
+		return cpuset.Set{}, occupied, by
 	}
-	return all.Difference(taken), taken, by
+	return all.Difference(occupied), occupied, by
 }
 
-// noteCreated records what the container would have been without us, for restore. The
-// answer does not wait for the disk.
+// noteCreated records the values that the container would have without the daemon, for
+// restore. The reply does not wait for the disk.
 func (l *Loop) noteCreated(e *inventory.Container, p *pools.Placement) {
 	note := func(file, value string) {
 		l.journal.NoteAsync(undo.Original{Path: e.Path, File: file, Container: e.Container.ID, Value: value})
@@ -285,7 +288,7 @@ func (l *Loop) noteCreated(e *inventory.Container, p *pools.Placement) {
 	}
 }
 
-// reply makes the answer, and the container one that has it on record.
+// reply returns the reply with the container's values, and marks them as recorded.
 func (l *Loop) reply(a *createRequest, pod *pools.PodPlan, p *pools.Placement, cpus cpuset.Set) nri.Reply {
 	given := *p
 	if given.Exclusive = p.Exclusive && p.CPUs.IsSubsetOf(cpus); given.Exclusive {
@@ -301,11 +304,11 @@ func (l *Loop) reply(a *createRequest, pod *pools.PodPlan, p *pools.Placement, c
 	return nri.Reply{Adjustment: to, Updates: a.updates}
 }
 
-// decideStart is the answer, if there is one yet: nothing is in the way of a
-// container that has its CPUs. One that should have CPUs of its own and runs elsewhere,
-// unless it was let, or that is on those of somebody else, must not begin. Who is not
-// known, from a time without NRI, is being asked for. p and t are what is planned for it,
-// nil if nothing is.
+// decideStart reports whether the reply to a is decided, and the refusal. A container on its
+// planned CPUs may start. The daemon refuses an exclusive container on other CPUs, unless
+// onRefusal allows it, and any container on exclusive CPUs of another owner. p and t are the
+// placement and target of the container, or nil: a container from a time without NRI is
+// being fetched.
 func (l *Loop) decideStart(a *startRequest, p *pools.Placement, t *cgroup.Target, now time.Time) (done bool, refusal error) {
 	late := now.Sub(a.since) >= hookTimeout
 	if p != nil && p.Pool == pools.Other {
@@ -319,7 +322,7 @@ func (l *Loop) decideStart(a *startRequest, p *pools.Placement, t *cgroup.Target
 	case c.Exists && !late && l.partitionPending(*t):
 		return false, nil
 	case c.Exists && l.partitionPending(*t):
-		l.log.Warn("a container begins before the kernel keeps others off its CPUs: that takes longer than the runtime waits", "cgroup", t.Path)
+		l.log.Warn("container starts before its cpuset partition exists: the write takes longer than the runtime waits", "cgroup", t.Path)
 	}
 	switch {
 	case !c.Exists || c.Effective.IsSubsetOf(t.CPUs):
@@ -334,11 +337,12 @@ func (l *Loop) decideStart(a *startRequest, p *pools.Placement, t *cgroup.Target
 		others = others.Difference(t.CPUs)
 	}
 	if on := c.Effective.Intersection(others); !on.IsEmpty() {
-		return true, fmt.Errorf("it is on CPUs %s, which others have for themselves; the kubelet tries again", on)
+		return true, fmt.Errorf("it is on CPUs %s, which are exclusive to other owners; the kubelet tries again", on)
 	}
 	return true, nil
 }
 
+// targetOf returns the target of a container, or nil.
 func targetOf(targets []cgroup.Target, container string) *cgroup.Target {
 	for i := range targets {
 		if targets[i].Container == container {
@@ -348,7 +352,8 @@ func targetOf(targets []cgroup.Target, container string) *cgroup.Target {
 	return nil
 }
 
-// expireHints lets containers continue without hints whose creation has waited for hookPatience.
+// expireHints decides without the kubelet's hints about containers whose creation has waited
+// for hookTimeout.
 func (l *Loop) expireHints(now time.Time) {
 	for _, a := range l.creating {
 		e := l.inventory.Container(a.container.ID)

@@ -137,7 +137,7 @@ func TestCreateMovesOthersInTheReply(t *testing.T) {
 		})
 	}
 	n.Eventually("broken promises are told", func() bool {
-		return len(n.Logged("the runtime has not made the update of its NRI reply; it is asked for over CRI")) == 2
+		return len(n.Logged("runtime skipped an NRI update; retrying over CRI")) == 2
 	})
 	// The containers are in no other reply until a worker has made the updates.
 	r.quiet()

@@ -10,14 +10,14 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// limits are what is to be heeded of cgroups besides what they hold: the words on those few
-// that are to be left alone for a while, or are not as the tree has them.
+// limits holds the cgroups for which Diff must use other values than the cache: it omits some
+// writes to them for now.
 type limits struct {
 	cache  *kernelstate.Cache
 	marked map[cgroup.Path]cgroup.Current
 }
 
-// mark changes the word on a cgroup that the tree knows.
+// mark changes the state of a cached cgroup for the next Diff.
 func (m limits) mark(p cgroup.Path, how func(*cgroup.Current)) {
 	c, ok := m.marked[p]
 	if !ok {
@@ -30,11 +30,12 @@ func (m limits) mark(p cgroup.Path, how func(*cgroup.Current)) {
 	m.marked[p] = c
 }
 
-// diff compares what should be with what the cgroups hold.
+// diff returns the writes that put the cgroups into the desired state, and the deferred writes.
 func (l *Loop) diff(want []cgroup.Target, o cgroup.Options, now time.Time) ([]cgroup.Write, []cgroup.Deferred) {
 	return l.cache.Diff(want, l.limits(want, now).marked, o)
 }
 
+// limits returns the limits of the next Diff.
 func (l *Loop) limits(want []cgroup.Target, now time.Time) limits {
 	m := limits{l.cache, make(map[cgroup.Path]cgroup.Current)}
 	l.unidentified.withoutRecord(m)
@@ -67,8 +68,8 @@ func (l *Loop) limits(want []cgroup.Target, now time.Time) limits {
 	return m
 }
 
-// overlapsOwners says that a cgroup runs on CPUs that somebody else is to have for
-// himself, be it a container that does not exist yet.
+// overlapsOwners reports whether a cgroup runs on exclusive CPUs of another owner, including
+// an owner that the runtime has not created yet.
 func (l *Loop) overlapsOwners(p cgroup.Path) bool {
 	i := slices.IndexFunc(l.status.targets, func(t cgroup.Target) bool { return t.Path == p })
 	if i < 0 || l.status.targets[i].CPUs.IsEmpty() {
@@ -93,6 +94,6 @@ func (l *Loop) settleQuiet(plan pools.Plan, want []cgroup.Target, now time.Time)
 		l.log.Info("quiet: waits", "cpus", l.quiet.Resting(), "weights", l.quiet.Counts()["weights"],
 			"until", l.quiet.Until().Format(time.RFC3339))
 	case ended:
-		l.log.Info("quiet: nothing waits any more")
+		l.log.Info("quiet: no writes wait")
 	}
 }

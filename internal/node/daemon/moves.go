@@ -15,21 +15,19 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// moveTimeout is how long a move may take to be verified. The runtime's update
-// is the slow part of it.
+// moveTimeout is the maximum time until a move is verified. Most of it is the runtime's update.
 const moveTimeout = time.Minute
 
-// moveRequest asks the owner to give somebody other CPUs. Nobody but an operator on
-// the control socket posts it.
+// moveRequest asks the event loop to move an owner to other CPUs. Only operators on the
+// control socket post it.
 type moveRequest struct {
 	control.Move
-	// canceled is closed when nobody waits for the answer any more.
-	canceled <-chan struct{}
-	// answer has room for one.
-	answer  chan<- moveAnswer
-	retried bool // once, when something was in the way
+	canceled <-chan struct{}   // closed when the operator no longer waits
+	answer   chan<- moveAnswer // buffered
+	retried  bool              // the move was blocked, and is tried once more
 }
 
+// moveAnswer is the result of a moveRequest.
 type moveAnswer struct {
 	outcome control.Outcome
 	err     error
@@ -39,12 +37,12 @@ func (m *moveRequest) key() pools.Key {
 	return pools.Key{PodUID: m.PodUID, Container: m.Container}
 }
 
+// attrs returns the attributes of a move for the log.
 func (m *moveRequest) attrs() []any {
 	return []any{"pod_uid", m.PodUID, "container", m.Container, "from", m.From, "to", m.To}
 }
 
-// serveControl answers operators on the node. Without it nobody can ask
-// for moves, or what goes on inside.
+// serveControl answers operators on the control socket until ctx ends.
 func (l *Loop) serveControl(ctx context.Context, o Options) {
 	server := control.New(l.ask, moveTimeout, l.newObserver(o), o.Log)
 	keepTrying(ctx, func() error {
@@ -54,8 +52,7 @@ func (l *Loop) serveControl(ctx context.Context, o Options) {
 	})
 }
 
-// ask hands a move to the owner and waits for what becomes of it. It is called
-// from other goroutines.
+// ask posts a move to the event loop and returns its outcome. Other goroutines call it.
 func (l *Loop) ask(ctx context.Context, m control.Move) (control.Outcome, error) {
 	answer := make(chan moveAnswer, 1)
 	l.box.Post(moveRequest{Move: m, canceled: ctx.Done(), answer: answer})
@@ -63,23 +60,23 @@ func (l *Loop) ask(ctx context.Context, m control.Move) (control.Outcome, error)
 	case a := <-answer:
 		return a.outcome, a.err
 	case <-ctx.Done():
-		return control.Unverified, errors.New("not verified in time; the daemon's log says what it waits for, and cpupoold plan where the owner is")
+		return control.Unverified, errors.New("not verified in time; the daemon's log contains the reason, and cpupoold plan shows where the owner is")
 	}
 }
 
 func (moveRequest) scope(*Loop) scope { return scopeAll }
 
-// apply makes a move a part of what is to be. The pass that follows carries it
-// out like anything else, through Diff; see answerMoves for its end.
+// apply makes a move part of the desired state. The next pass writes it as it writes any
+// difference, and answerMoves answers it.
 func (m moveRequest) apply(l *Loop) {
 	select {
 	case <-m.canceled:
-		return // has been told that it was not done
+		return // ask has returned Unverified
 	default:
 	}
 	assignments, err := l.moved(&m, l.now())
 	if errors.Is(err, errBeingWritten) && !m.retried {
-		m.retried = true // once more after the pass: it may be an echo of what was written
+		m.retried = true // once more after the pass: the write may be the daemon's own
 		l.waiting = append(l.waiting, m)
 		return
 	}
@@ -95,8 +92,8 @@ func (m moveRequest) apply(l *Loop) {
 	l.moving = append(l.moving, m)
 }
 
-// retryMoves hears those once more that something was in the way of. It says whether one of
-// them is a part of what is to be now.
+// retryMoves applies the blocked moves once more. It reports whether one is part of the desired
+// state now.
 func (l *Loop) retryMoves() bool {
 	again, before := l.waiting, len(l.moving)
 	l.waiting = nil
@@ -106,15 +103,14 @@ func (l *Loop) retryMoves() bool {
 	return len(l.moving) > before
 }
 
-// moved returns the assignments after a move, or why it must not be made. All of
-// it is checked again here: since the move was thought of, containers have come
-// and gone.
+// moved returns the assignments after a move, or the reason against it. It repeats all checks,
+// because containers may have changed since the operator planned the move.
 func (l *Loop) moved(m *moveRequest, now time.Time) ([]pools.Assignment, error) {
 	if l.Observes {
 		return nil, hostenv.ErrObserving
 	}
 	if !l.status.planned {
-		return nil, errors.New("the daemon has not placed anybody yet; try again")
+		return nil, errors.New("the daemon has not finished its first pass; try again")
 	}
 	l.settleUnits() // the configuration may have changed since the last pass
 	s := l.input(now)
@@ -138,27 +134,27 @@ func (l *Loop) moved(m *moveRequest, now time.Time) ([]pools.Assignment, error) 
 			return nil, fmt.Errorf("%s/%s would lose CPUs by it", a.Key.PodUID, a.Key.Container)
 		}
 	}
-	// Two who change places need a CPU to step aside to.
+	// Two owners that exchange CPUs need a free CPU for the moment between.
 	_, deferred := l.diff(want, l.diffOptions(after), now)
 	for _, t := range want {
 		if err := waits(t, deferred); err != nil && l.ownerOf(t) == m.key() {
 			return nil, fmt.Errorf("cannot be carried out: %w", err)
 		}
 	}
-	return append(next, l.status.leaving...), nil // of whom no plan tells
+	return append(next, l.status.leaving...), nil // not part of a plan
 }
 
-// answerMoves answers for the moves that are over, after a pass.
+// answerMoves answers the moves that are complete or impossible after a pass.
 func (l *Loop) answerMoves() {
 	now := l.now()
 	l.moving = slices.DeleteFunc(l.moving, func(m moveRequest) bool {
 		if !m.To.IsSubsetOf(desired.Assigned(l.assignments, m.key())) {
-			m.answer <- moveAnswer{control.Unverified, errors.New("the owner has ended meanwhile, or the pools have changed")}
+			m.answer <- moveAnswer{control.Unverified, errors.New("the owner has ended during the move, or the pools have changed")}
 			return true
 		}
 		settled, err := l.settled(m.key(), now)
 		if errors.Is(err, errNoCgroup) {
-			m.answer <- moveAnswer{control.Unverified, errors.New("the owner has ended meanwhile")}
+			m.answer <- moveAnswer{control.Unverified, errors.New("the owner has ended during the move")}
 			return true
 		}
 		if !settled {
@@ -170,9 +166,8 @@ func (l *Loop) answerMoves() {
 	})
 }
 
-// settled says that an owner runs where the last plan wants it, as kernel, runtime
-// and systemd say, and that nothing is under way for it. The error says what is
-// missing.
+// settled reports whether an owner has its planned CPUs in the kernel and in the records of
+// runtime and systemd, without a write in progress. If not, the error describes the cause.
 func (l *Loop) settled(key pools.Key, now time.Time) (bool, error) {
 	found := false
 	for _, t := range l.status.targets {
@@ -205,6 +200,8 @@ var errBeingWritten = errors.New("is being written")
 
 var errNoCgroup = errors.New("its cgroup is not known, or has gone")
 
+// unverified returns an error if the cgroup of a target is not known to be in the desired
+// state.
 func (l *Loop) unverified(t cgroup.Target, c cgroup.Current) error {
 	if err := errors.Join(l.backoffs.Err(t.Path), l.status.unreadable[t.Path]); err != nil {
 		return err
@@ -214,14 +211,14 @@ func (l *Loop) unverified(t cgroup.Target, c cgroup.Current) error {
 	}
 	if !c.Exists {
 		if t.Unit != "" {
-			return nil // it does not run; what it starts with is what counts
+			return nil // a stopped unit needs only its record
 		}
-		return fmt.Errorf("%s is not there", t.Path)
+		return fmt.Errorf("%s does not exist", t.Path)
 	}
 	return cgroup.Verify(t, c.State)
 }
 
-// waits says what of a target cannot be written now.
+// waits returns an error if a write of the target is deferred.
 func waits(t cgroup.Target, deferred []cgroup.Deferred) error {
 	for _, d := range deferred {
 		if d.Path == t.Path {
@@ -231,7 +228,8 @@ func waits(t cgroup.Target, deferred []cgroup.Deferred) error {
 	return nil
 }
 
-// ownerOf is whose cgroup a target is; the zero key for pods and pause containers.
+// ownerOf returns the key of the container or unit of a target, or the zero key for pods and
+// pause containers.
 func (l *Loop) ownerOf(t cgroup.Target) pools.Key {
 	if t.Unit != "" {
 		for _, u := range l.settings.Pools.Units {

@@ -11,20 +11,20 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/nri"
 )
 
-// errLate is what the kubelet is told when the owner has not answered in time: the
-// container is not created, rather than outside its pool, and tried again.
-var errLate = errors.New("cpupoold did not decide in time; the kubelet tries again, and the daemon's log says what it waits for")
+// errLate is the reply when the event loop has not answered in time. The runtime then
+// creates no container, rather than one outside its pool, and the kubelet tries again.
+var errLate = errors.New("cpupoold did not decide in time; the kubelet tries again, and the daemon's log contains the reason")
 
-// hooks is the daemon as NRI knows it. Its methods run in goroutines of the
-// connection and do nothing but post events to the owner and wait for its answer.
+// hooks implements nri.Handler. Its methods run in goroutines of the connection. They only
+// post events to the event loop and wait for its answer.
 type hooks struct {
 	post func(event)
 	now  func() time.Time
 }
 
-// watchNRI keeps the connection to the runtime's NRI. It begins when everything
-// that is there has been planned: an answer before would come from knowing half of
-// the node. Until then the runtime's events lead to the same decisions, later.
+// watchNRI keeps the connection to the runtime's NRI until ctx ends. It connects after the
+// first pass, because an earlier reply would rest on an incomplete inventory. Until then,
+// runtime events lead to the same decisions, but later.
 func (l *Loop) watchNRI(ctx context.Context) {
 	if l.NRISocket == "" {
 		return
@@ -34,14 +34,14 @@ func (l *Loop) watchNRI(ctx context.Context) {
 		return
 	case <-l.plannedOnce:
 	}
-	_ = nri.Run(ctx, nri.Options{ // ends with ctx, and only then
+	_ = nri.Run(ctx, nri.Options{ // ends only with ctx
 		Socket:  l.NRISocket,
 		Handler: hooks{l.box.Post, l.now},
 		State:   func(s nri.State, err error) { l.box.Post(nriChanged{s, err}) },
 	})
 }
 
-// nriChanged tells the state of the connection.
+// nriChanged reports the state of the NRI connection.
 type nriChanged struct {
 	state nri.State
 	err   error
@@ -56,21 +56,21 @@ func (e nriChanged) apply(l *Loop) {
 	case e.state == nri.Connected:
 		l.log.Info("NRI is connected: containers are placed before they exist")
 	case l.status.nri == telemetry.SourceLost:
-		l.log.Error("NRI is lost: containers are placed when the runtime tells of them, which is after their first instruction", "error", e.err)
+		l.log.Error("NRI is lost: containers are placed when the runtime reports them, which is after their first instruction", "error", e.err)
 	default:
-		l.log.Info("the runtime does not offer NRI; containers are placed when the runtime tells of them", "error", e.err)
+		l.log.Info("the runtime does not offer NRI; containers are placed when the runtime reports them", "error", e.err)
 	}
 	if l.inventory.SetNRI(e.state == nri.Connected); !l.inventory.HasNRI() {
 		for c := range l.inventory.Containers() {
 			if c.Container.State == cri.Created {
-				l.cache.Invalidate(c.Path) // nobody asks any more before it starts
+				l.cache.Invalidate(c.Path) // the runtime no longer asks before it starts
 			}
 		}
-		l.settleUpdates(true, l.now()) // nobody says any more when they are kept
+		l.settleUpdates(true, l.now()) // no further request shows that they are made
 	}
 }
 
-// nriState is lost for what has been there once.
+// nriState returns the state of NRI as a source: lost only after it was connected once.
 func nriState(s nri.State, before telemetry.SourceState) telemetry.SourceState {
 	switch {
 	case s == nri.Connected:
@@ -82,7 +82,7 @@ func nriState(s nri.State, before telemetry.SourceState) telemetry.SourceState {
 	}
 }
 
-// ask posts a question and waits for its answer.
+// ask posts a question to the event loop and returns its answer.
 func ask[A any](ctx context.Context, h hooks, question func(answer chan<- A) event) (A, error) {
 	answer := make(chan A, 1)
 	h.post(question(answer))
@@ -136,10 +136,11 @@ func (h hooks) Update(ctx context.Context, id string, asked cri.Resources) (cri.
 
 func (h hooks) RunPod(p cri.Pod) { h.post(podRun{p}) }
 
-// Stop and StopPod are hints to look: with some runtimes they come before the end,
-// and who still runs still has its CPUs.
+// Stop fetches a container: some runtimes send the event before the container has ended, and
+// a running container keeps its CPUs.
 func (h hooks) Stop(id string) { h.post(containerHint{id}) }
 
+// StopPod fetches a pod, for the same reason.
 func (h hooks) StopPod(id string) { h.post(podHint{id}) }
 
 func (h hooks) Remove(id string) {
@@ -148,7 +149,7 @@ func (h hooks) Remove(id string) {
 
 func (h hooks) RemovePod(id string) { h.Remove(id) }
 
-// synchronized is the runtime's word on what is there, at the begin of a connection.
+// synchronized lists the pods and containers of the runtime at the start of a connection.
 type synchronized struct {
 	pods       []cri.Pod
 	containers []cri.Container
@@ -157,10 +158,10 @@ type synchronized struct {
 
 func (synchronized) scope(*Loop) scope { return scopeAll }
 
-// apply asks for all that is there, also for what is known: of a resize that was made
-// while nobody was asked nothing else tells. The way of the event stream does the rest.
-// What is known from NRI alone and not there is not going to be: containerd creates
-// nothing at this moment. Where another runtime does, the container is found again.
+// apply fetches all listed pods and containers, because a resize while NRI was not connected
+// shows in no event. It drops containers that only NRI has reported and that are not in the
+// list: containerd creates no containers at this moment. If another runtime does, its event
+// stream reports the container again.
 func (s synchronized) apply(l *Loop) {
 	s.answer <- struct{}{}
 	there := make(map[string]bool, len(s.pods)+len(s.containers))
@@ -176,14 +177,14 @@ func (s synchronized) apply(l *Loop) {
 	l.list()
 }
 
-// podRun tells of a new pod.
+// podRun reports a new pod.
 type podRun struct{ pod cri.Pod }
 
 func (podRun) scope(*Loop) scope { return scopeAll }
 
 func (e podRun) apply(l *Loop) { l.inventory.ExpectPod(e.pod) }
 
-// containerHint and podHint say that something has happened to an object.
+// containerHint reports a change of a container.
 type containerHint struct{ id string }
 
 func (containerHint) scope(*Loop) scope { return scopeOne }
@@ -194,6 +195,7 @@ func (e containerHint) apply(l *Loop) {
 	}
 }
 
+// podHint reports a change of a pod.
 type podHint struct{ id string }
 
 func (podHint) scope(*Loop) scope { return scopeOne }

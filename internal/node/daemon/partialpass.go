@@ -10,30 +10,29 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// # Narrow passes
+// # Partial passes
 //
-// A narrow pass answers the runtime about containers, and repairs placed cgroups, with the
-// functions of a whole pass on nothing but the pods and cgroups in question. What it relies
-// on:
+// A partial pass answers the runtime about containers and repairs placed cgroups. It runs the
+// functions of a full pass for only the pods and cgroups concerned. It relies on two
+// conditions:
 //
-//   - Nothing of the last plan changes for others by these pods: none of them has or asks for
-//     CPUs of its own (pools.Alone). That others have gone, or ask for something else, and no
-//     whole pass has looked at it yet, is no matter: who shares is in the shared pool.
-//   - All others are as planned, or on their way without us: nothing was held back by the
-//     last whole pass. So nobody has to give way first, and cgroup.Diff of these few has the
-//     writes that it would have for them among all.
+//   - These pods do not change the plan of other pods: none of them has or requests exclusive
+//     CPUs (pools.Alone). Changes of other pods since the last full pass do not matter,
+//     because these containers run in the shared pool.
+//   - All other cgroups are in the desired state, or a worker is writing them: the last full
+//     pass deferred no write. So no container must release CPUs first, and cgroup.Diff returns
+//     the same writes as in a full pass.
 //
-// Where either is not certain, a narrow pass leaves the rest to a whole one, which is due at
-// once then. What is kept about the node (plan, targets, problems) only whole passes
-// change; one follows soon.
+// If a condition is uncertain, a full pass follows at once. Only full passes change the plan,
+// the targets and the problems; one follows soon.
 //
-// A new owner of CPUs is answered about before the whole pass that it takes, and no other
-// event comes between (see place).
+// The reply about a new exclusive container precedes the full pass that it needs, with no
+// other event in between (see place).
 
-// maxPartialRounds bounds the rounds of writes: nobody waits for anybody.
+// maxPartialRounds is the maximum number of rounds of writes. No write waits for another cgroup.
 const maxPartialRounds = 4
 
-// partialPass says whether it has done all that cannot wait.
+// partialPass makes a partial pass. It reports whether all answers and repairs are done.
 func (l *Loop) partialPass(now time.Time) bool {
 	if len(l.schedule.files)+len(l.creating)+len(l.starting) == 0 {
 		return true
@@ -41,15 +40,15 @@ func (l *Loop) partialPass(now time.Time) bool {
 	return l.allowsPartialPass() && l.repair(now) && l.answerCreates(now) && l.answerStarts(now)
 }
 
-// allowsPartialPass says that a whole pass has found all as planned, or nothing more to do about it, and
-// that it does not take a look at all cgroups to tell what is to be written.
+// allowsPartialPass reports whether the last full pass left nothing to do, and whether targets
+// can be computed without all cgroups.
 func (l *Loop) allowsPartialPass() bool {
 	return !l.guesses() && l.status.ready && !l.Observes && l.CPUManager == nil && l.isolation.calm() && !l.quiet.Active() && !l.cache.HasStalePartitions() &&
 		l.journal.Safe() && l.journal.Late() == nil && !filesWait(l.status.deferred) && len(l.status.unreadable)+len(l.moving)+len(l.waiting)+len(l.status.leaving) == 0
 }
 
-// filesWait says that some of what is held back is a file of a cgroup. Records wait without
-// holding anybody up.
+// filesWait reports whether a write of a cgroup file is deferred. Other writes do not wait for
+// deferred records.
 func filesWait(deferred []cgroup.Deferred) bool {
 	return slices.ContainsFunc(deferred, func(d cgroup.Deferred) bool {
 		switch d.Property {
@@ -60,7 +59,7 @@ func filesWait(deferred []cgroup.Deferred) bool {
 	})
 }
 
-// repair puts right the cgroups that somebody else has written to.
+// repair writes the cgroups that another process has changed. It reports whether it is done.
 func (l *Loop) repair(now time.Time) bool {
 	if len(l.schedule.files) == 0 {
 		return true
@@ -70,7 +69,7 @@ func (l *Loop) repair(now time.Time) bool {
 	for _, p := range l.schedule.files {
 		t := targetAt(l.status.targets, p)
 		if t == nil || t.Unit != "" || t.Exclusive && partitions {
-			return false // not planned yet, in a slice that others are in, or a partition has to end first
+			return false // not planned yet, in a slice with other units, or a partition must end first
 		}
 		want = append(want, *t)
 	}
@@ -82,7 +81,7 @@ func (l *Loop) repair(now time.Time) bool {
 	return true
 }
 
-// answerCreates answers about containers that are to be created.
+// answerCreates answers the create requests. It reports whether it has answered all.
 func (l *Loop) answerCreates(now time.Time) bool {
 	for len(l.creating) > 0 {
 		a := l.creating[0]
@@ -109,15 +108,15 @@ func (l *Loop) answerCreates(now time.Time) bool {
 		a.answer <- c
 		l.creating = l.creating[1:]
 		if own != nil {
-			runtime.Gosched()      // who has got an answer goes on first
-			l.schedule.full = true // the quota of its pod is to be lifted before it starts
+			runtime.Gosched()      // the goroutine with the answer continues first
+			l.schedule.full = true // the quota of its pod must be lifted before it starts
 			return false
 		}
 	}
 	return true
 }
 
-// answerStarts answers about containers that are to be started.
+// answerStarts answers the start requests. It reports whether it has answered all.
 func (l *Loop) answerStarts(now time.Time) bool {
 	l.noteStarts()
 	for len(l.starting) > 0 {
@@ -146,8 +145,8 @@ func (l *Loop) answerStarts(now time.Time) bool {
 	return true
 }
 
-// writeTargets makes a few cgroups what they should be. It says whether it could do that without
-// anybody else: what a worker has to write is left to the next whole pass.
+// writeTargets writes the files of a few targets. It reports whether the targets are in the
+// desired state, except for slow writes, which the next full pass makes.
 func (l *Loop) writeTargets(want []cgroup.Target, now time.Time) bool {
 	options := l.diffOptions(l.status.plan)
 	made := make(map[cgroup.Write]bool)
@@ -164,7 +163,7 @@ func (l *Loop) writeTargets(want []cgroup.Target, now time.Time) bool {
 		}
 		slow := slices.IndexFunc(writes, cgroup.Write.Slow)
 		if slow >= 0 && slices.ContainsFunc(writes[slow:], func(w cgroup.Write) bool { return !w.Slow() }) {
-			return false // a file waits for it
+			return false // a file write depends on it
 		}
 		if slow >= 0 {
 			writes = writes[:slow]
@@ -184,8 +183,8 @@ func (l *Loop) writeTargets(want []cgroup.Target, now time.Time) bool {
 	return false
 }
 
-// place is what the plan will have for the pod of a container that is new, where that concerns
-// nobody else. own are the assignments with those of the pod, if it gets CPUs of its own.
+// place returns the plan of the pod of a new container, if no other pod changes with it. If the
+// pod gets exclusive CPUs, own holds the assignments of the node with the pod's.
 func (l *Loop) place(container string, now time.Time) (placed pools.PodPlan, own []pools.Assignment, ok bool) {
 	pod, ok := l.podInput(container, now)
 	if !ok {
@@ -204,15 +203,16 @@ func (l *Loop) place(container string, now time.Time) (placed pools.PodPlan, own
 	return placed, own, ok && !slices.ContainsFunc(placed.Containers, lacks)
 }
 
-// planIsCurrent says that nothing has happened since the last whole pass that could make room for an
-// owner, or take it, and that all who run anywhere are targets, whose cgroups have been read: CPUs
-// that nobody has by the plan are nobody's. Strangers, and containers of which it is not known what
-// they are, are no targets as long as they are on nobody's CPUs.
+// planIsCurrent reports whether CPUs that are free in the last plan are free now: since the
+// last full pass nothing has changed the free capacity, and every running container is a
+// target with a cgroup that was read. Unidentified and unread containers can be without a
+// target, so there must be none.
 func (l *Loop) planIsCurrent() bool {
 	return !l.schedule.changed && !l.cache.HasStale() && len(l.unidentified)+len(desired.UnreadPaths(l.inventory, l.status.plan)) == 0
 }
 
-// podInput is the pod of a container as the planner wants it, if all is known of it.
+// podInput returns the planner's input for the pod of a container, if the inventory of the pod
+// is complete.
 func (l *Loop) podInput(container string, now time.Time) (pools.Pod, bool) {
 	e := l.inventory.Container(container)
 	if e == nil || l.inventory.PodOf(e) == nil {
@@ -230,7 +230,7 @@ func (l *Loop) podInput(container string, now time.Time) (pools.Pod, bool) {
 	return pods[0], true
 }
 
-// targetAt is the target of a cgroup, nil if there is none.
+// targetAt returns the target of a cgroup, or nil.
 func targetAt(targets []cgroup.Target, p cgroup.Path) *cgroup.Target {
 	for i := range targets {
 		if targets[i].Path == p {

@@ -17,6 +17,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
+// decide returns the plan of all pods and units, and the targets of their cgroups.
 func (l *Loop) decide(now time.Time) (pools.Plan, []cgroup.Target) {
 	s := l.input(now)
 	s.Build = l.planner.Build
@@ -26,7 +27,7 @@ func (l *Loop) decide(now time.Time) (pools.Plan, []cgroup.Target) {
 	return plan, l.limitUnidentified(plan.Shared, desired.OwnedBy(plan).Union(l.leavingCPUs()), want)
 }
 
-// input is what is known now.
+// input returns the state from which a plan is made.
 func (l *Loop) input(now time.Time) desired.Input {
 	pods := l.inventory.Input(now)
 	l.others.Mark(l.inventory, pods, l.settings.Topology.Online, l.Cgroups.Read)
@@ -38,10 +39,9 @@ func (l *Loop) input(now time.Time) desired.Input {
 		Namespaces: l.permission.rights(), Build: pools.Build}
 }
 
-// pass decides, compares and writes. Every round carries out the writes up to
-// the first that a worker has to make, hands that and those next to it over,
-// and compares again: what must wait for them is held back by Diff, and what
-// need not goes on at once.
+// pass decides, compares and writes. Each round makes the file writes before the first slow
+// write, submits that and the slow writes next to it to workers, and compares again: Diff
+// defers the writes that depend on them.
 func (l *Loop) pass() {
 	now := l.now()
 	l.status.began = now
@@ -54,7 +54,7 @@ func (l *Loop) pass() {
 	l.settleUnits()
 	l.assignments = recovery.Late(l.inventory, l.Cgroups.Read, l.assignments, &l.settings)
 	plan, want := l.decide(now)
-	if l.guesses() || l.quiet.Active() { // what to write depends on what is there
+	if l.guesses() || l.quiet.Active() { // the targets depend on the current values
 		if l.refreshCache(slices.Clone(want)); l.observeWeights() {
 			plan, want = l.decide(now)
 		}
@@ -125,14 +125,14 @@ func (l *Loop) finishPass(want []cgroup.Target, now time.Time) {
 	l.armRetry(now)
 }
 
-// maxRounds bounds a pass over n targets. Each round writes what was not written
-// before or rests somebody; the bound is there for the case that this reasoning
-// has a hole, because an owner that never comes back is worse than any cgroup.
+// maxRounds returns the maximum number of rounds of a pass over n targets. Each round makes a
+// new write or starts a backoff, so a pass ends without the bound. If this reasoning is wrong,
+// the bound keeps the event loop running.
 func maxRounds(n int) int { return 64 + 16*n }
 
-// refreshCache reads what is new or stale and returns the targets whose cgroup is there.
-// A running container without a cgroup has ended, or is about to: the runtime
-// is asked again, and until it has answered there is nothing to write.
+// refreshCache reads new and stale cgroups and returns the targets whose cgroup exists. A
+// running container without a cgroup has ended or is ending: the daemon fetches it again, and
+// writes nothing until the runtime has answered.
 func (l *Loop) refreshCache(want []cgroup.Target) []cgroup.Target {
 	gone, unreadable := l.cache.Refresh(want, l.inventory)
 	l.status.unreadable = unreadable
@@ -144,8 +144,8 @@ func (l *Loop) refreshCache(want []cgroup.Target) []cgroup.Target {
 	return slices.DeleteFunc(want, func(t cgroup.Target) bool { return l.status.removed[t.Path] != "" })
 }
 
-// askUnits asks systemd what it holds for containers of which that is not known:
-// those that have come up since they were created.
+// askUnits fetches the systemd properties of containers whose properties are unknown: their
+// scopes have started since the runtime created them.
 func (l *Loop) askUnits(want []cgroup.Target) {
 	if l.Units == nil {
 		return
@@ -165,7 +165,7 @@ func (l *Loop) askUnits(want []cgroup.Target) {
 
 func (l *Loop) askProperties(p cgroup.Path) {
 	l.status.unitAsked[p], l.status.unitAwaited[p] = true, true
-	// Among the seals, so that no answer is older than the last of them.
+	// The queue of the cgroup's slow writes, so that no answer is older than the last write.
 	l.workers.Updates.Submit(string(p), func(ctx context.Context) event {
 		ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
 		defer cancel()
@@ -173,7 +173,7 @@ func (l *Loop) askProperties(p cgroup.Path) {
 	})
 }
 
-// diffOptions are those of a daemon, which knows of units that are about to leave.
+// diffOptions returns the options of Diff, with the cgroups of units that leave.
 func (l *Loop) diffOptions(p pools.Plan) cgroup.Options {
 	o := desired.DiffOptions(&l.Host, p)
 	o.Leaving = l.leavingCgroups()
@@ -181,10 +181,9 @@ func (l *Loop) diffOptions(p pools.Plan) cgroup.Options {
 	return o
 }
 
-// writable leaves out what a worker is already at, and what was written only just now
-// without effect; refused says that there was any of the latter, so that Diff
-// has to be asked again. Files that come after a seal that is left out may rely
-// on it: the list ends before them.
+// writable returns writes without the slow writes of busy cgroups and without writes that had
+// no effect in this pass. refused reports whether a write had no effect, so that Diff must run
+// again. The list ends before the first file write that may depend on an omitted slow write.
 func (l *Loop) writable(writes []cgroup.Write, made map[cgroup.Write]bool, now time.Time) (out []cgroup.Write, refused bool) {
 	cut := false
 	for _, w := range writes {
@@ -226,7 +225,7 @@ func (l *Loop) apply(writes []cgroup.Write, made map[cgroup.Write]bool, now time
 		made[w] = true
 		l.cache.NoteWrite(w, err)
 		if err == nil && w.Property == cgroup.FileCPUs {
-			err = l.cache.MoveThreads(w.Path.Scope()) // the next writes may give its former CPUs to others
+			err = l.cache.MoveThreads(w.Path.Scope()) // the next writes may give its former CPUs to other cgroups
 		}
 		l.count(w, err)
 		switch {
@@ -234,15 +233,15 @@ func (l *Loop) apply(writes []cgroup.Write, made map[cgroup.Write]bool, now time
 			l.backoffs.Succeed(w, now)
 		case errors.Is(err, cgroup.ErrGone):
 			l.cgroupGone(w.Path.Scope())
-			return // it has given way for good: compare again
+			return // its CPUs are free: compare again
 		default:
 			l.backoffs.Refuse(w, err, now)
-			return // what follows may rely on it
+			return // the following writes may depend on it
 		}
 	}
 }
 
-// observe tells what a pass would write, each once.
+// observe logs each write that a pass would make, once.
 func (l *Loop) observe(want []cgroup.Target, options cgroup.Options, now time.Time) {
 	writes, deferred := l.diff(want, options, now)
 	owed := make(map[cgroup.Write]bool, len(writes))
@@ -253,13 +252,13 @@ func (l *Loop) observe(want []cgroup.Target, options cgroup.Options, now time.Ti
 	}
 	for w := range l.status.unwritten {
 		if !owed[w] {
-			l.log.Info("would not write any more", "write", w)
+			l.log.Info("would no longer write", "write", w)
 		}
 	}
 	l.status.unwritten, l.status.deferred = owed, deferred
 }
 
-// unwrittenCounts counts what is not written, by way; nil where everything is.
+// unwrittenCounts returns the number of omitted writes by way, or nil outside mode: observe.
 func (l *Loop) unwrittenCounts() map[string]int {
 	if !l.Observes {
 		return nil
@@ -271,7 +270,7 @@ func (l *Loop) unwrittenCounts() map[string]int {
 	return counts
 }
 
-// observingCondition says what would be written; nil where everything is.
+// observingCondition returns the condition of the node in mode: observe, else nil.
 func (l *Loop) observingCondition() *nodestatus.Condition {
 	if !l.Observes {
 		return nil
@@ -280,7 +279,7 @@ func (l *Loop) observingCondition() *nodestatus.Condition {
 		Message: fmt.Sprintf("mode is observe: containers and units are left where they are; %d writes would put them into their pools", len(l.status.unwritten))}
 }
 
-// loadJournal is LoadJournal, which sets a bad one aside, but for who only looks.
+// loadJournal reads the journal. In mode: observe it leaves an invalid file in place.
 func loadJournal(h hostenv.Host, bootID string, now time.Time) (undo.Document, error) {
 	if !h.Observes {
 		return undo.Load(h.JournalFile, bootID, now)

@@ -14,16 +14,16 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/nri"
 )
 
-// submit hands a write to a worker. Writes of one cgroup are made in order. The CPUs
-// that its runtime has refused to record in this round are for its jobs alone: systemd
-// must not be told a weight then, with which it would put others back.
+// submit hands a write to a worker. Workers make the writes of one cgroup in order. refused
+// holds the CPUs that the runtime has failed to record in this round; only jobs of the cgroup
+// use it. A job then sends systemd no weight, because systemd would restore older CPUs with it.
 func (l *Loop) submit(w cgroup.Write, refused *cpuset.Set) {
 	l.cache.NoteSubmitted(w)
 	l.workers.Updates.Submit(string(w.Path), func(ctx context.Context) event {
 		ctx, cancel := context.WithTimeout(ctx, hostenv.UpdateTimeout)
 		defer cancel()
 		if !refused.IsEmpty() {
-			// That it has none is no better: from kernel 7.0 on it would clear the file.
+			// Without recorded CPUs, systemd would clear the file (kernel 7.0 and later).
 			if u := hostenv.UnitState(ctx, l.Units, w.Path); !u.Known || !u.CPUs.Equal(*refused) {
 				return written{write: w, unit: u, skipped: true}
 			}
@@ -41,9 +41,9 @@ func (e written) scope(*Loop) scope { return oneUnless(e.err != nil || e.skipped
 func (e written) apply(l *Loop) {
 	now := l.now()
 	if l.inventory.IsAwaited(cgroup.Target{Container: e.write.Container}) {
-		e.unit = cgroup.UnitState{} // of a scope that is being made
+		e.unit = cgroup.UnitState{} // of a scope that does not exist yet
 	}
-	if _, seals := kernelstate.PersistedCPUs(e.write); seals {
+	if _, ok := kernelstate.PersistedCPUs(e.write); ok {
 		l.exposureMeter.finish(e.write.Path, false)
 	}
 	l.cache.NoteFinished(e.write, e.unit, e.err)
@@ -62,7 +62,7 @@ func (e written) apply(l *Loop) {
 		}
 	case hostenv.IsGone(e.err):
 		l.cgroupGone(e.write.Path)
-		l.backoffs.Refuse(e.write, e.err, now) // in case that only its recorder is gone
+		l.backoffs.Refuse(e.write, e.err, now) // possibly only its recorder has gone
 	default:
 		l.backoffs.Refuse(e.write, e.err, now)
 	}
@@ -70,33 +70,31 @@ func (e written) apply(l *Loop) {
 
 func (written) ownResult() {}
 
-// replyUpdateTimeout is how long the runtime has, after a reply, for each update in it,
-// before it is asked what has become of them. Its next request says that too: it makes
-// one after the other.
+// replyUpdateTimeout is the time for each update of a reply before the daemon reads the
+// result. The runtime's next request also shows that the updates are made, because the
+// runtime handles one request at a time.
 const replyUpdateTimeout = 500 * time.Millisecond
 
-// maxReplyUpdates bounds the updates of one reply: each runs the OCI runtime while every
-// creation on the node waits. The others have left by file as well, and workers have
-// their records changed.
+// maxReplyUpdates is the maximum number of updates in one reply. Each runs the OCI runtime
+// while every creation on the node waits. Workers update the records of other containers.
 const maxReplyUpdates = 8
 
-// pendingUpdate is an update that the runtime makes before it creates a container. It tells
-// nobody how that ended, so it is asked afterwards what it has on record.
+// pendingUpdate is an update sent in an NRI reply, which the runtime makes before it creates a
+// container. The runtime does not report the result, so the daemon reads its record later.
 type pendingUpdate struct {
 	path cgroup.Path
 	cpus cpuset.Set
-	// due is when it should have been kept; zero until the reply is given.
-	due time.Time
-	// querying says that the runtime has been asked.
+	due  time.Time // when the daemon reads the record; zero before the reply
+	// querying is true while the daemon reads the record.
 	querying bool
 }
 
-// pendingUpdates are those that nothing is known of yet, by container.
+// pendingUpdates holds the updates with an unknown result, by container.
 type pendingUpdates struct {
 	open map[string]*pendingUpdate
-	// failed are containers whose last promise was not kept. They get no other until
-	// a worker has got through to them: the runtime makes the updates of a reply while
-	// every creation on the node waits, so one hung shim would stop them all.
+	// failed holds the containers whose last update was not made. Their updates go through
+	// a worker until one succeeds: one hung shim would otherwise block every creation on the
+	// node.
 	failed map[string]bool
 }
 
@@ -104,13 +102,13 @@ func newPendingUpdates() pendingUpdates {
 	return pendingUpdates{open: make(map[string]*pendingUpdate), failed: make(map[string]bool)}
 }
 
-// isPending puts a write into the reply that is being made, if it belongs there: it
-// takes a container's record off the CPUs of the one that is being created.
+// isPending reports whether a write can be an update of the open NRI reply, and adds it to the
+// reply then: the write removes the CPUs of the new container from another container's record.
 func (l *Loop) isPending(w cgroup.Write) bool {
 	if w.Property != cgroup.CRICPUs || len(l.creating) == 0 || l.pendingUpdates.failed[w.Container] {
 		return false
 	}
-	a := l.creating[0] // the runtime asks one question at a time
+	a := l.creating[0] // the runtime sends one request at a time
 	if len(a.updates) == maxReplyUpdates {
 		return false
 	}
@@ -127,7 +125,7 @@ func (l *Loop) isPending(w cgroup.Write) bool {
 	return true
 }
 
-// noteReply notes that a reply is on its way.
+// noteReply sets the time at which the daemon reads the results of the updates of a reply.
 func (l *Loop) noteReply(a *createRequest, now time.Time) {
 	for _, u := range a.updates {
 		if p := l.pendingUpdates.open[u.Container]; p != nil {
@@ -136,7 +134,7 @@ func (l *Loop) noteReply(a *createRequest, now time.Time) {
 	}
 }
 
-// dropUpdates takes back what no reply will have.
+// dropUpdates drops updates that no reply contains.
 func (l *Loop) dropUpdates(updates []nri.Update) {
 	for _, u := range updates {
 		if p := l.pendingUpdates.open[u.Container]; p != nil {
@@ -146,22 +144,21 @@ func (l *Loop) dropUpdates(updates []nri.Update) {
 	}
 }
 
-// settleUpdates asks the runtime what has become of those that are due, or of all
-// that have been sent.
+// settleUpdates reads the results of the updates that are due, or of all updates in a reply.
 func (l *Loop) settleUpdates(all bool, now time.Time) {
 	for id, p := range l.pendingUpdates.open {
 		if p.querying || p.due.IsZero() || !all && now.Before(p.due) {
 			continue
 		}
 		p.querying = true
-		// Among the seals: what is asked for next comes after it.
+		// The queue of the cgroup's slow writes, so that later writes follow the answer.
 		l.workers.Updates.Submit(string(p.path), func(ctx context.Context) event {
 			return updateSettled{inventory.FetchContainer(ctx, &l.Host, id, 0)}
 		})
 	}
 }
 
-// nextUpdate calls earlier with the times at which promises are due.
+// nextUpdate calls earlier with the times at which updates are due.
 func (l *Loop) nextUpdate(earlier func(time.Time)) {
 	for _, p := range l.pendingUpdates.open {
 		if !p.querying && !p.due.IsZero() {
@@ -170,8 +167,7 @@ func (l *Loop) nextUpdate(earlier func(time.Time)) {
 	}
 }
 
-// updateSettled is what the runtime has on record for a container that it promised to
-// update.
+// updateSettled is the runtime's record of a container with a pending update.
 type updateSettled struct{ inventory.ContainerStatus }
 
 func (updateSettled) scope(*Loop) scope { return scopeAll }
@@ -186,7 +182,7 @@ func (e updateSettled) apply(l *Loop) {
 	containerFetched(e).apply(l)
 	if c := l.inventory.Container(e.ID); c != nil && c.Container.State != cri.Exited && !c.Recorded.Equal(p.cpus) {
 		l.pendingUpdates.failed[e.ID] = true
-		l.log.Warn("the runtime has not made the update of its NRI reply; it is asked for over CRI", "container_id", e.ID, "want", p.cpus, "has", c.Recorded)
+		l.log.Warn("runtime skipped an NRI update; retrying over CRI", "container_id", e.ID, "want", p.cpus, "has", c.Recorded)
 	} else {
 		l.count(cgroup.Write{Path: p.path, Via: cgroup.NRI, Property: cgroup.CRICPUs, Value: p.cpus.String(), Container: e.ID, Reason: "gave way"}, nil)
 	}

@@ -99,7 +99,7 @@ func TestQuietEnds(t *testing.T) {
 	if said := n.Logged("quiet: waits"); len(said) == 0 {
 		t.Error("nothing has waited")
 	}
-	n.Eventually("that is in the log", func() bool { return len(n.Logged("quiet: nothing waits any more")) > 0 })
+	n.Eventually("that is in the log", func() bool { return len(n.Logged("quiet: no writes wait")) > 0 })
 }
 
 // TestQuietWeights checks that a weight after an external write is repaired later, and CPUs at

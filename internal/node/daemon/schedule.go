@@ -10,42 +10,43 @@ import (
 
 // # Which pass is due, and when
 //
-// A whole pass compares everything with everything: what should be is a function of all
-// that is known, so that no event can be misunderstood for longer than until the next one.
-// It takes longer the more containers there are, and most events concern nobody but a
-// single pod or cgroup, or nobody at all. So an event says whom it concerns. Where
-// somebody waits for an answer, or a cgroup is to be repaired, there is a narrow pass
-// (narrow.go), at once. After it, and after what concerns nobody, a whole pass comes as
-// well, but not before the one before has been over for a hundred times as long as it
-// took: what nobody waits for takes no more than a hundredth of a CPU, with any number of
-// containers. It comes after restPatience at the latest.
+// A full pass compares all targets with all cgroups. The desired state is a function of the
+// whole inventory, so the next full pass corrects the effect of a wrong or lost event. Its
+// duration grows with the number of containers, and most events concern one pod or cgroup, or
+// no cgroup. So each event has a scope:
+//
+//   - If a request waits for an answer, or another process has changed a cgroup, a partial
+//     pass (partialpass.go) follows at once, and a full pass later.
+//   - If no request waits, only the full pass follows.
+//
+// A full pass without a waiting request starts when the time since the previous full pass is
+// fullPassRatio times that pass's duration: these passes use at most a hundredth of a CPU. It
+// starts after fullPassDelay at the latest.
 
-// fullPassDelay is how long a whole pass may be put off.
+// fullPassDelay is the maximum delay of a full pass.
 const fullPassDelay = 250 * time.Millisecond
 
-// fullPassRatio is for how many times as long as a whole pass took the next one that nobody
-// waits for is put off.
+// fullPassRatio is the delay of a full pass without a waiting request, as a multiple of the
+// duration of the previous full pass.
 const fullPassRatio = 100
 
-// schedule is what is due since the last whole pass.
+// schedule holds the work that is due since the last full pass.
 type schedule struct {
-	// full says that a whole pass is due at once, soon that one is due.
-	full, soon bool
-	// files are the placed cgroups that somebody else has written to, each once.
-	files []cgroup.Path
-	// changed says that more is known than the last plan was made of, whomever it concerns.
-	changed bool
-	// earliestFull is the time before which no whole pass is made that nobody waits for.
-	earliestFull time.Time
+	full         bool          // a full pass is due at once
+	soon         bool          // a full pass is due, but can be delayed
+	files        []cgroup.Path // placed cgroups with an external write, without duplicates
+	changed      bool          // the state has changed since the last plan
+	earliestFull time.Time     // the earliest start of a full pass without a waiting request
 }
 
+// add schedules the pass for an event with scope c.
 func (a *schedule) add(c scope) {
 	a.soon = a.soon || c != scopeNone
 	a.changed = a.changed || c > scopeAnswer
 	a.full = a.full || c == scopeAll
 }
 
-// written notes that somebody else has written to a placed cgroup.
+// written schedules the repair of a placed cgroup to which another process has written.
 func (a *schedule) written(p cgroup.Path) {
 	a.add(scopeOne)
 	if !slices.Contains(a.files, p) {
@@ -55,12 +56,12 @@ func (a *schedule) written(p cgroup.Path) {
 
 func (a *schedule) isDue() bool { return a.soon || a.full }
 
-// done notes a whole pass.
+// done clears the schedule after a full pass.
 func (a *schedule) done(began, now time.Time) {
 	*a = schedule{earliestFull: now.Add(min(fullPassRatio*now.Sub(began), fullPassDelay))}
 }
 
-// scopeOf returns the scope of an event, which is applied next.
+// scopeOf returns the scope of the event that is applied next.
 func (l *Loop) scopeOf(e event) scope {
 	if l.hasWaiting() {
 		return scopeAll
@@ -68,13 +69,13 @@ func (l *Loop) scopeOf(e event) scope {
 	return e.scope(l)
 }
 
-// hasWaiting says that somebody waits for what the next event may bring.
+// hasWaiting reports whether a request or a deferred write may depend on the next event.
 func (l *Loop) hasWaiting() bool {
 	return !l.status.ready || !l.journal.Safe() || filesWait(l.status.deferred) ||
 		len(l.creating)+len(l.starting)+len(l.moving)+len(l.waiting) > 0
 }
 
-// work does what is due.
+// work makes the passes that are due.
 func (l *Loop) work() {
 	began := l.now()
 	if !l.status.listed || !l.status.formulaAsked || l.CPUManager != nil && !l.kubelet.IsKnown() {
@@ -90,9 +91,9 @@ func (l *Loop) work() {
 	for l.answerHooks(l.now()) || l.retryMoves() {
 		l.pass()
 	}
-	runtime.Gosched() // who has got an answer goes on first
+	runtime.Gosched() // the goroutines with an answer continue first
 	l.watchAll()
-	l.save(l.now()) // what was noted with an answer
+	l.save(l.now()) // the originals that answers have added
 	l.publish()
 	l.armRetry(l.status.began)
 	l.answerMoves()
@@ -100,7 +101,7 @@ func (l *Loop) work() {
 	l.releaseMemory(l.now())
 }
 
-// waitsForFull says that a whole pass is not due yet.
+// waitsForFull reports whether a full pass is not due yet.
 func (l *Loop) waitsForFull(now time.Time) bool {
 	if l.schedule.soon && !now.Before(l.schedule.earliestFull) {
 		return false

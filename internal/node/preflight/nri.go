@@ -12,7 +12,7 @@ func checkNRI(e *evidence) []Finding {
 	if e.config.Pools.Guaranteed.Kubelet {
 		return kubeletNeedsNRI(e)
 	}
-	const without = "containers are placed when the runtime tells of them, milliseconds after their first instruction"
+	const without = "containers are placed when the runtime reports them, milliseconds after their first instruction"
 	f := Finding{Severity: Info, Subject: e.file + ": nriSocket"}
 	socket := e.config.NRISocket
 	if socket == "" {

@@ -277,7 +277,7 @@ const inPartition = "the kernel keeps others off its CPUs"
 // second that the runtime waits, another one is started.
 func (r *runtimeNode) beginsParted(milli int64, cpus string) pod {
 	r.Helper()
-	const late = "a container begins before the kernel keeps others off its CPUs: that takes longer than the runtime waits"
+	const late = "container starts before its cpuset partition exists: the write takes longer than the runtime waits"
 	for range 10 {
 		p, err := r.witness(milli)
 		if err != nil {
