@@ -182,7 +182,7 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		cache:          kernelstate.New(h.Cgroups.Reader(), o.Log),
 		backoffs:       retry.New(),
 		journal:        journal,
-		formula:        o.Config.WeightFormula,
+		formula:        desired.NewFormula(o.Config.WeightFormula),
 		status:         newStatus(),
 		hints:          numahints.New(journal.Unhinted()),
 		refusalLog:     newRefusalLog(),

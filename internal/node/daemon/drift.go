@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
@@ -224,7 +223,7 @@ func (l *Loop) causeOf(d *drift) telemetry.Cause {
 			}
 			before.CPUs, before.Mems = d.before.Recorded.String(), d.before.RecordedMems.String()
 			e.recordKnown = d.before.RecordedKnown
-			e.recordHad, e.recordHas = inRecord(d.Property, before, l.formula, d.after), inRecord(d.Property, w.record, l.formula, d.after)
+			e.recordHad, e.recordHas = inRecord(d.Property, before, &l.formula, d.after), inRecord(d.Property, w.record, &l.formula, d.after)
 		}
 	}
 	original, _ := l.journal.Original(undo.Key{Path: d.Path, File: d.Property})
@@ -313,7 +312,7 @@ func inUnit(property string, u cgroup.UnitState, st cgroup.State) bool {
 }
 
 // inRecord says the same of what the runtime has on record.
-func inRecord(property string, r cri.Resources, f config.WeightFormula, st cgroup.State) bool {
+func inRecord(property string, r cri.Resources, f *desired.Formula, st cgroup.State) bool {
 	switch property {
 	case cgroup.FileCPUs:
 		cpus, err := cpuset.Parse(r.CPUs)
@@ -322,7 +321,7 @@ func inRecord(property string, r cri.Resources, f config.WeightFormula, st cgrou
 		nodes, err := cpuset.Parse(r.Mems)
 		return err == nil && nodes.Equal(st.Mems)
 	case cgroup.FileWeight:
-		return r.Shares != 0 && desired.ContainerWeight(f, r.Shares) == st.Weight
+		return r.Shares != 0 && f.Weight(r.Shares) == st.Weight
 	case cgroup.FileMax:
 		return r.Quota > 0 && r.Quota == st.Quota && r.Period == st.Period
 	}

@@ -115,14 +115,12 @@ func (unitRead) ownResult() {}
 type listed struct{ inventory.Listing }
 
 // formulaFound is the weight formula of the OCI runtime.
-type formulaFound struct{ desired.FormulaFound }
+type formulaFound struct{ desired.FormulaAnswer }
 
 func (formulaFound) scope(*Loop) scope { return scopeAll }
 
 func (e formulaFound) apply(l *Loop) {
-	l.status.formulaAsked = true
-	if l.settings.Config.WeightFormula == config.WeightAuto && !l.status.formulaSeen {
-		l.formula = e.Formula // until a container shows that the runtime uses another one
+	if l.formula.Take(e.FormulaAnswer) {
 		l.log.Info("weight formula", "formula", e.Formula, "oci_runtime", e.Version)
 	}
 }

@@ -277,7 +277,7 @@ func (l *Loop) noteCreated(e *inventory.Container, p *pools.Placement) {
 	if !p.Mems.IsEmpty() {
 		note(cgroup.FileMems, asked.Mems)
 	}
-	if w := desired.ContainerWeight(l.formula, asked.Shares); p.Shares != 0 && w != 0 {
+	if w := l.formula.Weight(asked.Shares); p.Shares != 0 && w != 0 {
 		note(cgroup.FileWeight, fmt.Sprint(w))
 	}
 	switch {
@@ -299,7 +299,7 @@ func (l *Loop) reply(a *createRequest, pod *pools.PodPlan, p *pools.Placement, c
 	l.inventory.Container(a.container.ID).Answer(cpus, p.Mems)
 	to := nri.Adjustment{CPUs: cpus, Mems: p.Mems, Shares: p.Shares, Unlimited: p.Unlimited, Env: l.entryOf(pod, &given).Environment()}
 	if p.Limit != 0 {
-		to.Quota, to.Period = desired.LimitOf(p)
+		to.Quota, to.Period = desired.LimitQuota(p)
 	}
 	return nri.Reply{Adjustment: to, Updates: a.updates}
 }

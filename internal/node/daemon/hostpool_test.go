@@ -5,7 +5,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -44,12 +43,12 @@ func TestNoPoolForTheHost(t *testing.T) {
 				h.Units = nil
 			}
 			r := n.startOn(h)
-			r.view("problem", func(v *telemetry.View) bool { return v.Ready && v.Problems[string(desired.CodeHostUnconfined)] == 1 })
+			r.view("problem", func(v *telemetry.View) bool { return v.Ready && v.Problems["HostUnconfined"] == 1 })
 			r.quiet()
 			if d := cmp.Diff(before, n.HostUnits()); d != "" {
 				t.Errorf("systemd was told something:\n%s", d)
 			}
-			n.said(desired.CodeHostUnconfined, "host services", c.remedy)
+			n.said("HostUnconfined", "host services", c.remedy)
 		})
 	}
 }
@@ -79,7 +78,7 @@ func TestHostWhileItsPoolIsOffline(t *testing.T) {
 			n.SetOnline(nodefixture.AllCPUsBut(0, 1))
 			on(c.shared)
 			r.view("adapted, and no problem", func(v *telemetry.View) bool {
-				return len(v.Adapted) > 0 && v.Problems[string(desired.CodeHostUnconfined)] == 0
+				return len(v.Adapted) > 0 && v.Problems["HostUnconfined"] == 0
 			})
 			n.SetOnline(nodefixture.AllCPUsBut())
 			on("0-1")

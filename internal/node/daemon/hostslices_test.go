@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
@@ -65,7 +64,7 @@ func TestHostIsConfined(t *testing.T) {
 	n.AwaitCPUsOf("system.slice", "0-1")
 	r.quiet()
 	r.view("the write is counted", func(v *telemetry.View) bool {
-		return v.Drifts[telemetry.Drift{Cause: "unknown", Property: cgroup.FileCPUs}] == 1 && v.Problems[string(desired.CodeHostForeign)] == 0
+		return v.Drifts[telemetry.Drift{Cause: "unknown", Property: cgroup.FileCPUs}] == 1 && v.Problems["HostForeign"] == 0
 	})
 	want := []telemetry.HostUnit{
 		{Name: "init.scope", State: "confined"}, {Name: "machine.slice", State: "confined"},
@@ -133,15 +132,15 @@ func TestAdministratorsSlices(t *testing.T) {
 	}
 	r := n.start()
 	n.AwaitCPUsOf("system.slice", "0-1")
-	r.view("two problems", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeHostForeign)] == 2 })
+	r.view("two problems", func(v *telemetry.View) bool { return v.Problems["HostForeign"] == 2 })
 	r.quiet()
 	n.Units.DropIn("system.slice", "/etc/systemd/system/system.slice.d/cpus.conf", cpuset.Range(0, 5))
 	n.Units.Reload()
 	n.AwaitCPUsOf("system.slice", "0-5")
-	r.view("three problems", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeHostForeign)] == 3 })
+	r.view("three problems", func(v *telemetry.View) bool { return v.Problems["HostForeign"] == 3 })
 	n.Units.SetForGood("machine.slice", cpuset.Of(7))
 	n.Units.Reload()
-	r.view("four problems", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeHostForeign)] == 4 })
+	r.view("four problems", func(v *telemetry.View) bool { return v.Problems["HostForeign"] == 4 })
 	r.quiet()
 	n.Eventually("nothing of it is ours", func() bool { return len(n.Journal().Originals) == 0 })
 	for unit, want := range map[string]string{"system.slice": "0-5", "user.slice": "0-3", "init.scope": "2-3", "machine.slice": "7"} {
@@ -154,7 +153,7 @@ func TestAdministratorsSlices(t *testing.T) {
 	n.AwaitCPUsOf("system.slice", "0-5")
 	n.AwaitCPUsOf("user.slice", "0-3")
 	for _, unit := range []string{"system.slice", "user.slice", "init.scope", "machine.slice"} {
-		n.said(desired.CodeHostForeign, unit, "set-property --runtime "+unit+" AllowedCPUs=)")
+		n.said("HostForeign", unit, "set-property --runtime "+unit+" AllowedCPUs=)")
 	}
 }
 
@@ -178,7 +177,7 @@ func TestSetForGoodIsYieldedTo(t *testing.T) {
 	n.AwaitCPUsOf("system.slice", "0-1")
 	r.quiet()
 	n.Units.SetForGood("system.slice", cpuset.Range(0, 5))
-	r.view("problem", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeHostForeign)] == 1 })
+	r.view("problem", func(v *telemetry.View) bool { return v.Problems["HostForeign"] == 1 })
 	n.AwaitCPUsOf("system.slice", "0-5")
 	r.quiet()
 	n.AwaitCPUsOf("system.slice", "0-5")
@@ -200,14 +199,14 @@ func TestHostAroundUnits(t *testing.T) {
 	n.AwaitCPUsOf("system.slice/sshd.service", "0-5")
 	n.AwaitCPUsOf("user.slice", "0-1")
 	n.AwaitCPUsOf("ru.slice", "6")
-	r.view("problem", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeHostShares)] == 1 })
+	r.view("problem", func(v *telemetry.View) bool { return v.Problems["HostShares"] == 1 })
 	r.quiet()
 	n.YAML = nodefixture.PoolsYAML + nodefixture.HostSlicesYAML
 	r.loop.reload()
 	n.AwaitCPUsOf("system.slice/sshd.service", "0-1")
 	n.AwaitUnitCPUs("du.service", "0-1")
 	n.AwaitCPUsOf("ru.slice", "0-7")
-	r.view("no problem", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeHostShares)] == 0 })
+	r.view("no problem", func(v *telemetry.View) bool { return v.Problems["HostShares"] == 0 })
 	id := n.RunContainer(n.RunPod("e", "default", "guaranteed", 4, nil), "app", nodefixture.WholeCPUs(4))
 	n.AwaitCPUs(id, "4-7")
 	r.quiet()
@@ -262,7 +261,7 @@ func TestHostAfterALostJournal(t *testing.T) {
 	n.AwaitCPUsOf("system.slice/sshd.service", "2-3")
 	n.AwaitCPUsOf("init.scope", "2-3")
 	n.Eventually("property", func() bool { return n.UnitProperty("machine.slice") == "2-3" })
-	r.view("nobody else has set them", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeHostForeign)] == 0 })
+	r.view("nobody else has set them", func(v *telemetry.View) bool { return v.Problems["HostForeign"] == 0 })
 	r.quiet()
 	n.YAML = moved
 	r.loop.reload()
@@ -297,7 +296,7 @@ func TestHostAroundUnitsAfterALostJournal(t *testing.T) {
 	r = n.start()
 	n.AwaitUnitCPUs("du.service", "4-5")
 	n.AwaitCPUsOf("system.slice", "0-1,4-5")
-	r.view("nobody else has set it", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeHostForeign)] == 0 })
+	r.view("nobody else has set it", func(v *telemetry.View) bool { return v.Problems["HostForeign"] == 0 })
 	r.quiet()
 	n.YAML = nodefixture.PoolsYAML
 	r.loop.reload()

@@ -73,7 +73,7 @@ type Loop struct {
 	backoffs    *retry.Backoffs
 	journal     *undo.Journal
 	assignments []pools.Assignment
-	formula     config.WeightFormula
+	formula     desired.Formula
 	status      status
 	timers      timers
 
@@ -233,7 +233,6 @@ func (configLoaded) scope(*Loop) scope { return scopeAll }
 
 func (e configLoaded) apply(l *Loop) {
 	before := l.settings.Config
-	formula := before.WeightFormula
 	if e.err == nil {
 		e.err = l.settings.Change(e.config, l.settings.Topology, l.journal.Accepted())
 	}
@@ -248,13 +247,8 @@ func (e configLoaded) apply(l *Loop) {
 	if keys := desired.Fixed(before, e.config); len(keys) > 0 {
 		l.log.Warn("restart the daemon for these keys to take effect", "keys", keys)
 	}
-	switch f := e.config.WeightFormula; f {
-	case formula:
-	case config.WeightAuto:
-		l.status.formulaSeen = false
+	if l.formula.Configure(e.config.WeightFormula) {
 		l.askFormula()
-	default:
-		l.formula = f
 	}
 	l.timers.resync.set(l.now().Add(l.resyncPeriod()))
 }

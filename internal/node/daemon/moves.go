@@ -114,7 +114,7 @@ func (l *Loop) moved(m *moveRequest, now time.Time) ([]pools.Assignment, error) 
 	}
 	l.settleUnits() // the configuration may have changed since the last pass
 	s := l.input(now)
-	plan, _ := s.Decide()
+	plan := s.Decide().Plan
 	if err := defrag.Check(s.Fragments(plan), m.key(), m.From, m.To); err != nil {
 		return nil, err
 	}
@@ -128,15 +128,15 @@ func (l *Loop) moved(m *moveRequest, now time.Time) ([]pools.Assignment, error) 
 		}
 	}
 	s.Previous = next
-	after, want := s.Decide()
+	after := s.Decide()
 	for _, a := range next {
-		if !a.CPUs.IsSubsetOf(desired.Assigned(after.Assignments, a.Key)) {
+		if !a.CPUs.IsSubsetOf(desired.Assigned(after.Plan.Assignments, a.Key)) {
 			return nil, fmt.Errorf("%s/%s would lose CPUs by it", a.Key.PodUID, a.Key.Container)
 		}
 	}
 	// Two owners that exchange CPUs need a free CPU for the moment between.
-	_, deferred := l.diff(want, l.diffOptions(after), now)
-	for _, t := range want {
+	_, deferred := l.diff(after.Targets, l.diffOptions(after.Plan), now)
+	for _, t := range after.Targets {
 		if err := waits(t, deferred); err != nil && l.ownerOf(t) == m.key() {
 			return nil, fmt.Errorf("cannot be carried out: %w", err)
 		}

@@ -43,7 +43,7 @@ func (l *Loop) partialPass(now time.Time) bool {
 // allowsPartialPass reports whether the last full pass left nothing to do, and whether targets
 // can be computed without all cgroups.
 func (l *Loop) allowsPartialPass() bool {
-	return !l.guesses() && l.status.ready && !l.Observes && l.CPUManager == nil && l.isolation.calm() && !l.quiet.Active() && !l.cache.HasStalePartitions() &&
+	return !l.formula.IsGuess() && l.status.ready && !l.Observes && l.CPUManager == nil && l.isolation.calm() && !l.quiet.Active() && !l.cache.HasStalePartitions() &&
 		l.journal.Safe() && l.journal.Late() == nil && !filesWait(l.status.deferred) && len(l.status.unreadable)+len(l.moving)+len(l.waiting)+len(l.status.leaving) == 0
 }
 
@@ -129,8 +129,8 @@ func (l *Loop) answerStarts(now time.Time) bool {
 		if !ok {
 			return false
 		}
-		want := desired.Targets(pools.Plan{Pods: []pools.PodPlan{pod}}, l.inventory, l.formula, l.settings.Config.PodSliceWeights, l.journal.WroteQuota)
-		desired.Unbind(want, l.journal, l.Nodes)
+		facts := desired.Input{Settings: l.settings, Inventory: l.inventory, Formula: l.formula, Journal: l.journal, Nodes: l.Nodes}
+		want := facts.Targets(pools.Plan{Pods: []pools.PodPlan{pod}})
 		i := slices.IndexFunc(want, func(t cgroup.Target) bool { return t.Container == a.id })
 		if i < 0 || !l.writeTargets(want, now) {
 			return false
@@ -208,7 +208,7 @@ func (l *Loop) place(container string, now time.Time) (placed pools.PodPlan, own
 // target with a cgroup that was read. Unidentified and unread containers can be without a
 // target, so there must be none.
 func (l *Loop) planIsCurrent() bool {
-	return !l.schedule.changed && !l.cache.HasStale() && len(l.unidentified)+len(desired.UnreadPaths(l.inventory, l.status.plan)) == 0
+	return !l.schedule.changed && !l.cache.HasStale() && len(l.unidentified) == 0 && !desired.HasUnread(l.inventory, l.status.plan)
 }
 
 // podInput returns the planner's input for the pod of a container, if the inventory of the pod

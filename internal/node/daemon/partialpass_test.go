@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
@@ -21,7 +20,9 @@ import (
 // checkAlone checks that each pod which a partial pass would place gets the placement of a full
 // pass, and returns the number of these pods.
 func checkAlone(l *Loop) (alone int, err error) {
-	plan, whole := l.input(time.Now()).Decide()
+	in := l.input(time.Now())
+	d := in.Decide()
+	plan, whole := d.Plan, d.Targets
 	for e := range l.inventory.Containers() {
 		got, ok := l.wouldPlace(e.Container.ID)
 		if !ok {
@@ -35,8 +36,7 @@ func checkAlone(l *Loop) (alone int, err error) {
 		if d := cmp.Diff(plan.Pods[i], got, cmp.Comparer(cpuset.Set.Equal)); d != "" {
 			return alone, fmt.Errorf("%s placed alone (-plan +alone):\n%s", got.Name, d)
 		}
-		want := desired.Targets(pools.Plan{Pods: []pools.PodPlan{got}}, l.inventory, l.formula, l.settings.Config.PodSliceWeights, l.journal.WroteQuota)
-		desired.Unbind(want, l.journal, l.Nodes)
+		want := in.Targets(pools.Plan{Pods: []pools.PodPlan{got}})
 		for _, t := range want {
 			j := slices.IndexFunc(whole, func(o cgroup.Target) bool { return o.Path == t.Path })
 			if j < 0 { // its cgroup is gone

@@ -21,10 +21,9 @@ import (
 func (l *Loop) decide(now time.Time) (pools.Plan, []cgroup.Target) {
 	s := l.input(now)
 	s.Build = l.planner.Build
-	in, plan, want := s.Consider()
-	l.status.input = in
-	l.status.hosts = s.Verdicts(plan, want)
-	return plan, l.limitUnidentified(plan.Shared, desired.OwnedBy(plan).Union(l.leavingCPUs()), want)
+	d := s.Decide()
+	l.status.input, l.status.hosts = d.Input, d.Hosts
+	return d.Plan, l.limitUnidentified(d.Plan.Shared, desired.OwnedBy(d.Plan).Union(l.leavingCPUs()), d.Targets)
 }
 
 // input returns the state from which a plan is made.
@@ -54,7 +53,7 @@ func (l *Loop) pass() {
 	l.settleUnits()
 	l.assignments = recovery.Late(l.inventory, l.Cgroups.Read, l.assignments, &l.settings)
 	plan, want := l.decide(now)
-	if l.guesses() || l.quiet.Active() { // the targets depend on the current values
+	if l.formula.IsGuess() || l.quiet.Active() { // the targets depend on the current values
 		if l.refreshCache(slices.Clone(want)); l.observeWeights() {
 			plan, want = l.decide(now)
 		}

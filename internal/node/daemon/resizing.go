@@ -141,7 +141,8 @@ func (l *Loop) resize(e *inventory.Container, to cri.Resources) (*pools.Placemen
 	if !l.status.planned {
 		return nil, nil //nolint:nilnil // see above
 	}
-	plan, _ := l.input(l.now()).Decide()
+	in := l.input(l.now())
+	plan := in.Decide().Plan
 	pod, p := findPlacement(&plan, e.Container.ID)
 	if p == nil {
 		return nil, nil //nolint:nilnil // see above
@@ -271,7 +272,7 @@ func (l *Loop) keep(e *inventory.Container, p *pools.Placement, asked cri.Resour
 	case asked.Quota > 0 && p.Unlimited:
 		keep.Quota = -1
 	case asked.Quota != 0 && p.Limit != 0:
-		keep.Quota, keep.Period = desired.LimitOf(p)
+		keep.Quota, keep.Period = desired.LimitQuota(p)
 	}
 	if !p.Mems.IsEmpty() && asked.Mems != "" && !l.cache.IsBusy(e.Path) {
 		keep.Mems = p.Mems.String()

@@ -78,7 +78,7 @@ func (l *Loop) hasWaiting() bool {
 // work makes the passes that are due.
 func (l *Loop) work() {
 	began := l.now()
-	if !l.status.listed || !l.status.formulaAsked || l.CPUManager != nil && !l.kubelet.IsKnown() {
+	if !l.status.listed || !l.formula.IsAnswered() || l.CPUManager != nil && !l.kubelet.IsKnown() {
 		l.schedule.done(began, began)
 		l.publish()
 		l.answerMoves()

@@ -48,13 +48,11 @@ type status struct {
 	deferred   []cgroup.Deferred
 	unreadable map[cgroup.Path]error
 
-	stream       cri.StreamState
-	nri          telemetry.SourceState // empty before the first try
-	runtimeErr   error
-	configErr    error
-	formulaAsked bool // the OCI runtime's version is known, or known not to tell
-	formulaSeen  bool // a container has shown the formula
-	planned      bool // a pass has been made
+	stream     cri.StreamState
+	nri        telemetry.SourceState // empty before the first try
+	runtimeErr error
+	configErr  error
+	planned    bool // a pass has been made
 
 	passes      map[telemetry.Result]uint64
 	writes      map[telemetry.Write]uint64

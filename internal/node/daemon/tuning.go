@@ -122,20 +122,20 @@ func (l *Loop) reportNoise() {
 	}
 	now := make(map[string]string)
 	var owned cpuset.Set
-	for _, o := range desired.SoleOwners(l.status.plan) {
-		owned = owned.Union(o.Cpus)
-		p, runs := paths[o.Id]
+	for _, o := range desired.Owners(l.status.plan) {
+		owned = owned.Union(o.CPUs)
+		p, runs := paths[o.ID]
 		if o.Unit || !runs {
 			continue
 		}
 		if l.partitionPending(cgroup.Target{Path: p, Exclusive: true}) {
-			if was, told := l.status.noise[o.Id]; told {
-				now[o.Id] = was
+			if was, told := l.status.noise[o.ID]; told {
+				now[o.ID] = was
 			}
 			continue
 		}
-		r := l.machine().Of(o.Cpus, l.isolation.mode(p))
-		if now[o.Id] = r.CPUs.String() + r.String(); now[o.Id] != l.status.noise[o.Id] {
+		r := l.machine().Of(o.CPUs, l.isolation.mode(p))
+		if now[o.ID] = r.CPUs.String() + r.String(); now[o.ID] != l.status.noise[o.ID] {
 			l.log.Info("exclusive CPUs", "pod", o.Pod, "container", o.Name, "cpus", r.CPUs, "kept_by", r.Mode, "balancing", r.Balancing(),
 				"tick", r.Tick, "rcu", r.RCU, "managed_irq", r.ManagedIRQ)
 		}

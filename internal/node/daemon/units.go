@@ -23,9 +23,6 @@ func (l *Loop) takeUnits() {
 	l.watched.set(names)
 }
 
-// codeUnitMissing is the code of units that systemd cannot start or does not report.
-const codeUnitMissing pools.Code = "UnitMissing"
-
 // unitProblems returns the units of the configuration that have no cgroup to place.
 func (l *Loop) unitProblems() []pools.Problem {
 	var all []pools.Problem
@@ -49,7 +46,7 @@ func (l *Loop) unitProblems() []pools.Problem {
 		} else if l.Units != nil {
 			continue // systemd has not answered yet
 		}
-		all = append(all, pools.Problem{Unit: name, Reason: pools.Reason{Code: codeUnitMissing, Text: text}})
+		all = append(all, pools.Problem{Unit: name, Reason: pools.Reason{Code: desired.CodeUnitMissing, Text: text}})
 	}
 	return all
 }

@@ -88,7 +88,8 @@ func unlisted(t *testing.T, yaml, when string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.inventory, l.assignments, l.status.listed, l.status.formulaAsked = m, held, true, true
+		l.inventory, l.assignments, l.status.listed = m, held, true
+		l.formula.NoteNoRuntime()
 		r = n.serve(l, n.options())
 	} else {
 		rt.lost = map[string]bool{pod: true}

@@ -8,18 +8,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
-	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
-	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // codeUnread is the code of the inventory's problems.
@@ -157,50 +153,6 @@ func unreadAtStart(t *testing.T, yaml string, journalLost, silent bool, of strin
 		if filepath.Dir(w.Name) == n.Runtime.Cgroup(excl) && filepath.Base(w.Name) == cgroup.FileCPUs && w.Value != had.String() {
 			t.Errorf("the container was moved: %v", w)
 		}
-	}
-}
-
-// TestUnreadStay checks that a container of an unreadable pod without an assignment stays on
-// its CPUs, except on CPUs of owners, and except on all CPUs.
-func TestUnreadStay(t *testing.T) {
-	n := newNode(t)
-	l, err := newLoop(n.Host(), n.options())
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := l.inventory
-	m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true}, Partial: os.ErrDeadlineExceeded})
-	kernel := make(map[cgroup.Path]string)
-	for name, cpus := range map[string]string{"owner": "4-5", "beside": "2-3,6", "across": "2-5", "under": "5", "new": "", "starting": "-"} {
-		c := cri.Container{ID: name, PodID: "p", Name: name, State: cri.Running, CgroupsPath: "x.slice:c:" + name, Requested: nodefixture.WholeCPUs(2)}
-		if cpus == "-" {
-			c.State = cri.Created
-			c.Recorded.CPUs = "4,7"
-		}
-		m.PutContainer(inventory.ContainerStatus{Container: c})
-		kernel[m.Container(name).Path] = cpus
-	}
-	read := func(p cgroup.Path) (cgroup.State, error) {
-		cpus, err := cpuset.Parse(kernel[p])
-		if err != nil {
-			return cgroup.State{}, cgroup.ErrGone
-		}
-		return cgroup.State{Path: p, CPUs: cpus}, nil
-	}
-	held := []pools.Assignment{{Key: pools.Key{PodUID: "u", Container: "owner"}, CPUs: cpuset.Of(4, 5)}}
-	s := desired.Input{Settings: l.settings, Inventory: m, Pods: m.Input(time.Now()), Previous: held, Formula: l.formula, Journal: l.journal, Read: read, Build: pools.Build}
-	plan, want := s.Decide()
-	got := make(map[string]string)
-	for _, target := range want {
-		got[target.Container] = target.CPUs.String()
-	}
-	// A container off all CPUs of owners has no target.
-	expect := map[string]string{"owner": "4-5", "across": "2-3", "under": "2-3", "new": "2-3", "starting": "7"}
-	if d := cmp.Diff(expect, got); d != "" {
-		t.Errorf("targets (-want +got):\n%s", d)
-	}
-	if d := cmp.Diff(held, plan.Assignments); d != "" {
-		t.Errorf("assignments (-want +got):\n%s", d)
 	}
 }
 

@@ -1,5 +1,7 @@
 // Package desired turns facts into the desired state of the node. Input holds all
-// that a decision depends on: settings, inventory, previous assignments,
-// journal. Input.Decide returns the plan and the target of each cgroup. The
-// same input gives the same result.
+// facts of a decision: settings, inventory, previous assignments, journal.
+// Input.Decide returns the plan and the target of each cgroup; the same input
+// gives the same result. Settings owns the configuration in force, Formula the
+// weight formula, StaticKubelet the kubelet's allocation, and OtherManagers the
+// containers that other CPU managers place. The Fetch functions run in a worker.
 package desired

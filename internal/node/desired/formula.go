@@ -15,24 +15,94 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// ContainerWeight converts shares as the node's OCI runtime does: a container
-// with the weight of the other formula is unequal to its neighbours by a factor
-// of 2 to 3. No shares give no weight.
-func ContainerWeight(f config.WeightFormula, shares uint64) uint64 {
+// Formula is the formula by which the node's OCI runtime converts CPU shares to a weight. A
+// container with the weight of the other formula would differ from its neighbours by a factor
+// of 2 to 3. It is configured, or else a container shows it; until then it is guessed from
+// the runtime's version.
+type Formula struct {
+	configured config.WeightFormula
+	value      config.WeightFormula
+	answered   bool // the version of the OCI runtime is known, or cannot be known
+	confirmed  bool // a container has shown the formula
+}
+
+// NewFormula returns the formula of a configuration.
+func NewFormula(configured config.WeightFormula) Formula {
+	return Formula{configured: configured, value: configured}
+}
+
+// Configure replaces the configured formula. It reports whether the caller must ask the OCI
+// runtime for its version.
+func (f *Formula) Configure(configured config.WeightFormula) (ask bool) {
+	if f.configured == configured {
+		return false
+	}
+	if f.configured = configured; configured == config.WeightAuto {
+		f.confirmed = false
+		return true
+	}
+	f.value = configured
+	return false
+}
+
+// Value returns the formula. [config.WeightAuto] means that it is unknown, and counts as the
+// current one.
+func (f *Formula) Value() config.WeightFormula { return f.value }
+
+// Weight converts CPU shares to a weight. It returns 0 for 0 shares.
+func (f *Formula) Weight(shares uint64) uint64 {
 	switch {
 	case shares == 0:
 		return 0
-	case f == config.WeightLinear:
+	case f.value == config.WeightLinear:
 		return cgroup.WeightLinear(shares)
 	default:
 		return cgroup.WeightQuadratic(shares)
 	}
 }
 
-// ObserveFormula tells the formula from a weight that the runtime itself has
-// made of shares. Shares of 2 and less, and both ends of the scale, are the same
-// in both.
-func ObserveFormula(shares, weight uint64) (config.WeightFormula, bool) {
+// IsGuess reports whether the formula is neither configured nor shown by a container.
+func (f *Formula) IsGuess() bool { return f.configured == config.WeightAuto && !f.confirmed }
+
+// IsAnswered reports whether the question for the runtime's version is answered.
+func (f *Formula) IsAnswered() bool { return f.answered }
+
+// NoteNoRuntime records that the node has no runtime to ask.
+func (f *Formula) NoteNoRuntime() { f.answered = true }
+
+// Take records the answer to FetchFormula. It reports whether the answer counts.
+func (f *Formula) Take(a FormulaAnswer) bool {
+	f.answered = true
+	if !f.IsGuess() {
+		return false
+	}
+	f.value = a.Formula
+	return true
+}
+
+// Observe looks for a container that shows the formula: the OCI runtime has computed its
+// weight, from known shares, and the daemon has never written it. It returns the container
+// that ends a guess.
+func (f *Formula) Observe(m *inventory.Inventory, current func(cgroup.Path) cgroup.Current, j *undo.Journal) (container string, ok bool) {
+	if !f.IsGuess() {
+		return "", false
+	}
+	for e := range m.Containers() {
+		c := current(e.Path)
+		if !c.Exists || j.HasOriginal(e.Path, cgroup.FileWeight) {
+			continue
+		}
+		if shown, ok := formulaOfWeight(e.Container.Recorded.Shares, c.Weight); ok {
+			f.value, f.confirmed = shown, true
+			return e.Container.ID, true
+		}
+	}
+	return "", false
+}
+
+// formulaOfWeight returns the formula that converts the shares to the weight. Shares of 2 and
+// less, and both ends of the scale, have the same weight by both formulas.
+func formulaOfWeight(shares, weight uint64) (config.WeightFormula, bool) {
 	linear, quadratic := cgroup.WeightLinear(shares), cgroup.WeightQuadratic(shares)
 	switch {
 	case linear == quadratic:
@@ -45,44 +115,19 @@ func ObserveFormula(shares, weight uint64) (config.WeightFormula, bool) {
 	return "", false
 }
 
-// runtimeVersion matches "runc version 1.3.2+ds1" and "crun version 1.21".
-var runtimeVersion = regexp.MustCompile(`^(runc|crun) version (\d+)\.(\d+)(?:\.(\d+))?`)
-
-// FormulaOfVersion tells the formula from what an OCI runtime prints for
-// --version.
-func FormulaOfVersion(out string) (config.WeightFormula, error) {
-	line, _, _ := strings.Cut(out, "\n")
-	m := runtimeVersion.FindStringSubmatch(line)
-	if m == nil {
-		return "", fmt.Errorf("read OCI runtime version: %.80q is neither runc's nor crun's", line)
-	}
-	var v [3]int
-	for i := range v {
-		v[i], _ = strconv.Atoi(m[i+2]) // digits or nothing; nothing is 0
-	}
-	newest := [3]int{1, 3, 2}
-	if m[1] == "crun" {
-		newest = [3]int{1, 23, 0}
-	}
-	for i := range v {
-		if v[i] != newest[i] {
-			if v[i] > newest[i] {
-				return config.WeightQuadratic, nil
-			}
-			return config.WeightLinear, nil
-		}
-	}
-	return config.WeightQuadratic, nil
+// FormulaAnswer is the formula of the installed OCI runtime.
+type FormulaAnswer struct {
+	Formula config.WeightFormula
+	Version string // as the runtime prints it, or "unknown"
 }
 
-// versionTimeout is the limit for the OCI runtime to print its version: the first
-// pass waits for the answer.
+// versionTimeout is the maximum time for an OCI runtime to print its version. The first pass
+// waits for it.
 const versionTimeout = 5 * time.Second
 
-// AskFormula runs the OCI runtime for its version, and returns what it was. It
-// serves until a container shows the formula; without an answer that is the
-// current one.
-func AskFormula(ctx context.Context) FormulaFound {
+// FetchFormula runs the OCI runtimes for their version, and returns the formula of the first
+// one that answers. Without an answer it returns the current formula.
+func FetchFormula(ctx context.Context) FormulaAnswer {
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
 	for _, name := range []string{"runc", "crun"} {
@@ -90,25 +135,40 @@ func AskFormula(ctx context.Context) FormulaFound {
 		if err != nil {
 			continue
 		}
-		if f, err := FormulaOfVersion(string(out)); err == nil {
+		if f, err := formulaOfVersion(string(out)); err == nil {
 			version, _, _ := strings.Cut(string(out), "\n")
-			return FormulaFound{Formula: f, Version: version}
+			return FormulaAnswer{Formula: f, Version: version}
 		}
 	}
-	return FormulaFound{Formula: config.WeightQuadratic, Version: "unknown"}
+	return FormulaAnswer{Formula: config.WeightQuadratic, Version: "unknown"}
 }
 
-// FormulaWitness looks for a container whose weight the OCI runtime made of shares that
-// are known, and that the daemon has never touched.
-func FormulaWitness(m *inventory.Inventory, current func(cgroup.Path) cgroup.Current, l *undo.Journal) (id string, f config.WeightFormula, ok bool) {
-	for e := range m.Containers() {
-		c := current(e.Path)
-		if !c.Exists || l.HasOriginal(e.Path, cgroup.FileWeight) {
-			continue
-		}
-		if f, ok := ObserveFormula(e.Container.Recorded.Shares, c.Weight); ok {
-			return e.Container.ID, f, true
+// runtimeVersion matches "runc version 1.3.2+ds1" and "crun version 1.21".
+var runtimeVersion = regexp.MustCompile(`^(runc|crun) version (\d+)\.(\d+)(?:\.(\d+))?`)
+
+// formulaOfVersion returns the formula of an OCI runtime by its output for --version. The
+// quadratic formula exists since runc 1.3.2 and crun 1.23.
+func formulaOfVersion(out string) (config.WeightFormula, error) {
+	line, _, _ := strings.Cut(out, "\n")
+	m := runtimeVersion.FindStringSubmatch(line)
+	if m == nil {
+		return "", fmt.Errorf("read OCI runtime version: %.80q is neither runc's nor crun's", line)
+	}
+	var v [3]int
+	for i := range v {
+		v[i], _ = strconv.Atoi(m[i+2]) // a missing part is 0
+	}
+	first := [3]int{1, 3, 2}
+	if m[1] == "crun" {
+		first = [3]int{1, 23, 0}
+	}
+	for i := range v {
+		if v[i] != first[i] {
+			if v[i] > first[i] {
+				return config.WeightQuadratic, nil
+			}
+			return config.WeightLinear, nil
 		}
 	}
-	return "", "", false
+	return config.WeightQuadratic, nil
 }

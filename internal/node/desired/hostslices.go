@@ -1,26 +1,27 @@
 package desired
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// The codes of host services that are not where the configuration wants them.
+// The codes of problems with host services.
 const (
-	CodeHostUnconfined pools.Code = "HostUnconfined" // there is no pool for them
-	CodeHostForeign    pools.Code = "HostForeign"    // an administrator has given them CPUs
-	CodeHostShares     pools.Code = "HostShares"     // what a unit has to itself they have, too
+	codeHostUnconfined pools.Code = "HostUnconfined" // their pool does not exist
+	codeHostForeign    pools.Code = "HostForeign"    // an administrator has set their CPUs
+	codeHostShares     pools.Code = "HostShares"     // they may run on exclusive CPUs of a unit in them
 )
 
-// hostCPUs are the CPUs that host services are to keep to; empty if they are left
-// alone. While none of their pool is online they are in the shared pool, which has
-// the CPUs shared at the moment, as the pods of their pool are: left alone they would
-// run on exclusive CPUs.
+// hostCPUs returns the CPUs of host services. The set is empty if host services run everywhere.
+// While no CPU of their pool is online, they run on the CPUs of the shared pool, as the pods
+// of their pool do. Otherwise they would run on exclusive CPUs.
 func (s *Settings) hostCPUs(shared cpuset.Set) cpuset.Set {
 	h := s.Config.HostSlices
 	specs := s.Config.Pools.Partitions
@@ -35,7 +36,7 @@ func (s *Settings) hostCPUs(shared cpuset.Set) cpuset.Set {
 	return s.Pools.Partitions[i].CPUs
 }
 
-// HostUnits are the units of host services; none if they are left alone.
+// HostUnits returns the units of host services that the daemon confines.
 func (s *Settings) HostUnits() []string {
 	if s.hostCPUs(s.Pools.Shared).IsEmpty() {
 		return nil
@@ -43,17 +44,17 @@ func (s *Settings) HostUnits() []string {
 	return s.Config.HostUnits()
 }
 
-// Verdicts say what becomes of host services beside the targets of a plan.
-func (s Input) Verdicts(plan pools.Plan, want []cgroup.Target) []hostslices.Verdict {
-	names := s.Settings.HostUnits()
+// Verdicts returns how each unit of host services is treated with the targets of a plan.
+func (in *Input) Verdicts(plan pools.Plan, want []cgroup.Target) []hostslices.Verdict {
+	names := in.Settings.HostUnits()
 	if len(names) == 0 {
 		return nil
 	}
 	var units []hostslices.Unit
 	for _, name := range names {
 		u := hostslices.Unit{Name: name}
-		if e := s.Inventory.Unit(name); e != nil {
-			_, ours := s.Journal.Original(undo.Key{Unit: e.Unit.Name, File: cgroup.FileCPUs})
+		if e := in.Inventory.Unit(name); e != nil {
+			_, ours := in.Journal.Original(undo.Key{Unit: e.Unit.Name, File: cgroup.FileCPUs})
 			u.Unit, u.Files, u.Ours = e.Unit, e.Files, ours
 		}
 		units = append(units, u)
@@ -62,26 +63,64 @@ func (s Input) Verdicts(plan pools.Plan, want []cgroup.Target) []hostslices.Verd
 	for _, t := range want {
 		if t.Unit != "" && !t.Around {
 			p := hostslices.Placed{Name: t.Unit, Path: t.Path, CPUs: t.CPUs}
-			if e := s.Inventory.Unit(s.Inventory.UnitAt(t.Path)); e != nil {
+			if e := in.Inventory.Unit(in.Inventory.UnitAt(t.Path)); e != nil {
 				p.Had = e.Unit.CPUs
 			}
 			placed = append(placed, p)
 		}
 	}
-	return hostslices.Decide(units, s.Settings.hostCPUs(plan.Shared).Difference(plan.TheirsAlone), placed, s.Inventory.PodCgroups())
+	return hostslices.Decide(units, in.Settings.hostCPUs(plan.Shared).Difference(plan.TheirsAlone), placed, in.Inventory.PodCgroups())
 }
 
-// withHost adds the host's services to the targets of a plan.
-func (s Input) withHost(plan pools.Plan, want []cgroup.Target) []cgroup.Target {
-	for _, v := range s.Verdicts(plan, want) {
+// addHosts adds the confined host services to the targets.
+func (in *Input) addHosts(verdicts []hostslices.Verdict, want []cgroup.Target) []cgroup.Target {
+	for _, v := range verdicts {
 		if v.State != hostslices.Confined {
 			continue
 		}
-		t := cgroup.Target{Path: v.Path, Unit: v.Unit, CPUs: v.CPUs, Around: true, Weight: s.Settings.Config.HostSlices.Weight, Reason: "services of the host"}
+		t := cgroup.Target{Path: v.Path, Unit: v.Unit, CPUs: v.CPUs, Around: true, Weight: in.Settings.Config.HostSlices.Weight, Reason: "services of the host"}
 		if t.Weight == 0 {
-			t.Weight = s.Journal.WeightBefore(v.Unit)
+			t.Weight = in.Journal.WeightBefore(v.Unit)
 		}
 		want = append(want, t)
 	}
 	return want
+}
+
+// HostProblems returns the host services that are not confined although the configuration
+// requires it, and those that may run on exclusive CPUs of units.
+func (s *Settings) HostProblems(m *inventory.Inventory, verdicts []hostslices.Verdict, hasSystemd bool) []pools.Problem {
+	h := s.Config.HostSlices
+	missing, remedy := "", ""
+	switch {
+	case !h.Enabled:
+	case len(s.HostUnits()) == 0:
+		missing = fmt.Sprintf("management pool %s with a list of CPUs", h.Pool)
+		remedy = "give it a list in partitions[].cpus"
+	case !hasSystemd:
+		missing, remedy = "systemd", "in a container mount the host's /run/systemd and /run/dbus"
+	}
+	if missing != "" {
+		text := fmt.Sprintf("there is no %s on this machine: they run everywhere; %s", missing, remedy)
+		return []pools.Problem{{Unit: "host services", Reason: pools.Reason{Code: codeHostUnconfined, Text: text}}}
+	}
+	var all []pools.Problem
+	for _, v := range verdicts {
+		p := pools.Problem{Unit: v.Name, Reason: pools.Reason{Text: v.Why + "; " + v.Remedy()}}
+		switch {
+		case v.State == hostslices.Foreign:
+			p.Code, p.Text = codeHostForeign, v.Why+": the daemon does not change it; "+v.Remedy()
+		case v.State == hostslices.HoldsPods:
+			p.Code, p.Text = CodeUnitEncloses, v.Why+": the daemon does not change it; "+v.Remedy()
+		case v.State == hostslices.Unknown && m.Unit(v.Name) != nil, v.State == hostslices.Absent && slices.Contains(h.Units, v.Name):
+			p.Code = CodeUnitMissing
+		case !v.Also.IsEmpty():
+			p.Code = codeHostShares
+			p.Text = fmt.Sprintf("has CPUs %s because %s in it have them: its other services may run there; %s", v.Also, v.Has, v.Remedy())
+		default:
+			continue
+		}
+		all = append(all, p)
+	}
+	return all
 }

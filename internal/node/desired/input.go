@@ -5,77 +5,89 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/defrag"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// Input is everything that a decision depends on.
+// Input holds all facts that a decision depends on.
 type Input struct {
 	Settings  Settings
 	Inventory *inventory.Inventory
-	Pods      []pools.Pod // of the model, with hints
+	Pods      []pools.Pod // of the inventory, with hints
 	Previous  []pools.Assignment
-	Formula   config.WeightFormula
+	Formula   Formula
 	Journal   *undo.Journal
 	Nodes     cpuset.Set // NUMA nodes with memory
 	Read      func(cgroup.Path) (cgroup.State, error)
-	Leaving   cpuset.Set // CPUs of units that have not left them yet
-	Systemd   bool       // units are asked for
-	Resting   cpuset.Set // CPUs that may stay out of the shared pool
+	Leaving   cpuset.Set // CPUs on which units still run that lose them
+	Systemd   bool       // systemd is available
+	Resting   cpuset.Set // CPUs that may stay out of the shared pool in the quiet period
 	Kubelet   StaticKubelet
 
 	Partitions bool // owners become partitions
 	Namespaces pools.NamespaceRights
 
-	Build func(pools.Input) pools.Plan // pools.Build, or one that has the last plan
+	// Build is pools.Build, or a function with the same result that reuses the last plan.
+	Build func(pools.Input) pools.Plan
 }
 
-// Decide is the whole decision, from what is known to what should be.
-func (s Input) Decide() (pools.Plan, []cgroup.Target) {
-	_, plan, want := s.Consider()
-	return plan, want
+// Decision is the desired state of the node.
+type Decision struct {
+	Input   pools.Input // of the plan
+	Plan    pools.Plan
+	Targets []cgroup.Target
+	Hosts   []hostslices.Verdict // about the units of host services
 }
 
-// Consider is decide, and tells what the plan was made from, too.
-func (s Input) Consider() (pools.Input, pools.Plan, []cgroup.Target) {
-	in := s.input()
-	plan := s.Build(in)
-	if !plan.Resting.IsEmpty() && s.narrows(plan) {
-		in.Resting = cpuset.Set{}
-		plan = pools.Build(in)
+// Decide returns the desired state of the node.
+func (in *Input) Decide() Decision {
+	d := Decision{Input: in.plannerInput()}
+	d.Plan = in.Build(d.Input)
+	if !d.Plan.Resting.IsEmpty() && in.needsSharedPool(d.Plan) {
+		d.Input.Resting = cpuset.Set{}
+		d.Plan = pools.Build(d.Input)
 	}
-	want := Targets(plan, s.Inventory, s.Formula, s.Settings.Config.PodSliceWeights, s.Journal.WroteQuota)
-	Unbind(want, s.Journal, s.Nodes)
-	return in, plan, s.withHost(plan, s.stay(plan, want))
+	want := in.dropUnread(d.Plan, in.Targets(d.Plan))
+	d.Hosts = in.Verdicts(d.Plan, want)
+	d.Targets = in.addHosts(d.Hosts, want)
+	return d
 }
 
-// narrows says that an owner gets CPUs that neither rested nor were assigned. Then the
-// shared pool has to be written at once, and nothing is spared by what would rest.
-func (s Input) narrows(plan pools.Plan) bool {
-	return slices.ContainsFunc(plan.Assignments, func(a pools.Assignment) bool { return !a.CPUs.IsSubsetOf(s.Resting) })
+// needsSharedPool reports whether an owner gets CPUs of the shared pool. Then the daemon
+// writes the shared pool at once, and resting CPUs would save no write.
+func (in *Input) needsSharedPool(plan pools.Plan) bool {
+	return slices.ContainsFunc(plan.Assignments, func(a pools.Assignment) bool { return !a.CPUs.IsSubsetOf(in.Resting) })
 }
 
-func (s Input) input() pools.Input {
+func (in *Input) plannerInput() pools.Input {
 	return pools.Input{
-		Machine:  s.Settings.Machine,
-		Pools:    s.placeable(),
-		Names:    s.Settings.Names,
-		Pods:     s.Pods,
-		Previous: s.Previous,
-		Held:     s.Kubelet.held,
-		Resting:  s.Resting,
+		Machine:  in.Settings.Machine,
+		Pools:    in.availablePools(),
+		Names:    in.Settings.Names,
+		Pods:     in.Pods,
+		Previous: in.Previous,
+		Held:     in.Kubelet.held,
+		Resting:  in.Resting,
 
-		StaticPods: s.Settings.Config.StaticPods,
-		Namespaces: s.Namespaces,
+		StaticPods: in.Settings.Config.StaticPods,
+		Namespaces: in.Namespaces,
 
-		Partitions: s.Partitions,
-		Interrupts: s.Settings.Config.Interrupts.Away != config.AwayOff,
+		Partitions: in.Partitions,
+		Interrupts: in.Settings.Config.Interrupts.Away != config.AwayOff,
 	}
 }
 
+// Fragments returns the exclusive CPUs of a plan for an analysis of their fragmentation.
+func (in *Input) Fragments(plan pools.Plan) defrag.Input {
+	return defrag.Input{Machine: in.Settings.Machine, Pool: in.Settings.Pools.Guaranteed, Owners: pools.Owners(in.plannerInput(), plan)}
+}
+
+// DiffOptions returns the options for the writes of a plan on a host.
 func DiffOptions(h *hostenv.Host, p pools.Plan) cgroup.Options {
 	return cgroup.Options{Driver: h.Driver, Possible: h.Possible, Nodes: h.Nodes, Spare: p.Free.Difference(p.Shared)}
 }

@@ -90,14 +90,15 @@ func TestStaticKubelet(t *testing.T) {
 				k.Take(desired.FetchKubelet(t.Context(), &h), m, time.Now())
 			}
 			var seen pools.Input
-			desired.Input{
+			in := desired.Input{
 				Settings:  desired.Settings{Config: new(config.Config), Topology: &topology.Topology{Online: cpuset.Range(0, 7)}, Pools: pools.Pools{Kubelet: true}},
 				Inventory: m, Journal: undo.New(undo.Document{}), Kubelet: k,
 				Build: func(in pools.Input) pools.Plan {
 					seen = in
 					return pools.Plan{}
 				},
-			}.Decide()
+			}
+			in.Decide()
 			var held []string
 			for _, a := range seen.Held {
 				held = append(held, a.CPUs.String())

@@ -12,21 +12,21 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// CodePower is the code of containers that ask for something about the power of their
-// CPUs and do not get it.
-const CodePower pools.Code = "PowerNotGiven"
+// codePower is the code of problems of containers that do not get the power settings that
+// they request.
+const codePower pools.Code = "PowerNotGiven"
 
-// PowerWish is what containers ask of the power of the CPUs that they have for themselves,
-// and what of it they do not get. What CRI-O's hooks do for a container is left to them.
+// PowerWish returns the power settings that containers request for their exclusive CPUs, and
+// the requests that cannot be fulfilled. It skips requests that CRI-O's hooks fulfil.
 func (s *Settings) PowerWish(plan pools.Plan, m *inventory.Inventory, o *OtherManagers, machine power.Machine) (map[tune.Knob]string, []pools.Problem) {
 	if len(s.Config.Power) == 0 {
-		return nil, nil // the annotations are CRI-O's, and nothing here is about them
+		return nil, nil // the annotations belong to CRI-O alone
 	}
 	var owners []power.Owner
 	var problems []pools.Problem
-	of := make(map[string]pools.Problem) // by the name of the owner
-	for _, owner := range SoleOwners(plan) {
-		e := m.Container(owner.Id)
+	of := make(map[string]pools.Problem) // by name of the owner
+	for _, owner := range Owners(plan) {
+		e := m.Container(owner.ID)
 		if owner.Unit || e == nil || m.PodOf(e) == nil {
 			continue
 		}
@@ -34,25 +34,25 @@ func (s *Settings) PowerWish(plan pools.Plan, m *inventory.Inventory, o *OtherMa
 		problem := pools.Problem{PodUID: pod.UID, Pod: pod.Name(), Container: owner.Name}
 		ask, errs := power.Parse(o.leavePower(pod, e, s.Names.Power(pod.Pod.Annotations, owner.Name)), s.powerFeatures())
 		for _, err := range errs {
-			problem.Reason = pools.Reason{Code: CodePower, Text: err.Error()}
+			problem.Reason = pools.Reason{Code: codePower, Text: err.Error()}
 			problems = append(problems, problem)
 		}
 		if !ask.Empty() {
-			name := pod.Name() + "/" + owner.Name + "/" + owner.Id
+			name := pod.Name() + "/" + owner.Name + "/" + owner.ID
 			of[name] = problem
-			owners = append(owners, power.Owner{Name: name, CPUs: owner.Cpus, Ask: ask})
+			owners = append(owners, power.Owner{Name: name, CPUs: owner.CPUs, Ask: ask})
 		}
 	}
 	values, missing := power.Plan(owners, machine)
 	for _, p := range missing {
 		problem := of[p.Owner]
-		problem.Reason = pools.Reason{Code: CodePower, Text: p.Text}
+		problem.Reason = pools.Reason{Code: codePower, Text: p.Text}
 		problems = append(problems, problem)
 	}
 	return values, problems
 }
 
-// leavePower leaves out what CRI-O's hooks do.
+// leavePower returns the requests that CRI-O's hooks do not fulfil.
 func (o *OtherManagers) leavePower(pod *inventory.Pod, e *inventory.Container, asked workload.PowerAsked) workload.PowerAsked {
 	ctr := managers.Container{Name: e.Container.Name, Annotations: pod.Pod.Annotations, Handler: pod.Pod.RuntimeHandler, WholeCPUs: true}
 	for _, v := range []*workload.PowerValue{&asked.CStates, &asked.Governor} {
@@ -66,7 +66,7 @@ func (o *OtherManagers) leavePower(pod *inventory.Pod, e *inventory.Container, a
 	return asked
 }
 
-// powerFeatures are those that pods may ask for.
+// powerFeatures returns the power settings that pods may request.
 func (s *Settings) powerFeatures() []power.Feature {
 	var all []power.Feature
 	for _, f := range s.Config.Power {

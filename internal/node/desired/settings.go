@@ -14,26 +14,26 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// ErrOtherOwner refuses a change that only a start can make: preflight has looked at
-// the kubelet's policy for the value before.
-var ErrOtherOwner = errors.New("guaranteed.exclusive is another one: who gives containers CPUs does not change while the daemon runs; restart it, with the kubelet's cpuManagerPolicy to match")
+// errOtherOwner refuses a change that needs a restart: preflight has checked the kubelet's
+// policy for the value in force.
+var errOtherOwner = errors.New("guaranteed.exclusive has changed, and is read at the start only; restart the daemon, with a cpuManagerPolicy of the kubelet that matches")
 
-// Settings are the configuration in force on the machine that it is for.
+// Settings holds the configuration in force and its pools on this machine. Begin and Change
+// replace all fields.
 type Settings struct {
 	Config   *config.Config
 	Topology *topology.Topology
-	Machine  *allocate.Machine // made once of topology
+	Machine  *allocate.Machine // of Topology
 	Pools    pools.Pools
 	Names    workload.Names
-	Now      undo.Accepted // describes pools and machine
-	// Fits is what is to be remembered of pools that fit this machine; nil when
-	// they had to be adapted, and adapted says how.
+	Now      undo.Accepted // digest of the pools and the machine
+	// Fits is the digest for the journal if the pools fit the machine, else nil. Adapted
+	// describes the differences from the configuration then.
 	Fits    *undo.Accepted
 	Adapted []string
 }
 
-// Fixed are keys of the configuration that are read at the start only, and of
-// which old and new differ.
+// Fixed returns the keys that differ between two configurations and need a restart, sorted.
 func Fixed(old, changed *config.Config) []string {
 	var keys []string
 	for key, differs := range map[string]bool{
@@ -61,10 +61,9 @@ func Fixed(old, changed *config.Config) []string {
 	return keys
 }
 
-// Begin makes the settings of a daemon that starts. It does not refuse pools that do
-// not fit the machine: a node that boots must not wait for somebody to correct a
-// file, and a lost journal cannot tell what was right before. What is wrong comes
-// back, and the pools in force are what of them can be had.
+// Begin sets the settings at the start. It adapts pools that do not fit the machine, and
+// returns in unfit why they do not fit. A node that boots must not wait until its
+// configuration is corrected, and after a loss of the journal no earlier one is known.
 func (s *Settings) Begin(c *config.Config, t *topology.Topology) (unfit, err error) {
 	err = s.set(c, t, func(_ undo.Accepted, why error) bool {
 		unfit = why
@@ -73,20 +72,19 @@ func (s *Settings) Begin(c *config.Config, t *topology.Topology) (unfit, err err
 	return unfit, err
 }
 
-// Change replaces the settings, or leaves them as they are if the configuration
-// does not fit the machine. One whose pools did fit another machine, before, is
-// adapted, and so is one with those that are in force.
+// Change replaces the settings, unless the configuration does not fit the machine. It adapts
+// pools that were accepted on another machine (before), and the pools in force.
 func (s *Settings) Change(c *config.Config, t *topology.Topology, before *undo.Accepted) error {
 	if s.Config != nil && s.Config.Pools.Guaranteed.Kubelet != c.Pools.Guaranteed.Kubelet {
-		return ErrOtherOwner
+		return errOtherOwner
 	}
 	return s.set(c, t, func(now undo.Accepted, _ error) bool {
 		return before.OnOtherMachine(now) || s.Config != nil && s.Now.Pools == now.Pools
 	})
 }
 
-// set replaces the settings. Pools that do not fit the machine are an error, unless
-// adapt lets them be adapted.
+// set replaces the settings. Pools that do not fit the machine are an error, unless adapt
+// returns true.
 func (s *Settings) set(c *config.Config, t *topology.Topology, adapt func(now undo.Accepted, unfit error) bool) error {
 	now, err := undo.AcceptedOn(c, t)
 	if err != nil {
@@ -112,23 +110,10 @@ func (s *Settings) set(c *config.Config, t *topology.Topology, adapt func(now un
 	return nil
 }
 
-// UnitNames are the systemd units of the configuration: those with a place of their
-// own, and those of host services.
-func (s *Settings) UnitNames() []string { return slices.Concat(s.PlacedNames(), s.HostUnits()) }
-
-// PlacedNames are those with a place of their own.
-func (s *Settings) PlacedNames() []string {
-	names := make([]string, len(s.Pools.Units))
-	for i, u := range s.Pools.Units {
-		names[i] = u.Name
-	}
-	return names
-}
-
-// Offline are the CPUs that pools would have if they were online.
+// Offline returns the configured CPUs that are offline.
 func (s *Settings) Offline() cpuset.Set { return s.Pools.Offline.Union(s.Pools.Away) }
 
-// Nodes are the IDs of the NUMA nodes that CPUs are in.
+// Nodes returns the IDs of the NUMA nodes with any of the CPUs.
 func (s *Settings) Nodes(cpus cpuset.Set) cpuset.Set {
 	var ids []int
 	for _, n := range s.Topology.Nodes {
@@ -139,7 +124,7 @@ func (s *Settings) Nodes(cpus cpuset.Set) cpuset.Set {
 	return cpuset.Of(ids...)
 }
 
-// Housekeeping are the CPUs of all who have none of their own.
+// Housekeeping returns the CPUs of the shared and management pools.
 func (s *Settings) Housekeeping() cpuset.Set {
 	cpus := s.Pools.Shared
 	for _, part := range s.Pools.Partitions {

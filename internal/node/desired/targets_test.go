@@ -3,30 +3,96 @@ package desired_test
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// TestScopeBeingMade checks that no property of a scope is set while the OCI runtime makes it. Systemd
-// and the runtime would both attach the scope's device program, and the container would not start.
-func TestScopeBeingMade(t *testing.T) {
-	m := inventory.New(cgroup.DriverSystemd)
-	slice := "kubepods-podu.slice"
-	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", CgroupsPath: slice + ":cri-containerd:c"}})
-	placement := pools.Placement{ID: "c", Name: "app", Pool: pools.Guaranteed, CPUs: cpuset.Of(4), Exclusive: true, Unlimited: true, Shares: 512}
-	for state, want := range map[pools.ContainerState]cgroup.Target{
-		pools.Created: {CPUs: cpuset.Of(4)},
-		pools.Running: {CPUs: cpuset.Of(4), Weight: 59, Unlimited: true},
+// TestTargets checks the targets of one container, its pod and a unit.
+func TestTargets(t *testing.T) {
+	const (
+		parent = "kubepods-podu.slice"
+		slice  = cgroup.Path("kubepods.slice/" + parent)
+		scope  = slice + "/cri-containerd-c.scope"
+		pause  = slice + "/cri-containerd-p.scope"
+		unit   = cgroup.Path("system.slice/du.service")
+	)
+	wrote := func(p cgroup.Path, file, value string) undo.Document {
+		return undo.Document{Originals: []undo.Original{{Path: p, File: file, Container: "c", Value: value}}}
+	}
+	placed := func(change func(*pools.Placement)) pools.Plan {
+		c := pools.Placement{ID: "c", Name: "app", Pool: pools.Guaranteed, State: pools.Running, CPUs: cpuset.Of(4), Exclusive: true, Unlimited: true, Shares: 512}
+		change(&c)
+		return pools.Plan{Pods: []pools.PodPlan{{UID: "u", Containers: []pools.Placement{c}}}}
+	}
+	exclusive := cgroup.Target{Path: scope, Container: "c", CPUs: cpuset.Of(4), Exclusive: true, Weight: 59, Unlimited: true}
+	shared := cgroup.Target{Path: scope, Container: "c", CPUs: cpuset.Of(2), Weight: 59}
+	inShared := func(c *pools.Placement) {
+		c.Pool, c.CPUs, c.Exclusive, c.Unlimited = pools.Shared, cpuset.Of(2), false, false
+	}
+	with := func(t cgroup.Target, change func(*cgroup.Target)) []cgroup.Target {
+		change(&t)
+		return []cgroup.Target{t}
+	}
+	foreign := []pools.Placement{{ID: "c", Pool: pools.Other}} // has no target
+	for name, c := range map[string]struct {
+		plan         pools.Plan
+		sliceWeights bool
+		journal      undo.Document
+		want         []cgroup.Target
+	}{
+		"exclusive": {plan: placed(func(*pools.Placement) {}), want: []cgroup.Target{exclusive}},
+		// Systemd and the OCI runtime would both attach the scope's device program.
+		"being made":         {plan: placed(func(c *pools.Placement) { c.State = pools.Created }), want: with(exclusive, func(t *cgroup.Target) { t.Weight, t.Unlimited = 0, false })},
+		"exited":             {plan: placed(func(c *pools.Placement) { c.State = pools.Exited })},
+		"of another manager": {plan: placed(func(c *pools.Placement) { c.Pool = pools.Other })},
+		"shared":             {plan: placed(inShared), want: []cgroup.Target{shared}},
+		"shared, quota of the kubelet": {plan: placed(func(c *pools.Placement) {
+			inShared(c)
+			c.Quota, c.Period = 50_000, 100_000
+		}), want: []cgroup.Target{shared}},
+		"shared, lifted quota": {plan: placed(func(c *pools.Placement) {
+			inShared(c)
+			c.Quota, c.Period = 50_000, 100_000
+		}), journal: wrote(scope, cgroup.FileMax, "50000 100000"), want: with(shared, func(t *cgroup.Target) { t.Quota, t.Period = 50_000, 100_000 })},
+		"limit in an annotation": {plan: placed(func(c *pools.Placement) {
+			inShared(c)
+			c.Limit = 250
+		}), want: with(shared, func(t *cgroup.Target) { t.Quota, t.Period = 25_000, 100_000 })},
+		"memory was bound":          {plan: placed(inShared), journal: wrote(scope, cgroup.FileMems, "0-1"), want: with(shared, func(t *cgroup.Target) { t.Mems = cpuset.Of(0, 1) })},
+		"memory was bound, no list": {plan: placed(inShared), journal: wrote(scope, cgroup.FileMems, ""), want: with(shared, func(t *cgroup.Target) { t.Mems = cpuset.Of(0, 1, 2, 3) })},
+		"pause container": {plan: pools.Plan{Pods: []pools.PodPlan{{UID: "u", Containers: []pools.Placement{{ID: "p", Kind: pools.Infra, Pool: pools.Shared, CPUs: cpuset.Of(2)}}}}},
+			want: []cgroup.Target{{Path: pause, CPUs: cpuset.Of(2)}}},
+		"pod without weights":       {plan: pools.Plan{Pods: []pools.PodPlan{{UID: "u", Containers: foreign, Shares: 1024}}}},
+		"pod with weights":          {plan: pools.Plan{Pods: []pools.PodPlan{{UID: "u", Containers: foreign, Shares: 1024}}}, sliceWeights: true, want: []cgroup.Target{{Path: slice, Weight: cgroup.WeightLinear(1024)}}},
+		"pod without a quota":       {plan: pools.Plan{Pods: []pools.PodPlan{{UID: "u", Containers: foreign, Unlimited: true}}}, want: []cgroup.Target{{Path: slice, Unlimited: true}}},
+		"pod, quota of the kubelet": {plan: pools.Plan{Pods: []pools.PodPlan{{UID: "u", Containers: foreign, Quota: 50_000, Period: 100_000}}}},
+		"pod, lifted quota": {plan: pools.Plan{Pods: []pools.PodPlan{{UID: "u", Containers: foreign, Quota: 50_000, Period: 100_000}}}, journal: wrote(slice, cgroup.FileMax, "50000 100000"),
+			want: []cgroup.Target{{Path: slice, Quota: 50_000, Period: 100_000}}},
+		"unit":                 {plan: pools.Plan{Units: []pools.UnitPlan{{Name: "du.service", CPUs: cpuset.Of(6), Exclusive: true}}}, want: []cgroup.Target{{Path: unit, Unit: "du.service", CPUs: cpuset.Of(6), Exclusive: true}}},
+		"unit that is missing": {plan: pools.Plan{Units: []pools.UnitPlan{{Name: "gone.service", CPUs: cpuset.Of(6)}}}},
 	} {
-		placement.State = state
-		got, ok := desired.ContainerTarget(&placement, m, config.WeightQuadratic, func(cgroup.Path) bool { return false })
-		if !ok || !got.CPUs.Equal(want.CPUs) || got.Weight != want.Weight || got.Unlimited != want.Unlimited {
-			t.Errorf("state %v: target = %+v, %v; want %+v", state, got, ok, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			m := inventory.New(cgroup.DriverSystemd)
+			m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: parent, CgroupsPath: parent + ":cri-containerd:p"}})
+			m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running, CgroupsPath: parent + ":cri-containerd:c"}})
+			m.PutUnit(inventory.UnitStatus{Name: "du.service", Unit: cgroup.Unit{Name: "du.service", Load: "loaded", Path: unit}})
+			m.PutUnit(inventory.UnitStatus{Name: "gone.service", Unit: cgroup.Unit{Name: "gone.service", Load: "not-found", Path: "system.slice/gone.service"}})
+			in := desired.Input{
+				Settings:  desired.Settings{Config: &config.Config{PodSliceWeights: c.sliceWeights}},
+				Inventory: m, Formula: desired.NewFormula(config.WeightQuadratic), Journal: undo.New(c.journal), Nodes: cpuset.Range(0, 3),
+			}
+			if d := cmp.Diff(c.want, in.Targets(c.plan), cmp.Comparer(cpuset.Set.Equal), cmpopts.EquateEmpty()); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+		})
 	}
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// TuneMachine is the machine as package tune needs it.
+// TuneMachine returns the machine for package tune.
 func (s *Settings) TuneMachine(possible cpuset.Set) tune.Machine {
 	return tune.Machine{Possible: possible, Online: s.Topology.Online}
 }
 
-// Ownable are all CPUs that somebody could have for himself.
+// Ownable returns all CPUs that can become exclusive.
 func (s *Settings) Ownable() cpuset.Set {
 	if s.Pools.FromShared {
 		return s.Pools.Guaranteed.Union(s.Pools.Shared)
@@ -23,27 +23,27 @@ func (s *Settings) Ownable() cpuset.Set {
 	return s.Pools.Guaranteed
 }
 
-// Wish is what a plan wishes of the host, and the containers whose interrupts another
-// manager moves, with its name.
+// Wish returns the settings of the host that a plan requires. elsewhere contains the
+// containers whose interrupts another manager moves, with the manager's name.
 func (s *Settings) Wish(plan pools.Plan, m *inventory.Inventory, o *OtherManagers) (w tune.Wish, elsewhere map[string]string) {
 	elsewhere = make(map[string]string)
-	for _, owner := range SoleOwners(plan) {
+	for _, owner := range Owners(plan) {
 		if s.Config.KernelThreads == config.KernelThreadsExclusive {
-			w.NoKernel = w.NoKernel.Union(owner.Cpus)
+			w.NoKernel = w.NoKernel.Union(owner.CPUs)
 		}
 		if owner.Unit {
 			if s.Config.Interrupts.Away == config.AwayExclusive {
-				w.Quiet = w.Quiet.Union(owner.Cpus)
+				w.Quiet = w.Quiet.Union(owner.CPUs)
 			}
 			continue
 		}
-		e := m.Container(owner.Id)
+		e := m.Container(owner.ID)
 		if e == nil {
 			continue
 		}
-		quiet, _ := s.quietOf(m.PodOf(e).Annotations(), owner.Name, owner.Cpus)
+		quiet, _ := s.quietOf(m.PodOf(e).Annotations(), owner.Name, owner.CPUs)
 		if by, does := o.movesInterrupts(m, e); does && s.Config.Interrupts.Away != config.AwayOff {
-			elsewhere[owner.Id] = by
+			elsewhere[owner.ID] = by
 			continue
 		}
 		w.Quiet = w.Quiet.Union(quiet)
@@ -51,7 +51,7 @@ func (s *Settings) Wish(plan pools.Plan, m *inventory.Inventory, o *OtherManager
 	return w, elsewhere
 }
 
-// movesInterrupts says whether CRI-O's hooks keep interrupts off a container's CPUs.
+// movesInterrupts reports whether CRI-O's hooks move interrupts off a container's CPUs.
 func (o *OtherManagers) movesInterrupts(m *inventory.Inventory, e *inventory.Container) (by string, does bool) {
 	pod := m.PodOf(e)
 	if pod == nil {
@@ -62,8 +62,8 @@ func (o *OtherManagers) movesInterrupts(m *inventory.Inventory, e *inventory.Con
 	})
 }
 
-// quietOf splits a container's own CPUs in those that handle no interrupts, and those that
-// do although its others do not.
+// quietOf returns the exclusive CPUs of a container that handle no interrupts. housekeeping
+// are its other CPUs, if the container requests that one core handles interrupts.
 func (s *Settings) quietOf(annotations map[string]string, container string, cpus cpuset.Set) (quiet, housekeeping cpuset.Set) {
 	asked, found := s.Names.Interrupts(annotations, container)
 	switch s.Config.Interrupts.Away {
@@ -91,8 +91,8 @@ func (s *Settings) quietOf(annotations map[string]string, container string, cpus
 	}
 }
 
-// HousekeepingOf are the CPUs of a container that handle interrupts although its others do
-// not.
+// HousekeepingOf returns the exclusive CPUs of a container that handle interrupts, if its
+// other CPUs handle none.
 func (s *Settings) HousekeepingOf(annotations map[string]string, container string, cpus cpuset.Set) cpuset.Set {
 	if cpus.IsEmpty() {
 		return cpuset.Set{}

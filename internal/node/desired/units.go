@@ -1,19 +1,72 @@
 package desired
 
 import (
-	"github.com/cpupoold/cpupoold/internal/node/inventory"
-	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"slices"
+
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// unitTarget is the desired state of a unit's cgroup. One that systemd cannot start
-// has none, but keeps its CPUs: it may be installed at any moment.
-func unitTarget(u pools.UnitPlan, m *inventory.Inventory) (cgroup.Target, bool) {
-	e := m.Unit(u.Name)
-	if e == nil || !e.Unit.Loaded() || e.Unit.Path == "" {
-		return cgroup.Target{}, false
+// The codes of problems with units of the configuration.
+const (
+	CodeUnitMissing  pools.Code = "UnitMissing"  // systemd cannot start it, or is not available
+	CodeUnitEncloses pools.Code = "UnitEncloses" // its cgroup contains placed cgroups
+)
+
+// UnitNames returns the systemd units of the configuration: the units with CPUs and the
+// units of host services.
+func (s *Settings) UnitNames() []string { return slices.Concat(s.PlacedNames(), s.HostUnits()) }
+
+// PlacedNames returns the systemd units with CPUs in the configuration.
+func (s *Settings) PlacedNames() []string {
+	names := make([]string, len(s.Pools.Units))
+	for i, u := range s.Pools.Units {
+		names[i] = u.Name
 	}
-	return cgroup.Target{
-		Path: e.Unit.Path, Unit: e.Unit.Name, CPUs: u.CPUs, Mems: u.Mems, Exclusive: u.Exclusive, Reason: u.Reason.Text,
-	}, true
+	return names
+}
+
+// availablePools returns the configured pools with the units that can be placed, and without
+// the CPUs of units that are about to leave them. A slice that contains pods or another unit
+// of the configuration gets no exclusive CPUs, because they would limit all of these. The
+// units in it take precedence. A unit gets new CPUs only after systemd has described it:
+// it may run on CPUs that it can keep.
+func (in *Input) availablePools() pools.Pools {
+	p := in.Kubelet.adjust(in.Settings.Pools, in.Settings.Topology.Online)
+	p.Units = slices.DeleteFunc(slices.Clone(p.Units), func(u pools.UnitSpec) bool {
+		isNew := in.Systemd && u.CPUs > 0 && Assigned(in.Previous, pools.Key{Container: u.Name}).IsEmpty() && in.Inventory.HasUnnamed([]string{u.Name})
+		return isNew || in.Inventory.Encloses(u.Name, in.Settings.HostUnits()) != ""
+	})
+	if in.Leaving.IsEmpty() {
+		return p
+	}
+	owned := in.Leaving
+	for _, a := range in.Previous {
+		owned = owned.Union(a.CPUs)
+	}
+	// If leaving units and owners have all CPUs of a pool, Diff delays its containers. No
+	// owner has to leave its CPUs for them.
+	without := func(pool cpuset.Set) cpuset.Set {
+		if pool.IsSubsetOf(owned) {
+			return pool
+		}
+		return pool.Difference(in.Leaving)
+	}
+	p.Guaranteed = p.Guaranteed.Difference(in.Leaving)
+	p.Shared = without(p.Shared)
+	p.Partitions = slices.Clone(p.Partitions)
+	for i := range p.Partitions {
+		p.Partitions[i].CPUs = without(p.Partitions[i].CPUs)
+	}
+	return p
+}
+
+// Inherit returns the assignments with the CPUs in a for the unit heir, which had them under
+// another name.
+func (s *Settings) Inherit(all []pools.Assignment, heir string, a pools.Assignment) []pools.Assignment {
+	exclusive := slices.ContainsFunc(s.Pools.Units, func(u pools.UnitSpec) bool { return u.Name == heir && u.CPUs > 0 })
+	if !exclusive || !Assigned(all, pools.Key{Container: heir}).IsEmpty() {
+		return all
+	}
+	return append(all, pools.Assignment{Key: pools.Key{Container: heir}, CPUs: a.CPUs, Away: a.Away})
 }

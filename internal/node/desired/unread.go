@@ -7,48 +7,57 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// stay leaves those where they are of whom it is not known what they are. The plan
-// has the shared pool for them.
-func (s Input) stay(p pools.Plan, want []cgroup.Target) []cgroup.Target {
-	unread := UnreadPaths(s.Inventory, p)
+// dropUnread drops targets with unknown resources, so that their containers keep their CPUs.
+// The plan has the shared pool for them.
+func (in *Input) dropUnread(p pools.Plan, want []cgroup.Target) []cgroup.Target {
+	unread := unreadCgroups(in.Inventory, p)
 	if len(unread) == 0 {
 		return want
 	}
 	owned := OwnedBy(p)
 	kept := want[:0]
 	for _, t := range want {
-		if !unread[t.Path] || s.mustGo(&t, owned) {
-			kept = append(kept, t)
+		if unread[t.Path] {
+			cpus, moves := in.mustLeave(&t, owned)
+			if !moves {
+				continue
+			}
+			t.CPUs = cpus
 		}
+		kept = append(kept, t)
 	}
 	return kept
 }
 
-// mustGo says that a target must not stay where it is, and takes from it only what
-// has another owner. Who has never been placed is on all CPUs, and nobody's owner.
-func (s Input) mustGo(t *cgroup.Target, owned cpuset.Set) bool {
-	st, err := s.Read(t.Path)
-	if err != nil && !s.Inventory.IsAwaited(*t) {
-		return false
+// mustLeave reports whether the cgroup of an unread target has CPUs of an owner. It returns
+// the CPUs for the target: its other CPUs, or the CPUs of the plan if it has no others. A cgroup without
+// a cpuset was never placed; it runs on all CPUs.
+func (in *Input) mustLeave(t *cgroup.Target, owned cpuset.Set) (cpuset.Set, bool) {
+	st, err := in.Read(t.Path)
+	if err != nil && !in.Inventory.IsAwaited(*t) {
+		return cpuset.Set{}, false
 	}
-	record := s.Inventory.Recorded(*t)
+	record := in.Inventory.Recorded(*t)
 	recorded := record.Recorded.Union(record.Unit.CPUs)
-	has := st.CPUs
+	cpus := st.CPUs
 	if err != nil {
-		has = recorded
+		cpus = recorded
 	}
-	if has.IsEmpty() {
-		return true
+	if cpus.IsEmpty() {
+		return t.CPUs, true
 	}
-	if left := has.Difference(owned); !left.IsEmpty() {
-		t.CPUs = left
+	left := cpus.Difference(owned)
+	if left.IsEmpty() {
+		left = t.CPUs
 	}
-	return has.Union(recorded).Overlaps(owned)
+	return left, cpus.Union(recorded).Overlaps(owned)
 }
 
-// UnreadPaths are the cgroups of those of whom it is not known what they are, and
-// who have no CPUs on record.
-func UnreadPaths(m *inventory.Inventory, p pools.Plan) map[cgroup.Path]bool {
+// HasUnread reports whether a plan contains containers with unknown resources and without
+// exclusive CPUs.
+func HasUnread(m *inventory.Inventory, p pools.Plan) bool { return len(unreadCgroups(m, p)) > 0 }
+
+func unreadCgroups(m *inventory.Inventory, p pools.Plan) map[cgroup.Path]bool {
 	paths := make(map[cgroup.Path]bool)
 	for _, pod := range p.Pods {
 		for _, c := range pod.Containers {

@@ -42,22 +42,22 @@ func (s *survey) owners() (all []Owner, ends []cgroup.Path, err error) {
 	outcomes := cgroup.PlanPartitions(cgroup.PartitionInput{
 		Kernel: s.host.Kernel, Online: s.host.Online(), Housekeeping: settings.Housekeeping(), Wishes: w.possible, View: view,
 	}).Outcomes
-	for _, owner := range desired.SoleOwners(s.plan) {
+	for _, owner := range desired.Owners(s.plan) {
 		o := Owner{Pod: owner.Pod, Name: owner.Name, Wanted: noise.CPUSet}
 		mode := noise.CPUSet
-		if wish, placed := w.wanted[owner.Id]; placed && !owner.Unit {
+		if wish, placed := w.wanted[owner.ID]; placed && !owner.Unit {
 			if st := view.Nodes[wish.Path].State; st.Valid() {
 				mode = noise.Mode("partition-" + string(st.Type))
 			}
 			if wish.Type != "" {
 				o.Wanted = noise.Mode("partition-" + string(wish.Type))
 			}
-			o.Why = w.mixed[owner.Id]
+			o.Why = w.mixed[owner.ID]
 			if end := outcomes[wish.Path]; end.Phase == cgroup.PartitionRefused || end.Phase == cgroup.PartitionWaits {
 				o.Why = end.Why
 			}
 		}
-		o.Report = settings.MachineOf(s.host.Boot).Of(owner.Cpus, mode)
+		o.Report = settings.MachineOf(s.host.Boot).Of(owner.CPUs, mode)
 		all = append(all, o)
 	}
 	return all, ends, nil

@@ -97,7 +97,7 @@ func (s *survey) unitOriginals(t cgroup.Target) (all []undo.Original) {
 // container, from systemd for the slice of a pod. Without a request it is the kernel's default.
 func (s *survey) requestedWeight(t cgroup.Target) uint64 {
 	if e := s.input.Inventory.Container(t.Container); e != nil {
-		if w := desired.ContainerWeight(s.input.Formula, e.Container.Requested.Shares); w != 0 {
+		if w := s.input.Formula.Weight(e.Container.Requested.Shares); w != 0 {
 			return w
 		}
 	}

@@ -63,7 +63,7 @@ func read(ctx context.Context, h *hostenv.Host, settings desired.Settings, j und
 		s.unread = append(s.unread, err)
 	}
 	s.decide(ctx, desired.Input{
-		Settings: settings, Inventory: m, Pods: pods, Previous: previous, Formula: settings.Config.WeightFormula, Journal: known,
+		Settings: settings, Inventory: m, Pods: pods, Previous: previous, Formula: desired.NewFormula(settings.Config.WeightFormula), Journal: known,
 		Nodes: h.Nodes, Read: h.Cgroups.Read, Resting: q.MayRest(previous), Kubelet: kubelet, Partitions: partitions, Namespaces: rights, Build: pools.Build,
 	})
 	return s, nil
@@ -72,24 +72,15 @@ func read(ctx context.Context, h *hostenv.Host, settings desired.Settings, j und
 // decide makes the plan. The weight formula is observed on containers, which the first
 // plan names; it changes weights only, never CPUs.
 func (s *survey) decide(ctx context.Context, in desired.Input) {
-	_, want := in.Decide()
-	gone, unreadable := s.cgroups.Refresh(want, in.Inventory)
-	if in.Formula == config.WeightAuto {
-		in.Formula = s.formula(ctx, in)
+	gone, unreadable := s.cgroups.Refresh(in.Decide().Targets, in.Inventory)
+	if in.Formula.Observe(in.Inventory, s.cgroups.Current, in.Journal); in.Formula.IsGuess() {
+		in.Formula.Take(desired.FetchFormula(ctx))
 	}
 	s.input = in
-	s.plan, want = in.Decide()
-	s.want = slices.DeleteFunc(want, func(t cgroup.Target) bool { return slices.Contains(gone, t.Path) || unreadable[t.Path] != nil })
+	d := in.Decide()
+	s.plan = d.Plan
+	s.want = slices.DeleteFunc(d.Targets, func(t cgroup.Target) bool { return slices.Contains(gone, t.Path) || unreadable[t.Path] != nil })
 	s.unread = slices.AppendSeq(s.unread, maps.Values(unreadable))
-}
-
-// formula returns the weight formula that a container shows, or else the formula of the
-// OCI runtime's version.
-func (s *survey) formula(ctx context.Context, in desired.Input) config.WeightFormula {
-	if _, f, ok := desired.FormulaWitness(in.Inventory, s.cgroups.Current, in.Journal); ok {
-		return f
-	}
-	return desired.AskFormula(ctx).Formula
 }
 
 // rights returns the permissions of namespaces that the daemon has kept on disk.

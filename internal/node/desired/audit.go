@@ -10,8 +10,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// Ownership is a plan as the audit sees it. Who has exited has nothing, and pools that
-// have all CPUs own none.
+// Ownership returns the CPUs of a plan's owners and pools for the audit. Exited containers
+// own no CPUs. A pool with all CPUs owns none.
 func Ownership(plan pools.Plan, m *inventory.Inventory, hosts []hostslices.Verdict, s *Settings) audit.Ownership {
 	var (
 		o     audit.Ownership
@@ -26,7 +26,7 @@ func Ownership(plan pools.Plan, m *inventory.Inventory, hosts []hostslices.Verdi
 			owned = owned.Union(p.CPUs)
 		}
 	}
-	o.Places = make([]audit.Place, 0, containersOf(&plan)+len(plan.Units)+len(hosts))
+	o.Places = make([]audit.Place, 0, countContainers(&plan)+len(plan.Units)+len(hosts))
 	for i := range plan.Pods {
 		pod := &plan.Pods[i]
 		for j := range pod.Containers {
@@ -60,13 +60,13 @@ func Ownership(plan pools.Plan, m *inventory.Inventory, hosts []hostslices.Verdi
 	return o
 }
 
-// isAll says that a partition is not a pool of its own: it has all CPUs.
+// isAll reports whether a management pool has all CPUs.
 func (s *Settings) isAll(typ string) bool {
 	return slices.ContainsFunc(s.Config.Pools.Partitions, func(p pools.PartitionSpec) bool { return p.Type == typ && p.All })
 }
 
-// auditPool names a pool for the audit. What others place and have to themselves belongs
-// to nobody's pool but is owned like guaranteed CPUs.
+// auditPool returns the name of a pool for the audit. Exclusive CPUs of another manager are
+// in no pool, and count as guaranteed CPUs.
 func auditPool(p pools.Pool, typ string) audit.PoolName {
 	if p == pools.Other {
 		p = pools.Guaranteed

@@ -8,6 +8,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
+// Partitions reports whether owners become cpuset partitions on a kernel, or why they do not
+// although the configuration requires it.
 func (s *Settings) Partitions(kernel cgroup.PartitionKernel) (on bool, why string) {
 	switch mode := s.Config.Isolation; {
 	case mode == config.IsolationCPUSet:
@@ -20,18 +22,18 @@ func (s *Settings) Partitions(kernel cgroup.PartitionKernel) (on bool, why strin
 	return true, ""
 }
 
-// Partitionable says that the kernel can keep all others off a target's CPUs: a
-// partition has no CPU that somebody else is on.
+// Partitionable reports whether a target can become a partition. All CPUs of a partition are
+// exclusive.
 func Partitionable(t cgroup.Target) bool { return t.Exclusive && t.Mixed.IsEmpty() }
 
-// Unpartitionable is why an owner that shares CPUs is no partition.
+// Unpartitionable returns the reason why an owner with shared CPUs is not a partition.
 func Unpartitionable(t cgroup.Target) string {
-	return fmt.Sprintf("it runs on CPUs %s beside its own, which others run on too, and a partition has none such; load balancing stays on", t.Mixed)
+	return fmt.Sprintf("it also runs on the shared CPUs %s, and all CPUs of a partition are exclusive; load balancing stays on", t.Mixed)
 }
 
-// PartitionType is isolated for containers whose pod switches load balancing off, and for
-// those on CPUs of isolcpus= alone: there is no balancing there anyway, and from kernel
-// 7.0 on such CPUs can be in no root partition (prstate_housekeeping_conflict).
+// PartitionType returns the type of a container's partition. It is isolated if the pod
+// disables load balancing, or if all CPUs are in isolcpus=. The kernel does not balance load
+// there anyway, and from 7.0 on refuses a root partition (prstate_housekeeping_conflict).
 func (s *Settings) PartitionType(m *inventory.Inventory, t cgroup.Target, kernel cgroup.PartitionKernel) cgroup.PartitionType {
 	if kernel.Settled && t.CPUs.IsSubsetOf(s.Topology.Isolated) {
 		return cgroup.IsolatedPartition

@@ -1,0 +1,7 @@
+package desired
+
+// These functions are exported for tests with more input than an OCI runtime prints.
+var (
+	FormulaOfVersion = formulaOfVersion
+	FormulaOfWeight  = formulaOfWeight
+)
