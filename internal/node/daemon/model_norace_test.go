@@ -2,7 +2,7 @@
 
 package daemon
 
-// modelDefault is the number of steps of TestModel: two sequences of each kind of node.
+// modelDefault is the number of steps that TestModel makes: two sequences of each kind of node.
 // `make test-model-fake` runs more.
 const modelDefault = 12 * sequenceSteps
 

@@ -65,9 +65,9 @@ func (s *survey) owners() (all []Owner, ends []cgroup.Path, err error) {
 
 // partitionWishes are the partitions that the plan has.
 type partitionWishes struct {
-	wanted   map[string]cgroup.PartitionWish // By container. A wish without a type is no partition.
+	wanted   map[string]cgroup.PartitionWish // By container. The type is empty for no partition.
 	mixed    map[string]string               // By container: the reason for no partition.
-	possible []cgroup.PartitionWish          // The wishes of containers that are on their CPUs.
+	possible []cgroup.PartitionWish          // Of containers that are on their CPUs.
 	former   map[cgroup.Path]bool            // True for a partition that the plan ends.
 	leaves   []cgroup.Path                   // All present and planned partitions.
 }
