@@ -26,17 +26,19 @@ const maxQuestions = 8
 
 // Query is the question that List asks.
 type Query struct {
-	Units       []string      // in the configuration
-	UnitTimeout time.Duration // for the answer of systemd about one unit
-	listTimeout time.Duration // for the runtime's lists without details
-	asOf        int           // clock of the inventory
-	known       map[string]bool
+	// UnitTimeout is the limit for the answer of systemd about one unit.
+	UnitTimeout time.Duration
+
+	units       []string        // names in the configuration
+	listTimeout time.Duration   // for the runtime's lists without details
+	asOf        int             // clock of the inventory
+	known       map[string]bool // objects whose details the inventory has
 }
 
 // Query returns the question for the next listing. The first listing gets more time: a node
 // that boots answers late.
 func (m *Inventory) Query(units []string, first bool) Query {
-	q := Query{Units: units, UnitTimeout: unitTimeout, listTimeout: hostenv.CallTimeout, asOf: m.clock, known: m.knownIDs()}
+	q := Query{units: units, UnitTimeout: unitTimeout, listTimeout: hostenv.CallTimeout, asOf: m.clock, known: m.knownIDs()}
 	if first {
 		q.UnitTimeout, q.listTimeout = firstUnitTimeout, hostenv.UpdateTimeout
 	}
@@ -97,11 +99,11 @@ func listUnits(ctx context.Context, h *hostenv.Host, q Query) []UnitStatus {
 	if h.Units == nil {
 		return nil
 	}
-	all := make([]UnitStatus, len(q.Units))
+	all := make([]UnitStatus, len(q.units))
 	forEach(len(all), func(i int) {
 		ctx, cancel := context.WithTimeout(ctx, q.UnitTimeout)
 		defer cancel()
-		all[i] = FetchUnit(ctx, h, q.Units[i])
+		all[i] = FetchUnit(ctx, h, q.units[i])
 	})
 	return all
 }
