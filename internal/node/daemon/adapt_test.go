@@ -105,7 +105,7 @@ func TestUnfitAtTheStart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const loud = "configuration does not fit this machine, and is not known to have fitted another; what of it can be had is in force"
+	const loud = "configuration does not fit this machine, and is not known to have fitted another; the parts that fit are in force"
 	if got := len(n.Logged(loud)); got != 2 {
 		t.Errorf("%d errors in the log; want 2", got)
 	}

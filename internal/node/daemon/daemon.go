@@ -38,8 +38,8 @@ type Options struct {
 	ConfigFile string
 	// Reload reads the configuration again.
 	Reload func() (*config.Config, error)
-	// Recheck examines the host again when the runtime was not there at the start, before
-	// the first write. Its error ends Run. Optional.
+	// Recheck examines the host again before the first write, if the runtime was unavailable
+	// at the start. Its error ends Run. Optional.
 	Recheck func(context.Context, *config.Config) error
 	// Hangup wakes a reload in addition to the watch (SIGHUP).
 	Hangup <-chan os.Signal
@@ -51,16 +51,15 @@ type Options struct {
 	Clock func() time.Time
 }
 
-// Run keeps the node as planned until ctx ends. It takes the node's writer lock
-// first and leaves everything in place at the end: containers stay where they
-// are while no daemon runs. A runtime that does not answer is waited for. Errors
-// are those of the start.
+// Run keeps the node in the desired state until ctx ends. It holds the node's writer lock and
+// waits for the runtime. At the end it changes nothing: containers keep their CPUs while no
+// daemon runs. It returns errors only of the start.
 func Run(ctx context.Context, o Options) error {
 	unlock, err := hostenv.Lock(o.Config.RunDir)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = unlock() }() // the kernel does it anyway
+	defer func() { _ = unlock() }() // the kernel unlocks at exit
 	start := hostenv.Start{Config: o.Config, Topology: o.Topology, Reload: o.Reload, Recheck: o.Recheck, Log: o.Log}
 	h, inForce, closeHost, err := hostenv.Wait(ctx, start)
 	if err != nil {
@@ -119,8 +118,8 @@ func runOn(ctx context.Context, h hostenv.Host, o Options) error {
 	return nil
 }
 
-// serveMetrics keeps trying: a port that somebody else has must not keep
-// containers from their CPUs.
+// serveMetrics serves metrics until ctx ends. It retries after errors, because a port in use
+// must not keep containers from their CPUs.
 func serveMetrics(ctx context.Context, server *telemetry.Server, o Options) {
 	keepTrying(ctx, func() error {
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Config.ListenAddress)
@@ -133,7 +132,7 @@ func serveMetrics(ctx context.Context, server *telemetry.Server, o Options) {
 	})
 }
 
-// serve runs the owner with its sources and workers until ctx ends.
+// serve runs the event loop and its sources until ctx ends.
 func (l *Loop) serve(ctx context.Context, o Options) {
 	var sources sync.WaitGroup
 	sources.Go(func() { l.watchRuntime(ctx) })
@@ -208,10 +207,10 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		return nil, err
 	}
 	if unfit != nil && !j.Accepted.OnOtherMachine(l.settings.Now) {
-		o.Log.Error("configuration does not fit this machine, and is not known to have fitted another; what of it can be had is in force", "error", unfit)
+		o.Log.Error("configuration does not fit this machine, and is not known to have fitted another; the parts that fit are in force", "error", unfit)
 	}
 	if h.Boot.Err != nil {
-		o.Log.Warn("what the kernel does on exclusive CPUs is not known, or not all of it", "error", h.Boot.Err)
+		o.Log.Warn("kernel work on exclusive CPUs is not known, or only in part", "error", h.Boot.Err)
 	}
 	l.useSettings(desired.Settings{})
 	return l, nil
@@ -221,7 +220,7 @@ func (l *Loop) watchRuntime(ctx context.Context) {
 	if l.Runtime == nil {
 		return
 	}
-	_ = l.Runtime.Watch(ctx, cri.Handler{ // ends with ctx, and only then
+	_ = l.Runtime.Watch(ctx, cri.Handler{ // ends only with ctx
 		Event:  func(e cri.Event) { l.box.Post(runtimeEvent{e}) },
 		Stream: func(s cri.StreamState, err error) { l.box.Post(streamChanged{s, err}) },
 	})
@@ -237,7 +236,7 @@ func (l *Loop) watchConfig(ctx context.Context, o Options) {
 	})
 }
 
-// watchHangup does the same when somebody asks for it.
+// watchHangup reads the configuration again after SIGHUP.
 func (l *Loop) watchHangup(ctx context.Context, hangup <-chan os.Signal) {
 	for {
 		select {
@@ -249,7 +248,8 @@ func (l *Loop) watchHangup(ctx context.Context, hangup <-chan os.Signal) {
 	}
 }
 
-// reload is called from several goroutines; what is read last is posted last.
+// reload reads the configuration and posts it. Several goroutines call it, and the lock keeps
+// the order of readings and events equal.
 func (l *Loop) reload() {
 	l.loading.Lock()
 	defer l.loading.Unlock()

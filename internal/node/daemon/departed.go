@@ -8,13 +8,11 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// dropOriginals drops the originals of cgroups that the watcher has seen go, so that the next save of
-// the journal does not write them again. Nothing is saved for that: to restore, who is gone is
-// gone. Another cgroup of the name, such as of a pod that the kubelet makes anew, mostly has its
-// own noted by the first write to it; where it was known before this, it has those of the first.
-// What is not certain yet waits for a later pass, and for the resync at the latest: who is to
-// come, or was there when it was last looked for, and whose partition has not been settled, of
-// which the journal tells what is to be trimmed.
+// dropOriginals drops the originals of removed cgroups from the journal. The next save omits
+// them; they need no save of their own, because restore skips cgroups that do not exist. The
+// first write to a new cgroup of the same name records new originals. A later pass, at the
+// latest the resync, drops the originals of cgroups that may still exist or whose partition is
+// still in the journal.
 func (l *Loop) dropOriginals() {
 	if len(l.departed) == 0 {
 		return
@@ -31,8 +29,8 @@ func (l *Loop) dropOriginals() {
 	}
 }
 
-// removalCheck returns what says that a cgroup is gone for good. Only the owner's own reading
-// tells: a listing of the runtime can be older than a cgroup.
+// removalCheck returns a function that reports whether a cgroup is removed for good. The function
+// reads the kernel, because a listing of the runtime can be older than a cgroup.
 func (l *Loop) removalCheck() func(cgroup.Path) bool {
 	expected := make(map[cgroup.Path]bool) // few at a time
 	for e := range l.inventory.Containers() {
@@ -41,7 +39,7 @@ func (l *Loop) removalCheck() func(cgroup.Path) bool {
 		}
 	}
 	return func(p cgroup.Path) bool {
-		if l.cache.Has(p) || expected[p] || l.untrimmed(p) { // nearly all are there
+		if l.cache.Has(p) || expected[p] || l.untrimmed(p) { // true for nearly all
 			return false
 		}
 		_, err := l.Cgroups.Read(p)
@@ -49,7 +47,7 @@ func (l *Loop) removalCheck() func(cgroup.Path) bool {
 	}
 }
 
-// prune forgets the originals of cgroups that are gone.
+// prune drops the state of removed cgroups and pods.
 func (l *Loop) prune() {
 	gone := l.removalCheck()
 	clear(l.departed)
@@ -64,8 +62,8 @@ func (l *Loop) prune() {
 	maps.DeleteFunc(l.pendingUpdates.failed, func(id string, _ bool) bool { return l.inventory.Container(id) == nil })
 }
 
-// cgroupGone asks the runtime for the owner of a cgroup that is gone. A unit may stop
-// and start as it likes; systemd is asked what it will start it with.
+// cgroupGone fetches the container or pod of a removed cgroup from the runtime. For a unit,
+// which may be stopped, it fetches the properties from systemd.
 func (l *Loop) cgroupGone(p cgroup.Path) {
 	l.isolation.memory.Gone(p)
 	if name := l.inventory.UnitAt(p); name != "" {
@@ -86,9 +84,8 @@ func (l *Loop) cgroupGone(p cgroup.Path) {
 	}
 }
 
-// cgroupBack lets those cgroups of an object be written again that are there. For
-// the others the next listing has the word: a runtime in a virtual machine has
-// containers without a cgroup here.
+// cgroupBack allows writes to the existing cgroups of an object again. The other cgroups wait
+// for the next listing: a runtime with virtual machines has containers without a cgroup here.
 func (l *Loop) cgroupBack(id string) {
 	maps.DeleteFunc(l.status.removed, func(p cgroup.Path, owner string) bool {
 		if owner != id {

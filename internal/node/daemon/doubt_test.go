@@ -102,7 +102,7 @@ func TestStalledSealsDoNotHideNewContainers(t *testing.T) {
 	n.Eventually("seals under way", func() bool { return n.Runtime.Calls("UpdateContainerResources") >= 8 })
 	late := n.RunContainer(n.RunPod("late", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	n.AwaitCPUs(late, "4-5")
-	if msgs := n.Logged("journal is late; writes go ahead, and what they replace may not be known to restore"); len(msgs) != 0 {
+	if msgs := n.Logged("journal is late; writes go ahead, and restore may not know the values that they replace"); len(msgs) != 0 {
 		t.Errorf("stalled seals made the journal late: %v", msgs)
 	}
 	release()

@@ -29,8 +29,8 @@ type scope int
 
 const (
 	scopeNone   scope = iota // no pass is needed
-	scopeAnswer              // no input of the plan has changed: a question, or a result of the disk
-	scopeOne                 // at most the pod or cgroup of the event; also its end, which others can wait for
+	scopeAnswer              // no input of the plan: a question, or a result of the disk
+	scopeOne                 // at most the pod or cgroup of the event, or its end
 	scopeAll                 // any pod or cgroup
 )
 
@@ -42,10 +42,10 @@ func oneUnless(all bool) scope {
 	return scopeOne
 }
 
-// runtimeEvent came over the runtime's event stream.
+// runtimeEvent is an event of the runtime's event stream.
 type runtimeEvent struct{ cri.Event }
 
-// streamChanged tells the state of the event stream.
+// streamChanged reports the state of the event stream.
 type streamChanged struct {
 	state cri.StreamState
 	err   error
@@ -59,14 +59,13 @@ type containerFetched struct{ inventory.ContainerStatus }
 
 // written is the result of one write that a worker made.
 type written struct {
-	write cgroup.Write
-	unit  cgroup.UnitState // what systemd holds afterwards
-	err   error
-	// skipped says that it was left out, since it would have done harm.
-	skipped bool
+	write   cgroup.Write
+	unit    cgroup.UnitState // the properties in systemd after the write
+	err     error
+	skipped bool // not made, because it would have restored older CPUs
 }
 
-// unitRead is what systemd holds for a cgroup.
+// unitRead holds the systemd properties of a cgroup.
 type unitRead struct {
 	path cgroup.Path
 	unit cgroup.UnitState
@@ -78,14 +77,14 @@ type saved struct {
 	err  error
 }
 
-// configLoaded is a configuration that was read again, or why it is refused.
+// configLoaded is a configuration that was read again, or the reason why it is refused.
 type configLoaded struct {
 	config *config.Config
 	err    error
 }
 
-// systemdReloaded says that systemd has reloaded its units: values that were not
-// recorded with it may be gone.
+// systemdReloaded reports that systemd has reloaded its units, and may have reset values that
+// it has not recorded.
 type systemdReloaded struct{}
 
 func (systemdReloaded) scope(*Loop) scope { return scopeAll }
@@ -98,7 +97,7 @@ func (systemdReloaded) apply(l *Loop) {
 		l.fetchUnit(name) // the unit may have been installed or removed
 	}
 	for name := range l.status.away {
-		delete(l.status.reverting, name) // likewise
+		delete(l.status.reverting, name) // the unit may exist again
 	}
 }
 

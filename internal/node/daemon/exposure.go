@@ -9,33 +9,27 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// exposureMeter measure how long containers are outside their pool before they are placed
-// for the first time. Only those count that were made while the daemon watched.
+// exposureMeter measures the time and the CPU time of containers outside their pool before
+// their first placement. It counts only containers created while the daemon runs.
 type exposureMeter struct {
-	// appeared are the cgroups of containers that have been seen to appear and not to
-	// be placed.
-	appeared map[cgroup.Path]time.Time
-	// confined are those that waited in the shared pool until the runtime told of them.
-	confined map[cgroup.Path]exposure
-	// unfinished are those that are placed, and of which systemd has not told yet what they
-	// were made with.
-	unfinished map[cgroup.Path]unfinishedStart
+	appeared   map[cgroup.Path]time.Time       // cgroups that are not placed yet, with the time of their creation
+	confined   map[cgroup.Path]exposure        // unidentified cgroups in the shared pool
+	unfinished map[cgroup.Path]unfinishedStart // placed cgroups without an answer of systemd
 	total      map[telemetry.Way]*telemetry.Placements
 }
 
-// exposure is what a container could do before it was placed.
+// exposure holds the time and the CPU time of a container before its placement.
 type exposure struct {
 	elapsed, used time.Duration
 }
 
-// unfinishedStart is a container whose cgroup was there before its CPUs were in it, although
-// the runtime had them on record before. The OCI runtime writes what it was told into
-// the cgroup before it lets the entrypoint begin. But it may have been told before the
-// record was changed: then nobody but the daemon has written the CPUs, and systemd
-// does not know of them.
+// unfinishedStart is a container whose cgroup existed without its CPUs, although the runtime
+// had recorded them. The OCI runtime writes its specification into the cgroup before the
+// entrypoint starts. But the specification may be older than the record: then only the daemon
+// has written the CPUs, and systemd does not have them.
 type unfinishedStart struct {
 	way  telemetry.Way
-	took exposure // if it was not told
+	took exposure // if the specification was older
 	cpus cpuset.Set
 }
 
@@ -48,16 +42,17 @@ func newExposureMeter() exposureMeter {
 	}
 }
 
-// cgroupCreated notes when a cgroup has come, vanish that it has gone.
+// cgroupCreated records when a cgroup was created.
 func (x *exposureMeter) cgroupCreated(p cgroup.Path, at time.Time) { x.appeared[p] = at }
 
+// cgroupRemoved forgets a cgroup.
 func (x *exposureMeter) cgroupRemoved(p cgroup.Path) {
 	x.finish(p, false)
 	delete(x.appeared, p)
 	delete(x.confined, p)
 }
 
-// forget drops what has gone without a word.
+// forget drops all cgroups for which gone returns true.
 func (x *exposureMeter) forget(gone func(cgroup.Path) bool) {
 	maps.DeleteFunc(x.appeared, func(p cgroup.Path, _ time.Time) bool { return gone(p) })
 	maps.DeleteFunc(x.confined, func(p cgroup.Path, _ exposure) bool { return gone(p) })
@@ -68,8 +63,8 @@ func (x *exposureMeter) forget(gone func(cgroup.Path) bool) {
 	}
 }
 
-// finish observes a container that was being made: it was inside its pool before its
-// entrypoint began if the OCI runtime had its CPUs. Where that is not known, it was not.
+// finish counts an unfinished start. had reports whether the OCI runtime had the CPUs, so that
+// the container was in its pool before its entrypoint started.
 func (x *exposureMeter) finish(p cgroup.Path, had bool) {
 	m, known := x.unfinished[p]
 	if !known {
@@ -99,8 +94,8 @@ func (x *exposureMeter) view() map[telemetry.Way]telemetry.Placements {
 	return all
 }
 
-// noteFirstReads looks at the cgroups that have been read for the first time, before
-// anything is written to them.
+// noteFirstReads records the exposure of containers whose cgroup was read for the first time,
+// before a write changes it.
 func (l *Loop) noteFirstReads(want []cgroup.Target) {
 	for _, t := range want {
 		e := l.inventory.Container(t.Container)
@@ -131,7 +126,8 @@ func wayOr(way telemetry.Way) telemetry.Way {
 	return way
 }
 
-// observeExposures observes those that are inside their pool by now, or wait in the shared one.
+// observeExposures counts the containers that are in their pool now, and records unidentified
+// containers in the shared pool.
 func (l *Loop) observeExposures(now time.Time) {
 	l.observeStarts(l.status.targets, now)
 	l.finishStarts()
@@ -145,7 +141,7 @@ func (l *Loop) observeExposures(now time.Time) {
 	}
 }
 
-// observeStarts observes those of some targets that are inside their pool by now.
+// observeStarts counts the containers of want that are in their pool now.
 func (l *Loop) observeStarts(want []cgroup.Target, now time.Time) {
 	for _, t := range want {
 		e := l.inventory.Container(t.Container)
@@ -166,8 +162,8 @@ func (l *Loop) observeStarts(want []cgroup.Target, now time.Time) {
 	}
 }
 
-// finishStarts settles those of which systemd has told what they were made with. What the
-// daemon has it record meanwhile would be no evidence: see onWritten.
+// finishStarts counts the unfinished starts for which systemd has answered. A record by the
+// daemon itself proves nothing, so written.apply finishes the start first.
 func (l *Loop) finishStarts() {
 	for p, m := range l.exposureMeter.unfinished {
 		unit := l.cache.Current(p).Unit
@@ -178,8 +174,8 @@ func (l *Loop) finishStarts() {
 	}
 }
 
-// exposureOf is what has become of a cgroup until now. Who was not seen to appear may
-// have been there since its creation.
+// exposureOf returns the exposure of a cgroup until now. It starts at created if the daemon has
+// not seen the cgroup appear.
 func (l *Loop) exposureOf(p cgroup.Path, created, now time.Time) exposure {
 	since, seen := l.exposureMeter.appeared[p]
 	if !seen {

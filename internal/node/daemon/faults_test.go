@@ -40,7 +40,7 @@ func TestFullDisk(t *testing.T) {
 	if _, err := os.Stat(h.JournalFile); err != nil {
 		t.Error(err)
 	}
-	if late := n.Logged("journal is late; writes go ahead, and what they replace may not be known to restore"); len(late) > 0 {
+	if late := n.Logged("journal is late; writes go ahead, and restore may not know the values that they replace"); len(late) > 0 {
 		t.Errorf("a disk that refuses is taken for one that does not answer: %v", late)
 	}
 	var passes uint64

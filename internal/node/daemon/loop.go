@@ -32,24 +32,24 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// pollInterval is how often the runtime is asked when it has no event stream.
+// pollInterval is the interval of listings of a runtime without an event stream.
 const pollInterval = time.Second
 
-// relistDelay is how soon a listing that failed is tried again.
+// relistDelay is the delay after a failed listing.
 const relistDelay = 5 * time.Second
 
-// maxIncompleteListings is how often the first listing is asked for again when parts of
-// it are missing. Then the daemon begins without them: one object that can never
-// be read must not keep the node from its pools.
+// maxIncompleteListings is the maximum number of incomplete listings before the first pass.
+// Then the daemon starts without the missing objects: one unreadable object must not keep all
+// containers from their pools.
 const maxIncompleteListings = 6
 
-// journalTimeout is how long first writes wait for their originals to be on
-// disk. A stuck disk must not keep containers on the wrong CPUs: after it
-// the writes go ahead, and the state says that undo is at risk.
+// journalTimeout is the maximum time that first writes wait until their originals are on
+// disk. Then they go ahead, because a stuck disk must not keep containers on the wrong CPUs.
+// The status reports that restore may be incomplete.
 const journalTimeout = 500 * time.Millisecond
 
-// Loop owns all state. Only run's goroutine touches it; everybody else posts
-// events and reads snapshots.
+// Loop is the event loop and its state. Only the goroutine of run uses the state. Other
+// goroutines post events and read snapshots.
 type Loop struct {
 	hostenv.Host
 	log         *slog.Logger
@@ -58,11 +58,11 @@ type Loop struct {
 	workers     actor.WorkerSets[event]
 	load        func() (*config.Config, error) // reads the configuration again
 	loading     sync.Mutex                     // held while load runs and its result is posted
-	readingCPUs sync.Mutex                     // guards counted, and is held while CPUs are read and posted
-	lastRead    *topology.Topology             // the CPUs as they were last read
+	readingCPUs sync.Mutex                     // guards lastRead, and is held while CPUs are read and posted
+	lastRead    *topology.Topology             // from the last reading of the CPUs
 	snapshot    *atomic.Pointer[telemetry.View]
 	notify      *hostenv.Notifier
-	cluster     *nodestatus.Runner // nil where the node is in no cluster
+	cluster     *nodestatus.Runner // nil if the node is in no cluster
 
 	permission permission
 
@@ -82,47 +82,47 @@ type Loop struct {
 	kubelet      desired.StaticKubelet
 	applications applications
 	watched      watchedUnits
-	moving       []moveRequest // begun, and not answered
-	waiting      []moveRequest // not begun
+	moving       []moveRequest // part of the desired state, and not answered
+	waiting      []moveRequest // blocked, and tried once more
 
-	creating       []*createRequest // not answered; one at a time, but for those that the runtime has given up
-	starting       []*startRequest  // likewise
+	creating       []*createRequest // not answered; the runtime sends one at a time, and may cancel it
+	starting       []*startRequest  // not answered
 	pendingUpdates pendingUpdates
 	resizing       map[string]*resizing // by container
 	plannedOnce    chan struct{}        // closed after the first pass
 	watch          treeWatch
 	drifts         *driftTracker
 	unidentified   unidentified
-	departed       map[cgroup.Path]bool // cgroups that have been seen go
+	departed       map[cgroup.Path]bool // cgroups whose removal the watcher has reported
 	others         desired.OtherManagers
 	exposureMeter  exposureMeter
 	isolation      isolation
 	schedule       schedule
 	quiet          *quiet.Quiet
 	auditor        auditor
-	tuner          *tune.Tuner // nil where the host's settings are left alone
+	tuner          *tune.Tuner // nil if the daemon changes no settings of the host
 	tuning         tuning
 	historyLog     view.HistoryLog
 	memoryRelease  memoryRelease
 	latest         atomic.Pointer[view.Snapshot]
 }
 
-// resync has everything listed, and all cgroups looked at. The pass that the list brings looks
-// at them; a runtime that takes its time does not keep it waiting.
+// resync starts a listing and schedules a scan of all cgroups. The pass after the listing makes
+// the scan, or a full pass after fullPassDelay if the runtime is slow.
 func (l *Loop) resync(now time.Time) {
-	// A runtime without events is listed much more often than that.
+	// Listings of a runtime without events are more frequent than scans.
 	if now.Sub(l.status.lastRecheck) >= l.settings.Config.ResyncPeriod {
 		l.status.lastRecheck = now
 		l.status.recheckPending = true
 		l.timers.recheck.set(l.now().Add(fullPassDelay))
 		l.rereadCPUs()
 	}
-	l.timers.resync.set(l.now().Add(l.resyncPeriod())) // a list that never comes must not be the last
+	l.timers.resync.set(l.now().Add(l.resyncPeriod())) // also if the listing never ends
 	l.list()
 }
 
-// recheckDue has all cgroups looked at in the whole pass that is made now, if the resync asks for
-// it. Not before: what others write meanwhile would not be looked at at once.
+// recheckDue makes the next full pass scan all cgroups, if a resync has scheduled that. It waits
+// for the full pass, because partial passes must still see external writes at once.
 func (l *Loop) recheckDue() {
 	if l.status.recheckPending && l.schedule.full {
 		l.status.recheckPending = false
@@ -132,10 +132,10 @@ func (l *Loop) recheckDue() {
 	}
 }
 
-// list asks the runtime for everything, and systemd for the configured units.
+// list fetches all pods and containers from the runtime, and the configured units from systemd.
 func (l *Loop) list() {
 	if l.status.listing {
-		return // the answer that is under way starts the next period
+		return // its result sets the next resync
 	}
 	l.status.listing = true
 	q := l.inventory.Query(l.settings.UnitNames(), !l.status.listed)
@@ -170,16 +170,16 @@ func (e listed) apply(l *Loop) {
 	for _, u := range e.Units {
 		l.onUnit(u)
 	}
-	patience := l.relistSoon(len(e.Failed) > 0)
+	early := l.relistSoon(len(e.Failed) > 0)
 	if !l.status.listed {
-		if patience {
-			// What could not be read keeps what it has. But what is free, and where
-			// others belong, is better decided when all is known.
+		if early {
+			// Unread containers keep their CPUs. But free CPUs are known only with all
+			// containers.
 			l.log.Warn("first listing is incomplete; asking again before anything is written", "error", errors.Join(e.Failed...))
 			return
 		}
 		l.status.listed = true
-		if !l.settings.Pools.Kubelet { // then who came with CPUs had them from the kubelet
+		if !l.settings.Pools.Kubelet { // a static kubelet, not a plugin, has chosen CPUs at creation
 			l.inventory.Recall(l.journal.Others())
 		}
 		l.assignments = recovery.Assignments(l.inventory, l.Cgroups.Read, l.journal.Assignments(), &l.settings)
@@ -190,9 +190,9 @@ func (e listed) apply(l *Loop) {
 	l.prune()
 }
 
-// relistSoon brings the next listing forward while some objects cannot be read, less
-// and less often: they keep what they have, and get nothing new. It says whether it
-// is early enough to wait for them.
+// relistSoon sets an earlier resync while some objects cannot be read, with growing delays:
+// these objects keep their CPUs and get no new ones. It reports whether the first pass should
+// wait for them.
 func (l *Loop) relistSoon(incomplete bool) (early bool) {
 	if !incomplete {
 		l.status.incomplete = 0
@@ -214,14 +214,13 @@ func (l *Loop) resyncPeriod() time.Duration {
 	return l.settings.Config.ResyncPeriod
 }
 
-// useSettings follows a change of the settings, and tells what of them is not as it was
-// told before.
-func (l *Loop) useSettings(told desired.Settings) {
-	if !reflect.DeepEqual(l.settings.Pools, told.Pools) {
+// useSettings applies a change of the settings and logs the differences to before.
+func (l *Loop) useSettings(before desired.Settings) {
+	if !reflect.DeepEqual(l.settings.Pools, before.Pools) {
 		l.log.Info("configuration in force", "pools", l.settings.Pools)
 	}
 	for _, what := range l.settings.Adapted {
-		if !slices.Contains(told.Adapted, what) {
+		if !slices.Contains(before.Adapted, what) {
 			l.log.Warn("configuration adapted to this machine", "adaption", what)
 		}
 	}
@@ -242,7 +241,7 @@ func (e configLoaded) apply(l *Loop) {
 		l.historyLog.Add(history.Event{Kind: history.Config, Error: e.err.Error()})
 		return
 	}
-	l.useSettings(desired.Settings{}) // somebody waits for an answer to his change
+	l.useSettings(desired.Settings{}) // an administrator expects all messages after a change
 	l.historyLog.Add(history.Event{Kind: history.Config, Cause: "read again"})
 	if keys := desired.Fixed(before, e.config); len(keys) > 0 {
 		l.log.Warn("restart the daemon for these keys to take effect", "keys", keys)

@@ -51,7 +51,7 @@ func (e saved) scope(l *Loop) scope {
 
 func (e saved) apply(l *Loop) {
 	if e.err != nil {
-		l.log.Error("journal not written; writes go ahead, and what they replace may not be known to restore", "journal", l.JournalFile, "error", e.err)
+		l.log.Error("journal not written; writes go ahead, and restore may not know the values that they replace", "journal", l.JournalFile, "error", e.err)
 	}
 	l.journal.EndSave(e.upTo, e.err, l.now())
 	if e.err != nil || l.journal.Safe() {

@@ -14,28 +14,28 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// maxPastRefusals bounds what is remembered of refusals that are over.
+// maxPastRefusals is the maximum number of ended refusals in the log.
 const maxPastRefusals = 100
 
-// stopTimeout is how long a container that is stopped for its refusal has between its
-// stop signal and the end: it has just been started, and has nothing to save.
+// stopTimeout is the time between the stop signal of a refused container and its end. It is
+// short because the container has just started and has no data to save.
 const stopTimeout = time.Second
 
-// stopRetryDelay is how long a container that could not be stopped is left alone.
+// stopRetryDelay is the delay after a failed stop of a refused container.
 const stopRetryDelay = 5 * time.Second
 
-// refusalLog are the owners that were refused CPUs of their own.
+// refusalLog holds the refused containers and units.
 type refusalLog struct {
 	now   map[refusalKey]telemetry.Refusal
 	past  []telemetry.Refusal // oldest first
 	total map[string]uint64
-	// notCreated are the containers that were not created for it (NRI), until they are, or
-	// their pod is gone. They are tried again with other ids: it is one refusal.
+	// notCreated holds the containers whose creation was refused (NRI), until they are created
+	// or their pod ends. Each attempt has another id, but all are one refusal.
 	notCreated map[pools.Key]pools.Problem
 }
 
-// refusalKey names an instance: a container that is started again and refused
-// again is another event. The id of a unit is empty.
+// refusalKey identifies an instance of an owner: a refusal after a restart is another refusal.
+// The id of a unit is empty.
 type refusalKey struct {
 	pools.Key
 	id string
@@ -70,8 +70,8 @@ func refusedIn(p pools.Plan) []refused {
 	return all
 }
 
-// noteRefusals records what a plan refuses, and what is over. With onRefusal: fail
-// it stops the containers in question.
+// noteRefusals records the refusals of a plan and the refusals that have ended. With onRefusal:
+// fail it stops the refused containers.
 func (l *Loop) noteRefusals(p pools.Plan, now time.Time) {
 	r := l.refusalLog
 	still := make(map[refusalKey]bool)
@@ -84,7 +84,7 @@ func (l *Loop) noteRefusals(p pools.Plan, now time.Time) {
 	}
 	for _, x := range refusedIn(p) {
 		if e := l.inventory.Container(x.key.id); e != nil && e.IsAsked() {
-			continue // see refuse
+			continue // refuse records it
 		}
 		still[x.key] = true
 		if _, known := r.now[x.key]; !known {
@@ -108,7 +108,7 @@ func (l *Loop) noteRefusals(p pools.Plan, now time.Time) {
 	r.past = r.past[max(len(r.past)-maxPastRefusals, 0):]
 }
 
-// refuse notes that a container is not created because it is refused CPUs.
+// refuse records that a container is not created because it is refused.
 func (l *Loop) refuse(pod *pools.PodPlan, p *pools.Placement, now time.Time) {
 	r, key := l.refusalLog, pools.Key{PodUID: pod.UID, Container: p.Name}
 	x := refused{refusalKey{Key: key}, pod.Namespace + "/" + pod.Name, p.Refused}
@@ -122,12 +122,12 @@ func (l *Loop) refuse(pod *pools.PodPlan, p *pools.Placement, now time.Time) {
 		Reason: pools.Reason{Code: pools.CodeRefused, Text: "not created: " + x.why.Error()}}
 }
 
-// stillRefused says that a container that was turned away has not been created since.
+// stillRefused reports whether a refused container has not been created since.
 func (l *Loop) stillRefused(key pools.Key) bool {
 	return l.inventory.PodByUID(key.PodUID) != nil && !l.inventory.HasInstance(key)
 }
 
-// problems are the containers that are not created.
+// problems returns the containers that are not created.
 func (r *refusalLog) problems() []pools.Problem {
 	return slices.Collect(maps.Values(r.notCreated))
 }
@@ -151,7 +151,7 @@ func compareRefusals(a, b telemetry.Refusal) int {
 	return 0
 }
 
-// list returns all of them, oldest first.
+// list returns all refusals, oldest first.
 func (r *refusalLog) list() []telemetry.Refusal {
 	all := slices.Clone(r.past)
 	for _, x := range r.now {
@@ -161,11 +161,10 @@ func (r *refusalLog) list() []telemetry.Refusal {
 	return all
 }
 
-// decideStops decides about each instance that has been started, once, and stops those
-// that have to go. Whoever was let run is never stopped, on CPUs of its own or in
-// the shared pool: neither a reload nor a resize may end what has begun to work, nor
-// may a daemon that has not seen it being created. The kubelet starts who was
-// stopped again, with pauses that grow.
+// decideStops decides once about each started instance whether it must stop, and stops refused
+// ones. A later reload or resize never stops a container, and neither does a daemon that has
+// not seen its creation: the container may have begun its work. The kubelet restarts stopped
+// containers with growing delays.
 func (l *Loop) decideStops(p pools.Plan, now time.Time) {
 	fail := l.settings.Config.OnRefusal == config.RefusalFail && !l.Observes
 	for _, pod := range p.Pods {
@@ -183,7 +182,7 @@ func (l *Loop) decideStops(p pools.Plan, now time.Time) {
 	}
 }
 
-// nextStop is when the first of those that could not be stopped is due again.
+// nextStop calls earlier with the times at which failed stops are due again.
 func (l *Loop) nextStop(earlier func(time.Time)) {
 	for e := range l.inventory.Containers() {
 		if at, toStop := e.NextStop(); toStop {
@@ -192,11 +191,11 @@ func (l *Loop) nextStop(earlier func(time.Time)) {
 	}
 }
 
-// stopRefused ends a container that was refused.
+// stopRefused stops a refused container.
 func (l *Loop) stopRefused(k refusalKey, e *inventory.Container) {
 	l.refusalLog.setStopped(k, true)
 	l.log.Warn("stopping refused container", "pod", l.refusalLog.now[k].Pod, "container", k.Container, "container_id", k.id)
-	// Among the seals, so that none of them comes after it.
+	// The queue of the cgroup's slow writes, so that no write follows the stop.
 	l.workers.Updates.Submit(string(e.Path), func(ctx context.Context) event {
 		ctx, cancel := context.WithTimeout(ctx, hostenv.UpdateTimeout)
 		defer cancel()
@@ -204,7 +203,7 @@ func (l *Loop) stopRefused(k refusalKey, e *inventory.Container) {
 	})
 }
 
-// setStopped notes that a refused container is stopped for it, or is not.
+// setStopped records whether a refused container is stopped.
 func (r *refusalLog) setStopped(k refusalKey, is bool) {
 	if x, known := r.now[k]; known {
 		x.Stopped = is

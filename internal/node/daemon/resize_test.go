@@ -36,7 +36,7 @@ func TestResizeInPlace(t *testing.T) {
 		refused string // part of the error
 	}{
 		{name: "grows beside what it has", to: nodefixture.WholeCPUs(3), cpus: "4-5,7", quota: -1},
-		{name: "more than there is", to: nodefixture.WholeCPUs(4), cpus: "4-5,7", quota: -1, refused: "resize to 4 CPUs of its own: TooFewFree: 0 of 4 CPUs of the guaranteed pool are free; it keeps what it has, CPUs 4-5,7"},
+		{name: "more than there is", to: nodefixture.WholeCPUs(4), cpus: "4-5,7", quota: -1, refused: "resize to 4 exclusive CPUs: TooFewFree: 0 of 4 CPUs of the guaranteed pool are free; it keeps CPUs 4-5,7"},
 		{name: "the same again", to: nodefixture.WholeCPUs(3), cpus: "4-5,7", quota: -1},
 		{name: "shrinks to a part", to: nodefixture.WholeCPUs(1), cpus: "7", quota: -1}, // the rest is a whole core
 		{name: "a fraction shares", to: nodefixture.MilliCPUs(1500), cpus: "2-3", quota: 150_000},

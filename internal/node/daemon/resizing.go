@@ -29,12 +29,10 @@ type resizing struct {
 	// then the size of each request since the record last showed a new size.
 	sizes []inventory.Size
 	// current is the index of the size in the inventory.
-	current int
-	// since is the time of the last request.
-	since time.Time
-	// due is the time of the next reading of the record, pause the interval after it.
-	due      time.Time
-	interval time.Duration
+	current  int
+	since    time.Time     // when the last request came
+	due      time.Time     // when the record is read next
+	interval time.Duration // from that to the reading after it
 	// querying is true while the record is read.
 	querying bool
 }
@@ -108,7 +106,7 @@ func (s resizeSeen) apply(l *Loop) {
 		has := r.shownBy(s.Recorded)
 		made = has == len(r.sizes)-1
 		if has != r.current && (made || now.Sub(r.since) >= resizeTimeout) {
-			l.log.Warn("the runtime has not made a resize as it was answered; what it has on record counts", "container_id", s.ID,
+			l.log.Warn("the runtime has not made a resize as it was answered; using the size that the runtime has recorded", "container_id", s.ID,
 				"shares", s.Recorded.Shares, "believed", r.sizes[r.current].Requested.Shares)
 			l.inventory.CorrectSize(e, r.sizes[r.current], r.sizes[has])
 			r.current = has
@@ -160,11 +158,11 @@ func (l *Loop) refuseResize(pod *pools.PodPlan, e *inventory.Container, to int, 
 	l.refusalLog.total[why.Code]++
 	l.log.Warn("resize refused", "pod", pod.Namespace+"/"+pod.Name, "container", e.Container.Name, "container_id", e.Container.ID,
 		"asked", to, "code", why.Code, "why", why.Why)
-	has := "no CPUs of its own"
+	has := "no exclusive CPUs"
 	if _, p := findPlacement(&l.status.plan, e.Container.ID); p != nil && p.Exclusive {
 		has = "CPUs " + p.CPUs.String()
 	}
-	return fmt.Errorf("cpupoold: %s/%s, container %s: resize to %d CPUs of its own: %s: %s; it keeps what it has, %s",
+	return fmt.Errorf("cpupoold: %s/%s, container %s: resize to %d exclusive CPUs: %s: %s; it keeps %s",
 		pod.Namespace, pod.Name, e.Container.Name, to, why.Code, why.Why, has)
 }
 

@@ -11,39 +11,34 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// status is what the owner remembers of its own work. It is the raw material of
-// a snapshot; no decision about CPUs depends on it.
+// status holds the progress and the results of the event loop's work, from which snapshots are
+// made.
 type status struct {
-	listed         bool      // a complete listing has been taken over
-	listing        bool      // one is under way
-	lastRecheck    time.Time // when all cgroups were last to be looked at again
-	recheckPending bool      // the next whole pass is to look at them
+	listed         bool      // the inventory contains a complete listing
+	listing        bool      // a listing is in progress
+	lastRecheck    time.Time // when the last scan of all cgroups was scheduled
+	recheckPending bool      // the next full pass scans all cgroups
 	began          time.Time // when the last pass began
-	// incomplete counts the listings, one after another, of which some details could
-	// not be had.
-	incomplete int
-	// removed are cgroups that are gone although the runtime has not said so;
-	// the value is the container or sandbox that is being asked for.
+	incomplete     int       // incomplete listings since the last complete one
+	// removed holds cgroups that do not exist although the runtime has not reported their end.
+	// The value is the container or sandbox that is being fetched.
 	removed map[cgroup.Path]string
 
-	// unitAsked are cgroups of which systemd has been asked since the last listing.
-	unitAsked map[cgroup.Path]bool
-	// unitAwaited are those of which it has not answered yet.
-	unitAwaited map[cgroup.Path]bool
-	// reverting are units that are being given their properties back, or refused to
-	// be since the last listing.
-	reverting map[string]bool
-	away      map[string]bool     // of these, those that do not exist any more
-	leaving   []pools.Assignment  // of units that are not placed any more
-	asks      map[string]*unitAsk // by the name that is asked for
-	unitsLost bool                // systemd does not tell what happens to units
-	// reloadsLost says that systemd does not tell when it has reloaded.
-	reloadsLost bool
-	cpusLost    bool                 // the kernel does not tell of CPUs that come and go
-	hosts       []hostslices.Verdict // what becomes of host services
+	unitAsked   map[cgroup.Path]bool // cgroups whose systemd properties were fetched since the last listing
+	unitAwaited map[cgroup.Path]bool // cgroups of unitAsked without an answer
+	// reverting holds units whose properties are being restored, or whose restore systemd has
+	// refused since the last listing.
+	reverting   map[string]bool
+	away        map[string]bool      // units of reverting that do not exist
+	leaving     []pools.Assignment   // of units that are no longer placed
+	asks        map[string]*unitAsk  // by unit name
+	unitsLost   bool                 // systemd reports no changes of units
+	reloadsLost bool                 // systemd reports no reloads
+	cpusLost    bool                 // the kernel reports no changes of CPUs
+	hosts       []hostslices.Verdict // the decisions about host services
 
 	plan       pools.Plan
-	input      pools.Input // that of plan; nothing of it is changed any more
+	input      pools.Input // of plan; immutable
 	targets    []cgroup.Target
 	deferred   []cgroup.Deferred
 	unreadable map[cgroup.Path]error
@@ -57,24 +52,23 @@ type status struct {
 	passes      map[telemetry.Result]uint64
 	writes      map[telemetry.Write]uint64
 	writeErrors map[telemetry.WriteError]uint64
-	// partitionChanges counts writes of cpuset.cpus.partition that the kernel has taken.
+	// partitionChanges counts writes of cpuset.cpus.partition that the kernel has accepted.
 	partitionChanges uint64
 	vacancy          view.Vacancy
-	unwritten        map[cgroup.Write]bool // what is not written (mode: observe)
-	faults           map[cgroup.Path]error // what the last pass has left
+	unwritten        map[cgroup.Write]bool // omitted writes (mode: observe)
+	faults           map[cgroup.Path]error // cgroups that the last pass could not correct
 	lastSuccess      time.Time
 	ready            bool
-	reported         map[problemKey]bool // problems that are in the log
+	reported         map[problemKey]bool // logged problems
 	problems         []pools.Problem     // of the last pass
-	noise            map[string]string   // likewise, what owners really have, by container
-	bootArgs         []string            // likewise, what the kernel was not told
+	noise            map[string]string   // of the last pass, by container
+	bootArgs         []string            // missing kernel parameters in the last pass
 }
 
 func newStatus() status {
 	return status{
-		removed:   make(map[cgroup.Path]string),
-		unitAsked: make(map[cgroup.Path]bool),
-
+		removed:     make(map[cgroup.Path]string),
+		unitAsked:   make(map[cgroup.Path]bool),
 		unitAwaited: make(map[cgroup.Path]bool),
 		reverting:   make(map[string]bool),
 		asks:        make(map[string]*unitAsk),

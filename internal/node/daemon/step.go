@@ -32,9 +32,9 @@ func (l *Loop) run(ctx context.Context) {
 	}
 }
 
-// step applies events and what is due at now, and makes the passes that follow. It calls
-// the kernel synchronously. Slow calls leave as jobs of the workers, and later work as
-// deadlines of timers, so a test can drive the loop with step alone.
+// step applies events and the deadlines that are over at now, and makes the passes that
+// follow. It calls the kernel synchronously. Workers make slow calls, and later work gets a
+// deadline, so a test can drive the loop with step alone.
 func (l *Loop) step(now time.Time, events []event) {
 	if due := l.ring(now); !due && len(events) == 0 && !l.schedule.isDue() {
 		return // the notices came from the daemon's own writes
@@ -70,7 +70,7 @@ func (l *Loop) ring(now time.Time) (due bool) {
 	if t.journal.over(now) {
 		l.schedule.full, due = true, true
 		l.journal.StopWaiting()
-		l.log.Error("journal is late; writes go ahead, and what they replace may not be known to restore", "journal", l.JournalFile)
+		l.log.Error("journal is late; writes go ahead, and restore may not know the values that they replace", "journal", l.JournalFile)
 	}
 	return due
 }
@@ -84,13 +84,13 @@ func (l *Loop) handle(e event) {
 	e.apply(l)
 }
 
-// timers are the deadlines of the loop. A zero deadline is not set.
+// timers holds the deadlines of the loop. A zero deadline is not set.
 type timers struct {
 	resync  deadline // the next listing
-	recheck deadline // the latest start of the reading of all cgroups that a resync asked for
+	recheck deadline // the latest scan of all cgroups after a resync
 	retry   deadline // the next refused write, question or answer that is due
 	journal deadline // the end of the wait for the disk
-	pulse   deadline // the next sign of life, where no resync comes before
+	pulse   deadline // the next heartbeat, unless a resync comes before
 	full    deadline // the next full pass that no answer waits for
 }
 
@@ -122,8 +122,7 @@ func (d *deadline) over(now time.Time) bool {
 	return true
 }
 
-// armPulse sets the deadline at which the loop shows that it is alive, if the resync does
-// not come before.
+// armPulse sets the deadline of the next heartbeat, unless the resync comes before it.
 func (l *Loop) armPulse() {
 	if at, ok := l.notify.Pulse(l.timers.resync.due); ok {
 		l.timers.pulse.set(at)
@@ -132,8 +131,8 @@ func (l *Loop) armPulse() {
 	}
 }
 
-// armRetry sets the deadline for what was not due in the last pass, which began at began.
-// What became due since then is due at once.
+// armRetry sets the deadline for work that was not due in the last pass, which began at began.
+// Work that became due since then is due at once.
 func (l *Loop) armRetry(began time.Time) {
 	var due time.Time
 	armed := false

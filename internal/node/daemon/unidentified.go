@@ -11,41 +11,40 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// unidentified are cgroups of containers that have appeared in pods before the runtime
-// has told of the container: it does so when the entrypoint runs already. They wait
-// in the shared pool. Only files are written: a property that systemd sets while the
-// OCI runtime makes a scope can keep the container from starting. Pods and what is
-// above them are never narrowed.
+// unidentified holds cgroups of containers that the runtime has not reported yet, because it
+// reports containers after their entrypoint has started. They wait in the shared pool. The
+// daemon writes only files: a systemd property that changes while the OCI runtime creates the
+// scope can prevent the start. It never limits pods and the slices above them.
 type unidentified map[cgroup.Path]unidentifiedCgroup
 
 type unidentifiedCgroup struct {
 	id   string
-	cpus cpuset.Set // that it is to have
+	cpus cpuset.Set // its target
 }
 
-// trackCgroup is told of a cgroup in a pod. It says whether that is a stranger.
+// trackCgroup records a pod cgroup. It reports whether its container is unidentified.
 func (l *Loop) trackCgroup(p cgroup.Path) bool {
 	id := inventory.IDAt(p, l.Driver)
-	if id == "" || l.Observes || l.CPUManager != nil || // the kubelet has said where it is to be
+	if id == "" || l.Observes || l.CPUManager != nil || // the kubelet's CPU manager places it
 		l.Runtime == nil || l.inventory.Container(id) != nil || l.inventory.Pod(id) != nil || l.unidentified.has(p) || l.others.MayClaim(l.inventory, p.Parent()) {
 		return false
 	}
 	l.unidentified[p] = unidentifiedCgroup{id: id}
-	if l.status.listed { // else the first listing will tell
+	if l.status.listed { // otherwise the first listing follows
 		l.fetchContainer(id)
 		l.fetchPod(id) // it may be a sandbox
 	}
 	return true
 }
 
-// limitUnidentified adds the strangers to what should be. Who is planned by now is none any
-// more. One that has a cpuset already got it by its specification, and keeps it
-// unless somebody else owns CPUs of it.
+// limitUnidentified adds targets for the unidentified cgroups to want, and drops cgroups that
+// are targets now. A cgroup with a cpuset has it from its specification, and keeps it unless
+// the cpuset contains exclusive CPUs.
 func (l *Loop) limitUnidentified(shared, owned cpuset.Set, want []cgroup.Target) []cgroup.Target {
 	for _, t := range want {
 		if l.unidentified.has(t.Path) {
 			delete(l.unidentified, t.Path)
-			l.cache.Forget(t.Path) // the runtime and systemd may have told of its record
+			l.cache.Forget(t.Path) // its record may be known now
 		}
 	}
 	maps.DeleteFunc(l.unidentified, func(_ cgroup.Path, s unidentifiedCgroup) bool {
@@ -71,16 +70,16 @@ func (l *Loop) limitUnidentified(shared, owned cpuset.Set, want []cgroup.Target)
 		}
 		s.cpus = shared
 		l.unidentified[p] = s
-		more = append(more, cgroup.Target{Path: p, CPUs: shared, Reason: "the runtime has not told what it is yet"})
+		more = append(more, cgroup.Target{Path: p, CPUs: shared, Reason: "the runtime has not reported the container yet"})
 	}
 	slices.SortFunc(more, func(a, b cgroup.Target) int { return strings.Compare(string(a.Path), string(b.Path)) })
 	return append(want, more...)
 }
 
-// withoutRecord makes Diff leave the recorders of strangers alone.
+// withoutRecord makes Diff omit the records of unidentified cgroups.
 func (s unidentified) withoutRecord(m limits) {
-	for p, who := range s {
-		m.mark(p, func(c *cgroup.Current) { c.Recorded, c.RecordedKnown = who.cpus, true })
+	for p, u := range s {
+		m.mark(p, func(c *cgroup.Current) { c.Recorded, c.RecordedKnown = u.cpus, true })
 	}
 }
 

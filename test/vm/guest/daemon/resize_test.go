@@ -76,7 +76,7 @@ func resizeInPlace(t *testing.T, m mode) {
 	}{
 		{"as created", 2000, "4-5", -1, ""},
 		{"grows beside what it has", 3000, "4-5,7", -1, ""},
-		{"more than there is", 4000, "4-5,7", -1, "0 of 4 CPUs of the guaranteed pool are free; it keeps what it has, CPUs 4-5,7"},
+		{"more than there is", 4000, "4-5,7", -1, "0 of 4 CPUs of the guaranteed pool are free; it keeps CPUs 4-5,7"},
 		{"shrinks to a part", 2000, "4-5", -1, ""},
 		{"a fraction shares", 1500, "2-3", 150_000, ""},
 		{"and back", 1000, "4", -1, ""},
