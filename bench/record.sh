@@ -15,7 +15,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 before=$(cut -d' ' -f1-3 /proc/loadavg)
 go test -run '^$' -bench . -skip '^Benchmark(Create|Repair)$' -benchmem -benchtime "${BENCHTIME:-300ms}" -count "${COUNT:-10}" \
-  ./pkg/pools ./pkg/cgroup ./internal/node/daemon | grep -v '^ok\|^PASS' >"$work/go.txt"
+  ./pkg/pools ./pkg/cgroup ./internal/node/daemon ./internal/node/view | grep -v '^ok\|^PASS' >"$work/go.txt"
 go test -run '^$' -bench 'Look/^1000$' -benchmem -benchtime "${BENCHTIME:-300ms}" -count "${COUNT:-10}" ./internal/node/audit | grep -v '^ok\|^PASS' >>"$work/go.txt"
 go test -run '^$' -bench '^Benchmark(Create|Repair)$' -benchmem -benchtime "${ANSWERS:-500x}" -count "${COUNT:-10}" -timeout 60m \
   ./internal/node/daemon | grep -v '^ok\|^PASS' >>"$work/go.txt"

@@ -119,7 +119,7 @@ func rows() []row {
 		{"recovery", false, []string{"desired", "inventory"}},
 		{"partition", false, []string{"desired", "kernelstate", "quiet", "retry", "undo"}},
 		{"hosttuning", false, []string{"hostenv", "power", "tune"}},
-		{"view", false, []string{"desired", "explain", "hostenv", "inventory"}},
+		{"view", false, []string{"desired", "explain", "hostenv", "inventory", "nodestatus"}},
 		{"preview", false, []string{"audit", "desired", "hostenv", "hostslices", "hosttuning", "inventory", "kernelstate", "nodestatus", "noise", "numahints", "power", "quiet", "recovery", "tune", "undo"}},
 		{"restore", false, []string{"desired", "hostenv", "hosttuning", "nodestatus", "partition", "preview", "tune", "undo"}},
 

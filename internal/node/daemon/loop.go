@@ -102,7 +102,7 @@ type Loop struct {
 	auditor        auditor
 	tuner          *tune.Tuner // nil if the daemon changes no settings of the host
 	tuning         tuning
-	historyLog     view.HistoryLog
+	historyLog     *view.HistoryLog
 	memoryRelease  memoryRelease
 	latest         atomic.Pointer[view.Snapshot]
 }

@@ -44,7 +44,7 @@ func (m *moveRequest) attrs() []any {
 
 // serveControl answers operators on the control socket until ctx ends.
 func (l *Loop) serveControl(ctx context.Context, o Options) {
-	server := control.New(l.ask, moveTimeout, l.newObserver(o), o.Log)
+	server := control.New(l.ask, moveTimeout, l.newAnswers(o), o.Log)
 	keepTrying(ctx, func() error {
 		return server.Serve(ctx, control.Socket(o.Config.RunDir))
 	}, func(err error) {

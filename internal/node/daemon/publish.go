@@ -12,7 +12,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
-	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -165,7 +164,7 @@ type problemKey struct {
 func (l *Loop) problems() []pools.Problem {
 	all := slices.Clip(l.status.plan.Problems)
 	all = append(all, l.inventory.Problems()...)
-	if d := l.depleted(); d != nil {
+	if d := l.node().Depleted(); d != nil {
 		all = append(all, *d)
 	}
 	all = append(all, l.others.Problems(l.inventory, &l.settings)...)
@@ -183,38 +182,37 @@ func (l *Loop) problems() []pools.Problem {
 }
 
 func (l *Loop) view() *telemetry.View {
+	node := l.node()
 	v := &telemetry.View{
-		Problems:         make(map[string]int),
-		Passes:           maps.Clone(l.status.passes),
-		Writes:           maps.Clone(l.status.writes),
-		WriteErrors:      maps.Clone(l.status.writeErrors),
-		Faulty:           len(l.status.faults),
-		Pools:            l.poolView(),
-		Room:             l.freeCapacity(l.now()),
-		PartitionChanges: l.status.partitionChanges,
-		Ready:            l.status.ready,
-		LastSuccess:      l.status.lastSuccess,
-		ConfigStale:      l.status.configErr != nil,
-		Adapted:          l.settings.Adapted,
-		Offline:          l.settings.Offline(),
-		Refusals:         l.refusalLog.list(),
-		Drifts:           maps.Clone(l.drifts.total),
-		Repaired:         maps.Clone(l.drifts.mended),
-		Open:             l.drifts.unrepaired(),
-		Repairs:          l.drifts.repairs.Clone(),
-		Gathered:         l.cache.MovedThreads(),
-		Stuck:            l.cache.StrandedThreads(),
-		Placements:       l.exposureMeter.view(),
-		Refused:          maps.Clone(l.refusalLog.total),
-		Sources:          l.sources(),
-		HostUnits:        l.hostView(),
-		Partitions:       l.isolation.counts(),
-		Leaked:           l.isolation.leaked,
-		Parked:           l.isolation.parking.cpus,
-		Quiet:            l.quiet.Counts(),
-		Observed:         l.unwrittenCounts(),
-		Settings:         l.tuneView(),
+		Problems:    make(map[string]int),
+		Passes:      maps.Clone(l.status.passes),
+		Faulty:      len(l.status.faults),
+		Pools:       node.PoolMetrics(l.kubelet.CPUs()),
+		Room:        l.status.capacity.Room(node, func() []pools.Pod { return l.inventory.Input(l.now()) }),
+		Ready:       l.status.ready,
+		LastSuccess: l.status.lastSuccess,
+		ConfigStale: l.status.configErr != nil,
+		Adapted:     l.settings.Adapted,
+		Offline:     l.settings.Offline(),
+		Refusals:    l.refusalLog.list(),
+		Drifts:      maps.Clone(l.drifts.total),
+		Repaired:    maps.Clone(l.drifts.mended),
+		Open:        l.drifts.unrepaired(),
+		Repairs:     l.drifts.repairs.Clone(),
+		Gathered:    l.cache.MovedThreads(),
+		Stuck:       l.cache.StrandedThreads(),
+		Placements:  l.exposureMeter.view(),
+		Refused:     maps.Clone(l.refusalLog.total),
+		Sources:     l.sources(),
+		HostUnits:   l.hostView(),
+		Partitions:  l.isolation.counts(),
+		Leaked:      l.isolation.leaked,
+		Parked:      l.isolation.parking.cpus,
+		Quiet:       l.quiet.Counts(),
+		Observed:    l.unwrittenCounts(),
+		Settings:    l.tuneView(),
 	}
+	l.status.writes.Report(v)
 	problems := l.status.problems
 	if !l.status.planned { // report has not run
 		problems = l.problems()
@@ -292,22 +290,6 @@ func (l *Loop) sources() map[telemetry.Source]telemetry.SourceState {
 	return all
 }
 
-// shared is what the shared pool has at the moment.
-func (l *Loop) shared() cpuset.Set {
-	if !l.status.planned {
-		return l.settings.Pools.Shared
-	}
-	return l.status.plan.Shared
-}
-
-// free are the guaranteed CPUs that nobody holds: all, before the first plan.
-func (l *Loop) free() cpuset.Set {
-	if !l.status.planned {
-		return l.settings.Pools.Guaranteed
-	}
-	return l.status.plan.Free
-}
-
 func poolName(p pools.Pool, typ string) telemetry.PoolName {
 	return telemetry.PoolName{Pool: string(p), Type: typ}
 }
@@ -323,19 +305,16 @@ func sourceState(s cri.StreamState) telemetry.SourceState {
 	}
 }
 
-// count counts a write and says in the log what it was.
+// count counts a write, and adds it to the log and to the history.
 func (l *Loop) count(w cgroup.Write, err error) {
-	l.noteWrite(w, err)
-	result := telemetry.OK
-	attrs := []any{"write", w}
+	l.status.writes.Count(w, err)
+	l.historyLog.AddWrite(l.inventory, w, err)
 	switch {
 	case err == nil:
-		l.log.Info("wrote", attrs...)
+		l.log.Info("wrote", "write", w)
 	case hostenv.IsGone(err):
-		l.log.Info("gone before the write", append(attrs, "error", err)...)
+		l.log.Info("gone before the write", "write", w, "error", err)
 	default:
-		result = telemetry.Failed
-		l.log.Error("write refused", append(attrs, "error", err)...)
+		l.log.Error("write refused", "write", w, "error", err)
 	}
-	l.status.countResult(w, result, err)
 }

@@ -50,19 +50,16 @@ type status struct {
 	planned    bool // a pass has been made
 
 	passes      map[telemetry.Result]uint64
-	writes      map[telemetry.Write]uint64
-	writeErrors map[telemetry.WriteError]uint64
-	// partitionChanges counts writes of cpuset.cpus.partition that the kernel has accepted.
-	partitionChanges uint64
-	vacancy          view.Vacancy
-	unwritten        map[cgroup.Write]bool // omitted writes (mode: observe)
-	faults           map[cgroup.Path]error // cgroups that the last pass could not correct
-	lastSuccess      time.Time
-	ready            bool
-	reported         map[problemKey]bool // logged problems
-	problems         []pools.Problem     // of the last pass
-	noise            map[string]string   // of the last pass, by container
-	bootArgs         []string            // missing kernel parameters in the last pass
+	writes      *view.Writes
+	capacity    view.Capacity
+	unwritten   map[cgroup.Write]bool // omitted writes (mode: observe)
+	faults      map[cgroup.Path]error // cgroups that the last pass could not correct
+	lastSuccess time.Time
+	ready       bool
+	reported    map[problemKey]bool // logged problems
+	problems    []pools.Problem     // of the last pass
+	noise       map[string]string   // of the last pass, by container
+	bootArgs    []string            // missing kernel parameters in the last pass
 }
 
 func newStatus() status {
@@ -74,7 +71,6 @@ func newStatus() status {
 		asks:        make(map[string]*unitAsk),
 		away:        make(map[string]bool),
 		passes:      make(map[telemetry.Result]uint64),
-		writes:      make(map[telemetry.Write]uint64),
-		writeErrors: make(map[telemetry.WriteError]uint64),
+		writes:      view.NewWrites(),
 	}
 }

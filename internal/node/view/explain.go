@@ -8,7 +8,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/node/explain"
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -18,11 +17,11 @@ import (
 // Bounds of an explanation.
 const (
 	maxSubjects = 64  // containers of a pod
-	maxChanged  = 8   // of them, those for which changes are tried
-	maxExplain  = 100 // events of each
+	maxChanged  = 8   // containers for which changes are tried
+	maxExplain  = 100 // events of a container
 )
 
-// Files that are read for people alone.
+// Files that only explanations show.
 const (
 	fileEffective     = "cpuset.cpus.effective"
 	fileMemsEffective = "cpuset.mems.effective"
@@ -30,8 +29,8 @@ const (
 
 var errNotPlanned = errors.New("the daemon has made no plan yet; ask again in a moment")
 
-// Explain implements control.Inside. The decision is made once more, from what the
-// last pass has decided from, on the time of who asks.
+// Explain implements control.Inside. It repeats the decision from the input of the last
+// pass, in the caller's goroutine.
 func (o *Answers) Explain(name string) (*inspect.Explanation, error) {
 	in := o.Now()
 	if !in.Planned {
@@ -50,7 +49,7 @@ func (o *Answers) Explain(name string) (*inspect.Explanation, error) {
 	for _, i := range found {
 		c := &all[i]
 		if c.Name == inventory.InfraName && len(found) > 1 && !c.Unit {
-			continue // it is explained when it is asked for
+			continue // explained only on request
 		}
 		if len(e.Subjects) < maxSubjects {
 			e.Subjects = append(e.Subjects, o.subject(in, c, traces, len(e.Subjects) < maxChanged))
@@ -76,12 +75,12 @@ func (o *Answers) subject(in *Snapshot, c *inspect.Container, traces map[string]
 	s.Events, s.Earlier = eventsOf(in.History, c)
 	in.compare(&s)
 	if c.Cgroup != "" {
-		s.Kernel = o.Kernel(cgroup.Path(c.Cgroup))
+		s.Kernel = o.kernel(cgroup.Path(c.Cgroup))
 	}
 	return s
 }
 
-// alternatives enters where else a container could be, and what would bring it there.
+// alternatives adds the other places of a container, and the changes that lead there.
 func (in *Snapshot) alternatives(s *inspect.Subject, t *pools.Trace, changes bool) {
 	at := explain.Placement(&in.Plan, s.Container.ID)
 	if at == nil || t == nil {
@@ -105,7 +104,7 @@ func (in *Snapshot) alternatives(s *inspect.Subject, t *pools.Trace, changes boo
 	}
 }
 
-// compare enters what the cgroup is to be, and what it is not.
+// compare adds the desired state of the cgroup, its fault and its deferred writes.
 func (in *Snapshot) compare(s *inspect.Subject) {
 	c := &s.Container
 	for i := range in.Targets {
@@ -125,7 +124,8 @@ func (in *Snapshot) compare(s *inspect.Subject) {
 	}
 }
 
-// eventsOf are the latest events about c and, of a container, about its pod as a whole.
+// eventsOf returns the latest events about c and, for a container, about its whole pod. It
+// also returns the number of earlier events.
 func eventsOf(h *history.Snapshot, c *inspect.Container) (events []history.Event, earlier int) {
 	events = []history.Event{}
 	for i := range h.Events {
@@ -140,16 +140,16 @@ func eventsOf(h *history.Snapshot, c *inspect.Container) (events []history.Event
 	return events, earlier
 }
 
-// KernelOf reads what the kernel says of a cgroup. It runs on the time of who asks.
-func KernelOf(h *hostenv.Host, p cgroup.Path) *inspect.Kernel {
+// kernel reads the present values of a cgroup.
+func (o *Answers) kernel(p cgroup.Path) *inspect.Kernel {
 	k := &inspect.Kernel{Cgroup: string(p)}
 	for file, to := range map[string]*string{
 		cgroup.FileCPUs: &k.CPUs, fileEffective: &k.Effective, cgroup.FilePartition: &k.Partition, cgroup.FileMems: &k.Mems,
 		fileMemsEffective: &k.MemsEffective, cgroup.FileWeight: &k.Weight, cgroup.FileMax: &k.Max,
 	} {
-		data, err := h.Cgroups.ReadFile(p, file)
+		data, err := o.cgroups.ReadFile(p, file)
 		if *to = strings.TrimSpace(string(data)); err != nil && file == fileEffective {
-			k.Error = err.Error() // the others are missing where a controller is off, and on old kernels
+			k.Error = err.Error() // other files are missing without their controller, and on old kernels
 		}
 	}
 	return k

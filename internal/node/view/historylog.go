@@ -5,30 +5,74 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/history"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// HistoryLog is what the owner notes for operators. Nothing is decided by it.
+// HistoryLog records the events that operators can read. It belongs to the event loop.
 type HistoryLog struct {
-	Log     *history.Log
-	sources map[telemetry.Source]telemetry.SourceState // as last noted
+	log     *history.Log
+	sources map[telemetry.Source]telemetry.SourceState // last noted states
 	now     func() time.Time
 }
 
-func NewHistoryLog(now func() time.Time) HistoryLog {
-	c := HistoryLog{Log: history.New(), now: now}
+// NewHistoryLog returns a log with the event that the daemon has started.
+func NewHistoryLog(now func() time.Time) *HistoryLog {
+	c := &HistoryLog{log: history.New(), now: now}
 	c.Add(history.Event{Kind: history.Started})
 	return c
 }
 
-// Add notes an event of now.
+// Snapshot returns the log as it is now, for other goroutines.
+func (c *HistoryLog) Snapshot() *history.Snapshot { return c.log.Snapshot() }
+
+// Add adds an event that happens now.
 func (c *HistoryLog) Add(e history.Event) {
 	e.Time = c.now()
-	c.Log.Add(e)
+	c.log.Add(e)
 }
 
-// NoteSources notes the sources that fare differently.
+// AddAt adds an event of a cgroup. It names the container, pod or unit of the cgroup, unless
+// the event names a container.
+func (c *HistoryLog) AddAt(m *inventory.Inventory, at cgroup.Path, e history.Event) {
+	e.Cgroup = string(at)
+	if e.Container != "" {
+		c.Add(e)
+		return
+	}
+	if ctr := m.ContainerAt(at); ctr != nil {
+		e.Container = ctr.Container.Name
+		if pod := m.PodOf(ctr); pod != nil {
+			e.Pod, e.PodUID = pod.Name(), pod.UID
+		}
+	} else if pod := m.PodAt(at); pod != nil {
+		e.Pod, e.PodUID = pod.Name(), pod.UID
+		if pod.Pause == at {
+			e.Container = inventory.InfraName
+		}
+	} else {
+		e.Unit = m.UnitAt(at)
+	}
+	c.Add(e)
+}
+
+// AddWrite adds a write and its result.
+func (c *HistoryLog) AddWrite(m *inventory.Inventory, w cgroup.Write, err error) {
+	e := history.Event{Kind: history.Wrote, Via: string(w.Via), Property: w.Property, Value: w.Value, Cause: w.Reason}
+	switch {
+	case err == nil:
+	case hostenv.IsGone(err):
+		e.Kind, e.Error = history.Missed, err.Error()
+	default:
+		e.Kind, e.Error = history.Failed, err.Error()
+	}
+	c.AddAt(m, w.Path, e)
+}
+
+// NoteSources adds the sources whose state has changed.
 func (c *HistoryLog) NoteSources(now map[telemetry.Source]telemetry.SourceState) {
 	for source, state := range now {
 		if c.sources[source] != state {
@@ -38,7 +82,7 @@ func (c *HistoryLog) NoteSources(now map[telemetry.Source]telemetry.SourceState)
 	c.sources = now
 }
 
-// NotePlan notes who is to run elsewhere than before. Both plans are sorted.
+// NotePlan adds the containers and units that a plan moves. Both plans are sorted.
 func (c *HistoryLog) NotePlan(before, now *pools.Plan) {
 	old, next := before.Pods, now.Pods
 	for len(old) > 0 || len(next) > 0 {
@@ -78,9 +122,9 @@ func (c *HistoryLog) NotePlan(before, now *pools.Plan) {
 	}
 }
 
-// notePod does so for the containers of a pod. Pause containers and those that share a
-// pool follow it: of them only the first placement and a change of the pool are noted, or
-// each owner that comes would be noted for all.
+// notePod adds the containers of a pod that a plan moves. Of shared containers it adds only
+// the first placement and a change of the pool. Otherwise each new owner would be an event
+// of all shared containers. Pause containers are left out.
 func (c *HistoryLog) notePod(before, now *pools.PodPlan) {
 	for i := range now.Containers {
 		at := &now.Containers[i]
@@ -104,7 +148,7 @@ func (c *HistoryLog) notePod(before, now *pools.PodPlan) {
 	}
 }
 
-// moved says that a placement is another one, and not just what its pool has now.
+// moved reports whether a placement has changed, except that its pool has other CPUs.
 func moved(was, is *pools.Placement) bool {
 	return was.Pool != is.Pool || was.Type != is.Type || was.Exclusive != is.Exclusive || was.Reason.Code != is.Reason.Code ||
 		is.Exclusive && !was.CPUs.Equal(is.CPUs)
@@ -119,7 +163,7 @@ func placementOf(p *pools.PodPlan, id string) *pools.Placement {
 	return nil
 }
 
-// fullPool names a pool, and which of the management pools.
+// fullPool returns the name of a pool, with the type of a management pool.
 func fullPool(p pools.Pool, typ string) string {
 	if typ == "" || typ == string(p) {
 		return string(p)

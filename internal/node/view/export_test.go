@@ -1,0 +1,4 @@
+package view
+
+// RequestOf is requestOf.
+var RequestOf = requestOf

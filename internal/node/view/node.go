@@ -1,0 +1,173 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/pkg/allocate"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// CodeDepleted is the code of a shared pool with fewer CPUs than depletion.floor.
+const CodeDepleted pools.Code = "SharedDepleted"
+
+// Node derives from a plan the state that the cluster and metrics show of the node.
+type Node struct {
+	Settings  *desired.Settings
+	Plan      *pools.Plan
+	Planned   bool // false: there is no plan yet
+	Inventory *inventory.Inventory
+	Lost      cpuset.Set // CPUs that are online and in no cgroup
+}
+
+// shared returns the CPUs of the shared pool.
+func (n Node) shared() cpuset.Set {
+	if !n.Planned {
+		return n.Settings.Pools.Shared
+	}
+	return n.Plan.Shared
+}
+
+// unitCPUs returns the exclusive CPUs of units.
+func (n Node) unitCPUs() (cpus cpuset.Set) {
+	for _, u := range n.Plan.Units {
+		if u.Exclusive {
+			cpus = cpus.Union(u.CPUs)
+		}
+	}
+	return cpus
+}
+
+// Pools returns the amounts that the scheduler may allocate.
+func (n Node) Pools() []nodestatus.Pool { return n.layout().Pools(n.Settings.Names) }
+
+// layout returns the CPUs of pools. Pods cannot use the CPUs of units, and lost CPUs.
+func (n Node) layout() nodestatus.Layout {
+	configured, p := n.Settings.Config.Pools, n.Settings.Pools
+	layout := nodestatus.Layout{
+		Online: n.Settings.Topology.Online, Shared: p.Shared, Guaranteed: p.Guaranteed,
+		HasGuaranteed: !configured.Guaranteed.CPUs.IsEmpty(), Taken: n.Lost.Union(n.unitCPUs()),
+	}
+	for _, part := range configured.Partitions {
+		layout.Types = append(layout.Types, part.Type)
+	}
+	return layout
+}
+
+// Pods returns the pods that a scheduler has placed, with the resources that they use.
+func (n Node) Pods() []nodestatus.Pod {
+	var pods []nodestatus.Pod
+	for i := range n.Plan.Pods {
+		if plan := &n.Plan.Pods[i]; plan.UID != "" {
+			pods = append(pods, n.pod(plan))
+		}
+	}
+	return pods
+}
+
+func (n Node) pod(plan *pools.PodPlan) nodestatus.Pod {
+	pod := nodestatus.Pod{UID: plan.UID, Resource: n.Settings.Names.SharedResource()}
+	for i := range plan.Containers {
+		c := &plan.Containers[i]
+		resource := n.resource(c)
+		if c.Pool == pools.Management {
+			pod.Resource = resource
+		}
+		if c.Kind == pools.Infra {
+			continue
+		}
+		counted := nodestatus.Container{Name: c.Name, Resource: resource, Presumed: c.Pool != pools.Management, Annotated: c.Shares > 0}
+		shares := c.Shares
+		if e := n.Inventory.Container(c.ID); e != nil && shares == 0 {
+			shares = e.Request().Shares
+		}
+		if c.State == pools.Exited || c.Unread || c.Pool == pools.Other || c.Reason.Code == pools.CodeWaiting {
+			counted.Resource = "" // its pool is not known yet
+		}
+		if c.State != pools.Exited {
+			counted.Milli = requestOf(shares)
+		}
+		pod.Containers = append(pod.Containers, counted)
+	}
+	return pod
+}
+
+// resource returns the resource that counts a container. Exclusive CPUs from the shared
+// pool count there.
+func (n Node) resource(c *pools.Placement) string {
+	names := n.Settings.Names
+	switch {
+	case c.Pool == pools.Management:
+		return names.CoresResource(c.Type)
+	case c.Pool == pools.Guaranteed && !n.Settings.Pools.FromShared:
+		return names.GuaranteedResource()
+	}
+	return names.SharedResource()
+}
+
+// Topology returns the zones of the node for schedulers that count CPUs by NUMA node.
+func (n Node) Topology() *nodestatus.Topology {
+	all := n.Settings.Topology.Nodes
+	nodes := make([]nodestatus.NUMANode, 0, len(all))
+	for _, node := range all {
+		distances := make(map[int]int, len(all))
+		for i, d := range node.Distances {
+			distances[all[i].ID] = d
+		}
+		nodes = append(nodes, nodestatus.NUMANode{ID: node.ID, CPUs: node.CPUs, Distances: distances})
+	}
+	var pods []nodestatus.PodName
+	for _, p := range n.Plan.Pods {
+		// In the API a pod runs when one of its containers does.
+		runs := slices.ContainsFunc(p.Containers, func(c pools.Placement) bool { return c.Kind != pools.Infra && c.State == pools.Running })
+		if runs && p.UID != "" {
+			pods = append(pods, nodestatus.PodName{Namespace: p.Namespace, Name: p.Name})
+		}
+	}
+	return &nodestatus.Topology{
+		Policy: string(cmp.Or(n.Settings.Config.Pools.Guaranteed.Options.TopologyPolicy, allocate.BestEffort)),
+		Zones:  n.layout().Zones(nodes, n.Plan.Free, n.Settings.Names.GuaranteedResource()),
+		Pods:   pods,
+	}
+}
+
+// ownShared returns the CPUs that only the shared pool uses now. A pool that has lost all
+// its CPUs runs on the CPUs of other pools, and is depleted nevertheless.
+func (n Node) ownShared() cpuset.Set {
+	configured := n.Settings.Config.Pools
+	others := n.Lost.Union(configured.Guaranteed.CPUs, n.unitCPUs())
+	if configured.StrictReservation {
+		for _, p := range configured.Partitions {
+			others = others.Union(p.CPUs)
+		}
+	}
+	return n.shared().Difference(others)
+}
+
+// Depletion returns the size of the shared pool, from which package nodestatus decides
+// about taint and eviction.
+func (n Node) Depletion() *nodestatus.Depletion {
+	d := n.Settings.Config.Depletion
+	return &nodestatus.Depletion{
+		CPUs: n.ownShared().Len(), Floor: d.Floor, ClearAfter: d.ClearAfter, Show: d.Shows(), Evict: d.Action == config.DepletionEvict,
+	}
+}
+
+// Depleted returns the problem that the shared pool is depleted; nil if it is not.
+func (n Node) Depleted() *pools.Problem {
+	d, own := n.Settings.Config.Depletion, n.ownShared()
+	if own.Len() >= d.Floor {
+		return nil
+	}
+	text := fmt.Sprintf("the shared pool has %d CPUs of its own, and should have %d (depletion.floor); pods without a CPU request have no others", own.Len(), d.Floor)
+	if d.Action != config.DepletionWarn && d.DryRun {
+		text += fmt.Sprintf("; with depletion.dryRun: false the node would be tainted (depletion.action: %s)", d.Action)
+	}
+	return &pools.Problem{Reason: pools.Reason{Code: CodeDepleted, Text: text}}
+}
