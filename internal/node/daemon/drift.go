@@ -18,55 +18,55 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// witnessPatience is the limit for what runtime and systemd have on record after a
-// foreign write: the repair of the record waits for it, that of the file does not.
-const witnessPatience = 2 * time.Second
+// recordTimeout is the maximum time for reading the record of the runtime and systemd after
+// an external write. The repair of the record waits for it, the repair of the file does not.
+const recordTimeout = 2 * time.Second
 
-// reloadMargin is how far a reload of systemd and a write that it makes may be apart.
+// reloadMargin is the maximum time between a reload of systemd and a write that it makes.
 const reloadMargin = 3 * time.Second
 
-// driftTracker follow what others write to cgroups that were as planned, from the moment
-// that it was noticed until it is repaired and known whose it was.
+// driftTracker follows external writes to cgroups in their desired state: from the notice or
+// the reading until the value is repaired and the cause is known.
 type driftTracker struct {
-	heard    map[cgroup.Path]time.Time // when the watcher told of a write that is not read yet
+	notices  map[cgroup.Path]time.Time // when the watcher reported a write, until it is read
 	open     []*drift
-	records  map[string]cri.Resources // of containers, as the last witness told
+	records  map[string]cri.Resources // of containers, as last read after a drift
 	reloaded time.Time                // when systemd last reloaded
 	total    map[telemetry.Drift]uint64
-	mended   map[telemetry.Drift]uint64 // of total, those that were repaired
+	repaired map[telemetry.Drift]uint64 // the part of total that was repaired
 	repairs  telemetry.Histogram
 }
 
-// drift is one deviation.
+// drift is a value that differs after an external write.
 type drift struct {
 	cgroup.Target
 	retry.Deviation
 	before   cgroup.Current
 	after    cgroup.State
 	noticed  time.Time
-	heard    bool // by the watcher; else by a look at everything
-	witness  *recordedWrite
+	watched  bool // the watcher reported the write; a reading found other writes
+	record   *recordAfter
 	repaired bool
 }
 
 func newDrifts() *driftTracker {
 	return &driftTracker{
-		heard:   make(map[cgroup.Path]time.Time),
-		records: make(map[string]cri.Resources),
-		total:   make(map[telemetry.Drift]uint64),
-		mended:  make(map[telemetry.Drift]uint64),
-		repairs: telemetry.NewHistogram(),
+		notices:  make(map[cgroup.Path]time.Time),
+		records:  make(map[string]cri.Resources),
+		total:    make(map[telemetry.Drift]uint64),
+		repaired: make(map[telemetry.Drift]uint64),
+		repairs:  telemetry.NewHistogram(),
 	}
 }
 
-// noteEvent notes that somebody has written to a cgroup.
-func (d *driftTracker) noteEvent(p cgroup.Path, at time.Time) {
-	if _, before := d.heard[p]; !before {
-		d.heard[p] = at
+// noteNotice records the notice of a write to a cgroup.
+func (d *driftTracker) noteNotice(p cgroup.Path, at time.Time) {
+	if _, before := d.notices[p]; !before {
+		d.notices[p] = at
 	}
 }
 
-// followDrifts takes over what the last reading has found.
+// followDrifts opens a drift for each external write that the last reading has found.
 func (l *Loop) followDrifts(now time.Time) {
 	found := l.cache.TakeExternal()
 	if l.Observes {
@@ -74,37 +74,36 @@ func (l *Loop) followDrifts(now time.Time) {
 	}
 	for _, f := range found {
 		p := f.Target.Path
-		at, heard := l.drifts.heard[p]
+		at, heard := l.drifts.notices[p]
 		if !heard {
 			at = now
 		}
 		if l.unidentified.has(p) || l.inventory.IsAwaited(f.Target) && f.Target.Unit == "" {
-			continue // it is being made, by whoever writes
+			continue // the cgroup is being made
 		}
 		deviations := deviations(f.Target, f.Before.State, f.After)
 		for _, dev := range deviations {
-			l.log.Warn("somebody else has written to a cgroup", "cgroup", p, "property", dev.Property, "was", dev.Was, "is", dev.Is)
+			l.log.Warn("external write to a cgroup", "cgroup", p, "property", dev.Property, "was", dev.Was, "is", dev.Is)
 			l.noteAt(p, history.Event{Kind: history.Drift, Property: dev.Property, Before: dev.Was, Value: dev.Is})
-			l.drifts.open = append(l.drifts.open, &drift{Target: f.Target, Deviation: dev, before: f.Before, after: f.After, noticed: at, heard: heard})
+			l.drifts.open = append(l.drifts.open, &drift{Target: f.Target, Deviation: dev, before: f.Before, after: f.After, noticed: at, watched: heard})
 			l.backoffs.NoteExternalWrite(p, dev, now)
 		}
 		if len(deviations) > 0 {
 			l.readRecord(f.Target)
 		}
 		if f.Target.Around {
-			l.fetchUnit(l.inventory.UnitAt(p)) // an administrator may have given it CPUs for good
+			l.fetchUnit(l.inventory.UnitAt(p)) // an administrator may have set its CPUs
 		}
 	}
-	clear(l.drifts.heard)
+	clear(l.drifts.notices)
 }
 
-// readRecord asks runtime and systemd what they have on record, before the daemon
-// repairs that.
+// readRecord reads the record of the runtime and systemd before the daemon repairs it.
 func (l *Loop) readRecord(t cgroup.Target) {
 	l.workers.Updates.Submit(string(t.Path), func(ctx context.Context) event {
-		ctx, cancel := context.WithTimeout(ctx, witnessPatience)
+		ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 		defer cancel()
-		w := recordedWrite{path: t.Path, id: t.Container, unit: hostenv.UnitState(ctx, l.Units, t.Path)}
+		w := recordAfter{path: t.Path, container: t.Container, unit: hostenv.UnitState(ctx, l.Units, t.Path)}
 		if t.Container != "" {
 			c, err := l.Runtime.ContainerStatus(ctx, t.Container)
 			w.record, w.known = c.Recorded, err == nil && c.Detailed
@@ -113,45 +112,44 @@ func (l *Loop) readRecord(t cgroup.Target) {
 	})
 }
 
-// recordedWrite is what runtime and systemd have on record after a foreign write.
-type recordedWrite struct {
-	path   cgroup.Path
-	id     string
-	unit   cgroup.UnitState
-	record cri.Resources
-	known  bool // record
+// recordAfter is the record of the runtime and systemd after an external write.
+type recordAfter struct {
+	path      cgroup.Path
+	container string
+	unit      cgroup.UnitState
+	record    cri.Resources
+	known     bool // record
 }
 
-// recordRead is the event.
-type recordRead struct{ recordedWrite }
+// recordRead is the event of an answer to readRecord.
+type recordRead struct{ recordAfter }
 
 func (recordRead) scope(*Loop) scope { return scopeOne }
 
 func (e recordRead) apply(l *Loop) {
 	for _, d := range l.drifts.open {
-		if d.Path == e.path && d.witness == nil {
-			d.witness = &e.recordedWrite
+		if d.Path == e.path && d.record == nil {
+			d.record = &e.recordAfter
 		}
 	}
 	cpus, err := cpuset.Parse(e.record.CPUs)
 	l.cache.ConfirmRecord(e.path, cpus, e.known && err == nil, e.unit)
 }
 
-// withoutEvent are the containers of which a cpuset was overwritten and nobody has told yet
-// whether the record was, too. An update over CRI would be for nothing if it was not,
-// and writes weight and quota as the runtime has them: it waits for the answer.
-func (d *driftTracker) withoutEvent() map[cgroup.Path]bool {
+// unconfirmed returns the cgroups of containers whose cpuset was overwritten, until their
+// record is read. An update over CRI waits for it: it also writes the runtime's weight and
+// quota, and it is not needed if the record is unchanged.
+func (d *driftTracker) unconfirmed() map[cgroup.Path]bool {
 	all := make(map[cgroup.Path]bool)
 	for _, o := range d.open {
-		if o.Container != "" && o.Property == cgroup.FileCPUs && o.witness == nil {
+		if o.Container != "" && o.Property == cgroup.FileCPUs && o.record == nil {
 			all[o.Path] = true
 		}
 	}
 	return all
 }
 
-// changed are the cgroups of which somebody else has changed a property that has not been
-// repaired.
+// changed returns the cgroups with an unrepaired drift of a property.
 func (d *driftTracker) changed(property string) map[cgroup.Path]bool {
 	all := make(map[cgroup.Path]bool)
 	for _, o := range d.open {
@@ -162,7 +160,7 @@ func (d *driftTracker) changed(property string) map[cgroup.Path]bool {
 	return all
 }
 
-// unrepaired counts the drifts that are found and not repaired yet.
+// unrepaired returns the number of unrepaired drifts.
 func (d *driftTracker) unrepaired() int {
 	n := 0
 	for _, o := range d.open {
@@ -173,51 +171,52 @@ func (d *driftTracker) unrepaired() int {
 	return n
 }
 
-// settleDrifts counts the drifts that are repaired, or whose cgroup is gone.
+// settleDrifts closes and counts the drifts that are repaired and those with a cgroup that is
+// gone.
 func (l *Loop) settleDrifts(now time.Time) {
-	told := make(map[string]cri.Resources)
+	records := make(map[string]cri.Resources)
 	l.drifts.open = slices.DeleteFunc(l.drifts.open, func(d *drift) bool {
 		c := l.cache.Current(d.Path)
-		i := slices.IndexFunc(l.status.targets, func(t cgroup.Target) bool { return t.Path == d.Path }) // which may be another by now
+		i := slices.IndexFunc(l.status.targets, func(t cgroup.Target) bool { return t.Path == d.Path }) // may differ from d.Target
 		there := c.Exists && i >= 0
-		if there && !d.repaired && !l.cache.IsStale(d.Path) && !d.lasts(l.status.targets[i], c.State) {
+		if there && !d.repaired && !l.cache.IsStale(d.Path) && !d.isLasting(l.status.targets[i], c.State) {
 			d.repaired = true
-			if d.heard {
+			if d.watched {
 				l.drifts.repairs.Observe(now.Sub(d.noticed).Seconds())
 			}
 		}
-		if there && (!d.repaired || d.witness == nil) {
+		if there && (!d.repaired || d.record == nil) {
 			return false
 		}
-		if d.witness != nil && d.witness.known {
-			told[d.witness.id] = d.witness.record
+		if d.record != nil && d.record.known {
+			records[d.record.container] = d.record.record
 		}
 		kind := telemetry.Drift{Cause: l.causeOf(d), Property: d.Property}
 		l.drifts.total[kind]++
 		if d.repaired {
-			l.drifts.mended[kind]++
+			l.drifts.repaired[kind]++
 		}
 		return true
 	})
-	maps.Copy(l.drifts.records, told)
+	maps.Copy(l.drifts.records, records)
 	maps.DeleteFunc(l.drifts.records, func(id string, _ cri.Resources) bool { return l.inventory.Container(id) == nil })
 }
 
-// lasts says that the property is still not as planned; others of the cgroup may be
-// left to somebody else for now.
-func (d *drift) lasts(t cgroup.Target, now cgroup.State) bool {
+// isLasting reports whether the property still differs from its target. Other properties of
+// the cgroup may differ because of a pause.
+func (d *drift) isLasting(t cgroup.Target, now cgroup.State) bool {
 	return slices.ContainsFunc(deviations(t, d.before.State, now), func(dev retry.Deviation) bool { return dev.Property == d.Property })
 }
 
-// causeOf gathers the evidence.
+// causeOf returns the cause of a drift, and records it.
 func (l *Loop) causeOf(d *drift) telemetry.Cause {
 	var e evidence
 	e.reload = d.noticed.Sub(l.drifts.reloaded).Abs() <= reloadMargin
-	if w := d.witness; w != nil {
+	if w := d.record; w != nil {
 		e.unitKnown = d.before.Unit.Known && w.unit.Known
 		e.unitHad, e.unitHas = inUnit(d.Property, d.before.Unit, d.after), inUnit(d.Property, w.unit, d.after)
 		if c := l.inventory.Container(d.Container); c != nil && w.known {
-			before, asked := l.drifts.records[w.id]
+			before, asked := l.drifts.records[w.container]
 			if !asked {
 				before = c.Container.Recorded
 			}
@@ -231,41 +230,40 @@ func (l *Loop) causeOf(d *drift) telemetry.Cause {
 	e.kubelets = inPod && d.Container == "" && d.CPUs.IsEmpty() && original.Value == d.Is
 	cause := e.cause()
 	l.backoffs.SetCause(d.Path, d.Property, string(cause))
-	l.log.Info("foreign write is repaired", "cgroup", d.Path, "property", d.Property, "cause", cause)
+	l.log.Info("external write is repaired", "cgroup", d.Path, "property", d.Property, "cause", cause)
 	l.noteAt(d.Path, history.Event{Kind: history.Repaired, Property: d.Property, Before: d.Is, Cause: string(cause)})
 	return cause
 }
 
-// evidence is what is known of a foreign write. inotify does not tell who wrote, so
-// this is all there is. "The value" is the one that was found in place of the
-// daemon's; had is before the write, has after it.
+// evidence holds the facts about an external write. inotify does not name the process. Had
+// and Has report whether a record contained the value of the write before and after it.
 type evidence struct {
-	// recordKnown says that the runtime told what it has on record before and after.
+	// recordKnown reports whether the record of the runtime is known before and after.
 	recordKnown, recordHad, recordHas bool
-	// unitKnown says the same of systemd.
+	// unitKnown reports the same for systemd.
 	unitKnown, unitHad, unitHas bool
-	// reload says that systemd has reloaded its units about then.
+	// reload reports whether systemd has reloaded its units at that time.
 	reload bool
-	// kubelets says that this is the slice of a pod, and the value the one that was
-	// there before the daemon's.
+	// kubelets reports whether the cgroup is the slice of a pod, and the value its original.
 	kubelets bool
 }
 
-// cause tells who has written. Whatever else could explain the evidence makes it
-// unknown.
+// cause returns the process that has written. It is unknown if the evidence has more than
+// one explanation.
 func (e evidence) cause() telemetry.Cause {
 	switch {
 	case e.recordKnown && !e.recordHad && e.recordHas:
-		return telemetry.CauseRuntime // nobody else can change its record
+		return telemetry.CauseRuntime // only the runtime changes its record
 	case e.unitKnown && e.unitHad && e.unitHas && e.reload:
-		return telemetry.CauseSystemd // nobody told it anything, and it has applied what it had
+		return telemetry.CauseSystemd // systemd has applied an unchanged property
 	case e.unitKnown && !e.unitHad && e.unitHas && e.kubelets && !e.reload:
-		return telemetry.CauseKubelet // an administrator would not know this value
+		return telemetry.CauseKubelet // an administrator does not know this value
 	}
 	return telemetry.CauseUnknown
 }
 
-// deviations compare a cgroup before and after somebody has written to it.
+// deviations returns the properties of a target that a write has changed from its desired
+// value.
 func deviations(t cgroup.Target, before, after cgroup.State) []retry.Deviation {
 	var all []retry.Deviation
 	add := func(property, was, is string) {
@@ -292,9 +290,9 @@ func deviations(t cgroup.Target, before, after cgroup.State) []retry.Deviation {
 	return all
 }
 
-// inUnit says that systemd holds the value that a property has in a cgroup.
+// inUnit reports whether systemd holds the value of a property in a cgroup.
 func inUnit(property string, u cgroup.UnitState, st cgroup.State) bool {
-	const unsetWeight = 100 // what systemd writes for a weight that is not set
+	const unsetWeight = 100 // systemd writes it for a weight that is not set
 	switch property {
 	case cgroup.FileCPUs:
 		return u.CPUs.Equal(st.CPUs)
@@ -311,7 +309,7 @@ func inUnit(property string, u cgroup.UnitState, st cgroup.State) bool {
 	return false
 }
 
-// inRecord says the same of what the runtime has on record.
+// inRecord reports whether the runtime has recorded the value of a property in a cgroup.
 func inRecord(property string, r cri.Resources, f *desired.Formula, st cgroup.State) bool {
 	switch property {
 	case cgroup.FileCPUs:

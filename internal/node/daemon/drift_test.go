@@ -122,7 +122,7 @@ func TestNoWeightBringsCPUsBack(t *testing.T) {
 	refused := func() int { return len(n.Logged("write refused")) }
 	r.within(time.Minute, "refused twice", func() bool { return refused() >= 2 })
 	repairs := 0
-	for _, rec := range n.Logged("somebody else has written to a cgroup") {
+	for _, rec := range n.Logged("external write to a cgroup") {
 		if rec["property"] == cgroup.FileCPUs {
 			repairs++
 		}

@@ -54,7 +54,7 @@ func (l *Loop) limits(want []cgroup.Target, now time.Time) limits {
 		}
 	}
 	noSeal := func(c *cgroup.Current) { c.NoSeal = true }
-	for p := range l.drifts.withoutEvent() {
+	for p := range l.drifts.unconfirmed() {
 		m.mark(p, noSeal)
 	}
 	for i := range want {

@@ -99,7 +99,7 @@ func (l *Loop) faults(now time.Time) map[cgroup.Path]error {
 			unconfirmed[e.Path] = true
 		}
 	}
-	unheard := l.drifts.withoutEvent()
+	unheard := l.drifts.unconfirmed()
 	busy := func(p cgroup.Path) bool {
 		return l.cache.IsBusy(p) || l.backoffs.Waiting(p, now) || unconfirmed[p] || unheard[p] || l.status.unitAwaited[p]
 	}
@@ -196,7 +196,7 @@ func (l *Loop) view() *telemetry.View {
 		Offline:     l.settings.Offline(),
 		Refusals:    l.refusalLog.list(),
 		Drifts:      maps.Clone(l.drifts.total),
-		Repaired:    maps.Clone(l.drifts.mended),
+		Repaired:    maps.Clone(l.drifts.repaired),
 		Open:        l.drifts.unrepaired(),
 		Repairs:     l.drifts.repairs.Clone(),
 		Gathered:    l.cache.MovedThreads(),

@@ -242,7 +242,7 @@ func (l *Loop) noticeWrite(p cgroup.Path, at time.Time) bool {
 			return moved || ended
 		}
 	}
-	l.drifts.noteEvent(p, at)
+	l.drifts.noteNotice(p, at)
 	l.cache.Invalidate(p)
 	l.recheckPartitions(p) // a sibling's cpuset, too, can break a partition
 	return true
