@@ -55,7 +55,7 @@ func (l *Loop) partition(want []cgroup.Target, keep bool, now time.Time) (wrote 
 	l.makeParking(wishes, now)
 	l.recall(wishes, former)
 	typed := make(map[cgroup.Path]bool)
-	for i := range partition.MaxPartitionSteps(len(wishes)) {
+	for i := range partition.MaxSteps(len(wishes)) {
 		step, view, err := l.partitionStep(wishes, former, now)
 		if err != nil {
 			l.log.Error("read partitions; they are left alone until the next look", "error", err)

@@ -66,7 +66,7 @@ func newIsolation(cgroups *cgroup.FS) isolation {
 
 // after makes the pause longer.
 func (f *partitionFailure) after(now time.Time) {
-	f.pause = min(max(2*f.pause, partition.FirstPartitionPause), partition.LastPartitionPause)
+	f.pause = min(max(2*f.pause, partition.FirstPause), partition.LastPause)
 	f.until = now.Add(f.pause)
 }
 

@@ -93,7 +93,7 @@ func unrecorded(h *hostenv.Host) (all []undo.Difference, err error) {
 // endPartitions writes until no step is left but those that the kernel has refused,
 // and waits for CPUs that the kernel has not returned yet.
 func endPartitions(ctx context.Context, h *hostenv.Host, leaves []cgroup.Path, stuck map[cgroup.Path]string) (cgroup.PartitionView, error) {
-	tick := time.NewTicker(partition.FirstPartitionPause)
+	tick := time.NewTicker(partition.FirstPause)
 	defer tick.Stop()
 	for deadline, steps := time.Now().Add(partition.LeakTime), 0; ; steps++ {
 		view, err := h.Cgroups.ReadPartitions(leaves)
@@ -112,7 +112,7 @@ func endPartitions(ctx context.Context, h *hostenv.Host, leaves []cgroup.Path, s
 			break // the next step starts from a new reading
 		}
 		if len(step.Writes) > 0 {
-			if steps == partition.MaxPartitionSteps(len(leaves)) {
+			if steps == partition.MaxSteps(len(leaves)) {
 				return view, fmt.Errorf("partitions do not come to an end after %d steps: another process writes them, too; stop it and run restore again", steps)
 			}
 			if ctx.Err() != nil {

@@ -1,7 +1,0 @@
-package partition
-
-import (
-	"github.com/cpupoold/cpupoold/pkg/cgroup"
-)
-
-func IsParking(p cgroup.Path) bool { return p == cgroup.Parking || p == cgroup.ParkingTop }
