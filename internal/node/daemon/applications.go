@@ -13,27 +13,27 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// filesRetryDelay is how long files that could not be written are left alone.
+// filesRetryDelay is the delay after a failed write of the files.
 const filesRetryDelay = 10 * time.Second
 
-// applications are the files that tell applications their CPUs.
+// applications holds the files from which applications read their CPUs.
 type applications struct {
-	content map[string]string  // verified once, of pods and units that are there
-	entries []applicationEntry // that content was made of
+	content map[string]string  // files of existing pods and units that were verified at least once
+	entries []applicationEntry // the source of content
 	files   renderings
-	done    bool           // nothing is left to do for entries
+	done    bool           // the files of entries are written
 	sent    *appcpus.Files // in the last job; nil before it, and after an error
 	busy    bool
-	began   time.Time               // when the job that is under way was handed over
-	retry   time.Time               // after an error
-	invalid map[applicationKey]bool // names that no file can have, which the log has; of entries
+	began   time.Time               // when the current job was submitted
+	retry   time.Time               // the earliest next attempt after an error
+	invalid map[applicationKey]bool // entries whose name no file can have; logged
 }
 
-// filesTimeout is how long the daemon is not ready for files that are being written: who
-// waits for it is started without them rather than never.
+// filesTimeout is the maximum time for which a write of the files keeps the daemon from being
+// ready. A container that waits for the daemon then starts without its files.
 const filesTimeout = 2 * time.Second
 
-// due is when nobody waits any more for the files that are being written; zero if none are.
+// due returns the filesTimeout of the current job, or the zero time.
 func (a *applications) due() time.Time {
 	if !a.busy {
 		return time.Time{}
@@ -41,12 +41,11 @@ func (a *applications) due() time.Time {
 	return a.began.Add(filesTimeout)
 }
 
-// filesWritten is the result of a job.
+// filesWritten is the result of writing the files.
 type filesWritten struct{ err error }
 
-// writeApplications hands the files over if they have changed: those of placements
-// that have just been verified anew; others stay as they are, for as long as their
-// pod is there.
+// writeApplications submits the files if they have changed. A file follows its placement when
+// that is verified, and keeps its content until then. It stays as long as its pod exists.
 func (l *Loop) writeApplications(now time.Time) {
 	if l.RunDir == "" || !l.status.planned {
 		return
@@ -54,7 +53,7 @@ func (l *Loop) writeApplications(now time.Time) {
 	a := &l.applications
 	entries := l.entries()
 	if a.done && a.same(entries) {
-		return // as in nearly all passes
+		return // true in nearly all passes
 	}
 	a.entries, a.done = slices.AppendSeq(a.entries[:0], entries), false
 	if a.files == nil {
@@ -67,7 +66,7 @@ func (l *Loop) writeApplications(now time.Time) {
 		r := a.files[x.key()]
 		if r.err != nil {
 			if bad[x.key()] = true; !a.invalid[x.key()] {
-				l.log.Warn("application is not told its CPUs", "error", r.err)
+				l.log.Warn("no file for application: its name is invalid", "error", r.err)
 			}
 			continue
 		}
@@ -111,7 +110,7 @@ func (e filesWritten) scope(l *Loop) scope {
 func (e filesWritten) apply(l *Loop) {
 	l.applications.busy = false
 	if e.err != nil {
-		l.log.Error("files that tell applications their CPUs", "error", e.err)
+		l.log.Error("write files for applications", "error", e.err)
 		l.applications.retry = l.now().Add(filesRetryDelay)
 		l.applications.sent, l.applications.done = nil, false
 	}
@@ -127,7 +126,7 @@ func (x applicationEntry) equal(y applicationEntry) bool {
 	return x.verified == y.verified && x.Equal(y.Entry)
 }
 
-// entryOf is what a container is told.
+// entryOf returns the content of a container's file.
 func (l *Loop) entryOf(pod *pools.PodPlan, c *pools.Placement) appcpus.Entry {
 	var housekeeping cpuset.Set
 	if c.Exclusive {
@@ -136,13 +135,12 @@ func (l *Loop) entryOf(pod *pools.PodPlan, c *pools.Placement) appcpus.Entry {
 	return appcpus.Entry{
 		PodUID: pod.UID, Pod: pod.Namespace + "/" + pod.Name, Container: c.Name, Pool: string(c.Pool), Type: c.Type,
 		CPUs: c.CPUs, Exclusive: c.Exclusive, Nodes: l.settings.Nodes(c.CPUs), SharedCPUs: l.status.plan.Shared, MixedCPUs: c.Mixed,
-		Fluid:        l.CRIO != nil && l.settings.Pools.Mixed.Shared && l.settings.Pools.FromShared, // CRI-O
+		Fluid:        l.CRIO != nil && l.settings.Pools.Mixed.Shared && l.settings.Pools.FromShared, // a property of CRI-O
 		Housekeeping: housekeeping,
 	}
 }
 
-// entries are the containers of all pods that are there, those that have exited
-// too, and the units.
+// entries returns the containers of all pods, including exited ones, and the units.
 func (l *Loop) entries() iter.Seq[applicationEntry] {
 	verified := l.verified()
 	return func(yield func(applicationEntry) bool) {
@@ -151,7 +149,7 @@ func (l *Loop) entries() iter.Seq[applicationEntry] {
 			for j := range pod.Containers {
 				c := &pod.Containers[j]
 				if c.Kind != pools.App || c.Pool == pools.Other {
-					continue // what it has is not ours to tell
+					continue // another manager places it
 				}
 				if !yield(applicationEntry{l.entryOf(pod, c), c.State != pools.Exited && pod.Name != "" && verified[c.ID]}) {
 					return
@@ -170,8 +168,8 @@ func (l *Loop) entries() iter.Seq[applicationEntry] {
 	}
 }
 
-// verified are the containers and units that the kernel has confirmed on their CPUs, and
-// units that will start with them.
+// verified returns the containers and units that the kernel shows on their CPUs, and the units
+// that will start with them.
 func (l *Loop) verified() map[string]bool {
 	verified := make(map[string]bool, len(l.status.targets))
 	for i := range l.status.targets {
@@ -182,30 +180,28 @@ func (l *Loop) verified() map[string]bool {
 		c := l.cache.Current(t.Path)
 		settled := l.cache.Has(t.Path) && !l.cache.IsStale(t.Path) && !l.cache.IsBusy(t.Path)
 		verified[t.Container+t.Unit] = settled && c.Exists && cgroup.Verify(*t, c.State) == nil ||
-			settled && t.Unit != "" && !c.Exists && c.Unit.Known && c.Unit.CPUs.Equal(t.CPUs) // what it will start with
+			settled && t.Unit != "" && !c.Exists && c.Unit.Known && c.Unit.CPUs.Equal(t.CPUs) // a stopped unit
 	}
 	return verified
 }
 
-// renderings are the files of entries, which are made anew only for those that say
-// something else than before: with each container that comes or goes all others stay
-// as they are.
+// renderings holds the files of entries, so that only the files of changed entries are rendered.
 type renderings map[applicationKey]*rendering
 
-// applicationKey is who is told its CPUs: a container or a unit.
+// applicationKey identifies a container or unit.
 type applicationKey struct{ podUID, container, unit string }
 
-// rendering is what an entry has been made to.
+// rendering holds the files of an entry.
 type rendering struct {
 	entry appcpus.Entry
 	files map[string]string // content by name
 	err   error             // no file can have its name
-	kept  bool              // the entry is there still
+	kept  bool              // the entry still exists
 }
 
 func (x *applicationEntry) key() applicationKey { return applicationKey{x.PodUID, x.Container, x.Unit} }
 
-// of makes the renderings those of entries.
+// of renders the changed entries and drops the renderings of entries that no longer exist.
 func (r renderings) of(entries []applicationEntry) {
 	for i := range entries {
 		e := &entries[i]
@@ -224,7 +220,7 @@ func (r renderings) of(entries []applicationEntry) {
 	})
 }
 
-// same says that entries are those that the files were made of.
+// same reports whether the files were made from the same entries.
 func (a *applications) same(entries iter.Seq[applicationEntry]) bool {
 	i := 0
 	for e := range entries {

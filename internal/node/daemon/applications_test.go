@@ -91,7 +91,7 @@ func TestBadNamesAreForgotten(t *testing.T) {
 			t.Errorf("%d bad names; want %d", got, want)
 		}
 	}
-	if said := n.Logged("application is not told its CPUs"); len(said) != 2 {
+	if said := n.Logged("no file for application: its name is invalid"); len(said) != 2 {
 		t.Errorf("said %d times; want once for each time it came", len(said))
 	}
 }
@@ -109,7 +109,7 @@ func TestApplicationFilesThatCannotBeWritten(t *testing.T) {
 	r := n.start()
 	n.AwaitCPUs(n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2)), "4-5")
 	r.quiet()
-	n.Eventually("said so", func() bool { return len(n.Logged("files that tell applications their CPUs")) > 0 })
+	n.Eventually("said so", func() bool { return len(n.Logged("write files for applications")) > 0 })
 }
 
 // TestReadyWhenTold checks that the files of all containers exist when the daemon is ready.

@@ -20,26 +20,26 @@ import (
 
 // # Audit
 //
-// Every audit.interval a goroutine of its own looks at the tasks and interrupts of the
-// machine, and compares with what it saw the time before. The owner gives it nothing but
-// the plan of its last pass, and gets nothing back: no decision depends on what is found.
+// Every audit.interval a separate goroutine scans the tasks and interrupts of the machine, and
+// compares them with the previous scan. The event loop passes it only the plan of the last
+// pass. No decision depends on the result.
 
-// auditor looks at intervals.
+// auditor scans the machine at intervals.
 type auditor struct {
 	input   atomic.Pointer[auditInput]
-	result  atomic.Pointer[telemetry.Audit] // nil before the second look, and while it is off
-	changed chan struct{}                   // the interval is another one
+	result  atomic.Pointer[telemetry.Audit] // nil before the second scan, and while the audit is off
+	changed chan struct{}                   // the interval has changed
 }
 
-// auditInput is what the owner gives to it.
+// auditInput holds the values that the event loop passes to the auditor.
 type auditInput struct {
 	ownership audit.Ownership
-	interval  time.Duration // 0: it is off
+	interval  time.Duration // 0: the audit is off
 }
 
 func newAuditor() auditor { return auditor{changed: make(chan struct{}, 1)} }
 
-// showAudit gives the auditor the plan of the last pass.
+// showAudit passes the plan of the last pass to the auditor.
 func (l *Loop) showAudit() {
 	now := &auditInput{interval: l.settings.Config.AuditInterval}
 	if now.interval > 0 {
@@ -54,23 +54,23 @@ func (l *Loop) showAudit() {
 	}
 }
 
-// watcher is the part of audit.Watcher that is used here.
+// watcher is the part of audit.Watcher that the auditor uses.
 type watcher interface {
 	Look(o audit.Ownership, at uint64) error
 	Evidence() (audit.Evidence, []string)
 }
 
-// run looks until ctx ends. open is asked each time that the audit is switched on.
+// run scans until ctx ends. It calls open whenever the audit is switched on.
 func (a *auditor) run(ctx context.Context, log *slog.Logger, open func() (watcher, error)) {
-	runtime.LockOSThread() // so that its CPU time can be told
+	runtime.LockOSThread() // so that threadTime measures this goroutine
 	defer runtime.UnlockOSThread()
 	var (
 		w     watcher
 		round auditRound
 		due   = time.NewTimer(time.Hour)
-		said  string // the last error
+		last  string // the last error
 	)
-	due.Stop() // until the first scene says how often
+	due.Stop() // until the first input contains an interval
 	for {
 		select {
 		case <-ctx.Done():
@@ -94,23 +94,23 @@ func (a *auditor) run(ctx context.Context, log *slog.Logger, open func() (watche
 			err = round.look(w, scene.ownership)
 			a.result.Store(round.result())
 		}
-		if err != nil && err.Error() != said {
+		if err != nil && err.Error() != last {
 			log.Warn("audit", "error", err)
 		}
-		if said = ""; err != nil {
-			said = err.Error()
+		if last = ""; err != nil {
+			last = err.Error()
 		}
 	}
 }
 
-// auditRound is what is known from one look to the next.
+// auditRound holds the results of the scans so far.
 type auditRound struct {
-	before *audit.Ownership // at the last look; nil if there was none
+	before *audit.Ownership // at the last scan; nil before the first
 	total  telemetry.Audit
 	shown  *telemetry.Audit
 }
 
-// look looks once, and judges what has been since the last time.
+// look scans once and adds the scores since the last scan.
 func (r *auditRound) look(w watcher, now audit.Ownership) error {
 	began := threadTime()
 	defer func() {
@@ -123,7 +123,7 @@ func (r *auditRound) look(w watcher, now audit.Ownership) error {
 	}
 	r.total.Looks++
 	if r.before != nil {
-		e, _ := w.Evidence() // what could not be read is told by `cpupoold audit`
+		e, _ := w.Evidence() // only `cpupoold audit` reports unreadable files
 		settled, _ := audit.Settled(*r.before, now)
 		r.add(audit.Judge(settled, e))
 	}
@@ -131,7 +131,7 @@ func (r *auditRound) look(w watcher, now audit.Ownership) error {
 	return nil
 }
 
-// add takes over the scores of pools.
+// add adds the scores of the pools in report.
 func (r *auditRound) add(report audit.Report) {
 	was := make(map[telemetry.PoolName]telemetry.AuditPool)
 	for _, p := range r.total.Pools {
@@ -151,7 +151,7 @@ func (r *auditRound) add(report audit.Report) {
 		p.Interrupts += s.DeviceInterrupts
 		all = append(all, p)
 	}
-	for _, p := range was { // nobody has CPUs there any more; what has been counted stays
+	for _, p := range was { // pools without CPUs keep their counters
 		all = append(all, telemetry.AuditPool{PoolName: p.PoolName, Others: p.Others, Interrupts: p.Interrupts})
 	}
 	r.total.Pools = all
@@ -164,7 +164,7 @@ func (r *auditRound) show() {
 
 func (r *auditRound) result() *telemetry.Audit { return r.shown }
 
-// threadTime is the CPU time of the calling thread.
+// threadTime returns the CPU time of the calling thread.
 func threadTime() time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_THREAD, &u); err != nil {
@@ -173,7 +173,7 @@ func threadTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// monotonic is a clock that does not go back, in nanoseconds.
+// monotonic returns the time of CLOCK_MONOTONIC in nanoseconds.
 func monotonic() int64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
@@ -182,16 +182,16 @@ func monotonic() int64 {
 	return t.Nano()
 }
 
-// openWatcher is NewWatcher for run.
+// openWatcher returns the result of NewWatcher as an interface.
 func openWatcher() (watcher, error) {
 	w, err := NewWatcher()
 	if err != nil {
-		return nil, err // not a watcher that holds nil
+		return nil, err // not an interface with a nil pointer
 	}
 	return w, nil
 }
 
-// viewWithAudit adds to the published view what the audit has found.
+// viewWithAudit returns the published view with the results of the audit.
 func (l *Loop) viewWithAudit() *telemetry.View {
 	v, found := l.viewWithCluster(), l.auditor.result.Load()
 	if v == nil || found == nil {
@@ -202,7 +202,7 @@ func (l *Loop) viewWithAudit() *telemetry.View {
 	return &all
 }
 
-// NewWatcher returns who looks at the tasks of this machine.
+// NewWatcher returns a watcher of the tasks of this machine.
 func NewWatcher() (*audit.Watcher, error) {
 	cgroups, err := cgroup.Open(hostenv.CgroupRoot)
 	if err != nil {
@@ -212,6 +212,6 @@ func NewWatcher() (*audit.Watcher, error) {
 		used, err := cgroups.Usage(cgroup.Path(path))
 		return uint64(max(used, 0)), err
 	}
-	// Not os.Root, which opens each part of a path: nobody but the kernel makes links in /proc.
+	// Not os.Root, which opens each part of a path: only the kernel makes links in /proc.
 	return audit.NewWatcher(os.DirFS(hostenv.ProcRoot), audit.Affinity, usage), nil
 }

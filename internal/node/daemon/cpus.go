@@ -8,19 +8,20 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// watchCPUs hears of CPUs that come and go. It reads the topology itself: behind the
-// questions to a runtime that does not answer, containers could wait on CPUs of others.
+// watchCPUs reports CPUs that go online or offline until ctx ends. It reads the topology in its
+// own goroutine: in the queue of the workers, a runtime without an answer could delay it, and
+// containers would run on CPUs of other owners meanwhile.
 func (l *Loop) watchCPUs(ctx context.Context) {
 	if l.CPUs == nil {
 		return
 	}
-	told := ""
+	last := "" // the last error
 	keepTrying(ctx, func() error {
 		err := l.CPUs.Watch(ctx, func() error {
 			l.box.Post(cpuWatchChanged{})
 			err := l.readCPUs()
 			if err == nil {
-				told = ""
+				last = ""
 			}
 			return err
 		})
@@ -29,15 +30,15 @@ func (l *Loop) watchCPUs(ctx context.Context) {
 		}
 		return err
 	}, func(err error) {
-		if told != err.Error() { // it is tried again for as long as the daemon runs
-			told = err.Error()
-			l.log.Error("CPUs that go offline or come online are not heard of; until they are, the resync finds them", "error", err)
+		if last != err.Error() { // log each error once, because the watch is retried without end
+			last = err.Error()
+			l.log.Error("watch CPUs; until that succeeds, only the resync finds CPUs that go offline or come online", "error", err)
 		}
 	})
 }
 
-// readCPUs reads the CPUs as they are. It is called from several goroutines; what is
-// read last is posted last.
+// readCPUs reads the topology and posts a change. Several goroutines call it, and the lock keeps
+// the order of readings and events equal.
 func (l *Loop) readCPUs() error {
 	l.readingCPUs.Lock()
 	defer l.readingCPUs.Unlock()
@@ -49,7 +50,7 @@ func (l *Loop) readCPUs() error {
 	return err
 }
 
-// rereadCPUs is what the resync does about CPUs, in case that an event was lost.
+// rereadCPUs reads the CPUs in a resync, because an event may have been lost.
 func (l *Loop) rereadCPUs() {
 	if l.CPUs == nil {
 		return
@@ -62,14 +63,14 @@ func (l *Loop) rereadCPUs() {
 	})
 }
 
-// cpuWatchChanged says that CPUs that come and go are heard of, or why not.
+// cpuWatchChanged reports the state of the watch of CPUs: nil while it works.
 type cpuWatchChanged struct{ err error }
 
 func (cpuWatchChanged) scope(*Loop) scope { return scopeAll }
 
 func (e cpuWatchChanged) apply(l *Loop) { l.status.cpusLost = e.err != nil }
 
-// cpuReadFailed says why the resync could not read the CPUs.
+// cpuReadFailed is the error of reading the CPUs in a resync.
 type cpuReadFailed struct{ err error }
 
 func (cpuReadFailed) scope(*Loop) scope { return scopeAll }
@@ -78,29 +79,29 @@ func (e cpuReadFailed) apply(l *Loop) {
 	l.log.Error("read CPUs; the next resync tries again", "error", e.err)
 }
 
-// cpusChanged are the CPUs after some have come or gone.
+// cpusChanged holds the topology after a change.
 type cpusChanged struct{ topology *topology.Topology }
 
 func (cpusChanged) scope(*Loop) scope { return scopeAll }
 
-// apply makes the pools anew. The pass that follows moves those who have lost their
-// CPUs, of whom some may run on CPUs of others by now: a cgroup without any of its own
-// runs on its parent's. So all are read again.
+// apply builds the pools for the new CPUs. The next pass moves the containers that have lost
+// CPUs. All cgroups are read again, because a cgroup that has lost all of its CPUs runs on the
+// CPUs of its parent.
 func (e cpusChanged) apply(l *Loop) {
-	told := l.settings
-	if before, now := told.Topology.Online, e.topology.Online; !now.Equal(before) { // and not only what is present
+	settings := l.settings
+	if before, now := settings.Topology.Online, e.topology.Online; !now.Equal(before) { // not only the present CPUs have changed
 		l.historyLog.Add(history.Event{Kind: history.CPUs, Before: before.String(), Value: now.String()})
-		l.log.Warn("CPUs have come or gone", "online", now, "gone", before.Difference(now), "came", now.Difference(before))
+		l.log.Warn("the online CPUs have changed", "online", now, "gone", before.Difference(now), "came", now.Difference(before))
 	}
 	if err := l.settings.Change(l.settings.Config, e.topology, l.journal.Accepted()); err != nil {
 		l.log.Error("pools of these CPUs cannot be made; those before stay in force", "error", err)
 		return
 	}
-	l.useSettings(told)
+	l.useSettings(settings)
 	l.cache.InvalidateAll()
 }
 
-// cpuState is how the source fares.
+// cpuState returns the state of the watch of CPUs as a source.
 func (l *Loop) cpuState() telemetry.SourceState {
 	if l.status.cpusLost {
 		return telemetry.SourceLost

@@ -29,8 +29,8 @@ type scope int
 
 const (
 	scopeNone   scope = iota // no pass is needed
-	scopeAnswer              // no input of the plan: a question, or a result of the disk
-	scopeOne                 // at most the pod or cgroup of the event, or its end
+	scopeAnswer              // no input of the plan
+	scopeOne                 // at most its pod or cgroup
 	scopeAll                 // any pod or cgroup
 )
 

@@ -9,8 +9,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// releaseSlices makes what an administrator has come to say of a unit what it gets back: then
-// it is given back as soon as he has spoken.
+// releaseSlices replaces the original of a unit for which an administrator has set CPUs, so that
+// the daemon restores the administrator's CPUs.
 func (l *Loop) releaseSlices() {
 	for _, v := range l.status.hosts {
 		e := l.inventory.Unit(v.Name)
@@ -20,11 +20,10 @@ func (l *Loop) releaseSlices() {
 	}
 }
 
-// takeSlices records that confined units for which systemd has CPUs had none before, unless
-// the journal knows better: an administrator's would not be confined, so the daemon has
-// set them, and has lost its journal since. A write would take them for the original,
-// and without one they would pass for an administrator's as soon as the unit is to have
-// others.
+// takeSlices records that confined units had no CPUs before the daemon, unless the journal has
+// an original. If systemd has CPUs for a confined unit, the daemon has set them and has lost its
+// journal since, because it does not confine a unit with an administrator's CPUs. Without this
+// original, the next write would record the daemon's CPUs as the original.
 func (l *Loop) takeSlices() {
 	for _, v := range l.status.hosts {
 		e := l.inventory.Unit(v.Name)
@@ -34,7 +33,7 @@ func (l *Loop) takeSlices() {
 	}
 }
 
-// isUnmanagedHostUnit says that a unit of host services is not to be placed.
+// isUnmanagedHostUnit reports whether the daemon must not place a unit of host services.
 func (l *Loop) isUnmanagedHostUnit(name string) bool {
 	i := slices.IndexFunc(l.status.hosts, func(v hostslices.Verdict) bool { return v.Name == name })
 	if i < 0 {
@@ -47,7 +46,7 @@ func (l *Loop) isUnmanagedHostUnit(name string) bool {
 	return false
 }
 
-// hostView is what becomes of host services, for metrics.
+// hostView returns the states of host services for metrics.
 func (l *Loop) hostView() []telemetry.HostUnit {
 	var all []telemetry.HostUnit
 	for _, v := range l.status.hosts {

@@ -85,7 +85,7 @@ func (l *Loop) overlapsOwners(p cgroup.Path) bool {
 }
 
 // settleQuiet takes over the changes that the plan of this pass defers, and logs them if
-// they differ from those of the pass before.
+// they differ from the deferrals of the previous pass.
 func (l *Loop) settleQuiet(plan pools.Plan, want []cgroup.Target, now time.Time) {
 	news, ended := l.quiet.Settle(plan, want, l.drifts.changed(cgroup.FileWeight), now)
 	l.journal.SetResting(l.quiet.Resting())

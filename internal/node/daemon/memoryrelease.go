@@ -6,28 +6,30 @@ import (
 	"time"
 )
 
-// Memory is given back after the first look that is so long after all that runs was taken over,
-// and so long after it was given back last: with resyncPeriod's default the first, and then each
-// second. Go itself would wait for as much garbage as lives, or two minutes.
+// The daemon releases memory after the first scan that is firstReleaseDelay after the first
+// listing, then after the first scan that is releaseInterval after the last release. With the
+// default of resyncPeriod, these are the first scan and then every second scan. Without it, the
+// Go runtime waits until the heap has doubled, or two minutes.
 const (
 	firstReleaseDelay = 20 * time.Second
 	releaseInterval   = 50 * time.Second
 )
 
-// memoryRelease gives memory that nothing lives in back to the kernel: what a start or a busy hour
-// has taken would stay else (docs/performance.md).
+// memoryRelease returns unused memory to the kernel. The daemon would otherwise keep the memory
+// of its start and of its busiest hour (docs/performance.md).
 type memoryRelease struct {
 	free    func()
-	next    time.Time // not before; zero until all is taken over
-	scanned bool      // the pass that is made now looks at all cgroups
+	next    time.Time // the earliest next release; zero before the first listing
+	scanned bool      // the current pass scans all cgroups
 }
 
 func newMemoryRelease() memoryRelease { return memoryRelease{free: debug.FreeOSMemory} }
 
-// start says that all that runs has been taken over.
+// start schedules the first release, after the first listing.
 func (t *memoryRelease) start(now time.Time) { t.next = now.Add(firstReleaseDelay) }
 
-// due says, after a pass, that memory is to be given back: after a look, which leaves most behind.
+// due reports after a pass whether memory must be released: after a scan, which leaves the most
+// garbage.
 func (t *memoryRelease) due(now time.Time) bool {
 	looked := t.scanned
 	t.scanned = false
@@ -38,8 +40,8 @@ func (t *memoryRelease) due(now time.Time) bool {
 	return true
 }
 
-// releaseMemory gives memory back after a pass, if that is due. A collection takes milliseconds:
-// the owner does not wait for it.
+// releaseMemory releases memory after a pass, if that is due. A worker does it, because a garbage
+// collection takes milliseconds.
 func (l *Loop) releaseMemory(now time.Time) {
 	if !l.memoryRelease.due(now) {
 		return

@@ -15,7 +15,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// moveTimeout is the maximum time until a move is verified. Most of it is the runtime's update.
+// moveTimeout is the maximum time until a move is verified. The runtime's update takes most of the time.
 const moveTimeout = time.Minute
 
 // moveRequest asks the event loop to move an owner to other CPUs. Only operators on the

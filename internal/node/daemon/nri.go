@@ -158,8 +158,8 @@ type synchronized struct {
 
 func (synchronized) scope(*Loop) scope { return scopeAll }
 
-// apply fetches all listed pods and containers, because a resize while NRI was not connected
-// shows in no event. It drops containers that only NRI has reported and that are not in the
+// apply fetches all listed pods and containers, because NRI is the only source of resizes and
+// was disconnected. It drops containers that only NRI has reported and that are not in the
 // list: containerd creates no containers at this moment. If another runtime does, its event
 // stream reports the container again.
 func (s synchronized) apply(l *Loop) {

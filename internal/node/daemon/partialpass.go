@@ -203,10 +203,9 @@ func (l *Loop) place(container string, now time.Time) (placed pools.PodPlan, own
 	return placed, own, ok && !slices.ContainsFunc(placed.Containers, lacks)
 }
 
-// planIsCurrent reports whether CPUs that are free in the last plan are free now: since the
-// last full pass nothing has changed the free capacity, and every running container is a
-// target with a cgroup that was read. Unidentified and unread containers can be without a
-// target, so there must be none.
+// planIsCurrent reports whether CPUs that are free in the last plan are free now. Since the last
+// full pass, no event has changed the free capacity, and all cgroups of the targets are read.
+// Unidentified and unread containers can be without a target, so there must be none.
 func (l *Loop) planIsCurrent() bool {
 	return !l.schedule.changed && !l.cache.HasStale() && len(l.unidentified) == 0 && !desired.HasUnread(l.inventory, l.status.plan)
 }

@@ -11,16 +11,15 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// permission is what is known of the namespaces' annotations; the zero value is that
-// nobody asks for them.
+// permission holds the permissions of namespaces. With the zero value, pools need no
+// permission.
 type permission struct {
-	follower *nodestatus.Namespaces // nil: nobody
+	follower *nodestatus.Namespaces // nil: no permission is needed
 	allowed  nodestatus.Allowed
 }
 
-// askNamespaces makes the goroutine's part ready that follows namespaces. What an
-// earlier daemon has heard is known before the first pass: it must not take from pods
-// that run what they were given.
+// askNamespaces prepares the watch of namespaces. It reads the permissions that an earlier
+// daemon has stored, so that running pods keep their CPUs in the first pass.
 func (l *Loop) askNamespaces(o Options) error {
 	if o.Config.NamespacePermission != config.PermissionAnnotation {
 		return nil
@@ -34,32 +33,32 @@ func (l *Loop) askNamespaces(o Options) error {
 	}
 	follow, err := nodestatus.NewNamespaces(*options, o.Config.Names(), nodestatus.PermissionsPath(o.Config))
 	if err != nil {
-		o.Log.Warn("namespaces that are not listed allow nothing until the API server answers", "error", err)
+		o.Log.Warn("only listed namespaces have permissions until the API server answers", "error", err)
 	}
 	l.permission = permission{follow, follow.Known()}
 	return nil
 }
 
-// watchNamespaces follows them until ctx ends.
+// watchNamespaces watches the namespaces until ctx ends.
 func (l *Loop) watchNamespaces(ctx context.Context) {
 	if f := l.permission.follower; f != nil {
 		f.Run(ctx, func(a nodestatus.Allowed) { l.box.Post(permissionsChanged{a}) })
 	}
 }
 
-// permissionsChanged is what namespaces allow now.
+// permissionsChanged holds the current permissions of the namespaces.
 type permissionsChanged struct{ nodestatus.Allowed }
 
 func (permissionsChanged) scope(*Loop) scope { return scopeAll }
 
 func (e permissionsChanged) apply(l *Loop) { l.permission.allowed = e.Allowed }
 
-// rights are what pools need of it.
+// rights returns the permissions for the planner.
 func (p *permission) rights() pools.NamespaceRights {
 	return pools.NamespaceRights{Asked: p.follower != nil, Permissions: p.allowed.Permissions, Current: p.allowed.Current}
 }
 
-// state is how the source fares, false where there is none.
+// state returns the state of the watch as a source, and whether it exists.
 func (p *permission) state() (telemetry.SourceState, bool) {
 	switch {
 	case p.follower == nil:

@@ -89,9 +89,9 @@ type pendingUpdate struct {
 	querying bool
 }
 
-// pendingUpdates holds the updates with an unknown result, by container.
+// pendingUpdates holds the pending updates by container.
 type pendingUpdates struct {
-	open map[string]*pendingUpdate
+	open map[string]*pendingUpdate // not settled
 	// failed holds the containers whose last update was not made. Their updates go through
 	// a worker until one succeeds: one hung shim would otherwise block every creation on the
 	// node.

@@ -19,9 +19,9 @@ import (
 //     pass (partialpass.go) follows at once, and a full pass later.
 //   - If no request waits, only the full pass follows.
 //
-// A full pass without a waiting request starts when the time since the previous full pass is
-// fullPassRatio times that pass's duration: these passes use at most a hundredth of a CPU. It
-// starts after fullPassDelay at the latest.
+// Without a waiting request, the delay since the previous full pass is fullPassRatio times the
+// duration of that pass, and at most fullPassDelay. Thus these passes use at most a hundredth of
+// a CPU if they take at most 2.5 ms.
 
 // fullPassDelay is the maximum delay of a full pass.
 const fullPassDelay = 250 * time.Millisecond
