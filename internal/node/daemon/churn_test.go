@@ -140,7 +140,6 @@ func (s *sample) add(r *churning, name string, containers int) {
 func newChurnNode(t *testing.T) *churning {
 	t.Helper()
 	n := newNRINode(t)
-	n.Dir = fastDir(t)
 	for i := range 8 {
 		n.RunContainer(n.RunPod(fmt.Sprintf("stays-%d", i), "default", "burstable", 0, nil), "app", cri.Resources{Shares: 102})
 	}

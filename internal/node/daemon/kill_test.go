@@ -67,7 +67,10 @@ func TestDeathAfterAnyWrite(t *testing.T) {
 				t.Fatalf("the scene needs only %d writes", total)
 			}
 			for after := range total {
-				t.Run(fmt.Sprint(after), func(t *testing.T) { s.play(t, after) })
+				t.Run(fmt.Sprint(after), func(t *testing.T) {
+					t.Parallel()
+					s.play(t, after)
+				})
 			}
 		})
 	}

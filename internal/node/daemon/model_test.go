@@ -4,8 +4,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 
@@ -178,16 +176,4 @@ func (w *world) end() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// fastDir returns a directory in memory if the machine has one, since each step waits for the
-// journal's fsync.
-func fastDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "model")
-	if err != nil {
-		return t.TempDir()
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return filepath.Clean(dir)
 }

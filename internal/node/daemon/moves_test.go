@@ -238,7 +238,10 @@ func TestDeathDuringMove(t *testing.T) {
 		total = carved
 	}
 	for after := range total {
-		t.Run(fmt.Sprint(after), func(t *testing.T) { deathDuringMove(t, wideCarved, after) })
+		t.Run(fmt.Sprint(after), func(t *testing.T) {
+			t.Parallel()
+			deathDuringMove(t, wideCarved, after)
+		})
 	}
 }
 

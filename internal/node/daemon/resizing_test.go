@@ -33,7 +33,7 @@ func TestResizeThatFails(t *testing.T) {
 			}
 		})
 		n.Runtime.Fail(testnode.OCIUpdate, nil)
-		n.Eventually("the resize taken back", func() bool {
+		r.within(2*resizeTimeout, "the resize taken back", func() bool {
 			has := r.size(app)
 			return has.Requested.Shares == nodefixture.WholeCPUs(2).Shares && has.Total.Shares == 0 &&
 				n.State(app).CPUs.Len() == 2 && n.RecordedCPUs(app) == n.State(app).CPUs.String()
@@ -49,7 +49,7 @@ func TestResizeThatFails(t *testing.T) {
 	if err := n.Runtime.Resize(app, nodefixture.WholeCPUs(1)); err != nil {
 		t.Fatal(err)
 	}
-	n.Eventually("the runtime asked", func() bool { return !r.beingResized(app) })
+	r.within(2*resizeTimeout, "the runtime asked", func() bool { return !r.beingResized(app) })
 	if got := r.size(app).Requested.Shares; got != nodefixture.WholeCPUs(1).Shares {
 		t.Errorf("after a resize that was made the container asks for %d shares; want %d", got, nodefixture.WholeCPUs(1).Shares)
 	}
@@ -72,7 +72,7 @@ func TestResizeWithoutAnswer(t *testing.T) {
 	if err := n.Runtime.Resize(app, nodefixture.WholeCPUs(3)); err != nil {
 		t.Fatal(err)
 	}
-	n.AwaitCPUs(app, "4-6")
+	r.within(2*resizeTimeout, "the resize shown by the record", func() bool { return n.State(app).Effective.String() == "4-6" })
 }
 
 // TestShownBy checks that a runtime which has failed in the last of several requests may have

@@ -71,7 +71,6 @@ func newWorld(t *testing.T, nri bool, partitions uint64) *world {
 	}
 	w := &world{node: n, configs: configs, armed: -1, moves: make(map[control.Outcome]int)}
 	w.pods = scenario.NewPods(fakeRuntime{w.Runtime, w})
-	w.Dir = fastDir(t)
 	w.Kubelet = nodefixture.NewKubelet()
 	w.YAML = w.configs[0]
 	w.RunHostServices()
