@@ -52,6 +52,16 @@ func (r *running) within(limit time.Duration, what string, cond func() bool) {
 	})
 }
 
+// skipPersistPause skips the pause before the daemon persists a value again that another
+// process has overwritten: five seconds, in steps from deadline to deadline.
+func (r *running) skipPersistPause() {
+	var pauses bool
+	r.inspectOnly(func(l *Loop) { pauses = l.backoffs.AnyWaiting(l.now()) })
+	if pauses && r.jobs.idle() {
+		r.skip(max(r.wait(), 0))
+	}
+}
+
 // viewWithin is within for a condition of the view.
 func (r *running) viewWithin(limit time.Duration, what string, cond func(*telemetry.View) bool) {
 	r.T.Helper()

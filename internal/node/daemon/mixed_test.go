@@ -103,7 +103,7 @@ func TestMixedIsNoPartition(t *testing.T) {
 			}
 			r.view("a problem of one", func(v *telemetry.View) bool { return v.Problems["NoPartition"] == 1 && v.Partitions["root"] == 1 })
 			for _, o := range n.preview().Owners {
-				if shares := o.Name == "app"; shares != strings.Contains(o.Why, "beside its own") {
+				if shares := o.Name == "app"; shares != strings.Contains(o.Why, "also runs on the shared CPUs") {
 					t.Errorf("plan says of %s: %q", o.Name, o.Why)
 				}
 			}

@@ -133,6 +133,7 @@ func (r *running) quietOr(over func() bool) {
 	started := r.clock.now()
 	r.loop.box.Post(systemdReloaded{}) // look at everything again
 	r.Eventually("daemon quiet", func() bool {
+		r.skipPersistPause()
 		v := r.loop.snapshot.Load()
 		return over() || v != nil && v.LastSuccess.After(started)
 	})
