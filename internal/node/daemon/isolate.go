@@ -53,7 +53,7 @@ func (l *Loop) partition(want []cgroup.Target, keep bool, now time.Time) (wrote 
 		return false
 	}
 	l.makeParking(wishes, now)
-	l.recall(wishes, former)
+	l.forgetOutdated(wishes, former)
 	typed := make(map[cgroup.Path]bool)
 	for i := range partition.MaxSteps(len(wishes)) {
 		step, view, err := l.partitionStep(wishes, former, now)

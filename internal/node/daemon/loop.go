@@ -128,7 +128,7 @@ func (l *Loop) recheckDue() {
 		l.status.recheckPending = false
 		l.memoryRelease.scanned = true
 		l.timers.recheck.clear()
-		l.cache.Recheck(l.watch.told, l.settings.Config.ResyncPeriod)
+		l.cache.Recheck(l.watch.isWatched, l.settings.Config.ResyncPeriod)
 	}
 }
 

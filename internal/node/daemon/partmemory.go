@@ -5,29 +5,28 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// # What is known of partitions between looks
+// # Cached state of partitions
 //
-// What a look at partitions has read is known to the next one, so that an owner's partition
-// costs as much beside hundreds of pods as beside a few. That is as good as what the owner
-// of all state knows of the other files (package kernelstate): the watcher tells of what others write,
-// and of cgroups that come and go. All the same these are read again:
+// A reading of the partitions reuses the last one, so that a partition costs the same on a node
+// with hundreds of pods. The watcher reports external writes, and cgroups that appear and
+// disappear. The daemon reads these cgroups again:
 //
-//   - what a step has written to, the partition that it was for, and all that these are in
-//   - who is to be another partition than at the last look, or none, and all that is in its pod
-//   - what others have written to, all that is below it, and what is beside it in a pod
-//   - who has another cpuset.cpus or cpuset.cpus.partition by the tree
-//   - in each pass, what the watcher does not tell of: the slices of the host
-//   - everything, with each resync, after lost events, and when CPUs have come or gone
+//   - cgroups that a step has written, the partition of the step, and their parents
+//   - cgroups that become another partition, or none, and the cgroups in their pods
+//   - cgroups with external writes, the cgroups below them, and their siblings in a pod
+//   - cgroups whose cpuset.cpus or cpuset.cpus.partition differ in package kernelstate
+//   - in each pass, cgroups without a watch: the slices of the host
+//   - all cgroups, with each resync, after lost notices, and after a change of the online CPUs
 //
-// A list of others that is not known yet can do no more than one that is written right after
-// a read: the kernel refuses what is not exclusive.
+// An exclusive list that is unknown does no harm: the kernel refuses CPUs that are not
+// exclusive. The same happens with a list that is written right after a reading.
 
-// recall forgets what may not be so any more, before a look.
-func (l *Loop) recall(wishes []cgroup.PartitionWish, former map[cgroup.Path]bool) {
+// forgetOutdated drops cached state that may be outdated, before a reading.
+func (l *Loop) forgetOutdated(wishes []cgroup.PartitionWish, former map[cgroup.Path]bool) {
 	s := &l.isolation
-	if !s.looked {
-		s.looked = true
-		l.keepNotices()
+	if !s.reading {
+		s.reading = true
+		l.keepWatched()
 	}
 	var others []cgroup.Path
 	for p, n := range s.memory.Nodes() {
@@ -52,16 +51,16 @@ func (l *Loop) recall(wishes []cgroup.PartitionWish, former map[cgroup.Path]bool
 	}
 }
 
-// logBackoffs ends the looks of a pass.
-func (l *Loop) logBackoffs() {
-	if l.isolation.looked {
-		l.isolation.looked = false
-		l.keepNotices()
+// endPartitionReads ends the readings of a pass.
+func (l *Loop) endPartitionReads() {
+	if l.isolation.reading {
+		l.isolation.reading = false
+		l.keepWatched()
 	}
 }
 
-// keepNotices forgets what the watcher does not tell of.
-func (l *Loop) keepNotices() {
+// keepWatched drops the cached state of cgroups without a watch.
+func (l *Loop) keepWatched() {
 	w := l.watch.watcher
 	if w == nil {
 		l.isolation.memory.Clear()
@@ -76,9 +75,9 @@ func (l *Loop) keepNotices() {
 	})
 }
 
-// forget has those read again whom a write to a cgroup may have changed: a partition loses
-// its CPUs by the lists of what it is in, and up to kernel 6.19 by the cpuset.cpus of what is
-// beside it.
+// forget drops the cached state of the cgroups that a write to p may have changed. A partition
+// loses CPUs through the exclusive lists of its parents, and up to kernel 6.19 through the
+// cpuset.cpus of its siblings.
 func (s *isolation) forget(p cgroup.Path) {
 	s.memory.Forget(p)
 	s.memory.ForgetIn(p)
@@ -87,21 +86,21 @@ func (s *isolation) forget(p cgroup.Path) {
 	}
 }
 
-// recheckPartitions has partitions looked at that somebody may have broken by a write to a cgroup.
+// recheckPartitions schedules a reading of the partitions that a write to p may have broken.
 func (l *Loop) recheckPartitions(p cgroup.Path) {
 	l.isolation.stale = true
 	l.isolation.forget(p)
 }
 
-// noticeList is told of a write to a cgroup, which may have been the daemon's. It says whether
-// somebody else has written what matters to partitions, and was not known.
+// noticeList handles a notice of a write to a file of a cgroup, which may be an own write. It
+// reports whether the write is external and concerns partitions.
 func (l *Loop) noticeList(p cgroup.Path, name string) bool {
 	switch {
-	case name == "": // from now on it is told of
+	case name == "": // a new watch
 		l.isolation.memory.Forget(p)
 		return false
 	case name == cgroup.FileExclusive:
-	case (name == cgroup.FileCPUs || name == cgroup.FilePartition) && !l.cache.Has(p): // else heardWrite has looked
+	case (name == cgroup.FileCPUs || name == cgroup.FilePartition) && !l.cache.Has(p): // noticeWrite handles known cgroups
 	default:
 		return false
 	}
@@ -116,9 +115,9 @@ func (l *Loop) noticeList(p cgroup.Path, name string) bool {
 	return on
 }
 
-// beside says that a cgroup is a partition, or that what is written to it can break one: up
-// to kernel 6.19 that of a sibling.
-func (l *Loop) beside(p cgroup.Path) bool {
+// affectsPartition reports whether a write to p can break a partition: p itself, or up to kernel
+// 6.19 a sibling.
+func (l *Loop) affectsPartition(p cgroup.Path) bool {
 	if l.isolation.outcomes[p].Phase == cgroup.PartitionInForce {
 		return true
 	}

@@ -224,8 +224,8 @@ func checkMemory(l *Loop) error {
 		leaves = append(leaves, p)
 	}
 	slices.Sort(leaves)
-	l.recall(nil, nil)
-	defer l.logBackoffs()
+	l.forgetOutdated(nil, nil)
+	defer l.endPartitionReads()
 	got, err := l.isolation.memory.Read(leaves)
 	want, wantErr := l.Cgroups.ReadPartitions(leaves)
 	if err = errors.Join(err, wantErr); err != nil {

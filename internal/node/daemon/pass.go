@@ -105,7 +105,7 @@ func (l *Loop) pass() {
 		l.apply(writes, made, now)
 	}
 	want = l.repartition(want, false)
-	l.logBackoffs()
+	l.endPartitionReads()
 	l.quiet.Explain(deferred)
 	l.status.deferred = deferred
 	l.finishPass(want, now)

@@ -100,7 +100,7 @@ func TestToldOf(t *testing.T) {
 	r.quiet()
 	r.inspect(func(l *Loop) {
 		told := func(what string, s cgroup.State, want bool) {
-			if got := l.watch.told(s); got != want {
+			if got := l.watch.isWatched(s); got != want {
 				t.Errorf("%s: told %t, want %t", what, got, want)
 			}
 		}

@@ -165,7 +165,7 @@ func (f *faults) noticesOverflow() {
 	if err != nil {
 		f.Fatal(err)
 	}
-	before := len(f.records("changes of cgroups have been lost; all of them are read again"))
+	before := len(f.records("notices about cgroups are lost; reading all of them again"))
 	stranger := f.shared.path.Parent().Join("cri-containerd-" + strings.Repeat("ab", 32) + ".scope")
 	dir := filepath.Join("/sys/fs/cgroup", string(stranger))
 	f.signal(f.pid, syscall.SIGSTOP)
@@ -182,7 +182,7 @@ func (f *faults) noticesOverflow() {
 		f.Fatal(err)
 	}
 	f.eventually("loss in the log", func() error {
-		if len(f.records("changes of cgroups have been lost; all of them are read again")) == before {
+		if len(f.records("notices about cgroups are lost; reading all of them again")) == before {
 			return errors.New("no record")
 		}
 		return nil

@@ -1,0 +1,70 @@
+package kernelstate
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+)
+
+// WatchSet holds the cgroups that a watcher must watch for writes to their files, and the
+// cgroups that it must watch for children. The zero value is empty.
+type WatchSet struct {
+	targets, pods  []cgroup.Path
+	files, parents []cgroup.Path
+}
+
+// Update makes the set for targets and for the slices of pods, sorted. It does nothing if
+// both are unchanged, as after most passes.
+func (s *WatchSet) Update(targets []cgroup.Target, pods []cgroup.Path) {
+	same := func(p cgroup.Path, t cgroup.Target) bool { return p == t.Path }
+	if slices.EqualFunc(s.targets, targets, same) && slices.Equal(s.pods, pods) {
+		return
+	}
+	s.targets, s.files = s.targets[:0], make([]cgroup.Path, 0, 2*len(targets))
+	for i := range targets {
+		t := &targets[i]
+		s.targets = append(s.targets, t.Path)
+		s.files = append(s.files, t.Path)
+		if inner, ok := t.Path.Inner(); ok && t.Unit == "" {
+			s.files = append(s.files, inner) // crun makes it after the scope
+		}
+	}
+	s.pods, s.parents = pods, parentsOf(pods)
+}
+
+// Files returns the cgroups whose files matter: the targets, and crun's cgroups in them.
+func (s *WatchSet) Files() []cgroup.Path { return slices.Clip(s.files) }
+
+// Parents returns the cgroups whose children matter, sorted: the cgroups of the kubelet, in
+// which pods appear, and the slices of pods, in which containers appear.
+func (s *WatchSet) Parents() []cgroup.Path { return slices.Clip(s.parents) }
+
+func parentsOf(pods []cgroup.Path) []cgroup.Path {
+	parents := make([]cgroup.Path, 0, len(pods)+12)
+	// The cgroups of the kubelet with the default --cgroup-root, and in a kind node.
+	tops := map[cgroup.Path]bool{
+		"kubepods.slice": true, "kubepods": true,
+		"kubelet.slice/kubelet-kubepods.slice": true, "kubelet/kubepods": true,
+	}
+	for _, slice := range pods {
+		parents = append(parents, slice)
+		for p := slice.Parent(); p != ""; p = p.Parent() {
+			if name := strings.TrimSuffix(p.Base(), ".slice"); name == "kubepods" || strings.HasSuffix(name, "-kubepods") {
+				tops[p] = true
+			}
+		}
+	}
+	for top := range tops {
+		parents = append(parents, top)
+		for _, class := range []string{"burstable", "besteffort"} {
+			name := class
+			if base, ok := strings.CutSuffix(top.Base(), ".slice"); ok {
+				name = base + "-" + class + ".slice"
+			}
+			parents = append(parents, top.Join(name))
+		}
+	}
+	slices.Sort(parents) // equal sets must compare as equal
+	return parents
+}

@@ -1,0 +1,37 @@
+package kernelstate_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+)
+
+// TestWatchSet checks which cgroups are watched for targets and pods.
+func TestWatchSet(t *testing.T) {
+	const pod = cgroup.Path("custom.slice/custom-kubepods.slice/custom-kubepods-burstable.slice/custom-kubepods-burstable-podu.slice")
+	var s kernelstate.WatchSet
+	s.Update([]cgroup.Target{{Path: pod + "/cri-containerd-c.scope", Container: "c"}, {Path: "system.slice/du.service", Unit: "du.service"}}, []cgroup.Path{pod})
+	if d := cmp.Diff([]cgroup.Path{pod + "/cri-containerd-c.scope", pod + "/cri-containerd-c.scope/container", "system.slice/du.service"}, s.Files()); d != "" {
+		t.Errorf("files (-want +got):\n%s", d)
+	}
+	want := []cgroup.Path{
+		"kubepods.slice", "kubepods.slice/kubepods-burstable.slice", "kubepods.slice/kubepods-besteffort.slice",
+		"kubepods", "kubepods/burstable", "kubepods/besteffort",
+		"kubelet.slice/kubelet-kubepods.slice", "kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice", "kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice",
+		"kubelet/kubepods", "kubelet/kubepods/burstable", "kubelet/kubepods/besteffort",
+		"custom.slice/custom-kubepods.slice", "custom.slice/custom-kubepods.slice/custom-kubepods-burstable.slice", "custom.slice/custom-kubepods.slice/custom-kubepods-besteffort.slice",
+		pod,
+	}
+	slices.Sort(want)
+	if d := cmp.Diff(want, s.Parents()); d != "" {
+		t.Errorf("parents (-want +got):\n%s", d)
+	}
+	s.Update(nil, nil)
+	if len(s.Files()) > 0 || len(s.Parents()) != len(want)-4 {
+		t.Errorf("without targets and pods: %v, %v", s.Files(), s.Parents())
+	}
+}
