@@ -140,3 +140,12 @@ func results(counts map[nodestatus.Result]uint64) map[telemetry.Result]uint64 {
 	}
 	return all
 }
+
+// observingCondition returns the condition of the node in mode: observe, else nil.
+func (l *Loop) observingCondition() *nodestatus.Condition {
+	if !l.Observes {
+		return nil
+	}
+	return &nodestatus.Condition{Ready: true, Reason: "Observing",
+		Message: fmt.Sprintf("mode is observe: containers and units are left where they are; %d writes would put them into their pools", len(l.status.unwritten))}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/cpupoold/cpupoold/internal/history"
+	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
@@ -16,7 +17,7 @@ func (l *Loop) watchCPUs(ctx context.Context) {
 		return
 	}
 	last := "" // the last error
-	keepTrying(ctx, func() error {
+	actor.KeepTrying(ctx, func() error {
 		err := l.CPUs.Watch(ctx, func() error {
 			l.box.Post(cpuWatchChanged{})
 			err := l.readCPUs()

@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
-
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
@@ -121,7 +119,7 @@ func runOn(ctx context.Context, h hostenv.Host, o Options) error {
 // serveMetrics serves metrics until ctx ends. It retries after errors, because a port in use
 // must not keep containers from their CPUs.
 func serveMetrics(ctx context.Context, server *telemetry.Server, o Options) {
-	keepTrying(ctx, func() error {
+	actor.KeepTrying(ctx, func() error {
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Config.ListenAddress)
 		if err != nil {
 			return fmt.Errorf("listen for metrics (listenAddress): %w", err)
@@ -231,7 +229,7 @@ func (l *Loop) watchConfig(ctx context.Context, o Options) {
 	if o.ConfigFile == "" {
 		return
 	}
-	keepTrying(ctx, func() error { return config.Watch(ctx, o.ConfigFile, l.reload) }, func(err error) {
+	actor.KeepTrying(ctx, func() error { return config.Watch(ctx, o.ConfigFile, l.reload) }, func(err error) {
 		l.log.Error("watch configuration", "error", err)
 	})
 }
@@ -257,34 +255,10 @@ func (l *Loop) reload() {
 	l.box.Post(configLoaded{c, err})
 }
 
-func (l *Loop) watchUnits(ctx context.Context) {
-	if l.Units == nil {
-		return
+// loadJournal reads the journal. In mode: observe it leaves an invalid file in place.
+func loadJournal(h hostenv.Host, bootID string, now time.Time) (undo.Document, error) {
+	if !h.Observes {
+		return undo.Load(h.JournalFile, bootID, now)
 	}
-	wake := func() { l.box.Post(systemdReloaded{}) }
-	keepTrying(ctx, func() error { return l.Units.WatchReload(ctx, wake) }, func(err error) { l.box.Post(reloadsLost{err}) })
-}
-
-// stableTime is the time after which a watch that fails begins with a short pause again.
-const stableTime = time.Minute
-
-// keepTrying runs watch until ctx ends, with growing pauses after errors.
-func keepTrying(ctx context.Context, watch func() error, report func(error)) {
-	pause := backoff.NewExponentialBackOff()
-	for {
-		started := time.Now()
-		err := watch()
-		if ctx.Err() != nil {
-			return
-		}
-		report(err)
-		if time.Since(started) > stableTime {
-			pause.Reset()
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pause.NextBackOff()):
-		}
-	}
+	return undo.Peek(h.JournalFile)
 }

@@ -144,6 +144,9 @@ func (l *Loop) list() {
 	})
 }
 
+// listed is the result of a listing.
+type listed struct{ inventory.Listing }
+
 func (listed) scope(*Loop) scope { return scopeAll }
 
 func (e listed) apply(l *Loop) {
@@ -226,6 +229,12 @@ func (l *Loop) useSettings(before desired.Settings) {
 	}
 	l.journal.Accept(l.settings.Fits)
 	l.takeUnits()
+}
+
+// configLoaded is a configuration that was read again, or the reason why it is refused.
+type configLoaded struct {
+	config *config.Config
+	err    error
 }
 
 func (configLoaded) scope(*Loop) scope { return scopeAll }

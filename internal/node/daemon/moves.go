@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/history"
+	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/control"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
@@ -45,7 +47,7 @@ func (m *moveRequest) attrs() []any {
 // serveControl answers operators on the control socket until ctx ends.
 func (l *Loop) serveControl(ctx context.Context, o Options) {
 	server := control.New(l.ask, moveTimeout, l.newAnswers(o), o.Log)
-	keepTrying(ctx, func() error {
+	actor.KeepTrying(ctx, func() error {
 		return server.Serve(ctx, control.Socket(o.Config.RunDir))
 	}, func(err error) {
 		o.Log.Error("the control socket is not served", "error", err)
@@ -242,4 +244,21 @@ func (l *Loop) ownerOf(t cgroup.Target) pools.Key {
 		return l.inventory.KeyOf(e)
 	}
 	return pools.Key{}
+}
+
+// noteMove adds an operator's request and its result to the history.
+func (l *Loop) noteMove(m *moveRequest, err error) {
+	e := history.Event{Kind: history.Move, PodUID: m.PodUID, Container: m.Container, Before: m.From.String(), Value: m.To.String(), Cause: "asked for on the control socket"}
+	if m.PodUID == "" {
+		e.Unit, e.Container = e.Container, ""
+	}
+	for pod := range l.inventory.Pods() {
+		if pod.UID == m.PodUID {
+			e.Pod = pod.Name()
+		}
+	}
+	if err != nil {
+		e.Error = err.Error()
+	}
+	l.historyLog.Add(e)
 }

@@ -8,6 +8,12 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
+// streamChanged reports the state of the event stream.
+type streamChanged struct {
+	state cri.StreamState
+	err   error
+}
+
 func (streamChanged) scope(*Loop) scope { return scopeAll }
 
 func (e streamChanged) apply(l *Loop) {
@@ -17,6 +23,9 @@ func (e streamChanged) apply(l *Loop) {
 		l.list() // earlier events are lost
 	}
 }
+
+// runtimeEvent is an event of the runtime's event stream.
+type runtimeEvent struct{ cri.Event }
 
 // scope returns scopeAll for the start of a container that the daemon has not placed yet.
 // With NRI the daemon places containers before they exist.
@@ -59,6 +68,9 @@ func (l *Loop) fetchEarlier(c *inventory.Container) {
 	}
 }
 
+// podFetched is the result of fetchPod.
+type podFetched struct{ inventory.PodStatus }
+
 func (e podFetched) scope(l *Loop) scope {
 	return oneUnless(e.Err == nil && (!l.inventory.HasNRI() || l.inventory.Pod(e.ID) == nil))
 }
@@ -70,6 +82,9 @@ func (e podFetched) apply(l *Loop) {
 		l.log.Warn("read pod", "sandbox", e.ID, "error", e.Err) // the next listing tries again
 	}
 }
+
+// containerFetched is the result of fetchContainer.
+type containerFetched struct{ inventory.ContainerStatus }
 
 func (e containerFetched) scope(l *Loop) scope {
 	return oneUnless(e.Err == nil && (!l.inventory.HasNRI() || l.inventory.Container(e.ID) == nil || e.State == cri.Exited && l.parted(e.ID)))

@@ -41,6 +41,12 @@ func (l *Loop) save(now time.Time) {
 	})
 }
 
+// saved is the result of writing the journal up to change number upTo.
+type saved struct {
+	upTo int
+	err  error
+}
+
 // scope: a journal on disk that no write waits for needs no pass, unless newer changes follow.
 func (e saved) scope(l *Loop) scope {
 	if e.err == nil && l.journal.Late() == nil && !l.journal.ChangedSince(e.upTo) {

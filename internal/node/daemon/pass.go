@@ -1,17 +1,12 @@
 package daemon
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/desired"
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
-	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/recovery"
-	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -143,35 +138,6 @@ func (l *Loop) refreshCache(want []cgroup.Target) []cgroup.Target {
 	return slices.DeleteFunc(want, func(t cgroup.Target) bool { return l.status.removed[t.Path] != "" })
 }
 
-// askUnits fetches the systemd properties of containers whose properties are unknown: their
-// scopes have started since the runtime created them.
-func (l *Loop) askUnits(want []cgroup.Target) {
-	if l.Units == nil {
-		return
-	}
-	for i := range want {
-		t := &want[i]
-		if t.Container == "" {
-			continue
-		}
-		c := l.cache.Current(t.Path)
-		if !c.Exists || c.Unit.Known || l.inventory.IsAwaited(*t) || l.cache.IsBusy(t.Path) || l.status.unitAsked[t.Path] {
-			continue
-		}
-		l.askProperties(t.Path)
-	}
-}
-
-func (l *Loop) askProperties(p cgroup.Path) {
-	l.status.unitAsked[p], l.status.unitAwaited[p] = true, true
-	// The queue of the cgroup's slow writes, so that no answer is older than the last write.
-	l.workers.Updates.Submit(string(p), func(ctx context.Context) event {
-		ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
-		defer cancel()
-		return unitRead{path: p, unit: hostenv.UnitState(ctx, l.Units, p)}
-	})
-}
-
 // diffOptions returns the options of Diff, with the cgroups of units that leave.
 func (l *Loop) diffOptions(p pools.Plan) cgroup.Options {
 	o := desired.DiffOptions(&l.Host, p)
@@ -255,35 +221,6 @@ func (l *Loop) observe(want []cgroup.Target, options cgroup.Options, now time.Ti
 		}
 	}
 	l.status.unwritten, l.status.deferred = owed, deferred
-}
-
-// unwrittenCounts returns the number of omitted writes by way, or nil outside mode: observe.
-func (l *Loop) unwrittenCounts() map[string]int {
-	if !l.Observes {
-		return nil
-	}
-	counts := map[string]int{string(cgroup.File): 0, string(cgroup.CRI): 0, string(cgroup.DBus): 0}
-	for w := range l.status.unwritten {
-		counts[string(w.Via)]++
-	}
-	return counts
-}
-
-// observingCondition returns the condition of the node in mode: observe, else nil.
-func (l *Loop) observingCondition() *nodestatus.Condition {
-	if !l.Observes {
-		return nil
-	}
-	return &nodestatus.Condition{Ready: true, Reason: "Observing",
-		Message: fmt.Sprintf("mode is observe: containers and units are left where they are; %d writes would put them into their pools", len(l.status.unwritten))}
-}
-
-// loadJournal reads the journal. In mode: observe it leaves an invalid file in place.
-func loadJournal(h hostenv.Host, bootID string, now time.Time) (undo.Document, error) {
-	if !h.Observes {
-		return undo.Load(h.JournalFile, bootID, now)
-	}
-	return undo.Peek(h.JournalFile)
 }
 
 // noteOthers logs the containers that another manager places, each once.

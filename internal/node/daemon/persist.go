@@ -36,6 +36,14 @@ func (l *Loop) submit(w cgroup.Write, refused *cpuset.Set) {
 	})
 }
 
+// written is the result of one write that a worker made.
+type written struct {
+	write   cgroup.Write
+	unit    cgroup.UnitState // the properties in systemd after the write
+	err     error
+	skipped bool // not made, because it would have restored older CPUs
+}
+
 func (e written) scope(*Loop) scope { return oneUnless(e.err != nil || e.skipped) }
 
 func (e written) apply(l *Loop) {

@@ -318,3 +318,15 @@ func (l *Loop) count(w cgroup.Write, err error) {
 		l.log.Error("write refused", "write", w, "error", err)
 	}
 }
+
+// unwrittenCounts returns the number of omitted writes by way, or nil outside mode: observe.
+func (l *Loop) unwrittenCounts() map[string]int {
+	if !l.Observes {
+		return nil
+	}
+	counts := map[string]int{string(cgroup.File): 0, string(cgroup.CRI): 0, string(cgroup.DBus): 0}
+	for w := range l.status.unwritten {
+		counts[string(w.Via)]++
+	}
+	return counts
+}

@@ -33,20 +33,3 @@ func (l *Loop) node() view.Node {
 func (l *Loop) noteProblem(kind history.Kind, key problemKey, text string) {
 	l.historyLog.Add(history.Event{Kind: kind, Pod: key.pod, PodUID: key.uid, Container: key.container, Unit: key.unit, Code: string(key.code), Cause: text})
 }
-
-// noteMove adds an operator's request and its result to the history.
-func (l *Loop) noteMove(m *moveRequest, err error) {
-	e := history.Event{Kind: history.Move, PodUID: m.PodUID, Container: m.Container, Before: m.From.String(), Value: m.To.String(), Cause: "asked for on the control socket"}
-	if m.PodUID == "" {
-		e.Unit, e.Container = e.Container, ""
-	}
-	for pod := range l.inventory.Pods() {
-		if pod.UID == m.PodUID {
-			e.Pod = pod.Name()
-		}
-	}
-	if err != nil {
-		e.Error = err.Error()
-	}
-	l.historyLog.Add(e)
-}

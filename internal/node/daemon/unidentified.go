@@ -76,13 +76,6 @@ func (l *Loop) limitUnidentified(shared, owned cpuset.Set, want []cgroup.Target)
 	return append(want, more...)
 }
 
-// withoutRecord makes Diff omit the records of unidentified cgroups.
-func (s unidentified) withoutRecord(m limits) {
-	for p, u := range s {
-		m.mark(p, func(c *cgroup.Current) { c.Recorded, c.RecordedKnown = u.cpus, true })
-	}
-}
-
 func (s unidentified) has(p cgroup.Path) bool {
 	_, ok := s[p]
 	return ok

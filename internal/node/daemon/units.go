@@ -6,8 +6,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -203,7 +206,7 @@ func (l *Loop) followUnits(ctx context.Context) {
 		}
 		return nil
 	}
-	keepTrying(ctx, watch, func(err error) { l.box.Post(unitsLost{err}) })
+	actor.KeepTrying(ctx, watch, func(err error) { l.box.Post(unitsLost{err}) })
 }
 
 func (unitWoken) scope(*Loop) scope { return scopeAll }
@@ -214,6 +217,32 @@ func (e unitWoken) apply(l *Loop) {
 		if e.name == "" || e.name == name {
 			l.fetchUnit(name)
 		}
+	}
+}
+
+func (l *Loop) watchUnits(ctx context.Context) {
+	if l.Units == nil {
+		return
+	}
+	wake := func() { l.box.Post(systemdReloaded{}) }
+	actor.KeepTrying(ctx, func() error { return l.Units.WatchReload(ctx, wake) }, func(err error) { l.box.Post(reloadsLost{err}) })
+}
+
+// systemdReloaded reports that systemd has reloaded its units, and may have reset values that
+// it has not recorded.
+type systemdReloaded struct{}
+
+func (systemdReloaded) scope(*Loop) scope { return scopeAll }
+
+func (systemdReloaded) apply(l *Loop) {
+	l.drifts.reloaded = l.now()
+	l.status.reloadsLost = false
+	l.cache.InvalidateAll()
+	for _, name := range l.settings.UnitNames() {
+		l.fetchUnit(name) // the unit may have been installed or removed
+	}
+	for name := range l.status.away {
+		delete(l.status.reverting, name) // the unit may exist again
 	}
 }
 
@@ -237,3 +266,47 @@ func (e unitsLost) apply(l *Loop) {
 	l.status.unitsLost = true
 	l.log.Warn("watch units", "error", e.err)
 }
+
+// askUnits fetches the systemd properties of containers whose properties are unknown: their
+// scopes have started since the runtime created them.
+func (l *Loop) askUnits(want []cgroup.Target) {
+	if l.Units == nil {
+		return
+	}
+	for i := range want {
+		t := &want[i]
+		if t.Container == "" {
+			continue
+		}
+		c := l.cache.Current(t.Path)
+		if !c.Exists || c.Unit.Known || l.inventory.IsAwaited(*t) || l.cache.IsBusy(t.Path) || l.status.unitAsked[t.Path] {
+			continue
+		}
+		l.askProperties(t.Path)
+	}
+}
+
+func (l *Loop) askProperties(p cgroup.Path) {
+	l.status.unitAsked[p], l.status.unitAwaited[p] = true, true
+	// The queue of the cgroup's slow writes, so that no answer is older than the last write.
+	l.workers.Updates.Submit(string(p), func(ctx context.Context) event {
+		ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
+		defer cancel()
+		return unitRead{path: p, unit: hostenv.UnitState(ctx, l.Units, p)}
+	})
+}
+
+// unitRead holds the systemd properties of a cgroup.
+type unitRead struct {
+	path cgroup.Path
+	unit cgroup.UnitState
+}
+
+func (unitRead) scope(*Loop) scope { return scopeOne }
+
+func (e unitRead) apply(l *Loop) {
+	l.cache.SetUnit(e.path, e.unit)
+	delete(l.status.unitAwaited, e.path)
+}
+
+func (unitRead) ownResult() {}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
@@ -38,7 +39,7 @@ func (w *treeWatch) state() telemetry.SourceState {
 
 // watchTree runs a watcher until ctx ends. It starts another one after an error.
 func (l *Loop) watchTree(ctx context.Context) {
-	keepTrying(ctx, func() error {
+	actor.KeepTrying(ctx, func() error {
 		w, err := l.Cgroups.Watch(func() {
 			select {
 			case l.watch.wake <- struct{}{}:
