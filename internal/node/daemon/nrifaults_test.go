@@ -64,8 +64,8 @@ func TestStrictPolicyIsNotGuessed(t *testing.T) {
 	var err error
 	c := a.container(pod, "app", nodefixture.WholeCPUs(2))
 	a.skipDuring(hookTimeout, "an answer", func() { reply, err = a.create(pod, c) })
-	if err == nil || !strings.Contains(err.Error(), "kubelet does not tell") {
-		t.Errorf("Create = %+v, %v; want that the kubelet does not tell", reply, err)
+	if err == nil || !strings.Contains(err.Error(), "kubelet does not report") {
+		t.Errorf("Create = %+v, %v; want that the kubelet does not report", reply, err)
 	}
 	n.Kubelet.Admit("default/e/app", 1)
 	n.Kubelet.Fail(nil)

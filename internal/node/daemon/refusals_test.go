@@ -139,8 +139,8 @@ func TestStopIsTriedAgain(t *testing.T) {
 	})
 	r.view("not stopped", stopped(false))
 	n.AwaitCPUs(id, "2-3")
+	n.Runtime.Fail("StopContainer", nil) // before quiet, which may wait until the next try
 	r.quiet()
-	n.Runtime.Fail("StopContainer", nil)
 	r.within(stopRetryDelay, "stopped", func() bool { return !n.IsRunning(id) })
 	r.view("stopped", stopped(true))
 	if waited := n.clock.now().Sub(started); waited < stopRetryDelay {
