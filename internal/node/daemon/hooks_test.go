@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -158,12 +157,7 @@ func TestCreateGivesNothingThatSomebodyRunsOn(t *testing.T) {
 			stuck := n.RunContainer(n.RunPod("s1", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 			n.AwaitCPUs(stuck, "2-7")
 			r.quiet()
-			n.Tree.Intercept(func(w testnode.CgroupWrite) error {
-				if strings.Contains(w.Name, stuck) {
-					return errors.New("device or resource busy")
-				}
-				return nil
-			})
+			n.makeBusy(stuck)
 			a := r.asker()
 			pod := ofPod("e", "default", "guaranteed", 2, nil)
 			c := a.container(pod, "app", nodefixture.WholeCPUs(2))

@@ -16,6 +16,32 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
+// makeBusy makes the kernel refuse writes to the cgroup of a container.
+func (n *node) makeBusy(id string) {
+	n.Tree.Intercept(func(w testnode.CgroupWrite) error {
+		if strings.Contains(w.Name, id) {
+			return errors.New("device or resource busy")
+		}
+		return nil
+	})
+}
+
+// checkBeside checks that containers run on none of the CPUs of an owner, and that the
+// runtime has recorded their CPUs.
+func (n *node) checkBeside(owner string, containers ...string) {
+	n.T.Helper()
+	for _, id := range containers {
+		st := n.State(id)
+		if st.Effective.Overlaps(n.State(owner).Effective) {
+			n.T.Errorf("%s runs on %s, with the owner", id, st.Effective)
+		}
+		c, err := n.Client.ContainerStatus(n.T.Context(), id)
+		if err != nil || c.Recorded.CPUs != st.CPUs.String() {
+			n.T.Errorf("recorded for %s is %q, %v; want %s", id, c.Recorded.CPUs, err, st.CPUs)
+		}
+	}
+}
+
 // stuckNode returns a node with a shared container that cannot be moved.
 func stuckNode(t *testing.T, onRefusal string) (*node, *running) {
 	n := newNRINode(t)
@@ -25,12 +51,7 @@ func stuckNode(t *testing.T, onRefusal string) (*node, *running) {
 	stuck := n.RunContainer(n.RunPod("s1", "default", "burstable", 0, nil), "app", cri.Resources{Shares: 512})
 	n.AwaitCPUs(stuck, "2-7")
 	r.quiet()
-	n.Tree.Intercept(func(w testnode.CgroupWrite) error {
-		if strings.Contains(w.Name, stuck) {
-			return errors.New("device or resource busy")
-		}
-		return nil
-	})
+	n.makeBusy(stuck)
 	return n, r
 }
 
@@ -103,12 +124,7 @@ func TestManyGiveWay(t *testing.T) {
 	}
 	r.quiet()
 	n.CheckAssigned()
-	for _, id := range ids {
-		c, err := n.Client.ContainerStatus(t.Context(), id)
-		if err != nil || c.Recorded.CPUs != n.State(id).CPUs.String() {
-			t.Errorf("recorded for %s: %q, %v; it is on %s", id, c.Recorded.CPUs, err, n.State(id).CPUs)
-		}
-	}
+	n.checkBeside(own, ids...)
 	if got := r.loop.snapshot.Load().Writes[telemetry.Write{Via: "nri", Result: telemetry.OK}]; got != maxReplyUpdates {
 		t.Errorf("%d updates in the reply; want %d", got, maxReplyUpdates)
 	}

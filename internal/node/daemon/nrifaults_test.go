@@ -163,10 +163,5 @@ func TestRuntimeRestartsDuringAHandOver(t *testing.T) {
 	}
 	r.quiet()
 	n.CheckAssigned()
-	for _, s := range shared {
-		c, err := n.Client.ContainerStatus(t.Context(), s)
-		if err != nil || c.Recorded.CPUs != n.State(s).Effective.String() {
-			t.Errorf("recorded for %s is %q, %v; it runs on %s", s, c.Recorded.CPUs, err, n.State(s).Effective)
-		}
-	}
+	n.checkBeside(id, shared...)
 }

@@ -25,10 +25,21 @@ import (
 type slowUnits struct {
 	hostenv.Units
 	asked, release chan struct{}
+	finish         func() // lets the reverts end
 }
 
-func newSlowUnits(u hostenv.Units) *slowUnits {
-	return &slowUnits{Units: u, asked: make(chan struct{}, 100), release: make(chan struct{})}
+// slowUnitNode returns a node with a configuration in which du.service owns two CPUs.
+func slowUnitNode(t *testing.T, yaml string) (*node, hostenv.Host, *slowUnits) {
+	t.Helper()
+	n := newNode(t)
+	n.Units.Install("du.service", cpuset.Set{})
+	n.StartUnit("du.service")
+	n.YAML = yaml + "units: {du.service: {cpus: 2}}\n"
+	h := n.Host()
+	slow := &slowUnits{Units: h.Units, asked: make(chan struct{}, 100), release: make(chan struct{})}
+	slow.finish = sync.OnceFunc(func() { close(slow.release) })
+	h.Units = slow
+	return n, h, slow
 }
 
 func (s *slowUnits) Revert(ctx context.Context, unit string, originals []cgroup.Property, nodes cpuset.Set) error {
@@ -61,15 +72,8 @@ func TestNobodyGetsTheCPUsOfALeavingUnit(t *testing.T) {
 }
 
 func leave(t *testing.T, before, after string, meanwhile, then [2]string) {
-	n := newNode(t)
-	n.Units.Install("du.service", cpuset.Set{})
-	n.StartUnit("du.service")
-	n.YAML = before + "units: {du.service: {cpus: 2}}\n"
-	h := n.Host()
-	slow := newSlowUnits(h.Units)
-	h.Units = slow
-	release := sync.OnceFunc(func() { close(slow.release) })
-	defer release()
+	n, h, slow := slowUnitNode(t, before)
+	defer slow.finish()
 	r := n.startOn(h)
 	both := func(uid string) [2]string {
 		return [2]string{
@@ -107,7 +111,7 @@ func leave(t *testing.T, before, after string, meanwhile, then [2]string) {
 	if faults := n.Logged("not as planned"); len(faults) > 0 {
 		t.Errorf("to wait for systemd is no fault: %v", faults)
 	}
-	release()
+	slow.finish()
 	for i, want := range then {
 		n.AwaitCPUs(first[i], want)
 		n.AwaitCPUs(second[i], want)
@@ -164,15 +168,8 @@ func TestRevertIsVerified(t *testing.T) {
 // neither to the moved owner nor to others. The move comes while systemd reverts the unit, or
 // with the reload.
 func TestMoveWhileAUnitLeaves(t *testing.T) {
-	n := newNode(t)
-	n.Units.Install("du.service", cpuset.Set{})
-	n.StartUnit("du.service")
-	n.YAML = nodefixture.PoolsYAML + "units: {du.service: {cpus: 2}}\n"
-	h := n.Host()
-	slow := newSlowUnits(h.Units)
-	h.Units = slow
-	release := sync.OnceFunc(func() { close(slow.release) })
-	defer release()
+	n, h, slow := slowUnitNode(t, nodefixture.PoolsYAML)
+	defer slow.finish()
 	r := n.startOn(h)
 	n.AwaitUnitCPUs("du.service", "4-5")
 	single := n.RunContainer(n.RunPod("a", "default", "guaranteed", 1, nil), "app", nodefixture.WholeCPUs(1))
@@ -204,7 +201,7 @@ func TestMoveWhileAUnitLeaves(t *testing.T) {
 	}
 	late := n.RunContainer(n.RunPod("b", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	n.AwaitCPUs(late, "2-3")
-	release()
+	slow.finish()
 	n.AwaitCPUs(late, "4-5")
 	r.quiet()
 }
@@ -212,15 +209,8 @@ func TestMoveWhileAUnitLeaves(t *testing.T) {
 // TestNobodyGivesWayForALeavingUnit checks that a shared pool which has only the CPUs of a
 // leaving unit waits for them, and takes none from an owner.
 func TestNobodyGivesWayForALeavingUnit(t *testing.T) {
-	n := newNode(t)
-	n.Units.Install("du.service", cpuset.Set{})
-	n.StartUnit("du.service")
-	n.YAML = nodefixture.CarvedYAML + "units: {du.service: {cpus: 2}}\n"
-	h := n.Host()
-	slow := newSlowUnits(h.Units)
-	h.Units = slow
-	release := sync.OnceFunc(func() { close(slow.release) })
-	defer release()
+	n, h, slow := slowUnitNode(t, nodefixture.CarvedYAML)
+	defer slow.finish()
 	r := n.startOn(h)
 	excl := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	n.Eventually("placed", func() bool { return n.State(excl).Effective.Len() == 2 && n.State(excl).Quota == -1 })
@@ -233,7 +223,7 @@ func TestNobodyGivesWayForALeavingUnit(t *testing.T) {
 	<-slow.asked
 	late := n.RunContainer(n.RunPod("m", "kube-system", "burstable", 0, nodefixture.Management(nil)), "app", cri.Resources{Shares: 102})
 	n.AwaitCPUs(late, cpuset.Range(0, 1).Union(rest).String())
-	release()
+	slow.finish()
 	r.quiet()
 	for _, w := range n.Tree.Writes()[before:] {
 		if filepath.Dir(w.Name) == n.Runtime.Cgroup(excl) {
