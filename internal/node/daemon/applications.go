@@ -52,14 +52,14 @@ func (l *Loop) writeApplications(now time.Time) {
 	}
 	a := &l.applications
 	entries := l.entries()
-	if a.done && a.same(entries) {
+	if a.done && a.isMadeOf(entries) {
 		return // true in nearly all passes
 	}
 	a.entries, a.done = slices.AppendSeq(a.entries[:0], entries), false
 	if a.files == nil {
 		a.files = make(renderings)
 	}
-	a.files.of(a.entries)
+	a.files.update(a.entries)
 	fresh, keep, bad := make(map[string]string, len(a.entries)), make(map[string]bool, len(a.entries)), make(map[applicationKey]bool)
 	for i := range a.entries {
 		x := &a.entries[i]
@@ -201,8 +201,8 @@ type rendering struct {
 
 func (x *applicationEntry) key() applicationKey { return applicationKey{x.PodUID, x.Container, x.Unit} }
 
-// of renders the changed entries and drops the renderings of entries that no longer exist.
-func (r renderings) of(entries []applicationEntry) {
+// update renders the changed entries and drops the renderings of entries that no longer exist.
+func (r renderings) update(entries []applicationEntry) {
 	for i := range entries {
 		e := &entries[i]
 		is := r[e.key()]
@@ -220,8 +220,8 @@ func (r renderings) of(entries []applicationEntry) {
 	})
 }
 
-// same reports whether the files were made from the same entries.
-func (a *applications) same(entries iter.Seq[applicationEntry]) bool {
+// isMadeOf reports whether the files were made from the same entries.
+func (a *applications) isMadeOf(entries iter.Seq[applicationEntry]) bool {
 	i := 0
 	for e := range entries {
 		if i == len(a.entries) || !e.equal(a.entries[i]) {

@@ -91,7 +91,7 @@ func (a *auditor) run(ctx context.Context, log *slog.Logger, open func() (watche
 			w, err = open()
 		}
 		if w != nil {
-			err = round.look(w, scene.ownership)
+			err = round.scan(w, scene.ownership)
 			a.result.Store(round.result())
 		}
 		if err != nil && err.Error() != last {
@@ -110,12 +110,12 @@ type auditRound struct {
 	shown  *telemetry.Audit
 }
 
-// look scans once and adds the scores since the last scan.
-func (r *auditRound) look(w watcher, now audit.Ownership) error {
+// scan scans once and adds the scores since the last scan.
+func (r *auditRound) scan(w watcher, now audit.Ownership) error {
 	began := threadTime()
 	defer func() {
 		r.total.Seconds += (threadTime() - began).Seconds()
-		r.show()
+		r.publish()
 	}()
 	if err := w.Look(now, uint64(monotonic())); err != nil {
 		r.total.Failed++
@@ -157,7 +157,7 @@ func (r *auditRound) add(report audit.Report) {
 	r.total.Pools = all
 }
 
-func (r *auditRound) show() {
+func (r *auditRound) publish() {
 	shown := r.total
 	r.shown = &shown
 }

@@ -68,13 +68,13 @@ func (*createRequest) scope(*Loop) scope { return scopeAnswer }
 func (a *createRequest) apply(l *Loop) {
 	l.settleUpdates(true, l.now()) // the runtime has finished the creation before this one
 	l.fetchEarlier(l.inventory.Expect(a.pod, a.container, l.settings.Pools.Kubelet))
-	l.creating = append(l.creating, a)
+	l.createRequests = append(l.createRequests, a)
 }
 
 func (*startRequest) scope(*Loop) scope { return scopeOne }
 
 func (a *startRequest) apply(l *Loop) {
-	l.starting = append(l.starting, a)
+	l.startRequests = append(l.startRequests, a)
 	if e := l.inventory.Container(a.id); e == nil || e.IsUnconfirmed() {
 		l.fetchContainer(a.id)
 	}
@@ -83,7 +83,7 @@ func (a *startRequest) apply(l *Loop) {
 // noteStarts records that the cgroups of starting containers exist and may be written. A
 // container that is not in the inventory follows when the runtime has reported it.
 func (l *Loop) noteStarts() {
-	for _, a := range l.starting {
+	for _, a := range l.startRequests {
 		if e := l.inventory.Container(a.id); e != nil && !a.noted {
 			a.noted = true
 			e.MarkStarting()
@@ -95,7 +95,7 @@ func (l *Loop) noteStarts() {
 // answerHooks answers runtime requests that are decided or timed out. It reports whether
 // another pass is needed.
 func (l *Loop) answerHooks(now time.Time) (again bool) {
-	l.creating = slices.DeleteFunc(l.creating, func(a *createRequest) bool {
+	l.createRequests = slices.DeleteFunc(l.createRequests, func(a *createRequest) bool {
 		if isClosed(a.canceled) {
 			l.cancelCreate(a)
 			l.fetchContainer(a.container.ID) // the runtime may have created it without a reply
@@ -116,7 +116,7 @@ func (l *Loop) answerHooks(now time.Time) (again bool) {
 		a.answer <- c
 		return true
 	})
-	l.starting = slices.DeleteFunc(l.starting, func(a *startRequest) bool {
+	l.startRequests = slices.DeleteFunc(l.startRequests, func(a *startRequest) bool {
 		_, p := findPlacement(&l.status.plan, a.id)
 		done, err := l.decideStart(a, p, targetOf(l.status.targets, a.id), now)
 		if done = done || isClosed(a.canceled); done {
@@ -138,10 +138,10 @@ func isClosed(c <-chan struct{}) bool {
 
 // nextHook calls earlier with the timeouts of the open requests.
 func (l *Loop) nextHook(earlier func(time.Time)) {
-	for _, a := range l.creating {
+	for _, a := range l.createRequests {
 		earlier(a.since.Add(hookTimeout))
 	}
-	for _, a := range l.starting {
+	for _, a := range l.startRequests {
 		earlier(a.since.Add(hookTimeout))
 	}
 }
@@ -355,7 +355,7 @@ func targetOf(targets []cgroup.Target, container string) *cgroup.Target {
 // expireHints decides without the kubelet's hints about containers whose creation has waited
 // for hookTimeout.
 func (l *Loop) expireHints(now time.Time) {
-	for _, a := range l.creating {
+	for _, a := range l.createRequests {
 		e := l.inventory.Container(a.container.ID)
 		if e == nil || now.Sub(a.since) < hookTimeout {
 			continue

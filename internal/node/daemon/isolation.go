@@ -39,7 +39,7 @@ type isolation struct {
 	replan   time.Time                               // when the plan has to do without others
 	waits    partitionFailure                        // the pause for those who wait
 	memory   *cgroup.PartitionMemory                 // what looks have read
-	reading   bool                                    // in this pass
+	reading  bool                                    // in this pass
 	parking  parking
 }
 

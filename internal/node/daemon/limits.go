@@ -18,7 +18,7 @@ type limits struct {
 }
 
 // mark changes the state of a cached cgroup for the next Diff.
-func (m limits) mark(p cgroup.Path, how func(*cgroup.Current)) {
+func (m limits) mark(p cgroup.Path, change func(*cgroup.Current)) {
 	c, ok := m.marked[p]
 	if !ok {
 		if !m.cache.Has(p) {
@@ -26,7 +26,7 @@ func (m limits) mark(p cgroup.Path, how func(*cgroup.Current)) {
 		}
 		c = m.cache.Current(p)
 	}
-	how(&c)
+	change(&c)
 	m.marked[p] = c
 }
 

@@ -82,11 +82,11 @@ type Loop struct {
 	kubelet      desired.StaticKubelet
 	applications applications
 	watched      watchedUnits
-	moving       []moveRequest // part of the desired state, and not answered
-	waiting      []moveRequest // blocked, and tried once more
+	openMoves    []moveRequest // part of the desired state, and not answered
+	blockedMoves []moveRequest // blocked, and tried once more
 
-	creating       []*createRequest // not answered; the runtime sends one at a time, and may cancel it
-	starting       []*startRequest  // not answered
+	createRequests []*createRequest // not answered; the runtime sends one at a time, and may cancel it
+	startRequests  []*startRequest  // not answered
 	pendingUpdates pendingUpdates
 	resizing       map[string]*resizing // by container
 	plannedOnce    chan struct{}        // closed after the first pass
@@ -121,9 +121,9 @@ func (l *Loop) resync(now time.Time) {
 	l.list()
 }
 
-// recheckDue makes the next full pass scan all cgroups, if a resync has scheduled that. It waits
+// startRecheck makes the next full pass scan all cgroups, if a resync has scheduled that. It waits
 // for the full pass, because partial passes must still see external writes at once.
-func (l *Loop) recheckDue() {
+func (l *Loop) startRecheck() {
 	if l.status.recheckPending && l.schedule.full {
 		l.status.recheckPending = false
 		l.memoryRelease.scanned = true

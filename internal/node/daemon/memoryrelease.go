@@ -26,17 +26,17 @@ type memoryRelease struct {
 func newMemoryRelease() memoryRelease { return memoryRelease{free: debug.FreeOSMemory} }
 
 // start schedules the first release, after the first listing.
-func (t *memoryRelease) start(now time.Time) { t.next = now.Add(firstReleaseDelay) }
+func (m *memoryRelease) start(now time.Time) { m.next = now.Add(firstReleaseDelay) }
 
 // due reports after a pass whether memory must be released: after a scan, which leaves the most
 // garbage.
-func (t *memoryRelease) due(now time.Time) bool {
-	looked := t.scanned
-	t.scanned = false
-	if !looked || t.next.IsZero() || now.Before(t.next) {
+func (m *memoryRelease) due(now time.Time) bool {
+	scanned := m.scanned
+	m.scanned = false
+	if !scanned || m.next.IsZero() || now.Before(m.next) {
 		return false
 	}
-	t.next = now.Add(releaseInterval)
+	m.next = now.Add(releaseInterval)
 	return true
 }
 
@@ -46,9 +46,9 @@ func (l *Loop) releaseMemory(now time.Time) {
 	if !l.memoryRelease.due(now) {
 		return
 	}
-	giveBack := l.memoryRelease.free
+	free := l.memoryRelease.free
 	l.workers.Queries.Submit("memory", func(context.Context) event {
-		giveBack()
+		free()
 		return nil
 	})
 }

@@ -7,13 +7,13 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 )
 
-// TestThrift checks that memory is released after the first full scan that is not at the start,
+// TestMemoryReleaseTimes checks that memory is released after the first full scan that is not at the start,
 // and after each second one from then on.
-func TestThrift(t *testing.T) {
+func TestMemoryReleaseTimes(t *testing.T) {
 	start := time.Now()
 	th := newMemoryRelease()
 	if th.scanned = true; th.due(start) {
-		t.Error("memory is given back before all is known")
+		t.Error("memory is released before all is known")
 	}
 	th.start(start)
 	for i, pass := range []struct {
@@ -38,8 +38,8 @@ func TestThrift(t *testing.T) {
 	}
 }
 
-// TestGiveBack checks that memory is released after a full scan.
-func TestGiveBack(t *testing.T) {
+// TestMemoryRelease checks that memory is released after a full scan.
+func TestMemoryRelease(t *testing.T) {
 	n := newNode(t)
 	r := n.start()
 	r.quiet()
@@ -51,15 +51,15 @@ func TestGiveBack(t *testing.T) {
 	r.looks()
 	r.rests()
 	if len(given) != 0 {
-		t.Error("memory was given back at once")
+		t.Error("memory was released at once")
 	}
 	r.inspect(func(l *Loop) { l.memoryRelease.next = time.Now() })
 	r.looks()
-	n.Eventually("memory is given back", func() bool { return len(given) == 1 })
+	n.Eventually("memory is released", func() bool { return len(given) == 1 })
 	r.looks()
 	r.rests()
 	if len(given) != 1 {
-		t.Errorf("memory was given back %d times in a moment", len(given))
+		t.Errorf("memory was released %d times in a moment", len(given))
 	}
 }
 

@@ -46,7 +46,7 @@ func (m *moveRequest) attrs() []any {
 
 // serveControl answers operators on the control socket until ctx ends.
 func (l *Loop) serveControl(ctx context.Context, o Options) {
-	server := control.New(l.ask, moveTimeout, l.newAnswers(o), o.Log)
+	server := control.New(l.requestMove, moveTimeout, l.newAnswers(o), o.Log)
 	actor.KeepTrying(ctx, func() error {
 		return server.Serve(ctx, control.Socket(o.Config.RunDir))
 	}, func(err error) {
@@ -54,8 +54,8 @@ func (l *Loop) serveControl(ctx context.Context, o Options) {
 	})
 }
 
-// ask posts a move to the event loop and returns its outcome. Other goroutines call it.
-func (l *Loop) ask(ctx context.Context, m control.Move) (control.Outcome, error) {
+// requestMove posts a move to the event loop and returns its outcome. Other goroutines call it.
+func (l *Loop) requestMove(ctx context.Context, m control.Move) (control.Outcome, error) {
 	answer := make(chan moveAnswer, 1)
 	l.box.Post(moveRequest{Move: m, canceled: ctx.Done(), answer: answer})
 	select {
@@ -76,10 +76,10 @@ func (m moveRequest) apply(l *Loop) {
 		return // ask has returned Unverified
 	default:
 	}
-	assignments, err := l.moved(&m, l.now())
+	assignments, err := l.assignmentsAfter(&m, l.now())
 	if errors.Is(err, errBeingWritten) && !m.retried {
 		m.retried = true // once more after the pass: the write may be the daemon's own
-		l.waiting = append(l.waiting, m)
+		l.blockedMoves = append(l.blockedMoves, m)
 		return
 	}
 	if err != nil {
@@ -91,23 +91,23 @@ func (m moveRequest) apply(l *Loop) {
 	l.log.Info("move", m.attrs()...)
 	l.noteMove(&m, nil)
 	l.assignments = assignments
-	l.moving = append(l.moving, m)
+	l.openMoves = append(l.openMoves, m)
 }
 
 // retryMoves applies the blocked moves once more. It reports whether one is part of the desired
 // state now.
 func (l *Loop) retryMoves() bool {
-	again, before := l.waiting, len(l.moving)
-	l.waiting = nil
+	again, before := l.blockedMoves, len(l.openMoves)
+	l.blockedMoves = nil
 	for _, m := range again {
 		m.apply(l)
 	}
-	return len(l.moving) > before
+	return len(l.openMoves) > before
 }
 
-// moved returns the assignments after a move, or the reason against it. It repeats all checks,
+// assignmentsAfter returns the assignments after a move, or the reason against it. It repeats all checks,
 // because containers may have changed since the operator planned the move.
-func (l *Loop) moved(m *moveRequest, now time.Time) ([]pools.Assignment, error) {
+func (l *Loop) assignmentsAfter(m *moveRequest, now time.Time) ([]pools.Assignment, error) {
 	if l.Observes {
 		return nil, hostenv.ErrObserving
 	}
@@ -120,7 +120,7 @@ func (l *Loop) moved(m *moveRequest, now time.Time) ([]pools.Assignment, error) 
 	if err := defrag.Check(s.Fragments(plan), m.key(), m.From, m.To); err != nil {
 		return nil, err
 	}
-	if settled, err := l.settled(m.key(), now); !settled {
+	if settled, err := l.isSettled(m.key(), now); !settled {
 		return nil, fmt.Errorf("is not settled on the CPUs that it has: %w", err)
 	}
 	next := slices.Clone(plan.Assignments)
@@ -139,7 +139,7 @@ func (l *Loop) moved(m *moveRequest, now time.Time) ([]pools.Assignment, error) 
 	// Two owners that exchange CPUs need a free CPU for the moment between.
 	_, deferred := l.diff(after.Targets, l.diffOptions(after.Plan), now)
 	for _, t := range after.Targets {
-		if err := waits(t, deferred); err != nil && l.ownerOf(t) == m.key() {
+		if err := deferredError(t, deferred); err != nil && l.ownerOf(t) == m.key() {
 			return nil, fmt.Errorf("cannot be carried out: %w", err)
 		}
 	}
@@ -149,12 +149,12 @@ func (l *Loop) moved(m *moveRequest, now time.Time) ([]pools.Assignment, error) 
 // answerMoves answers the moves that are complete or impossible after a pass.
 func (l *Loop) answerMoves() {
 	now := l.now()
-	l.moving = slices.DeleteFunc(l.moving, func(m moveRequest) bool {
+	l.openMoves = slices.DeleteFunc(l.openMoves, func(m moveRequest) bool {
 		if !m.To.IsSubsetOf(desired.Assigned(l.assignments, m.key())) {
 			m.answer <- moveAnswer{control.Unverified, errors.New("the owner has ended during the move, or the pools have changed")}
 			return true
 		}
-		settled, err := l.settled(m.key(), now)
+		settled, err := l.isSettled(m.key(), now)
 		if errors.Is(err, errNoCgroup) {
 			m.answer <- moveAnswer{control.Unverified, errors.New("the owner has ended during the move")}
 			return true
@@ -168,9 +168,9 @@ func (l *Loop) answerMoves() {
 	})
 }
 
-// settled reports whether an owner has its planned CPUs in the kernel and in the records of
+// isSettled reports whether an owner has its planned CPUs in the kernel and in the records of
 // runtime and systemd, without a write in progress. If not, the error describes the cause.
-func (l *Loop) settled(key pools.Key, now time.Time) (bool, error) {
+func (l *Loop) isSettled(key pools.Key, now time.Time) (bool, error) {
 	found := false
 	for _, t := range l.status.targets {
 		if l.ownerOf(t) != key {
@@ -208,7 +208,7 @@ func (l *Loop) unverified(t cgroup.Target, c cgroup.Current) error {
 	if err := errors.Join(l.backoffs.Err(t.Path), l.status.unreadable[t.Path]); err != nil {
 		return err
 	}
-	if err := waits(t, l.status.deferred); err != nil {
+	if err := deferredError(t, l.status.deferred); err != nil {
 		return err
 	}
 	if !c.Exists {
@@ -220,8 +220,8 @@ func (l *Loop) unverified(t cgroup.Target, c cgroup.Current) error {
 	return cgroup.Verify(t, c.State)
 }
 
-// waits returns an error if a write of the target is deferred.
-func waits(t cgroup.Target, deferred []cgroup.Deferred) error {
+// deferredError returns an error if a write of the target is deferred.
+func deferredError(t cgroup.Target, deferred []cgroup.Deferred) error {
 	for _, d := range deferred {
 		if d.Path == t.Path {
 			return fmt.Errorf("%s of %s waits: %s", d.Property, d.Path, d.Reason)

@@ -33,13 +33,13 @@ func TestOwnersAreAnsweredFirst(t *testing.T) {
 			q, answers := a.ofOwner(name, 1)
 			l.handle(q)
 			if l.partialPass(time.Now()) {
-				t.Errorf("%s: no whole pass is due", name)
+				t.Errorf("%s: no full pass is due", name)
 			}
 			cpus := answered(t, answers)
 			if cpus.Len() != 1 || cpus.Overlaps(all) || !cpus.IsSubsetOf(cpuset.Range(4, 7)) {
 				t.Errorf("%s is on %s; others have %s", name, cpus, all)
 			}
-			l.work()
+			l.runPasses()
 			key := pools.Key{PodUID: name, Container: "app"}
 			if planned := desired.Assigned(l.status.plan.Assignments, key); !planned.Equal(cpus) || !desired.Assigned(l.journal.Assignments(), key).Equal(cpus) {
 				t.Errorf("%s is on %s, and the plan has it on %s", name, cpus, planned)
@@ -49,19 +49,19 @@ func TestOwnersAreAnsweredFirst(t *testing.T) {
 		q, answers := a.ofOwner("four", 2)
 		l.handle(q)
 		if l.partialPass(time.Now()) || len(answers) > 0 {
-			t.Error("refused without a whole pass")
+			t.Error("refused without a full pass")
 		}
-		l.work()
+		l.runPasses()
 		if answer := <-answers; answer.err == nil {
 			t.Errorf("is on %s, where one CPU is free", answer.reply.Adjustment.CPUs)
 		}
 	})
 }
 
-// TestOwnersWaitForWholePasses checks that an owner waits for a full pass if another cgroup may
+// TestOwnersWaitForFullPasses checks that an owner waits for a full pass if another cgroup may
 // run on its CPUs. That is a cgroup without a target, one that was read before it moved there,
 // or one that is about to leave.
-func TestOwnersWaitForWholePasses(t *testing.T) {
+func TestOwnersWaitForFullPasses(t *testing.T) {
 	const foreign = "2-7"
 	for name, test := range map[string]struct {
 		before func(n *node, l *Loop, shared string) // the full pass
@@ -86,7 +86,7 @@ func TestOwnersWaitForWholePasses(t *testing.T) {
 		}},
 		"written to when it was to be read again": {after: func(n *node, l *Loop, shared string) {
 			l.handle(runtimeEvent{cri.Event{ContainerID: shared, Kind: cri.ContainerStarted, At: time.Now()}})
-			l.work()
+			l.runPasses()
 			n.WriteFile(shared, cgroup.FileCPUs, foreign)
 		}},
 		"the kernel has lost CPUs": {after: func(_ *node, l *Loop, _ string) {
@@ -95,7 +95,7 @@ func TestOwnersWaitForWholePasses(t *testing.T) {
 		}},
 		"it has gone": {after: func(_ *node, l *Loop, shared string) {
 			l.handle(runtimeEvent{cri.Event{ContainerID: shared, Kind: cri.ContainerDeleted, At: time.Now()}})
-			l.work()
+			l.runPasses()
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,9 +120,9 @@ func TestOwnersWaitForWholePasses(t *testing.T) {
 				l.handle(q)
 				l.partialPass(time.Now())
 				if early := len(answers) > 0; early != (test.before == nil && test.after == nil) {
-					t.Errorf("answered before a whole pass: %t", early)
+					t.Errorf("answered before a full pass: %t", early)
 				}
-				l.work()
+				l.runPasses()
 				select {
 				case answer := <-answers:
 					if on := n.State(shared).Effective; answer.err == nil && on.Overlaps(answer.reply.Adjustment.CPUs) {
@@ -158,11 +158,11 @@ func TestReplacedOwnerIsNotRefused(t *testing.T) {
 				}
 				for _, gone := range []string{id, pod} {
 					l.handle(runtimeEvent{cri.Event{ContainerID: gone, PodID: pod, Kind: cri.ContainerDeleted, At: time.Now()}})
-					l.work()
+					l.runPasses()
 				}
 				q, answers := a.ofOwner("new", 4)
 				l.handle(q)
-				l.work()
+				l.runPasses()
 				if mine := answered(t, answers); !mine.Equal(cpuset.Range(4, 7)) {
 					t.Errorf("is created on %s; CPUs 4-7 are free", mine)
 				}
@@ -174,9 +174,9 @@ func TestReplacedOwnerIsNotRefused(t *testing.T) {
 	}
 }
 
-// TestNarrowPassRepairsWhatIsStale checks that a write to a stale cgroup is repaired before the
+// TestPartialPassRepairsWhatIsStale checks that a write to a stale cgroup is repaired before the
 // next full pass.
-func TestNarrowPassRepairsWhatIsStale(t *testing.T) {
+func TestPartialPassRepairsWhatIsStale(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
 	shared := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
@@ -186,12 +186,12 @@ func TestNarrowPassRepairsWhatIsStale(t *testing.T) {
 		l.cache.Invalidate(cgroup.Path(n.Runtime.Cgroup(shared)))
 		n.WriteFile(shared, cgroup.FileCPUs, "4-7")
 		n.Eventually("that is heard", func() bool { l.takeNotices(); return len(l.schedule.files) > 0 })
-		l.work()
+		l.runPasses()
 		if on := n.State(shared).Effective.String(); on != "2-3" {
 			t.Errorf("is on %s", on)
 		}
 	})
 	if passes > 0 {
-		t.Errorf("%d whole passes", passes)
+		t.Errorf("%d full passes", passes)
 	}
 }

@@ -34,7 +34,7 @@ const maxPartialRounds = 4
 
 // partialPass makes a partial pass. It reports whether all answers and repairs are done.
 func (l *Loop) partialPass(now time.Time) bool {
-	if len(l.schedule.files)+len(l.creating)+len(l.starting) == 0 {
+	if len(l.schedule.files)+len(l.createRequests)+len(l.startRequests) == 0 {
 		return true
 	}
 	return l.allowsPartialPass() && l.repair(now) && l.answerCreates(now) && l.answerStarts(now)
@@ -44,7 +44,7 @@ func (l *Loop) partialPass(now time.Time) bool {
 // can be computed without all cgroups.
 func (l *Loop) allowsPartialPass() bool {
 	return !l.formula.IsGuess() && l.status.ready && !l.Observes && l.CPUManager == nil && l.isolation.calm() && !l.quiet.Active() && !l.cache.HasStalePartitions() &&
-		l.journal.Safe() && l.journal.Late() == nil && !filesWait(l.status.deferred) && len(l.status.unreadable)+len(l.moving)+len(l.waiting)+len(l.status.leaving) == 0
+		l.journal.Safe() && l.journal.Late() == nil && !filesWait(l.status.deferred) && len(l.status.unreadable)+len(l.openMoves)+len(l.blockedMoves)+len(l.status.leaving) == 0
 }
 
 // filesWait reports whether a write of a cgroup file is deferred. Other writes do not wait for
@@ -83,8 +83,8 @@ func (l *Loop) repair(now time.Time) bool {
 
 // answerCreates answers the create requests. It reports whether it has answered all.
 func (l *Loop) answerCreates(now time.Time) bool {
-	for len(l.creating) > 0 {
-		a := l.creating[0]
+	for len(l.createRequests) > 0 {
+		a := l.createRequests[0]
 		if isClosed(a.canceled) {
 			return false
 		}
@@ -106,7 +106,7 @@ func (l *Loop) answerCreates(now time.Time) bool {
 		}
 		l.noteReply(a, now)
 		a.answer <- c
-		l.creating = l.creating[1:]
+		l.createRequests = l.createRequests[1:]
 		if own != nil {
 			runtime.Gosched()      // the goroutine with the answer continues first
 			l.schedule.full = true // the quota of its pod must be lifted before it starts
@@ -119,8 +119,8 @@ func (l *Loop) answerCreates(now time.Time) bool {
 // answerStarts answers the start requests. It reports whether it has answered all.
 func (l *Loop) answerStarts(now time.Time) bool {
 	l.noteStarts()
-	for len(l.starting) > 0 {
-		a := l.starting[0]
+	for len(l.startRequests) > 0 {
+		a := l.startRequests[0]
 		in, ok := l.podInput(a.id, now)
 		if !ok || isClosed(a.canceled) {
 			return false
@@ -140,7 +140,7 @@ func (l *Loop) answerStarts(now time.Time) bool {
 			return false
 		}
 		a.answer <- nil
-		l.starting = l.starting[1:]
+		l.startRequests = l.startRequests[1:]
 	}
 	return true
 }

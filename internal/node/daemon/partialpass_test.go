@@ -89,9 +89,9 @@ func (r *running) lull(do func(l *Loop)) (passes uint64) {
 	return passes
 }
 
-// TestNarrowPassAnswers checks that a request for a container that shares its CPUs is answered
+// TestPartialPassAnswers checks that a request for a container that shares its CPUs is answered
 // without a full pass, and that the next full pass agrees.
-func TestNarrowPassAnswers(t *testing.T) {
+func TestPartialPassAnswers(t *testing.T) {
 	for name, of := range map[string]struct {
 		yaml  string
 		alone int // also an owner, if its CPUs are free
@@ -107,14 +107,14 @@ func TestNarrowPassAnswers(t *testing.T) {
 					pod := ofPod(fmt.Sprint("new-", i), "default", "burstable", 0, nil)
 					q, answers := question(pod, a.container(pod, "app", cri.Resources{Shares: 512}))
 					l.handle(q)
-					l.work()
+					l.runPasses()
 					if got := answered(t, answers); got.IsEmpty() || got.Overlaps(mine) {
 						t.Errorf("on %s, where %s belongs to an owner", got, mine)
 					}
 				}
 			})
 			if passes > 0 {
-				t.Errorf("%d whole passes for 5 answers", passes)
+				t.Errorf("%d full passes for 5 answers", passes)
 			}
 			a.inspect(func(l *Loop) {
 				if alone, err := checkAlone(l); err != nil || alone != of.alone {
@@ -125,8 +125,8 @@ func TestNarrowPassAnswers(t *testing.T) {
 	}
 }
 
-// TestNarrowPassLeaves checks that a full pass handles events that concern several owners.
-func TestNarrowPassLeaves(t *testing.T) {
+// TestPartialPassLeaves checks that a full pass handles events that concern several owners.
+func TestPartialPassLeaves(t *testing.T) {
 	n := newNode(t)
 	n.YAML = nodefixture.CarvedYAML
 	a := n.start().asker()
@@ -136,13 +136,13 @@ func TestNarrowPassLeaves(t *testing.T) {
 		pod := ofPod("own", "default", "guaranteed", 2, nil)
 		q, answers := question(pod, a.container(pod, "app", nodefixture.WholeCPUs(2)))
 		l.handle(q)
-		l.work()
+		l.runPasses()
 		if mine := answered(t, answers); mine.Len() != 2 || n.State(shared).Effective.Overlaps(mine) {
 			t.Errorf("the owner gets %s, and the shared pool runs on %s", mine, n.State(shared).Effective)
 		}
 	})
 	if passes == 0 {
-		t.Error("no whole pass")
+		t.Error("no full pass")
 	}
 }
 
@@ -166,9 +166,9 @@ func answered(t *testing.T, answers <-chan createAnswer) cpuset.Set {
 	}
 }
 
-// TestNarrowPassRepairs checks that external writes to placed cgroups are repaired without a
+// TestPartialPassRepairs checks that external writes to placed cgroups are repaired without a
 // full pass.
-func TestNarrowPassRepairs(t *testing.T) {
+func TestPartialPassRepairs(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
 	shared := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
@@ -181,13 +181,13 @@ func TestNarrowPassRepairs(t *testing.T) {
 		passes := r.lull(func(l *Loop) {
 			n.WriteFile(id, cgroup.FileCPUs, "0-1")
 			n.Eventually("that is heard", func() bool { l.takeNotices(); return len(l.schedule.files) > 0 })
-			l.work()
+			l.runPasses()
 			if is := n.State(id).CPUs; !is.Equal(was) {
 				t.Errorf("%s has %s, want %s", path, is, was)
 			}
 		})
 		if passes > 0 {
-			t.Errorf("%s: %d whole passes", path, passes)
+			t.Errorf("%s: %d full passes", path, passes)
 		}
 		r.view("repaired", func(v *telemetry.View) bool { return v.Open == 0 })
 		r.settled()
@@ -211,9 +211,9 @@ func TestLostWatchesComeBack(t *testing.T) {
 	})
 }
 
-// TestWholePassesRest checks that full passes take a hundredth of a CPU at most, urgent ones
+// TestFullPassesAreDelayed checks that full passes take a hundredth of a CPU at most, urgent ones
 // excepted.
-func TestWholePassesRest(t *testing.T) {
+func TestFullPassesAreDelayed(t *testing.T) {
 	began := time.Now()
 	var a schedule
 	a.add(scopeOne)
@@ -239,13 +239,13 @@ func TestUnitIsPlacedAtOnce(t *testing.T) {
 	r.lull(func(l *Loop) {
 		l.inventory.SetNRI(true)
 		n.Tree.MkdirAll("system.slice/du.service")
-		n.Eventually("a whole pass is due at once", func() bool { l.takeNotices(); return l.schedule.full })
+		n.Eventually("a full pass is due at once", func() bool { l.takeNotices(); return l.schedule.full })
 	})
 }
 
-// TestGoneIsHeardAtOnce checks that the end of a container for which a request waits leads to a
+// TestEndStartsPassAtOnce checks that the end of a container for which a request waits leads to a
 // pass at once.
-func TestGoneIsHeardAtOnce(t *testing.T) {
+func TestEndStartsPassAtOnce(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
 	id := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
@@ -258,16 +258,16 @@ func TestGoneIsHeardAtOnce(t *testing.T) {
 			l.schedule.add(l.noticeChild(cgroup.Path(n.Runtime.Cgroup(id)), false))
 			l.takeNotices()
 			if l.schedule.full != waits {
-				t.Errorf("somebody waits: %t; a whole pass is due at once: %t", waits, l.schedule.full)
+				t.Errorf("somebody waits: %t; a full pass is due at once: %t", waits, l.schedule.full)
 			}
 			l.status.deferred = nil
 		})
 	}
 }
 
-// TestNarrowPassMeasuresExposure checks that the exposure of a container that a partial pass
+// TestPartialPassMeasuresExposure checks that the exposure of a container that a partial pass
 // places ends with that pass.
-func TestNarrowPassMeasuresExposure(t *testing.T) {
+func TestPartialPassMeasuresExposure(t *testing.T) {
 	n := driftNode(t)
 	r := n.start()
 	id := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
@@ -280,7 +280,7 @@ func TestNarrowPassMeasuresExposure(t *testing.T) {
 		l.inventory.Container(id).FoundBy(telemetry.WayNRI)
 		n.WriteFile(id, cgroup.FileCPUs, "0-1")
 		n.Eventually("that is heard", func() bool { l.takeNotices(); return len(l.schedule.files) > 0 })
-		l.work()
+		l.runPasses()
 		if got := l.exposureMeter.view()[telemetry.WayNRI].Elapsed.Count; got != 1 {
 			t.Errorf("%d placements; want one, of a container that was outside its pool", got)
 		}

@@ -178,7 +178,7 @@ func (l *Loop) apply(writes []cgroup.Write, made map[cgroup.Write]bool, now time
 			if refused[w.Path] == nil {
 				refused[w.Path] = new(cpuset.Set)
 			}
-			if !l.isPending(w) {
+			if !l.addToReply(w) {
 				l.submit(w, refused[w.Path])
 			}
 			if i+1 < len(writes) && !writes[i+1].Slow() {

@@ -110,13 +110,13 @@ func newPendingUpdates() pendingUpdates {
 	return pendingUpdates{open: make(map[string]*pendingUpdate), failed: make(map[string]bool)}
 }
 
-// isPending reports whether a write can be an update of the open NRI reply, and adds it to the
+// addToReply reports whether a write can be an update of the open NRI reply, and adds it to the
 // reply then: the write removes the CPUs of the new container from another container's record.
-func (l *Loop) isPending(w cgroup.Write) bool {
-	if w.Property != cgroup.CRICPUs || len(l.creating) == 0 || l.pendingUpdates.failed[w.Container] {
+func (l *Loop) addToReply(w cgroup.Write) bool {
+	if w.Property != cgroup.CRICPUs || len(l.createRequests) == 0 || l.pendingUpdates.failed[w.Container] {
 		return false
 	}
-	a := l.creating[0] // the runtime sends one request at a time
+	a := l.createRequests[0] // the runtime sends one request at a time
 	if len(a.updates) == maxReplyUpdates {
 		return false
 	}

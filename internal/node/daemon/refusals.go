@@ -26,9 +26,9 @@ const stopRetryDelay = 5 * time.Second
 
 // refusalLog holds the refused containers and units.
 type refusalLog struct {
-	now   map[refusalKey]telemetry.Refusal
-	past  []telemetry.Refusal // oldest first
-	total map[string]uint64
+	current map[refusalKey]telemetry.Refusal
+	past    []telemetry.Refusal // oldest first
+	total   map[string]uint64
 	// notCreated holds the containers whose creation was refused (NRI), until they are created
 	// or their pod ends. Each attempt has another id, but all are one refusal.
 	notCreated map[pools.Key]pools.Problem
@@ -42,7 +42,7 @@ type refusalKey struct {
 }
 
 func newRefusalLog() *refusalLog {
-	return &refusalLog{now: make(map[refusalKey]telemetry.Refusal), total: make(map[string]uint64), notCreated: make(map[pools.Key]pools.Problem)}
+	return &refusalLog{current: make(map[refusalKey]telemetry.Refusal), total: make(map[string]uint64), notCreated: make(map[pools.Key]pools.Problem)}
 }
 
 // refused is one refusal of a plan.
@@ -87,20 +87,20 @@ func (l *Loop) noteRefusals(p pools.Plan, now time.Time) {
 			continue // refuse records it
 		}
 		still[x.key] = true
-		if _, known := r.now[x.key]; !known {
-			r.now[x.key] = x.record(now)
+		if _, known := r.current[x.key]; !known {
+			r.current[x.key] = x.record(now)
 			r.total[x.why.Code]++
 			l.log.Warn("refused", "pod", x.pod, "container", x.key.Container, "asked", x.why.Asked, "free", x.why.Free,
 				"code", x.why.Code, "why", x.why.Why)
 		}
 	}
 	l.decideStops(p, now)
-	for k, x := range r.now {
+	for k, x := range r.current {
 		if still[k] {
 			continue
 		}
 		x.Until = now
-		delete(r.now, k)
+		delete(r.current, k)
 		r.past = append(r.past, x)
 		l.log.Info("no longer refused", "pod", x.Pod, "container", x.Container, "code", x.Code)
 	}
@@ -113,7 +113,7 @@ func (l *Loop) refuse(pod *pools.PodPlan, p *pools.Placement, now time.Time) {
 	r, key := l.refusalLog, pools.Key{PodUID: pod.UID, Container: p.Name}
 	x := refused{refusalKey{Key: key}, pod.Namespace + "/" + pod.Name, p.Refused}
 	if _, known := r.notCreated[key]; !known {
-		r.now[x.key] = x.record(now)
+		r.current[x.key] = x.record(now)
 		r.total[x.why.Code]++
 		l.log.Warn("refused, and not created", "pod", x.pod, "container", p.Name, "asked", x.why.Asked, "free", x.why.Free,
 			"code", x.why.Code, "why", x.why.Why)
@@ -154,7 +154,7 @@ func compareRefusals(a, b telemetry.Refusal) int {
 // list returns all refusals, oldest first.
 func (r *refusalLog) list() []telemetry.Refusal {
 	all := slices.Clone(r.past)
-	for _, x := range r.now {
+	for _, x := range r.current {
 		all = append(all, x)
 	}
 	slices.SortFunc(all, compareRefusals)
@@ -194,7 +194,7 @@ func (l *Loop) nextStop(earlier func(time.Time)) {
 // stopRefused stops a refused container.
 func (l *Loop) stopRefused(k refusalKey, e *inventory.Container) {
 	l.refusalLog.setStopped(k, true)
-	l.log.Warn("stopping refused container", "pod", l.refusalLog.now[k].Pod, "container", k.Container, "container_id", k.id)
+	l.log.Warn("stopping refused container", "pod", l.refusalLog.current[k].Pod, "container", k.Container, "container_id", k.id)
 	// The queue of the cgroup's slow writes, so that no write follows the stop.
 	l.workers.Updates.Submit(string(e.Path), func(ctx context.Context) event {
 		ctx, cancel := context.WithTimeout(ctx, hostenv.UpdateTimeout)
@@ -205,9 +205,9 @@ func (l *Loop) stopRefused(k refusalKey, e *inventory.Container) {
 
 // setStopped records whether a refused container is stopped.
 func (r *refusalLog) setStopped(k refusalKey, is bool) {
-	if x, known := r.now[k]; known {
+	if x, known := r.current[k]; known {
 		x.Stopped = is
-		r.now[k] = x
+		r.current[k] = x
 	}
 }
 

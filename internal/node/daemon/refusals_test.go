@@ -192,7 +192,7 @@ func TestPastRefusalsAreBounded(t *testing.T) {
 		refuse("stays")
 	}
 	all := l.refusalLog.list()
-	if len(all) != maxPastRefusals+1 || all[0].ID != "stays" || len(l.refusalLog.now) != 1 {
+	if len(all) != maxPastRefusals+1 || all[0].ID != "stays" || len(l.refusalLog.current) != 1 {
 		t.Errorf("%d refusals, the first is %+v; want %d", len(all), all[0], maxPastRefusals+1)
 	}
 	if got := l.refusalLog.total["TooFew"]; got != 3*maxPastRefusals+1 {

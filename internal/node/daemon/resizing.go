@@ -38,9 +38,9 @@ type resizing struct {
 }
 
 // followResize reads the runtime's record after a resize. The inventory has the new size
-// now (taken), or as soon as the record shows it. The record shows a resize by its shares,
+// now (applied), or as soon as the record shows it. The record shows a resize by its shares,
 // so a resize with equal shares needs no reading.
-func (l *Loop) followResize(id string, before, after inventory.Size, taken bool) {
+func (l *Loop) followResize(id string, before, after inventory.Size, applied bool) {
 	now := l.now()
 	r := &resizing{since: now, interval: replyUpdateTimeout, due: now.Add(replyUpdateTimeout)}
 	open := l.resizing[id]
@@ -52,7 +52,7 @@ func (l *Loop) followResize(id string, before, after inventory.Size, taken bool)
 	} else {
 		r.sizes = []inventory.Size{before}
 	}
-	if r.sizes = append(r.sizes, after); taken {
+	if r.sizes = append(r.sizes, after); applied {
 		r.current = len(r.sizes) - 1
 	}
 	if open != nil || before.Requested.Shares != after.Requested.Shares {

@@ -40,25 +40,25 @@ type schedule struct {
 }
 
 // add schedules the pass for an event with scope c.
-func (a *schedule) add(c scope) {
-	a.soon = a.soon || c != scopeNone
-	a.changed = a.changed || c > scopeAnswer
-	a.full = a.full || c == scopeAll
+func (s *schedule) add(c scope) {
+	s.soon = s.soon || c != scopeNone
+	s.changed = s.changed || c > scopeAnswer
+	s.full = s.full || c == scopeAll
 }
 
-// written schedules the repair of a placed cgroup to which another process has written.
-func (a *schedule) written(p cgroup.Path) {
-	a.add(scopeOne)
-	if !slices.Contains(a.files, p) {
-		a.files = append(a.files, p)
+// addRepair schedules the repair of a placed cgroup to which another process has written.
+func (s *schedule) addRepair(p cgroup.Path) {
+	s.add(scopeOne)
+	if !slices.Contains(s.files, p) {
+		s.files = append(s.files, p)
 	}
 }
 
-func (a *schedule) isDue() bool { return a.soon || a.full }
+func (s *schedule) isDue() bool { return s.soon || s.full }
 
 // done clears the schedule after a full pass.
-func (a *schedule) done(began, now time.Time) {
-	*a = schedule{earliestFull: now.Add(min(fullPassRatio*now.Sub(began), fullPassDelay))}
+func (s *schedule) done(began, now time.Time) {
+	*s = schedule{earliestFull: now.Add(min(fullPassRatio*now.Sub(began), fullPassDelay))}
 }
 
 // scopeOf returns the scope of the event that is applied next.
@@ -72,11 +72,11 @@ func (l *Loop) scopeOf(e event) scope {
 // hasWaiting reports whether a request or a deferred write may depend on the next event.
 func (l *Loop) hasWaiting() bool {
 	return !l.status.ready || !l.journal.Safe() || filesWait(l.status.deferred) ||
-		len(l.creating)+len(l.starting)+len(l.moving)+len(l.waiting) > 0
+		len(l.createRequests)+len(l.startRequests)+len(l.openMoves)+len(l.blockedMoves) > 0
 }
 
-// work makes the passes that are due.
-func (l *Loop) work() {
+// runPasses makes the passes that are due.
+func (l *Loop) runPasses() {
 	began := l.now()
 	if !l.status.listed || !l.formula.IsAnswered() || l.CPUManager != nil && !l.kubelet.IsKnown() {
 		l.schedule.done(began, began)
@@ -84,7 +84,7 @@ func (l *Loop) work() {
 		l.answerMoves()
 		return
 	}
-	if !l.schedule.full && l.partialPass(began) && l.waitsForFull(began) {
+	if !l.schedule.full && l.partialPass(began) && l.fullPassCanWait(began) {
 		return
 	}
 	l.pass()
@@ -101,8 +101,8 @@ func (l *Loop) work() {
 	l.releaseMemory(l.now())
 }
 
-// waitsForFull reports whether a full pass is not due yet.
-func (l *Loop) waitsForFull(now time.Time) bool {
+// fullPassCanWait reports whether a full pass is not due yet.
+func (l *Loop) fullPassCanWait(now time.Time) bool {
 	if l.schedule.soon && !now.Before(l.schedule.earliestFull) {
 		return false
 	}

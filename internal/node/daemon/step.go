@@ -12,7 +12,7 @@ func (l *Loop) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		l.armPulse()
+		l.armHeartbeat()
 		if next := l.timers.next(); next.IsZero() {
 			timer.Stop()
 		} else {
@@ -36,38 +36,38 @@ func (l *Loop) run(ctx context.Context) {
 // follow. It calls the kernel synchronously. Workers make slow calls, and later work gets a
 // deadline, so a test can drive the loop with step alone.
 func (l *Loop) step(now time.Time, events []event) {
-	if due := l.ring(now); !due && len(events) == 0 && !l.schedule.isDue() {
+	if due := l.fireDeadlines(now); !due && len(events) == 0 && !l.schedule.isDue() {
 		return // the notices came from the daemon's own writes
 	}
 	for _, e := range events {
 		l.handle(e)
 	}
 	l.askKubelet(now)
-	l.recheckDue()
-	l.work()
+	l.startRecheck()
+	l.runPasses()
 	l.notify.Alive(l.now())
 }
 
-// ring acts on the deadlines that are over, and reports whether a pass may be due.
-func (l *Loop) ring(now time.Time) (due bool) {
+// fireDeadlines acts on the deadlines that are over, and reports whether a pass may be due.
+func (l *Loop) fireDeadlines(now time.Time) (due bool) {
 	t := &l.timers
-	if t.pulse.over(now) {
+	if t.heartbeat.isOver(now) {
 		l.notify.Alive(now)
 	}
-	if t.resync.over(now) {
+	if t.resync.isOver(now) {
 		l.resync(now)
 		due = true
 	}
-	if t.recheck.over(now) {
+	if t.recheck.isOver(now) {
 		l.schedule.full, due = true, true
 	}
-	if t.retry.over(now) {
+	if t.retry.isOver(now) {
 		l.schedule.full, due = true, true
 	}
-	if t.full.over(now) {
+	if t.full.isOver(now) {
 		due = true
 	}
-	if t.journal.over(now) {
+	if t.journal.isOver(now) {
 		l.schedule.full, due = true, true
 		l.journal.StopWaiting()
 		l.log.Error("journal is late; writes go ahead, and restore may not know the values that they replace", "journal", l.JournalFile)
@@ -86,17 +86,17 @@ func (l *Loop) handle(e event) {
 
 // timers holds the deadlines of the loop. A zero deadline is not set.
 type timers struct {
-	resync  deadline // the next listing
-	recheck deadline // the latest scan of all cgroups after a resync
-	retry   deadline // the next refused write, question or answer that is due
-	journal deadline // the end of the wait for the disk
-	pulse   deadline // the next heartbeat, unless a resync comes before
-	full    deadline // the next full pass that no answer waits for
+	resync    deadline // the next listing
+	recheck   deadline // the latest scan of all cgroups after a resync
+	retry     deadline // the next refused write, question or answer that is due
+	journal   deadline // the end of the wait for the disk
+	heartbeat deadline // the next heartbeat, unless a resync comes before
+	full      deadline // the next full pass that no answer waits for
 }
 
 // next returns the earliest deadline, or the zero time if none is set.
 func (t *timers) next() (next time.Time) {
-	for _, d := range [...]deadline{t.resync, t.recheck, t.retry, t.journal, t.pulse, t.full} {
+	for _, d := range [...]deadline{t.resync, t.recheck, t.retry, t.journal, t.heartbeat, t.full} {
 		if !d.due.IsZero() && (next.IsZero() || d.due.Before(next)) {
 			next = d.due
 		}
@@ -113,8 +113,8 @@ func (d *deadline) set(at time.Time) { d.due = at }
 // clear removes the deadline.
 func (d *deadline) clear() { d.due = time.Time{} }
 
-// over reports whether the deadline is set and has passed, and removes it then.
-func (d *deadline) over(now time.Time) bool {
+// isOver reports whether the deadline is set and has passed, and removes it then.
+func (d *deadline) isOver(now time.Time) bool {
 	if d.due.IsZero() || now.Before(d.due) {
 		return false
 	}
@@ -122,12 +122,12 @@ func (d *deadline) over(now time.Time) bool {
 	return true
 }
 
-// armPulse sets the deadline of the next heartbeat, unless the resync comes before it.
-func (l *Loop) armPulse() {
+// armHeartbeat sets the deadline of the next heartbeat, unless the resync comes before it.
+func (l *Loop) armHeartbeat() {
 	if at, ok := l.notify.Pulse(l.timers.resync.due); ok {
-		l.timers.pulse.set(at)
+		l.timers.heartbeat.set(at)
 	} else {
-		l.timers.pulse.clear()
+		l.timers.heartbeat.clear()
 	}
 }
 

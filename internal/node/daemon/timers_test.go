@@ -19,7 +19,7 @@ func TestIdleTimers(t *testing.T) {
 			now := l.now()
 			t := &l.timers
 			alone = t.resync.due.After(now)
-			for _, other := range []deadline{t.pulse, t.retry, t.journal, t.full, t.recheck} {
+			for _, other := range []deadline{t.heartbeat, t.retry, t.journal, t.full, t.recheck} {
 				alone = alone && !other.due.After(now)
 			}
 		})

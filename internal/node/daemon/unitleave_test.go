@@ -185,7 +185,7 @@ func TestMoveWhileAUnitLeaves(t *testing.T) {
 	n.YAML = nodefixture.PoolsYAML
 	l := r.loop
 	l.handle(configLoaded{config: n.options().Config})
-	if _, err := l.moved(&moveRequest{Move: move(cpuset.Of(4))}, time.Now()); err == nil {
+	if _, err := l.assignmentsAfter(&moveRequest{Move: move(cpuset.Of(4))}, time.Now()); err == nil {
 		t.Error("a container may be moved to the CPUs of a unit that is there")
 	}
 	answer := make(chan moveAnswer, 1)
@@ -196,7 +196,7 @@ func TestMoveWhileAUnitLeaves(t *testing.T) {
 
 	r = n.startOn(h)
 	<-slow.asked
-	if outcome, err := r.loop.ask(t.Context(), move(free)); outcome != control.Done {
+	if outcome, err := r.loop.requestMove(t.Context(), move(free)); outcome != control.Done {
 		t.Fatalf("move = %s, %v", outcome, err)
 	}
 	late := n.RunContainer(n.RunPod("b", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))

@@ -135,7 +135,7 @@ func (l *Loop) takeNotices() {
 		case cgroup.Written:
 			lists := l.noticeList(c.Path, c.Name) // before the repair: a list may have shrunk a partition
 			if l.noticeWrite(c.Path.Scope(), c.At) {
-				l.schedule.written(c.Path.Scope())
+				l.schedule.addRepair(c.Path.Scope())
 			}
 			if lists || l.noticeParking(c.Path, c.Name) {
 				l.schedule.add(scopeAll)

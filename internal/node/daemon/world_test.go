@@ -248,7 +248,7 @@ func (w *world) move(m scenario.Move) error {
 			}
 		}()
 	}
-	outcome, err := w.r.loop.ask(ctx, control.Move{PodUID: m.Owner.PodUID, Container: m.Owner.Container, From: m.From, To: m.To})
+	outcome, err := w.r.loop.requestMove(ctx, control.Move{PodUID: m.Owner.PodUID, Container: m.Owner.Container, From: m.From, To: m.To})
 	w.moves[outcome]++
 	switch {
 	case outcome == control.Refused:
@@ -331,7 +331,7 @@ func sightOf(l *Loop, behind bool) sight {
 			busy["waiting for the runtime to show what NRI has told of"] = true
 		}
 	}
-	for k, x := range l.refusalLog.now {
+	for k, x := range l.refusalLog.current {
 		if x.Stopped && l.inventory.Container(k.id) != nil {
 			busy["stopping containers"] = true
 		}
