@@ -11,7 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// joinCluster makes the goroutine's part ready that shows the node to its cluster.
+// joinCluster prepares the goroutine that shows the node to its cluster.
 func (l *Loop) joinCluster(o Options) error {
 	options, err := nodestatus.OptionsFor(o.Config, o.Environment, o.Log)
 	if err != nil || options == nil {
@@ -22,14 +22,14 @@ func (l *Loop) joinCluster(o Options) error {
 	return nil
 }
 
-// showCluster hands over what is to be seen. It never waits.
+// showCluster hands the state of the node to that goroutine. It never waits.
 func (l *Loop) showCluster() {
 	if l.cluster != nil && l.status.planned {
 		l.cluster.Show(l.clusterState())
 	}
 }
 
-// clusterState is what the cluster is to see after a pass.
+// clusterState returns the state that the cluster sees after a pass.
 func (l *Loop) clusterState() *nodestatus.State {
 	n, node := l.settings.Config.Node, l.node()
 	s := &nodestatus.State{
@@ -64,7 +64,7 @@ func (l *Loop) clusterState() *nodestatus.State {
 	return s
 }
 
-// condition is how the daemon fares, the gravest first.
+// condition returns the most severe condition of the daemon.
 func (l *Loop) condition() *nodestatus.Condition {
 	bad := func(reason, message string) *nodestatus.Condition {
 		return &nodestatus.Condition{Reason: reason, Message: message}
@@ -109,7 +109,8 @@ func worst(paths []cgroup.Path, faults map[cgroup.Path]error) string {
 	return text
 }
 
-// viewWithCluster adds to the published view what the cluster is shown, as it is now.
+// viewWithCluster returns the published metrics with the present state of the connection to
+// the cluster.
 func (l *Loop) viewWithCluster() *telemetry.View {
 	v := l.snapshot.Load()
 	if v == nil || l.cluster == nil {

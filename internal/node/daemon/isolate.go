@@ -15,8 +15,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// repartition is partition, with another look at those of whom it has changed what they
-// have or can have.
+// repartition calls partition, and reads the cgroups again that its writes may have changed.
 func (l *Loop) repartition(want []cgroup.Target, keep bool) []cgroup.Target {
 	if !l.partition(want, keep, l.now()) {
 		return want
@@ -25,8 +24,8 @@ func (l *Loop) repartition(want []cgroup.Target, keep bool) []cgroup.Target {
 	return l.refreshCache(want)
 }
 
-// partition brings partitions closer to what should be: with keep by giving back
-// alone. It says whether anything was written. First writes wait for the journal.
+// partition writes until the partitions have their desired state. With keep it only ends
+// partitions. It reports whether it has written. First writes wait for the journal.
 func (l *Loop) partition(want []cgroup.Target, keep bool, now time.Time) (wrote bool) {
 	s := &l.isolation
 	if l.cache.TakeStalePartitions() {
@@ -58,7 +57,7 @@ func (l *Loop) partition(want []cgroup.Target, keep bool, now time.Time) (wrote 
 	for i := range partition.MaxSteps(len(wishes)) {
 		step, view, err := l.partitionStep(wishes, former, now)
 		if err != nil {
-			l.log.Error("read partitions; they are left alone until the next look", "error", err)
+			l.log.Error("read partitions; the next scan tries again", "error", err)
 			return wrote
 		}
 		s.parking.seen(view)
@@ -75,19 +74,19 @@ func (l *Loop) partition(want []cgroup.Target, keep bool, now time.Time) (wrote 
 			return wrote
 		}
 		if !l.noteOfPartitions(step.Writes, now) {
-			return wrote // when they are on disk
+			return wrote // the originals are not on disk yet
 		}
 		wrote = true
 		l.writePartitions(step.Writes, wishes, typed, now)
 	}
-	l.log.Error("partitions do not come to an end; the next pass goes on")
+	l.log.Error("partitions do not settle; the next pass goes on")
 	return wrote
 }
 
-// findLists looks for what a daemon has left whose journal is lost: lists of pods and of
-// what pods are in, which nobody else trims, and partitions of containers. If the journal
-// knew of anything at the start it knew of all partitions that were made, and others are
-// not ours.
+// findLists finds the partitions of containers that a daemon with a lost journal has left,
+// and the exclusive lists of pods and of their parents. No other process shortens these
+// lists. With any original at the start the journal was complete, and then other partitions
+// do not belong to the daemon.
 func (l *Loop) findLists() bool {
 	l.findParking()
 	found := make(map[cgroup.Path]bool)
@@ -98,7 +97,7 @@ func (l *Loop) findLists() bool {
 	}
 	listed, err := l.Cgroups.Listed()
 	if err != nil {
-		l.log.Warn("look for exclusive lists; the next pass tries again", "error", err)
+		l.log.Warn("list exclusive CPUs of cgroups; the next pass tries again", "error", err)
 		return false
 	}
 	for _, p := range listed {
@@ -107,7 +106,7 @@ func (l *Loop) findLists() bool {
 		_, _, deeper := cgroup.PodOf(p.Parent().Parent())
 		switch {
 		case inPod && !below, !inPod && l.journal.WasBare() && partition.HoldsPods(p):
-			found[p.Join("gone")] = true // whoever it was for
+			found[p.Join("gone")] = true // the leaf is unknown
 		case below && !deeper && l.journal.WasBare():
 			found[p] = true
 		}
@@ -116,8 +115,8 @@ func (l *Loop) findLists() bool {
 	return true
 }
 
-// keepOwners leaves out those who still own what they are on, and are only not to be
-// partitions any more: others go from these CPUs first.
+// keepOwners drops the cgroups that still own their CPUs and only stop being partitions:
+// other containers leave these CPUs first.
 func (l *Loop) keepOwners(former map[cgroup.Path]bool, want []cgroup.Target) {
 	for _, t := range want {
 		if t.Exclusive && t.CPUs.Equal(l.cache.Current(t.Path).CPUs) {
@@ -126,7 +125,7 @@ func (l *Loop) keepOwners(former map[cgroup.Path]bool, want []cgroup.Target) {
 	}
 }
 
-// partitionStep asks the kernel, and what follows from its answer.
+// partitionStep reads the partitions and plans the next writes.
 func (l *Loop) partitionStep(wishes []cgroup.PartitionWish, former map[cgroup.Path]bool, now time.Time) (cgroup.PartitionStep, cgroup.PartitionView, error) {
 	in := cgroup.PartitionInput{Kernel: l.Kernel, Wishes: wishes, Former: slices.Sorted(maps.Keys(former)), Online: l.Online()}
 	in.Housekeeping, in.Stuck = l.settings.Housekeeping(), l.isolation.held(now)
@@ -141,9 +140,9 @@ func (l *Loop) partitionStep(wishes []cgroup.PartitionWish, former map[cgroup.Pa
 	return cgroup.PlanPartitions(in), in.View, nil
 }
 
-// notePartitionConflicts notes the partitions that somebody has ended by another type. Each
-// is repaired at once, but for those that he insists on: making and ending partitions
-// in turn costs the whole node time.
+// notePartitionConflicts notes the partitions that another process has given another type.
+// Each is repaired at once, unless repairs pause because of repeated external writes: each
+// change of a partition takes time on the whole node.
 func (l *Loop) notePartitionConflicts(view cgroup.PartitionView, wishes []cgroup.PartitionWish, now time.Time) {
 	s := &l.isolation
 	for _, w := range wishes {
@@ -153,12 +152,12 @@ func (l *Loop) notePartitionConflicts(view cgroup.PartitionView, wishes []cgroup
 		}
 		l.backoffs.NoteExternalWrite(w.Path, retry.Deviation{Property: cgroup.FilePartition, Was: string(w.Type), Is: n.State.String()}, now)
 		l.backoffs.SetCause(w.Path, cgroup.FilePartition, string(telemetry.CauseUnknown))
-		delete(s.outcomes, w.Path) // which would be counted once more
+		delete(s.outcomes, w.Path) // or the next scan would count the write again
 		s.stale = true
 	}
 }
 
-// failTyped finds the types that the kernel took and did not grant.
+// failTyped finds partitions whose type the kernel accepted without isolating their CPUs.
 func (l *Loop) failTyped(typed map[cgroup.Path]bool, view cgroup.PartitionView, wishes []cgroup.PartitionWish, now time.Time) (found bool) {
 	for i, w := range wishes {
 		why, shared := "", view.Shared(w.Path)
@@ -166,9 +165,9 @@ func (l *Loop) failTyped(typed map[cgroup.Path]bool, view cgroup.PartitionView, 
 		case !typed[w.Path] || w.Not != "":
 			continue
 		case n.State.Invalid:
-			why = "the kernel says " + n.State.String()
+			why = "the kernel reports " + n.State.String()
 		case !shared.IsEmpty():
-			why = fmt.Sprintf("the kernel leaves CPUs %s to the root, too", shared)
+			why = fmt.Sprintf("the root cgroup still has CPUs %s", shared)
 		default:
 			continue
 		}
@@ -191,8 +190,8 @@ func (l *Loop) failPartition(w cgroup.PartitionWish, why string, now time.Time) 
 	return why
 }
 
-// noteOfPartitions records what partitions replace, and says whether that is on disk.
-// What was there before is never anything: a cgroup is made without.
+// noteOfPartitions notes the originals of writes. It reports whether the writes may be made.
+// An original is always empty or member: the runtime makes cgroups without partitions.
 func (l *Loop) noteOfPartitions(writes []cgroup.PartitionWrite, now time.Time) bool {
 	for _, w := range writes {
 		o := undo.Original{Path: w.Path, File: w.Property, Container: w.Container}
@@ -200,7 +199,7 @@ func (l *Loop) noteOfPartitions(writes []cgroup.PartitionWrite, now time.Time) b
 			o.Value = string(cgroup.MemberPartition)
 		}
 		l.journal.Note(o)
-		if w.Leaf != "" { // whose type tells afterwards that the lists above are ours
+		if w.Leaf != "" { // its original marks the lists above it as the daemon's
 			l.journal.Note(undo.Original{Path: w.Leaf, File: cgroup.FilePartition, Container: w.Container, Value: string(cgroup.MemberPartition)})
 		}
 	}
@@ -208,8 +207,8 @@ func (l *Loop) noteOfPartitions(writes []cgroup.PartitionWrite, now time.Time) b
 	return !l.journal.Blocks()
 }
 
-// adopt records the partitions that a daemon has left whose journal is lost: restore
-// takes them away, too.
+// adopt notes the partitions that a daemon with a lost journal has left, so that restore
+// ends them as well.
 func (l *Loop) adopt(wishes []cgroup.PartitionWish, outcomes map[cgroup.Path]cgroup.PartitionOutcome, now time.Time) {
 	added := false
 	for _, w := range wishes {
@@ -228,9 +227,9 @@ func (l *Loop) adopt(wishes []cgroup.PartitionWish, outcomes map[cgroup.Path]cgr
 	}
 }
 
-// writePartitions makes the writes up to the first that fails. Who has needed that one
-// does without; if it was for nobody's wish, or his wish is given up already, the cgroup
-// is left as it is.
+// writePartitions makes the writes up to the first failure. The partition that needed the
+// failed write is given up for a while. Without such a partition, writes to the cgroup
+// pause.
 func (l *Loop) writePartitions(writes []cgroup.PartitionWrite, wishes []cgroup.PartitionWish, typed map[cgroup.Path]bool, now time.Time) {
 	for _, w := range writes {
 		err := l.Cgroups.Apply(w.Write)
@@ -242,7 +241,7 @@ func (l *Loop) writePartitions(writes []cgroup.PartitionWrite, wishes []cgroup.P
 		case err == nil:
 			typed[w.Path] = typed[w.Path] || w.Property == cgroup.FilePartition && w.Value != string(cgroup.MemberPartition)
 			continue
-		case errors.Is(err, cgroup.ErrGone): // it is not in the next view
+		case errors.Is(err, cgroup.ErrGone): // the next scan does not contain the cgroup
 		default:
 			i := slices.IndexFunc(wishes, func(wish cgroup.PartitionWish) bool { return wish.Path == w.Leaf && wish.Not == "" })
 			if i >= 0 {
@@ -255,7 +254,7 @@ func (l *Loop) writePartitions(writes []cgroup.PartitionWrite, wishes []cgroup.P
 	}
 }
 
-// hold leaves a cgroup as it is for a while.
+// hold begins a pause of the writes to a cgroup.
 func (s *isolation) hold(p cgroup.Path, err error, now time.Time) {
 	f := s.stuck[p]
 	f.why = err.Error()
@@ -263,7 +262,7 @@ func (s *isolation) hold(p cgroup.Path, err error, now time.Time) {
 	s.stuck[p] = f
 }
 
-// held are the cgroups that are left as they are now, and why.
+// held returns the cgroups whose writes pause now, with the reasons.
 func (s *isolation) held(now time.Time) map[cgroup.Path]string {
 	held := make(map[cgroup.Path]string)
 	for p, f := range s.stuck {
@@ -274,7 +273,7 @@ func (s *isolation) held(now time.Time) map[cgroup.Path]string {
 	return held
 }
 
-// partitioned takes over how things are when nothing is left to be written.
+// partitioned takes over the outcomes when no write is left.
 func (l *Loop) partitioned(step cgroup.PartitionStep, wishes []cgroup.PartitionWish, former map[cgroup.Path]bool, keep bool, now time.Time) {
 	s := &l.isolation
 	l.noteUnownedCPUs(step.Missing, now)
@@ -283,11 +282,11 @@ func (l *Loop) partitioned(step cgroup.PartitionStep, wishes []cgroup.PartitionW
 		s.former[p] = len(s.missing) > s.leaked.Len()
 	}
 	if keep {
-		return // the rest is to come
+		return // the scan without keep follows
 	}
 	s.stale = false
 	clear(s.settled)
-	maps.DeleteFunc(s.stuck, func(_ cgroup.Path, f partitionFailure) bool { return !now.Before(f.until) }) // tried again, or over
+	maps.DeleteFunc(s.stuck, func(_ cgroup.Path, f partitionFailure) bool { return !now.Before(f.until) }) // repeated now, or no longer needed
 	waits := false
 	l.adopt(wishes, step.Outcomes, now)
 	for _, w := range wishes {
@@ -299,7 +298,7 @@ func (l *Loop) partitioned(step cgroup.PartitionStep, wishes []cgroup.PartitionW
 		}
 		delete(s.failures, w.Path)
 		if w.Path != cgroup.Parking {
-			l.log.Info("the kernel keeps others off its CPUs", "cgroup", w.Path, "partition", w.Type, "cpus", w.CPUs)
+			l.log.Info("the kernel keeps other tasks off its CPUs", "cgroup", w.Path, "partition", w.Type, "cpus", w.CPUs)
 		}
 	}
 	s.outcomes = step.Outcomes
@@ -311,14 +310,14 @@ func (l *Loop) partitioned(step cgroup.PartitionStep, wishes []cgroup.PartitionW
 	}
 }
 
-// noteUnownedCPUs follows the CPUs that are in nobody's hands, but for those in
-// partitions of others.
+// noteUnownedCPUs keeps track of the CPUs that are in no cgroup, and in no partition of
+// another process. After a while such CPUs count as lost.
 func (l *Loop) noteUnownedCPUs(missing cpuset.Set, now time.Time) {
 	s := &l.isolation
 	if !missing.IsEmpty() {
 		others, err := l.Cgroups.Partitioned()
 		if err != nil {
-			l.log.Warn("look for partitions of others", "error", err)
+			l.log.Warn("list partitions of other processes", "error", err)
 			return
 		}
 		missing = missing.Difference(others)
@@ -335,18 +334,17 @@ func (l *Loop) noteUnownedCPUs(missing cpuset.Set, now time.Time) {
 	}
 	if !leaked.Equal(s.leaked) {
 		if more := leaked.Difference(s.leaked); !more.IsEmpty() {
-			l.log.Error("CPUs that are online and in no cgroup; they are given to nobody", "cpus", more)
+			l.log.Error("online CPUs are in no cgroup; not allocating them", "cpus", more)
 		}
 		if back := s.leaked.Difference(leaked); !back.IsEmpty() {
 			l.log.Info("CPUs that were in no cgroup are back", "cpus", back)
 		}
 		s.leaked = leaked
-		s.replan = now.Add(time.Millisecond) // without them
+		s.replan = now.Add(time.Millisecond) // without the lost CPUs
 	}
 }
 
-// recheckParents has those read again of whom a partition has changed what they can
-// have.
+// recheckParents invalidates the targets whose parent has lost CPUs to a partition.
 func (l *Loop) recheckParents(want []cgroup.Target) {
 	for _, t := range want {
 		if c := l.cache.Current(t.Path); c.Exists && !t.CPUs.IsSubsetOf(c.ParentEffective) {

@@ -25,25 +25,26 @@ const (
 	codeStuckPartition   pools.Code = "StuckPartition"
 )
 
-// isolation is what the owner knows of partitions.
+// isolation is the state of cpuset partitions.
 type isolation struct {
-	stale    bool                                    // all of them are to be looked at
-	settled  map[cgroup.Path]cgroup.PartitionWish    // at the last look
-	outcomes map[cgroup.Path]cgroup.PartitionOutcome // likewise
-	failures map[cgroup.Path]partitionFailure        // by leaf
-	stuck    map[cgroup.Path]partitionFailure        // that are left as they are: the kernel does not let them be anything else
-	former   map[cgroup.Path]bool                    // that are not wished for any more, and not settled
-	missing  map[int]time.Time                       // since when a CPU is in nobody's hands
-	leaked   cpuset.Set                              // those of them that are held for lost
-	found    map[cgroup.Path]bool                    // left by a daemon whose journal is lost; nil before the first look
-	replan   time.Time                               // when the plan has to do without others
-	waits    partitionFailure                        // the pause for those who wait
-	memory   *cgroup.PartitionMemory                 // what looks have read
-	reading  bool                                    // in this pass
+	stale    bool                                    // read all partitions again
+	settled  map[cgroup.Path]cgroup.PartitionWish    // in the last scan
+	outcomes map[cgroup.Path]cgroup.PartitionOutcome // in the last scan
+	failures map[cgroup.Path]partitionFailure        // refused partitions, by leaf
+	stuck    map[cgroup.Path]partitionFailure        // cgroups that the kernel does not let change
+	former   map[cgroup.Path]bool                    // partitions to end; true: CPUs are missing
+	missing  map[int]time.Time                       // CPUs in no cgroup, since when
+	leaked   cpuset.Set                              // missing CPUs that count as lost
+	found    map[cgroup.Path]bool                    // left by a daemon with a lost journal; nil: not searched
+	replan   time.Time                               // the plan changes because of lost CPUs
+	waits    partitionFailure                        // pause of partitions that wait for CPUs
+	memory   *cgroup.PartitionMemory                 // values read by scans
+	reading  bool                                    // this pass has made a scan
 	parking  parking
 }
 
-// partitionFailure is a partition that the kernel has refused.
+// partitionFailure is a partition that the kernel has refused, and the pause before the
+// next attempt.
 type partitionFailure struct {
 	wish  cgroup.PartitionWish
 	why   string
@@ -64,18 +65,18 @@ func newIsolation(cgroups *cgroup.FS) isolation {
 	}
 }
 
-// after makes the pause longer.
+// after begins the next, longer pause.
 func (f *partitionFailure) after(now time.Time) {
 	f.pause = min(max(2*f.pause, partition.FirstPause), partition.LastPause)
 	f.until = now.Add(f.pause)
 }
 
-// partitions says whether containers are to become partitions, and if not, why that is
-// not as configured.
+// partitions reports whether containers become partitions. If they do not although the
+// configuration asks for it, it returns the reason.
 func (l *Loop) partitions() (on bool, why string) { return l.settings.Partitions(l.Kernel) }
 
-// partitionWishes are the partitions that there should be. With keep nothing is to be
-// taken yet.
+// partitionWishes returns the desired partitions. With keep no new partition may take CPUs
+// yet.
 func (l *Loop) partitionWishes(want []cgroup.Target, keep bool, now time.Time) []cgroup.PartitionWish {
 	var wishes []cgroup.PartitionWish
 	if on, _ := l.partitions(); !on {
@@ -97,13 +98,13 @@ func (l *Loop) partitionWishes(want []cgroup.Target, keep bool, now time.Time) [
 	return wishes
 }
 
-// cpusetsAlone begins the problem of an owner that should be a partition.
+// cpusetsAlone begins the text of the problem of an owner that should be a partition.
 const cpusetsAlone = "its CPUs are its own by cpusets alone: "
 
-// notNow is why a wish is to wait, empty if it is not.
+// notNow returns why a partition has to wait; empty if it does not.
 func (l *Loop) notNow(w cgroup.PartitionWish, now time.Time) string {
 	if slices.Contains(l.backoffs.Pauses(w.Path, l.overlapsOwners, now), cgroup.FilePartition) {
-		return "somebody else ends it whenever it is one, and it is left alone for a while"
+		return "another process ends it after each repair; repairs pause"
 	}
 	if f, failed := l.isolation.failures[w.Path]; failed && partition.SameWish(f.wish, w) && now.Before(f.until) {
 		return f.why
@@ -111,8 +112,8 @@ func (l *Loop) notNow(w cgroup.PartitionWish, now time.Time) string {
 	return ""
 }
 
-// alone says that an owner is on its CPUs, by its own request, and that nobody else who
-// is placed is on any of them. Slices of the host may be: a partition keeps them off.
+// alone reports whether an owner runs on its CPUs and no other target runs on them. Slices
+// of the host may: the partition keeps them off.
 func (l *Loop) alone(t cgroup.Target, want []cgroup.Target) bool {
 	if c := l.cache.Current(t.Path); !c.CPUs.Equal(t.CPUs) || l.cache.IsStale(t.Path) {
 		return false
@@ -123,8 +124,8 @@ func (l *Loop) alone(t cgroup.Target, want []cgroup.Target) bool {
 	})
 }
 
-// formerPartitions are the cgroups that have had a partition of ours, by the journal,
-// and should not have one.
+// formerPartitions returns the cgroups that were partitions of the daemon, by the journal,
+// and must be partitions no longer.
 func (l *Loop) formerPartitions(wishes []cgroup.PartitionWish) map[cgroup.Path]bool {
 	former := make(map[cgroup.Path]bool)
 	for k := range l.journal.Keys() {
@@ -132,7 +133,7 @@ func (l *Loop) formerPartitions(wishes []cgroup.PartitionWish) map[cgroup.Path]b
 		case k.File == cgroup.FilePartition:
 			former[k.Path] = true
 		case k.File == cgroup.FileExclusive && !l.journal.HasOriginal(k.Path, cgroup.FilePartition):
-			former[k.Path.Join("gone")] = true // whoever it was for: the list is ours to trim
+			former[k.Path.Join("gone")] = true // its leaf is unknown, but the list is the daemon's
 		}
 	}
 	maps.Copy(former, l.isolation.found)
@@ -148,14 +149,14 @@ func (l *Loop) formerPartitions(wishes []cgroup.PartitionWish) map[cgroup.Path]b
 	return former
 }
 
-// partitionsSettled says that nothing has changed since the last look.
+// partitionsSettled reports whether nothing has changed since the last scan.
 func (l *Loop) partitionsSettled(wishes []cgroup.PartitionWish, former map[cgroup.Path]bool, now time.Time) bool {
 	s := &l.isolation
 	if s.stale || len(s.missing) > s.leaked.Len() || len(wishes) != len(s.settled) {
 		return false
 	}
 	if on, _ := l.parks(); s.parking.made && !on {
-		return false // it is to be removed
+		return false // the cgroup of parked CPUs has to be removed
 	}
 	if len(s.held(now)) != len(s.stuck) {
 		return false
@@ -181,8 +182,8 @@ func (l *Loop) partitionsSettled(wishes []cgroup.PartitionWish, former map[cgrou
 	return true
 }
 
-// calm says that no partition is to be looked at before anything else is done: there are none, or each
-// has been settled, and no CPU is in nobody's hands but those that are lost.
+// calm reports whether writes need no scan of partitions first: each partition is settled,
+// and every CPU is in a cgroup or lost.
 func (s *isolation) calm() bool {
 	for _, o := range s.outcomes {
 		if o.Phase != cgroup.PartitionInForce && o.Phase != cgroup.PartitionRefused {
@@ -197,7 +198,7 @@ func (s *isolation) calm() bool {
 	return (!s.stale || len(s.outcomes) == 0) && len(s.missing) == s.leaked.Len() && len(s.stuck) == 0
 }
 
-// mode says how the exclusive CPUs of a container are kept, as it is shown.
+// mode returns how the exclusive CPUs of a container are isolated, for status and metrics.
 func (s *isolation) mode(p cgroup.Path) noise.Mode {
 	if s.outcomes[p].Phase == cgroup.PartitionInForce {
 		return noise.Mode("partition-" + string(s.settled[p].Type))
@@ -205,7 +206,7 @@ func (s *isolation) mode(p cgroup.Path) noise.Mode {
 	return noise.CPUSet
 }
 
-// counts are the partitions of containers by what has become of them.
+// counts returns the numbers of partitions of containers by outcome.
 func (s *isolation) counts() map[string]int {
 	counts := map[string]int{"root": 0, "isolated": 0, "underway": 0, "waits": 0, "refused": 0}
 	for p, o := range s.outcomes {
@@ -226,8 +227,8 @@ func (s *isolation) counts() map[string]int {
 	return counts
 }
 
-// isolationProblems are the containers whose CPUs are not kept as they should be, and
-// the CPUs that the kernel has lost.
+// isolationProblems returns the containers whose CPUs are not isolated as configured, and
+// the lost CPUs.
 func (l *Loop) isolationProblems() []pools.Problem {
 	var all []pools.Problem
 	if _, why := l.partitions(); why != "" {
@@ -238,7 +239,7 @@ func (l *Loop) isolationProblems() []pools.Problem {
 	}
 	if leaked := l.isolation.leaked; !leaked.IsEmpty() {
 		all = append(all, pools.Problem{Reason: pools.Reason{Code: codeLeakedCPUs,
-			Text: fmt.Sprintf("CPUs %s are online, and the kernel has them in no cgroup: they are given to nobody; they come back when the machine boots", leaked)}})
+			Text: fmt.Sprintf("CPUs %s are online and in no cgroup: they are not allocated until the machine boots", leaked)}})
 	}
 	on, _ := l.partitions()
 	for _, t := range l.status.targets {
@@ -252,17 +253,17 @@ func (l *Loop) isolationProblems() []pools.Problem {
 			continue
 		}
 		p := pools.Problem{Reason: pools.Reason{Code: codeForeignPartition, Text: fmt.Sprintf(
-			"%s is a partition (%s) that cpupoold has not made, or not with this journal: its cpuset.cpus has no effect; write member to its %s",
+			"%s is a partition (%s) that is not in cpupoold's journal: its cpuset.cpus has no effect; write member to its %s",
 			t.Path, st, cgroup.FilePartition)}}
 		l.nameOwner(&p, t.Path)
 		all = append(all, p)
 	}
 	for _, p := range slices.Sorted(maps.Keys(l.isolation.stuck)) {
 		if l.isolation.outcomes[p].Why != "" {
-			continue // that says it
+			continue // the outcome is a problem already
 		}
 		problem := pools.Problem{Reason: pools.Reason{Code: codeStuckPartition, Text: fmt.Sprintf(
-			"the kernel refuses to take back what %s has of a partition that is over: %s; its CPUs are missing elsewhere", p, l.isolation.stuck[p].why)}}
+			"the kernel refuses to end the partition %s: %s; its CPUs are missing elsewhere", p, l.isolation.stuck[p].why)}}
 		l.nameOwner(&problem, p)
 		all = append(all, problem)
 	}
@@ -281,8 +282,7 @@ func (l *Loop) isolationProblems() []pools.Problem {
 	return all
 }
 
-// nextPartition calls earlier with the times at which partitions are to be looked at
-// again.
+// nextPartition calls earlier with the times at which partitions need another scan.
 func (l *Loop) nextPartition(earlier func(time.Time)) {
 	s := &l.isolation
 	earlier(s.replan)
@@ -305,7 +305,7 @@ func (l *Loop) nextPartition(earlier func(time.Time)) {
 	}
 }
 
-// partitionPending says that a container is to become a partition in a moment.
+// partitionPending reports whether a container is about to become a partition.
 func (l *Loop) partitionPending(t cgroup.Target) bool {
 	on, _ := l.partitions()
 	if !on || !desired.Partitionable(t) {
@@ -315,8 +315,8 @@ func (l *Loop) partitionPending(t cgroup.Target) bool {
 	return phase != cgroup.PartitionInForce && phase != cgroup.PartitionRefused
 }
 
-// outOfTheWay is told of a cgroup that has gone. It says whether a partition beside it, or
-// in a pod beside it, may have been refused for its sake.
+// outOfTheWay takes note of a removed cgroup. It reports whether the cgroup may have been the
+// reason for the refusal of a partition next to it, or in a pod next to it.
 func (l *Loop) outOfTheWay(gone cgroup.Path) bool {
 	for p, o := range l.isolation.outcomes {
 		if o.Phase != cgroup.PartitionInForce && strings.HasPrefix(string(p), string(gone.Parent())+"/") {
@@ -327,14 +327,15 @@ func (l *Loop) outOfTheWay(gone cgroup.Path) bool {
 	return false
 }
 
-// untrimmed says that a cgroup has had a partition, and that its CPUs may still be in
-// the lists of others.
+// untrimmed reports whether a cgroup was a partition whose CPUs may still be in the lists of
+// its parents.
 func (l *Loop) untrimmed(p cgroup.Path) bool {
 	open, looked := l.isolation.former[p]
 	return l.journal.HasOriginal(p, cgroup.FilePartition) && (open || !looked)
 }
 
-// parted says that a container is a partition, which is to be none before its cgroup goes.
+// parted reports whether a container is a partition. The partition has to end before its
+// cgroup is removed.
 func (l *Loop) parted(container string) bool {
 	e := l.inventory.Container(container)
 	return e != nil && l.isolation.outcomes[e.Path].Phase == cgroup.PartitionInForce

@@ -13,24 +13,24 @@ import (
 
 // # Parking
 //
-// With guaranteed.park the CPUs of the guaranteed pool that nobody has are in a
-// partition of their own, without processes (cgroup.Parking). It is one more wish: a
-// pass takes from it what somebody is to have before its other writes, and adds what
-// nobody has after them. No reply to the runtime gives CPUs that it still has.
+// With guaranteed.park the free CPUs of the guaranteed pool are in a partition without
+// processes (cgroup.Parking). A pass treats it as one more partition: it shrinks the parking
+// before its other writes, for new owners, and grows it after them. No reply to the runtime
+// allocates CPUs that are still parked.
 
-// codeNoParking is the code of free CPUs that should be parked and are not.
+// codeNoParking is the code of free CPUs that are not parked although configured.
 const codeNoParking pools.Code = "NoParking"
 
-// parking is what the owner knows of the parked CPUs.
+// parking is the state of the parked CPUs.
 type parking struct {
-	made   bool       // the cgroup may be there
-	cpus   cpuset.Set // that it had when it was last looked at
-	told   cpuset.Set // those that the log tells of
-	failed string     // why it could not be removed
+	made   bool       // the cgroup may exist
+	cpus   cpuset.Set // parked CPUs in the last scan
+	told   cpuset.Set // parked CPUs in the log
+	failed string     // why the cgroup could not be removed
 }
 
-// parks says whether free CPUs are to be parked, and if not, why that is not as
-// configured.
+// parks reports whether free CPUs are parked. If they are not although the configuration
+// asks for it, it returns the reason.
 func (l *Loop) parks() (on bool, why string) {
 	if !l.settings.Config.Park {
 		return false, ""
@@ -41,17 +41,17 @@ func (l *Loop) parks() (on bool, why string) {
 	return on, why
 }
 
-// parkable are the CPUs that nobody has or is on. While an owner is to leave to another
-// what it stands on there are none: the two need free CPUs to change places. What
-// instances of one container have in common none of them leaves: one whose start has
-// failed may be known as created until the next listing.
+// parkable returns the CPUs that no target has or runs on. It returns none during a handover
+// of CPUs between owners, because two owners need free CPUs to swap. CPUs that instances of
+// one container share are no handover: an instance whose start has failed may count as
+// created until the next listing.
 func (l *Loop) parkable(want []cgroup.Target) cpuset.Set {
 	plan := l.status.plan
 	free := plan.Free.Union(plan.Idle).Intersection(l.Online()).Difference(l.leavingCPUs().Union(l.isolation.leaked))
 	for _, t := range want {
 		c := l.cache.Current(t.Path)
 		if t.CPUs.IsEmpty() || t.Around || !c.Exists {
-			continue // slices of the host are kept off
+			continue // the partition keeps slices of the host off
 		}
 		if t.Exclusive && slices.ContainsFunc(want, func(o cgroup.Target) bool {
 			return o.Exclusive && o.Path != t.Path && c.CPUs.Difference(t.CPUs).Overlaps(o.Own())
@@ -63,7 +63,7 @@ func (l *Loop) parkable(want []cgroup.Target) cpuset.Set {
 	return free
 }
 
-// parkingWish is the partition of the CPUs that nobody has, if there are any.
+// parkingWish returns the desired partition of free CPUs, if there are any.
 func (l *Loop) parkingWish(want []cgroup.Target, keep bool, now time.Time) (w cgroup.PartitionWish, ok bool) {
 	if on, _ := l.parks(); !on {
 		l.quiet.StopParking()
@@ -78,7 +78,7 @@ func (l *Loop) parkingWish(want []cgroup.Target, keep bool, now time.Time) (w cg
 	return w, !w.CPUs.IsEmpty()
 }
 
-// makeParking makes the cgroup for a wish that needs it.
+// makeParking makes the cgroup of parked CPUs if a partition needs it.
 func (l *Loop) makeParking(wishes []cgroup.PartitionWish, now time.Time) {
 	i := slices.IndexFunc(wishes, func(w cgroup.PartitionWish) bool { return w.Path == cgroup.Parking && !w.Keep && w.Not == "" })
 	if i < 0 || l.parkedStill() {
@@ -90,8 +90,8 @@ func (l *Loop) makeParking(wishes []cgroup.PartitionWish, now time.Time) {
 	}
 }
 
-// findParking looks whether a daemon has left the cgroup. Nobody needs a journal to know
-// whose it is.
+// findParking finds the cgroup that an earlier daemon has left. Its path identifies it, also
+// without a journal.
 func (l *Loop) findParking() {
 	p := &l.isolation.parking
 	_, err := l.Cgroups.Read(cgroup.ParkingTop)
@@ -101,27 +101,27 @@ func (l *Loop) findParking() {
 	}
 }
 
-// seen takes over what the kernel says of the parked CPUs.
+// seen takes over the parked CPUs of a scan.
 func (p *parking) seen(view cgroup.PartitionView) {
 	switch n := view.Nodes[cgroup.Parking]; {
 	case n.State.Valid():
 		p.cpus = n.Effective
 	case n.State.Invalid:
-		p.cpus = n.Exclusive // until it is a member
+		p.cpus = n.Exclusive // until its type is member
 	default:
 		p.cpus = cpuset.Set{}
 	}
 }
 
-// parked tells of the CPUs that are parked when nothing is left to be written, and
-// removes the cgroup that is not needed any more.
+// parked logs a change of the parked CPUs after the last write, and removes the cgroup when
+// parking has ended.
 func (l *Loop) parked(view cgroup.PartitionView) {
 	p := &l.isolation.parking
 	if !p.cpus.Equal(p.told) {
 		if p.told = p.cpus; p.cpus.IsEmpty() {
-			l.log.Info("no CPUs are parked any more")
+			l.log.Info("parking has ended")
 		} else {
-			l.log.Info("the kernel keeps everybody off free CPUs", "cpus", p.cpus)
+			l.log.Info("the kernel keeps all tasks off free CPUs", "cpus", p.cpus)
 		}
 	}
 	on, _ := l.parks()
@@ -132,7 +132,7 @@ func (l *Loop) parked(view cgroup.PartitionView) {
 	if err := l.Cgroups.RemoveParking(); err != nil {
 		if p.failed != err.Error() {
 			p.failed = err.Error()
-			l.log.Warn("the cgroup of parked CPUs is left behind; the next pass tries again", "error", err)
+			l.log.Warn("remove the cgroup of parked CPUs; the next pass tries again", "error", err)
 		}
 		return
 	}
@@ -141,8 +141,8 @@ func (l *Loop) parked(view cgroup.PartitionView) {
 	l.journal.Forget(partition.IsParking)
 }
 
-// noticeParking is told of a write to the cgroups of parked CPUs, which may have been the
-// daemon's. It says whether somebody else has ended the partition.
+// noticeParking handles a notice of a write to the cgroups of parked CPUs, by the daemon or
+// another process. It reports whether another process has ended the partition.
 func (l *Loop) noticeParking(p cgroup.Path, file string) bool {
 	if p != cgroup.Parking || file != cgroup.FilePartition || l.isolation.outcomes[p].Phase != cgroup.PartitionInForce || l.parkedStill() {
 		return false
@@ -151,7 +151,7 @@ func (l *Loop) noticeParking(p cgroup.Path, file string) bool {
 	return true
 }
 
-// parkedStill says that the kernel still has the partition of parked CPUs.
+// parkedStill reports whether the partition of parked CPUs is in force.
 func (l *Loop) parkedStill() bool {
 	st, err := l.Cgroups.Read(cgroup.Parking)
 	return err == nil && st.Partition.Is(cgroup.IsolatedPartition)

@@ -16,8 +16,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// publish makes the owner's state visible to everybody else and says in the log
-// what has changed.
+// publish replaces the state that other goroutines and the cluster see, and logs changes.
 func (l *Loop) publish() {
 	now := l.now()
 	if l.status.planned {
@@ -36,8 +35,8 @@ func (l *Loop) publish() {
 	l.showCluster()
 }
 
-// noteFaults looks at what the last pass has left, as of its begin: what has become due since
-// is neither a fault nor done, the next pass does it.
+// noteFaults finds the faults that the last pass has left. A write that became due after the
+// begin of the pass is no fault: the next pass makes it.
 func (l *Loop) noteFaults(began time.Time) {
 	faults := l.faults(began)
 	l.status.passes[passResult(faults)]++
@@ -60,8 +59,8 @@ func (l *Loop) noteFaults(began time.Time) {
 	}
 }
 
-// noteReady says once that all is as planned, and that applications have been told: a unit
-// that waits for the daemon reads its CPUs when it starts.
+// noteReady reports once that the node has its desired state and the files for applications
+// are written: a unit that waits for the daemon reads its CPUs when it starts.
 func (l *Loop) noteReady(now time.Time) {
 	if l.status.ready || l.working(l.status.began) || now.Before(l.applications.due()) {
 		return
@@ -80,14 +79,14 @@ func passResult(faults map[cgroup.Path]error) telemetry.Result {
 	return telemetry.Failed
 }
 
-// working says that writes are under way, wait for the journal, or will be
-// repeated in a moment.
+// working reports whether writes are in progress, wait for the journal, or will be repeated
+// in a moment.
 func (l *Loop) working(now time.Time) bool {
 	return l.cache.HasBusy() || l.journal.Blocks() || l.backoffs.AnyWaiting(now)
 }
 
-// faults are the cgroups that are not as planned and that nothing under way will
-// mend.
+// faults returns the cgroups that do not have their desired state, and that no write in
+// progress repairs.
 func (l *Loop) faults(now time.Time) map[cgroup.Path]error {
 	faults := make(map[cgroup.Path]error)
 	if l.journal.Blocks() {
@@ -131,7 +130,7 @@ func (l *Loop) faults(now time.Time) map[cgroup.Path]error {
 	return faults
 }
 
-// report logs each problem once when it appears and once when it is over.
+// report logs the begin and the end of each problem.
 func (l *Loop) report() {
 	now := make(map[problemKey]bool, len(l.status.plan.Problems))
 	l.status.problems = l.problems()
@@ -152,15 +151,15 @@ func (l *Loop) report() {
 	l.status.reported = now
 }
 
-// problemKey is a problem without its numbers: how many CPUs are free at the
-// moment does not make another problem of a refusal.
+// problemKey identifies a problem without the numbers in its text: a refusal stays the same
+// problem while the number of free CPUs changes.
 type problemKey struct {
 	pod, uid, container, unit string
 
 	code pools.Code
 }
 
-// problems are the plan's, and those of objects that could not be planned.
+// problems returns the problems of the plan, and of everything that could not be planned.
 func (l *Loop) problems() []pools.Problem {
 	all := slices.Clip(l.status.plan.Problems)
 	all = append(all, l.inventory.Problems()...)
@@ -258,13 +257,13 @@ func (l *Loop) view() *telemetry.View {
 	return v
 }
 
-// sources are how those fare that are asked and listened to here.
+// sources returns the states of the sources of events.
 func (l *Loop) sources() map[telemetry.Source]telemetry.SourceState {
 	all := make(map[telemetry.Source]telemetry.SourceState)
 	if l.Runtime != nil {
 		all[telemetry.CRIEvents] = sourceState(l.status.stream)
 		if l.status.runtimeErr != nil {
-			// A runtime that hangs does not end its stream. Nothing comes over it.
+			// A runtime that hangs does not end its stream, but sends no events.
 			all[telemetry.CRIEvents] = telemetry.SourceLost
 		}
 	}

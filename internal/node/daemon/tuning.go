@@ -30,14 +30,14 @@ func (l *Loop) newTuner(log *slog.Logger) (*tune.Tuner, error) {
 	}), nil
 }
 
-// tuned says that the host's settings have been looked at: there is something to publish.
+// tuned is the event that the tuner has read or changed the host's settings.
 type tuned struct{}
 
 func (tuned) scope(*Loop) scope { return scopeAll }
 
 func (tuned) apply(*Loop) {}
 
-// tuneHost says what the plan wishes of the host.
+// tuneHost hands the desired settings of the host to the tuner.
 func (l *Loop) tuneHost() {
 	if l.tuner == nil {
 		return
@@ -53,15 +53,14 @@ func (l *Loop) tuneHost() {
 	l.tuner.Set(w, l.settings.TuneMachine(l.Possible), l.settings.Ownable())
 }
 
-// tuning is what the owner remembers of it.
+// tuning is the loop's state of the host's settings.
 type tuning struct {
-	elsewhere map[string]string // containers whose interrupts another manager moves, and which; as the log has it
-	// power is the machine's, powerless is what containers ask of it in vain.
+	elsewhere map[string]string // by container: the manager that moves its interrupts, as logged
 	power     *power.Host
-	powerless []pools.Problem
+	powerless []pools.Problem // requests for power settings that the machine does not have
 }
 
-// tuneProblems are those of the host's settings.
+// tuneProblems returns the problems with the host's settings.
 func (l *Loop) tuneProblems() []pools.Problem {
 	if l.tuner == nil {
 		return nil
@@ -73,7 +72,7 @@ func (l *Loop) tuneProblems() []pools.Problem {
 	return all
 }
 
-// tuneView is what is shown of the host's settings.
+// tuneView returns the host's settings for metrics.
 func (l *Loop) tuneView() *telemetry.HostSettings {
 	if l.tuner == nil {
 		return nil
@@ -101,7 +100,8 @@ func (l *Loop) tuneView() *telemetry.HostSettings {
 
 func (tuned) ownResult() {}
 
-// counts are the CPUs of an owner on which the kernel does work of its own, by source.
+// counts returns the numbers of an owner's CPUs on which the kernel itself runs work, by
+// source.
 func counts(b hostenv.BootFacts, r noise.Report) map[string]int {
 	counts := map[string]int{"balancing": r.Balanced.Len(), "tick": r.Tick.Len()}
 	if !b.Unknown {
@@ -112,7 +112,7 @@ func counts(b hostenv.BootFacts, r noise.Report) map[string]int {
 
 func (l *Loop) machine() noise.Machine { return l.settings.MachineOf(l.Boot) }
 
-// reportNoise says in the log what each owner really has, when that has changed.
+// reportNoise logs the isolation of each owner's CPUs when it has changed.
 func (l *Loop) reportNoise() {
 	paths := make(map[string]cgroup.Path, len(l.status.targets))
 	for _, t := range l.status.targets {
