@@ -68,8 +68,8 @@ func (l *Loop) partition(want []cgroup.Target, keep bool, now time.Time) (wrote 
 			continue
 		}
 		if len(step.Writes) == 0 {
-			if l.partitioned(step, wishes, former, keep, now); !keep {
-				l.parked(view)
+			if l.settlePartitions(step, wishes, former, keep, now); !keep {
+				l.logParking(view)
 			}
 			return wrote
 		}
@@ -128,7 +128,7 @@ func (l *Loop) keepOwners(former map[cgroup.Path]bool, want []cgroup.Target) {
 // partitionStep reads the partitions and plans the next writes.
 func (l *Loop) partitionStep(wishes []cgroup.PartitionWish, former map[cgroup.Path]bool, now time.Time) (cgroup.PartitionStep, cgroup.PartitionView, error) {
 	in := cgroup.PartitionInput{Kernel: l.Kernel, Wishes: wishes, Former: slices.Sorted(maps.Keys(former)), Online: l.Online()}
-	in.Housekeeping, in.Stuck = l.settings.Housekeeping(), l.isolation.held(now)
+	in.Housekeeping, in.Stuck = l.settings.Housekeeping(), l.isolation.paused(now)
 	leaves := slices.Clone(in.Former)
 	for _, w := range wishes {
 		leaves = append(leaves, w.Path)
@@ -247,23 +247,23 @@ func (l *Loop) writePartitions(writes []cgroup.PartitionWrite, wishes []cgroup.P
 			if i >= 0 {
 				wishes[i].Not = l.failPartition(wishes[i], err.Error(), now)
 			} else {
-				l.isolation.hold(w.Stuck(), err, now)
+				l.isolation.pause(w.Stuck(), err, now)
 			}
 		}
 		return
 	}
 }
 
-// hold begins a pause of the writes to a cgroup.
-func (s *isolation) hold(p cgroup.Path, err error, now time.Time) {
+// pause begins a pause of the writes to a cgroup.
+func (s *isolation) pause(p cgroup.Path, err error, now time.Time) {
 	f := s.stuck[p]
 	f.why = err.Error()
 	f.after(now)
 	s.stuck[p] = f
 }
 
-// held returns the cgroups whose writes pause now, with the reasons.
-func (s *isolation) held(now time.Time) map[cgroup.Path]string {
+// paused returns the cgroups whose writes pause now, with the reasons.
+func (s *isolation) paused(now time.Time) map[cgroup.Path]string {
 	held := make(map[cgroup.Path]string)
 	for p, f := range s.stuck {
 		if now.Before(f.until) {
@@ -273,8 +273,8 @@ func (s *isolation) held(now time.Time) map[cgroup.Path]string {
 	return held
 }
 
-// partitioned takes over the outcomes when no write is left.
-func (l *Loop) partitioned(step cgroup.PartitionStep, wishes []cgroup.PartitionWish, former map[cgroup.Path]bool, keep bool, now time.Time) {
+// settlePartitions takes over the outcomes when no write is left.
+func (l *Loop) settlePartitions(step cgroup.PartitionStep, wishes []cgroup.PartitionWish, former map[cgroup.Path]bool, keep bool, now time.Time) {
 	s := &l.isolation
 	l.noteUnownedCPUs(step.Missing, now)
 	clear(s.former)

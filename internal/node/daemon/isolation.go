@@ -88,8 +88,8 @@ func (l *Loop) partitionWishes(want []cgroup.Target, keep bool, now time.Time) [
 			continue
 		}
 		w := cgroup.PartitionWish{Path: t.Path, Container: t.Container, Type: l.settings.PartitionType(l.inventory, t, l.Kernel), CPUs: t.CPUs}
-		w.Not = l.notNow(w, now)
-		w.Keep = keep || !l.alone(t, want)
+		w.Not = l.whyWait(w, now)
+		w.Keep = keep || !l.isAlone(t, want)
 		wishes = append(wishes, w)
 	}
 	if w, ok := l.parkingWish(want, keep, now); ok {
@@ -101,8 +101,8 @@ func (l *Loop) partitionWishes(want []cgroup.Target, keep bool, now time.Time) [
 // cpusetsAlone begins the text of the problem of an owner that should be a partition.
 const cpusetsAlone = "its CPUs are its own by cpusets alone: "
 
-// notNow returns why a partition has to wait; empty if it does not.
-func (l *Loop) notNow(w cgroup.PartitionWish, now time.Time) string {
+// whyWait returns why a partition has to wait; empty if it does not.
+func (l *Loop) whyWait(w cgroup.PartitionWish, now time.Time) string {
 	if slices.Contains(l.backoffs.Pauses(w.Path, l.overlapsOwners, now), cgroup.FilePartition) {
 		return "another process ends it after each repair; repairs pause"
 	}
@@ -112,9 +112,9 @@ func (l *Loop) notNow(w cgroup.PartitionWish, now time.Time) string {
 	return ""
 }
 
-// alone reports whether an owner runs on its CPUs and no other target runs on them. Slices
+// isAlone reports whether an owner runs on its CPUs and no other target runs on them. Slices
 // of the host may: the partition keeps them off.
-func (l *Loop) alone(t cgroup.Target, want []cgroup.Target) bool {
+func (l *Loop) isAlone(t cgroup.Target, want []cgroup.Target) bool {
 	if c := l.cache.Current(t.Path); !c.CPUs.Equal(t.CPUs) || l.cache.IsStale(t.Path) {
 		return false
 	}
@@ -158,7 +158,7 @@ func (l *Loop) partitionsSettled(wishes []cgroup.PartitionWish, former map[cgrou
 	if on, _ := l.parks(); s.parking.made && !on {
 		return false // the cgroup of parked CPUs has to be removed
 	}
-	if len(s.held(now)) != len(s.stuck) {
+	if len(s.paused(now)) != len(s.stuck) {
 		return false
 	}
 	for p := range former {
@@ -182,9 +182,9 @@ func (l *Loop) partitionsSettled(wishes []cgroup.PartitionWish, former map[cgrou
 	return true
 }
 
-// calm reports whether writes need no scan of partitions first: each partition is settled,
+// isSettled reports whether writes need no scan of partitions first: each partition is settled,
 // and every CPU is in a cgroup or lost.
-func (s *isolation) calm() bool {
+func (s *isolation) isSettled() bool {
 	for _, o := range s.outcomes {
 		if o.Phase != cgroup.PartitionInForce && o.Phase != cgroup.PartitionRefused {
 			return false
@@ -315,9 +315,9 @@ func (l *Loop) partitionPending(t cgroup.Target) bool {
 	return phase != cgroup.PartitionInForce && phase != cgroup.PartitionRefused
 }
 
-// outOfTheWay takes note of a removed cgroup. It reports whether the cgroup may have been the
+// unblocksPartition takes note of a removed cgroup. It reports whether the cgroup may have been the
 // reason for the refusal of a partition next to it, or in a pod next to it.
-func (l *Loop) outOfTheWay(gone cgroup.Path) bool {
+func (l *Loop) unblocksPartition(gone cgroup.Path) bool {
 	for p, o := range l.isolation.outcomes {
 		if o.Phase != cgroup.PartitionInForce && strings.HasPrefix(string(p), string(gone.Parent())+"/") {
 			l.isolation.stale = true
@@ -334,9 +334,9 @@ func (l *Loop) untrimmed(p cgroup.Path) bool {
 	return l.journal.HasOriginal(p, cgroup.FilePartition) && (open || !looked)
 }
 
-// parted reports whether a container is a partition. The partition has to end before its
+// hasPartition reports whether a container is a partition. The partition has to end before its
 // cgroup is removed.
-func (l *Loop) parted(container string) bool {
+func (l *Loop) hasPartition(container string) bool {
 	e := l.inventory.Container(container)
 	return e != nil && l.isolation.outcomes[e.Path].Phase == cgroup.PartitionInForce
 }

@@ -74,7 +74,7 @@ func (l *Loop) parkingWish(want []cgroup.Target, keep bool, now time.Time) (w cg
 		l.log.Info("quiet: free CPUs are parked later", "cpus", l.quiet.Unparked())
 	}
 	w = cgroup.PartitionWish{Path: cgroup.Parking, Type: cgroup.IsolatedPartition, CPUs: cpus, Keep: keep}
-	w.Not = l.notNow(w, now)
+	w.Not = l.whyWait(w, now)
 	return w, !w.CPUs.IsEmpty()
 }
 
@@ -113,9 +113,9 @@ func (p *parking) seen(view cgroup.PartitionView) {
 	}
 }
 
-// parked logs a change of the parked CPUs after the last write, and removes the cgroup when
+// logParking logs a change of the parked CPUs after the last write, and removes the cgroup when
 // parking has ended.
-func (l *Loop) parked(view cgroup.PartitionView) {
+func (l *Loop) logParking(view cgroup.PartitionView) {
 	p := &l.isolation.parking
 	if !p.cpus.Equal(p.told) {
 		if p.told = p.cpus; p.cpus.IsEmpty() {

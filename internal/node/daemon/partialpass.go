@@ -43,7 +43,7 @@ func (l *Loop) partialPass(now time.Time) bool {
 // allowsPartialPass reports whether the last full pass left nothing to do, and whether targets
 // can be computed without all cgroups.
 func (l *Loop) allowsPartialPass() bool {
-	return !l.formula.IsGuess() && l.status.ready && !l.Observes && l.CPUManager == nil && l.isolation.calm() && !l.quiet.Active() && !l.cache.HasStalePartitions() &&
+	return !l.formula.IsGuess() && l.status.ready && !l.Observes && l.CPUManager == nil && l.isolation.isSettled() && !l.quiet.Active() && !l.cache.HasStalePartitions() &&
 		l.journal.Safe() && l.journal.Late() == nil && !filesWait(l.status.deferred) && len(l.status.unreadable)+len(l.openMoves)+len(l.blockedMoves)+len(l.status.leaving) == 0
 }
 

@@ -222,7 +222,7 @@ func (l *Loop) noticeChild(p cgroup.Path, there bool) scope {
 	}
 	if !there {
 		delete(l.unidentified, p)
-		if l.outOfTheWay(p) {
+		if l.unblocksPartition(p) {
 			return scopeAll
 		}
 	}
