@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cpupoold/cpupoold/internal/node/audit"
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -43,7 +42,7 @@ func newAuditor() auditor { return auditor{changed: make(chan struct{}, 1)} }
 func (l *Loop) showAudit() {
 	now := &auditInput{interval: l.settings.Config.AuditInterval}
 	if now.interval > 0 {
-		now.ownership = desired.Ownership(l.status.plan, l.inventory, l.status.hosts, &l.settings)
+		now.ownership = l.settings.Ownership(l.status.plan, l.inventory, l.status.hosts)
 	}
 	was := l.auditor.input.Swap(now)
 	if was == nil || was.interval != now.interval {

@@ -240,8 +240,9 @@ type configLoaded struct {
 func (configLoaded) scope(*Loop) scope { return scopeAll }
 
 func (e configLoaded) apply(l *Loop) {
-	before := l.settings.Config
+	var restartKeys []string
 	if e.err == nil {
+		restartKeys = l.settings.RestartKeys(e.config)
 		e.err = l.settings.Change(e.config, l.settings.Topology, l.journal.Accepted())
 	}
 	l.status.configErr = e.err
@@ -252,8 +253,8 @@ func (e configLoaded) apply(l *Loop) {
 	}
 	l.useSettings(desired.Settings{}) // an administrator expects all messages after a change
 	l.historyLog.Add(history.Event{Kind: history.Config, Cause: "read again"})
-	if keys := desired.Fixed(before, e.config); len(keys) > 0 {
-		l.log.Warn("restart the daemon for these keys to take effect", "keys", keys)
+	if len(restartKeys) > 0 {
+		l.log.Warn("restart the daemon for these keys to take effect", "keys", restartKeys)
 	}
 	if l.formula.Configure(e.config.WeightFormula) {
 		l.askFormula()

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -180,7 +179,7 @@ func TestNamespacePermissionNeedsAServer(t *testing.T) {
 	}
 	changed := *o.Config
 	changed.NamespacePermission, changed.AnnotationDomain = config.PermissionList, "example.org"
-	if keys := desired.Fixed(o.Config, &changed); len(keys) != 2 {
+	if keys := l.settings.RestartKeys(&changed); len(keys) != 2 {
 		t.Errorf("keys that need a restart: %v; want namespacePermission and annotationDomain", keys)
 	}
 }

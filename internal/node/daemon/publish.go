@@ -167,7 +167,7 @@ func (l *Loop) problems() []pools.Problem {
 		all = append(all, *d)
 	}
 	all = append(all, l.others.Problems(l.inventory, &l.settings)...)
-	all = append(all, l.unitProblems()...)
+	all = append(all, l.settings.UnitProblems(l.inventory, l.Units != nil)...)
 	all = append(all, l.settings.HostProblems(l.inventory, l.status.hosts, l.Units != nil)...)
 	all = append(all, l.isolationProblems()...)
 	all = append(all, l.conflictProblems(l.now())...)

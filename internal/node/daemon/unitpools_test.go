@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
@@ -32,7 +31,7 @@ func TestInnerUnitWins(t *testing.T) {
 	n.StartUnit("du.service")
 	n.AwaitUnitCPUs("du.service", "4-5")
 	n.Eventually("slice reverted", func() bool { return n.UnitProperty("system.slice") == "" })
-	r.view("problem", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeUnitEncloses)] == 1 })
+	r.view("problem", func(v *telemetry.View) bool { return v.Problems["UnitEncloses"] == 1 })
 	r.quiet()
 }
 

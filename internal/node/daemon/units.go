@@ -7,11 +7,9 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/actor"
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
-	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // takeUnits follows the units of the configuration.
@@ -24,34 +22,6 @@ func (l *Loop) takeUnits() {
 	}
 	l.forgetUnits()
 	l.watched.set(names)
-}
-
-// unitProblems returns the units of the configuration that have no cgroup to place.
-func (l *Loop) unitProblems() []pools.Problem {
-	var all []pools.Problem
-	hosts := l.settings.HostUnits()
-	for _, name := range l.settings.PlacedNames() {
-		if inside := l.inventory.Encloses(name, hosts); inside != "" {
-			text := "its cgroup contains " + inside + ", which would be limited to its CPUs; it is left alone"
-			all = append(all, pools.Problem{Unit: name, Reason: pools.Reason{Code: desired.CodeUnitEncloses, Text: text}})
-			continue
-		}
-		text := "there is no systemd here"
-		if e := l.inventory.Unit(name); e != nil {
-			switch {
-			case e.Err != nil:
-				text = e.Err.Error()
-			case !e.Unit.Loaded():
-				text = "systemd cannot start it: " + e.Unit.Load + "; its CPUs are kept for it"
-			default:
-				continue
-			}
-		} else if l.Units != nil {
-			continue // systemd has not answered yet
-		}
-		all = append(all, pools.Problem{Unit: name, Reason: pools.Reason{Code: desired.CodeUnitMissing, Text: text}})
-	}
-	return all
 }
 
 // unitRetryInterval is the interval between questions about a unit without an answer.

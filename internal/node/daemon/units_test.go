@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
@@ -134,11 +133,11 @@ func TestNoRuntimeAtAll(t *testing.T) {
 		t.Errorf("sources (-want +got):\n%s", d)
 	}
 	// telegraf.service is not installed. That is the only problem.
-	r.view("problem", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeUnitMissing)] == 1 })
+	r.view("problem", func(v *telemetry.View) bool { return v.Problems["UnitMissing"] == 1 })
 	n.Units.Install("telegraf.service", cpuset.Set{})
 	n.StartUnit("telegraf.service")
 	n.AwaitUnitCPUs("telegraf.service", "0-1")
-	r.view("no problem", func(v *telemetry.View) bool { return v.Problems[string(desired.CodeUnitMissing)] == 0 })
+	r.view("no problem", func(v *telemetry.View) bool { return v.Problems["UnitMissing"] == 0 })
 }
 
 // TestUnitIsExclusive checks that a unit that is newly configured gets no CPUs of a placed

@@ -12,7 +12,7 @@ import (
 
 // Ownership returns the CPUs of a plan's owners and pools for the audit. Exited containers
 // own no CPUs. A pool with all CPUs owns none.
-func Ownership(plan pools.Plan, m *inventory.Inventory, hosts []hostslices.Verdict, s *Settings) audit.Ownership {
+func (s *Settings) Ownership(plan pools.Plan, m *inventory.Inventory, hosts []hostslices.Verdict) audit.Ownership {
 	var (
 		o     audit.Ownership
 		owned cpuset.Set

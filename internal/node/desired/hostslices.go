@@ -111,9 +111,9 @@ func (s *Settings) HostProblems(m *inventory.Inventory, verdicts []hostslices.Ve
 		case v.State == hostslices.Foreign:
 			p.Code, p.Text = codeHostForeign, v.Why+": the daemon does not change it; "+v.Remedy()
 		case v.State == hostslices.HoldsPods:
-			p.Code, p.Text = CodeUnitEncloses, v.Why+": the daemon does not change it; "+v.Remedy()
+			p.Code, p.Text = codeUnitEncloses, v.Why+": the daemon does not change it; "+v.Remedy()
 		case v.State == hostslices.Unknown && m.Unit(v.Name) != nil, v.State == hostslices.Absent && slices.Contains(h.Units, v.Name):
-			p.Code = CodeUnitMissing
+			p.Code = codeUnitMissing
 		case !v.Also.IsEmpty():
 			p.Code = codeHostShares
 			p.Text = fmt.Sprintf("has CPUs %s because %s in it have them: its other services may run there; %s", v.Also, v.Has, v.Remedy())

@@ -33,8 +33,10 @@ type Settings struct {
 	Adapted []string
 }
 
-// Fixed returns the keys that differ between two configurations and need a restart, sorted.
-func Fixed(old, changed *config.Config) []string {
+// RestartKeys returns the keys that a changed configuration sets to another value and that need
+// a restart, sorted.
+func (s *Settings) RestartKeys(changed *config.Config) []string {
+	old := s.Config
 	var keys []string
 	for key, differs := range map[string]bool{
 		"mode":                     old.Mode != changed.Mode,

@@ -101,17 +101,18 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-// TestFixed checks the keys that need a restart.
-func TestFixed(t *testing.T) {
+// TestRestartKeys checks the keys that need a restart.
+func TestRestartKeys(t *testing.T) {
 	was := parse(t, nodefixture.PoolsYAML)
+	s := desired.Settings{Config: was}
 	is := *was
 	is.StateDir, is.Node.Name, is.ResyncPeriod = "/elsewhere", "other", 2*was.ResyncPeriod
-	if d := cmp.Diff([]string{"node.name", "stateDir"}, desired.Fixed(was, &is)); d != "" {
+	if d := cmp.Diff([]string{"node.name", "stateDir"}, s.RestartKeys(&is)); d != "" {
 		t.Errorf("keys (-want +got):\n%s", d)
 	}
 	is = *was
 	is.AnnotationDomain = "example.com"
-	if keys := desired.Fixed(was, &is); len(keys) > 0 {
+	if keys := s.RestartKeys(&is); len(keys) > 0 {
 		t.Errorf("without namespacePermission: annotation: %v", keys)
 	}
 }

@@ -3,14 +3,15 @@ package desired
 import (
 	"slices"
 
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // The codes of problems with units of the configuration.
 const (
-	CodeUnitMissing  pools.Code = "UnitMissing"  // systemd cannot start it, or is not available
-	CodeUnitEncloses pools.Code = "UnitEncloses" // its cgroup contains placed cgroups
+	codeUnitMissing  pools.Code = "UnitMissing"  // systemd cannot start it, or is not available
+	codeUnitEncloses pools.Code = "UnitEncloses" // its cgroup contains placed cgroups
 )
 
 // UnitNames returns the systemd units of the configuration: the units with CPUs and the
@@ -69,4 +70,29 @@ func (s *Settings) Inherit(all []pools.Assignment, heir string, a pools.Assignme
 		return all
 	}
 	return append(all, pools.Assignment{Key: pools.Key{Container: heir}, CPUs: a.CPUs, Away: a.Away})
+}
+
+// UnitProblems returns the configured units with CPUs that have no cgroup to place.
+func (s *Settings) UnitProblems(m *inventory.Inventory, hasSystemd bool) []pools.Problem {
+	var all []pools.Problem
+	report := func(name string, code pools.Code, text string) {
+		all = append(all, pools.Problem{Unit: name, Reason: pools.Reason{Code: code, Text: text}})
+	}
+	hosts := s.HostUnits()
+	for _, name := range s.PlacedNames() {
+		u := m.Unit(name)
+		switch inside := m.Encloses(name, hosts); {
+		case inside != "":
+			report(name, codeUnitEncloses, "its cgroup contains "+inside+", which would be limited to its CPUs; the daemon does not place it")
+		case u == nil && hasSystemd:
+			// Systemd has not answered yet.
+		case u == nil:
+			report(name, codeUnitMissing, "there is no systemd here")
+		case u.Err != nil:
+			report(name, codeUnitMissing, u.Err.Error())
+		case !u.Unit.Loaded():
+			report(name, codeUnitMissing, "systemd cannot start it: "+u.Unit.Load+"; its CPUs are kept for it")
+		}
+	}
+	return all
 }

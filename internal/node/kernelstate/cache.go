@@ -2,7 +2,6 @@ package kernelstate
 
 import (
 	"log/slog"
-	"maps"
 	"strings"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -66,9 +65,6 @@ func (t *Cache) Has(p cgroup.Path) bool {
 
 // Current returns the last known state of p. The zero value means unknown.
 func (t *Cache) Current(p cgroup.Path) cgroup.Current { return t.current[p] }
-
-// Snapshot returns a copy of all known states.
-func (t *Cache) Snapshot() map[cgroup.Path]cgroup.Current { return maps.Clone(t.current) }
 
 // Diff returns the writes that bring the targets from their known state to the desired one.
 // States in marked replace known ones.

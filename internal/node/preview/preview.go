@@ -111,7 +111,7 @@ func newSurvey(ctx context.Context, h *hostenv.Host, c *config.Config, t *topolo
 func (s *survey) preview() Preview {
 	settings := &s.input.Settings
 	p := Preview{Plan: s.plan, Host: s.input.Verdicts(s.plan, s.want), Adapted: settings.Adapted, Offline: settings.Offline(), Exclusive: s.input.Fragments(s.plan)}
-	p.Ownership = desired.Ownership(s.plan, s.input.Inventory, p.Host, settings)
+	p.Ownership = settings.Ownership(s.plan, s.input.Inventory, p.Host)
 	p.Writes, p.Deferred = s.cgroups.Diff(s.want, nil, desired.DiffOptions(s.host, s.plan))
 	unread := s.unread
 	var err error
