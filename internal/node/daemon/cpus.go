@@ -10,8 +10,8 @@ import (
 )
 
 // watchCPUs reports CPUs that go online or offline until ctx ends. It reads the topology in its
-// own goroutine: in the queue of the workers, a runtime without an answer could delay it, and
-// containers could then run on CPUs of other owners.
+// own goroutine, because a runtime without an answer can delay the queue of the workers.
+// Containers could then run on CPUs of other owners.
 func (l *Loop) watchCPUs(ctx context.Context) {
 	if l.CPUs == nil {
 		return

@@ -57,9 +57,9 @@ type Loop struct {
 	box         *actor.Mailbox[event]
 	workers     actor.WorkerSets[event]
 	load        func() (*config.Config, error) // reads the configuration again
-	loading     sync.Mutex                     // held while load runs and its result is posted
-	readingCPUs sync.Mutex                     // guards lastRead, and is held while CPUs are read and posted
-	lastRead    *topology.Topology             // from the last reading of the CPUs
+	loading     sync.Mutex                     // held from load to its event
+	readingCPUs sync.Mutex                     // guards lastRead, held from reading to its event
+	lastRead    *topology.Topology             // the last topology
 	snapshot    *atomic.Pointer[telemetry.View]
 	notify      *hostenv.Notifier
 	cluster     *nodestatus.Runner // nil if the node is in no cluster

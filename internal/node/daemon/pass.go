@@ -34,8 +34,8 @@ func (l *Loop) input(now time.Time) desired.Input {
 }
 
 // pass decides, compares and writes. Each round makes the file writes before the first slow
-// write, submits that and the slow writes next to it to workers, and compares again: Diff
-// defers the writes that depend on them.
+// write, and submits the slow writes that follow to workers. Then it compares again: Diff defers
+// the writes that depend on slow ones.
 func (l *Loop) pass() {
 	now := l.now()
 	l.status.began = now

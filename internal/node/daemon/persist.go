@@ -110,8 +110,8 @@ func newPendingUpdates() pendingUpdates {
 	return pendingUpdates{open: make(map[string]*pendingUpdate), failed: make(map[string]bool)}
 }
 
-// addToReply reports whether a write can be an update of the open NRI reply, and adds it to the
-// reply then: the write removes the CPUs of the new container from another container's record.
+// addToReply adds a write to the open NRI reply if it removes the CPUs of the new container from
+// another container's record. It reports whether it has added the write.
 func (l *Loop) addToReply(w cgroup.Write) bool {
 	if w.Property != cgroup.CRICPUs || len(l.createRequests) == 0 || l.pendingUpdates.failed[w.Container] {
 		return false

@@ -33,10 +33,10 @@ const fullPassRatio = 100
 // schedule holds the work that is due since the last full pass.
 type schedule struct {
 	full         bool          // a full pass is due at once
-	soon         bool          // a full pass is due, but can be delayed
-	files        []cgroup.Path // placed cgroups with an external write, without duplicates
-	changed      bool          // the state has changed since the last plan
-	earliestFull time.Time     // the earliest start of a full pass without a waiting request
+	soon         bool          // a delayed full pass is due
+	files        []cgroup.Path // cgroups to repair, each once
+	changed      bool          // since the last plan
+	earliestFull time.Time     // the earliest delayed full pass
 }
 
 // add schedules the pass for an event with scope c.

@@ -14,12 +14,13 @@ import (
 // status holds the progress and the results of the event loop's work, from which snapshots are
 // made.
 type status struct {
-	listed         bool      // the inventory contains a complete listing
-	listing        bool      // a listing is in progress
-	lastRecheck    time.Time // when the last scan of all cgroups was scheduled
-	recheckPending bool      // the next full pass scans all cgroups
-	began          time.Time // when the last pass began
-	incomplete     int       // incomplete listings since the last complete one
+	listed         bool      // a listing was complete
+	listing        bool      // in progress
+	lastRecheck    time.Time // the last scheduled scan
+	recheckPending bool      // the next full pass scans
+	began          time.Time // start of the last pass
+	incomplete     int       // incomplete listings in succession
+
 	// removed holds cgroups that do not exist although the runtime has not reported their end.
 	// The value is the container or sandbox that is being fetched.
 	removed map[cgroup.Path]string
@@ -29,13 +30,13 @@ type status struct {
 	// reverting holds units whose properties are being restored, or whose restore systemd has
 	// refused since the last listing.
 	reverting   map[string]bool
-	away        map[string]bool      // units of reverting that do not exist
-	leaving     []pools.Assignment   // of units that are no longer placed
+	away        map[string]bool      // units that do not exist
+	leaving     []pools.Assignment   // of unplaced units
 	asks        map[string]*unitAsk  // by unit name
-	unitsLost   bool                 // systemd reports no changes of units
-	reloadsLost bool                 // systemd reports no reloads
-	cpusLost    bool                 // the kernel reports no changes of CPUs
-	hosts       []hostslices.Verdict // the decisions about host services
+	unitsLost   bool                 // no events of units
+	reloadsLost bool                 // no events of reloads
+	cpusLost    bool                 // no events of CPUs
+	hosts       []hostslices.Verdict // decisions about host services
 
 	plan       pools.Plan
 	input      pools.Input // of plan; immutable

@@ -87,11 +87,11 @@ func (l *Loop) handle(e event) {
 // timers holds the deadlines of the loop. A zero deadline is not set.
 type timers struct {
 	resync    deadline // the next listing
-	recheck   deadline // the latest scan of all cgroups after a resync
-	retry     deadline // the next refused write, question or answer that is due
+	recheck   deadline // the latest scan after a resync
+	retry     deadline // the next retry or answer
 	journal   deadline // the end of the wait for the disk
-	heartbeat deadline // the next heartbeat, unless a resync comes before
-	full      deadline // the next full pass that no answer waits for
+	heartbeat deadline // the next heartbeat
+	full      deadline // the next delayed full pass
 }
 
 // next returns the earliest deadline, or the zero time if none is set.
