@@ -73,17 +73,43 @@ func (l *Loop) limits(want []cgroup.Target, now time.Time) limits {
 // overlapsOwners reports whether a cgroup runs on exclusive CPUs of another owner, including
 // an owner that the runtime has not created yet.
 func (l *Loop) overlapsOwners(p cgroup.Path) bool {
-	i := slices.IndexFunc(l.status.targets, func(t cgroup.Target) bool { return t.Path == p })
-	if i < 0 || l.status.targets[i].CPUs.IsEmpty() {
+	t := targetAt(l.status.targets, p)
+	if t == nil || t.CPUs.IsEmpty() {
 		return false
 	}
 	others := desired.OwnedBy(l.status.plan)
-	if t := l.status.targets[i]; t.Around {
+	if t.Around {
 		others = others.Difference(t.CPUs) // of units in it
 	} else if t.Exclusive {
-		others = others.Difference(desired.Assigned(l.assignments, l.ownerOf(t)))
+		others = others.Difference(desired.Assigned(l.assignments, l.ownerOf(*t)))
 	}
 	return l.cache.Current(p).Effective.Overlaps(others)
+}
+
+// ownerOf returns the key of the container or unit of a target, or the zero key for pods and
+// pause containers.
+func (l *Loop) ownerOf(t cgroup.Target) pools.Key {
+	if t.Unit != "" {
+		for _, u := range l.settings.Pools.Units {
+			if l.inventory.UnitName(u.Name) == t.Unit {
+				return pools.Key{Container: u.Name}
+			}
+		}
+	}
+	if e := l.inventory.Container(t.Container); e != nil {
+		return l.inventory.KeyOf(e)
+	}
+	return pools.Key{}
+}
+
+// targetAt returns the target of a cgroup, or nil.
+func targetAt(targets []cgroup.Target, p cgroup.Path) *cgroup.Target {
+	for i := range targets {
+		if targets[i].Path == p {
+			return &targets[i]
+		}
+	}
+	return nil
 }
 
 // settleQuiet takes over the changes that the plan of this pass defers, and logs them if

@@ -230,22 +230,6 @@ func deferredError(t cgroup.Target, deferred []cgroup.Deferred) error {
 	return nil
 }
 
-// ownerOf returns the key of the container or unit of a target, or the zero key for pods and
-// pause containers.
-func (l *Loop) ownerOf(t cgroup.Target) pools.Key {
-	if t.Unit != "" {
-		for _, u := range l.settings.Pools.Units {
-			if l.inventory.UnitName(u.Name) == t.Unit {
-				return pools.Key{Container: u.Name}
-			}
-		}
-	}
-	if e := l.inventory.Container(t.Container); e != nil {
-		return l.inventory.KeyOf(e)
-	}
-	return pools.Key{}
-}
-
 // noteMove adds an operator's request and its result to the history.
 func (l *Loop) noteMove(m *moveRequest, err error) {
 	e := history.Event{Kind: history.Move, PodUID: m.PodUID, Container: m.Container, Before: m.From.String(), Value: m.To.String(), Cause: "asked for on the control socket"}

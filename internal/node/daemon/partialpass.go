@@ -228,13 +228,3 @@ func (l *Loop) podInput(container string, now time.Time) (pools.Pod, bool) {
 	l.hints.Apply(pods)
 	return pods[0], true
 }
-
-// targetAt returns the target of a cgroup, or nil.
-func targetAt(targets []cgroup.Target, p cgroup.Path) *cgroup.Target {
-	for i := range targets {
-		if targets[i].Path == p {
-			return &targets[i]
-		}
-	}
-	return nil
-}
