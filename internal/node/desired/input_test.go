@@ -1,0 +1,134 @@
+package desired_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/audit"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/hostslices"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/undo"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+)
+
+// TestAvailablePools checks which units and CPUs the planner gets.
+func TestAvailablePools(t *testing.T) {
+	const unit = "units: {du.service: {cpus: 2}}\n"
+	du := inventory.UnitStatus{Name: "du.service", Unit: cgroup.Unit{Name: "du.service", Load: "loaded", Path: "system.slice/du.service"}}
+	around := inventory.UnitStatus{Name: "du.service", Unit: cgroup.Unit{Name: "du.service", Load: "loaded", Path: "kubepods.slice"}}
+	owned := []pools.Assignment{{Key: pools.Key{Container: "du.service"}, CPUs: cpuset.Of(4, 5)}}
+	for name, c := range map[string]struct {
+		yaml               string
+		units              []inventory.UnitStatus
+		previous           []pools.Assignment
+		leaving            cpuset.Set
+		hasUnit            bool
+		guaranteed, shared string
+	}{
+		"described":              {yaml: unit, units: []inventory.UnitStatus{du}, hasUnit: true, guaranteed: "4-7", shared: "2-3"},
+		"not described":          {yaml: unit, guaranteed: "4-7", shared: "2-3"},
+		"not described, has CPU": {yaml: unit, previous: owned, hasUnit: true, guaranteed: "4-7", shared: "2-3"},
+		"contains pods":          {yaml: unit, units: []inventory.UnitStatus{around}, guaranteed: "4-7", shared: "2-3"},
+		"a unit leaves":          {leaving: cpuset.Of(3, 6), guaranteed: "4-5,7", shared: "2"},
+		"from a whole pool":      {leaving: cpuset.Of(2, 3), guaranteed: "4-7", shared: "2-3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := inventory.New(cgroup.DriverSystemd)
+			m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: "kubepods-podu.slice"}})
+			for _, u := range c.units {
+				m.PutUnit(u)
+			}
+			var seen pools.Input
+			in := desired.Input{
+				Settings: hostSettings(t, nodefixture.PoolsYAML+c.yaml, 8), Inventory: m, Journal: undo.New(undo.Document{}), Previous: c.previous, Leaving: c.leaving, Systemd: true,
+				Build: func(in pools.Input) pools.Plan {
+					seen = in
+					return pools.Plan{}
+				},
+			}
+			in.Decide()
+			if got := seen.Pools; len(got.Units) == 1 != c.hasUnit || got.Guaranteed.String() != c.guaranteed || got.Shared.String() != c.shared {
+				t.Errorf("units %v, guaranteed CPUs %s, shared CPUs %s", got.Units, got.Guaranteed, got.Shared)
+			}
+		})
+	}
+}
+
+// TestResting checks that resting CPUs return to the shared pool when an owner needs CPUs of it.
+func TestResting(t *testing.T) {
+	resting := cpuset.Of(4, 5)
+	for name, c := range map[string]struct {
+		assigned cpuset.Set
+		rests    bool
+	}{"owner on resting CPUs": {cpuset.Of(4), true}, "owner on shared CPUs": {cpuset.Of(6), false}} {
+		in := desired.Input{
+			Settings: hostSettings(t, nodefixture.CarvedYAML, 8), Inventory: inventory.New(cgroup.DriverSystemd), Journal: undo.New(undo.Document{}), Resting: resting,
+			Build: func(pools.Input) pools.Plan {
+				return pools.Plan{Resting: resting, Assignments: []pools.Assignment{{CPUs: c.assigned}}}
+			},
+		}
+		if d := in.Decide(); d.Input.Resting.IsEmpty() == c.rests {
+			t.Errorf("%s: CPUs %s rest", name, d.Input.Resting)
+		}
+	}
+}
+
+// TestOwnership checks the audit's view of a plan.
+func TestOwnership(t *testing.T) {
+	m := inventory.New(cgroup.DriverSystemd)
+	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", CgroupsPath: "kubepods-podu.slice:cri-containerd:c"}})
+	m.PutUnit(inventory.UnitStatus{Name: "du.service", Unit: cgroup.Unit{Name: "du.service", Load: "loaded", Path: "system.slice/du.service"}})
+	plan := pools.Plan{
+		Pods: []pools.PodPlan{{UID: "u", Namespace: "default", Name: "p", Containers: []pools.Placement{
+			{ID: "c", Name: "app", Pool: pools.Other, Exclusive: true, CPUs: cpuset.Of(3)}, {ID: "d", Name: "ended", CPUs: cpuset.Of(2), State: pools.Exited},
+		}}},
+		Units:  []pools.UnitPlan{{Name: "du.service", Pool: pools.Guaranteed, Exclusive: true, CPUs: cpuset.Of(4)}, {Name: "gone.service", Pool: pools.Guaranteed, CPUs: cpuset.Of(5)}},
+		Shared: cpuset.Of(2),
+	}
+	hosts := []hostslices.Verdict{{Name: "system.slice", Path: "system.slice", State: hostslices.Confined, CPUs: cpuset.Of(0, 1)}, {Name: "user.slice", Path: "user.slice", State: hostslices.Foreign, CPUs: cpuset.Of(0)}}
+	s := desired.Settings{
+		Config: &config.Config{HostSlices: config.HostSlices{Pool: "management"}},
+		Pools:  pools.Pools{Guaranteed: cpuset.Range(4, 7), Shared: cpuset.Range(2, 3), Partitions: []pools.Partition{{Type: "management", CPUs: cpuset.Of(0, 1)}}},
+	}
+	s.Config.Pools.Partitions = []pools.PartitionSpec{{Type: "management"}}
+	guaranteed, management := audit.PoolName{Pool: string(pools.Guaranteed)}, audit.PoolName{Pool: string(pools.Management), Type: "management"}
+	want := audit.Ownership{
+		Places: []audit.Place{
+			{PoolName: guaranteed, Pod: "default/p", Name: "app", Cgroup: "kubepods.slice/kubepods-podu.slice/cri-containerd-c.scope", CPUs: cpuset.Of(3), Exclusive: true},
+			{PoolName: guaranteed, Name: "du.service", Cgroup: "system.slice/du.service", CPUs: cpuset.Of(4), Exclusive: true},
+			{PoolName: management, Name: "system.slice", Cgroup: "system.slice", CPUs: cpuset.Of(0, 1)},
+		},
+		Pools: []audit.Pool{{PoolName: guaranteed, CPUs: cpuset.Range(3, 7)}, {PoolName: management, CPUs: cpuset.Of(0, 1)}, {PoolName: audit.PoolName{Pool: string(pools.Shared)}, CPUs: cpuset.Of(2)}},
+	}
+	if d := cmp.Diff(want, s.Ownership(plan, m, hosts), cmp.Comparer(cpuset.Set.Equal)); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// TestCPUsOfSettings checks the sets of CPUs that settings return.
+func TestCPUsOfSettings(t *testing.T) {
+	fixed, carved := hostSettings(t, nodefixture.PoolsYAML, 6), hostSettings(t, nodefixture.CarvedYAML, 8)
+	for name, c := range map[string]struct {
+		got  cpuset.Set
+		want string
+	}{
+		"offline":           {fixed.Offline(), ""},
+		"housekeeping":      {fixed.Housekeeping(), "0-3"},
+		"ownable":           {fixed.Ownable(), "4-5"},
+		"ownable of shared": {carved.Ownable(), "2-7"},
+		"nodes":             {carved.Nodes(cpuset.Of(3)), "0"},
+		"nodes of no CPU":   {carved.Nodes(cpuset.Set{}), ""},
+		"online":            {carved.TuneMachine(cpuset.Range(0, 15)).Online, "0-7"},
+	} {
+		if c.got.String() != c.want {
+			t.Errorf("%s: %s; want %q", name, c.got, c.want)
+		}
+	}
+}
