@@ -109,3 +109,12 @@ func parseUint(s string) (uint64, error) {
 	}
 	return n, nil
 }
+
+// FormatMax returns the content of cpu.max as the kernel prints it. A negative quota means
+// that there is none.
+func FormatMax(quota, period int64) string {
+	if quota < 0 {
+		return fmt.Sprintf("%s %d", ValueMax, period)
+	}
+	return fmt.Sprintf("%d %d", quota, period)
+}

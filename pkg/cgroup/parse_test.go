@@ -101,3 +101,13 @@ func FuzzParsers(f *testing.F) {
 		}
 	})
 }
+
+// TestFormatMax checks that FormatMax returns what parseMax reads.
+func TestFormatMax(t *testing.T) {
+	for want, v := range map[string][2]int64{"max 100000": {-1, 100_000}, "200000 50000": {200_000, 50_000}} {
+		got := FormatMax(v[0], v[1])
+		if quota, period, err := parseMax([]byte(got + "\n")); got != want || err != nil || quota != v[0] || period != v[1] {
+			t.Errorf("FormatMax(%d, %d) = %q, which is read as %d, %d, %v", v[0], v[1], got, quota, period, err)
+		}
+	}
+}

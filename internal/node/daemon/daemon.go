@@ -91,7 +91,7 @@ func runOn(ctx context.Context, h hostenv.Host, o Options) error {
 	server, err := telemetry.New(telemetry.Options{
 		View:       l.viewWithAudit,
 		Heartbeat:  l.notify.Heartbeat,
-		MaxSilence: hostenv.MaxSilence,
+		MaxSilence: l.notify.MaxSilence(),
 		Proc:       hostenv.ProcRoot,
 		Cgroups:    hostenv.CgroupRoot,
 		Build:      o.Build,

@@ -8,7 +8,6 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
-	"github.com/cpupoold/cpupoold/internal/node/view"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -29,17 +28,17 @@ func TestDepletion(t *testing.T) {
 	shows("enough CPUs", "False", 0)
 	n.SetOnline(cpuset.Range(0, 2))
 	r.view("one left", func(v *telemetry.View) bool {
-		return v.Offline.Len() == 5 && v.Problems[string(view.CodeDepleted)] == 0
+		return v.Offline.Len() == 5 && v.Problems["SharedDepleted"] == 0
 	})
 	n.SetOnline(cpuset.Of(0, 1, 4, 5, 6, 7))
-	r.view("the problem", func(v *telemetry.View) bool { return v.Problems[string(view.CodeDepleted)] == 1 })
+	r.view("the problem", func(v *telemetry.View) bool { return v.Problems["SharedDepleted"] == 1 })
 	shows("none left", "True", 1)
 	n.Eventually("metric", func() bool { return r.loop.viewWithCluster().Node.Pressure })
 	n.Eventually("the daemon's condition", func() bool { return a.told(`"reason":"SharedDepleted"`) })
 
 	later.Store(int64(time.Minute)) // so that the message may change
 	n.SetOnline(cpuset.Range(0, 7))
-	r.view("the problem is over", func(v *telemetry.View) bool { return v.Problems[string(view.CodeDepleted)] == 0 })
+	r.view("the problem is over", func(v *telemetry.View) bool { return v.Problems["SharedDepleted"] == 0 })
 	n.Eventually("the wait begins", func() bool { return a.told("must keep them for 1m0s") })
 	if s, taints := a.shows(nodestatus.PressureType); s != "True" || taints != 1 {
 		t.Errorf("before clearAfter: condition %s, %d taints", s, taints)
@@ -54,9 +53,9 @@ func TestDepletionByOwners(t *testing.T) {
 	n := newNode(t)
 	n.YAML = nodefixture.CarvedYAML + "depletion: {floor: 5, action: evict}\n"
 	r := n.start()
-	r.view("first pass", func(v *telemetry.View) bool { return v.Ready && v.Problems[string(view.CodeDepleted)] == 0 })
+	r.view("first pass", func(v *telemetry.View) bool { return v.Ready && v.Problems["SharedDepleted"] == 0 })
 	n.RunContainer(n.RunPod("du", "ran", "guaranteed", 2, nil), "cell", nodefixture.WholeCPUs(2))
-	r.view("depleted", func(v *telemetry.View) bool { return v.Problems[string(view.CodeDepleted)] == 1 })
+	r.view("depleted", func(v *telemetry.View) bool { return v.Problems["SharedDepleted"] == 1 })
 	s := r.shown()
 	if d := *s.Depletion; d != (nodestatus.Depletion{CPUs: 4, Floor: 5, ClearAfter: time.Minute, Evict: true}) {
 		t.Errorf("depletion %+v, want nothing of it shown", d)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
@@ -103,7 +102,7 @@ func (l *Loop) readRecord(t cgroup.Target) {
 	l.workers.Updates.Submit(string(t.Path), func(ctx context.Context) event {
 		ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 		defer cancel()
-		w := recordAfter{path: t.Path, container: t.Container, unit: hostenv.UnitState(ctx, l.Units, t.Path)}
+		w := recordAfter{path: t.Path, container: t.Container, unit: l.UnitState(ctx, t.Path)}
 		if t.Container != "" {
 			c, err := l.Runtime.ContainerStatus(ctx, t.Container)
 			w.record, w.known = c.Recorded, err == nil && c.Detailed
@@ -285,7 +284,7 @@ func deviations(t cgroup.Target, before, after cgroup.State) []retry.Deviation {
 	}
 	lifted := t.Unlimited && before.Quota < 0 && after.Quota >= 0
 	if lifted || t.Quota > 0 && before.Quota == t.Quota && after.Quota != t.Quota {
-		add(cgroup.FileMax, undo.MaxValue(before.Quota, before.Period), undo.MaxValue(after.Quota, after.Period))
+		add(cgroup.FileMax, cgroup.FormatMax(before.Quota, before.Period), cgroup.FormatMax(after.Quota, after.Period))
 	}
 	return all
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
-	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -31,7 +30,7 @@ func TestFullDisk(t *testing.T) {
 	r := n.startOn(h)
 	own := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	n.AwaitCPUs(own, "4-5")
-	problem := func(v *telemetry.View) bool { return v.Problems[string(undo.CodeNotWritten)] == 1 }
+	problem := func(v *telemetry.View) bool { return v.Problems["JournalNotWritten"] == 1 }
 	r.view("the problem", problem)
 	if err := os.Remove(state); err != nil {
 		t.Fatal(err)

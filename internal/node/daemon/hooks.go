@@ -282,9 +282,9 @@ func (l *Loop) noteCreated(e *inventory.Container, p *pools.Placement) {
 	}
 	switch {
 	case p.Unlimited && asked.Quota > 0:
-		note(cgroup.FileMax, undo.MaxValue(asked.Quota, asked.Period))
+		note(cgroup.FileMax, cgroup.FormatMax(asked.Quota, asked.Period))
 	case p.Limit != 0:
-		note(cgroup.FileMax, undo.Unlimited)
+		note(cgroup.FileMax, cgroup.FormatMax(-1, 100_000))
 	}
 }
 

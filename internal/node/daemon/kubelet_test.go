@@ -170,7 +170,7 @@ func TestOthersBesideKubelet(t *testing.T) {
 	id := k.Run("m", "kube-system", "app", nodefixture.Management(map[string]int{"app": 409}))
 	boot, err := hostenv.ReadBootID()
 	if err == nil {
-		err = undo.Save(n.Host().JournalFile, undo.Document{BootID: boot, Others: []undo.Left{{PodUID: "m", Container: "app"}}})
+		err = undo.Save(n.Host().JournalFile, "", undo.Document{BootID: boot, Others: []undo.Left{{PodUID: "m", Container: "app"}}})
 	}
 	if err != nil {
 		t.Fatal(err)

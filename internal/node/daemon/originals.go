@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/undo"
@@ -37,7 +36,7 @@ func (l *Loop) save(now time.Time) {
 		l.timers.journal.set(l.now().Add(journalTimeout))
 	}
 	l.workers.Disk.Submit("journal", func(context.Context) event {
-		return saved{upTo: upTo, err: errors.Join(undo.Mark(l.RunDir, d.BootID).Leave(), undo.Save(l.JournalFile, d))}
+		return saved{upTo: upTo, err: undo.Save(l.JournalFile, l.RunDir, d)}
 	})
 }
 

@@ -24,7 +24,7 @@ func (l *Loop) submit(w cgroup.Write, refused *cpuset.Set) {
 		defer cancel()
 		if !refused.IsEmpty() {
 			// Without recorded CPUs, systemd would clear the file (kernel 7.0 and later).
-			if u := hostenv.UnitState(ctx, l.Units, w.Path); !u.Known || !u.CPUs.Equal(*refused) {
+			if u := l.UnitState(ctx, w.Path); !u.Known || !u.CPUs.Equal(*refused) {
 				return written{write: w, unit: u, skipped: true}
 			}
 		}
@@ -32,7 +32,7 @@ func (l *Loop) submit(w cgroup.Write, refused *cpuset.Set) {
 		if cpus, ok := kernelstate.PersistedCPUs(w); ok && err != nil {
 			*refused = cpus
 		}
-		return written{write: w, unit: hostenv.UnitState(ctx, l.Units, w.Path), err: err}
+		return written{write: w, unit: l.UnitState(ctx, w.Path), err: err}
 	})
 }
 

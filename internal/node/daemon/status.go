@@ -51,7 +51,7 @@ type status struct {
 	planned    bool // a pass has been made
 
 	passes      map[telemetry.Result]uint64
-	writes      *view.Writes
+	writes      view.Writes
 	capacity    view.Capacity
 	unwritten   map[cgroup.Write]bool // omitted writes (mode: observe)
 	faults      map[cgroup.Path]error // cgroups that the last pass could not correct
@@ -72,6 +72,5 @@ func newStatus() status {
 		asks:        make(map[string]*unitAsk),
 		away:        make(map[string]bool),
 		passes:      make(map[telemetry.Result]uint64),
-		writes:      view.NewWrites(),
 	}
 }

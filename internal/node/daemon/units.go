@@ -262,7 +262,7 @@ func (l *Loop) askProperties(p cgroup.Path) {
 	l.workers.Updates.Submit(string(p), func(ctx context.Context) event {
 		ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
 		defer cancel()
-		return unitRead{path: p, unit: hostenv.UnitState(ctx, l.Units, p)}
+		return unitRead{path: p, unit: l.UnitState(ctx, p)}
 	})
 }
 

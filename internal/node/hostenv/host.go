@@ -37,7 +37,7 @@ type Host struct {
 
 	Runtime Runtime // nil without a container runtime
 	Units   Units   // nil without systemd
-	Devices Devices // nil: the kubelet is not asked for NUMA nodes
+	Devices devices // nil: the kubelet is not asked for NUMA nodes
 	// CPUManager is the kubelet that allocates exclusive CPUs; nil where the daemon does.
 	CPUManager cpuManager
 	CPUs       cpuSource         // nil: CPUs are not watched

@@ -9,9 +9,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/podresources"
 )
 
-// Devices is the kubelet's list of devices and memory of each container, with their NUMA
+// devices is the kubelet's list of devices and memory of each container, with their NUMA
 // nodes.
-type Devices interface {
+type devices interface {
 	List(ctx context.Context) ([]podresources.Container, error)
 }
 
@@ -25,7 +25,7 @@ type kubelet struct {
 	socket string
 }
 
-// List implements Devices.
+// List implements devices.
 func (k kubelet) List(ctx context.Context) ([]podresources.Container, error) {
 	if _, err := os.Stat(k.socket); errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrNoKubelet

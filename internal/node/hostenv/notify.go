@@ -9,11 +9,11 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// MaxSilence is the time without a heartbeat after which the event loop counts as hung. The
+// maxSilence is the time without a heartbeat after which the event loop counts as hung. The
 // loop never waits, so that a minute is exceptional, even with hardly any CPU time. Half of
-// MaxSilence must exceed the default resync period of 30 s. Each resync is a heartbeat, and
+// maxSilence must exceed the default resync period of 30 s. Each resync is a heartbeat, and
 // with that period the loop needs no other timer for it.
-const MaxSilence = 90 * time.Second
+const maxSilence = 90 * time.Second
 
 // Notifier reports to the service manager, and to health checks, that the event loop is
 // alive. Only Heartbeat may be called from other goroutines.
@@ -54,6 +54,9 @@ func (n *Notifier) Alive(now time.Time) {
 // Stopping reports that the daemon ends.
 func (n *Notifier) Stopping() { notify(n.log, daemon.SdNotifyStopping) }
 
+// MaxSilence returns the time without a heartbeat after which the event loop counts as hung.
+func (n *Notifier) MaxSilence() time.Duration { return maxSilence }
+
 // Heartbeat returns the time of the last heartbeat.
 func (n *Notifier) Heartbeat() time.Time { return *n.alive.Load() }
 
@@ -66,10 +69,10 @@ func (n *Notifier) Pulse(resync time.Time) (at time.Time, needed bool) {
 }
 
 // nextPulse returns the next pulse after heartbeats at these times. It uses half of
-// MaxSilence and of the watchdog's interval: the other half is for a node that gives the
+// maxSilence and of the watchdog's interval: the other half is for a node that gives the
 // loop hardly any CPU time.
 func nextPulse(alive, fed, resync time.Time, watchdog time.Duration) (at time.Time, needed bool) {
-	at = alive.Add(MaxSilence / 2)
+	at = alive.Add(maxSilence / 2)
 	if due := fed.Add(watchdog / 2); watchdog > 0 && due.Before(at) {
 		at = due
 	}

@@ -102,7 +102,7 @@ func idleFor(t *testing.T, d, period, watchdog, listing time.Duration, mostPulse
 		case <-pulse.C:
 			pulses++
 		}
-		if silent := time.Since(n.Heartbeat()); silent > hostenv.MaxSilence/2 {
+		if silent := time.Since(n.Heartbeat()); silent > n.MaxSilence()/2 {
 			t.Errorf("silent for %v", silent)
 		}
 		n.Alive(time.Now())

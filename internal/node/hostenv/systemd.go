@@ -22,12 +22,12 @@ type Units interface {
 
 // UnitState returns the properties that systemd records for the unit of a cgroup. Without
 // an answer the state is unknown, so that every lasting value is recorded again.
-func UnitState(ctx context.Context, units Units, p cgroup.Path) cgroup.UnitState {
+func (h *Host) UnitState(ctx context.Context, p cgroup.Path) cgroup.UnitState {
 	unit, ok := p.Unit()
-	if units == nil || !ok {
+	if h.Units == nil || !ok {
 		return cgroup.UnitState{}
 	}
-	st, err := units.Properties(ctx, unit)
+	st, err := h.Units.Properties(ctx, unit)
 	if err != nil {
 		return cgroup.UnitState{}
 	}

@@ -74,7 +74,7 @@ func fetchPod(ctx context.Context, h *hostenv.Host, id string, limit time.Durati
 	if slice, pause, err := podPaths(p, h.Driver); err == nil {
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
-		f.sliceUnit, f.pauseUnit = hostenv.UnitState(ctx, h.Units, slice), hostenv.UnitState(ctx, h.Units, pause)
+		f.sliceUnit, f.pauseUnit = h.UnitState(ctx, slice), h.UnitState(ctx, pause)
 	}
 	return f
 }
@@ -98,7 +98,7 @@ func fetchContainer(ctx context.Context, h *hostenv.Host, id string, limit time.
 	if path, err := cgroup.ContainerPath(c.CgroupsPath, h.Driver); err == nil {
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
-		f.unit = hostenv.UnitState(ctx, h.Units, path)
+		f.unit = h.UnitState(ctx, path)
 	}
 	return f
 }

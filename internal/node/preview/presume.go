@@ -60,8 +60,8 @@ func (s *survey) originals() []undo.Original {
 		weight := s.requestedWeight(t)
 		add(cgroup.FileWeight, strconv.FormatUint(weight, 10), t.Weight != 0 && c.Weight == t.Weight && weight != t.Weight)
 		quota := quotas[t.Path]
-		add(cgroup.FileMax, undo.MaxValue(quota, 100_000), t.Unlimited && c.Quota < 0 && quota > 0)
-		add(cgroup.FileMax, undo.Unlimited, t.Quota > 0 && c.Quota == t.Quota && c.Period == t.Period) // the limit of an annotation
+		add(cgroup.FileMax, cgroup.FormatMax(quota, 100_000), t.Unlimited && c.Quota < 0 && quota > 0)
+		add(cgroup.FileMax, cgroup.FormatMax(-1, 100_000), t.Quota > 0 && c.Quota == t.Quota && c.Period == t.Period) // the limit of an annotation
 		if t.Exclusive && c.Partition.Type != "" && !c.Partition.Is(cgroup.MemberPartition) {
 			add(cgroup.FilePartition, string(cgroup.MemberPartition), true)
 			for p := t.Path; p != ""; p = p.Parent() {
@@ -69,7 +69,7 @@ func (s *survey) originals() []undo.Original {
 			}
 		}
 	}
-	undo.SortOriginals(all)
+	slices.SortFunc(all, undo.Original.Compare)
 	return slices.Compact(all)
 }
 

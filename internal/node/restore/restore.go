@@ -77,36 +77,30 @@ func restoreAll(ctx context.Context, o Options, dryRun bool) (Report, error) {
 
 func restoreHost(ctx context.Context, o Options, dryRun bool) (Report, error) {
 	name := hostenv.JournalPath(o.Config)
-	j, state, err := undo.Examine(name)
-	if state == undo.Unreadable {
+	j, err := undo.Find(name, o.Config.RunDir)
+	if err != nil {
 		return Report{}, err
 	}
-	if state == undo.EarlierBoot && !partitionsLeft(o.Config.Isolation) {
+	if j.EarlierBoot && !partitionsLeft(o.Config.Isolation) {
 		return Report{Note: "the machine has booted since values were changed: cgroups and run-time properties of systemd ended with the earlier boot"}, nil
 	}
-	lost := state == undo.Damaged
-	if state == undo.Missing {
-		if lost, err = undo.Mark(o.Config.RunDir, j.BootID).There(); err != nil {
-			return Report{}, fmt.Errorf("journal %s does not exist, and the mark of a lost one cannot be read: %w", name, err)
-		}
-	}
-	if len(j.Originals) == 0 && !lost && !partitionsLeft(o.Config.Isolation) {
+	if len(j.Originals) == 0 && !j.Lost && !partitionsLeft(o.Config.Isolation) {
 		return Report{}, nil
 	}
 	h, closeHost, openErr := hostenv.Open(ctx, o.Config, o.Topology)
 	if openErr != nil {
-		return Report{}, errors.Join(err, openErr)
+		return Report{}, errors.Join(j.Damage, openErr)
 	}
 	defer closeHost()
 	note := ""
-	if lost {
+	if j.Lost {
 		var presumeErr error
 		if j.Originals, presumeErr = preview.Presume(ctx, &h, o.Config, o.Topology, j.BootID, o.Log); presumeErr != nil {
-			return Report{}, errors.Join(err, fmt.Errorf("find the daemon's changes without a journal: %w", presumeErr))
+			return Report{}, errors.Join(j.Damage, fmt.Errorf("find the daemon's changes without a journal: %w", presumeErr))
 		}
-		note = lostNote(name, err, j.Originals)
+		note = lostNote(name, j.Damage, j.Originals)
 	}
-	r, err := OnHost(ctx, &h, j, o.Config.Isolation, dryRun)
+	r, err := OnHost(ctx, &h, j.Document, o.Config.Isolation, dryRun)
 	r.Note = note
 	return r, err
 }

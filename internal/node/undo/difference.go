@@ -46,7 +46,7 @@ func Compare(h *hostenv.Host, o Original, st cgroup.State, failure error) (d Dif
 			d.Now = weightValue(st.Weight)
 		}
 	case cgroup.FileMax:
-		d.Now = MaxValue(st.Quota, st.Period)
+		d.Now = cgroup.FormatMax(st.Quota, st.Period)
 	}
 	switch {
 	case failure != nil:

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/durable"
@@ -42,52 +43,89 @@ func Load(name, bootID string, now time.Time) (d Document, note error) {
 	return d.inBoot(bootID), nil
 }
 
-// State is the condition of a journal's file.
-type State int
+// state is the condition of a journal's file.
+type state int
 
-// States of a journal's file.
 const (
-	Known State = iota
-	Missing
-	EarlierBoot
-	Damaged
-	Unreadable // the disk returns an error
+	known state = iota
+	missing
+	earlierBoot
+	damaged
+	unreadable // the disk returns an error
 )
 
-// Examine returns the journal of this boot, and the condition of its file. It changes no
-// file. The error explains the states Damaged and Unreadable.
-func Examine(name string) (Document, State, error) {
+// examine returns the journal of this boot, and the condition of its file. It changes no
+// file. The error explains the states damaged and unreadable.
+func examine(name string) (Document, state, error) {
 	bootID, err := hostenv.ReadBootID()
 	if err != nil {
-		return Document{}, Unreadable, err
+		return Document{}, unreadable, err
 	}
 	empty := Document{BootID: bootID}
 	b, err := durable.Read(name, fileLimit)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return empty, Missing, nil
+		return empty, missing, nil
 	case err != nil:
-		return empty, Unreadable, fmt.Errorf("read journal: %w; repair the disk, or move the file away: then `cpupoold restore` uses defaults instead of the originals in it", err)
+		return empty, unreadable, fmt.Errorf("read journal: %w; repair the disk, or move the file away: then `cpupoold restore` uses defaults instead of the originals in it", err)
 	}
 	d, err := decode(b)
 	switch {
 	case err != nil:
-		return empty, Damaged, fmt.Errorf("%s: %w", name, err)
+		return empty, damaged, fmt.Errorf("%s: %w", name, err)
 	case d.BootID != bootID:
-		return d.inBoot(bootID), EarlierBoot, nil
+		return d.inBoot(bootID), earlierBoot, nil
 	}
-	return d, Known, nil
+	return d, known, nil
 }
 
 // Peek returns the journal of this boot. It changes no file.
 func Peek(name string) (Document, error) {
-	d, _, err := Examine(name)
+	d, _, err := examine(name)
 	return d, err
 }
 
-// Save replaces the file atomically and durably. It sorts the document's originals.
-func Save(name string, d Document) error {
-	SortOriginals(d.Originals)
+// Found is the journal that a restore finds.
+type Found struct {
+	Document
+	// EarlierBoot means that the journal is of an earlier boot.
+	EarlierBoot bool
+	// Lost means that there was a journal of this boot whose originals are unknown now.
+	Lost bool
+	// Damage is the reason why the file cannot be used; nil if the file is missing.
+	Damage error
+}
+
+// Find returns the journal for a restore. It changes no file. An error means that the disk
+// does not return the file or the mark in runDir.
+func Find(name, runDir string) (Found, error) {
+	d, state, err := examine(name)
+	f := Found{Document: d, EarlierBoot: state == earlierBoot}
+	switch state {
+	case unreadable:
+		return f, err
+	case damaged:
+		f.Lost, f.Damage = true, err
+	case missing:
+		if f.Lost, err = markOf(runDir, d.BootID).There(); err != nil {
+			return f, fmt.Errorf("journal %s does not exist, and the mark of a lost one cannot be read: %w", name, err)
+		}
+	}
+	return f, nil
+}
+
+// Save replaces the file atomically and durably, after it has left the mark in runDir. An
+// empty runDir means no mark. Save sorts the document's originals.
+func Save(name, runDir string, d Document) error {
+	var markErr error
+	if runDir != "" {
+		markErr = markOf(runDir, d.BootID).Leave()
+	}
+	slices.SortFunc(d.Originals, Original.Compare)
+	return errors.Join(markErr, write(name, d))
+}
+
+func write(name string, d Document) error {
 	b, err := encode(d)
 	if err != nil {
 		return err
@@ -100,17 +138,17 @@ func Save(name string, d Document) error {
 
 // Remove removes the file after a complete restore, and the mark before it: a mark without
 // a file means that the journal is lost.
-func Remove(name string, mark durable.Mark) error {
-	err := mark.Remove()
+func Remove(name, runDir, bootID string) error {
+	err := markOf(runDir, bootID).Remove()
 	if e := os.Remove(name); !errors.Is(e, fs.ErrNotExist) {
 		err = errors.Join(err, e)
 	}
 	return err
 }
 
-// Mark returns the mark of a journal, a file next to the lock. Without the mark there was
+// markOf returns the mark of a journal, a file next to the lock. Without the mark there was
 // no journal since the boot, or a restore was complete. Then values belong to the owners of
 // their files or units, even values that the daemon would write.
-func Mark(runDir, bootID string) durable.Mark {
+func markOf(runDir, bootID string) durable.Mark {
 	return durable.Mark{Name: filepath.Join(runDir, "journal.mark"), BootID: bootID}
 }

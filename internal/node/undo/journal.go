@@ -137,7 +137,7 @@ func (j *Journal) UnitOriginals() map[string][]Original {
 		}
 	}
 	for _, of := range all {
-		SortOriginals(of)
+		slices.SortFunc(of, Original.Compare)
 	}
 	return all
 }

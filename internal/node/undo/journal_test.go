@@ -32,7 +32,7 @@ func sampleJournal() undo.Document {
 func TestJournalRoundTrip(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "state", "journal.json")
 	want := sampleJournal()
-	if err := undo.Save(name, want); err != nil {
+	if err := undo.Save(name, "", want); err != nil {
 		t.Fatal(err)
 	}
 	got, note := undo.Load(name, "boot-1", time.Now())
@@ -106,7 +106,7 @@ func TestBadJournalIsSetAside(t *testing.T) {
 func TestFullDiskKeepsTheOldJournal(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "journal.json")
-	if err := undo.Save(name, sampleJournal()); err != nil {
+	if err := undo.Save(name, "", sampleJournal()); err != nil {
 		t.Fatal(err)
 	}
 	// A directory at the place of the new file makes the write fail.
@@ -114,7 +114,7 @@ func TestFullDiskKeepsTheOldJournal(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(blocked, "journal.json", "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := undo.Save(filepath.Join(blocked, "journal.json"), undo.Document{}); err == nil {
+	if err := undo.Save(filepath.Join(blocked, "journal.json"), "", undo.Document{}); err == nil {
 		t.Error("no error although the journal could not be replaced")
 	}
 	if j, note := undo.Load(name, "boot-1", time.Now()); note != nil || len(j.Originals) != 2 {
@@ -206,7 +206,7 @@ func TestAcceptedOutlivesTheBoot(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "journal.json")
 	was := sampleJournal()
 	was.Accepted = &undo.Accepted{Pools: "x", Present: cpuset.Of(0), Online: cpuset.Of(0)}
-	if err := undo.Save(name, was); err != nil {
+	if err := undo.Save(name, "", was); err != nil {
 		t.Fatal(err)
 	}
 	j, note := undo.Load(name, "boot-2", time.Now())

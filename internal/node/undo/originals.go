@@ -2,8 +2,6 @@ package undo
 
 import (
 	"cmp"
-	"fmt"
-	"slices"
 	"strconv"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -39,11 +37,9 @@ func (o Original) Key() Key {
 	return Key{Path: o.Path, File: o.File}
 }
 
-// SortOriginals sorts originals by path and file.
-func SortOriginals(os []Original) {
-	slices.SortFunc(os, func(a, b Original) int {
-		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.File, b.File))
-	})
+// Compare orders originals by path and file.
+func (o Original) Compare(p Original) int {
+	return cmp.Or(cmp.Compare(o.Path, p.Path), cmp.Compare(o.File, p.File))
 }
 
 // Properties returns the originals of a unit as systemd's properties.
@@ -91,7 +87,7 @@ func originalOf(w cgroup.Write, c cgroup.Current) Original {
 	case cgroup.FileWeight:
 		o.Value = strconv.FormatUint(c.Weight, 10)
 	case cgroup.FileMax:
-		o.Value = MaxValue(c.Quota, c.Period)
+		o.Value = cgroup.FormatMax(c.Quota, c.Period)
 	}
 	return o
 }
@@ -117,16 +113,4 @@ func weightValue(w uint64) string {
 		return ""
 	}
 	return strconv.FormatUint(w, 10)
-}
-
-// Unlimited is the content of cpu.max without a quota.
-const Unlimited = cgroup.ValueMax + " 100000"
-
-// MaxValue returns the content of cpu.max as the kernel prints it. A negative quota means
-// no quota.
-func MaxValue(quota, period int64) string {
-	if quota < 0 {
-		return fmt.Sprintf("%s %d", cgroup.ValueMax, period)
-	}
-	return fmt.Sprintf("%d %d", quota, period)
 }

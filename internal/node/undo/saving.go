@@ -17,8 +17,8 @@ import (
 // wrong CPUs: then writes stop waiting, and a problem reports that restore may not know
 // every original.
 
-// CodeNotWritten is the code of the problem that the journal is not on disk.
-const CodeNotWritten pools.Code = "JournalNotWritten"
+// codeNotWritten is the code of the problem that the journal is not on disk.
+const codeNotWritten pools.Code = "JournalNotWritten"
 
 // savePause is the pause after a failed save.
 const savePause = 5 * time.Second
@@ -89,7 +89,7 @@ func (s *saving) Problems(file string) []pools.Problem {
 	if s.late == nil {
 		return nil
 	}
-	return []pools.Problem{{Reason: pools.Reason{Code: CodeNotWritten, Text: fmt.Sprintf(
+	return []pools.Problem{{Reason: pools.Reason{Code: codeNotWritten, Text: fmt.Sprintf(
 		"journal %s: %s; `cpupoold restore` may not know every original until then. Make room on the disk, or repair it",
 		file, s.late)}}}
 }

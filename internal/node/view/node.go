@@ -14,8 +14,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// CodeDepleted is the code of a shared pool with fewer CPUs than depletion.floor.
-const CodeDepleted pools.Code = "SharedDepleted"
+// codeDepleted is the code of a shared pool with fewer CPUs than depletion.floor.
+const codeDepleted pools.Code = "SharedDepleted"
 
 // Node derives from a plan the state that the cluster and metrics show of the node.
 type Node struct {
@@ -169,5 +169,5 @@ func (n Node) Depleted() *pools.Problem {
 	if d.Action != config.DepletionWarn && d.DryRun {
 		text += fmt.Sprintf("; with depletion.dryRun: false the node would be tainted (depletion.action: %s)", d.Action)
 	}
-	return &pools.Problem{Reason: pools.Reason{Code: CodeDepleted, Text: text}}
+	return &pools.Problem{Reason: pools.Reason{Code: codeDepleted, Text: text}}
 }

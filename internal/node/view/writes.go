@@ -12,20 +12,18 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// Writes counts writes by their results, for metrics.
+// Writes counts writes by their results, for metrics. The zero value has no writes.
 type Writes struct {
 	results    map[telemetry.Write]uint64
 	errors     map[telemetry.WriteError]uint64
 	partitions uint64 // writes of cpuset.cpus.partition that the kernel has accepted
 }
 
-// NewWrites returns Writes without any write.
-func NewWrites() *Writes {
-	return &Writes{results: make(map[telemetry.Write]uint64), errors: make(map[telemetry.WriteError]uint64)}
-}
-
 // Count counts a write. A write whose cgroup has ended is no failure.
 func (c *Writes) Count(w cgroup.Write, err error) {
+	if c.results == nil {
+		c.results, c.errors = make(map[telemetry.Write]uint64), make(map[telemetry.WriteError]uint64)
+	}
 	result := telemetry.OK
 	switch {
 	case err == nil && w.Property == cgroup.FilePartition:

@@ -16,7 +16,7 @@ import (
 
 // TestWrites checks the counts of results, errors and changes of partitions.
 func TestWrites(t *testing.T) {
-	c := view.NewWrites()
+	var c view.Writes
 	partition := cgroup.Write{Via: cgroup.File, Property: cgroup.FilePartition}
 	cpus := cgroup.Write{Via: cgroup.File, Property: cgroup.FileCPUs}
 	for _, x := range []struct {

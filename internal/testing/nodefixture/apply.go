@@ -1,7 +1,6 @@
 package nodefixture
 
 import (
-	"errors"
 	"strings"
 	"time"
 
@@ -80,7 +79,7 @@ func (n *Node) changeJournal(change func(*undo.Journal)) {
 	if !due {
 		return
 	}
-	if err := errors.Join(undo.Mark(h.RunDir, d.BootID).Leave(), undo.Save(h.JournalFile, d)); err != nil {
+	if err := undo.Save(h.JournalFile, h.RunDir, d); err != nil {
 		n.T.Fatal(err)
 	}
 }

@@ -91,7 +91,7 @@ func (n *Node) ReplaceMachine(cpus int) {
 	n.T.Helper()
 	j := n.Journal()
 	j.BootID = "the boot before"
-	if err := undo.Save(n.journalName(), j); err != nil {
+	if err := undo.Save(n.journalName(), "", j); err != nil {
 		n.T.Fatal(err)
 	}
 	n.build(Spec{CPUs: cpus, Kernel: testnode.CgroupConfig{Possible: cpuset.Range(0, cpus-1), Nodes: cpuset.Range(0, 1)}})
