@@ -32,15 +32,17 @@ type isolation struct {
 	outcomes map[cgroup.Path]cgroup.PartitionOutcome // in the last scan
 	failures map[cgroup.Path]partitionFailure        // refused partitions, by leaf
 	stuck    map[cgroup.Path]partitionFailure        // cgroups that the kernel does not let change
-	former   map[cgroup.Path]bool                    // partitions to end; true: CPUs are missing
-	missing  map[int]time.Time                       // CPUs in no cgroup, since when
-	leaked   cpuset.Set                              // missing CPUs that count as lost
-	found    map[cgroup.Path]bool                    // left by a daemon with a lost journal; nil: not searched
-	replan   time.Time                               // the plan changes because of lost CPUs
-	waits    partitionFailure                        // pause of partitions that wait for CPUs
-	memory   *cgroup.PartitionMemory                 // values read by scans
-	reading  bool                                    // this pass has made a scan
-	parking  parking
+
+	former  map[cgroup.Path]bool // partitions to end; true: CPUs are missing
+	missing map[int]time.Time    // CPUs in no cgroup, since when
+	leaked  cpuset.Set           // missing CPUs that count as lost
+	found   map[cgroup.Path]bool // left by a daemon with a lost journal; nil: not searched
+
+	replan  time.Time               // the plan changes because of lost CPUs
+	waits   partitionFailure        // pause of partitions that wait for CPUs
+	memory  *cgroup.PartitionMemory // values read by scans
+	reading bool                    // this pass has made a scan
+	parking parking
 }
 
 // partitionFailure is a partition that the kernel has refused, and the pause before the

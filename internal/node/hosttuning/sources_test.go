@@ -2,9 +2,14 @@ package hosttuning_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/cpupoold/cpupoold/internal/node/hosttuning"
+	"github.com/cpupoold/cpupoold/internal/node/power"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/tune"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -19,5 +24,23 @@ func TestMissingDirectory(t *testing.T) {
 	}
 	if err := queues.Write(t.Context(), tune.Knob{Kind: tune.RPS, Name: "eth0/rx-0"}, "0"); !errors.Is(err, missing) {
 		t.Errorf("writing: %v", err)
+	}
+}
+
+// TestSettingsHaveTheirNames checks that telemetry knows the kinds and reasons of package tune.
+func TestSettingsHaveTheirNames(t *testing.T) {
+	kinds := []string{string(tune.DefaultAffinity), string(tune.IRQBalance), string(tune.IRQ), string(tune.RPS), string(tune.Workqueue), string(tune.KThread),
+		string(power.KindGovernor), string(power.KindPreference), string(power.KindCState)}
+	var reasons []string
+	for _, w := range tune.Whys() {
+		reasons = append(reasons, string(w))
+	}
+	gotKinds, gotReasons := telemetry.SettingNames()
+	slices.Sort(kinds)
+	slices.Sort(reasons)
+	slices.Sort(gotKinds)
+	slices.Sort(gotReasons)
+	if d := cmp.Diff([][]string{kinds, reasons}, [][]string{gotKinds, gotReasons}); d != "" {
+		t.Errorf("names (-tune +telemetry):\n%s", d)
 	}
 }

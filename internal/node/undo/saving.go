@@ -27,13 +27,14 @@ var errSlowDisk = errors.New("the disk does not answer")
 
 // saving is the progress of a journal's saves.
 type saving struct {
-	changes int       // number of the newest change
-	sent    int       // newest change in the last save that began
-	durable int       // newest change that is known to be on disk
-	barrier int       // newest change that writes wait for
-	stale   bool      // the file contains originals that were dropped
-	late    error     // why writes stopped waiting
-	retry   time.Time // end of the pause after a failed save
+	changes int // newest change
+	sent    int // newest change in the last save
+	durable int // newest change on disk
+	barrier int // newest change that writes wait for
+
+	stale bool      // the file contains dropped originals
+	late  error     // why writes stopped waiting
+	retry time.Time // end of the pause after a failure
 }
 
 // Safe reports whether every original is on disk.

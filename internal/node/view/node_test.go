@@ -1,0 +1,126 @@
+package view_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/node/view"
+	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/topology"
+)
+
+// nodeOf returns the node of a configuration on eight CPUs, with a plan.
+func nodeOf(t *testing.T, yaml string, plan pools.Plan) view.Node {
+	t.Helper()
+	top, err := topology.Read(nodefixture.Sysfs(8))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Parse([]byte(yaml), "config.yaml", config.Overrides{}, top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s desired.Settings
+	if err := s.Change(c, top, nil); err != nil {
+		t.Fatal(err)
+	}
+	return view.Node{Settings: &s, Plan: &plan, Planned: true, Inventory: inventory.New(cgroup.DriverSystemd)}
+}
+
+// TestDepletion checks the size of the shared pool without the CPUs that it borrows.
+func TestDepletion(t *testing.T) {
+	for _, c := range []struct {
+		name, yaml string
+		shared     cpuset.Set
+		lost       cpuset.Set
+		cpus       int
+		depleted   bool
+	}{
+		{"all CPUs", nodefixture.PoolsYAML, cpuset.Of(2, 3), cpuset.Set{}, 2, false},
+		{"one is lost", nodefixture.PoolsYAML, cpuset.Of(2, 3), cpuset.Of(3), 1, false},
+		{"only CPUs of the guaranteed pool", nodefixture.PoolsYAML, cpuset.Range(4, 7), cpuset.Set{}, 0, true},
+		{"fewer than the floor", nodefixture.CarvedYAML + "depletion: {floor: 5}\n", cpuset.Range(2, 5), cpuset.Set{}, 4, true},
+	} {
+		n := nodeOf(t, c.yaml, pools.Plan{Shared: c.shared})
+		n.Lost = c.lost
+		if d := n.Depletion(); d.CPUs != c.cpus || d.ClearAfter != time.Minute || (n.Depleted() != nil) != c.depleted {
+			t.Errorf("%s: %+v, problem %v; want %d CPUs, depleted %t", c.name, d, n.Depleted(), c.cpus, c.depleted)
+		}
+	}
+}
+
+// TestPools checks that the CPUs of units and lost CPUs are not advertised.
+func TestPools(t *testing.T) {
+	n := nodeOf(t, nodefixture.PoolsYAML, pools.Plan{Units: []pools.UnitPlan{{Name: "du.service", Exclusive: true, CPUs: cpuset.Of(4)}}})
+	n.Lost = cpuset.Of(5)
+	got := map[string]int64{}
+	for _, p := range n.Pools() {
+		got[p.Resource] = p.Milli
+	}
+	names := n.Settings.Names
+	want := map[string]int64{names.SharedResource(): 2000, names.GuaranteedResource(): 2000, names.CoresResource("management"): 8000}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("pools (-want +got):\n%s", d)
+	}
+}
+
+// TestPods checks the resource and the request that count a container.
+func TestPods(t *testing.T) {
+	plan := pools.Plan{Pods: []pools.PodPlan{
+		{Name: "static"}, // no scheduler has placed it
+		{UID: "u", Containers: []pools.Placement{
+			{Name: "POD", Kind: pools.Infra},
+			{Name: "own", Pool: pools.Guaranteed, Shares: 2048},
+			{Name: "web", Pool: pools.Shared, Shares: 512},
+			{Name: "waits", Pool: pools.Shared, Shares: 1024, Reason: pools.Reason{Code: pools.CodeWaiting}},
+			{Name: "ended", Pool: pools.Shared, Shares: 1024, State: pools.Exited},
+		}},
+	}}
+	for yaml, own := range map[string]string{nodefixture.PoolsYAML: "openshift.io/guaranteed-cpus", nodefixture.CarvedYAML: "openshift.io/shared-cpus"} {
+		shared := "openshift.io/shared-cpus"
+		want := []nodestatus.Pod{{UID: "u", Resource: shared, Containers: []nodestatus.Container{
+			{Name: "own", Resource: own, Milli: 2000, Presumed: true, Annotated: true},
+			{Name: "web", Resource: shared, Milli: 500, Presumed: true, Annotated: true},
+			{Name: "waits", Milli: 1000, Presumed: true, Annotated: true},
+			{Name: "ended", Presumed: true, Annotated: true},
+		}}}
+		if d := cmp.Diff(want, nodeOf(t, yaml, plan).Pods()); d != "" {
+			t.Errorf("pods (-want +got):\n%s", d)
+		}
+	}
+}
+
+// TestRoom checks the largest request that fits, and that it is computed again only after a
+// change of owners.
+func TestRoom(t *testing.T) {
+	var c view.Capacity
+	asked := 0
+	room := func(n view.Node) *telemetry.Room {
+		return c.Room(n, func() []pools.Pod { asked++; return nil })
+	}
+	n := nodeOf(t, nodefixture.PoolsYAML, pools.Plan{Shared: cpuset.Of(2, 3), Free: cpuset.Range(4, 7)})
+	for range 2 {
+		if r := room(n); r == nil || r.Pool != 4 || asked != 1 {
+			t.Fatalf("room %+v after %d computations; want 4 CPUs and one", r, asked)
+		}
+	}
+	n.Plan.Free = cpuset.Of(6, 7)
+	n.Plan.Assignments = []pools.Assignment{{Key: pools.Key{Container: "du.service"}, CPUs: cpuset.Of(4, 5)}}
+	if r := room(n); r.Pool != 2 || asked != 2 {
+		t.Errorf("room %+v after %d computations; want 2 CPUs and two", r, asked)
+	}
+	n.Planned = false
+	if r := room(n); r != nil {
+		t.Errorf("room %+v before the first plan", r)
+	}
+}
